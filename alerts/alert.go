@@ -1,0 +1,77 @@
+package alerts
+
+import (
+	"context"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// State of an alert, in Prometheus's words.
+type State string
+
+// The states that are notified.
+const (
+	Firing   State = "firing"
+	Resolved State = "resolved"
+)
+
+// An Alert is one instance of an alert rule: the rule's name, the labels of its series, and what the tallies know.
+type Alert struct {
+	Name        string            // alert rule, e.g. StageFailureRate
+	Labels      map[string]string // of the series, and the rule's own (severity)
+	Annotations map[string]string // expanded
+	State       State
+	Value       float64 // of the rule's expression at the last evaluation
+	Peak        float64
+	StartsAt    time.Time // stream time
+	EndsAt      time.Time // zero while firing
+	UpdatedAt   time.Time // stream time of the evaluation
+	TriggeredAt time.Time // stream time of the newest failed call that the first firing evaluation counted
+	Evidence    Evidence
+}
+
+// Evidence answers why, whose change and where, from exact tallies of the rule's window.
+type Evidence struct {
+	Window   time.Duration
+	Failed   uint64
+	Calls    uint64
+	Shares   []Share           // of Failed, largest first
+	Versions []VersionCount    // by service version, first seen first
+	Example  *analyzer.Example // of the largest share
+}
+
+// A Share is how many of the failed calls one cause and root cause explain.
+type Share struct {
+	Cause, RootCause string
+	Failed           uint64
+	Fix              string
+}
+
+// A VersionCount is the calls of one service version in the window.
+type VersionCount struct {
+	Version       string
+	Failed, Calls uint64
+	FirstSeen     time.Time
+}
+
+// A Group is alerts that share one message.
+type Group struct {
+	Key    string // stable: the rule and its grouping labels
+	Alerts []Alert
+}
+
+// A Notifier delivers alert groups: the first call for a key posts, later ones update in place. A *RetryError means
+// "later"; any other error is final.
+type Notifier interface {
+	Notify(ctx context.Context, g Group) error
+}
+
+// RetryError is a delivery that may succeed later.
+type RetryError struct {
+	After time.Duration // 0: the caller's own back-off
+	Err   error
+}
+
+func (e *RetryError) Error() string { return e.Err.Error() }
+func (e *RetryError) Unwrap() error { return e.Err }

@@ -1,0 +1,133 @@
+package analyzer
+
+import (
+	"time"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// Position is where in the stream an event stands.
+type Position struct {
+	Seq  uint64    // stream sequence
+	Time time.Time // the stream's timestamp: the time of windows and time-outs
+}
+
+// An Exchange is one LLM call, complete: a request and its answer, or the knowledge that none came.
+type Exchange struct {
+	ID     string // Llmtap-Exchange
+	Seq    uint64 // stream sequence of the event that completed it; the row's version
+	Labels event.Labels
+
+	StartedAt time.Time // when the request was sent, by the hook's clock
+	StoredAt  time.Time // stream time of the completing event
+
+	Conversation  string // the given id, else the inferred one
+	Inferred      bool   // Conversation was inferred from answers
+	Operation     string // chat
+	Provider      string // gen_ai.provider.name
+	Server        string // host of the URL
+	Path          string
+	Dialect       string
+	Variant       string
+	Model         string // asked
+	ResponseModel string
+
+	Status       int
+	Failed       bool   // status >= 400, an error inside a 200, or no answer
+	ErrorType    string // the provider's error type or code; "" on success
+	Cause        string // of spec/causes.json; "" on success
+	CauseKnown   string // stated, inferred, both, conflict, none; "" on success
+	CauseClass   string
+	RootCause    string // of the findings; "" when none
+	ErrorText    string // redacted, at most 4 KiB
+	ErrorCluster string // key that groups texts that fit no pattern
+
+	InputTokens, OutputTokens, CachedTokens int64
+	Duration, FirstByte                     time.Duration
+	FinishReason                            string
+	Stream                                  bool
+	RequestBytes, ResponseBytes             int
+	Messages                                int // in the request
+	ToolCalls                               int // in the answer
+	Findings                                int // violations seen in the request, old ones included
+	Rejects                                 int // of them with predicted reject
+
+	Retry             int
+	Instance          string
+	InstanceSeq       uint64
+	Origin            string
+	Capture           string
+	Degraded          bool
+	ProviderRequestID string
+	ResponseID        string
+}
+
+// A Finding is one violation. ID names the instance, so that seeing it again (a caller re-sends the whole history
+// each turn) stores it once; Fingerprint names the defect across conversations.
+type Finding struct {
+	ID          string // 32 hex digits
+	Fingerprint string // 16 hex digits
+	Seq         uint64 // stream sequence; the row's version
+	FirstSeen   time.Time
+
+	Exchange     string // the first exchange that showed it
+	Labels       event.Labels
+	Conversation string
+	Provider     string
+	Model        string
+	Dialect      string
+	Variant      string
+
+	Rule       string
+	Detail     string
+	Predicted  Severity
+	Severity   Severity // actual: a predicted reject that was accepted is Lenient
+	Status     int      // of the exchange
+	Message    int      // 0-based index in messages as sent
+	ToolCallID string
+	ToolName   string
+	Summary    string
+
+	RootCause  string // "" when the history says nothing yet
+	Confidence string // high, medium, low
+	Evidence   string // what answer N said and what request N+1 sent
+	Fix        string
+}
+
+// A ToolCall is one tool call that a model made, and what became of it.
+type ToolCall struct {
+	ID           string // 32 hex digits: hash(exchange that asked, position, call id)
+	Seq          uint64 // stream sequence; the row's version
+	Labels       event.Labels
+	Conversation string
+	Exchange     string // whose answer asked for it
+	CallID       string
+	Name         string
+	State        string // open, answered, missing
+	AskedAt      time.Time
+	AnsweredAt   time.Time // zero while open
+	AnsweredBy   string    // exchange whose request held the reply
+}
+
+// States of a ToolCall.
+const (
+	CallOpen     = "open"
+	CallAnswered = "answered"
+	CallMissing  = "missing" // the conversation went on without its reply
+)
+
+// Output is what processing events added. The caller owns and resets it.
+type Output struct {
+	Exchanges []Exchange
+	Findings  []Finding
+	ToolCalls []ToolCall
+	Tallies   []Tally // closed buckets, oldest first
+}
+
+// Reset empties o and keeps its memory.
+func (o *Output) Reset() {
+	o.Exchanges, o.Findings, o.ToolCalls, o.Tallies = o.Exchanges[:0], o.Findings[:0], o.ToolCalls[:0], o.Tallies[:0]
+}
+
+// Rows is the number of rows in o.
+func (o *Output) Rows() int { return len(o.Exchanges) + len(o.Findings) + len(o.ToolCalls) }

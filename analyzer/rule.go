@@ -1,0 +1,88 @@
+package analyzer
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// Severity says what a target does with a defect.
+type Severity string
+
+// The severities. Unknown behaviour counts as Lenient, never as Reject.
+const (
+	Reject  Severity = "reject"  // this target answers 400
+	Lenient Severity = "lenient" // accepted here, rejected elsewhere
+	Style   Severity = "style"   // accepted everywhere, still wrong
+)
+
+// A Rule is one check of one message history. Run is pure and keeps no state.
+type Rule struct {
+	ID       string // snake_case name of the defect; also the file and testdata name
+	Doc      string // first line: title; then why providers reject it and how to fix the caller
+	Fix      string // one sentence: what to change in the agent
+	Severity func(facts.Target) Severity
+	Run      func(*Pass)
+}
+
+// Title is the first line of the rule's Doc.
+func (r *Rule) Title() string {
+	t, _, _ := strings.Cut(r.Doc, "\n")
+	return t
+}
+
+// A Pass is one run of the rules over one request. Rules read Request and Groups and call Report.
+type Pass struct {
+	Request *facts.Request
+	Target  facts.Target
+	// Groups pairs the calls and replies of Request; it is computed once per request for all pairing rules.
+	Groups *Pairing
+
+	rule       *Rule
+	violations []Violation
+}
+
+// A Violation is a defect found in one request, before it has an identity in a conversation.
+type Violation struct {
+	Rule       *Rule
+	Predicted  Severity
+	Message    int    // 0-based index in messages as sent
+	ToolCallID string // "" when no call is concerned
+	ToolName   string
+	Detail     string // closed set per rule, e.g. after_plain_assistant
+	Summary    string // one line for humans; quotes no content but ids, names and roles
+}
+
+// Report records a defect of message i.
+func (p *Pass) Report(i int, callID []byte, toolName []byte, detail, format string, args ...any) {
+	p.violations = append(p.violations, Violation{
+		Rule: p.rule, Predicted: p.rule.Severity(p.Target), Message: i, ToolCallID: string(callID), ToolName: string(toolName),
+		Detail: detail, Summary: fmt.Sprintf(format, args...),
+	})
+}
+
+// Check runs rules over r for target t and returns what they found, in rule order. The result and everything in it
+// is the caller's to keep. A Checker is not safe for concurrent use; it reuses its memory between requests.
+func (c *Checker) Check(r *facts.Request, t facts.Target) []Violation {
+	c.pairing.reset(r)
+	c.pass = Pass{Request: r, Target: t, Groups: &c.pairing, violations: c.pass.violations[:0]}
+	for _, rule := range c.rules {
+		c.pass.rule = rule
+		rule.Run(&c.pass)
+	}
+	if len(c.pass.violations) == 0 {
+		return nil
+	}
+	return append([]Violation(nil), c.pass.violations...)
+}
+
+// A Checker runs a set of rules over requests.
+type Checker struct {
+	rules   []*Rule
+	pairing Pairing
+	pass    Pass
+}
+
+// NewChecker returns a Checker that runs rules in their order.
+func NewChecker(rules []*Rule) *Checker { return &Checker{rules: rules} }

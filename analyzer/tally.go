@@ -1,0 +1,49 @@
+package analyzer
+
+import "maps"
+
+// A Tally is the counts that one second of stream time added, by label set. It is a pure function of the stream:
+// closed when stream time passes it, published once, in order.
+type Tally struct {
+	Partition int     `json:"partition"`
+	Epoch     uint64  `json:"epoch"`  // of the partition's lease
+	Second    int64   `json:"second"` // Unix time; every earlier second of the partition is closed too
+	Counts    []Count `json:"counts,omitempty"`
+	// Examples hold at most one failed exchange per (service, stage, cause, root cause) of the second.
+	Examples []Example `json:"examples,omitempty"`
+}
+
+// Metrics of a Count. Labels of both: service, service_version, environment, agent, stage, provider, model; failed
+// calls also carry status, cause and root_cause.
+const (
+	MetricCalls    = "llmtap_calls_total"
+	MetricFailed   = "llmtap_failed_calls_total"
+	MetricRetries  = "llmtap_retries_total"
+	MetricFindings = "llmtap_findings_total" // labels also rule, severity, root_cause
+)
+
+// A Count is an increment of one counter series.
+type Count struct {
+	Metric string            `json:"metric"`
+	Labels map[string]string `json:"labels"`
+	N      uint64            `json:"n"`
+}
+
+// An Example is the proof an alert shows: one exchange, and what was wrong in it.
+type Example struct {
+	Labels       map[string]string `json:"labels"` // of the failed series it stands for
+	Exchange     string            `json:"exchange"`
+	Conversation string            `json:"conversation"`
+	Status       int               `json:"status"`
+	ErrorText    string            `json:"error_text,omitempty"`
+	Rule         string            `json:"rule,omitempty"`
+	Message      int               `json:"message"` // 0-based index; -1 when no message is concerned
+	ToolCallID   string            `json:"tool_call_id,omitempty"`
+	Summary      string            `json:"summary,omitempty"`
+	Evidence     string            `json:"evidence,omitempty"`
+	Fix          string            `json:"fix,omitempty"`
+	PublishedAt  int64             `json:"published_at"` // Unix nanoseconds of the response's stream time
+}
+
+// equalLabels reports whether a and b are one series' labels.
+func equalLabels(a, b map[string]string) bool { return maps.Equal(a, b) }

@@ -1,0 +1,151 @@
+package event
+
+import (
+	"strings"
+	"time"
+)
+
+// Kind says which step of an agent's work a message records.
+type Kind uint8
+
+// The kinds of the contract; KindUnknown is none of them.
+const (
+	KindUnknown Kind = iota
+	Request
+	Response
+	Run
+	Tool
+)
+
+var kindNames = [...]string{Request: "request", Response: "response", Run: "run", Tool: "tool"}
+
+// String returns the kind's token in a subject: "request", "response", "run" or "tool".
+func (k Kind) String() string {
+	if k == KindUnknown || int(k) >= len(kindNames) {
+		return "unknown"
+	}
+	return kindNames[k]
+}
+
+// ParseKind is the inverse of Kind.String; anything else is KindUnknown.
+func ParseKind(s string) Kind {
+	for k := Request; k <= Tool; k++ {
+		if kindNames[k] == s {
+			return k
+		}
+	}
+	return KindUnknown
+}
+
+// Values of Event.Capture.
+const (
+	CaptureFull  = "full"  // the body byte for byte
+	CaptureShape = "shape" // values only at protocol positions
+	CaptureNone  = "none"  // no body
+	CaptureCut   = "cut"   // a body over 16 MiB, its first and last 256 KiB
+)
+
+// Values of Event.Origin: which way in an event took.
+const (
+	OriginHook   = "hook"
+	OriginProxy  = "proxy"
+	OriginHTTP   = "http"
+	OriginOTLP   = "otlp"
+	OriginImport = "import"
+)
+
+// Values of Event.RunStatus and Event.ToolStatus.
+const (
+	StatusStarted = "started"
+	StatusOK      = "ok"
+	StatusError   = "error"
+)
+
+// Labels say whose call it is. All are optional, but Service is "unknown" when empty.
+type Labels struct {
+	Service        string // service.name
+	ServiceVersion string // service.version
+	Environment    string // deployment.environment.name
+	Agent          string // gen_ai.agent.name
+	Stage          string // llmtap.stage; defaults to Agent
+	Conversation   string // gen_ai.conversation.id
+	Run            string // id of one agent run
+	User           string // hashed unless configured otherwise
+}
+
+// An Event is one NATS message: one half of an exchange, or a step of a run or tool, as a hook published it.
+type Event struct {
+	Kind     Kind
+	Exchange string    // UUIDv7, the same on both halves
+	Time     time.Time // when it was sent or ended, by the hook's clock
+	Labels   Labels
+
+	URL        string // request: scheme, host and path; no query
+	Method     string // request
+	APIVersion string // request: value of an allow-listed version header
+
+	Status            int           // response: HTTP status; 0 if no answer came
+	Error             string        // response: why no answer came
+	Duration          time.Duration // response
+	FirstByte         time.Duration // response
+	ProviderRequestID string        // response
+
+	Retry int // request: attempt number of the SDK, 0 first
+
+	RunStatus  string // run: started, ok, error
+	ToolCallID string // tool
+	ToolStatus string // tool: started, ok, error
+
+	Instance string // random id per process start
+	Seq      uint64 // 1, 2, 3 … per instance; a gap is a loss
+	Dropped  uint64 // exchanges this instance dropped so far
+
+	Attrs map[string]string // at most MaxAttrs
+
+	Capture         string
+	Origin          string
+	Degraded        bool // what is absent is no evidence
+	ContentType     string
+	ContentEncoding string // identity (""), gzip, zstd
+
+	Part, Parts int // 1-based i/n; 1/1 for an uncut body
+	BodyBytes   int // length of the whole payload when it is cut in parts
+
+	SDK         string // python/0.1.0
+	Traceparent string // request: W3C
+
+	// Body is the provider's bytes, untouched.
+	Body []byte
+}
+
+// MessageID returns the value of Nats-Msg-Id, which makes publishing twice store once.
+func (e *Event) MessageID() string {
+	switch e.Kind {
+	case Run:
+		return e.Labels.Run + "." + e.RunStatus
+	case Tool:
+		return e.ToolCallID + "." + e.Exchange + "." + e.ToolStatus
+	}
+	half := "q"
+	if e.Kind == Response {
+		half = "s"
+	}
+	part := e.Part
+	if part < 1 {
+		part = 1
+	}
+	return e.Exchange + "." + half + "." + itoa(part)
+}
+
+// Stage returns the stage label, or the agent when no stage was set.
+func (l *Labels) StageOrAgent() string {
+	if l.Stage != "" {
+		return l.Stage
+	}
+	return l.Agent
+}
+
+// StreamingResponse reports whether the payload is a server-sent event stream.
+func (e *Event) StreamingResponse() bool {
+	return e.Kind == Response && strings.HasPrefix(e.ContentType, "text/event-stream")
+}

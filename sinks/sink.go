@@ -1,0 +1,50 @@
+package sinks
+
+import (
+	"context"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// A Batch is rows to store in one go.
+type Batch struct {
+	Exchanges []analyzer.Exchange
+	Findings  []analyzer.Finding
+	ToolCalls []analyzer.ToolCall
+	Alerts    []Alert
+}
+
+// Rows is the number of rows of all tables in b.
+func (b *Batch) Rows() int {
+	return len(b.Exchanges) + len(b.Findings) + len(b.ToolCalls) + len(b.Alerts)
+}
+
+// An Alert is one alert instance: one row from its start to its end, written anew as it changes.
+type Alert struct {
+	ID         string // 32 hex digits: hash(alert, labels, started at)
+	Version    uint64 // Unix nanoseconds of the change; the row's version
+	Name       string // StageFailureRate
+	Severity   string
+	Labels     map[string]string
+	State      string // firing, resolved
+	StartedAt  time.Time
+	EndedAt    time.Time // zero while firing
+	Value      float64   // at the last evaluation
+	Peak       float64
+	Failed     uint64 // in the window, exact
+	Calls      uint64
+	Shares     map[string]uint64 // root cause, else cause -> failed calls
+	FirstBad   string            // first service version that shows it; "" unknown
+	LastClean  string
+	Example    string // exchange id
+	Summary    string
+	NotifiedAt time.Time
+}
+
+// A Sink stores batches. Write stores all of b or returns an error; writing the same batch twice must not double
+// anything, because NATS delivers at least once. Write does not keep b.
+type Sink interface {
+	Write(ctx context.Context, b *Batch) error
+	Close() error
+}
