@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"fmt"
+	"hash/maphash"
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
@@ -40,6 +41,7 @@ type Pass struct {
 	Groups *Pairing
 
 	rule       *Rule
+	reported   int // by rule
 	violations []Violation
 }
 
@@ -54,8 +56,14 @@ type Violation struct {
 	Summary    string // one line for humans; quotes no content but ids, names and roles
 }
 
-// Report records a defect of message i.
+// maxPerRule bounds what one rule reports of one request, so that a hostile body cannot fill memory with findings.
+const maxPerRule = 1000
+
+// Report records a defect of message i. Only the first 1,000 of a rule are kept.
 func (p *Pass) Report(i int, callID []byte, toolName []byte, detail, format string, args ...any) {
+	if p.reported++; p.reported > maxPerRule {
+		return
+	}
 	p.violations = append(p.violations, Violation{
 		Rule: p.rule, Predicted: p.rule.Severity(p.Target), Message: i, ToolCallID: string(callID), ToolName: string(toolName),
 		Detail: detail, Summary: fmt.Sprintf(format, args...),
@@ -68,7 +76,7 @@ func (c *Checker) Check(r *facts.Request, t facts.Target) []Violation {
 	c.pairing.reset(r)
 	c.pass = Pass{Request: r, Target: t, Groups: &c.pairing, violations: c.pass.violations[:0]}
 	for _, rule := range c.rules {
-		c.pass.rule = rule
+		c.pass.rule, c.pass.reported = rule, 0
 		rule.Run(&c.pass)
 	}
 	if len(c.pass.violations) == 0 {
@@ -85,4 +93,6 @@ type Checker struct {
 }
 
 // NewChecker returns a Checker that runs rules in their order.
-func NewChecker(rules []*Rule) *Checker { return &Checker{rules: rules} }
+func NewChecker(rules []*Rule) *Checker {
+	return &Checker{rules: rules, pairing: Pairing{seed: maphash.MakeSeed()}}
+}

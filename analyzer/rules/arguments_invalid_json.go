@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ArgumentsInvalidJSON finds calls whose arguments string holds no JSON object.
+var ArgumentsInvalidJSON = &analyzer.Rule{
+	ID: "arguments_invalid_json",
+	Doc: `tool call whose arguments string is not a JSON object
+
+Servers that parse the history, such as Qwen, MiniMax, Ollama and SGLang, answer 400 or 500, and every later request of
+the conversation carries the same broken call. Usual causes: the answer was cut by max_tokens; two calls of a stream
+were joined into one; the model wrote bad JSON. Check arguments before storing the turn: repair them, ask again, or
+store an empty object and tell the model in the reply. An empty string is accepted as "no arguments".`,
+	Fix: "Parse arguments before storing the turn; when they do not parse, ask the model again or store {} and say so in the tool message.",
+	// vLLM rejected these until 2026-09 and replaces them by {} since: not known from outside.
+	Severity: rejectedBy(facts.Qwen, facts.MiniMax, facts.Ollama, facts.SGLang),
+	Run:      argumentsInvalidJSON,
+}
+
+func argumentsInvalidJSON(p *analyzer.Pass) {
+	for i := range p.Groups.Calls {
+		c := &p.Groups.Calls[i]
+		if c.ArgsKind != facts.String {
+			continue
+		}
+		detail, are := "", ""
+		switch c.Args {
+		case facts.ArgsTruncated:
+			detail, are = "truncated", "end in the middle of their JSON"
+		case facts.ArgsMultiple:
+			detail, are = "concatenated", "are several JSON values in one string"
+		case facts.ArgsNotObject:
+			detail, are = "not_object", "are JSON, but no object"
+		case facts.ArgsBad:
+			detail, are = "other", "are not JSON"
+		default: // an object, none, or nobody can say
+			continue
+		}
+		m := p.Groups.Groups[c.Group].Message
+		p.Report(m, c.ID, c.Name, detail, "message %d (assistant) calls %s (%s) with arguments that %s",
+			m, function(c.Call), name(c.ID), are)
+	}
+}

@@ -1,0 +1,37 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ToolContentNotString finds tool messages whose content is neither text nor content parts.
+var ToolContentNotString = &analyzer.Rule{
+	ID: "tool_content_not_string",
+	Doc: `tool message whose content is neither a string nor content parts
+
+Content is a string, or an array of parts like {"type":"text","text":…}. A result put in as it is, an object, a number
+or an array of results, is answered with 400. Usual cause: the tool's result was not serialised. Encode it as JSON text.`,
+	Fix:      "Serialise the tool's result to a string (json.dumps, JSON.stringify) before storing it as content.",
+	Severity: rejectedBy(facts.OpenAI, facts.Azure, facts.Qwen, facts.Groq, facts.Mistral, facts.GeminiOpenAI, facts.Ollama),
+	Run:      toolContentNotString,
+}
+
+func toolContentNotString(p *analyzer.Pass) {
+	for i := range p.Groups.Replies {
+		r := &p.Groups.Replies[i]
+		m := &p.Request.Messages[r.Message]
+		detail, is := "", kind(m.Content)
+		switch {
+		case m.Content == facts.Object:
+			detail = "object"
+		case m.Content == facts.Number || m.Content == facts.Bool:
+			detail = "scalar"
+		case m.Content == facts.Array && m.Parts&facts.PartBad != 0:
+			detail, is = "array", "an array of something other than content parts"
+		default:
+			continue
+		}
+		p.Report(r.Message, r.ID, toolName(p, r.Call), detail, "message %d (tool) has content that is %s, not a string", r.Message, is)
+	}
+}
