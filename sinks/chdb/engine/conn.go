@@ -1,0 +1,156 @@
+package engine
+
+import (
+	"errors"
+	"runtime"
+	"time"
+	"unsafe"
+)
+
+// A Conn is a connection: settings, current database, temporary tables and one statement at a time.
+type Conn struct {
+	lib *Library
+	p   ptr // chdb_connection *; functions take what it points to
+}
+
+func (c *Conn) handle() ptr { return *(*ptr)(c.p) }
+
+// Close ends the connection; closing the last one of the process stops the engine. Closing twice does nothing.
+func (c *Conn) Close() {
+	if c.p != nil {
+		c.lib.closeConn(c.p)
+		c.p = nil
+	}
+}
+
+// Stats are the numbers of a statement or, in a stream, of one chunk.
+type Stats struct {
+	Elapsed                   time.Duration
+	ResultRows, ResultBytes   uint64
+	ReadRows, ReadBytes       uint64 // from storage
+	WrittenRows, WrittenBytes uint64 // with those of materialised views
+}
+
+func (l *Library) stats(r ptr) Stats {
+	return Stats{
+		Elapsed:    time.Duration(l.resultElapsed(r) * float64(time.Second)),
+		ResultRows: l.resultRows(r), ResultBytes: l.resultBytes(r),
+		ReadRows: l.resultReadRows(r), ReadBytes: l.resultReadBytes(r),
+		WrittenRows: l.resultWrittenRows(r), WrittenBytes: l.resultWrittenBytes(r),
+	}
+}
+
+// bytes is the output of r in C memory; it is gone when r is destroyed.
+func (l *Library) bytes(r ptr) []byte {
+	n := l.resultLength(r)
+	if n == 0 {
+		return nil
+	}
+	return unsafe.Slice((*byte)(l.resultBuffer(r)), n)
+}
+
+func (l *Library) err(r ptr) error {
+	if e := l.resultError(r); e != "" {
+		return newError(e)
+	}
+	return nil
+}
+
+// Query runs sql with the parameters params, {name:Type} in the text, and hands the whole output, in format, to
+// use (nil: dropped). The slice is C memory, valid only during the call.
+func (c *Conn) Query(sql, format string, params map[string]string, use func(out []byte, st Stats) error) error {
+	p := newParams(params)
+	defer p.unpin()
+	r := c.lib.query(c.handle(), text(sql), uintptr(len(sql)), text(format), uintptr(len(format)),
+		p.names, p.nameLens, p.values, p.valueLens, uintptr(len(params)))
+	runtime.KeepAlive(sql)
+	runtime.KeepAlive(format)
+	if r == nil {
+		return errors.New("query libchdb: no result")
+	}
+	defer c.lib.destroyResult(r)
+	if err := c.lib.err(r); err != nil {
+		return err
+	}
+	if use == nil {
+		return nil
+	}
+	return use(c.lib.bytes(r), c.lib.stats(r))
+}
+
+// Exec runs sql and drops its output.
+func (c *Conn) Exec(sql string) error { return c.Query(sql, "Null", nil, nil) }
+
+// Class says what a statement does to state that outlives it.
+type Class uint32
+
+// The classes, least restricted first.
+const (
+	ReadOnly       Class = iota // SELECT, SHOW, DESCRIBE, EXPLAIN, EXISTS, CHECK
+	Mutating                    // INSERT, CREATE, ALTER, DROP, …
+	MutatingGlobal              // functions, users, writes to the system database
+	Control                     // USE, SET, SYSTEM, KILL, …; INTO OUTFILE; INSERT INTO FUNCTION
+	Unknown                     // does not parse
+)
+
+// An Analysis is what the engine's parser says of a text without running it.
+type Analysis struct {
+	Statements int // 0 if it does not parse
+	Class      Class
+}
+
+// Classify asks the engine's parser what sql would do. It costs about 0.1 ms.
+func (c *Conn) Classify(sql string) (Analysis, error) {
+	var out struct{ size, count, flags, class uint32 } // chdb_query_analysis_v1
+	out.size = uint32(unsafe.Sizeof(out))
+	if c.lib.classify(c.handle(), text(sql), uintptr(len(sql)), nil, 0, ptr(&out)) != 0 {
+		return Analysis{}, errors.New("classify statement: libchdb refused")
+	}
+	runtime.KeepAlive(sql)
+	return Analysis{Statements: int(out.count), Class: Class(out.class)}, nil
+}
+
+// empty stands for the data of an empty string, which Go may represent as nil.
+var empty [1]byte
+
+func text(s string) ptr {
+	if s == "" {
+		return ptr(&empty)
+	}
+	return ptr(unsafe.StringData(s))
+}
+
+// params are named parameters as the four parallel arrays of the C interface. They hold Go pointers, so everything
+// they point to is pinned until unpin.
+type params struct {
+	pin                                runtime.Pinner
+	names, nameLens, values, valueLens ptr
+}
+
+func newParams(m map[string]string) *params {
+	p := &params{}
+	if len(m) == 0 {
+		return p
+	}
+	names, values := make([]ptr, 0, len(m)), make([]ptr, 0, len(m))
+	nameLens, valueLens := make([]uintptr, 0, len(m)), make([]uintptr, 0, len(m))
+	for k, v := range m {
+		names, nameLens = append(names, p.pinned(k)), append(nameLens, uintptr(len(k)))
+		values, valueLens = append(values, p.pinned(v)), append(valueLens, uintptr(len(v)))
+	}
+	p.pin.Pin(&names[0])
+	p.pin.Pin(&values[0])
+	p.pin.Pin(&nameLens[0])
+	p.pin.Pin(&valueLens[0])
+	p.names, p.nameLens = ptr(&names[0]), ptr(&nameLens[0])
+	p.values, p.valueLens = ptr(&values[0]), ptr(&valueLens[0])
+	return p
+}
+
+func (p *params) pinned(s string) ptr {
+	t := text(s)
+	p.pin.Pin((*byte)(t))
+	return t
+}
+
+func (p *params) unpin() { p.pin.Unpin() }

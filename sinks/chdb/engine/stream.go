@@ -1,0 +1,68 @@
+package engine
+
+import (
+	"errors"
+	"runtime"
+)
+
+// A Stream is a SELECT whose output comes in chunks. Each chunk is a complete piece of its format, so only formats
+// without head and tail (Native, TabSeparated, JSONEachRow …) can be joined from chunks.
+type Stream struct {
+	conn *Conn
+	r    ptr
+	done bool
+}
+
+// Stream starts sql, which must be a SELECT.
+func (c *Conn) Stream(sql, format string, params map[string]string) (*Stream, error) {
+	p := newParams(params)
+	defer p.unpin()
+	r := c.lib.streamQuery(c.handle(), text(sql), uintptr(len(sql)), text(format), uintptr(len(format)),
+		p.names, p.nameLens, p.values, p.valueLens, uintptr(len(params)))
+	runtime.KeepAlive(sql)
+	runtime.KeepAlive(format)
+	if r == nil {
+		return nil, errors.New("stream from libchdb: no result")
+	}
+	if err := c.lib.err(r); err != nil {
+		c.lib.destroyResult(r)
+		return nil, err
+	}
+	return &Stream{conn: c, r: r}, nil
+}
+
+// Next hands the next chunk to use; the slice is C memory, valid only during the call. It reports false at the end.
+func (s *Stream) Next(use func(chunk []byte, st Stats) error) (bool, error) {
+	if s.done {
+		return false, nil
+	}
+	lib := s.conn.lib
+	r := lib.streamFetch(s.conn.handle(), s.r)
+	if r == nil {
+		s.done = true
+		return false, errors.New("stream from libchdb: no chunk")
+	}
+	defer lib.destroyResult(r)
+	if err := lib.err(r); err != nil {
+		s.done = true
+		return false, err
+	}
+	b, st := lib.bytes(r), lib.stats(r)
+	if len(b) == 0 && st.ResultRows == 0 {
+		s.done = true
+		return false, nil
+	}
+	return true, use(b, st)
+}
+
+// Close cancels what still runs and frees the stream.
+func (s *Stream) Close() {
+	if s.r == nil {
+		return
+	}
+	if !s.done { // cancelling a stream that has ended was seen to crash older engines
+		s.conn.lib.streamCancel(s.conn.handle(), s.r)
+	}
+	s.conn.lib.destroyResult(s.r)
+	s.r = nil
+}
