@@ -34,7 +34,7 @@ func orphanPlace(p *analyzer.Pass, after int) (detail, before string) {
 	if after < 0 {
 		return "at_start", "no other message comes before it"
 	}
-	before = "message " + strconv.Itoa(after) + " is from " + role(p, after)
+	before = "message " + strconv.Itoa(after) + " (" + role(p, after) + ") comes before it"
 	switch p.Request.Messages[after].Role {
 	case facts.RoleAssistant:
 		return "after_plain_assistant", "message " + strconv.Itoa(after) + " is an assistant message without tool_calls"

@@ -1,0 +1,133 @@
+package analyzer
+
+import (
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// history builds a request from a line per message: "u", "s", "a" with the ids it calls, "t" with the id it answers.
+func history(messages ...[]string) *facts.Request {
+	r := &facts.Request{MessagesKind: facts.Array}
+	for _, m := range messages {
+		switch m[0] {
+		case "u":
+			r.Messages = append(r.Messages, facts.Message{Role: facts.RoleUser})
+		case "s":
+			r.Messages = append(r.Messages, facts.Message{Role: facts.RoleSystem})
+		case "a":
+			msg := facts.Message{Role: facts.RoleAssistant}
+			for _, id := range m[1:] {
+				msg.Calls = append(msg.Calls, facts.Call{ID: []byte(id)})
+			}
+			r.Messages = append(r.Messages, msg)
+		case "t":
+			r.Messages = append(r.Messages, facts.Message{Role: facts.RoleTool, ToolCallID: []byte(m[1]), ReplyKind: facts.String})
+		}
+	}
+	return r
+}
+
+func TestPairing(t *testing.T) {
+	u, a, re := []string{"u"}, func(ids ...string) []string { return append([]string{"a"}, ids...) }, func(id string) []string { return []string{"t", id} }
+	fate := map[Fate]string{ReplyMatched: "ok", ReplyDuplicate: "duplicate", ReplyLate: "late", ReplyUnknown: "unknown",
+		ReplyWithoutID: "no id", ReplyBeforeCall: "before call", ReplyOrphan: "orphan"}
+	p := NewChecker(nil).pairing // one for all: what a request leaves behind must not show in the next
+	f := func(r *facts.Request, replies string, unanswered int) {
+		t.Helper()
+		p.reset(r)
+		got := ""
+		for i := range p.Replies {
+			got += fmt.Sprintf("%d %s, ", p.Replies[i].Message, fate[p.Replies[i].Fate])
+		}
+		if diff := cmp.Diff(replies, got); diff != "" {
+			t.Errorf("fates differ (-want +got):\n%s", diff)
+		}
+		n := 0
+		for range p.Unanswered() {
+			n++
+		}
+		if n != unanswered {
+			t.Errorf("%d calls unanswered, want %d", n, unanswered)
+		}
+	}
+	// nothing to pair
+	f(history(), "", 0)
+	f(history(u, a()), "", 0)
+	// parallel calls, answered in another order
+	f(history(u, a("1", "2"), re("2"), re("1")), "2 ok, 3 ok, ", 0)
+	// an id used again in a later turn belongs to the later call, also when the earlier one is open
+	f(history(u, a("1"), re("1"), u, a("1"), re("1")), "2 ok, 5 ok, ", 0)
+	f(history(u, a("1"), u, a("1"), re("1")), "4 ok, ", 1)
+	// no id before all else
+	f(history(u, re("")), "1 no id, ", 0)
+	f(history(u, a("1"), re("")), "2 no id, ", 1)
+	// calls and replies without ids are malformed, but none is missing
+	f(history(u, a("", ""), re(""), re("")), "2 no id, 3 no id, ", 0)
+	f(history(u, a("", ""), re("")), "2 no id, ", 1)
+	f(history(u, a("", "1"), re("1"), re("")), "2 ok, 3 no id, ", 0)
+	// a reply to an earlier turn is late, not unknown, also inside an open group
+	f(history(u, a("1"), re("1"), a("2"), re("1"), re("2")), "2 ok, 4 late, 5 ok, ", 0)
+	f(history(u, a("1"), u, re("1")), "3 late, ", 1)
+	// inside an open group an id that comes later is unknown, outside it is before its call
+	f(history(u, a("1"), re("2"), a("2"), re("2")), "2 unknown, 4 ok, ", 1)
+	f(history(u, re("2"), a("2"), re("2")), "1 before call, 3 ok, ", 0)
+	// orphans
+	f(history(re("1")), "0 orphan, ", 0)
+	f(history(u, a(), re("1"), re("2")), "2 orphan, 3 orphan, ", 0)
+	// duplicates
+	f(history(u, a("1"), re("1"), re("1"), re("1")), "2 ok, 3 duplicate, 4 duplicate, ", 0)
+	// one id twice in a message: one reply answers both, as no server can tell them apart
+	f(history(u, a("1", "1"), re("1")), "2 ok, ", 0)
+	f(history(u, a("1", "1")), "", 2)
+}
+
+// TestPairingIsLinear: 10,000 calls, replies or orphans take about ten times as long as 1,000, and no memory.
+func TestPairingIsLinear(t *testing.T) {
+	build := func(n int, call, reply func(i int) string) *facts.Request {
+		as := []string{"a"}
+		for i := range n {
+			as = append(as, call(i))
+		}
+		ms := [][]string{{"u"}, as}
+		for i := range n {
+			ms = append(ms, []string{"t", reply(i)})
+		}
+		return history(ms...)
+	}
+	num := func(i int) string { return fmt.Sprintf("call_%d", i) }
+	for name, f := range map[string][2]func(int) string{
+		"paired":      {num, num},
+		"backwards":   {num, func(i int) string { return num(9999 - i) }},
+		"one id":      {func(int) string { return "x" }, func(int) string { return "x" }},
+		"without ids": {func(int) string { return "" }, func(int) string { return "" }},
+		"unknown":     {num, func(i int) string { return "no" + num(i) }},
+	} {
+		r := build(10_000, f[0], f[1])
+		p := NewChecker(nil).pairing
+		p.reset(r)
+		if n := testing.AllocsPerRun(3, func() { p.reset(r) }); n != 0 {
+			t.Errorf("%s: %v allocations", name, n)
+		}
+		start := time.Now()
+		p.reset(r)
+		if d := time.Since(start); d > 200*time.Millisecond {
+			t.Errorf("%s: 10,000 calls and replies took %v", name, d)
+		}
+	}
+}
+
+// TestReportIsBounded: one request can not fill memory with findings.
+func TestReportIsBounded(t *testing.T) {
+	rule := &Rule{ID: "r", Severity: func(facts.Target) Severity { return Style }, Run: func(p *Pass) {
+		for i := range 5 * maxPerRule {
+			p.Report(i, nil, nil, "", "x")
+		}
+	}}
+	if n := len(NewChecker([]*Rule{rule, rule}).Check(history(), facts.Target{})); n != 2*maxPerRule {
+		t.Errorf("%d violations, want %d", n, 2*maxPerRule)
+	}
+}
