@@ -2,6 +2,7 @@ package sinks
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
@@ -43,8 +44,18 @@ type Alert struct {
 }
 
 // A Sink stores batches. Write stores all of b or returns an error; writing the same batch twice must not double
-// anything, because NATS delivers at least once. Write does not keep b.
+// anything, because NATS delivers at least once. Write does not keep b. Close may be
+// called twice.
 type Sink interface {
 	Write(ctx context.Context, b *Batch) error
 	Close() error
 }
+
+// A RetryError is an error of Write that may pass: the same batch may be written again later. Any other error is final.
+type RetryError struct{ Err error }
+
+func (e *RetryError) Error() string { return e.Err.Error() }
+func (e *RetryError) Unwrap() error { return e.Err }
+
+// ErrClosed is what Write returns after Close.
+var ErrClosed = errors.New("sink is closed")

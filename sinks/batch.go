@@ -1,0 +1,75 @@
+package sinks
+
+import (
+	"maps"
+	"unsafe"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// Bytes estimates the memory that the rows of b hold: the structs and the strings in them.
+func (b *Batch) Bytes() int {
+	n := 0
+	for i := range b.Exchanges {
+		e := &b.Exchanges[i]
+		n += int(unsafe.Sizeof(*e)) + labelBytes(&e.Labels) + stringBytes(e.ID, e.Conversation, e.Server, e.Path, e.Model,
+			e.ResponseModel, e.ErrorType, e.ErrorText, e.ErrorCluster, e.FinishReason, e.Instance, e.ProviderRequestID, e.ResponseID)
+	}
+	for i := range b.Findings {
+		f := &b.Findings[i]
+		n += int(unsafe.Sizeof(*f)) + labelBytes(&f.Labels) + stringBytes(f.ID, f.Fingerprint, f.Exchange, f.Conversation,
+			f.Model, f.Rule, f.Detail, f.ToolCallID, f.ToolName, f.Summary, f.Evidence, f.Fix)
+	}
+	for i := range b.ToolCalls {
+		c := &b.ToolCalls[i]
+		n += int(unsafe.Sizeof(*c)) + labelBytes(&c.Labels) + stringBytes(c.ID, c.Conversation, c.Exchange, c.CallID, c.Name, c.AnsweredBy)
+	}
+	for i := range b.Alerts {
+		a := &b.Alerts[i]
+		n += int(unsafe.Sizeof(*a)) + stringBytes(a.ID, a.Name, a.FirstBad, a.LastClean, a.Example, a.Summary)
+		for k, v := range a.Labels {
+			n += len(k) + len(v)
+		}
+		for k := range a.Shares {
+			n += len(k) + 8
+		}
+	}
+	return n
+}
+
+func labelBytes(l *event.Labels) int {
+	return stringBytes(l.Service, l.ServiceVersion, l.Environment, l.Agent, l.Stage, l.Conversation, l.Run, l.User)
+}
+
+func stringBytes(ss ...string) int {
+	n := 0
+	for _, s := range ss {
+		n += len(s)
+	}
+	return n
+}
+
+// append copies the rows of from to the end of b.
+func (b *Batch) append(from *Batch) {
+	b.Exchanges = append(b.Exchanges, from.Exchanges...)
+	b.Findings = append(b.Findings, from.Findings...)
+	b.ToolCalls = append(b.ToolCalls, from.ToolCalls...)
+	for _, a := range from.Alerts {
+		a.Labels, a.Shares = maps.Clone(a.Labels), maps.Clone(a.Shares)
+		b.Alerts = append(b.Alerts, a)
+	}
+}
+
+// reset empties b, keeps its slices and lets go of the strings in them.
+func (b *Batch) reset() {
+	b.Exchanges = emptied[analyzer.Exchange](b.Exchanges)
+	b.Findings = emptied[analyzer.Finding](b.Findings)
+	b.ToolCalls = emptied[analyzer.ToolCall](b.ToolCalls)
+	b.Alerts = emptied[Alert](b.Alerts)
+}
+
+func emptied[T any](s []T) []T {
+	clear(s)
+	return s[:0]
+}

@@ -1,0 +1,389 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A recorder is a Sink that writes down what happens, with the time since the start of the test.
+type recorder struct {
+	mu    sync.Mutex // guards log
+	log   []string
+	start time.Time
+	write func(ctx context.Context, b *Batch) error // nil: succeeds
+}
+
+func (r *recorder) add(format string, args ...any) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.log = append(r.log, fmt.Sprintf("%v ", time.Since(r.start))+fmt.Sprintf(format, args...))
+}
+
+func (r *recorder) Write(ctx context.Context, b *Batch) error {
+	ids := make([]string, 0, b.Rows())
+	for _, e := range b.Exchanges {
+		ids = append(ids, e.ID)
+	}
+	r.add("write %s", strings.Join(ids, ","))
+	if r.write != nil {
+		return r.write(ctx, b)
+	}
+	return nil
+}
+
+func (r *recorder) Close() error { return nil }
+
+func (r *recorder) commit(name string) func(context.Context) error {
+	return func(context.Context) error {
+		r.add("commit %s", name)
+		return nil
+	}
+}
+
+func (r *recorder) want(t *testing.T, want ...string) {
+	t.Helper()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if d := cmp.Diff(want, r.log); d != "" {
+		t.Errorf("what the sink saw (-want +got):\n%s", d)
+	}
+}
+
+func rows(ids ...string) *Batch {
+	b := &Batch{}
+	for _, id := range ids {
+		b.Exchanges = append(b.Exchanges, analyzer.Exchange{ID: id})
+	}
+	return b
+}
+
+// run starts a Batcher in a bubble; stop ends it and returns the error of Run.
+func run(t *testing.T, cfg BatcherConfig, r *recorder) (b *Batcher, stop func() error) {
+	t.Helper()
+	r.start = time.Now()
+	b = NewBatcher(r, cfg, slog.New(slog.NewTextHandler(io.Discard, nil)), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	return b, func() error { cancel(); return <-done }
+}
+
+func mustAdd(t *testing.T, b *Batcher, batch *Batch, commit func(context.Context) error) {
+	t.Helper()
+	if err := b.Add(t.Context(), batch, commit); err != nil {
+		t.Fatalf("Add: %v", err)
+	}
+}
+
+func small(maxRows int) BatcherConfig {
+	c := DefaultBatcherConfig()
+	c.MaxRows = maxRows
+	return c
+}
+
+func TestBatcherWritesWhenOld(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		b, stop := run(t, DefaultBatcherConfig(), r)
+		mustAdd(t, b, rows("a"), r.commit("1"))
+		time.Sleep(600 * time.Millisecond)
+		mustAdd(t, b, rows("b"), r.commit("2"))
+		time.Sleep(600 * time.Millisecond)
+		// The age counts from the first row, and only the newest commit is called.
+		r.want(t, "1s write a,b", "1s commit 2")
+		// A quiet hour writes nothing.
+		time.Sleep(time.Hour)
+		mustAdd(t, b, rows("c"), nil)
+		time.Sleep(2 * time.Second)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		r.want(t, "1s write a,b", "1s commit 2", "1h0m2.2s write c")
+	})
+}
+
+func TestBatcherWritesWhenFull(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		b, stop := run(t, small(3), r)
+		mustAdd(t, b, rows("a", "b"), nil)
+		synctest.Wait()
+		r.want(t)
+		mustAdd(t, b, rows("c", "d"), nil)
+		synctest.Wait()
+		r.want(t, "0s write a,b,c,d")
+
+		// By size too.
+		big := rows("e")
+		big.Exchanges[0].ErrorText = strings.Repeat("x", b.cfg.MaxBytes)
+		mustAdd(t, b, big, nil)
+		synctest.Wait()
+		r.want(t, "0s write a,b,c,d", "0s write e")
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestBatcherCommitWithoutRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{}
+		b, stop := run(t, DefaultBatcherConfig(), r)
+		mustAdd(t, b, &Batch{}, r.commit("1"))
+		mustAdd(t, b, &Batch{}, nil)
+		time.Sleep(2 * time.Second)
+		r.want(t, "1s commit 1")
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Add copies: the caller fills its batch anew at once.
+func TestBatcherCopiesRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var got map[string]string
+		r := &recorder{write: func(_ context.Context, b *Batch) error { got = b.Alerts[0].Labels; return nil }}
+		b, stop := run(t, DefaultBatcherConfig(), r)
+		batch := rows("a")
+		batch.Alerts = []Alert{{ID: "x", Labels: map[string]string{"stage": "planner"}}}
+		mustAdd(t, b, batch, nil)
+		batch.Exchanges[0].ID = "changed"
+		batch.Alerts[0].Labels["stage"] = "changed"
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		r.want(t, "0s write a")
+		if got["stage"] != "planner" {
+			t.Errorf("labels of the stored alert: %v", got)
+		}
+	})
+}
+
+// While one batch is written another fills, and no third: Add waits.
+func TestBatcherBackPressure(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{write: func(context.Context, *Batch) error { time.Sleep(time.Minute); return nil }}
+		b, stop := run(t, small(2), r)
+		mustAdd(t, b, rows("a", "b"), r.commit("1"))
+		synctest.Wait()
+		mustAdd(t, b, rows("c"), r.commit("2"))
+		mustAdd(t, b, rows("d"), r.commit("3"))
+
+		short, cancel := context.WithTimeout(t.Context(), time.Second)
+		defer cancel()
+		if err := b.Add(short, rows("never"), nil); !errors.Is(err, context.DeadlineExceeded) {
+			t.Errorf("Add with both batches full: %v, want a deadline error", err)
+		}
+		mustAdd(t, b, rows("e"), r.commit("4")) // goes on when the first batch is stored
+		r.add("added e")
+		if err := stop(); err != nil {
+			// The write of c,d takes longer than the drain time, yet it is not interrupted by this sink.
+			t.Fatal(err)
+		}
+		r.want(t, "0s write a,b", "1m0s commit 1", "1m0s write c,d", "1m0s added e", "2m0s commit 3", "2m0s write e", "3m0s commit 4")
+	})
+}
+
+func TestBatcherRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		up := time.Now().Add(10 * time.Minute)
+		tries := 0
+		r := &recorder{write: func(context.Context, *Batch) error {
+			tries++
+			if time.Now().Before(up) {
+				return &RetryError{Err: errors.New("connection refused")}
+			}
+			return nil
+		}}
+		b, stop := run(t, DefaultBatcherConfig(), r)
+		mustAdd(t, b, rows("a"), r.commit("1"))
+		time.Sleep(9 * time.Minute)
+		// 8 tries reach the longest wait, then 4 to 8 a minute.
+		if tries < 36 || tries > 80 {
+			t.Errorf("%d tries in 9 minutes", tries)
+		}
+		if n := testutil.ToFloat64(b.metrics.retries); n != float64(tries) {
+			t.Errorf("retries counted: %v, want %d", n, tries)
+		}
+		time.Sleep(2 * time.Minute)
+		r.mu.Lock()
+		last := r.log[len(r.log)-1]
+		r.mu.Unlock()
+		if !strings.HasSuffix(last, "commit 1") {
+			t.Errorf("last event: %s", last)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+func TestBatcherFinalError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		boom := errors.New("no such column")
+		r := &recorder{write: func(context.Context, *Batch) error { time.Sleep(time.Second); return boom }}
+		b, stop := run(t, small(1), r)
+		mustAdd(t, b, rows("a"), r.commit("1"))
+		synctest.Wait()
+		mustAdd(t, b, rows("b"), r.commit("2"))
+		if err := b.Add(t.Context(), rows("c"), nil); !errors.Is(err, ErrStopped) || !errors.Is(err, boom) {
+			t.Errorf("waiting Add: %v", err)
+		}
+		err := stop()
+		want := "write batch of 1 rows: no such column (2 rows not stored; they are read again at the next start)"
+		if err == nil || err.Error() != want {
+			t.Errorf("Run: %v\nwant: %s", err, want)
+		}
+		if n := testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonRejected)); n != 2 {
+			t.Errorf("dropped rejected: %v, want 2", n)
+		}
+		r.want(t, "0s write a")
+	})
+}
+
+func TestBatcherCommitError(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		lost := errors.New("lease is lost")
+		r := &recorder{}
+		b, stop := run(t, DefaultBatcherConfig(), r)
+		tries := 0
+		mustAdd(t, b, rows("a"), func(context.Context) error {
+			if tries++; tries < 3 {
+				return &RetryError{Err: errors.New("nats: timeout")}
+			}
+			return lost
+		})
+		time.Sleep(time.Minute)
+		if err := stop(); !errors.Is(err, lost) || tries != 3 {
+			t.Errorf("Run: %v after %d tries, want %v after 3", err, tries, lost)
+		}
+		if n := testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonRejected)); n != 0 {
+			t.Errorf("dropped: %v; the row was stored", n)
+		}
+	})
+}
+
+// What is in hand when Run is told to end is stored, if the sink lets it.
+func TestBatcherDrains(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{write: func(ctx context.Context, _ *Batch) error {
+			select {
+			case <-time.After(5 * time.Second):
+				return nil
+			case <-ctx.Done():
+				return &RetryError{Err: ctx.Err()}
+			}
+		}}
+		b, stop := run(t, small(1), r)
+		mustAdd(t, b, rows("a"), r.commit("1"))
+		synctest.Wait()
+		mustAdd(t, b, rows("b"), r.commit("2"))
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		r.want(t, "0s write a", "5s commit 1", "5s write b", "10s commit 2")
+		if err := b.Add(t.Context(), rows("c"), nil); !errors.Is(err, ErrStopped) {
+			t.Errorf("Add after Run: %v, want ErrStopped", err)
+		}
+	})
+}
+
+func TestBatcherDrainTimeout(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &recorder{write: func(ctx context.Context, _ *Batch) error {
+			<-ctx.Done()
+			return &RetryError{Err: ctx.Err()}
+		}}
+		b, stop := run(t, small(1), r)
+		mustAdd(t, b, rows("a"), r.commit("1"))
+		synctest.Wait()
+		mustAdd(t, b, rows("b"), r.commit("2"))
+		err := stop()
+		if !errors.Is(err, context.Canceled) || !strings.HasPrefix(err.Error(), "store the last 2 rows within 10s") {
+			t.Errorf("Run: %v", err)
+		}
+		if d := time.Since(r.start); d != b.cfg.DrainTimeout {
+			t.Errorf("Run ended after %v", d)
+		}
+		if n := testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonShutdown)); n != 2 {
+			t.Errorf("dropped shutdown: %v, want 2", n)
+		}
+		r.want(t, "0s write a")
+	})
+}
+
+// Many goroutines add; every row is written once and the commits go forward.
+func TestBatcherConcurrentAdds(t *testing.T) {
+	var written int
+	r := &recorder{start: time.Now(), write: func(_ context.Context, b *Batch) error { written += b.Rows(); return nil }}
+	b := NewBatcher(r, small(7), slog.New(slog.DiscardHandler), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	var wg sync.WaitGroup
+	for range 8 {
+		wg.Go(func() {
+			for range 500 {
+				if err := b.Add(ctx, rows("x", "y"), nil); err != nil {
+					t.Errorf("Add: %v", err)
+				}
+			}
+		})
+	}
+	wg.Wait()
+	cancel()
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	if written != 8000 {
+		t.Errorf("%d rows written, want 8000", written)
+	}
+}
+
+func TestBatcherConfigValidate(t *testing.T) {
+	f := func(change func(*BatcherConfig), want string) {
+		t.Helper()
+		c := DefaultBatcherConfig()
+		change(&c)
+		got := ""
+		if err := c.Validate(); err != nil {
+			got = err.Error()
+		}
+		if got != want {
+			t.Errorf("Validate: %q, want %q", got, want)
+		}
+	}
+	f(func(*BatcherConfig) {}, "")
+	f(func(c *BatcherConfig) { c.MaxRows = 0 }, "max_rows: 0 is not above 0")
+	f(func(c *BatcherConfig) { c.Interval = -1 }, "interval: -1 is not above 0")
+	f(func(c *BatcherConfig) { c.RetryMax = time.Millisecond }, "retry_max: 1ms is below retry_min (100ms)")
+}
+
+func TestMetricsLint(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := newMetrics(reg)
+	count(m.in, rows("a"))
+	count(m.out, rows("a"))
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
+}
