@@ -61,6 +61,7 @@ const (
 // A Call is one tool call of an assistant message. ID and Name are decoded and valid only as long as the body and
 // the Request they came from.
 type Call struct {
+	Kind        Kind // of the element itself; of anything but an Object only Start and End are known
 	ID, Name    []byte
 	IDKind      Kind
 	NameKind    Kind
@@ -76,6 +77,7 @@ type Call struct {
 
 // A Message is one element of messages.
 type Message struct {
+	Kind     Kind // of the element itself; of anything but an Object only Start, End and Hash are known
 	Role     Role
 	RoleKind Kind
 
@@ -89,7 +91,7 @@ type Message struct {
 	Calls      []Call
 	ToolCallID []byte // decoded; valid like Call.ID
 	ReplyKind  Kind   // of the tool_call_id value
-	Reasoning  Kind   // of reasoning_content, reasoning or reasoning_details
+	Reasoning  Kind   // of the first of reasoning_content, reasoning, reasoning_details that is not null
 
 	Start, End int    // the message's bytes in the body
 	Hash       uint64 // xxh3 of these bytes
@@ -102,11 +104,12 @@ type Request struct {
 	HasTools  bool
 	ToolCount int
 	Forced    []byte // name of the function that tool_choice forces, if any
-	MaxTokens int64  // 0 when absent
+	MaxTokens int64  // max_completion_tokens, else max_tokens; 0 when absent or not a whole number
 
 	MessagesKind Kind
 	Messages     []Message
 	UnknownKeys  int // message keys outside the dialect's schema
+	Dropped      int // messages and calls beyond the 65,536 of each that are kept
 
 	calls   []Call // backing of every Message.Calls
 	scratch []byte // decoded strings

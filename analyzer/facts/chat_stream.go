@@ -1,0 +1,231 @@
+package facts
+
+import (
+	"bytes"
+
+	"github.com/llmtap/llmtap/analyzer/facts/sse"
+)
+
+// maxAnswerCalls bounds the calls of one answer, because each fragment looks through them. Providers stop at 128 tools.
+const maxAnswerCalls = 1024
+
+// stream assembles an event stream.
+func (a *answer) stream(body []byte) {
+	a.streamed = true
+	var seen, done, cut bool
+	var s scanner
+	for e := range sse.Events(body) {
+		s = scanner{b: bytes.TrimSpace(e.Data), scratch: s.scratch[:0]}
+		seen, cut = true, false
+		// Usually one value; several where a server forgets the empty line between its events.
+		for s.space(); s.i < len(s.b) && !done; s.space() {
+			switch {
+			case bytes.HasPrefix(s.b[s.i:], []byte("[DONE]")):
+				done = true
+			case s.b[s.i] == '{':
+				start := s.i
+				a.object(&s)
+				if string(e.Name) == "error" && len(a.r.Error) == 0 {
+					a.r.Error = s.b[start:]
+				}
+			default:
+				if string(e.Name) == "error" && len(a.r.Error) == 0 {
+					a.r.Error = s.b[s.i:]
+				}
+				s.fail(ErrNotJSON)
+			}
+		}
+		if done {
+			break
+		}
+		cut = s.err == ErrTruncated
+		if s.err != nil && !cut && string(e.Name) != "error" {
+			a.r.Malformed = true
+		}
+	}
+	ended := done || a.r.FinishReason != "" || len(a.r.Error) > 0
+	a.r.Cut = cut || !ended
+	if seen && !a.answered && len(a.r.Error) == 0 {
+		a.r.Malformed = true
+	}
+}
+
+// A fragment is one element of a tool_calls array: a whole call, or a piece of one in a stream. Its text is valid
+// until the scratch of the scanner is cut back.
+type fragment struct {
+	id, name []byte
+	args     []byte // decoded if argsKind is String, else raw
+	argsKind Kind
+	index    int64
+	indexed  bool
+}
+
+func readFragment(s *scanner) fragment {
+	var f fragment
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "index":
+			f.indexed = s.kind() == Number
+			f.index = s.number()
+		case "id":
+			f.id, _ = s.text()
+		case "function":
+			if s.kind() != Object {
+				s.skip()
+				continue
+			}
+			for more := s.open(); more; more = s.more('}') {
+				switch string(s.key()) {
+				case "name":
+					f.name, _ = s.text()
+				case "arguments":
+					start := s.i
+					f.args, f.argsKind = s.text()
+					if f.argsKind != String {
+						f.args = s.b[start:s.i]
+					}
+				default:
+					s.skip()
+				}
+			}
+		default:
+			s.skip()
+		}
+	}
+	return f
+}
+
+// A partialCall is a tool call as far as its fragments have come.
+type partialCall struct {
+	id, name string
+	args     []byte
+	argsKind Kind
+	index    int64
+	indexed  bool
+}
+
+// call is the finished call. The arguments are judged as the text inside a JSON string would be.
+func (p *partialCall) call() ResponseCall {
+	c := ResponseCall{ID: p.id, Name: p.name, ArgsKind: p.argsKind, Arguments: string(p.args)}
+	if p.argsKind == String {
+		c.Args = checkArgs(appendQuoted(nil, p.args))
+	}
+	return c
+}
+
+// add puts a fragment where it belongs.
+func (a *answer) add(f fragment) {
+	i := -1
+	if a.streamed {
+		i = a.find(f)
+	}
+	if i < 0 {
+		if len(a.calls) == maxAnswerCalls {
+			a.r.Malformed = true
+			return
+		}
+		a.calls = append(a.calls, partialCall{index: f.index, indexed: f.indexed})
+		i = len(a.calls) - 1
+	}
+	p := &a.calls[i]
+	if p.id == "" {
+		p.id = string(f.id)
+	}
+	if p.name == "" {
+		p.name = string(f.name)
+	}
+	switch {
+	case f.argsKind <= Null:
+		p.argsKind = max(p.argsKind, f.argsKind)
+	case f.argsKind == String && (p.argsKind <= Null || p.argsKind == String):
+		p.args = append(p.args, f.args...)
+		p.argsKind = String
+	default: // an object or another type comes whole
+		p.args = append(p.args[:0], f.args...)
+		p.argsKind = f.argsKind
+	}
+}
+
+// find is the position of the call that f continues, or -1 if it starts a new one. An id that is known beats an id
+// that is new and comes with a name, and that beats the index: some servers give every call index 0, others put the
+// tail of a call under another index, others make a new id for each fragment.
+func (a *answer) find(f fragment) int {
+	if len(a.calls) == 0 {
+		return -1
+	}
+	at, last := a.indexed(f), len(a.calls)-1
+	if len(f.id) > 0 {
+		for i := range a.calls {
+			if a.calls[i].id == string(f.id) {
+				if at >= 0 && at != i {
+					a.r.BadIndex = true
+				}
+				return i
+			}
+		}
+	}
+	if len(f.name) > 0 {
+		switch {
+		case at < 0 && f.indexed:
+			return -1
+		case at < 0: // no index: Gemini, one whole call after the other
+			at = last
+		}
+		p := &a.calls[at]
+		switch {
+		case p.name == "" && (p.id == "" || len(f.id) == 0):
+			return at // its id or its first arguments came ahead of the name
+		case len(f.id) > 0 && p.id == "" && len(p.args) == 0:
+			return at // its name came ahead of the id
+		case len(f.id) > 0:
+			a.r.BadIndex = a.r.BadIndex || f.indexed
+			return -1
+		case !f.indexed:
+			return -1
+		case bytes.HasSuffix(p.args, []byte("}")) && bytes.HasPrefix(f.args, []byte("{")):
+			a.r.BadIndex = true // another whole call under the same index, without an id
+			return -1
+		}
+		return at // a server that repeats the name
+	}
+	if at >= 0 {
+		return at
+	}
+	if !f.indexed {
+		if len(f.id) > 0 {
+			return -1
+		}
+		return last
+	}
+	if len(f.id) > 0 {
+		return -1 // its name follows
+	}
+	a.r.BadIndex = true
+	return last
+}
+
+// indexed is the latest call with the index of f, or -1.
+func (a *answer) indexed(f fragment) int {
+	for i := len(a.calls) - 1; i >= 0 && f.indexed; i-- {
+		if a.calls[i].indexed && a.calls[i].index == f.index {
+			return i
+		}
+	}
+	return -1
+}
+
+// appendQuoted appends text as it stands inside a JSON string: quotes, backslashes and control characters escaped.
+func appendQuoted(dst, text []byte) []byte {
+	const hex = "0123456789abcdef"
+	for _, c := range text {
+		switch {
+		case c == '"' || c == '\\':
+			dst = append(dst, '\\', c)
+		case c < ' ':
+			dst = append(dst, '\\', 'u', '0', '0', hex[c>>4], hex[c&15])
+		default:
+			dst = append(dst, c)
+		}
+	}
+	return dst
+}

@@ -1,0 +1,328 @@
+package facts
+
+import (
+	"bytes"
+	"encoding/binary"
+	"errors"
+	"math/bits"
+)
+
+// Errors of a scan. What was read before the error stays in the facts.
+var (
+	ErrTruncated = errors.New("body ends inside its JSON")
+	ErrNotJSON   = errors.New("body is not the JSON value expected")
+	ErrDialect   = errors.New("dialect has no scanner")
+)
+
+// A scanner walks over JSON text once, without copying it. Objects and arrays that it is asked about are read
+// strictly; values that nobody asks about are skipped by their quotes and brackets alone. After the first error it
+// stands at the end of the text and every method returns at once, so callers check err when they are done.
+type scanner struct {
+	b       []byte
+	i       int
+	err     error
+	scratch []byte // decoded strings; only ever appended to, so that slices of it stay valid
+}
+
+// kinds tells the kind of a value by its first byte.
+var kinds = func() (k [256]Kind) {
+	for i := range k {
+		k[i] = Invalid
+	}
+	k['{'], k['['], k['"'], k['t'], k['f'], k['n'], k['-'] = Object, Array, String, Bool, Bool, Null, Number
+	for c := '0'; c <= '9'; c++ {
+		k[c] = Number
+	}
+	return k
+}()
+
+func (s *scanner) fail(err error) {
+	if s.err == nil {
+		s.err = err
+	}
+	s.i = len(s.b)
+}
+
+// broken fails at the current byte, which does not belong there, or at the end of the text.
+func (s *scanner) broken() {
+	if s.i >= len(s.b) {
+		s.fail(ErrTruncated)
+		return
+	}
+	s.fail(ErrNotJSON)
+}
+
+func (s *scanner) space() {
+	for s.i < len(s.b) {
+		switch s.b[s.i] {
+		case ' ', '\n', '\t', '\r':
+			s.i++
+		default:
+			return
+		}
+	}
+}
+
+// open steps into the object or array at the current byte and reports whether it has a first element.
+func (s *scanner) open() bool {
+	if s.i >= len(s.b) {
+		s.fail(ErrTruncated)
+		return false
+	}
+	end := s.b[s.i] + 2 // '{' and '}', '[' and ']' are two apart
+	s.i++
+	s.space()
+	if s.i < len(s.b) && s.b[s.i] == end {
+		s.i++
+		return false
+	}
+	if s.i >= len(s.b) {
+		s.fail(ErrTruncated)
+		return false
+	}
+	return true
+}
+
+// more steps over what follows an element of a container that ends with end, and reports whether another one does.
+func (s *scanner) more(end byte) bool {
+	s.space()
+	if s.i >= len(s.b) {
+		s.fail(ErrTruncated)
+		return false
+	}
+	switch s.b[s.i] {
+	case ',':
+		s.i++
+		s.space()
+		return true
+	case end:
+		s.i++
+		return false
+	}
+	s.fail(ErrNotJSON)
+	return false
+}
+
+// key reads a member's name and stops at its value. The name is valid until the next call.
+func (s *scanner) key() []byte {
+	if s.i >= len(s.b) || s.b[s.i] != '"' {
+		s.broken()
+		return nil
+	}
+	start := s.i + 1
+	end := stringEnd(s.b, start)
+	if end < 0 {
+		s.fail(ErrTruncated)
+		return nil
+	}
+	s.i = end + 1
+	s.space()
+	if s.i >= len(s.b) || s.b[s.i] != ':' {
+		s.broken()
+		return nil
+	}
+	s.i++
+	s.space()
+	name := s.b[start:end]
+	if bytes.IndexByte(name, '\\') < 0 {
+		return name
+	}
+	n := len(s.scratch)
+	s.scratch = appendText(s.scratch, name)
+	name = s.scratch[n:]
+	s.scratch = s.scratch[:n]
+	return name
+}
+
+// kind is the kind of the value at the current byte.
+func (s *scanner) kind() Kind {
+	if s.i >= len(s.b) {
+		s.fail(ErrTruncated)
+		return Invalid
+	}
+	k := kinds[s.b[s.i]]
+	if k == Invalid {
+		s.fail(ErrNotJSON)
+	}
+	return k
+}
+
+// raw steps over a value of kind k and returns its bytes; all that is left of the text if the value is broken.
+func (s *scanner) raw(k Kind) []byte {
+	start, end := s.i, -1
+	switch k {
+	case String:
+		if end = stringEnd(s.b, s.i+1); end >= 0 {
+			end++
+		}
+	case Object, Array:
+		end = containerEnd(s.b, s.i+1)
+	case Null, Bool, Number:
+		end = scalarEnd(s.b, s.i)
+		if end < len(s.b) && !isScalar(s.b[start:end], k) {
+			s.fail(ErrNotJSON)
+			return s.b[start:]
+		}
+	case Absent, Invalid: // the scan has failed
+		return nil
+	}
+	if end < 0 {
+		s.fail(ErrTruncated)
+		return s.b[start:]
+	}
+	s.i = end
+	return s.b[start:end]
+}
+
+// skip steps over a value and returns its kind.
+func (s *scanner) skip() Kind {
+	k := s.kind()
+	s.raw(k)
+	return k
+}
+
+// text reads a string and returns it decoded; any other value is stepped over. The text lies in the body or in
+// scratch.
+func (s *scanner) text() ([]byte, Kind) {
+	k := s.kind()
+	v := s.raw(k)
+	if k != String || s.err != nil {
+		return nil, k
+	}
+	v = v[1 : len(v)-1]
+	if bytes.IndexByte(v, '\\') < 0 {
+		return v[:len(v):len(v)], k
+	}
+	n := len(s.scratch)
+	s.scratch = appendText(s.scratch, v)
+	return s.scratch[n:len(s.scratch):len(s.scratch)], k
+}
+
+// number reads a whole number; any other value is stepped over and counts as 0.
+func (s *scanner) number() int64 {
+	k := s.kind()
+	v := s.raw(k)
+	if k != Number {
+		return 0
+	}
+	neg := v[0] == '-'
+	if neg {
+		v = v[1:]
+	}
+	if len(v) == 0 || len(v) > 18 { // 18 digits always fit
+		return 0
+	}
+	var n int64
+	for _, c := range v {
+		if c < '0' || c > '9' {
+			return 0
+		}
+		n = n*10 + int64(c-'0')
+	}
+	if neg {
+		return -n
+	}
+	return n
+}
+
+// end reports a text that goes on after its value.
+func (s *scanner) end() {
+	s.space()
+	if s.err == nil && s.i < len(s.b) {
+		s.fail(ErrNotJSON)
+	}
+}
+
+const (
+	lows  = 0x0101010101010101
+	highs = 0x8080808080808080
+)
+
+// matches has the high bit set in the bytes of the word v that are c, and perhaps in bytes above the lowest such one.
+func matches(v uint64, c byte) uint64 {
+	v ^= lows * uint64(c)
+	return (v - lows) &^ v & highs
+}
+
+// stringEnd is the index of the quote that ends the string whose text starts at i, or -1. It looks for quotes only
+// and then counts the backslashes before one: in code a backslash is on every line, a quote is not. Short strings are
+// searched by words, because the call of IndexByte costs more than they do.
+func stringEnd(b []byte, i int) int {
+	start := i
+	for {
+		q := -1
+		if i+16 <= len(b) {
+			if m := matches(binary.LittleEndian.Uint64(b[i:]), '"'); m != 0 {
+				q = i + bits.TrailingZeros64(m)>>3
+			} else if m := matches(binary.LittleEndian.Uint64(b[i+8:]), '"'); m != 0 {
+				q = i + 8 + bits.TrailingZeros64(m)>>3
+			} else {
+				i += 16
+			}
+		}
+		if q < 0 {
+			n := bytes.IndexByte(b[i:], '"')
+			if n < 0 {
+				return -1
+			}
+			q = i + n
+		}
+		j := q
+		for j > start && b[j-1] == '\\' {
+			j--
+		}
+		if (q-j)&1 == 0 {
+			return q
+		}
+		i = q + 1
+	}
+}
+
+// containerEnd is the index after the bracket that closes the container whose inside starts at i, or -1. It does not
+// recurse, so depth costs nothing.
+func containerEnd(b []byte, i int) int {
+	for depth := 1; i < len(b); i++ {
+		switch b[i] {
+		case '"':
+			if i = stringEnd(b, i+1); i < 0 {
+				return -1
+			}
+		case '{', '[':
+			depth++
+		case '}', ']':
+			if depth--; depth == 0 {
+				return i + 1
+			}
+		}
+	}
+	return -1
+}
+
+func scalarEnd(b []byte, i int) int {
+	for i < len(b) {
+		switch b[i] {
+		case ',', '}', ']', ' ', '\n', '\t', '\r':
+			return i
+		}
+		i++
+	}
+	return i
+}
+
+// isScalar checks a literal exactly and a number by its characters.
+func isScalar(v []byte, k Kind) bool {
+	switch k {
+	case Null:
+		return string(v) == "null"
+	case Bool:
+		return string(v) == "true" || string(v) == "false"
+	}
+	for _, c := range v {
+		switch c {
+		case '0', '1', '2', '3', '4', '5', '6', '7', '8', '9', '-', '+', '.', 'e', 'E':
+		default:
+			return false
+		}
+	}
+	return true
+}
