@@ -61,7 +61,7 @@ const (
 	StatusError   = "error"
 )
 
-// Labels say whose call it is. All are optional, but Service is "unknown" when empty.
+// Labels say whose call it is. All are optional; Decode gives an event without a service the service UnknownService.
 type Labels struct {
 	Service        string // service.name
 	ServiceVersion string // service.version
@@ -118,7 +118,8 @@ type Event struct {
 	Body []byte
 }
 
-// MessageID returns the value of Nats-Msg-Id, which makes publishing twice store once.
+// MessageID returns the id that makes publishing twice store once: <exchange>.<q or s>.<part>, <run>.<status> or
+// <call id>.<exchange>.<status>. Encode puts its hash into Nats-Msg-Id where it is longer than MaxHeaderValue.
 func (e *Event) MessageID() string {
 	switch e.Kind {
 	case Run:
@@ -130,14 +131,10 @@ func (e *Event) MessageID() string {
 	if e.Kind == Response {
 		half = "s"
 	}
-	part := e.Part
-	if part < 1 {
-		part = 1
-	}
-	return e.Exchange + "." + half + "." + itoa(part)
+	return e.Exchange + "." + half + "." + itoa(max(e.Part, 1))
 }
 
-// Stage returns the stage label, or the agent when no stage was set.
+// StageOrAgent returns the stage label, or the agent when no stage was set.
 func (l *Labels) StageOrAgent() string {
 	if l.Stage != "" {
 		return l.Stage

@@ -2,7 +2,6 @@ package event
 
 import (
 	"fmt"
-	"hash/fnv"
 	"strconv"
 	"strings"
 )
@@ -24,9 +23,19 @@ const (
 // MaxServiceName is the longest service token of a subject, in bytes.
 const MaxServiceName = 32
 
+// UnknownService is the service of an event that names none.
+const UnknownService = "unknown"
+
 // Subject returns llmtap.v1.<kind>.<service>.<shard>. Subjects only route; the headers are the truth.
 func (e *Event) Subject() string {
-	return SubjectPrefix + e.Kind.String() + "." + ServiceToken(e.Labels.Service) + "." + fmt.Sprintf("%02x", e.Shard())
+	b := make([]byte, 0, len(SubjectPrefix)+len("response")+MaxServiceName+4)
+	b = append(b, SubjectPrefix...)
+	b = append(b, e.Kind.String()...)
+	b = append(b, '.')
+	b = append(b, ServiceToken(e.Labels.Service)...)
+	shard := e.Shard()
+	b = append(b, '.', lowerHex[shard>>4], lowerHex[shard&15])
+	return string(b)
 }
 
 // Shard is the low byte of the 32-bit FNV-1a hash of the shard key: the conversation, else (service, agent,
@@ -35,26 +44,30 @@ func (e *Event) Shard() byte {
 	if e.Labels.Conversation != "" {
 		return ShardOf(e.Labels.Conversation)
 	}
-	return ShardOf(e.Labels.Service, e.Labels.Agent, e.Instance)
+	service := e.Labels.Service
+	if service == "" {
+		service = UnknownService
+	}
+	return ShardOf(service, e.Labels.Agent, e.Instance)
 }
 
 // ShardOf hashes a shard key, its parts separated by a zero byte.
 func ShardOf(parts ...string) byte {
-	h := fnv.New32a()
+	h := uint32(fnvOffset)
 	for i, p := range parts {
 		if i > 0 {
-			h.Write([]byte{0})
+			h *= fnvPrime // the zero byte
 		}
-		h.Write([]byte(p))
+		h = fnv1a(h, p)
 	}
-	return byte(h.Sum32())
+	return byte(h)
 }
 
 // ServiceToken returns name if it fits a subject, [A-Za-z0-9_-]{1,32}; any other name is cleaned and gets "-" and
 // 6 hex digits of its hash, so that two names never share a token by cleaning alone.
 func ServiceToken(name string) string {
 	if name == "" {
-		return "unknown"
+		return UnknownService
 	}
 	clean := strings.Map(func(r rune) rune {
 		if r < 0x80 && (r == '_' || r == '-' || r >= '0' && r <= '9' || r >= 'A' && r <= 'Z' || r >= 'a' && r <= 'z') {
@@ -68,26 +81,40 @@ func ServiceToken(name string) string {
 	if len(clean) > MaxServiceName-7 {
 		clean = clean[:MaxServiceName-7]
 	}
-	h := fnv.New32a()
-	h.Write([]byte(name))
-	return fmt.Sprintf("%s-%06x", clean, h.Sum32()&0xffffff)
+	return fmt.Sprintf("%s-%06x", clean, fnv1a(fnvOffset, name)&0xffffff)
 }
 
 // ParseSubject splits a subject of the contract into kind, service token and shard.
 func ParseSubject(s string) (kind Kind, service string, shard byte, err error) {
-	rest, ok := strings.CutPrefix(s, SubjectPrefix)
-	f := strings.Split(rest, ".")
-	if !ok || len(f) != 3 {
+	rest, prefixed := strings.CutPrefix(s, SubjectPrefix)
+	name, rest, ok1 := strings.Cut(rest, ".")
+	service, hex, ok2 := strings.Cut(rest, ".")
+	if !prefixed || !ok1 || !ok2 || service == "" || strings.IndexByte(hex, '.') >= 0 {
 		return 0, "", 0, fmt.Errorf("subject %q is not %s<kind>.<service>.<shard>", s, SubjectPrefix)
 	}
-	if kind = ParseKind(f[0]); kind == KindUnknown {
-		return 0, "", 0, fmt.Errorf("subject %q: unknown kind %q", s, f[0])
+	if kind = ParseKind(name); kind == KindUnknown {
+		return 0, "", 0, fmt.Errorf("subject %q: unknown kind %q", s, name)
 	}
-	n, err := strconv.ParseUint(f[2], 16, 8)
-	if err != nil || len(f[2]) != 2 {
-		return 0, "", 0, fmt.Errorf("subject %q: shard %q is not two hex digits", s, f[2])
+	n, err := strconv.ParseUint(hex, 16, 8)
+	if err != nil || len(hex) != 2 {
+		return 0, "", 0, fmt.Errorf("subject %q: shard %q is not two hex digits", s, hex)
 	}
-	return kind, f[1], byte(n), nil
+	return kind, service, byte(n), nil
 }
+
+// The 32-bit FNV-1a hash, written out because hash/fnv allocates.
+const (
+	fnvOffset = 2166136261
+	fnvPrime  = 16777619
+)
+
+func fnv1a(h uint32, s string) uint32 {
+	for i := range len(s) {
+		h = (h ^ uint32(s[i])) * fnvPrime
+	}
+	return h
+}
+
+const lowerHex = "0123456789abcdef"
 
 func itoa(n int) string { return strconv.Itoa(n) }

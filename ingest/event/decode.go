@@ -1,0 +1,170 @@
+package event
+
+import (
+	"fmt"
+	"maps"
+	"math"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+)
+
+// Decode reads the message subject, h, body. Unknown headers are ignored. What the contract requires and is
+// missing or unreadable is an error that wraps ErrMalformed; the body is never looked at and is not copied.
+func Decode(subject string, h Header, body []byte) (*Event, error) {
+	kind, _, _, err := ParseSubject(subject)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, err)
+	}
+	d := decoder{h: h}
+	e := &Event{
+		Kind: kind, Exchange: d.text(HeaderExchange), Time: d.time(HeaderTime),
+		Labels: Labels{
+			Service: d.text(HeaderService), ServiceVersion: d.text(HeaderServiceVersion), Environment: d.text(HeaderEnvironment),
+			Agent: d.text(HeaderAgent), Stage: d.text(HeaderStage), Conversation: d.text(HeaderConversation),
+			Run: d.text(HeaderRun), User: d.text(HeaderUser),
+		},
+		Instance: d.text(HeaderInstance), Seq: d.uint(HeaderSeq, math.MaxInt64), Dropped: d.uint(HeaderDropped, math.MaxInt64),
+		Capture: d.text(HeaderCapture), Origin: d.text(HeaderOrigin), Degraded: h.get(HeaderDegraded) == "1",
+		ContentType: d.text(HeaderContentType), ContentEncoding: d.text(HeaderContentEncoding),
+		SDK: d.text(HeaderSDK), Attrs: attrs(h), Body: body,
+	}
+	if e.Labels.Service == "" {
+		e.Labels.Service = UnknownService
+	}
+	d.kind(e)
+	d.part(e)
+	if d.err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrMalformed, d.err)
+	}
+	return e, nil
+}
+
+// attrs returns the attributes in h, the first MaxAttrs by key.
+func attrs(h Header) map[string]string {
+	var m map[string]string
+	for k, v := range h {
+		key, ok := strings.CutPrefix(k, HeaderAttrPrefix)
+		if !ok || len(v) == 0 || v[0] == "" || !ValidAttrKey(key) {
+			continue
+		}
+		if m == nil {
+			m = make(map[string]string)
+		}
+		m[key] = unescape(v[0])
+	}
+	if len(m) > MaxAttrs {
+		for _, k := range slices.Sorted(maps.Keys(m))[MaxAttrs:] {
+			delete(m, k)
+		}
+	}
+	return m
+}
+
+// decoder reads typed header values and keeps the first error.
+type decoder struct {
+	h   Header
+	err error
+}
+
+// kind reads the headers of e's kind.
+func (d *decoder) kind(e *Event) {
+	switch e.Kind {
+	case Request:
+		d.require(HeaderExchange)
+		e.URL, e.Method, e.APIVersion = d.text(HeaderURL), d.text(HeaderMethod), d.text(HeaderAPIVersion)
+		e.Retry = int(d.uint(HeaderRetry, math.MaxUint16))
+		e.Traceparent = d.text(HeaderTraceparent)
+	case Response:
+		d.require(HeaderExchange)
+		d.require(HeaderStatus)
+		e.Status, e.Error = int(d.uint(HeaderStatus, 999)), d.text(HeaderError)
+		e.Duration, e.FirstByte = d.millis(HeaderDuration), d.millis(HeaderFirstByte)
+		e.ProviderRequestID = d.text(HeaderProviderReq)
+	case Run:
+		d.require(HeaderRun)
+		d.require(HeaderRunStatus)
+		e.RunStatus = d.text(HeaderRunStatus)
+	case Tool:
+		d.require(HeaderToolCallID)
+		d.require(HeaderToolStatus)
+		e.ToolCallID, e.ToolStatus = d.text(HeaderToolCallID), d.text(HeaderToolStatus)
+	}
+}
+
+// part reads i/n. An uncut body is part 1 of 1, and its length is its own.
+func (d *decoder) part(e *Event) {
+	e.Part, e.Parts, e.BodyBytes = 1, 1, len(e.Body)
+	v := d.h.get(HeaderPart)
+	if v == "" || v == "1/1" {
+		return
+	}
+	i, n, _ := strings.Cut(v, "/")
+	part, err1 := strconv.ParseUint(i, 10, 16)
+	parts, err2 := strconv.ParseUint(n, 10, 16)
+	if err1 != nil || err2 != nil || part < 1 || parts < part || parts > MaxParts || parts == 1 {
+		d.fail(HeaderPart, "is not i/n")
+	}
+	e.Part, e.Parts, e.BodyBytes = int(part), int(parts), int(d.uint(HeaderBodyBytes, math.MaxInt32))
+}
+
+func (d *decoder) fail(k, why string) {
+	if d.err == nil {
+		d.err = fmt.Errorf("header %s %s", k, why)
+	}
+}
+
+func (d *decoder) require(k string) {
+	if d.h.get(k) == "" {
+		d.fail(k, "is missing")
+	}
+}
+
+func (d *decoder) text(k string) string { return unescape(d.h.get(k)) }
+
+// uint reads a number up to limit; a missing header is 0.
+func (d *decoder) uint(k string, limit uint64) uint64 {
+	v := d.h.get(k)
+	if v == "" {
+		return 0
+	}
+	n, err := strconv.ParseUint(v, 10, 64)
+	if err != nil || n > limit {
+		d.fail(k, "is not a number up to "+strconv.FormatUint(limit, 10))
+		return 0
+	}
+	return n
+}
+
+// millis reads a duration; a missing header is 0.
+func (d *decoder) millis(k string) time.Duration {
+	v := d.h.get(k)
+	if v == "" {
+		return 0
+	}
+	f, err := strconv.ParseFloat(v, 64)
+	if err != nil || !(f >= 0 && f <= float64(MaxDuration/time.Millisecond)) { // NaN is refused too
+		d.fail(k, "is not a duration in milliseconds")
+		return 0
+	}
+	return time.Duration(math.Round(f * float64(time.Millisecond)))
+}
+
+// time reads a time that Unix nanoseconds can hold.
+func (d *decoder) time(k string) time.Time {
+	v := d.h.get(k)
+	if v == "" {
+		d.fail(k, "is missing")
+		return time.Time{}
+	}
+	t, err := time.Parse(time.RFC3339Nano, v)
+	if err != nil {
+		d.fail(k, "is not RFC 3339")
+		return time.Time{}
+	}
+	if t = t.UTC(); t.Year() < 1970 || t.Year() > 2261 {
+		d.fail(k, "is not between 1970 and 2261")
+	}
+	return t
+}

@@ -1,0 +1,94 @@
+package event
+
+import "unicode/utf8"
+
+const upperHex = "0123456789ABCDEF"
+
+// plain reports whether the byte s[i] stands for itself in a header value: printable ASCII but the percent sign, and
+// no space at either end, where NATS clients trim it.
+func plain(s string, i int) bool {
+	c := s[i]
+	return c > ' ' && c < 0x7f && c != '%' || c == ' ' && i > 0 && i < len(s)-1
+}
+
+// escape percent-encodes what is not printable ASCII, and the percent sign, and cuts the result to MaxHeaderValue
+// bytes, never inside an escape or a UTF-8 sequence. A cut takes trailing spaces with it.
+func escape(s string) string {
+	i := 0
+	for i < len(s) && plain(s, i) {
+		i++
+	}
+	if i == len(s) && i <= MaxHeaderValue {
+		return s
+	}
+	b := make([]byte, 0, min(MaxHeaderValue, 3*len(s)))
+	for i := 0; i < len(s); {
+		size := 1
+		if s[i] >= utf8.RuneSelf {
+			_, size = utf8.DecodeRuneInString(s[i:]) // 1 for an invalid byte, which is kept
+		}
+		if plain(s, i) {
+			if len(b) == MaxHeaderValue {
+				return trimRight(b)
+			}
+			b = append(b, s[i])
+			i++
+			continue
+		}
+		if len(b)+3*size > MaxHeaderValue {
+			return trimRight(b)
+		}
+		for end := i + size; i < end; i++ {
+			b = append(b, '%', upperHex[s[i]>>4], upperHex[s[i]&15])
+		}
+	}
+	return string(b)
+}
+
+func trimRight(b []byte) string {
+	for len(b) > 0 && b[len(b)-1] == ' ' {
+		b = b[:len(b)-1]
+	}
+	return string(b)
+}
+
+// unescape is the inverse of escape. A stray percent sign and raw bytes stay as they are; of a value over
+// MaxHeaderValue bytes, which no hook sends, the rest is dropped.
+func unescape(s string) string {
+	if len(s) > MaxHeaderValue {
+		s = s[:MaxHeaderValue]
+	}
+	i := 0
+	for i < len(s) && s[i] != '%' {
+		i++
+	}
+	if i == len(s) {
+		return s
+	}
+	b := append(make([]byte, 0, len(s)), s[:i]...)
+	for ; i < len(s); i++ {
+		if s[i] == '%' && i+2 < len(s) {
+			hi, ok1 := nibble(s[i+1])
+			lo, ok2 := nibble(s[i+2])
+			if ok1 && ok2 {
+				b = append(b, hi<<4|lo)
+				i += 2
+				continue
+			}
+		}
+		b = append(b, s[i])
+	}
+	return string(b)
+}
+
+func nibble(c byte) (byte, bool) {
+	switch {
+	case c >= '0' && c <= '9':
+		return c - '0', true
+	case c >= 'A' && c <= 'F':
+		return c - 'A' + 10, true
+	case c >= 'a' && c <= 'f':
+		return c - 'a' + 10, true
+	}
+	return 0, false
+}
