@@ -1,0 +1,83 @@
+package llmtap
+
+import (
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+func TestConfigMistakes(t *testing.T) {
+	f := func(c Config, want string) {
+		t.Helper()
+		h, err := Open(c)
+		if err == nil {
+			h.Close()
+		}
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %q", err, want)
+		}
+		if err != nil && strings.Contains(err.Error(), "secret") {
+			t.Errorf("error %v shows a password", err)
+		}
+	}
+	f(Config{}, "config Capture is not set")
+	f(Config{Capture: "shape"}, "not built yet")
+	f(Config{Capture: "all"}, `config Capture "all"`)
+	f(Config{Capture: "full", URL: "http://127.0.0.1"}, `scheme "http"`)
+	f(Config{Capture: "full", URL: "127.0.0.1:4222, nats://"}, "no host")
+	f(Config{Capture: "full", URL: "nats://u:secret%zz@h:4222"}, "not a URL")
+	f(Config{Capture: "full", MemoryLimit: 1000}, "config MemoryLimit")
+	f(Config{Capture: "full", FlushTimeout: -1}, "config FlushTimeout")
+}
+
+func TestConfigDefaults(t *testing.T) {
+	env := map[string]string{
+		"LLMTAP_NATS_URL":          "nats://nats:4222",
+		"OTEL_SERVICE_NAME":        "checkout",
+		"OTEL_RESOURCE_ATTRIBUTES": "service.name=other,service.version=2.4.0, deployment.environment.name=prod%20eu",
+	}
+	c := Config{Capture: event.CaptureNone}
+	if err := c.validate(func(k string) string { return env[k] }); err != nil {
+		t.Fatal(err)
+	}
+	if c.URL != "nats://nats:4222" || c.Service != "checkout" || c.ServiceVersion != "2.4.0" || c.Environment != "prod eu" {
+		t.Errorf("config %+v", c)
+	}
+	// Nothing is set: the service is named after the binary.
+	c = Config{Capture: event.CaptureNone}
+	if err := c.validate(func(string) string { return "" }); err != nil {
+		t.Fatal(err)
+	}
+	if c.URL != DefaultURL || c.Service == "" || c.MemoryLimit != DefaultMemoryLimit || c.FlushTimeout != DefaultFlushTimeout {
+		t.Errorf("config %+v", c)
+	}
+}
+
+func TestHosts(t *testing.T) {
+	s := newHostSet([]string{"LLM.example.com", "10.0.0.7:8000", ".models.internal"})
+	f := func(target string, want bool) {
+		t.Helper()
+		u, err := url.Parse(target)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := s.has(u); got != want {
+			t.Errorf("%s: %v, want %v", target, got, want)
+		}
+	}
+	for _, known := range []string{
+		"https://api.openai.com/v1/chat/completions", "https://eu.api.openai.com", "https://x.openai.azure.com", "https://api.deepseek.com:443",
+		"https://us-central1-aiplatform.googleapis.com", "https://bedrock-runtime.eu-west-1.amazonaws.com", "http://localhost:11434/v1",
+		"https://llm.example.com:8443", "http://10.0.0.7:8000", "https://a.models.internal",
+	} {
+		f(known, true)
+	}
+	for _, other := range []string{
+		"https://example.com", "https://openai.com", "https://notapi.openai.com.evil.com", "http://localhost:8080", "http://10.0.0.7:9000",
+		"https://models.internal", "https://s3.amazonaws.com",
+	} {
+		f(other, false)
+	}
+}

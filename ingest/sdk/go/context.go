@@ -1,0 +1,99 @@
+package llmtap
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"maps"
+	"os"
+	"sync/atomic"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+type scopeKey struct{}
+
+// A scope is what a context says about the calls made under it. It never changes once made.
+type scope struct {
+	labels event.Labels // Agent, Stage, Conversation, Run and User; the hook knows the others
+	attrs  map[string]string
+
+	// last is the id of the newest exchange under the nearest WithConversation or WithRun, for tool events.
+	last *atomic.Pointer[string]
+}
+
+func scopeOf(ctx context.Context) scope {
+	s, _ := ctx.Value(scopeKey{}).(*scope)
+	if s == nil {
+		return scope{}
+	}
+	return *s
+}
+
+func with(ctx context.Context, change func(*scope)) context.Context {
+	s := scopeOf(ctx)
+	change(&s)
+	return context.WithValue(ctx, scopeKey{}, &s)
+}
+
+// WithConversation labels the calls under ctx with the conversation they belong to: one message history that grows. All
+// calls of a conversation keep their order.
+func WithConversation(ctx context.Context, id string) context.Context {
+	return with(ctx, func(s *scope) { s.labels.Conversation, s.last = id, new(atomic.Pointer[string]) })
+}
+
+// WithRun labels the calls under ctx with one run of the agent, which may hold many conversations.
+func WithRun(ctx context.Context, id string) context.Context {
+	return with(ctx, func(s *scope) { s.labels.Run, s.last = id, new(atomic.Pointer[string]) })
+}
+
+// WithAgent labels the calls under ctx with an agent's name, in place of Config.Agent.
+func WithAgent(ctx context.Context, name string) context.Context {
+	return with(ctx, func(s *scope) { s.labels.Agent = name })
+}
+
+// WithStage labels the calls under ctx with the stage of the agent's work ("planner").
+func WithStage(ctx context.Context, name string) context.Context {
+	return with(ctx, func(s *scope) { s.labels.Stage = name })
+}
+
+// WithUser labels the calls under ctx with the user they are made for. It is published hashed (with the key
+// LLMTAP_SHAPE_KEY, if that is set), unless Config.KeepUser says otherwise.
+func WithUser(ctx context.Context, id string) context.Context {
+	return with(ctx, func(s *scope) { s.labels.User = id })
+}
+
+// WithAttr adds an attribute to the calls under ctx. Keys are [a-z0-9._-]{1,64}; other keys, and more than 32, are
+// ignored.
+func WithAttr(ctx context.Context, key, value string) context.Context {
+	return with(ctx, func(s *scope) {
+		if !event.ValidAttrKey(key) || len(s.attrs) >= event.MaxAttrs && s.attrs[key] == "" {
+			return
+		}
+		attrs := make(map[string]string, len(s.attrs)+1)
+		maps.Copy(attrs, s.attrs)
+		attrs[key] = value
+		s.attrs = attrs
+	})
+}
+
+// labels merges what the process and the context say; the context wins.
+func (h *Hook) labels(s *scope) event.Labels {
+	l := s.labels
+	l.Service, l.ServiceVersion, l.Environment = h.cfg.Service, h.cfg.ServiceVersion, h.cfg.Environment
+	if l.Agent == "" {
+		l.Agent = h.cfg.Agent
+	}
+	if l.User != "" && !h.cfg.KeepUser {
+		l.User = hashUser(l.User)
+	}
+	return l
+}
+
+// hashUser gives 16 hex digits: enough to tell users apart, too few to be worth reversing without the key.
+func hashUser(user string) string {
+	m := hmac.New(sha256.New, []byte(os.Getenv("LLMTAP_SHAPE_KEY")))
+	m.Write([]byte(user))
+	return hex.EncodeToString(m.Sum(nil)[:8])
+}

@@ -1,0 +1,428 @@
+package llmtap
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+const badRequest = `{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}`
+
+// A wire is what went over the network, as the provider saw it.
+type wire struct {
+	mu        sync.Mutex // guards all below
+	requests  [][]byte
+	responses [][]byte
+}
+
+// startProvider answers with status and body; a body that begins with "data:" is streamed event by event.
+func startProvider(t testing.TB, w *wire, status int, body string) *httptest.Server {
+	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		w.mu.Lock()
+		w.requests, w.responses = append(w.requests, b), append(w.responses, []byte(body))
+		w.mu.Unlock()
+		rw.Header().Set("X-Request-Id", "req_1")
+		if !strings.HasPrefix(body, "data:") {
+			rw.Header().Set("Content-Type", "application/json")
+			rw.WriteHeader(status)
+			io.WriteString(rw, body)
+			return
+		}
+		rw.Header().Set("Content-Type", "text/event-stream")
+		for ev := range strings.SplitAfterSeq(body, "\n\n") {
+			io.WriteString(rw, ev)
+			rw.(http.Flusher).Flush()
+		}
+	}))
+	t.Cleanup(srv.Close)
+	return srv
+}
+
+func openHook(t testing.TB, natsURL, providerURL string, change func(*Config)) *Hook {
+	t.Helper()
+	u, err := url.Parse(providerURL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := Config{
+		URL: natsURL, Service: "svc", ServiceVersion: "1.2.3", Environment: "test", Capture: event.CaptureFull,
+		Hosts: []string{u.Host}, Logger: quiet,
+	}
+	if change != nil {
+		change(&cfg)
+	}
+	h, err := Open(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { h.Close() })
+	return h
+}
+
+func client(h *Hook, providerURL string, retries int) (openai.Client, *http.Transport) {
+	base := &http.Transport{}
+	return openai.NewClient(option.WithBaseURL(providerURL+"/v1"), option.WithAPIKey("sk-secret"), option.WithMaxRetries(retries),
+		option.WithHTTPClient(&http.Client{Transport: h.Transport(base)})), base
+}
+
+func params() openai.ChatCompletionNewParams {
+	return openai.ChatCompletionNewParams{Model: "gpt-5", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("q")}}
+}
+
+func flush(t testing.TB, h *Hook) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := h.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+const answer = `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"gpt-5","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hello"}}]}`
+
+var streamed = strings.Join([]string{
+	`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5","choices":[{"index":0,"delta":{"role":"assistant","content":"hel"}}]}`,
+	`data: {"id":"chatcmpl-1","object":"chat.completion.chunk","created":1,"model":"gpt-5","choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":"stop"}]}`,
+	`data: [DONE]`, ``,
+}, "\n\n")
+
+func TestUnary(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	var w wire
+	srv := startProvider(t, &w, 200, answer)
+	h := openHook(t, n.url, srv.URL, nil)
+	c, base := client(h, srv.URL, 0)
+	defer base.CloseIdleConnections()
+
+	ctx := WithAttr(WithUser(WithRun(WithStage(WithConversation(WithAgent(t.Context(), "assistant"), "conv-1"), "规划"), "run-1"), "anna"), "tenant", "t1")
+	got, err := c.Chat.Completions.New(ctx, params())
+	if err != nil || got.Choices[0].Message.Content != "hello" {
+		t.Fatalf("answer %+v, error %v", got, err)
+	}
+	h.ToolStarted(ctx, "call_1")
+	h.RunEnded(ctx, nil)
+	flush(t, h)
+
+	evs := n.events(t)
+	if len(evs) != 4 {
+		t.Fatalf("got %d events, want 4", len(evs))
+	}
+	req, res, tool, run := evs[0], evs[1], evs[2], evs[3]
+	if !bytes.Equal(req.Body, w.requests[0]) || string(res.Body) != answer {
+		t.Errorf("published bodies differ from the wire:\n%s\n%s", req.Body, res.Body)
+	}
+	wantLabels := event.Labels{
+		Service: "svc", ServiceVersion: "1.2.3", Environment: "test", Agent: "assistant", Stage: "规划",
+		Conversation: "conv-1", Run: "run-1", User: hashUser("anna"),
+	}
+	for i, ev := range evs {
+		if diff := cmp.Diff(wantLabels, ev.Labels); diff != "" {
+			t.Errorf("event %d: labels (-want +got):\n%s", i, diff)
+		}
+		if ev.Seq != uint64(i+1) || ev.Instance != h.instance || ev.Attrs["tenant"] != "t1" || ev.Origin != event.OriginHook {
+			t.Errorf("event %d: %+v", i, ev)
+		}
+	}
+	if req.URL != srv.URL+"/v1/chat/completions" || req.Method != "POST" || req.Retry != 0 || req.ContentType != "application/json" {
+		t.Errorf("request %+v", req)
+	}
+	if res.Status != 200 || res.Error != "" || res.ProviderRequestID != "req_1" || res.Exchange != req.Exchange ||
+		res.Duration < res.FirstByte || res.FirstByte <= 0 {
+		t.Errorf("response %+v", res)
+	}
+	if tool.Exchange != req.Exchange || tool.ToolCallID != "call_1" || run.RunStatus != event.StatusOK {
+		t.Errorf("tool %+v\nrun %+v", tool, run)
+	}
+	if s := h.Stats(); s.Published != 1 || s.Events != 4 || s.Pending != 0 || s.Open != 0 || s.Bytes != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestNoSecretLeaves(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	srv := startProvider(t, &wire{}, 200, answer)
+	h := openHook(t, n.url, srv.URL, nil)
+	c, base := client(h, srv.URL, 0)
+	defer base.CloseIdleConnections()
+	_, err := c.Chat.Completions.New(t.Context(), params(), option.WithQuery("key", "sk-query"), option.WithHeader("Anthropic-Version", "2023-06-01"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	flush(t, h)
+	stream, err := n.js.Stream(t.Context(), event.StreamEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := stream.GetMsg(t.Context(), 1)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if all := fmt.Sprint(m.Header, string(m.Data)); strings.Contains(all, "sk-") {
+		t.Errorf("a key was published: %s", all)
+	}
+	if got := m.Header.Get(event.HeaderAPIVersion); got != "2023-06-01" {
+		t.Errorf("api version %q", got)
+	}
+}
+
+func TestStreamed(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	var w wire
+	srv := startProvider(t, &w, 200, streamed)
+	h := openHook(t, n.url, srv.URL, nil)
+	c, base := client(h, srv.URL, 0)
+	defer base.CloseIdleConnections()
+
+	s := c.Chat.Completions.NewStreaming(t.Context(), params())
+	var text string
+	for s.Next() {
+		text += s.Current().Choices[0].Delta.Content
+	}
+	if err := s.Err(); err != nil || text != "hello" {
+		t.Fatalf("text %q, error %v", text, err)
+	}
+	// The exchange is over at [DONE]: the client has not closed its stream.
+	flush(t, h)
+	x := exchanges(t, n.events(t))[0]
+	if !bytes.Equal(x[0].Body, w.requests[0]) || string(x[1].Body) != streamed {
+		t.Errorf("published bodies differ from the wire:\n%s\n%s", x[0].Body, x[1].Body)
+	}
+	if !x[1].StreamingResponse() || x[1].Error != "" {
+		t.Errorf("response %+v", x[1])
+	}
+	s.Close()
+}
+
+func TestRejected(t *testing.T) {
+	f := func(retries, status, wantExchanges int) {
+		t.Helper()
+		n := startNATS(t, t.TempDir(), -1)
+		var w wire
+		srv := startProvider(t, &w, status, badRequest)
+		h := openHook(t, n.url, srv.URL, nil)
+		c, base := client(h, srv.URL, retries)
+		defer base.CloseIdleConnections()
+		_, err := c.Chat.Completions.New(t.Context(), params())
+		var apiErr *openai.Error
+		if !errors.As(err, &apiErr) || apiErr.StatusCode != status {
+			t.Fatalf("error %v", err)
+		}
+		for h.Stats().Open > 0 { // the SDK closes an answer that it retries unread; the hook reads it behind
+			time.Sleep(time.Millisecond)
+		}
+		flush(t, h)
+		xs := exchanges(t, n.events(t))
+		if len(xs) != wantExchanges {
+			t.Fatalf("%d retries of a %d: %d exchanges, want %d", retries, status, len(xs), wantExchanges)
+		}
+		for i, x := range xs {
+			if x[0].Retry != i || x[1].Status != status || string(x[1].Body) != badRequest || !bytes.Equal(x[0].Body, w.requests[i]) {
+				t.Errorf("exchange %d: retry %d, status %d, body %s", i, x[0].Retry, x[1].Status, x[1].Body)
+			}
+		}
+	}
+	// The SDK does not retry a 400, whatever it is told.
+	f(0, 400, 1)
+	f(2, 400, 1)
+	// It does retry a 500: every attempt is an exchange of its own.
+	f(1, 500, 2)
+}
+
+func TestNATSDownFromTheStart(t *testing.T) {
+	dir, port := t.TempDir(), freePort(t)
+	var w wire
+	srv := startProvider(t, &w, 200, answer)
+	h := openHook(t, agentURL(port), srv.URL, nil)
+	c, base := client(h, srv.URL, 0)
+	defer base.CloseIdleConnections()
+	for range 20 {
+		if _, err := c.Chat.Completions.New(t.Context(), params()); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if s := h.Stats(); s.Published != 0 || s.Pending != 40 {
+		t.Fatalf("stats %+v", s)
+	}
+	n := startNATS(t, dir, port)
+	flush(t, h)
+	xs := exchanges(t, n.events(t))
+	if len(xs) != 20 || h.Stats().Published != 20 {
+		t.Fatalf("%d exchanges, stats %+v", len(xs), h.Stats())
+	}
+	for i, x := range xs {
+		if x[0].Seq != uint64(2*i+1) || x[1].Seq != uint64(2*i+2) {
+			t.Errorf("exchange %d: seq %d and %d", i, x[0].Seq, x[1].Seq)
+		}
+	}
+}
+
+func TestNATSDownAtTheEnd(t *testing.T) {
+	srv := startProvider(t, &wire{}, 200, answer)
+	h := openHook(t, agentURL(freePort(t)), srv.URL, func(c *Config) { c.FlushTimeout = 20 * time.Millisecond })
+	c, base := client(h, srv.URL, 0)
+	defer base.CloseIdleConnections()
+	if _, err := c.Chat.Completions.New(t.Context(), params()); err != nil {
+		t.Fatal(err)
+	}
+	if err := h.Close(); err == nil || !strings.Contains(err.Error(), "publish 2 events") {
+		t.Errorf("error %v", err)
+	}
+	if err := h.Close(); err != nil {
+		t.Errorf("second Close: %v", err)
+	}
+	// The transport still works.
+	if _, err := c.Chat.Completions.New(t.Context(), params()); err != nil {
+		t.Error(err)
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	started := make(chan struct{}, 1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		if r.URL.Path == "/stream" {
+			w.Header().Set("Content-Type", "text/event-stream")
+			io.WriteString(w, "data: {}\n\n")
+			w.(http.Flusher).Flush()
+		}
+		started <- struct{}{}
+		<-r.Context().Done()
+	}))
+	defer srv.Close()
+	h := openHook(t, n.url, srv.URL, nil)
+	base := &http.Transport{}
+	defer base.CloseIdleConnections()
+	post := func(ctx context.Context, path string) (*http.Response, error) {
+		req, err := http.NewRequestWithContext(ctx, http.MethodPost, srv.URL+path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return h.Transport(base).RoundTrip(req)
+	}
+
+	// Before the answer.
+	ctx, cancel := context.WithCancel(t.Context())
+	go func() { <-started; cancel() }()
+	if resp, err := post(ctx, "/hang"); err == nil {
+		resp.Body.Close()
+		t.Fatal("no error")
+	}
+	// In the middle of the answer, while nobody reads.
+	ctx, cancel = context.WithCancel(t.Context())
+	resp, err := post(ctx, "/stream")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	<-started
+	if _, err := io.ReadFull(resp.Body, make([]byte, 4)); err != nil {
+		t.Fatal(err)
+	}
+	cancel()
+	for h.Stats().Open > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	flush(t, h)
+	xs := exchanges(t, n.events(t))
+	if got := xs[0][1]; got.Status != 0 || got.Error != "context canceled" || len(got.Body) != 0 {
+		t.Errorf("cancelled before the answer: status %d, error %q", got.Status, got.Error)
+	}
+	if got := xs[1][1]; got.Status != 200 || got.Error != "context canceled" || string(got.Body) != "data" {
+		t.Errorf("cancelled in the answer: status %d, error %q, body %q", got.Status, got.Error, got.Body)
+	}
+}
+
+func TestNotReadToTheEnd(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	srv := startProvider(t, &wire{}, 200, answer)
+	h := openHook(t, n.url, srv.URL, nil)
+	base := &http.Transport{}
+	defer base.CloseIdleConnections()
+	hc := &http.Client{Transport: h.Transport(base)}
+	post := func() *http.Response {
+		resp, err := hc.Post(srv.URL, "application/json", strings.NewReader(`{"n":1}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+
+	early := post()
+	if _, err := io.ReadFull(early.Body, make([]byte, 10)); err != nil {
+		t.Fatal(err)
+	}
+	early.Body.Close()
+	exact := post() // reads all bytes but not the io.EOF, and never closes
+	if _, err := io.ReadFull(exact.Body, make([]byte, len(answer))); err != nil {
+		t.Fatal(err)
+	}
+	unread := post() // neither read nor closed
+	if s := h.Stats(); s.Open != 1 {
+		t.Errorf("stats %+v", s)
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	exact.Body.Close()
+	unread.Body.Close()
+
+	xs := exchanges(t, n.events(t))
+	f := func(i int, wantBody, wantError string) {
+		t.Helper()
+		if got := xs[i][1]; got.Status != 200 || string(got.Body) != wantBody || got.Error != wantError {
+			t.Errorf("status %d, body %q, error %q", got.Status, got.Body, got.Error)
+		}
+	}
+	f(0, answer[:10], "closed before the end of the body")
+	f(1, answer, "")
+	f(2, "", "the process ended before the answer did")
+}
+
+func TestOtherCallsAreUntouched(t *testing.T) {
+	srv := startProvider(t, &wire{}, 200, answer)
+	h := openHook(t, agentURL(freePort(t)), srv.URL, func(c *Config) { c.Hosts, c.FlushTimeout = nil, time.Millisecond })
+	var seen *http.Request
+	want := &http.Response{StatusCode: 200, Body: http.NoBody}
+	rt := h.Transport(roundTripFunc(func(r *http.Request) (*http.Response, error) { seen = r; return want, nil }))
+	f := func(method, target string) {
+		t.Helper()
+		req, err := http.NewRequest(method, target, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		got, err := rt.RoundTrip(req)
+		if err != nil || got != want || seen != req {
+			t.Errorf("%s %s: request or response was changed", method, target)
+		}
+		if s := h.Stats(); s != (Stats{}) {
+			t.Errorf("%s %s: stats %+v", method, target, s)
+		}
+	}
+	f("POST", srv.URL)
+	f("POST", "https://example.com/v1/chat/completions")
+	f("GET", "https://api.openai.com/v1/models")
+}
+
+type roundTripFunc func(*http.Request) (*http.Response, error)
+
+func (f roundTripFunc) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }

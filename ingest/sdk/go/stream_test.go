@@ -1,0 +1,83 @@
+package llmtap
+
+import (
+	"bytes"
+	"testing"
+)
+
+func TestTerminal(t *testing.T) {
+	// f feeds s whole and byte by byte; want is the length of the stream, -1 if it is open.
+	f := func(s string, want int) {
+		t.Helper()
+		whole := new(terminal)
+		if got := whole.feed([]byte(s)); got != want {
+			t.Errorf("%q: %d, want %d", s, got, want)
+		}
+		got, parts := -1, new(terminal)
+		for i := range s {
+			if n := parts.feed([]byte(s[i : i+1])); n >= 0 {
+				got = i + n
+				break
+			}
+		}
+		if got != want {
+			t.Errorf("%q byte by byte: %d, want %d", s, got, want)
+		}
+	}
+	f("data: {\"a\":1}\n\ndata: [DONE]\n\n", 29)
+	f("data: {\"a\":1}\r\n\r\ndata:[DONE]\r\n\r\nrest", 32)
+	f("data: [DONE]\n", -1)
+	f("data: {\"text\":\"data: [DONE]\"}\n\n", -1)
+	f("data: [DONE] not quite\n\n", -1)
+	f("event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n", 51)
+	f("data: {\"type\":\"response.completed\",\"response\":{}}\n\n", 51)
+	f("event: response.completed\ndata: {}\n\nmore", 36)
+	f("event: ping\ndata: {}\n\n: comment\n\n", -1)
+	f("\n\n", -1)
+}
+
+func TestCaptureStubsLongBodies(t *testing.T) {
+	// f writes a body of n bytes in chunks; wantCut says whether it is stubbed.
+	f := func(n, chunk int, wantCut bool) {
+		t.Helper()
+		body := make([]byte, n)
+		for i := range body {
+			body[i] = byte(i % 251)
+		}
+		q := newQueue(1 << 30)
+		c := capture{queue: q, limit: maxBody}
+		for p := body; len(p) > 0; {
+			k := min(chunk, len(p))
+			c.write(p[:k])
+			p = p[k:]
+		}
+		want := body
+		if wantCut {
+			want = append(bytes.Clone(body[:stubHalf]), body[n-stubHalf:]...)
+		}
+		if cut := c.cut(); cut != wantCut {
+			t.Errorf("%d bytes: cut %v", n, cut)
+		}
+		got, reserved := c.take()
+		if !bytes.Equal(got, want) {
+			t.Errorf("%d bytes in chunks of %d: got %d bytes that differ", n, chunk, len(got))
+		}
+		if q.used != reserved {
+			t.Errorf("%d bytes: %d reserved, %d in use", n, reserved, q.used)
+		}
+	}
+	f(100, 7, false)
+	f(maxBody, 1<<20, false)
+	f(maxBody+1, 1<<20, true)
+	f(maxBody+1, maxBody+1, true)
+	f(maxBody+3*stubHalf, 100_001, true)
+}
+
+func TestCaptureWithoutBodies(t *testing.T) {
+	c := capture{queue: newQueue(1 << 20), limit: maxError}
+	c.write(make([]byte, 3000))
+	c.write(make([]byte, 3000))
+	if got, _ := c.take(); len(got) != maxError {
+		t.Errorf("got %d bytes, want %d", len(got), maxError)
+	}
+}
