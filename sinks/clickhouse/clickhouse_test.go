@@ -1,0 +1,21 @@
+package clickhouse_test
+
+import (
+	"testing"
+
+	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+	"github.com/llmtap/llmtap/sinks/sinktest"
+)
+
+func TestContract(t *testing.T) {
+	sinktest.Run(t,
+		func(t *testing.T) sinks.Sink { return open(t) },
+		func(t *testing.T, s sinks.Sink) map[string]uint64 {
+			n, err := s.(*clickhouse.Sink).Counts(t.Context())
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		})
+}

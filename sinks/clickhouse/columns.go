@@ -1,0 +1,186 @@
+package clickhouse
+
+import (
+	"math"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/sinks"
+)
+
+// A column names a column of a table and says what stands in it.
+type column[R any] struct {
+	name   string
+	values func(rows []R) any // a typed slice, one value per row
+}
+
+// col is the column that holds get of each row. V is what the client takes for the column's type.
+func col[R, V any](name string, get func(*R) V) column[R] {
+	return column[R]{name, func(rows []R) any {
+		vs := make([]V, len(rows))
+		for i := range rows {
+			vs[i] = get(&rows[i])
+		}
+		return vs
+	}}
+}
+
+// labelColumns are the columns that every row of an event has; conversation_id is not among them, because a row knows
+// better than the event's label.
+func labelColumns[R any](get func(*R) *event.Labels) []column[R] {
+	return []column[R]{
+		col("service", func(r *R) string { return or(get(r).Service, "unknown") }),
+		col("service_version", func(r *R) string { return get(r).ServiceVersion }),
+		col("environment", func(r *R) string { return get(r).Environment }),
+		col("agent", func(r *R) string { return get(r).Agent }),
+		col("stage", func(r *R) string { return get(r).StageOrAgent() }),
+		col("run_id", func(r *R) string { return get(r).Run }),
+		col("user", func(r *R) string { return get(r).User }),
+	}
+}
+
+var exchangeColumns = append(labelColumns(func(e *analyzer.Exchange) *event.Labels { return &e.Labels }),
+	col("exchange_id", func(e *analyzer.Exchange) string { return e.ID }),
+	col("seq", func(e *analyzer.Exchange) uint64 { return e.Seq }),
+	col("started_at", func(e *analyzer.Exchange) time.Time { return instant(e.StartedAt) }),
+	col("stored_at", func(e *analyzer.Exchange) time.Time { return instant(e.StoredAt) }),
+	col("conversation_id", func(e *analyzer.Exchange) string { return or(e.Conversation, e.Labels.Conversation) }),
+	col("inferred", func(e *analyzer.Exchange) bool { return e.Inferred }),
+	col("operation", func(e *analyzer.Exchange) string { return e.Operation }),
+	col("provider", func(e *analyzer.Exchange) string { return e.Provider }),
+	col("server", func(e *analyzer.Exchange) string { return e.Server }),
+	col("path", func(e *analyzer.Exchange) string { return e.Path }),
+	col("dialect", func(e *analyzer.Exchange) string { return e.Dialect }),
+	col("variant", func(e *analyzer.Exchange) string { return e.Variant }),
+	col("model", func(e *analyzer.Exchange) string { return e.Model }),
+	col("response_model", func(e *analyzer.Exchange) string { return e.ResponseModel }),
+	col("status", func(e *analyzer.Exchange) uint16 { return u16(e.Status) }),
+	col("failed", func(e *analyzer.Exchange) bool { return e.Failed }),
+	col("error_type", func(e *analyzer.Exchange) string { return e.ErrorType }),
+	col("cause", func(e *analyzer.Exchange) string { return e.Cause }),
+	col("cause_known", func(e *analyzer.Exchange) string { return e.CauseKnown }),
+	col("cause_class", func(e *analyzer.Exchange) string { return e.CauseClass }),
+	col("root_cause", func(e *analyzer.Exchange) string { return e.RootCause }),
+	col("error_text", func(e *analyzer.Exchange) string { return e.ErrorText }),
+	col("error_cluster", func(e *analyzer.Exchange) string { return e.ErrorCluster }),
+	col("input_tokens", func(e *analyzer.Exchange) int64 { return e.InputTokens }),
+	col("output_tokens", func(e *analyzer.Exchange) int64 { return e.OutputTokens }),
+	col("cached_tokens", func(e *analyzer.Exchange) int64 { return e.CachedTokens }),
+	col("duration", func(e *analyzer.Exchange) float64 { return e.Duration.Seconds() }),
+	col("first_byte", func(e *analyzer.Exchange) float64 { return e.FirstByte.Seconds() }),
+	col("finish_reason", func(e *analyzer.Exchange) string { return e.FinishReason }),
+	col("stream", func(e *analyzer.Exchange) bool { return e.Stream }),
+	col("request_bytes", func(e *analyzer.Exchange) uint64 { return u64(e.RequestBytes) }),
+	col("response_bytes", func(e *analyzer.Exchange) uint64 { return u64(e.ResponseBytes) }),
+	col("messages", func(e *analyzer.Exchange) uint32 { return u32(e.Messages) }),
+	col("tool_calls", func(e *analyzer.Exchange) uint32 { return u32(e.ToolCalls) }),
+	col("findings", func(e *analyzer.Exchange) uint32 { return u32(e.Findings) }),
+	col("rejects", func(e *analyzer.Exchange) uint32 { return u32(e.Rejects) }),
+	col("retry", func(e *analyzer.Exchange) uint16 { return u16(e.Retry) }),
+	col("instance", func(e *analyzer.Exchange) string { return e.Instance }),
+	col("instance_seq", func(e *analyzer.Exchange) uint64 { return e.InstanceSeq }),
+	col("origin", func(e *analyzer.Exchange) string { return e.Origin }),
+	col("capture", func(e *analyzer.Exchange) string { return e.Capture }),
+	col("degraded", func(e *analyzer.Exchange) bool { return e.Degraded }),
+	col("provider_request_id", func(e *analyzer.Exchange) string { return e.ProviderRequestID }),
+	col("response_id", func(e *analyzer.Exchange) string { return e.ResponseID }),
+)
+
+var findingColumns = append(labelColumns(func(f *analyzer.Finding) *event.Labels { return &f.Labels }),
+	col("finding_id", func(f *analyzer.Finding) string { return f.ID }),
+	col("fingerprint", func(f *analyzer.Finding) string { return f.Fingerprint }),
+	col("seq", func(f *analyzer.Finding) uint64 { return f.Seq }),
+	col("first_seen", func(f *analyzer.Finding) time.Time { return instant(f.FirstSeen) }),
+	col("exchange_id", func(f *analyzer.Finding) string { return f.Exchange }),
+	col("conversation_id", func(f *analyzer.Finding) string { return or(f.Conversation, f.Labels.Conversation) }),
+	col("provider", func(f *analyzer.Finding) string { return f.Provider }),
+	col("model", func(f *analyzer.Finding) string { return f.Model }),
+	col("dialect", func(f *analyzer.Finding) string { return f.Dialect }),
+	col("variant", func(f *analyzer.Finding) string { return f.Variant }),
+	col("rule_id", func(f *analyzer.Finding) string { return f.Rule }),
+	col("detail", func(f *analyzer.Finding) string { return f.Detail }),
+	col("predicted", func(f *analyzer.Finding) string { return string(f.Predicted) }),
+	col("severity", func(f *analyzer.Finding) string { return string(f.Severity) }),
+	col("status", func(f *analyzer.Finding) uint16 { return u16(f.Status) }),
+	col("message_index", func(f *analyzer.Finding) int32 { return i32(f.Message) }),
+	col("tool_call_id", func(f *analyzer.Finding) string { return f.ToolCallID }),
+	col("tool_name", func(f *analyzer.Finding) string { return f.ToolName }),
+	col("summary", func(f *analyzer.Finding) string { return f.Summary }),
+	col("root_cause", func(f *analyzer.Finding) string { return f.RootCause }),
+	col("confidence", func(f *analyzer.Finding) string { return f.Confidence }),
+	col("evidence", func(f *analyzer.Finding) string { return f.Evidence }),
+	col("fix", func(f *analyzer.Finding) string { return f.Fix }),
+)
+
+var toolCallColumns = append(labelColumns(func(c *analyzer.ToolCall) *event.Labels { return &c.Labels }),
+	col("id", func(c *analyzer.ToolCall) string { return c.ID }),
+	col("seq", func(c *analyzer.ToolCall) uint64 { return c.Seq }),
+	col("conversation_id", func(c *analyzer.ToolCall) string { return or(c.Conversation, c.Labels.Conversation) }),
+	col("exchange_id", func(c *analyzer.ToolCall) string { return c.Exchange }),
+	col("tool_call_id", func(c *analyzer.ToolCall) string { return c.CallID }),
+	col("tool_name", func(c *analyzer.ToolCall) string { return c.Name }),
+	col("state", func(c *analyzer.ToolCall) string { return c.State }),
+	col("asked_at", func(c *analyzer.ToolCall) time.Time { return instant(c.AskedAt) }),
+	col("answered_at", func(c *analyzer.ToolCall) *time.Time { return instantOrNull(c.AnsweredAt) }),
+	col("answered_by", func(c *analyzer.ToolCall) string { return c.AnsweredBy }),
+)
+
+var alertColumns = []column[sinks.Alert]{
+	col("alert_id", func(a *sinks.Alert) string { return a.ID }),
+	col("version", func(a *sinks.Alert) uint64 { return a.Version }),
+	col("name", func(a *sinks.Alert) string { return a.Name }),
+	col("severity", func(a *sinks.Alert) string { return a.Severity }),
+	col("labels", func(a *sinks.Alert) map[string]string { return a.Labels }),
+	col("state", func(a *sinks.Alert) string { return a.State }),
+	col("started_at", func(a *sinks.Alert) time.Time { return instant(a.StartedAt) }),
+	col("ended_at", func(a *sinks.Alert) *time.Time { return instantOrNull(a.EndedAt) }),
+	col("value", func(a *sinks.Alert) float64 { return a.Value }),
+	col("peak", func(a *sinks.Alert) float64 { return a.Peak }),
+	col("failed", func(a *sinks.Alert) uint64 { return a.Failed }),
+	col("calls", func(a *sinks.Alert) uint64 { return a.Calls }),
+	col("shares", func(a *sinks.Alert) map[string]uint64 { return a.Shares }),
+	col("first_bad", func(a *sinks.Alert) string { return a.FirstBad }),
+	col("last_clean", func(a *sinks.Alert) string { return a.LastClean }),
+	col("example", func(a *sinks.Alert) string { return a.Example }),
+	col("summary", func(a *sinks.Alert) string { return a.Summary }),
+	col("notified_at", func(a *sinks.Alert) *time.Time { return instantOrNull(a.NotifiedAt) }),
+}
+
+// or returns the first of a and b that is not empty.
+func or(a, b string) string {
+	if a != "" {
+		return a
+	}
+	return b
+}
+
+// The times that DateTime64(9) can hold and that are later than the epoch.
+var (
+	minInstant = time.Unix(0, 0).UTC()
+	maxInstant = time.Unix(0, math.MaxInt64).UTC() // 2262-04-11
+)
+
+// instant moves t into what a column can hold: a broken clock must not stop the pipeline.
+func instant(t time.Time) time.Time {
+	switch {
+	case t.Before(minInstant):
+		return minInstant
+	case t.After(maxInstant):
+		return maxInstant
+	}
+	return t
+}
+
+func instantOrNull(t time.Time) *time.Time {
+	if t.IsZero() {
+		return nil
+	}
+	t = instant(t)
+	return &t
+}
+
+func u16(n int) uint16 { return uint16(min(max(n, 0), math.MaxUint16)) }
+func u32(n int) uint32 { return uint32(min(max(n, 0), math.MaxUint32)) }
+func u64(n int) uint64 { return uint64(max(n, 0)) }
+func i32(n int) int32  { return int32(min(max(n, math.MinInt32), math.MaxInt32)) }

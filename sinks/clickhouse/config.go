@@ -1,0 +1,59 @@
+package clickhouse
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+)
+
+// Config says where ClickHouse is.
+type Config struct {
+	// DSN is clickhouse://, http:// or https://user:password@host:port/database?option=value, with the options of
+	// clickhouse-go; what is no option is a ClickHouse setting. The database is created when it is missing.
+	DSN string `yaml:"dsn"`
+	// WriteTimeout bounds one insert; a write that takes longer is tried again. 0 means no bound.
+	WriteTimeout time.Duration `yaml:"write_timeout"`
+	// Retention deletes rows of this age, by a TTL on every table. 0 leaves the tables' TTL as it is: none, unless it
+	// was set before.
+	Retention time.Duration `yaml:"retention"`
+}
+
+// Default returns the defaults; the DSN has none.
+func Default() Config { return Config{WriteTimeout: time.Minute} }
+
+// Validate reports the first value that cannot work. It names no secret.
+func (c Config) Validate() error {
+	if _, err := c.options(); err != nil {
+		return fmt.Errorf("dsn: %w", err)
+	}
+	if c.WriteTimeout < 0 {
+		return fmt.Errorf("write_timeout: %v is below 0", c.WriteTimeout)
+	}
+	if c.Retention != 0 && c.Retention < time.Hour {
+		return fmt.Errorf("retention: %v is below 1h; 0 keeps rows for ever", c.Retention)
+	}
+	return nil
+}
+
+// options reads the DSN.
+func (c Config) options() (*clickhouse.Options, error) {
+	if c.DSN == "" {
+		return nil, errors.New("is empty; it looks like http://user:password@host:8123/llmtap or clickhouse://user:password@host:9000/llmtap")
+	}
+	o, err := clickhouse.ParseDSN(c.DSN)
+	if err != nil {
+		// An error of url.Parse quotes the whole DSN, password and all.
+		var ue *url.Error
+		if errors.As(err, &ue) {
+			err = ue.Err
+		}
+		return nil, fmt.Errorf("parse: %w", err)
+	}
+	if o.MaxOpenConns == 0 {
+		o.MaxOpenConns, o.MaxIdleConns = 8, 2
+	}
+	return o, nil
+}

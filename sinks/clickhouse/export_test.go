@@ -1,0 +1,56 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+	"io/fs"
+)
+
+// Drop removes the database of dsn.
+func Drop(ctx context.Context, dsn string) error {
+	cfg := Default()
+	cfg.DSN = dsn
+	o, err := cfg.options()
+	if err != nil {
+		return err
+	}
+	conn, err := dial(ctx, cfg, "default")
+	if err != nil {
+		return err
+	}
+	return errors.Join(conn.Exec(ctx, "DROP DATABASE IF EXISTS "+quoteName(o.Auth.Database)), conn.Close())
+}
+
+// Apply applies the migrations in dir.
+func (s *Sink) Apply(ctx context.Context, dir fs.FS) error {
+	ms, err := migrations(dir)
+	if err != nil {
+		return err
+	}
+	return s.apply(ctx, ms)
+}
+
+// Exec runs a statement that Query refuses.
+func (s *Sink) Exec(ctx context.Context, sql string) error { return s.conn.Exec(ctx, sql) }
+
+var (
+	Schema     = schema
+	Statements = statements
+	Retryable  = retryable
+)
+
+// ColumnNames are the columns that Write fills, by table.
+func ColumnNames() map[string][]string {
+	return map[string][]string{
+		"exchanges": names(exchangeColumns), "findings": names(findingColumns),
+		"tool_calls": names(toolCallColumns), "alerts": names(alertColumns),
+	}
+}
+
+func names[R any](columns []column[R]) []string {
+	var out []string
+	for _, c := range columns {
+		out = append(out, c.name)
+	}
+	return out
+}

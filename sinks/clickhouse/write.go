@@ -1,0 +1,87 @@
+package clickhouse
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/llmtap/llmtap/sinks"
+)
+
+// tableNames are the tables that hold rows, in the order Write fills them: a reader who sees an exchange with findings
+// finds them too.
+var tableNames = []string{"findings", "tool_calls", "exchanges", "alerts"}
+
+// insertSettings hold for every insert, whatever the user's profile says.
+var insertSettings = clickhouse.Settings{
+	// An acknowledgement must mean that the rows are stored.
+	"async_insert": 0,
+	// Agents' clocks may be wrong by years, so one batch may touch many months; that must not stop the pipeline.
+	"throw_on_max_partitions_per_insert_block": 0,
+}
+
+// Write stores all rows of b, one insert per table. A *sinks.RetryError may pass later; what was stored before it is
+// not doubled when the batch is written again.
+func (s *Sink) Write(ctx context.Context, b *sinks.Batch) error {
+	if s.closed.Load() {
+		return sinks.ErrClosed
+	}
+	if err := insert(ctx, s, "findings", findingColumns, b.Findings); err != nil {
+		return err
+	}
+	if err := insert(ctx, s, "tool_calls", toolCallColumns, b.ToolCalls); err != nil {
+		return err
+	}
+	if err := insert(ctx, s, "exchanges", exchangeColumns, b.Exchanges); err != nil {
+		return err
+	}
+	return insert(ctx, s, "alerts", alertColumns, b.Alerts)
+}
+
+// insert sends rows to table as one block and waits until they are stored.
+func insert[R any](ctx context.Context, s *Sink, table string, columns []column[R], rows []R) error {
+	if len(rows) == 0 {
+		return nil
+	}
+	s.metrics.in.WithLabelValues(table).Add(float64(len(rows)))
+	start := time.Now()
+	ictx := ctx
+	if s.cfg.WriteTimeout > 0 {
+		var cancel context.CancelFunc
+		ictx, cancel = context.WithTimeout(ctx, s.cfg.WriteTimeout)
+		defer cancel()
+	}
+	if err := send(clickhouse.Context(ictx, clickhouse.WithSettings(insertSettings)), s, table, columns, rows); err != nil {
+		err = fmt.Errorf("insert %d %s: %w", len(rows), table, err)
+		if ctx.Err() == nil && retryable(err) {
+			s.metrics.errors.WithLabelValues(reasonRetry).Inc()
+			return &sinks.RetryError{Err: err}
+		}
+		s.metrics.errors.WithLabelValues(reasonFinal).Inc()
+		return err
+	}
+	s.metrics.out.WithLabelValues(table).Add(float64(len(rows)))
+	s.metrics.seconds.WithLabelValues(table).Observe(time.Since(start).Seconds())
+	return nil
+}
+
+func send[R any](ctx context.Context, s *Sink, table string, columns []column[R], rows []R) error {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.name
+	}
+	batch, err := s.conn.PrepareBatch(ctx, "INSERT INTO "+table+" ("+strings.Join(names, ", ")+")")
+	if err != nil {
+		return err
+	}
+	defer batch.Close()
+	for i, c := range columns {
+		if err := batch.Column(i).Append(c.values(rows)); err != nil {
+			return fmt.Errorf("fill column %s: %w", c.name, err)
+		}
+	}
+	return batch.Send()
+}

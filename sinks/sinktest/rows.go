@@ -1,0 +1,93 @@
+package sinktest
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/sinks"
+)
+
+// Start is the time of the first row of Rows.
+var Start = time.Date(2026, 11, 20, 9, 30, 0, 123456789, time.UTC)
+
+// Rows returns n rows of every table, numbered from first: every tenth call of the planner fails the way incidents do,
+// with realistic sizes. The same numbers give the same rows.
+func Rows(first, n int) *sinks.Batch {
+	b := &sinks.Batch{}
+	for i := first; i < first+n; i++ {
+		at := Start.Add(time.Duration(i) * 250 * time.Millisecond)
+		labels := event.Labels{
+			Service: "planner-api", ServiceVersion: fmt.Sprintf("1.4.%d", i%4), Environment: "production", Agent: "trip-planner",
+			Stage: [...]string{"planner", "executor", "summariser"}[i%3], Conversation: fmt.Sprintf("conv-%06d", i/12),
+			Run: fmt.Sprintf("run-%05d", i/24), User: fmt.Sprintf("%016x", i/100*2654435761),
+		}
+		e := analyzer.Exchange{
+			ID: fmt.Sprintf("019aa0b0-%04x-7%03x-8000-%012x", i>>16, i&0xfff, i), Seq: uint64(2 * i), Labels: labels,
+			StartedAt: at, StoredAt: at.Add(900 * time.Millisecond), Conversation: labels.Conversation, Operation: "chat",
+			Provider: "deepseek", Server: "api.deepseek.com", Path: "/chat/completions", Dialect: "openai_chat", Variant: "deepseek",
+			Model: "deepseek-chat", ResponseModel: "deepseek-chat", Status: 200, InputTokens: int64(1800 + i%700), OutputTokens: int64(40 + i%90),
+			CachedTokens: int64(64 * (i % 20)), Duration: time.Duration(600+i%900) * time.Millisecond, FirstByte: time.Duration(150+i%80) * time.Millisecond,
+			FinishReason: "tool_calls", Stream: i%2 == 0, RequestBytes: 21_000 + i%9000, ResponseBytes: 900 + i%300, Messages: 2 + i%30, ToolCalls: 1,
+			Instance: fmt.Sprintf("%012x", 7919*(i%5+1)), InstanceSeq: uint64(i), Origin: event.OriginHook, Capture: event.CaptureShape,
+			ProviderRequestID: fmt.Sprintf("req_%020d", i), ResponseID: fmt.Sprintf("chatcmpl-%020d", i),
+		}
+		if i%10 == 0 {
+			e.Status, e.Failed, e.ErrorType, e.FinishReason, e.ResponseID = 400, true, "invalid_request_error", "", ""
+			e.Cause, e.CauseKnown, e.CauseClass, e.RootCause = "orphan_tool_reply", "both", "tool_pairing", "tool_calls_dropped_on_save"
+			e.ErrorText = "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+			e.Findings, e.Rejects, e.ToolCalls, e.OutputTokens, e.ResponseModel = 1, 1, 0, 0, ""
+		}
+		b.Exchanges = append(b.Exchanges, e)
+		b.Findings = append(b.Findings, analyzer.Finding{
+			ID: fmt.Sprintf("%032x", i), Fingerprint: fmt.Sprintf("%016x", i%3), Seq: uint64(2 * i), FirstSeen: e.StoredAt, Exchange: e.ID,
+			Labels: labels, Conversation: labels.Conversation, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
+			Rule: "orphan_tool_reply", Detail: "after_plain_assistant", Predicted: analyzer.Reject, Severity: analyzer.Reject, Status: 400,
+			Message: 2, ToolCallID: fmt.Sprintf("call_%08d", i), ToolName: "read_file",
+			Summary:   fmt.Sprintf("tool message answers call_%08d, but the assistant message before it has no tool_calls", i),
+			RootCause: "tool_calls_dropped_on_save", Confidence: "high",
+			Evidence: "answer 1 asked for call read_file; message 1 of the next request is the same answer without tool_calls",
+			Fix:      "Save the whole assistant message, tool_calls included.",
+		})
+		b.ToolCalls = append(b.ToolCalls, analyzer.ToolCall{
+			ID: fmt.Sprintf("%032x", i), Seq: uint64(2 * i), Labels: labels, Conversation: labels.Conversation, Exchange: e.ID,
+			CallID: fmt.Sprintf("call_%08d", i), Name: "read_file", State: analyzer.CallOpen, AskedAt: e.StoredAt,
+		})
+		b.Alerts = append(b.Alerts, sinks.Alert{
+			ID: fmt.Sprintf("%032x", i), Version: uint64(at.UnixNano()), Name: "StageFailureRate", Severity: "critical",
+			Labels: map[string]string{"service": labels.Service, "stage": labels.Stage}, State: "firing", StartedAt: at, Value: 0.4, Peak: 0.45,
+			Failed: 412, Calls: 1030, Shares: map[string]uint64{"tool_calls_dropped_on_save": 400, "rate_limited": 12},
+			FirstBad: "1.4.0", LastClean: "1.3.9", Example: e.ID, Summary: "412 of 1,030 planner calls failed", NotifiedAt: at.Add(time.Second),
+		})
+	}
+	return b
+}
+
+// Later returns the rows as they are written again when more is known: the call was answered, the alert is resolved,
+// the exchange got a late answer, the finding was seen again by a process that had forgotten the conversation.
+func Later(b *sinks.Batch) *sinks.Batch {
+	for i := range b.Exchanges {
+		e := &b.Exchanges[i]
+		e.Seq++
+		e.StoredAt, e.Status, e.Failed, e.ErrorText, e.Labels.Stage = e.StoredAt.Add(time.Hour), 200, false, "", "executor"
+	}
+	for i := range b.Findings {
+		f := &b.Findings[i]
+		f.Seq++
+		f.FirstSeen, f.Exchange, f.Fingerprint, f.Severity = f.FirstSeen.AddDate(0, 2, 3), "another", "0123456789abcdef", analyzer.Lenient
+		f.Labels.Service, f.Labels.ServiceVersion, f.Labels.Stage = "executor-api", "2.0.0", "executor"
+	}
+	for i := range b.ToolCalls {
+		c := &b.ToolCalls[i]
+		c.Seq++
+		c.State, c.AnsweredAt, c.AnsweredBy = analyzer.CallAnswered, c.AskedAt.Add(time.Minute), "another"
+		c.Labels.ServiceVersion, c.Labels.Stage = "2.0.0", "executor"
+	}
+	for i := range b.Alerts {
+		a := &b.Alerts[i]
+		a.Version++
+		a.State, a.EndedAt, a.Value = "resolved", a.StartedAt.Add(time.Hour), 0.01
+	}
+	return b
+}
