@@ -1,0 +1,158 @@
+package llmtap
+
+import (
+	"bytes"
+	"compress/gzip"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// call posts body through h and reads the answer as the agent would.
+func call(t *testing.T, h *Hook, target string, body io.Reader, header http.Header) []byte {
+	t.Helper()
+	base := &http.Transport{}
+	defer base.CloseIdleConnections()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, target, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for k, v := range header {
+		req.Header[k] = v
+	}
+	resp, err := h.Transport(base).RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	got, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return got
+}
+
+// startEcho answers every request with its own body, compressed when that is asked for by hand.
+func startEcho(t *testing.T) string {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		if r.Header.Get("X-Gzip") != "" {
+			var b bytes.Buffer
+			z := gzip.NewWriter(&b)
+			z.Write(body)
+			z.Close()
+			body = b.Bytes()
+			w.Header().Set("Content-Encoding", "gzip")
+		}
+		if r.Header.Get("X-Status") != "" {
+			w.WriteHeader(http.StatusBadRequest)
+		}
+		w.Write(body)
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
+
+func TestBodiesInParts(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	target := startEcho(t)
+	h := openHook(t, n.url, target, nil)
+	body := bytes.Repeat([]byte("0123456789abcdef"), (1200<<10)/16) // 1,200 KiB: three parts
+	// A reader of its own type: the request can be read only once.
+	if got := call(t, h, target, io.MultiReader(bytes.NewReader(body)), nil); !bytes.Equal(got, body) {
+		t.Fatal("the agent read other bytes than the provider sent")
+	}
+	flush(t, h)
+	evs := n.events(t)
+	if len(evs) != 6 {
+		t.Fatalf("got %d messages, want 6", len(evs))
+	}
+	for half := range 2 {
+		var joined []byte
+		for i, ev := range evs[3*half : 3*half+3] {
+			if ev.Part != i+1 || ev.Parts != 3 || ev.BodyBytes != len(body) || ev.Seq != uint64(half+1) || len(ev.Body) > partBytes {
+				t.Errorf("half %d: part %d/%d of %d bytes, seq %d", half, ev.Part, ev.Parts, ev.BodyBytes, ev.Seq)
+			}
+			joined = append(joined, ev.Body...)
+		}
+		if !bytes.Equal(joined, body) {
+			t.Errorf("half %d: the parts are not the body", half)
+		}
+	}
+	if s := h.Stats(); s.Published != 1 || s.Bytes != 0 {
+		t.Errorf("stats %+v", s)
+	}
+}
+
+func TestRedact(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	target := startEcho(t)
+	h := openHook(t, n.url, target, func(c *Config) {
+		c.Redact = func(b []byte) []byte {
+			if bytes.Contains(b, []byte("panic")) {
+				panic("a bug in the agent's redactor")
+			}
+			return bytes.ReplaceAll(b, []byte("secret"), []byte("******"))
+		}
+	})
+	for _, body := range []string{`{"a":"secret"}`, `{"a":"panic secret"}`} {
+		if got := call(t, h, target, strings.NewReader(body), nil); string(got) != body {
+			t.Errorf("the agent read %s", got)
+		}
+	}
+	zipped := http.Header{"Accept-Encoding": {"gzip"}, "X-Gzip": {"1"}}
+	call(t, h, target, strings.NewReader(`{"z":"secret"}`), zipped)
+	flush(t, h)
+	xs := exchanges(t, n.events(t))
+	for half := range 2 {
+		if got := xs[0][half]; string(got.Body) != `{"a":"******"}` || got.Capture != event.CaptureFull {
+			t.Errorf("published %s, capture %s", got.Body, got.Capture)
+		}
+		if got := xs[1][half]; len(got.Body) != 0 || got.Capture != event.CaptureNone {
+			t.Errorf("published %s, capture %s", got.Body, got.Capture)
+		}
+		if got := xs[2][half]; string(got.Body) != `{"z":"******"}` || got.ContentEncoding != "" {
+			t.Errorf("published %s, encoding %s", got.Body, got.ContentEncoding)
+		}
+	}
+}
+
+func TestCaptureNone(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	target := startEcho(t)
+	h := openHook(t, n.url, target, func(c *Config) { c.Capture = event.CaptureNone })
+	body := strings.Repeat("x", 10_000)
+	call(t, h, target, strings.NewReader(body), nil)
+	call(t, h, target, strings.NewReader(body), http.Header{"X-Status": {"400"}})
+	flush(t, h)
+	xs := exchanges(t, n.events(t))
+	f := func(i, status, wantBytes int) {
+		t.Helper()
+		req, res := xs[i][0], xs[i][1]
+		if len(req.Body) != 0 || req.Capture != event.CaptureNone || res.Status != status || len(res.Body) != wantBytes {
+			t.Errorf("status %d: %d bytes of the request, %d of the response (%s)", res.Status, len(req.Body), len(res.Body), res.Error)
+		}
+	}
+	f(0, 200, 0)
+	f(1, 400, maxError) // what the provider said is kept in every mode
+}
+
+func TestCompressedBodyIsPublishedAsItIs(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	target := startEcho(t)
+	h := openHook(t, n.url, target, nil)
+	got := call(t, h, target, strings.NewReader(`{"a":1}`), http.Header{"Accept-Encoding": {"gzip"}, "X-Gzip": {"1"}})
+	flush(t, h)
+	x := exchanges(t, n.events(t))[0]
+	if x[1].ContentEncoding != "gzip" || !bytes.Equal(x[1].Body, got) {
+		t.Errorf("encoding %q, %d bytes published, %d read", x[1].ContentEncoding, len(x[1].Body), len(got))
+	}
+}
