@@ -28,10 +28,12 @@ type Alert struct {
 	EndsAt      time.Time // zero while firing
 	UpdatedAt   time.Time // stream time of the evaluation
 	TriggeredAt time.Time // stream time of the newest failed call that the first firing evaluation counted
+	FoundLate   bool      // it fired in a time that was evaluated more than a minute afterwards, e.g. after an outage
 	Evidence    Evidence
 }
 
-// Evidence answers why, whose change and where, from exact tallies of the rule's window.
+// Evidence answers why, whose change and where, from exact tallies of the rule's window: of the last evaluation that
+// found the breach while the alert fires, of its peak once it is resolved.
 type Evidence struct {
 	Window   time.Duration
 	Failed   uint64
@@ -52,13 +54,14 @@ type Share struct {
 type VersionCount struct {
 	Version       string
 	Failed, Calls uint64
-	FirstSeen     time.Time
+	FirstSeen     time.Time // stream time of the first call that llmtap counted; zero if it no longer knows
 }
 
 // A Group is alerts that share one message.
 type Group struct {
 	Key    string // stable: the rule and its grouping labels
 	Alerts []Alert
+	Repeat bool // nothing is new: a reminder that it still fires
 }
 
 // A Notifier delivers alert groups: the first call for a key posts, later ones update in place. A *RetryError means

@@ -1,0 +1,256 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+)
+
+const (
+	notifyTimeout = 30 * time.Second
+	minBackoff    = time.Second
+	maxBackoff    = time.Minute
+)
+
+// A receiver is a notifier, or the recorder, which is told of material changes only. Each has a goroutine of its own,
+// so a slow one delays nobody. Its queue is the set of notices: one entry per group, the newest state wins.
+type receiver struct {
+	Notifier
+	recorder bool
+	wake     chan struct{} // capacity 1; never closed
+}
+
+// A delivery is what one receiver was told of one notice.
+type delivery struct {
+	version, rev uint64    // told
+	refused      uint64    // rev for which the receiver gave a final error
+	at           time.Time // of the last success
+	news         time.Time // of the last success that told something material, or reminded
+	next         time.Time // not before, after a RetryError
+	attempts     int       // in a row that ended in a RetryError
+}
+
+// recorder makes a Recorder a Notifier.
+type recorder struct{ Recorder }
+
+func (r recorder) Notify(ctx context.Context, g Group) error {
+	for _, a := range g.Alerts {
+		if err := r.RecordAlert(ctx, a); err != nil {
+			return &RetryError{Err: fmt.Errorf("record alert: %w", err)}
+		}
+	}
+	return nil
+}
+
+// Run tells the receivers about alerts until ctx ends, then writes the state once more. It returns nil.
+func (e *Engine) Run(ctx context.Context) error {
+	var g errgroup.Group
+	g.Go(func() error { e.keep(ctx); return nil })
+	for i := range e.receivers {
+		g.Go(func() error { e.deliver(ctx, i); return nil })
+	}
+	_ = g.Wait() // none of them returns an error
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	e.save(last)
+	return nil
+}
+
+// wakeAll tells Run that something changed.
+func (e *Engine) wakeAll() {
+	wake(e.wakeKeep)
+	for i := range e.receivers {
+		wake(e.receivers[i].wake)
+	}
+}
+
+func wake(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default: // it is awake already
+	}
+}
+
+// sleep waits for a wake, for d if it is positive, or for the end of ctx, which it reports.
+func sleep(ctx context.Context, c chan struct{}, d time.Duration) bool {
+	var timer <-chan time.Time
+	if d > 0 {
+		t := time.NewTimer(d)
+		defer t.Stop()
+		timer = t.C
+	}
+	select {
+	case <-ctx.Done():
+		return false
+	case <-c:
+	case <-timer:
+	}
+	return true
+}
+
+// keep writes the state to the store whenever it changes, and again after an error.
+func (e *Engine) keep(ctx context.Context) {
+	for {
+		var retry time.Duration
+		if !e.save(ctx) {
+			retry = 5 * time.Second
+		}
+		for i := range e.receivers {
+			wake(e.receivers[i].wake)
+		}
+		if !sleep(ctx, e.wakeKeep, retry) {
+			return
+		}
+	}
+}
+
+// deliver tells receiver i what is due, one group at a time.
+func (e *Engine) deliver(ctx context.Context, i int) {
+	r := e.receivers[i]
+	for {
+		d, wait := e.due(i, time.Now())
+		if d == nil {
+			if !sleep(ctx, r.wake, wait) {
+				return
+			}
+			continue
+		}
+		began := time.Now()
+		err := e.notify(ctx, r.Notifier, d.group)
+		if ctx.Err() != nil && err != nil {
+			return // not told; the store knows
+		}
+		if !r.recorder {
+			e.m.notifySeconds.Observe(time.Since(began).Seconds())
+		}
+		e.done(i, d, err, time.Now())
+	}
+}
+
+func (e *Engine) notify(ctx context.Context, n Notifier, g Group) error {
+	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	defer cancel()
+	return n.Notify(ctx, g)
+}
+
+// A dispatch is one call of a notifier.
+type dispatch struct {
+	key          string
+	group        Group
+	version, rev uint64
+}
+
+// due returns what receiver i is to be told first at now, or nil and the time until something may be due (0: only
+// after a change).
+func (e *Engine) due(i int, now time.Time) (*dispatch, time.Duration) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var best *notice
+	var bestAt time.Time
+	repeat := false
+	for _, n := range e.sortedNotices() {
+		if n.saved < n.rev {
+			continue // the intent comes first; keep wakes us
+		}
+		at, again, ok := n.dueAt(i, e.receivers[i].recorder, e.cfg)
+		if ok && (best == nil || at.Before(bestAt)) {
+			best, bestAt, repeat = n, at, again
+		}
+	}
+	if best == nil {
+		return nil, 0
+	}
+	if wait := bestAt.Sub(now); wait > 0 {
+		return nil, wait
+	}
+	g := best.group()
+	g.Repeat = repeat
+	return &dispatch{key: best.key, group: g, version: best.version, rev: best.rev}, 0
+}
+
+// dueAt is when receiver i is to be told of n, whether as a reminder, and whether at all.
+func (n *notice) dueAt(i int, recorder bool, cfg Config) (at time.Time, repeat, ok bool) {
+	d := &n.sent[i]
+	switch {
+	case d.refused == n.rev:
+		return at, false, false
+	case recorder && d.rev == n.rev:
+		return at, false, false
+	case d.version != n.version:
+		if d.version != 0 && !recorder {
+			at = d.at.Add(cfg.UpdateInterval)
+		}
+	case n.firing():
+		at, repeat = d.news.Add(cfg.RepeatInterval), true
+	default:
+		return at, false, false
+	}
+	if !repeat && d.rev == n.rev && n.firing() && d.news.Add(cfg.RepeatInterval).Before(at) {
+		repeat = true
+	}
+	if at.Before(d.next) {
+		at = d.next
+	}
+	return at, repeat, true
+}
+
+// done notes how the dispatch d to receiver i ended.
+func (e *Engine) done(i int, d *dispatch, err error, now time.Time) {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	result := "delivered"
+	n := e.notices[d.key]
+	if n == nil {
+		return
+	}
+	s := &n.sent[i]
+	var later *RetryError
+	switch {
+	case err == nil:
+		if s.rev != d.rev || d.group.Repeat {
+			s.news = now
+			n.dirty = true
+		}
+		s.version, s.rev, s.at, s.next, s.attempts = d.version, d.rev, now, time.Time{}, 0
+	case errors.As(err, &later):
+		result = "retried"
+		wait := later.After
+		if wait <= 0 {
+			wait = min(minBackoff<<min(s.attempts, 10), maxBackoff)
+		}
+		s.attempts++
+		s.next = now.Add(wait)
+		e.log.Warn("alert not delivered yet", "group", d.key, "error", err, "retry_in", wait)
+	default:
+		result = "failed"
+		s.refused = d.rev
+		e.log.Error("alert not delivered", "group", d.key, "error", err)
+	}
+	if !e.receivers[i].recorder {
+		e.m.notifications.WithLabelValues(result).Inc()
+	}
+	e.settle(n)
+	wake(e.wakeKeep)
+}
+
+// settle forgets n when it is over and everybody was told, or refused to be.
+func (e *Engine) settle(n *notice) {
+	told, refused := true, false
+	for i := range n.sent {
+		told = told && n.sent[i].rev == n.rev
+		refused = refused || n.sent[i].refused == n.rev
+		if n.sent[i].rev != n.rev && n.sent[i].refused != n.rev {
+			return
+		}
+	}
+	if told != n.settled {
+		n.settled, n.dirty = told, true
+	}
+	if !n.firing() && (told || refused) {
+		delete(e.notices, n.key)
+		wake(e.wakeKeep)
+	}
+}

@@ -1,0 +1,31 @@
+// Package alerts turns tallies into messages to a human. Tallies come in, one per second of stream time; alert rules,
+// which are Prometheus rule files, are evaluated over them; groups of alerts go out to notifiers.
+//
+//	                     ┌──────────────────────── Engine ────────────────────────┐
+//	analyzer.Tally ─Add─>│ samples (tsdb head) ─> PromQL rules ─> notices ─Run──┬─>│ Notifier: Slack …
+//	                     │   └ exact counts ─────> Evidence ───────┘           ├─>│ Recorder: alerts table
+//	                     │                                                     └─>│ Store: intents, last step
+//	                     └────────────────────────────────────────────────────────┘
+//
+// # Why the numbers of a message are not PromQL's
+//
+// increase() extrapolates. Evidence sums the tallies of the rule's window instead, so "43 of 98 calls" is what
+// happened. The shipped rules ask for [10m1ms] and round: samples lie on a grid of 5 s and a range excludes its left
+// end, so a millisecond more takes in the sample that the window starts from, and increase() becomes exact.
+//
+// # Why a series starts with a zero
+//
+// A counter that appears with value 7 has, for PromQL, not increased. Every new series gets a zero one step before its
+// first count, and every live one a sample at each step, so that a stage which fails twice an hour is not lost.
+//
+// # Why restarts neither repeat nor lose
+//
+// Notices are state, not a queue of things to send: what a group should say, and what each notifier was told. Both are
+// written to the Store before a notifier is called, with the last evaluated step after them. A start replays tallies;
+// steps up to the stored one rebuild the state of the rules and tell nobody, the next one compares.
+//
+// # Why not Prometheus's own rule manager
+//
+// Package rules of Prometheus imports its notifier and with it Alertmanager's API models; what is needed of it here is
+// the state machine in rule.go.
+package alerts

@@ -1,0 +1,303 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/prometheus/promql"
+	"github.com/prometheus/prometheus/template"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+const (
+	// partitionLag is how far behind the newest partition one may be before evaluation goes on without it.
+	partitionLag = 60
+	// maxPartitions is the number of shards of the wire contract.
+	maxPartitions = 256
+	// lateAfter is the age of a step at its evaluation from which alerts are marked as found late.
+	lateAfter = time.Minute
+	// maxVersions bounds the service versions whose first call is remembered.
+	maxVersions = 1000
+)
+
+// A Recorder keeps alerts for later questions. It is told when an alert fires, at every material change and when it
+// is resolved; Alert.ID is the identity of the row. An error means "later".
+type Recorder interface {
+	RecordAlert(ctx context.Context, a Alert) error
+}
+
+// A Store keeps small values across restarts. Get returns nil, nil for an absent key. Keys match [a-z0-9.-]+.
+type Store interface {
+	Get(ctx context.Context, key string) ([]byte, error)
+	Put(ctx context.Context, key string, value []byte) error
+}
+
+// Options are what an Engine works with. All may be zero.
+type Options struct {
+	Notifiers  []Notifier
+	Recorder   Recorder
+	Store      Store // nil: a restart tells firing alerts again
+	Logger     *slog.Logger
+	Registerer prometheus.Registerer
+}
+
+// An Engine evaluates alert rules over tallies and tells notifiers about the alerts. Add feeds it, Run delivers.
+type Engine struct {
+	cfg       Config
+	log       *slog.Logger
+	m         *metrics
+	store     Store
+	receivers []receiver
+	wakeKeep  chan struct{} // capacity 1; never closed
+
+	promql  *promql.Engine
+	written savedState // last one in the store; only Run uses it
+
+	mu         sync.Mutex // guards everything below
+	rules      []*rule
+	samples    *samples
+	partitions map[int]int64               // first second that is not closed yet
+	pending    map[int64][]*analyzer.Tally // by the step that counts them
+	next       int64                       // step to evaluate next, Unix seconds; 0 before the first tally
+	first      int64                       // first step evaluated
+	busy       int64                       // last step that counted anything
+	told       int64                       // steps up to this one are evaluated silently
+	versions   map[[2]string]int64         // first second, by service and version
+	notices    map[string]*notice          // by group key
+	closed     bool
+}
+
+// New loads the rules and the stored state. The caller calls Close.
+func New(cfg Config, o Options) (*Engine, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	rules, err := loadRules(cfg.RuleFiles, cfg)
+	if err != nil {
+		return nil, err
+	}
+	if o.Logger == nil {
+		o.Logger = slog.New(slog.DiscardHandler)
+	}
+	e := &Engine{
+		cfg: cfg, log: o.Logger, m: newMetrics(o.Registerer), store: o.Store, rules: rules,
+		wakeKeep: make(chan struct{}, 1),
+		promql: promql.NewEngine(promql.EngineOpts{
+			MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 2 * cfg.Interval,
+			EnableAtModifier: true, EnableNegativeOffset: true, Parser: newParser(),
+			NoStepSubqueryIntervalFn: func(int64) int64 { return cfg.Interval.Milliseconds() },
+		}),
+		partitions: map[int]int64{}, pending: map[int64][]*analyzer.Tally{},
+		versions: map[[2]string]int64{}, notices: map[string]*notice{},
+	}
+	for _, n := range o.Notifiers {
+		e.receivers = append(e.receivers, receiver{Notifier: n, wake: make(chan struct{}, 1)})
+	}
+	if o.Recorder != nil {
+		e.receivers = append(e.receivers, receiver{Notifier: recorder{o.Recorder}, recorder: true, wake: make(chan struct{}, 1)})
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	if err := e.load(ctx); err != nil {
+		return nil, err
+	}
+	var window time.Duration
+	for _, r := range rules {
+		window = max(window, r.window)
+	}
+	if e.samples, err = openSamples(cfg, window, e.m); err != nil {
+		return nil, err
+	}
+	return e, nil
+}
+
+// Close frees the samples. It is called after Run has returned.
+func (e *Engine) Close() error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil
+	}
+	e.closed = true
+	return errors.Join(e.samples.Close(), e.promql.Close())
+}
+
+// Add counts one bucket and evaluates every step that it completes. A bucket that is not newer than the partition's
+// last is ignored. The engine keeps t; the caller must not change it. After an error of ctx the bucket is counted and
+// the next Add goes on with the steps that were left.
+func (e *Engine) Add(ctx context.Context, t *analyzer.Tally) error {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return errors.New("add tally: the engine is closed")
+	}
+	if t.Partition < 0 || t.Partition >= maxPartitions || t.Second <= 0 || t.Second > math.MaxInt32*int64(1000) {
+		return fmt.Errorf("add tally: partition %d, second %d is out of range", t.Partition, t.Second)
+	}
+	if t.Second < e.partitions[t.Partition] {
+		e.m.tallies.WithLabelValues("stale").Inc()
+		return nil
+	}
+	e.partitions[t.Partition] = t.Second + 1
+	step := e.stepOf(t.Second + 1)
+	if e.next == 0 {
+		e.next, e.first, e.busy = step, step, step
+	}
+	result := "added"
+	if len(t.Counts) > 0 || len(t.Examples) > 0 {
+		at := max(step, e.next)
+		e.pending[at] = append(e.pending[at], t)
+		if at > step {
+			result = "late"
+		}
+	}
+	e.m.tallies.WithLabelValues(result).Inc()
+	return e.catchUp(ctx)
+}
+
+// stepOf is the first step at or after second.
+func (e *Engine) stepOf(second int64) int64 {
+	i := int64(e.cfg.Interval.Seconds())
+	return (second + i - 1) / i * i
+}
+
+// complete is the first second that is not closed yet in every live partition.
+func (e *Engine) complete() int64 {
+	var newest int64
+	for _, s := range e.partitions {
+		newest = max(newest, s)
+	}
+	oldest := newest
+	for _, s := range e.partitions {
+		if s >= newest-partitionLag {
+			oldest = min(oldest, s)
+		}
+	}
+	return oldest
+}
+
+// catchUp evaluates all steps that are complete. Of a long silence only the first Retention is evaluated: after it
+// every series has ended and nothing changes.
+func (e *Engine) catchUp(ctx context.Context) error {
+	interval := int64(e.cfg.Interval.Seconds())
+	until := e.complete() / interval * interval
+	for ; e.next <= until; e.next += interval {
+		if err := ctx.Err(); err != nil {
+			return err
+		}
+		if e.next-e.busy > int64(e.cfg.Retention.Seconds())+interval {
+			next := until
+			for s := range e.pending {
+				next = min(next, s)
+			}
+			e.next = max(e.next, next)
+		}
+		e.step(ctx, e.next)
+	}
+	return nil
+}
+
+// step counts and evaluates one step. Errors of single rules are counted and logged; the others are evaluated.
+func (e *Engine) step(ctx context.Context, step int64) {
+	began := time.Now()
+	tallies := e.pending[step]
+	delete(e.pending, step)
+	if len(tallies) > 0 {
+		e.busy = step
+	}
+	e.noteVersions(tallies)
+	if err := e.samples.apply(ctx, step, tallies); err != nil {
+		e.failed("evaluate", err, "step", step)
+	}
+	ts := time.Unix(step, 0).UTC()
+	for _, r := range e.rules {
+		if step%int64(r.every.Seconds()) != 0 {
+			continue
+		}
+		vec, err := e.query(ctx, r.expr, ts)
+		if err == nil {
+			err = r.update(ctx, ts, vec, e.query)
+		}
+		if err != nil {
+			e.failed("evaluate", err, "rule", r.name, "step", step)
+		}
+	}
+	e.m.evaluations.Inc()
+	e.m.seconds.Observe(time.Since(began).Seconds())
+	e.m.step.Set(float64(step))
+	if step > e.told {
+		e.publish(ts)
+		e.told = step
+		e.wakeAll()
+	}
+}
+
+// query evaluates an expression at ts. It is also what templates of annotations query with.
+func (e *Engine) query(ctx context.Context, expr string, ts time.Time) (promql.Vector, error) {
+	q, err := e.promql.NewInstantQuery(ctx, e.samples, nil, expr, ts)
+	if err != nil {
+		return nil, fmt.Errorf("prepare query: %w", err)
+	}
+	defer q.Close()
+	switch res := q.Exec(ctx); v := res.Value.(type) {
+	case promql.Vector:
+		return append(promql.Vector(nil), v...), res.Err
+	case promql.Scalar:
+		return promql.Vector{{T: v.T, F: v.V}}, res.Err
+	default:
+		if res.Err != nil {
+			return nil, fmt.Errorf("evaluate query: %w", res.Err)
+		}
+		return nil, fmt.Errorf("evaluate query: result is a %T, not a vector", v)
+	}
+}
+
+var _ template.QueryFunc = (*Engine)(nil).query
+
+func (e *Engine) failed(stage string, err error, args ...any) {
+	e.m.errors.WithLabelValues(stage).Inc()
+	e.log.Error("alert engine error", append([]any{"stage", stage, "error", err}, args...)...)
+}
+
+// noteVersions remembers when each version of a service was first counted.
+func (e *Engine) noteVersions(tallies []*analyzer.Tally) {
+	for _, t := range tallies {
+		for _, c := range t.Counts {
+			k := [2]string{c.Labels["service"], c.Labels["service_version"]}
+			if first, ok := e.versions[k]; ok && first <= t.Second || !ok && len(e.versions) >= maxVersions {
+				continue
+			}
+			e.versions[k] = t.Second
+		}
+	}
+}
+
+func (e *Engine) firstSeen(service, version string) time.Time {
+	s, ok := e.versions[[2]string{service, version}]
+	if !ok {
+		return time.Time{}
+	}
+	return time.Unix(s, 0).UTC()
+}
+
+// Active returns the firing alerts, those hidden by a higher severity left out.
+func (e *Engine) Active() []Alert {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var out []Alert
+	for _, n := range e.sortedNotices() {
+		for _, a := range n.alerts {
+			if a.State == Firing {
+				out = append(out, a.Alert)
+			}
+		}
+	}
+	return out
+}

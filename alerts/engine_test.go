@@ -1,0 +1,523 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"go.uber.org/goleak"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// planner are the labels of the stage that most tests watch.
+func planner(version string) map[string]string {
+	return map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "service_version": version}
+}
+
+func with(kv map[string]string, more ...string) map[string]string {
+	kv = maps.Clone(kv)
+	for i := 0; i < len(more); i += 2 {
+		kv[more[i]] = more[i+1]
+	}
+	return kv
+}
+
+func calls(version string, n uint64) analyzer.Count {
+	return analyzer.Count{Metric: analyzer.MetricCalls, Labels: planner(version), N: n}
+}
+
+func failures(version, cause, root string, n uint64) analyzer.Count {
+	return analyzer.Count{Metric: analyzer.MetricFailed, N: n,
+		Labels: with(planner(version), "status", "400", "cause", cause, "root_cause", root)}
+}
+
+// A bench is an engine, its clock, and what it told.
+type bench struct {
+	t *testing.T
+	*Engine
+	reg   *prometheus.Registry
+	sec   int64 // next second to feed
+	told  *notifier
+	rec   *records
+	store Store
+	stop  func()
+}
+
+type notifier struct {
+	mu     sync.Mutex
+	groups []Group
+	at     []time.Time
+	err    func(n int) error // of call n
+}
+
+func (n *notifier) Notify(_ context.Context, g Group) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.groups, n.at = append(n.groups, g), append(n.at, time.Now())
+	if n.err != nil {
+		return n.err(len(n.groups) - 1)
+	}
+	return nil
+}
+
+func (n *notifier) last() Group { return n.groups[len(n.groups)-1] }
+
+type records struct {
+	mu   sync.Mutex
+	rows []Alert
+	err  error
+}
+
+func (r *records) RecordAlert(_ context.Context, a Alert) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return r.err
+	}
+	r.rows = append(r.rows, a)
+	return nil
+}
+
+type memory struct {
+	mu  sync.Mutex
+	m   map[string][]byte
+	err error
+}
+
+func (s *memory) Get(_ context.Context, k string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.m[k], nil
+}
+
+func (s *memory) Put(_ context.Context, k string, v []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	if s.m == nil {
+		s.m = map[string][]byte{}
+	}
+	s.m[k] = v
+	return nil
+}
+
+// newBench opens an engine at the current (synctest) time and runs it.
+func newBench(t *testing.T, cfg Config, store Store) *bench {
+	t.Helper()
+	cfg.Dir = t.TempDir()
+	b := &bench{t: t, reg: prometheus.NewRegistry(), sec: time.Now().Unix(), told: &notifier{}, rec: &records{}, store: store}
+	e, err := New(cfg, Options{Notifiers: []Notifier{b.told}, Recorder: b.rec, Store: store, Registerer: b.reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Engine = e
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = e.Run(ctx) }()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(b.stop)
+	return b
+}
+
+// second feeds the next second and lets a second pass.
+func (b *bench) second(counts ...analyzer.Count) {
+	b.t.Helper()
+	b.add(&analyzer.Tally{Second: b.sec, Counts: counts})
+	b.sec++
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+func (b *bench) add(t *analyzer.Tally) {
+	b.t.Helper()
+	if err := b.Add(b.t.Context(), t); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// idle feeds d of empty seconds.
+func (b *bench) idle(d time.Duration) {
+	b.t.Helper()
+	for range int(d.Seconds()) {
+		b.second()
+	}
+}
+
+func TestFiresAndResolves(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Default(), nil)
+		start := time.Now()
+		b.second(calls("2.3.9", 48))
+		b.second(calls("2.4.0", 50))
+		example := func(root string, at int64) analyzer.Example {
+			return analyzer.Example{Labels: failures("2.4.0", "orphan_tool_reply", root, 0).Labels, Exchange: root,
+				Fix: "fix " + root, PublishedAt: b.sec*1e9 + at}
+		}
+		b.add(&analyzer.Tally{Second: b.sec, Counts: []analyzer.Count{
+			failures("2.4.0", "orphan_tool_reply", "tool_calls_dropped_on_save", 41), failures("2.4.0", "orphan_tool_reply", "", 2)},
+			Examples: []analyzer.Example{example("tool_calls_dropped_on_save", 5), example("", 7)}})
+		trigger := time.Unix(b.sec, 7).UTC()
+		b.sec++
+		b.idle(5 * time.Second)
+
+		if n := len(b.told.groups); n != 1 {
+			t.Fatalf("told %d times, want once", n)
+		}
+		g := b.told.groups[0]
+		if want := `StageFailureRate{service="checkout-agent",environment="prod",stage="planner"}`; g.Key != want {
+			t.Errorf("key %s, want %s", g.Key, want)
+		}
+		step := time.Unix((start.Unix()+3+4)/5*5, 0).UTC()
+		x := example("tool_calls_dropped_on_save", 0)
+		x.PublishedAt = trigger.UnixNano() - 2
+		want := Alert{
+			Name: "StageFailureRate", State: Firing, Value: 43.0 / 98, Peak: 43.0 / 98,
+			Labels:      map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "severity": "critical"},
+			Annotations: g.Alerts[0].Annotations,
+			StartsAt:    step, UpdatedAt: step, TriggeredAt: trigger,
+			Evidence: Evidence{Window: 10 * time.Minute, Failed: 43, Calls: 98,
+				Shares: []Share{{"orphan_tool_reply", "tool_calls_dropped_on_save", 41, "fix tool_calls_dropped_on_save"}, {"orphan_tool_reply", "", 2, "fix "}},
+				Versions: []VersionCount{{"2.3.9", 0, 48, start.UTC().Truncate(time.Second)},
+					{"2.4.0", 43, 50, start.UTC().Truncate(time.Second).Add(time.Second)}},
+				Example: &x},
+		}
+		if diff := cmp.Diff([]Alert{want}, g.Alerts); diff != "" {
+			t.Errorf("first notice (-want +got):\n%s", diff)
+		}
+		if got := g.Alerts[0].Annotations["summary"]; got != "planner of checkout-agent: 43.88% of the calls fail" {
+			t.Errorf("summary %q", got)
+		}
+		if a := b.Active(); len(a) != 1 || a[0].Severity() != "critical" {
+			t.Errorf("active %v, want the critical one alone", a)
+		}
+
+		// The failures leave the window 10 minutes after they came, keep_firing_for ends 5 minutes later.
+		b.idle(14 * time.Minute)
+		if len(b.Active()) != 1 {
+			t.Error("resolved before keep_firing_for ended")
+		}
+		b.idle(2 * time.Minute)
+		last := b.told.last().Alerts[0]
+		if last.State != Resolved || last.EndsAt.Sub(last.StartsAt) != 15*time.Minute {
+			t.Errorf("state %s after %v, want resolved after 15m", last.State, last.EndsAt.Sub(last.StartsAt))
+		}
+		if last.Evidence.Failed != 43 || last.Peak != 43.0/98 {
+			t.Errorf("resolved with %d failed, peak %v; want those of the peak", last.Evidence.Failed, last.Peak)
+		}
+		if n := len(b.told.groups); n != 2 {
+			t.Errorf("told %d times, want firing and resolved", n)
+		}
+		if n := len(b.rec.rows); n != 2 || b.rec.rows[0].ID() != b.rec.rows[1].ID() || b.rec.rows[1].State != Resolved {
+			t.Errorf("recorded %v, want one alert firing and resolved", b.rec.rows)
+		}
+		if len(b.notices) != 0 {
+			t.Error("a settled notice is kept")
+		}
+	})
+}
+
+// While numbers change the message follows every 15 s; the recorder is told of news only.
+func TestUpdatesAndRepeats(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Default(), nil)
+		for range 61 {
+			b.second(calls("1", 4), failures("1", "context_length", "", 2))
+		}
+		for i := 1; i < len(b.told.at); i++ {
+			if d := b.told.at[i].Sub(b.told.at[i-1]); d < 15*time.Second {
+				t.Errorf("update %d came after %v", i, d)
+			}
+		}
+		if n := len(b.told.groups); n < 4 || n > 5 {
+			t.Errorf("told %d times in a minute, want one each 15 s", n)
+		}
+		if n := len(b.rec.rows); n != 1 {
+			t.Errorf("recorded %d times, want once", n)
+		}
+		b.second(calls("1", 40), failures("1", "rate_limit", "", 40))
+		b.idle(20 * time.Second)
+		if n := len(b.rec.rows); n != 2 {
+			t.Errorf("recorded %d times after a new cause, want 2", n)
+		}
+		for range 4 * 60 * 12 { // 4 h, fed every 5 s
+			b.sec += 4
+			time.Sleep(4 * time.Second)
+			b.second(calls("1", 4), failures("1", "rate_limit", "", 2))
+		}
+		repeats := 0
+		for _, g := range b.told.groups {
+			if g.Repeat {
+				repeats++
+			}
+		}
+		if repeats != 1 {
+			t.Errorf("%d reminders in 4 h, want 1", repeats)
+		}
+	})
+}
+
+func TestInhibition(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Default(), nil)
+		b.second(calls("1", 100), failures("1", "x", "", 20))
+		b.idle(30 * time.Second)
+		if a := b.Active(); len(a) != 1 || a[0].Severity() != "warning" {
+			t.Fatalf("active %v, want the warning", a)
+		}
+		b.second(calls("1", 40), failures("1", "x", "", 40)) // 60 of 140
+		b.idle(30 * time.Second)
+		if a := b.Active(); len(a) != 1 || a[0].Severity() != "critical" {
+			t.Fatalf("active %v, want the critical one alone", a)
+		}
+		g := b.told.last()
+		if cur := g.Current(); len(cur) != 1 || cur[0].Severity() != "critical" || !cur[0].StartsAt.Equal(g.Alerts[0].StartsAt) {
+			t.Errorf("current %v, want one series, critical, since the warning", cur)
+		}
+		b.second(calls("1", 300)) // 60 of 440: only the warning holds; critical ends after keep_firing_for
+		b.idle(5*time.Minute + 30*time.Second)
+		if a := b.Active(); len(a) != 1 || a[0].Severity() != "warning" {
+			t.Fatalf("active %v, want the warning again", a)
+		}
+		if n := len(b.told.last().Alerts); n != 3 {
+			t.Errorf("%d alerts in the notice, want warning, critical, warning", n)
+		}
+		b.idle(15 * time.Minute)
+		if b.told.last().Firing() || len(b.Active()) != 0 {
+			t.Error("not resolved")
+		}
+	})
+}
+
+// A breach inside a gap is found, and says that it is found late.
+func TestGap(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Default(), nil)
+		from := b.sec - 3600 - 48*3600
+		b.add(&analyzer.Tally{Second: from, Counts: []analyzer.Count{calls("1", 50), failures("1", "x", "", 50)}})
+		b.add(&analyzer.Tally{Second: b.sec})
+		b.idle(20 * time.Second)
+		if n := len(b.told.groups); n != 1 {
+			t.Fatalf("told %d times, want once", n)
+		}
+		a := b.told.groups[0].Alerts[0]
+		if a.State != Resolved || !a.FoundLate || a.EndsAt.Sub(a.StartsAt) != 15*time.Minute {
+			t.Errorf("%s, late %v, lasted %v; want resolved, late, 15m", a.State, a.FoundLate, a.EndsAt.Sub(a.StartsAt))
+		}
+		if n := testutil.ToFloat64(b.m.evaluations); n > 800 {
+			t.Errorf("%v steps evaluated of a silence of 49 h", n)
+		}
+	})
+}
+
+func TestPartitions(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Default(), nil)
+		s := (b.sec + 4) / 5 * 5
+		b.add(&analyzer.Tally{Partition: 0, Second: s - 1})
+		b.add(&analyzer.Tally{Partition: 1, Second: s - 1})
+		b.add(&analyzer.Tally{Partition: 0, Second: s, Counts: []analyzer.Count{calls("1", 20), failures("1", "x", "", 7)}})
+		b.add(&analyzer.Tally{Partition: 0, Second: s, Counts: []analyzer.Count{calls("1", 20), failures("1", "x", "", 7)}}) // again
+		b.add(&analyzer.Tally{Partition: 0, Second: s + 20})
+		synctest.Wait()
+		if len(b.told.groups) != 0 {
+			t.Fatal("evaluated before partition 1 was complete")
+		}
+		b.add(&analyzer.Tally{Partition: 1, Second: s + 4, Counts: []analyzer.Count{calls("1", 1)}})
+		synctest.Wait()
+		if n := len(b.told.groups); n != 1 {
+			t.Fatalf("told %d times, want once", n)
+		}
+		if ev := b.told.groups[0].Alerts[0].Evidence; ev.Failed != 7 || ev.Calls != 21 {
+			t.Errorf("%d of %d, want 7 of 21", ev.Failed, ev.Calls)
+		}
+		// Partition 1 is gone: after a minute evaluation goes on without it. What it brings later still counts.
+		b.add(&analyzer.Tally{Partition: 0, Second: s + 80})
+		if b.next <= s+80 {
+			t.Error("a dead partition holds evaluation")
+		}
+		b.add(&analyzer.Tally{Partition: 1, Second: s + 6, Counts: []analyzer.Count{calls("1", 10), failures("1", "x", "", 5)}})
+		b.add(&analyzer.Tally{Partition: 0, Second: s + 90})
+		if a := b.Active(); len(a) != 1 || a[0].Evidence.Calls != 31 {
+			t.Errorf("active %v, want 31 calls", a)
+		}
+		for result, want := range map[string]float64{"stale": 1, "late": 1} {
+			if got := testutil.ToFloat64(b.m.tallies.WithLabelValues(result)); got != want {
+				t.Errorf("%v %s tallies, want %v", got, result, want)
+			}
+		}
+		if err := b.Add(t.Context(), &analyzer.Tally{Partition: 256, Second: s}); err == nil {
+			t.Error("partition 256 accepted")
+		}
+	})
+}
+
+// Counts stay exact over the whole life of a series: slow, gone for an hour, back again.
+func TestSeriesLife(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Default(), nil)
+		window := func(want float64) {
+			t.Helper()
+			b.mu.Lock()
+			defer b.mu.Unlock()
+			ts := time.Unix(b.next-5, 0)
+			v, err := b.query(t.Context(), "sum(round(increase(llmtap_calls_total[10m1ms])))", ts)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := 0.0
+			if len(v) > 0 {
+				got = v[0].F
+			}
+			var exact uint64
+			for _, s := range b.samples.series {
+				exact += s.between(ts.Unix()-600, ts.Unix())
+			}
+			if got != want || exact != uint64(want) {
+				t.Errorf("PromQL %v, tallies %d in the window, want %v", got, exact, want)
+			}
+		}
+		skip := func(d time.Duration) { b.sec += int64(d.Seconds()); b.add(&analyzer.Tally{Second: b.sec}); b.sec++ }
+		b.second(calls("1", 7))
+		skip(5 * time.Minute)
+		window(7)
+		b.second(calls("1", 2))
+		skip(6 * time.Minute)
+		window(2)
+		skip(20 * time.Minute)
+		window(0)
+		if len(b.samples.series) != 1 {
+			t.Error("a series ended before the retention")
+		}
+		skip(40 * time.Minute)
+		window(0)
+		if n := len(b.samples.series) + len(b.samples.values["stage"]); n != 0 {
+			t.Errorf("%d series and label values left after an idle hour", n)
+		}
+		b.second(calls("1", 3))
+		skip(5 * time.Second)
+		window(3)
+		skip(61 * time.Minute)
+		b.second(calls("1", 4)) // the end and the new start are both in the window
+		skip(5 * time.Second)
+		window(4)
+	})
+}
+
+func TestBounds(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Default()
+		cfg.MaxLabelValues, cfg.MaxSeries = 2, 4
+		b := newBench(t, cfg, nil)
+		for i := range 10 {
+			b.second(calls(fmt.Sprint("v", i), 10))
+		}
+		b.idle(5 * time.Second)
+		if n := len(b.samples.values["service_version"]); n != 3 {
+			t.Errorf("%d versions, want 2 and other", n)
+		}
+		if got := testutil.ToFloat64(b.m.relabelled.WithLabelValues("service_version")); got != 8 {
+			t.Errorf("%v relabelled, want 8", got)
+		}
+		b.second(failures("v0", "a", "", 1), failures("v0", "b", "", 1))
+		b.idle(5 * time.Second)
+		if n := len(b.samples.series); n != 4 {
+			t.Errorf("%d series, want 4", n)
+		}
+		if got := testutil.ToFloat64(b.m.dropped.WithLabelValues("max_series")); got != 1 {
+			t.Errorf("%v dropped, want 1", got)
+		}
+		if lint, err := testutil.GatherAndLint(b.reg); err != nil || len(lint) > 0 {
+			t.Errorf("metrics: %v %v", lint, err)
+		}
+	})
+}
+
+func TestRetryAndFinal(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Default(), nil)
+		b.told.err = func(n int) error {
+			switch {
+			case n < 2:
+				return &RetryError{After: 7 * time.Second, Err: errors.New("rate limited")}
+			case n < 4:
+				return &RetryError{Err: errors.New("503")}
+			}
+			return nil
+		}
+		b.second(calls("1", 100), failures("1", "x", "", 100))
+		b.idle(30 * time.Second)
+		var gaps []time.Duration
+		for i := 1; i < len(b.told.at); i++ {
+			gaps = append(gaps, b.told.at[i].Sub(b.told.at[i-1]))
+		}
+		want := []time.Duration{7 * time.Second, 7 * time.Second, 4 * time.Second, 8 * time.Second}
+		if diff := cmp.Diff(want, gaps); diff != "" {
+			t.Errorf("gaps between tries (-want +got):\n%s", diff)
+		}
+
+		// A final error ends the tries until there is news; the resolve is news.
+		b.told.err = func(int) error { return errors.New("invalid_auth") }
+		b.second(failures("2", "y", "", 30))
+		b.idle(time.Minute)
+		n := len(b.told.groups)
+		b.idle(time.Minute)
+		if len(b.told.groups) != n {
+			t.Errorf("told %d times more after a final error", len(b.told.groups)-n)
+		}
+		b.told.err = nil
+		b.idle(20 * time.Minute)
+		if b.told.last().Firing() || len(b.told.groups) != n+1 {
+			t.Error("the resolve was not told once")
+		}
+	})
+}
+
+// A slow notifier delays neither Add nor the recorder.
+func TestSlowNotifier(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Default(), nil)
+		b.told.err = func(int) error { time.Sleep(25 * time.Second); return nil }
+		b.second(calls("1", 100), failures("1", "x", "", 100))
+		b.idle(10 * time.Second)
+		if n := len(b.rec.rows); n != 1 {
+			t.Errorf("recorded %d, want 1 while the notifier hangs", n)
+		}
+		b.idle(30 * time.Second)
+	})
+}
+
+func TestValidate(t *testing.T) {
+	if err := Default().Validate(); err != nil {
+		t.Error(err)
+	}
+	err := Config{Interval: time.Millisecond, GroupBy: []string{"a-b"}}.Validate()
+	for _, key := range []string{"interval", "repeat_interval", "retention", "max_series", "max_label_values", `group_by[0]: "a-b"`} {
+		if err == nil || !strings.Contains(err.Error(), key) {
+			t.Errorf("no error for %s in: %v", key, err)
+		}
+	}
+	if finite(math.Inf(1)) != math.MaxFloat64 || finite(math.NaN()) != 0 {
+		t.Error("a value that JSON cannot hold stays")
+	}
+}

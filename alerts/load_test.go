@@ -1,0 +1,50 @@
+package alerts
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+func TestCheck(t *testing.T) {
+	if err := Check(nil); err != nil {
+		t.Errorf("shipped rules: %v", err)
+	}
+	f := func(rule, want string) {
+		t.Helper()
+		file := filepath.Join(t.TempDir(), "r.yaml")
+		if err := os.WriteFile(file, []byte("groups:\n- name: g\n"+rule), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		err := Check([]string{file})
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("%s: %v", rule, err)
+		case want != "" && (err == nil || !strings.Contains(err.Error(), want) || !strings.Contains(err.Error(), file)):
+			t.Errorf("%s:\ngot  %v\nwant %s", rule, err, want)
+		}
+	}
+	rule := func(s string) string { return "  rules:\n  - " + strings.ReplaceAll(s, "\n", "\n    ") }
+	f(rule("alert: A\nexpr: sum(llmtap_calls_total) > 1"), "")
+	f(rule("alert: Watchdog\nexpr: vector(1)"), "")
+	f(rule("alert: A\nexpr: llmtap_retries_total offset 1h > 3\nannotations: {llmtap_window: 1h}"), "")
+	// what Prometheus refuses
+	f(rule("alert: A\nexpr: sum(llmtap_calls_total"), "unclosed left parenthesis")
+	f(rule("alert: A\nexpr: llmtap_calls_total\nfro: 1m"), "field fro not found")
+	f(rule("alert: A\nexpr: llmtap_calls_total\nannotations: {summary: '{{ $labels.'}"), "summary")
+	// what no tally has
+	f(rule("alert: A\nexpr: up == 0"), `unknown metric "up"; there are llmtap_calls_total`)
+	f(rule(`alert: A
+expr: '{__name__=~"llmtap_.+"} > 1'`), "must be given, not matched")
+	// what the engine does not do
+	f(rule("record: a\nexpr: llmtap_calls_total"), "recording rules are not supported")
+	f(rule("alert: A\nexpr: llmtap_calls_total[5m]"), "an alert needs a vector")
+	f("  interval: 7s\n"+rule("alert: A\nexpr: llmtap_calls_total"), "not a multiple of 5s")
+	f("  query_offset: 1m\n"+rule("alert: A\nexpr: llmtap_calls_total"), "query_offset is not supported")
+	f(rule("alert: A\nexpr: llmtap_calls_total\nannotations: {llmtap_window: 2h}"), "up to 1h0m0s")
+	f(rule("alert: A\nexpr: llmtap_calls_total\nannotations: {llmtap_window: soon}"), "annotation llmtap_window")
+	if err := Check([]string{"absent.yaml"}); err == nil || !strings.Contains(err.Error(), "absent.yaml") {
+		t.Errorf("absent file: %v", err)
+	}
+}

@@ -1,0 +1,209 @@
+package alerts
+
+import (
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+)
+
+const (
+	// maxNotices bounds the open groups; alerts of further ones are dropped and counted.
+	maxNotices = 1000
+	// maxNoticeAlerts bounds the alerts of one group; the oldest resolved ones are forgotten first.
+	maxNoticeAlerts = 50
+)
+
+// A notice is what a group of alerts should say, and what each receiver was told of it.
+type notice struct {
+	key     string
+	alerts  []*tracked // in order of first firing
+	version uint64     // grows with every change
+	rev     uint64     // grows with every material change
+	saved   uint64     // rev that was written to the store, or that the store refused
+	dirty   bool       // has to be written
+	settled bool       // every receiver was told of rev, as stored
+	sent    []delivery // by receiver
+}
+
+// tracked is an alert of a notice, with the causes and versions that were material news already.
+type tracked struct {
+	Alert
+	key      string
+	restored bool     // from the store
+	peak     Evidence // at Alert.Peak
+	known    map[string]bool
+}
+
+func (n *notice) group() Group {
+	g := Group{Key: n.key}
+	for _, a := range n.alerts {
+		g.Alerts = append(g.Alerts, a.Alert)
+	}
+	return g
+}
+
+func (n *notice) firing() bool {
+	return slices.ContainsFunc(n.alerts, func(a *tracked) bool { return a.State == Firing })
+}
+
+func (n *notice) find(key string) *tracked {
+	for _, a := range n.alerts {
+		if a.key == key && a.State == Firing {
+			return a
+		}
+	}
+	return nil
+}
+
+// news marks a material change.
+func (n *notice) news() {
+	n.version++
+	n.rev++
+	n.dirty, n.settled = true, false
+}
+
+// newShare is the part of the failed calls from which a cause or a version is news.
+const newShare = 0.05
+
+// learn reports whether a's evidence names a cause or a failing version that was not news before.
+func (a *tracked) learn() bool {
+	news := false
+	add := func(kind, name string, failed uint64) {
+		if k := kind + name; !a.known[k] && float64(failed) >= newShare*float64(a.Evidence.Failed) && failed > 0 {
+			a.known[k], news = true, true
+		}
+	}
+	for _, s := range a.Evidence.Shares {
+		add("cause ", s.Cause+" "+s.RootCause, s.Failed)
+	}
+	for _, v := range a.Evidence.Versions {
+		add("version ", v.Version, v.Failed)
+	}
+	return news
+}
+
+// visible returns the firing instances by alert key, without those that a higher severity on the same series hides.
+func (e *Engine) visible() map[string]*instance {
+	out := map[string]*instance{}
+	top := map[string]int{}
+	for _, r := range e.rules {
+		for key, inst := range r.active {
+			if inst.firing {
+				out[key] = inst
+				s := seriesKey(r.name, inst.labels)
+				top[s] = max(top[s], rank(inst.labels["severity"]))
+			}
+		}
+	}
+	maps.DeleteFunc(out, func(_ string, inst *instance) bool {
+		return rank(inst.labels["severity"]) < top[seriesKey(inst.rule.name, inst.labels)]
+	})
+	return out
+}
+
+// publish brings the notices to what the rules say at ts.
+func (e *Engine) publish(ts time.Time) {
+	visible := e.visible()
+	e.m.firing.Set(float64(len(visible)))
+	for _, n := range e.notices {
+		for _, a := range n.alerts {
+			if a.State != Firing || visible[a.key] != nil {
+				continue
+			}
+			if a.restored && ts.Unix()-e.first < e.samples.window {
+				continue // too few tallies were replayed to say that it is over
+			}
+			a.resolve(ts)
+			n.news()
+		}
+	}
+	late := time.Since(ts) > lateAfter
+	for _, key := range slices.Sorted(maps.Keys(visible)) {
+		inst := visible[key]
+		n := e.noticeOf(inst)
+		if n == nil {
+			e.m.dropped.WithLabelValues("max_alerts").Inc()
+			continue
+		}
+		if a := n.find(key); a != nil {
+			e.refresh(n, a, inst, ts)
+		} else {
+			e.open(n, key, inst, ts, late)
+		}
+	}
+}
+
+func (e *Engine) noticeOf(inst *instance) *notice {
+	key := groupKey(inst.rule.name, inst.labels, e.cfg.GroupBy)
+	n := e.notices[key]
+	if n == nil && len(e.notices) < maxNotices {
+		n = &notice{key: key, sent: make([]delivery, len(e.receivers))}
+		e.notices[key] = n
+	}
+	return n
+}
+
+func (e *Engine) open(n *notice, key string, inst *instance, ts time.Time, late bool) {
+	if len(n.alerts) >= maxNoticeAlerts {
+		i := slices.IndexFunc(n.alerts, func(a *tracked) bool { return a.State == Resolved })
+		if i < 0 {
+			e.m.dropped.WithLabelValues("max_alerts").Inc()
+			return
+		}
+		n.alerts = slices.Delete(n.alerts, i, i+1)
+	}
+	start := inst.activeAt
+	for _, a := range n.alerts { // an alert that was hidden starts again when it shows again
+		if a.key == key && !a.EndsAt.Before(start) {
+			start = ts
+		}
+	}
+	a := &tracked{key: key, known: map[string]bool{}, Alert: Alert{
+		Name: inst.rule.name, Labels: inst.labels, Annotations: inst.annotations, State: Firing,
+		Value: inst.value, Peak: inst.value, StartsAt: start, UpdatedAt: ts, FoundLate: late,
+	}}
+	a.Evidence, a.TriggeredAt = e.evidence(inst, ts.Unix())
+	a.peak = a.Evidence
+	a.learn()
+	n.alerts = append(n.alerts, a)
+	n.news()
+}
+
+// refresh takes over what the evaluation at ts found. While an alert only fires because of keep_firing_for, it keeps
+// the numbers of the last breach.
+func (e *Engine) refresh(n *notice, a *tracked, inst *instance, ts time.Time) {
+	before := a.Alert
+	a.UpdatedAt = ts
+	if inst.keptSince.IsZero() {
+		a.Value, a.Annotations = inst.value, inst.annotations
+		a.Evidence, _ = e.evidence(inst, ts.Unix())
+		if a.Value >= a.Peak {
+			a.Peak, a.peak = a.Value, a.Evidence
+		}
+	}
+	if a.learn() {
+		n.news()
+		return
+	}
+	before.UpdatedAt = a.UpdatedAt
+	if !reflect.DeepEqual(before, a.Alert) {
+		n.version++
+	}
+}
+
+// resolve ends a. Its evidence becomes that of its peak, which is what an incident is remembered by.
+func (a *tracked) resolve(ts time.Time) {
+	a.State, a.EndsAt, a.UpdatedAt = Resolved, ts, ts
+	if a.peak.Calls > 0 {
+		a.Evidence = a.peak
+	}
+}
+
+func (e *Engine) sortedNotices() []*notice {
+	out := make([]*notice, 0, len(e.notices))
+	for _, k := range slices.Sorted(maps.Keys(e.notices)) {
+		out = append(out, e.notices[k])
+	}
+	return out
+}

@@ -1,0 +1,262 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/storage"
+	"github.com/prometheus/prometheus/tsdb"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// otherValue stands for the values of a label beyond Config.MaxLabelValues.
+const otherValue = "other"
+
+// maxExampleText bounds what is kept of the texts of an example.
+const maxExampleText = 1024
+
+// A series is one counter: its total for PromQL, its increments for exact counts, and its newest example.
+type series struct {
+	metric  string
+	labels  map[string]string
+	lset    labels.Labels // with the metric's name
+	ref     storage.SeriesRef
+	total   uint64
+	newest  int64 // Unix second of the newest count
+	active  int64 // step that last added to it
+	points  []point
+	example *analyzer.Example
+}
+
+// A point is what one step added to a series.
+type point struct {
+	step int64 // Unix seconds
+	n    uint64
+}
+
+// between returns what was counted in the steps of (from, to].
+func (s *series) between(from, to int64) uint64 {
+	var n uint64
+	for i := len(s.points) - 1; i >= 0 && s.points[i].step > from; i-- {
+		if s.points[i].step <= to {
+			n += s.points[i].n
+		}
+	}
+	return n
+}
+
+// samples holds the series of all tallies: as a Prometheus tsdb head for PromQL, and as exact increments over the last
+// window seconds for evidence. It is not safe for concurrent use.
+type samples struct {
+	cfg    Config
+	m      *metrics
+	dir    string
+	head   *tsdb.Head
+	window int64 // seconds that points are kept
+
+	series map[string]*series        // by the bytes of lset
+	values map[string]map[string]int // by label and value: how many live series have it
+	key    []byte                    // scratch
+}
+
+// openSamples starts with an empty store; window is the longest window of any rule.
+func openSamples(cfg Config, window time.Duration, m *metrics) (*samples, error) {
+	if cfg.Dir != "" {
+		if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+			return nil, fmt.Errorf("create directory of alert samples: %w", err)
+		}
+	}
+	dir, err := os.MkdirTemp(cfg.Dir, "llmtap-alerts-")
+	if err != nil {
+		return nil, fmt.Errorf("create directory of alert samples: %w", err)
+	}
+	o := tsdb.DefaultHeadOptions()
+	o.ChunkDirRoot = dir
+	o.ChunkRange = (2 * cfg.Retention).Milliseconds()
+	o.StripeSize = 512
+	o.IsolationDisabled = true // the engine's mutex isolates
+	head, err := tsdb.NewHead(nil, nil, nil, nil, o, tsdb.NewHeadStats())
+	if err == nil {
+		err = head.Init(math.MinInt64)
+	}
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("open alert samples: %w", err), os.RemoveAll(dir))
+	}
+	return &samples{cfg: cfg, m: m, dir: filepath.Clean(dir), head: head, window: int64(window.Seconds()),
+		series: map[string]*series{}, values: map[string]map[string]int{}}, nil
+}
+
+// Close removes everything from disk.
+func (s *samples) Close() error {
+	return errors.Join(s.head.Close(), os.RemoveAll(s.dir))
+}
+
+// Querier implements storage.Queryable.
+func (s *samples) Querier(mint, maxt int64) (storage.Querier, error) {
+	return tsdb.NewBlockQuerier(tsdb.NewRangeHeadWithIsolationDisabled(s.head, mint, maxt), mint, maxt)
+}
+
+// apply counts tallies at step and writes a sample of every live series. step is in Unix seconds and only grows.
+func (s *samples) apply(ctx context.Context, step int64, tallies []*analyzer.Tally) error {
+	app := s.head.AppenderV2(ctx)
+	appendErr := s.append(app, step, tallies)
+	if err := errors.Join(appendErr, app.Commit()); err != nil {
+		return fmt.Errorf("append samples: %w", err)
+	}
+	s.m.series.Set(float64(len(s.series)))
+	oldest := (step - int64(s.cfg.Retention.Seconds()) - s.window) * 1000
+	if s.head.MinTime() < oldest-(10*time.Minute).Milliseconds() {
+		if err := s.head.Truncate(oldest); err != nil {
+			return fmt.Errorf("truncate samples: %w", err)
+		}
+	}
+	return nil
+}
+
+// append goes on after an error, so that one bad series cannot silence the others, and returns the first.
+func (s *samples) append(app storage.AppenderV2, step int64, tallies []*analyzer.Tally) (first error) {
+	keep := func(err error) {
+		if first == nil {
+			first = err
+		}
+	}
+	for _, t := range tallies {
+		for i := range t.Counts {
+			keep(s.count(app, step, t.Second, &t.Counts[i]))
+		}
+		for i := range t.Examples {
+			s.keepExample(&t.Examples[i])
+		}
+	}
+	for key, c := range s.series {
+		if step-c.active > int64(s.cfg.Retention.Seconds()) {
+			s.end(key, c)
+			continue
+		}
+		c.trim(step - s.window)
+		keep(c.append(app, step))
+	}
+	return first
+}
+
+func (s *samples) count(app storage.AppenderV2, step, second int64, c *analyzer.Count) error {
+	if c.N == 0 {
+		return nil
+	}
+	kv := s.capLabels(c.Labels, true)
+	key, lset := s.keyOf(c.Metric, kv)
+	var err error
+	e := s.series[key]
+	if e == nil {
+		if len(s.series) >= s.cfg.MaxSeries {
+			s.m.dropped.WithLabelValues("max_series").Inc()
+			return nil
+		}
+		e = s.start(key, c.Metric, kv, lset)
+		err = e.append(app, step-int64(s.cfg.Interval.Seconds())) // the zero it starts from
+	}
+	e.total += c.N
+	e.newest, e.active = max(e.newest, second), step
+	if n := len(e.points); n > 0 && e.points[n-1].step == step {
+		e.points[n-1].n += c.N
+	} else {
+		e.points = append(e.points, point{step, c.N})
+	}
+	return err
+}
+
+func (s *samples) start(key, metric string, kv map[string]string, lset labels.Labels) *series {
+	e := &series{metric: metric, labels: kv, lset: lset}
+	s.series[key] = e
+	for k, v := range kv {
+		if s.values[k] == nil {
+			s.values[k] = map[string]int{}
+		}
+		s.values[k][v]++
+	}
+	return e
+}
+
+func (s *samples) end(key string, c *series) {
+	delete(s.series, key)
+	for k, v := range c.labels {
+		if s.values[k][v]--; s.values[k][v] == 0 {
+			delete(s.values[k], v)
+		}
+	}
+}
+
+func (c *series) append(app storage.AppenderV2, step int64) error {
+	ref, err := app.Append(c.ref, c.lset, 0, step*1000, float64(c.total), nil, nil, storage.AOptions{})
+	c.ref = ref
+	return err
+}
+
+// trim forgets the points of steps up to from.
+func (c *series) trim(from int64) {
+	i := 0
+	for i < len(c.points) && c.points[i].step <= from {
+		i++
+	}
+	if i > 0 {
+		c.points = append(c.points[:0], c.points[i:]...)
+	}
+}
+
+// capLabels copies kv without empty values and with values beyond the bound replaced.
+func (s *samples) capLabels(kv map[string]string, counted bool) map[string]string {
+	out := make(map[string]string, len(kv))
+	for k, v := range kv {
+		if v == "" {
+			continue
+		}
+		v = strings.ToValidUTF8(v, "\ufffd")
+		if known := s.values[k]; known[v] == 0 && v != otherValue && len(known) >= s.cfg.MaxLabelValues {
+			if v = otherValue; counted {
+				s.m.relabelled.WithLabelValues(k).Inc()
+			}
+		}
+		out[k] = v
+	}
+	return out
+}
+
+func (s *samples) keyOf(metric string, kv map[string]string) (string, labels.Labels) {
+	b := labels.NewScratchBuilder(len(kv) + 1)
+	b.Add(labels.MetricName, metric)
+	for k, v := range kv {
+		b.Add(k, v)
+	}
+	b.Sort()
+	lset := b.Labels()
+	s.key = lset.Bytes(s.key)
+	return string(s.key), lset
+}
+
+// keepExample keeps x with the failed series it stands for, if it is the newest.
+func (s *samples) keepExample(x *analyzer.Example) {
+	key, _ := s.keyOf(analyzer.MetricFailed, s.capLabels(x.Labels, false))
+	e := s.series[key]
+	if e == nil || (e.example != nil && e.example.PublishedAt > x.PublishedAt) {
+		return
+	}
+	c := *x
+	c.ErrorText, c.Summary, c.Evidence, c.Fix = clip(c.ErrorText), clip(c.Summary), clip(c.Evidence), clip(c.Fix)
+	e.example = &c
+}
+
+// clip bounds a text and gives it memory of its own.
+func clip(text string) string {
+	if len(text) <= maxExampleText {
+		return text
+	}
+	return strings.ToValidUTF8(text[:maxExampleText], "") + "…"
+}
