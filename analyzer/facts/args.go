@@ -197,6 +197,24 @@ func argsSpace(raw []byte, i int) int {
 func argsString(raw []byte, i int) (int, Args) {
 	for {
 		i = nextBackslash(raw, i)
+		// The usual escapes, spelled as every encoder spells them: \" ends the string, \\n is a line feed in it.
+		if i+3 < len(raw) {
+			switch raw[i+1] {
+			case '"':
+				return i + 2, ArgsObject
+			case '\\':
+				switch raw[i+2] {
+				case 'n', 't', 'r':
+					i += 3
+					continue
+				case '\\':
+					if raw[i+3] == '"' || raw[i+3] == '\\' {
+						i += 4
+						continue
+					}
+				}
+			}
+		}
 		c, n := argsChar(raw, i)
 		if n <= 0 {
 			return i, argsStop(n)

@@ -18,7 +18,7 @@ func ScanRequest(d Dialect, body []byte, f *Request) error {
 		f.reset()
 		return ErrDialect
 	}
-	return f.scan(body, '{', (*Request).chat)
+	return f.scan(body, '{')
 }
 
 // ScanMessages is ScanRequest for a bare array of messages.
@@ -27,22 +27,26 @@ func ScanMessages(d Dialect, body []byte, f *Request) error {
 		f.reset()
 		return ErrDialect
 	}
-	return f.scan(body, '[', (*Request).chatMessages)
+	return f.scan(body, '[')
 }
 
 func (f *Request) reset() {
 	*f = Request{Messages: f.Messages[:0], calls: f.calls[:0], scratch: f.scratch[:0]}
 }
 
-// scan runs read over a body that must start with first.
-func (f *Request) scan(body []byte, first byte, read func(*Request, *scanner)) error {
+// scan reads a body that must start with first: a request, or its messages alone.
+func (f *Request) scan(body []byte, first byte) error {
 	f.reset()
 	s := scanner{b: body, scratch: f.scratch}
 	s.space()
 	if s.i >= len(body) || body[s.i] != first {
 		return ErrNotJSON
 	}
-	read(f, &s)
+	if first == '{' {
+		f.chat(&s)
+	} else {
+		f.chatMessages(&s)
+	}
 	s.end()
 	f.scratch = s.scratch
 	return s.err

@@ -245,36 +245,42 @@ func matches(v uint64, c byte) uint64 {
 }
 
 // stringEnd is the index of the quote that ends the string whose text starts at i, or -1. It looks for quotes only
-// and then counts the backslashes before one: in code a backslash is on every line, a quote is not. Short strings are
-// searched by words, because the call of IndexByte costs more than they do.
+// and then counts the backslashes before one: in code a backslash is on every line, a quote is not. The first bytes
+// are searched by words, because most strings are short and the call of IndexByte costs more than they do.
 func stringEnd(b []byte, i int) int {
 	start := i
+	if i+16 <= len(b) {
+		m := matches(binary.LittleEndian.Uint64(b[i:]), '"')
+		if m == 0 {
+			i += 8
+			m = matches(binary.LittleEndian.Uint64(b[i:]), '"')
+		}
+		if m == 0 {
+			i += 8
+		} else {
+			i += bits.TrailingZeros64(m) >> 3
+			if i == start || b[i-1] != '\\' {
+				return i
+			}
+		}
+	}
 	for {
-		q := -1
-		if i+16 <= len(b) {
-			if m := matches(binary.LittleEndian.Uint64(b[i:]), '"'); m != 0 {
-				q = i + bits.TrailingZeros64(m)>>3
-			} else if m := matches(binary.LittleEndian.Uint64(b[i+8:]), '"'); m != 0 {
-				q = i + 8 + bits.TrailingZeros64(m)>>3
-			} else {
-				i += 16
-			}
+		n := bytes.IndexByte(b[i:], '"')
+		if n < 0 {
+			return -1
 		}
-		if q < 0 {
-			n := bytes.IndexByte(b[i:], '"')
-			if n < 0 {
-				return -1
-			}
-			q = i + n
+		i += n
+		if i == start || b[i-1] != '\\' {
+			return i
 		}
-		j := q
+		j := i - 1
 		for j > start && b[j-1] == '\\' {
 			j--
 		}
-		if (q-j)&1 == 0 {
-			return q
+		if (i-j)&1 == 0 {
+			return i
 		}
-		i = q + 1
+		i++
 	}
 }
 

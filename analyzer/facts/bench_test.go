@@ -1,0 +1,173 @@
+package facts
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// agentSession makes a request body of about size bytes, as an agent that reads and edits code sends it: a system
+// prompt, then turns of an assistant's text and calls and the tools' replies, then the tools. Four fifths are tool
+// replies; the code in them is this package's own.
+func agentSession(tb testing.TB, size int, seed uint64) []byte {
+	tb.Helper()
+	names, err := filepath.Glob("*.go")
+	if err != nil || len(names) == 0 {
+		tb.Fatal("no sources", err)
+	}
+	r := rand.New(rand.NewPCG(seed, 1))
+	code := func(lines int) string {
+		b, err := os.ReadFile(names[r.IntN(len(names))])
+		if err != nil {
+			tb.Fatal(err)
+		}
+		all := strings.Split(string(b), "\n")
+		from := r.IntN(len(all))
+		var out strings.Builder
+		for i := from; i < min(from+lines, len(all)); i++ {
+			fmt.Fprintf(&out, "%5d\t%s\n", i+1, all[i])
+		}
+		return out.String()
+	}
+	quote := func(v any) string {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(r.IntN(4) == 0)
+		if err := e.Encode(v); err != nil {
+			tb.Fatal(err)
+		}
+		return strings.TrimSpace(b.String())
+	}
+	tools := make([]string, 8)
+	for i := range tools {
+		tools[i] = fmt.Sprintf(`{"type":"function","function":{"name":"tool_%d","description":%s,"parameters":{"type":"object","properties":{`+
+			`"path":{"type":"string","description":"Absolute path of the file."},"limit":{"type":"integer","minimum":1}},"required":["path"],"additionalProperties":false}}}`,
+			i, quote("Reads, writes or searches files of the workspace; says \"not found\" when there is none."))
+	}
+	tail := `],"model":"gpt-4o","tools":[` + strings.Join(tools, ",") + `],"tool_choice":"auto","stream":true}`
+	var b strings.Builder
+	b.WriteString(`{"messages":[{"role":"system","content":` + quote(strings.Repeat("You are a coding agent. Work in small steps, and say what you do. 你可以使用工具。\n", 12)) + `}`)
+	b.WriteString(`,{"role":"user","content":"Make the \"failing\" test pass."}`)
+	for call := 0; b.Len()+len(tail) < size; call++ {
+		args := any(map[string]any{"path": "/src/facts/scanner.go", "limit": 40})
+		if call%4 == 3 {
+			args = map[string]any{"path": "/src/facts/args.go", "old": code(12), "new": code(14)}
+		}
+		fmt.Fprintf(&b, `,{"role":"assistant","content":%s,"tool_calls":[{"id":"call_%024d","type":"function","function":{"name":"tool_%d","arguments":%s}}]}`,
+			quote("I read the file \"scanner.go\" first.\n\nThen I change the loop: it stops at `\\`."), call, call%8, quote(quote(args)))
+		fmt.Fprintf(&b, `,{"role":"tool","tool_call_id":"call_%024d","content":%s}`, call, quote(code(20+r.IntN(80))))
+	}
+	b.WriteString(tail)
+	return []byte(b.String())
+}
+
+func TestAgentSession(t *testing.T) {
+	var f Request
+	body := agentSession(t, 100_000, 1)
+	checkSame(t, &f, body)
+	if len(f.Messages) < 20 || f.ToolCount != 8 {
+		t.Errorf("%d messages, %d tools", len(f.Messages), f.ToolCount)
+	}
+}
+
+func TestScanAllocatesNothing(t *testing.T) {
+	var f Request
+	body := agentSession(t, 100_000, 1)
+	if n := testing.AllocsPerRun(10, func() {
+		if err := ScanRequest(OpenAIChat, body, &f); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a scan", n)
+	}
+}
+
+func BenchmarkScanRequest(b *testing.B) {
+	for _, size := range []int{10_000, 100_000, 1_000_000} {
+		name := fmt.Sprintf("%dKB", size/1000)
+		if size == 1_000_000 {
+			name = "1MB"
+		}
+		b.Run(name, func(b *testing.B) {
+			bodies := make([][]byte, 16)
+			for i := range bodies {
+				bodies[i] = agentSession(b, size, uint64(i))
+			}
+			benchScan(b, bodies)
+		})
+	}
+}
+
+func BenchmarkScanRecordedRequests(b *testing.B) {
+	var bodies [][]byte
+	chatExchanges(b, func(e *exchange) {
+		if len(e.Request) > 4000 {
+			bodies = append(bodies, bytes.Clone(e.Request))
+		}
+	})
+	benchScan(b, bodies)
+}
+
+// benchScan scans all bodies an operation.
+func benchScan(b *testing.B, bodies [][]byte) {
+	var f Request
+	var size int64
+	for _, body := range bodies {
+		size += int64(len(body))
+		if err := ScanRequest(OpenAIChat, body, &f); err != nil {
+			b.Fatal(err)
+		}
+	}
+	b.SetBytes(size)
+	b.ReportAllocs()
+	for b.Loop() {
+		for _, body := range bodies {
+			if err := ScanRequest(OpenAIChat, body, &f); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+}
+
+func BenchmarkCheckArgs(b *testing.B) {
+	text, err := json.Marshal(map[string]any{"path": "/src/facts/args.go", "new": strings.Repeat("\tif s.i < len(s.b) && s.b[s.i] == '\"' {\n\t\treturn \"x\"\n\t}\n", 40)})
+	if err != nil {
+		b.Fatal(err)
+	}
+	raw := appendQuoted(nil, text)
+	b.SetBytes(int64(len(raw)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if checkArgs(raw) != ArgsObject {
+			b.Fatal("not an object")
+		}
+	}
+}
+
+// Hostile bodies take time in proportion to their size: each is measured in two sizes, in MB/s.
+func BenchmarkScanHostile(b *testing.B) {
+	for _, c := range []struct {
+		name string
+		body func(n int) string
+	}{
+		{"backslashes", func(n int) string { return `{"a":"` + strings.Repeat(`\\`, n/2) + `"}` }},
+		{"quotes", func(n int) string { return `{"a":"` + strings.Repeat(`\"`, n/2) + `"}` }},
+		{"deep", func(n int) string { return `{"a":` + strings.Repeat(`[`, n/2) + strings.Repeat(`]`, n/2) + `}` }},
+		{"messages", func(n int) string { return `{"messages":[` + strings.Repeat(`{},`, n/3) + `{}]}` }},
+		{"args", func(n int) string {
+			return `{"messages":[{"tool_calls":[{"function":{"arguments":"` + strings.Repeat(`{}`, n/2) + `"}}]}]}`
+		}},
+		{"repeated", func(n int) string { return `{` + strings.Repeat(`"messages":[{"role":"\u0075"}],`, n/31) + `"a":1}` }},
+	} {
+		for _, n := range []int{100_000, 10_000_000} {
+			b.Run(fmt.Sprintf("%s/%dKB", c.name, n/1000), func(b *testing.B) {
+				benchScan(b, [][]byte{[]byte(c.body(n))})
+			})
+		}
+	}
+}

@@ -1,0 +1,107 @@
+package facts
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"os"
+	"testing"
+)
+
+// requestSeeds are bodies with something in them that a scanner can get wrong.
+var requestSeeds = []string{
+	`{}`,
+	`{"messages":[]}`,
+	` { "messages" : [ { "role" : "user" , "content" : "q" } ] , "model" : "m" } `,
+	`{"model":"gpt-4o","stream":true,"max_tokens":12,"messages":[{"role":"system","content":"s"},{"role":"user","content":"q"}]}`,
+	`{"messages":[{"content":"\u003cb\u003e \ud83d\ude00 \/ \ud800","role":"assistant"},{"content":"","role":"assistant"}]}`,
+	`{"messages":[{"role":"assistant","content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{\"a\":\"\\n\\u00e9\"}"}}]},{"role":"tool","tool_call_id":"call_1","content":"ok"}]}`,
+	`{"messages":[{"role":"assistant","tool_calls":[{"id":"a\u005fb","index":0,"function":{"name":"f\"g","arguments":{}}},{"id":7,"type":null,"function":null,"x":1},3,null]}]}`,
+	`{"messages":[{"role":"assistant","tool_calls":[],"tool_calls":[{"id":"a","id":"b","function":{"name":"x","arguments":"1"},"function":{"arguments":""}}]}]}`,
+	`{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"type":"image_url","image_url":{"url":"u"}},{"type":"input_audio"},{"type":"file"},{"type":"refusal"},{"type":"video"},{"type":1},"s",null]}]}`,
+	`{"messages":[{"r\u006fle":"us\u0065r","conten\u0074":{"a":[1,{"b":"}"}]}},null,"x",[1],{}]}`,
+	`{"messages":{"role":"user"},"tools":{},"tool_choice":"auto","stream":"true","model":4,"max_tokens":"9"}`,
+	`{"messages":[{"role":"x"}],"messages":[{"role":"tool","tool_call_id":null,"content":1.5e3,"name":"n"}],"model":"\u006d"}`,
+	`{"tools":[{"type":"function","function":{"name":"a"}},{}],"tool_choice":{"type":"function","function":{"name":"fo\u0072ced"}},"max_completion_tokens":-1,"max_tokens":3}`,
+	`{"tools":[],"tool_choice":{"function":{"name":"a"},"function":3},"max_tokens":1e3}`,
+	`{"messages":[{"role":"assistant","content":"a","reasoning":null,"reasoning_content":"","reasoning_details":[{"x":"\\\""}],"extra":1,"extra":2}]}`,
+	`{"a\\":"\\","b":"\\\"","messages":[{"role":"assistant","content":"\\\\\"\\"}],"c":[[[[{"d":[true,false,null]}]]]]}`,
+}
+
+// argsSeeds are arguments, unescaped.
+var argsSeeds = []string{
+	``, ` `, "\n\t\r ", `{}`, ` { } `, `[]`, `[[],[{}]]`, `"s"`, `1`, `-0.5e+10`, `true`, `null`,
+	`{"path":"/a/b","n":-1.5e3,"x":[true,false,null,{"k":"v\n\"q\" \\ \u00e9 \/"}]}`, "{\n\t\"a\": 1\n}",
+	`{"a":"中文 😀"}`, `{'a':1}`, `{"a":NaN}`, `{"a":1,}`, `{"a":1`, `{"a`, `{"a":"\u00`, `{"a":"\`, `[1,`, `tru`, `-`, `1.`, `1e`,
+	`{}{}`, `{"a":1}{"b":2} `, `{} {`, `1 2`, `01`, `truefalse`, `"a""b"`, `{}x`, `{"a":"\x"}`, "{\"a\":\"\n\"}", `{"a" 1}`, `{1:2}`, `[}`,
+	`{]`, `{"a":1]`, `[1}`, `{"a":.5}`, `+1`, `1.5.5`, `nul`, `nulL`, `{"a":}`, `[,]`, "\u00a0{}", "\ufeff{}",
+	`~12:0123456789abcdef:bad`, `~12:0123456789abcdef:multi`, `~0:0123456789abcdef:bad`, `<tool_call>{}</tool_call>`,
+}
+
+// mutation characters: the ones that JSON gives a meaning.
+const meaningful = "{}[]\",:\\n1 u/-te.~"
+
+const sharedData = "../../../shared/data/"
+
+// readLines calls f with each line of a file of the shared recordings, or skips the test when they are not there.
+func readLines(tb testing.TB, name string, f func(line []byte)) {
+	tb.Helper()
+	file, err := os.Open(sharedData + name)
+	if os.IsNotExist(err) {
+		tb.Skipf("SKIPPED: no recorded traffic at %s", sharedData+name)
+	}
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = file.Close() }()
+	z, err := gzip.NewReader(file)
+	if err != nil {
+		tb.Fatal(err)
+	}
+	lines := bufio.NewScanner(z)
+	lines.Buffer(nil, 16<<20)
+	for lines.Scan() {
+		f(lines.Bytes())
+	}
+	if err := lines.Err(); err != nil {
+		tb.Fatal(err)
+	}
+}
+
+// An exchange is one recorded call.
+type exchange struct {
+	ID, API, URL string
+	Status       int
+	Stream       bool
+	Request      json.RawMessage
+	Response     json.RawMessage
+	Encoding     string `json:"response_encoding"`
+}
+
+// body is the recorded answer as it was on the wire: JSON, or a string that holds a stream or text.
+func (e *exchange) body(tb testing.TB) []byte {
+	tb.Helper()
+	if !bytes.HasPrefix(e.Response, []byte(`"`)) {
+		return e.Response
+	}
+	var text string
+	if err := json.Unmarshal(e.Response, &text); err != nil {
+		tb.Fatal(err)
+	}
+	return []byte(text)
+}
+
+// chatExchanges calls f with the recorded chat completions.
+func chatExchanges(tb testing.TB, f func(e *exchange)) {
+	tb.Helper()
+	readLines(tb, "exchanges.jsonl.gz", func(line []byte) {
+		var e exchange
+		if err := json.Unmarshal(line, &e); err != nil {
+			tb.Fatal(err)
+		}
+		if e.API == "openai.chat" {
+			f(&e)
+		}
+	})
+}
