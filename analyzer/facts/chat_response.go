@@ -170,9 +170,14 @@ func (a *answer) choice(s *scanner, position int) {
 	}
 	a.answered = true
 	for more := s.open(); more; more = s.more('}') {
-		switch string(s.key()) {
+		switch key := s.key(); string(key) {
 		case "message", "delta":
-			a.message(s)
+			// Perplexity's chunks carry both: the delta, and the message as far as it has come.
+			if a.streamed == (string(key) == "delta") {
+				a.message(s)
+			} else {
+				s.skip()
+			}
 		case "finish_reason":
 			n := len(s.scratch)
 			if reason, k := s.text(); k == String {

@@ -1,0 +1,176 @@
+package facts
+
+import (
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/zeebo/xxh3"
+)
+
+// answerOf scans an answer.
+func answerOf(t *testing.T, contentType, body string) Response {
+	t.Helper()
+	var r Response
+	if err := ScanResponse(OpenAIChat, contentType, []byte(body), &r); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	return r
+}
+
+// checkAnswer compares an answer's facts with want, and its content with text if want has a string.
+func checkAnswer(t *testing.T, body, text string, want Response) {
+	t.Helper()
+	if want.Content == String {
+		want.ContentHash, want.ContentBytes = xxh3.HashString(text), len(text)
+	}
+	if diff := cmp.Diff(want, answerOf(t, "", body), cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", body, diff)
+	}
+}
+
+func TestScanResponseUnary(t *testing.T) {
+	f := func(body, text string, want Response) {
+		t.Helper()
+		checkAnswer(t, body, text, want)
+	}
+	f(`{"id":"chatcmpl-1","object":"chat.completion","model":"gpt-4o-2024","choices":[{"index":0,"message":{"role":"assistant","content":"\u003cb\u003e \ud83d\ude00"},
+		"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}}`, "<b> 😀",
+		Response{ID: "chatcmpl-1", Model: "gpt-4o-2024", Content: String, FinishReason: "stop", InputTokens: 10, OutputTokens: 2, CachedTokens: 4, Choices: 1})
+	// Calls: whole ones with equal ids stay apart; arguments of any type.
+	f(`{"choices":[{"message":{"content":null,"reasoning_content":"","tool_calls":[
+		{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":\"\\n\"}"}},{"id":"c","function":{"name":"f","arguments":{"a":1}}},
+		{"id":"","function":{"name":"g"}},{"function":{"name":"h","arguments":""}},null,{}]},"finish_reason":"tool_calls"}]}`, "",
+		Response{Content: Null, Reasoning: String, FinishReason: "tool_calls", Choices: 1, Calls: []ResponseCall{
+			{ID: "c", Name: "f", Arguments: `{"a":"\n"}`, ArgsKind: String, Args: ArgsObject},
+			{ID: "c", Name: "f", Arguments: `{"a":1}`, ArgsKind: Object},
+			{Name: "g"},
+			{Name: "h", ArgsKind: String, Args: ArgsEmpty},
+			{},
+		}})
+	// The first choice by its index, not its place.
+	f(`{"choices":[{"message":{"content":"b"},"index":1},{"message":{"content":"a"},"index":0}]}`, "a", Response{Content: String, Choices: 2})
+	f(`{"choices":[{"message":{"content":[{"type":"text"}]}}]}`, "", Response{Content: Array, ContentBytes: 17, Choices: 1})
+	// DeepSeek's and Moonshot's cache counts.
+	f(`{"choices":[{"message":{"content":""}}],"usage":{"prompt_tokens":9,"prompt_cache_hit_tokens":8}}`, "",
+		Response{Content: String, Choices: 1, InputTokens: 9, CachedTokens: 8})
+}
+
+func TestScanResponseError(t *testing.T) {
+	f := func(body, want string, malformed bool) {
+		t.Helper()
+		checkAnswer(t, body, "", Response{Error: []byte(want), Malformed: malformed})
+	}
+	f(`{"error":{"message":"no","code":400}}`, `{"message":"no","code":400}`, false)
+	f(`{"error":"no"}`, `"no"`, false)
+	f(`[{"error":{"code":400,"status":"INVALID_ARGUMENT"}}]`, `{"code":400,"status":"INVALID_ARGUMENT"}`, false)
+	f(`{"object":"error","message":"no"}`, `{"object":"error","message":"no"}`, false)
+	f(`{"choices":[],"error":{"code":429}}`, `{"code":429}`, false)
+	f(`{"detail":"no"}`, `{"detail":"no"}`, true)
+	f(`{"error":null}`, `{"error":null}`, true)
+	f("Failed to deserialize the JSON body\n", "Failed to deserialize the JSON body", true)
+	f("<html>401</html>", "<html>401</html>", true)
+	f("", "", true)
+	f("[]", "[]", true)
+	f("[1]", "[1]", true)
+}
+
+func TestScanResponseCut(t *testing.T) {
+	r := answerOf(t, "", `{"error":{"message":"long te`)
+	if string(r.Error) != `{"message":"long te` || !r.Cut {
+		t.Errorf("cut error body: %+v", r)
+	}
+	r = answerOf(t, "", `{`)
+	if string(r.Error) != "{" || !r.Cut || !r.Malformed {
+		t.Errorf("cut after one byte: %+v", r)
+	}
+	r = answerOf(t, "", `{"choices":[{"message":{"content":"long te`)
+	if len(r.Error) != 0 || !r.Cut || !r.Malformed {
+		t.Errorf("cut answer: %+v", r)
+	}
+	r = answerOf(t, "text/event-stream; charset=utf-8", "")
+	if !r.Cut || r.Malformed {
+		t.Errorf("empty stream: %+v", r)
+	}
+	r = answerOf(t, "text/event-stream", `{"error":{"code":1}}`)
+	if string(r.Error) != `{"code":1}` {
+		t.Errorf("JSON sent as a stream: %+v", r)
+	}
+	if err := ScanResponse(Other, "", []byte(`{}`), &r); !errors.Is(err, ErrDialect) {
+		t.Errorf("other dialect: %v", err)
+	}
+}
+
+// An answer's text and its copy in the next request have one hash, whatever their escapes.
+func TestContentHashesAgree(t *testing.T) {
+	texts := []string{"", "plain", "<b>\"q\" & \\ /", "你好 😀\n\t\u2028", strings.Repeat("long \"line\"\n", 500)}
+	r := rand.New(rand.NewPCG(5, 6))
+	for _, text := range texts {
+		html, err := json.Marshal(text)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, spelled := range []string{string(html), `"` + string(appendQuoted(nil, []byte(text))) + `"`, `"` + escapeAll(text) + `"`} {
+			var q Request
+			if err := ScanRequest(OpenAIChat, []byte(`{"messages":[{"role":"assistant","content":`+spelled+`}]}`), &q); err != nil {
+				t.Fatal(err)
+			}
+			unary := answerOf(t, "", `{"choices":[{"message":{"content":`+spelled+`}}]}`)
+			var stream strings.Builder
+			for rest := []rune(text); len(rest) > 0; {
+				n := 1 + r.IntN(len(rest))
+				piece, err := json.Marshal(string(rest[:n]))
+				if err != nil {
+					t.Fatal(err)
+				}
+				stream.WriteString(`data: {"choices":[{"delta":{"content":` + string(piece) + "}}]}\n\n")
+				rest = rest[n:]
+			}
+			streamed := answerOf(t, "", `data: {"choices":[{"delta":{"content":""}}]}`+"\n\n"+stream.String()+"data: [DONE]\n\n")
+			want := xxh3.HashString(text)
+			if got := q.Messages[0].ContentHash; got != want || unary.ContentHash != want || streamed.ContentHash != want {
+				t.Errorf("%.20q: hashes %x, %x, %x, want %x", text, got, unary.ContentHash, streamed.ContentHash, want)
+			}
+		}
+	}
+}
+
+var responseSeeds = []string{
+	`{"id":"a","model":"m","choices":[{"index":0,"message":{"role":"assistant","content":"\u003c","tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}]},"finish_reason":"stop"}],"usage":{"prompt_tokens":1}}`,
+	`[{"error":{"code":400}}]`,
+	`{"object":"error"}`,
+	"<html>",
+	"data: {\"choices\":[{\"index\":0,\"delta\":{\"content\":\"a\",\"tool_calls\":[{\"index\":0,\"id\":\"c\",\"function\":{\"name\":\"f\",\"arguments\":\"\"}}]}}]}\n\n" +
+		"data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\r\n\r\n: x\n\n" +
+		"data: {\"choices\":[],\"usage\":{\"completion_tokens\":3}}\n\ndata: [DONE]\n\n",
+	"event: error\ndata: {\"error\":{\"message\":\"x\"}}\n\n",
+}
+
+func FuzzScanResponse(f *testing.F) {
+	for _, seed := range responseSeeds {
+		f.Add("", []byte(seed))
+		f.Add("text/event-stream", []byte(seed))
+	}
+	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
+		var r, again Response
+		if err := ScanResponse(OpenAIChat, contentType, body, &r); err != nil {
+			t.Fatal(err)
+		}
+		if (r.Content != String) != (r.ContentHash == 0) {
+			t.Errorf("content kind %d, hash %x", r.Content, r.ContentHash)
+		}
+		if len(r.Calls) > maxAnswerCalls || len(r.Error) > len(body) || r.ContentBytes > len(body) {
+			t.Errorf("facts larger than the body: %+v", r)
+		}
+		if err := ScanResponse(OpenAIChat, contentType, body, &again); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(r, again); diff != "" {
+			t.Errorf("second scan differs:\n%s", diff)
+		}
+	})
+}

@@ -1,0 +1,90 @@
+package sse
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// read lists the events of a body as name=data.
+func read(body string) []string {
+	var got []string
+	for e := range Events([]byte(body)) {
+		got = append(got, string(e.Name)+"="+string(e.Data))
+	}
+	return got
+}
+
+func TestEvents(t *testing.T) {
+	f := func(body string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, read(body)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", body, diff)
+		}
+	}
+	f("")
+	f("\n\n")
+	f("data: a\n\ndata: b\n\n", "=a", "=b")
+	// The three line ends, and a last event that nothing ends.
+	f("data: a\r\n\r\ndata: b\r\n", "=a", "=b")
+	f("data: a\r\rdata: b\r\r", "=a", "=b")
+	f("data: a\r\n\ndata: b\n\r\ndata: c", "=a", "=b", "=c")
+	// One space after the colon belongs to the field, more to the data.
+	f("data:a\n\ndata:  b\n\ndata\n\n", "=a", "= b", "=")
+	// Several data lines are one event, whose slices nobody else holds.
+	f("data: a\ndata: b\ndata: c\n\ndata: d\n\n", "=a\nb\nc", "=d")
+	// Comments, other fields, names.
+	f(": OPENROUTER PROCESSING\n\nid: 1\nretry: 5\nevent: error\ndata: x\n\ndata: y\n\n", "error=x", "=y")
+	// An event without data is none, and its name does not stay.
+	f("event: ping\n\ndata: a\n\n", "=a")
+	f("\ufeffdata: a\n\n", "=a")
+}
+
+func TestEventsStop(t *testing.T) {
+	for e := range Events([]byte("data: a\n\ndata: b\n\n")) {
+		if string(e.Data) != "a" {
+			t.Fatalf("event %q after the loop ended", e.Data)
+		}
+		break
+	}
+}
+
+func TestEventsLeaveBody(t *testing.T) {
+	body := []byte("data: a\ndata: b\n\ndata: c\ndata: d\n\n")
+	before := bytes.Clone(body)
+	for range Events(body) {
+	}
+	if !bytes.Equal(body, before) {
+		t.Errorf("body changed to %q", body)
+	}
+}
+
+func TestHasField(t *testing.T) {
+	f := func(body string, want bool) {
+		t.Helper()
+		if got := HasField([]byte(body)); got != want {
+			t.Errorf("%q: %v, want %v", body, got, want)
+		}
+	}
+	f("data: {}", true)
+	f("\r\n\nevent:x", true)
+	f(": comment", true)
+	f("\ufeffid: 1", true)
+	f("", false)
+	f("{\"data\": 1}", false)
+	f("error: no", false)
+	f("<html>", false)
+}
+
+func FuzzEvents(f *testing.F) {
+	f.Add("data: a\r\ndata: b\n\rdata\n\nevent: x\rdata:\n\n")
+	f.Fuzz(func(t *testing.T, body string) {
+		// The line ends are equal to each other.
+		plain := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(body)
+		if diff := cmp.Diff(read(plain), read(body)); diff != "" {
+			t.Errorf("%q (-plain +got):\n%s", body, diff)
+		}
+	})
+}
