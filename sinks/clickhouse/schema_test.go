@@ -1,0 +1,270 @@
+package clickhouse_test
+
+import (
+	"flag"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/fstest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+	"github.com/llmtap/llmtap/sinks/sinktest"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+func golden(t *testing.T, name, got string) {
+	t.Helper()
+	path := filepath.Join("testdata", name)
+	if *update {
+		if err := os.MkdirAll("testdata", 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if d := cmp.Diff(string(want), got); d != "" {
+		t.Errorf("%s (-want +got; -update writes it):\n%s", path, d)
+	}
+}
+
+// The golden file is what the server made of all migrations.
+func TestSchemaGolden(t *testing.T) {
+	s := open(t)
+	res, err := s.Query(t.Context(), "SELECT create_table_query, currentDatabase() FROM system.tables WHERE database = currentDatabase() ORDER BY name", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	for _, row := range res.Rows {
+		ddl := strings.ReplaceAll(row[0].(string), row[1].(string)+".", "")
+		ddl = regexp.MustCompile("(, )(`|INDEX )").ReplaceAllString(ddl, ",\n    $2")
+		ddl = strings.Replace(ddl, " (`", "\n(\n    `", 1)
+		ddl = regexp.MustCompile(` (ENGINE|PARTITION BY|ORDER BY|SETTINGS|AS SELECT) `).ReplaceAllString(ddl, "\n$1 ")
+		b.WriteString(ddl + ";\n\n")
+	}
+	golden(t, "schema.sql", b.String())
+}
+
+func TestColumnsMatchSchema(t *testing.T) {
+	s := open(t)
+	for table, got := range clickhouse.ColumnNames() {
+		want := strings.Fields(query(t, s, "SELECT name FROM system.columns WHERE database = currentDatabase() AND table = {table:String} ORDER BY name",
+			map[string]string{"table": table}))
+		slices.Sort(got)
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("columns of %s (-schema +columns.go):\n%s", table, d)
+		}
+	}
+}
+
+func TestMigrationFiles(t *testing.T) {
+	files, err := fs.Glob(clickhouse.Schema, "schema/*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i, f := range files {
+		if want := fmt.Sprintf("schema/%04d_", i+1); !strings.HasPrefix(f, want) || !strings.HasSuffix(f, ".sql") {
+			t.Errorf("%s: name does not follow %sNAME.sql", f, want)
+		}
+		text, err := fs.ReadFile(clickhouse.Schema, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if !strings.HasPrefix(string(text), "-- ") {
+			t.Errorf("%s: does not begin with a comment that says what a row is", f)
+		}
+		for _, stmt := range clickhouse.Statements(string(text)) {
+			if !strings.Contains(stmt, " IF NOT EXISTS ") && !strings.Contains(stmt, " IF EXISTS ") {
+				t.Errorf("%s: statement does something when run again: %.80s", f, stmt)
+			}
+		}
+	}
+}
+
+// What a second write may change is in no key: the table keeps one row per id even where no FINAL helps.
+func TestKeysDoNotChange(t *testing.T) {
+	s := open(t)
+	const n = 50
+	for _, b := range []func() error{
+		func() error { return s.Write(t.Context(), sinktest.Rows(0, n)) },
+		func() error { return s.Write(t.Context(), sinktest.Later(sinktest.Rows(0, n))) },
+		func() error { return s.Write(t.Context(), sinktest.Rows(0, n)) },
+	} {
+		if err := b(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	f := func(table, newest string) {
+		t.Helper()
+		if got := query(t, s, "SELECT count(), countIf("+newest+") FROM "+table+"_final", nil); got != "50\t50\n" {
+			t.Errorf("%s_final: rows, newest rows = %q, want 50, 50", table, got)
+		}
+		if err := s.Exec(t.Context(), "OPTIMIZE TABLE "+table+" FINAL"); err != nil {
+			t.Fatal(err)
+		}
+		if got := query(t, s, "SELECT count(), countIf("+newest+") FROM "+table, nil); got != "50\t50\n" {
+			t.Errorf("%s after merging: rows, newest rows = %q, want 50, 50", table, got)
+		}
+	}
+	f("exchanges", "status = 200 AND stage = 'executor'")
+	f("findings", "severity = 'lenient' AND service = 'executor-api'")
+	f("tool_calls", "state = 'answered' AND answered_at IS NOT NULL")
+	f("alerts", "state = 'resolved' AND ended_at IS NOT NULL")
+}
+
+// Every index that a query leans on is used through the _final view.
+func TestIndexesAreUsed(t *testing.T) {
+	s := open(t)
+	if err := s.Write(t.Context(), sinktest.Rows(0, 100)); err != nil {
+		t.Fatal(err)
+	}
+	f := func(table, where, index string) {
+		t.Helper()
+		plan := query(t, s, "EXPLAIN indexes = 1 SELECT count() FROM "+table+"_final WHERE "+where, nil)
+		if !strings.Contains(plan, index) {
+			t.Errorf("%s WHERE %s does not use %s:\n%s", table, where, index, plan)
+		}
+	}
+	f("exchanges", "started_at > now() - 60", "Partition")
+	f("exchanges", "started_at > now() - 60", "toDate(started_at)")
+	f("exchanges", "started_at > '2026-11-20 09:30:01'", "started_at_index")
+	f("exchanges", "exchange_id = 'x'", "exchange_id_index")
+	f("exchanges", "conversation_id = 'x'", "conversation_id_index")
+	f("findings", "conversation_id = 'x'", "PrimaryKey")
+	f("findings", "exchange_id = 'x'", "exchange_id_index")
+	f("findings", "tool_call_id = 'x'", "tool_call_id_index")
+	f("tool_calls", "tool_call_id = 'x'", "tool_call_id_index")
+	f("tool_calls", "asked_at > now() - 60", "Partition")
+}
+
+func TestOpenTwiceAndAtOnce(t *testing.T) {
+	dsn := freshDSN(t)
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			s, err := clickhouse.Open(t.Context(), clickhouse.Config{DSN: dsn}, slog.New(slog.DiscardHandler), nil)
+			if err != nil {
+				t.Errorf("Open: %v", err)
+				return
+			}
+			if err := s.Write(t.Context(), sinktest.Rows(0, 10)); err != nil {
+				t.Errorf("Write: %v", err)
+			}
+			if err := s.Close(); err != nil {
+				t.Errorf("Close: %v", err)
+			}
+		})
+	}
+	wg.Wait()
+	s := openDSN(t, dsn)
+	if got := query(t, s, "SELECT number, name FROM migrations FINAL ORDER BY number", nil); !strings.HasPrefix(got, "1\t0001_exchanges.sql\n2\t0002_findings.sql\n") {
+		t.Errorf("migrations:\n%s", got)
+	}
+	if got := query(t, s, "SELECT count() FROM exchanges_final", nil); got != "10\n" {
+		t.Errorf("exchanges: %s", got)
+	}
+}
+
+func TestMigrate(t *testing.T) {
+	s := open(t)
+	base, err := fs.Sub(clickhouse.Schema, "schema")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := fstest.MapFS{}
+	files, err := fs.Glob(base, "*.sql")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range files {
+		text, err := fs.ReadFile(base, f)
+		if err != nil {
+			t.Fatal(err)
+		}
+		dir[f] = &fstest.MapFile{Data: text}
+	}
+	next := fmt.Sprintf("%04d_next.sql", len(files)+1)
+	f := func(text, want string) {
+		t.Helper()
+		dir[next] = &fstest.MapFile{Data: []byte(text)}
+		err := s.Apply(t.Context(), dir)
+		switch {
+		case want == "" && err != nil:
+			t.Errorf("Apply: %v", err)
+		case want != "" && (err == nil || !regexp.MustCompile(want).MatchString(err.Error())):
+			t.Errorf("Apply: %v, want %s", err, want)
+		}
+	}
+	// A migration that dies half-way is run again whole.
+	f("CREATE TABLE IF NOT EXISTS next (n UInt8) ENGINE = Memory;\nnonsense;\n", "run statement 2 of migration "+next+": .*nonsense")
+	f("CREATE TABLE IF NOT EXISTS next (n UInt8) ENGINE = Memory;\n", "")
+	f("CREATE TABLE IF NOT EXISTS next (n UInt8) ENGINE = Memory;\n", "")
+	f("CREATE TABLE IF NOT EXISTS next (n UInt16) ENGINE = Memory;\n",
+		"^migration "+next+" was changed after it was applied as "+next+` \(SHA-256 [0-9a-f]{12}, now [0-9a-f]{12}\): restore the file, or use an empty database$`)
+	// An older release goes on with the database of a newer one.
+	delete(dir, next)
+	if err := s.Apply(t.Context(), dir); err != nil {
+		t.Errorf("Apply of an older release: %v", err)
+	}
+}
+
+func TestRetention(t *testing.T) {
+	dsn := freshDSN(t)
+	ttl := func(s *clickhouse.Sink) string {
+		return query(t, s, "SELECT extract(engine_full, 'TTL .*Second\\\\(\\\\d+\\\\)') FROM system.tables WHERE database = currentDatabase() AND name IN ('alerts', 'exchanges', 'findings', 'tool_calls') ORDER BY name", nil)
+	}
+	openWith := func(d time.Duration) *clickhouse.Sink {
+		t.Helper()
+		cfg := clickhouse.Default()
+		cfg.DSN, cfg.Retention = dsn, d
+		s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
+		if err != nil {
+			t.Fatal(err)
+		}
+		t.Cleanup(func() { s.Close() })
+		return s
+	}
+	if got := ttl(openWith(0)); got != "\n\n\n\n" {
+		t.Errorf("TTL by default: %q", got)
+	}
+	day := "TTL toDateTime(started_at) + toIntervalSecond(86400)\nTTL toDateTime(stored_at) + toIntervalSecond(86400)\n" +
+		"TTL toDateTime(first_seen) + toIntervalSecond(86400)\nTTL toDateTime(asked_at) + toIntervalSecond(86400)\n"
+	s := openWith(24 * time.Hour)
+	if got := ttl(s); got != day {
+		t.Errorf("TTL of a day: %q", got)
+	}
+	// Old rows go, new ones stay.
+	b := sinktest.Rows(0, 2)
+	b.Exchanges[0].StoredAt, b.Exchanges[1].StoredAt = time.Now().Add(-48*time.Hour), time.Now()
+	if err := s.Write(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Exec(t.Context(), "OPTIMIZE TABLE exchanges FINAL"); err != nil {
+		t.Fatal(err)
+	}
+	if got := query(t, s, "SELECT exchange_id FROM exchanges_final", nil); got != b.Exchanges[1].ID+"\n" {
+		t.Errorf("exchanges after their time: %q", got)
+	}
+	if got := ttl(openWith(0)); got != day {
+		t.Errorf("TTL with retention 0 afterwards: %q", got)
+	}
+	if got := ttl(openWith(48 * time.Hour)); got != strings.ReplaceAll(day, "86400", "172800") {
+		t.Errorf("TTL of two days: %q", got)
+	}
+}

@@ -1,0 +1,299 @@
+CREATE TABLE alerts
+(
+    `alert_id` String CODEC(ZSTD(1)),
+    `version` UInt64 COMMENT 'Unix nanoseconds of the change; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    `name` LowCardinality(String),
+    `severity` LowCardinality(String),
+    `labels` Map(LowCardinality(String), String) CODEC(ZSTD(1)),
+    `state` LowCardinality(String) COMMENT 'firing, resolved',
+    `started_at` DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
+    `ended_at` Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL while firing' CODEC(Delta(8), ZSTD(1)),
+    `value` Float64 COMMENT 'at the last evaluation',
+    `peak` Float64,
+    `failed` UInt64 COMMENT 'calls in the window, exact',
+    `calls` UInt64,
+    `shares` Map(LowCardinality(String), UInt64) COMMENT 'root cause, else cause -> failed calls' CODEC(ZSTD(1)),
+    `first_bad` LowCardinality(String) COMMENT 'first service version that shows it; empty when unknown',
+    `last_clean` LowCardinality(String),
+    `example` String COMMENT 'an exchange_id' CODEC(ZSTD(1)),
+    `summary` String CODEC(ZSTD(3)),
+    `notified_at` Nullable(DateTime64(9, 'UTC')) CODEC(Delta(8), ZSTD(1)))
+ENGINE = ReplacingMergeTree(version)
+PARTITION BY toYYYYMM(started_at)
+ORDER BY (started_at, alert_id)
+SETTINGS index_granularity = 8192;
+
+CREATE VIEW alerts_final
+(
+    `alert_id` String,
+    `version` UInt64,
+    `name` LowCardinality(String),
+    `severity` LowCardinality(String),
+    `labels` Map(LowCardinality(String), String),
+    `state` LowCardinality(String),
+    `started_at` DateTime64(9, 'UTC'),
+    `ended_at` Nullable(DateTime64(9, 'UTC')),
+    `value` Float64,
+    `peak` Float64,
+    `failed` UInt64,
+    `calls` UInt64,
+    `shares` Map(LowCardinality(String), UInt64),
+    `first_bad` LowCardinality(String),
+    `last_clean` LowCardinality(String),
+    `example` String,
+    `summary` String,
+    `notified_at` Nullable(DateTime64(9, 'UTC')))
+AS SELECT * FROM alerts FINAL
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+CREATE TABLE exchanges
+(
+    `exchange_id` String CODEC(ZSTD(1)),
+    `seq` UInt64 COMMENT 'stream sequence of the completing event; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    `service` LowCardinality(String),
+    `service_version` LowCardinality(String),
+    `environment` LowCardinality(String),
+    `agent` LowCardinality(String),
+    `stage` LowCardinality(String) COMMENT 'the agent when no stage was set',
+    `conversation_id` String CODEC(ZSTD(1)),
+    `run_id` String CODEC(ZSTD(1)),
+    `user` String CODEC(ZSTD(1)),
+    `started_at` DateTime64(9, 'UTC') COMMENT 'when the request was sent, by the clock of the agent' CODEC(Delta(8), ZSTD(1)),
+    `stored_at` DateTime64(9, 'UTC') COMMENT 'when the stream stored the completing event' CODEC(Delta(8), ZSTD(1)),
+    `inferred` Bool COMMENT 'conversation_id was inferred from answers',
+    `operation` LowCardinality(String),
+    `provider` LowCardinality(String),
+    `server` LowCardinality(String),
+    `path` String CODEC(ZSTD(1)),
+    `dialect` LowCardinality(String),
+    `variant` LowCardinality(String),
+    `model` LowCardinality(String),
+    `response_model` LowCardinality(String),
+    `status` UInt16 COMMENT 'HTTP status; 0 when no answer came',
+    `failed` Bool COMMENT 'status >= 400, an error inside a 200, or no answer',
+    `error_type` LowCardinality(String),
+    `cause` LowCardinality(String) COMMENT 'why it failed; empty on success',
+    `cause_known` LowCardinality(String) COMMENT 'stated, inferred, both, conflict, none',
+    `cause_class` LowCardinality(String),
+    `root_cause` LowCardinality(String) COMMENT 'what the agent did that made it so',
+    `error_text` String COMMENT 'of the provider, redacted' CODEC(ZSTD(3)),
+    `error_cluster` String CODEC(ZSTD(1)),
+    `input_tokens` Int64 CODEC(T64, ZSTD(1)),
+    `output_tokens` Int64 CODEC(T64, ZSTD(1)),
+    `cached_tokens` Int64 CODEC(T64, ZSTD(1)),
+    `duration` Float64 COMMENT 'seconds' CODEC(ZSTD(1)),
+    `first_byte` Float64 COMMENT 'seconds' CODEC(ZSTD(1)),
+    `finish_reason` LowCardinality(String),
+    `stream` Bool,
+    `request_bytes` UInt64 CODEC(T64, ZSTD(1)),
+    `response_bytes` UInt64 CODEC(T64, ZSTD(1)),
+    `messages` UInt32 COMMENT 'in the request' CODEC(T64, ZSTD(1)),
+    `tool_calls` UInt32 COMMENT 'in the answer' CODEC(T64, ZSTD(1)),
+    `findings` UInt32 COMMENT 'violations seen in the request, old ones included' CODEC(T64, ZSTD(1)),
+    `rejects` UInt32 COMMENT 'of them with predicted reject' CODEC(T64, ZSTD(1)),
+    `retry` UInt16 COMMENT 'attempt number of the SDK, 0 first',
+    `instance` String CODEC(ZSTD(1)),
+    `instance_seq` UInt64 CODEC(Delta(8), ZSTD(1)),
+    `origin` LowCardinality(String),
+    `capture` LowCardinality(String),
+    `degraded` Bool COMMENT 'what is absent is no evidence',
+    `provider_request_id` String CODEC(ZSTD(1)),
+    `response_id` String CODEC(ZSTD(1)),
+    INDEX started_at_index started_at TYPE minmax GRANULARITY 1,
+    INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1)
+ENGINE = ReplacingMergeTree(seq)
+PARTITION BY toYYYYMM(started_at)
+ORDER BY (service, toDate(started_at), exchange_id)
+SETTINGS index_granularity = 8192;
+
+CREATE VIEW exchanges_final
+(
+    `exchange_id` String,
+    `seq` UInt64,
+    `service` LowCardinality(String),
+    `service_version` LowCardinality(String),
+    `environment` LowCardinality(String),
+    `agent` LowCardinality(String),
+    `stage` LowCardinality(String),
+    `conversation_id` String,
+    `run_id` String,
+    `user` String,
+    `started_at` DateTime64(9, 'UTC'),
+    `stored_at` DateTime64(9, 'UTC'),
+    `inferred` Bool,
+    `operation` LowCardinality(String),
+    `provider` LowCardinality(String),
+    `server` LowCardinality(String),
+    `path` String,
+    `dialect` LowCardinality(String),
+    `variant` LowCardinality(String),
+    `model` LowCardinality(String),
+    `response_model` LowCardinality(String),
+    `status` UInt16,
+    `failed` Bool,
+    `error_type` LowCardinality(String),
+    `cause` LowCardinality(String),
+    `cause_known` LowCardinality(String),
+    `cause_class` LowCardinality(String),
+    `root_cause` LowCardinality(String),
+    `error_text` String,
+    `error_cluster` String,
+    `input_tokens` Int64,
+    `output_tokens` Int64,
+    `cached_tokens` Int64,
+    `duration` Float64,
+    `first_byte` Float64,
+    `finish_reason` LowCardinality(String),
+    `stream` Bool,
+    `request_bytes` UInt64,
+    `response_bytes` UInt64,
+    `messages` UInt32,
+    `tool_calls` UInt32,
+    `findings` UInt32,
+    `rejects` UInt32,
+    `retry` UInt16,
+    `instance` String,
+    `instance_seq` UInt64,
+    `origin` LowCardinality(String),
+    `capture` LowCardinality(String),
+    `degraded` Bool,
+    `provider_request_id` String,
+    `response_id` String)
+AS SELECT * FROM exchanges FINAL
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
+CREATE TABLE findings
+(
+    `finding_id` String CODEC(ZSTD(1)),
+    `fingerprint` String COMMENT 'the defect across conversations' CODEC(ZSTD(1)),
+    `seq` UInt64 COMMENT 'stream sequence; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    `first_seen` DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
+    `exchange_id` String COMMENT 'the first exchange that showed it' CODEC(ZSTD(1)),
+    `service` LowCardinality(String),
+    `service_version` LowCardinality(String),
+    `environment` LowCardinality(String),
+    `agent` LowCardinality(String),
+    `stage` LowCardinality(String) COMMENT 'the agent when no stage was set',
+    `conversation_id` String CODEC(ZSTD(1)),
+    `run_id` String CODEC(ZSTD(1)),
+    `user` String CODEC(ZSTD(1)),
+    `provider` LowCardinality(String),
+    `model` LowCardinality(String),
+    `dialect` LowCardinality(String),
+    `variant` LowCardinality(String),
+    `rule_id` LowCardinality(String),
+    `detail` LowCardinality(String),
+    `predicted` LowCardinality(String) COMMENT 'reject, lenient, style: what the target should do with it',
+    `severity` LowCardinality(String) COMMENT 'what it did: an accepted reject is lenient',
+    `status` UInt16 COMMENT 'HTTP status of the exchange',
+    `message_index` Int32 COMMENT '0-based index in messages as sent; -1 when no message is concerned',
+    `tool_call_id` String CODEC(ZSTD(1)),
+    `tool_name` LowCardinality(String),
+    `summary` String CODEC(ZSTD(3)),
+    `root_cause` LowCardinality(String) COMMENT 'empty when the history says nothing yet',
+    `confidence` LowCardinality(String) COMMENT 'high, medium, low',
+    `evidence` String COMMENT 'what the answer said and what the next request sent' CODEC(ZSTD(3)),
+    `fix` String CODEC(ZSTD(3)),
+    INDEX first_seen_index first_seen TYPE minmax GRANULARITY 1,
+    INDEX finding_id_index finding_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX fingerprint_index fingerprint TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1)
+ENGINE = ReplacingMergeTree(seq)
+ORDER BY (conversation_id, finding_id)
+SETTINGS index_granularity = 8192;
+
+CREATE VIEW findings_final
+(
+    `finding_id` String,
+    `fingerprint` String,
+    `seq` UInt64,
+    `first_seen` DateTime64(9, 'UTC'),
+    `exchange_id` String,
+    `service` LowCardinality(String),
+    `service_version` LowCardinality(String),
+    `environment` LowCardinality(String),
+    `agent` LowCardinality(String),
+    `stage` LowCardinality(String),
+    `conversation_id` String,
+    `run_id` String,
+    `user` String,
+    `provider` LowCardinality(String),
+    `model` LowCardinality(String),
+    `dialect` LowCardinality(String),
+    `variant` LowCardinality(String),
+    `rule_id` LowCardinality(String),
+    `detail` LowCardinality(String),
+    `predicted` LowCardinality(String),
+    `severity` LowCardinality(String),
+    `status` UInt16,
+    `message_index` Int32,
+    `tool_call_id` String,
+    `tool_name` LowCardinality(String),
+    `summary` String,
+    `root_cause` LowCardinality(String),
+    `confidence` LowCardinality(String),
+    `evidence` String,
+    `fix` String)
+AS SELECT * FROM findings FINAL;
+
+CREATE TABLE migrations
+(
+    `number` UInt32,
+    `name` String,
+    `checksum` String COMMENT 'SHA-256 of the file',
+    `applied_at` DateTime64(3, 'UTC'))
+ENGINE = ReplacingMergeTree
+ORDER BY (number, checksum)
+SETTINGS index_granularity = 8192;
+
+CREATE TABLE tool_calls
+(
+    `id` String COMMENT 'of the row: hash of the exchange that asked, the position and the call id' CODEC(ZSTD(1)),
+    `seq` UInt64 COMMENT 'stream sequence; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    `service` LowCardinality(String),
+    `service_version` LowCardinality(String),
+    `environment` LowCardinality(String),
+    `agent` LowCardinality(String),
+    `stage` LowCardinality(String) COMMENT 'the agent when no stage was set',
+    `conversation_id` String CODEC(ZSTD(1)),
+    `run_id` String CODEC(ZSTD(1)),
+    `user` String CODEC(ZSTD(1)),
+    `exchange_id` String COMMENT 'whose answer asked for it' CODEC(ZSTD(1)),
+    `tool_call_id` String COMMENT 'of the provider; not unique' CODEC(ZSTD(1)),
+    `tool_name` LowCardinality(String),
+    `state` LowCardinality(String) COMMENT 'open, answered, missing',
+    `asked_at` DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
+    `answered_at` Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL while open' CODEC(Delta(8), ZSTD(1)),
+    `answered_by` String COMMENT 'the exchange whose request held the reply' CODEC(ZSTD(1)),
+    INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1)
+ENGINE = ReplacingMergeTree(seq)
+PARTITION BY toYYYYMM(asked_at)
+ORDER BY (toDate(asked_at), id)
+SETTINGS index_granularity = 8192;
+
+CREATE VIEW tool_calls_final
+(
+    `id` String,
+    `seq` UInt64,
+    `service` LowCardinality(String),
+    `service_version` LowCardinality(String),
+    `environment` LowCardinality(String),
+    `agent` LowCardinality(String),
+    `stage` LowCardinality(String),
+    `conversation_id` String,
+    `run_id` String,
+    `user` String,
+    `exchange_id` String,
+    `tool_call_id` String,
+    `tool_name` LowCardinality(String),
+    `state` LowCardinality(String),
+    `asked_at` DateTime64(9, 'UTC'),
+    `answered_at` Nullable(DateTime64(9, 'UTC')),
+    `answered_by` String)
+AS SELECT * FROM tool_calls FINAL
+SETTINGS do_not_merge_across_partitions_select_final = 1;
+
