@@ -1,0 +1,24 @@
+-- Why do calls fail? Causes with their root causes, and the versions that show them.
+-- param since = 1 hour: how far back to look
+-- param service = : one service only
+-- param stage = : one stage only
+SELECT
+    cause,
+    root_cause,
+    count() AS failed_calls,
+    round(100 * failed_calls / sum(failed_calls) OVER (), 1) AS percent_of_failed,
+    arraySort(groupUniqArray(20)(concat(service, '/', stage))) AS stages,
+    arraySort(groupUniqArray(20)(service_version)) AS versions,
+    min(started_at) AS first_seen,
+    max(started_at) AS last_seen,
+    arraySort(groupUniqArray(10)(status)) AS statuses,
+    argMax(error_text, started_at) AS last_error_text,
+    argMax(conversation_id, started_at) AS last_conversation_id
+FROM exchanges_final
+WHERE failed
+    AND started_at > now() - toIntervalSecond(toUInt32(parseTimeDelta({since:String})))
+    AND ({service:String} = '' OR service = {service:String})
+    AND ({stage:String} = '' OR stage = {stage:String})
+GROUP BY cause, root_cause
+ORDER BY failed_calls DESC, cause, root_cause
+LIMIT 50

@@ -1,0 +1,31 @@
+-- What happened in one conversation? Every call in order, and what was wrong in it.
+-- param conversation_id: as in the alert or another query
+WITH found AS
+(
+    SELECT exchange_id, groupArray(20)(summary) AS summaries
+    FROM findings_final
+    WHERE conversation_id = {conversation_id:String}
+    GROUP BY exchange_id
+)
+SELECT
+    e.started_at AS started_at,
+    e.service AS service,
+    e.service_version AS service_version,
+    e.stage AS stage,
+    e.model AS model,
+    e.messages AS messages,
+    e.status AS status,
+    e.finish_reason AS finish_reason,
+    e.tool_calls AS tool_calls,
+    e.cause AS cause,
+    e.root_cause AS root_cause,
+    found.summaries AS new_findings,
+    e.error_text AS error_text,
+    round(e.duration, 2) AS seconds,
+    e.retry AS retry,
+    e.exchange_id AS exchange_id
+FROM exchanges_final AS e
+LEFT JOIN found ON found.exchange_id = e.exchange_id
+WHERE e.conversation_id = {conversation_id:String}
+ORDER BY started_at, exchange_id
+LIMIT 1000
