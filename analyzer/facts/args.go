@@ -9,6 +9,9 @@ import (
 // maxArgsDepth bounds the nesting that checkArgs follows; deeper arguments are ArgsUnknown.
 const maxArgsDepth = 1024
 
+// argsWhole is the verdict on a piece of JSON that was read to its end.
+const argsWhole = ArgsObject
+
 // checkArgs judges arguments where they stand: raw is the inside of a JSON string whose text should be JSON itself.
 // Nothing is unescaped into a buffer; the quotes of the inner JSON are the escaped quotes of raw.
 func checkArgs(raw []byte) Args {
@@ -24,7 +27,7 @@ func checkArgs(raw []byte) Args {
 			return ArgsUnknown
 		case v == ArgsTruncated && verdict == ArgsUnknown:
 			return ArgsTruncated
-		case v != ArgsObject: // also a second value that is cut: nobody would send that for a whole one
+		case v != argsWhole: // also a second value that is cut: nobody would send that for a whole one
 			return ArgsBad
 		case verdict != ArgsUnknown:
 			verdict = ArgsMultiple
@@ -65,8 +68,8 @@ const (
 	wantMore     // after a value: a comma or the end of its container
 )
 
-// argsValue reads one JSON value at i and returns where it ends. The verdict is ArgsObject when the value, of any
-// type, is whole; else ArgsTruncated, ArgsBad, or ArgsUnknown when it is nested too deep or raw is no JSON string.
+// argsValue reads one JSON value at i and returns where it ends. The verdict is argsWhole, whatever the value's
+// type, or ArgsTruncated, ArgsBad, or ArgsUnknown when it is nested too deep or raw is no JSON string.
 func argsValue(raw []byte, i int) (int, Args) {
 	var objects [maxArgsDepth / 64]uint64 // bit d: the container at depth d is an object
 	depth, want := 0, wantValue
@@ -85,7 +88,7 @@ func argsValue(raw []byte, i int) (int, Args) {
 				return i, ArgsBad
 			}
 			end, v := argsString(raw, i+n)
-			if v != ArgsObject {
+			if v != argsWhole {
 				return i, v
 			}
 			i = argsSpace(raw, end)
@@ -136,7 +139,7 @@ func argsValue(raw []byte, i int) (int, Args) {
 				continue
 			}
 			end, v := argsScalar(raw, i, c, n)
-			if v != ArgsObject || depth == 0 {
+			if v != argsWhole || depth == 0 {
 				return end, v
 			}
 			i, want = end, wantMore
@@ -145,7 +148,7 @@ func argsValue(raw []byte, i int) (int, Args) {
 		// The container at the top ends here.
 		i += n
 		if depth--; depth == 0 {
-			return i, ArgsObject
+			return i, argsWhole
 		}
 		want = wantMore
 	}
@@ -201,7 +204,7 @@ func argsString(raw []byte, i int) (int, Args) {
 		if i+3 < len(raw) {
 			switch raw[i+1] {
 			case '"':
-				return i + 2, ArgsObject
+				return i + 2, argsWhole
 			case '\\':
 				switch raw[i+2] {
 				case 'n', 't', 'r':
@@ -222,7 +225,7 @@ func argsString(raw []byte, i int) (int, Args) {
 		i += n
 		switch {
 		case c == '"':
-			return i, ArgsObject
+			return i, argsWhole
 		case c < ' ':
 			return i, ArgsBad
 		case c != '\\':
@@ -292,7 +295,7 @@ func argsLiteral(raw []byte, i int, literal string) (int, Args) {
 		}
 		i += n
 	}
-	return i, ArgsObject
+	return i, argsWhole
 }
 
 func argsNumber(raw []byte, i int) (int, Args) {
@@ -304,11 +307,11 @@ func argsNumber(raw []byte, i int) (int, Args) {
 	var v Args
 	if c == '0' {
 		i += n
-	} else if i, v = argsDigits(raw, i); v != ArgsObject {
+	} else if i, v = argsDigits(raw, i); v != argsWhole {
 		return i, v
 	}
 	if c, n = argsChar(raw, i); c == '.' {
-		if i, v = argsDigits(raw, i+n); v != ArgsObject {
+		if i, v = argsDigits(raw, i+n); v != argsWhole {
 			return i, v
 		}
 		c, n = argsChar(raw, i)
@@ -320,7 +323,7 @@ func argsNumber(raw []byte, i int) (int, Args) {
 		}
 		return argsDigits(raw, i)
 	}
-	return i, ArgsObject
+	return i, argsWhole
 }
 
 // argsDigits reads one digit or more.
@@ -330,7 +333,7 @@ func argsDigits(raw []byte, i int) (int, Args) {
 		if c < '0' || c > '9' {
 			switch {
 			case !first:
-				return i, ArgsObject
+				return i, argsWhole
 			case n <= 0:
 				return i, argsStop(n)
 			}

@@ -7,6 +7,7 @@ import (
 	"math/rand/v2"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -20,6 +21,7 @@ func agentSession(tb testing.TB, size int, seed uint64) []byte {
 	if err != nil || len(names) == 0 {
 		tb.Fatal("no sources", err)
 	}
+	names = slices.DeleteFunc(names, func(name string) bool { return strings.HasSuffix(name, "_test.go") })
 	r := rand.New(rand.NewPCG(seed, 1))
 	code := func(lines int) string {
 		b, err := os.ReadFile(names[r.IntN(len(names))])
@@ -132,6 +134,38 @@ func benchScan(b *testing.B, bodies [][]byte) {
 			}
 		}
 	}
+}
+
+func BenchmarkScanRecordedResponses(b *testing.B) {
+	var unary, streams [][]byte
+	chatExchanges(b, func(e *exchange) {
+		if body := bytes.Clone(e.body(b)); e.Stream {
+			streams = append(streams, body)
+		} else {
+			unary = append(unary, body)
+		}
+	})
+	scan := func(bodies [][]byte) func(*testing.B) {
+		return func(b *testing.B) {
+			var size int64
+			for _, body := range bodies {
+				size += int64(len(body))
+			}
+			b.SetBytes(size)
+			b.ReportAllocs()
+			var r Response
+			for b.Loop() {
+				for _, body := range bodies {
+					if err := ScanResponse(OpenAIChat, "", body, &r); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+			b.ReportMetric(float64(len(bodies)), "bodies/op")
+		}
+	}
+	b.Run("unary", scan(unary))
+	b.Run("stream", scan(streams))
 }
 
 func BenchmarkCheckArgs(b *testing.B) {

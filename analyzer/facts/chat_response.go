@@ -2,6 +2,7 @@ package facts
 
 import (
 	"bytes"
+	"errors"
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/facts/sse"
@@ -61,7 +62,7 @@ func (a *answer) unary(text []byte) {
 		}
 	}
 	s.end()
-	a.r.Cut = s.err == ErrTruncated
+	a.r.Cut = errors.Is(s.err, ErrTruncated)
 	if !a.answered && len(a.r.Error) == 0 {
 		a.r.Error, a.r.Malformed = text, true
 	}

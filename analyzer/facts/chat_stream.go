@@ -2,6 +2,7 @@ package facts
 
 import (
 	"bytes"
+	"errors"
 
 	"github.com/llmtap/llmtap/analyzer/facts/sse"
 )
@@ -38,7 +39,7 @@ func (a *answer) stream(body []byte) {
 		if done {
 			break
 		}
-		cut = s.err == ErrTruncated
+		cut = errors.Is(s.err, ErrTruncated)
 		if s.err != nil && !cut && string(e.Name) != "error" {
 			a.r.Malformed = true
 		}

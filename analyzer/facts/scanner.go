@@ -317,10 +317,10 @@ func scalarEnd(b []byte, i int) int {
 
 // isScalar checks a literal exactly and a number by its characters.
 func isScalar(v []byte, k Kind) bool {
-	switch k {
-	case Null:
+	if k == Null {
 		return string(v) == "null"
-	case Bool:
+	}
+	if k == Bool {
 		return string(v) == "true" || string(v) == "false"
 	}
 	for _, c := range v {

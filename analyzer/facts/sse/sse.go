@@ -15,11 +15,11 @@ type Event struct {
 func Events(body []byte) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		body = bytes.TrimPrefix(body, []byte("\ufeff"))
-		lines := lines{b: body, feed: -1}
+		l := lines{b: body, feed: -1}
 		var e Event
 		var has, joined bool
 		for {
-			line, ok := lines.next()
+			line, ok := l.next()
 			if len(line) == 0 {
 				if has && !yield(e) || !ok {
 					return
