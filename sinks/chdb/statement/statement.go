@@ -191,6 +191,10 @@ func (p *parser) insert() Statement {
 			st.Format = "" // of no use: nothing is output and nothing follows
 			st.Head = p.sql
 			return st
+		case p.isPunct(';'):
+			st.Several = !p.onlySemicolons()
+			st.Head = p.sql
+			return st
 		case depth == 0 && p.is("VALUES"):
 			st.Head, st.Format, st.Data = p.sql[:p.tok.pos], "Values", p.sql[p.tok.end:]
 			p.advance()

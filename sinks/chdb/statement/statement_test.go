@@ -56,6 +56,8 @@ func TestParse(t *testing.T) {
 	f("INSERT INTO TABLE values.format FORMAT TSV", Statement{Kind: Insert, Head: "INSERT INTO TABLE values.format ", Format: "TSV"})
 	f("/* x */ INSERT INTO t -- FORMAT CSV\n FORMAT TSV", Statement{Kind: Insert, Head: "/* x */ INSERT INTO t -- FORMAT CSV\n ", Format: "TSV"})
 	f("INSERT INTO t", Statement{Kind: Insert, Head: "INSERT INTO t"})
+	f("INSERT INTO t;", Statement{Kind: Insert, Head: "INSERT INTO t;"})
+	f("INSERT INTO t; DROP TABLE t FORMAT CSV", Statement{Kind: Insert, Head: "INSERT INTO t; DROP TABLE t FORMAT CSV", Several: true})
 	f("INSERT INTO t SELECT 1 FORMAT CSV", Statement{Kind: Insert, Head: "INSERT INTO t SELECT 1 FORMAT CSV", FromQuery: true})
 	f("INSERT INTO t (a) WITH 1 AS x SELECT x", Statement{Kind: Insert, Head: "INSERT INTO t (a) WITH 1 AS x SELECT x", FromQuery: true})
 	f("INSERT INTO t (SELECT 1)", Statement{Kind: Insert, Head: "INSERT INTO t (SELECT 1)", FromQuery: true})

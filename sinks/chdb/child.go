@@ -1,0 +1,173 @@
+package chdb
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/llmtap/llmtap/sinks/chdb/engine"
+	"github.com/llmtap/llmtap/sinks/chdb/httpd"
+)
+
+// childEnv marks the environment of a child process.
+const childEnv = "LLMTAP_CHDB_CHILD"
+
+// childConfig is handed to the child on standard input, one JSON value.
+type childConfig struct {
+	Library       string `json:"library"`
+	Dir           string `json:"dir"`
+	Password      string `json:"password"`
+	MemoryLimit   int64  `json:"memory_limit"`
+	MaxConcurrent int    `json:"max_concurrent"`
+}
+
+// A report is a line from the child to the parent.
+type report struct {
+	Ready   bool         `json:"ready,omitempty"`
+	Query   *httpd.Query `json:"query,omitempty"`
+	Failed  string       `json:"failed,omitempty"`
+	Dropped int          `json:"dropped,omitempty"` // reports lost before this one
+}
+
+// childGrace is how long running statements may go on when the child is to end.
+const childGrace = 5 * time.Second
+
+// RunChild must be the first call of main, and of TestMain where tests Start a Server: the child process is this
+// binary again. In a child it serves until the parent goes, and exits; in any other process it returns at once.
+func RunChild() {
+	if os.Getenv(childEnv) == "" {
+		return
+	}
+	reports := newReporter(os.NewFile(4, "reports"))
+	code := 0
+	if err := runChild(reports); err != nil {
+		reports.send(report{Failed: err.Error()})
+		code = 1
+	}
+	reports.close()
+	os.Exit(code)
+}
+
+// childEnviron is the child's environment: none of the parent's secrets.
+func childEnviron() []string {
+	env := []string{childEnv + "=1", "TZ=UTC"}
+	for _, name := range []string{"PATH", "TMPDIR", "LANG", "GOTRACEBACK", "GODEBUG", "GOCOVERDIR"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+func runChild(reports *reporter) error {
+	// Only the parent ends a child: systemd, for one, signals all processes of a unit at once, and the parent still
+	// has rows to store.
+	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
+	preferOOM()
+	stdin := bufio.NewReader(os.Stdin)
+	var cfg childConfig
+	dec := json.NewDecoder(stdin)
+	if err := dec.Decode(&cfg); err != nil {
+		return fmt.Errorf("read configuration: %w", err)
+	}
+	stop, cancel := context.WithCancel(context.Background())
+	go func() {
+		_, _ = io.Copy(io.Discard, stdin)
+		cancel()
+	}()
+	socket := os.NewFile(3, "socket")
+	ln, err := net.FileListener(socket)
+	_ = socket.Close()
+	if err != nil {
+		return fmt.Errorf("inherit socket: %w", err)
+	}
+
+	lib, err := engine.Load(cfg.Library)
+	if err != nil {
+		return err
+	}
+	configFile, err := writeEngineConfig(cfg)
+	if err != nil {
+		return err
+	}
+	path := "--path=" + filepath.Join(cfg.Dir, "data")
+	base, err := lib.Connect(path, "--config-file="+configFile) // stays open: the last close stops the engine
+	if err != nil {
+		return err
+	}
+	server, err := introduce(base)
+	if err != nil {
+		return err
+	}
+	handler := httpd.New(httpd.Config{
+		Password: cfg.Password, MaxConcurrent: cfg.MaxConcurrent, Server: server,
+		Connect: func() (*engine.Conn, error) { return lib.Connect(path) },
+		Observe: func(q httpd.Query) { reports.send(report{Query: &q}) },
+	})
+	if !serve(stop, ln, handler, func() { reports.send(report{Ready: true}) }) {
+		return errors.New("stop serving: statements did not end") // no clean close under running statements
+	}
+	handler.Close()
+	base.Close()
+	return nil
+}
+
+// introduce prepares the engine and asks it what it is.
+func introduce(c *engine.Conn) (httpd.Server, error) {
+	var s httpd.Server
+	if err := c.Exec("CREATE DATABASE IF NOT EXISTS " + Database); err != nil {
+		return s, fmt.Errorf("create database: %w", err)
+	}
+	err := c.Query("SELECT version(), displayName(), timezone()", "TabSeparated", nil, func(out []byte, _ engine.Stats) error {
+		f := strings.Split(strings.TrimSpace(string(out)), "\t")
+		if len(f) != 3 {
+			return fmt.Errorf("unexpected answer %q", out)
+		}
+		s = httpd.Server{Version: f[0], DisplayName: f[1], Timezone: f[2]}
+		return nil
+	})
+	if err != nil {
+		return s, fmt.Errorf("ask version: %w", err)
+	}
+	return s, nil
+}
+
+// serve serves until stop ends, and says whether every statement ended: by itself, or killed after childGrace.
+func serve(stop context.Context, ln net.Listener, h http.Handler, ready func()) bool {
+	running, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	hs := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: 10 * time.Second,
+		IdleTimeout:       2 * time.Minute,
+		BaseContext:       func(net.Listener) context.Context { return running },
+	}
+	go func() {
+		_ = hs.Serve(ln) // ends with Shutdown
+	}()
+	ready()
+	<-stop.Done()
+	for _, kill := range []bool{false, true} {
+		if kill {
+			cancel() // kills the statements
+		}
+		ctx, done := context.WithTimeout(context.Background(), childGrace/2)
+		err := hs.Shutdown(ctx)
+		done()
+		if err == nil {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,106 @@
+package chdb
+
+import (
+	"encoding/xml"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"text/template"
+)
+
+// The engine's configuration. Its ports are not opened, whatever stands there. Pools and caches fit a machine that
+// also runs everything else; a merge pool smaller than the default needs the three thresholds below it.
+var configXML = template.Must(template.New("config.xml").Funcs(xmlFuncs).Parse(`<clickhouse>
+  <!-- Written at every start. -->
+  <timezone>UTC</timezone>
+  <users_config>{{xml .UsersFile}}</users_config>
+  <max_server_memory_usage>{{.MemoryLimit}}</max_server_memory_usage>
+  <mark_cache_size>{{.CacheSize}}</mark_cache_size>
+  <index_mark_cache_size>{{.CacheSize}}</index_mark_cache_size>
+  <uncompressed_cache_size>0</uncompressed_cache_size>
+  <background_pool_size>4</background_pool_size>
+  <background_schedule_pool_size>16</background_schedule_pool_size>
+  <access_control_improvements><table_engines_require_grant>true</table_engines_require_grant></access_control_improvements>
+  <merge_tree>
+    <fsync_after_insert>1</fsync_after_insert>
+    <fsync_part_directory>1</fsync_part_directory>
+    <number_of_free_entries_in_pool_to_lower_max_size_of_merge>2</number_of_free_entries_in_pool_to_lower_max_size_of_merge>
+    <number_of_free_entries_in_pool_to_execute_mutation>2</number_of_free_entries_in_pool_to_execute_mutation>
+    <number_of_free_entries_in_pool_to_execute_optimize_entire_partition>2</number_of_free_entries_in_pool_to_execute_optimize_entire_partition>
+  </merge_tree>
+</clickhouse>
+`))
+
+// The one user: everything on tables, nothing on sources (files, URLs, other servers) and access management.
+var usersXML = template.Must(template.New("users.xml").Funcs(xmlFuncs).Parse(`<clickhouse>
+  <!-- Written at every start. The password is checked before the engine sees a statement. -->
+  <profiles>
+    <default>
+      <max_memory_usage>{{.QueryMemory}}</max_memory_usage>
+      <!-- Else every statement runs on one thread: the defaults want gigabytes free for a second one. -->
+      <max_threads_min_free_memory_per_thread>0</max_threads_min_free_memory_per_thread>
+      <max_insert_threads_min_free_memory_per_thread>0</max_insert_threads_min_free_memory_per_thread>
+    </default>
+  </profiles>
+  <quotas><default></default></quotas>
+  <users>
+    <default>
+      <password></password>
+      <networks><ip>::/0</ip></networks>
+      <profile>default</profile>
+      <quota>default</quota>
+      <grants>
+{{range .Grants}}
+        <query>GRANT {{xml .}} ON *.*</query>{{end}}{{range .Engines}}
+        <query>GRANT TABLE ENGINE ON {{xml .}}</query>{{end}}
+      </grants>
+    </default>
+  </users>
+</clickhouse>
+`))
+
+var grants = []string{
+	"SHOW", "SELECT", "INSERT", "ALTER", "CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "CREATE TEMPORARY TABLE",
+	"DROP", "TRUNCATE", "OPTIMIZE", "KILL QUERY", "SYSTEM MERGES", "SYSTEM TTL MERGES", "SYSTEM VIEWS", "SYSTEM FLUSH", "SYSTEM DROP CACHE",
+}
+
+// engines are the table engines that live in the data directory or in memory.
+var engines = []string{
+	"MergeTree", "ReplacingMergeTree", "SummingMergeTree", "AggregatingMergeTree", "CollapsingMergeTree", "VersionedCollapsingMergeTree",
+	"CoalescingMergeTree", "GraphiteMergeTree", "View", "MaterializedView", "WindowView", "Memory", "Null", "Log", "TinyLog", "StripeLog",
+	"Buffer", "Merge", "Join", "Set", "GenerateRandom",
+}
+
+var xmlFuncs = template.FuncMap{"xml": func(s string) (string, error) {
+	var b strings.Builder
+	err := xml.EscapeText(&b, []byte(s))
+	return b.String(), err
+}}
+
+// writeEngineConfig writes config.xml and users.xml into the directory and returns the path of the first.
+func writeEngineConfig(cfg childConfig) (string, error) {
+	values := struct {
+		UsersFile                           string
+		MemoryLimit, QueryMemory, CacheSize int64
+		Grants, Engines                     []string
+	}{
+		UsersFile:   filepath.Join(cfg.Dir, "users.xml"),
+		MemoryLimit: cfg.MemoryLimit,
+		QueryMemory: cfg.MemoryLimit / 4 * 3, // one statement leaves room for merges
+		CacheSize:   cfg.MemoryLimit / 16,
+		Grants:      grants,
+		Engines:     engines,
+	}
+	file := filepath.Join(cfg.Dir, "config.xml")
+	for path, t := range map[string]*template.Template{file: configXML, values.UsersFile: usersXML} {
+		var b strings.Builder
+		if err := t.Execute(&b, values); err != nil {
+			return "", fmt.Errorf("write %s: %w", path, err)
+		}
+		if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+			return "", fmt.Errorf("write ClickHouse configuration: %w", err)
+		}
+	}
+	return file, nil
+}

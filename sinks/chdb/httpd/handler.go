@@ -1,0 +1,200 @@
+package httpd
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/llmtap/llmtap/sinks/chdb/engine"
+)
+
+// User is the only user.
+const User = "default"
+
+// slotWait is how long a request waits for one of MaxConcurrent slots before it is refused with code 202.
+const slotWait = 10 * time.Second
+
+// Config is what a Handler needs.
+type Config struct {
+	Password      string
+	MaxConcurrent int // statements at once
+	Connect       func() (*engine.Conn, error)
+	Server        Server
+	Observe       func(Query) // called once per statement, concurrently
+}
+
+// Server is what the engine says of itself.
+type Server struct {
+	Version     string // 26.7.2.1
+	DisplayName string
+	Timezone    string
+}
+
+// A Query is a statement that was served.
+type Query struct {
+	ID          string `json:"id"`
+	Kind        string `json:"kind"` // select, insert, ddl, other
+	Code        int    `json:"code"` // ClickHouse's exception code, 0 if none
+	Nanoseconds int64  `json:"ns"`
+	ReadRows    uint64 `json:"read_rows"`
+	WrittenRows uint64 `json:"written_rows"`
+}
+
+// A Handler serves the HTTP interface.
+type Handler struct {
+	cfg      Config
+	slots    chan struct{} // holds one value per running statement
+	sessions *sessions
+}
+
+// New returns a handler; Close it when no request runs any more.
+func New(cfg Config) *Handler {
+	return &Handler{cfg: cfg, slots: make(chan struct{}, cfg.MaxConcurrent), sessions: newSessions(cfg.Connect)}
+}
+
+// Close closes the connections of all sessions.
+func (h *Handler) Close() { h.sessions.close() }
+
+func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	if !local(r) {
+		http.Error(w, "llmtap serves ClickHouse only to programs on this machine: wrong Host or Origin", http.StatusForbidden)
+		return
+	}
+	if p := r.URL.Path; p == "/ping" || p == "/replicas_status" || p == "/" && r.URL.RawQuery == "" && r.Method == http.MethodGet {
+		_, _ = io.WriteString(w, "Ok.\n")
+		return
+	}
+	start := time.Now()
+	req, err := newRequest(r)
+	res := newResponse(w, req, h.cfg.Server)
+	if err == nil && !h.authorized(r, req.url) {
+		err = exceptionf(codeAuthenticationFailed, "AUTHENTICATION_FAILED", "%s: Authentication failed: password is incorrect, or there is no user with such name", User)
+	}
+	var done Query
+	if err == nil {
+		done, err = h.serve(r.Context(), req, res)
+	}
+	done.ID, done.Nanoseconds = req.queryID, time.Since(start).Nanoseconds()
+	if err == nil {
+		err = res.finish()
+	}
+	if err != nil {
+		done.Code = codeOf(err, r.Context())
+	}
+	if done.Kind == "" {
+		done.Kind = "other"
+	}
+	h.cfg.Observe(done)
+	if err != nil {
+		res.fail(err, r.Context())
+	}
+}
+
+// local says whether the request was meant for this machine. A browser tricked into sending one (DNS rebinding, a
+// foreign page's form) shows in Host or Origin.
+func local(r *http.Request) bool {
+	if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
+		return false
+	}
+	host, _, err := net.SplitHostPort(r.Host)
+	if err != nil {
+		host = r.Host
+	}
+	return host == "localhost" || net.ParseIP(host).IsLoopback()
+}
+
+func (h *Handler) authorized(r *http.Request, q url.Values) bool {
+	user, password, ok := r.BasicAuth()
+	if !ok {
+		user, password = r.Header.Get("X-ClickHouse-User"), r.Header.Get("X-ClickHouse-Key")
+		if user == "" && password == "" {
+			user, password = q.Get("user"), q.Get("password")
+		}
+	}
+	if user == "" {
+		user = User
+	}
+	return user == User && subtle.ConstantTimeCompare([]byte(password), []byte(h.cfg.Password)) == 1
+}
+
+// slot waits for a place among the running statements; release gives it back.
+func (h *Handler) slot(ctx context.Context) (release func(), err error) {
+	select {
+	case h.slots <- struct{}{}:
+		return func() { <-h.slots }, nil
+	default:
+	}
+	t := time.NewTimer(slotWait)
+	defer t.Stop()
+	select {
+	case h.slots <- struct{}{}:
+		return func() { <-h.slots }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	case <-t.C:
+		return nil, exceptionf(codeTooManyQueries, "TOO_MANY_SIMULTANEOUS_QUERIES", "Too many simultaneous queries. Maximum: %d", cap(h.slots))
+	}
+}
+
+// Exception codes that are decided here, not by the engine.
+const (
+	codeNotImplemented       = 48
+	codeSyntaxError          = 62
+	codeUnknownSetting       = 115
+	codeReadonly             = 164
+	codeTooManyQueries       = 202
+	codeSessionNotFound      = 372
+	codeSessionIsLocked      = 373
+	codeQueryWasCancelled    = 394
+	codeAccessDenied         = 497
+	codeAuthenticationFailed = 516
+	codeStdException         = 1001
+)
+
+func exceptionf(code int, name, format string, args ...any) error {
+	return &engine.Error{Code: code, Message: fmt.Sprintf("Code: %d. DB::Exception: %s. (%s)", code, fmt.Sprintf(format, args...), name)}
+}
+
+func codeOf(err error, ctx context.Context) int {
+	var e *engine.Error
+	switch {
+	case ctx.Err() != nil:
+		return codeQueryWasCancelled
+	case errors.As(err, &e):
+		return e.Code
+	}
+	return codeStdException
+}
+
+// statusOf is the HTTP status that ClickHouse gives an exception code.
+func statusOf(code int) int {
+	switch code {
+	case 194:
+		return http.StatusUnauthorized
+	case 192, 193, codeAuthenticationFailed, codeAccessDenied, codeReadonly:
+		return http.StatusForbidden
+	case 6, 15, 25, 26, 27, 38, 41, 44, 53, codeSyntaxError, 72, 190, 376, 427:
+		return http.StatusBadRequest
+	case 46, 47, 50, 56, 60, 63, 73, 81, codeUnknownSetting:
+		return http.StatusNotFound
+	case 159:
+		return http.StatusRequestTimeout
+	case 188:
+		return http.StatusRequestEntityTooLarge
+	case codeNotImplemented:
+		return http.StatusNotImplemented
+	case codeTooManyQueries, 209, 439:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusInternalServerError
+}
+
+// nonce is an id that no client can guess or repeat.
+func nonce() string { return rand.Text() }

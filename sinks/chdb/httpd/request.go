@@ -1,0 +1,227 @@
+package httpd
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+
+	"github.com/ClickHouse/ch-go/compress"
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
+)
+
+// maxText bounds a statement with its inline data. Data in a format other than Values streams and has no bound.
+const maxText = 64 << 20
+
+// A request is what URL and headers say; the body is still unread.
+type request struct {
+	http     *http.Request
+	url      url.Values
+	queryID  string // the client's, for logs only
+	comment  string // log_comment: starts with a nonce, so that KILL QUERY finds this statement and no other
+	settings []setting
+	params   map[string]string
+	format   string // default output format
+}
+
+type setting struct{ name, value string }
+
+// notSettings are URL parameters of the HTTP interface itself; all others are settings.
+var notSettings = map[string]bool{
+	"query": true, "query_id": true, "database": true, "default_format": true, "user": true, "password": true, "quota_key": true,
+	"session_id": true, "session_timeout": true, "session_check": true, "close_session": true, "role": true,
+	"compress": true, "decompress": true, "enable_http_compression": true, "http_zlib_compression_level": true,
+	"network_compression_method": true, "network_zstd_compression_level": true, "client_protocol_version": true,
+	"wait_end_of_query": true, "buffer_size": true, "stacktrace": true, "send_progress_in_http_headers": true,
+	"log_comment": true,
+}
+
+func newRequest(r *http.Request) (*request, error) {
+	q := r.URL.Query()
+	req := &request{http: r, url: q, queryID: q.Get("query_id"), format: "TabSeparated", params: map[string]string{}}
+	id := nonce()
+	if req.queryID == "" {
+		req.queryID = id
+	}
+	req.comment = strings.TrimSpace(id + " " + q.Get("log_comment"))
+	if f := r.Header.Get("X-ClickHouse-Format"); f != "" {
+		req.format = f
+	} else if f := q.Get("default_format"); f != "" {
+		req.format = f
+	}
+	for name := range q {
+		if p, ok := strings.CutPrefix(name, "param_"); ok {
+			req.params[p] = q.Get(name)
+			continue
+		}
+		if notSettings[name] {
+			continue
+		}
+		if !identifier(name) { // it becomes part of a SET statement
+			return req, exceptionf(codeUnknownSetting, "UNKNOWN_SETTING", "Unknown setting %q", name)
+		}
+		req.settings = append(req.settings, setting{name, q.Get(name)})
+	}
+	slices.SortFunc(req.settings, func(a, b setting) int { return strings.Compare(a.name, b.name) })
+	if strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {
+		return req, exceptionf(codeNotImplemented, "NOT_IMPLEMENTED", "External tables are not supported by the embedded ClickHouse")
+	}
+	return req, nil
+}
+
+func (q *request) on(name string) bool {
+	v := q.url.Get(name)
+	return v == "1" || v == "true"
+}
+
+func identifier(s string) bool {
+	for i := range len(s) {
+		if c := s[i]; c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
+			return false
+		}
+	}
+	return s != ""
+}
+
+// setSQL is the statement that applies the request's settings to a connection.
+func (q *request) setSQL() string {
+	var b strings.Builder
+	b.WriteString("SET log_comment = " + quoteString(q.comment))
+	for _, s := range q.settings {
+		b.WriteString(", " + s.name + " = " + quoteString(s.value))
+	}
+	return b.String()
+}
+
+// resetSQL undoes setSQL, "" if there is nothing to undo.
+func (q *request) resetSQL() string {
+	if len(q.settings) == 0 {
+		return ""
+	}
+	names := make([]string, len(q.settings))
+	for i, s := range q.settings {
+		names[i] = s.name + " = DEFAULT"
+	}
+	return "SET " + strings.Join(names, ", ")
+}
+
+var (
+	stringEscaper     = strings.NewReplacer(`\`, `\\`, `'`, `\'`)
+	identifierEscaper = strings.NewReplacer(`\`, `\\`, "`", "\\`")
+)
+
+func quoteString(s string) string     { return "'" + stringEscaper.Replace(s) + "'" }
+func quoteIdentifier(s string) string { return "`" + identifierEscaper.Replace(s) + "`" }
+
+// body is the request's body without its transport's compressions. Its io.EOF means that the body came whole: a
+// connection that breaks, a compressed stream or a block that is cut off is any other error.
+func (q *request) body() (io.Reader, error) {
+	raw := q.http.Body
+	b, err := decoder(q.http.Header.Get("Content-Encoding"), raw)
+	if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
+		return http.NoBody, nil // compressed, but not a byte came
+	}
+	if err != nil {
+		return nil, err
+	}
+	if q.on("decompress") {
+		b = compress.NewReader(&frameReader{r: b})
+	}
+	return &wholeReader{r: b, raw: raw}, nil
+}
+
+func decoder(encoding string, raw io.Reader) (io.Reader, error) {
+	var r io.Reader
+	var err error
+	switch encoding {
+	case "", "identity":
+		r = raw
+	case "gzip":
+		r, err = gzip.NewReader(raw)
+	case "deflate":
+		r, err = zlib.NewReader(raw)
+	case "br":
+		r = brotli.NewReader(raw)
+	case "zstd":
+		var z *zstd.Decoder
+		if z, err = zstd.NewReader(raw, zstd.WithDecoderConcurrency(1)); err == nil {
+			r = z.IOReadCloser()
+		}
+	default:
+		return nil, exceptionf(codeNotImplemented, "NOT_IMPLEMENTED", "Unknown HTTP content encoding %q", encoding)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("read %s body: %w", encoding, err)
+	}
+	return r, nil
+}
+
+// wholeReader turns the end of the decoded data into io.EOF only if the raw body ended well too.
+type wholeReader struct{ r, raw io.Reader }
+
+func (w *wholeReader) Read(p []byte) (int, error) {
+	n, err := w.r.Read(p)
+	if err == nil || !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
+		return n, err
+	}
+	if _, err := io.Copy(io.Discard, w.raw); err != nil {
+		return n, err
+	}
+	return n, io.EOF
+}
+
+// frameReader passes on ClickHouse's compressed frames and turns an end inside of one into io.ErrUnexpectedEOF; the
+// decompressor says io.EOF also where a frame is cut off behind its head.
+type frameReader struct {
+	r    io.Reader
+	head [frameHead]byte
+	have int // bytes of head
+	left int // bytes of the frame behind its head
+}
+
+// A frame's head: checksum (16), method (1), compressed size with the 9 bytes from method on (4), plain size (4).
+const frameHead = 16 + 9
+
+func (f *frameReader) Read(p []byte) (int, error) {
+	n, err := f.r.Read(p)
+	for b := p[:n]; len(b) > 0; {
+		if f.left > 0 {
+			k := min(f.left, len(b))
+			f.left -= k
+			b = b[k:]
+			continue
+		}
+		k := copy(f.head[f.have:], b)
+		f.have += k
+		b = b[k:]
+		if f.have == frameHead {
+			f.have = 0
+			f.left = max(0, int(binary.LittleEndian.Uint32(f.head[17:]))-9)
+		}
+	}
+	if errors.Is(err, io.EOF) && (f.have > 0 || f.left > 0) {
+		return n, io.ErrUnexpectedEOF
+	}
+	return n, err
+}
+
+// readText reads what is left of a statement in the body.
+func readText(body io.Reader) (string, error) {
+	var b bytes.Buffer
+	n, err := b.ReadFrom(io.LimitReader(body, maxText+1))
+	if err != nil {
+		return "", fmt.Errorf("read statement: %w", err)
+	}
+	if n > maxText {
+		return "", exceptionf(codeSyntaxError, "SYNTAX_ERROR", "Statement is longer than %d bytes; stream the data of an INSERT in a format other than Values", maxText)
+	}
+	return b.String(), nil
+}

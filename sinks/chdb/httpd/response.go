@@ -1,0 +1,228 @@
+package httpd
+
+import (
+	"compress/gzip"
+	"compress/zlib"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/ClickHouse/ch-go/compress"
+	"github.com/andybalholm/brotli"
+	"github.com/klauspost/compress/zstd"
+
+	"github.com/llmtap/llmtap/sinks/chdb/engine"
+)
+
+// joinable are formats whose chunks, put one after the other, are the format again. All others have a head or a
+// tail and are written in one piece.
+var joinable = map[string]bool{
+	"Native": true, "RowBinary": true, "TabSeparated": true, "TSV": true, "TabSeparatedRaw": true, "TSVRaw": true, "CSV": true,
+	"JSONEachRow": true, "JSONLines": true, "NDJSON": true, "JSONCompactEachRow": true, "LineAsString": true, "Null": true,
+}
+
+// A response holds its header back until the first byte of output, so that an exception before it has a status of
+// its own; one after it is framed into the stream.
+type response struct {
+	w       http.ResponseWriter
+	server  Server
+	started bool
+	native  *compress.Writer // ClickHouse's own compression, nil if none
+	coding  string           // of HTTP: gzip, deflate, br, zstd or ""
+	out     io.Writer        // w or the coding's writer
+	closer  io.Closer        // the coding's writer, nil if none
+	tag     string           // announced in the header, repeated in the frame of a late exception
+}
+
+func newResponse(w http.ResponseWriter, req *request, server Server) *response {
+	res := &response{w: w, server: server, tag: strings.ToLower(nonce()[:16])}
+	hd := w.Header()
+	hd.Set("X-ClickHouse-Query-Id", req.queryID)
+	hd.Set("X-ClickHouse-Server-Display-Name", server.DisplayName)
+	hd.Set("X-ClickHouse-Timezone", server.Timezone)
+	switch {
+	case req.on("compress"):
+		method := compress.LZ4
+		switch strings.ToUpper(req.url.Get("network_compression_method")) {
+		case "ZSTD":
+			method = compress.ZSTD
+		case "NONE":
+			method = compress.None
+		}
+		res.native = compress.NewWriter(compress.LevelZero, method)
+	case req.url.Get("enable_http_compression") != "0":
+		res.coding = accepted(req.http.Header.Get("Accept-Encoding"))
+	}
+	return res
+}
+
+// accepted is the first content coding of an Accept-Encoding header that can be served.
+func accepted(header string) string {
+	for part := range strings.SplitSeq(header, ",") {
+		name, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
+		switch name {
+		case "gzip", "deflate", "br", "zstd":
+			if strings.ReplaceAll(quality, " ", "") != "q=0" {
+				return name
+			}
+		}
+	}
+	return ""
+}
+
+// format names the output format in the header.
+func (r *response) format(name string) {
+	r.w.Header().Set("X-ClickHouse-Format", name)
+	r.w.Header().Set("Content-Type", contentType(name))
+}
+
+func contentType(format string) string {
+	switch {
+	case strings.HasPrefix(format, "JSON") && (strings.Contains(format, "EachRow") || format == "JSONLines"), format == "NDJSON":
+		return "application/x-ndjson; charset=UTF-8"
+	case strings.HasPrefix(format, "JSON"):
+		return "application/json; charset=UTF-8"
+	case strings.HasPrefix(format, "CSV"):
+		return "text/csv; charset=UTF-8; header=absent"
+	case strings.HasPrefix(format, "TabSeparated"), strings.HasPrefix(format, "TSV"):
+		return "text/tab-separated-values; charset=UTF-8"
+	case format == "Native", strings.HasPrefix(format, "RowBinary"):
+		return "application/octet-stream"
+	}
+	return "text/plain; charset=UTF-8"
+}
+
+// summary puts what is known of the whole statement into the header; too late once output has started.
+func (r *response) summary(st engine.Stats) {
+	b, err := json.Marshal(map[string]string{
+		"read_rows": strconv.FormatUint(st.ReadRows, 10), "read_bytes": strconv.FormatUint(st.ReadBytes, 10),
+		"written_rows": strconv.FormatUint(st.WrittenRows, 10), "written_bytes": strconv.FormatUint(st.WrittenBytes, 10),
+		"total_rows_to_read": "0",
+		"result_rows":        strconv.FormatUint(st.ResultRows, 10), "result_bytes": strconv.FormatUint(st.ResultBytes, 10),
+		"elapsed_ns": strconv.FormatInt(st.Elapsed.Nanoseconds(), 10),
+	})
+	if err == nil {
+		r.w.Header().Set("X-ClickHouse-Summary", string(b))
+	}
+}
+
+func (r *response) start() error {
+	if r.started {
+		return nil
+	}
+	r.started = true
+	r.out = r.w
+	var err error
+	switch r.coding {
+	case "gzip":
+		var z *gzip.Writer
+		z, err = gzip.NewWriterLevel(r.w, gzip.BestSpeed)
+		r.out, r.closer = z, z
+	case "deflate":
+		var z *zlib.Writer
+		z, err = zlib.NewWriterLevel(r.w, zlib.BestSpeed)
+		r.out, r.closer = z, z
+	case "br":
+		z := brotli.NewWriterLevel(r.w, brotli.BestSpeed)
+		r.out, r.closer = z, z
+	case "zstd":
+		var z *zstd.Encoder
+		z, err = zstd.NewWriter(r.w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
+		r.out, r.closer = z, z
+	}
+	if err != nil {
+		return fmt.Errorf("start %s response: %w", r.coding, err)
+	}
+	hd := r.w.Header()
+	hd.Set("X-ClickHouse-Exception-Tag", r.tag)
+	if r.coding != "" {
+		hd.Set("Content-Encoding", r.coding)
+	}
+	r.w.WriteHeader(http.StatusOK)
+	return nil
+}
+
+// nativeBlock bounds the plain size of a frame of ClickHouse's compression, as its server does.
+const nativeBlock = 1 << 20
+
+func (r *response) Write(b []byte) (int, error) {
+	if len(b) == 0 {
+		return 0, nil
+	}
+	if err := r.start(); err != nil {
+		return 0, err
+	}
+	if r.native == nil {
+		return r.out.Write(b)
+	}
+	written := 0
+	for written < len(b) {
+		part := b[written:min(len(b), written+nativeBlock)]
+		if err := r.native.Compress(part); err != nil {
+			return written, fmt.Errorf("compress response: %w", err)
+		}
+		if _, err := r.out.Write(r.native.Data); err != nil {
+			return written, err
+		}
+		written += len(part)
+	}
+	return written, nil
+}
+
+// flush sends what was written, so that a slow SELECT shows its first rows early.
+func (r *response) flush() error {
+	if r.closer != nil {
+		return nil // flushing a compressor costs ratio; it flushes itself
+	}
+	if err := http.NewResponseController(r.w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return err
+	}
+	return nil
+}
+
+// finish ends a response without exception.
+func (r *response) finish() error {
+	if !r.started {
+		r.w.WriteHeader(http.StatusOK)
+		return nil
+	}
+	if r.closer != nil {
+		return r.closer.Close()
+	}
+	return nil
+}
+
+// maxLateException bounds the text of an exception inside a stream: clients look for 16 KiB at most.
+const maxLateException = 15 << 10
+
+// fail answers with err: as a status, or framed into the stream that has begun. A client that has gone gets nothing.
+func (r *response) fail(err error, ctx context.Context) {
+	if ctx.Err() != nil {
+		panic(http.ErrAbortHandler) // what was written must not look complete
+	}
+	code, msg := codeOf(err, ctx), err.Error()
+	if e := (*engine.Error)(nil); !errors.As(err, &e) {
+		msg = fmt.Sprintf("Code: %d. DB::Exception: %s. (STD_EXCEPTION)", code, msg)
+	} else {
+		msg = e.Message
+	}
+	msg += " (version " + r.server.Version + " (official build))"
+	if !r.started {
+		hd := r.w.Header()
+		hd.Set("X-ClickHouse-Exception-Code", strconv.Itoa(code))
+		hd.Set("Content-Type", "text/plain; charset=UTF-8")
+		r.w.WriteHeader(statusOf(code))
+		_, _ = io.WriteString(r.w, msg+"\n")
+		return
+	}
+	msg = msg[:min(len(msg), maxLateException)]
+	_, _ = fmt.Fprintf(r.out, "\r\n__exception__\r\n%s\r\n%s\n%d %s\r\n__exception__\r\n", r.tag, msg, len(msg)+1, r.tag)
+	if r.closer != nil {
+		_ = r.closer.Close()
+	}
+}

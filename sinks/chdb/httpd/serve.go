@@ -1,0 +1,281 @@
+package httpd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/llmtap/llmtap/sinks/chdb/engine"
+	"github.com/llmtap/llmtap/sinks/chdb/statement"
+)
+
+// killEvery is how often a statement whose client has gone is killed again: the first KILL may come before the
+// engine lists the statement.
+const killEvery = 250 * time.Millisecond
+
+// serve runs the statement of req and writes its output to res.
+func (h *Handler) serve(ctx context.Context, req *request, res *response) (Query, error) {
+	var done Query
+	body, err := req.body()
+	if err != nil {
+		return done, err
+	}
+	text, st, err := readStatement(req, body)
+	if err != nil {
+		return done, err
+	}
+	switch st.Kind {
+	case statement.Select:
+		done.Kind = "select"
+	case statement.Insert:
+		done.Kind = "insert"
+	case statement.Empty:
+		return done, exceptionf(codeSyntaxError, "SYNTAX_ERROR", "Empty query")
+	}
+	if st.Several {
+		return done, exceptionf(codeSyntaxError, "SYNTAX_ERROR", "Multi-statements are not allowed")
+	}
+	if st.Refused != "" {
+		return done, exceptionf(codeAccessDenied, "ACCESS_DENIED", "The embedded ClickHouse does not allow %s", st.Refused)
+	}
+	if isHello(text, req.format) {
+		return done, h.hello(req, res)
+	}
+	release, err := h.slot(ctx)
+	if err != nil {
+		return done, err
+	}
+	defer release()
+
+	conn, giveBack, err := h.conn(req)
+	if err != nil {
+		return done, err
+	}
+	defer giveBack()
+	// SET comes first: on a session's connection it takes the left-overs of a failed statement.
+	if err := conn.Exec(req.setSQL()); err != nil {
+		return done, err
+	}
+	if db := req.url.Get("database"); db != "" && db != "default" {
+		if err := conn.Exec("USE " + quoteIdentifier(db)); err != nil {
+			return done, err
+		}
+	}
+	stop := h.killWhenDone(ctx, req.comment)
+	defer stop()
+
+	var stats engine.Stats
+	if streamed(st) {
+		stats, err = insert(conn, req, st, body)
+		if err == nil {
+			res.summary(stats)
+		}
+	} else {
+		stats, err = h.run(conn, req, res, text, st, &done)
+	}
+	done.ReadRows, done.WrittenRows = stats.ReadRows, stats.WrittenRows
+	return done, err
+}
+
+// streamed says whether the statement's data goes through an insert stream.
+func streamed(st statement.Statement) bool {
+	return st.Kind == statement.Insert && st.Format != "" && !strings.EqualFold(st.Format, "Values")
+}
+
+// readStatement reads the statement: from the URL, else from the body. What the body holds after a statement in the
+// URL is its continuation, as in ClickHouse, unless it is the data of an insert stream.
+func readStatement(req *request, body io.Reader) (string, statement.Statement, error) {
+	text := req.url.Get("query")
+	st := statement.Parse(text)
+	if streamed(st) {
+		return text, st, nil
+	}
+	more, err := readText(body)
+	if err != nil {
+		return "", st, err
+	}
+	switch {
+	case text == "":
+		text = more
+	case more != "":
+		text += "\n" + more
+	}
+	return text, statement.Parse(text), nil
+}
+
+// conn is a connection for one request; giveBack ends its use.
+func (h *Handler) conn(req *request) (conn *engine.Conn, giveBack func(), err error) {
+	if id := req.url.Get("session_id"); id != "" {
+		s, err := h.sessions.take(id, req.on("session_check"), req.url.Get("session_timeout"))
+		if err != nil {
+			return nil, nil, err
+		}
+		return s.conn, func() {
+			if reset := req.resetSQL(); reset != "" {
+				_ = s.conn.Exec(reset) // a setting that was refused cannot be reset either
+			}
+			h.sessions.giveBack(id, s, req.on("close_session"))
+		}, nil
+	}
+	c, err := h.cfg.Connect()
+	if err != nil {
+		return nil, nil, err
+	}
+	return c, c.Close, nil
+}
+
+// killWhenDone kills the statement with this comment once ctx is done, again and again until stop is called.
+func (h *Handler) killWhenDone(ctx context.Context, comment string) (stop func()) {
+	ended := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Add(1)
+	cancel := context.AfterFunc(ctx, func() {
+		defer wg.Done()
+		conn, err := h.cfg.Connect()
+		if err != nil {
+			return
+		}
+		defer conn.Close()
+		t := time.NewTicker(killEvery)
+		defer t.Stop()
+		for {
+			_ = conn.Exec("KILL QUERY WHERE Settings['log_comment'] = " + quoteString(comment) + " ASYNC")
+			select {
+			case <-ended:
+				return
+			case <-t.C:
+			}
+		}
+	})
+	return func() {
+		close(ended)
+		if cancel() {
+			wg.Done()
+		}
+		wg.Wait()
+	}
+}
+
+// insertChunk is how much data goes to the engine at once.
+const insertChunk = 256 << 10
+
+var chunks = sync.Pool{New: func() any { return new([insertChunk]byte) }}
+
+// insert streams the data of st, then the body. Only data that came whole is committed.
+func insert(conn *engine.Conn, req *request, st statement.Statement, body io.Reader) (engine.Stats, error) {
+	if req.http.Method == "GET" {
+		return engine.Stats{}, errReadonly
+	}
+	ins, err := conn.Insert(st.Head, st.Format, req.params)
+	if err != nil {
+		return engine.Stats{}, err
+	}
+	defer ins.Close()
+	buf := chunks.Get().(*[insertChunk]byte)
+	defer chunks.Put(buf)
+	if st.Data != "" {
+		body = io.MultiReader(strings.NewReader(st.Data), body)
+	}
+	for {
+		n, whole, err := fill(body, buf[:])
+		if err != nil {
+			ins.Cancel()
+			return engine.Stats{}, fmt.Errorf("read data: %w", err)
+		}
+		if _, err := ins.Write(buf[:n]); err != nil {
+			ins.Cancel()
+			return engine.Stats{}, err
+		}
+		if whole {
+			return ins.Commit()
+		}
+	}
+}
+
+// fill reads until buf is full or r ends, and says whether it ended. io.ReadFull would not do: it gives the end in
+// the middle of buf the same error as a broken body.
+func fill(r io.Reader, buf []byte) (n int, whole bool, err error) {
+	for n < len(buf) {
+		m, err := r.Read(buf[n:])
+		n += m
+		if err == io.EOF {
+			return n, true, nil
+		}
+		if err != nil {
+			return n, false, err
+		}
+	}
+	return n, false, nil
+}
+
+var errReadonly = exceptionf(codeReadonly, "READONLY", "Cannot execute query in readonly mode. For queries over HTTP, method GET implies readonly. You should use method POST for modifying queries")
+
+// run executes everything that is not an insert stream.
+func (h *Handler) run(conn *engine.Conn, req *request, res *response, text string, st statement.Statement, done *Query) (engine.Stats, error) {
+	a, err := conn.Classify(text)
+	switch {
+	case err != nil:
+		return engine.Stats{}, err
+	case a.Statements > 1:
+		return engine.Stats{}, exceptionf(codeSyntaxError, "SYNTAX_ERROR", "Multi-statements are not allowed")
+	case a.Class == engine.Control && (st.Kind == statement.Select || st.Kind == statement.Insert):
+		return engine.Stats{}, exceptionf(codeAccessDenied, "ACCESS_DENIED", "The embedded ClickHouse does not write outside its tables")
+	case a.Class != engine.ReadOnly && req.http.Method == "GET":
+		return engine.Stats{}, errReadonly
+	case done.Kind == "" && (a.Class == engine.Mutating || a.Class == engine.MutatingGlobal):
+		done.Kind = "ddl"
+	}
+	if st.Kind == statement.Insert {
+		var stats engine.Stats
+		err := conn.Query(text, "Null", req.params, func(_ []byte, s engine.Stats) error {
+			stats = s
+			res.summary(s)
+			return nil
+		})
+		return stats, err
+	}
+	format := req.format
+	if st.Format != "" {
+		format = st.Format
+	}
+	res.format(format)
+	if st.Kind == statement.Select && a.Class == engine.ReadOnly && joinable[format] {
+		return stream(conn, req, res, text)
+	}
+	var stats engine.Stats
+	err = conn.Query(text, req.format, req.params, func(out []byte, s engine.Stats) error {
+		stats = s
+		res.summary(s)
+		_, err := res.Write(out)
+		return err
+	})
+	return stats, err
+}
+
+// stream writes the chunks of a SELECT as they come.
+func stream(conn *engine.Conn, req *request, res *response, text string) (engine.Stats, error) {
+	var stats engine.Stats
+	s, err := conn.Stream(text, req.format, req.params)
+	if err != nil {
+		return stats, err
+	}
+	defer s.Close()
+	for {
+		more, err := s.Next(func(chunk []byte, st engine.Stats) error {
+			stats = st
+			if _, err := res.Write(chunk); err != nil {
+				return err
+			}
+			return res.flush()
+		})
+		if err != nil || !more {
+			return stats, err
+		}
+		if err := req.http.Context().Err(); err != nil {
+			return stats, err
+		}
+	}
+}

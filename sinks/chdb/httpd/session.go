@@ -1,0 +1,95 @@
+package httpd
+
+import (
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/llmtap/llmtap/sinks/chdb/engine"
+)
+
+const (
+	maxSessions    = 100
+	sessionTimeout = time.Minute // of a session that names none
+	sessionLongest = time.Hour
+)
+
+// sessions are the connections that clients keep by session_id. There are at most maxSessions; idle ones are closed
+// when they time out, looked at whenever a session is asked for.
+type sessions struct {
+	connect func() (*engine.Conn, error)
+
+	mu   sync.Mutex // guards open and its values
+	open map[string]*session
+}
+
+type session struct {
+	conn    *engine.Conn
+	busy    bool
+	timeout time.Duration
+	expires time.Time // if not busy
+}
+
+func newSessions(connect func() (*engine.Conn, error)) *sessions {
+	return &sessions{connect: connect, open: map[string]*session{}}
+}
+
+// take gives out session id to one request; with check it must exist.
+func (s *sessions) take(id string, check bool, timeout string) (*session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire(time.Now())
+	ss := s.open[id]
+	switch {
+	case ss != nil && ss.busy:
+		return nil, exceptionf(codeSessionIsLocked, "SESSION_IS_LOCKED", "Session %s is locked by a concurrent client", id)
+	case ss == nil && check:
+		return nil, exceptionf(codeSessionNotFound, "SESSION_NOT_FOUND", "Session %s not found", id)
+	case ss == nil && len(s.open) >= maxSessions:
+		return nil, exceptionf(codeTooManyQueries, "TOO_MANY_SIMULTANEOUS_QUERIES", "Too many sessions. Maximum: %d", maxSessions)
+	case ss == nil:
+		conn, err := s.connect()
+		if err != nil {
+			return nil, err
+		}
+		ss = &session{conn: conn, timeout: sessionTimeout}
+		s.open[id] = ss
+	}
+	if n, err := strconv.Atoi(timeout); err == nil && n > 0 {
+		ss.timeout = min(time.Duration(n)*time.Second, sessionLongest)
+	}
+	ss.busy = true
+	return ss, nil
+}
+
+// giveBack ends a request's use of a session, and the session itself if it is to close.
+func (s *sessions) giveBack(id string, ss *session, closeIt bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ss.busy = false
+	ss.expires = time.Now().Add(ss.timeout)
+	if closeIt {
+		ss.conn.Close()
+		delete(s.open, id)
+	}
+}
+
+func (s *sessions) expire(now time.Time) {
+	for id, ss := range s.open {
+		if !ss.busy && now.After(ss.expires) {
+			ss.conn.Close()
+			delete(s.open, id)
+		}
+	}
+}
+
+func (s *sessions) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, ss := range s.open {
+		if !ss.busy {
+			ss.conn.Close()
+		}
+		delete(s.open, id)
+	}
+}

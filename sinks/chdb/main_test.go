@@ -1,0 +1,125 @@
+package chdb
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) {
+	RunChild()
+	code := m.Run()
+	if err := stopShared(); err != nil {
+		fmt.Println(err)
+		code = 1
+	}
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Println(err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+// needLibrary gets the library, or skips; in CI it must be there.
+func needLibrary(t testing.TB) {
+	t.Helper()
+	_, err := FindLibrary(t.Context(), LibraryConfig{Progress: func(line string) { t.Log(line) }})
+	switch {
+	case err == nil:
+	case os.Getenv("CI") == "true":
+		t.Fatal(err)
+	default:
+		t.Skipf("NOT TESTED: the embedded ClickHouse: %v", err)
+	}
+}
+
+var shared struct {
+	once   sync.Once
+	server *Server
+	err    error
+	dir    string
+}
+
+// server is one server for all tests that do not hurt it.
+func server(t testing.TB) *Server {
+	t.Helper()
+	needLibrary(t)
+	shared.once.Do(func() {
+		if shared.dir, shared.err = os.MkdirTemp("", "llmtap-chdb-test-"); shared.err != nil {
+			return
+		}
+		cfg := Default()
+		cfg.Dir = filepath.Join(shared.dir, "db & <more>") // the configuration is XML
+		cfg.Logger = testLogger()
+		shared.server, shared.err = Start(context.Background(), cfg)
+	})
+	if shared.err != nil {
+		t.Fatal(shared.err)
+	}
+	return shared.server
+}
+
+func stopShared() error {
+	if shared.server == nil {
+		return nil
+	}
+	defer os.RemoveAll(shared.dir)
+	start := time.Now()
+	if err := shared.server.Close(context.Background()); err != nil {
+		return err
+	}
+	if d := time.Since(start); d > childGrace {
+		return fmt.Errorf("the server took %s to stop", d)
+	}
+	return nil
+}
+
+func testLogger() *slog.Logger {
+	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+}
+
+// start runs a server of the test's own in dir.
+func start(t testing.TB, dir string) *Server {
+	t.Helper()
+	needLibrary(t)
+	cfg := Default()
+	cfg.Dir = dir
+	cfg.Logger = testLogger()
+	s, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() {
+		if err := s.Close(context.Background()); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// open connects clickhouse-go to s.
+func open(t testing.TB, s *Server, change ...func(*clickhouse.Options)) driver.Conn {
+	t.Helper()
+	opt, err := clickhouse.ParseDSN(s.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, c := range change {
+		c(opt)
+	}
+	conn, err := clickhouse.Open(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}

@@ -1,0 +1,23 @@
+//go:build !linux
+
+package chdb
+
+import (
+	"os"
+	"syscall"
+)
+
+// Without Pdeathsig the child notices the parent's death by the end of its standard input.
+func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
+
+func lockThread() (unlock func()) { return func() {} }
+
+func executable() string {
+	path, err := os.Executable()
+	if err != nil {
+		return os.Args[0]
+	}
+	return path
+}
+
+func preferOOM() {}
