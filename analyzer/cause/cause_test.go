@@ -1,0 +1,167 @@
+package cause
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+func TestClassify(t *testing.T) {
+	f := func(in Input, text string, want Cause) {
+		t.Helper()
+		in.Text = []byte(text)
+		want.Class = Class(want.ID)
+		if diff := cmp.Diff(want, Classify(in)); diff != "" {
+			t.Errorf("%q (-want +got):\n%s", text, diff)
+		}
+	}
+	orphan := `{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}`
+	deepSeek := Input{Status: 400, Variant: facts.DeepSeek}
+
+	// the text says it, the request shows it, shows nothing, shows another defect
+	in := deepSeek
+	in.Rules = []string{"orphan_tool_reply"}
+	f(in, orphan, Cause{ID: "orphan_tool_reply", Known: Both, StatedBy: "openai", Rule: "orphan_tool_reply"})
+	in.Rules = nil
+	f(in, orphan, Cause{ID: "orphan_tool_reply", Known: Stated, StatedBy: "openai", Rule: "orphan_tool_reply"})
+	in.Rules = []string{"duplicate_tool_reply"}
+	f(in, orphan, Cause{ID: "orphan_tool_reply", Known: Conflict, StatedBy: "openai", Rule: "orphan_tool_reply"})
+	// a reply before its call looks like an orphan to a server that reads from the top
+	in.Rules = []string{"tool_reply_before_call", "missing_tool_reply"}
+	f(in, orphan, Cause{ID: "orphan_tool_reply", Known: Both, StatedBy: "openai", Rule: "tool_reply_before_call"})
+
+	// opaque: the findings decide, and without findings nobody knows
+	opaque := `[{"error":{"code":400,"message":"Request contains an invalid argument.","status":"INVALID_ARGUMENT"}}]`
+	gemini := Input{Status: 400, Variant: facts.GeminiOpenAI, Rules: []string{"arguments_not_string", "tool_content_not_string"}}
+	f(gemini, opaque, Cause{ID: "arguments_not_string", Known: Inferred, Rule: "arguments_not_string"})
+	gemini.Rules = nil
+	f(gemini, opaque, Cause{ID: "unexplained", Known: None})
+	f(Input{Status: 400}, "", Cause{ID: "unexplained", Known: None})
+
+	// a text that fits several defects: what was found says which
+	wide := `{"error":{"message":"Invalid type for 'messages[2].content': expected one of a string or array of objects, but got an object instead.","code":"invalid_type"}}`
+	f(Input{Status: 400}, wide, Cause{ID: "content_type_invalid", Known: Stated, StatedBy: "openai"})
+	f(Input{Status: 400, Rules: []string{"tool_content_not_string"}}, wide, Cause{ID: "tool_content_type", Known: Both, StatedBy: "openai", Rule: "tool_content_not_string"})
+	twice := "Duplicate value for 'tool_call_id' of call_00_x in message[2]"
+	f(deepSeek, twice, Cause{ID: "duplicate_call_id", Known: Stated, StatedBy: "deepseek"})
+	in.Rules = []string{"duplicate_tool_reply"}
+	f(in, twice, Cause{ID: "duplicate_tool_reply", Known: Both, StatedBy: "deepseek", Rule: "duplicate_tool_reply"})
+
+	// a 400 that is no protocol fault is never counted as one, whatever the request looks like
+	broken := Input{Status: 400, Rules: []string{"missing_tool_reply"}}
+	f(broken, `{"error":{"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}`, Cause{ID: "auth", Known: Stated, StatedBy: "gemini"})
+	f(broken, `Your credit balance is too low to access the API.`, Cause{ID: "billing", Known: Stated, StatedBy: "anthropic"})
+	f(broken, `{'detail': 'Content Exists Risk'}`, Cause{ID: "content_policy", Known: Stated, StatedBy: "deepseek"})
+	f(broken, `This model's maximum context length is 131072 tokens.`, Cause{ID: "context_length_exceeded", Known: Stated, StatedBy: "common"})
+
+	// only the status says it
+	f(Input{Status: 401}, "<html>nginx</html>", Cause{ID: "auth", Known: Stated, StatedBy: "status"})
+	f(Input{Status: 402}, "", Cause{ID: "billing", Known: Stated, StatedBy: "status"})
+	f(Input{Status: 413}, "", Cause{ID: "payload_too_large", Known: Stated, StatedBy: "status"})
+	f(Input{Status: 429}, "slow down", Cause{ID: "rate_limit", Known: Stated, StatedBy: "status"})
+	f(Input{Status: 503, Rules: broken.Rules}, "", Cause{ID: "server_error", Known: Stated, StatedBy: "status"})
+	f(Input{Status: 500}, "Internal server error", Cause{ID: "server_error", Known: Stated, StatedBy: "status"})
+	// servers that parse the history answer 500 for it
+	f(Input{Status: 500, Rules: []string{"arguments_invalid_json"}}, "Internal server error", Cause{ID: "arguments_invalid_json", Known: Inferred, Rule: "arguments_invalid_json"})
+
+	// no answer, and errors after a 200
+	f(Input{}, "context deadline exceeded", Cause{ID: "no_response", Known: Stated, StatedBy: "status"})
+	f(Input{Rules: broken.Rules}, "", Cause{ID: "no_response", Known: Stated, StatedBy: "status"})
+	f(Input{Status: 200}, `{"error":{"message":"Upstream closed"}}`, Cause{ID: "stream_error", Known: Stated, StatedBy: "status"})
+	f(Input{Status: 200}, `{"type":"overloaded_error","message":"Overloaded"}`, Cause{ID: "server_error", Known: Stated, StatedBy: "common"})
+	f(Input{Status: 200}, `{"status_code":400,"code":"tool_use_failed"}`, Cause{ID: "model_tool_call_invalid", Known: Stated, StatedBy: "hosts"})
+
+	// one text, two meanings: whose it is decides
+	quota := "You exceeded your current quota, please check your plan and billing details."
+	f(Input{Status: 429, Variant: facts.OpenAI}, quota, Cause{ID: "billing", Known: Stated, StatedBy: "common"})
+	f(Input{Status: 429, Variant: facts.GeminiOpenAI}, quota+" head to: https://ai.google.dev/x", Cause{ID: "rate_limit", Known: Stated, StatedBy: "gemini"})
+}
+
+// TestWrapping: one text, as it is found in the wild.
+func TestWrapping(t *testing.T) {
+	for _, text := range []string{
+		`An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.`,
+		`400: an assistant message with "tool_calls" must be followed by tool messages`,
+		`{"error":{"message":"[x] [400]: {\"error\":{\"message\":\"An assistant message with \\\"tool_calls\\\" must be followed by tool messages\"}}"}}`,
+		`{"raw":"{\\\"a\\\":\\\"An assistant message with \\\\\\\"tool_calls\\\\\\\" must be followed\\\\n by tool messages\\\"}"}`,
+		"Error code: 400 - {'error': {'message': \"An assistant message with 'tool_calls' must be followed by tool messages\", 'param': None}}",
+		"An assistant message with         │\n│    “tool_calls” must be followed by\n  ⎿  tool messages responding",
+		`An assistant message with \u0027tool_calls\u0027 must be followed by\u00a0tool messages`,
+		"AN ASSISTANT MESSAGE WITH `TOOL_CALLS` MUST BE FOLLOWED BY TOOL MESSAGES",
+	} {
+		if got := Classify(Input{Status: 400, Text: []byte(text)}).ID; got != "missing_tool_reply" {
+			t.Errorf("%s: %s", text, got)
+		}
+	}
+}
+
+// TestRegistry holds the registry, the tables and the specification together.
+func TestRegistry(t *testing.T) {
+	for _, id := range IDs() {
+		if s, fix := Meaning(id); Class(id) == "" || s == "" || fix == "" {
+			t.Errorf("%s lacks a class, a meaning or a fix", id)
+		}
+	}
+	seen := map[string]string{}
+	for _, tab := range tables {
+		for _, r := range tab.rows {
+			if _, ok := registry[r.cause]; !ok {
+				t.Errorf("%s: %q: cause %q is none", tab.family, r.words, r.cause)
+			}
+			for _, rule := range slices.Concat(r.openRules, r.agreeRules) {
+				if OfRule(rule) == "" {
+					t.Errorf("%s: %q: rule %q is none", tab.family, r.words, rule)
+				}
+			}
+			if r.source == "" {
+				t.Errorf("%s: %q names no source", tab.family, r.words)
+			}
+			if by, ok := seen[r.words]; ok {
+				t.Errorf("%q stands in %s and in %s", r.words, by, tab.family)
+			}
+			seen[r.words] = tab.family
+			// A row must be found by its own words, unless an earlier one with the same cause takes them.
+			if got, _ := match(strings.Join(r.phrases, " x "), ""); got == nil || got.cause != r.cause {
+				t.Errorf("%s: %q is hidden by an earlier row", tab.family, r.words)
+			}
+		}
+	}
+	var spec struct {
+		Causes []struct {
+			ID, Class string
+			Rules     []string
+		}
+	}
+	readJSON(t, "../../../shared/spec/causes.json", &spec)
+	var ids []string
+	for _, c := range spec.Causes {
+		ids = append(ids, c.ID)
+		if Class(c.ID) != c.Class {
+			t.Errorf("%s: class %q, want %q", c.ID, Class(c.ID), c.Class)
+		}
+		if diff := cmp.Diff(c.Rules, append([]string{}, registry[c.ID].Rules...)); diff != "" {
+			t.Errorf("%s: rules differ (-want +got):\n%s", c.ID, diff)
+		}
+	}
+	slices.Sort(ids)
+	if diff := cmp.Diff(ids, IDs()); diff != "" {
+		t.Errorf("causes differ (-want +got):\n%s", diff)
+	}
+}
+
+// readJSON decodes a file of the shared material, or skips the test where it is absent.
+func readJSON(t testing.TB, path string, v any) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Skipf("SKIPPED, the shared material is not here: %v", err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		t.Fatalf("decode %s: %v", path, err)
+	}
+}

@@ -1,0 +1,114 @@
+package cause
+
+import "strings"
+
+// maxCluster bounds a cluster key.
+const maxCluster = 200
+
+// Cluster is a key that groups error texts which say the same: the normal form with what stands in quotes, ids and
+// numbers replaced, at most 200 bytes. It is for texts that fit no row, so that a new wording shows as one line.
+func Cluster(text string) string {
+	var quoted, plain [maxText]byte
+	masked := maskQuoted(quoted[:0], text)
+	norm := normalise(plain[:0], masked)
+	var b strings.Builder
+	for i := 0; i < len(norm) && b.Len() < maxCluster; {
+		if !inWord(norm[i]) {
+			b.WriteByte(norm[i])
+			i++
+			continue
+		}
+		end := i
+		for end < len(norm) && inWord(norm[end]) {
+			end++
+		}
+		b.WriteString(clusterWord(string(norm[i:end])))
+		i = end
+	}
+	s := b.String()
+	if len(s) > maxCluster {
+		s = s[:maxCluster]
+	}
+	return strings.ToValidUTF8(strings.TrimSpace(s), "")
+}
+
+// maskQuoted replaces short quoted text that is a value, not JSON's or Python's own quotes: 'call_1' in a sentence is
+// one, a key before a colon and a value after it are none.
+func maskQuoted(dst []byte, text string) []byte {
+	if len(text) > maxText {
+		text = text[:maxText]
+	}
+	for i := 0; i < len(text); {
+		c := text[i]
+		if c != '\'' && c != '`' {
+			dst = append(dst, c)
+			i++
+			continue
+		}
+		n := strings.IndexByte(text[i+1:min(len(text), i+82)], c)
+		after := i + n + 2
+		if n < 0 || i == 0 || text[i-1] != ' ' || startsValue(text[:i]) || after < len(text) && text[after] == ':' {
+			dst = append(dst, c)
+			i++
+			continue
+		}
+		if word := text[i+1 : i+1+n]; isProtocolWord(word) {
+			dst = append(dst, word...)
+		} else {
+			dst = append(dst, "<q>"...)
+		}
+		i = after
+	}
+	return dst
+}
+
+// startsValue reports whether before ends like the start of a JSON or Python value: after a colon, comma or bracket.
+func startsValue(before string) bool {
+	before = strings.TrimRight(before, " ")
+	return before == "" || strings.IndexByte(":,{[(", before[len(before)-1]) >= 0
+}
+
+// isProtocolWord reports whether a quoted word is part of what a text says, not whom it says it about.
+func isProtocolWord(w string) bool {
+	switch w {
+	case "tool", "user", "assistant", "system", "developer", "function", "role", "content", "name", "messages", "tools",
+		"tool_calls", "tool_call_id", "tool_choice", "tool_use", "tool_result", "tool_use_id", "thinking", "reasoning",
+		"redacted_thinking", "reasoning_content", "arguments", "function.arguments", "input", "type", "id":
+		return true
+	}
+	return false
+}
+
+func inWord(c byte) bool {
+	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c >= 0x80
+}
+
+// idPrefixes start ids of calls, also where they have no digit.
+var idPrefixes = []string{"call_", "call-", "toolu_", "tooluse_", "chatcmpl-"}
+
+// clusterWord replaces numbers by N and ids by ID.
+func clusterWord(w string) string {
+	digits, letters := 0, 0
+	for i := range len(w) {
+		switch c := w[i]; {
+		case '0' <= c && c <= '9':
+			digits++
+		case 'a' <= c && c <= 'z':
+			letters++
+		}
+	}
+	for _, p := range idPrefixes {
+		if len(w) > len(p) && strings.HasPrefix(w, p) && w != "call_id" {
+			return "ID"
+		}
+	}
+	switch {
+	case digits == 0 && len(w) < 32:
+		return w
+	case letters == 0 && !strings.Contains(w, "-"):
+		return "N"
+	case letters == 0 || digits >= 4 || len(w) >= 20:
+		return "ID"
+	}
+	return w
+}

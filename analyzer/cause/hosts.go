@@ -1,0 +1,65 @@
+package cause
+
+// hosts holds the wordings of Groq, Kimi, GLM, MiniMax, xAI, Cohere, Together, Fireworks and of the servers people run
+// themselves: Ollama, vLLM, SGLang, llama.cpp.
+var hosts = newTable("hosts", []row{
+	// the model's fresh answer, not the history
+	{words: "tool_use_failed", cause: "model_tool_call_invalid", source: "pydantic/pydantic-ai, recorded"},
+	{words: "tool call validation failed", cause: "model_tool_call_invalid", source: "mastra-ai/mastra#9688"},
+	{words: "failed to call a function", cause: "model_tool_call_invalid", source: "groq/groq-typescript#28"},
+	{words: "failed_generation", cause: "model_tool_call_invalid", source: "groq/groq-typescript#28"},
+
+	{words: "tool_call_id is not found", cause: "orphan_tool_reply", open: "unknown_tool_call_id", source: "MoonshotAI/kimi-cli#1977"},
+	{words: "tool results tool id … not found", cause: "unknown_tool_call_id", open: "orphan_tool_reply", source: "MiniMax-AI/MiniMax-M2#76"},
+	{words: "tool call result does not follow tool call", cause: "missing_tool_reply", open: "orphan_tool_reply", also: "duplicate_call_id_in_message", source: "can1357/oh-my-pi#2055"},
+	{words: "invalid function arguments json", cause: "arguments_invalid_json", source: "earendil-works/pi#5468"},
+	{words: "arguments must be a valid json", cause: "arguments_invalid_json", source: "unlinked"},
+	{words: "unterminated string starting at", cause: "arguments_invalid_json", source: "unlinked"},
+	{words: "cannot unmarshal string … tool_calls.function.arguments", cause: "arguments_not_object", open: "arguments_invalid_json", source: "aliasrobotics/cai#76"},
+	{words: "toolcallfunctionarguments", cause: "arguments_not_object", open: "arguments_invalid_json", source: "neuron-core/neuron-ai#219"},
+	{words: "str object has no attribute items", cause: "arguments_not_object", open: "arguments_invalid_json", source: "sgl-project/sglang#28035"},
+	{words: "can only get item pairs from a mapping", cause: "arguments_not_object", open: "arguments_invalid_json", source: "QwenLM/Qwen3#1894"},
+
+	{words: "reasoning_content is missing in assistant tool call", cause: "reasoning_content_missing", source: "continuedev/continue#11600"},
+	{words: "property reasoning is unsupported", cause: "reasoning_content_forbidden", source: "hermes-agent#11089"},
+	{words: "property reasoning_content is unsupported", cause: "reasoning_content_forbidden", source: "hermes-agent#11089"},
+	{words: "extra inputs are not permitted, field: messages[ … ].reasoning", cause: "reasoning_content_forbidden", source: "unlinked"},
+	{words: "for role: … property … is unsupported", cause: "unsupported_field", source: "ServiceStack/llms#17"},
+	{words: "extra inputs are not permitted", cause: "unsupported_field", source: "earendil-works/pi#3854"},
+	{words: "unknown field: parameter", cause: "unsupported_field", source: "BerriAI/litellm#41290"},
+
+	{words: "at least one content element", cause: "empty_content", source: "AstrBotDevs/AstrBot#6447"},
+	{words: "at least one non-empty content element", cause: "empty_content", source: "unlinked"},
+	{words: "message at position … must not be empty", cause: "empty_content", source: "MoonshotAI/kimi-code#1985"},
+	{words: "content和tool_calls", cause: "missing_required_field", open: "assistant_content_missing", source: "songquanpeng/one-api#1153"},
+	{words: "invalid message content type: <nil>", cause: "content_null", source: "SAIL-Research-Lab/cheetahclaws#72"},
+	{words: "expected content to be a string or an array", cause: "content_null", source: "ggml-org/llama.cpp#13471"},
+	{words: "cannot unmarshal … messages.content of type string", cause: "content_type_invalid", open: "tool_content_not_string", source: "BerriAI/litellm#11273"},
+	{words: "invalid message content type", cause: "content_type_invalid", open: "tool_content_not_string", source: "ollama/ollama openai.go"},
+	{words: "invalid message format", cause: "content_type_invalid", source: "ollama/ollama openai.go:570"},
+	{words: "content : value must be a string", cause: "content_type_invalid", open: "tool_content_not_string", source: "unlinked"},
+	{words: "contains an invalid part type", cause: "tool_content_type", source: "MoonshotAI/kimi-cli#788"},
+	{words: "validation error for message content", cause: "tool_content_type", source: "langchain-ai/langchain-ibm#162"},
+	{words: "input should be a valid string", cause: "content_type_invalid", open: "tool_content_not_string arguments_not_string", source: "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#138"},
+	{words: "tool_use block missing required name", cause: "missing_required_field", source: "ollama/ollama anthropic.go:465"},
+	{words: "text is not set", cause: "image_invalid", source: "Gitlawb/openclaude errors.openaiCompatibility.test.ts"},
+
+	{words: ".role input should be", cause: "unsupported_role", source: "togethercomputer/together-python#113"},
+	{words: "has invalid message role", cause: "unsupported_role", source: "BigPizzaV3/CodexPlusPlus#267"},
+	{words: "conversation roles must alternate", cause: "role_order", source: "unlinked"},
+	{words: "cannot specify both message and tool_results", cause: "role_order", source: "huggingface/chat-ui#1404"},
+	{words: "cannot specify message if the last entry", cause: "role_order", source: "langchain-oracle#9"},
+	{words: "messages token length must be in … but got 0", cause: "empty_messages", source: "FoundationAgents/OpenManus#760"},
+
+	{words: "function parameters is empty", cause: "tool_schema_invalid", source: "QwenLM/qwen-code#11834"},
+	{words: "invalid tool type", cause: "tool_schema_invalid", source: "decolua/9router#2509"},
+	{words: "flavored json schema", cause: "tool_schema_invalid", source: "CommandCodeAI/command-code#594"},
+	{words: "invalid function format", cause: "tool_schema_invalid", source: "olimorris/codecompanion.nvim#1449"},
+	{words: "tool names must be unique", cause: "tool_schema_invalid", source: "unlinked"},
+	{words: "requested tool does not exist", cause: "tool_choice_invalid", source: "BerriAI/litellm#11001"},
+	{words: "tool choice requires", cause: "tool_choice_invalid", source: "apconw/Aix-DB#212"},
+	{words: "unsupported param:", cause: "unsupported_parameter", source: "QwenLM/Qwen#1298"},
+	{words: "no endpoints found that support image", cause: "image_invalid", source: "unlinked"},
+	{words: "no endpoints found", cause: "invalid_model", source: "evalstate/fast-agent#122"},
+	{words: "higher monthly limit", cause: "billing", source: "anomalyco/opencode#12219"},
+})

@@ -1,0 +1,84 @@
+package cause
+
+import (
+	"strings"
+	"testing"
+	"unicode/utf8"
+)
+
+func TestRedact(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		if got := Redact([]byte(text)); got != want {
+			t.Errorf("Redact(%q)\n got %q\nwant %q", text, got, want)
+		}
+	}
+	f("", "")
+	// keys
+	f("Incorrect API key provided: sk-proj-abc123DEF456ghi789.", "Incorrect API key provided: sk-***")
+	f("Incorrect API key provided: sk-ab12***********wxyz. You can", "Incorrect API key provided: sk-*** You can")
+	f("key AIzaSyA1234567890abcdef_XYZ-0 is bad", "key AIza*** is bad")
+	f("gsk_1234567890abcdefghij", "gsk_***")
+	f("Authorization: Bearer abcdefgh.ijklmnop", "Authorization: Bearer ***")
+	f(`"authorization":"bearer abcdefghijkl"`, `"authorization":"bearer ***"`)
+	f("token eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-def", "token eyJ***")
+	// accounts, requests, people
+	f("in organization org-abcDEF123ghi456 on tokens per min", "in organization org-*** on tokens per min")
+	f(`"user_id":"user_1a2b3c4d5e6f7g8h"`, `"user_id":"user_***"`)
+	f(`"request_id":"req_011CTKQdfw3P7aHj"`, `"request_id":"req_***"`)
+	f("ask jane.doe+x@example.co.uk, please", "ask ***@***, please")
+	// what tells the fault stays
+	plain := "messages.[3].tool_call_id of call_1 is not in user_message; org-wide, request_too_large, sk-learn 3@4 AKIA at 12:30"
+	f(plain, plain)
+	f("Bearer token is missing", "Bearer token is missing")
+	// long texts are cut, at a rune and not inside a secret
+	long := strings.Repeat("ä", 3000)
+	if got := Redact([]byte(long)); len(got) > 4096 || !utf8.ValidString(got) || len(got) < 4000 {
+		t.Errorf("long text: %d bytes", len(got))
+	}
+	half := strings.Repeat("x ", 2046) + "sk-abcdefgh1234567890"
+	if got := Redact([]byte(half)); strings.Contains(got, "abc") || len(got) > 4096 {
+		t.Errorf("the cut shows a secret: %q", got[len(got)-20:])
+	}
+}
+
+func TestCluster(t *testing.T) {
+	same := func(texts ...string) {
+		t.Helper()
+		for _, text := range texts[1:] {
+			if a, b := Cluster(texts[0]), Cluster(text); a != b {
+				t.Errorf("two clusters:\n%q\n%q", a, b)
+			}
+		}
+	}
+	same(`{"error":{"message":"Widget 'alpha' of message 3 failed (request id: 20240606172214)"}}`,
+		`{"error": {"message": "Widget 'beta gamma' of message 17 failed (request id: 99887766)"}}`)
+	same("No frobnicator for call_abc", "No frobnicator for call_x9Yz")
+	same("failed at 0a1b2c3d-0001-4aaa-8bbb-cccccccccccc", "failed at 11111111-2222-4333-9444-555555555555")
+	if a, b := Cluster("Unexpected role 'user' after role 'tool'"), Cluster("Unexpected role 'tool' after role 'user'"); a == b {
+		t.Errorf("roles make no difference: %q", a)
+	}
+	for _, text := range []string{"", "'", "`a", strings.Repeat("x", 10_000), "\xff\xfe", strings.Repeat("ü", 500)} {
+		if got := Cluster(text); len(got) > maxCluster || !utf8.ValidString(got) {
+			t.Errorf("Cluster(%.20q) has %d bytes: %q", text, len(got), got)
+		}
+	}
+}
+
+// FuzzTexts: whatever a server sends, nothing panics, ids stay in the closed set and sizes in their bounds.
+func FuzzTexts(f *testing.F) {
+	for _, s := range []string{"", `\`, `\u`, `\u12`, `\\\\u0027`, "'a", `{"error":{"message":"x"}}`, "a@b.c", "Bearer ", "\xe2\x94", strings.Repeat(`\`, 5000)} {
+		f.Add([]byte(s), 400)
+	}
+	f.Fuzz(func(t *testing.T, text []byte, status int) {
+		if c := Classify(Input{Status: status, Text: text, Rules: []string{"orphan_tool_reply", "x"}}); Class(c.ID) == "" || c.Class == "" || c.Known == "" {
+			t.Errorf("%+v", c)
+		}
+		if r := Redact(text); len(r) > maxText || !utf8.ValidString(r) {
+			t.Errorf("Redact gives %d bytes", len(r))
+		}
+		if c := Cluster(string(text)); len(c) > maxCluster || !utf8.ValidString(c) {
+			t.Errorf("Cluster gives %d bytes", len(c))
+		}
+	})
+}
