@@ -1,7 +1,5 @@
 package analyzer
 
-import "maps"
-
 // A Tally is the counts that one second of stream time added, by label set. It is a pure function of the stream:
 // closed when stream time passes it, published once, in order.
 type Tally struct {
@@ -44,6 +42,3 @@ type Example struct {
 	Fix          string            `json:"fix,omitempty"`
 	PublishedAt  int64             `json:"published_at"` // Unix nanoseconds of the response's stream time
 }
-
-// equalLabels reports whether a and b are one series' labels.
-func equalLabels(a, b map[string]string) bool { return maps.Equal(a, b) }

@@ -1,0 +1,345 @@
+package analyzer
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// Config bounds what the analyzer remembers. Its times are stream time.
+type Config struct {
+	Partition int    // of the tallies
+	Epoch     uint64 // of the partition's lease
+
+	ExchangeTimeout time.Duration // a request without a response for so long failed: no_response
+	SessionLookback time.Duration // a conversation idle for so long is forgotten
+	SessionBytes    int64         // of the stream: a start reads back no further for conversations and open requests
+	StateBytes      int64         // of memory for conversations, estimated
+	MaxLabelValues  int           // distinct values of a tally label per hour, then "other"
+}
+
+// Default returns the configuration for one partition.
+func Default() Config {
+	return Config{
+		ExchangeTimeout: 15 * time.Minute, SessionLookback: 30 * time.Minute, SessionBytes: 4 << 30, StateBytes: 1 << 30,
+		MaxLabelValues: 200,
+	}
+}
+
+// Validate returns an error that names the first field out of bounds.
+func (c *Config) Validate() error {
+	switch {
+	case c.Partition < 0:
+		return fmt.Errorf("partition: %d is below 0", c.Partition)
+	case c.ExchangeTimeout < time.Second:
+		return fmt.Errorf("exchange_timeout: %v is below 1s", c.ExchangeTimeout)
+	case c.SessionLookback < c.ExchangeTimeout:
+		return fmt.Errorf("session_lookback: %v is below exchange_timeout %v; a conversation must outlive its requests", c.SessionLookback, c.ExchangeTimeout)
+	case c.SessionBytes < 1<<20:
+		return fmt.Errorf("session_bytes: %d is below 1 MiB", c.SessionBytes)
+	case c.StateBytes < 1<<20:
+		return fmt.Errorf("state_bytes: %d is below 1 MiB", c.StateBytes)
+	case c.MaxLabelValues < 1:
+		return fmt.Errorf("max_label_values: %d is below 1", c.MaxLabelValues)
+	}
+	return nil
+}
+
+// Fixed times and bounds.
+const (
+	grace        = 2 * time.Second  // how far stream time stays behind the time that Advance is told
+	responseWait = 10 * time.Second // for the request of a response that came first
+	partsWait    = time.Minute      // for the other parts of a body
+	maxOpen      = 200_000          // requests that wait for their response
+	maxLate      = 200_000          // exchanges given up whose other half is still watched for
+	marks        = 64               // marks of the stream's bytes within SessionBytes
+	eventBytes   = 1024             // about what an event takes beside its body
+)
+
+// An Analyzer turns the events of a partition into exchanges, findings, tool calls and tallies. It is a pure function
+// of the events and their positions: it has no clock and does no I/O. It is not safe for concurrent use.
+type Analyzer struct {
+	cfg      Config
+	metrics  *metrics
+	checker  *Checker
+	sessions *session.Store
+	counter  *counter
+	evicted  uint64 // conversations, as counted by metrics
+
+	now   time.Time // stream time; never goes back
+	open  *timed[string, *open]
+	early *timed[string, *early]
+	parts *timed[partsKey, *assembly]
+	late  *timed[string, struct{}]
+	held  int // bytes of parts and early
+
+	// recent is the requests of the exchanges completed within responseWait, as a queue of minima: when a start reads a
+	// response, its request must be read too, or the response would be taken for one that came first.
+	recent []recentNeed
+	read   int64 // bytes of the stream
+	marks  []mark
+
+	req      facts.Request
+	res      facts.Response
+	inflater inflater
+	models   map[string]string // interned
+
+	emit bool
+	out  *Output
+}
+
+type recentNeed struct {
+	at  time.Time
+	seq uint64
+}
+
+type mark struct {
+	seq  uint64
+	read int64
+}
+
+// early is a response that waits for its request.
+type early struct {
+	ev event.Event
+	at Position
+}
+
+// New returns an Analyzer that judges requests by rules, in their order, and registers its metrics with reg. The
+// configuration must be valid.
+func New(cfg Config, rules []*Rule, reg prometheus.Registerer) *Analyzer {
+	return &Analyzer{
+		cfg: cfg, metrics: newMetrics(reg), checker: NewChecker(rules), counter: newCounter(&cfg),
+		sessions: session.New(session.Config{Lookback: cfg.SessionLookback, Bytes: cfg.StateBytes}),
+		open:     newTimed[string, *open](cfg.ExchangeTimeout),
+		early:    newTimed[string, *early](responseWait),
+		parts:    newTimed[partsKey, *assembly](partsWait),
+		late:     newTimed[string, struct{}](cfg.ExchangeTimeout),
+		models:   make(map[string]string),
+	}
+}
+
+// Process takes the next event of the stream and adds to out what follows from it. With emit false, in the silent
+// replay after a start, it only builds state: nothing is added and out may be nil. It keeps nothing of ev's body.
+func (a *Analyzer) Process(ev *event.Event, at Position, emit bool, out *Output) {
+	a.emit, a.out = emit, out
+	if emit {
+		a.metrics.kinds[min(ev.Kind, event.Tool)].Inc()
+	} else {
+		a.metrics.replayed.Inc()
+	}
+	a.moveTo(at.Time)
+	a.markRead(at.Seq, len(ev.Body)+eventBytes)
+	switch ev.Kind {
+	case event.Request, event.Response:
+		need := at.Seq
+		if ev.Parts > 1 {
+			if ev, need = a.join(ev, at); ev == nil {
+				break
+			}
+		}
+		a.half(ev, at, need)
+	case event.Run, event.Tool: // they sharpen causes that are not told apart yet
+	default:
+		a.drop(dropKind)
+	}
+	a.bound()
+	a.gauge()
+	a.out = nil
+}
+
+// Advance says that stream time reached now with nothing pending: it times out exchanges and closes tally seconds.
+// It stays two seconds behind now, because the stream's clock and the caller's may differ.
+func (a *Analyzer) Advance(now time.Time, emit bool, out *Output) {
+	a.emit, a.out = emit, out
+	a.moveTo(now.Add(-grace))
+	a.gauge()
+	a.out = nil
+}
+
+// ReplayFrom is the oldest sequence that live state still needs: a new Analyzer that reads from there silently goes on
+// as if nothing had happened. It is 0 when nothing is needed. For conversations and open requests it goes back
+// Config.SessionBytes of the stream at most; what is lost by this is root causes, and of requests that were open for so
+// long all but their response.
+func (a *Analyzer) ReplayFrom() uint64 {
+	need := oldest(a.sessions.Need(), a.open.need(), a.early.need(), a.parts.need(), a.late.need())
+	if need > 0 && len(a.marks) > 0 {
+		need = max(need, a.marks[0].seq)
+	}
+	if len(a.recent) > 0 {
+		need = oldest(need, a.recent[0].seq)
+	}
+	return oldest(need, a.counter.need)
+}
+
+// oldest is the smallest sequence that is not 0.
+func oldest(seqs ...uint64) uint64 {
+	var o uint64
+	for _, s := range seqs {
+		if s > 0 && (o == 0 || s < o) {
+			o = s
+		}
+	}
+	return o
+}
+
+// half takes one whole half of an exchange; need is the oldest sequence it was made from.
+func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
+	if a.late.get(ev.Exchange) != nil {
+		a.drop(dropLate)
+		return
+	}
+	if ev.Kind == event.Request {
+		if a.open.get(ev.Exchange) != nil {
+			a.drop(dropDuplicate)
+			return
+		}
+		o := a.request(ev, at)
+		if it := a.early.take(ev.Exchange); it != nil {
+			a.held -= len(it.value.ev.Body)
+			a.complete(o, &it.value.ev, at, min(need, it.need))
+			return
+		}
+		a.open.add(ev.Exchange, o, need, a.now)
+		return
+	}
+	if it := a.open.take(ev.Exchange); it != nil {
+		a.complete(it.value, ev, at, it.need)
+		return
+	}
+	if a.early.get(ev.Exchange) != nil {
+		a.drop(dropDuplicate)
+		return
+	}
+	e := &early{ev: *ev, at: at}
+	e.ev.Body = append([]byte(nil), ev.Body...)
+	a.held += len(ev.Body)
+	a.early.add(ev.Exchange, e, need, a.now)
+}
+
+// moveTo moves stream time on: what was due before now happens first, in the order in which it was due.
+func (a *Analyzer) moveTo(now time.Time) {
+	if now.Before(a.now) {
+		now = a.now
+	}
+	for a.giveUp(now) {
+	}
+	a.tick(now)
+}
+
+// giveUp ends what was due first, if anything is due by now.
+func (a *Analyzer) giveUp(now time.Time) bool {
+	at := now
+	var end func(*Analyzer)
+	if t, ok := a.parts.due(at); ok {
+		at, end = t, (*Analyzer).giveUpParts
+	}
+	if t, ok := a.early.due(at); ok {
+		at, end = t, (*Analyzer).giveUpEarly
+	}
+	if t, ok := a.open.due(at); ok {
+		at, end = t, (*Analyzer).giveUpOpen
+	}
+	if t, ok := a.late.due(at); ok {
+		at, end = t, (*Analyzer).giveUpLate
+	}
+	if end == nil {
+		return false
+	}
+	a.tick(at)
+	end(a)
+	return true
+}
+
+// tick sets stream time.
+func (a *Analyzer) tick(now time.Time) {
+	if now.Before(a.now) {
+		return
+	}
+	a.now = now
+	a.counter.moveTo(now, a.publish)
+	a.sessions.Expire(now)
+	for len(a.recent) > 0 && now.Sub(a.recent[0].at) > responseWait {
+		a.recent = a.recent[1:]
+	}
+}
+
+// completed remembers for a while that a response was used together with the event need.
+func (a *Analyzer) completed(need uint64) {
+	for len(a.recent) > 0 && a.recent[len(a.recent)-1].seq >= need {
+		a.recent = a.recent[:len(a.recent)-1]
+	}
+	a.recent = append(a.recent, recentNeed{a.now, need})
+}
+
+// markRead notes how far back SessionBytes of the stream go.
+func (a *Analyzer) markRead(seq uint64, n int) {
+	a.read += int64(n)
+	if len(a.marks) == 0 || a.read-a.marks[len(a.marks)-1].read >= a.cfg.SessionBytes/marks {
+		a.marks = append(a.marks, mark{seq, a.read})
+	}
+	for a.read-a.marks[0].read > a.cfg.SessionBytes {
+		a.marks = a.marks[1:]
+	}
+}
+
+// bound keeps what waits within its bounds; the oldest goes first.
+func (a *Analyzer) bound() {
+	for a.held > maxJoined {
+		a.drop(dropOverflow)
+		switch p, e := a.parts.first(), a.early.first(); {
+		case p != nil && (e == nil || p.need < e.need):
+			a.giveUpParts()
+		default:
+			a.giveUpEarly()
+		}
+	}
+	for a.open.len() > maxOpen {
+		a.drop(dropOverflow)
+		a.open.take(a.open.first().key)
+	}
+	for a.late.len() > maxLate {
+		a.giveUpLate()
+	}
+}
+
+func (a *Analyzer) gauge() {
+	m := a.metrics
+	m.sessions.Set(float64(a.sessions.Len()))
+	m.state.Set(float64(a.sessions.Bytes()))
+	m.open.Set(float64(a.open.len()))
+	for ; a.evicted < a.sessions.Evicted(); a.evicted++ {
+		a.drop(dropSession)
+	}
+}
+
+// drop counts something that was not used.
+func (a *Analyzer) drop(reason string) {
+	if a.emit {
+		a.metrics.dropped.WithLabelValues(reason).Inc()
+	}
+}
+
+func (a *Analyzer) publish(t Tally) {
+	if a.emit {
+		a.metrics.tick.Inc()
+		a.out.Tallies = append(a.out.Tallies, t)
+	}
+}
+
+// intern returns b as a string; models are few and come with every request.
+func (a *Analyzer) intern(b []byte) string {
+	if s, ok := a.models[string(b)]; ok {
+		return s
+	}
+	s := strings.ToValidUTF8(string(b), "\uFFFD")
+	if len(a.models) < 1024 && len(b) < 256 {
+		a.models[string(b)] = s
+	}
+	return s
+}

@@ -1,0 +1,217 @@
+package analyzer
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// maxErrorText bounds Exchange.ErrorText, in bytes.
+const maxErrorText = 4 << 10
+
+// open is a request that waits for its response.
+type open struct {
+	row    Exchange
+	at     time.Time // stream time
+	target facts.Target
+	turn   *session.Turn // nil when the request was not judged
+	found  []found
+}
+
+// request reads and judges a request and begins its row.
+func (a *Analyzer) request(ev *event.Event, at Position) *open {
+	host, _, path := facts.SplitURL(ev.URL)
+	o := &open{at: at.Time, target: facts.Detect(ev.URL, "unread", nil)}
+	o.row = Exchange{
+		ID: ev.Exchange, Seq: at.Seq, Labels: labelsOf(ev), StartedAt: ev.Time, Conversation: ev.Labels.Conversation,
+		Server: host, Path: path, Dialect: string(o.target.Dialect), Variant: string(o.target.Variant),
+		Provider: facts.Provider(o.target), RequestBytes: ev.BodyBytes, Retry: ev.Retry, Instance: ev.Instance,
+		InstanceSeq: ev.Seq, Origin: ev.Origin, Capture: ev.Capture, Degraded: ev.Degraded,
+	}
+	o.target.Model = ""
+	body, ok := a.body(ev)
+	if !ok {
+		return o
+	}
+	o.row.RequestBytes = len(body)
+	if o.target.Dialect == facts.Other {
+		o.row.Model = a.intern([]byte(facts.Detect(ev.URL, "", body).Model))
+		return o
+	}
+	o.row.Operation = "chat"
+	err := facts.ScanRequest(o.target.Dialect, body, &a.req)
+	o.row.Model, o.row.Stream, o.row.Messages = a.intern(a.req.Model), a.req.Stream, len(a.req.Messages)
+	o.target.Model = o.row.Model
+	switch {
+	case err != nil:
+		a.drop(dropUnreadable)
+	case ev.Degraded: // what is absent is no evidence, and a history with holes explains nothing
+	default:
+		a.judge(o, at)
+	}
+	return o
+}
+
+// body is the whole, decompressed body of ev; false when there is none to read.
+func (a *Analyzer) body(ev *event.Event) ([]byte, bool) {
+	if ev.Capture == event.CaptureNone || ev.Capture == event.CaptureCut || len(ev.Body) == 0 {
+		return nil, false
+	}
+	body, err := a.inflater.inflate(ev.ContentEncoding, ev.Body)
+	if err != nil {
+		a.drop(dropEncoding)
+		return nil, false
+	}
+	return body, true
+}
+
+// labelsOf are the labels of ev with their defaults.
+func labelsOf(ev *event.Event) event.Labels {
+	l := ev.Labels
+	l.Stage = l.StageOrAgent()
+	if l.Service == "" {
+		l.Service = "unknown"
+	}
+	return l
+}
+
+// complete ends an exchange with its response and puts out its rows; need is the oldest sequence it was made from.
+func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) {
+	e := &o.row
+	e.Seq, e.StoredAt = at.Seq, at.Time
+	e.Status, e.Duration, e.FirstByte, e.ProviderRequestID = ev.Status, ev.Duration, ev.FirstByte, ev.ProviderRequestID
+	e.ResponseBytes = ev.BodyBytes
+	text := []byte(ev.Error)
+	body, ok := a.body(ev)
+	a.res = facts.Response{}
+	if ok {
+		e.ResponseBytes = len(body)
+		if e.Status >= 400 {
+			text = body
+		}
+		if o.target.Dialect != facts.Other && facts.ScanResponse(o.target.Dialect, ev.ContentType, body, &a.res) == nil {
+			a.answered(o, at)
+		}
+	}
+	inBand := e.Status >= 200 && e.Status < 300 && len(a.res.Error) > 0 && !a.res.Malformed
+	if inBand {
+		text = a.res.Error
+	}
+	e.Failed = e.Status >= 400 || e.Status == 0 || inBand
+	if e.Failed {
+		a.explain(o, text)
+	}
+	a.completed(need)
+	a.report(o, need)
+}
+
+// answered takes over what the answer says and makes its tool calls known.
+func (a *Analyzer) answered(o *open, at Position) {
+	e, r := &o.row, &a.res
+	e.ResponseModel, e.ResponseID, e.FinishReason = r.Model, r.ID, r.FinishReason
+	e.InputTokens, e.OutputTokens, e.CachedTokens = r.InputTokens, r.OutputTokens, r.CachedTokens
+	e.ToolCalls = len(r.Calls)
+	if o.turn == nil || e.Status >= 400 || len(r.Error) > 0 || r.Content == facts.Absent && len(r.Calls) == 0 {
+		return
+	}
+	var asker *event.Labels
+	if len(r.Calls) > 0 {
+		l := e.Labels
+		asker = &l
+	}
+	for _, c := range a.sessions.Answer(o.turn, r, at.Time, asker) {
+		a.putCall(c, at.Seq)
+	}
+}
+
+// explain says why a failed exchange failed.
+func (a *Analyzer) explain(o *open, text []byte) {
+	e := &o.row
+	var rejected []string
+	for i := range o.found {
+		if o.found[i].Predicted == Reject {
+			rejected = append(rejected, o.found[i].Rule.ID)
+		}
+	}
+	c := cause.Classify(cause.Input{Status: e.Status, Text: text, Rules: rejected, Variant: o.target.Variant})
+	e.Cause, e.CauseKnown, e.CauseClass = c.ID, c.Known, c.Class
+	e.ErrorType = errorType(text, e.Status)
+	e.ErrorText = cut(cause.Redact(text), maxErrorText)
+	e.ErrorCluster = cause.Cluster(e.ErrorText)
+}
+
+// errorType is the provider's error type, else its code, else the status.
+func errorType(text []byte, status int) string {
+	type fault struct {
+		Type, Code, Status any
+		Error              json.RawMessage
+	}
+	var f fault
+	for range 3 { // {"error": …}, or the array around it that Gemini sends
+		var list []json.RawMessage
+		if json.Unmarshal(text, &list) == nil && len(list) > 0 {
+			text = list[0]
+		}
+		f = fault{}
+		if json.Unmarshal(text, &f) != nil || len(f.Error) == 0 || f.Error[0] != '{' {
+			break
+		}
+		text = f.Error
+	}
+	for _, v := range [...]any{f.Type, f.Code, f.Status} {
+		switch v := v.(type) {
+		case string:
+			if v != "" {
+				return cut(strings.ToValidUTF8(v, "\uFFFD"), 128)
+			}
+		case float64:
+			return strconv.FormatFloat(v, 'f', -1, 64)
+		}
+	}
+	if status == 0 {
+		return "no_response"
+	}
+	return strconv.Itoa(status)
+}
+
+// cut shortens s to n bytes without splitting a character.
+func cut(s string, n int) string {
+	if len(s) <= n {
+		return s
+	}
+	return strings.ToValidUTF8(s[:n], "")
+}
+
+// giveUpOpen ends the oldest request without its response.
+func (a *Analyzer) giveUpOpen() {
+	it := a.open.take(a.open.first().key)
+	a.late.add(it.key, struct{}{}, it.need, a.now)
+	o := it.value
+	o.row.StoredAt, o.row.Failed = it.deadline, true
+	a.explain(o, nil)
+	a.report(o, it.need)
+}
+
+// giveUpEarly makes a row from the oldest response whose request did not come.
+func (a *Analyzer) giveUpEarly() {
+	it := a.early.take(a.early.first().key)
+	a.late.add(it.key, struct{}{}, it.need, a.now)
+	ev := &it.value.ev
+	a.held -= len(ev.Body)
+	o := &open{target: facts.Target{Dialect: facts.Other, Variant: facts.OtherVariant}, at: it.value.at.Time}
+	o.row = Exchange{
+		ID: ev.Exchange, Labels: labelsOf(ev), StartedAt: ev.Time.Add(-ev.Duration), Conversation: ev.Labels.Conversation,
+		Dialect: string(facts.Other), Variant: string(facts.OtherVariant), Instance: ev.Instance, InstanceSeq: ev.Seq,
+		Origin: ev.Origin, Capture: ev.Capture, Degraded: ev.Degraded,
+	}
+	a.complete(o, ev, it.value.at, it.need)
+}
+
+// giveUpLate stops watching for the other half of an exchange that was given up.
+func (a *Analyzer) giveUpLate() { a.late.take(a.late.first().key) }

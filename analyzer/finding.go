@@ -1,0 +1,206 @@
+package analyzer
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"encoding/hex"
+	"strconv"
+
+	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// found is a violation with its identity in a conversation.
+type found struct {
+	Violation
+	id       [16]byte
+	instance *session.Instance
+}
+
+// rank orders severities by strength; 0 is none.
+func (s Severity) rank() int {
+	switch s {
+	case Reject:
+		return 3
+	case Lenient:
+		return 2
+	case Style:
+		return 1
+	}
+	return 0
+}
+
+var severities = [...]Severity{1: Style, 2: Lenient, 3: Reject}
+
+// judge finds the violations of the request in a.req and their root causes, and the calls that it answers.
+func (a *Analyzer) judge(o *open, at Position) {
+	e := &o.row
+	t := a.sessions.Request(session.In{
+		Seq: at.Seq, Time: at.Time, Service: e.Labels.Service, Conversation: e.Labels.Conversation, Exchange: e.ID, Facts: &a.req,
+	})
+	o.turn, e.Conversation, e.Inferred = t, t.Conversation, t.Inferred
+	for _, c := range t.Changed {
+		a.putCall(c, at.Seq)
+	}
+	violations := a.checker.Check(&a.req, o.target)
+	if len(violations) == 0 {
+		return
+	}
+	e.Findings = len(violations)
+	o.found = make([]found, 0, len(violations))
+	for i := range violations {
+		v := &violations[i]
+		if v.Predicted == Reject {
+			e.Rejects++
+		}
+		if v.ToolName == "" && v.ToolCallID != "" {
+			v.ToolName = t.ToolName(v.ToolCallID)
+		}
+		what := v.ToolCallID
+		if what == "" && v.Message >= 0 && v.Message < len(a.req.Messages) {
+			what = strconv.FormatUint(a.req.Messages[v.Message].Hash, 16)
+		}
+		f := found{Violation: *v}
+		sum := digest(e.Labels.Service, t.Conversation, t.Branch, v.Rule.ID, what)
+		copy(f.id[:], sum[:])
+		var fresh bool
+		f.instance, fresh = a.sessions.Seen(t, f.id)
+		if fresh || f.instance.Root.Rank() == 0 { // the first root cause stays: later turns only send the defect again
+			root := t.RootCause(session.Symptom{Rule: v.Rule.ID, Message: v.Message, ToolCallID: v.ToolCallID})
+			if fresh || root.Rank() > 0 {
+				f.instance.Root = root
+			}
+		}
+		o.found = append(o.found, f)
+	}
+}
+
+// report puts out the rows of a completed exchange and counts it.
+func (a *Analyzer) report(o *open, need uint64) {
+	e := &o.row
+	proof := primary(o)
+	if proof != nil {
+		e.RootCause = proof.instance.Root.ID
+	}
+	counted := e.Origin != event.OriginImport // nobody is paged for last month
+	if counted {
+		a.counter.exchange(e, example(e, proof), need, a.now)
+	}
+	if a.emit {
+		a.metrics.exchanges.Inc()
+		a.out.Exchanges = append(a.out.Exchanges, *e)
+	}
+	accepted := e.Status >= 200 && e.Status < 300 && !e.Failed
+	for i := range o.found {
+		f := &o.found[i]
+		severity := f.Predicted.rank()
+		if accepted {
+			severity = min(severity, Lenient.rank())
+		}
+		in := f.instance
+		if severity <= in.Severity && in.Root.Rank() <= in.Rank {
+			continue // reported already, and no weaker
+		}
+		first := in.Severity == 0
+		in.Severity, in.Rank = max(in.Severity, severity), in.Root.Rank()
+		row := a.finding(o, f, severities[in.Severity])
+		if first && counted {
+			a.counter.finding(e, &row, need, a.now)
+		}
+		if a.emit {
+			a.metrics.findings.Inc()
+			a.out.Findings = append(a.out.Findings, row)
+		}
+	}
+}
+
+// finding is the row of f.
+func (a *Analyzer) finding(o *open, f *found, s Severity) Finding {
+	e, root := &o.row, &f.instance.Root
+	print := digest(e.Labels.Service, e.Labels.Stage, f.Rule.ID, f.Detail, f.ToolName, root.ID)
+	row := Finding{
+		ID: hex.EncodeToString(f.id[:]), Fingerprint: hex.EncodeToString(print[:8]), Seq: e.Seq, FirstSeen: f.instance.Since,
+		Exchange: f.instance.Exchange, Labels: e.Labels, Conversation: e.Conversation, Provider: e.Provider, Model: e.Model,
+		Dialect: e.Dialect, Variant: e.Variant, Rule: f.Rule.ID, Detail: f.Detail, Predicted: f.Predicted, Severity: s,
+		Status: e.Status, Message: f.Message, ToolCallID: f.ToolCallID, ToolName: f.ToolName, Summary: f.Summary,
+		RootCause: root.ID, Confidence: root.Confidence, Evidence: root.Evidence, Fix: root.Fix,
+	}
+	if row.Fix == "" {
+		row.Fix = f.Rule.Fix
+	}
+	return row
+}
+
+// primary is the finding that stands for the exchange: of a failed one, a finding that shows its cause, because a
+// request that failed for a rate limit did not fail for its history.
+func primary(o *open) *found {
+	var best *found
+	score := 0
+	for i := range o.found {
+		f := &o.found[i]
+		if o.row.Failed {
+			of := cause.OfRule(f.Rule.ID)
+			if of != o.row.Cause && (o.row.CauseKnown != cause.Conflict || f.Predicted != Reject) {
+				continue
+			}
+		}
+		if n := 1 + f.instance.Root.Rank()*4 + f.Predicted.rank(); n > score {
+			best, score = f, n
+		}
+	}
+	return best
+}
+
+// example is the proof that e gives an alert.
+func example(e *Exchange, f *found) Example {
+	if !e.Failed {
+		return Example{}
+	}
+	ex := Example{
+		Exchange: e.ID, Conversation: e.Conversation, Status: e.Status, ErrorText: e.ErrorText, Message: -1,
+		PublishedAt: e.StoredAt.UnixNano(),
+	}
+	if f == nil {
+		_, ex.Fix = cause.Meaning(e.Cause)
+		return ex
+	}
+	root := &f.instance.Root
+	ex.Rule, ex.Message, ex.ToolCallID, ex.Summary = f.Rule.ID, f.Message, f.ToolCallID, f.Summary
+	ex.Evidence, ex.Fix = root.Evidence, root.Fix
+	if ex.Fix == "" {
+		ex.Fix = f.Rule.Fix
+	}
+	return ex
+}
+
+// putCall puts out a version of a tool call's row.
+func (a *Analyzer) putCall(c *session.Call, seq uint64) {
+	if !a.emit {
+		return
+	}
+	id := digest(c.Exchange, strconv.Itoa(c.Position), c.CallID)
+	row := ToolCall{
+		ID: hex.EncodeToString(id[:16]), Seq: seq, Conversation: c.Conversation, Exchange: c.Exchange, CallID: c.CallID,
+		Name: c.Name, State: c.State, AskedAt: c.AskedAt, AnsweredAt: c.AnsweredAt, AnsweredBy: c.AnsweredBy,
+	}
+	if l, ok := c.Asker.(*event.Labels); ok {
+		row.Labels = *l
+	}
+	a.metrics.calls.Inc()
+	a.out.ToolCalls = append(a.out.ToolCalls, row)
+}
+
+// digest hashes a list of strings; no two lists are written alike.
+func digest(parts ...string) [sha256.Size]byte {
+	n := 0
+	for _, p := range parts {
+		n += 8 + len(p)
+	}
+	b := make([]byte, 0, n)
+	for _, p := range parts {
+		b = binary.LittleEndian.AppendUint64(b, uint64(len(p)))
+		b = append(b, p...)
+	}
+	return sha256.Sum256(b)
+}

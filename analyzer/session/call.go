@@ -1,0 +1,92 @@
+package session
+
+import "time"
+
+// The states of a Call.
+const (
+	Open     = "open"
+	Answered = "answered"
+	Missing  = "missing" // the conversation went on without its reply
+)
+
+// A Call is one tool call of an answer.
+type Call struct {
+	CallID, Name string
+	Position     int    // in the answer
+	Exchange     string // that asked
+	Conversation string
+	AskedAt      time.Time
+	State        string
+	AnsweredAt   time.Time
+	AnsweredBy   string // exchange whose request held the reply
+	Asker        any    // what the caller gave to Store.Answer
+
+	answer *answer
+}
+
+// remember makes a call known by its id. A model may use an id again; then the newer call is meant.
+func (c *conversation) remember(id uint64, call *Call) {
+	if c.calls == nil {
+		c.calls = make(map[uint64]*Call)
+	}
+	if old := c.calls[id]; old != nil && old.State != Answered {
+		c.open--
+	}
+	c.calls[id] = call
+	c.order = append(c.order, id)
+	c.open++
+	for len(c.calls) > maxCalls || len(c.order) > 2*maxCalls {
+		oldest := c.order[0]
+		c.order = c.order[1:]
+		if old := c.calls[oldest]; old != nil && old.answer.seq < call.answer.seq {
+			if old.State != Answered {
+				c.open--
+			}
+			delete(c.calls, oldest)
+		}
+	}
+}
+
+// answerCalls finds the calls that q answers, and those of a, the answer before q, that it leaves without a reply.
+// It returns the calls that changed.
+func (c *conversation) answerCalls(q *skeleton, a *answer, f fit, in *In) []*Call {
+	var changed []*Call
+	for i := len(q.messages) - 1; i >= q.lead && c.open > 0; i-- {
+		call := c.calls[q.messages[i].reply]
+		if call == nil || call.State == Answered {
+			continue
+		}
+		// In a history that was not cut, a reply before the place of the answer belongs to an older call with this id.
+		if f.whole && i-q.lead < call.answer.after {
+			continue
+		}
+		call.State, call.AnsweredAt, call.AnsweredBy = Answered, in.Time, in.Exchange
+		changed = append(changed, call)
+		c.open--
+	}
+	if a == nil || !c.wentOn(q, a, f) {
+		return changed
+	}
+	for _, id := range a.calls {
+		if call := c.calls[id]; call != nil && call.answer == a && call.State == Open {
+			call.State = Missing
+			changed = append(changed, call)
+		}
+	}
+	return changed
+}
+
+// wentOn reports whether q was written after a was read. A request that is sent again, or one from which a is cut
+// together with everything around it, says nothing of a's calls.
+func (c *conversation) wentOn(q *skeleton, a *answer, f fit) bool {
+	body := q.body()
+	if f.whole && len(body) > max(f.prefix, a.after) {
+		return true
+	}
+	for i := range body {
+		if q.copies(&body[i], a) && len(a.calls) > 0 && body[i].calls > 0 {
+			return true
+		}
+	}
+	return false
+}

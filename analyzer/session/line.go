@@ -1,0 +1,98 @@
+package session
+
+// predecessor finds the line that q belongs to and how q continues its request. Without one, line is nil. When
+// continues is false, q only shares its start, or a call, with the line: it is the first request of a new line.
+func (c *conversation) predecessor(q *skeleton) (best *line, bestFit fit, continues bool) {
+	rank := 0
+	for i := len(c.lines) - 1; i >= 0; i-- { // the newest first, so that it wins a tie
+		l := c.lines[i]
+		f := align(&l.tip, q)
+		r := l.rank(q, f)
+		if r > rank || r == rank && r > 0 && f.prefix > bestFit.prefix {
+			best, bestFit, rank = l, f, r
+		}
+	}
+	if best == nil && len(c.lines) > 0 && c.knows(q) {
+		best = c.lines[len(c.lines)-1]
+		bestFit = align(&best.tip, q)
+	}
+	return best, bestFit, rank > 1
+}
+
+// rank says how surely q continues l: 0 not at all, 1 it shares its start, 2 it holds the end of the request, 3 the
+// answer, 4 all of the request, 5 both.
+func (l *line) rank(q *skeleton, f fit) int {
+	// Two stages that start with the same user message and other system prompts are not one history.
+	whole := f.whole && (f.prefix > 1 || q.sameLead(&l.tip))
+	holds := l.answer != nil && q.holds(l.answer)
+	switch {
+	case whole && holds:
+		return 5
+	case whole:
+		return 4
+	case holds:
+		return 3
+	case f.tail > 0:
+		return 2
+	case f.prefix > 0:
+		return 1
+	}
+	return 0
+}
+
+// holds reports whether q has a copy of a or a reply to a call of it.
+func (q *skeleton) holds(a *answer) bool {
+	for i := len(q.messages) - 1; i >= q.lead; i-- {
+		m := &q.messages[i]
+		for _, id := range a.calls {
+			if m.reply == id {
+				return true
+			}
+		}
+		if q.copies(m, a) {
+			return true
+		}
+	}
+	return false
+}
+
+// copies reports whether m is a copy of a by a call id or by its text.
+func (q *skeleton) copies(m *message, a *answer) bool {
+	for _, id := range q.callIDs(m) {
+		for _, want := range a.calls {
+			if id == want {
+				return true
+			}
+		}
+	}
+	return a.text != 0 && m.text == a.text
+}
+
+// shares reports whether q starts like a line of c, or holds the end of its newest request.
+func (c *conversation) shares(q *skeleton) bool {
+	for _, l := range c.lines {
+		if f := align(&l.tip, q); f.prefix > 0 || f.tail > 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// knows reports whether q calls or answers a call that the model made in c.
+func (c *conversation) knows(q *skeleton) bool {
+	if len(c.calls) == 0 {
+		return false
+	}
+	for i := range q.messages {
+		m := &q.messages[i]
+		if m.reply != 0 && c.calls[m.reply] != nil {
+			return true
+		}
+		for _, id := range q.callIDs(m) {
+			if c.calls[id] != nil {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -1,0 +1,377 @@
+package session
+
+import (
+	"strconv"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/zeebo/xxh3"
+)
+
+// Config bounds the memory.
+type Config struct {
+	Lookback time.Duration // a conversation idle for longer is forgotten
+	Bytes    int64         // of all conversations, estimated; the longest idle is forgotten first
+}
+
+// Bounds of one conversation. What goes beyond is forgotten oldest first, or not remembered.
+const (
+	maxLines     = 8
+	maxCalls     = 4096
+	maxInstances = 4096
+	maxKeys      = 1024 // answers by which an inferred conversation is found
+	maxProbes    = 256  // messages of a request that are looked up, newest first
+)
+
+// minText is the shortest assistant text, in bytes, that links two requests. minUnique is the shortest call id that is
+// taken for unique; shorter ones, such as call_1, link only requests that also share a message.
+const (
+	minText   = 32
+	minUnique = 16
+)
+
+// A Store remembers conversations. It is not safe for concurrent use.
+type Store struct {
+	cfg   Config
+	convs map[key]*conversation
+	found map[uint64]*conversation // by answers of inferred conversations; nil when two share one
+
+	used, made list // of conversations: by last use, by first request; oldest first
+	bytes      int64
+	evicted    uint64
+
+	scratch skeleton // of the request that Request reads; then of the request before it
+}
+
+type key struct{ service, id string }
+
+// conversation is one conversation of one service.
+type conversation struct {
+	key       key
+	inferred  bool
+	firstSeq  uint64
+	lastUsed  time.Time
+	lines     []*line // oldest use first
+	calls     map[uint64]*Call
+	order     []uint64 // of calls, oldest first; an id that was called again stands twice
+	open      int      // calls that are not answered
+	instances map[[16]byte]*Instance
+	keys      []uint64 // in Store.found
+	bytes     int64
+	gone      bool // forgotten by the store
+
+	inUsed, inMade links
+}
+
+// line is one history of a conversation: the newest request of it and the newest answer.
+type line struct {
+	branch   string
+	tip      skeleton
+	exchange string // of tip
+	seq      uint64
+	answer   *answer
+}
+
+// answer is what is kept of one answer of the model.
+type answer struct {
+	exchange string
+	seq      uint64 // of its request
+	after    int    // messages of its request's body: where its copy belongs
+	text     uint64
+	noText   bool
+	calls    []uint64
+}
+
+// New returns an empty Store.
+func New(cfg Config) *Store {
+	s := &Store{cfg: cfg, convs: make(map[key]*conversation), found: make(map[uint64]*conversation)}
+	s.used.of, s.made.of = func(c *conversation) *links { return &c.inUsed }, func(c *conversation) *links { return &c.inMade }
+	return s
+}
+
+// In is a request as the store wants it.
+type In struct {
+	Seq          uint64
+	Time         time.Time // of the stream
+	Service      string
+	Conversation string // given id, or ""
+	Exchange     string
+	Facts        *facts.Request
+}
+
+// A Turn is one request in its conversation. RootCause can be asked until the next call of Store.Request; the rest
+// stays valid.
+type Turn struct {
+	Conversation string
+	Inferred     bool
+	Branch       string  // "" on the conversation's first line
+	Changed      []*Call // calls that this request answered or left without a reply
+
+	conv     *conversation
+	line     *line
+	exchange string
+	seq      uint64
+	at       time.Time
+	length   int // of the body
+
+	fit      fit
+	p        *skeleton // the request before; nil when unknown
+	q        *skeleton
+	previous string // exchange of p
+}
+
+// Request remembers a request and returns its place in its conversation.
+func (s *Store) Request(in In) *Turn {
+	q := &s.scratch
+	q.read(in.Facts)
+	c := s.conversation(&in, q)
+	l, f, continues := c.predecessor(q)
+	t := &Turn{
+		Conversation: c.key.id, Inferred: c.inferred, conv: c, exchange: in.Exchange, seq: in.Seq, at: in.Time, length: len(q.body()), fit: f,
+	}
+	if l != nil {
+		t.previous = l.exchange
+	}
+	switch {
+	case l == nil: // a new history, nothing shared with any before
+		l = c.newLine(q, 0)
+	case !continues:
+		t.p = &l.tip
+		l = c.newLine(q, f.prefix+1)
+	default:
+		t.p = &s.scratch // after the swap below
+		c.touch(l)
+	}
+	t.line, t.Branch = l, l.branch
+	if c.open > 0 {
+		var a *answer
+		if continues {
+			a = l.answer
+		}
+		t.Changed = c.answerCalls(q, a, f, &in)
+	}
+	l.tip, s.scratch = s.scratch, l.tip
+	t.q = &l.tip
+	l.exchange, l.seq = in.Exchange, in.Seq
+	s.account(c)
+	s.use(c, in.Time)
+	return t
+}
+
+// Answer remembers the answer to t and returns the calls in it. Asker is kept with the calls for the caller.
+func (s *Store) Answer(t *Turn, r *facts.Response, at time.Time, asker any) []*Call {
+	c := t.conv
+	a := &answer{
+		exchange: t.exchange, seq: t.seq, after: t.length, text: r.ContentHash,
+		noText: r.ContentBytes == 0,
+	}
+	calls := make([]*Call, 0, len(r.Calls))
+	for i := range r.Calls {
+		rc := &r.Calls[i]
+		call := &Call{
+			CallID: rc.ID, Name: rc.Name, Position: i, Exchange: t.exchange, Conversation: t.Conversation, AskedAt: at,
+			State: Open, Asker: asker, answer: a,
+		}
+		calls = append(calls, call)
+		if rc.ID == "" {
+			continue
+		}
+		h := hashName(rc.ID)
+		a.calls = append(a.calls, h)
+		c.remember(h, call)
+		if c.inferred {
+			s.index(c, callKey(c.key.service, h))
+		}
+	}
+	if c.inferred && r.ContentBytes > minText && r.ContentHash != 0 {
+		s.index(c, textKey(c.key.service, r.ContentHash))
+	}
+	if t.line.answer == nil || t.line.answer.seq <= a.seq {
+		t.line.answer = a
+	}
+	s.account(c)
+	return calls
+}
+
+// Expire forgets the conversations that are idle since before now less the look-back.
+func (s *Store) Expire(now time.Time) {
+	for c := s.used.first; c != nil && now.Sub(c.lastUsed) > s.cfg.Lookback; c = s.used.first {
+		s.forget(c)
+	}
+}
+
+// Need is the oldest sequence whose event the memory still needs; 0 when it is empty.
+func (s *Store) Need() uint64 {
+	if s.made.first == nil {
+		return 0
+	}
+	return s.made.first.firstSeq
+}
+
+// Len is the number of conversations remembered.
+func (s *Store) Len() int { return len(s.convs) }
+
+// Bytes is about how much memory they take.
+func (s *Store) Bytes() int64 { return s.bytes }
+
+// Evicted counts the conversations forgotten for want of memory.
+func (s *Store) Evicted() uint64 { return s.evicted }
+
+// conversation finds or makes the conversation of a request.
+func (s *Store) conversation(in *In, q *skeleton) *conversation {
+	k := key{in.Service, in.Conversation}
+	inferred := k.id == ""
+	if inferred {
+		if c := s.infer(in, q); c != nil {
+			return c
+		}
+		k.id = "inferred-" + in.Exchange
+	}
+	if c := s.convs[k]; c != nil {
+		return c
+	}
+	c := &conversation{key: k, inferred: inferred, firstSeq: in.Seq, lastUsed: in.Time}
+	s.convs[k] = c
+	s.used.push(c)
+	s.made.push(c)
+	return c
+}
+
+// infer finds the conversation whose answer the request holds, newest message first.
+func (s *Store) infer(in *In, q *skeleton) *conversation {
+	if len(s.found) == 0 {
+		return nil
+	}
+	for i := len(q.messages) - 1; i >= max(q.lead, len(q.messages)-maxProbes); i-- {
+		m, fm := &q.messages[i], &in.Facts.Messages[i]
+		if m.reply != 0 {
+			if c := s.found[callKey(in.Service, m.reply)]; c != nil && (len(fm.ToolCallID) >= minUnique || c.shares(q)) {
+				return c
+			}
+		}
+		for j, id := range q.callIDs(m) {
+			if id == 0 {
+				continue
+			}
+			if c := s.found[callKey(in.Service, id)]; c != nil && (len(fm.Calls[j].ID) >= minUnique || c.shares(q)) {
+				return c
+			}
+		}
+		if m.role == facts.RoleAssistant && m.text != 0 && fm.ContentBytes > minText {
+			if c := s.found[textKey(in.Service, m.text)]; c != nil && c.shares(q) {
+				return c
+			}
+		}
+	}
+	return nil
+}
+
+func callKey(service string, id uint64) uint64  { return xxh3.HashStringSeed(service, id) }
+func textKey(service string, sum uint64) uint64 { return xxh3.HashStringSeed(service, ^sum) }
+
+// index makes c known by an answer. An answer that two conversations gave names neither.
+func (s *Store) index(c *conversation, k uint64) {
+	if c.gone || len(c.keys) >= maxKeys {
+		return
+	}
+	switch other, ok := s.found[k]; {
+	case !ok:
+		s.found[k] = c
+		c.keys = append(c.keys, k)
+	case other != c:
+		s.found[k] = nil
+	}
+}
+
+func (s *Store) use(c *conversation, now time.Time) {
+	if c.gone {
+		return
+	}
+	c.lastUsed = now
+	s.used.remove(c)
+	s.used.push(c)
+	for s.bytes > s.cfg.Bytes && s.used.first != c {
+		s.forget(s.used.first)
+		s.evicted++
+	}
+}
+
+func (s *Store) forget(c *conversation) {
+	c.gone = true
+	delete(s.convs, c.key)
+	for _, k := range c.keys {
+		delete(s.found, k)
+	}
+	s.used.remove(c)
+	s.made.remove(c)
+	s.bytes -= c.bytes
+}
+
+// account estimates anew what c costs.
+func (s *Store) account(c *conversation) {
+	if c.gone {
+		return
+	}
+	n := int64(512 + len(c.calls)*320 + len(c.instances)*512 + len(c.keys)*40)
+	for _, l := range c.lines {
+		n += 256 + int64(cap(l.tip.messages))*skeletonBytes
+	}
+	s.bytes += n - c.bytes
+	c.bytes = n
+}
+
+// newLine starts a line whose history leaves the known ones after n messages of its body.
+func (c *conversation) newLine(q *skeleton, n int) *line {
+	l := &line{}
+	if len(c.lines) > 0 {
+		l.branch = strconv.FormatUint(q.chain(max(n, 1)), 16)
+	}
+	if len(c.lines) == maxLines {
+		c.lines = append(c.lines[:0], c.lines[1:]...)
+	}
+	c.lines = append(c.lines, l)
+	return l
+}
+
+// touch makes l the newest line.
+func (c *conversation) touch(l *line) {
+	for i, o := range c.lines {
+		if o == l {
+			c.lines = append(append(c.lines[:i], c.lines[i+1:]...), l)
+			return
+		}
+	}
+}
+
+// links and list are a list of conversations without allocation.
+type links struct{ before, after *conversation }
+
+type list struct {
+	first, last *conversation
+	of          func(*conversation) *links
+}
+
+func (l *list) push(c *conversation) {
+	*l.of(c) = links{before: l.last}
+	if l.last != nil {
+		l.of(l.last).after = c
+	} else {
+		l.first = c
+	}
+	l.last = c
+}
+
+func (l *list) remove(c *conversation) {
+	n := *l.of(c)
+	if n.before != nil {
+		l.of(n.before).after = n.after
+	} else {
+		l.first = n.after
+	}
+	if n.after != nil {
+		l.of(n.after).before = n.before
+	} else {
+		l.last = n.before
+	}
+	*l.of(c) = links{}
+}
