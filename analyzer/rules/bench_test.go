@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // hundredKB is a messages array of about 100 KB without a defect: turns of two parallel calls each, as coding agents
@@ -26,17 +27,36 @@ func hundredKB() []byte {
 	return []byte(b.String())
 }
 
-// BenchmarkRules is all rules over the facts of a request of 100 KB; bytes per second are those of the body.
+// BenchmarkRules is the scan of a request of 100 KB, then all rules over its facts; bytes per second are those of the
+// body in both.
 func BenchmarkRules(b *testing.B) {
 	body := hundredKB()
 	r := scan(b, body)
-	c := analyzer.NewChecker(InOrder)
-	if v := c.Check(r, openAI); v != nil {
-		b.Fatal(v)
-	}
-	b.SetBytes(int64(len(body)))
-	b.ReportAllocs()
-	for b.Loop() {
-		c.Check(r, openAI)
+	b.Run("scan", func(b *testing.B) {
+		b.SetBytes(int64(len(body)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if err := facts.ScanMessages(facts.OpenAIChat, body, r); err != nil {
+				b.Fatal(err)
+			}
+		}
+	})
+	b.Run("rules", func(b *testing.B) {
+		c := analyzer.NewChecker(InOrder)
+		b.SetBytes(int64(len(body)))
+		b.ReportAllocs()
+		for b.Loop() {
+			if v := c.Check(r, openAI); v != nil {
+				b.Fatal(v)
+			}
+		}
+	})
+}
+
+// TestCheckAllocatesNothing: a request without a defect costs no memory.
+func TestCheckAllocatesNothing(t *testing.T) {
+	r, c := scan(t, hundredKB()), analyzer.NewChecker(InOrder)
+	if n := testing.AllocsPerRun(10, func() { c.Check(r, openAI) }); n != 0 {
+		t.Errorf("%v allocations", n)
 	}
 }

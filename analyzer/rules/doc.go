@@ -20,5 +20,5 @@
 // # Why pairing is done once
 //
 // Six of the rules ask what became of a reply or a call. analyzer.Pairing answers that for all of them in one pass, so
-// each rule is one loop, and ten rules over a request of 100 KB cost about 1 microsecond (BenchmarkRules).
+// each rule is one loop: ten rules over a request of 100 KB take 5 microseconds, its scan takes 35 (BenchmarkRules).
 package rules
