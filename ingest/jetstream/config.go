@@ -1,0 +1,126 @@
+package jetstream
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+)
+
+// duplicateWindow is how long JetStream knows a message id: publishing again within it stores nothing twice.
+const duplicateWindow = 2 * time.Minute
+
+// Config says which NATS to use and what the stream of events may keep.
+type Config struct {
+	URL string // one or more servers, separated by commas
+
+	// At most one way to log in: user and password, token, or a file.
+	User, Password string
+	PasswordFile   string
+	Token          string
+	TokenFile      string
+	CredsFile      string // NATS credentials: a JWT and its seed
+	NKeyFile       string // an nkey seed
+
+	CAFile            string // of the servers' certificates; empty: the system's
+	CertFile, KeyFile string // client certificate
+
+	MaxAge   time.Duration // of an event in the stream
+	MaxBytes int64         // of the stream; 0: no limit but the disk's
+	Replicas int           // of streams and buckets when they are created; later changes are the operator's
+}
+
+// Default returns the configuration for a NATS on this machine.
+func Default() Config {
+	return Config{URL: nats.DefaultURL, MaxAge: 24 * time.Hour, Replicas: 1}
+}
+
+// Validate reports the first setting that cannot work.
+func (c *Config) Validate() error {
+	for s := range strings.SplitSeq(c.URL, ",") {
+		if u, err := url.Parse(strings.TrimSpace(s)); err != nil || u.Host == "" {
+			return fmt.Errorf("url: %q is not like nats://host:4222", redactURL(s))
+		}
+	}
+	ways := 0
+	for _, set := range []bool{c.User != "", c.Token != "", c.TokenFile != "", c.CredsFile != "", c.NKeyFile != ""} {
+		if set {
+			ways++
+		}
+	}
+	switch {
+	case ways > 1:
+		return errors.New("user, token, token_file, creds_file, nkey_file: more than one is set; choose one way to log in")
+	case c.User == "" && (c.Password != "" || c.PasswordFile != ""):
+		return errors.New("password: is set without user")
+	case c.Password != "" && c.PasswordFile != "":
+		return errors.New("password, password_file: both are set; keep one")
+	case (c.CertFile == "") != (c.KeyFile == ""):
+		return errors.New("cert_file, key_file: one is set without the other")
+	case c.MaxAge < duplicateWindow:
+		return fmt.Errorf("max_age: %v is below %v, the time in which JetStream recognises duplicates", c.MaxAge, duplicateWindow)
+	case c.MaxBytes < 0:
+		return fmt.Errorf("max_bytes: %d is negative", c.MaxBytes)
+	case c.Replicas < 1 || c.Replicas > 5:
+		return fmt.Errorf("replicas: %d is not between 1 and 5", c.Replicas)
+	}
+	return nil
+}
+
+// redactURL hides a password in s.
+func redactURL(s string) string {
+	if u, err := url.Parse(strings.TrimSpace(s)); err == nil {
+		return u.Redacted()
+	}
+	return "(unreadable)"
+}
+
+// options returns how to log in and whom to trust.
+func (c *Config) options() ([]nats.Option, error) {
+	var o []nats.Option
+	switch {
+	case c.User != "":
+		password, err := secret(c.Password, c.PasswordFile)
+		if err != nil {
+			return nil, err
+		}
+		o = append(o, nats.UserInfo(c.User, password))
+	case c.Token != "" || c.TokenFile != "":
+		token, err := secret(c.Token, c.TokenFile)
+		if err != nil {
+			return nil, err
+		}
+		o = append(o, nats.Token(token))
+	case c.CredsFile != "":
+		o = append(o, nats.UserCredentials(c.CredsFile))
+	case c.NKeyFile != "":
+		key, err := nats.NkeyOptionFromSeed(c.NKeyFile)
+		if err != nil {
+			return nil, fmt.Errorf("read nkey_file: %w", err)
+		}
+		o = append(o, key)
+	}
+	if c.CAFile != "" {
+		o = append(o, nats.RootCAs(c.CAFile))
+	}
+	if c.CertFile != "" {
+		o = append(o, nats.ClientCert(c.CertFile, c.KeyFile))
+	}
+	return o, nil
+}
+
+// secret returns value, or what the file holds without the white space around it.
+func secret(value, file string) (string, error) {
+	if file == "" {
+		return value, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read a secret: %w", err)
+	}
+	return strings.TrimSpace(string(b)), nil
+}

@@ -1,0 +1,261 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+func TestEnsureIsIdempotent(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	publish(t, ctx, c, 1, 4)
+	kv, err := c.KV(ctx, event.BucketLedger)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Put(ctx, "k", []byte("v")); err != nil {
+		t.Fatal(err)
+	}
+	limits := func() natsjs.StreamConfig {
+		t.Helper()
+		s, err := c.js.Stream(ctx, event.StreamEvents)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if info := s.CachedInfo(); info.State.Msgs != 3 {
+			t.Errorf("%d messages", info.State.Msgs)
+		}
+		return s.CachedInfo().Config
+	}
+	if cfg := limits(); cfg.MaxAge != 24*time.Hour || cfg.MaxBytes != -1 || cfg.Duplicates != 2*time.Minute || cfg.Storage != natsjs.FileStorage {
+		t.Errorf("limits %+v", cfg)
+	}
+	c.cfg.MaxAge, c.cfg.MaxBytes = time.Hour, 64<<20
+	for range 2 {
+		if err := c.Ensure(ctx); err != nil {
+			t.Fatal(err)
+		}
+		if cfg := limits(); cfg.MaxAge != time.Hour || cfg.MaxBytes != 64<<20 {
+			t.Errorf("limits %+v", cfg)
+		}
+	}
+
+	// What an operator added stays.
+	cfg := limits()
+	cfg.Subjects, cfg.Description, cfg.MaxMsgSize = append(cfg.Subjects, "mine.>"), "mine", 1<<20
+	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	c.cfg.MaxAge = 2 * time.Hour
+	if err := c.Ensure(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if cfg := limits(); cfg.MaxAge != 2*time.Hour || !slices.Contains(cfg.Subjects, "mine.>") || cfg.MaxMsgSize != 1<<20 {
+		t.Errorf("after an operator's change: %+v", cfg)
+	}
+	if v, _, err := kv.Get(ctx, "k"); err != nil || string(v) != "v" {
+		t.Errorf("the ledger: %q, %v", v, err)
+	}
+}
+
+func TestKV(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	kv, err := c.KV(ctx, event.BucketAlerts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if keys, err := kv.Keys(ctx); err != nil || len(keys) != 0 {
+		t.Errorf("keys of an empty bucket: %v, %v", keys, err)
+	}
+	if _, _, err := kv.Get(ctx, "a"); !errors.Is(err, ErrKeyNotFound) {
+		t.Errorf("get: %v", err)
+	}
+	rev, err := kv.Update(ctx, "a", []byte("1"), 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if _, err := kv.Update(ctx, "a", []byte("2"), 0); !errors.Is(err, ErrKeyConflict) {
+		t.Errorf("create twice: %v", err)
+	}
+	if _, err := kv.Update(ctx, "a", []byte("2"), rev); err != nil {
+		t.Error(err)
+	}
+	if _, err := kv.Update(ctx, "a", []byte("3"), rev); !errors.Is(err, ErrKeyConflict) {
+		t.Errorf("update of an old revision: %v", err)
+	}
+	if err := kv.Put(ctx, "b", []byte("x")); err != nil {
+		t.Error(err)
+	}
+	if keys, err := kv.Keys(ctx); err != nil || len(keys) != 2 {
+		t.Errorf("keys %v, %v", keys, err)
+	}
+	if v, _, err := kv.Get(ctx, "a"); err != nil || string(v) != "2" {
+		t.Errorf("got %q, %v", v, err)
+	}
+	for range 2 {
+		if err := kv.Delete(ctx, "a"); err != nil {
+			t.Error(err)
+		}
+	}
+	if _, _, err := kv.Get(ctx, "a"); !errors.Is(err, ErrKeyNotFound) {
+		t.Errorf("get of a deleted key: %v", err)
+	}
+	if _, err := kv.Update(ctx, "a", []byte("4"), 0); err != nil {
+		t.Errorf("create of a deleted key: %v", err)
+	}
+	if _, err := c.KV(ctx, "no_such_bucket"); err == nil {
+		t.Error("opened a bucket that does not exist")
+	}
+}
+
+func TestPublisher(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	p := c.NewPublisher(2)
+	for range 2 { // a second time it is a duplicate
+		for i := range 10 {
+			if err := p.Publish(ctx, testEvent(i, 10)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		if err := p.Flush(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	s, err := c.js.Stream(ctx, event.StreamEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if n := s.CachedInfo().State.Msgs; n != 10 || p.Acked() != 20 || p.Failed() != 0 {
+		t.Errorf("%d stored, %d acked, %d failed", n, p.Acked(), p.Failed())
+	}
+
+	// Too large for the connection: known at once. The publisher goes on.
+	if err := p.Publish(ctx, testEvent(10, 9<<20)); !errors.Is(err, nats.ErrMaxPayload) {
+		t.Errorf("an event over max_payload: %v", err)
+	}
+	// Too large for the stream: known only from the acknowledgement.
+	cfg := s.CachedInfo().Config
+	cfg.MaxMsgSize = 10_000
+	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	for _, size := range []int{20_000, 30_000, 10} {
+		if err := p.Publish(ctx, testEvent(20+size, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(ctx); err == nil || !strings.Contains(err.Error(), "exceeds maximum") {
+		t.Errorf("flush after a refusal: %v", err)
+	}
+	if err := p.Flush(ctx); err != nil {
+		t.Errorf("the refusal is reported twice: %v", err)
+	}
+	if p.Acked() != 21 || p.Failed() != 3 {
+		t.Errorf("%d acked, %d failed", p.Acked(), p.Failed())
+	}
+	if got := testutil.ToFloat64(c.m.dropped.WithLabelValues(reasonPublishFailed)); got != 3 {
+		t.Errorf("%v counted as dropped", got)
+	}
+}
+
+func TestConnectWaitsForNATS(t *testing.T) {
+	n := startNATS(t)
+	cfg := Default()
+	cfg.URL = n.s.URL()
+	n.s.Shutdown()
+	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
+	defer cancel()
+	if _, err := Connect(short, cfg, nil, nil); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), cfg.URL) {
+		t.Errorf("connect to nobody: %v", err)
+	}
+	connected := make(chan error, 1)
+	go func() {
+		c, err := Connect(context.Background(), cfg, nil, nil)
+		if err == nil {
+			err = c.Healthy()
+			c.Close()
+		}
+		connected <- err
+	}()
+	n.start()
+	if err := <-connected; err != nil {
+		t.Error(err)
+	}
+}
+
+func TestConnectWithToken(t *testing.T) {
+	n := startNATS(t)
+	n.s.Shutdown()
+	n.cfg.Token = "secret"
+	n.start()
+	cfg := Default()
+	cfg.URL = n.s.URL()
+	if _, err := Connect(t.Context(), cfg, nil, nil); !errors.Is(err, nats.ErrAuthorization) {
+		t.Errorf("connect without the token: %v", err)
+	}
+	cfg.TokenFile = filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(cfg.TokenFile, []byte("secret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	c, err := Connect(t.Context(), cfg, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c.Close()
+}
+
+func TestValidate(t *testing.T) {
+	f := func(want string, change func(*Config)) {
+		t.Helper()
+		c := Default()
+		change(&c)
+		err := c.Validate()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	f("", func(*Config) {})
+	f("", func(c *Config) { c.URL = "nats://a:4222, tls://b:4222" })
+	f("url: ", func(c *Config) { c.URL = "" })
+	f("url: ", func(c *Config) { c.URL = "localhost" })
+	f("user, token", func(c *Config) { c.User, c.CredsFile = "u", "f" })
+	f("password: ", func(c *Config) { c.Password = "p" })
+	f("password, password_file: ", func(c *Config) { c.User, c.Password, c.PasswordFile = "u", "p", "f" })
+	f("cert_file, key_file: ", func(c *Config) { c.CertFile = "f" })
+	f("max_age: ", func(c *Config) { c.MaxAge = time.Minute })
+	f("max_bytes: ", func(c *Config) { c.MaxBytes = -1 })
+	f("replicas: ", func(c *Config) { c.Replicas = 0 })
+
+	c := Default()
+	c.URL = "nats://u:hunter2@host"
+	if _, err := Connect(canceled(), c, nil, nil); err == nil || strings.Contains(err.Error(), "hunter2") {
+		t.Errorf("a password in the URL is shown: %v", err)
+	}
+}
+
+func canceled() context.Context {
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	return ctx
+}
+
+func TestMetricsLint(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	newMetrics(reg).dropped.WithLabelValues(reasonLost).Inc()
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("%v, %v", problems, err)
+	}
+}

@@ -1,0 +1,82 @@
+package jetstream
+
+import (
+	"context"
+	"maps"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// Headers of a dead letter, beside those of the original message.
+const (
+	HeaderDeadReason  = "Llmtap-Dead-Reason"
+	HeaderDeadSubject = "Llmtap-Dead-Subject" // of the original
+	HeaderDeadSeq     = "Llmtap-Dead-Seq"     // of the original in its stream
+	HeaderDeadError   = "Llmtap-Dead-Error"
+)
+
+const (
+	deadTimeout  = 10 * time.Second // a reader waits no longer to write a dead letter
+	deadOverhead = 4 << 10          // bytes of the headers above, and some
+)
+
+// deadLetter keeps what could not be decoded, with its headers and its body, for someone to look at. A body that no
+// longer fits beside the added headers is cut. The reader goes on even when the letter cannot be written.
+func (c *Conn) deadLetter(ctx context.Context, m *nats.Msg, seq uint64, why error) {
+	reason := reasonBadHeader
+	if _, _, _, err := event.ParseSubject(m.Subject); err != nil {
+		reason = reasonBadSubject
+	}
+	c.m.dropped.WithLabelValues(reason).Inc()
+
+	h := maps.Clone(m.Header)
+	if h == nil {
+		h = nats.Header{}
+	}
+	maps.DeleteFunc(h, func(k string, _ []string) bool { return strings.HasPrefix(k, "Nats-") })
+	number := strconv.FormatUint(seq, 10)
+	h.Set(HeaderDeadReason, reason)
+	h.Set(HeaderDeadSubject, m.Subject)
+	h.Set(HeaderDeadSeq, number)
+	h.Set(HeaderDeadError, headerLine(why.Error()))
+	h.Set(event.HeaderMsgID, "dead."+number)
+	room := max(int(c.nc.MaxPayload())-headerSize(h)-deadOverhead, 0)
+	letter := &nats.Msg{Subject: event.DeadPrefix + reason, Header: h, Data: m.Data[:min(len(m.Data), room)]}
+
+	ctx, cancel := context.WithTimeout(ctx, deadTimeout)
+	defer cancel()
+	err := c.retry(ctx, func(ctx context.Context) error {
+		_, err := c.js.PublishMsg(ctx, letter, natsjs.WithRetryAttempts(0))
+		return err
+	})
+	if err != nil {
+		c.m.dropped.WithLabelValues(reasonDeadLetter).Inc()
+		c.log.Error("dead letter not written", "seq", seq, "reason", reason, "err", err)
+	}
+}
+
+func headerSize(h nats.Header) (n int) {
+	for k, values := range h {
+		for _, v := range values {
+			n += len(k) + len(v) + len(": \r\n")
+		}
+	}
+	return n
+}
+
+// headerLine makes s one printable line of at most event.MaxHeaderValue bytes.
+func headerLine(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if r < ' ' || r > '~' {
+			return '?'
+		}
+		return r
+	}, s)
+	return s[:min(len(s), event.MaxHeaderValue)]
+}

@@ -1,0 +1,145 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/url"
+	"os"
+	"strconv"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/natsserver"
+)
+
+func TestMain(m *testing.M) {
+	if os.Getenv("LLMTAP_TEST_LOG") != "" {
+		slog.SetLogLoggerLevel(slog.LevelDebug)
+	} else {
+		slog.SetDefault(slog.New(slog.DiscardHandler))
+	}
+	goleak.VerifyTestMain(m)
+}
+
+// nats is a NATS that a test may stop and start again on the same directory and port.
+type testNATS struct {
+	t   testing.TB
+	cfg natsserver.Config
+	s   *natsserver.Server
+}
+
+func startNATS(t testing.TB) *testNATS {
+	t.Helper()
+	n := &testNATS{t: t, cfg: natsserver.Default()}
+	n.cfg.Dir, n.cfg.Port = t.TempDir(), freePort(t)
+	n.start()
+	t.Cleanup(func() { n.s.Shutdown() })
+	return n
+}
+
+func freePort(t testing.TB) int {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+func (n *testNATS) start() {
+	n.t.Helper()
+	s, err := natsserver.Start(n.cfg)
+	if err != nil {
+		n.t.Fatal(err)
+	}
+	n.s = s
+	if u, err := url.Parse(s.URL()); err != nil || u.Port() != strconv.Itoa(n.cfg.Port) {
+		n.t.Fatalf("server listens at %s, not on port %d", s.URL(), n.cfg.Port)
+	}
+}
+
+func (n *testNATS) restart() {
+	n.t.Helper()
+	n.s.Shutdown()
+	n.start()
+}
+
+// connect returns a connection with streams and buckets, and a context that ends with the test or after a minute.
+func (n *testNATS) connect(t testing.TB) (*Conn, context.Context) {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	cfg := Default()
+	cfg.URL = n.s.URL()
+	c, err := Connect(ctx, cfg, nil, prometheus.NewRegistry())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { c.Close(); cancel() })
+	if err := c.Ensure(ctx); err != nil {
+		t.Fatal(err)
+	}
+	return c, ctx
+}
+
+// testEvent is the event number i, with a body of this size.
+func testEvent(i, size int) *event.Event {
+	body := make([]byte, size)
+	copy(body, strconv.Itoa(i))
+	return &event.Event{
+		Kind: event.Request, Exchange: fmt.Sprintf("x%06d", i), Time: time.Date(2026, 11, 21, 3, 4, 5, i, time.UTC),
+		Labels: event.Labels{Service: "checkout", Stage: "规划器", Conversation: "c1"},
+		Part:   1, Parts: 1, BodyBytes: size, Body: body,
+	}
+}
+
+// publish publishes the events from..to-1 and waits for them.
+func publish(t testing.TB, ctx context.Context, c *Conn, from, to int) {
+	t.Helper()
+	p := c.NewPublisher(0)
+	for i := from; i < to; i++ {
+		if err := p.Publish(ctx, testEvent(i, 100)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func open(t testing.TB, ctx context.Context, c *Conn, owner string) *Reader {
+	t.Helper()
+	r, err := c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: owner})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.stop(); r.done.Wait() })
+	return r
+}
+
+// read returns the next n messages.
+func read(t testing.TB, ctx context.Context, r *Reader, n int) []Message {
+	t.Helper()
+	var all []Message
+	for len(all) < n {
+		msgs, err := r.Next(ctx, n-len(all), time.Second)
+		if err != nil {
+			t.Fatalf("after %d of %d messages: %v", len(all), n, err)
+		}
+		all = append(all, msgs...)
+	}
+	return all
+}
+
+// none fails if there is another message.
+func none(t testing.TB, ctx context.Context, r *Reader) {
+	t.Helper()
+	if msgs, err := r.Next(ctx, 10, 50*time.Millisecond); err != nil || len(msgs) > 0 {
+		t.Fatalf("want nothing more, got %+v, %v", msgs, err)
+	}
+}

@@ -1,0 +1,327 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+func TestReadCommitReopen(t *testing.T) {
+	n := startNATS(t)
+	c, ctx := n.connect(t)
+	publish(t, ctx, c, 1, 11)
+
+	r := open(t, ctx, c, "a")
+	msgs := read(t, ctx, r, 10)
+	for i, m := range msgs {
+		if diff := cmp.Diff(testEvent(i+1, 100), m.Event); diff != "" || m.Seq != uint64(i+1) || m.Replay || m.Err != nil || m.Time.IsZero() {
+			t.Fatalf("message %d: %+v\n%s", i, m, diff)
+		}
+	}
+	none(t, ctx, r)
+	if r.Pending() != 0 || r.Lost() != 0 || r.Epoch() != 1 || r.Stored() != 0 {
+		t.Errorf("pending %d, lost %d, epoch %d, stored %d", r.Pending(), r.Lost(), r.Epoch(), r.Stored())
+	}
+	if err := r.Commit(ctx, 8, 4); err != nil {
+		t.Fatal(err)
+	}
+	if r.Stored() != 8 {
+		t.Errorf("stored %d after a commit of 8", r.Stored())
+	}
+	if err := r.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := r.Next(ctx, 1, time.Second); err == nil {
+		t.Error("a closed reader reads on")
+	}
+
+	// Another process: 4..8 are replayed, 9 and 10 are new.
+	r = open(t, ctx, c, "b")
+	var got []string
+	for _, m := range read(t, ctx, r, 7) {
+		got = append(got, fmt.Sprint(m.Seq, m.Replay))
+	}
+	want := []string{"4 true", "5 true", "6 true", "7 true", "8 true", "9 false", "10 false"}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	none(t, ctx, r)
+	if r.Epoch() != 2 || r.Stored() != 8 {
+		t.Errorf("epoch %d, stored %d", r.Epoch(), r.Stored())
+	}
+	if err := r.Commit(ctx, 10, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	// Nothing is needed any more, and nothing comes before something new.
+	r = open(t, ctx, c, "a")
+	none(t, ctx, r)
+	publish(t, ctx, c, 11, 12)
+	if m := read(t, ctx, r, 1)[0]; m.Seq != 11 || m.Replay {
+		t.Errorf("got %+v", m)
+	}
+	if err := r.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func TestCommitRefuses(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	publish(t, ctx, c, 1, 6)
+	r := open(t, ctx, c, "a")
+	read(t, ctx, r, 3)
+	if err := r.Commit(ctx, 2, 0); err != nil {
+		t.Fatal(err)
+	}
+	for _, bad := range [][2]uint64{{4, 0}, {1, 0}, {3, 5}} {
+		if err := r.Commit(ctx, bad[0], bad[1]); err == nil {
+			t.Errorf("commit of %v passed", bad)
+		}
+	}
+}
+
+func TestOpenReaderRefuses(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	for _, cfg := range []ReaderConfig{{}, {Partitions: 1}, {Partition: 1, Partitions: 2, Owner: "a"}} {
+		if _, err := c.OpenReader(ctx, cfg); err == nil {
+			t.Errorf("%+v passed", cfg)
+		}
+	}
+}
+
+func TestNextHonoursLimitAndContext(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	publish(t, ctx, c, 0, readyMessages+500) // more than is held ready
+	r := open(t, ctx, c, "a")
+	next := uint64(1)
+	for next <= readyMessages+500 {
+		msgs, err := r.Next(ctx, 7, time.Second)
+		if err != nil || len(msgs) > 7 {
+			t.Fatalf("%d messages, %v", len(msgs), err)
+		}
+		for _, m := range msgs {
+			if m.Seq != next {
+				t.Fatalf("got %d, want %d", m.Seq, next)
+			}
+			next++
+		}
+		if left := readyMessages + 500 - (next - 1); r.Pending() != left {
+			t.Fatalf("pending %d, want %d", r.Pending(), left)
+		}
+	}
+	ended, cancel := context.WithCancel(ctx)
+	cancel()
+	if _, err := r.Next(ended, 1, time.Minute); !errors.Is(err, context.Canceled) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestLargeBodiesAreBounded(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	p := c.NewPublisher(8)
+	const size, count = 4 << 20, 20 // 80 MiB: more than is held ready and more than a pull
+	for i := range count {
+		if err := p.Publish(ctx, testEvent(i, size)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, ctx, c, "a")
+	for i, m := range read(t, ctx, r, count) {
+		if m.Seq != uint64(i+1) || len(m.Event.Body) != size {
+			t.Fatalf("message %d: seq %d, %d bytes", i, m.Seq, len(m.Event.Body))
+		}
+		r.mu.Lock()
+		bytes := r.bytes
+		r.mu.Unlock()
+		if bytes > readyBytes {
+			t.Errorf("%d bytes are held ready", bytes)
+		}
+	}
+	if r.bytes != 0 {
+		t.Errorf("%d bytes are counted of an empty buffer", r.bytes)
+	}
+}
+
+func TestUndecodable(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	send := func(subject string, h nats.Header, body string) {
+		t.Helper()
+		if _, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: subject, Header: h, Data: []byte(body)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	send("llmtap.v1.request.s.00", nats.Header{"Llmtap-Exchange": {"x"}, "Nats-Msg-Id": {"mine"}}, `{"no":"time"}`)
+	send("llmtap.v1.embedding.s.00", nil, "")
+	send("llmtap.v1.request.s.00", nats.Header{"Status": {"503"}}, "") // looks like a word of the server
+	publish(t, ctx, c, 4, 5)
+
+	r := open(t, ctx, c, "a")
+	msgs := read(t, ctx, r, 4)
+	for i, m := range msgs {
+		if bad := i < 3; m.Seq != uint64(i+1) || bad != errors.Is(m.Err, event.ErrMalformed) || bad != (m.Event == nil) {
+			t.Errorf("message %d: %+v", i, m)
+		}
+	}
+	dead, err := c.js.Stream(ctx, event.StreamDead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	f := func(seq uint64, subject, reason, original, body, why string) {
+		t.Helper()
+		m, err := dead.GetMsg(ctx, seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if m.Subject != subject || m.Header.Get(HeaderDeadReason) != reason || m.Header.Get(HeaderDeadSubject) != original ||
+			m.Header.Get(HeaderDeadSeq) != fmt.Sprint(seq) || !strings.Contains(m.Header.Get(HeaderDeadError), why) || string(m.Data) != body {
+			t.Errorf("dead letter %d: %s %v %q", seq, m.Subject, m.Header, m.Data)
+		}
+	}
+	f(1, "llmtap.dead.bad_header", "bad_header", "llmtap.v1.request.s.00", `{"no":"time"}`, "Llmtap-Time is missing")
+	f(2, "llmtap.dead.bad_subject", "bad_subject", "llmtap.v1.embedding.s.00", "", "unknown kind")
+	f(3, "llmtap.dead.bad_header", "bad_header", "llmtap.v1.request.s.00", "", "is missing")
+	if got := testutil.ToFloat64(c.m.dropped.WithLabelValues(reasonBadHeader)); got != 2 {
+		t.Errorf("%v dropped for their headers, want 2", got)
+	}
+
+	// A replay writes no second letter.
+	if err := r.Commit(ctx, 4, 1); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	read(t, ctx, open(t, ctx, c, "a"), 4)
+	if info, err := dead.Info(ctx); err != nil || info.State.LastSeq != 3 {
+		t.Errorf("dead letters after a replay: %+v, %v", info, err)
+	}
+}
+
+// A dead letter carries more headers than the message had; the largest body is cut to make room.
+func TestUndecodableOfFullSize(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	body := strings.Repeat("x", int(c.nc.MaxPayload()))
+	if _, err := c.js.Publish(ctx, "llmtap.v1.request.s.00", []byte(body)); err != nil {
+		t.Fatal(err)
+	}
+	read(t, ctx, open(t, ctx, c, "a"), 1)
+	dead, err := c.js.Stream(ctx, event.StreamDead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m, err := dead.GetMsg(ctx, 1)
+	if err != nil || len(m.Data) < len(body)-2*deadOverhead || !strings.HasPrefix(body, string(m.Data)) {
+		t.Errorf("dead letter of %d bytes, %v", len(m.Data), err)
+	}
+}
+
+func TestLost(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	s, err := c.js.Stream(ctx, event.StreamEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, ctx, c, 1, 11)
+	if err := s.DeleteMsg(ctx, 1); err != nil { // before the first reader ever: nobody's loss
+		t.Fatal(err)
+	}
+	r := open(t, ctx, c, "a")
+	read(t, ctx, r, 9)
+	if r.Lost() != 0 || r.Stored() != 1 {
+		t.Errorf("first reader: lost %d, stored %d", r.Lost(), r.Stored())
+	}
+	if err := r.Commit(ctx, 5, 3); err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	// 6 and 7 go while nobody reads, 9 leaves a hole.
+	if _, err := c.js.PublishMsg(ctx, nats.NewMsg("llmtap.v1.run.s.00")); err != nil {
+		t.Fatal(err)
+	}
+	for _, seq := range []uint64{2, 3, 4, 5, 6, 7, 9} {
+		if err := s.DeleteMsg(ctx, seq); err != nil {
+			t.Fatal(err)
+		}
+	}
+	r = open(t, ctx, c, "a")
+	msgs := read(t, ctx, r, 3)
+	if msgs[0].Seq != 8 || msgs[0].Replay || msgs[1].Seq != 10 || msgs[2].Seq != 11 {
+		t.Errorf("got %+v", msgs)
+	}
+	if r.Lost() != 3 || testutil.ToFloat64(c.m.dropped.WithLabelValues(reasonLost)) != 3 {
+		t.Errorf("lost %d, want 6, 7 and 9", r.Lost())
+	}
+}
+
+func TestStreamMadeAnew(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	publish(t, ctx, c, 1, 11)
+	r := open(t, ctx, c, "a")
+	read(t, ctx, r, 10)
+	if err := r.Commit(ctx, 10, 0); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.js.DeleteStream(ctx, event.StreamEvents); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Ensure(ctx); err != nil {
+		t.Fatal(err)
+	}
+	publish(t, ctx, c, 20, 23)
+	for {
+		msgs, err := r.Next(ctx, 1, time.Second)
+		if len(msgs) > 0 || ctx.Err() != nil {
+			t.Fatalf("got %+v, %v", msgs, err)
+		}
+		if errors.Is(err, errReplaced) {
+			break
+		}
+	}
+	if err := r.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r = open(t, ctx, c, "a")
+	if m := read(t, ctx, r, 3)[0]; m.Seq != 1 || m.Replay {
+		t.Errorf("got %+v", m)
+	}
+}
+
+// After a power cut the stream may end before the checkpoint: what comes next must not be taken for a replay.
+func TestFit(t *testing.T) {
+	c, _ := startNATS(t).connect(t)
+	now := time.Now().UTC()
+	f := func(cp checkpoint, first, last uint64, want checkpoint, wantLost uint64) {
+		t.Helper()
+		lost := c.fit(&cp, now, first, last)
+		want.Stream = now
+		if diff := cmp.Diff(want, cp); diff != "" || lost != wantLost {
+			t.Errorf("lost %d, want %d; %s", lost, wantLost, diff)
+		}
+	}
+	f(checkpoint{}, 0, 0, checkpoint{Stored: 0, ReplayFrom: 1}, 0)
+	f(checkpoint{}, 500, 900, checkpoint{Stored: 499, ReplayFrom: 500}, 0)
+	f(checkpoint{Stored: 10, ReplayFrom: 5, Stream: now}, 1, 20, checkpoint{Stored: 10, ReplayFrom: 5}, 0)
+	f(checkpoint{Stored: 10, ReplayFrom: 5, Stream: now}, 8, 20, checkpoint{Stored: 10, ReplayFrom: 8}, 0)
+	f(checkpoint{Stored: 10, ReplayFrom: 5, Stream: now}, 11, 20, checkpoint{Stored: 10, ReplayFrom: 11}, 0)
+	f(checkpoint{Stored: 10, ReplayFrom: 5, Stream: now}, 14, 20, checkpoint{Stored: 13, ReplayFrom: 14}, 3)
+	f(checkpoint{Stored: 10, ReplayFrom: 5, Stream: now}, 21, 20, checkpoint{Stored: 20, ReplayFrom: 21}, 10) // all aged out
+	f(checkpoint{Stored: 10, ReplayFrom: 9, Stream: now}, 1, 7, checkpoint{Stored: 7, ReplayFrom: 8}, 0)
+	f(checkpoint{Stored: 10, ReplayFrom: 9, Epoch: 4, Stream: now.Add(-time.Hour)}, 1, 70, checkpoint{Stored: 0, ReplayFrom: 1, Epoch: 4}, 0)
+}

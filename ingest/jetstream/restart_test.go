@@ -1,0 +1,171 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// NATS is stopped and started while a publisher publishes and a reader reads: every event arrives once and in order.
+func TestRestartWhilePublishingAndReading(t *testing.T) {
+	n := startNATS(t)
+	pub, ctx := n.connect(t)
+	sub, _ := n.connect(t)
+	r := open(t, ctx, sub, "a")
+
+	const count, restarts = 6000, 3
+	p := pub.NewPublisher(64)
+	published := make(chan error, 1)
+	go func() {
+		for i := range count {
+			if err := p.Publish(ctx, testEvent(i, 500)); err != nil {
+				published <- fmt.Errorf("publish %d: %w", i, err)
+				return
+			}
+		}
+		published <- p.Flush(ctx)
+	}()
+	next := 0
+	for next < count {
+		msgs, err := r.Next(ctx, 100, time.Second)
+		if err != nil {
+			t.Fatalf("after %d events: %v", next, err)
+		}
+		for _, m := range msgs {
+			if m.Seq != uint64(next+1) || m.Err != nil || m.Event.Exchange != testEvent(next, 0).Exchange {
+				t.Fatalf("event %d: %+v", next, m)
+			}
+			if next++; next%(count/(restarts+1)) == 0 && next < count {
+				n.restart()
+			}
+		}
+	}
+	if err := <-published; err != nil {
+		t.Fatal(err)
+	}
+	if p.Acked() != count || p.Failed() != 0 {
+		t.Errorf("acked %d, failed %d", p.Acked(), p.Failed())
+	}
+	none(t, ctx, r)
+	if r.Pending() != 0 || r.Lost() != 0 {
+		t.Errorf("pending %d, lost %d", r.Pending(), r.Lost())
+	}
+	if err := r.Commit(ctx, count, 0); err != nil {
+		t.Error(err)
+	}
+}
+
+// A reader that waits for something new while NATS is away gets it when NATS is back.
+func TestRestartWhileIdle(t *testing.T) {
+	n := startNATS(t)
+	c, ctx := n.connect(t)
+	publish(t, ctx, c, 1, 4)
+	r := open(t, ctx, c, "a")
+	read(t, ctx, r, 3)
+	n.s.Shutdown()
+	none(t, ctx, r)
+	n.start()
+	publish(t, ctx, c, 4, 6)
+	if msgs := read(t, ctx, r, 2); msgs[0].Seq != 4 || msgs[1].Seq != 5 {
+		t.Errorf("got %+v", msgs)
+	}
+	for r.Pending() != 0 {
+		none(t, ctx, r)
+	}
+}
+
+// A publisher takes a window of events while NATS is away, then makes its caller wait.
+func TestPublishWithoutNATS(t *testing.T) {
+	n := startNATS(t)
+	c, ctx := n.connect(t)
+	p := c.NewPublisher(4)
+	n.s.Shutdown()
+	for i := range 4 {
+		if err := p.Publish(ctx, testEvent(i, 10)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
+	defer cancel()
+	if err := p.Publish(short, testEvent(4, 10)); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("a fifth event into a window of four: %v", err)
+	}
+	if err := p.Flush(short); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("flush without NATS: %v", err)
+	}
+	n.start()
+	if err := p.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r := open(t, ctx, c, "a")
+	for i, m := range read(t, ctx, r, 4) {
+		if m.Event.Exchange != testEvent(i, 0).Exchange {
+			t.Errorf("message %d is %s", i, m.Event.Exchange)
+		}
+	}
+	none(t, ctx, r)
+}
+
+func TestTalliesOverRestart(t *testing.T) {
+	n := startNATS(t)
+	c, ctx := n.connect(t)
+	tally := func(second int64) {
+		t.Helper()
+		if err := c.PublishTally(ctx, 0, 7, second, fmt.Append(nil, second)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	for second := range int64(3) {
+		tally(second)
+		tally(second) // stored once
+	}
+	got := make(chan string)
+	reading, stop := context.WithCancel(ctx)
+	done := make(chan error, 1)
+	go func() {
+		done <- c.ReadTallies(reading, func(payload []byte, seq uint64, caughtUp bool) error {
+			got <- fmt.Sprintf("%s at %d, caught up %v", payload, seq, caughtUp)
+			return nil
+		})
+	}()
+	f := func(want string) {
+		t.Helper()
+		select {
+		case s := <-got:
+			if s != want {
+				t.Errorf("got %q, want %q", s, want)
+			}
+		case err := <-done:
+			t.Fatal(err)
+		}
+	}
+	f("0 at 1, caught up false")
+	f("1 at 2, caught up false")
+	f("2 at 3, caught up true")
+	n.restart()
+	tally(3)
+	f("3 at 4, caught up true")
+
+	// A stream made anew is read from its start.
+	if err := c.js.DeleteStream(ctx, event.StreamTally); err != nil {
+		t.Fatal(err)
+	}
+	if err := c.Ensure(ctx); err != nil {
+		t.Fatal(err)
+	}
+	tally(9)
+	f("9 at 1, caught up true")
+	stop()
+	if err := <-done; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+
+	broken := errors.New("broken")
+	if err := c.ReadTallies(ctx, func([]byte, uint64, bool) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+}

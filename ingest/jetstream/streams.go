@@ -1,0 +1,87 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// Limits of the small streams.
+const (
+	deadMaxAge    = 7 * 24 * time.Hour
+	tallyMaxAge   = 2 * time.Hour
+	smallMaxBytes = 256 << 20
+)
+
+// Ensure creates the streams and buckets that are missing and gives the streams their limits. It may run any number of
+// times, also beside another process, and removes no stream, bucket or message; a limit lower than before makes
+// JetStream drop what is over it, as for any stream. What else an operator changed (replicas, placement) stays.
+func (c *Conn) Ensure(ctx context.Context) error {
+	maxBytes := c.cfg.MaxBytes
+	if maxBytes == 0 {
+		maxBytes = -1
+	}
+	for _, want := range []natsjs.StreamConfig{
+		{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, MaxAge: c.cfg.MaxAge, MaxBytes: maxBytes, Description: "LLM calls as hooks saw them"},
+		{Name: event.StreamDead, Subjects: []string{event.DeadPrefix + ">"}, MaxAge: deadMaxAge, MaxBytes: smallMaxBytes, Description: "what could not be decoded, by reason"},
+		{Name: event.StreamTally, Subjects: []string{event.TallyPrefix + ">"}, MaxAge: tallyMaxAge, MaxBytes: smallMaxBytes, Description: "counts per second, for alerts"},
+	} {
+		want.Storage, want.Retention, want.Discard = natsjs.FileStorage, natsjs.LimitsPolicy, natsjs.DiscardOld
+		want.Duplicates, want.Replicas = duplicateWindow, c.cfg.Replicas
+		if err := c.ensureStream(ctx, want); err != nil {
+			return fmt.Errorf("set up stream %s: %w", want.Name, err)
+		}
+	}
+	for _, bucket := range []string{event.BucketProgress, event.BucketLedger, event.BucketAlerts} {
+		if err := c.ensureBucket(ctx, bucket); err != nil {
+			return fmt.Errorf("set up bucket %s: %w", bucket, err)
+		}
+	}
+	return nil
+}
+
+func (c *Conn) ensureStream(ctx context.Context, want natsjs.StreamConfig) error {
+	s, err := c.js.Stream(ctx, want.Name)
+	if errors.Is(err, natsjs.ErrStreamNotFound) {
+		_, err = c.js.CreateStream(ctx, want)
+		if !errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) {
+			return err
+		}
+		s, err = c.js.Stream(ctx, want.Name) // another process was first
+	}
+	if err != nil {
+		return err
+	}
+	cfg := s.CachedInfo().Config
+	same := cfg.MaxAge == want.MaxAge && cfg.MaxBytes == want.MaxBytes && cfg.Duplicates == want.Duplicates && cfg.Discard == want.Discard
+	for _, subject := range want.Subjects {
+		if !slices.Contains(cfg.Subjects, subject) {
+			cfg.Subjects, same = append(cfg.Subjects, subject), false
+		}
+	}
+	if same {
+		return nil
+	}
+	c.log.Info("changing the limits of a stream", "stream", want.Name, "max_age", want.MaxAge, "max_bytes", want.MaxBytes)
+	cfg.MaxAge, cfg.MaxBytes, cfg.Duplicates, cfg.Discard = want.MaxAge, want.MaxBytes, want.Duplicates, want.Discard
+	_, err = c.js.UpdateStream(ctx, cfg)
+	return err
+}
+
+func (c *Conn) ensureBucket(ctx context.Context, bucket string) error {
+	_, err := c.js.KeyValue(ctx, bucket)
+	if !errors.Is(err, natsjs.ErrBucketNotFound) {
+		return err
+	}
+	_, err = c.js.CreateKeyValue(ctx, natsjs.KeyValueConfig{Bucket: bucket, History: 1, Storage: natsjs.FileStorage, Replicas: c.cfg.Replicas})
+	if errors.Is(err, natsjs.ErrBucketExists) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,100 @@
+package natsserver
+
+import (
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"os"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+)
+
+// startTimeout bounds the recovery of the streams; 10 GiB take seconds.
+const startTimeout = 2 * time.Minute
+
+// A Server is one running nats-server.
+type Server struct {
+	nats *server.Server
+	lock *os.File
+	stop sync.Once
+}
+
+// Start starts a server and waits until it takes clients. It installs no signal handlers: the caller calls Shutdown.
+func Start(cfg Config) (*Server, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if cfg.Logger == nil {
+		cfg.Logger = slog.Default()
+	}
+	lock, err := lockDir(cfg.Dir)
+	if err != nil {
+		return nil, err
+	}
+	n, err := start(cfg)
+	if err != nil {
+		lock.Close()
+		return nil, err
+	}
+	return &Server{nats: n, lock: lock}, nil
+}
+
+func start(cfg Config) (*server.Server, error) {
+	if cfg.Port > 0 {
+		// The server would only log that the port is taken.
+		l, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
+		if err != nil {
+			return nil, fmt.Errorf("listen for NATS clients: %w; choose another port", err)
+		}
+		l.Close()
+	}
+	n, err := server.NewServer(&server.Options{
+		ServerName: "llmtap", Host: cfg.Host, Port: cfg.Port, Authorization: cfg.Token, MaxPayload: int32(cfg.MaxPayload),
+		JetStream: true, StoreDir: cfg.Dir, NoSigs: true,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make nats-server: %w", err)
+	}
+	fatal := make(chan string, 1)
+	n.SetLoggerV2(&logger{log: cfg.Logger.With("component", "nats-server"), fatal: fatal}, false, false, false)
+	n.Start()
+	if err := waitReady(n, fatal); err != nil {
+		n.Shutdown()
+		n.WaitForShutdown()
+		return nil, fmt.Errorf("start nats-server in %s: %w", cfg.Dir, err)
+	}
+	return n, nil
+}
+
+func waitReady(n *server.Server, fatal <-chan string) error {
+	for end := time.Now().Add(startTimeout); time.Now().Before(end); {
+		if n.ReadyForConnections(50 * time.Millisecond) {
+			if !n.JetStreamEnabled() {
+				return errors.New("JetStream is not enabled; see the log")
+			}
+			return nil
+		}
+		select {
+		case msg := <-fatal:
+			return errors.New(msg)
+		default:
+		}
+	}
+	return fmt.Errorf("not ready after %v", startTimeout)
+}
+
+// URL is where clients on this machine connect.
+func (s *Server) URL() string { return s.nats.ClientURL() }
+
+// Shutdown closes the clients, writes what is in memory and waits for the end. It may be called twice.
+func (s *Server) Shutdown() {
+	s.stop.Do(func() {
+		s.nats.Shutdown()
+		s.nats.WaitForShutdown()
+		s.lock.Close()
+	})
+}

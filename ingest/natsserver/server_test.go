@@ -1,0 +1,151 @@
+package natsserver
+
+import (
+	"bytes"
+	"log/slog"
+	"net"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"go.uber.org/goleak"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+func config(t *testing.T) Config {
+	cfg := Default()
+	cfg.Dir, cfg.Port, cfg.Logger = filepath.Join(t.TempDir(), "nats"), -1, slog.New(slog.DiscardHandler)
+	return cfg
+}
+
+func TestStartServesAndKeepsStreams(t *testing.T) {
+	cfg := config(t)
+	for round := range 2 {
+		s, err := Start(cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		nc, err := nats.Connect(s.URL())
+		if err != nil {
+			t.Fatal(err)
+		}
+		js, err := nc.JetStream()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if round == 0 {
+			if _, err := js.AddStream(&nats.StreamConfig{Name: "S", Subjects: []string{"s"}}); err != nil {
+				t.Fatal(err)
+			}
+			if _, err := js.Publish("s", []byte("kept")); err != nil {
+				t.Fatal(err)
+			}
+		} else if m, err := js.GetMsg("S", 1); err != nil || string(m.Data) != "kept" {
+			t.Errorf("after a restart: %v, %v", m, err)
+		}
+		nc.Close()
+		s.Shutdown()
+		s.Shutdown()
+	}
+}
+
+func TestStartRefusesTakenDirectory(t *testing.T) {
+	cfg := config(t)
+	s, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Shutdown()
+	if _, err := Start(cfg); err == nil || !strings.Contains(err.Error(), "is in use by another server") {
+		t.Errorf("second server on the directory: %v", err)
+	}
+}
+
+func TestStartRefusesTakenPort(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	cfg := config(t)
+	cfg.Port = l.Addr().(*net.TCPAddr).Port
+	if _, err := Start(cfg); err == nil || !strings.Contains(err.Error(), "choose another port") {
+		t.Errorf("server on a taken port: %v", err)
+	}
+	cfg.Port = -1 // the failed start gave its directory back
+	s, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Shutdown()
+}
+
+func TestStartRefusesUnusableDirectory(t *testing.T) {
+	cfg := config(t)
+	if err := os.WriteFile(cfg.Dir, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := Start(cfg); err == nil || !strings.Contains(err.Error(), "make the directory") {
+		t.Errorf("a file for a directory: %v", err)
+	}
+}
+
+func TestTokenIsNeeded(t *testing.T) {
+	cfg := config(t)
+	cfg.Token = "secret"
+	s, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Shutdown()
+	if nc, err := nats.Connect(s.URL()); err == nil {
+		nc.Close()
+		t.Error("connected without the token")
+	}
+	nc, err := nats.Connect(s.URL(), nats.Token("secret"), nats.Timeout(5*time.Second))
+	if err != nil {
+		t.Fatal(err)
+	}
+	nc.Close()
+}
+
+func TestValidate(t *testing.T) {
+	f := func(want string, change func(*Config)) {
+		t.Helper()
+		c := Default()
+		c.Dir = "d"
+		change(&c)
+		err := c.Validate()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.HasPrefix(err.Error(), want)) {
+			t.Errorf("got %v, want %q", err, want)
+		}
+	}
+	f("", func(*Config) {})
+	f("", func(c *Config) { c.Host = "::1" })
+	f("", func(c *Config) { c.Host, c.Token = "0.0.0.0", "t" })
+	f("dir: ", func(c *Config) { c.Dir = "" })
+	f("host: ", func(c *Config) { c.Host = "0.0.0.0" })
+	f("host: ", func(c *Config) { c.Host = "" })
+	f("port: ", func(c *Config) { c.Port = 0 })
+	f("port: ", func(c *Config) { c.Port = 70000 })
+	f("max_payload: ", func(c *Config) { c.MaxPayload = 1000 })
+	f("max_payload: ", func(c *Config) { c.MaxPayload = 64 << 20 })
+}
+
+func TestStartIsQuiet(t *testing.T) {
+	var out bytes.Buffer
+	cfg := config(t)
+	cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
+	s, err := Start(cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Shutdown()
+	if out.Len() > 0 {
+		t.Errorf("a plain start and stop logs:\n%s", out.String())
+	}
+}
