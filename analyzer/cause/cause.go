@@ -68,7 +68,9 @@ var tables = []*table{openAI, deepSeek, qwen, gemini, anthropic, mistral, hosts,
 // familyOf is whose wordings a variant uses before all others.
 var familyOf = map[facts.Variant]*table{
 	facts.OpenAI: openAI, facts.Azure: openAI, facts.DeepSeek: deepSeek, facts.Qwen: qwen, facts.GeminiOpenAI: gemini,
-	facts.Mistral: mistral,
+	facts.Mistral: mistral, facts.Groq: hosts, facts.XAI: hosts, facts.Together: hosts, facts.Fireworks: hosts,
+	facts.Kimi: hosts, facts.GLM: hosts, facts.MiniMax: hosts, facts.Ollama: hosts, facts.VLLM: hosts, facts.SGLang: hosts,
+	facts.LlamaCPP: hosts,
 }
 
 func newTable(family string, rows []row) *table {

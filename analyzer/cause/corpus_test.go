@@ -46,6 +46,15 @@ func corpus(t testing.TB) []record {
 	return rs
 }
 
+// disagree holds texts whose label is not what the text says, with the reason.
+var disagree = map[string]string{
+	"groq-004":       "the registry has the finer reasoning_content_forbidden",
+	"groq-006":       "the registry has the finer reasoning_content_forbidden",
+	"qoder-001":      "an orphan's text; the thread found that content was null",
+	"volcengine-003": "opaque; the thread names the fault",
+	"zhipu-003":      "opaque; the thread names the fault",
+}
+
 // TestCorpus classifies the public error texts. The status is no oracle there, and no findings are known, so this is
 // what the text alone tells.
 func TestCorpus(t *testing.T) {
@@ -57,22 +66,25 @@ func TestCorpus(t *testing.T) {
 		if ours[r.Provider] {
 			allOurs++
 		}
-		if got.ID != r.Cause {
-			t.Logf("%s (%d): %s by %q, labelled %s: %.200s", r.ID, r.Status, got.ID, got.StatedBy, r.Cause, r.Body)
-			continue
-		}
-		hit++
-		if ours[r.Provider] {
-			hitOurs++
+		switch why := disagree[r.ID]; {
+		case got.ID == r.Cause:
+			hit++
+			if ours[r.Provider] {
+				hitOurs++
+			}
+		case why != "":
+			t.Logf("%s: %s, labelled %s: %s", r.ID, got.ID, r.Cause, why)
+		default:
+			t.Errorf("%s (%d): %s by %q, labelled %s: %.200s", r.ID, r.Status, got.ID, got.StatedBy, r.Cause, r.Body)
 		}
 	}
 	t.Logf("OpenAI, Azure, DeepSeek, Qwen, Gemini: %d of %d; all: %d of %d", hitOurs, allOurs, hit, all)
-	if hitOurs != allOurs {
-		t.Errorf("%d of %d texts of the main providers", hitOurs, allOurs)
-	}
-	if hit*100 < all*97 {
-		t.Errorf("only %d of %d texts", hit, all)
-	}
+}
+
+// disagreeRule holds samples whose label is not what the registry and the corpus say of the same text.
+var disagreeRule = map[string]string{
+	"role_alternation_broken":     "Gemini's text on a misplaced call turn is tool_turn_misplaced by the registry's definition",
+	"reasoning_signature_invalid": "Anthropic's text on changed blocks is thinking_block_missing by the registry's definition",
 }
 
 // TestSamples classifies the samples of the specification, by the text and the rule that each stands for.
@@ -87,10 +99,13 @@ func TestSamples(t *testing.T) {
 		if OfRule(s.Rule) != "" {
 			in.Rules = []string{s.Rule}
 		}
-		if got := Classify(in); got.ID == s.Cause {
+		switch got, why := Classify(in), disagreeRule[s.Rule]; {
+		case got.ID == s.Cause:
 			hit++
-		} else {
-			t.Logf("%s: %s by %q, sample says %s: %s", s.Rule, got.ID, got.StatedBy, s.Cause, s.Text)
+		case why != "":
+			t.Logf("%s: %s, sample says %s: %s", s.Rule, got.ID, s.Cause, why)
+		default:
+			t.Errorf("%s: %s by %q, sample says %s: %s", s.Rule, got.ID, got.StatedBy, s.Cause, s.Text)
 		}
 	}
 	t.Logf("%d of %d", hit, len(spec.Samples))

@@ -29,10 +29,10 @@ func Redact(text []byte) string {
 	}
 	var b strings.Builder
 	b.Grow(len(text))
-	bearer := false // the token before was "Bearer" or "Basic"
+	var next string // what must stand between the token before and a secret; "" when that token announces none
+	gap := 0        // where the last token ended
 	for i := 0; i < len(text); {
 		if !inToken(text[i]) {
-			bearer = bearer && (text[i] == ' ' || text[i] == ':')
 			b.WriteByte(text[i])
 			i++
 			continue
@@ -42,16 +42,15 @@ func Redact(text []byte) string {
 			end++
 		}
 		token := string(text[i:end])
-		i = end
 		switch {
-		case bearer && len(token) >= minSecret:
+		case next != "" && len(token) >= minSecret && string(text[gap:i]) == next:
 			b.WriteString("***")
 		case isMail(token):
 			b.WriteString("***@***")
 		default:
 			writeToken(&b, token)
 		}
-		bearer = strings.EqualFold(token, "bearer") || strings.EqualFold(token, "basic")
+		next, gap, i = announces(token), end, end
 	}
 	s := strings.ToValidUTF8(b.String(), "?")
 	if len(s) > maxText {
@@ -69,16 +68,32 @@ func inToken(c byte) bool {
 	return 'a' <= c && c <= 'z' || 'A' <= c && c <= 'Z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c == '.' || c == '@' || c == '+' || c == '*'
 }
 
+// announces is what stands between token and the secret that follows it: "Bearer abc", "key=abc".
+func announces(token string) string {
+	switch strings.ToLower(token) {
+	case "bearer", "basic":
+		return " "
+	case "key", "api_key", "api-key", "apikey", "x-api-key", "token", "access_token", "secret", "password", "sig", "signature":
+		return "="
+	}
+	return ""
+}
+
+// isMail reports whether token is a mail address; openai@4.2.1 is none.
 func isMail(token string) bool {
-	name, host, ok := strings.Cut(token, "@")
-	return ok && name != "" && strings.Contains(strings.Trim(host, "."), ".")
+	name, host, ok := strings.Cut(strings.TrimRight(token, "."), "@")
+	top := host[strings.LastIndexByte(host, '.')+1:]
+	if !ok || name == "" || len(top) < 2 || len(top) == len(host) {
+		return false
+	}
+	return strings.Trim(strings.ToLower(top), "abcdefghijklmnopqrstuvwxyz") == ""
 }
 
 // writeToken writes token, masked if it is a secret.
 func writeToken(b *strings.Builder, token string) {
 	lower := strings.ToLower(token)
 	for _, p := range secretPrefixes {
-		if rest, ok := strings.CutPrefix(lower, p); ok && len(rest) >= minSecret && looksRandom(rest) {
+		if rest, ok := strings.CutPrefix(lower, p); ok && len(rest) >= minSecret && rest[0] != '-' && looksRandom(rest) {
 			b.WriteString(token[:len(p)])
 			b.WriteString("***")
 			return

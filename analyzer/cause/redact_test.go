@@ -21,6 +21,7 @@ func TestRedact(t *testing.T) {
 	f("gsk_1234567890abcdefghij", "gsk_***")
 	f("Authorization: Bearer abcdefgh.ijklmnop", "Authorization: Bearer ***")
 	f(`"authorization":"bearer abcdefghijkl"`, `"authorization":"bearer ***"`)
+	f("GET https://example.com/v1?api_key=abcdefghijkl&alt=sse", "GET https://example.com/v1?api_key=***&alt=sse")
 	f("token eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxIn0.abc-def", "token eyJ***")
 	// accounts, requests, people
 	f("in organization org-abcDEF123ghi456 on tokens per min", "in organization org-*** on tokens per min")
@@ -28,7 +29,7 @@ func TestRedact(t *testing.T) {
 	f(`"request_id":"req_011CTKQdfw3P7aHj"`, `"request_id":"req_***"`)
 	f("ask jane.doe+x@example.co.uk, please", "ask ***@***, please")
 	// what tells the fault stays
-	plain := "messages.[3].tool_call_id of call_1 is not in user_message; org-wide, request_too_large, sk-learn 3@4 AKIA at 12:30"
+	plain := "messages.[3].tool_call_id of call_1 is not in user_message; org-wide, request_too_large, sk-learn 3@4 AKIA at 12:30, asia-northeast1, openai@4.2.1, key = value, max_tokens=12345678"
 	f(plain, plain)
 	f("Bearer token is missing", "Bearer token is missing")
 	// long texts are cut, at a rune and not inside a secret
