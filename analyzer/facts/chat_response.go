@@ -249,7 +249,9 @@ func (a *answer) toolCalls(s *scanner) {
 			continue
 		}
 		n := len(s.scratch)
-		a.add(readFragment(s))
+		if f := readFragment(s); s.err == nil {
+			a.add(f)
+		}
 		s.scratch = s.scratch[:n]
 	}
 }

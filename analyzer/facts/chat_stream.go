@@ -192,16 +192,10 @@ func (a *answer) find(f fragment) int {
 	if at >= 0 {
 		return at
 	}
-	if !f.indexed {
-		if len(f.id) > 0 {
-			return -1
-		}
-		return last
-	}
 	if len(f.id) > 0 {
 		return -1 // its name follows
 	}
-	a.r.BadIndex = true
+	a.r.BadIndex = a.r.BadIndex || f.indexed
 	return last
 }
 

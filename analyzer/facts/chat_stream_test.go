@@ -118,6 +118,7 @@ func TestStreamEnds(t *testing.T) {
 	// Cut: between chunks, and inside one.
 	f(a, "a", with(func(r *Response) { r.Cut = true }))
 	f(a+`data: {"choices":[{"index":0,"delta":{"content":"bc`, "a", with(func(r *Response) { r.Cut = true }))
+	f(a+`data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":{"a":`, "a", with(func(r *Response) { r.Cut = true }))
 	f(": ping\n\n", "", Response{Cut: true})
 	// Errors in a 200.
 	f(a+chunk(`{"error":{"code":400}}`), "a", with(func(r *Response) { r.Error = []byte(`{"code":400}`) }))
