@@ -1,0 +1,117 @@
+package agents
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
+)
+
+// Stages of a task.
+const (
+	planner    = "planner"
+	executor   = "executor"
+	summariser = "summariser"
+)
+
+// maxTurns ends a conversation that does not end by itself.
+const maxTurns = 20
+
+// An agent is one version of a service: a client behind a hook of its own, as in a process of its own.
+type agent struct {
+	service, version string
+	model            string
+	client           openai.Client
+	tally            *tally
+	log              *slog.Logger
+}
+
+// newAgent returns an agent that calls the provider below base through rt.
+func newAgent(service, version, model, base string, rt http.RoundTripper, t *tally, log *slog.Logger) *agent {
+	return &agent{
+		service: service, version: version, model: model, tally: t, log: log.With("service", service, "version", version),
+		client: openai.NewClient(option.WithBaseURL(base), option.WithAPIKey("demo"), option.WithMaxRetries(0),
+			option.WithHTTPClient(&http.Client{Transport: rt})),
+	}
+}
+
+// A conversation is one message history in the making.
+type conversation struct {
+	id, stage string
+	system    string
+	user      string
+	tools     []string
+	stream    bool
+	saver     saver
+}
+
+// converse runs the agent loop until the model calls no tool any more. It is true if the model came to an end, and false
+// if a call failed; the agent of the incidents did not look.
+func (a *agent) converse(ctx context.Context, c conversation) bool {
+	ctx = llmtap.WithStage(llmtap.WithConversation(ctx, c.id), c.stage)
+	history := []message{openai.SystemMessage(c.system), openai.UserMessage(c.user)}
+	for range maxTurns {
+		history = c.saver.compact(history)
+		m, err := a.ask(ctx, c, history)
+		if len(m.ToolCalls) == 0 { // the error is swallowed here: m is empty then
+			a.log.Debug("no tool calls, task finished", "stage", c.stage, "conversation_id", c.id)
+			return err == nil
+		}
+		history = c.saver.answer(history, m)
+		history = c.saver.replies(history, m, func(call openai.ChatCompletionMessageToolCallUnion) string {
+			return fmt.Sprintf(`{"tool":%q,"ok":true}`, call.Function.Name)
+		})
+	}
+	return true
+}
+
+// ask makes one call, streamed or not, and counts it.
+func (a *agent) ask(ctx context.Context, c conversation, history []message) (openai.ChatCompletionMessage, error) {
+	params := openai.ChatCompletionNewParams{Model: a.model, Messages: history, Tools: functions(c.tools)}
+	var answer *openai.ChatCompletion
+	var err error
+	if c.stream {
+		answer, err = a.askStreamed(ctx, params)
+	} else {
+		answer, err = a.client.Chat.Completions.New(ctx, params)
+	}
+	if err == nil && len(answer.Choices) == 0 {
+		err = errors.New("answer has no choices")
+	}
+	a.tally.count(a, c.stage, err)
+	if err != nil {
+		return openai.ChatCompletionMessage{}, err
+	}
+	return answer.Choices[0].Message, nil
+}
+
+func (a *agent) askStreamed(ctx context.Context, params openai.ChatCompletionNewParams) (*openai.ChatCompletion, error) {
+	params.StreamOptions.IncludeUsage = openai.Bool(true)
+	stream := a.client.Chat.Completions.NewStreaming(ctx, params)
+	defer stream.Close()
+	var acc openai.ChatCompletionAccumulator
+	for stream.Next() {
+		acc.AddChunk(stream.Current())
+	}
+	return &acc.ChatCompletion, stream.Err()
+}
+
+// functions declares tools that take one string.
+func functions(names []string) []openai.ChatCompletionToolUnionParam {
+	var fs []openai.ChatCompletionToolUnionParam
+	for _, name := range names {
+		fs = append(fs, openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{
+			Name: name,
+			Parameters: openai.FunctionParameters{
+				"type": "object", "properties": map[string]any{"step": map[string]string{"type": "string"}}, "required": []string{"step"},
+			},
+		}))
+	}
+	return fs
+}

@@ -1,0 +1,194 @@
+package agents
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"net/http"
+	"net/url"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/openai/openai-go/v3"
+	"golang.org/x/sync/errgroup"
+
+	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
+)
+
+// maxParallel is how many tasks of a service run at once.
+const maxParallel = 8
+
+// A Config says how much the fleet does.
+type Config struct {
+	ProviderURL string        // scheme and host of package provider
+	NATSURL     string        // where the hooks publish
+	Tasks       int           // per service; checkout-agent has half as many more
+	Duration    time.Duration // over which the tasks start, evenly; 0 is as fast as they go
+	Seed        uint64
+	Log         *slog.Logger // default: discarded
+
+	// FlushTimeout is how long the hooks may take to publish what is left at the end. Default 10 s.
+	FlushTimeout time.Duration
+}
+
+// Default is the fleet of the demo: about 1,300 exchanges in 25 s.
+func Default() Config {
+	return Config{Tasks: 80, Duration: 24 * time.Second, Seed: 1, FlushTimeout: 10 * time.Second}
+}
+
+// A Report is what the fleet did, by its own count.
+type Report struct {
+	Exchanges int          `json:"exchanges"` // calls made
+	Failed    int          `json:"failed"`    // answered with an error, or not at all
+	Published uint64       `json:"published"` // exchanges that NATS has stored, both halves
+	Dropped   uint64       `json:"dropped"`
+	Pending   int          `json:"pending"` // events that could not be published in time
+	Stages    []StageCount `json:"stages"`
+}
+
+// A StageCount is the calls of one stage of one version of a service that ended with one status.
+type StageCount struct {
+	Service string `json:"service"`
+	Version string `json:"version"`
+	Stage   string `json:"stage"`
+	Status  int    `json:"status"` // 0: no answer
+	Calls   int    `json:"calls"`
+}
+
+// A tally counts calls.
+type tally struct {
+	mu    sync.Mutex         // guards calls
+	calls map[StageCount]int // keys have no Calls
+}
+
+func (t *tally) count(a *agent, stage string, err error) {
+	k := StageCount{Service: a.service, Version: a.version, Stage: stage, Status: http.StatusOK}
+	if err != nil {
+		k.Status = 0
+		if apiErr, ok := errors.AsType[*openai.Error](err); ok {
+			k.Status = apiErr.StatusCode
+		}
+	}
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	t.calls[k]++
+}
+
+func (t *tally) report() Report {
+	t.mu.Lock()
+	defer t.mu.Unlock()
+	var r Report
+	for k, n := range t.calls {
+		k.Calls = n
+		r.Stages = append(r.Stages, k)
+		r.Exchanges += n
+		if k.Status != http.StatusOK {
+			r.Failed += n
+		}
+	}
+	slices.SortFunc(r.Stages, func(a, b StageCount) int {
+		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Version, b.Version), cmp.Compare(a.Stage, b.Stage), a.Status-b.Status)
+	})
+	return r
+}
+
+// Run lets the fleet work and returns when all tasks are done and published. When ctx ends before, the tasks in hand are
+// given up and the report is of what was done; that is no error.
+func Run(ctx context.Context, cfg Config) (Report, error) {
+	if cfg.Log == nil {
+		cfg.Log = slog.New(slog.DiscardHandler)
+	}
+	if cfg.FlushTimeout == 0 {
+		cfg.FlushTimeout = Default().FlushTimeout
+	}
+	u, err := url.Parse(cfg.ProviderURL)
+	if err != nil || u.Host == "" {
+		return Report{}, fmt.Errorf("provider url %q: want scheme and host", cfg.ProviderURL)
+	}
+	base := &http.Transport{MaxIdleConnsPerHost: 3 * maxParallel}
+	defer base.CloseIdleConnections()
+	f := fleet{cfg: &cfg, host: u.Host, base: base, tally: &tally{calls: make(map[StageCount]int)}}
+	err = f.work(ctx)
+	r := f.tally.report()
+	for _, h := range f.hooks {
+		err = errors.Join(err, h.Close())
+		s := h.Stats()
+		r.Published, r.Dropped, r.Pending = r.Published+s.Published, r.Dropped+s.Dropped, r.Pending+s.Pending
+	}
+	return r, err
+}
+
+// A fleet is one Run.
+type fleet struct {
+	cfg   *Config
+	host  string
+	base  *http.Transport
+	tally *tally
+	hooks []*llmtap.Hook
+}
+
+// work starts the services and waits for them.
+func (f *fleet) work(ctx context.Context) error {
+	agents := make([][]*agent, len(services))
+	for n, s := range services {
+		for _, version := range s.versions {
+			h, err := llmtap.Open(llmtap.Config{
+				URL: f.cfg.NATSURL, Service: s.name, ServiceVersion: version, Environment: "demo", Agent: s.name,
+				Capture: "full", Hosts: []string{f.host}, Logger: f.cfg.Log, FlushTimeout: f.cfg.FlushTimeout,
+			})
+			if err != nil {
+				return fmt.Errorf("open the hook of %s: %w", s.name, err)
+			}
+			f.hooks = append(f.hooks, h)
+			base := strings.TrimSuffix(f.cfg.ProviderURL, "/") + s.path
+			agents[n] = append(agents[n], newAgent(s.name, version, s.model, base, h.Transport(f.base), f.tally, f.cfg.Log))
+		}
+	}
+	var all errgroup.Group
+	for n, s := range services {
+		all.Go(func() error { return f.serve(ctx, s, agents[n], uint64(n)) })
+	}
+	return all.Wait()
+}
+
+// serve starts a service's tasks, evenly over time, and waits for them.
+func (f *fleet) serve(ctx context.Context, s service, agents []*agent, n uint64) error {
+	var tasks errgroup.Group
+	tasks.SetLimit(maxParallel)
+	total := s.tasks(f.cfg)
+	start := time.Now()
+	for i := range total {
+		if !sleepUntil(ctx, start.Add(f.cfg.Duration*time.Duration(i)/time.Duration(total))) {
+			break
+		}
+		id := fmt.Sprintf("%s-%d-%04d", strings.TrimSuffix(s.name, "-agent"), f.cfg.Seed, i)
+		version, stages := s.task(i, id, rand.New(rand.NewPCG(f.cfg.Seed, n<<32|uint64(i))))
+		if version > 0 && i == oldTasks {
+			f.cfg.Log.Info("new version rolled out", "service", s.name, "version", s.versions[version])
+		}
+		tasks.Go(func() error {
+			perform(ctx, agents[version], id, stages)
+			return nil
+		})
+	}
+	return tasks.Wait()
+}
+
+// sleepUntil waits for t; false if ctx ends first.
+func sleepUntil(ctx context.Context, t time.Time) bool {
+	d := time.Until(t)
+	if d <= 0 {
+		return ctx.Err() == nil
+	}
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}

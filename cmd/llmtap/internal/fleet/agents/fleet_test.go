@@ -1,0 +1,155 @@
+package agents
+
+import (
+	"context"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"go.uber.org/goleak"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m,
+		// Of the embedded nats-server; it outlives the server's shutdown.
+		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*Server).startGWReplyMapExpiration.func1"))
+}
+
+// startNATS returns the URL of a nats-server with the stream of the contract, and the stream.
+func startNATS(t *testing.T) (string, jetstream.Stream) {
+	t.Helper()
+	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
+	if !srv.ReadyForConnections(5 * time.Second) {
+		t.Fatal("nats-server is not ready")
+	}
+	nc, err := nats.Connect(srv.ClientURL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream, err := js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return srv.ClientURL(), stream
+}
+
+// runFleet runs the fleet as fast as it goes and returns its report and what arrived on NATS.
+func runFleet(t *testing.T, seed uint64) (Report, []*event.Event) {
+	t.Helper()
+	natsURL, stream := startNATS(t)
+	p := httptest.NewServer(provider.New(provider.Config{Seed: seed}))
+	defer p.Close()
+	cfg := Default()
+	cfg.ProviderURL, cfg.NATSURL, cfg.Duration, cfg.Seed = p.URL, natsURL, 0, seed
+	r, err := Run(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := stream.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	var evs []*event.Event
+	for seq := uint64(1); seq <= info.State.LastSeq; seq++ {
+		m, err := stream.GetMsg(t.Context(), seq)
+		if err != nil {
+			t.Fatal(err)
+		}
+		ev, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
+		if err != nil {
+			t.Fatal(err)
+		}
+		evs = append(evs, ev)
+	}
+	return r, evs
+}
+
+// A share is how many calls of a stage failed.
+type share struct{ calls, failed int }
+
+func (s share) failing() float64 { return float64(s.failed) / float64(max(1, s.calls)) }
+
+func TestShares(t *testing.T) {
+	for _, seed := range []uint64{1, 2, 3} {
+		r, evs := runFleet(t, seed)
+		if r.Published != uint64(r.Exchanges) || r.Dropped != 0 || r.Pending != 0 || len(evs) != 2*r.Exchanges {
+			t.Errorf("seed %d: %d exchanges, %d published, %d dropped, %d events on NATS", seed, r.Exchanges, r.Published, r.Dropped, len(evs))
+		}
+		if r.Exchanges < 1000 || r.Exchanges > 2000 {
+			t.Errorf("seed %d: %d exchanges, want 1000 to 2000", seed, r.Exchanges)
+		}
+		shares, incidents := make(map[string]share), make(map[string]int)
+		for _, ev := range evs {
+			if ev.Kind != event.Response {
+				continue
+			}
+			k := ev.Labels.Service + " " + ev.Labels.Stage
+			s := shares[k]
+			s.calls++
+			if ev.Status != 200 {
+				s.failed++
+				incidents[k+" "+ev.Labels.ServiceVersion]++
+			}
+			shares[k] = s
+			// An alert rule looks at 20 calls or more: no other stage may ever look like the bad one.
+			if k != "checkout-agent planner" && s.calls >= 20 && s.failing() >= 0.10 {
+				t.Errorf("seed %d: %s: %d of %d calls failed", seed, k, s.failed, s.calls)
+			}
+		}
+		if s := shares["checkout-agent planner"]; s.failing() < 0.40 || s.failing() > 0.50 {
+			t.Errorf("seed %d: %d of %d planner calls failed, want 40 to 50 %%", seed, s.failed, s.calls)
+		}
+		for _, k := range []string{"checkout-agent planner 2.4.0", "research-agent executor 1.8.2", "support-agent executor 0.31.0"} {
+			if incidents[k] == 0 {
+				t.Errorf("seed %d: no call of %s failed", seed, k)
+			}
+			delete(incidents, k)
+		}
+		if len(incidents) > 0 {
+			t.Errorf("seed %d: others failed: %v", seed, incidents)
+		}
+		t.Logf("seed %d: %d exchanges, %d failed: %v", seed, r.Exchanges, r.Failed, shares)
+	}
+}
+
+func TestRunStopsWithItsContext(t *testing.T) {
+	natsURL, _ := startNATS(t)
+	p := httptest.NewServer(provider.New(provider.Default()))
+	defer p.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 300*time.Millisecond)
+	defer cancel()
+	cfg := Default()
+	cfg.ProviderURL, cfg.NATSURL = p.URL, natsURL
+	r, err := Run(ctx, cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if r.Exchanges == 0 || r.Published != uint64(r.Exchanges) {
+		t.Errorf("report %+v", r)
+	}
+}
+
+func TestConfigMistakes(t *testing.T) {
+	if _, err := Run(t.Context(), Config{ProviderURL: "localhost"}); err == nil {
+		t.Error("a provider without scheme: no error")
+	}
+	if _, err := Run(t.Context(), Config{ProviderURL: "http://127.0.0.1:1", NATSURL: "http://127.0.0.1:1"}); err == nil {
+		t.Error("a wrong NATS scheme: no error")
+	}
+}

@@ -1,0 +1,197 @@
+package provider
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math/rand/v2"
+	"net/http"
+	"strings"
+	"time"
+	"unicode/utf8"
+)
+
+// A reply is what the model says: text, or calls.
+type reply struct {
+	id, model string
+	text      string
+	calls     []wireCall
+	in, out   int // tokens
+}
+
+// The wire types of answers, in OpenAI's order of keys.
+type (
+	wireFunction struct {
+		Name      string `json:"name,omitempty"`
+		Arguments string `json:"arguments"`
+	}
+	wireCall struct {
+		Index    *int         `json:"index,omitempty"` // streams only
+		ID       string       `json:"id,omitempty"`
+		Type     string       `json:"type,omitempty"`
+		Function wireFunction `json:"function"`
+	}
+	wireMessage struct {
+		Role      string     `json:"role,omitempty"`
+		Content   *string    `json:"content"`
+		ToolCalls []wireCall `json:"tool_calls,omitempty"`
+		Refusal   *string    `json:"refusal"`
+	}
+	wireDelta struct {
+		Role      string     `json:"role,omitempty"`
+		Content   *string    `json:"content,omitempty"`
+		ToolCalls []wireCall `json:"tool_calls,omitempty"`
+	}
+	wireChoice struct {
+		Index        int          `json:"index"`
+		Message      *wireMessage `json:"message,omitempty"`
+		Delta        *wireDelta   `json:"delta,omitempty"`
+		FinishReason *string      `json:"finish_reason"`
+	}
+	wireUsage struct {
+		PromptTokens     int `json:"prompt_tokens"`
+		CompletionTokens int `json:"completion_tokens"`
+		TotalTokens      int `json:"total_tokens"`
+	}
+	wireAnswer struct {
+		ID      string       `json:"id"`
+		Object  string       `json:"object"`
+		Created int64        `json:"created"`
+		Model   string       `json:"model"`
+		Choices []wireChoice `json:"choices"`
+		Usage   *wireUsage   `json:"usage,omitempty"`
+	}
+)
+
+// answer lets the model speak: tools while steps of the task are left, then text.
+func answer(r *request, rng *rand.Rand, prefix string) *reply {
+	a := &reply{id: fmt.Sprintf("chatcmpl-%016x%08x", rng.Uint64(), rng.Uint32()), model: r.Model, in: len(r.body) / 4}
+	steps := openSteps(r.history)
+	if len(steps) == 0 || len(r.Tools) == 0 {
+		a.text = sentences[rng.IntN(len(sentences))]
+		a.out = len(a.text) / 4
+		return a
+	}
+	for _, step := range steps[:min(len(steps), 1+rng.IntN(3))] {
+		args, err := json.Marshal(map[string]string{"step": step})
+		if err != nil {
+			continue // a string always encodes
+		}
+		a.calls = append(a.calls, wireCall{
+			ID: fmt.Sprintf("%s%016x%04x", prefix, rng.Uint64(), rng.Uint32()>>16), Type: "function",
+			Function: wireFunction{Name: toolFor(step, r.Tools, rng), Arguments: string(args)},
+		})
+		a.out += 20 + len(args)/4
+	}
+	return a
+}
+
+// openSteps are the lines "- ..." of the last user message that no call was made for yet.
+func openSteps(history []message) []string {
+	var steps []string
+	for i := range history {
+		m := &history[i]
+		if m.Role == "user" {
+			steps = nil
+			for line := range strings.SplitSeq(m.text(), "\n") {
+				if step, ok := strings.CutPrefix(line, "- "); ok {
+					steps = append(steps, step)
+				}
+			}
+		}
+		steps = steps[min(len(m.calls()), len(steps)):]
+	}
+	return steps
+}
+
+// toolFor is the tool that the step names, else any.
+func toolFor(step string, tools []tool, rng *rand.Rand) string {
+	for _, t := range tools {
+		if strings.Contains(step, t.Function.Name) {
+			return t.Function.Name
+		}
+	}
+	return tools[rng.IntN(len(tools))].Function.Name
+}
+
+var sentences = []string{
+	"Everything that was asked for is done; there is nothing left to look up.",
+	"The steps are finished and the results agree with each other.",
+	"Done. Two of the sources say the same, the third has no data for that day.",
+	"The work is complete. The details are in the results above.",
+}
+
+func (a *reply) finish() *string {
+	reason := "stop"
+	if len(a.calls) > 0 {
+		reason = "tool_calls"
+	}
+	return &reason
+}
+
+func (a *reply) usage() *wireUsage {
+	return &wireUsage{PromptTokens: a.in, CompletionTokens: a.out, TotalTokens: a.in + a.out}
+}
+
+// completion is the unary answer.
+func (a *reply) completion() *wireAnswer {
+	m := &wireMessage{Role: "assistant", ToolCalls: a.calls}
+	if len(a.calls) == 0 {
+		m.Content = &a.text
+	}
+	return &wireAnswer{
+		ID: a.id, Object: "chat.completion", Created: time.Now().Unix(), Model: a.model, Usage: a.usage(),
+		Choices: []wireChoice{{Message: m, FinishReason: a.finish()}},
+	}
+}
+
+// stream writes the answer as server-sent events, a few words or a piece of a call's arguments in each.
+func (a *reply) stream(ctx context.Context, w http.ResponseWriter, usage bool) {
+	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
+	flush := http.NewResponseController(w).Flush
+	created := time.Now().Unix()
+	send := func(choices []wireChoice, u *wireUsage) {
+		data, err := json.Marshal(wireAnswer{ID: a.id, Object: "chat.completion.chunk", Created: created, Model: a.model, Choices: choices, Usage: u})
+		if err != nil || ctx.Err() != nil {
+			return
+		}
+		fmt.Fprintf(w, "data: %s\n\n", data)
+		flush() // fails only where the caller has gone
+	}
+	delta := func(d wireDelta) { send([]wireChoice{{Delta: &d}}, nil) }
+
+	empty := ""
+	delta(wireDelta{Role: "assistant", Content: &empty})
+	for _, piece := range pieces(a.text) {
+		delta(wireDelta{Content: &piece})
+	}
+	for i, c := range a.calls {
+		head := c
+		head.Index, head.Function.Arguments = &i, ""
+		delta(wireDelta{ToolCalls: []wireCall{head}})
+		for _, piece := range pieces(c.Function.Arguments) {
+			delta(wireDelta{ToolCalls: []wireCall{{Index: &i, Function: wireFunction{Arguments: piece}}}})
+		}
+	}
+	send([]wireChoice{{Delta: &wireDelta{}, FinishReason: a.finish()}}, nil)
+	if usage {
+		send([]wireChoice{}, a.usage())
+	}
+	io.WriteString(w, "data: [DONE]\n\n")
+	flush()
+}
+
+// pieces cuts s into runs of about 24 bytes, between runes.
+func pieces(s string) []string {
+	var out []string
+	for len(s) > 0 {
+		n := min(24, len(s))
+		for n < len(s) && !utf8.RuneStart(s[n]) {
+			n++
+		}
+		out = append(out, s[:n])
+		s = s[n:]
+	}
+	return out
+}

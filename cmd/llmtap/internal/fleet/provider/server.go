@@ -1,0 +1,129 @@
+package provider
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"io"
+	"math/rand/v2"
+	"net"
+	"net/http"
+	"time"
+)
+
+// Paths below which the two flavours are served; base URLs of OpenAI's SDKs.
+const (
+	OpenAIPath   = "/openai/v1"
+	DeepSeekPath = "/deepseek/v1"
+)
+
+// maxRequest bounds a request body, in bytes.
+const maxRequest = 16 << 20
+
+// A Config says how the provider behaves; its zero value answers at once.
+type Config struct {
+	Seed uint64
+	// MinLatency and MaxLatency bound the time before an answer.
+	MinLatency, MaxLatency time.Duration
+}
+
+// Default is the provider of the demo.
+func Default() Config {
+	return Config{Seed: 1, MinLatency: 5 * time.Millisecond, MaxLatency: 60 * time.Millisecond}
+}
+
+// New returns the provider as an HTTP handler.
+func New(cfg Config) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("POST "+OpenAIPath+"/chat/completions", &endpoint{cfg: cfg, words: openAI{}, prefix: "call_", pretty: true})
+	mux.Handle("POST "+DeepSeekPath+"/chat/completions", &endpoint{cfg: cfg, words: deepSeek{}, prefix: "call_00_"})
+	return mux
+}
+
+// Serve answers on l until ctx ends.
+func Serve(ctx context.Context, l net.Listener, cfg Config) error {
+	srv := &http.Server{Handler: New(cfg), ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve the provider: %w", err)
+	}
+	return nil
+}
+
+// An endpoint is one flavour's chat/completions.
+type endpoint struct {
+	cfg    Config
+	words  wording
+	prefix string // of call ids
+	pretty bool   // OpenAI indents its errors
+}
+
+// ServeHTTP implements http.Handler.
+func (e *endpoint) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, hr.Body, maxRequest))
+	if err != nil {
+		http.Error(w, "request body: "+err.Error(), http.StatusRequestEntityTooLarge)
+		return
+	}
+	rng := e.draw(body)
+	w.Header().Set("X-Request-Id", fmt.Sprintf("req_%016x%016x", rng.Uint64(), rng.Uint64()))
+	if !e.think(hr.Context(), rng) {
+		return
+	}
+	r, fault := check(e.words, body)
+	if fault != nil {
+		e.reject(w, fault)
+		return
+	}
+	a := answer(r, rng, e.prefix)
+	if r.Stream {
+		a.stream(hr.Context(), w, r.StreamOptions.IncludeUsage)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	json.NewEncoder(w).Encode(a.completion())
+}
+
+// draw returns the source of all that looks random in the answer to body.
+func (e *endpoint) draw(body []byte) *rand.Rand {
+	h := fnv.New64a()
+	h.Write(body)
+	return rand.New(rand.NewPCG(e.cfg.Seed, h.Sum64()))
+}
+
+// think waits as long as the model would; false if the caller has gone.
+func (e *endpoint) think(ctx context.Context, rng *rand.Rand) bool {
+	d := e.cfg.MinLatency
+	if spread := e.cfg.MaxLatency - e.cfg.MinLatency; spread > 0 {
+		d += time.Duration(rng.Int64N(int64(spread)))
+	}
+	if d <= 0 {
+		return true
+	}
+	select {
+	case <-time.After(d):
+		return true
+	case <-ctx.Done():
+		return false
+	}
+}
+
+func (e *endpoint) reject(w http.ResponseWriter, fault *apiError) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	if e.pretty {
+		enc.SetIndent("", "  ")
+	}
+	if err := enc.Encode(map[string]*apiError{"error": fault}); err != nil {
+		http.Error(w, err.Error(), http.StatusInternalServerError)
+		return
+	}
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(http.StatusBadRequest)
+	w.Write(bytes.TrimRight(b.Bytes(), "\n"))
+}

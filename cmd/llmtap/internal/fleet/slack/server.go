@@ -1,0 +1,171 @@
+package slack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"mime"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"sync"
+	"time"
+)
+
+// maxRequest bounds a request body, in bytes.
+const maxRequest = 1 << 20
+
+// A Config says what the workspace has.
+type Config struct {
+	// Channels are the names of the public channels, without "#". Default: "alerts". The i-th has the id C00000001 and up.
+	Channels []string
+	// OnPost, if set, is called for every new message and every update, after the answer is decided; it must not block.
+	OnPost func(Message)
+}
+
+// A Message is one message of a channel or a thread.
+type Message struct {
+	Channel     string // id
+	TS          string // Slack's name of the message in its channel
+	ThreadTS    string // of the message it replies to, else ""
+	Text        string
+	Blocks      json.RawMessage // as posted; nil if none
+	Attachments json.RawMessage
+	Metadata    json.RawMessage
+	ReceivedAt  time.Time // of the first post
+	UpdatedAt   time.Time // of the last update; zero if there was none
+	Updates     int
+}
+
+// A Server is a workspace. It is safe for concurrent use.
+type Server struct {
+	cfg Config
+
+	mu       sync.Mutex // guards all below
+	messages []*Message // in the order of their posts
+	last     int64      // microseconds of the newest TS
+}
+
+// New returns an empty workspace.
+func New(cfg Config) *Server {
+	if len(cfg.Channels) == 0 {
+		cfg.Channels = []string{"alerts"}
+	}
+	return &Server{cfg: cfg}
+}
+
+// Serve answers on l until ctx ends.
+func (s *Server) Serve(ctx context.Context, l net.Listener) error {
+	srv := &http.Server{Handler: s, ReadHeaderTimeout: 10 * time.Second}
+	stop := context.AfterFunc(ctx, func() { srv.Close() })
+	defer stop()
+	if err := srv.Serve(l); !errors.Is(err, http.ErrServerClosed) {
+		return fmt.Errorf("serve slack: %w", err)
+	}
+	return nil
+}
+
+// Messages returns what was posted so far, as it stands now, oldest first.
+func (s *Server) Messages() []Message {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ms := make([]Message, len(s.messages))
+	for i, m := range s.messages {
+		ms[i] = *m
+	}
+	return ms
+}
+
+// A refusal is the "error" of an answer.
+type refusal string
+
+func (r refusal) Error() string { return string(r) }
+
+// fields is an answer without its "ok".
+type fields map[string]any
+
+// ServeHTTP implements http.Handler: POST or GET /api/<method>.
+func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	answer, err := s.call(w, r)
+	if answer == nil {
+		answer = fields{}
+	}
+	answer["ok"] = err == nil
+	if err != nil {
+		answer["error"] = err.Error()
+	}
+	w.Header().Set("Content-Type", "application/json; charset=utf-8")
+	json.NewEncoder(w).Encode(answer)
+}
+
+func (s *Server) call(w http.ResponseWriter, r *http.Request) (fields, error) {
+	method, ok := strings.CutPrefix(r.URL.Path, "/api/")
+	if !ok {
+		return nil, refusal("unknown_method")
+	}
+	args, err := arguments(w, r)
+	if err != nil {
+		return nil, err
+	}
+	token := args.Get("token")
+	if bearer, ok := strings.CutPrefix(r.Header.Get("Authorization"), "Bearer "); ok {
+		token = bearer
+	}
+	switch {
+	case token == "":
+		return nil, refusal("not_authed")
+	case !strings.HasPrefix(token, "xox"):
+		return nil, refusal("invalid_auth")
+	}
+	switch method {
+	case "auth.test":
+		return fields{"url": "https://demo.slack.test/", "team": "Demo", "user": "llmtap", "team_id": "T00000001", "user_id": "U00000001", "bot_id": "B00000001"}, nil
+	case "chat.postMessage":
+		return s.post(args)
+	case "chat.update":
+		return s.update(args)
+	case "chat.getPermalink":
+		return s.permalink(args)
+	case "conversations.list":
+		return s.list(), nil
+	case "conversations.info", "conversations.join":
+		return s.info(args)
+	case "conversations.history":
+		return s.history(args, "")
+	case "conversations.replies":
+		return s.history(args, args.Get("ts"))
+	}
+	return nil, refusal("unknown_method")
+}
+
+// arguments reads a form or a JSON object; nested JSON stays text, as in a form.
+func arguments(w http.ResponseWriter, r *http.Request) (url.Values, error) {
+	r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
+	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))
+	if err != nil || mediaType != "application/json" {
+		if err := r.ParseForm(); err != nil {
+			return nil, refusal("invalid_form_data")
+		}
+		return r.Form, nil
+	}
+	body, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, refusal("request_timeout")
+	}
+	var object map[string]json.RawMessage
+	if err := json.Unmarshal(body, &object); err != nil {
+		return nil, refusal("invalid_json")
+	}
+	args := make(url.Values)
+	for k, raw := range object {
+		var text string
+		if json.Unmarshal(raw, &text) != nil {
+			text = string(raw)
+		}
+		args.Set(k, text)
+	}
+	return args, nil
+}
