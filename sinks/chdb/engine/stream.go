@@ -10,7 +10,7 @@ import (
 type Stream struct {
 	conn *Conn
 	r    ptr
-	done bool
+	over bool // the last chunk was fetched, or the statement failed
 }
 
 // Stream starts sql, which must be a SELECT.
@@ -32,24 +32,25 @@ func (c *Conn) Stream(sql, format string, params map[string]string) (*Stream, er
 }
 
 // Next hands the next chunk to use; the slice is C memory, valid only during the call. It reports false at the end.
+// A failed statement stays in system.processes until the connection runs another one or is closed.
 func (s *Stream) Next(use func(chunk []byte, st Stats) error) (bool, error) {
-	if s.done {
+	if s.over {
 		return false, nil
 	}
 	lib := s.conn.lib
 	r := lib.streamFetch(s.conn.handle(), s.r)
 	if r == nil {
-		s.done = true
+		s.over = true
 		return false, errors.New("stream from libchdb: no chunk")
 	}
 	defer lib.destroyResult(r)
 	if err := lib.err(r); err != nil {
-		s.done = true
+		s.over = true
 		return false, err
 	}
 	b, st := lib.bytes(r), lib.stats(r)
 	if len(b) == 0 && st.ResultRows == 0 {
-		s.done = true
+		s.over = true
 		return false, nil
 	}
 	return true, use(b, st)
@@ -60,7 +61,7 @@ func (s *Stream) Close() {
 	if s.r == nil {
 		return
 	}
-	if !s.done { // cancelling a stream that has ended was seen to crash older engines
+	if !s.over { // cancelling a stream that has ended was seen to crash older engines
 		s.conn.lib.streamCancel(s.conn.handle(), s.r)
 	}
 	s.conn.lib.destroyResult(s.r)

@@ -101,16 +101,14 @@ func (q *request) setSQL() string {
 	return b.String()
 }
 
-// resetSQL undoes setSQL, "" if there is nothing to undo.
+// resetSQL undoes setSQL.
 func (q *request) resetSQL() string {
-	if len(q.settings) == 0 {
-		return ""
+	var b strings.Builder
+	b.WriteString("SET log_comment = DEFAULT")
+	for _, s := range q.settings {
+		b.WriteString(", " + s.name + " = DEFAULT")
 	}
-	names := make([]string, len(q.settings))
-	for i, s := range q.settings {
-		names[i] = s.name + " = DEFAULT"
-	}
-	return "SET " + strings.Join(names, ", ")
+	return b.String()
 }
 
 var (

@@ -114,9 +114,8 @@ func (h *Handler) conn(req *request) (conn *engine.Conn, giveBack func(), err er
 			return nil, nil, err
 		}
 		return s.conn, func() {
-			if reset := req.resetSQL(); reset != "" {
-				_ = s.conn.Exec(reset) // a setting that was refused cannot be reset either
-			}
+			// Also ends what a failed statement left. A setting that was refused cannot be reset and need not be.
+			_ = s.conn.Exec(req.resetSQL())
 			h.sessions.giveBack(id, s, req.on("close_session"))
 		}, nil
 	}
