@@ -16,6 +16,9 @@ import (
 // requestTimeout bounds one request to JetStream.
 const requestTimeout = 5 * time.Second
 
+// errBroken means that an answer or messages may be lost, because the connection was.
+var errBroken = errors.New("the connection was broken")
+
 // A Conn is one connection to NATS, which comes back by itself whenever it breaks.
 type Conn struct {
 	cfg Config
@@ -25,8 +28,9 @@ type Conn struct {
 	js  natsjs.JetStream
 	now func() time.Time // of leases
 
-	mu     sync.Mutex    // guards broken
-	broken chan struct{} // closed, and made anew, when subscriptions may have missed messages
+	mu     sync.Mutex         // guards the rest
+	intact context.Context    // ends, and is made anew, when what was sent or subscribed to may be lost
+	end    context.CancelFunc // of intact
 }
 
 // Connect connects to NATS, trying until it answers, ctx ends or the server refuses the login. A nil logger is
@@ -38,7 +42,8 @@ func Connect(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheu
 	if logger == nil {
 		logger = slog.Default()
 	}
-	c := &Conn{cfg: cfg, log: logger, m: newMetrics(reg), now: time.Now, broken: make(chan struct{})}
+	c := &Conn{cfg: cfg, log: logger, m: newMetrics(reg), now: time.Now}
+	c.intact, c.end = context.WithCancel(context.Background())
 	opts, err := cfg.options()
 	if err != nil {
 		return nil, err
@@ -86,6 +91,7 @@ func (c *Conn) onDisconnect(err error) {
 	if err != nil { // nil when Close did it
 		c.log.Warn("NATS connection lost, reconnecting", "err", err)
 	}
+	c.breakOff()
 }
 
 func (c *Conn) onReconnect(nc *nats.Conn) {
@@ -100,19 +106,22 @@ func (c *Conn) onError(err error) {
 	}
 }
 
-// breakOff tells every follower to attach anew after the last message it has.
+// breakOff ends every wait for an answer and every subscription that a break of the connection may have cost messages.
 func (c *Conn) breakOff() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	close(c.broken)
-	c.broken = make(chan struct{})
+	c.end()
+	c.intact, c.end = context.WithCancel(context.Background())
 }
 
-// brokenOff returns a channel that is closed at the next breakOff.
-func (c *Conn) brokenOff() <-chan struct{} {
+// whileIntact returns ctx, which also ends at the next breakOff.
+func (c *Conn) whileIntact(ctx context.Context) (context.Context, context.CancelFunc) {
 	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.broken
+	intact := c.intact
+	c.mu.Unlock()
+	ctx, cancel := context.WithCancel(ctx)
+	stop := context.AfterFunc(intact, cancel)
+	return ctx, func() { stop(); cancel() }
 }
 
 // Healthy returns nil when the connection stands, else an error that says what is wrong.
@@ -130,19 +139,30 @@ func (c *Conn) Healthy() error {
 // Close closes the connection. Readers and publishers are closed or flushed before.
 func (c *Conn) Close() { c.nc.Close() }
 
-// retry runs op until it succeeds, fails for good or ctx ends. Each try has requestTimeout.
+// retry runs op until it succeeds, fails for good or ctx ends. Each try has requestTimeout, and ends with the connection:
+// a NATS that is shut down answers nothing, and nobody should wait for that.
 func (c *Conn) retry(ctx context.Context, op func(context.Context) error) error {
 	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		try, cancel := context.WithTimeout(ctx, requestTimeout)
-		err := op(try)
-		cancel()
-		if err == nil || !transient(err) {
+		err := c.try(ctx, op)
+		if err == nil || !transient(err) && !errors.Is(err, errBroken) {
 			return err
 		}
 		if sleep(ctx, wait) != nil {
 			return fmt.Errorf("%w: %w", ctx.Err(), err)
 		}
 	}
+}
+
+func (c *Conn) try(ctx context.Context, op func(context.Context) error) error {
+	whole, cancel := c.whileIntact(ctx)
+	defer cancel()
+	try, cancel := context.WithTimeout(whole, requestTimeout)
+	defer cancel()
+	err := op(try)
+	if err != nil && whole.Err() != nil && ctx.Err() == nil {
+		return fmt.Errorf("%w: %w", errBroken, err)
+	}
+	return err
 }
 
 // transient reports whether err may go away by waiting: NATS or JetStream is not there, or too slow, just now.

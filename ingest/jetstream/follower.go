@@ -19,13 +19,12 @@ const (
 	heartbeat    = 2 * time.Second
 )
 
-// Why a follower stops.
+// Why a follower attaches anew or, the first, ends.
 var (
 	// errReplaced means that the stream is not the one it was: made anew, or cut behind the last message read.
-	errReplaced   = errors.New("the stream was replaced or cut")
-	errGap        = errors.New("messages are missing in the delivery")
-	errSilent     = errors.New("no sign of life from JetStream")
-	errReattached = errors.New("the connection was broken")
+	errReplaced = errors.New("the stream was replaced or cut")
+	errGap      = errors.New("messages are missing in the delivery")
+	errSilent   = errors.New("no sign of life from JetStream")
 )
 
 // A follower hands every message of a stream to a function, in order, each once. It is nats.go's OrderedConsumer but for
@@ -70,7 +69,7 @@ func (f *follower) run(ctx context.Context, handle func(*nats.Msg, *nats.MsgMeta
 		if sleep(ctx, wait) != nil {
 			return ctx.Err()
 		}
-		wait = min(2*wait, time.Second)
+		wait = min(2*wait, 250*time.Millisecond)
 	}
 }
 
@@ -81,7 +80,8 @@ func (e handlerError) Error() string { return e.err.Error() }
 
 // follow attaches once and reads until something is wrong.
 func (f *follower) follow(ctx context.Context, handle func(*nats.Msg, *nats.MsgMetadata) error) error {
-	broken := f.c.brokenOff() // before anything that a broken connection would spoil
+	ctx, cancel := f.c.whileIntact(ctx)
+	defer cancel()
 	consumer, err := f.attach(ctx)
 	if err != nil {
 		return err
@@ -127,10 +127,8 @@ func (f *follower) follow(ctx context.Context, handle func(*nats.Msg, *nats.MsgM
 					return errSilent
 				}
 				heard = false
-			case <-broken:
-				return errReattached
 			case <-ctx.Done():
-				return ctx.Err()
+				return errBroken // or the caller's context has ended, which run sees
 			}
 		}
 	}

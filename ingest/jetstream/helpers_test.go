@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// nats is a NATS that a test may stop and start again on the same directory and port.
+// testNATS is a NATS that a test may stop and start again on the same directory and port.
 type testNATS struct {
 	t   testing.TB
 	cfg natsserver.Config

@@ -155,8 +155,7 @@ func (f *inFlight) acked() bool {
 // settle waits for what becomes of the oldest event in flight, sending again as often as that takes. It returns an
 // error only when ctx ends.
 func (p *Publisher) settle(ctx context.Context) error {
-	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		broken := p.c.brokenOff()
+	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
 		p.push()
 		if p.sent > 0 {
 			f := &p.queue[0]
@@ -178,15 +177,8 @@ func (p *Publisher) settle(ctx context.Context) error {
 				return ctx.Err()
 			}
 		}
-		t := time.NewTimer(wait)
-		select {
-		case <-broken:
-		case <-t.C:
-		case <-ctx.Done():
-		}
-		t.Stop()
-		if ctx.Err() != nil {
-			return ctx.Err()
+		if err := sleep(ctx, wait); err != nil {
+			return err
 		}
 	}
 }

@@ -169,3 +169,17 @@ func TestTalliesOverRestart(t *testing.T) {
 		t.Errorf("got %v", err)
 	}
 }
+
+// A closed connection ends the reader on it, and does not leave it waiting for ever.
+func TestConnectionClosedUnderReader(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	r := open(t, ctx, c, "a")
+	none(t, ctx, r)
+	c.Close()
+	if msgs, err := r.Next(ctx, 1, time.Minute); err == nil {
+		t.Errorf("got %+v", msgs)
+	}
+	if err := r.Close(ctx); err == nil {
+		t.Error("the lease was given back over a closed connection")
+	}
+}

@@ -1,0 +1,76 @@
+package jetstream
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// benchEvents returns n events of this size with ids of their own.
+func benchEvents(n, size int) []*event.Event {
+	events := make([]*event.Event, n)
+	body := make([]byte, size)
+	for i := range events {
+		events[i] = testEvent(i, 0)
+		events[i].Body = body
+	}
+	return events
+}
+
+func BenchmarkPublish(b *testing.B) {
+	for _, size := range []int{10_000, 100_000} {
+		b.Run(fmt.Sprintf("%dKB", size/1000), func(b *testing.B) {
+			c, ctx := startNATS(b).connect(b)
+			p, e := c.NewPublisher(256), benchEvents(1, size)[0]
+			b.SetBytes(int64(size))
+			b.ReportAllocs()
+			for b.Loop() {
+				e.Exchange = fmt.Sprintf("%016x", rand.Uint64())
+				if err := p.Publish(ctx, e); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := p.Flush(ctx); err != nil {
+				b.Fatal(err)
+			}
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}
+
+func BenchmarkRead(b *testing.B) {
+	for _, size := range []int{10_000, 100_000} {
+		b.Run(fmt.Sprintf("%dKB", size/1000), func(b *testing.B) {
+			c, ctx := startNATS(b).connect(b)
+			count := 200_000_000 / size
+			p := c.NewPublisher(256)
+			for _, e := range benchEvents(count, size) {
+				if err := p.Publish(ctx, e); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := p.Flush(ctx); err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(int64(size * count))
+			b.ReportAllocs()
+			for b.Loop() { // one op is the whole stream, from opening the reader on
+				r := open(b, ctx, c, "a")
+				for left := count; left > 0; {
+					msgs, err := r.Next(ctx, 1000, time.Second)
+					if err != nil {
+						b.Fatal(err)
+					}
+					left -= len(msgs)
+				}
+				if err := r.Close(ctx); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N*count)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}
