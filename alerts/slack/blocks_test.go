@@ -1,0 +1,234 @@
+package slack
+
+import (
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+var t0 = time.Date(2026, 11, 21, 9, 21, 5, 0, time.UTC)
+
+// incident is the planner of DESIGN.md's incident 0 while it fires.
+func incident() alerts.Alert {
+	return alerts.Alert{
+		Name: "StageFailureRate", State: alerts.Firing, Value: 43.0 / 98, Peak: 43.0 / 98,
+		Labels: map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "severity": "critical"},
+		Annotations: map[string]string{
+			"summary":     "planner of checkout-agent: 43.88% of the calls fail",
+			"description": "More than 30 % of the calls that planner of checkout-agent made to its model in the last 10 minutes failed.",
+		},
+		StartsAt: t0, UpdatedAt: t0,
+		Evidence: alerts.Evidence{
+			Window: 10 * time.Minute, Failed: 43, Calls: 98,
+			Shares: []alerts.Share{
+				{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: 41,
+					Fix: "When the agent saves an assistant message, keep its tool_calls together with its content."},
+				{Cause: "rate_limit", Failed: 2},
+			},
+			Versions: []alerts.VersionCount{
+				{Version: "2.3.9", Calls: 48, FirstSeen: t0.Add(-72 * time.Hour)},
+				{Version: "2.4.0", Failed: 43, Calls: 50, FirstSeen: t0.Add(-9 * time.Minute)},
+			},
+			Example: &analyzer.Example{
+				Exchange: "0193-1", Conversation: "order-7781", Status: 400, Rule: "orphan_tool_reply", Message: 4, ToolCallID: "call_9",
+				ErrorText: "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
+				Summary:   "messages[4] is a tool message for call_9, but messages[3] is an assistant message without tool_calls",
+				Evidence:  "The answer before asked for call_9 (read_file); this request sends that assistant message back without tool_calls.",
+			},
+		},
+	}
+}
+
+func group(as ...alerts.Alert) alerts.Group {
+	return alerts.Group{Key: `StageFailureRate{service="checkout-agent",environment="prod",stage="planner"}`, Alerts: as}
+}
+
+// later is incident after a quarter of an hour, with more of everything.
+func later() alerts.Alert {
+	a := incident()
+	a.UpdatedAt = t0.Add(14 * time.Minute)
+	a.Evidence.Failed, a.Evidence.Calls = 412, 1030
+	a.Evidence.Shares = []alerts.Share{
+		{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: 380, Fix: a.Evidence.Shares[0].Fix},
+		{Cause: "missing_tool_reply", RootCause: "unknown_no_history", Failed: 30},
+		{Cause: "rate_limit", Failed: 2},
+	}
+	a.Evidence.Versions = []alerts.VersionCount{
+		{Version: "2.3.9", Calls: 500, FirstSeen: t0.Add(-72 * time.Hour)},
+		{Version: "2.4.0", Failed: 400, Calls: 510, FirstSeen: t0.Add(-9 * time.Minute)},
+		{Version: "2.4.1", Failed: 12, Calls: 20, FirstSeen: t0.Add(10 * time.Minute)},
+	}
+	return a
+}
+
+func resolved() alerts.Alert {
+	a := later()
+	a.State, a.EndsAt, a.UpdatedAt = alerts.Resolved, t0.Add(65*time.Minute), t0.Add(65*time.Minute)
+	return a
+}
+
+// second is another alert of a group that is wider than a stage; its stage has a Chinese name and no version.
+func second() alerts.Alert {
+	a := incident()
+	a.Labels = map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "总结 <!channel> *x*", "severity": "warning"}
+	a.StartsAt, a.UpdatedAt, a.FoundLate = t0.Add(time.Minute), t0.Add(2*time.Minute), true
+	a.Evidence = alerts.Evidence{Window: 10 * time.Minute, Failed: 6, Calls: 50,
+		Shares:   []alerts.Share{{Cause: "server_error", Failed: 6}},
+		Versions: []alerts.VersionCount{{Failed: 6, Calls: 50, FirstSeen: t0}},
+		Example: &analyzer.Example{Conversation: "a'b & <c>", Exchange: "0193-2", Status: 503, Message: -1,
+			ErrorText: "<html>\n<b>503</b> `Service` Unavailable & more</html>"},
+	}
+	return a
+}
+
+// bare is an alert without any evidence.
+func bare() alerts.Alert {
+	return alerts.Alert{Name: "Watchdog", State: alerts.Firing, Value: 1, Labels: map[string]string{"severity": "info"},
+		Annotations: map[string]string{"summary": "llmtap evaluates alerts", "description": "This alert always fires."}, StartsAt: t0, UpdatedAt: t0}
+}
+
+// The golden files hold what is sent, and after it how it reads.
+func TestGolden(t *testing.T) {
+	f := func(name string, g alerts.Group) {
+		t.Helper()
+		m := render(g, "https://llmtap.example.com")
+		raw, err := json.MarshalIndent(m.blocks, "", "  ")
+		if err != nil {
+			t.Fatal(err)
+		}
+		text, err := PlainText(raw)
+		if err != nil {
+			t.Fatal(err)
+		}
+		checkLimits(t, m)
+		for file, got := range map[string]string{
+			name + ".json": string(raw) + "\n",
+			name + ".txt":  "notification: " + m.text + "\n\n" + text,
+		} {
+			file = filepath.Join("testdata", file)
+			if *update {
+				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+					t.Fatal(err)
+				}
+			}
+			want, err := os.ReadFile(file)
+			if err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(string(want), got); diff != "" {
+				t.Errorf("%s (-want +got):\n%s", file, diff)
+			}
+		}
+	}
+	f("firing", group(incident()))
+	f("updated", group(later()))
+	f("resolved", group(resolved()))
+	f("group", group(incident(), second()))
+	f("no_evidence", group(bare()))
+	lost := incident()
+	lost.Evidence.Example, lost.Evidence.Shares = nil, nil
+	f("no_example", group(lost))
+}
+
+func checkLimits(t *testing.T, m message) {
+	t.Helper()
+	raw, err := json.Marshal(m.blocks)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var list []struct {
+		Type string
+		Text struct{ Text string }
+	}
+	if err := json.Unmarshal(raw, &list); err != nil {
+		t.Fatal(err)
+	}
+	if len(list) > 50 {
+		t.Errorf("%d blocks", len(list))
+	}
+	for _, b := range list {
+		n, limit := utf8.RuneCountInString(b.Text.Text), maxSection
+		if b.Type == "header" {
+			limit = maxHeader
+		}
+		if b.Type != "divider" && (n == 0 || n > limit) {
+			t.Errorf("%s of %d characters: %.60s", b.Type, n, b.Text.Text)
+		}
+	}
+	if n := utf8.RuneCountInString(m.text); n > 4000 {
+		t.Errorf("text of %d characters", n)
+	}
+}
+
+// Whatever agents and providers write, Slack gets a message within its limits that mentions nobody.
+func TestHostileContent(t *testing.T) {
+	long := strings.Repeat("<!channel> & `<@U123>` \n```*_~", 2000)
+	a := incident()
+	a.Labels = map[string]string{"service": long, "environment": long, "stage": long, "severity": long}
+	a.Annotations = map[string]string{"summary": long, "description": long}
+	a.Evidence.Shares, a.Evidence.Versions = nil, nil
+	for i := range 20 {
+		a.Evidence.Shares = append(a.Evidence.Shares, alerts.Share{Cause: long + fmt.Sprint(i), RootCause: long, Failed: 1, Fix: long})
+		a.Evidence.Versions = append(a.Evidence.Versions, alerts.VersionCount{Version: long + fmt.Sprint(i), Failed: 1, Calls: 2})
+	}
+	a.Evidence.Example = &analyzer.Example{Conversation: long, Exchange: long, Rule: long, ToolCallID: long, Summary: long, Evidence: long, ErrorText: long, Status: 400}
+	var all []alerts.Alert
+	for i := range 30 {
+		b := a
+		b.Labels = map[string]string{"service": long, "stage": fmt.Sprint(i), "severity": "critical"}
+		all = append(all, b)
+	}
+	for _, g := range []alerts.Group{group(a), group(all...), {Key: long}} {
+		m := render(g, "https://llmtap.example.com/")
+		checkLimits(t, m)
+		raw, _ := json.Marshal(m.blocks)
+		_, sections, _ := strings.Cut(string(raw), `"section"`) // a header is no mrkdwn: Slack reads no mention there
+		for _, bad := range []string{`\u003c!channel`, `\u003c@U123`, "<!channel", "<@U123"} {
+			if strings.Contains(sections, bad) {
+				t.Errorf("%s gets through", bad)
+			}
+		}
+		if strings.Contains(m.text, "<!channel") {
+			t.Error("the text mentions the channel")
+		}
+	}
+}
+
+func TestText(t *testing.T) {
+	f := func(got, want string) {
+		t.Helper()
+		if got != want {
+			t.Errorf("%q, want %q", got, want)
+		}
+	}
+	f(number(0), "0")
+	f(number(1030), "1,030")
+	f(number(1234567), "1,234,567")
+	f(percent(43, 98), "44 %")
+	f(percent(1, 1000), "<1 %")
+	f(percent(999, 1000), ">99 %")
+	f(percent(5, 5), "100 %")
+	f(percent(0, 0), "0 %")
+	f(duration(40*time.Second), "40 s")
+	f(duration(65*time.Minute), "1 h 5 min")
+	f(duration(4*time.Hour), "4 h")
+	f(duration(50*time.Hour), "2 d 2 h")
+	f(shell("order-7781"), "order-7781")
+	f(shell("a'b; rm -rf /"), `'a'\''b; rm -rf /'`)
+	f(shell(""), "''")
+	f(cut("阶段规划", 3), "阶段…")
+	f(oneLine(" a\n\tb\x00\xff ", 10), "a b\x00\ufffd")
+}

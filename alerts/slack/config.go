@@ -1,0 +1,79 @@
+package slack
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"strings"
+
+	"github.com/slack-go/slack"
+)
+
+// Config says where messages go.
+type Config struct {
+	// Token is a bot token (xoxb-…) with the scope chat:write, and channels:history (groups:history in a private
+	// channel) so that a message in doubt can be looked up instead of being sent again.
+	Token string `yaml:"token"`
+	// TokenFile is a file that holds the token; it replaces Token.
+	TokenFile string `yaml:"token_file"`
+	// Channel is a channel's id (C0123456789) or name (#alerts). With a name, a message in doubt is sent again.
+	Channel string `yaml:"channel"`
+	// APIURL is the base of Slack's methods.
+	APIURL string `yaml:"api_url"`
+	// LinkBase is the URL of llmtap's own pages; without one messages have commands only.
+	LinkBase string `yaml:"link_base"`
+}
+
+// Default returns the configuration without a token and a channel.
+func Default() Config { return Config{APIURL: slack.APIURL} }
+
+// Validate reports every mistake in c.
+func (c Config) Validate() error {
+	var errs []error
+	switch {
+	case c.Token != "" && c.TokenFile != "":
+		errs = append(errs, errors.New("token and token_file are both set; keep one"))
+	case c.Token == "" && c.TokenFile == "":
+		errs = append(errs, errors.New("token or token_file must be set to a bot token (xoxb-…)"))
+	}
+	if c.Channel == "" {
+		errs = append(errs, errors.New("channel must be set to a channel's id (C0123456789) or name (#alerts)"))
+	}
+	if err := checkURL(c.APIURL); err != nil {
+		errs = append(errs, fmt.Errorf("api_url: %w", err))
+	}
+	if c.LinkBase != "" {
+		if err := checkURL(c.LinkBase); err != nil {
+			errs = append(errs, fmt.Errorf("link_base: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+func checkURL(s string) error {
+	u, err := url.Parse(s)
+	if err != nil {
+		return err
+	}
+	if (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" {
+		return fmt.Errorf("%q is not an http or https URL", s)
+	}
+	return nil
+}
+
+// readToken returns the token itself.
+func (c Config) readToken() (string, error) {
+	if c.TokenFile == "" {
+		return c.Token, nil
+	}
+	b, err := os.ReadFile(c.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("read token_file: %w", err)
+	}
+	token := strings.TrimSpace(string(b))
+	if token == "" {
+		return "", fmt.Errorf("token_file %s is empty", c.TokenFile)
+	}
+	return token, nil
+}

@@ -1,0 +1,76 @@
+package slack
+
+import (
+	"context"
+	"encoding/json"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// From tallies to Slack, with a restart of engine and notifier in the middle: one message, red and then green.
+func TestEngineToSlack(t *testing.T) {
+	f, cfg := newSlack(t)
+	store := memory{}
+	start := (time.Now().Unix() - 1800) / 5 * 5
+	tally := func(i int64) *analyzer.Tally {
+		out := &analyzer.Tally{Second: start + i}
+		kv := func(more ...string) map[string]string {
+			m := map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "service_version": "2.4.0"}
+			for i := 0; i < len(more); i += 2 {
+				m[more[i]] = more[i+1]
+			}
+			return m
+		}
+		if i < 60 {
+			failed := kv("status", "400", "cause", "orphan_tool_reply", "root_cause", "tool_calls_dropped_on_save")
+			out.Counts = []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: kv(), N: 5}, {Metric: analyzer.MetricFailed, Labels: failed, N: 2}}
+			out.Examples = []analyzer.Example{{Labels: failed, Conversation: "order-7781", Status: 400, PublishedAt: out.Second * 1e9, Fix: "Keep the tool_calls."}}
+		}
+		return out
+	}
+	run := func(from, to int64, done func() bool) {
+		t.Helper()
+		c := alerts.Default()
+		c.Dir, c.UpdateInterval = t.TempDir(), 0
+		e, err := alerts.New(c, alerts.Options{Notifiers: []alerts.Notifier{newNotifier(t, cfg, store)}, Store: store})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		stopped := make(chan error)
+		go func() { stopped <- e.Run(ctx) }()
+		for i := from; i < to; i++ {
+			if err := e.Add(ctx, tally(i)); err != nil {
+				t.Fatal(err)
+			}
+		}
+		for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("not told: %v", f.top())
+			}
+		}
+		cancel()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+	says := func(text string) func() bool {
+		return func() bool { m := f.top(); return len(m) > 0 && strings.Contains(m[0].Text, text) }
+	}
+	run(0, 61, says("CRITICAL planner of checkout-agent: 120 of 300 calls failed (40 %)"))
+	run(0, 1800, says("RESOLVED planner of checkout-agent: at worst 120 of 300 calls failed (40 %)"))
+	if m := f.top(); len(m) != 1 {
+		t.Errorf("%d messages, want 1", len(m))
+	}
+	text, err := PlainText(json.RawMessage(f.top()[0].Blocks))
+	if err != nil || !strings.Contains(text, "Keep the tool_calls.") || !strings.Contains(text, "2.4.0: 120 of 300 calls failed") {
+		t.Errorf("message:\n%s%v", text, err)
+	}
+}

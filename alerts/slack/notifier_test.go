@@ -1,0 +1,391 @@
+package slack
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"go.uber.org/goleak"
+
+	"github.com/llmtap/llmtap/alerts"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// A posted message, as the fake Slack keeps it.
+type posted struct {
+	TS, Thread, Text, Blocks string
+	Metadata                 json.RawMessage
+	Broadcast                bool
+	Edits                    int
+}
+
+// fake is Slack on loopback, in its wire format: form posts in, JSON out.
+type fake struct {
+	t  *testing.T
+	mu sync.Mutex
+	// answer may take a call over: what it returns is sent instead; stored says that the message is kept all the same.
+	answer   func(method string, n int) (status int, header http.Header, body string, stored bool)
+	calls    []string
+	messages []posted
+	hang     time.Duration // after storing a message, on the first post
+}
+
+func newSlack(t *testing.T) (*fake, Config) {
+	t.Helper()
+	f := &fake{t: t}
+	srv := httptest.NewServer(f)
+	t.Cleanup(srv.Close)
+	return f, Config{Token: "xoxb-test", Channel: "#alerts", APIURL: srv.URL + "/api"}
+}
+
+func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
+	method := strings.TrimPrefix(r.URL.Path, "/api/")
+	if ct := r.Header.Get("Content-Type"); r.Method != http.MethodPost || !strings.HasPrefix(ct, "application/x-www-form-urlencoded") {
+		f.t.Errorf("%s %s with %q, want a form", r.Method, method, ct)
+	}
+	if err := r.ParseForm(); err != nil {
+		f.t.Error(err)
+	}
+	if r.PostForm.Get("token") != "xoxb-test" && r.Header.Get("Authorization") != "Bearer xoxb-test" {
+		f.t.Error("no token")
+	}
+	f.mu.Lock()
+	n := len(f.calls)
+	f.calls = append(f.calls, method)
+	if f.answer != nil {
+		if status, header, body, stored := f.answer(method, n); status != 0 {
+			if stored {
+				f.handle(method, r)
+			}
+			hang := f.hang
+			f.mu.Unlock()
+			if hang > 0 {
+				select {
+				case <-r.Context().Done():
+				case <-time.After(hang):
+				}
+			}
+			for k, v := range header {
+				w.Header()[k] = v
+			}
+			w.WriteHeader(status)
+			fmt.Fprint(w, body)
+			return
+		}
+	}
+	body := f.handle(method, r)
+	f.mu.Unlock()
+	w.Header().Set("Content-Type", "application/json")
+	fmt.Fprint(w, body)
+}
+
+func (f *fake) handle(method string, r *http.Request) string {
+	p := r.PostForm
+	switch method {
+	case "chat.postMessage":
+		m := posted{TS: fmt.Sprintf("1700000000.%06d", len(f.messages)+1), Thread: p.Get("thread_ts"), Text: p.Get("text"),
+			Blocks: p.Get("blocks"), Metadata: json.RawMessage(p.Get("metadata")), Broadcast: p.Get("reply_broadcast") == "true"}
+		if m.Metadata == nil || len(m.Metadata) == 0 {
+			m.Metadata = json.RawMessage("{}")
+		}
+		f.messages = append(f.messages, m)
+		return fmt.Sprintf(`{"ok":true,"channel":"C123","ts":%q,"message":{"text":"x"}}`, m.TS)
+	case "chat.update":
+		if p.Get("channel") != "C123" {
+			return `{"ok":false,"error":"channel_not_found"}`
+		}
+		for i := range f.messages {
+			if m := &f.messages[i]; m.TS == p.Get("ts") {
+				m.Text, m.Blocks = p.Get("text"), p.Get("blocks")
+				m.Edits++
+				return fmt.Sprintf(`{"ok":true,"channel":"C123","ts":%q,"text":"x"}`, m.TS)
+			}
+		}
+		return `{"ok":false,"error":"message_not_found"}`
+	case "conversations.history":
+		if p.Get("channel") != "C123" {
+			return `{"ok":false,"error":"channel_not_found"}`
+		}
+		if p.Get("include_all_metadata") != "1" {
+			return `{"ok":true,"messages":[]}`
+		}
+		var list []string
+		for i := len(f.messages) - 1; i >= 0; i-- {
+			if m := f.messages[i]; m.Thread == "" {
+				list = append(list, fmt.Sprintf(`{"type":"message","ts":%q,"metadata":%s}`, m.TS, m.Metadata))
+			}
+		}
+		return `{"ok":true,"messages":[` + strings.Join(list, ",") + `],"has_more":false}`
+	}
+	return `{"ok":false,"error":"unknown_method"}`
+}
+
+// top and thread are the messages in the channel and the replies.
+func (f *fake) top() (out []posted)    { return f.which("") }
+func (f *fake) thread() (out []posted) { return f.which("1700000000.000001") }
+
+func (f *fake) which(thread string) (out []posted) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	for _, m := range f.messages {
+		if m.Thread == thread {
+			out = append(out, m)
+		}
+	}
+	return out
+}
+
+type memory map[string][]byte
+
+func (m memory) Get(_ context.Context, k string) ([]byte, error) { return m[k], nil }
+func (m memory) Put(_ context.Context, k string, v []byte) error { m[k] = v; return nil }
+
+func newNotifier(t *testing.T, cfg Config, store alerts.Store) *Notifier {
+	t.Helper()
+	tr := &http.Transport{}
+	t.Cleanup(tr.CloseIdleConnections)
+	n, err := New(cfg, Options{Store: store, Client: &http.Client{Transport: tr, Timeout: 500 * time.Millisecond}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func notify(t *testing.T, n *Notifier, g alerts.Group) {
+	t.Helper()
+	if err := n.Notify(t.Context(), g); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// One incident is one message; what is new is in its thread. A restart in the middle changes nothing.
+func TestLifeOfAMessage(t *testing.T) {
+	f, cfg := newSlack(t)
+	store := memory{}
+	n := newNotifier(t, cfg, store)
+	warning := incident()
+	warning.Labels = map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "severity": "warning"}
+	notify(t, n, group(warning))
+	if m := f.top(); len(m) != 1 || !strings.Contains(m[0].Text, "WARNING planner of checkout-agent") ||
+		!strings.Contains(string(m[0].Metadata), `"event_type":"llmtap_alert"`) || !strings.Contains(m[0].Blocks, `"type":"header"`) {
+		t.Fatalf("posted %+v", m)
+	}
+	notify(t, n, group(warning)) // the same again: an edit, no news
+	over := warning
+	over.State, over.EndsAt = alerts.Resolved, t0.Add(time.Minute)
+	critical := incident()
+	critical.StartsAt, critical.UpdatedAt = t0.Add(time.Minute), t0.Add(time.Minute)
+	notify(t, n, group(over, critical))
+
+	n = newNotifier(t, cfg, store)
+	now := later()
+	now.StartsAt = critical.StartsAt
+	notify(t, n, group(over, now))
+	g := group(over, now)
+	g.Repeat = true
+	notify(t, n, g)
+	end := resolved()
+	end.StartsAt = critical.StartsAt
+	notify(t, n, group(over, end))
+	notify(t, n, group(over, end)) // delivered again after a crash
+
+	if m := f.top(); len(m) != 1 || m[0].Edits != 6 || !strings.Contains(m[0].Text, "RESOLVED") {
+		t.Errorf("%d messages, want one with 6 edits, resolved: %+v", len(m), m)
+	}
+	var got []string
+	for _, m := range f.thread() {
+		got = append(got, plainText(m.Text))
+	}
+	want := []string{
+		"🔴 now CRITICAL: 43 of 98 calls failed (44 %)",
+		"new cause: 30 of 412: tool call without a reply (missing_tool_reply)",
+		"🔔 still firing after 14 min: CRITICAL planner of checkout-agent: 412 of 1,030 calls failed (40 %)",
+		"🟢 resolved after 1 h 5 min, at worst 412 of 1,030 calls failed (40 %)",
+	}
+	if strings.Join(got, "\n") != strings.Join(want, "\n") {
+		t.Errorf("thread:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
+	}
+	if r := f.thread()[2]; !r.Broadcast {
+		t.Error("the reminder stays in the thread")
+	}
+
+	// The next incident of the same group is a new message.
+	next := incident()
+	next.StartsAt, next.UpdatedAt = t0.Add(3*time.Hour), t0.Add(3*time.Hour)
+	notify(t, n, group(next))
+	if m := f.top(); len(m) != 2 {
+		t.Errorf("%d messages after a second incident, want 2", len(m))
+	}
+}
+
+func TestTwoAlertsInAThread(t *testing.T) {
+	f, cfg := newSlack(t)
+	n := newNotifier(t, cfg, nil)
+	notify(t, n, group(incident()))
+	notify(t, n, group(incident(), second()))
+	done := second()
+	done.State, done.EndsAt = alerts.Resolved, done.StartsAt.Add(10*time.Minute)
+	notify(t, n, group(incident(), done))
+	var got []string
+	for _, m := range f.thread() {
+		got = append(got, plainText(m.Text))
+	}
+	want := "🟠 WARNING 总结 <!channel> x of checkout-agent: 6 of 50 calls failed (12 %)\n" +
+		"🟢 总结 <!channel> x of checkout-agent: resolved after 10 min, at worst 6 of 50 calls failed (12 %)"
+	if s := strings.Join(got, "\n"); s != want {
+		t.Errorf("thread:\n%s\nwant:\n%s", s, want)
+	}
+}
+
+// Slack stored the message, but its answer was lost.
+func TestPostInDoubt(t *testing.T) {
+	lost := func(f *fake) func(string, int) (int, http.Header, string, bool) {
+		return func(method string, n int) (int, http.Header, string, bool) {
+			if method == "chat.postMessage" && n == 0 {
+				return 503, nil, "<html>", true
+			}
+			return 0, nil, "", false
+		}
+	}
+	run := func(t *testing.T, channel string, hang time.Duration, want int) {
+		f, cfg := newSlack(t)
+		f.answer, f.hang, cfg.Channel = lost(f), hang, channel
+		store := memory{}
+		err := newNotifier(t, cfg, store).Notify(t.Context(), group(incident()))
+		var later *alerts.RetryError
+		if !errors.As(err, &later) {
+			t.Fatalf("got %v, want a RetryError", err)
+		}
+		n := newNotifier(t, cfg, store) // and the process died, too
+		notify(t, n, group(incident()))
+		notify(t, n, group(resolved()))
+		m := f.top()
+		if len(m) != want || !strings.Contains(m[len(m)-1].Text, "RESOLVED") {
+			t.Errorf("%d messages, want %d, the last resolved: %v", len(m), want, f.calls)
+		}
+	}
+	t.Run("looked up", func(t *testing.T) { run(t, "C123", 0, 1) })
+	t.Run("looked up after a time-out", func(t *testing.T) { run(t, "C123", time.Minute, 1) })
+	t.Run("cannot look", func(t *testing.T) { run(t, "#alerts", 0, 2) })
+}
+
+func TestErrors(t *testing.T) {
+	f := func(name string, status int, header http.Header, body string, retry bool, after time.Duration, want string) {
+		t.Helper()
+		s, cfg := newSlack(t)
+		s.answer = func(string, int) (int, http.Header, string, bool) { return status, header, body, false }
+		err := newNotifier(t, cfg, memory{}).Notify(t.Context(), group(incident()))
+		var later *alerts.RetryError
+		if err == nil || errors.As(err, &later) != retry || retry && later.After != after || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v (retry %v), want %q, retry %v after %v", name, err, later, want, retry, after)
+		}
+	}
+	f("429", 429, http.Header{"Retry-After": {"17"}}, "", true, 17*time.Second, "17s")
+	f("429 without a time", 429, nil, "", true, 0, "429")
+	f("503", 503, nil, "<html>", true, 0, "503")
+	f("not Slack", 200, nil, "<html>", true, 0, "invalid character")
+	f("no message", 200, nil, `{"ok":true}`, true, 0, "names no message")
+	f("internal_error", 200, nil, `{"ok":false,"error":"internal_error"}`, true, 0, "internal_error")
+	f("ratelimited", 200, nil, `{"ok":false,"error":"ratelimited"}`, true, 0, "ratelimited")
+	f("invalid_auth", 200, nil, `{"ok":false,"error":"invalid_auth"}`, false, 0, "check alerts.slack.token")
+	f("not_in_channel", 200, nil, `{"ok":false,"error":"not_in_channel"}`, false, 0, "invite the app")
+	f("missing_scope", 200, nil, `{"ok":false,"error":"missing_scope","needed":"chat:write"}`, false, 0, "(needed: chat:write); give the app")
+	f("404", 404, nil, "", false, 0, "check alerts.slack.api_url")
+}
+
+// A refusal leaves no doubt: nothing is looked up, the next try posts once.
+func TestRetryAfterRefusal(t *testing.T) {
+	f, cfg := newSlack(t)
+	f.answer = func(_ string, n int) (int, http.Header, string, bool) {
+		if n == 0 {
+			return 429, http.Header{"Retry-After": {"1"}}, "", false
+		}
+		return 0, nil, "", false
+	}
+	n := newNotifier(t, cfg, memory{})
+	if err := n.Notify(t.Context(), group(incident())); err == nil {
+		t.Fatal("no error")
+	}
+	notify(t, n, group(incident()))
+	if got := strings.Join(f.calls, " "); got != "chat.postMessage chat.postMessage" {
+		t.Errorf("calls: %s", got)
+	}
+}
+
+func TestBlocksRefused(t *testing.T) {
+	f, cfg := newSlack(t)
+	f.answer = func(_ string, n int) (int, http.Header, string, bool) {
+		if n == 0 {
+			return 200, nil, `{"ok":false,"error":"invalid_blocks"}`, false
+		}
+		return 0, nil, "", false
+	}
+	notify(t, newNotifier(t, cfg, nil), group(incident()))
+	if m := f.top(); len(m) != 1 || !strings.Contains(m[0].Text, "43 of 98") || strings.Contains(m[0].Blocks, "header") {
+		t.Errorf("%+v, want the text alone", m)
+	}
+}
+
+func TestMessageDeleted(t *testing.T) {
+	f, cfg := newSlack(t)
+	n := newNotifier(t, cfg, memory{})
+	notify(t, n, group(incident()))
+	f.mu.Lock()
+	f.messages = nil
+	f.mu.Unlock()
+	notify(t, n, group(later()))
+	if m := f.top(); len(m) != 1 || !strings.Contains(m[0].Text, "412 of 1,030") {
+		t.Errorf("%+v, want the message anew", m)
+	}
+}
+
+func TestConfig(t *testing.T) {
+	f := func(c Config, want string) {
+		t.Helper()
+		err := c.Validate()
+		if want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("%+v: %v, want %q", c, err, want)
+		}
+	}
+	ok := Default()
+	ok.Token, ok.Channel = "xoxb-1", "C1"
+	f(ok, "")
+	f(Default(), "token or token_file must be set")
+	c := ok
+	c.TokenFile = "/run/secrets/slack"
+	f(c, "token and token_file are both set")
+	c = ok
+	c.Channel = ""
+	f(c, "channel must be set")
+	c = ok
+	c.APIURL = "slack.com"
+	f(c, `api_url: "slack.com" is not`)
+	c = ok
+	c.LinkBase = "javascript:alert(1)"
+	f(c, "link_base:")
+
+	file := filepath.Join(t.TempDir(), "token")
+	c = ok
+	c.Token, c.TokenFile = "", file
+	if _, err := New(c, Options{}); err == nil || !strings.Contains(err.Error(), "token_file") {
+		t.Errorf("absent token file: %v", err)
+	}
+	for content, want := range map[string]string{" \n": "is empty", "xoxb-2\n": ""} {
+		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := New(c, Options{}); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+			t.Errorf("token file %q: %v, want %q", content, err, want)
+		}
+	}
+}
