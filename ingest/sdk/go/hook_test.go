@@ -247,54 +247,6 @@ func TestRejected(t *testing.T) {
 	f(1, 500, 2)
 }
 
-func TestNATSDownFromTheStart(t *testing.T) {
-	dir, port := t.TempDir(), freePort(t)
-	var w wire
-	srv := startProvider(t, &w, 200, answer)
-	h := openHook(t, agentURL(port), srv.URL, nil)
-	c, base := client(h, srv.URL, 0)
-	defer base.CloseIdleConnections()
-	for range 20 {
-		if _, err := c.Chat.Completions.New(t.Context(), params()); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if s := h.Stats(); s.Published != 0 || s.Pending != 40 {
-		t.Fatalf("stats %+v", s)
-	}
-	n := startNATS(t, dir, port)
-	flush(t, h)
-	xs := exchanges(t, n.events(t))
-	if len(xs) != 20 || h.Stats().Published != 20 {
-		t.Fatalf("%d exchanges, stats %+v", len(xs), h.Stats())
-	}
-	for i, x := range xs {
-		if x[0].Seq != uint64(2*i+1) || x[1].Seq != uint64(2*i+2) {
-			t.Errorf("exchange %d: seq %d and %d", i, x[0].Seq, x[1].Seq)
-		}
-	}
-}
-
-func TestNATSDownAtTheEnd(t *testing.T) {
-	srv := startProvider(t, &wire{}, 200, answer)
-	h := openHook(t, agentURL(freePort(t)), srv.URL, func(c *Config) { c.FlushTimeout = 20 * time.Millisecond })
-	c, base := client(h, srv.URL, 0)
-	defer base.CloseIdleConnections()
-	if _, err := c.Chat.Completions.New(t.Context(), params()); err != nil {
-		t.Fatal(err)
-	}
-	if err := h.Close(); err == nil || !strings.Contains(err.Error(), "publish 2 events") {
-		t.Errorf("error %v", err)
-	}
-	if err := h.Close(); err != nil {
-		t.Errorf("second Close: %v", err)
-	}
-	// The transport still works.
-	if _, err := c.Chat.Completions.New(t.Context(), params()); err != nil {
-		t.Error(err)
-	}
-}
-
 func TestCancelled(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	started := make(chan struct{}, 1)

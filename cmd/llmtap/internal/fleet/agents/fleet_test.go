@@ -16,9 +16,7 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m,
-		// Of the embedded nats-server; it outlives the server's shutdown.
-		goleak.IgnoreTopFunction("github.com/nats-io/nats-server/v2/server.(*Server).startGWReplyMapExpiration.func1"))
+	goleak.VerifyTestMain(m)
 }
 
 // startNATS returns the URL of a nats-server with the stream of the contract, and the stream.
