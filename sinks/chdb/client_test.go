@@ -125,7 +125,9 @@ func TestQueries(t *testing.T) {
 			t.Errorf("%s: %d, %v; want %d", sql, got, err, want)
 		}
 	}
-	with := func(p clickhouse.Parameters) context.Context { return clickhouse.Context(ctx, clickhouse.WithParameters(p)) }
+	with := func(p clickhouse.Parameters) context.Context {
+		return clickhouse.Context(ctx, clickhouse.WithParameters(p))
+	}
 	// Parameters stay values, whatever they hold.
 	f(5, with(clickhouse.Parameters{"n": "5"}), "SELECT count() FROM q WHERE n < {n:UInt32}")
 	f(10, with(clickhouse.Parameters{"s": "k1' OR 1 = 1; --"}), "SELECT count() FROM q WHERE s != {s:String}")
@@ -291,7 +293,9 @@ func waitRunning(t *testing.T, c driver.Conn, n uint64) {
 
 func TestSessions(t *testing.T) {
 	c := open(t, server(t))
-	in := func(s clickhouse.Settings) context.Context { return clickhouse.Context(t.Context(), clickhouse.WithSettings(s)) }
+	in := func(s clickhouse.Settings) context.Context {
+		return clickhouse.Context(t.Context(), clickhouse.WithSettings(s))
+	}
 	ctx := in(clickhouse.Settings{"session_id": "s1", "session_timeout": 60})
 	if err := c.Exec(ctx, "CREATE TEMPORARY TABLE tmp (a UInt8)"); err != nil {
 		t.Fatal(err)

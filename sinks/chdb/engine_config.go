@@ -21,7 +21,6 @@ var configXML = template.Must(template.New("config.xml").Funcs(xmlFuncs).Parse(`
   <uncompressed_cache_size>0</uncompressed_cache_size>
   <background_pool_size>4</background_pool_size>
   <background_schedule_pool_size>16</background_schedule_pool_size>
-  <access_control_improvements><table_engines_require_grant>true</table_engines_require_grant></access_control_improvements>
   <merge_tree>
     <fsync_after_insert>1</fsync_after_insert>
     <fsync_part_directory>1</fsync_part_directory>
@@ -52,8 +51,7 @@ var usersXML = template.Must(template.New("users.xml").Funcs(xmlFuncs).Parse(`<c
       <quota>default</quota>
       <grants>
 {{range .Grants}}
-        <query>GRANT {{xml .}} ON *.*</query>{{end}}{{range .Engines}}
-        <query>GRANT TABLE ENGINE ON {{xml .}}</query>{{end}}
+        <query>GRANT {{xml .}} ON *.*</query>{{end}}
       </grants>
     </default>
   </users>
@@ -63,13 +61,6 @@ var usersXML = template.Must(template.New("users.xml").Funcs(xmlFuncs).Parse(`<c
 var grants = []string{
 	"SHOW", "SELECT", "INSERT", "ALTER", "CREATE DATABASE", "CREATE TABLE", "CREATE VIEW", "CREATE TEMPORARY TABLE",
 	"DROP", "TRUNCATE", "OPTIMIZE", "KILL QUERY", "SYSTEM MERGES", "SYSTEM TTL MERGES", "SYSTEM VIEWS", "SYSTEM FLUSH", "SYSTEM DROP CACHE",
-}
-
-// engines are the table engines that live in the data directory or in memory.
-var engines = []string{
-	"MergeTree", "ReplacingMergeTree", "SummingMergeTree", "AggregatingMergeTree", "CollapsingMergeTree", "VersionedCollapsingMergeTree",
-	"CoalescingMergeTree", "GraphiteMergeTree", "View", "MaterializedView", "WindowView", "Memory", "Null", "Log", "TinyLog", "StripeLog",
-	"Buffer", "Merge", "Join", "Set", "GenerateRandom",
 }
 
 var xmlFuncs = template.FuncMap{"xml": func(s string) (string, error) {
@@ -83,14 +74,13 @@ func writeEngineConfig(cfg childConfig) (string, error) {
 	values := struct {
 		UsersFile                           string
 		MemoryLimit, QueryMemory, CacheSize int64
-		Grants, Engines                     []string
+		Grants                              []string
 	}{
 		UsersFile:   filepath.Join(cfg.Dir, "users.xml"),
 		MemoryLimit: cfg.MemoryLimit,
 		QueryMemory: cfg.MemoryLimit / 4 * 3, // one statement leaves room for merges
 		CacheSize:   cfg.MemoryLimit / 16,
 		Grants:      grants,
-		Engines:     engines,
 	}
 	file := filepath.Join(cfg.Dir, "config.xml")
 	for path, t := range map[string]*template.Template{file: configXML, values.UsersFile: usersXML} {

@@ -17,6 +17,9 @@ import (
 
 func TestMain(m *testing.M) {
 	RunChild()
+	if dir := os.Getenv(parentEnv); dir != "" {
+		parentMain(dir)
+	}
 	code := m.Run()
 	if err := stopShared(); err != nil {
 		fmt.Println(err)

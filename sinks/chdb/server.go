@@ -64,7 +64,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	select {
 	case err = <-ready:
 	case <-ctx.Done():
-		err = fmt.Errorf("start ClickHouse: %w", context.Cause(ctx))
+		err = fmt.Errorf("start ClickHouse: %w: %w", context.Cause(ctx), s.Health())
 		kill()
 	}
 	if err != nil {

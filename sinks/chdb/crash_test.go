@@ -1,0 +1,281 @@
+package chdb
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// TestKill kills the child again and again under inserts: it comes back at the same address, every acknowledged
+// batch is there once, and no batch is there in part.
+func TestKill(t *testing.T) {
+	s := start(t, t.TempDir())
+	c := open(t, s)
+	mustExec(t, c, "CREATE TABLE t (batch UInt32, n UInt32, s String) ENGINE = MergeTree ORDER BY (batch, n)")
+	const kills, writers, perBatch = 3, 2, 2000
+	ctx, cancel := context.WithCancel(t.Context())
+	defer cancel()
+	var mu sync.Mutex
+	acked := map[uint32]bool{}
+	next := uint32(0)
+	var wg sync.WaitGroup
+	for range writers {
+		wg.Go(func() {
+			c := open(t, s, func(o *clickhouse.Options) { o.ReadTimeout = 20 * time.Second })
+			for ctx.Err() == nil {
+				mu.Lock()
+				next++
+				id := next
+				mu.Unlock()
+				b, err := c.PrepareBatch(context.Background(), "INSERT INTO t")
+				if err != nil {
+					continue
+				}
+				for i := range perBatch {
+					if err := b.Append(id, uint32(i), strings.Repeat("abc def ", 20)); err != nil {
+						t.Error(err)
+						return
+					}
+				}
+				if b.Send() == nil {
+					mu.Lock()
+					acked[id] = true
+					mu.Unlock()
+				}
+			}
+		})
+	}
+	ackedMore := func(n int) {
+		t.Helper()
+		mu.Lock()
+		want := len(acked) + n
+		mu.Unlock()
+		for start := time.Now(); ; time.Sleep(5 * time.Millisecond) {
+			mu.Lock()
+			got := len(acked)
+			mu.Unlock()
+			if got >= want {
+				return
+			}
+			if time.Since(start) > 30*time.Second {
+				t.Fatalf("%d batches acknowledged, waiting for %d: %v", got, want, s.Health())
+			}
+		}
+	}
+	for range kills {
+		ackedMore(5)
+		killChild(t)
+	}
+	ackedMore(5)
+	cancel()
+	wg.Wait()
+	if err := s.Health(); err != nil {
+		t.Error(err)
+	}
+	if n := testutil.ToFloat64(s.metrics.restarts); n != kills {
+		t.Errorf("%v restarts, want %d", n, kills)
+	}
+	rows, err := c.Query(t.Context(), "SELECT batch, count() FROM t GROUP BY batch")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer rows.Close()
+	whole := map[uint32]bool{}
+	for rows.Next() {
+		var id uint32
+		var n uint64
+		if err := rows.Scan(&id, &n); err != nil {
+			t.Fatal(err)
+		}
+		if n != perBatch {
+			t.Errorf("batch %d has %d rows", id, n)
+		}
+		whole[id] = true
+	}
+	for id := range acked {
+		if !whole[id] {
+			t.Errorf("batch %d was acknowledged and is missing", id)
+		}
+	}
+	t.Logf("%d batches acknowledged, %d present, %d kills", len(acked), len(whole), kills)
+}
+
+// killChild kills the newest child of this process.
+func killChild(t *testing.T) {
+	t.Helper()
+	files, err := filepath.Glob("/proc/self/task/*/children")
+	if err != nil || len(files) == 0 {
+		t.Skip("NOT TESTED: needs /proc to find the child")
+	}
+	newest := 0
+	for _, f := range files {
+		b, _ := os.ReadFile(f) // threads come and go
+		for pid := range strings.FieldsSeq(string(b)) {
+			if n, err := strconv.Atoi(pid); err == nil {
+				newest = max(newest, n)
+			}
+		}
+	}
+	p, err := os.FindProcess(newest)
+	if err != nil || newest == 0 {
+		t.Fatal("no child found", err)
+	}
+	if err := p.Kill(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// TestSecondProcess: a directory has one server; its data outlives it.
+func TestSecondProcess(t *testing.T) {
+	dir := t.TempDir()
+	needLibrary(t)
+	cfg := Default()
+	cfg.Dir = dir
+	reg := prometheus.NewRegistry()
+	cfg.Registerer = reg
+	first, err := Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	c := open(t, first)
+	mustExec(t, c, "CREATE TABLE t (n UInt32) ENGINE = MergeTree ORDER BY n")
+	insertNumbers(t, t.Context(), c, "t", 1, 2, 3)
+
+	cfg.Registerer = nil
+	_, err = Start(t.Context(), cfg)
+	if err == nil || !strings.Contains(err.Error(), "process "+strconv.Itoa(os.Getpid())) || !strings.Contains(err.Error(), "clickhouse.dsn") {
+		t.Errorf("second server: %v", err)
+	}
+	if dsn, ok := Running(dir); !ok || dsn != first.DSN() {
+		t.Errorf("running: %q %v", dsn, ok)
+	}
+	// An engine that is not ours holds the data: the error is as clear. The lock's holder is the first child.
+	other := t.TempDir()
+	if err := os.Symlink(filepath.Join(dir, "data"), filepath.Join(other, "data")); err != nil {
+		t.Fatal(err)
+	}
+	cfg.Dir = other
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if _, err = Start(ctx, cfg); err == nil || !strings.Contains(err.Error(), "another ClickHouse has the directory open") {
+		t.Errorf("two engines on the same data: %v", err)
+	}
+
+	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
+		t.Error(problems, err)
+	}
+	if n, err := testutil.GatherAndCount(reg, "llmtap_sinks_chdb_queries_total"); err != nil || n == 0 {
+		t.Errorf("%d query counters, %v", n, err)
+	}
+	since := time.Now()
+	if err := first.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(since); d > childGrace {
+		t.Errorf("stopping took %s", d)
+	}
+	if err := first.Close(t.Context()); err != nil {
+		t.Error(err)
+	}
+	if first.Health() == nil {
+		t.Error("healthy after Close")
+	}
+	if _, ok := Running(dir); ok {
+		t.Error("running after Close")
+	}
+	if _, err := os.Stat(filepath.Join(dir, "data", "status")); !os.IsNotExist(err) {
+		t.Error("the engine was not closed:", err)
+	}
+	if n := count(t, open(t, start(t, dir)), "t"); n != 3 {
+		t.Errorf("%d rows after a restart, want 3", n)
+	}
+}
+
+// TestStopUnderLoad: Close does not wait for an endless statement, nor for clients that hold connections.
+func TestStopUnderLoad(t *testing.T) {
+	s := start(t, t.TempDir())
+	c := open(t, s)
+	ended := make(chan error, 1)
+	go func() {
+		ended <- c.Exec(context.Background(), "SELECT count() FROM numbers_mt(1000000000000) WHERE sipHash64(number) = 3")
+	}()
+	waitRunning(t, open(t, s), 1)
+	start := time.Now()
+	if err := s.Close(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if d := time.Since(start); d > stopTimeout {
+		t.Errorf("stopping took %s", d)
+	}
+	if err := <-ended; err == nil {
+		t.Error("an endless statement ended")
+	}
+}
+
+// parentEnv makes the test binary a parent that starts a server on the directory it names, and then only waits.
+const parentEnv = "LLMTAP_CHDB_TEST_PARENT"
+
+func parentMain(dir string) {
+	cfg := Default()
+	cfg.Dir = dir
+	s, err := Start(context.Background(), cfg)
+	if err != nil {
+		fmt.Println(err)
+		os.Exit(1)
+	}
+	fmt.Println(s.DSN())
+	select {}
+}
+
+// TestParentKilled: the child dies with its parent, and the next process can open the directory at once.
+func TestParentKilled(t *testing.T) {
+	needLibrary(t)
+	dir := t.TempDir()
+	cmd := exec.CommandContext(t.Context(), os.Args[0])
+	cmd.Env = append(os.Environ(), parentEnv+"="+dir)
+	cmd.Stderr = os.Stderr
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	line, err := bufio.NewReader(out).ReadString('\n')
+	if err != nil || !strings.HasPrefix(line, "http://") {
+		t.Fatal(line, err)
+	}
+	if dsn, ok := Running(dir); !ok || dsn+"\n" != line {
+		t.Errorf("running: %q %v, want %q", dsn, ok, line)
+	}
+	opt, err := clickhouse.ParseDSN(strings.TrimSpace(line))
+	if err != nil {
+		t.Fatal(err)
+	}
+	c, err := clickhouse.Open(opt)
+	if err != nil {
+		t.Fatal(err)
+	}
+	mustExec(t, c, "CREATE TABLE t (n UInt32) ENGINE = MergeTree ORDER BY n")
+	insertNumbers(t, t.Context(), c, "t", 1, 2, 3)
+	c.Close()
+	if err := cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = cmd.Wait()
+	if n := count(t, open(t, start(t, dir)), "t"); n != 3 {
+		t.Errorf("%d rows, want 3", n)
+	}
+}

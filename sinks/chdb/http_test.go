@@ -1,0 +1,260 @@
+package chdb
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+
+	"github.com/ClickHouse/ch-go/compress"
+	"github.com/klauspost/compress/zstd"
+)
+
+// do sends one request to s: query parameters, body, then changes to the request.
+func do(t *testing.T, s *Server, params url.Values, body io.Reader, change ...func(*http.Request)) (*http.Response, string) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.dsnOrigin()+"?"+params.Encode(), body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("X-ClickHouse-Key", s.config.Password)
+	for _, c := range change {
+		c(req)
+	}
+	tr := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
+	resp, err := tr.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	b, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return resp, string(b)
+}
+
+func header(name, value string) func(*http.Request) {
+	return func(r *http.Request) { r.Header.Set(name, value) }
+}
+
+func TestWhoMayAsk(t *testing.T) {
+	s := server(t)
+	f := func(status int, change ...func(*http.Request)) {
+		t.Helper()
+		resp, body := do(t, s, nil, strings.NewReader("SELECT 1"), change...)
+		if resp.StatusCode != status {
+			t.Errorf("status %d, want %d: %s", resp.StatusCode, status, body)
+		}
+	}
+	key := func(k string) func(*http.Request) { return header("X-ClickHouse-Key", k) }
+	auth := func(user, password string) func(*http.Request) {
+		return func(r *http.Request) { r.SetBasicAuth(user, password) }
+	}
+	f(200)
+	f(200, key(""), auth("default", s.config.Password))
+	f(200, key(""), func(r *http.Request) { r.URL.RawQuery = "user=default&password=" + s.config.Password })
+	f(403, key(""))
+	f(403, key("wrong"))
+	f(403, key(s.config.Password+"x"))
+	f(403, auth("default", "wrong"))
+	f(403, auth("root", s.config.Password))
+	// A browser that was tricked.
+	f(403, header("Origin", "https://example.org"))
+	f(403, header("Sec-Fetch-Site", "cross-site"))
+	f(403, func(r *http.Request) { r.Host = "example.org" })
+	f(200, func(r *http.Request) { r.Host = "localhost:" + r.URL.Port() })
+	// A liveness check needs no password.
+	if resp, body := do(t, s, nil, nil, key(""), func(r *http.Request) { r.URL.Path = "/ping" }); resp.StatusCode != 200 || body != "Ok.\n" {
+		t.Error(resp.StatusCode, body)
+	}
+}
+
+// TestRefused: nothing that reads or writes outside the tables runs.
+func TestRefused(t *testing.T) {
+	s := server(t)
+	do(t, s, nil, strings.NewReader("CREATE TABLE default.refused (a String) ENGINE = Memory"))
+	code := func(want, sql string) {
+		t.Helper()
+		resp, body := do(t, s, nil, strings.NewReader(sql))
+		if got := resp.Header.Get("X-ClickHouse-Exception-Code"); got != want {
+			t.Errorf("%s: code %s, want %s: %.300s", sql, got, want, body)
+		}
+	}
+	f := func(sql string) {
+		t.Helper()
+		code("497", sql)
+	}
+	f("SELECT 1 INTO OUTFILE '/tmp/llmtap-refused'")
+	f("SELECT 1 INTO/**/OUTFILE '/tmp/llmtap-refused' TRUNCATE FORMAT CSV")
+	f("INSERT INTO default.refused FROM INFILE '/etc/passwd' FORMAT LineAsString")
+	f("SELECT file('/etc/passwd')")
+	f("SELECT `file`('/etc/passwd')")
+	f("SELECT \"f\\x69le\"('/etc/passwd')")
+	f("SELECT “file”('/etc/passwd')")
+	f("SELECT * APPLY file FROM (SELECT '/etc/passwd')")
+	f("SELECT * APPLY(file) FROM (SELECT '/etc/passwd')")
+	f("INSERT INTO default.refused VALUES (file('/etc/passwd'))")
+	f("SELECT * FROM file('/etc/passwd', LineAsString)")
+	code("701", "SELECT * FROM fileCluster('default', '/etc/passwd', LineAsString)") // there are no clusters
+	f("SELECT * FROM url('http://127.0.0.1:1/', LineAsString)")
+	f("SELECT * FROM remote('127.0.0.1:1', system.one)")
+	f("SELECT * FROM s3('http://127.0.0.1:1/bucket/x', 'CSV', 'a String')")
+	code("1", "SELECT * FROM executable('x', 'CSV', 'a String')") // only from a folder that nobody writes to
+	f("SELECT * FROM mysql('127.0.0.1:1', 'a', 'b', 'c', 'd')")
+	f("INSERT INTO FUNCTION file('x.csv', 'CSV', 'a String') VALUES ('x')")
+	f("INSERT INTO FUNCTION url('http://127.0.0.1:1/', 'CSV', 'a String') SELECT 'x'")
+	f("CREATE TABLE default.f1 (a String) ENGINE = File(CSV, '/tmp/llmtap-refused')")
+	f("CREATE TABLE default.f2 (a String) ENGINE = URL('http://127.0.0.1:1/', CSV)")
+	code("36", "CREATE TABLE default.f3 (a String) ENGINE = FileLog('/etc', 'LineAsString')") // no folder is allowed
+	f("CREATE DICTIONARY default.d (a String) PRIMARY KEY a SOURCE(FILE(PATH '/etc/passwd' FORMAT 'LineAsString')) LAYOUT(FLAT()) LIFETIME(0)")
+	f("CREATE FUNCTION f AS x -> x")
+	f("CREATE USER u")
+	f("BACKUP TABLE default.refused TO File('/tmp/llmtap-refused')")
+	f("SYSTEM SHUTDOWN")
+	// GET changes nothing.
+	get := func(r *http.Request) { r.Method = http.MethodGet }
+	for _, sql := range []string{"DROP TABLE default.refused", "INSERT INTO default.refused VALUES ('x')", "INSERT INTO default.refused FORMAT CSV"} {
+		if resp, body := do(t, s, url.Values{"query": {sql}}, nil, get); resp.Header.Get("X-ClickHouse-Exception-Code") != "164" {
+			t.Errorf("GET %s: %d %s", sql, resp.StatusCode, body)
+		}
+	}
+	if _, body := do(t, s, url.Values{"query": {"SELECT count() FROM default.refused"}}, nil, get); body != "0\n" {
+		t.Error(body)
+	}
+}
+
+func TestFormats(t *testing.T) {
+	s := server(t)
+	f := func(sql string, params url.Values, want, contentType string, change ...func(*http.Request)) {
+		t.Helper()
+		resp, body := do(t, s, params, strings.NewReader(sql), change...)
+		if resp.StatusCode != 200 || body != want || !strings.HasPrefix(resp.Header.Get("Content-Type"), contentType) {
+			t.Errorf("%s: %d %q %q", sql, resp.StatusCode, body, resp.Header)
+		}
+	}
+	const tsv = "text/tab-separated-values"
+	f("SELECT 1, 'a'", nil, "1\ta\n", tsv)
+	f("SELECT 1 AS a FORMAT JSONEachRow", nil, "{\"a\":1}\n", "application/x-ndjson")
+	f("SELECT number FROM numbers(200000) FORMAT CSVWithNames", nil, "\"number\"\n"+numbers(200000), "text/csv") // a head, but once
+	f("SELECT number FROM numbers(200000)", url.Values{"default_format": {"CSV"}}, numbers(200000), "text/csv")
+	f("SELECT 1", nil, "{\"1\":1}\n", "application/x-ndjson", header("X-ClickHouse-Format", "JSONEachRow"))
+	f("SELECT {a:String}", url.Values{"param_a": {"x'y\\n"}}, "x\\'y\\n\n", tsv)
+	f(" + 2", url.Values{"query": {"SELECT 1"}}, "3\n", tsv) // the body continues the URL
+	f("SELECT count() FROM x", url.Values{"query": {"WITH x AS (SELECT 1 UNION ALL SELECT 2)"}}, "2\n", tsv)
+	f("SHOW DATABASES LIKE 'llmtap'", nil, "llmtap\n", tsv)
+	f("SELECT currentDatabase()", url.Values{"database": {Database}}, "llmtap\n", tsv)
+	f("EXPLAIN SYNTAX SELECT 1", nil, "SELECT 1\nFROM system.one\n", tsv)
+	f("SELECT 1", nil, "1\n", tsv, header("Accept-Encoding", "identity, gzip;q=0"))
+}
+
+func numbers(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintln(&b, i)
+	}
+	return b.String()
+}
+
+// TestBodies inserts data in every encoding, whole and cut off at every interesting place.
+func TestBodies(t *testing.T) {
+	s := server(t)
+	do(t, s, nil, strings.NewReader("CREATE TABLE default.bodies (n UInt64) ENGINE = MergeTree ORDER BY n"))
+	data := []byte(numbers(100000))
+	var gz, zs, frames bytes.Buffer
+	gw := gzip.NewWriter(&gz)
+	_, _ = gw.Write(data)
+	gw.Close()
+	zw, err := zstd.NewWriter(&zs)
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, _ = zw.Write(data)
+	zw.Close()
+	var lastFrame int
+	cw := compress.NewWriter(compress.LevelZero, compress.LZ4)
+	for part := data; len(part) > 0; {
+		n := min(len(part), 100000)
+		if err := cw.Compress(part[:n]); err != nil {
+			t.Fatal(err)
+		}
+		lastFrame = frames.Len()
+		frames.Write(cw.Data)
+		part = part[n:]
+	}
+	rows := func() string {
+		_, n := do(t, s, nil, strings.NewReader("SELECT count() FROM default.bodies"))
+		return strings.TrimSpace(n)
+	}
+	insert := url.Values{"query": {"INSERT INTO default.bodies FORMAT TSV"}}
+	inFrames := url.Values{"query": insert["query"], "decompress": {"1"}}
+	f := func(name string, params url.Values, encoding string, body []byte) {
+		t.Helper()
+		// Cut off: the connection says nothing of it, what it carries does.
+		cuts := []int{len(body) - 1, len(body) / 2}
+		if params.Has("decompress") {
+			cuts = append(cuts, lastFrame+10, lastFrame+25) // in and behind a frame's head
+		}
+		for _, cut := range cuts {
+			if encoding == "" && !params.Has("decompress") {
+				break // plain text looks whole anywhere
+			}
+			resp, answer := do(t, s, params, bytes.NewReader(body[:cut]), header("Content-Encoding", encoding))
+			if resp.StatusCode == 200 || rows() != "0" {
+				t.Fatalf("%s cut off at %d of %d: %d %s, %s rows", name, cut, len(body), resp.StatusCode, answer, rows())
+			}
+		}
+		// Broken off: the connection ends before the body does.
+		breakOff(t, s, params, encoding, body, true)
+		breakOff(t, s, params, encoding, body, false)
+		if n := rows(); n != "0" {
+			t.Fatalf("%s broken off: %s rows", name, n)
+		}
+		resp, answer := do(t, s, params, bytes.NewReader(body), header("Content-Encoding", encoding))
+		if resp.StatusCode != 200 || rows() != "100000" || !strings.Contains(resp.Header.Get("X-ClickHouse-Summary"), `"written_rows":"100000"`) {
+			t.Fatalf("%s: %d %s, %s rows, %s", name, resp.StatusCode, answer, rows(), resp.Header)
+		}
+		do(t, s, nil, strings.NewReader("TRUNCATE TABLE default.bodies"))
+	}
+	f("plain", insert, "", data)
+	f("gzip", insert, "gzip", gz.Bytes())
+	f("zstd", insert, "zstd", zs.Bytes())
+	f("frames", inFrames, "", frames.Bytes())
+	// A Native block that is too short, and one that is none.
+	for _, body := range []string{"\x01\x05\x01n\x06UInt64\x00\x00\x00\x00\x00\x00\x00\x00\x01", "garbage"} {
+		resp, _ := do(t, s, url.Values{"query": {"INSERT INTO default.bodies FORMAT Native"}}, strings.NewReader(body))
+		if resp.StatusCode == 200 || rows() != "0" {
+			t.Errorf("%q: %d, %s rows", body, resp.StatusCode, rows())
+		}
+	}
+}
+
+// breakOff sends all of a body but its end and closes the connection.
+func breakOff(t *testing.T, s *Server, params url.Values, encoding string, body []byte, chunked bool) {
+	t.Helper()
+	var d net.Dialer
+	conn, err := d.DialContext(context.Background(), "tcp", s.listener.Addr().String())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	head := fmt.Sprintf("POST /?%s HTTP/1.1\r\nHost: localhost\r\nX-ClickHouse-Key: %s\r\nContent-Encoding: %s\r\n", params.Encode(), s.config.Password, encoding)
+	if chunked {
+		_, err = fmt.Fprintf(conn, "%sTransfer-Encoding: chunked\r\n\r\n%x\r\n%s\r\n", head, len(body), body)
+	} else {
+		_, err = fmt.Fprintf(conn, "%sContent-Length: %d\r\n\r\n%s", head, len(body)+1, body)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
+		t.Fatal(err)
+	}
+	_, _ = io.Copy(io.Discard, conn) // until the server has given up on it
+}

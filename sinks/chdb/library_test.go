@@ -1,0 +1,151 @@
+package chdb
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/sha512"
+	"encoding/base64"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+)
+
+// fakeNPM puts an npm on the PATH that packs a small tarball and notes each run in a file.
+func fakeNPM(t *testing.T) (pkg npmPackage, runs func() int) {
+	t.Helper()
+	dir := t.TempDir()
+	var tgz bytes.Buffer
+	z := gzip.NewWriter(&tgz)
+	tw := tar.NewWriter(z)
+	for _, f := range [][2]string{{"package/package.json", "{}"}, {"package/libchdb.so", "the library"}} {
+		if err := tw.WriteHeader(&tar.Header{Name: f[0], Size: int64(len(f[1])), Mode: 0o644}); err != nil {
+			t.Fatal(err)
+		}
+		if _, err := tw.Write([]byte(f[1])); err != nil {
+			t.Fatal(err)
+		}
+	}
+	tw.Close()
+	z.Close()
+	write := func(name, content string, mode os.FileMode) {
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(content), mode); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("lib.tgz", tgz.String(), 0o644)
+	// $5 is the destination: pack --silent --ignore-scripts --pack-destination DIR spec
+	write("npm", "#!/bin/sh\necho run >> "+dir+"/runs\ncp "+dir+"/lib.tgz \"$5/lib-$$.tgz\"\n", 0o755)
+	t.Setenv("PATH", dir+string(os.PathListSeparator)+os.Getenv("PATH"))
+	sum := sha512.Sum512(tgz.Bytes())
+	return npmPackage{"@chdb/lib-test", "sha512-" + base64.StdEncoding.EncodeToString(sum[:])}, func() int {
+		b, _ := os.ReadFile(filepath.Join(dir, "runs"))
+		return bytes.Count(b, []byte("\n"))
+	}
+}
+
+// TestInstall: many at once install once, and what is left is the library, its marker and the lock.
+func TestInstall(t *testing.T) {
+	pkg, runs := fakeNPM(t)
+	dir := filepath.Join(t.TempDir(), "lib")
+	if err := os.MkdirAll(filepath.Join(dir, "install-killed"), 0o755); err != nil { // an earlier run was killed
+		t.Fatal(err)
+	}
+	var wg sync.WaitGroup
+	for range 4 {
+		wg.Go(func() {
+			path, err := install(t.Context(), dir, pkg, func(string) {})
+			if b, _ := os.ReadFile(path); err != nil || string(b) != "the library" {
+				t.Errorf("%q, %v", b, err)
+			}
+		})
+	}
+	wg.Wait()
+	if n := runs(); n != 1 {
+		t.Errorf("npm ran %d times", n)
+	}
+	var names []string
+	entries, _ := os.ReadDir(dir)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	if got := strings.Join(names, " "); got != "libchdb.so libchdb.so.verified lock" {
+		t.Error(got)
+	}
+	// What no longer fits its marker is installed anew.
+	if err := os.WriteFile(filepath.Join(dir, "libchdb.so"), []byte("cut"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := install(t.Context(), dir, pkg, func(string) {}); err != nil || runs() != 2 {
+		t.Errorf("%d runs, %v", runs(), err)
+	}
+}
+
+func TestInstallErrors(t *testing.T) {
+	pkg, _ := fakeNPM(t)
+	f := func(want string, ctx context.Context, pkg npmPackage) {
+		t.Helper()
+		dir := t.TempDir()
+		_, err := install(ctx, dir, pkg, func(string) {})
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+		if _, ok := cached(dir, pkg); ok {
+			t.Error("a library was installed")
+		}
+	}
+	f("checksum", t.Context(), npmPackage{pkg.name, "sha512-AAAA"})
+	ended, cancel := context.WithCancel(t.Context())
+	cancel()
+	f("canceled", ended, pkg)
+	t.Setenv("PATH", t.TempDir())
+	f("npm is not installed", t.Context(), pkg)
+}
+
+func TestFindLibrary(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "libchdb.so")
+	t.Setenv(libraryEnv, file)
+	if _, err := FindLibrary(t.Context(), LibraryConfig{}); err == nil || !strings.Contains(err.Error(), libraryEnv) {
+		t.Error(err)
+	}
+	if err := os.WriteFile(file, []byte("not a library"), 0o644); err != nil {
+		t.Fatal(err)
+	}
+	if got, err := FindLibrary(t.Context(), LibraryConfig{}); err != nil || got != file {
+		t.Error(got, err)
+	}
+	// Loading it fails in the child; its words reach the caller.
+	cfg := Default()
+	cfg.Dir = t.TempDir()
+	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "load libchdb") {
+		t.Error(err)
+	}
+	// Without npm the error names the ways out.
+	t.Setenv(libraryEnv, "")
+	t.Setenv("PATH", t.TempDir())
+	_, err := FindLibrary(t.Context(), LibraryConfig{CacheDir: t.TempDir()})
+	for _, way := range []string{"npm", libraryEnv, "clickhouse.dsn", "LLMTAP_CLICKHOUSE_DSN"} {
+		if err == nil || !strings.Contains(err.Error(), way) {
+			t.Errorf("%v does not name %s", err, way)
+		}
+	}
+}
+
+func TestValidate(t *testing.T) {
+	f := func(want string, change func(*Config)) {
+		t.Helper()
+		c := Default()
+		c.Dir = "x"
+		change(&c)
+		if err := c.Validate(); (err == nil) != (want == "") || err != nil && !strings.HasPrefix(err.Error(), want) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	f("", func(*Config) {})
+	f("dir: ", func(c *Config) { c.Dir = "" })
+	f("memory_limit: ", func(c *Config) { c.MemoryLimit = 1000 })
+	f("max_concurrent: ", func(c *Config) { c.MaxConcurrent = 0 })
+}
