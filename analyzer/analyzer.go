@@ -54,8 +54,8 @@ func (c *Config) Validate() error {
 // Fixed times and bounds.
 const (
 	grace        = 2 * time.Second  // how far stream time stays behind the time that Advance is told
-	responseWait = 10 * time.Second // for the request of a response that came first
-	partsWait    = time.Minute      // for the other parts of a body
+	partsWait    = 20 * time.Second // for the other parts of a body
+	responseWait = 30 * time.Second // for the request of a response that came first; it may wait for parts itself
 	maxOpen      = 200_000          // requests that wait for their response
 	maxLate      = 200_000          // exchanges given up whose other half is still watched for
 	marks        = 64               // marks of the stream's bytes within SessionBytes
@@ -199,17 +199,21 @@ func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
 			a.drop(dropDuplicate)
 			return
 		}
-		o := a.request(ev, at)
-		if it := a.early.take(ev.Exchange); it != nil {
+		it := a.early.take(ev.Exchange)
+		if it != nil {
 			a.held -= len(it.value.ev.Body)
-			a.complete(o, &it.value.ev, at, min(need, it.need))
+			need = min(need, it.need)
+		}
+		o := a.request(ev, at, need)
+		if it != nil {
+			a.complete(o, &it.value.ev, at, need)
 			return
 		}
 		a.open.add(ev.Exchange, o, need, a.now)
 		return
 	}
 	if it := a.open.take(ev.Exchange); it != nil {
-		a.complete(it.value, ev, at, it.need)
+		a.complete(it.value, ev, at, min(need, it.need))
 		return
 	}
 	if a.early.get(ev.Exchange) != nil {

@@ -21,7 +21,7 @@
 // # What an exchange goes through
 //
 // A request is scanned and judged when it comes, and only hashes, ids and names of it are kept. Its response completes
-// it; a response that comes first waits 10 s, a request waits ExchangeTimeout. What has no readable body (capture none
+// it; a response that comes first waits 30 s, a request waits ExchangeTimeout. What has no readable body (capture none
 // or cut, a dialect that cannot be scanned, a broken encoding) or is degraded becomes a row and counts in the tallies,
 // but is not judged.
 //

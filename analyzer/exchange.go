@@ -24,8 +24,8 @@ type open struct {
 	found  []found
 }
 
-// request reads and judges a request and begins its row.
-func (a *Analyzer) request(ev *event.Event, at Position) *open {
+// request reads and judges a request and begins its row; need is the oldest sequence it was made from.
+func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 	host, _, path := facts.SplitURL(ev.URL)
 	o := &open{at: at.Time, target: facts.Detect(ev.URL, "unread", nil)}
 	o.row = Exchange{
@@ -53,7 +53,7 @@ func (a *Analyzer) request(ev *event.Event, at Position) *open {
 		a.drop(dropUnreadable)
 	case ev.Degraded: // what is absent is no evidence, and a history with holes explains nothing
 	default:
-		a.judge(o, at)
+		a.judge(o, at, need)
 	}
 	return o
 }
@@ -96,7 +96,7 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 			text = body
 		}
 		if o.target.Dialect != facts.Other && facts.ScanResponse(o.target.Dialect, ev.ContentType, body, &a.res) == nil {
-			a.answered(o, at)
+			a.answered(o, at, need)
 		}
 	}
 	inBand := e.Status >= 200 && e.Status < 300 && len(a.res.Error) > 0 && !a.res.Malformed
@@ -112,7 +112,7 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 }
 
 // answered takes over what the answer says and makes its tool calls known.
-func (a *Analyzer) answered(o *open, at Position) {
+func (a *Analyzer) answered(o *open, at Position, need uint64) {
 	e, r := &o.row, &a.res
 	e.ResponseModel, e.ResponseID, e.FinishReason = r.Model, r.ID, r.FinishReason
 	e.InputTokens, e.OutputTokens, e.CachedTokens = r.InputTokens, r.OutputTokens, r.CachedTokens
@@ -125,7 +125,7 @@ func (a *Analyzer) answered(o *open, at Position) {
 		l := e.Labels
 		asker = &l
 	}
-	for _, c := range a.sessions.Answer(o.turn, r, at.Time, asker) {
+	for _, c := range a.sessions.Answer(o.turn, r, need, at.Time, asker) {
 		a.putCall(c, at.Seq)
 	}
 }

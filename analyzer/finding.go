@@ -34,10 +34,11 @@ func (s Severity) rank() int {
 var severities = [...]Severity{1: Style, 2: Lenient, 3: Reject}
 
 // judge finds the violations of the request in a.req and their root causes, and the calls that it answers.
-func (a *Analyzer) judge(o *open, at Position) {
+func (a *Analyzer) judge(o *open, at Position, need uint64) {
 	e := &o.row
 	t := a.sessions.Request(session.In{
-		Seq: at.Seq, Time: at.Time, Service: e.Labels.Service, Conversation: e.Labels.Conversation, Exchange: e.ID, Facts: &a.req,
+		Seq: at.Seq, Need: need, Time: at.Time, Service: e.Labels.Service, Conversation: e.Labels.Conversation, Exchange: e.ID,
+		Facts: &a.req,
 	})
 	o.turn, e.Conversation, e.Inferred = t, t.Conversation, t.Inferred
 	for _, c := range t.Changed {

@@ -26,7 +26,12 @@ func newTimed[K comparable, V any](wait time.Duration) *timed[K, V] {
 
 func (t *timed[K, V]) len() int { return len(t.byKey) }
 
+// add lets v wait. What waits already then needs no newer sequence than v, so that the first has the oldest: to read
+// back further than needed is no harm.
 func (t *timed[K, V]) add(k K, v V, need uint64, now time.Time) {
+	for e := t.order.Back(); e != nil && e.Value.(*item[K, V]).need > need; e = e.Prev() {
+		e.Value.(*item[K, V]).need = need
+	}
 	t.byKey[k] = t.order.PushBack(&item[K, V]{key: k, value: v, need: need, deadline: now.Add(t.wait)})
 }
 
@@ -66,8 +71,7 @@ func (t *timed[K, V]) due(now time.Time) (time.Time, bool) {
 	return f.deadline, true
 }
 
-// need is the oldest sequence that is waited with; 0 for none. A part's event can be older than what arrived before
-// it, but it arrived first, so the first of the queue has the oldest.
+// need is the oldest sequence that what waits was made from; 0 when nothing waits.
 func (t *timed[K, V]) need() uint64 {
 	if f := t.first(); f != nil {
 		return f.need

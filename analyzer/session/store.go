@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math"
 	"strconv"
 	"time"
 
@@ -49,7 +50,7 @@ type key struct{ service, id string }
 type conversation struct {
 	key       key
 	inferred  bool
-	firstSeq  uint64
+	need      uint64 // oldest sequence; never above that of a conversation made later
 	lastUsed  time.Time
 	lines     []*line // oldest use first
 	calls     map[uint64]*Call
@@ -92,6 +93,7 @@ func New(cfg Config) *Store {
 // In is a request as the store wants it.
 type In struct {
 	Seq          uint64
+	Need         uint64    // oldest sequence that the request was made from; Seq, if its body did not come in parts
 	Time         time.Time // of the stream
 	Service      string
 	Conversation string // given id, or ""
@@ -158,9 +160,11 @@ func (s *Store) Request(in In) *Turn {
 	return t
 }
 
-// Answer remembers the answer to t and returns the calls in it. Asker is kept with the calls for the caller.
-func (s *Store) Answer(t *Turn, r *facts.Response, at time.Time, asker any) []*Call {
+// Answer remembers the answer to t and returns the calls in it; need is the oldest sequence that it was made from.
+// Asker is kept with the calls for the caller.
+func (s *Store) Answer(t *Turn, r *facts.Response, need uint64, at time.Time, asker any) []*Call {
 	c := t.conv
+	s.lower(c, need)
 	a := &answer{
 		exchange: t.exchange, seq: t.seq, after: t.length, text: r.ContentHash,
 		noText: r.ContentBytes == 0,
@@ -205,7 +209,7 @@ func (s *Store) Need() uint64 {
 	if s.made.first == nil {
 		return 0
 	}
-	return s.made.first.firstSeq
+	return s.made.first.need
 }
 
 // Len is the number of conversations remembered.
@@ -223,17 +227,20 @@ func (s *Store) conversation(in *In, q *skeleton) *conversation {
 	inferred := k.id == ""
 	if inferred {
 		if c := s.infer(in, q); c != nil {
+			s.lower(c, in.Need)
 			return c
 		}
 		k.id = "inferred-" + in.Exchange
 	}
 	if c := s.convs[k]; c != nil {
+		s.lower(c, in.Need)
 		return c
 	}
-	c := &conversation{key: k, inferred: inferred, firstSeq: in.Seq, lastUsed: in.Time}
+	c := &conversation{key: k, inferred: inferred, need: math.MaxUint64, lastUsed: in.Time}
 	s.convs[k] = c
 	s.used.push(c)
 	s.made.push(c)
+	s.lower(c, in.Need)
 	return c
 }
 
@@ -264,6 +271,14 @@ func (s *Store) infer(in *In, q *skeleton) *conversation {
 		}
 	}
 	return nil
+}
+
+// lower makes c need a sequence. The conversations made before c then need it too, so that the first of all has the
+// oldest: to read back further than needed is no harm.
+func (s *Store) lower(c *conversation, need uint64) {
+	for ; c != nil && c.need > need; c = c.inMade.before {
+		c.need = need
+	}
 }
 
 func callKey(service string, id uint64) uint64  { return xxh3.HashStringSeed(service, id) }

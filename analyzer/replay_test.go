@@ -1,0 +1,237 @@
+package analyzer_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"reflect"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// fleet is a random stream: agents with and without conversation ids, some of them broken, whose calls overlap, are
+// retried, time out, come in parts or in the wrong order.
+type fleet struct {
+	*stream
+	rnd     *rand.Rand
+	agents  []*agent
+	pending []func()
+	ids     int
+}
+
+type agent struct {
+	conversation string
+	bug          int // 0 none, 1 drops calls, 2 truncates, 3 skips replies
+	history      []msg
+	busy         bool
+}
+
+func newFleet(seed uint64) *fleet {
+	f := &fleet{stream: newStream(""), rnd: rand.New(rand.NewPCG(seed, 1))}
+	for i := range 6 {
+		f.agents = append(f.agents, newAgent(i, f.rnd))
+	}
+	return f
+}
+
+func newAgent(i int, rnd *rand.Rand) *agent {
+	a := &agent{bug: rnd.IntN(4), history: []msg{system("You plan."), user(fmt.Sprintf("task %d", rnd.IntN(3)))}}
+	if rnd.IntN(3) > 0 {
+		a.conversation = fmt.Sprintf("c%d", i)
+	}
+	return a
+}
+
+// events makes about n events.
+func (f *fleet) events(n int) []step {
+	for len(f.steps) < n {
+		switch r := f.rnd.IntN(20); {
+		case r < 8 && len(f.pending) > 0:
+			i := f.rnd.IntN(len(f.pending))
+			end := f.pending[i]
+			f.pending = append(f.pending[:i], f.pending[i+1:]...)
+			end()
+		case r == 8:
+			f.now = f.now.Add(time.Duration(f.rnd.IntN(600)) * time.Second)
+		case r == 9:
+			f.advance(time.Duration(f.rnd.IntN(5000)) * time.Millisecond)
+		case r == 10:
+			f.now = f.now.Add(-time.Second) // several events in a second
+		case r == 11:
+			i := f.rnd.IntN(len(f.agents))
+			f.agents[i] = newAgent(i, f.rnd)
+		default:
+			if a := f.agents[f.rnd.IntN(len(f.agents))]; !a.busy {
+				f.turn(a)
+			}
+		}
+	}
+	return f.steps
+}
+
+func (f *fleet) turn(a *agent) {
+	id := f.exchange()
+	f.labels.Conversation = a.conversation
+	history := append([]msg(nil), a.history...)
+	request := func() {
+		q := f.request(id, history...)
+		if f.rnd.IntN(10) == 0 {
+			q.Retry = 1
+		}
+		if f.rnd.IntN(8) == 0 { // in two parts, which other events may separate
+			whole := q.Body
+			q.Body, q.Part, q.Parts, q.BodyBytes = whole[:len(whole)/2], 1, 2, len(whole)
+			f.pending = append(f.pending, func() {
+				f.labels.Conversation = a.conversation
+				p := f.add(&event.Event{Kind: event.Request, Exchange: id, URL: f.url, Body: whole[len(whole)/2:], Part: 2, Parts: 2})
+				p.BodyBytes = len(whole)
+			})
+		}
+	}
+	answered := func() {
+		f.labels.Conversation = a.conversation
+		a.busy = false
+		if f.rnd.IntN(4) == 0 {
+			f.response(id, 400, fault(orphanText))
+			return
+		}
+		var calls []string
+		for range f.rnd.IntN(3) {
+			f.ids++
+			calls = append(calls, fmt.Sprintf("call_%024d read_file", f.ids))
+		}
+		said := assistant("", calls...)
+		if len(calls) == 0 || f.rnd.IntN(2) == 0 {
+			said = assistant(fmt.Sprintf("I have thought about it, and this is my answer %d.", f.rnd.IntN(5)), calls...)
+		}
+		f.response(id, 200, answer(said))
+		a.goOn(said, calls, f.rnd)
+	}
+	switch f.rnd.IntN(12) {
+	case 0: // never answered
+		request()
+	case 1: // in the wrong order
+		a.busy = true
+		answered()
+		request()
+	default:
+		a.busy = true
+		request()
+		f.pending = append(f.pending, answered)
+	}
+}
+
+// goOn is what the agent makes of an answer, with its bug.
+func (a *agent) goOn(said msg, calls []string, rnd *rand.Rand) {
+	saved := said
+	if a.bug == 1 && rnd.IntN(2) == 0 {
+		saved = assistant("")
+	}
+	a.history = append(a.history, saved)
+	for i, c := range calls {
+		if a.bug == 3 && i > 0 {
+			continue
+		}
+		id := c[:len("call_")+24]
+		a.history = append(a.history, tool(id, "result"))
+	}
+	if len(calls) == 0 {
+		a.history = append(a.history, user(fmt.Sprintf("and %d?", rnd.IntN(4))))
+	}
+	if a.bug == 2 && len(a.history) > 8 {
+		a.history = append(a.history[:1:1], a.history[len(a.history)-5:]...)
+	}
+}
+
+// A process that dies after any event, and another that goes on from its checkpoint, put out what one process does.
+func TestReplayIsExact(t *testing.T) {
+	seeds, n := 12, 150
+	if testing.Short() {
+		seeds = 3
+	}
+	found := 0
+	for seed := range seeds {
+		steps := newFleet(uint64(seed)).events(n)
+		whole := run(t, analyzer.Default(), steps)
+		found += len(whole.Findings)
+		for k := 1; k < len(steps); k++ {
+			if got := restarted(t, steps, k); !sameOutput(t, whole, got) {
+				t.Fatalf("seed %d: stopped after %d events", seed, k)
+			}
+		}
+	}
+	if found == 0 {
+		t.Error("the streams hold no finding; the test shows nothing")
+	}
+}
+
+// restarted runs steps in two processes: the first stops after k of them.
+func restarted(t *testing.T, steps []step, k int) *analyzer.Output {
+	t.Helper()
+	out := new(analyzer.Output)
+	first := newAnalyzer(t, analyzer.Default())
+	stored := uint64(0)
+	for _, s := range steps[:k] {
+		do(first, s, true, out)
+		stored = max(stored, s.at.Seq)
+	}
+	from := first.ReplayFrom()
+	second := newAnalyzer(t, analyzer.Default())
+	for _, s := range steps {
+		switch {
+		case s.ev == nil: // nobody advances time while there is something to read
+		case from > 0 && s.at.Seq >= from && s.at.Seq <= stored:
+			do(second, s, false, nil)
+		}
+	}
+	for _, s := range steps[k:] {
+		do(second, s, true, out)
+	}
+	return out
+}
+
+// sameOutput compares rows by their newest version and tallies by what a reader takes: each second once.
+func sameOutput(t *testing.T, want, got *analyzer.Output) bool {
+	t.Helper()
+	we, wf, wc := latest(want)
+	ge, gf, gc := latest(got)
+	wt, gt := counted(want), counted(got)
+	if reflect.DeepEqual(we, ge) && reflect.DeepEqual(wf, gf) && reflect.DeepEqual(wc, gc) && reflect.DeepEqual(wt, gt) {
+		return true // much faster than to find no difference
+	}
+	for _, diff := range []string{cmp.Diff(we, ge), cmp.Diff(wf, gf), cmp.Diff(wc, gc), cmp.Diff(wt, gt)} {
+		if diff != "" {
+			t.Errorf("(-one process +two)\n%.3000s", diff)
+		}
+	}
+	return false
+}
+
+// counted is the tallies that have counts, without what a reader ignores: a second that is not newer than the last.
+func counted(out *analyzer.Output) []analyzer.Tally {
+	var list []analyzer.Tally
+	last := int64(0)
+	for _, y := range out.Tallies {
+		if y.Second <= last {
+			continue
+		}
+		last = y.Second
+		if len(y.Counts) > 0 {
+			list = append(list, y)
+		}
+	}
+	return list
+}
+
+// The same events always give the same output, also where maps are walked.
+func TestDeterministic(t *testing.T) {
+	steps := newFleet(99).events(400)
+	want := run(t, analyzer.Default(), steps)
+	if diff := cmp.Diff(want, run(t, analyzer.Default(), steps)); diff != "" {
+		t.Error(diff)
+	}
+}
