@@ -82,8 +82,7 @@ type sender struct {
 func (s *sender) run(ctx context.Context) {
 	defer func() {
 		if s.nc != nil {
-			s.js.CleanupPublisher()
-			s.nc.Close()
+			s.nc.Close() // not CleanupPublisher: right after a first publish it leaves a goroutine of the client behind
 		}
 	}()
 	for backoff := minBackoff; ; {
