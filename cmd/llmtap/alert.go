@@ -1,0 +1,124 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"golang.org/x/sync/errgroup"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/slack"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/sinks"
+)
+
+// alert evaluates the alert rules over the tallies and notifies, until ctx ends. It does not need ClickHouse: rows of
+// alerts wait in a queue of their own.
+func (c *collector) alert(ctx context.Context) error {
+	kv, err := c.conn.KV(ctx, event.BucketAlerts)
+	if err != nil {
+		return fmt.Errorf("open the alerts' state: %w", err)
+	}
+	store := alertState{kv}
+	notifiers := append([]alerts.Notifier{logNotifier{c.logger}}, c.notifiers...)
+	if c.cfg.Slack.Channel != "" {
+		n, err := slack.New(c.cfg.Slack, slack.Options{Store: store, Logger: c.logger})
+		if err != nil {
+			return fmt.Errorf("prepare slack: %w", err)
+		}
+		notifiers = append(notifiers, n)
+	}
+	rows := sinks.NewBatcher(c.sink, c.cfg.Batcher, c.logger, nil)
+	engine, err := alerts.New(c.cfg.Alerts, alerts.Options{
+		Notifiers: notifiers, Store: store, Recorder: alertRows{rows}, Logger: c.logger, Registerer: c.reg,
+	})
+	if err != nil {
+		return fmt.Errorf("load alert rules: %w", err)
+	}
+	defer engine.Close()
+
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return rows.Run(ctx) })
+	g.Go(func() error { return engine.Run(ctx) })
+	g.Go(func() error {
+		return c.conn.ReadTallies(ctx, func(payload []byte, _ uint64, _ bool) error {
+			var t analyzer.Tally
+			if err := json.Unmarshal(payload, &t); err != nil {
+				c.logger.Error("unreadable tally skipped", "err", err)
+				return nil
+			}
+			return engine.Add(ctx, &t)
+		})
+	})
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// logNotifier writes every change of an alert to the log, so that an alert is seen even before Slack is set up.
+type logNotifier struct{ logger *slog.Logger }
+
+func (n logNotifier) Notify(ctx context.Context, g alerts.Group) error {
+	for i := range g.Alerts {
+		a := &g.Alerts[i]
+		n.logger.WarnContext(ctx, "alert", "state", a.State, "alert", a.Name, "severity", a.Labels["severity"],
+			"service", a.Labels["service"], "stage", a.Labels["stage"], "failed", a.Evidence.Failed, "calls", a.Evidence.Calls)
+	}
+	return nil
+}
+
+// alertState keeps the alerts' state in NATS.
+type alertState struct{ kv *jetstream.KV }
+
+func (s alertState) Get(ctx context.Context, key string) ([]byte, error) {
+	value, _, err := s.kv.Get(ctx, key)
+	if errors.Is(err, jetstream.ErrKeyNotFound) {
+		return nil, nil
+	}
+	return value, err
+}
+
+func (s alertState) Put(ctx context.Context, key string, value []byte) error {
+	return s.kv.Put(ctx, key, value)
+}
+
+// alertRows makes rows of the alerts table from alerts.
+type alertRows struct{ batcher *sinks.Batcher }
+
+func (r alertRows) RecordAlert(ctx context.Context, a alerts.Alert) error {
+	return r.batcher.Add(ctx, &sinks.Batch{Alerts: []sinks.Alert{alertRow(&a, time.Now())}}, nil)
+}
+
+func alertRow(a *alerts.Alert, now time.Time) sinks.Alert {
+	row := sinks.Alert{
+		ID: a.ID(), Version: uint64(a.UpdatedAt.UnixNano()), Name: a.Name, Severity: a.Labels["severity"], Labels: a.Labels,
+		State: string(a.State), StartedAt: a.StartsAt, EndedAt: a.EndsAt, Value: a.Value, Peak: a.Peak,
+		Failed: a.Evidence.Failed, Calls: a.Evidence.Calls, Shares: map[string]uint64{}, Summary: a.Annotations["summary"], NotifiedAt: now,
+	}
+	for _, s := range a.Evidence.Shares {
+		name := s.RootCause
+		if name == "" {
+			name = s.Cause
+		}
+		row.Shares[name] += s.Failed
+	}
+	for _, v := range a.Evidence.Versions { // first seen first
+		if v.Failed > 0 && row.FirstBad == "" {
+			row.FirstBad = v.Version
+		}
+		if v.Failed == 0 && row.FirstBad == "" {
+			row.LastClean = v.Version
+		}
+	}
+	if a.Evidence.Example != nil {
+		row.Example = a.Evidence.Example.Exchange
+	}
+	return row
+}

@@ -1,0 +1,213 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/sinks/chdb"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// A collector is a running llmtap.
+//
+//	hooks ──> NATS ──> analyze ──> batcher ──> ClickHouse
+//	                      └─> tallies ──> NATS ──> alert ──> Slack
+//
+// NATS and ClickHouse are embedded or not; nothing else differs. Parts are opened in the order of their dependencies
+// and closed in reverse: stop reading, finish what is in hand, flush, close.
+type collector struct {
+	cfg      Config
+	logger   *slog.Logger
+	reg      *prometheus.Registry
+	conn     *jetstream.Conn
+	sink     *clickhouse.Sink
+	natsURL  string
+	httpAddr string
+	listener net.Listener
+	reading  atomic.Bool // the analyzer holds its partition
+	term     termMetrics
+	// notifiers are told of alerts beside the configured ones; the demo's terminal is one.
+	notifiers []alerts.Notifier
+	closers   []func()
+}
+
+// openCollector starts or reaches NATS and ClickHouse and prepares streams and tables. progress gets a line when
+// something takes long.
+func openCollector(ctx context.Context, cfg Config, logger *slog.Logger, progress func(string)) (c *collector, err error) {
+	c = &collector{cfg: cfg, logger: logger, reg: prometheus.NewRegistry()}
+	c.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	defer func() {
+		if err != nil {
+			c.close()
+		}
+	}()
+	if err := c.openNATS(ctx); err != nil {
+		return nil, err
+	}
+	if err := c.openClickHouse(ctx, progress); err != nil {
+		return nil, err
+	}
+	if c.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
+		return nil, fmt.Errorf("listen on %s: %w; choose another address with --listen", cfg.Listen, err)
+	}
+	c.onClose(func() { c.listener.Close() })
+	c.httpAddr = c.listener.Addr().String()
+	return c, nil
+}
+
+func (c *collector) onClose(f func()) { c.closers = append(c.closers, f) }
+
+func (c *collector) close() {
+	for _, f := range slices.Backward(c.closers) {
+		f()
+	}
+	c.closers = nil
+}
+
+func (c *collector) openNATS(ctx context.Context) error {
+	cfg := c.cfg.NATS
+	if cfg.URL == "" {
+		srvCfg := c.cfg.NATSServer
+		srvCfg.Logger = c.logger
+		srv, err := natsserver.Start(srvCfg)
+		if err != nil {
+			return fmt.Errorf("start embedded NATS: %w", err)
+		}
+		c.onClose(srv.Shutdown)
+		cfg.URL = srv.URL()
+	}
+	c.natsURL = cfg.URL
+	conn, err := jetstream.Connect(ctx, cfg, c.logger, c.reg)
+	if err != nil {
+		return fmt.Errorf("connect to NATS at %s: %w", cfg.URL, err)
+	}
+	c.conn = conn
+	c.onClose(conn.Close)
+	if err := conn.Ensure(ctx); err != nil {
+		return fmt.Errorf("prepare streams: %w", err)
+	}
+	return nil
+}
+
+func (c *collector) openClickHouse(ctx context.Context, progress func(string)) error {
+	cfg := c.cfg.ClickHouse
+	if cfg.DSN == "" {
+		chCfg := c.cfg.Chdb
+		chCfg.Logger, chCfg.Progress, chCfg.Registerer = c.logger, progress, c.reg
+		srv, err := chdb.Start(ctx, chCfg)
+		if err != nil {
+			return fmt.Errorf("start embedded ClickHouse: %w", err)
+		}
+		c.onClose(func() {
+			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
+			defer cancel()
+			if err := srv.Close(ctx); err != nil {
+				c.logger.Error("embedded clickhouse did not stop cleanly", "err", err)
+			}
+		})
+		cfg.DSN = srv.DSN()
+	}
+	sink, err := clickhouse.Open(ctx, cfg, c.logger, c.reg)
+	if err != nil {
+		return fmt.Errorf("open ClickHouse: %w", err)
+	}
+	c.sink = sink
+	c.onClose(func() {
+		if err := sink.Close(); err != nil {
+			c.logger.Error("clickhouse did not close cleanly", "err", err)
+		}
+	})
+	return nil
+}
+
+// run runs the roles until ctx ends, then stops them so that nothing is lost: what was read is stored, what was not
+// stays in the stream.
+func (c *collector) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	if slices.Contains(c.cfg.Roles, roleAnalyze) {
+		g.Go(func() error { return c.analyze(ctx) })
+	}
+	if slices.Contains(c.cfg.Roles, roleAlert) {
+		g.Go(func() error { return c.alert(ctx) })
+	}
+	srv := &http.Server{Handler: c.handler(), ReadHeaderTimeout: 5 * time.Second}
+	g.Go(func() error {
+		if err := srv.Serve(c.listener); !errors.Is(err, http.ErrServerClosed) {
+			return fmt.Errorf("serve http: %w", err)
+		}
+		return nil
+	})
+	g.Go(func() error {
+		<-ctx.Done()
+		stop, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*time.Second)
+		defer cancel()
+		return srv.Shutdown(stop)
+	})
+	return g.Wait()
+}
+
+func (c *collector) handler() http.Handler {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
+		if err := c.readiness(r.Context()); err != nil {
+			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			return
+		}
+		fmt.Fprintln(w, "ready")
+	})
+	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{c.reg, &c.term}, promhttp.HandlerOpts{}))
+	return loopbackOnly(mux)
+}
+
+// loopbackOnly answers only requests that name a loopback host, so that a web page which resolves its own name to
+// 127.0.0.1 reads nothing.
+func loopbackOnly(next http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		host, _, err := net.SplitHostPort(r.Host)
+		if err != nil {
+			host = r.Host
+		}
+		if !isLoopback(host) {
+			http.Error(w, "this listener answers on loopback only", http.StatusForbidden)
+			return
+		}
+		next.ServeHTTP(w, r)
+	})
+}
+
+func isLoopback(host string) bool {
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+// termMetrics gathers the metrics of the analyzer's current term: a process that takes the partition again starts
+// with fresh state and fresh counters.
+type termMetrics struct {
+	current atomic.Pointer[prometheus.Registry]
+}
+
+// Gather implements prometheus.Gatherer.
+func (m *termMetrics) Gather() ([]*dto.MetricFamily, error) {
+	if reg := m.current.Load(); reg != nil {
+		return reg.Gather()
+	}
+	return nil, nil
+}

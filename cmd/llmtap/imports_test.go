@@ -1,0 +1,150 @@
+package main
+
+import (
+	"go/parser"
+	"go/token"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"testing"
+)
+
+const module = "github.com/llmtap/llmtap/"
+
+// importRules says which of our packages a folder may import; the longest folder that holds a file decides.
+var importRules = []struct {
+	folder string
+	may    []string // our packages, by prefix
+	why    string
+}{
+	{"ingest/event", nil, "SDK users get a stdlib-only vocabulary"},
+	{"ingest/sdk/go", []string{"ingest/event"}, "a hook drags nothing of the collector into an agent"},
+	{"ingest", []string{"ingest/"}, "a collector must run without analysis"},
+	{"analyzer", []string{"ingest/event", "analyzer"}, "rules are pure: lint, import and backtests work offline"},
+	{"sinks", []string{"ingest/event", "analyzer", "sinks"}, "storage and alerting never know each other"},
+	{"alerts", []string{"ingest/event", "analyzer", "alerts"}, "storage and alerting never know each other"},
+	{"dashboards", []string{"dashboards"}, "it declares the interfaces it reads through"},
+	{"cmd/llmtap/internal/fleet", []string{"ingest/sdk", "ingest/event", "cmd/llmtap/internal/fleet"}, "the demo's fleet must not share code with what judges it"},
+	{"cmd", []string{""}, "wiring"},
+}
+
+// thirdParty says where alone a library may be imported.
+var thirdParty = map[string][]string{
+	"github.com/nats-io/":       {"ingest", "cmd"},
+	"github.com/ClickHouse/":    {"sinks/clickhouse", "sinks/chdb"},
+	"github.com/slack-go/":      {"alerts/slack"},
+	"github.com/ebitengine/":    {"sinks/chdb"},
+	"github.com/openai/":        {"ingest/sdk/go", "cmd/llmtap/internal/fleet"},
+	"github.com/prometheus/":    {"ingest", "analyzer", "sinks", "alerts", "cmd", "dashboards"},
+	"github.com/klauspost/":     {"ingest", "analyzer", "sinks", "cmd"},
+	"github.com/zeebo/xxh3":     {"analyzer"},
+	"github.com/goccy/go-yaml":  {"cmd", "alerts"},
+	"github.com/andybalholm/":   {"sinks/chdb"},
+	"github.com/google/uuid":    {"ingest", "sinks", "cmd"},
+	"golang.org/x/sync/":        {"ingest", "sinks", "alerts", "cmd"},
+	"github.com/google/go-cmp/": {""}, "github.com/rogpeppe/": {""}, "go.uber.org/goleak": {""}, "golang.org/x/": {""},
+}
+
+// The files are parsed rather than listed by the go command: the test cache does not see what a child process reads.
+func TestImports(t *testing.T) {
+	root := filepath.Join("..", "..")
+	files := 0
+	err := filepath.WalkDir(root, func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		rel, _ := filepath.Rel(root, path)
+		rel = filepath.ToSlash(rel)
+		if d.IsDir() {
+			if strings.HasPrefix(d.Name(), ".") && rel != "." || d.Name() == "testdata" || d.Name() == "node_modules" {
+				return filepath.SkipDir
+			}
+			return nil
+		}
+		if !strings.HasSuffix(path, ".go") {
+			return nil
+		}
+		files++
+		checkImports(t, path, rel)
+		return nil
+	})
+	if err != nil || files < 20 {
+		t.Fatalf("walk the module: %d files, %v", files, err)
+	}
+}
+
+func checkImports(t *testing.T, path, rel string) {
+	f, err := parser.ParseFile(token.NewFileSet(), path, nil, parser.ImportsOnly)
+	if err != nil {
+		t.Error(err)
+		return
+	}
+	test := strings.HasSuffix(rel, "_test.go")
+	for _, imp := range f.Imports {
+		p, _ := strconv.Unquote(imp.Path.Value)
+		if ours, ok := strings.CutPrefix(p, module); ok {
+			// A test may use the real thing its package is tested against.
+			if !test && !mayImport(t, rel, ours) {
+				t.Errorf("%s imports %s", rel, ours)
+			}
+			continue
+		}
+		if test || !strings.Contains(strings.SplitN(p, "/", 2)[0], ".") {
+			continue
+		}
+		allowed, known := thirdPartyFolders(p)
+		if !known {
+			t.Errorf("%s imports %s: add it to thirdParty with the folders that may use it", rel, p)
+		} else if !hasPrefixIn(rel, allowed) {
+			t.Errorf("%s imports %s, which only %v may", rel, p, allowed)
+		}
+	}
+}
+
+func mayImport(t *testing.T, rel, ours string) bool {
+	for _, r := range importRules {
+		if strings.HasPrefix(rel, r.folder+"/") {
+			if hasPrefixIn(ours, r.may) {
+				return true
+			}
+			t.Logf("%s may import %v: %s", r.folder, r.may, r.why)
+			return false
+		}
+	}
+	t.Errorf("%s lies in no folder of the layout", rel)
+	return true
+}
+
+func thirdPartyFolders(pkg string) (folders []string, known bool) {
+	best := ""
+	for prefix, f := range thirdParty {
+		if strings.HasPrefix(pkg, prefix) && len(prefix) > len(best) {
+			best, folders, known = prefix, f, true
+		}
+	}
+	return folders, known
+}
+
+func hasPrefixIn(s string, prefixes []string) bool {
+	for _, p := range prefixes {
+		if strings.HasPrefix(s, p) {
+			return true
+		}
+	}
+	return false
+}
+
+func TestTopLevel(t *testing.T) {
+	fixed := "go.mod go.sum cmd ingest analyzer sinks alerts dashboards deploy README.md LICENSE "
+	entries, err := os.ReadDir(filepath.Join("..", ".."))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, e := range entries {
+		if !strings.HasPrefix(e.Name(), ".") && !strings.Contains(fixed, e.Name()+" ") {
+			t.Errorf("%s: the layout at the top level is fixed", e.Name())
+		}
+	}
+}

@@ -1,0 +1,101 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+)
+
+// The roles that one process can run.
+const (
+	roleAnalyze = "analyze"
+	roleAlert   = "alert"
+)
+
+var allRoles = []string{roleAnalyze, roleAlert}
+
+const upHelp = `Run the collector. Without flags everything runs in this process: an embedded NATS server that hooks publish to, the
+analyzer, an embedded ClickHouse, and the alert rules. With --nats-url and --clickhouse-dsn the same binary runs on
+servers that you have.
+
+  llmtap up
+  llmtap up --slack-token-file /etc/llmtap/slack-token --slack-channel '#oncall'
+  llmtap up --nats-url nats://nats.internal:4222 --clickhouse-dsn clickhouse://llmtap@ch.internal:9000/llmtap
+  llmtap up --roles analyze --nats-url nats://nats.internal:4222 --clickhouse-dsn …`
+
+func runUp(ctx context.Context, c *cli) error {
+	cfg := defaultConfig(c.getenv)
+	fs := c.flags("up", upHelp)
+	fs.StringVar(&cfg.DataDir, "data-dir", cfg.DataDir, "`directory` of the embedded NATS and ClickHouse")
+	fs.StringVar(&cfg.Listen, "listen", cfg.Listen, "`address` of /healthz, /readyz and /metrics")
+	roles := fs.String("roles", strings.Join(allRoles, ","), "`roles` of this process")
+	fs.StringVar(&cfg.NATS.URL, "nats-url", "", "NATS `url`; empty: an embedded server")
+	fs.IntVar(&cfg.NATSServer.Port, "nats-port", cfg.NATSServer.Port, "`port` of the embedded NATS server on loopback, -1: a free one")
+	fs.StringVar(&cfg.ClickHouse.DSN, "clickhouse-dsn", "", "ClickHouse `dsn`; empty: an embedded engine")
+	fs.StringVar(&cfg.Slack.TokenFile, "slack-token-file", "", "`file` with a Slack bot token (chat:write); or LLMTAP_SLACK_TOKEN")
+	fs.StringVar(&cfg.Slack.Channel, "slack-channel", "", "Slack `channel` that alerts go to")
+	logFormat := fs.String("log-format", "text", "output as `text|json`")
+	if err := c.parse(fs); err != nil {
+		return err
+	}
+	cfg.Slack.Token = c.getenv("LLMTAP_SLACK_TOKEN")
+	cfg.Roles = strings.Split(*roles, ",")
+	if err := cfg.validate(); err != nil {
+		return &exitError{exitBadInput, err}
+	}
+	logger := newLogger(c.stderr, *logFormat)
+	col, err := openCollector(ctx, cfg, logger, func(s string) { fmt.Fprintln(c.stderr, s) })
+	if err != nil {
+		return err
+	}
+	defer col.close()
+	col.describe(c.stdout)
+	return col.run(ctx)
+}
+
+func newLogger(w io.Writer, format string) *slog.Logger {
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, nil))
+	}
+	return slog.New(slog.NewTextHandler(w, nil))
+}
+
+// describe prints where everything is: the first thing a new user looks for.
+func (c *collector) describe(w io.Writer) {
+	clickhouse := "embedded, in " + clickhouseDir(c.cfg.DataDir)
+	if c.cfg.ClickHouse.DSN != "" {
+		clickhouse = "your server"
+	}
+	slack := "not configured: --slack-token-file, --slack-channel; alerts go to the log"
+	if c.cfg.Slack.Channel != "" {
+		slack = c.cfg.Slack.Channel
+	}
+	fmt.Fprintf(w, `llmtap is up (%s)
+  hooks publish to  LLMTAP_NATS_URL=%s
+  ClickHouse        %s; ask it: llmtap query causes --data-dir %s
+  Slack             %s
+  health, metrics   http://%s/readyz  http://%s/metrics
+`, strings.Join(c.cfg.Roles, ", "), c.natsURL, clickhouse, c.cfg.DataDir, slack, c.httpAddr, c.httpAddr)
+}
+
+// readiness answers /readyz: every part that has to work for events to become rows and alerts.
+func (c *collector) readiness(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
+	defer cancel()
+	var errs []error
+	if err := c.conn.Healthy(); err != nil {
+		errs = append(errs, fmt.Errorf("reach NATS: %w", err))
+	}
+	if err := c.sink.Ping(ctx); err != nil {
+		errs = append(errs, fmt.Errorf("reach ClickHouse: %w", err))
+	}
+	if slices.Contains(c.cfg.Roles, roleAnalyze) && !c.reading.Load() {
+		errs = append(errs, errors.New("the analyzer is not reading: another process holds the partition, or it is starting"))
+	}
+	return errors.Join(errs...)
+}
