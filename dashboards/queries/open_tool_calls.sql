@@ -19,5 +19,5 @@ WHERE state != 'answered'
     AND asked_at > now() - toIntervalSecond(toUInt32(parseTimeDelta({since:String})))
     AND (state = 'missing' OR asked_at < now() - toIntervalSecond(toUInt32(parseTimeDelta({older_than:String}))))
 GROUP BY state, service, service_version, stage, tool_name
-ORDER BY state = 'missing' DESC, calls DESC, service, stage, tool_name
+ORDER BY state = 'missing' DESC, calls DESC, service, stage, service_version, tool_name
 LIMIT 100

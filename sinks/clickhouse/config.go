@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -51,6 +52,11 @@ func (c Config) options() (*clickhouse.Options, error) {
 			err = ue.Err
 		}
 		return nil, fmt.Errorf("parse: %w", err)
+	}
+	switch scheme, _, _ := strings.Cut(c.DSN, "://"); scheme {
+	case "clickhouse", "http", "https":
+	default: // the client takes any other as the native protocol
+		return nil, fmt.Errorf("scheme is %q, not clickhouse, http or https", scheme)
 	}
 	if o.MaxOpenConns == 0 {
 		o.MaxOpenConns, o.MaxIdleConns = 8, 2

@@ -2,28 +2,64 @@ package clickhouse_test
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"os"
+	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
 
+	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// server is the DSN of the ClickHouse that the tests of this package share, without a database; each test has one of its
-// own. Empty when there is none; why says the reason.
-var server, why string
+// engine is the ClickHouse that the tests of this package share: LLMTAP_TEST_CLICKHOUSE, else an embedded one, started
+// by the first test that needs it.
+var engine struct {
+	once   sync.Once
+	dsn    string
+	err    error
+	dir    string
+	server *chdb.Server
+}
 
 func TestMain(m *testing.M) {
-	server = os.Getenv("LLMTAP_TEST_CLICKHOUSE")
-	why = "no server"
-	os.Exit(m.Run())
+	chdb.RunChild()
+	code := m.Run()
+	if engine.server != nil {
+		if err := errors.Join(engine.server.Close(context.Background()), os.RemoveAll(engine.dir)); err != nil {
+			fmt.Println("stop the embedded ClickHouse:", err)
+			code = 1
+		}
+	}
+	if err := goleak.Find(); err != nil && code == 0 {
+		fmt.Println(err)
+		code = 1
+	}
+	os.Exit(code)
+}
+
+func startEngine() {
+	if engine.dsn = os.Getenv("LLMTAP_TEST_CLICKHOUSE"); engine.dsn != "" {
+		return
+	}
+	if engine.dir, engine.err = os.MkdirTemp("", "llmtap-clickhouse-test-"); engine.err != nil {
+		return
+	}
+	cfg := chdb.Default()
+	cfg.Dir = filepath.Join(engine.dir, "data")
+	cfg.Logger = slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	if engine.server, engine.err = chdb.Start(context.Background(), cfg); engine.err == nil {
+		engine.dsn = engine.server.DSN()
+	}
 }
 
 var databases atomic.Int64
@@ -32,14 +68,15 @@ var databases atomic.Int64
 // by LLMTAP_TEST_CLICKHOUSE stays as it was.
 func freshDSN(t testing.TB) string {
 	t.Helper()
-	if server == "" {
+	engine.once.Do(startEngine)
+	if engine.err != nil {
 		if os.Getenv("CI") == "true" {
-			t.Fatalf("no ClickHouse to test against: %s", why)
+			t.Fatalf("start the embedded ClickHouse: %v", engine.err)
 		}
-		t.Skipf("SKIPPED, NOTHING WAS TESTED: no ClickHouse: %s", why)
+		t.Skipf("NOT TESTED: no ClickHouse: %v", engine.err)
 	}
 	name := fmt.Sprintf("llmtap_test_%d_%d", os.Getpid(), databases.Add(1))
-	u, err := url.Parse(server)
+	u, err := url.Parse(engine.dsn)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,0 +1,182 @@
+package clickhouse_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"strings"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	chgo "github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+	"github.com/llmtap/llmtap/sinks/sinktest"
+)
+
+func TestRetryable(t *testing.T) {
+	f := func(err error, want bool) {
+		t.Helper()
+		if got := clickhouse.Retryable(fmt.Errorf("insert: %w", err)); got != want {
+			t.Errorf("retryable(%v) = %v, want %v", err, got, want)
+		}
+	}
+	exception := func(code int32) error { return &chgo.Exception{Code: code, Message: "x"} }
+	// The server is in trouble.
+	f(exception(241), true)
+	f(exception(252), true)
+	f(exception(242), true)
+	f(exception(159), true)
+	f(&chgo.HTTPError{StatusCode: 500, Err: exception(241)}, true)
+	// The insert is.
+	f(exception(16), false)  // no such column
+	f(exception(60), false)  // no such table
+	f(exception(53), false)  // type mismatch
+	f(exception(516), false) // wrong password
+	f(&chgo.HTTPError{StatusCode: 500, Err: exception(53)}, false)
+	f(chgo.ErrBatchInvalid, false)
+	f(errors.New("column x is not present in the table"), false)
+	// A load balancer answers.
+	f(&chgo.HTTPError{StatusCode: 503, Err: errors.New("response body: no healthy upstream")}, true)
+	f(&chgo.HTTPError{StatusCode: 429, Err: errors.New("slow down")}, true)
+	f(&chgo.HTTPError{StatusCode: 403, Err: errors.New("forbidden")}, false)
+	// The network.
+	f(&url.Error{Op: "Post", URL: "http://x", Err: errors.New("boom")}, true)
+	f(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true)
+	f(io.ErrUnexpectedEOF, true)
+	f(context.DeadlineExceeded, true)
+	f(chgo.ErrAcquireConnTimeout, true)
+}
+
+// A faulty proxy stands between the sink and a real server.
+func TestWriteThroughFaults(t *testing.T) {
+	dsn := freshDSN(t)
+	if !strings.HasPrefix(dsn, "http://") {
+		t.Skip("the proxy speaks HTTP only")
+	}
+	target, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var fault atomic.Pointer[http.HandlerFunc]
+	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target.Host})
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if h := fault.Load(); h != nil && strings.HasPrefix(r.URL.Query().Get("query"), "INSERT INTO exchanges") {
+			(*h)(w, r)
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	proxied := *target
+	proxied.Host = strings.TrimPrefix(proxy.URL, "http://")
+	cfg := clickhouse.Default()
+	cfg.DSN, cfg.WriteTimeout = proxied.String(), 2*time.Second
+	s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+
+	exception := func(status, code int, text string) http.HandlerFunc {
+		return func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("X-ClickHouse-Exception-Code", fmt.Sprint(code))
+			w.WriteHeader(status)
+			fmt.Fprintf(w, "Code: %d. DB::Exception: %s", code, text)
+		}
+	}
+	f := func(what string, h http.HandlerFunc, retry bool) {
+		t.Helper()
+		fault.Store(&h)
+		err := s.Write(t.Context(), sinktest.Rows(0, 100))
+		fault.Store(nil)
+		var later *sinks.RetryError
+		if err == nil || errors.As(err, &later) != retry {
+			t.Errorf("%s: %v, want an error with retry %v", what, err, retry)
+		}
+	}
+	f("memory limit", exception(500, 241, "Memory limit exceeded. (MEMORY_LIMIT_EXCEEDED)"), true)
+	f("too many parts", exception(500, 252, "Too many parts. (TOO_MANY_PARTS)"), true)
+	f("type mismatch", exception(500, 53, "Type mismatch. (TYPE_MISMATCH)"), false)
+	f("load balancer", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, true)
+	f("connection cut", func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, true)
+	f("no answer", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // else the server does not see that the client is gone
+		<-r.Context().Done()
+	}, true)
+	// Stored, but the answer is lost.
+	f("answer lost", func(w http.ResponseWriter, r *http.Request) {
+		forward.ServeHTTP(httptest.NewRecorder(), r)
+		panic(http.ErrAbortHandler)
+	}, true)
+
+	if err := s.Write(t.Context(), sinktest.Rows(0, 100)); err != nil {
+		t.Fatal(err)
+	}
+	counts, err := s.Counts(t.Context())
+	if err != nil || counts["exchanges"] != 100 || counts["findings"] != 100 {
+		t.Errorf("after all faults: %v %v", counts, err)
+	}
+}
+
+func TestWriteToChangedTable(t *testing.T) {
+	s := open(t)
+	if err := s.Exec(t.Context(), "ALTER TABLE alerts DROP COLUMN summary"); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Write(t.Context(), sinktest.Rows(0, 1))
+	var later *sinks.RetryError
+	if err == nil || errors.As(err, &later) || !strings.Contains(err.Error(), "insert 1 alerts: ") || !strings.Contains(err.Error(), "summary") {
+		t.Errorf("Write without a column: %v", err)
+	}
+}
+
+func TestServerIsDown(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	addr := l.Addr().String()
+	if err := l.Close(); err != nil {
+		t.Fatal(err)
+	}
+	for _, scheme := range []string{"http", "clickhouse"} {
+		_, err := clickhouse.Open(t.Context(), clickhouse.Config{DSN: scheme + "://user:secret@" + addr + "/llmtap"}, slog.New(slog.DiscardHandler), nil)
+		if err == nil || !strings.HasPrefix(err.Error(), "connect to ClickHouse: ") || strings.Contains(err.Error(), "secret") {
+			t.Errorf("Open %s: %v", scheme, err)
+		}
+	}
+}
+
+func TestConfigValidate(t *testing.T) {
+	f := func(cfg clickhouse.Config, want string) {
+		t.Helper()
+		got := ""
+		if err := cfg.Validate(); err != nil {
+			got = err.Error()
+		}
+		if !strings.HasPrefix(got, want) || (want == "") != (got == "") || strings.Contains(got, "secret") {
+			t.Errorf("Validate(%q): %q, want %q", cfg.DSN, got, want)
+		}
+	}
+	f(clickhouse.Config{DSN: "clickhouse://user:secret@host:9000/llmtap?dial_timeout=5s"}, "")
+	f(clickhouse.Config{DSN: "http://host:8123/llmtap"}, "")
+	f(clickhouse.Config{DSN: "https://user:secret@host:8443/llmtap?secure=true"}, "")
+	f(clickhouse.Config{}, "dsn: is empty; it looks like http://")
+	f(clickhouse.Config{DSN: "clickhouse://user:sec ret@host:port/"}, "dsn: parse: ")
+	f(clickhouse.Config{DSN: "clickhouse://user:%zzsecret@host/"}, "dsn: parse: ")
+	f(clickhouse.Config{DSN: "host:8123"}, "dsn: parse: ")
+	f(clickhouse.Config{DSN: "ftp://user:secret@host/"}, "dsn: scheme is \"ftp\"")
+	f(clickhouse.Config{DSN: "http://h/", WriteTimeout: -1}, "write_timeout: -1ns is below 0")
+	f(clickhouse.Config{DSN: "http://h/", Retention: time.Minute}, "retention: 1m0s is below 1h")
+}
