@@ -4,7 +4,6 @@ import (
 	"bufio"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -40,7 +39,7 @@ type report struct {
 	Dropped int          `json:"dropped,omitempty"` // reports lost before this one
 }
 
-// childGrace is how long running statements may go on when the child is to end.
+// childGrace is how long a child that is to end waits for its statements; after half of it they are killed.
 const childGrace = 5 * time.Second
 
 // RunChild must be the first call of main, and of TestMain where tests Start a Server: the child process is this
@@ -115,8 +114,8 @@ func runChild(reports *reporter) error {
 		Connect: func() (*engine.Conn, error) { return lib.Connect(path) },
 		Observe: func(q httpd.Query) { reports.send(report{Query: &q}) },
 	})
-	if !serve(stop, ln, handler, func() { reports.send(report{Ready: true}) }) {
-		return errors.New("stop serving: statements did not end") // no clean close under running statements
+	if err := serve(stop, ln, handler, func() { reports.send(report{Ready: true}) }); err != nil {
+		return err // without closing the engine under statements that still run
 	}
 	handler.Close()
 	base.Close()
@@ -143,8 +142,8 @@ func introduce(c *engine.Conn) (httpd.Server, error) {
 	return s, nil
 }
 
-// serve serves until stop ends, and says whether every statement ended: by itself, or killed after childGrace.
-func serve(stop context.Context, ln net.Listener, h http.Handler, ready func()) bool {
+// serve serves until stop ends and every statement has ended: by itself, or killed after half of childGrace.
+func serve(stop context.Context, ln net.Listener, h http.Handler, ready func()) error {
 	running, cancel := context.WithCancel(context.Background())
 	defer cancel()
 	hs := &http.Server{
@@ -153,21 +152,25 @@ func serve(stop context.Context, ln net.Listener, h http.Handler, ready func()) 
 		IdleTimeout:       2 * time.Minute,
 		BaseContext:       func(net.Listener) context.Context { return running },
 	}
-	go func() {
-		_ = hs.Serve(ln) // ends with Shutdown
-	}()
+	served := make(chan error, 1)
+	go func() { served <- hs.Serve(ln) }()
 	ready()
-	<-stop.Done()
-	for _, kill := range []bool{false, true} {
-		if kill {
-			cancel() // kills the statements
-		}
-		ctx, done := context.WithTimeout(context.Background(), childGrace/2)
-		err := hs.Shutdown(ctx)
-		done()
-		if err == nil {
-			return true
-		}
+	select {
+	case <-stop.Done():
+	case err := <-served:
+		return fmt.Errorf("serve: %w", err)
 	}
-	return false
+	shutdown := func() error {
+		ctx, done := context.WithTimeout(context.Background(), childGrace/2)
+		defer done()
+		return hs.Shutdown(ctx)
+	}
+	if shutdown() == nil {
+		return nil
+	}
+	cancel() // kills the statements
+	if err := shutdown(); err != nil {
+		return fmt.Errorf("stop serving: %w", err)
+	}
+	return nil
 }

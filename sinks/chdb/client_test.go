@@ -12,7 +12,6 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/uuid"
-	"github.com/shopspring/decimal"
 )
 
 type everyType struct {
@@ -24,7 +23,7 @@ type everyType struct {
 	M   map[string]string `ch:"m"`
 	A   []string          `ch:"a"`
 	E   string            `ch:"e"`
-	D   decimal.Decimal   `ch:"d"`
+	D   string            `ch:"d"`
 	B   bool              `ch:"b"`
 	F   float64           `ch:"f"`
 	FS  string            `ch:"fs"`
@@ -35,7 +34,7 @@ func everyTypeRow(i int) everyType {
 	r := everyType{
 		TS: time.Date(2026, 11, 21, 1, 2, 3, 456789000, time.UTC), N: uint32(i), S: fmt.Sprint("k", i%5), U: uuid.UUID{byte(i), 1, 2},
 		M: map[string]string{"k": fmt.Sprint(i), "\x00 \xff'\\\n": "'); DROP TABLE x; --"}, A: []string{"", "b"}, E: "a",
-		D: decimal.New(15, -1), B: i%2 == 0, F: 1.25, FS: "abcd", Raw: strings.Repeat("body\n'\xff", 100),
+		D: "1.5", B: i%2 == 0, F: 1.25, FS: "abcd", Raw: strings.Repeat("body\n'\xff", 100),
 	}
 	if i%3 == 0 {
 		n := int64(-i)
@@ -75,7 +74,7 @@ func TestCompressions(t *testing.T) {
 				t.Fatal(err)
 			}
 			var got []everyType
-			if err := c.Select(ctx, &got, "SELECT * FROM "+table+" ORDER BY n"); err != nil {
+			if err := c.Select(ctx, &got, "SELECT * REPLACE (toString(d) AS d) FROM "+table+" ORDER BY n"); err != nil {
 				t.Fatal(err)
 			}
 			if len(got) != rows {

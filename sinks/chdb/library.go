@@ -7,7 +7,6 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
-	"strings"
 	"time"
 )
 
@@ -140,7 +139,7 @@ func install(ctx context.Context, dir string, pkg npmPackage, progress func(stri
 	if err := os.WriteFile(path+".verified", []byte(marker(pkg, size)), 0o644); err != nil {
 		return "", fmt.Errorf("install libchdb: %w", err)
 	}
-	progress("installed libchdb in " + strings.TrimSpace(dir))
+	progress("installed libchdb in " + dir)
 	return path, nil
 }
 

@@ -22,12 +22,26 @@ func lockPath(dir string) string { return filepath.Join(dir, "llmtap.lock") }
 // A dirLock keeps other processes off a data directory for as long as the file is open.
 type dirLock struct{ file *os.File }
 
+// Somebody who asks whether a server is Running holds the lock for an instant.
+const (
+	lockTries = 3
+	lockPause = 30 * time.Millisecond
+)
+
 func lockDir(dir string) (*dirLock, error) {
 	f, err := os.OpenFile(lockPath(dir), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock ClickHouse directory: %w", err)
 	}
-	if err := tryLock(f); err != nil {
+	err = tryLock(f)
+	for range lockTries {
+		if !wouldBlock(err) {
+			break
+		}
+		time.Sleep(lockPause)
+		err = tryLock(f)
+	}
+	if err != nil {
 		defer f.Close()
 		if !wouldBlock(err) {
 			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)

@@ -1,0 +1,99 @@
+package httpd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"testing/iotest"
+	"testing/synctest"
+	"time"
+
+	"github.com/ClickHouse/ch-go/compress"
+	"go.uber.org/goleak"
+
+	"github.com/llmtap/llmtap/sinks/chdb/engine"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// TestSlots: a request waits for a slot, but neither for ever nor after its client has gone.
+func TestSlots(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		h := New(Config{MaxConcurrent: 1})
+		release, err := h.slot(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		start := time.Now()
+		_, err = h.slot(t.Context())
+		var ex *engine.Error
+		if !errors.As(err, &ex) || ex.Code != codeTooManyQueries || time.Since(start) != slotWait {
+			t.Errorf("after %s: %v", time.Since(start), err)
+		}
+		gone, cancel := context.WithCancel(t.Context())
+		cancel()
+		if _, err := h.slot(gone); !errors.Is(err, context.Canceled) {
+			t.Error(err)
+		}
+		time.AfterFunc(time.Second, release)
+		if release, err = h.slot(t.Context()); err != nil {
+			t.Error(err)
+		}
+		release()
+	})
+}
+
+// TestFrameReader cuts compressed frames off at every byte: only the ends between frames are ends.
+func TestFrameReader(t *testing.T) {
+	var frames bytes.Buffer
+	ends := map[int]bool{0: true}
+	w := compress.NewWriter(compress.LevelZero, compress.LZ4)
+	for _, s := range []string{"first frame", "second"} {
+		if err := w.Compress([]byte(s)); err != nil {
+			t.Fatal(err)
+		}
+		frames.Write(w.Data)
+		ends[frames.Len()] = true
+	}
+	for cut := range frames.Len() + 1 {
+		for name, r := range map[string]io.Reader{
+			"whole":    bytes.NewReader(frames.Bytes()[:cut]),
+			"by byte":  iotest.OneByteReader(bytes.NewReader(frames.Bytes()[:cut])),
+			"with EOF": iotest.DataErrReader(bytes.NewReader(frames.Bytes()[:cut])),
+		} {
+			_, err := io.Copy(io.Discard, &frameReader{r: r})
+			if ends[cut] != (err == nil) {
+				t.Errorf("%s, cut off at %d: %v", name, cut, err)
+			}
+		}
+	}
+}
+
+func TestAccepted(t *testing.T) {
+	f := func(header, want string) {
+		t.Helper()
+		if got := accepted(header); got != want {
+			t.Errorf("%q: %q, want %q", header, got, want)
+		}
+	}
+	f("", "")
+	f("identity", "")
+	f("gzip", "gzip")
+	f("snappy, br;q=0.5, gzip", "br")
+	f("gzip; q=0, zstd", "zstd")
+}
+
+func TestSetSQL(t *testing.T) {
+	q := &request{comment: "c'", settings: []setting{{"a", `x\'; DROP TABLE t`}, {"b", "1"}}}
+	if got, want := q.setSQL(), `SET log_comment = 'c\'', a = 'x\\\'; DROP TABLE t', b = '1'`; got != want {
+		t.Error(got)
+	}
+	if got, want := q.resetSQL(), "SET log_comment = DEFAULT, a = DEFAULT, b = DEFAULT"; got != want {
+		t.Error(got)
+	}
+	if got, want := quoteIdentifier("a`b\\"), "`a\\`b\\\\`"; got != want {
+		t.Error(got)
+	}
+}
