@@ -4,9 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"time"
-
-	"golang.org/x/sync/errgroup"
 )
 
 const (
@@ -47,12 +46,12 @@ func (r recorder) Notify(ctx context.Context, g Group) error {
 
 // Run tells the receivers about alerts until ctx ends, then writes the state once more. It returns nil.
 func (e *Engine) Run(ctx context.Context) error {
-	var g errgroup.Group
-	g.Go(func() error { e.keep(ctx); return nil })
+	var g sync.WaitGroup
+	g.Go(func() { e.keep(ctx) })
 	for i := range e.receivers {
-		g.Go(func() error { e.deliver(ctx, i); return nil })
+		g.Go(func() { e.deliver(ctx, i) })
 	}
-	_ = g.Wait() // none of them returns an error
+	g.Wait()
 	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	e.save(last)
@@ -201,12 +200,9 @@ func (n *notice) dueAt(i int, recorder bool, cfg Config) (at time.Time, repeat, 
 func (e *Engine) done(i int, d *dispatch, err error, now time.Time) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	result := "delivered"
-	n := e.notices[d.key]
-	if n == nil {
-		return
-	}
+	n := e.notices[d.key] // there as long as a receiver was not told
 	s := &n.sent[i]
+	result := "delivered"
 	var later *RetryError
 	switch {
 	case err == nil:

@@ -9,7 +9,7 @@ import (
 )
 
 // maxEvidence bounds the shares and the versions of one evidence.
-const maxEvidence = 20
+const maxEvidence = 10
 
 // matches reports whether s is a series that inst's rule counted for it: it has the labels of the instance, none of
 // those that the expression groups by and the instance lacks, and what the expression's selector asks.

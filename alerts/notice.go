@@ -10,8 +10,9 @@ import (
 const (
 	// maxNotices bounds the open groups; alerts of further ones are dropped and counted.
 	maxNotices = 1000
-	// maxNoticeAlerts bounds the alerts of one group; the oldest resolved ones are forgotten first.
-	maxNoticeAlerts = 50
+	// maxNoticeAlerts bounds the alerts of one group, so that a stored notice stays below 1 MB; the oldest resolved
+	// ones are forgotten first.
+	maxNoticeAlerts = 20
 )
 
 // A notice is what a group of alerts should say, and what each receiver was told of it.
@@ -178,7 +179,7 @@ func (e *Engine) refresh(n *notice, a *tracked, inst *instance, ts time.Time) {
 	if inst.keptSince.IsZero() {
 		a.Value, a.Annotations = inst.value, inst.annotations
 		a.Evidence, _ = e.evidence(inst, ts.Unix())
-		if a.Value >= a.Peak {
+		if a.Value > a.Peak || a.Value == a.Peak && a.Evidence.Failed > a.peak.Failed {
 			a.Peak, a.peak = a.Value, a.Evidence
 		}
 	}
@@ -189,6 +190,7 @@ func (e *Engine) refresh(n *notice, a *tracked, inst *instance, ts time.Time) {
 	before.UpdatedAt = a.UpdatedAt
 	if !reflect.DeepEqual(before, a.Alert) {
 		n.version++
+		n.dirty = true // the peak has to outlive a crash
 	}
 }
 

@@ -21,7 +21,7 @@ import (
 const otherValue = "other"
 
 // maxExampleText bounds what is kept of the texts of an example.
-const maxExampleText = 1024
+const maxExampleText = 512
 
 // A series is one counter: its total for PromQL, its increments for exact counts, and its newest example.
 type series struct {

@@ -206,15 +206,13 @@ func since(a alerts.Alert) string {
 // why is one line for each cause, largest share first.
 func why(ev alerts.Evidence) []string {
 	var lines []string
+	rest := ev.Failed
 	for i, s := range ev.Shares {
 		if i == maxShares {
-			rest := uint64(0)
-			for _, s := range ev.Shares[i:] {
-				rest += s.Failed
-			}
 			lines = append(lines, fmt.Sprintf("%s of %s: other causes", number(rest), number(ev.Failed)))
 			break
 		}
+		rest -= min(rest, s.Failed)
 		line := fmt.Sprintf("%s of %s: %s", number(s.Failed), number(ev.Failed), plain(s.Words(), maxSummary))
 		if id := s.ID(); id != "" {
 			line += " (" + code(id) + ")"

@@ -14,7 +14,7 @@ import (
 // From tallies to Slack, with a restart of engine and notifier in the middle: one message, red and then green.
 func TestEngineToSlack(t *testing.T) {
 	f, cfg := newSlack(t)
-	store := memory{}
+	store := &memory{}
 	start := (time.Now().Unix() - 1800) / 5 * 5
 	tally := func(i int64) *analyzer.Tally {
 		out := &analyzer.Tally{Second: start + i}

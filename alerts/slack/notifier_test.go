@@ -145,10 +145,21 @@ func (f *fake) which(thread string) (out []posted) {
 	return out
 }
 
-type memory map[string][]byte
+// memory is an alerts.Store.
+type memory struct{ m sync.Map }
 
-func (m memory) Get(_ context.Context, k string) ([]byte, error) { return m[k], nil }
-func (m memory) Put(_ context.Context, k string, v []byte) error { m[k] = v; return nil }
+func (s *memory) Get(_ context.Context, k string) ([]byte, error) {
+	v, ok := s.m.Load(k)
+	if !ok {
+		return nil, nil
+	}
+	return v.([]byte), nil
+}
+
+func (s *memory) Put(_ context.Context, k string, v []byte) error {
+	s.m.Store(k, v)
+	return nil
+}
 
 func newNotifier(t *testing.T, cfg Config, store alerts.Store) *Notifier {
 	t.Helper()
@@ -171,7 +182,7 @@ func notify(t *testing.T, n *Notifier, g alerts.Group) {
 // One incident is one message; what is new is in its thread. A restart in the middle changes nothing.
 func TestLifeOfAMessage(t *testing.T) {
 	f, cfg := newSlack(t)
-	store := memory{}
+	store := &memory{}
 	n := newNotifier(t, cfg, store)
 	warning := incident()
 	warning.Labels = map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "severity": "warning"}
@@ -260,7 +271,7 @@ func TestPostInDoubt(t *testing.T) {
 	run := func(t *testing.T, channel string, hang time.Duration, want int) {
 		f, cfg := newSlack(t)
 		f.answer, f.hang, cfg.Channel = lost(f), hang, channel
-		store := memory{}
+		store := &memory{}
 		err := newNotifier(t, cfg, store).Notify(t.Context(), group(incident()))
 		var later *alerts.RetryError
 		if !errors.As(err, &later) {
@@ -284,7 +295,7 @@ func TestErrors(t *testing.T) {
 		t.Helper()
 		s, cfg := newSlack(t)
 		s.answer = func(string, int) (int, http.Header, string, bool) { return status, header, body, false }
-		err := newNotifier(t, cfg, memory{}).Notify(t.Context(), group(incident()))
+		err := newNotifier(t, cfg, &memory{}).Notify(t.Context(), group(incident()))
 		var later *alerts.RetryError
 		if err == nil || errors.As(err, &later) != retry || retry && later.After != after || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v (retry %v), want %q, retry %v after %v", name, err, later, want, retry, after)
@@ -312,7 +323,7 @@ func TestRetryAfterRefusal(t *testing.T) {
 		}
 		return 0, nil, "", false
 	}
-	n := newNotifier(t, cfg, memory{})
+	n := newNotifier(t, cfg, &memory{})
 	if err := n.Notify(t.Context(), group(incident())); err == nil {
 		t.Fatal("no error")
 	}
@@ -338,7 +349,7 @@ func TestBlocksRefused(t *testing.T) {
 
 func TestMessageDeleted(t *testing.T) {
 	f, cfg := newSlack(t)
-	n := newNotifier(t, cfg, memory{})
+	n := newNotifier(t, cfg, &memory{})
 	notify(t, n, group(incident()))
 	f.mu.Lock()
 	f.messages = nil
