@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -205,9 +206,9 @@ func TestBatcherBackPressure(t *testing.T) {
 func TestBatcherRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		up := time.Now().Add(10 * time.Minute)
-		tries := 0
+		var calls atomic.Int64
 		r := &recorder{write: func(context.Context, *Batch) error {
-			tries++
+			calls.Add(1)
 			if time.Now().Before(up) {
 				return &RetryError{Err: errors.New("connection refused")}
 			}
@@ -216,6 +217,7 @@ func TestBatcherRetries(t *testing.T) {
 		b, stop := run(t, DefaultBatcherConfig(), r)
 		mustAdd(t, b, rows("a"), r.commit("1"))
 		time.Sleep(9 * time.Minute)
+		tries := calls.Load()
 		// 8 tries reach the longest wait, then 4 to 8 a minute.
 		if tries < 36 || tries > 80 {
 			t.Errorf("%d tries in 9 minutes", tries)

@@ -26,7 +26,8 @@ type Sink struct {
 var _ sinks.Sink = (*Sink)(nil)
 
 // Open connects, creates the database if it is missing and brings the schema up to date. A process that reads and
-// writes the same ClickHouse elsewhere may do so meanwhile.
+// writes the same ClickHouse elsewhere may do so meanwhile. reg may be nil; two Sinks of one process need a registerer
+// each.
 func Open(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -6,6 +6,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -83,4 +86,18 @@ func TestInstant(t *testing.T) {
 	f(now, now)
 	f(time.Time{}, minInstant)
 	f(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), maxInstant)
+}
+
+func TestMetricsLint(t *testing.T) {
+	reg := prometheus.NewRegistry()
+	m := newMetrics(reg)
+	for _, table := range tableNames {
+		m.in.WithLabelValues(table)
+		m.out.WithLabelValues(table)
+		m.seconds.WithLabelValues(table)
+	}
+	problems, err := testutil.GatherAndLint(reg)
+	if err != nil || len(problems) > 0 {
+		t.Errorf("lint: %v %v", problems, err)
+	}
 }

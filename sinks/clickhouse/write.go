@@ -56,7 +56,10 @@ func insert[R any](ctx context.Context, s *Sink, table string, columns []column[
 	}
 	if err := send(clickhouse.Context(ictx, clickhouse.WithSettings(insertSettings)), s, table, columns, rows); err != nil {
 		err = fmt.Errorf("insert %d %s: %w", len(rows), table, err)
-		if ctx.Err() == nil && retryable(err) {
+		if ctx.Err() != nil {
+			return err // the caller gave up
+		}
+		if retryable(err) {
 			s.metrics.errors.WithLabelValues(reasonRetry).Inc()
 			return &sinks.RetryError{Err: err}
 		}

@@ -117,21 +117,21 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 	t.Run("cancelled mid-write", func(t *testing.T) {
 		s := open(t)
 		defer closeSink(t, s)
-		b := Rows(0, 2000)
+		b := Rows(0, 500)
 		for _, d := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond} {
 			ctx, cancel := context.WithTimeout(t.Context(), d)
 			_ = s.Write(ctx, b) // may or may not have finished
 			cancel()
 		}
 		write(t, s, b)
-		want(t, s, all(2000))
+		want(t, s, all(500))
 	})
 
 	t.Run("big batch", func(t *testing.T) {
 		s := open(t)
 		defer closeSink(t, s)
-		write(t, s, Rows(0, 10_000))
-		want(t, s, all(10_000))
+		write(t, s, Rows(0, 3000))
+		want(t, s, all(3000))
 	})
 
 	t.Run("strings", func(t *testing.T) {
@@ -201,10 +201,10 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 }
 
 // Strings are texts that have broken stores before: empty, several scripts, control characters, NUL, quotes, an
-// invalid byte, and one of 2 MB.
+// invalid byte, and one of 1 MB.
 var Strings = []string{
 	"", " ", "规划器 🛠️ é e\u0301 \u202e", "tab\tnewline\ncr\r", "nul\x00inside", "\x00", `quote ' " \ ` + "`", `\N`, "NULL",
-	"a\xffb", "{name:String} ? $1 @x %s", strings.Repeat("x", 2<<20),
+	"a\xffb", "{name:String} ? $1 @x %s", strings.Repeat("x", 1<<20),
 }
 
 func all(n uint64) map[string]uint64 {
