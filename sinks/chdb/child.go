@@ -144,7 +144,7 @@ func introduce(c *engine.Conn) (httpd.Server, error) {
 
 // serve serves until stop ends and every statement has ended: by itself, or killed after half of childGrace.
 func serve(stop context.Context, ln net.Listener, h http.Handler, ready func()) error {
-	running, cancel := context.WithCancel(context.Background())
+	running, cancel := context.WithCancel(context.WithoutCancel(stop))
 	defer cancel()
 	hs := &http.Server{
 		Handler:           h,
@@ -160,16 +160,17 @@ func serve(stop context.Context, ln net.Listener, h http.Handler, ready func()) 
 	case err := <-served:
 		return fmt.Errorf("serve: %w", err)
 	}
-	shutdown := func() error {
-		ctx, done := context.WithTimeout(context.Background(), childGrace/2)
+	shutdown := func(ctx context.Context) error {
+		ctx, done := context.WithTimeout(ctx, childGrace/2)
 		defer done()
 		return hs.Shutdown(ctx)
 	}
-	if shutdown() == nil {
+	after := context.WithoutCancel(stop)
+	if shutdown(after) == nil {
 		return nil
 	}
 	cancel() // kills the statements
-	if err := shutdown(); err != nil {
+	if err := shutdown(after); err != nil {
 		return fmt.Errorf("stop serving: %w", err)
 	}
 	return nil

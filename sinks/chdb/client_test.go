@@ -142,7 +142,7 @@ func TestQueries(t *testing.T) {
 	if err := c.Exec(with(clickhouse.Parameters{"n": "104", "s": "p"}), "INSERT INTO q VALUES ({n:UInt32}, {s:String})"); err != nil {
 		t.Error(err)
 	}
-	if err := c.AsyncInsert(ctx, "INSERT INTO q (n, s) VALUES (105, 'async')", true); err != nil {
+	if err := c.Exec(clickhouse.Context(ctx, clickhouse.WithAsync(true)), "INSERT INTO q (n, s) VALUES (105, 'async')"); err != nil {
 		t.Error(err)
 	}
 	f(6, ctx, "SELECT count() FROM q WHERE n >= 100")
@@ -158,8 +158,10 @@ func TestQueries(t *testing.T) {
 	if err := c.QueryRow(ctx, "SHOW CREATE TABLE q").Scan(&ddl); err != nil || !strings.Contains(ddl, "MergeTree") {
 		t.Error(ddl, err)
 	}
-	db := clickhouse.OpenDB(&clickhouse.Options{Protocol: clickhouse.HTTP, Addr: []string{server(t).listener.Addr().String()},
-		Auth: clickhouse.Auth{Database: "default", Username: "default", Password: server(t).config.Password}})
+	db := clickhouse.OpenDB(&clickhouse.Options{
+		Protocol: clickhouse.HTTP, Addr: []string{server(t).listener.Addr().String()},
+		Auth: clickhouse.Auth{Database: "default", Username: "default", Password: server(t).config.Password},
+	})
 	defer db.Close()
 	var name string
 	if err := db.QueryRowContext(ctx, "SELECT currentDatabase()").Scan(&name); err != nil || name != "default" {

@@ -258,3 +258,25 @@ func breakOff(t *testing.T, s *Server, params url.Values, encoding string, body 
 	}
 	_, _ = io.Copy(io.Discard, conn) // until the server has given up on it
 }
+
+// TestLexing: the engine ends comments and strings where package statement does; else a refused word could hide.
+func TestLexing(t *testing.T) {
+	s := server(t)
+	f := func(sql, want string) {
+		t.Helper()
+		if _, body := do(t, s, nil, strings.NewReader(sql)); body != want+"\n" {
+			t.Errorf("%s: %q, want %q", sql, body, want)
+		}
+	}
+	f("SELECT 1 /* /* */ , 2 */", "1")
+	f("SELECT 1 # , 2", "1")
+	f("SELECT 1 #! , 2", "1")
+	f("SELECT 1 --, 2", "1")
+	f("SELECT $a$x;'y$a$", "x;\\'y")
+	f("SELECT ‘a;b’", "a;b")
+	f("SELECT 1 AS “a;b”", "1")
+	f("SELECT 'a'';\\';b'", "a\\';\\';b")
+	f("SELECT 1 AS `a``;b`", "1")
+	f("SELECT\u00a01;", "1")
+	f("SELECT 'it''s' || 'INTO OUTFILE' || 'file(x)'", "it\\'sINTO OUTFILEfile(x)")
+}

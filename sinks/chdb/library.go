@@ -103,7 +103,7 @@ func install(ctx context.Context, dir string, pkg npmPackage, progress func(stri
 	if err != nil {
 		return "", fmt.Errorf("lock cache: %w", err)
 	}
-	defer lock.Close()
+	defer func() { _ = lock.Close() }()
 	if err := waitLock(ctx, lock, progress); err != nil {
 		return "", err
 	}
@@ -118,7 +118,7 @@ func install(ctx context.Context, dir string, pkg npmPackage, progress func(stri
 	if err != nil {
 		return "", fmt.Errorf("create cache: %w", err)
 	}
-	defer os.RemoveAll(tmp)
+	defer func() { _ = os.RemoveAll(tmp) }()
 	tarball, err := npmPack(ctx, tmp, pkg, progress)
 	if err != nil {
 		return "", err

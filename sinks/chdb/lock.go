@@ -42,7 +42,7 @@ func lockDir(dir string) (*dirLock, error) {
 		err = tryLock(f)
 	}
 	if err != nil {
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		if !wouldBlock(err) {
 			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 		}
@@ -95,7 +95,7 @@ func Running(dir string) (dsn string, ok bool) {
 	if err != nil {
 		return "", false
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	var o owner
 	if tryLock(f) == nil || json.NewDecoder(f).Decode(&o) != nil {
 		return "", false

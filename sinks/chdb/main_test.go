@@ -57,6 +57,7 @@ func server(t testing.TB) *Server {
 	t.Helper()
 	needLibrary(t)
 	shared.once.Do(func() {
+		//nolint:usetesting // it outlives the test that comes first
 		if shared.dir, shared.err = os.MkdirTemp("", "llmtap-chdb-test-"); shared.err != nil {
 			return
 		}

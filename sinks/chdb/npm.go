@@ -71,7 +71,7 @@ func checkIntegrity(path, want string) error {
 	if err != nil {
 		return fmt.Errorf("check tarball: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	h := sha512.New()
 	if _, err := io.Copy(h, f); err != nil {
 		return fmt.Errorf("check tarball: %w", err)
@@ -91,7 +91,7 @@ func extract(ctx context.Context, tarball, name, path string) (int64, error) {
 	if err != nil {
 		return 0, fmt.Errorf("unpack tarball: %w", err)
 	}
-	defer f.Close()
+	defer func() { _ = f.Close() }()
 	z, err := gzip.NewReader(f)
 	if err != nil {
 		return 0, fmt.Errorf("unpack tarball: %w", err)

@@ -21,7 +21,7 @@ type reporter struct {
 func newReporter(f *os.File) *reporter {
 	r := &reporter{queue: make(chan report, reportQueue), quit: make(chan struct{})}
 	r.wg.Go(func() {
-		defer f.Close()
+		defer func() { _ = f.Close() }()
 		enc := json.NewEncoder(f)
 		for {
 			select {

@@ -57,8 +57,8 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	cfg.Progress("starting ClickHouse")
 	ready := make(chan error, 1)
-	run, cancel := context.WithCancel(context.Background())
-	killed, kill := context.WithCancel(context.Background())
+	run, cancel := context.WithCancel(context.WithoutCancel(ctx))
+	killed, kill := context.WithCancel(context.WithoutCancel(ctx))
 	s.cancel, s.kill = cancel, kill
 	go s.supervise(run, killed, ready)
 	select {
@@ -187,7 +187,7 @@ func (s *Server) supervise(run, killed context.Context, ready chan<- error) {
 			return
 		}
 		s.setHealth(err)
-		if first && !(isLocked(err) && time.Now().Before(locked)) {
+		if first && (!isLocked(err) || time.Now().After(locked)) {
 			ready <- err
 			return
 		}

@@ -27,7 +27,7 @@ func (s *Server) child(run, killed context.Context, ready func()) error {
 	if err != nil {
 		return fmt.Errorf("start ClickHouse: %w", err)
 	}
-	defer reports.Close()
+	defer func() { _ = reports.Close() }()
 	output := &lineLog{log: s.log}
 	cmd := exec.CommandContext(killed, executable())
 	cmd.Args = []string{"llmtap-clickhouse"}

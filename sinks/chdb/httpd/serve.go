@@ -34,6 +34,7 @@ func (h *Handler) serve(ctx context.Context, req *request, res *response) (Query
 		done.Kind = "insert"
 	case statement.Empty:
 		return done, exceptionf(codeSyntaxError, "SYNTAX_ERROR", "Empty query")
+	case statement.Other: // told apart by the engine's parser
 	}
 	if st.Several {
 		return done, exceptionf(codeSyntaxError, "SYNTAX_ERROR", "Multi-statements are not allowed")
