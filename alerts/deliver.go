@@ -10,6 +10,7 @@ import (
 
 const (
 	notifyTimeout = 30 * time.Second
+	stopGrace     = 5 * time.Second // for a call in hand when Run is told to stop
 	minBackoff    = time.Second
 	maxBackoff    = time.Minute
 )
@@ -109,7 +110,7 @@ func (e *Engine) keep(ctx context.Context) {
 // deliver tells receiver i what is due, one group at a time.
 func (e *Engine) deliver(ctx context.Context, i int) {
 	r := e.receivers[i]
-	for {
+	for ctx.Err() == nil {
 		d, wait := e.due(i, time.Now())
 		if d == nil {
 			if !sleep(ctx, r.wake, wait) {
@@ -129,10 +130,12 @@ func (e *Engine) deliver(ctx context.Context, i int) {
 	}
 }
 
+// notify calls n. A stop gives the call some time to end, so that no post is left in doubt.
 func (e *Engine) notify(ctx context.Context, n Notifier, g Group) error {
-	ctx, cancel := context.WithTimeout(ctx, notifyTimeout)
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
-	return n.Notify(ctx, g)
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopGrace, cancel) })()
+	return n.Notify(call, g)
 }
 
 // A dispatch is one call of a notifier.

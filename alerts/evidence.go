@@ -11,12 +11,22 @@ import (
 // maxEvidence bounds the shares and the versions of one evidence.
 const maxEvidence = 10
 
-// matches reports whether s is a series that inst's rule counted for it: it has the labels of the instance, none of
-// those that the expression groups by and the instance lacks, and what the expression's selector asks.
-func (inst *instance) matches(s *series) bool {
+// narrow lists what a series must have to be counted for the instance: its tally labels, and the absence of those
+// that the expression groups by and the instance lacks.
+func (inst *instance) narrow() [][2]string {
+	var out [][2]string
 	for _, l := range tallyLabels {
-		v, ok := inst.series[l]
-		if (ok || slices.Contains(inst.rule.grouping, l)) && s.labels[l] != v && !failedOnly(l, s.metric) {
+		if v, ok := inst.series[l]; ok || slices.Contains(inst.rule.grouping, l) {
+			out = append(out, [2]string{l, v})
+		}
+	}
+	return out
+}
+
+// matches reports whether s has the labels of narrow and what the expression's selector of its metric asks.
+func (inst *instance) matches(s *series, narrow [][2]string) bool {
+	for _, l := range narrow {
+		if s.labels[l[0]] != l[1] && !failedOnly(l[0], s.metric) {
 			return false
 		}
 	}
@@ -33,20 +43,25 @@ func failedOnly(l, metric string) bool {
 	return metric != analyzer.MetricFailed && (l == "cause" || l == "root_cause" || l == "status")
 }
 
-// evidence counts the window of inst's rule that ends at step, and says when the newest failed call of it was.
+// evidence counts the window of inst's rule that ends at step, and says when the newest failed call of it was. It is
+// empty for rules that do not ask for failed calls.
 func (e *Engine) evidence(inst *instance, step int64) (Evidence, time.Time) {
 	type share struct {
 		Share
 		example *analyzer.Example
 	}
 	ev := Evidence{Window: inst.rule.window}
+	if _, ok := inst.rule.selectors[analyzer.MetricFailed]; !ok {
+		return ev, time.Time{} // the rule is not about failed calls
+	}
 	from := step - int64(inst.rule.window.Seconds())
 	shares := map[[2]string]*share{}
 	versions := map[string]*VersionCount{}
+	narrow := inst.narrow()
 	var newest, newestSecond int64
 	for _, s := range e.samples.series {
 		failed := s.metric == analyzer.MetricFailed
-		if !failed && s.metric != analyzer.MetricCalls || !inst.matches(s) {
+		if !failed && s.metric != analyzer.MetricCalls || !inst.matches(s, narrow) {
 			continue
 		}
 		n := s.between(from, step)

@@ -28,8 +28,9 @@ const defaultWindow = 10 * time.Minute
 // knownMetrics are the metrics that rules can ask for.
 var knownMetrics = []string{analyzer.MetricCalls, analyzer.MetricFailed, analyzer.MetricRetries, analyzer.MetricFindings}
 
-// tallyLabels are the labels of the tallies' series; others of an alert do not narrow its evidence.
-var tallyLabels = []string{"service", "service_version", "environment", "agent", "stage", "provider", "model", "status", "cause", "root_cause"}
+// tallyLabels are the labels of the tallies' series, those that tell most apart first; others of an alert do not narrow
+// its evidence.
+var tallyLabels = []string{"service", "stage", "environment", "service_version", "agent", "provider", "model", "status", "cause", "root_cause"}
 
 // Check reports every mistake in rule files: what Prometheus refuses, metrics that no tally has, and what the engine
 // cannot do. No files means the shipped ones.

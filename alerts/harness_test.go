@@ -1,0 +1,159 @@
+package alerts
+
+import (
+	"context"
+	"maps"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"go.uber.org/goleak"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
+
+// planner are the labels of the stage that most tests watch.
+func planner(version string) map[string]string {
+	return map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "service_version": version}
+}
+
+func with(kv map[string]string, more ...string) map[string]string {
+	kv = maps.Clone(kv)
+	for i := 0; i < len(more); i += 2 {
+		kv[more[i]] = more[i+1]
+	}
+	return kv
+}
+
+func calls(version string, n uint64) analyzer.Count {
+	return analyzer.Count{Metric: analyzer.MetricCalls, Labels: planner(version), N: n}
+}
+
+func failures(version, cause, root string, n uint64) analyzer.Count {
+	return analyzer.Count{Metric: analyzer.MetricFailed, N: n,
+		Labels: with(planner(version), "status", "400", "cause", cause, "root_cause", root)}
+}
+
+// A bench is an engine, its clock, and what it told.
+type bench struct {
+	t *testing.T
+	*Engine
+	reg   *prometheus.Registry
+	sec   int64 // next second to feed
+	told  *notifier
+	rec   *records
+	store Store
+	stop  func()
+}
+
+type notifier struct {
+	mu     sync.Mutex
+	groups []Group
+	at     []time.Time
+	err    func(n int) error // of call n
+}
+
+func (n *notifier) Notify(_ context.Context, g Group) error {
+	n.mu.Lock()
+	defer n.mu.Unlock()
+	n.groups, n.at = append(n.groups, g), append(n.at, time.Now())
+	if n.err != nil {
+		return n.err(len(n.groups) - 1)
+	}
+	return nil
+}
+
+func (n *notifier) last() Group { return n.groups[len(n.groups)-1] }
+
+type records struct {
+	mu   sync.Mutex
+	rows []Alert
+	err  error
+}
+
+func (r *records) RecordAlert(_ context.Context, a Alert) error {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.err != nil {
+		return r.err
+	}
+	r.rows = append(r.rows, a)
+	return nil
+}
+
+type memory struct {
+	mu  sync.Mutex
+	m   map[string][]byte
+	err error
+}
+
+func (s *memory) Get(_ context.Context, k string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.m[k], nil
+}
+
+func (s *memory) Put(_ context.Context, k string, v []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	if s.m == nil {
+		s.m = map[string][]byte{}
+	}
+	s.m[k] = v
+	return nil
+}
+
+// newBench opens an engine at the current (synctest) time and runs it.
+func newBench(t *testing.T, cfg Config, store Store) *bench {
+	t.Helper()
+	cfg.Dir = t.TempDir()
+	b := &bench{t: t, reg: prometheus.NewRegistry(), sec: time.Now().Unix(), told: &notifier{}, rec: &records{}, store: store}
+	e, err := New(cfg, Options{Notifiers: []Notifier{b.told}, Recorder: b.rec, Store: store, Registerer: b.reg})
+	if err != nil {
+		t.Fatal(err)
+	}
+	b.Engine = e
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = e.Run(ctx) }()
+	b.stop = sync.OnceFunc(func() {
+		cancel()
+		<-done
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	t.Cleanup(b.stop)
+	return b
+}
+
+// second feeds the next second and lets a second pass.
+func (b *bench) second(counts ...analyzer.Count) {
+	b.t.Helper()
+	b.add(&analyzer.Tally{Second: b.sec, Counts: counts})
+	b.sec++
+	time.Sleep(time.Second)
+	synctest.Wait()
+}
+
+func (b *bench) add(t *analyzer.Tally) {
+	b.t.Helper()
+	if err := b.Add(b.t.Context(), t); err != nil {
+		b.t.Fatal(err)
+	}
+}
+
+// idle feeds d of empty seconds.
+func (b *bench) idle(d time.Duration) {
+	b.t.Helper()
+	for range int(d.Seconds()) {
+		b.second()
+	}
+}
