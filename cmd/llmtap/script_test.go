@@ -1,12 +1,9 @@
 package main
 
 import (
-	"context"
 	"flag"
 	"os"
-	"os/signal"
 	"path/filepath"
-	"syscall"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -18,16 +15,11 @@ var update = flag.Bool("update", false, "write golden files")
 
 func TestMain(m *testing.M) {
 	chdb.RunChild()
-	if len(os.Args) > 1 && os.Args[1] == agentsCommand { // the demo's second process is this binary again
-		os.Exit(report(run(context.Background(), os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv), os.Stderr))
+	// The demo's second process, and the collectors that tests kill, are this binary again.
+	if len(os.Args) > 1 && (os.Args[1] == agentsCommand || os.Args[1] == "up") {
+		main()
 	}
-	testscript.Main(m, map[string]func(){
-		"llmtap": func() {
-			ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-			defer stop()
-			os.Exit(report(run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv), os.Stderr))
-		},
-	})
+	testscript.Main(m, map[string]func(){"llmtap": main})
 }
 
 // Every user-visible behaviour of the command line is one script in testdata/script.

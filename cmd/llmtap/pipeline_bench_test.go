@@ -1,0 +1,199 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/uuid"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/chdb"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// The path of an event behind JetStream, step by step: what reading costs, what the analyzer adds, what storing adds.
+// An op is one exchange (a request of about the named size and its answer); bytes are those of both bodies.
+func BenchmarkPipeline(b *testing.B) {
+	for _, size := range []int{10 << 10, 100 << 10} {
+		b.Run(fmt.Sprintf("%dKB", size>>10), func(b *testing.B) { benchmarkPipeline(b, size) })
+	}
+}
+
+func benchmarkPipeline(b *testing.B, size int) {
+	n := min(20_000, 256<<20/size)
+	conn, bytes := benchStream(b, n, size)
+	p := &pipelineBench{conn: conn, n: n, bytes: bytes}
+	p.step(b, "consume", nil, nil)
+	p.step(b, "consume+scan", newBenchAnalyzer(), nil)
+	p.step(b, "consume+scan+store", newBenchAnalyzer(), benchSink(b))
+}
+
+// A pipelineBench is one stream of n exchanges, and what each step of the path took so far.
+type pipelineBench struct {
+	conn  *jetstream.Conn
+	n     int
+	bytes int64
+	took  []time.Duration // per exchange, by step
+}
+
+// benchStream publishes n exchanges and returns the connection and the bytes of their bodies.
+func benchStream(b *testing.B, n, size int) (*jetstream.Conn, int64) {
+	logger := slog.New(slog.DiscardHandler)
+	srvCfg := natsserver.Default()
+	srvCfg.Dir, srvCfg.Port, srvCfg.Logger = b.TempDir(), -1, logger
+	srv, err := natsserver.Start(srvCfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(srv.Shutdown)
+	cfg := jetstream.Default()
+	cfg.URL = srv.URL()
+	conn, err := jetstream.Connect(b.Context(), cfg, logger, nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(conn.Close)
+	if err := conn.Ensure(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	pub := conn.NewPublisher(0)
+	var bytes int64
+	for i := range n {
+		for _, ev := range benchExchange(i, size) {
+			bytes += int64(len(ev.Body))
+			if err := pub.Publish(b.Context(), ev); err != nil {
+				b.Fatal(err)
+			}
+		}
+	}
+	if err := pub.Flush(b.Context()); err != nil {
+		b.Fatal(err)
+	}
+	return conn, bytes
+}
+
+// benchExchange is turn i%10 of conversation i/10: a history that ends in a tool reply, and its answer.
+func benchExchange(i, size int) []*event.Event {
+	type m = map[string]any
+	messages := []m{{"role": "system", "content": strings.Repeat("You are a careful coding agent. ", 30)}}
+	text := strings.Repeat("\tif err := run(ctx, \"a\\n\"); err != nil {\n\t\treturn err\n\t}\n", 20)
+	for k, left := 0, size-1000; left > 0; k++ {
+		id := fmt.Sprintf("call_%d_%d", i/10, k)
+		messages = append(messages,
+			m{"role": "assistant", "content": nil, "tool_calls": []m{{"id": id, "type": "function", "function": m{"name": "read_file", "arguments": `{"path":"a.go"}`}}}},
+			m{"role": "tool", "tool_call_id": id, "content": text[:min(len(text), max(1, left))]})
+		left -= len(text) + 300
+	}
+	request, _ := json.Marshal(m{"model": "gpt-4.1", "messages": messages})
+	response := `{"id":"chatcmpl-1","model":"gpt-4.1","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"done with step ` +
+		fmt.Sprint(i) + `"}}],"usage":{"prompt_tokens":2000,"completion_tokens":20}}`
+	id, _ := uuid.NewV7()
+	at := time.Unix(1_790_000_000, 0).Add(time.Duration(i) * time.Millisecond)
+	base := event.Event{
+		Exchange: id.String(), Time: at, Capture: event.CaptureFull, Origin: event.OriginHook, Instance: "bench", ContentType: "application/json",
+		Labels: event.Labels{Service: "bench", ServiceVersion: "1.0.0", Stage: "planner", Conversation: fmt.Sprintf("conv-%d", i/10)},
+	}
+	q, s := base, base
+	q.Kind, q.URL, q.Method, q.Body, q.Seq = event.Request, "https://api.openai.com/v1/chat/completions", "POST", request, uint64(2*i+1)
+	s.Kind, s.Status, s.Duration, s.Body, s.Seq = event.Response, 200, 900*time.Millisecond, []byte(response), uint64(2*i+2)
+	return []*event.Event{&q, &s}
+}
+
+func newBenchAnalyzer() *analyzer.Analyzer {
+	return analyzer.New(analyzer.Default(), rules.InOrder, nil)
+}
+
+func benchSink(b *testing.B) sinks.Sink {
+	if _, err := chdb.FindLibrary(b.Context(), chdb.LibraryConfig{}); err != nil {
+		b.Skipf("SKIPPED, this benchmark needs ClickHouse: %v", err)
+	}
+	cfg := chdb.Default()
+	cfg.Dir = b.TempDir()
+	srv, err := chdb.Start(context.WithoutCancel(b.Context()), cfg)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { srv.Close(context.WithoutCancel(b.Context())) })
+	chCfg := clickhouse.Default()
+	chCfg.DSN = srv.DSN()
+	sink, err := clickhouse.Open(b.Context(), chCfg, slog.New(slog.NewTextHandler(io.Discard, nil)), nil)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() { sink.Close() })
+	return sink
+}
+
+// step reads the exchanges as often as the benchmark asks. The last of the three steps reports the share of each.
+func (p *pipelineBench) step(b *testing.B, name string, an *analyzer.Analyzer, sink sinks.Sink) {
+	var took time.Duration
+	b.Run(name, func(b *testing.B) {
+		b.SetBytes(p.bytes / int64(p.n))
+		b.ReportAllocs()
+		done := 0
+		b.ResetTimer()
+		for done < b.N {
+			done += readStream(b, p.conn, min(p.n, b.N-done), an, sink)
+		}
+		took = b.Elapsed() / time.Duration(b.N)
+		b.ReportMetric(2*float64(b.N)/b.Elapsed().Seconds(), "events/s")
+		if len(p.took) == 2 {
+			share := func(d time.Duration) float64 { return 100 * float64(d) / float64(took) }
+			b.ReportMetric(share(p.took[0]), "%consume")
+			b.ReportMetric(share(p.took[1]-p.took[0]), "%scan")
+			b.ReportMetric(share(took-p.took[1]), "%store")
+		}
+	})
+	p.took = append(p.took, took)
+}
+
+// readStream passes n exchanges through the given steps and returns how many it passed.
+func readStream(b *testing.B, conn *jetstream.Conn, n int, an *analyzer.Analyzer, sink sinks.Sink) int {
+	b.StopTimer()
+	reader, err := conn.OpenReader(b.Context(), jetstream.ReaderConfig{Partitions: 1, Owner: "bench"})
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer func() {
+		if err := reader.Close(context.WithoutCancel(b.Context())); err != nil {
+			b.Fatal(err)
+		}
+	}()
+	var out analyzer.Output
+	b.StartTimer()
+	defer b.StopTimer()
+	for events := 0; events < 2*n; {
+		msgs, err := reader.Next(b.Context(), min(readBatch, 2*n-events), time.Second)
+		if err != nil {
+			b.Fatal(err)
+		}
+		events += len(msgs)
+		if an == nil {
+			continue
+		}
+		for i := range msgs {
+			an.Process(msgs[i].Event, analyzer.Position{Seq: msgs[i].Seq, Time: msgs[i].Time}, true, &out)
+		}
+		if sink != nil && (len(out.Exchanges) >= 10_000 || events >= 2*n) {
+			rows := sinks.Batch{Exchanges: out.Exchanges, Findings: out.Findings, ToolCalls: out.ToolCalls}
+			if err := sink.Write(b.Context(), &rows); err != nil {
+				b.Fatal(err)
+			}
+		} else if sink != nil {
+			continue
+		}
+		out.Reset()
+	}
+	return n
+}
