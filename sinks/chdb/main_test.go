@@ -73,10 +73,10 @@ func server(t testing.TB) *Server {
 }
 
 func stopShared() error {
+	defer os.RemoveAll(shared.dir)
 	if shared.server == nil {
 		return nil
 	}
-	defer os.RemoveAll(shared.dir)
 	start := time.Now()
 	if err := shared.server.Close(context.Background()); err != nil {
 		return err
