@@ -79,7 +79,7 @@ type Analyzer struct {
 	late  *timed[string, struct{}]
 	held  int // bytes of parts and early
 
-	// recent is the requests of the exchanges completed within responseWait, as a queue of minima: when a start reads a
+	// recent is the requests of the responses read within responseWait, as a queue of minima: when a start reads a
 	// response, its request must be read too, or the response would be taken for one that came first.
 	recent []recentNeed
 	read   int64 // bytes of the stream
@@ -135,6 +135,10 @@ func (a *Analyzer) Process(ev *event.Event, at Position, emit bool, out *Output)
 	}
 	a.moveTo(at.Time)
 	a.markRead(at.Seq, len(ev.Body)+eventBytes)
+	// By the time of events, not by Advance: a new process starts at the time of the last event.
+	for len(a.recent) > 0 && a.now.Sub(a.recent[0].at) > responseWait {
+		a.recent = a.recent[1:]
+	}
 	switch ev.Kind {
 	case event.Request, event.Response:
 		need := at.Seq
@@ -190,8 +194,11 @@ func oldest(seqs ...uint64) uint64 {
 
 // half takes one whole half of an exchange; need is the oldest sequence it was made from.
 func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
-	if a.late.get(ev.Exchange) != nil {
+	if it := a.late.get(ev.Exchange); it != nil {
 		a.drop(dropLate)
+		a.used(it.need)
+		a.late.take(it.key)
+		a.late.add(it.key, struct{}{}, it.need, a.now) // one given up stays so, however late its other events are
 		return
 	}
 	if ev.Kind == event.Request {
@@ -268,13 +275,10 @@ func (a *Analyzer) tick(now time.Time) {
 	a.now = now
 	a.counter.moveTo(now, a.publish)
 	a.sessions.Expire(now)
-	for len(a.recent) > 0 && now.Sub(a.recent[0].at) > responseWait {
-		a.recent = a.recent[1:]
-	}
 }
 
-// completed remembers for a while that a response was used together with the event need.
-func (a *Analyzer) completed(need uint64) {
+// used remembers for a while that a response was not waited with because of the event need.
+func (a *Analyzer) used(need uint64) {
 	for len(a.recent) > 0 && a.recent[len(a.recent)-1].seq >= need {
 		a.recent = a.recent[:len(a.recent)-1]
 	}

@@ -107,7 +107,7 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 	if e.Failed {
 		a.explain(o, text)
 	}
-	a.completed(need)
+	a.used(need)
 	a.report(o, need)
 }
 

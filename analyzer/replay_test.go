@@ -149,7 +149,7 @@ func (a *agent) goOn(said msg, calls []string, rnd *rand.Rand) {
 
 // A process that dies after any event, and another that goes on from its checkpoint, put out what one process does.
 func TestReplayIsExact(t *testing.T) {
-	seeds, n := 12, 150
+	seeds, n := 8, 150
 	if testing.Short() {
 		seeds = 3
 	}

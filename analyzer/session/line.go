@@ -68,16 +68,6 @@ func (q *skeleton) copies(m *message, a *answer) bool {
 	return a.text != 0 && m.text == a.text
 }
 
-// shares reports whether q starts like a line of c, or holds the end of its newest request.
-func (c *conversation) shares(q *skeleton) bool {
-	for _, l := range c.lines {
-		if f := align(&l.tip, q); f.prefix > 0 || f.tail > 0 {
-			return true
-		}
-	}
-	return false
-}
-
 // knows reports whether q calls or answers a call that the model made in c.
 func (c *conversation) knows(q *skeleton) bool {
 	if len(c.calls) == 0 {

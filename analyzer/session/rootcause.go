@@ -116,7 +116,7 @@ func (t *Turn) orphan(s Symptom) RootCause {
 	if call == nil && declared < 0 {
 		return RootCause{}
 	}
-	if at := t.owner(s.Message); at >= t.q.lead && t.q.messages[at].role == facts.RoleAssistant && t.q.messages[at].calls == 0 {
+	if at := t.q.owner(s.Message); at >= t.q.lead && t.q.messages[at].role == facts.RoleAssistant && t.q.messages[at].calls == 0 {
 		if sure, ok := t.isCopy(at, call, declared); ok {
 			return t.dropped(s, at, call, declared, sure)
 		}
@@ -125,13 +125,6 @@ func (t *Turn) orphan(s Symptom) RootCause {
 		return t.cutBefore(s, declared)
 	}
 	return t.cutAnswer(s, call)
-}
-
-// owner is the last message before i that is no reply: parallel replies follow one another.
-func (t *Turn) owner(i int) int {
-	for i--; i >= 0 && t.q.messages[i].role == facts.RoleTool; i-- {
-	}
-	return i
 }
 
 // isCopy reports whether message at, an assistant message without calls, is what the agent saved of the message that
@@ -207,7 +200,7 @@ func (t *Turn) cutAnswer(s Symptom, call *Call) RootCause {
 func (t *Turn) cut(s Symptom, who string, to int) RootCause {
 	r := RootCause{ID: Truncated, Detail: "head", Confidence: High, Fix: fixTrunc}
 	// The reply stands where the cut was made; one inserted message may be a summary of what was cut.
-	if place := t.owner(s.Message) + 1 - t.q.lead; place > t.fit.prefix+1 {
+	if place := t.q.owner(s.Message) + 1 - t.q.lead; place > t.fit.prefix+1 {
 		r.Confidence = Medium
 	}
 	if t.fit.prefix > 1 {

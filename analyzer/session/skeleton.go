@@ -87,6 +87,21 @@ func (s *skeleton) replies(id uint64) int {
 	return n
 }
 
+// owner is the last message before i that is no reply: parallel replies follow one another.
+func (s *skeleton) owner(i int) int {
+	for i--; i >= 0 && s.messages[i].role == facts.RoleTool; i-- {
+	}
+	return i
+}
+
+// before is the hash of the message before i; 0 when none is in the body.
+func (s *skeleton) before(i int) uint64 {
+	if i <= s.lead {
+		return 0
+	}
+	return s.messages[i-1].hash
+}
+
 // sameLead reports whether both requests start with the same system messages.
 func (s *skeleton) sameLead(o *skeleton) bool {
 	if s.lead != o.lead {

@@ -2,6 +2,8 @@ package session
 
 import (
 	"math"
+	"math/bits"
+	"slices"
 	"strconv"
 	"time"
 
@@ -21,11 +23,12 @@ const (
 	maxCalls     = 4096
 	maxInstances = 4096
 	maxKeys      = 1024 // answers by which an inferred conversation is found
+	maxHolders   = 16   // conversations remembered for one answer
 	maxProbes    = 256  // messages of a request that are looked up, newest first
 )
 
 // minText is the shortest assistant text, in bytes, that links two requests. minUnique is the shortest call id that is
-// taken for unique; shorter ones, such as call_1, link only requests that also share a message.
+// taken for unique; shorter ones, such as call_1, link only together with the message before the answer, as texts do.
 const (
 	minText   = 32
 	minUnique = 16
@@ -35,7 +38,7 @@ const (
 type Store struct {
 	cfg   Config
 	convs map[key]*conversation
-	found map[uint64]*conversation // by answers of inferred conversations; nil when two share one
+	found map[uint64][]*conversation // inferred conversations by their answers
 
 	used, made list // of conversations: by last use, by first request; oldest first
 	bytes      int64
@@ -85,7 +88,7 @@ type answer struct {
 
 // New returns an empty Store.
 func New(cfg Config) *Store {
-	s := &Store{cfg: cfg, convs: make(map[key]*conversation), found: make(map[uint64]*conversation)}
+	s := &Store{cfg: cfg, convs: make(map[key]*conversation), found: make(map[uint64][]*conversation)}
 	s.used.of, s.made.of = func(c *conversation) *links { return &c.inUsed }, func(c *conversation) *links { return &c.inMade }
 	return s
 }
@@ -114,7 +117,8 @@ type Turn struct {
 	exchange string
 	seq      uint64
 	at       time.Time
-	length   int // of the body
+	length   int    // of the body
+	last     uint64 // hash of its last message
 
 	fit      fit
 	p        *skeleton // the request before; nil when unknown
@@ -130,6 +134,7 @@ func (s *Store) Request(in In) *Turn {
 	l, f, continues := c.predecessor(q)
 	t := &Turn{
 		Conversation: c.key.id, Inferred: c.inferred, conv: c, exchange: in.Exchange, seq: in.Seq, at: in.Time, length: len(q.body()), fit: f,
+		last: q.before(len(q.messages)),
 	}
 	if l != nil {
 		t.previous = l.exchange
@@ -184,11 +189,11 @@ func (s *Store) Answer(t *Turn, r *facts.Response, need uint64, at time.Time, as
 		a.calls = append(a.calls, h)
 		c.remember(h, call)
 		if c.inferred {
-			s.index(c, callKey(c.key.service, h))
+			s.index(c, callKey(c.key.service, h, len(rc.ID), t.last))
 		}
 	}
 	if c.inferred && r.ContentBytes > minText && r.ContentHash != 0 {
-		s.index(c, textKey(c.key.service, r.ContentHash))
+		s.index(c, pairKey(c.key.service, r.ContentHash, t.last))
 	}
 	if t.line.answer == nil || t.line.answer.seq <= a.seq {
 		t.line.answer = a
@@ -225,52 +230,88 @@ func (s *Store) Evicted() uint64 { return s.evicted }
 func (s *Store) conversation(in *In, q *skeleton) *conversation {
 	k := key{in.Service, in.Conversation}
 	inferred := k.id == ""
+	need := in.Need
+	var c *conversation
 	if inferred {
-		if c := s.infer(in, q); c != nil {
-			s.lower(c, in.Need)
-			return c
+		if c, need = s.infer(in, q); c == nil {
+			k.id = "inferred-" + in.Exchange
 		}
-		k.id = "inferred-" + in.Exchange
 	}
-	if c := s.convs[k]; c != nil {
-		s.lower(c, in.Need)
+	if c == nil {
+		c = s.convs[k]
+	}
+	if c != nil {
+		s.lower(c, need)
 		return c
 	}
-	c := &conversation{key: k, inferred: inferred, need: math.MaxUint64, lastUsed: in.Time}
+	c = &conversation{key: k, inferred: inferred, need: math.MaxUint64, lastUsed: in.Time}
 	s.convs[k] = c
 	s.used.push(c)
 	s.made.push(c)
-	s.lower(c, in.Need)
+	s.lower(c, need)
 	return c
 }
 
-// infer finds the conversation whose answer the request holds, newest message first.
-func (s *Store) infer(in *In, q *skeleton) *conversation {
+// infer finds the one conversation whose answer the request holds, newest message first. It also returns the oldest
+// sequence that the decision depends on.
+func (s *Store) infer(in *In, q *skeleton) (c *conversation, need uint64) {
+	need = in.Need
 	if len(s.found) == 0 {
-		return nil
+		return nil, need
+	}
+	ask := func(k uint64) bool {
+		holders := s.found[k]
+		for _, h := range holders {
+			need = min(need, h.need)
+		}
+		if len(holders) == 1 {
+			c = holders[0]
+		}
+		return c != nil
 	}
 	for i := len(q.messages) - 1; i >= max(q.lead, len(q.messages)-maxProbes); i-- {
 		m, fm := &q.messages[i], &in.Facts.Messages[i]
 		if m.reply != 0 {
-			if c := s.found[callKey(in.Service, m.reply)]; c != nil && (len(fm.ToolCallID) >= minUnique || c.shares(q)) {
-				return c
+			at := q.owner(i)
+			if ask(callKey(in.Service, m.reply, len(fm.ToolCallID), q.before(at))) {
+				return c, need
 			}
+			continue
 		}
 		for j, id := range q.callIDs(m) {
-			if id == 0 {
-				continue
-			}
-			if c := s.found[callKey(in.Service, id)]; c != nil && (len(fm.Calls[j].ID) >= minUnique || c.shares(q)) {
-				return c
+			if id != 0 && ask(callKey(in.Service, id, len(fm.Calls[j].ID), q.before(i))) {
+				return c, need
 			}
 		}
-		if m.role == facts.RoleAssistant && m.text != 0 && fm.ContentBytes > minText {
-			if c := s.found[textKey(in.Service, m.text)]; c != nil && c.shares(q) {
-				return c
-			}
+		if m.role == facts.RoleAssistant && m.text != 0 && fm.ContentBytes > minText && ask(pairKey(in.Service, m.text, q.before(i))) {
+			return c, need
 		}
 	}
-	return nil
+	return nil, need
+}
+
+// callKey is the key of a call. An id that is not surely unique, such as call_1, counts only together with the message
+// before the answer.
+func callKey(service string, id uint64, length int, before uint64) uint64 {
+	if length >= minUnique {
+		return xxh3.HashStringSeed(service, id)
+	}
+	return pairKey(service, id, before)
+}
+
+// pairKey is the key of an answer's text, or of a short call id, after a message.
+func pairKey(service string, what, before uint64) uint64 {
+	return xxh3.HashStringSeed(service, bits.RotateLeft64(what, 17)^before)
+}
+
+// index makes c known by an answer. While other conversations gave the same answer, it names none of them.
+func (s *Store) index(c *conversation, k uint64) {
+	holders := s.found[k]
+	if c.gone || len(c.keys) >= maxKeys || len(holders) >= maxHolders || slices.Contains(holders, c) {
+		return
+	}
+	s.found[k] = append(holders, c)
+	c.keys = append(c.keys, k)
 }
 
 // lower makes c need a sequence. The conversations made before c then need it too, so that the first of all has the
@@ -278,23 +319,6 @@ func (s *Store) infer(in *In, q *skeleton) *conversation {
 func (s *Store) lower(c *conversation, need uint64) {
 	for ; c != nil && c.need > need; c = c.inMade.before {
 		c.need = need
-	}
-}
-
-func callKey(service string, id uint64) uint64  { return xxh3.HashStringSeed(service, id) }
-func textKey(service string, sum uint64) uint64 { return xxh3.HashStringSeed(service, ^sum) }
-
-// index makes c known by an answer. An answer that two conversations gave names neither.
-func (s *Store) index(c *conversation, k uint64) {
-	if c.gone || len(c.keys) >= maxKeys {
-		return
-	}
-	switch other, ok := s.found[k]; {
-	case !ok:
-		s.found[k] = c
-		c.keys = append(c.keys, k)
-	case other != c:
-		s.found[k] = nil
 	}
 }
 
@@ -315,7 +339,11 @@ func (s *Store) forget(c *conversation) {
 	c.gone = true
 	delete(s.convs, c.key)
 	for _, k := range c.keys {
-		delete(s.found, k)
+		if holders := s.found[k]; len(holders) > 1 {
+			s.found[k] = slices.DeleteFunc(holders, func(h *conversation) bool { return h == c })
+		} else {
+			delete(s.found, k)
+		}
 	}
 	s.used.remove(c)
 	s.made.remove(c)
