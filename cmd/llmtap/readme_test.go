@@ -10,29 +10,49 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 )
 
-//go:generate go test -run ^TestReadmeRules$ -args -update
+//go:generate go test -run ^TestReadme$ -args -update
 
-const readmePath = "../../README.md"
-
-var rulesBlock = regexp.MustCompile(`(?s)(<!-- rules:[^>]*-->\n).*?(<!-- /rules -->)`)
-
-// The README's rule table is written from rules.All; with -update this test writes it.
-func TestReadmeRules(t *testing.T) {
-	old, err := os.ReadFile(filepath.FromSlash(readmePath))
+// README holds blocks that are written from the code, each between <!-- name: … --> and <!-- /name -->. With -update
+// this test writes them.
+func TestReadme(t *testing.T) {
+	path := filepath.Join("..", "..", "README.md")
+	old, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	if !rulesBlock.Match(old) {
-		t.Fatal("README.md has no rules block")
+	text := string(old)
+	for name, want := range map[string]string{
+		"rules": rules.Table(),
+		"hook":  "```go\n" + exampleBody(t) + "```",
+	} {
+		block := regexp.MustCompile(`(?s)(<!-- ` + name + `:[^>]*-->\n).*?(<!-- /` + name + ` -->)`)
+		if !block.MatchString(text) {
+			t.Fatalf("README.md has no block %q", name)
+		}
+		text = block.ReplaceAllString(text, "${1}"+strings.ReplaceAll(strings.TrimSpace(want), "$", "$$")+"\n${2}")
 	}
-	want := rulesBlock.ReplaceAllString(string(old), "${1}"+strings.ReplaceAll(strings.TrimSpace(rules.Table()), "$", "$$")+"\n${2}")
-	if want == string(old) {
+	if text == string(old) {
 		return
 	}
 	if !*update {
-		t.Fatal("README.md: the rule table is out of date; run go generate ./cmd/llmtap")
+		t.Fatal("README.md is out of date; run go generate ./cmd/llmtap")
 	}
-	if err := os.WriteFile(readmePath, []byte(want), 0o644); err != nil {
+	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
 		t.Fatal(err)
 	}
+}
+
+// exampleBody is the hook's example, which is compiled with its tests, without its frame.
+func exampleBody(t *testing.T) string {
+	t.Helper()
+	src, err := os.ReadFile(filepath.Join("..", "..", "ingest", "sdk", "go", "example_test.go"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	_, body, ok := strings.Cut(string(src), "func Example() {\n")
+	body, _, end := strings.Cut(body, "\n}\n")
+	if !ok || !end {
+		t.Fatal("ingest/sdk/go/example_test.go has no func Example")
+	}
+	return strings.ReplaceAll("\n"+body, "\n\t", "\n")[1:] + "\n"
 }
