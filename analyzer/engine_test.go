@@ -273,7 +273,8 @@ func TestMemoryIsBounded(t *testing.T) {
 	if n := a.ReplayFrom(); n < 5000 {
 		t.Errorf("replay from %d: the first conversations were not forgotten", n)
 	}
-	s.advance(time.Hour)
+	s.now = s.now.Add(time.Hour)
+	s.add(&event.Event{Kind: event.Run})
 	do(a, s.steps[len(s.steps)-1], false, nil)
 	if n := a.ReplayFrom(); n != 0 {
 		t.Errorf("replay from %d after an idle hour, want 0", n)

@@ -4,7 +4,6 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
-	"time"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/facts"
@@ -18,7 +17,6 @@ const maxErrorText = 4 << 10
 // open is a request that waits for its response.
 type open struct {
 	row    Exchange
-	at     time.Time // stream time
 	target facts.Target
 	turn   *session.Turn // nil when the request was not judged
 	found  []found
@@ -27,7 +25,7 @@ type open struct {
 // request reads and judges a request and begins its row; need is the oldest sequence it was made from.
 func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 	host, _, path := facts.SplitURL(ev.URL)
-	o := &open{at: at.Time, target: facts.Detect(ev.URL, "unread", nil)}
+	o := &open{target: facts.Detect(ev.URL, "unread", nil)}
 	o.row = Exchange{
 		ID: ev.Exchange, Seq: at.Seq, Labels: labelsOf(ev), StartedAt: ev.Time, Conversation: ev.Labels.Conversation,
 		Server: host, Path: path, Dialect: string(o.target.Dialect), Variant: string(o.target.Variant),
@@ -204,7 +202,7 @@ func (a *Analyzer) giveUpEarly() {
 	a.late.add(it.key, struct{}{}, it.need, a.now)
 	ev := &it.value.ev
 	a.held -= len(ev.Body)
-	o := &open{target: facts.Target{Dialect: facts.Other, Variant: facts.OtherVariant}, at: it.value.at.Time}
+	o := &open{target: facts.Target{Dialect: facts.Other, Variant: facts.OtherVariant}}
 	o.row = Exchange{
 		ID: ev.Exchange, Labels: labelsOf(ev), StartedAt: ev.Time.Add(-ev.Duration), Conversation: ev.Labels.Conversation,
 		Dialect: string(facts.Other), Variant: string(facts.OtherVariant), Instance: ev.Instance, InstanceSeq: ev.Seq,

@@ -18,6 +18,9 @@ type found struct {
 	instance *session.Instance
 }
 
+// maxExplained bounds the defects of one request whose root causes are looked for: each walks the whole history.
+const maxExplained = 100
+
 // rank orders severities by strength; 0 is none.
 func (s Severity) rank() int {
 	switch s {
@@ -50,6 +53,7 @@ func (a *Analyzer) judge(o *open, at Position, need uint64) {
 	}
 	e.Findings = len(violations)
 	o.found = make([]found, 0, len(violations))
+	explained := 0
 	for i := range violations {
 		v := &violations[i]
 		if v.Predicted == Reject {
@@ -67,7 +71,9 @@ func (a *Analyzer) judge(o *open, at Position, need uint64) {
 		copy(f.id[:], sum[:])
 		var fresh bool
 		f.instance, fresh = a.sessions.Seen(t, f.id)
-		if fresh || f.instance.Root.Rank() == 0 { // the first root cause stays: later turns only send the defect again
+		// The first root cause stays: later turns only send the defect again.
+		if (fresh || f.instance.Root.Rank() == 0) && explained < maxExplained {
+			explained++
 			root := t.RootCause(session.Symptom{Rule: v.Rule.ID, Message: v.Message, ToolCallID: v.ToolCallID})
 			if fresh || root.Rank() > 0 {
 				f.instance.Root = root

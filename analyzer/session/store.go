@@ -2,13 +2,11 @@ package session
 
 import (
 	"math"
-	"math/bits"
 	"slices"
 	"strconv"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/zeebo/xxh3"
 )
 
 // Config bounds the memory.
@@ -21,17 +19,11 @@ type Config struct {
 const (
 	maxLines     = 8
 	maxCalls     = 4096
+	maxAnswer    = 128 // calls of one answer that its copy is recognised by
 	maxInstances = 4096
 	maxKeys      = 1024 // answers by which an inferred conversation is found
 	maxHolders   = 16   // conversations remembered for one answer
 	maxProbes    = 256  // messages of a request that are looked up, newest first
-)
-
-// minText is the shortest assistant text, in bytes, that links two requests. minUnique is the shortest call id that is
-// taken for unique; shorter ones, such as call_1, link only together with the message before the answer, as texts do.
-const (
-	minText   = 32
-	minUnique = 16
 )
 
 // A Store remembers conversations. It is not safe for concurrent use.
@@ -186,7 +178,9 @@ func (s *Store) Answer(t *Turn, r *facts.Response, need uint64, at time.Time, as
 			continue
 		}
 		h := hashName(rc.ID)
-		a.calls = append(a.calls, h)
+		if len(a.calls) < maxAnswer {
+			a.calls = append(a.calls, h)
+		}
 		c.remember(h, call)
 		if c.inferred {
 			s.index(c, callKey(c.key.service, h, len(rc.ID), t.last))
@@ -250,68 +244,6 @@ func (s *Store) conversation(in *In, q *skeleton) *conversation {
 	s.made.push(c)
 	s.lower(c, need)
 	return c
-}
-
-// infer finds the one conversation whose answer the request holds, newest message first. It also returns the oldest
-// sequence that the decision depends on.
-func (s *Store) infer(in *In, q *skeleton) (c *conversation, need uint64) {
-	need = in.Need
-	if len(s.found) == 0 {
-		return nil, need
-	}
-	ask := func(k uint64) bool {
-		holders := s.found[k]
-		for _, h := range holders {
-			need = min(need, h.need)
-		}
-		if len(holders) == 1 {
-			c = holders[0]
-		}
-		return c != nil
-	}
-	for i := len(q.messages) - 1; i >= max(q.lead, len(q.messages)-maxProbes); i-- {
-		m, fm := &q.messages[i], &in.Facts.Messages[i]
-		if m.reply != 0 {
-			at := q.owner(i)
-			if ask(callKey(in.Service, m.reply, len(fm.ToolCallID), q.before(at))) {
-				return c, need
-			}
-			continue
-		}
-		for j, id := range q.callIDs(m) {
-			if id != 0 && ask(callKey(in.Service, id, len(fm.Calls[j].ID), q.before(i))) {
-				return c, need
-			}
-		}
-		if m.role == facts.RoleAssistant && m.text != 0 && fm.ContentBytes > minText && ask(pairKey(in.Service, m.text, q.before(i))) {
-			return c, need
-		}
-	}
-	return nil, need
-}
-
-// callKey is the key of a call. An id that is not surely unique, such as call_1, counts only together with the message
-// before the answer.
-func callKey(service string, id uint64, length int, before uint64) uint64 {
-	if length >= minUnique {
-		return xxh3.HashStringSeed(service, id)
-	}
-	return pairKey(service, id, before)
-}
-
-// pairKey is the key of an answer's text, or of a short call id, after a message.
-func pairKey(service string, what, before uint64) uint64 {
-	return xxh3.HashStringSeed(service, bits.RotateLeft64(what, 17)^before)
-}
-
-// index makes c known by an answer. While other conversations gave the same answer, it names none of them.
-func (s *Store) index(c *conversation, k uint64) {
-	holders := s.found[k]
-	if c.gone || len(c.keys) >= maxKeys || len(holders) >= maxHolders || slices.Contains(holders, c) {
-		return
-	}
-	s.found[k] = append(holders, c)
-	c.keys = append(c.keys, k)
 }
 
 // lower makes c need a sequence. The conversations made before c then need it too, so that the first of all has the
@@ -384,37 +316,4 @@ func (c *conversation) touch(l *line) {
 			return
 		}
 	}
-}
-
-// links and list are a list of conversations without allocation.
-type links struct{ before, after *conversation }
-
-type list struct {
-	first, last *conversation
-	of          func(*conversation) *links
-}
-
-func (l *list) push(c *conversation) {
-	*l.of(c) = links{before: l.last}
-	if l.last != nil {
-		l.of(l.last).after = c
-	} else {
-		l.first = c
-	}
-	l.last = c
-}
-
-func (l *list) remove(c *conversation) {
-	n := *l.of(c)
-	if n.before != nil {
-		l.of(n.before).after = n.after
-	} else {
-		l.first = n.after
-	}
-	if n.after != nil {
-		l.of(n.after).before = n.before
-	} else {
-		l.last = n.before
-	}
-	*l.of(c) = links{}
 }

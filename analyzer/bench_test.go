@@ -1,0 +1,99 @@
+package analyzer_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// loop is an agent's tool loop: each turn adds a call and a reply of about size bytes.
+func loop(s *stream, turns, size int) {
+	line := "\t12  if err := f.Close(); err != nil {\n\t\treturn fmt.Errorf(\"close %s: %w\", name, err)\n\t}\n"
+	result := strings.Repeat(line, size/len(line)+1)[:size]
+	h := []msg{system("You are a careful programmer. " + result[:min(1000, size)]), user("fix the build")}
+	for range turns {
+		id := fmt.Sprintf("call_%024d", s.calls)
+		said := assistant("I read the file next.", id+" read_file")
+		s.ok(said, h...)
+		h = append(h, said, tool(id, result))
+	}
+}
+
+func bytesOf(steps []step) (n int64) {
+	for _, st := range steps {
+		n += int64(len(st.ev.Body))
+	}
+	return n
+}
+
+// BenchmarkProcess measures all that is done with the events of many conversations, and beside it only the scan of the
+// same bodies.
+func BenchmarkProcess(b *testing.B) {
+	for _, bm := range []struct {
+		name                       string
+		conversations, turns, size int
+		inferred                   bool
+	}{
+		{"10KB", 50, 1, 8500, false},
+		{"50turns", 4, 50, 4000, false},
+		{"50turns_inferred", 4, 50, 4000, true},
+	} {
+		s := newStream("")
+		for i := range bm.conversations {
+			if !bm.inferred {
+				s.labels.Conversation = fmt.Sprintf("c%d", i)
+			}
+			if bm.turns == 1 {
+				single(s, bm.size)
+				continue
+			}
+			loop(s, bm.turns, bm.size)
+		}
+		size := bytesOf(s.steps)
+		b.Run("all/"+bm.name, func(b *testing.B) {
+			b.SetBytes(size)
+			b.ReportAllocs()
+			a := newAnalyzer(b, analyzer.Default())
+			out := new(analyzer.Output)
+			round := 0
+			for b.Loop() {
+				for _, st := range s.steps {
+					st.at.Seq += uint64(round * len(s.steps))
+					st.at.Time = st.at.Time.Add(time.Duration(round) * time.Hour) // each round finds empty memory
+					a.Process(st.ev, st.at, true, out)
+				}
+				out.Reset()
+				round++
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(s.steps)), "ns/event")
+		})
+		b.Run("scan/"+bm.name, func(b *testing.B) {
+			b.SetBytes(size)
+			b.ReportAllocs()
+			var q facts.Request
+			var r facts.Response
+			for b.Loop() {
+				for _, st := range s.steps {
+					if st.ev.Kind == event.Request {
+						_ = facts.ScanRequest(facts.OpenAIChat, st.ev.Body, &q)
+					} else {
+						_ = facts.ScanResponse(facts.OpenAIChat, st.ev.ContentType, st.ev.Body, &r)
+					}
+				}
+			}
+			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(s.steps)), "ns/event")
+		})
+	}
+}
+
+// single is a request of about size bytes and a short answer.
+func single(s *stream, size int) {
+	text := strings.Repeat("func main() {\n\tfmt.Println(\"hello\")\n}\n", size/37+1)[:size]
+	id := fmt.Sprintf("call_%024d", s.calls)
+	s.ok(assistant("done"), system("You are a careful programmer."), user("fix it"), assistant("", id+" read_file"), tool(id, text))
+}

@@ -1,0 +1,237 @@
+package session_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/session"
+)
+
+var start = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+
+type msg map[string]any
+
+// talk drives a Store as the analyzer does.
+type talk struct {
+	t     *testing.T
+	store *session.Store
+	seq   uint64
+	now   time.Time
+}
+
+func newTalk(t *testing.T, cfg session.Config) *talk {
+	return &talk{t: t, store: session.New(cfg), now: start}
+}
+
+func config() session.Config { return session.Config{Lookback: 30 * time.Minute, Bytes: 1 << 30} }
+
+func (k *talk) ask(conversation string, messages ...msg) *session.Turn {
+	k.t.Helper()
+	b, err := json.Marshal(msg{"messages": messages})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	var r facts.Request
+	if err := facts.ScanRequest(facts.OpenAIChat, b, &r); err != nil {
+		k.t.Fatal(err)
+	}
+	k.seq++
+	k.now = k.now.Add(time.Second)
+	return k.store.Request(session.In{
+		Seq: k.seq, Need: k.seq, Time: k.now, Service: "s", Conversation: conversation, Exchange: fmt.Sprintf("x%d", k.seq), Facts: &r,
+	})
+}
+
+func (k *talk) answer(t *session.Turn, m msg) []*session.Call {
+	k.t.Helper()
+	b, err := json.Marshal(msg{"choices": []msg{{"message": m, "finish_reason": "stop"}}})
+	if err != nil {
+		k.t.Fatal(err)
+	}
+	var r facts.Response
+	if err := facts.ScanResponse(facts.OpenAIChat, "", b, &r); err != nil {
+		k.t.Fatal(err)
+	}
+	k.seq++
+	k.now = k.now.Add(time.Second)
+	return k.store.Answer(t, &r, k.seq, k.now, "asker")
+}
+
+func system(s string) msg      { return msg{"role": "system", "content": s} }
+func user(s string) msg        { return msg{"role": "user", "content": s} }
+func tool(id, text string) msg { return msg{"role": "tool", "tool_call_id": id, "content": text} }
+
+func assistant(text any, ids ...string) msg {
+	m := msg{"role": "assistant", "content": text}
+	if len(ids) > 0 {
+		var calls []msg
+		for _, id := range ids {
+			calls = append(calls, msg{"id": id, "type": "function", "function": msg{"name": "read_file", "arguments": "{}"}})
+		}
+		m["tool_calls"] = calls
+	}
+	return m
+}
+
+// The root causes are tested with whole incidents in package analyzer; here are the corners.
+func TestRootCause(t *testing.T) {
+	sys, ask := system("You plan."), user("read config.py")
+	f := func(name string, turns [][]msg, rule string, message int, id, want string) {
+		t.Helper()
+		k := newTalk(t, config())
+		var last *session.Turn
+		for i, turn := range turns {
+			n := len(turn)
+			if i == len(turns)-1 {
+				last = k.ask("c", turn...)
+				break
+			}
+			if turn[n-1]["role"] == "assistant" {
+				k.answer(k.ask("c", turn[:n-1]...), turn[n-1])
+			} else {
+				k.ask("c", turn...) // failed
+			}
+		}
+		r := last.RootCause(session.Symptom{Rule: rule, Message: message, ToolCallID: id})
+		if got := fmt.Sprint(r.ID, " ", r.Detail, " ", r.Confidence); got != want {
+			t.Errorf("%s: got %q, want %q (%s)", name, got, want, r.Evidence)
+		}
+		if (r.Rank() > 0) != (r.Evidence != "" && r.Fix != "") {
+			t.Errorf("%s: evidence %q, fix %q", name, r.Evidence, r.Fix)
+		}
+	}
+	orphan, missing := "orphan_tool_reply", "missing_tool_reply"
+	said := assistant("", "call_1")
+	f("a rule that has no root cause", [][]msg{{sys, ask, said}, {sys, ask, assistant(""), tool("call_1", "x")}},
+		"arguments_not_string", 3, "call_1", "  ")
+	f("no call id", [][]msg{{sys, ask, said}, {sys, ask, assistant(""), tool("", "x")}}, orphan, 3, "", "  ")
+	f("a message that is not there", [][]msg{{sys, ask, said}, {sys, ask, assistant(""), tool("call_1", "x")}}, orphan, 9, "call_1", "  ")
+	f("compaction and lost calls at once", [][]msg{
+		{sys, ask, assistant("a"), user("b"), assistant("I read the file.", "call_1")},
+		{sys, user("summary"), assistant("I read the file."), tool("call_1", "x")},
+	}, orphan, 3, "call_1", "tool_calls_dropped_on_save  medium")
+	f("an assistant's summary before the reply", [][]msg{
+		{sys, ask, assistant("Working", "call_1", "call_2")},
+		{sys, ask, assistant("Working", "call_1", "call_2"), tool("call_1", "x"), tool("call_2", "y"), assistant("on", "call_3")},
+		{sys, ask, assistant("Summary: a file was read."), tool("call_2", "y"), assistant("on", "call_3"), tool("call_3", "z")},
+	}, orphan, 3, "call_2", "history_truncated_mid_pair head high")
+	f("the same id in each turn, all calls lost", [][]msg{
+		{sys, ask, said},
+		{sys, ask, assistant(""), tool("call_1", "x"), said},
+		{sys, ask, assistant(""), tool("call_1", "x"), assistant(""), tool("call_1", "y")},
+	}, orphan, 5, "call_1", "tool_calls_dropped_on_save  high")
+	f("a reply that came later is not cut", [][]msg{{sys, ask, said}, {sys, ask, said, user("?")}}, missing, 2, "call_1", "  ")
+	f("the tail is cut", [][]msg{
+		{sys, ask, said},
+		{sys, ask, said, tool("call_1", "x")},
+		{sys, ask, said, user("go on")},
+	}, missing, 2, "call_1", "history_truncated_mid_pair tail high")
+}
+
+func TestCalls(t *testing.T) {
+	k := newTalk(t, config())
+	sys, ask := system("s"), user("u")
+	changed := func(turn *session.Turn) (list []string) {
+		for _, c := range turn.Changed {
+			list = append(list, c.CallID+" "+c.State+" "+c.AnsweredBy)
+			if c.Asker != "asker" {
+				t.Errorf("asker %v", c.Asker)
+			}
+		}
+		return list
+	}
+	said := assistant("", "call_1", "call_2")
+	k.answer(k.ask("c", sys, ask), said)
+	if got := changed(k.ask("c", sys, ask)); got != nil { // sent again: says nothing of the calls
+		t.Errorf("sent again: %v", got)
+	}
+	if diff := cmp.Diff([]string{"call_1 answered x4", "call_2 missing "}, changed(k.ask("c", sys, ask, said, tool("call_1", "x")))); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"call_2 answered x5"}, changed(k.ask("c", sys, ask, said, tool("call_1", "x"), tool("call_2", "y")))); diff != "" {
+		t.Error(diff)
+	}
+	// An id that is used again: the old reply does not answer the new call.
+	h := []msg{sys, ask, said, tool("call_1", "x"), tool("call_2", "y")}
+	again := assistant("", "call_1")
+	k.answer(k.ask("c", h...), again)
+	if diff := cmp.Diff([]string{"call_1 missing "}, changed(k.ask("c", append(h, again)...))); diff != "" {
+		t.Error(diff)
+	}
+	if diff := cmp.Diff([]string{"call_1 answered x9"}, changed(k.ask("c", append(h, again, tool("call_1", "z"))...))); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestBranches(t *testing.T) {
+	k := newTalk(t, config())
+	sys, ask := system("s"), user("u")
+	main := k.ask("c", sys, ask)
+	k.answer(main, assistant("one"))
+	on := k.ask("c", sys, ask, assistant("one"), user("left"))
+	k.answer(on, assistant("two"))
+	k.answer(k.ask("c", sys, ask, assistant("one"), user("left"), assistant("two"), user("more")), assistant("three"))
+	fork := k.ask("c", sys, ask, assistant("one"), user("right"))
+	k.answer(fork, assistant("four"))
+	fork2 := k.ask("c", sys, ask, assistant("one"), user("right"), assistant("four"), user("x"))
+	back := k.ask("c", sys, ask, assistant("one"), user("left"), assistant("two"), user("more"), assistant("three"), user("y"))
+	if main.Branch != "" || on.Branch != "" || back.Branch != "" {
+		t.Errorf("main line: %q %q %q", main.Branch, on.Branch, back.Branch)
+	}
+	if fork.Branch == "" || fork2.Branch != fork.Branch {
+		t.Errorf("fork: %q %q", fork.Branch, fork2.Branch)
+	}
+}
+
+func TestExpire(t *testing.T) {
+	k := newTalk(t, config())
+	k.ask("a", user("u"))
+	first := k.now
+	k.now = k.now.Add(20 * time.Minute)
+	k.ask("b", user("u"))
+	if k.store.Need() != 1 || k.store.Len() != 2 {
+		t.Fatalf("need %d, %d conversations", k.store.Need(), k.store.Len())
+	}
+	k.store.Expire(first.Add(30*time.Minute + 1))
+	if k.store.Need() != 2 || k.store.Len() != 1 {
+		t.Errorf("need %d, %d conversations", k.store.Need(), k.store.Len())
+	}
+	k.store.Expire(first.Add(2 * time.Hour))
+	if k.store.Need() != 0 || k.store.Len() != 0 || k.store.Bytes() != 0 {
+		t.Errorf("need %d, %d conversations, %d bytes", k.store.Need(), k.store.Len(), k.store.Bytes())
+	}
+}
+
+func TestOneConversationIsBounded(t *testing.T) {
+	k := newTalk(t, config())
+	for i := range 12_000 {
+		turn := k.ask("c", system("s"), user(fmt.Sprint("u", i%20)))
+		k.answer(turn, assistant("", fmt.Sprintf("call_%d", i)))
+		k.store.Seen(turn, [16]byte{byte(i), byte(i >> 8)})
+	}
+	if n := k.store.Bytes(); n > 8<<20 {
+		t.Errorf("%d bytes for one conversation", n)
+	}
+}
+
+func TestEviction(t *testing.T) {
+	cfg := config()
+	cfg.Bytes = 100 << 10
+	k := newTalk(t, cfg)
+	kept := k.ask("kept", user("u"))
+	for i := range 1000 {
+		k.answer(k.ask(fmt.Sprint("c", i), user("u")), assistant("", "call_1"))
+		kept = k.ask("kept", user("u"))
+	}
+	if k.store.Bytes() > cfg.Bytes+4096 || k.store.Evicted() == 0 {
+		t.Errorf("%d bytes, %d evicted", k.store.Bytes(), k.store.Evicted())
+	}
+	if r := kept.RootCause(session.Symptom{Rule: "orphan_tool_reply"}); r.ID != "" {
+		t.Errorf("the conversation in use was forgotten: %+v", r)
+	}
+}
