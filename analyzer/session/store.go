@@ -64,7 +64,6 @@ type line struct {
 	branch   string
 	tip      skeleton
 	exchange string // of tip
-	seq      uint64
 	answer   *answer
 }
 
@@ -151,7 +150,7 @@ func (s *Store) Request(in In) *Turn {
 	}
 	l.tip, s.scratch = s.scratch, l.tip
 	t.q = &l.tip
-	l.exchange, l.seq = in.Exchange, in.Seq
+	l.exchange = in.Exchange
 	s.account(c)
 	s.use(c, in.Time)
 	return t
