@@ -4,7 +4,9 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"log/slog"
+	"net"
 	"sync"
 	"time"
 
@@ -169,11 +171,17 @@ func (c *Conn) try(ctx context.Context, op func(context.Context) error) error {
 func transient(err error) bool {
 	for _, t := range []error{
 		nats.ErrTimeout, context.DeadlineExceeded, nats.ErrNoResponders, natsjs.ErrNoStreamResponse, nats.ErrDisconnected,
-		nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting, natsjs.ErrAsyncPublishTimeout, natsjs.ErrTooManyStalledMsgs,
+		nats.ErrReconnectBufExceeded, nats.ErrConnectionReconnecting, nats.ErrStaleConnection,
+		natsjs.ErrAsyncPublishTimeout, natsjs.ErrTooManyStalledMsgs, io.EOF, net.ErrClosed,
 	} {
 		if errors.Is(err, t) {
 			return true
 		}
+	}
+	// A publish that fills nats.go's buffer writes to the socket itself, and returns the socket's error.
+	var socket net.Error
+	if errors.As(err, &socket) {
+		return true
 	}
 	var api *natsjs.APIError
 	return errors.As(err, &api) && api.Code == 503 // no leader, shutting down, recovering

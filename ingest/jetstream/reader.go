@@ -47,7 +47,7 @@ type Reader struct {
 	epoch  uint64
 	stop   context.CancelFunc
 	done   sync.WaitGroup
-	close  sync.Once
+	closed sync.Once
 
 	seen  uint64        // the follower's: newest sequence taken
 	ready chan struct{} // cap 1: something to look at for Next
@@ -72,7 +72,8 @@ func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error
 		return nil, fmt.Errorf("open partition %d of %d: only 0 of 1 is supported", cfg.Partition, cfg.Partitions)
 	case cfg.Owner == "":
 		return nil, errors.New("open reader: owner is empty")
-	case cfg.LeaseTTL == 0:
+	}
+	if cfg.LeaseTTL <= 0 {
 		cfg.LeaseTTL = 15 * time.Second
 	}
 	s, err := c.js.Stream(ctx, event.StreamEvents)
@@ -341,7 +342,7 @@ func (r *Reader) Commit(ctx context.Context, stored, replayFrom uint64) error {
 // again by that one.
 func (r *Reader) Close(ctx context.Context) error {
 	var err error
-	r.close.Do(func() {
+	r.closed.Do(func() {
 		r.stop()
 		r.done.Wait()
 		r.fail(errors.New("the reader is closed"))

@@ -131,7 +131,7 @@ func TestNextHonoursLimitAndContext(t *testing.T) {
 func TestLargeBodiesAreBounded(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	p := c.NewPublisher(8)
-	const size, count = 4 << 20, 20 // 80 MiB: more than is held ready and more than a pull
+	const size, count = 4 << 20, 10 // 40 MiB: more than is held ready, and more than a pull
 	for i := range count {
 		if err := p.Publish(ctx, testEvent(i, size)); err != nil {
 			t.Fatal(err)
@@ -153,7 +153,7 @@ func TestLargeBodiesAreBounded(t *testing.T) {
 		}
 	}
 	if r.bytes != 0 {
-		t.Errorf("%d bytes are counted of an empty buffer", r.bytes)
+		t.Errorf("%d bytes are counted in an empty buffer", r.bytes)
 	}
 }
 
@@ -214,7 +214,11 @@ func TestUndecodable(t *testing.T) {
 
 // A dead letter carries more headers than the message had; the largest body is cut to make room.
 func TestUndecodableOfFullSize(t *testing.T) {
-	c, ctx := startNATS(t).connect(t)
+	n := startNATS(t)
+	n.s.Shutdown()
+	n.cfg.MaxPayload = 1 << 20
+	n.start()
+	c, ctx := n.connect(t)
 	body := strings.Repeat("x", int(c.nc.MaxPayload()))
 	if _, err := c.js.Publish(ctx, "llmtap.v1.request.s.00", []byte(body)); err != nil {
 		t.Fatal(err)
