@@ -67,7 +67,7 @@ func openCollector(ctx context.Context, cfg Config, logger *slog.Logger, progres
 	if c.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; choose another address with --listen", cfg.Listen, err)
 	}
-	c.onClose(func() { c.listener.Close() })
+	c.onClose(func() { _ = c.listener.Close() }) // closed already if it has served
 	c.httpAddr = c.listener.Addr().String()
 	return c, nil
 }
@@ -86,7 +86,7 @@ func (c *collector) openNATS(ctx context.Context) error {
 	if cfg.URL == "" {
 		srvCfg := c.cfg.NATSServer
 		srvCfg.Logger = c.logger
-		srv, err := natsserver.Start(srvCfg)
+		srv, err := natsserver.Start(ctx, srvCfg)
 		if err != nil {
 			return fmt.Errorf("start embedded NATS: %w", err)
 		}

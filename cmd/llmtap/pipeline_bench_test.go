@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"testing"
@@ -52,7 +51,7 @@ func benchStream(b *testing.B, n, size int) (*jetstream.Conn, int64) {
 	logger := slog.New(slog.DiscardHandler)
 	srvCfg := natsserver.Default()
 	srvCfg.Dir, srvCfg.Port, srvCfg.Logger = b.TempDir(), -1, logger
-	srv, err := natsserver.Start(srvCfg)
+	srv, err := natsserver.Start(b.Context(), srvCfg)
 	if err != nil {
 		b.Fatal(err)
 	}
@@ -127,7 +126,7 @@ func benchSink(b *testing.B) sinks.Sink {
 	b.Cleanup(func() { srv.Close(context.WithoutCancel(b.Context())) })
 	chCfg := clickhouse.Default()
 	chCfg.DSN = srv.DSN()
-	sink, err := clickhouse.Open(b.Context(), chCfg, slog.New(slog.NewTextHandler(io.Discard, nil)), nil)
+	sink, err := clickhouse.Open(b.Context(), chCfg, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		b.Fatal(err)
 	}

@@ -54,7 +54,7 @@ func freePort(t testing.TB) int {
 
 func (n *testNATS) start() {
 	n.t.Helper()
-	s, err := natsserver.Start(n.cfg)
+	s, err := natsserver.Start(n.t.Context(), n.cfg)
 	if err != nil {
 		n.t.Fatal(err)
 	}

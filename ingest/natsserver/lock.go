@@ -21,7 +21,7 @@ func lockDir(dir string) (*os.File, error) {
 	if err == nil {
 		return f, nil
 	}
-	f.Close()
+	_ = f.Close() // nothing was written
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, fmt.Errorf("directory %s is in use by another server; stop it or choose another directory", dir)
 	}

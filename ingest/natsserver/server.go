@@ -1,6 +1,7 @@
 package natsserver
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -23,8 +24,9 @@ type Server struct {
 	stop sync.Once
 }
 
-// Start starts a server and waits until it takes clients. It installs no signal handlers: the caller calls Shutdown.
-func Start(cfg Config) (*Server, error) {
+// Start starts a server and waits until it takes clients; when ctx ends before, the server is stopped. It installs no
+// signal handlers: the caller calls Shutdown.
+func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -35,22 +37,23 @@ func Start(cfg Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
-	n, err := start(cfg)
+	n, err := start(ctx, cfg)
 	if err != nil {
-		lock.Close()
-		return nil, err
+		return nil, errors.Join(err, lock.Close())
 	}
 	return &Server{nats: n, lock: lock}, nil
 }
 
-func start(cfg Config) (*server.Server, error) {
+func start(ctx context.Context, cfg Config) (*server.Server, error) {
 	if cfg.Port > 0 {
 		// The server would only log that the port is taken.
-		l, err := net.Listen("tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
+		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
 		if err != nil {
 			return nil, fmt.Errorf("listen for NATS clients: %w; choose another port", err)
 		}
-		l.Close()
+		if err := l.Close(); err != nil {
+			return nil, fmt.Errorf("give the port of NATS clients back: %w", err)
+		}
 	}
 	n, err := server.NewServer(&server.Options{
 		ServerName: "llmtap", Host: cfg.Host, Port: cfg.Port, Authorization: cfg.Token, MaxPayload: int32(cfg.MaxPayload),
@@ -62,7 +65,7 @@ func start(cfg Config) (*server.Server, error) {
 	fatal := make(chan string, 1)
 	n.SetLoggerV2(&logger{log: cfg.Logger.With("component", "nats-server"), fatal: fatal}, false, false, false)
 	n.Start()
-	if err := waitReady(n, fatal); err != nil {
+	if err := waitReady(ctx, n, fatal); err != nil {
 		n.Shutdown()
 		n.WaitForShutdown()
 		return nil, fmt.Errorf("start nats-server in %s: %w", cfg.Dir, err)
@@ -70,7 +73,7 @@ func start(cfg Config) (*server.Server, error) {
 	return n, nil
 }
 
-func waitReady(n *server.Server, fatal <-chan string) error {
+func waitReady(ctx context.Context, n *server.Server, fatal <-chan string) error {
 	for end := time.Now().Add(startTimeout); time.Now().Before(end); {
 		if n.ReadyForConnections(50 * time.Millisecond) {
 			if !n.JetStreamEnabled() {
@@ -81,6 +84,8 @@ func waitReady(n *server.Server, fatal <-chan string) error {
 		select {
 		case msg := <-fatal:
 			return errors.New(msg)
+		case <-ctx.Done():
+			return ctx.Err()
 		default:
 		}
 	}
@@ -95,6 +100,6 @@ func (s *Server) Shutdown() {
 	s.stop.Do(func() {
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
-		s.lock.Close()
+		_ = s.lock.Close() // nothing was written
 	})
 }

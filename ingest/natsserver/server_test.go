@@ -25,7 +25,7 @@ func config(t *testing.T) Config {
 func TestStartServesAndKeepsStreams(t *testing.T) {
 	cfg := config(t)
 	for round := range 2 {
-		s, err := Start(cfg)
+		s, err := Start(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -55,12 +55,12 @@ func TestStartServesAndKeepsStreams(t *testing.T) {
 
 func TestStartRefusesTakenDirectory(t *testing.T) {
 	cfg := config(t)
-	s, err := Start(cfg)
+	s, err := Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Shutdown()
-	if _, err := Start(cfg); err == nil || !strings.Contains(err.Error(), "is in use by another server") {
+	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "is in use by another server") {
 		t.Errorf("second server on the directory: %v", err)
 	}
 }
@@ -73,11 +73,11 @@ func TestStartRefusesTakenPort(t *testing.T) {
 	defer l.Close()
 	cfg := config(t)
 	cfg.Port = l.Addr().(*net.TCPAddr).Port
-	if _, err := Start(cfg); err == nil || !strings.Contains(err.Error(), "choose another port") {
+	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "choose another port") {
 		t.Errorf("server on a taken port: %v", err)
 	}
 	cfg.Port = -1 // the failed start gave its directory back
-	s, err := Start(cfg)
+	s, err := Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -89,7 +89,7 @@ func TestStartRefusesUnusableDirectory(t *testing.T) {
 	if err := os.WriteFile(cfg.Dir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(cfg); err == nil || !strings.Contains(err.Error(), "make the directory") {
+	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "make the directory") {
 		t.Errorf("a file for a directory: %v", err)
 	}
 }
@@ -97,7 +97,7 @@ func TestStartRefusesUnusableDirectory(t *testing.T) {
 func TestTokenIsNeeded(t *testing.T) {
 	cfg := config(t)
 	cfg.Token = "secret"
-	s, err := Start(cfg)
+	s, err := Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -140,7 +140,7 @@ func TestStartIsQuiet(t *testing.T) {
 	var out bytes.Buffer
 	cfg := config(t)
 	cfg.Logger = slog.New(slog.NewTextHandler(&out, nil))
-	s, err := Start(cfg)
+	s, err := Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
