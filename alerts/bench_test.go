@@ -12,15 +12,17 @@ import (
 func BenchmarkStep(b *testing.B) {
 	cfg := Default()
 	cfg.Dir = b.TempDir()
-	e, err := New(cfg, Options{})
+	e, err := New(b.Context(), cfg, Options{})
 	if err != nil {
 		b.Fatal(err)
 	}
 	defer e.Close()
 	var counts []analyzer.Count
 	for i := range 1000 {
-		kv := map[string]string{"service": fmt.Sprint("svc-", i/20), "environment": "prod", "stage": fmt.Sprint("stage-", i/2%10), "service_version": fmt.Sprint(i % 2),
-			"agent": "a", "provider": "openai", "model": "m"}
+		kv := map[string]string{
+			"service": fmt.Sprint("svc-", i/20), "environment": "prod", "stage": fmt.Sprint("stage-", i/2%10), "service_version": fmt.Sprint(i % 2),
+			"agent": "a", "provider": "openai", "model": "m",
+		}
 		counts = append(counts, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv, N: 10})
 		if i%10 == 0 {
 			counts = append(counts, analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(kv, "status", "400", "cause", "orphan_tool_reply"), N: 5})

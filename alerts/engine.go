@@ -74,8 +74,8 @@ type Engine struct {
 	closed     bool
 }
 
-// New loads the rules and the stored state. The caller calls Close.
-func New(cfg Config, o Options) (*Engine, error) {
+// New loads the rules and, unless ctx ends before, the stored state. The caller calls Close.
+func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -103,7 +103,7 @@ func New(cfg Config, o Options) (*Engine, error) {
 	if o.Recorder != nil {
 		e.receivers = append(e.receivers, receiver{Notifier: recorder{o.Recorder}, recorder: true, wake: make(chan struct{}, 1)})
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
 	if err := e.load(ctx); err != nil {
 		return nil, err

@@ -22,12 +22,17 @@ func TestFiresAndResolves(t *testing.T) {
 		b.second(calls("2.3.9", 48))
 		b.second(calls("2.4.0", 50))
 		example := func(root string, at int64) analyzer.Example {
-			return analyzer.Example{Labels: failures("2.4.0", "orphan_tool_reply", root, 0).Labels, Exchange: root,
-				Fix: "fix " + root, PublishedAt: b.sec*1e9 + at}
+			return analyzer.Example{
+				Labels: failures("2.4.0", "orphan_tool_reply", root, 0).Labels, Exchange: root,
+				Fix: "fix " + root, PublishedAt: b.sec*1e9 + at,
+			}
 		}
-		b.add(&analyzer.Tally{Second: b.sec, Counts: []analyzer.Count{
-			failures("2.4.0", "orphan_tool_reply", "tool_calls_dropped_on_save", 41), failures("2.4.0", "orphan_tool_reply", "", 2)},
-			Examples: []analyzer.Example{example("tool_calls_dropped_on_save", 5), example("", 7)}})
+		b.add(&analyzer.Tally{
+			Second: b.sec, Counts: []analyzer.Count{
+				failures("2.4.0", "orphan_tool_reply", "tool_calls_dropped_on_save", 41), failures("2.4.0", "orphan_tool_reply", "", 2),
+			},
+			Examples: []analyzer.Example{example("tool_calls_dropped_on_save", 5), example("", 7)},
+		})
 		trigger := time.Unix(b.sec, 7).UTC()
 		b.sec++
 		b.idle(5 * time.Second)
@@ -47,11 +52,15 @@ func TestFiresAndResolves(t *testing.T) {
 			Labels:      map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "severity": "critical"},
 			Annotations: g.Alerts[0].Annotations,
 			StartsAt:    step, UpdatedAt: step, TriggeredAt: trigger,
-			Evidence: Evidence{Window: 10 * time.Minute, Failed: 43, Calls: 98,
+			Evidence: Evidence{
+				Window: 10 * time.Minute, Failed: 43, Calls: 98,
 				Shares: []Share{{"orphan_tool_reply", "tool_calls_dropped_on_save", 41, "fix tool_calls_dropped_on_save"}, {"orphan_tool_reply", "", 2, "fix "}},
-				Versions: []VersionCount{{"2.3.9", 0, 48, start.UTC().Truncate(time.Second)},
-					{"2.4.0", 43, 50, start.UTC().Truncate(time.Second).Add(time.Second)}},
-				Example: &x},
+				Versions: []VersionCount{
+					{"2.3.9", 0, 48, start.UTC().Truncate(time.Second)},
+					{"2.4.0", 43, 50, start.UTC().Truncate(time.Second).Add(time.Second)},
+				},
+				Example: &x,
+			},
 		}
 		if diff := cmp.Diff([]Alert{want}, g.Alerts); diff != "" {
 			t.Errorf("first notice (-want +got):\n%s", diff)

@@ -34,8 +34,10 @@ func calls(version string, n uint64) analyzer.Count {
 }
 
 func failures(version, cause, root string, n uint64) analyzer.Count {
-	return analyzer.Count{Metric: analyzer.MetricFailed, N: n,
-		Labels: with(planner(version), "status", "400", "cause", cause, "root_cause", root)}
+	return analyzer.Count{
+		Metric: analyzer.MetricFailed, N: n,
+		Labels: with(planner(version), "status", "400", "cause", cause, "root_cause", root),
+	}
 }
 
 // A bench is an engine, its clock, and what it told.
@@ -115,7 +117,7 @@ func newBench(t *testing.T, cfg Config, store Store) *bench {
 	t.Helper()
 	cfg.Dir = t.TempDir()
 	b := &bench{t: t, reg: prometheus.NewRegistry(), sec: time.Now().Unix(), told: &notifier{}, rec: &records{}, store: store}
-	e, err := New(cfg, Options{Notifiers: []Notifier{b.told}, Recorder: b.rec, Store: store, Registerer: b.reg})
+	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{b.told}, Recorder: b.rec, Store: store, Registerer: b.reg})
 	if err != nil {
 		t.Fatal(err)
 	}

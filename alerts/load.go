@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"os"
 	"slices"
 	"strings"
@@ -124,9 +125,7 @@ func newRule(g rulefmt.RuleGroup, r rulefmt.Rule, every time.Duration, cfg Confi
 		selectors: map[string][]*labels.Matcher{}, active: map[string]*instance{},
 	}
 	for _, m := range []map[string]string{g.Labels, r.Labels} {
-		for k, v := range m {
-			out.labels[k] = v
-		}
+		maps.Copy(out.labels, m)
 	}
 	for k, v := range r.Annotations {
 		if k != windowAnnotation {
@@ -150,7 +149,7 @@ func (r *rule) inspect(expr parser.Expr) error {
 			var rest []*labels.Matcher
 			for _, m := range n.LabelMatchers {
 				switch {
-				case m.Name != labels.MetricName:
+				case m.Name != model.MetricNameLabel:
 					rest = append(rest, m)
 				case m.Type == labels.MatchEqual:
 					name = m.Value

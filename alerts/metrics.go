@@ -30,13 +30,17 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		relabelled:  counter("llmtap_alerts_relabelled_total", "Label values replaced by other because the label has too many.", "label"),
 		evaluations: f.NewCounter(prometheus.CounterOpts{Name: "llmtap_alerts_evaluations_total", Help: "Steps evaluated, each over all rules."}),
 		errors:      counter("llmtap_alerts_errors_total", "Errors while evaluating a rule or writing the alert state.", "stage"),
-		seconds: f.NewHistogram(prometheus.HistogramOpts{Name: "llmtap_alerts_evaluation_seconds",
-			Help: "Time to evaluate all rules at one step.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8)}),
+		seconds: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "llmtap_alerts_evaluation_seconds",
+			Help: "Time to evaluate all rules at one step.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8),
+		}),
 		step:          f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_alerts_last_step_timestamp_seconds", Help: "Stream time of the last evaluated step."}),
 		series:        f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_alerts_series", Help: "Live series."}),
 		firing:        f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_alerts_firing", Help: "Alerts that fire now."}),
 		notifications: counter("llmtap_alerts_notifications_total", "Calls of notifiers: delivered, retried or failed for good.", "result"),
-		notifySeconds: f.NewHistogram(prometheus.HistogramOpts{Name: "llmtap_alerts_notification_seconds",
-			Help: "Time of one call of a notifier.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 7)}),
+		notifySeconds: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "llmtap_alerts_notification_seconds",
+			Help: "Time of one call of a notifier.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 7),
+		}),
 	}
 }

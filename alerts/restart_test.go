@@ -148,7 +148,7 @@ func TestRecorderDown(t *testing.T) {
 
 func TestUnreadableState(t *testing.T) {
 	store := &memory{m: map[string][]byte{stateKey: []byte("{")}}
-	e, err := New(Default(), Options{Store: store})
+	e, err := New(t.Context(), Default(), Options{Store: store})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -97,7 +97,7 @@ func finite(v float64) float64 {
 // expand makes an instance of one sample of the expression's result.
 func (r *rule) expand(ctx context.Context, ts time.Time, s promql.Sample, query template.QueryFunc) *instance {
 	inst := &instance{rule: r, series: s.Metric.Map(), annotations: map[string]string{}, value: finite(s.F), activeAt: ts}
-	delete(inst.series, labels.MetricName)
+	delete(inst.series, model.MetricNameLabel)
 	data := template.AlertTemplateData(inst.series, nil, "", s)
 	text := func(t string) string {
 		if !strings.Contains(t, "{{") {

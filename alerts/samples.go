@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
 	"github.com/prometheus/prometheus/tsdb"
@@ -90,8 +91,10 @@ func openSamples(cfg Config, window time.Duration, m *metrics) (*samples, error)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("open alert samples: %w", err), os.RemoveAll(dir))
 	}
-	return &samples{cfg: cfg, m: m, dir: filepath.Clean(dir), head: head, window: int64(window.Seconds()),
-		series: map[string]*series{}, values: map[string]map[string]int{}}, nil
+	return &samples{
+		cfg: cfg, m: m, dir: filepath.Clean(dir), head: head, window: int64(window.Seconds()),
+		series: map[string]*series{}, values: map[string]map[string]int{},
+	}, nil
 }
 
 // Close removes everything from disk.
@@ -194,20 +197,20 @@ func (s *samples) end(key string, c *series) {
 	}
 }
 
-func (c *series) append(app storage.AppenderV2, step int64) error {
-	ref, err := app.Append(c.ref, c.lset, 0, step*1000, float64(c.total), nil, nil, storage.AOptions{})
-	c.ref = ref
+func (s *series) append(app storage.AppenderV2, step int64) error {
+	ref, err := app.Append(s.ref, s.lset, 0, step*1000, float64(s.total), nil, nil, storage.AOptions{})
+	s.ref = ref
 	return err
 }
 
 // trim forgets the points of steps up to from.
-func (c *series) trim(from int64) {
+func (s *series) trim(from int64) {
 	i := 0
-	for i < len(c.points) && c.points[i].step <= from {
+	for i < len(s.points) && s.points[i].step <= from {
 		i++
 	}
 	if i > 0 {
-		c.points = append(c.points[:0], c.points[i:]...)
+		s.points = append(s.points[:0], s.points[i:]...)
 	}
 }
 
@@ -231,7 +234,7 @@ func (s *samples) capLabels(kv map[string]string, counted bool) map[string]strin
 
 func (s *samples) keyOf(metric string, kv map[string]string) (string, labels.Labels) {
 	b := labels.NewScratchBuilder(len(kv) + 1)
-	b.Add(labels.MetricName, metric)
+	b.Add(model.MetricNameLabel, metric)
 	for k, v := range kv {
 		b.Add(k, v)
 	}

@@ -34,8 +34,10 @@ func incident() alerts.Alert {
 		Evidence: alerts.Evidence{
 			Window: 10 * time.Minute, Failed: 43, Calls: 98,
 			Shares: []alerts.Share{
-				{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: 41,
-					Fix: "When the agent saves an assistant message, keep its tool_calls together with its content."},
+				{
+					Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: 41,
+					Fix: "When the agent saves an assistant message, keep its tool_calls together with its content.",
+				},
 				{Cause: "rate_limit", Failed: 2},
 			},
 			Versions: []alerts.VersionCount{
@@ -85,19 +87,24 @@ func second() alerts.Alert {
 	a := incident()
 	a.Labels = map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "总结 <!channel> *x*", "severity": "warning"}
 	a.StartsAt, a.UpdatedAt, a.FoundLate = t0.Add(time.Minute), t0.Add(2*time.Minute), true
-	a.Evidence = alerts.Evidence{Window: 10 * time.Minute, Failed: 6, Calls: 50,
+	a.Evidence = alerts.Evidence{
+		Window: 10 * time.Minute, Failed: 6, Calls: 50,
 		Shares:   []alerts.Share{{Cause: "server_error", Failed: 6}},
 		Versions: []alerts.VersionCount{{Failed: 6, Calls: 50, FirstSeen: t0}},
-		Example: &analyzer.Example{Conversation: "a'b & <c>", Exchange: "0193-2", Status: 503, Message: -1,
-			ErrorText: "<html>\n<b>503</b> `Service` Unavailable & more</html>"},
+		Example: &analyzer.Example{
+			Conversation: "a'b & <c>", Exchange: "0193-2", Status: 503, Message: -1,
+			ErrorText: "<html>\n<b>503</b> `Service` Unavailable & more</html>",
+		},
 	}
 	return a
 }
 
 // bare is an alert without any evidence.
 func bare() alerts.Alert {
-	return alerts.Alert{Name: "Watchdog", State: alerts.Firing, Value: 1, Labels: map[string]string{"severity": "info"},
-		Annotations: map[string]string{"summary": "llmtap evaluates alerts", "description": "This alert always fires."}, StartsAt: t0, UpdatedAt: t0}
+	return alerts.Alert{
+		Name: "Watchdog", State: alerts.Firing, Value: 1, Labels: map[string]string{"severity": "info"},
+		Annotations: map[string]string{"summary": "llmtap evaluates alerts", "description": "This alert always fires."}, StartsAt: t0, UpdatedAt: t0,
+	}
 }
 
 // The golden files hold what is sent, and after it how it reads.

@@ -36,7 +36,7 @@ func TestEngineToSlack(t *testing.T) {
 		t.Helper()
 		c := alerts.Default()
 		c.Dir, c.UpdateInterval = t.TempDir(), 0
-		e, err := alerts.New(c, alerts.Options{Notifiers: []alerts.Notifier{newNotifier(t, cfg, store)}, Store: store})
+		e, err := alerts.New(t.Context(), c, alerts.Options{Notifiers: []alerts.Notifier{newNotifier(t, cfg, store)}, Store: store})
 		if err != nil {
 			t.Fatal(err)
 		}

@@ -63,8 +63,10 @@ func facts(a alerts.Alert) []fact {
 	}
 	for _, v := range ev.Versions {
 		if enough(v.Failed) {
-			out = append(out, fact{"version " + v.Version,
-				fmt.Sprintf("now also in %s: %s of %s calls failed", code(v.Version), number(v.Failed), number(v.Calls))})
+			out = append(out, fact{
+				"version " + v.Version,
+				fmt.Sprintf("now also in %s: %s of %s calls failed", code(v.Version), number(v.Failed), number(v.Calls)),
+			})
 		}
 	}
 	return out

@@ -5,10 +5,12 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -75,9 +77,7 @@ func (f *fake) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 				case <-time.After(hang):
 				}
 			}
-			for k, v := range header {
-				w.Header()[k] = v
-			}
+			maps.Copy(w.Header(), header)
 			w.WriteHeader(status)
 			fmt.Fprint(w, body)
 			return
@@ -93,9 +93,11 @@ func (f *fake) handle(method string, r *http.Request) string {
 	p := r.PostForm
 	switch method {
 	case "chat.postMessage":
-		m := posted{TS: fmt.Sprintf("1700000000.%06d", len(f.messages)+1), Thread: p.Get("thread_ts"), Text: p.Get("text"),
-			Blocks: p.Get("blocks"), Metadata: json.RawMessage(p.Get("metadata")), Broadcast: p.Get("reply_broadcast") == "true"}
-		if m.Metadata == nil || len(m.Metadata) == 0 {
+		m := posted{
+			TS: fmt.Sprintf("1700000000.%06d", len(f.messages)+1), Thread: p.Get("thread_ts"), Text: p.Get("text"),
+			Blocks: p.Get("blocks"), Metadata: json.RawMessage(p.Get("metadata")), Broadcast: p.Get("reply_broadcast") == "true",
+		}
+		if len(m.Metadata) == 0 {
 			m.Metadata = json.RawMessage("{}")
 		}
 		f.messages = append(f.messages, m)
@@ -120,8 +122,8 @@ func (f *fake) handle(method string, r *http.Request) string {
 			return `{"ok":true,"messages":[]}`
 		}
 		var list []string
-		for i := len(f.messages) - 1; i >= 0; i-- {
-			if m := f.messages[i]; m.Thread == "" {
+		for _, m := range slices.Backward(f.messages) {
+			if m.Thread == "" {
 				list = append(list, fmt.Sprintf(`{"type":"message","ts":%q,"metadata":%s}`, m.TS, m.Metadata))
 			}
 		}
@@ -273,8 +275,7 @@ func TestPostInDoubt(t *testing.T) {
 		f.answer, f.hang, cfg.Channel = lost(f), hang, channel
 		store := &memory{}
 		err := newNotifier(t, cfg, store).Notify(t.Context(), group(incident()))
-		var later *alerts.RetryError
-		if !errors.As(err, &later) {
+		if _, ok := errors.AsType[*alerts.RetryError](err); !ok {
 			t.Fatalf("got %v, want a RetryError", err)
 		}
 		n := newNotifier(t, cfg, store) // and the process died, too

@@ -35,13 +35,17 @@ func (c *collector) alert(ctx context.Context) error {
 		notifiers = append(notifiers, n)
 	}
 	rows := sinks.NewBatcher(c.sink, c.cfg.Batcher, c.logger, nil)
-	engine, err := alerts.New(c.cfg.Alerts, alerts.Options{
+	engine, err := alerts.New(ctx, c.cfg.Alerts, alerts.Options{
 		Notifiers: notifiers, Store: store, Recorder: alertRows{rows}, Logger: c.logger, Registerer: c.reg,
 	})
 	if err != nil {
 		return fmt.Errorf("load alert rules: %w", err)
 	}
-	defer engine.Close()
+	defer func() {
+		if err := engine.Close(); err != nil {
+			c.logger.Error("alert engine did not close cleanly", "err", err)
+		}
+	}()
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return rows.Run(ctx) })
