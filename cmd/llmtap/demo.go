@@ -8,6 +8,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"os"
 	"os/exec"
 	"sync"
@@ -59,7 +60,11 @@ func runDemo(ctx context.Context, c *cli) error {
 		if err != nil {
 			return fmt.Errorf("make a directory for the demo: %w", err)
 		}
-		defer os.RemoveAll(tmp)
+		defer func() {
+			if err := os.RemoveAll(tmp); err != nil {
+				fmt.Fprintf(c.stderr, "the demo's directory stays behind: %v\n", err)
+			}
+		}()
 		*dataDir = tmp
 	}
 	return d.run(ctx, *dataDir, *exit)
@@ -85,7 +90,7 @@ func (d *demo) say(format string, args ...any) {
 	fmt.Fprintf(d.c.stderr, "%4.0fs  %s\n", time.Since(d.started).Seconds(), fmt.Sprintf(format, args...))
 }
 
-func (d *demo) run(ctx context.Context, dataDir string, exit bool) error {
+func (d *demo) run(ctx context.Context, dataDir string, exit bool) (err error) {
 	// The servers outlive ctx: when the user interrupts, the collector stops first and in peace.
 	servers, stopServers := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopServers()
@@ -104,7 +109,12 @@ func (d *demo) run(ctx context.Context, dataDir string, exit bool) error {
 	running, stopCollector := context.WithCancel(ctx)
 	collected := make(chan error, 1)
 	go func() { collected <- d.col.run(running) }()
-	defer func() { stopCollector(); <-collected }()
+	defer func() {
+		stopCollector()
+		if stopErr := <-collected; err == nil {
+			err = stopErr
+		}
+	}()
 
 	d.say("three services are at work; version 2.4.0 of checkout-agent forgets to save tool_calls, as in a real incident")
 	report, err := d.runAgents(ctx, collected)
@@ -137,10 +147,10 @@ func (d *demo) startServers(ctx context.Context, dataDir string) (Config, error)
 	cfg.DataDir, cfg.Listen, cfg.NATSServer.Port = dataDir, "127.0.0.1:0", -1
 	d.slack = fleetslack.New(fleetslack.Config{Channels: []string{"oncall"}})
 	var err error
-	if d.providerURL, err = serveLocal(ctx, func(l net.Listener) error { return provider.Serve(ctx, l, provider.Default()) }); err != nil {
+	if d.providerURL, err = serveLocal(ctx, provider.New(provider.Default())); err != nil {
 		return cfg, err
 	}
-	slackURL, err := serveLocal(ctx, func(l net.Listener) error { return d.slack.Serve(ctx, l) })
+	slackURL, err := serveLocal(ctx, d.slack)
 	if err != nil {
 		return cfg, err
 	}
@@ -148,13 +158,15 @@ func (d *demo) startServers(ctx context.Context, dataDir string) (Config, error)
 	return cfg, cfg.validate()
 }
 
-// serveLocal runs serve on a free port of the loopback interface and returns its URL.
-func serveLocal(ctx context.Context, serve func(net.Listener) error) (url string, err error) {
+// serveLocal serves h on a free port of the loopback interface until ctx ends, and returns its URL.
+func serveLocal(ctx context.Context, h http.Handler) (url string, err error) {
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", fmt.Errorf("listen on loopback: %w", err)
 	}
-	go func() { _ = serve(l) }() // ends with ctx
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = srv.Close() })
+	go func() { _ = srv.Serve(l) }() // ends when it is closed
 	return "http://" + l.Addr().String(), nil
 }
 

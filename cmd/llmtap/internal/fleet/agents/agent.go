@@ -94,7 +94,7 @@ func (a *agent) ask(ctx context.Context, c conversation, history []message) (ope
 func (a *agent) askStreamed(ctx context.Context, params openai.ChatCompletionNewParams) (*openai.ChatCompletion, error) {
 	params.StreamOptions.IncludeUsage = openai.Bool(true)
 	stream := a.client.Chat.Completions.NewStreaming(ctx, params)
-	defer stream.Close()
+	defer func() { _ = stream.Close() }() // what went wrong is in stream.Err
 	var acc openai.ChatCompletionAccumulator
 	for stream.Next() {
 		acc.AddChunk(stream.Current())

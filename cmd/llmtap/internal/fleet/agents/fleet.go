@@ -116,7 +116,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	err = f.work(ctx)
 	r := f.tally.report()
 	for _, h := range f.hooks {
-		err = errors.Join(err, h.Close())
+		err = errors.Join(err, h.Close()) //nolint:contextcheck // flushes for FlushTimeout, also after ctx has ended
 		s := h.Stats()
 		r.Published, r.Dropped, r.Pending = r.Published+s.Published, r.Dropped+s.Dropped, r.Pending+s.Pending
 	}
@@ -137,7 +137,7 @@ func (f *fleet) work(ctx context.Context) error {
 	agents := make([][]*agent, len(services))
 	for n, s := range services {
 		for _, version := range s.versions {
-			h, err := llmtap.Open(llmtap.Config{
+			h, err := llmtap.Open(llmtap.Config{ //nolint:contextcheck // lasts until Close, also after ctx has ended
 				URL: f.cfg.NATSURL, Service: s.name, ServiceVersion: version, Environment: "demo", Agent: s.name,
 				Capture: "full", Hosts: []string{f.host}, Logger: f.cfg.Log, FlushTimeout: f.cfg.FlushTimeout,
 			})

@@ -39,10 +39,14 @@ var checkout = service{
 			steps = 1 + rng.IntN(3)
 		}
 		return version, []conversation{
-			{stage: planner, system: "You plan how to check an order out.", user: todo("Plan order "+id, steps, "read_cart", "read_stock", "price_items"),
-				tools: []string{"read_cart", "read_stock", "price_items"}, saver: save},
-			{stage: executor, system: "You carry a plan out.", user: todo("Check order "+id+" out", 2, "reserve_items", "charge_card"),
-				tools: []string{"reserve_items", "charge_card"}, saver: healthy},
+			{
+				stage: planner, system: "You plan how to check an order out.", user: todo("Plan order "+id, steps, "read_cart", "read_stock", "price_items"),
+				tools: []string{"read_cart", "read_stock", "price_items"}, saver: save,
+			},
+			{
+				stage: executor, system: "You carry a plan out.", user: todo("Check order "+id+" out", 2, "reserve_items", "charge_card"),
+				tools: []string{"reserve_items", "charge_card"}, saver: healthy,
+			},
 			{stage: summariser, system: "You write to the customer.", user: "Sum order " + id + " up.", stream: true, saver: healthy},
 		}
 	},
@@ -57,10 +61,14 @@ var research = service{
 			sources = 9
 		}
 		return 0, []conversation{
-			{stage: planner, system: "You plan a piece of research.", user: todo("Plan question "+id, 1+rng.IntN(2), "search_web", "search_library"),
-				tools: []string{"search_web", "search_library"}, saver: healthy},
-			{stage: executor, system: "You read sources.", user: todo("Answer question "+id, sources, "read_page", "read_paper"),
-				tools: []string{"read_page", "read_paper"}, saver: keepsLast()},
+			{
+				stage: planner, system: "You plan a piece of research.", user: todo("Plan question "+id, 1+rng.IntN(2), "search_web", "search_library"),
+				tools: []string{"search_web", "search_library"}, saver: healthy,
+			},
+			{
+				stage: executor, system: "You read sources.", user: todo("Answer question "+id, sources, "read_page", "read_paper"),
+				tools: []string{"read_page", "read_paper"}, saver: keepsLast(),
+			},
 			{stage: summariser, system: "You write the answer.", user: "Sum question " + id + " up.", stream: true, saver: healthy},
 		}
 	},
@@ -80,10 +88,14 @@ var support = service{
 			steps = append(steps, toolNotify)
 		}
 		return 0, []conversation{
-			{stage: planner, system: "You sort tickets.", user: todo("Plan ticket "+id, 1+rng.IntN(2), "read_ticket"),
-				tools: []string{"read_ticket"}, stream: true, saver: healthy},
-			{stage: executor, system: "You solve tickets.", user: todo("Solve ticket "+id, len(steps), steps...),
-				tools: []string{"lookup_order", "check_policy", "search_articles", toolRefund, toolNotify}, saver: twoNodes(i%12 == 5)},
+			{
+				stage: planner, system: "You sort tickets.", user: todo("Plan ticket "+id, 1+rng.IntN(2), "read_ticket"),
+				tools: []string{"read_ticket"}, stream: true, saver: healthy,
+			},
+			{
+				stage: executor, system: "You solve tickets.", user: todo("Solve ticket "+id, len(steps), steps...),
+				tools: []string{"lookup_order", "check_policy", "search_articles", toolRefund, toolNotify}, saver: twoNodes(i%12 == 5),
+			},
 			{stage: summariser, system: "You write to the customer.", user: "Sum ticket " + id + " up.", stream: true, saver: healthy},
 		}
 	},

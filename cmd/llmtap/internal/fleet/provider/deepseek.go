@@ -43,8 +43,7 @@ func (deepSeek) noMessages() *apiError { return rejected("Empty input messages")
 
 func (deepSeek) malformed(r *request, i int, err error) *apiError {
 	got, want := "unit", "a map"
-	var te *json.UnmarshalTypeError
-	if errors.As(err, &te) {
+	if te, ok := errors.AsType[*json.UnmarshalTypeError](err); ok {
 		got, want = serdeKind(te.Value), "a string"
 	}
 	return undecodable(r, i, "messages[%d]: invalid type: %s, expected %s", i, got, want)

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"io"
 	"math/rand/v2"
 	"net/http"
 	"strings"
@@ -157,7 +156,7 @@ func (a *reply) stream(ctx context.Context, w http.ResponseWriter, usage bool) {
 			return
 		}
 		fmt.Fprintf(w, "data: %s\n\n", data)
-		flush() // fails only where the caller has gone
+		_ = flush() // fails only where the caller has gone
 	}
 	delta := func(d wireDelta) { send([]wireChoice{{Delta: &d}}, nil) }
 
@@ -178,8 +177,8 @@ func (a *reply) stream(ctx context.Context, w http.ResponseWriter, usage bool) {
 	if usage {
 		send([]wireChoice{}, a.usage())
 	}
-	io.WriteString(w, "data: [DONE]\n\n")
-	flush()
+	fmt.Fprint(w, "data: [DONE]\n\n")
+	_ = flush()
 }
 
 // pieces cuts s into runs of about 24 bytes, between runes.

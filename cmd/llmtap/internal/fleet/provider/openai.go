@@ -80,13 +80,13 @@ func (openAI) shape(r *request, i int) *apiError {
 		return invalid(at+".role", "invalid_value",
 			"Invalid value: '%s'. Supported values are: 'system', 'assistant', 'user', 'function', 'tool', and 'developer'.", m.Role)
 	}
-	switch k := kind(m.Content); {
-	case k == "string":
-	case k == "array":
+	switch k := kind(m.Content); k {
+	case "string":
+	case "array":
 		if m.Role == "tool" && !onlyParts(m.Content, "text", "image_url") {
 			return invalid(at, "invalid_value", "Invalid '%s'. Content blocks are expected to be either text or image_url type.", at)
 		}
-	case k == "null" || k == "":
+	case "null", "":
 		if m.Role != "assistant" || len(m.calls()) == 0 {
 			return invalid(fmt.Sprintf("messages.[%d].content", i), "", "Invalid value for 'content': expected a string, got null.")
 		}
