@@ -220,7 +220,7 @@ func (b *Batcher) retry(ctx context.Context, what string, f func() error) error 
 		err := f()
 		if err == nil {
 			if try > 1 {
-				b.logger.Info(what+" succeeded", "tries", try)
+				b.logger.Info("succeeded after retries", "step", what, "tries", try)
 			}
 			return nil
 		}
@@ -230,7 +230,7 @@ func (b *Batcher) retry(ctx context.Context, what string, f func() error) error 
 		}
 		b.metrics.retries.Inc()
 		d := wait/2 + rand.N(wait/2+1)
-		b.logger.Warn(what+" failed, trying again", "tries", try, "wait", d, "error", err)
+		b.logger.Warn("failed, trying again", "step", what, "tries", try, "wait", d, "error", err)
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():

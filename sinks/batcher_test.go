@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"sync"
@@ -79,7 +78,7 @@ func rows(ids ...string) *Batch {
 func run(t *testing.T, cfg BatcherConfig, r *recorder) (b *Batcher, stop func() error) {
 	t.Helper()
 	r.start = time.Now()
-	b = NewBatcher(r, cfg, slog.New(slog.NewTextHandler(io.Discard, nil)), nil)
+	b = NewBatcher(r, cfg, slog.New(slog.DiscardHandler), nil)
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()

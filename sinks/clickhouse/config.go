@@ -47,8 +47,7 @@ func (c Config) options() (*clickhouse.Options, error) {
 	o, err := clickhouse.ParseDSN(c.DSN)
 	if err != nil {
 		// An error of url.Parse quotes the whole DSN, password and all.
-		var ue *url.Error
-		if errors.As(err, &ue) {
+		if ue, ok := errors.AsType[*url.Error](err); ok {
 			err = ue.Err
 		}
 		return nil, fmt.Errorf("parse: %w", err)

@@ -60,12 +60,10 @@ var retryCodes = map[int32]bool{
 // retryable reports whether the same insert may pass later. Unknown errors do not: repeating what cannot pass would hold
 // up everything behind it in silence.
 func retryable(err error) bool {
-	var ex *clickhouse.Exception
-	if errors.As(err, &ex) {
+	if ex, ok := errors.AsType[*clickhouse.Exception](err); ok {
 		return retryCodes[ex.Code]
 	}
-	var he *clickhouse.HTTPError // without an exception: from a proxy or load balancer, or a cut answer
-	if errors.As(err, &he) {
+	if he, ok := errors.AsType[*clickhouse.HTTPError](err); ok {
 		switch he.StatusCode {
 		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
 			http.StatusServiceUnavailable, http.StatusGatewayTimeout:
@@ -83,8 +81,7 @@ func retryable(err error) bool {
 
 // code returns the server's error code in err, 0 when there is none.
 func code(err error) int32 {
-	var ex *clickhouse.Exception
-	if errors.As(err, &ex) {
+	if ex, ok := errors.AsType[*clickhouse.Exception](err); ok {
 		return ex.Code
 	}
 	return 0

@@ -133,7 +133,7 @@ func (s *Sink) applied(ctx context.Context) (map[uint32]map[string]string, error
 	if err != nil {
 		return nil, fmt.Errorf("read migrations: %w", err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }() // what went wrong is in rows.Err
 	applied := map[uint32]map[string]string{}
 	for rows.Next() {
 		var n uint32

@@ -44,7 +44,7 @@ func (s *Sink) Query(ctx context.Context, sql string, params map[string]string) 
 	if err != nil {
 		return nil, fmt.Errorf("run query: %w", err)
 	}
-	defer rows.Close()
+	defer func() { _ = rows.Close() }() // what went wrong is in rows.Err
 
 	res := &Result{}
 	types := rows.ColumnTypes()

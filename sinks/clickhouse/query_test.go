@@ -29,13 +29,23 @@ func TestQueryTypes(t *testing.T) {
 	}
 	want := &clickhouse.Result{
 		Columns: []clickhouse.Column{
-			{Name: "n", Type: "UInt8"}, {Name: "s", Type: "String"}, {Name: "l", Type: "LowCardinality(String)"}, {Name: "missing", Type: "Nullable(Nothing)"},
-			{Name: "f", Type: "Nullable(Float64)"}, {Name: "at", Type: "DateTime64(9)"}, {Name: "list", Type: "Array(String)"},
-			{Name: "m", Type: "Map(String, UInt64)"}, {Name: "yes", Type: "Bool"}, {Name: "pair", Type: "Tuple(String, UInt8)"},
+			{Name: "n", Type: "UInt8"},
+			{Name: "s", Type: "String"},
+			{Name: "l", Type: "LowCardinality(String)"},
+			{Name: "missing", Type: "Nullable(Nothing)"},
+			{Name: "f", Type: "Nullable(Float64)"},
+			{Name: "at", Type: "DateTime64(9)"},
+			{Name: "list", Type: "Array(String)"},
+			{Name: "m", Type: "Map(String, UInt64)"},
+			{Name: "yes", Type: "Bool"},
+			{Name: "pair", Type: "Tuple(String, UInt8)"},
 		},
 		Rows: [][]any{{
-			uint8(7), "a", "b", nil, 1.5, time.Date(2026, 11, 20, 1, 30, 0, 123456789, time.UTC), []string{"x", "y"},
-			map[string]uint64{"k": 7}, true, []any{"a", uint8(1)},
+			uint8(7), "a", "b", nil, 1.5, time.Date(2026, 11, 20, 1, 30, 0, 123456789, time.UTC),
+			[]string{"x", "y"},
+			map[string]uint64{"k": 7},
+			true,
+			[]any{"a", uint8(1)},
 		}},
 	}
 	if d := cmp.Diff(want, res); d != "" {

@@ -80,7 +80,7 @@ func send[R any](ctx context.Context, s *Sink, table string, columns []column[R]
 	if err != nil {
 		return err
 	}
-	defer batch.Close()
+	defer func() { _ = batch.Close() }() // after Send it does nothing, before it gives the batch up
 	for i, c := range columns {
 		if err := batch.Column(i).Append(c.values(rows)); err != nil {
 			return fmt.Errorf("fill column %s: %w", c.name, err)
