@@ -31,9 +31,18 @@ func (s *series) compare(o *series) int {
 func (s *series) labels() map[string]string {
 	m := make(map[string]string, 12)
 	for _, l := range [...][2]string{
-		{"service", s.service}, {"service_version", s.version}, {"environment", s.environment}, {"agent", s.agent},
-		{"stage", s.stage}, {"provider", s.provider}, {"model", s.model}, {"status", s.status}, {"cause", s.cause},
-		{"root_cause", s.rootCause}, {"rule", s.rule}, {"severity", s.severe},
+		{"service", s.service},
+		{"service_version", s.version},
+		{"environment", s.environment},
+		{"agent", s.agent},
+		{"stage", s.stage},
+		{"provider", s.provider},
+		{"model", s.model},
+		{"status", s.status},
+		{"cause", s.cause},
+		{"root_cause", s.rootCause},
+		{"rule", s.rule},
+		{"severity", s.severe},
 	} {
 		if l[1] != "" {
 			m[l[0]] = l[1]

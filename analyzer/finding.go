@@ -125,9 +125,9 @@ func (a *Analyzer) report(o *open, need uint64) {
 // finding is the row of f.
 func (a *Analyzer) finding(o *open, f *found, s Severity) Finding {
 	e, root := &o.row, &f.instance.Root
-	print := digest(e.Labels.Service, e.Labels.Stage, f.Rule.ID, f.Detail, f.ToolName, root.ID)
+	fingerprint := digest(e.Labels.Service, e.Labels.Stage, f.Rule.ID, f.Detail, f.ToolName, root.ID)
 	row := Finding{
-		ID: hex.EncodeToString(f.id[:]), Fingerprint: hex.EncodeToString(print[:8]), Seq: e.Seq, FirstSeen: f.instance.Since,
+		ID: hex.EncodeToString(f.id[:]), Fingerprint: hex.EncodeToString(fingerprint[:8]), Seq: e.Seq, FirstSeen: f.instance.Since,
 		Exchange: f.instance.Exchange, Labels: e.Labels, Conversation: e.Conversation, Provider: e.Provider, Model: e.Model,
 		Dialect: e.Dialect, Variant: e.Variant, Rule: f.Rule.ID, Detail: f.Detail, Predicted: f.Predicted, Severity: s,
 		Status: e.Status, Message: f.Message, ToolCallID: f.ToolCallID, ToolName: f.ToolName, Summary: f.Summary,

@@ -2,6 +2,7 @@ package analyzer_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -50,7 +51,7 @@ func TestCallsDroppedOnSave(t *testing.T) {
 		broken := append(append(start[:2:2], saved), replies...)
 		s.fail(400, orphanText, broken...)
 		// The agent goes on and sends the broken history again, longer.
-		s.fail(400, orphanText, append(broken[:len(broken):len(broken)], user("are you done?"))...)
+		s.fail(400, orphanText, append(slices.Clip(broken), user("are you done?"))...)
 		out := run(t, analyzer.Default(), s.steps)
 		if diff := cmp.Diff(want, brief(out)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -163,10 +164,10 @@ func TestMissingAndDuplicateReplies(t *testing.T) {
 	said := assistant("", "call_1 weather", "call_2 submit_trip")
 	s.ok(said, h...)
 	h = append(h, said, tool("call_1", "rain"))
-	s.fail(400, missingText, append(h[:len(h):len(h)], user("so?"))...)
+	s.fail(400, missingText, append(slices.Clip(h), user("so?"))...)
 	// The repair answers twice.
 	s.fail(400, "Duplicate value for 'tool_call_id' of 'call_1', in messages[3] and messages[4].",
-		append(h[:len(h):len(h)], tool("call_1", "sun"), tool("call_2", "ok"))...)
+		append(slices.Clip(h), tool("call_1", "sun"), tool("call_2", "ok"))...)
 	out := run(t, analyzer.Default(), s.steps)
 	want := []string{
 		"failed 400 missing_tool_reply both -",

@@ -3,9 +3,10 @@ package analyzer
 import (
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/llmtap/llmtap/ingest/event"
 )
 
 // Reasons of llmtap_analyzer_dropped_total.

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
@@ -33,8 +34,10 @@ func history(messages ...[]string) *facts.Request {
 
 func TestPairing(t *testing.T) {
 	u, a, re := []string{"u"}, func(ids ...string) []string { return append([]string{"a"}, ids...) }, func(id string) []string { return []string{"t", id} }
-	fate := map[Fate]string{ReplyMatched: "ok", ReplyDuplicate: "duplicate", ReplyLate: "late", ReplyUnknown: "unknown",
-		ReplyWithoutID: "no id", ReplyBeforeCall: "before call", ReplyOrphan: "orphan"}
+	fate := map[Fate]string{
+		ReplyMatched: "ok", ReplyDuplicate: "duplicate", ReplyLate: "late", ReplyUnknown: "unknown",
+		ReplyWithoutID: "no id", ReplyBeforeCall: "before call", ReplyOrphan: "orphan",
+	}
 	p := NewChecker(nil).pairing // one for all: what a request leaves behind must not show in the next
 	f := func(r *facts.Request, replies string, unanswered int) {
 		t.Helper()

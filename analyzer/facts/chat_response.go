@@ -5,8 +5,9 @@ import (
 	"errors"
 	"strings"
 
-	"github.com/llmtap/llmtap/analyzer/facts/sse"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/analyzer/facts/sse"
 )
 
 // ScanResponse reads an answer of dialect d into r: a unary body, an error body of any shape, or an event stream,

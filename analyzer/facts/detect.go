@@ -120,6 +120,7 @@ func Provider(t Target) string {
 		return "moonshot_ai"
 	case "":
 		return string(OtherVariant)
+	default:
+		return string(t.Variant)
 	}
-	return string(t.Variant)
 }

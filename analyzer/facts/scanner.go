@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"math/bits"
+	"slices"
 )
 
 // Errors of a scan. What was read before the error stays in the facts.
@@ -191,7 +192,7 @@ func (s *scanner) text() ([]byte, Kind) {
 	}
 	v = v[1 : len(v)-1]
 	if bytes.IndexByte(v, '\\') < 0 {
-		return v[:len(v):len(v)], k
+		return slices.Clip(v), k
 	}
 	n := len(s.scratch)
 	s.scratch = appendText(s.scratch, v)

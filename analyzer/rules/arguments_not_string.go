@@ -25,7 +25,7 @@ func argumentsNotString(p *analyzer.Pass) {
 		if c.FuncKind != facts.Object || c.ArgsKind == facts.String {
 			continue
 		}
-		detail := "scalar"
+		var detail string
 		switch c.ArgsKind {
 		case facts.Absent:
 			detail = "absent"
@@ -35,6 +35,8 @@ func argumentsNotString(p *analyzer.Pass) {
 			detail = "array"
 		case facts.Object:
 			detail = "object"
+		default:
+			detail = "scalar"
 		}
 		m := p.Groups.Groups[c.Group].Message
 		p.Report(m, c.ID, c.Name, detail, "message %d (assistant) calls %s (%s) with arguments that are %s, not a string",

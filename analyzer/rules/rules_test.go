@@ -10,9 +10,10 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/rogpeppe/go-internal/txtar"
+
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/rogpeppe/go-internal/txtar"
 )
 
 var openAI = facts.Target{Dialect: facts.OpenAIChat, Variant: facts.OpenAI}
@@ -143,7 +144,7 @@ func TestSeverity(t *testing.T) {
 		}
 		s, _, _ = strings.Cut(s, ";")
 		named := map[string]bool{}
-		for _, w := range strings.Fields(s) {
+		for w := range strings.FieldsSeq(s) {
 			w, mark, _ := strings.Cut(w, "(")
 			switch mark, _, _ = strings.Cut(mark, ")"); mark {
 			case "I", "U", "C", "R":

@@ -1,11 +1,12 @@
 package session
 
+import "slices"
+
 // predecessor finds the line that q belongs to and how q continues its request. Without one, line is nil. When
 // continues is false, q only shares its start, or a call, with the line: it is the first request of a new line.
 func (c *conversation) predecessor(q *skeleton) (best *line, bestFit fit, continues bool) {
 	rank := 0
-	for i := len(c.lines) - 1; i >= 0; i-- { // the newest first, so that it wins a tie
-		l := c.lines[i]
+	for _, l := range slices.Backward(c.lines) { // the newest first, so that it wins a tie
 		f := align(&l.tip, q)
 		r := l.rank(q, f)
 		if r > rank || r == rank && r > 0 && f.prefix > bestFit.prefix {
@@ -44,10 +45,8 @@ func (l *line) rank(q *skeleton, f fit) int {
 func (q *skeleton) holds(a *answer) bool {
 	for i := len(q.messages) - 1; i >= q.lead; i-- {
 		m := &q.messages[i]
-		for _, id := range a.calls {
-			if m.reply == id {
-				return true
-			}
+		if slices.Contains(a.calls, m.reply) {
+			return true
 		}
 		if q.copies(m, a) {
 			return true
@@ -59,10 +58,8 @@ func (q *skeleton) holds(a *answer) bool {
 // copies reports whether m is a copy of a by a call id or by its text.
 func (q *skeleton) copies(m *message, a *answer) bool {
 	for _, id := range q.callIDs(m) {
-		for _, want := range a.calls {
-			if id == want {
-				return true
-			}
+		if slices.Contains(a.calls, id) {
+			return true
 		}
 	}
 	return a.text != 0 && m.text == a.text

@@ -67,10 +67,8 @@ func (s *skeleton) callIDs(m *message) []uint64 { return s.ids[m.id : m.id+m.cal
 // declares returns the index of the last message that calls id, or -1.
 func (s *skeleton) declares(id uint64) int {
 	for i := len(s.messages) - 1; i >= 0; i-- {
-		for _, c := range s.callIDs(&s.messages[i]) {
-			if c == id {
-				return i
-			}
+		if slices.Contains(s.callIDs(&s.messages[i]), id) {
+			return i
 		}
 	}
 	return -1
