@@ -132,7 +132,7 @@ func (l *linter) file(name string, stdin io.Reader) error {
 		if err != nil {
 			return l.unread(name, err)
 		}
-		defer f.Close()
+		defer func() { _ = f.Close() }() // only read
 		r = f
 	}
 	br := bufio.NewReaderSize(r, 1<<20)

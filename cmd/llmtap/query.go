@@ -71,7 +71,7 @@ func runQuery(ctx context.Context, c *cli) error {
 	if err != nil {
 		return err
 	}
-	defer sink.Close()
+	defer func() { _ = sink.Close() }() // only read
 	res, err := sink.Query(ctx, sql, params)
 	if err != nil {
 		return err

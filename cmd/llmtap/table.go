@@ -136,8 +136,9 @@ func cell(v any) string {
 			parts[cell(it.Key().Interface())+"="+cell(it.Value().Interface())] = true
 		}
 		return strings.Join(slices.Sorted(maps.Keys(parts)), ", ")
+	default:
+		return fmt.Sprint(v)
 	}
-	return fmt.Sprint(v)
 }
 
 // clip cuts s to n runes.

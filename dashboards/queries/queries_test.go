@@ -93,7 +93,7 @@ func TestBind(t *testing.T) {
 	f(map[string]string{"conversation_id": "c"}, map[string]string{"since": "1 hour", "conversation_id": "c"}, "")
 	f(map[string]string{"conversation_id": "", "since": "2 days"}, map[string]string{"since": "2 days", "conversation_id": ""}, "")
 	f(nil, nil, "query x needs conversation_id: as in the alert")
-	f(map[string]string{"conversation_id": "c", "sinse": "1"}, nil, `query x has no parameter "sinse"; did you mean since?`)
+	f(map[string]string{"conversation_id": "c", "sinc": "1"}, nil, `query x has no parameter "sinc"; did you mean since?`)
 	q.Params = nil
 	f(map[string]string{"a": "1"}, nil, `query x has no parameter "a"; it has none`)
 }

@@ -90,6 +90,7 @@ func (d *decoder) kind(e *Event) {
 		d.require(HeaderToolCallID)
 		d.require(HeaderToolStatus)
 		e.ToolCallID, e.ToolStatus = d.text(HeaderToolCallID), d.text(HeaderToolStatus)
+	case KindUnknown: // no subject has it
 	}
 }
 

@@ -126,12 +126,11 @@ func (e *Event) MessageID() string {
 		return e.Labels.Run + "." + e.RunStatus
 	case Tool:
 		return e.ToolCallID + "." + e.Exchange + "." + e.ToolStatus
+	case Response:
+		return e.Exchange + ".s." + itoa(max(e.Part, 1))
+	default:
+		return e.Exchange + ".q." + itoa(max(e.Part, 1))
 	}
-	half := "q"
-	if e.Kind == Response {
-		half = "s"
-	}
-	return e.Exchange + "." + half + "." + itoa(max(e.Part, 1))
 }
 
 // StageOrAgent returns the stage label, or the agent when no stage was set.

@@ -100,6 +100,7 @@ func (e *Event) Encode() Header {
 	case Tool:
 		w.text(HeaderToolCallID, e.ToolCallID)
 		w.text(HeaderToolStatus, e.ToolStatus)
+	case KindUnknown: // has none of its own
 	}
 	w.text(HeaderService, e.Labels.Service)
 	w.text(HeaderServiceVersion, e.Labels.ServiceVersion)

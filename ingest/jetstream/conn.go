@@ -179,8 +179,7 @@ func transient(err error) bool {
 		}
 	}
 	// A publish that fills nats.go's buffer writes to the socket itself, and returns the socket's error.
-	var socket net.Error
-	if errors.As(err, &socket) {
+	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
 	}
 	var api *natsjs.APIError

@@ -97,7 +97,7 @@ func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 	r.countLost(lost)
-	r.start(info.Created)
+	r.start(info.Created) //nolint:contextcheck // the reader lasts until Close; ctx bounds the opening
 	return r, nil
 }
 

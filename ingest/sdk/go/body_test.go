@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"strings"
@@ -21,9 +22,7 @@ func call(t *testing.T, h *Hook, target string, body io.Reader, header http.Head
 	if err != nil {
 		t.Fatal(err)
 	}
-	for k, v := range header {
-		req.Header[k] = v
-	}
+	maps.Copy(req.Header, header)
 	resp, err := h.Transport(base).RoundTrip(req)
 	if err != nil {
 		t.Fatal(err)

@@ -136,7 +136,7 @@ func (x *exchange) requestRead(p []byte, err error) {
 		return
 	}
 	x.reqBody.write(p)
-	if err == io.EOF {
+	if err == io.EOF { //nolint:errorlint // the end is io.EOF itself; an error that wraps it is an error
 		x.sendRequestLocked()
 	}
 }
@@ -188,7 +188,7 @@ func (x *exchange) responseRead(p []byte, err error) {
 	x.resBody.write(p)
 	x.got += int64(len(p))
 	switch {
-	case over, err == io.EOF, err == nil && x.got == x.want:
+	case over, err == io.EOF, err == nil && x.got == x.want: //nolint:errorlint // as in requestRead
 		x.endLocked("")
 	case err != nil:
 		x.endLocked(err.Error())
@@ -268,7 +268,7 @@ func (b *responseBody) Close() error {
 func (b *responseBody) drain() {
 	limit := time.AfterFunc(drainTimeout, func() { b.ReadCloser.Close() })
 	defer limit.Stop()
-	io.CopyN(io.Discard, struct{ io.Reader }{b}, drainBytes) // errors end the exchange in Read
+	_, _ = io.CopyN(io.Discard, struct{ io.Reader }{b}, drainBytes) // errors end the exchange in Read
 	b.x.closed()
 	b.ReadCloser.Close()
 }

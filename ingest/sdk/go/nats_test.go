@@ -2,7 +2,6 @@ package llmtap
 
 import (
 	"context"
-	"io"
 	"log/slog"
 	"net"
 	"strings"
@@ -21,7 +20,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-var quiet = slog.New(slog.NewTextHandler(io.Discard, nil))
+var quiet = slog.New(slog.DiscardHandler)
 
 // A natsd is the real server with the stream of the contract, on loopback.
 type natsd struct {
@@ -126,6 +125,7 @@ func exchanges(t testing.TB, evs []*event.Event) [][2]*event.Event {
 				t.Fatalf("exchange %s: response without request, or twice", ev.Exchange)
 			}
 			xs[i][1] = ev
+		default: // not of an exchange
 		}
 	}
 	for _, x := range xs {
