@@ -50,8 +50,8 @@ type collector struct {
 
 // openCollector starts or reaches NATS and ClickHouse and prepares streams and tables. progress gets a line when
 // something takes long.
-func openCollector(ctx context.Context, cfg Config, logger *slog.Logger, progress func(string)) (c *collector, err error) {
-	c = &collector{cfg: cfg, logger: logger, reg: prometheus.NewRegistry()}
+func openCollector(ctx context.Context, cfg Config, logger *slog.Logger, progress func(string)) (_ *collector, err error) {
+	c := &collector{cfg: cfg, logger: logger, reg: prometheus.NewRegistry()}
 	c.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {
 		if err != nil {
