@@ -326,7 +326,7 @@ func TestMetrics(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
-	if n := sumOf(t, reg, "llmtap_analyzer_in_total"); n != 2 {
+	if n := sumOf(t, reg, "llmtap_analyzer_in_events_total"); n != 2 {
 		t.Errorf("%v events in", n)
 	}
 }

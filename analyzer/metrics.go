@@ -36,19 +36,19 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{
 		in: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_analyzer_in_total", Help: "Events analyzed, replayed ones not counted.",
+			Name: "llmtap_analyzer_in_events_total", Help: "Events analyzed, replayed ones not counted.",
 		}, []string{"kind"}),
 		out: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_analyzer_out_total", Help: "Rows and tallies put out.",
+			Name: "llmtap_analyzer_out_rows_total", Help: "Rows put out, tallies included, by table.",
 		}, []string{"table"}),
 		dropped: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "llmtap_analyzer_dropped_total", Help: "Events, bodies and conversations that were not used, by reason.",
 		}, []string{"reason"}),
 		replayed: f.NewCounter(prometheus.CounterOpts{
-			Name: "llmtap_analyzer_replayed_total", Help: "Events read silently after a start to build state.",
+			Name: "llmtap_analyzer_replayed_events_total", Help: "Events read silently after a start to build state.",
 		}),
 		seconds: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "llmtap_analyzer_seconds", Help: "Time to analyze one batch of events, as measured by the caller.",
+			Name: "llmtap_analyzer_batch_seconds", Help: "Time to analyze one batch of events, as measured by the caller.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
 		}),
 		sessions: f.NewGauge(prometheus.GaugeOpts{

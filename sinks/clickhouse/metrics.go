@@ -15,16 +15,16 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{
 		in: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_clickhouse_in_rows_total", Help: "Rows to insert, by table; a repeated write counts again.",
+			Name: "llmtap_sinks_clickhouse_in_rows_total", Help: "Rows to insert, by table; a repeated write counts again.",
 		}, []string{"table"}),
 		out: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_clickhouse_out_rows_total", Help: "Rows that ClickHouse acknowledged, by table.",
+			Name: "llmtap_sinks_clickhouse_out_rows_total", Help: "Rows that ClickHouse acknowledged, by table.",
 		}, []string{"table"}),
 		errors: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_clickhouse_errors_total", Help: "Failed inserts, by reason: retry may pass later, final does not.",
+			Name: "llmtap_sinks_clickhouse_errors_total", Help: "Failed inserts, by reason: retry may pass later, final does not.",
 		}, []string{"reason"}),
 		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "llmtap_clickhouse_insert_seconds", Help: "Time of one insert, by table.",
+			Name: "llmtap_sinks_clickhouse_insert_seconds", Help: "Time of one insert, by table.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
 		}, []string{"table"}),
 	}
