@@ -100,6 +100,8 @@ type Event struct {
 	Seq      uint64 // 1, 2, 3 … per instance; a gap is a loss
 	Dropped  uint64 // exchanges this instance dropped so far
 
+	Client string // address of a proxy's client: part of the shard key, never published
+
 	Attrs map[string]string // at most MaxAttrs
 
 	Capture         string

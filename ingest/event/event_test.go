@@ -266,6 +266,12 @@ func TestSubject(t *testing.T) {
 	f(Labels{Service: "a.b c", Conversation: "c1"}, fmt.Sprintf("llmtap.v1.request.a_b_c-%06x.%02x", fnv1a(fnvOffset, "a.b c")&0xffffff, ShardOf("c1")))
 	f(Labels{Agent: "planner"}, fmt.Sprintf("llmtap.v1.request.unknown.%02x", ShardOf(UnknownService, "planner", "i")))
 	f(Labels{Service: UnknownService, Agent: "planner"}, fmt.Sprintf("llmtap.v1.request.unknown.%02x", ShardOf(UnknownService, "planner", "i")))
+
+	// One instance of a proxy serves many clients.
+	e := Event{Kind: Request, Labels: Labels{Service: "s", Agent: "planner"}, Instance: "i", Client: "10.0.0.7"}
+	if got, want := e.Subject(), fmt.Sprintf("llmtap.v1.request.s.%02x", ShardOf("s", "planner", "10.0.0.7")); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
 }
 
 // The published test vectors of FNV-1a, 32 bits.

@@ -39,7 +39,7 @@ func (e *Event) Subject() string {
 }
 
 // Shard is the low byte of the 32-bit FNV-1a hash of the shard key: the conversation, else (service, agent,
-// instance). All of a conversation shares a shard and so keeps its order.
+// instance), for a proxy (service, agent, client). All of a conversation shares a shard and so keeps its order.
 func (e *Event) Shard() byte {
 	if e.Labels.Conversation != "" {
 		return ShardOf(e.Labels.Conversation)
@@ -48,7 +48,11 @@ func (e *Event) Shard() byte {
 	if service == "" {
 		service = UnknownService
 	}
-	return ShardOf(service, e.Labels.Agent, e.Instance)
+	source := e.Instance
+	if e.Client != "" {
+		source = e.Client
+	}
+	return ShardOf(service, e.Labels.Agent, source)
 }
 
 // ShardOf hashes a shard key, its parts separated by a zero byte.

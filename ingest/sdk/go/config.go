@@ -49,6 +49,10 @@ type Config struct {
 	// the background, after the call; where it panics the body is withheld.
 	Redact func(body []byte) []byte
 
+	// Origin says which way in this process is: event.OriginHook for an agent of its own, the default, or event.OriginProxy
+	// for one that passes on the calls of others, see WithCaller.
+	Origin string
+
 	// KeepUser publishes the user of WithUser as it is instead of hashed.
 	KeepUser bool
 
@@ -77,6 +81,13 @@ func (c *Config) validate(getenv func(string) string) error {
 		return errors.New(`config Capture "shape" is not built yet: use "full" or "none"`)
 	default:
 		return fmt.Errorf(`config Capture %q: use "full" or "none"`, c.Capture)
+	}
+	switch c.Origin {
+	case "":
+		c.Origin = event.OriginHook
+	case event.OriginHook, event.OriginProxy:
+	default:
+		return fmt.Errorf("config Origin %q: use %q or %q", c.Origin, event.OriginHook, event.OriginProxy)
 	}
 	if c.URL == "" {
 		c.URL = getenv("LLMTAP_NATS_URL")

@@ -25,6 +25,7 @@ func TestConfigMistakes(t *testing.T) {
 	f(Config{}, "config Capture is not set")
 	f(Config{Capture: "shape"}, "not built yet")
 	f(Config{Capture: "all"}, `config Capture "all"`)
+	f(Config{Capture: "full", Origin: "import"}, `config Origin "import"`)
 	f(Config{Capture: "full", URL: "http://127.0.0.1"}, `scheme "http"`)
 	f(Config{Capture: "full", URL: "127.0.0.1:4222, nats://"}, "no host")
 	f(Config{Capture: "full", URL: "nats://u:secret%zz@h:4222"}, "not a URL")

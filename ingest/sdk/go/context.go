@@ -19,6 +19,9 @@ type scope struct {
 	labels event.Labels // Agent, Stage, Conversation, Run and User; the hook knows the others
 	attrs  map[string]string
 
+	foreign bool   // labels are a Caller's and whole
+	client  string // address of a Caller
+
 	// last is the id of the newest exchange under the nearest WithConversation or WithRun, for tool events.
 	last *atomic.Pointer[string]
 }
@@ -46,6 +49,20 @@ func WithConversation(ctx context.Context, id string) context.Context {
 // WithRun labels the calls under ctx with one run of the agent, which may hold many conversations.
 func WithRun(ctx context.Context, id string) context.Context {
 	return with(ctx, func(s *scope) { s.labels.Run, s.last = id, new(atomic.Pointer[string]) })
+}
+
+// A Caller is who makes a call that this process only passes on, as a proxy does.
+type Caller struct {
+	Labels  event.Labels      // all of them; User is treated as that of WithUser
+	Attrs   map[string]string // as of WithAttr; not to be changed afterwards
+	Address string            // of the client; it groups its calls without a conversation, and is not published
+}
+
+// WithCaller labels the calls under ctx as c's. Labels of Config are not used for them.
+func WithCaller(ctx context.Context, c Caller) context.Context {
+	return with(ctx, func(s *scope) {
+		s.labels, s.attrs, s.client, s.foreign = c.Labels, c.Attrs, c.Address, true
+	})
 }
 
 // WithAgent labels the calls under ctx with an agent's name, in place of Config.Agent.
@@ -81,9 +98,11 @@ func WithAttr(ctx context.Context, key, value string) context.Context {
 // labels merges what the process and the context say; the context wins.
 func (h *Hook) labels(s *scope) event.Labels {
 	l := s.labels
-	l.Service, l.ServiceVersion, l.Environment = h.cfg.Service, h.cfg.ServiceVersion, h.cfg.Environment
-	if l.Agent == "" {
-		l.Agent = h.cfg.Agent
+	if !s.foreign {
+		l.Service, l.ServiceVersion, l.Environment = h.cfg.Service, h.cfg.ServiceVersion, h.cfg.Environment
+		if l.Agent == "" {
+			l.Agent = h.cfg.Agent
+		}
 	}
 	if l.User != "" && !h.cfg.KeepUser {
 		l.User = hashUser(l.User)

@@ -54,7 +54,7 @@ func (h *Hook) begin(req *http.Request) *exchange {
 	x.reqBody, x.resBody = capture{queue: h.queue, limit: limit}, capture{queue: h.queue, limit: limit}
 	x.req = event.Event{
 		Kind: event.Request, Exchange: id.String(), Time: x.start, Labels: h.labels(&s), Attrs: s.attrs,
-		Instance: h.instance, Capture: h.cfg.Capture, Origin: event.OriginHook, SDK: "go/" + Version,
+		Instance: h.instance, Client: s.client, Capture: h.cfg.Capture, Origin: h.cfg.Origin, SDK: "go/" + Version,
 	}
 	x.res = x.req
 	x.res.Kind = event.Response

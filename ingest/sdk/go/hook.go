@@ -244,6 +244,6 @@ func (h *Hook) step(s *scope, ev event.Event) {
 		return
 	}
 	ev.Time, ev.Labels, ev.Attrs = time.Now(), h.labels(s), s.attrs
-	ev.Instance, ev.Origin, ev.SDK = h.instance, event.OriginHook, "go/"+Version
+	ev.Instance, ev.Client, ev.Origin, ev.SDK = h.instance, s.client, h.cfg.Origin, "go/"+Version
 	h.queue.put(&ev, nil, 0, 0, false)
 }
