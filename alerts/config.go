@@ -52,7 +52,7 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(c.Interval >= time.Second && c.Interval%time.Second == 0, "interval: %v is not a whole number of seconds", c.Interval)
+	check(c.Interval >= time.Second && c.Interval%time.Second == 0, "interval: %v is not a whole number of seconds above 0", c.Interval)
 	check(c.UpdateInterval >= 0, "update_interval: %v is negative", c.UpdateInterval)
 	check(c.RepeatInterval >= time.Minute, "repeat_interval: %v is below 1m", c.RepeatInterval)
 	check(c.Retention >= time.Minute && c.Retention <= 24*time.Hour, "retention: %v is not between 1m and 24h", c.Retention)

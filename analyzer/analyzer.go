@@ -1,6 +1,7 @@
 package analyzer
 
 import (
+	"errors"
 	"fmt"
 	"strings"
 	"time"
@@ -14,14 +15,14 @@ import (
 
 // Config bounds what the analyzer remembers. Its times are stream time.
 type Config struct {
-	Partition int    // of the tallies
-	Epoch     uint64 // of the partition's lease
+	Partition int    `yaml:"-"` // of the tallies
+	Epoch     uint64 `yaml:"-"` // of the partition's lease
 
-	ExchangeTimeout time.Duration // a request without a response for so long failed: no_response
-	SessionLookback time.Duration // a conversation idle for so long is forgotten
-	SessionBytes    int64         // of the stream: a start reads back no further for conversations and open requests
-	StateBytes      int64         // of memory for conversations, estimated
-	MaxLabelValues  int           // distinct values of a tally label per hour, then "other"
+	ExchangeTimeout time.Duration `yaml:"exchange_timeout"`           // a request without a response for so long failed: no_response
+	SessionLookback time.Duration `yaml:"session_lookback"`           // a conversation idle for so long is forgotten
+	SessionBytes    int64         `yaml:"session_bytes" unit:"bytes"` // of the stream: a start reads back no further for conversations and open requests
+	StateBytes      int64         `yaml:"state_bytes" unit:"bytes"`   // of memory for conversations, estimated
+	MaxLabelValues  int           `yaml:"max_label_values"`           // distinct values of a tally label per hour, then "other"
 }
 
 // Default returns the configuration for one partition.
@@ -32,23 +33,22 @@ func Default() Config {
 	}
 }
 
-// Validate returns an error that names the first field out of bounds.
+// Validate returns an error that names every field out of bounds.
 func (c *Config) Validate() error {
-	switch {
-	case c.Partition < 0:
-		return fmt.Errorf("partition: %d is below 0", c.Partition)
-	case c.ExchangeTimeout < time.Second:
-		return fmt.Errorf("exchange_timeout: %v is below 1s", c.ExchangeTimeout)
-	case c.SessionLookback < c.ExchangeTimeout:
-		return fmt.Errorf("session_lookback: %v is below exchange_timeout %v; a conversation must outlive its requests", c.SessionLookback, c.ExchangeTimeout)
-	case c.SessionBytes < 1<<20:
-		return fmt.Errorf("session_bytes: %d is below 1 MiB", c.SessionBytes)
-	case c.StateBytes < 1<<20:
-		return fmt.Errorf("state_bytes: %d is below 1 MiB", c.StateBytes)
-	case c.MaxLabelValues < 1:
-		return fmt.Errorf("max_label_values: %d is below 1", c.MaxLabelValues)
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	return nil
+	check(c.Partition >= 0, "partition: %d is below 0", c.Partition)
+	check(c.ExchangeTimeout >= time.Second, "exchange_timeout: %v is below 1s", c.ExchangeTimeout)
+	check(c.SessionLookback >= c.ExchangeTimeout, "session_lookback: %v is below exchange_timeout %v; a conversation must outlive its requests",
+		c.SessionLookback, c.ExchangeTimeout)
+	check(c.SessionBytes >= 1<<20, "session_bytes: %d is below 1 MiB", c.SessionBytes)
+	check(c.StateBytes >= 1<<20, "state_bytes: %d is below 1 MiB", c.StateBytes)
+	check(c.MaxLabelValues >= 1, "max_label_values: %d is below 1", c.MaxLabelValues)
+	return errors.Join(errs...)
 }
 
 // Fixed times and bounds.

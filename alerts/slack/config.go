@@ -14,7 +14,7 @@ import (
 type Config struct {
 	// Token is a bot token (xoxb-…) with the scope chat:write, and channels:history (groups:history in a private
 	// channel) so that a message in doubt can be looked up instead of being sent again.
-	Token string `yaml:"token"`
+	Token string `yaml:"token" secret:"all"`
 	// TokenFile is a file that holds the token; it replaces Token.
 	TokenFile string `yaml:"token_file"`
 	// Channel is a channel's id (C0123456789) or name (#alerts). With a name, a message in doubt is sent again.
@@ -33,12 +33,12 @@ func (c Config) Validate() error {
 	var errs []error
 	switch {
 	case c.Token != "" && c.TokenFile != "":
-		errs = append(errs, errors.New("token and token_file are both set; keep one"))
+		errs = append(errs, errors.New("token, token_file: both are set; keep one"))
 	case c.Token == "" && c.TokenFile == "":
-		errs = append(errs, errors.New("token or token_file must be set to a bot token (xoxb-…)"))
+		errs = append(errs, errors.New("token, token_file: one must be set, to a bot token (xoxb-…)"))
 	}
 	if c.Channel == "" {
-		errs = append(errs, errors.New("channel must be set to a channel's id (C0123456789) or name (#alerts)"))
+		errs = append(errs, errors.New("channel: is empty; set it to a channel's id (C0123456789) or name (#alerts)"))
 	}
 	if err := checkURL(c.APIURL); err != nil {
 		errs = append(errs, fmt.Errorf("api_url: %w", err))

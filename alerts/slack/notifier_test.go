@@ -372,13 +372,13 @@ func TestConfig(t *testing.T) {
 	ok := Default()
 	ok.Token, ok.Channel = "xoxb-1", "C1"
 	f(ok, "")
-	f(Default(), "token or token_file must be set")
+	f(Default(), "token, token_file: one must be set")
 	c := ok
 	c.TokenFile = "/run/secrets/slack"
-	f(c, "token and token_file are both set")
+	f(c, "token, token_file: both are set")
 	c = ok
 	c.Channel = ""
-	f(c, "channel must be set")
+	f(c, "channel: is empty")
 	c = ok
 	c.APIURL = "slack.com"
 	f(c, `api_url: "slack.com" is not`)

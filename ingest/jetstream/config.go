@@ -16,22 +16,24 @@ const duplicateWindow = 2 * time.Minute
 
 // Config says which NATS to use and what the stream of events may keep.
 type Config struct {
-	URL string // one or more servers, separated by commas
+	URL string `yaml:"url" secret:"url"` // one or more servers, separated by commas
 
 	// At most one way to log in: user and password, token, or a file.
-	User, Password string
-	PasswordFile   string
-	Token          string
-	TokenFile      string
-	CredsFile      string // NATS credentials: a JWT and its seed
-	NKeyFile       string // an nkey seed
+	User         string `yaml:"user"`
+	Password     string `yaml:"password" secret:"all"`
+	PasswordFile string `yaml:"password_file"`
+	Token        string `yaml:"token" secret:"all"`
+	TokenFile    string `yaml:"token_file"`
+	CredsFile    string `yaml:"creds_file"` // NATS credentials: a JWT and its seed
+	NKeyFile     string `yaml:"nkey_file"`  // an nkey seed
 
-	CAFile            string // of the servers' certificates; empty: the system's
-	CertFile, KeyFile string // client certificate
+	CAFile   string `yaml:"ca_file"` // of the servers' certificates; empty: the system's
+	CertFile string `yaml:"cert_file"`
+	KeyFile  string `yaml:"key_file"` // of the client certificate
 
-	MaxAge   time.Duration // of an event in the stream
-	MaxBytes int64         // of the stream; 0: no limit but the disk's
-	Replicas int           // of streams and buckets when they are created; later changes are the operator's
+	MaxAge   time.Duration `yaml:"max_age"`                // of an event in the stream
+	MaxBytes int64         `yaml:"max_bytes" unit:"bytes"` // of the stream; 0: no limit but the disk's
+	Replicas int           `yaml:"replicas"`               // of streams and buckets when they are created; later changes are the operator's
 }
 
 // Default returns the configuration for a NATS on this machine.
@@ -39,12 +41,17 @@ func Default() Config {
 	return Config{URL: nats.DefaultURL, MaxAge: 24 * time.Hour, Replicas: 1}
 }
 
-// Validate reports the first setting that cannot work.
+// Validate reports every setting that cannot work.
 func (c *Config) Validate() error {
-	for s := range strings.SplitSeq(c.URL, ",") {
-		if u, err := url.Parse(strings.TrimSpace(s)); err != nil || u.Host == "" {
-			return fmt.Errorf("url: %q is not like nats://host:4222", redactURL(s))
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
 		}
+	}
+	for s := range strings.SplitSeq(c.URL, ",") {
+		u, err := url.Parse(strings.TrimSpace(s))
+		check(err == nil && u.Host != "", "url: %q is not like nats://host:4222", redactURL(s))
 	}
 	ways := 0
 	for _, set := range []bool{c.User != "", c.Token != "", c.TokenFile != "", c.CredsFile != "", c.NKeyFile != ""} {
@@ -52,23 +59,14 @@ func (c *Config) Validate() error {
 			ways++
 		}
 	}
-	switch {
-	case ways > 1:
-		return errors.New("user, token, token_file, creds_file, nkey_file: more than one is set; choose one way to log in")
-	case c.User == "" && (c.Password != "" || c.PasswordFile != ""):
-		return errors.New("password: is set without user")
-	case c.Password != "" && c.PasswordFile != "":
-		return errors.New("password, password_file: both are set; keep one")
-	case (c.CertFile == "") != (c.KeyFile == ""):
-		return errors.New("cert_file, key_file: one is set without the other")
-	case c.MaxAge < duplicateWindow:
-		return fmt.Errorf("max_age: %v is below %v, the time in which JetStream recognises duplicates", c.MaxAge, duplicateWindow)
-	case c.MaxBytes < 0:
-		return fmt.Errorf("max_bytes: %d is negative", c.MaxBytes)
-	case c.Replicas < 1 || c.Replicas > 5:
-		return fmt.Errorf("replicas: %d is not between 1 and 5", c.Replicas)
-	}
-	return nil
+	check(ways <= 1, "user, token, token_file, creds_file, nkey_file: more than one is set; choose one way to log in")
+	check(c.User != "" || c.Password == "" && c.PasswordFile == "", "password: is set without user")
+	check(c.Password == "" || c.PasswordFile == "", "password, password_file: both are set; keep one")
+	check((c.CertFile == "") == (c.KeyFile == ""), "cert_file, key_file: one is set without the other")
+	check(c.MaxAge >= duplicateWindow, "max_age: %v is below %v, the time in which JetStream recognises duplicates", c.MaxAge, duplicateWindow)
+	check(c.MaxBytes >= 0, "max_bytes: %d is negative", c.MaxBytes)
+	check(c.Replicas >= 1 && c.Replicas <= 5, "replicas: %d is not between 1 and 5", c.Replicas)
+	return errors.Join(errs...)
 }
 
 // redactURL hides a password in s.

@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"strings"
 )
 
 // maxPayloadLimit is where nats-server itself begins to warn.
@@ -12,13 +14,14 @@ const maxPayloadLimit = 8 << 20
 
 // Config says where the server keeps its streams and where it listens.
 type Config struct {
-	Dir        string // of the streams; made when missing; one server at a time
-	Host       string // loopback unless Token is set
-	Port       int    // -1: any free port
-	Token      string // clients must present it; empty: none needed
-	MaxPayload int    // largest message in bytes, headers included
+	Dir        string `yaml:"-"`                        // of the streams; made when missing; one server at a time
+	Host       string `yaml:"host"`                     // loopback unless Token or TokenFile is set
+	Port       int    `yaml:"port"`                     // -1: any free port
+	Token      string `yaml:"token" secret:"all"`       // clients must present it; empty: none needed
+	TokenFile  string `yaml:"token_file"`               // a file that holds the token; it replaces Token
+	MaxPayload int    `yaml:"max_payload" unit:"bytes"` // largest message in bytes, headers included
 
-	Logger *slog.Logger // nil: slog.Default()
+	Logger *slog.Logger `yaml:"-"` // nil: slog.Default()
 }
 
 // Default returns the configuration of a server for this machine only, without its directory.
@@ -26,19 +29,37 @@ func Default() Config {
 	return Config{Host: "127.0.0.1", Port: 4222, MaxPayload: maxPayloadLimit}
 }
 
-// Validate reports the first setting that cannot work.
+// Validate reports every setting that cannot work.
 func (c *Config) Validate() error {
-	switch {
-	case c.Dir == "":
-		return errors.New("dir: is empty; name the directory that keeps the streams")
-	case c.Port < -1 || c.Port == 0 || c.Port > 65535:
-		return fmt.Errorf("port: %d is not between 1 and 65535; -1 takes a free one", c.Port)
-	case c.MaxPayload < 1<<20 || c.MaxPayload > maxPayloadLimit:
-		return fmt.Errorf("max_payload: %d is not between 1 MiB and 8 MiB", c.MaxPayload)
-	case c.Token == "" && !loopback(c.Host):
-		return fmt.Errorf("host: %s is not loopback; set a token, or everyone who reaches it can read every call", c.Host)
+	var errs []error
+	check := func(ok bool, format string, args ...any) {
+		if !ok {
+			errs = append(errs, fmt.Errorf(format, args...))
+		}
 	}
-	return nil
+	check(c.Dir != "", "dir: is empty; name the directory that keeps the streams")
+	check(c.Port == -1 || c.Port > 0 && c.Port <= 65535, "port: %d is not between 1 and 65535; -1 takes a free one", c.Port)
+	check(c.MaxPayload >= 1<<20 && c.MaxPayload <= maxPayloadLimit, "max_payload: %d is not between 1 MiB and 8 MiB", c.MaxPayload)
+	check(c.Token == "" || c.TokenFile == "", "token, token_file: both are set; keep one")
+	check(loopback(c.Host) || c.Token != "" || c.TokenFile != "",
+		"host: %q is not loopback; set token or token_file, or everyone who reaches it can read every call", c.Host)
+	return errors.Join(errs...)
+}
+
+// token returns the token itself.
+func (c *Config) token() (string, error) {
+	if c.TokenFile == "" {
+		return c.Token, nil
+	}
+	b, err := os.ReadFile(c.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("read token_file: %w", err)
+	}
+	token := strings.TrimSpace(string(b))
+	if token == "" {
+		return "", fmt.Errorf("token_file %s is empty", c.TokenFile)
+	}
+	return token, nil
 }
 
 func loopback(host string) bool {

@@ -55,8 +55,12 @@ func start(ctx context.Context, cfg Config) (*server.Server, error) {
 			return nil, fmt.Errorf("give the port of NATS clients back: %w", err)
 		}
 	}
+	token, err := cfg.token()
+	if err != nil {
+		return nil, err
+	}
 	n, err := server.NewServer(&server.Options{
-		ServerName: "llmtap", Host: cfg.Host, Port: cfg.Port, Authorization: cfg.Token, MaxPayload: int32(cfg.MaxPayload),
+		ServerName: "llmtap", Host: cfg.Host, Port: cfg.Port, Authorization: token, MaxPayload: int32(cfg.MaxPayload),
 		JetStream: true, StoreDir: cfg.Dir, NoSigs: true,
 	})
 	if err != nil {

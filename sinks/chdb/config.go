@@ -13,13 +13,13 @@ const Database = "llmtap"
 
 // Config says how to run the embedded ClickHouse.
 type Config struct {
-	Dir           string                // holds the data; created, and used by one process at a time
-	MemoryLimit   int64                 // bytes for the whole engine; above it statements fail with code 241
-	MaxConcurrent int                   // statements at once; more wait 10 s, then fail with code 202
-	CacheDir      string                // of the library, see LibraryConfig
-	Logger        *slog.Logger          // nil: nothing is logged
-	Progress      func(line string)     // told what a long start is doing; nil: nobody
-	Registerer    prometheus.Registerer // nil: metrics are not registered
+	Dir           string                `yaml:"-"`                         // holds the data; created, and used by one process at a time
+	MemoryLimit   int64                 `yaml:"memory_limit" unit:"bytes"` // bytes for the whole engine; above it statements fail with code 241
+	MaxConcurrent int                   `yaml:"max_concurrent"`            // statements at once; more wait 10 s, then fail with code 202
+	CacheDir      string                `yaml:"cache_dir"`                 // of the library, see LibraryConfig
+	Logger        *slog.Logger          `yaml:"-"`                         // nil: nothing is logged
+	Progress      func(line string)     `yaml:"-"`                         // told what a long start is doing; nil: nobody
+	Registerer    prometheus.Registerer `yaml:"-"`                         // nil: metrics are not registered
 }
 
 // Default is the configuration for one machine, without Dir.

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
+	"os"
 	"strings"
 	"time"
 
@@ -14,7 +15,9 @@ import (
 type Config struct {
 	// DSN is clickhouse://, http:// or https://user:password@host:port/database?option=value, with the options of
 	// clickhouse-go; what is no option is a ClickHouse setting. The database is created when it is missing.
-	DSN string `yaml:"dsn"`
+	DSN string `yaml:"dsn" secret:"url"`
+	// PasswordFile is a file that holds the password; it replaces the DSN's.
+	PasswordFile string `yaml:"password_file"`
 	// WriteTimeout bounds one insert; a write that takes longer is tried again. 0 means no bound.
 	WriteTimeout time.Duration `yaml:"write_timeout"`
 	// Retention deletes rows of this age, by a TTL on every table. 0 leaves the tables' TTL as it is: none, unless it
@@ -25,22 +28,36 @@ type Config struct {
 // Default returns the defaults; the DSN has none.
 func Default() Config { return Config{WriteTimeout: time.Minute} }
 
-// Validate reports the first value that cannot work. It names no secret.
+// Validate reports every value that cannot work. It names no secret, and opens no file.
 func (c Config) Validate() error {
-	if _, err := c.options(); err != nil {
-		return fmt.Errorf("dsn: %w", err)
+	var errs []error
+	if _, err := c.parseDSN(); err != nil {
+		errs = append(errs, fmt.Errorf("dsn: %w", err))
 	}
 	if c.WriteTimeout < 0 {
-		return fmt.Errorf("write_timeout: %v is below 0", c.WriteTimeout)
+		errs = append(errs, fmt.Errorf("write_timeout: %v is below 0", c.WriteTimeout))
 	}
 	if c.Retention != 0 && c.Retention < time.Hour {
-		return fmt.Errorf("retention: %v is below 1h; 0 keeps rows for ever", c.Retention)
+		errs = append(errs, fmt.Errorf("retention: %v is below 1h; 0 keeps rows for ever", c.Retention))
 	}
-	return nil
+	return errors.Join(errs...)
 }
 
-// options reads the DSN.
+// options reads the DSN and the password.
 func (c Config) options() (*clickhouse.Options, error) {
+	o, err := c.parseDSN()
+	if err != nil || c.PasswordFile == "" {
+		return o, err
+	}
+	b, err := os.ReadFile(c.PasswordFile)
+	if err != nil {
+		return nil, fmt.Errorf("read password_file: %w", err)
+	}
+	o.Auth.Password = strings.TrimSpace(string(b))
+	return o, nil
+}
+
+func (c Config) parseDSN() (*clickhouse.Options, error) {
 	if c.DSN == "" {
 		return nil, errors.New("is empty; it looks like http://user:password@host:8123/llmtap or clickhouse://user:password@host:9000/llmtap")
 	}
