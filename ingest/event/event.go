@@ -121,18 +121,25 @@ type Event struct {
 }
 
 // MessageID returns the id that makes publishing twice store once: <exchange>.<q or s>.<part>, <run>.<status> or
-// <call id>.<exchange>.<status>. Encode puts its hash into Nats-Msg-Id where it is longer than MaxHeaderValue.
+// <call id>.<exchange>.<status>. An import repeated has the same exchange ids again, so its message ids end in the
+// instance: else JetStream would drop those it still remembers, and the rest would be judged without their context.
+// Encode puts the id's hash into Nats-Msg-Id where it is longer than MaxHeaderValue.
 func (e *Event) MessageID() string {
+	half := ".q."
 	switch e.Kind {
 	case Run:
 		return e.Labels.Run + "." + e.RunStatus
 	case Tool:
 		return e.ToolCallID + "." + e.Exchange + "." + e.ToolStatus
 	case Response:
-		return e.Exchange + ".s." + itoa(max(e.Part, 1))
+		half = ".s."
 	default:
-		return e.Exchange + ".q." + itoa(max(e.Part, 1))
 	}
+	id := e.Exchange + half + itoa(max(e.Part, 1))
+	if e.Origin == OriginImport {
+		id += "." + e.Instance
+	}
+	return id
 }
 
 // StageOrAgent returns the stage label, or the agent when no stage was set.

@@ -230,6 +230,8 @@ func TestMessageID(t *testing.T) {
 	f(Event{Kind: Response, Exchange: "x", Part: 3, Parts: 4}, "x.s.3")
 	f(Event{Kind: Run, Labels: Labels{Run: "r 1"}, RunStatus: StatusOK}, "r 1.ok")
 	f(Event{Kind: Tool, Exchange: "x", ToolCallID: "c", ToolStatus: StatusError}, "c.x.error")
+	f(Event{Kind: Request, Exchange: "x", Instance: "i", Origin: OriginHook}, "x.q.1")
+	f(Event{Kind: Request, Exchange: "x", Instance: "i", Origin: OriginImport}, "x.q.1.i")
 
 	// Cut to 512 bytes these two would be one id, and NATS would drop the end of the run.
 	long := Labels{Run: strings.Repeat("跑", 300)}

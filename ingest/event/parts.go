@@ -1,0 +1,22 @@
+package event
+
+import "iter"
+
+// PartBytes is the most payload of one message; a longer body is cut into parts.
+const PartBytes = 512 << 10
+
+// Messages yields the messages that carry e: e itself, or its parts when the body is longer than PartBytes. They share
+// e's memory.
+func (e *Event) Messages() iter.Seq[*Event] {
+	return func(yield func(*Event) bool) {
+		n := max(1, (len(e.Body)+PartBytes-1)/PartBytes)
+		for i := range n {
+			m := *e
+			m.BodyBytes, m.Part, m.Parts = len(e.Body), i+1, n
+			m.Body = e.Body[i*PartBytes : min((i+1)*PartBytes, len(e.Body))]
+			if !yield(&m) {
+				return
+			}
+		}
+	}
+}
