@@ -194,7 +194,8 @@ func oldest(seqs ...uint64) uint64 {
 
 // half takes one whole half of an exchange; need is the oldest sequence it was made from.
 func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
-	if it := a.late.get(ev.Exchange); it != nil {
+	key := keyOf(ev)
+	if it := a.late.get(key); it != nil {
 		a.drop(dropLate)
 		a.used(it.need)
 		a.late.take(it.key)
@@ -202,11 +203,11 @@ func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
 		return
 	}
 	if ev.Kind == event.Request {
-		if a.open.get(ev.Exchange) != nil {
+		if a.open.get(key) != nil {
 			a.drop(dropDuplicate)
 			return
 		}
-		it := a.early.take(ev.Exchange)
+		it := a.early.take(key)
 		if it != nil {
 			a.held -= len(it.value.ev.Body)
 			need = min(need, it.need)
@@ -216,21 +217,21 @@ func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
 			a.complete(o, &it.value.ev, at, need)
 			return
 		}
-		a.open.add(ev.Exchange, o, need, a.now)
+		a.open.add(key, o, need, a.now)
 		return
 	}
-	if it := a.open.take(ev.Exchange); it != nil {
+	if it := a.open.take(key); it != nil {
 		a.complete(it.value, ev, at, min(need, it.need))
 		return
 	}
-	if a.early.get(ev.Exchange) != nil {
+	if a.early.get(key) != nil {
 		a.drop(dropDuplicate)
 		return
 	}
 	e := &early{ev: *ev, at: at}
 	e.ev.Body = append([]byte(nil), ev.Body...)
 	a.held += len(ev.Body)
-	a.early.add(ev.Exchange, e, need, a.now)
+	a.early.add(key, e, need, a.now)
 }
 
 // moveTo moves stream time on: what was due before now happens first, in the order in which it was due.

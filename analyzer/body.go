@@ -91,7 +91,7 @@ func (a *Analyzer) join(ev *event.Event, at Position) (whole *event.Event, need 
 		a.drop(dropParts)
 		return nil, 0
 	}
-	k := partsKey{ev.Exchange, ev.Kind}
+	k := partsKey{keyOf(ev), ev.Kind}
 	it := a.parts.get(k)
 	if it == nil {
 		a.parts.add(k, &assembly{parts: make([][]byte, ev.Parts)}, at.Seq, a.now)
@@ -123,6 +123,10 @@ func (a *Analyzer) giveUpParts() {
 	it := a.parts.take(a.parts.first().key)
 	as := it.value
 	a.held -= as.bytes
+	if as.head.Origin == event.OriginImport {
+		a.drop(dropImport)
+		return
+	}
 	a.drop(dropParts)
 	as.head.Capture, as.head.Part, as.head.Parts = event.CaptureNone, 1, 1
 	a.half(&as.head, as.at, it.need)

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"strconv"
 	"strings"
+	"time"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/facts"
@@ -20,6 +21,23 @@ type open struct {
 	target facts.Target
 	turn   *session.Turn // nil when the request was not judged
 	found  []found
+}
+
+// keyOf is the id by which the halves of an exchange find each other. An exchange of an import has the same id in each
+// import, and each is read on its own.
+func keyOf(ev *event.Event) string {
+	if ev.Origin == event.OriginImport {
+		return ev.Exchange + "@" + ev.Instance
+	}
+	return ev.Exchange
+}
+
+// seen is when what ev says was known: when the stream had it, or, of recorded traffic, when it was recorded.
+func seen(ev *event.Event, at Position) time.Time {
+	if ev.Origin == event.OriginImport {
+		return ev.Time
+	}
+	return at.Time
 }
 
 // request reads and judges a request and begins its row; need is the oldest sequence it was made from.
@@ -51,7 +69,7 @@ func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 		a.drop(dropUnreadable)
 	case ev.Degraded: // what is absent is no evidence, and a history with holes explains nothing
 	default:
-		a.judge(o, at, need)
+		a.judge(o, at, seen(ev, at), need)
 	}
 	return o
 }
@@ -94,7 +112,7 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 			text = body
 		}
 		if o.target.Dialect != facts.Other && facts.ScanResponse(o.target.Dialect, ev.ContentType, body, &a.res) == nil {
-			a.answered(o, at, need)
+			a.answered(o, at, seen(ev, at), need)
 		}
 	}
 	inBand := e.Status >= 200 && e.Status < 300 && len(a.res.Error) > 0 && !a.res.Malformed
@@ -110,7 +128,7 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 }
 
 // answered takes over what the answer says and makes its tool calls known.
-func (a *Analyzer) answered(o *open, at Position, need uint64) {
+func (a *Analyzer) answered(o *open, at Position, seen time.Time, need uint64) {
 	e, r := &o.row, &a.res
 	e.ResponseModel, e.ResponseID, e.FinishReason = r.Model, r.ID, r.FinishReason
 	e.InputTokens, e.OutputTokens, e.CachedTokens = r.InputTokens, r.OutputTokens, r.CachedTokens
@@ -123,7 +141,7 @@ func (a *Analyzer) answered(o *open, at Position, need uint64) {
 		l := e.Labels
 		asker = &l
 	}
-	for _, c := range a.sessions.Answer(o.turn, r, need, at.Time, asker) {
+	for _, c := range a.sessions.Answer(o.turn, r, need, seen, asker) {
 		a.putCall(c, at.Seq)
 	}
 }
@@ -186,10 +204,14 @@ func cut(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "")
 }
 
-// giveUpOpen ends the oldest request without its response.
+// giveUpOpen ends the oldest request without its response. Of an import that was broken off, the file has the response.
 func (a *Analyzer) giveUpOpen() {
 	it := a.open.take(a.open.first().key)
 	a.late.add(it.key, struct{}{}, it.need, a.now)
+	if it.value.row.Origin == event.OriginImport {
+		a.drop(dropImport)
+		return
+	}
 	o := it.value
 	o.row.StoredAt, o.row.Failed = it.deadline, true
 	a.explain(o, nil)
@@ -202,6 +224,10 @@ func (a *Analyzer) giveUpEarly() {
 	a.late.add(it.key, struct{}{}, it.need, a.now)
 	ev := &it.value.ev
 	a.held -= len(ev.Body)
+	if ev.Origin == event.OriginImport {
+		a.drop(dropImport)
+		return
+	}
 	o := &open{target: facts.Target{Dialect: facts.Other, Variant: facts.OtherVariant}}
 	o.row = Exchange{
 		ID: ev.Exchange, Labels: labelsOf(ev), StartedAt: ev.Time.Add(-ev.Duration), Conversation: ev.Labels.Conversation,

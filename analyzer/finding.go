@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"strconv"
+	"time"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/session"
@@ -37,10 +38,16 @@ func (s Severity) rank() int {
 var severities = [...]Severity{1: Style, 2: Lenient, 3: Reject}
 
 // judge finds the violations of the request in a.req and their root causes, and the calls that it answers.
-func (a *Analyzer) judge(o *open, at Position, need uint64) {
+func (a *Analyzer) judge(o *open, at Position, seen time.Time, need uint64) {
 	e := &o.row
+	service := e.Labels.Service
+	if e.Origin == event.OriginImport {
+		// Each import has a memory of its own: imported again, the same follows from the same lines, and what is
+		// recorded and what is live never explain each other.
+		service += "@" + e.Instance
+	}
 	t := a.sessions.Request(session.In{
-		Seq: at.Seq, Need: need, Time: at.Time, Service: e.Labels.Service, Conversation: e.Labels.Conversation, Exchange: e.ID,
+		Seq: at.Seq, Need: need, Time: at.Time, Seen: seen, Service: service, Conversation: e.Labels.Conversation, Exchange: e.ID,
 		Facts: &a.req,
 	})
 	o.turn, e.Conversation, e.Inferred = t, t.Conversation, t.Inferred

@@ -18,6 +18,7 @@ const (
 	dropOverflow   = "overflow"   // the oldest of what waits, for want of memory
 	dropSession    = "session"    // a conversation forgotten for want of memory
 	dropUnreadable = "unreadable" // a request body that is no JSON of its dialect
+	dropImport     = "import"     // an exchange of an import that was broken off between its halves
 	dropKind       = "kind"       // an event that is none of the contract's
 )
 

@@ -60,7 +60,7 @@ func (c *conversation) answerCalls(q *skeleton, a *answer, f fit, in *In) []*Cal
 		if f.whole && i-q.lead < call.answer.after {
 			continue
 		}
-		call.State, call.AnsweredAt, call.AnsweredBy = Answered, in.Time, in.Exchange
+		call.State, call.AnsweredAt, call.AnsweredBy = Answered, in.Seen, in.Exchange
 		changed = append(changed, call)
 		c.open--
 	}

@@ -43,7 +43,7 @@ func (k *talk) ask(conversation string, messages ...msg) *session.Turn {
 	k.seq++
 	k.now = k.now.Add(time.Second)
 	return k.store.Request(session.In{
-		Seq: k.seq, Need: k.seq, Time: k.now, Service: "s", Conversation: conversation, Exchange: fmt.Sprintf("x%d", k.seq), Facts: &r,
+		Seq: k.seq, Need: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: conversation, Exchange: fmt.Sprintf("x%d", k.seq), Facts: &r,
 	})
 }
 

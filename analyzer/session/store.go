@@ -89,6 +89,7 @@ type In struct {
 	Seq          uint64
 	Need         uint64    // oldest sequence that the request was made from; Seq, if its body did not come in parts
 	Time         time.Time // of the stream
+	Seen         time.Time // of Call.AnsweredAt and Instance.Since: Time, but of recorded traffic when it was recorded
 	Service      string
 	Conversation string // given id, or ""
 	Exchange     string
@@ -124,7 +125,7 @@ func (s *Store) Request(in In) *Turn {
 	c := s.conversation(&in, q)
 	l, f, continues := c.predecessor(q)
 	t := &Turn{
-		Conversation: c.key.id, Inferred: c.inferred, conv: c, exchange: in.Exchange, seq: in.Seq, at: in.Time, length: len(q.body()), fit: f,
+		Conversation: c.key.id, Inferred: c.inferred, conv: c, exchange: in.Exchange, seq: in.Seq, at: in.Seen, length: len(q.body()), fit: f,
 		last: q.before(len(q.messages)),
 	}
 	if l != nil {
