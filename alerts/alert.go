@@ -27,8 +27,10 @@ type Alert struct {
 	StartsAt    time.Time // stream time
 	EndsAt      time.Time // zero while firing
 	UpdatedAt   time.Time // stream time of the evaluation
-	TriggeredAt time.Time // stream time of the newest failed call that the first firing evaluation counted
-	FoundLate   bool      // it fired in a time that was evaluated more than a minute afterwards, e.g. after an outage
+	// TriggeredAt is the stream second of the first failed call that only the first firing evaluation counted: the one
+	// that made the rule true, or one before it.
+	TriggeredAt time.Time
+	FoundLate   bool // it fired in a time that was evaluated more than a minute afterwards, e.g. after an outage
 	Evidence    Evidence
 }
 

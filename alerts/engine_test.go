@@ -33,7 +33,7 @@ func TestFiresAndResolves(t *testing.T) {
 			},
 			Examples: []analyzer.Example{example("tool_calls_dropped_on_save", 5), example("", 7)},
 		})
-		trigger := time.Unix(b.sec, 7).UTC()
+		trigger := time.Unix(b.sec, 0).UTC()
 		b.sec++
 		b.idle(5 * time.Second)
 
@@ -46,7 +46,7 @@ func TestFiresAndResolves(t *testing.T) {
 		}
 		step := time.Unix((start.Unix()+3+4)/5*5, 0).UTC()
 		x := example("tool_calls_dropped_on_save", 0)
-		x.PublishedAt = trigger.UnixNano() - 2
+		x.PublishedAt = trigger.UnixNano() + 5
 		want := Alert{
 			Name: "StageFailureRate", State: Firing, Value: 43.0 / 98, Peak: 43.0 / 98,
 			Labels:      map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "severity": "critical"},

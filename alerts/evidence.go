@@ -43,8 +43,8 @@ func failedOnly(l, metric string) bool {
 	return metric != analyzer.MetricFailed && (l == "cause" || l == "root_cause" || l == "status")
 }
 
-// evidence counts the window of inst's rule that ends at step, and says when the newest failed call of it was. It is
-// empty for rules that do not ask for failed calls.
+// evidence counts the window of inst's rule that ends at step, and says in which second the first failed call was that
+// the evaluation before had not counted. It is empty for rules that do not ask for failed calls.
 func (e *Engine) evidence(inst *instance, step int64) (Evidence, time.Time) {
 	type share struct {
 		Share
@@ -58,7 +58,7 @@ func (e *Engine) evidence(inst *instance, step int64) (Evidence, time.Time) {
 	shares := map[[2]string]*share{}
 	versions := map[string]*VersionCount{}
 	narrow := inst.narrow()
-	var newest, newestSecond int64
+	var active, first int64 // the newest step that counted a failed call, and its first second
 	for _, s := range e.samples.series {
 		failed := s.metric == analyzer.MetricFailed
 		if !failed && s.metric != analyzer.MetricCalls || !inst.matches(s, narrow) {
@@ -81,14 +81,15 @@ func (e *Engine) evidence(inst *instance, step int64) (Evidence, time.Time) {
 		}
 		ev.Failed += n
 		v.Failed += n
-		newestSecond = max(newestSecond, s.newest)
+		if s.active > active || s.active == active && s.first < first {
+			active, first = s.active, s.first
+		}
 		k := [2]string{s.labels["cause"], s.labels["root_cause"]}
 		if shares[k] == nil {
 			shares[k] = &share{Share: Share{Cause: k[0], RootCause: k[1]}}
 		}
 		shares[k].Failed += n
 		if x := s.example; x != nil {
-			newest = max(newest, x.PublishedAt)
 			if old := shares[k].example; old == nil || old.PublishedAt < x.PublishedAt {
 				shares[k].example, shares[k].Fix = x, x.Fix
 			}
@@ -116,11 +117,8 @@ func (e *Engine) evidence(inst *instance, step int64) (Evidence, time.Time) {
 	if n := len(ev.Versions); n > maxEvidence {
 		ev.Versions = ev.Versions[n-maxEvidence:] // the newest are the suspects
 	}
-	switch {
-	case newest != 0:
-		return ev, time.Unix(0, newest).UTC()
-	case newestSecond != 0:
-		return ev, time.Unix(newestSecond, 0).UTC()
+	if first == 0 {
+		return ev, time.Time{}
 	}
-	return ev, time.Time{}
+	return ev, time.Unix(first, 0).UTC()
 }

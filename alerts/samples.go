@@ -31,8 +31,8 @@ type series struct {
 	lset    labels.Labels // with the metric's name
 	ref     storage.SeriesRef
 	total   uint64
-	newest  int64 // Unix second of the newest count
 	active  int64 // step that last added to it
+	first   int64 // Unix second of the first count of that step
 	points  []point
 	example *analyzer.Example
 }
@@ -167,7 +167,9 @@ func (s *samples) count(app storage.AppenderV2, step, second int64, c *analyzer.
 		err = e.append(app, step-int64(s.cfg.Interval.Seconds())) // the zero it starts from
 	}
 	e.total += c.N
-	e.newest, e.active = max(e.newest, second), step
+	if e.active != step {
+		e.active, e.first = step, second
+	}
 	if n := len(e.points); n > 0 && e.points[n-1].step == step {
 		e.points[n-1].n += c.N
 	} else {

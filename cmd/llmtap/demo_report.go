@@ -31,7 +31,7 @@ type demoAlert struct {
 	Labels            map[string]string `json:"labels"`
 	Value             float64           `json:"value"`
 	State             string            `json:"state"`
-	PublishedToPosted float64           `json:"published_to_posted_ms"` // from the newest counted failure to Slack
+	PublishedToPosted float64           `json:"published_to_posted_ms"` // from the failure that crossed the threshold, or one before it, to Slack
 
 	text string // the message as Slack shows it
 }
@@ -90,7 +90,7 @@ func (r *demoReport) write(w io.Writer, format, dataDir string) error {
 	list("findings by rule", r.Findings)
 	list("findings by root cause: what the agent did", r.RootCauses)
 	for _, a := range r.Alerts {
-		fmt.Fprintf(&b, "\nThe Slack message, posted %.1f s after the newest call it counts\n", a.PublishedToPosted/1000)
+		fmt.Fprintf(&b, "\nThe Slack message, posted at most %.1f s after the call that crossed the threshold\n", a.PublishedToPosted/1000)
 		for line := range strings.Lines(a.text) {
 			fmt.Fprintf(&b, "  │ %s", line)
 		}
