@@ -11,7 +11,7 @@ var mistral = newTable("mistral", []row{
 	{words: "tool call id was … but must be", cause: "tool_call_id_format", source: "anomalyco/opencode#1680"},
 	{words: "function name was … but must be", cause: "function_name_format", source: "mistralai/mistral-common validator.py"},
 	{words: "unexpected role tool", cause: "orphan_tool_reply", source: "charmbracelet/crush#279"},
-	{words: "unexpected role roleenum.tool", cause: "orphan_tool_reply", source: "mistralai/mistral-common validator.py"},
+	{words: "unexpected role roleenum.tool", cause: "orphan_tool_reply", source: "mistralai/mistral-inference#135"},
 	{words: "unexpected role", cause: "role_order", source: "pipecat-ai/pipecat-flows#178"},
 	{words: "expected last role", cause: "role_order", source: "huggingface/smolagents#757"},
 	{words: "conversation must start with", cause: "role_order", source: "mistralai/mistral-common validator.py:370"},
@@ -20,5 +20,5 @@ var mistral = newTable("mistral", []row{
 	{words: "system prompt must have content", cause: "empty_content", source: "mistralai/mistral-common validator.py:221"},
 	{words: "extra_forbidden … body, messages, … reasoning", cause: "reasoning_content_forbidden", source: "BerriAI/litellm#30884"},
 	{words: "extra_forbidden", cause: "unsupported_field", source: "nomtek/mistralai_client_dart#44"},
-	{words: "invalid_request_message_order", cause: "role_order", source: "datapizza-labs/datapizza-ai#98"},
+	{words: "invalid_request_message_order", cause: "role_order", source: "pipecat-ai/pipecat-flows#178"},
 })

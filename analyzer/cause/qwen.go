@@ -7,9 +7,9 @@ var qwen = newTable("qwen", []row{
 	{words: "empty tool_calls is not supported", cause: "empty_tool_calls_array", source: "vscode-unify-chat-provider#65"},
 	{words: "range of max_tokens should be", cause: "max_tokens_invalid", source: "open-webui/open-webui#10507"},
 	{words: "range of input length should be", cause: "context_length_exceeded", source: "agentscope-ai/QwenPaw#6255"},
-	{words: "data_inspection_failed", cause: "content_policy", source: "help.aliyun.com error codes"},
-	{words: "datainspectionfailed", cause: "content_policy", source: "help.aliyun.com error codes"},
+	{words: "data_inspection_failed", cause: "content_policy", source: "unlinked"},
+	{words: "datainspectionfailed", cause: "content_policy", source: "unlinked"},
 	{words: "account is in good standing", cause: "billing", source: "tencentmusic/supersonic#1572"},
-	{words: "arrearage", cause: "billing", source: "help.aliyun.com error codes"},
+	{words: "arrearage", cause: "billing", source: "tencentmusic/supersonic#1572"},
 	{words: "string value length … exceeds the maximum allowed", cause: "payload_too_large", source: "QwenLM/qwen-code#747"},
 })
