@@ -116,10 +116,7 @@ func TestGolden(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		text, err := PlainText(raw)
-		if err != nil {
-			t.Fatal(err)
-		}
+		text := plainBlocks(t, raw)
 		checkLimits(t, m)
 		for file, got := range map[string]string{
 			name + ".json": string(raw) + "\n",

@@ -2,7 +2,6 @@ package slack
 
 import (
 	"context"
-	"encoding/json"
 	"strings"
 	"testing"
 	"time"
@@ -69,8 +68,8 @@ func TestEngineToSlack(t *testing.T) {
 	if m := f.top(); len(m) != 1 {
 		t.Errorf("%d messages, want 1", len(m))
 	}
-	text, err := PlainText(json.RawMessage(f.top()[0].Blocks))
-	if err != nil || !strings.Contains(text, "Keep the tool_calls.") || !strings.Contains(text, "2.4.0: 120 of 300 calls failed") {
-		t.Errorf("message:\n%s%v", text, err)
+	text := plainBlocks(t, []byte(f.top()[0].Blocks))
+	if !strings.Contains(text, "Keep the tool_calls.") || !strings.Contains(text, "2.4.0: 120 of 300 calls failed") {
+		t.Errorf("message:\n%s", text)
 	}
 }

@@ -2,9 +2,9 @@ package slack
 
 import (
 	"encoding/json"
-	"fmt"
 	"regexp"
 	"strings"
+	"testing"
 )
 
 var (
@@ -16,15 +16,15 @@ var (
 	bold = regexp.MustCompile(`\*([^*\n]+)\*`)
 )
 
-// PlainText renders the JSON of a message's blocks as it reads in Slack, for terminals and for people who judge it.
-// Times are in UTC.
-func PlainText(blocks []byte) (string, error) {
+// plainBlocks renders the JSON of a message's blocks as it reads in Slack, for people who judge it. Times are in UTC.
+func plainBlocks(t *testing.T, blocks []byte) string {
+	t.Helper()
 	var list []struct {
 		Type string
 		Text struct{ Text string }
 	}
 	if err := json.Unmarshal(blocks, &list); err != nil {
-		return "", fmt.Errorf("decode blocks: %w", err)
+		t.Fatalf("decode blocks: %v", err)
 	}
 	var b strings.Builder
 	for i, x := range list {
@@ -38,7 +38,7 @@ func PlainText(blocks []byte) (string, error) {
 		b.WriteString(plainText(x.Text.Text))
 		b.WriteByte('\n')
 	}
-	return b.String(), nil
+	return b.String()
 }
 
 func plainText(mrkdwn string) string {
