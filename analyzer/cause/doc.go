@@ -14,8 +14,9 @@
 // # A row
 //
 // A table is data: phrases of the normal form, the cause, the thread or file where the wording was seen ("unlinked":
-// known from documentation or fixtures, without a thread to cite; "recorded": in a recorded HTTP exchange). To teach
-// llmtap a new wording add a row to the file of the provider that writes it, and a line to TestWordings.
+// known from documentation or fixtures, without a thread to cite; "recorded": in a recorded HTTP exchange; a repository
+// without an owner is cited as it was found). To teach llmtap a new wording add a row to the file of the provider that
+// writes it, and a line to TestWordings.
 //
 // # Why phrases, not regular expressions
 //
