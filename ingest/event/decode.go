@@ -73,7 +73,7 @@ func (d *decoder) kind(e *Event) {
 	switch e.Kind {
 	case Request:
 		d.require(HeaderExchange)
-		e.URL, e.Method, e.APIVersion = d.text(HeaderURL), d.text(HeaderMethod), d.text(HeaderAPIVersion)
+		e.URL, e.Method, e.APIVersion = withoutQuery(d.text(HeaderURL)), d.text(HeaderMethod), d.text(HeaderAPIVersion)
 		e.Retry = int(d.uint(HeaderRetry, math.MaxUint16))
 		e.Traceparent = d.text(HeaderTraceparent)
 	case Response:
@@ -94,11 +94,14 @@ func (d *decoder) kind(e *Event) {
 	}
 }
 
-// part reads i/n. An uncut body is part 1 of 1, and its length is its own.
+// part reads i/n. An uncut body is part 1 of 1, and its length is its own, unless the hook says that it left some out.
 func (d *decoder) part(e *Event) {
 	e.Part, e.Parts, e.BodyBytes = 1, 1, len(e.Body)
 	v := d.h.get(HeaderPart)
 	if v == "" || v == "1/1" {
+		if e.stubbed() {
+			e.BodyBytes = max(e.BodyBytes, int(d.uint(HeaderBodyBytes, math.MaxInt32)))
+		}
 		return
 	}
 	i, n, _ := strings.Cut(v, "/")

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"slices"
 	"strings"
 	"time"
 )
@@ -85,7 +86,7 @@ type Event struct {
 	APIVersion string // request: value of an allow-listed version header
 
 	Status            int           // response: HTTP status; 0 if no answer came
-	Error             string        // response: why no answer came
+	Error             string        // response: why no answer came; with a Status above 0, why it was not read whole
 	Duration          time.Duration // response
 	FirstByte         time.Duration // response
 	ProviderRequestID string        // response
@@ -111,7 +112,7 @@ type Event struct {
 	ContentEncoding string // identity (""), gzip, zstd
 
 	Part, Parts int // 1-based i/n; 1/1 for an uncut body
-	BodyBytes   int // length of the whole payload when it is cut in parts
+	BodyBytes   int // length of the whole body: of all parts; of a body that Capture left out or stubbed, before that
 
 	SDK         string // python/0.1.0
 	Traceparent string // request: W3C
@@ -148,6 +149,27 @@ func (l *Labels) StageOrAgent() string {
 		return l.Stage
 	}
 	return l.Agent
+}
+
+// ErrorCancelled is what a hook writes into Error when the agent itself gave the call up.
+const ErrorCancelled = "cancelled by the agent"
+
+// cancellations are how runtimes say so, in lower case: Go (context, net, net/http), Python (asyncio, anyio), JavaScript.
+var cancellations = [...]string{
+	"cancelled", "context canceled", "operation was canceled", "request canceled", "aborterror", "operation was aborted",
+}
+
+// Cancelled reports whether the agent gave the call up before its answer was whole. A deadline that passed is no
+// cancellation: the provider was too slow for it.
+func (e *Event) Cancelled() bool {
+	if e.Kind != Response || e.Error == "" {
+		return false
+	}
+	why := strings.ToLower(e.Error)
+	if strings.Contains(why, "deadline") || strings.Contains(why, "timeout") || strings.Contains(why, "timed out") {
+		return false
+	}
+	return slices.ContainsFunc(cancellations[:], func(c string) bool { return strings.Contains(why, c) })
 }
 
 // StreamingResponse reports whether the payload is a server-sent event stream.

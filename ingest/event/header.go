@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 )
 
@@ -84,7 +85,7 @@ func (e *Event) Encode() Header {
 	w.token(HeaderTime, e.Time.UTC().Format(time.RFC3339Nano))
 	switch e.Kind {
 	case Request:
-		w.text(HeaderURL, e.URL)
+		w.text(HeaderURL, withoutQuery(e.URL))
 		w.text(HeaderMethod, e.Method)
 		w.text(HeaderAPIVersion, e.APIVersion)
 		w.uint(HeaderRetry, uint64(max(e.Retry, 0)))
@@ -123,10 +124,23 @@ func (e *Event) Encode() Header {
 	w.text(HeaderContentEncoding, e.ContentEncoding)
 	if e.Parts > 1 {
 		w.token(HeaderPart, itoa(e.Part)+"/"+itoa(e.Parts))
-		w.token(HeaderBodyBytes, itoa(e.BodyBytes))
+	}
+	if e.Parts > 1 || e.stubbed() && e.BodyBytes > len(e.Body) {
+		w.token(HeaderBodyBytes, itoa(max(e.BodyBytes, 0)))
 	}
 	w.text(HeaderSDK, e.SDK)
 	return w.h
+}
+
+// stubbed reports whether the payload is not all of the body, by intent.
+func (e *Event) stubbed() bool { return e.Capture == CaptureCut || e.Capture == CaptureNone }
+
+// withoutQuery cuts off the query string, which may hold a key.
+func withoutQuery(url string) string {
+	if n := strings.IndexAny(url, "?#"); n >= 0 {
+		return url[:n]
+	}
+	return url
 }
 
 // headerMessageID returns id as a header value. One that does not fit is hashed, not cut: the end of an id is what

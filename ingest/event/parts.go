@@ -10,9 +10,13 @@ const PartBytes = 512 << 10
 func (e *Event) Messages() iter.Seq[*Event] {
 	return func(yield func(*Event) bool) {
 		n := max(1, (len(e.Body)+PartBytes-1)/PartBytes)
+		size := len(e.Body)
+		if e.stubbed() {
+			size = max(size, e.BodyBytes)
+		}
 		for i := range n {
 			m := *e
-			m.BodyBytes, m.Part, m.Parts = len(e.Body), i+1, n
+			m.BodyBytes, m.Part, m.Parts = size, i+1, n
 			m.Body = e.Body[i*PartBytes : min((i+1)*PartBytes, len(e.Body))]
 			if !yield(&m) {
 				return

@@ -36,3 +36,50 @@ func TestMessages(t *testing.T) {
 		break
 	}
 }
+
+// The query of a URL may hold a key; a stub says how long the body was.
+func TestWhatIsNotTheBody(t *testing.T) {
+	e := &Event{
+		Kind: Request, Exchange: "x", Time: sent, URL: "https://api/v1/chat/completions?key=secret#f", Capture: CaptureCut,
+		Body: []byte("stub"), BodyBytes: 20 << 20, Labels: Labels{Service: "s"},
+	}
+	for m := range e.Messages() {
+		h := m.Encode()
+		if h[HeaderURL][0] != "https://api/v1/chat/completions" {
+			t.Errorf("the URL is published as %s", h[HeaderURL])
+		}
+		h[HeaderURL] = []string{e.URL} // a hook that forgot
+		got, err := Decode(m.Subject(), h, m.Body)
+		if err != nil || got.URL != "https://api/v1/chat/completions" || got.BodyBytes != 20<<20 || got.Parts != 1 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+	e.Capture = CaptureFull // only a stub may be shorter than it says
+	for m := range e.Messages() {
+		if got, err := Decode(m.Subject(), m.Encode(), m.Body); err != nil || got.BodyBytes != 4 {
+			t.Errorf("%+v, %v", got, err)
+		}
+	}
+}
+
+func TestCancelled(t *testing.T) {
+	f := func(text string, want bool) {
+		t.Helper()
+		if got := (&Event{Kind: Response, Error: text}).Cancelled(); got != want {
+			t.Errorf("%q: %v", text, got)
+		}
+	}
+	f("", false)
+	f(ErrorCancelled, true)
+	f("context canceled", true)
+	f("dial tcp: operation was canceled", true)
+	f("CancelledError()", true)
+	f("AbortError: This operation was aborted", true)
+	f("context deadline exceeded", false)
+	f("net/http: request canceled (Client.Timeout exceeded while awaiting headers)", false)
+	f("stream error: stream ID 1; CANCEL; received from peer", false)
+	f("unexpected EOF", false)
+	if (&Event{Kind: Request, Error: "context canceled"}).Cancelled() {
+		t.Error("a request is not cancelled")
+	}
+}
