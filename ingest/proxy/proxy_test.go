@@ -1,0 +1,306 @@
+package proxy
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+const chat = "/test/v1/chat/completions"
+
+func (r *rig) openai() openai.Client {
+	return openai.NewClient(option.WithBaseURL(r.url+"/test/v1"), option.WithAPIKey("sk-secret"), option.WithMaxRetries(0), option.WithHTTPClient(r.client))
+}
+
+func params() openai.ChatCompletionNewParams {
+	return openai.ChatCompletionNewParams{Model: "gpt-5", Messages: []openai.ChatCompletionMessageParamUnion{openai.UserMessage("q")}}
+}
+
+func TestUnary(t *testing.T) {
+	p := &recorder{
+		header: http.Header{"Content-Type": {"application/json"}, "X-Request-Id": {"req_1"}},
+		answer: []byte(`{"id":"c","object":"chat.completion","choices":[{"index":0,"finish_reason":"stop","message":{"role":"assistant","content":"hello"}}]}`),
+	}
+	r := start(t, p, nil)
+	c := r.openai()
+	got, err := c.Chat.Completions.New(t.Context(), params())
+	if err != nil || got.Choices[0].Message.Content != "hello" {
+		t.Fatalf("%+v, %v", got, err)
+	}
+	sent, body := p.last(t)
+	if sent.Header.Get("Authorization") != "Bearer sk-secret" || sent.URL.Path != "/v1/chat/completions" {
+		t.Errorf("the provider got %s %v", sent.URL, sent.Header)
+	}
+	q, s := r.exchange(t)
+	if !bytes.Equal(q.Body, body) || !bytes.Equal(s.Body, p.answer) {
+		t.Errorf("published %q and %q", q.Body, s.Body)
+	}
+	if q.URL != "http://"+sent.Host+"/v1/chat/completions" || q.Origin != event.OriginProxy || s.Origin != event.OriginProxy ||
+		s.Status != 200 || s.Error != "" || s.ProviderRequestID != "req_1" {
+		t.Errorf("request %+v, response %+v", q.Event, s.Event)
+	}
+	if n := testutil.ToFloat64(r.m.requests.WithLabelValues("test", "2xx")); n != 1 {
+		t.Errorf("%v requests counted", n)
+	}
+}
+
+// The first event is with the client while the provider still writes the second.
+func TestStreamed(t *testing.T) {
+	const first = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"hel"}}]}` + "\n\n"
+	const second = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
+	arrived := make(chan struct{})
+	r := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, first)
+		w.(http.Flusher).Flush()
+		select {
+		case <-arrived:
+			io.WriteString(w, second)
+		case <-r.Context().Done():
+		}
+	}), nil)
+	c := r.openai()
+	s := c.Chat.Completions.NewStreaming(t.Context(), params())
+	text := ""
+	for s.Next() {
+		if text == "" {
+			close(arrived)
+		}
+		text += s.Current().Choices[0].Delta.Content
+	}
+	if err := s.Close(); s.Err() != nil || err != nil || text != "hello" {
+		t.Fatalf("%q, %v, %v", text, s.Err(), err)
+	}
+	if _, res := r.exchange(t); string(res.Body) != first+second || res.Error != "" || res.FirstByte >= res.Duration {
+		t.Errorf("response %+v", res.Event)
+	}
+}
+
+func TestRejected(t *testing.T) {
+	p := &recorder{status: 400, header: http.Header{"Content-Type": {"application/json"}}, answer: []byte(`{"error":{"message":"Messages with role 'tool' must …"}}`)}
+	r := start(t, p, func(c *Config) { c.Capture = event.CaptureNone })
+	c := r.openai()
+	_, err := c.Chat.Completions.New(t.Context(), params())
+	if e, ok := errors.AsType[*openai.Error](err); !ok || e.StatusCode != 400 || !strings.Contains(e.Message, "role 'tool'") {
+		t.Fatalf("%v %s", err, e.RawJSON())
+	}
+	q, s := r.exchange(t)
+	if len(q.Body) > 0 || !bytes.Equal(s.Body, p.answer) || s.Status != 400 || q.Capture != event.CaptureNone {
+		t.Errorf("request %+v, response %+v", q.Event, s.Event)
+	}
+}
+
+// What goes in comes out, whatever it is.
+func TestBytes(t *testing.T) {
+	p := &recorder{}
+	r := start(t, p, nil)
+	big := make([]byte, 2<<20)
+	rand.Read(big)
+	f := func(path, wire, body string, answer []byte, contentType string) {
+		t.Helper()
+		p.answer, p.header = answer, http.Header{"Content-Type": nil}
+		if contentType != "" {
+			p.header.Set("Content-Type", contentType)
+		}
+		resp, got := r.do(t, http.MethodPost, path, body)
+		sent, sentBody := p.last(t)
+		if string(sentBody) != body || got != string(answer) {
+			t.Errorf("%s: %d bytes became %d, the answer's %d became %d", path, len(body), len(sentBody), len(answer), len(got))
+		}
+		if sent.RequestURI != wire {
+			t.Errorf("%s became %s, want %s", path, sent.RequestURI, wire)
+		}
+		if ct := resp.Header["Content-Type"]; strings.Join(ct, "") != contentType {
+			t.Errorf("content type %q became %q", contentType, ct)
+		}
+	}
+	f(chat, "/v1/chat/completions", `{"messages":[}`, []byte("<html>"), "")
+	f(chat, "/v1/chat/completions", "", nil, "")
+	f(chat, "/v1/chat/completions", string(big), big, "application/json")
+	f("/test", "/", "{}", []byte("{}"), "text/plain")
+	f("/test/v1beta/models/gemini-2.5%2Fpro:generateContent?key=a;b&c=%zz&alt=sse", "/v1beta/models/gemini-2.5%2Fpro:generateContent?key=a;b&c=%zz&alt=sse", "{}", []byte("{}"), "")
+
+	evs := r.events(t)
+	var published bytes.Buffer
+	for _, e := range evs {
+		if e.BodyBytes == len(big) && e.Kind == event.Request {
+			published.Write(e.Body)
+		}
+	}
+	if !bytes.Equal(published.Bytes(), big) {
+		t.Errorf("%d of %d bytes were published", published.Len(), len(big))
+	}
+	if u := evs[len(evs)-1-1].URL; strings.Contains(u, "key") {
+		t.Errorf("published %s with its query", u)
+	}
+}
+
+func TestGzip(t *testing.T) {
+	var packed bytes.Buffer
+	z := gzip.NewWriter(&packed)
+	io.WriteString(z, `{"choices":[]}`)
+	z.Close()
+	p := &recorder{header: http.Header{"Content-Encoding": {"gzip"}, "Content-Type": {"application/json"}}, answer: packed.Bytes()}
+	r := start(t, p, nil)
+	resp, got := r.do(t, http.MethodPost, chat, "{}", "Accept-Encoding", "gzip, deflate, br;q=0.9, zstd")
+	if got != packed.String() || resp.Header.Get("Content-Encoding") != "gzip" {
+		t.Errorf("answer %q, header %v", got, resp.Header)
+	}
+	if sent, _ := p.last(t); sent.Header.Get("Accept-Encoding") != "gzip, zstd" {
+		t.Errorf("the provider may answer in %q", sent.Header.Get("Accept-Encoding"))
+	}
+	if _, s := r.exchange(t); !bytes.Equal(s.Body, packed.Bytes()) || s.ContentEncoding != "gzip" {
+		t.Errorf("response %+v", s.Event)
+	}
+}
+
+// A body beyond what the hook keeps goes through all the same, and the queue holds its two ends alone.
+func TestLongBody(t *testing.T) {
+	p := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		n, _ := io.Copy(io.Discard, r.Body)
+		fmt.Fprint(w, n)
+	})
+	r := start(t, p, nil)
+	const size = 40 << 20
+	req, _ := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+chat, io.LimitReader(endless{}, size)) // chunked
+	resp, err := r.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, err := io.ReadAll(resp.Body); err != nil || string(b) != fmt.Sprint(size) {
+		t.Errorf("%s of %d bytes arrived, %v", b, size, err)
+	}
+	if q, _ := r.exchange(t); q.Capture != event.CaptureCut || len(q.Body) > 1<<20 {
+		t.Errorf("capture %s, %d bytes", q.Capture, len(q.Body))
+	}
+}
+
+type endless struct{}
+
+func (endless) Read(p []byte) (int, error) { return copy(p, bytes.Repeat([]byte("a"), len(p))), nil }
+
+func TestCancelled(t *testing.T) {
+	gone := make(chan error, 1)
+	r := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		w.Header().Set("Content-Type", "text/event-stream")
+		io.WriteString(w, "data: {}\n\n")
+		w.(http.Flusher).Flush()
+		<-r.Context().Done()
+		gone <- r.Context().Err()
+	}), nil)
+	ctx, cancel := context.WithCancel(t.Context())
+	resp, err := r.client.Do(r.request(t, http.MethodPost, chat, "{}").WithContext(ctx))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if line, err := bufio.NewReader(resp.Body).ReadString('\n'); err != nil || line != "data: {}\n" {
+		t.Fatal(line, err)
+	}
+	cancel()
+	if err := <-gone; !errors.Is(err, context.Canceled) {
+		t.Error(err)
+	}
+	if _, s := r.exchange(t); s.Status != 200 || s.Error != "context canceled" {
+		t.Errorf("response %+v", s.Event)
+	}
+}
+
+func TestUpstreamDown(t *testing.T) {
+	r := start(t, nil, nil)
+	resp, body := r.do(t, http.MethodPost, chat, "{}")
+	if resp.StatusCode != 502 || !strings.Contains(body, `"type":"llmtap_proxy_error"`) || !strings.Contains(body, "reach test at 127.0.0.1:") {
+		t.Errorf("%d %s", resp.StatusCode, body)
+	}
+	if _, s := r.exchange(t); s.Status != 0 || !strings.Contains(s.Error, "refused") {
+		t.Errorf("response %+v", s.Event)
+	}
+	if n := testutil.ToFloat64(r.m.requests.WithLabelValues("test", codeUnreachable)); n != 1 {
+		t.Errorf("%v requests counted", n)
+	}
+}
+
+// An answer that breaks off is not made to look whole.
+func TestUpstreamBreaksOff(t *testing.T) {
+	r := start(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		io.WriteString(w, "data: {}\n\n")
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}), nil)
+	resp, err := r.client.Do(r.request(t, http.MethodPost, chat, "{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, err := io.ReadAll(resp.Body); err == nil || string(b) != "data: {}\n\n" {
+		t.Errorf("%q, %v", b, err)
+	}
+	if _, s := r.exchange(t); s.Status != 200 || s.Error == "" {
+		t.Errorf("response %+v", s.Event)
+	}
+}
+
+func TestLabels(t *testing.T) {
+	p := &recorder{}
+	r := start(t, p, func(c *Config) { c.Service, c.Environment, c.Agent = "fleet", "prod", "helper" })
+	r.do(
+		t, http.MethodPost, chat, "{}", "X-Llmtap-Service", "checkout", "X-Llmtap-Service-Version", "2.4.0", "X-Llmtap-Agent", "buyer", "X-Llmtap-Stage", "%E8%A7%84%E5%88%92",
+		"X-Llmtap-Conversation", "c-1", "X-Llmtap-Run", "r-1", "X-Llmtap-User", "anna", "X-Llmtap-Attr-Tenant", "100%", "X-Llmtap-Attr-no!", "x", "X-Llmtap-Whatever", "x",
+		"Traceparent", "00-1-2-01", "X-Api-Key", "key", "Anthropic-Version", "2023-06-01",
+	)
+	sent, _ := p.last(t)
+	for k := range sent.Header {
+		if strings.HasPrefix(k, "X-Llmtap") || strings.HasPrefix(k, "X-Forwarded") {
+			t.Errorf("the provider got %s", k)
+		}
+	}
+	if sent.Header.Get("X-Api-Key") != "key" || sent.Header.Get("Traceparent") == "" {
+		t.Errorf("the provider got %v", sent.Header)
+	}
+	q, s := r.exchange(t)
+	want := event.Labels{
+		Service: "checkout", ServiceVersion: "2.4.0", Environment: "prod", Agent: "buyer", Stage: "规划",
+		Conversation: "c-1", Run: "r-1", User: q.Labels.User,
+	}
+	for _, m := range []message{q, s} {
+		if diff := cmp.Diff(want, m.Labels) + cmp.Diff(map[string]string{"tenant": "100%"}, m.Attrs); diff != "" || m.Labels.User == "anna" || m.Labels.User == "" {
+			t.Errorf("%s: %s", m.Kind, diff)
+		}
+		if want := fmt.Sprintf("llmtap.v1.%s.checkout.%02x", m.Kind, event.ShardOf("c-1")); m.subject != want {
+			t.Errorf("subject %s, want %s", m.subject, want)
+		}
+	}
+	if q.Traceparent != "00-1-2-01" || q.APIVersion != "2023-06-01" {
+		t.Errorf("request %+v", q.Event)
+	}
+}
+
+// Without a conversation the calls of one client address keep their order.
+func TestDefaultLabels(t *testing.T) {
+	r := start(t, &recorder{}, func(c *Config) { c.Service, c.Agent = "fleet", "helper" })
+	r.do(t, http.MethodPost, chat, "{}")
+	q, _ := r.exchange(t)
+	if diff := cmp.Diff(event.Labels{Service: "fleet", Agent: "helper"}, q.Labels); diff != "" {
+		t.Error(diff)
+	}
+	if want := fmt.Sprintf("llmtap.v1.request.fleet.%02x", event.ShardOf("fleet", "helper", "127.0.0.1")); q.subject != want {
+		t.Errorf("subject %s, want %s", q.subject, want)
+	}
+}

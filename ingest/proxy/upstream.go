@@ -1,0 +1,112 @@
+package proxy
+
+import (
+	"fmt"
+	"maps"
+	"net/url"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// known are the providers that are reached unless the operator says otherwise. Each is a host without a path, so that
+// one sentence explains them all: replace scheme and host of the provider's base URL by the proxy's and the name.
+var known = map[string]string{
+	"anthropic":      "https://api.anthropic.com",
+	"cohere":         "https://api.cohere.com",
+	"dashscope":      "https://dashscope.aliyuncs.com",
+	"dashscope-intl": "https://dashscope-intl.aliyuncs.com",
+	"deepseek":       "https://api.deepseek.com",
+	"fireworks":      "https://api.fireworks.ai",
+	"gemini":         "https://generativelanguage.googleapis.com",
+	"groq":           "https://api.groq.com",
+	"minimax":        "https://api.minimax.io",
+	"minimax-cn":     "https://api.minimaxi.com",
+	"mistral":        "https://api.mistral.ai",
+	"moonshot":       "https://api.moonshot.ai",
+	"moonshot-cn":    "https://api.moonshot.cn",
+	"openai":         "https://api.openai.com",
+	"openrouter":     "https://openrouter.ai",
+	"together":       "https://api.together.xyz",
+	"xai":            "https://api.x.ai",
+	"zai":            "https://api.z.ai",
+	"zhipu":          "https://open.bigmodel.cn",
+}
+
+// An upstream is a place that the proxy may reach.
+type upstream struct {
+	name         string
+	scheme, host string
+	path         string // as on the wire, without the slash at its end
+}
+
+var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
+
+func newUpstream(name, base string) (*upstream, error) {
+	if !validName.MatchString(name) {
+		return nil, fmt.Errorf("name %q is not of a-z, 0-9, _ and -, 32 characters at most", name)
+	}
+	u, err := url.Parse(base)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%s: not a URL", name) // the error would quote a password
+	case u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
+		return nil, fmt.Errorf("%s: %q is not like https://llm.example.com or http://127.0.0.1:11434", name, u.Redacted())
+	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
+		return nil, fmt.Errorf("%s: a user, a query or a fragment cannot be part of it; keys come with each request", name)
+	case dots(u.Path):
+		return nil, fmt.Errorf("%s: its path has a dot segment", name)
+	}
+	return &upstream{name: name, scheme: u.Scheme, host: u.Host, path: strings.TrimRight(u.EscapedPath(), "/")}, nil
+}
+
+// newUpstreams returns the known providers and, over them, the configured ones.
+func newUpstreams(configured map[string]string) (map[string]*upstream, error) {
+	all := maps.Clone(known)
+	maps.Copy(all, configured)
+	m := make(map[string]*upstream, len(all))
+	for name, base := range all {
+		up, err := newUpstream(name, base)
+		if err != nil {
+			return nil, fmt.Errorf("upstreams: %w", err)
+		}
+		m[name] = up
+	}
+	return m, nil
+}
+
+// plaintext says that calls, and the keys in them, leave this machine unencrypted.
+func (u *upstream) plaintext() bool {
+	host := (&url.URL{Host: u.host}).Hostname()
+	return u.scheme == "http" && !loopback(host)
+}
+
+// target sets where out goes; rest is the path below the upstream's, as on the wire. Query and the rest stay.
+func (u *upstream) target(out *url.URL, rest string) {
+	out.Scheme, out.Host = u.scheme, u.host
+	out.RawPath = u.path + rest
+	if p, err := url.PathUnescape(out.RawPath); err == nil { // an error cannot be: both halves were parsed
+		out.Path = p
+	}
+}
+
+// split cuts the first segment off an escaped path: /openai/v1/models is openai and /v1/models.
+func split(path string) (name, rest string) {
+	path = strings.TrimPrefix(path, "/")
+	if i := strings.IndexByte(path, '/'); i >= 0 {
+		return path[:i], path[i:]
+	}
+	return path, ""
+}
+
+// dots says that a decoded path has a segment . or .., which could leave the upstream's own path.
+func dots(path string) bool {
+	for s := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
+		if s == "." || s == ".." {
+			return true
+		}
+	}
+	return false
+}
+
+func names(m map[string]*upstream) string { return strings.Join(slices.Sorted(maps.Keys(m)), ", ") }
