@@ -2,17 +2,18 @@ package agents
 
 import (
 	"context"
+	"log/slog"
 	"net/http/httptest"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/natsserver"
 )
 
 func TestMain(m *testing.M) {
@@ -22,16 +23,14 @@ func TestMain(m *testing.M) {
 // startNATS returns the URL of a nats-server with the stream of the contract, and the stream.
 func startNATS(t *testing.T) (string, jetstream.Stream) {
 	t.Helper()
-	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, JetStream: true, StoreDir: t.TempDir(), NoLog: true, NoSigs: true})
+	cfg := natsserver.Default()
+	cfg.Dir, cfg.Port, cfg.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
+	srv, err := natsserver.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv.Start()
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	if !srv.ReadyForConnections(5 * time.Second) {
-		t.Fatal("nats-server is not ready")
-	}
-	nc, err := nats.Connect(srv.ClientURL())
+	t.Cleanup(srv.Shutdown)
+	nc, err := nats.Connect(srv.URL())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -44,7 +43,7 @@ func startNATS(t *testing.T) (string, jetstream.Stream) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	return srv.ClientURL(), stream
+	return srv.URL(), stream
 }
 
 // runFleet runs the fleet as fast as it goes and returns its report and what arrived on NATS.
