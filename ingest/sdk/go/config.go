@@ -1,6 +1,7 @@
 package llmtap
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -53,6 +54,10 @@ type Config struct {
 	// for one that passes on the calls of others, see WithCaller.
 	Origin string
 
+	// Traceparent, if set, gives the W3C trace context of a call whose request has no Traceparent header, as that of a
+	// tracer's span in the call's context. It runs on the caller's goroutine.
+	Traceparent func(context.Context) string
+
 	// KeepUser publishes the user of WithUser as it is instead of hashed.
 	KeepUser bool
 
@@ -69,6 +74,8 @@ type Config struct {
 
 	// NATSOptions are credentials, TLS and the like; they win over the hook's own options.
 	NATSOptions []nats.Option
+
+	userKey []byte // LLMTAP_SHAPE_KEY
 }
 
 // validate fills in the defaults and reports the first mistake.
@@ -115,6 +122,7 @@ func (c *Config) validate(getenv func(string) string) error {
 	if c.Logger == nil {
 		c.Logger = slog.Default()
 	}
+	c.userKey = []byte(getenv("LLMTAP_SHAPE_KEY"))
 	c.labelDefaults(getenv)
 	return nil
 }

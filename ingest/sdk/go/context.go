@@ -6,7 +6,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"maps"
-	"os"
+	"strings"
 	"sync/atomic"
 
 	"github.com/llmtap/llmtap/ingest/event"
@@ -43,12 +43,12 @@ func with(ctx context.Context, change func(*scope)) context.Context {
 // WithConversation labels the calls under ctx with the conversation they belong to: one message history that grows. All
 // calls of a conversation keep their order.
 func WithConversation(ctx context.Context, id string) context.Context {
-	return with(ctx, func(s *scope) { s.labels.Conversation, s.last = id, new(atomic.Pointer[string]) })
+	return with(ctx, func(s *scope) { s.labels.Conversation, s.last = clip(id), new(atomic.Pointer[string]) })
 }
 
 // WithRun labels the calls under ctx with one run of the agent, which may hold many conversations.
 func WithRun(ctx context.Context, id string) context.Context {
-	return with(ctx, func(s *scope) { s.labels.Run, s.last = id, new(atomic.Pointer[string]) })
+	return with(ctx, func(s *scope) { s.labels.Run, s.last = clip(id), new(atomic.Pointer[string]) })
 }
 
 // A Caller is who makes a call that this process only passes on, as a proxy does.
@@ -67,12 +67,12 @@ func WithCaller(ctx context.Context, c Caller) context.Context {
 
 // WithAgent labels the calls under ctx with an agent's name, in place of Config.Agent.
 func WithAgent(ctx context.Context, name string) context.Context {
-	return with(ctx, func(s *scope) { s.labels.Agent = name })
+	return with(ctx, func(s *scope) { s.labels.Agent = clip(name) })
 }
 
 // WithStage labels the calls under ctx with the stage of the agent's work ("planner").
 func WithStage(ctx context.Context, name string) context.Context {
-	return with(ctx, func(s *scope) { s.labels.Stage = name })
+	return with(ctx, func(s *scope) { s.labels.Stage = clip(name) })
 }
 
 // WithUser labels the calls under ctx with the user they are made for. It is published hashed (with the key
@@ -90,7 +90,7 @@ func WithAttr(ctx context.Context, key, value string) context.Context {
 		}
 		attrs := make(map[string]string, len(s.attrs)+1)
 		maps.Copy(attrs, s.attrs)
-		attrs[key] = value
+		attrs[key] = clip(value)
 		s.attrs = attrs
 	})
 }
@@ -105,14 +105,23 @@ func (h *Hook) labels(s *scope) event.Labels {
 		}
 	}
 	if l.User != "" && !h.cfg.KeepUser {
-		l.User = hashUser(l.User)
+		l.User = hashUser(h.cfg.userKey, l.User)
 	}
+	l.User = clip(l.User)
 	return l
 }
 
 // hashUser gives 16 hex digits: enough to tell users apart, too few to be worth reversing without the key.
-func hashUser(user string) string {
-	m := hmac.New(sha256.New, []byte(os.Getenv("LLMTAP_SHAPE_KEY")))
+func hashUser(key []byte, user string) string {
+	m := hmac.New(sha256.New, key)
 	m.Write([]byte(user))
 	return hex.EncodeToString(m.Sum(nil)[:8])
+}
+
+// clip returns the part of s that a header value can hold, so that nothing longer waits in memory.
+func clip(s string) string {
+	if len(s) <= event.MaxHeaderValue {
+		return s
+	}
+	return strings.Clone(s[:event.MaxHeaderValue])
 }

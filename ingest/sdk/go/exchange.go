@@ -2,8 +2,10 @@ package llmtap
 
 import (
 	"context"
+	"fmt"
 	"io"
 	"net/http"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -14,10 +16,13 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// Bounds on reading an error answer that the agent's code closed unread.
+// Values of Llmtap-Error that are the hook's own.
 const (
-	drainBytes   = 64 << 10
-	drainTimeout = time.Second
+	errUnread    = "closed before the end of the body"
+	errLeft      = "neither read to its end nor closed"
+	errExit      = "the process ended before the answer did"
+	errNoAnswer  = "the transport returned neither an answer nor an error"
+	errTransport = "the transport panicked"
 )
 
 // An exchange is one call while it lasts: its request is queued when it is sent, its response when it ends.
@@ -26,15 +31,19 @@ type exchange struct {
 	ctx    context.Context // of the call: says when it is cancelled
 	ticket ticket
 	start  time.Time
+	query  string // of the call's URL: kept out of what is published
 
 	mu       sync.Mutex // guards all below
 	req, res event.Event
 	reqBody  capture
 	resBody  capture
+	sending  bool // the body of the request has not been read to its end
+	reqWant  int64
+	reqGot   int64
 	reqSent  bool
 	ended    bool
-	stream   *terminal // of a server-sent event stream
-	want     int64     // Content-Length of the response, -1 if unknown
+	stream   ending // nil if the response is none
+	want     int64  // Content-Length of the response, -1 if unknown
 	got      int64
 	stop     func() bool // ends the watch on ctx
 }
@@ -46,12 +55,13 @@ func (h *Hook) begin(req *http.Request) *exchange {
 		return nil
 	}
 	s := scopeOf(req.Context())
-	x := &exchange{hook: h, ctx: req.Context(), start: time.Now(), want: -1}
+	x := &exchange{hook: h, ctx: req.Context(), start: time.Now(), query: req.URL.RawQuery, reqWant: req.ContentLength, want: -1}
 	limit := maxBody
 	if h.cfg.Capture == event.CaptureNone {
 		limit = 0
 	}
-	x.reqBody, x.resBody = capture{queue: h.queue, limit: limit}, capture{queue: h.queue, limit: limit}
+	x.reqBody = capture{queue: h.queue, limit: limit, want: req.ContentLength}
+	x.resBody = capture{queue: h.queue, limit: limit}
 	x.req = event.Event{
 		Kind: event.Request, Exchange: id.String(), Time: x.start, Labels: h.labels(&s), Attrs: s.attrs,
 		Instance: h.instance, Client: s.client, Capture: h.cfg.Capture, Origin: h.cfg.Origin, SDK: "go/" + Version,
@@ -62,8 +72,8 @@ func (h *Hook) begin(req *http.Request) *exchange {
 	x.req.Method = req.Method
 	x.req.APIVersion = apiVersion(req)
 	x.req.Retry = retry(req.Header)
-	x.req.Traceparent = req.Header.Get("Traceparent")
-	x.req.ContentType, x.req.ContentEncoding = req.Header.Get("Content-Type"), encoding(req.Header)
+	x.req.Traceparent = h.traceparent(req)
+	describe(&x.req, &x.reqBody, req.Header)
 	if s.last != nil {
 		s.last.Store(&x.req.Exchange)
 	}
@@ -78,9 +88,7 @@ func (h *Hook) begin(req *http.Request) *exchange {
 func apiVersion(req *http.Request) string {
 	var vs []string
 	for _, k := range [...]string{"Anthropic-Version", "Anthropic-Beta", "Openai-Beta", "Api-Version"} {
-		if v := req.Header.Get(k); v != "" {
-			vs = append(vs, v)
-		}
+		vs = append(vs, req.Header.Values(k)...)
 	}
 	if len(vs) == 0 && strings.Contains(req.URL.RawQuery, "api-version=") {
 		return req.URL.Query().Get("api-version")
@@ -96,11 +104,26 @@ func retry(h http.Header) int {
 	return n
 }
 
-func encoding(h http.Header) string {
-	if e := strings.ToLower(h.Get("Content-Encoding")); e != "identity" {
-		return e
+func (h *Hook) traceparent(req *http.Request) string {
+	if v := req.Header.Get("Traceparent"); v != "" || h.cfg.Traceparent == nil {
+		return v
 	}
-	return ""
+	return h.cfg.Traceparent(req.Context())
+}
+
+// describe sets what the headers of a body say about it. A body in an encoding that readers of events do not know is
+// not captured.
+func describe(ev *event.Event, body *capture, h http.Header) {
+	ev.ContentType = h.Get("Content-Type")
+	switch e := strings.ToLower(strings.TrimSpace(strings.Join(h.Values("Content-Encoding"), ","))); e {
+	case "", "identity":
+	case "gzip", "x-gzip":
+		ev.ContentEncoding = "gzip"
+	case "zstd":
+		ev.ContentEncoding = e
+	default:
+		body.limit, ev.Capture = -1, event.CaptureNone
+	}
 }
 
 // sendRequest queues the request as far as its body is known; once.
@@ -115,6 +138,7 @@ func (x *exchange) sendRequestLocked() {
 		return
 	}
 	x.reqSent = true
+	x.req.Degraded = x.sending // what was not read of the body is no evidence
 	x.putLocked(&x.req, &x.reqBody, 0)
 }
 
@@ -128,6 +152,38 @@ func (x *exchange) putLocked(ev *event.Event, body *capture, half int) {
 	x.hook.queue.put(ev, &x.ticket, half, reserved, lost)
 }
 
+// sends says that the request has a body, which is still to be read.
+func (x *exchange) sends() {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	x.sending = true
+}
+
+// requestRoom is memory for a request body of n bytes, to be given back with requestCopied; nil if there is none.
+func (x *exchange) requestRoom(n int) []byte {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.reqSent {
+		return nil
+	}
+	return x.reqBody.room(n)
+}
+
+// requestCopied queues the request, whose body has been read to its end or up to err. It is body, which is in the memory
+// of requestRoom, or what requestRead recorded.
+func (x *exchange) requestCopied(body []byte, err error) {
+	x.mu.Lock()
+	defer x.mu.Unlock()
+	if x.reqSent {
+		return
+	}
+	if body != nil {
+		x.reqBody.adopt(body)
+	}
+	x.sending = err != nil
+	x.sendRequestLocked()
+}
+
 // requestRead records bytes of a request body as the transport reads them.
 func (x *exchange) requestRead(p []byte, err error) {
 	x.mu.Lock()
@@ -136,14 +192,15 @@ func (x *exchange) requestRead(p []byte, err error) {
 		return
 	}
 	x.reqBody.write(p)
-	if err == io.EOF { //nolint:errorlint // the end is io.EOF itself; an error that wraps it is an error
+	x.reqGot += int64(len(p))
+	if err == io.EOF || err == nil && x.reqGot == x.reqWant { //nolint:errorlint // the end is io.EOF itself; an error that wraps it is an error
+		x.sending = false
 		x.sendRequestLocked()
 	}
 }
 
 // answered begins the response.
 func (x *exchange) answered(resp *http.Response) {
-	x.sendRequest()
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.ended {
@@ -151,7 +208,7 @@ func (x *exchange) answered(resp *http.Response) {
 	}
 	x.res.FirstByte = time.Since(x.start)
 	x.res.Status = resp.StatusCode
-	x.res.ContentType, x.res.ContentEncoding = resp.Header.Get("Content-Type"), encoding(resp.Header)
+	describe(&x.res, &x.resBody, resp.Header)
 	for _, k := range [...]string{"X-Request-Id", "Request-Id", "X-Amzn-Requestid"} {
 		if x.res.ProviderRequestID == "" {
 			x.res.ProviderRequestID = resp.Header.Get(k)
@@ -160,16 +217,18 @@ func (x *exchange) answered(resp *http.Response) {
 	if x.resBody.limit == 0 && resp.StatusCode >= 400 {
 		x.resBody.limit = maxError
 	}
-	if strings.HasPrefix(x.res.ContentType, "text/event-stream") && x.res.ContentEncoding == "" {
-		x.stream = new(terminal)
+	if x.res.ContentEncoding == "" {
+		x.stream = endingOf(x.res.ContentType)
 	}
-	x.want = resp.ContentLength
+	x.want, x.resBody.want = resp.ContentLength, resp.ContentLength
 	if resp.Body == nil || resp.Body == http.NoBody || x.want == 0 || resp.StatusCode == http.StatusSwitchingProtocols {
 		x.endLocked("")
 		return
 	}
-	x.stop = context.AfterFunc(x.ctx, func() { x.end(context.Cause(x.ctx).Error()) })
-	resp.Body = &responseBody{ReadCloser: resp.Body, x: x}
+	x.stop = context.AfterFunc(x.ctx, func() { x.end(x.why(x.ctx.Err())) })
+	body := &responseBody{ReadCloser: resp.Body, x: x}
+	runtime.AddCleanup(body, func(x *exchange) { x.end(errLeft) }, x)
+	resp.Body = body
 }
 
 // responseRead records what the agent's code read of the answer.
@@ -191,8 +250,24 @@ func (x *exchange) responseRead(p []byte, err error) {
 	case over, err == io.EOF, err == nil && x.got == x.want: //nolint:errorlint // as in requestRead
 		x.endLocked("")
 	case err != nil:
-		x.endLocked(err.Error())
+		x.endLocked(x.why(err))
 	}
+}
+
+// why is err as it is published: short, without the query of the call's URL, which may hold a key, and plain about a
+// call that was cancelled, whatever the cause given.
+func (x *exchange) why(err error) string {
+	if ended := x.ctx.Err(); ended != nil {
+		if err = context.Cause(x.ctx); err == ended { //nolint:errorlint // a cause that wraps it says more
+			return ended.Error()
+		}
+		err = fmt.Errorf("%w: %w", ended, err)
+	}
+	s := err.Error()
+	if x.query != "" {
+		s = strings.ReplaceAll(s, x.query, "…")
+	}
+	return clip(s)
 }
 
 // unreadError says that the answer is an error whose end has not been read.
@@ -207,12 +282,14 @@ func (x *exchange) closed() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
-	case x.stream != nil && x.stream.seen:
+	case x.stream != nil && x.stream.near():
 		x.endLocked("")
 	case x.ctx.Err() != nil:
-		x.endLocked(context.Cause(x.ctx).Error())
+		x.endLocked(x.why(x.ctx.Err()))
+	case x.stream == nil && x.want < 0 && x.resBody.limit <= 0:
+		x.endLocked("") // without the body nobody can say whether something was left of it
 	default:
-		x.endLocked("closed before the end of the body")
+		x.endLocked(errUnread)
 	}
 }
 
@@ -237,50 +314,4 @@ func (x *exchange) endLocked(why string) {
 	x.res.Error = why
 	x.putLocked(&x.res, &x.resBody, 1)
 	x.hook.untrack(x)
-}
-
-// A responseBody is the provider's answer; what is read through it is recorded.
-type responseBody struct {
-	io.ReadCloser
-	x *exchange
-}
-
-func (b *responseBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	if n > 0 || err != nil {
-		b.x.responseRead(p[:n], err)
-	}
-	return n, err
-}
-
-// Close reads the rest of an error answer in the background, because its text is the evidence and SDKs that retry throw
-// it away unread.
-func (b *responseBody) Close() error {
-	if b.x.unreadError() {
-		go b.drain()
-		return nil
-	}
-	b.x.closed()
-	return b.ReadCloser.Close()
-}
-
-// drain reads what the agent's code left of an error answer, within bounds.
-func (b *responseBody) drain() {
-	limit := time.AfterFunc(drainTimeout, func() { b.ReadCloser.Close() })
-	defer limit.Stop()
-	_, _ = io.CopyN(io.Discard, struct{ io.Reader }{b}, drainBytes) // errors end the exchange in Read
-	b.x.closed()
-	b.ReadCloser.Close()
-}
-
-// A requestBody is a body that can be read only once; what the transport reads of it is recorded.
-type requestBody struct {
-	io.ReadCloser
-	x *exchange
-}
-
-func (b *requestBody) Read(p []byte) (int, error) {
-	n, err := b.ReadCloser.Read(p)
-	b.x.requestRead(p[:n], err)
-	return n, err
 }

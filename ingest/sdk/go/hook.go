@@ -5,8 +5,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 	"sync"
 	"time"
 
@@ -23,6 +25,7 @@ type Hook struct {
 	queue    *queue
 	cancel   context.CancelFunc
 	done     chan struct{} // closed by the sender when it has ended
+	drains   chan struct{} // holds a token for each error answer that is read in the background; never closed
 
 	mu     sync.Mutex             // guards all below
 	open   map[*exchange]struct{} // calls whose answer has not ended
@@ -56,7 +59,7 @@ func Open(cfg Config) (*Hook, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &Hook{
 		cfg: cfg, instance: id.String(), hosts: newHostSet(cfg.Hosts), queue: newQueue(cfg.MemoryLimit),
-		cancel: cancel, done: make(chan struct{}), open: make(map[*exchange]struct{}),
+		cancel: cancel, done: make(chan struct{}), drains: make(chan struct{}, maxDrains), open: make(map[*exchange]struct{}),
 	}
 	s := &sender{queue: h.queue, opts: opts, redact: cfg.Redact, log: cfg.Logger}
 	go func() {
@@ -89,22 +92,37 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	if x == nil {
 		return t.base.RoundTrip(req)
 	}
-	resp, err := t.base.RoundTrip(x.recordRequest(req))
-	if err != nil {
-		x.end(err.Error())
-		return resp, err
+	returned := false
+	defer func() {
+		if !returned {
+			x.end(errTransport)
+		}
+	}()
+	sent := x.recordRequest(req)
+	resp, err := t.base.RoundTrip(sent)
+	returned = true
+	switch {
+	case err != nil:
+		x.end(x.why(err))
+	case resp == nil:
+		x.end(errNoAnswer)
+	default:
+		if resp.Request == sent {
+			resp.Request = req
+		}
+		x.answered(resp)
 	}
-	x.answered(resp)
-	return resp, nil
+	return resp, err
 }
 
 // recordRequest copies the body of a request that can be read twice, and queues it. Any other body is recorded as the
 // transport reads it.
 func (x *exchange) recordRequest(req *http.Request) *http.Request {
-	if req.Body == nil || req.Body == http.NoBody || x.reqBody.limit == 0 {
+	if req.Body == nil || req.Body == http.NoBody || x.reqBody.limit <= 0 {
 		x.sendRequest()
 		return req
 	}
+	x.sends()
 	if req.GetBody != nil {
 		if body, err := req.GetBody(); err == nil {
 			x.copyRequest(body, req.ContentLength)
@@ -119,23 +137,14 @@ func (x *exchange) recordRequest(req *http.Request) *http.Request {
 // copyRequest reads body to its end; size is its length if that is known.
 func (x *exchange) copyRequest(body io.ReadCloser, size int64) {
 	defer body.Close()
-	defer x.sendRequest()
-	if size > 0 && size <= maxBody {
-		buf := make([]byte, size)
-		n, _ := io.ReadFull(body, buf) // what is missing is missing for the transport, too
-		x.mu.Lock()
-		x.reqBody.adopt(buf[:n])
-		x.mu.Unlock()
+	if size <= 0 || size > maxBody {
+		_, err := io.Copy(writeFunc(func(p []byte) { x.requestRead(p, nil) }), body)
+		x.requestCopied(nil, err)
 		return
 	}
-	chunk := make([]byte, 32<<10)
-	for {
-		n, err := body.Read(chunk)
-		x.requestRead(chunk[:n], err)
-		if err != nil {
-			return
-		}
-	}
+	buf := x.requestRoom(int(size))
+	n, err := io.ReadFull(body, buf)
+	x.requestCopied(buf[:n], err)
 }
 
 // track remembers an open call; false once the hook is closed.
@@ -167,8 +176,12 @@ func (h *Hook) Stats() Stats {
 // Flush waits until NATS has stored all that ended before, or ctx ends: then the error says how many events are left.
 func (h *Hook) Flush(ctx context.Context) error { return h.queue.flush(ctx) }
 
+// closeGrace is how much longer than Config.FlushTimeout Close may take, for an orderly end of the sender.
+const closeGrace = 100 * time.Millisecond
+
 // Close ends the recording of calls that are still open, waits up to Config.FlushTimeout for what is to be published,
-// and stops. Its error says how many events were lost. Transports keep working, without recording.
+// and stops. Its error says how many events were lost. Transports keep working, without recording. Where the network or
+// Config.Redact hangs, Close does not wait for them to end.
 func (h *Hook) Close() error {
 	h.mu.Lock()
 	if h.closed {
@@ -176,20 +189,38 @@ func (h *Hook) Close() error {
 		return nil
 	}
 	h.closed = true
-	open := make([]*exchange, 0, len(h.open))
-	for x := range h.open {
-		open = append(open, x)
-	}
 	h.mu.Unlock()
-	for _, x := range open {
-		x.end("the process ended before the answer did")
-	}
 	ctx, cancel := context.WithTimeoutCause(context.Background(), h.cfg.FlushTimeout, errors.New("NATS did not take them in time"))
 	defer cancel()
+	h.endDrains()
+	for _, x := range h.stillOpen() {
+		x.end(errExit)
+	}
 	err := h.Flush(ctx)
 	h.cancel()
-	<-h.done
+	select {
+	case <-h.done:
+	case <-time.After(closeGrace):
+	}
 	return err
+}
+
+// endDrains waits for the error answers that are being read, half of Config.FlushTimeout at most. No others are begun.
+func (h *Hook) endDrains() {
+	limit := time.After(h.cfg.FlushTimeout / 2)
+	for range cap(h.drains) {
+		select {
+		case h.drains <- struct{}{}:
+		case <-limit:
+			return
+		}
+	}
+}
+
+func (h *Hook) stillOpen() []*exchange {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	return slices.Collect(maps.Keys(h.open))
 }
 
 // RunStarted publishes that the run of WithRun started; without a run it does nothing.
@@ -198,7 +229,8 @@ func (h *Hook) RunStarted(ctx context.Context) { h.runEvent(ctx, event.StatusSta
 // RunEnded publishes that the run of WithRun ended, in error if err is not nil.
 func (h *Hook) RunEnded(ctx context.Context, err error) { h.runEvent(ctx, outcome(err)) }
 
-// ToolStarted publishes that the tool which the model called with id callID started.
+// ToolStarted publishes that the tool which the model called with id callID started. It belongs to the newest call made
+// under the nearest WithConversation or WithRun of ctx; before any, or without an id, it does nothing.
 func (h *Hook) ToolStarted(ctx context.Context, callID string) {
 	h.toolEvent(ctx, callID, event.StatusStarted)
 }

@@ -3,6 +3,7 @@ package llmtap
 import (
 	"context"
 	"fmt"
+	"slices"
 	"sync"
 
 	"github.com/nats-io/nats.go/jetstream"
@@ -57,7 +58,8 @@ type queue struct {
 	items       []*item // oldest first: inFlight flying ones, then waiting ones and the gaps that drops left
 	inFlight    int
 	flyingBytes int64
-	live        int // waiting and flying items
+	waitBytes   int64 // of waiting items: what dropping can free
+	live        int   // waiting and flying items
 	seq         uint64
 	published   uint64 // exchanges
 	events      uint64
@@ -78,12 +80,16 @@ func newQueue(limit int64) *queue { return &queue{limit: limit, wake: make(chan 
 func (q *queue) reserve(n int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.used += n
-	if n <= 0 || q.makeRoom() {
-		return true
+	return q.reserveLocked(n)
+}
+
+func (q *queue) reserveLocked(n int64) bool {
+	if n > 0 && q.used+n-q.waitBytes > q.limit {
+		return false // dropping all of it would not help
 	}
-	q.used -= n
-	return false
+	q.used += n
+	q.makeRoom()
+	return true
 }
 
 func (q *queue) release(n int64) { q.reserve(-n) }
@@ -110,6 +116,7 @@ func (q *queue) put(ev *event.Event, x *ticket, half int, reserved int64, lost b
 	q.used += itemOverhead
 	it.state = waiting
 	q.items = append(q.items, it)
+	q.waitBytes += it.size
 	q.live++
 	q.makeRoom()
 	select {
@@ -118,16 +125,12 @@ func (q *queue) put(ev *event.Event, x *ticket, half int, reserved int64, lost b
 	}
 }
 
-// makeRoom drops the oldest waiting exchanges until the limit is kept; false if it cannot be.
-func (q *queue) makeRoom() bool {
-	for q.used > q.limit {
-		if q.inFlight == len(q.items) {
-			return false
-		}
+// makeRoom drops the oldest waiting exchanges until the limit is kept.
+func (q *queue) makeRoom() {
+	for q.used > q.limit && q.inFlight < len(q.items) {
 		q.discard(q.items[q.inFlight])
 		q.remove(q.inFlight)
 	}
-	return true
 }
 
 // discard drops the exchange of a waiting item, or the item alone if it belongs to none.
@@ -159,6 +162,7 @@ func (q *queue) kill(it *item) {
 	}
 	it.state, it.ev.Body = out, nil
 	q.used -= it.size
+	q.waitBytes -= it.size
 	q.live--
 }
 
@@ -170,14 +174,14 @@ func (q *queue) remove(i int) {
 	q.tell()
 }
 
-// next takes the oldest waiting item into flight; nil if there is none or enough are in flight.
-func (q *queue) next() *item {
+// next takes the oldest waiting item into flight; nil if there is none, or window items are in flight, or enough bytes.
+func (q *queue) next(window int) *item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for q.inFlight < len(q.items) && q.items[q.inFlight].state == out {
 		q.remove(q.inFlight)
 	}
-	if q.inFlight == len(q.items) || q.inFlight == maxInFlight {
+	if q.inFlight == len(q.items) || q.inFlight >= window {
 		return nil
 	}
 	it := q.items[q.inFlight]
@@ -187,6 +191,7 @@ func (q *queue) next() *item {
 	it.state = flying
 	q.inFlight++
 	q.flyingBytes += it.size
+	q.waitBytes -= it.size
 	it.ev.Dropped = q.dropped
 	return it
 }
@@ -195,7 +200,7 @@ func (q *queue) next() *item {
 func (q *queue) acked() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	it := q.land()
+	it := q.land(0)
 	q.events++
 	if it.x != nil {
 		if it.x.acked++; it.x.acked == len(it.x.items) {
@@ -204,24 +209,40 @@ func (q *queue) acked() {
 	}
 }
 
-// refused ends the flight of the oldest flying item: NATS will never take it.
-func (q *queue) refused() {
+// refused ends the flight of it: NATS will never take it.
+func (q *queue) refused(it *item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	if it := q.land(); it.x != nil {
+	q.land(slices.Index(q.items[:q.inFlight], it))
+	if it.x != nil {
 		q.drop(it.x)
 	}
 }
 
-func (q *queue) land() *item {
-	it := q.items[0]
+// land ends the flight of the item at i.
+func (q *queue) land(i int) *item {
+	it := q.items[i]
 	it.state, it.acks, it.ev.Body = out, nil, nil
 	q.used -= it.size
 	q.flyingBytes -= it.size
 	q.live--
 	q.inFlight--
-	q.remove(0)
+	q.remove(i)
 	return it
+}
+
+// resize accounts for the body of a flying item, which is n bytes from now on; false, and nothing is accounted, when
+// there is no room for it.
+func (q *queue) resize(it *item, n int) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	grown := int64(n) + itemOverhead - it.size
+	if !q.reserveLocked(grown) {
+		return false
+	}
+	it.size += grown
+	q.flyingBytes += grown
+	return true
 }
 
 // rewind makes all flying items wait again, to be sent anew in their order. Those that NATS did store are recognised by
@@ -231,6 +252,7 @@ func (q *queue) rewind() {
 	defer q.mu.Unlock()
 	for _, it := range q.items[:q.inFlight] {
 		it.state, it.acks = waiting, nil
+		q.waitBytes += it.size
 		if it.x != nil && it.x.dropped {
 			q.kill(it)
 		}

@@ -43,7 +43,7 @@ func TestQueueDropsOldestExchangesWhole(t *testing.T) {
 	put(q, xs[2], 0, body)
 	wantStats(t, q, Stats{Pending: 3, Dropped: 1, Bytes: 3 * size})
 	var seqs []uint64
-	for it := q.next(); it != nil; it = q.next() {
+	for it := q.next(maxInFlight); it != nil; it = q.next(maxInFlight) {
 		seqs = append(seqs, it.ev.Seq)
 		if it.ev.Dropped != 1 {
 			t.Errorf("seq %d says %d dropped, want 1", it.ev.Seq, it.ev.Dropped)
@@ -62,7 +62,7 @@ func TestQueueDropsOldestExchangesWhole(t *testing.T) {
 	wantStats(t, q, Stats{Pending: 1, Published: 1, Events: 2, Dropped: 3, Bytes: size})
 	// The request of a dropped exchange is not sent again.
 	q.rewind()
-	if it := q.next(); it != nil {
+	if it := q.next(maxInFlight); it != nil {
 		t.Errorf("seq %d is sent again", it.ev.Seq)
 	}
 	wantStats(t, q, Stats{Published: 1, Events: 2, Dropped: 3})
@@ -78,18 +78,18 @@ func TestQueueRewinds(t *testing.T) {
 		put(q, x, 0, 1)
 		put(q, x, 1, 1)
 	}
-	q.next().acks = make([]jetstream.PubAckFuture, 1)
-	q.next()
+	q.next(maxInFlight).acks = make([]jetstream.PubAckFuture, 1)
+	q.next(maxInFlight)
 	q.acked()
 	q.rewind()
 	for want := uint64(2); want <= 6; want++ {
-		it := q.next()
+		it := q.next(maxInFlight)
 		if it == nil || it.ev.Seq != want || it.acks != nil {
 			t.Fatalf("got %+v, want seq %d", it, want)
 		}
 	}
-	q.refused() // 2: of exchange 1
-	q.refused() // 3
+	q.refused(q.items[0]) // 2: of exchange 1
+	q.refused(q.items[0]) // 3
 	wantStats(t, q, Stats{Pending: 3, Events: 1, Dropped: 2, Bytes: 3 * (itemOverhead + 1)})
 	done := make(chan error)
 	go func() { done <- q.flush(context.Background()) }()

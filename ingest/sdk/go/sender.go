@@ -1,12 +1,9 @@
 package llmtap
 
 import (
-	"bytes"
-	"compress/gzip"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"strings"
 	"sync/atomic"
@@ -32,6 +29,10 @@ const (
 // codeMessageTooLarge is JetStream's error for a message above the stream's own limit.
 const codeMessageTooLarge jetstream.ErrorCode = 10054
 
+// errTooManyParts is permanent: the server takes so small messages only that a body would need more parts than a reader
+// accepts.
+var errTooManyParts = fmt.Errorf("a body needs more than %d parts", event.MaxParts)
+
 // natsOptions are the hook's options and the caller's on top. They need no permission but to publish the service's
 // subjects and to read an inbox of its own.
 func natsOptions(cfg *Config) (nats.Options, error) {
@@ -41,7 +42,7 @@ func natsOptions(cfg *Config) (nats.Options, error) {
 	ours := []nats.Option{
 		nats.Name("llmtap-go/" + token), nats.CustomInboxPrefix("_INBOX." + token),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(maxBackoff), nats.Timeout(2 * time.Second),
-		nats.IgnoreAuthErrorAbort(),
+		nats.IgnoreAuthErrorAbort(), nats.FlusherTimeout(ackTimeout),
 		nats.ReconnectBufSize(-1), // the queue is the buffer
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
 			// A missing permission is reported for every message.
@@ -74,6 +75,7 @@ type sender struct {
 
 	nc      *nats.Conn
 	js      jetstream.JetStream
+	proven  bool // the last message that could be stored was
 	failing bool // said so in the log
 	dropped uint64
 }
@@ -92,15 +94,12 @@ func (s *sender) run(ctx context.Context) {
 		}
 		switch {
 		case err == nil: // one more is stored
-			backoff = minBackoff
+			backoff, s.proven = minBackoff, true
 			s.report(nil)
-			continue
-		case permanent(err):
-			s.log.Warn("llmtap: nats will not take a message", "error", err)
-			s.queue.refused()
 			continue
 		}
 		s.queue.rewind()
+		s.proven = false
 		s.report(err)
 		select {
 		case <-time.After(backoff):
@@ -111,11 +110,22 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
+// window is how many items may be in flight: one until NATS has stored one. Of many, those sent first could fail and
+// those behind them be stored, and then the order would be lost when the first are sent again.
+func (s *sender) window() int {
+	if s.proven {
+		return maxInFlight
+	}
+	return 1
+}
+
 // pump sends what may be sent and waits until the oldest flying item is stored, or something fails.
 func (s *sender) pump(ctx context.Context) error {
 	for {
-		for it := s.queue.next(); it != nil; it = s.queue.next() {
-			if err := s.publish(it); err != nil {
+		for it := s.queue.next(s.window()); it != nil; it = s.queue.next(s.window()) {
+			if err := s.publish(it); permanent(err) {
+				s.refuse(it, err)
+			} else if err != nil {
 				return err
 			}
 		}
@@ -132,7 +142,10 @@ func (s *sender) pump(ctx context.Context) error {
 				return nil
 			}
 		case err := <-failed:
-			return err
+			if !permanent(err) {
+				return err
+			}
+			s.refuse(head, err)
 		case <-s.queue.wake:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -140,10 +153,16 @@ func (s *sender) pump(ctx context.Context) error {
 	}
 }
 
-// permanent says that sending the same message again cannot help. The error is the oldest flying item's.
+// permanent says that sending the same message again cannot help.
 func permanent(err error) bool {
 	var api *jetstream.APIError
-	return errors.As(err, &api) && api.ErrorCode == codeMessageTooLarge
+	return errors.As(err, &api) && api.ErrorCode == codeMessageTooLarge || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, errTooManyParts)
+}
+
+// refuse gives up an exchange that NATS will never take.
+func (s *sender) refuse(it *item, err error) {
+	s.log.Warn("llmtap: nats will not take an exchange", "error", err)
+	s.queue.refused(it)
 }
 
 // report logs when publishing starts to fail and when it works again, and what was dropped.
@@ -186,20 +205,22 @@ func (s *sender) publish(it *item) error {
 		return nats.ErrDisconnected
 	}
 	if !it.prepared {
-		s.prepare(it.ev)
+		s.prepare(it)
 		it.prepared = true
 	}
-	size := partBytes
-	if room := int(s.nc.MaxPayload()) - headerRoom; room > 0 {
-		size = min(size, room)
-	}
 	ev := *it.ev
-	ev.BodyBytes, ev.Parts = len(ev.Body), max(1, (len(ev.Body)+size-1)/size)
+	ev.BodyBytes = len(ev.Body)
+	size := partSize(s.nc.MaxPayload())
+	if ev.Parts = max(1, (len(ev.Body)+size-1)/size); ev.Parts > event.MaxParts {
+		return errTooManyParts
+	}
 	body := ev.Body
 	for ev.Part = 1; ev.Part <= ev.Parts; ev.Part++ {
 		n := min(size, len(body))
 		ev.Body, body = body[:n], body[n:]
-		ack, err := s.js.PublishMsgAsync(&nats.Msg{Subject: ev.Subject(), Header: nats.Header(ev.Encode()), Data: ev.Body})
+		m := &nats.Msg{Subject: ev.Subject(), Header: nats.Header(ev.Encode()), Data: ev.Body}
+		// The client's own attempts would overtake messages that are sent again from here.
+		ack, err := s.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
 		if err != nil {
 			return fmt.Errorf("publish to %s: %w", ev.Subject(), err)
 		}
@@ -208,40 +229,7 @@ func (s *sender) publish(it *item) error {
 	return nil
 }
 
-// prepare makes the body what may leave the process. Without a redactor that is what was captured.
-func (s *sender) prepare(ev *event.Event) {
-	if s.redact == nil || len(ev.Body) == 0 {
-		return
-	}
-	body, err := redacted(s.redact, ev)
-	if err != nil {
-		s.log.Warn("llmtap: a body is withheld", "error", err)
-		ev.Body, ev.Capture = nil, event.CaptureNone
-		return
-	}
-	ev.Body, ev.ContentEncoding = body, ""
-}
-
-// redacted applies the caller's redactor to a decoded body. What it cannot decode it does not let pass.
-func redacted(redact func([]byte) []byte, ev *event.Event) (body []byte, err error) {
-	defer func() {
-		if r := recover(); r != nil {
-			err = fmt.Errorf("redact a body: panic: %v", r)
-		}
-	}()
-	switch ev.ContentEncoding {
-	case "":
-		body = ev.Body
-	case "gzip":
-		z, err := gzip.NewReader(bytes.NewReader(ev.Body))
-		if err != nil {
-			return nil, fmt.Errorf("decode a body to redact it: %w", err)
-		}
-		if body, err = io.ReadAll(io.LimitReader(z, maxBody+1)); err != nil || len(body) > maxBody {
-			return nil, fmt.Errorf("decode a body to redact it: %d bytes: %w", len(body), errors.Join(err, errors.ErrUnsupported))
-		}
-	default:
-		return nil, fmt.Errorf("decode a body to redact it: content encoding %q: %w", ev.ContentEncoding, errors.ErrUnsupported)
-	}
-	return redact(body), nil
+// partSize is how much of a body fits into one message of a server that takes maxPayload bytes, headers and all.
+func partSize(maxPayload int64) int {
+	return int(min(partBytes, max(maxPayload-headerRoom, maxPayload/2, 1)))
 }

@@ -1,6 +1,32 @@
 package llmtap
 
-import "bytes"
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+)
+
+// An ending finds the end of a stream of events, in whatever chunks it comes.
+type ending interface {
+	// feed reads the next chunk. It returns how many bytes of p belong to the stream up to the end of its terminal event,
+	// or -1 while that has not come.
+	feed(p []byte) int
+
+	// near says that the terminal event has come, though perhaps not its last line end.
+	near() bool
+}
+
+// endingOf is the ending of a stream of contentType, nil if that is no stream.
+func endingOf(contentType string) ending {
+	media, _, _ := strings.Cut(contentType, ";")
+	switch strings.ToLower(strings.TrimSpace(media)) {
+	case "text/event-stream":
+		return new(terminal)
+	case "application/x-ndjson", "application/ndjson", "application/jsonl":
+		return new(lastLine)
+	}
+	return nil
+}
 
 // terminalLines are the lines that make their event the last of a stream: OpenAI chat, Anthropic, OpenAI Responses.
 var terminalLines = []string{
@@ -19,15 +45,15 @@ var terminalPrefixes = []string{
 	`data: {"type":"response.incomplete"`, `data:{"type":"response.incomplete"`,
 }
 
-// A terminal finds the end of the last event of a server-sent event stream, in whatever chunks it comes.
+// A terminal is the ending of a server-sent event stream: the blank line behind its terminal event.
 type terminal struct {
 	line [48]byte // the first bytes of the line so far, more than any terminal line has
 	n    int      // bytes of the line so far
 	seen bool     // the event so far is terminal
 }
 
-// feed reads the next chunk. It returns how many bytes of p belong to the stream up to the blank line that ends its
-// terminal event, or -1 while that has not come.
+func (t *terminal) near() bool { return t.seen }
+
 func (t *terminal) feed(p []byte) int {
 	for at := 0; ; {
 		i := bytes.IndexByte(p[at:], '\n')
@@ -68,4 +94,48 @@ func (t *terminal) endLine() bool {
 		t.seen = t.seen || bytes.HasPrefix(line, []byte(s))
 	}
 	return false
+}
+
+// maxLine bounds the line that a lastLine looks into, in bytes; a last line is short, for it holds no text.
+const maxLine = 16 << 10
+
+// A lastLine is the ending of a stream of JSON lines as Ollama sends it: the line whose object says "done": true.
+type lastLine struct {
+	line []byte // the line so far; a longer one than maxLine is not the last
+	long bool
+}
+
+func (l *lastLine) near() bool { return l.done() }
+
+func (l *lastLine) feed(p []byte) int {
+	for at := 0; ; {
+		i := bytes.IndexByte(p[at:], '\n')
+		if i < 0 {
+			l.add(p[at:])
+			return -1
+		}
+		l.add(p[at : at+i])
+		at += i + 1
+		done := l.done()
+		l.line, l.long = l.line[:0], false
+		if done {
+			return at
+		}
+	}
+}
+
+func (l *lastLine) add(p []byte) {
+	if l.long = l.long || len(l.line)+len(p) > maxLine; !l.long {
+		l.line = append(l.line, p...)
+	}
+}
+
+func (l *lastLine) done() bool {
+	if l.long || !bytes.Contains(l.line, []byte("true")) { // spares nearly every line the reading
+		return false
+	}
+	var object struct {
+		Done bool `json:"done"`
+	}
+	return json.Unmarshal(l.line, &object) == nil && object.Done
 }
