@@ -5,6 +5,7 @@ import (
 	"context"
 	"io"
 	"log/slog"
+	"maps"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
@@ -53,7 +54,7 @@ func start(t testing.TB, provider http.Handler, change func(*Config)) *rig {
 	if r.Proxy, err = Open(cfg, nil); err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { r.Proxy.Close() })
+	t.Cleanup(func() { r.Close() })
 	front := httptest.NewServer(r.Proxy)
 	t.Cleanup(front.Close)
 	t.Cleanup(r.client.CloseIdleConnections)
@@ -192,9 +193,7 @@ func (p *recorder) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	p.mu.Lock()
 	p.seen, p.bodies = append(p.seen, r), append(p.bodies, b)
 	p.mu.Unlock()
-	for k, v := range p.header {
-		w.Header()[k] = v
-	}
+	maps.Copy(w.Header(), p.header)
 	if p.status != 0 {
 		w.WriteHeader(p.status)
 	}
