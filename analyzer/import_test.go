@@ -87,6 +87,19 @@ func TestImportedTwice(t *testing.T) {
 	f("c1", 24*time.Hour)
 }
 
+// An import that was broken off anywhere is made good by the next.
+func TestImportedAgainAfterBreak(t *testing.T) {
+	s := recording("")
+	whole := imported(nil, s, "one", epoch)
+	e1, f1, c1 := latest(run(t, analyzer.Default(), whole))
+	for n := range whole {
+		e2, f2, c2 := latest(run(t, analyzer.Default(), imported(slices.Clone(whole[:n]), s, "two", epoch.Add(time.Minute))))
+		if diff := cmp.Diff([]any{e1, f1, c1}, []any{e2, f2, c2}, versions); diff != "" {
+			t.Errorf("broken off after %d events:\n%s", n, diff)
+		}
+	}
+}
+
 // Both at once, message by message: two imports know nothing of each other.
 func TestImportsInterleaved(t *testing.T) {
 	s := recording("")
