@@ -1,0 +1,199 @@
+package recorded
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"time"
+)
+
+// A HAR is one object with one member.
+var harStart = regexp.MustCompile(`^\s*\{\s*"log"\s*:`)
+
+func isHAR(br *bufio.Reader) bool {
+	start, _ := br.Peek(256)
+	return harStart.Match(start)
+}
+
+// entries is the list log.entries of a HAR, read one by one.
+type entries struct {
+	dec   *json.Decoder
+	left  *allowance
+	limit int
+	in    bool // dec stands in the list
+	raw   json.RawMessage
+}
+
+func newEntries(r io.Reader, limit int) *entries {
+	left := &allowance{r: r}
+	return &entries{dec: json.NewDecoder(left), left: left, limit: limit}
+}
+
+// allowance reads from r what it is allowed to, so that one value cannot fill the memory.
+type allowance struct {
+	r io.Reader
+	n int
+}
+
+func (a *allowance) Read(p []byte) (int, error) {
+	if a.n <= 0 {
+		return 0, errors.New("one value of the HAR is too long")
+	}
+	n, err := a.r.Read(p[:min(len(p), a.n)])
+	a.n -= n
+	return n, err
+}
+
+func (e *entries) next() ([]byte, error) {
+	e.left.n = e.limit
+	if !e.in {
+		if err := e.enter(); err != nil {
+			return nil, err
+		}
+		e.in = true
+	}
+	if !e.dec.More() {
+		_, err := e.dec.Token() // the end of the list, or what is wrong
+		if err == nil {
+			return nil, io.EOF
+		}
+		return nil, broken(err)
+	}
+	if err := e.dec.Decode(&e.raw); err != nil {
+		return nil, broken(err)
+	}
+	return e.raw, nil
+}
+
+// enter reads up to the first entry.
+func (e *entries) enter() error {
+	for range 3 { // { "log" {
+		if _, err := e.dec.Token(); err != nil {
+			return broken(err)
+		}
+	}
+	for e.dec.More() {
+		key, err := e.dec.Token()
+		if err != nil {
+			return broken(err)
+		}
+		if key == "entries" {
+			start, err := e.dec.Token()
+			if err != nil {
+				return broken(err)
+			}
+			if start != json.Delim('[') {
+				return errors.New("log.entries is no list")
+			}
+			return nil
+		}
+		e.left.n = e.limit
+		if err := e.dec.Decode(&e.raw); err != nil { // pages, creator, …
+			return broken(err)
+		}
+	}
+	return errors.New("the HAR has no log.entries")
+}
+
+// broken is an error that ends the file: also an end of the file before that of the HAR.
+func broken(err error) error {
+	if errors.Is(err, io.EOF) {
+		err = io.ErrUnexpectedEOF
+	}
+	return fmt.Errorf("the HAR is broken here: %w", err)
+}
+
+// harEntry is the part of a HAR 1.2 entry that is used.
+type harEntry struct {
+	Started Text    `json:"startedDateTime"`
+	Time    float64 `json:"time"` // milliseconds
+	Timings struct {
+		Blocked, DNS, Connect, Send, Wait float64
+	} `json:"timings"`
+	Request struct {
+		Method   string `json:"method"`
+		URL      string `json:"url"`
+		PostData struct {
+			MimeType string `json:"mimeType"`
+			Text     string `json:"text"`
+			Encoding string `json:"encoding"` // of some exporters
+		} `json:"postData"`
+	} `json:"request"`
+	Response struct {
+		Status  int         `json:"status"`
+		Headers []harHeader `json:"headers"`
+		Content struct {
+			MimeType string `json:"mimeType"`
+			Text     string `json:"text"`
+			Encoding string `json:"encoding"`
+		} `json:"content"`
+		Error string `json:"_error"`
+	} `json:"response"`
+}
+
+type harHeader struct {
+	Name  string `json:"name"`
+	Value string `json:"value"`
+}
+
+func parseEntry(raw []byte) (*record, Reason, error) {
+	var e harEntry
+	if err := json.Unmarshal(raw, &e); err != nil {
+		return nil, NotExchange, fmt.Errorf("no HAR entry: %w", err)
+	}
+	if e.Response.Status < 0 || e.Response.Status > 999 {
+		return nil, NotExchange, fmt.Errorf("no HAR entry: status %d", e.Response.Status)
+	}
+	request, err := decode(e.Request.PostData.Text, e.Request.PostData.Encoding)
+	if err != nil {
+		return nil, BadBody, fmt.Errorf("request: %w", err)
+	}
+	if e.Request.Method != http.MethodPost || !isPrompt(e.Request.URL, request) {
+		return nil, NotLLM, fmt.Errorf("%.16s %.200s is no LLM call", e.Request.Method, cleanURL(e.Request.URL))
+	}
+	response, err := decode(e.Response.Content.Text, e.Response.Content.Encoding)
+	if err != nil {
+		return nil, BadBody, fmt.Errorf("response: %w", err)
+	}
+	h := http.Header{}
+	for _, kv := range e.Response.Headers {
+		h.Add(kv.Name, kv.Value)
+	}
+	t := &e.Timings
+	var firstByte time.Duration
+	for _, ms := range []float64{t.Blocked, t.DNS, t.Connect, t.Send, t.Wait} { // -1: does not apply
+		firstByte += millis(ms)
+	}
+	return &record{
+		url: e.Request.URL, method: e.Request.Method, request: request, response: response,
+		requestType: e.Request.PostData.MimeType, responseType: e.Response.Content.MimeType, status: e.Response.Status,
+		err: e.Response.Error, started: parseTime(e.Started), duration: millis(e.Time), firstByte: firstByte, requestID: requestID(h),
+	}, "", nil
+}
+
+// isPrompt reports whether a body is one of an LLM call, by the members that the known APIs have. A body that is broken
+// is known by its URL.
+func isPrompt(url string, body []byte) bool {
+	if strings.HasSuffix(strings.TrimRight(cleanURL(url), "/"), "/chat/completions") {
+		return true
+	}
+	if b := bytes.TrimLeft(body, " \t\r\n"); len(b) == 0 || b[0] != '{' {
+		return false
+	}
+	var m struct {
+		Model     json.RawMessage `json:"model"`
+		Messages  json.RawMessage `json:"messages"`
+		Contents  json.RawMessage `json:"contents"`  // Gemini
+		InputText json.RawMessage `json:"inputText"` // Bedrock's Titan
+	}
+	if json.Unmarshal(body, &m) != nil {
+		return false
+	}
+	return m.Model != nil || m.Messages != nil || m.Contents != nil || m.InputText != nil
+}

@@ -1,0 +1,141 @@
+package recorded
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"strconv"
+
+	"github.com/google/uuid"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// namespace is what exchange ids are made in. It never changes: ids must be those of an import years ago.
+var namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://github.com/llmtap/llmtap/ingest/recorded"))
+
+// An Exchange is one recorded call.
+type Exchange struct {
+	ID                uuid.UUID // of the line
+	Source            string    // file:line, or file:entry of a HAR
+	Timed             bool      // the record says when it was
+	Request, Response *event.Event
+}
+
+// A Reader reads the exchanges of one file. It holds one line at a time. It is not safe for concurrent use.
+type Reader struct {
+	cfg    Config
+	source source
+	har    bool
+	n      int // of the record
+}
+
+// A source yields the raw JSON values of a file. The bytes are valid until the next call. errTooLong is the fate of one
+// value, any other error of the rest of the file.
+type source interface {
+	next() (raw []byte, err error)
+}
+
+var errTooLong = errors.New("is too long")
+
+// NewReader returns a reader of r, whose format it looks at: gzip or not, JSON lines or HAR.
+func NewReader(r io.Reader, cfg Config) (*Reader, error) {
+	if cfg.MaxLine <= 0 {
+		cfg.MaxLine = defaultMaxLine
+	}
+	br := bufio.NewReaderSize(r, bufferSize)
+	if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+		z, err := gzip.NewReader(br)
+		if err != nil {
+			return nil, fmt.Errorf("read %s: %w", cfg.Name, err)
+		}
+		br = bufio.NewReaderSize(z, bufferSize)
+	}
+	if bom, _ := br.Peek(3); bytes.Equal(bom, []byte("\xef\xbb\xbf")) {
+		_, _ = br.Discard(3) // they are in the buffer
+	}
+	if isHAR(br) {
+		return &Reader{cfg: cfg, har: true, source: newEntries(br, cfg.MaxLine)}, nil
+	}
+	return &Reader{cfg: cfg, source: &lines{br: br, limit: cfg.MaxLine}}, nil
+}
+
+// Next returns the next exchange, or io.EOF at the end. A *RecordError is the fate of one record, and reading goes on;
+// any other error is that of the rest of the file.
+func (r *Reader) Next() (*Exchange, error) {
+	for {
+		r.n++
+		raw, err := r.source.next()
+		where := r.cfg.Name + ":" + strconv.Itoa(r.n)
+		switch {
+		case errors.Is(err, errTooLong):
+			return nil, &RecordError{where, TooLong, fmt.Errorf("longer than %d bytes", r.cfg.MaxLine)}
+		case errors.Is(err, io.EOF):
+			return nil, io.EOF
+		case err != nil:
+			return nil, fmt.Errorf("read %s: %w", where, err)
+		}
+		if raw = bytes.TrimSpace(raw); len(raw) == 0 {
+			continue
+		}
+		rec, reason, err := r.parse(raw)
+		if err != nil {
+			return nil, &RecordError{where, reason, err}
+		}
+		x := rec.exchange(&r.cfg, r.n)
+		x.ID, x.Source = uuid.NewSHA1(namespace, raw), where
+		x.Request.Exchange = x.ID.String()
+		x.Response.Exchange = x.Request.Exchange
+		return x, nil
+	}
+}
+
+func (r *Reader) parse(raw []byte) (*record, Reason, error) {
+	if r.har {
+		return parseEntry(raw)
+	}
+	return parseLine(raw)
+}
+
+// lines is JSON lines.
+type lines struct {
+	br    *bufio.Reader
+	limit int
+	long  []byte // a line that is longer than br's buffer
+}
+
+func (l *lines) next() ([]byte, error) {
+	line, err := l.br.ReadSlice('\n')
+	if !errors.Is(err, bufio.ErrBufferFull) {
+		return line, atEnd(line, err)
+	}
+	if cap(l.long) > 4*bufferSize {
+		l.long = nil // one huge line must not stay in memory
+	}
+	l.long = l.long[:0]
+	tooLong := false
+	for {
+		if tooLong = tooLong || len(l.long)+len(line) > l.limit; !tooLong {
+			l.long = append(l.long, line...)
+		}
+		if !errors.Is(err, bufio.ErrBufferFull) {
+			break
+		}
+		line, err = l.br.ReadSlice('\n')
+	}
+	if tooLong && (err == nil || errors.Is(err, io.EOF)) {
+		return nil, errTooLong
+	}
+	return l.long, atEnd(l.long, err)
+}
+
+// atEnd is err, but a last line without a line feed is a line.
+func atEnd(line []byte, err error) error {
+	if errors.Is(err, io.EOF) && len(line) > 0 {
+		return nil
+	}
+	return err
+}

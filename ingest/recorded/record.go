@@ -1,0 +1,234 @@
+package recorded
+
+import (
+	"bytes"
+	"cmp"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// A Line is one line of JSON lines. Only Request is required; other fields are ignored.
+type Line struct {
+	URL    Text `json:"url"`
+	Method Text `json:"method"` // "": POST
+
+	// Request and Response are bodies: a JSON value, or a string that is the text, or the base64, of the body.
+	Request          json.RawMessage `json:"request"`
+	RequestEncoding  Text            `json:"request_encoding"` // "" or base64
+	Response         json.RawMessage `json:"response"`
+	ResponseEncoding Text            `json:"response_encoding"`
+
+	Status     Text `json:"status"`      // "" or 0: no answer came
+	Error      Text `json:"error"`       // why no answer came
+	DurationMS Text `json:"duration_ms"` // from the request to the end of the answer
+
+	// When the request was sent, the first that is there: RFC 3339, the HTTP date format, "2006-01-02 15:04:05" (UTC),
+	// Unix seconds or milliseconds.
+	Time       Text `json:"time"`
+	StartedAt  Text `json:"started_at"`
+	RecordedAt Text `json:"recorded_at"`
+
+	ResponseHeaders json.RawMessage `json:"response_headers"` // an object of strings, or of lists of strings
+	RespHeaders     json.RawMessage `json:"resp_headers"`     // the same
+
+	Service        Text `json:"service"`
+	ServiceVersion Text `json:"service_version"`
+	Environment    Text `json:"environment"`
+	Agent          Text `json:"agent"`
+	Stage          Text `json:"stage"`
+	Conversation   Text `json:"conversation"`
+	ConversationID Text `json:"conversation_id"` // the same
+	RunID          Text `json:"run_id"`
+}
+
+// Text is the text of a string, and of any other value its JSON; null is "". Whoever wrote a log chose the types, and
+// an id that is a number is an id.
+type Text string
+
+// UnmarshalJSON implements json.Unmarshaler.
+func (t *Text) UnmarshalJSON(b []byte) error {
+	if len(b) > 0 && b[0] == '"' {
+		return json.Unmarshal(b, (*string)(t))
+	}
+	if *t = Text(b); absent(b) {
+		*t = ""
+	}
+	return nil
+}
+
+// record is what both formats come to.
+type record struct {
+	url, method       string
+	request, response []byte
+	requestType       string
+	responseType      string
+	status            int
+	err               string
+	started           time.Time // zero: unknown
+	duration          time.Duration
+	firstByte         time.Duration
+	requestID         string
+	labels            event.Labels
+}
+
+func parseLine(raw []byte) (*record, Reason, error) {
+	var l Line
+	if err := json.Unmarshal(raw, &l); err != nil {
+		return nil, NotJSON, fmt.Errorf("no JSON object: %w", err)
+	}
+	if absent(l.Request) {
+		return nil, NotExchange, errors.New("no exchange: it has no request")
+	}
+	status, err := strconv.ParseUint(string(cmp.Or(l.Status, "0")), 10, 16)
+	if err != nil || status > 999 {
+		return nil, NotExchange, fmt.Errorf("no exchange: status %.40q is no HTTP status", l.Status)
+	}
+	request, err := body(l.Request, l.RequestEncoding)
+	if err != nil {
+		return nil, BadBody, fmt.Errorf("request: %w", err)
+	}
+	response, err := body(l.Response, l.ResponseEncoding)
+	if err != nil {
+		return nil, BadBody, fmt.Errorf("response: %w", err)
+	}
+	h := headers(l.ResponseHeaders, l.RespHeaders)
+	ms, _ := strconv.ParseFloat(string(l.DurationMS), 64) // what is no number is unknown
+	return &record{
+		url: string(l.URL), method: string(l.Method), request: request, response: response, requestType: contentType(request),
+		responseType: cmp.Or(h.Get("Content-Type"), contentType(response)), status: int(status), err: string(l.Error),
+		started:  cmp.Or(parseTime(l.Time), parseTime(l.StartedAt), parseTime(l.RecordedAt), parseTime(Text(h.Get("Date")))),
+		duration: millis(ms), requestID: requestID(h),
+		labels: event.Labels{
+			Service: string(l.Service), ServiceVersion: string(l.ServiceVersion), Environment: string(l.Environment),
+			Agent: string(l.Agent), Stage: string(l.Stage), Conversation: string(cmp.Or(l.Conversation, l.ConversationID)), Run: string(l.RunID),
+		},
+	}, "", nil
+}
+
+func absent(v json.RawMessage) bool { return len(v) == 0 || string(v) == "null" }
+
+// body is the bytes of a body that stands in a record as v.
+func body(v json.RawMessage, encoding Text) ([]byte, error) {
+	if absent(v) {
+		return nil, nil
+	}
+	if v[0] != '"' {
+		return v, nil
+	}
+	var text string
+	if err := json.Unmarshal(v, &text); err != nil {
+		return nil, fmt.Errorf("read text: %w", err)
+	}
+	return decode(text, string(encoding))
+}
+
+func decode(text, encoding string) ([]byte, error) {
+	switch strings.ToLower(encoding) {
+	case "", "identity", "text", "utf-8", "utf8":
+		return []byte(text), nil
+	case "base64":
+		b, err := base64.StdEncoding.DecodeString(text)
+		if err != nil {
+			return nil, fmt.Errorf("decode base64: %w", err)
+		}
+		return b, nil
+	}
+	return nil, fmt.Errorf("encoding %.40q is neither absent nor base64", encoding)
+}
+
+// contentType guesses what a body is that no header names.
+func contentType(b []byte) string {
+	b = bytes.TrimLeft(b, " \t\r\n")
+	switch {
+	case len(b) == 0:
+		return ""
+	case b[0] == '{' || b[0] == '[':
+		return "application/json"
+	case bytes.HasPrefix(b, []byte("data:")), bytes.HasPrefix(b, []byte("event:")), b[0] == ':':
+		return "text/event-stream"
+	case b[0] == '<':
+		return "text/html"
+	}
+	return ""
+}
+
+func headers(sets ...json.RawMessage) http.Header {
+	h := http.Header{}
+	for _, set := range sets {
+		var all map[string]json.RawMessage
+		_ = json.Unmarshal(set, &all) // headers of another form are left alone
+		for k, v := range all {
+			var one string
+			var many []string
+			if json.Unmarshal(v, &one) == nil {
+				h.Add(k, one)
+			} else if json.Unmarshal(v, &many) == nil && len(many) > 0 {
+				h.Add(k, many[0])
+			}
+		}
+	}
+	return h
+}
+
+func requestID(h http.Header) string {
+	return cmp.Or(h.Get("X-Request-Id"), h.Get("Request-Id"), h.Get("X-Amzn-Requestid"))
+}
+
+func millis(ms float64) time.Duration {
+	if !(ms > 0) { // negative in a HAR: unknown
+		return 0
+	}
+	return time.Duration(min(ms, float64(event.MaxDuration/time.Millisecond)) * float64(time.Millisecond))
+}
+
+// exchange makes the two events of record n.
+func (rec *record) exchange(cfg *Config, n int) *Exchange {
+	started := rec.started
+	if started.IsZero() {
+		started = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
+		if !cfg.Day.IsZero() {
+			started = time.Date(cfg.Day.Year(), cfg.Day.Month(), cfg.Day.Day(), 0, 0, 0, 0, time.UTC)
+		}
+		started = started.Add(time.Duration(n) * time.Microsecond)
+	}
+	l := rec.labels
+	l.Service = cmp.Or(l.Service, cfg.Service)
+	base := event.Event{
+		Labels: l, Instance: cfg.Instance, Origin: event.OriginImport, Capture: event.CaptureFull, Part: 1, Parts: 1,
+	}
+	q, s := base, base
+	q.Kind, q.Time, q.URL, q.Method = event.Request, started, cleanURL(rec.url), cmp.Or(rec.method, http.MethodPost)
+	q.ContentType, q.Body = rec.requestType, rec.request
+	s.Kind, s.Time, s.Status, s.Error = event.Response, started.Add(rec.duration), rec.status, rec.err
+	s.Duration, s.FirstByte, s.ProviderRequestID = rec.duration, rec.firstByte, rec.requestID
+	s.ContentType, s.Body = rec.responseType, rec.response
+	if s.Status == 0 && s.Error == "" {
+		s.Error = "no answer was recorded"
+	}
+	q.BodyBytes, s.BodyBytes = len(q.Body), len(s.Body)
+	return &Exchange{Request: &q, Response: &s, Timed: !rec.started.IsZero()}
+}
+
+// cleanURL drops what may hold keys: query, fragment, user and password.
+func cleanURL(u string) string {
+	if n := strings.IndexAny(u, "?#"); n >= 0 {
+		u = u[:n]
+	}
+	scheme, rest, ok := strings.Cut(u, "://")
+	if !ok {
+		return u
+	}
+	host, path := rest, ""
+	if n := strings.IndexByte(rest, '/'); n >= 0 {
+		host, path = rest[:n], rest[n:]
+	}
+	return scheme + "://" + host[strings.LastIndexByte(host, '@')+1:] + path
+}
