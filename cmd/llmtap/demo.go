@@ -54,6 +54,7 @@ func runDemo(ctx context.Context, c *cli) error {
 	if *format != "text" && *format != "json" {
 		return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, json", *format)}
 	}
+	c.stderr = &lockedWriter{w: c.stderr} // progress, the alert and the agents write to it
 	d := &demo{c: c, started: time.Now(), format: *format, seed: *seed}
 	if *dataDir == "" {
 		tmp, err := os.MkdirTemp("", "llmtap-demo-")
@@ -321,4 +322,16 @@ func runAgents(ctx context.Context, c *cli) error {
 		return err
 	}
 	return json.NewEncoder(c.stdout).Encode(report)
+}
+
+// lockedWriter lets several goroutines write whole lines.
+type lockedWriter struct {
+	mu sync.Mutex // guards w
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
 }
