@@ -50,6 +50,10 @@ type Config struct {
 	// the background, after the call; where it panics the body is withheld.
 	Redact func(body []byte) []byte
 
+	// OnPublished, if set, is told the id of each exchange that NATS has stored, both halves. It is called in the
+	// background, one call at a time and before Close returns; publishing waits for it, so it must be quick.
+	OnPublished func(exchange string)
+
 	// Origin says which way in this process is: event.OriginHook for an agent of its own, the default, or event.OriginProxy
 	// for one that passes on the calls of others, see WithCaller.
 	Origin string

@@ -61,7 +61,7 @@ func Open(cfg Config) (*Hook, error) {
 		cfg: cfg, instance: id.String(), hosts: newHostSet(cfg.Hosts), queue: newQueue(cfg.MemoryLimit),
 		cancel: cancel, done: make(chan struct{}), drains: make(chan struct{}, maxDrains), open: make(map[*exchange]struct{}),
 	}
-	s := &sender{queue: h.queue, opts: opts, redact: cfg.Redact, log: cfg.Logger}
+	s := &sender{queue: h.queue, opts: opts, redact: cfg.Redact, told: cfg.OnPublished, log: cfg.Logger}
 	go func() {
 		defer close(h.done)
 		s.run(ctx)

@@ -196,8 +196,9 @@ func (q *queue) next(window int) *item {
 	return it
 }
 
-// acked ends the flight of the oldest flying item: it is stored.
-func (q *queue) acked() {
+// acked ends the flight of the oldest flying item: it is stored. When its exchange is stored with it, whole, that one's
+// id is returned.
+func (q *queue) acked() (exchange string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	it := q.land(0)
@@ -205,8 +206,10 @@ func (q *queue) acked() {
 	if it.x != nil {
 		if it.x.acked++; it.x.acked == len(it.x.items) {
 			q.published++
+			return it.ev.Exchange
 		}
 	}
+	return ""
 }
 
 // refused ends the flight of it: NATS will never take it.

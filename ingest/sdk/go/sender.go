@@ -71,6 +71,7 @@ type sender struct {
 	queue  *queue
 	opts   nats.Options
 	redact func([]byte) []byte
+	told   func(exchange string) // Config.OnPublished; may be nil
 	log    *slog.Logger
 
 	nc      *nats.Conn
@@ -138,7 +139,7 @@ func (s *sender) pump(ctx context.Context) error {
 		select {
 		case <-stored:
 			if head.acks = head.acks[1:]; len(head.acks) == 0 {
-				s.queue.acked()
+				s.published(s.queue.acked())
 				return nil
 			}
 		case err := <-failed:
@@ -151,6 +152,19 @@ func (s *sender) pump(ctx context.Context) error {
 			return ctx.Err()
 		}
 	}
+}
+
+// published tells the agent that an exchange is stored; id is empty when none is.
+func (s *sender) published(id string) {
+	if id == "" || s.told == nil {
+		return
+	}
+	defer func() {
+		if r := recover(); r != nil {
+			s.log.Error("llmtap: OnPublished panics", "panic", fmt.Sprint(r))
+		}
+	}()
+	s.told(id)
 }
 
 // permanent says that sending the same message again cannot help.

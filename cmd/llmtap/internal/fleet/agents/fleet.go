@@ -34,6 +34,9 @@ type Config struct {
 
 	// FlushTimeout is how long the hooks may take to publish what is left at the end. Default 10 s.
 	FlushTimeout time.Duration
+
+	// OnPublished, if set, is told the id of each exchange that NATS has stored. Hooks call it at the same time.
+	OnPublished func(exchange string)
 }
 
 // Default is the fleet of the demo: about 1,300 exchanges in 25 s.
@@ -139,7 +142,7 @@ func (f *fleet) work(ctx context.Context) error {
 		for _, version := range s.versions {
 			h, err := llmtap.Open(llmtap.Config{ //nolint:contextcheck // lasts until Close, also after ctx has ended
 				URL: f.cfg.NATSURL, Service: s.name, ServiceVersion: version, Environment: "demo", Agent: s.name,
-				Capture: "full", Hosts: []string{f.host}, Logger: f.cfg.Log, FlushTimeout: f.cfg.FlushTimeout,
+				Capture: "full", Hosts: []string{f.host}, Logger: f.cfg.Log, FlushTimeout: f.cfg.FlushTimeout, OnPublished: f.cfg.OnPublished,
 			})
 			if err != nil {
 				return fmt.Errorf("open the hook of %s: %w", s.name, err)
