@@ -37,6 +37,12 @@
 // A web page can make its visitor's browser ask 127.0.0.1, by a form or by a name that resolves to it. Without a token
 // the proxy answers only requests that name a loopback host; with or without, none that a page of another origin made.
 //
+// # Why request and answer flow at the same time
+//
+// A provider may answer before it has read the request (a wrong key, a limit), and Go's server then closes the request's
+// body under the transport that still sends it; the answer breaks off. It also happens to one call in about ten thousand
+// whose answer comes at once. So the proxy asks for full duplex.
+//
 // # What it costs
 //
 // About 0.1 ms per call on two cores, of which the second HTTP connection is the most: go test -bench Proxy ./ingest/proxy

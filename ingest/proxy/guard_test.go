@@ -120,6 +120,40 @@ func TestToken(t *testing.T) {
 	}
 }
 
+// A provider that answers before it has the body (a wrong key, a limit) is heard to the end.
+func TestAnswerBeforeTheBodyHasCome(t *testing.T) {
+	answer := strings.Repeat("no", 100<<10)
+	r := start(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		rc := http.NewResponseController(w)
+		if err := rc.EnableFullDuplex(); err != nil {
+			t.Error(err)
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(answer)))
+		w.WriteHeader(401)
+		io.WriteString(w, answer)
+		rc.Flush()
+	}), nil)
+	body, more := io.Pipe()
+	defer more.Close()
+	go more.Write([]byte(`{"messages":[`))
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+chat, body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if b, err := io.ReadAll(resp.Body); resp.StatusCode != 401 || string(b) != answer || err != nil {
+		t.Errorf("status %d, %d of %d bytes, %v", resp.StatusCode, len(b), len(answer), err)
+	}
+	more.Close()
+	if _, s := r.exchange(t); s.Status != 401 || string(s.Body) != answer {
+		t.Errorf("response %d, %d bytes", s.Status, len(s.Body))
+	}
+}
+
 func TestTrailers(t *testing.T) {
 	r := start(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("Trailer", "X-Usage")

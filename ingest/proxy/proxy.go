@@ -134,6 +134,9 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		r.Header = r.Header.Clone()
 		r.Header.Del("Upgrade")
 	}
+	// Else the server would close the request's body when the answer begins, under the transport that still reads it, which
+	// would then close the upstream's connection in the middle of the answer. A writer that cannot do it does not do that.
+	_ = http.NewResponseController(w).EnableFullDuplex()
 	w.Header()["Content-Type"] = nil // an answer without one gets none
 	p.reverse.ServeHTTP(w, r)
 }
