@@ -98,6 +98,9 @@ func (e *entries) enter() error {
 			return broken(err)
 		}
 	}
+	if _, err := e.dec.Token(); err != nil {
+		return broken(err)
+	}
 	return errors.New("the HAR has no log.entries")
 }
 
@@ -111,30 +114,35 @@ func broken(err error) error {
 
 // harEntry is the part of a HAR 1.2 entry that is used.
 type harEntry struct {
-	Started Text    `json:"startedDateTime"`
-	Time    float64 `json:"time"` // milliseconds
-	Timings struct {
-		Blocked, DNS, Connect, Send, Wait float64
-	} `json:"timings"`
-	Request struct {
-		Method   string `json:"method"`
-		URL      string `json:"url"`
-		PostData struct {
-			MimeType string `json:"mimeType"`
-			Text     string `json:"text"`
-			Encoding string `json:"encoding"` // of some exporters
-		} `json:"postData"`
-	} `json:"request"`
-	Response struct {
-		Status  int         `json:"status"`
-		Headers []harHeader `json:"headers"`
-		Content struct {
-			MimeType string `json:"mimeType"`
-			Text     string `json:"text"`
-			Encoding string `json:"encoding"`
-		} `json:"content"`
-		Error string `json:"_error"`
-	} `json:"response"`
+	Started  Text        `json:"startedDateTime"`
+	Time     float64     `json:"time"` // milliseconds
+	Timings  harTimings  `json:"timings"`
+	Request  harRequest  `json:"request"`
+	Response harResponse `json:"response"`
+}
+
+// harTimings are the steps up to the first byte, in milliseconds; -1: does not apply.
+type harTimings struct {
+	Blocked, DNS, Connect, Send, Wait float64
+}
+
+type harRequest struct {
+	Method   string  `json:"method"`
+	URL      string  `json:"url"`
+	PostData harBody `json:"postData"`
+}
+
+type harResponse struct {
+	Status  int         `json:"status"`
+	Headers []harHeader `json:"headers"`
+	Content harBody     `json:"content"`
+	Error   string      `json:"_error"` // of Chrome
+}
+
+type harBody struct {
+	MimeType string `json:"mimeType"`
+	Text     string `json:"text"`
+	Encoding string `json:"encoding"` // "" or base64; of postData only some exporters say it
 }
 
 type harHeader struct {
@@ -167,7 +175,7 @@ func parseEntry(raw []byte) (*record, Reason, error) {
 	}
 	t := &e.Timings
 	var firstByte time.Duration
-	for _, ms := range []float64{t.Blocked, t.DNS, t.Connect, t.Send, t.Wait} { // -1: does not apply
+	for _, ms := range []float64{t.Blocked, t.DNS, t.Connect, t.Send, t.Wait} {
 		firstByte += millis(ms)
 	}
 	return &record{

@@ -49,8 +49,8 @@ type Line struct {
 	RunID          Text `json:"run_id"`
 }
 
-// Text is the text of a string, and of any other value its JSON; null is "". Whoever wrote a log chose the types, and
-// an id that is a number is an id.
+// Text is the text of a string, and of any other value its JSON; null and false are "". Whoever wrote a log chose the
+// types, and an id that is a number is an id.
 type Text string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -58,7 +58,7 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 	if len(b) > 0 && b[0] == '"' {
 		return json.Unmarshal(b, (*string)(t))
 	}
-	if *t = Text(b); absent(b) {
+	if *t = Text(b); absent(b) || *t == "false" {
 		*t = ""
 	}
 	return nil
