@@ -3,7 +3,6 @@ package analyzer
 import (
 	"errors"
 	"fmt"
-	"strings"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -15,8 +14,9 @@ import (
 
 // Config bounds what the analyzer remembers. Its times are stream time.
 type Config struct {
-	Partition int    `yaml:"-"` // of the tallies
-	Epoch     uint64 `yaml:"-"` // of the partition's lease
+	Partition  int    `yaml:"-"` // of the tallies
+	Partitions int    `yaml:"-"` // with more than one, none sees all events of a process, so lost ones are not counted
+	Epoch      uint64 `yaml:"-"` // of the partition's lease
 
 	ExchangeTimeout time.Duration `yaml:"exchange_timeout"`           // a request without a response for so long failed: no_response
 	SessionLookback time.Duration `yaml:"session_lookback"`           // a conversation idle for so long is forgotten
@@ -57,7 +57,7 @@ const (
 	partsWait    = 20 * time.Second // for the other parts of a body
 	responseWait = 30 * time.Second // for the request of a response that came first; it may wait for parts itself
 	maxOpen      = 200_000          // requests that wait for their response
-	maxLate      = 200_000          // exchanges given up whose other half is still watched for
+	maxOpenBytes = 256 << 20        // of memory for them, estimated
 	marks        = 64               // marks of the stream's bytes within SessionBytes
 	eventBytes   = 1024             // about what an event takes beside its body
 )
@@ -76,8 +76,12 @@ type Analyzer struct {
 	open  *timed[string, *open]
 	early *timed[string, *early]
 	parts *timed[partsKey, *assembly]
-	late  *timed[string, struct{}]
 	held  int // bytes of parts and early
+	bytes int // of open, estimated
+	done  *done
+
+	instances *timed[string, *instance] // processes that send events, the longest silent first
+	spans     []span                    // disjoint, oldest first
 
 	// recent is the requests of the responses read within responseWait, as a queue of minima: when a start reads a
 	// response, its request must be read too, or the response would be taken for one that came first.
@@ -115,12 +119,13 @@ type early struct {
 func New(cfg Config, rules []*Rule, reg prometheus.Registerer) *Analyzer {
 	return &Analyzer{
 		cfg: cfg, metrics: newMetrics(reg), checker: NewChecker(rules), counter: newCounter(&cfg),
-		sessions: session.New(session.Config{Lookback: cfg.SessionLookback, Bytes: cfg.StateBytes}),
-		open:     newTimed[string, *open](cfg.ExchangeTimeout),
-		early:    newTimed[string, *early](responseWait),
-		parts:    newTimed[partsKey, *assembly](partsWait),
-		late:     newTimed[string, struct{}](cfg.ExchangeTimeout),
-		models:   make(map[string]string),
+		sessions:  session.New(session.Config{Lookback: cfg.SessionLookback, Bytes: cfg.StateBytes}),
+		open:      newTimed[string, *open](cfg.ExchangeTimeout),
+		early:     newTimed[string, *early](responseWait),
+		parts:     newTimed[partsKey, *assembly](partsWait),
+		done:      newDone(cfg.SessionLookback),
+		instances: newTimed[string, *instance](cfg.SessionLookback),
+		models:    make(map[string]string),
 	}
 }
 
@@ -139,8 +144,12 @@ func (a *Analyzer) Process(ev *event.Event, at Position, emit bool, out *Output)
 	for len(a.recent) > 0 && a.now.Sub(a.recent[0].at) > responseWait {
 		a.recent = a.recent[1:]
 	}
+	a.track(ev, at)
 	switch ev.Kind {
 	case event.Request, event.Response:
+		if a.again(ev) {
+			break
+		}
 		need := at.Seq
 		if ev.Parts > 1 {
 			if ev, need = a.join(ev, at); ev == nil {
@@ -171,14 +180,14 @@ func (a *Analyzer) Advance(now time.Time, emit bool, out *Output) {
 // Config.SessionBytes of the stream at most; what is lost by this is root causes, and of requests that were open for so
 // long all but their response.
 func (a *Analyzer) ReplayFrom() uint64 {
-	need := oldest(a.sessions.Need(), a.open.need(), a.early.need(), a.parts.need(), a.late.need())
+	need := oldest(a.sessions.Need(), a.open.need(), a.early.need(), a.parts.need(), a.done.need(), a.instancesNeed())
 	if need > 0 && len(a.marks) > 0 {
 		need = max(need, a.marks[0].seq)
 	}
 	if len(a.recent) > 0 {
 		need = oldest(need, a.recent[0].seq)
 	}
-	return oldest(need, a.counter.need)
+	return a.outside(oldest(need, a.counter.need))
 }
 
 // oldest is the smallest sequence that is not 0.
@@ -192,21 +201,49 @@ func oldest(seqs ...uint64) uint64 {
 	return o
 }
 
+// again reports whether ev is of an exchange that is over, whose rows are out. It changes nothing.
+func (a *Analyzer) again(ev *event.Event) bool {
+	x, ok := a.done.get(keyOf(ev))
+	if !ok {
+		return false
+	}
+	if x.givenUp() {
+		a.drop(dropLate)
+	} else {
+		a.drop(dropDuplicate)
+	}
+	// Remembered as long again: a start that reads this one must know what it is.
+	a.used(x.need())
+	a.remember(keyOf(ev), x)
+	return true
+}
+
+// remember keeps the id of an exchange that is over.
+func (a *Analyzer) remember(id string, x doneExchange) {
+	if n := a.done.add(id, x, a.now); n > 0 && a.emit {
+		a.metrics.dropped.WithLabelValues(dropOverflow).Add(float64(n))
+	}
+}
+
+// waiting reports whether this half of the exchange is there already.
+func (a *Analyzer) waiting(ev *event.Event) bool {
+	if ev.Kind == event.Request {
+		return a.open.get(keyOf(ev)) != nil
+	}
+	return a.early.get(keyOf(ev)) != nil
+}
+
 // half takes one whole half of an exchange; need is the oldest sequence it was made from.
 func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
-	key := keyOf(ev)
-	if it := a.late.get(key); it != nil {
-		a.drop(dropLate)
-		a.used(it.need)
-		a.late.take(it.key)
-		a.late.add(it.key, struct{}{}, it.need, a.now) // one given up stays so, however late its other events are
+	if a.again(ev) {
 		return
 	}
+	if a.waiting(ev) {
+		a.drop(dropDuplicate)
+		return
+	}
+	key := keyOf(ev)
 	if ev.Kind == event.Request {
-		if a.open.get(key) != nil {
-			a.drop(dropDuplicate)
-			return
-		}
 		it := a.early.take(key)
 		if it != nil {
 			a.held -= len(it.value.ev.Body)
@@ -218,20 +255,26 @@ func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
 			return
 		}
 		a.open.add(key, o, need, a.now)
+		a.bytes += o.size()
 		return
 	}
-	if it := a.open.take(key); it != nil {
+	if it := a.takeOpen(key); it != nil {
 		a.complete(it.value, ev, at, min(need, it.need))
-		return
-	}
-	if a.early.get(key) != nil {
-		a.drop(dropDuplicate)
 		return
 	}
 	e := &early{ev: *ev, at: at}
 	e.ev.Body = append([]byte(nil), ev.Body...)
 	a.held += len(ev.Body)
 	a.early.add(key, e, need, a.now)
+}
+
+// takeOpen removes and returns the request of an exchange, or nil.
+func (a *Analyzer) takeOpen(key string) *item[string, *open] {
+	it := a.open.take(key)
+	if it != nil {
+		a.bytes -= it.value.size()
+	}
+	return it
 }
 
 // moveTo moves stream time on: what was due before now happens first, in the order in which it was due.
@@ -246,24 +289,26 @@ func (a *Analyzer) moveTo(now time.Time) {
 
 // giveUp ends what was due first, if anything is due by now.
 func (a *Analyzer) giveUp(now time.Time) bool {
-	at := now
+	at, silent := now, false // silent: nothing comes of it, so no second need be closed for it
 	var end func(*Analyzer)
+	if t, ok := a.instances.due(at); ok {
+		at, end, silent = t, (*Analyzer).giveUpInstance, len(a.instances.first().value.gaps) == 0
+	}
 	if t, ok := a.parts.due(at); ok {
-		at, end = t, (*Analyzer).giveUpParts
+		at, end, silent = t, (*Analyzer).giveUpParts, false
 	}
 	if t, ok := a.early.due(at); ok {
-		at, end = t, (*Analyzer).giveUpEarly
+		at, end, silent = t, (*Analyzer).giveUpEarly, false
 	}
 	if t, ok := a.open.due(at); ok {
-		at, end = t, (*Analyzer).giveUpOpen
-	}
-	if t, ok := a.late.due(at); ok {
-		at, end = t, (*Analyzer).giveUpLate
+		at, end, silent = t, (*Analyzer).giveUpOpen, false
 	}
 	if end == nil {
 		return false
 	}
-	a.tick(at)
+	if !silent {
+		a.tick(at)
+	}
 	end(a)
 	return true
 }
@@ -276,6 +321,7 @@ func (a *Analyzer) tick(now time.Time) {
 	a.now = now
 	a.counter.moveTo(now, a.publish)
 	a.sessions.Expire(now)
+	a.done.expire(now)
 }
 
 // used remembers for a while that a response was not waited with because of the event need.
@@ -308,12 +354,13 @@ func (a *Analyzer) bound() {
 			a.giveUpEarly()
 		}
 	}
-	for a.open.len() > maxOpen {
+	for a.open.len() > maxOpen || a.bytes > maxOpenBytes {
 		a.drop(dropOverflow)
-		a.open.take(a.open.first().key)
+		a.takeOpen(a.open.first().key)
 	}
-	for a.late.len() > maxLate {
-		a.giveUpLate()
+	for a.instances.len() > maxInstances {
+		a.drop(dropOverflow)
+		a.giveUpInstance()
 	}
 }
 
@@ -322,6 +369,7 @@ func (a *Analyzer) gauge() {
 	m.sessions.Set(float64(a.sessions.Len()))
 	m.state.Set(float64(a.sessions.Bytes()))
 	m.open.Set(float64(a.open.len()))
+	m.instances.Set(float64(a.instances.len()))
 	for ; a.evicted < a.sessions.Evicted(); a.evicted++ {
 		a.drop(dropSession)
 	}
@@ -341,13 +389,13 @@ func (a *Analyzer) publish(t Tally) {
 	}
 }
 
-// intern returns b as a string; models are few and come with every request.
+// intern returns b as a string, cut to maxName; models are few and come with every request.
 func (a *Analyzer) intern(b []byte) string {
 	if s, ok := a.models[string(b)]; ok {
 		return s
 	}
-	s := strings.ToValidUTF8(string(b), "\uFFFD")
-	if len(a.models) < 1024 && len(b) < 256 {
+	s := name(string(b))
+	if len(a.models) < 1024 && len(b) <= maxName {
 		a.models[string(b)] = s
 	}
 	return s

@@ -6,21 +6,23 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"strings"
 
 	"github.com/klauspost/compress/zstd"
 
+	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
 // Bounds of bodies.
 const (
-	maxBody   = 64 << 20  // decompressed or joined
-	maxRatio  = 200       // decompressed to compressed
-	maxParts  = 4096      // of one body
-	maxJoined = 256 << 20 // bytes of parts that wait for the others, and of responses that wait for their request
+	maxBody   = 64 << 20 // decompressed or joined
+	maxRatio  = 200      // decompressed to compressed
+	maxBuffer = 8 << 20  // memory that the inflater keeps for the next body
 )
 
-var errTooLarge = errors.New("decompressed body is too large")
+// errTooLarge is wrapped where a body exceeds a bound.
+var errTooLarge = errors.New("body is too large")
 
 // inflater decompresses bodies into memory that it reuses.
 type inflater struct {
@@ -32,10 +34,13 @@ type inflater struct {
 // inflate returns body without its encoding. The result is valid until the next call.
 func (f *inflater) inflate(encoding string, body []byte) ([]byte, error) {
 	var r io.Reader
-	switch src := bytes.NewReader(body); encoding {
+	switch src, name := bytes.NewReader(body), strings.ToLower(strings.TrimSpace(encoding)); name {
 	case "", "identity":
+		if len(body) > maxBody {
+			return nil, fmt.Errorf("%w: %d bytes", errTooLarge, len(body))
+		}
 		return body, nil
-	case "gzip":
+	case "gzip", "x-gzip":
 		if f.gzip == nil {
 			f.gzip = new(gzip.Reader)
 		}
@@ -45,89 +50,85 @@ func (f *inflater) inflate(encoding string, body []byte) ([]byte, error) {
 		r = f.gzip
 	case "zstd":
 		if f.zstd == nil {
-			d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBody))
+			d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBody), zstd.WithDecoderLowmem(true))
 			if err != nil {
 				return nil, fmt.Errorf("make zstd decoder: %w", err)
 			}
 			f.zstd = d
 		}
 		if err := f.zstd.Reset(src); err != nil {
-			return nil, fmt.Errorf("read zstd header: %w", err)
+			return nil, fmt.Errorf("read zstd header: %w", tooLarge(err))
 		}
 		r = f.zstd
 	default:
-		return nil, fmt.Errorf("encoding %q is not gzip or zstd", encoding)
+		return nil, fmt.Errorf("encoding %q is not gzip or zstd", cut(name, 64))
 	}
-	f.buf.Reset()
+	if f.buf.Reset(); f.buf.Cap() > maxBuffer {
+		f.buf = bytes.Buffer{}
+	}
 	limit := int64(min(maxBody, maxRatio*len(body)))
 	n, err := f.buf.ReadFrom(io.LimitReader(r, limit+1))
 	if err != nil {
-		return nil, fmt.Errorf("decompress %s: %w", encoding, err)
+		return nil, fmt.Errorf("decompress %s: %w", encoding, tooLarge(err))
 	}
 	if n > limit {
-		return nil, errTooLarge
+		return nil, fmt.Errorf("%w: %d bytes become more than %d", errTooLarge, len(body), limit)
 	}
 	return f.buf.Bytes(), nil
 }
 
-// partsKey names a body that comes in parts.
-type partsKey struct {
-	exchange string
-	kind     event.Kind
+// tooLarge wraps the zstd decoder's own words for a frame beyond its bounds.
+func tooLarge(err error) error {
+	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
+		return fmt.Errorf("%w: %w", errTooLarge, err)
+	}
+	return err
 }
 
-// assembly is the parts of a body so far.
-type assembly struct {
-	head  event.Event // of the newest part, without its body
-	at    Position    // of it
-	parts [][]byte
-	have  int
-	bytes int
+// body is the whole, decompressed body of ev; false when there is none to read. It is valid until the next call.
+func (a *Analyzer) body(ev *event.Event, at Position) ([]byte, bool) {
+	if ev.Capture == event.CaptureNone || ev.Capture == event.CaptureCut || len(ev.Body) == 0 {
+		return nil, false
+	}
+	body, err := a.inflater.inflate(ev.ContentEncoding, ev.Body)
+	if err != nil {
+		reason := dropEncoding
+		if errors.Is(err, errTooLarge) {
+			reason = dropTooLarge
+		}
+		a.dead(reason, ev, at, err)
+		return nil, false
+	}
+	return body, true
 }
 
-// join adds a part of a body. When it was the last one missing, it returns the whole event.
-func (a *Analyzer) join(ev *event.Event, at Position) (whole *event.Event, need uint64) {
-	if ev.Parts > maxParts || ev.Part < 1 || ev.Part > ev.Parts {
-		a.drop(dropParts)
-		return nil, 0
+// stub is the first bytes of a body that a hook stubbed; nil when they cannot be read alone.
+func stub(ev *event.Event) []byte {
+	if ev.Capture != event.CaptureCut || ev.ContentEncoding != "" && ev.ContentEncoding != "identity" {
+		return nil
 	}
-	k := partsKey{keyOf(ev), ev.Kind}
-	it := a.parts.get(k)
-	if it == nil {
-		a.parts.add(k, &assembly{parts: make([][]byte, ev.Parts)}, at.Seq, a.now)
-		it = a.parts.get(k)
-	}
-	as := it.value
-	as.head, as.at = *ev, at
-	as.head.Body = nil
-	if ev.Parts != len(as.parts) || as.parts[ev.Part-1] != nil || as.bytes+len(ev.Body) > maxBody {
-		a.drop(dropParts)
-		return nil, 0
-	}
-	as.parts[ev.Part-1] = append(make([]byte, 0, max(len(ev.Body), 1)), ev.Body...)
-	as.have++
-	as.bytes += len(ev.Body)
-	a.held += len(ev.Body)
-	if as.have == len(as.parts) {
-		a.parts.take(k)
-		a.held -= as.bytes
-		as.head.Body, as.head.Part, as.head.Parts = bytes.Join(as.parts, nil), 1, 1
-		return &as.head, it.need
-	}
-	return nil, 0
+	return ev.Body[:len(ev.Body)/2]
 }
 
-// giveUpParts takes the oldest body whose parts did not all come, and goes on without a body: the exchange is
-// recorded, not judged.
-func (a *Analyzer) giveUpParts() {
-	it := a.parts.take(a.parts.first().key)
-	as := it.value
-	a.held -= as.bytes
-	if as.head.Origin == event.OriginImport {
-		a.drop(dropImport)
+// dead counts an event whose content could not be used and hands out what it was.
+func (a *Analyzer) dead(reason string, ev *event.Event, at Position, why error) {
+	a.drop(reason)
+	if !a.emit {
 		return
 	}
-	a.drop(dropParts)
-	as.head.Capture, as.head.Part, as.head.Parts = event.CaptureNone, 1, 1
-	a.half(&as.head, as.at, it.need)
+	d := DeadLetter{Reason: reason, Seq: at.Seq, Error: why.Error(), Event: *ev}
+	d.Event.Body = bytes.Clone(ev.Body[:min(len(ev.Body), maxDeadBody)])
+	a.out.Dead = append(a.out.Dead, d)
+}
+
+// unreadable says why an answer that claims success is none of its dialect; nil when it is one, or is an error page, or
+// the agent did not read it to its end.
+func unreadable(ev *event.Event, r *facts.Response) error {
+	if !r.Malformed || ev.Status < 200 || ev.Status > 299 || ev.Error != "" {
+		return nil
+	}
+	if r.Cut {
+		return facts.ErrTruncated
+	}
+	return errors.New("answer is none of its dialect")
 }

@@ -4,7 +4,10 @@ import (
 	"cmp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/event"
 )
 
 // other is the label value that stands for all beyond Config.MaxLabelValues.
@@ -54,8 +57,14 @@ func (s *series) labels() map[string]string {
 // exampleKey is what an Example stands for.
 type exampleKey struct{ service, stage, cause, rootCause string }
 
-// maxExamples bounds the examples of a second.
-const maxExamples = 256
+// Bounds of a second, so that its tally fits a message of NATS, 1 MiB.
+const (
+	maxExamples     = 256
+	maxExampleText  = 512       // bytes of each text of an example
+	maxExampleBytes = 256 << 10 // of JSON, estimated
+	maxCountBytes   = 512 << 10 // of JSON, estimated; what comes beyond is counted under "other"
+	maxLabelBytes   = 128
+)
 
 // counter adds up the open second and closes it.
 type counter struct {
@@ -69,6 +78,8 @@ type counter struct {
 	counts   map[series]uint64
 	examples map[exampleKey]Example
 	need     uint64 // oldest sequence that the counts were made from
+
+	countBytes, exampleBytes int // of JSON, estimated
 
 	hour   int64
 	values [7]map[string]struct{} // label values seen in the hour
@@ -107,13 +118,7 @@ func (c *counter) moveTo(now time.Time, publish func(Tally)) {
 
 // base returns the labels that all metrics of an exchange share, each limited in distinct values.
 func (c *counter) base(e *Exchange, now time.Time) series {
-	if h := now.Unix() / 3600; h != c.hour {
-		// A limit for ever would turn tomorrow's service versions into "other".
-		c.hour = h
-		for i := range c.values {
-			clear(c.values[i])
-		}
-	}
+	c.newHour(now)
 	l := &e.Labels
 	return series{
 		service: c.limited(0, l.Service), version: c.limited(1, l.ServiceVersion), environment: c.limited(2, l.Environment),
@@ -121,9 +126,22 @@ func (c *counter) base(e *Exchange, now time.Time) series {
 	}
 }
 
+// newHour forgets the values of an hour ago: a limit for ever would turn tomorrow's service versions into "other".
+func (c *counter) newHour(now time.Time) {
+	if h := now.Unix() / 3600; h != c.hour {
+		c.hour = h
+		for i := range c.values {
+			clear(c.values[i])
+		}
+	}
+}
+
 func (c *counter) limited(label int, v string) string {
 	if v == "" {
 		return v
+	}
+	if len(v) > maxLabelBytes {
+		v = strings.Clone(cut(v, maxLabelBytes))
 	}
 	seen := c.values[label]
 	if _, ok := seen[v]; ok {
@@ -136,23 +154,32 @@ func (c *counter) limited(label int, v string) string {
 	return v
 }
 
-// exchange counts e, which was made from need and later sequences; ex is its example when it failed.
-func (c *counter) exchange(e *Exchange, ex Example, need uint64, now time.Time) {
+// exchange counts e, which was made from need and later sequences; ex makes its example when it failed.
+func (c *counter) exchange(e *Exchange, ex func() Example, need uint64, now time.Time) {
 	s := c.base(e, now)
-	s.metric = MetricCalls
-	if e.Retry > 0 {
+	switch {
+	case e.Retry > 0:
 		s.metric = MetricRetries
+	case !e.Failed && e.ErrorType == ErrorCancelled:
+		s.metric = MetricCancelled
+	default:
+		s.metric = MetricCalls
 	}
-	c.add(s, need, now)
+	c.add(s, 1, need, now)
 	if !e.Failed || e.Retry > 0 {
 		return
 	}
 	s.metric, s.status, s.cause, s.rootCause = MetricFailed, strconv.Itoa(e.Status), e.Cause, e.RootCause
-	c.add(s, need, now)
+	s = c.add(s, 1, need, now)
 	k := exampleKey{s.service, s.stage, s.cause, s.rootCause}
-	if _, ok := c.examples[k]; ok || len(c.examples) < maxExamples {
-		ex.Labels = s.labels()
-		c.examples[k] = ex
+	old, known := c.examples[k]
+	if !known && len(c.examples) >= maxExamples {
+		return
+	}
+	x := ex()
+	x.Labels = s.labels()
+	if n := c.exampleBytes + x.jsonBytes() - old.jsonBytes(); n <= maxExampleBytes {
+		c.examples[k], c.exampleBytes = x, n
 	}
 }
 
@@ -160,15 +187,72 @@ func (c *counter) exchange(e *Exchange, ex Example, need uint64, now time.Time) 
 func (c *counter) finding(e *Exchange, f *Finding, need uint64, now time.Time) {
 	s := c.base(e, now)
 	s.metric, s.rule, s.severe, s.rootCause = MetricFindings, f.Rule, string(f.Severity), f.RootCause
-	c.add(s, need, now)
+	c.add(s, 1, need, now)
 }
 
-func (c *counter) add(s series, need uint64, now time.Time) {
+// instance counts n of a process.
+func (c *counter) instance(metric string, l *event.Labels, n, need uint64, now time.Time) {
+	if n == 0 {
+		return
+	}
+	c.newHour(now)
+	c.add(series{metric: metric, service: c.limited(0, l.Service), environment: c.limited(2, l.Environment)}, n, need, now)
+}
+
+// add counts n of s, or of what stands for s when the second has too many series. It returns what was counted.
+func (c *counter) add(s series, n, need uint64, now time.Time) series {
 	if len(c.counts) == 0 {
 		c.second, c.need = max(now.Unix(), c.closed+1), need
 	}
 	c.need = min(c.need, need)
-	c.counts[s]++
+	if _, ok := c.counts[s]; !ok {
+		size := s.jsonBytes()
+		if c.countBytes+size > maxCountBytes {
+			s = s.folded()
+		}
+		c.countBytes += size // of the few that stand for the rest, too often; it matters no more
+	}
+	c.counts[s] += n
+	return s
+}
+
+// folded is s without what tells it from others of its metric.
+func (s series) folded() series {
+	for _, v := range [...]*string{&s.service, &s.version, &s.environment, &s.agent, &s.stage, &s.provider, &s.model} {
+		if *v != "" {
+			*v = other
+		}
+	}
+	return s
+}
+
+// jsonBytes is about what a count of s takes in a message.
+func (s *series) jsonBytes() int {
+	return 256 + jsonBytes(s.metric, s.service, s.version, s.environment, s.agent, s.stage, s.provider, s.model, s.status, s.cause, s.rootCause, s.rule, s.severe)
+}
+
+func (x *Example) jsonBytes() int {
+	if x.Labels == nil {
+		return 0
+	}
+	n := 512 + jsonBytes(x.Exchange, x.Conversation, x.ErrorText, x.Rule, x.ToolCallID, x.Summary, x.Evidence, x.Fix)
+	for _, v := range x.Labels {
+		n += jsonBytes(v)
+	}
+	return n
+}
+
+// jsonBytes is at least what the strings take in JSON.
+func jsonBytes(ss ...string) (n int) {
+	for _, s := range ss {
+		for i := range len(s) {
+			if b := s[i]; b < ' ' || b > '~' || b == '"' || b == '\\' || b == '<' || b == '>' || b == '&' {
+				n += 5
+			}
+		}
+		n += len(s)
+	}
+	return n
 }
 
 // take closes the second that has counts.
@@ -188,6 +272,6 @@ func (c *counter) take() Tally {
 	slices.SortFunc(t.Examples, func(a, b Example) int { return cmp.Compare(a.Exchange, b.Exchange) })
 	clear(c.counts)
 	clear(c.examples)
-	c.closed, c.need = c.second, 0
+	c.closed, c.need, c.countBytes, c.exampleBytes = c.second, 0, 0, 0
 	return t
 }

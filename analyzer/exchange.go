@@ -12,15 +12,30 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// maxErrorText bounds Exchange.ErrorText, in bytes.
-const maxErrorText = 4 << 10
+// Bounds of what bodies put into rows, in bytes.
+const (
+	maxErrorText = 4 << 10  // Exchange.ErrorText
+	maxErrorRead = 64 << 10 // of an error answer, to find its cause
+	maxName      = 256      // models, response ids, finish reasons
+	maxCallID    = 8 << 10  // gateways put whole signatures into call ids
+)
 
 // open is a request that waits for its response.
 type open struct {
-	row    Exchange
-	target facts.Target
-	turn   *session.Turn // nil when the request was not judged
-	found  []found
+	row     Exchange
+	target  facts.Target
+	turn    *session.Turn // nil when the request was not judged
+	found   []found
+	dropped uint64 // exchanges that its process had dropped before
+}
+
+// size is about the memory that o takes.
+func (o *open) size() int {
+	n := 1536
+	for i := range o.found {
+		n += 512 + len(o.found[i].ToolCallID)
+	}
+	return n
 }
 
 // keyOf is the id by which the halves of an exchange find each other. An exchange of an import has the same id in each
@@ -43,7 +58,7 @@ func seen(ev *event.Event, at Position) time.Time {
 // request reads and judges a request and begins its row; need is the oldest sequence it was made from.
 func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 	host, _, path := facts.SplitURL(ev.URL)
-	o := &open{target: facts.Detect(ev.URL, "unread", nil)}
+	o := &open{target: facts.Detect(ev.URL, "unread", nil), dropped: ev.Dropped}
 	o.row = Exchange{
 		ID: ev.Exchange, Seq: at.Seq, Labels: labelsOf(ev), StartedAt: ev.Time, Conversation: ev.Labels.Conversation,
 		Server: host, Path: path, Dialect: string(o.target.Dialect), Variant: string(o.target.Variant),
@@ -51,8 +66,9 @@ func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 		InstanceSeq: ev.Seq, Origin: ev.Origin, Capture: ev.Capture, Degraded: ev.Degraded,
 	}
 	o.target.Model = ""
-	body, ok := a.body(ev)
+	body, ok := a.body(ev, at)
 	if !ok {
+		a.stubbed(o, ev)
 		return o
 	}
 	o.row.RequestBytes = len(body)
@@ -66,7 +82,7 @@ func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 	o.target.Model = o.row.Model
 	switch {
 	case err != nil:
-		a.drop(dropUnreadable)
+		a.dead(dropUnreadable, ev, at, err)
 	case ev.Degraded: // what is absent is no evidence, and a history with holes explains nothing
 	default:
 		a.judge(o, at, seen(ev, at), need)
@@ -74,17 +90,20 @@ func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 	return o
 }
 
-// body is the whole, decompressed body of ev; false when there is none to read.
-func (a *Analyzer) body(ev *event.Event) ([]byte, bool) {
-	if ev.Capture == event.CaptureNone || ev.Capture == event.CaptureCut || len(ev.Body) == 0 {
-		return nil, false
+// stubbed takes from the first bytes of a stubbed request what cannot be otherwise in the rest.
+func (a *Analyzer) stubbed(o *open, ev *event.Event) {
+	body := stub(ev)
+	if body == nil {
+		return
 	}
-	body, err := a.inflater.inflate(ev.ContentEncoding, ev.Body)
-	if err != nil {
-		a.drop(dropEncoding)
-		return nil, false
+	if o.target.Dialect == facts.Other {
+		o.row.Model = a.intern([]byte(facts.Detect(ev.URL, "", body).Model))
+		return
 	}
-	return body, true
+	o.row.Operation = "chat"
+	_ = facts.ScanRequest(o.target.Dialect, body, &a.req) // it ends early, as a stub does
+	o.row.Model, o.row.Stream = a.intern(a.req.Model), a.req.Stream
+	o.target.Model = o.row.Model
 }
 
 // labelsOf are the labels of ev with their defaults.
@@ -104,36 +123,54 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 	e.Status, e.Duration, e.FirstByte, e.ProviderRequestID = ev.Status, ev.Duration, ev.FirstByte, ev.ProviderRequestID
 	e.ResponseBytes = ev.BodyBytes
 	text := []byte(ev.Error)
-	body, ok := a.body(ev)
+	body, ok := a.body(ev, at)
 	a.res = facts.Response{}
 	if ok {
 		e.ResponseBytes = len(body)
-		if e.Status >= 400 {
-			text = body
-		}
-		if o.target.Dialect != facts.Other && facts.ScanResponse(o.target.Dialect, ev.ContentType, body, &a.res) == nil {
-			a.answered(o, at, seen(ev, at), need)
+	} else {
+		body = stub(ev)
+	}
+	if e.Status >= 400 && len(body) > 0 {
+		text = body
+	}
+	if ok && o.target.Dialect != facts.Other && facts.ScanResponse(o.target.Dialect, ev.ContentType, body, &a.res) == nil {
+		a.answered(o, ev, at, need)
+		if err := unreadable(ev, &a.res); err != nil {
+			a.dead(dropUnreadable, ev, at, err)
 		}
 	}
 	inBand := e.Status >= 200 && e.Status < 300 && len(a.res.Error) > 0 && !a.res.Malformed
 	if inBand {
 		text = a.res.Error
 	}
-	e.Failed = e.Status >= 400 || e.Status == 0 || inBand
-	if e.Failed {
+	cancelled := ev.Cancelled()
+	e.Failed = e.Status >= 400 || inBand || e.Status == 0 && !cancelled
+	switch {
+	case e.Failed:
 		a.explain(o, text)
+	case cancelled:
+		e.ErrorType = ErrorCancelled
+	case ev.Error != "":
+		e.ErrorType, e.ErrorText = ErrorCutShort, cut(cause.Redact(text), maxErrorText)
 	}
 	a.used(need)
+	if _, over := a.done.get(keyOf(ev)); !over { // given up, with what there was
+		a.remember(keyOf(ev), doneExchange(need))
+	}
 	a.report(o, need)
 }
 
-// answered takes over what the answer says and makes its tool calls known.
-func (a *Analyzer) answered(o *open, at Position, seen time.Time, need uint64) {
+// answered takes over what the answer says and makes its tool calls known. An answer that the agent did not read to its
+// end has no calls that it could answer.
+func (a *Analyzer) answered(o *open, ev *event.Event, at Position, need uint64) {
 	e, r := &o.row, &a.res
-	e.ResponseModel, e.ResponseID, e.FinishReason = r.Model, r.ID, r.FinishReason
+	e.ResponseModel, e.ResponseID, e.FinishReason = name(r.Model), name(r.ID), name(r.FinishReason)
 	e.InputTokens, e.OutputTokens, e.CachedTokens = r.InputTokens, r.OutputTokens, r.CachedTokens
 	e.ToolCalls = len(r.Calls)
-	if o.turn == nil || e.Status >= 400 || len(r.Error) > 0 || r.Content == facts.Absent && len(r.Calls) == 0 {
+	switch {
+	case o.turn == nil || e.Status >= 400 || len(r.Error) > 0 || r.Content == facts.Absent && len(r.Calls) == 0:
+		return
+	case ev.Error != "" && r.FinishReason == "":
 		return
 	}
 	var asker *event.Labels
@@ -141,7 +178,13 @@ func (a *Analyzer) answered(o *open, at Position, seen time.Time, need uint64) {
 		l := e.Labels
 		asker = &l
 	}
-	for _, c := range a.sessions.Answer(o.turn, r, need, seen, asker) {
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		if c.Name = name(c.Name); len(c.ID) > maxCallID {
+			c.ID = "" // too long to be remembered
+		}
+	}
+	for _, c := range a.sessions.Answer(o.turn, r, need, seen(ev, at), asker) {
 		a.putCall(c, at.Seq)
 	}
 }
@@ -149,6 +192,7 @@ func (a *Analyzer) answered(o *open, at Position, seen time.Time, need uint64) {
 // explain says why a failed exchange failed.
 func (a *Analyzer) explain(o *open, text []byte) {
 	e := &o.row
+	text = text[:min(len(text), maxErrorRead)]
 	var rejected []string
 	for i := range o.found {
 		if o.found[i].Predicted == Reject {
@@ -191,7 +235,7 @@ func errorType(text []byte, status int) string {
 		}
 	}
 	if status == 0 {
-		return "no_response"
+		return ErrorNoResponse
 	}
 	return strconv.Itoa(status)
 }
@@ -204,24 +248,38 @@ func cut(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "")
 }
 
-// giveUpOpen ends the oldest request without its response. Of an import that was broken off, the file has the response.
+// name is s as a row has it: short, valid UTF-8, and in memory of its own.
+func name(s string) string {
+	if len(s) > maxName {
+		s = strings.Clone(cut(s, maxName))
+	}
+	return strings.ToValidUTF8(s, "\uFFFD")
+}
+
+// giveUpOpen ends the oldest request without its response. Where the response may have been sent and lost, or come by
+// another way, this is no failure. Of an import that was broken off, the file has the response.
 func (a *Analyzer) giveUpOpen() {
-	it := a.open.take(a.open.first().key)
-	a.late.add(it.key, struct{}{}, it.need, a.now)
-	if it.value.row.Origin == event.OriginImport {
+	it := a.takeOpen(a.open.first().key)
+	a.remember(it.key, doneExchange(it.need)|givenUp)
+	o := it.value
+	if o.row.Origin == event.OriginImport {
 		a.drop(dropImport)
 		return
 	}
-	o := it.value
-	o.row.StoredAt, o.row.Failed = it.deadline, true
-	a.explain(o, nil)
+	o.row.StoredAt = it.deadline
+	if o.row.Degraded || a.mayBeLost(o) {
+		o.row.ErrorType = ErrorLost
+	} else {
+		o.row.Failed = true
+		a.explain(o, nil)
+	}
 	a.report(o, it.need)
 }
 
 // giveUpEarly makes a row from the oldest response whose request did not come.
 func (a *Analyzer) giveUpEarly() {
 	it := a.early.take(a.early.first().key)
-	a.late.add(it.key, struct{}{}, it.need, a.now)
+	a.remember(it.key, doneExchange(it.need)|givenUp)
 	ev := &it.value.ev
 	a.held -= len(ev.Body)
 	if ev.Origin == event.OriginImport {
@@ -236,6 +294,3 @@ func (a *Analyzer) giveUpEarly() {
 	}
 	a.complete(o, ev, it.value.at, it.need)
 }
-
-// giveUpLate stops watching for the other half of an exchange that was given up.
-func (a *Analyzer) giveUpLate() { a.late.take(a.late.first().key) }

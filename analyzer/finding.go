@@ -5,6 +5,7 @@ import (
 	"encoding/binary"
 	"encoding/hex"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
@@ -86,6 +87,9 @@ func (a *Analyzer) judge(o *open, at Position, seen time.Time, need uint64) {
 				f.instance.Root = root
 			}
 		}
+		if f.ToolName = name(f.ToolName); len(f.ToolCallID) > maxCallID {
+			f.ToolCallID = strings.Clone(f.ToolCallID[:maxCallID])
+		}
 		o.found = append(o.found, f)
 	}
 }
@@ -99,7 +103,7 @@ func (a *Analyzer) report(o *open, need uint64) {
 	}
 	counted := e.Origin != event.OriginImport // nobody is paged for last month
 	if counted {
-		a.counter.exchange(e, example(e, proof), need, a.now)
+		a.counter.exchange(e, func() Example { return example(e, proof) }, need, a.now)
 	}
 	if a.emit {
 		a.metrics.exchanges.Inc()
@@ -168,11 +172,8 @@ func primary(o *open) *found {
 
 // example is the proof that e gives an alert.
 func example(e *Exchange, f *found) Example {
-	if !e.Failed {
-		return Example{}
-	}
 	ex := Example{
-		Exchange: e.ID, Conversation: e.Conversation, Status: e.Status, ErrorText: e.ErrorText, Message: -1,
+		Exchange: e.ID, Conversation: e.Conversation, Status: e.Status, ErrorText: cut(e.ErrorText, maxExampleText), Message: -1,
 		PublishedAt: e.StoredAt.UnixNano(),
 	}
 	if f == nil {
@@ -181,7 +182,8 @@ func example(e *Exchange, f *found) Example {
 	}
 	root := &f.instance.Root
 	ex.Rule, ex.Message, ex.ToolCallID, ex.Summary = f.Rule.ID, f.Message, f.ToolCallID, f.Summary
-	ex.Evidence, ex.Fix = root.Evidence, root.Fix
+	ex.ToolCallID = cut(ex.ToolCallID, maxExampleText)
+	ex.Evidence, ex.Fix = cut(root.Evidence, maxExampleText), root.Fix
 	if ex.Fix == "" {
 		ex.Fix = f.Rule.Fix
 	}

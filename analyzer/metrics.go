@@ -11,13 +11,15 @@ import (
 
 // Reasons of llmtap_analyzer_dropped_total.
 const (
-	dropDuplicate  = "duplicate"  // a second request or response of an exchange that waits for the other half
+	dropDuplicate  = "duplicate"  // a request, response or part that came before
 	dropLate       = "late"       // the other half of an exchange that was given up
-	dropParts      = "parts"      // parts of a body that never became whole
-	dropEncoding   = "encoding"   // a body that cannot be decompressed within the bounds
+	dropParts      = "parts"      // parts of a body that never became whole, or contradict each other
+	dropEncoding   = "encoding"   // a body that cannot be decompressed
 	dropOverflow   = "overflow"   // the oldest of what waits, for want of memory
 	dropSession    = "session"    // a conversation forgotten for want of memory
-	dropUnreadable = "unreadable" // a request body that is no JSON of its dialect
+	dropTooLarge   = "too_large"  // a body beyond the bounds, as it is or decompressed
+	dropUnreadable = "unreadable" // a request that is no JSON, an accepted answer that is none of its dialect
+	dropSequence   = "sequence"   // a leap of a process's sequence that is no loss but garbage
 	dropImport     = "import"     // an exchange of an import that was broken off between its halves
 	dropKind       = "kind"       // an event that is none of the contract's
 )
@@ -27,7 +29,9 @@ type metrics struct {
 	replayed         prometheus.Counter
 	seconds          prometheus.Histogram
 	sessions, state  prometheus.Gauge
-	open             prometheus.Gauge
+	open, instances  prometheus.Gauge
+
+	lost, droppedByHooks prometheus.Counter
 
 	kinds                            [event.Tool + 1]prometheus.Counter
 	exchanges, findings, calls, tick prometheus.Counter
@@ -62,6 +66,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "llmtap_analyzer_open_exchanges", Help: "Requests that wait for their response.",
 		}),
 	}
+	m.instances = f.NewGauge(prometheus.GaugeOpts{
+		Name: "llmtap_analyzer_instances", Help: "Processes that send events and were not silent for long.",
+	})
+	m.lost = f.NewCounter(prometheus.CounterOpts{
+		Name: "llmtap_analyzer_lost_events_total", Help: "Events missing in the sequences of the processes that send them.",
+	})
+	m.droppedByHooks = f.NewCounter(prometheus.CounterOpts{
+		Name: "llmtap_analyzer_hook_dropped_exchanges_total", Help: "Exchanges that hooks say they dropped for want of memory.",
+	})
 	for k := event.KindUnknown; k <= event.Tool; k++ {
 		m.kinds[k] = m.in.WithLabelValues(k.String())
 	}

@@ -33,8 +33,8 @@ type Exchange struct {
 	ResponseModel string
 
 	Status       int
-	Failed       bool   // status >= 400, an error inside a 200, or no answer
-	ErrorType    string // the provider's error type or code; "" on success
+	Failed       bool   // status >= 400, an error inside a 200, or no answer, unless the agent cancelled or it may be lost
+	ErrorType    string // the provider's error type or code; "" on success, or one of the ErrorTypes below
 	Cause        string // of spec/causes.json; "" on success
 	CauseKnown   string // stated, inferred, both, conflict, none; "" on success
 	CauseClass   string
@@ -61,6 +61,14 @@ type Exchange struct {
 	ProviderRequestID string
 	ResponseID        string
 }
+
+// Values of Exchange.ErrorType that are not the provider's.
+const (
+	ErrorCancelled  = "cancelled"   // the agent gave the call up; not Failed unless the provider had said so
+	ErrorCutShort   = "cut_short"   // the answer was not read to its end; not Failed
+	ErrorNoResponse = "no_response" // no answer came
+	ErrorLost       = "lost"        // events of the process are missing, perhaps the answer; not Failed
+)
 
 // A Finding is one violation. ID names the instance, so that seeing it again (a caller re-sends the whole history
 // each turn) stores it once; Fingerprint names the defect across conversations.
@@ -122,12 +130,27 @@ type Output struct {
 	Findings  []Finding
 	ToolCalls []ToolCall
 	Tallies   []Tally // closed buckets, oldest first
+	Dead      []DeadLetter
 }
 
 // Reset empties o and keeps its memory.
 func (o *Output) Reset() {
 	o.Exchanges, o.Findings, o.ToolCalls, o.Tallies = o.Exchanges[:0], o.Findings[:0], o.ToolCalls[:0], o.Tallies[:0]
+	clear(o.Dead) // the events in it hold bodies
+	o.Dead = o.Dead[:0]
 }
+
+// A DeadLetter is an event whose content could not be used: it is kept for someone to look at. The exchange has its row,
+// as far as it is known.
+type DeadLetter struct {
+	Reason string // one of llmtap_analyzer_dropped_total
+	Error  string // what was wrong; quotes no content
+	Seq    uint64 // stream sequence of the event; of a body in parts, of the last that came
+	Event  event.Event
+}
+
+// maxDeadBody bounds the body of a dead letter's event; the stream has the whole.
+const maxDeadBody = 64 << 10
 
 // Rows is the number of rows in o.
 func (o *Output) Rows() int { return len(o.Exchanges) + len(o.Findings) + len(o.ToolCalls) }

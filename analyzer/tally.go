@@ -11,14 +11,23 @@ type Tally struct {
 	Examples []Example `json:"examples,omitempty"`
 }
 
-// Metrics of a Count. Labels of both: service, service_version, environment, agent, stage, provider, model; failed
-// calls also carry status, cause and root_cause.
+// Metrics of a Count. Labels of all but the last two: service, service_version, environment, agent, stage, provider,
+// model; failed calls also carry status, cause and root_cause. The last two have service and environment: they are of
+// processes, not of calls, and doc.go says how exact they are.
 const (
-	MetricCalls    = "llmtap_calls_total"
-	MetricFailed   = "llmtap_failed_calls_total"
-	MetricRetries  = "llmtap_retries_total"
-	MetricFindings = "llmtap_findings_total" // labels also rule, severity, root_cause
+	MetricCalls     = "llmtap_calls_total"
+	MetricFailed    = "llmtap_failed_calls_total"
+	MetricRetries   = "llmtap_retries_total"           // attempts of an SDK after the first; in no other count of calls
+	MetricCancelled = "llmtap_cancelled_calls_total"   // given up by the agent; in no other count of calls
+	MetricFindings  = "llmtap_findings_total"          // labels also rule, severity, root_cause
+	MetricLost      = "llmtap_lost_events_total"       // missing in a process's sequence, those of dropped exchanges too
+	MetricDropped   = "llmtap_dropped_exchanges_total" // as hooks say
 )
+
+// Metrics returns the names of all.
+func Metrics() []string {
+	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricLost, MetricDropped}
+}
 
 // A Count is an increment of one counter series.
 type Count struct {

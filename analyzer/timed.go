@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"container/list"
+	"iter"
 	"time"
 )
 
@@ -33,6 +34,23 @@ func (t *timed[K, V]) add(k K, v V, need uint64, now time.Time) {
 		e.Value.(*item[K, V]).need = need
 	}
 	t.byKey[k] = t.order.PushBack(&item[K, V]{key: k, value: v, need: need, deadline: now.Add(t.wait)})
+}
+
+// renew lets it wait from now on.
+func (t *timed[K, V]) renew(it *item[K, V], now time.Time) {
+	it.deadline = now.Add(t.wait)
+	t.order.MoveToBack(t.byKey[it.key])
+}
+
+// all yields what waits, the longest first.
+func (t *timed[K, V]) all() iter.Seq[*item[K, V]] {
+	return func(yield func(*item[K, V]) bool) {
+		for e := t.order.Front(); e != nil; e = e.Next() {
+			if !yield(e.Value.(*item[K, V])) {
+				return
+			}
+		}
+	}
 }
 
 func (t *timed[K, V]) get(k K) *item[K, V] {
