@@ -93,8 +93,7 @@ func (s *sender) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
-		switch {
-		case err == nil: // one more is stored
+		if err == nil { // one more is stored
 			backoff, s.proven = minBackoff, true
 			s.report(nil)
 			continue
