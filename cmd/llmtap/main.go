@@ -30,6 +30,7 @@ var commands = []command{
 	{name: "lint", short: "check recorded message histories before a provider does", run: runLint},
 	{name: "import", short: "store and judge recorded traffic", run: runImport},
 	{name: "query", short: "ask ClickHouse one of the questions that follow an incident", run: runQuery},
+	{name: "config", short: "print or check the configuration", run: runConfig},
 	{name: "version", short: "print the version", run: runVersion},
 	{name: agentsCommand, run: runAgents, hidden: true},
 }
@@ -149,7 +150,7 @@ func (c *cli) flags(name, text string) *flag.FlagSet {
 func (c *cli) parse(fs *flag.FlagSet) error {
 	var err error
 	fs.VisitAll(func(f *flag.Flag) {
-		name := "LLMTAP_" + strings.ToUpper(strings.ReplaceAll(f.Name, "-", "_"))
+		name := flagEnv(f.Name)
 		if v := c.getenv(name); v != "" && err == nil {
 			if setErr := fs.Set(f.Name, v); setErr != nil {
 				err = &exitError{exitBadInput, fmt.Errorf("%s: %w", name, setErr)}

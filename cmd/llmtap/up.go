@@ -29,26 +29,14 @@ servers that you have.
   llmtap up --roles analyze --nats-url nats://nats.internal:4222 --clickhouse-dsn …`
 
 func runUp(ctx context.Context, c *cli) error {
-	cfg := defaultConfig(c.getenv)
 	fs := c.flags("up", upHelp)
-	fs.StringVar(&cfg.DataDir, "data-dir", cfg.DataDir, "`directory` of the embedded NATS and ClickHouse")
-	fs.StringVar(&cfg.Listen, "listen", cfg.Listen, "`address` of /healthz, /readyz and /metrics")
-	roles := fs.String("roles", strings.Join(allRoles, ","), "`roles` of this process")
-	fs.StringVar(&cfg.NATS.URL, "nats-url", "", "NATS `url`; empty: an embedded server")
-	fs.IntVar(&cfg.NATSServer.Port, "nats-port", cfg.NATSServer.Port, "`port` of the embedded NATS server on loopback, -1: a free one")
-	fs.StringVar(&cfg.ClickHouse.DSN, "clickhouse-dsn", "", "ClickHouse `dsn`; empty: an embedded engine")
-	fs.StringVar(&cfg.Slack.TokenFile, "slack-token-file", "", "`file` with a Slack bot token (chat:write); or LLMTAP_SLACK_TOKEN")
-	fs.StringVar(&cfg.Slack.Channel, "slack-channel", "", "Slack `channel` that alerts go to")
-	logFormat := fs.String("log-format", "text", "output as `text|json`")
-	if err := c.parse(fs); err != nil {
+	args := c.configFlags(fs)
+	s, err := args.load()
+	if err != nil {
 		return err
 	}
-	cfg.Slack.Token = c.getenv("LLMTAP_SLACK_TOKEN")
-	cfg.Roles = strings.Split(*roles, ",")
-	if err := cfg.validate(); err != nil {
-		return &exitError{exitBadInput, err}
-	}
-	logger := newLogger(c.stderr, *logFormat)
+	cfg := s.Config
+	logger := newLogger(c.stderr, cfg.LogFormat)
 	col, err := openCollector(ctx, cfg, logger, func(s string) { fmt.Fprintln(c.stderr, s) })
 	if err != nil {
 		return err

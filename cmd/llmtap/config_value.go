@@ -1,0 +1,243 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"os"
+	"reflect"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/prometheus/common/model"
+)
+
+// A configKey is one key of the configuration that holds a value: a scalar, a list or a map.
+type configKey struct {
+	path  string // nats.max_bytes
+	value reflect.Value
+	tag   reflect.StructTag
+}
+
+// env is the variable that sets the key.
+func (k *configKey) env() string {
+	return "LLMTAP_" + strings.ToUpper(strings.ReplaceAll(k.path, ".", "_"))
+}
+
+// configKeys lists the keys of the struct v, in order.
+func configKeys(v reflect.Value, prefix string) []configKey {
+	var keys []configKey
+	for i := range v.NumField() {
+		name, tag := yamlName(v.Type().Field(i)), v.Type().Field(i).Tag
+		switch {
+		case name == "":
+		case v.Field(i).Kind() == reflect.Struct:
+			keys = append(keys, configKeys(v.Field(i), prefix+name+".")...)
+		default:
+			keys = append(keys, configKey{prefix + name, v.Field(i), tag})
+		}
+	}
+	return keys
+}
+
+// yamlName is the name of the key that f holds, "" when it holds none.
+func yamlName(f reflect.StructField) string {
+	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
+	if name == "-" {
+		return ""
+	}
+	return name
+}
+
+var durationType = reflect.TypeFor[time.Duration]()
+
+// setText sets v from text: a scalar, or a list whose items are separated by commas, as in a flag.
+func setText(v reflect.Value, tag reflect.StructTag, text string) error {
+	if v.Kind() != reflect.Slice {
+		return setScalar(v, tag, text)
+	}
+	items := reflect.MakeSlice(v.Type(), 0, 4)
+	for item := range strings.SplitSeq(text, ",") {
+		e := reflect.New(v.Type().Elem()).Elem()
+		if err := setScalar(e, tag, strings.TrimSpace(item)); err != nil {
+			return err
+		}
+		items = reflect.Append(items, e)
+	}
+	v.Set(items)
+	return nil
+}
+
+func setScalar(v reflect.Value, tag reflect.StructTag, text string) error {
+	wrong := fmt.Errorf("%q is not %s", text, kindName(v.Type(), tag))
+	switch {
+	case v.Type() == durationType:
+		d, err := parseDuration(text)
+		if err != nil {
+			return err
+		}
+		v.SetInt(int64(d))
+	case v.Kind() == reflect.String:
+		v.SetString(text)
+	case v.Kind() == reflect.Bool:
+		if text != "true" && text != "false" {
+			return wrong
+		}
+		v.SetBool(text == "true")
+	case v.CanInt():
+		n, err := strconv.ParseInt(text, 10, 64)
+		if err != nil && tag.Get("unit") == "bytes" {
+			n, err = parseSize(text)
+		}
+		if err != nil || v.OverflowInt(n) {
+			return wrong
+		}
+		v.SetInt(n)
+	case v.CanUint():
+		n, err := strconv.ParseUint(text, 10, 64)
+		if err != nil || v.OverflowUint(n) {
+			return wrong
+		}
+		v.SetUint(n)
+	case v.CanFloat():
+		f, err := strconv.ParseFloat(text, 64)
+		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {
+			return wrong
+		}
+		v.SetFloat(f)
+	default:
+		return fmt.Errorf("is %s; set it in the configuration file", kindName(v.Type(), tag))
+	}
+	return nil
+}
+
+// kindName says in words what a value of type t looks like.
+func kindName(t reflect.Type, tag reflect.StructTag) string {
+	switch {
+	case t == durationType:
+		return "a duration such as 90s, 15m or 24h"
+	case tag.Get("unit") == "bytes":
+		return "a size such as 512MiB or 2GiB"
+	}
+	switch t.Kind() {
+	case reflect.String:
+		return "text"
+	case reflect.Bool:
+		return "true or false"
+	case reflect.Float32, reflect.Float64:
+		return "a number"
+	case reflect.Slice:
+		return "a list"
+	case reflect.Struct, reflect.Map:
+		return "a section with keys"
+	default:
+		return "a whole number"
+	}
+}
+
+// parseDuration takes what Go takes, and days, weeks and years as Prometheus does.
+func parseDuration(text string) (time.Duration, error) {
+	if d, err := time.ParseDuration(text); err == nil {
+		return d, nil
+	}
+	if d, err := model.ParseDuration(text); err == nil {
+		return time.Duration(d), nil
+	}
+	if _, err := strconv.ParseFloat(text, 64); err == nil {
+		return 0, fmt.Errorf("%s has no unit; write %[1]ss, %[1]sm or %[1]sh", text)
+	}
+	return 0, fmt.Errorf("%q is not %s", text, kindName(durationType, ""))
+}
+
+// formatDuration writes 15m, not 15m0s.
+func formatDuration(d time.Duration) string {
+	if d >= 48*time.Hour && d%(24*time.Hour) == 0 {
+		return fmt.Sprintf("%dd", d/(24*time.Hour))
+	}
+	s := d.String()
+	if strings.HasSuffix(s, "m0s") {
+		s = strings.TrimSuffix(s, "0s")
+	}
+	if strings.HasSuffix(s, "h0m") {
+		s = strings.TrimSuffix(s, "0m")
+	}
+	return s
+}
+
+// sizeUnits from large to small, so that the first that divides a size is the one to write it in.
+var sizeUnits = []struct {
+	name  string
+	bytes float64
+}{
+	{"TiB", 1 << 40}, {"GiB", 1 << 30}, {"MiB", 1 << 20}, {"KiB", 1 << 10},
+	{"TB", 1e12}, {"GB", 1e9}, {"MB", 1e6}, {"kB", 1e3}, {"KB", 1e3}, {"B", 1},
+}
+
+var errSize = errors.New("no size")
+
+func parseSize(text string) (int64, error) {
+	for _, u := range sizeUnits {
+		number, ok := strings.CutSuffix(text, u.name)
+		if !ok {
+			continue
+		}
+		f, err := strconv.ParseFloat(strings.TrimSpace(number), 64)
+		if err != nil || math.IsNaN(f) || math.Abs(f*u.bytes) >= 1<<62 {
+			return 0, errSize
+		}
+		return int64(f * u.bytes), nil
+	}
+	return 0, errSize
+}
+
+// formatSize writes n in the largest binary unit that it is a whole number of, else as it is.
+func formatSize(n int64) string {
+	for _, u := range sizeUnits[:4] {
+		if b := int64(u.bytes); n >= b && n%b == 0 {
+			return fmt.Sprintf("%d%s", n/b, u.name)
+		}
+	}
+	return strconv.FormatInt(n, 10)
+}
+
+var variable = regexp.MustCompile(`\$?\$\{([^}]*)\}?`)
+
+// expand replaces each ${NAME} in text by the variable's value; $${ stands for ${.
+func expand(text string, getenv func(string) string) (string, error) {
+	var errs []error
+	out := variable.ReplaceAllStringFunc(text, func(m string) string {
+		if strings.HasPrefix(m, "$$") {
+			return m[1:]
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(m, "${"), "}")
+		value := ""
+		switch {
+		case !strings.HasSuffix(m, "}") || name == "":
+			errs = append(errs, fmt.Errorf("%s is not like ${NAME}; write $${ for a ${ that stands for itself", m))
+		default:
+			if value = getenv(name); value == "" {
+				errs = append(errs, fmt.Errorf("${%s} is not set in the environment", name))
+			}
+		}
+		return value
+	})
+	return out, errors.Join(errs...)
+}
+
+// readSecret returns value, or what the file holds without the white space around it.
+func readSecret(value, file string) (string, error) {
+	if file == "" {
+		return value, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read a secret: %w", err)
+	}
+	secret := strings.TrimSpace(string(b))
+	if secret == "" {
+		return "", fmt.Errorf("read a secret: %s is empty", file)
+	}
+	return secret, nil
+}

@@ -1,0 +1,251 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/goccy/go-yaml/parser"
+)
+
+// A yamlDecoder reads a file into a Config. It goes on after a mistake, so that all of them are told at once; a value
+// that is wrong stays as it was. The library only parses: its own decoder ends at the first mistake and does not say
+// which key a value came from.
+type yamlDecoder struct {
+	file    string
+	getenv  func(string) string
+	origins map[string]origin
+	errs    []error
+}
+
+// decodeYAML reads data into the struct that v points to and notes in origins where each key stands.
+func decodeYAML(file string, data []byte, v any, getenv func(string) string, origins map[string]origin) []error {
+	d := &yamlDecoder{file: file, getenv: getenv, origins: origins}
+	f, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey()) // told below, with both lines
+	if err != nil {
+		if se, ok := errors.AsType[*yaml.SyntaxError](err); ok && se.Token != nil && se.Token.Position != nil {
+			return []error{&configError{d.at(se.Token.Position.Line), errors.New(strings.ReplaceAll(se.Message, "\t", `\t`))}}
+		}
+		return []error{fmt.Errorf("%s: %w", file, err)}
+	}
+	if len(f.Docs) > 1 {
+		for _, doc := range f.Docs[1:] {
+			if doc.Body != nil {
+				d.fail(doc.Body, "a second document (---); one file holds one")
+			}
+		}
+	}
+	if len(f.Docs) > 0 && f.Docs[0].Body != nil {
+		d.value("", f.Docs[0].Body, reflect.ValueOf(v).Elem(), "")
+	}
+	return d.errs
+}
+
+func (d *yamlDecoder) at(line int) origin { return origin{fromFile, fmt.Sprintf("%s:%d", d.file, line)} }
+
+func (d *yamlDecoder) fail(n ast.Node, format string, args ...any) {
+	d.errs = append(d.errs, &configError{d.at(n.GetToken().Position.Line), fmt.Errorf(format, args...)})
+}
+
+// value reads n into v, which stands at path and whose field has tag.
+func (d *yamlDecoder) value(path string, n ast.Node, v reflect.Value, tag reflect.StructTag) {
+	switch n.(type) {
+	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
+		d.fail(n, "%s: anchors, aliases and tags are not understood; write the value", path)
+		return
+	case *ast.CommentGroupNode: // a file of comments
+		return
+	case *ast.NullNode:
+		if v.Kind() != reflect.Struct { // a section whose keys are all commented out is fine
+			d.fail(n, "%s: has no value; remove the key to take the default", path)
+		}
+		return
+	}
+	switch v.Kind() {
+	case reflect.Struct:
+		d.section(path, n, v)
+	case reflect.Map:
+		d.table(path, n, v, tag)
+	case reflect.Slice:
+		d.list(path, n, v, tag)
+	default:
+		text, ok := scalar(n)
+		if !ok {
+			d.fail(n, "%s: is %s, not %s", path, nodeName(n), kindName(v.Type(), tag))
+			return
+		}
+		text, err := expand(text, d.getenv)
+		if err == nil {
+			err = setScalar(v, tag, text)
+		}
+		for _, err := range flatten(err) {
+			d.fail(n, "%s: %w", path, err)
+		}
+	}
+}
+
+func (d *yamlDecoder) section(path string, n ast.Node, v reflect.Value) {
+	fields := map[string]int{}
+	for i := range v.NumField() {
+		if name := yamlName(v.Type().Field(i)); name != "" {
+			fields[name] = i
+		}
+	}
+	d.pairs(path, n, func(key, name string, kv *ast.MappingValueNode) {
+		if i, ok := fields[name]; ok {
+			d.value(key, kv.Value, v.Field(i), v.Type().Field(i).Tag)
+			return
+		}
+		known := slices.Sorted(maps.Keys(fields))
+		if near := nearest(name, known); near != "" {
+			d.fail(kv.Key, "unknown key %s; did you mean %s?", key, join(path, near))
+		} else if elsewhere := keysNamed(name); len(elsewhere) > 0 {
+			d.fail(kv.Key, "unknown key %s; did you mean %s?", key, strings.Join(elsewhere, " or "))
+		} else {
+			d.fail(kv.Key, "unknown key %s; there are %s", key, strings.Join(known, ", "))
+		}
+	})
+}
+
+// table reads a map, whose keys are the user's.
+func (d *yamlDecoder) table(path string, n ast.Node, v reflect.Value, tag reflect.StructTag) {
+	m := reflect.MakeMap(v.Type())
+	d.pairs(path, n, func(key, name string, kv *ast.MappingValueNode) {
+		e := reflect.New(v.Type().Elem()).Elem()
+		d.value(key, kv.Value, e, tag)
+		m.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), e)
+	})
+	v.Set(m)
+}
+
+func (d *yamlDecoder) list(path string, n ast.Node, v reflect.Value, tag reflect.StructTag) {
+	seq, ok := n.(*ast.SequenceNode)
+	if !ok {
+		d.fail(n, "%s: is %s, not a list; write [%s]", path, nodeName(n), n)
+		return
+	}
+	before := len(d.errs)
+	items := reflect.MakeSlice(v.Type(), len(seq.Values), len(seq.Values))
+	for i, item := range seq.Values {
+		key := fmt.Sprintf("%s[%d]", path, i)
+		d.origins[key] = d.at(item.GetToken().Position.Line)
+		d.value(key, item, items.Index(i), tag)
+	}
+	if len(d.errs) == before {
+		v.Set(items)
+	}
+}
+
+// pairs calls fn for each key of the mapping n, and tells what is no mapping and which keys stand there twice.
+func (d *yamlDecoder) pairs(path string, n ast.Node, fn func(key, name string, kv *ast.MappingValueNode)) {
+	var values []*ast.MappingValueNode
+	switch n := n.(type) {
+	case *ast.MappingNode:
+		values = n.Values
+	case *ast.MappingValueNode:
+		values = []*ast.MappingValueNode{n}
+	default:
+		where := path + ": is"
+		if path == "" {
+			where = "the file is"
+		}
+		d.fail(n, "%s %s, not a section with keys", where, nodeName(n))
+		return
+	}
+	lines := map[string]int{}
+	for _, kv := range values {
+		name, ok := scalar(kv.Key)
+		if !ok {
+			d.fail(kv.Key, "%s: anchors, aliases and tags are not understood; write the keys", join(path, kv.Key.String()))
+			continue
+		}
+		key := join(path, name)
+		if first, twice := lines[name]; twice {
+			d.fail(kv.Key, "%s: is set twice, first in line %d", key, first)
+			continue
+		}
+		lines[name] = kv.Key.GetToken().Position.Line
+		d.origins[key] = d.at(lines[name])
+		fn(key, name, kv)
+	}
+}
+
+// scalar is the text of n as it was written, without quotes.
+func scalar(n ast.Node) (text string, ok bool) {
+	switch n := n.(type) {
+	case *ast.StringNode:
+		return n.Value, true
+	case *ast.LiteralNode:
+		return n.Value.Value, true
+	case *ast.IntegerNode, *ast.FloatNode, *ast.BoolNode, *ast.InfinityNode, *ast.NanNode:
+		return n.GetToken().Value, true
+	}
+	return "", false
+}
+
+func nodeName(n ast.Node) string {
+	switch n.(type) {
+	case *ast.MappingNode, *ast.MappingValueNode:
+		return "a section with keys"
+	case *ast.SequenceNode:
+		return "a list"
+	}
+	return "a value"
+}
+
+func join(path, name string) string {
+	if path == "" {
+		return name
+	}
+	return path + "." + name
+}
+
+// keysNamed lists the keys whose last part is name: it may stand in the wrong section.
+func keysNamed(name string) []string {
+	var found []string
+	cfg := defaults()
+	for _, k := range configKeys(reflect.ValueOf(&cfg).Elem(), "") {
+		if strings.HasSuffix(k.path, "."+name) || k.path == name {
+			found = append(found, k.path)
+		}
+	}
+	return found
+}
+
+// nearest is the name that takes the fewest changes of a character to become name, "" when that would change more than
+// a third of it.
+func nearest(name string, names []string) string {
+	best, bestCost := "", max(1, len(name)/3)+1
+	for _, n := range names {
+		if cost := editDistance(name, n); cost < bestCost {
+			best, bestCost = n, cost
+		}
+	}
+	return best
+}
+
+// editDistance counts the insertions, deletions and replacements of bytes that make b of a.
+func editDistance(a, b string) int {
+	row := make([]int, len(b)+1)
+	for j := range row {
+		row[j] = j
+	}
+	for i := range len(a) {
+		diagonal := row[0]
+		row[0] = i + 1
+		for j := range len(b) {
+			cost := diagonal
+			if a[i] != b[j] {
+				cost++
+			}
+			diagonal = row[j+1]
+			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
+		}
+	}
+	return row[len(b)]
+}
