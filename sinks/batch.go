@@ -50,13 +50,53 @@ func stringBytes(ss ...string) int {
 	return n
 }
 
+// The tables, and the order in which a sink fills them: a reader who sees an exchange with findings finds them too.
+const (
+	tableFindings  = "findings"
+	tableToolCalls = "tool_calls"
+	tableExchanges = "exchanges"
+	tableAlerts    = "alerts"
+)
+
+var tables = []string{tableFindings, tableToolCalls, tableExchanges, tableAlerts}
+
+// length is the number of rows of a table.
+func (b *Batch) length(table string) int {
+	switch table {
+	case tableFindings:
+		return len(b.Findings)
+	case tableToolCalls:
+		return len(b.ToolCalls)
+	case tableExchanges:
+		return len(b.Exchanges)
+	case tableAlerts:
+		return len(b.Alerts)
+	}
+	return 0
+}
+
+// part returns the rows of a table from i to j. They share their memory with b.
+func (b *Batch) part(table string, i, j int) *Batch {
+	switch table {
+	case tableFindings:
+		return &Batch{Findings: b.Findings[i:j]}
+	case tableToolCalls:
+		return &Batch{ToolCalls: b.ToolCalls[i:j]}
+	case tableExchanges:
+		return &Batch{Exchanges: b.Exchanges[i:j]}
+	case tableAlerts:
+		return &Batch{Alerts: b.Alerts[i:j]}
+	}
+	return &Batch{}
+}
+
 // append copies the rows of from to the end of b.
 func (b *Batch) append(from *Batch) {
 	b.Exchanges = append(b.Exchanges, from.Exchanges...)
 	b.Findings = append(b.Findings, from.Findings...)
 	b.ToolCalls = append(b.ToolCalls, from.ToolCalls...)
 	for _, a := range from.Alerts {
-		a.Labels, a.Shares = maps.Clone(a.Labels), maps.Clone(a.Shares)
+		a.Labels, a.Shares = maps.Clone(a.Labels), maps.Clone(a.Shares) // their owner may change them
 		b.Alerts = append(b.Alerts, a)
 	}
 }

@@ -16,8 +16,13 @@ import (
 var ErrStopped = errors.New("batcher is stopped")
 
 // A Batcher gathers rows into batches and writes them to a sink, one at a time and in the order they were added. It
-// holds at most two batches: the one being written and the one that fills meanwhile.
+// holds at most two batches: the one being written and the one that fills meanwhile. Only while a table takes no row at
+// all, the second may join the first, once, and a third fills.
 type Batcher struct {
+	// DeadLetter keeps a row that its table refuses while it takes others. It is set before Run, and repeated until it
+	// returns nil. Without it such rows are only counted and logged.
+	DeadLetter func(context.Context, DeadRow) error
+
 	sink    Sink
 	cfg     BatcherConfig
 	logger  *slog.Logger
@@ -31,6 +36,9 @@ type Batcher struct {
 	filling *pending
 	space   chan struct{} // closed by take and stop when Add may try again; replaced by take
 	err     error         // why Add refuses; nil while it does not
+	health  error         // why nothing is stored now; nil while it is
+
+	good map[string]*Batch // Run's: by table, a row that was stored
 }
 
 // A pending batch is rows, and the newest commit among those that came with them.
@@ -45,7 +53,7 @@ type pending struct {
 func NewBatcher(sink Sink, cfg BatcherConfig, logger *slog.Logger, reg prometheus.Registerer) *Batcher {
 	return &Batcher{
 		sink: sink, cfg: cfg, logger: logger, metrics: newMetrics(reg),
-		wake: make(chan struct{}, 1), filling: &pending{}, space: make(chan struct{}),
+		wake: make(chan struct{}, 1), filling: &pending{}, space: make(chan struct{}), good: map[string]*Batch{},
 	}
 }
 
@@ -92,7 +100,7 @@ func (b *Batcher) tryAdd(rows *Batch, size int, commit func(context.Context) err
 	if commit != nil {
 		p.commit = commit
 	}
-	count(b.metrics.in, rows)
+	count(b.metrics.in, rows, nil)
 	b.metrics.rows.Set(float64(p.rows.Rows()))
 	b.metrics.bytes.Set(float64(p.size))
 	if first || b.full(p) {
@@ -110,7 +118,7 @@ func (b *Batcher) full(p *pending) bool {
 
 // Run writes batches until ctx ends, then stores what is left within the drain time and returns nil. It returns an
 // error when rows stay behind: the sink or a commit said a final error, or the drain time passed. The checkpoint stands
-// before such rows, so they are read again. Run is called once.
+// before such rows, so they are read again. Poison rows do not stay behind, see DeadLetter. Run is called once.
 func (b *Batcher) Run(ctx context.Context) error {
 	// Writes outlive ctx by the drain time: a batch in flight is better finished than written again.
 	drain, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -173,13 +181,18 @@ func (b *Batcher) take(spare *pending) *pending {
 	defer b.mu.Unlock()
 	p := b.filling
 	b.filling = spare
+	b.freed()
+	return p
+}
+
+// freed lets waiting Adds go on. The caller holds mu.
+func (b *Batcher) freed() {
 	if b.err == nil {
 		close(b.space)
 		b.space = make(chan struct{})
 	}
 	b.metrics.rows.Set(0)
 	b.metrics.bytes.Set(0)
-	return p
 }
 
 // stop makes Add refuse with err, and with the first one if called again.
@@ -192,15 +205,25 @@ func (b *Batcher) stop(err error) {
 	}
 }
 
-// store writes p and calls its commit; each is repeated while it says *RetryError.
+// store writes p, hands its poison rows to the dead letters and calls its commit; each is repeated while it says
+// *RetryError.
 func (b *Batcher) store(ctx context.Context, p *pending) error {
 	start := time.Now()
 	n := p.rows.Rows()
 	if n > 0 {
-		if err := b.retry(ctx, "write batch", func() error { return b.sink.Write(ctx, &p.rows) }); err != nil {
+		var dead []DeadRow
+		err := b.retry(ctx, "write batch", func() (err error) {
+			dead, err = b.write(ctx, p)
+			return err
+		})
+		n = p.rows.Rows()
+		if err != nil {
 			return fmt.Errorf("write batch of %d rows: %w", n, err)
 		}
-		count(b.metrics.out, &p.rows)
+		if err := b.bury(ctx, dead); err != nil {
+			return err
+		}
+		count(b.metrics.out, &p.rows, dead)
 		p.rows.reset() // stored: they are not left behind, whatever the commit says
 	}
 	if p.commit != nil {
@@ -212,14 +235,28 @@ func (b *Batcher) store(ctx context.Context, p *pending) error {
 	return nil
 }
 
+// Health is nil while rows are stored; else it says why none are, since when, and what to do.
+func (b *Batcher) Health() error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.health
+}
+
+func (b *Batcher) setHealth(err error) {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.health = err
+}
+
 // retry calls f until it succeeds, fails for good or ctx ends. The wait doubles; half of it is random, so that many
 // processes do not come back at once.
 func (b *Batcher) retry(ctx context.Context, what string, f func() error) error {
-	wait := b.cfg.RetryMin
+	wait, start := b.cfg.RetryMin, time.Now()
 	for try := 1; ; try++ {
 		err := f()
 		if err == nil {
 			if try > 1 {
+				b.setHealth(nil)
 				b.logger.Info("succeeded after retries", "step", what, "tries", try)
 			}
 			return nil
@@ -230,7 +267,14 @@ func (b *Batcher) retry(ctx context.Context, what string, f func() error) error 
 		}
 		b.metrics.retries.Inc()
 		d := wait/2 + rand.N(wait/2+1)
-		b.logger.Warn("failed, trying again", "step", what, "tries", try, "wait", d, "error", err)
+		since := start.UTC().Format(time.RFC3339)
+		if later.Hint == "" {
+			b.setHealth(fmt.Errorf("%s: fails since %s: %w", what, since, err))
+			b.logger.Warn("failed, trying again", "step", what, "tries", try, "wait", d, "error", err)
+		} else {
+			b.setHealth(fmt.Errorf("%s: fails since %s: %w: %s", what, since, err, later.Hint))
+			b.logger.Error("failed, an operator must help", "step", what, "tries", try, "wait", d, "error", err, "hint", later.Hint)
+		}
 		select {
 		case <-time.After(d):
 		case <-ctx.Done():

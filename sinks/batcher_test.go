@@ -381,8 +381,8 @@ func TestBatcherConfigValidate(t *testing.T) {
 func TestMetricsLint(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := newMetrics(reg)
-	count(m.in, rows("a"))
-	count(m.out, rows("a"))
+	count(m.in, rows("a"), nil)
+	count(m.out, rows("a"), nil)
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)

@@ -14,6 +14,7 @@ const (
 type metrics struct {
 	in, out *prometheus.CounterVec
 	dropped *prometheus.CounterVec
+	dead    *prometheus.CounterVec
 	retries prometheus.Counter
 	seconds prometheus.Histogram
 	rows    prometheus.Gauge
@@ -34,6 +35,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		dropped: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "llmtap_sinks_dropped_rows_total", Help: "Rows left unstored when the batcher stopped; they are read again from the stream.",
 		}, []string{"reason"}),
+		dead: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "llmtap_sinks_dead_rows_total", Help: "Rows that their table refused while it took others, by table; they are dead letters.",
+		}, []string{"table"}),
 		retries: f.NewCounter(prometheus.CounterOpts{
 			Name: "llmtap_sinks_retries_total", Help: "Writes and commits that were tried again.",
 		}),
@@ -51,13 +55,19 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	for _, r := range []string{reasonRejected, reasonShutdown} {
 		m.dropped.WithLabelValues(r)
 	}
+	for _, t := range tables {
+		m.dead.WithLabelValues(t)
+	}
 	return m
 }
 
-// count adds the rows of b to v by table.
-func count(v *prometheus.CounterVec, b *Batch) {
-	v.WithLabelValues("exchanges").Add(float64(len(b.Exchanges)))
-	v.WithLabelValues("findings").Add(float64(len(b.Findings)))
-	v.WithLabelValues("tool_calls").Add(float64(len(b.ToolCalls)))
-	v.WithLabelValues("alerts").Add(float64(len(b.Alerts)))
+// count adds the rows of b but for the dead ones to v by table.
+func count(v *prometheus.CounterVec, b *Batch, dead []DeadRow) {
+	n := make(map[string]int, len(tables))
+	for i := range dead {
+		n[dead[i].Table]--
+	}
+	for _, t := range tables {
+		v.WithLabelValues(t).Add(float64(n[t] + b.length(t)))
+	}
 }

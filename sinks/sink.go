@@ -43,19 +43,32 @@ type Alert struct {
 	NotifiedAt time.Time
 }
 
-// A Sink stores batches. Write stores all of b or returns an error; writing the same batch twice must not double
-// anything, because NATS delivers at least once. Write does not keep b. Close may be
-// called twice.
+// A Sink stores batches. Write stores all of b or returns an error: a *RetryError when the same batch may be stored later,
+// a *RowError when it never will but the rest may without some of its rows, any other when nothing more will be stored.
+// Writing the same batch twice must not double anything, because NATS delivers at least once. Write does not keep b.
+// Close may be called twice.
 type Sink interface {
 	Write(ctx context.Context, b *Batch) error
 	Close() error
 }
 
-// A RetryError is an error of Write that may pass: the same batch may be written again later. Any other error is final.
-type RetryError struct{ Err error }
+// A RetryError is an error of Write that may pass: the same batch may be written again later.
+type RetryError struct {
+	Err  error
+	Hint string // what an operator must do first; empty when it passes by itself
+}
 
 func (e *RetryError) Error() string { return e.Err.Error() }
 func (e *RetryError) Unwrap() error { return e.Err }
+
+// A RowError is an error of Write that the rows of one table cause, not all of them as far as anybody knows.
+type RowError struct {
+	Table string
+	Err   error
+}
+
+func (e *RowError) Error() string { return e.Err.Error() }
+func (e *RowError) Unwrap() error { return e.Err }
 
 // ErrClosed is what Write returns after Close.
 var ErrClosed = errors.New("sink is closed")

@@ -1,0 +1,374 @@
+package sinks
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"maps"
+	"math"
+	"math/rand/v2"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// A picky sink refuses rows as a table does: the whole write, without a word on which row it was.
+type picky struct {
+	mu     sync.Mutex // guards the rest
+	refuse func(id string) bool
+	before func() error   // said instead of a write; nil: nothing
+	stored map[string]int // table and id -> how often
+	writes int
+}
+
+func newPicky(poison ...string) *picky {
+	return &picky{refuse: func(id string) bool { return slices.Contains(poison, id) }, stored: map[string]int{}}
+}
+
+func (s *picky) Write(_ context.Context, b *Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.writes++
+	if s.before != nil {
+		if err := s.before(); err != nil {
+			return err
+		}
+	}
+	for _, table := range tables {
+		var ids []string
+		for i := range b.length(table) {
+			d := b.dead(table, i, nil)
+			if s.refuse(d.ID) {
+				return &RowError{Table: table, Err: fmt.Errorf("insert %d %s: constraint is violated", b.length(table), table)}
+			}
+			ids = append(ids, table+" "+d.ID)
+		}
+		for _, id := range ids {
+			s.stored[id]++
+		}
+	}
+	return nil
+}
+
+func (s *picky) Close() error { return nil }
+
+func (s *picky) set(f func()) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	f()
+}
+
+func (s *picky) ids() []string {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return slices.Sorted(maps.Keys(s.stored))
+}
+
+// letters collects dead letters.
+type letters struct {
+	mu  sync.Mutex // guards got
+	got []string
+}
+
+func (l *letters) keep(_ context.Context, d DeadRow) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.got = append(l.got, d.Table+" "+d.ID)
+	return nil
+}
+
+func (l *letters) sorted() []string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return append([]string{}, slices.Sorted(slices.Values(l.got))...)
+}
+
+// runPicky starts a Batcher on s in a bubble; its dead letters are kept in l.
+func runPicky(t *testing.T, s *picky) (b *Batcher, l *letters, stop func() error) {
+	t.Helper()
+	l = &letters{}
+	b = NewBatcher(s, DefaultBatcherConfig(), slog.New(slog.DiscardHandler), nil)
+	b.DeadLetter = l.keep
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	return b, l, func() error { cancel(); return <-done }
+}
+
+func numbered(prefix string, n int) []string {
+	ids := make([]string, n)
+	for i := range ids {
+		ids[i] = fmt.Sprintf("%s%05d", prefix, i)
+	}
+	return ids
+}
+
+func on(table string, ids []string) []string {
+	out := make([]string, len(ids))
+	for i, id := range ids {
+		out[i] = table + " " + id
+	}
+	return out
+}
+
+func without(ids []string, not ...string) []string {
+	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(not, id) })
+}
+
+// A batch of 10,000 rows with three poison rows: the others are stored, the three are dead letters, then it commits.
+func TestPoisonRows(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		all := numbered("x", 10_000)
+		poison := []string{all[0], all[4711], all[9999]}
+		s := newPicky(poison...)
+		b, l, stop := runPicky(t, s)
+		committed := ""
+		mustAdd(t, b, rows(all...), func(context.Context) error {
+			committed = fmt.Sprint(len(l.sorted()), " dead, ", len(s.ids()), " stored")
+			return nil
+		})
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(on("exchanges", without(all, poison...)), s.ids()); d != "" {
+			t.Errorf("stored (-want +got):\n%s", d)
+		}
+		if d := cmp.Diff(on("exchanges", poison), l.sorted()); d != "" {
+			t.Errorf("dead letters (-want +got):\n%s", d)
+		}
+		if committed != "3 dead, 9997 stored" {
+			t.Errorf("at the commit: %q", committed)
+		}
+		if s.writes > 100 { // 2·3·log2(10000/3) and a few
+			t.Errorf("%d writes", s.writes)
+		}
+		out, dead := b.metrics.out.WithLabelValues("exchanges"), b.metrics.dead.WithLabelValues("exchanges")
+		if testutil.ToFloat64(out) != 9997 || testutil.ToFloat64(dead) != 3 {
+			t.Errorf("counted: %v out, %v dead", testutil.ToFloat64(out), testutil.ToFloat64(dead))
+		}
+		if err := b.Health(); err != nil {
+			t.Errorf("health: %v", err)
+		}
+	})
+}
+
+// A poison row of one table leaves the other tables alone, and its JSON is the row.
+func TestPoisonRowOfEachTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPicky("bad")
+		b, _, stop := runPicky(t, s)
+		var got []string
+		b.DeadLetter = func(_ context.Context, d DeadRow) error {
+			got = append(got, fmt.Sprintf("%s %s %d %v", d.Table, d.ID, d.Seq, strings.Contains(string(d.Row), `bad`)))
+			return nil
+		}
+		batch := &Batch{}
+		for i, id := range []string{"a", "bad", "b"} {
+			seq := uint64(10 + i)
+			batch.Exchanges = append(batch.Exchanges, analyzer.Exchange{ID: id, Seq: seq})
+			batch.Findings = append(batch.Findings, analyzer.Finding{ID: id, Seq: seq})
+			batch.ToolCalls = append(batch.ToolCalls, analyzer.ToolCall{ID: id, Seq: seq})
+			batch.Alerts = append(batch.Alerts, Alert{ID: id, Version: seq, Value: math.Inf(1)})
+		}
+		mustAdd(t, b, batch, nil)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		want := []string{"findings bad 11 true", "tool_calls bad 11 true", "exchanges bad 11 true", "alerts bad 11 true"}
+		if d := cmp.Diff(want, got); d != "" {
+			t.Errorf("dead letters (-want +got):\n%s", d)
+		}
+		if len(s.stored) != 8 {
+			t.Errorf("stored: %v", s.ids())
+		}
+	})
+}
+
+// A table that refuses what it took before is changed; nothing is given up, and when it is repaired all is stored.
+func TestChangedTable(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPicky()
+		b, l, stop := runPicky(t, s)
+		mustAdd(t, b, rows("before"), nil)
+		time.Sleep(2 * time.Second)
+		s.set(func() { s.refuse = func(string) bool { return true } })
+		all := numbered("x", 5000)
+		mustAdd(t, b, rows(all...), nil)
+		time.Sleep(10 * time.Minute)
+		if n := len(l.sorted()); n != 0 {
+			t.Fatalf("%d dead letters", n)
+		}
+		if s.writes > 300 { // 3 a try
+			t.Errorf("%d writes in 10 minutes", s.writes)
+		}
+		want := "write batch: fails since 2000-01-01T00:00:03Z: insert 5000 exchanges: constraint is violated (so is a row that was stored before): " + hintNoRow
+		if err := b.Health(); err == nil || err.Error() != want {
+			t.Errorf("health: %v\nwant:   %s", err, want)
+		}
+		s.set(func() { s.refuse = func(string) bool { return false } })
+		time.Sleep(time.Minute)
+		if err := b.Health(); err != nil {
+			t.Errorf("health: %v", err)
+		}
+		if d := cmp.Diff(on("exchanges", append([]string{"before"}, all...)), s.ids()); d != "" {
+			t.Errorf("stored (-want +got):\n%s", d)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// When a process knows no row that its table takes, a refused row waits for one.
+func TestPoisonRowAlone(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPicky("bad")
+		b, l, stop := runPicky(t, s)
+		committed := 0
+		mustAdd(t, b, rows("bad"), func(context.Context) error { committed = 1; return nil })
+		time.Sleep(time.Hour)
+		if len(l.sorted()) != 0 || committed != 0 || b.Health() == nil {
+			t.Fatalf("alone: dead %v, commit %d, health %v", l.sorted(), committed, b.Health())
+		}
+		mustAdd(t, b, rows("a", "b"), func(context.Context) error { committed = 2; return nil })
+		time.Sleep(time.Minute)
+		if d := cmp.Diff([]string{"exchanges bad"}, l.sorted()); d != "" || committed != 2 || b.Health() != nil {
+			t.Errorf("in company: dead (-want +got):\n%s\ncommit %d, health %v", d, committed, b.Health())
+		}
+		if d := cmp.Diff(on("exchanges", []string{"a", "b"}), s.ids()); d != "" {
+			t.Errorf("stored (-want +got):\n%s", d)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A table that takes nothing from the start holds at most two batches and a third that fills.
+func TestTableRefusesAllFromTheStart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPicky()
+		s.refuse = func(string) bool { return true }
+		b, l, stop := runPicky(t, s)
+		added := 0
+		for {
+			ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
+			err := b.Add(ctx, rows(numbered(fmt.Sprint(added, "-"), 1000)...), nil)
+			cancel()
+			if err != nil {
+				break
+			}
+			added++
+		}
+		if added > 30 {
+			t.Errorf("%d rows are held", added*1000)
+		}
+		s.set(func() { s.refuse = func(string) bool { return false } })
+		time.Sleep(time.Minute)
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+		if len(l.sorted()) != 0 || len(s.ids()) != added*1000 {
+			t.Errorf("%d dead, %d of %d stored", len(l.sorted()), len(s.ids()), added*1000)
+		}
+	})
+}
+
+// More poison than accidents make is a mistake of the table: nothing becomes a dead letter.
+func TestTooMuchPoison(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPicky()
+		s.refuse = func(id string) bool { return strings.HasSuffix(id, "7") }
+		b, l, stop := runPicky(t, s)
+		all := numbered("x", 1010) // 101 of them
+		mustAdd(t, b, rows(all...), nil)
+		time.Sleep(5 * time.Minute)
+		err := b.Health()
+		if err == nil || !strings.Contains(err.Error(), "more than 100 rows of one batch are refused") || len(l.sorted()) != 0 {
+			t.Errorf("%d dead, health: %v", len(l.sorted()), err)
+		}
+		s.set(func() { s.refuse = func(id string) bool { return strings.HasSuffix(id, "77") } })
+		time.Sleep(time.Minute)
+		if len(l.sorted()) != 10 || len(s.ids()) != 1000 {
+			t.Errorf("after the repair: %d dead, %d stored", len(l.sorted()), len(s.ids()))
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// A dead letter is kept before the commit, however long that takes.
+func TestDeadLetterIsRepeated(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		s := newPicky("bad")
+		b, l, stop := runPicky(t, s)
+		var log []string
+		tries := 0
+		b.DeadLetter = func(ctx context.Context, d DeadRow) error {
+			if tries++; tries < 5 {
+				return errors.New("nats: no servers available")
+			}
+			log = append(log, "dead "+d.ID)
+			return l.keep(ctx, d)
+		}
+		mustAdd(t, b, rows("a", "bad"), func(context.Context) error { log = append(log, "commit"); return nil })
+		time.Sleep(time.Minute)
+		if d := cmp.Diff([]string{"dead bad", "commit"}, log); d != "" {
+			t.Errorf("what happened (-want +got):\n%s", d)
+		}
+		if err := stop(); err != nil {
+			t.Fatal(err)
+		}
+	})
+}
+
+// Any poison, in any place, through any failures of the store: what is not poison is stored, what is a dead letter.
+func TestPoisonRowsAnywhere(t *testing.T) {
+	for seed := range uint64(50) {
+		synctest.Test(t, func(t *testing.T) {
+			rng := rand.New(rand.NewPCG(seed, 0))
+			all := numbered("x", 1+rng.IntN(700))
+			all = append(all, "zz good")
+			poison := []string{}
+			for range rng.IntN(30) {
+				poison = append(poison, all[rng.IntN(len(all)-1)])
+			}
+			slices.Sort(poison)
+			poison = slices.Compact(poison)
+			s := newPicky(poison...)
+			s.before = func() error {
+				if rng.IntN(400) == 0 {
+					return &RetryError{Err: errors.New("connection reset")}
+				}
+				return nil
+			}
+			b, l, stop := runPicky(t, s)
+			for rest := all; len(rest) > 0; {
+				n := 1 + rng.IntN(len(rest))
+				mustAdd(t, b, rows(rest[:n]...), nil)
+				rest = rest[n:]
+				time.Sleep(time.Duration(rng.IntN(3000)) * time.Millisecond)
+			}
+			time.Sleep(time.Hour)
+			if err := stop(); err != nil {
+				t.Fatal(err)
+			}
+			if d := cmp.Diff(on("exchanges", without(all, poison...)), s.ids()); d != "" {
+				t.Errorf("seed %d: stored (-want +got):\n%s", seed, d)
+			}
+			if d := cmp.Diff(on("exchanges", poison), l.sorted()); d != "" {
+				t.Errorf("seed %d: dead letters (-want +got):\n%s", seed, d)
+			}
+		})
+	}
+}
