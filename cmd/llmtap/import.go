@@ -38,7 +38,7 @@ Then ask, for example: llmtap query --sql "SELECT model, status, cause, count() 
 Exit code: 0 all imported, 1 it could not be, 2 some input cannot be read (the rest is imported).`
 
 const (
-	importConnect = 10 * time.Second // to reach NATS
+	importConnect = 5 * time.Second // to reach NATS
 	// importAhead is how many bytes of bodies an import may be ahead of what is stored, twice: it must not push out of
 	// the stream what agents publish meanwhile.
 	importAhead     = 64 << 20

@@ -1,0 +1,227 @@
+package main
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/recorded"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+const exchangesFile = "../../../shared/data/exchanges.jsonl.gz"
+
+// defects is traffic with findings: the calls of an answer lost on save, refused and accepted; a turn that stands before
+// the one it follows; the same line twice; a body in parts; lines that are none.
+func defects(t *testing.T) (file string, exchanges int) {
+	t.Helper()
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	type object = map[string]any
+	call := func(id string) []object {
+		return []object{{"id": id, "type": "function", "function": object{"name": "read_file", "arguments": "{}"}}}
+	}
+	add := func(url string, status int, answer object, history ...object) {
+		exchanges++
+		x := object{
+			"url": url, "request": object{"model": "m", "messages": history}, "status": status, "response": answer,
+			"n": exchanges, "conversation": fmt.Sprintf("c%d", exchanges/2),
+		}
+		if exchanges > 10 {
+			delete(x, "conversation")
+		}
+		if err := enc.Encode(x); err != nil {
+			t.Fatal(err)
+		}
+	}
+	user := object{"role": "user", "content": "read config.py"}
+	for i := range 20 {
+		id := fmt.Sprintf("call_%024d", i)
+		asked := object{"choices": []object{{"message": object{"role": "assistant", "content": nil, "tool_calls": call(id)}}}}
+		lost := []object{user, {"role": "assistant", "content": ""}, {"role": "tool", "tool_call_id": id, "content": "PORT=80"}}
+		refused := object{"error": object{"message": "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"}}
+		switch i % 3 {
+		case 0:
+			add("https://api.deepseek.com/chat/completions", 200, asked, user)
+			add("https://api.deepseek.com/chat/completions", 400, refused, lost...)
+		case 1: // accepted
+			add("http://localhost:11434/v1/chat/completions", 200, asked, user)
+			add("http://localhost:11434/v1/chat/completions", 200, object{"choices": []object{}}, lost...)
+		case 2: // the wrong way round
+			add("https://api.deepseek.com/chat/completions", 400, refused, lost...)
+			add("https://api.deepseek.com/chat/completions", 200, asked, user)
+		}
+	}
+	add("https://api.deepseek.com/chat/completions", 200, object{}, object{"role": "user", "content": strings.Repeat("long ", 300<<10)})
+	lines := bytes.SplitAfter(b.Bytes(), []byte("\n"))
+	b.Write(lines[3])
+	b.WriteString("{\"request\":\n[]\n\n{\"url\":\"https://api.openai.com\"}\n")
+	file = filepath.Join(t.TempDir(), "defects.jsonl")
+	if err := os.WriteFile(file, b.Bytes(), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file, exchanges
+}
+
+// unzipped is a copy of a gzip file: another name, time of modification and form.
+func unzipped(t *testing.T, path string) string {
+	t.Helper()
+	f, err := os.Open(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		t.Skipf("SKIPPED, %s is not there: real exchanges are not imported", path)
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer f.Close()
+	z, err := gzip.NewReader(f)
+	if err != nil {
+		t.Fatal(err)
+	}
+	plain := filepath.Join(t.TempDir(), "exchanges.jsonl")
+	w, err := os.Create(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer w.Close()
+	if _, err := io.Copy(w, z); err != nil {
+		t.Fatal(err)
+	}
+	return plain
+}
+
+// Every readable line of real traffic becomes one row. Imported again, at once and by a collector that starts anew, no
+// row of any view changes but in who imported it. No tally counts any of it.
+func TestImport(t *testing.T) {
+	needClickHouse(t)
+	plain := unzipped(t, exchangesFile)
+	made, n := defects(t)
+	up := &upProcess{dir: t.TempDir(), port: freePort(t)}
+	up.start(t)
+	defer func() { up.kill(t) }()
+	sink := up.open(t)
+	defer func() { sink.Close() }()
+
+	report := importFiles(t, up, nil, exchangesFile, made)
+	want := importReport{
+		Files: 2, Records: 3039 + n + 4, Exchanges: 3039 + n, Untimed: report.Untimed, Bytes: report.Bytes, Seconds: report.Seconds,
+		Skipped: map[recorded.Reason]int{duplicate: 1, recorded.NotJSON: 2, recorded.NotExchange: 1}, Stored: report.Stored, Findings: report.Findings,
+	}
+	if diff := cmp.Diff(want, report); diff != "" {
+		t.Errorf("report:\n%s", diff)
+	}
+	if *report.Stored != uint64(report.Exchanges) || report.Findings["reject"] == 0 || report.Findings["lenient"] == 0 {
+		t.Errorf("stored %d of %d, findings %v", *report.Stored, report.Exchanges, report.Findings)
+	}
+	first := snapshot(t, sink)
+	for dialect, count := range groups(t, sink, "SELECT dialect || '/' || variant, count() FROM exchanges_final GROUP BY 1") {
+		t.Logf("%-28s %5d", dialect, count)
+	}
+	t.Logf("%.1f MB in %.1f s, %.1f MB/s from file to stored; findings %v", float64(report.Bytes)/1e6, report.Seconds, float64(report.Bytes)/1e6/report.Seconds, report.Findings)
+	accepted := groups(t, sink, `SELECT f.rule_id, count() FROM findings_final f JOIN exchanges_final e ON e.exchange_id = f.exchange_id
+		WHERE f.severity = 'reject' AND (e.status BETWEEN 200 AND 299 OR f.status BETWEEN 200 AND 299) GROUP BY 1`)
+	if len(accepted) != 0 {
+		t.Errorf("findings that say reject of what was accepted: %v", accepted)
+	}
+
+	in, err := os.Open(plain)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer in.Close()
+	importFiles(t, up, in, "-", made)
+	if diff := cmp.Diff(first, snapshot(t, sink)); diff != "" {
+		t.Errorf("imported again:\n%s", diff)
+	}
+	sink.Close()
+	up.kill(t)
+	up.start(t)
+	sink = up.open(t)
+	importFiles(t, up, nil, exchangesFile, made)
+	if diff := cmp.Diff(first, snapshot(t, sink)); diff != "" {
+		t.Errorf("imported again after a restart:\n%s", diff)
+	}
+	if counted := tallied(t, up); len(counted) > 0 {
+		t.Errorf("counted in tallies: %v", counted)
+	}
+}
+
+// importFiles runs llmtap import on up. The made file holds lines that cannot be read, so its exit code is 2.
+func importFiles(t *testing.T, up *upProcess, stdin io.Reader, files ...string) importReport {
+	t.Helper()
+	var stdout, stderr bytes.Buffer
+	args := append([]string{"import", "--nats-url", up.url(), "--data-dir", up.dir, "--format", "json"}, files...)
+	err := run(t.Context(), args, stdin, &stdout, &stderr, func(string) string { return "" })
+	if code := report(err, &stderr); code != exitBadInput || !strings.Contains(stderr.String(), "defects.jsonl:43: no JSON object") {
+		t.Fatalf("exit code %d\n%s\ncollector:\n%s", code, &stderr, &up.stderr)
+	}
+	var r importReport
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		t.Fatalf("%v\n%s", err, &stdout)
+	}
+	return r
+}
+
+func (u *upProcess) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", u.port) }
+
+// snapshot is all rows of the final views, as far as they may not change.
+func snapshot(t *testing.T, sink *clickhouse.Sink) map[string]uint64 {
+	t.Helper()
+	all := map[string]uint64{}
+	for table, except := range map[string]string{
+		"exchanges": "seq, stored_at, instance", "findings": "seq", "tool_calls": "seq", "alerts": "version",
+	} {
+		for row := range groups(t, sink, fmt.Sprintf("SELECT toString(tuple(* EXCEPT (%s))), count() FROM %s_final GROUP BY 1", except, table)) {
+			all[table+" "+row]++
+		}
+		all[table] = groups(t, sink, fmt.Sprintf("SELECT '', count() FROM %s_final", table))[""]
+	}
+	return all
+}
+
+// tallied is the counts in the stream of tallies, by metric.
+func tallied(t *testing.T, up *upProcess) map[string]uint64 {
+	t.Helper()
+	cfg := jetstream.Default()
+	cfg.URL = up.url()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	conn, err := jetstream.Connect(ctx, cfg, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	counted, seen, done := map[string]uint64{}, 0, errors.New("caught up")
+	err = conn.ReadTallies(ctx, func(payload []byte, _ uint64, caughtUp bool) error {
+		var tally analyzer.Tally
+		if err := json.Unmarshal(payload, &tally); err != nil {
+			return err
+		}
+		seen++
+		for _, c := range tally.Counts {
+			counted[c.Metric] += c.N
+		}
+		if caughtUp {
+			return done
+		}
+		return nil
+	})
+	if !errors.Is(err, done) || seen == 0 {
+		t.Errorf("read %d tallies: %v", seen, err)
+	}
+	return counted
+}
