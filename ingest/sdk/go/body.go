@@ -82,10 +82,11 @@ func (b *responseBody) Close() error {
 func (b *responseBody) drain() {
 	defer func() { <-b.x.hook.drains }()
 	limit := time.AfterFunc(drainTimeout, func() { b.ReadCloser.Close() })
-	defer limit.Stop()
 	_, _ = io.CopyN(io.Discard, readFunc(b.read), drainBytes) // errors end the exchange in read
 	b.x.closed()
-	b.ReadCloser.Close()
+	if limit.Stop() {
+		b.ReadCloser.Close()
+	}
 }
 
 // A writeFunc takes all that is written.

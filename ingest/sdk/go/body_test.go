@@ -10,6 +10,8 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/nats-io/nats-server/v2/server"
+
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -154,4 +156,85 @@ func TestCompressedBodyIsPublishedAsItIs(t *testing.T) {
 	if x[1].ContentEncoding != "gzip" || !bytes.Equal(x[1].Body, got) {
 		t.Errorf("encoding %q, %d bytes published, %d read", x[1].ContentEncoding, len(x[1].Body), len(got))
 	}
+}
+
+// net/http asks for gzip and decodes it unseen: what is published is what the agent reads.
+func TestTransparentGzip(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	target := startEcho(t)
+	h := openHook(t, n.url, target, nil)
+	const body = `{"a":1}`
+	got := call(t, h, target, strings.NewReader(body), http.Header{"X-Gzip": {"1"}})
+	flush(t, h)
+	x := exchanges(t, n.events(t))[0]
+	if string(got) != body || x[1].ContentEncoding != "" || string(x[1].Body) != body || x[1].Error != "" {
+		t.Errorf("read %q, published %q, encoding %q, error %q", got, x[1].Body, x[1].ContentEncoding, x[1].Error)
+	}
+}
+
+func TestLargeBodies(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	target := startEcho(t)
+	// f sends size bytes, whose length is known or not, and wants all of them published, or a stub of them.
+	f := func(size int, once bool, wantParts int, wantCapture string) {
+		t.Helper()
+		seen := len(n.events(t))
+		h := openHook(t, n.url, target, nil)
+		body := make([]byte, size)
+		for i := range body {
+			body[i] = byte(i % 251)
+		}
+		var r io.Reader = bytes.NewReader(body)
+		if once {
+			r = io.MultiReader(r)
+		}
+		if got := call(t, h, target, r, nil); !bytes.Equal(got, body) {
+			t.Errorf("%d bytes: the agent read others", size)
+		}
+		flush(t, h)
+		want := body
+		if wantCapture == event.CaptureCut {
+			want = append(bytes.Clone(body[:stubHalf]), body[size-stubHalf:]...)
+		}
+		halves := make(map[event.Kind][]byte)
+		for _, ev := range n.events(t)[seen:] {
+			halves[ev.Kind] = append(halves[ev.Kind], ev.Body...)
+			if ev.Parts != wantParts || ev.BodyBytes != len(want) || ev.Capture != wantCapture || ev.Degraded {
+				t.Errorf("%d bytes: part %d/%d of %d, capture %s", size, ev.Part, ev.Parts, ev.BodyBytes, ev.Capture)
+			}
+		}
+		if !bytes.Equal(halves[event.Request], want) || !bytes.Equal(halves[event.Response], want) {
+			t.Errorf("%d bytes: published %d and %d", size, len(halves[event.Request]), len(halves[event.Response]))
+		}
+		if s := h.Stats(); s.Bytes != 0 || s.Dropped != 0 {
+			t.Errorf("%d bytes: stats %+v", size, s)
+		}
+	}
+	for _, once := range [...]bool{false, true} {
+		f(2<<20, once, 4, event.CaptureFull)
+		f(maxBody+1, once, 1, event.CaptureCut)
+	}
+}
+
+// A server that takes only small messages gets more of them; one that takes too small ones gets none, and that is counted.
+func TestSmallMaxPayload(t *testing.T) {
+	target := startEcho(t)
+	f := func(maxPayload int32, wantParts int, wantDropped uint64) {
+		t.Helper()
+		n := startNATS(t, t.TempDir(), -1, func(o *server.Options) { o.MaxPayload = maxPayload })
+		h := openHook(t, n.url, target, func(c *Config) { c.Environment = strings.Repeat("e", 600) })
+		call(t, h, target, bytes.NewReader(make([]byte, 300<<10)), nil)
+		call(t, h, target, strings.NewReader("{}"), nil)
+		flush(t, h)
+		evs := n.events(t)
+		if s := h.Stats(); s.Dropped != wantDropped || s.Published != 2-wantDropped || s.Bytes != 0 {
+			t.Errorf("%d bytes a message: stats %+v", maxPayload, s)
+		}
+		if want := 2*wantParts + 2; wantParts > 0 && (len(evs) != want || evs[0].Parts != wantParts) || wantParts == 0 && len(evs) > 0 {
+			t.Errorf("%d bytes a message: %d messages, want %d", maxPayload, len(evs), want)
+		}
+	}
+	f(128<<10, 5, 0)
+	f(32<<10, 19, 0)
+	f(600, 0, 2)
 }

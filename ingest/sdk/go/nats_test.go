@@ -30,9 +30,9 @@ type natsd struct {
 }
 
 // startNATS runs a server whose hook user "agent" may do no more than DESIGN.md allows a hook of service "svc".
-func startNATS(t testing.TB, dir string, port int) *natsd {
+func startNATS(t testing.TB, dir string, port int, change ...func(*server.Options)) *natsd {
 	t.Helper()
-	srv, err := server.NewServer(&server.Options{
+	opts := &server.Options{
 		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,
 		Users: []*server.User{
 			{Username: "admin", Password: "admin"},
@@ -41,7 +41,11 @@ func startNATS(t testing.TB, dir string, port int) *natsd {
 				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.svc.>"}},
 			}},
 		},
-	})
+	}
+	for _, f := range change {
+		f(opts)
+	}
+	srv, err := server.NewServer(opts)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -59,13 +63,18 @@ func startNATS(t testing.TB, dir string, port int) *natsd {
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, err = js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{
+	createStream(t, js)
+	return &natsd{Server: srv, js: js, url: agentURL(srv.Addr().(*net.TCPAddr).Port)}
+}
+
+func createStream(t testing.TB, js jetstream.JetStream) {
+	t.Helper()
+	_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{
 		Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, Duplicates: 2 * time.Minute, AllowDirect: true,
 	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return &natsd{Server: srv, js: js, url: agentURL(srv.Addr().(*net.TCPAddr).Port)}
 }
 
 func agentURL(port int) string {

@@ -1,0 +1,332 @@
+package llmtap
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"runtime"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// post sends body through h and returns what an agent sees. The answer is the caller's to close.
+func post(t testing.TB, h *Hook, ctx context.Context, target, body string) (*http.Response, error) {
+	t.Helper()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	base := &http.Transport{}
+	t.Cleanup(base.CloseIdleConnections)
+	return h.Transport(base).RoundTrip(req)
+}
+
+// only is the one exchange that h has published.
+func only(t testing.TB, n *natsd, h *Hook) (req, res *event.Event) {
+	t.Helper()
+	for h.Stats().Open > 0 {
+		time.Sleep(time.Millisecond)
+	}
+	flush(t, h)
+	for _, ev := range n.events(t) {
+		switch {
+		case ev.Instance != h.instance:
+		case ev.Kind == event.Request:
+			req = ev
+		case ev.Kind == event.Response:
+			res = ev
+		default:
+		}
+	}
+	if req == nil || res == nil {
+		t.Fatalf("request %v, response %v", req, res)
+	}
+	return req, res
+}
+
+func TestFailedCalls(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	release := make(chan struct{})
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		io.Copy(io.Discard, r.Body)
+		switch r.URL.Path {
+		case "/reset":
+			c, _, err := w.(http.Hijacker).Hijack()
+			if err == nil {
+				c.(*net.TCPConn).SetLinger(0) // a reset, not an orderly end
+				c.Close()
+			}
+		case "/short":
+			w.Header().Set("Content-Length", "100")
+			io.WriteString(w, "twenty bytes of 100.")
+			w.(http.Flusher).Flush()
+			panic(http.ErrAbortHandler)
+		case "/hang":
+			select {
+			case <-release:
+			case <-r.Context().Done():
+			}
+		}
+	}))
+	defer srv.Close()
+	defer close(release)
+	srv.Config.ErrorLog = nil
+	refused := "http://" + (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: freePort(t)}).String()
+	open := func() *Hook {
+		u, _ := url.Parse(refused)
+		return openHook(t, n.url, srv.URL, func(c *Config) { c.Hosts = append(c.Hosts, u.Host) })
+	}
+
+	// f calls target until wait or the end of the answer; the errors with and without the hook must be of one kind.
+	f := func(target string, wait time.Duration, status int, wantBody, wantError string) {
+		t.Helper()
+		h := open()
+		ctx, cancel := context.WithCancelCause(t.Context())
+		defer cancel(nil)
+		if wait > 0 {
+			var stop context.CancelFunc
+			ctx, stop = context.WithTimeoutCause(ctx, wait, errors.New("took too long"))
+			defer stop()
+		}
+		resp, err := post(t, h, ctx, target+"?key=sk-query", `{"n":1}`)
+		if err == nil {
+			_, err = io.ReadAll(resp.Body)
+			resp.Body.Close()
+		}
+		if err == nil {
+			t.Errorf("%s: no error", target)
+		}
+		req, res := only(t, n, h)
+		if res.Status != status || string(res.Body) != wantBody || !strings.Contains(res.Error, wantError) {
+			t.Errorf("%s: status %d, body %q, error %q", target, res.Status, res.Body, res.Error)
+		}
+		if string(req.Body) != `{"n":1}` || req.Degraded || strings.Contains(req.URL+res.Error, "sk-") {
+			t.Errorf("%s: request %+v, error %q", target, req, res.Error)
+		}
+		if s := h.Stats(); s.Bytes != 0 || s.Published != 1 {
+			t.Errorf("%s: stats %+v", target, s)
+		}
+	}
+	f(refused, 0, 0, "", "connection refused")
+	f(srv.URL+"/reset", 0, 0, "", "")
+	f(srv.URL+"/short", 0, 200, "twenty bytes of 100.", "unexpected EOF")
+	f(srv.URL+"/hang", 20*time.Millisecond, 0, "", "context deadline exceeded: took too long")
+}
+
+// A transport below the hook may do what no transport should.
+func TestBrokenTransports(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	f := func(rt roundTripFunc, wantError string) {
+		t.Helper()
+		h := openHook(t, n.url, "http://provider.test", nil)
+		func() {
+			defer func() { recover() }()
+			req, err := http.NewRequest(http.MethodPost, "http://provider.test/v1?key=sk-query", io.MultiReader(strings.NewReader(`{"n":1}`)))
+			if err != nil {
+				t.Fatal(err)
+			}
+			resp, err := h.Transport(rt).RoundTrip(req)
+			if resp != nil && err == nil && resp.Request != req {
+				t.Errorf("%s: the response is of another request", wantError)
+			}
+		}()
+		req, res := only(t, n, h)
+		if res.Error != wantError {
+			t.Errorf("error %q, want %q", res.Error, wantError)
+		}
+		if read := string(req.Body) == `{"n":1}`; read == req.Degraded {
+			t.Errorf("%s: body %q, degraded %v", wantError, req.Body, req.Degraded)
+		}
+	}
+	f(func(*http.Request) (*http.Response, error) { return nil, nil }, errNoAnswer)
+	f(func(*http.Request) (*http.Response, error) { panic("a bug below") }, errTransport)
+	f(func(r *http.Request) (*http.Response, error) {
+		return nil, &url.Error{Op: "Post", URL: r.URL.String(), Err: errors.New("refused")}
+	}, `Post "http://provider.test/v1?…": refused`)
+	// The answer comes before the body was read.
+	f(func(r *http.Request) (*http.Response, error) {
+		r.Body.Read(make([]byte, 3))
+		return &http.Response{StatusCode: 413, Body: http.NoBody, Request: r}, nil
+	}, "")
+	f(func(r *http.Request) (*http.Response, error) {
+		io.Copy(io.Discard, r.Body)
+		return &http.Response{StatusCode: 200, Request: r}, nil
+	}, "")
+}
+
+// A body that is neither read nor closed, by code that forgot it, costs no memory for ever.
+func TestNeverClosed(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	body := strings.Repeat("x", 1000)
+	h := openHook(t, n.url, "http://provider.test", nil)
+	rt := h.Transport(roundTripFunc(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, ContentLength: 1000, Body: io.NopCloser(strings.NewReader(body))}, nil
+	}))
+	func() {
+		req, err := http.NewRequest(http.MethodPost, "http://provider.test/v1", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := rt.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(resp.Body, make([]byte, 10)); err != nil {
+			t.Fatal(err)
+		}
+		runtime.GC()
+		if s := h.Stats(); s.Open != 1 {
+			t.Errorf("ended while it was in use: %+v", s)
+		}
+		runtime.KeepAlive(resp)
+	}()
+	for h.Stats().Open > 0 {
+		runtime.GC()
+		time.Sleep(time.Millisecond)
+	}
+	if _, res := only(t, n, h); res.Error != errLeft || string(res.Body) != body[:10] {
+		t.Errorf("error %q, body %q", res.Error, res.Body)
+	}
+}
+
+// blockingBody gives its text, and then nothing until it is closed.
+type blockingBody struct {
+	io.Reader
+	closed chan struct{}
+}
+
+func (b *blockingBody) Read(p []byte) (int, error) {
+	if n, err := b.Reader.Read(p); err == nil {
+		return n, nil
+	}
+	<-b.closed
+	return 0, io.ErrClosedPipe
+}
+
+func (b *blockingBody) Close() error { close(b.closed); return nil }
+
+func TestErrorAnswersAreReadBehindTheAgent(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	h := openHook(t, n.url, "http://provider.test", func(c *Config) { c.FlushTimeout = 10 * time.Second })
+	var body io.ReadCloser
+	rt := h.Transport(roundTripFunc(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 500, ContentLength: -1, Body: body}, nil
+	}))
+	call := func() *http.Response {
+		req, err := http.NewRequest(http.MethodPost, "http://provider.test/v1", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := rt.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return resp
+	}
+	// Closed twice, and read after that.
+	body = io.NopCloser(strings.NewReader(badRequest))
+	resp := call()
+	resp.Body.Close()
+	if err := resp.Body.Close(); err != nil {
+		t.Error(err)
+	}
+	if k, err := resp.Body.Read(make([]byte, 10)); k != 0 || err == nil {
+		t.Errorf("read %d bytes of a closed body, error %v", k, err)
+	}
+	if _, res := only(t, n, h); string(res.Body) != badRequest || res.Error != "" {
+		t.Errorf("body %q, error %q", res.Body, res.Error)
+	}
+	// Close of the hook waits for the text, not for the end of a body that has none; more than a bound are not begun.
+	for range maxDrains + 5 {
+		body = &blockingBody{strings.NewReader(badRequest), make(chan struct{})}
+		call().Body.Close()
+	}
+	if err := h.Close(); err != nil {
+		t.Fatal(err)
+	}
+	texts := 0
+	for _, ev := range n.events(t) {
+		if ev.Kind == event.Response && string(ev.Body) == badRequest {
+			texts++
+		}
+	}
+	if s := h.Stats(); texts != maxDrains+1 || s.Published != maxDrains+6 || s.Open != 0 {
+		t.Errorf("%d texts, stats %+v", texts, s)
+	}
+}
+
+func zipped(s string) []byte {
+	var b bytes.Buffer
+	z := gzip.NewWriter(&b)
+	io.WriteString(z, s)
+	z.Close()
+	return b.Bytes()
+}
+
+// What an agent reads of an answer, and when that is all of it.
+func TestAnswers(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	const ollama = "application/x-ndjson"
+	lines := `{"message":{"role":"assistant","content":"\"done\":true"},"done":false}` + "\n" +
+		`{"message":{"tool_calls":[{"function":{"name":"f","arguments":{"done":true}}}]},"done":false}` + "\n" +
+		`{"message":{"content":""},"done_reason":"stop","done":true}` + "\n"
+	// f answers with body and reads all but the last rest bytes of it before it closes.
+	f := func(contentType, encoding string, body []byte, rest int, capture, wantError, wantEncoding string) {
+		t.Helper()
+		h := openHook(t, n.url, "http://provider.test", func(c *Config) { c.Capture = capture })
+		rt := h.Transport(roundTripFunc(func(*http.Request) (*http.Response, error) {
+			return &http.Response{
+				StatusCode: 200, ContentLength: -1, Body: io.NopCloser(bytes.NewReader(body)),
+				Header: http.Header{"Content-Type": {contentType}, "Content-Encoding": {encoding}},
+			}, nil
+		}))
+		req, err := http.NewRequest(http.MethodPost, "http://provider.test/v1", http.NoBody)
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := rt.RoundTrip(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if _, err := io.ReadFull(resp.Body, make([]byte, len(body)-rest)); err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		_, res := only(t, n, h)
+		if res.Error != wantError || res.ContentEncoding != wantEncoding {
+			t.Errorf("%s %s, %d unread: error %q, encoding %q", contentType, encoding, rest, res.Error, res.ContentEncoding)
+		}
+		if capture == event.CaptureNone {
+			return
+		}
+		if known := encoding == "" || wantEncoding != ""; known && !bytes.Equal(res.Body, body[:len(body)-rest]) || !known && (len(res.Body) > 0 || res.Capture != event.CaptureNone) {
+			t.Errorf("%s %s: published %q, capture %s", contentType, encoding, res.Body, res.Capture)
+		}
+	}
+	const full, none = event.CaptureFull, event.CaptureNone
+	f("application/json", "", []byte(answer), 0, full, "", "") // a decoder never asks for the end
+	f("application/json", "", []byte(answer), 1, full, errUnread, "")
+	f("application/json", "", []byte(answer), 0, none, "", "")
+	f("application/json", "gzip", zipped(answer), 0, full, "", "gzip")
+	f("application/json", "gzip", zipped(answer), 9, full, "", "gzip") // nor for the checksum
+	f("application/json", "gzip", zipped(answer), 60, full, errUnread, "gzip")
+	f("application/json", "br", []byte("brotli"), 0, full, "", "") // no reader of events knows it
+	f("application/json", "X-GZIP", zipped(answer), 0, full, "", "gzip")
+	f("text/event-stream", "", []byte(streamed), 0, full, "", "")
+	f("text/event-stream", "", []byte(streamed), 1, full, "", "") // the last line end
+	f("text/event-stream", "", []byte(streamed), 20, full, errUnread, "")
+	f("text/event-stream", "", []byte(streamed), 20, none, errUnread, "")
+	f("text/event-stream; charset=utf-8", "gzip", zipped(streamed), 0, full, "", "gzip")
+	f(ollama, "", []byte(lines), 0, full, "", "")
+	f(ollama, "", []byte(lines), 1, none, "", "")
+	f(ollama, "", []byte(lines), 2, full, errUnread, "")
+}

@@ -1,0 +1,146 @@
+package llmtap
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// The table of the wire contract: which header is on which kind, and what it looks like. "" is no header.
+func TestHeaders(t *testing.T) {
+	const (
+		id   = `[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`
+		ms   = `[0-9]+(\.[0-9]+)?`
+		none = ""
+	)
+	// In the order of the stream: request, response, tool started, run ended in error.
+	table := []struct{ header, request, response, tool, run string }{
+		{"Nats-Msg-Id", id + `\.q\.1`, id + `\.s\.1`, `call_1\.` + id + `\.started`, `run-1\.error`},
+		{"Llmtap-Exchange", id, id, id, none},
+		{"Llmtap-Time", `2\d{3}-.*Z`, `2\d{3}-.*Z`, `2\d{3}-.*Z`, `2\d{3}-.*Z`},
+		{"Llmtap-Url", `http://provider\.test/v1/messages`, none, none, none},
+		{"Llmtap-Method", `POST`, none, none, none},
+		{"Llmtap-Api-Version", `2023-06-01, beta-1, beta-2`, none, none, none},
+		{"Llmtap-Status", none, `429`, none, none},
+		{"Llmtap-Error", none, none, none, none},
+		{"Llmtap-Duration-Ms", none, ms, none, none},
+		{"Llmtap-First-Byte-Ms", none, ms, none, none},
+		{"Llmtap-Provider-Request-Id", none, `req_7`, none, none},
+		{"Llmtap-Retry", `2`, none, none, none},
+		{"Llmtap-Service", `svc`, `svc`, `svc`, `svc`},
+		{"Llmtap-Service-Version", `1\.2\.3`, `1\.2\.3`, `1\.2\.3`, `1\.2\.3`},
+		{"Llmtap-Environment", `test`, `test`, `test`, `test`},
+		{"Llmtap-Agent", `assistant`, `assistant`, `assistant`, `assistant`},
+		{"Llmtap-Stage", `%E8%A7%84%E5%88%92`, `%E8%A7%84%E5%88%92`, `%E8%A7%84%E5%88%92`, `%E8%A7%84%E5%88%92`},
+		{"Llmtap-Conversation", `conv-1`, `conv-1`, `conv-1`, `conv-1`},
+		{"Llmtap-Run", `run-1`, `run-1`, `run-1`, `run-1`},
+		{"Llmtap-User", `[0-9a-f]{16}`, `[0-9a-f]{16}`, `[0-9a-f]{16}`, `[0-9a-f]{16}`},
+		{"Llmtap-Instance", id, id, id, id},
+		{"Llmtap-Seq", `1`, `2`, `3`, `4`},
+		{"Llmtap-Dropped", none, none, none, none},
+		{"Llmtap-Attr-tenant", `t1`, `t1`, `t1`, `t1`},
+		{"Llmtap-Capture", `full`, `full`, none, none},
+		{"Llmtap-Origin", `hook`, `hook`, `hook`, `hook`},
+		{"Llmtap-Degraded", none, none, none, none},
+		{"Content-Type", `application/json`, `text/plain`, none, none},
+		{"Content-Encoding", `zstd`, `gzip`, none, none},
+		{"Llmtap-Part", none, none, none, none},
+		{"Llmtap-Body-Bytes", none, none, none, none},
+		{"Llmtap-Sdk", `go/0\.1\.0`, `go/0\.1\.0`, `go/0\.1\.0`, `go/0\.1\.0`},
+		{"Traceparent", `00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01`, none, none, none},
+		{"Llmtap-Run-Status", none, none, none, `error`},
+		{"Llmtap-Tool-Call-Id", none, none, `call_1`, none},
+		{"Llmtap-Tool-Status", none, none, `started`, none},
+	}
+
+	n := startNATS(t, t.TempDir(), -1)
+	h := openHook(t, n.url, "http://provider.test", func(c *Config) {
+		c.Traceparent = func(context.Context) string { return "00-4bf92f3577b34da6a3ce929d0e0e4736-00f067aa0ba902b7-01" }
+	})
+	ctx := WithAttr(WithAttr(WithUser(WithRun(WithStage(WithConversation(WithAgent(t.Context(),
+		"assistant"), "conv-1"), "规划"), "run-1"), "anna@example.com"), "tenant", "t1"), "Not A Key", "x")
+	rt := h.Transport(roundTripFunc(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 429, Body: io.NopCloser(strings.NewReader("slow down")), ContentLength: 9, Header: http.Header{
+			"Content-Type": {"text/plain"}, "Content-Encoding": {"GZIP"}, "Request-Id": {"req_7"}, "Set-Cookie": {"secret"},
+		}}, nil
+	}))
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://user:secret@provider.test/v1/messages?key=secret", strings.NewReader("{}"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header = http.Header{
+		"Authorization": {"secret"}, "X-Api-Key": {"secret"}, "Cookie": {"secret"}, "Content-Type": {"application/json"}, "Content-Encoding": {"zstd"},
+		"Anthropic-Version": {"2023-06-01"}, "Anthropic-Beta": {"beta-1", "beta-2"}, "X-Stainless-Retry-Count": {"2"},
+	}
+	resp, err := rt.RoundTrip(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	io.Copy(io.Discard, resp.Body)
+	resp.Body.Close()
+	h.ToolStarted(ctx, "call_1")
+	h.RunEnded(ctx, io.EOF)
+	// Nothing to tie these to.
+	h.ToolStarted(t.Context(), "call_1")
+	h.ToolEnded(ctx, "", nil)
+	h.RunStarted(t.Context())
+	flush(t, h)
+
+	stream, err := n.js.Stream(t.Context(), event.StreamEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var got [4]nats.Header
+	for i := range got {
+		m, err := stream.GetMsg(t.Context(), uint64(i+1))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got[i] = m.Header; strings.Contains(fmt.Sprint(m.Header, string(m.Data)), "secret") || strings.Contains(fmt.Sprint(m.Header), "anna") {
+			t.Errorf("message %d holds a secret: %v", i, m.Header)
+		}
+	}
+	if s := stream.CachedInfo().State; s.LastSeq != uint64(len(got)) {
+		t.Errorf("%d messages, want %d", s.LastSeq, len(got))
+	}
+	known := make(map[string]bool)
+	for _, row := range table {
+		known[row.header] = true
+		for i, want := range [...]string{row.request, row.response, row.tool, row.run} {
+			if v := got[i][row.header]; len(v) > 1 || want == "" && len(v) > 0 || want != "" && (len(v) == 0 || !regexp.MustCompile(`^(?:`+want+`)$`).MatchString(v[0])) {
+				t.Errorf("message %d: %s is %q, want %q", i, row.header, v, want)
+			}
+		}
+	}
+	for i := range got {
+		for k := range got[i] {
+			if !known[k] && !strings.HasPrefix(k, "Nats-") { // the server's
+				t.Errorf("message %d: header %s is not in the contract", i, k)
+			}
+		}
+	}
+	if got[0].Get("Llmtap-Exchange") != got[1].Get("Llmtap-Exchange") || got[0].Get("Llmtap-Exchange") != got[2].Get("Llmtap-Exchange") {
+		t.Error("the halves and the tool are not of one exchange")
+	}
+}
+
+// Attributes: 32 at most, clipped, and a context's own.
+func TestAttrs(t *testing.T) {
+	ctx := t.Context()
+	for i := range event.MaxAttrs + 5 {
+		ctx = WithAttr(ctx, fmt.Sprintf("k%d", i), strings.Repeat("v", 1000))
+	}
+	child := WithAttr(ctx, "k0", "changed")
+	s, c := scopeOf(ctx), scopeOf(child)
+	if len(s.attrs) != event.MaxAttrs || len(s.attrs["k0"]) != event.MaxHeaderValue || c.attrs["k0"] != "changed" || len(c.attrs) != event.MaxAttrs {
+		t.Errorf("%d attributes, k0 %q; child %d, k0 %q", len(s.attrs), s.attrs["k0"], len(c.attrs), c.attrs["k0"])
+	}
+}

@@ -1,0 +1,210 @@
+package llmtap
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// quickReconnect keeps tests with a server that comes back short.
+var quickReconnect = []nats.Option{nats.ReconnectWait(10 * time.Millisecond), nats.ReconnectJitter(0, 0)}
+
+// NATS is stopped and started again in the middle of load: nothing is lost, nothing is there twice, and every conversation
+// is in its order. At first there is no stream at all, as before a collector's first start.
+func TestNATSRestarts(t *testing.T) {
+	const conversations, restarts = 8, 4
+	dir := t.TempDir()
+	n := startNATS(t, dir, -1)
+	port := n.Addr().(*net.TCPAddr).Port
+	if err := n.js.DeleteStream(t.Context(), event.StreamEvents); err != nil {
+		t.Fatal(err)
+	}
+	h := openHook(t, n.url, "http://provider.test", func(c *Config) { c.NATSOptions = quickReconnect })
+	rt := h.Transport(roundTripFunc(func(*http.Request) (*http.Response, error) {
+		return &http.Response{StatusCode: 200, Body: http.NoBody}, nil
+	}))
+	stop := make(chan struct{})
+	var agents sync.WaitGroup
+	calls := make([]int, conversations)
+	for c := range conversations {
+		agents.Go(func() {
+			ctx := WithConversation(t.Context(), fmt.Sprint("conv-", c))
+			for {
+				select {
+				case <-stop:
+					return
+				default:
+				}
+				req, err := http.NewRequestWithContext(ctx, http.MethodPost, "http://provider.test/v1", strings.NewReader("{}"))
+				if err != nil {
+					t.Error(err)
+					return
+				}
+				if _, err := rt.RoundTrip(req); err != nil {
+					t.Error(err)
+				}
+				calls[c]++
+				time.Sleep(2 * time.Millisecond) // a load, not a flood: nothing is to be dropped
+			}
+		})
+	}
+	stored := func(more uint64) {
+		for want := h.Stats().Events + more; h.Stats().Events < want; {
+			time.Sleep(time.Millisecond)
+		}
+	}
+	time.Sleep(50 * time.Millisecond)
+	createStream(t, n.js)
+	for range restarts {
+		stored(200)
+		n.Shutdown()
+		n.WaitForShutdown()
+		n = startNATS(t, dir, port)
+	}
+	stored(200)
+	close(stop)
+	agents.Wait()
+	flush(t, h)
+
+	total := 0
+	for _, k := range calls {
+		total += k
+	}
+	evs := n.events(t)
+	if s := h.Stats(); len(evs) != 2*total || s.Published != uint64(total) || s.Dropped != 0 || s.Bytes != 0 {
+		t.Fatalf("%d calls: %d events, stats %+v", total, len(evs), s)
+	}
+	last := make(map[string]uint64)
+	seen := make(map[uint64]bool)
+	for i, ev := range evs {
+		c := ev.Labels.Conversation
+		if ev.Seq <= last[c] || seen[ev.Seq] {
+			t.Fatalf("event %d: seq %d of %s comes after %d", i, ev.Seq, c, last[c])
+		}
+		last[c], seen[ev.Seq] = ev.Seq, true
+	}
+	t.Logf("%d calls, %d restarts", total, restarts)
+}
+
+// A server that takes connections and then says nothing, and a redactor that never returns: Close keeps its time.
+func TestCloseWhenAllHangs(t *testing.T) {
+	srv := startProvider(t, &wire{}, 200, answer)
+	const flushTimeout = 50 * time.Millisecond
+	f := func(what, natsURL string, change func(*Config)) {
+		t.Helper()
+		h := openHook(t, natsURL, srv.URL, func(c *Config) {
+			c.FlushTimeout = flushTimeout
+			change(c)
+		})
+		resp, err := post(t, h, t.Context(), srv.URL, "{}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		start := time.Now()
+		if err := h.Close(); err == nil || !strings.Contains(err.Error(), "publish") {
+			t.Errorf("%s: error %v", what, err)
+		}
+		// Ten times over would still be no hang: the time-outs behind it are seconds.
+		if d := time.Since(start); d > 10*(flushTimeout+closeGrace) {
+			t.Errorf("%s: Close took %v", what, d)
+		}
+	}
+	silent, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var conns sync.WaitGroup
+	conns.Go(func() {
+		for {
+			c, err := silent.Accept()
+			if err != nil {
+				return
+			}
+			defer c.Close()
+		}
+	})
+	f("nats hangs", "nats://"+silent.Addr().String(), func(*Config) {})
+	silent.Close()
+	conns.Wait()
+
+	n := startNATS(t, t.TempDir(), -1)
+	release := make(chan struct{})
+	f("the redactor hangs", n.url, func(c *Config) {
+		c.Redact = func(b []byte) []byte { <-release; return b }
+	})
+	close(release)
+}
+
+// An agent's process, started by TestKilled.
+func TestAgentProcess(t *testing.T) {
+	natsURL, provider := os.Getenv("LLMTAP_TEST_NATS"), os.Getenv("LLMTAP_TEST_PROVIDER")
+	if natsURL == "" {
+		t.Skip("is a part of TestKilled")
+	}
+	h := openHook(t, natsURL, provider, nil)
+	for i := 0; ; i++ {
+		resp, err := post(t, h, WithConversation(context.Background(), "conv-1"), provider, strings.Repeat(" ", 40<<10)+"{}")
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp.Body.Close()
+		fmt.Println("published", h.Stats().Published)
+	}
+}
+
+// An agent is killed while it calls: what NATS acknowledged is there, whole, and of the rest nothing is torn.
+func TestKilled(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }))
+	defer srv.Close()
+	exe, err := os.Executable()
+	if err != nil {
+		t.Fatal(err)
+	}
+	cmd := exec.CommandContext(t.Context(), exe, "-test.run=^TestAgentProcess$")
+	cmd.Env = append(os.Environ(), "LLMTAP_TEST_NATS="+n.url, "LLMTAP_TEST_PROVIDER="+srv.URL)
+	out, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	acked := 0
+	for lines := bufio.NewScanner(out); lines.Scan(); {
+		fmt.Sscanf(lines.Text(), "published %d", &acked)
+		if acked >= 50 {
+			cmd.Process.Kill()
+		}
+	}
+	cmd.Wait() // says that it was killed
+	if acked < 50 {
+		t.Fatalf("the agent ended by itself after %d exchanges", acked)
+	}
+	whole, last := 0, uint64(0)
+	for _, ev := range n.events(t) { // each decodes
+		if ev.Seq != last+1 || ev.Parts != 1 {
+			t.Errorf("seq %d comes after %d, in %d parts", ev.Seq, last, ev.Parts)
+		}
+		if last = ev.Seq; ev.Kind == event.Response {
+			whole++
+		}
+	}
+	if whole < acked {
+		t.Errorf("%d exchanges are stored, %d were acknowledged", whole, acked)
+	}
+}
