@@ -12,16 +12,22 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 )
 
-// Values of the reason label of metrics.errors.
+// A fault says whose an error of an insert is. Its values are those of the reason label of metrics.errors.
+type fault string
+
 const (
-	reasonRetry = "retry"
-	reasonFinal = "final"
+	faultServer fault = "server" // the server or the network; it passes by itself
+	faultSetup  fault = "setup"  // tables, login or grants; an operator must act
+	faultRows   fault = "rows"   // perhaps the rows
 )
+
+// hintSetup is what an operator is told of faultSetup.
+const hintSetup = "ClickHouse does not let llmtap insert: undo what was changed in the table, the login or the grants; until then rows wait in the stream"
 
 const codeUnknownDatabase = 81
 
-// retryCodes are the server's error codes that say something of its state and nothing of the insert.
-var retryCodes = map[int32]bool{
+// serverCodes are the error codes that say something of the server's state and nothing of the insert.
+var serverCodes = map[int32]bool{
 	3:   true, // UNEXPECTED_END_OF_FILE: the request was cut
 	32:  true, // ATTEMPT_TO_READ_AFTER_EOF
 	33:  true, // CANNOT_READ_ALL_DATA
@@ -57,26 +63,67 @@ var retryCodes = map[int32]bool{
 	999: true, // KEEPER_EXCEPTION
 }
 
-// retryable reports whether the same insert may pass later. Unknown errors do not: repeating what cannot pass would hold
-// up everything behind it in silence.
-func retryable(err error) bool {
-	if ex, ok := errors.AsType[*clickhouse.Exception](err); ok {
-		return retryCodes[ex.Code]
-	}
-	if he, ok := errors.AsType[*clickhouse.HTTPError](err); ok {
+// setupCodes are the error codes that no other rows would change.
+var setupCodes = map[int32]bool{
+	16:  true, // NO_SUCH_COLUMN_IN_TABLE
+	20:  true, // NUMBER_OF_COLUMNS_DOESNT_MATCH
+	44:  true, // ILLEGAL_COLUMN
+	47:  true, // UNKNOWN_IDENTIFIER
+	48:  true, // NOT_IMPLEMENTED
+	60:  true, // UNKNOWN_TABLE
+	62:  true, // SYNTAX_ERROR
+	81:  true, // UNKNOWN_DATABASE
+	115: true, // UNKNOWN_SETTING
+	164: true, // READONLY
+	192: true, // UNKNOWN_USER
+	193: true, // WRONG_PASSWORD
+	194: true, // REQUIRED_PASSWORD
+	195: true, // IP_ADDRESS_NOT_ALLOWED
+	218: true, // TABLE_IS_DROPPED
+	291: true, // DATABASE_ACCESS_DENIED
+	452: true, // SETTING_CONSTRAINT_VIOLATION
+	497: true, // ACCESS_DENIED
+	516: true, // AUTHENTICATION_FAILED
+}
+
+// A prepareError is of an insert before it had rows.
+type prepareError struct{ err error }
+
+func (e *prepareError) Error() string { return e.err.Error() }
+func (e *prepareError) Unwrap() error { return e.err }
+
+// faultOf says whose err is. What is not known is blamed on the rows, because whoever wrote them can check that: the
+// same insert with other rows.
+func faultOf(err error) fault {
+	var ne net.Error // of the network, *url.Error included
+	var se syscall.Errno
+	ex, isException := errors.AsType[*clickhouse.Exception](err)
+	he, isHTTP := errors.AsType[*clickhouse.HTTPError](err)
+	_, prepares := errors.AsType[*prepareError](err)
+	switch {
+	case isException && serverCodes[ex.Code]:
+		return faultServer
+	case isException && setupCodes[ex.Code]:
+		return faultSetup
+	case isException:
+	case isHTTP: // of a load balancer
 		switch he.StatusCode {
 		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
 			http.StatusServiceUnavailable, http.StatusGatewayTimeout:
-			return true
+			return faultServer
+		case http.StatusRequestEntityTooLarge: // fewer rows may pass
+		default:
+			return faultSetup
 		}
-		return false
+	case errors.As(err, &ne), errors.As(err, &se),
+		errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.ErrClosedPipe), errors.Is(err, net.ErrClosed),
+		errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, clickhouse.ErrAcquireConnTimeout):
+		return faultServer
 	}
-	var ne net.Error // of the network, *url.Error included
-	var se syscall.Errno
-	return errors.As(err, &ne) || errors.As(err, &se) ||
-		errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) || errors.Is(err, io.ErrClosedPipe) || errors.Is(err, net.ErrClosed) ||
-		errors.Is(err, context.DeadlineExceeded) || errors.Is(err, os.ErrDeadlineExceeded) ||
-		errors.Is(err, clickhouse.ErrAcquireConnTimeout)
+	if prepares {
+		return faultSetup
+	}
+	return faultRows
 }
 
 // code returns the server's error code in err, 0 when there is none.

@@ -24,38 +24,47 @@ import (
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
 
-func TestRetryable(t *testing.T) {
-	f := func(err error, want bool) {
+func TestFault(t *testing.T) {
+	f := func(err error, want string) {
 		t.Helper()
-		if got := clickhouse.Retryable(fmt.Errorf("insert: %w", err)); got != want {
-			t.Errorf("retryable(%v) = %v, want %v", err, got, want)
+		if got := clickhouse.Fault(fmt.Errorf("insert: %w", err)); got != want {
+			t.Errorf("fault of %v: %s, want %s", err, got, want)
 		}
 	}
 	exception := func(code int32) error { return &chgo.Exception{Code: code, Message: "x"} }
 	// The server is in trouble.
-	f(exception(241), true)
-	f(exception(252), true)
-	f(exception(242), true)
-	f(exception(159), true)
-	f(&chgo.HTTPError{StatusCode: 500, Err: exception(241)}, true)
-	// The insert is.
-	f(exception(16), false)  // no such column
-	f(exception(60), false)  // no such table
-	f(exception(53), false)  // type mismatch
-	f(exception(516), false) // wrong password
-	f(&chgo.HTTPError{StatusCode: 500, Err: exception(53)}, false)
-	f(chgo.ErrBatchInvalid, false)
-	f(errors.New("column x is not present in the table"), false)
+	f(exception(241), "server")
+	f(exception(252), "server")
+	f(exception(242), "server")
+	f(exception(159), "server")
+	f(&chgo.HTTPError{StatusCode: 500, Err: exception(241)}, "server")
+	f(clickhouse.Unprepared(exception(241)), "server")
+	// An operator must act.
+	f(exception(16), "setup")  // no such column
+	f(exception(60), "setup")  // no such table
+	f(exception(497), "setup") // no grant
+	f(exception(516), "setup") // wrong password
+	f(&chgo.HTTPError{StatusCode: 404, Err: exception(60)}, "setup")
+	f(clickhouse.Unprepared(exception(1001)), "setup")
+	f(clickhouse.Unprepared(errors.New("column x is not present in the table")), "setup")
+	// The rows, perhaps.
+	f(exception(469), "rows") // a constraint
+	f(exception(53), "rows")  // type mismatch
+	f(exception(1001), "rows")
+	f(&chgo.HTTPError{StatusCode: 500, Err: exception(53)}, "rows")
+	f(chgo.ErrBatchInvalid, "rows")
+	f(&chgo.HTTPError{StatusCode: 413, Err: errors.New("too large")}, "rows")
 	// A load balancer answers.
-	f(&chgo.HTTPError{StatusCode: 503, Err: errors.New("response body: no healthy upstream")}, true)
-	f(&chgo.HTTPError{StatusCode: 429, Err: errors.New("slow down")}, true)
-	f(&chgo.HTTPError{StatusCode: 403, Err: errors.New("forbidden")}, false)
+	f(&chgo.HTTPError{StatusCode: 503, Err: errors.New("response body: no healthy upstream")}, "server")
+	f(&chgo.HTTPError{StatusCode: 429, Err: errors.New("slow down")}, "server")
+	f(&chgo.HTTPError{StatusCode: 403, Err: errors.New("forbidden")}, "setup")
 	// The network.
-	f(&url.Error{Op: "Post", URL: "http://x", Err: errors.New("boom")}, true)
-	f(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, true)
-	f(io.ErrUnexpectedEOF, true)
-	f(context.DeadlineExceeded, true)
-	f(chgo.ErrAcquireConnTimeout, true)
+	f(&url.Error{Op: "Post", URL: "http://x", Err: errors.New("boom")}, "server")
+	f(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "server")
+	f(clickhouse.Unprepared(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "server")
+	f(io.ErrUnexpectedEOF, "server")
+	f(context.DeadlineExceeded, "server")
+	f(chgo.ErrAcquireConnTimeout, "server")
 }
 
 // A faulty proxy stands between the sink and a real server.
@@ -126,18 +135,6 @@ func TestWriteThroughFaults(t *testing.T) {
 	counts, err := s.Counts(t.Context())
 	if err != nil || counts["exchanges"] != 100 || counts["findings"] != 100 {
 		t.Errorf("after all faults: %v %v", counts, err)
-	}
-}
-
-func TestWriteToChangedTable(t *testing.T) {
-	s := open(t)
-	if err := s.Exec(t.Context(), "ALTER TABLE alerts DROP COLUMN summary"); err != nil {
-		t.Fatal(err)
-	}
-	err := s.Write(t.Context(), sinktest.Rows(0, 1))
-	var later *sinks.RetryError
-	if err == nil || errors.As(err, &later) || !strings.Contains(err.Error(), "insert 1 alerts: ") || !strings.Contains(err.Error(), "summary") {
-		t.Errorf("Write without a column: %v", err)
 	}
 }
 

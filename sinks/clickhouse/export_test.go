@@ -36,8 +36,13 @@ func (s *Sink) Exec(ctx context.Context, sql string) error { return s.conn.Exec(
 var (
 	Schema     = schema
 	Statements = statements
-	Retryable  = retryable
 )
+
+// Fault says whose fault err is.
+func Fault(err error) string { return string(faultOf(err)) }
+
+// Unprepared makes err one of an insert before it had rows.
+func Unprepared(err error) error { return &prepareError{err} }
 
 // ColumnNames are the columns that Write fills, by table.
 func ColumnNames() map[string][]string {

@@ -21,15 +21,15 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 			Name: "llmtap_sinks_clickhouse_out_rows_total", Help: "Rows that ClickHouse acknowledged, by table.",
 		}, []string{"table"}),
 		errors: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_sinks_clickhouse_errors_total", Help: "Failed inserts, by reason: retry may pass later, final does not.",
+			Name: "llmtap_sinks_clickhouse_errors_total", Help: "Failed inserts, by whose fault it is: server (it passes), setup (an operator must act), rows.",
 		}, []string{"reason"}),
 		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
 			Name: "llmtap_sinks_clickhouse_insert_seconds", Help: "Time of one insert, by table.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
 		}, []string{"table"}),
 	}
-	for _, r := range []string{reasonRetry, reasonFinal} {
-		m.errors.WithLabelValues(r)
+	for _, r := range []fault{faultServer, faultSetup, faultRows} {
+		m.errors.WithLabelValues(string(r))
 	}
 	return m
 }

@@ -23,8 +23,8 @@ var insertSettings = clickhouse.Settings{
 	"throw_on_max_partitions_per_insert_block": 0,
 }
 
-// Write stores all rows of b, one insert per table. A *sinks.RetryError may pass later; what was stored before it is
-// not doubled when the batch is written again.
+// Write stores all rows of b, one insert per table. A *sinks.RetryError may pass later, a *sinks.RowError may be the fault
+// of some rows; what was stored before either is not doubled when the batch is written again.
 func (s *Sink) Write(ctx context.Context, b *sinks.Batch) error {
 	if s.closed.Load() {
 		return sinks.ErrClosed
@@ -59,12 +59,15 @@ func insert[R any](ctx context.Context, s *Sink, table string, columns []column[
 		if ctx.Err() != nil {
 			return err // the caller gave up
 		}
-		if retryable(err) {
-			s.metrics.errors.WithLabelValues(reasonRetry).Inc()
+		why := faultOf(err)
+		s.metrics.errors.WithLabelValues(string(why)).Inc()
+		switch why {
+		case faultServer:
 			return &sinks.RetryError{Err: err}
+		case faultSetup:
+			return &sinks.RetryError{Err: err, Hint: hintSetup}
 		}
-		s.metrics.errors.WithLabelValues(reasonFinal).Inc()
-		return err
+		return &sinks.RowError{Table: table, Err: err}
 	}
 	s.metrics.out.WithLabelValues(table).Add(float64(len(rows)))
 	s.metrics.seconds.WithLabelValues(table).Observe(time.Since(start).Seconds())
@@ -78,7 +81,7 @@ func send[R any](ctx context.Context, s *Sink, table string, columns []column[R]
 	}
 	batch, err := s.conn.PrepareBatch(ctx, "INSERT INTO "+table+" ("+strings.Join(names, ", ")+")")
 	if err != nil {
-		return err
+		return &prepareError{err}
 	}
 	defer func() { _ = batch.Close() }() // after Send it does nothing, before it gives the batch up
 	for i, c := range columns {

@@ -1,0 +1,168 @@
+package clickhouse_test
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+	"github.com/llmtap/llmtap/sinks/sinktest"
+)
+
+// A graveyard collects dead letters.
+type graveyard struct {
+	mu   sync.Mutex // guards rows
+	rows []sinks.DeadRow
+}
+
+func (g *graveyard) bury(_ context.Context, d sinks.DeadRow) error {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	g.rows = append(g.rows, d)
+	return nil
+}
+
+func (g *graveyard) count() int {
+	g.mu.Lock()
+	defer g.mu.Unlock()
+	return len(g.rows)
+}
+
+// runBatcher runs a Batcher on s until the test ends; stored waits until what was added is.
+func runBatcher(t *testing.T, s sinks.Sink) (b *sinks.Batcher, g *graveyard, add func(*sinks.Batch) (stored <-chan struct{})) {
+	t.Helper()
+	cfg := sinks.DefaultBatcherConfig()
+	cfg.Interval, cfg.RetryMax = 10*time.Millisecond, 200*time.Millisecond
+	b, g = sinks.NewBatcher(s, cfg, slog.New(slog.DiscardHandler), nil), &graveyard{}
+	b.DeadLetter = g.bury
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error, 1)
+	go func() { done <- b.Run(ctx) }()
+	t.Cleanup(func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+	return b, g, func(rows *sinks.Batch) <-chan struct{} {
+		stored := make(chan struct{})
+		if err := b.Add(t.Context(), rows, func(context.Context) error { close(stored); return nil }); err != nil {
+			t.Fatal(err)
+		}
+		return stored
+	}
+}
+
+func wait(t *testing.T, stored <-chan struct{}) {
+	t.Helper()
+	select {
+	case <-stored:
+	case <-time.After(time.Minute):
+		t.Fatal("not stored within a minute")
+	}
+}
+
+func counts(t *testing.T, s *clickhouse.Sink) map[string]uint64 {
+	t.Helper()
+	n, err := s.Counts(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// Rows that a constraint of the engine refuses become dead letters; the other rows of the same batch are stored.
+func TestPoisonRows(t *testing.T) {
+	s := open(t)
+	for _, sql := range []string{
+		"ALTER TABLE exchanges ADD CONSTRAINT sane_tokens CHECK input_tokens < 1000000",
+		"ALTER TABLE findings ADD CONSTRAINT has_summary CHECK summary != ''",
+	} {
+		if err := s.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, g, add := runBatcher(t, s)
+	rows := sinktest.Rows(0, 2000)
+	rows.Exchanges[3].InputTokens, rows.Exchanges[1999].InputTokens, rows.Findings[700].Summary = 1<<40, 1<<41, ""
+	want := []string{"findings " + rows.Findings[700].ID, "exchanges " + rows.Exchanges[3].ID, "exchanges " + rows.Exchanges[1999].ID}
+	begun := time.Now()
+	wait(t, add(rows))
+	t.Logf("3 poison rows of 8,000 rows parted in %v", time.Since(begun).Round(time.Millisecond))
+
+	var got []string
+	for _, d := range g.rows {
+		got = append(got, d.Table+" "+d.ID)
+		if !strings.Contains(d.Err.Error(), "VIOLATED_CONSTRAINT") && !strings.Contains(d.Err.Error(), "is violated") || !strings.Contains(string(d.Row), d.ID) {
+			t.Errorf("dead letter: %v %s", d.Err, d.Row)
+		}
+	}
+	if !slices.Equal(got, want) {
+		t.Errorf("dead letters: %v, want %v", got, want)
+	}
+	if n := counts(t, s); n["exchanges"] != 1998 || n["findings"] != 1999 || n["tool_calls"] != 2000 || n["alerts"] != 2000 {
+		t.Errorf("stored: %v", n)
+	}
+}
+
+// A table that someone changed costs no row: the batcher waits, says what to do, and stores all when it is repaired.
+func TestChangedTable(t *testing.T) {
+	f := func(what, breaks, repairs, health string) {
+		t.Helper()
+		s := open(t)
+		b, g, add := runBatcher(t, s)
+		wait(t, add(sinktest.Rows(0, 10)))
+		if err := s.Exec(t.Context(), breaks); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		stored := add(sinktest.Rows(10, 500))
+		for deadline := time.Now().Add(time.Minute); b.Health() == nil && time.Now().Before(deadline); {
+			time.Sleep(5 * time.Millisecond)
+		}
+		if err := b.Health(); err == nil || !strings.Contains(err.Error(), health) || !strings.Contains(err.Error(), "until then rows wait in the stream") {
+			t.Errorf("%s: health %v, want %q in it", what, err, health)
+		}
+		if err := s.Exec(t.Context(), repairs); err != nil {
+			t.Fatalf("%s: %v", what, err)
+		}
+		wait(t, stored)
+		n := counts(t, s)
+		if n["exchanges"] != 510 || n["alerts"] != 510 || g.count() != 0 || b.Health() != nil {
+			t.Errorf("%s: stored %v, %d dead letters, health %v", what, n, g.count(), b.Health())
+		}
+	}
+	f("no column", "ALTER TABLE exchanges RENAME COLUMN path TO old_path", "ALTER TABLE exchanges RENAME COLUMN old_path TO path", "path")
+	f("no table", "RENAME TABLE exchanges TO old", "RENAME TABLE old TO exchanges", "exchanges")
+	f("another type", "ALTER TABLE exchanges MODIFY COLUMN status String", "ALTER TABLE exchanges MODIFY COLUMN status UInt16", "status")
+	f("a constraint that no row keeps", "ALTER TABLE exchanges ADD CONSTRAINT no CHECK status = 7", "ALTER TABLE exchanges DROP CONSTRAINT no", "`no`")
+	f("a materialised view that throws",
+		"CREATE MATERIALIZED VIEW broken ENGINE = Memory AS SELECT throwIf(status > 0) AS x FROM exchanges", "DROP TABLE broken", "throwIf")
+}
+
+// What an insert says of a changed table, and of a row, without a batcher.
+func TestWriteRefused(t *testing.T) {
+	s := open(t)
+	if err := s.Exec(t.Context(), "ALTER TABLE exchanges ADD CONSTRAINT c CHECK status != 200"); err != nil {
+		t.Fatal(err)
+	}
+	err := s.Write(t.Context(), sinktest.Rows(0, 3))
+	if refused, ok := errors.AsType[*sinks.RowError](err); !ok || refused.Table != "exchanges" || !strings.HasPrefix(err.Error(), "insert 3 exchanges: ") {
+		t.Errorf("Write against a constraint: %T %v", err, err)
+	}
+	if err := s.Exec(t.Context(), "ALTER TABLE exchanges DROP CONSTRAINT c"); err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Exec(t.Context(), "ALTER TABLE alerts DROP COLUMN summary"); err != nil {
+		t.Fatal(err)
+	}
+	err = s.Write(t.Context(), sinktest.Rows(0, 1))
+	if later, ok := errors.AsType[*sinks.RetryError](err); !ok || later.Hint == "" || !strings.Contains(err.Error(), "insert 1 alerts: ") || !strings.Contains(err.Error(), "summary") {
+		t.Errorf("Write without a column: %T %v", err, err)
+	}
+}
