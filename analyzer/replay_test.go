@@ -14,7 +14,7 @@ import (
 )
 
 // fleet is a random stream: agents with and without conversation ids, some of them broken, whose calls overlap, are
-// retried, time out, come in parts or in the wrong order.
+// retried, time out, come in parts, twice or in the wrong order, or get lost.
 type fleet struct {
 	*stream
 	rnd     *rand.Rand
@@ -64,6 +64,12 @@ func (f *fleet) events(n int) []step {
 		case r == 11:
 			i := f.rnd.IntN(len(f.agents))
 			f.agents[i] = newAgent(i, f.rnd)
+		case r == 12 && f.rnd.IntN(4) == 0:
+			f.lost += 1 + f.rnd.Uint64N(3)
+		case r == 13 && len(f.steps) > 0: // an event comes again, perhaps long after
+			if old := f.steps[len(f.steps)-1-f.rnd.IntN(min(len(f.steps), 60))]; old.ev != nil {
+				f.again(old.ev)
+			}
 		default:
 			if a := f.agents[f.rnd.IntN(len(f.agents))]; !a.busy {
 				f.turn(a)

@@ -49,7 +49,9 @@ func (a *Analyzer) track(ev *event.Event, at Position) {
 		in := &instance{labels: ev.Labels, newest: ev.Seq, at: at.Seq, dropped: ev.Dropped}
 		if nothingBefore {
 			a.count(MetricDropped, in, ev.Dropped, at.Seq)
-			a.lose(in, gap{from: 1, to: ev.Seq - 1, need: at.Seq})
+			if a.cfg.Partitions <= 1 {
+				a.lose(in, gap{from: 1, to: ev.Seq - 1, need: at.Seq})
+			}
 		}
 		a.instances.add(ev.Instance, in, 0, a.now)
 		return

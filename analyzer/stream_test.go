@@ -68,6 +68,7 @@ type stream struct {
 	steps  []step
 	now    time.Time
 	seq    uint64
+	lost   uint64 // events that did not arrive so far
 	calls  int
 	labels event.Labels
 	url    string
@@ -82,7 +83,7 @@ func newStream(conversation string) *stream {
 func (s *stream) add(ev *event.Event) *event.Event {
 	s.seq++
 	s.now = s.now.Add(time.Second)
-	ev.Time, ev.Labels, ev.Instance, ev.Seq, ev.Origin = s.now, s.labels, "i1", s.seq, event.OriginHook
+	ev.Time, ev.Labels, ev.Instance, ev.Seq, ev.Origin = s.now, s.labels, "i1", s.seq+s.lost, event.OriginHook
 	if ev.Capture == "" {
 		ev.Capture = event.CaptureFull
 	}
@@ -91,6 +92,15 @@ func (s *stream) add(ev *event.Event) *event.Event {
 	}
 	s.steps = append(s.steps, step{ev, analyzer.Position{Seq: s.seq, Time: s.now}})
 	return ev
+}
+
+// again is an event that was in the stream before.
+func (s *stream) again(old *event.Event) {
+	ev := *old
+	s.seq++
+	s.lost-- // it takes no number of its own
+	s.now = s.now.Add(time.Second)
+	s.steps = append(s.steps, step{&ev, analyzer.Position{Seq: s.seq, Time: s.now}})
 }
 
 func (s *stream) advance(d time.Duration) {

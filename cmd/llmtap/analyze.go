@@ -122,6 +122,10 @@ func (a *analyzeRole) loop(ctx context.Context, reader *jetstream.Reader, an *an
 			an.Advance(time.Now(), true, &out)
 		}
 		an.Observe(time.Since(begun))
+		for i := range out.Dead {
+			d := &out.Dead[i]
+			a.c.conn.DeadLetter(ctx, &d.Event, d.Seq, d.Reason, d.Error)
+		}
 		for i := range out.Tallies {
 			if err := a.publish(ctx, &out.Tallies[i]); err != nil {
 				return err

@@ -26,15 +26,24 @@ const (
 	deadOverhead = 4 << 10          // bytes of the headers above, and some
 )
 
-// deadLetter keeps what could not be decoded, with its headers and its body, for someone to look at. A body that no
-// longer fits beside the added headers is cut. The reader goes on even when the letter cannot be written.
+// DeadLetter keeps an event whose content could not be used, for someone to look at; seq is its place in the stream, and
+// reason one token of a subject. A body that is too long for a message is cut. When NATS does not take the letter in time,
+// that is counted and logged, and the caller goes on.
+func (c *Conn) DeadLetter(ctx context.Context, ev *event.Event, seq uint64, reason, why string) {
+	c.writeDead(ctx, &nats.Msg{Subject: ev.Subject(), Header: nats.Header(ev.Encode()), Data: ev.Body}, seq, reason, why)
+}
+
+// deadLetter keeps what could not be decoded, as DeadLetter does.
 func (c *Conn) deadLetter(ctx context.Context, m *nats.Msg, seq uint64, why error) {
 	reason := reasonBadHeader
 	if _, _, _, err := event.ParseSubject(m.Subject); err != nil {
 		reason = reasonBadSubject
 	}
 	c.m.dropped.WithLabelValues(reason).Inc()
+	c.writeDead(ctx, m, seq, reason, why.Error())
+}
 
+func (c *Conn) writeDead(ctx context.Context, m *nats.Msg, seq uint64, reason, why string) {
 	h := maps.Clone(m.Header)
 	if h == nil {
 		h = nats.Header{}
@@ -44,8 +53,8 @@ func (c *Conn) deadLetter(ctx context.Context, m *nats.Msg, seq uint64, why erro
 	h.Set(HeaderDeadReason, reason)
 	h.Set(HeaderDeadSubject, m.Subject)
 	h.Set(HeaderDeadSeq, number)
-	h.Set(HeaderDeadError, headerLine(why.Error()))
-	h.Set(event.HeaderMsgID, "dead."+number)
+	h.Set(HeaderDeadError, headerLine(why))
+	h.Set(event.HeaderMsgID, "dead."+number+"."+reason)
 	room := max(int(c.nc.MaxPayload())-headerSize(h)-deadOverhead, 0)
 	letter := &nats.Msg{Subject: event.DeadPrefix + reason, Header: h, Data: m.Data[:min(len(m.Data), room)]}
 

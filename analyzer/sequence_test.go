@@ -1,0 +1,245 @@
+package analyzer_test
+
+import (
+	"fmt"
+	"math/rand/v2"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// process is one process that sends events, some of which never arrive.
+type process struct {
+	service, id string
+	seq         uint64
+	dropped     uint64
+}
+
+// ping is an event that is nothing but a number of its process.
+func (p *process) ping() *event.Event {
+	p.seq++
+	return &event.Event{
+		Kind: event.Run, Labels: event.Labels{Service: p.service, Environment: "prod"}, Instance: p.id, Seq: p.seq, Dropped: p.dropped,
+		Origin: event.OriginHook, Part: 1, Parts: 1,
+	}
+}
+
+// sums are the counts of a metric by service.
+func sums(out *analyzer.Output, metric string) map[string]uint64 {
+	m := map[string]uint64{}
+	last := int64(0)
+	for _, y := range out.Tallies {
+		if y.Second <= last {
+			continue // as a reader does
+		}
+		last = y.Second
+		for _, c := range y.Counts {
+			if c.Metric == metric {
+				m[c.Labels["service"]] += c.N
+			}
+		}
+	}
+	return m
+}
+
+// lossy is a random stream of processes: events are lost, overtaken, late by minutes, doubled; exchanges are dropped,
+// also before the first event arrives. It returns what is lost and dropped, by service.
+func lossy(seed uint64, n int) (steps []step, lost, dropped map[string]uint64) {
+	rnd := rand.New(rand.NewPCG(seed, 7))
+	lost, dropped = map[string]uint64{}, map[string]uint64{}
+	now, stream := epoch, uint64(0)
+	put := func(ev *event.Event) {
+		stream++
+		now = now.Add(time.Duration(rnd.IntN(2500)) * time.Millisecond)
+		ev.Time = now
+		steps = append(steps, step{ev, analyzer.Position{Seq: stream, Time: now}})
+	}
+	var all []*process
+	for i := range 4 {
+		p := &process{service: fmt.Sprintf("s%d", i%3), id: fmt.Sprintf("i%d", i)}
+		all = append(all, p)
+		if rnd.IntN(2) == 0 { // NATS was away from the start
+			p.dropped = 1 + rnd.Uint64N(5)
+			p.seq = p.dropped + rnd.Uint64N(p.dropped+1)
+			lost[p.service], dropped[p.service] = lost[p.service]+p.seq, dropped[p.service]+p.dropped
+		}
+		put(p.ping())
+	}
+	for len(steps) < n {
+		p := all[rnd.IntN(len(all))]
+		switch rnd.IntN(9) {
+		case 0: // lost on the way
+			k := 1 + rnd.Uint64N(3)
+			p.seq += k
+			lost[p.service] += k
+			put(p.ping())
+		case 1: // dropped by the hook
+			p.seq, p.dropped = p.seq+2, p.dropped+1
+			lost[p.service], dropped[p.service] = lost[p.service]+2, dropped[p.service]+1
+			put(p.ping())
+		case 2: // overtaken
+			old := []*event.Event{p.ping(), p.ping()}
+			put(p.ping())
+			for _, ev := range old {
+				put(ev)
+			}
+		case 3: // cut off from NATS in the middle of what it sent; it sends that again first
+			old := []*event.Event{p.ping(), p.ping()}
+			newer := p.ping()
+			put(newer)
+			now = now.Add(time.Duration(rnd.IntN(120)) * time.Second)
+			for _, ev := range append(old, newer) {
+				again := *ev
+				put(&again)
+			}
+		case 4: // the same once more
+			ev := p.ping()
+			put(ev)
+			again := *ev
+			put(&again)
+		default:
+			put(p.ping())
+		}
+	}
+	now = now.Add(time.Minute)
+	for _, p := range all {
+		put(p.ping())
+	}
+	return append(steps, step{at: analyzer.Position{Time: now.Add(time.Hour)}}), lost, dropped
+}
+
+// With one partition, what is counted as lost and dropped is what was.
+func TestLossesAreExact(t *testing.T) {
+	for seed := range uint64(300) {
+		steps, lost, dropped := lossy(seed, 200)
+		out := run(t, analyzer.Default(), steps)
+		if diff := cmp.Diff(lost, sums(out, analyzer.MetricLost)); diff != "" {
+			t.Errorf("seed %d: lost %s", seed, diff)
+		}
+		if diff := cmp.Diff(dropped, sums(out, analyzer.MetricDropped)); diff != "" {
+			t.Errorf("seed %d: dropped %s", seed, diff)
+		}
+	}
+}
+
+// A process that goes on after another died counts the same.
+func TestLossesSurviveRestarts(t *testing.T) {
+	for seed := range uint64(20) {
+		steps, lost, dropped := lossy(seed, 60)
+		for k := 1; k < len(steps); k++ {
+			out := restarted(t, steps, k)
+			if diff := cmp.Diff(lost, sums(out, analyzer.MetricLost)); diff != "" {
+				t.Fatalf("seed %d, stopped after %d: lost %s", seed, k, diff)
+			}
+			if diff := cmp.Diff(dropped, sums(out, analyzer.MetricDropped)); diff != "" {
+				t.Fatalf("seed %d, stopped after %d: dropped %s", seed, k, diff)
+			}
+		}
+	}
+}
+
+// Of several partitions none sees all of a process: losses are not counted, drops once by each that sees the process go on.
+func TestLossesByPartition(t *testing.T) {
+	for seed := range uint64(50) {
+		steps, _, dropped := lossy(seed, 200)
+		sum := map[string]uint64{}
+		for p := range 2 {
+			cfg := analyzer.Default()
+			cfg.Partition, cfg.Partitions = p, 2
+			var part []step
+			for _, s := range steps {
+				if s.ev == nil || int(s.at.Seq)%2 == p {
+					part = append(part, s)
+				}
+			}
+			out := run(t, cfg, part)
+			if n := sums(out, analyzer.MetricLost); len(n) > 0 {
+				t.Errorf("seed %d: lost %v", seed, n)
+			}
+			for service, n := range sums(out, analyzer.MetricDropped) {
+				sum[service] += n
+			}
+		}
+		for service, n := range sum {
+			if n > 2*dropped[service] {
+				t.Errorf("seed %d: %s dropped %d, counted as %d", seed, service, dropped[service], n)
+			}
+		}
+	}
+}
+
+func TestSequenceIsNoEvidence(t *testing.T) {
+	f := func(name string, change func(s *stream, p *process), want ...uint64) {
+		t.Helper()
+		s, p := newStream("c1"), &process{service: "builder", id: "p"}
+		put := func(ev *event.Event) {
+			s.seq++
+			s.now = s.now.Add(time.Second)
+			s.steps = append(s.steps, step{ev, analyzer.Position{Seq: s.seq, Time: s.now}})
+		}
+		put(p.ping())
+		change(s, p)
+		put(p.ping())
+		s.advance(time.Minute)
+		s.steps = append(s.steps, step{p.ping(), analyzer.Position{Seq: s.seq + 1, Time: s.now}})
+		s.advance(time.Hour)
+		out := run(t, analyzer.Default(), s.steps)
+		if got := []uint64{sums(out, analyzer.MetricLost)["builder"], sums(out, analyzer.MetricDropped)["builder"]}; !slices.Equal(got, want) {
+			t.Errorf("%s: %v lost and dropped, want %v", name, got, want)
+		}
+	}
+	f("nothing", func(*stream, *process) {}, 0, 0)
+	f("a loss", func(_ *stream, p *process) { p.seq += 3 }, 3, 0)
+	f("garbage", func(_ *stream, p *process) { p.seq += 1 << 40 }, 0, 0)
+	f("garbage drops", func(_ *stream, p *process) { p.dropped = 1 << 50 }, 0, 0)
+	f("an import", func(s *stream, p *process) {
+		p.seq += 5
+		ev := p.ping()
+		ev.Origin = event.OriginImport
+		s.steps = append(s.steps, step{ev, analyzer.Position{Seq: s.seq, Time: s.now}})
+		p.seq -= 6
+	}, 0, 0)
+}
+
+// No answer came, but it may have been sent: that is no failure.
+func TestNoFindingFromAbsence(t *testing.T) {
+	f := func(name string, change func(s *stream), want string) {
+		t.Helper()
+		s := newStream("c1")
+		s.ok(assistant("hello"), hello...)
+		id := s.exchange()
+		s.request(id, hello...)
+		change(s)
+		s.advance(20 * time.Minute)
+		e, _, _ := latest(run(t, analyzer.Default(), s.steps))
+		if got := fmt.Sprintf("%v %s", e[id].Failed, e[id].ErrorType); got != want {
+			t.Errorf("%s: %s, want %s", name, got, want)
+		}
+	}
+	f("nothing is missing", func(s *stream) { s.ok(assistant("hello"), hello...) }, "true no_response")
+	f("an event is missing", func(s *stream) {
+		s.lost++
+		s.ok(assistant("hello"), hello...)
+	}, "false lost")
+	f("an event is missing, and long since lost", func(s *stream) {
+		s.lost++
+		s.ok(assistant("hello"), hello...)
+		s.now = s.now.Add(time.Minute)
+		s.ok(assistant("hello"), hello...)
+	}, "false lost")
+	f("the hook dropped an exchange", func(s *stream) {
+		s.ok(assistant("hello"), hello...)
+		s.steps[len(s.steps)-1].ev.Dropped = 1
+	}, "false lost")
+	f("a degraded request", func(s *stream) { s.steps[len(s.steps)-1].ev.Degraded = true }, "false lost")
+	f("something was missing before", func(s *stream) {
+		for _, st := range s.steps[2:] {
+			st.ev.Seq += 5
+		}
+	}, "true no_response")
+}
