@@ -66,6 +66,7 @@ func insert[R any](ctx context.Context, s *Sink, table string, columns []column[
 			return &sinks.RetryError{Err: err}
 		case faultSetup:
 			return &sinks.RetryError{Err: err, Hint: hintSetup}
+		case faultRows:
 		}
 		return &sinks.RowError{Table: table, Err: err}
 	}
