@@ -7,8 +7,8 @@ import (
 	"log/slog"
 	"net"
 	"net/http"
+	"os"
 	"slices"
-	"strings"
 	"sync/atomic"
 	"time"
 
@@ -41,6 +41,7 @@ type collector struct {
 	natsURL  string
 	httpAddr string
 	listener net.Listener
+	guard    guard
 	reading  atomic.Bool // the analyzer holds its partition
 	term     termMetrics
 	// notifiers are told of alerts beside the configured ones; the demo's terminal is one.
@@ -58,6 +59,9 @@ func openCollector(ctx context.Context, cfg Config, logger *slog.Logger, progres
 			c.close()
 		}
 	}()
+	if c.guard, err = newGuard(cfg.HTTP); err != nil {
+		return nil, err
+	}
 	if err := c.openNATS(ctx); err != nil {
 		return nil, err
 	}
@@ -69,7 +73,21 @@ func openCollector(ctx context.Context, cfg Config, logger *slog.Logger, progres
 	}
 	c.onClose(func() { _ = c.listener.Close() }) // closed already if it has served
 	c.httpAddr = c.listener.Addr().String()
-	return c, nil
+	return c, c.announce()
+}
+
+// announce tells other commands on this machine where this process is.
+func (c *collector) announce() error {
+	r := running{PID: os.Getpid(), Since: time.Now().UTC(), Version: buildVersion().Version, Roles: c.cfg.Roles, HTTPAddr: c.httpAddr}
+	if c.cfg.NATS.URL == "" {
+		r.NATSURL = c.natsURL
+	}
+	remove, err := announce(c.cfg.DataDir, r)
+	if err != nil {
+		return err
+	}
+	c.onClose(remove)
+	return nil
 }
 
 func (c *collector) onClose(f func()) { c.closers = append(c.closers, f) }
@@ -91,12 +109,12 @@ func (c *collector) openNATS(ctx context.Context) error {
 			return fmt.Errorf("start embedded NATS: %w", err)
 		}
 		c.onClose(srv.Shutdown)
-		cfg.URL = srv.URL()
+		cfg.URL, cfg.Token, cfg.TokenFile = srv.URL(), srvCfg.Token, srvCfg.TokenFile
 	}
 	c.natsURL = cfg.URL
 	conn, err := jetstream.Connect(ctx, cfg, c.logger, c.reg)
 	if err != nil {
-		return fmt.Errorf("connect to NATS at %s: %w", cfg.URL, err)
+		return err
 	}
 	c.conn = conn
 	c.onClose(conn.Close)
@@ -168,34 +186,17 @@ func (c *collector) handler() http.Handler {
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", func(w http.ResponseWriter, r *http.Request) {
 		if err := c.readiness(r.Context()); err != nil {
-			http.Error(w, err.Error(), http.StatusServiceUnavailable)
+			text := "not ready"
+			if c.guard.knows(r) {
+				text = err.Error()
+			}
+			http.Error(w, text, http.StatusServiceUnavailable)
 			return
 		}
 		fmt.Fprintln(w, "ready")
 	})
 	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{c.reg, &c.term}, promhttp.HandlerOpts{}))
-	return loopbackOnly(mux)
-}
-
-// loopbackOnly answers only requests that name a loopback host, so that a web page which resolves its own name to
-// 127.0.0.1 reads nothing.
-func loopbackOnly(next http.Handler) http.Handler {
-	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		host, _, err := net.SplitHostPort(r.Host)
-		if err != nil {
-			host = r.Host
-		}
-		if !isLoopback(host) {
-			http.Error(w, "this listener answers on loopback only", http.StatusForbidden)
-			return
-		}
-		next.ServeHTTP(w, r)
-	})
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "localhost" || ip != nil && ip.IsLoopback()
+	return c.guard.wrap(mux)
 }
 
 // termMetrics gathers the metrics of the analyzer's current term: a process that takes the partition again starts

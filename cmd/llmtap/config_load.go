@@ -70,7 +70,9 @@ var keyFlags = []struct{ name, key, usage string }{
 }
 
 // flagEnv is the variable that sets the flag of this name.
-func flagEnv(name string) string { return "LLMTAP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_")) }
+func flagEnv(name string) string {
+	return "LLMTAP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
 
 // A keyFlag remembers what it is set to, in order: by the environment, then by the arguments.
 type keyFlag struct {

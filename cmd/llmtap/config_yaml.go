@@ -46,7 +46,9 @@ func decodeYAML(file string, data []byte, v any, getenv func(string) string, ori
 	return d.errs
 }
 
-func (d *yamlDecoder) at(line int) origin { return origin{fromFile, fmt.Sprintf("%s:%d", d.file, line)} }
+func (d *yamlDecoder) at(line int) origin {
+	return origin{fromFile, fmt.Sprintf("%s:%d", d.file, line)}
+}
 
 func (d *yamlDecoder) fail(n ast.Node, format string, args ...any) {
 	d.errs = append(d.errs, &configError{d.at(n.GetToken().Position.Line), fmt.Errorf(format, args...)})

@@ -21,9 +21,10 @@ var allRoles = []string{roleAnalyze, roleAlert}
 
 const upHelp = `Run the collector. Without flags everything runs in this process: an embedded NATS server that hooks publish to, the
 analyzer, an embedded ClickHouse, and the alert rules. With --nats-url and --clickhouse-dsn the same binary runs on
-servers that you have.
+servers that you have. Every setting can stand in a file: deploy/llmtap.example.yaml.
 
   llmtap up
+  llmtap up --config llmtap.yaml
   llmtap up --slack-token-file /etc/llmtap/slack-token --slack-channel '#oncall'
   llmtap up --nats-url nats://nats.internal:4222 --clickhouse-dsn clickhouse://llmtap@ch.internal:9000/llmtap
   llmtap up --roles analyze --nats-url nats://nats.internal:4222 --clickhouse-dsn …`
@@ -42,7 +43,7 @@ func runUp(ctx context.Context, c *cli) error {
 		return err
 	}
 	defer col.close()
-	col.describe(c.stdout)
+	col.describe(c.stdout, s.source())
 	return col.run(ctx)
 }
 
@@ -54,7 +55,7 @@ func newLogger(w io.Writer, format string) *slog.Logger {
 }
 
 // describe prints where everything is: the first thing a new user looks for.
-func (c *collector) describe(w io.Writer) {
+func (c *collector) describe(w io.Writer, source string) {
 	clickhouse := "embedded, in " + clickhouseDir(c.cfg.DataDir)
 	if c.cfg.ClickHouse.DSN != "" {
 		clickhouse = "your server"
@@ -68,7 +69,8 @@ func (c *collector) describe(w io.Writer) {
   ClickHouse        %s; ask it: llmtap query causes --data-dir %s
   Slack             %s
   health, metrics   http://%s/readyz  http://%s/metrics
-`, strings.Join(c.cfg.Roles, ", "), c.natsURL, clickhouse, c.cfg.DataDir, slack, c.httpAddr, c.httpAddr)
+  configuration     %s; see it: llmtap config; check everything: llmtap doctor
+`, strings.Join(c.cfg.Roles, ", "), masked(c.natsURL, "url"), clickhouse, c.cfg.DataDir, slack, c.httpAddr, c.httpAddr, source)
 }
 
 // readiness answers /readyz: every part that has to work for events to become rows and alerts.

@@ -1,0 +1,99 @@
+package main
+
+import (
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+)
+
+func TestGuard(t *testing.T) {
+	f := func(token, method, url string, header map[string]string, want int) {
+		t.Helper()
+		h := guard{token}.wrap(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, "ok") }))
+		r := httptest.NewRequest(method, url, nil)
+		for k, v := range header {
+			r.Header.Set(k, v)
+		}
+		w := httptest.NewRecorder()
+		h.ServeHTTP(w, r)
+		if w.Code != want {
+			t.Errorf("token %q: %s %s %v: %d, want %d", token, method, url, header, w.Code, want)
+		}
+	}
+	bearer := func(s string) map[string]string { return map[string]string{"Authorization": "Bearer " + s} }
+	// Without a token this machine is asked by its loopback names.
+	f("", "GET", "http://127.0.0.1:8088/metrics", nil, 200)
+	f("", "GET", "http://localhost/metrics", nil, 200)
+	f("", "GET", "http://[::1]:8088/metrics", nil, 200)
+	f("", "GET", "http://rebound.example:8088/metrics", nil, 403)
+	f("", "GET", "http://rebound.example:8088/readyz", nil, 403)
+	// With one, by any name, but only health without it.
+	f("s", "GET", "http://llmtap.internal:8088/metrics", bearer("s"), 200)
+	f("s", "GET", "http://llmtap.internal:8088/metrics", bearer("t"), 401)
+	f("s", "GET", "http://llmtap.internal:8088/metrics", bearer(""), 401)
+	f("s", "GET", "http://llmtap.internal:8088/metrics", map[string]string{"Authorization": "s"}, 401)
+	f("s", "GET", "http://127.0.0.1:8088/metrics", nil, 401)
+	f("s", "GET", "http://llmtap.internal:8088/healthz", nil, 200)
+	f("s", "GET", "http://llmtap.internal:8088/readyz", nil, 200)
+	f("s", "POST", "http://llmtap.internal:8088/readyz", nil, 401)
+	f("s", "GET", "http://llmtap.internal:8088/healthz/../metrics", nil, 401)
+	// A page may ask only where it came from.
+	f("", "GET", "http://127.0.0.1:8088/metrics", map[string]string{"Origin": "http://127.0.0.1:8088"}, 200)
+	f("", "GET", "http://127.0.0.1:8088/metrics", map[string]string{"Origin": "http://127.0.0.1:3000"}, 403)
+	f("", "GET", "http://127.0.0.1:8088/healthz", map[string]string{"Origin": "null"}, 403)
+}
+
+func TestGuardReadsItsToken(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	if err := os.WriteFile(file, []byte(" s3cret\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if g, err := newGuard(HTTPConfig{TokenFile: file}); err != nil || g.token != "s3cret" {
+		t.Errorf("%+v, %v", g, err)
+	}
+	// An empty file must not mean that anyone may ask.
+	if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if g, err := newGuard(HTTPConfig{TokenFile: file}); err == nil {
+		t.Errorf("an empty token file gives %+v", g)
+	}
+}
+
+func TestRunning(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "data")
+	if _, ok := findRunning(dir); ok {
+		t.Error("found where nothing is")
+	}
+	want := running{PID: 7, Roles: []string{"alert"}, NATSURL: "nats://127.0.0.1:1", HTTPAddr: "127.0.0.1:2"}
+	remove, err := announce(dir, want)
+	if err != nil {
+		t.Fatal(err)
+	}
+	st, err := os.Stat(runningPath(dir))
+	if err != nil || st.Mode().Perm() != 0o600 {
+		t.Errorf("%v, %v", st, err)
+	}
+	second, err := announce(dir, running{PID: 8})
+	if err != nil {
+		t.Fatal(err)
+	}
+	second()
+	if got, ok := findRunning(dir); !ok || got.PID != 7 || got.NATSURL != want.NATSURL {
+		t.Errorf("found %+v, %v", got, ok)
+	}
+	remove()
+	if _, ok := findRunning(dir); ok {
+		t.Error("found after it was taken back")
+	}
+	// What a killed process left says nothing.
+	if err := os.WriteFile(runningPath(dir), []byte(`{"pid":7,"nats_url":"nats://127.0.0.1:1"}`), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if got, ok := findRunning(dir); ok {
+		t.Errorf("found %+v", got)
+	}
+}
