@@ -182,7 +182,8 @@ func (n *notice) dueAt(i int, recorder bool, cfg Config) (at time.Time, repeat, 
 	case recorder && d.rev == n.rev:
 		return at, false, false
 	case d.version != n.version:
-		if d.version != 0 && !recorder {
+		// The first notice goes out at once, and so does a rise from warning to critical.
+		if d.version != 0 && !recorder && d.rev >= n.raised {
 			at = d.at.Add(cfg.UpdateInterval)
 		}
 	case n.firing():

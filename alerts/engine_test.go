@@ -137,6 +137,27 @@ func TestUpdatesAndRepeats(t *testing.T) {
 	})
 }
 
+// News waits for the update interval, but a rise from warning to critical does not.
+func TestRiseIsToldAtOnce(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Default()
+		cfg.UpdateInterval = time.Hour
+		b := newBench(t, cfg, nil)
+		b.second(calls("1", 100), failures("1", "x", "", 20))
+		b.idle(10 * time.Second)
+		b.second(calls("1", 40), failures("1", "y", "", 40)) // 60 of 140
+		b.idle(10 * time.Second)
+		if n := len(b.told.groups); n != 2 || b.told.last().Current()[0].Severity() != "critical" {
+			t.Fatalf("told %d times, the last of %v; want the warning, then the critical one", n, b.told.last().Current())
+		}
+		b.second(calls("1", 100), failures("1", "z", "", 90))
+		b.idle(10 * time.Second)
+		if n := len(b.told.groups); n != 2 {
+			t.Errorf("told %d times, want a new cause to wait", n)
+		}
+	})
+}
+
 func TestInhibition(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)

@@ -21,6 +21,7 @@ type notice struct {
 	alerts  []*tracked // in order of first firing
 	version uint64     // grows with every change
 	rev     uint64     // grows with every material change
+	raised  uint64     // rev at which the severity last rose, from nothing too
 	saved   uint64     // rev that was written to the store, or that the store refused
 	dirty   bool       // has to be written
 	settled bool       // every receiver was told of rev, as stored
@@ -167,8 +168,15 @@ func (e *Engine) open(n *notice, key string, inst *instance, ts time.Time, late 
 	a.Evidence, a.TriggeredAt = e.evidence(inst, ts.Unix())
 	a.peak = a.Evidence
 	a.learn()
+	worse := !slices.ContainsFunc(n.alerts, func(b *tracked) bool {
+		// What a higher severity hides was resolved at ts.
+		return (b.State == Firing || b.EndsAt.Equal(ts)) && rank(b.Severity()) >= rank(a.Severity())
+	})
 	n.alerts = append(n.alerts, a)
 	n.news()
+	if worse {
+		n.raised = n.rev
+	}
 }
 
 // refresh takes over what the evaluation at ts found. While an alert only fires because of keep_firing_for, it keeps

@@ -11,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"strings"
 	"sync"
 	"syscall"
 	"time"
@@ -82,8 +83,9 @@ type demo struct {
 	slack       *fleetslack.Server
 	col         *collector
 
-	mu    sync.Mutex // guards fired
+	mu    sync.Mutex // guards fired and posts
 	fired []alerts.Alert
+	posts []fleetslack.Message
 }
 
 // say prints a line of progress, with the seconds since the start.
@@ -146,7 +148,7 @@ func (d *demo) run(ctx context.Context, dataDir string, exit bool) (err error) {
 func (d *demo) startServers(ctx context.Context, dataDir string) (Config, error) {
 	cfg := defaultConfig(d.c.getenv)
 	cfg.DataDir, cfg.Listen, cfg.NATSServer.Port = dataDir, "127.0.0.1:0", -1
-	d.slack = fleetslack.New(fleetslack.Config{Channels: []string{"oncall"}})
+	d.slack = fleetslack.New(fleetslack.Config{Channels: []string{"oncall"}, OnPost: d.posted})
 	var err error
 	if d.providerURL, err = serveLocal(ctx, provider.New(provider.Default())); err != nil {
 		return cfg, err
@@ -278,17 +280,38 @@ func (d *demo) result(ctx context.Context, agentsReport agents.Report) (*demoRep
 	return r, nil
 }
 
+// addAlerts adds what the terminal was told and what Slack shows of it.
 func (d *demo) addAlerts(r *demoReport) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
-	posted := d.slack.Messages()
-	for i, a := range d.fired {
+	for _, a := range d.fired {
 		da := demoAlert{Alert: a.Name, Labels: a.Labels, Value: a.Value, State: string(a.State)}
-		if i < len(posted) {
-			da.text = fleetslack.Text(posted[i])
-			da.PublishedToPosted = float64(posted[i].ReceivedAt.Sub(a.TriggeredAt).Microseconds()) / 1000
+		for _, p := range d.posts {
+			if p.ThreadTS == "" && strings.Contains(p.Text, a.Labels["stage"]+" of "+a.Labels["service"]) &&
+				strings.Contains(p.Text, strings.ToUpper(a.Severity())) {
+				da.text = fleetslack.Text(p)
+				at := p.ReceivedAt
+				if p.Updates > 0 {
+					at = p.UpdatedAt
+				}
+				if da.PublishedToPosted == 0 { // the first post that says it
+					da.PublishedToPosted = float64(at.Sub(a.TriggeredAt).Microseconds()) / 1000
+				}
+			}
 		}
 		r.Alerts = append(r.Alerts, da)
+	}
+}
+
+// maxPosts bounds the posts that a demo left running keeps.
+const maxPosts = 1000
+
+// posted keeps every message and every update as Slack got it.
+func (d *demo) posted(m fleetslack.Message) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.posts) < maxPosts {
+		d.posts = append(d.posts, m)
 	}
 }
 

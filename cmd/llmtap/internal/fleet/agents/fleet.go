@@ -171,7 +171,7 @@ func (f *fleet) serve(ctx context.Context, s service, agents []*agent, n uint64)
 		}
 		id := fmt.Sprintf("%s-%d-%04d", strings.TrimSuffix(s.name, "-agent"), f.cfg.Seed, i)
 		version, stages := s.task(i, id, rand.New(rand.NewPCG(f.cfg.Seed, n<<32|uint64(i))))
-		if version > 0 && i == oldTasks {
+		if version > 0 && i == 1 {
 			f.cfg.Log.Info("new version rolled out", "service", s.name, "version", s.versions[version])
 		}
 		tasks.Go(func() error {

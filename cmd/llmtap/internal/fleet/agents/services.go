@@ -10,8 +10,9 @@ import (
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
-// oldTasks is how many tasks checkout-agent runs with its old version before the new one is rolled out.
-const oldTasks = 4
+// onOld reports whether task i of checkout-agent runs on its old version: the first, before the new one is rolled out,
+// and a few on an instance that is still there.
+func onOld(i int) bool { return i == 0 || i%30 == 20 }
 
 // A service is what one of the fleet's services does.
 type service struct {
@@ -31,11 +32,11 @@ var checkout = service{
 	tasks: func(cfg *Config) int { return cfg.Tasks * 3 / 2 },
 	task: func(i int, id string, rng *rand.Rand) (int, []conversation) {
 		version, save := 1, dropsToolCalls()
-		if i < oldTasks {
+		if onOld(i) {
 			version, save = 0, healthy
 		}
 		steps := 0 // some orders need no plan
-		if version == 0 || rng.IntN(100) < 85 {
+		if i%10 != 9 {
 			steps = 1 + rng.IntN(3)
 		}
 		return version, []conversation{
