@@ -29,22 +29,28 @@ func (c *conversation) remember(id uint64, call *Call) {
 	if c.calls == nil {
 		c.calls = make(map[uint64]*Call)
 	}
-	if old := c.calls[id]; old != nil && old.State != Answered {
-		c.open--
+	if old := c.calls[id]; old != nil {
+		c.forgetCall(old)
 	}
 	c.calls[id] = call
+	c.text += len(call.CallID) + len(call.Name)
 	c.order = append(c.order, id)
 	c.open++
 	for len(c.calls) > maxCalls || len(c.order) > 2*maxCalls {
 		oldest := c.order[0]
 		c.order = c.order[1:]
 		if old := c.calls[oldest]; old != nil && old.answer.seq < call.answer.seq {
-			if old.State != Answered {
-				c.open--
-			}
+			c.forgetCall(old)
 			delete(c.calls, oldest)
 		}
 	}
+}
+
+func (c *conversation) forgetCall(call *Call) {
+	if call.State != Answered {
+		c.open--
+	}
+	c.text -= len(call.CallID) + len(call.Name)
 }
 
 // answerCalls finds the calls that q answers, and those of a, the answer before q, that it leaves without a reply.

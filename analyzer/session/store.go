@@ -51,6 +51,7 @@ type conversation struct {
 	calls     map[uint64]*Call
 	order     []uint64 // of calls, oldest first; an id that was called again stands twice
 	open      int      // calls that are not answered
+	text      int      // bytes of the ids and names of calls
 	instances map[[16]byte]*Instance
 	keys      []uint64 // in Store.found
 	bytes     int64
@@ -287,9 +288,9 @@ func (s *Store) account(c *conversation) {
 	if c.gone {
 		return
 	}
-	n := int64(512 + len(c.calls)*320 + len(c.instances)*512 + len(c.keys)*40)
+	n := int64(512 + len(c.calls)*320 + c.text + len(c.instances)*512 + len(c.keys)*40)
 	for _, l := range c.lines {
-		n += 256 + int64(cap(l.tip.messages))*skeletonBytes
+		n += 256 + int64(cap(l.tip.messages))*skeletonBytes + int64(cap(l.tip.ids))*8
 	}
 	s.bytes += n - c.bytes
 	c.bytes = n
