@@ -20,7 +20,8 @@ import (
 )
 
 const importHelp = `Import recorded traffic into a running llmtap: it becomes rows and findings, never counts for alerts, so nobody is
-paged for last month. Importing the same file again, or a copy of it, changes nothing. Reads, plain or gzip:
+paged for last month. Importing the same file again, or a copy of it, with the same --service and --date changes
+nothing. Reads, plain or gzip:
 
   JSON lines   one exchange a line: {"url":…, "request":…, "status":200, "response":…}. Bodies are JSON, or strings (a
                stream of server-sent events), or base64 with "response_encoding":"base64". Also read: method, time,

@@ -155,6 +155,7 @@ func TestTimes(t *testing.T) {
 	f(`,"time":1759305600.123456`, "2025-10-01T08:00:00.123456Z", true)
 	f(`,"time":1759305600123`, "2025-10-01T08:00:00.123Z", true)
 	f(`,"resp_headers":{"date":"Sun, 10 Aug 2025 13:31:10 GMT"}`, "2025-08-10T13:31:10Z", true)
+	f(`,"resp_headers":{"date":"Sun, 10 Aug 2025 00:00:00 GMT","Date":["Sat, 09 Aug 2025 00:00:00 GMT"]}`, "2025-08-09T00:00:00Z", true)
 	const unknown = "1970-01-01T00:00:00.000001Z"
 	f(``, unknown, false)
 	f(`,"time":"yesterday"`, unknown, false)

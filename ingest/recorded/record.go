@@ -7,7 +7,9 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/http"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -165,7 +167,8 @@ func headers(sets ...json.RawMessage) http.Header {
 	for _, set := range sets {
 		var all map[string]json.RawMessage
 		_ = json.Unmarshal(set, &all) // headers of another form are left alone
-		for k, v := range all {
+		for _, k := range slices.Sorted(maps.Keys(all)) { // Date and date: the same one each time
+			v := all[k]
 			var one string
 			var many []string
 			if json.Unmarshal(v, &one) == nil {
