@@ -166,7 +166,7 @@ func headers(sets ...json.RawMessage) http.Header {
 	h := http.Header{}
 	for _, set := range sets {
 		var all map[string]json.RawMessage
-		_ = json.Unmarshal(set, &all) // headers of another form are left alone
+		_ = json.Unmarshal(set, &all)                     // headers of another form are left alone
 		for _, k := range slices.Sorted(maps.Keys(all)) { // Date and date: the same one each time
 			v := all[k]
 			var one string
