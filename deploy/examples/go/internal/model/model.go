@@ -1,0 +1,66 @@
+// Package model is a provider for the tests of the examples: to a question it answers with a call of the tool weather, to
+// the tool's result with a text.
+package model
+
+import (
+	"bytes"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+)
+
+// Text is the last answer.
+const Text = "It snows."
+
+const (
+	chatStart = `{"id":"chatcmpl-1","object":"chat.completion","created":1,"model":"m","choices":[{"index":0,"message":{"role":"assistant",`
+	chatCall  = chatStart + `"content":null,"tool_calls":[{"id":"call_1","type":"function","function":{"name":"weather","arguments":"{\"city\":\"Bern\"}"}}]},"finish_reason":"tool_calls"}]}`
+	chatText  = chatStart + `"content":"` + Text + `"},"finish_reason":"stop"}]}`
+
+	streamStart = `{"type":"message_start","message":{"id":"msg_1","type":"message","role":"assistant","model":"m","content":[],"stop_reason":null,"usage":{"input_tokens":1,"output_tokens":1}}}`
+	streamCall  = `{"type":"content_block_start","index":0,"content_block":{"type":"tool_use","id":"call_1","name":"weather","input":{}}}
+{"type":"content_block_delta","index":0,"delta":{"type":"input_json_delta","partial_json":"{\"city\":\"Bern\"}"}}`
+	streamText = `{"type":"content_block_start","index":0,"content_block":{"type":"text","text":""}}
+{"type":"content_block_delta","index":0,"delta":{"type":"text_delta","text":"` + Text + `"}}`
+	streamEnd = `{"type":"content_block_stop","index":0}
+{"type":"message_delta","delta":{"stop_reason":"end_turn"},"usage":{"output_tokens":1}}
+{"type":"message_stop"}`
+)
+
+// Start answers at /v1/chat/completions as OpenAI, at /v1/messages with streams as Anthropic, until the test ends. It
+// returns its URL, without a path.
+func Start(t *testing.T) string {
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		if err != nil {
+			return
+		}
+		// A result is only accepted behind the call that it answers.
+		call, result := bytes.Count(body, []byte(`"call_1"`)), bytes.Contains(body, []byte("-3 °C"))
+		switch {
+		case result && call != 2:
+			http.Error(w, `{"error":{"message":"a result without its call"}}`, http.StatusBadRequest)
+		case r.URL.Path == "/v1/messages":
+			w.Header().Set("Content-Type", "text/event-stream")
+			middle := streamCall
+			if result {
+				middle = streamText
+			}
+			for line := range strings.SplitSeq(streamStart+"\n"+middle+"\n"+streamEnd, "\n") {
+				kind, _, _ := strings.Cut(strings.TrimPrefix(line, `{"type":"`), `"`)
+				io.WriteString(w, "event: "+kind+"\ndata: "+line+"\n\n") //nolint:errcheck // a client that is gone needs no answer
+			}
+		default:
+			w.Header().Set("Content-Type", "application/json")
+			answer := chatCall
+			if result {
+				answer = chatText
+			}
+			io.WriteString(w, answer) //nolint:errcheck // as above
+		}
+	}))
+	t.Cleanup(srv.Close)
+	return srv.URL
+}
