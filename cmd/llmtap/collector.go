@@ -27,8 +27,8 @@ import (
 
 // A collector is a running llmtap.
 //
-//	hooks ──> NATS ──> analyze ──> batcher ──> ClickHouse
-//	                      └─> tallies ──> NATS ──> alert ──> Slack
+//	hooks, gateway ──> NATS ──> analyze ──> batcher ──> ClickHouse
+//	                               └─> tallies ──> NATS ──> alert ──> Slack
 //
 // NATS and ClickHouse are embedded or not; nothing else differs. Parts are opened in the order of their dependencies
 // and closed in reverse: stop reading, finish what is in hand, flush, close.
@@ -38,10 +38,12 @@ type collector struct {
 	reg      *prometheus.Registry
 	conn     *jetstream.Conn
 	sink     *clickhouse.Sink
+	nats     jetstream.Config // as it was connected to
 	natsURL  string
 	httpAddr string
 	listener net.Listener
 	guard    guard
+	gateway  *gateway    // nil without that role
 	reading  atomic.Bool // the analyzer holds its partition
 	term     termMetrics
 	// notifiers are told of alerts beside the configured ones; the demo's terminal is one.
@@ -65,8 +67,15 @@ func openCollector(ctx context.Context, cfg Config, logger *slog.Logger, progres
 	if err := c.openNATS(ctx); err != nil {
 		return nil, err
 	}
-	if err := c.openClickHouse(ctx, progress); err != nil {
-		return nil, err
+	if c.has(roleGateway) {
+		if err := c.openGateway(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if c.stores() {
+		if err := c.openClickHouse(ctx, progress); err != nil {
+			return nil, err
+		}
 	}
 	if c.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; choose another address with --listen", cfg.Listen, err)
@@ -90,6 +99,11 @@ func (c *collector) announce() error {
 	return nil
 }
 
+func (c *collector) has(role string) bool { return slices.Contains(c.cfg.Roles, role) }
+
+// stores says that this process reads the stream or writes rows; a gateway alone does neither.
+func (c *collector) stores() bool { return c.has(roleAnalyze) || c.has(roleAlert) }
+
 func (c *collector) onClose(f func()) { c.closers = append(c.closers, f) }
 
 func (c *collector) close() {
@@ -111,7 +125,10 @@ func (c *collector) openNATS(ctx context.Context) error {
 		c.onClose(srv.Shutdown)
 		cfg.URL, cfg.Token, cfg.TokenFile = srv.URL(), srvCfg.Token, srvCfg.TokenFile
 	}
-	c.natsURL = cfg.URL
+	c.nats, c.natsURL = cfg, cfg.URL
+	if c.cfg.NATS.URL != "" && !c.stores() {
+		return nil // the gateway connects by itself, and agents do not wait for NATS
+	}
 	conn, err := jetstream.Connect(ctx, cfg, c.logger, c.reg)
 	if err != nil {
 		return err
@@ -159,10 +176,13 @@ func (c *collector) openClickHouse(ctx context.Context, progress func(string)) e
 // stays in the stream.
 func (c *collector) run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
-	if slices.Contains(c.cfg.Roles, roleAnalyze) {
+	if c.gateway != nil {
+		g.Go(func() error { return c.gateway.serve(ctx) })
+	}
+	if c.has(roleAnalyze) {
 		g.Go(func() error { return c.analyze(ctx) })
 	}
-	if slices.Contains(c.cfg.Roles, roleAlert) {
+	if c.has(roleAlert) {
 		g.Go(func() error { return c.alert(ctx) })
 	}
 	srv := &http.Server{Handler: c.handler(), ReadHeaderTimeout: 5 * time.Second}

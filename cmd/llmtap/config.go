@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/ingest/proxy"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -31,6 +32,7 @@ type Config struct {
 	HTTP       HTTPConfig          `yaml:"http"`
 	NATS       jetstream.Config    `yaml:"nats"`        // URL empty: an embedded server
 	NATSServer natsserver.Config   `yaml:"nats_server"` // the embedded server
+	Proxy      proxy.Config        `yaml:"proxy"`       // of the role gateway
 	ClickHouse clickhouse.Config   `yaml:"clickhouse"`  // DSN empty: an embedded engine
 	Chdb       chdb.Config         `yaml:"chdb"`        // the embedded engine
 	Analyzer   analyzer.Config     `yaml:"analyzer"`
@@ -56,7 +58,7 @@ func defaultConfig(getenv func(string) string) Config {
 func defaults() Config {
 	cfg := Config{
 		Roles: allRoles, Listen: "127.0.0.1:8088", LogFormat: "text",
-		NATS: jetstream.Default(), NATSServer: natsserver.Default(), ClickHouse: clickhouse.Default(), Chdb: chdb.Default(),
+		NATS: jetstream.Default(), NATSServer: natsserver.Default(), Proxy: proxy.Default(), ClickHouse: clickhouse.Default(), Chdb: chdb.Default(),
 		Analyzer: analyzer.Default(), Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(), Slack: slack.Default(),
 	}
 	cfg.NATS.URL, cfg.ClickHouse.DSN = "", ""
@@ -118,6 +120,9 @@ func (c *Config) validate() error {
 		limits.URL = "nats://127.0.0.1"
 		check("nats", limits.Validate())
 		check("nats_server", c.NATSServer.Validate())
+	}
+	if slices.Contains(c.Roles, roleGateway) {
+		check("proxy", c.Proxy.Validate())
 	}
 	if c.ClickHouse.DSN != "" {
 		check("clickhouse", c.ClickHouse.Validate())

@@ -63,6 +63,9 @@ var keyFlags = []struct{ name, key, usage string }{
 	{"listen", "listen", "`address` of /healthz, /readyz and /metrics"},
 	{"nats-url", "nats.url", "NATS `url`; empty: an embedded server"},
 	{"nats-port", "nats_server.port", "`port` of the embedded NATS server, -1: a free one"},
+	{"proxy-listen", "proxy.listen", "`address` of the proxy; other than loopback it needs LLMTAP_PROXY_TOKEN"},
+	{"proxy-capture", "proxy.capture", "what the proxy records of bodies: `full|none`; of error answers always the first 4 KiB"},
+	{"proxy-upstream", "proxy.upstreams", "`name=url` that the proxy reaches beside the known providers; may be repeated"},
 	{"clickhouse-dsn", "clickhouse.dsn", "ClickHouse `dsn`; empty: an embedded engine"},
 	{"slack-token-file", "slack.token_file", "`file` with a Slack bot token (chat:write); or LLMTAP_SLACK_TOKEN"},
 	{"slack-channel", "slack.channel", "Slack `channel` that alerts go to"},
@@ -167,7 +170,15 @@ func (a *configArgs) override(s *settings, k *configKey) (errs []error) {
 	}
 	// parse has set the flag from its own variable first.
 	last, variable := f.values[len(f.values)-1], flagEnv(name)
-	if a.c.getenv(variable) != "" && len(f.values) == 1 {
+	byEnv := a.c.getenv(variable) != ""
+	if byEnv && len(f.values) > 1 {
+		f.values = f.values[1:]
+		byEnv = false
+	}
+	if k.value.Kind() == reflect.Map { // a flag that may be repeated
+		last = strings.Join(f.values, ",")
+	}
+	if byEnv {
 		if variable != k.env() {
 			set(origin{fromEnv, variable}, last)
 		}

@@ -53,8 +53,25 @@ func yamlName(f reflect.StructField) string {
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// setText sets v from text: a scalar, or a list whose items are separated by commas, as in a flag.
+// setText sets v from text: a scalar, or a list whose items are separated by commas, as in a flag; those of a map are
+// like name=value.
 func setText(v reflect.Value, tag reflect.StructTag, text string) error {
+	if v.Kind() == reflect.Map {
+		m := reflect.MakeMap(v.Type())
+		for item := range strings.SplitSeq(text, ",") {
+			name, value, ok := strings.Cut(strings.TrimSpace(item), "=")
+			if !ok {
+				return fmt.Errorf("%q is not like name=value", item)
+			}
+			e := reflect.New(v.Type().Elem()).Elem()
+			if err := setScalar(e, tag, value); err != nil {
+				return err
+			}
+			m.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), e)
+		}
+		v.Set(m)
+		return nil
+	}
 	if v.Kind() != reflect.Slice {
 		return setScalar(v, tag, text)
 	}

@@ -147,6 +147,7 @@ func (d *demo) run(ctx context.Context, dataDir string, exit bool) (err error) {
 // startServers starts the provider and Slack and returns the configuration of a collector beside them.
 func (d *demo) startServers(ctx context.Context, dataDir string) (Config, error) {
 	cfg := defaultConfig(d.c.getenv)
+	cfg.Roles = []string{roleAnalyze, roleAlert} // its agents have the hook
 	cfg.DataDir, cfg.Listen, cfg.NATSServer.Port = dataDir, "127.0.0.1:0", -1
 	d.slack = fleetslack.New(fleetslack.Config{Channels: []string{"oncall"}, OnPost: d.posted})
 	var err error

@@ -91,7 +91,7 @@ type upProcess struct {
 
 func (u *upProcess) start(t *testing.T) {
 	t.Helper()
-	u.cmd = exec.Command(os.Args[0], "up", "--data-dir", u.dir, "--listen", "127.0.0.1:0", "--nats-port", fmt.Sprint(u.port))
+	u.cmd = exec.Command(os.Args[0], "up", "--data-dir", u.dir, "--listen", "127.0.0.1:0", "--proxy-listen", "127.0.0.1:0", "--nats-port", fmt.Sprint(u.port))
 	u.cmd.Stderr = &u.stderr
 	if err := u.cmd.Start(); err != nil {
 		t.Fatal(err)

@@ -66,7 +66,7 @@ func TestMetrics(t *testing.T) {
 func busyCollector(t *testing.T) *collector {
 	t.Helper()
 	cfg := defaultConfig(os.Getenv)
-	cfg.DataDir, cfg.Listen, cfg.NATSServer.Port = t.TempDir(), "127.0.0.1:0", -1
+	cfg.DataDir, cfg.Listen, cfg.Proxy.Listen, cfg.NATSServer.Port = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0", -1
 	if err := cfg.validate(); err != nil {
 		t.Fatal(err)
 	}

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"slices"
 	"strings"
 	"time"
 )
@@ -15,19 +14,29 @@ import (
 const (
 	roleAnalyze = "analyze"
 	roleAlert   = "alert"
+	roleGateway = "gateway"
 )
 
-var allRoles = []string{roleAnalyze, roleAlert}
+var allRoles = []string{roleAnalyze, roleAlert, roleGateway}
 
 const upHelp = `Run the collector. Without flags everything runs in this process: an embedded NATS server that hooks publish to, the
-analyzer, an embedded ClickHouse, and the alert rules. With --nats-url and --clickhouse-dsn the same binary runs on
-servers that you have. Every setting can stand in a file: deploy/llmtap.example.yaml.
+analyzer, an embedded ClickHouse, the alert rules, and a proxy for agents that can only change their base URL. With
+--nats-url and --clickhouse-dsn the same binary runs on servers that you have. Every setting can stand in a file:
+deploy/llmtap.example.yaml.
 
   llmtap up
   llmtap up --config llmtap.yaml
   llmtap up --slack-token-file /etc/llmtap/slack-token --slack-channel '#oncall'
   llmtap up --nats-url nats://nats.internal:4222 --clickhouse-dsn clickhouse://llmtap@ch.internal:9000/llmtap
-  llmtap up --roles analyze --nats-url nats://nats.internal:4222 --clickhouse-dsn …`
+  llmtap up --roles analyze --nats-url nats://nats.internal:4222 --clickhouse-dsn …
+  llmtap up --proxy-capture full --proxy-upstream ollama=http://127.0.0.1:11434
+  llmtap up --roles gateway --nats-url nats://nats.internal:4222
+
+The proxy listens on --proxy-listen. An agent replaces scheme and host of its provider's base URL, so that
+https://api.openai.com/v1 becomes http://127.0.0.1:8089/openai/v1, and may send labels: X-Llmtap-Service, -Agent, -Stage,
+-Conversation and so on. Bodies hold what users wrote, so the proxy records them with --proxy-capture full alone; without,
+that calls fail, and the providers' error texts. The role gateway runs by itself, too: agents then do not depend on the
+other roles.`
 
 func runUp(ctx context.Context, c *cli) error {
 	fs := c.flags("up", upHelp)
@@ -56,6 +65,18 @@ func newLogger(w io.Writer, format string) *slog.Logger {
 
 // describe prints where everything is: the first thing a new user looks for.
 func (c *collector) describe(w io.Writer, source string) {
+	base := "not run by this process"
+	if c.gateway != nil {
+		base = c.gateway.describe()
+	}
+	if !c.stores() {
+		fmt.Fprintf(w, `llmtap is up (%s)
+  publishes to      %s
+  proxy             %s
+  health, metrics   http://%s/readyz  http://%s/metrics
+`, strings.Join(c.cfg.Roles, ", "), masked(c.natsURL, "url"), base, c.httpAddr, c.httpAddr)
+		return
+	}
 	clickhouse := "embedded, in " + clickhouseDir(c.cfg.DataDir)
 	if c.cfg.ClickHouse.DSN != "" {
 		clickhouse = "your server"
@@ -66,11 +87,12 @@ func (c *collector) describe(w io.Writer, source string) {
 	}
 	fmt.Fprintf(w, `llmtap is up (%s)
   hooks publish to  LLMTAP_NATS_URL=%s
+  proxy             %s
   ClickHouse        %s; ask it: llmtap query causes --data-dir %s
   Slack             %s
   health, metrics   http://%s/readyz  http://%s/metrics
   configuration     %s; see it: llmtap config; check everything: llmtap doctor
-`, strings.Join(c.cfg.Roles, ", "), masked(c.natsURL, "url"), clickhouse, c.cfg.DataDir, slack, c.httpAddr, c.httpAddr, source)
+`, strings.Join(c.cfg.Roles, ", "), masked(c.natsURL, "url"), base, clickhouse, c.cfg.DataDir, slack, c.httpAddr, c.httpAddr, source)
 }
 
 // readiness answers /readyz: every part that has to work for events to become rows and alerts.
@@ -78,13 +100,16 @@ func (c *collector) readiness(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*time.Second)
 	defer cancel()
 	var errs []error
+	if !c.stores() {
+		return nil // the gateway answers whatever state NATS is in
+	}
 	if err := c.conn.Healthy(); err != nil {
 		errs = append(errs, fmt.Errorf("reach NATS: %w", err))
 	}
 	if err := c.sink.Ping(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("reach ClickHouse: %w", err))
 	}
-	if slices.Contains(c.cfg.Roles, roleAnalyze) && !c.reading.Load() {
+	if c.has(roleAnalyze) && !c.reading.Load() {
 		errs = append(errs, errors.New("the analyzer is not reading: another process holds the partition, or it is starting"))
 	}
 	return errors.Join(errs...)

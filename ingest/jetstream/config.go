@@ -77,8 +77,8 @@ func redactURL(s string) string {
 	return "(unreadable)"
 }
 
-// options returns how to log in and whom to trust.
-func (c *Config) options() ([]nats.Option, error) {
+// ClientOptions returns how to log in and whom to trust, for every client of these servers.
+func (c *Config) ClientOptions() ([]nats.Option, error) {
 	var o []nats.Option
 	switch {
 	case c.User != "":

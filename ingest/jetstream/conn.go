@@ -46,7 +46,7 @@ func Connect(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheu
 	}
 	c := &Conn{cfg: cfg, log: logger, m: newMetrics(reg), now: time.Now}
 	c.intact, c.end = context.WithCancel(context.Background())
-	opts, err := cfg.options()
+	opts, err := cfg.ClientOptions()
 	if err != nil {
 		return nil, err
 	}
