@@ -32,11 +32,11 @@ func (c *collector) openGateway(ctx context.Context) error {
 		return fmt.Errorf("log in to NATS: %w", err)
 	}
 	cfg.NATSURL, cfg.NATSOptions, cfg.Logger = c.nats.URL, opts, c.logger
-	p, err := proxy.Open(cfg, c.reg)
+	p, err := proxy.Open(cfg, c.reg) //nolint:contextcheck // it lasts until it is closed, after ctx has ended
 	if err != nil {
 		return fmt.Errorf("open the proxy: %w", err)
 	}
-	c.onClose(func() {
+	c.onClose(func() { //nolint:contextcheck // as above
 		if err := p.Close(); err != nil {
 			c.logger.Error("calls through the proxy were not all published", "err", err)
 		}
