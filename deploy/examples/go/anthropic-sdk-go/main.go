@@ -52,7 +52,7 @@ func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, 
 		}}},
 	}
 	if p.Model == "" {
-		p.Model = "claude-sonnet-4-5"
+		p.Model = anthropic.ModelClaudeSonnet5
 	}
 	for {
 		m, err := answer(llmtap.WithStage(ctx, "answer"), client, p)
@@ -85,7 +85,7 @@ func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, 
 // answer is the model's message, streamed.
 func answer(ctx context.Context, client anthropic.Client, p anthropic.MessageNewParams) (*anthropic.Message, error) {
 	s := client.Messages.NewStreaming(ctx, p)
-	defer s.Close()
+	defer func() { _ = s.Close() }()
 	m := new(anthropic.Message)
 	for s.Next() {
 		if err := m.Accumulate(s.Current()); err != nil {

@@ -55,7 +55,7 @@ func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, 
 		}}},
 	}
 	if req.Model == "" {
-		req.Model = openai.GPT5Mini
+		req.Model = "gpt-5.4-mini"
 	}
 	for {
 		r, err := client.CreateChatCompletion(llmtap.WithStage(ctx, "answer"), req)

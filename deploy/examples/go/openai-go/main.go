@@ -51,7 +51,7 @@ func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, 
 		})},
 	}
 	if p.Model == "" {
-		p.Model = openai.ChatModelGPT5Mini
+		p.Model = openai.ChatModelGPT5_4Mini
 	}
 	for {
 		r, err := client.Chat.Completions.New(llmtap.WithStage(ctx, "answer"), p)
