@@ -43,8 +43,13 @@
 // body under the transport that still sends it; the answer breaks off. It also happens to one call in about ten thousand
 // whose answer comes at once. So the proxy asks for full duplex.
 //
+// # What NATS must allow
+//
+// Publishing to llmtap.v1.>, because a proxy serves many services, and reading _INBOX.llmtap-proxy.>.
+//
 // # What it costs
 //
-// About 0.1 ms per call on two cores, of which the second HTTP connection is the most: go test -bench Proxy ./ingest/proxy
-// prints it beside a bare httputil.ReverseProxy.
+// Back to back on two cores, NATS storing in the same process, a call with 10 KB each way takes 0.15 ms longer than
+// without a proxy, one with 100 KB 0.6 ms; through a bare httputil.ReverseProxy it is 0.07 and 0.18 ms. What is left is
+// the copy, NATS and its disk. go test -run - -bench Proxy ./ingest/proxy prints the table.
 package proxy
