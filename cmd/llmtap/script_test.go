@@ -19,6 +19,9 @@ func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && (os.Args[1] == agentsCommand || os.Args[1] == "up") {
 		main()
 	}
+	if len(os.Args) > 1 && os.Args[1] == ackingCommand {
+		os.Exit(ackingMain())
+	}
 	testscript.Main(m, map[string]func(){"llmtap": main})
 }
 

@@ -1,0 +1,348 @@
+package main
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/sinks/chdb"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// ackingCommand makes the test binary the demo's agents. They work until stdin ends, and write a line for each exchange
+// that NATS has acknowledged: what a collector must have afterwards, once.
+const ackingCommand = "acking-agents"
+
+type ackingConfig struct {
+	ProviderURL, NATSURL string
+	Rate                 int // exchanges a second, about
+}
+
+// ackingMain is the agents' process. It returns the exit code.
+func ackingMain() int {
+	var in ackingConfig
+	dec := json.NewDecoder(os.Stdin)
+	if err := dec.Decode(&in); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	ctx, cancel := context.WithCancel(context.Background())
+	defer cancel()
+	go func() {
+		_, _ = io.Copy(io.Discard, os.Stdin)
+		cancel()
+	}()
+	cfg := agents.Default()
+	perTask := 1300.0 / float64(cfg.Tasks) // exchanges, see agents.Default
+	cfg.ProviderURL, cfg.NATSURL, cfg.Seed = in.ProviderURL, in.NATSURL, uint64(os.Getpid())
+	cfg.Duration, cfg.FlushTimeout = time.Hour, time.Minute
+	cfg.Tasks = int(float64(in.Rate) * cfg.Duration.Seconds() / perTask)
+	cfg.OnPublished = func(exchange string) { fmt.Println(exchange) } // one write, so lines stay whole
+	report, err := agents.Run(ctx, cfg)
+	if err == nil {
+		err = json.NewEncoder(os.Stdout).Encode(report)
+	}
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		return 1
+	}
+	return 0
+}
+
+// agentsProcess is a running ackingMain.
+type agentsProcess struct {
+	stdin  io.Closer
+	done   chan error
+	stderr lockedBuffer
+
+	mu     sync.Mutex // guards the rest
+	acked  []string
+	report agents.Report
+}
+
+func startAgents(t *testing.T, natsURL string, rate int) *agentsProcess {
+	t.Helper()
+	p := httptest.NewServer(provider.New(provider.Config{Seed: 7}))
+	t.Cleanup(p.Close)
+	a := &agentsProcess{done: make(chan error, 1)}
+	cmd := exec.Command(os.Args[0], ackingCommand)
+	cmd.Stderr = &a.stderr
+	stdin, err := cmd.StdinPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+	a.stdin = stdin
+	if err := json.NewEncoder(stdin).Encode(ackingConfig{p.URL, natsURL, rate}); err != nil {
+		t.Fatal(err)
+	}
+	go func() {
+		for lines := bufio.NewScanner(stdout); lines.Scan(); {
+			a.read(lines.Bytes())
+		}
+		a.done <- cmd.Wait()
+	}()
+	t.Cleanup(func() { stdin.Close() })
+	return a
+}
+
+func (a *agentsProcess) read(line []byte) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if line[0] == '{' {
+		_ = json.Unmarshal(line, &a.report) // it stays empty and the test fails
+		return
+	}
+	a.acked = append(a.acked, string(line))
+}
+
+func (a *agentsProcess) count() int {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return len(a.acked)
+}
+
+// stop ends the agents and returns the ids of what NATS has acknowledged to them.
+func (a *agentsProcess) stop(t *testing.T) []string {
+	t.Helper()
+	a.stdin.Close()
+	select {
+	case err := <-a.done:
+		if r := &a.report; err != nil || r.Dropped > 0 || r.Pending > 0 || r.Published != uint64(len(a.acked)) {
+			t.Fatalf("agents: %v, %d acknowledged, %d published, %d dropped, %d pending\n%s", err, len(a.acked), r.Published, r.Dropped, r.Pending, a.stderr.String())
+		}
+	case <-time.After(90 * time.Second):
+		t.Fatal("the agents do not end")
+	}
+	return a.acked
+}
+
+// upProcess is `llmtap up` as a process of its own, with an embedded NATS on port.
+type upProcess struct {
+	dir    string // its data directory
+	port   int
+	flags  []string // beside those
+	cmd    *exec.Cmd
+	stderr lockedBuffer
+}
+
+// startUp runs `llmtap up` until the test ends.
+func startUp(t *testing.T, flags ...string) *upProcess {
+	t.Helper()
+	u := &upProcess{dir: t.TempDir(), port: freePort(t), flags: flags}
+	u.start(t)
+	t.Cleanup(func() { u.kill(t) })
+	return u
+}
+
+func (u *upProcess) start(t *testing.T) {
+	t.Helper()
+	args := []string{"up", "--data-dir", u.dir, "--listen", "127.0.0.1:0", "--proxy-listen", "127.0.0.1:0", "--nats-port", strconv.Itoa(u.port)}
+	u.cmd = exec.Command(os.Args[0], append(args, u.flags...)...)
+	u.cmd.Stderr = &u.stderr
+	if err := u.cmd.Start(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (u *upProcess) kill(t *testing.T) {
+	t.Helper()
+	if u.cmd == nil {
+		return
+	}
+	if err := u.cmd.Process.Kill(); err != nil {
+		t.Fatal(err)
+	}
+	_ = u.cmd.Wait() // killed, as asked
+	u.cmd = nil
+}
+
+// rows is the embedded ClickHouse of u.
+func (u *upProcess) rows() *store {
+	return &store{dsn: func() (string, bool) { return chdb.Running(clickhouseDir(u.dir)) }}
+}
+
+// open waits for the embedded ClickHouse of u.
+func (u *upProcess) open(t *testing.T) *clickhouse.Sink {
+	t.Helper()
+	s := u.rows()
+	s.wait(t, u)
+	return s.sink
+}
+
+// groups reads names and counts.
+func groups(t *testing.T, sink *clickhouse.Sink, sql string) map[string]uint64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	res, err := sink.Query(ctx, sql, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[string]uint64{}
+	for _, row := range res.Rows {
+		m[row[0].(string)] = row[1].(uint64)
+	}
+	return m
+}
+
+// clickhouseChild waits for the process that is the embedded ClickHouse of parent, and returns its pid.
+func clickhouseChild(t *testing.T, parent int) int {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
+		dirs, _ := filepath.Glob("/proc/[0-9]*")
+		for _, dir := range dirs {
+			env, err := os.ReadFile(filepath.Join(dir, "environ"))
+			if err != nil || !bytes.HasPrefix(env, []byte("LLMTAP_CHDB_CHILD=")) || procField(dir, "PPid") != strconv.Itoa(parent) {
+				continue
+			}
+			if pid, err := strconv.Atoi(filepath.Base(dir)); err == nil {
+				return pid
+			}
+		}
+	}
+	t.Fatalf("process %d has no ClickHouse", parent)
+	return 0
+}
+
+// procField returns a field of /proc/PID/status, without its unit; "" when the process is gone.
+func procField(dir, name string) string {
+	text, err := os.ReadFile(filepath.Join(dir, "status"))
+	if err != nil {
+		return ""
+	}
+	for line := range strings.Lines(string(text)) {
+		if v, ok := strings.CutPrefix(line, name+":"); ok {
+			return strings.TrimSuffix(strings.TrimSpace(v), " kB")
+		}
+	}
+	return ""
+}
+
+func signalProcess(t *testing.T, pid int, sig syscall.Signal) {
+	t.Helper()
+	if err := syscall.Kill(pid, sig); err != nil {
+		t.Fatalf("signal %v to process %d: %v", sig, pid, err)
+	}
+}
+
+// A store is a ClickHouse that comes and goes, and may come back under another address.
+type store struct {
+	dsn  func() (string, bool)
+	at   string
+	sink *clickhouse.Sink
+}
+
+// query asks once; whoever asks asks again when it fails.
+func (s *store) query(ctx context.Context, sql string) (*clickhouse.Result, error) {
+	dsn, ok := s.dsn()
+	if !ok {
+		return nil, fmt.Errorf("no ClickHouse")
+	}
+	ctx, cancel := context.WithTimeout(ctx, 5*time.Second)
+	defer cancel()
+	if s.sink == nil || s.at != dsn {
+		s.close()
+		cfg := clickhouse.Default()
+		cfg.DSN = dsn
+		sink, err := clickhouse.Open(ctx, cfg, slog.New(slog.DiscardHandler), nil)
+		if err != nil {
+			return nil, err
+		}
+		s.sink, s.at = sink, dsn
+	}
+	return s.sink.Query(ctx, sql, nil)
+}
+
+// wait waits until s answers and has the tables that u makes.
+func (s *store) wait(t *testing.T, u *upProcess) {
+	t.Helper()
+	var err error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if _, err = s.query(t.Context(), "SELECT count() FROM alerts_final"); err == nil {
+			return
+		}
+	}
+	t.Fatalf("reach the collector's ClickHouse: %v\n%s", err, u.stderr.String())
+}
+
+func (s *store) close() {
+	if s.sink != nil {
+		_ = s.sink.Close()
+		s.sink = nil
+	}
+}
+
+// newest is the stream's time of the newest exchange that is stored; zero when there is none or nobody answers.
+func (s *store) newest(ctx context.Context) time.Time {
+	res, err := s.query(ctx, "SELECT max(stored_at) FROM exchanges")
+	if err != nil || len(res.Rows) != 1 {
+		return time.Time{}
+	}
+	return res.Rows[0][0].(time.Time)
+}
+
+// waitNewer waits for an exchange that was published after t0 and returns how long after t0 it could be read.
+func (s *store) waitNewer(t *testing.T, t0 time.Time, within time.Duration) time.Duration {
+	t.Helper()
+	for time.Since(t0) < within {
+		if s.newest(t.Context()).After(t0) {
+			return time.Since(t0)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+	t.Fatalf("nothing newer than %v was stored within %v", t0, within)
+	return 0
+}
+
+func freePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// lockedBuffer is a buffer that a process writes while the test reads it.
+type lockedBuffer struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *lockedBuffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *lockedBuffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return string(slices.Clone(l.b.Bytes()))
+}

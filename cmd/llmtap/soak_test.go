@@ -1,0 +1,211 @@
+package main
+
+import (
+	"flag"
+	"fmt"
+	"io"
+	"net"
+	"net/url"
+	"path/filepath"
+	"regexp"
+	"runtime"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+)
+
+var (
+	away     = flag.Duration("away", 4*time.Second, "how long TestStoreAway keeps ClickHouse away")
+	awayRate = flag.Int("away-rate", 100, "exchanges a second that agents publish meanwhile")
+)
+
+// maxAwayRSS is what a collector with its embedded NATS may take while ClickHouse is away, and while it catches up.
+const maxAwayRSS = 400 << 20
+
+// While ClickHouse is away the backlog stays in the stream, memory stays flat and alerts fire; when it is back, the
+// backlog drains and every exchange is there once.
+//
+//	go test ./cmd/llmtap -run TestStoreAway -away 10m -v -timeout 40m
+func TestStoreAway(t *testing.T) {
+	needClickHouse(t)
+	if runtime.GOOS != "linux" {
+		t.Skip("SKIPPED, processes are found in /proc")
+	}
+	outages := []struct {
+		name  string
+		start func(t *testing.T) (up *upProcess, rows *store, stop, resume func())
+	}{
+		{"stopped (SIGSTOP)", stoppedStore},
+		{"refuses connections", refusingStore},
+	}
+	rows := make([][]string, len(outages))
+	t.Cleanup(func() {
+		head := []string{"ClickHouse", "away", "backlog", "RSS start", "peak", "drained in", "acked", "stored", "missing", "double", "wrong rows", "in tallies", "alerts while away"}
+		t.Log("\n" + columns(append([][]string{head}, rows...)))
+	})
+	for i, o := range outages {
+		t.Run(o.name, func(t *testing.T) {
+			t.Parallel()
+			up, store, stop, resume := o.start(t)
+			rows[i] = append([]string{o.name, away.String()}, storeAway(t, up, store, stop, resume)...)
+		})
+	}
+}
+
+// storeAway runs one outage and returns what it measured.
+func storeAway(t *testing.T, up *upProcess, rows *store, stop, resume func()) []string {
+	t.Cleanup(rows.close)
+	rows.wait(t, up)
+	rows.close()
+	rss := watchRSS(t, up.cmd.Process.Pid)
+	start := rss.last.Load()
+	stop()
+	load := startAgents(t, up.url(), *awayRate)
+	time.Sleep(*away)
+	fired := firing(up.stderr.String())
+	backlog := load.count()
+	resumed := time.Now()
+	resume()
+	drained := rows.waitNewer(t, resumed, time.Minute+*away)
+	verdict := judge(t, up.url(), rows, load.stop(t))
+	verdict.check(t)
+	peak := rss.peak.Load()
+	if peak > maxAwayRSS {
+		t.Errorf("the collector took %d MB", peak>>20)
+	}
+	if *away >= time.Minute && len(fired) == 0 {
+		t.Errorf("no alert fired while ClickHouse was away\n%s", up.stderr.String())
+	}
+	return []string{
+		fmt.Sprint(backlog), fmt.Sprintf("%d MB", start>>20), fmt.Sprintf("%d MB", peak>>20), fmt.Sprintf("%.1f s", drained.Seconds()),
+		fmt.Sprint(verdict.acked), fmt.Sprint(verdict.stored), fmt.Sprint(verdict.missing), fmt.Sprint(verdict.double),
+		fmt.Sprint(len(verdict.wrong)), fmt.Sprint(verdict.tallied), strings.Join(fired, ", "),
+	}
+}
+
+// stoppedStore is a collector whose embedded ClickHouse takes connections and says nothing.
+func stoppedStore(t *testing.T) (*upProcess, *store, func(), func()) {
+	up := startUp(t)
+	child := 0
+	stop := func() {
+		child = clickhouseChild(t, up.cmd.Process.Pid)
+		signalProcess(t, child, syscall.SIGSTOP)
+	}
+	return up, up.rows(), stop, func() { signalProcess(t, child, syscall.SIGCONT) }
+}
+
+// refusingStore is a collector whose ClickHouse is a server behind a port that nobody listens on any more.
+func refusingStore(t *testing.T) (*upProcess, *store, func(), func()) {
+	_, dsn := servers(t)
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := &tcpProxy{t: t, target: u.Host, addr: net.JoinHostPort("127.0.0.1", strconv.Itoa(freePort(t)))}
+	p.start()
+	t.Cleanup(p.stop)
+	u.Host = p.addr
+	direct := &store{dsn: func() (string, bool) { return dsn, true }}
+	return startUp(t, "--clickhouse-dsn", u.String()), direct, p.stop, p.start
+}
+
+// A tcpProxy passes connections on between start and stop.
+type tcpProxy struct {
+	t            *testing.T
+	target, addr string
+
+	mu    sync.Mutex // guards the rest
+	l     net.Listener
+	conns []net.Conn
+}
+
+func (p *tcpProxy) start() {
+	l, err := net.Listen("tcp", p.addr)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.l = l
+	go func() {
+		for {
+			in, err := l.Accept()
+			if err != nil {
+				return
+			}
+			out, err := net.Dial("tcp", p.target)
+			if err != nil {
+				in.Close()
+				continue
+			}
+			p.mu.Lock()
+			p.conns = append(p.conns, in, out)
+			p.mu.Unlock()
+			for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+				go func() {
+					_, _ = io.Copy(way[0], way[1])
+					in.Close()
+					out.Close()
+				}()
+			}
+		}
+	}()
+}
+
+func (p *tcpProxy) stop() {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.l.Close()
+	for _, c := range p.conns {
+		c.Close()
+	}
+	p.conns = nil
+}
+
+// An rssWatch follows the resident memory of a process, in bytes.
+type rssWatch struct{ last, peak atomic.Int64 }
+
+func watchRSS(t *testing.T, pid int) *rssWatch {
+	w := &rssWatch{}
+	dir := filepath.Join("/proc", strconv.Itoa(pid))
+	look := func() {
+		kb, err := strconv.ParseInt(procField(dir, "VmRSS"), 10, 64)
+		if err == nil {
+			w.last.Store(kb << 10)
+			w.peak.Store(max(w.peak.Load(), kb<<10))
+		}
+	}
+	look()
+	done := make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		for tick := time.NewTicker(100 * time.Millisecond); ; {
+			select {
+			case <-tick.C:
+				look()
+			case <-done:
+				tick.Stop()
+				return
+			}
+		}
+	})
+	t.Cleanup(func() { close(done); wg.Wait() })
+	return w
+}
+
+var firingLine = regexp.MustCompile(`msg=alert state=firing alert=(\w+).* service=(\S+) stage=(\S+)`)
+
+// firing is the alerts that a collector's log tells of.
+func firing(log string) (names []string) {
+	for _, m := range firingLine.FindAllStringSubmatch(log, -1) {
+		if name := m[1] + " " + m[2] + "/" + m[3]; !slices.Contains(names, name) {
+			names = append(names, name)
+		}
+	}
+	return names
+}
