@@ -108,12 +108,6 @@ type mark struct {
 	read int64
 }
 
-// early is a response that waits for its request.
-type early struct {
-	ev event.Event
-	at Position
-}
-
 // New returns an Analyzer that judges requests by rules, in their order, and registers its metrics with reg. The
 // configuration must be valid.
 func New(cfg Config, rules []*Rule, reg prometheus.Registerer) *Analyzer {
@@ -199,82 +193,6 @@ func oldest(seqs ...uint64) uint64 {
 		}
 	}
 	return o
-}
-
-// again reports whether ev is of an exchange that is over, whose rows are out. It changes nothing.
-func (a *Analyzer) again(ev *event.Event) bool {
-	x, ok := a.done.get(keyOf(ev))
-	if !ok {
-		return false
-	}
-	if x.givenUp() {
-		a.drop(dropLate)
-	} else {
-		a.drop(dropDuplicate)
-	}
-	// Remembered as long again: a start that reads this one must know what it is.
-	a.used(x.need())
-	a.remember(keyOf(ev), x)
-	return true
-}
-
-// remember keeps the id of an exchange that is over.
-func (a *Analyzer) remember(id string, x doneExchange) {
-	if n := a.done.add(id, x, a.now); n > 0 && a.emit {
-		a.metrics.dropped.WithLabelValues(dropOverflow).Add(float64(n))
-	}
-}
-
-// waiting reports whether this half of the exchange is there already.
-func (a *Analyzer) waiting(ev *event.Event) bool {
-	if ev.Kind == event.Request {
-		return a.open.get(keyOf(ev)) != nil
-	}
-	return a.early.get(keyOf(ev)) != nil
-}
-
-// half takes one whole half of an exchange; need is the oldest sequence it was made from.
-func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
-	if a.again(ev) {
-		return
-	}
-	if a.waiting(ev) {
-		a.drop(dropDuplicate)
-		return
-	}
-	key := keyOf(ev)
-	if ev.Kind == event.Request {
-		it := a.early.take(key)
-		if it != nil {
-			a.held -= len(it.value.ev.Body)
-			need = min(need, it.need)
-		}
-		o := a.request(ev, at, need)
-		if it != nil {
-			a.complete(o, &it.value.ev, at, need)
-			return
-		}
-		a.open.add(key, o, need, a.now)
-		a.bytes += o.size()
-		return
-	}
-	if it := a.takeOpen(key); it != nil {
-		a.complete(it.value, ev, at, min(need, it.need))
-		return
-	}
-	e := &early{ev: *ev, at: at}
-	e.ev.Body = append([]byte(nil), ev.Body...)
-	a.held += len(ev.Body)
-	a.early.add(key, e, need, a.now)
-}
-
-// takeOpen removes and returns the request of an exchange, or nil.
-func (a *Analyzer) takeOpen(key string) *item[string, *open] {
-	it := a.open.take(key)
-	if it != nil {
-		a.bytes -= it.value.size()
-	}
-	return it
 }
 
 // moveTo moves stream time on: what was due before now happens first, in the order in which it was due.

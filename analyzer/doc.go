@@ -23,7 +23,33 @@
 // A request is scanned and judged when it comes, and only hashes, ids and names of it are kept. Its response completes
 // it; a response that comes first waits 30 s, a request waits ExchangeTimeout. What has no readable body (capture none
 // or cut, a dialect that cannot be scanned, a broken encoding) or is degraded becomes a row and counts in the tallies,
-// but is not judged.
+// but is not judged; of a stubbed request the model is taken, of a stubbed error its text.
+//
+// A body that should be readable and is not (a bad or unknown encoding, a bomb, parts that contradict each other or do
+// not come, no JSON) is counted by reason and handed out as a DeadLetter beside the row. An exchange that is over is
+// remembered by its hash for SessionLookback at least: what comes of it again changes nothing.
+//
+// # What absence says
+//
+// An answer that did not come is a failure, unless it may have been sent and lost: then, and for degraded requests, the
+// row says "lost" and is no failure. Imports are never waited for. An answer that the agent did not read to its end is
+// no failure either, and its calls count only if it was read up to its finish reason. A call that the agent itself gave
+// up before it knew of an error is counted apart, as an SDK's retries are.
+//
+// # How exact losses are
+//
+// A process numbers its events 1, 2, 3 …, dropped ones too, and each says how many exchanges the process dropped so far.
+// With one partition, llmtap_lost_events_total is exactly the numbers missing between the first and the last event that
+// was seen of a process: one is missing once a newer event came 30 s of stream time after it should have, or its process
+// was silent for SessionLookback. (A process that was cut off sends what is older first, so the time of the outage does
+// not count.) What hooks dropped is in it, up to two events an exchange, so what is lost on the way is at least
+// lost - 2 * dropped. What cannot be decoded is missing too. Numbers before the first event count when the process says
+// that it dropped all of them: NATS was away when it started. What it lost after its last event nobody knows.
+// llmtap_dropped_exchanges_total is exactly what processes say; one that was silent for SessionLookback is a new one.
+//
+// With N partitions each sees only some events of a process, and a gap in one may lie in another: losses are not counted,
+// and each partition counts the drops it hears of, N times at most. The reader's own count of events that left the stream
+// unread is exact by partition.
 //
 // # What an identity is
 //

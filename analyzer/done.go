@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"hash/maphash"
+	"slices"
 	"time"
 )
 
@@ -69,8 +70,8 @@ func (d *done) get(id string) (x doneExchange, ok bool) {
 		return 0, false
 	}
 	h := maphash.String(d.seed, id)
-	for i := len(d.generations) - 1; i >= 0; i-- {
-		if x, ok = d.generations[i].ids[h]; ok {
+	for _, g := range slices.Backward(d.generations) {
+		if x, ok = g.ids[h]; ok {
 			return x, true
 		}
 	}

@@ -39,13 +39,22 @@ func FuzzProcess(f *testing.F) {
 			ev := &event.Event{
 				Kind: event.Kind(kind & 7), Exchange: fmt.Sprintf("x%d", who&15), Time: now, URL: "https://api.openai.com/v1/chat/completions",
 				Status: [...]int{200, 400, 0, 500}[what>>6], Body: bodies[int(what)%len(bodies)], Retry: int(who >> 7), Part: 1, Parts: 1,
-				Labels: event.Labels{Service: fmt.Sprintf("s%d", who>>6)},
+				Labels: event.Labels{Service: fmt.Sprintf("s%d", who>>6)}, Instance: fmt.Sprintf("i%d", who&3), Seq: uint64(what), Dropped: uint64(wait & 7),
+			}
+			if wait&64 != 0 {
+				ev.Seq, ev.Error = seq, []string{"context canceled", "unexpected EOF"}[wait&1]
+			}
+			if wait == 0x7f {
+				ev.Seq, ev.Dropped = 1<<63-uint64(who), 1<<63-uint64(what)
+			}
+			if kind&0xe0 == 0xe0 {
+				ev.Origin, ev.Degraded, ev.Capture = []string{event.OriginImport, ""}[what&1], what&2 != 0, []string{event.CaptureCut, event.CaptureNone}[who&1]
 			}
 			if who&16 != 0 {
 				ev.Labels.Conversation = fmt.Sprintf("c%d", who&3)
 			}
 			if who&32 != 0 {
-				ev.Part, ev.Parts = int(what&3), int(who&3)+1
+				ev.Part, ev.Parts, ev.BodyBytes = int(what&3), int(who&3)+1, len(ev.Body)*(int(who&3)+1)
 			}
 			if what&32 != 0 {
 				ev.ContentEncoding = "gzip"
@@ -70,6 +79,11 @@ func FuzzProcess(f *testing.F) {
 		for _, e := range out.Exchanges {
 			if e.ID == "" || e.Seq == 0 || e.StoredAt.IsZero() || e.Failed != (e.Cause != "") {
 				t.Errorf("exchange %+v", e)
+			}
+		}
+		for _, d := range out.Dead {
+			if d.Reason == "" || d.Error == "" || d.Seq == 0 || d.Event.Exchange == "" {
+				t.Errorf("dead letter %+v", d)
 			}
 		}
 		for _, x := range out.Findings {

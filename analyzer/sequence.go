@@ -1,6 +1,7 @@
 package analyzer
 
 import (
+	"slices"
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/event"
@@ -94,8 +95,7 @@ func (a *Analyzer) advance(in *instance, ev *event.Event, at Position) {
 
 // fill takes seq out of the gap it stands in, if any.
 func (in *instance) fill(seq uint64) {
-	for i := len(in.gaps) - 1; i >= 0; i-- {
-		g := in.gaps[i]
+	for i, g := range slices.Backward(in.gaps) {
 		if seq < g.from || seq > g.to {
 			continue
 		}
@@ -106,7 +106,7 @@ func (in *instance) fill(seq uint64) {
 		if seq < g.to {
 			rest = append(rest, gap{seq + 1, g.to, g.since, g.need})
 		}
-		in.gaps = append(in.gaps[:i:i], append(rest, in.gaps[i+1:]...)...)
+		in.gaps = slices.Replace(in.gaps, i, i+1, rest...)
 		return
 	}
 }
@@ -188,8 +188,8 @@ func (a *Analyzer) keepTogether(in *instance, seq uint64) {
 
 // outside moves a start at seq to where no span is cut.
 func (a *Analyzer) outside(seq uint64) uint64 {
-	for i := len(a.spans) - 1; i >= 0; i-- {
-		if s := a.spans[i]; s.before < seq && seq <= s.last {
+	for _, s := range slices.Backward(a.spans) {
+		if s.before < seq && seq <= s.last {
 			return s.before
 		}
 	}

@@ -1,0 +1,351 @@
+package main
+
+import (
+	"context"
+	"flag"
+	"fmt"
+	"log/slog"
+	"os"
+	"runtime"
+	"runtime/debug"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"text/tabwriter"
+	"time"
+
+	"github.com/google/uuid"
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/sinks"
+)
+
+var hostile = flag.Bool("hostile", false, "TestHostileInput in full size: bodies of 100 MB, a million services; prints a table")
+
+// Bounds of the heap, with the NATS server's in it, in modest and in full size.
+const (
+	modestHeap = 400 << 20
+	fullHeap   = 2 << 30
+)
+
+// TestHostileInput sends what nobody should through NATS, the reader and the analyzer. Each input ends in a good call
+// that must be recorded and judged: the reader goes on. What could not be used is counted and a dead letter; the heap
+// stays within its bound.
+func TestHostileInput(t *testing.T) {
+	if testing.Short() {
+		t.Skip("it publishes bodies of many megabytes")
+	}
+	h := newHostileHarness(t)
+	table := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
+	fmt.Fprintln(table, "input\tmessages\trows\tdead letters\tcounters\tpeak heap\tpeak RSS\ttook")
+	for _, in := range hostileInputs(*hostile) {
+		fmt.Fprintln(table, h.play(t, in))
+	}
+	if *hostile || testing.Verbose() {
+		table.Flush()
+	}
+}
+
+// A hostileInput is some messages and what must come of them.
+type hostileInput struct {
+	name string
+	send func(send func(subject string, h event.Header, body []byte))
+	rows int               // exchanges, without the good call; -1: any number
+	dead map[string]uint64 // counted by reason, and dead letters; nil: any
+}
+
+// hostileHarness is a NATS server, and the analyze role on it with a sink in memory.
+type hostileHarness struct {
+	js   natsjs.JetStream
+	reg  *prometheus.Registry
+	sink *memorySink
+	sent int
+}
+
+func newHostileHarness(t *testing.T) *hostileHarness {
+	logger := slog.New(slog.DiscardHandler)
+	srvCfg := natsserver.Default()
+	srvCfg.Dir, srvCfg.Port, srvCfg.Logger = t.TempDir(), -1, logger
+	srv, err := natsserver.Start(t.Context(), srvCfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Shutdown)
+	cfg := jetstream.Default()
+	cfg.URL = srv.URL()
+	h := &hostileHarness{reg: prometheus.NewRegistry(), sink: &memorySink{seen: map[string]analyzer.Exchange{}}}
+	conn, err := jetstream.Connect(t.Context(), cfg, logger, h.reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	if err := conn.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	nc, err := nats.Connect(srv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	if h.js, err = natsjs.New(nc, natsjs.WithPublishAsyncMaxPending(256)); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := conn.OpenReader(t.Context(), jetstream.ReaderConfig{Partitions: 1, Owner: "hostile"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	an := analyzer.New(analyzer.Default(), rules.InOrder, h.reg)
+	batcher := sinks.NewBatcher(h.sink, sinks.DefaultBatcherConfig(), logger, h.reg)
+	role := &analyzeRole{c: &collector{conn: conn, logger: logger}}
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() {
+		if err := role.loop(ctx, reader, an, batcher); err != nil {
+			t.Errorf("the analyze role ended: %v", err)
+		}
+	})
+	running.Go(func() {
+		if err := batcher.Run(ctx); err != nil && ctx.Err() == nil {
+			t.Errorf("the batcher ended: %v", err)
+		}
+	})
+	t.Cleanup(func() {
+		stop()
+		running.Wait()
+		if err := reader.Close(context.WithoutCancel(ctx)); err != nil {
+			t.Error(err)
+		}
+	})
+	return h
+}
+
+// play sends in and a good call, waits for the call's row and checks what else came.
+func (h *hostileHarness) play(t *testing.T, in hostileInput) string {
+	t.Helper()
+	begun := time.Now()
+	debug.FreeOSMemory()
+	resetPeakRSS()
+	peak := watchHeap()
+	before, deadBefore, rowsBefore := h.counters(t), h.deadLetters(t), h.sink.rows()
+	messages := 0
+	send := func(subject string, header event.Header, body []byte) {
+		messages++
+		h.publish(t, &nats.Msg{Subject: subject, Header: nats.Header(header), Data: body})
+	}
+	in.send(send)
+	good := goodCall(h.sent)
+	h.sent++
+	for _, ev := range good {
+		for m := range ev.Messages() {
+			send(m.Subject(), m.Encode(), m.Body)
+		}
+	}
+	select {
+	case <-h.js.PublishAsyncComplete():
+	case <-time.After(5 * time.Minute):
+		t.Fatalf("%s: not all is published", in.name)
+	}
+	row := h.sink.wait(t, good[0].Exchange)
+	if row.Cause != "orphan_tool_reply" || row.Rejects != 1 {
+		t.Errorf("%s: the good call was not judged: %+v", in.name, row)
+	}
+	heap, rows := peak(), h.sink.rows()-rowsBefore-1
+	dead := minus(h.deadLetters(t), deadBefore)
+	counters := minus(h.counters(t), before)
+	if in.rows >= 0 && rows != in.rows {
+		t.Errorf("%s: %d rows, want %d", in.name, rows, in.rows)
+	}
+	for reason, n := range in.dead {
+		if counters[reason] != n {
+			t.Errorf("%s: counted %v, want %v", in.name, counters, in.dead)
+		}
+	}
+	// In full size there are more dead letters than their stream keeps.
+	if in.dead != nil && !*hostile && fmt.Sprint(dead) != fmt.Sprint(in.dead) {
+		t.Errorf("%s: dead letters %v, want %v", in.name, dead, in.dead)
+	}
+	bound := uint64(modestHeap)
+	if *hostile {
+		bound = fullHeap
+	}
+	if heap > bound {
+		t.Errorf("%s: the heap grew to %d MiB", in.name, heap>>20)
+	}
+	return fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%d MiB\t%s\t%v", in.name, messages, rows, words(dead), words(counters), heap>>20, peakRSS(),
+		time.Since(begun).Round(10*time.Millisecond))
+}
+
+func (h *hostileHarness) publish(t *testing.T, m *nats.Msg) {
+	t.Helper()
+	if _, err := h.js.PublishMsgAsync(m, natsjs.WithStallWait(time.Minute)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// goodCall is a request that answers a call it does not hold, and its refusal.
+func goodCall(n int) [2]*event.Event {
+	id, _ := uuid.NewV7()
+	base := event.Event{
+		Exchange: id.String(), Time: time.Now(), Capture: event.CaptureFull, Origin: event.OriginHook, Instance: "good", ContentType: "application/json",
+		Labels: event.Labels{Service: "good", Agent: "planner", Conversation: fmt.Sprintf("good-%d", n)},
+	}
+	q, s := base, base
+	q.Kind, q.URL, q.Method, q.Seq = event.Request, "https://api.deepseek.com/chat/completions", "POST", uint64(2*n+1)
+	q.Body = []byte(`{"model":"deepseek-chat","messages":[{"role":"user","content":"go"},{"role":"tool","tool_call_id":"call_1","content":"x"}]}`)
+	s.Kind, s.Status, s.Seq = event.Response, 400, uint64(2*n+2)
+	s.Body = []byte(`{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"}}`)
+	return [2]*event.Event{&q, &s}
+}
+
+// counters are what the analyzer and the reader dropped, by reason, and what hooks lost.
+func (h *hostileHarness) counters(t *testing.T) map[string]uint64 {
+	t.Helper()
+	families, err := h.reg.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[string]uint64{}
+	for _, f := range families {
+		name := f.GetName()
+		short, ok := strings.CutPrefix(name, "llmtap_analyzer_lost_events_")
+		if !ok && name != "llmtap_analyzer_dropped_total" && name != "llmtap_ingest_dropped_events_total" {
+			continue
+		}
+		for _, c := range f.GetMetric() {
+			key := "lost events"
+			if !ok {
+				key = c.GetLabel()[0].GetValue()
+			}
+			m[key+strings.TrimPrefix(short, name)] += uint64(c.GetCounter().GetValue())
+		}
+	}
+	return m
+}
+
+// deadLetters counts the letters by reason.
+func (h *hostileHarness) deadLetters(t *testing.T) map[string]uint64 {
+	t.Helper()
+	s, err := h.js.Stream(t.Context(), event.StreamDead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	info, err := s.Info(t.Context(), natsjs.WithSubjectFilter(">"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[string]uint64{}
+	for subject, n := range info.State.Subjects {
+		m[strings.TrimPrefix(subject, event.DeadPrefix)] += n
+	}
+	return m
+}
+
+func minus(a, b map[string]uint64) map[string]uint64 {
+	m := map[string]uint64{}
+	for k, n := range a {
+		if n > b[k] {
+			m[k] = n - b[k]
+		}
+	}
+	return m
+}
+
+func words(m map[string]uint64) string {
+	var w []string
+	for k, n := range m {
+		w = append(w, fmt.Sprintf("%s %d", k, n))
+	}
+	slices.Sort(w)
+	return strings.Join(append(w, "")[:max(len(w), 1)], ", ")
+}
+
+// memorySink keeps the rows of good calls and counts the others.
+type memorySink struct {
+	mu   sync.Mutex // guards the rest
+	n    int
+	seen map[string]analyzer.Exchange
+}
+
+func (s *memorySink) Write(_ context.Context, b *sinks.Batch) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.n += len(b.Exchanges)
+	for i := range b.Exchanges {
+		if e := &b.Exchanges[i]; e.Labels.Service == "good" {
+			s.seen[e.ID] = *e
+		}
+	}
+	return nil
+}
+
+func (s *memorySink) Close() error { return nil }
+
+func (s *memorySink) rows() int {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.n
+}
+
+func (s *memorySink) wait(t *testing.T, id string) analyzer.Exchange {
+	t.Helper()
+	for deadline := time.Now().Add(10 * time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+		s.mu.Lock()
+		e, ok := s.seen[id]
+		s.mu.Unlock()
+		if ok {
+			return e
+		}
+	}
+	t.Fatal("the good call behind the input did not arrive: the reader stands still")
+	return analyzer.Exchange{}
+}
+
+// watchHeap samples the heap in use until the returned function is called, which returns the most.
+func watchHeap() func() uint64 {
+	stop, done := make(chan struct{}), make(chan uint64)
+	go func() {
+		var most uint64
+		var m runtime.MemStats
+		for tick := time.NewTicker(50 * time.Millisecond); ; {
+			runtime.ReadMemStats(&m)
+			most = max(most, m.HeapAlloc)
+			select {
+			case <-tick.C:
+			case <-stop:
+				tick.Stop()
+				done <- most
+				return
+			}
+		}
+	}()
+	return func() uint64 {
+		close(stop)
+		return <-done
+	}
+}
+
+// resetPeakRSS and peakRSS are Linux's own measure; elsewhere it is unknown.
+func resetPeakRSS() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o200) }
+
+func peakRSS() string {
+	status, err := os.ReadFile("/proc/self/status")
+	if err != nil {
+		return "?"
+	}
+	for line := range strings.Lines(string(status)) {
+		if kb, ok := strings.CutPrefix(line, "VmHWM:"); ok {
+			n, _ := strconv.Atoi(strings.TrimSpace(strings.TrimSuffix(strings.TrimSpace(kb), "kB")))
+			return fmt.Sprintf("%d MiB", n>>10)
+		}
+	}
+	return "?"
+}
