@@ -79,7 +79,6 @@ func TestFailedCalls(t *testing.T) {
 	}))
 	defer srv.Close()
 	defer close(release)
-	srv.Config.ErrorLog = nil
 	refused := "http://" + (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: freePort(t)}).String()
 	open := func() *Hook {
 		u, _ := url.Parse(refused)

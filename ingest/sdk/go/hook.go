@@ -39,7 +39,7 @@ type Stats struct {
 	Dropped   uint64 // exchanges given up for want of memory, or because NATS will never take them
 	Pending   int    // events that wait to be stored
 	Open      int    // calls whose answer has not ended
-	Bytes     int64  // memory in use for all that waits
+	Bytes     int64  // memory reserved for all that waits and for bodies being read; never above Config.MemoryLimit
 }
 
 // Open starts a Hook. A mistake in cfg is an error; NATS being down is not: calls are recorded in memory until it is

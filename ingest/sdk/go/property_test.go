@@ -167,9 +167,7 @@ func errorKind(err error) string {
 // Whatever calls, failures, outages and shortage of memory come together: an agent sees what it would see without the
 // hook, memory keeps its limit, and every exchange is in the stream whole or counted.
 func TestAnyHistory(t *testing.T) {
-	srv := httptest.NewUnstartedServer(http.HandlerFunc(playProvider))
-	srv.Config.ErrorLog = nil
-	srv.Start()
+	srv := httptest.NewServer(http.HandlerFunc(playProvider))
 	defer srv.Close()
 	for seed := range uint64(*seeds) {
 		t.Run(fmt.Sprint(seed), func(t *testing.T) { playHistory(t, srv.URL, seed) })
