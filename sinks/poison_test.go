@@ -346,8 +346,9 @@ func TestPoisonRowsAnywhere(t *testing.T) {
 			slices.Sort(poison)
 			poison = slices.Compact(poison)
 			s := newPicky(poison...)
+			faults := rand.New(rand.NewPCG(seed, 1)) // the batcher's goroutine
 			s.before = func() error {
-				if rng.IntN(400) == 0 {
+				if faults.IntN(400) == 0 {
 					return &RetryError{Err: errors.New("connection reset")}
 				}
 				return nil
