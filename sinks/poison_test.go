@@ -200,10 +200,12 @@ func TestChangedTable(t *testing.T) {
 		b, l, stop := runPicky(t, s)
 		mustAdd(t, b, rows("before"), nil)
 		time.Sleep(2 * time.Second)
+		synctest.Wait()
 		s.set(func() { s.refuse = func(string) bool { return true } })
 		all := numbered("x", 5000)
 		mustAdd(t, b, rows(all...), nil)
 		time.Sleep(10 * time.Minute)
+		synctest.Wait()
 		if n := len(l.sorted()); n != 0 {
 			t.Fatalf("%d dead letters", n)
 		}
@@ -216,6 +218,7 @@ func TestChangedTable(t *testing.T) {
 		}
 		s.set(func() { s.refuse = func(string) bool { return false } })
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if err := b.Health(); err != nil {
 			t.Errorf("health: %v", err)
 		}
@@ -236,11 +239,13 @@ func TestPoisonRowAlone(t *testing.T) {
 		committed := 0
 		mustAdd(t, b, rows("bad"), func(context.Context) error { committed = 1; return nil })
 		time.Sleep(time.Hour)
+		synctest.Wait()
 		if len(l.sorted()) != 0 || committed != 0 || b.Health() == nil {
 			t.Fatalf("alone: dead %v, commit %d, health %v", l.sorted(), committed, b.Health())
 		}
 		mustAdd(t, b, rows("a", "b"), func(context.Context) error { committed = 2; return nil })
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if d := cmp.Diff([]string{"exchanges bad"}, l.sorted()); d != "" || committed != 2 || b.Health() != nil {
 			t.Errorf("in company: dead (-want +got):\n%s\ncommit %d, health %v", d, committed, b.Health())
 		}
@@ -274,6 +279,7 @@ func TestTableRefusesAllFromTheStart(t *testing.T) {
 		}
 		s.set(func() { s.refuse = func(string) bool { return false } })
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
@@ -292,12 +298,14 @@ func TestTooMuchPoison(t *testing.T) {
 		all := numbered("x", 1010) // 101 of them
 		mustAdd(t, b, rows(all...), nil)
 		time.Sleep(5 * time.Minute)
+		synctest.Wait()
 		err := b.Health()
 		if err == nil || !strings.Contains(err.Error(), "more than 100 rows of one batch are refused") || len(l.sorted()) != 0 {
 			t.Errorf("%d dead, health: %v", len(l.sorted()), err)
 		}
 		s.set(func() { s.refuse = func(id string) bool { return strings.HasSuffix(id, "77") } })
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if len(l.sorted()) != 10 || len(s.ids()) != 1000 {
 			t.Errorf("after the repair: %d dead, %d stored", len(l.sorted()), len(s.ids()))
 		}
@@ -323,6 +331,7 @@ func TestDeadLetterIsRepeated(t *testing.T) {
 		}
 		mustAdd(t, b, rows("a", "bad"), func(context.Context) error { log = append(log, "commit"); return nil })
 		time.Sleep(time.Minute)
+		synctest.Wait()
 		if d := cmp.Diff([]string{"dead bad", "commit"}, log); d != "" {
 			t.Errorf("what happened (-want +got):\n%s", d)
 		}
