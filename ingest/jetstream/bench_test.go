@@ -3,8 +3,11 @@ package jetstream
 import (
 	"fmt"
 	"math/rand/v2"
+	"strconv"
 	"testing"
 	"time"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -67,6 +70,54 @@ func BenchmarkRead(b *testing.B) {
 					left -= len(msgs)
 				}
 				if err := r.Close(ctx); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.ReportMetric(float64(b.N*count)/b.Elapsed().Seconds(), "events/s")
+		})
+	}
+}
+
+// All partitions are read at once over one connection, as one process does that holds them all.
+func BenchmarkReadPartitions(b *testing.B) {
+	const size, count = 10_000, 20_000
+	for _, n := range []int{1, 2, 4} {
+		b.Run(strconv.Itoa(n), func(b *testing.B) {
+			c, ctx := startNATS(b).connect(b)
+			if n > 1 {
+				setLayout(b, ctx, c, n)
+			}
+			p, inPartition := c.NewPublisher(256), make([]int, n)
+			for i, e := range benchEvents(count, size) {
+				e.Labels.Conversation = fmt.Sprint("c", i/10)
+				inPartition[int(e.Shard())%n]++
+				if err := p.Publish(ctx, e); err != nil {
+					b.Fatal(err)
+				}
+			}
+			if err := p.Flush(ctx); err != nil {
+				b.Fatal(err)
+			}
+			b.SetBytes(size * count)
+			for b.Loop() { // one op is the whole stream
+				var g errgroup.Group
+				for part, left := range inPartition {
+					g.Go(func() error {
+						r, err := c.OpenReader(ctx, ReaderConfig{Partition: part, Partitions: n, Owner: "a"})
+						if err != nil {
+							return err
+						}
+						for left > 0 {
+							msgs, err := r.Next(ctx, 1000, time.Second)
+							if err != nil {
+								return err
+							}
+							left -= len(msgs)
+						}
+						return r.Close(ctx)
+					})
+				}
+				if err := g.Wait(); err != nil {
 					b.Fatal(err)
 				}
 			}

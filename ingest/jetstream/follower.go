@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync/atomic"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -14,7 +15,7 @@ import (
 // that no message can stand in a reader's way.
 const (
 	pullMessages = 1000
-	pullBytes    = 33 << 20
+	pullBytes    = 33 << 20 // shared out among the partitions of a process, but for a message that does not fit in
 	pullExpires  = 30 * time.Second
 	heartbeat    = 2 * time.Second
 )
@@ -37,8 +38,19 @@ type follower struct {
 	last    uint64    // sequence of the newest message handled; the next one is looked for after it
 	created time.Time // of the stream; zero: whatever it is
 
-	attached func(pending uint64) // called when delivery begins, with the number of messages to come
-	detached func()               // called when it is interrupted
+	subjects []string // those to follow; none: all
+	share    int      // how many followers share the bytes on their way; 0 as 1
+
+	attached func(pending uint64)      // called when delivery begins, with the number of messages to come
+	detached func()                    // called when it is interrupted
+	asking   func(ctx context.Context) // if not nil, called before each pull
+	at       atomic.Pointer[place]     // nil while not attached
+}
+
+// place is how far a follower is in what its consumer delivers.
+type place struct {
+	consumer string
+	taken    atomic.Uint64 // messages handled
 }
 
 // run follows until ctx ends, handle fails, the stream is replaced or the connection is closed.
@@ -53,6 +65,7 @@ func (f *follower) run(ctx context.Context, handle func(*nats.Msg, *nats.MsgMeta
 			wait = 20 * time.Millisecond
 			return handle(m, meta)
 		})
+		f.at.Store(nil)
 		f.detached()
 		var fatal handlerError
 		switch {
@@ -82,7 +95,7 @@ func (e handlerError) Error() string { return e.err.Error() }
 func (f *follower) follow(ctx context.Context, handle func(*nats.Msg, *nats.MsgMetadata) error) error {
 	ctx, cancel := f.c.whileIntact(ctx)
 	defer cancel()
-	consumer, err := f.attach(ctx)
+	at, err := f.attach(ctx)
 	if err != nil {
 		return err
 	}
@@ -94,15 +107,20 @@ func (f *follower) follow(ctx context.Context, handle func(*nats.Msg, *nats.MsgM
 		return fmt.Errorf("subscribe: %w", err)
 	}
 	defer sub.Unsubscribe() //nolint:errcheck // it fails only when the connection is gone, and the subscription with it
-	request := fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"expires":%d,"idle_heartbeat":%d}`, pullMessages, pullBytes, pullExpires, heartbeat)
+	size := pullBytes / max(f.share, 1)
 	silence := time.NewTicker(2 * heartbeat)
 	defer silence.Stop()
 
-	heard, next := false, uint64(1)
+	heard := false
 	for {
-		if err := f.c.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+f.stream+"."+consumer, in, request); err != nil {
+		if f.asking != nil {
+			f.asking(ctx)
+		}
+		request := fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"expires":%d,"idle_heartbeat":%d}`, pullMessages, size, pullExpires, heartbeat)
+		if err := f.c.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+f.stream+"."+at.consumer, in, request); err != nil {
 			return fmt.Errorf("ask for messages: %w", err)
 		}
+		size = pullBytes / max(f.share, 1)
 		for left := pullMessages; left > 0; {
 			select {
 			case m := <-ch:
@@ -115,13 +133,16 @@ func (f *follower) follow(ctx context.Context, handle func(*nats.Msg, *nats.MsgM
 					if over {
 						left = 0
 					}
+					if tooLarge(m) {
+						size = pullBytes // the next message alone
+					}
 					continue
 				}
 				left--
-				if err := f.deliver(m, next, handle); err != nil {
+				if err := f.deliver(m, at.taken.Load()+1, handle); err != nil {
 					return err
 				}
-				next++
+				at.taken.Add(1)
 			case <-silence.C:
 				if !heard && len(ch) == 0 {
 					return errSilent
@@ -134,31 +155,32 @@ func (f *follower) follow(ctx context.Context, handle func(*nats.Msg, *nats.MsgM
 	}
 }
 
-// attach makes a consumer after the last message and returns its name. JetStream removes it when nobody asks it for
-// messages any more.
-func (f *follower) attach(ctx context.Context) (name string, err error) {
+// attach makes a consumer after the last message. JetStream removes it when nobody asks it for messages any more.
+func (f *follower) attach(ctx context.Context) (*place, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	s, err := f.c.js.Stream(ctx, f.stream)
 	if err != nil {
-		return "", fmt.Errorf("look up the stream: %w", err)
+		return nil, fmt.Errorf("look up the stream: %w", err)
 	}
 	info := s.CachedInfo()
 	if f.created.IsZero() {
 		f.created = info.Created
 	}
 	if !info.Created.Equal(f.created) || info.State.LastSeq < f.last {
-		return "", errReplaced
+		return nil, errReplaced
 	}
 	consumer, err := s.CreateConsumer(ctx, natsjs.ConsumerConfig{
-		DeliverPolicy: natsjs.DeliverByStartSequencePolicy, OptStartSeq: f.last + 1, AckPolicy: natsjs.AckNonePolicy,
+		DeliverPolicy: natsjs.DeliverByStartSequencePolicy, OptStartSeq: f.last + 1, FilterSubjects: f.subjects, AckPolicy: natsjs.AckNonePolicy,
 		MemoryStorage: true, Replicas: 1, InactiveThreshold: 2 * time.Minute,
 	})
 	if err != nil {
-		return "", fmt.Errorf("make a consumer: %w", err)
+		return nil, fmt.Errorf("make a consumer: %w", err)
 	}
+	at := &place{consumer: consumer.CachedInfo().Name}
+	f.at.Store(at)
 	f.attached(consumer.CachedInfo().NumPending)
-	return consumer.CachedInfo().Name, nil
+	return at, nil
 }
 
 // deliver hands m on if it is the delivery number next of the consumer and not known yet.
@@ -185,9 +207,14 @@ func pullStatus(m *nats.Msg) (over bool, err error) {
 	switch status, text := m.Header.Get("Status"), m.Header.Get("Description"); {
 	case status == "100", text == "Batch Completed": // which follows the last message, when the next pull is on its way
 		return false, nil
-	case status == "404", status == "408", text == "Message Size Exceeds MaxBytes":
+	case status == "404", status == "408", tooLarge(m):
 		return true, nil
 	default:
 		return false, fmt.Errorf("pull ended with %s %s", status, text)
 	}
+}
+
+// tooLarge reports whether a pull ended because the next message has more bytes than it asked for.
+func tooLarge(m *nats.Msg) bool {
+	return m.Header.Get("Description") == "Message Size Exceeds MaxBytes"
 }

@@ -8,13 +8,16 @@ import (
 	"time"
 )
 
+// DefaultLease is how long a dead owner keeps a lease.
+const DefaultLease = 15 * time.Second
+
 // Errors of leases.
 var (
-	ErrLeaseHeld = errors.New("another process reads this partition")
-	ErrLeaseLost = errors.New("another process took this partition over")
+	ErrLeaseHeld = errors.New("another process holds the lease")
+	ErrLeaseLost = errors.New("another process took the lease over")
 )
 
-// A LeaseHeldError wraps ErrLeaseHeld and says who reads the partition, and until when at least.
+// A LeaseHeldError wraps ErrLeaseHeld and says who holds the lease, and until when at least.
 type LeaseHeldError struct {
 	Owner string
 	Until time.Time // by the owner's clock
@@ -34,6 +37,10 @@ type checkpoint struct {
 	Owner      string    `json:"owner"`       // "" when nobody holds the lease
 	Lease      time.Time `json:"lease"`       // until when Owner holds it
 	Stream     time.Time `json:"stream"`      // when the stream was created that the sequences belong to
+
+	// Of more than one partition only.
+	Clear   uint64 `json:"clear,omitempty"`   // up to it, nothing of the partition was left to read: losses are looked for after it
+	Tallied int64  `json:"tallied,omitempty"` // second up to which the tallies of a former number of partitions count
 }
 
 // A lease is the right to move one partition's checkpoint. Every write is a compare-and-set, so that a process which
@@ -152,8 +159,8 @@ func (l *lease) release(ctx context.Context) error {
 	return l.write(ctx, func(cp *checkpoint) { cp.Owner, cp.Lease = "", time.Time{} })
 }
 
-// renew keeps the lease until ctx ends or the lease is lost.
-func (l *lease) renew(ctx context.Context) error {
+// renew keeps the lease until ctx ends or the lease is lost; change may add to what is written.
+func (l *lease) renew(ctx context.Context, change func(*checkpoint)) error {
 	t := time.NewTicker(max(l.ttl/3, time.Millisecond))
 	defer t.Stop()
 	for {
@@ -162,7 +169,7 @@ func (l *lease) renew(ctx context.Context) error {
 			return ctx.Err()
 		case <-t.C:
 		}
-		if err := l.write(ctx, func(*checkpoint) {}); err != nil {
+		if err := l.write(ctx, change); err != nil {
 			return err
 		}
 	}

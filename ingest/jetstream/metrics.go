@@ -18,7 +18,7 @@ type metrics struct {
 	in, out, outBytes prometheus.Counter
 	dropped           *prometheus.CounterVec
 	publish, commit   prometheus.Histogram
-	lag, lagSeconds   prometheus.Gauge
+	lag, lagSeconds   *prometheus.GaugeVec // by partition
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -33,7 +33,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		}, []string{"reason"}),
 		publish:    f.NewHistogram(prometheus.HistogramOpts{Name: "llmtap_ingest_publish_seconds", Help: "Time from publishing an event to its acknowledgement.", Buckets: seconds}),
 		commit:     f.NewHistogram(prometheus.HistogramOpts{Name: "llmtap_ingest_commit_seconds", Help: "Time to write a reader's checkpoint.", Buckets: seconds}),
-		lag:        f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_ingest_lag_events", Help: "Events in the stream after the last one read."}),
-		lagSeconds: f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_ingest_lag_seconds", Help: "How long the last event read had been in the stream."}),
+		lag:        f.NewGaugeVec(prometheus.GaugeOpts{Name: "llmtap_ingest_lag_events", Help: "Events of a partition in the stream after the last one read."}, []string{"partition"}),
+		lagSeconds: f.NewGaugeVec(prometheus.GaugeOpts{Name: "llmtap_ingest_lag_seconds", Help: "How long the last event read of a partition had been in the stream."}, []string{"partition"}),
 	}
 }

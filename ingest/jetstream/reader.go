@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"sync"
 	"time"
 
@@ -18,17 +19,6 @@ const (
 	readyBytes    = 32 << 20
 )
 
-// ReaderConfig says what to read and as whom.
-type ReaderConfig struct {
-	Partition, Partitions int // p of N; only 0 of 1 so far
-
-	// Owner names this process among those that may read the partition. A process that starts again under the same
-	// name takes its own lease back at once, so a name that stays must be guarded by something else (a locked
-	// directory).
-	Owner    string
-	LeaseTTL time.Duration // after it, a dead owner's partition is taken over; 0: 15 s
-}
-
 // A Message is one message of the stream.
 type Message struct {
 	Seq    uint64
@@ -38,18 +28,24 @@ type Message struct {
 	Replay bool         // its effects are stored already; it is here to rebuild state
 }
 
-// A Reader reads one partition of the stream of events in order and keeps its checkpoint. Next and Commit are for one
+// A Reader reads one partition of the stream of events in order and keeps its checkpoint. Next and CaughtUp are for one
 // goroutine; the other methods for any.
 type Reader struct {
-	c      *Conn
-	lease  *lease
-	stored uint64 // when the reader was opened: up to it everything is a replay
-	epoch  uint64
-	stop   context.CancelFunc
-	done   sync.WaitGroup
-	closed sync.Once
+	c       *Conn
+	cfg     ReaderConfig
+	label   string // of metrics: the partition
+	lease   *lease
+	stored  uint64 // when the reader was opened: up to it everything is a replay
+	epoch   uint64
+	tallied int64
+	follow  *follower
+	stop    context.CancelFunc
+	done    sync.WaitGroup
+	closed  sync.Once
+	looked  time.Time // CaughtUp's: when it last noted what is clear
 
 	seen  uint64        // the follower's: newest sequence taken
+	left  uint64        // the follower's: how many were left to deliver then, if known; else 0
 	ready chan struct{} // cap 1: something to look at for Next
 	room  chan struct{} // cap 1: Next took something
 
@@ -60,85 +56,33 @@ type Reader struct {
 	attached bool
 	cp       checkpoint // as last written
 	given    uint64     // newest sequence returned by Next
+	clear    uint64     // up to it, nothing of the partition is left to read
+	counted  uint64     // up to it, losses are counted
+	ends     bool       // at until
+	until    uint64
 	lost     uint64
 	err      error // why the reader is over
-}
-
-// OpenReader takes the partition's lease and starts to read at its checkpoint, or at the start of the stream when there
-// is none. While another process holds the lease it returns a *LeaseHeldError.
-func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error) {
-	switch {
-	case cfg.Partition != 0 || cfg.Partitions != 1:
-		return nil, fmt.Errorf("open partition %d of %d: only 0 of 1 is supported", cfg.Partition, cfg.Partitions)
-	case cfg.Owner == "":
-		return nil, errors.New("open reader: owner is empty")
-	}
-	if cfg.LeaseTTL <= 0 {
-		cfg.LeaseTTL = 15 * time.Second
-	}
-	s, err := c.js.Stream(ctx, event.StreamEvents)
-	if err != nil {
-		return nil, fmt.Errorf("open stream %s: %w", event.StreamEvents, err)
-	}
-	kv, err := c.KV(ctx, event.BucketProgress)
-	if err != nil {
-		return nil, err
-	}
-	info, lost := s.CachedInfo(), uint64(0)
-	key := fmt.Sprintf("p%dof%d", cfg.Partition, cfg.Partitions)
-	l, err := c.takeLease(ctx, kv, key, cfg.Owner, cfg.LeaseTTL, func(cp *checkpoint) {
-		lost = c.fit(cp, info.Created, info.State.FirstSeq, info.State.LastSeq)
-	})
-	if err != nil {
-		return nil, err
-	}
-	r := &Reader{
-		c: c, lease: l, stored: l.cp.Stored, epoch: l.cp.Epoch, cp: l.cp, seen: l.cp.ReplayFrom - 1, given: l.cp.ReplayFrom - 1,
-		ready: make(chan struct{}, 1), room: make(chan struct{}, 1),
-	}
-	r.countLost(lost)
-	r.start(info.Created) //nolint:contextcheck // the reader lasts until Close; ctx bounds the opening
-	return r, nil
-}
-
-// fit makes cp agree with the stream: its ReplayFrom is at least first, its Stored at least first-1. It returns how many
-// messages after Stored the stream no longer has.
-func (c *Conn) fit(cp *checkpoint, created time.Time, first, last uint64) (lost uint64) {
-	first = max(first, 1)
-	switch {
-	case cp.Stream.IsZero():
-		*cp = checkpoint{Epoch: cp.Epoch, Stored: first - 1}
-	case !cp.Stream.Equal(created):
-		c.log.Error("the stream of events was made anew; reading it from its start", "stored", cp.Stored, "first", first)
-		*cp = checkpoint{Epoch: cp.Epoch, Stored: first - 1}
-	case cp.Stored > last:
-		c.log.Error("the stream of events ends before the checkpoint: its server lost what was not on its disk", "stored", cp.Stored, "last", last)
-		cp.Stored = last
-	case cp.Stored+1 < first:
-		lost = first - 1 - cp.Stored
-		cp.Stored = first - 1
-	}
-	cp.Stream = created
-	cp.ReplayFrom = min(max(cp.ReplayFrom, first), cp.Stored+1)
-	return lost
 }
 
 // start starts the two goroutines of the reader: one reads the stream, one renews the lease.
 func (r *Reader) start(created time.Time) {
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
-	f := &follower{
-		c: r.c, stream: event.StreamEvents, last: r.seen, created: created,
+	r.follow = &follower{
+		c: r.c, stream: event.StreamEvents, last: r.seen, created: created, subjects: r.cfg.subjects(), share: r.cfg.Partitions,
 		attached: func(pending uint64) { r.setAttached(true, pending) },
 		detached: func() { r.setAttached(false, 0) },
 	}
+	if r.cfg.Partitions > 1 {
+		r.follow.asking = r.countGone
+	}
 	r.done.Go(func() {
-		if err := f.run(ctx, func(m *nats.Msg, meta *nats.MsgMetadata) error { return r.take(ctx, m, meta) }); ctx.Err() == nil {
+		if err := r.follow.run(ctx, func(m *nats.Msg, meta *nats.MsgMetadata) error { return r.take(ctx, m, meta) }); ctx.Err() == nil {
 			r.fail(err)
 		}
 	})
 	r.done.Go(func() {
-		if err := r.lease.renew(ctx); ctx.Err() == nil {
+		if err := r.lease.renew(ctx, r.noteClear); ctx.Err() == nil {
 			r.fail(err)
 		}
 	})
@@ -173,9 +117,7 @@ func signal(ch chan struct{}) {
 // take decodes m and puts it where Next finds it, waiting while enough is there.
 func (r *Reader) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) error {
 	seq := meta.Sequence.Stream
-	if from := max(r.seen, r.stored); seq > from+1 {
-		r.countLost(seq - from - 1)
-	}
+	r.countHole(seq, meta.NumPending)
 	r.seen = seq
 	msg := Message{Seq: seq, Time: meta.Timestamp.UTC(), Replay: seq <= r.stored}
 	msg.Event, msg.Err = event.Decode(m.Subject, event.Header(m.Header), m.Data)
@@ -188,7 +130,7 @@ func (r *Reader) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) 
 	}
 	for {
 		r.mu.Lock()
-		if len(r.buf) == 0 || len(r.buf) < readyMessages && r.bytes+size <= readyBytes {
+		if len(r.buf) == 0 || len(r.buf) < readyMessages/r.cfg.Partitions && r.bytes+size <= readyBytes/r.cfg.Partitions {
 			break
 		}
 		r.mu.Unlock()
@@ -224,7 +166,7 @@ func (r *Reader) countLost(n uint64) {
 
 // Next returns the next messages in order, at most limit, and an empty slice when none came within wait. While NATS is
 // away it returns empty slices, and goes on afterwards where it was. An error is final: ctx's, ErrLeaseLost, or that the
-// stream was replaced or the connection closed; then a new reader must be opened.
+// stream was replaced or the connection closed; then a new reader must be opened. A reader of a Cut ends with io.EOF.
 func (r *Reader) Next(ctx context.Context, limit int, wait time.Duration) ([]Message, error) {
 	idle := time.NewTimer(wait)
 	defer idle.Stop()
@@ -235,6 +177,7 @@ func (r *Reader) Next(ctx context.Context, limit int, wait time.Duration) ([]Mes
 		select {
 		case <-r.ready:
 		case <-idle.C:
+			r.lookForEnd(ctx)
 			return r.taken(limit)
 		case <-ctx.Done():
 			return nil, ctx.Err()
@@ -250,8 +193,16 @@ func (r *Reader) taken(limit int) ([]Message, error) {
 		return nil, r.err
 	}
 	n := min(limit, len(r.buf))
+	if r.ends {
+		for n = 0; n < min(limit, len(r.buf)) && r.buf[n].Seq <= r.until; n++ {
+		}
+		if n == 0 && (len(r.buf) > 0 || r.given >= r.until) {
+			r.given = r.until
+			return nil, io.EOF
+		}
+	}
 	if n == 0 {
-		r.c.m.lag.Set(float64(r.pending()))
+		r.c.m.lag.WithLabelValues(r.label).Set(float64(r.pending()))
 		return nil, nil
 	}
 	msgs := r.buf[:n:n]
@@ -264,14 +215,14 @@ func (r *Reader) taken(limit int) ([]Message, error) {
 		}
 	}
 	r.given = msgs[n-1].Seq
-	r.c.m.lag.Set(float64(r.pending()))
-	r.c.m.lagSeconds.Set(r.c.now().Sub(msgs[n-1].Time).Seconds())
+	r.c.m.lag.WithLabelValues(r.label).Set(float64(r.pending()))
+	r.c.m.lagSeconds.WithLabelValues(r.label).Set(r.c.now().Sub(msgs[n-1].Time).Seconds())
 	signal(r.room)
 	return msgs, nil
 }
 
-// Pending is the number of messages in the stream after the last one returned by Next. 0 means caught up: while NATS is
-// away it is at least 1, because nobody knows.
+// Pending is the number of the partition's messages in the stream after the last one returned by Next. While NATS is
+// away it is at least 1, because nobody knows. 0 means caught up as far as the reader has heard; CaughtUp asks.
 func (r *Reader) Pending() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -296,7 +247,11 @@ func (r *Reader) Stored() uint64 {
 // Epoch is the number of this reader's lease: higher than of every reader of the partition before.
 func (r *Reader) Epoch() uint64 { return r.epoch }
 
-// Lost is the number of messages that were gone from the stream before this reader came to them.
+// Tallied is the second up to which, when this reader was opened, the partition's tallies were published.
+func (r *Reader) Tallied() int64 { return r.tallied }
+
+// Lost is the number of messages that were gone from the stream before this reader came to them. Nobody knows the shard of
+// what is gone: with N partitions each counts an Nth.
 func (r *Reader) Lost() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -323,6 +278,7 @@ func (r *Reader) Commit(ctx context.Context, stored, replayFrom uint64) error {
 	var cp checkpoint
 	err := r.lease.write(ctx, func(next *checkpoint) {
 		next.Stored, next.ReplayFrom = stored, replayFrom
+		r.noteClear(next)
 		cp = *next
 	})
 	if err != nil {
@@ -346,6 +302,8 @@ func (r *Reader) Close(ctx context.Context) error {
 		r.stop()
 		r.done.Wait()
 		r.fail(errors.New("the reader is closed"))
+		r.c.m.lag.DeleteLabelValues(r.label)
+		r.c.m.lagSeconds.DeleteLabelValues(r.label)
 		if err = r.lease.release(ctx); errors.Is(err, ErrLeaseLost) {
 			err = nil // someone else has it
 		}

@@ -4,6 +4,8 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strconv"
+	"strings"
 
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -15,7 +17,7 @@ import (
 // second of the same epoch is stored once. It waits for a NATS that is away until ctx ends.
 func (c *Conn) PublishTally(ctx context.Context, partition int, epoch uint64, second int64, payload []byte) error {
 	msg := &nats.Msg{
-		Subject: fmt.Sprintf("%s%d", event.TallyPrefix, partition), Data: payload,
+		Subject: tallySubject(partition), Data: payload,
 		Header: nats.Header{event.HeaderMsgID: {fmt.Sprintf("%d.%d.%d", partition, epoch, second)}},
 	}
 	err := c.retry(ctx, func(ctx context.Context) error {
@@ -26,6 +28,30 @@ func (c *Conn) PublishTally(ctx context.Context, partition int, epoch uint64, se
 		return fmt.Errorf("publish the tally of second %d: %w", second, err)
 	}
 	return nil
+}
+
+func tallySubject(partition int) string { return event.TallyPrefix + strconv.Itoa(partition) }
+
+// lastTally is the second of the partition's newest tally; 0 when there is none.
+func (c *Conn) lastTally(ctx context.Context, partition int) (int64, error) {
+	s, err := c.js.Stream(ctx, event.StreamTally)
+	if err != nil {
+		return 0, fmt.Errorf("open stream %s: %w", event.StreamTally, err)
+	}
+	m, err := s.GetLastMsgForSubject(ctx, tallySubject(partition))
+	if errors.Is(err, natsjs.ErrMsgNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("read the newest tally of partition %d: %w", partition, err)
+	}
+	id := m.Header.Get(event.HeaderMsgID)
+	second, err := strconv.ParseInt(id[strings.LastIndexByte(id, '.')+1:], 10, 64)
+	if err != nil {
+		c.log.Warn("the newest tally is not of llmtap's making", "partition", partition, "id", id)
+		return 0, nil
+	}
+	return second, nil
 }
 
 // ReadTallies calls fn with every tally in the stream, oldest first, and then with each new one, until ctx ends or fn

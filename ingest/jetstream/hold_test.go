@@ -1,0 +1,98 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+func TestHold(t *testing.T) {
+	n := startNATS(t)
+	a, ctx := n.connect(t)
+	b, _ := n.connect(t)
+	const ttl = 300 * time.Millisecond
+	events := make(chan string, 10)
+	hold := func(ctx context.Context, c *Conn, owner string) (stop func() error) {
+		ctx, cancel := context.WithCancel(ctx)
+		done := make(chan error, 1)
+		go func() {
+			done <- c.Hold(ctx, "x", owner, ttl, func(ctx context.Context) error {
+				events <- owner + " holds"
+				<-ctx.Done()
+				events <- owner + " ends"
+				return nil
+			})
+		}()
+		return func() error { cancel(); return <-done }
+	}
+	want := func(s string) {
+		t.Helper()
+		select {
+		case got := <-events:
+			if got != s {
+				t.Fatalf("%q, want %q", got, s)
+			}
+		case <-ctx.Done():
+			t.Fatalf("%q did not come", s)
+		}
+	}
+	stopA := hold(ctx, a, "a")
+	want("a holds")
+	stopB := hold(ctx, b, "b")
+	if err := stopA(); err != nil { // released at once
+		t.Error(err)
+	}
+	want("a ends")
+	want("b holds")
+	stopA = hold(ctx, a, "a")
+	b.nc.Close() // as if it were dead
+	want("b ends")
+	want("a holds")
+	if err := stopA(); err != nil {
+		t.Error(err)
+	}
+	want("a ends")
+	if err := stopB(); err != nil && !strings.Contains(err.Error(), "closed") {
+		t.Error(err)
+	}
+	broken := errors.New("broken")
+	if err := a.Hold(ctx, "y", "a", ttl, func(context.Context) error { return broken }); !errors.Is(err, broken) {
+		t.Errorf("got %v", err)
+	}
+}
+
+func TestPresent(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	now := time.Now()
+	c.now = func() time.Time { return now }
+	f := func(owner string, want int) {
+		t.Helper()
+		if got, err := c.Present(ctx, owner, time.Minute); err != nil || got != want {
+			t.Errorf("%d there, %v; want %d", got, err, want)
+		}
+	}
+	f("a", 1)
+	f("b", 2)
+	f("b", 2)
+	now = now.Add(40 * time.Second)
+	f("b", 2)
+	now = now.Add(40 * time.Second)
+	f("b", 1) // a is silent for too long
+	f("c", 2)
+	if err := c.Leave(ctx, "b"); err != nil {
+		t.Fatal(err)
+	}
+	f("c", 1)
+	kv, err := c.KV(ctx, event.BucketProgress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := kv.Put(ctx, membersKey, []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	f("c", 1)
+}

@@ -1,0 +1,209 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"io"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/nats-io/nats.go"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// setLayout cuts an untouched stream.
+func setLayout(t testing.TB, ctx context.Context, c *Conn, n int) {
+	t.Helper()
+	cut, err := c.OpenCut(ctx, n, "a", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, r := range cut.Readers {
+		drain(t, ctx, r)
+		if err := r.Commit(ctx, cut.Seq, 0); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := cut.Finish(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := cut.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// drain reads to the end of a cut and returns the sequences that are no replay.
+func drain(t testing.TB, ctx context.Context, r *Reader) (seqs []uint64) {
+	t.Helper()
+	for {
+		msgs, err := r.Next(ctx, 100, 20*time.Millisecond)
+		if errors.Is(err, io.EOF) {
+			return seqs
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, m := range msgs {
+			if !m.Replay {
+				seqs = append(seqs, m.Seq)
+			}
+		}
+	}
+}
+
+func TestLayout(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	f := func(p, n int, want error) {
+		t.Helper()
+		r, err := c.OpenReader(ctx, ReaderConfig{Partition: p, Partitions: n, Owner: "a"})
+		if !errors.Is(err, want) {
+			t.Errorf("partition %d of %d: %v, want %v", p, n, err, want)
+		}
+		if err == nil {
+			if err := r.Close(ctx); err != nil {
+				t.Error(err)
+			}
+		}
+	}
+	f(0, 1, nil)
+	f(1, 4, ErrLayout)
+	setLayout(t, ctx, c, 4)
+	f(1, 4, nil)
+	f(0, 1, ErrLayout)
+	for _, bad := range []ReaderConfig{{Partition: 4, Partitions: 4}, {Partition: -1, Partitions: 4}, {Partitions: 257}, {}, {Partitions: 1, Owner: ""}} {
+		if _, err := c.OpenReader(ctx, bad); err == nil {
+			t.Errorf("%+v was opened", bad)
+		}
+	}
+	if _, err := c.OpenCut(ctx, 4, "a", 0); err == nil {
+		t.Error("4 partitions were cut into 4")
+	}
+	if _, err := c.OpenCut(ctx, 257, "a", 0); err == nil {
+		t.Error("cut into 257")
+	}
+}
+
+// Two partitions at different places become three: each event is new to the old partitions or to the new ones, never to
+// both, and tallies go on after the newest of the old.
+func TestCut(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	setLayout(t, ctx, c, 2)
+	spread(t, ctx, c, 0, 200)
+	fresh := map[uint64]int{}
+	for p, n := range []int{30, 10} {
+		r := openPart(t, ctx, c, p, 2)
+		msgs := read(t, ctx, r, n)
+		for _, m := range msgs {
+			fresh[m.Seq]++
+		}
+		if err := r.Commit(ctx, msgs[n-1].Seq, msgs[n/2].Seq); err != nil {
+			t.Fatal(err)
+		}
+		if err := c.PublishTally(ctx, p, r.Epoch(), msgs[n-1].Time.Unix()-int64(p), nil); err != nil {
+			t.Fatal(err)
+		}
+		if err := r.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	busy := openPart(t, ctx, c, 1, 2)
+	other, err := Connect(ctx, c.cfg, nil, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer other.Close()
+	if _, err := other.OpenCut(ctx, 3, "b", 0); !errors.Is(err, ErrLeaseHeld) {
+		t.Errorf("a cut while a partition is read: %v", err)
+	}
+	if err := busy.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+
+	cut, err := c.OpenCut(ctx, 3, "a", 0)
+	if err != nil {
+		t.Fatal(err)
+	}
+	spread(t, ctx, c, 200, 260) // behind the cut
+	if err := cut.Finish(ctx); err == nil {
+		t.Error("finished before the old partitions came to the cut")
+	}
+	var first uint64
+	for _, r := range cut.Readers {
+		for _, seq := range drain(t, ctx, r) {
+			fresh[seq]++
+		}
+		if err := r.Commit(ctx, cut.Seq, cut.Seq-uint64(r.cfg.Partition)); err != nil {
+			t.Fatal(err)
+		}
+		first = cut.Seq - uint64(r.cfg.Partition)
+	}
+	if err := cut.Finish(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if err := cut.Finish(ctx); !errors.Is(err, ErrLeaseLost) {
+		t.Errorf("a second finish, as of one who slept: %v", err)
+	}
+	if err := cut.Close(ctx); err != nil {
+		t.Fatal(err)
+	}
+	for p := range 3 {
+		r := openPart(t, ctx, c, p, 3)
+		if r.Stored() != cut.Seq || r.Tallied() != cut.Second || r.cp.ReplayFrom != first {
+			t.Errorf("partition %d starts at %+v, tallied %d; want %d, %d", p, r.cp, r.Tallied(), cut.Seq, cut.Second)
+		}
+		for ok := false; !ok; _, ok = r.CaughtUp(ctx) {
+			msgs, err := r.Next(ctx, 100, 20*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range msgs {
+				if !m.Replay {
+					fresh[m.Seq]++
+				}
+				if m.Time.Unix() > cut.Second != (m.Seq > cut.Seq) {
+					t.Errorf("event %d of second %d: cut at %d, second %d", m.Seq, m.Time.Unix(), cut.Seq, cut.Second)
+				}
+			}
+		}
+		if err := r.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want := map[uint64]int{}
+	for seq := range uint64(260) {
+		want[seq+1] = 1
+	}
+	if diff := cmp.Diff(want, fresh); diff != "" {
+		t.Errorf("events that are new to someone:\n%s", diff)
+	}
+}
+
+func TestLastTally(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	f := func(want int64) {
+		t.Helper()
+		r := openPart(t, ctx, c, 0, 1)
+		if r.Tallied() != want {
+			t.Errorf("tallied %d, want %d", r.Tallied(), want)
+		}
+		if err := r.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	f(0)
+	for _, second := range []int64{100, 105} {
+		if err := c.PublishTally(ctx, 0, 1, second, []byte("{}")); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := c.PublishTally(ctx, 1, 1, 200, []byte("{}")); err != nil {
+		t.Fatal(err)
+	}
+	f(105)
+	if _, err := c.js.PublishMsg(ctx, nats.NewMsg(event.TallyPrefix+"0")); err != nil {
+		t.Fatal(err)
+	}
+	f(0)
+}

@@ -1,0 +1,210 @@
+package jetstream
+
+import (
+	"context"
+	"fmt"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// spread publishes the events from..to-1, each of a conversation of its own.
+func spread(t testing.TB, ctx context.Context, c *Conn, from, to int) {
+	t.Helper()
+	p := c.NewPublisher(0)
+	for i := from; i < to; i++ {
+		e := testEvent(i, 100)
+		e.Labels.Conversation = fmt.Sprint("c", i)
+		if err := p.Publish(ctx, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func openPart(t testing.TB, ctx context.Context, c *Conn, p, n int) *Reader {
+	t.Helper()
+	r, err := c.OpenReader(ctx, ReaderConfig{Partition: p, Partitions: n, Owner: "a"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { r.stop(); r.done.Wait() })
+	return r
+}
+
+// Every subject of the contract belongs to one partition of N, and is filtered by the server as it decodes.
+func TestPartitionsAreDisjointAndWhole(t *testing.T) {
+	for _, n := range []int{2, 3, 4, 256} {
+		owner := map[string]int{}
+		var total uint64
+		for p := range n {
+			cfg := ReaderConfig{Partition: p, Partitions: n}
+			total += cfg.share(1000)
+			for _, s := range cfg.subjects() {
+				if _, twice := owner[s]; twice {
+					t.Errorf("n=%d: %s belongs to two partitions", n, s)
+				}
+				owner[s] = p
+			}
+		}
+		for shard := range 256 {
+			for _, f := range []string{"%02x", "%02X"} {
+				if p, ok := owner["llmtap.v1.*.*."+fmt.Sprintf(f, shard)]; !ok || p != shard%n {
+					t.Errorf("n=%d: shard %d is read by partition %d, %v", n, shard, p, ok)
+				}
+			}
+		}
+		if total != 1000 {
+			t.Errorf("n=%d: the shares of 1000 lost events add up to %d", n, total)
+		}
+	}
+}
+
+func TestPartitionsReadEverythingOnce(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	setLayout(t, ctx, c, 3)
+	spread(t, ctx, c, 0, 300)
+	for _, subject := range []string{"llmtap.v1.odd", "llmtap.v1.odd.one", "llmtap.v1.request.s.00.more"} {
+		if _, err := c.js.Publish(ctx, subject, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	seen := map[uint64]bool{}
+	for p := range 3 {
+		r, last := openPart(t, ctx, c, p, 3), uint64(0)
+		var until time.Time
+		for ok := false; !ok; until, ok = r.CaughtUp(ctx) {
+			msgs, err := r.Next(ctx, 50, 20*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			for _, m := range msgs {
+				if seen[m.Seq] || m.Seq <= last || m.Event != nil && int(m.Event.Shard())%3 != p {
+					t.Fatalf("partition %d got %+v after %d", p, m, last)
+				}
+				seen[m.Seq], last = true, m.Seq
+			}
+		}
+		if d := time.Since(until); d < 0 || d > time.Minute {
+			t.Errorf("caught up at %v", until)
+		}
+		if r.Pending() != 0 || r.Lost() != 0 {
+			t.Errorf("partition %d: %d pending, %d lost", p, r.Pending(), r.Lost())
+		}
+		if err := r.Close(ctx); err != nil {
+			t.Error(err)
+		}
+	}
+	if len(seen) != 303 {
+		t.Errorf("%d of 303 read", len(seen))
+	}
+}
+
+// A message above a partition's share of a pull comes all the same.
+func TestLargeMessageInPartition(t *testing.T) {
+	n := startNATS(t)
+	c, ctx := n.connect(t)
+	setLayout(t, ctx, c, 64)
+	e := testEvent(1, 900_000)
+	if pullBytes/64 > len(e.Body) {
+		t.Fatal("the message is not large enough for this test")
+	}
+	p := c.NewPublisher(0)
+	for i := range 3 {
+		e.Exchange = fmt.Sprint("x", i)
+		if err := p.Publish(ctx, e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(ctx); err != nil {
+		t.Fatal(err)
+	}
+	read(t, ctx, openPart(t, ctx, c, int(e.Shard())%64, 64), 3)
+}
+
+// What the stream drops is counted by the partitions together; that a partition had nothing to read is no loss.
+func TestPartitionsLost(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	setLayout(t, ctx, c, 2)
+	s, err := c.js.Stream(ctx, event.StreamEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	publish(t, ctx, c, 0, 50) // all of one conversation
+	busy := int(testEvent(0, 0).Shard()) % 2
+	r := openPart(t, ctx, c, busy, 2)
+	idle := openPart(t, ctx, c, 1-busy, 2)
+	read(t, ctx, r, 50)
+	for _, ok := idle.CaughtUp(ctx); !ok; _, ok = idle.CaughtUp(ctx) {
+		none(t, ctx, idle)
+	}
+	for p, stored := range map[*Reader]uint64{r: 50, idle: 0} {
+		if err := p.Commit(ctx, stored, 0); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Close(ctx); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := s.Purge(ctx, natsjs.WithPurgeSequence(41)); err != nil { // 40 are gone, which both had seen
+		t.Fatal(err)
+	}
+	f := func(want uint64) {
+		t.Helper()
+		r, idle := openPart(t, ctx, c, busy, 2), openPart(t, ctx, c, 1-busy, 2)
+		if got := r.Lost() + idle.Lost(); got != want {
+			t.Errorf("lost %d and %d, want %d", r.Lost(), idle.Lost(), want)
+		}
+		for _, r := range []*Reader{r, idle} {
+			if err := r.Close(ctx); err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+	f(0)
+	publish(t, ctx, c, 50, 101)
+	if err := s.Purge(ctx, natsjs.WithPurgeSequence(92)); err != nil { // 41 go that nobody saw
+		t.Fatal(err)
+	}
+	f(41)
+}
+
+// A reader that lags behind learns of what goes before it comes to it.
+func TestPartitionLostWhileReading(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	setLayout(t, ctx, c, 2)
+	spread(t, ctx, c, 0, 10_000)
+	var readers []*Reader
+	for p := range 2 {
+		r := openPart(t, ctx, c, p, 2)
+		read(t, ctx, r, 1)
+		readers = append(readers, r)
+	}
+	s, err := c.js.Stream(ctx, event.StreamEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(ctx, natsjs.WithPurgeSequence(9_001)); err != nil {
+		t.Fatal(err)
+	}
+	var lost uint64
+	got := 2
+	for _, r := range readers {
+		for _, ok := r.CaughtUp(ctx); !ok; _, ok = r.CaughtUp(ctx) {
+			msgs, err := r.Next(ctx, 1000, 20*time.Millisecond)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got += len(msgs)
+		}
+		lost += r.Lost()
+	}
+	if sum := int(lost) + got; lost == 0 || sum < 8_000 || sum > 12_000 { // of which partition it was is partly an estimate
+		t.Errorf("%d read and %d lost of 10000", got, lost)
+	}
+}
