@@ -44,22 +44,40 @@ func (s *picky) Write(_ context.Context, b *Batch) error {
 		}
 	}
 	for _, table := range tables {
-		var ids []string
-		for i := range b.length(table) {
-			d := b.dead(table, i, nil)
-			if s.refuse(d.ID) {
-				return &RowError{Table: table, Err: fmt.Errorf("insert %d %s: constraint is violated", b.length(table), table)}
-			}
-			ids = append(ids, table+" "+d.ID)
+		ids := idsOf(b, table)
+		if slices.ContainsFunc(ids, s.refuse) {
+			return &RowError{Table: table, Err: fmt.Errorf("insert %d %s: constraint is violated", len(ids), table)}
 		}
 		for _, id := range ids {
-			s.stored[id]++
+			s.stored[table+" "+id]++
 		}
 	}
 	return nil
 }
 
 func (s *picky) Close() error { return nil }
+
+func idsOf(b *Batch, table string) (ids []string) {
+	switch table {
+	case tableExchanges:
+		for i := range b.Exchanges {
+			ids = append(ids, b.Exchanges[i].ID)
+		}
+	case tableFindings:
+		for i := range b.Findings {
+			ids = append(ids, b.Findings[i].ID)
+		}
+	case tableToolCalls:
+		for i := range b.ToolCalls {
+			ids = append(ids, b.ToolCalls[i].ID)
+		}
+	case tableAlerts:
+		for i := range b.Alerts {
+			ids = append(ids, b.Alerts[i].ID)
+		}
+	}
+	return ids
+}
 
 func (s *picky) set(f func()) {
 	s.mu.Lock()
