@@ -23,11 +23,11 @@
 //
 // Time that the hook adds to a call on the goroutine of the agent's code, in microseconds. Request and answer each have
 // the size given; copying them is most of it, and on a busy machine the p99 is the garbage collector's and the
-// scheduler's (go test -run - -bench Call -benchtime 1500x -count 3; median of the runs; 2 cores, load 5):
+// scheduler's (go test -run - -bench Call -benchtime 1500x -count 3; median of the runs; 2 cores, load 5 to 8):
 //
 //	           NATS up          NATS down, memory full
 //	          p50    p99        p50    p99
-//	 10 KB     24    108         12     56
+//	 10 KB     24    108          8     67
 //	100 KB     91    509         61    450
 //
 // # When a call ends
