@@ -23,16 +23,16 @@ type outcome struct {
 
 // advice is what an operator can do about errors that do not go away.
 var advice = map[string]string{
-	"invalid_auth":      "check alerts.slack.token: Slack does not know it",
-	"not_authed":        "check alerts.slack.token: it is empty",
+	"invalid_auth":      "check slack.token: Slack does not know it",
+	"not_authed":        "check slack.token: it is empty",
 	"account_inactive":  "the app's user is deactivated; install the app again and set the new token",
 	"token_revoked":     "the token was revoked; install the app again and set the new token",
 	"token_expired":     "the token has expired; set a new one",
 	"no_permission":     "the app may not post here; give it the scope chat:write and invite it",
 	"missing_scope":     "give the app the missing scope and install it again",
-	"channel_not_found": "check alerts.slack.channel, and invite the app if the channel is private",
+	"channel_not_found": "check slack.channel, and invite the app if the channel is private",
 	"not_in_channel":    "invite the app: /invite @<app> in the channel",
-	"is_archived":       "the channel is archived; choose another alerts.slack.channel",
+	"is_archived":       "the channel is archived; choose another slack.channel",
 	"restricted_action": "a workspace setting forbids the app to post here; ask an administrator",
 }
 
@@ -53,7 +53,7 @@ func classify(method string, err error) outcome {
 		if status.Code == http.StatusTooManyRequests || status.Code == http.StatusRequestTimeout {
 			return outcome{err: later(0), doubt: status.Code == http.StatusRequestTimeout}
 		}
-		return outcome{err: fmt.Errorf("%w; check alerts.slack.api_url", err)}
+		return outcome{err: fmt.Errorf("%w; check slack.api_url", err)}
 	case errors.As(err, &answer):
 		switch answer.Err {
 		case "ratelimited", "rate_limited":

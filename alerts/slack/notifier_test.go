@@ -162,10 +162,10 @@ func TestErrors(t *testing.T) {
 	f("no message", 200, nil, `{"ok":true}`, true, 0, "names no message")
 	f("internal_error", 200, nil, `{"ok":false,"error":"internal_error"}`, true, 0, "internal_error")
 	f("ratelimited", 200, nil, `{"ok":false,"error":"ratelimited"}`, true, 0, "ratelimited")
-	f("invalid_auth", 200, nil, `{"ok":false,"error":"invalid_auth"}`, false, 0, "check alerts.slack.token")
+	f("invalid_auth", 200, nil, `{"ok":false,"error":"invalid_auth"}`, false, 0, "check slack.token")
 	f("not_in_channel", 200, nil, `{"ok":false,"error":"not_in_channel"}`, false, 0, "invite the app")
 	f("missing_scope", 200, nil, `{"ok":false,"error":"missing_scope","needed":"chat:write"}`, false, 0, "(needed: chat:write); give the app")
-	f("404", 404, nil, "", false, 0, "check alerts.slack.api_url")
+	f("404", 404, nil, "", false, 0, "check slack.api_url")
 }
 
 // A refusal leaves no doubt: nothing is looked up, the next try posts once.

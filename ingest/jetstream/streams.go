@@ -19,31 +19,41 @@ const (
 	smallMaxBytes = 256 << 20
 )
 
+var buckets = []string{event.BucketProgress, event.BucketLedger, event.BucketAlerts}
+
 // Ensure creates the streams and buckets that are missing and gives the streams their limits. It may run any number of
 // times, also beside another process, and removes no stream, bucket or message; a limit lower than before makes
 // JetStream drop what is over it, as for any stream. What else an operator changed (replicas, placement) stays.
 func (c *Conn) Ensure(ctx context.Context) error {
-	maxBytes := c.cfg.MaxBytes
-	if maxBytes == 0 {
-		maxBytes = -1
-	}
-	for _, want := range []natsjs.StreamConfig{
-		{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, MaxAge: c.cfg.MaxAge, MaxBytes: maxBytes, Description: "LLM calls as hooks saw them"},
-		{Name: event.StreamDead, Subjects: []string{event.DeadPrefix + ">"}, MaxAge: deadMaxAge, MaxBytes: smallMaxBytes, Description: "what could not be decoded, by reason"},
-		{Name: event.StreamTally, Subjects: []string{event.TallyPrefix + ">"}, MaxAge: tallyMaxAge, MaxBytes: smallMaxBytes, Description: "counts per second, for alerts"},
-	} {
-		want.Storage, want.Retention, want.Discard = natsjs.FileStorage, natsjs.LimitsPolicy, natsjs.DiscardOld
-		want.Duplicates, want.Replicas = duplicateWindow, c.cfg.Replicas
+	for _, want := range c.streams() {
 		if err := c.ensureStream(ctx, want); err != nil {
 			return fmt.Errorf("set up stream %s: %w", want.Name, err)
 		}
 	}
-	for _, bucket := range []string{event.BucketProgress, event.BucketLedger, event.BucketAlerts} {
+	for _, bucket := range buckets {
 		if err := c.ensureBucket(ctx, bucket); err != nil {
 			return fmt.Errorf("set up bucket %s: %w", bucket, err)
 		}
 	}
 	return nil
+}
+
+// streams are the streams as they should be.
+func (c *Conn) streams() []natsjs.StreamConfig {
+	maxBytes := c.cfg.MaxBytes
+	if maxBytes == 0 {
+		maxBytes = -1
+	}
+	all := []natsjs.StreamConfig{
+		{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, MaxAge: c.cfg.MaxAge, MaxBytes: maxBytes, Description: "LLM calls as hooks saw them"},
+		{Name: event.StreamDead, Subjects: []string{event.DeadPrefix + ">"}, MaxAge: deadMaxAge, MaxBytes: smallMaxBytes, Description: "what could not be decoded, by reason"},
+		{Name: event.StreamTally, Subjects: []string{event.TallyPrefix + ">"}, MaxAge: tallyMaxAge, MaxBytes: smallMaxBytes, Description: "counts per second, for alerts"},
+	}
+	for i := range all {
+		all[i].Storage, all[i].Retention, all[i].Discard = natsjs.FileStorage, natsjs.LimitsPolicy, natsjs.DiscardOld
+		all[i].Duplicates, all[i].Replicas = duplicateWindow, c.cfg.Replicas
+	}
+	return all
 }
 
 func (c *Conn) ensureStream(ctx context.Context, want natsjs.StreamConfig) error {

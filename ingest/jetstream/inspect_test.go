@@ -1,0 +1,185 @@
+package jetstream
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+func inspect(t *testing.T, ctx context.Context, c *Conn) *State {
+	t.Helper()
+	st, err := c.Inspect(ctx)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return st
+}
+
+func TestInspect(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	if err := c.js.DeleteStream(ctx, event.StreamDead); err != nil {
+		t.Fatal(err)
+	}
+	if st := inspect(t, ctx, c); !st.Streams[1].Missing || len(st.DeadLetters) != 0 {
+		t.Errorf("without the stream of dead letters: %+v", st)
+	}
+	if err := c.Ensure(ctx); err != nil {
+		t.Fatal(err)
+	}
+	st := inspect(t, ctx, c)
+	if st.Server == "" || st.RTT <= 0 || st.Skew.Abs() > time.Second || len(st.Buckets) != 0 || len(st.Streams) != 3 {
+		t.Errorf("fresh: %+v", st)
+	}
+	for _, s := range st.Streams {
+		if s.Missing || len(s.Wrong) > 0 || s.Messages != 0 || s.MaxAge == 0 {
+			t.Errorf("fresh: %+v", s)
+		}
+	}
+	if len(st.Partitions) != 1 || st.Partitions[0] != (PartitionState{Name: "p0of1"}) {
+		t.Errorf("fresh: %+v", st.Partitions)
+	}
+
+	publish(t, ctx, c, 0, 5)
+	r := open(t, ctx, c, "reader")
+	defer r.Close(ctx)
+	st = inspect(t, ctx, c)
+	if p := st.Partitions[0]; p.Owner != "reader" || p.Lease.IsZero() || p.Behind != 5 || time.Since(p.Oldest) > time.Minute || p.Lost != 0 {
+		t.Errorf("five events behind: %+v", p)
+	}
+	read(t, ctx, r, 5)
+	if err := r.Commit(ctx, 3, 1); err != nil {
+		t.Fatal(err)
+	}
+	if p := inspect(t, ctx, c).Partitions[0]; p.Behind != 2 {
+		t.Errorf("two events behind: %+v", p)
+	}
+	s, err := c.js.Stream(ctx, event.StreamEvents)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := s.Purge(ctx); err != nil {
+		t.Fatal(err)
+	}
+	if p := inspect(t, ctx, c).Partitions[0]; p.Behind != 0 || p.Lost != 2 {
+		t.Errorf("two events lost: %+v", p)
+	}
+	if n := s.CachedInfo().State.Consumers; n > 1 {
+		t.Errorf("%d consumers are left behind", n)
+	}
+}
+
+func TestInspectPartitions(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	kv, err := c.KV(ctx, event.BucketProgress)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for key, value := range map[string]string{
+		layoutKey: `{"partitions":2}`, "p0of1": `{"stored":0}`, "p1of2": `{"stored":2,"clear":6,"owner":"b"}`,
+	} {
+		if err := kv.Put(ctx, key, []byte(value)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	// Six events of partition 0, which nobody has read.
+	for i := range 6 {
+		e := testEvent(i, 10)
+		for e.Shard()%2 == 1 {
+			e.Labels.Conversation += "y"
+		}
+		p := c.NewPublisher(1)
+		if err := errors.Join(p.Publish(ctx, e), p.Flush(ctx)); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := inspect(t, ctx, c)
+	if len(st.Partitions) != 2 {
+		t.Fatalf("%+v", st.Partitions)
+	}
+	if p := st.Partitions[0]; p.Name != "p0of2" || p.Owner != "" || p.Behind != 6 {
+		t.Errorf("%+v", p)
+	}
+	if p := st.Partitions[1]; p.Name != "p1of2" || p.Owner != "b" || p.Behind != 0 || p.Lost != 0 {
+		t.Errorf("%+v", p)
+	}
+	if err := kv.Put(ctx, layoutKey, []byte("{")); err != nil {
+		t.Fatal(err)
+	}
+	if _, err := c.Inspect(ctx); err == nil || !strings.Contains(err.Error(), "number of partitions") {
+		t.Errorf("unreadable layout: %v", err)
+	}
+}
+
+func TestInspectWrongLimitsAndDeadLetters(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	cfg := c.streams()[0]
+	cfg.MaxAge, cfg.MaxBytes = time.Hour, 1<<20
+	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
+		t.Fatal(err)
+	}
+	for range 3 {
+		if _, err := c.js.Publish(ctx, event.DeadPrefix+reasonBadHeader, nil); err != nil {
+			t.Fatal(err)
+		}
+	}
+	st := inspect(t, ctx, c)
+	if w := st.Streams[0].Wrong; len(w) != 2 || !strings.HasPrefix(w[0], "max_age is 1h0m0s, want ") || !strings.HasPrefix(w[1], "max_bytes is 1048576, want ") {
+		t.Errorf("wrong limits: %q", w)
+	}
+	if len(st.DeadLetters) != 1 || st.DeadLetters[reasonBadHeader] != 3 {
+		t.Errorf("dead letters: %v", st.DeadLetters)
+	}
+}
+
+func TestTalliesSince(t *testing.T) {
+	c, ctx := startNATS(t).connect(t)
+	begun := time.Now()
+	for second := range int64(20) {
+		if err := c.PublishTally(ctx, 0, 1, second, []byte{byte(second)}); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var got []byte
+	add := func(b []byte) error { got = append(got, b...); return nil }
+	if err := c.TalliesSince(ctx, begun.Add(-time.Minute), add); err != nil || len(got) != 20 || !slices.IsSorted(got) {
+		t.Errorf("%v, %v", got, err)
+	}
+	got = nil
+	if err := c.TalliesSince(ctx, time.Now().Add(time.Minute), add); err != nil || len(got) != 0 {
+		t.Errorf("from the future: %v, %v", got, err)
+	}
+	stop := errors.New("enough")
+	if err := c.TalliesSince(ctx, begun.Add(-time.Minute), func([]byte) error { return stop }); !errors.Is(err, stop) {
+		t.Errorf("an error of the caller: %v", err)
+	}
+}
+
+func TestInspectWithoutJetStream(t *testing.T) {
+	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
+	if !srv.ReadyForConnections(30 * time.Second) {
+		t.Fatal("nats-server is not ready")
+	}
+	cfg := Default()
+	cfg.URL = srv.ClientURL()
+	c, err := Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer c.Close()
+	if _, err := c.Inspect(t.Context()); !errors.Is(err, ErrNoJetStream) {
+		t.Errorf("got %v", err)
+	}
+}
