@@ -87,10 +87,15 @@ func tooLarge(err error) error {
 
 // body is the whole, decompressed body of ev; false when there is none to read. It is valid until the next call.
 func (a *Analyzer) body(ev *event.Event, at Position) ([]byte, bool) {
-	if ev.Capture == event.CaptureNone || ev.Capture == event.CaptureCut || len(ev.Body) == 0 {
+	// With no bodies captured, the start of an error answer is there all the same: it says why.
+	onlyError := ev.Capture == event.CaptureNone && ev.Kind == event.Response && ev.Status >= 400
+	if ev.Capture == event.CaptureNone && !onlyError || ev.Capture == event.CaptureCut || len(ev.Body) == 0 {
 		return nil, false
 	}
 	body, err := a.inflater.inflate(ev.ContentEncoding, ev.Body)
+	if err != nil && onlyError {
+		return nil, false // cut inside its compression
+	}
 	if err != nil {
 		reason := dropEncoding
 		if errors.Is(err, errTooLarge) {

@@ -64,6 +64,9 @@ func TestFailures(t *testing.T) {
 	}
 	f("answered", func(s *stream, id string) { s.response(id, 200, answer(assistant("hello"))) }, `200 false - - ""`)
 	f("no body", func(s *stream, id string) { s.response(id, 200, nil).Capture = event.CaptureNone }, `200 false - - ""`)
+	f("no body but the start of an error", func(s *stream, id string) {
+		s.response(id, 400, []byte(`{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'","co`)).Capture = event.CaptureNone
+	}, `400 true orphan_tool_reply 400 "{\"error\":{\"message\":\"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'\",\"co"`)
 	f("an answer that cannot be read", func(s *stream, id string) { s.response(id, 200, []byte("<html>")) }, `200 false - - ""`)
 	f("no answer came", func(s *stream, id string) { s.response(id, 0, nil).Error = "dial tcp: connection refused" },
 		`0 true no_response no_response "dial tcp: connection refused"`)
