@@ -240,11 +240,11 @@ func (v *verdict) check(t *testing.T) {
 	}
 }
 
-// columns formats rows of cells, the first one the head.
+// columns formats rows of cells, the first one the head. Rows of tests that did not run are empty and left out.
 func columns(rows [][]string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
-	for _, r := range rows {
+	for _, r := range slices.DeleteFunc(rows, func(r []string) bool { return len(r) == 0 }) {
 		fmt.Fprintln(w, strings.Join(r, "\t"))
 	}
 	_ = w.Flush()
