@@ -31,6 +31,7 @@ var commands = []command{
 	{name: "import", short: "store and judge recorded traffic", run: runImport},
 	{name: "query", short: "ask ClickHouse one of the questions that follow an incident", run: runQuery},
 	{name: "config", short: "print or check the configuration", run: runConfig},
+	{name: "doctor", short: "check a set-up: what is wrong, and what to do", run: runDoctor},
 	{name: "version", short: "print the version", run: runVersion},
 	{name: agentsCommand, run: runAgents, hidden: true},
 }

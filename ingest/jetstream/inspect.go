@@ -37,7 +37,8 @@ type StreamState struct {
 	Bytes    uint64
 	MaxBytes int64 // -1: no limit
 	MaxAge   time.Duration
-	LastTime time.Time // of the newest message
+
+	FirstTime, LastTime time.Time // of the oldest and the newest message
 }
 
 // A PartitionState is how far one partition of the events is read.
@@ -107,7 +108,7 @@ func (c *Conn) inspectStream(ctx context.Context, st *State, want *natsjs.Stream
 	for subject, n := range info.State.Subjects {
 		st.DeadLetters[strings.TrimPrefix(subject, event.DeadPrefix)] = n
 	}
-	out.Messages, out.Bytes, out.LastTime = info.State.Msgs, info.State.Bytes, info.State.LastTime
+	out.Messages, out.Bytes, out.FirstTime, out.LastTime = info.State.Msgs, info.State.Bytes, info.State.FirstTime, info.State.LastTime
 	out.MaxBytes, out.MaxAge = info.Config.MaxBytes, info.Config.MaxAge
 	out.Wrong = differences(&info.Config, want)
 	return out, nil

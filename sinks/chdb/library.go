@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"runtime"
 	"time"
@@ -34,6 +35,26 @@ type LibraryConfig struct {
 // FindLibrary returns the path of libchdb: the file that LLMTAP_LIBCHDB names, the one in the cache, or one that the
 // npm client installs into the cache now (178 MB). Several processes may call it at once; one installs.
 func FindLibrary(ctx context.Context, cfg LibraryConfig) (string, error) {
+	path, err := PresentLibrary(cfg)
+	if path != "" || err != nil {
+		return path, err
+	}
+	if cfg.Progress == nil {
+		cfg.Progress = func(string) {}
+	}
+	dir, err := cfg.dir()
+	if err != nil {
+		return "", noLibrary(err)
+	}
+	if path, err = install(ctx, dir, npmPackages[runtime.GOOS+"/"+runtime.GOARCH], cfg.Progress); err != nil {
+		return "", noLibrary(err)
+	}
+	return path, nil
+}
+
+// PresentLibrary returns what FindLibrary does if nothing must be installed for it, and "" if the npm client can. An
+// error says that the library is not there and cannot be had.
+func PresentLibrary(cfg LibraryConfig) (string, error) {
 	if path := os.Getenv(libraryEnv); path != "" {
 		path, err := filepath.Abs(path)
 		if err != nil {
@@ -44,17 +65,10 @@ func FindLibrary(ctx context.Context, cfg LibraryConfig) (string, error) {
 		}
 		return path, nil
 	}
-	if cfg.Progress == nil {
-		cfg.Progress = func(string) {}
+	dir, err := cfg.dir()
+	if err != nil {
+		return "", noLibrary(err)
 	}
-	if cfg.CacheDir == "" {
-		user, err := os.UserCacheDir()
-		if err != nil {
-			return "", noLibrary(err)
-		}
-		cfg.CacheDir = filepath.Join(user, "llmtap")
-	}
-	dir := filepath.Join(cfg.CacheDir, "libchdb-"+LibraryVersion)
 	pkg, known := npmPackages[runtime.GOOS+"/"+runtime.GOARCH]
 	if path, ok := cached(dir, pkg); ok {
 		return path, nil
@@ -62,11 +76,22 @@ func FindLibrary(ctx context.Context, cfg LibraryConfig) (string, error) {
 	if !known {
 		return "", noLibrary(fmt.Errorf("no package for %s/%s is known", runtime.GOOS, runtime.GOARCH))
 	}
-	path, err := install(ctx, dir, pkg, cfg.Progress)
-	if err != nil {
-		return "", noLibrary(err)
+	if _, err := exec.LookPath("npm"); err != nil {
+		return "", noLibrary(errNoNPM)
 	}
-	return path, nil
+	return "", nil
+}
+
+// dir is where the library of this version is or will be.
+func (c LibraryConfig) dir() (string, error) {
+	if c.CacheDir == "" {
+		user, err := os.UserCacheDir()
+		if err != nil {
+			return "", err
+		}
+		c.CacheDir = filepath.Join(user, "llmtap")
+	}
+	return filepath.Join(c.CacheDir, "libchdb-"+LibraryVersion), nil
 }
 
 // noLibrary adds to err what its reader can do.

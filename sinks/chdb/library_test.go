@@ -9,6 +9,7 @@ import (
 	"encoding/base64"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"sync"
 	"testing"
@@ -148,4 +149,31 @@ func TestValidate(t *testing.T) {
 	f("dir: ", func(c *Config) { c.Dir = "" })
 	f("memory_limit: ", func(c *Config) { c.MemoryLimit = 1000 })
 	f("max_concurrent: ", func(c *Config) { c.MaxConcurrent = 0 })
+}
+
+// PresentLibrary installs nothing: it says whether FindLibrary must, and can.
+func TestPresentLibrary(t *testing.T) {
+	t.Setenv(libraryEnv, "")
+	_, runs := fakeNPM(t)
+	cfg := LibraryConfig{CacheDir: t.TempDir()}
+	_, known := npmPackages[runtime.GOOS+"/"+runtime.GOARCH]
+	if path, err := PresentLibrary(cfg); path != "" || (err == nil) != known || runs() != 0 {
+		t.Errorf("npm can fetch it: %q, %v, npm ran %d times", path, err, runs())
+	}
+	t.Setenv("PATH", t.TempDir())
+	if _, err := PresentLibrary(cfg); err == nil || !strings.Contains(err.Error(), "or set "+libraryEnv) {
+		t.Errorf("no npm: %v", err)
+	}
+	file := filepath.Join(t.TempDir(), "libchdb.so")
+	if err := os.WriteFile(file, nil, 0o600); err != nil {
+		t.Fatal(err)
+	}
+	t.Setenv(libraryEnv, file)
+	if path, err := PresentLibrary(cfg); path != file || err != nil {
+		t.Errorf("named: %q, %v", path, err)
+	}
+	t.Setenv(libraryEnv, file+"-not")
+	if _, err := PresentLibrary(cfg); err == nil || !strings.Contains(err.Error(), "which is no file") {
+		t.Errorf("named wrongly: %v", err)
+	}
 }

@@ -20,11 +20,13 @@ import (
 // progressEvery is how often a running download says that it runs.
 const progressEvery = 5 * time.Second
 
+var errNoNPM = errors.New("npm is not installed")
+
 // npmPack has the npm client fetch the tarball of pkg into dir, with the user's own npm configuration.
 func npmPack(ctx context.Context, dir string, pkg npmPackage, progress func(string)) (string, error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
-		return "", errors.New("npm is not installed")
+		return "", errNoNPM
 	}
 	spec := pkg.name + "@" + LibraryVersion
 	cmd := exec.CommandContext(ctx, npm, "pack", "--silent", "--ignore-scripts", "--pack-destination", dir, spec)

@@ -1,0 +1,105 @@
+package clickhouse_test
+
+import (
+	"errors"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+func TestInspect(t *testing.T) {
+	dsn := freshDSN(t)
+	cfg := clickhouse.Default()
+	cfg.DSN = dsn
+	inspect := func() *clickhouse.State {
+		t.Helper()
+		st, err := clickhouse.Inspect(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return st
+	}
+	st := inspect()
+	if !st.NoDatabase || st.Version == "" || len(st.Missing) < 4 || len(st.Changed)+len(st.Newer) != 0 {
+		t.Errorf("without a database: %+v", st)
+	}
+	if st = inspect(); !st.NoDatabase {
+		t.Error("looking created the database")
+	}
+	s := openDSN(t, dsn)
+	st = inspect()
+	if st.NoDatabase || len(st.Missing)+len(st.Changed)+len(st.Newer) != 0 {
+		t.Errorf("opened: %+v", st)
+	}
+	if len(st.Disks) == 0 || st.Disks[0].Total == 0 || st.Disks[0].Free > st.Disks[0].Total {
+		t.Errorf("disks: %+v", st.Disks)
+	}
+	for _, sql := range []string{
+		"INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_other.sql', 'x', now64(3))",
+		"INSERT INTO migrations (number, name, checksum, applied_at) VALUES (9999, '9999_later.sql', 'x', now64(3))",
+	} {
+		if err := s.Exec(t.Context(), sql); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if st = inspect(); !slices.Equal(st.Changed, []string{"0001_exchanges.sql"}) || !slices.Equal(st.Newer, []uint32{9999}) {
+		t.Errorf("another release's: %+v", st)
+	}
+	if err := s.Exec(t.Context(), "DROP TABLE migrations"); err != nil {
+		t.Fatal(err)
+	}
+	if st = inspect(); st.NoDatabase || len(st.Missing) < 4 {
+		t.Errorf("without the table: %+v", st)
+	}
+}
+
+func TestInspectRefusedLogin(t *testing.T) {
+	u, err := url.Parse(freshDSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u.User = url.UserPassword("default", "not-the-password")
+	cfg := clickhouse.Default()
+	cfg.DSN = u.String()
+	if _, err = clickhouse.Inspect(t.Context(), cfg); !errors.Is(err, clickhouse.ErrLogin) || strings.Contains(err.Error(), "not-the-password") {
+		t.Errorf("wrong password: %v", err)
+	}
+	cfg.PasswordFile = "/nosuch"
+	if _, err = clickhouse.Inspect(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "read password_file") {
+		t.Errorf("no password file: %v", err)
+	}
+	cfg.DSN, cfg.PasswordFile = "http://127.0.0.1:1/llmtap", ""
+	if _, err = clickhouse.Inspect(t.Context(), cfg); err == nil || errors.Is(err, clickhouse.ErrLogin) {
+		t.Errorf("no server: %v", err)
+	}
+}
+
+// The password may stand in a file.
+func TestPasswordFile(t *testing.T) {
+	dsn := freshDSN(t)
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	password, _ := u.User.Password()
+	u.User = url.UserPassword(u.User.Username(), "not-the-password")
+	cfg := clickhouse.Default()
+	cfg.DSN, cfg.PasswordFile = u.String(), writeFile(t, password+"\n")
+	if st, err := clickhouse.Inspect(t.Context(), cfg); err != nil || !st.NoDatabase {
+		t.Errorf("%+v, %v", st, err)
+	}
+}
+
+func writeFile(t *testing.T, text string) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "file")
+	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
