@@ -150,7 +150,7 @@ func flatten(err error) []error {
 	if err == nil {
 		return nil
 	}
-	joined, ok := err.(interface{ Unwrap() []error }) //nolint:errorlint // only the outermost one
+	joined, ok := err.(interface{ Unwrap() []error })
 	if !ok || strings.Count(err.Error(), "\n") < len(joined.Unwrap())-1 {
 		return []error{err}
 	}

@@ -69,12 +69,20 @@ func (c *Config) Validate() error {
 	return errors.Join(errs...)
 }
 
-// redactURL hides a password in s.
+// redactURL hides a password or a token in each URL of s.
 func redactURL(s string) string {
-	if u, err := url.Parse(strings.TrimSpace(s)); err == nil {
-		return u.Redacted()
+	urls := strings.Split(s, ",")
+	for i := range urls {
+		u, err := url.Parse(strings.TrimSpace(urls[i]))
+		if err != nil {
+			return "(unreadable)"
+		}
+		if _, password := u.User.Password(); u.User != nil && !password {
+			u.User = url.User("xxxxx") // NATS takes a lone name as a token
+		}
+		urls[i] = u.Redacted()
 	}
-	return "(unreadable)"
+	return strings.Join(urls, ",")
 }
 
 // ClientOptions returns how to log in and whom to trust, for every client of these servers.

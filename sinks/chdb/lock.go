@@ -51,7 +51,7 @@ func lockDir(dir string) (*dirLock, error) {
 		if json.NewDecoder(f).Decode(&o) == nil {
 			who = fmt.Sprintf("process %d, since %s,", o.PID, o.Since.Format(time.RFC3339))
 		}
-		return nil, fmt.Errorf("open ClickHouse directory %s: %s has it open; stop that process, give clickhouse.dir another directory, "+
+		return nil, fmt.Errorf("open ClickHouse directory %s: %s has it open; stop that process, give this one another data_dir (--data-dir), "+
 			"or share one server through clickhouse.dsn (LLMTAP_CLICKHOUSE_DSN)", dir, who)
 	}
 	return &dirLock{file: f}, nil
