@@ -45,8 +45,17 @@ func (r recorder) Notify(ctx context.Context, g Group) error {
 	return nil
 }
 
-// Run tells the receivers about alerts until ctx ends, then writes the state once more. It returns nil.
+// Run tells the receivers about alerts until ctx ends, then writes the state once more. It returns nil. A Standby engine
+// begins with what the engine before it has written, and may run again later.
 func (e *Engine) Run(ctx context.Context) error {
+	if e.standby {
+		for !e.lead(ctx) {
+			if !sleep(ctx, nil, 5*time.Second) {
+				return nil
+			}
+		}
+		defer e.follow()
+	}
 	var g sync.WaitGroup
 	g.Go(func() { e.keep(ctx) })
 	for i := range e.receivers {
@@ -57,6 +66,32 @@ func (e *Engine) Run(ctx context.Context) error {
 	defer cancel()
 	e.save(last)
 	return nil
+}
+
+// lead takes over what the engine before has told. Its own rules are up to date; what they found since then is news.
+func (e *Engine) lead(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.notices, e.told, e.written = map[string]*notice{}, 0, savedState{}
+	if err := e.load(ctx); err != nil {
+		e.failed("store", err)
+		return false
+	}
+	e.leads = true
+	if last := e.next - int64(e.cfg.Interval.Seconds()); e.next > 0 && last > e.told {
+		e.publish(time.Unix(last, 0).UTC())
+		e.told = last
+	}
+	return true
+}
+
+// follow goes on evaluating for the engine that leads now.
+func (e *Engine) follow() {
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	e.leads = false
 }
 
 // wakeAll tells Run that something changed.

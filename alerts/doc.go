@@ -24,6 +24,12 @@
 // written to the Store before a notifier is called, with the last evaluated step after them. A start replays tallies;
 // steps up to the stored one rebuild the state of the rules and tell nobody, the next one compares.
 //
+// # Why a standby evaluates
+//
+// Of several processes one leads: it holds a lease outside of this package and is in Run. The others feed their engines too,
+// so that samples and the state of the rules are warm. What the new leader must know beside that is what the old one told,
+// and that is in the Store: taking over is a restart without the replay.
+//
 // # Why not Prometheus's own rule manager
 //
 // Package rules of Prometheus imports its notifier and with it Alertmanager's API models; what is needed of it here is

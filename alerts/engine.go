@@ -25,6 +25,8 @@ const (
 	lateAfter = time.Minute
 	// maxVersions bounds the service versions whose first call is remembered.
 	maxVersions = 1000
+	// loadTimeout bounds reading the stored state.
+	loadTimeout = 10 * time.Second
 )
 
 // A Recorder keeps alerts for later questions. It is told when an alert fires, at every material change and when it
@@ -41,9 +43,11 @@ type Store interface {
 
 // Options are what an Engine works with. All may be zero.
 type Options struct {
-	Notifiers  []Notifier
-	Recorder   Recorder
-	Store      Store // nil: a restart tells firing alerts again
+	Notifiers []Notifier
+	Recorder  Recorder
+	Store     Store // nil: a restart tells firing alerts again
+	// Standby engines, of several that share a Store, evaluate and tell nobody but during Run, which only one may be in.
+	Standby    bool
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -55,6 +59,7 @@ type Engine struct {
 	m         *metrics
 	store     Store
 	receivers []receiver
+	standby   bool          // it leads only during Run
 	wakeKeep  chan struct{} // capacity 1; never closed
 
 	promql  *promql.Engine
@@ -71,6 +76,7 @@ type Engine struct {
 	told       int64                       // steps up to this one are evaluated silently
 	versions   map[[2]string]int64         // first second, by service and version
 	notices    map[string]*notice          // by group key
+	leads      bool                        // it keeps notices, to tell them
 	closed     bool
 }
 
@@ -87,7 +93,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	e := &Engine{
-		cfg: cfg, log: o.Logger, m: newMetrics(o.Registerer), store: o.Store, rules: rules,
+		cfg: cfg, log: o.Logger, m: newMetrics(o.Registerer), store: o.Store, rules: rules, standby: o.Standby, leads: !o.Standby,
 		wakeKeep: make(chan struct{}, 1),
 		promql: promql.NewEngine(promql.EngineOpts{
 			MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 2 * cfg.Interval,
@@ -103,10 +109,12 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	if o.Recorder != nil {
 		e.receivers = append(e.receivers, receiver{Notifier: recorder{o.Recorder}, recorder: true, wake: make(chan struct{}, 1)})
 	}
-	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
-	defer cancel()
-	if err := e.load(ctx); err != nil {
-		return nil, err
+	if e.leads {
+		ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+		defer cancel()
+		if err := e.load(ctx); err != nil {
+			return nil, err
+		}
 	}
 	var window time.Duration
 	for _, r := range rules {
@@ -232,7 +240,7 @@ func (e *Engine) step(ctx context.Context, step int64) {
 	e.m.evaluations.Inc()
 	e.m.seconds.Observe(time.Since(began).Seconds())
 	e.m.step.Set(float64(step))
-	if step > e.told {
+	if e.leads && step > e.told {
 		e.publish(ts)
 		e.told = step
 		e.wakeAll()

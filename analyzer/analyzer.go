@@ -57,7 +57,7 @@ const (
 	partsWait    = 20 * time.Second // for the other parts of a body
 	responseWait = 30 * time.Second // for the request of a response that came first; it may wait for parts itself
 	maxOpen      = 200_000          // requests that wait for their response
-	maxOpenBytes = 256 << 20        // of memory for them, estimated
+	maxOpenBytes = 512 << 20        // of memory for them, estimated
 	marks        = 64               // marks of the stream's bytes within SessionBytes
 	eventBytes   = 1024             // about what an event takes beside its body
 )
@@ -76,7 +76,7 @@ type Analyzer struct {
 	open  *timed[string, *open]
 	early *timed[string, *early]
 	parts *timed[partsKey, *assembly]
-	held  int // bytes of parts and early
+	held  int // bytes of parts and early, estimated
 	bytes int // of open, estimated
 	done  *done
 
@@ -92,7 +92,7 @@ type Analyzer struct {
 	req      facts.Request
 	res      facts.Response
 	inflater inflater
-	models   map[string]string // interned
+	strings  interner
 
 	emit bool
 	out  *Output
@@ -119,7 +119,7 @@ func New(cfg Config, rules []*Rule, reg prometheus.Registerer) *Analyzer {
 		parts:     newTimed[partsKey, *assembly](partsWait),
 		done:      newDone(cfg.SessionLookback),
 		instances: newTimed[string, *instance](cfg.SessionLookback),
-		models:    make(map[string]string),
+		strings:   make(interner),
 	}
 }
 
@@ -163,8 +163,13 @@ func (a *Analyzer) Process(ev *event.Event, at Position, emit bool, out *Output)
 // Advance says that stream time reached now with nothing pending: it times out exchanges and closes tally seconds.
 // It stays two seconds behind now, because the stream's clock and the caller's may differ.
 func (a *Analyzer) Advance(now time.Time, emit bool, out *Output) {
+	a.AdvanceTo(now.Add(-grace), emit, out)
+}
+
+// AdvanceTo is Advance for whoever knows that nothing from before now is still to come.
+func (a *Analyzer) AdvanceTo(now time.Time, emit bool, out *Output) {
 	a.emit, a.out = emit, out
-	a.moveTo(now.Add(-grace))
+	a.moveTo(now)
 	a.gauge()
 	a.out = nil
 }
@@ -305,16 +310,4 @@ func (a *Analyzer) publish(t Tally) {
 		a.metrics.tick.Inc()
 		a.out.Tallies = append(a.out.Tallies, t)
 	}
-}
-
-// intern returns b as a string, cut to maxName; models are few and come with every request.
-func (a *Analyzer) intern(b []byte) string {
-	if s, ok := a.models[string(b)]; ok {
-		return s
-	}
-	s := name(string(b))
-	if len(a.models) < 1024 && len(b) <= maxName {
-		a.models[string(b)] = s
-	}
-	return s
 }

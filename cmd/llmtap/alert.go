@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"golang.org/x/sync/errgroup"
@@ -18,14 +19,14 @@ import (
 	"github.com/llmtap/llmtap/sinks"
 )
 
-// alert evaluates the alert rules over the tallies and notifies, until ctx ends. It does not need ClickHouse: rows of
-// alerts wait in a queue of their own.
+// alert evaluates the alert rules over the tallies until ctx ends, and notifies while this process holds the lease of the
+// role. It does not need ClickHouse: rows of alerts wait in a queue of their own.
 func (c *collector) alert(ctx context.Context) error {
 	kv, err := c.conn.KV(ctx, event.BucketAlerts)
 	if err != nil {
 		return fmt.Errorf("open the alerts' state: %w", err)
 	}
-	store := alertState{kv}
+	store := alertState{kv, new(atomic.Pointer[context.Context])}
 	notifiers := append([]alerts.Notifier{logNotifier{c.logger}}, c.notifiers...)
 	if c.cfg.Slack.Channel != "" {
 		n, err := slack.New(c.cfg.Slack, slack.Options{Store: store, Logger: c.logger})
@@ -36,7 +37,7 @@ func (c *collector) alert(ctx context.Context) error {
 	}
 	rows := sinks.NewBatcher(c.sink, c.cfg.Batcher, c.logger, nil)
 	engine, err := alerts.New(ctx, c.cfg.Alerts, alerts.Options{
-		Notifiers: notifiers, Store: store, Recorder: alertRows{rows}, Logger: c.logger, Registerer: c.reg,
+		Notifiers: notifiers, Store: store, Recorder: alertRows{rows}, Standby: true, Logger: c.logger, Registerer: c.reg,
 	})
 	if err != nil {
 		return fmt.Errorf("load alert rules: %w", err)
@@ -49,7 +50,12 @@ func (c *collector) alert(ctx context.Context) error {
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return rows.Run(ctx) })
-	g.Go(func() error { return engine.Run(ctx) })
+	g.Go(func() error {
+		return c.conn.Hold(ctx, roleAlert, c.owner(), jetstream.DefaultLease, func(held context.Context) error {
+			store.held.Store(&held)
+			return engine.Run(held)
+		})
+	})
 	g.Go(func() error {
 		return c.conn.ReadTallies(ctx, func(payload []byte, _ uint64, _ bool) error {
 			var t analyzer.Tally
@@ -79,7 +85,10 @@ func (n logNotifier) Notify(ctx context.Context, g alerts.Group) error {
 }
 
 // alertState keeps the alerts' state in NATS.
-type alertState struct{ kv *jetstream.KV }
+type alertState struct {
+	kv   *jetstream.KV
+	held *atomic.Pointer[context.Context] // of the lease: when that is lost, the state belongs to another process
+}
 
 func (s alertState) Get(ctx context.Context, key string) ([]byte, error) {
 	value, _, err := s.kv.Get(ctx, key)
@@ -90,6 +99,9 @@ func (s alertState) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 func (s alertState) Put(ctx context.Context, key string, value []byte) error {
+	if held := s.held.Load(); held != nil && errors.Is(context.Cause(*held), jetstream.ErrLeaseLost) {
+		return fmt.Errorf("put key %s: %w", key, jetstream.ErrLeaseLost)
+	}
 	return s.kv.Put(ctx, key, value)
 }
 

@@ -9,13 +9,11 @@ import (
 	"net/http"
 	"os"
 	"slices"
-	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-	dto "github.com/prometheus/client_model/go"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -43,9 +41,8 @@ type collector struct {
 	httpAddr string
 	listener net.Listener
 	guard    guard
-	gateway  *gateway    // nil without that role
-	reading  atomic.Bool // the analyzer holds its partition
-	term     termMetrics
+	gateway  *gateway // nil without that role
+	analyzer *analyzeRole
 	// notifiers are told of alerts beside the configured ones; the demo's terminal is one.
 	notifiers []alerts.Notifier
 	closers   []func()
@@ -77,6 +74,7 @@ func openCollector(ctx context.Context, cfg Config, logger *slog.Logger, progres
 			return nil, err
 		}
 	}
+	c.analyzer = c.newAnalyzeRole()
 	if c.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; choose another address with --listen", cfg.Listen, err)
 	}
@@ -180,7 +178,7 @@ func (c *collector) run(ctx context.Context) error {
 		g.Go(func() error { return c.gateway.serve(ctx) })
 	}
 	if c.has(roleAnalyze) {
-		g.Go(func() error { return c.analyze(ctx) })
+		g.Go(func() error { return c.analyzer.run(ctx) })
 	}
 	if c.has(roleAlert) {
 		g.Go(func() error { return c.alert(ctx) })
@@ -213,22 +211,13 @@ func (c *collector) handler() http.Handler {
 			http.Error(w, text, http.StatusServiceUnavailable)
 			return
 		}
-		fmt.Fprintln(w, "ready")
+		text := "ready"
+		if c.has(roleAnalyze) && c.guard.knows(r) {
+			doing, _ := c.analyzer.status() // no error, or it is not ready
+			text += ": " + doing
+		}
+		fmt.Fprintln(w, text)
 	})
-	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{c.reg, &c.term}, promhttp.HandlerOpts{}))
+	mux.Handle("GET /metrics", promhttp.HandlerFor(prometheus.Gatherers{c.reg, &c.analyzer.metrics}, promhttp.HandlerOpts{}))
 	return c.guard.wrap(mux)
-}
-
-// termMetrics gathers the metrics of the analyzer's current term: a process that takes the partition again starts
-// with fresh state and fresh counters.
-type termMetrics struct {
-	current atomic.Pointer[prometheus.Registry]
-}
-
-// Gather implements prometheus.Gatherer.
-func (m *termMetrics) Gather() ([]*dto.MetricFamily, error) {
-	if reg := m.current.Load(); reg != nil {
-		return reg.Gather()
-	}
-	return nil, nil
 }

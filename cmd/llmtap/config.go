@@ -27,6 +27,7 @@ import (
 type Config struct {
 	DataDir    string              `yaml:"data_dir"`
 	Roles      []string            `yaml:"roles"`
+	Partitions int                 `yaml:"partitions"` // of the stream of events, the same for all processes
 	Listen     string              `yaml:"listen"`
 	LogFormat  string              `yaml:"log_format"`
 	HTTP       HTTPConfig          `yaml:"http"`
@@ -57,7 +58,7 @@ func defaultConfig(getenv func(string) string) Config {
 // defaults returns the same configuration on every machine: what deploy/llmtap.example.yaml says.
 func defaults() Config {
 	cfg := Config{
-		Roles: allRoles, Listen: "127.0.0.1:8088", LogFormat: "text",
+		Roles: allRoles, Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text",
 		NATS: jetstream.Default(), NATSServer: natsserver.Default(), Proxy: proxy.Default(), ClickHouse: clickhouse.Default(), Chdb: chdb.Default(),
 		Analyzer: analyzer.Default(), Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(), Slack: slack.Default(),
 	}
@@ -88,6 +89,9 @@ func (c *Config) validate() error {
 	}
 	if len(c.Roles) == 0 {
 		fail("roles: is empty; name some of %s", strings.Join(allRoles, ", "))
+	}
+	if c.Partitions < 1 || c.Partitions > jetstream.MaxPartitions {
+		fail("partitions: %d is not between 1 and %d", c.Partitions, jetstream.MaxPartitions)
 	}
 	for _, r := range c.Roles {
 		if !slices.Contains(allRoles, r) {

@@ -60,6 +60,7 @@ type settings struct {
 var keyFlags = []struct{ name, key, usage string }{
 	{"data-dir", "data_dir", "`directory` of the embedded NATS and ClickHouse"},
 	{"roles", "roles", "`roles` of this process"},
+	{"partitions", "partitions", "`number` of partitions of the stream that analyzers share, the same for all processes"},
 	{"listen", "listen", "`address` of /healthz, /readyz and /metrics"},
 	{"nats-url", "nats.url", "NATS `url`; empty: an embedded server"},
 	{"nats-port", "nats_server.port", "`port` of the embedded NATS server, -1: a free one"},

@@ -22,7 +22,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
@@ -48,7 +47,9 @@ func TestHostileInput(t *testing.T) {
 	table := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
 	fmt.Fprintln(table, "input\tmessages\trows\tdead letters\tcounters\tpeak heap\tpeak RSS\ttook")
 	for _, in := range hostileInputs(*hostile) {
-		fmt.Fprintln(table, h.play(t, in))
+		line := h.play(t, in)
+		t.Log(strings.ReplaceAll(line, "\t", " | "))
+		fmt.Fprintln(table, line)
 	}
 	if *hostile || testing.Verbose() {
 		table.Flush()
@@ -103,19 +104,15 @@ func newHostileHarness(t *testing.T) *hostileHarness {
 	if err != nil {
 		t.Fatal(err)
 	}
-	an := analyzer.New(analyzer.Default(), rules.InOrder, h.reg)
-	batcher := sinks.NewBatcher(h.sink, sinks.DefaultBatcherConfig(), logger, h.reg)
-	role := &analyzeRole{c: &collector{conn: conn, logger: logger}}
+	role := &analyzeRole{
+		conn: conn, sink: h.sink, analyzer: analyzer.Default(), batcher: sinks.DefaultBatcherConfig(), patience: storePatience, logger: logger,
+	}
+	part := newPartition(role, 0, 1, reader, h.reg)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	var running sync.WaitGroup
 	running.Go(func() {
-		if err := role.loop(ctx, reader, an, batcher); err != nil {
+		if err := part.run(ctx); err != nil {
 			t.Errorf("the analyze role ended: %v", err)
-		}
-	})
-	running.Go(func() {
-		if err := batcher.Run(ctx); err != nil && ctx.Err() == nil {
-			t.Errorf("the batcher ended: %v", err)
 		}
 	})
 	t.Cleanup(func() {

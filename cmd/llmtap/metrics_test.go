@@ -29,7 +29,7 @@ var (
 func TestMetrics(t *testing.T) {
 	needClickHouse(t)
 	c := busyCollector(t)
-	gatherer := prometheus.Gatherers{c.reg, &c.term}
+	gatherer := prometheus.Gatherers{c.reg, &c.analyzer.metrics}
 	problems, err := testutil.GatherAndLint(gatherer)
 	if err != nil {
 		t.Fatal(err)
@@ -46,7 +46,7 @@ func TestMetrics(t *testing.T) {
 		served = append(served, f.GetName())
 	}
 	var silent []string
-	for _, name := range slices.Concat(described(c.reg), described(c.term.current.Load())) {
+	for _, name := range slices.Concat(described(c.reg), described(c.analyzer.metrics.regs[0])) {
 		if !metricName.MatchString(name) && !runtimeName.MatchString(name) {
 			t.Errorf("%s: want %s", name, metricName)
 		}

@@ -109,8 +109,10 @@ func (c *collector) readiness(ctx context.Context) error {
 	if err := c.sink.Ping(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("reach ClickHouse: %w", err))
 	}
-	if c.has(roleAnalyze) && !c.reading.Load() {
-		errs = append(errs, errors.New("the analyzer is not reading: another process holds the partition, or it is starting"))
+	if c.has(roleAnalyze) {
+		if _, err := c.analyzer.status(); err != nil {
+			errs = append(errs, err)
+		}
 	}
 	return errors.Join(errs...)
 }

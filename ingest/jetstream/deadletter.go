@@ -2,6 +2,7 @@ package jetstream
 
 import (
 	"context"
+	"fmt"
 	"maps"
 	"strconv"
 	"strings"
@@ -68,6 +69,24 @@ func (c *Conn) writeDead(ctx context.Context, m *nats.Msg, seq uint64, reason, w
 		c.m.dropped.WithLabelValues(reasonDeadLetter).Inc()
 		c.log.Error("dead letter not written", "seq", seq, "reason", reason, "err", err)
 	}
+}
+
+// DeadRow keeps a row that the store refuses, with the reason why and, as its subject and sequence, the table and the place
+// in the stream that it is of. A row that is too long for a message is cut.
+func (c *Conn) DeadRow(ctx context.Context, table, id string, seq uint64, why error, row []byte) error {
+	h := nats.Header{
+		HeaderDeadReason: {reasonRow}, HeaderDeadSubject: {headerLine(table)}, HeaderDeadSeq: {strconv.FormatUint(seq, 10)},
+		HeaderDeadError: {headerLine(why.Error())}, event.HeaderMsgID: {"dead." + headerLine(table+"."+id+"."+strconv.FormatUint(seq, 10))},
+	}
+	room := max(int(c.nc.MaxPayload())-deadOverhead, 0)
+	err := c.retry(ctx, func(ctx context.Context) error {
+		_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: event.DeadPrefix + reasonRow, Header: h, Data: row[:min(len(row), room)]}, natsjs.WithRetryAttempts(0))
+		return err
+	})
+	if err != nil {
+		return fmt.Errorf("keep row %s of %s: %w", id, table, err)
+	}
+	return nil
 }
 
 func headerSize(h nats.Header) (n int) {

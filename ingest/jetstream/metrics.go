@@ -11,6 +11,7 @@ const (
 	reasonBadHeader     = "bad_header"
 	reasonLost          = "lost"           // the stream dropped it before it was read
 	reasonPublishFailed = "publish_failed" // JetStream refused it
+	reasonRow           = "row"            // a row that the store refuses
 	reasonDeadLetter    = "dead_letter"    // a dead letter that could not be written
 )
 
