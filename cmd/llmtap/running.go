@@ -68,7 +68,7 @@ func findRunning(dataDir string) (running, bool) {
 	if err != nil {
 		return r, false
 	}
-	defer func() { _ = f.Close() }() // only read
+	defer func() { _ = f.Close() }()
 	if syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil { // nobody holds it
 		return r, false
 	}
