@@ -6,8 +6,6 @@ import (
 	"strconv"
 	"strings"
 	"time"
-
-	"github.com/llmtap/llmtap/ingest/event"
 )
 
 // other is the label value that stands for all beyond Config.MaxLabelValues.
@@ -191,12 +189,12 @@ func (c *counter) finding(e *Exchange, f *Finding, need uint64, now time.Time) {
 }
 
 // instance counts n of a process.
-func (c *counter) instance(metric string, l *event.Labels, n, need uint64, now time.Time) {
+func (c *counter) instance(metric string, in *instance, n, need uint64, now time.Time) {
 	if n == 0 {
 		return
 	}
 	c.newHour(now)
-	c.add(series{metric: metric, service: c.limited(0, l.Service), environment: c.limited(2, l.Environment)}, n, need, now)
+	c.add(series{metric: metric, service: c.limited(0, in.service), environment: c.limited(2, in.environment)}, n, need, now)
 }
 
 // add counts n of s, or of what stands for s when the second has too many series. It returns what was counted.

@@ -29,9 +29,12 @@ type open struct {
 	dropped uint64 // exchanges that its process had dropped before
 }
 
-// size is about the memory that o takes.
+// size is about the memory that o takes, with the conversation that may have no one else who needs it.
 func (o *open) size() int {
 	n := 1536
+	if o.turn != nil {
+		n += 2048
+	}
 	for i := range o.found {
 		n += 512 + len(o.found[i].ToolCallID)
 	}
@@ -59,12 +62,14 @@ func seen(ev *event.Event, at Position) time.Time {
 func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 	host, _, path := facts.SplitURL(ev.URL)
 	o := &open{target: facts.Detect(ev.URL, "unread", nil), dropped: ev.Dropped}
+	in := a.strings // the row may wait long for its response
 	o.row = Exchange{
-		ID: ev.Exchange, Seq: at.Seq, Labels: labelsOf(ev), StartedAt: ev.Time, Conversation: ev.Labels.Conversation,
-		Server: host, Path: path, Dialect: string(o.target.Dialect), Variant: string(o.target.Variant),
-		Provider: facts.Provider(o.target), RequestBytes: ev.BodyBytes, Retry: ev.Retry, Instance: ev.Instance,
-		InstanceSeq: ev.Seq, Origin: ev.Origin, Capture: ev.Capture, Degraded: ev.Degraded,
+		ID: strings.Clone(ev.Exchange), Seq: at.Seq, Labels: in.labels(ev), StartedAt: ev.Time, Server: in.string(host), Path: in.string(path),
+		Dialect: string(o.target.Dialect), Variant: string(o.target.Variant), Provider: facts.Provider(o.target),
+		RequestBytes: ev.BodyBytes, Retry: ev.Retry, Instance: in.string(ev.Instance), InstanceSeq: ev.Seq, Origin: in.string(ev.Origin),
+		Capture: in.string(ev.Capture), Degraded: ev.Degraded,
 	}
+	o.row.Conversation = o.row.Labels.Conversation
 	o.target.Model = ""
 	body, ok := a.body(ev, at)
 	if !ok {
@@ -73,12 +78,12 @@ func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 	}
 	o.row.RequestBytes = len(body)
 	if o.target.Dialect == facts.Other {
-		o.row.Model = a.intern([]byte(facts.Detect(ev.URL, "", body).Model))
+		o.row.Model = a.strings.name([]byte(facts.Detect(ev.URL, "", body).Model))
 		return o
 	}
 	o.row.Operation = "chat"
 	err := facts.ScanRequest(o.target.Dialect, body, &a.req)
-	o.row.Model, o.row.Stream, o.row.Messages = a.intern(a.req.Model), a.req.Stream, len(a.req.Messages)
+	o.row.Model, o.row.Stream, o.row.Messages = a.strings.name(a.req.Model), a.req.Stream, len(a.req.Messages)
 	o.target.Model = o.row.Model
 	switch {
 	case err != nil:
@@ -97,23 +102,13 @@ func (a *Analyzer) stubbed(o *open, ev *event.Event) {
 		return
 	}
 	if o.target.Dialect == facts.Other {
-		o.row.Model = a.intern([]byte(facts.Detect(ev.URL, "", body).Model))
+		o.row.Model = a.strings.name([]byte(facts.Detect(ev.URL, "", body).Model))
 		return
 	}
 	o.row.Operation = "chat"
 	_ = facts.ScanRequest(o.target.Dialect, body, &a.req) // it ends early, as a stub does
-	o.row.Model, o.row.Stream = a.intern(a.req.Model), a.req.Stream
+	o.row.Model, o.row.Stream = a.strings.name(a.req.Model), a.req.Stream
 	o.target.Model = o.row.Model
-}
-
-// labelsOf are the labels of ev with their defaults.
-func labelsOf(ev *event.Event) event.Labels {
-	l := ev.Labels
-	l.Stage = l.StageOrAgent()
-	if l.Service == "" {
-		l.Service = "unknown"
-	}
-	return l
 }
 
 // complete ends an exchange with its response and puts out its rows; need is the oldest sequence it was made from.
@@ -281,14 +276,14 @@ func (a *Analyzer) giveUpEarly() {
 	it := a.early.take(a.early.first().key)
 	a.remember(it.key, doneExchange(it.need)|givenUp)
 	ev := &it.value.ev
-	a.held -= len(ev.Body)
+	a.held -= it.value.size()
 	if ev.Origin == event.OriginImport {
 		a.drop(dropImport)
 		return
 	}
 	o := &open{target: facts.Target{Dialect: facts.Other, Variant: facts.OtherVariant}}
 	o.row = Exchange{
-		ID: ev.Exchange, Labels: labelsOf(ev), StartedAt: ev.Time.Add(-ev.Duration), Conversation: ev.Labels.Conversation,
+		ID: ev.Exchange, Labels: a.strings.labels(ev), StartedAt: ev.Time.Add(-ev.Duration), Conversation: ev.Labels.Conversation,
 		Dialect: string(facts.Other), Variant: string(facts.OtherVariant), Instance: ev.Instance, InstanceSeq: ev.Seq,
 		Origin: ev.Origin, Capture: ev.Capture, Degraded: ev.Degraded,
 	}

@@ -1,12 +1,18 @@
 package analyzer
 
-import "github.com/llmtap/llmtap/ingest/event"
+import (
+	"strings"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
 
 // early is a response that waits for its request.
 type early struct {
 	ev event.Event
 	at Position
 }
+
+func (e *early) size() int { return eventBytes + len(e.ev.Body) }
 
 // again reports whether ev is of an exchange that is over, whose rows are out. It changes nothing.
 func (a *Analyzer) again(ev *event.Event) bool {
@@ -53,7 +59,7 @@ func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
 	if ev.Kind == event.Request {
 		it := a.early.take(key)
 		if it != nil {
-			a.held -= len(it.value.ev.Body)
+			a.held -= it.value.size()
 			need = min(need, it.need)
 		}
 		o := a.request(ev, at, need)
@@ -61,7 +67,7 @@ func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
 			a.complete(o, &it.value.ev, at, need)
 			return
 		}
-		a.open.add(key, o, need, a.now)
+		a.open.add(strings.Clone(key), o, need, a.now)
 		a.bytes += o.size()
 		return
 	}
@@ -71,7 +77,7 @@ func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
 	}
 	e := &early{ev: *ev, at: at}
 	e.ev.Body = append([]byte(nil), ev.Body...)
-	a.held += len(ev.Body)
+	a.held += e.size()
 	a.early.add(key, e, need, a.now)
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// maxJoined bounds the bytes of parts that wait for the others, and of responses that wait for their request.
+// maxJoined bounds the memory for parts that wait for the others, and for responses that wait for their request.
 const maxJoined = 256 << 20
 
 // partsKey names a body that comes in parts.
@@ -27,6 +27,9 @@ type assembly struct {
 	refused bool // the exchange went on without this body; what still comes of it is left out
 }
 
+// size is about the memory that as takes.
+func (as *assembly) size() int { return eventBytes + 24*len(as.parts) + as.bytes }
+
 // join adds a part of a body. When it was the last one missing, it returns the whole event.
 func (a *Analyzer) join(ev *event.Event, at Position) (whole *event.Event, need uint64) {
 	k := partsKey{keyOf(ev), ev.Kind}
@@ -34,14 +37,15 @@ func (a *Analyzer) join(ev *event.Event, at Position) (whole *event.Event, need 
 	if it == nil {
 		a.parts.add(k, &assembly{head: *ev, parts: make([][]byte, min(ev.Parts, event.MaxParts))}, at.Seq, a.now)
 		it = a.parts.get(k)
+		a.held += it.value.size()
 	}
 	as := it.value
 	if as.refused {
 		return nil, 0
 	}
-	before := as.bytes
+	before := as.size()
 	reason, err := as.add(ev, at)
-	a.held += as.bytes - before
+	a.held += as.size() - before
 	if err != nil {
 		a.refuse(it, reason, err)
 		return nil, 0
@@ -50,7 +54,7 @@ func (a *Analyzer) join(ev *event.Event, at Position) (whole *event.Event, need 
 		return nil, 0
 	}
 	a.parts.take(k)
-	a.held -= as.bytes
+	a.held -= as.size()
 	as.head.Body, as.head.Part, as.head.Parts = bytes.Join(as.parts, nil), 1, 1
 	return &as.head, it.need
 }
@@ -85,8 +89,9 @@ func (as *assembly) add(ev *event.Event, at Position) (reason string, err error)
 // refuse gives up a body and goes on without it: the exchange is recorded, not judged.
 func (a *Analyzer) refuse(it *item[partsKey, *assembly], reason string, err error) {
 	as := it.value
-	a.held -= as.bytes
+	before := as.size()
 	as.parts, as.bytes, as.refused = nil, 0, true
+	a.held += as.size() - before
 	as.head.Part, as.head.Parts = 1, 1
 	if a.waiting(&as.head) {
 		a.drop(dropDuplicate) // the exchange has this half already
@@ -104,10 +109,10 @@ func (a *Analyzer) refuse(it *item[partsKey, *assembly], reason string, err erro
 func (a *Analyzer) giveUpParts() {
 	it := a.parts.take(a.parts.first().key)
 	as := it.value
-	if as.refused {
-		return
+	if !as.refused {
+		a.refuse(it, dropParts, fmt.Errorf("%w: %d of %d came", errParts, as.have, len(as.parts)))
 	}
-	a.refuse(it, dropParts, fmt.Errorf("%w: %d of %d came", errParts, as.have, len(as.parts)))
+	a.held -= as.size()
 }
 
 var errParts = errors.New("parts of the body did not come")

@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/event"
@@ -20,12 +21,13 @@ const (
 
 // instance is one process that sends events.
 type instance struct {
-	labels  event.Labels // of its newest event
-	newest  uint64       // highest sequence seen
-	at      uint64       // stream sequence of the event that had it
-	dropped uint64       // exchanges it said that it dropped
-	gaps    []gap        // that may still be filled, lowest first
-	lost    uint64       // highest sequence that is lost for good
+	service, environment string // of its newest event
+
+	newest  uint64 // highest sequence seen
+	at      uint64 // stream sequence of the event that had it
+	dropped uint64 // exchanges it said that it dropped
+	gaps    []gap  // that may still be filled, lowest first
+	lost    uint64 // highest sequence that is lost for good
 }
 
 // gap is sequences from..to that did not come yet.
@@ -47,14 +49,15 @@ func (a *Analyzer) track(ev *event.Event, at Position) {
 	nothingBefore := ev.Seq > 1 && ev.Dropped < maxStep && ev.Seq-1 <= 2*ev.Dropped
 	it := a.instances.get(ev.Instance)
 	if it == nil {
-		in := &instance{labels: ev.Labels, newest: ev.Seq, at: at.Seq, dropped: ev.Dropped}
+		in := &instance{newest: ev.Seq, at: at.Seq, dropped: ev.Dropped}
+		a.label(in, ev)
 		if nothingBefore {
 			a.count(MetricDropped, in, ev.Dropped, at.Seq)
 			if a.cfg.Partitions <= 1 {
 				a.lose(in, gap{from: 1, to: ev.Seq - 1, need: at.Seq})
 			}
 		}
-		a.instances.add(ev.Instance, in, 0, a.now)
+		a.instances.add(strings.Clone(ev.Instance), in, 0, a.now)
 		return
 	}
 	in := it.value
@@ -90,7 +93,12 @@ func (a *Analyzer) advance(in *instance, ev *event.Event, at Position) {
 			}
 		}
 	}
-	in.newest, in.at, in.labels = ev.Seq, at.Seq, ev.Labels
+	in.newest, in.at = ev.Seq, at.Seq
+	a.label(in, ev)
+}
+
+func (a *Analyzer) label(in *instance, ev *event.Event) {
+	in.service, in.environment = a.strings.string(ev.Labels.Service), a.strings.string(ev.Labels.Environment)
 }
 
 // fill takes seq out of the gap it stands in, if any.
@@ -142,7 +150,7 @@ func (a *Analyzer) lose(in *instance, g gap) {
 }
 
 func (a *Analyzer) count(metric string, in *instance, n, need uint64) {
-	a.counter.instance(metric, &in.labels, n, need, a.now)
+	a.counter.instance(metric, in, n, need, a.now)
 	if !a.emit {
 		return
 	}
