@@ -9,6 +9,7 @@ import (
 	"io"
 	"log/slog"
 	"net"
+	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -181,6 +182,28 @@ func (u *upProcess) kill(t *testing.T) {
 	u.cmd = nil
 }
 
+// ready waits until u reads and stores.
+func (u *upProcess) ready(t *testing.T) {
+	t.Helper()
+	var last string
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		r, ok := findRunning(u.dir)
+		if !ok {
+			continue
+		}
+		resp, err := http.Get("http://" + r.HTTPAddr + "/readyz")
+		if err != nil {
+			continue
+		}
+		body, _ := io.ReadAll(resp.Body)
+		resp.Body.Close()
+		if last = string(body); resp.StatusCode == http.StatusOK {
+			return
+		}
+	}
+	t.Fatalf("the collector is not ready: %s\n%s", last, u.stderr.String())
+}
+
 // rows is the embedded ClickHouse of u.
 func (u *upProcess) rows() *store {
 	return &store{dsn: func() (string, bool) { return chdb.Running(clickhouseDir(u.dir)) }}
@@ -190,8 +213,14 @@ func (u *upProcess) rows() *store {
 func (u *upProcess) open(t *testing.T) *clickhouse.Sink {
 	t.Helper()
 	s := u.rows()
-	s.wait(t, u)
-	return s.sink
+	var err error
+	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
+		if _, err = s.query(t.Context(), "SELECT 1"); err == nil {
+			return s.sink
+		}
+	}
+	t.Fatalf("reach the collector's ClickHouse: %v\n%s", err, u.stderr.String())
+	return nil
 }
 
 // groups reads names and counts.
@@ -276,18 +305,6 @@ func (s *store) query(ctx context.Context, sql string) (*clickhouse.Result, erro
 		s.sink, s.at = sink, dsn
 	}
 	return s.sink.Query(ctx, sql, nil)
-}
-
-// wait waits until s answers and has the tables that u makes.
-func (s *store) wait(t *testing.T, u *upProcess) {
-	t.Helper()
-	var err error
-	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(100 * time.Millisecond) {
-		if _, err = s.query(t.Context(), "SELECT count() FROM alerts_final"); err == nil {
-			return
-		}
-	}
-	t.Fatalf("reach the collector's ClickHouse: %v\n%s", err, u.stderr.String())
 }
 
 func (s *store) close() {

@@ -60,8 +60,7 @@ func TestStoreAway(t *testing.T) {
 // storeAway runs one outage and returns what it measured.
 func storeAway(t *testing.T, up *upProcess, rows *store, stop, resume func()) []string {
 	t.Cleanup(rows.close)
-	rows.wait(t, up)
-	rows.close()
+	up.ready(t)
 	rss := watchRSS(t, up.cmd.Process.Pid)
 	start := rss.last.Load()
 	stop()
