@@ -80,8 +80,8 @@ func flagEnv(name string) string {
 
 // A keyFlag remembers what it is set to, in order: by the environment, then by the arguments.
 type keyFlag struct {
-	text   string // the default
-	values []string
+	name, text string // text is the default
+	values     []string
 }
 
 func (f *keyFlag) String() string     { return f.text }
@@ -103,7 +103,7 @@ func (c *cli) configFlags(fs *flag.FlagSet) *configArgs {
 	for _, k := range configKeys(reflect.ValueOf(&cfg).Elem(), "") {
 		for _, f := range keyFlags {
 			if f.key == k.path {
-				a.flags[k.path] = &keyFlag{text: plainText(k)}
+				a.flags[k.path] = &keyFlag{name: f.name, text: plainText(k)}
 				fs.Var(a.flags[k.path], f.name, f.usage)
 			}
 		}
@@ -160,32 +160,24 @@ func (a *configArgs) override(s *settings, k *configKey) (errs []error) {
 		set(origin{fromEnv, k.env()}, v)
 	}
 	f := a.flags[k.path]
-	if f == nil || len(f.values) == 0 {
+	if f == nil {
 		return errs
 	}
-	name := ""
-	for _, kf := range keyFlags {
-		if kf.key == k.path {
-			name = kf.name
-		}
-	}
-	// parse has set the flag from its own variable first.
-	last, variable := f.values[len(f.values)-1], flagEnv(name)
-	byEnv := a.c.getenv(variable) != ""
-	if byEnv && len(f.values) > 1 {
-		f.values = f.values[1:]
-		byEnv = false
-	}
-	if k.value.Kind() == reflect.Map { // a flag that may be repeated
-		last = strings.Join(f.values, ",")
-	}
-	if byEnv {
+	given := f.values
+	if variable := flagEnv(f.name); a.c.getenv(variable) != "" { // parse has set the flag from it first
 		if variable != k.env() {
-			set(origin{fromEnv, variable}, last)
+			set(origin{fromEnv, variable}, given[0])
 		}
-	} else {
-		set(origin{fromFlag, "--" + name}, last)
+		given = given[1:]
 	}
+	if len(given) == 0 {
+		return errs
+	}
+	text := given[len(given)-1]
+	if k.value.Kind() == reflect.Map { // its flag may be repeated
+		text = strings.Join(given, ",")
+	}
+	set(origin{fromFlag, "--" + f.name}, text)
 	return errs
 }
 
