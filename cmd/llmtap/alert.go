@@ -36,6 +36,9 @@ func (c *collector) alert(ctx context.Context) error {
 		notifiers = append(notifiers, n)
 	}
 	rows := sinks.NewBatcher(c.sink, c.cfg.Batcher, c.logger, nil)
+	rows.DeadLetter = func(ctx context.Context, r sinks.DeadRow) error {
+		return c.conn.DeadRow(ctx, r.Table, r.ID, r.Seq, r.Err, r.Row)
+	}
 	engine, err := alerts.New(ctx, c.cfg.Alerts, alerts.Options{
 		Notifiers: notifiers, Store: store, Recorder: alertRows{rows}, Standby: true, Logger: c.logger, Registerer: c.reg,
 	})

@@ -1,0 +1,103 @@
+package main
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	natsjs "github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+// Exchanges that ClickHouse refuses, one in forty, are dead letters; every other one is stored, and the collector goes on.
+func TestPoisonRows(t *testing.T) {
+	needClickHouse(t)
+	up := startUp(t)
+	up.ready(t)
+	rows := up.rows()
+	defer rows.close()
+	load := startAgents(t, up.url(), 100)
+	rows.waitNewer(t, time.Now(), time.Minute)
+	execute(t, rows, "ALTER TABLE llmtap.exchanges ADD CONSTRAINT poison CHECK cityHash64(exchange_id) % 40 != 0")
+	time.Sleep(3 * time.Second)
+	rows.waitNewer(t, time.Now(), time.Minute)
+	acked := load.stop(t)
+
+	nc, err := nats.Connect(up.url())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer nc.Close()
+	js, err := natsjs.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	var dead, missing []string
+	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		dead = deadExchanges(t, js)
+		stored, double, err := storedRows(t.Context(), rows)
+		if err != nil {
+			t.Fatal(err)
+		}
+		missing = slices.DeleteFunc(slices.Clone(acked), func(id string) bool { _, ok := stored.exchanges[id]; return ok })
+		slices.Sort(missing)
+		if slices.Equal(dead, missing) && double == 0 {
+			break
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%d of %d exchanges are not stored, %d are dead letters, %d rows are double\n%s", len(missing), len(acked), len(dead), double, up.stderr.String())
+		}
+	}
+	if len(dead) == 0 {
+		t.Errorf("none of %d exchanges is a dead letter", len(acked))
+	}
+	t.Logf("%d exchanges, %d of them dead letters", len(acked), len(dead))
+}
+
+// execute runs a statement that changes tables.
+func execute(t *testing.T, s *store, sql string) {
+	t.Helper()
+	dsn, ok := s.dsn()
+	if !ok {
+		t.Fatal("no ClickHouse")
+	}
+	resp, err := http.Post(dsn, "text/plain", strings.NewReader(sql))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if body, _ := io.ReadAll(resp.Body); resp.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %s", sql, body)
+	}
+}
+
+// deadExchanges is the ids of the exchanges in the dead letters, sorted.
+func deadExchanges(t *testing.T, js natsjs.JetStream) []string {
+	t.Helper()
+	var ids []string
+	err := replayStream(t.Context(), js, event.StreamDead, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
+		var e analyzer.Exchange
+		if err := json.Unmarshal(m.Data(), &e); err != nil {
+			return err
+		}
+		h := m.Headers()
+		if h.Get(jetstream.HeaderDeadSubject) != "exchanges" || !strings.Contains(h.Get(jetstream.HeaderDeadError), "poison") || e.Seq == 0 {
+			t.Errorf("dead letter on %s: %v", m.Subject(), h)
+		}
+		ids = append(ids, e.ID)
+		return nil
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	slices.Sort(ids)
+	return ids
+}
