@@ -21,7 +21,7 @@ type Config struct {
 	ExchangeTimeout time.Duration `yaml:"exchange_timeout"`           // a request without a response for so long failed: no_response
 	SessionLookback time.Duration `yaml:"session_lookback"`           // a conversation idle for so long is forgotten
 	SessionBytes    int64         `yaml:"session_bytes" unit:"bytes"` // of the stream: a start reads back no further for conversations and open requests
-	StateBytes      int64         `yaml:"state_bytes" unit:"bytes"`   // of memory for conversations, estimated
+	StateBytes      int64         `yaml:"state_bytes" unit:"bytes"`   // of memory for conversations, estimated; half as much for open requests, a quarter for parts
 	MaxLabelValues  int           `yaml:"max_label_values"`           // distinct values of a tally label per hour, then "other"
 }
 
@@ -57,7 +57,6 @@ const (
 	partsWait    = 20 * time.Second // for the other parts of a body
 	responseWait = 30 * time.Second // for the request of a response that came first; it may wait for parts itself
 	maxOpen      = 200_000          // requests that wait for their response
-	maxOpenBytes = 512 << 20        // of memory for them, estimated
 	marks        = 64               // marks of the stream's bytes within SessionBytes
 	eventBytes   = 1024             // about what an event takes beside its body
 )
@@ -268,7 +267,7 @@ func (a *Analyzer) markRead(seq uint64, n int) {
 
 // bound keeps what waits within its bounds; the oldest goes first.
 func (a *Analyzer) bound() {
-	for a.held > maxJoined {
+	for a.held > max(minJoined, int(a.cfg.StateBytes/4)) {
 		a.drop(dropOverflow)
 		switch p, e := a.parts.first(), a.early.first(); {
 		case p != nil && (e == nil || p.need < e.need):
@@ -277,7 +276,7 @@ func (a *Analyzer) bound() {
 			a.giveUpEarly()
 		}
 	}
-	for a.open.len() > maxOpen || a.bytes > maxOpenBytes {
+	for a.open.len() > maxOpen || a.bytes > int(a.cfg.StateBytes/2) {
 		a.drop(dropOverflow)
 		a.takeOpen(a.open.first().key)
 	}

@@ -8,8 +8,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// maxJoined bounds the memory for parts that wait for the others, and for responses that wait for their request.
-const maxJoined = 256 << 20
+// minJoined is what parts that wait for the others, and responses that wait for their request, may take at least.
+const minJoined = 2 * maxBody
 
 // partsKey names a body that comes in parts.
 type partsKey struct {
