@@ -33,7 +33,7 @@ var hostile = flag.Bool("hostile", false, "TestHostileInput in full size: bodies
 // Bounds of the heap, with the NATS server's in it, in modest and in full size.
 const (
 	modestHeap = 400 << 20
-	fullHeap   = 2 << 30
+	fullHeap   = 3 << 30
 )
 
 // TestHostileInput sends what nobody should through NATS, the reader and the analyzer. Each input ends in a good call
@@ -104,8 +104,10 @@ func newHostileHarness(t *testing.T) *hostileHarness {
 	if err != nil {
 		t.Fatal(err)
 	}
+	bounded := analyzer.Default()
+	bounded.StateBytes = 256 << 20 // of a small machine
 	role := &analyzeRole{
-		conn: conn, sink: h.sink, analyzer: analyzer.Default(), batcher: sinks.DefaultBatcherConfig(), patience: storePatience, logger: logger,
+		conn: conn, sink: h.sink, analyzer: bounded, batcher: sinks.DefaultBatcherConfig(), patience: storePatience, logger: logger,
 	}
 	part := newPartition(role, 0, 1, reader, h.reg)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
