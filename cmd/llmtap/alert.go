@@ -102,7 +102,7 @@ func (s alertState) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 func (s alertState) Put(ctx context.Context, key string, value []byte) error {
-	if held := s.held.Load(); held != nil && errors.Is(context.Cause(*held), jetstream.ErrLeaseLost) {
+	if held := s.held.Load(); held != nil && errors.Is(context.Cause(*held), jetstream.ErrLeaseLost) { //nolint:contextcheck // it is only asked why it ended
 		return fmt.Errorf("put key %s: %w", key, jetstream.ErrLeaseLost)
 	}
 	return s.kv.Put(ctx, key, value)
