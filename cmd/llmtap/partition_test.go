@@ -279,4 +279,3 @@ func newer[T any](m map[string]T, id string, row T, version func(*T) uint64) {
 		m[id] = row
 	}
 }
-

@@ -1,0 +1,171 @@
+package alerts
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// One of two partitions dies and is taken over 17 s later: its seconds since the checkpoint come again, in another epoch,
+// and then those that were missing. Each is counted once, at its time, and the breach in the gap is found.
+func TestPartitionDiesAndIsTakenOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Default(), nil)
+		start := b.sec
+		tally := func(partition int, epoch uint64, second int64, counts ...analyzer.Count) {
+			t.Helper()
+			b.add(&analyzer.Tally{Partition: partition, Epoch: epoch, Second: second, Counts: counts})
+		}
+		broken := []analyzer.Count{calls("1", 10), failures("1", "x", "", 8)}
+		for s := start; s < start+30; s++ { // partition 1 counts nothing failed until it dies
+			tally(0, 1, s, calls("1", 10))
+			tally(1, 1, s, calls("1", 10))
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		for s := start + 30; s < start+47; s++ {
+			tally(0, 1, s, calls("1", 10))
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		if step := b.next; step > start+30+5 {
+			t.Errorf("step %d was evaluated, and a live partition is at %d", step-start, 30)
+		}
+		for s := start + 20; s < start+47; s++ { // from its checkpoint on
+			counts := broken
+			if s < start+30 {
+				counts = []analyzer.Count{calls("1", 10)}
+			}
+			tally(1, 2, s, counts...)
+		}
+		for s := start + 47; s < start+60; s++ {
+			tally(0, 1, s, calls("1", 10))
+			tally(1, 2, s, broken...)
+			time.Sleep(time.Second)
+			synctest.Wait()
+		}
+		if len(b.told.groups) == 0 {
+			t.Fatal("the breach was not told")
+		}
+		e := b.Active()[0].Evidence
+		// 60 s of 10 calls of each partition, and 30 s with 8 failed ones, but for the seconds of the next step.
+		last := b.next - 5 - start
+		if want := [2]uint64{uint64(last * 20), uint64((last - 30) * 8)}; e.Calls != want[0] || e.Failed != want[1] {
+			t.Errorf("%d of %d calls failed, want %d of %d", e.Failed, e.Calls, want[1], want[0])
+		}
+	})
+}
+
+// Two engines are fed; one leads until it dies, then the other does. What the first has told is told by nobody again, what
+// happened in between is told once.
+func TestStandbyTakesOver(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memory{}
+		a, b := newStandby(t, store), newStandby(t, store)
+		second := func(n int, counts ...analyzer.Count) {
+			t.Helper()
+			for range n {
+				now := time.Now().Unix()
+				for _, x := range []*standby{a, b} {
+					if err := x.Add(t.Context(), &analyzer.Tally{Second: now, Counts: slices.Clone(counts)}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+			}
+		}
+		stop := a.lead(t)
+		second(60, calls("1", 10), failures("1", "x", "", 5))
+		told := a.told.last().Alerts[0]
+		if len(b.told.groups) != 0 || len(b.Active()) != 0 {
+			t.Errorf("the standby told %d times", len(b.told.groups))
+		}
+
+		stop()
+		before := len(a.told.groups)
+		other := with(planner("1"), "stage", "writer")
+		second(15, // nobody leads
+			calls("1", 10), failures("1", "x", "", 5), analyzer.Count{Metric: analyzer.MetricCalls, Labels: other, N: 10},
+			analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(other, "status", "400", "cause", "y"), N: 9})
+		if len(a.told.groups) != before || len(b.told.groups) != 0 {
+			t.Error("an engine told without leading")
+		}
+
+		stop = b.lead(t)
+		synctest.Wait()
+		second(20, calls("1", 10), failures("1", "x", "", 5))
+		stages := map[string]int{}
+		for _, g := range b.told.groups {
+			for _, x := range g.Alerts {
+				stages[x.Labels["stage"]]++
+				if x.Labels["stage"] == "planner" && (x.ID() != told.ID() || g.Repeat) {
+					t.Errorf("the planner's alert since %v is told as a new one, or as a repeat", x.StartsAt)
+				}
+			}
+		}
+		if stages["writer"] == 0 {
+			t.Errorf("what fired while nobody led was not told: %v", stages)
+		}
+		names := func(e *Engine) (out []string) {
+			for _, x := range e.Active() {
+				out = append(out, fmt.Sprint(x.Name, " ", x.Labels["stage"], " ", x.StartsAt.Unix()))
+			}
+			return out
+		}
+		firing := names(b.Engine)
+		stop()
+
+		stop = a.lead(t) // and back
+		second(10, calls("1", 10), failures("1", "x", "", 5))
+		if diff := cmp.Diff(firing, names(a.Engine)); diff != "" {
+			t.Errorf("firing (-second leader +third)\n%s", diff)
+		}
+		stop()
+	})
+}
+
+// A standby is an engine of several on one store.
+type standby struct {
+	*Engine
+	told *notifier
+}
+
+func newStandby(t *testing.T, store Store) *standby {
+	t.Helper()
+	cfg := Default()
+	cfg.Dir = t.TempDir()
+	s := &standby{told: &notifier{}}
+	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{s.told}, Store: store, Standby: true, Registerer: prometheus.NewRegistry()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	s.Engine = e
+	t.Cleanup(func() {
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	})
+	return s
+}
+
+// lead makes s the leader until the returned function is called.
+func (s *standby) lead(t *testing.T) (stop func()) {
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan error)
+	go func() { done <- s.Run(ctx) }()
+	return func() {
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	}
+}
