@@ -54,7 +54,7 @@ func (c *collector) alert(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return rows.Run(ctx) })
 	g.Go(func() error {
-		return c.conn.Hold(ctx, roleAlert, c.owner(), jetstream.DefaultLease, func(held context.Context) error {
+		return c.conn.Hold(ctx, roleAlert, c.analyzer.owner, jetstream.DefaultLease, func(held context.Context) error {
 			store.held.Store(&held)
 			return engine.Run(held)
 		})

@@ -7,6 +7,7 @@ import (
 	"hash/fnv"
 	"log/slog"
 	"maps"
+	"math/rand/v2"
 	"os"
 	"slices"
 	"strconv"
@@ -28,15 +29,16 @@ const (
 	stopTimeout = 20 * time.Second // to store what is in hand when stopping
 )
 
-// owner names this process among those that share a NATS.
-func (c *collector) owner() string {
+// ownerName names this process among those that share a NATS.
+func ownerName(shared bool) string {
 	// The embedded NATS is guarded by a lock on its directory, so a process that was killed may take its own leases
-	// back at once. On a shared NATS every process has a name of its own and waits until the lease ends.
-	if c.cfg.NATS.URL == "" {
+	// back at once. On a shared NATS every process has a name of its own and waits until the lease ends; host and process
+	// id alone are the same in two containers.
+	if !shared {
 		return "embedded"
 	}
 	host, _ := os.Hostname()
-	return host + "-" + strconv.Itoa(os.Getpid())
+	return fmt.Sprintf("%s-%d-%06x", host, os.Getpid(), rand.N(1<<24))
 }
 
 // An analyzeRole reads those partitions of the stream that fall to this process.
@@ -77,7 +79,7 @@ type term struct {
 func (c *collector) newAnalyzeRole() *analyzeRole {
 	return &analyzeRole{
 		conn: c.conn, sink: c.sink, analyzer: c.cfg.Analyzer, batcher: c.cfg.Batcher, partitions: c.cfg.Partitions,
-		owner: c.owner(), lease: jetstream.DefaultLease, retry: leaseRetry, patience: storePatience, logger: c.logger,
+		owner: ownerName(c.cfg.NATS.URL != ""), lease: jetstream.DefaultLease, retry: leaseRetry, patience: storePatience, logger: c.logger,
 		ended: make(chan struct{}, 1), held: map[int]*term{},
 	}
 }
