@@ -246,6 +246,9 @@ func (a *analyzeRole) close(ctx context.Context, f func(context.Context) error) 
 // nothing while other processes read it.
 func (a *analyzeRole) recut(ctx context.Context, from int) error {
 	cut, err := a.conn.OpenCut(ctx, a.partitions, a.owner, a.lease)
+	if errors.Is(err, jetstream.ErrLayout) {
+		return nil // another process did it just now
+	}
 	if errors.Is(err, jetstream.ErrLeaseHeld) {
 		a.standBy("the stream is read in %d partitions by other processes, not in %d; stop them first", from, a.partitions)
 		return nil

@@ -73,7 +73,8 @@ type Cut struct {
 }
 
 // OpenCut takes all leases of the stream's partitions to cut it into another number. It waits until the second of the cut
-// is over, some seconds at most. While another process holds one of the leases it returns a *LeaseHeldError.
+// is over, some seconds at most. While another process holds one of the leases it returns a *LeaseHeldError, and a
+// *LayoutError when another process has cut the stream meanwhile.
 func (c *Conn) OpenCut(ctx context.Context, to int, owner string, ttl time.Duration) (_ *Cut, err error) {
 	kv, err := c.KV(ctx, event.BucketProgress)
 	if err != nil {
@@ -83,8 +84,11 @@ func (c *Conn) OpenCut(ctx context.Context, to int, owner string, ttl time.Durat
 	if err != nil {
 		return nil, err
 	}
-	if from == to || to < 1 || to > MaxPartitions {
-		return nil, fmt.Errorf("cut %d partitions into %d: not possible", from, to)
+	switch {
+	case to < 1 || to > MaxPartitions:
+		return nil, fmt.Errorf("cut the stream into %d partitions: not possible", to)
+	case from == to: // somebody was faster
+		return nil, fmt.Errorf("cut the stream: %w", &LayoutError{from})
 	}
 	cut := &Cut{c: c, kv: kv, to: to}
 	defer func() {
