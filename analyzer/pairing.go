@@ -22,11 +22,11 @@ const (
 	fates
 )
 
-// A Group is an assistant message with calls and the replies that directly follow it. A parallel call has its
+// A Group is an assistant message with calls, or several of one turn, and the replies that directly follow it. A parallel call has its
 // second reply after a reply, so looking only at the message before a reply is wrong.
 type Group struct {
-	Message  int // the assistant message
-	End      int // the first message after the group; len(messages) when the request ends with the group
+	Message  int // the assistant message, the first of its turn with calls
+	End      int // the first message after the group; len(messages) when the request ends with it
 	Answered int // calls with a reply in the group
 	First    int // of its calls in Pairing.Calls
 	Last     int // one past its last call
@@ -35,35 +35,72 @@ type Group struct {
 // A PairedCall is one call of an assistant message.
 type PairedCall struct {
 	*facts.Call
-	Group int // in Pairing.Groups
-	Reply int // in Pairing.Replies: the reply in its own group; -1 when there is none
+	ID      []byte // by which replies name it: its id, the function's name in Gemini
+	Message int
+	Group   int // in Pairing.Groups
+	Reply   int // in Pairing.Replies: the reply in its own group; -1 when there is none
 
 	same int // an earlier call of the group with the same id, which stands for this one; -1 when there is none
+	next int // where each call needs a reply of its own: the next call of the group with the same id; -1 when there is none
 }
 
-// A Reply is one tool message.
+// A Reply is one tool message, or one reply of a message that holds several.
 type Reply struct {
+	*facts.Reply
+	ID      []byte // as PairedCall.ID
 	Message int
-	ID      []byte // as in facts.Message.ToolCallID
 	Fate    Fate
 	Call    int // in Pairing.Calls: the call it names; -1 when the request has none
-	After   int // the last message before it that is no reply; -1 when there is none
+	Group   int // in Pairing.Groups: the one that was open when it came; -1 when none was
+	After   int // the last message before it that has no replies; -1 when there is none
 }
 
 // Pairing matches the tool replies of a request to its calls. An id may be used again in a later turn: models and
 // gateways number their calls anew each turn, and providers accept that, so a reply is sought in its own group first.
+//
+// What a group is depends on the dialect. In chat completions it is one assistant message and the tool messages after it.
+// Where calls and replies are parts of messages (Anthropic, Gemini, Bedrock), neighbours of one role are one turn: calls
+// may stand in several assistant messages, replies in several user messages. In a Responses input each call and each
+// reply is an item; calls that only reasoning stands between are one group, and a reply may stand anywhere after its
+// call.
 type Pairing struct {
 	Groups  []Group
 	Calls   []PairedCall
 	Replies []Reply
+	// Unknown reports that a part of the history lies with the provider and was not seen. Calls and replies are listed,
+	// and no fate is known.
+	Unknown bool
+	// Chained are the calls of the answer that previous_response_id names which this request leaves without a reply.
+	Chained []facts.ResponseCall
 
+	by    matching
 	seen  [fates]int // replies by fate
 	table []int32    // open addressing: 1 + the newest call with an id; 0 is a free place
 	seed  maphash.Seed
 	noID  int // where to look for the next open call without an id
 }
 
-// With yields the replies of one fate in message order.
+// matching is how a dialect pairs.
+type matching struct {
+	blocks   bool // neighbours of one role are one turn
+	names    bool // a reply names the function
+	items    bool // calls and replies are messages of their own; other items do not matter
+	anywhere bool // a reply may stand outside its group
+}
+
+func matchingOf(t facts.Target) matching {
+	switch t.Dialect {
+	case facts.Anthropic, facts.Bedrock:
+		return matching{blocks: true}
+	case facts.Gemini:
+		return matching{blocks: true, names: true}
+	case facts.OpenAIResponses:
+		return matching{items: true, anywhere: t.Variant != facts.DeepSeekResponses}
+	}
+	return matching{}
+}
+
+// With yields the replies of one fate in message order; none while fates are unknown.
 func (p *Pairing) With(f Fate) iter.Seq[*Reply] {
 	return func(yield func(*Reply) bool) {
 		for i, left := 0, p.seen[f]; left > 0; i++ {
@@ -81,6 +118,9 @@ func (p *Pairing) With(f Fate) iter.Seq[*Reply] {
 // Unanswered yields the calls without a reply in their group, in message order.
 func (p *Pairing) Unanswered() iter.Seq[*PairedCall] {
 	return func(yield func(*PairedCall) bool) {
+		if p.Unknown {
+			return
+		}
 		for i := range p.Groups {
 			g := &p.Groups[i]
 			if g.Answered == g.Last-g.First {
@@ -96,18 +136,32 @@ func (p *Pairing) Unanswered() iter.Seq[*PairedCall] {
 }
 
 // reset pairs the calls and replies of r. It takes linear time and, once its memory has grown, allocates nothing.
-func (p *Pairing) reset(r *facts.Request) {
+func (p *Pairing) reset(r *facts.Request, t facts.Target, chain *Chain) {
 	p.Groups, p.Calls, p.Replies, p.seen = p.Groups[:0], p.Calls[:0], p.Replies[:0], [fates]int{}
+	p.Unknown, p.Chained, p.by = r.Stored && chain == nil, p.Chained[:0], matchingOf(t)
 	p.size(r)
-	open, after := false, -1
+	open, after := false, -1 // a group is open; the last message without replies
 	for i := range r.Messages {
 		m := &r.Messages[i]
-		if m.Role == facts.RoleTool {
-			p.reply(i, m, open, after)
+		switch {
+		case p.by.items && (m.Item == facts.ItemReasoning || m.Item == facts.ItemReference || m.Item == facts.ItemOther):
+			continue
+		case p.by.blocks && m.Role == facts.RoleSystem:
+			continue
+		case len(m.Replies) > 0 && (m.Role == facts.RoleTool || p.by.blocks):
+			for j := range m.Replies {
+				p.reply(i, &m.Replies[j], open, after)
+			}
+			continue
+		}
+		// A turn of several messages: its later calls belong to the group as long as no reply has come.
+		joins := open && after >= 0 && m.Role == facts.RoleAssistant && (p.by.blocks || p.by.items && m.Item == facts.ItemCall) && p.unanswered()
+		if after = i; joins {
+			p.join(i, m)
 			continue
 		}
 		p.close(i)
-		open, after = p.open(i, m), i
+		open = p.open(i, m)
 	}
 	p.close(len(r.Messages))
 
@@ -117,9 +171,44 @@ func (p *Pairing) reset(r *facts.Request) {
 		if rep.Fate == ReplyOrphan {
 			if rep.Call = p.find(rep.ID); rep.Call >= 0 {
 				rep.Fate = ReplyBeforeCall
+				p.elsewhere(rep.Call, i)
 			}
 		}
-		p.seen[rep.Fate]++
+	}
+	if chain != nil {
+		p.chain(chain)
+	}
+	for i := range p.Replies {
+		p.seen[p.Replies[i].Fate]++
+	}
+	if p.Unknown {
+		p.seen = [fates]int{}
+	}
+}
+
+// unanswered reports whether the newest group has no reply yet.
+func (p *Pairing) unanswered() bool {
+	n := len(p.Replies)
+	return n == 0 || p.Replies[n-1].Message < p.Calls[len(p.Calls)-1].Message
+}
+
+// chain gives the replies whose calls the answer before the request made what they answer.
+func (p *Pairing) chain(c *Chain) {
+	for i := range c.Calls {
+		answered := false
+		for j := range p.Replies {
+			rep := &p.Replies[j]
+			if string(rep.ID) != c.Calls[i].ID {
+				continue
+			}
+			if rep.Fate == ReplyOrphan || rep.Fate == ReplyUnknown {
+				rep.Fate = ReplyMatched
+			}
+			answered = true
+		}
+		if !answered && c.Calls[i].ID != "" {
+			p.Chained = append(p.Chained, c.Calls[i])
+		}
 	}
 }
 
@@ -149,21 +238,45 @@ func (p *Pairing) open(i int, m *facts.Message) bool {
 		return false
 	}
 	first := len(p.Calls)
+	p.Groups = append(p.Groups, Group{Message: i, End: -1, First: first, Last: first})
+	p.noID = first
+	p.join(i, m)
+	return true
+}
+
+// join adds the calls of m to the newest group.
+func (p *Pairing) join(i int, m *facts.Message) {
+	g := &p.Groups[len(p.Groups)-1]
 	for j := range m.Calls {
-		c := PairedCall{Call: &m.Calls[j], Group: len(p.Groups), Reply: -1, same: -1}
+		c := PairedCall{Call: &m.Calls[j], ID: m.Calls[j].ID, Message: i, Group: len(p.Groups) - 1, Reply: -1, same: -1, next: -1}
+		if p.by.names {
+			c.ID = c.Name
+		}
 		if len(c.ID) > 0 {
-			place := p.place(c.ID)
-			if older := int(p.table[place]) - 1; older >= first {
-				c.same = older
-			} else {
-				p.table[place] = int32(len(p.Calls) + 1)
-			}
+			p.enter(&c, g.First)
 		}
 		p.Calls = append(p.Calls, c)
 	}
-	p.Groups = append(p.Groups, Group{Message: i, End: -1, First: first, Last: len(p.Calls)})
-	p.noID = first
-	return true
+	g.Last = len(p.Calls)
+}
+
+// enter puts c, which is about to be the newest call, into the table.
+func (p *Pairing) enter(c *PairedCall, first int) {
+	place := p.place(c.ID)
+	older := int(p.table[place]) - 1
+	switch {
+	case older < first:
+		p.table[place] = int32(len(p.Calls) + 1)
+	case p.by.names: // the chain's head is in the table, and knows its end by same
+		head := &p.Calls[older]
+		if head.same < 0 {
+			head.same = older
+		}
+		p.Calls[head.same].next = len(p.Calls)
+		head.same = len(p.Calls)
+	default:
+		c.same = older
+	}
 }
 
 // close ends the newest group before message end, if it is still open.
@@ -175,7 +288,7 @@ func (p *Pairing) close(end int) {
 	g.End = end
 	for i := g.First; i < g.Last; i++ {
 		c := &p.Calls[i]
-		if c.same >= 0 {
+		if c.same >= 0 && !p.by.names {
 			c.Reply = p.Calls[c.same].Reply
 		}
 		if c.Reply >= 0 {
@@ -184,15 +297,25 @@ func (p *Pairing) close(end int) {
 	}
 }
 
-// reply decides the fate of the tool message i, as far as the messages before it tell.
-func (p *Pairing) reply(i int, m *facts.Message, open bool, after int) {
-	rep := Reply{Message: i, ID: m.ToolCallID, Call: -1, After: after}
+// reply decides the fate of a reply in message i, as far as the messages before it tell.
+func (p *Pairing) reply(i int, r *facts.Reply, open bool, after int) {
+	rep := Reply{Reply: r, ID: r.ID, Message: i, Call: -1, Group: -1, After: after}
+	if p.by.names {
+		rep.ID = r.Name
+	}
 	first := len(p.Calls)
 	if open {
-		first = p.Groups[len(p.Groups)-1].First
+		rep.Group = len(p.Groups) - 1
+		first = p.Groups[rep.Group].First
 	}
 	if len(rep.ID) > 0 {
 		rep.Call = p.find(rep.ID)
+	}
+	if p.by.names && rep.Call >= first && p.Calls[rep.Call].Reply >= 0 && p.Calls[rep.Call].next >= 0 {
+		next := p.Calls[rep.Call].next
+		p.Calls[next].same = p.Calls[rep.Call].same
+		p.table[p.place(rep.ID)] = int32(next + 1)
+		rep.Call = next
 	}
 	switch {
 	case len(rep.ID) == 0:
@@ -207,12 +330,23 @@ func (p *Pairing) reply(i int, m *facts.Message, open bool, after int) {
 		rep.Fate = ReplyDuplicate
 	case rep.Call >= 0:
 		rep.Fate = ReplyLate
+		p.elsewhere(rep.Call, len(p.Replies))
 	case open:
 		rep.Fate = ReplyUnknown
 	default:
 		rep.Fate = ReplyOrphan
 	}
 	p.Replies = append(p.Replies, rep)
+}
+
+// elsewhere lets a reply outside the call's group answer it where the dialect allows that.
+func (p *Pairing) elsewhere(call, reply int) {
+	c := &p.Calls[call]
+	if !p.by.anywhere || c.Reply >= 0 {
+		return
+	}
+	c.Reply = reply
+	p.Groups[c.Group].Answered++
 }
 
 // answerNoID lets a reply without an id answer the first open call without an id of the newest group: the pair is

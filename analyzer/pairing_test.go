@@ -26,7 +26,7 @@ func history(messages ...[]string) *facts.Request {
 			}
 			r.Messages = append(r.Messages, msg)
 		case "t":
-			r.Messages = append(r.Messages, facts.Message{Role: facts.RoleTool, ToolCallID: []byte(m[1]), ReplyKind: facts.String})
+			r.Messages = append(r.Messages, facts.Message{Role: facts.RoleTool, Replies: []facts.Reply{{ID: []byte(m[1]), IDKind: facts.String}}})
 		}
 	}
 	return r
@@ -41,7 +41,7 @@ func TestPairing(t *testing.T) {
 	p := NewChecker(nil).pairing // one for all: what a request leaves behind must not show in the next
 	f := func(r *facts.Request, replies string, unanswered int) {
 		t.Helper()
-		p.reset(r)
+		p.reset(r, facts.Target{Dialect: facts.OpenAIChat}, nil)
 		got := ""
 		for i := range p.Replies {
 			got += fmt.Sprintf("%d %s, ", p.Replies[i].Message, fate[p.Replies[i].Fate])
@@ -111,12 +111,12 @@ func TestPairingIsLinear(t *testing.T) {
 	} {
 		r := build(10_000, f[0], f[1])
 		p := NewChecker(nil).pairing
-		p.reset(r)
-		if n := testing.AllocsPerRun(3, func() { p.reset(r) }); n != 0 {
+		p.reset(r, facts.Target{Dialect: facts.OpenAIChat}, nil)
+		if n := testing.AllocsPerRun(3, func() { p.reset(r, facts.Target{Dialect: facts.OpenAIChat}, nil) }); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 		start := time.Now()
-		p.reset(r)
+		p.reset(r, facts.Target{Dialect: facts.OpenAIChat}, nil)
 		if d := time.Since(start); d > 200*time.Millisecond {
 			t.Errorf("%s: 10,000 calls and replies took %v", name, d)
 		}

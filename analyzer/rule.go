@@ -37,12 +37,28 @@ func (r *Rule) Title() string {
 type Pass struct {
 	Request *facts.Request
 	Target  facts.Target
+	// Before is what is known of what came before the request; nil when nothing is.
+	Before *Before
 	// Groups pairs the calls and replies of Request; it is computed once per request for all pairing rules.
 	Groups *Pairing
 
 	rule       *Rule
 	reported   int // by rule
 	violations []Violation
+}
+
+// Before is what is known of the answers that a request builds on.
+type Before struct {
+	Chain *Chain // of the answer that previous_response_id names; nil when it was not seen
+	// Signed are the signatures of the answer before the request, and Copy is the message that repeats this answer; -1
+	// when there is none.
+	Signed []facts.Signed
+	Copy   int
+}
+
+// A Chain is what is known of the answer that previous_response_id names.
+type Chain struct {
+	Calls []facts.ResponseCall // that it left to the agent
 }
 
 // A Violation is a defect found in one request, before it has an identity in a conversation.
@@ -72,9 +88,16 @@ func (p *Pass) Report(i int, callID []byte, toolName []byte, detail, format stri
 
 // Check runs rules over r for target t and returns what they found, in rule order. The result and everything in it
 // is the caller's to keep. A Checker is not safe for concurrent use; it reuses its memory between requests.
-func (c *Checker) Check(r *facts.Request, t facts.Target) []Violation {
-	c.pairing.reset(r)
-	c.pass = Pass{Request: r, Target: t, Groups: &c.pairing, violations: c.pass.violations[:0]}
+func (c *Checker) Check(r *facts.Request, t facts.Target) []Violation { return c.CheckAfter(r, t, nil) }
+
+// CheckAfter is Check of a request of which more is known than it says itself; before may be nil.
+func (c *Checker) CheckAfter(r *facts.Request, t facts.Target, before *Before) []Violation {
+	var chain *Chain
+	if before != nil {
+		chain = before.Chain
+	}
+	c.pairing.reset(r, t, chain)
+	c.pass = Pass{Request: r, Target: t, Before: before, Groups: &c.pairing, violations: c.pass.violations[:0]}
 	for _, rule := range c.rules {
 		c.pass.rule, c.pass.reported = rule, 0
 		rule.Run(&c.pass)

@@ -1,71 +1,28 @@
 package facts
 
-import (
-	"bytes"
-
-	"github.com/zeebo/xxh3"
-)
-
-// maxKept bounds the messages, and the calls, that one Request keeps: a hostile body of 64 MiB holds 32 million
-// elements of two bytes, and each would take 250 bytes here.
-const maxKept = 1 << 16
-
-// ScanRequest reads a request body of dialect d into f, reusing f's memory. It allocates nothing once f has grown. A
-// wrong type is a fact, not an error; of duplicate keys the last wins. The errors are ErrNotJSON, ErrTruncated and
-// ErrDialect; f then holds what was read up to there, whole messages only.
-func ScanRequest(d Dialect, body []byte, f *Request) error {
-	if d != OpenAIChat {
-		f.reset()
-		return ErrDialect
-	}
-	return f.scan(body, '{')
-}
-
-// ScanMessages is ScanRequest for a bare array of messages.
-func ScanMessages(d Dialect, body []byte, f *Request) error {
-	if d != OpenAIChat {
-		f.reset()
-		return ErrDialect
-	}
-	return f.scan(body, '[')
-}
-
-func (f *Request) reset() {
-	*f = Request{Messages: f.Messages[:0], calls: f.calls[:0], scratch: f.scratch[:0]}
-}
-
-// scan reads a body that must start with first: a request, or its messages alone.
-func (f *Request) scan(body []byte, first byte) error {
-	f.reset()
-	s := scanner{b: body, scratch: f.scratch}
-	s.space()
-	if s.i >= len(body) || body[s.i] != first {
-		return ErrNotJSON
-	}
-	if first == '{' {
-		f.chat(&s)
-	} else {
-		f.chatMessages(&s)
-	}
-	s.end()
-	f.scratch = s.scratch
-	return s.err
-}
-
 func (f *Request) chat(s *scanner) {
 	var limit, completionLimit int64
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "messages":
-			f.chatMessages(s)
+			f.messages(s, (*Request).chatMessage)
 		case "model":
 			f.Model, _ = s.text()
 		case "stream":
 			f.Stream = string(s.raw(s.kind())) == "true"
 		case "tools":
-			f.tools(s)
+			f.chatTools(s)
 		case "tool_choice":
+			f.ToolChoice = s.kind()
 			f.toolChoice(s)
+		case "parallel_tool_calls":
+			f.ParallelCalls = s.skip()
+		case "functions", "function_call":
+			f.Functions = max(f.Functions, s.skip())
+		case "thinking":
+			f.thinking(s)
+		case "enable_thinking":
+			f.Thinking = thinkingIf(string(s.raw(s.kind())) == "true")
 		case "max_tokens":
 			limit = s.number()
 		case "max_completion_tokens":
@@ -79,18 +36,50 @@ func (f *Request) chat(s *scanner) {
 	}
 }
 
-func (f *Request) tools(s *scanner) {
-	f.ToolCount = 0
+// chatTools reads tools. One that is no function, such as a search of the provider, is an open tool.
+func (f *Request) chatTools(s *scanner) {
+	f.Tools, f.ToolCount, f.OpenTools = f.Tools[:0], 0, false
 	if f.HasTools = s.kind() == Array; !f.HasTools {
 		s.skip()
 		return
 	}
 	for more := s.open(); more; more = s.more(']') {
-		s.skip()
 		f.ToolCount++
+		var name []byte
+		if s.kind() != Object {
+			s.skip()
+			continue
+		}
+		for more := s.open(); more; more = s.more('}') {
+			switch string(s.key()) {
+			case "function", "custom":
+				name = s.member("name")
+			default:
+				s.skip()
+			}
+		}
+		f.tool(name)
 	}
 }
 
+// thinking reads thinking: {"type": "enabled"}, as Anthropic, DeepSeek, GLM and Kimi have it.
+func (f *Request) thinking(s *scanner) {
+	switch string(s.member("type")) {
+	case "enabled", "adaptive":
+		f.Thinking = ThinkingOn
+	case "disabled":
+		f.Thinking = ThinkingOff
+	}
+}
+
+func thinkingIf(on bool) Thinking {
+	if on {
+		return ThinkingOn
+	}
+	return ThinkingOff
+}
+
+// toolChoice reads tool_choice: a word, or an object that forces one function.
 func (f *Request) toolChoice(s *scanner) {
 	f.Forced = nil
 	if s.kind() != Object {
@@ -98,109 +87,96 @@ func (f *Request) toolChoice(s *scanner) {
 		return
 	}
 	for more := s.open(); more; more = s.more('}') {
-		if string(s.key()) != "function" {
+		switch string(s.key()) {
+		case "function":
+			f.Forced = s.member("name")
+		default:
 			s.skip()
-			continue
-		}
-		f.Forced = nil
-		if s.kind() != Object {
-			s.skip()
-			continue
-		}
-		for more := s.open(); more; more = s.more('}') {
-			if string(s.key()) == "name" {
-				f.Forced, _ = s.text()
-			} else {
-				s.skip()
-			}
 		}
 	}
 }
 
-func (f *Request) chatMessages(s *scanner) {
-	// A second "messages" replaces the first. Scratch stays: the model's name may lie in it.
-	f.Messages, f.calls, f.UnknownKeys, f.Dropped = f.Messages[:0], f.calls[:0], 0, 0
-	if f.MessagesKind = s.kind(); f.MessagesKind != Array {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more(']') {
-		if len(f.Messages) == maxKept {
-			f.Dropped++
-			s.skip()
-			continue
-		}
-		start := s.i
-		f.Messages = append(f.Messages, Message{})
-		m := &f.Messages[len(f.Messages)-1]
-		if m.Kind = s.kind(); m.Kind == Object {
-			f.chatMessage(s, m)
-		} else {
-			s.skip()
-		}
-		if s.err != nil {
-			f.Messages = f.Messages[:len(f.Messages)-1]
-			return
-		}
-		m.Start, m.End = start, s.i
-		m.Hash = xxh3.Hash(s.b[start:s.i])
-	}
+func (f *Request) chatMessages(s *scanner) { f.messages(s, (*Request).chatMessage) }
+
+// chatFields are the keys of a message that role, content and calls do not cover.
+var chatFields = map[string]Fields{
+	"name": FieldName, "refusal": FieldRefusal, "audio": FieldAudio, "function_call": FieldFunctionCall,
+	"prefix": FieldPrefix, "partial": FieldPrefix, "reasoning_content": FieldReasoningContent, "reasoning": FieldReasoning,
+	"reasoning_details": FieldReasoningDetails, "extra_content": FieldExtraContent, "index": FieldIndex,
+	"finish_reason": FieldFinishReason, "logprobs": FieldLogprobs, "annotations": FieldAnnotations,
+	"timestamp": FieldTimestamp, "metadata": FieldMetadata, "tool_name": FieldToolName, "cache_control": FieldCacheControl,
+	"id": FieldID, "tool_plan": FieldToolPlan,
 }
 
 func (f *Request) chatMessage(s *scanner, m *Message) {
-	var content []byte
+	start, firstReply := s.i, len(f.replies)
+	var content texts
 	var reasoning [3]Kind
+	var reply Reply
 	for more := s.open(); more; more = s.more('}') {
-		switch string(s.key()) {
+		switch key := s.key(); string(key) {
 		case "role":
-			var role []byte
-			role, m.RoleKind = s.text()
-			m.Role = roleOf(role, m.RoleKind)
+			m.RoleName, m.RoleKind = s.text()
+			m.Role = roleOf(m.RoleName, m.RoleKind)
 		case "content":
-			content = chatContent(s, m)
+			f.chatContent(s, m, &content)
 		case "tool_calls":
 			f.toolCalls(s, m)
 		case "tool_call_id":
-			m.ToolCallID, m.ReplyKind = s.text()
+			reply.ID, reply.IDKind = s.text()
+		case "name":
+			m.Fields |= FieldName
+			m.Name, m.NameKind = s.text()
 		case "reasoning_content":
-			reasoning[0] = s.skip()
+			reasoning[0] = m.field(s, FieldReasoningContent)
 		case "reasoning":
-			reasoning[1] = s.skip()
+			reasoning[1] = m.field(s, FieldReasoning)
 		case "reasoning_details":
-			reasoning[2] = s.skip()
-		case "name", "refusal", "audio", "function_call":
-			s.skip()
+			reasoning[2] = m.field(s, FieldReasoningDetails)
 		default:
-			f.UnknownKeys++
-			s.skip()
+			field, ok := chatFields[string(key)]
+			if !ok {
+				field = FieldUnknown
+				m.other(s, key)
+			}
+			m.field(s, field)
 		}
 	}
 	m.Reasoning = firstReasoning(reasoning)
-	// Only now the role is known: it may come after the content.
-	if m.Role == RoleAssistant && m.Content == String && s.err == nil {
-		m.ContentHash = s.hashText(content[1 : len(content)-1])
+	if s.err != nil {
+		return
+	}
+	switch m.Role { // only now the role is known: it may come after the content
+	case RoleAssistant:
+		m.ContentHash = content.hash(f, s)
+	case RoleTool:
+		if r := f.newReply(); r != nil {
+			*r = reply
+			r.Name, r.NameKind, r.Content, r.ContentBytes, r.Parts, r.PartCount = m.Name, m.NameKind, m.Content, m.ContentBytes, m.Parts, m.PartCount
+			r.Start, r.End = start, s.i
+		}
+		m.Replies = f.replies[firstReply:len(f.replies):len(f.replies)]
 	}
 }
 
-func roleOf(role []byte, k Kind) Role {
-	if k != String {
-		return RoleNone
+// field notes a key and steps over its value, whose kind it returns.
+func (m *Message) field(s *scanner, field Fields) Kind {
+	k := s.kind()
+	raw := s.raw(k)
+	m.Fields |= field
+	if k == Null || string(raw) == "false" {
+		m.NullFields |= field
+	} else {
+		m.NullFields &^= field
 	}
-	switch string(role) {
-	case "system":
-		return RoleSystem
-	case "developer":
-		return RoleDeveloper
-	case "user":
-		return RoleUser
-	case "assistant":
-		return RoleAssistant
-	case "tool":
-		return RoleTool
-	case "function":
-		return RoleFunction
+	return k
+}
+
+// other keeps the name of the first key that the dialect does not have.
+func (m *Message) other(s *scanner, key []byte) {
+	if m.OtherField == nil {
+		m.OtherField = s.keep(key)
 	}
-	return RoleOther
 }
 
 // firstReasoning is the first kind that is neither absent nor null, else null if any is there.
@@ -215,56 +191,81 @@ func firstReasoning(kinds [3]Kind) Kind {
 	return best
 }
 
-// chatContent reads a content value and returns its bytes.
-func chatContent(s *scanner, m *Message) []byte {
-	m.Parts, m.PartCount = 0, 0
+// chatContent reads a content and gathers its texts, but for those of a message that is surely not an assistant's.
+func (f *Request) chatContent(s *scanner, m *Message, t *texts) {
+	m.Parts, m.PartCount, m.FirstPart, *t = 0, 0, 0, texts{}
 	start := s.i
 	m.Content = s.kind()
-	if m.Content == Array {
-		for more := s.open(); more; more = s.more(']') {
-			m.Parts |= chatPart(s)
-			m.PartCount++
+	if m.Content != Array {
+		raw := s.raw(m.Content)
+		m.ContentBytes = len(raw)
+		if m.Content == String && s.err == nil {
+			m.ContentBytes = textBytes(raw[1 : len(raw)-1])
+			t.add(f, raw[1:len(raw)-1])
 		}
-	} else {
-		s.raw(m.Content)
+		return
+	}
+	for more := s.open(); more; more = s.more(']') {
+		part, text := chatPart(s)
+		if m.PartCount == 0 {
+			m.FirstPart = part
+		}
+		m.Parts |= part
+		m.PartCount++
+		if part&PartText != 0 && (m.Role == RoleAssistant || m.Role == RoleNone) {
+			t.add(f, text)
+		}
 	}
 	m.ContentBytes = s.i - start
-	if m.Content == String {
-		m.ContentBytes -= 2
-	}
-	return s.b[start:s.i]
 }
 
-func chatPart(s *scanner) Parts {
+// chatPart reads a content part; text is the raw text of a text part.
+func chatPart(s *scanner) (part Parts, text []byte) {
 	if s.kind() != Object {
 		s.skip()
-		return PartBad
+		return PartBad, nil
 	}
-	part := PartBad
+	part = PartBad
 	for more := s.open(); more; more = s.more('}') {
-		if string(s.key()) != "type" {
+		switch string(s.key()) {
+		case "type":
+			if name, k := s.text(); k == String {
+				part = partOf(name)
+			} else {
+				part = PartBad
+			}
+		case "text":
+			if k := s.kind(); k == String {
+				raw := s.raw(k)
+				if s.err != nil {
+					return part, nil
+				}
+				text = raw[1 : len(raw)-1]
+			} else {
+				s.skip()
+			}
+		default:
 			s.skip()
-			continue
-		}
-		if name, k := s.text(); k == String {
-			part = partOf(name)
-		} else {
-			part = PartBad
 		}
 	}
-	return part
+	if part == PartText && text != nil && textBytes(text) == 0 {
+		part |= PartBlank
+	}
+	return part, text
 }
 
 func partOf(name []byte) Parts {
 	switch string(name) {
 	case "text":
 		return PartText
-	case "image_url":
+	case "image_url", "image":
 		return PartImage
 	case "input_audio":
 		return PartAudio
-	case "file":
+	case "file", "document", "document_url":
 		return PartFile
+	case "thinking":
+		return PartReasoning
 	case "refusal":
 		return PartRefusal
 	}
@@ -279,13 +280,11 @@ func (f *Request) toolCalls(s *scanner, m *Message) {
 		return
 	}
 	for more := s.open(); more; more = s.more(']') {
-		if len(f.calls) == maxKept {
-			f.Dropped++
+		c := f.newCall()
+		if c == nil {
 			s.skip()
 			continue
 		}
-		f.calls = append(f.calls, Call{})
-		c := &f.calls[len(f.calls)-1]
 		c.Start = s.i
 		if c.Kind = s.kind(); c.Kind == Object {
 			chatCall(s, c)
@@ -304,21 +303,63 @@ func chatCall(s *scanner, c *Call) {
 		case "id":
 			c.ID, c.IDKind = s.text()
 		case "type":
-			c.TypeKind = s.skip()
+			var name []byte
+			name, c.TypeKind = s.text()
+			c.Type = callType(name)
 		case "function":
 			chatFunction(s, c)
+		case "custom":
+			c.Name = s.member("name")
 		case "index":
+			c.Fields |= FieldIndex
 			s.skip()
+		case "extra_content":
+			c.Fields |= FieldExtraContent
+			c.Signature = signature(s)
 		default:
-			c.HasMoreKeys = true
+			c.Fields |= FieldUnknown
 			s.skip()
 		}
 	}
 }
 
+func callType(name []byte) CallType {
+	switch string(name) {
+	case "":
+		return TypeNone
+	case "function":
+		return TypeFunction
+	case "custom":
+		return TypeCustom
+	}
+	return TypeOther
+}
+
+// signature reads extra_content: {"google": {"thought_signature": "…"}}.
+func signature(s *scanner) (k Kind) {
+	if s.kind() != Object {
+		s.skip()
+		return Absent
+	}
+	for more := s.open(); more; more = s.more('}') {
+		if string(s.key()) != "google" || s.kind() != Object {
+			s.skip()
+			continue
+		}
+		for more := s.open(); more; more = s.more('}') {
+			if string(s.key()) == "thought_signature" {
+				k = s.skip()
+			} else {
+				s.skip()
+			}
+		}
+	}
+	return k
+}
+
 func chatFunction(s *scanner, c *Call) {
 	c.Name, c.NameKind = nil, Absent
-	c.ArgsKind, c.Args, c.ArgsHash, c.ArgsBytes = Absent, ArgsUnknown, 0, 0
+	c.noArguments()
 	if c.FuncKind = s.kind(); c.FuncKind != Object {
 		s.skip()
 		return
@@ -328,35 +369,9 @@ func chatFunction(s *scanner, c *Call) {
 		case "name":
 			c.Name, c.NameKind = s.text()
 		case "arguments":
-			c.ArgsKind, c.Args = s.kind(), ArgsUnknown
-			raw := s.raw(c.ArgsKind)
-			if s.err != nil {
-				return
-			}
-			if c.ArgsKind == String {
-				raw = raw[1 : len(raw)-1]
-				c.Args = checkArgs(raw)
-			}
-			c.ArgsHash, c.ArgsBytes = xxh3.Hash(raw), len(raw)
+			c.arguments(s)
 		default:
 			s.skip()
 		}
 	}
-}
-
-// modelOf finds the model named in a request body; "" if there is none.
-func modelOf(body []byte) string {
-	s := scanner{b: bytes.TrimSpace(body)}
-	if len(s.b) == 0 || s.b[0] != '{' {
-		return ""
-	}
-	var model []byte
-	for more := s.open(); more; more = s.more('}') {
-		if string(s.key()) == "model" {
-			model, _ = s.text()
-		} else {
-			s.skip()
-		}
-	}
-	return string(model)
 }

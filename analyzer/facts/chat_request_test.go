@@ -68,7 +68,8 @@ func TestScanRequestFacts(t *testing.T) {
 	message(`{"role":1,"content":2}`, Message{Kind: Object, RoleKind: Number, Content: Number, ContentBytes: 1})
 	message(`{"role":"narrator"}`, Message{Kind: Object, RoleKind: String, Role: RoleOther})
 	message(`{"role":"tool","tool_call_id":"a\"b","content":{"k":1}}`, Message{
-		Kind: Object, RoleKind: String, Role: RoleTool, ReplyKind: String, ToolCallID: []byte(`a"b`), Content: Object, ContentBytes: 7,
+		Kind: Object, RoleKind: String, Role: RoleTool, Content: Object, ContentBytes: 7,
+		Replies: []Reply{{IDKind: String, ID: []byte(`a"b`), Content: Object, ContentBytes: 7}},
 	})
 	// Keys and values may be escaped; the last of two equal keys wins.
 	message(`{"rol\u0065":"\u0075ser","content":[],"content":"ab"}`, Message{Kind: Object, RoleKind: String, Role: RoleUser, Content: String, ContentBytes: 2})
@@ -92,7 +93,7 @@ func TestScanRequestFacts(t *testing.T) {
 		}
 	}
 	call(`3`, Call{Kind: Number})
-	call(`{"id":null,"type":1,"function":"f","x":0}`, Call{Kind: Object, IDKind: Null, TypeKind: Number, FuncKind: String, HasMoreKeys: true})
+	call(`{"id":null,"type":1,"function":"f","x":0}`, Call{Kind: Object, IDKind: Null, TypeKind: Number, FuncKind: String, Fields: FieldUnknown})
 	call(`{"index":0,"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}`, Call{
 		Kind: Object, IDKind: String, ID: []byte("c"), TypeKind: String, FuncKind: Object, NameKind: String, Name: []byte("f"),
 		ArgsKind: String, Args: ArgsObject, ArgsBytes: 9, ArgsHash: xxh3.HashString(`{\"a\":1}`),
@@ -107,7 +108,7 @@ func TestScanRequestFacts(t *testing.T) {
 	got := *scan(t, body)
 	got.Messages = nil
 	want := Request{
-		Model: []byte("a/b"), Stream: true, HasTools: true, ToolCount: 2, Forced: []byte("final"), MaxTokens: 7, MessagesKind: Array, UnknownKeys: 1,
+		Model: []byte("a/b"), Stream: true, HasTools: true, ToolCount: 2, Forced: []byte("final"), MaxTokens: 7, MessagesKind: Array,
 	}
 	if diff := cmp.Diff(want, got, sameFacts); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)

@@ -10,14 +10,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts/sse"
 )
 
-// ScanResponse reads an answer of dialect d into r: a unary body, an error body of any shape, or an event stream,
-// which it assembles. The body decides what it is; contentType only where the body does not say. What cannot be read
-// is told by r.Malformed, r.Cut and r.Error; the only error is ErrDialect.
-func ScanResponse(d Dialect, contentType string, body []byte, r *Response) error {
-	*r = Response{}
-	if d != OpenAIChat {
-		return ErrDialect
-	}
+// scanChatResponse is ScanResponse for chat completions.
+func scanChatResponse(contentType string, body []byte, r *Response) {
 	a := answer{r: r}
 	text := bytes.TrimSpace(body)
 	switch {
@@ -31,7 +25,6 @@ func ScanResponse(d Dialect, contentType string, body []byte, r *Response) error
 		r.Error, r.Malformed = text, true
 	}
 	a.finish()
-	return nil
 }
 
 func isEventStream(contentType string) bool {

@@ -142,7 +142,7 @@ func refMessages(b []byte, n node) Request {
 		m := Message{Kind: e.kind, Start: e.start, End: e.end, Hash: xxh3.Hash(b[e.start:e.end])}
 		for _, k := range e.keys {
 			if !slices.Contains(known, k) {
-				f.UnknownKeys++
+				m.Fields |= FieldUnknown
 			}
 		}
 		role := e.get("role")
@@ -170,7 +170,9 @@ func refMessages(b []byte, n node) Request {
 				m.Calls = append(m.Calls, refCall(b, c))
 			}
 		}
-		m.ToolCallID, m.ReplyKind = e.get("tool_call_id").bytes(), e.get("tool_call_id").kind
+		if m.Role == RoleTool {
+			m.Replies = []Reply{{ID: e.get("tool_call_id").bytes(), IDKind: e.get("tool_call_id").kind}}
+		}
 		for _, k := range []string{"reasoning_details", "reasoning", "reasoning_content"} {
 			if r := e.get(k).kind; r > Null || r == Null && m.Reasoning == Absent {
 				m.Reasoning = r
@@ -217,7 +219,7 @@ func refCall(b []byte, n node) Call {
 	}
 	for _, k := range n.keys {
 		if k != "id" && k != "type" && k != "function" && k != "index" {
-			c.HasMoreKeys = true
+			c.Fields |= FieldUnknown
 		}
 	}
 	return c

@@ -199,6 +199,29 @@ func (s *scanner) text() ([]byte, Kind) {
 	return s.scratch[n:len(s.scratch):len(s.scratch)], k
 }
 
+// keep returns a copy of key that stays valid as a text does.
+func (s *scanner) keep(key []byte) []byte {
+	n := len(s.scratch)
+	s.scratch = append(s.scratch, key...)
+	return s.scratch[n:len(s.scratch):len(s.scratch)]
+}
+
+// member steps over a value and, of an object, returns the string member of this name, decoded; nil if there is none.
+func (s *scanner) member(name string) (text []byte) {
+	if s.kind() != Object {
+		s.skip()
+		return nil
+	}
+	for more := s.open(); more; more = s.more('}') {
+		if string(s.key()) == name {
+			text, _ = s.text()
+		} else {
+			s.skip()
+		}
+	}
+	return text
+}
+
 // number reads a whole number; any other value is stepped over and counts as 0.
 func (s *scanner) number() int64 {
 	k := s.kind()

@@ -104,3 +104,32 @@ func (s *scanner) hashText(raw []byte) uint64 {
 	s.scratch = s.scratch[:n]
 	return h
 }
+
+// textBytes is the length of a text from the raw bytes between its quotes. A text that capture mode "shape" replaced by
+// ~<bytes>:<hash> says its length itself.
+func textBytes(raw []byte) int {
+	if n, ok := shaped(raw); ok {
+		return n
+	}
+	return len(raw)
+}
+
+// shaped reads ~<bytes>:<16 hex digits>, perhaps followed by a colon and a verdict.
+func shaped(raw []byte) (bytes int, ok bool) {
+	if len(raw) < len("~0:0123456789abcdef") || raw[0] != '~' {
+		return 0, false
+	}
+	i := 1
+	for ; i < len(raw) && i < 12 && raw[i] >= '0' && raw[i] <= '9'; i++ {
+		bytes = bytes*10 + int(raw[i]-'0')
+	}
+	if i == 1 || len(raw) < i+17 || raw[i] != ':' || len(raw) > i+17 && raw[i+17] != ':' {
+		return 0, false
+	}
+	for _, c := range raw[i+1 : i+17] {
+		if hexDigits[c] < 0 {
+			return 0, false
+		}
+	}
+	return bytes, true
+}

@@ -39,7 +39,7 @@ func argumentsInvalidJSON(p *analyzer.Pass) {
 		default: // an object, none, or nobody can say
 			continue
 		}
-		m := p.Groups.Groups[c.Group].Message
+		m := c.Message
 		p.Report(m, c.ID, c.Name, detail, "message %d (assistant) calls %s (%s) with arguments that %s",
 			m, function(c.Call), name(c.ID), are)
 	}

@@ -38,7 +38,7 @@ func argumentsNotString(p *analyzer.Pass) {
 		default:
 			detail = "scalar"
 		}
-		m := p.Groups.Groups[c.Group].Message
+		m := c.Message
 		p.Report(m, c.ID, c.Name, detail, "message %d (assistant) calls %s (%s) with arguments that are %s, not a string",
 			m, function(c.Call), name(c.ID), kind(c.ArgsKind))
 	}

@@ -25,7 +25,7 @@ func lateToolReply(p *analyzer.Pass) {
 		g := p.Groups.Groups[c.Group]
 		closed := p.Request.Messages[g.End].Role
 		p.Report(r.Message, r.ID, c.Name, closedBy(closed), "message %d (tool) answers %s (%s) of message %d too late: message %d (%s) came in between",
-			r.Message, name(r.ID), function(c.Call), g.Message, g.End, role(p, g.End))
+			r.Message, name(r.ID), function(c.Call), c.Message, g.End, role(p, g.End))
 	}
 }
 

@@ -21,7 +21,7 @@ that carry the id apart from the name. Store the id with the call and with its r
 func missingToolCallID(p *analyzer.Pass) {
 	for r := range p.Groups.With(analyzer.ReplyWithoutID) {
 		detail, is := "not_string", ""
-		switch k := p.Request.Messages[r.Message].ReplyKind; k {
+		switch k := r.IDKind; k {
 		case facts.Absent:
 			detail, is = "absent", "has no tool_call_id"
 		case facts.String:

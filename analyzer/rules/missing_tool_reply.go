@@ -25,12 +25,12 @@ func missingToolReply(p *analyzer.Pass) {
 		g := p.Groups.Groups[c.Group]
 		of := g.Last - g.First
 		if end := len(p.Request.Messages); g.End == end {
-			p.Report(g.Message, c.ID, c.Name, missing(g, "at_end"), "call %s (%s) of message %d has no reply: the request ends with %d of %d calls answered",
-				name(c.ID), function(c.Call), g.Message, g.Answered, of)
+			p.Report(c.Message, c.ID, c.Name, missing(g, "at_end"), "call %s (%s) of message %d has no reply: the request ends with %d of %d calls answered",
+				name(c.ID), function(c.Call), c.Message, g.Answered, of)
 			continue
 		}
-		p.Report(g.Message, c.ID, c.Name, missing(g, "middle"), "call %s (%s) of message %d has no reply: message %d (%s) follows with %d of %d calls answered",
-			name(c.ID), function(c.Call), g.Message, g.End, role(p, g.End), g.Answered, of)
+		p.Report(c.Message, c.ID, c.Name, missing(g, "middle"), "call %s (%s) of message %d has no reply: message %d (%s) follows with %d of %d calls answered",
+			name(c.ID), function(c.Call), c.Message, g.End, role(p, g.End), g.Answered, of)
 	}
 }
 

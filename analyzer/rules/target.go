@@ -7,13 +7,32 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// rejectedBy is the severity of a defect of chat histories that only these variants were seen to reject. All others
-// are said to accept it, or nobody knows.
-func rejectedBy(variants ...facts.Variant) func(facts.Target) analyzer.Severity {
-	return func(t facts.Target) analyzer.Severity {
-		if t.Dialect == facts.OpenAIChat && slices.Contains(variants, t.Variant) {
-			return analyzer.Reject
-		}
-		return analyzer.Lenient
+// by names targets: variants of a dialect, or all of it where none is named.
+type by map[facts.Dialect][]facts.Variant
+
+func (b by) has(t facts.Target) bool {
+	variants, ok := b[t.Dialect]
+	return ok && (len(variants) == 0 || slices.Contains(variants, t.Variant))
+}
+
+// reject is the severity of a defect that only these targets were seen to reject. All others are said to accept it, or
+// nobody knows.
+func (b by) reject(t facts.Target) analyzer.Severity {
+	if b.has(t) {
+		return analyzer.Reject
 	}
+	return analyzer.Lenient
+}
+
+// rejectOrStyle is the severity of a defect that these targets reject and all others take as it is.
+func (b by) rejectOrStyle(t facts.Target) analyzer.Severity {
+	if b.has(t) {
+		return analyzer.Reject
+	}
+	return analyzer.Style
+}
+
+// rejectedBy is by{facts.OpenAIChat: variants}.reject.
+func rejectedBy(variants ...facts.Variant) func(facts.Target) analyzer.Severity {
+	return by{facts.OpenAIChat: variants}.reject
 }

@@ -20,14 +20,13 @@ or an array of results, is answered with 400. Usual cause: the tool's result was
 func toolContentNotString(p *analyzer.Pass) {
 	for i := range p.Groups.Replies {
 		r := &p.Groups.Replies[i]
-		m := &p.Request.Messages[r.Message]
-		detail, is := "", kind(m.Content)
+		detail, is := "", kind(r.Content)
 		switch {
-		case m.Content == facts.Object:
+		case r.Content == facts.Object:
 			detail = "object"
-		case m.Content == facts.Number || m.Content == facts.Bool:
+		case r.Content == facts.Number || r.Content == facts.Bool:
 			detail = "scalar"
-		case m.Content == facts.Array && m.Parts&facts.PartBad != 0:
+		case r.Content == facts.Array && r.Parts&facts.PartBad != 0:
 			detail, is = "array", "an array of something other than content parts"
 		default:
 			continue

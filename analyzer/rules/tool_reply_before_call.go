@@ -19,6 +19,6 @@ func toolReplyBeforeCall(p *analyzer.Pass) {
 	for r := range p.Groups.With(analyzer.ReplyBeforeCall) {
 		c := p.Groups.Calls[r.Call]
 		p.Report(r.Message, r.ID, c.Name, "", "message %d (tool) answers %s (%s), which is called only later, in message %d",
-			r.Message, name(r.ID), function(c.Call), p.Groups.Groups[c.Group].Message)
+			r.Message, name(r.ID), function(c.Call), c.Message)
 	}
 }

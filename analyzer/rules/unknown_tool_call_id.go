@@ -21,14 +21,13 @@ result was put where the id belongs. Copy the id from the answer, byte for byte.
 
 func unknownToolCallID(p *analyzer.Pass) {
 	for r := range p.Groups.With(analyzer.ReplyUnknown) {
-		m := r.After // the assistant message of the open turn
-		calls := p.Request.Messages[m].Calls
-		if len(calls) == 1 {
+		g := p.Groups.Groups[r.Group]
+		if g.Last-g.First == 1 {
 			p.Report(r.Message, r.ID, nil, "", "message %d (tool) answers %s, but message %d called %s",
-				r.Message, name(r.ID), m, name(calls[0].ID))
+				r.Message, name(r.ID), g.Message, name(p.Groups.Calls[g.First].ID))
 			continue
 		}
 		p.Report(r.Message, r.ID, nil, "", "message %d (tool) answers %s, which is none of the %d calls of message %d",
-			r.Message, name(r.ID), len(calls), m)
+			r.Message, name(r.ID), g.Last-g.First, g.Message)
 	}
 }

@@ -58,17 +58,19 @@ func (c *conversation) forgetCall(call *Call) {
 func (c *conversation) answerCalls(q *skeleton, a *answer, f fit, in *In) []*Call {
 	var changed []*Call
 	for i := len(q.messages) - 1; i >= q.lead && c.open > 0; i-- {
-		call := c.calls[q.messages[i].reply]
-		if call == nil || call.State == Answered {
-			continue
+		for _, id := range q.replyIDs(&q.messages[i]) {
+			call := c.calls[id]
+			if call == nil || call.State == Answered {
+				continue
+			}
+			// In a history that was not cut, a reply before the place of the answer belongs to an older call with this id.
+			if f.whole && i-q.lead < call.answer.after {
+				continue
+			}
+			call.State, call.AnsweredAt, call.AnsweredBy = Answered, in.Seen, in.Exchange
+			changed = append(changed, call)
+			c.open--
 		}
-		// In a history that was not cut, a reply before the place of the answer belongs to an older call with this id.
-		if f.whole && i-q.lead < call.answer.after {
-			continue
-		}
-		call.State, call.AnsweredAt, call.AnsweredBy = Answered, in.Seen, in.Exchange
-		changed = append(changed, call)
-		c.open--
 	}
 	if a == nil || !c.wentOn(q, a, f) {
 		return changed

@@ -35,10 +35,12 @@ func (s *Store) infer(in *In, q *skeleton) (c *conversation, need uint64) {
 	}
 	for i := len(q.messages) - 1; i >= max(q.lead, len(q.messages)-maxProbes); i-- {
 		m, fm := &q.messages[i], &in.Facts.Messages[i]
-		if m.reply != 0 {
+		if m.replies > 0 {
 			at := q.owner(i)
-			if ask(callKey(in.Service, m.reply, len(fm.ToolCallID), q.before(at))) {
-				return c, need
+			for j, id := range q.replyIDs(m) {
+				if id != 0 && ask(callKey(in.Service, id, len(fm.Replies[j].ID), q.before(at))) {
+					return c, need
+				}
 			}
 			continue
 		}

@@ -45,8 +45,10 @@ func (l *line) rank(q *skeleton, f fit) int {
 func (q *skeleton) holds(a *answer) bool {
 	for i := len(q.messages) - 1; i >= q.lead; i-- {
 		m := &q.messages[i]
-		if slices.Contains(a.calls, m.reply) {
-			return true
+		for _, id := range q.replyIDs(m) {
+			if slices.Contains(a.calls, id) {
+				return true
+			}
 		}
 		if q.copies(m, a) {
 			return true
@@ -72,8 +74,10 @@ func (c *conversation) knows(q *skeleton) bool {
 	}
 	for i := range q.messages {
 		m := &q.messages[i]
-		if m.reply != 0 && c.calls[m.reply] != nil {
-			return true
+		for _, id := range q.replyIDs(m) {
+			if c.calls[id] != nil {
+				return true
+			}
 		}
 		for _, id := range q.callIDs(m) {
 			if c.calls[id] != nil {

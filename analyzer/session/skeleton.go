@@ -10,19 +10,21 @@ import (
 
 // message is what is kept of one message.
 type message struct {
-	hash   uint64 // of its bytes
-	text   uint64 // of an assistant's text; 0 when it has none or it is no string
-	reply  uint64 // hash of the call id that a tool message answers; 0 for none
-	id     int32  // of its first call in skeleton.ids
-	calls  int32
+	hash    uint64 // of its bytes
+	text    uint64 // of an assistant's text; 0 when it has none
+	id      int32  // of its first call in skeleton.ids
+	calls   int32
+	answer  int32 // of its first reply in skeleton.answers
+	replies int32
 	role   facts.Role
-	noText bool // content absent, null, "" or []
+	noText bool // of an assistant message: it says nothing
 }
 
 // skeleton is what is kept of a request.
 type skeleton struct {
 	messages []message
-	ids      []uint64 // hashes of the call ids of all messages, in order
+	ids      []uint64 // hashes of the call ids of all messages, in order; 0 for a call without one
+	answers  []uint64 // hashes of the call ids that all replies name, in order; 0 for a reply without one
 	lead     int      // leading system and developer messages
 }
 
@@ -31,26 +33,31 @@ const skeletonBytes = 56
 
 func hashID(id []byte) uint64 { return max(xxh3.Hash(id), 1) }
 
+func hashOrZero(id []byte) uint64 {
+	if len(id) == 0 {
+		return 0
+	}
+	return hashID(id)
+}
+
 func hashName(id string) uint64 { return max(xxh3.HashString(id), 1) }
 
 // read makes s the skeleton of r, reusing its memory.
 func (s *skeleton) read(r *facts.Request) {
-	s.messages, s.ids, s.lead = s.messages[:0], s.ids[:0], 0
+	s.messages, s.ids, s.answers, s.lead = s.messages[:0], s.ids[:0], s.answers[:0], 0
 	s.messages = slices.Grow(s.messages, len(r.Messages))
 	for i := range r.Messages {
 		m := &r.Messages[i]
-		k := message{hash: m.Hash, text: m.ContentHash, id: int32(len(s.ids)), calls: int32(len(m.Calls)), role: m.Role}
-		k.noText = m.Content == facts.Absent || m.Content == facts.Null ||
-			m.Content == facts.String && m.ContentBytes == 0 || m.Content == facts.Array && m.PartCount == 0
-		if m.Role == facts.RoleTool && len(m.ToolCallID) > 0 {
-			k.reply = hashID(m.ToolCallID)
+		k := message{
+			hash: m.Hash, text: m.ContentHash, id: int32(len(s.ids)), calls: int32(len(m.Calls)),
+			answer: int32(len(s.answers)), replies: int32(len(m.Replies)), role: m.Role,
+		}
+		k.noText = m.ContentHash == 0 || m.Content == facts.String && m.ContentBytes == 0
+		for j := range m.Replies {
+			s.answers = append(s.answers, hashOrZero(m.Replies[j].ID))
 		}
 		for j := range m.Calls {
-			if len(m.Calls[j].ID) == 0 {
-				s.ids = append(s.ids, 0)
-				continue
-			}
-			s.ids = append(s.ids, hashID(m.Calls[j].ID))
+			s.ids = append(s.ids, hashOrZero(m.Calls[j].ID))
 		}
 		s.messages = append(s.messages, k)
 	}
@@ -64,6 +71,8 @@ func (s *skeleton) body() []message { return s.messages[s.lead:] }
 
 func (s *skeleton) callIDs(m *message) []uint64 { return s.ids[m.id : m.id+m.calls] }
 
+func (s *skeleton) replyIDs(m *message) []uint64 { return s.answers[m.answer : m.answer+m.replies] }
+
 // declares returns the index of the last message that calls id, or -1.
 func (s *skeleton) declares(id uint64) int {
 	for i := len(s.messages) - 1; i >= 0; i-- {
@@ -74,20 +83,20 @@ func (s *skeleton) declares(id uint64) int {
 	return -1
 }
 
-// replies counts the tool messages that answer id.
+// replies counts the replies to id.
 func (s *skeleton) replies(id uint64) int {
 	n := 0
-	for i := range s.messages {
-		if s.messages[i].reply == id {
+	for _, a := range s.answers {
+		if a == id {
 			n++
 		}
 	}
 	return n
 }
 
-// owner is the last message before i that is no reply: parallel replies follow one another.
+// owner is the last message before i that holds no replies: parallel replies follow one another.
 func (s *skeleton) owner(i int) int {
-	for i--; i >= 0 && s.messages[i].role == facts.RoleTool; i-- {
+	for i--; i >= 0 && s.messages[i].replies > 0; i-- {
 	}
 	return i
 }

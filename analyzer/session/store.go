@@ -290,7 +290,7 @@ func (s *Store) account(c *conversation) {
 	}
 	n := int64(512 + len(c.calls)*320 + c.text + len(c.instances)*512 + len(c.keys)*40)
 	for _, l := range c.lines {
-		n += 256 + int64(cap(l.tip.messages))*skeletonBytes + int64(cap(l.tip.ids))*8
+		n += 256 + int64(cap(l.tip.messages))*skeletonBytes + int64(cap(l.tip.ids)+cap(l.tip.answers))*8
 	}
 	s.bytes += n - c.bytes
 	c.bytes = n

@@ -1,0 +1,3 @@
+package facts
+
+func scanAnthropicResponse(_ string, _ []byte, r *Response) { r.Malformed = true }

@@ -1,0 +1,3 @@
+package facts
+
+func scanBedrockResponse(_ string, _ []byte, r *Response) { r.Malformed = true }

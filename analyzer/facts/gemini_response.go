@@ -1,0 +1,3 @@
+package facts
+
+func scanGeminiResponse(_ string, _ []byte, r *Response) { r.Malformed = true }
