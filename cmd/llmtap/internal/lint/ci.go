@@ -1,0 +1,185 @@
+package lint
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strconv"
+	"strings"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/rules"
+)
+
+// JSONL prints one object a record.
+type JSONL struct{ E *json.Encoder }
+
+// Print encodes r.
+func (j JSONL) Print(r *Result) error { return j.E.Encode(r) }
+
+// Close does nothing: the objects say it all.
+func (JSONL) Close(Counts) error { return nil }
+
+// GitHub prints workflow commands, which GitHub shows as annotations of the file and line.
+type GitHub struct{ W io.Writer }
+
+// Print shows each finding of r as an error, a warning or a notice.
+func (g GitHub) Print(r *Result) error {
+	if r.Error != "" {
+		return g.command("error", r, "unreadable", r.Error)
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		level := "notice"
+		switch f.Predicted {
+		case analyzer.Reject:
+			level = "error"
+		case analyzer.Lenient:
+			level = "warning"
+		}
+		if err := g.command(level, r, f.Rule, f.Summary+"\nfix: "+f.Fix); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// Close does nothing: the annotations say it all.
+func (GitHub) Close(Counts) error { return nil }
+
+var (
+	githubText     = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A")
+	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
+)
+
+func (g GitHub) command(level string, r *Result, title, text string) error {
+	_, err := fmt.Fprintf(g.W, "::%s file=%s,line=%d,title=%s::%s\n", level, githubProperty.Replace(r.file), max(r.line, 1), githubProperty.Replace(title), githubText.Replace(text))
+	return err
+}
+
+// SARIF gathers all results into one SARIF 2.1.0 log, written by Close.
+type SARIF struct {
+	W       io.Writer
+	Version string // of llmtap
+
+	results []sarifResult
+	notes   []sarifNote
+}
+
+// maxSARIF bounds the results that one log holds: code scanning services take some 25,000.
+const maxSARIF = 25_000
+
+type (
+	sarifText struct {
+		Text string `json:"text"`
+	}
+	sarifLocation struct {
+		Physical struct {
+			Artifact struct {
+				URI string `json:"uri"`
+			} `json:"artifactLocation"`
+			Region struct {
+				StartLine int `json:"startLine"`
+			} `json:"region"`
+		} `json:"physicalLocation"`
+		Logical []sarifLogical `json:"logicalLocations,omitempty"`
+	}
+	sarifLogical struct {
+		Name string `json:"fullyQualifiedName"`
+	}
+	sarifResult struct {
+		RuleID     string            `json:"ruleId"`
+		RuleIndex  int               `json:"ruleIndex"`
+		Level      string            `json:"level"`
+		Message    sarifText         `json:"message"`
+		Locations  []sarifLocation   `json:"locations"`
+		Properties map[string]string `json:"properties,omitempty"`
+	}
+	sarifNote struct {
+		Level     string          `json:"level"`
+		Message   sarifText       `json:"message"`
+		Locations []sarifLocation `json:"locations"`
+	}
+	sarifRule struct {
+		ID    string    `json:"id"`
+		Short sarifText `json:"shortDescription"`
+		Full  sarifText `json:"fullDescription"`
+		Help  sarifText `json:"help"`
+	}
+)
+
+func (r *Result) location(message int) []sarifLocation {
+	var l sarifLocation
+	l.Physical.Artifact.URI = filepath.ToSlash(r.file)
+	l.Physical.Region.StartLine = max(r.line, 1)
+	if message >= 0 {
+		l.Logical = []sarifLogical{{list(r.Dialect) + "[" + strconv.Itoa(message) + "]"}}
+	}
+	return []sarifLocation{l}
+}
+
+// Print keeps the findings of r.
+func (s *SARIF) Print(r *Result) error {
+	if r.Error != "" && len(s.notes) < maxSARIF {
+		s.notes = append(s.notes, sarifNote{Level: "error", Message: sarifText{r.Error}, Locations: r.location(-1)})
+	}
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		level := "note"
+		switch f.Predicted {
+		case analyzer.Reject:
+			level = "error"
+		case analyzer.Lenient:
+			level = "warning"
+		}
+		if len(s.results) == maxSARIF {
+			return nil
+		}
+		s.results = append(s.results, sarifResult{
+			RuleID: f.Rule, RuleIndex: ruleIndex[f.Rule], Level: level, Message: sarifText{f.Summary},
+			Locations: r.location(f.Message),
+			Properties: map[string]string{
+				"record": r.ID, "target": string(r.Dialect) + "/" + string(r.Variant), "tool_call_id": f.ToolCallID, "severity": string(f.Severity),
+			},
+		})
+	}
+	return nil
+}
+
+// ruleIndex is the place of each rule in rules.All.
+var ruleIndex = func() map[string]int {
+	m := make(map[string]int, len(rules.All))
+	for i, r := range rules.All {
+		m[r.ID] = i
+	}
+	return m
+}()
+
+// Close writes the log.
+func (s *SARIF) Close(Counts) error {
+	all := make([]sarifRule, len(rules.All))
+	for i, r := range rules.All {
+		all[i] = sarifRule{ID: r.ID, Short: sarifText{r.Title()}, Full: sarifText{r.Doc}, Help: sarifText{r.Fix}}
+	}
+	if s.results == nil {
+		s.results = []sarifResult{}
+	}
+	invocation := map[string]any{"executionSuccessful": len(s.notes) == 0}
+	if len(s.notes) > 0 {
+		invocation["toolExecutionNotifications"] = s.notes
+	}
+	enc := json.NewEncoder(s.W)
+	enc.SetIndent("", "  ")
+	return enc.Encode(map[string]any{
+		"$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+		"version": "2.1.0",
+		"runs": []any{map[string]any{
+			"tool": map[string]any{"driver": map[string]any{
+				"name": "llmtap", "version": s.Version, "informationUri": "https://github.com/llmtap/llmtap", "rules": all,
+			}},
+			"invocations": []any{invocation},
+			"results":     s.results,
+		}},
+	})
+}

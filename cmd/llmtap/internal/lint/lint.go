@@ -1,0 +1,224 @@
+package lint
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/rules"
+)
+
+// A Result is what lint says of one record.
+type Result struct {
+	Source   string        `json:"source"` // file:line
+	ID       string        `json:"id,omitempty"`
+	Dialect  facts.Dialect `json:"dialect,omitempty"`
+	Variant  facts.Variant `json:"variant,omitempty"`
+	Findings []Finding     `json:"findings"` // never nil
+	Error    string        `json:"error,omitempty"`
+
+	file string
+	line int
+	body []byte // the request that was checked
+}
+
+// A Finding is one violation.
+type Finding struct {
+	Rule       string            `json:"rule"`
+	Predicted  analyzer.Severity `json:"predicted"`
+	Severity   analyzer.Severity `json:"severity"` // predicted, but for a request that was accepted
+	Message    int               `json:"message"`  // 0-based index in messages as sent; -1 for the request as a whole
+	ToolCallID string            `json:"tool_call_id,omitempty"`
+	ToolName   string            `json:"tool_name,omitempty"`
+	Detail     string            `json:"detail,omitempty"`
+	Summary    string            `json:"summary"`
+	Fix        string            `json:"fix"`
+}
+
+// Counts is what a Linter saw.
+type Counts struct {
+	Checked    int // records that were judged
+	Rejected   int // of these, with a finding predicted reject
+	Unjudged   int // records of a dialect without rules
+	Unreadable int
+}
+
+// A Printer takes the results one by one. Close ends the output.
+type Printer interface {
+	Print(*Result) error
+	Close(Counts) error
+}
+
+// A Linter checks records one by one. It is not safe for concurrent use.
+type Linter struct {
+	Forced  *facts.Target     // judges every record; nil: each record's own
+	Minimum analyzer.Severity // lowest severity to report
+	Printer Printer
+	Counts  Counts
+
+	checker *analyzer.Checker
+	request facts.Request
+	answer  facts.Response
+	chains  map[string]*analyzer.Chain // what answers of this run left to the agent, by response id
+}
+
+// New returns a Linter with all rules.
+func New(p Printer) *Linter {
+	return &Linter{Minimum: analyzer.Style, Printer: p, checker: analyzer.NewChecker(rules.InOrder), chains: map[string]*analyzer.Chain{}}
+}
+
+// maxChains bounds the answers whose calls are remembered.
+const maxChains = 100_000
+
+var severities = []analyzer.Severity{analyzer.Style, analyzer.Lenient, analyzer.Reject}
+
+// ParseSeverity reads a severity's name.
+func ParseSeverity(s string) (analyzer.Severity, error) {
+	if !slices.Contains(severities, analyzer.Severity(s)) {
+		return "", fmt.Errorf("severity: %q is none of reject, lenient, style", s)
+	}
+	return analyzer.Severity(s), nil
+}
+
+// ParseTarget reads "dialect" or "dialect/variant"; "auto" is nil. Without a variant it is the first of the dialect.
+func ParseTarget(s string) (*facts.Target, error) {
+	if s == "auto" {
+		return nil, nil
+	}
+	d, v, _ := strings.Cut(s, "/")
+	variants, ok := facts.Variants[facts.Dialect(d)]
+	switch {
+	case !ok:
+		return nil, fmt.Errorf("dialect: %q is none of auto, %s", d, joined(facts.Dialects))
+	case v == "":
+		v = string(variants[0])
+	case !slices.Contains(variants, facts.Variant(v)):
+		return nil, fmt.Errorf("dialect: %q is no variant of %s; there are %s", v, d, joined(variants))
+	}
+	return &facts.Target{Dialect: facts.Dialect(d), Variant: facts.Variant(v)}, nil
+}
+
+func joined[T ~string](names []T) string {
+	s := make([]string, len(names))
+	for i, n := range names {
+		s[i] = string(n)
+	}
+	return strings.Join(s, ", ")
+}
+
+// File checks every record of a file; "-" is stdin. Only a failed write is an error: what cannot be read is a Result.
+func (l *Linter) File(name string, stdin io.Reader) error {
+	r := stdin
+	if name != "-" {
+		f, err := os.Open(name)
+		if err != nil {
+			return l.unreadable(&Result{Source: name, file: name}, err)
+		}
+		defer func() { _ = f.Close() }() // only read
+		r = f
+	}
+	for v := range values(r) {
+		res := Result{Source: fmt.Sprintf("%s:%d", name, v.line), file: name, line: v.line}
+		all, err := records(v.text)
+		if v.err != nil {
+			err = fmt.Errorf("read JSON: %w", v.err)
+		}
+		if err != nil {
+			if err := l.unreadable(&res, err); err != nil {
+				return err
+			}
+			continue
+		}
+		for _, text := range all {
+			one := res
+			if err := l.record(&one, text); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (l *Linter) unreadable(res *Result, err error) error {
+	l.Counts.Unreadable++
+	res.Findings, res.Error = []Finding{}, err.Error()
+	return l.Printer.Print(res)
+}
+
+func (l *Linter) record(res *Result, text []byte) error {
+	rec, err := newRecord(text)
+	if err != nil {
+		return l.unreadable(res, err)
+	}
+	res.ID, res.body, res.Findings = rec.id, rec.body, []Finding{}
+	t := rec.target()
+	if l.Forced != nil {
+		model := t.Model
+		t = *l.Forced
+		t.Model = model
+	}
+	if res.Dialect, res.Variant = t.Dialect, t.Variant; t.Dialect == facts.Other {
+		l.Counts.Unjudged++
+		return l.Printer.Print(res)
+	}
+	scan := facts.ScanRequest
+	if len(rec.body) > 0 && rec.body[0] == '[' {
+		scan = facts.ScanMessages
+	}
+	q := &l.request
+	if err := scan(t.Dialect, rec.body, q); err != nil {
+		return l.unreadable(res, fmt.Errorf("read request: %w", err))
+	}
+	if q.MessagesKind == facts.Absent {
+		return l.unreadable(res, errNoHistory)
+	}
+	if t.Model == "" {
+		t.Model = string(q.Model)
+	}
+	l.Counts.Checked++
+	if l.judge(res, rec, t) {
+		l.Counts.Rejected++
+	}
+	l.learn(rec, t)
+	return l.Printer.Print(res)
+}
+
+// judge adds the violations of the scanned request to res and reports whether it would be rejected.
+func (l *Linter) judge(res *Result, rec *record, t facts.Target) (rejected bool) {
+	var before *analyzer.Before
+	if id := l.request.PreviousResponse; len(id) > 0 {
+		before = &analyzer.Before{Chain: l.chains[string(id)], Copy: -1}
+	}
+	accepted := rec.status >= 200 && rec.status < 300
+	for _, v := range l.checker.CheckAfter(&l.request, t, before) {
+		rejected = rejected || v.Predicted == analyzer.Reject
+		severity := v.Predicted
+		if severity == analyzer.Reject && accepted {
+			severity = analyzer.Lenient
+		}
+		if slices.Index(severities, v.Predicted) < slices.Index(severities, l.Minimum) {
+			continue
+		}
+		res.Findings = append(res.Findings, Finding{
+			Rule: v.Rule.ID, Predicted: v.Predicted, Severity: severity, Message: v.Message, ToolCallID: v.ToolCallID,
+			ToolName: v.ToolName, Detail: v.Detail, Summary: v.Summary, Fix: v.Rule.Fix,
+		})
+	}
+	return rejected
+}
+
+// learn remembers the calls of an answer that a later record may build on.
+func (l *Linter) learn(rec *record, t facts.Target) {
+	if t.Dialect != facts.OpenAIResponses || len(rec.response) == 0 || len(l.chains) >= maxChains {
+		return
+	}
+	a := &l.answer
+	if facts.ScanResponse(t.Dialect, "", rec.response, a) != nil || a.ID == "" || a.Malformed || a.Cut || len(a.Error) > 0 {
+		return
+	}
+	l.chains[a.ID] = &analyzer.Chain{Calls: slices.Clone(a.Calls)}
+}

@@ -1,0 +1,220 @@
+package lint
+
+import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// keep is a Printer for tests.
+type keep struct{ results []Result }
+
+func (k *keep) Print(r *Result) error { k.results = append(k.results, *r); return nil }
+func (k *keep) Close(Counts) error    { return nil }
+
+// check lints text and renders each result as "line dialect/variant rule@message …" or "line error".
+func check(t *testing.T, text string) []string {
+	t.Helper()
+	k := &keep{}
+	l := New(k)
+	l.Minimum = analyzer.Reject
+	if err := l.File("-", strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	var out []string
+	for _, r := range k.results {
+		s := fmt.Sprintf("%d", r.line)
+		if r.Error != "" {
+			out = append(out, s+" error")
+			continue
+		}
+		s += " " + string(r.Dialect) + "/" + string(r.Variant)
+		for _, f := range r.Findings {
+			s += fmt.Sprintf(" %s@%d", f.Rule, f.Message)
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+const (
+	user   = `{"role":"user","content":"q"}`
+	called = `{"role":"assistant","content":"","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}}]}`
+	reply  = `{"role":"tool","tool_call_id":"call_1","content":"ok"}`
+)
+
+func TestRecords(t *testing.T) {
+	f := func(name, text string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, check(t, text)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	orphan := "[" + user + "," + reply + "]"
+	f("array", orphan, "1 openai_chat/openai orphan_tool_reply@1")
+	f("request body", `{"model":"gpt-5","messages":`+orphan+`}`, "1 openai_chat/openai orphan_tool_reply@1")
+	f("model's maker", `{"model":"deepseek-chat","messages":`+orphan+`}`, "1 openai_chat/deepseek orphan_tool_reply@1")
+	f("exchange", `{"request":{"messages":`+orphan+`},"status":400,"url":"https://api.deepseek.com/chat/completions"}`, "1 openai_chat/deepseek orphan_tool_reply@1")
+	f("request as text", `{"request":"{\"messages\":[]}","url":"https://api.openai.com/v1/chat/completions"}`, "1 openai_chat/openai")
+	f("exchange of no dialect", `{"request":{"input":"x"},"url":"https://api.openai.com/v1/embeddings"}`, "1 other/other")
+	f("conversation", `{"format":"openai.chat","messages":`+orphan+`}`, "1 openai_chat/openai orphan_tool_reply@1")
+	f("conversation with its answer", `{"format":"openai.chat","messages":[`+user+`,`+called+`],"n_request":1}`, "1 openai_chat/openai")
+	f("conversation without", `{"format":"openai.chat","messages":[`+user+`,`+called+`,`+user+`]}`, "1 openai_chat/openai missing_tool_reply@1")
+	f("array of records", `[{"id":"a","messages":`+orphan+`},{"messages":[`+user+`]}]`, "1 openai_chat/openai orphan_tool_reply@1", "1 openai_chat/openai")
+	f("nothing", "")
+	f("no history", `{"mess":[]}`+"\n"+`7`+"\n"+`{"format":"openai.chat"}`, "1 error", "2 error", "3 error")
+	f("messages of another type", `{"messages":7}`, "1 openai_chat/openai")
+}
+
+func TestFiles(t *testing.T) {
+	f := func(name, text string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, check(t, text)); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	one := `{"messages":[` + user + `]}`
+	ok := "openai_chat/openai"
+	f("lines", one+"\n\n"+one, "1 "+ok, "3 "+ok)
+	f("no line end", one, "1 "+ok)
+	f("a broken line", one+"\n{\"messages\":\n"+one, "1 "+ok, "2 error", "3 "+ok)
+	f("a broken first line", "{\"messages\":[\n"+one+"\n"+one, "1 error", "2 "+ok, "3 "+ok)
+	f("an empty first line", "\n"+one, "2 "+ok)
+	f("a byte order mark", "\ufeff"+one, "1 "+ok)
+	f("one document over many lines", "{\n\"messages\": [\n"+user+"\n]\n}\n", "1 "+ok)
+	f("an array over many lines", "[\n"+user+"\n]\n", "1 "+ok)
+	f("several documents", "{\n\"messages\": []}\n{\n\"messages\":\n[]}", "1 "+ok, "3 "+ok)
+	f("a broken document", "{\n\"messages\": [\n"+user+",\n]\n}\n", "1 error")
+	var z bytes.Buffer
+	w := gzip.NewWriter(&z)
+	_, _ = w.Write([]byte(one + "\n" + one)) // never fails
+	_ = w.Close()
+	f("gzip", z.String(), "1 "+ok, "2 "+ok)
+	f("gzip cut short", z.String()[:z.Len()-9], "1 "+ok, "2 "+ok, "2 error")
+	f("no gzip", "\x1f\x8bxx", "1 error")
+}
+
+// An answer that a record holds is known to the next one.
+func TestChain(t *testing.T) {
+	asked := `{"url":"https://api.openai.com/v1/responses","status":200,"request":{"model":"gpt-5","input":"q"},"response":{"id":"resp_1","object":"response","status":"completed",` +
+		`"output":[{"type":"function_call","id":"fc_1","call_id":"call_1","name":"f","arguments":"{}"}]}}`
+	next := func(id string) string {
+		return `{"url":"https://api.openai.com/v1/responses","status":0,"request":{"model":"gpt-5","previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"` + id + `","output":"ok"}]}}`
+	}
+	want := []string{"1 openai_responses/openai", "2 openai_responses/openai"}
+	if diff := cmp.Diff(want, check(t, asked+"\n"+next("call_1"))); diff != "" {
+		t.Errorf("answered (-want +got):\n%s", diff)
+	}
+	if got := check(t, asked+"\n"+next("call_2")); len(got) != 2 || !strings.Contains(got[1], "previous_response_unresolved") || !strings.Contains(got[1], "@0") {
+		t.Errorf("another call answered: %q", got)
+	}
+	// Of an answer that was not seen nothing is known.
+	if diff := cmp.Diff([]string{"1 openai_responses/openai"}, check(t, next("call_2"))); diff != "" {
+		t.Errorf("unseen (-want +got):\n%s", diff)
+	}
+}
+
+// Every kind of message shows who speaks, what is called and what is answered.
+func TestDescribe(t *testing.T) {
+	f := func(message, want string) {
+		t.Helper()
+		if got := describe(json.RawMessage(message)); got != want {
+			t.Errorf("%s\n got %q\nwant %q", message, got, want)
+		}
+	}
+	f(user, `user       "q"`)
+	f(called, `assistant  calls f(call_1)  ""`)
+	f(reply, `tool       answers call_1  "ok"`)
+	f(`{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"ok"},{"type":"text","text":"hi"}]}`, `user       answers toolu_1  "hi"`)
+	f(`{"role":"assistant","content":[{"type":"thinking","thinking":"…"},{"type":"tool_use","id":"toolu_1","name":"f","input":{}}]}`, `assistant  [thinking]  calls f(toolu_1)`)
+	f(`{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]}`, `model      calls f()`)
+	f(`{"role":"user","parts":[{"functionResponse":{"name":"f","response":{}}}]}`, `user       answers f`)
+	f(`{"role":"assistant","content":[{"toolUse":{"toolUseId":"t1","name":"f","input":{}}}]}`, `assistant  calls f(t1)`)
+	f(`{"role":"user","content":[{"toolResult":{"toolUseId":"t1","content":[]}}]}`, `user       answers t1`)
+	f(`{"type":"function_call","call_id":"call_1","name":"f","arguments":"{}"}`, `function_call  calls f(call_1)`)
+	f(`{"type":"function_call_output","call_id":"call_1","output":"ok"}`, `function_call_output  answers call_1  "ok"`)
+	f(`{"type":"reasoning","id":"rs_1"}`, `reasoning  [reasoning]`)
+	f(`7`, `7`)
+	f(`null`, `         `)
+}
+
+// SARIF must have what code scanning asks for, also when there is nothing to say.
+func TestSARIF(t *testing.T) {
+	log := func(text string) (n int, level string, uri string) {
+		t.Helper()
+		var b bytes.Buffer
+		l := New(&SARIF{W: &b, Version: "v1"})
+		if err := l.File("-", strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := l.Printer.Close(l.Counts); err != nil {
+			t.Fatal(err)
+		}
+		var doc struct {
+			Version string
+			Runs    []struct {
+				Tool struct {
+					Driver struct{ Rules []struct{ ID string } }
+				}
+				Results []struct {
+					RuleID    string
+					RuleIndex int
+					Level     string
+					Locations []struct {
+						PhysicalLocation struct{ ArtifactLocation struct{ URI string } }
+					}
+				}
+			}
+		}
+		if err := json.Unmarshal(b.Bytes(), &doc); err != nil {
+			t.Fatal(err)
+		}
+		run := doc.Runs[0]
+		if doc.Version != "2.1.0" || run.Results == nil {
+			t.Errorf("no log: %s", b.Bytes())
+		}
+		for _, r := range run.Results {
+			if run.Tool.Driver.Rules[r.RuleIndex].ID != r.RuleID {
+				t.Errorf("%s has the index of %s", r.RuleID, run.Tool.Driver.Rules[r.RuleIndex].ID)
+			}
+			level, uri = r.Level, r.Locations[0].PhysicalLocation.ArtifactLocation.URI
+		}
+		return len(run.Results), level, uri
+	}
+	if n, _, _ := log(`[` + user + `]`); n != 0 {
+		t.Errorf("%d results for a good history", n)
+	}
+	if n, level, uri := log(`[` + user + `,` + reply + `]`); n != 1 || level != "error" || uri != "-" {
+		t.Errorf("%d results, level %s, file %s", n, level, uri)
+	}
+}
+
+// Every record of the shared data that a conversation or a known API is can be read.
+func TestRecordedData(t *testing.T) {
+	for _, name := range []string{"conversations.jsonl.gz", "exchanges.jsonl.gz"} {
+		path := filepath.Join("..", "..", "..", "..", "..", "shared", "data", name)
+		if _, err := os.Stat(path); os.IsNotExist(err) {
+			t.Skip("SKIPPED: no shared data beside the project")
+		}
+		k := &keep{}
+		l := New(k)
+		if err := l.File(path, nil); err != nil {
+			t.Fatal(err)
+		}
+		for _, r := range k.results {
+			if r.Error != "" {
+				t.Errorf("%s (%s): %s", r.Source, r.ID, r.Error)
+			}
+		}
+		t.Logf("%s: %+v", name, l.Counts)
+	}
+}

@@ -1,0 +1,220 @@
+package lint
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"strings"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// A record is one history to check.
+type record struct {
+	id       string
+	url      string
+	model    string
+	named    facts.Dialect // by its format, or by its api where it has no URL; "" when it does not say
+	status   int
+	body     []byte // a request, or an array of messages
+	response []byte // of an exchange
+}
+
+// errNoHistory is the error of a value that is JSON, and nothing that lint knows.
+var errNoHistory = errors.New("no history: not a request body, a message array, an exchange or a conversation")
+
+// formats maps what records call a dialect to its name.
+var formats = func() map[string]facts.Dialect {
+	m := map[string]facts.Dialect{
+		"openai.chat": facts.OpenAIChat, "openai.responses": facts.OpenAIResponses, "anthropic.messages": facts.Anthropic,
+		"gemini.generateContent": facts.Gemini, "bedrock.converse": facts.Bedrock, "cohere.chat": facts.Cohere,
+		"ollama.chat": facts.OpenAIChat,
+	}
+	for _, d := range facts.Dialects {
+		m[string(d)] = d
+	}
+	return m
+}()
+
+// list is the member that holds the messages of a request.
+func list(d facts.Dialect) string {
+	switch d {
+	case facts.OpenAIResponses:
+		return "input"
+	case facts.Gemini:
+		return "contents"
+	}
+	return "messages"
+}
+
+// fields is a JSON object whose members have any type.
+type fields map[string]json.RawMessage
+
+func (f fields) text(key string) string {
+	var s string
+	_ = json.Unmarshal(f[key], &s) // another type is no text
+	return s
+}
+
+func (f fields) number(key string) (n int, ok bool) {
+	err := json.Unmarshal(f[key], &n)
+	return n, err == nil && len(f[key]) > 0 && string(f[key]) != "null"
+}
+
+func (f fields) has(key string) bool { return len(f[key]) > 0 && string(f[key]) != "null" }
+
+// records recognises what a JSON value is. An array is a list of records when its first element is one.
+func records(text []byte) ([]json.RawMessage, error) {
+	text = bytes.TrimSpace(text)
+	if len(text) == 0 || text[0] != '[' {
+		return []json.RawMessage{text}, nil
+	}
+	var all []json.RawMessage
+	if err := json.Unmarshal(text, &all); err != nil {
+		return nil, err
+	}
+	if len(all) == 0 {
+		return []json.RawMessage{text}, nil
+	}
+	var first fields
+	if json.Unmarshal(all[0], &first) == nil && (first.has("request") || first.has("messages") || first.has("contents") || first.has("input") && !first.has("type")) {
+		return all, nil
+	}
+	return []json.RawMessage{text}, nil
+}
+
+// newRecord reads one record.
+func newRecord(text []byte) (*record, error) {
+	text = bytes.TrimSpace(text)
+	if len(text) > 0 && text[0] == '[' {
+		return &record{body: text}, nil
+	}
+	var f fields
+	if err := json.Unmarshal(text, &f); err != nil {
+		return nil, errNoHistory
+	}
+	r := &record{id: strings.Trim(string(f["id"]), `"`), url: f.text("url"), model: f.text("model"), body: text}
+	r.status, _ = f.number("status")
+	r.named = formats[f.text("format")]
+	if r.named == "" && r.url == "" {
+		r.named = formats[f.text("api")]
+	}
+	_, exchange := f["request"]
+	switch {
+	case exchange:
+		r.body = unquoted(f["request"])
+		if r.response = unquoted(f["response"]); f.text("response_encoding") == "base64" {
+			if raw, err := base64.StdEncoding.DecodeString(string(r.response)); err == nil {
+				r.response = raw
+			}
+		}
+	case f.text("format") != "":
+		if !f.has("messages") {
+			return nil, errNoHistory
+		}
+		r.body = r.conversation(f)
+	case !f.has("messages") && !f.has("contents") && !f.has("input"):
+		return nil, errNoHistory
+	}
+	return r, nil
+}
+
+// unquoted is a body that was recorded as JSON, or as a string that holds it.
+func unquoted(raw json.RawMessage) []byte {
+	var s string
+	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
+		return []byte(s)
+	}
+	return raw
+}
+
+// conversation is the request of a conversation: its messages without the answer, when the record says where that starts,
+// and what else the record has of the request.
+func (r *record) conversation(f fields) []byte {
+	messages := f["messages"]
+	var all []json.RawMessage
+	if n, ok := f.number("n_request"); ok && json.Unmarshal(messages, &all) == nil && n >= 0 && n < len(all) {
+		messages = mustMarshal(all[:n])
+	}
+	body := map[string]json.RawMessage{list(r.named): messages}
+	for _, key := range []string{"model", "tools", "system", "previous_response_id"} {
+		if f.has(key) {
+			body[key] = f[key]
+		}
+	}
+	if f.has("conversation_state") {
+		body["conversation"] = f["conversation_state"]
+	}
+	return mustMarshal(body)
+}
+
+// mustMarshal writes what was JSON before.
+func mustMarshal(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic("marshal JSON that was just read: " + err.Error())
+	}
+	return b
+}
+
+// target says who judges r: the URL, else the format, else the body. Where nothing names a provider, the model's maker
+// does, else the first variant of the dialect.
+func (r *record) target() facts.Target {
+	body := r.body
+	if len(body) > 0 && body[0] == '[' {
+		body = append(append([]byte(`{"`+listOf(body)+`":`), body...), '}')
+	}
+	t := facts.Detect(r.url, r.model, body)
+	if t.Dialect == facts.Other && r.named != "" {
+		t.Dialect, t.Variant = r.named, facts.OtherVariant
+	}
+	if t.Dialect == facts.Other && r.url == "" && r.named == "" {
+		t.Dialect = facts.OpenAIChat
+	}
+	if r.url == "" && t.Dialect != facts.Other && !t.Native {
+		t.Variant = maker(t)
+	}
+	return t
+}
+
+// listOf is the member that an array of messages would be of a request.
+func listOf(array []byte) string {
+	var elements []struct {
+		Role, Type string
+		Parts      json.RawMessage
+	}
+	_ = json.Unmarshal(array, &elements) // elements of other types say nothing
+	for _, e := range elements {
+		switch {
+		case len(e.Parts) > 0:
+			return "contents"
+		case e.Type != "" && (e.Role == "" || e.Type == "message"):
+			return "input"
+		}
+	}
+	return "messages"
+}
+
+// makers maps the start of a model's name to its maker's own endpoint.
+var makers = []struct {
+	prefix  string
+	variant facts.Variant
+}{
+	{"deepseek", facts.DeepSeek}, {"gemini", facts.GeminiOpenAI}, {"mistral", facts.Mistral}, {"codestral", facts.Mistral},
+	{"magistral", facts.Mistral}, {"ministral", facts.Mistral}, {"grok", facts.XAI}, {"kimi", facts.Kimi}, {"moonshot", facts.Kimi},
+	{"glm", facts.GLM}, {"qwen", facts.Qwen}, {"minimax", facts.MiniMax},
+}
+
+func maker(t facts.Target) facts.Variant {
+	variants := facts.Variants[t.Dialect]
+	if t.Dialect == facts.OpenAIChat {
+		model := strings.ToLower(t.Model)
+		for _, m := range makers {
+			if strings.HasPrefix(model, m.prefix) {
+				return m.variant
+			}
+		}
+	}
+	return variants[0]
+}

@@ -1,0 +1,112 @@
+package lint
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"iter"
+)
+
+// A value is one JSON value of a file, or what could not be read as one.
+type value struct {
+	line int // where it starts, from 1
+	text []byte
+	err  error
+}
+
+// values cuts a file, which may be gzip, into its JSON values: the one JSON document that it is, or one a line.
+func values(r io.Reader) iter.Seq[value] {
+	return func(yield func(value) bool) {
+		br := bufio.NewReaderSize(r, 1<<20)
+		if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
+			z, err := gzip.NewReader(br)
+			if err != nil {
+				yield(value{line: 1, err: err})
+				return
+			}
+			br = bufio.NewReaderSize(z, 1<<20)
+		}
+		for line := 1; ; line++ {
+			text, err := br.ReadBytes('\n')
+			text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
+			if line == 1 && len(text) > 0 && err == nil && !json.Valid(text) {
+				rest, readErr := io.ReadAll(br)
+				if document(text, rest, readErr, yield) {
+					return
+				}
+				br, err = bufio.NewReader(io.MultiReader(bytes.NewReader(rest), failing{readErr})), nil
+			}
+			if len(text) > 0 && !yield(value{line: line, text: text, err: syntax(text)}) {
+				return
+			}
+			if err == nil {
+				continue
+			}
+			if !errors.Is(err, io.EOF) {
+				yield(value{line: line, err: err})
+			}
+			return
+		}
+	}
+}
+
+// document yields a file as the JSON values that stretch over its lines, and reports whether it is that: unlike in a file
+// of JSON lines with a broken first one, no line after the first is a whole value that could be a record.
+func document(first, rest []byte, readErr error, yield func(value) bool) bool {
+	whole := append(append(bytes.Clone(first), '\n'), rest...)
+	if readErr == nil && json.Valid(whole) {
+		yield(value{line: 1, text: whole})
+		return true
+	}
+	d := json.NewDecoder(bytes.NewReader(whole))
+	var found []value
+	for {
+		var v json.RawMessage
+		err := d.Decode(&v)
+		if errors.Is(err, io.EOF) && readErr == nil {
+			for _, v := range found {
+				if !yield(v) {
+					break
+				}
+			}
+			return true
+		}
+		if err != nil {
+			break
+		}
+		end := int(d.InputOffset())
+		found = append(found, value{line: 1 + bytes.Count(whole[:end-len(v)], []byte("\n")), text: v})
+	}
+	for line := range bytes.Lines(rest) {
+		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] == '{' && json.Valid(line) {
+			return false
+		}
+	}
+	if readErr == nil {
+		readErr = syntax(whole)
+	}
+	yield(value{line: 1, text: whole, err: readErr})
+	return true
+}
+
+// failing is a reader that ends with an error; io.EOF if that is nil.
+type failing struct{ err error }
+
+func (f failing) Read([]byte) (int, error) {
+	if f.err == nil {
+		return 0, io.EOF
+	}
+	return 0, f.err
+}
+
+// syntax says where text is no JSON; nil if it is.
+func syntax(text []byte) error {
+	if json.Valid(text) {
+		return nil
+	}
+	var v json.RawMessage
+	return json.Unmarshal(text, &v)
+}

@@ -1,0 +1,178 @@
+package lint
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"strings"
+	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// Text prints each finding with the messages around it, the fault marked:
+//
+//	history.json:1  openai_chat/openai
+//	  orphan_tool_reply (would be rejected): message 2 (tool) answers call_1, which …
+//	      1 assistant  ""
+//	    > 2 tool       answers call_1  "PORT=80"
+//	    fix: …
+type Text struct{ W io.Writer }
+
+// Around the fault, so many messages are shown before and after it.
+const (
+	shownBefore = 2
+	shownAfter  = 1
+)
+
+// Print shows r, unless it has nothing to say.
+func (t Text) Print(r *Result) error {
+	head := r.Source
+	if r.ID != "" {
+		head += " (" + r.ID + ")"
+	}
+	switch {
+	case r.Error != "":
+		_, err := fmt.Fprintf(t.W, "%s  unreadable: %s\n\n", head, r.Error)
+		return err
+	case len(r.Findings) == 0:
+		return nil
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, "%s  %s/%s\n", head, r.Dialect, r.Variant)
+	all := messages(r)
+	for i := range r.Findings {
+		f := &r.Findings[i]
+		fmt.Fprintf(&b, "  %s (%s): %s\n", f.Rule, verdict(f), f.Summary)
+		for j := max(0, f.Message-shownBefore); f.Message >= 0 && j < min(len(all), f.Message+shownAfter+1); j++ {
+			mark := " "
+			if j == f.Message {
+				mark = ">"
+			}
+			fmt.Fprintf(&b, "    %s %3d %s\n", mark, j, describe(all[j]))
+		}
+		fmt.Fprintf(&b, "    fix: %s\n", f.Fix)
+	}
+	_, err := fmt.Fprintln(t.W, b.String())
+	return err
+}
+
+// Close prints the sum.
+func (t Text) Close(c Counts) error {
+	_, err := fmt.Fprintf(t.W, "%d histories checked, %d would be rejected, %d not judged, %d unreadable\n", c.Checked, c.Rejected, c.Unjudged, c.Unreadable)
+	return err
+}
+
+func verdict(f *Finding) string {
+	switch {
+	case f.Predicted == analyzer.Reject && f.Severity != analyzer.Reject:
+		return "was accepted, would usually be rejected"
+	case f.Predicted == analyzer.Reject:
+		return "would be rejected"
+	case f.Predicted == analyzer.Lenient:
+		return "accepted here, rejected elsewhere"
+	}
+	return "style"
+}
+
+// messages are the messages of the request that r is about; nil when they cannot be read alone.
+func messages(r *Result) []json.RawMessage {
+	body := json.RawMessage(r.body)
+	if len(body) > 0 && body[0] == '{' {
+		var f fields
+		if json.Unmarshal(body, &f) != nil {
+			return nil
+		}
+		body = f[list(r.Dialect)]
+	}
+	var all []json.RawMessage
+	_ = json.Unmarshal(body, &all) // scanned already; a difference in strictness only loses the excerpt
+	return all
+}
+
+// describe is one line on a message of any dialect: who, what it calls and answers, the start of its text.
+func describe(raw json.RawMessage) string {
+	var m fields
+	if json.Unmarshal(raw, &m) != nil {
+		return clip(string(raw), 70)
+	}
+	who := m.text("role")
+	if who == "" {
+		who = m.text("type")
+	}
+	out := []string{fmt.Sprintf("%-9s", who)}
+	add := func(s string) {
+		if s != "" {
+			out = append(out, s)
+		}
+	}
+	add(part(m))
+	for _, key := range []string{"tool_calls", "content", "parts", "output"} {
+		var items []fields
+		if m[key] == nil || json.Unmarshal(m[key], &items) != nil {
+			if m.has(key) {
+				add(clip(string(m[key]), 60))
+			}
+			continue
+		}
+		for i, p := range items {
+			if i == 4 && len(items) > 5 {
+				add(fmt.Sprintf("and %d more", len(items)-i))
+				break
+			}
+			add(part(p))
+		}
+	}
+	return strings.Join(out, "  ")
+}
+
+// part says what a call, a reply or a content part is; "" for a message.
+func part(p fields) string {
+	inner := func(key string) fields {
+		var f fields
+		_ = json.Unmarshal(p[key], &f) // another type has no members
+		return f
+	}
+	call := func(f fields, name, id string) string {
+		return fmt.Sprintf("calls %s(%s)", clip(f.text(name), 40), clip(id, 40))
+	}
+	switch {
+	case p.text("type") == "function_call", p.text("type") == "custom_tool_call":
+		return call(p, "name", p.text("call_id"))
+	case p.text("call_id") != "":
+		return "answers " + clip(p.text("call_id"), 40)
+	case p.text("type") == "tool_use":
+		return call(p, "name", p.text("id"))
+	case p.text("tool_use_id") != "":
+		return "answers " + clip(p.text("tool_use_id"), 40)
+	case p.text("tool_call_id") != "":
+		return "answers " + clip(p.text("tool_call_id"), 40)
+	case p.has("function"):
+		return call(inner("function"), "name", p.text("id"))
+	case p.has("functionCall"):
+		return call(inner("functionCall"), "name", inner("functionCall").text("id"))
+	case p.has("functionResponse"):
+		return "answers " + clip(inner("functionResponse").text("name"), 40)
+	case p.has("toolUse"):
+		return call(inner("toolUse"), "name", inner("toolUse").text("toolUseId"))
+	case p.has("toolResult"):
+		return "answers " + clip(inner("toolResult").text("toolUseId"), 40)
+	case p["text"] != nil:
+		return clip(string(p["text"]), 60)
+	case p.text("role") == "" && p.text("type") != "":
+		return "[" + clip(p.text("type"), 30) + "]"
+	}
+	return ""
+}
+
+// clip is s on one line, cut after n bytes.
+func clip(s string, n int) string {
+	s = strings.Join(strings.Fields(s), " ")
+	if len(s) <= n {
+		return s
+	}
+	for n > 0 && !utf8.RuneStart(s[n]) {
+		n--
+	}
+	return s[:n] + "…"
+}

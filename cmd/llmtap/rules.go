@@ -1,0 +1,110 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/rules"
+)
+
+const rulesHelp = `List the rules of the message protocol, or explain one: why providers reject what it finds, who does, and what to change.
+
+  llmtap rules
+  llmtap rules orphan_tool_reply
+  llmtap rules --format json | jq -r '.[] | select(.rejected_by | index("anthropic")) | .id'`
+
+// ruleInfo is a rule as --format json prints it.
+type ruleInfo struct {
+	ID         string   `json:"id"`
+	Title      string   `json:"title"`
+	Doc        string   `json:"doc"`
+	Fix        string   `json:"fix"`
+	RejectedBy []string `json:"rejected_by"` // dialect/variant, or the dialect alone where all its variants do
+}
+
+func newRuleInfo(r *analyzer.Rule) ruleInfo {
+	_, doc, _ := strings.Cut(r.Doc, "\n")
+	info := ruleInfo{ID: r.ID, Title: r.Title(), Doc: strings.TrimSpace(doc), Fix: r.Fix, RejectedBy: []string{}}
+	for _, d := range facts.Dialects {
+		var by []string
+		for _, v := range facts.Variants[d] {
+			if r.Severity(facts.Target{Dialect: d, Variant: v}) == analyzer.Reject {
+				by = append(by, string(d)+"/"+string(v))
+			}
+		}
+		if len(by) == len(facts.Variants[d]) {
+			by = []string{string(d)}
+		}
+		info.RejectedBy = append(info.RejectedBy, by...)
+	}
+	return info
+}
+
+func runRules(_ context.Context, c *cli) error {
+	fs := c.flags("rules", rulesHelp)
+	format := fs.String("format", "text", "output as `text|json`")
+	if err := c.parse(fs); err != nil {
+		return err
+	}
+	chosen := rules.All
+	if fs.NArg() > 0 {
+		chosen = nil
+		for _, id := range fs.Args() {
+			r := rules.ByID(id)
+			if r == nil {
+				return &exitError{exitBadInput, fmt.Errorf("no rule %q%s", id, nearRule(id))}
+			}
+			chosen = append(chosen, r)
+		}
+	}
+	infos := make([]ruleInfo, len(chosen))
+	for i, r := range chosen {
+		infos[i] = newRuleInfo(r)
+	}
+	switch {
+	case *format == "json":
+		enc := json.NewEncoder(c.stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(infos)
+	case *format != "text":
+		return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, json", *format)}
+	case fs.NArg() == 0:
+		for i := range infos {
+			fmt.Fprintf(c.stdout, "%-32s %s\n", infos[i].ID, infos[i].Title)
+		}
+		fmt.Fprintln(c.stdout, "\nOne of them in full: llmtap rules ID")
+		return nil
+	}
+	for i := range infos {
+		printRule(c, &infos[i])
+	}
+	return nil
+}
+
+func printRule(c *cli, r *ruleInfo) {
+	fmt.Fprintf(c.stdout, "%s: %s\n\n%s\n\nFix: %s\n", r.ID, r.Title, r.Doc, r.Fix)
+	by := "nobody, as far as is known"
+	if len(r.RejectedBy) > 0 {
+		by = strings.Join(r.RejectedBy, ", ")
+	}
+	fmt.Fprintf(c.stdout, "Rejected by: %s\n\n", by)
+}
+
+// nearRule names the rules that share a word with id.
+func nearRule(id string) string {
+	var near []string
+	for _, r := range rules.All {
+		if slices.ContainsFunc(strings.Split(id, "_"), func(word string) bool { return len(word) > 3 && strings.Contains(r.ID, word) }) {
+			near = append(near, r.ID)
+		}
+	}
+	if len(near) == 0 || len(near) > 8 {
+		return "; llmtap rules lists them"
+	}
+	return "; did you mean " + strings.Join(near, ", ") + "?"
+}
