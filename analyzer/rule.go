@@ -42,6 +42,7 @@ type Pass struct {
 	// Groups pairs the calls and replies of Request; it is computed once per request for all pairing rules.
 	Groups *Pairing
 
+	set        *Set
 	rule       *Rule
 	reported   int // by rule
 	violations []Violation
@@ -77,11 +78,17 @@ const maxPerRule = 1000
 
 // Report records a defect of message i. Only the first 1,000 of a rule are kept.
 func (p *Pass) Report(i int, callID []byte, toolName []byte, detail, format string, args ...any) {
+	p.ReportAs(p.rule.Severity(p.Target), i, callID, toolName, detail, format, args...)
+}
+
+// ReportAs is Report of a defect that the target takes otherwise than most of the rule's: OpenAI rejects sound in a
+// tool message, but images no longer.
+func (p *Pass) ReportAs(s Severity, i int, callID []byte, toolName []byte, detail, format string, args ...any) {
 	if p.reported++; p.reported > maxPerRule {
 		return
 	}
 	p.violations = append(p.violations, Violation{
-		Rule: p.rule, Predicted: p.rule.Severity(p.Target), Message: i, ToolCallID: string(callID), ToolName: string(toolName),
+		Rule: p.rule, Predicted: s, Message: i, ToolCallID: string(callID), ToolName: string(toolName),
 		Detail: detail, Summary: fmt.Sprintf(format, args...),
 	})
 }
@@ -97,7 +104,7 @@ func (c *Checker) CheckAfter(r *facts.Request, t facts.Target, before *Before) [
 		chain = before.Chain
 	}
 	c.pairing.reset(r, t, chain)
-	c.pass = Pass{Request: r, Target: t, Before: before, Groups: &c.pairing, violations: c.pass.violations[:0]}
+	c.pass = Pass{Request: r, Target: t, Before: before, Groups: &c.pairing, set: &c.set, violations: c.pass.violations[:0]}
 	for _, rule := range c.rules {
 		c.pass.rule, c.pass.reported = rule, 0
 		rule.Run(&c.pass)
@@ -112,10 +119,11 @@ func (c *Checker) CheckAfter(r *facts.Request, t facts.Target, before *Before) [
 type Checker struct {
 	rules   []*Rule
 	pairing Pairing
+	set     Set
 	pass    Pass
 }
 
 // NewChecker returns a Checker that runs rules in their order.
 func NewChecker(rules []*Rule) *Checker {
-	return &Checker{rules: rules, pairing: Pairing{seed: maphash.MakeSeed()}}
+	return &Checker{rules: rules, pairing: Pairing{seed: maphash.MakeSeed()}, set: Set{seed: maphash.MakeSeed()}}
 }

@@ -213,11 +213,14 @@ type Request struct {
 
 	MessagesKind Kind
 	Messages     []Message
-	Dropped      int // messages, calls, replies and tools beyond the 65,536 of each that are kept
+	Bare         bool // only messages were read, not the request around them: nothing is known of its tools
+	Dropped      int  // messages, calls, replies and tools beyond the 65,536 of each that are kept
 
 	// Backing of every Message.Calls and Message.Replies, and of decoded strings.
 	calls   []Call
 	replies []Reply
 	scratch []byte
 	joined  []byte
+
+	s scanner // of the body at hand; it lies here so that a scan need not allocate it
 }

@@ -58,22 +58,24 @@ func (f *Request) reset() {
 // scan reads a body that must start with first: a request, or its messages alone.
 func (f *Request) scan(body []byte, first byte, read func(*Request, *scanner)) error {
 	f.reset()
-	s := scanner{b: body, scratch: f.scratch}
-	s.space()
-	if s.i >= len(body) || body[s.i] != first {
+	f.Bare = first == '['
+	s := &f.s
+	*s = scanner{b: body, scratch: f.scratch}
+	if s.space(); s.i >= len(body) || body[s.i] != first {
 		return ErrNotJSON
 	}
-	read(f, &s)
+	read(f, s)
 	s.end()
-	f.scratch = s.scratch
-	return s.err
+	err := s.err
+	f.scratch, f.s = s.scratch, scanner{}
+	return err
 }
 
 // messages reads a value that should be an array of messages, each by read, which is called for objects only. A second
 // such array replaces the first.
 func (f *Request) messages(s *scanner, read func(*Request, *scanner, *Message)) {
 	// Scratch stays: the model's name may lie in it.
-	f.Messages, f.calls, f.replies, f.Dropped = f.Messages[:0], f.calls[:0], f.replies[:0], 0
+	f.Messages, f.calls, f.replies = f.Messages[:0], f.calls[:0], f.replies[:0]
 	if f.MessagesKind = s.kind(); f.MessagesKind != Array {
 		s.skip()
 		return
