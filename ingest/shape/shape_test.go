@@ -1,0 +1,254 @@
+package shape
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"flag"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+const noLimit = 1 << 30
+
+var dialects = []Dialect{OpenAIChat, OpenAIResponses, Anthropic, Gemini, Bedrock, Cohere}
+
+// sum is the hash of a text as the contract says it, written again.
+func sum(key, text string) string {
+	m := hmac.New(sha256.New, []byte(key))
+	m.Write([]byte(text))
+	return hex.EncodeToString(m.Sum(nil))[:16]
+}
+
+// h is the shape of a text under the key of the tests; k that of a key.
+func h(text string) string { return fmt.Sprintf("~%d:%s", len(text), sum("key", text)) }
+func k(text string) string { return "k" + sum("key", text) }
+
+func request(d Dialect, body string) string {
+	return string(New([]byte("key")).Request(d, []byte(body), noLimit))
+}
+
+func response(d Dialect, body string) string {
+	return string(New([]byte("key")).Response(d, []byte(body), noLimit))
+}
+
+func TestCopies(t *testing.T) {
+	b, err := os.ReadFile("../sdk/testdata/shape_paths.json")
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !bytes.Equal(b, pathsJSON) {
+		t.Error("shape_paths.json is not the copy of ingest/sdk/testdata/shape_paths.json: go generate ./ingest/shape")
+	}
+	for _, d := range dialects {
+		if tables()[d] == nil {
+			t.Errorf("shape_paths.json lacks %s", d)
+		}
+	}
+}
+
+func TestRequest(t *testing.T) {
+	f := func(d Dialect, body, want string) {
+		t.Helper()
+		if got := request(d, body); got != want {
+			t.Errorf("%s\n got %s\nwant %s", body, got, want)
+		}
+	}
+	// Protocol positions stay, text goes, white space between goes.
+	f(OpenAIChat, `{ "model" : "gpt-5", "messages": [ {"role":"user", "content":"read config.py"} ], "temperature": 0.7 }`,
+		`{"model":"gpt-5","messages":[{"role":"user","content":"`+h("read config.py")+`"}],"temperature":0.7}`)
+	// The text is decoded before it is hashed; an empty one is a text.
+	f(OpenAIChat, `{"messages":[{"role":"user","content":"\u4f60\u597d \"\n\ud83d\ude00\ud83d"},{"role":"assistant","content":""}]}`,
+		`{"messages":[{"role":"user","content":"`+h("你好 \"\n😀\uFFFD")+`"},{"role":"assistant","content":"`+h("")+`"}]}`)
+	// Unknown keys stay at protocol levels, their values do not; metadata has free keys.
+	f(OpenAIChat, `{"messages":[{"role":"user","timestamp":17,"extra":{"a":[1,"x",null,true]}}],"metadata":{"mail":"a@b.c"},"user":"u1"}`,
+		`{"messages":[{"role":"user","timestamp":0,"extra":{"`+k("a")+`":[0,"`+h("x")+`",null,true]}}],"metadata":{"`+k("mail")+`":"`+h("a@b.c")+`"},"user":"`+h("u1")+`"}`)
+	// A key that is a text.
+	long := strings.Repeat("secret ", 20)
+	f(OpenAIChat, `{"messages":[{"`+long+`":1}]}`, `{"messages":[{"`+k(long)+`":0}]}`)
+	// Wrong types keep their kind; duplicate keys stay; absent stays absent.
+	f(OpenAIChat, `{"messages":[{"role":{"a":"b"},"tool_call_id":7,"content":{"t":5},"content":null,"tool_calls":"none"}, "text", 5],"messages":{"role":"user"}}`,
+		`{"messages":[{"role":{"`+k("a")+`":"`+h("b")+`"},"tool_call_id":7,"content":{"`+k("t")+`":0},"content":null,"tool_calls":"`+h("none")+`"},"`+h("text")+`",0],"messages":{"`+k("role")+`":"`+h("user")+`"}}`)
+	// No body of a dialect.
+	f(Other, `{"messages":[]}`, h(`{"messages":[]}`))
+	f("nonsense", `{}`, h(`{}`))
+	f(OpenAIChat, "--boundary\r\n", h("--boundary\r\n"))
+	f(OpenAIChat, `{"messages":[`, h(`{"messages":[`)+":bad")
+	f(OpenAIChat, `{"messages":[]} x`, h(`{"messages":[]} x`)+":bad")
+	f(OpenAIChat, `{"model":nul}`, h(`{"model":nul}`)+":bad")
+	f(OpenAIChat, `{"a":1,}`, h(`{"a":1,}`)+":bad")
+	// A wrong root is free content.
+	f(OpenAIChat, `[{"role":"user"}]`, `[{"`+k("role")+`":"`+h("user")+`"}]`)
+}
+
+func TestArguments(t *testing.T) {
+	f := func(args, want string) {
+		t.Helper()
+		q, err := json.Marshal(args)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var got struct {
+			Messages []struct {
+				ToolCalls []struct{ Function struct{ Arguments string } } `json:"tool_calls"`
+			}
+		}
+		out := request(OpenAIChat, `{"messages":[{"tool_calls":[{"function":{"arguments":`+string(q)+`}}]}]}`)
+		if err := json.Unmarshal([]byte(out), &got); err != nil {
+			t.Fatalf("%s: %v", out, err)
+		}
+		if a := got.Messages[0].ToolCalls[0].Function.Arguments; a != want {
+			t.Errorf("%q\n got %s\nwant %s", args, a, want)
+		}
+	}
+	object := func(members ...string) string {
+		slices.Sort(members)
+		return "{" + strings.Join(members, ",") + "}"
+	}
+	m := func(key, value string) string { return `"` + k(key) + `":` + value }
+	s := func(text string) string { return `"` + h(text) + `"` }
+	f(`{}`, `{}`)
+	f(` { "path" : "config.py", "n": -1.5e3, "ok": true, "no": null } `, object(m("path", s("config.py")), m("n", "0"), m("ok", "true"), m("no", "null")))
+	f(`{"b":{"d":1,"c":[{"y":"1","x":"2"}]},"a":""}`, object(m("b", object(m("d", "0"), m("c", "["+object(m("y", s("1")), m("x", s("2")))+"]"))), m("a", s(""))))
+	f(`{"a":"\u4f60\\"}`, object(m("a", s("你\\"))))
+	f(`"text"`, s("text"))
+	f(`[1,2]`, `[0,0]`)
+	// Not one JSON value.
+	for _, bad := range []string{`{"a": "un`, `{"a":01}`, `{'a':1}`, `{"a":1} x`, `{"a":1`, `nul`, `{"a":}`, `{"a":1,}`, `[1,]`, `01`, `{"a":"` + "\n" + `"}`, `{"a":"\x"}`, `NaN`} {
+		f(bad, h(bad)+":bad")
+	}
+	f(`{"a":1}{"b":2}`, h(`{"a":1}{"b":2}`)+":multi")
+	f(`1 2`, h(`1 2`)+":multi")
+	f(``, h("")+":bad")
+	f(" \n", h("")+":bad")
+	// Deeper than anybody reads.
+	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
+	f(deep(1024), deep(1024))
+	f(deep(2000), deep(1025))
+	// An object is shaped like the string that holds it.
+	got := request(Anthropic, `{"messages":[{"content":[{"type":"tool_use","input":{"b":"1","a":{"d":2,"c":[]}}}]}]}`)
+	if want := `{"messages":[{"content":[{"type":"tool_use","input":` + object(m("b", s("1")), m("a", object(m("d", "0"), m("c", "[]")))) + `}]}]}`; got != want {
+		t.Errorf("got %s\nwant %s", got, want)
+	}
+}
+
+// One key gives one hash everywhere, another key another; what is remembered of short texts changes nothing.
+func TestKeys(t *testing.T) {
+	body := `{"messages":[{"role":"user","content":"hello world"}]}`
+	s := New([]byte("key"))
+	first := string(s.Request(OpenAIChat, []byte(body), noLimit))
+	for i := range 10000 {
+		s.Request(OpenAIChat, fmt.Appendf(nil, `{"messages":[{"role":"user","content":"hello %d"}]}`, i), noLimit)
+	}
+	if again := string(s.Request(OpenAIChat, []byte(body), noLimit)); again != first || first != request(OpenAIChat, body) {
+		t.Errorf("%s, then %s", first, again)
+	}
+	if other := string(New([]byte("another")).Request(OpenAIChat, []byte(body), noLimit)); other == first || len(other) != len(first) {
+		t.Errorf("under two keys %s and %s", first, other)
+	}
+}
+
+func TestLimit(t *testing.T) {
+	body := `{"messages":[` + strings.Repeat(`"",`, 1000) + `""]}`
+	if got := string(New([]byte("key")).Request(OpenAIChat, []byte(body), 5000)); got != h(body) {
+		t.Errorf("a request beyond its limit is %.100s", got)
+	}
+	stream := strings.Repeat(`data: {"choices":[{"x":["","a"]}]}`+"\n\n", 1000)
+	if got := string(New([]byte("key")).Response(OpenAIChat, []byte(stream), 5000)); got != h(stream) {
+		t.Errorf("a stream beyond its limit is %.100s", got)
+	}
+	lines := strings.Repeat(`{"message":{"x":["","a"]}}`+"\n", 1000)
+	if got := string(New([]byte("key")).Response(OpenAIChat, []byte(lines), 5000)); got != h(lines) {
+		t.Errorf("lines beyond their limit are %.100s", got)
+	}
+	args := `{"messages":[{"tool_calls":[{"function":{"arguments":"[` + strings.Repeat(`\"\",`, 1000) + `0]"}}]}]}`
+	if got := string(New([]byte("key")).Request(OpenAIChat, []byte(args), 5000)); got != h(args) {
+		t.Errorf("arguments beyond the limit are %.100s", got)
+	}
+}
+
+// An error inside a 200 says what it is, up to 4 KiB, in whole characters.
+func TestErrorText(t *testing.T) {
+	got := response(OpenAIChat, `{"error":{"message":"Token limit reached","type":"invalid_request_error","code":400,"failed_generation":"secret"}}`)
+	if want := `{"error":{"message":"Token limit reached","type":"invalid_request_error","code":400,"failed_generation":"` + h("secret") + `"}}`; got != want {
+		t.Errorf("got %s", got)
+	}
+	long := strings.Repeat("é\\n", 5000)
+	var e struct{ Error struct{ Message string } }
+	if err := json.Unmarshal([]byte(response(OpenAIChat, `{"error":{"message":"`+long+`"}}`)), &e); err != nil || len(e.Error.Message) < 3000 || strings.ContainsRune(e.Error.Message, '\uFFFD') {
+		t.Errorf("%d bytes of a long text, %v", len(e.Error.Message), err)
+	}
+	if got := response(Anthropic, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"); !strings.Contains(got, `"message":"Overloaded"`) {
+		t.Errorf("got %s", got)
+	}
+	if got := response(OpenAIChat, "event: error\ndata: upstream went away\n\n"); got != "event: error\ndata: upstream went away\n\n" {
+		t.Errorf("got %s", got)
+	}
+}
+
+// TestGolden shapes one request, answer and stream of each dialect; a reader of testdata sees what stays.
+func TestGolden(t *testing.T) {
+	files, err := filepath.Glob("testdata/*.in")
+	if err != nil || len(files) < 18 {
+		t.Fatalf("%d files, %v", len(files), err)
+	}
+	for _, file := range files {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		name, what, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".in"), ".")
+		d := Dialect(name)
+		f := response
+		if strings.HasPrefix(what, "request") {
+			f = request
+		}
+		if d == Bedrock && what == "stream" {
+			body = []byte(frameLines(t, string(body)))
+		}
+		got := f(d, string(body))
+		checkNothingLeaks(t, file, d, body, got)
+		if d == Bedrock && what == "stream" {
+			got = unframe(t, got)
+		}
+		golden := strings.TrimSuffix(file, ".in") + ".out"
+		if *update {
+			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
+				t.Fatal(err)
+			}
+		}
+		want, err := os.ReadFile(golden)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(string(want), got); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", file, diff)
+		}
+	}
+}
+
+// secret is in every free text and key of the golden files, and in none that stays.
+var secret = regexp.MustCompile(`(?i)secret|geheim|机密|[0-9]{6}`)
+
+func checkNothingLeaks(t *testing.T, file string, d Dialect, body []byte, got string) {
+	t.Helper()
+	if !secret.Match(body) {
+		t.Errorf("%s of %s has no secret that could leak", file, d)
+	}
+	for _, m := range secret.FindAllString(shaped.ReplaceAllString(got, ""), -1) {
+		t.Errorf("%s: %q is in the shape", file, m)
+	}
+}
+
+var shaped = regexp.MustCompile(`~[0-9]+:[0-9a-f]{16}|k[0-9a-f]{16}`)

@@ -1,0 +1,163 @@
+package shape
+
+import (
+	"bytes"
+	"crypto/hmac"
+	"crypto/sha256"
+	"hash"
+	"hash/maphash"
+	"math"
+)
+
+// A Shaper shapes bodies. It keeps its memory between bodies and is not safe for concurrent use. What its methods return
+// is valid until the next call.
+type Shaper struct {
+	mac   hash.Hash
+	known []knownText // texts whose hash is remembered, by their maphash
+	seed  maphash.Seed
+
+	// The body, and what was joined of it; offsets from len(body) on are of extra.
+	body, extra []byte
+
+	// Where the shaper reads: text at i, which is base bytes into the body. broken ends everything.
+	b      []byte
+	i      int
+	base   int
+	broken bool
+
+	out     []byte
+	limit   int
+	long    bool // the shape went beyond limit
+	inEvent bool
+
+	scratch []byte // a decoded text
+	inner   []byte // a decoded text within arguments
+	stack   []uint64
+	canonical
+	stream
+}
+
+// maxKept bounds the memory of each kind that a Shaper keeps between bodies, in bytes.
+const maxKept = 1 << 20
+
+// New returns a Shaper that hashes with key.
+func New(key []byte) *Shaper {
+	return &Shaper{mac: hmac.New(sha256.New, key), known: make([]knownText, 1<<knownBits), seed: maphash.MakeSeed()}
+}
+
+// Request shapes the decoded body of a request. A shape of more than limit bytes becomes Opaque.
+func (s *Shaper) Request(d Dialect, body []byte, limit int) []byte {
+	t := tables()[d]
+	if t == nil || !looksLikeJSON(body) || len(body) > math.MaxInt32/2 {
+		return s.Opaque(body)
+	}
+	s.reset(body, limit)
+	s.space()
+	s.value(t.request)
+	if !s.end() {
+		return s.bad(body)
+	}
+	return s.result(body)
+}
+
+// Response shapes the decoded body of an answer, as Request does: one JSON value, or a stream in any of its framings.
+func (s *Shaper) Response(d Dialect, body []byte, limit int) []byte {
+	t := tables()[d]
+	if t == nil || len(body) > math.MaxInt32/2 {
+		return s.Opaque(body)
+	}
+	s.reset(body, limit)
+	switch {
+	case looksLikeJSON(body):
+		if !s.unary(t) && !s.lines(t) {
+			return s.bad(body)
+		}
+	case looksLikeSSE(body):
+		s.sse(t)
+	case isFrame(body):
+		s.frames(t)
+	default:
+		return s.Opaque(body)
+	}
+	s.finish()
+	return s.result(body)
+}
+
+// Opaque is what stays of a body of which nothing is known: ~<bytes>:<hash>.
+func (s *Shaper) Opaque(body []byte) []byte {
+	s.trim()
+	s.out = s.appendShape(s.out[:0], body)
+	return s.out
+}
+
+// bad is Opaque for a body that begins like JSON and is not.
+func (s *Shaper) bad(body []byte) []byte {
+	if s.over() {
+		return s.Opaque(body)
+	}
+	s.out = append(s.Opaque(body), verdictBad...)
+	return s.out
+}
+
+// The verdicts on a text that should be one JSON value and is not.
+const (
+	verdictBad   = ":bad"
+	verdictMulti = ":multi"
+)
+
+func (s *Shaper) result(body []byte) []byte {
+	if s.text = s.text[:0]; s.over() {
+		return s.Opaque(body)
+	}
+	s.body, s.b = nil, nil
+	return s.out
+}
+
+func (s *Shaper) reset(body []byte, limit int) {
+	s.trim()
+	s.body, s.b, s.i, s.base, s.broken = body, body, 0, 0, false
+	s.out, s.extra, s.text, s.limit = s.out[:0], s.extra[:0], s.text[:0], limit
+	s.long, s.inEvent = false, false
+	s.stream.reset()
+}
+
+// trim gives memory back that a large body needed.
+func (s *Shaper) trim() {
+	for _, p := range []*[]byte{&s.out, &s.extra, &s.scratch, &s.inner, &s.text, &s.sorted, &s.tail, &s.whole} {
+		if cap(*p) > maxKept {
+			*p = nil
+		}
+	}
+	if cap(s.stack) > maxKept/8 {
+		s.stack = nil
+	}
+	s.stream.trim()
+	s.body, s.b = nil, nil
+}
+
+// unary shapes an answer of one JSON value; false if it is not one, and then nothing is written.
+func (s *Shaper) unary(t *table) bool {
+	s.space()
+	if s.b[s.i] == '[' { // Gemini's stream without server-sent events
+		return s.events(t, s.b, 0)
+	}
+	s.value(t.response)
+	if s.end() {
+		return true
+	}
+	if !s.over() {
+		s.out = s.out[:0]
+	}
+	return false
+}
+
+// end reports whether the text was read whole, with nothing behind it.
+func (s *Shaper) end() bool {
+	s.space()
+	return !s.broken && s.i == len(s.b)
+}
+
+func looksLikeJSON(b []byte) bool {
+	b = bytes.TrimLeft(b, " \t\r\n")
+	return len(b) > 0 && (b[0] == '{' || b[0] == '[')
+}

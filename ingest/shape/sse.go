@@ -1,0 +1,163 @@
+package shape
+
+import "bytes"
+
+const maxField = 256 // bytes of an event's name or a comment that stay
+
+// looksLikeSSE reports whether body starts with a line that only an event stream starts with.
+func looksLikeSSE(body []byte) bool {
+	body = bytes.TrimLeft(bytes.TrimPrefix(body, []byte("\ufeff")), "\r\n")
+	name, _, ok := bytes.Cut(body[:min(len(body), 16)], []byte(":"))
+	if !ok {
+		return false
+	}
+	switch string(name) {
+	case "", "data", "event", "id", "retry":
+		return true
+	}
+	return false
+}
+
+// An sseEvent is the event at hand as far as it has been read.
+type sseEvent struct {
+	isError bool
+	lines   int // of data that alone are no JSON
+	start   int // of these, joined by line feeds, in extra
+}
+
+// sse shapes server-sent events. Line ends become line feeds.
+func (s *Shaper) sse(t *table) {
+	var e sseEvent
+	for at := 0; at < len(s.body) && len(s.out) <= s.limit; {
+		end := at + bytes.IndexAny(s.body[at:], "\r\n")
+		if end < at {
+			end = len(s.body)
+		}
+		line, next := s.body[at:end], min(end+1, len(s.body))
+		if end+1 < len(s.body) && s.body[end] == '\r' && s.body[end+1] == '\n' {
+			next++
+		}
+		if at == 0 {
+			line = bytes.TrimPrefix(line, []byte("\ufeff"))
+		}
+		if len(line) == 0 {
+			s.endEvent(t, &e, false)
+			s.out = append(s.out, '\n')
+		} else {
+			s.line(t, &e, line, end)
+		}
+		at = next
+	}
+	s.endEvent(t, &e, true)
+}
+
+// line shapes one line, which ends at an index of the body.
+func (s *Shaper) line(t *table, e *sseEvent, line []byte, end int) {
+	name, value, _ := bytes.Cut(line, []byte(":"))
+	value = bytes.TrimPrefix(value, []byte(" "))
+	switch string(name) {
+	case "data":
+		s.data(t, e, value, end-len(value))
+		return
+	case "event":
+		e.isError = string(value) == "error"
+		s.field("event: ", value)
+	case "retry":
+		s.field("retry: ", value)
+	case "":
+		s.field(": ", value)
+	default:
+		if len(name) > 8 {
+			name = []byte("field")
+		}
+		s.out = append(append(s.out, name...), ": "...)
+		s.out = append(s.appendShape(s.out, value), '\n')
+	}
+}
+
+func (s *Shaper) field(name string, value []byte) {
+	s.out = append(s.out, name...)
+	if len(value) > maxField {
+		s.out = s.appendShape(s.out, value)
+	} else {
+		s.out = append(s.out, value...)
+	}
+	s.out = append(s.out, '\n')
+}
+
+// data shapes a data line, or keeps it until the event ends, because its JSON may go over several lines.
+func (s *Shaper) data(t *table, e *sseEvent, value []byte, base int) {
+	if e.lines == 0 && len(bytes.TrimSpace(value)) == 0 {
+		s.out = append(s.out, "data:\n"...)
+		return
+	}
+	if e.lines == 0 {
+		mark := len(s.out)
+		s.out = append(s.out, "data: "...)
+		if s.events(t, value, base) {
+			s.out = append(s.out, '\n')
+			return
+		}
+		s.out = s.out[:mark]
+		e.start = len(s.extra)
+	} else {
+		s.extra = append(s.extra, '\n')
+	}
+	e.lines++
+	s.extra = append(s.extra, value...)
+}
+
+// endEvent shapes the data that was kept; last says that the body ends here, perhaps within the event.
+func (s *Shaper) endEvent(t *table, e *sseEvent, last bool) {
+	lines, isError := e.lines, e.isError
+	e.lines, e.isError = 0, false
+	if lines == 0 {
+		return
+	}
+	text, mark := s.extra[e.start:], len(s.out)
+	s.out = append(s.out, "data: "...)
+	switch {
+	case lines > 1 && s.events(t, text, len(s.body)+e.start):
+	case isError && !looksLikeJSON(text):
+		s.out = append(s.out, bytes.ReplaceAll(text[:min(len(text), maxText)], []byte("\n"), []byte(" "))...)
+	case last && looksLikeJSON(text):
+		s.out = s.out[:mark]
+		return
+	default:
+		s.out = s.appendBad(s.out, text)
+	}
+	s.out = append(s.out, '\n')
+}
+
+// appendBad appends the shape of a text that should be an event and is none.
+func (s *Shaper) appendBad(dst, text []byte) []byte {
+	return append(s.appendShape(dst, text), verdictBad...)
+}
+
+// lines shapes an answer of JSON lines; false if it is none.
+func (s *Shaper) lines(t *table) bool {
+	if s.over() {
+		return false
+	}
+	some := false
+	for at := 0; at < len(s.body) && len(s.out) <= s.limit; {
+		n := bytes.IndexByte(s.body[at:], '\n')
+		last := n < 0
+		if last {
+			n = len(s.body) - at
+		}
+		line := s.body[at : at+n]
+		switch {
+		case len(bytes.TrimSpace(line)) == 0:
+		case s.events(t, line, at):
+			s.out, some = append(s.out, '\n'), true
+		case !some:
+			return false
+		case last && looksLikeJSON(line):
+		default:
+			s.out = append(s.appendBad(s.out, line), '\n')
+		}
+		at += n + 1
+	}
+	return some
+}
