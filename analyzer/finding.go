@@ -49,13 +49,18 @@ func (a *Analyzer) judge(o *open, at Position, seen time.Time, need uint64) {
 	}
 	t := a.sessions.Request(session.In{
 		Seq: at.Seq, Need: need, Time: at.Time, Seen: seen, Service: service, Conversation: e.Labels.Conversation, Exchange: e.ID,
-		Facts: &a.req,
+		Dialect: o.target.Dialect, Facts: &a.req,
 	})
 	o.turn, e.Conversation, e.Inferred = t, t.Conversation, t.Inferred
 	for _, c := range t.Changed {
 		a.putCall(c, at.Seq)
 	}
-	violations := a.checker.Check(&a.req, o.target)
+	before := Before{}
+	if calls, known := t.Chained(); known {
+		before.Chain = &Chain{Calls: calls}
+	}
+	before.Signed, before.Copy = t.Signed()
+	violations := a.checker.CheckAfter(&a.req, o.target, &before)
 	if len(violations) == 0 {
 		return
 	}

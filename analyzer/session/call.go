@@ -54,8 +54,8 @@ func (c *conversation) forgetCall(call *Call) {
 }
 
 // answerCalls finds the calls that q answers, and those of a, the answer before q, that it leaves without a reply.
-// It returns the calls that changed.
-func (c *conversation) answerCalls(q *skeleton, a *answer, f fit, in *In) []*Call {
+// A request that names a by its id was written after a. It returns the calls that changed.
+func (c *conversation) answerCalls(q *skeleton, a *answer, f fit, named bool, in *In) []*Call {
 	var changed []*Call
 	for i := len(q.messages) - 1; i >= q.lead && c.open > 0; i-- {
 		for _, id := range q.replyIDs(&q.messages[i]) {
@@ -72,7 +72,7 @@ func (c *conversation) answerCalls(q *skeleton, a *answer, f fit, in *In) []*Cal
 			c.open--
 		}
 	}
-	if a == nil || !c.wentOn(q, a, f) {
+	if a == nil || !named && !c.wentOn(q, a, f) {
 		return changed
 	}
 	for _, id := range a.calls {

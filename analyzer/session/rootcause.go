@@ -92,7 +92,8 @@ func (t *Turn) ToolName(callID string) string {
 // RootCause explains a defect of the request of t from the request and answers before it. It never guesses: without
 // them it is NoHistory.
 func (t *Turn) RootCause(s Symptom) RootCause {
-	if !t.fit.known {
+	// Where calls and replies are items of their own, one that is gone is not the same as a message that lost its calls.
+	if !t.fit.known || t.items {
 		return RootCause{ID: NoHistory, Confidence: Low}
 	}
 	if s.ToolCallID == "" || s.Message < 0 || s.Message >= len(t.q.messages) {

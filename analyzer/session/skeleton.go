@@ -16,8 +16,8 @@ type message struct {
 	calls   int32
 	answer  int32 // of its first reply in skeleton.answers
 	replies int32
-	role   facts.Role
-	noText bool // of an assistant message: it says nothing
+	role    facts.Role
+	noText  bool // of an assistant message: it says nothing
 }
 
 // skeleton is what is kept of a request.

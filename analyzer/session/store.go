@@ -32,6 +32,8 @@ type Store struct {
 	convs map[key]*conversation
 	found map[uint64][]*conversation // inferred conversations by their answers
 
+	endings map[uint64]*ending // answers by service and response id, of dialects whose requests name them
+
 	used, made list // of conversations: by last use, by first request; oldest first
 	bytes      int64
 	evicted    uint64
@@ -54,6 +56,7 @@ type conversation struct {
 	text      int      // bytes of the ids and names of calls
 	instances map[[16]byte]*Instance
 	keys      []uint64 // in Store.found
+	endings   []uint64 // in Store.endings, oldest first
 	bytes     int64
 	gone      bool // forgotten by the store
 
@@ -76,11 +79,12 @@ type answer struct {
 	text     uint64
 	noText   bool
 	calls    []uint64
+	signed   []facts.Signed
 }
 
 // New returns an empty Store.
 func New(cfg Config) *Store {
-	s := &Store{cfg: cfg, convs: make(map[key]*conversation), found: make(map[uint64][]*conversation)}
+	s := &Store{cfg: cfg, convs: make(map[key]*conversation), found: make(map[uint64][]*conversation), endings: make(map[uint64]*ending)}
 	s.used.of, s.made.of = func(c *conversation) *links { return &c.inUsed }, func(c *conversation) *links { return &c.inMade }
 	return s
 }
@@ -94,6 +98,7 @@ type In struct {
 	Service      string
 	Conversation string // given id, or ""
 	Exchange     string
+	Dialect      facts.Dialect
 	Facts        *facts.Request
 }
 
@@ -117,15 +122,27 @@ type Turn struct {
 	p        *skeleton // the request before; nil when unknown
 	q        *skeleton
 	previous string // exchange of p
+
+	items  bool    // requests may name the answer that they build on
+	ending *ending // that this one names
+	before *answer // to the request before
 }
 
 // Request remembers a request and returns its place in its conversation.
 func (s *Store) Request(in In) *Turn {
 	q := &s.scratch
 	q.read(in.Facts)
-	c := s.conversation(&in, q)
+	named := s.ending(&in)
+	c := s.conversation(&in, q, named)
 	l, f, continues := c.predecessor(q)
+	if named != nil && named.conv == c && slices.Contains(c.lines, named.line) {
+		l, continues = named.line, true
+	}
+	if in.Facts.Stored { // what it holds is not its whole history, so nothing is missing from that
+		f = fit{tailEnd: -1}
+	}
 	t := &Turn{
+		items: in.Dialect == facts.OpenAIResponses, ending: named,
 		Conversation: c.key.id, Inferred: c.inferred, conv: c, exchange: in.Exchange, seq: in.Seq, at: in.Seen, length: len(q.body()), fit: f,
 		last: q.before(len(q.messages)),
 	}
@@ -143,12 +160,11 @@ func (s *Store) Request(in In) *Turn {
 		c.touch(l)
 	}
 	t.line, t.Branch = l, l.branch
+	if continues {
+		t.before = l.answer
+	}
 	if c.open > 0 {
-		var a *answer
-		if continues {
-			a = l.answer
-		}
-		t.Changed = c.answerCalls(q, a, f, &in)
+		t.Changed = c.answerCalls(q, t.before, f, named != nil && continues && l == named.line, &in)
 	}
 	l.tip, s.scratch = s.scratch, l.tip
 	t.q = &l.tip
@@ -165,7 +181,7 @@ func (s *Store) Answer(t *Turn, r *facts.Response, need uint64, at time.Time, as
 	s.lower(c, need)
 	a := &answer{
 		exchange: t.exchange, seq: t.seq, after: t.length, text: r.ContentHash,
-		noText: r.ContentBytes == 0,
+		noText: r.ContentBytes == 0, signed: slices.Clone(r.Signed),
 	}
 	calls := make([]*Call, 0, len(r.Calls))
 	for i := range r.Calls {
@@ -192,6 +208,9 @@ func (s *Store) Answer(t *Turn, r *facts.Response, need uint64, at time.Time, as
 	}
 	if t.line.answer == nil || t.line.answer.seq <= a.seq {
 		t.line.answer = a
+	}
+	if t.items {
+		s.remember(c, t.line, r)
 	}
 	s.account(c)
 	return calls
@@ -222,12 +241,15 @@ func (s *Store) Bytes() int64 { return s.bytes }
 func (s *Store) Evicted() uint64 { return s.evicted }
 
 // conversation finds or makes the conversation of a request.
-func (s *Store) conversation(in *In, q *skeleton) *conversation {
+func (s *Store) conversation(in *In, q *skeleton, named *ending) *conversation {
 	k := key{in.Service, in.Conversation}
 	inferred := k.id == ""
 	need := in.Need
 	var c *conversation
-	if inferred {
+	switch {
+	case inferred && named != nil:
+		c, need = named.conv, min(need, named.conv.need)
+	case inferred:
 		if c, need = s.infer(in, q); c == nil {
 			k.id = "inferred-" + in.Exchange
 		}
@@ -278,6 +300,9 @@ func (s *Store) forget(c *conversation) {
 			delete(s.found, k)
 		}
 	}
+	for _, k := range c.endings {
+		delete(s.endings, k)
+	}
 	s.used.remove(c)
 	s.made.remove(c)
 	s.bytes -= c.bytes
@@ -288,7 +313,7 @@ func (s *Store) account(c *conversation) {
 	if c.gone {
 		return
 	}
-	n := int64(512 + len(c.calls)*320 + c.text + len(c.instances)*512 + len(c.keys)*40)
+	n := int64(512 + len(c.calls)*320 + c.text + len(c.instances)*512 + len(c.keys)*40 + len(c.endings)*256)
 	for _, l := range c.lines {
 		n += 256 + int64(cap(l.tip.messages))*skeletonBytes + int64(cap(l.tip.ids)+cap(l.tip.answers))*8
 	}

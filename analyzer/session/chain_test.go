@@ -1,0 +1,91 @@
+package session_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/session"
+)
+
+// turn is a Responses request that names an answer and holds replies to these calls.
+func turn(store *session.Store, seq uint64, conversation, previous string, replies ...string) *session.Turn {
+	r := &facts.Request{MessagesKind: facts.Array, PreviousResponse: []byte(previous), Stored: previous != ""}
+	r.Messages = append(r.Messages, facts.Message{Role: facts.RoleUser, Item: facts.ItemMessage, Hash: seq})
+	for _, id := range replies {
+		r.Messages = append(r.Messages, facts.Message{Role: facts.RoleTool, Item: facts.ItemReply, Replies: []facts.Reply{{ID: []byte(id), IDKind: facts.String}}})
+	}
+	at := time.Unix(int64(seq), 0)
+	return store.Request(session.In{
+		Seq: seq, Need: seq, Time: at, Seen: at, Service: "s", Conversation: conversation, Exchange: "x", Dialect: facts.OpenAIResponses, Facts: r,
+	})
+}
+
+func TestPreviousResponse(t *testing.T) {
+	store := session.New(config())
+	answer := func(q *session.Turn, seq uint64, id string, calls ...string) []*session.Call {
+		r := &facts.Response{ID: id, Content: facts.Null}
+		for _, c := range calls {
+			r.Calls = append(r.Calls, facts.ResponseCall{ID: c, Name: "f"})
+		}
+		return store.Answer(q, r, seq, time.Unix(int64(seq), 0), nil)
+	}
+	first := turn(store, 1, "", "")
+	if _, known := first.Chained(); known {
+		t.Error("a request that names no answer has one")
+	}
+	asked := answer(first, 2, "resp_1", "call_1", "call_2")
+
+	// The next request names the answer: it is the same conversation, and what it leaves open is missing.
+	second := turn(store, 3, "", "resp_1", "call_1")
+	calls, known := second.Chained()
+	if !known || len(calls) != 2 || calls[0].ID != "call_1" || calls[1].ID != "call_2" {
+		t.Errorf("calls %v, known %v", calls, known)
+	}
+	if second.Conversation != first.Conversation {
+		t.Errorf("conversation %s, want %s", second.Conversation, first.Conversation)
+	}
+	if asked[0].State != session.Answered || asked[1].State != session.Missing {
+		t.Errorf("calls are %s and %s", asked[0].State, asked[1].State)
+	}
+	if root := second.RootCause(session.Symptom{Rule: "orphan_tool_reply", Message: 1, ToolCallID: "call_1"}); root.ID != session.NoHistory {
+		t.Errorf("root cause %q from a history that is not there", root.ID)
+	}
+
+	// An answer that was not seen says nothing; one of another service neither.
+	if _, known := turn(store, 4, "", "resp_9", "call_1").Chained(); known {
+		t.Error("an unseen answer is known")
+	}
+	// Two requests may build on one answer.
+	if _, known := turn(store, 5, "given", "resp_1").Chained(); !known {
+		t.Error("a resumed conversation does not know the answer")
+	}
+	// What is forgotten is unknown.
+	store.Expire(time.Unix(1_000_000, 0))
+	if _, known := turn(store, 1_000_001, "", "resp_1").Chained(); known || store.Len() != 1 {
+		t.Errorf("known %v after it was forgotten, %d conversations", known, store.Len())
+	}
+}
+
+func TestSignedCopy(t *testing.T) {
+	store := session.New(config())
+	ask := func(seq uint64, messages ...facts.Message) *session.Turn {
+		for i := range messages {
+			messages[i].Hash = uint64(i + 1)
+		}
+		at := time.Unix(int64(seq), 0)
+		r := &facts.Request{MessagesKind: facts.Array, Messages: messages}
+		return store.Request(session.In{Seq: seq, Need: seq, Time: at, Seen: at, Service: "s", Conversation: "c", Exchange: "x", Dialect: facts.Anthropic, Facts: r})
+	}
+	user := facts.Message{Role: facts.RoleUser}
+	first := ask(1, user)
+	if _, at := first.Signed(); at != -1 {
+		t.Errorf("copy at %d of no answer", at)
+	}
+	store.Answer(first, &facts.Response{Content: facts.Null, Calls: []facts.ResponseCall{{ID: "toolu_1"}}, Signed: []facts.Signed{{Hash: 7}}}, 2, time.Unix(2, 0), nil)
+	call := facts.Message{Role: facts.RoleAssistant, Calls: []facts.Call{{ID: []byte("toolu_1")}}, Signed: 8}
+	signed, at := ask(3, user, call, facts.Message{Role: facts.RoleUser, Replies: []facts.Reply{{ID: []byte("toolu_1")}}}).Signed()
+	if at != 1 || len(signed) != 1 || signed[0].Hash != 7 {
+		t.Errorf("signed %v, copy at %d", signed, at)
+	}
+}
