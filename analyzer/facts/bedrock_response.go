@@ -1,3 +1,283 @@
 package facts
 
-func scanBedrockResponse(_ string, _ []byte, r *Response) { r.Malformed = true }
+import (
+	"bytes"
+	"errors"
+	"math/bits"
+	"strings"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/analyzer/facts/eventstream"
+)
+
+// scanBedrockResponse is ScanResponse for Converse and ConverseStream. InputTokens is the whole input: AWS counts what
+// it read from its cache and wrote into it apart. A call's input is Object where it parses to one, streamed or not.
+//
+// An exception inside a stream has its type in a header of its frame, not in its payload. Response.Error then holds the
+// body that AWS sends for the same failure without a stream: the payload with a member "__type" before its own.
+func scanBedrockResponse(contentType string, body []byte, r *Response) {
+	a := converse{r: r}
+	text := bytes.TrimSpace(body)
+	switch {
+	case len(text) > 0 && text[0] == '{':
+		a.unary(text)
+	case eventstream.HasFrame(body), isAmazonStream(contentType):
+		a.stream(body)
+	default: // HTML, plain text, nothing
+		r.Error, r.Malformed = text, true
+	}
+	a.finish()
+}
+
+func isAmazonStream(contentType string) bool {
+	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(contentType)), "application/vnd.amazon.eventstream")
+}
+
+// A converse gathers a Response from one body or from the events of a stream.
+type converse struct {
+	r        *Response
+	text     xxh3.Hasher // of the texts seen so far, decoded
+	calls    []converseCall
+	signed   uint64 // of the blocks that ended
+	sealed   []byte // the signature, or the redacted content, of the block at hand
+	block    int64  // its index
+	answered bool   // a message was seen
+	streamed bool
+}
+
+// A converseCall is a toolUse, as far as it has come. Its index is that of its block.
+type converseCall struct {
+	partialCall
+	server bool // AWS ran it
+}
+
+func (a *converse) unary(text []byte) {
+	s := scanner{b: text}
+	failed := false
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "output":
+			a.output(&s)
+		case "stopReason":
+			a.stopReason(&s)
+		case "usage":
+			a.usage(&s)
+		case "message", "Message", "__type": // of AWS, of its gateways, of both
+			failed = s.skip() == String || failed
+		case "error": // of a gateway
+			if k := s.kind(); k > Bool {
+				a.r.Error = s.raw(k)
+			} else {
+				s.skip()
+			}
+		default:
+			s.skip()
+		}
+	}
+	s.end()
+	a.r.Cut = errors.Is(s.err, ErrTruncated)
+	a.r.Malformed = a.r.Malformed || s.err != nil
+	if !a.answered && len(a.r.Error) == 0 {
+		a.r.Error = text
+		a.r.Malformed = a.r.Malformed || !failed
+	}
+}
+
+// finish moves what was gathered into the Response.
+func (a *converse) finish() {
+	r := a.r
+	if a.answered {
+		r.Choices = 1
+	}
+	if r.Content == String {
+		r.ContentHash = a.text.Sum64()
+	}
+	if a.signed != 0 {
+		r.Signed = []Signed{{Hash: a.signed}}
+	}
+	for i := range a.calls {
+		if !a.calls[i].server {
+			r.Calls = append(r.Calls, a.calls[i].call())
+		}
+	}
+}
+
+// call is the finished call. The fragments of a stream make the text of an object; none make the empty one.
+func (c *converseCall) call() ResponseCall {
+	call := c.partialCall.call()
+	switch {
+	case call.ArgsKind == Object:
+		call.Args = ArgsObject
+	case c.indexed && call.Args == ArgsEmpty:
+		call.Arguments, call.ArgsKind, call.Args = "{}", Object, ArgsObject
+	case c.indexed && call.Args == ArgsObject:
+		call.ArgsKind = Object
+	}
+	return call
+}
+
+// output reads {"message": {"role": "assistant", "content": […]}}.
+func (a *converse) output(s *scanner) {
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more('}') {
+		if string(s.key()) != "message" || s.kind() != Object {
+			s.skip()
+			continue
+		}
+		a.answered = true
+		for more := s.open(); more; more = s.more('}') {
+			if string(s.key()) == "content" {
+				a.content(s)
+			} else {
+				s.skip()
+			}
+		}
+	}
+}
+
+func (a *converse) content(s *scanner) {
+	if s.kind() != Array {
+		a.r.Malformed = true
+		s.skip()
+		return
+	}
+	a.r.Content = max(a.r.Content, Null)
+	for more := s.open(); more; more = s.more(']') {
+		a.part(s, true)
+		a.endBlock()
+	}
+}
+
+// part reads a block of a unary answer, or the start of one or a delta of one in a stream; first says that a call
+// starts here.
+func (a *converse) part(s *scanner, first bool) {
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more('}') {
+		key := s.key()
+		switch {
+		case string(key) == "text":
+			a.addText(s)
+		case s.kind() != Object:
+			s.skip()
+		case string(key) == "toolUse":
+			a.toolUse(s, first)
+		case string(key) == "reasoningContent":
+			a.reasoning(s)
+		case string(key) == "citationsContent":
+			a.cited(s)
+		default:
+			s.skip()
+		}
+	}
+}
+
+func (a *converse) addText(s *scanner) {
+	n := len(s.scratch)
+	if text, k := s.text(); k == String && s.err == nil {
+		_, _ = a.text.Write(text)
+		a.r.ContentBytes += len(text)
+		a.r.Content = String
+	}
+	s.scratch = s.scratch[:n]
+}
+
+// cited reads the texts of citationsContent, which a stream tells as text.
+func (a *converse) cited(s *scanner) {
+	for more := s.open(); more; more = s.more('}') {
+		if string(s.key()) != "content" || s.kind() != Array {
+			s.skip()
+			continue
+		}
+		for more := s.open(); more; more = s.more(']') {
+			if s.kind() != Object {
+				s.skip()
+				continue
+			}
+			for more := s.open(); more; more = s.more('}') {
+				if string(s.key()) == "text" {
+					a.addText(s)
+				} else {
+					s.skip()
+				}
+			}
+		}
+	}
+}
+
+// reasoning reads reasoningContent: of a unary answer {"reasoningText": {"text": …, "signature": …}}, of a delta the
+// members of the inner object; {"redactedContent": …} of both.
+func (a *converse) reasoning(s *scanner) {
+	for more := s.open(); more; more = s.more('}') {
+		switch key := s.key(); {
+		case string(key) == "reasoningText" && s.kind() == Object:
+			for more := s.open(); more; more = s.more('}') {
+				a.reasoningMember(s, s.key())
+			}
+		default:
+			a.reasoningMember(s, key)
+		}
+	}
+}
+
+func (a *converse) reasoningMember(s *scanner, key []byte) {
+	text, redacted := string(key) == "text", string(key) == "redactedContent"
+	if text || redacted {
+		a.r.Reasoning = max(a.r.Reasoning, s.kind())
+	}
+	if !redacted && string(key) != "signature" {
+		s.skip()
+		return
+	}
+	n := len(s.scratch)
+	if sealed, k := s.text(); k == String && s.err == nil {
+		a.sealed = append(a.sealed, sealed...)
+	}
+	s.scratch = s.scratch[:n]
+}
+
+// endBlock notes what the model signed in the block at hand, which is whole now.
+func (a *converse) endBlock() {
+	if len(a.sealed) > 0 {
+		a.signed = bits.RotateLeft64(a.signed, 1) ^ xxh3.Hash(a.sealed)
+	}
+	a.sealed = a.sealed[:0]
+}
+
+// stopReason reads why the answer ended.
+func (a *converse) stopReason(s *scanner) {
+	n := len(s.scratch)
+	if reason, k := s.text(); k == String && s.err == nil {
+		a.r.FinishReason = string(reason)
+	}
+	s.scratch = s.scratch[:n]
+}
+
+func (a *converse) usage(s *scanner) {
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	var input, read, written int64
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "inputTokens":
+			input = s.number()
+		case "outputTokens":
+			a.r.OutputTokens = s.number()
+		case "cacheReadInputTokens":
+			read = s.number()
+		case "cacheWriteInputTokens":
+			written = s.number()
+		default:
+			s.skip()
+		}
+	}
+	a.r.InputTokens, a.r.CachedTokens = input+read+written, read
+}

@@ -1,0 +1,338 @@
+package facts
+
+import (
+	"math/bits"
+	"strings"
+)
+
+func (f *Request) bedrockMessages(s *scanner) { f.messages(s, (*Request).bedrockMessage) }
+
+func (f *Request) bedrockMessage(s *scanner, m *Message) {
+	calls, replies := len(f.calls), len(f.replies)
+	var content texts
+	for more := s.open(); more; more = s.more('}') {
+		switch key := s.key(); string(key) {
+		case "role":
+			m.RoleName, m.RoleKind = s.text()
+			m.Role = roleOf(m.RoleName, m.RoleKind)
+		case "content":
+			f.calls, f.replies, content = f.calls[:calls], f.replies[:replies], texts{}
+			f.bedrockContent(s, m, &content)
+		default:
+			m.bedrockField(s, key)
+		}
+	}
+	if s.err != nil {
+		return
+	}
+	if m.Role == RoleAssistant { // only now the role is known: it may come after the content
+		m.ContentHash = content.hash(f, s)
+	} else {
+		m.Signed = 0
+	}
+	f.own(m, calls, replies)
+}
+
+// bedrockField notes a key that neither a message nor a block of Converse has. Whether AWS refuses it is not known; its
+// SDKs do.
+func (m *Message) bedrockField(s *scanner, key []byte) {
+	field, ok := chatFields[string(key)]
+	if !ok {
+		field = FieldUnknown
+		m.other(s, key)
+	}
+	m.field(s, field)
+}
+
+func (f *Request) bedrockContent(s *scanner, m *Message, t *texts) {
+	m.Parts, m.PartCount, m.FirstPart, m.Reasoning, m.Signed = 0, 0, 0, Absent, 0
+	start := s.i
+	m.Content = s.kind()
+	if m.Content != Array {
+		raw := s.raw(m.Content)
+		m.ContentBytes = len(raw)
+		if m.Content == String && s.err == nil {
+			m.ContentBytes = textBytes(raw[1 : len(raw)-1])
+			t.add(f, raw[1:len(raw)-1])
+		}
+		return
+	}
+	for more := s.open(); more; more = s.more(']') {
+		part := f.bedrockBlock(s, m, t)
+		if m.PartCount == 0 {
+			m.FirstPart = part
+		}
+		m.Parts |= part
+		m.PartCount++
+	}
+	m.ContentBytes = s.i - start
+}
+
+// bedrockBlock reads a block, whose only key says what it is. A null counts as absent, as AWS does it; of several
+// keys all are noted.
+func (f *Request) bedrockBlock(s *scanner, m *Message, t *texts) (part Parts) {
+	if s.kind() != Object {
+		s.skip()
+		return PartBad
+	}
+	for more := s.open(); more; more = s.more('}') {
+		key := s.key()
+		if s.kind() == Null {
+			s.skip()
+			continue
+		}
+		switch string(key) {
+		case "text":
+			part |= f.bedrockText(s, m, t)
+		case "toolUse":
+			part |= f.bedrockCall(s)
+		case "toolResult":
+			part |= f.bedrockReply(s, m)
+		case "reasoningContent":
+			part |= m.bedrockReasoning(s)
+		case "citationsContent":
+			part |= f.bedrockCited(s, m, t)
+		default:
+			media := bedrockMedia(key)
+			if media == 0 {
+				part |= PartOther
+				m.bedrockField(s, key)
+			} else if s.skip() == Object {
+				part |= media
+			} else {
+				part |= PartBad
+			}
+		}
+	}
+	if part == 0 {
+		return PartBad
+	}
+	return part
+}
+
+// bedrockMedia is what a block with this key is, if that is an object which holds nothing of interest; else 0.
+func bedrockMedia(key []byte) Parts {
+	switch string(key) {
+	case "image":
+		return PartImage
+	case "audio":
+		return PartAudio
+	case "document":
+		return PartFile
+	case "video", "searchResult", "guardContent", "cachePoint":
+		return PartOther
+	}
+	return 0
+}
+
+// bedrockText reads the text of a block. It is gathered but for messages that are surely not an assistant's.
+func (f *Request) bedrockText(s *scanner, m *Message, t *texts) Parts {
+	k := s.kind()
+	raw := s.raw(k)
+	if k != String || s.err != nil {
+		return PartBad
+	}
+	raw = raw[1 : len(raw)-1]
+	if m.Role == RoleAssistant || m.Role == RoleNone {
+		t.add(f, raw)
+	}
+	if textBytes(raw) == 0 {
+		return PartText | PartBlank
+	}
+	return PartText
+}
+
+// bedrockCited reads citationsContent: {"content": [{"text": …}], "citations": […]}. A stream tells the same as text
+// and citations of one block, so its texts count as the message's.
+func (f *Request) bedrockCited(s *scanner, m *Message, t *texts) Parts {
+	if s.kind() != Object {
+		s.skip()
+		return PartBad
+	}
+	part := PartOther
+	for more := s.open(); more; more = s.more('}') {
+		if string(s.key()) != "content" || s.kind() != Array {
+			s.skip()
+			continue
+		}
+		for more := s.open(); more; more = s.more(']') {
+			if s.kind() != Object {
+				s.skip()
+				continue
+			}
+			for more := s.open(); more; more = s.more('}') {
+				if string(s.key()) == "text" {
+					part = f.bedrockText(s, m, t) &^ PartBlank
+				} else {
+					s.skip()
+				}
+			}
+		}
+	}
+	return part
+}
+
+// bedrockCall reads toolUse. One that AWS runs itself is no call of the agent.
+func (f *Request) bedrockCall(s *scanner) Parts {
+	c := Call{Kind: s.kind(), Start: s.i}
+	if c.FuncKind = c.Kind; c.Kind != Object {
+		s.skip()
+	} else {
+		server := false
+		for more := s.open(); more; more = s.more('}') {
+			switch string(s.key()) {
+			case "toolUseId":
+				c.ID, c.IDKind = s.text()
+			case "name":
+				c.Name, c.NameKind = s.text()
+			case "input":
+				c.arguments(s)
+			case "type":
+				kind, _ := s.text()
+				server = bedrockServerCall(kind)
+			default:
+				c.Fields |= FieldUnknown
+				s.skip()
+			}
+		}
+		if server {
+			return PartOther
+		}
+	}
+	c.End = s.i
+	if kept := f.newCall(); kept != nil {
+		*kept = c
+	}
+	return PartCall
+}
+
+// bedrockServerCall reports the type of a toolUse that AWS ran itself. Answers name the type of other calls too.
+func bedrockServerCall(kind []byte) bool { return string(kind) == "server_tool_use" }
+
+// bedrockReply reads toolResult. The result of a tool that AWS ran, such as nova_grounding_result, stands in the
+// assistant's message and answers no call of the agent.
+func (f *Request) bedrockReply(s *scanner, m *Message) Parts {
+	r := Reply{After: m.Parts, Start: s.i}
+	if s.kind() != Object {
+		s.skip()
+	} else {
+		server := false
+		for more := s.open(); more; more = s.more('}') {
+			switch key := s.key(); string(key) {
+			case "toolUseId":
+				r.ID, r.IDKind = s.text()
+			case "content":
+				r.bedrockContent(s)
+			case "status":
+				status, _ := s.text()
+				r.IsError = string(status) == "error"
+			case "type":
+				kind, _ := s.text()
+				server = strings.HasSuffix(string(kind), "_result") && string(kind) != "tool_result"
+			default:
+				m.bedrockField(s, key)
+			}
+		}
+		if server {
+			return PartOther
+		}
+	}
+	r.End = s.i
+	if kept := f.newReply(); kept != nil {
+		*kept = r
+	}
+	return PartReply
+}
+
+func (r *Reply) bedrockContent(s *scanner) {
+	r.Parts, r.PartCount = 0, 0
+	start := s.i
+	r.Content = s.kind()
+	if r.Content != Array {
+		raw := s.raw(r.Content)
+		r.ContentBytes = len(raw)
+		if r.Content == String && s.err == nil {
+			r.ContentBytes = textBytes(raw[1 : len(raw)-1])
+		}
+		return
+	}
+	for more := s.open(); more; more = s.more(']') {
+		r.Parts |= bedrockResult(s)
+		r.PartCount++
+	}
+	r.ContentBytes = s.i - start
+}
+
+// bedrockResult reads a block of a toolResult. AWS refuses a json that is no object.
+func bedrockResult(s *scanner) (part Parts) {
+	if s.kind() != Object {
+		s.skip()
+		return PartBad
+	}
+	for more := s.open(); more; more = s.more('}') {
+		key := s.key()
+		want, is := Object, bedrockMedia(key)
+		switch {
+		case string(key) == "text":
+			want, is = String, PartText
+		case is == 0: // json, and what we do not know
+			is = PartOther
+		}
+		json := string(key) == "json"
+		k := s.kind()
+		raw := s.raw(k)
+		switch {
+		case s.err != nil:
+			return PartBad
+		case k == Null:
+		case k != want && (json || is != PartOther):
+			part |= PartBad
+		case is == PartText && textBytes(raw[1:len(raw)-1]) == 0:
+			part |= PartText | PartBlank
+		default:
+			part |= is
+		}
+	}
+	if part == 0 {
+		return PartBad
+	}
+	return part
+}
+
+// bedrockReasoning reads reasoningContent: {"reasoningText": {"text": …, "signature": …}} or {"redactedContent": …}.
+func (m *Message) bedrockReasoning(s *scanner) Parts {
+	if s.kind() != Object {
+		s.skip()
+		return PartBad
+	}
+	for more := s.open(); more; more = s.more('}') {
+		switch key := s.key(); {
+		case string(key) == "redactedContent":
+			m.Reasoning = max(m.Reasoning, s.kind())
+			m.bedrockSigned(s)
+		case string(key) == "reasoningText" && s.kind() == Object:
+			for more := s.open(); more; more = s.more('}') {
+				switch string(s.key()) {
+				case "text":
+					m.Reasoning = max(m.Reasoning, s.skip())
+				case "signature":
+					m.bedrockSigned(s)
+				default:
+					s.skip()
+				}
+			}
+		default:
+			s.skip()
+		}
+	}
+	return PartReasoning
+}
+
+// bedrockSigned adds what the model signed to the message's hash.
+func (m *Message) bedrockSigned(s *scanner) {
+	k := s.kind()
+	raw := s.raw(k)
+	if k == String && s.err == nil && len(raw) > 2 {
+		m.Signed = bits.RotateLeft64(m.Signed, 1) ^ s.hashText(raw[1:len(raw)-1])
+	}
+}

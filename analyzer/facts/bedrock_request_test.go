@@ -1,0 +1,434 @@
+package facts
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math/bits"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/zeebo/xxh3"
+)
+
+// bedrockMessageOf scans one message.
+func bedrockMessageOf(t *testing.T, body string) Message {
+	t.Helper()
+	var f Request
+	if err := ScanMessages(Bedrock, []byte("["+body+"]"), &f); err != nil || len(f.Messages) != 1 {
+		t.Fatalf("%s: %d messages, %v", body, len(f.Messages), err)
+	}
+	return f.Messages[0]
+}
+
+func TestBedrockMessage(t *testing.T) {
+	f := func(body string, want Message) {
+		t.Helper()
+		if want.Kind == Absent {
+			want.Kind = Object
+		}
+		want.Start, want.End, want.Hash = 1, 1+len(body), xxh3.HashString(body)
+		if diff := cmp.Diff(want, bedrockMessageOf(t, body), sameFacts); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", body, diff)
+		}
+	}
+	user := func(content string, m Message) {
+		t.Helper()
+		m.Role, m.RoleKind, m.RoleName, m.Content, m.ContentBytes = RoleUser, String, []byte("user"), Array, len(content)
+		f(`{"role":"user","content":`+content+`}`, m)
+	}
+	f(`null`, Message{Kind: Null})
+	f(`{}`, Message{})
+	f(`{"role":1,"content":2}`, Message{RoleKind: Number, Content: Number, ContentBytes: 1})
+	f(`{"role":"user","content":"hi"}`, Message{Role: RoleUser, RoleKind: String, RoleName: []byte("user"), Content: String, ContentBytes: 2})
+	f(`{"name":null,"odd":1,"cache_control":{}}`, Message{
+		Fields: FieldName | FieldUnknown | FieldCacheControl, NullFields: FieldName, OtherField: []byte("odd"),
+	})
+	// A block is what its key says. A null is no key, a value of the wrong type no part.
+	user(`[]`, Message{})
+	user(`[{"text":"a"}]`, Message{PartCount: 1, Parts: PartText, FirstPart: PartText})
+	user(`[{"text":""},{"text":"~0:0123456789abcdef"}]`, Message{PartCount: 2, Parts: PartText | PartBlank, FirstPart: PartText | PartBlank})
+	user(`[{"image":{}},{"text":"a"}]`, Message{PartCount: 2, Parts: PartImage | PartText, FirstPart: PartImage})
+	user(`[{"document":{"name":"d"}},{"audio":{}}]`, Message{PartCount: 2, Parts: PartFile | PartAudio, FirstPart: PartFile})
+	user(`[{"video":{}},{"guardContent":{"text":{"text":"a"}}},{"cachePoint":{"type":"default"}},{"searchResult":{}}]`,
+		Message{PartCount: 4, Parts: PartOther, FirstPart: PartOther})
+	user(`[3,{},{"text":null},{"text":5},{"image":"x"}]`, Message{PartCount: 5, Parts: PartBad, FirstPart: PartBad})
+	user(`[{"text":"a","image":null,"toolUse":null}]`, Message{PartCount: 1, Parts: PartText, FirstPart: PartText})
+	user(`[{"type":"text","text":"a"}]`, Message{
+		PartCount: 1, Parts: PartText | PartOther, FirstPart: PartText | PartOther, Fields: FieldUnknown, OtherField: []byte("type"),
+	})
+	// The assistant's texts make one hash, whatever the order of the keys and wherever they stand.
+	hash := xxh3.HashString("<b>/😀 and that is so")
+	f(`{"content":[{"text":"\u003cb>\/\ud83d\ude00"},{"toolUse":null},{"citationsContent":{"content":[{"text":" and"},3],"citations":[]}},{"text":" that is so"}],"role":"assistant"}`,
+		Message{
+			Role: RoleAssistant, RoleKind: String, RoleName: []byte("assistant"), Content: Array, ContentBytes: 143,
+			ContentHash: hash, PartCount: 4, Parts: PartText | PartBad, FirstPart: PartText,
+		})
+	f(`{"role":"assistant","content":[{"citationsContent":{"citations":[{}]}}]}`, Message{
+		Role: RoleAssistant, RoleKind: String, RoleName: []byte("assistant"), Content: Array, ContentBytes: 41,
+		PartCount: 1, Parts: PartOther, FirstPart: PartOther,
+	})
+	// The last of two contents wins.
+	f(`{"role":"assistant","content":[{"toolUse":{}},{"text":"a"}],"content":[{"text":"b"}]}`, Message{
+		Role: RoleAssistant, RoleKind: String, RoleName: []byte("assistant"), Content: Array, ContentBytes: 14,
+		ContentHash: xxh3.HashString("b"), PartCount: 1, Parts: PartText, FirstPart: PartText,
+	})
+}
+
+func TestBedrockReasoning(t *testing.T) {
+	f := func(content string, reasoning Kind, signed uint64) {
+		t.Helper()
+		m := bedrockMessageOf(t, `{"role":"assistant","content":[`+content+`]}`)
+		if m.Reasoning != reasoning || m.Signed != signed || m.Parts != PartReasoning {
+			t.Errorf("%s: reasoning %d, signed %x, want %x, parts %b", content, m.Reasoning, m.Signed, signed, m.Parts)
+		}
+	}
+	one, two := xxh3.HashString("E+/=1"), xxh3.HashString("two")
+	f(`{"reasoningContent":{"reasoningText":{"text":"I think","signature":"E+\/=1"}}}`, String, one)
+	f(`{"reasoningContent":{"redactedContent":"two"}}`, String, two)
+	f(`{"reasoningContent":{"reasoningText":{"text":"I think","signature":"E+/=1"}}},{"reasoningContent":{"redactedContent":"two"}}`,
+		String, bits.RotateLeft64(one, 1)^two)
+	f(`{"reasoningContent":{"reasoningText":{"text":"I think"}}}`, String, 0)
+	f(`{"reasoningContent":{"reasoningText":{"text":"I think","signature":""}}}`, String, 0)
+	f(`{"reasoningContent":{"reasoningText":{"text":null,"signature":3}}}`, Null, 0)
+	f(`{"reasoningContent":{"reasoningText":"text"}}`, Absent, 0)
+	if m := bedrockMessageOf(t, `{"content":[{"reasoningContent":{"redactedContent":"two"}}],"role":"user"}`); m.Signed != 0 {
+		t.Error("a user signs")
+	}
+}
+
+func TestBedrockCalls(t *testing.T) {
+	f := func(call string, want Call) {
+		t.Helper()
+		lead := `{"role":"assistant","content":[{"text":"a"},{"toolUse":`
+		m := bedrockMessageOf(t, lead+call+`}]}`)
+		want.Start = 1 + len(lead)
+		want.End = want.Start + len(call)
+		if diff := cmp.Diff([]Call{want}, m.Calls, sameFacts); diff != "" || m.Parts != PartText|PartCall {
+			t.Errorf("%s, parts %b (-want +got):\n%s", call, m.Parts, diff)
+		}
+	}
+	f(`{"toolUseId":"t1","name":"f","input":{"a":1}}`, Call{
+		Kind: Object, FuncKind: Object, ID: []byte("t1"), IDKind: String, Name: []byte("f"), NameKind: String,
+		ArgsKind: Object, Args: ArgsObject, ArgsBytes: 7, ArgsHash: xxh3.HashString(`{"a":1}`),
+	})
+	f(`{"input":"{\"a\"","name":"f\u005f","toolUseId":"t\/1","type":"tool_use"}`, Call{
+		Kind: Object, FuncKind: Object, ID: []byte("t/1"), IDKind: String, Name: []byte("f_"), NameKind: String,
+		ArgsKind: String, Args: ArgsTruncated, ArgsBytes: 6, ArgsHash: xxh3.HashString(`{\"a\"`),
+	})
+	f(`{"toolUseId":7,"name":null,"input":[1],"caller":{}}`, Call{
+		Kind: Object, FuncKind: Object, IDKind: Number, NameKind: Null, ArgsKind: Array, ArgsBytes: 3, ArgsHash: xxh3.HashString(`[1]`), Fields: FieldUnknown,
+	})
+	f(`{}`, Call{Kind: Object, FuncKind: Object})
+	f(`"t1"`, Call{Kind: String, FuncKind: String})
+	// Tools that AWS runs.
+	m := bedrockMessageOf(t, `{"role":"assistant","content":[{"toolUse":{"name":"nova_grounding","toolUseId":"t1","input":{},"type":"server_tool_use"}},
+		{"toolResult":{"toolUseId":"t1","type":"nova_grounding_result","content":[{"text":"a"}],"status":"success"}}]}`)
+	if len(m.Calls) != 0 || len(m.Replies) != 0 || m.Parts != PartOther {
+		t.Errorf("calls %v, replies %v, parts %b", m.Calls, m.Replies, m.Parts)
+	}
+}
+
+func TestBedrockReplies(t *testing.T) {
+	f := func(reply string, want Reply) {
+		t.Helper()
+		lead := `{"role":"user","content":[{"text":"a"},{"toolResult":`
+		m := bedrockMessageOf(t, lead+reply+`}]}`)
+		want.Start, want.After = 1+len(lead), PartText
+		want.End = want.Start + len(reply)
+		if diff := cmp.Diff([]Reply{want}, m.Replies, sameFacts); diff != "" || m.Parts != PartText|PartReply {
+			t.Errorf("%s, parts %b (-want +got):\n%s", reply, m.Parts, diff)
+		}
+	}
+	content := func(content string, count int, parts Parts) {
+		t.Helper()
+		f(`{"content":`+content+`}`, Reply{Content: Array, ContentBytes: len(content), PartCount: count, Parts: parts})
+	}
+	f(`{"toolUseId":"t\u0031","content":[],"status":"error"}`, Reply{ID: []byte("t1"), IDKind: String, Content: Array, ContentBytes: 2, IsError: true})
+	f(`{"toolUseId":null,"content":"ok","status":"success"}`, Reply{IDKind: Null, Content: String, ContentBytes: 2})
+	f(`{"type":"tool_result","content":null}`, Reply{Content: Null, ContentBytes: 4})
+	f(`[]`, Reply{})
+	content(`[{"text":"a"},{"json":{"b":1}}]`, 2, PartText|PartOther)
+	content(`[{"text":""}]`, 1, PartText|PartBlank)
+	content(`[{"image":{}},{"document":{}},{"video":{}},{"searchResult":{}},{"cachePoint":{}}]`, 5, PartImage|PartFile|PartOther)
+	content(`[{"text":"a","json":null}]`, 1, PartText)
+	content(`[{"json":[1]}]`, 1, PartBad)
+	content(`[{"text":1}]`, 1, PartBad)
+	content(`[{"image":"x"}]`, 1, PartBad)
+	content(`["a",{}]`, 2, PartBad)
+
+	m := bedrockMessageOf(t, `{"role":"user","content":[{"toolResult":{"toolUseId":"a","is_error":true}},{"text":"go on"},{"toolResult":{"toolUseId":"b"}}]}`)
+	if len(m.Replies) != 2 || m.Replies[0].After != 0 || m.Replies[1].After != PartReply|PartText || m.FirstPart != PartReply ||
+		m.Fields != FieldUnknown || string(m.OtherField) != "is_error" {
+		t.Errorf("got %+v", m)
+	}
+}
+
+func TestBedrockRequest(t *testing.T) {
+	var r Request // used again and again: nothing of the last body may stay
+	f := func(body string, want Request) {
+		t.Helper()
+		if err := ScanRequest(Bedrock, []byte(body), &r); err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		if diff := cmp.Diff(want, r, sameFacts); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", body, diff)
+		}
+	}
+	names := func(n ...string) (b [][]byte) {
+		for _, s := range n {
+			b = append(b, []byte(s))
+		}
+		return b
+	}
+	f(`{"messages":[],"system":[{"text":"s"}],"inferenceConfig":{"temperature":0.5,"maxTokens":512}}`,
+		Request{MessagesKind: Array, System: Array, MaxTokens: 512})
+	f(`{"toolConfig":{"tools":[{"toolSpec":{"name":"a","inputSchema":{"json":{"name":"x"}}}},{"cachePoint":{"type":"default"}},{"toolSpec":{"name":"\u0062"}}],
+		"toolChoice":{"tool":{"name":"a"}}}}`, Request{HasTools: true, ToolCount: 2, Tools: names("a", "b"), ToolChoice: Object, Forced: []byte("a")})
+	f(`{"toolConfig":{"tools":[{"systemTool":{"name":"nova_grounding"}}],"toolChoice":{"any":{}}}}`,
+		Request{HasTools: true, ToolCount: 1, OpenTools: true, ToolChoice: Object})
+	f(`{"toolConfig":{"tools":[],"toolChoice":"auto"}}`, Request{HasTools: true, ToolChoice: String})
+	f(`{"toolConfig":{"tools":[1,{"toolSpec":{}},{"toolSpec":{"name":"a"},"cachePoint":null}]}}`,
+		Request{HasTools: true, ToolCount: 3, OpenTools: true, Tools: names("a")})
+	f(`{"toolConfig":null,"messages":null,"system":"s","inferenceConfig":[],"additionalModelRequestFields":"x"}`, Request{MessagesKind: Null, System: String})
+	f(`{"toolConfig":{"tools":[{"toolSpec":{"name":"a"}}]},"toolConfig":{}}`, Request{})
+	f(`{"additionalModelRequestFields":{"top_k":5,"thinking":{"type":"enabled","budget_tokens":1024}}}`, Request{Thinking: ThinkingOn})
+	f(`{"additionalModelRequestFields":{"thinking":{"type":"disabled"}}}`, Request{Thinking: ThinkingOff})
+	f(`{"additionalModelRequestFields":{"reasoning_config":{"type":"enabled"}}}`, Request{Thinking: ThinkingOn})
+	f(`{"additionalModelRequestFields":{"reasoningConfig":{"maxReasoningEffort":"low","type":"disabled"}}}`, Request{Thinking: ThinkingOff})
+	// The prompt that the variables are for has messages of its own.
+	f(`{"promptVariables":{"topic":{"text":"x"}}}`, Request{Stored: true})
+	f(`{"promptVariables":{}}`, Request{})
+}
+
+func TestBedrockRequestErrors(t *testing.T) {
+	body := `{"messages":[{"role":"user","content":[{"text":"q\n"}]},{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"t","signature":"s"}}},` +
+		`{"citationsContent":{"content":[{"text":"c"}]}},{"toolUse":{"toolUseId":"t1","name":"f","input":{"a":[1,true]}}}]},{"role":"user","content":[{"toolResult":` +
+		`{"toolUseId":"t1","content":[{"text":"ok"},{"json":{"a":null}}],"status":"error"}},{"odd":{}},{"image":{"format":"png"}}]}],"toolConfig":{"tools":[{"toolSpec":` +
+		`{"name":"f"}}],"toolChoice":{"auto":{}}},"inferenceConfig":{"maxTokens":1},"promptVariables":{"a":1},"additionalModelRequestFields":{"thinking":{"type":"enabled"}}}`
+	var f Request
+	if err := ScanRequest(Bedrock, []byte(body), &f); err != nil {
+		t.Fatal(err)
+	}
+	for n := 1; n < len(body); n++ {
+		if err := ScanRequest(Bedrock, []byte(body[:n]), &f); !errors.Is(err, ErrTruncated) {
+			t.Fatalf("%s: %v", body[:n], err)
+		}
+	}
+	for _, body := range []string{``, `[]`, `{"messages":[{"content":[{"toolUse":x}]}]}`, `{"messages":[{"content":[{"text" "a"}]}]}`, `{} x`} {
+		if err := ScanRequest(Bedrock, []byte(body), &f); !errors.Is(err, ErrNotJSON) || len(f.Messages) != 0 {
+			t.Errorf("%s: %v, %d messages", body, err, len(f.Messages))
+		}
+	}
+}
+
+// refBedrock is the slow twin of the scan of messages, for what rules use most.
+func refBedrock(n node) (messages []Message) {
+	for _, e := range n.elems {
+		m := Message{Kind: e.kind, Content: e.get("content").kind}
+		role, text, hasText := e.get("role"), "", false
+		if m.RoleKind = role.kind; role.kind == String {
+			m.Role, m.RoleName = roleOf([]byte(role.text), String), []byte(role.text)
+		}
+		if m.Content == String {
+			text, hasText = e.get("content").text, true
+		}
+		if m.Content == Array {
+			m.PartCount = len(e.get("content").elems)
+			for _, block := range e.get("content").elems {
+				for i := range block.keys {
+					refBedrockBlock(&m, block.keys[i], block.elems[i], &text, &hasText)
+				}
+			}
+		}
+		if m.Role == RoleAssistant && hasText {
+			m.ContentHash = xxh3.HashString(text)
+		}
+		messages = append(messages, m)
+	}
+	return messages
+}
+
+func refBedrockBlock(m *Message, tag string, v node, text *string, hasText *bool) {
+	kind := v.get("type").text
+	switch tag {
+	case "text":
+		if v.kind == String {
+			*text, *hasText = *text+v.text, true
+		}
+	case "citationsContent":
+		for i, k := range v.keys {
+			for _, c := range v.elems[i].elems {
+				for j, inner := range c.keys {
+					if k == "content" && v.elems[i].kind == Array && inner == "text" && c.elems[j].kind == String {
+						*text, *hasText = *text+c.elems[j].text, true
+					}
+				}
+			}
+		}
+	case "toolUse":
+		if v.kind == Null || v.kind == Object && kind == "server_tool_use" && v.get("type").kind == String {
+			return
+		}
+		id, name := v.get("toolUseId"), v.get("name")
+		c := Call{Kind: v.kind, ID: id.bytes(), IDKind: id.kind, Name: name.bytes(), NameKind: name.kind, ArgsKind: v.get("input").kind}
+		switch c.ArgsKind {
+		case String:
+			c.Args = refArgs(v.get("input").text)
+		case Object:
+			c.Args = ArgsObject
+		}
+		m.Calls = append(m.Calls, c)
+	case "toolResult":
+		if v.kind == Null || v.kind == Object && v.get("type").kind == String && strings.HasSuffix(kind, "_result") && kind != "tool_result" {
+			return
+		}
+		id := v.get("toolUseId")
+		r := Reply{ID: id.bytes(), IDKind: id.kind, Content: v.get("content").kind, IsError: v.get("status").kind == String && v.get("status").text == "error"}
+		if r.Content == Array {
+			r.PartCount = len(v.get("content").elems)
+		}
+		m.Replies = append(m.Replies, r)
+	}
+}
+
+// checkBedrock compares the messages of a body that is valid JSON with the reference's.
+func checkBedrock(t *testing.T, f *Request, body []byte) {
+	t.Helper()
+	if err := ScanRequest(Bedrock, body, f); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	n := parse(body).get("messages")
+	var want, got []Message
+	if n.kind == Array {
+		want = refBedrock(n)
+	}
+	for i := range f.Messages {
+		m := &f.Messages[i]
+		short := Message{Kind: m.Kind, Content: m.Content, PartCount: m.PartCount, Role: m.Role, RoleKind: m.RoleKind, RoleName: m.RoleName, ContentHash: m.ContentHash}
+		for _, c := range m.Calls {
+			short.Calls = append(short.Calls, Call{
+				Kind: c.Kind, ID: c.ID, IDKind: c.IDKind, Name: c.Name, NameKind: c.NameKind, ArgsKind: c.ArgsKind, Args: c.Args,
+			})
+		}
+		for _, r := range m.Replies {
+			short.Replies = append(short.Replies, Reply{ID: r.ID, IDKind: r.IDKind, Content: r.Content, PartCount: r.PartCount, IsError: r.IsError})
+		}
+		got = append(got, short)
+	}
+	if diff := cmp.Diff(want, got, sameFacts); diff != "" {
+		t.Fatalf("%s (-reference +scan):\n%s", body, diff)
+	}
+}
+
+// bedrockExchanges calls f with the recorded calls of Converse and ConverseStream.
+func bedrockExchanges(tb testing.TB, f func(e *exchange)) {
+	tb.Helper()
+	readLines(tb, "exchanges.jsonl.gz", func(line []byte) {
+		var e exchange
+		if err := json.Unmarshal(line, &e); err != nil {
+			tb.Fatal(err)
+		}
+		if e.API == "bedrock.converse" {
+			f(&e)
+		}
+	})
+}
+
+func TestBedrockRecordedRequests(t *testing.T) {
+	var f Request
+	seen, calls := 0, 0
+	bedrockExchanges(t, func(e *exchange) {
+		checkBedrock(t, &f, e.Request)
+		seen++
+		for i := range f.Messages {
+			m := &f.Messages[i]
+			calls += len(m.Calls)
+			if m.Fields != 0 || m.Parts&PartBad != 0 || m.PartCount == 0 {
+				t.Errorf("%s: message %d: fields %b (%s), parts %b", e.ID, i, m.Fields, m.OtherField, m.Parts)
+			}
+		}
+	})
+	if seen < 100 || calls < 40 {
+		t.Errorf("%d requests with %d calls", seen, calls)
+	}
+}
+
+// bedrockSession is an agent's history of about size bytes.
+func bedrockSession(size int) []byte {
+	var b strings.Builder
+	b.WriteString(`{"system":[{"text":"You are an agent that reads code."},{"cachePoint":{"type":"default"}}],"messages":[{"role":"user","content":[{"text":"Find the bug."}]}`)
+	code := `\tif n := bytes.IndexByte(b, '\\n'); n < 0 {\n\t\treturn fmt.Errorf(\"read %q: %w\", name, err)\n\t}\n`
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, `,{"role":"assistant","content":[{"text":"I look at file %d next, because the caller of it fails."},`+
+			`{"toolUse":{"toolUseId":"tooluse_%022d","name":"read_file","input":{"path":"src/file_%d.go","limit":100}}}]}`, i, i, i)
+		fmt.Fprintf(&b, `,{"role":"user","content":[{"toolResult":{"toolUseId":"tooluse_%022d","content":[{"text":"%s"}],"status":"success"}}]}`,
+			i, strings.Repeat(code, 12+i%5))
+	}
+	b.WriteString(`],"toolConfig":{"tools":[{"toolSpec":{"name":"read_file","inputSchema":{"json":{"type":"object"}}}}]}}`)
+	return []byte(b.String())
+}
+
+func TestBedrockScanAllocatesNothing(t *testing.T) {
+	var f Request
+	body := bedrockSession(100_000)
+	checkBedrock(t, &f, body)
+	if n := testing.AllocsPerRun(10, func() {
+		if err := ScanRequest(Bedrock, body, &f); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a scan", n)
+	}
+}
+
+func BenchmarkScanBedrockRequest(b *testing.B) {
+	var f Request
+	body := bedrockSession(100_000)
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := ScanRequest(Bedrock, body, &f); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func FuzzScanBedrockRequest(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, string(bedrockSession(1000)),
+		`{"messages":[{"role":"assistant","content":[{"text":"\u003c"},{"citationsContent":{"content":[{"text":"b"},1],"content":{}}},{"toolUse":{"type":"server_tool_use"}}]}]}`,
+		`{"messages":[{"content":[{"toolUse":{"toolUseId":"a","input":"{}","name":1}},{"toolUse":"x"},{"toolUse":null},null,[]],"role":"assistant"}]}`,
+		`{"messages":[{"role":"user","content":[{"toolResult":{"toolUseId":"a","content":[{"json":[1]},{"text":""}],"status":"error","type":"x_result"}}]}]}`,
+		`{"messages":[{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"","signature":"a\n"}}},{"reasoningContent":{"redactedContent":"b"}}]}]}`,
+		`{"messages":[{"content":"a","content":[],"x":1}],"toolConfig":{"tools":[{"toolSpec":{"name":"a"}},{"cachePoint":{}},3],"toolChoice":{"tool":{"name":"a"}}},"system":""}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	var facts Request
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if json.Valid(body) && utf8.Valid(body) && parse(body).kind == Object {
+			checkBedrock(t, &facts, body)
+		} else {
+			_ = ScanRequest(Bedrock, body, &facts)
+		}
+		for _, m := range facts.Messages {
+			at := m.Start
+			for _, c := range m.Calls {
+				if c.Start < at || c.End <= c.Start || c.End > m.End {
+					t.Fatalf("%q: call at %d..%d of message %d..%d", body, c.Start, c.End, m.Start, m.End)
+				}
+				at = c.End
+			}
+			at = m.Start
+			for _, r := range m.Replies {
+				if r.Start < at || r.End <= r.Start || r.End > m.End {
+					t.Fatalf("%q: reply at %d..%d of message %d..%d", body, r.Start, r.End, m.Start, m.End)
+				}
+				at = r.End
+			}
+		}
+	})
+}
