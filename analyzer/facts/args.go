@@ -50,10 +50,10 @@ func checkArgs(raw []byte) Args {
 // checkShapedArgs judges what capture mode "shape" puts in place of arguments that do not parse:
 // ~<bytes>:<hash>:bad, or :multi for several JSON values.
 func checkShapedArgs(raw []byte) Args {
-	switch {
-	case bytes.HasPrefix(raw, []byte("~0:")):
+	switch n, ok := shaped(raw); {
+	case ok && n == 0:
 		return ArgsEmpty
-	case bytes.HasSuffix(raw, []byte(":multi")):
+	case ok && bytes.HasSuffix(raw, []byte(":multi")):
 		return ArgsMultiple
 	}
 	return ArgsBad

@@ -2,6 +2,8 @@ package facts
 
 func (f *Request) chat(s *scanner) {
 	var limit, completionLimit int64
+	var functions, functionCall Kind
+	var enabled, think Thinking
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "messages":
@@ -13,16 +15,19 @@ func (f *Request) chat(s *scanner) {
 		case "tools":
 			f.chatTools(s)
 		case "tool_choice":
-			f.ToolChoice = s.kind()
 			f.toolChoice(s)
 		case "parallel_tool_calls":
 			f.ParallelCalls = s.skip()
-		case "functions", "function_call":
-			f.Functions = max(f.Functions, s.skip())
+		case "functions":
+			functions = s.skip()
+		case "function_call":
+			functionCall = s.skip()
 		case "thinking":
 			f.thinking(s)
-		case "enable_thinking":
-			f.Thinking = thinkingIf(string(s.raw(s.kind())) == "true")
+		case "enable_thinking": // Qwen
+			enabled = thinkingIf(s)
+		case "think": // Ollama
+			think = thinkingIf(s)
 		case "max_tokens":
 			limit = s.number()
 		case "max_completion_tokens":
@@ -33,6 +38,14 @@ func (f *Request) chat(s *scanner) {
 	}
 	if f.MaxTokens = completionLimit; completionLimit == 0 {
 		f.MaxTokens = limit
+	}
+	if f.Functions = functions; functions == Absent {
+		f.Functions = functionCall
+	}
+	for _, t := range [...]Thinking{enabled, think} {
+		if f.Thinking == ThinkingUnknown {
+			f.Thinking = t
+		}
 	}
 }
 
@@ -45,55 +58,55 @@ func (f *Request) chatTools(s *scanner) {
 	}
 	for more := s.open(); more; more = s.more(']') {
 		f.ToolCount++
-		var name []byte
-		if s.kind() != Object {
-			s.skip()
-			continue
-		}
-		for more := s.open(); more; more = s.more('}') {
-			switch string(s.key()) {
-			case "function", "custom":
-				name = s.member("name")
-			default:
-				s.skip()
-			}
-		}
-		f.tool(name)
+		f.tool(s.called())
 	}
 }
 
-// thinking reads thinking: {"type": "enabled"}, as Anthropic, DeepSeek, GLM and Kimi have it.
+// toolChoice reads tool_choice: a word, or an object that forces one function.
+func (f *Request) toolChoice(s *scanner) {
+	f.ToolChoice = s.kind()
+	f.Forced = s.called()
+}
+
+// called steps over a tool or a choice of one, {"function": {"name": "f"}}, and returns the name; nil if it has none.
+func (s *scanner) called() (name []byte) {
+	if s.kind() != Object {
+		s.skip()
+		return nil
+	}
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "function", "custom":
+			name = s.member("name")
+		default:
+			s.skip()
+		}
+	}
+	return name
+}
+
+// thinking reads thinking: {"type": "enabled"}, as Anthropic, DeepSeek, GLM, Kimi and Cohere have it.
 func (f *Request) thinking(s *scanner) {
 	switch string(s.member("type")) {
 	case "enabled", "adaptive":
 		f.Thinking = ThinkingOn
 	case "disabled":
 		f.Thinking = ThinkingOff
+	default:
+		f.Thinking = ThinkingUnknown
 	}
 }
 
-func thinkingIf(on bool) Thinking {
-	if on {
+// thinkingIf reads a switch: true, false, or a word that says how much.
+func thinkingIf(s *scanner) Thinking {
+	k := s.kind()
+	switch raw := string(s.raw(k)); {
+	case raw == "true", k == String:
 		return ThinkingOn
+	case raw == "false":
+		return ThinkingOff
 	}
-	return ThinkingOff
-}
-
-// toolChoice reads tool_choice: a word, or an object that forces one function.
-func (f *Request) toolChoice(s *scanner) {
-	f.Forced = nil
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
-		switch string(s.key()) {
-		case "function":
-			f.Forced = s.member("name")
-		default:
-			s.skip()
-		}
-	}
+	return ThinkingUnknown
 }
 
 func (f *Request) chatMessages(s *scanner) { f.messages(s, (*Request).chatMessage) }
@@ -109,30 +122,36 @@ var chatFields = map[string]Fields{
 }
 
 func (f *Request) chatMessage(s *scanner, m *Message) {
-	start, firstReply := s.i, len(f.replies)
-	var content texts
+	start, content, firstReply := s.i, 0, len(f.replies)
 	var reasoning [3]Kind
+	var thinking Kind
 	var reply Reply
+	var toolName []byte
 	for more := s.open(); more; more = s.more('}') {
 		switch key := s.key(); string(key) {
 		case "role":
 			m.RoleName, m.RoleKind = s.text()
 			m.Role = roleOf(m.RoleName, m.RoleKind)
 		case "content":
-			f.chatContent(s, m, &content)
+			content = s.i
+			m.chatContent(s)
 		case "tool_calls":
 			f.toolCalls(s, m)
 		case "tool_call_id":
 			reply.ID, reply.IDKind = s.text()
 		case "name":
-			m.Fields |= FieldName
-			m.Name, m.NameKind = s.text()
+			m.Name, m.NameKind = m.text(s, FieldName)
+		case "tool_name": // Ollama's replies name the function
+			toolName, _ = m.text(s, FieldToolName)
 		case "reasoning_content":
 			reasoning[0] = m.field(s, FieldReasoningContent)
 		case "reasoning":
 			reasoning[1] = m.field(s, FieldReasoning)
 		case "reasoning_details":
 			reasoning[2] = m.field(s, FieldReasoningDetails)
+		case "thinking": // Ollama
+			m.other(s, key)
+			thinking = m.field(s, FieldUnknown)
 		default:
 			field, ok := chatFields[string(key)]
 			if !ok {
@@ -142,17 +161,23 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 			m.field(s, field)
 		}
 	}
-	m.Reasoning = firstReasoning(reasoning)
 	if s.err != nil {
 		return
 	}
+	if m.Parts&PartReasoning != 0 { // Mistral
+		thinking = max(thinking, Array)
+	}
+	m.Reasoning = firstReasoning([3]Kind{firstReasoning(reasoning), thinking})
 	switch m.Role { // only now the role is known: it may come after the content
 	case RoleAssistant:
-		m.ContentHash = content.hash(f, s)
+		m.ContentHash = f.chatHash(s, m, content)
 	case RoleTool:
 		if r := f.newReply(); r != nil {
 			*r = reply
 			r.Name, r.NameKind, r.Content, r.ContentBytes, r.Parts, r.PartCount = m.Name, m.NameKind, m.Content, m.ContentBytes, m.Parts, m.PartCount
+			if r.NameKind != String && toolName != nil {
+				r.Name, r.NameKind = toolName, String
+			}
 			r.Start, r.End = start, s.i
 		}
 		m.Replies = f.replies[firstReply:len(f.replies):len(f.replies)]
@@ -163,13 +188,27 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 func (m *Message) field(s *scanner, field Fields) Kind {
 	k := s.kind()
 	raw := s.raw(k)
-	m.Fields |= field
-	if k == Null || string(raw) == "false" {
-		m.NullFields |= field
-	} else {
-		m.NullFields &^= field
-	}
+	m.note(field, k == Null || string(raw) == "false")
 	return k
+}
+
+// text is field for a string, which it returns decoded.
+func (m *Message) text(s *scanner, field Fields) (text []byte, k Kind) {
+	start := s.i
+	text, k = s.text()
+	m.note(field, k == Null || k == Bool && s.i == start+len("false"))
+	return text, k
+}
+
+// note notes a key. Several keys may share a bit: it is null when the values of all are.
+func (m *Message) note(field Fields, null bool) {
+	switch {
+	case !null:
+		m.NullFields &^= field
+	case m.Fields&field == 0:
+		m.NullFields |= field
+	}
+	m.Fields |= field
 }
 
 // other keeps the name of the first key that the dialect does not have.
@@ -191,35 +230,49 @@ func firstReasoning(kinds [3]Kind) Kind {
 	return best
 }
 
-// chatContent reads a content and gathers its texts, but for those of a message that is surely not an assistant's.
-func (f *Request) chatContent(s *scanner, m *Message, t *texts) {
-	m.Parts, m.PartCount, m.FirstPart, *t = 0, 0, 0, texts{}
+func (m *Message) chatContent(s *scanner) {
+	m.Parts, m.PartCount, m.FirstPart = 0, 0, 0
 	start := s.i
-	m.Content = s.kind()
-	if m.Content != Array {
+	if m.Content = s.kind(); m.Content != Array {
 		raw := s.raw(m.Content)
 		m.ContentBytes = len(raw)
 		if m.Content == String && s.err == nil {
 			m.ContentBytes = textBytes(raw[1 : len(raw)-1])
-			t.add(f, raw[1:len(raw)-1])
 		}
 		return
 	}
 	for more := s.open(); more; more = s.more(']') {
-		part, text := chatPart(s)
+		part, _ := chatPart(s)
 		if m.PartCount == 0 {
 			m.FirstPart = part
 		}
 		m.Parts |= part
 		m.PartCount++
-		if part&PartText != 0 && (m.Role == RoleAssistant || m.Role == RoleNone) {
-			t.add(f, text)
-		}
 	}
 	m.ContentBytes = s.i - start
 }
 
-// chatPart reads a content part; text is the raw text of a text part.
+// chatHash is Message.ContentHash of the content at start. Parts are read a second time: only now it is known that they
+// are an assistant's, which are few.
+func (f *Request) chatHash(s *scanner, m *Message, start int) uint64 {
+	end := s.i
+	var t texts
+	switch s.i = start; {
+	case m.Content == String:
+		raw := s.raw(String)
+		t.add(f, raw[1:len(raw)-1])
+	case m.Parts&PartText != 0:
+		for more := s.open(); more; more = s.more(']') {
+			if part, text := chatPart(s); part&PartText != 0 {
+				t.add(f, text)
+			}
+		}
+	}
+	s.i = end
+	return t.hash(f, s)
+}
+
+// chatPart reads a content part; text is the raw text of a text part, nil if it has none.
 func chatPart(s *scanner) (part Parts, text []byte) {
 	if s.kind() != Object {
 		s.skip()
@@ -235,14 +288,9 @@ func chatPart(s *scanner) (part Parts, text []byte) {
 				part = PartBad
 			}
 		case "text":
-			if k := s.kind(); k == String {
-				raw := s.raw(k)
-				if s.err != nil {
-					return part, nil
-				}
+			text = nil
+			if k, raw := s.value(); k == String && s.err == nil {
 				text = raw[1 : len(raw)-1]
-			} else {
-				s.skip()
 			}
 		default:
 			s.skip()
@@ -270,108 +318,4 @@ func partOf(name []byte) Parts {
 		return PartRefusal
 	}
 	return PartOther
-}
-
-func (f *Request) toolCalls(s *scanner, m *Message) {
-	first := len(f.calls)
-	m.Calls = nil
-	if m.ToolCalls = s.kind(); m.ToolCalls != Array {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more(']') {
-		c := f.newCall()
-		if c == nil {
-			s.skip()
-			continue
-		}
-		c.Start = s.i
-		if c.Kind = s.kind(); c.Kind == Object {
-			chatCall(s, c)
-		} else {
-			s.skip()
-		}
-		c.End = s.i
-	}
-	// When calls grows, earlier messages keep the old array: their calls are final.
-	m.Calls = f.calls[first:len(f.calls):len(f.calls)]
-}
-
-func chatCall(s *scanner, c *Call) {
-	for more := s.open(); more; more = s.more('}') {
-		switch string(s.key()) {
-		case "id":
-			c.ID, c.IDKind = s.text()
-		case "type":
-			var name []byte
-			name, c.TypeKind = s.text()
-			c.Type = callType(name)
-		case "function":
-			chatFunction(s, c)
-		case "custom":
-			c.Name = s.member("name")
-		case "index":
-			c.Fields |= FieldIndex
-			s.skip()
-		case "extra_content":
-			c.Fields |= FieldExtraContent
-			c.Signature = signature(s)
-		default:
-			c.Fields |= FieldUnknown
-			s.skip()
-		}
-	}
-}
-
-func callType(name []byte) CallType {
-	switch string(name) {
-	case "":
-		return TypeNone
-	case "function":
-		return TypeFunction
-	case "custom":
-		return TypeCustom
-	}
-	return TypeOther
-}
-
-// signature reads extra_content: {"google": {"thought_signature": "…"}}.
-func signature(s *scanner) (k Kind) {
-	if s.kind() != Object {
-		s.skip()
-		return Absent
-	}
-	for more := s.open(); more; more = s.more('}') {
-		if string(s.key()) != "google" || s.kind() != Object {
-			s.skip()
-			continue
-		}
-		for more := s.open(); more; more = s.more('}') {
-			if string(s.key()) == "thought_signature" {
-				k = s.skip()
-			} else {
-				s.skip()
-			}
-		}
-	}
-	return k
-}
-
-func chatFunction(s *scanner, c *Call) {
-	c.Name, c.NameKind = nil, Absent
-	c.noArguments()
-	if c.FuncKind = s.kind(); c.FuncKind != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
-		switch string(s.key()) {
-		case "name":
-			c.Name, c.NameKind = s.text()
-		case "arguments":
-			c.arguments(s)
-		default:
-			s.skip()
-		}
-	}
 }

@@ -52,36 +52,86 @@ func TestScanRequestFacts(t *testing.T) {
 		}
 		return &f
 	}
+	const before = `{"messages":[`
 	message := func(body string, want Message) {
 		t.Helper()
-		f := scan(t, `{"messages":[`+body+`]}`)
-		want.Start, want.End = len(`{"messages":[`), len(`{"messages":[`)+len(body)
+		f := scan(t, before+body+`]}`)
+		want.Start, want.End = len(before), len(before)+len(body)
 		want.Hash = xxh3.HashString(body)
+		for i := range want.Replies {
+			want.Replies[i].Start, want.Replies[i].End = want.Start, want.End
+		}
 		if diff := cmp.Diff([]Message{want}, f.Messages, sameFacts); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", body, diff)
 		}
+	}
+	by := func(role string, m Message) Message {
+		m.Kind, m.RoleKind, m.RoleName, m.Role = Object, String, []byte(role), roleOf([]byte(role), String)
+		return m
 	}
 	// Wrong types are facts.
 	message(`null`, Message{Kind: Null})
 	message(`"x"`, Message{Kind: String})
 	message(`{}`, Message{Kind: Object})
 	message(`{"role":1,"content":2}`, Message{Kind: Object, RoleKind: Number, Content: Number, ContentBytes: 1})
-	message(`{"role":"narrator"}`, Message{Kind: Object, RoleKind: String, Role: RoleOther})
-	message(`{"role":"tool","tool_call_id":"a\"b","content":{"k":1}}`, Message{
-		Kind: Object, RoleKind: String, Role: RoleTool, Content: Object, ContentBytes: 7,
-		Replies: []Reply{{IDKind: String, ID: []byte(`a"b`), Content: Object, ContentBytes: 7}},
-	})
+	message(`{"role":"narrator"}`, by("narrator", Message{}))
+	message(`{"role":"tool","tool_call_id":"a\"b","content":{"k":1}}`, by("tool", Message{
+		Content: Object, ContentBytes: 7, Replies: []Reply{{IDKind: String, ID: []byte(`a"b`), Content: Object, ContentBytes: 7}},
+	}))
+	message(`{"role":"tool"}`, by("tool", Message{Replies: []Reply{{}}}))
+	message(`{"role":"tool","name":"f","tool_call_id":"c","content":[{"type":"text","text":"a"}]}`, by("tool", Message{
+		Name: []byte("f"), NameKind: String, Fields: FieldName, Content: Array, ContentBytes: 28, Parts: PartText, PartCount: 1, FirstPart: PartText,
+		Replies: []Reply{{ID: []byte("c"), IDKind: String, Name: []byte("f"), NameKind: String, Content: Array, ContentBytes: 28, Parts: PartText, PartCount: 1}},
+	}))
+	// Ollama's replies name the function; its reasoning and its images have keys of their own.
+	message(`{"role":"tool","tool_name":"f","content":"ok"}`, by("tool", Message{
+		Fields: FieldToolName, Content: String, ContentBytes: 2, Replies: []Reply{{Name: []byte("f"), NameKind: String, Content: String, ContentBytes: 2}},
+	}))
+	message(`{"role":"assistant","content":"","thinking":"hm","images":[]}`, by("assistant", Message{
+		Content: String, ContentHash: xxh3.HashString(""), Reasoning: String, Fields: FieldUnknown, OtherField: []byte("thinking"),
+	}))
 	// Keys and values may be escaped; the last of two equal keys wins.
-	message(`{"rol\u0065":"\u0075ser","content":[],"content":"ab"}`, Message{Kind: Object, RoleKind: String, Role: RoleUser, Content: String, ContentBytes: 2})
-	message(`{"role":"user","content":[{"type":"text"},{"type":"image_url"},{"type":"x"},{"type":null},7]}`, Message{
-		Kind: Object, RoleKind: String, Role: RoleUser, Content: Array, ContentBytes: 67, PartCount: 5, Parts: PartText | PartImage | PartOther | PartBad,
-	})
-	// The role comes after the content.
-	message(`{"content":"\u003cb>\/\ud83d\ude00","role":"assistant"}`, Message{
-		Kind: Object, RoleKind: String, Role: RoleAssistant, Content: String, ContentBytes: 22, ContentHash: xxh3.HashString("<b>/😀"),
-	})
-	message(`{"role":"assistant","reasoning":null,"reasoning_details":[]}`, Message{Kind: Object, RoleKind: String, Role: RoleAssistant, Reasoning: Array})
-	message(`{"role":"assistant","reasoning_content":null}`, Message{Kind: Object, RoleKind: String, Role: RoleAssistant, Reasoning: Null})
+	message(`{"rol\u0065":"\u0075ser","content":[],"content":"ab"}`, by("user", Message{Content: String, ContentBytes: 2}))
+	message(`{"role":"user","content":[{"type":"text"},{"type":"image_url"},{"type":"x"},{"type":null},7]}`, by("user", Message{
+		Content: Array, ContentBytes: 67, PartCount: 5, Parts: PartText | PartImage | PartOther | PartBad, FirstPart: PartText,
+	}))
+	message(`{"role":"user","content":[{"type":"text","text":""}]}`, by("user", Message{
+		Content: Array, ContentBytes: 27, PartCount: 1, Parts: PartText | PartBlank, FirstPart: PartText | PartBlank,
+	}))
+	message(`{"role":"assistant","content":"a","tool_calls":[{}],"tool_calls":null}`, by("assistant", Message{
+		Content: String, ContentBytes: 1, ContentHash: xxh3.HashString("a"), ToolCalls: Null,
+	}))
+	message(`{"role":"tool","name":"a","name":null,"tool_call_id":"a","tool_call_id":3}`, by("tool", Message{
+		NameKind: Null, Fields: FieldName, Replies: []Reply{{IDKind: Number, NameKind: Null}},
+	}))
+	// The role comes after the content, or changes.
+	message(`{"content":"\u003cb>\/\ud83d\ude00","role":"assistant"}`, by("assistant", Message{
+		Content: String, ContentBytes: 22, ContentHash: xxh3.HashString("<b>/😀"),
+	}))
+	const parts = `[{"type":"text","text":"a\n"},{"type":"image_url"},{"text":"\u0062","type":"text"}]`
+	twoTexts := Message{
+		Content: Array, ContentBytes: len(parts), ContentHash: xxh3.HashString("a\nb"), PartCount: 3, Parts: PartText | PartImage, FirstPart: PartText,
+	}
+	message(`{"content":`+parts+`,"role":"assistant"}`, by("assistant", twoTexts))
+	message(`{"role":"user","content":`+parts+`,"role":"assistant"}`, by("assistant", twoTexts))
+	// What capture mode "shape" leaves of a text says how long it was.
+	message(`{"role":"user","content":"~1234:0123456789abcdef"}`, by("user", Message{Content: String, ContentBytes: 1234}))
+	message(`{"role":"user","content":[{"type":"text","text":"~0:0123456789abcdef"}]}`, by("user", Message{
+		Content: Array, ContentBytes: 46, PartCount: 1, Parts: PartText | PartBlank, FirstPart: PartText | PartBlank,
+	}))
+	// Reasoning, and keys that are null.
+	message(`{"role":"assistant","reasoning":null,"reasoning_details":[]}`, by("assistant", Message{
+		Reasoning: Array, Fields: FieldReasoning | FieldReasoningDetails, NullFields: FieldReasoning,
+	}))
+	message(`{"role":"assistant","reasoning_content":null}`, by("assistant", Message{
+		Reasoning: Null, Fields: FieldReasoningContent, NullFields: FieldReasoningContent,
+	}))
+	message(`{"role":"assistant","content":[{"type":"thinking","thinking":[]}]}`, by("assistant", Message{
+		Content: Array, ContentBytes: 35, PartCount: 1, Parts: PartReasoning, FirstPart: PartReasoning, Reasoning: Array,
+	}))
+	message(`{"role":"user","prefix":false,"odd":1,"strange":null,"refusal":null,"name":false}`, by("user", Message{
+		NameKind: Bool, Fields: FieldPrefix | FieldUnknown | FieldRefusal | FieldName, NullFields: FieldPrefix | FieldRefusal | FieldName, OtherField: []byte("odd"),
+	}))
 
 	call := func(body string, want Call) {
 		t.Helper()
@@ -94,21 +144,50 @@ func TestScanRequestFacts(t *testing.T) {
 	}
 	call(`3`, Call{Kind: Number})
 	call(`{"id":null,"type":1,"function":"f","x":0}`, Call{Kind: Object, IDKind: Null, TypeKind: Number, FuncKind: String, Fields: FieldUnknown})
+	call(`{"type":null}`, Call{Kind: Object, TypeKind: Null})
+	call(`{"type":"function","type":""}`, Call{Kind: Object, TypeKind: String, Type: TypeOther})
 	call(`{"index":0,"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":1}"}}`, Call{
-		Kind: Object, IDKind: String, ID: []byte("c"), TypeKind: String, FuncKind: Object, NameKind: String, Name: []byte("f"),
-		ArgsKind: String, Args: ArgsObject, ArgsBytes: 9, ArgsHash: xxh3.HashString(`{\"a\":1}`),
+		Kind: Object, IDKind: String, ID: []byte("c"), TypeKind: String, Type: TypeFunction, FuncKind: Object, NameKind: String, Name: []byte("f"),
+		ArgsKind: String, Args: ArgsObject, ArgsBytes: 9, ArgsHash: xxh3.HashString(`{\"a\":1}`), Fields: FieldIndex,
 	})
-	call(`{"function":{"name":null,"arguments":{"a":1}}}`, Call{
-		Kind: Object, FuncKind: Object, NameKind: Null, ArgsKind: Object, ArgsBytes: 7, ArgsHash: xxh3.HashString(`{"a":1}`),
+	call(`{"function":{"name":null,"arguments":{"a":1},"index":1,"parsed":{}}}`, Call{
+		Kind: Object, FuncKind: Object, NameKind: Null, ArgsKind: Object, Args: ArgsObject, ArgsBytes: 7, ArgsHash: xxh3.HashString(`{"a":1}`),
+		Fields: FieldIndex | FieldUnknown,
 	})
 	call(`{"function":{"name":"f","arguments":"{"},"function":{}}`, Call{Kind: Object, FuncKind: Object})
+	// A custom call's input is free text, no JSON.
+	call(`{"type":"custom","custom":{"name":"sql","input":"select {"}}`, Call{
+		Kind: Object, TypeKind: String, Type: TypeCustom, NameKind: String, Name: []byte("sql"), ArgsKind: String, ArgsBytes: 8,
+		ArgsHash: xxh3.HashString("select {"),
+	})
+	call(`{"extra_content":{"google":{"thought_signature":"s"}}}`, Call{Kind: Object, Fields: FieldExtraContent, Signature: String})
+	call(`{"extra_content":{"google":{"thought_signature":"s"},"google":7}}`, Call{Kind: Object, Fields: FieldExtraContent})
+
+	request := func(body string, want Request) {
+		t.Helper()
+		if diff := cmp.Diff(want, *scan(t, body), sameFacts); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", body, diff)
+		}
+	}
+	request(`{"functions":[],"function_call":"auto","tools":[{"type":"x"},{"function":{"name":"f"}},{"custom":{"name":""}},1]}`, Request{
+		Functions: Array, HasTools: true, ToolCount: 4, OpenTools: true, Tools: [][]byte{[]byte("f"), {}},
+	})
+	request(`{"tool_choice":{"type":"custom","custom":{"name":"sql"}},"parallel_tool_calls":false,"function_call":null}`, Request{
+		ToolChoice: Object, Forced: []byte("sql"), ParallelCalls: Bool, Functions: Null,
+	})
+	request(`{"thinking":{"type":"enabled"}}`, Request{Thinking: ThinkingOn})
+	request(`{"thinking":{"type":"disabled"},"enable_thinking":true}`, Request{Thinking: ThinkingOff})
+	request(`{"thinking":{"type":"enabled"},"thinking":7}`, Request{})
+	request(`{"enable_thinking":null,"think":"high"}`, Request{Thinking: ThinkingOn})
+	request(`{"think":false}`, Request{Thinking: ThinkingOff})
 
 	body := `{"model":"a\/b","stream":true,"tools":[{},{}],"tool_choice":{"type":"function","function":{"name":"fi\u006eal"}},
 		"max_tokens":7,"messages":[{"role":"user","odd":1}]}`
 	got := *scan(t, body)
 	got.Messages = nil
 	want := Request{
-		Model: []byte("a/b"), Stream: true, HasTools: true, ToolCount: 2, Forced: []byte("final"), MaxTokens: 7, MessagesKind: Array,
+		Model: []byte("a/b"), Stream: true, HasTools: true, ToolCount: 2, OpenTools: true, ToolChoice: Object, Forced: []byte("final"),
+		MaxTokens: 7, MessagesKind: Array,
 	}
 	if diff := cmp.Diff(want, got, sameFacts); diff != "" {
 		t.Errorf("request (-want +got):\n%s", diff)
@@ -157,7 +236,9 @@ func TestScanMessages(t *testing.T) {
 	if err := ScanMessages(OpenAIChat, body, &f); err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(refMessages(body, parse(body)), f, sameFacts); diff != "" {
+	want := refMessages(body, parse(body))
+	want.Bare = true
+	if diff := cmp.Diff(want, f, sameFacts); diff != "" {
 		t.Errorf("facts (-reference +scan):\n%s", diff)
 	}
 	if err := ScanMessages(OpenAIChat, []byte(`{}`), &f); !errors.Is(err, ErrNotJSON) {
@@ -260,7 +341,9 @@ func TestScanRecordedConversations(t *testing.T) {
 		if err := ScanMessages(OpenAIChat, c.Messages, &f); err != nil {
 			t.Fatal(err)
 		}
-		if diff := cmp.Diff(refMessages(c.Messages, parse(c.Messages)), f, sameFacts); diff != "" {
+		want := refMessages(c.Messages, parse(c.Messages))
+		want.Bare = true
+		if diff := cmp.Diff(want, f, sameFacts); diff != "" {
 			t.Fatalf("facts (-reference +scan):\n%s", diff)
 		}
 	})

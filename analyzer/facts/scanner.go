@@ -182,6 +182,12 @@ func (s *scanner) skip() Kind {
 	return k
 }
 
+// value steps over a value and returns its kind and its bytes.
+func (s *scanner) value() (Kind, []byte) {
+	k := s.kind()
+	return k, s.raw(k)
+}
+
 // text reads a string and returns it decoded; any other value is stepped over. The text lies in the body or in
 // scratch.
 func (s *scanner) text() ([]byte, Kind) {

@@ -26,6 +26,11 @@ var requestSeeds = []string{
 	`{"tools":[{"type":"function","function":{"name":"a"}},{}],"tool_choice":{"type":"function","function":{"name":"fo\u0072ced"}},"max_completion_tokens":-1,"max_tokens":3}`,
 	`{"tools":[],"tool_choice":{"function":{"name":"a"},"function":3},"max_tokens":1e3}`,
 	`{"messages":[{"role":"assistant","content":"a","reasoning":null,"reasoning_content":"","reasoning_details":[{"x":"\\\""}],"extra":1,"extra":2}]}`,
+	`{"messages":[{"role":"tool","tool_name":"f","name":null,"content":[{"type":"text","text":""},{"type":"text","text":"~0:0123456789abcdef"},{"type":"document"}]}]}`,
+	`{"messages":[{"role":"user","content":[{"type":"text","text":"a"},{"text":"\u0062","type":"text"},{"type":"thinking","thinking":[]}],"role":"assistant","thinking":"x","images":null}]}`,
+	`{"messages":[{"role":"assistant","content":"~12:0123456789abcdef","prefix":false,"partial":true,"odd":null,"name":false,"tool_plan":"p"}]}`,
+	`{"messages":[{"role":"assistant","tool_calls":[{"type":"custom","custom":{"name":"c","input":"{"}},{"type":"function","function":{"name":"f","arguments":"{}","index":0},"extra_content":{"google":{"thought_signature":"s"}}}]}]}`,
+	`{"tools":[{"type":"custom","custom":{"name":"c"}},7],"tool_choice":{"custom":{"name":"c"}},"parallel_tool_calls":false,"functions":[],"function_call":null,"thinking":{"type":"enabled"},"enable_thinking":false,"think":"high"}`,
 	`{"a\\":"\\","b":"\\\"","messages":[{"role":"assistant","content":"\\\\\"\\"}],"c":[[[[{"d":[true,false,null]}]]]]}`,
 }
 

@@ -1,0 +1,119 @@
+package facts
+
+func (f *Request) toolCalls(s *scanner, m *Message) {
+	first := len(f.calls)
+	m.Calls = nil
+	if m.ToolCalls = s.kind(); m.ToolCalls != Array {
+		s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more(']') {
+		c := f.newCall()
+		if c == nil {
+			s.skip()
+			continue
+		}
+		c.Start = s.i
+		if c.Kind = s.kind(); c.Kind == Object {
+			chatCall(s, c)
+		} else {
+			s.skip()
+		}
+		c.End = s.i
+	}
+	// When calls grows, earlier messages keep the old array: their calls are final.
+	m.Calls = f.calls[first:len(f.calls):len(f.calls)]
+}
+
+func chatCall(s *scanner, c *Call) {
+	for more := s.open(); more; more = s.more('}') {
+		switch key := s.key(); string(key) {
+		case "id":
+			c.ID, c.IDKind = s.text()
+		case "type":
+			var name []byte
+			name, c.TypeKind = s.text()
+			c.Type = callType(name, c.TypeKind)
+		case "function":
+			c.FuncKind = s.kind()
+			c.chatFunction(s, "arguments")
+		case "custom":
+			c.chatFunction(s, "input")
+		case "extra_content":
+			c.Fields |= FieldExtraContent
+			c.Signature = signature(s)
+		default:
+			c.other(s, key)
+		}
+	}
+}
+
+// other notes a key that a call, or its function, is not made of.
+func (c *Call) other(s *scanner, key []byte) {
+	field, ok := chatFields[string(key)]
+	if !ok {
+		field = FieldUnknown
+	}
+	c.Fields |= field
+	s.skip()
+}
+
+func callType(name []byte, k Kind) CallType {
+	switch {
+	case k != String:
+		return TypeNone
+	case string(name) == "function":
+		return TypeFunction
+	case string(name) == "custom":
+		return TypeCustom
+	}
+	return TypeOther
+}
+
+// signature reads extra_content: {"google": {"thought_signature": "…"}}.
+func signature(s *scanner) (k Kind) {
+	if s.kind() != Object {
+		s.skip()
+		return Absent
+	}
+	for more := s.open(); more; more = s.more('}') {
+		if string(s.key()) != "google" {
+			s.skip()
+			continue
+		}
+		if k = Absent; s.kind() != Object {
+			s.skip()
+			continue
+		}
+		for more := s.open(); more; more = s.more('}') {
+			if string(s.key()) == "thought_signature" {
+				k = s.skip()
+			} else {
+				s.skip()
+			}
+		}
+	}
+	return k
+}
+
+// chatFunction reads what a call calls: a function with arguments, or a custom tool whose input is free text.
+func (c *Call) chatFunction(s *scanner, arguments string) {
+	c.Name, c.NameKind = nil, Absent
+	c.noArguments()
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more('}') {
+		switch key := s.key(); string(key) {
+		case "name":
+			c.Name, c.NameKind = s.text()
+		case arguments:
+			if c.arguments(s); arguments == "input" {
+				c.Args = ArgsUnknown
+			}
+		default:
+			c.other(s, key)
+		}
+	}
+}
