@@ -31,7 +31,7 @@ func hundredKB() []byte {
 // body in both.
 func BenchmarkRules(b *testing.B) {
 	body := hundredKB()
-	r := scan(b, body)
+	r := scan(b, openAI, body)
 	b.Run("scan", func(b *testing.B) {
 		b.SetBytes(int64(len(body)))
 		b.ReportAllocs()
@@ -55,7 +55,7 @@ func BenchmarkRules(b *testing.B) {
 
 // TestCheckAllocatesNothing: a request without a defect costs no memory.
 func TestCheckAllocatesNothing(t *testing.T) {
-	r, c := scan(t, hundredKB()), analyzer.NewChecker(InOrder)
+	r, c := scan(t, openAI, hundredKB()), analyzer.NewChecker(InOrder)
 	if n := testing.AllocsPerRun(10, func() { c.Check(r, openAI) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}

@@ -35,7 +35,7 @@ func TestAcceptedTraffic(t *testing.T) {
 		if v, ok := variantOfHost[host]; ok {
 			target.Variant = v
 		}
-		r := scan(t, messages)
+		r := scan(t, target, messages)
 		c.requests++
 		for _, m := range r.Messages {
 			if m.Role == facts.RoleTool {

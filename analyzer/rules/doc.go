@@ -10,12 +10,17 @@
 //
 // # Adding a rule
 //
-// One file, one line in All, one testdata/<id>.txtar. The archive's comment tells the story; bad/NAME.json is a
-// messages array and bad/NAME.want what all rules together report on it for OpenAI, one line each:
+// One file, a line in All and one in InOrder, one testdata/<id>.txtar. The archive's comment tells the story;
+// bad/NAME.json is a messages array or a whole request body, and bad/NAME.want what all rules together report on it,
+// one line each:
 //
 //	2: [orphan_tool_reply after_plain_assistant] message 2 (tool) answers call_1, which …
+//	1: [duplicate_call_id_in_history] (lenient) call_1 …
 //
-// that is: message index, rule, detail, summary. On good/NAME.json no rule reports anything.
+// that is: message index, rule, detail, what the target is expected to do when it is not to reject, summary. On
+// good/NAME.json the rule itself reports nothing, and no other rule anything that the target would reject. The target
+// is OpenAI's chat completions unless the name says another: NAME@anthropic.json, NAME@openai_chat.mistral.json,
+// NAME@openai_chat.ollama.native.json; the model is the one of the body.
 //
 // # Why pairing is done once
 //

@@ -1,7 +1,6 @@
 package rules
 
 import (
-	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -18,17 +17,50 @@ import (
 
 var openAI = facts.Target{Dialect: facts.OpenAIChat, Variant: facts.OpenAI}
 
-// report is what all rules say about a messages array, in the form of a .want file.
-func report(t *testing.T, messages []byte) string {
+// targetOf is whom the name of a case asks: after an @ stands DIALECT or DIALECT.VARIANT, with .native for
+// Ollama's own API; OpenAI's chat completions when the name has none.
+func targetOf(t *testing.T, name string) facts.Target {
 	t.Helper()
-	var b strings.Builder
-	for _, v := range analyzer.NewChecker(All).Check(scan(t, messages), openAI) {
-		fmt.Fprintf(&b, "%d: [%s] %s\n", v.Message, strings.TrimSpace(v.Rule.ID+" "+v.Detail), v.Summary)
+	_, of, ok := strings.Cut(name, "@")
+	if !ok {
+		return openAI
 	}
-	return b.String()
+	words := strings.Split(of, ".")
+	target := facts.Target{Dialect: facts.Dialect(words[0])}
+	known := facts.Variants[target.Dialect]
+	if len(known) == 0 {
+		t.Fatalf("%s: no dialect %q", name, words[0])
+	}
+	target.Variant = known[0]
+	if len(words) > 1 {
+		target.Variant = facts.Variant(words[1])
+	}
+	if !slices.Contains(known, target.Variant) {
+		t.Fatalf("%s: no variant %q of %s", name, target.Variant, target.Dialect)
+	}
+	target.Native = len(words) > 2 && words[2] == "native"
+	return target
 }
 
-// TestTestdata runs every archive: bad gives exactly its .want, good gives nothing from any rule.
+// check is what all rules find in body.
+func check(t *testing.T, target facts.Target, body []byte) []analyzer.Violation {
+	t.Helper()
+	r := scan(t, target, body)
+	target.Model = string(r.Model)
+	return analyzer.NewChecker(All).Check(r, target)
+}
+
+// say is a violation in the form of a .want file.
+func say(v analyzer.Violation) string {
+	severity := ""
+	if v.Predicted != analyzer.Reject {
+		severity = "(" + string(v.Predicted) + ") "
+	}
+	return fmt.Sprintf("%d: [%s] %s%s\n", v.Message, strings.TrimSpace(v.Rule.ID+" "+v.Detail), severity, v.Summary)
+}
+
+// TestTestdata runs every archive: bad gives exactly its .want, good gives nothing from its rule, and nothing from any
+// rule that the target would reject.
 func TestTestdata(t *testing.T) {
 	for _, rule := range All {
 		t.Run(rule.ID, func(t *testing.T) {
@@ -42,49 +74,80 @@ func TestTestdata(t *testing.T) {
 					want[name] = string(f.Data)
 				}
 			}
-			bad, good := 0, 0
+			cases := map[string]int{}
 			for _, f := range a.Files {
 				name, ok := strings.CutSuffix(f.Name, ".json")
 				if !ok {
 					continue
 				}
-				got := report(t, f.Data)
-				switch dir, _ := filepath.Split(name); dir {
-				case "good/":
-					good++
-					if got != "" {
-						t.Errorf("%s: rules report on a good history:\n%s", f.Name, got)
+				all, found := "", 0
+				for _, v := range check(t, targetOf(t, name), f.Data) {
+					all += say(v)
+					if v.Rule == rule {
+						found++
 					}
-				case "bad/":
-					bad++
-					if diff := cmp.Diff(want[name], got); diff != "" {
+					if strings.HasPrefix(name, "good/") && (v.Rule == rule || v.Predicted == analyzer.Reject) {
+						t.Errorf("%s: found in a good history: %s", f.Name, say(v))
+					}
+				}
+				dir, _ := filepath.Split(name)
+				cases[dir]++
+				if dir == "bad/" {
+					if diff := cmp.Diff(want[name], all); diff != "" {
 						t.Errorf("%s: findings differ (-want +got):\n%s", f.Name, diff)
 					}
-					if !strings.Contains(got, "["+rule.ID) {
+					if found == 0 {
 						t.Errorf("%s: shows no %s", f.Name, rule.ID)
 					}
 					delete(want, name)
-				default:
-					t.Errorf("%s is neither in bad/ nor in good/", f.Name)
 				}
 			}
-			if bad == 0 || good == 0 {
-				t.Errorf("testdata has %d bad and %d good histories, want one of each at least", bad, good)
+			if cases["bad/"] == 0 || cases["good/"] == 0 || len(cases) != 2 {
+				t.Errorf("testdata has %v histories, want one in bad/ and one in good/ at least, and no others", cases)
 			}
 			for name := range want {
-				t.Errorf("%s.want belongs to no %s.json", name, name)
+				t.Errorf("%s.want belongs to no bad history", name)
 			}
 		})
 	}
 }
 
-// TestRegistry holds All against the files on disk and InOrder against All.
+// ids are the rules in their order of evaluation: pairing, shape of tool messages, shape of calls and answers, limits,
+// order, fields, reasoning, request.
+var ids = strings.Fields(`
+	orphan_tool_reply tool_reply_before_call late_tool_reply unknown_tool_call_id missing_tool_reply duplicate_tool_reply
+	duplicate_call_id_in_message duplicate_call_id_in_history
+	missing_tool_call_id tool_content_not_string tool_content_missing tool_content_part_unsupported empty_content
+	arguments_not_string arguments_not_object arguments_invalid_json empty_tool_calls_array malformed_tool_call
+	assistant_content_missing null_content_with_calls
+	tool_call_id_format function_name_format message_name_format tools_limit_exceeded
+	unsupported_role role_alternation_broken last_message_role first_message_role user_after_tool no_user_message
+	system_not_first legacy_function_role tool_result_not_first
+	unexpected_message_field
+	reasoning_content_missing reasoning_content_forbidden thought_signature_missing reasoning_signature_invalid
+	thinking_block_missing reasoning_item_unpaired
+	tools_missing_with_tool_history tool_choice_without_tools tool_not_declared previous_response_unresolved
+	duplicate_item_id
+`)
+
+// TestRegistry holds All and InOrder against the list of rules, and All against the files on disk.
 func TestRegistry(t *testing.T) {
-	var ids, inOrder []string
+	idOf := func(rs []*analyzer.Rule) (ids []string) {
+		for _, r := range rs {
+			ids = append(ids, r.ID)
+		}
+		return ids
+	}
+	if diff := cmp.Diff(ids, idOf(InOrder)); diff != "" {
+		t.Errorf("InOrder (-want +got):\n%s", diff)
+	}
+	sorted := slices.Sorted(slices.Values(ids))
+	if diff := cmp.Diff(sorted, idOf(All)); diff != "" {
+		t.Errorf("All (-want +got):\n%s", diff)
+	}
 	for _, r := range All {
-		ids = append(ids, r.ID)
-		if r.Title() == "" || strings.Count(r.Doc, "\n") < 2 || r.Fix == "" {
-			t.Errorf("%s lacks a title, a text or a fix", r.ID)
+		if r.Title() == "" || strings.Count(r.Doc, "\n") < 2 || r.Fix == "" || r.Severity == nil || r.Run == nil {
+			t.Errorf("%s lacks a title, a text, a fix, a severity or a check", r.ID)
 		}
 		if strings.ContainsAny(r.Title()+r.Fix, "|\n") {
 			t.Errorf("%s: title or fix breaks the Markdown table", r.ID)
@@ -93,17 +156,7 @@ func TestRegistry(t *testing.T) {
 			t.Errorf("ByID(%q) is another rule", r.ID)
 		}
 	}
-	for _, r := range InOrder {
-		inOrder = append(inOrder, r.ID)
-	}
-	if !slices.IsSorted(ids) {
-		t.Errorf("All is not sorted by id: %v", ids)
-	}
-	slices.Sort(inOrder)
-	if diff := cmp.Diff(ids, inOrder); diff != "" {
-		t.Errorf("InOrder holds other rules than All:\n%s", diff)
-	}
-	for _, id := range ids {
+	for _, id := range sorted {
 		if _, err := os.Stat(id + ".go"); err != nil {
 			t.Error(err)
 		}
@@ -115,119 +168,10 @@ func TestRegistry(t *testing.T) {
 	for i, a := range archives {
 		archives[i] = strings.TrimSuffix(filepath.Base(a), ".txtar")
 	}
-	if diff := cmp.Diff(ids, archives); diff != "" {
-		t.Errorf("testdata holds other archives than All has rules:\n%s", diff)
+	if diff := cmp.Diff(sorted, archives); diff != "" {
+		t.Errorf("testdata holds other archives than there are rules:\n%s", diff)
 	}
 	if n := strings.Count(Table(), "\n"); n != len(All)+2 {
 		t.Errorf("Table has %d lines, want %d", n, len(All)+2)
-	}
-}
-
-// TestSeverity: a rule rejects for variants that the specification names without a mark, and for no others.
-func TestSeverity(t *testing.T) {
-	var spec []struct{ ID, Severity string }
-	readJSON(t, "../../../shared/spec/rules.json", &spec)
-	// Named in the specification, but only for some versions or with another one contradicting it.
-	lenient := map[string]string{
-		"unknown_tool_call_id mistral": "validators before version 13 accept it when the counts match",
-		"arguments_invalid_json vllm":  "its main branch replaces the arguments by {}",
-	}
-	text := map[string]string{}
-	for _, s := range spec {
-		text[s.ID] = s.Severity
-	}
-	for _, r := range All {
-		s := strings.ReplaceAll(text[r.ID], "reject: as orphan_tool_reply", text["orphan_tool_reply"])
-		_, s, ok := strings.Cut(s, "reject: ")
-		if !ok {
-			t.Errorf("%s: the specification names no variant that rejects it", r.ID)
-		}
-		s, _, _ = strings.Cut(s, ";")
-		named := map[string]bool{}
-		for w := range strings.FieldsSeq(s) {
-			w, mark, _ := strings.Cut(w, "(")
-			switch mark, _, _ = strings.Cut(mark, ")"); mark {
-			case "I", "U", "C", "R":
-			default:
-				named[w] = true
-			}
-		}
-		for _, v := range variants {
-			got := r.Severity(facts.Target{Dialect: facts.OpenAIChat, Variant: v})
-			want := analyzer.Lenient
-			if named[string(v)] && lenient[r.ID+" "+string(v)] == "" {
-				want = analyzer.Reject
-			}
-			if got != want {
-				t.Errorf("%s for %s: %s, want %s", r.ID, v, got, want)
-			}
-		}
-		if got := r.Severity(facts.Target{Dialect: facts.Other, Variant: facts.OpenAI}); got != analyzer.Lenient {
-			t.Errorf("%s rejects in a dialect that is not judged", r.ID)
-		}
-	}
-}
-
-// TestSpecExamples runs the examples of the specification that these rules can judge.
-func TestSpecExamples(t *testing.T) {
-	var examples []struct {
-		Rule, Dialect    string
-		Expect           []string
-		Violating, Fixed struct{ Messages json.RawMessage }
-	}
-	readJSON(t, "../../../shared/spec/examples.json", &examples)
-	variantOf := map[string]facts.Variant{"openai_chat": facts.OpenAI, "style": facts.OpenAI, "deepseek_thinking": facts.DeepSeek}
-	for _, v := range variants {
-		if v != facts.OpenAI && v != facts.Azure {
-			variantOf[string(v)] = v
-		}
-	}
-	ours, n := 0, 0
-	for _, e := range examples {
-		v, ok := variantOf[e.Dialect]
-		if !ok {
-			continue
-		}
-		target := facts.Target{Dialect: facts.OpenAIChat, Variant: v}
-		check := func(messages []byte) (ids []string) {
-			for _, v := range analyzer.NewChecker(All).Check(scan(t, messages), target) {
-				ids = append(ids, v.Rule.ID)
-			}
-			slices.Sort(ids)
-			return slices.Compact(ids)
-		}
-		var want []string
-		for _, id := range e.Expect {
-			if ByID(id) != nil {
-				want = append(want, id)
-			}
-		}
-		slices.Sort(want)
-		if diff := cmp.Diff(want, check(e.Violating.Messages)); diff != "" {
-			t.Errorf("%s for %s (-want +got):\n%s", e.Rule, e.Dialect, diff)
-		}
-		if got := check(e.Fixed.Messages); got != nil {
-			t.Errorf("%s for %s: the fixed body shows %v", e.Rule, e.Dialect, got)
-		}
-		n++
-		if ByID(e.Rule) != nil {
-			ours++
-		}
-	}
-	if ours != len(All) {
-		t.Errorf("%d examples for %d rules", ours, len(All))
-	}
-	t.Logf("%d chat examples, %d of them for these rules", n, ours)
-}
-
-// readJSON decodes a file of the shared material, or skips the test where it is absent.
-func readJSON(t *testing.T, path string, v any) {
-	t.Helper()
-	b, err := os.ReadFile(path)
-	if err != nil {
-		t.Skipf("SKIPPED, the specification is not here: %v", err)
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		t.Fatalf("decode %s: %v", path, err)
 	}
 }

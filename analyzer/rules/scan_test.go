@@ -1,17 +1,22 @@
 package rules
 
 import (
+	"bytes"
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// scan reads a messages array.
-func scan(t testing.TB, messages []byte) *facts.Request {
+// scan reads a request of target's dialect: a whole body, or an array of its messages.
+func scan(t testing.TB, target facts.Target, body []byte) *facts.Request {
 	t.Helper()
 	r := new(facts.Request)
-	if err := facts.ScanMessages(facts.OpenAIChat, messages, r); err != nil {
-		t.Fatalf("scan messages: %v", err)
+	read := facts.ScanRequest
+	if bytes.HasPrefix(bytes.TrimLeft(body, " \n"), []byte("[")) {
+		read = facts.ScanMessages
+	}
+	if err := read(target.Dialect, body, r); err != nil {
+		t.Fatalf("scan %s: %v", target.Dialect, err)
 	}
 	return r
 }

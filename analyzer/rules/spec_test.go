@@ -1,0 +1,231 @@
+package rules
+
+import (
+	"encoding/json"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+const spec = "../../../shared/spec/"
+
+// targetsOf are the targets that a word of the specification names.
+func targetsOf(word string) (ts []facts.Target) {
+	add := func(d facts.Dialect, vs ...facts.Variant) {
+		for _, v := range vs {
+			ts = append(ts, facts.Target{Dialect: d, Variant: v})
+		}
+	}
+	switch word {
+	case "responses", "openai_responses":
+		add(facts.OpenAIResponses, facts.OpenAI, facts.Azure)
+	case "azure_responses":
+		add(facts.OpenAIResponses, facts.Azure)
+	case "deepseek_responses":
+		add(facts.OpenAIResponses, facts.DeepSeekResponses)
+	case "anthropic":
+		add(facts.Anthropic, facts.AnthropicAPI, facts.VertexAnthropic)
+	case "gemini":
+		add(facts.Gemini, facts.GeminiAPI, facts.VertexGemini)
+	case "vertex", "vertex_gemini":
+		add(facts.Gemini, facts.VertexGemini)
+	case "bedrock":
+		add(facts.Bedrock, facts.BedrockAPI)
+	case "ollama_native":
+		ts = []facts.Target{{Dialect: facts.OpenAIChat, Variant: facts.Ollama, Native: true}}
+	case "style", "openai_chat":
+		add(facts.OpenAIChat, facts.OpenAI)
+	case "deepseek_thinking":
+		add(facts.OpenAIChat, facts.DeepSeek)
+	default:
+		if v := facts.Variant(word); v != facts.OtherVariant && slices.Contains(facts.Variants[facts.OpenAIChat], v) {
+			add(facts.OpenAIChat, v)
+		}
+	}
+	return ts
+}
+
+// everyone is every target without a model.
+func everyone() (ts []facts.Target) {
+	for _, d := range facts.Dialects {
+		for _, v := range facts.Variants[d] {
+			ts = append(ts, facts.Target{Dialect: d, Variant: v})
+		}
+	}
+	return append(ts, facts.Target{Dialect: facts.OpenAIChat, Variant: facts.Ollama, Native: true})
+}
+
+// TestSeverity: a rule rejects for targets that the specification names without a mark, and for no others but those
+// listed with their reason.
+func TestSeverity(t *testing.T) {
+	var rules []struct{ ID, Severity string }
+	readJSON(t, spec+"rules.json", &rules)
+	text := map[string]string{}
+	for _, r := range rules {
+		text[r.ID] = r.Severity
+	}
+	for _, r := range All {
+		s := strings.ReplaceAll(text[r.ID], "reject: as orphan_tool_reply", text["orphan_tool_reply"])
+		_, s, _ = strings.Cut(s, "reject: ")
+		s, _, _ = strings.Cut(s, ";")
+		named := map[facts.Target]bool{}
+		for w := range strings.FieldsSeq(s) {
+			w, mark, _ := strings.Cut(w, "(")
+			switch mark, _, _ = strings.Cut(mark, ")"); mark {
+			case "I", "U", "C", "R":
+			default:
+				for _, target := range targetsOf(w) {
+					named[target] = true
+				}
+			}
+		}
+		for _, target := range everyone() {
+			got := r.Severity(target) == analyzer.Reject
+			name := targetName(target)
+			_, otherwise := otherwise[r.ID][name]
+			switch want := named[target]; {
+			case got != want && !otherwise:
+				t.Errorf("%s: rejected by %s: %v, the specification says %v", r.ID, name, got, want)
+			case got == want && otherwise:
+				t.Errorf("%s: %s is listed, but is as the specification says", r.ID, name)
+			}
+		}
+		if r.Severity(facts.Target{Dialect: facts.Other, Variant: facts.OpenAI}) == analyzer.Reject {
+			t.Errorf("%s rejects in a dialect that is not judged", r.ID)
+		}
+	}
+}
+
+// targetName is the target in the form of a case's name.
+func targetName(t facts.Target) string {
+	s := string(t.Dialect) + "." + string(t.Variant)
+	if t.Native {
+		s += ".native"
+	}
+	return s
+}
+
+// otherwise holds, by rule and target, why we do not follow the list of the specification.
+var otherwise = map[string]map[string]string{
+	"unknown_tool_call_id": {
+		"openai_chat.mistral": "validators before version 13 accept it when the counts match",
+	},
+	"arguments_invalid_json": {
+		"openai_chat.vllm": "its main branch replaces the arguments by {}",
+	},
+}
+
+// alsoFound are rules that a violating body breaks besides those that the specification lists with it.
+var alsoFound = map[string]map[string]string{}
+
+// TestSpecExamples: every violating body of the specification shows exactly the rules listed with it, and every fixed
+// one no longer shows its rule, nor anything that the target would reject.
+func TestSpecExamples(t *testing.T) {
+	var examples []struct {
+		Rule, Dialect    string
+		Expect           []string
+		Violating, Fixed json.RawMessage
+	}
+	readJSON(t, spec+"examples.json", &examples)
+	for _, e := range examples {
+		t.Run(e.Rule, func(t *testing.T) {
+			target := targetsOf(e.Dialect)[0]
+			if target.Dialect == facts.Bedrock {
+				e.Violating, e.Fixed = converse(t, e.Violating), converse(t, e.Fixed)
+			}
+			found := map[string]bool{}
+			for _, v := range check(t, target, e.Violating) {
+				found[v.Rule.ID] = true
+			}
+			want := slices.Clone(e.Expect)
+			for id := range alsoFound[e.Rule] {
+				want = append(want, id)
+			}
+			slices.Sort(want)
+			var got []string
+			for id := range found {
+				got = append(got, id)
+			}
+			slices.Sort(got)
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Errorf("for %s (-want +got):\n%s", e.Dialect, diff)
+			}
+			for _, v := range check(t, target, e.Fixed) {
+				if v.Predicted == analyzer.Reject || v.Rule.ID == e.Rule {
+					t.Errorf("the fixed body shows %s", say(v))
+				}
+			}
+		})
+	}
+	t.Logf("%d examples", len(examples))
+}
+
+// converse makes a Converse body of one in the shape of chat completions, in which the specification writes its
+// examples for Bedrock. A system message becomes the system prompt.
+func converse(t *testing.T, chat []byte) []byte {
+	t.Helper()
+	var in struct {
+		Messages []struct {
+			Role, Content string
+			ToolCallID    string `json:"tool_call_id"`
+			ToolCalls     []struct {
+				ID       string
+				Function struct{ Name, Arguments string }
+			} `json:"tool_calls"`
+		}
+		Tools []struct{ Function struct{ Name string } }
+	}
+	if err := json.Unmarshal(chat, &in); err != nil {
+		t.Fatalf("decode example: %v", err)
+	}
+	type object = map[string]any
+	out := object{}
+	messages := []object{}
+	for _, m := range in.Messages {
+		role, content := m.Role, []object{}
+		switch {
+		case m.Role == "tool":
+			role = "user"
+			content = append(content, object{"toolResult": object{"toolUseId": m.ToolCallID, "content": []object{{"text": m.Content}}}})
+		case m.Content != "":
+			content = append(content, object{"text": m.Content})
+		}
+		for _, c := range m.ToolCalls {
+			content = append(content, object{"toolUse": object{
+				"toolUseId": c.ID, "name": c.Function.Name, "input": json.RawMessage(c.Function.Arguments),
+			}})
+		}
+		messages = append(messages, object{"role": role, "content": content})
+	}
+	out["messages"] = messages
+	if in.Tools != nil {
+		tools := []object{}
+		for _, f := range in.Tools {
+			tools = append(tools, object{"toolSpec": object{"name": f.Function.Name, "inputSchema": object{"json": object{}}}})
+		}
+		out["toolConfig"] = object{"tools": tools}
+	}
+	b, err := json.Marshal(out)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return b
+}
+
+// readJSON decodes a file of the shared material, or skips the test where it is absent.
+func readJSON(t *testing.T, path string, v any) {
+	t.Helper()
+	b, err := os.ReadFile(path)
+	if err != nil {
+		t.Skipf("SKIPPED, the specification is not here: %v", err)
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		t.Fatalf("decode %s: %v", path, err)
+	}
+}
