@@ -1,0 +1,348 @@
+package facts
+
+// itemKeys is a set of the keys of input items.
+type itemKeys uint32
+
+const (
+	keyCommon itemKeys = 1 << iota
+	keyMessage
+	keyContent
+	keyTool
+	keyCall
+	keyReply
+	keyReasoning
+	keyForeign // of no item that we know
+)
+
+// itemSchema holds, for the items that we know, the keys that the provider takes; it answers 400 to any other: "Unknown
+// parameter: 'input[1].metadata'.". Where its own documents are of two minds, as about status, the key is in the schema.
+var itemSchema = [...]itemKeys{
+	ItemMessage:   keyCommon | keyMessage | keyContent,
+	ItemCall:      keyCommon | keyTool | keyCall,
+	ItemReply:     keyCommon | keyTool | keyReply,
+	ItemReasoning: keyCommon | keyContent | keyReasoning,
+	ItemReference: keyCommon,
+}
+
+// An item is an element of an input while it is read: its type may be the last of its keys.
+type item struct {
+	start            int
+	seen             itemKeys
+	typ              []byte
+	typeKind, idKind Kind
+	call             Call // of a reply too: id and name
+	arguments, input int  // where these values stand; 0 when they are absent
+	content, output  itemContent
+	text             texts // of content
+	reasoning        [3]Kind
+	encrypted        []byte // raw
+}
+
+// An itemContent is the value of content or output.
+type itemContent struct {
+	kind         Kind
+	bytes, count int
+	parts, first Parts
+}
+
+func (f *Request) readItem(s *scanner, m *Message) {
+	it := item{start: s.i}
+	for more := s.open(); more; more = s.more('}') {
+		f.itemMember(s, m, &it)
+	}
+	if s.err != nil {
+		return
+	}
+	calls, replies := len(f.calls), len(f.replies)
+	switch m.Item = it.is(); m.Item {
+	case ItemMessage:
+		m.content(&it.content)
+		m.Name, m.NameKind = it.call.Name, it.call.NameKind
+		if m.Role == RoleAssistant {
+			m.ContentHash = it.text.hash(f, s)
+		}
+	case ItemCall:
+		it.asCall(f, s)
+	case ItemReply:
+		m.content(&it.output)
+		it.asReply(f, s)
+	case ItemReasoning:
+		m.Reasoning = firstReasoning(it.reasoning)
+		m.Signed = s.signed(it.encrypted)
+	case ItemReference:
+		f.Stored = true
+	case ItemOther, NoItem:
+		f.otherItem(it.typ)
+	}
+	f.own(m, calls, replies)
+	m.itemRole()
+	if m.Item == ItemOther {
+		m.Fields, m.NullFields = 0, 0
+	} else if schema := itemSchema[m.Item]; it.seen&^schema != 0 {
+		m.outside(s, it.start, schema)
+	}
+}
+
+// itemMember reads one member of an item.
+func (f *Request) itemMember(s *scanner, m *Message, it *item) {
+	key := s.key()
+	it.seen |= itemKey(key)
+	switch string(key) {
+	case "type":
+		it.typ, it.typeKind = s.text()
+	case "id":
+		m.ID, it.idKind = s.text()
+	case "role":
+		m.RoleName, m.RoleKind = s.text()
+		m.Role = roleOf(m.RoleName, m.RoleKind)
+	case "content":
+		it.text = texts{}
+		it.reasoning[1] = s.kind()
+		f.itemContent(s, m, &it.content, &it.text)
+	case "output":
+		f.itemContent(s, m, &it.output, nil)
+	case "call_id":
+		it.call.ID, it.call.IDKind = s.text()
+	case "name":
+		it.call.Name, it.call.NameKind = s.text()
+	case "arguments":
+		it.arguments = s.i
+		s.skip()
+	case "input":
+		it.input = s.i
+		s.skip()
+	case "encrypted_content":
+		it.reasoning[0] = s.kind()
+		it.encrypted = s.raw(it.reasoning[0])
+	case "summary":
+		it.reasoning[2] = s.skip()
+	default:
+		s.skip()
+	}
+}
+
+// itemKey is the set that holds key alone.
+func itemKey(key []byte) itemKeys {
+	switch string(key) {
+	case "type", "id", "status", "created_by":
+		return keyCommon
+	case "role", "phase":
+		return keyMessage
+	case "content":
+		return keyContent
+	case "call_id", "name":
+		return keyTool
+	case "caller", "namespace":
+		return keyTool
+	case "arguments", "input", "async":
+		return keyCall
+	case "output":
+		return keyReply
+	case "summary", "encrypted_content":
+		return keyReasoning
+	}
+	return keyForeign
+}
+
+// is tells what the item is. The type of a message may be left out, that of a reference too. A call or reply whose
+// call_id is null belongs to a tool that the provider runs, and a reply may name its tool instead of a call.
+func (it *item) is() Item {
+	if it.typeKind <= Null {
+		if it.seen == keyCommon && it.idKind == String {
+			return ItemReference
+		}
+		return ItemMessage
+	}
+	id := it.call.IDKind
+	switch string(it.typ) {
+	case "message":
+		return ItemMessage
+	case "function_call", "custom_tool_call":
+		if id != Null {
+			return ItemCall
+		}
+	case "function_call_output", "custom_tool_call_output":
+		if id != Null && (id != Absent || it.call.NameKind == Absent) {
+			return ItemReply
+		}
+	case "reasoning":
+		return ItemReasoning
+	case "item_reference":
+		return ItemReference
+	}
+	return ItemOther
+}
+
+func (it *item) asCall(f *Request, s *scanner) {
+	c := f.newCall()
+	if c == nil {
+		return
+	}
+	*c = it.call
+	c.Kind, c.FuncKind, c.TypeKind, c.Type = Object, Object, String, TypeFunction
+	c.Start, c.End = it.start, s.i
+	at := it.arguments
+	custom := string(it.typ) == "custom_tool_call"
+	if custom {
+		c.Type, at = TypeCustom, it.input
+	}
+	if at > 0 {
+		c.arguments(&scanner{b: s.b, i: at})
+	}
+	if custom {
+		c.Args = ArgsUnknown // free text
+	}
+}
+
+func (it *item) asReply(f *Request, s *scanner) {
+	if r := f.newReply(); r != nil {
+		*r = Reply{
+			ID: it.call.ID, IDKind: it.call.IDKind, Name: it.call.Name, NameKind: it.call.NameKind,
+			Content: it.output.kind, ContentBytes: it.output.bytes, Parts: it.output.parts, PartCount: it.output.count,
+			Start: it.start, End: s.i,
+		}
+	}
+}
+
+// otherItem notes what an item of a type that is not judged means for the others.
+func (f *Request) otherItem(typ []byte) {
+	switch string(typ) {
+	case "compaction", "compaction_summary": // stands for messages and calls before it, encrypted
+		f.Stored = true
+	case "additional_tools", "tool_search_output", "mcp_list_tools":
+		f.OpenTools = true
+	}
+}
+
+// itemRole sets the role that an item other than a message plays.
+func (m *Message) itemRole() {
+	if m.Item == ItemMessage {
+		return
+	}
+	m.Role, m.RoleKind, m.RoleName = RoleNone, Absent, nil
+	switch m.Item {
+	case ItemCall:
+		m.Role = RoleAssistant
+	case ItemReply:
+		m.Role = RoleTool
+	case NoItem, ItemMessage, ItemReasoning, ItemReference, ItemOther:
+	}
+}
+
+func (m *Message) content(c *itemContent) {
+	m.Content, m.ContentBytes = c.kind, c.bytes
+	m.Parts, m.PartCount, m.FirstPart = c.parts, c.count, c.first
+}
+
+// outside notes the keys outside the schema of the item that starts there.
+func (m *Message) outside(s *scanner, start int, schema itemKeys) {
+	again := scanner{b: s.b, i: start, scratch: s.scratch}
+	for more := again.open(); more; more = again.more('}') {
+		key := again.key()
+		if itemKey(key)&schema != 0 {
+			again.skip()
+			continue
+		}
+		field, ok := chatFields[string(key)]
+		if !ok {
+			field = FieldUnknown
+			m.other(&again, key)
+		}
+		k := again.kind()
+		switch raw := again.raw(k); {
+		case k != Null && string(raw) != "false":
+			m.NullFields &^= field
+		case m.Fields&field == 0: // of several unknown keys all are null, or none
+			m.NullFields |= field
+		}
+		m.Fields |= field
+	}
+	s.scratch = again.scratch
+}
+
+// signed hashes the encrypted content of a reasoning item; 0 when there is none.
+func (s *scanner) signed(raw []byte) uint64 {
+	if len(raw) <= len(`""`) || raw[0] != '"' {
+		return 0
+	}
+	return s.hashText(raw[1 : len(raw)-1])
+}
+
+// itemContent reads a content or an output; t, unless nil, gathers the texts of what may be an assistant's.
+func (f *Request) itemContent(s *scanner, m *Message, c *itemContent, t *texts) {
+	start := s.i
+	*c = itemContent{kind: s.kind()}
+	if c.kind != Array {
+		raw := s.raw(c.kind)
+		c.bytes = len(raw)
+		if c.kind == String && s.err == nil {
+			c.bytes = textBytes(raw[1 : len(raw)-1])
+			if t != nil {
+				t.add(f, raw[1:len(raw)-1])
+			}
+		}
+		return
+	}
+	for more := s.open(); more; more = s.more(']') {
+		part, text := m.itemPart(s)
+		if c.count == 0 {
+			c.first = part
+		}
+		c.parts |= part
+		c.count++
+		if t != nil && part&PartText != 0 && (m.Role == RoleAssistant || m.Role == RoleNone) {
+			t.add(f, text)
+		}
+	}
+	c.bytes = s.i - start
+}
+
+// itemPart reads a content part; text is the raw text of a text part.
+func (m *Message) itemPart(s *scanner) (part Parts, text []byte) {
+	if s.kind() != Object {
+		s.skip()
+		return PartBad, nil
+	}
+	part = PartBad
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "type":
+			if name, k := s.text(); k == String {
+				part = itemPartOf(name)
+			} else {
+				part = PartBad
+			}
+		case "text":
+			raw := s.raw(s.kind())
+			if text = nil; len(raw) > 0 && raw[0] == '"' && s.err == nil {
+				text = raw[1 : len(raw)-1]
+			}
+		case "cache_control":
+			m.field(s, FieldCacheControl)
+		default:
+			s.skip()
+		}
+	}
+	if part == PartText && text != nil && textBytes(text) == 0 {
+		part |= PartBlank
+	}
+	return part, text
+}
+
+func itemPartOf(name []byte) Parts {
+	switch string(name) {
+	case "input_text", "output_text", "text":
+		return PartText
+	case "input_image", "computer_screenshot":
+		return PartImage
+	case "input_audio":
+		return PartAudio
+	case "input_file":
+		return PartFile
+	case "refusal":
+		return PartRefusal
+	case "reasoning_text", "summary_text":
+		return PartReasoning
+	}
+	return PartOther
+}
