@@ -1,3 +1,289 @@
 package facts
 
-func scanAnthropicResponse(_ string, _ []byte, r *Response) { r.Malformed = true }
+import (
+	"bytes"
+	"errors"
+	"strings"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/analyzer/facts/eventstream"
+	"github.com/llmtap/llmtap/analyzer/facts/sse"
+)
+
+// scanAnthropicResponse is ScanResponse for the Messages API, and for Bedrock's InvokeModelWithResponseStream, whose
+// frames hold the same events.
+func scanAnthropicResponse(contentType string, body []byte, r *Response) {
+	a := anthropicAnswer{r: r}
+	text := bytes.TrimSpace(body)
+	switch {
+	case len(text) > 0 && (text[0] == '{' || text[0] == '['):
+		a.unary(text)
+	case eventstream.HasFrame(body), strings.Contains(strings.ToLower(contentType), "amazon.eventstream"):
+		a.frames(body)
+	case sse.HasField(body):
+		a.stream(body)
+	case isEventStream(contentType) && len(text) == 0:
+		r.Cut = true
+	default: // HTML, plain text, nothing
+		r.Error, r.Malformed = text, true
+	}
+	a.finish()
+}
+
+// An anthropicAnswer gathers a Response from a message or from the events of a stream.
+type anthropicAnswer struct {
+	r        *Response
+	text     xxh3.Hasher // of the text blocks seen so far, decoded
+	hasText  bool
+	content  Kind // of the content, as sent
+	blocks   []anthropicPartial
+	usage    anthropicUsage
+	scratch  []byte // of the events' scanners
+	decoded  []byte // a text
+	answered bool   // a message was seen
+	done     bool   // the end of the stream was
+}
+
+// An anthropicPartial is a block of an answer, one that is no text, as far as it has come.
+type anthropicPartial struct {
+	typ      anthropicType
+	index    int64        // in the stream
+	streamed bool         // it may go on
+	open     bool         // and its end was not seen
+	call     ResponseCall // as the block has it from its start
+	tail     []byte       // the signature, or the arguments that a stream adds; decoded
+}
+
+// anthropicUsage are token counts. In a stream the same count comes again, larger or equal.
+type anthropicUsage struct {
+	input, cacheRead, cacheWrite, output int64
+}
+
+// unary reads a whole answer. Vertex wraps some errors in an array.
+func (a *anthropicAnswer) unary(text []byte) {
+	s := scanner{b: text}
+	if text[0] == '{' {
+		a.object(&s, nil)
+	} else {
+		for more := s.open(); more; more = s.more(']') {
+			if s.kind() == Object {
+				a.object(&s, nil)
+			} else {
+				s.skip()
+			}
+		}
+	}
+	s.end()
+	a.r.Cut = errors.Is(s.err, ErrTruncated)
+	if !a.answered && len(a.r.Error) == 0 {
+		a.r.Error, a.r.Malformed = text, true
+	}
+	a.r.Malformed = a.r.Malformed || s.err != nil
+}
+
+// finish moves what was gathered into the Response. Input tokens are counted as OpenAI does: all that the model read,
+// those from the cache and those written to it too.
+func (a *anthropicAnswer) finish() {
+	r := a.r
+	if r.Content = a.content; r.Content == Array {
+		r.Content = Null
+	}
+	if a.hasText {
+		r.Content, r.ContentHash = String, a.text.Sum64()
+	}
+	if a.answered {
+		r.Choices = 1
+	}
+	r.InputTokens = a.usage.input + a.usage.cacheRead + a.usage.cacheWrite
+	r.CachedTokens, r.OutputTokens = a.usage.cacheRead, a.usage.output
+	var signed uint64
+	for i := range a.blocks {
+		switch b := &a.blocks[i]; b.typ {
+		case anthropicToolUse:
+			r.Calls = append(r.Calls, b.finish(r.Cut))
+		case anthropicThinking, anthropicRedacted:
+			if len(b.tail) > 0 {
+				signed = anthropicSigned(signed, xxh3.Hash(b.tail))
+			}
+		default:
+		}
+	}
+	if signed != 0 {
+		r.Signed = []Signed{{Hash: signed}}
+	}
+}
+
+// object reads a message, an error or an event of a stream; name is the event's, if it has one.
+func (a *anthropicAnswer) object(s *scanner, name []byte) {
+	start := s.i
+	e := anthropicEvent{typ: name}
+	for more := s.open(); more; more = s.more('}') {
+		switch key := s.key(); string(key) {
+		case "type":
+			if typ, k := s.text(); k == String {
+				e.typ = typ
+			}
+		case "message":
+			a.message(s)
+		case "error":
+			a.error(s)
+		case "index":
+			e.indexed = s.kind() == Number
+			e.index = s.number()
+		case "content_block":
+			e.block = anthropicBlock{}
+			e.block.read(s, false)
+		case "delta":
+			a.readDelta(s, &e)
+		default:
+			a.member(s, key)
+		}
+	}
+	if s.err == nil {
+		a.apply(&e)
+	}
+	if string(e.typ) == "error" && len(a.r.Error) == 0 {
+		a.r.Error = s.b[start:s.i]
+	}
+}
+
+// message reads the message that a stream starts with; in Bedrock's errors it is a text.
+func (a *anthropicAnswer) message(s *scanner) {
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more('}') {
+		a.member(s, s.key())
+	}
+}
+
+// member reads what a message has.
+func (a *anthropicAnswer) member(s *scanner, key []byte) {
+	switch string(key) {
+	case "id":
+		setText(&a.r.ID, s)
+	case "model":
+		setText(&a.r.Model, s)
+	case "content":
+		a.readContent(s)
+	case "stop_reason":
+		a.stopReason(s)
+	case "usage":
+		a.readUsage(s)
+	default:
+		s.skip()
+	}
+}
+
+// error reads an error member. Null, false and "" mean that there is none. An error cut short is still one.
+func (a *anthropicAnswer) error(s *scanner) {
+	k := s.kind()
+	raw := s.raw(k)
+	if k > Bool && len(a.r.Error) == 0 && string(raw) != `""` {
+		a.r.Error = raw
+	}
+}
+
+func (a *anthropicAnswer) stopReason(s *scanner) {
+	n := len(s.scratch)
+	if reason, k := s.text(); k == String {
+		a.r.FinishReason = string(reason)
+	}
+	s.scratch = s.scratch[:n]
+}
+
+func (a *anthropicAnswer) readContent(s *scanner) {
+	a.content = s.kind()
+	if a.content != Array {
+		size, text := anthropicText(s, a.content)
+		switch {
+		case s.err != nil:
+		case text != nil:
+			a.answered = true
+			a.addText(text)
+		case a.content != Null:
+			a.r.ContentBytes = size
+		}
+		return
+	}
+	a.answered = true
+	for more := s.open(); more; more = s.more(']') {
+		n := len(s.scratch)
+		var b anthropicBlock
+		if b.read(s, false); s.err == nil {
+			a.add(&b, anthropicPartial{})
+		}
+		s.scratch = s.scratch[:n]
+	}
+}
+
+// readUsage reads token counts. A count that is null or comes as 0 after a larger one says nothing.
+func (a *anthropicAnswer) readUsage(s *scanner) {
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	u := &a.usage
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "input_tokens":
+			u.input = max(u.input, s.number())
+		case "output_tokens":
+			u.output = max(u.output, s.number())
+		case "cache_read_input_tokens":
+			u.cacheRead = max(u.cacheRead, s.number())
+		case "cache_creation_input_tokens":
+			u.cacheWrite = max(u.cacheWrite, s.number())
+		default:
+			s.skip()
+		}
+	}
+}
+
+// addText adds the raw text of a text block, or a piece of it. Blocks come one after the other.
+func (a *anthropicAnswer) addText(raw []byte) {
+	if bytes.IndexByte(raw, '\\') >= 0 {
+		a.decoded = appendText(a.decoded[:0], raw)
+		raw = a.decoded
+	}
+	_, _ = a.text.Write(raw)
+	a.r.ContentBytes += len(raw)
+	a.hasText = true
+}
+
+// add adds a block to the answer; p holds what a stream says of it.
+func (a *anthropicAnswer) add(b *anthropicBlock, p anthropicPartial) {
+	switch b.typ {
+	case anthropicTextBlock:
+		if b.text != nil {
+			a.addText(b.text)
+		}
+		return
+	case anthropicThinking, anthropicRedacted:
+		k, sealed := b.reasoning()
+		a.r.Reasoning = max(a.r.Reasoning, k)
+		p.tail = appendText(nil, sealed)
+	case anthropicToolUse:
+		p.call = b.responseCall()
+	default:
+	}
+	if len(a.blocks) == maxAnswerCalls {
+		a.r.Malformed = true
+		return
+	}
+	p.typ = b.typ
+	a.blocks = append(a.blocks, p)
+}
+
+// responseCall is the call of a tool_use block.
+func (b *anthropicBlock) responseCall() ResponseCall {
+	c := ResponseCall{
+		ID: string(b.call.ID), Name: string(b.call.Name), ArgsKind: b.call.ArgsKind, Args: b.call.Args, Arguments: string(b.input),
+	}
+	if c.ArgsKind == String {
+		c.Arguments = string(appendText(nil, b.input[1:len(b.input)-1]))
+	}
+	return c
+}

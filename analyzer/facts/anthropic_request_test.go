@@ -1,0 +1,346 @@
+package facts
+
+import (
+	"encoding/json"
+	"errors"
+	"math/rand/v2"
+	"os"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/zeebo/xxh3"
+)
+
+// anthropicSeeds are requests with something in them that a scanner can get wrong.
+var anthropicSeeds = []string{
+	`{}`,
+	`{"messages":[]}`,
+	` { "model" : "claude" , "max_tokens" : 9 , "messages" : [ { "role" : "user" , "content" : [ { "type" : "text" , "text" : "q" } ] } ] } `,
+	`{"model":"claude-sonnet-4-5","stream":true,"max_tokens":1024,"system":[{"type":"text","text":"s"}],"thinking":{"type":"enabled","budget_tokens":1},"messages":[{"role":"user","content":"q"}]}`,
+	`{"tools":[{"name":"f","input_schema":{"type":"object"}},{"type":"custom","name":"\u0067"},{"type":"web_search_20250305","name":"web_search"},{"type":"mcp_toolset"},3,null],"tool_choice":{"type":"tool","name":"f"},"mcp_servers":[{}]}`,
+	`{"tools":{},"tool_choice":{"type":"any","name":"f"},"thinking":{"type":"disabled"},"mcp_servers":null,"system":"s","stream":"true","max_tokens":1e3}`,
+	`{"messages":[{"role":"assistant","content":[{"type":"thinking","thinking":"","signature":"c2ln"},{"type":"redacted_thinking","data":"\u0061"},{"type":"text","text":"a"},{"type":"text","text":"\u003cb\n"},{"type":"tool_use","id":"toolu_1","name":"f","input":{"a":[1,{"b":"}"}]}}]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"ok","is_error":true},{"type":"text","text":""}]}]}`,
+	`{"messages":[{"content":[{"input":{"x":1},"name":"f\"g","id":"a\u005fb","type":"tool_use"},{"text":"t","type":"text"},{"signature":"s","type":"thinking","thinking":null}],"role":"assistant"}]}`,
+	`{"messages":[{"role":"user","content":[{"type":"text","text":"n"},{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"","annotations":null},{"type":"image","source":{}},{"type":"tool_result","content":[{"type":"text"}]},{"type":"document"},7]},{"type":"tool_result"}]}]}`,
+	`{"messages":[{"role":"user","content":[{"type":"image","source":{}},{"type":"document","source":{},"title":"t","context":"c","citations":{}},{"type":"video"},{"type":1},{},"s",null,{"type":"server_tool_use","id":"i","name":"n","input":{}},{"type":"web_search_tool_result","tool_use_id":"i","content":[{"type":"web_search_result"}]},{"type":"tool_addition"}]}]}`,
+	`{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":"t","name":"f","input":"{\"a\":1}","text":"x","partial_json":null},{"type":"text","text":"a","id":null,"index":false,"cache_control":{}}],"id":"msg","usage":null,"cache_control":null}]}`,
+	`{"messages":[{"role":"assistant","content":[{"type":"tool_use","id":1,"name":null,"input":[]},{"type":"tool_use","type":"text","text":1},{"type":"text","type":"tool_use","input":1,"input":{}}],"content":"last"}]}`,
+	`{"messages":[{"role":"x","content":null},{"role":null,"content":{"a":1}},{"role":"system","content":""},{"r\u006fle":"us\u0065r","conten\u0074":5},null,"x",[1],{}]}`,
+	`{"messages":[{"role":"x"}],"messages":[{"role":"assistant","content":"~12:0123456789abcdef"}],"model":"\u006d","anthropic_version":"bedrock-2023-05-31"}`,
+	`{"messages":[{"role":"user","content":[{"type":"text","text":"~0:0123456789abcdef"},{"type":"tool_result","content":"~5:0123456789abcdef","content":[]}],"clear_at":"x","output_config":{}}]}`,
+}
+
+// checkAnthropic scans body and compares the facts with the reference's. A body that is not valid JSON may pass or not,
+// but a valid object must pass.
+func checkAnthropic(t *testing.T, f *Request, body []byte) {
+	t.Helper()
+	err := ScanRequest(Anthropic, body, f)
+	if !json.Valid(body) || !utf8.Valid(body) {
+		for _, m := range f.Messages {
+			if m.Start < 0 || m.End <= m.Start || m.End > len(body) {
+				t.Fatalf("%q: message span %d..%d", body, m.Start, m.End)
+			}
+		}
+		return
+	}
+	if parse(body).kind != Object {
+		if !errors.Is(err, ErrNotJSON) {
+			t.Fatalf("%q: error %v, want ErrNotJSON", body, err)
+		}
+		return
+	}
+	if err != nil {
+		t.Fatalf("%q: %v", body, err)
+	}
+	if diff := cmp.Diff(refAnthropic(body), *f, sameFacts); diff != "" {
+		t.Fatalf("%s\nfacts (-reference +scan):\n%s", body, diff)
+	}
+}
+
+func TestAnthropicMessage(t *testing.T) {
+	var f Request
+	check := func(role, content string, want Message) {
+		t.Helper()
+		const before = `{"messages":[`
+		body := `{"role":"` + role + `","content":` + content + `}`
+		if err := ScanRequest(Anthropic, []byte(before+body+`]}`), &f); err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		want.Kind, want.RoleKind, want.RoleName, want.Role = Object, String, []byte(role), roleOf([]byte(role), String)
+		want.Start, want.End, want.Hash = len(before), len(before)+len(body), xxh3.HashString(body)
+		if want.ContentBytes == 0 && want.Content == Array {
+			want.ContentBytes = len(content)
+		}
+		shift := len(before) + len(`{"role":"","content":[`) + len(role)
+		for i := range want.Calls {
+			c := &want.Calls[i]
+			c.Kind, c.FuncKind, c.Start, c.End = Object, Object, c.Start+shift, c.End+shift
+		}
+		for i := range want.Replies {
+			want.Replies[i].Start += shift
+			want.Replies[i].End += shift
+		}
+		if diff := cmp.Diff([]Message{want}, f.Messages, sameFacts); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", body, diff)
+		}
+	}
+	check("user", `"q"`, Message{Content: String, ContentBytes: 1})
+	check("system", `""`, Message{Content: String})
+	check("narrator", `null`, Message{Content: Null, ContentBytes: 4})
+	check("user", `[]`, Message{Content: Array})
+	check("assistant", `"\u003cb>"`, Message{Content: String, ContentBytes: 8, ContentHash: xxh3.HashString("<b>")})
+	check("assistant", `[{"type":"text","text":"a\n"},{"type":"text","text":"b"}]`, Message{
+		Content: Array, PartCount: 2, Parts: PartText, FirstPart: PartText, ContentHash: xxh3.HashString("a\nb"),
+	})
+	check("assistant", `[{"type":"text","text":""}]`, Message{
+		Content: Array, PartCount: 1, Parts: PartText | PartBlank, FirstPart: PartText | PartBlank, ContentHash: xxh3.HashString(""),
+	})
+	check("assistant", `[{"type":"text","text":"~0:0123456789abcdef"}]`, Message{
+		Content: Array, PartCount: 1, Parts: PartText | PartBlank, FirstPart: PartText | PartBlank, ContentHash: xxh3.HashString("~0:0123456789abcdef"),
+	})
+	check("user", `[{"type":"image","source":{}},{"type":"document","source":{}},{"type":"search_result"},{"type":2},3]`, Message{
+		Content: Array, PartCount: 5, Parts: PartImage | PartFile | PartOther | PartBad, FirstPart: PartImage,
+	})
+	// A call; its input comes before its type.
+	check("assistant", `[{"input":{"a":1},"id":"toolu_1","name":"f","type":"tool_use"}]`, Message{
+		Content: Array, PartCount: 1, Parts: PartCall, FirstPart: PartCall, Calls: []Call{{
+			ID: []byte("toolu_1"), IDKind: String, Name: []byte("f"), NameKind: String, ArgsKind: Object, Args: ArgsObject, ArgsBytes: 7,
+			ArgsHash: xxh3.HashString(`{"a":1}`), End: 61,
+		}},
+	})
+	check("assistant", `[{"type":"tool_use","input":"{"}]`, Message{
+		Content: Array, PartCount: 1, Parts: PartCall, FirstPart: PartCall,
+		Calls: []Call{{ArgsKind: String, Args: ArgsTruncated, ArgsBytes: 1, ArgsHash: xxh3.HashString(`{`), End: 31}},
+	})
+	// Replies, and what stands before them.
+	check("user", `[{"type":"text","text":"n"},{"type":"tool_result","tool_use_id":"t","content":"ok","is_error":true},{"type":"tool_result"}]`, Message{
+		Content: Array, PartCount: 3, Parts: PartText | PartReply, FirstPart: PartText, Replies: []Reply{
+			{ID: []byte("t"), IDKind: String, Content: String, ContentBytes: 2, IsError: true, After: PartText, Start: 27, End: 98},
+			{After: PartText | PartReply, Start: 99, End: 121},
+		},
+	})
+	check("user", `[{"type":"tool_result","tool_use_id":7,"content":[{"type":"text","text":""},{"type":"image"},4]}]`, Message{
+		Content: Array, PartCount: 1, Parts: PartReply, FirstPart: PartReply, Replies: []Reply{{
+			IDKind: Number, Content: Array, ContentBytes: 46, Parts: PartText | PartBlank | PartImage | PartBad, PartCount: 3, End: 95,
+		}},
+	})
+	// Tools that the provider runs are no calls.
+	check("assistant", `[{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"web_search_tool_result","tool_use_id":"s","content":[]},{"type":"mcp_tool_use","id":"m"},{"type":"mcp_tool_result","tool_use_id":"m"}]`, Message{
+		Content: Array, PartCount: 4, Parts: PartOther, FirstPart: PartOther,
+	})
+	// Thinking: the signatures of all blocks, in their order; an empty one signs nothing.
+	one, two := xxh3.HashString("s1"), xxh3.HashString("d2")
+	check("assistant", `[{"type":"thinking","thinking":"t","signature":"s1"},{"type":"thinking","thinking":"","signature":""},{"type":"redacted_thinking","data":"\u00642"}]`, Message{
+		Content: Array, PartCount: 3, Parts: PartReasoning, FirstPart: PartReasoning, Reasoning: String, Signed: one<<1 | one>>63 ^ two,
+	})
+	check("user", `[{"type":"thinking","thinking":null,"signature":"s1"}]`, Message{
+		Content: Array, PartCount: 1, Parts: PartReasoning, FirstPart: PartReasoning, Reasoning: Null,
+	})
+}
+
+func TestAnthropicFields(t *testing.T) {
+	var f Request
+	check := func(message string, fields, null Fields, other string) {
+		t.Helper()
+		if err := ScanMessages(Anthropic, []byte(`[`+message+`]`), &f); err != nil {
+			t.Fatalf("%s: %v", message, err)
+		}
+		m := f.Messages[0]
+		if m.Fields != fields || m.NullFields != null || string(m.OtherField) != other {
+			t.Errorf("%s: fields %b, null %b, other %q", message, m.Fields, m.NullFields, m.OtherField)
+		}
+	}
+	content := func(blocks string) string { return `{"role":"user","content":[` + blocks + `]}` }
+	check(`{"role":"user","content":"q","clear_at":"next_user_message","output_config":{}}`, 0, 0, "")
+	check(`{"role":"user","content":"q","cache_control":{}}`, FieldCacheControl, 0, "")
+	check(`{"id":"msg_1","role":"user","content":"q","type":"message"}`, FieldUnknown, 0, "id")
+	check(`{"role":"user","name":null}`, FieldUnknown, FieldUnknown, "name")
+	check(`{"role":"user","a":null,"b":1}`, FieldUnknown, 0, "a")
+	check(`{"role":"user","b":1,"a":null}`, FieldUnknown, 0, "b")
+	check(content(`{"type":"text","text":"a","citations":null,"cache_control":{"type":"ephemeral"}}`), FieldCacheControl, 0, "")
+	check(content(`{"type":"text","text":"a","parsed_output":null}`), FieldUnknown, FieldUnknown, "parsed_output")
+	check(content(`{"type":"tool_use","id":"t","name":"f","input":{},"caller":{"type":"direct"},"toolset_name":"x"}`), 0, 0, "")
+	check(content(`{"x":1,"text":"a","type":"tool_use","id":"t","name":"f","input":{}}`), FieldUnknown, 0, "x")
+	check(content(`{"type":"tool_use","id":"t","name":"f","input":{},"te\u0078t":"a"}`), FieldUnknown, 0, "text")
+	check(content(`{"type":"thinking","thinking":"a","signature":"s"},{"type":"redacted_thinking","data":"d"}`), 0, 0, "")
+	check(content(`{"type":"thinking","thinking":"a","signature":"s","text":"x"}`), FieldUnknown, 0, "text")
+	check(content(`{"type":"tool_result","tool_use_id":"t","name":"f"}`), FieldUnknown, 0, "name")
+	check(content(`{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"a","annotations":null}]}`), FieldUnknown, FieldUnknown, "annotations")
+	// Types that are not known may have any key, and so may what a provider's tool gave.
+	check(content(`{"type":"new","a":1,"text":"b"},{"type":"server_tool_use","x":1},{"x":1}`), 0, 0, "")
+	check(content(`{"type":"web_search_tool_result","content":[{"type":"text","x":1}]}`), 0, 0, "")
+}
+
+func TestAnthropicRequest(t *testing.T) {
+	var f Request
+	check := func(body string, want Request) {
+		t.Helper()
+		if err := ScanRequest(Anthropic, []byte(body), &f); err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		if diff := cmp.Diff(want, f, sameFacts); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", body, diff)
+		}
+	}
+	check(`{"model":"claude\/x","max_tokens":7,"stream":true,"system":[],"thinking":{"type":"adaptive"}}`, Request{
+		Model: []byte("claude/x"), MaxTokens: 7, Stream: true, System: Array, Thinking: ThinkingOn,
+	})
+	check(`{"anthropic_version":"vertex-2023-10-16","system":"s","messages":{},"thinking":{"type":"disabled"}}`, Request{
+		System: String, MessagesKind: Object, Thinking: ThinkingOff,
+	})
+	check(`{"tools":[{"name":"f"},{"type":"custom","name":"g"},{"type":null,"name":"h"}],"tool_choice":{"type":"tool","name":"g"}}`, Request{
+		HasTools: true, ToolCount: 3, Tools: [][]byte{[]byte("f"), []byte("g"), []byte("h")}, ToolChoice: Object, Forced: []byte("g"),
+	})
+	check(`{"tools":[],"tool_choice":{"type":"any","name":"g"}}`, Request{HasTools: true, ToolChoice: Object})
+	check(`{"tools":[{"type":"web_search_20250305","name":"web_search"}],"tool_choice":"auto"}`, Request{
+		HasTools: true, ToolCount: 1, Tools: [][]byte{[]byte("web_search")}, OpenTools: true, ToolChoice: String,
+	})
+	check(`{"mcp_servers":[{"name":"m"}]}`, Request{OpenTools: true})
+	check(`{"tools":null,"mcp_servers":null}`, Request{})
+}
+
+func TestAnthropicRequestErrors(t *testing.T) {
+	var f Request
+	check := func(body string, want error, messages int) {
+		t.Helper()
+		if err := ScanRequest(Anthropic, []byte(body), &f); !errors.Is(err, want) || len(f.Messages) != messages {
+			t.Errorf("%s: error %v, want %v; %d messages, want %d", body, err, want, len(f.Messages), messages)
+		}
+	}
+	check(``, ErrNotJSON, 0)
+	check(`[]`, ErrNotJSON, 0)
+	check(`{}}`, ErrNotJSON, 0)
+	check(`{"messages":[{"role":"user"},{"role":"user","content":[{"type":"text"`, ErrTruncated, 1)
+	check(`{"messages":[{"role":"user"},{"role":"user","content":[{"type" "text"}]}]}`, ErrNotJSON, 1)
+	check(`{"messages":[{"role":"user","content":[{"type":text}]}]}`, ErrNotJSON, 0)
+	check(`{"messages":[{"role":"user","content":[{"type":"tool_result","content":[{]}]}]}`, ErrNotJSON, 0)
+	for _, seed := range anthropicSeeds {
+		seed = strings.TrimSpace(seed)
+		for n := 1; n < len(seed); n++ {
+			if err := ScanRequest(Anthropic, []byte(seed[:n]), &f); !errors.Is(err, ErrTruncated) {
+				t.Errorf("%s: error %v, want ErrTruncated", seed[:n], err)
+			}
+		}
+	}
+}
+
+func TestAnthropicBounds(t *testing.T) {
+	var f Request
+	body := `[{"role":"assistant","content":[` + strings.Repeat(`{"type":"tool_use"},`, maxKept+1) + `{}]},{"role":"user","content":[` +
+		strings.Repeat(`{"type":"tool_result"},`, maxKept+1) + `{}]}]`
+	if err := ScanMessages(Anthropic, []byte(body), &f); err != nil || f.Dropped != 2 {
+		t.Errorf("error %v, %d dropped", err, f.Dropped)
+	}
+	if len(f.Messages[0].Calls) != maxKept || len(f.Messages[1].Replies) != maxKept || f.Messages[0].PartCount != maxKept+2 {
+		t.Errorf("%d calls, %d replies, %d parts", len(f.Messages[0].Calls), len(f.Messages[1].Replies), f.Messages[0].PartCount)
+	}
+}
+
+func TestAnthropicSameAsReference(t *testing.T) {
+	var f Request
+	for _, seed := range anthropicSeeds {
+		checkAnthropic(t, &f, []byte(seed))
+	}
+	n := 20_000
+	if testing.Short() {
+		n = 5_000
+	}
+	r := rand.New(rand.NewPCG(1, 2))
+	valid := 0
+	for range n {
+		b := mutate(r, anthropicSeeds[r.IntN(len(anthropicSeeds))])
+		if json.Valid(b) {
+			valid++
+		}
+		checkAnthropic(t, &f, b)
+	}
+	t.Logf("%d of %d mutations are valid JSON", valid, n)
+}
+
+// anthropicExchanges calls f with the recorded exchanges of the Messages API and of Claude models on Bedrock.
+func anthropicExchanges(tb testing.TB, f func(e *exchange)) {
+	tb.Helper()
+	readLines(tb, "exchanges.jsonl.gz", func(line []byte) {
+		var e exchange
+		if err := json.Unmarshal(line, &e); err != nil {
+			tb.Fatal(err)
+		}
+		if e.API == "anthropic.messages" || e.API == "bedrock.invoke" && strings.Contains(string(e.Request), `"anthropic_version"`) {
+			f(&e)
+		}
+	})
+}
+
+func TestAnthropicRecordedRequests(t *testing.T) {
+	var f Request
+	var n, calls, replies, strange int
+	anthropicExchanges(t, func(e *exchange) {
+		checkAnthropic(t, &f, e.Request)
+		n++
+		for _, m := range f.Messages {
+			calls += len(m.Calls)
+			replies += len(m.Replies)
+			if e.Status < 300 && m.Fields&FieldUnknown != 0 {
+				strange++
+				t.Errorf("%s: accepted, and %q is no field", e.ID, m.OtherField)
+			}
+		}
+	})
+	t.Logf("%d requests, %d calls, %d replies", n, calls, replies)
+}
+
+func TestAnthropicRecordedConversations(t *testing.T) {
+	var f Request
+	var n int
+	readLines(t, "conversations.jsonl.gz", func(line []byte) {
+		var c struct {
+			Format   string
+			Messages json.RawMessage
+		}
+		if err := json.Unmarshal(line, &c); err != nil {
+			t.Fatal(err)
+		}
+		if c.Format != "anthropic.messages" {
+			return
+		}
+		n++
+		if err := ScanMessages(Anthropic, c.Messages, &f); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(refAnthropicMessages(c.Messages, parse(c.Messages)), f, sameFacts); diff != "" {
+			t.Fatalf("facts (-reference +scan):\n%s", diff)
+		}
+	})
+	t.Logf("%d conversations", n)
+}
+
+func TestAnthropicSpecExamples(t *testing.T) {
+	b, err := os.ReadFile("../../../shared/spec/examples.json")
+	if os.IsNotExist(err) {
+		t.Skip("SKIPPED: no spec/examples.json beside the project")
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+	var examples []struct{ Violating, Fixed json.RawMessage }
+	if err := json.Unmarshal(b, &examples); err != nil {
+		t.Fatal(err)
+	}
+	var f Request
+	for _, e := range examples { // those of other dialects too
+		checkAnthropic(t, &f, e.Violating)
+		checkAnthropic(t, &f, e.Fixed)
+	}
+}
+
+func FuzzScanAnthropicRequest(f *testing.F) {
+	for _, seed := range anthropicSeeds {
+		f.Add([]byte(seed))
+	}
+	var facts Request
+	f.Fuzz(func(t *testing.T, body []byte) {
+		checkAnthropic(t, &facts, body)
+	})
+}

@@ -1,0 +1,231 @@
+package facts
+
+import (
+	"bytes"
+	"encoding/base64"
+	"errors"
+
+	"github.com/llmtap/llmtap/analyzer/facts/eventstream"
+	"github.com/llmtap/llmtap/analyzer/facts/sse"
+)
+
+// An anthropicEvent is an event of a stream. Its texts are raw, between the quotes, and valid as long as the event.
+type anthropicEvent struct {
+	typ     []byte // decoded
+	index   int64
+	indexed bool
+	block   anthropicBlock // of content_block_start
+
+	deltaType                []byte // decoded
+	text, partial, signature []byte
+}
+
+// stream assembles server-sent events.
+func (a *anthropicAnswer) stream(body []byte) {
+	var seen bool
+	var err error
+	for e := range sse.Events(body) {
+		if seen = true; errors.Is(err, ErrTruncated) {
+			a.r.Malformed = true // only the last event can be cut
+		}
+		if err = a.event(bytes.TrimSpace(e.Data), e.Name); a.done {
+			break
+		}
+	}
+	a.end(seen, errors.Is(err, ErrTruncated))
+}
+
+// frames assembles Bedrock's stream: each frame holds an event as {"bytes": "<base64>"}, or an exception.
+func (a *anthropicAnswer) frames(body []byte) {
+	var seen, cut bool
+	var data []byte
+	for m, err := range eventstream.Messages(body) {
+		if err != nil {
+			if cut = errors.Is(err, eventstream.ErrTruncated); !cut {
+				a.r.Malformed = true
+			}
+			break
+		}
+		seen = true
+		if string(m.Type) == "exception" || string(m.Type) == "error" {
+			for _, text := range [][]byte{m.Payload, m.ErrorMessage, m.ExceptionType, m.ErrorCode} {
+				if len(a.r.Error) == 0 {
+					a.r.Error = text
+				}
+			}
+			continue
+		}
+		s := scanner{b: bytes.TrimSpace(m.Payload)}
+		encoded := s.member("bytes")
+		if len(encoded) == 0 {
+			continue
+		}
+		if data, err = base64.StdEncoding.AppendDecode(data[:0], encoded); err != nil {
+			a.r.Malformed = true
+			continue
+		}
+		failed := len(a.r.Error) > 0
+		if err := a.event(data, nil); err != nil {
+			a.r.Malformed = true
+		}
+		if !failed {
+			a.r.Error = bytes.Clone(a.r.Error) // data is used again
+		}
+		if a.done {
+			break
+		}
+	}
+	a.end(seen, cut)
+}
+
+// end judges a stream that was read to its end.
+func (a *anthropicAnswer) end(seen, cut bool) {
+	ended := a.done || a.r.FinishReason != "" || len(a.r.Error) > 0
+	a.r.Cut = !a.done && cut || !ended
+	if seen && !a.answered && len(a.r.Error) == 0 {
+		a.r.Malformed = true
+	}
+}
+
+// event reads the data of an event: usually one value, several where a server forgets the empty line between its
+// events, and then none of them is named.
+func (a *anthropicAnswer) event(data, name []byte) error {
+	s := scanner{b: data, scratch: a.scratch[:0]}
+	failed := string(name) == "error" && len(a.r.Error) == 0
+	for s.space(); s.i < len(s.b) && !a.done; s.space() {
+		switch {
+		case s.b[s.i] == '{':
+			a.object(&s, name)
+			name = nil
+		case bytes.HasPrefix(s.b[s.i:], []byte("[DONE]")): // of gateways
+			a.done = true
+		default:
+			s.fail(ErrNotJSON)
+		}
+	}
+	if failed && len(a.r.Error) == 0 {
+		a.r.Error = data
+	}
+	if s.err != nil && !errors.Is(s.err, ErrTruncated) && !failed {
+		a.r.Malformed = true
+	}
+	a.scratch = s.scratch
+	return s.err
+}
+
+func (a *anthropicAnswer) readDelta(s *scanner, e *anthropicEvent) {
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "type":
+			e.deltaType, _ = s.text()
+		case "text":
+			_, e.text = anthropicText(s, s.kind())
+		case "partial_json":
+			_, e.partial = anthropicText(s, s.kind())
+		case "signature":
+			_, e.signature = anthropicText(s, s.kind())
+		case "stop_reason":
+			a.stopReason(s)
+		default:
+			s.skip()
+		}
+	}
+}
+
+// apply adds what a whole event says.
+func (a *anthropicAnswer) apply(e *anthropicEvent) {
+	switch string(e.typ) {
+	case "message", "message_start":
+		a.answered = true
+	case "content_block_start":
+		a.startBlock(e)
+	case "content_block_delta":
+		a.addDelta(e)
+	case "content_block_stop":
+		if i := a.find(e); i >= 0 {
+			a.blocks[i].open = false
+		}
+	case "message_stop":
+		a.done = true
+	}
+}
+
+func (a *anthropicAnswer) startBlock(e *anthropicEvent) {
+	a.answered, a.content = true, Array
+	if e.block.typ == anthropicToolUse && e.indexed {
+		if i := a.find(e); i >= 0 && a.blocks[i].typ == anthropicToolUse {
+			a.r.BadIndex = true
+		}
+	}
+	a.add(&e.block, anthropicPartial{index: e.index, streamed: true, open: true})
+}
+
+func (a *anthropicAnswer) addDelta(e *anthropicEvent) {
+	want, tail := anthropicToolUse, e.partial
+	switch string(e.deltaType) {
+	case "text_delta":
+		if e.text != nil {
+			a.addText(e.text)
+		}
+		return
+	case "thinking_delta":
+		a.r.Reasoning = String
+		return
+	case "signature_delta":
+		want, tail = anthropicThinking, e.signature
+	case "input_json_delta":
+	default: // citations, and what comes
+		return
+	}
+	i := a.find(e)
+	if i < 0 {
+		if len(a.blocks) == 0 || len(a.blocks) == maxAnswerCalls {
+			return // maybe it belongs to a block that was not kept
+		}
+		i = len(a.blocks) - 1
+		a.r.BadIndex = a.r.BadIndex || want == anthropicToolUse
+	}
+	if b := &a.blocks[i]; b.typ == want {
+		b.tail = appendText(b.tail, tail)
+	}
+}
+
+// find is the latest block with the index of e, the latest block if e has none, or -1.
+func (a *anthropicAnswer) find(e *anthropicEvent) int {
+	for i := len(a.blocks) - 1; i >= 0; i-- {
+		if !e.indexed || a.blocks[i].streamed && a.blocks[i].index == e.index {
+			return i
+		}
+	}
+	return -1
+}
+
+// finish is the finished call. The input of a message is an object, and so are arguments that came as text if they are
+// one; other text stays a string. No text at all is an empty object, unless the stream was cut before the call's end.
+func (b *anthropicPartial) finish(cut bool) ResponseCall {
+	c := b.call
+	if !b.streamed {
+		return c
+	}
+	if len(b.tail) > 0 {
+		if v := checkArgs(appendQuoted(nil, b.tail)); v != ArgsEmpty {
+			c.Arguments, c.Args, c.ArgsKind = string(b.tail), v, String
+			if v == ArgsObject {
+				c.ArgsKind = Object
+			}
+			return c
+		}
+	}
+	switch {
+	case c.ArgsKind > Null && len(c.Arguments) > len("{}"): // whole, as some gateways send it
+	case cut && b.open:
+		c.Arguments, c.Args, c.ArgsKind = "", ArgsTruncated, String
+	default:
+		c.Arguments, c.Args, c.ArgsKind = "{}", ArgsObject, Object
+	}
+	return c
+}
