@@ -1,3 +1,318 @@
 package facts
 
-func scanResponsesResponse(_ string, _ []byte, r *Response) { r.Malformed = true }
+import (
+	"bytes"
+	"errors"
+
+	"github.com/llmtap/llmtap/analyzer/facts/sse"
+	"github.com/zeebo/xxh3"
+)
+
+// scanResponsesResponse is ScanResponse for the Responses API.
+func scanResponsesResponse(contentType string, body []byte, r *Response) {
+	a := itemAnswer{r: r}
+	text := bytes.TrimSpace(body)
+	switch {
+	case len(text) > 0 && text[0] == '{':
+		a.unary(text)
+	case sse.HasField(body):
+		a.stream(body)
+	case isEventStream(contentType) && len(text) == 0:
+		r.Cut = true
+	default: // HTML, plain text, nothing
+		r.Error, r.Malformed = text, true
+	}
+	a.finish()
+}
+
+// An itemAnswer gathers a Response from a response object, or from the events of a stream.
+type itemAnswer struct {
+	r        *Response
+	items    []outItem // those that facts are taken from
+	place    outPlaces
+	others   bool // there are items without facts
+	answered bool
+	ended    bool // the terminal event of a stream was seen
+	status   string
+	reason   string // why it is incomplete
+}
+
+// An outItem is an item of an output, as far as it has come.
+type outItem struct {
+	kind       Item // ItemMessage, ItemCall or ItemReasoning
+	custom     bool // a call of a custom tool
+	id, callID string
+	name       string
+	// text is a message's, or a call's arguments, decoded; textKind is Absent as long as there is none.
+	text      []byte
+	textKind  Kind
+	part      int64 // the content part that text ends with, and where it starts
+	partStart int
+	reasoning [3]Kind
+	signed    uint64
+	started   bool // text is what the item came with when it was added: fragments will replace it
+	done      bool
+}
+
+func (a *itemAnswer) unary(text []byte) {
+	s := scanner{b: text}
+	isError := a.object(&s)
+	s.end()
+	a.r.Cut = errors.Is(s.err, ErrTruncated)
+	if len(a.r.Error) == 0 && (isError || !a.answered) {
+		a.r.Error, a.r.Malformed = text, !isError
+	}
+	a.r.Malformed = a.r.Malformed || s.err != nil
+}
+
+// object reads a response object and reports whether it is an error object instead. In a stream each event that has
+// one brings it as it stands; the items of the last that has any replace all others.
+func (a *itemAnswer) object(s *scanner) (isError bool) {
+	start := s.i
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "id":
+			setText(&a.r.ID, s)
+		case "model":
+			setText(&a.r.Model, s)
+		case "object", "type":
+			n := len(s.scratch)
+			word, _ := s.text()
+			isError = isError || string(word) == "error"
+			s.scratch = s.scratch[:n]
+		case "status":
+			a.status = ""
+			setText(&a.status, s)
+		case "incomplete_details":
+			n := len(s.scratch)
+			a.reason = string(s.member("reason"))
+			s.scratch = s.scratch[:n]
+		case "output":
+			a.output(s)
+		case "usage":
+			a.usage(s)
+		case "error":
+			a.error(s)
+		default:
+			s.skip()
+		}
+	}
+	if a.status == "failed" && len(a.r.Error) == 0 {
+		a.r.Error = s.b[start:s.i]
+	}
+	return isError
+}
+
+// error reads an error member. Null, false and "" mean that there is none. An error cut short is still one.
+func (a *itemAnswer) error(s *scanner) {
+	k := s.kind()
+	raw := s.raw(k)
+	if k > Bool && len(a.r.Error) == 0 && string(raw) != `""` {
+		a.r.Error = raw
+	}
+}
+
+func (a *itemAnswer) output(s *scanner) {
+	if s.kind() != Array {
+		s.skip()
+		return
+	}
+	a.answered = true
+	first := true
+	for more := s.open(); more; more = s.more(']') {
+		if first { // some servers end a stream with an empty output
+			a.items, a.place, a.others, first = a.items[:0], outPlaces{}, false, false
+		}
+		if s.kind() != Object {
+			s.skip()
+			continue
+		}
+		n := len(s.scratch)
+		if item := readOutItem(s); s.err == nil {
+			a.add(item)
+		}
+		s.scratch = s.scratch[:n]
+	}
+}
+
+// add keeps an item that facts are taken from, unless there are too many, and returns its place, or -1.
+func (a *itemAnswer) add(item outItem) int {
+	switch {
+	case item.kind == ItemOther:
+		a.others = true
+		return -1
+	case len(a.items) == maxAnswerCalls:
+		a.r.Malformed = true
+		return -1
+	}
+	a.items = append(a.items, item)
+	return len(a.items) - 1
+}
+
+// readOutItem reads an item of an output.
+func readOutItem(s *scanner) outItem {
+	o := outItem{kind: ItemOther}
+	var typ string
+	var callID, args, input Kind
+	var arguments, free []byte
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "type":
+			typ = ""
+			setText(&typ, s)
+		case "id":
+			o.id = ""
+			setText(&o.id, s)
+		case "call_id":
+			callID, o.callID = s.kind(), ""
+			setText(&o.callID, s)
+		case "name":
+			o.name = ""
+			setText(&o.name, s)
+		case "arguments":
+			arguments, args = textOrRaw(s)
+		case "input":
+			free, input = textOrRaw(s)
+		case "content":
+			o.reasoning[1] = s.kind()
+			o.content(s)
+		case "summary":
+			o.reasoning[2] = s.skip()
+		case "encrypted_content":
+			o.reasoning[0] = s.kind()
+			o.signed = s.signed(s.raw(o.reasoning[0]))
+		default:
+			s.skip()
+		}
+	}
+	switch typ {
+	case "message":
+		o.kind = ItemMessage
+	case "reasoning":
+		o.kind, o.text, o.textKind = ItemReasoning, nil, Absent
+	case "custom_tool_call":
+		arguments, args, o.custom = free, input, true
+		fallthrough
+	case "function_call":
+		if callID != Null {
+			o.kind, o.text, o.textKind = ItemCall, bytes.Clone(arguments), args
+		}
+	}
+	return o
+}
+
+// textOrRaw reads a string, decoded, or any other value as it stands; null has no bytes.
+func textOrRaw(s *scanner) ([]byte, Kind) {
+	start := s.i
+	text, k := s.text()
+	if k != String && k != Null {
+		text = s.b[start:s.i]
+	}
+	return text, k
+}
+
+// content reads the text of a message: that of all its text parts.
+func (o *outItem) content(s *scanner) {
+	o.text, o.textKind = nil, Absent
+	if s.kind() != Array {
+		s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more(']') {
+		if s.kind() != Object {
+			s.skip()
+			continue
+		}
+		n := len(s.scratch)
+		var typ, text []byte
+		k := Absent
+		for more := s.open(); more; more = s.more('}') {
+			switch string(s.key()) {
+			case "type":
+				typ, _ = s.text()
+			case "text":
+				text, k = s.text()
+			default:
+				s.skip()
+			}
+		}
+		if string(typ) == "output_text" && k == String {
+			o.text, o.textKind = append(o.text, text...), String
+		}
+		s.scratch = s.scratch[:n]
+	}
+}
+
+func (a *itemAnswer) usage(s *scanner) {
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "input_tokens":
+			a.r.InputTokens = s.number()
+		case "output_tokens":
+			a.r.OutputTokens = s.number()
+		case "input_tokens_details":
+			if s.kind() != Object {
+				s.skip()
+				continue
+			}
+			for more := s.open(); more; more = s.more('}') {
+				if string(s.key()) == "cached_tokens" {
+					a.r.CachedTokens = s.number()
+				} else {
+					s.skip()
+				}
+			}
+		default:
+			s.skip()
+		}
+	}
+}
+
+// finish moves what was gathered into the Response. Of several messages the last that has text is its content: an agent
+// sends each back as an item of its own.
+func (a *itemAnswer) finish() {
+	r := a.r
+	if a.answered {
+		r.Choices = 1
+	}
+	if r.FinishReason = a.reason; r.FinishReason == "" {
+		r.FinishReason = a.status
+	}
+	if a.others || len(a.items) > 0 {
+		r.Content = Null
+	}
+	var last *outItem
+	for i := range a.items {
+		switch o := &a.items[i]; o.kind {
+		case ItemMessage:
+			if o.textKind == String && (last == nil || len(o.text) > 0) {
+				last = o
+			}
+		case ItemCall:
+			r.Calls = append(r.Calls, o.call())
+		default:
+			r.Reasoning = max(r.Reasoning, firstReasoning(o.reasoning))
+			r.Signed = append(r.Signed, Signed{ID: o.id, Hash: o.signed})
+		}
+	}
+	if last != nil {
+		r.Content, r.ContentBytes, r.ContentHash = String, len(last.text), xxh3.Hash(last.text)
+	}
+}
+
+// call is the finished call. The arguments are judged as the text inside a JSON string would be.
+func (o *outItem) call() ResponseCall {
+	c := ResponseCall{ID: o.callID, Name: o.name, Arguments: string(o.text), ArgsKind: o.textKind}
+	switch {
+	case o.custom: // free text
+	case o.textKind == String:
+		c.Args = checkArgs(appendQuoted(nil, o.text))
+	case o.textKind == Object:
+		c.Args = ArgsObject
+	}
+	return c
+}
