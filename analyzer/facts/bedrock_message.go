@@ -68,8 +68,8 @@ func (f *Request) bedrockContent(s *scanner, m *Message, t *texts) {
 	m.ContentBytes = s.i - start
 }
 
-// bedrockBlock reads a block, whose only key says what it is. A null counts as absent, as AWS does it; of several
-// keys all are noted.
+// bedrockBlock reads a block, whose only key says what it is. A null counts as absent, as it does in the protocols of
+// AWS; of several keys all are noted.
 func (f *Request) bedrockBlock(s *scanner, m *Message, t *texts) (part Parts) {
 	if s.kind() != Object {
 		s.skip()

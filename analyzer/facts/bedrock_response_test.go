@@ -177,7 +177,8 @@ func TestBedrockStreamEnds(t *testing.T) {
 	f(`{"message":"No"}`, "", Response{Error: []byte(`{"message":"No"}`)})
 	f("<html>502 Bad Gateway</html>\n", "", Response{Error: []byte("<html>502 Bad Gateway</html>"), Malformed: true})
 	f("", "", Response{Cut: true})
-	f(event("metadata", bedrockUsage), "", Response{Cut: true, InputTokens: 5, OutputTokens: 7})
+	f(event("metadata", bedrockUsage), "", Response{Cut: true, Malformed: true, InputTokens: 5, OutputTokens: 7})
+	f(event("chunk", `{"bytes":"e30="}`), "", Response{Cut: true, Malformed: true})
 
 	// Without its usage an answer is whole; before its messageStop it is cut, wherever.
 	whole := begin + bedrockStop(0) + event("messageStop", `{"stopReason":"end_turn"}`)

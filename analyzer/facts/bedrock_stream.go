@@ -29,10 +29,10 @@ func (a *converse) stream(body []byte) {
 			a.event(&s, m.EventType)
 			stopped = stopped || string(m.EventType) == "messageStop"
 		}
-		seen = true
+		seen = seen || err == nil
 	}
 	a.r.Cut = !stopped && len(a.r.Error) == 0
-	if seen && !a.answered && !a.r.Cut && len(a.r.Error) == 0 {
+	if seen && !a.answered && len(a.r.Error) == 0 { // of another API, such as InvokeModelWithResponseStream
 		a.r.Malformed = true
 	}
 }
