@@ -36,12 +36,9 @@ func (f *Request) bedrockMessage(s *scanner, m *Message) {
 // bedrockField notes a key that neither a message nor a block of Converse has. Whether AWS refuses it is not known; its
 // SDKs do.
 func (m *Message) bedrockField(s *scanner, key []byte) {
-	field, ok := chatFields[string(key)]
-	if !ok {
-		field = FieldUnknown
-		m.other(s, key)
-	}
-	m.field(s, field)
+	k := s.kind()
+	raw := s.raw(k)
+	m.foreign(key, k == Null || string(raw) == "false", s)
 }
 
 func (f *Request) bedrockContent(s *scanner, m *Message, t *texts) {

@@ -44,8 +44,9 @@ func TestBedrockMessage(t *testing.T) {
 	f(`{"role":1,"content":2}`, Message{RoleKind: Number, Content: Number, ContentBytes: 1})
 	f(`{"role":"user","content":"hi"}`, Message{Role: RoleUser, RoleKind: String, RoleName: []byte("user"), Content: String, ContentBytes: 2})
 	f(`{"name":null,"odd":1,"cache_control":{}}`, Message{
-		Fields: FieldName | FieldUnknown | FieldCacheControl, NullFields: FieldName, OtherField: []byte("odd"),
+		Fields: FieldUnknown, OtherField: []byte("name"),
 	})
+	f(`{"odd":null}`, Message{Fields: FieldUnknown, NullFields: FieldUnknown, OtherField: []byte("odd")})
 	// A block is what its key says. A null is no key, a value of the wrong type no part.
 	user(`[]`, Message{})
 	user(`[{"text":"a"}]`, Message{PartCount: 1, Parts: PartText, FirstPart: PartText})
@@ -274,10 +275,9 @@ func refBedrockBlock(m *Message, tag string, v node, text *string, hasText *bool
 		}
 		id, name := v.get("toolUseId"), v.get("name")
 		c := Call{Kind: v.kind, ID: id.bytes(), IDKind: id.kind, Name: name.bytes(), NameKind: name.kind, ArgsKind: v.get("input").kind}
-		switch c.ArgsKind {
-		case String:
+		if c.ArgsKind == String {
 			c.Args = refArgs(v.get("input").text)
-		case Object:
+		} else if c.ArgsKind == Object {
 			c.Args = ArgsObject
 		}
 		m.Calls = append(m.Calls, c)

@@ -126,10 +126,12 @@ func TestBedrockStream(t *testing.T) {
 	f(use(0, "t1", "f")+input(0, `{"a":`)+input(0, `"\n"}`)+bedrockStop(0)+use(1, "t2", "g")+input(1, "")+bedrockStop(1)+use(2, "t3", "g")+bedrockStop(2), "",
 		Response{Calls: []ResponseCall{
 			{ID: "t1", Name: "f", Arguments: `{"a":"\n"}`, ArgsKind: Object, Args: ArgsObject},
-			{ID: "t2", Name: "g", Arguments: `{}`, ArgsKind: Object, Args: ArgsObject}, {ID: "t3", Name: "g", Arguments: `{}`, ArgsKind: Object, Args: ArgsObject},
+			{ID: "t2", Name: "g", Arguments: `{}`, ArgsKind: Object, Args: ArgsObject},
+			{ID: "t3", Name: "g", Arguments: `{}`, ArgsKind: Object, Args: ArgsObject},
 		}})
 	f(use(0, "t1", "f")+input(0, `{"a":`)+use(1, "t2", "g")+input(1, "1")+input(0, "1}"), "", Response{Calls: []ResponseCall{
-		{ID: "t1", Name: "f", Arguments: `{"a":1}`, ArgsKind: Object, Args: ArgsObject}, {ID: "t2", Name: "g", Arguments: `1`, ArgsKind: String, Args: ArgsNotObject},
+		{ID: "t1", Name: "f", Arguments: `{"a":1}`, ArgsKind: Object, Args: ArgsObject},
+		{ID: "t2", Name: "g", Arguments: `1`, ArgsKind: String, Args: ArgsNotObject},
 	}})
 	f(use(0, "t1", "f")+input(0, `{"a":`)+bedrockStop(0), "", Response{Calls: []ResponseCall{{ID: "t1", Name: "f", Arguments: `{"a":`, ArgsKind: String, Args: ArgsTruncated}}})
 	f(use(0, "t1", "f")+bedrockDelta(0, `{"toolUse":{"input":{"a":1}}}`), "", Response{Calls: []ResponseCall{{ID: "t1", Name: "f", Arguments: `{"a":1}`, ArgsKind: Object, Args: ArgsObject}}})
