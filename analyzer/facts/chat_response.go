@@ -10,21 +10,10 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts/sse"
 )
 
-// scanChatResponse is ScanResponse for chat completions.
+// scanChatResponse is ScanResponse for chat completions, and for Ollama's own API, whose answers tell themselves apart.
 func scanChatResponse(contentType string, body []byte, r *Response) {
 	a := answer{r: r}
-	text := bytes.TrimSpace(body)
-	switch {
-	case len(text) > 0 && (text[0] == '{' || text[0] == '['):
-		a.unary(text)
-	case sse.HasField(body):
-		a.stream(body)
-	case isEventStream(contentType) && len(text) == 0:
-		r.Cut = true
-	default: // HTML, plain text, nothing
-		r.Error, r.Malformed = text, true
-	}
-	a.finish()
+	a.read(contentType, body, (*answer).object)
 }
 
 func isEventStream(contentType string) bool {
@@ -37,50 +26,88 @@ type answer struct {
 	text      xxh3.Hasher // of the content seen so far, decoded
 	calls     []partialCall
 	reasoning [3]Kind
-	answered  bool // a choice was seen
-	streamed  bool // calls come in fragments
+	thinking  Kind   // of what else is reasoning: thinking, and parts of that type
+	failed    []byte // the finish reason of an answer that failed, if it says no more
+	answered  bool   // a choice was seen
+	streamed  bool   // calls come in fragments
+	ended     bool   // the terminal event of a stream was seen, in dialects that have one
+	native    bool   // the answer is of Ollama's own API
+	signed    bool   // a thought signature stands beside the calls
 }
 
-// unary reads a whole answer. Gemini's compatible endpoint wraps its errors in an array.
-func (a *answer) unary(text []byte) {
+// read reads an answer whose objects, one or many, are read by object.
+func (a *answer) read(contentType string, body []byte, object func(*answer, *scanner)) {
+	text := bytes.TrimSpace(body)
+	switch {
+	case len(text) > 0 && (text[0] == '{' || text[0] == '['):
+		a.unary(text, object)
+	case sse.HasField(body):
+		a.stream(body, object)
+	case isEventStream(contentType) && len(text) == 0:
+		a.r.Cut = true
+	default: // HTML, plain text, nothing
+		a.r.Error, a.r.Malformed = text, true
+	}
+	a.finish()
+}
+
+// unary reads a whole answer, or the JSON lines of Ollama's own API. Gemini's compatible endpoint wraps its errors in an
+// array.
+func (a *answer) unary(text []byte, object func(*answer, *scanner)) {
 	s := scanner{b: text}
 	if text[0] == '{' {
-		a.object(&s)
+		object(a, &s)
+		for s.space(); a.native && s.i < len(s.b) && s.b[s.i] == '{'; s.space() {
+			object(a, &s)
+		}
 	} else {
 		for more := s.open(); more; more = s.more(']') {
 			if s.kind() == Object {
-				a.object(&s)
+				object(a, &s)
 			} else {
 				s.skip()
 			}
 		}
 	}
 	s.end()
-	a.r.Cut = errors.Is(s.err, ErrTruncated)
+	truncated := errors.Is(s.err, ErrTruncated)
+	a.r.Cut = truncated || a.native && !a.ended && len(a.r.Error) == 0
 	if !a.answered && len(a.r.Error) == 0 {
 		a.r.Error, a.r.Malformed = text, true
 	}
-	a.r.Malformed = a.r.Malformed || s.err != nil
+	a.r.Malformed = a.r.Malformed || s.err != nil && !(a.native && truncated)
 }
 
 // finish moves what was gathered into the Response.
 func (a *answer) finish() {
 	r := a.r
-	r.Reasoning = firstReasoning(a.reasoning)
+	r.Reasoning = firstReasoning([3]Kind{firstReasoning(a.reasoning), a.thinking})
 	if r.Content == String {
 		r.ContentHash = a.text.Sum64()
 	}
-	if len(a.calls) > 0 {
-		r.Calls = make([]ResponseCall, len(a.calls))
+	if len(r.Error) == 0 {
+		r.Error = a.failed
 	}
+	if len(a.calls) == 0 {
+		return
+	}
+	r.Calls = make([]ResponseCall, len(a.calls))
 	for i := range a.calls {
-		r.Calls[i] = a.calls[i].call()
+		c := a.calls[i].call()
+		if a.signed = a.signed && !c.Signature; a.streamed && c.Args == ArgsMultiple {
+			r.BadIndex = true // nothing told the calls apart that were joined here
+		}
+		r.Calls[i] = c
+	}
+	if a.signed { // of parallel calls the first is signed
+		r.Calls[0].Signature = true
 	}
 }
 
 // object reads a completion or a chunk of one.
 func (a *answer) object(s *scanner) {
 	start, isError := s.i, false
+	message, done, reason := -1, "", ""
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "id":
@@ -98,12 +125,37 @@ func (a *answer) object(s *scanner) {
 			a.groq(s)
 		case "error":
 			a.error(s)
+		case "message":
+			if message = -1; s.kind() == Object {
+				message = s.i
+			}
+			s.skip()
+		case "done":
+			_, raw := s.value()
+			done = string(raw)
+		case "done_reason":
+			reason = ""
+			setText(&reason, s)
+		case "prompt_eval_count":
+			a.r.InputTokens = s.number()
+		case "eval_count":
+			a.r.OutputTokens = s.number()
 		default:
 			s.skip()
 		}
 	}
-	if isError && len(a.r.Error) == 0 {
+	switch {
+	case isError && len(a.r.Error) == 0:
 		a.r.Error = s.b[start:s.i]
+	case message >= 0 && (done == "true" || done == "false") && s.err == nil:
+		a.native, a.answered, a.r.Choices = true, true, 1
+		end := s.i
+		s.i = message // only what came after it told what it is
+		a.message(s)
+		s.i = end
+		if done == "true" {
+			a.ended, a.r.FinishReason = true, reason
+		}
 	}
 }
 
@@ -174,11 +226,10 @@ func (a *answer) choice(s *scanner, position int) {
 				s.skip()
 			}
 		case "finish_reason":
-			n := len(s.scratch)
-			if reason, k := s.text(); k == String {
-				a.r.FinishReason = string(reason)
-			}
-			s.scratch = s.scratch[:n]
+			a.finished(s, &a.r.FinishReason)
+		case "native_finish_reason": // OpenRouter's word for what its upstream said
+			var upstream string
+			a.finished(s, &upstream)
 		case "usage": // Moonshot's streams
 			a.usage(s)
 		case "error": // OpenRouter's
@@ -187,6 +238,20 @@ func (a *answer) choice(s *scanner, position int) {
 			s.skip()
 		}
 	}
+}
+
+// finished reads a finish reason into v. Some servers say of a failure no more than this.
+func (a *answer) finished(s *scanner, v *string) {
+	start, n := s.i, len(s.scratch)
+	reason, k := s.text()
+	if k == String && s.err == nil {
+		*v = string(reason)
+		switch *v {
+		case "error", "network_error", "ERROR", "TIMEOUT":
+			a.failed = s.b[start:s.i]
+		}
+	}
+	s.scratch = s.scratch[:n]
 }
 
 // message reads the message of a choice, or a delta of it.
@@ -207,29 +272,57 @@ func (a *answer) message(s *scanner) {
 			a.reasoning[1] = max(a.reasoning[1], s.skip())
 		case "reasoning_details":
 			a.reasoning[2] = max(a.reasoning[2], s.skip())
+		case "thinking": // Ollama
+			a.thinking = max(a.thinking, s.skip())
+		case "extra_content":
+			a.signed = signature(s) == String || a.signed
 		default:
 			s.skip()
 		}
 	}
 }
 
+// content reads a text, or the parts that Mistral's reasoning models answer with.
 func (a *answer) content(s *scanner) {
-	n := len(s.scratch)
-	start := s.i
-	text, k := s.text()
-	if s.err != nil {
-		return
-	}
-	switch k {
+	start, n := s.i, len(s.scratch)
+	switch k := s.kind(); k {
 	case String:
-		_, _ = a.text.Write(text)
-		a.r.ContentBytes += len(text)
-	case Null:
+		if text, _ := s.text(); s.err == nil {
+			a.write(text)
+		}
+	case Array:
+		a.r.Content = max(a.r.Content, Null)
+		for more := s.open(); more; more = s.more(']') {
+			a.part(s)
+		}
 	default:
-		a.r.ContentBytes += s.i - start
+		a.r.Content = max(a.r.Content, k)
+		if s.skip(); k > Null && s.err == nil {
+			a.r.ContentBytes += s.i - start
+		}
 	}
-	a.r.Content = max(a.r.Content, k)
 	s.scratch = s.scratch[:n]
+}
+
+func (a *answer) part(s *scanner) {
+	part, text := chatPart(s)
+	switch {
+	case s.err != nil:
+	case part&PartReasoning != 0:
+		a.thinking = max(a.thinking, Array)
+	case part&PartText != 0 && text != nil:
+		n := len(s.scratch)
+		s.scratch = appendText(s.scratch, text)
+		a.write(s.scratch[n:])
+		s.scratch = s.scratch[:n]
+	}
+}
+
+// write adds to the text of the answer.
+func (a *answer) write(text []byte) {
+	_, _ = a.text.Write(text)
+	a.r.ContentBytes += textBytes(text)
+	a.r.Content = max(a.r.Content, String)
 }
 
 func (a *answer) toolCalls(s *scanner) {

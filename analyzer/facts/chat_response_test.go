@@ -15,8 +15,13 @@ import (
 // answerOf scans an answer.
 func answerOf(t *testing.T, contentType, body string) Response {
 	t.Helper()
+	return answerIn(t, OpenAIChat, contentType, body)
+}
+
+func answerIn(t *testing.T, d Dialect, contentType, body string) Response {
+	t.Helper()
 	var r Response
-	if err := ScanResponse(OpenAIChat, contentType, []byte(body), &r); err != nil {
+	if err := ScanResponse(d, contentType, []byte(body), &r); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
 	return r
@@ -47,14 +52,25 @@ func TestScanResponseUnary(t *testing.T) {
 		{"id":"","function":{"name":"g"}},{"function":{"name":"h","arguments":""}},null,{}]},"finish_reason":"tool_calls"}]}`, "",
 		Response{Content: Null, Reasoning: String, FinishReason: "tool_calls", Choices: 1, Calls: []ResponseCall{
 			{ID: "c", Name: "f", Arguments: `{"a":"\n"}`, ArgsKind: String, Args: ArgsObject},
-			{ID: "c", Name: "f", Arguments: `{"a":1}`, ArgsKind: Object},
+			{ID: "c", Name: "f", Arguments: `{"a":1}`, ArgsKind: Object, Args: ArgsObject},
 			{Name: "g"},
 			{Name: "h", ArgsKind: String, Args: ArgsEmpty},
 			{},
 		}})
 	// The first choice by its index, not its place.
 	f(`{"choices":[{"message":{"content":"b"},"index":1},{"message":{"content":"a"},"index":0}]}`, "a", Response{Content: String, Choices: 2})
-	f(`{"choices":[{"message":{"content":[{"type":"text"}]}}]}`, "", Response{Content: Array, ContentBytes: 17, Choices: 1})
+	// Mistral's reasoning models answer with parts: their texts are the content.
+	f(`{"choices":[{"message":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"\u0061"},{"text":"b","type":"text"}]}}]}`,
+		"ab", Response{Content: String, Reasoning: Array, Choices: 1})
+	f(`{"choices":[{"message":{"content":[{"type":"text"},7]}}]}`, "", Response{Content: Null, Choices: 1})
+	f(`{"choices":[{"message":{"content":{"a":1}}}]}`, "", Response{Content: Object, ContentBytes: 7, Choices: 1})
+	// Calls of custom tools, whose input is free text, and thought signatures.
+	f(`{"choices":[{"message":{"tool_calls":[{"id":"c","type":"custom","custom":{"name":"sql","input":"select {"}},
+		{"id":"d","function":{"name":"f","arguments":"{}"},"extra_content":{"google":{"thought_signature":"s"}}}]}}]}`, "",
+		Response{Choices: 1, Calls: []ResponseCall{
+			{ID: "c", Name: "sql", Arguments: "select {", ArgsKind: String},
+			{ID: "d", Name: "f", Arguments: "{}", ArgsKind: String, Args: ArgsObject, Signature: true},
+		}})
 	// DeepSeek's and Moonshot's cache counts.
 	f(`{"choices":[{"message":{"content":""}}],"usage":{"prompt_tokens":9,"prompt_cache_hit_tokens":8}}`, "",
 		Response{Content: String, Choices: 1, InputTokens: 9, CachedTokens: 8})
@@ -70,6 +86,7 @@ func TestScanResponseError(t *testing.T) {
 	f(`[{"error":{"code":400,"status":"INVALID_ARGUMENT"}}]`, `{"code":400,"status":"INVALID_ARGUMENT"}`, false)
 	f(`{"object":"error","message":"no"}`, `{"object":"error","message":"no"}`, false)
 	f(`{"choices":[],"error":{"code":429}}`, `{"code":429}`, false)
+	f(`{"object":"error","message":{"detail":[]},"done":1}`, `{"object":"error","message":{"detail":[]},"done":1}`, false)
 	f(`{"detail":"no"}`, `{"detail":"no"}`, true)
 	f(`{"error":null}`, `{"error":null}`, true)
 	f("Failed to deserialize the JSON body\n", "Failed to deserialize the JSON body", true)
@@ -77,6 +94,42 @@ func TestScanResponseError(t *testing.T) {
 	f("", "", true)
 	f("[]", "[]", true)
 	f("[1]", "[1]", true)
+}
+
+// A text that capture mode "shape" replaced says how long it was.
+func TestScanResponseShaped(t *testing.T) {
+	const text = "~1234:0123456789abcdef"
+	for _, body := range []string{
+		`{"choices":[{"message":{"content":"` + text + `"}}]}`,
+		`data: {"choices":[{"delta":{"content":"` + text + `"}}]}` + "\n\n" + `data: {"choices":[{"delta":{"content":""}}]}` + "\n\ndata: [DONE]\n\n",
+	} {
+		if r := answerOf(t, "", body); r.ContentBytes != 1234 || r.ContentHash != xxh3.HashString(text) {
+			t.Errorf("%s: %+v", body, r)
+		}
+	}
+}
+
+// Ollama's own API: no choices, arguments are objects, a stream is JSON lines.
+func TestScanResponseNative(t *testing.T) {
+	f := func(body, text string, want Response) {
+		t.Helper()
+		checkAnswer(t, body, text, want)
+	}
+	call := ResponseCall{Name: "f", Arguments: `{"a":1}`, ArgsKind: Object, Args: ArgsObject}
+	f(`{"model":"qwen3","message":{"role":"assistant","content":"a","thinking":"hm"},"done_reason":"stop","done":true,"prompt_eval_count":9,"eval_count":2}`, "a",
+		Response{Model: "qwen3", Content: String, Reasoning: String, FinishReason: "stop", InputTokens: 9, OutputTokens: 2, Choices: 1})
+	f(`{"message":{"content":"","tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]},"done":true}`, "",
+		Response{Content: String, Choices: 1, Calls: []ResponseCall{call}})
+	const stream = `{"model":"m","message":{"content":"a"},"done":false}` + "\n" + `{"message":{"content":"\u0062","tool_calls":[{"function":{"name":"f","arguments":{"a":1}}}]},"done":false}` + "\r\n" +
+		`{"message":{"tool_calls":[{"function":{"index":1,"name":"f","arguments":{"a":1}}}]},"done":false}` + "\n"
+	calls := []ResponseCall{call, call}
+	f(stream+`{"message":{"content":""},"done":true,"done_reason":"stop","eval_count":5}`+"\n", "ab",
+		Response{Model: "m", Content: String, FinishReason: "stop", OutputTokens: 5, Choices: 1, Calls: calls})
+	f(stream, "ab", Response{Model: "m", Content: String, Choices: 1, Calls: calls, Cut: true})
+	f(stream+`{"message":{"content":"long te`, "ab", Response{Model: "m", Content: String, Choices: 1, Calls: calls, Cut: true})
+	f(stream+`{"error":"out of memory"}`, "ab", Response{Model: "m", Content: String, Choices: 1, Calls: calls, Error: []byte(`"out of memory"`)})
+	f(stream+`nonsense`, "ab", Response{Model: "m", Content: String, Choices: 1, Calls: calls, Cut: true, Malformed: true})
+	f(`{"error":"model 'x' not found"}`, "", Response{Error: []byte(`"model 'x' not found"`)})
 }
 
 func TestScanResponseCut(t *testing.T) {
@@ -148,6 +201,11 @@ var responseSeeds = []string{
 		"data: {\"choices\":[{\"delta\":{\"tool_calls\":[{\"index\":0,\"function\":{\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\r\n\r\n: x\n\n" +
 		"data: {\"choices\":[],\"usage\":{\"completion_tokens\":3}}\n\ndata: [DONE]\n\n",
 	"event: error\ndata: {\"error\":{\"message\":\"x\"}}\n\n",
+	`{"choices":[{"message":{"content":[{"type":"thinking","thinking":[]},{"type":"text","text":"~9:0123456789abcdef"}],"tool_calls":[{"custom":{"name":"c","input":"x"},"extra_content":{"google":{"thought_signature":"s"}}}]},"native_finish_reason":"error"}]}`,
+	"{\"message\":{\"content\":\"a\"},\"done\":false}\n{\"message\":{\"tool_calls\":[{\"function\":{\"name\":\"f\",\"arguments\":{}}}]},\"done\":true,\"done_reason\":\"stop\"}\n",
+	`{"id":"a","message":{"content":[{"type":"text","text":"a"}],"tool_calls":[{"id":"c","function":{"name":"f","arguments":"{}"}}],"tool_plan":"p"},"finish_reason":"TOOL_CALL","usage":{"tokens":{"input_tokens":1}}}`,
+	"event: tool-call-start\ndata: {\"type\":\"tool-call-start\",\"index\":0,\"delta\":{\"message\":{\"tool_calls\":{\"id\":\"c\",\"function\":{\"name\":\"f\"}}}}}\n\n" +
+		"data: {\"type\":\"message-end\",\"delta\":{\"finish_reason\":\"ERROR\",\"error\":\"x\"}}\n\n",
 }
 
 func FuzzScanResponse(f *testing.F) {
@@ -156,21 +214,23 @@ func FuzzScanResponse(f *testing.F) {
 		f.Add("text/event-stream", []byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
-		var r, again Response
-		if err := ScanResponse(OpenAIChat, contentType, body, &r); err != nil {
-			t.Fatal(err)
-		}
-		if (r.Content != String) != (r.ContentHash == 0) {
-			t.Errorf("content kind %d, hash %x", r.Content, r.ContentHash)
-		}
-		if len(r.Calls) > maxAnswerCalls || len(r.Error) > len(body) || r.ContentBytes > len(body) {
-			t.Errorf("facts larger than the body: %+v", r)
-		}
-		if err := ScanResponse(OpenAIChat, contentType, body, &again); err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(r, again); diff != "" {
-			t.Errorf("second scan differs:\n%s", diff)
+		for _, d := range []Dialect{OpenAIChat, Cohere} {
+			var r, again Response
+			if err := ScanResponse(d, contentType, body, &r); err != nil {
+				t.Fatal(err)
+			}
+			if r.Content == String && r.ContentHash == 0 || r.Content < String && r.ContentHash != 0 {
+				t.Errorf("%s: content kind %d, hash %x", d, r.Content, r.ContentHash)
+			}
+			if len(r.Calls) > maxAnswerCalls || len(r.Error) > len(body) {
+				t.Errorf("%s: facts larger than the body: %+v", d, r)
+			}
+			if err := ScanResponse(d, contentType, body, &again); err != nil {
+				t.Fatal(err)
+			}
+			if diff := cmp.Diff(r, again); diff != "" {
+				t.Errorf("%s: second scan differs:\n%s", d, diff)
+			}
 		}
 	})
 }

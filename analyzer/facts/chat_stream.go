@@ -10,8 +10,8 @@ import (
 // maxAnswerCalls bounds the calls of one answer, because each fragment looks through them. Providers stop at 128 tools.
 const maxAnswerCalls = 1024
 
-// stream assembles an event stream.
-func (a *answer) stream(body []byte) {
+// stream assembles an event stream whose events are read by object.
+func (a *answer) stream(body []byte, object func(*answer, *scanner)) {
 	a.streamed = true
 	var seen, done, cut bool
 	var s scanner
@@ -25,7 +25,7 @@ func (a *answer) stream(body []byte) {
 				done = true
 			case s.b[s.i] == '{':
 				start := s.i
-				a.object(&s)
+				object(a, &s)
 				if string(e.Name) == "error" && len(a.r.Error) == 0 {
 					a.r.Error = s.b[start:]
 				}
@@ -44,9 +44,9 @@ func (a *answer) stream(body []byte) {
 			a.r.Malformed = true
 		}
 	}
-	ended := done || a.r.FinishReason != "" || len(a.r.Error) > 0
+	ended := done || a.ended || a.r.FinishReason != "" || len(a.r.Error) > 0 || len(a.failed) > 0
 	a.r.Cut = cut || !ended
-	if seen && !a.answered && len(a.r.Error) == 0 {
+	if seen && !a.answered && len(a.r.Error) == 0 && len(a.failed) == 0 {
 		a.r.Malformed = true
 	}
 }
@@ -59,6 +59,8 @@ type fragment struct {
 	argsKind Kind
 	index    int64
 	indexed  bool
+	custom   bool // args are free text
+	signed   bool
 }
 
 func readFragment(s *scanner) fragment {
@@ -71,29 +73,37 @@ func readFragment(s *scanner) fragment {
 		case "id":
 			f.id, _ = s.text()
 		case "function":
-			if s.kind() != Object {
-				s.skip()
-				continue
-			}
-			for more := s.open(); more; more = s.more('}') {
-				switch string(s.key()) {
-				case "name":
-					f.name, _ = s.text()
-				case "arguments":
-					start := s.i
-					f.args, f.argsKind = s.text()
-					if f.argsKind != String {
-						f.args = s.b[start:s.i]
-					}
-				default:
-					s.skip()
-				}
-			}
+			f.called(s, "arguments")
+		case "custom":
+			f.custom = true
+			f.called(s, "input")
+		case "extra_content":
+			f.signed = signature(s) == String
 		default:
 			s.skip()
 		}
 	}
 	return f
+}
+
+func (f *fragment) called(s *scanner, arguments string) {
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "name":
+			f.name, _ = s.text()
+		case arguments:
+			start := s.i
+			if f.args, f.argsKind = s.text(); f.argsKind != String {
+				f.args = s.b[start:s.i]
+			}
+		default:
+			s.skip()
+		}
+	}
 }
 
 // A partialCall is a tool call as far as its fragments have come.
@@ -103,13 +113,19 @@ type partialCall struct {
 	argsKind Kind
 	index    int64
 	indexed  bool
+	custom   bool
+	signed   bool
 }
 
 // call is the finished call. The arguments are judged as the text inside a JSON string would be.
 func (p *partialCall) call() ResponseCall {
-	c := ResponseCall{ID: p.id, Name: p.name, ArgsKind: p.argsKind, Arguments: string(p.args)}
-	if p.argsKind == String {
+	c := ResponseCall{ID: p.id, Name: p.name, ArgsKind: p.argsKind, Arguments: string(p.args), Signature: p.signed}
+	switch {
+	case p.custom:
+	case p.argsKind == String:
 		c.Args = checkArgs(appendQuoted(nil, p.args))
+	case p.argsKind == Object:
+		c.Args = ArgsObject
 	}
 	return c
 }
@@ -129,6 +145,7 @@ func (a *answer) add(f fragment) {
 		i = len(a.calls) - 1
 	}
 	p := &a.calls[i]
+	p.custom, p.signed = p.custom || f.custom, p.signed || f.signed
 	if p.id == "" {
 		p.id = string(f.id)
 	}
@@ -155,15 +172,17 @@ func (a *answer) find(f fragment) int {
 		return -1
 	}
 	at, last := a.indexed(f), len(a.calls)-1
-	if len(f.id) > 0 {
-		for i := range a.calls {
-			if a.calls[i].id == string(f.id) {
-				if at >= 0 && at != i {
-					a.r.BadIndex = true
-				}
-				return i
-			}
+	if i := a.named(f, at); i >= 0 {
+		switch {
+		case at < 0 && f.indexed && a.calls[i].another(f): // a model that gives two calls one id
+			return -1
+		case at != i:
+			a.r.BadIndex = a.r.BadIndex || at >= 0
+		case a.calls[i].another(f):
+			a.r.BadIndex = true
+			return -1
 		}
+		return i
 	}
 	if len(f.name) > 0 {
 		switch {
@@ -183,7 +202,7 @@ func (a *answer) find(f fragment) int {
 			return -1
 		case !f.indexed:
 			return -1
-		case bytes.HasSuffix(p.args, []byte("}")) && bytes.HasPrefix(f.args, []byte("{")):
+		case p.another(f):
 			a.r.BadIndex = true // another whole call under the same index, without an id
 			return -1
 		}
@@ -197,6 +216,31 @@ func (a *answer) find(f fragment) int {
 	}
 	a.r.BadIndex = a.r.BadIndex || f.indexed
 	return last
+}
+
+// another reports whether f, which names a function, is no piece of p but a call like it: of another function, or whole
+// when p is.
+func (p *partialCall) another(f fragment) bool {
+	if len(f.name) == 0 || p.name == "" {
+		return false
+	}
+	return p.name != string(f.name) || bytes.HasSuffix(p.args, []byte("}")) && bytes.HasPrefix(f.args, []byte("{"))
+}
+
+// named is a call with the id of f, the one at this position if it has it, or -1.
+func (a *answer) named(f fragment, at int) int {
+	if len(f.id) == 0 {
+		return -1
+	}
+	if at >= 0 && a.calls[at].id == string(f.id) {
+		return at
+	}
+	for i := range a.calls {
+		if a.calls[i].id == string(f.id) {
+			return i
+		}
+	}
+	return -1
 }
 
 // indexed is the latest call with the index of f, or -1.

@@ -6,8 +6,10 @@ package facts
 func ScanResponse(d Dialect, contentType string, body []byte, r *Response) error {
 	*r = Response{}
 	switch d {
-	case OpenAIChat, Cohere:
+	case OpenAIChat:
 		scanChatResponse(contentType, body, r)
+	case Cohere:
+		scanCohereResponse(contentType, body, r)
 	case OpenAIResponses:
 		scanResponsesResponse(contentType, body, r)
 	case Anthropic:
@@ -33,7 +35,7 @@ type Response struct {
 	Reasoning    Kind
 	Calls        []ResponseCall
 	Signed       []Signed // one per reasoning item of Responses, else at most one
-	FinishReason string // in the dialect's words; of Responses the status, or why it is incomplete
+	FinishReason string   // in the dialect's words; of Responses the status, or why it is incomplete
 	InputTokens  int64
 	OutputTokens int64
 	CachedTokens int64
