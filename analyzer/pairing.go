@@ -39,6 +39,7 @@ type PairedCall struct {
 	Message int
 	Group   int // in Pairing.Groups
 	Reply   int // in Pairing.Replies: the reply in its own group; -1 when there is none
+	Again   int // in Pairing.Calls: an earlier call with the same id; -1 when there is none, and where names pair
 
 	same int // an earlier call of the group with the same id, which stands for this one; -1 when there is none
 	next int // where each call needs a reply of its own: the next call of the group with the same id; -1 when there is none
@@ -248,7 +249,7 @@ func (p *Pairing) open(i int, m *facts.Message) bool {
 func (p *Pairing) join(i int, m *facts.Message) {
 	g := &p.Groups[len(p.Groups)-1]
 	for j := range m.Calls {
-		c := PairedCall{Call: &m.Calls[j], ID: m.Calls[j].ID, Message: i, Group: len(p.Groups) - 1, Reply: -1, same: -1, next: -1}
+		c := PairedCall{Call: &m.Calls[j], ID: m.Calls[j].ID, Message: i, Group: len(p.Groups) - 1, Reply: -1, Again: -1, same: -1, next: -1}
 		if p.by.names {
 			c.ID = c.Name
 		}
@@ -264,6 +265,9 @@ func (p *Pairing) join(i int, m *facts.Message) {
 func (p *Pairing) enter(c *PairedCall, first int) {
 	place := p.place(c.ID)
 	older := int(p.table[place]) - 1
+	if !p.by.names {
+		c.Again = older
+	}
 	switch {
 	case older < first:
 		p.table[place] = int32(len(p.Calls) + 1)
