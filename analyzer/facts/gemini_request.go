@@ -1,5 +1,210 @@
 package facts
 
-func (f *Request) gemini(s *scanner) { s.fail(ErrDialect) }
+import "github.com/zeebo/xxh3"
 
-func (f *Request) geminiContents(s *scanner) { s.fail(ErrDialect) }
+// gemini reads a GenerateContentRequest. Google reads its JSON as protocol buffers are read: names in camel or in snake
+// case, null like an absent member, bytes in either alphabet of base64. It also takes one object where a list belongs,
+// as its own samples have it; the facts then say Array. Model and streaming are in the URL.
+func (f *Request) gemini(s *scanner) {
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "contents":
+			f.geminiContents(s)
+		case "systemInstruction", "system_instruction":
+			f.System = s.skip()
+		case "tools":
+			f.geminiTools(s)
+		case "toolConfig", "tool_config":
+			f.geminiToolConfig(s)
+		case "generationConfig", "generation_config":
+			f.geminiConfig(s)
+		case "cachedContent", "cached_content":
+			name, _ := s.text()
+			f.Stored = len(name) > 0
+		default:
+			s.skip()
+		}
+	}
+	if f.Stored { // a cache holds tools, too
+		f.OpenTools = true
+	}
+}
+
+// geminiContents reads a value that should be an array of contents.
+func (f *Request) geminiContents(s *scanner) {
+	if s.kind() != Object {
+		f.messages(s, (*Request).geminiContent)
+		return
+	}
+	f.Messages, f.calls, f.replies, f.Dropped = append(f.Messages[:0], Message{Kind: Object}), f.calls[:0], f.replies[:0], 0
+	f.MessagesKind = Array
+	m, start := &f.Messages[0], s.i
+	f.geminiContent(s, m)
+	if s.err != nil {
+		f.Messages = f.Messages[:0]
+		return
+	}
+	m.Start, m.End, m.Hash = start, s.i, xxh3.Hash(s.b[start:s.i])
+}
+
+// geminiTools reads tools. A tool is an object whose members are lists of functions or tools of Google's own; ToolCount
+// counts the functions and the members.
+func (f *Request) geminiTools(s *scanner) {
+	f.Tools, f.ToolCount, f.OpenTools = f.Tools[:0], 0, false
+	k := s.kind()
+	if f.HasTools = k == Array || k == Object; !f.HasTools {
+		s.skip()
+		return
+	}
+	one := k == Object
+	for more := one || s.open(); more; more = !one && s.more(']') {
+		if s.kind() != Object {
+			f.ToolCount++
+			s.skip()
+			continue
+		}
+		for more := s.open(); more; more = s.more('}') {
+			switch string(s.key()) {
+			case "functionDeclarations", "function_declarations":
+				f.geminiFunctions(s)
+			default:
+				if s.skip() != Null {
+					f.ToolCount++
+					f.OpenTools = true
+				}
+			}
+		}
+	}
+}
+
+func (f *Request) geminiFunctions(s *scanner) {
+	k := s.kind()
+	if k != Array && k != Object {
+		s.skip()
+		return
+	}
+	one := k == Object
+	for more := one || s.open(); more; more = !one && s.more(']') {
+		f.ToolCount++
+		f.tool(s.member("name"))
+	}
+}
+
+// geminiToolConfig reads toolConfig. ToolChoice is the kind of its functionCallingConfig: what else it holds concerns no
+// function. The API takes a mode in any case.
+func (f *Request) geminiToolConfig(s *scanner) {
+	f.ToolChoice, f.Forced = Absent, nil
+	if s.kind() != Object {
+		f.ToolChoice = s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "functionCallingConfig", "function_calling_config":
+			f.ToolChoice = s.kind()
+			f.geminiCalling(s)
+		default:
+			s.skip()
+		}
+	}
+}
+
+func (f *Request) geminiCalling(s *scanner) {
+	f.Forced = nil
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	var mode, name []byte
+	names := 0
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "mode":
+			mode, _ = s.text()
+		case "allowedFunctionNames", "allowed_function_names":
+			k := s.kind()
+			if k != Array && k != String {
+				s.skip()
+				continue
+			}
+			names = 0
+			one := k == String
+			for more := one || s.open(); more; more = !one && s.more(']') {
+				names++
+				if names == 1 {
+					name, _ = s.text()
+				} else {
+					s.skip()
+				}
+			}
+		default:
+			s.skip()
+		}
+	}
+	if names == 1 && isWord(mode, "any") {
+		f.Forced = name
+	}
+}
+
+// isWord reports whether text is the lower-case word in any case.
+func isWord(text []byte, word string) bool {
+	if len(text) != len(word) {
+		return false
+	}
+	for i, c := range text {
+		if c|0x20 != word[i] {
+			return false
+		}
+	}
+	return true
+}
+
+// geminiConfig reads generationConfig.
+func (f *Request) geminiConfig(s *scanner) {
+	f.MaxTokens, f.Thinking = 0, ThinkingUnknown
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "maxOutputTokens", "max_output_tokens":
+			f.MaxTokens = s.number()
+		case "thinkingConfig", "thinking_config":
+			f.geminiThinking(s)
+		default:
+			s.skip()
+		}
+	}
+}
+
+// geminiThinking reads thinkingConfig. A budget of 0 switches thinking off, one of -1 leaves it to the model.
+func (f *Request) geminiThinking(s *scanner) {
+	f.Thinking = ThinkingUnknown
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	var on, off bool
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "thinkingBudget", "thinking_budget":
+			isNumber := s.kind() == Number
+			budget := s.number()
+			off = isNumber && budget == 0
+			on = on || budget > 0
+		case "thinkingLevel", "thinking_level":
+			on = s.skip() == String || on
+		case "includeThoughts", "include_thoughts":
+			on = string(s.raw(s.kind())) == "true" || on
+		default:
+			s.skip()
+		}
+	}
+	switch {
+	case off:
+		f.Thinking = ThinkingOff
+	case on:
+		f.Thinking = ThinkingOn
+	}
+}

@@ -1,0 +1,349 @@
+package facts
+
+import (
+	"bytes"
+	"math/bits"
+
+	"github.com/zeebo/xxh3"
+)
+
+// geminiContent reads a content: a role and parts. Without a role it is the user's. Its replies are its
+// functionResponse parts, whatever its role.
+func (f *Request) geminiContent(s *scanner, m *Message) {
+	calls, replies := len(f.calls), len(f.replies)
+	var content texts
+	for more := s.open(); more; more = s.more('}') {
+		switch key := s.key(); string(key) {
+		case "role":
+			m.RoleName, m.RoleKind = s.text()
+			m.Role = geminiRole(m.RoleName, m.RoleKind)
+		case "parts":
+			f.calls, f.replies = f.calls[:calls], f.replies[:replies]
+			f.geminiParts(s, m, &content)
+		default:
+			m.other(s, key)
+			m.field(s, FieldUnknown)
+		}
+	}
+	if m.RoleKind <= Null {
+		m.Role = RoleUser
+	}
+	if m.Role == RoleAssistant { // only now the role is known: many clients write it last
+		m.ContentHash = content.hash(f, s)
+	} else {
+		m.Signed = 0
+	}
+	f.own(m, calls, replies)
+}
+
+// geminiRole knows the roles of this API alone, in any case. "assistant" is none of them: such a content is refused.
+func geminiRole(role []byte, k Kind) Role {
+	switch {
+	case k == String && len(role) == 0, isWord(role, "user"), isWord(role, "function"):
+		return RoleUser
+	case isWord(role, "model"):
+		return RoleAssistant
+	}
+	if r := roleOf(role, k); r != RoleAssistant {
+		return r
+	}
+	return RoleOther
+}
+
+// geminiParts reads the parts of a content and gathers its texts, but for those of a content that is surely not the
+// model's. An empty text counts as none: some clients drop it, others do not.
+func (f *Request) geminiParts(s *scanner, m *Message, t *texts) {
+	m.Parts, m.PartCount, m.FirstPart, m.Reasoning, m.Signed, *t = 0, 0, 0, Absent, 0, texts{}
+	start := s.i
+	m.Content, m.ContentBytes = s.kind(), 0
+	if m.Content != Array && m.Content != Object {
+		raw := s.raw(m.Content)
+		m.ContentBytes = len(raw)
+		if m.Content == String && s.err == nil {
+			m.ContentBytes = textBytes(raw[1 : len(raw)-1])
+		}
+		return
+	}
+	one := m.Content == Object
+	m.Content = Array
+	for more := one || s.open(); more; more = !one && s.more(']') {
+		p := f.geminiPart(s, m)
+		if m.PartCount == 0 {
+			m.FirstPart = p.kind
+		}
+		m.Parts |= p.kind
+		m.PartCount++
+		if p.kind&PartReasoning != 0 {
+			m.Reasoning = String
+		}
+		m.Signed = foldSignature(s, m.Signed, p.signature)
+		if p.kind&PartText != 0 && len(p.text) > 0 && (m.Role == RoleAssistant || m.Role == RoleNone) {
+			t.add(f, p.text)
+		}
+	}
+	m.ContentBytes = s.i - start
+}
+
+// A geminiPart is one part. Its slices are raw: what the body has, without quotes where it is a string.
+type geminiPart struct {
+	kind      Parts
+	text      []byte // also of a thought; nil when there is none
+	signature []byte // empty when there is none
+	args      []byte // of a call
+}
+
+// geminiPart reads a part of m; its call or reply is then the last of f. A part is what its one data member says. A
+// part with none is a thought if it says so or is signed; else it is an empty text, because the API refuses both with
+// the same words. A signed empty text is not blank: models send it, and want it back.
+func (f *Request) geminiPart(s *scanner, m *Message) (p geminiPart) {
+	if s.kind() != Object {
+		s.skip()
+		return geminiPart{kind: PartBad}
+	}
+	calls, replies := len(f.calls), len(f.replies)
+	var data Parts // what the members other than text hold
+	var thought bool
+	for more := s.open(); more; more = s.more('}') {
+		switch key := s.key(); string(key) {
+		case "text":
+			if k := s.kind(); k != String && k != Null {
+				data |= PartBad
+			}
+			p.text = inside(s)
+		case "thought":
+			thought = string(s.raw(s.kind())) == "true"
+		case "thoughtSignature", "thought_signature":
+			p.signature = inside(s)
+		case "functionCall", "function_call":
+			f.calls = f.calls[:calls]
+			if s.kind() == Null {
+				s.skip()
+				continue
+			}
+			data |= PartCall
+			p.args = f.geminiCall(s)
+		case "functionResponse", "function_response":
+			f.replies = f.replies[:replies]
+			if s.kind() == Null {
+				s.skip()
+				continue
+			}
+			data |= PartReply
+			f.geminiReply(s, m)
+		case "inlineData", "inline_data", "fileData", "file_data":
+			data |= geminiMedia(s)
+		case "executableCode", "executable_code", "codeExecutionResult", "code_execution_result", "toolCall", "tool_call",
+			"toolResponse", "tool_response", "audioTranscription", "audio_transcription":
+			if s.skip() != Null {
+				data |= PartOther
+			}
+		case "videoMetadata", "video_metadata", "mediaResolution", "media_resolution", "partMetadata", "part_metadata":
+			s.skip()
+		default:
+			m.other(s, key)
+			m.field(s, FieldUnknown)
+		}
+	}
+	p.kind = data
+	switch {
+	case p.text != nil && thought:
+		p.kind |= PartReasoning
+	case p.text != nil:
+		p.kind |= PartText
+		if len(p.signature) == 0 && textBytes(p.text) == 0 {
+			p.kind |= PartBlank
+		}
+	case data == 0 && (thought || len(p.signature) > 0):
+		p.kind = PartReasoning
+	case data == 0:
+		p.kind = PartText | PartBlank
+	}
+	if len(f.calls) > calls && len(p.signature) > 0 {
+		f.calls[calls].Signature = String
+	}
+	return p
+}
+
+// inside steps over a value and returns what a string has between its quotes; nil for any other value.
+func inside(s *scanner) []byte {
+	k := s.kind()
+	raw := s.raw(k)
+	if k != String || s.err != nil {
+		return nil
+	}
+	return raw[1 : len(raw)-1]
+}
+
+// geminiCall reads a functionCall. Its arguments are optional: a call without them, or with null, has ArgsKind Absent,
+// and nothing is wrong with it.
+func (f *Request) geminiCall(s *scanner) (args []byte) {
+	c := f.newCall()
+	if c == nil {
+		s.skip()
+		return nil
+	}
+	c.Start, c.Kind = s.i, s.kind()
+	c.FuncKind = c.Kind
+	if c.Kind != Object {
+		s.skip()
+		c.End = s.i
+		return nil
+	}
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "name":
+			c.Name, c.NameKind = s.text()
+		case "id":
+			c.ID, c.IDKind = s.text()
+		case "args":
+			start := s.i
+			c.arguments(s)
+			args = s.b[start:s.i]
+			if c.ArgsKind == Null {
+				c.noArguments()
+				args = nil
+			}
+		case "partialArgs", "partial_args", "willContinue", "will_continue":
+			s.skip()
+		default:
+			c.Fields |= FieldUnknown
+			s.skip()
+		}
+	}
+	c.End = s.i
+	return args
+}
+
+// geminiReply reads a functionResponse of m. Content is the kind of its response; Parts are those of the media beside
+// it, which newer models take.
+func (f *Request) geminiReply(s *scanner, m *Message) {
+	r := f.newReply()
+	if r == nil {
+		s.skip()
+		return
+	}
+	r.Start, r.After = s.i, m.Parts
+	if s.kind() != Object {
+		s.skip()
+		r.End = s.i
+		return
+	}
+	for more := s.open(); more; more = s.more('}') {
+		switch key := s.key(); string(key) {
+		case "name":
+			r.Name, r.NameKind = s.text()
+		case "id":
+			r.ID, r.IDKind = s.text()
+		case "response":
+			r.Content = s.kind()
+			raw := s.raw(r.Content)
+			r.ContentBytes = len(raw)
+			if r.Content == String && s.err == nil {
+				r.ContentBytes = textBytes(raw[1 : len(raw)-1])
+			}
+		case "parts":
+			geminiReplyParts(s, r)
+		case "willContinue", "will_continue", "scheduling":
+			s.skip()
+		default:
+			m.other(s, key)
+			m.field(s, FieldUnknown)
+		}
+	}
+	r.End = s.i
+}
+
+func geminiReplyParts(s *scanner, r *Reply) {
+	r.Parts, r.PartCount = 0, 0
+	k := s.kind()
+	if k != Array && k != Object {
+		s.skip()
+		return
+	}
+	one := k == Object
+	for more := one || s.open(); more; more = !one && s.more(']') {
+		r.PartCount++
+		if s.kind() != Object {
+			s.skip()
+			r.Parts |= PartBad
+			continue
+		}
+		for more := s.open(); more; more = s.more('}') {
+			switch string(s.key()) {
+			case "inlineData", "inline_data", "fileData", "file_data":
+				r.Parts |= geminiMedia(s)
+			default:
+				s.skip()
+			}
+		}
+	}
+}
+
+// geminiMedia reads inlineData or fileData; null is no part.
+func geminiMedia(s *scanner) Parts {
+	switch s.kind() {
+	case Object:
+	case Null:
+		s.skip()
+		return 0
+	default:
+		s.skip()
+		return PartBad
+	}
+	part := PartFile
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "mimeType", "mime_type":
+			mime, _ := s.text()
+			switch {
+			case bytes.HasPrefix(mime, []byte("image/")):
+				part = PartImage
+			case bytes.HasPrefix(mime, []byte("audio/")):
+				part = PartAudio
+			default:
+				part = PartFile
+			}
+		default:
+			s.skip()
+		}
+	}
+	return part
+}
+
+// foldSignature folds the signature that raw stands for into sum, see Signed. Google answers in the standard alphabet
+// of base64, its Python client sends the same bytes in the one for URLs: both count as standard, without padding. The
+// values that switch the provider's check off are no signatures.
+func foldSignature(s *scanner, sum uint64, raw []byte) uint64 {
+	if len(raw) == 0 || s.err != nil {
+		return sum
+	}
+	n := len(s.scratch)
+	escaped := bytes.IndexByte(raw, '\\') >= 0
+	if escaped {
+		s.scratch = appendText(s.scratch, raw)
+		raw = s.scratch[n:]
+	}
+	switch string(raw) {
+	case "skip_thought_signature_validator", "c2tpcF90aG91Z2h0X3NpZ25hdHVyZV92YWxpZGF0b3I=",
+		"context_engineering_is_the_way_to_go", "Y29udGV4dF9lbmdpbmVlcmluZ19pc190aGVfd2F5X3RvX2dv":
+		s.scratch = s.scratch[:n]
+		return sum
+	}
+	if bytes.IndexByte(raw, '-') >= 0 || bytes.IndexByte(raw, '_') >= 0 {
+		if !escaped {
+			s.scratch = append(s.scratch, raw...)
+			raw = s.scratch[n:]
+		}
+		for i, c := range raw {
+			switch c {
+			case '-':
+				raw[i] = '+'
+			case '_':
+				raw[i] = '/'
+			}
+		}
+	}
+	sum = bits.RotateLeft64(sum, 1) ^ xxh3.Hash(bytes.TrimRight(raw, "="))
+	s.scratch = s.scratch[:n]
+	return sum
+}

@@ -1,0 +1,270 @@
+package facts
+
+import (
+	"bytes"
+	"encoding/json"
+	"slices"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/analyzer/facts/sse"
+)
+
+// A readContent is what the tests read of a content or an answer with encoding/json.
+type readContent struct {
+	Model          bool
+	Text           string // of all parts but thoughts
+	Thought        bool
+	Calls, Replies []string // names
+	Args           []Kind   // of the calls
+}
+
+// list is the elements of a list, or the object that stands for a list of one.
+func (n node) list() []node {
+	switch n.kind {
+	case Array:
+		return n.elems
+	case Object:
+		return []node{n}
+	}
+	return nil
+}
+
+// add reads parts.
+func (c *readContent) add(parts node) {
+	for _, p := range parts.list() {
+		text := p.last("text")
+		thought := p.last("thought").truth
+		switch {
+		case text.kind == String && !thought:
+			c.Text += text.text
+		case text.kind == String:
+			c.Thought = true
+		}
+		if call := p.last("functionCall", "function_call"); call.kind > Null {
+			c.Calls = append(c.Calls, call.last("name").text)
+			c.Args = append(c.Args, max(call.last("args").kind, Null))
+		}
+		if reply := p.last("functionResponse", "function_response"); reply.kind > Null {
+			c.Replies = append(c.Replies, reply.last("name").text)
+		}
+	}
+}
+
+// readGemini reads the contents of a request; ok is false for what encoding/json reads in another way, or not at all.
+func readGemini(body []byte) (contents []readContent, ok bool) {
+	if !json.Valid(body) || !utf8.Valid(body) {
+		return nil, false
+	}
+	n := parse(body)
+	if n.kind != Object {
+		return nil, false
+	}
+	for _, m := range n.last("contents").list() {
+		var c readContent
+		c.Model = strings.EqualFold(m.last("role").text, "model") && m.last("role").kind == String
+		c.add(m.last("parts"))
+		contents = append(contents, c)
+	}
+	return contents, true
+}
+
+// compareGemini compares the facts of a request with what encoding/json read.
+func compareGemini(t *testing.T, what string, want []readContent, f *Request) {
+	t.Helper()
+	if len(f.Messages) != len(want) {
+		t.Fatalf("%s: %d messages, want %d", what, len(f.Messages), len(want))
+	}
+	for i := range f.Messages {
+		m := &f.Messages[i]
+		got := readContent{Model: m.Role == RoleAssistant, Text: want[i].Text, Thought: want[i].Thought}
+		for j := range m.Calls {
+			got.Calls = append(got.Calls, string(m.Calls[j].Name))
+			got.Args = append(got.Args, max(m.Calls[j].ArgsKind, Null))
+		}
+		for j := range m.Replies {
+			got.Replies = append(got.Replies, string(m.Replies[j].Name))
+		}
+		if diff := cmp.Diff(want[i], got, cmpopts.EquateEmpty()); diff != "" {
+			t.Fatalf("%s: message %d (-want +got):\n%s", what, i, diff)
+		}
+		var hash uint64
+		if got.Model && want[i].Text != "" {
+			hash = xxh3.HashString(want[i].Text)
+		}
+		if m.ContentHash != hash {
+			t.Fatalf("%s: message %d: hash %x, want %x of %q", what, i, m.ContentHash, hash, want[i].Text)
+		}
+	}
+}
+
+// geminiExchanges calls f with the recorded generateContent calls.
+func geminiExchanges(tb testing.TB, f func(e *exchange)) {
+	tb.Helper()
+	readLines(tb, "exchanges.jsonl.gz", func(line []byte) {
+		if !bytes.Contains(line, []byte(`"gemini.generateContent"`)) {
+			return
+		}
+		var e exchange
+		if err := json.Unmarshal(line, &e); err != nil {
+			tb.Fatal(err)
+		}
+		if e.API == "gemini.generateContent" {
+			f(&e)
+		}
+	})
+}
+
+func TestGeminiRecordedRequests(t *testing.T) {
+	var f Request
+	n, calls, replies, tools := 0, 0, 0, 0
+	geminiExchanges(t, func(e *exchange) {
+		if err := ScanRequest(Gemini, e.Request, &f); err != nil {
+			t.Fatalf("%s: %v", e.ID, err)
+		}
+		want, _ := readGemini(e.Request)
+		compareGemini(t, e.ID, want, &f)
+		var declared []string
+		for _, tool := range parse(e.Request).last("tools").list() {
+			for _, d := range tool.last("functionDeclarations", "function_declarations").list() {
+				declared = append(declared, d.last("name").text)
+			}
+		}
+		var got []string
+		for _, name := range f.Tools {
+			got = append(got, string(name))
+		}
+		if !slices.Equal(got, declared) {
+			t.Errorf("%s: tools %q, want %q", e.ID, got, declared)
+		}
+		n++
+		tools += len(got)
+		for i := range f.Messages {
+			m := &f.Messages[i]
+			calls += len(m.Calls)
+			replies += len(m.Replies)
+			if m.Fields&FieldUnknown != 0 && e.Status == 200 {
+				t.Errorf("%s: message %d has the unknown field %q, and the provider took it", e.ID, i, m.OtherField)
+			}
+			if m.Parts&(PartBlank|PartBad) != 0 && e.Status == 200 {
+				t.Errorf("%s: message %d has parts %b, and the provider took it", e.ID, i, m.Parts)
+			}
+		}
+	})
+	t.Logf("%d requests, %d calls, %d replies, %d functions", n, calls, replies, tools)
+}
+
+func TestGeminiRecordedAnswers(t *testing.T) {
+	n, streams, calls, signed := 0, 0, 0, 0
+	geminiExchanges(t, func(e *exchange) {
+		if e.Status != 200 {
+			return
+		}
+		body := e.body(t)
+		var r Response
+		if err := ScanResponse(Gemini, "", body, &r); err != nil {
+			t.Fatal(err)
+		}
+		chunks := [][]byte{body}
+		if e.Stream {
+			streams++
+			chunks = nil
+			for event := range sse.Events(body) {
+				chunks = append(chunks, event.Data)
+			}
+		}
+		var want, got readContent
+		var asMessage []string // the parts of all chunks
+		finish, model := "", ""
+		var tokens struct {
+			PromptTokenCount, CandidatesTokenCount, ThoughtsTokenCount, CachedContentTokenCount int64
+		}
+		for _, chunk := range chunks {
+			n := parse(chunk)
+			if usage := n.get("usageMetadata"); usage.kind == Object {
+				if err := json.Unmarshal(chunk[usage.start:usage.end], &tokens); err != nil {
+					t.Fatal(err)
+				}
+			}
+			model = max(model, n.get("modelVersion").text)
+			for i, c := range n.get("candidates").list() {
+				if i > 0 {
+					break
+				}
+				want.add(c.get("content").get("parts"))
+				finish = max(finish, c.get("finishReason").text)
+				for _, p := range c.get("content").get("parts").list() {
+					asMessage = append(asMessage, string(chunk[p.start:p.end]))
+				}
+			}
+		}
+		want.Model = true
+		got = readContent{Model: true, Text: want.Text, Thought: r.Reasoning == String}
+		for i := range r.Calls {
+			c := &r.Calls[i]
+			got.Calls = append(got.Calls, c.Name)
+			got.Args = append(got.Args, max(c.ArgsKind, Null))
+			if !json.Valid([]byte(c.Arguments)) || c.Args != ArgsObject {
+				t.Errorf("%s: arguments %q", e.ID, c.Arguments)
+			}
+		}
+		if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", e.ID, diff)
+		}
+		if want.Text != "" && (r.ContentHash != xxh3.HashString(want.Text) || r.ContentBytes != len(want.Text)) {
+			t.Errorf("%s: hash and length of another text than %q", e.ID, want.Text)
+		}
+		if r.FinishReason != finish || r.Model != model || r.Cut || r.Malformed || len(r.Error) > 0 || r.Choices != 1 || r.ID == "" {
+			t.Errorf("%s: %+v", e.ID, r)
+		}
+		if r.InputTokens != tokens.PromptTokenCount || r.OutputTokens != tokens.CandidatesTokenCount+tokens.ThoughtsTokenCount ||
+			r.CachedTokens != tokens.CachedContentTokenCount {
+			t.Errorf("%s: tokens %+v, want %+v", e.ID, r, tokens)
+		}
+
+		// The answer sent back is the answer.
+		f := geminiFacts(t, `{"contents":[{"role":"model","parts":[`+strings.Join(asMessage, ",")+`]}]}`)
+		m := &f.Messages[0]
+		var signature uint64
+		if len(r.Signed) > 0 {
+			signature = r.Signed[0].Hash
+			signed++
+		}
+		if m.ContentHash != r.ContentHash || m.Signed != signature || len(m.Calls) != len(r.Calls) || m.Reasoning != r.Reasoning {
+			t.Errorf("%s: message %+v, answer %+v", e.ID, m, r)
+		}
+		for i := range r.Calls {
+			if (m.Calls[i].Signature == String) != r.Calls[i].Signature {
+				t.Errorf("%s: call %d: signatures differ", e.ID, i)
+			}
+		}
+		n++
+		calls += len(r.Calls)
+	})
+	t.Logf("%d answers, %d of them streams, %d calls, %d signed", n, streams, calls, signed)
+}
+
+// No failed call is without its error.
+func TestGeminiRecordedErrors(t *testing.T) {
+	n := 0
+	geminiExchanges(t, func(e *exchange) {
+		body := e.body(t)
+		if e.Status == 200 || len(body) == 0 || string(body) == "null" {
+			return
+		}
+		var r Response
+		if err := ScanResponse(Gemini, "", body, &r); err != nil {
+			t.Fatal(err)
+		}
+		if len(r.Error) == 0 || r.Cut || json.Valid(body) == r.Malformed {
+			t.Errorf("%s: %s: %+v", e.ID, body, r)
+		}
+		n++
+	})
+	t.Logf("%d errors", n)
+}

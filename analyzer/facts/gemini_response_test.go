@@ -1,0 +1,298 @@
+package facts
+
+import (
+	"bytes"
+	"fmt"
+	"math/bits"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+	"github.com/zeebo/xxh3"
+)
+
+// checkGeminiAnswer compares an answer's facts with want, and its content with text if want has a string.
+func checkGeminiAnswer(t *testing.T, body, text string, want Response) {
+	t.Helper()
+	if want.ContentBytes = len(text); text != "" {
+		want.Content, want.ContentHash = String, xxh3.HashString(text)
+	}
+	var got Response
+	if err := ScanResponse(Gemini, "", []byte(body), &got); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", body, diff)
+	}
+}
+
+// streamed writes chunks as both kinds of stream.
+func streamed(chunks ...string) (events, array string) {
+	for _, c := range chunks {
+		events += "data: " + c + "\r\n\r\n"
+	}
+	return events, "[" + strings.Join(chunks, "\n,\r\n") + "\n]\n"
+}
+
+func TestGeminiAnswer(t *testing.T) {
+	f := func(body, text string, want Response) {
+		t.Helper()
+		checkGeminiAnswer(t, body, text, want)
+	}
+	f(`{"candidates":[{"content":{"parts":[{"text":"hm","thought":true},{"text":"a\u003cb"},{"text":"\ud83d\ude00","thoughtSignature":"c2ln"}],"role":"model"},
+		"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":3,"thoughtsTokenCount":20,"cachedContentTokenCount":1,"totalTokenCount":28},
+		"modelVersion":"gemini-3-pro","responseId":"r1"}`, "a<b😀", Response{
+		ID: "r1", Model: "gemini-3-pro", Reasoning: String, FinishReason: "STOP", InputTokens: 5, OutputTokens: 23, CachedTokens: 1, Choices: 1,
+		Signed: []Signed{{Hash: xxh3.HashString("c2ln")}},
+	})
+	f(`{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f","args":{"a":"\n"}},"thoughtSignature":"c2ln"},{"functionCall":{"id":"i","name":"f","args":{}}},
+		{"functionCall":{"name":"g"}},{"functionCall":{}},{"functionCall":{"name":"h","args":"{\"a\":1}"},"thoughtSignature":"b25l"}]},"finishReason":"STOP"}]}`, "", Response{
+		Content: Null, FinishReason: "STOP", Choices: 1, Signed: []Signed{{Hash: bits.RotateLeft64(xxh3.HashString("c2ln"), 1) ^ xxh3.HashString("b25l")}},
+		Calls: []ResponseCall{
+			{Name: "f", Arguments: `{"a":"\n"}`, ArgsKind: Object, Args: ArgsObject, Signature: true},
+			{ID: "i", Name: "f", Arguments: `{}`, ArgsKind: Object, Args: ArgsObject},
+			{Name: "g"},
+			{},
+			{Name: "h", Arguments: `{"a":1}`, ArgsKind: String, Args: ArgsObject, Signature: true},
+		},
+	})
+	// What Google's own tools did is no call; an empty text is content without a hash.
+	f(`{"candidates":[{"content":{"parts":[{"executableCode":{"code":"1"},"thoughtSignature":"skip_thought_signature_validator"},{"codeExecutionResult":{}}]},"finishReason":"STOP"}]}`, "",
+		Response{Content: Null, FinishReason: "STOP", Choices: 1})
+	f(`{"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"MAX_TOKENS"}]}`, "", Response{Content: String, FinishReason: "MAX_TOKENS", Choices: 1})
+	f(`{"candidates":[{"content":{"role":"model"},"finishReason":"SAFETY"}]}`, "", Response{FinishReason: "SAFETY", Choices: 1})
+	// The first candidate by its index, not its place; snake case; lists of one.
+	f(`{"candidates":[{"content":{"parts":[{"text":"b"}]},"index":1},{"content":{"parts":[{"text":"a"}]},"index":0}]}`, "a", Response{Choices: 2})
+	f(`{"candidates":{"content":{"parts":{"function_call":{"name":"f"},"thought_signature":"c2ln"}},"finish_reason":"STOP"},"usage_metadata":{"prompt_token_count":1,"candidates_token_count":2},"model_version":"m","response_id":"r"}`,
+		"", Response{ID: "r", Model: "m", Content: Null, FinishReason: "STOP", InputTokens: 1, OutputTokens: 2, Choices: 1, Signed: []Signed{{Hash: xxh3.HashString("c2ln")}}, Calls: []ResponseCall{{Name: "f", Signature: true}}})
+	// Nothing was generated, and nothing says why.
+	f(`{"usageMetadata":{"promptTokenCount":5},"modelVersion":"m"}`, "", Response{Model: "m", InputTokens: 5})
+	f(`{"candidates":[]}`, "", Response{})
+	// Wrong types.
+	f(`{"candidates":["x",null,{"content":[],"finishReason":3,"index":"a"}],"usageMetadata":[],"promptFeedback":"x","responseId":7}`, "", Response{Choices: 3})
+	f(`{"candidates":[{"content":{"parts":[1,null,"x",{}]},"finishReason":null}]}`, "", Response{Content: Null, Choices: 1})
+}
+
+func TestGeminiAnswerError(t *testing.T) {
+	f := func(body, want string, malformed, cut bool) {
+		t.Helper()
+		checkGeminiAnswer(t, body, "", Response{Error: []byte(want), Malformed: malformed, Cut: cut})
+	}
+	f(`{"error":{"code":400,"status":"INVALID_ARGUMENT"}}`, `{"code":400,"status":"INVALID_ARGUMENT"}`, false, false)
+	f("[{\n  \"error\": {\"code\": 400}\n}\n]", `{"code": 400}`, false, false)
+	f(`{"error":"no"}`, `"no"`, false, false)
+	f(`{"error":{"code":4`, `{"code":4`, true, true)
+	f(`{"error":null}`, `{"error":null}`, true, false)
+	f(`{"detail":"no"}`, `{"detail":"no"}`, true, false)
+	f("<html>502</html>\n", "<html>502</html>", true, false)
+	f("", "", true, false)
+	f("[1]", "[1]", true, false)
+	f("[]", "", false, true)
+
+	// Failures inside a 200.
+	blocked := `{"blockReason":"PROHIBITED_CONTENT","safetyRatings":[]}`
+	f(`{"promptFeedback":`+blocked+`}`, blocked, false, false)
+	events, array := streamed(`{"promptFeedback":`+blocked+`}`, `{"usageMetadata":{}}`)
+	f(events, blocked, false, false)
+	f(array, blocked, false, false)
+	candidate := `{"content":{},"finishReason":"MALFORMED_FUNCTION_CALL","finishMessage":"Malformed function call: f(","index":0}`
+	want := Response{FinishReason: "MALFORMED_FUNCTION_CALL", Choices: 1, Error: []byte(candidate)}
+	checkGeminiAnswer(t, `{"candidates":[`+candidate+`]}`, "", want)
+	want.Reasoning, want.Content = String, Null
+	events, array = streamed(`{"candidates":[{"content":{"parts":[{"text":"hm","thought":true}]}}]}`, `{"candidates":[`+candidate+`]}`)
+	checkGeminiAnswer(t, events, "", want)
+	checkGeminiAnswer(t, array, "", want)
+	// What came before it is an answer.
+	events, _ = streamed(`{"candidates":[{"content":{"parts":[{"text":"I read it."}]}}]}`, `{"candidates":[`+candidate+`]}`)
+	checkGeminiAnswer(t, events, "I read it.", Response{FinishReason: "MALFORMED_FUNCTION_CALL", Choices: 1})
+	// A prompt that was rated, not blocked.
+	checkGeminiAnswer(t, `{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}],"promptFeedback":{"safetyRatings":[{"blocked":false}],"blockReason":null}}`,
+		"a", Response{FinishReason: "STOP", Choices: 1})
+}
+
+func TestGeminiStream(t *testing.T) {
+	chunk := func(parts, more string) string {
+		return `{"candidates":[{"content":{"parts":[` + parts + `],"role":"model"}` + more + `}],"usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":3},"modelVersion":"m","responseId":"r"}`
+	}
+	f := func(text string, want Response, chunks ...string) {
+		t.Helper()
+		want.ID, want.Model, want.Choices, want.InputTokens, want.OutputTokens = "r", "m", 1, 5, max(want.OutputTokens, 3)
+		events, array := streamed(chunks...)
+		checkGeminiAnswer(t, events, text, want)
+		checkGeminiAnswer(t, strings.TrimSpace(events), text, want)
+		checkGeminiAnswer(t, strings.ReplaceAll(events, "\r", ""), text, want)
+		checkGeminiAnswer(t, array, text, want)
+	}
+	stop := `,"finishReason":"STOP"`
+	f("abc", Response{FinishReason: "STOP"}, chunk(`{"text":"a"}`, ""), chunk(`{"text":"b"}`, ""), chunk(`{"text":"c"}`, stop))
+	// A last part that is only signed, and the usage after the end.
+	f("ab", Response{FinishReason: "STOP", Reasoning: String, OutputTokens: 13, Signed: []Signed{{Hash: xxh3.HashString("c2ln")}}}, chunk(`{"text":"hm","thought":true}`, ""),
+		chunk(`{"text":"a"},{"text":"b"}`, ""), chunk(`{"text":"","thoughtSignature":"c2ln"}`, stop), `{"usageMetadata":{"thoughtsTokenCount":10}}`)
+	// Whole calls, in one chunk or in several: each is another.
+	call := func(name, args string) ResponseCall {
+		return ResponseCall{Name: name, Arguments: args, ArgsKind: Object, Args: ArgsObject}
+	}
+	f("", Response{Content: Null, FinishReason: "STOP", Calls: []ResponseCall{call("f", `{"a":1}`), call("f", `{"a":1}`), call("g", `{}`)}},
+		chunk(`{"functionCall":{"name":"f","args":{"a":1}}},{"functionCall":{"name":"f","args":{"a":1}}}`, ""), chunk(`{"functionCall":{"name":"g","args":{}}}`, stop))
+	// Calls in pieces: those without a name belong to the one before.
+	f("", Response{Content: Null, FinishReason: "STOP", Calls: []ResponseCall{call("f", `{"a":1}`), {ID: "i", Name: "g"}, {Name: "h", Signature: true}}},
+		chunk(`{"functionCall":{"name":"f","args":{}}}`, ""), chunk(`{"functionCall":{"args":{"a":1}}},{"functionCall":{}}`, ""),
+		chunk(`{"functionCall":{"name":"g","id":"i","willContinue":true}}`, ""),
+		chunk(`{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"x"}],"willContinue":true}}`, ""),
+		chunk(`{"functionCall":{"name":"h"}}`, ""), chunk(`{"functionCall":{},"thoughtSignature":"skip_thought_signature_validator"}`, stop))
+	// Cut: no chunk says why it ended.
+	f("ab", Response{Cut: true}, chunk(`{"text":"a"}`, ""), chunk(`{"text":"b"}`, ""))
+	// An error in the stream.
+	f("a", Response{Error: []byte(`{"code":503}`)}, chunk(`{"text":"a"}`, ""), `{"error":{"code":503}}`)
+	events, _ := streamed(chunk(`{"text":"a"}`, ""))
+	want := Response{ID: "r", Model: "m", Choices: 1, InputTokens: 5, OutputTokens: 3, Error: []byte(`{"code":503}`)}
+	checkGeminiAnswer(t, events+`{"error":{"code":503}}`, "a", want)
+	checkGeminiAnswer(t, events+`[{"error":{"code":503}}]`+"\n", "a", want)
+
+	// The ends that gateways make.
+	want.Error = nil
+	checkGeminiAnswer(t, events+"data: [DONE]\n\n", "a", want)
+	want.Cut = true
+	checkGeminiAnswer(t, events+": ping\n\n", "a", want)
+	want.Malformed = true
+	checkGeminiAnswer(t, events+"data: what\n\n", "a", want)
+	checkGeminiAnswer(t, "data: {\"choices\":[]}\n\n", "", Response{Cut: true, Malformed: true})
+	var r Response
+	if err := ScanResponse(Gemini, "text/event-stream", nil, &r); err != nil || !r.Cut || r.Malformed {
+		t.Errorf("an empty stream: %v, %+v", err, r)
+	}
+}
+
+// A stream says what the same answer in one piece says.
+func TestGeminiStreamIsUnary(t *testing.T) {
+	parts := []string{
+		`{"text":"hm \u00e9","thought":true}`, `{"text":"a"}`, `{"text":"\\\"b\n"}`, `{"text":"","thoughtSignature":"ab-c"}`, `{"functionCall":{"name":"f","args":{"a":[1]}},"thoughtSignature":"xy=="}`,
+		`{"functionCall":{"name":"f","args":{}}}`, `{"executableCode":{}}`, `{"text":"c"}`,
+	}
+	answer := func(parts []string, end string) string {
+		return `{"candidates":[{"content":{"parts":[` + strings.Join(parts, ",") + `]}` + end + `}]}`
+	}
+	scan := func(body string) (r Response) {
+		t.Helper()
+		if err := ScanResponse(Gemini, "", []byte(body), &r); err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	want := scan(answer(parts, `,"finishReason":"STOP"`))
+	m := geminiFacts(t, `{"contents":[{"role":"model","parts":[`+strings.Join(parts, ",")+`]}]}`).Messages[0]
+	if len(want.Signed) != 1 || want.Signed[0].Hash != m.Signed || want.ContentHash != m.ContentHash || m.ContentHash == 0 {
+		t.Errorf("message %+v, answer %+v", m, want)
+	}
+	for size := 1; size <= len(parts); size++ {
+		var chunks []string
+		for at := 0; at < len(parts); at += size {
+			end := ""
+			if at+size >= len(parts) {
+				end = `,"finishReason":"STOP"`
+			}
+			chunks = append(chunks, answer(parts[at:min(at+size, len(parts))], end))
+		}
+		events, array := streamed(chunks...)
+		for _, body := range []string{events, array} {
+			if diff := cmp.Diff(want, scan(body), cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("%s (-unary +stream):\n%s", body, diff)
+			}
+		}
+	}
+}
+
+// Bodies that a slow reader would take minutes for.
+func TestGeminiHostile(t *testing.T) {
+	n := 1 << 20
+	many := func(piece string) string { return strings.Repeat(piece, n/len(piece)) }
+	var r Response
+	var f Request
+	start := time.Now()
+	for _, body := range []string{
+		many("data: {\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"name\":\"f\"}}]}}]}\n\n"),
+		`{"candidates":[{"content":{"parts":[` + many(`{"functionCall":{"name":"f"}},`) + `{}]}}]}`,
+		"data: {\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"name\":\"f\"}}]}}]}\n\n" + many("data: {\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"args\":{\"a\":1}}}]}}]}\n\n"),
+		`{"candidates":[` + many(`{"index":0},`) + `{}]}`,
+		many("[{\"candidates\":"), many("data: {\n\n"), many("\n{"), many(`{"parts":`), "data: " + many(`\"`),
+	} {
+		if err := ScanResponse(Gemini, "", []byte(body), &r); err != nil || len(r.Calls) > maxAnswerCalls {
+			t.Errorf("%.60s: %v, %d calls", body, err, len(r.Calls))
+		}
+	}
+	for _, body := range []string{
+		many(`{"contents":[`), `{"contents":[` + many(`{"parts":[`), `{"contents":[{"parts":[` + many(`{"functionResponse":{"parts":[`),
+		`{"contents":[{"parts":[` + many(`{"functionCall":{}},`) + `{}]}]}`,
+		`{"contents":[{"role":"model","parts":[` + many(`{"text":"\u0061"},`) + `{}]}]}`,
+		`{"contents":[{` + many(`"parts":[{"functionCall":{"name":"f"}}],`) + `"role":"model"}]}`,
+		`{"contents":[{"role":"model","parts":[` + many(`{"thoughtSignature":"_-\/"},`) + `{}]}]}`,
+		`{"contents":[` + many(`{"x":{},"y":1},`) + `{}]}`,
+	} {
+		_ = ScanRequest(Gemini, []byte(body), &f)
+		if len(f.calls) > maxKept {
+			t.Errorf("%.60s: %d calls", body, len(f.calls))
+		}
+	}
+	if took := time.Since(start); took > time.Minute { // some 100 ms on an idle machine
+		t.Errorf("took %v", took)
+	}
+}
+
+// geminiSession is agentSession in this dialect: texts of code in replies, a call in every other content.
+func geminiSession(tb testing.TB, size int, seed uint64) []byte {
+	tb.Helper()
+	body := agentSession(tb, size, seed)
+	var b bytes.Buffer
+	b.WriteString(`{"contents":[{"parts":[{"text":"Make the \"failing\" test pass."}],"role":"user"}`)
+	for i, m := range parse(body).get("messages").elems {
+		content := m.get("content")
+		text := body[content.start:content.end]
+		switch m.get("role").text {
+		case "assistant":
+			f := m.get("tool_calls").elems[0].get("function")
+			fmt.Fprintf(&b, `,{"parts":[{"text":%s},{"functionCall":{"name":"%s","args":%s},"thoughtSignature":"%0200d"}],"role":"model"}`, text, f.get("name").text, f.get("arguments").text, i)
+		case "tool":
+			fmt.Fprintf(&b, `,{"parts":[{"functionResponse":{"name":"tool_%d","response":{"result":%s}}}],"role":"user"}`, (i-2)/2%8, text)
+		}
+	}
+	b.WriteString(`],"tools":[{"functionDeclarations":[{"name":"tool_0","parameters":{"type":"OBJECT"}}]}],"generationConfig":{"temperature":0}}`)
+	return b.Bytes()
+}
+
+func TestGeminiScanAllocatesNothing(t *testing.T) {
+	var f Request
+	body := geminiSession(t, 100_000, 1)
+	if n := testing.AllocsPerRun(10, func() {
+		if err := ScanRequest(Gemini, body, &f); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a scan", n)
+	}
+	want, _ := readGemini(body)
+	compareGemini(t, "session", want, &f)
+	if len(f.Messages) < 20 {
+		t.Errorf("%d messages", len(f.Messages))
+	}
+}
+
+func BenchmarkScanGeminiRequest(b *testing.B) {
+	bodies := make([][]byte, 16)
+	total := 0
+	for i := range bodies {
+		bodies[i] = geminiSession(b, 100_000, uint64(i))
+		total += len(bodies[i])
+	}
+	var f Request
+	b.SetBytes(int64(total / len(bodies)))
+	b.ReportAllocs()
+	i := 0
+	for b.Loop() {
+		if err := ScanRequest(Gemini, bodies[i%len(bodies)], &f); err != nil {
+			b.Fatal(err)
+		}
+		i++
+	}
+}

@@ -1,0 +1,214 @@
+package facts
+
+import "bytes"
+
+// chunk reads a GenerateContentResponse: an answer, or a piece of one.
+func (a *geminiAnswer) chunk(s *scanner) {
+	a.chunks++
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "candidates":
+			a.known = true
+			a.candidates(s)
+		case "promptFeedback", "prompt_feedback":
+			a.known = true
+			a.promptFeedback(s)
+		case "usageMetadata", "usage_metadata":
+			a.known = true
+			a.usage(s)
+		case "modelVersion", "model_version":
+			a.known = true
+			setText(&a.r.Model, s)
+		case "responseId", "response_id":
+			a.known = true
+			setText(&a.r.ID, s)
+		case "error":
+			k := s.kind()
+			if raw := s.raw(k); k > Bool && string(raw) != `""` { // an error cut short is still one
+				a.error(raw)
+			}
+		default:
+			s.skip()
+		}
+	}
+}
+
+// error keeps the first error.
+func (a *geminiAnswer) error(raw []byte) {
+	a.known = true
+	if len(a.r.Error) == 0 {
+		a.r.Error = raw
+	}
+}
+
+// promptFeedback is an error if it says why the prompt was blocked; some models send one with every answer.
+func (a *geminiAnswer) promptFeedback(s *scanner) {
+	start, blocked := s.i, false
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "blockReason", "block_reason":
+			blocked = s.skip() > Null
+		default:
+			s.skip()
+		}
+	}
+	if blocked {
+		a.error(s.b[start:s.i])
+	}
+}
+
+// usage reads token counts. Each chunk of a stream has those up to it, so the last win.
+func (a *geminiAnswer) usage(s *scanner) {
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "promptTokenCount", "prompt_token_count":
+			a.r.InputTokens = s.number()
+		case "candidatesTokenCount", "candidates_token_count":
+			a.output = s.number()
+		case "thoughtsTokenCount", "thoughts_token_count":
+			a.thoughts = s.number()
+		case "cachedContentTokenCount", "cached_content_token_count":
+			a.r.CachedTokens = s.number()
+		default:
+			s.skip()
+		}
+	}
+}
+
+func (a *geminiAnswer) candidates(s *scanner) {
+	k := s.kind()
+	if k != Array && k != Object {
+		s.skip()
+		return
+	}
+	one, position := k == Object, 0
+	for more := one || s.open(); more; more = !one && s.more(']') {
+		if s.kind() == Object {
+			a.choice(s, position)
+		} else {
+			s.skip()
+		}
+		position++
+	}
+}
+
+// choice reads one candidate. Only the first one is described; its index comes last, so it is sought ahead.
+func (a *geminiAnswer) choice(s *scanner, position int) {
+	index := position
+	ahead := scanner{b: s.b, i: s.i}
+	for more := ahead.open(); more; more = ahead.more('}') {
+		if string(ahead.key()) == "index" && ahead.kind() == Number {
+			index = int(min(max(ahead.number(), 0), 1<<16))
+		} else {
+			ahead.skip()
+		}
+	}
+	a.r.Choices = max(a.r.Choices, index+1)
+	if index != 0 {
+		s.skip()
+		return
+	}
+	start, finished := s.i, false
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "content":
+			a.content(s)
+		case "finishReason", "finish_reason":
+			n := len(s.scratch)
+			if reason, _ := s.text(); len(reason) > 0 {
+				a.r.FinishReason, finished = string(reason), true
+			}
+			s.scratch = s.scratch[:n]
+		default:
+			s.skip()
+		}
+	}
+	if finished {
+		a.candidate = s.b[start:s.i]
+	}
+}
+
+func (a *geminiAnswer) content(s *scanner) {
+	if s.kind() != Object {
+		s.skip()
+		return
+	}
+	for more := s.open(); more; more = s.more('}') {
+		if string(s.key()) != "parts" {
+			s.skip()
+			continue
+		}
+		k := s.kind()
+		if k != Array && k != Object {
+			s.skip()
+			continue
+		}
+		one := k == Object
+		for more := one || s.open(); more; more = !one && s.more(']') {
+			a.part(s)
+		}
+	}
+}
+
+// part appends a part that is there as a whole.
+func (a *geminiAnswer) part(s *scanner) {
+	n := len(s.scratch)
+	a.f.calls, a.f.replies = a.f.calls[:0], a.f.replies[:0]
+	p := a.f.geminiPart(s, &a.m)
+	if s.err != nil {
+		return
+	}
+	a.r.Content = max(a.r.Content, Null)
+	switch {
+	case p.kind&PartReasoning != 0:
+		a.r.Reasoning = String
+	case p.kind&PartText != 0 && p.text != nil:
+		text := p.text
+		if bytes.IndexByte(text, '\\') >= 0 {
+			s.scratch = appendText(s.scratch, text)
+			text = s.scratch[n:]
+		}
+		_, _ = a.text.Write(text)
+		a.r.ContentBytes += len(text)
+		a.r.Content = String
+	}
+	a.signed = foldSignature(s, a.signed, p.signature)
+	if len(a.f.calls) > 0 {
+		a.call(&a.f.calls[0], p.args)
+	}
+	s.scratch = s.scratch[:n]
+}
+
+// call adds a call. It comes whole, but for streams of some models: then a first part has the name, perhaps with empty
+// arguments, and parts without a name have the arguments, or pieces of them (partialArgs) that no fact is taken from.
+func (a *geminiAnswer) call(c *Call, args []byte) {
+	calls := a.r.Calls
+	if !a.streamed || len(c.Name) > 0 || len(calls) == 0 {
+		if len(calls) == maxAnswerCalls {
+			a.r.Malformed = true
+			return
+		}
+		calls = append(calls, ResponseCall{Name: string(c.Name)})
+		a.r.Calls = calls
+	}
+	last := &calls[len(calls)-1]
+	if last.ID == "" {
+		last.ID = string(c.ID)
+	}
+	last.Signature = last.Signature || c.Signature == String
+	if c.ArgsKind == Absent || last.ArgsKind != Absent && c.ArgsBytes <= len("{}") {
+		return
+	}
+	last.ArgsKind, last.Args, last.Arguments = c.ArgsKind, c.Args, string(args)
+	if c.ArgsKind == String {
+		last.Arguments = string(appendText(nil, args[1:len(args)-1]))
+	}
+}
