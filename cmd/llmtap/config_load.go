@@ -65,7 +65,7 @@ var keyFlags = []struct{ name, key, usage string }{
 	{"nats-url", "nats.url", "NATS `url`; empty: an embedded server"},
 	{"nats-port", "nats_server.port", "`port` of the embedded NATS server, -1: a free one"},
 	{"proxy-listen", "proxy.listen", "`address` of the proxy; other than loopback it needs LLMTAP_PROXY_TOKEN"},
-	{"proxy-capture", "proxy.capture", "what the proxy records of bodies: `full|none`; of error answers always the first 4 KiB"},
+	{"proxy-capture", "proxy.capture", "what the proxy records of bodies: `shape|full|none`; of error answers at least the first 4 KiB"},
 	{"proxy-upstream", "proxy.upstreams", "`name=url` that the proxy reaches beside the known providers; may be repeated"},
 	{"clickhouse-dsn", "clickhouse.dsn", "ClickHouse `dsn`; empty: an embedded engine"},
 	{"slack-token-file", "slack.token_file", "`file` with a Slack bot token (chat:write); or LLMTAP_SLACK_TOKEN"},

@@ -75,9 +75,12 @@ func (g *gateway) serve(ctx context.Context) error {
 
 // describe says in one line how to use the gateway and what it records.
 func (g *gateway) describe() string {
-	recorded := "records that calls fail and how, not their bodies: --proxy-capture full records both"
-	if g.capture == event.CaptureFull {
+	recorded := "records the shape of bodies, not their texts: --proxy-capture full records both"
+	switch g.capture {
+	case event.CaptureFull:
 		recorded = "records whole bodies"
+	case event.CaptureNone:
+		recorded = "records that calls fail and how, not their bodies"
 	}
 	return fmt.Sprintf("base_url http://%s/openai/v1 (or another provider); %s", g.listener.Addr(), recorded)
 }

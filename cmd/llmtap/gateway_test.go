@@ -155,7 +155,7 @@ func TestProxyFlags(t *testing.T) {
 	fails(`--proxy-upstream: proxy.upstreams: "http://127.0.0.1:1" is not like name=value`, "--proxy-upstream", "http://127.0.0.1:1")
 	fails(`--proxy-upstream: proxy.upstreams: a: "ftp://x" is not like`, "--proxy-upstream", "a=ftp://x")
 	fails(`--proxy-listen: proxy.listen: 0.0.0.0:8089 is not loopback; set token or token_file`, "--proxy-listen", "0.0.0.0:8089")
-	fails(`--proxy-capture: proxy.capture: "shape" is neither full nor none`, "--proxy-capture", "shape")
+	fails(`--proxy-capture: proxy.capture: "text" is none of shape, full and none`, "--proxy-capture", "text")
 	if _, err := loadFile("", nil, "--proxy-listen", "0.0.0.0:8089", "--roles", "analyze"); err != nil {
 		t.Errorf("a proxy that does not run is judged: %v", err)
 	}

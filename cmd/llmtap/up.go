@@ -34,9 +34,9 @@ deploy/llmtap.example.yaml.
 
 The proxy listens on --proxy-listen. An agent replaces scheme and host of its provider's base URL, so that
 https://api.openai.com/v1 becomes http://127.0.0.1:8089/openai/v1, and may send labels: X-Llmtap-Service, -Agent, -Stage,
--Conversation and so on. Bodies hold what users wrote, so the proxy records them with --proxy-capture full alone; without,
-that calls fail, and the providers' error texts. The role gateway runs by itself, too: agents then do not depend on the
-other roles.`
+-Conversation and so on. Bodies hold what users wrote, so the proxy records their shape: roles, ids, function names and
+parameters stay, each text becomes its length and a hash (keyed with LLMTAP_SHAPE_KEY). With --proxy-capture full it
+records them whole. The role gateway runs by itself, too: agents then do not depend on the other roles.`
 
 func runUp(ctx context.Context, c *cli) error {
 	fs := c.flags("up", upHelp)

@@ -27,7 +27,8 @@ type Config struct {
 	// Upstreams are reached beside the known providers, or in their place: name -> base URL.
 	Upstreams map[string]string `yaml:"upstreams"`
 
-	// Capture is "full", the bodies byte for byte, or "none", no bodies but the first 4 KiB of error answers.
+	// Capture is "shape", bodies with values only at protocol positions, "full", the bodies byte for byte, or "none"; in
+	// shape and none with the first 4 KiB of error answers.
 	Capture string `yaml:"capture"`
 	// Service, Environment and Agent label calls whose headers do not.
 	Service     string `yaml:"service"`
@@ -44,9 +45,9 @@ type Config struct {
 	Logger      *slog.Logger  `yaml:"-"` // nil: slog.Default()
 }
 
-// Default returns the configuration for agents on this machine. It records no bodies: an operator who wants them says so.
+// Default returns the configuration for agents on this machine. It records no texts: an operator who wants them says so.
 func Default() Config {
-	return Config{Listen: "127.0.0.1:8089", Capture: event.CaptureNone, MemoryLimit: llmtap.DefaultMemoryLimit}
+	return Config{Listen: "127.0.0.1:8089", Capture: event.CaptureShape, MemoryLimit: llmtap.DefaultMemoryLimit}
 }
 
 // Validate reports every mistake in c.
@@ -67,9 +68,9 @@ func (c *Config) Validate() error {
 		}
 	}
 	switch c.Capture {
-	case event.CaptureFull, event.CaptureNone:
+	case event.CaptureShape, event.CaptureFull, event.CaptureNone:
 	default:
-		errs = append(errs, fmt.Errorf("capture: %q is neither full nor none", c.Capture))
+		errs = append(errs, fmt.Errorf("capture: %q is none of shape, full and none", c.Capture))
 	}
 	if c.MemoryLimit < 1<<20 {
 		errs = append(errs, fmt.Errorf("memory_limit: %d bytes is below 1 MiB", c.MemoryLimit))

@@ -212,7 +212,7 @@ func TestConfigMistakes(t *testing.T) {
 	f("set token or token_file", func(c *Config) { c.Listen = ":8089" })
 	f("set token or token_file", func(c *Config) { c.Listen = "10.0.0.7:8089" })
 	f("both are set", func(c *Config) { c.Token, c.TokenFile = "s3cret", "f" })
-	f(`capture: "shape"`, func(c *Config) { c.Capture = event.CaptureShape })
+	f(`capture: "text"`, func(c *Config) { c.Capture = "text" })
 	f("memory_limit", func(c *Config) { c.MemoryLimit = 0 })
 	up := func(want, name, base string) {
 		t.Helper()
@@ -259,13 +259,14 @@ func TestUpstreams(t *testing.T) {
 }
 
 func TestKeepReadable(t *testing.T) {
+	shape := false
 	f := func(in []string, want string) {
 		t.Helper()
 		h := http.Header{}
 		if in != nil {
 			h["Accept-Encoding"] = in
 		}
-		keepReadable(h)
+		keepReadable(h, shape)
 		if got := strings.Join(h["Accept-Encoding"], "|"); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
@@ -276,6 +277,11 @@ func TestKeepReadable(t *testing.T) {
 	f([]string{"GZip, deflate", "br, identity;q=0.5"}, "GZip, identity;q=0.5")
 	f([]string{"br"}, "identity")
 	f([]string{"*"}, "identity")
+	// What is shaped must be decoded in the proxy.
+	shape = true
+	f([]string{"gzip, deflate, zstd"}, "gzip")
+	f([]string{"gzip"}, "gzip")
+	f([]string{"zstd"}, "identity")
 }
 
 func TestLabelIsBounded(t *testing.T) {

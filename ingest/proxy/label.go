@@ -75,9 +75,9 @@ func strip(h http.Header) {
 	}
 }
 
-// keepReadable takes the encodings out of Accept-Encoding that the analyzer cannot read; a caller that accepts no other
-// gets an answer that is not encoded.
-func keepReadable(h http.Header) {
+// keepReadable takes the encodings out of Accept-Encoding that cannot be read: by the hook if it has to shape the answer,
+// else by the analyzer. A caller that accepts no other gets an answer that is not encoded.
+func keepReadable(h http.Header, shape bool) {
 	values, ok := h["Accept-Encoding"]
 	if !ok {
 		return
@@ -89,12 +89,18 @@ func keepReadable(h http.Header) {
 			e = strings.TrimSpace(e)
 			coding, _, _ := strings.Cut(e, ";")
 			switch strings.ToLower(strings.TrimSpace(coding)) {
-			case "gzip", "zstd", "identity":
-				keep = append(keep, e)
 			case "":
-			default:
-				all = false
+				continue
+			case "gzip", "identity":
+				keep = append(keep, e)
+				continue
+			case "zstd":
+				if !shape {
+					keep = append(keep, e)
+					continue
+				}
 			}
+			all = false
 		}
 	}
 	switch {

@@ -65,7 +65,7 @@ func Open(cfg Config, reg prometheus.Registerer) (*Proxy, error) {
 	}
 	p.m = newMetrics(reg, p.hook.Stats)
 	p.reverse = &httputil.ReverseProxy{
-		Rewrite: rewrite, Transport: p.hook.Transport(p.base), ModifyResponse: answered, ErrorHandler: p.unreachable,
+		Rewrite: p.rewrite, Transport: p.hook.Transport(p.base), ModifyResponse: answered, ErrorHandler: p.unreachable,
 		FlushInterval: -1, BufferPool: &buffers, ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	return p, nil
@@ -142,13 +142,13 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 }
 
 // rewrite makes the upstream's request of the client's. Its query is the client's to the byte: nothing here reads it.
-func rewrite(pr *httputil.ProxyRequest) {
+func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	c := callOf(pr.In.Context())
 	c.upstream.target(pr.Out.URL, c.rest)
 	pr.Out.URL.RawQuery = pr.In.URL.RawQuery
 	pr.Out.Host = ""
 	strip(pr.Out.Header)
-	keepReadable(pr.Out.Header)
+	keepReadable(pr.Out.Header, p.cfg.Capture == event.CaptureShape)
 }
 
 // answered notes the class of the upstream's answer.

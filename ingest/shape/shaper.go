@@ -12,9 +12,10 @@ import (
 // A Shaper shapes bodies. It keeps its memory between bodies and is not safe for concurrent use. What its methods return
 // is valid until the next call.
 type Shaper struct {
-	mac   hash.Hash
-	known []knownText // texts whose hash is remembered, by their maphash
-	seed  maphash.Seed
+	mac    hash.Hash
+	digest [sha256.Size]byte
+	known  []knownText // texts whose hash is remembered, by their maphash
+	seed   maphash.Seed
 
 	// The body, and what was joined of it; offsets from len(body) on are of extra.
 	body, extra []byte
@@ -38,7 +39,7 @@ type Shaper struct {
 }
 
 // maxKept bounds the memory of each kind that a Shaper keeps between bodies, in bytes.
-const maxKept = 1 << 20
+const maxKept = 256 << 10
 
 // New returns a Shaper that hashes with key.
 func New(key []byte) *Shaper {

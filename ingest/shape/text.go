@@ -46,10 +46,9 @@ func (s *Shaper) appendHash(dst, text []byte) []byte {
 }
 
 func (s *Shaper) sum(text []byte, digits *[hashDigits]byte) {
-	var sum [32]byte
 	s.mac.Reset()
 	_, _ = s.mac.Write(text) // a hash takes everything
-	hex.Encode(digits[:], s.mac.Sum(sum[:0])[:hashDigits/2])
+	hex.Encode(digits[:], s.mac.Sum(s.digest[:0])[:hashDigits/2])
 }
 
 // decode returns the text of what is between the quotes of a string. It is valid until the next call.

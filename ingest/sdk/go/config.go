@@ -2,6 +2,8 @@ package llmtap
 
 import (
 	"context"
+	"crypto/rand"
+	"crypto/sha256"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -9,6 +11,7 @@ import (
 	"path"
 	"runtime/debug"
 	"strings"
+	"sync"
 	"time"
 
 	"github.com/nats-io/nats.go"
@@ -29,7 +32,7 @@ const (
 // minMemoryLimit leaves room for one cut body and the messages around it.
 const minMemoryLimit = 1 << 20
 
-// A Config says what a Hook records and where it publishes. Only Capture must be set.
+// A Config says what a Hook records and where it publishes. Its zero value is a working one.
 type Config struct {
 	// URL of NATS, several separated by commas. Default: $LLMTAP_NATS_URL, else DefaultURL.
 	URL string
@@ -38,8 +41,12 @@ type Config struct {
 	// service.version and deployment.environment.name of OTEL_RESOURCE_ATTRIBUTES, then the build information of the binary.
 	Service, ServiceVersion, Environment, Agent string
 
-	// Capture is "full", the bodies byte for byte, or "none", no bodies but the first 4 KiB of error answers. There is no
-	// default, so that bodies never leave a process by accident.
+	// Capture is what is published of bodies: "shape", the default, their structure with values only where the message
+	// protocol has them (roles, ids, function names, parameters, usage), each text replaced by its length and keyed hash;
+	// "full", all of them byte for byte; or "none". Of error answers the first 4 KiB are published in shape and none.
+	//
+	// The key of the hashes is $LLMTAP_SHAPE_KEY. Without it a process makes its own, and texts of different processes
+	// cannot be compared: an agent that goes on with the conversation of another process needs it.
 	Capture string
 
 	// Hosts are recorded beside the known providers: "llm.example.com" (any port), "10.0.0.7:8000", ".example.com" (all
@@ -47,7 +54,7 @@ type Config struct {
 	Hosts []string
 
 	// Redact, if set, returns the body to publish instead of the one captured; it must not change its argument. It runs in
-	// the background, after the call; where it panics the body is withheld.
+	// the background, after the call, and before a body is shaped; where it panics the body is withheld.
 	Redact func(body []byte) []byte
 
 	// OnPublished, if set, is told the id of each exchange that NATS has stored, both halves. It is called in the
@@ -79,19 +86,18 @@ type Config struct {
 	// NATSOptions are credentials, TLS and the like; they win over the hook's own options.
 	NATSOptions []nats.Option
 
-	userKey []byte // LLMTAP_SHAPE_KEY
+	userKey  []byte // LLMTAP_SHAPE_KEY
+	shapeKey []byte // the same, or the process's own
 }
 
 // validate fills in the defaults and reports the first mistake.
 func (c *Config) validate(getenv func(string) string) error {
 	switch c.Capture {
-	case event.CaptureFull, event.CaptureNone:
+	case event.CaptureShape, event.CaptureFull, event.CaptureNone:
 	case "":
-		return errors.New(`config Capture is not set: say "full" to publish bodies or "none" to publish only what happened ("shape", bodies without their text, is not built yet)`)
-	case event.CaptureShape:
-		return errors.New(`config Capture "shape" is not built yet: use "full" or "none"`)
+		c.Capture = event.CaptureShape
 	default:
-		return fmt.Errorf(`config Capture %q: use "full" or "none"`, c.Capture)
+		return fmt.Errorf(`config Capture %q: use "shape", "full" or "none"`, c.Capture)
 	}
 	switch c.Origin {
 	case "":
@@ -127,9 +133,19 @@ func (c *Config) validate(getenv func(string) string) error {
 		c.Logger = slog.Default()
 	}
 	c.userKey = []byte(getenv("LLMTAP_SHAPE_KEY"))
+	if c.shapeKey = c.userKey; len(c.shapeKey) == 0 {
+		c.shapeKey = processKey()
+	}
 	c.labelDefaults(getenv)
 	return nil
 }
+
+// processKey is the key of a process that was given none. It is made once, so that all hooks of a process hash alike.
+var processKey = sync.OnceValue(func() []byte {
+	key := make([]byte, sha256.Size)
+	_, _ = rand.Read(key) // never fails
+	return key
+})
 
 // checkURL accepts what nats.Connect accepts, and a host.
 func checkURL(s string) error {

@@ -12,7 +12,7 @@ import (
 )
 
 func Example() {
-	hook, err := llmtap.Open(llmtap.Config{Service: "checkout-agent", ServiceVersion: "2.4.0", Capture: "full"})
+	hook, err := llmtap.Open(llmtap.Config{Service: "checkout-agent", ServiceVersion: "2.4.0"})
 	if err != nil {
 		log.Fatal(err)
 	}

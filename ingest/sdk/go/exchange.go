@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/shape"
 )
 
 // Values of Llmtap-Error that are the hook's own.
@@ -60,6 +61,7 @@ func (h *Hook) begin(req *http.Request) *exchange {
 	if h.cfg.Capture == event.CaptureNone {
 		limit = 0
 	}
+	x.ticket.dialect = shape.Detect(req.URL.EscapedPath())
 	x.reqBody = capture{queue: h.queue, limit: limit, want: req.ContentLength}
 	x.resBody = capture{queue: h.queue, limit: limit}
 	x.req = event.Event{
@@ -214,7 +216,7 @@ func (x *exchange) answered(resp *http.Response) {
 			x.res.ProviderRequestID = resp.Header.Get(k)
 		}
 	}
-	if x.resBody.limit == 0 && resp.StatusCode >= 400 {
+	if resp.StatusCode >= 400 && x.resBody.limit >= 0 && x.hook.cfg.Capture != event.CaptureFull {
 		x.resBody.limit = maxError
 	}
 	if x.res.ContentEncoding == "" {

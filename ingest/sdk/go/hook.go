@@ -15,6 +15,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/shape"
 )
 
 // A Hook records the LLM calls of one process and publishes them. It is safe for concurrent use.
@@ -62,6 +63,9 @@ func Open(cfg Config) (*Hook, error) {
 		cancel: cancel, done: make(chan struct{}), drains: make(chan struct{}, maxDrains), open: make(map[*exchange]struct{}),
 	}
 	s := &sender{queue: h.queue, opts: opts, redact: cfg.Redact, told: cfg.OnPublished, log: cfg.Logger}
+	if cfg.Capture == event.CaptureShape {
+		s.shaper = shape.New(cfg.shapeKey)
+	}
 	go func() {
 		defer close(h.done)
 		s.run(ctx)

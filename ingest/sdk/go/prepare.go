@@ -7,8 +7,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/shape"
 )
 
 // errNoRoom says that a body grew when it was decoded or redacted.
@@ -20,10 +22,10 @@ func (s *sender) prepare(it *item) {
 	if ev.Error == errUnread && whole(ev) {
 		ev.Error = ""
 	}
-	if len(ev.Body) == 0 || s.redact == nil && !shortGzip(ev) {
+	if len(ev.Body) == 0 || s.redact == nil && s.shaper == nil && (!startOfError(ev) || ev.ContentEncoding != "gzip") {
 		return
 	}
-	body, err := s.publishable(ev)
+	body, err := s.publishable(it)
 	if err == nil && !s.queue.resize(it, cap(body)) {
 		err = errNoRoom
 	}
@@ -35,34 +37,82 @@ func (s *sender) prepare(it *item) {
 	ev.Body, ev.ContentEncoding = body, ""
 }
 
-// shortGzip says that ev has the first bytes of a compressed error answer, which no reader could decompress.
-func shortGzip(ev *event.Event) bool {
-	return ev.Capture == event.CaptureNone && ev.ContentEncoding == "gzip"
+// startOfError says that ev has the first bytes of an error answer. Compressed, no reader could decompress them.
+func startOfError(ev *event.Event) bool {
+	return ev.Kind == event.Response && ev.Status >= 400 && ev.Capture != event.CaptureFull && ev.Capture != event.CaptureCut
 }
 
-// publishable is the decoded body of ev as the caller's redactor leaves it. What cannot be decoded does not pass.
-func (s *sender) publishable(ev *event.Event) (body []byte, err error) {
+// publishable is the decoded body as the caller's redactor leaves it, shaped if that is asked for. What cannot be
+// decoded does not pass.
+func (s *sender) publishable(it *item) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
-			err = fmt.Errorf("redact a body: panic: %v", r)
+			body, err = nil, fmt.Errorf("make a body publishable: panic: %v", r)
 		}
 	}()
-	switch {
-	case ev.ContentEncoding == "":
-		body = ev.Body
-	case shortGzip(ev):
-		body, _ = gunzip(ev.Body, maxError) // as far as it goes
-	case ev.ContentEncoding == "gzip":
-		if body, err = gunzip(ev.Body, maxBody+1); err != nil || len(body) > maxBody {
-			return nil, fmt.Errorf("decode a body to redact it: %d bytes: %w", len(body), errors.Join(err, errors.ErrUnsupported))
-		}
-	default:
-		return nil, fmt.Errorf("decode a body to redact it: content encoding %q: %w", ev.ContentEncoding, errors.ErrUnsupported)
+	ev := it.ev
+	body, err = decoded(ev)
+	if err != nil && s.shaper != nil {
+		return slices.Clone(s.shaper.Opaque(ev.Body)), nil
 	}
-	if s.redact == nil {
+	if err != nil {
+		return nil, err
+	}
+	if s.redact != nil {
+		body = s.redact(body)
+	}
+	if s.shaper == nil || startOfError(ev) {
 		return body, nil
 	}
-	return s.redact(body), nil
+	return s.shape(it, body), nil
+}
+
+// decoded is the body of ev without its encoding.
+func decoded(ev *event.Event) (body []byte, err error) {
+	switch {
+	case ev.ContentEncoding == "":
+		return ev.Body, nil
+	case ev.ContentEncoding != "gzip":
+		return nil, fmt.Errorf("decode a body: content encoding %q: %w", ev.ContentEncoding, errors.ErrUnsupported)
+	case startOfError(ev):
+		body, _ = gunzip(ev.Body, maxError) // as far as it goes
+		return body, nil
+	}
+	if body, err = gunzip(ev.Body, maxBody+1); err != nil || len(body) > maxBody {
+		return nil, fmt.Errorf("decode a body: %d bytes: %w", len(body), errors.Join(err, errors.ErrUnsupported))
+	}
+	return body, nil
+}
+
+// Memory that shaping a body of n bytes takes.
+const (
+	shapeMost    = 8       // times n, the most that a shape is long: "" becomes ~0: and a hash
+	shapeUsual   = 2       // times n, when memory is short
+	shapeScratch = 4       // times n, for texts that are decoded or joined
+	shapeMin     = 4 << 10 // for a short body
+)
+
+// shape returns the shape of a body. The memory for it is reserved first; where there is not enough, length and hash
+// are all that is published.
+func (s *sender) shape(it *item, body []byte) []byte {
+	ev := it.ev
+	if ev.Capture == event.CaptureCut || it.x == nil {
+		return slices.Clone(s.shaper.Opaque(body)) // the middle is missing, or nobody knows whose body it is
+	}
+	n := int64(len(body))
+	limit := n*shapeMost + shapeMin
+	if !s.queue.spare(limit + n*shapeScratch) {
+		limit = n*shapeUsual + shapeMin
+		if !s.queue.reserve(limit + n*shapeScratch) {
+			return slices.Clone(s.shaper.Opaque(body))
+		}
+	}
+	defer s.queue.release(limit + n*shapeScratch)
+	f := (*shape.Shaper).Response
+	if ev.Kind == event.Request {
+		f = (*shape.Shaper).Request
+	}
+	return slices.Clone(f(s.shaper, it.x.dialect, body, int(limit)))
 }
 
 // gunzip returns what b decompresses to, up to limit bytes; on an error, what came before it.

@@ -9,6 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/shape"
 )
 
 // itemOverhead is what an event costs in memory beside its body, roughly, in bytes.
@@ -42,6 +43,8 @@ type item struct {
 
 // A ticket is one exchange as the queue sees it; the queue's mutex guards it.
 type ticket struct {
+	dialect shape.Dialect // of its bodies; never changes
+
 	items   [2]*item // request, response, once they were put
 	acked   int
 	dropped bool
@@ -81,6 +84,17 @@ func (q *queue) reserve(n int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.reserveLocked(n)
+}
+
+// spare is reserve for memory that nobody needs: nothing is dropped for it.
+func (q *queue) spare(n int64) bool {
+	q.mu.Lock()
+	defer q.mu.Unlock()
+	if q.used+n > q.limit {
+		return false
+	}
+	q.used += n
+	return true
 }
 
 func (q *queue) reserveLocked(n int64) bool {

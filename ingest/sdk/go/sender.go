@@ -13,6 +13,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/shape"
 )
 
 const (
@@ -71,6 +72,7 @@ type sender struct {
 	queue  *queue
 	opts   nats.Options
 	redact func([]byte) []byte
+	shaper *shape.Shaper         // of capture mode shape; else nil
 	told   func(exchange string) // Config.OnPublished; may be nil
 	log    *slog.Logger
 
