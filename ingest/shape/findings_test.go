@@ -1,0 +1,241 @@
+package shape_test
+
+import (
+	"bufio"
+	"bytes"
+	"compress/gzip"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/shape"
+)
+
+const (
+	shared  = "../../../shared/"
+	noLimit = 1 << 30
+)
+
+// A judge compares what the rules find in a request with what they find in its shape, for every variant of its dialect.
+type judge struct {
+	shaper   *shape.Shaper
+	checker  *analyzer.Checker
+	whole    facts.Request
+	shaped   facts.Request
+	requests map[facts.Dialect]int
+	findings int
+	in, out  int // bytes
+}
+
+func newJudge() *judge {
+	return &judge{shaper: shape.New([]byte("key")), checker: analyzer.NewChecker(rules.InOrder), requests: map[facts.Dialect]int{}}
+}
+
+// A finding is what must not depend on text. Summaries may.
+type finding struct {
+	Rule, Predicted, CallID, Detail string
+	Message                         int
+}
+
+func (j *judge) request(t *testing.T, id string, d facts.Dialect, body []byte) {
+	t.Helper()
+	shaped := j.shaper.Request(shape.Dialect(d), body, noLimit)
+	if err := facts.ScanRequest(d, body, &j.whole); errors.Is(err, facts.ErrDialect) {
+		return
+	} else if err != nil {
+		if !bytes.HasPrefix(shaped, []byte("~")) {
+			t.Errorf("%s: %v, and its shape is %.200s", id, err, shaped)
+		}
+		return
+	}
+	j.requests[d]++
+	j.in += len(body)
+	j.out += len(shaped)
+	if err := facts.ScanRequest(d, shaped, &j.shaped); err != nil {
+		t.Errorf("%s: scan the shape: %v: %.200s", id, err, shaped)
+		return
+	}
+	for _, v := range facts.Variants[d] {
+		target := facts.Target{Dialect: d, Variant: v, Model: string(j.whole.Model)}
+		want, got := j.check(&j.whole, target), j.check(&j.shaped, target)
+		j.findings += len(want)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s for %s (-body +shape):\n%s", id, v, diff)
+			return
+		}
+	}
+}
+
+func (j *judge) check(r *facts.Request, target facts.Target) (found []finding) {
+	for _, v := range j.checker.Check(r, target) {
+		f := finding{v.Rule.ID, string(v.Predicted), v.ToolCallID, v.Detail, v.Message}
+		if v.Rule.ID == "arguments_invalid_json" {
+			f.Detail = "" // how they are broken is not in the shape
+		}
+		found = append(found, f)
+	}
+	return found
+}
+
+func (j *judge) done(t *testing.T) {
+	t.Helper()
+	t.Logf("requests %v, %d findings, %d bytes became %d", j.requests, j.findings, j.in, j.out)
+	if j.requests[facts.OpenAIChat] == 0 {
+		t.Error("no request of chat completions was compared")
+	}
+}
+
+// TestFindingsOfExamples: the rules find the same in every example and in its shape.
+func TestFindingsOfExamples(t *testing.T) {
+	b, err := os.ReadFile(shared + "spec/examples.json")
+	if err != nil {
+		t.Skipf("SKIPPED, the examples are not here: %v", err)
+	}
+	var examples []struct {
+		Rule, Dialect    string
+		Violating, Fixed json.RawMessage
+	}
+	if err := json.Unmarshal(b, &examples); err != nil {
+		t.Fatal(err)
+	}
+	j := newJudge()
+	for _, e := range examples {
+		for _, body := range []json.RawMessage{e.Violating, e.Fixed} {
+			for _, d := range facts.Dialects { // read by another dialect, it is a hostile body
+				j.request(t, e.Rule+" as "+string(d), d, body)
+			}
+		}
+	}
+	j.done(t)
+}
+
+// TestFindingsOfConversations does the same for recorded conversations.
+func TestFindingsOfConversations(t *testing.T) {
+	j := newJudge()
+	lines(t, "data/conversations.jsonl.gz", func(line []byte) {
+		var c struct {
+			ID, Format                                                string
+			Model, Messages, Tools, System, Previous_response_id, URL json.RawMessage //nolint:revive // as in the file
+		}
+		if err := json.Unmarshal(line, &c); err != nil {
+			t.Fatalf("decode conversation: %v", err)
+		}
+		d, messages := facts.OpenAIChat, "messages"
+		switch c.Format {
+		case "openai.responses":
+			d, messages = facts.OpenAIResponses, "input"
+		case "anthropic.messages":
+			d = facts.Anthropic
+		}
+		body := fmt.Appendf(nil, `{%q:%s`, messages, c.Messages)
+		for _, m := range []struct {
+			key   string
+			value json.RawMessage
+		}{{"model", c.Model}, {"tools", c.Tools}, {"system", c.System}, {"previous_response_id", c.Previous_response_id}} {
+			if m.value != nil {
+				body = fmt.Appendf(body, `,%q:%s`, m.key, m.value)
+			}
+		}
+		j.request(t, c.ID, d, append(body, '}'))
+	})
+	j.done(t)
+}
+
+// TestFactsOfExchanges does the same for recorded requests, and compares what is known of each answer.
+func TestFactsOfExchanges(t *testing.T) {
+	j := newJudge()
+	answers, in, out := map[facts.Dialect]int{}, 0, 0
+	lines(t, "data/exchanges.jsonl.gz", func(line []byte) {
+		var x struct {
+			ID, URL           string
+			Status            int
+			Request, Response json.RawMessage
+			ResponseEncoding  string `json:"response_encoding"`
+		}
+		if err := json.Unmarshal(line, &x); err != nil {
+			t.Fatalf("decode exchange: %v", err)
+		}
+		u, err := url.Parse(x.URL)
+		path := x.URL
+		if err == nil {
+			path = u.Path
+		}
+		d := facts.Dialect(shape.Detect(path))
+		if d == facts.Other {
+			return
+		}
+		if x.Request != nil && x.Request[0] == '{' {
+			j.request(t, x.ID, d, x.Request)
+		}
+		body, text := []byte(x.Response), ""
+		if json.Unmarshal(x.Response, &text) == nil {
+			body = []byte(text)
+		}
+		if x.ResponseEncoding == "base64" {
+			body, _ = base64.StdEncoding.DecodeString(text)
+		}
+		if x.Status >= 400 || len(body) == 0 {
+			return
+		}
+		shaped := j.shaper.Response(shape.Dialect(d), body, noLimit)
+		want, ok := answer(d, body)
+		if !ok {
+			return
+		}
+		got, _ := answer(d, shaped)
+		answers[d]++
+		in, out = in+len(body), out+len(shaped)
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s (-body +shape):\n%s%.600s\n%.600s", x.ID, diff, body, shaped)
+		}
+	})
+	t.Logf("answers %v, %d bytes became %d", answers, in, out)
+	j.done(t)
+}
+
+// answer is what is known of an answer, but for its text; false where the dialect is not read.
+func answer(d facts.Dialect, body []byte) (facts.Response, bool) {
+	var r facts.Response
+	if errors.Is(facts.ScanResponse(d, "", body, &r), facts.ErrDialect) {
+		return r, false
+	}
+	r.ContentHash, r.Error = 0, nil
+	if r.Content != facts.String {
+		r.ContentBytes = 0
+	}
+	for i := range r.Calls {
+		r.Calls[i].Arguments = ""
+	}
+	return r, true
+}
+
+// lines calls f with each line of a compressed file of the shared data, or skips the test where it is absent.
+func lines(t *testing.T, name string, f func([]byte)) {
+	t.Helper()
+	file, err := os.Open(shared + name)
+	if err != nil {
+		t.Skipf("SKIPPED, the recorded traffic is not here: %v", err)
+	}
+	defer file.Close()
+	z, err := gzip.NewReader(file)
+	if err != nil {
+		t.Fatalf("read %s: %v", name, err)
+	}
+	s := bufio.NewScanner(z)
+	s.Buffer(nil, 64<<20)
+	for s.Scan() {
+		f(s.Bytes())
+	}
+	if err := s.Err(); err != nil {
+		t.Fatalf("read %s: %v", name, err)
+	}
+}
