@@ -1,0 +1,221 @@
+package facts
+
+import (
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/zeebo/xxh3"
+)
+
+// refBedrock is the slow twin of the scan of messages, for what rules use most.
+func refBedrock(n node) (messages []Message) {
+	for _, e := range n.elems {
+		m := Message{Kind: e.kind, Content: e.get("content").kind}
+		role, text, hasText := e.get("role"), "", false
+		if m.RoleKind = role.kind; role.kind == String {
+			m.Role, m.RoleName = roleOf([]byte(role.text), String), []byte(role.text)
+		}
+		if m.Content == String {
+			text, hasText = e.get("content").text, true
+		}
+		if m.Content == Array {
+			m.PartCount = len(e.get("content").elems)
+			for _, block := range e.get("content").elems {
+				for i := range block.keys {
+					refBedrockBlock(&m, block.keys[i], block.elems[i], &text, &hasText)
+				}
+			}
+		}
+		if m.Role == RoleAssistant && hasText {
+			m.ContentHash = xxh3.HashString(text)
+		}
+		messages = append(messages, m)
+	}
+	return messages
+}
+
+func refBedrockBlock(m *Message, tag string, v node, text *string, hasText *bool) {
+	kind := v.get("type").text
+	switch tag {
+	case "text":
+		if v.kind == String {
+			*text, *hasText = *text+v.text, true
+		}
+	case "citationsContent":
+		for i, k := range v.keys {
+			for _, c := range v.elems[i].elems {
+				for j, inner := range c.keys {
+					if k == "content" && v.elems[i].kind == Array && inner == "text" && c.elems[j].kind == String {
+						*text, *hasText = *text+c.elems[j].text, true
+					}
+				}
+			}
+		}
+	case "toolUse":
+		if v.kind == Null || v.kind == Object && kind == "server_tool_use" && v.get("type").kind == String {
+			return
+		}
+		id, name := v.get("toolUseId"), v.get("name")
+		c := Call{Kind: v.kind, ID: id.bytes(), IDKind: id.kind, Name: name.bytes(), NameKind: name.kind, ArgsKind: v.get("input").kind}
+		if c.ArgsKind == String {
+			c.Args = refArgs(v.get("input").text)
+		}
+		if c.ArgsKind == Object {
+			c.Args = ArgsObject
+		}
+		m.Calls = append(m.Calls, c)
+	case "toolResult":
+		if v.kind == Null || v.kind == Object && v.get("type").kind == String && strings.HasSuffix(kind, "_result") && kind != "tool_result" {
+			return
+		}
+		id := v.get("toolUseId")
+		r := Reply{ID: id.bytes(), IDKind: id.kind, Content: v.get("content").kind, IsError: v.get("status").kind == String && v.get("status").text == "error"}
+		if r.Content == Array {
+			r.PartCount = len(v.get("content").elems)
+		}
+		m.Replies = append(m.Replies, r)
+	}
+}
+
+// checkBedrock compares the messages of a body that is valid JSON with the reference's.
+func checkBedrock(t *testing.T, f *Request, body []byte) {
+	t.Helper()
+	if err := ScanRequest(Bedrock, body, f); err != nil {
+		t.Fatalf("%s: %v", body, err)
+	}
+	n := parse(body).get("messages")
+	var want, got []Message
+	if n.kind == Array {
+		want = refBedrock(n)
+	}
+	for i := range f.Messages {
+		m := &f.Messages[i]
+		short := Message{Kind: m.Kind, Content: m.Content, PartCount: m.PartCount, Role: m.Role, RoleKind: m.RoleKind, RoleName: m.RoleName, ContentHash: m.ContentHash}
+		for _, c := range m.Calls {
+			short.Calls = append(short.Calls, Call{
+				Kind: c.Kind, ID: c.ID, IDKind: c.IDKind, Name: c.Name, NameKind: c.NameKind, ArgsKind: c.ArgsKind, Args: c.Args,
+			})
+		}
+		for _, r := range m.Replies {
+			short.Replies = append(short.Replies, Reply{ID: r.ID, IDKind: r.IDKind, Content: r.Content, PartCount: r.PartCount, IsError: r.IsError})
+		}
+		got = append(got, short)
+	}
+	if diff := cmp.Diff(want, got, sameFacts); diff != "" {
+		t.Fatalf("%s (-reference +scan):\n%s", body, diff)
+	}
+}
+
+// bedrockExchanges calls f with the recorded calls of Converse and ConverseStream.
+func bedrockExchanges(tb testing.TB, f func(e *exchange)) {
+	tb.Helper()
+	readLines(tb, "exchanges.jsonl.gz", func(line []byte) {
+		var e exchange
+		if err := json.Unmarshal(line, &e); err != nil {
+			tb.Fatal(err)
+		}
+		if e.API == "bedrock.converse" {
+			f(&e)
+		}
+	})
+}
+
+func TestBedrockRecordedRequests(t *testing.T) {
+	var f Request
+	seen, calls := 0, 0
+	bedrockExchanges(t, func(e *exchange) {
+		checkBedrock(t, &f, e.Request)
+		seen++
+		for i := range f.Messages {
+			m := &f.Messages[i]
+			calls += len(m.Calls)
+			if m.Fields != 0 || m.Parts&PartBad != 0 || m.PartCount == 0 {
+				t.Errorf("%s: message %d: fields %b (%s), parts %b", e.ID, i, m.Fields, m.OtherField, m.Parts)
+			}
+		}
+	})
+	if seen < 100 || calls < 40 {
+		t.Errorf("%d requests with %d calls", seen, calls)
+	}
+}
+
+// bedrockSession is an agent's history of about size bytes.
+func bedrockSession(size int) []byte {
+	var b strings.Builder
+	b.WriteString(`{"system":[{"text":"You are an agent that reads code."},{"cachePoint":{"type":"default"}}],"messages":[{"role":"user","content":[{"text":"Find the bug."}]}`)
+	code := `\tif n := bytes.IndexByte(b, '\\n'); n < 0 {\n\t\treturn fmt.Errorf(\"read %q: %w\", name, err)\n\t}\n`
+	for i := 0; b.Len() < size; i++ {
+		fmt.Fprintf(&b, `,{"role":"assistant","content":[{"text":"I look at file %d next, because the caller of it fails."},`+
+			`{"toolUse":{"toolUseId":"tooluse_%022d","name":"read_file","input":{"path":"src/file_%d.go","limit":100}}}]}`, i, i, i)
+		fmt.Fprintf(&b, `,{"role":"user","content":[{"toolResult":{"toolUseId":"tooluse_%022d","content":[{"text":"%s"}],"status":"success"}}]}`,
+			i, strings.Repeat(code, 12+i%5))
+	}
+	b.WriteString(`],"toolConfig":{"tools":[{"toolSpec":{"name":"read_file","inputSchema":{"json":{"type":"object"}}}}]}}`)
+	return []byte(b.String())
+}
+
+func TestBedrockScanAllocatesNothing(t *testing.T) {
+	var f Request
+	body := bedrockSession(100_000)
+	checkBedrock(t, &f, body)
+	if n := testing.AllocsPerRun(10, func() {
+		if err := ScanRequest(Bedrock, body, &f); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a scan", n)
+	}
+}
+
+func BenchmarkScanBedrockRequest(b *testing.B) {
+	var f Request
+	body := bedrockSession(100_000)
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	for b.Loop() {
+		if err := ScanRequest(Bedrock, body, &f); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
+
+func FuzzScanBedrockRequest(f *testing.F) {
+	for _, seed := range []string{
+		`{}`, string(bedrockSession(1000)),
+		`{"messages":[{"role":"assistant","content":[{"text":"\u003c"},{"citationsContent":{"content":[{"text":"b"},1],"content":{}}},{"toolUse":{"type":"server_tool_use"}}]}]}`,
+		`{"messages":[{"content":[{"toolUse":{"toolUseId":"a","input":"{}","name":1}},{"toolUse":"x"},{"toolUse":null},null,[]],"role":"assistant"}]}`,
+		`{"messages":[{"role":"user","content":[{"toolResult":{"toolUseId":"a","content":[{"json":[1]},{"text":""}],"status":"error","type":"x_result"}}]}]}`,
+		`{"messages":[{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"","signature":"a\n"}}},{"reasoningContent":{"redactedContent":"b"}}]}]}`,
+		`{"messages":[{"content":"a","content":[],"x":1}],"toolConfig":{"tools":[{"toolSpec":{"name":"a"}},{"cachePoint":{}},3],"toolChoice":{"tool":{"name":"a"}}},"system":""}`,
+	} {
+		f.Add([]byte(seed))
+	}
+	var facts Request
+	f.Fuzz(func(t *testing.T, body []byte) {
+		if json.Valid(body) && utf8.Valid(body) && parse(body).kind == Object {
+			checkBedrock(t, &facts, body)
+		} else {
+			_ = ScanRequest(Bedrock, body, &facts)
+		}
+		for _, m := range facts.Messages {
+			at := m.Start
+			for _, c := range m.Calls {
+				if c.Start < at || c.End <= c.Start || c.End > m.End {
+					t.Fatalf("%q: call at %d..%d of message %d..%d", body, c.Start, c.End, m.Start, m.End)
+				}
+				at = c.End
+			}
+			at = m.Start
+			for _, r := range m.Replies {
+				if r.Start < at || r.End <= r.Start || r.End > m.End {
+					t.Fatalf("%q: reply at %d..%d of message %d..%d", body, r.Start, r.End, m.Start, m.End)
+				}
+				at = r.End
+			}
+		}
+	})
+}
