@@ -131,14 +131,19 @@ var anthropicSchema = [...]struct {
 	},
 }
 
+// An anthropicHead is what is read of every block, also of one within the content of another.
+type anthropicHead struct {
+	typ   anthropicType
+	keys  anthropicKeys
+	start int    // of the block in the body
+	text  []byte // raw, between the quotes; nil when it is no string
+}
+
 // An anthropicBlock is a content block of a message, an answer or a stream. Its type may come after all else, so
 // everything is read that any type could need.
 type anthropicBlock struct {
-	typ       anthropicType
-	keys      anthropicKeys
-	start     int    // of the block in the body
-	text      []byte // raw, between the quotes; nil when it is no string; so are the next two
-	signature []byte
+	anthropicHead
+	signature []byte // as text
 	data      []byte // of redacted thinking
 	thinking  Kind
 	dataKind  Kind
@@ -151,8 +156,8 @@ type anthropicBlock struct {
 	innerNull bool
 }
 
-// read reads the value at hand, and the blocks within its content unless it lies within one itself.
-func (b *anthropicBlock) read(s *scanner, outer bool) {
+// read reads the value at hand.
+func (b *anthropicBlock) read(s *scanner) {
 	b.start = s.i
 	if s.kind() != Object {
 		s.skip()
@@ -162,13 +167,6 @@ func (b *anthropicBlock) read(s *scanner, outer bool) {
 		key := anthropicKeyOf(s.key())
 		b.keys |= key
 		switch key {
-		case anthropicKeyType:
-			b.typ = anthropicBad
-			if name, k := s.text(); k == String {
-				b.typ = anthropicTypeOf(name)
-			}
-		case anthropicKeyText:
-			_, b.text = anthropicText(s, s.kind())
 		case anthropicKeyID:
 			b.call.ID, b.call.IDKind = s.text()
 		case anthropicKeyName:
@@ -180,7 +178,7 @@ func (b *anthropicBlock) read(s *scanner, outer bool) {
 		case anthropicKeyToolUseID:
 			b.reply.ID, b.reply.IDKind = s.text()
 		case anthropicKeyContent:
-			b.content(s, outer)
+			b.content(s)
 		case anthropicKeyIsError:
 			b.reply.IsError = string(s.raw(s.kind())) == "true"
 		case anthropicKeyThinking:
@@ -191,22 +189,44 @@ func (b *anthropicBlock) read(s *scanner, outer bool) {
 			b.dataKind = s.kind()
 			_, b.data = anthropicText(s, b.dataKind)
 		default:
-			s.skip()
+			b.member(s, key)
 		}
 	}
 }
 
+// member reads a key of every block.
+func (h *anthropicHead) member(s *scanner, key anthropicKeys) {
+	h.keys |= key
+	switch key {
+	case anthropicKeyType:
+		h.typ = anthropicBad
+		if name, k := s.text(); k == String {
+			h.typ = anthropicTypeOf(name)
+		}
+	case anthropicKeyText:
+		_, h.text = anthropicText(s, s.kind())
+	default:
+		s.skip()
+	}
+}
+
 // content reads what a tool gave: a string, or blocks.
-func (b *anthropicBlock) content(s *scanner, outer bool) {
+func (b *anthropicBlock) content(s *scanner) {
 	r, start := &b.reply, s.i
 	r.Parts, r.PartCount, b.inner = 0, 0, nil
-	if r.Content = s.kind(); r.Content != Array || !outer {
+	if r.Content = s.kind(); r.Content != Array {
 		r.ContentBytes, _ = anthropicText(s, r.Content)
 		return
 	}
 	for more := s.open(); more; more = s.more(']') {
-		var in anthropicBlock
-		in.read(s, false)
+		in := anthropicHead{start: s.i}
+		if s.kind() == Object {
+			for more := s.open(); more; more = s.more('}') {
+				in.member(s, anthropicKeyOf(s.key()))
+			}
+		} else {
+			s.skip()
+		}
 		if s.err != nil {
 			return
 		}
@@ -223,35 +243,27 @@ func (b *anthropicBlock) content(s *scanner, outer bool) {
 }
 
 // part is what the block is as a part of its message.
-func (b *anthropicBlock) part() Parts {
-	p := anthropicSchema[b.typ].part
-	if p == PartText && b.text != nil && textBytes(b.text) == 0 {
+func (h *anthropicHead) part() Parts {
+	p := anthropicSchema[h.typ].part
+	if p == PartText && h.text != nil && textBytes(h.text) == 0 {
 		p |= PartBlank
 	}
 	return p
 }
 
-// reasoning is of a thinking block: the kind of what the model thought, and what the provider signed of it, raw.
-func (b *anthropicBlock) reasoning() (k Kind, sealed []byte) {
-	if b.typ == anthropicRedacted {
-		return b.dataKind, b.data
-	}
-	return b.thinking, b.signature
-}
-
 // foreign is the first key that a block of this type does not have, nil when there is none, and whether all of them are
 // null or false. Only a block that has such keys is read again.
-func (b *anthropicBlock) foreign(s *scanner) (key []byte, null bool) {
-	legal := anthropicSchema[b.typ].keys
+func (h *anthropicHead) foreign(s *scanner) (key []byte, null bool) {
+	legal := anthropicSchema[h.typ].keys
 	if legal == 0 {
 		return nil, false
 	}
 	legal |= anthropicKeyType | anthropicKeyCache
-	if b.keys&^legal == 0 {
+	if h.keys&^legal == 0 {
 		return nil, false
 	}
 	null = true
-	again := scanner{b: s.b, i: b.start}
+	again := scanner{b: s.b, i: h.start}
 	for more := again.open(); more; more = again.more('}') {
 		name := again.key()
 		known := anthropicKeyOf(name)&legal != 0
@@ -263,6 +275,14 @@ func (b *anthropicBlock) foreign(s *scanner) (key []byte, null bool) {
 		null = null && (known || k == Null || string(v) == "false")
 	}
 	return key, null
+}
+
+// reasoning is of a thinking block: the kind of what the model thought, and what the provider signed of it, raw.
+func (b *anthropicBlock) reasoning() (k Kind, sealed []byte) {
+	if b.typ == anthropicRedacted {
+		return b.dataKind, b.data
+	}
+	return b.thinking, b.signature
 }
 
 // anthropicText reads a value of kind k. Of a string, text is what stands between the quotes, else nil; size is as

@@ -146,7 +146,7 @@ func (f *Request) anthropicContent(s *scanner, m *Message, t *texts) {
 	}
 	for more := s.open(); more; more = s.more(']') {
 		var b anthropicBlock
-		b.read(s, true)
+		b.read(s)
 		if s.err != nil {
 			return
 		}

@@ -133,7 +133,7 @@ func (a *anthropicAnswer) object(s *scanner, name []byte) {
 			e.index = s.number()
 		case "content_block":
 			e.block = anthropicBlock{}
-			e.block.read(s, false)
+			e.block.read(s)
 		case "delta":
 			a.readDelta(s, &e)
 		default:
@@ -212,7 +212,7 @@ func (a *anthropicAnswer) readContent(s *scanner) {
 	for more := s.open(); more; more = s.more(']') {
 		n := len(s.scratch)
 		var b anthropicBlock
-		if b.read(s, false); s.err == nil {
+		if b.read(s); s.err == nil {
 			a.add(&b, anthropicPartial{})
 		}
 		s.scratch = s.scratch[:n]

@@ -1,0 +1,149 @@
+package facts
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"strings"
+	"testing"
+)
+
+// anthropicSession is agentSession as the Messages API has it: the same texts, calls and replies, as blocks.
+func anthropicSession(tb testing.TB, size int, seed uint64) []byte {
+	tb.Helper()
+	var chat struct {
+		Messages []struct {
+			Role, Content string
+			ToolCallID    string `json:"tool_call_id"`
+			ToolCalls     []struct {
+				ID       string
+				Function struct{ Name, Arguments string }
+			} `json:"tool_calls"`
+		}
+		Tools []struct{ Function json.RawMessage }
+	}
+	if err := json.Unmarshal(agentSession(tb, size, seed), &chat); err != nil {
+		tb.Fatal(err)
+	}
+	quote := func(s string) string {
+		var b bytes.Buffer
+		e := json.NewEncoder(&b)
+		e.SetEscapeHTML(false)
+		if err := e.Encode(s); err != nil {
+			tb.Fatal(err)
+		}
+		return strings.TrimSpace(b.String())
+	}
+	var b strings.Builder
+	fmt.Fprintf(&b, `{"model":"claude-sonnet-4-5","max_tokens":8192,"stream":true,"system":[{"type":"text","text":%s,"cache_control":{"type":"ephemeral"}}],"messages":[`, quote(chat.Messages[0].Content))
+	for i, m := range chat.Messages[1:] {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		switch m.Role {
+		case "user":
+			fmt.Fprintf(&b, `{"role":"user","content":%s}`, quote(m.Content))
+		case "assistant":
+			fmt.Fprintf(&b, `{"role":"assistant","content":[{"type":"text","text":%s}`, quote(m.Content))
+			for _, c := range m.ToolCalls {
+				fmt.Fprintf(&b, `,{"type":"tool_use","id":%q,"name":%q,"input":%s}`, c.ID, c.Function.Name, c.Function.Arguments)
+			}
+			b.WriteString(`]}`)
+		case "tool":
+			fmt.Fprintf(&b, `{"role":"user","content":[{"type":"tool_result","tool_use_id":%q,"content":[{"type":"text","text":%s}]}]}`, m.ToolCallID, quote(m.Content))
+		}
+	}
+	b.WriteString(`],"tools":[`)
+	for i, t := range chat.Tools {
+		if i > 0 {
+			b.WriteByte(',')
+		}
+		b.Write(bytes.Replace(t.Function, []byte(`"parameters"`), []byte(`"input_schema"`), 1))
+	}
+	b.WriteString(`]}`)
+	return []byte(b.String())
+}
+
+func TestAnthropicAllocatesNothing(t *testing.T) {
+	var f Request
+	body := anthropicSession(t, 100_000, 1)
+	checkAnthropic(t, &f, body)
+	if len(f.Messages) < 20 || f.ToolCount != 8 {
+		t.Errorf("%d messages, %d tools", len(f.Messages), f.ToolCount)
+	}
+	if n := testing.AllocsPerRun(10, func() {
+		if err := ScanRequest(Anthropic, body, &f); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a scan", n)
+	}
+}
+
+func BenchmarkScanAnthropic(b *testing.B) {
+	request := func(bodies ...[]byte) func(b *testing.B) {
+		return func(b *testing.B) {
+			var f Request
+			var size int64
+			for _, body := range bodies {
+				size += int64(len(body))
+			}
+			b.SetBytes(size)
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, body := range bodies {
+					if err := ScanRequest(Anthropic, body, &f); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+	for _, size := range []int{10_000, 100_000, 1_000_000} {
+		bodies := make([][]byte, 16)
+		for i := range bodies {
+			bodies[i] = anthropicSession(b, size, uint64(i))
+		}
+		b.Run(fmt.Sprintf("%dKB", size/1000), request(bodies...))
+	}
+	// Hostile bodies take time in proportion to their size: each is measured in two sizes, in MB/s.
+	for _, c := range []struct {
+		name string
+		body func(n int) string
+	}{
+		{"blocks", func(n int) string { return strings.Repeat(`{},`, n/3) }},
+		{"foreign", func(n int) string { return `{"type":"text"` + strings.Repeat(`,"x":1`, n/6) + `},` }},
+		{"inner", func(n int) string {
+			return `{"type":"tool_result","content":[` + strings.Repeat(`{"type":"text","x":1},`, n/22) + `{}]},`
+		}},
+		{"contents", func(n int) string { return `{"type":"tool_result"` + strings.Repeat(`,"content":[{}]`, n/15) + `},` }},
+		{"deep", func(n int) string {
+			return strings.Repeat(`{"type":"tool_result","content":[`, n/35) + strings.Repeat(`]}`, n/35) + `,`
+		}},
+	} {
+		for _, n := range []int{100_000, 1_000_000} {
+			body := `{"messages":[{"role":"user","content":[` + c.body(n) + `{}]}]}`
+			b.Run(fmt.Sprintf("%s/%dKB", c.name, n/1000), request([]byte(body)))
+		}
+	}
+}
+
+func BenchmarkScanAnthropicStream(b *testing.B) {
+	events := []string{start(0, `{"type":"text","text":""}`)}
+	for range 200 {
+		events = append(events, delta(0, `{"type":"text_delta","text":" some words\n"}`))
+	}
+	events = append(events, toolUse(1, "toolu_1", "edit"))
+	for range 200 {
+		events = append(events, jsonDelta(1, ` \"a line`))
+	}
+	body := []byte(anthropicStream(events...))
+	b.SetBytes(int64(len(body)))
+	b.ReportAllocs()
+	var r Response
+	for b.Loop() {
+		if err := ScanResponse(Anthropic, "", body, &r); err != nil {
+			b.Fatal(err)
+		}
+	}
+}
