@@ -77,7 +77,7 @@ func (f *Request) readItem(s *scanner, m *Message) {
 	f.own(m, calls, replies)
 	m.itemRole()
 	if m.Item == ItemOther {
-		m.Fields, m.NullFields = 0, 0
+		m.Fields, m.NullFields, m.OtherField = 0, 0, nil
 	} else if schema := itemSchema[m.Item]; it.seen&^schema != 0 {
 		m.outside(s, it.start, schema)
 	}
@@ -243,19 +243,8 @@ func (m *Message) outside(s *scanner, start int, schema itemKeys) {
 			again.skip()
 			continue
 		}
-		field, ok := chatFields[string(key)]
-		if !ok {
-			field = FieldUnknown
-			m.other(&again, key)
-		}
-		k := again.kind()
-		switch raw := again.raw(k); {
-		case k != Null && string(raw) != "false":
-			m.NullFields &^= field
-		case m.Fields&field == 0: // of several unknown keys all are null, or none
-			m.NullFields |= field
-		}
-		m.Fields |= field
+		m.other(&again, key)
+		m.field(&again, FieldUnknown)
 	}
 	s.scratch = again.scratch
 }
@@ -268,7 +257,7 @@ func (s *scanner) signed(raw []byte) uint64 {
 	return s.hashText(raw[1 : len(raw)-1])
 }
 
-// itemContent reads a content or an output; t, unless nil, gathers the texts of what may be an assistant's.
+// itemContent reads a content or an output; t, unless nil, gathers its texts.
 func (f *Request) itemContent(s *scanner, m *Message, c *itemContent, t *texts) {
 	start := s.i
 	*c = itemContent{kind: s.kind()}
@@ -290,7 +279,7 @@ func (f *Request) itemContent(s *scanner, m *Message, c *itemContent, t *texts) 
 		}
 		c.parts |= part
 		c.count++
-		if t != nil && part&PartText != 0 && (m.Role == RoleAssistant || m.Role == RoleNone) {
+		if t != nil && part&PartText != 0 {
 			t.add(f, text)
 		}
 	}
@@ -305,7 +294,7 @@ func (m *Message) itemPart(s *scanner) (part Parts, text []byte) {
 	}
 	part = PartBad
 	for more := s.open(); more; more = s.more('}') {
-		switch string(s.key()) {
+		switch key := s.key(); string(key) {
 		case "type":
 			if name, k := s.text(); k == String {
 				part = itemPartOf(name)
@@ -317,8 +306,9 @@ func (m *Message) itemPart(s *scanner) (part Parts, text []byte) {
 			if text = nil; len(raw) > 0 && raw[0] == '"' && s.err == nil {
 				text = raw[1 : len(raw)-1]
 			}
-		case "cache_control":
-			m.field(s, FieldCacheControl)
+		case "cache_control": // Anthropic's, and surely not taken
+			m.other(s, key)
+			m.field(s, FieldUnknown)
 		default:
 			s.skip()
 		}
