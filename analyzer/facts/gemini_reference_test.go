@@ -24,6 +24,18 @@ type readContent struct {
 	Args           []Kind   // of the calls
 }
 
+// lastOf is the member under any of the names that comes last.
+func (n node) lastOf(names ...string) node {
+	if n.kind == Object {
+		for i, k := range slices.Backward(n.keys) {
+			if slices.Contains(names, k) {
+				return n.elems[i]
+			}
+		}
+	}
+	return node{}
+}
+
 // list is the elements of a list, or the object that stands for a list of one.
 func (n node) list() []node {
 	switch n.kind {
@@ -38,20 +50,20 @@ func (n node) list() []node {
 // add reads parts.
 func (c *readContent) add(parts node) {
 	for _, p := range parts.list() {
-		text := p.last("text")
-		thought := p.last("thought").truth
+		text := p.lastOf("text")
+		thought := p.lastOf("thought").truth
 		switch {
 		case text.kind == String && !thought:
 			c.Text += text.text
 		case text.kind == String:
 			c.Thought = true
 		}
-		if call := p.last("functionCall", "function_call"); call.kind > Null {
-			c.Calls = append(c.Calls, call.last("name").text)
-			c.Args = append(c.Args, max(call.last("args").kind, Null))
+		if call := p.lastOf("functionCall", "function_call"); call.kind > Null {
+			c.Calls = append(c.Calls, call.lastOf("name").text)
+			c.Args = append(c.Args, max(call.lastOf("args").kind, Null))
 		}
-		if reply := p.last("functionResponse", "function_response"); reply.kind > Null {
-			c.Replies = append(c.Replies, reply.last("name").text)
+		if reply := p.lastOf("functionResponse", "function_response"); reply.kind > Null {
+			c.Replies = append(c.Replies, reply.lastOf("name").text)
 		}
 	}
 }
@@ -65,10 +77,10 @@ func readGemini(body []byte) (contents []readContent, ok bool) {
 	if n.kind != Object {
 		return nil, false
 	}
-	for _, m := range n.last("contents").list() {
+	for _, m := range n.lastOf("contents").list() {
 		var c readContent
-		c.Model = strings.EqualFold(m.last("role").text, "model") && m.last("role").kind == String
-		c.add(m.last("parts"))
+		c.Model = strings.EqualFold(m.lastOf("role").text, "model") && m.lastOf("role").kind == String
+		c.add(m.lastOf("parts"))
 		contents = append(contents, c)
 	}
 	return contents, true
@@ -130,9 +142,9 @@ func TestGeminiRecordedRequests(t *testing.T) {
 		want, _ := readGemini(e.Request)
 		compareGemini(t, e.ID, want, &f)
 		var declared []string
-		for _, tool := range parse(e.Request).last("tools").list() {
-			for _, d := range tool.last("functionDeclarations", "function_declarations").list() {
-				declared = append(declared, d.last("name").text)
+		for _, tool := range parse(e.Request).lastOf("tools").list() {
+			for _, d := range tool.lastOf("functionDeclarations", "function_declarations").list() {
+				declared = append(declared, d.lastOf("name").text)
 			}
 		}
 		var got []string

@@ -1,0 +1,137 @@
+package analyzer
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// geminiContents writes a body from a line per content: "u" a text, "m" with the functions that the model calls, "r"
+// with the functions that the user answers, "m+" and "r+" the same with a text before them. "" is a missing name.
+func geminiContents(contents ...string) string {
+	var all []string
+	for _, c := range contents {
+		kind, names, _ := strings.Cut(c, " ")
+		role, part := "user", `{"functionResponse":{"name":"%s","response":{"result":"ok"}}}`
+		if kind[0] == 'm' {
+			role, part = "model", `{"functionCall":{"name":"%s","args":{}}}`
+		}
+		var parts []string
+		if kind == "u" || kind == "m" && names == "" || strings.HasSuffix(kind, "+") {
+			parts = append(parts, `{"text":"so"}`)
+		}
+		for name := range strings.SplitSeq(names, ",") {
+			switch name {
+			case "":
+			case "-":
+				parts = append(parts, strings.Replace(part, `"name":"%s",`, "", 1))
+			default:
+				parts = append(parts, fmt.Sprintf(part, name))
+			}
+		}
+		all = append(all, `{"role":"`+role+`","parts":[`+strings.Join(parts, ",")+`]}`)
+	}
+	return `{"contents":[` + strings.Join(all, ",") + `]}`
+}
+
+func TestPairingGemini(t *testing.T) {
+	fate := map[Fate]string{
+		ReplyMatched: "ok", ReplyDuplicate: "duplicate", ReplyLate: "late", ReplyUnknown: "unknown",
+		ReplyWithoutID: "no name", ReplyBeforeCall: "before call", ReplyOrphan: "orphan",
+	}
+	p := NewChecker(nil).pairing // one for all: what a request leaves behind must not show in the next
+	var r facts.Request
+	// A reply is shown as its content, its fate, and the content and place of its call there.
+	f := func(replies, unanswered string, contents ...string) {
+		t.Helper()
+		body := geminiContents(contents...)
+		if err := facts.ScanRequest(facts.Gemini, []byte(body), &r); err != nil {
+			t.Fatalf("%s: %v", body, err)
+		}
+		p.reset(&r, facts.Target{Dialect: facts.Gemini, Variant: facts.GeminiAPI}, nil)
+		place := func(call int) string {
+			first := call
+			for first > 0 && p.Calls[first-1].Message == p.Calls[call].Message {
+				first--
+			}
+			return fmt.Sprintf("%d.%d", p.Calls[call].Message, call-first)
+		}
+		var got []string
+		for i := range p.Replies {
+			rep := &p.Replies[i]
+			s := fmt.Sprintf("%d %s", rep.Message, fate[rep.Fate])
+			if rep.Call >= 0 {
+				s += " " + place(rep.Call)
+			}
+			got = append(got, s)
+		}
+		var open []string
+		for c := range p.Unanswered() {
+			for i := range p.Calls {
+				if &p.Calls[i] == c {
+					open = append(open, place(i))
+				}
+			}
+		}
+		if diff := cmp.Diff(replies, strings.Join(got, ", ")); diff != "" {
+			t.Errorf("%q: replies (-want +got):\n%s", contents, diff)
+		}
+		if diff := cmp.Diff(unanswered, strings.Join(open, ", ")); diff != "" {
+			t.Errorf("%q: unanswered (-want +got):\n%s", contents, diff)
+		}
+	}
+	// A turn, and the same function again in the next one.
+	f("2 ok 1.0", "", "u", "m f", "r f")
+	f("2 ok 1.0, 4 ok 3.0", "", "u", "m f", "r f", "m f", "r f")
+	f("2 ok 1.0, 5 ok 4.0", "", "u", "m f", "r f", "u", "m f", "r f", "m")
+	// Parallel calls: of one function in order, of several in any order.
+	f("2 ok 1.0, 2 ok 1.1, 2 ok 1.2", "", "u", "m f,f,f", "r f,f,f")
+	f("2 ok 1.1, 2 ok 1.0, 2 ok 1.2", "", "u", "m f,g,f", "r g,f,f")
+	f("2 ok 1.0, 2 ok 1.2, 2 ok 1.1", "", "u", "m+ f,g,f", "r+ f,f,g")
+	// One is missing.
+	f("2 ok 1.0, 2 ok 1.1", "1.2", "u", "m f,f,f", "r f,f")
+	f("2 ok 1.0", "1.1", "u", "m f,g", "r f", "u")
+	f("", "1.0, 1.1", "u", "m f,g")
+	f("", "1.0", "u", "m f", "u")
+	// One is too many.
+	f("2 ok 1.0, 2 duplicate 1.0", "", "u", "m f", "r f,f")
+	f("2 ok 1.0, 2 ok 1.1, 2 duplicate 1.1", "", "u", "m f,f", "r f,f,f")
+	f("2 ok 1.0, 3 duplicate 1.0", "", "u", "m f", "r f", "r f")
+	// A name that nobody called, and no name.
+	f("2 ok 1.0, 2 unknown", "", "u", "m f", "r f,x")
+	f("2 ok 1.0, 2 no name", "", "u", "m f", "r f,-")
+	f("2 no name 1.0", "", "u", "m -", "r -")
+	f("2 ok 1.1, 2 no name 1.0", "", "u", "m -,f", "r f,-")
+	// No call before it.
+	f("0 orphan", "", "r f", "m")
+	f("1 orphan, 1 no name", "", "u", "r f,-", "m")
+	// A text between the call and its reply closes the turn; a text in the reply's own content does not.
+	f("3 late 1.0", "1.0", "u", "m f", "u", "r f")
+	f("2 ok 1.0, 3 ok 1.1", "", "u", "m f,g", "r+ f", "r+ g")
+	f("2 ok 1.0, 4 late 1.1", "1.1", "u", "m f,g", "r f", "u", "r g")
+	// Replies in several contents, as a client of the Gemini API sends them and is answered; calls in several, too.
+	f("2 ok 1.0, 3 ok 1.1, 4 ok 1.2", "", "u", "m f,f,f", "r f", "r f", "r f")
+	f("2 ok 1.0, 3 ok 1.1", "1.2", "u", "m f,f,f", "r f", "r f", "u")
+	f("3 ok 1.0, 3 ok 2.0", "", "u", "m f", "m f", "r f,f")
+	f("3 ok 2.0, 4 ok 1.0", "", "u", "m f", "m g", "r g", "r f")
+}
+
+// The role of a content with replies does not matter: older clients call it function.
+func TestPairingGeminiRoles(t *testing.T) {
+	var r facts.Request
+	p := NewChecker(nil).pairing
+	for _, role := range []string{`"role":"function",`, `"role":"USER",`, ""} {
+		body := `{"contents":[{"role":"MODEL","parts":[{"functionCall":{"name":"f"}}]},{` + role + `"parts":[{"functionResponse":{"name":"f"}}]}]}`
+		if err := facts.ScanRequest(facts.Gemini, []byte(body), &r); err != nil {
+			t.Fatal(err)
+		}
+		p.reset(&r, facts.Target{Dialect: facts.Gemini}, nil)
+		if len(p.Replies) != 1 || p.Replies[0].Fate != ReplyMatched {
+			t.Errorf("%s: replies %+v", body, p.Replies)
+		}
+	}
+}
