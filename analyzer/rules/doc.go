@@ -20,7 +20,8 @@
 // that is: message index, rule, detail, what the target is expected to do when it is not to reject, summary. On
 // good/NAME.json the rule itself reports nothing, and no other rule anything that the target would reject. The target
 // is OpenAI's chat completions unless the name says another: NAME@anthropic.json, NAME@openai_chat.mistral.json,
-// NAME@openai_chat.ollama.native.json; the model is the one of the body.
+// NAME@openai_chat.ollama.native.json; the model is the one of the body. NAME.answer is the answer before the request,
+// for rules that compare the two.
 //
 // # Why pairing is done once
 //

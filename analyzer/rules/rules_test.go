@@ -68,10 +68,12 @@ func TestTestdata(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			want := map[string]string{}
+			want, answers := map[string]string{}, map[string][]byte{}
 			for _, f := range a.Files {
 				if name, ok := strings.CutSuffix(f.Name, ".want"); ok {
 					want[name] = string(f.Data)
+				} else if name, ok := strings.CutSuffix(f.Name, ".answer"); ok {
+					answers[name] = f.Data
 				}
 			}
 			cases := map[string]int{}
@@ -81,7 +83,7 @@ func TestTestdata(t *testing.T) {
 					continue
 				}
 				all, found := "", 0
-				for _, v := range check(t, targetOf(t, name), f.Data) {
+				for _, v := range checkAfter(t, targetOf(t, name), f.Data, answers[name]) {
 					all += say(v)
 					if v.Rule == rule {
 						found++

@@ -1,0 +1,41 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// DuplicateItemID finds items of an input with the same id.
+var DuplicateItemID = &analyzer.Rule{
+	ID: "duplicate_item_id",
+	Doc: `the same item twice in one input
+
+Ids of items (fc_…, rs_…, msg_…) are unique: "Duplicate item found with id fc_…. Remove duplicate items from your input
+and try again". Usual causes: a resumed run appends its items again; an approval and the result both store the call;
+ids are made by the client from something that repeats. Store each item once, by its id.`,
+	Fix:      "Store every output item once, keyed by its id, and leave out ids that are not the provider's own.",
+	Severity: by{facts.OpenAIResponses: {facts.OpenAI, facts.Azure}}.reject,
+	Run:      duplicateItemID,
+}
+
+func duplicateItemID(p *analyzer.Pass) {
+	if p.Target.Dialect != facts.OpenAIResponses {
+		return
+	}
+	ids := 0
+	for i := range p.Request.Messages {
+		if len(p.Request.Messages[i].ID) > 0 {
+			ids++
+		}
+	}
+	if ids < 2 {
+		return
+	}
+	seen := p.Set(ids)
+	for i := range p.Request.Messages {
+		m := &p.Request.Messages[i]
+		if len(m.ID) > 0 && m.Item != facts.ItemReference && !seen.Add(m.ID) {
+			p.Report(i, nil, nil, "", "message %d is the item %s again", i, name(m.ID))
+		}
+	}
+}

@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// FirstMessageRole finds histories that start with the assistant where the user must speak first.
+var FirstMessageRole = &analyzer.Rule{
+	ID: "first_message_role",
+	Doc: `history that starts with an assistant message
+
+Bedrock answers "A conversation must start with a user message"; Gemini, when that message makes a call, "Please ensure
+that function call turn comes immediately after a user turn or after a function response turn". Usual cause: the history
+was trimmed to its last messages without looking where the cut falls. Cut before a user message, so that what remains
+starts with one.`,
+	Fix:      "When trimming the history, cut before a user message, so that the first message after the system prompt is the user's.",
+	Severity: by{facts.Bedrock: nil, facts.Gemini: nil}.reject,
+	Run:      firstMessageRole,
+}
+
+func firstMessageRole(p *analyzer.Pass) {
+	switch p.Target.Dialect {
+	case facts.OpenAIResponses:
+		return
+	case facts.OpenAIChat:
+		switch p.Target.Variant {
+		case facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Mistral, facts.Ollama:
+			return
+		}
+	}
+	if p.Request.Stored {
+		return
+	}
+	i := firstTurn(p)
+	if i == len(p.Request.Messages) || p.Request.Messages[i].Role != facts.RoleAssistant {
+		return
+	}
+	detail, and := "", ""
+	if len(p.Request.Messages[i].Calls) > 0 {
+		detail, and = "call", " and makes a call"
+	} else if p.Target.Dialect == facts.Gemini || p.Target.Dialect == facts.OpenAIChat && p.Target.Variant == facts.GeminiOpenAI {
+		return // only a call must follow the user
+	}
+	p.Report(i, nil, nil, detail, "message %d (%s) is the first of the history%s; no user message comes before it", i, role(p, i), and)
+}

@@ -1,0 +1,91 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// LastMessageRole finds requests that end with the assistant where the model must have something to answer.
+var LastMessageRole = &analyzer.Rule{
+	ID: "last_message_role",
+	Doc: `request that ends with an assistant message
+
+Mistral answers "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant", Vertex
+AI "Requests ending with a model turn are not supported", newer Claude models "This model does not support assistant
+message prefill. The conversation must end with a user message". Others continue the message, which is seldom meant.
+Usual causes: a loop calls the model again without new input; the tool messages of the last call were lost. Send only
+when there is a new user message or tool reply; where a start of the answer is meant, mark it (prefix, partial).`,
+	Fix:      "Call the model only after a user message or tool replies were appended; mark a wanted start of the answer with prefix: true where the provider has it.",
+	Severity: lastMessageSeverity,
+	Run:      lastMessageRole,
+}
+
+func lastMessageSeverity(t facts.Target) analyzer.Severity {
+	switch t.Dialect {
+	case facts.Anthropic:
+		if refuses, _ := refusesPrefill(t.Model); refuses && t.Variant != facts.OtherVariant {
+			return analyzer.Reject
+		}
+		return analyzer.Lenient
+	case facts.Bedrock:
+		if after(t.Model, "amazon.") >= 0 || after(t.Model, "inference-profile") >= 0 {
+			return analyzer.Lenient // Nova was seen to take it
+		}
+	}
+	return by{facts.OpenAIChat: {facts.Mistral}, facts.Bedrock: nil, facts.Gemini: {facts.VertexGemini}}.reject(t)
+}
+
+func lastMessageRole(p *analyzer.Pass) {
+	n := len(p.Request.Messages)
+	if n == 0 || p.Request.Dropped > 0 || p.Target.Dialect == facts.OpenAIResponses {
+		return
+	}
+	m := &p.Request.Messages[n-1]
+	if m.Role != facts.RoleAssistant || m.Fields&^m.NullFields&facts.FieldPrefix != 0 || takesPrefill(p) {
+		return
+	}
+	p.Report(n-1, nil, nil, "", "the request ends with message %d (%s): there is nothing to answer", n-1, role(p, n-1))
+}
+
+// takesPrefill reports whether the target is known to continue an assistant message.
+func takesPrefill(p *analyzer.Pass) bool {
+	switch p.Target.Dialect {
+	case facts.OpenAIChat:
+		switch p.Target.Variant {
+		case facts.OpenAI, facts.Azure, facts.Ollama, facts.VLLM, facts.OpenRouter:
+			return true
+		case facts.DeepSeek:
+			return !modelIs(p, "reasoner") // refused in 2025
+		}
+	case facts.Gemini:
+		return p.Target.Variant == facts.GeminiAPI
+	case facts.Anthropic:
+		refuses, known := refusesPrefill(p.Target.Model)
+		return known && !refuses
+	case facts.Bedrock:
+		// Claude's prefill passes, but for newer models and together with tools.
+		refuses, known := refusesPrefill(p.Target.Model)
+		return known && !refuses && !p.Request.HasTools && !p.Request.Bare
+	}
+	return false
+}
+
+// refusesPrefill reports whether a Claude model is known to refuse a request that ends with the assistant: Opus from
+// 4.6 on and Sonnet 5. Known to take it are those up to 4.5.
+func refusesPrefill(model string) (refuses, known bool) {
+	if after(model, "claude") < 0 {
+		return false, false
+	}
+	if v, ok := versionAfter(model, "opus-"); ok && v.atLeast(4, 6) {
+		return v.major <= 5, v.major <= 5
+	}
+	if v, ok := versionAfter(model, "sonnet-"); ok && v.major == 5 {
+		return true, true
+	}
+	for _, family := range [...]string{"opus-", "sonnet-", "haiku-", "claude-"} {
+		if v, ok := versionAfter(model, family); ok {
+			return false, !v.atLeast(4, 6)
+		}
+	}
+	return false, false
+}

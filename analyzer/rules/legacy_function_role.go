@@ -1,0 +1,56 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// LegacyFunctionRole finds the calls of 2023: functions, function_call and the role function.
+var LegacyFunctionRole = &analyzer.Rule{
+	ID: "legacy_function_role",
+	Doc: `functions, function_call or the role function, from before tools
+
+OpenAI deprecated them in 2023 and still takes them for older models; DeepSeek and Mistral do not know the role, and Groq
+answers "function_call : Value is not nullable" for the null that an old SDK writes. There are no ids, so parallel calls
+cannot be told apart. Usual causes: an old client or framework; a message object dumped with all its null fields. Use
+tools, tool_calls and tool messages, and leave out null fields.`,
+	Fix:      "Use tools, tool_calls and tool messages with tool_call_id, and serialise messages without their null fields.",
+	Severity: legacySeverity,
+	Run:      legacyFunctionRole,
+}
+
+func legacySeverity(t facts.Target) analyzer.Severity {
+	if t.Dialect == facts.OpenAIChat && (t.Variant == facts.OpenAI || t.Variant == facts.Azure) {
+		return analyzer.Style
+	}
+	return rejectedBy(facts.DeepSeek, facts.Mistral, facts.Groq)(t)
+}
+
+func legacyFunctionRole(p *analyzer.Pass) {
+	if p.Target.Dialect != facts.OpenAIChat {
+		return
+	}
+	groq := p.Target.Variant == facts.Groq // it was seen to refuse the null only
+	severity, beside := legacySeverity(p.Target), analyzer.Lenient
+	switch {
+	case groq:
+		severity = analyzer.Lenient
+	case severity == analyzer.Style:
+		beside = analyzer.Style
+	}
+	if p.Request.Functions > facts.Null { // no rejection of what stands beside the messages was seen
+		p.ReportAs(beside, -1, nil, nil, "functions", "the request declares functions or function_call, which tools and tool_choice replace")
+	}
+	for i := range p.Request.Messages {
+		m := &p.Request.Messages[i]
+		switch {
+		case m.Role == facts.RoleFunction:
+			p.ReportAs(severity, i, nil, m.Name, "role", "message %d has the role function, which tool messages replace", i)
+		case m.Fields&facts.FieldFunctionCall == 0:
+		case m.NullFields&facts.FieldFunctionCall == 0:
+			p.ReportAs(severity, i, nil, nil, "function_call", "message %d (%s) has a function_call, which tool_calls replace", i, role(p, i))
+		case groq:
+			p.Report(i, nil, nil, "null_function_call", "message %d (%s) has function_call: null, which is not nullable", i, role(p, i))
+		}
+	}
+}

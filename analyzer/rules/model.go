@@ -1,0 +1,79 @@
+package rules
+
+import "github.com/llmtap/llmtap/analyzer"
+
+// named is a model's name as its target or its body gives it. Gateways and clouds put things around it:
+// us.anthropic.claude-sonnet-4-5-20250929-v1:0, google/gemini-3-pro-preview, Kimi-K2.5.
+type named interface{ ~string | ~[]byte }
+
+// modelIs reports whether the model that p's request asks for has word, in lower case, in its name.
+func modelIs(p *analyzer.Pass, word string) bool {
+	if p.Target.Model != "" {
+		return after(p.Target.Model, word) >= 0
+	}
+	return after(p.Request.Model, word) >= 0
+}
+
+// versionOf is the version that the model of p's request has after family.
+func versionOf(p *analyzer.Pass, family string) (v version, ok bool) {
+	if p.Target.Model != "" {
+		return versionAfter(p.Target.Model, family)
+	}
+	return versionAfter(p.Request.Model, family)
+}
+
+// after is where model goes on after word, which is in lower case; -1 when it does not have it.
+func after[T named](model T, word string) int {
+	for i := 0; i+len(word) <= len(model); i++ {
+		j := 0
+		for j < len(word) && lower(model[i+j]) == word[j] {
+			j++
+		}
+		if j == len(word) {
+			return i + j
+		}
+	}
+	return -1
+}
+
+func lower(c byte) byte {
+	if c >= 'A' && c <= 'Z' {
+		return c + 'a' - 'A'
+	}
+	return c
+}
+
+// version is the number in a model's name: 4.6 of claude-opus-4-6.
+type version struct{ major, minor int }
+
+func (v version) atLeast(major, minor int) bool {
+	return v.major > major || v.major == major && v.minor >= minor
+}
+
+// versionAfter reads a version such as 3, 3.1 or 4-6 right after family. Numbers of more than two digits are dates, no
+// versions.
+func versionAfter[T named](model T, family string) (v version, ok bool) {
+	i := after(model, family)
+	if i < 0 {
+		return v, false
+	}
+	n := 0
+	if v.major, n = digits(model, i); n == 0 {
+		return version{}, false
+	}
+	if i += n; i < len(model) && (model[i] == '.' || model[i] == '-') {
+		v.minor, _ = digits(model, i+1)
+	}
+	return v, true
+}
+
+// digits is the number of one or two digits at i, and how many they are; 0 when there is none or a longer one.
+func digits[T named](model T, i int) (number, n int) {
+	for i+n < len(model) && model[i+n] >= '0' && model[i+n] <= '9' {
+		if n++; n > 2 {
+			return 0, 0
+		}
+		number = 10*number + int(model[i+n-1]-'0')
+	}
+	return number, n
+}

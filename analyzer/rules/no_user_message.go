@@ -1,0 +1,59 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// NoUserMessage finds requests in which the user says nothing.
+var NoUserMessage = &analyzer.Rule{
+	ID: "no_user_message",
+	Doc: `request without any user message
+
+Gemini answers "contents is not specified", Anthropic and Bedrock want a user message first, GLM answers only "The
+messages parameter is illegal" (code 1214). Usual causes: everything was put into the system prompt; the history was
+trimmed down to the system message; the prompt was empty and left out. Send the task itself as a user message.`,
+	Fix:      "Send the task as a user message, and keep at least one user message when trimming the history.",
+	Severity: by{facts.Anthropic: {facts.AnthropicAPI, facts.VertexAnthropic}, facts.Bedrock: nil, facts.Gemini: nil}.reject,
+	Run:      noUserMessage,
+}
+
+func noUserMessage(p *analyzer.Pass) {
+	r := p.Request
+	if r.MessagesKind != facts.Array || r.Stored || r.Dropped > 0 {
+		return
+	}
+	switch p.Target.Dialect {
+	case facts.OpenAIResponses, facts.Cohere:
+		return
+	case facts.OpenAIChat:
+		switch p.Target.Variant {
+		case facts.OpenAI, facts.Azure, facts.Mistral, facts.VLLM, facts.Ollama:
+			return
+		}
+	case facts.Bedrock:
+		if len(r.Messages) == 0 {
+			return // the messages may be those of a prompt that lies with AWS
+		}
+	}
+	for i := range r.Messages {
+		m := &r.Messages[i]
+		switch m.Role {
+		case facts.RoleUser, facts.RoleOther:
+			return
+		case facts.RoleNone:
+			if p.Target.Dialect == facts.Gemini || m.Kind != facts.Object {
+				return // a content without a role is the user's
+			}
+		case facts.RoleTool, facts.RoleFunction:
+			if p.Target.Dialect != facts.OpenAIChat {
+				return // replies are the user's
+			}
+		}
+	}
+	if len(r.Messages) == 0 {
+		p.Report(-1, nil, nil, "empty", "the request has no messages")
+		return
+	}
+	p.Report(0, nil, nil, "", "none of the %d messages is the user's", len(r.Messages))
+}

@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// PreviousResponseUnresolved finds requests that do not go on where the answer they name has stopped.
+var PreviousResponseUnresolved = &analyzer.Rule{
+	ID: "previous_response_unresolved",
+	Doc: `previous_response_id whose calls are not answered, or are sent again
+
+The named answer, with all before it, is the history: the input must answer each of its calls, "No tool output found for
+function call call_…", and must not repeat what is there already, "Duplicate item found". Usual causes: a tool failed and
+nothing was sent for it; the whole history is sent on top of the chain. Send only what is new: an output for every call,
+and the user's message.`,
+	Fix:      "With previous_response_id send only new items, and one function_call_output for every call of that answer.",
+	Severity: by{facts.OpenAIResponses: {facts.OpenAI, facts.Azure}}.reject,
+	Run:      previousResponseUnresolved,
+}
+
+func previousResponseUnresolved(p *analyzer.Pass) {
+	if p.Before == nil || p.Before.Chain == nil {
+		return // nothing is known of the answer
+	}
+	if len(p.Groups.Calls) > 0 {
+		resent := p.Set(len(p.Before.Chain.Calls))
+		for _, c := range p.Before.Chain.Calls {
+			if c.ID != "" {
+				resent.Add([]byte(c.ID))
+			}
+		}
+		for i := range p.Groups.Calls {
+			if c := &p.Groups.Calls[i]; len(c.ID) > 0 && resent.Has(c.ID) {
+				p.Report(c.Message, c.ID, c.Name, "chain_plus_full_history", "message %d repeats call %s (%s), which the answer that previous_response_id names holds already",
+					c.Message, name(c.ID), function(c.Call))
+				return // the rest of the history is sent again too
+			}
+		}
+	}
+	for i := range p.Groups.Chained {
+		c := &p.Groups.Chained[i]
+		p.Report(-1, []byte(c.ID), []byte(c.Name), "unanswered", "call %s (%s) of the answer that previous_response_id names has no output in this input",
+			name([]byte(c.ID)), name([]byte(c.Name)))
+	}
+}

@@ -1,0 +1,46 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ReasoningContentForbidden finds thoughts that are sent to a target which refuses them.
+var ReasoningContentForbidden = &analyzer.Rule{
+	ID: "reasoning_content_forbidden",
+	Doc: `reasoning sent to a provider that refuses it
+
+What one provider wants back another refuses: Groq answers "property 'reasoning_content' is unsupported", Mistral 422
+extra_forbidden, Fireworks "Extra inputs are not permitted". Usual causes: the provider was switched in the middle of a
+conversation; a gateway adds reasoning_content to answers and the agent stores it. Keep reasoning in the store, and
+decide for each provider whether to send it.`,
+	Fix:      "Strip reasoning_content, reasoning and reasoning_details when sending to this provider, and keep them in the store.",
+	Severity: rejectedBy(facts.Groq, facts.Mistral, facts.Fireworks),
+	Run:      reasoningContentForbidden,
+}
+
+func reasoningContentForbidden(p *analyzer.Pass) {
+	if p.Target.Dialect != facts.OpenAIChat {
+		return
+	}
+	refused := facts.FieldReasoningContent | facts.FieldReasoning | facts.FieldReasoningDetails
+	switch p.Target.Variant {
+	case facts.Mistral, facts.Fireworks, facts.OpenAI, facts.GeminiOpenAI:
+	case facts.Groq:
+		if !modelIs(p, "llama") && !modelIs(p, "gemma") {
+			refused &^= facts.FieldReasoning // it depends on the model: some think
+		}
+	default: // these send reasoning themselves, or pass it on
+		return
+	}
+	for i := range p.Request.Messages {
+		m := &p.Request.Messages[i]
+		fields := m.Fields & refused
+		if p.Target.Variant != facts.Mistral { // which refuses null too
+			fields &^= m.NullFields
+		}
+		if fields != 0 {
+			p.Report(i, nil, nil, fieldName(m, fields), "message %d (%s) has %s, which this provider does not take", i, role(p, i), fieldName(m, fields))
+		}
+	}
+}

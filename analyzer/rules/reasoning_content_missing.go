@@ -1,0 +1,77 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ReasoningContentMissing finds calls that a thinking model made and that come back without its thoughts.
+var ReasoningContentMissing = &analyzer.Rule{
+	ID: "reasoning_content_missing",
+	Doc: `assistant message with calls that lost its reasoning_content
+
+DeepSeek (V3.2 and V4), Kimi and GLM want their thoughts back in thinking mode: "The ` + "`reasoning_content`" + ` in the
+thinking mode must be passed back to the API", "thinking is enabled but reasoning_content is missing in assistant tool
+call message at index 2". The key must be there even when its value is empty. Usual causes: the message was stored with
+role, content and tool_calls only; an old rule to strip reasoning_content, right for DeepSeek R1 in 2025, is still in
+place; the calls were made by another model. Store the assistant message as it came.`,
+	Fix:      "Store and resend reasoning_content with every assistant message that has tool_calls, also when it is empty, or switch thinking off.",
+	Severity: rejectedBy(facts.DeepSeek, facts.Kimi, facts.GLM),
+	Run:      reasoningContentMissing,
+}
+
+func reasoningContentMissing(p *analyzer.Pass) {
+	from := thinksFrom(p)
+	if from < 0 {
+		return
+	}
+	const reasoning = facts.FieldReasoningContent | facts.FieldReasoning | facts.FieldReasoningDetails
+	for i := from; i < len(p.Request.Messages); i++ {
+		m := &p.Request.Messages[i]
+		if m.Role == facts.RoleAssistant && len(m.Calls) > 0 && m.Fields&reasoning == 0 {
+			p.Report(i, nil, nil, "", "message %d (assistant) makes calls and has no reasoning_content, which this model wants back in thinking mode", i)
+		}
+	}
+}
+
+// thinksFrom is the first message from which on calls need their reasoning_content; -1 when none are known to. The
+// request says whether the model thinks; else its name does, else that other calls of the history came with thoughts.
+// Who wants the thoughts of earlier turns back is said for DeepSeek V4 and Kimi only.
+func thinksFrom(p *analyzer.Pass) int {
+	if p.Target.Dialect != facts.OpenAIChat || p.Request.Thinking == facts.ThinkingOff {
+		return -1
+	}
+	on := p.Request.Thinking == facts.ThinkingOn
+	switch p.Target.Variant {
+	case facts.DeepSeek:
+		switch {
+		case modelIs(p, "v4"):
+			if on || modelIs(p, "v4-pro") || otherCallsReason(p, 0) {
+				return 0
+			}
+		case on || modelIs(p, "reasoner") || !modelIs(p, "chat") && otherCallsReason(p, currentTurn(p)):
+			return currentTurn(p)
+		}
+	case facts.Kimi:
+		v, ok := versionOf(p, "kimi-k")
+		if on || ok && v.atLeast(2, 5) || modelIs(p, "thinking") || !ok && otherCallsReason(p, 0) {
+			return 0
+		}
+	case facts.GLM:
+		if on || otherCallsReason(p, currentTurn(p)) {
+			return currentTurn(p)
+		}
+	}
+	return -1
+}
+
+// otherCallsReason reports whether a call of the messages from on came with reasoning_content.
+func otherCallsReason(p *analyzer.Pass, from int) bool {
+	for i := from; i < len(p.Request.Messages); i++ {
+		m := &p.Request.Messages[i]
+		if m.Role == facts.RoleAssistant && len(m.Calls) > 0 && m.Fields&^m.NullFields&facts.FieldReasoningContent != 0 {
+			return true
+		}
+	}
+	return false
+}

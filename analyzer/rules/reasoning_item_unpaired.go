@@ -1,0 +1,65 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ReasoningItemUnpaired finds reasoning items without the item they led to, and such items without their reasoning.
+var ReasoningItemUnpaired = &analyzer.Rule{
+	ID: "reasoning_item_unpaired",
+	Doc: `reasoning item without the item that followed it in the answer
+
+A reasoning item (rs_…) and the message or call after it belong together: "Item 'rs_…' of type 'reasoning' was provided
+without its required following item", "Item 'fc_…' of type 'function_call' was provided without its required 'reasoning'
+item". Usual causes: only calls and messages are stored; the history was trimmed between the two; items were put into
+another order. Keep all items of an answer together and in their order, or drop the ids and the reasoning of all.`,
+	Fix:      "Keep all output items of an answer together and in order when storing and trimming, reasoning items included.",
+	Severity: by{facts.OpenAIResponses: {facts.OpenAI, facts.Azure}}.reject,
+	Run:      reasoningItemUnpaired,
+}
+
+func reasoningItemUnpaired(p *analyzer.Pass) {
+	if p.Target.Dialect != facts.OpenAIResponses || p.Request.Stored || p.Request.Dropped > 0 {
+		return
+	}
+	open := -1 // a reasoning item with an id whose follower has not come
+	for i := range p.Request.Messages {
+		m := &p.Request.Messages[i]
+		switch {
+		case m.Item == facts.ItemReasoning:
+			if open = -1; len(m.ID) > 0 { // of several in a row the last one needs the follower
+				open = i
+			}
+			continue
+		case open >= 0 && (m.Item == facts.ItemReply || m.Item == facts.ItemMessage && m.Role != facts.RoleAssistant):
+			p.Report(open, nil, nil, "no_following_item", "message %d, the reasoning item %s, is followed by message %d (%s) instead of what it led to",
+				open, name(p.Request.Messages[open].ID), i, role(p, i))
+		}
+		open = -1
+	}
+	if open >= 0 {
+		p.Report(open, nil, nil, "no_following_item", "message %d, the reasoning item %s, ends the input: what it led to is missing",
+			open, name(p.Request.Messages[open].ID))
+	}
+	reasoningLost(p)
+}
+
+// reasoningLost finds the copy of the last answer, with its id, where the reasoning before it is gone.
+func reasoningLost(p *analyzer.Pass) {
+	b := p.Before
+	if b == nil || b.Copy < 0 || b.Copy >= len(p.Request.Messages) || len(b.Signed) == 0 {
+		return
+	}
+	m := &p.Request.Messages[b.Copy]
+	if len(m.ID) == 0 || m.Item != facts.ItemCall && m.Item != facts.ItemMessage {
+		return
+	}
+	for _, s := range b.Signed[:min(len(b.Signed), maxSigned)] {
+		if s.ID == "" || reasoningItem(p, s.ID) >= 0 {
+			return
+		}
+	}
+	p.Report(b.Copy, nil, nil, "no_reasoning_item", "message %d, the item %s, comes without its reasoning item %s",
+		b.Copy, name(m.ID), name([]byte(b.Signed[0].ID)))
+}

@@ -1,0 +1,66 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ReasoningSignatureInvalid finds signed thoughts that are not what the answer carried.
+var ReasoningSignatureInvalid = &analyzer.Rule{
+	ID: "reasoning_signature_invalid",
+	Doc: `signed reasoning that was changed
+
+Providers sign what a model thought and check it when it comes back: Anthropic answers "Invalid ` + "`signature` in `thinking`" + `
+block", Gemini "Corrupted thought signature", OpenAI "The encrypted content for item rs_… could not be verified". Usual
+causes: thoughts were cut, edited or re-encoded in the store; a stream's partial item was saved instead of the finished
+one; blocks of one answer were mixed with those of another. Store thinking blocks, signatures and encrypted content as
+they came, or leave out the whole block.`,
+	Fix:      "Store thinking blocks, thought signatures and encrypted reasoning byte for byte, taken from the finished answer.",
+	Severity: by{facts.Anthropic: {facts.AnthropicAPI, facts.VertexAnthropic}, facts.Gemini: nil, facts.OpenAIResponses: {facts.OpenAI, facts.Azure}}.reject,
+	Run:      reasoningSignatureInvalid,
+}
+
+// maxSigned bounds how many reasoning items of an answer are looked for.
+const maxSigned = 64
+
+func reasoningSignatureInvalid(p *analyzer.Pass) {
+	b := p.Before
+	if b == nil || b.Copy < 0 || b.Copy >= len(p.Request.Messages) || len(b.Signed) == 0 {
+		return
+	}
+	switch p.Target.Dialect {
+	case facts.Anthropic:
+		if m := &p.Request.Messages[b.Copy]; changed(m, b.Signed[0]) {
+			p.Report(b.Copy, nil, nil, "", "message %d (assistant) repeats the last answer with other signatures in its thinking", b.Copy)
+		}
+	case facts.Gemini:
+		// Signatures that the model need not have back may be left out; the facts do not tell that from a change.
+		if m := &p.Request.Messages[b.Copy]; changed(m, b.Signed[0]) {
+			p.ReportAs(analyzer.Lenient, b.Copy, nil, nil, "", "message %d (assistant) repeats the last answer with other thought signatures", b.Copy)
+		}
+	case facts.OpenAIResponses:
+		for _, s := range b.Signed[:min(len(b.Signed), maxSigned)] {
+			if i := reasoningItem(p, s.ID); i >= 0 && changed(&p.Request.Messages[i], s) {
+				p.Report(i, nil, nil, "", "message %d, the reasoning item %s, has other encrypted content than in the answer", i, name([]byte(s.ID)))
+			}
+		}
+	}
+}
+
+// changed reports whether m carries other signatures than the answer did. One that carries none is another matter.
+func changed(m *facts.Message, s facts.Signed) bool {
+	return m.Signed != 0 && s.Hash != 0 && m.Signed != s.Hash
+}
+
+// reasoningItem is the message with this id; -1 when there is none.
+func reasoningItem(p *analyzer.Pass, id string) int {
+	if id == "" {
+		return -1
+	}
+	for i := range p.Request.Messages {
+		if m := &p.Request.Messages[i]; m.Item == facts.ItemReasoning && string(m.ID) == id {
+			return i
+		}
+	}
+	return -1
+}

@@ -1,0 +1,82 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// RoleAlternationBroken finds neighbouring messages of one role where user and assistant must take turns.
+var RoleAlternationBroken = &analyzer.Rule{
+	ID: "role_alternation_broken",
+	Doc: `two messages of one role in a row
+
+Bedrock answers "A conversation must alternate between user and assistant roles" for models that it does not merge
+neighbours for, and chat templates of open models "Conversation roles must alternate user/assistant/user/assistant/...".
+OpenAI, Mistral and Anthropic take such histories; Anthropic did not until 2024. Usual causes: a retry appends the
+user's message again; two workers write one conversation; a summary is put in as a message of its own. Merge neighbours
+of one role into one message when the request is built.`,
+	Fix:      "Merge neighbouring messages of one role into one message before sending, and replace a user message on a retry instead of appending it.",
+	Severity: roleAlternationSeverity,
+	Run:      roleAlternationBroken,
+}
+
+// roleAlternationSeverity: recorded traffic shows that Bedrock takes neighbours of one role for Claude and Titan; what
+// stands behind an inference profile is not known.
+func roleAlternationSeverity(t facts.Target) analyzer.Severity {
+	if after(t.Model, "claude") >= 0 || after(t.Model, "titan") >= 0 || after(t.Model, "inference-profile") >= 0 {
+		return analyzer.Lenient
+	}
+	return by{facts.Bedrock: nil}.reject(t)
+}
+
+func roleAlternationBroken(p *analyzer.Pass) {
+	if !alternates(p) {
+		return
+	}
+	last := -1
+	for i := range p.Request.Messages {
+		m := &p.Request.Messages[i]
+		if m.Role != facts.RoleUser && m.Role != facts.RoleAssistant {
+			if !isSystem(m) {
+				last = -1
+			}
+			continue
+		}
+		if last >= 0 {
+			if n := &p.Request.Messages[last]; n.Role == m.Role && !joined(p, n, m) {
+				detail := "user"
+				if m.Role == facts.RoleAssistant {
+					detail = "assistant"
+				}
+				p.Report(i, nil, nil, detail, "message %d (%s) follows message %d (%s): roles must take turns", i, role(p, i), last, role(p, last))
+			}
+		}
+		last = i
+	}
+}
+
+// alternates reports whether the target may want user and assistant to take turns.
+func alternates(p *analyzer.Pass) bool {
+	switch p.Target.Dialect {
+	case facts.Bedrock, facts.Gemini, facts.Cohere:
+		return true
+	case facts.OpenAIChat:
+		switch p.Target.Variant {
+		case facts.OpenAI, facts.Azure, facts.Mistral:
+			return false
+		case facts.DeepSeek:
+			return modelIs(p, "reasoner") // refused in 2025
+		}
+		return true
+	}
+	return false
+}
+
+// joined reports whether two neighbours of one role are one turn: parallel replies in messages of their own are.
+// Gemini takes neighbours, but a call must come directly after the user.
+func joined(p *analyzer.Pass, a, b *facts.Message) bool {
+	if p.Target.Dialect == facts.Gemini {
+		return a.Role == facts.RoleUser || len(b.Calls) == 0
+	}
+	return len(a.Replies) > 0 && len(b.Replies) > 0
+}

@@ -1,0 +1,54 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// SystemNotFirst finds instructions in the middle of a history.
+var SystemNotFirst = &analyzer.Rule{
+	ID: "system_not_first",
+	Doc: `system message after the conversation has started
+
+Mistral answers "Unexpected role 'system' after role 'assistant'" (code 3230); many chat templates of open models fail
+with "System message must be at the beginning", or drop the message without a word. OpenAI, DeepSeek and Qwen take it. A
+system message between a call and its replies breaks the pair everywhere. Usual cause: a reminder or a summary is
+appended as a system message. Put it into the first system message, or into the user's.`,
+	Fix:      "Put reminders and summaries into the first system message or into a user message; none in the middle of the history.",
+	Severity: systemNotFirstSeverity,
+	Run:      systemNotFirst,
+}
+
+func systemNotFirstSeverity(t facts.Target) analyzer.Severity {
+	if t.Dialect == facts.OpenAIChat {
+		switch t.Variant {
+		case facts.Mistral: // its rejections are recorded
+			return analyzer.Reject
+		case facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Qwen:
+			return analyzer.Style
+		}
+	}
+	return analyzer.Lenient
+}
+
+// systemNotFirst reports the first such message only: who sends one sends many. One between a call and its reply is a
+// matter of late_tool_reply.
+func systemNotFirst(p *analyzer.Pass) {
+	if p.Target.Dialect != facts.OpenAIChat && p.Target.Dialect != facts.Cohere {
+		return // no such role, or, in a Responses input, a usual one
+	}
+	mistral := p.Target.Dialect == facts.OpenAIChat && p.Target.Variant == facts.Mistral
+	for i := firstTurn(p); i < len(p.Request.Messages); i++ {
+		if !isSystem(&p.Request.Messages[i]) {
+			continue
+		}
+		if i+1 < len(p.Request.Messages) && p.Request.Messages[i+1].Role == facts.RoleTool {
+			continue
+		}
+		if before := p.Request.Messages[i-1].Role; mistral && before != facts.RoleAssistant && before != facts.RoleTool {
+			continue // after a user message its validator takes them
+		}
+		p.Report(i, nil, nil, "", "message %d (%s) follows message %d (%s) instead of standing at the beginning", i, role(p, i), i-1, role(p, i-1))
+		return
+	}
+}

@@ -1,0 +1,48 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ThinkingBlockMissing finds Claude's calls in thinking mode that come back without its thinking.
+var ThinkingBlockMissing = &analyzer.Rule{
+	ID: "thinking_block_missing",
+	Doc: `calls in thinking mode without the thinking block before them
+
+With thinking enabled, older Claude models answer "Expected ` + "`thinking` or `redacted_thinking`, but found `tool_use`" + `. When
+thinking is enabled, a final assistant message must start with a thinking block"; newer ones were seen to take it, but
+go on without what they thought. Usual causes: blocks that are neither text nor tool_use are dropped on saving; the calls
+were made by another model, or before thinking was switched on. Store all blocks of the answer in their order.`,
+	Fix: "Store and resend thinking and redacted_thinking blocks with the tool_use blocks after them, unchanged and in their order.",
+	// Models differ, and the same model changed: nothing says which will reject it.
+	Severity: by{}.reject,
+	Run:      thinkingBlockMissing,
+}
+
+func thinkingBlockMissing(p *analyzer.Pass) {
+	if p.Target.Dialect != facts.Anthropic || p.Request.Thinking != facts.ThinkingOn {
+		return
+	}
+	// The last turn of the assistant, which only replies may follow.
+	last := len(p.Request.Messages) - 1
+	for ; last >= 0; last-- {
+		if m := &p.Request.Messages[last]; m.Role == facts.RoleAssistant {
+			break
+		} else if len(m.Replies) == 0 && !isSystem(m) {
+			return
+		}
+	}
+	first, calls := last, 0
+	for ; first >= 0 && p.Request.Messages[first].Role == facts.RoleAssistant; first-- {
+		calls += len(p.Request.Messages[first].Calls)
+	}
+	if first++; calls == 0 || p.Request.Messages[first].FirstPart&facts.PartReasoning != 0 {
+		return
+	}
+	m, detail := &p.Request.Messages[first], "absent"
+	if m.Parts&facts.PartReasoning != 0 {
+		detail = "not_first"
+	}
+	p.Report(first, nil, nil, detail, "message %d (assistant) makes calls in thinking mode, but does not start with a thinking block", first)
+}

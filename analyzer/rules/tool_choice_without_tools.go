@@ -1,0 +1,48 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ToolChoiceWithoutTools finds requests that say how to use tools and declare none.
+var ToolChoiceWithoutTools = &analyzer.Rule{
+	ID: "tool_choice_without_tools",
+	Doc: `tool_choice or parallel_tool_calls in a request without tools
+
+OpenAI answers "'parallel_tool_calls' is only allowed when 'tools' are specified", Mistral refuses an empty array of
+tools. Usual cause: a client sets these parameters for every request, also for those that need no tools. Set them only
+together with tools, and leave tools out instead of sending an empty array.`,
+	Fix:      "Set tool_choice and parallel_tool_calls only together with tools, and leave out tools when there are none.",
+	Severity: by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Mistral}}.rejectOrStyle,
+	Run:      toolChoiceWithoutTools,
+}
+
+func toolChoiceWithoutTools(p *analyzer.Pass) {
+	r := p.Request
+	if r.Bare || r.ToolCount > 0 || r.OpenTools || r.Stored {
+		return
+	}
+	if p.Target.Dialect != facts.OpenAIChat {
+		return // OpenAI's Responses take them; of the others nobody said
+	}
+	mistral := p.Target.Variant == facts.Mistral
+	if mistral && r.HasTools {
+		p.Report(-1, nil, nil, "empty_tools", "the request has an empty array of tools")
+		return
+	}
+	detail := ""
+	switch {
+	case r.ParallelCalls > facts.Null:
+		detail = "parallel_tool_calls"
+	case r.ToolChoice > facts.Null:
+		detail = "tool_choice"
+	default:
+		return
+	}
+	if mistral {
+		p.ReportAs(analyzer.Style, -1, nil, nil, detail, "the request has %s, but declares no tools", detail)
+		return
+	}
+	p.Report(-1, nil, nil, detail, "the request has %s, but declares no tools", detail)
+}

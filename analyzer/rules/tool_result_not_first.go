@@ -1,0 +1,54 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ToolResultNotFirst finds replies behind other content of their message, and replies of one turn in several messages.
+var ToolResultNotFirst = &analyzer.Rule{
+	ID: "tool_result_not_first",
+	Doc: `tool result that does not stand at the beginning of its user message
+
+Anthropic and Bedrock read the results off the beginning of the user message after the calls; behind a text they do not
+see them: "` + "`tool_use` ids were found without `tool_result`" + ` blocks immediately after". Bedrock wants all results of a
+turn in one message too; Anthropic merges neighbours. Usual causes: a reminder is put in front of the results; a
+converter from another dialect keeps the order in which things were stored. Put the results first, and text behind them.`,
+	Fix:      "Put all tool results of a turn at the beginning of one user message, and any text behind them.",
+	Severity: by{facts.Anthropic: {facts.AnthropicAPI, facts.VertexAnthropic}, facts.Bedrock: nil}.reject,
+	Run:      toolResultNotFirst,
+}
+
+// content are the parts that may not stand before a reply.
+const content = facts.PartText | facts.PartImage | facts.PartAudio | facts.PartFile
+
+func toolResultNotFirst(p *analyzer.Pass) {
+	switch p.Target.Dialect {
+	case facts.Anthropic, facts.Bedrock:
+	case facts.Gemini:
+		if p.Target.Variant != facts.VertexGemini {
+			return // AI Studio takes any order; Vertex AI was seen to take text behind, and said to refuse it before
+		}
+	default:
+		return
+	}
+	last := -1             // the message reported last
+	group, first := -1, -1 // the group at hand, and the message with its first reply
+	for i := range p.Groups.Replies {
+		r := &p.Groups.Replies[i]
+		if r.Group >= 0 && r.Group != group {
+			group, first = r.Group, r.Message
+		}
+		switch {
+		case r.Message == last:
+		case r.Reply.After&content != 0:
+			last = r.Message
+			p.Report(r.Message, r.ID, toolName(p, r.Call), "after_content", "message %d (user) has its reply to %s behind other content",
+				r.Message, name(r.ID))
+		case p.Target.Dialect == facts.Bedrock && r.Group >= 0 && r.Message != first:
+			last = r.Message
+			p.Report(r.Message, r.ID, toolName(p, r.Call), "spread", "message %d (user) answers %s, but message %d has other replies of the same turn",
+				r.Message, name(r.ID), first)
+		}
+	}
+}

@@ -1,0 +1,38 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ToolsMissingWithToolHistory finds requests with calls in their history that declare no tools.
+var ToolsMissingWithToolHistory = &analyzer.Rule{
+	ID: "tools_missing_with_tool_history",
+	Doc: `history with tool calls in a request without tools
+
+Bedrock answers "The toolConfig field must be defined when using toolUse and toolResult content blocks"; Anthropic did the
+like in 2024. Others take it. Usual causes: a summary or a final answer is asked for with the same history, but without
+tools, so that the model does not call again. Send the tools along and forbid their use instead (tool_choice none), or
+turn calls and results into text.`,
+	Fix: "Send the tools along in every request whose history has calls, with tool_choice none where the model must not call.",
+	// Anthropic is contradictory: refused in 2024, accepted in 2025, a gateway said refused in 2026.
+	Severity: by{facts.Bedrock: nil}.reject,
+	Run:      toolsMissingWithToolHistory,
+}
+
+func toolsMissingWithToolHistory(p *analyzer.Pass) {
+	if p.Target.Dialect != facts.Bedrock && p.Target.Dialect != facts.Anthropic {
+		return
+	}
+	r := p.Request
+	if r.Bare || r.Stored || r.ToolCount > 0 || r.OpenTools {
+		return
+	}
+	if len(p.Groups.Calls) > 0 {
+		c := &p.Groups.Calls[0]
+		p.Report(c.Message, c.ID, c.Name, "", "message %d (assistant) calls %s, but the request declares no tools", c.Message, function(c.Call))
+	} else if len(p.Groups.Replies) > 0 {
+		rep := &p.Groups.Replies[0]
+		p.Report(rep.Message, rep.ID, nil, "", "message %d (user) answers %s, but the request declares no tools", rep.Message, name(rep.ID))
+	}
+}

@@ -1,0 +1,161 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// UnexpectedMessageField finds keys of messages and calls that the target's schema does not have.
+var UnexpectedMessageField = &analyzer.Rule{
+	ID: "unexpected_message_field",
+	Doc: `message with a field that the provider does not know
+
+Some providers check every key: Groq answers "property 'timestamp' is unsupported", Mistral 422 extra_forbidden,
+Fireworks and Anthropic "Extra inputs are not permitted", Cohere "unknown field: parameter 'index'", OpenAI's Responses
+"Unknown parameter: 'input[1].metadata'", Gemini "Unknown name". Others ignore it. Usual causes: a framework keeps its
+own data in the message and sends it along; a field of an answer or of a stream (index, finish_reason) is sent back; the
+provider was switched. Build messages from a list of allowed keys instead of sending stored objects.`,
+	Fix: "Build messages for sending from the keys that the provider documents, instead of sending stored objects.",
+	Severity: by{
+		facts.OpenAIChat:      {facts.Groq, facts.Mistral, facts.Fireworks},
+		facts.Cohere:          nil,
+		facts.OpenAIResponses: {facts.OpenAI, facts.Azure},
+		facts.Anthropic:       {facts.AnthropicAPI, facts.VertexAnthropic},
+		facts.Gemini:          nil,
+	}.reject,
+	Run: unexpectedMessageField,
+}
+
+// Keys by where they come from. Those of reasoning are the matter of reasoning_content_forbidden.
+const (
+	ofResponses  = facts.FieldIndex | facts.FieldFinishReason | facts.FieldLogprobs | facts.FieldAnnotations | facts.FieldRefusal | facts.FieldAudio | facts.FieldExtraContent | facts.FieldID
+	ofFrameworks = facts.FieldTimestamp | facts.FieldMetadata | facts.FieldToolName | facts.FieldCacheControl
+	// ofOthers are what no schema of chat completions has, but Google's for extra_content and Cohere's for tool_plan.
+	ofOthers = facts.FieldIndex | facts.FieldFinishReason | facts.FieldLogprobs | facts.FieldExtraContent | facts.FieldID |
+		ofFrameworks | facts.FieldToolPlan | facts.FieldUnknown
+)
+
+func unexpectedMessageField(p *analyzer.Pass) {
+	refused, refusedByCalls, nulls := refusedFields(p.Target)
+	if refused|refusedByCalls == 0 {
+		return
+	}
+	mistral := p.Target.Dialect == facts.OpenAIChat && p.Target.Variant == facts.Mistral
+	var seen facts.Fields // who sends a field once sends it with each message: its first is enough
+	for i := range p.Request.Messages {
+		m := &p.Request.Messages[i]
+		fields := m.Fields
+		if !nulls {
+			fields &^= m.NullFields
+		}
+		if m.Role == facts.RoleTool {
+			fields &^= facts.FieldName // told apart below
+		}
+		if fields &= refused &^ seen; fields != 0 {
+			seen |= fields
+			reportFields(p, i, m, fields)
+		}
+		if mistral && m.ToolCalls != facts.Absent && m.Role != facts.RoleAssistant && m.Role != facts.RoleNone && seen&facts.FieldFunctionCall == 0 {
+			seen |= facts.FieldFunctionCall // also the old name of the same defect
+			p.Report(i, nil, nil, "other", "message %d (%s) has tool_calls, which only assistant messages have here", i, role(p, i))
+		}
+		if m.Role == facts.RoleTool && m.Fields&facts.FieldName&refusedByCalls&^seen != 0 {
+			seen |= facts.FieldName
+			p.Report(i, nil, nil, "name_on_tool", "message %d (tool) has a name, which only the id of its call should tell", i)
+		}
+		for j := range m.Calls {
+			c := &m.Calls[j]
+			if c.Fields&refusedByCalls&^facts.FieldName&^seen == 0 {
+				continue
+			}
+			seen |= c.Fields & refusedByCalls
+			detail, field := "other", "a field that calls do not have"
+			if c.Fields&refusedByCalls&facts.FieldIndex != 0 {
+				detail, field = "response_only", "the field index, which only answers have"
+			}
+			p.Report(i, c.ID, c.Name, detail, "message %d (%s) calls %s (%s) with %s", i, role(p, i), function(c), name(c.ID), field)
+			break
+		}
+	}
+}
+
+// reportFields reports the fields of message i, one finding for each kind of them.
+func reportFields(p *analyzer.Pass, i int, m *facts.Message, fields facts.Fields) {
+	for _, kind := range [...]struct {
+		detail string
+		fields facts.Fields
+	}{{"response_only", fields & ofResponses}, {"framework", fields & ofFrameworks}, {"other", fields &^ (ofResponses | ofFrameworks)}} {
+		if kind.fields != 0 {
+			p.Report(i, nil, nil, kind.detail, "message %d (%s) has the field %s, which this provider's messages do not have",
+				i, role(p, i), fieldName(m, kind.fields))
+		}
+	}
+}
+
+// refusedFields are what t does not have in messages, and in calls; FieldName in the latter is that of a tool message.
+// nulls says that null is refused too.
+func refusedFields(t facts.Target) (inMessages, inCalls facts.Fields, nulls bool) {
+	const strict = ofOthers | facts.FieldAnnotations
+	switch t.Dialect {
+	case facts.OpenAIChat:
+	case facts.Cohere: // its parser was seen to name an index; what else it refuses is not known
+		return 0, facts.FieldIndex, false
+	case facts.OpenAIResponses:
+		return facts.FieldTimestamp | facts.FieldMetadata | facts.FieldToolName | facts.FieldFinishReason, 0, false
+	case facts.Anthropic, facts.Gemini, facts.Bedrock: // what they have is left out already
+		return facts.FieldUnknown, facts.FieldUnknown, false
+	default:
+		return 0, 0, false
+	}
+	switch t.Variant {
+	case facts.Groq:
+		return strict, 0, false
+	case facts.Fireworks:
+		return strict, 0, false
+	case facts.Mistral:
+		return strict | facts.FieldName | facts.FieldRefusal | facts.FieldAudio | facts.FieldFunctionCall, 0, true
+	case facts.GeminiOpenAI: // contradictory: a name on a tool message was said to be refused, and to be needed
+		return ofOthers &^ facts.FieldExtraContent, facts.FieldName, false
+	case facts.OpenRouter, facts.LiteLLM, facts.Qwen: // they document cache_control, and pass on what others have
+		return ofOthers &^ (facts.FieldCacheControl | facts.FieldExtraContent), 0, false
+	}
+	return ofOthers, 0, false
+}
+
+// fieldName is the first of fields that m carries, as it is written.
+func fieldName(m *facts.Message, fields facts.Fields) string {
+	for _, f := range fieldNames {
+		if fields&f.field != 0 {
+			return f.name
+		}
+	}
+	if len(m.OtherField) > 0 {
+		return name(m.OtherField)
+	}
+	return "of another schema"
+}
+
+// fieldNames are the keys behind the bits. A prefix may be written partial too, so it is never named.
+var fieldNames = [...]struct {
+	field facts.Fields
+	name  string
+}{
+	{facts.FieldName, "name"},
+	{facts.FieldRefusal, "refusal"},
+	{facts.FieldAudio, "audio"},
+	{facts.FieldFunctionCall, "function_call"},
+	{facts.FieldReasoningContent, "reasoning_content"},
+	{facts.FieldReasoningDetails, "reasoning_details"},
+	{facts.FieldReasoning, "reasoning"},
+	{facts.FieldExtraContent, "extra_content"},
+	{facts.FieldIndex, "index"},
+	{facts.FieldFinishReason, "finish_reason"},
+	{facts.FieldLogprobs, "logprobs"},
+	{facts.FieldAnnotations, "annotations"},
+	{facts.FieldTimestamp, "timestamp"},
+	{facts.FieldMetadata, "metadata"},
+	{facts.FieldToolName, "tool_name"},
+	{facts.FieldCacheControl, "cache_control"},
+	{facts.FieldID, "id"},
+	{facts.FieldToolPlan, "tool_plan"},
+}

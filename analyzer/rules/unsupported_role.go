@@ -1,0 +1,108 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// UnsupportedRole finds messages whose role the target does not have.
+var UnsupportedRole = &analyzer.Rule{
+	ID: "unsupported_role",
+	Doc: `message with a role that the provider does not know
+
+Providers check the role against a list: DeepSeek answers "unknown variant ` + "`developer`" + `, expected one of …", Qwen
+"developer is not one of [...]", Gemini "Please use a valid role: user, model". Usual causes: the provider was switched
+and the client still writes developer, which is OpenAI's word for system; a framework's own role (human, ipython, the
+name of an agent) is sent as it is. Map roles where the request is built, for each provider.`,
+	Fix:      "Map roles to those of the provider before sending: developer to system, and a framework's own roles to user or assistant.",
+	Severity: unsupportedRoleSeverity,
+	Run:      unsupportedRole,
+}
+
+func unsupportedRoleSeverity(t facts.Target) analyzer.Severity {
+	if t.Dialect == facts.OpenAIChat && after(t.Model, "o1-mini") >= 0 && (t.Variant == facts.OpenAI || t.Variant == facts.Azure) {
+		return analyzer.Reject
+	}
+	return by{facts.OpenAIChat: {facts.DeepSeek, facts.Qwen, facts.Mistral}, facts.Gemini: nil}.reject(t)
+}
+
+func unsupportedRole(p *analyzer.Pass) {
+	if p.Target.Dialect == facts.OpenAIResponses {
+		return // the input's items have types, and the roles of messages are those of chat completions
+	}
+	mini := modelIs(p, "o1-mini")
+	for i := range p.Request.Messages {
+		m := &p.Request.Messages[i]
+		if m.Role == facts.RoleUser || m.Role == facts.RoleAssistant || m.Kind != facts.Object {
+			continue
+		}
+		detail := ""
+		switch p.Target.Dialect {
+		case facts.OpenAIChat, facts.Cohere:
+			detail = chatRole(p.Target.Variant, m, mini)
+		default:
+			detail = blockRole(m)
+		}
+		if detail != "" {
+			p.Report(i, nil, nil, detail, "message %d has %s", i, unsupportedBy(p, i, detail))
+		}
+	}
+}
+
+// unsupportedBy ends the sentence.
+func unsupportedBy(p *analyzer.Pass, i int, detail string) string {
+	m := &p.Request.Messages[i]
+	switch detail {
+	case "missing":
+		return "no role"
+	case "developer":
+		return "the role developer, OpenAI's word for system, which this provider or model does not know"
+	case "system":
+		return "the role system, which this provider or model does not know in a message"
+	}
+	return "the role " + name(m.RoleName) + ", which is none of this provider's"
+}
+
+// chatRole is the detail; "" when v has the role of m.
+func chatRole(v facts.Variant, m *facts.Message, mini bool) string {
+	switch m.Role {
+	case facts.RoleSystem:
+		if mini && (v == facts.OpenAI || v == facts.Azure) {
+			return "system"
+		}
+	case facts.RoleDeveloper:
+		switch v {
+		case facts.OpenAI, facts.Azure:
+			if !mini {
+				return ""
+			}
+		case facts.OpenRouter, facts.LiteLLM: // they translate it
+			return ""
+		}
+		return "developer"
+	case facts.RoleFunction: // elsewhere it is only legacy
+		if v == facts.DeepSeek || v == facts.Mistral {
+			return "function"
+		}
+	case facts.RoleOther:
+		if v != facts.DeepSeek || string(m.RoleName) != "latest_reminder" {
+			return "other"
+		}
+	case facts.RoleNone:
+		return "missing"
+	}
+	return ""
+}
+
+// blockRole is the detail; "" when m is of a role of Gemini, Anthropic and Bedrock, which have the user and the model.
+func blockRole(m *facts.Message) string {
+	switch m.Role {
+	case facts.RoleSystem:
+		return "system"
+	case facts.RoleDeveloper:
+		return "developer"
+	case facts.RoleNone:
+		return "missing"
+	}
+	return "other"
+}
