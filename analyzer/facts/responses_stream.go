@@ -235,7 +235,7 @@ func (a *itemAnswer) done(e *outEvent, s *scanner) {
 func (a *itemAnswer) fragment(e *outEvent, kind Item, custom bool) {
 	a.answered = true
 	at := a.find(e, e.itemID, kind)
-	if at < 0 && len(a.items) > 0 {
+	if at < 0 && len(a.items) > 0 && len(e.itemID) == 0 && !e.indexed {
 		if last := len(a.items) - 1; a.items[last].kind == kind && !a.items[last].done {
 			at = last
 			a.r.BadIndex = a.r.BadIndex || kind == ItemCall
