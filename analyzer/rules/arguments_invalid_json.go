@@ -14,16 +14,24 @@ Servers that parse the history, such as Qwen, MiniMax, Ollama and SGLang, answer
 the conversation carries the same broken call. Usual causes: the answer was cut by max_tokens; two calls of a stream
 were joined into one; the model wrote bad JSON. Check arguments before storing the turn: repair them, ask again, or
 store an empty object and tell the model in the reply. An empty string is accepted as "no arguments".`,
-	Fix: "Parse arguments before storing the turn; when they do not parse, ask the model again or store {} and say so in the tool message.",
+	Fix: "Parse arguments before storing the turn; when they do not parse, ask the model again or store {} and say so in its reply.",
 	// vLLM rejected these until 2026-09 and replaces them by {} since: not known from outside.
-	Severity: rejectedBy(facts.Qwen, facts.MiniMax, facts.Ollama, facts.SGLang),
-	Run:      argumentsInvalidJSON,
+	Severity: func(t facts.Target) analyzer.Severity {
+		if t.Native {
+			return analyzer.Lenient
+		}
+		return by{facts.OpenAIChat: {facts.Qwen, facts.MiniMax, facts.Ollama, facts.SGLang}}.reject(t)
+	},
+	Run: argumentsInvalidJSON,
 }
 
 func argumentsInvalidJSON(p *analyzer.Pass) {
+	if inBlocks(p.Target) || p.Target.Native {
+		return // they take no string at all
+	}
 	for i := range p.Groups.Calls {
 		c := &p.Groups.Calls[i]
-		if c.ArgsKind != facts.String {
+		if c.ArgsKind != facts.String || c.Type == facts.TypeCustom {
 			continue
 		}
 		detail, are := "", ""
@@ -39,8 +47,6 @@ func argumentsInvalidJSON(p *analyzer.Pass) {
 		default: // an object, none, or nobody can say
 			continue
 		}
-		m := c.Message
-		p.Report(m, c.ID, c.Name, detail, "message %d (assistant) calls %s (%s) with arguments that %s",
-			m, function(c.Call), name(c.ID), are)
+		p.Report(c.Message, c.ID, c.Name, detail, "%s calls %s with arguments that %s", at(p, c.Message), called(c), are)
 	}
 }

@@ -10,19 +10,30 @@ var ArgumentsNotString = &analyzer.Rule{
 	ID: "arguments_not_string",
 	Doc: `tool call whose arguments are not a string
 
-In chat completions function.arguments is a string that holds JSON: "{\"a\":1}", not {"a":1}. OpenAI answers 400 with the
+In chat completions, and in the Responses API, arguments are a string that holds JSON: "{\"a\":1}", not {"a":1}. OpenAI answers 400 with the
 path; Gemini answers only "Request contains an invalid argument". Usual cause: arguments were parsed to run the tool, or
 stored in a JSON column, and sent back parsed. Keep the string of the answer.`,
-	Fix:      "Send function.arguments back as the string that the model gave; serialise it again if it was parsed.",
-	Severity: rejectedBy(facts.OpenAI, facts.Azure, facts.GeminiOpenAI, facts.Ollama),
-	Run:      argumentsNotString,
+	Fix: "Send function.arguments back as the string that the model gave; serialise it again if it was parsed.",
+	Severity: func(t facts.Target) analyzer.Severity {
+		if t.Native {
+			return analyzer.Lenient
+		}
+		return by{
+			facts.OpenAIChat:      {facts.OpenAI, facts.Azure, facts.GeminiOpenAI, facts.Ollama},
+			facts.OpenAIResponses: openAIs,
+		}.reject(t)
+	},
+	Run: argumentsNotString,
 }
 
 func argumentsNotString(p *analyzer.Pass) {
+	if inBlocks(p.Target) || p.Target.Native {
+		return // they want an object
+	}
 	for i := range p.Groups.Calls {
 		c := &p.Groups.Calls[i]
 		// Only function calls have arguments: a call of another type, or in a framework's flat shape, has no function.
-		if c.FuncKind != facts.Object || c.ArgsKind == facts.String {
+		if c.FuncKind != facts.Object || c.ArgsKind == facts.String || c.Type == facts.TypeCustom {
 			continue
 		}
 		var detail string
@@ -38,8 +49,7 @@ func argumentsNotString(p *analyzer.Pass) {
 		default:
 			detail = "scalar"
 		}
-		m := c.Message
-		p.Report(m, c.ID, c.Name, detail, "message %d (assistant) calls %s (%s) with arguments that are %s, not a string",
-			m, function(c.Call), name(c.ID), kind(c.ArgsKind))
+		p.Report(c.Message, c.ID, c.Name, detail, "%s calls %s with arguments that are %s, not a string",
+			at(p, c.Message), called(c), kind(c.ArgsKind))
 	}
 }

@@ -5,27 +5,32 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// LateToolReply finds tool messages that come after another message has closed the turn of their call.
+// LateToolReply finds tool replies that come after another message has closed the turn of their call.
 var LateToolReply = &analyzer.Rule{
 	ID: "late_tool_reply",
-	Doc: `tool message after its call's turn was closed by another message
+	Doc: `tool reply after its call's turn was closed by another message
 
 All replies must follow their assistant message directly. A user, system or assistant message in between ends the turn:
-providers then miss the reply, or see the late one as an orphan, and answer 400. Usual causes: a reminder or a new user
+providers then miss the reply, or see the late one as an orphan, and answer 400. OpenAI's Responses API pairs calls and
+outputs anywhere in the input; DeepSeek's copy of it does not. Usual causes: a reminder or a new user
 message is put in while a tool runs; parallel calls are stored as several assistant messages; two workers share one
 conversation. Hold new messages back until every call has its reply.`,
-	Fix:      "Append every tool message directly after its assistant message, and hold other messages back until the last reply is in.",
-	Severity: rejectedBy(facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Qwen, facts.Kimi, facts.Mistral, facts.MiniMax),
-	Run:      lateToolReply,
+	Fix: "Append every tool reply directly after its assistant message, and hold other messages back until the last reply is in.",
+	Severity: by{
+		facts.OpenAIChat:      {facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Qwen, facts.Kimi, facts.Mistral, facts.MiniMax},
+		facts.OpenAIResponses: {facts.DeepSeekResponses},
+		facts.Anthropic:       anthropics, facts.Gemini: nil, facts.Bedrock: nil,
+	}.reject,
+	Run: lateToolReply,
 }
 
 func lateToolReply(p *analyzer.Pass) {
 	for r := range p.Groups.With(analyzer.ReplyLate) {
-		c := p.Groups.Calls[r.Call]
+		c := &p.Groups.Calls[r.Call]
 		g := p.Groups.Groups[c.Group]
 		closed := p.Request.Messages[g.End].Role
-		p.Report(r.Message, r.ID, c.Name, closedBy(closed), "message %d (tool) answers %s (%s) of message %d too late: message %d (%s) came in between",
-			r.Message, name(r.ID), function(c.Call), c.Message, g.End, role(p, g.End))
+		p.Report(r.Message, r.ID, c.Name, closedBy(closed), "%s answers %s of %s too late: %s came in between",
+			at(p, r.Message), answered(p, c), ref(p, c.Message), at(p, g.End))
 	}
 }
 

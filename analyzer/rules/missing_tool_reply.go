@@ -8,29 +8,49 @@ import (
 // MissingToolReply finds calls without a reply in their turn.
 var MissingToolReply = &analyzer.Rule{
 	ID: "missing_tool_reply",
-	Doc: `tool call without a tool message that answers it
+	Doc: `tool call without a reply that answers it
 
-Every id in tool_calls needs its own tool message before the next message of another role: else 400, "An assistant
-message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'". Usual causes: only the
-first of several parallel calls is run; a tool failed, timed out or was cancelled and nothing was stored; the process
-died between call and reply; the history was cut at its end. Write a reply for every call in any case: a tool that did
-not run still gets a tool message that says so.`,
-	Fix:      "Append one tool message for every call, also when the tool failed or was skipped (say so in its content), before the next request.",
-	Severity: rejectedBy(facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Qwen, facts.Kimi, facts.Mistral),
+Every call needs its own reply before the next message of another role: else 400, "An assistant message with
+'tool_calls' must be followed by tool messages responding to each 'tool_call_id'", "tool_use ids were found without
+tool_result blocks immediately after", "No tool output found for function call". Usual causes: only the first of several
+parallel calls is run; a tool failed, timed out or was cancelled and nothing was stored; the process died between call
+and reply; the history was cut at its end. Write a reply for every call in any case: a tool that did not run still gets
+a reply that says so.`,
+	Fix:      "Append one reply for every call, also when the tool failed or was skipped (say so in its content), before the next request.",
+	Severity: needReplies.reject,
 	Run:      missingToolReply,
 }
 
+var needReplies = by{
+	facts.OpenAIChat:      {facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Qwen, facts.Kimi, facts.Mistral},
+	facts.OpenAIResponses: {facts.OpenAI, facts.Azure, facts.DeepSeekResponses},
+	facts.Anthropic:       anthropics, facts.Gemini: nil, facts.Bedrock: nil,
+}
+
 func missingToolReply(p *analyzer.Pass) {
+	replies, group, inGroup := 0, -1, 0 // replies seen so far; the newest group, and how many of them it has
 	for c := range p.Groups.Unanswered() {
-		g := p.Groups.Groups[c.Group]
-		of := g.Last - g.First
-		if end := len(p.Request.Messages); g.End == end {
-			p.Report(c.Message, c.ID, c.Name, missing(g, "at_end"), "call %s (%s) of message %d has no reply: the request ends with %d of %d calls answered",
-				name(c.ID), function(c.Call), c.Message, g.Answered, of)
-			continue
+		severity := needReplies.reject(p.Target)
+		if p.Target.Dialect == facts.Gemini {
+			// Gemini compares numbers: as many replies as calls pass, whatever they name.
+			for ; replies < len(p.Groups.Replies) && p.Groups.Replies[replies].Group <= c.Group; replies++ {
+				if r := &p.Groups.Replies[replies]; r.Group > group {
+					group, inGroup = r.Group, 1
+				} else if r.Group == group {
+					inGroup++
+				}
+			}
+			if g := p.Groups.Groups[c.Group]; group == c.Group && inGroup == g.Last-g.First {
+				severity = analyzer.Lenient
+			}
 		}
-		p.Report(c.Message, c.ID, c.Name, missing(g, "middle"), "call %s (%s) of message %d has no reply: message %d (%s) follows with %d of %d calls answered",
-			name(c.ID), function(c.Call), c.Message, g.End, role(p, g.End), g.Answered, of)
+		g := p.Groups.Groups[c.Group]
+		detail, goesOn := missing(g, "at_end"), "the request ends"
+		if g.End < len(p.Request.Messages) {
+			detail, goesOn = missing(g, "middle"), at(p, g.End)+" follows"
+		}
+		p.ReportAs(severity, c.Message, c.ID, c.Name, detail, "call %s of %s has no reply: %s with %d of %d calls answered",
+			answered(p, c), ref(p, c.Message), goesOn, g.Answered, g.Last-g.First)
 	}
 }
 

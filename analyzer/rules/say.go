@@ -7,6 +7,44 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
+// words are what a dialect calls things.
+type words struct {
+	unit    string // an element of the history
+	calls   string // what holds a call
+	replied string // what holds a reply
+	id      string // by which a reply names its call
+}
+
+func wordsOf(p *analyzer.Pass) words {
+	switch p.Target.Dialect {
+	case facts.OpenAIResponses:
+		return words{"item", "function_call", "function_call_output", "call_id"}
+	case facts.Anthropic:
+		return words{"message", "tool_use", "tool_result", "tool_use_id"}
+	case facts.Bedrock:
+		return words{"message", "toolUse", "toolResult", "toolUseId"}
+	case facts.Gemini:
+		return words{"message", "functionCall", "functionResponse", "name"}
+	default:
+		return words{"message", "tool_calls", "tool message", "tool_call_id"}
+	}
+}
+
+// ref is "message 2", or "item 2" of a Responses input.
+func ref(p *analyzer.Pass, i int) string { return wordsOf(p).unit + " " + strconv.Itoa(i) }
+
+// at is "message 2 (tool)".
+func at(p *analyzer.Pass, i int) string { return ref(p, i) + " (" + role(p, i) + ")" }
+
+// theReply is "message 2 (tool) has", or "message 2 (user) has a tool_result with": what its content or its id
+// follows.
+func theReply(p *analyzer.Pass, i int) string {
+	if inBlocks(p.Target) {
+		return at(p, i) + " has a " + wordsOf(p).replied + " with"
+	}
+	return at(p, i) + " has"
+}
+
 // maxName bounds what a summary quotes of an id or a name.
 const maxName = 80
 
@@ -35,9 +73,41 @@ func function(c *facts.Call) string {
 	return name(c.Name)
 }
 
-// role is the word for the author of message i.
+// answered is "call_1 (read_file)", or "read_file" where replies name functions: the call that a reply answers.
+func answered(p *analyzer.Pass, c *analyzer.PairedCall) string {
+	if p.Target.Dialect == facts.Gemini {
+		return function(c.Call)
+	}
+	return name(c.ID) + " (" + function(c.Call) + ")"
+}
+
+// called is "read_file (call_1)", or "read_file" where calls need no id.
+func called(c *analyzer.PairedCall) string {
+	if len(c.Call.ID) == 0 && c.IDKind == facts.Absent {
+		return function(c.Call)
+	}
+	return function(c.Call) + " (" + name(c.Call.ID) + ")"
+}
+
+// role is the word for the author of message i, or for a Responses item that has none.
 func role(p *analyzer.Pass, i int) string {
-	switch p.Request.Messages[i].Role {
+	m := &p.Request.Messages[i]
+	switch m.Item {
+	case facts.ItemCall:
+		if len(m.Calls) > 0 && m.Calls[0].Type == facts.TypeCustom {
+			return "custom_tool_call"
+		}
+		return "function_call"
+	case facts.ItemReply:
+		return "function_call_output"
+	case facts.ItemReasoning:
+		return "reasoning"
+	case facts.ItemReference:
+		return "item_reference"
+	case facts.ItemOther:
+		return "other item"
+	}
+	switch m.Role {
 	case facts.RoleSystem:
 		return "system"
 	case facts.RoleDeveloper:
@@ -45,6 +115,9 @@ func role(p *analyzer.Pass, i int) string {
 	case facts.RoleUser:
 		return "user"
 	case facts.RoleAssistant:
+		if p.Target.Dialect == facts.Gemini {
+			return "model"
+		}
 		return "assistant"
 	case facts.RoleTool:
 		return "tool"

@@ -32,6 +32,21 @@ func (b by) rejectOrStyle(t facts.Target) analyzer.Severity {
 	return analyzer.Style
 }
 
+// openAIs and anthropics are the variants that share one implementation. What a proxy or another maker's copy of their
+// API does is not known.
+var (
+	openAIs    = []facts.Variant{facts.OpenAI, facts.Azure}
+	anthropics = []facts.Variant{facts.AnthropicAPI, facts.VertexAnthropic}
+)
+
+// isChat reports whether t reads chat completions: calls in tool_calls, replies in messages of their own.
+func isChat(t facts.Target) bool { return t.Dialect == facts.OpenAIChat || t.Dialect == facts.Cohere }
+
+// inBlocks reports whether t has calls and replies as parts of messages.
+func inBlocks(t facts.Target) bool {
+	return t.Dialect == facts.Anthropic || t.Dialect == facts.Bedrock || t.Dialect == facts.Gemini
+}
+
 // rejectedBy is by{facts.OpenAIChat: variants}.reject.
 func rejectedBy(variants ...facts.Variant) func(facts.Target) analyzer.Severity {
 	return by{facts.OpenAIChat: variants}.reject

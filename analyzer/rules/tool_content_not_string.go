@@ -5,19 +5,23 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// ToolContentNotString finds tool messages whose content is neither text nor content parts.
+// ToolContentNotString finds tool replies whose content is neither text nor content parts.
 var ToolContentNotString = &analyzer.Rule{
 	ID: "tool_content_not_string",
-	Doc: `tool message whose content is neither a string nor content parts
+	Doc: `tool reply whose content is neither a string nor content parts
 
 Content is a string, or an array of parts like {"type":"text","text":…}. A result put in as it is, an object, a number
-or an array of results, is answered with 400. Usual cause: the tool's result was not serialised. Encode it as JSON text.`,
+or an array of results, is answered with 400. Usual cause: the tool's result was not serialised. Encode it as JSON text.
+Gemini's own API is the other way round: its response is an object.`,
 	Fix:      "Serialise the tool's result to a string (json.dumps, JSON.stringify) before storing it as content.",
 	Severity: rejectedBy(facts.OpenAI, facts.Azure, facts.Qwen, facts.Groq, facts.Mistral, facts.GeminiOpenAI, facts.Ollama),
 	Run:      toolContentNotString,
 }
 
 func toolContentNotString(p *analyzer.Pass) {
+	if p.Target.Dialect == facts.Gemini {
+		return
+	}
 	for i := range p.Groups.Replies {
 		r := &p.Groups.Replies[i]
 		detail, is := "", kind(r.Content)
@@ -31,6 +35,6 @@ func toolContentNotString(p *analyzer.Pass) {
 		default:
 			continue
 		}
-		p.Report(r.Message, r.ID, toolName(p, r.Call), detail, "message %d (tool) has content that is %s, not a string", r.Message, is)
+		p.Report(r.Message, r.ID, toolName(p, r.Call), detail, "%s content that is %s, not a string", theReply(p, r.Message), is)
 	}
 }

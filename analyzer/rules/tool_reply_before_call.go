@@ -1,24 +1,32 @@
 package rules
 
-import "github.com/llmtap/llmtap/analyzer"
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
 
-// ToolReplyBeforeCall finds tool messages that stand before the assistant message with their call.
+// ToolReplyBeforeCall finds tool replies that stand before the assistant message with their call.
 var ToolReplyBeforeCall = &analyzer.Rule{
 	ID: "tool_reply_before_call",
-	Doc: `tool message before the assistant message that made its call
+	Doc: `tool reply before the assistant message that made its call
 
 Providers read from the top, so the reply is an orphan to them, and the call has no reply after it: 400. Usual causes:
 the history is loaded from a store in the wrong order (by time stamps that are equal, by random ids), or two writers
 append to one conversation. Keep a sequence number per conversation and load by it.`,
-	Fix:      "Load the history in the order in which it was written: the assistant message with tool_calls first, then its tool messages.",
-	Severity: OrphanToolReply.Severity,
-	Run:      toolReplyBeforeCall,
+	Fix: "Load the history in the order in which it was written: the assistant message with the calls first, then their replies.",
+	// In a Responses input the order of a pair is only said not to matter.
+	Severity: func(t facts.Target) analyzer.Severity {
+		if t.Dialect == facts.OpenAIResponses {
+			return analyzer.Lenient
+		}
+		return OrphanToolReply.Severity(t)
+	},
+	Run: toolReplyBeforeCall,
 }
 
 func toolReplyBeforeCall(p *analyzer.Pass) {
 	for r := range p.Groups.With(analyzer.ReplyBeforeCall) {
-		c := p.Groups.Calls[r.Call]
-		p.Report(r.Message, r.ID, c.Name, "", "message %d (tool) answers %s (%s), which is called only later, in message %d",
-			r.Message, name(r.ID), function(c.Call), c.Message)
+		c := &p.Groups.Calls[r.Call]
+		p.Report(r.Message, r.ID, c.Name, "", "%s answers %s, which is called only later, in %s", at(p, r.Message), answered(p, c), ref(p, c.Message))
 	}
 }

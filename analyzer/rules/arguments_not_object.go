@@ -1,0 +1,50 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ArgumentsNotObject finds calls whose arguments are no JSON object, where the target wants one.
+var ArgumentsNotObject = &analyzer.Rule{
+	ID: "arguments_not_object",
+	Doc: `tool call whose arguments are not an object
+
+Anthropic's input, Bedrock's toolUse.input, Gemini's args and the arguments of Ollama's own API are a JSON object, not a
+string that holds one: "json: cannot unmarshal string into Go struct field", "Input should be a valid dictionary". Usual
+cause: a history of chat completions, where arguments are a string, was converted without parsing it.`,
+	Fix: "Parse the arguments string to an object when a history of chat completions is converted; send {} for no arguments.",
+	Severity: func(t facts.Target) analyzer.Severity {
+		if t.Native && t.Dialect == facts.OpenAIChat {
+			return analyzer.Reject
+		}
+		return by{facts.Anthropic: anthropics, facts.Gemini: nil, facts.Bedrock: nil}.reject(t)
+	},
+	Run: argumentsNotObject,
+}
+
+func argumentsNotObject(p *analyzer.Pass) {
+	if !inBlocks(p.Target) && !p.Target.Native {
+		return
+	}
+	needed := p.Target.Dialect == facts.Anthropic || p.Target.Dialect == facts.Bedrock
+	for i := range p.Groups.Calls {
+		c := &p.Groups.Calls[i]
+		if c.ArgsKind == facts.Object || c.ArgsKind <= facts.Null && !needed || c.FuncKind != facts.Object {
+			continue
+		}
+		detail := "scalar"
+		switch c.ArgsKind {
+		case facts.Absent:
+			detail = "absent"
+		case facts.Null:
+			detail = "null"
+		case facts.String:
+			detail = "string"
+		case facts.Array:
+			detail = "array"
+		}
+		p.Report(c.Message, c.Call.ID, c.Name, detail, "%s calls %s with arguments that are %s, not an object",
+			at(p, c.Message), called(c), kind(c.ArgsKind))
+	}
+}

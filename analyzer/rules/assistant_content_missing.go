@@ -1,0 +1,53 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// AssistantContentMissing finds assistant messages with neither content nor calls.
+var AssistantContentMissing = &analyzer.Rule{
+	ID: "assistant_content_missing",
+	Doc: `assistant message with neither content nor tool calls
+
+Content may be null only beside tool calls: else 400, "Invalid value for 'content': expected a string, got null",
+"either content or tool_calls, but not none". Usual causes: the assistant message was stored with role and content only,
+and there was no text beside its tool calls; a turn was stored in which the model said nothing. Groq and OpenRouter
+accept it.`,
+	Fix:      "Store the assistant message with its tool calls; do not store a turn that has neither text nor calls.",
+	Severity: answersChecked.reject,
+	Run:      assistantContentMissing,
+}
+
+var answersChecked = by{
+	facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Mistral, facts.Kimi, facts.GLM},
+	facts.Anthropic:  anthropics, facts.Gemini: nil, facts.Bedrock: nil,
+}
+
+// instead are what an answer may have in place of content: a refusal, sound, a call in the old form.
+const instead = facts.FieldRefusal | facts.FieldAudio | facts.FieldFunctionCall
+
+func assistantContentMissing(p *analyzer.Pass) {
+	if p.Target.Dialect == facts.OpenAIResponses {
+		return
+	}
+	for i := range p.Request.Messages {
+		m := &p.Request.Messages[i]
+		if m.Role != facts.RoleAssistant || m.Content > facts.Null || len(m.Calls) > 0 || m.Fields&^m.NullFields&instead != 0 {
+			continue
+		}
+		if m.ToolCalls > facts.Null && m.ToolCalls != facts.Array || p.Request.Dropped > 0 {
+			continue // whatever that is, it is not nothing
+		}
+		detail, is := "absent", "no content and no "
+		if m.Content == facts.Null {
+			detail, is = "null", "content null and no "
+		}
+		severity := answersChecked.reject(p.Target)
+		if m.Reasoning > facts.Null && p.Target.Dialect == facts.OpenAIChat {
+			// What thinking models answer: who minds that is not known but of OpenAI, which ignores reasoning.
+			severity = by{facts.OpenAIChat: openAIs}.reject(p.Target)
+		}
+		p.ReportAs(severity, i, nil, nil, detail, "%s has %s%s", at(p, i), is, wordsOf(p).calls)
+	}
+}

@@ -1,0 +1,42 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// DuplicateCallIDInHistory finds calls with the id of a call of an earlier turn.
+var DuplicateCallIDInHistory = &analyzer.Rule{
+	ID: "duplicate_call_id_in_history",
+	Doc: `tool call with the id of a call of an earlier turn
+
+Models and gateways do number their calls anew each turn (call_0, tool_0_weather), and most providers accept it. Those
+that want ids to be unique in the whole request answer 400, "tool_use ids must be unique"; those that count calls and
+replies by id do when one of the two calls has no reply. It is also what a turn looks like that was stored twice. Make
+the ids unique when an answer is stored.`,
+	Fix:      "Make call ids unique in the conversation when the answer is stored, and store each turn once.",
+	Severity: uniqueIDs.reject,
+	Run:      duplicateCallIDInHistory,
+}
+
+var (
+	uniqueIDs = by{facts.Anthropic: anthropics}
+	// countIDs compare how often an id is called with how often it is answered.
+	countIDs = by{facts.OpenAIChat: {facts.Mistral, facts.MiniMax}}
+)
+
+func duplicateCallIDInHistory(p *analyzer.Pass) {
+	for i := range p.Groups.Calls {
+		c := &p.Groups.Calls[i]
+		if c.Again < 0 || p.Groups.Calls[c.Again].Group == c.Group {
+			continue
+		}
+		first := &p.Groups.Calls[c.Again]
+		severity := uniqueIDs.reject(p.Target)
+		if countIDs.has(p.Target) && !p.Groups.Unknown && (c.Reply < 0 || first.Reply < 0) {
+			severity = analyzer.Reject
+		}
+		p.ReportAs(severity, c.Message, c.ID, c.Name, "", "%s calls %s with the id of the call of %s in %s",
+			at(p, c.Message), called(c), function(first.Call), ref(p, first.Message))
+	}
+}

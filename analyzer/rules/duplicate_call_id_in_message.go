@@ -1,0 +1,35 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// DuplicateCallIDInMessage finds calls that share their id with another call of the same turn.
+var DuplicateCallIDInMessage = &analyzer.Rule{
+	ID: "duplicate_call_id_in_message",
+	Doc: `two tool calls of one turn with the same id
+
+A reply names its call by id, so of two calls with one id nobody can tell which is answered: 400, "Duplicate value for
+'tool_call_id'", "tool_use ids must be unique". Usual causes: the model, or a gateway that numbers calls, gave one id
+twice; a stream was assembled wrongly; one call was stored in two formats. Give each call its own id before the turn is
+stored, and use it in the reply.`,
+	Fix: "Give every call of a turn its own id when the answer is stored, and the same id to its reply.",
+	Severity: by{
+		facts.OpenAIChat: {facts.OpenAI, facts.DeepSeek, facts.Kimi, facts.Mistral},
+		facts.Anthropic:  anthropics, facts.Bedrock: nil,
+	}.reject,
+	Run: duplicateCallIDInMessage,
+}
+
+func duplicateCallIDInMessage(p *analyzer.Pass) {
+	for i := range p.Groups.Calls {
+		c := &p.Groups.Calls[i]
+		if c.Again < 0 || p.Groups.Calls[c.Again].Group != c.Group {
+			continue
+		}
+		first := &p.Groups.Calls[c.Again]
+		p.Report(c.Message, c.ID, c.Name, "", "%s calls %s with the id of another call of the turn, %s",
+			at(p, c.Message), called(c), function(first.Call))
+	}
+}

@@ -1,0 +1,84 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// EmptyContent finds messages with nothing in them, where the target wants something.
+var EmptyContent = &analyzer.Rule{
+	ID: "empty_content",
+	Doc: `message with empty content
+
+Some providers refuse a message that says nothing: "all messages must have non-empty content", "text content blocks must
+be non-empty", "contents.parts must not be empty", "must not be empty". Others accept it. Usual causes: a turn was stored
+although the model said nothing; reasoning was taken out and nothing was left; a stream died before its first word. Leave
+such a message out, or the empty part of it.`,
+	Fix: "Leave empty messages and empty text parts out of the history, and do not store a turn in which the model said nothing.",
+	Severity: by{
+		facts.OpenAIChat: {facts.Kimi, facts.XAI, facts.GLM},
+		facts.Anthropic:  anthropics, facts.Gemini: nil, facts.Bedrock: nil,
+	}.reject,
+	Run: emptyContent,
+}
+
+func emptyContent(p *analyzer.Pass) {
+	if !inBlocks(p.Target) && (p.Target.Dialect != facts.OpenAIChat || !wantsContent(p.Target.Variant)) {
+		return
+	}
+	for i := range p.Request.Messages {
+		m := &p.Request.Messages[i]
+		if m.Kind == facts.Object {
+			emptyMessage(p, i, m)
+		}
+	}
+	if p.Target.Dialect == facts.Bedrock {
+		for i := range p.Groups.Replies {
+			r := &p.Groups.Replies[i]
+			if r.IsError && r.Content == facts.Array && r.PartCount == 0 {
+				p.Report(r.Message, r.ID, toolName(p, r.Call), "error", "%s status error and empty content", theReply(p, r.Message))
+			}
+		}
+	}
+}
+
+func wantsContent(v facts.Variant) bool { return v == facts.Kimi || v == facts.XAI || v == facts.GLM }
+
+func emptyMessage(p *analyzer.Pass, i int, m *facts.Message) {
+	detail, is := "", ""
+	switch {
+	case m.Content == facts.Array && m.PartCount == 0:
+		detail, is = "no_parts", "content without parts"
+	case m.Content == facts.String && m.ContentBytes == 0:
+		detail, is = "empty_string", "empty content"
+	case m.Parts&facts.PartBlank != 0:
+		detail, is = "blank_part", "a text part that is empty"
+	case p.Target.Dialect == facts.Gemini && m.Content <= facts.Null && m.Role != facts.RoleAssistant:
+		detail, is = "no_parts", "no parts"
+	default:
+		return
+	}
+	severity := analyzer.Reject
+	switch {
+	case p.Target.Dialect == facts.Anthropic:
+		// The last message may be an empty answer, to be filled by the model.
+		last := i == len(p.Request.Messages)-1 && m.Role == facts.RoleAssistant
+		if last && detail != "blank_part" {
+			return
+		}
+		if last || p.Target.Variant == facts.OtherVariant {
+			severity = analyzer.Lenient
+		}
+	case inBlocks(p.Target):
+	case p.Target.Variant == facts.XAI:
+		// "Each message must have at least one content element"; with calls this is null_content_with_calls.
+		if detail != "no_parts" || len(m.Calls) > 0 {
+			return
+		}
+	default: // Kimi and GLM, of an answer that has nothing else
+		if m.Role != facts.RoleAssistant || len(m.Calls) > 0 || m.Reasoning > facts.Null || detail == "blank_part" {
+			return
+		}
+	}
+	p.ReportAs(severity, i, nil, nil, detail, "%s has %s", at(p, i), is)
+}

@@ -1,0 +1,34 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// EmptyToolCallsArray finds messages whose tool_calls is an empty array.
+var EmptyToolCallsArray = &analyzer.Rule{
+	ID: "empty_tool_calls_array",
+	Doc: `message with an empty tool_calls array
+
+An answer without calls has no tool_calls at all: OpenAI answers an empty array with 400, "empty array. Expected an array
+with minimum length 1", Qwen with "Empty tool_calls is not supported in message". Usual cause: an SDK or a data class
+that writes its default. Leave the key out.`,
+	Fix: "Leave tool_calls out of a message that has no calls (exclude empty fields when serialising).",
+	Severity: func(t facts.Target) analyzer.Severity {
+		switch t.Variant {
+		case facts.VLLM, facts.Ollama, facts.DeepSeek:
+			return analyzer.Lenient
+		}
+		return by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Qwen}}.rejectOrStyle(t)
+	},
+	Run: emptyToolCallsArray,
+}
+
+func emptyToolCallsArray(p *analyzer.Pass) {
+	for i := range p.Request.Messages {
+		m := &p.Request.Messages[i]
+		if m.ToolCalls == facts.Array && len(m.Calls) == 0 && m.Role == facts.RoleAssistant && p.Request.Dropped == 0 {
+			p.Report(i, nil, nil, "", "%s has tool_calls that are an empty array", at(p, i))
+		}
+	}
+}

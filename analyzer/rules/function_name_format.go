@@ -1,0 +1,76 @@
+package rules
+
+import (
+	"bytes"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// FunctionNameFormat finds functions, called or declared, whose name has a form that providers refuse.
+var FunctionNameFormat = &analyzer.Rule{
+	ID: "function_name_format",
+	Doc: `function name of a form that providers refuse
+
+The name of a function has 1 to 64 letters, digits, _ and -: else 400, "string does not match pattern". Gemini also takes
+. and :, and wants a letter or _ first. Usual causes: tools named for people (spaces, umlauts) or for a namespace (dots,
+slashes); a model that made up a name, whose call was stored. Clean names once, where tools are registered, and map them
+back when a call comes.`,
+	Fix: "Name tools with at most 64 letters, digits, _ and - where they are registered, and drop calls of names that no tool has.",
+	Severity: by{
+		facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Mistral},
+		facts.Gemini:     nil, facts.Bedrock: nil,
+	}.reject,
+	Run: functionNameFormat,
+}
+
+func functionNameFormat(p *analyzer.Pass) {
+	check, chat := nameForm, isChat(p.Target)
+	if p.Target.Dialect == facts.Gemini || p.Target.Variant == facts.GeminiOpenAI {
+		check = geminiNameForm
+	}
+	for _, tool := range p.Request.Tools {
+		if detail, is := check(tool); detail != "" {
+			p.Report(-1, nil, tool, detail, "the request declares the function %s, whose name %s", name(tool), is)
+		}
+	}
+	var last []byte // calls of one function mostly come in a row
+	for i := range p.Groups.Calls {
+		c := &p.Groups.Calls[i]
+		if len(c.Name) == 0 && chat || c.Kind != facts.Object || len(c.Name) > 0 && bytes.Equal(c.Name, last) {
+			continue // without a name it is malformed_tool_call
+		}
+		detail, is := check(c.Name)
+		if detail == "" {
+			last = c.Name
+			continue
+		}
+		p.Report(c.Message, c.Call.ID, c.Name, detail, "%s calls %s, whose name %s", at(p, c.Message), called(c), is)
+	}
+}
+
+func nameForm(b []byte) (detail, is string) {
+	switch {
+	case len(b) == 0:
+		return "empty", "is empty"
+	case !plain(b, "_-"):
+		return "pattern", "is not made of letters, digits, _ and - only"
+	case len(b) > 64:
+		return "long", "is longer than 64 characters"
+	}
+	return "", ""
+}
+
+func geminiNameForm(b []byte) (detail, is string) {
+	switch {
+	case len(b) == 0:
+		return "empty", "is empty"
+	case b[0] != '_' && (!plain(b[:1], "") || b[0] <= '9'):
+		return "pattern", "does not begin with a letter or _"
+	case !plain(b, "_.:-"):
+		return "pattern", "is not made of letters, digits, _, ., : and - only"
+	case len(b) > 64:
+		return "long", "is longer than 64 characters"
+	}
+	return "", ""
+}

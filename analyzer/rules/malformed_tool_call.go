@@ -1,0 +1,70 @@
+package rules
+
+import (
+	"strconv"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// MalformedToolCall finds entries of tool_calls that lack what a call needs.
+var MalformedToolCall = &analyzer.Rule{
+	ID: "malformed_tool_call",
+	Doc: `entry of tool_calls without id, type or function name
+
+A call is {"id":…,"type":"function","function":{"name":…,"arguments":…}}. An entry without one of these, or with an empty
+one, is answered with 400. Usual causes: a framework's own flat shape, {"id","name","args"}, was sent as it is; a stream
+was assembled from the wrong deltas; the model called a function without a name. Keep the entry as the provider sent it.
+Some providers leave out type, and take it back so.`,
+	Fix:      "Store the entries of tool_calls as the provider sent them, and convert a framework's own shape before sending.",
+	Severity: callsChecked.reject,
+	Run:      malformedToolCall,
+}
+
+var (
+	callsChecked = by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Mistral, facts.Kimi, facts.Groq}}
+	// Mistral leaves out the type itself; of the others nobody saw it refused.
+	typeChecked = by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.DeepSeek}}
+)
+
+func malformedToolCall(p *analyzer.Pass) {
+	if !isChat(p.Target) {
+		return
+	}
+	for i := range p.Groups.Calls {
+		c := &p.Groups.Calls[i]
+		detail, lacks := malformed(c.Call)
+		if detail == "" || p.Target.Native && (detail == "no_id" || detail == "no_type") {
+			continue
+		}
+		severity := callsChecked.reject(p.Target)
+		if detail == "no_type" {
+			severity = typeChecked.reject(p.Target)
+		}
+		n := i
+		for n > 0 && p.Groups.Calls[n-1].Message == c.Message {
+			n--
+		}
+		p.ReportAs(severity, c.Message, c.Call.ID, c.Name, detail, "%s has a tool call %s that %s",
+			at(p, c.Message), strconv.Itoa(i-n), lacks)
+	}
+}
+
+// malformed says what a call lacks, first the largest.
+func malformed(c *facts.Call) (detail, lacks string) {
+	switch custom := c.Type == facts.TypeCustom; {
+	case c.Kind != facts.Object:
+		return "not_object", "is " + kind(c.Kind) + ", not an object"
+	case !custom && c.FuncKind == facts.Absent:
+		return "no_function", "has no function member"
+	case !custom && c.FuncKind != facts.Object:
+		return "no_function", "has a function that is " + kind(c.FuncKind) + ", not an object"
+	case len(c.Name) == 0:
+		return "no_name", "names no function"
+	case len(c.ID) == 0:
+		return "no_id", "has no id"
+	case c.TypeKind != facts.String || c.Type == facts.TypeNone:
+		return "no_type", "has no type"
+	}
+	return "", ""
+}

@@ -1,0 +1,49 @@
+package rules
+
+import (
+	"bytes"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// MessageNameFormat finds messages whose name has a form that the target refuses.
+var MessageNameFormat = &analyzer.Rule{
+	ID: "message_name_format",
+	Doc: `message with a name of a form that the provider refuses
+
+name tells participants of one role apart. OpenAI refuses spaces and some signs in it, "string does not match pattern";
+which, has changed: once letters, digits, _ and - only, today all but white space and < | \ / >. Mistral refuses any name
+but a tool message's. Usual cause: the display name of a user or an agent. Leave name out, or clean it.`,
+	Fix:      "Leave name out of messages, or reduce it to letters, digits, _ and -.",
+	Severity: by{facts.OpenAIChat: {facts.OpenAI, facts.Mistral}}.reject,
+	Run:      messageNameFormat,
+}
+
+func messageNameFormat(p *analyzer.Pass) {
+	if !isChat(p.Target) {
+		return
+	}
+	for i := range p.Request.Messages {
+		m := &p.Request.Messages[i]
+		if m.NameKind != facts.String || m.Role == facts.RoleFunction {
+			continue
+		}
+		detail, is := "", ""
+		severity := by{facts.OpenAIChat: {facts.OpenAI}}.reject(p.Target)
+		switch mistral := p.Target.Variant == facts.Mistral; {
+		case mistral && m.Role != facts.RoleTool:
+			detail, is, severity = "any", "which is not allowed", analyzer.Reject
+		case mistral && (len(m.Name) > 64 || !plain(m.Name, "_-")):
+			detail, is, severity = "pattern", "which is not 1 to 64 letters, digits, _ and -", analyzer.Reject
+		case bytes.ContainsAny(m.Name, " \t\r\n<|\\/>"):
+			detail, is = "pattern", "which holds white space or one of < | \\ / >"
+			if m.Role == facts.RoleTool {
+				severity = analyzer.Lenient // no provider documents it there, and many SDKs send it
+			}
+		default:
+			continue
+		}
+		p.ReportAs(severity, i, nil, nil, detail, "%s has the name %s, %s", at(p, i), name(m.Name), is)
+	}
+}

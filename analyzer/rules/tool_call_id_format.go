@@ -1,0 +1,130 @@
+package rules
+
+import (
+	"bytes"
+	"strconv"
+	"strings"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ToolCallIDFormat finds calls whose id, and Responses items whose own id, has a form that the target refuses.
+var ToolCallIDFormat = &analyzer.Rule{
+	ID: "tool_call_id_format",
+	Doc: `tool call id of a form that the provider refuses
+
+Mistral wants 9 letters and digits; Anthropic letters, digits, _ and -; Bedrock these and . and :, at most 64; the
+Responses API a call_id of at most 64 characters, and item ids that begin as their type's do (fc_, rs_, msg_). OpenAI was
+seen to refuse ids over 40 and over 64 characters, and to accept 51. Usual causes: a history begun with one provider goes
+on with another; a gateway makes ids of its own. Map the ids, on call and reply alike, when the provider changes.`,
+	Fix: "Map call ids to the form of the provider that is asked, the same way on the call and on its reply.",
+	Severity: by{
+		facts.OpenAIChat:      {facts.Mistral, facts.OpenAI},
+		facts.OpenAIResponses: openAIs, facts.Anthropic: anthropics, facts.Bedrock: nil,
+	}.reject,
+	Run: toolCallIDFormat,
+}
+
+func toolCallIDFormat(p *analyzer.Pass) {
+	legal := idCheck(p.Target)
+	if legal == nil {
+		return
+	}
+	for i := range p.Groups.Calls {
+		c := &p.Groups.Calls[i]
+		detail, is := legal(c.Call)
+		if detail == "" {
+			continue
+		}
+		severity := analyzer.Reject
+		if detail == "long" && p.Target.Dialect == facts.OpenAIChat && len(c.ID) <= 64 ||
+			p.Target.Dialect == facts.Anthropic && p.Target.Variant == facts.OtherVariant {
+			severity = analyzer.Lenient
+		}
+		p.ReportAs(severity, c.Message, c.ID, c.Name, detail, "%s calls %s with an id that is %s", at(p, c.Message), called(c), is)
+	}
+	if p.Target.Dialect != facts.OpenAIResponses {
+		return
+	}
+	for i := range p.Request.Messages {
+		m := &p.Request.Messages[i]
+		if want := itemPrefix(m); want != "" && len(m.ID) > 0 && !bytes.HasPrefix(m.ID, []byte(want)) {
+			p.ReportAs(analyzer.Reject, i, nil, nil, "item_prefix", "%s has the id %s, which does not begin with %s", at(p, i), name(m.ID), want)
+		}
+	}
+}
+
+// idCheck is what target checks of a call's id; nil when that is nothing we know of. The detail is "" for a good id.
+// Chat completions without an id are malformed_tool_call.
+func idCheck(t facts.Target) func(*facts.Call) (detail, is string) {
+	switch {
+	case t.Dialect == facts.Anthropic:
+		return func(c *facts.Call) (detail, is string) { return idForm(c, 1<<30, "_-") }
+	case t.Dialect == facts.Bedrock:
+		return func(c *facts.Call) (detail, is string) { return idForm(c, 64, "_.:-") }
+	case t.Dialect == facts.OpenAIResponses && (t.Variant == facts.OpenAI || t.Variant == facts.Azure):
+		return func(c *facts.Call) (detail, is string) { return idForm(c, 64, "") }
+	case t.Dialect == facts.OpenAIChat && t.Variant == facts.OpenAI:
+		return func(c *facts.Call) (detail, is string) {
+			if len(c.ID) > 40 {
+				return "long", long(c.ID)
+			}
+			return "", ""
+		}
+	case t.Dialect == facts.OpenAIChat && t.Variant == facts.Mistral:
+		return func(c *facts.Call) (detail, is string) {
+			if len(c.ID) > 0 && (len(c.ID) != 9 || !plain(c.ID, "")) {
+				return "pattern", "not 9 letters and digits"
+			}
+			return "", ""
+		}
+	}
+	return nil
+}
+
+// idForm checks an id that must be there, have at most limit bytes, and hold letters, digits and more only; any
+// characters when more is "".
+func idForm(c *facts.Call, limit int, more string) (detail, is string) {
+	switch {
+	case c.IDKind != facts.String:
+		return "not_string", kind(c.IDKind)
+	case len(c.ID) == 0:
+		return "empty", "empty"
+	case len(c.ID) > limit:
+		return "long", long(c.ID)
+	case more != "" && !plain(c.ID, more):
+		return "pattern", "not made of letters, digits and " + more + " only"
+	}
+	return "", ""
+}
+
+func long(id []byte) string { return strconv.Itoa(len(id)) + " characters long" }
+
+// plain reports whether b holds ASCII letters, digits and the characters of more only.
+func plain(b []byte, more string) bool {
+	for _, c := range b {
+		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
+		if !letter && strings.IndexByte(more, c) < 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// itemPrefix is how the id of an item must begin; "" when that is not known.
+func itemPrefix(m *facts.Message) string {
+	switch m.Item {
+	case facts.ItemCall:
+		if len(m.Calls) == 1 && m.Calls[0].Type == facts.TypeFunction {
+			return "fc"
+		}
+	case facts.ItemReasoning:
+		return "rs"
+	case facts.ItemMessage:
+		if m.Role == facts.RoleAssistant {
+			return "msg"
+		}
+	}
+	return ""
+}

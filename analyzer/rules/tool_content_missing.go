@@ -1,0 +1,41 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ToolContentMissing finds tool replies without content.
+var ToolContentMissing = &analyzer.Rule{
+	ID: "tool_content_missing",
+	Doc: `tool reply without content
+
+A tool that returns nothing still needs a reply with content: null, or none, is answered with 400, "Invalid value for
+'content': expected a string, got null". Usual causes: the tool returned None or undefined, which was stored as it is;
+an exception in the tool was swallowed. An empty string is accepted. Anthropic takes a tool_result without content.`,
+	Fix: "Store an empty string, or better a word like \"ok\" or the error's text, when a tool returns nothing.",
+	Severity: func(t facts.Target) analyzer.Severity {
+		if t.Native {
+			return analyzer.Lenient
+		}
+		return by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Ollama}, facts.Bedrock: nil}.reject(t)
+	},
+	Run: toolContentMissing,
+}
+
+func toolContentMissing(p *analyzer.Pass) {
+	if p.Target.Dialect == facts.Anthropic {
+		return
+	}
+	for i := range p.Groups.Replies {
+		r := &p.Groups.Replies[i]
+		if r.Content > facts.Null {
+			continue
+		}
+		detail := "absent"
+		if r.Content == facts.Null {
+			detail = "null"
+		}
+		p.Report(r.Message, r.ID, toolName(p, r.Call), detail, "%s content that is %s", theReply(p, r.Message), detail)
+	}
+}

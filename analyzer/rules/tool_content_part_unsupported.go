@@ -1,0 +1,49 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ToolContentPartUnsupported finds images, sound and files in tool messages of targets that take only text there.
+var ToolContentPartUnsupported = &analyzer.Rule{
+	ID: "tool_content_part_unsupported",
+	Doc: `tool message with an image, sound or a file
+
+In chat completions the content of a tool message is text. What else is taken depends on provider, model and time:
+OpenAI refuses sound, and takes images today but does not read them; Mistral, xAI, Ollama and OpenRouter take images.
+Anthropic, Bedrock, Gemini and the Responses API have ways of their own for them. Usual cause: a tool that returns a
+screenshot or a document. Say in text what it is, and send the picture in a user message after the replies.`,
+	Fix:      "Put text into the tool message, and the image, sound or file into a user message after the last reply of the turn.",
+	Severity: by{facts.OpenAIChat: {facts.OpenAI, facts.DeepSeek, facts.Kimi}}.reject,
+	Run:      toolContentPartUnsupported,
+}
+
+func toolContentPartUnsupported(p *analyzer.Pass) {
+	if !isChat(p.Target) {
+		return
+	}
+	not := facts.PartImage | facts.PartAudio | facts.PartFile
+	switch p.Target.Variant {
+	case facts.Mistral, facts.XAI, facts.Ollama, facts.OpenRouter: // seen to take images and, Mistral, documents
+		not = facts.PartAudio
+	}
+	for i := range p.Groups.Replies {
+		r := &p.Groups.Replies[i]
+		if r.Content != facts.Array || r.Parts&not == 0 {
+			continue
+		}
+		detail, what := "file", "a file"
+		switch found := r.Parts & not; {
+		case found&facts.PartAudio != 0:
+			detail, what = "audio", "sound"
+		case found&facts.PartImage != 0:
+			detail, what = "image", "an image"
+		}
+		severity := by{facts.OpenAIChat: {facts.DeepSeek, facts.Kimi}}.reject(p.Target)
+		if p.Target.Variant == facts.OpenAI && detail == "audio" {
+			severity = analyzer.Reject
+		}
+		p.ReportAs(severity, r.Message, r.ID, toolName(p, r.Call), detail, "%s content with %s", theReply(p, r.Message), what)
+	}
+}

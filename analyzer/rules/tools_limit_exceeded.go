@@ -1,0 +1,44 @@
+package rules
+
+import (
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// ToolsLimitExceeded finds requests with more tools than the target takes, or with two of one name.
+var ToolsLimitExceeded = &analyzer.Rule{
+	ID: "tools_limit_exceeded",
+	Doc: `too many tools, or two with one name
+
+OpenAI takes 128 tools, "array too long. Expected an array with maximum length 128"; Anthropic wants names to be unique,
+"Tool names must be unique". Usual causes: tools of many servers are registered together; a list that grows by the same
+tools with every call. Choose the tools for the task, and register each once.`,
+	Fix: "Send the tools that the task needs, at most 128, each once.",
+	Severity: by{
+		facts.OpenAIChat: openAIs,
+		facts.Anthropic:  anthropics,
+	}.reject,
+	Run: toolsLimitExceeded,
+}
+
+const maxTools = 128
+
+func toolsLimitExceeded(p *analyzer.Pass) {
+	r := p.Request
+	if p.Target.Dialect == facts.OpenAIChat && r.ToolCount > maxTools {
+		switch p.Target.Variant {
+		case facts.OpenAI, facts.Azure, facts.XAI:
+			p.Report(-1, nil, nil, "too_many", "the request has %d tools, more than %d", r.ToolCount, maxTools)
+		}
+	}
+	if len(r.Tools) < 2 {
+		return
+	}
+	severity := by{facts.Anthropic: anthropics}.reject(p.Target)
+	seen := p.Set(len(r.Tools))
+	for _, tool := range r.Tools {
+		if !seen.Add(tool) {
+			p.ReportAs(severity, -1, nil, tool, "duplicate_name", "the request declares the function %s more than once", name(tool))
+		}
+	}
+}
