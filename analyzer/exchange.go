@@ -61,30 +61,31 @@ func seen(ev *event.Event, at Position) time.Time {
 // request reads and judges a request and begins its row; need is the oldest sequence it was made from.
 func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 	host, _, path := facts.SplitURL(ev.URL)
-	o := &open{target: facts.Detect(ev.URL, "unread", nil), dropped: ev.Dropped}
+	o := &open{dropped: ev.Dropped}
 	in := a.strings // the row may wait long for its response
 	o.row = Exchange{
 		ID: strings.Clone(ev.Exchange), Seq: at.Seq, Labels: in.labels(ev), StartedAt: ev.Time, Server: in.string(host), Path: in.string(path),
-		Dialect: string(o.target.Dialect), Variant: string(o.target.Variant), Provider: facts.Provider(o.target),
 		RequestBytes: ev.BodyBytes, Retry: ev.Retry, Instance: in.string(ev.Instance), InstanceSeq: ev.Seq, Origin: in.string(ev.Origin),
 		Capture: in.string(ev.Capture), Degraded: ev.Degraded,
 	}
 	o.row.Conversation = o.row.Labels.Conversation
-	o.target.Model = ""
+	a.target(o, facts.Detect(ev.URL, "", nil))
 	body, ok := a.body(ev, at)
 	if !ok {
 		a.stubbed(o, ev)
 		return o
 	}
 	o.row.RequestBytes = len(body)
+	if o.target.Dialect == facts.Other { // the body may tell
+		a.target(o, facts.Detect(ev.URL, "", body))
+	}
 	if o.target.Dialect == facts.Other {
-		o.row.Model = a.strings.name([]byte(facts.Detect(ev.URL, "", body).Model))
 		return o
 	}
 	o.row.Operation = "chat"
 	err := facts.ScanRequest(o.target.Dialect, body, &a.req)
-	o.row.Model, o.row.Stream, o.row.Messages = a.strings.name(a.req.Model), a.req.Stream, len(a.req.Messages)
-	o.target.Model = o.row.Model
+	o.row.Stream, o.row.Messages = a.req.Stream, len(a.req.Messages)
+	a.target(o, o.target.WithModel(a.strings.name(a.req.Model)))
 	switch {
 	case err != nil:
 		a.dead(dropUnreadable, ev, at, err)
@@ -102,13 +103,22 @@ func (a *Analyzer) stubbed(o *open, ev *event.Event) {
 		return
 	}
 	if o.target.Dialect == facts.Other {
-		o.row.Model = a.strings.name([]byte(facts.Detect(ev.URL, "", body).Model))
+		a.target(o, facts.Detect(ev.URL, "", body))
+	}
+	if o.target.Dialect == facts.Other {
 		return
 	}
 	o.row.Operation = "chat"
 	_ = facts.ScanRequest(o.target.Dialect, body, &a.req) // it ends early, as a stub does
-	o.row.Model, o.row.Stream = a.strings.name(a.req.Model), a.req.Stream
-	o.target.Model = o.row.Model
+	o.row.Stream = a.req.Stream
+	a.target(o, o.target.WithModel(a.strings.name(a.req.Model)))
+}
+
+// target sets who judges a request, as far as that is known by now.
+func (a *Analyzer) target(o *open, t facts.Target) {
+	t.Model = a.strings.string(name(t.Model))
+	o.target = t
+	o.row.Dialect, o.row.Variant, o.row.Provider, o.row.Model = string(t.Dialect), string(t.Variant), facts.Provider(t), t.Model
 }
 
 // complete ends an exchange with its response and puts out its rows; need is the oldest sequence it was made from.

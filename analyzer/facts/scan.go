@@ -1,10 +1,6 @@
 package facts
 
-import (
-	"bytes"
-
-	"github.com/zeebo/xxh3"
-)
+import "github.com/zeebo/xxh3"
 
 // maxKept bounds the messages, and the calls, replies and tools, that one Request keeps: a hostile body of 64 MiB holds
 // 32 million elements of two bytes, and each would take some 300 bytes here.
@@ -212,21 +208,4 @@ func (c *Call) arguments(s *scanner) {
 		c.Args = ArgsObject
 	}
 	c.ArgsHash, c.ArgsBytes = xxh3.Hash(raw), len(raw)
-}
-
-// modelOf finds the model named in a request body; "" if there is none.
-func modelOf(body []byte) string {
-	s := scanner{b: bytes.TrimSpace(body)}
-	if len(s.b) == 0 || s.b[0] != '{' {
-		return ""
-	}
-	var model []byte
-	for more := s.open(); more; more = s.more('}') {
-		if string(s.key()) == "model" {
-			model, _ = s.text()
-		} else {
-			s.skip()
-		}
-	}
-	return string(model)
 }
