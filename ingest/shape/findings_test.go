@@ -10,6 +10,7 @@ import (
 	"fmt"
 	"net/url"
 	"os"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -194,7 +195,7 @@ func TestFactsOfExchanges(t *testing.T) {
 		got, _ := answer(d, shaped)
 		answers[d]++
 		in, out = in+len(body), out+len(shaped)
-		if diff := cmp.Diff(want, got); diff != "" {
+		if diff := cmp.Diff(want, got, butText); diff != "" {
 			t.Errorf("%s (-body +shape):\n%s%.600s\n%.600s", x.ID, diff, body, shaped)
 		}
 	})
@@ -202,18 +203,17 @@ func TestFactsOfExchanges(t *testing.T) {
 	j.done(t)
 }
 
-// answer is what is known of an answer, but for its text; false where the dialect is not read.
+// butText leaves out of a comparison what is made of texts: hashes, lengths, the texts themselves.
+var butText = cmp.FilterPath(func(p cmp.Path) bool {
+	name := strings.TrimPrefix(p.Last().String(), ".")
+	return strings.HasSuffix(name, "Hash") || name == "ContentBytes" || name == "Arguments" || name == "Error"
+}, cmp.Ignore())
+
+// answer is what is known of an answer; false where the dialect is not read.
 func answer(d facts.Dialect, body []byte) (facts.Response, bool) {
 	var r facts.Response
 	if errors.Is(facts.ScanResponse(d, "", body, &r), facts.ErrDialect) {
 		return r, false
-	}
-	r.ContentHash, r.Error = 0, nil
-	if r.Content != facts.String {
-		r.ContentBytes = 0
-	}
-	for i := range r.Calls {
-		r.Calls[i].Arguments = ""
 	}
 	return r, true
 }

@@ -222,7 +222,7 @@ func TestGolden(t *testing.T) {
 		if d == Bedrock && what == "stream" {
 			got = unframe(t, got)
 		}
-		golden := strings.TrimSuffix(file, ".in") + ".out"
+		golden := strings.TrimSuffix(file, ".in") + ".golden"
 		if *update {
 			if err := os.WriteFile(golden, []byte(got), 0o644); err != nil {
 				t.Fatal(err)

@@ -1,0 +1,203 @@
+package shape
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+)
+
+func seeds(f *testing.F) {
+	f.Helper()
+	files, err := filepath.Glob("testdata/*.in")
+	if err != nil {
+		f.Fatal(err)
+	}
+	for _, file := range files {
+		body, err := os.ReadFile(file)
+		if err != nil {
+			f.Fatal(err)
+		}
+		name, what, _ := strings.Cut(filepath.Base(file), ".")
+		d := byte(slices.Index(dialects, Dialect(name)))
+		if d == byte(slices.Index(dialects, Bedrock)) && strings.HasPrefix(what, "stream") {
+			body = []byte(frameLines(f, string(body)))
+		}
+		f.Add(d, body)
+	}
+	f.Add(byte(0), []byte(`{"messages":[{"tool_calls":[{"function":{"arguments":"{\"a\":1}{\"b\":\"\\u00e9\\\\\"}"}}]}]}`))
+	f.Add(byte(0), []byte("data: {\"choices\":[\ndata: {\"index\":1,\"delta\":{\"content\":\"abcdefgh\"}}]}\r\n\r\nid: abcdefgh\n: x\ndata: nonsense\n\ndata: {\"cut"))
+	f.Add(byte(0), []byte("{\"message\":{\"content\":\"abcdefgh\"},\"done\":false}\n{\"message\":{\"content\":\"ijklmnop\"},\"done\":true}\n"))
+	f.Add(byte(3), []byte(`[{"candidates":[{"content":{"parts":[{"text":"abcdefgh"}]}}]},{"candidates":[{"content":{"parts":[{"text":"x"},{"thought":true,"text":"y"}]}}]}]`))
+}
+
+// FuzzRequest: nothing panics; no free text is in the shape; what is JSON stays JSON of the same structure; shaping again
+// changes no more than hashes.
+func FuzzRequest(f *testing.F) {
+	seeds(f)
+	s := New([]byte("key"))
+	f.Fuzz(func(t *testing.T, d byte, body []byte) {
+		dialect := dialects[int(d)%len(dialects)]
+		once := bytes.Clone(s.Request(dialect, body, noLimit))
+		if bytes.HasPrefix(once, []byte("~")) {
+			return
+		}
+		check(t, tables()[dialect].request, body, once)
+		twice := s.Request(dialect, once, noLimit)
+		if a, b := skeleton(decoded(t, once)), skeleton(decoded(t, twice)); a != b {
+			t.Errorf("%s\nshaped   %s\nand then %s\n%s\n%s", body, once, twice, a, b)
+		}
+	})
+}
+
+// FuzzResponse is FuzzRequest for answers; streams need not be JSON.
+func FuzzResponse(f *testing.F) {
+	seeds(f)
+	s := New([]byte("key"))
+	f.Fuzz(func(t *testing.T, d byte, body []byte) {
+		dialect := dialects[int(d)%len(dialects)]
+		once := bytes.Clone(s.Response(dialect, body, noLimit))
+		if json.Valid(body) && json.Valid(once) && bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
+			check(t, tables()[dialect].response, body, once)
+		}
+		if looksLikeSSE(body) && !looksLikeJSON(body) {
+			checkLines(t, tables()[dialect].event, body, once)
+		}
+		s.Response(dialect, once, noLimit)
+		s.Response(dialect, body, len(body))
+	})
+}
+
+// decoded reads JSON that may hold what encoding/json alone refuses.
+func decoded(t *testing.T, b []byte) (v any) {
+	t.Helper()
+	d := json.NewDecoder(bytes.NewReader(b))
+	d.UseNumber()
+	if d.Decode(&v) != nil {
+		return nil // control characters in a value that stays
+	}
+	return v
+}
+
+func check(t *testing.T, root *node, body, shaped []byte) {
+	t.Helper()
+	v := decoded(t, body)
+	if v == nil {
+		return
+	}
+	w := decoded(t, shaped)
+	if w == nil {
+		t.Fatalf("the shape of %s is no JSON: %s", body, shaped)
+	}
+	if a, b := kindsOf(v), kindsOf(w); a != b {
+		t.Errorf("kinds of %s and of its shape %s differ:\n%s\n%s", body, shaped, a, b)
+	}
+	var free, kept []string
+	collect(root, v, &free, &kept)
+	checkFree(t, free, kept, body, shaped)
+}
+
+// checkFree looks for free texts in a shape. A short one may stand in it by chance.
+func checkFree(t *testing.T, free, kept []string, body, shape []byte) {
+	t.Helper()
+	stays, text := strings.Join(kept, "\n"), shaped.ReplaceAllString(string(shape), "")
+	for _, s := range free {
+		if len(s) >= 6 && strings.Contains(text, s) && !strings.Contains(stays, s) {
+			t.Errorf("%q leaks from %s: %s", s, body, shape)
+		}
+	}
+}
+
+// checkLines is the check for free texts in server-sent events.
+func checkLines(t *testing.T, root *node, body, shape []byte) {
+	t.Helper()
+	var free, kept []string
+	for line := range strings.Lines(strings.ReplaceAll(string(body), "\r", "\n")) {
+		data, ok := strings.CutPrefix(line, "data:")
+		var v any
+		if ok && json.Unmarshal([]byte(data), &v) == nil {
+			collect(root, v, &free, &kept)
+		} else {
+			kept = append(kept, line)
+		}
+	}
+	checkFree(t, free, kept, body, shape)
+}
+
+// collect walks a body by the table, as a second reading of it: what is free, what stays.
+func collect(n *node, v any, free, kept *[]string) {
+	switch v := v.(type) {
+	case string:
+		if n != nil && (n.keep || n.below || n.text) {
+			*kept = append(*kept, v)
+		} else {
+			*free = append(*free, v)
+		}
+	case []any:
+		for _, e := range v {
+			switch {
+			case n != nil && n.below:
+				collect(n, e, free, kept)
+			case n != nil && !n.arguments:
+				collect(n.elem, e, free, kept)
+			default:
+				collect(nil, e, free, kept)
+			}
+		}
+	case map[string]any:
+		for key, e := range v {
+			switch {
+			case n != nil && n.below:
+				*kept = append(*kept, key)
+				collect(n, e, free, kept)
+			case n != nil && n.kids != nil && !n.arguments:
+				if len(key) <= maxKey {
+					*kept = append(*kept, key)
+				}
+				collect(n.kids[key], e, free, kept)
+			default:
+				*free = append(*free, key)
+				collect(nil, e, free, kept)
+			}
+		}
+	}
+}
+
+// skeleton is the structure of a value; the order of members and duplicates do not count.
+func skeleton(v any) string {
+	switch v := v.(type) {
+	case nil:
+		return "null"
+	case string:
+		return "s"
+	case json.Number:
+		return "n"
+	case []any:
+		var b strings.Builder
+		for _, e := range v {
+			b.WriteString(skeleton(e) + ",")
+		}
+		return "[" + b.String() + "]"
+	case map[string]any:
+		var members []string
+		for _, e := range v {
+			members = append(members, skeleton(e))
+		}
+		slices.Sort(members)
+		return "{" + strings.Join(members, ",") + "}"
+	}
+	return fmt.Sprint(v)
+}
+
+// kindsOf is skeleton, but for what arguments nested beyond all measure lose.
+func kindsOf(v any) string {
+	s := skeleton(v)
+	if strings.Count(s, "[")+strings.Count(s, "{") > maxDepth {
+		return ""
+	}
+	return s
+}
