@@ -81,6 +81,13 @@ func unexpectedMessageField(p *analyzer.Pass) {
 
 // reportFields reports the fields of message i, one finding for each kind of them.
 func reportFields(p *analyzer.Pass, i int, m *facts.Message, fields facts.Fields) {
+	if fields&facts.FieldUnknown != 0 { // where the facts hold only what a schema lacks, all keys are unknown ones
+		for _, f := range fieldNames {
+			if f.name == string(m.OtherField) {
+				fields = fields&^facts.FieldUnknown | f.field
+			}
+		}
+	}
 	for _, kind := range [...]struct {
 		detail string
 		fields facts.Fields
@@ -100,10 +107,10 @@ func refusedFields(t facts.Target) (inMessages, inCalls facts.Fields, nulls bool
 	case facts.OpenAIChat:
 	case facts.Cohere: // its parser was seen to name an index; what else it refuses is not known
 		return 0, facts.FieldIndex, false
-	case facts.OpenAIResponses:
-		return facts.FieldTimestamp | facts.FieldMetadata | facts.FieldToolName | facts.FieldFinishReason, 0, false
-	case facts.Anthropic, facts.Gemini, facts.Bedrock: // what they have is left out already
+	case facts.OpenAIResponses, facts.Anthropic, facts.Gemini: // the facts hold only what their schemas do not have
 		return facts.FieldUnknown, facts.FieldUnknown, false
+	case facts.Bedrock:
+		return ofOthers, facts.FieldUnknown, false
 	default:
 		return 0, 0, false
 	}
