@@ -30,7 +30,8 @@ type itemAnswer struct {
 	r        *Response
 	items    []outItem // those that facts are taken from
 	place    outPlaces
-	others   bool // there are items without facts
+	signed   map[string]uint64 // of the reasoning items that were done in a stream, by id
+	others   bool              // there are items without facts
 	answered bool
 	ended    bool // the terminal event of a stream was seen
 	status   string
@@ -129,6 +130,10 @@ func (a *itemAnswer) output(s *scanner) {
 		}
 		n := len(s.scratch)
 		if item := readOutItem(s); s.err == nil {
+			// The provider encrypts each copy anew. An agent may keep either, so with two nothing is known.
+			if copied, ok := a.signed[item.id]; ok && item.kind == ItemReasoning && copied != item.signed {
+				item.signed = 0
+			}
 			a.add(item)
 		}
 		s.scratch = s.scratch[:n]

@@ -207,7 +207,12 @@ func (a *itemAnswer) done(e *outEvent, s *scanner) {
 	if !ok {
 		return
 	}
-	o.done = true
+	if o.done = true; o.kind == ItemReasoning {
+		if a.signed == nil {
+			a.signed = make(map[string]uint64)
+		}
+		a.signed[o.id] = o.signed
+	}
 	at := a.find(e, []byte(o.id), o.kind)
 	if at < 0 {
 		if at = a.add(o); at >= 0 {

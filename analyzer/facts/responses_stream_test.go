@@ -101,7 +101,12 @@ func TestResponsesStream(t *testing.T) {
 	reasoning := `response.output_item.added {'output_index':0,'item':{'id':'rs_1','type':'reasoning','summary':[],'encrypted_content':'par'}}`
 	f("", cut(Response{Content: Null, Reasoning: String, Signed: []Signed{{ID: "rs_1"}}}), reasoning)
 	f("", Response{Content: Null, Reasoning: String, Signed: []Signed{{ID: "rs_1", Hash: xxh3.HashString("whole")}}},
-		reasoning, strings.Replace(strings.Replace(reasoning, "added", "done", 1), "par", "whole", 1))
+		reasoning, strings.Replace(strings.Replace(reasoning, "added", "done", 1), "'par'", "'whole'", 1))
+	// The terminal event may bring another copy, encrypted anew.
+	done := strings.Replace(reasoning, "added", "done", 1)
+	last := `response.completed {'response':{'status':'completed','output':[{'id':'rs_1','type':'reasoning','encrypted_content':'par'}]}}`
+	f("", Response{Content: Null, Reasoning: String, FinishReason: "completed", Signed: []Signed{{ID: "rs_1", Hash: xxh3.HashString("par")}}}, reasoning, done, last)
+	f("", Response{Content: Null, Reasoning: String, FinishReason: "completed", Signed: []Signed{{ID: "rs_1"}}}, reasoning, strings.Replace(done, "par", "x", 1), last)
 	// The output of the terminal event wins over all.
 	f("final", Response{Content: String, FinishReason: "max_output_tokens"}, messageAdded, callAdded,
 		`response.incomplete {'response':{'status':'incomplete','incomplete_details':{'reason':'max_output_tokens'},'output':[{'type':'message','content':[{'type':'output_text','text':'final'}]}]}}`)

@@ -1,0 +1,327 @@
+package facts
+
+import (
+	"bytes"
+	"encoding/json"
+	"strings"
+	"testing"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/analyzer/facts/sse"
+)
+
+// responsesExchanges calls f with the recorded calls of the Responses API.
+func responsesExchanges(tb testing.TB, f func(e *exchange)) {
+	tb.Helper()
+	readLines(tb, "exchanges.jsonl.gz", func(line []byte) {
+		var e exchange
+		if err := json.Unmarshal(line, &e); err != nil {
+			tb.Fatal(err)
+		}
+		if e.API == "openai.responses" {
+			f(&e)
+		}
+	})
+}
+
+func TestResponsesRecordedRequests(t *testing.T) {
+	var f Request
+	var n, items, calls, replies int
+	responsesExchanges(t, func(e *exchange) {
+		checkResponses(t, &f, e.Request)
+		if len(f.Model) == 0 || f.MessagesKind != Array && f.MessagesKind != String || f.MessagesKind == Array && len(f.Messages) == 0 {
+			t.Errorf("%s: model %q, input %v", e.ID, f.Model, f.MessagesKind)
+		}
+		n++
+		items += len(f.Messages)
+		for _, m := range f.Messages {
+			if m.Fields != 0 && e.Status == 200 {
+				t.Errorf("%s: the provider took %q", e.ID, m.OtherField)
+			}
+			if m.Item == ItemMessage && m.Role == RoleNone || m.Parts&(PartBad|PartOther) != 0 {
+				t.Errorf("%s: %+v", e.ID, m)
+			}
+			for _, c := range m.Calls {
+				if calls++; c.Args != ArgsObject || len(c.ID) == 0 || len(c.Name) == 0 {
+					t.Errorf("%s: call %+v", e.ID, c)
+				}
+			}
+			replies += len(m.Replies)
+		}
+	})
+	t.Logf("%d requests, %d items, %d calls, %d replies", n, items, calls, replies)
+}
+
+func TestResponsesRecordedConversations(t *testing.T) {
+	var f Request
+	var n int
+	readLines(t, "conversations.jsonl.gz", func(line []byte) {
+		var c struct {
+			ID, Format string
+			Messages   json.RawMessage
+		}
+		if err := json.Unmarshal(line, &c); err != nil {
+			t.Fatal(err)
+		}
+		if c.Format != "openai.responses" {
+			return
+		}
+		n++
+		if err := ScanMessages(OpenAIResponses, c.Messages, &f); err != nil {
+			t.Fatalf("%s: %v", c.ID, err)
+		}
+		want := refInput(c.Messages, parse(c.Messages))
+		for i, m := range f.Messages {
+			if w := want.Messages[i]; m.Item != w.Item || m.Role != w.Role || m.ContentHash != w.ContentHash || m.Fields != w.Fields || m.Hash != w.Hash {
+				t.Errorf("%s: item %d: %+v, want %+v", c.ID, i, m, w)
+			}
+			if m.Fields != 0 {
+				t.Errorf("%s: item %d: %q is not in the schema", c.ID, i, m.OtherField)
+			}
+		}
+	})
+	t.Logf("%d conversations", n)
+}
+
+// A refItems is a response object as encoding/json reads it.
+type refItems struct {
+	done              map[string]string // encrypted contents as a stream's done events have them, by item id
+	ID, Model, Status string
+	Output            []struct {
+		ID, Type, Name, Arguments string
+		CallID                    string `json:"call_id"`
+		Encrypted                 string `json:"encrypted_content"`
+		Content                   []struct{ Type, Text string }
+	}
+	Usage struct {
+		Input   int64 `json:"input_tokens"`
+		Output  int64 `json:"output_tokens"`
+		Details struct {
+			Cached int64 `json:"cached_tokens"`
+		} `json:"input_tokens_details"`
+	}
+}
+
+// readItems reads a recorded answer, of a stream its last event.
+func readItems(t *testing.T, e *exchange, body []byte) (a refItems) {
+	t.Helper()
+	var err error
+	if !e.Stream {
+		err = json.Unmarshal(body, &a)
+	}
+	done := make(map[string]string)
+	for event := range sse.Events(body) {
+		if e.Stream && !bytes.HasPrefix(event.Data, []byte("[DONE]")) {
+			var last struct {
+				Type     string
+				Item     struct{ ID, Type, Encrypted string }
+				Response refItems
+			}
+			err = json.Unmarshal(bytes.Replace(event.Data, []byte(`"encrypted_content"`), []byte(`"encrypted"`), 1), &last)
+			if last.Type == "response.output_item.done" && last.Item.Type == "reasoning" {
+				done[last.Item.ID] = last.Item.Encrypted
+			}
+			if last.Type == "response.completed" {
+				err = json.Unmarshal(event.Data, &last)
+			}
+			a = last.Response
+		}
+	}
+	if err != nil {
+		t.Fatalf("%s: %v", e.ID, err)
+	}
+	a.done = done
+	return a
+}
+
+func checkRecordedItems(t *testing.T, e *exchange, r *Response, want refItems, isCut bool) (calls int) {
+	t.Helper()
+	if r.Malformed || r.Cut || r.BadIndex || len(r.Error) > 0 || r.Choices != 1 {
+		t.Errorf("%s: %+v", e.ID, r)
+	}
+	if r.ID != want.ID || r.Model != want.Model || r.FinishReason != want.Status || r.Model == "" || r.FinishReason == "" {
+		t.Errorf("%s: %+v, want %+v", e.ID, r, want)
+	}
+	if r.InputTokens != want.Usage.Input || r.OutputTokens != want.Usage.Output || r.CachedTokens != want.Usage.Details.Cached || r.InputTokens == 0 {
+		t.Errorf("%s: usage %+v, want %+v", e.ID, r, want.Usage)
+	}
+	var text strings.Builder
+	signed := 0
+	for _, o := range want.Output {
+		switch o.Type {
+		case "message":
+			text.Reset()
+			for _, p := range o.Content {
+				text.WriteString(p.Text)
+			}
+		case "function_call":
+			if calls == len(r.Calls) {
+				t.Fatalf("%s: %d calls", e.ID, calls)
+			}
+			c := r.Calls[calls]
+			if c.ID != o.CallID || c.Name != o.Name || c.Arguments != o.Arguments || c.Args != ArgsObject {
+				t.Errorf("%s: call %+v, want %+v", e.ID, c, o)
+			}
+			calls++
+		case "reasoning":
+			s, text := Signed{ID: o.ID}, o.Encrypted
+			if done, ok := want.done[o.ID]; ok && isCut {
+				text = done
+			} else if ok && done != text {
+				text = ""
+			}
+			if text != "" {
+				s.Hash = xxh3.HashString(text)
+			}
+			if signed == len(r.Signed) || r.Signed[signed] != s {
+				t.Errorf("%s: signed %+v, want %+v", e.ID, r.Signed, s)
+			}
+			signed++
+		}
+	}
+	if calls != len(r.Calls) || signed != len(r.Signed) {
+		t.Errorf("%s: %d calls, %d signed; want %d, %d", e.ID, len(r.Calls), len(r.Signed), calls, signed)
+	}
+	if text.Len() > 0 && (r.Content != String || r.ContentBytes != text.Len() || r.ContentHash != xxh3.HashString(text.String())) {
+		t.Errorf("%s: content %v of %d bytes, want %q", e.ID, r.Content, r.ContentBytes, text.String())
+	}
+	return calls
+}
+
+func TestResponsesRecordedAnswers(t *testing.T) {
+	var unary, streams, calls, failed int
+	responsesExchanges(t, func(e *exchange) {
+		var r Response
+		body := e.body(t)
+		if err := ScanResponse(OpenAIResponses, "", body, &r); err != nil {
+			t.Fatalf("%s: %v", e.ID, err)
+		}
+		if e.Status != 200 {
+			if failed++; len(r.Error) == 0 || r.Malformed {
+				t.Errorf("%s: %+v", e.ID, r)
+			}
+			return
+		}
+		want := readItems(t, e, body)
+		calls += checkRecordedItems(t, e, &r, want, false)
+		if !e.Stream {
+			unary++
+			return
+		}
+		streams++
+		// Without its terminal event a stream says the same of its items, and that it is cut.
+		at := bytes.LastIndex(body, []byte("\n\nevent: response.completed"))
+		if at < 0 {
+			at = bytes.LastIndex(body[:bytes.LastIndex(body, []byte("response.completed"))], []byte("\n\n"))
+		}
+		var cut Response
+		if err := ScanResponse(OpenAIResponses, "", body[:at], &cut); err != nil {
+			t.Fatalf("%s: %v", e.ID, err)
+		}
+		if !cut.Cut || cut.FinishReason != "" || cut.ID != r.ID || cut.Model != r.Model {
+			t.Errorf("%s: cut: %+v", e.ID, cut)
+		}
+		cut.Cut, cut.FinishReason, cut.InputTokens = false, r.FinishReason, r.InputTokens
+		cut.OutputTokens, cut.CachedTokens = r.OutputTokens, r.CachedTokens
+		checkRecordedItems(t, e, &cut, want, true)
+		// Nor does a cut anywhere lose the model, make a call that was not made, or go without being told.
+		for at := 0; at < len(body)-20; at += 1 + len(body)/97 {
+			if err := ScanResponse(OpenAIResponses, "text/event-stream", body[:at], &cut); err != nil || !cut.Cut && !cut.Malformed || len(cut.Calls) > len(r.Calls) {
+				t.Errorf("%s: cut at %d: %v, %+v", e.ID, at, err, cut)
+			}
+		}
+	})
+	t.Logf("%d unary answers, %d streams, %d failures; %d calls", unary, streams, failed, calls)
+}
+
+// responsesSession is agentSession in items.
+func responsesSession(tb testing.TB, size int, seed uint64) []byte {
+	tb.Helper()
+	var chat struct {
+		Messages []struct {
+			Role, Content string
+			ToolCallID    string `json:"tool_call_id"`
+			ToolCalls     []struct {
+				ID       string
+				Function struct{ Name, Arguments string }
+			} `json:"tool_calls"`
+		}
+	}
+	if err := json.Unmarshal(agentSession(tb, size, seed), &chat); err != nil {
+		tb.Fatal(err)
+	}
+	var b bytes.Buffer
+	b.WriteString(`{"model":"gpt-5","stream":true,"store":false,"include":["reasoning.encrypted_content"],"input":[`)
+	out := json.NewEncoder(&b)
+	out.SetEscapeHTML(seed%4 == 0)
+	item := func(v map[string]any) {
+		if err := out.Encode(v); err != nil {
+			tb.Fatal(err)
+		}
+		b.Truncate(b.Len() - 1)
+		b.WriteByte(',')
+	}
+	for _, m := range chat.Messages {
+		switch m.Role {
+		case "tool":
+			item(map[string]any{"type": "function_call_output", "call_id": m.ToolCallID, "output": m.Content})
+			continue
+		case "assistant":
+			item(map[string]any{"type": "reasoning", "id": "rs_" + m.ToolCalls[0].ID, "summary": []any{}, "encrypted_content": strings.Repeat("gAAAAB", 50)})
+			item(map[string]any{"type": "message", "id": "msg_" + m.ToolCalls[0].ID, "role": m.Role, "status": "completed",
+				"content": []any{map[string]any{"type": "output_text", "text": m.Content, "annotations": []any{}}}})
+		default:
+			item(map[string]any{"role": m.Role, "content": m.Content})
+		}
+		for _, c := range m.ToolCalls {
+			item(map[string]any{"type": "function_call", "id": "fc_" + c.ID, "call_id": c.ID, "name": c.Function.Name, "arguments": c.Function.Arguments, "status": "completed"})
+		}
+	}
+	b.WriteString(`{"role":"user","content":"go on"}]}`)
+	return b.Bytes()
+}
+
+func TestResponsesScanAllocatesNothing(t *testing.T) {
+	var f Request
+	body := responsesSession(t, 100_000, 1)
+	checkResponses(t, &f, body)
+	if n := testing.AllocsPerRun(10, func() {
+		if err := ScanRequest(OpenAIResponses, body, &f); err != nil {
+			t.Fatal(err)
+		}
+	}); n != 0 {
+		t.Errorf("%v allocations a scan", n)
+	}
+}
+
+func BenchmarkScanResponsesRequest(b *testing.B) {
+	scan := func(bodies ...[]byte) func(*testing.B) {
+		return func(b *testing.B) {
+			var f Request
+			var size int64
+			for _, body := range bodies {
+				size += int64(len(body))
+				if err := ScanRequest(OpenAIResponses, body, &f); err != nil {
+					b.Fatal(err)
+				}
+			}
+			b.SetBytes(size)
+			b.ReportAllocs()
+			for b.Loop() {
+				for _, body := range bodies {
+					if err := ScanRequest(OpenAIResponses, body, &f); err != nil {
+						b.Fatal(err)
+					}
+				}
+			}
+		}
+	}
+	b.Run("100KB", scan(responsesSession(b, 100_000, 1), responsesSession(b, 100_000, 2), responsesSession(b, 100_000, 4)))
+	for _, n := range []int{100_000, 10_000_000} {
+		name := map[int]string{100_000: "/100KB", 10_000_000: "/10MB"}[n]
+		b.Run("items"+name, scan([]byte(`{"input":[`+strings.Repeat(`{"x":1},`, n/8)+`{}]}`)))
+		b.Run("parts"+name, scan([]byte(`{"input":[{"role":"assistant","content":[`+strings.Repeat(`{"type":"output_text","text":"\n"},`, n/35)+`{}]}]}`)))
+		b.Run("keys"+name, scan([]byte(`{"input":[{`+strings.Repeat(`"x":1,"content":[],`, n/19)+`"y":1}]}`)))
+	}
+}
