@@ -227,7 +227,7 @@ func refAnthropicContent(b []byte, n node, m *Message) {
 			sealed = p.get("data")
 			m.Reasoning = firstReasoning([3]Kind{m.Reasoning, sealed.kind})
 		}
-		if len(sealed.bytes()) > 0 && m.Role == RoleAssistant {
+		if sealed.kind == String && textBytes(sealed.inside(b)) > 0 && m.Role == RoleAssistant {
 			m.Signed = bits.RotateLeft64(m.Signed, 1) ^ xxh3.HashString(sealed.text)
 		}
 	}

@@ -171,7 +171,7 @@ func (f *Request) anthropicPart(s *scanner, m *Message, b *anthropicBlock, t *te
 	case anthropicThinking, anthropicRedacted:
 		k, sealed := b.reasoning()
 		m.Reasoning = firstReasoning([3]Kind{m.Reasoning, k})
-		if len(sealed) > 0 {
+		if textBytes(sealed) > 0 {
 			m.Signed = anthropicSigned(m.Signed, s.hashText(sealed))
 		}
 	case anthropicToolUse:

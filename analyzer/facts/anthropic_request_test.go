@@ -243,9 +243,9 @@ func TestAnthropicSameAsReference(t *testing.T) {
 	for _, seed := range anthropicSeeds {
 		checkAnthropic(t, &f, []byte(seed))
 	}
-	n := 20_000
+	n := 10_000
 	if testing.Short() {
-		n = 5_000
+		n = 2_000
 	}
 	r := rand.New(rand.NewPCG(1, 2))
 	valid := 0

@@ -103,7 +103,7 @@ func (a *anthropicAnswer) finish() {
 		case anthropicToolUse:
 			r.Calls = append(r.Calls, b.finish(r.Cut))
 		case anthropicThinking, anthropicRedacted:
-			if len(b.tail) > 0 {
+			if textBytes(b.tail) > 0 {
 				signed = anthropicSigned(signed, xxh3.Hash(b.tail))
 			}
 		default:
@@ -195,19 +195,22 @@ func (a *anthropicAnswer) stopReason(s *scanner) {
 }
 
 func (a *anthropicAnswer) readContent(s *scanner) {
-	a.content = s.kind()
-	if a.content != Array {
-		size, text := anthropicText(s, a.content)
+	k := s.kind()
+	if k != Array {
+		size, text := anthropicText(s, k)
 		switch {
 		case s.err != nil:
+			return
 		case text != nil:
 			a.answered = true
 			a.addText(text)
-		case a.content != Null:
+		case k != Null:
 			a.r.ContentBytes = size
 		}
+		a.content = k
 		return
 	}
+	a.content = k
 	a.answered = true
 	for more := s.open(); more; more = s.more(']') {
 		n := len(s.scratch)

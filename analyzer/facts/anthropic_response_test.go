@@ -65,7 +65,7 @@ func TestAnthropicAnswer(t *testing.T) {
 	f(`{"type":"message","content":[{"type":"thinking","thinking":"t","signature":"s1"},{"type":"redacted_thinking","data":"d\n"}]}`, "", Response{
 		Content: Null, Reasoning: String, Choices: 1, Signed: []Signed{{Hash: one<<1 | one>>63 ^ two}},
 	})
-	f(`{"type":"message","content":[{"type":"thinking","thinking":"t","signature":""}]}`, "", Response{Content: Null, Reasoning: String, Choices: 1})
+	f(`{"type":"message","content":[{"type":"thinking","thinking":"t","signature":""},{"type":"thinking","thinking":"","signature":"~0:0123456789abcdef"}]}`, "", Response{Content: Null, Reasoning: String, Choices: 1})
 }
 
 func TestAnthropicAnswerErrors(t *testing.T) {

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"encoding/base64"
 	"errors"
+	"slices"
 
 	"github.com/llmtap/llmtap/analyzer/facts/eventstream"
 	"github.com/llmtap/llmtap/analyzer/facts/sse"
@@ -196,8 +197,8 @@ func (a *anthropicAnswer) addDelta(e *anthropicEvent) {
 
 // find is the latest block with the index of e, the latest block if e has none, or -1.
 func (a *anthropicAnswer) find(e *anthropicEvent) int {
-	for i := len(a.blocks) - 1; i >= 0; i-- {
-		if !e.indexed || a.blocks[i].streamed && a.blocks[i].index == e.index {
+	for i := range slices.Backward(a.blocks) {
+		if b := &a.blocks[i]; !e.indexed || b.streamed && b.index == e.index {
 			return i
 		}
 	}
