@@ -38,13 +38,10 @@ func (n node) lastOf(names ...string) node {
 
 // list is the elements of a list, or the object that stands for a list of one.
 func (n node) list() []node {
-	switch n.kind {
-	case Array:
-		return n.elems
-	case Object:
+	if n.kind == Object {
 		return []node{n}
 	}
-	return nil
+	return n.elems
 }
 
 // add reads parts.

@@ -25,7 +25,7 @@ func scanGeminiResponse(contentType string, body []byte, r *Response) {
 		a.value(&s)
 		s.end()
 		r.Cut = errors.Is(s.err, ErrTruncated)
-		r.Malformed = r.Malformed || s.err != nil && !(r.Cut && a.streamed)
+		r.Malformed = r.Malformed || s.err != nil && (!r.Cut || !a.streamed)
 		if !a.known && (a.chunks > 0 || r.Malformed) {
 			r.Error = text
 		}

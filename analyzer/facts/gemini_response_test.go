@@ -6,7 +6,6 @@ import (
 	"math/bits"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
@@ -204,13 +203,12 @@ func TestGeminiStreamIsUnary(t *testing.T) {
 	}
 }
 
-// Bodies that a slow reader would take minutes for.
+// Bodies that a reader of more than linear time would not be done with before the time-out of the tests.
 func TestGeminiHostile(t *testing.T) {
-	n := 1 << 20
+	n := 1 << 19
 	many := func(piece string) string { return strings.Repeat(piece, n/len(piece)) }
 	var r Response
 	var f Request
-	start := time.Now()
 	for _, body := range []string{
 		many("data: {\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"name\":\"f\"}}]}}]}\n\n"),
 		`{"candidates":[{"content":{"parts":[` + many(`{"functionCall":{"name":"f"}},`) + `{}]}}]}`,
@@ -234,9 +232,6 @@ func TestGeminiHostile(t *testing.T) {
 		if len(f.calls) > maxKept {
 			t.Errorf("%.60s: %d calls", body, len(f.calls))
 		}
-	}
-	if took := time.Since(start); took > time.Minute { // some 100 ms on an idle machine
-		t.Errorf("took %v", took)
 	}
 }
 
