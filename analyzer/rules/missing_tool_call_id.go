@@ -28,6 +28,9 @@ func missingToolCallID(p *analyzer.Pass) {
 		if p.Target.Dialect == facts.Gemini {
 			k = r.NameKind
 		}
+		if k == facts.Absent && p.Target.Native {
+			continue // Ollama's own API pairs by order and tool_name
+		}
 		detail, is := "not_string", "a "+id+" that is "+kind(k)+", not a string"
 		switch k {
 		case facts.Absent:

@@ -27,12 +27,14 @@ var needReplies = by{
 	facts.Anthropic:       anthropics, facts.Gemini: nil, facts.Bedrock: nil,
 }
 
+// countReplies compare numbers: as many replies as calls may pass, whatever they name.
+var countReplies = by{facts.OpenAIChat: {facts.Mistral}, facts.Gemini: nil}
+
 func missingToolReply(p *analyzer.Pass) {
 	replies, group, inGroup := 0, -1, 0 // replies seen so far; the newest group, and how many of them it has
 	for c := range p.Groups.Unanswered() {
 		severity := needReplies.reject(p.Target)
-		if p.Target.Dialect == facts.Gemini {
-			// Gemini compares numbers: as many replies as calls pass, whatever they name.
+		if countReplies.has(p.Target) {
 			for ; replies < len(p.Groups.Replies) && p.Groups.Replies[replies].Group <= c.Group; replies++ {
 				if r := &p.Groups.Replies[replies]; r.Group > group {
 					group, inGroup = r.Group, 1

@@ -78,12 +78,15 @@ func answered(p *analyzer.Pass, c *analyzer.PairedCall) string {
 	if p.Target.Dialect == facts.Gemini {
 		return function(c.Call)
 	}
+	if len(c.ID) == 0 {
+		return function(c.Call) + " (no id)"
+	}
 	return name(c.ID) + " (" + function(c.Call) + ")"
 }
 
-// called is "read_file (call_1)", or "read_file" where calls need no id.
+// called is "read_file (call_1)", or "read_file" of a call without an id.
 func called(c *analyzer.PairedCall) string {
-	if len(c.Call.ID) == 0 && c.IDKind == facts.Absent {
+	if len(c.Call.ID) == 0 {
 		return function(c.Call)
 	}
 	return function(c.Call) + " (" + name(c.Call.ID) + ")"

@@ -39,6 +39,8 @@ func targetsOf(word string) (ts []facts.Target) {
 		add(facts.Bedrock, facts.BedrockAPI)
 	case "ollama_native":
 		ts = []facts.Target{{Dialect: facts.OpenAIChat, Variant: facts.Ollama, Native: true}}
+	case "cohere":
+		add(facts.Cohere, facts.CohereAPI)
 	case "style", "openai_chat":
 		add(facts.OpenAIChat, facts.OpenAI)
 	case "deepseek_thinking":
@@ -71,18 +73,10 @@ func TestSeverity(t *testing.T) {
 		text[r.ID] = r.Severity
 	}
 	for _, r := range All {
-		s := strings.ReplaceAll(text[r.ID], "reject: as orphan_tool_reply", text["orphan_tool_reply"])
-		_, s, _ = strings.Cut(s, "reject: ")
-		s, _, _ = strings.Cut(s, ";")
 		named := map[facts.Target]bool{}
-		for w := range strings.FieldsSeq(s) {
-			w, mark, _ := strings.Cut(w, "(")
-			switch mark, _, _ = strings.Cut(mark, ")"); mark {
-			case "I", "U", "C", "R":
-			default:
-				for _, target := range targetsOf(w) {
-					named[target] = true
-				}
+		for _, w := range rejecting(strings.ReplaceAll(text[r.ID], "reject: as orphan_tool_reply", text["orphan_tool_reply"])) {
+			for _, target := range targetsOf(w) {
+				named[target] = true
 			}
 		}
 		for _, target := range everyone() {
@@ -102,6 +96,30 @@ func TestSeverity(t *testing.T) {
 	}
 }
 
+// rejecting are the words that a severity of the specification lists as rejecting without a mark: of "reject: a b(I)
+// c(since v2; not v1) d; lenient: e" these are a, c and d.
+func rejecting(s string) (words []string) {
+	_, s, _ = strings.Cut(s, "reject: ")
+	for s != "" {
+		n := strings.IndexAny(s, " ;(")
+		if n < 0 {
+			n = len(s)
+		}
+		word, mark := s[:n], ""
+		if s = s[n:]; strings.HasPrefix(s, "(") {
+			mark, s, _ = strings.Cut(s[1:], ")")
+		}
+		s = strings.TrimLeft(s, " ;")
+		switch {
+		case strings.HasSuffix(word, ":"): // lenient:, accept:, unknown:
+			return words
+		case mark != "I" && mark != "U" && mark != "C" && mark != "R":
+			words = append(words, word)
+		}
+	}
+	return words
+}
+
 // targetName is the target in the form of a case's name.
 func targetName(t facts.Target) string {
 	s := string(t.Dialect) + "." + string(t.Variant)
@@ -113,16 +131,75 @@ func targetName(t facts.Target) string {
 
 // otherwise holds, by rule and target, why we do not follow the list of the specification.
 var otherwise = map[string]map[string]string{
-	"unknown_tool_call_id": {
-		"openai_chat.mistral": "validators before version 13 accept it when the counts match",
-	},
 	"arguments_invalid_json": {
 		"openai_chat.vllm": "its main branch replaces the arguments by {}",
 	},
+	"first_message_role": {
+		"anthropic.anthropic": onceOnly, "anthropic.vertex_anthropic": onceOnly,
+	},
+	"last_message_role": {
+		"anthropic.anthropic": newModels, "anthropic.vertex_anthropic": newModels,
+	},
+	"missing_tool_call_id": {
+		"gemini.gemini": "function_response.name: Name cannot be empty",
+	},
+	"missing_tool_reply": {
+		"openai_responses.deepseek_responses": "No tool output found for tool call call-a",
+	},
+	"null_content_with_calls": {
+		"openai_chat.openai": "in 2023", "openai_chat.sglang": "fixed in 2025",
+	},
+	"previous_response_unresolved": {
+		"openai_chat.azure": "there is no previous_response_id in chat completions",
+	},
+	"role_alternation_broken": {
+		"anthropic.anthropic": onceOnly, "anthropic.vertex_anthropic": onceOnly,
+	},
+	"system_not_first": {
+		"openai_chat.mistral": "Unexpected role 'system' after role 'assistant'",
+		"openai_chat.glm":     "of its endpoint in Anthropic's format",
+	},
+	"tool_content_missing": {
+		"openai_chat.sglang": "old versions",
+		"bedrock.bedrock":    "documented as required",
+	},
+	"tool_content_not_string": {
+		"openai_chat.ollama.native": "its content must be a string as well",
+	},
+	"tool_content_part_unsupported": {
+		"openai_chat.mistral": "its validators from version 15 on take images and documents",
+	},
+	"tool_reply_before_call": {
+		"openai_responses.openai": anyOrder, "openai_responses.azure": anyOrder,
+	},
+	"unknown_tool_call_id": {
+		"openai_chat.mistral":     "validators before version 13 accept it when the counts match",
+		"openai_responses.openai": asOrphan, "openai_responses.azure": asOrphan,
+	},
+	"unsupported_role": {
+		"gemini.gemini": twoRoles, "gemini.vertex_gemini": twoRoles,
+	},
+	"user_after_tool": {
+		"openai_chat.mistral": "seen refused and seen accepted",
+		"cohere.cohere":       "in v1 of its API",
+	},
 }
 
+const (
+	onceOnly  = "until 2024"
+	newModels = "from Opus 4.6 on, and no model is given here"
+	anyOrder  = "the order of a pair is said not to matter"
+	asOrphan  = "No tool call found for function call output: it does not tell an open turn from none"
+	twoRoles  = "documented: user and model, and no others"
+)
+
 // alsoFound are rules that a violating body breaks besides those that the specification lists with it.
-var alsoFound = map[string]map[string]string{}
+var alsoFound = map[string]map[string]string{
+	"arguments_not_object":  {"tools_missing_with_tool_history": noTools},
+	"tool_result_not_first": {"tools_missing_with_tool_history": noTools},
+}
+
+const noTools = "the body has calls and no tools, which Anthropic was seen to refuse and to accept"
 
 // TestSpecExamples: every violating body of the specification shows exactly the rules listed with it, and every fixed
 // one no longer shows its rule, nor anything that the target would reject.

@@ -60,11 +60,13 @@ func toolCallIDFormat(p *analyzer.Pass) {
 func idCheck(t facts.Target) func(*facts.Call) (detail, is string) {
 	switch {
 	case t.Dialect == facts.Anthropic:
-		return func(c *facts.Call) (detail, is string) { return idForm(c, 1<<30, "_-") }
+		return func(c *facts.Call) (detail, is string) { return idForm(c, 1<<30, "_-", "letters, digits, _ and -") }
 	case t.Dialect == facts.Bedrock:
-		return func(c *facts.Call) (detail, is string) { return idForm(c, 64, "_.:-") }
+		return func(c *facts.Call) (detail, is string) {
+			return idForm(c, 64, "_.:-", "letters, digits, _, ., : and -")
+		}
 	case t.Dialect == facts.OpenAIResponses && (t.Variant == facts.OpenAI || t.Variant == facts.Azure):
-		return func(c *facts.Call) (detail, is string) { return idForm(c, 64, "") }
+		return func(c *facts.Call) (detail, is string) { return idForm(c, 64, "", "") }
 	case t.Dialect == facts.OpenAIChat && t.Variant == facts.OpenAI:
 		return func(c *facts.Call) (detail, is string) {
 			if len(c.ID) > 40 {
@@ -83,9 +85,9 @@ func idCheck(t facts.Target) func(*facts.Call) (detail, is string) {
 	return nil
 }
 
-// idForm checks an id that must be there, have at most limit bytes, and hold letters, digits and more only; any
-// characters when more is "".
-func idForm(c *facts.Call, limit int, more string) (detail, is string) {
+// idForm checks an id that must be there, have at most limit bytes, and hold letters, digits and more only, which is
+// made of; any characters when more is "".
+func idForm(c *facts.Call, limit int, more, madeOf string) (detail, is string) {
 	switch {
 	case c.IDKind != facts.String:
 		return "not_string", kind(c.IDKind)
@@ -94,7 +96,7 @@ func idForm(c *facts.Call, limit int, more string) (detail, is string) {
 	case len(c.ID) > limit:
 		return "long", long(c.ID)
 	case more != "" && !plain(c.ID, more):
-		return "pattern", "not made of letters, digits and " + more + " only"
+		return "pattern", "not made of " + madeOf + " only"
 	}
 	return "", ""
 }

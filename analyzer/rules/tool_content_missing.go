@@ -32,10 +32,10 @@ func toolContentMissing(p *analyzer.Pass) {
 		if r.Content > facts.Null {
 			continue
 		}
-		detail := "absent"
+		detail, is := "absent", "no content"
 		if r.Content == facts.Null {
-			detail = "null"
+			detail, is = "null", "content that is null"
 		}
-		p.Report(r.Message, r.ID, toolName(p, r.Call), detail, "%s content that is %s", theReply(p, r.Message), detail)
+		p.Report(r.Message, r.ID, toolName(p, r.Call), detail, "%s %s", theReply(p, r.Message), is)
 	}
 }
