@@ -40,6 +40,11 @@ func unsupportedRole(p *analyzer.Pass) {
 		switch p.Target.Dialect {
 		case facts.OpenAIChat, facts.Cohere:
 			detail = chatRole(p.Target.Variant, m, mini)
+		case facts.Gemini:
+			if m.Role == facts.RoleTool {
+				continue // Google's own examples give function responses this role
+			}
+			detail = blockRole(m)
 		default:
 			detail = blockRole(m)
 		}

@@ -1,0 +1,95 @@
+package rules
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// TestModels: rules that depend on the model, where the URL names it.
+func TestModels(t *testing.T) {
+	bedrock := facts.Target{Dialect: facts.Bedrock, Variant: facts.BedrockAPI}
+	gemini := facts.Target{Dialect: facts.Gemini, Variant: facts.GeminiAPI}
+	f := func(rule *analyzer.Rule, target facts.Target, model, body string, want analyzer.Severity) {
+		t.Helper()
+		target.Model = model
+		var got analyzer.Severity
+		for _, v := range analyzer.NewChecker([]*analyzer.Rule{rule}).Check(scan(t, target, []byte(body)), target) {
+			got = v.Predicted
+		}
+		if got != want {
+			t.Errorf("%s for %s: %q, want %q", rule.ID, model, got, want)
+		}
+	}
+
+	twice := `{"messages": [{"role": "user", "content": [{"text": "Which port?"}]}, {"role": "user", "content": [{"text": "Which?"}]}]}`
+	f(RoleAlternationBroken, bedrock, "", twice, analyzer.Reject)
+	f(RoleAlternationBroken, bedrock, "meta.llama3-2-1b-instruct-v1:0", twice, analyzer.Reject)
+	f(RoleAlternationBroken, bedrock, "us.anthropic.claude-haiku-4-5-20251001-v1:0", twice, analyzer.Lenient)
+	f(RoleAlternationBroken, bedrock, "amazon.titan-text-express-v1", twice, analyzer.Lenient)
+	f(RoleAlternationBroken, bedrock, "arn:aws:bedrock:us-east-1:1:inference-profile/x", twice, analyzer.Lenient)
+
+	last := `{"messages": [{"role": "user", "content": [{"text": "Which port?"}]}, {"role": "assistant", "content": [{"text": "Port"}]}]%s}`
+	plain, withTools := fmt.Sprintf(last, ""), fmt.Sprintf(last, `, "toolConfig": {"tools": [{"toolSpec": {"name": "read_file"}}]}`)
+	f(LastMessageRole, bedrock, "", plain, analyzer.Reject)
+	f(LastMessageRole, bedrock, "us.amazon.nova-2-lite-v1:0", plain, analyzer.Lenient)
+	f(LastMessageRole, bedrock, "anthropic.claude-3-sonnet-20240229-v1:0", plain, "")
+	f(LastMessageRole, bedrock, "anthropic.claude-3-sonnet-20240229-v1:0", withTools, analyzer.Reject)
+	f(LastMessageRole, bedrock, "us.anthropic.claude-opus-4-6-v1", plain, analyzer.Reject)
+
+	call := `{"contents": [{"role": "user", "parts": [{"text": "Which port?"}]},
+		{"role": "model", "parts": [%s{"functionCall": {"name": "read_file", "args": {}}}]},
+		{"role": "user", "parts": [{"functionResponse": {"name": "read_file", "response": {"text": "PORT=80"}}}]}]}`
+	unsigned := fmt.Sprintf(call, "")
+	f(ThoughtSignatureMissing, gemini, "gemini-3-pro-preview", unsigned, analyzer.Reject)
+	f(ThoughtSignatureMissing, gemini, "gemini-3.1-flash", unsigned, analyzer.Reject)
+	f(ThoughtSignatureMissing, gemini, "gemini-2.5-flash", unsigned, "")
+	f(ThoughtSignatureMissing, gemini, "gemini-flash-latest", unsigned, "")
+	f(ThoughtSignatureMissing, gemini, "", unsigned, "")
+	signed := fmt.Sprintf(call, `{"functionCall": {"name": "read_file", "args": {}}, "thoughtSignature": "c2ln"}, `)
+	f(ThoughtSignatureMissing, gemini, "gemini-3-pro-preview", signed, "")
+
+	groq := facts.Target{Dialect: facts.OpenAIChat, Variant: facts.Groq}
+	thought := `[{"role": "user", "content": "Which port?"}, {"role": "assistant", "content": "80", "reasoning": "80 it is."}]`
+	f(ReasoningContentForbidden, groq, "llama-3.3-70b-versatile", thought, analyzer.Reject)
+	f(ReasoningContentForbidden, groq, "openai/gpt-oss-120b", thought, "")
+	f(ReasoningContentForbidden, groq, "", thought, "")
+}
+
+// TestMany: with as many tools, calls and items as the facts keep, rules still end soon, and report no more than the
+// first thousand.
+func TestMany(t *testing.T) {
+	const n = 60_000
+	var tools, items strings.Builder
+	for i := range n {
+		fmt.Fprintf(&tools, `{"type": "function", "name": "tool_%d"},`, i)
+		fmt.Fprintf(&items, `{"type": "function_call", "id": "fc_%d", "call_id": "call_%d", "name": "tool_%d", "arguments": "{}"},`, i/2, i, i+n/2)
+	}
+	body := fmt.Sprintf(`{"tools": [%s], "input": [%s]}`, strings.TrimSuffix(tools.String(), ","), strings.TrimSuffix(items.String(), ","))
+	target := facts.Target{Dialect: facts.OpenAIResponses, Variant: facts.OpenAI}
+	c, r := analyzer.NewChecker([]*analyzer.Rule{ToolNotDeclared, DuplicateItemID}), scan(t, target, []byte(body))
+	found := c.Check(r, target)
+	if len(found) != 2000 || found[0].ToolName != "tool_60000" || found[1000].Message != 1 || found[1001].Message != 3 {
+		t.Errorf("%d findings", len(found))
+	}
+}
+
+// TestSetRulesAllocateNothing: rules that look things up allocate nothing once their memory has grown.
+func TestSetRulesAllocateNothing(t *testing.T) {
+	target := facts.Target{Dialect: facts.OpenAIResponses, Variant: facts.OpenAI}
+	r := scan(t, target, []byte(`{"tools": [{"type": "function", "name": "read_file"}], "input": [
+		{"role": "user", "content": "Which port?"},
+		{"type": "reasoning", "id": "rs_1", "summary": []},
+		{"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read_file", "arguments": "{}"},
+		{"type": "function_call_output", "id": "fco_1", "call_id": "call_1", "output": "PORT=80"}]}`))
+	c := analyzer.NewChecker(InOrder)
+	if v := c.Check(r, target); v != nil {
+		t.Fatalf("found %v", v)
+	}
+	if n := testing.AllocsPerRun(10, func() { c.Check(r, target) }); n != 0 {
+		t.Errorf("%v allocations", n)
+	}
+}
