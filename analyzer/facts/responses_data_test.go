@@ -269,8 +269,10 @@ func responsesSession(tb testing.TB, size int, seed uint64) []byte {
 			continue
 		case "assistant":
 			item(map[string]any{"type": "reasoning", "id": "rs_" + m.ToolCalls[0].ID, "summary": []any{}, "encrypted_content": strings.Repeat("gAAAAB", 50)})
-			item(map[string]any{"type": "message", "id": "msg_" + m.ToolCalls[0].ID, "role": m.Role, "status": "completed",
-				"content": []any{map[string]any{"type": "output_text", "text": m.Content, "annotations": []any{}}}})
+			item(map[string]any{
+				"type": "message", "id": "msg_" + m.ToolCalls[0].ID, "role": m.Role, "status": "completed",
+				"content": []any{map[string]any{"type": "output_text", "text": m.Content, "annotations": []any{}}},
+			})
 		default:
 			item(map[string]any{"role": m.Role, "content": m.Content})
 		}

@@ -6,8 +6,8 @@ type itemKeys uint32
 const (
 	keyCommon itemKeys = 1 << iota
 	keyMessage
-	keyContent
-	keyTool
+	keyContent // of messages and reasoning
+	keyTool    // of calls and replies
 	keyCall
 	keyReply
 	keyReasoning
@@ -130,9 +130,7 @@ func itemKey(key []byte) itemKeys {
 		return keyMessage
 	case "content":
 		return keyContent
-	case "call_id", "name":
-		return keyTool
-	case "caller", "namespace":
+	case "call_id", "name", "caller", "namespace":
 		return keyTool
 	case "arguments", "input", "async":
 		return keyCall

@@ -108,8 +108,10 @@ func TestResponsesItems(t *testing.T) {
 	item(`{'type':'custom_tool_call','call_id':'','input':'{}','arguments':'x'}`, Message{Item: ItemCall, Role: RoleAssistant, Calls: []Call{{
 		IDKind: String, Type: TypeCustom, ArgsKind: String, ArgsBytes: 2, ArgsHash: xxh3.HashString("{}"),
 	}}})
-	item(`{'type':'function_call_output','call_id':'call_1','output':'done'}`, Message{Item: ItemReply, Role: RoleTool, Content: String, ContentBytes: 4,
-		Replies: []Reply{{ID: []byte("call_1"), IDKind: String, Content: String, ContentBytes: 4}}})
+	item(`{'type':'function_call_output','call_id':'call_1','output':'done'}`, Message{
+		Item: ItemReply, Role: RoleTool, Content: String, ContentBytes: 4,
+		Replies: []Reply{{ID: []byte("call_1"), IDKind: String, Content: String, ContentBytes: 4}},
+	})
 	item(`{'type':'custom_tool_call_output','call_id':7,'output':[{'type':'input_image'}]}`, Message{
 		Item: ItemReply, Role: RoleTool, Content: Array, ContentBytes: 24, Parts: PartImage, FirstPart: PartImage, PartCount: 1,
 		Replies: []Reply{{IDKind: Number, Content: Array, ContentBytes: 24, Parts: PartImage, PartCount: 1}},

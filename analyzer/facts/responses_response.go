@@ -4,8 +4,9 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/llmtap/llmtap/analyzer/facts/sse"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/analyzer/facts/sse"
 )
 
 // scanResponsesResponse is ScanResponse for the Responses API.

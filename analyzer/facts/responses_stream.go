@@ -14,7 +14,7 @@ func (a *itemAnswer) stream(body []byte) {
 	var s scanner
 	for e := range sse.Events(body) {
 		s = scanner{b: bytes.TrimSpace(e.Data), scratch: s.scratch[:0]}
-		seen, cut = true, false
+		seen = true
 		// Usually one value; several where a server forgets the empty line between its events.
 		for s.space(); s.i < len(s.b); s.space() {
 			switch {
