@@ -105,6 +105,34 @@ func TestRejected(t *testing.T) {
 	}
 }
 
+// By default no text is published, and the answer comes in an encoding that can be shaped.
+func TestShape(t *testing.T) {
+	p := &recorder{header: http.Header{"Content-Type": {"application/json"}}, answer: []byte(`{"choices":[{"message":{"role":"assistant","content":"a secret"}}]}`)}
+	r := start(t, p, func(c *Config) { c.Capture = Default().Capture })
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, r.url+"/test/v1/chat/completions", strings.NewReader(`{"messages":[{"role":"user","content":"a secret"}]}`))
+	if err != nil {
+		t.Fatal(err)
+	}
+	req.Header.Set("Accept-Encoding", "gzip, deflate, br, zstd")
+	resp, err := r.client.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	if got, err := io.ReadAll(resp.Body); err != nil || !bytes.Equal(got, p.answer) {
+		t.Errorf("the caller read %s, %v", got, err)
+	}
+	if sent, _ := p.last(t); sent.Header.Get("Accept-Encoding") != "gzip" {
+		t.Errorf("asked for %q", sent.Header.Get("Accept-Encoding"))
+	}
+	q, s := r.exchange(t)
+	for _, ev := range []message{q, s} {
+		if ev.Capture != event.CaptureShape || bytes.Contains(ev.Body, []byte("secret")) || !bytes.Contains(ev.Body, []byte(`"content":"~8:`)) {
+			t.Errorf("published %s (%s)", ev.Body, ev.Capture)
+		}
+	}
+}
+
 // What goes in comes out, whatever it is.
 func TestBytes(t *testing.T) {
 	p := &recorder{}

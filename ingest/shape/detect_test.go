@@ -24,8 +24,10 @@ func TestDetect(t *testing.T) {
 	f("/model/meta.llama3-2-1b-instruct-v1%3A0/converse-stream", Bedrock)
 	f("/model/anthropic.claude-x/converse", Bedrock)
 	f("/v2/chat", Cohere)
-	for _, path := range []string{"", "/", "/v1/embeddings", "/v1/completions", "/model/x/invoke", "/v1/messages/count_tokens", "/v1/chat",
-		"/v1beta/models/gemini:countTokens", "/publishers/mistralai/models/m:rawPredict"} {
+	for _, path := range []string{
+		"", "/", "/v1/embeddings", "/v1/completions", "/model/x/invoke", "/v1/messages/count_tokens", "/v1/chat",
+		"/v1beta/models/gemini:countTokens", "/publishers/mistralai/models/m:rawPredict",
+	} {
 		f(path, Other)
 	}
 }

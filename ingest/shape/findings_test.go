@@ -124,8 +124,9 @@ func TestFindingsOfConversations(t *testing.T) {
 	j := newJudge()
 	lines(t, "data/conversations.jsonl.gz", func(line []byte) {
 		var c struct {
-			ID, Format                                                string
-			Model, Messages, Tools, System, Previous_response_id, URL json.RawMessage //nolint:revive // as in the file
+			ID, Format                     string
+			Model, Messages, Tools, System json.RawMessage
+			Previous                       json.RawMessage `json:"previous_response_id"`
 		}
 		if err := json.Unmarshal(line, &c); err != nil {
 			t.Fatalf("decode conversation: %v", err)
@@ -141,7 +142,7 @@ func TestFindingsOfConversations(t *testing.T) {
 		for _, m := range []struct {
 			key   string
 			value json.RawMessage
-		}{{"model", c.Model}, {"tools", c.Tools}, {"system", c.System}, {"previous_response_id", c.Previous_response_id}} {
+		}{{"model", c.Model}, {"tools", c.Tools}, {"system", c.System}, {"previous_response_id", c.Previous}} {
 			if m.value != nil {
 				body = fmt.Appendf(body, `,%q:%s`, m.key, m.value)
 			}

@@ -194,7 +194,7 @@ func (s *Shaper) settle(p *pending) {
 		}
 		key = mix(mix(key, p.part), r.epoch)
 	}
-	g := -1
+	var g int
 	switch {
 	case p.join.calls:
 		g = s.call(key, p)

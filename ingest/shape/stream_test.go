@@ -138,7 +138,8 @@ var speakers = []speaker{
 		}
 		return append(es, object{"type": "message_delta", "delta": object{"stop_reason": "tool_use"}}, object{"type": "message_stop"})
 	}, named},
-	{facts.Gemini, func(s said) any { return gemini(append([]any{object{"text": s.text}}, geminiCalls(s)...), "STOP") },
+	{
+		facts.Gemini, func(s said) any { return gemini(append([]any{object{"text": s.text}}, geminiCalls(s)...), "STOP") },
 		func(r *rand.Rand, s said) (es []any) {
 			for _, p := range pieces(r, s.text) {
 				es = append(es, gemini([]any{object{"text": p}}, ""))
@@ -147,7 +148,8 @@ var speakers = []speaker{
 				es = append(es, gemini([]any{c}, ""))
 			}
 			return append(es, gemini([]any{object{"text": ""}}, "STOP"))
-		}, data},
+		}, data,
+	},
 	{facts.Bedrock, func(s said) any {
 		content := []any{object{"text": s.text}}
 		for _, c := range s.calls {
