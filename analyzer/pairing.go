@@ -79,6 +79,7 @@ type Pairing struct {
 	table []int32    // open addressing: 1 + the newest call with an id; 0 is a free place
 	seed  maphash.Seed
 	noID  int // where to look for the next open call without an id
+	since int // the first reply of the newest group
 }
 
 // matching is how a dialect pairs.
@@ -100,6 +101,9 @@ func matchingOf(t facts.Target) matching {
 	}
 	return matching{}
 }
+
+// Any reports whether a reply has this fate; false while fates are unknown.
+func (p *Pairing) Any(f Fate) bool { return p.seen[f] > 0 }
 
 // With yields the replies of one fate in message order; none while fates are unknown.
 func (p *Pairing) With(f Fate) iter.Seq[*Reply] {
@@ -170,7 +174,10 @@ func (p *Pairing) reset(r *facts.Request, t facts.Target, chain *Chain) {
 	for i := range p.Replies {
 		rep := &p.Replies[i]
 		if rep.Fate == ReplyOrphan {
-			if rep.Call = p.find(rep.ID); rep.Call >= 0 {
+			if rep.Call = p.find(rep.ID); p.by.names && rep.Call >= 0 && p.Calls[rep.Call].Reply >= 0 {
+				rep.Call = -1 // that one has its own reply
+			}
+			if rep.Call >= 0 {
 				rep.Fate = ReplyBeforeCall
 				p.elsewhere(rep.Call, i)
 			}
@@ -240,7 +247,7 @@ func (p *Pairing) open(i int, m *facts.Message) bool {
 	}
 	first := len(p.Calls)
 	p.Groups = append(p.Groups, Group{Message: i, End: -1, First: first, Last: first})
-	p.noID = first
+	p.noID, p.since = first, len(p.Replies)
 	p.join(i, m)
 	return true
 }
@@ -290,6 +297,9 @@ func (p *Pairing) close(end int) {
 	}
 	g := &p.Groups[len(p.Groups)-1]
 	g.End = end
+	if p.by.names {
+		p.count(g)
+	}
 	for i := g.First; i < g.Last; i++ {
 		c := &p.Calls[i]
 		if c.same >= 0 && !p.by.names {
@@ -298,6 +308,24 @@ func (p *Pairing) close(end int) {
 		if c.Reply >= 0 {
 			g.Answered++
 		}
+	}
+}
+
+// count lets replies of another name, or without one, answer what is left open of g: providers whose replies name the
+// function count them.
+func (p *Pairing) count(g *Group) {
+	open := g.First
+	for r := p.since; r < len(p.Replies); r++ {
+		if f := p.Replies[r].Fate; f != ReplyUnknown && (f != ReplyWithoutID || p.Replies[r].Call >= 0) {
+			continue
+		}
+		for open < g.Last && p.Calls[open].Reply >= 0 {
+			open++
+		}
+		if open == g.Last {
+			return
+		}
+		p.Calls[open].Reply = r
 	}
 }
 
@@ -315,11 +343,8 @@ func (p *Pairing) reply(i int, r *facts.Reply, open bool, after int) {
 	if len(rep.ID) > 0 {
 		rep.Call = p.find(rep.ID)
 	}
-	if p.by.names && rep.Call >= first && p.Calls[rep.Call].Reply >= 0 && p.Calls[rep.Call].next >= 0 {
-		next := p.Calls[rep.Call].next
-		p.Calls[next].same = p.Calls[rep.Call].same
-		p.table[p.place(rep.ID)] = int32(next + 1)
-		rep.Call = next
+	if p.by.names && rep.Call >= 0 {
+		rep.Call = p.named(&rep, first)
 	}
 	switch {
 	case len(rep.ID) == 0:
@@ -341,6 +366,35 @@ func (p *Pairing) reply(i int, r *facts.Reply, open bool, after int) {
 		rep.Fate = ReplyOrphan
 	}
 	p.Replies = append(p.Replies, rep)
+}
+
+// maxSameName bounds the calls of one function in one group among which an id is looked for.
+const maxSameName = 64
+
+// named is the call that a reply means where calls have the same name in every turn: in its own group the one with its
+// id, else the next open one; of an earlier group one that is still open, else none.
+func (p *Pairing) named(rep *Reply, first int) int {
+	head := rep.Call
+	if head < first {
+		if p.Calls[head].Reply >= 0 {
+			return -1
+		}
+		return head
+	}
+	for p.Calls[head].Reply >= 0 && p.Calls[head].next >= 0 {
+		next := p.Calls[head].next
+		p.Calls[next].same = p.Calls[head].same
+		head = next
+	}
+	p.table[p.place(rep.ID)] = int32(head + 1)
+	if len(rep.Reply.ID) > 0 {
+		for c, n := head, 0; c >= 0 && n < maxSameName; c, n = p.Calls[c].next, n+1 {
+			if p.Calls[c].Reply < 0 && string(p.Calls[c].Call.ID) == string(rep.Reply.ID) {
+				return c
+			}
+		}
+	}
+	return head
 }
 
 // elsewhere lets a reply outside the call's group answer it where the dialect allows that.

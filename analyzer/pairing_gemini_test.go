@@ -106,6 +106,14 @@ func TestPairingGemini(t *testing.T) {
 	f("2 ok 1.0, 2 no name", "", "u", "m f", "r f,-")
 	f("2 no name 1.0", "", "u", "m -", "r -")
 	f("2 ok 1.1, 2 no name 1.0", "", "u", "m -,f", "r f,-")
+	// Replies are counted: a wrong name leaves no call open.
+	f("2 unknown", "", "u", "m f", "r x")
+	f("2 unknown, 2 ok 1.0", "", "u", "m f,g", "r x,f")
+	f("2 unknown", "1.1", "u", "m f,g", "r x")
+	// The functions of other turns have replies of their own.
+	f("0 orphan, 4 ok 3.0", "", "r f", "m", "u", "m f", "r f")
+	f("2 ok 1.0, 5 orphan", "", "u", "m f", "r f", "m", "u", "r f")
+	f("2 ok 1.0, 4 unknown, 4 ok 3.0", "", "u", "m f", "r f", "m g", "r f,g")
 	// No call before it.
 	f("0 orphan", "", "r f", "m")
 	f("1 orphan, 1 no name", "", "u", "r f,-", "m")
@@ -133,5 +141,27 @@ func TestPairingGeminiRoles(t *testing.T) {
 		if len(p.Replies) != 1 || p.Replies[0].Fate != ReplyMatched {
 			t.Errorf("%s: replies %+v", body, p.Replies)
 		}
+	}
+}
+
+// Where calls and replies have ids too, replies to one function may come in any order.
+func TestPairingGeminiIDs(t *testing.T) {
+	var r facts.Request
+	p := NewChecker(nil).pairing
+	call := func(id string) string { return `{"functionCall":{"name":"f","id":"` + id + `"}}` }
+	reply := func(id string) string { return `{"functionResponse":{"name":"f","id":"` + id + `","response":{}}}` }
+	body := `{"contents":[{"role":"model","parts":[` + call("1") + `,` + call("2") + `,` + call("3") + `]},` +
+		`{"role":"user","parts":[` + reply("3") + `,` + reply("1") + `,` + reply("2") + `,` + reply("4") + `]}]}`
+	if err := facts.ScanRequest(facts.Gemini, []byte(body), &r); err != nil {
+		t.Fatal(err)
+	}
+	p.reset(&r, facts.Target{Dialect: facts.Gemini}, nil)
+	for i, want := range []int{2, 0, 1} {
+		if p.Replies[i].Fate != ReplyMatched || p.Replies[i].Call != want {
+			t.Errorf("reply %d: fate %d of call %d, want call %d", i, p.Replies[i].Fate, p.Replies[i].Call, want)
+		}
+	}
+	if p.Replies[3].Fate != ReplyDuplicate {
+		t.Errorf("one reply too many: fate %d", p.Replies[3].Fate)
 	}
 }
