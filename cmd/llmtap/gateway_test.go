@@ -125,7 +125,7 @@ func TestGatewayAlone(t *testing.T) {
 	}
 	var out strings.Builder
 	c.describe(&out, "no configuration file")
-	if s := out.String(); !strings.Contains(s, "llmtap is up (gateway)") || !strings.Contains(s, "not their bodies") || strings.Contains(s, "embedded") {
+	if s := out.String(); !strings.Contains(s, "llmtap is up (gateway)") || !strings.Contains(s, "not their texts") || strings.Contains(s, "embedded") {
 		t.Error(s)
 	}
 }
