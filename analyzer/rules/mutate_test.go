@@ -1,0 +1,286 @@
+package rules
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// An atom is what a mutation moves: a text, a call or a reply. Atoms of one message stand side by side and share it.
+type atom struct {
+	message int // neighbours with the same number are one message
+	role    string
+	kind    atomKind
+	id      string
+	raw     json.RawMessage // the message (chat and items: the item), the call, or the content block
+}
+
+type atomKind int
+
+const (
+	other atomKind = iota
+	call
+	reply
+)
+
+type object = map[string]json.RawMessage
+
+func text(o object, key string) string {
+	var s string
+	_ = json.Unmarshal(o[key], &s) // another type is no text
+	return s
+}
+
+func write(v any) json.RawMessage {
+	b, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return b
+}
+
+// atoms takes a history apart; false when it holds something that a mutation would have to know more of.
+func atoms(d facts.Dialect, messages json.RawMessage) ([]*atom, bool) {
+	var all []object
+	if json.Unmarshal(messages, &all) != nil {
+		return nil, false
+	}
+	var out []*atom
+	for i, m := range all {
+		add := func(k atomKind, id string, raw json.RawMessage) {
+			out = append(out, &atom{message: i, role: text(m, "role"), kind: k, id: id, raw: raw})
+		}
+		switch d {
+		case facts.OpenAIChat:
+			if text(m, "role") == "tool" {
+				add(reply, text(m, "tool_call_id"), write(m))
+				continue
+			}
+			var calls []object
+			_ = json.Unmarshal(m["tool_calls"], &calls) // none
+			delete(m, "tool_calls")
+			add(other, "", write(m))
+			for _, c := range calls {
+				add(call, text(c, "id"), write(c))
+			}
+		case facts.OpenAIResponses:
+			switch text(m, "type") {
+			case "function_call":
+				add(call, text(m, "call_id"), write(m))
+			case "function_call_output":
+				add(reply, text(m, "call_id"), write(m))
+			default:
+				add(other, "", write(m))
+			}
+		default:
+			var blocks []object
+			if json.Unmarshal(m["content"], &blocks) != nil {
+				add(other, "", m["content"])
+				continue
+			}
+			for _, b := range blocks {
+				k, id := block(d, b)
+				add(k, id, write(b))
+			}
+			if len(blocks) == 0 {
+				return nil, false
+			}
+		}
+	}
+	return out, true
+}
+
+func block(d facts.Dialect, b object) (atomKind, string) {
+	if d == facts.Bedrock {
+		for key, k := range map[string]atomKind{"toolUse": call, "toolResult": reply} {
+			var inner object
+			if json.Unmarshal(b[key], &inner) == nil {
+				return k, text(inner, "toolUseId")
+			}
+		}
+		return other, ""
+	}
+	switch text(b, "type") {
+	case "tool_use":
+		return call, text(b, "id")
+	case "tool_result":
+		return reply, text(b, "tool_use_id")
+	}
+	return other, ""
+}
+
+// render puts atoms together again, and says in which message each of them stands.
+func render(d facts.Dialect, list []*atom) (json.RawMessage, map[*atom]int) {
+	var all []any
+	at := make(map[*atom]int)
+	for from := 0; from < len(list); {
+		to := from + 1
+		for to < len(list) && list[to].message == list[from].message && d != facts.OpenAIResponses {
+			to++
+		}
+		for _, a := range list[from:to] {
+			at[a] = len(all)
+		}
+		all = append(all, message(d, list[from:to]))
+		from = to
+	}
+	return write(all), at
+}
+
+func message(d facts.Dialect, list []*atom) any {
+	switch d {
+	case facts.OpenAIResponses:
+		return list[0].raw
+	case facts.OpenAIChat:
+		if list[0].kind == reply {
+			return list[0].raw
+		}
+		var m object
+		if json.Unmarshal(list[0].raw, &m) != nil {
+			panic("an assistant message without its base")
+		}
+		var calls []json.RawMessage
+		for _, a := range list[1:] {
+			calls = append(calls, a.raw)
+		}
+		if calls != nil {
+			m["tool_calls"] = write(calls)
+		} else if list[0].role == "assistant" && (m["content"] == nil || string(m["content"]) == "null") {
+			m["content"] = json.RawMessage(`""`)
+		}
+		return m
+	}
+	if len(list) == 1 && list[0].raw[0] == '"' {
+		return map[string]any{"role": list[0].role, "content": list[0].raw}
+	}
+	blocks := make([]json.RawMessage, len(list))
+	for i, a := range list {
+		blocks[i] = a.raw
+	}
+	return map[string]any{"role": list[0].role, "content": blocks}
+}
+
+// A site is a call with its reply, in the middle of a history.
+type site struct{ call, reply int }
+
+// sites are the calls whose ids are used once and answered once.
+func sites(list []*atom) []site {
+	count := make(map[string][2]int)
+	for _, a := range list {
+		n := count[a.id]
+		switch a.kind {
+		case call:
+			n[0]++
+		case reply:
+			n[1]++
+		}
+		count[a.id] = n
+	}
+	var out []site
+	for i, a := range list {
+		if a.kind != call || a.id == "" || count[a.id] != [2]int{1, 1} {
+			continue
+		}
+		for j := i + 1; j < len(list); j++ {
+			if list[j].kind == reply && list[j].id == a.id {
+				out = append(out, site{i, j})
+			}
+		}
+	}
+	return out
+}
+
+// without is list without the atoms that drop names.
+func without(list []*atom, drop func(i int, a *atom) bool) []*atom {
+	var out []*atom
+	for i, a := range list {
+		if !drop(i, a) {
+			out = append(out, a)
+		}
+	}
+	return out
+}
+
+// change returns list with a changed copy of its atom i.
+func change(list []*atom, i int, edit func(*atom)) ([]*atom, *atom) {
+	a := *list[i]
+	edit(&a)
+	list = slices.Clone(list)
+	list[i] = &a
+	return list, &a
+}
+
+// rename gives an atom another id.
+func rename(d facts.Dialect, a *atom, id string) {
+	var o object
+	if json.Unmarshal(a.raw, &o) != nil {
+		panic("a call or reply that is no object")
+	}
+	quoted := write(id)
+	switch {
+	case d == facts.OpenAIResponses:
+		o["call_id"] = quoted
+	case d == facts.OpenAIChat && a.kind == reply:
+		o["tool_call_id"] = quoted
+	case d == facts.Anthropic && a.kind == reply:
+		o["tool_use_id"] = quoted
+	case d == facts.Bedrock:
+		for _, key := range []string{"toolUse", "toolResult"} {
+			var inner object
+			if json.Unmarshal(o[key], &inner) == nil {
+				inner["toolUseId"] = quoted
+				o[key] = write(inner)
+			}
+		}
+	default:
+		o["id"] = quoted
+	}
+	a.id, a.raw = id, write(o)
+}
+
+// arguments replaces the arguments of a call by what edit makes of them; false if it has none to edit.
+func arguments(d facts.Dialect, a *atom, edit func(json.RawMessage) json.RawMessage) bool {
+	var o, inner object
+	if json.Unmarshal(a.raw, &o) != nil {
+		return false
+	}
+	path := map[facts.Dialect][2]string{
+		facts.OpenAIChat: {"function", "arguments"}, facts.OpenAIResponses: {"", "arguments"}, facts.Anthropic: {"", "input"}, facts.Bedrock: {"toolUse", "input"},
+	}[d]
+	holder := o
+	if path[0] != "" {
+		if json.Unmarshal(o[path[0]], &inner) != nil {
+			return false
+		}
+		holder = inner
+	}
+	if holder[path[1]] == nil {
+		return false
+	}
+	if holder[path[1]] = edit(holder[path[1]]); holder[path[1]] == nil {
+		return false
+	}
+	if path[0] != "" {
+		o[path[0]] = write(inner)
+	}
+	a.raw = write(o)
+	return true
+}
+
+// user is a message that somebody puts in.
+func user(d facts.Dialect) *atom {
+	a := &atom{message: -1, role: "user", raw: write(map[string]string{"role": "user", "content": "Are you there?"})}
+	if d == facts.Anthropic || d == facts.Bedrock {
+		a.raw = write(map[string]string{"type": "text", "text": "Are you there?"})
+	}
+	if d == facts.Bedrock {
+		a.raw = write(map[string]string{"text": "Are you there?"})
+	}
+	return a
+}
+
+func (k atomKind) String() string { return [...]string{"other", "call", "reply"}[k] }
+
+func (a *atom) String() string { return fmt.Sprintf("%d %s %s %s", a.message, a.role, a.kind, a.id) }
