@@ -12,95 +12,116 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// variantOfHost is what the recordings need of the engine's table of hosts. A host that is not here is judged as
-// OpenAI, the strictest: these recordings were all accepted.
-var variantOfHost = map[string]facts.Variant{
-	"api.deepseek.com": facts.DeepSeek, "api.mistral.ai": facts.Mistral, "api.groq.com": facts.Groq, "api.x.ai": facts.XAI,
-	"openrouter.ai": facts.OpenRouter, "localhost:11434": facts.Ollama, "router.huggingface.co": facts.OtherVariant,
-	"generativelanguage.googleapis.com": facts.GeminiOpenAI,
+// accepted judges requests that a provider has answered with 200, and counts.
+type accepted struct {
+	checker  *analyzer.Checker
+	requests map[facts.Dialect]int
+	replies  int // requests with a tool reply
+	lenient  map[string]int
 }
 
-// TestAcceptedTraffic: no rule expects a rejection of a history that a provider accepted.
-func TestAcceptedTraffic(t *testing.T) {
-	type counts struct{ requests, withReplies, rejects, lenient int }
-	checker := analyzer.NewChecker(All)
-	judge := func(c *counts, id, url string, messages json.RawMessage) {
-		var ms []map[string]json.RawMessage
-		if json.Unmarshal(messages, &ms) != nil {
-			return // a body that was refused for its shape, or one of another API
-		}
-		_, host, _ := strings.Cut(url, "://")
-		host, _, _ = strings.Cut(host, "/")
-		target := facts.Target{Dialect: facts.OpenAIChat, Variant: facts.OpenAI}
-		if v, ok := variantOfHost[host]; ok {
-			target.Variant = v
-		}
-		r := scan(t, target, messages)
-		c.requests++
-		for _, m := range r.Messages {
-			if m.Role == facts.RoleTool {
-				c.withReplies++
-				break
-			}
-		}
-		for _, v := range checker.Check(r, target) {
-			if v.Predicted != analyzer.Reject {
-				c.lenient++
-				continue
-			}
-			c.rejects++
-			t.Errorf("%s (%s) was accepted: [%s %s] %s", id, host, v.Rule.ID, v.Detail, v.Summary)
+func newAccepted() *accepted {
+	return &accepted{checker: analyzer.NewChecker(All), requests: map[facts.Dialect]int{}, lenient: map[string]int{}}
+}
+
+func (a *accepted) judge(t *testing.T, id string, target facts.Target, body []byte) {
+	t.Helper()
+	r := scan(t, target, body)
+	target = target.WithModel(string(r.Model))
+	a.requests[target.Dialect]++
+	for i := range r.Messages {
+		if len(r.Messages[i].Replies) > 0 {
+			a.replies++
+			break
 		}
 	}
+	for _, v := range a.checker.Check(r, target) {
+		if v.Predicted != analyzer.Reject {
+			a.lenient[v.Rule.ID]++
+			continue
+		}
+		t.Errorf("%s (%s) was accepted: %s", id, targetName(target), say(v))
+	}
+}
 
-	t.Run("exchanges", func(t *testing.T) {
-		var c counts
-		lines(t, "../../../shared/data/exchanges.jsonl.gz", func(line []byte) {
-			var x struct {
-				ID, API, URL string
-				Status       int
-				Request      json.RawMessage
-			}
-			if err := json.Unmarshal(line, &x); err != nil {
-				t.Fatalf("decode exchange: %v", err)
-			}
-			var body struct{ Messages json.RawMessage }
-			if x.API != "openai.chat" || x.Status/100 != 2 || json.Unmarshal(x.Request, &body) != nil {
-				return
-			}
-			judge(&c, x.ID, x.URL, body.Messages)
-		})
-		t.Logf("%+v", c)
+// TestAcceptedExchanges: no rule expects a rejection of a recorded request that a provider accepted, without exception.
+func TestAcceptedExchanges(t *testing.T) {
+	a := newAccepted()
+	other := 0
+	lines(t, "../../../shared/data/exchanges.jsonl.gz", func(line []byte) {
+		var x struct {
+			ID, URL string
+			Status  int
+			Request json.RawMessage
+		}
+		if err := json.Unmarshal(line, &x); err != nil {
+			t.Fatalf("decode exchange: %v", err)
+		}
+		if x.Status/100 != 2 || len(x.Request) == 0 || x.Request[0] != '{' {
+			return
+		}
+		target := facts.Detect(x.URL, "", x.Request)
+		if target.Dialect == facts.Other {
+			other++
+			return
+		}
+		a.judge(t, x.ID, target, x.Request)
 	})
-	t.Run("conversations", func(t *testing.T) {
-		var c counts
-		lines(t, "../../../shared/data/conversations.jsonl.gz", func(line []byte) {
-			var x struct {
-				ID, Format, URL string
-				Status          int
-				Messages        []json.RawMessage
-				Sent            *int `json:"n_request"` // how many of Messages were sent; the rest is the answer
+	t.Logf("accepted: %v, %d of them with replies, and %d of other APIs; findings that are no rejections: %v", a.requests, a.replies, other, a.lenient)
+}
+
+// TestAcceptedConversations: nor of a recorded conversation.
+func TestAcceptedConversations(t *testing.T) {
+	dialects := map[string]facts.Dialect{
+		"openai.chat": facts.OpenAIChat, "openai.responses": facts.OpenAIResponses, "anthropic.messages": facts.Anthropic,
+	}
+	a := newAccepted()
+	lines(t, "../../../shared/data/conversations.jsonl.gz", func(line []byte) {
+		var x struct {
+			ID, Format, URL, Model string
+			Status                 int
+			Messages               []json.RawMessage
+			Tools, System          json.RawMessage
+			Sent                   *int            `json:"n_request"` // how many of Messages were sent; the rest is the answer
+			Previous               json.RawMessage `json:"previous_response_id"`
+			Conversation           json.RawMessage `json:"conversation_state"`
+		}
+		if err := json.Unmarshal(line, &x); err != nil {
+			t.Fatalf("decode conversation: %v", err)
+		}
+		dialect, ok := dialects[x.Format]
+		if !ok || x.Status != 0 && x.Status/100 != 2 {
+			return
+		}
+		n := len(x.Messages)
+		if x.Sent != nil {
+			n = *x.Sent
+		} else if n > 0 && strings.Contains(string(x.Messages[n-1]), `"tool_calls"`) {
+			n-- // a log that ends in the model's answer: its calls are not sent yet
+		}
+		body := map[string]any{"model": x.Model}
+		for key, v := range map[string]json.RawMessage{"tools": x.Tools, "system": x.System, "previous_response_id": x.Previous, "conversation": x.Conversation} {
+			if len(v) > 0 {
+				body[key] = v
 			}
-			if err := json.Unmarshal(line, &x); err != nil {
-				t.Fatalf("decode conversation: %v", err)
-			}
-			if x.Format != "openai.chat" || x.Status != 0 && x.Status/100 != 2 {
-				return
-			}
-			n := len(x.Messages)
-			if x.Sent != nil {
-				n = *x.Sent
-			} else if n > 0 && strings.Contains(string(x.Messages[n-1]), `"tool_calls"`) {
-				n-- // a log that ends in the model's answer: its calls are not sent yet
-			}
-			b, err := json.Marshal(x.Messages[:n])
-			if err != nil {
-				t.Fatal(err)
-			}
-			judge(&c, x.ID, x.URL, b)
-		})
-		t.Logf("%+v", c)
+		}
+		if dialect == facts.OpenAIResponses {
+			body["input"] = x.Messages[:n]
+		} else {
+			body["messages"] = x.Messages[:n]
+		}
+		b, err := json.Marshal(body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		// Without a URL it is judged as the first variant of its dialect, the strictest.
+		target := facts.Target{Dialect: dialect, Variant: facts.Variants[dialect][0]}
+		if x.URL != "" {
+			target.Variant = facts.Detect(x.URL, x.Model, nil).Variant
+		}
+		a.judge(t, x.ID, target, b)
 	})
+	t.Logf("accepted: %v, %d of them with replies; findings that are no rejections: %v", a.requests, a.replies, a.lenient)
 }
 
 // lines calls f with each line of a compressed file of the shared data, or skips the test where it is absent.

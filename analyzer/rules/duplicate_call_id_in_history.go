@@ -10,20 +10,17 @@ var DuplicateCallIDInHistory = &analyzer.Rule{
 	ID: "duplicate_call_id_in_history",
 	Doc: `tool call with the id of a call of an earlier turn
 
-Models and gateways do number their calls anew each turn (call_0, tool_0_weather), and most providers accept it. Those
-that want ids to be unique in the whole request answer 400, "tool_use ids must be unique"; those that count calls and
-replies by id do when one of the two calls has no reply. It is also what a turn looks like that was stored twice. Make
+Models and gateways do number their calls anew each turn (call_0, tool_0_weather), and providers accept it, Anthropic
+too, although its "tool_use ids must be unique" is said to hold for the whole request. Those that count calls and replies
+by id answer 400 when one of the two calls has no reply. It is also what a turn looks like that was stored twice. Make
 the ids unique when an answer is stored.`,
 	Fix:      "Make call ids unique in the conversation when the answer is stored, and store each turn once.",
-	Severity: uniqueIDs.reject,
+	Severity: by{}.reject,
 	Run:      duplicateCallIDInHistory,
 }
 
-var (
-	uniqueIDs = by{facts.Anthropic: anthropics}
-	// countIDs compare how often an id is called with how often it is answered.
-	countIDs = by{facts.OpenAIChat: {facts.Mistral, facts.MiniMax}}
-)
+// countIDs compare how often an id is called with how often it is answered.
+var countIDs = by{facts.OpenAIChat: {facts.Mistral, facts.MiniMax}}
 
 func duplicateCallIDInHistory(p *analyzer.Pass) {
 	for i := range p.Groups.Calls {
@@ -32,7 +29,7 @@ func duplicateCallIDInHistory(p *analyzer.Pass) {
 			continue
 		}
 		first := &p.Groups.Calls[c.Again]
-		severity := uniqueIDs.reject(p.Target)
+		severity := analyzer.Lenient
 		if countIDs.has(p.Target) && !p.Groups.Unknown && (c.Reply < 0 || first.Reply < 0) {
 			severity = analyzer.Reject
 		}

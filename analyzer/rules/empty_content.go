@@ -69,6 +69,8 @@ func emptyMessage(p *analyzer.Pass, i int, m *facts.Message) {
 		if last || p.Target.Variant == facts.OtherVariant {
 			severity = analyzer.Lenient
 		}
+	case p.Target.Dialect == facts.Gemini && detail == "blank_part":
+		severity = analyzer.Lenient // seen refused and, mostly, accepted
 	case inBlocks(p.Target):
 	case p.Target.Variant == facts.XAI:
 		// "Each message must have at least one content element"; with calls this is null_content_with_calls.

@@ -10,12 +10,13 @@ var FirstMessageRole = &analyzer.Rule{
 	ID: "first_message_role",
 	Doc: `history that starts with an assistant message
 
-Bedrock answers "A conversation must start with a user message"; Gemini, when that message makes a call, "Please ensure
-that function call turn comes immediately after a user turn or after a function response turn". Usual cause: the history
+Gemini answers, when that message makes a call, "Please ensure that function call turn comes immediately after a user
+turn or after a function response turn". Bedrock is said to answer "A conversation must start with a user message", but
+takes it from Claude. Usual cause: the history
 was trimmed to its last messages without looking where the cut falls. Cut before a user message, so that what remains
 starts with one.`,
 	Fix:      "When trimming the history, cut before a user message, so that the first message after the system prompt is the user's.",
-	Severity: by{facts.Bedrock: nil, facts.Gemini: nil}.reject,
+	Severity: by{facts.Gemini: nil}.reject,
 	Run:      firstMessageRole,
 }
 

@@ -27,8 +27,8 @@ var needReplies = by{
 	facts.Anthropic:       anthropics, facts.Gemini: nil, facts.Bedrock: nil,
 }
 
-// countReplies compare numbers: as many replies as calls may pass, whatever they name.
-var countReplies = by{facts.OpenAIChat: {facts.Mistral}, facts.Gemini: nil}
+// countReplies compare numbers, in some versions: as many replies as calls may pass, whatever they name.
+var countReplies = by{facts.OpenAIChat: {facts.Mistral}}
 
 func missingToolReply(p *analyzer.Pass) {
 	replies, group, inGroup := 0, -1, 0 // replies seen so far; the newest group, and how many of them it has

@@ -14,18 +14,24 @@ Providers answer 400: "messages with role 'tool' must be a response to a precedi
 Usual causes: the assistant message was stored with role and content only, so its tool_calls were lost; or the history
 was trimmed between a call and its reply. Store the assistant message as it came, and trim whole turns: an assistant
 message with tool_calls and all tool messages after it stay together or go together.`,
-	Fix: "Store and resend the assistant message with its tool calls, and when trimming the history drop a call and its replies together.",
-	Severity: by{
-		facts.OpenAIChat: {
-			facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Qwen, facts.Kimi, facts.MiniMax, facts.Mistral, facts.GeminiOpenAI,
-		},
-		facts.OpenAIResponses: openAIs, facts.Anthropic: anthropics, facts.Gemini: nil, facts.Bedrock: nil,
-	}.reject,
-	Run: orphanToolReply,
+	Fix:      "Store and resend the assistant message with its tool calls, and when trimming the history drop a call and its replies together.",
+	Severity: needCalls.reject,
+	Run:      orphanToolReply,
+}
+
+var needCalls = by{
+	facts.OpenAIChat: {
+		facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Qwen, facts.Kimi, facts.MiniMax, facts.Mistral, facts.GeminiOpenAI,
+	},
+	facts.OpenAIResponses: openAIs, facts.Anthropic: anthropics, facts.Gemini: nil, facts.Bedrock: nil,
 }
 
 func orphanToolReply(p *analyzer.Pass) {
+	var severity analyzer.Severity
 	for r := range p.Groups.With(analyzer.ReplyOrphan) {
+		if severity == "" {
+			severity = unlessOtherCalls(p, needCalls)
+		}
 		detail, before := orphanPlace(p, r.After)
 		caller := "no assistant message"
 		switch p.Target.Dialect {
@@ -34,8 +40,22 @@ func orphanToolReply(p *analyzer.Pass) {
 		case facts.Gemini:
 			caller = "no model message"
 		}
-		p.Report(r.Message, r.ID, nil, detail, "%s answers %s, which %s in this request called; %s", at(p, r.Message), name(r.ID), caller, before)
+		p.ReportAs(severity, r.Message, r.ID, nil, detail, "%s answers %s, which %s in this request called; %s", at(p, r.Message), name(r.ID), caller, before)
 	}
+}
+
+// unlessOtherCalls is the severity of a reply without its call for those who reject it: not when a Responses input has
+// items that may be calls of a kind we do not pair. A tool_search_call that the client ran was seen with a
+// function_call_output.
+func unlessOtherCalls(p *analyzer.Pass, who by) analyzer.Severity {
+	if p.Target.Dialect == facts.OpenAIResponses {
+		for i := range p.Request.Messages {
+			if p.Request.Messages[i].Item == facts.ItemOther {
+				return analyzer.Lenient
+			}
+		}
+	}
+	return who.reject(p.Target)
 }
 
 // orphanPlace says what stands where the assistant message with the call should be.

@@ -134,7 +134,11 @@ var otherwise = map[string]map[string]string{
 	"arguments_invalid_json": {
 		"openai_chat.vllm": "its main branch replaces the arguments by {}",
 	},
+	"duplicate_call_id_in_history": {
+		"anthropic.anthropic": acrossTurns, "anthropic.vertex_anthropic": acrossTurns,
+	},
 	"first_message_role": {
+		"bedrock.bedrock":     "Claude was seen to take it",
 		"anthropic.anthropic": onceOnly, "anthropic.vertex_anthropic": onceOnly,
 	},
 	"last_message_role": {
@@ -186,11 +190,12 @@ var otherwise = map[string]map[string]string{
 }
 
 const (
-	onceOnly  = "until 2024"
-	newModels = "from Opus 4.6 on, and no model is given here"
-	anyOrder  = "the order of a pair is said not to matter"
-	asOrphan  = "No tool call found for function call output: it does not tell an open turn from none"
-	twoRoles  = "documented: user and model, and no others"
+	acrossTurns = "seen accepted in two turns; the recorded rejection is of one message"
+	onceOnly    = "until 2024"
+	newModels   = "from Opus 4.6 on, and no model is given here"
+	anyOrder    = "the order of a pair is said not to matter"
+	asOrphan    = "No tool call found for function call output: it does not tell an open turn from none"
+	twoRoles    = "documented: user and model, and no others"
 )
 
 // alsoFound are rules that a violating body breaks besides those that the specification lists with it.

@@ -16,22 +16,28 @@ result was put where the id belongs. In Gemini's own API the name of the functio
 	Fix: "Copy the id of the model's call unchanged into its reply.",
 	// DeepSeek is only inferred to check this; Mistral's validators before version 13 count replies and compare no ids;
 	// so does Gemini.
-	Severity: by{
-		facts.OpenAIChat:      {facts.OpenAI, facts.Azure, facts.Kimi, facts.MiniMax, facts.GeminiOpenAI},
-		facts.OpenAIResponses: openAIs, facts.Anthropic: anthropics, facts.Bedrock: nil,
-	}.reject,
-	Run: unknownToolCallID,
+	Severity: compareIDs.reject,
+	Run:      unknownToolCallID,
+}
+
+var compareIDs = by{
+	facts.OpenAIChat:      {facts.OpenAI, facts.Azure, facts.Kimi, facts.MiniMax, facts.GeminiOpenAI},
+	facts.OpenAIResponses: openAIs, facts.Anthropic: anthropics, facts.Bedrock: nil,
 }
 
 func unknownToolCallID(p *analyzer.Pass) {
+	var severity analyzer.Severity
 	for r := range p.Groups.With(analyzer.ReplyUnknown) {
+		if severity == "" {
+			severity = unlessOtherCalls(p, compareIDs)
+		}
 		g := p.Groups.Groups[r.Group]
 		if g.Last-g.First == 1 {
-			p.Report(r.Message, r.ID, nil, "", "%s answers %s, but %s called %s",
+			p.ReportAs(severity, r.Message, r.ID, nil, "", "%s answers %s, but %s called %s",
 				at(p, r.Message), name(r.ID), ref(p, g.Message), name(p.Groups.Calls[g.First].ID))
 			continue
 		}
-		p.Report(r.Message, r.ID, nil, "", "%s answers %s, which is none of the %d calls of %s",
+		p.ReportAs(severity, r.Message, r.ID, nil, "", "%s answers %s, which is none of the %d calls of %s",
 			at(p, r.Message), name(r.ID), g.Last-g.First, ref(p, g.Message))
 	}
 }
