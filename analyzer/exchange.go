@@ -84,7 +84,7 @@ func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 	}
 	o.row.Operation = "chat"
 	err := facts.ScanRequest(o.target.Dialect, body, &a.req)
-	o.row.Stream, o.row.Messages = a.req.Stream, len(a.req.Messages)
+	o.row.Stream, o.row.Messages = a.req.Stream || facts.Streams(path), len(a.req.Messages)
 	a.target(o, o.target.WithModel(a.strings.name(a.req.Model)))
 	switch {
 	case err != nil:
@@ -110,7 +110,7 @@ func (a *Analyzer) stubbed(o *open, ev *event.Event) {
 	}
 	o.row.Operation = "chat"
 	_ = facts.ScanRequest(o.target.Dialect, body, &a.req) // it ends early, as a stub does
-	o.row.Stream = a.req.Stream
+	o.row.Stream = a.req.Stream || facts.Streams(o.row.Path)
 	a.target(o, o.target.WithModel(a.strings.name(a.req.Model)))
 }
 

@@ -2,7 +2,9 @@ package facts
 
 import (
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io"
 	"math/rand/v2"
 	"strings"
 	"testing"
@@ -124,4 +126,37 @@ func TestAppendText(t *testing.T) {
 	// No JSON; kept as it is.
 	f(`\q\u12`, `\q\u12`)
 	f(`\`, `\`)
+}
+
+// refArgs is the slow twin of checkArgs, on the unescaped text.
+func refArgs(text string) Args {
+	if strings.HasPrefix(text, "~") {
+		return checkShapedArgs([]byte(text))
+	}
+	d := json.NewDecoder(strings.NewReader(text))
+	verdict := ArgsUnknown
+	for {
+		var v json.RawMessage
+		err := d.Decode(&v)
+		switch {
+		case errors.Is(err, io.EOF) && verdict == ArgsUnknown:
+			return ArgsEmpty
+		case errors.Is(err, io.EOF):
+			return verdict
+		case errors.Is(err, io.ErrUnexpectedEOF) && verdict == ArgsUnknown:
+			return ArgsTruncated
+		case err != nil:
+			return ArgsBad
+		case verdict != ArgsUnknown:
+			verdict = ArgsMultiple
+		case v[0] == '{':
+			verdict = ArgsObject
+		default:
+			verdict = ArgsNotObject
+		}
+		rest := text[d.InputOffset():]
+		if strings.IndexByte(`{["`, v[0]) < 0 && rest != "" && strings.TrimLeft(rest[:1], " \n\t\r") != "" {
+			return ArgsBad // 01 is no two numbers
+		}
+	}
 }

@@ -181,6 +181,7 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 			r.Start, r.End = start, s.i
 		}
 		m.Replies = f.replies[firstReply:len(f.replies):len(f.replies)]
+	default:
 	}
 }
 

@@ -350,31 +350,6 @@ func TestScanRecordedConversations(t *testing.T) {
 	t.Logf("%d conversations", n)
 }
 
-// mutate changes a few bytes of seed.
-func mutate(r *rand.Rand, seed string) []byte {
-	b := []byte(seed)
-	for range r.IntN(4) {
-		if len(b) == 0 {
-			break
-		}
-		c, at := meaningful[r.IntN(len(meaningful))], r.IntN(len(b))
-		switch r.IntN(4) {
-		case 0:
-			b[at] = c
-		case 1:
-			b = append(b[:at], b[at+1:]...)
-		case 2:
-			b = append(b[:at], append([]byte{c}, b[at:]...)...)
-		case 3: // move a piece
-			end := at + r.IntN(len(b)-at)
-			piece := string(b[at:end])
-			to := r.IntN(len(b))
-			b = append(b[:to], append([]byte(piece), b[to:]...)...)
-		}
-	}
-	return b
-}
-
 func TestScanMutations(t *testing.T) {
 	n := 200_000
 	if testing.Short() {

@@ -75,7 +75,7 @@ func (a *answer) unary(text []byte, object func(*answer, *scanner)) {
 	if !a.answered && len(a.r.Error) == 0 {
 		a.r.Error, a.r.Malformed = text, true
 	}
-	a.r.Malformed = a.r.Malformed || s.err != nil && !(a.native && truncated)
+	a.r.Malformed = a.r.Malformed || s.err != nil && (!a.native || !truncated)
 }
 
 // finish moves what was gathered into the Response.

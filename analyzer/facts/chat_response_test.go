@@ -132,6 +132,28 @@ func TestScanResponseNative(t *testing.T) {
 	f(`{"error":"model 'x' not found"}`, "", Response{Error: []byte(`"model 'x' not found"`)})
 }
 
+func TestScanRecordedNative(t *testing.T) {
+	n := 0
+	readLines(t, "exchanges.jsonl.gz", func(line []byte) {
+		var e exchange
+		if err := json.Unmarshal(line, &e); err != nil {
+			t.Fatal(err)
+		}
+		if e.API != "ollama.chat" {
+			return
+		}
+		n++
+		var q Request
+		if err := ScanRequest(OpenAIChat, e.Request, &q); err != nil || len(q.Messages) == 0 {
+			t.Errorf("%s: %v, %d messages", e.ID, err, len(q.Messages))
+		}
+		if r := answerOf(t, "", string(e.body(t))); r.Malformed || r.Cut || len(r.Error) > 0 || r.FinishReason != "stop" || r.ContentBytes == 0 || r.OutputTokens == 0 {
+			t.Errorf("%s: %+v", e.ID, r)
+		}
+	})
+	t.Logf("%d exchanges", n)
+}
+
 func TestScanResponseCut(t *testing.T) {
 	r := answerOf(t, "", `{"error":{"message":"long te`)
 	if string(r.Error) != `{"message":"long te` || !r.Cut {

@@ -52,6 +52,13 @@ func (t Target) WithModel(model string) Target {
 	return t
 }
 
+// Streams reports that a path asks for a stream, as those of Gemini and Bedrock do; others ask in the body.
+func Streams(path string) bool {
+	last := unescape(path[strings.LastIndexByte(path, '/')+1:])
+	return strings.HasSuffix(last, ":streamGenerateContent") || strings.HasSuffix(last, ":streamRawPredict") || last == "converse-stream" ||
+		last == "invoke-with-response-stream"
+}
+
 // SplitURL cuts a URL into host, port and path without checking it; port is "" when none is given, query and
 // fragment are dropped. The parts share url's memory. A url without "://" starts with its host, or with its path if it
 // starts with a slash.

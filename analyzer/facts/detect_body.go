@@ -37,6 +37,7 @@ func detectBody(t Target, path string, body []byte) Target {
 		if !strings.Contains(path, "/model/") { // Nova's own body looks like Converse
 			t.Dialect, t.Variant = Bedrock, BedrockAPI
 		}
+	default: // Cohere's messages are those of others with a plan: nothing else tells it
 	}
 	return t
 }

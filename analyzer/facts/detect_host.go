@@ -132,8 +132,9 @@ func responsesVariant(host, port, path string) Variant {
 		return v
 	case DeepSeek:
 		return DeepSeekResponses
+	default:
+		return OtherVariant
 	}
-	return OtherVariant
 }
 
 // anthropicVariant is chatVariant for Messages. Others that offer an endpoint in Anthropic's format have rules of their own.

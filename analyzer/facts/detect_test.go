@@ -86,13 +86,19 @@ var urls = []struct {
 	{"https://dashscope.aliyuncs.com/apps/anthropic/v1/messages", Target{Dialect: Anthropic, Variant: OtherVariant}},
 	{"https://openrouter.ai/api/v1/messages", Target{Dialect: Anthropic, Variant: OtherVariant}},
 	{"https://x.services.ai.azure.com/anthropic/v1/messages", Target{Dialect: Anthropic, Variant: OtherVariant}},
-	{"https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5/publishers/anthropic/models/claude-sonnet-4-5@20250929:streamRawPredict",
-		Target{Dialect: Anthropic, Variant: VertexAnthropic, Model: "claude-sonnet-4-5@20250929"}},
-	{"https://aiplatform.googleapis.com/v1/projects/p/locations/global/publishers/anthropic/models/claude-opus-4-6%3ArawPredict",
-		Target{Dialect: Anthropic, Variant: VertexAnthropic, Model: "claude-opus-4-6"}},
+	{
+		"https://us-east5-aiplatform.googleapis.com/v1/projects/p/locations/us-east5/publishers/anthropic/models/claude-sonnet-4-5@20250929:streamRawPredict",
+		Target{Dialect: Anthropic, Variant: VertexAnthropic, Model: "claude-sonnet-4-5@20250929"},
+	},
+	{
+		"https://aiplatform.googleapis.com/v1/projects/p/locations/global/publishers/anthropic/models/claude-opus-4-6%3ArawPredict",
+		Target{Dialect: Anthropic, Variant: VertexAnthropic, Model: "claude-opus-4-6"},
+	},
 	{"https://bedrock-runtime.us-east-1.amazonaws.com/model/us.anthropic.claude-sonnet-4-6/invoke", Target{Dialect: Anthropic, Variant: OtherVariant, Model: "us.anthropic.claude-sonnet-4-6"}},
-	{"https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-3-haiku-20240307-v1%3A0/invoke-with-response-stream",
-		Target{Dialect: Anthropic, Variant: OtherVariant, Model: "anthropic.claude-3-haiku-20240307-v1:0"}},
+	{
+		"https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-3-haiku-20240307-v1%3A0/invoke-with-response-stream",
+		Target{Dialect: Anthropic, Variant: OtherVariant, Model: "anthropic.claude-3-haiku-20240307-v1:0"},
+	},
 
 	{"https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:generateContent", Target{Dialect: Gemini, Variant: GeminiAPI, Model: "gemini-2.5-flash"}},
 	{"https://generativelanguage.googleapis.com/v1beta/models/gemini-3-pro:streamGenerateContent?alt=sse", Target{Dialect: Gemini, Variant: GeminiAPI, Model: "gemini-3-pro"}},
@@ -100,14 +106,18 @@ var urls = []struct {
 	{"https://generativelanguage.googleapis.com/v1beta/tunedModels/mine:generateContent", Target{Dialect: Gemini, Variant: GeminiAPI, Model: "mine"}},
 	{"http://127.0.0.1:4000/v1beta/models/gemini-3-pro%3agenerateContent", Target{Dialect: Gemini, Variant: GeminiAPI, Model: "gemini-3-pro"}},
 	{"https://aiplatform.googleapis.com/v1/publishers/google/models/gemini-2.0-flash:generateContent", Target{Dialect: Gemini, Variant: VertexGemini, Model: "gemini-2.0-flash"}},
-	{"https://<LOCATION>-aiplatform.googleapis.com/v1beta1/projects/p/locations/<LOCATION>/publishers/google/models/gemini-2.5-flash:streamGenerateContent",
-		Target{Dialect: Gemini, Variant: VertexGemini, Model: "gemini-2.5-flash"}},
+	{
+		"https://<LOCATION>-aiplatform.googleapis.com/v1beta1/projects/p/locations/<LOCATION>/publishers/google/models/gemini-2.5-flash:streamGenerateContent",
+		Target{Dialect: Gemini, Variant: VertexGemini, Model: "gemini-2.5-flash"},
+	},
 	{"http://proxy/v1/projects/p/locations/l/publishers/google/models/gemini-3-pro:generateContent", Target{Dialect: Gemini, Variant: VertexGemini, Model: "gemini-3-pro"}},
 
 	{"https://bedrock-runtime.us-east-1.amazonaws.com/model/us.amazon.nova-2-lite-v1:0/converse", Target{Dialect: Bedrock, Variant: BedrockAPI, Model: "us.amazon.nova-2-lite-v1:0"}},
 	{"https://vpce-1.bedrock-runtime.us-east-1.vpce.amazonaws.com/model/amazon.nova-lite-v1%3A0/converse-stream", Target{Dialect: Bedrock, Variant: BedrockAPI, Model: "amazon.nova-lite-v1:0"}},
-	{"https://bedrock-runtime.cn-north-1.amazonaws.com.cn/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fus.anthropic.claude/converse",
-		Target{Dialect: Bedrock, Variant: BedrockAPI, Model: "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude"}},
+	{
+		"https://bedrock-runtime.cn-north-1.amazonaws.com.cn/model/arn%3Aaws%3Abedrock%3Aus-east-1%3A1%3Ainference-profile%2Fus.anthropic.claude/converse",
+		Target{Dialect: Bedrock, Variant: BedrockAPI, Model: "arn:aws:bedrock:us-east-1:1:inference-profile/us.anthropic.claude"},
+	},
 	{"http://127.0.0.1:4000/bedrock/model/m%zz/converse", Target{Dialect: Bedrock, Variant: BedrockAPI, Model: "m%zz"}},
 
 	{"https://api.cohere.com/v2/chat", Target{Dialect: Cohere, Variant: CohereAPI}},
@@ -237,6 +247,22 @@ func TestWithModel(t *testing.T) {
 	t1 := Target{Dialect: Gemini, Variant: GeminiAPI, Model: "path"}
 	if t1.WithModel("") != t1 {
 		t.Error("no model took the path's away")
+	}
+}
+
+func TestStreams(t *testing.T) {
+	for _, path := range []string{
+		"/v1beta/models/gemini-3-pro:streamGenerateContent", "/models/m%3AstreamGenerateContent", "/publishers/anthropic/models/m:streamRawPredict",
+		"/model/m/converse-stream", "/model/m/invoke-with-response-stream",
+	} {
+		if !Streams(path) {
+			t.Error(path)
+		}
+	}
+	for _, path := range []string{"", "/v1beta/models/gemini-3-pro:generateContent", "/model/m/converse", "/v1/chat/completions", "/converse-stream/x"} {
+		if Streams(path) {
+			t.Error(path)
+		}
 	}
 }
 

@@ -3,8 +3,6 @@ package facts
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
-	"io"
 	"slices"
 	"strings"
 
@@ -93,7 +91,12 @@ func (n node) lastKey(keys ...string) string {
 }
 
 // last is the last member that has one of the keys.
-func (n node) last(keys ...string) node { return n.get(n.lastKey(keys...)) }
+func (n node) last(keys ...string) node {
+	if k := n.lastKey(keys...); k != "" {
+		return n.get(k)
+	}
+	return node{}
+}
 
 func (n node) bytes() []byte {
 	if n.kind != String {
@@ -287,6 +290,7 @@ func refContent(b []byte, content node, m *Message) {
 				texts, has = texts+text.text, true
 			}
 		}
+	default:
 	}
 	if m.Role == RoleAssistant && has {
 		m.ContentHash = xxh3.HashString(texts)
@@ -360,37 +364,4 @@ func refCall(b []byte, n node) Call {
 		}
 	}
 	return c
-}
-
-// refArgs is the slow twin of checkArgs, on the unescaped text.
-func refArgs(text string) Args {
-	if strings.HasPrefix(text, "~") {
-		return checkShapedArgs([]byte(text))
-	}
-	d := json.NewDecoder(strings.NewReader(text))
-	verdict := ArgsUnknown
-	for {
-		var v json.RawMessage
-		err := d.Decode(&v)
-		switch {
-		case errors.Is(err, io.EOF) && verdict == ArgsUnknown:
-			return ArgsEmpty
-		case errors.Is(err, io.EOF):
-			return verdict
-		case errors.Is(err, io.ErrUnexpectedEOF) && verdict == ArgsUnknown:
-			return ArgsTruncated
-		case err != nil:
-			return ArgsBad
-		case verdict != ArgsUnknown:
-			verdict = ArgsMultiple
-		case v[0] == '{':
-			verdict = ArgsObject
-		default:
-			verdict = ArgsNotObject
-		}
-		rest := text[d.InputOffset():]
-		if strings.IndexByte(`{["`, v[0]) < 0 && rest != "" && strings.TrimLeft(rest[:1], " \n\t\r") != "" {
-			return ArgsBad // 01 is no two numbers
-		}
-	}
 }

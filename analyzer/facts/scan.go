@@ -21,9 +21,10 @@ func ScanRequest(d Dialect, body []byte, f *Request) error {
 		return f.scan(body, '{', (*Request).gemini)
 	case Bedrock:
 		return f.scan(body, '{', (*Request).bedrock)
+	default:
+		f.reset()
+		return ErrDialect
 	}
-	f.reset()
-	return ErrDialect
 }
 
 // ScanMessages is ScanRequest for a bare array of messages, contents or input items.
@@ -39,9 +40,10 @@ func ScanMessages(d Dialect, body []byte, f *Request) error {
 		return f.scan(body, '[', (*Request).geminiContents)
 	case Bedrock:
 		return f.scan(body, '[', (*Request).bedrockMessages)
+	default:
+		f.reset()
+		return ErrDialect
 	}
-	f.reset()
-	return ErrDialect
 }
 
 func (f *Request) reset() {
@@ -206,6 +208,7 @@ func (c *Call) arguments(s *scanner) {
 		c.Args = checkArgs(raw)
 	case Object:
 		c.Args = ArgsObject
+	default: // never right
 	}
 	c.ArgsHash, c.ArgsBytes = xxh3.Hash(raw), len(raw)
 }

@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"encoding/json"
+	"math/rand/v2"
 	"os"
 	"testing"
 )
@@ -31,6 +32,7 @@ var requestSeeds = []string{
 	`{"messages":[{"role":"assistant","content":"~12:0123456789abcdef","prefix":false,"partial":true,"odd":null,"name":false,"tool_plan":"p"}]}`,
 	`{"messages":[{"role":"assistant","tool_calls":[{"type":"custom","custom":{"name":"c","input":"{"}},{"type":"function","function":{"name":"f","arguments":"{}","index":0},"extra_content":{"google":{"thought_signature":"s"}}}]}]}`,
 	`{"tools":[{"type":"custom","custom":{"name":"c"}},7],"tool_choice":{"custom":{"name":"c"}},"parallel_tool_calls":false,"functions":[],"function_call":null,"thinking":{"type":"enabled"},"enable_thinking":false,"think":"high"}`,
+	`{"messages":[{"tool_calls":[{"":{"arguments":{}}}],"":null}]}`,
 	`{"a\\":"\\","b":"\\\"","messages":[{"role":"assistant","content":"\\\\\"\\"}],"c":[[[[{"d":[true,false,null]}]]]]}`,
 }
 
@@ -46,6 +48,31 @@ var argsSeeds = []string{
 
 // mutation characters: the ones that JSON gives a meaning.
 const meaningful = "{}[]\",:\\n1 u/-te.~"
+
+// mutate changes a few bytes of seed.
+func mutate(r *rand.Rand, seed string) []byte {
+	b := []byte(seed)
+	for range r.IntN(4) {
+		if len(b) == 0 {
+			break
+		}
+		c, at := meaningful[r.IntN(len(meaningful))], r.IntN(len(b))
+		switch r.IntN(4) {
+		case 0:
+			b[at] = c
+		case 1:
+			b = append(b[:at], b[at+1:]...)
+		case 2:
+			b = append(b[:at], append([]byte{c}, b[at:]...)...)
+		case 3: // move a piece
+			end := at + r.IntN(len(b)-at)
+			piece := string(b[at:end])
+			to := r.IntN(len(b))
+			b = append(b[:to], append([]byte(piece), b[to:]...)...)
+		}
+	}
+	return b
+}
 
 const sharedData = "../../../shared/data/"
 
