@@ -88,6 +88,10 @@ func TestRequest(t *testing.T) {
 	f(OpenAIChat, `{"messages":[]} x`, h(`{"messages":[]} x`)+":bad")
 	f(OpenAIChat, `{"model":nul}`, h(`{"model":nul}`)+":bad")
 	f(OpenAIChat, `{"a":1,}`, h(`{"a":1,}`)+":bad")
+	// What a tool returned as an object is not the protocol's; Gemini takes one part in place of an array.
+	f(Anthropic, `{"messages":[{"content":[{"type":"tool_result","content":{"name":"secret"}}]}]}`,
+		`{"messages":[{"content":[{"type":"tool_result","content":{"`+k("name")+`":"`+h("secret")+`"}}]}]}`)
+	f(Gemini, `{"contents":{"role":"user","parts":{"text":"secret"}}}`, `{"contents":{"role":"user","parts":{"text":"`+h("secret")+`"}}}`)
 	// A wrong root is free content.
 	f(OpenAIChat, `[{"role":"user"}]`, `[{"`+k("role")+`":"`+h("user")+`"}]`)
 }
