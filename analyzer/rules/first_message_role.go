@@ -10,14 +10,21 @@ var FirstMessageRole = &analyzer.Rule{
 	ID: "first_message_role",
 	Doc: `history that starts with an assistant message
 
-Gemini answers, when that message makes a call, "Please ensure that function call turn comes immediately after a user
-turn or after a function response turn". Bedrock is said to answer "A conversation must start with a user message", but
-takes it from Claude. Usual cause: the history
-was trimmed to its last messages without looking where the cut falls. Cut before a user message, so that what remains
-starts with one.`,
+Bedrock answers "A conversation must start with a user message", though it was seen to take such a history for Claude;
+Gemini, when the first message makes a call, "Please ensure that function call turn comes immediately after a user turn
+or after a function response turn". Usual cause: the history was trimmed to its last messages without looking where the
+cut falls. Cut before a user message, so that what remains starts with one.`,
 	Fix:      "When trimming the history, cut before a user message, so that the first message after the system prompt is the user's.",
-	Severity: by{facts.Gemini: nil}.reject,
+	Severity: firstMessageSeverity,
 	Run:      firstMessageRole,
+}
+
+// firstMessageSeverity: what stands behind an inference profile of Bedrock may be Claude.
+func firstMessageSeverity(t facts.Target) analyzer.Severity {
+	if after(t.Model, "claude") >= 0 || after(t.Model, "inference-profile") >= 0 {
+		return analyzer.Lenient
+	}
+	return by{facts.Bedrock: nil, facts.Gemini: nil}.reject(t)
 }
 
 func firstMessageRole(p *analyzer.Pass) {
@@ -28,7 +35,9 @@ func firstMessageRole(p *analyzer.Pass) {
 		switch p.Target.Variant {
 		case facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Mistral, facts.Ollama:
 			return
+		default:
 		}
+	default:
 	}
 	if p.Request.Stored {
 		return

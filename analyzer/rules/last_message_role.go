@@ -31,6 +31,7 @@ func lastMessageSeverity(t facts.Target) analyzer.Severity {
 		if after(t.Model, "amazon.") >= 0 || after(t.Model, "inference-profile") >= 0 {
 			return analyzer.Lenient // Nova was seen to take it
 		}
+	default:
 	}
 	return by{facts.OpenAIChat: {facts.Mistral}, facts.Bedrock: nil, facts.Gemini: {facts.VertexGemini}}.reject(t)
 }
@@ -56,6 +57,7 @@ func takesPrefill(p *analyzer.Pass) bool {
 			return true
 		case facts.DeepSeek:
 			return !modelIs(p, "reasoner") // refused in 2025
+		default:
 		}
 	case facts.Gemini:
 		return p.Target.Variant == facts.GeminiAPI
@@ -66,6 +68,7 @@ func takesPrefill(p *analyzer.Pass) bool {
 		// Claude's prefill passes, but for newer models and together with tools.
 		refuses, known := refusesPrefill(p.Target.Model)
 		return known && !refuses && !p.Request.HasTools && !p.Request.Bare
+	default:
 	}
 	return false
 }

@@ -40,6 +40,11 @@ func TestModels(t *testing.T) {
 	f(LastMessageRole, bedrock, "anthropic.claude-3-sonnet-20240229-v1:0", withTools, analyzer.Reject)
 	f(LastMessageRole, bedrock, "us.anthropic.claude-opus-4-6-v1", plain, analyzer.Reject)
 
+	first := `{"messages": [{"role": "assistant", "content": [{"text": "80 or 443?"}]}, {"role": "user", "content": [{"text": "80"}]}]}`
+	f(FirstMessageRole, bedrock, "", first, analyzer.Reject)
+	f(FirstMessageRole, bedrock, "us.amazon.nova-2-lite-v1:0", first, analyzer.Reject)
+	f(FirstMessageRole, bedrock, "us.anthropic.claude-sonnet-4-5-20250929-v1:0", first, analyzer.Lenient)
+
 	call := `{"contents": [{"role": "user", "parts": [{"text": "Which port?"}]},
 		{"role": "model", "parts": [%s{"functionCall": {"name": "read_file", "args": {}}}]},
 		{"role": "user", "parts": [{"functionResponse": {"name": "read_file", "response": {"text": "PORT=80"}}}]}]}`

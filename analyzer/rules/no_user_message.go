@@ -30,11 +30,13 @@ func noUserMessage(p *analyzer.Pass) {
 		switch p.Target.Variant {
 		case facts.OpenAI, facts.Azure, facts.Mistral, facts.VLLM, facts.Ollama:
 			return
+		default:
 		}
 	case facts.Bedrock:
 		if len(r.Messages) == 0 {
 			return // the messages may be those of a prompt that lies with AWS
 		}
+	default:
 	}
 	for i := range r.Messages {
 		m := &r.Messages[i]
@@ -49,6 +51,7 @@ func noUserMessage(p *analyzer.Pass) {
 			if p.Target.Dialect != facts.OpenAIChat {
 				return // replies are the user's
 			}
+		default:
 		}
 	}
 	if len(r.Messages) == 0 {

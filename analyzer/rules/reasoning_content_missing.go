@@ -61,6 +61,7 @@ func thinksFrom(p *analyzer.Pass) int {
 		if on || otherCallsReason(p, currentTurn(p)) {
 			return currentTurn(p)
 		}
+	default:
 	}
 	return -1
 }

@@ -44,6 +44,7 @@ func reasoningSignatureInvalid(p *analyzer.Pass) {
 				p.Report(i, nil, nil, "", "message %d, the reasoning item %s, has other encrypted content than in the answer", i, name([]byte(s.ID)))
 			}
 		}
+	default:
 	}
 }
 

@@ -66,10 +66,12 @@ func alternates(p *analyzer.Pass) bool {
 			return false
 		case facts.DeepSeek:
 			return modelIs(p, "reasoner") // refused in 2025
+		default:
+			return true
 		}
-		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // joined reports whether two neighbours of one role are one turn: parallel replies in messages of their own are.

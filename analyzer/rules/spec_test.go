@@ -138,7 +138,6 @@ var otherwise = map[string]map[string]string{
 		"anthropic.anthropic": acrossTurns, "anthropic.vertex_anthropic": acrossTurns,
 	},
 	"first_message_role": {
-		"bedrock.bedrock":     "Claude was seen to take it",
 		"anthropic.anthropic": onceOnly, "anthropic.vertex_anthropic": onceOnly,
 	},
 	"last_message_role": {

@@ -26,6 +26,7 @@ func systemNotFirstSeverity(t facts.Target) analyzer.Severity {
 			return analyzer.Reject
 		case facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Qwen:
 			return analyzer.Style
+		default:
 		}
 	}
 	return analyzer.Lenient

@@ -115,9 +115,7 @@ func refusedFields(t facts.Target) (inMessages, inCalls facts.Fields, nulls bool
 		return 0, 0, false
 	}
 	switch t.Variant {
-	case facts.Groq:
-		return strict, 0, false
-	case facts.Fireworks:
+	case facts.Groq, facts.Fireworks:
 		return strict, 0, false
 	case facts.Mistral:
 		return strict | facts.FieldName | facts.FieldRefusal | facts.FieldAudio | facts.FieldFunctionCall, 0, true
@@ -125,8 +123,9 @@ func refusedFields(t facts.Target) (inMessages, inCalls facts.Fields, nulls bool
 		return ofOthers &^ facts.FieldExtraContent, facts.FieldName, false
 	case facts.OpenRouter, facts.LiteLLM, facts.Qwen: // they document cache_control, and pass on what others have
 		return ofOthers &^ (facts.FieldCacheControl | facts.FieldExtraContent), 0, false
+	default:
+		return ofOthers, 0, false
 	}
-	return ofOthers, 0, false
 }
 
 // fieldName is the first of fields that m carries, as it is written.

@@ -31,6 +31,8 @@ func unsupportedRole(p *analyzer.Pass) {
 		return // the input's items have types, and the roles of messages are those of chat completions
 	}
 	mini := modelIs(p, "o1-mini")
+	opus, ok := versionOf(p, "opus-")
+	system := ok && opus.atLeast(4, 8) // seen to take system messages among the others
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		if m.Role == facts.RoleUser || m.Role == facts.RoleAssistant || m.Kind != facts.Object {
@@ -46,6 +48,9 @@ func unsupportedRole(p *analyzer.Pass) {
 			}
 			detail = blockRole(m)
 		default:
+			if system && m.Role == facts.RoleSystem {
+				continue
+			}
 			detail = blockRole(m)
 		}
 		if detail != "" {
@@ -83,6 +88,7 @@ func chatRole(v facts.Variant, m *facts.Message, mini bool) string {
 			}
 		case facts.OpenRouter, facts.LiteLLM: // they translate it
 			return ""
+		default:
 		}
 		return "developer"
 	case facts.RoleFunction: // elsewhere it is only legacy
@@ -95,6 +101,7 @@ func chatRole(v facts.Variant, m *facts.Message, mini bool) string {
 		}
 	case facts.RoleNone:
 		return "missing"
+	default:
 	}
 	return ""
 }
@@ -108,6 +115,7 @@ func blockRole(m *facts.Message) string {
 		return "developer"
 	case facts.RoleNone:
 		return "missing"
+	default:
+		return "other"
 	}
-	return "other"
 }
