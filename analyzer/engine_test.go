@@ -139,7 +139,7 @@ func TestNotJudged(t *testing.T) {
 	f("capture none", func(e *event.Event) { e.Capture = event.CaptureNone }, 0)
 	f("capture cut", func(e *event.Event) { e.Capture = event.CaptureCut }, 0)
 	f("degraded", func(e *event.Event) { e.Degraded = true }, 0)
-	f("another dialect", func(e *event.Event) { e.URL = "https://api.anthropic.com/v1/messages" }, 0)
+	f("another dialect", func(e *event.Event) { e.URL = "https://api.openai.com/v1/embeddings" }, 0)
 	f("no JSON", func(e *event.Event) { e.Body = []byte(`{"messages":[}`) }, 1)
 	f("an encoding we do not know", func(e *event.Event) { e.ContentEncoding = "br" }, 1)
 	f("broken gzip", func(e *event.Event) { e.ContentEncoding = "gzip" }, 1)

@@ -66,7 +66,8 @@ func TestCallsDroppedOnSave(t *testing.T) {
 		failed, failed, fmt.Sprintf(found, 3, "call_1", "read_file", "high"))
 	f("two calls", assistant("", "call_1 read_file", "call_2 write_file"), assistant("null"),
 		[]msg{tool("call_1", "PORT=80"), tool("call_2", "ok")},
-		failed, failed, fmt.Sprintf(found, 3, "call_1", "read_file", "high"), fmt.Sprintf(found, 4, "call_2", "write_file", "high"))
+		failed, failed, fmt.Sprintf(found, 3, "call_1", "read_file", "high"), fmt.Sprintf(found, 4, "call_2", "write_file", "high"),
+		"assistant_content_missing lenient 2 - - - -")
 	f("with text", assistant("I read the file.", "call_1 read_file"), assistant("I read the file."), []msg{tool("call_1", "PORT=80")},
 		failed, failed, fmt.Sprintf(found, 3, "call_1", "read_file", "high"))
 	f("with text that the agent shortens", assistant("I read the file, as you asked me.", "call_1 read_file"), assistant("I read…"),
@@ -145,14 +146,15 @@ func TestHistoryTruncatedMidPair(t *testing.T) {
 		return fmt.Sprintf("orphan_tool_reply reject %d call_%d extract history_truncated_mid_pair %s", message, call, confidence)
 	}
 
+	const noUser = "no_user_message lenient 0 - - - -" // what is cut is the user's turn too
 	f("the newest answer is cut", nil, append(full[:1:1], replies[1:]...),
-		failed, found(1, 1, "high"), found(2, 2, "high"), found(3, 3, "high"), found(4, 4, "high"))
+		failed, found(1, 1, "high"), found(2, 2, "high"), found(3, 3, "high"), found(4, 4, "high"), noUser)
 	saved := append(append(full[:2:2], assistant("Working.", calls...)), replies...)
 	more := []msg{assistant("", "call_9 extract"), tool("call_9", "done")}
 	f("an older answer is cut", saved, append(append(full[:1:1], replies[3:]...), more...),
-		failed, found(1, 3, "high"), found(2, 4, "high"))
+		failed, found(1, 3, "high"), found(2, 4, "high"), noUser)
 	f("behind a summary", saved, append(append(append(full[:1:1], summary), replies[4:]...), more...),
-		failed, found(2, 4, "high"))
+		failed, found(2, 4, "high"), noUser)
 	f("the first user message is kept", saved, append(append(full[:2:2], replies[4:]...), more...),
 		failed, found(2, 4, "high"))
 }

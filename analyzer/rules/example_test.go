@@ -1,0 +1,30 @@
+package rules_test
+
+import (
+	"fmt"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/rules"
+)
+
+// An agent's test checks the request that the agent is about to send, or has sent.
+func Example() {
+	body := []byte(`{"model": "gpt-5", "messages": [
+		{"role": "user", "content": "Which port?"},
+		{"role": "assistant", "content": ""},
+		{"role": "tool", "tool_call_id": "call_1", "content": "PORT=80"}]}`)
+
+	var request facts.Request
+	if err := facts.ScanRequest(facts.OpenAIChat, body, &request); err != nil {
+		panic(err)
+	}
+	target := facts.Target{Dialect: facts.OpenAIChat, Variant: facts.OpenAI}
+	for _, v := range analyzer.NewChecker(rules.InOrder).Check(&request, target) {
+		fmt.Println(v.Rule.ID, v.Predicted, "in message", v.Message)
+		fmt.Println("fix:", v.Rule.Fix)
+	}
+	// Output:
+	// orphan_tool_reply reject in message 2
+	// fix: Store and resend the assistant message with its tool calls, and when trimming the history drop a call and its replies together.
+}
