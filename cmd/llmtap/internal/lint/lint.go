@@ -121,11 +121,11 @@ func (l *Linter) File(name string, stdin io.Reader) error {
 		defer func() { _ = f.Close() }() // only read
 		r = f
 	}
-	for v := range values(r) {
-		res := Result{Source: fmt.Sprintf("%s:%d", name, v.line), file: name, line: v.line}
-		all, err := records(v.text)
-		if v.err != nil {
-			err = fmt.Errorf("read JSON: %w", v.err)
+	for v := range Values(r) {
+		res := Result{Source: fmt.Sprintf("%s:%d", name, v.Line), file: name, line: v.Line}
+		all, err := records(v.Text)
+		if v.Err != nil {
+			err = fmt.Errorf("read JSON: %w", v.Err)
 		}
 		if err != nil {
 			if err := l.unreadable(&res, err); err != nil {

@@ -24,6 +24,9 @@ type record struct {
 // errNoHistory is the error of a value that is JSON, and nothing that lint knows.
 var errNoHistory = errors.New("no history: not a request body, a message array, an exchange or a conversation")
 
+// Named is the dialect that a record's format or api names, "" for a name that is none.
+func Named(format string) facts.Dialect { return formats[format] }
+
 // formats maps what records call a dialect to its name.
 var formats = func() map[string]facts.Dialect {
 	m := map[string]facts.Dialect{
@@ -103,8 +106,8 @@ func newRecord(text []byte) (*record, error) {
 	_, exchange := f["request"]
 	switch {
 	case exchange:
-		r.body = unquoted(f["request"])
-		if r.response = unquoted(f["response"]); f.text("response_encoding") == "base64" {
+		r.body = Unquoted(f["request"])
+		if r.response = Unquoted(f["response"]); f.text("response_encoding") == "base64" {
 			if raw, err := base64.StdEncoding.DecodeString(string(r.response)); err == nil {
 				r.response = raw
 			}
@@ -120,8 +123,8 @@ func newRecord(text []byte) (*record, error) {
 	return r, nil
 }
 
-// unquoted is a body that was recorded as JSON, or as a string that holds it.
-func unquoted(raw json.RawMessage) []byte {
+// Unquoted is a body that was recorded as JSON, or as a string that holds it.
+func Unquoted(raw json.RawMessage) []byte {
 	var s string
 	if len(raw) > 0 && raw[0] == '"' && json.Unmarshal(raw, &s) == nil {
 		return []byte(s)
@@ -158,21 +161,22 @@ func mustMarshal(v any) []byte {
 	return b
 }
 
-// target says who judges r: the URL, else the format, else the body. Where nothing names a provider, the model's maker
-// does, else the first variant of the dialect.
-func (r *record) target() facts.Target {
-	body := r.body
+func (r *record) target() facts.Target { return Target(r.url, r.model, r.named, r.body) }
+
+// Target says who judges a request, or a bare array of messages: the URL, else the dialect that is named, "" if none is,
+// else the body. Where nothing names a provider, the model's maker does, else the first variant of the dialect.
+func Target(url, model string, named facts.Dialect, body []byte) facts.Target {
 	if len(body) > 0 && body[0] == '[' {
 		body = append(append([]byte(`{"`+listOf(body)+`":`), body...), '}')
 	}
-	t := facts.Detect(r.url, r.model, body)
-	if t.Dialect == facts.Other && r.named != "" {
-		t.Dialect, t.Variant = r.named, facts.OtherVariant
+	t := facts.Detect(url, model, body)
+	if t.Dialect == facts.Other && named != "" {
+		t.Dialect, t.Variant = named, facts.OtherVariant
 	}
-	if t.Dialect == facts.Other && r.url == "" && r.named == "" {
+	if t.Dialect == facts.Other && url == "" && named == "" {
 		t.Dialect = facts.OpenAIChat
 	}
-	if r.url == "" && t.Dialect != facts.Other && !t.Native {
+	if url == "" && t.Dialect != facts.Other && !t.Native {
 		t.Variant = maker(t)
 	}
 	return t

@@ -10,21 +10,21 @@ import (
 	"iter"
 )
 
-// A value is one JSON value of a file, or what could not be read as one.
-type value struct {
-	line int // where it starts, from 1
-	text []byte
-	err  error
+// A Value is one JSON value of a file, or what could not be read as one.
+type Value struct {
+	Line int // where it starts, from 1
+	Text []byte
+	Err  error
 }
 
-// values cuts a file, which may be gzip, into its JSON values: the one JSON document that it is, or one a line.
-func values(r io.Reader) iter.Seq[value] {
-	return func(yield func(value) bool) {
+// Values cuts a file, which may be gzip, into its JSON values: the one JSON document that it is, or one a line.
+func Values(r io.Reader) iter.Seq[Value] {
+	return func(yield func(Value) bool) {
 		br := bufio.NewReaderSize(r, 1<<20)
 		if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 			z, err := gzip.NewReader(br)
 			if err != nil {
-				yield(value{line: 1, err: err})
+				yield(Value{Line: 1, Err: err})
 				return
 			}
 			br = bufio.NewReaderSize(z, 1<<20)
@@ -39,14 +39,14 @@ func values(r io.Reader) iter.Seq[value] {
 				}
 				br, err = bufio.NewReader(io.MultiReader(bytes.NewReader(rest), failing{readErr})), nil
 			}
-			if len(text) > 0 && !yield(value{line: line, text: text, err: syntax(text)}) {
+			if len(text) > 0 && !yield(Value{Line: line, Text: text, Err: syntax(text)}) {
 				return
 			}
 			if err == nil {
 				continue
 			}
 			if !errors.Is(err, io.EOF) {
-				yield(value{line: line, err: err})
+				yield(Value{Line: line, Err: err})
 			}
 			return
 		}
@@ -55,14 +55,14 @@ func values(r io.Reader) iter.Seq[value] {
 
 // document yields a file as the JSON values that stretch over its lines, and reports whether it is that: unlike in a file
 // of JSON lines with a broken first one, no line after the first is a whole value that could be a record.
-func document(first, rest []byte, readErr error, yield func(value) bool) bool {
+func document(first, rest []byte, readErr error, yield func(Value) bool) bool {
 	whole := append(append(bytes.Clone(first), '\n'), rest...)
 	if readErr == nil && json.Valid(whole) {
-		yield(value{line: 1, text: whole})
+		yield(Value{Line: 1, Text: whole})
 		return true
 	}
 	d := json.NewDecoder(bytes.NewReader(whole))
-	var found []value
+	var found []Value
 	for {
 		var v json.RawMessage
 		err := d.Decode(&v)
@@ -78,7 +78,7 @@ func document(first, rest []byte, readErr error, yield func(value) bool) bool {
 			break
 		}
 		end := int(d.InputOffset())
-		found = append(found, value{line: 1 + bytes.Count(whole[:end-len(v)], []byte("\n")), text: v})
+		found = append(found, Value{Line: 1 + bytes.Count(whole[:end-len(v)], []byte("\n")), Text: v})
 	}
 	for line := range bytes.Lines(rest) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] == '{' && json.Valid(line) {
@@ -88,7 +88,7 @@ func document(first, rest []byte, readErr error, yield func(value) bool) bool {
 	if readErr == nil {
 		readErr = syntax(whole)
 	}
-	yield(value{line: 1, text: whole, err: readErr})
+	yield(Value{Line: 1, Text: whole, Err: readErr})
 	return true
 }
 
