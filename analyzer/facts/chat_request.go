@@ -122,7 +122,8 @@ var chatFields = map[string]Fields{
 }
 
 func (f *Request) chatMessage(s *scanner, m *Message) {
-	start, content, firstReply := s.i, 0, len(f.replies)
+	start, firstReply := s.i, len(f.replies)
+	var content span
 	var reasoning [3]Kind
 	var thinking Kind
 	var reply Reply
@@ -133,8 +134,9 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 			m.RoleName, m.RoleKind = s.text()
 			m.Role = roleOf(m.RoleName, m.RoleKind)
 		case "content":
-			content = s.i
+			content.start = s.i
 			m.chatContent(s)
+			content.end = s.i
 		case "tool_calls":
 			f.toolCalls(s, m)
 		case "tool_call_id":
@@ -253,23 +255,25 @@ func (m *Message) chatContent(s *scanner) {
 	m.ContentBytes = s.i - start
 }
 
-// chatHash is Message.ContentHash of the content at start. Parts are read a second time: only now it is known that they
-// are an assistant's, which are few.
-func (f *Request) chatHash(s *scanner, m *Message, start int) uint64 {
-	end := s.i
+type span struct{ start, end int }
+
+// chatHash is Message.ContentHash of a content. Parts are read a second time: only now it is known that they are an
+// assistant's, which are few.
+func (f *Request) chatHash(s *scanner, m *Message, content span) uint64 {
 	var t texts
-	switch s.i = start; {
+	switch {
 	case m.Content == String:
-		raw := s.raw(String)
-		t.add(f, raw[1:len(raw)-1])
+		return s.hashText(s.b[content.start+1 : content.end-1])
 	case m.Parts&PartText != 0:
+		end := s.i
+		s.i = content.start
 		for more := s.open(); more; more = s.more(']') {
 			if part, text := chatPart(s); part&PartText != 0 {
 				t.add(f, text)
 			}
 		}
+		s.i = end
 	}
-	s.i = end
 	return t.hash(f, s)
 }
 
