@@ -27,6 +27,8 @@
 //
 // # What it costs
 //
-// A chat request of 100 KB takes 0.2 ms, most of it SHA-256; keys and short words are remembered with their hashes,
-// because the schemas of tools come with every request (go test -run - -bench . ./ingest/shape prints the table).
+// A chat request of 100 KB takes 0.2 ms, 450 MB/s on one core of a busy machine: decoding of escapes and SHA-256. Keys and
+// short words are remembered with their hashes, because the schemas of tools come with every request. Recorded requests
+// shrink to an eighth, at most they grow by a fifth; streams, which keep their events, to four fifths
+// (go test -run - -bench . ./ingest/shape).
 package shape

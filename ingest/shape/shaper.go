@@ -80,7 +80,9 @@ func (s *Shaper) Response(d Dialect, body []byte, limit int) []byte {
 	default:
 		return s.Opaque(body)
 	}
-	s.finish()
+	if s.finish(); len(s.out) == 0 {
+		return s.bad(body) // an only event, cut short
+	}
 	return s.result(body)
 }
 
