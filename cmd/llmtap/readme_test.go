@@ -22,8 +22,10 @@ func TestReadme(t *testing.T) {
 	}
 	text := string(old)
 	for name, want := range map[string]string{
-		"rules": rules.Table(),
-		"hook":  "```go\n" + exampleBody(t) + "```",
+		"rules":  rules.Table(),
+		"hook":   goExample(t, "ingest/sdk/go/example_test.go"),
+		"lint":   goExample(t, "analyzer/rules/example_test.go"),
+		"pytest": "```python\n" + source(t, "cmd/llmtap/testdata/test_history.py") + "```",
 	} {
 		block := regexp.MustCompile(`(?s)(<!-- ` + name + `:[^>]*-->\n).*?(<!-- /` + name + ` -->)`)
 		if !block.MatchString(text) {
@@ -42,17 +44,23 @@ func TestReadme(t *testing.T) {
 	}
 }
 
-// exampleBody is the hook's example, which is compiled with its tests, without its frame.
-func exampleBody(t *testing.T) string {
+func source(t *testing.T, path string) string {
 	t.Helper()
-	src, err := os.ReadFile(filepath.Join("..", "..", "ingest", "sdk", "go", "example_test.go"))
+	src, err := os.ReadFile(filepath.Join("..", "..", filepath.FromSlash(path)))
 	if err != nil {
 		t.Fatal(err)
 	}
-	_, body, ok := strings.Cut(string(src), "func Example() {\n")
+	return string(src)
+}
+
+// goExample is the body of func Example of a file, which is compiled with its tests.
+func goExample(t *testing.T, path string) string {
+	t.Helper()
+	_, body, ok := strings.Cut(source(t, path), "func Example() {\n")
 	body, _, end := strings.Cut(body, "\n}\n")
 	if !ok || !end {
-		t.Fatal("ingest/sdk/go/example_test.go has no func Example")
+		t.Fatalf("%s has no func Example", path)
 	}
-	return strings.ReplaceAll("\n"+body, "\n\t", "\n")[1:] + "\n"
+	body, _, _ = strings.Cut(body, "\n\t// Output:")
+	return "```go\n" + strings.ReplaceAll("\n"+body, "\n\t", "\n")[1:] + "\n```"
 }

@@ -3,7 +3,9 @@ package main
 import (
 	"flag"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
@@ -38,6 +40,24 @@ func TestScript(t *testing.T) {
 			// The scripts' HOME is empty; the embedded ClickHouse is in the real cache.
 			e.Setenv("XDG_CACHE_HOME", cache)
 			return nil
+		},
+	})
+}
+
+// README's test for pytest, with the real pytest.
+func TestPytest(t *testing.T) {
+	python, err := exec.Command("python3", "-c", "import pytest, sys; print(sys.executable)").Output()
+	if err != nil {
+		if os.Getenv("CI") == "true" {
+			t.Fatalf("python3 with pytest is not here: %v", err)
+		}
+		t.Skipf("SKIPPED: python3 with pytest is not here (python3 -m pip install pytest): %v", err)
+	}
+	testscript.Run(t, testscript.Params{
+		Dir: filepath.Join("testdata", "pytest"),
+		Setup: func(e *testscript.Env) error {
+			e.Setenv("PYTHON", strings.TrimSpace(string(python)))
+			return os.WriteFile(filepath.Join(e.WorkDir, "test_history.py"), []byte(source(t, "cmd/llmtap/testdata/test_history.py")), 0o600)
 		},
 	})
 }

@@ -179,6 +179,7 @@ func (l *Linter) record(res *Result, text []byte) error {
 	if t.Model == "" {
 		t.Model = string(q.Model)
 	}
+	q.Bare = q.Bare || rec.bare
 	l.Counts.Checked++
 	if l.judge(res, rec, t) {
 		l.Counts.Rejected++

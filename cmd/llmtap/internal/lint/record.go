@@ -19,6 +19,7 @@ type record struct {
 	status   int
 	body     []byte // a request, or an array of messages
 	response []byte // of an exchange
+	bare     bool   // a conversation of which only the messages are recorded
 }
 
 // errNoHistory is the error of a value that is JSON, and nothing that lint knows.
@@ -141,6 +142,7 @@ func (r *record) conversation(f fields) []byte {
 		messages = mustMarshal(all[:n])
 	}
 	body := map[string]json.RawMessage{list(r.named): messages}
+	r.bare = !f.has("tools")
 	for _, key := range []string{"model", "tools", "system", "previous_response_id"} {
 		if f.has(key) {
 			body[key] = f[key]
