@@ -26,5 +26,5 @@
 // # Why pairing is done once
 //
 // Six of the rules ask what became of a reply or a call. analyzer.Pairing answers that for all of them in one pass, so
-// each rule is one loop: ten rules over a request of 100 KB take 5 microseconds, its scan takes 35 (BenchmarkRules).
+// each rule is one loop: all 45 over a request of 100 KB take 12 microseconds, its scan takes 40 (BenchmarkRules).
 package rules

@@ -1,8 +1,6 @@
 package rules
 
 import (
-	"strconv"
-
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
@@ -31,8 +29,12 @@ func malformedToolCall(p *analyzer.Pass) {
 	if !isChat(p.Target) {
 		return
 	}
+	first := 0 // call of the message at hand
 	for i := range p.Groups.Calls {
 		c := &p.Groups.Calls[i]
+		if p.Groups.Calls[first].Message != c.Message {
+			first = i
+		}
 		detail, lacks := malformed(c.Call)
 		if detail == "" || p.Target.Native && (detail == "no_id" || detail == "no_type") {
 			continue
@@ -41,12 +43,7 @@ func malformedToolCall(p *analyzer.Pass) {
 		if detail == "no_type" {
 			severity = typeChecked.reject(p.Target)
 		}
-		n := i
-		for n > 0 && p.Groups.Calls[n-1].Message == c.Message {
-			n--
-		}
-		p.ReportAs(severity, c.Message, c.Call.ID, c.Name, detail, "%s has a tool call %s that %s",
-			at(p, c.Message), strconv.Itoa(i-n), lacks)
+		p.ReportAs(severity, c.Message, c.Call.ID, c.Name, detail, "%s has a tool call %d that %s", at(p, c.Message), i-first, lacks)
 	}
 }
 

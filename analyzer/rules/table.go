@@ -1,31 +1,63 @@
 package rules
 
 import (
+	"slices"
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// variants are the judges of chat histories, in the order of the table's last column.
-var variants = []facts.Variant{
-	facts.OpenAI, facts.Azure, facts.DeepSeek, facts.GeminiOpenAI, facts.Mistral, facts.Groq, facts.XAI, facts.Together,
-	facts.Fireworks, facts.OpenRouter, facts.Kimi, facts.GLM, facts.Qwen, facts.MiniMax, facts.Ollama, facts.VLLM,
-	facts.SGLang, facts.LlamaCPP, facts.LiteLLM, facts.OtherVariant,
-}
-
 // Table renders All as a Markdown table: rule, what it finds, who answers 400, what to change.
 func Table() string {
 	var b strings.Builder
 	b.WriteString("| rule | finds | known to reject it | fix |\n|---|---|---|---|\n")
 	for _, r := range All {
-		var by []string
-		for _, v := range variants {
-			if r.Severity(facts.Target{Dialect: facts.OpenAIChat, Variant: v}) == analyzer.Reject {
-				by = append(by, string(v))
-			}
+		who := strings.Join(whoRejects(r), ", ")
+		if who == "" {
+			who = "-"
 		}
-		b.WriteString("| `" + r.ID + "` | " + r.Title() + " | " + strings.Join(by, ", ") + " | " + r.Fix + " |\n")
+		b.WriteString("| `" + r.ID + "` | " + r.Title() + " | " + who + " | " + r.Fix + " |\n")
 	}
 	return b.String()
+}
+
+// whoRejects names the targets that answer 400 to what r finds: the variants of chat completions, then those of other
+// dialects, of which responses, anthropic and gemini stand for the maker's own API wherever it is served.
+func whoRejects(r *analyzer.Rule) (who []string) {
+	rejects := func(d facts.Dialect) func(facts.Variant) bool {
+		return func(v facts.Variant) bool {
+			return r.Severity(facts.Target{Dialect: d, Variant: v}) == analyzer.Reject
+		}
+	}
+	for _, v := range facts.Variants[facts.OpenAIChat] {
+		if rejects(facts.OpenAIChat)(v) {
+			who = append(who, string(v))
+		}
+	}
+	if !slices.Contains(who, string(facts.Ollama)) &&
+		r.Severity(facts.Target{Dialect: facts.OpenAIChat, Variant: facts.Ollama, Native: true}) == analyzer.Reject {
+		who = append(who, "ollama (/api/chat)")
+	}
+	for _, d := range facts.Dialects[1:] {
+		own, name := facts.Variants[d][:1], string(d) // the maker's own
+		switch d {
+		case facts.OpenAIResponses:
+			own, name = openAIs, "responses"
+		case facts.Anthropic:
+			own = anthropics
+		case facts.Gemini:
+			own = facts.Variants[d]
+		}
+		all := !slices.ContainsFunc(own, func(v facts.Variant) bool { return !rejects(d)(v) })
+		if all {
+			who = append(who, name)
+		}
+		for _, v := range facts.Variants[d] {
+			if rejects(d)(v) && (!all || !slices.Contains(own, v)) {
+				who = append(who, string(v))
+			}
+		}
+	}
+	return who
 }
