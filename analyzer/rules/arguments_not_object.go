@@ -33,7 +33,7 @@ func argumentsNotObject(p *analyzer.Pass) {
 		if c.ArgsKind == facts.Object || c.ArgsKind <= facts.Null && !needed || c.FuncKind != facts.Object {
 			continue
 		}
-		detail := "scalar"
+		var detail string
 		switch c.ArgsKind {
 		case facts.Absent:
 			detail = "absent"
@@ -43,6 +43,8 @@ func argumentsNotObject(p *analyzer.Pass) {
 			detail = "string"
 		case facts.Array:
 			detail = "array"
+		default:
+			detail = "scalar"
 		}
 		p.Report(c.Message, c.Call.ID, c.Name, detail, "%s calls %s with arguments that are %s, not an object",
 			at(p, c.Message), called(c), kind(c.ArgsKind))

@@ -77,8 +77,9 @@ func emptyMessage(p *analyzer.Pass, i int, m *facts.Message) {
 		if detail != "no_parts" || len(m.Calls) > 0 {
 			return
 		}
-	default: // Kimi and GLM, of an answer that has nothing else
-		if m.Role != facts.RoleAssistant || len(m.Calls) > 0 || m.Reasoning > facts.Null || detail == "blank_part" {
+	default: // Kimi and GLM, of an answer that has nothing else and is not the start of one
+		more := len(m.Calls) > 0 || m.Reasoning > facts.Null || m.Fields&facts.FieldPrefix != 0
+		if m.Role != facts.RoleAssistant || more || detail == "blank_part" {
 			return
 		}
 	}

@@ -15,8 +15,7 @@ with minimum length 1", Qwen with "Empty tool_calls is not supported in message"
 that writes its default. Leave the key out.`,
 	Fix: "Leave tool_calls out of a message that has no calls (exclude empty fields when serialising).",
 	Severity: func(t facts.Target) analyzer.Severity {
-		switch t.Variant {
-		case facts.VLLM, facts.Ollama, facts.DeepSeek:
+		if (by{facts.OpenAIChat: {facts.VLLM, facts.Ollama, facts.DeepSeek}}).has(t) {
 			return analyzer.Lenient
 		}
 		return by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Qwen}}.rejectOrStyle(t)

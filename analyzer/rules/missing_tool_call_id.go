@@ -31,12 +31,14 @@ func missingToolCallID(p *analyzer.Pass) {
 		if k == facts.Absent && p.Target.Native {
 			continue // Ollama's own API pairs by order and tool_name
 		}
-		detail, is := "not_string", "a "+id+" that is "+kind(k)+", not a string"
+		var detail, is string
 		switch k {
 		case facts.Absent:
 			detail, is = "absent", "no "+id
 		case facts.String:
 			detail, is = "empty", "an empty "+id
+		default:
+			detail, is = "not_string", "a "+id+" that is "+kind(k)+", not a string"
 		}
 		p.Report(r.Message, nil, toolName(p, r.Call), detail, "%s %s", theReply(p, r.Message), is)
 	}

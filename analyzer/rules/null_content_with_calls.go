@@ -23,14 +23,13 @@ leaves out, or nulls, what is empty. An empty string is accepted by all of them.
 	Run: nullContentWithCalls,
 }
 
+// nullTakers are documented or were seen to accept it; Groq and OpenRouter even a message with nothing at all.
+var nullTakers = by{facts.OpenAIChat: {
+	facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Ollama, facts.VLLM, facts.Mistral, facts.Groq, facts.OpenRouter, facts.OtherVariant,
+}}
+
 func nullContentWithCalls(p *analyzer.Pass) {
-	if p.Target.Dialect != facts.OpenAIChat {
-		return
-	}
-	switch p.Target.Variant {
-	case facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Ollama, facts.VLLM, facts.Mistral, // documented or seen to accept it
-		facts.Groq, facts.OpenRouter, // seen to accept a message with nothing at all
-		facts.OtherVariant:
+	if p.Target.Dialect != facts.OpenAIChat || nullTakers.has(p.Target) {
 		return
 	}
 	severity := by{facts.OpenAIChat: {facts.XAI}}.rejectOrStyle(p.Target)

@@ -39,6 +39,7 @@ func orphanToolReply(p *analyzer.Pass) {
 			caller = "no item"
 		case facts.Gemini:
 			caller = "no model message"
+		default:
 		}
 		p.ReportAs(severity, r.Message, r.ID, nil, detail, "%s answers %s, which %s in this request called; %s", at(p, r.Message), name(r.ID), caller, before)
 	}

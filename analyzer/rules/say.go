@@ -109,6 +109,7 @@ func role(p *analyzer.Pass, i int) string {
 		return "item_reference"
 	case facts.ItemOther:
 		return "other item"
+	case facts.NoItem, facts.ItemMessage:
 	}
 	switch m.Role {
 	case facts.RoleSystem:

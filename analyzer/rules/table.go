@@ -48,6 +48,7 @@ func whoRejects(r *analyzer.Rule) (who []string) {
 			own = anthropics
 		case facts.Gemini:
 			own = facts.Variants[d]
+		default:
 		}
 		all := !slices.ContainsFunc(own, func(v facts.Variant) bool { return !rejects(d)(v) })
 		if all {

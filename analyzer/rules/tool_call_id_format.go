@@ -127,6 +127,7 @@ func itemPrefix(m *facts.Message) string {
 		if m.Role == facts.RoleAssistant {
 			return "msg"
 		}
+	default:
 	}
 	return ""
 }

@@ -19,13 +19,15 @@ screenshot or a document. Say in text what it is, and send the picture in a user
 	Run:      toolContentPartUnsupported,
 }
 
+// imageTakers were seen to take images and, Mistral, documents.
+var imageTakers = by{facts.OpenAIChat: {facts.Mistral, facts.XAI, facts.Ollama, facts.OpenRouter}}
+
 func toolContentPartUnsupported(p *analyzer.Pass) {
 	if !isChat(p.Target) {
 		return
 	}
 	not := facts.PartImage | facts.PartAudio | facts.PartFile
-	switch p.Target.Variant {
-	case facts.Mistral, facts.XAI, facts.Ollama, facts.OpenRouter: // seen to take images and, Mistral, documents
+	if imageTakers.has(p.Target) {
 		not = facts.PartAudio
 	}
 	for i := range p.Groups.Replies {

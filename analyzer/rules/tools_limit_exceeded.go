@@ -25,11 +25,8 @@ const maxTools = 128
 
 func toolsLimitExceeded(p *analyzer.Pass) {
 	r := p.Request
-	if p.Target.Dialect == facts.OpenAIChat && r.ToolCount > maxTools {
-		switch p.Target.Variant {
-		case facts.OpenAI, facts.Azure, facts.XAI:
-			p.Report(-1, nil, nil, "too_many", "the request has %d tools, more than %d", r.ToolCount, maxTools)
-		}
+	if r.ToolCount > maxTools && (by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.XAI}}).has(p.Target) {
+		p.Report(-1, nil, nil, "too_many", "the request has %d tools, more than %d", r.ToolCount, maxTools)
 	}
 	if len(r.Tools) < 2 {
 		return
