@@ -68,8 +68,8 @@ type Pairing struct {
 	Groups  []Group
 	Calls   []PairedCall
 	Replies []Reply
-	// Unknown reports that a part of the history lies with the provider and was not seen. Calls and replies are listed,
-	// and no fate is known.
+	// Unknown reports that a part of the history was not read: it lies with the provider, or is beyond the bound of facts.
+	// Calls and replies are listed, and no fate is known.
 	Unknown bool
 	// Chained are the calls of the answer that previous_response_id names which this request leaves without a reply.
 	Chained []facts.ResponseCall
@@ -101,9 +101,6 @@ func matchingOf(t facts.Target) matching {
 	}
 	return matching{}
 }
-
-// Any reports whether a reply has this fate; false while fates are unknown.
-func (p *Pairing) Any(f Fate) bool { return p.seen[f] > 0 }
 
 // With yields the replies of one fate in message order; none while fates are unknown.
 func (p *Pairing) With(f Fate) iter.Seq[*Reply] {
@@ -143,7 +140,8 @@ func (p *Pairing) Unanswered() iter.Seq[*PairedCall] {
 // reset pairs the calls and replies of r. It takes linear time and, once its memory has grown, allocates nothing.
 func (p *Pairing) reset(r *facts.Request, t facts.Target, chain *Chain) {
 	p.Groups, p.Calls, p.Replies, p.seen = p.Groups[:0], p.Calls[:0], p.Replies[:0], [fates]int{}
-	p.Unknown, p.Chained, p.by = r.Stored && chain == nil, p.Chained[:0], matchingOf(t)
+	// A history beyond the bound of facts lacks calls and replies that the request has.
+	p.Unknown, p.Chained, p.by = r.Stored && chain == nil || r.Dropped > 0, p.Chained[:0], matchingOf(t)
 	p.size(r)
 	open, after := false, -1 // a group is open; the last message without replies
 	for i := range r.Messages {
