@@ -252,7 +252,7 @@ func (a *anthropicAnswer) addText(raw []byte) {
 		raw = a.decoded
 	}
 	_, _ = a.text.Write(raw)
-	a.r.ContentBytes += len(raw)
+	a.r.ContentBytes += textBytes(raw)
 	a.hasText = true
 }
 

@@ -182,7 +182,7 @@ func (a *converse) addText(s *scanner) {
 	n := len(s.scratch)
 	if text, k := s.text(); k == String && s.err == nil {
 		_, _ = a.text.Write(text)
-		a.r.ContentBytes += len(text)
+		a.r.ContentBytes += textBytes(text)
 		a.r.Content = String
 	}
 	s.scratch = s.scratch[:n]

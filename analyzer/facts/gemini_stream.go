@@ -177,7 +177,7 @@ func (a *geminiAnswer) part(s *scanner) {
 			text = s.scratch[n:]
 		}
 		_, _ = a.text.Write(text)
-		a.r.ContentBytes += len(text)
+		a.r.ContentBytes += textBytes(text)
 		a.r.Content = String
 	}
 	a.signed = foldSignature(s, a.signed, p.signature)

@@ -306,7 +306,7 @@ func (a *itemAnswer) finish() {
 		}
 	}
 	if last != nil {
-		r.Content, r.ContentBytes, r.ContentHash = String, len(last.text), xxh3.Hash(last.text)
+		r.Content, r.ContentBytes, r.ContentHash = String, textBytes(last.text), xxh3.Hash(last.text)
 	}
 }
 
