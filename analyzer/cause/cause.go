@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"bytes"
 	"slices"
 	"strings"
 
@@ -37,21 +38,28 @@ type Cause struct {
 	ID       string // in the closed set of IDs
 	Class    string // tool_pairing, tool_shape, …
 	Known    string // Stated, Inferred, Both, Conflict, None
-	StatedBy string // whose wording the text is, such as "openai"; "status" when only the status says it; "" otherwise
+	Other    string // Conflict: the cause that the request shows; else ""
+	StatedBy string // the table that knows the wording, such as "openai"; "status" when only the status says it; "" otherwise
+	Server   string // who wrote the text, where its spelling shows it, such as "deepseek"; else ""
+	Gateway  string // who passed it on, where the text shows it, such as "litellm"; else ""
 	Rule     string // the violated rule that shows the cause; the rule that the text names when none was found; else ""
 }
 
-// A row maps a wording to a cause. Words are phrases joined by " … " that stand in this order in the normal form.
+// A row maps a wording to a cause, by its words or by what it talks about. Words are phrases joined by " … " that stand
+// in this order in the normal form.
 type row struct {
 	words  string
+	when   string // the condition that a clause meets; see newCondition
 	cause  string
 	rule   string // the rule that the text names, if it is not any of the cause's
 	open   string // rules: the wording also fits these; when one of them is found, its cause is taken
 	also   string // rules that this wording agrees with, besides those of the cause
+	weak   bool   // says no more than that it failed: what the request shows goes first
 	source string // where the wording was seen
 
-	phrases    []string
+	phrases    [][]byte
 	grams      []uint16 // of all phrases
+	condition  condition
 	openRules  []string
 	agreeRules []string
 }
@@ -62,23 +70,38 @@ type table struct {
 	rows   []row
 }
 
-// tables in the order in which they are tried, after the judge's own.
-var tables = []*table{openAI, deepSeek, qwen, gemini, anthropic, mistral, hosts, common}
+// wordings are the tables in the order in which they are tried, after the judge's own.
+type wordings struct {
+	families []*table
+	common   *table
+}
+
+var all = &wordings{families: []*table{openAI, deepSeek, qwen, gemini, anthropic, mistral, hosts}, common: common}
 
 // familyOf is whose wordings a variant uses before all others.
-var familyOf = map[facts.Variant]*table{
-	facts.OpenAI: openAI, facts.Azure: openAI, facts.DeepSeek: deepSeek, facts.Qwen: qwen, facts.GeminiOpenAI: gemini,
-	facts.Mistral: mistral, facts.Groq: hosts, facts.XAI: hosts, facts.Together: hosts, facts.Fireworks: hosts,
-	facts.Kimi: hosts, facts.GLM: hosts, facts.MiniMax: hosts, facts.Ollama: hosts, facts.VLLM: hosts, facts.SGLang: hosts,
-	facts.LlamaCPP: hosts,
+var familyOf = map[facts.Variant]string{
+	facts.OpenAI: "openai", facts.Azure: "openai", facts.DeepSeek: "deepseek", facts.DeepSeekResponses: "deepseek", facts.Qwen: "qwen",
+	facts.GeminiOpenAI: "gemini", facts.GeminiAPI: "gemini", facts.VertexGemini: "gemini",
+	facts.AnthropicAPI: "anthropic", facts.VertexAnthropic: "anthropic", facts.BedrockAPI: "anthropic",
+	facts.Mistral: "mistral", facts.Groq: "hosts", facts.XAI: "hosts", facts.Together: "hosts", facts.Fireworks: "hosts",
+	facts.Kimi: "hosts", facts.GLM: "hosts", facts.MiniMax: "hosts", facts.CohereAPI: "hosts", facts.Ollama: "hosts",
+	facts.VLLM: "hosts", facts.SGLang: "hosts", facts.LlamaCPP: "hosts",
 }
 
 func newTable(family string, rows []row) *table {
 	for i := range rows {
 		r := &rows[i]
-		for phrase := range strings.SplitSeq(r.words, " … ") {
-			p := string(normalise(nil, []byte(phrase)))
-			r.phrases, r.grams = append(r.phrases, p), append(r.grams, gramsOf(p)...)
+		if r.when != "" {
+			c, err := newCondition(lexicon, r.when)
+			if err != nil {
+				panic("BUG: " + err.Error())
+			}
+			r.condition = c
+		} else {
+			for phrase := range strings.SplitSeq(r.words, " … ") {
+				p := normalise(nil, []byte(phrase))
+				r.phrases, r.grams = append(r.phrases, p), append(r.grams, gramsOf(p)...)
+			}
 		}
 		r.openRules, r.agreeRules = strings.Fields(r.open), strings.Fields(r.also)
 		if r.rule != "" {
@@ -90,17 +113,22 @@ func newTable(family string, rows []row) *table {
 
 // Classify says why an exchange failed.
 func Classify(in Input) Cause {
-	var buf [maxText]byte
-	text := string(normalise(buf[:0], in.Text))
-	r, family := match(text, in.Variant)
+	var buf [maxText + maxEdges]byte
+	text := normalise(buf[:0], in.Text)
+	c := classify(in, all, text)
+	c.Server, c.Gateway = writtenBy(in.Text, text)
+	return c
+}
 
+func classify(in Input, w *wordings, text []byte) Cause {
+	r, family := w.match(text, in.Variant)
 	if in.Status == 0 {
 		// The text is the client's own error. Only what a server says about a request counts.
 		if r == nil || registry[r.cause].Class == "provider" {
 			return known(noResponse, Stated, "status", "")
 		}
 	}
-	if r != nil {
+	if r != nil && !r.weak {
 		return stated(r, family, in.Rules)
 	}
 	switch in.Status {
@@ -123,6 +151,8 @@ func Classify(in Input) Cause {
 	switch {
 	case in.Status >= 500:
 		return known(serverError, Stated, "status", "")
+	case r != nil:
+		return stated(r, family, nil)
 	case in.Status < 400:
 		return known(streamError, Stated, "status", "")
 	}
@@ -162,35 +192,44 @@ func stated(r *row, family string, found []string) Cause {
 	// A request may break a rule and fail for its bad key: only two different defects of the history contradict.
 	if len(found) > 0 && len(rules) > 0 {
 		c.Known = Conflict
+		for _, f := range found {
+			if id := ofRule[f]; id != "" && c.Other == "" {
+				c.Other = id
+			}
+		}
 	}
 	return c
 }
 
 // match returns the first row that fits, and whose it is.
-func match(text string, v facts.Variant) (*row, string) {
-	if text == "" {
+func (w *wordings) match(text []byte, v facts.Variant) (*row, string) {
+	if len(text) == 0 {
 		return nil, ""
 	}
 	var g grams
 	g.add(text)
 	own := familyOf[v]
-	if own != nil {
-		if r := own.match(text, &g); r != nil {
-			return r, own.family
+	for _, first := range [...]bool{true, false} {
+		for _, t := range w.families {
+			if (t.family == own) != first {
+				continue
+			}
+			if r := t.match(text, &g); r != nil {
+				return r, t.family
+			}
 		}
 	}
-	for _, t := range tables {
-		if t == own {
-			continue
-		}
-		if r := t.match(text, &g); r != nil {
-			return r, t.family
+	var s scan
+	s.read(lexicon, text)
+	for i := range w.common.rows {
+		if r := &w.common.rows[i]; r.condition.fits(&s) {
+			return r, w.common.family
 		}
 	}
 	return nil, ""
 }
 
-func (t *table) match(text string, g *grams) *row {
+func (t *table) match(text []byte, g *grams) *row {
 rows:
 	for i := range t.rows {
 		if !g.hold(t.rows[i].grams) {
@@ -198,7 +237,7 @@ rows:
 		}
 		rest := text
 		for _, phrase := range t.rows[i].phrases {
-			at := strings.Index(rest, phrase)
+			at := bytes.Index(rest, phrase)
 			if at < 0 {
 				continue rows
 			}

@@ -1,10 +1,10 @@
 package cause
 
 import (
+	"bytes"
 	"encoding/json"
 	"os"
 	"slices"
-	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -27,14 +27,14 @@ func TestClassify(t *testing.T) {
 	// the text says it, the request shows it, shows nothing, shows another defect
 	in := deepSeek
 	in.Rules = []string{"orphan_tool_reply"}
-	f(in, orphan, Cause{ID: "orphan_tool_reply", Known: Both, StatedBy: "openai", Rule: "orphan_tool_reply"})
+	f(in, orphan, Cause{ID: "orphan_tool_reply", Server: "deepseek", Known: Both, StatedBy: "openai", Rule: "orphan_tool_reply"})
 	in.Rules = nil
-	f(in, orphan, Cause{ID: "orphan_tool_reply", Known: Stated, StatedBy: "openai", Rule: "orphan_tool_reply"})
+	f(in, orphan, Cause{ID: "orphan_tool_reply", Server: "deepseek", Known: Stated, StatedBy: "openai", Rule: "orphan_tool_reply"})
 	in.Rules = []string{"duplicate_tool_reply"}
-	f(in, orphan, Cause{ID: "orphan_tool_reply", Known: Conflict, StatedBy: "openai", Rule: "orphan_tool_reply"})
+	f(in, orphan, Cause{ID: "orphan_tool_reply", Server: "deepseek", Other: "duplicate_tool_reply", Known: Conflict, StatedBy: "openai", Rule: "orphan_tool_reply"})
 	// a reply before its call looks like an orphan to a server that reads from the top
 	in.Rules = []string{"tool_reply_before_call", "missing_tool_reply"}
-	f(in, orphan, Cause{ID: "orphan_tool_reply", Known: Both, StatedBy: "openai", Rule: "tool_reply_before_call"})
+	f(in, orphan, Cause{ID: "orphan_tool_reply", Server: "deepseek", Known: Both, StatedBy: "openai", Rule: "tool_reply_before_call"})
 
 	// opaque: the findings decide, and without findings nobody knows
 	opaque := `[{"error":{"code":400,"message":"Request contains an invalid argument.","status":"INVALID_ARGUMENT"}}]`
@@ -64,7 +64,7 @@ func TestClassify(t *testing.T) {
 	f(Input{Status: 401}, "<html>nginx</html>", Cause{ID: "auth", Known: Stated, StatedBy: "status"})
 	f(Input{Status: 402}, "", Cause{ID: "billing", Known: Stated, StatedBy: "status"})
 	f(Input{Status: 413}, "", Cause{ID: "payload_too_large", Known: Stated, StatedBy: "status"})
-	f(Input{Status: 429}, "slow down", Cause{ID: "rate_limit", Known: Stated, StatedBy: "status"})
+	f(Input{Status: 429}, "slow down", Cause{ID: "rate_limit", Known: Stated, StatedBy: "common"})
 	f(Input{Status: 503, Rules: broken.Rules}, "", Cause{ID: "server_error", Known: Stated, StatedBy: "status"})
 	f(Input{Status: 500}, "Internal server error", Cause{ID: "server_error", Known: Stated, StatedBy: "status"})
 	// servers that parse the history answer 500 for it
@@ -109,7 +109,7 @@ func TestRegistry(t *testing.T) {
 		}
 	}
 	seen := map[string]string{}
-	for _, tab := range tables {
+	for _, tab := range append(slices.Clone(all.families), common) {
 		for _, r := range tab.rows {
 			if _, ok := registry[r.cause]; !ok {
 				t.Errorf("%s: %q: cause %q is none", tab.family, r.words, r.cause)
@@ -122,12 +122,15 @@ func TestRegistry(t *testing.T) {
 			if r.source == "" {
 				t.Errorf("%s: %q names no source", tab.family, r.words)
 			}
-			if by, ok := seen[r.words]; ok {
-				t.Errorf("%q stands in %s and in %s", r.words, by, tab.family)
+			if by, ok := seen[r.words+r.when]; ok {
+				t.Errorf("%q stands in %s and in %s", r.words+r.when, by, tab.family)
 			}
-			seen[r.words] = tab.family
+			seen[r.words+r.when] = tab.family
+			if r.when != "" {
+				continue
+			}
 			// A row must be found by its own words, unless an earlier one with the same cause takes them.
-			if got, _ := match(strings.Join(r.phrases, " x "), ""); got == nil || got.cause != r.cause {
+			if got, _ := all.match(bytes.Join(r.phrases, []byte(" x ")), ""); got == nil || got.cause != r.cause {
 				t.Errorf("%s: %q is hidden by an earlier row", tab.family, r.words)
 			}
 		}

@@ -19,8 +19,8 @@ var variantOf = map[string]facts.Variant{
 }
 
 type record struct {
-	ID, Provider, Body, Cause string
-	Status                    int
+	ID, Provider, Body, Cause, Source string
+	Status                            int
 }
 
 func corpus(t testing.TB) []record {
@@ -45,6 +45,9 @@ func corpus(t testing.TB) []record {
 	}
 	return rs
 }
+
+// finer holds texts whose label is coarser than what the set of causes offers.
+var finer = map[string]string{"groq-004": "reasoning_content_forbidden", "groq-006": "reasoning_content_forbidden"}
 
 // disagree holds texts whose label is not what the text says, with the reason.
 var disagree = map[string]string{

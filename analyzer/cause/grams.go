@@ -8,12 +8,12 @@ const gramSize = 4
 // microseconds, with it 13 (BenchmarkClassify).
 type grams [1 << 16 / 64]uint64
 
-func gram(s string, i int) uint16 {
+func gram(s []byte, i int) uint16 {
 	v := uint32(s[i]) | uint32(s[i+1])<<8 | uint32(s[i+2])<<16 | uint32(s[i+3])<<24
 	return uint16(v * 2654435761 >> 16)
 }
 
-func (g *grams) add(text string) {
+func (g *grams) add(text []byte) {
 	for i := 0; i+gramSize <= len(text); i++ {
 		h := gram(text, i)
 		g[h/64] |= 1 << (h % 64)
@@ -31,7 +31,7 @@ func (g *grams) hold(phrase []uint16) bool {
 }
 
 // gramsOf lists the grams of a phrase.
-func gramsOf(phrase string) []uint16 {
+func gramsOf(phrase []byte) []uint16 {
 	var hs []uint16
 	for i := 0; i+gramSize <= len(phrase); i++ {
 		hs = append(hs, gram(phrase, i))

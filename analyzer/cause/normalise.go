@@ -2,17 +2,26 @@ package cause
 
 import "unicode/utf8"
 
-// maxText bounds how much of an error text is read. Providers state the fault at the start; what comes after 4 KiB is
-// an echo of the request.
-const maxText = 4 << 10
+// maxText bounds how much of an error text is read. Providers state the fault at the start, exceptions printed with
+// their stack at the end; what stands between is an echo of the request, or the stack.
+const (
+	maxText  = 4 << 10
+	maxTail  = 1 << 10
+	maxEdges = 8 // what normalise adds where it cut
+)
 
 // normalise appends the normal form of text to dst: lower case, without quotes and escapes, white space and the frames
 // that terminals draw as single spaces, none after a colon or comma. JSON that was escaped any number of times and the repr of a Python object have
 // the same normal form as the plain text.
 func normalise(dst, text []byte) []byte {
 	if len(text) > maxText {
-		text = text[:maxText]
+		dst = appendNormal(dst, text[:maxText-maxTail])
+		return appendNormal(append(dst, ". "...), text[len(text)-maxTail:])
 	}
+	return appendNormal(dst, text)
+}
+
+func appendNormal(dst, text []byte) []byte {
 	space := func() {
 		// Nothing after a colon or a comma: JSON is written with and without.
 		if n := len(dst); n > 0 && dst[n-1] != ' ' && dst[n-1] != ':' && dst[n-1] != ',' {

@@ -1,0 +1,197 @@
+package cause
+
+import (
+	"fmt"
+	"strings"
+)
+
+// Bounds of a scan.
+const (
+	maxConcepts = 128
+	maxClauses  = 48
+	scanGram    = 3 // bytes by which a phrase of the lexicon is looked up; none is shorter
+)
+
+// A concept is something that error texts talk about, and the phrases, in normal form and separated by "|", that say so.
+// A phrase fits where a word starts, as a prefix: "exceed" fits "exceeds". One that ends in "$" must end where a word does.
+type concept struct{ name, phrases string }
+
+// A phrase is an entry of the index.
+type phrase struct {
+	text    string
+	concept uint8
+	end     bool // must end where a word does
+	inner   bool // may start inside a word: scripts that do not part words
+}
+
+// index holds the phrases by a hash of their first bytes; a chain of phrases ends with 0.
+type index struct {
+	head    [1 << 12]uint16
+	next    []uint16
+	phrases []phrase
+	names   map[string]uint8
+}
+
+func gram3(b0, b1, b2 byte) uint32 {
+	return (uint32(b0) | uint32(b1)<<8 | uint32(b2)<<16) * 2654435761 >> 20
+}
+
+func newIndex(concepts []concept) *index {
+	x := &index{next: make([]uint16, 1), phrases: make([]phrase, 1), names: map[string]uint8{}}
+	if len(concepts) > maxConcepts {
+		panic("BUG: more concepts than bits")
+	}
+	for i, c := range concepts {
+		x.names[c.name] = uint8(i)
+		for p := range strings.SplitSeq(c.phrases, "|") {
+			text, end := strings.CutSuffix(p, "$")
+			if len(text) < scanGram {
+				panic("BUG: phrase too short: " + p)
+			}
+			h := gram3(text[0], text[1], text[2])
+			x.next = append(x.next, x.head[h])
+			x.head[h] = uint16(len(x.phrases))
+			x.phrases = append(x.phrases, phrase{text: text, concept: uint8(i), end: end, inner: text[0] >= 0x80})
+		}
+	}
+	return x
+}
+
+// A clause is what one sentence, or one value of a JSON text, talks about, and where: the first and the last place.
+type clause struct {
+	has         [maxConcepts / 64]uint64
+	first, last [maxConcepts]uint16
+}
+
+// A scan is the clauses of a text.
+type scan struct {
+	clauses [maxClauses]clause
+	n       int
+}
+
+// clauseEnds are the keys before which a JSON text turns to something else.
+var clauseEnds = []string{",type:", ",code:", ",param:", ",status:", ",input:", ",ctx:", ",request_id:", ",metadata:", "{message:", ",message:", "raw:", "{error:", "details:[", "event:", "data:"}
+
+// read finds the concepts of a normalised text. It takes time linear in the text: each place starts a bounded number of
+// comparisons with phrases of bounded length.
+func (s *scan) read(x *index, text []byte) {
+	s.n = 1
+	c := &s.clauses[0]
+	for i := 0; i+scanGram <= len(text); i++ {
+		if s.n < maxClauses && endsClause(text, i) {
+			c = &s.clauses[s.n]
+			s.n++
+		}
+		starts := i == 0 || !isWord(text[i-1])
+		for at := x.head[gram3(text[i], text[i+1], text[i+2])]; at != 0; at = x.next[at] {
+			p := &x.phrases[at]
+			end := i + len(p.text)
+			switch {
+			case !starts && !p.inner, end > len(text), p.end && end < len(text) && isWord(text[end]), string(text[i:end]) != p.text:
+				continue
+			}
+			bit := uint64(1) << (p.concept % 64)
+			if c.has[p.concept/64]&bit == 0 {
+				c.has[p.concept/64] |= bit
+				c.first[p.concept] = uint16(i)
+			}
+			c.last[p.concept] = uint16(i)
+		}
+	}
+}
+
+func isWord(b byte) bool { return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' }
+
+// endsClause reports whether a new clause starts at text[i].
+func endsClause(text []byte, i int) bool {
+	switch text[i] {
+	case ' ':
+		return i > 0 && (text[i-1] == '.' || text[i-1] == '!' || text[i-1] == ';')
+	case ',', '{', 'r', 'd', 'e':
+		for _, e := range clauseEnds {
+			if end := i + len(e); end <= len(text) && string(text[i:end]) == e {
+				return true
+			}
+		}
+	}
+	return strings.HasPrefix(string(text[i:min(i+3, len(text))]), "。")
+}
+
+// A condition is what a clause must talk about.
+type condition struct {
+	all, none [maxConcepts / 64]uint64
+	any       [][maxConcepts / 64]uint64
+	order     [][]uint8 // each must first stand before the last place of the next
+}
+
+// newCondition reads a condition: terms that must all hold, each a concept, "!" and a concept that must be absent,
+// concepts joined by "|" of which one must be there, or by "<" that must stand in this order.
+func newCondition(x *index, s string) (condition, error) {
+	var c condition
+	set := func(b *[maxConcepts / 64]uint64, name string) error {
+		i, ok := x.names[name]
+		if !ok {
+			return fmt.Errorf("condition %q: no concept %q", s, name)
+		}
+		b[i/64] |= 1 << (i % 64)
+		return nil
+	}
+	for term := range strings.FieldsSeq(s) {
+		var err error
+		name, not := strings.CutPrefix(term, "!")
+		switch {
+		case not:
+			err = set(&c.none, name)
+		case strings.Contains(term, "<"):
+			var order []uint8
+			for name := range strings.SplitSeq(term, "<") {
+				err = set(&c.all, name)
+				order = append(order, x.names[name])
+			}
+			c.order = append(c.order, order)
+		case strings.Contains(term, "|"):
+			var one [maxConcepts / 64]uint64
+			for name := range strings.SplitSeq(term, "|") {
+				if err = set(&one, name); err != nil {
+					break
+				}
+			}
+			c.any = append(c.any, one)
+		default:
+			err = set(&c.all, term)
+		}
+		if err != nil {
+			return condition{}, err
+		}
+	}
+	return c, nil
+}
+
+// fits reports whether a clause of s meets the condition.
+func (c *condition) fits(s *scan) bool {
+clauses:
+	for i := range s.clauses[:s.n] {
+		cl := &s.clauses[i]
+		if cl.has[0]&c.all[0] != c.all[0] || cl.has[1]&c.all[1] != c.all[1] || cl.has[0]&c.none[0] != 0 || cl.has[1]&c.none[1] != 0 {
+			continue
+		}
+		for _, one := range c.any {
+			if cl.has[0]&one[0] == 0 && cl.has[1]&one[1] == 0 {
+				continue clauses
+			}
+		}
+		for _, order := range c.order {
+			at := cl.first[order[0]]
+			for _, next := range order[1:] {
+				if cl.last[next] <= at {
+					continue clauses
+				}
+				if at = cl.first[next]; at <= cl.first[order[0]] {
+					at = cl.last[next]
+				}
+			}
+		}
+		return true
+	}
+	return false
+}
