@@ -29,6 +29,7 @@ var commands = []command{
 	{name: "up", short: "run the collector: all of it on one machine, or some roles of a cluster", run: runUp},
 	{name: "lint", short: "check recorded message histories before a provider does", run: runLint},
 	{name: "rules", short: "list the rules of the message protocol, or explain one", run: runRules},
+	{name: "explain", short: "say why provider calls failed: a text, or records of calls", run: runExplain},
 	{name: "import", short: "store and judge recorded traffic", run: runImport},
 	{name: "query", short: "ask ClickHouse one of the questions that follow an incident", run: runQuery},
 	{name: "config", short: "print or check the configuration", run: runConfig},

@@ -16,7 +16,8 @@ import (
 )
 
 // incident is what incidents/0.txt would leave behind, half an hour ago: version 1.4.0 of the planner is clean, 1.5.0
-// saves answers without their tool calls, and the calls of every second conversation fail.
+// saves answers without their tool calls, and the calls of every second conversation fail. Three days ago two calls of
+// another service failed with a text that nobody knows.
 func incident() *sinks.Batch {
 	begin := time.Now().Add(-30 * time.Minute)
 	b := sinktest.Rows(0, 40)
@@ -46,6 +47,12 @@ func incident() *sinks.Batch {
 		}
 	}
 	b.Exchanges[39].Retry = 1
+	for i := range 2 {
+		e := b.Exchanges[i]
+		e.ID, e.StartedAt, e.Labels.Service = fmt.Sprintf("unknown-%d", i), begin.AddDate(0, 0, -3).Add(time.Duration(i)*time.Second), "quotes"
+		e.Status, e.Failed, e.Cause, e.CauseKnown, e.ErrorText, e.ErrorCluster = 400, true, "unexplained", "none", fmt.Sprintf("no %d", i), "no N"
+		b.Exchanges = append(b.Exchanges, e)
+	}
 	for i := range b.ToolCalls {
 		c := &b.ToolCalls[i]
 		c.Labels, c.AskedAt = b.Exchanges[i].Labels, b.Exchanges[i].StoredAt
@@ -100,6 +107,7 @@ func TestQueries(t *testing.T) {
 			"state=open service_version=1.4.0 calls=5\nstate=open service_version=1.5.0 calls=5",
 		"latent_violations": "rule_id=tool_content_not_string service=trips stage=planner findings=3 predicted_rejects=3 versions=[1.4.0]",
 		"tokens_by_service": "service=trips stage=planner model=deepseek-chat calls=40 input=4000 output=400 in_failed_calls=1100",
+		"unknown_errors":    "wording=no N failed_calls=2 services=[quotes] statuses=[400] example_text=no 1 last_exchange_id=unknown-1",
 		"alerts":            "ended_at=<nil> state=firing severity=critical name=StageFailureRate failed=412 calls=1030 peak_value=0.45 first_bad=1.4.0 last_clean=1.3.9",
 	}
 	for _, name := range queries.Names() {

@@ -1,0 +1,321 @@
+package explain
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/iotest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// keep is a Printer for tests.
+type keep struct{ results []Result }
+
+func (k *keep) Print(r *Result) error { k.results = append(k.results, *r); return nil }
+func (k *keep) Close(Counts) error    { return nil }
+
+func explain(t testing.TB, r io.Reader) []Result {
+	t.Helper()
+	k := &keep{}
+	if err := New(k).File("-", r); err != nil {
+		t.Fatal(err)
+	}
+	return k.results
+}
+
+// say renders each result as "source id cause known rule@message", or "source error".
+func say(results []Result) []string {
+	var out []string
+	for _, r := range results {
+		s := r.Source
+		if r.ID != "" {
+			s += " " + r.ID
+		}
+		if r.Cause != "" {
+			s += " " + r.Cause + " " + r.Known
+		}
+		if r.Rule != "" && r.Message != nil {
+			s += fmt.Sprintf(" %s@%d", r.Rule, *r.Message)
+		}
+		if r.Other != nil {
+			s += fmt.Sprintf(" or %s@%d", r.Other.Cause, r.Other.Message)
+		}
+		for _, p := range r.Possible {
+			s += " maybe " + p
+		}
+		if r.Error != "" {
+			s += " error"
+		}
+		out = append(out, s)
+	}
+	return out
+}
+
+func check(t *testing.T, name, text string, want ...string) {
+	t.Helper()
+	if diff := cmp.Diff(want, say(explain(t, strings.NewReader(text)))); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", name, diff)
+	}
+}
+
+const (
+	orphanText = `Messages with role 'tool' must be a response to a preceding message with 'tool_calls'`
+	refused    = `{"error":{"message":"` + orphanText + `","type":"invalid_request_error"}}`
+	opaque     = "Request contains an invalid argument."
+
+	user     = `{"role":"user","content":"q"}`
+	reply    = `{"role":"tool","tool_call_id":"call_1","content":"ok"}`
+	lost     = `{"model":"m","messages":[` + user + `,` + reply + `]}`
+	object   = `{"model":"m","messages":[` + user + `,{"role":"assistant","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":{}}}]},` + reply + `]}`
+	deepSeek = `"url":"https://api.deepseek.com/chat/completions"`
+)
+
+// What is not a record is a text, whatever it looks like.
+func TestTexts(t *testing.T) {
+	f := func(name, text, want string) {
+		t.Helper()
+		check(t, name, text, "- "+want)
+		check(t, name+", in lines", "\n\n"+text+"\nand so on\n", "- "+want)
+	}
+	f("exception", `openai.BadRequestError: Error code: 400 - {'error': {'message': "`+orphanText+`"}}`, "orphan_tool_reply stated")
+	f("page", "<html>\n<head><title>502 Bad Gateway</title></head>\n</html>", "server_error stated")
+	f("status", "HTTP/1.1 401 x", "auth stated")
+	f("nobody knows it", "it did not like 17", "unexplained none")
+	f("not UTF-8", "\xff\xfe\x00 it did not like it", "unexplained none")
+	f("no answer", "dial tcp 127.0.0.1:1: connect: connection refused", "no_response stated")
+	f("broken JSON", `{"detail": {"message": "`+orphanText, "orphan_tool_reply stated")
+	f("stream", "event: message\ndata: {\"choices\":[{\"delta\":{\"content\":\""+strings.Repeat("rate limit ", 1000)+"\"}}]}\n\ndata: "+refused+"\n\n", "orphan_tool_reply stated")
+	check(t, "body", refused, "-:1 orphan_tool_reply stated")
+	check(t, "body in lines", "{\n  \"error\": {\n    \"code\": 401,\n    \"message\": \"x\"\n  }\n}\n", "-:1 auth stated")
+	check(t, "body of another shape", `{"detail":"`+orphanText+`"}`, "- orphan_tool_reply stated")
+	check(t, "array", "[{\n\"error\":{\"code\":429,\"message\":\"x\"}\n}]", "-:1 rate_limit stated")
+	check(t, "number", "7", "- unexplained none")
+	check(t, "nothing", "")
+	check(t, "white space", " \n\n\t")
+}
+
+func TestRecords(t *testing.T) {
+	a, b := `{"id":"a","status":400,"body":"`+orphanText+`"}`, `{"id":2,"status":401,"body":{"x":1}}`
+	sayA, sayB := " a orphan_tool_reply stated", " 2 auth stated"
+	check(t, "lines", a+"\n\n"+b, "-:1"+sayA, "-:3"+sayB)
+	check(t, "array", "["+a+","+b+"]", "-:1"+sayA, "-:1"+sayB)
+	check(t, "array over lines", "[\n"+a+",\n"+b+"\n]\n", "-:1"+sayA, "-:1"+sayB)
+	check(t, "one over lines", strings.ReplaceAll(a, ",", ",\n"), "-:1"+sayA)
+	check(t, "several over lines", strings.ReplaceAll(a+b, ",", ",\n"), "-:1"+sayA, "-:3"+sayB)
+	check(t, "byte order mark", "\ufeff"+a, "-:1"+sayA)
+	check(t, "broken first line", "{\"id\":\n"+a, "-:1 error", "-:2"+sayA)
+	check(t, "broken line", a+"\n{\"id\":\n"+b, "-:1"+sayA, "-:2 error", "-:3"+sayB)
+	check(t, "no record", a+"\n7\n{}\n[]\n\"x\"\n{\"id\":\"x\"}\n"+b, "-:1"+sayA, "-:2 error", "-:3 error", "-:4 error", "-:5 error", "-:6 x error", "-:7"+sayB)
+	check(t, "error bodies", refused+"\n"+refused, "-:1 orphan_tool_reply stated", "-:2 orphan_tool_reply stated")
+	check(t, "error and status", `{"id":"x","provider":"openai","status":400,"error":"`+orphanText+`"}`, "-:1 x orphan_tool_reply stated")
+	check(t, "status alone", `{"id":"x","status":402}`, "-:1 x billing stated")
+	check(t, "status as text", `{"id":"x","status":"402","body":"x"}`, "-:1 x billing stated")
+	check(t, "no status", `{"id":"x","body":"Error code: 402"}`, "-:1 x billing stated")
+	check(t, "no answer", `{"id":"x","status":0,"body":"EOF"}`, "-:1 x no_response stated")
+	check(t, "odd types", `{"id":["x"],"status":{},"body":7,"provider":1,"url":[],"request":"x"}`, "-:1 [\"x\"] unexplained none error")
+
+	var z bytes.Buffer
+	w := gzip.NewWriter(&z)
+	_, _ = w.Write([]byte(a + "\n" + b)) // never fails
+	_ = w.Close()
+	check(t, "gzip", z.String(), "-:1"+sayA, "-:2"+sayB)
+	check(t, "gzip cut short", z.String()[:z.Len()-9], "-:1"+sayA, "-:2"+sayB, "-:2 error")
+	check(t, "no gzip", "\x1f\x8bxx", "- error")
+
+	k := &keep{}
+	e := New(k)
+	if err := e.File(filepath.Join(t.TempDir(), "nosuch"), nil); err != nil || len(k.results) != 1 || k.results[0].Error == "" || e.Counts.Unreadable != 1 {
+		t.Errorf("no such file: %v, %+v", err, k.results)
+	}
+	for _, text := range []string{"", "it did not", a} {
+		got := explain(t, io.MultiReader(strings.NewReader(text), iotest.ErrReader(errors.New("broken disk"))))
+		if n := len(got); n == 0 || !strings.Contains(got[n-1].Error, "broken disk") {
+			t.Errorf("%q before a broken disk: %v", text, say(got))
+		}
+	}
+}
+
+// Records are explained as they come: the log of a running agent has no end.
+func TestRecordsAsTheyCome(t *testing.T) {
+	r, w := io.Pipe()
+	k := &keep{}
+	seen := make(chan struct{})
+	go func() {
+		defer close(seen)
+		_ = New(printed{k, seen}).File("-", r) // it ends with the pipe
+	}()
+	if _, err := io.WriteString(w, `{"id":"a","status":401,"body":"x"}`+"\n"); err != nil {
+		t.Fatal(err)
+	}
+	<-seen
+	w.Close()
+	<-seen
+}
+
+// printed tells of each result.
+type printed struct {
+	*keep
+	seen chan struct{}
+}
+
+func (p printed) Print(*Result) error { p.seen <- struct{}{}; return nil }
+
+func TestExchanges(t *testing.T) {
+	f := func(name, rest, want string) {
+		t.Helper()
+		check(t, name, `{"id":"x",`+deepSeek+`,"request":`+lost+`,`+rest+`}`, strings.TrimSpace("-:1 x "+want))
+	}
+	both := "orphan_tool_reply both orphan_tool_reply@1"
+	f("refused", `"status":400,"response":`+refused, both)
+	f("refused, as text", `"status":400,"response":"`+orphanText+`"`, both)
+	f("no status", `"response":`+refused, both)
+	f("no body", `"status":400,"response":null`, "orphan_tool_reply inferred orphan_tool_reply@1")
+	f("accepted", `"status":200,"response":{"choices":[{"message":{"role":"assistant","content":"a"}}]}`, "")
+	f("error in an answer", `"status":200,"response":`+refused, both)
+	f("error in a stream", `"status":200,"response":"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"error\":{\"message\":\"`+orphanText+`\"}}\n\n"`, both)
+	f("base64", `"status":400,"response_encoding":"base64","response":"`+"TWVzc2FnZXMgd2l0aCByb2xlICd0b29sJyBtdXN0IGJlIGEgcmVzcG9uc2UgdG8gYSBwcmVjZWRpbmcgbWVzc2FnZSB3aXRoICd0b29sX2NhbGxzJw=="+`"`, both)
+	f("no answer", `"status":0,"error":"connection reset by peer"`, "no_response stated")
+	check(t, "request cut short", `{"id":"x","status":401,"body":"x",`+deepSeek+`,"request":"{\"messages\":[{\"role\""}`, "-:1 x auth stated error")
+	check(t, "answer of no dialect", `{"id":"x","url":"https://api.openai.com/v1/embeddings","status":200,"request":{},"response":{"data":[]}}`, "-:1 x")
+}
+
+// An opaque text is explained by the request, where the server is known to refuse it.
+func TestRequests(t *testing.T) {
+	f := func(name, who, request, text, want string) {
+		t.Helper()
+		check(t, name, fmt.Sprintf(`{"status":400,%s,"request":%s,"body":%q}`, who, request, text), "-:1 "+want)
+	}
+	inferred := "orphan_tool_reply inferred orphan_tool_reply@1"
+	f("by url", deepSeek, lost, opaque, inferred)
+	f("by provider", `"provider":"DeepSeek"`, lost, opaque, inferred)
+	f("url before provider", `"provider":"ollama",`+deepSeek, lost, opaque, inferred)
+	f("provider behind a proxy", `"provider":"deepseek","url":"http://llm.example.com/v1/chat/completions"`, lost, opaque, inferred)
+	f("request as text", deepSeek, fmt.Sprintf("%q", lost), opaque, inferred)
+	f("messages alone", `"provider":"openai"`, `[`+user+`,`+reply+`]`, opaque, inferred)
+	f("by model", `"model":"deepseek-chat"`, lost, opaque, inferred)
+	f("another rule", `"provider":"gemini-openai-compat"`, object, opaque, "arguments_not_string inferred arguments_not_string@1")
+	f("stated", `"provider":"ollama"`, lost, orphanText, "orphan_tool_reply stated orphan_tool_reply@1")
+	f("conflict", `"provider":"openai"`, object, orphanText, "orphan_tool_reply conflict or arguments_not_string@1")
+	f("no conflict", deepSeek, lost, "Insufficient Balance", "billing stated")
+	f("nothing wrong", deepSeek, `{"messages":[`+user+`]}`, opaque, "unexplained none")
+	f("accepted by this server", `"provider":"ollama"`, lost, opaque, "unexplained none")
+	maybe := "unexplained none maybe orphan_tool_reply"
+	f("server of nobody", `"url":"http://llm.example.com/v1/chat/completions"`, lost, opaque, maybe)
+	f("provider of nobody", `"provider":"acme"`, lost, opaque, maybe)
+	f("gateway", `"provider":"litellm"`, lost, opaque, maybe)
+	f("nobody named", `"id":""`, lost, opaque, maybe)
+	f("another API", `"url":"https://api.openai.com/v1/images/generations"`, `{"prompt":"q"}`, opaque, "unexplained none")
+}
+
+func TestProvider(t *testing.T) {
+	f := func(record, want string) {
+		t.Helper()
+		got := explain(t, strings.NewReader(record))
+		if len(got) != 1 || got[0].Provider != want {
+			t.Errorf("%s: %+v, want provider %q", record, got, want)
+		}
+	}
+	f(`{"body":"`+orphanText+`, type invalid_request_error","provider":"litellm"}`, "openai")
+	f(`{"body":"x","provider":"acme"}`, "acme")
+	f(`{"body":"x",`+deepSeek+`}`, "deepseek")
+	f(`{"body":"x","url":"https://generativelanguage.googleapis.com/v1beta/models/m:generateContent"}`, "gemini")
+	f(`{"body":"x","url":"https://llm.example.com/"}`, "")
+	f(`{"body":"x","status":401,"provider":"xai"}`, "xai")
+}
+
+// Every variant of every dialect is found by a provider's name.
+func TestProviders(t *testing.T) {
+	for d, variants := range facts.Variants {
+		for _, v := range variants {
+			if v == facts.OtherVariant {
+				continue
+			}
+			if own := providers[providerKey(string(v))]; variantOf(d, own) != v {
+				t.Errorf("%s/%s: its name stands for %v", d, v, own)
+			}
+		}
+	}
+}
+
+func TestTelling(t *testing.T) {
+	f := func(name, text, want string) {
+		t.Helper()
+		check(t, name, text, "- "+want)
+	}
+	frames := strings.Repeat("  File \"/app/rate_limit.py\", line 8, in run\n    raise RateLimited(\"rate limit\")\n          ^^^^^^^^^^^\n", 100)
+	f("traceback", "Traceback (most recent call last):\n"+frames+"openai.BadRequestError: Error code: 400 - "+refused+"\n", "orphan_tool_reply stated")
+	f("stack of JavaScript", "Error: 400 "+orphanText+"\n"+strings.Repeat("    at rateLimit (/app/rate limit.js:10:5)\n", 200), "orphan_tool_reply stated")
+	f("indented text", "ValidationError\n  rate limit\n", "rate_limit stated")
+	f("end of a log", strings.Repeat("all is well\n", 1000)+orphanText+"\n", "orphan_tool_reply stated")
+	f("middle of a log", strings.Repeat("all is well\n", 1000)+orphanText+"\n"+strings.Repeat("all is well\n", 1000), "orphan_tool_reply stated")
+	f("start of a body", `{"detail":"`+orphanText+`","input":"`+strings.Repeat("rate limit ", 1000)+`"}`, "orphan_tool_reply stated")
+	f("nowhere", strings.Repeat("all is well\n", 200_000), "unexplained none")
+	for at := range 2 * window { // a wording lies in one window, wherever it stands
+		text := []byte(strings.Repeat(".", at) + " " + orphanText + strings.Repeat(".", 2*window-at))
+		if part := telling(text, 400, ""); !bytes.Contains(part[:min(len(part), window)], []byte("tool_calls")) {
+			t.Fatalf("a wording at byte %d is not read", at)
+		}
+	}
+}
+
+func TestStatusIn(t *testing.T) {
+	f := func(text string, want int) {
+		t.Helper()
+		if got := statusIn([]byte(text)); got != want {
+			t.Errorf("%s: status %d, want %d", text, got, want)
+		}
+	}
+	f("Error code: 429 - {'error'", 429)
+	f("status_code=503, body", 503)
+	f("Request failed with status code 401", 401)
+	f(`{"error":{"code":404,"message"`, 404)
+	f(`{"error":{"code":"403"`, 403)
+	f(`{"error":{"code":"1214"`, 400)
+	f("HTTP/1.1 502 Bad Gateway", 502)
+	f("HTTP 413", 413)
+	f("HTTPStatusError: Client error '401 Unauthorized' for url", 401)
+	f(`401 {"type":"error"`, 401)
+	f("500 Internal Server Error", 500)
+	f("429 status code (no body)", 429)
+	f("<html><head><title>504 Gateway Time-out</title>", 504)
+	f("APITimeoutError: Request timed out.", 0)
+	f("Post \"https://x\": context deadline exceeded", 0)
+	f("maximum of 500 messages", 400)
+	f("502 messages are too many", 400)
+	f("messages.401: bad", 400)
+	f("", 400)
+}
+
+// Whatever comes in, each input gives results or nothing, and no error.
+func FuzzFile(f *testing.F) {
+	for _, s := range []string{
+		refused, `{"id":"a","status":400,"body":"x"}` + "\n{", `[{"body":1}]`, `{"status":200,"response":"data: {}\n\n","request":` + lost + `}`,
+		"Traceback\n  File \"x\", line 1\n    y\nz", "\x1f\x8b\x08", `{"provider":"gemini","request":[` + user + `],"body":"` + opaque + `"}`,
+	} {
+		f.Add([]byte(s))
+	}
+	f.Fuzz(func(t *testing.T, in []byte) {
+		k := &keep{}
+		e := New(k)
+		if err := e.File("-", bytes.NewReader(in)); err != nil {
+			t.Fatal(err)
+		}
+		for i := range k.results {
+			r := &k.results[i]
+			if r.Error == "" && r.Summary == "" || r.Cause != "" && (r.Class == "" || r.Known == "" || r.Fix == "") {
+				t.Errorf("%q: %+v", in, r)
+			}
+			if err := (Text{io.Discard}).Print(r); err != nil {
+				t.Fatal(err)
+			}
+		}
+	})
+}

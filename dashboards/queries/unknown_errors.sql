@@ -1,0 +1,21 @@
+-- Which error texts does nothing explain? One row for each wording.
+-- param since = 7 days: how far back to look
+-- param service = : one service only
+SELECT
+    error_cluster AS wording,
+    count() AS failed_calls,
+    min(started_at) AS first_seen,
+    max(started_at) AS last_seen,
+    arraySort(groupUniqArray(20)(service)) AS services,
+    arraySort(groupUniqArray(20)(server)) AS servers,
+    arraySort(groupUniqArray(10)(status)) AS statuses,
+    argMax(error_text, started_at) AS example_text,
+    argMax(exchange_id, started_at) AS last_exchange_id
+FROM exchanges_final
+WHERE failed
+    AND cause = 'unexplained'
+    AND started_at > now() - toIntervalSecond(toUInt32(parseTimeDelta({since:String})))
+    AND ({service:String} = '' OR service = {service:String})
+GROUP BY error_cluster
+ORDER BY failed_calls DESC, error_cluster
+LIMIT 100
