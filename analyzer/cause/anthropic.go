@@ -38,6 +38,7 @@ var anthropic = newTable("anthropic", []row{
 	{words: "is not less or equal to", cause: "max_tokens_invalid", source: "langchain-ai/langchain#9697"},
 	{words: "does not support effort level", cause: "unsupported_parameter", source: "pydantic/pydantic-ai, recorded"},
 	{words: "doesnt support the … content block", cause: "content_type_invalid", source: "pydantic/pydantic-ai, recorded"},
+	{words: "doesnt support the stopsequences field", cause: "unsupported_parameter", source: "unlinked"},
 	{words: "doesnt support the … field", cause: "unsupported_field", source: "pydantic/pydantic-ai, recorded"},
 	{words: "credit balance is too low", cause: "billing", source: "anthropics/claude-code#66314"},
 	{words: "not_found_error", cause: "invalid_model", source: "pydantic/pydantic-ai, recorded"},

@@ -14,7 +14,7 @@ var common = newTable("common", []row{
 	{when: "money moneyless", cause: "billing", source: "anthropic xai litellm"},
 	{when: "policy", cause: "content_policy", source: "openai azure deepseek dashscope zhipu"},
 	{when: "modelstrong !serverdown", cause: "invalid_model", source: "openai azure openrouter litellm"},
-	{when: "model<modelbad !feature !thismodel !toolcall !role !path !key !parameter", cause: "invalid_model", source: "openai cohere ollama vertex"},
+	{when: "model<modelbad !feature !thismodel !extra !toolcall !role !path !key !parameter", cause: "invalid_model", source: "openai cohere ollama vertex"},
 	{when: "authstrong", cause: "auth", source: "openai anthropic gemini bedrock"},
 	{when: "key badkey !role !toolreply", cause: "auth", source: "openai cohere deepseek xai"},
 	{when: "ctxstrong", cause: "context_length_exceeded", source: "openai anthropic bedrock llama.cpp"},
@@ -33,10 +33,12 @@ var common = newTable("common", []row{
 	{when: "reasoningfield extra|hardno path|fieldkey", cause: "reasoning_content_forbidden", source: "groq cerebras mistral"},
 	{when: "reasoningfield passback !hardno", cause: "reasoning_content_missing", source: "deepseek moonshot"},
 	{when: "item duplicate", cause: "duplicate_item_id", source: "openai"},
-	{when: "stored mismatch|nosupport", cause: "previous_response_unresolved", source: "openai"},
 
 	// what the request asks for
+	{when: "unsupparam path", cause: "unsupported_field", source: "openai"},
+	{when: "unsupparam", cause: "unsupported_parameter", source: "openai azure xai nim"},
 	{when: "toolchoice bad", cause: "tool_choice_invalid", source: "openai deepseek dashscope vllm moonshot"},
+	{when: "stored mismatch|nosupport", cause: "previous_response_unresolved", source: "openai"},
 	{when: "respformat bad", cause: "response_format_invalid", source: "openai deepseek groq dashscope"},
 	{when: "notools toolcall|toolreply", cause: "tools_missing_with_tool_history", source: "bedrock anthropic litellm"},
 
@@ -44,33 +46,39 @@ var common = newTable("common", []row{
 	{when: "callsarr emptyarr !content !callarguments", cause: "empty_tool_calls_array", source: "openai dashscope"},
 	{when: "emptylist", cause: "empty_messages", source: "openai anthropic gemini"},
 	{when: "both content|toolcall", cause: "content_with_tool_calls", source: "mistral"},
+	{when: "neither", cause: "empty_content", open: "assistant_content_missing", source: "mistral llama.cpp"},
 
 	// definitions
 	{when: "functionname pattern|empty", cause: "function_name_format", source: "openai anthropic mistral bedrock"},
+	{when: "tooldef extra !schema", cause: "unsupported_field", source: "fireworks anthropic"},
+	{when: "tooldef schema bad", cause: "tool_schema_invalid", source: "moonshot gemini openai"},
 	{when: "functionname|tooldef duplicate", cause: "tool_schema_invalid", source: "anthropic moonshot"},
 
 	// calls
 	{when: "callarguments wantobject", cause: "arguments_not_object", source: "ollama sglang gemini bedrock"},
 	{when: "callarguments wantstring", cause: "arguments_not_string", source: "openai vllm"},
+	{when: "pymapping", cause: "arguments_not_object", open: "arguments_invalid_json", source: "sglang vllm"},
 	{when: "callarguments badjson", cause: "arguments_invalid_json", source: "dashscope minimax llama.cpp"},
+	{when: "callarguments badtype", cause: "arguments_not_object", open: "arguments_not_string", source: "bedrock"},
 	{when: "pyjson", cause: "arguments_invalid_json", source: "vllm"},
 	{when: "toolcall badjson", cause: "arguments_invalid_json", source: "deepseek llama.cpp"},
+	{when: "noreply toolcall|toolreply", cause: "missing_tool_reply", source: "openai anthropic bedrock gemini minimax"},
 	{when: "callid fieldrequired", cause: "missing_required_field", open: "missing_tool_call_id", source: "openai mistral"},
 	{when: "callid pattern !nocall", cause: "tool_call_id_format", source: "openai anthropic mistral bedrock"},
 	{when: "callid empty", cause: "unknown_tool_call_id", source: "openai"},
 
 	// replies
-	{when: "noreply toolcall|toolreply", cause: "missing_tool_reply", source: "openai anthropic bedrock gemini minimax"},
 	{when: "toolreply duplicate", cause: "duplicate_tool_reply", open: "duplicate_call_id_in_message", source: "anthropic mistral openai"},
 	{when: "callid duplicate", cause: "duplicate_call_id", open: "duplicate_tool_reply", source: "anthropic mistral deepseek"},
 	{when: "unexpectedtool", cause: "orphan_tool_reply", source: "mistral anthropic"},
 	{when: "orderrule", cause: "role_order", source: "mistral bedrock vllm"},
+	{when: "toolreply<toolcall toolong", cause: "orphan_tool_reply", open: "duplicate_tool_reply", source: "bedrock mistral"},
 	{when: "placed toolreply<toolcall !user", cause: "orphan_tool_reply", source: "gemini"},
 	{when: "placed toolcall", cause: "tool_turn_misplaced", source: "gemini"},
 	{when: "callid mismatch", cause: "unknown_tool_call_id", open: "orphan_tool_reply", source: "openai minimax"},
 	{when: "toolreply nocall", cause: "orphan_tool_reply", open: "unknown_tool_call_id", source: "openai anthropic gemini deepseek"},
 	{when: "toolreply empty content|turn", cause: "empty_content", source: "bedrock"},
-	{when: "toolreply image badmedia", cause: "tool_content_type", source: "openai"},
+	{when: "toolreply|output image badmedia", cause: "tool_content_type", source: "openai"},
 	{when: "output wantstring|wantobject|wantarray|badtype|wanted", cause: "tool_content_type", source: "openai bedrock gemini"},
 	{when: "toolreply wantstring|wantobject|wantarray|badtype|protolist", cause: "tool_content_type", source: "gemini moonshot lmstudio"},
 
@@ -82,16 +90,17 @@ var common = newTable("common", []row{
 	{when: "sysrole hardno", cause: "unsupported_role", source: "gemini gemma"},
 
 	// content
+	{when: "path|content|contentpath|message fieldrequired !tooldef", cause: "missing_required_field", open: "tool_content_missing assistant_content_missing malformed_tool_call", source: "deepseek volcengine bedrock"},
 	{when: "image badmedia", cause: "image_invalid", source: "openai anthropic gemini vllm"},
 	{when: "null content|path|contentpath !feature", cause: "content_null", open: "tool_content_missing assistant_content_missing", source: "openai llama.cpp"},
 	{when: "protolist", cause: "content_type_invalid", source: "gemini"},
+	{when: "path|role fieldkey hardno", cause: "unsupported_field", source: "groq cerebras"},
 	{when: "path|role extra", cause: "unsupported_field", source: "groq mistral openai bedrock"},
 	{when: "tooldef|functionname schema|extra|fieldrequired|bad !hardno", cause: "tool_schema_invalid", source: "openai anthropic gemini moonshot"},
 	{when: "tooldef schema|extra", cause: "tool_schema_invalid", source: "gemini cerebras"},
 	{when: "schema bad !respformat !parameter", cause: "tool_schema_invalid", source: "fireworks"},
-	{when: "path|content|contentpath|message fieldrequired", cause: "missing_required_field", open: "tool_content_missing assistant_content_missing malformed_tool_call", source: "deepseek volcengine bedrock"},
 	{when: "empty content|message", cause: "empty_content", source: "anthropic bedrock moonshot xai"},
-	{when: "content|contentpath wantstring|wantarray|wantobject|badtype", cause: "content_type_invalid", open: "tool_content_not_string", source: "openai deepseek ollama xai"},
+	{when: "content|contentpath|path wantstring|wantarray|wantobject|badtype", cause: "content_type_invalid", open: "tool_content_not_string", source: "openai deepseek ollama xai"},
 
 	// parameters
 	{when: "sampling hardno|nosupport", cause: "unsupported_parameter", source: "openai anthropic"},

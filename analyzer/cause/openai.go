@@ -72,7 +72,9 @@ var openAI = newTable("openai", []row{
 	{words: "_tokens: integer", cause: "max_tokens_invalid", source: "unlinked"},
 	{words: "max_tokens is too large", cause: "max_tokens_invalid", source: "unlinked"},
 	{words: "below minimum value", cause: "invalid_parameter_value", source: "pydantic/pydantic-ai, recorded"},
+	{words: "_tokens … above maximum value", cause: "max_tokens_invalid", source: "Gitlawb/openclaude#331"},
 	{words: "above maximum value", cause: "invalid_parameter_value", source: "unlinked"},
+	{words: "missing required parameter:tools", cause: "tool_schema_invalid", source: "ymichael/open-codex#35"},
 	{words: "missing required parameter", cause: "missing_required_field", source: "unlinked"},
 	{words: "is a required property", cause: "missing_required_field", source: "unlinked"},
 })

@@ -87,7 +87,7 @@ func (s *scan) read(x *index, text []byte) {
 			p := &x.phrases[at]
 			end := i + len(p.text)
 			switch {
-			case !starts && !p.inner, end > len(text), p.end && end < len(text) && isWord(text[end]), string(text[i:end]) != p.text:
+			case !starts && !p.inner, end > len(text), p.end && end < len(text) && (isWord(text[end]) || text[end] == '_'), string(text[i:end]) != p.text:
 				continue
 			}
 			bit := uint64(1) << (p.concept % 64)
