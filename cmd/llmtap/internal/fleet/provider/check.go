@@ -31,6 +31,7 @@ type message struct {
 	Content    json.RawMessage `json:"content"`
 	ToolCalls  *[]call         `json:"tool_calls"`
 	ToolCallID *string         `json:"tool_call_id"`
+	Reasoning  *string         `json:"reasoning_content"`
 }
 
 type call struct {
@@ -40,6 +41,11 @@ type call struct {
 		Name      string          `json:"name"`
 		Arguments json.RawMessage `json:"arguments"`
 	} `json:"function"`
+	Extra struct {
+		Google struct {
+			Signature string `json:"thought_signature"`
+		} `json:"google"`
+	} `json:"extra_content"`
 }
 
 // calls are the tool calls of m.
@@ -98,11 +104,13 @@ type wording interface {
 	orphan(i int) *apiError
 	unknownID(i int, id string) *apiError
 	duplicate(first, i int, id string) *apiError
+	sameID(i int, id string) *apiError // two calls of one message
 	// missing is for calls without a reply; i is the message after the group, n if there is none.
 	missing(i, n int, ids []string) *apiError
 }
 
 // check decodes body and reports its first fault, as providers do: types first, then pairing, in the order of messages.
+// The request is nil where it cannot be decoded.
 func check(w wording, body []byte) (*request, *apiError) {
 	r := &request{body: body}
 	if err := json.Unmarshal(body, r); err != nil {
@@ -120,10 +128,10 @@ func check(w wording, body []byte) (*request, *apiError) {
 			return nil, w.malformed(r, i, err)
 		}
 		if e := w.shape(r, i); e != nil {
-			return nil, e
+			return r, e
 		}
 		if m := &r.history[i]; m.Role == "tool" && (m.ToolCallID == nil || *m.ToolCallID == "") {
-			return nil, w.noID(r, i)
+			return r, w.noID(r, i)
 		}
 	}
 	return r, pairs(w, r.history)
@@ -138,6 +146,11 @@ func pairs(w wording, history []message) *apiError {
 		}
 		i++
 		calls := m.calls()
+		for j, c := range calls {
+			if slices.ContainsFunc(calls[:j], func(d call) bool { return d.ID == c.ID }) {
+				return w.sameID(i-1, c.ID)
+			}
+		}
 		if m.Role != "assistant" || len(calls) == 0 {
 			continue
 		}

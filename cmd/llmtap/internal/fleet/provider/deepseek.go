@@ -87,6 +87,9 @@ func (deepSeek) shape(r *request, i int) *apiError {
 			return undecodable(r, i, "messages[%d]: invalid type: %s, expected a string", i, serdeKind(k))
 		}
 	}
+	if len(m.calls()) > 0 && m.Reasoning == nil && strings.Contains(r.Model, "v4-pro") {
+		return rejected("The `reasoning_content` in the thinking mode must be passed back to the API.")
+	}
 	return nil
 }
 
@@ -104,6 +107,8 @@ func (d deepSeek) unknownID(i int, _ string) *apiError { return d.missing(i, 0, 
 func (deepSeek) duplicate(_, i int, id string) *apiError {
 	return rejected("Duplicate value for 'tool_call_id' of %s in message[%d]", id, i)
 }
+
+func (d deepSeek) sameID(i int, id string) *apiError { return d.duplicate(0, i, id) }
 
 func (deepSeek) missing(int, int, []string) *apiError {
 	return rejected("An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. " +

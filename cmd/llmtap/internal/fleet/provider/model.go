@@ -17,6 +17,11 @@ type reply struct {
 	text      string
 	calls     []wireCall
 	in, out   int // tokens
+
+	// Of a Model's answer only.
+	reasoning *string
+	reason    string // finish_reason
+	fault     Said   // for its faults of a stream
 }
 
 // The wire types of answers, in OpenAI's order of keys.
@@ -30,16 +35,24 @@ type (
 		ID       string       `json:"id,omitempty"`
 		Type     string       `json:"type,omitempty"`
 		Function wireFunction `json:"function"`
+		Extra    *wireExtra   `json:"extra_content,omitempty"` // Gemini's
+	}
+	wireExtra struct {
+		Google struct {
+			Signature string `json:"thought_signature"`
+		} `json:"google"`
 	}
 	wireMessage struct {
 		Role      string     `json:"role,omitempty"`
 		Content   *string    `json:"content"`
+		Reasoning *string    `json:"reasoning_content,omitempty"`
 		ToolCalls []wireCall `json:"tool_calls,omitempty"`
 		Refusal   *string    `json:"refusal"`
 	}
 	wireDelta struct {
 		Role      string     `json:"role,omitempty"`
 		Content   *string    `json:"content,omitempty"`
+		Reasoning *string    `json:"reasoning_content,omitempty"`
 		ToolCalls []wireCall `json:"tool_calls,omitempty"`
 	}
 	wireChoice struct {
@@ -65,7 +78,7 @@ type (
 
 // answer lets the model speak: tools while steps of the task are left, then text.
 func answer(r *request, rng *rand.Rand, prefix string) *reply {
-	a := &reply{id: fmt.Sprintf("chatcmpl-%016x%08x", rng.Uint64(), rng.Uint32()), model: r.Model, in: len(r.body) / 4}
+	a := &reply{id: newID(rng), model: r.Model, in: len(r.body) / 4}
 	steps := openSteps(r.history)
 	if len(steps) == 0 || len(r.Tools) == 0 {
 		a.text = sentences[rng.IntN(len(sentences))]
@@ -84,6 +97,10 @@ func answer(r *request, rng *rand.Rand, prefix string) *reply {
 		a.out += 20 + len(args)/4
 	}
 	return a
+}
+
+func newID(rng *rand.Rand) string {
+	return fmt.Sprintf("chatcmpl-%016x%08x", rng.Uint64(), rng.Uint32())
 }
 
 // openSteps are the lines "- ..." of the last user message that no call was made for yet.
@@ -123,7 +140,9 @@ var sentences = []string{
 
 func (a *reply) finish() *string {
 	reason := "stop"
-	if len(a.calls) > 0 {
+	if a.reason != "" {
+		reason = a.reason
+	} else if len(a.calls) > 0 {
 		reason = "tool_calls"
 	}
 	return &reason
@@ -135,8 +154,8 @@ func (a *reply) usage() *wireUsage {
 
 // completion is the unary answer.
 func (a *reply) completion() *wireAnswer {
-	m := &wireMessage{Role: "assistant", ToolCalls: a.calls}
-	if len(a.calls) == 0 {
+	m := &wireMessage{Role: "assistant", ToolCalls: a.calls, Reasoning: a.reasoning}
+	if len(a.calls) == 0 || a.text != "" {
 		m.Content = &a.text
 	}
 	return &wireAnswer{
@@ -150,7 +169,11 @@ func (a *reply) stream(ctx context.Context, w http.ResponseWriter, usage bool) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	flush := http.NewResponseController(w).Flush
 	created := time.Now().Unix()
+	sent := 0
 	send := func(choices []wireChoice, u *wireUsage) {
+		if sent++; a.cut(sent) {
+			return
+		}
 		data, err := json.Marshal(wireAnswer{ID: a.id, Object: "chat.completion.chunk", Created: created, Model: a.model, Choices: choices, Usage: u})
 		if err != nil || ctx.Err() != nil {
 			return
@@ -162,13 +185,25 @@ func (a *reply) stream(ctx context.Context, w http.ResponseWriter, usage bool) {
 
 	empty := ""
 	delta(wireDelta{Role: "assistant", Content: &empty})
+	if a.reasoning != nil {
+		delta(wireDelta{Reasoning: a.reasoning})
+	}
 	for _, piece := range pieces(a.text) {
 		delta(wireDelta{Content: &piece})
 	}
 	for i, c := range a.calls {
+		if a.fault.OneIndex {
+			i = 0
+		}
 		head := c
 		head.Index, head.Function.Arguments = &i, ""
+		if a.fault.LateID {
+			head.ID = ""
+		}
 		delta(wireDelta{ToolCalls: []wireCall{head}})
+		if a.fault.LateID {
+			delta(wireDelta{ToolCalls: []wireCall{{Index: &i, ID: c.ID}}})
+		}
 		for _, piece := range pieces(c.Function.Arguments) {
 			delta(wireDelta{ToolCalls: []wireCall{{Index: &i, Function: wireFunction{Arguments: piece}}}})
 		}
@@ -177,9 +212,15 @@ func (a *reply) stream(ctx context.Context, w http.ResponseWriter, usage bool) {
 	if usage {
 		send([]wireChoice{}, a.usage())
 	}
+	if a.cut(sent) {
+		return
+	}
 	fmt.Fprint(w, "data: [DONE]\n\n")
 	_ = flush()
 }
+
+// cut reports whether a stream ends before its n-th event.
+func (a *reply) cut(n int) bool { return a.fault.Cut > 0 && n > a.fault.Cut }
 
 // pieces cuts s into runs of about 24 bytes, between runes.
 func pieces(s string) []string {

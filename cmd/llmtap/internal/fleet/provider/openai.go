@@ -148,6 +148,10 @@ func (openAI) duplicate(first, i int, id string) *apiError {
 		"Invalid parameter: Duplicate value for 'tool_call_id' of '%s', in messages[%d] and messages[%d].", id, first, i)
 }
 
+func (openAI) sameID(i int, id string) *apiError {
+	return invalid(fmt.Sprintf("messages.[%d].tool_calls", i), "", "Invalid parameter: Duplicate value for 'tool_call_id' of '%s'.", id)
+}
+
 func (openAI) missing(i, n int, ids []string) *apiError {
 	param := "messages"
 	if i < n {

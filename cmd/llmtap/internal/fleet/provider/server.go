@@ -12,10 +12,14 @@ import (
 	"time"
 )
 
-// Paths below which the two flavours are served; base URLs of OpenAI's SDKs.
+// Paths below which the flavours are served; base URLs of OpenAI's SDKs. The demo uses the first two.
 const (
 	OpenAIPath   = "/openai/v1"
 	DeepSeekPath = "/deepseek/v1"
+	QwenPath     = "/qwen/v1"
+	GeminiPath   = "/gemini/v1"
+	MistralPath  = "/mistral/v1"
+	GroqPath     = "/groq/v1"
 )
 
 // maxRequest bounds a request body, in bytes.
@@ -26,6 +30,10 @@ type Config struct {
 	Seed uint64
 	// MinLatency and MaxLatency bound the time before an answer.
 	MinLatency, MaxLatency time.Duration
+	// Model, if set, answers in place of the scripted model.
+	Model Model
+	// Lenient, if set, is asked at each request whether histories are taken as they are.
+	Lenient func() bool
 }
 
 // Default is the provider of the demo.
@@ -38,6 +46,10 @@ func New(cfg Config) http.Handler {
 	mux := http.NewServeMux()
 	mux.Handle("POST "+OpenAIPath+"/chat/completions", &endpoint{cfg: cfg, words: openAI{}, prefix: "call_", pretty: true})
 	mux.Handle("POST "+DeepSeekPath+"/chat/completions", &endpoint{cfg: cfg, words: deepSeek{}, prefix: "call_00_"})
+	mux.Handle("POST "+QwenPath+"/chat/completions", &endpoint{cfg: cfg, words: qwen{}, prefix: "call_"})
+	mux.Handle("POST "+GeminiPath+"/chat/completions", &endpoint{cfg: cfg, words: gemini{}, prefix: "function-call-", pretty: true})
+	mux.Handle("POST "+MistralPath+"/chat/completions", &endpoint{cfg: cfg, words: mistral{}, prefix: "call"})
+	mux.Handle("POST "+GroqPath+"/chat/completions", &endpoint{cfg: cfg, words: groq{}, prefix: "call_"})
 	return mux
 }
 
@@ -62,11 +74,17 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		return
 	}
 	r, fault := check(e.words, body)
-	if fault != nil {
+	if fault != nil && (r == nil || e.cfg.Lenient == nil || !e.cfg.Lenient()) {
 		e.reject(w, fault)
 		return
 	}
-	a := answer(r, rng, e.prefix)
+	var a *reply
+	if e.cfg.Model != nil {
+		s := e.cfg.Model(Asked{Model: r.Model, Messages: r.Messages})
+		a = said(&s, r, rng)
+	} else {
+		a = answer(r, rng, e.prefix)
+	}
 	if r.Stream {
 		a.stream(hr.Context(), w, r.StreamOptions.IncludeUsage)
 		return
@@ -106,7 +124,11 @@ func (e *endpoint) reject(w http.ResponseWriter, fault *apiError) {
 	if e.pretty {
 		enc.SetIndent("", "  ")
 	}
-	if err := enc.Encode(map[string]*apiError{"error": fault}); err != nil {
+	var answer any = map[string]*apiError{"error": fault}
+	if own, ok := e.words.(interface{ envelope(*apiError) any }); ok {
+		answer = own.envelope(fault)
+	}
+	if err := enc.Encode(answer); err != nil {
 		http.Error(w, err.Error(), http.StatusInternalServerError)
 		return
 	}
