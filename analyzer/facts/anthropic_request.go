@@ -16,7 +16,7 @@ func (f *Request) anthropic(s *scanner) {
 		case "system":
 			f.System = s.skip()
 		case "tools":
-			f.anthropicTools(s)
+			f.declared(s, (*Request).anthropicTools)
 		case "mcp_servers":
 			f.OpenTools = s.skip() == Array || f.OpenTools
 		case "tool_choice":

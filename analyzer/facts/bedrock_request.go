@@ -81,7 +81,7 @@ func (f *Request) bedrockTools(s *scanner) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "tools":
-			f.bedrockToolList(s)
+			f.declared(s, (*Request).bedrockToolList)
 		case "toolChoice":
 			f.ToolChoice = s.kind()
 			f.bedrockChoice(s)

@@ -13,7 +13,7 @@ func (f *Request) chat(s *scanner) {
 		case "stream":
 			f.Stream = string(s.raw(s.kind())) == "true"
 		case "tools":
-			f.chatTools(s)
+			f.declared(s, (*Request).chatTools)
 		case "tool_choice":
 			f.toolChoice(s)
 		case "parallel_tool_calls":

@@ -13,7 +13,7 @@ func (f *Request) gemini(s *scanner) {
 		case "systemInstruction", "system_instruction":
 			f.System = s.skip()
 		case "tools":
-			f.geminiTools(s)
+			f.declared(s, (*Request).geminiTools)
 		case "toolConfig", "tool_config":
 			f.geminiToolConfig(s)
 		case "generationConfig", "generation_config":

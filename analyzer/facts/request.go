@@ -221,6 +221,7 @@ type Request struct {
 	replies []Reply
 	scratch []byte
 	joined  []byte
+	recall  recall
 
 	s scanner // of the body at hand; it lies here so that a scan need not allocate it
 }

@@ -12,7 +12,7 @@ func (f *Request) responses(s *scanner) {
 		case "instructions":
 			f.System = s.skip()
 		case "tools":
-			f.responsesTools(s)
+			f.declared(s, (*Request).responsesTools)
 		case "tool_choice":
 			f.ToolChoice = s.kind()
 			f.responsesToolChoice(s)

@@ -49,7 +49,7 @@ func ScanMessages(d Dialect, body []byte, f *Request) error {
 func (f *Request) reset() {
 	*f = Request{
 		Messages: f.Messages[:0], Tools: f.Tools[:0], calls: f.calls[:0], replies: f.replies[:0], scratch: f.scratch[:0],
-		joined: f.joined[:0],
+		joined: f.joined[:0], recall: f.recall,
 	}
 }
 
@@ -74,6 +74,7 @@ func (f *Request) scan(body []byte, first byte, read func(*Request, *scanner)) e
 func (f *Request) messages(s *scanner, read func(*Request, *scanner, *Message)) {
 	// Scratch stays: the model's name may lie in it.
 	f.Messages, f.calls, f.replies = f.Messages[:0], f.calls[:0], f.replies[:0]
+	f.recall.again()
 	if f.MessagesKind = s.kind(); f.MessagesKind != Array {
 		s.skip()
 		return
@@ -87,17 +88,26 @@ func (f *Request) messages(s *scanner, read func(*Request, *scanner, *Message)) 
 		start := s.i
 		f.Messages = append(f.Messages, Message{})
 		m := &f.Messages[len(f.Messages)-1]
+		if f.recalled(s, m) {
+			continue
+		}
+		// What the message itself says of the request.
+		calls, replies, dropped, stored, open := len(f.calls), len(f.replies), f.Dropped, f.Stored, f.OpenTools
+		f.Stored, f.OpenTools = false, false
 		if m.Kind = s.kind(); m.Kind == Object {
 			read(f, s, m)
 		} else {
 			s.skip()
 		}
+		says, opens := f.Stored, f.OpenTools
+		f.Stored, f.OpenTools = says || stored, opens || open
 		if s.err != nil {
 			f.Messages = f.Messages[:len(f.Messages)-1]
 			return
 		}
 		m.Start, m.End = start, s.i
 		m.Hash = xxh3.Hash(s.b[start:s.i])
+		f.remember(s, m, calls, replies, dropped, says, opens)
 	}
 }
 

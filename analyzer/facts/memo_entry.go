@@ -1,0 +1,200 @@
+package facts
+
+import (
+	"bytes"
+	"encoding/binary"
+
+	"github.com/zeebo/xxh3"
+)
+
+// An entry of a Memo is numbers as varints, hashes as eight bytes, and texts, see appendPlaced. Small enumerations
+// share a number, four bits each; the bits above them say which of the rarer facts follow.
+
+// Bits of a message's first number. Below them stand item, role, and the kinds of role, name, content, tool_calls and
+// reasoning.
+const (
+	memoRole   = 1 << (28 + iota) // the role is the usual word for it
+	memoOther                     // the role is another string
+	memoID                        // an id
+	memoName                      // a name
+	memoParts                     // parts
+	memoHash                      // a content hash
+	memoSigned                    // signatures
+	memoFields                    // fields
+	memoStored                    // it says that a part of the history lies with the provider
+	memoOpen                      // it declares functions without naming them
+	memoCalls
+	memoReplies
+)
+
+// Bits of a call's first number. Below them stand nine kinds and types.
+const (
+	memoArgs       = 1 << (36 + iota) // hash and length of its arguments
+	memoCallFields                    // fields
+)
+
+// Bits of a reply's first number. Below them stand the kinds of id, name and content.
+const (
+	memoError      = 1 << (12 + iota)
+	memoWhole      // it is all of the message
+	memoSame       // its content is the message's
+	memoReplyParts // parts
+	memoAfter      // parts before it
+)
+
+// roleWords are the usual words for roles.
+var roleWords = [...][]byte{
+	RoleNone: nil, RoleSystem: []byte("system"), RoleDeveloper: []byte("developer"), RoleUser: []byte("user"),
+	RoleAssistant: []byte("assistant"), RoleTool: []byte("tool"), RoleFunction: []byte("function"), RoleOther: nil,
+}
+
+func appendNumber(e []byte, n int) []byte { return binary.AppendUvarint(e, uint64(n)) }
+
+// appendPlaced appends a text of the value that starts at byte from of b and ends before to: its length and, counted
+// from byte zero, where it stands; a text that was escaped has no such place and follows itself.
+func appendPlaced(e, b []byte, zero, from, to int, text []byte) []byte {
+	if text == nil {
+		return append(e, 0)
+	}
+	n := uint64(len(text)+1) << 1
+	if at := bytes.Index(b[from:to], text); at >= 0 {
+		return appendNumber(binary.AppendUvarint(e, n), from+at-zero)
+	}
+	return append(binary.AppendUvarint(e, n|1), text...)
+}
+
+// appendMessage appends the entry of m, an object of the body b.
+func appendMessage(e, b []byte, m *Message, stored, open bool) []byte {
+	text := func(t []byte) { e = appendPlaced(e, b, m.Start, m.Start, m.End, t) }
+	word := roleWords[m.Role]
+	head := uint64(m.Item) | uint64(m.Role)<<4 | uint64(m.RoleKind)<<8 | uint64(m.NameKind)<<12 |
+		uint64(m.Content)<<16 | uint64(m.ToolCalls)<<20 | uint64(m.Reasoning)<<24
+	for _, f := range [...]struct {
+		is  bool
+		bit uint64
+	}{
+		{m.RoleName != nil && word != nil && string(m.RoleName) == string(word), memoRole},
+		{m.RoleName != nil && (word == nil || string(m.RoleName) != string(word)), memoOther},
+		{m.ID != nil, memoID}, {m.Name != nil, memoName}, {m.Parts != 0 || m.PartCount != 0 || m.FirstPart != 0, memoParts},
+		{m.ContentHash != 0, memoHash}, {m.Signed != 0, memoSigned},
+		{m.Fields != 0 || m.NullFields != 0 || m.OtherField != nil, memoFields},
+		{stored, memoStored}, {open, memoOpen}, {len(m.Calls) > 0, memoCalls}, {len(m.Replies) > 0, memoReplies},
+	} {
+		if f.is {
+			head |= f.bit
+		}
+	}
+	e = appendNumber(e, m.End-m.Start)
+	e = binary.LittleEndian.AppendUint64(e, m.Hash)
+	e = binary.AppendUvarint(e, head)
+	e = appendNumber(e, m.ContentBytes)
+	if head&memoOther != 0 {
+		text(m.RoleName)
+	}
+	if head&memoID != 0 {
+		text(m.ID)
+	}
+	if head&memoName != 0 {
+		text(m.Name)
+	}
+	if head&memoParts != 0 {
+		e = appendNumber(appendNumber(appendNumber(e, int(m.Parts)), m.PartCount), int(m.FirstPart))
+	}
+	if head&memoHash != 0 {
+		e = binary.LittleEndian.AppendUint64(e, m.ContentHash)
+	}
+	if head&memoSigned != 0 {
+		e = binary.LittleEndian.AppendUint64(e, m.Signed)
+	}
+	if head&memoFields != 0 {
+		e = appendNumber(appendNumber(e, int(m.Fields)), int(m.NullFields))
+		text(m.OtherField)
+	}
+	if head&memoCalls != 0 {
+		e = appendNumber(e, len(m.Calls))
+	}
+	if head&memoReplies != 0 {
+		e = appendNumber(e, len(m.Replies))
+	}
+	for i := range m.Calls {
+		e = appendCall(e, b, m, &m.Calls[i])
+	}
+	for i := range m.Replies {
+		e = appendReply(e, b, m, &m.Replies[i])
+	}
+	return e
+}
+
+func appendCall(e, b []byte, m *Message, c *Call) []byte {
+	head := uint64(c.Kind) | uint64(c.IDKind)<<4 | uint64(c.NameKind)<<8 | uint64(c.TypeKind)<<12 | uint64(c.Type)<<16 |
+		uint64(c.FuncKind)<<20 | uint64(c.ArgsKind)<<24 | uint64(c.Args)<<28 | uint64(c.Signature)<<32
+	if c.ArgsHash != 0 || c.ArgsBytes != 0 {
+		head |= memoArgs
+	}
+	if c.Fields != 0 {
+		head |= memoCallFields
+	}
+	e = appendNumber(appendNumber(binary.AppendUvarint(e, head), c.Start-m.Start), c.End-c.Start)
+	e = appendPlaced(e, b, m.Start, c.Start, c.End, c.ID)
+	e = appendPlaced(e, b, m.Start, c.Start, c.End, c.Name)
+	if head&memoArgs != 0 {
+		e = appendNumber(binary.LittleEndian.AppendUint64(e, c.ArgsHash), c.ArgsBytes)
+	}
+	if head&memoCallFields != 0 {
+		e = appendNumber(e, int(c.Fields))
+	}
+	return e
+}
+
+func appendReply(e, b []byte, m *Message, r *Reply) []byte {
+	head := uint64(r.IDKind) | uint64(r.NameKind)<<4 | uint64(r.Content)<<8
+	for _, f := range [...]struct {
+		is  bool
+		bit uint64
+	}{
+		{r.IsError, memoError}, {r.Start == m.Start && r.End == m.End, memoWhole},
+		{r.Content == m.Content && r.ContentBytes == m.ContentBytes && r.Parts == m.Parts && r.PartCount == m.PartCount, memoSame},
+		{r.After != 0, memoAfter},
+	} {
+		if f.is {
+			head |= f.bit
+		}
+	}
+	if head&memoSame == 0 && (r.Parts != 0 || r.PartCount != 0) {
+		head |= memoReplyParts
+	}
+	e = binary.AppendUvarint(e, head)
+	if head&memoWhole == 0 {
+		e = appendNumber(appendNumber(e, r.Start-m.Start), r.End-r.Start)
+	}
+	e = appendPlaced(e, b, m.Start, r.Start, r.End, r.ID)
+	e = appendPlaced(e, b, m.Start, r.Start, r.End, r.Name)
+	if head&memoSame == 0 {
+		e = appendNumber(e, r.ContentBytes)
+	}
+	if head&memoReplyParts != 0 {
+		e = appendNumber(appendNumber(e, int(r.Parts)), r.PartCount)
+	}
+	if head&memoAfter != 0 {
+		e = appendNumber(e, int(r.After))
+	}
+	return e
+}
+
+// appendTools appends the entry of the tools, which b declares. Their names are copies: to look for each in the whole
+// value would not be linear.
+func (f *Request) appendTools(e, b []byte) []byte {
+	e = binary.LittleEndian.AppendUint64(appendNumber(e, len(b)), xxh3.Hash(b))
+	flags := 0
+	if f.HasTools {
+		flags |= 1
+	}
+	if f.OpenTools {
+		flags |= 2
+	}
+	e = appendNumber(appendNumber(appendNumber(e, flags), f.ToolCount), len(f.Tools))
+	for _, name := range f.Tools {
+		e = append(binary.AppendUvarint(e, uint64(len(name)+1)<<1|1), name...)
+	}
+	return e
+}

@@ -1,0 +1,172 @@
+package facts
+
+import "encoding/binary"
+
+// An entryReader reads an entry of a Memo, which this package wrote.
+type entryReader []byte
+
+func (r *entryReader) uvarint() uint64 {
+	b := *r
+	if b[0] < 0x80 {
+		*r = b[1:]
+		return uint64(b[0])
+	}
+	n, w := binary.Uvarint(b)
+	*r = b[w:]
+	return n
+}
+
+func (r *entryReader) number() int { return int(r.uvarint()) }
+
+func (r *entryReader) hash() uint64 {
+	h := binary.LittleEndian.Uint64(*r)
+	*r = (*r)[8:]
+	return h
+}
+
+// text reads a text of the value that starts at byte zero of the body. A copy is copied once more: the Memo changes
+// before the facts do.
+func (r *entryReader) text(s *scanner, zero int) []byte {
+	n := r.number()
+	if n == 0 {
+		return nil
+	}
+	size := n>>1 - 1
+	if n&1 == 0 {
+		at := zero + r.number()
+		return s.b[at : at+size : at+size]
+	}
+	t := s.keep((*r)[:size])
+	*r = (*r)[size:]
+	return t
+}
+
+// restore reads the message at hand from an entry, if it is its.
+func (f *Request) restore(s *scanner, m *Message, entry []byte) bool {
+	r := entryReader(entry)
+	size, hash := r.number(), r.hash()
+	if !s.isKnown(size, hash) {
+		return false
+	}
+	head := r.uvarint()
+	zero := s.i
+	*m = Message{
+		Kind: Object, Item: Item(head & 15), Role: Role(head >> 4 & 15), RoleKind: Kind(head >> 8 & 15), NameKind: Kind(head >> 12 & 15),
+		Content: Kind(head >> 16 & 15), ToolCalls: Kind(head >> 20 & 15), Reasoning: Kind(head >> 24 & 15),
+		Start: zero, End: zero + size, Hash: hash, ContentBytes: r.number(),
+	}
+	switch {
+	case head&memoRole != 0:
+		m.RoleName = roleWords[m.Role]
+	case head&memoOther != 0:
+		m.RoleName = r.text(s, zero)
+	}
+	if head&memoID != 0 {
+		m.ID = r.text(s, zero)
+	}
+	if head&memoName != 0 {
+		m.Name = r.text(s, zero)
+	}
+	if head&memoParts != 0 {
+		m.Parts, m.PartCount, m.FirstPart = Parts(r.uvarint()), r.number(), Parts(r.uvarint())
+	}
+	if head&memoHash != 0 {
+		m.ContentHash = r.hash()
+	}
+	if head&memoSigned != 0 {
+		m.Signed = r.hash()
+	}
+	if head&memoFields != 0 {
+		m.Fields, m.NullFields = Fields(r.uvarint()), Fields(r.uvarint())
+		m.OtherField = r.text(s, zero)
+	}
+	if head&(memoCalls|memoReplies) != 0 && !f.restoreTooled(s, m, r, head) {
+		*m = Message{}
+		return false
+	}
+	f.Stored = f.Stored || head&memoStored != 0
+	f.OpenTools = f.OpenTools || head&memoOpen != 0
+	f.recall.known += size
+	s.i += size
+	return true
+}
+
+// restoreTooled reads the calls and replies of m; not, when a scan could not keep them all.
+func (f *Request) restoreTooled(s *scanner, m *Message, r entryReader, head uint64) bool {
+	var calls, replies int
+	if head&memoCalls != 0 {
+		calls = r.number()
+	}
+	if head&memoReplies != 0 {
+		replies = r.number()
+	}
+	if len(f.calls)+calls > maxKept || len(f.replies)+replies > maxKept {
+		return false
+	}
+	firstCall, firstReply := len(f.calls), len(f.replies)
+	for range calls {
+		r.call(s, m, f.newCall())
+	}
+	for range replies {
+		r.reply(s, m, f.newReply())
+	}
+	f.own(m, firstCall, firstReply)
+	return true
+}
+
+func (r *entryReader) call(s *scanner, m *Message, c *Call) {
+	head := r.uvarint()
+	c.Kind, c.IDKind, c.NameKind, c.TypeKind = Kind(head&15), Kind(head>>4&15), Kind(head>>8&15), Kind(head>>12&15)
+	c.Type, c.FuncKind, c.ArgsKind = CallType(head>>16&15), Kind(head>>20&15), Kind(head>>24&15)
+	c.Args, c.Signature = Args(head>>28&15), Kind(head>>32&15)
+	c.Start = m.Start + r.number()
+	c.End = c.Start + r.number()
+	c.ID = r.text(s, m.Start)
+	c.Name = r.text(s, m.Start)
+	if head&memoArgs != 0 {
+		c.ArgsHash, c.ArgsBytes = r.hash(), r.number()
+	}
+	if head&memoCallFields != 0 {
+		c.Fields = Fields(r.uvarint())
+	}
+}
+
+func (r *entryReader) reply(s *scanner, m *Message, p *Reply) {
+	head := r.uvarint()
+	p.IDKind, p.NameKind, p.Content, p.IsError = Kind(head&15), Kind(head>>4&15), Kind(head>>8&15), head&memoError != 0
+	p.Start, p.End = m.Start, m.End
+	if head&memoWhole == 0 {
+		p.Start = m.Start + r.number()
+		p.End = p.Start + r.number()
+	}
+	p.ID = r.text(s, m.Start)
+	p.Name = r.text(s, m.Start)
+	if head&memoSame != 0 {
+		p.ContentBytes, p.Parts, p.PartCount = m.ContentBytes, m.Parts, m.PartCount
+	} else {
+		p.ContentBytes = r.number()
+	}
+	if head&memoReplyParts != 0 {
+		p.Parts, p.PartCount = Parts(r.uvarint()), r.number()
+	}
+	if head&memoAfter != 0 {
+		p.After = Parts(r.uvarint())
+	}
+}
+
+// restoreTools reads the value at hand, which declares the functions, from an entry, if it is its.
+func (f *Request) restoreTools(s *scanner, entry []byte) bool {
+	r := entryReader(entry)
+	size := r.number()
+	if s.i >= len(s.b) || !s.isKnown(size, r.hash()) {
+		return false
+	}
+	flags := r.number()
+	f.HasTools, f.OpenTools, f.ToolCount, f.Tools = flags&1 != 0, flags&2 != 0, r.number(), f.Tools[:0]
+	for range r.number() {
+		f.Tools = append(f.Tools, r.text(s, 0))
+	}
+	f.recall.known += size
+	s.i += size
+	return true
+}
