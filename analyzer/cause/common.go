@@ -45,7 +45,9 @@ var common = newTable("common", []row{
 	// empty lists
 	{when: "callsarr emptyarr !content !callarguments", cause: "empty_tool_calls_array", source: "openai dashscope"},
 	{when: "emptylist", cause: "empty_messages", source: "openai anthropic gemini"},
+	{when: "msgs empty !content !role !rolename !toolcall", cause: "empty_messages", source: "openai anthropic"},
 	{when: "both content|toolcall", cause: "content_with_tool_calls", source: "mistral"},
+	{when: "neither fieldrequired", cause: "missing_required_field", open: "assistant_content_missing", source: "deepseek zhipu"},
 	{when: "neither", cause: "empty_content", open: "assistant_content_missing", source: "mistral llama.cpp"},
 
 	// definitions
@@ -53,6 +55,7 @@ var common = newTable("common", []row{
 	{when: "tooldef extra !schema", cause: "unsupported_field", source: "fireworks anthropic"},
 	{when: "tooldef schema bad", cause: "tool_schema_invalid", source: "moonshot gemini openai"},
 	{when: "functionname|tooldef duplicate", cause: "tool_schema_invalid", source: "anthropic moonshot"},
+	{when: "toolsword most !hardno !outlimit", cause: "tool_schema_invalid", source: "openai groq"},
 
 	// calls
 	{when: "callarguments wantobject", cause: "arguments_not_object", source: "ollama sglang gemini bedrock"},
@@ -62,9 +65,10 @@ var common = newTable("common", []row{
 	{when: "callarguments badtype", cause: "arguments_not_object", open: "arguments_not_string", source: "bedrock"},
 	{when: "pyjson", cause: "arguments_invalid_json", source: "vllm"},
 	{when: "toolcall badjson", cause: "arguments_invalid_json", source: "deepseek llama.cpp"},
+	{when: "callid pattern !nocall", cause: "tool_call_id_format", source: "openai anthropic mistral bedrock"},
+	{when: "callid mismatch", cause: "unknown_tool_call_id", open: "orphan_tool_reply", source: "openai minimax"},
 	{when: "noreply toolcall|toolreply", cause: "missing_tool_reply", source: "openai anthropic bedrock gemini minimax"},
 	{when: "callid fieldrequired", cause: "missing_required_field", open: "missing_tool_call_id", source: "openai mistral"},
-	{when: "callid pattern !nocall", cause: "tool_call_id_format", source: "openai anthropic mistral bedrock"},
 	{when: "callid empty", cause: "unknown_tool_call_id", source: "openai"},
 
 	// replies
@@ -75,7 +79,6 @@ var common = newTable("common", []row{
 	{when: "toolreply<toolcall toolong", cause: "orphan_tool_reply", open: "duplicate_tool_reply", source: "bedrock mistral"},
 	{when: "placed toolreply<toolcall !user", cause: "orphan_tool_reply", source: "gemini"},
 	{when: "placed toolcall", cause: "tool_turn_misplaced", source: "gemini"},
-	{when: "callid mismatch", cause: "unknown_tool_call_id", open: "orphan_tool_reply", source: "openai minimax"},
 	{when: "toolreply nocall", cause: "orphan_tool_reply", open: "unknown_tool_call_id", source: "openai anthropic gemini deepseek"},
 	{when: "toolreply empty content|turn", cause: "empty_content", source: "bedrock"},
 	{when: "toolreply|output image badmedia", cause: "tool_content_type", source: "openai"},
@@ -106,10 +109,15 @@ var common = newTable("common", []row{
 	{when: "sampling hardno|nosupport", cause: "unsupported_parameter", source: "openai anthropic"},
 	{when: "sampling range", cause: "invalid_parameter_value", source: "openai vertex groq dashscope"},
 	{when: "parameter range number|toolong", cause: "invalid_parameter_value", source: "volcengine"},
+	{when: "feature|sampling|parameter invalidvalue", cause: "invalid_parameter_value", source: "openai"},
 	{when: "feature hardno|nosupport", cause: "unsupported_parameter", source: "openai ollama gemini dashscope"},
 	{when: "parameter hardno", cause: "unsupported_parameter", source: "openai xai groq"},
+	{when: "feature parameter bad", cause: "unsupported_parameter", source: "deepseek"},
+	{when: "badtype !toolcall !toolreply", cause: "content_type_invalid", source: "ollama deepseek"},
 	{when: "extra", cause: "unsupported_parameter", source: "fireworks databricks"},
 	{when: "fieldrequired parameter|fieldkey", cause: "missing_required_field", source: "volcengine openai"},
+	{when: "model empty", cause: "missing_required_field", source: "openai"},
+	{when: "fieldrequired !toolreply !toolcall", cause: "missing_required_field", source: "openai dashscope"},
 
 	{when: "rateweak", cause: "rate_limit", source: "gemini nim"},
 	{when: "serverdown", cause: "server_error", source: "anthropic nginx envoy"},

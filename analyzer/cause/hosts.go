@@ -54,6 +54,7 @@ var hosts = newTable("hosts", []row{
 	{words: "messages token length must be in … but got 0", cause: "empty_messages", source: "FoundationAgents/OpenManus#760"},
 
 	{words: "function parameters is empty", cause: "tool_schema_invalid", source: "QwenLM/qwen-code#11834"},
+	{words: "failed to parse grammar", cause: "tool_schema_invalid", source: "file 60316681040"},
 	{words: "invalid tool type", cause: "tool_schema_invalid", source: "decolua/9router#2509"},
 	{words: "flavored json schema", cause: "tool_schema_invalid", source: "CommandCodeAI/command-code#594"},
 	{words: "invalid function format", cause: "tool_schema_invalid", source: "olimorris/codecompanion.nvim#1449"},
