@@ -21,11 +21,12 @@ type Result struct {
 	Cause    string `json:"cause"` // of the registry; "" when the call did not fail or the record is unreadable
 	Class    string `json:"class"`
 	Known    string `json:"known"`    // as cause.Cause.Known
-	Provider string `json:"provider"` // whose words the text is; where they do not show it, who was asked, as the record says; "" when nobody says
+	Provider string `json:"provider"` // who wrote the text; where its spelling does not show it, who was asked; "" when nobody says
 	Summary  string `json:"summary"`
 	Fix      string `json:"fix"`
 
 	StatedBy string         `json:"stated_by,omitempty"` // as cause.Cause.StatedBy
+	Gateway  string         `json:"gateway,omitempty"`   // who passed the text on, where it shows
 	Status   int            `json:"status,omitempty"`    // given, or told by the text
 	Rule     string         `json:"rule,omitempty"`
 	Message  *int           `json:"message,omitempty"` // that shows Rule: 0-based index in messages as sent
@@ -169,12 +170,12 @@ func (e *Explainer) explain(res *Result, r *record) error {
 	}
 	c := cause.Classify(in)
 	res.Cause, res.Class, res.Known, res.StatedBy, res.Rule, res.Status = c.ID, c.Class, c.Known, c.StatedBy, c.Rule, r.status
-	res.Provider = provider(c, r)
+	res.Provider, res.Gateway = provider(c, r), c.Gateway
 	res.Summary, res.Fix = cause.Meaning(c.ID)
 	if judged {
 		res.Dialect, res.Variant = r.target.Dialect, r.target.Variant
 	}
-	e.place(res, found)
+	e.place(res, c.Other, found)
 	if c.Known != cause.None {
 		e.Counts.Explained++
 		return e.Printer.Print(res)
@@ -203,8 +204,8 @@ func (e *Explainer) check(r *record) (found []analyzer.Violation, judged bool, e
 	return e.checker.Check(&e.request, r.target), true, nil
 }
 
-// place adds to res where the request shows what failed.
-func (e *Explainer) place(res *Result, found []analyzer.Violation) {
+// place adds to res where the request shows what failed; other is the cause that it shows in a conflict.
+func (e *Explainer) place(res *Result, other string, found []analyzer.Violation) {
 	shown := false
 	for i := range found {
 		v := &found[i]
@@ -217,7 +218,7 @@ func (e *Explainer) place(res *Result, found []analyzer.Violation) {
 			shown = true
 			res.Message, res.Fix = &v.Message, v.Rule.Fix
 		}
-		if res.Known == cause.Conflict && res.Other == nil && v.Predicted == analyzer.Reject && of != "" && of != res.Cause {
+		if other != "" && of == other && v.Predicted == analyzer.Reject && res.Other == nil {
 			res.Other = &Other{Cause: of, Class: cause.Class(of), Rule: v.Rule.ID, Message: v.Message, Fix: v.Rule.Fix}
 		}
 	}
@@ -271,13 +272,14 @@ func mayReject(v facts.Variant) bool {
 	return v == facts.OtherVariant || v == facts.LiteLLM || v == facts.OpenRouter
 }
 
-// provider is whose words the text is, else who was asked.
+// provider is who wrote the text, where its spelling shows it, else who was asked. A name that the record has for the
+// writer stays, and so does Azure, which runs OpenAI's server.
 func provider(c cause.Cause, r *record) string {
-	switch c.StatedBy {
-	case "", "status", "hosts", "common": // the words of many
+	v := facts.Variant(c.Server)
+	if v == "" || slices.Contains(providers[providerKey(r.provider)], v) || v == facts.OpenAI && r.target.Variant == facts.Azure {
 		return asked(r)
 	}
-	return c.StatedBy
+	return name(v)
 }
 
 // asked is the provider that the record names, else the one that its URL and request show.
@@ -300,22 +302,26 @@ func name(v facts.Variant) string {
 		return "vertex"
 	case facts.DeepSeekResponses:
 		return "deepseek"
+	default:
+		return string(v)
 	}
-	return string(v)
 }
 
 // known says how the cause of res is known, in words.
 func known(res *Result) string {
 	by := "the text"
 	switch res.StatedBy {
-	case "", "hosts", "common":
+	case "", "hosts", "common": // the words of many
 	case "status":
 		by = fmt.Sprintf("HTTP status %d", res.Status)
 		if res.Status == 0 {
 			by = "the client, which got no answer"
 		}
 	default:
-		by = "the text, in the words of " + res.StatedBy
+		by = "the text, in words that " + res.StatedBy + " uses"
+	}
+	if res.Gateway != "" {
+		by += ", passed on by " + res.Gateway
 	}
 	where := "the request"
 	if res.Message != nil && *res.Message >= 0 {
@@ -329,10 +335,11 @@ func known(res *Result) string {
 	case cause.Both:
 		return fmt.Sprintf("both: stated by %s, and %s breaks %s", by, where, res.Rule)
 	case cause.Conflict:
-		if o := res.Other; o != nil {
-			return fmt.Sprintf("conflict: stated by %s, but the request breaks %s, and no rule of this cause", by, o.Rule)
+		other := "another rule"
+		if res.Other != nil {
+			other = res.Other.Rule
 		}
-		return fmt.Sprintf("conflict: stated by %s, but the request shows another defect", by)
+		return fmt.Sprintf("conflict: stated by %s, but the request breaks %s, and no rule of this cause", by, other)
 	}
 	return "not known"
 }

@@ -18,7 +18,8 @@ func (j JSONL) Print(r *Result) error { return j.E.Encode(r) }
 // Close does nothing: the objects say it all.
 func (JSONL) Close(Counts) error { return nil }
 
-// Text prints a result as a reader wants it: what, how that is known, what it means, where in the request, what to do.
+// Text prints a result as a reader wants it: what, how that is known, by whom, what it means, where in the request, what to
+// do.
 type Text struct{ W io.Writer }
 
 // maxShown bounds the findings that Text shows of one request.
@@ -35,7 +36,7 @@ func (t Text) Print(r *Result) error {
 	}
 	line := func(name, text string) {
 		if text != "" {
-			fmt.Fprintf(&b, "  %-7s %s\n", name, text)
+			fmt.Fprintf(&b, "  %-8s %s\n", name, text)
 		}
 	}
 	if r.Summary != "" {
@@ -43,6 +44,7 @@ func (t Text) Print(r *Result) error {
 		if r.Cause != "" {
 			line("known", known(r))
 		}
+		line("provider", r.Provider)
 		line("means", r.Summary)
 	}
 	for i := range r.Findings {

@@ -4,6 +4,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"errors"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -210,10 +211,8 @@ func providerKey(name string) string {
 // variantOf is the one of own that speaks d; OtherVariant when none does.
 func variantOf(d facts.Dialect, own []facts.Variant) facts.Variant {
 	for _, v := range own {
-		for _, w := range facts.Variants[d] {
-			if v == w {
-				return v
-			}
+		if slices.Contains(facts.Variants[d], v) {
+			return v
 		}
 	}
 	return facts.OtherVariant
