@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"net/url"
 	"path/filepath"
 	"strconv"
 	"strings"
@@ -27,7 +28,7 @@ type GitHub struct{ W io.Writer }
 // Print shows each finding of r as an error, a warning or a notice.
 func (g GitHub) Print(r *Result) error {
 	if r.Error != "" {
-		return g.command("error", r, "unreadable", r.Error)
+		return g.command("error", r, r.line, "unreadable", r.Error)
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -38,7 +39,7 @@ func (g GitHub) Print(r *Result) error {
 		case analyzer.Lenient:
 			level = "warning"
 		}
-		if err := g.command(level, r, f.Rule, f.Summary+"\nfix: "+f.Fix); err != nil {
+		if err := g.command(level, r, f.line, f.Rule, f.Summary+"\nfix: "+f.Fix); err != nil {
 			return err
 		}
 	}
@@ -53,8 +54,8 @@ var (
 	githubProperty = strings.NewReplacer("%", "%25", "\r", "%0D", "\n", "%0A", ":", "%3A", ",", "%2C")
 )
 
-func (g GitHub) command(level string, r *Result, title, text string) error {
-	_, err := fmt.Fprintf(g.W, "::%s file=%s,line=%d,title=%s::%s\n", level, githubProperty.Replace(r.file), max(r.line, 1), githubProperty.Replace(title), githubText.Replace(text))
+func (g GitHub) command(level string, r *Result, line int, title, text string) error {
+	_, err := fmt.Fprintf(g.W, "::%s file=%s,line=%d,title=%s::%s\n", level, githubProperty.Replace(r.file), max(line, 1), githubProperty.Replace(title), githubText.Replace(text))
 	return err
 }
 
@@ -89,12 +90,18 @@ type (
 		Name string `json:"fullyQualifiedName"`
 	}
 	sarifResult struct {
-		RuleID     string            `json:"ruleId"`
-		RuleIndex  int               `json:"ruleIndex"`
-		Level      string            `json:"level"`
-		Message    sarifText         `json:"message"`
-		Locations  []sarifLocation   `json:"locations"`
-		Properties map[string]string `json:"properties,omitempty"`
+		RuleID     string          `json:"ruleId"`
+		RuleIndex  int             `json:"ruleIndex"`
+		Level      string          `json:"level"`
+		Message    sarifText       `json:"message"`
+		Locations  []sarifLocation `json:"locations"`
+		Properties sarifProperties `json:"properties"`
+	}
+	sarifProperties struct {
+		Record     string `json:"record,omitempty"`
+		Target     string `json:"target"`
+		ToolCallID string `json:"tool_call_id,omitempty"`
+		Severity   string `json:"severity"`
 	}
 	sarifNote struct {
 		Level     string          `json:"level"`
@@ -109,20 +116,30 @@ type (
 	}
 )
 
-func (r *Result) location(message int) []sarifLocation {
+// location is that of a finding; message is -1 where it is of none.
+func (r *Result) location(line, message int) []sarifLocation {
 	var l sarifLocation
-	l.Physical.Artifact.URI = filepath.ToSlash(r.file)
-	l.Physical.Region.StartLine = max(r.line, 1)
+	l.Physical.Artifact.URI = fileURI(r.file)
+	l.Physical.Region.StartLine = max(line, 1)
 	if message >= 0 {
 		l.Logical = []sarifLogical{{list(r.Dialect) + "[" + strconv.Itoa(message) + "]"}}
 	}
 	return []sarifLocation{l}
 }
 
+// fileURI is a file's name as a URI reference: a relative one stays so, for the reader knows where the project lies.
+func fileURI(name string) string {
+	u := url.URL{Path: filepath.ToSlash(name)}
+	if filepath.IsAbs(name) {
+		u.Scheme = "file"
+	}
+	return u.String()
+}
+
 // Print keeps the findings of r.
 func (s *SARIF) Print(r *Result) error {
 	if r.Error != "" && len(s.notes) < maxSARIF {
-		s.notes = append(s.notes, sarifNote{Level: "error", Message: sarifText{r.Error}, Locations: r.location(-1)})
+		s.notes = append(s.notes, sarifNote{Level: "error", Message: sarifText{r.Error}, Locations: r.location(r.line, -1)})
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
@@ -138,9 +155,9 @@ func (s *SARIF) Print(r *Result) error {
 		}
 		s.results = append(s.results, sarifResult{
 			RuleID: f.Rule, RuleIndex: ruleIndex[f.Rule], Level: level, Message: sarifText{f.Summary},
-			Locations: r.location(f.Message),
-			Properties: map[string]string{
-				"record": r.ID, "target": string(r.Dialect) + "/" + string(r.Variant), "tool_call_id": f.ToolCallID, "severity": string(f.Severity),
+			Locations: r.location(f.line, f.Message),
+			Properties: sarifProperties{
+				Record: r.ID, Target: string(r.Dialect) + "/" + string(r.Variant), ToolCallID: f.ToolCallID, Severity: string(f.Severity),
 			},
 		})
 	}

@@ -1,6 +1,7 @@
 package lint
 
 import (
+	"bytes"
 	"fmt"
 	"io"
 	"os"
@@ -37,6 +38,8 @@ type Finding struct {
 	Detail     string            `json:"detail,omitempty"`
 	Summary    string            `json:"summary"`
 	Fix        string            `json:"fix"`
+
+	line int // where its message starts, that of the record if this is not known
 }
 
 // Counts is what a Linter saw.
@@ -122,20 +125,8 @@ func (l *Linter) File(name string, stdin io.Reader) error {
 		r = f
 	}
 	for v := range Values(r) {
-		res := Result{Source: fmt.Sprintf("%s:%d", name, v.Line), file: name, line: v.Line}
-		all, err := records(v.Text)
-		if v.Err != nil {
-			err = fmt.Errorf("read JSON: %w", v.Err)
-		}
-		if err != nil {
-			if err := l.unreadable(&res, err); err != nil {
-				return err
-			}
-			continue
-		}
-		for _, text := range all {
-			one := res
-			if err := l.record(&one, text); err != nil {
+		for _, v := range records(v) {
+			if err := l.record(&Result{Source: fmt.Sprintf("%s:%d", name, v.Line), file: name, line: v.Line}, v); err != nil {
 				return err
 			}
 		}
@@ -149,17 +140,20 @@ func (l *Linter) unreadable(res *Result, err error) error {
 	return l.Printer.Print(res)
 }
 
-func (l *Linter) record(res *Result, text []byte) error {
-	rec, err := newRecord(text)
+func (l *Linter) record(res *Result, v Value) error {
+	if v.Err != nil {
+		return l.unreadable(res, fmt.Errorf("read JSON: %w", v.Err))
+	}
+	rec, err := newRecord(v.Text)
 	if err != nil {
 		return l.unreadable(res, err)
 	}
 	res.ID, res.body, res.Findings = rec.id, rec.body, []Finding{}
 	t := rec.target()
 	if l.Forced != nil {
-		model := t.Model
+		found := t
 		t = *l.Forced
-		t.Model = model
+		t.Model, t.Native = found.Model, found.Native && t.Variant == facts.Ollama
 	}
 	if res.Dialect, res.Variant = t.Dialect, t.Variant; t.Dialect == facts.Other {
 		l.Counts.Unjudged++
@@ -185,6 +179,7 @@ func (l *Linter) record(res *Result, text []byte) error {
 		l.Counts.Rejected++
 	}
 	l.learn(rec, t)
+	l.locate(res, v.Text)
 	return l.Printer.Print(res)
 }
 
@@ -210,6 +205,32 @@ func (l *Linter) judge(res *Result, rec *record, t facts.Target) (rejected bool)
 		})
 	}
 	return rejected
+}
+
+// locate sets the line of each finding to that of its message, where the text of the record spans several and has the
+// request as it was checked.
+func (l *Linter) locate(res *Result, text []byte) {
+	inOrder := make([]*Finding, len(res.Findings))
+	for i := range res.Findings {
+		inOrder[i] = &res.Findings[i]
+		inOrder[i].line = res.line
+	}
+	if len(inOrder) == 0 || bytes.IndexByte(text, '\n') < 0 {
+		return
+	}
+	body := bytes.Index(text, res.body)
+	if body < 0 {
+		return
+	}
+	slices.SortFunc(inOrder, func(a, b *Finding) int { return a.Message - b.Message })
+	line, counted := res.line, 0
+	for _, f := range inOrder {
+		if f.Message >= 0 {
+			start := body + l.request.Messages[f.Message].Start
+			line += bytes.Count(text[counted:start], []byte("\n"))
+			f.line, counted = line, start
+		}
+	}
 }
 
 // learn remembers the calls of an answer that a later record may build on.

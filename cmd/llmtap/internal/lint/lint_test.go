@@ -69,6 +69,12 @@ func TestRecords(t *testing.T) {
 	f("conversation", `{"format":"openai.chat","messages":`+orphan+`}`, "1 openai_chat/openai orphan_tool_reply@1")
 	f("conversation with its answer", `{"format":"openai.chat","messages":[`+user+`,`+called+`],"n_request":1}`, "1 openai_chat/openai")
 	f("conversation without", `{"format":"openai.chat","messages":[`+user+`,`+called+`,`+user+`]}`, "1 openai_chat/openai missing_tool_reply@1")
+	// What is named beats what the body looks like, and Ollama's own API has objects for arguments and no ids.
+	native := `[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{}}}]},{"role":"tool","tool_name":"f","content":"ok"}]`
+	f("Ollama's own API", `{"format":"ollama.chat","model":"qwen3","messages":`+native+`}`, "1 openai_chat/ollama")
+	f("Ollama's own API, asked", `{"api":"ollama.chat","request":{"messages":`+native+`}}`, "1 openai_chat/ollama")
+	f("Cohere", `{"format":"cohere.chat","messages":[`+user+`,`+called+`,`+reply+`]}`, "1 cohere/cohere")
+	f("Bedrock", `{"format":"bedrock.converse","messages":[]}`, "1 bedrock/bedrock")
 	f("array of records", `[{"id":"a","messages":`+orphan+`},{"messages":[`+user+`]}]`, "1 openai_chat/openai orphan_tool_reply@1", "1 openai_chat/openai")
 	f("nothing", "")
 	f("no history", `{"mess":[]}`+"\n"+`7`+"\n"+`{"format":"openai.chat"}`, "1 error", "2 error", "3 error")
@@ -86,6 +92,8 @@ func TestFiles(t *testing.T) {
 	ok := "openai_chat/openai"
 	f("lines", one+"\n\n"+one, "1 "+ok, "3 "+ok)
 	f("no line end", one, "1 "+ok)
+	f("an empty line, then a document", "\n\n{\n\"messages\": [\n"+user+"\n]\n}\n", "3 "+ok)
+	f("an array of records", "[\n"+one+",\n\n"+one+"]", "2 "+ok, "4 "+ok)
 	f("a broken line", one+"\n{\"messages\":\n"+one, "1 "+ok, "2 error", "3 "+ok)
 	f("a broken first line", "{\"messages\":[\n"+one+"\n"+one, "1 error", "2 "+ok, "3 "+ok)
 	f("an empty first line", "\n"+one, "2 "+ok)
@@ -132,24 +140,25 @@ func TestDescribe(t *testing.T) {
 		}
 	}
 	f(user, `user       "q"`)
-	f(called, `assistant  calls f(call_1)  ""`)
+	f(called, `assistant  calls f (call_1)  ""`)
 	f(reply, `tool       answers call_1  "ok"`)
 	f(`{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"ok"},{"type":"text","text":"hi"}]}`, `user       answers toolu_1  "hi"`)
-	f(`{"role":"assistant","content":[{"type":"thinking","thinking":"…"},{"type":"tool_use","id":"toolu_1","name":"f","input":{}}]}`, `assistant  [thinking]  calls f(toolu_1)`)
-	f(`{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]}`, `model      calls f()`)
+	f(`{"role":"assistant","content":[{"type":"thinking","thinking":"…"},{"type":"tool_use","id":"toolu_1","name":"f","input":{}}]}`, `assistant  [thinking]  calls f (toolu_1)`)
+	f(`{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]}`, `model      calls f`)
 	f(`{"role":"user","parts":[{"functionResponse":{"name":"f","response":{}}}]}`, `user       answers f`)
-	f(`{"role":"assistant","content":[{"toolUse":{"toolUseId":"t1","name":"f","input":{}}}]}`, `assistant  calls f(t1)`)
+	f(`{"role":"assistant","content":[{"toolUse":{"toolUseId":"t1","name":"f","input":{}}}]}`, `assistant  calls f (t1)`)
 	f(`{"role":"user","content":[{"toolResult":{"toolUseId":"t1","content":[]}}]}`, `user       answers t1`)
-	f(`{"type":"function_call","call_id":"call_1","name":"f","arguments":"{}"}`, `function_call  calls f(call_1)`)
+	f(`{"type":"function_call","call_id":"call_1","name":"f","arguments":"{}"}`, `function_call  calls f (call_1)`)
 	f(`{"type":"function_call_output","call_id":"call_1","output":"ok"}`, `function_call_output  answers call_1  "ok"`)
 	f(`{"type":"reasoning","id":"rs_1"}`, `reasoning  [reasoning]`)
 	f(`7`, `7`)
-	f(`null`, `         `)
+	f(`null`, `null`)
+	f(`{"role":"tool","tool_call_id":"\u001b[2J\u009b"}`, `tool       answers [2J`)
 }
 
 // SARIF must have what code scanning asks for, also when there is nothing to say.
 func TestSARIF(t *testing.T) {
-	log := func(text string) (n int, level string, uri string) {
+	log := func(text string) (n, line int, level, uri string) {
 		t.Helper()
 		var b bytes.Buffer
 		l := New(&SARIF{W: &b, Version: "v1"})
@@ -170,7 +179,10 @@ func TestSARIF(t *testing.T) {
 					RuleIndex int
 					Level     string
 					Locations []struct {
-						PhysicalLocation struct{ ArtifactLocation struct{ URI string } }
+						PhysicalLocation struct {
+							ArtifactLocation struct{ URI string }
+							Region           struct{ StartLine int }
+						}
 					}
 				}
 			}
@@ -183,18 +195,24 @@ func TestSARIF(t *testing.T) {
 			t.Errorf("no log: %s", b.Bytes())
 		}
 		for _, r := range run.Results {
+			line = r.Locations[0].PhysicalLocation.Region.StartLine
 			if run.Tool.Driver.Rules[r.RuleIndex].ID != r.RuleID {
 				t.Errorf("%s has the index of %s", r.RuleID, run.Tool.Driver.Rules[r.RuleIndex].ID)
 			}
 			level, uri = r.Level, r.Locations[0].PhysicalLocation.ArtifactLocation.URI
 		}
-		return len(run.Results), level, uri
+		return len(run.Results), line, level, uri
 	}
-	if n, _, _ := log(`[` + user + `]`); n != 0 {
+	if n, _, _, _ := log(`[` + user + `]`); n != 0 {
 		t.Errorf("%d results for a good history", n)
 	}
-	if n, level, uri := log(`[` + user + `,` + reply + `]`); n != 1 || level != "error" || uri != "-" {
-		t.Errorf("%d results, level %s, file %s", n, level, uri)
+	if n, line, level, uri := log("[" + user + ",\n" + reply + "]"); n != 1 || line != 2 || level != "error" || uri != "-" {
+		t.Errorf("%d results, line %d, level %s, file %s", n, line, level, uri)
+	}
+	for name, want := range map[string]string{"runs/a b%.json": "runs/a%20b%25.json", "a:b": "./a:b", "/tmp/a": "file:///tmp/a"} {
+		if got := fileURI(name); got != want {
+			t.Errorf("%s is %s, want %s", name, got, want)
+		}
 	}
 }
 

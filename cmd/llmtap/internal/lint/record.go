@@ -16,6 +16,7 @@ type record struct {
 	url      string
 	model    string
 	named    facts.Dialect // by its format, or by its api where it has no URL; "" when it does not say
+	ollama   bool          // that names Ollama's own API
 	status   int
 	body     []byte // a request, or an array of messages
 	response []byte // of an exchange
@@ -68,24 +69,42 @@ func (f fields) number(key string) (n int, ok bool) {
 
 func (f fields) has(key string) bool { return len(f[key]) > 0 && string(f[key]) != "null" }
 
-// records recognises what a JSON value is. An array is a list of records when its first element is one.
-func records(text []byte) ([]json.RawMessage, error) {
-	text = bytes.TrimSpace(text)
-	if len(text) == 0 || text[0] != '[' {
-		return []json.RawMessage{text}, nil
+// records are the values that one JSON value of a file is: itself, or what it is an array of. An array is a list of
+// records when its first element is one.
+func records(v Value) []Value {
+	if v.Err != nil || len(v.Text) == 0 || v.Text[0] != '[' {
+		return []Value{v}
 	}
-	var all []json.RawMessage
-	if err := json.Unmarshal(text, &all); err != nil {
-		return nil, err
+	d := json.NewDecoder(bytes.NewReader(v.Text))
+	if _, err := d.Token(); err != nil {
+		return []Value{v}
+	}
+	var all []Value
+	line, counted := v.Line, 0
+	for d.More() {
+		var text json.RawMessage
+		if d.Decode(&text) != nil {
+			return []Value{v}
+		}
+		if len(all) == 0 && !isRecord(text) {
+			return []Value{v}
+		}
+		start := int(d.InputOffset()) - len(text)
+		line += bytes.Count(v.Text[counted:start], []byte("\n"))
+		counted = start
+		all = append(all, Value{Line: line, Text: text})
 	}
 	if len(all) == 0 {
-		return []json.RawMessage{text}, nil
+		return []Value{v}
 	}
-	var first fields
-	if json.Unmarshal(all[0], &first) == nil && (first.has("request") || first.has("messages") || first.has("contents") || first.has("input") && !first.has("type")) {
-		return all, nil
-	}
-	return []json.RawMessage{text}, nil
+	return all
+}
+
+// isRecord reports whether an element of an array is a record; else it is a message of one.
+func isRecord(text []byte) bool {
+	var f fields
+	return json.Unmarshal(text, &f) == nil &&
+		(f.has("request") || f.has("messages") || f.has("contents") || f.has("input") && !f.has("type"))
 }
 
 // newRecord reads one record.
@@ -100,10 +119,11 @@ func newRecord(text []byte) (*record, error) {
 	}
 	r := &record{id: strings.Trim(string(f["id"]), `"`), url: f.text("url"), model: f.text("model"), body: text}
 	r.status, _ = f.number("status")
-	r.named = formats[f.text("format")]
-	if r.named == "" && r.url == "" {
-		r.named = formats[f.text("api")]
+	format := f.text("format")
+	if formats[format] == "" && r.url == "" {
+		format = f.text("api")
 	}
+	r.named, r.ollama = formats[format], format == "ollama.chat"
 	_, exchange := f["request"]
 	switch {
 	case exchange:
@@ -163,7 +183,13 @@ func mustMarshal(v any) []byte {
 	return b
 }
 
-func (r *record) target() facts.Target { return Target(r.url, r.model, r.named, r.body) }
+func (r *record) target() facts.Target {
+	t := Target(r.url, r.model, r.named, r.body)
+	if r.ollama && t.Dialect == facts.OpenAIChat {
+		t.Variant, t.Native = facts.Ollama, true
+	}
+	return t
+}
 
 // Target says who judges a request, or a bare array of messages: the URL, else the dialect that is named, "" if none is,
 // else the body. Where nothing names a provider, the model's maker does, else the first variant of the dialect.
@@ -172,8 +198,8 @@ func Target(url, model string, named facts.Dialect, body []byte) facts.Target {
 		body = append(append([]byte(`{"`+listOf(body)+`":`), body...), '}')
 	}
 	t := facts.Detect(url, model, body)
-	if t.Dialect == facts.Other && named != "" {
-		t.Dialect, t.Variant = named, facts.OtherVariant
+	if named != "" && t.Dialect != named && facts.Detect(url, model, nil).Dialect == facts.Other { // the URL does not say
+		t.Dialect, t.Variant, t.Native = named, facts.OtherVariant, false
 	}
 	if t.Dialect == facts.Other && url == "" && named == "" {
 		t.Dialect = facts.OpenAIChat

@@ -6,6 +6,7 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"io"
 	"iter"
 )
@@ -24,21 +25,23 @@ func Values(r io.Reader) iter.Seq[Value] {
 		if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 			z, err := gzip.NewReader(br)
 			if err != nil {
-				yield(Value{Line: 1, Err: err})
+				yield(Value{Line: 1, Err: fmt.Errorf("unpack gzip: %w", err)})
 				return
 			}
-			br = bufio.NewReaderSize(z, 1<<20)
+			br = bufio.NewReaderSize(unpacker{z}, 1<<20)
 		}
+		first := true
 		for line := 1; ; line++ {
 			text, err := br.ReadBytes('\n')
 			text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
-			if line == 1 && len(text) > 0 && err == nil && !json.Valid(text) {
+			if first && len(text) > 0 && err == nil && !json.Valid(text) {
 				rest, readErr := io.ReadAll(br)
-				if document(text, rest, readErr, yield) {
+				if document(line, text, rest, readErr, yield) {
 					return
 				}
 				br, err = bufio.NewReader(io.MultiReader(bytes.NewReader(rest), failing{readErr})), nil
 			}
+			first = first && len(text) == 0
 			if len(text) > 0 && !yield(Value{Line: line, Text: text, Err: syntax(text)}) {
 				return
 			}
@@ -53,12 +56,13 @@ func Values(r io.Reader) iter.Seq[Value] {
 	}
 }
 
-// document yields a file as the JSON values that stretch over its lines, and reports whether it is that: unlike in a file
-// of JSON lines with a broken first one, no line after the first is a whole value that could be a record.
-func document(first, rest []byte, readErr error, yield func(Value) bool) bool {
+// document yields a file as the JSON values that stretch over its lines, of which the first with text is number start,
+// and reports whether it is that: unlike in a file of JSON lines with a broken first one, no line after the first is a
+// whole value that could be a record.
+func document(start int, first, rest []byte, readErr error, yield func(Value) bool) bool {
 	whole := append(append(bytes.Clone(first), '\n'), rest...)
 	if readErr == nil && json.Valid(whole) {
-		yield(Value{Line: 1, Text: whole})
+		yield(Value{Line: start, Text: bytes.TrimSpace(whole)})
 		return true
 	}
 	d := json.NewDecoder(bytes.NewReader(whole))
@@ -78,7 +82,7 @@ func document(first, rest []byte, readErr error, yield func(Value) bool) bool {
 			break
 		}
 		end := int(d.InputOffset())
-		found = append(found, Value{Line: 1 + bytes.Count(whole[:end-len(v)], []byte("\n")), Text: v})
+		found = append(found, Value{Line: start + bytes.Count(whole[:end-len(v)], []byte("\n")), Text: v})
 	}
 	for line := range bytes.Lines(rest) {
 		if line = bytes.TrimSpace(line); len(line) > 0 && line[0] == '{' && json.Valid(line) {
@@ -88,8 +92,19 @@ func document(first, rest []byte, readErr error, yield func(Value) bool) bool {
 	if readErr == nil {
 		readErr = syntax(whole)
 	}
-	yield(Value{Line: 1, Text: whole, Err: readErr})
+	yield(Value{Line: start, Text: whole, Err: readErr})
 	return true
+}
+
+// unpacker says in its errors what could not be read.
+type unpacker struct{ z *gzip.Reader }
+
+func (u unpacker) Read(p []byte) (int, error) {
+	n, err := u.z.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("unpack gzip: %w", err)
+	}
+	return n, err
 }
 
 // failing is a reader that ends with an error; io.EOF if that is nil.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"unicode"
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/analyzer"
@@ -59,7 +60,11 @@ func (t Text) Print(r *Result) error {
 
 // Close prints the sum.
 func (t Text) Close(c Counts) error {
-	_, err := fmt.Fprintf(t.W, "%d histories checked, %d would be rejected, %d not judged, %d unreadable\n", c.Checked, c.Rejected, c.Unjudged, c.Unreadable)
+	histories := "histories"
+	if c.Checked == 1 {
+		histories = "history"
+	}
+	_, err := fmt.Fprintf(t.W, "%d %s checked, %d would be rejected, %d not judged, %d unreadable\n", c.Checked, histories, c.Rejected, c.Unjudged, c.Unreadable)
 	return err
 }
 
@@ -93,7 +98,7 @@ func messages(r *Result) []json.RawMessage {
 // describe is one line on a message of any dialect: who, what it calls and answers, the start of its text.
 func describe(raw json.RawMessage) string {
 	var m fields
-	if json.Unmarshal(raw, &m) != nil {
+	if json.Unmarshal(raw, &m) != nil || m == nil {
 		return clip(string(raw), 70)
 	}
 	who := m.text("role")
@@ -133,28 +138,31 @@ func part(p fields) string {
 		_ = json.Unmarshal(p[key], &f) // another type has no members
 		return f
 	}
-	call := func(f fields, name, id string) string {
-		return fmt.Sprintf("calls %s(%s)", clip(f.text(name), 40), clip(id, 40))
+	call := func(f fields, id string) string {
+		if id == "" {
+			return "calls " + clip(f.text("name"), 40)
+		}
+		return fmt.Sprintf("calls %s (%s)", clip(f.text("name"), 40), clip(id, 40))
 	}
 	switch {
 	case p.text("type") == "function_call", p.text("type") == "custom_tool_call":
-		return call(p, "name", p.text("call_id"))
+		return call(p, p.text("call_id"))
 	case p.text("call_id") != "":
 		return "answers " + clip(p.text("call_id"), 40)
 	case p.text("type") == "tool_use":
-		return call(p, "name", p.text("id"))
+		return call(p, p.text("id"))
 	case p.text("tool_use_id") != "":
 		return "answers " + clip(p.text("tool_use_id"), 40)
 	case p.text("tool_call_id") != "":
 		return "answers " + clip(p.text("tool_call_id"), 40)
 	case p.has("function"):
-		return call(inner("function"), "name", p.text("id"))
+		return call(inner("function"), p.text("id"))
 	case p.has("functionCall"):
-		return call(inner("functionCall"), "name", inner("functionCall").text("id"))
+		return call(inner("functionCall"), inner("functionCall").text("id"))
 	case p.has("functionResponse"):
 		return "answers " + clip(inner("functionResponse").text("name"), 40)
 	case p.has("toolUse"):
-		return call(inner("toolUse"), "name", inner("toolUse").text("toolUseId"))
+		return call(inner("toolUse"), inner("toolUse").text("toolUseId"))
 	case p.has("toolResult"):
 		return "answers " + clip(inner("toolResult").text("toolUseId"), 40)
 	case p["text"] != nil:
@@ -165,8 +173,14 @@ func part(p fields) string {
 	return ""
 }
 
-// clip is s on one line, cut after n bytes.
+// clip is s on one line, cut after n bytes. An id may hold what commands a terminal; here it does not.
 func clip(s string, n int) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) {
+			return ' '
+		}
+		return r
+	}, s[:min(len(s), 8*n)])
 	s = strings.Join(strings.Fields(s), " ")
 	if len(s) <= n {
 		return s
