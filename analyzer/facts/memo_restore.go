@@ -158,7 +158,7 @@ func (r *entryReader) reply(s *scanner, m *Message, p *Reply) {
 func (f *Request) restoreTools(s *scanner, entry []byte) bool {
 	r := entryReader(entry)
 	size := r.number()
-	if s.i >= len(s.b) || !s.isKnown(size, r.hash()) {
+	if !s.isKnown(size, r.hash()) {
 		return false
 	}
 	flags := r.number()

@@ -205,8 +205,11 @@ func (s *scanner) text() ([]byte, Kind) {
 	return s.scratch[n:len(s.scratch):len(s.scratch)], k
 }
 
-// keep returns a copy of key that stays valid as a text does.
+// keep returns a copy of key that stays valid as a text does, and is never nil.
 func (s *scanner) keep(key []byte) []byte {
+	if s.scratch == nil {
+		s.scratch = make([]byte, 0, 64)
+	}
 	n := len(s.scratch)
 	s.scratch = append(s.scratch, key...)
 	return s.scratch[n:len(s.scratch):len(s.scratch)]
