@@ -32,6 +32,7 @@ var anthropic = newTable("anthropic", []row{
 	{words: "model input cannot be empty", cause: "empty_content", source: "unlinked"},
 	{words: "input_schema", cause: "tool_schema_invalid", source: "Hmbown/Codewhale#4329"},
 	{words: "tools. … does not match any of the expected tags", cause: "tool_schema_invalid", source: "pydantic/pydantic-ai, recorded"},
+	{words: "unexpected role system … top-level", cause: "unsupported_role", source: "unlinked"},
 	{words: "input tag developer found", cause: "unsupported_role", source: "unlinked"},
 	{words: "image exceeds", cause: "image_invalid", source: "mwdbqpli-431/claude-code#19"},
 	{words: "maximum allowed number of output tokens", cause: "max_tokens_invalid", source: "anomalyco/opencode#2055"},

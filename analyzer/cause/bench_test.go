@@ -9,19 +9,37 @@ import (
 // every phrase.
 func BenchmarkClassify(b *testing.B) {
 	rs := corpus(b)
+	texts, size := make([][]byte, len(rs)), 0
+	for i, r := range rs {
+		texts[i], size = []byte(r.Body), size+len(r.Body)
+	}
 	b.Run("corpus", func(b *testing.B) {
 		b.ReportAllocs()
+		b.SetBytes(int64(size / len(rs)))
 		i := 0
 		for b.Loop() {
-			r := rs[i%len(rs)]
-			Classify(Input{Status: 400, Text: []byte(r.Body), Variant: variantOf[r.Provider]})
+			Classify(Input{Status: 400, Text: texts[i%len(rs)], Variant: variantOf[rs[i%len(rs)].Provider]})
 			i++
 		}
 		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "texts/s")
 	})
-	for name, unit := range map[string]string{"prose": "the quick brown fox must be in the tool_cal of messages; ", "escapes": `\\\\\"`, "prefixes": "tool_calltool_us"} {
-		b.Run("4KiB/"+name, func(b *testing.B) {
-			text := bytes.Repeat([]byte(unit), maxText/len(unit)+1)
+	b.Run("unseen", func(b *testing.B) { // no family knows most of these
+		all := sentences(b, "testdata/unseen.jsonl")
+		b.ReportAllocs()
+		i := 0
+		for b.Loop() {
+			Classify(Input{Status: 400, Text: []byte(all[i%len(all)].Text)})
+			i++
+		}
+		b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "texts/s")
+	})
+	for name, unit := range map[string]string{
+		"brackets": "[{\"", "quotes": `"'`, "clauses": ",type:", "sentences": ". a",
+		"prose": "the quick brown fox must be in the tool_cal of messages; ", "escapes": `\\\\\"`, "prefixes": "tool_calltool_us",
+	} {
+		b.Run("1MiB/"+name, func(b *testing.B) {
+			text := bytes.Repeat([]byte(unit), 1<<20/len(unit)+1)
+			b.ReportAllocs()
 			for b.Loop() {
 				Classify(Input{Status: 400, Text: text})
 			}

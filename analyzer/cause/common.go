@@ -14,6 +14,7 @@ var common = newTable("common", []row{
 	{when: "money moneyless", cause: "billing", source: "anthropic xai litellm"},
 	{when: "policy", cause: "content_policy", source: "openai azure deepseek dashscope zhipu"},
 	{when: "modelstrong !serverdown", cause: "invalid_model", source: "openai azure openrouter litellm"},
+	{when: "namedmodel modelbad !path", cause: "invalid_model", source: "openai copilot azure dashscope"},
 	{when: "model<modelbad !feature !thismodel !extra !toolcall !role !path !key !parameter", cause: "invalid_model", source: "openai cohere ollama vertex"},
 	{when: "authstrong", cause: "auth", source: "openai anthropic gemini bedrock"},
 	{when: "key badkey !role !toolreply", cause: "auth", source: "openai cohere deepseek xai"},
@@ -66,6 +67,7 @@ var common = newTable("common", []row{
 	{when: "pyjson", cause: "arguments_invalid_json", source: "vllm"},
 	{when: "toolcall badjson", cause: "arguments_invalid_json", source: "deepseek llama.cpp"},
 	{when: "callid pattern !nocall", cause: "tool_call_id_format", source: "openai anthropic mistral bedrock"},
+	{when: "callid wantstring", cause: "tool_call_id_format", source: "anthropic openai"},
 	{when: "callid mismatch", cause: "unknown_tool_call_id", open: "orphan_tool_reply", source: "openai minimax"},
 	{when: "noreply toolcall|toolreply", cause: "missing_tool_reply", source: "openai anthropic bedrock gemini minimax"},
 	{when: "callid fieldrequired", cause: "missing_required_field", open: "missing_tool_call_id", source: "openai mistral"},
@@ -79,6 +81,7 @@ var common = newTable("common", []row{
 	{when: "toolreply<toolcall toolong", cause: "orphan_tool_reply", open: "duplicate_tool_reply", source: "bedrock mistral"},
 	{when: "placed toolreply<toolcall !user", cause: "orphan_tool_reply", source: "gemini"},
 	{when: "placed toolcall", cause: "tool_turn_misplaced", source: "gemini"},
+	{when: "onlyin toolcall|toolreply !image", cause: "tool_turn_misplaced", source: "openai anthropic"},
 	{when: "toolreply nocall", cause: "orphan_tool_reply", open: "unknown_tool_call_id", source: "openai anthropic gemini deepseek"},
 	{when: "toolreply empty content|turn", cause: "empty_content", source: "bedrock"},
 	{when: "toolreply|output image badmedia", cause: "tool_content_type", source: "openai"},
@@ -107,7 +110,9 @@ var common = newTable("common", []row{
 
 	// parameters
 	{when: "sampling hardno|nosupport", cause: "unsupported_parameter", source: "openai anthropic"},
+	{when: "sampling mustset", cause: "invalid_parameter_value", source: "anthropic openai"},
 	{when: "sampling range", cause: "invalid_parameter_value", source: "openai vertex groq dashscope"},
+	{when: "mustset", cause: "unsupported_parameter", source: "dashscope"},
 	{when: "parameter range number|toolong", cause: "invalid_parameter_value", source: "volcengine"},
 	{when: "feature|sampling|parameter invalidvalue", cause: "invalid_parameter_value", source: "openai"},
 	{when: "feature hardno|nosupport", cause: "unsupported_parameter", source: "openai ollama gemini dashscope"},

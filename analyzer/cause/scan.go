@@ -9,7 +9,8 @@ import (
 const (
 	maxConcepts = 128
 	maxClauses  = 48
-	scanGram    = 3 // bytes by which a phrase of the lexicon is looked up; none is shorter
+	shortGram   = 3 // bytes by which a phrase of the lexicon is looked up; none is shorter
+	longGram    = 6 // the same for phrases that have as many
 )
 
 // A concept is something that error texts talk about, and the phrases, in normal form and separated by "|", that say so.
@@ -26,14 +27,20 @@ type phrase struct {
 
 // index holds the phrases by a hash of their first bytes; a chain of phrases ends with 0.
 type index struct {
-	head    [1 << 12]uint16
-	next    []uint16
-	phrases []phrase
-	names   map[string]uint8
+	short, long [1 << 12]uint16
+	next        []uint16
+	phrases     []phrase
+	names       map[string]uint8
 }
 
-func gram3(b0, b1, b2 byte) uint32 {
-	return (uint32(b0) | uint32(b1)<<8 | uint32(b2)<<16) * 2654435761 >> 20
+func shortHash[T string | []byte](s T) uint32 {
+	return (uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16) * 2654435761 >> 20
+}
+
+func longHash[T string | []byte](s T) uint32 {
+	lo := uint32(s[0]) | uint32(s[1])<<8 | uint32(s[2])<<16
+	hi := uint32(s[3]) | uint32(s[4])<<8 | uint32(s[5])<<16
+	return (lo*2654435761 ^ hi*2246822519) >> 20
 }
 
 func newIndex(concepts []concept) *index {
@@ -45,12 +52,15 @@ func newIndex(concepts []concept) *index {
 		x.names[c.name] = uint8(i)
 		for p := range strings.SplitSeq(c.phrases, "|") {
 			text, end := strings.CutSuffix(p, "$")
-			if len(text) < scanGram {
+			if len(text) < shortGram {
 				panic("BUG: phrase too short: " + p)
 			}
-			h := gram3(text[0], text[1], text[2])
-			x.next = append(x.next, x.head[h])
-			x.head[h] = uint16(len(x.phrases))
+			head := &x.short[shortHash(text)]
+			if len(text) >= longGram {
+				head = &x.long[longHash(text)]
+			}
+			x.next = append(x.next, *head)
+			*head = uint16(len(x.phrases))
 			x.phrases = append(x.phrases, phrase{text: text, concept: uint8(i), end: end, inner: text[0] >= 0x80})
 		}
 	}
@@ -76,45 +86,63 @@ var clauseEnds = []string{",type:", ",code:", ",param:", ",status:", ",input:", 
 // comparisons with phrases of bounded length.
 func (s *scan) read(x *index, text []byte) {
 	s.n = 1
-	c := &s.clauses[0]
-	for i := 0; i+scanGram <= len(text); i++ {
-		if s.n < maxClauses && endsClause(text, i) {
-			c = &s.clauses[s.n]
+	for i := 0; i+shortGram <= len(text); i++ {
+		starts := i == 0 || !isWord(text[i-1])
+		if s.n < maxClauses && endsClause(text, i, starts) {
 			s.n++
 		}
-		starts := i == 0 || !isWord(text[i-1])
-		for at := x.head[gram3(text[i], text[i+1], text[i+2])]; at != 0; at = x.next[at] {
-			p := &x.phrases[at]
-			end := i + len(p.text)
-			switch {
-			case !starts && !p.inner, end > len(text), p.end && end < len(text) && (isWord(text[end]) || text[end] == '_'), string(text[i:end]) != p.text:
-				continue
-			}
-			bit := uint64(1) << (p.concept % 64)
-			if c.has[p.concept/64]&bit == 0 {
-				c.has[p.concept/64] |= bit
-				c.first[p.concept] = uint16(i)
-			}
-			c.last[p.concept] = uint16(i)
+		if !starts && text[i] < 0x80 {
+			continue
 		}
+		s.follow(x, text, i, x.short[shortHash(text[i:])], starts)
+		if i+longGram <= len(text) {
+			s.follow(x, text, i, x.long[longHash(text[i:])], starts)
+		}
+	}
+}
+
+// follow notes the concepts of the phrases of a chain that stand at text[i].
+func (s *scan) follow(x *index, text []byte, i int, at uint16, starts bool) {
+	c := &s.clauses[s.n-1]
+	for ; at != 0; at = x.next[at] {
+		p := &x.phrases[at]
+		end := i + len(p.text)
+		switch {
+		case !starts && !p.inner, end > len(text), p.end && end < len(text) && (isWord(text[end]) || text[end] == '_'), string(text[i:end]) != p.text:
+			continue
+		}
+		bit := uint64(1) << (p.concept % 64)
+		if c.has[p.concept/64]&bit == 0 {
+			c.has[p.concept/64] |= bit
+			c.first[p.concept] = uint16(i)
+		}
+		c.last[p.concept] = uint16(i)
 	}
 }
 
 func isWord(b byte) bool { return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' }
 
 // endsClause reports whether a new clause starts at text[i].
-func endsClause(text []byte, i int) bool {
+func endsClause(text []byte, i int, starts bool) bool {
 	switch text[i] {
 	case ' ':
 		return i > 0 && (text[i-1] == '.' || text[i-1] == '!' || text[i-1] == ';')
-	case ',', '{', 'r', 'd', 'e':
-		for _, e := range clauseEnds {
-			if end := i + len(e); end <= len(text) && string(text[i:end]) == e {
-				return true
-			}
+	case 0xe3: // 。
+		return text[i+1] == 0x80 && text[i+2] == 0x82
+	case 'r', 'd', 'e':
+		if !starts {
+			return false
+		}
+	case ',', '{':
+	default:
+		return false
+	}
+	for _, e := range clauseEnds {
+		if end := i + len(e); end <= len(text) && string(text[i:end]) == e {
+			return true
 		}
 	}
-	return strings.HasPrefix(string(text[i:min(i+3, len(text))]), "。")
+	return false
 }
 
 // A condition is what a clause must talk about.
