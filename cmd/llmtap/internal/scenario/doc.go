@@ -1,0 +1,16 @@
+// Package scenario holds, for each root cause, a small agent that really has the bug, and beside it healthy agents and
+// agents with the neighbouring bug that look alike. All of it is tests.
+//
+//	agent's loop ── openai-go ── hook ──> strict provider (loopback)
+//	                               └────> nats-server ── events in order ──> analyzer ──> findings, root causes
+//
+// A scenario is an entry of a table: what the model says, the loop, and what the analyzer must find. The loop is the
+// code that a developer would have to fix, with a comment where the bug is. Each runs twice, with bodies published in
+// full and as their shape, and must give the same both times.
+//
+// # Why nothing else may be found
+//
+// A root cause that is not in the table is a false accusation of somebody's change, so it fails the test, as does a
+// predicted rejection of a request that is sound. What is expected and not found yet stands in notYet, with the reason;
+// an entry that is found nevertheless fails too, so the list can only shrink.
+package scenario

@@ -1,0 +1,178 @@
+package scenario
+
+import (
+	"github.com/openai/openai-go/v3"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+)
+
+// keepLast is incident 2: the system message and the last n messages, wherever that cuts.
+func keepLast(h []msg, n int) []msg {
+	if len(h) <= n {
+		return h
+	}
+	return append([]msg{h[0]}, h[len(h)-n+1:]...) // BUG
+}
+
+// keepTurns keeps the system message and about the last n messages, from where a turn begins.
+func keepTurns(h []msg, n int) []msg {
+	if len(h) <= n {
+		return h
+	}
+	from := len(h) - n + 1
+	for h[from].OfTool != nil {
+		from--
+	}
+	return append([]msg{h[0]}, h[from:]...)
+}
+
+// shortened is an agent that compacts its history before each call.
+func shortened(compact func([]msg) []msg) func(*agent) {
+	return func(a *agent) {
+		h := start("Read all files.")
+		for {
+			h = compact(h)
+			m := a.ask(h)
+			if len(m.ToolCalls) == 0 {
+				return
+			}
+			h = append(h, turn(m)...)
+		}
+	}
+}
+
+// Agents that shorten their history, well and badly.
+var shortening = []scenario{
+	{
+		name: "incident 2: 13 messages are cut to the last 10, in the middle of ten replies", model: qwen,
+		says: []provider.Said{calls("extract", "extract", "extract", "extract", "extract", "extract", "extract", "extract", "extract", "extract")},
+		loop: shortened(func(h []msg) []msg { return keepLast(h, 10) }), fails: 1,
+		want: []want{{rule: "orphan_tool_reply", root: "history_truncated_mid_pair", confidence: "high", n: 9}},
+	},
+	{
+		name: "the last messages of a long conversation begin with a reply", model: deepSeek, says: times(8, calls("read_file")),
+		loop: shortened(func(h []msg) []msg { return keepLast(h, 8) }), fails: 1,
+		want: []want{{rule: "orphan_tool_reply", root: "history_truncated_mid_pair", confidence: "high"}},
+	},
+	{
+		name: "a summary takes the place of the first messages, and cuts a pair", model: gpt, says: times(6, calls("read_file", "search")),
+		loop: shortened(func(h []msg) []msg {
+			if len(h) < 10 {
+				return h
+			}
+			summary := openai.SystemMessage("Summary of the conversation so far: some files were read.")
+			return append([]msg{h[0], summary}, h[len(h)-5:]...) // BUG: 5 is in the middle of a turn
+		}),
+		fails: 1,
+		want:  []want{{rule: "orphan_tool_reply", root: "history_truncated_mid_pair", confidence: "high", n: 2}},
+	},
+	{
+		name: "large replies are dropped to save tokens, their calls stay", model: deepSeek, says: times(4, calls("read_file")),
+		loop: func(a *agent) {
+			h := start("Read all files.")
+			for i := 0; ; i++ {
+				m := a.ask(h)
+				if len(m.ToolCalls) == 0 {
+					return
+				}
+				if h = append(h, turn(m)...); i == 2 {
+					h = append(h[:3:3], h[4:]...) // BUG: the first reply, which is long, goes; its call does not
+				}
+			}
+		},
+		fails: 1,
+		want:  []want{{rule: "missing_tool_reply", root: "history_truncated_mid_pair", confidence: "high"}},
+	},
+	{
+		name: "undo takes back the last two messages, one of them a reply", model: deepSeek,
+		says: []provider.Said{calls("write_file"), text("The file is written as you wished.")},
+		loop: func(a *agent) {
+			h := start("Write notes.md.")
+			h = append(h, turn(a.ask(h))...)
+			h = append(h, a.ask(h).ToParam())
+			h = h[:len(h)-2] // BUG: a turn is a call, its replies and the answer
+			a.ask(append(h, user("No, write todo.md.")))
+		},
+		fails: 1,
+		want:  []want{{rule: "missing_tool_reply", root: "history_truncated_mid_pair", confidence: "high"}},
+	},
+	{
+		name: "healthy: cuts between turns", model: deepSeek, says: times(8, calls("read_file", "search")),
+		loop: shortened(func(h []msg) []msg { return keepTurns(h, 8) }),
+	},
+	{
+		name: "healthy: replaces all by a summary", model: qwen, says: times(6, calls("read_file")),
+		loop: shortened(func(h []msg) []msg {
+			if len(h) < 8 {
+				return h
+			}
+			return []msg{h[0], user("Read all files. So far three were read and nothing was found.")}
+		}),
+	},
+	{
+		name: "healthy: shortens the text of old replies", model: gpt, says: times(4, calls("read_file")),
+		loop: func(a *agent) {
+			h := start("Read all files.")
+			for {
+				m := a.ask(h)
+				if len(m.ToolCalls) == 0 {
+					return
+				}
+				for i := range h {
+					if t := h[i].OfTool; t != nil {
+						h[i] = openai.ToolMessage("(read)", t.ToolCallID)
+					}
+				}
+				h = append(h, turn(m)...)
+			}
+		},
+	},
+	{
+		name: "look-alike: cuts between turns, but saves no tool_calls", model: deepSeek, says: times(3, calls("read_file")),
+		loop: func(a *agent) {
+			h := start("Read all files.")
+			h = append(h, turn(a.ask(h))...)
+			h = append(h, turn(a.ask(h))...)
+			m := a.ask(h)
+			h = append(append(h, openai.AssistantMessage(m.Content)), replies(m)...) // BUG
+			a.ask(keepTurns(h, 5))
+		},
+		fails: 1,
+		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "medium"}},
+	},
+	{
+		name: "a sanitizer removes a call without a name, and leaves its reply", model: deepSeek,
+		says: []provider.Said{calls("read_file"), {Calls: []provider.Called{{Name: "", Arguments: `{"path":"b.go"}`}}}},
+		loop: func(a *agent) {
+			h := start("Read two files.")
+			h = append(h, turn(a.ask(h))...)
+			m := a.ask(h)
+			if m.ToolCalls[0].Function.Name != "" { // BUG: the message is skipped, what follows is not
+				h = append(h, m.ToParam())
+			}
+			a.ask(append(h, openai.ToolMessage("error: no such tool", m.ToolCalls[0].ID)))
+		},
+		fails: 1,
+		want:  []want{{rule: "orphan_tool_reply", root: "call_dropped_by_sanitizer", confidence: "medium"}},
+	},
+	{
+		name: "healthy: a sanitizer removes a call without a name, and its reply", model: deepSeek,
+		says: []provider.Said{calls("read_file"), {Calls: []provider.Called{{Name: "", Arguments: `{"path":"b.go"}`}}}},
+		loop: func(a *agent) {
+			h := start("Read two files.")
+			h = append(h, turn(a.ask(h))...)
+			a.ask(h)
+			a.ask(append(h, user("You named no tool. Try again.")))
+		},
+	},
+	{
+		name: "look-alike: one message with a sound call is lost, its reply is not", model: deepSeek, says: times(2, calls("read_file")),
+		loop: func(a *agent) {
+			h := start("Read two files.")
+			h = append(h, turn(a.ask(h))...)
+			a.ask(append(h, replies(a.ask(h))...)) // BUG: the answer is not saved at all
+		},
+		fails: 1,
+		want:  []want{{rule: "orphan_tool_reply", root: "", confidence: ""}},
+	},
+}

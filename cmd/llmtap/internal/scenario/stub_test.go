@@ -1,0 +1,3 @@
+package scenario
+
+var streaming, thinkingAloud, switching, unlabelled []scenario

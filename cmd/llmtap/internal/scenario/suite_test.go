@@ -1,0 +1,195 @@
+package scenario
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+	"text/tabwriter"
+
+	"go.uber.org/goleak"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+func TestMain(m *testing.M) {
+	goleak.VerifyTestMain(m)
+}
+
+// A scenario is an agent and what must be found out about it.
+type scenario struct {
+	name  string
+	model string // that the agent calls first
+	says  []provider.Said
+	loop  func(a *agent)
+	fails int // calls that end in an error
+	want  []want
+}
+
+// A want is one or more findings: a rule with its root cause.
+type want struct {
+	rule, root string // several root causes, separated by |, are as right; no rule means the exchange alone
+	confidence string // at least
+	n          int    // findings; 0 is one
+}
+
+func (w want) String() string {
+	return fmt.Sprintf("%d %s: %s (%s)", max(w.n, 1), w.rule, w.root, w.confidence)
+}
+
+func (w want) is(root string) bool { return slices.Contains(strings.Split(w.root, "|"), root) }
+
+var degrees = []string{"", "low", "medium", "high"}
+
+// noHistory is the root cause that accuses nobody.
+const noHistory = "unknown_no_history"
+
+var scenarios = slices.Concat(saving, shortening, answering, identifying, writing, streaming, thinkingAloud, switching, unlabelled)
+
+func TestScenarios(t *testing.T) {
+	nc := startNATS(t)
+	names := map[string]bool{}
+	rows := [][]string{{"SCENARIO", "EXPECTED", "FOUND"}}
+	for i, s := range scenarios {
+		if names[s.name] {
+			t.Errorf("two scenarios are called %q", s.name)
+		}
+		names[s.name] = true
+		t.Run(s.name, func(t *testing.T) {
+			var wrong, got []string
+			for _, capture := range []string{event.CaptureFull, event.CaptureShape} {
+				w := newWorld(t, nc, fmt.Sprintf("scenario-%d-%s", i, capture), capture, s.says)
+				s.loop(w.process(s.model))
+				out := w.analyze()
+				got = found(out)
+				for _, p := range s.judge(out) {
+					wrong = append(wrong, capture+": "+p)
+				}
+			}
+			rows = append(rows, []string{s.name, expected(s.want), strings.Join(got, "; ")})
+			why, late := notYet[s.name]
+			switch {
+			case late && len(wrong) == 0:
+				t.Error("this is found now: remove it from notYet")
+			case late:
+				t.Logf("NOT YET (%s):\n\t%s", why, strings.Join(wrong, "\n\t"))
+			case len(wrong) > 0:
+				t.Error(strings.Join(wrong, "\n\t"))
+			}
+		})
+	}
+	for _, name := range slices.Sorted(maps.Keys(notYet)) {
+		if !names[name] {
+			t.Errorf("notYet names %q, which is no scenario", name)
+		}
+		t.Logf("NOT YET: %s: %s", name, notYet[name])
+	}
+	t.Logf("%d scenarios, %d not yet\n%s", len(scenarios), len(notYet), columns(rows))
+}
+
+// columns formats rows of cells, the first one the head.
+func columns(rows [][]string) string {
+	var b strings.Builder
+	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
+	for _, r := range rows {
+		fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+	_ = w.Flush()
+	return b.String()
+}
+
+func expected(wants []want) string {
+	if len(wants) == 0 {
+		return "nothing"
+	}
+	var list []string
+	for _, w := range wants {
+		list = append(list, w.String())
+	}
+	return strings.Join(list, "; ")
+}
+
+// newest are the last rows of all findings, in the order of their first ones.
+func newest(out *analyzer.Output) []analyzer.Finding {
+	var list []analyzer.Finding
+	at := map[string]int{}
+	for _, f := range out.Findings {
+		if i, ok := at[f.ID]; ok {
+			list[i] = f
+			continue
+		}
+		at[f.ID] = len(list)
+		list = append(list, f)
+	}
+	return list
+}
+
+// found are the findings that say more than that something is a matter of style.
+func found(out *analyzer.Output) []string {
+	count := map[string]int{}
+	var order []string
+	for _, f := range newest(out) {
+		if f.RootCause == "" && f.Predicted != analyzer.Reject {
+			continue
+		}
+		line := fmt.Sprintf("%s: %s (%s)", f.Rule, f.RootCause, f.Confidence)
+		if count[line]++; count[line] == 1 {
+			order = append(order, line)
+		}
+	}
+	for i, line := range order {
+		order[i] = fmt.Sprintf("%d %s", count[line], line)
+	}
+	return order
+}
+
+// judge says what is wrong with what was found.
+func (s *scenario) judge(out *analyzer.Output) (wrong []string) {
+	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
+	findings := newest(out)
+	for _, w := range s.want {
+		if w.rule == "" {
+			continue
+		}
+		n := 0
+		for _, f := range findings {
+			if f.Rule == w.rule && w.is(f.RootCause) && slices.Index(degrees, f.Confidence) >= slices.Index(degrees, w.confidence) {
+				n++
+			}
+		}
+		if n != max(w.n, 1) {
+			add("want %v, got %d", w, n)
+		}
+	}
+	known := func(root string) bool { return slices.ContainsFunc(s.want, func(w want) bool { return w.is(root) }) }
+	for _, f := range findings {
+		says := fmt.Sprintf("%s at message %d (%s): %q %s: %s", f.Rule, f.Message, f.Summary, f.RootCause, f.Confidence, f.Evidence)
+		wanted := slices.ContainsFunc(s.want, func(w want) bool { return w.rule == f.Rule && w.is(f.RootCause) })
+		switch {
+		case wanted && f.RootCause != noHistory && (f.Evidence == "" || f.Fix == ""):
+			add("no evidence or no fix: %s", says)
+		case wanted:
+		case f.RootCause != "" && f.RootCause != noHistory:
+			add("accuses wrongly: %s", says)
+		case f.Predicted == analyzer.Reject:
+			add("found: %s", says)
+		}
+	}
+	failed := 0
+	for _, e := range out.Exchanges {
+		if !e.Failed {
+			continue
+		}
+		failed++
+		if !known(e.RootCause) {
+			add("a call failed with %d %q (%s): root cause %q", e.Status, e.ErrorText, e.Cause, e.RootCause)
+		}
+	}
+	if failed != s.fails {
+		add("%d calls failed, want %d", failed, s.fails)
+	}
+	return wrong
+}

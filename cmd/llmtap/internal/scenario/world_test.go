@@ -1,0 +1,333 @@
+package scenario
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/natsserver"
+	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
+)
+
+// startNATS returns a connection to a nats-server with the stream of the contract.
+func startNATS(t *testing.T) *nats.Conn {
+	t.Helper()
+	cfg := natsserver.Default()
+	cfg.Dir, cfg.Port, cfg.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
+	srv, err := natsserver.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Shutdown)
+	nc, err := nats.Connect(srv.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	js, err := jetstream.New(nc)
+	if err != nil {
+		t.Fatal(err)
+	}
+	stream := jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, Storage: jetstream.MemoryStorage}
+	if _, err := js.CreateStream(t.Context(), stream); err != nil {
+		t.Fatal(err)
+	}
+	return nc
+}
+
+// hosts are the providers that agents believe they call, with the path below which the strict one plays them.
+var hosts = map[string]string{
+	"api.openai.com":                    provider.OpenAIPath,
+	"api.deepseek.com":                  provider.DeepSeekPath,
+	"dashscope.aliyuncs.com":            provider.QwenPath,
+	"generativelanguage.googleapis.com": provider.GeminiPath,
+	"api.mistral.ai":                    provider.MistralPath,
+	"api.groq.com":                      provider.GroqPath,
+}
+
+// A redirect sends calls to providers to the strict one. It stands below the hook, which records the provider's own URL.
+type redirect struct{ to *url.URL }
+
+func (r redirect) RoundTrip(req *http.Request) (*http.Response, error) {
+	clone := req.Clone(req.Context())
+	_, call, ok := strings.Cut(req.URL.Path, "/chat/")
+	if prefix := hosts[req.URL.Host]; ok && prefix != "" {
+		clone.URL.Path = prefix + "/chat/" + call
+	}
+	clone.URL.Scheme, clone.URL.Host, clone.Host = r.to.Scheme, r.to.Host, ""
+	return http.DefaultTransport.RoundTrip(clone)
+}
+
+// A world is one scenario being played: its provider, its agents and what their hooks published.
+type world struct {
+	t       *testing.T
+	nc      *nats.Conn
+	sub     *nats.Subscription
+	service string
+	capture string
+	server  *httptest.Server
+
+	mu      sync.Mutex // guards all below
+	says    []provider.Said
+	model   provider.Model // in place of says
+	lenient bool
+	calls   int // made by the model, for their ids
+
+	hooks  []*llmtap.Hook
+	late   time.Duration // how much later than the clock says it is
+	events []*event.Event
+}
+
+func newWorld(t *testing.T, nc *nats.Conn, service, capture string, says []provider.Said) *world {
+	t.Helper()
+	w := &world{t: t, nc: nc, service: service, capture: capture, says: says}
+	w.server = httptest.NewServer(provider.New(provider.Config{Seed: 1, Model: w.say, Lenient: func() bool {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		return w.lenient
+	}}))
+	t.Cleanup(w.server.Close)
+	sub, err := nc.SubscribeSync("llmtap.v1.*." + event.ServiceToken(service) + ".*")
+	if err != nil {
+		t.Fatal(err)
+	}
+	w.sub = sub
+	if err := nc.Flush(); err != nil {
+		t.Fatal(err)
+	}
+	return w
+}
+
+// say is the model: it says what the scenario has in store, then that it is done. Calls without an id get one.
+func (w *world) say(asked provider.Asked) provider.Said {
+	w.mu.Lock()
+	model := w.model
+	s := provider.Said{Text: "All of it is done; there is nothing left to look up."}
+	if model == nil && len(w.says) > 0 {
+		s, w.says = w.says[0], w.says[1:]
+	}
+	w.mu.Unlock()
+	if model != nil {
+		s = model(asked)
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	said := s
+	said.Calls = nil
+	for _, c := range s.Calls {
+		w.calls++
+		if c.ID == "" {
+			c.ID = fmt.Sprintf("call_00_%020d", 7919*w.calls)
+		}
+		said.Calls = append(said.Calls, c)
+	}
+	return said
+}
+
+// accept makes the provider take histories as they are, or not.
+func (w *world) accept(all bool) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.lenient = all
+}
+
+// later lets time pass: what is published from here on is so much later.
+func (w *world) later(d time.Duration) {
+	w.collect()
+	w.late += d
+}
+
+// collect takes over what the hooks have published so far.
+func (w *world) collect() {
+	w.t.Helper()
+	for _, h := range w.hooks {
+		if err := h.Flush(w.t.Context()); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+	// The server hands a message to its subscribers before it acknowledges it, so all are here after a flush.
+	if err := w.nc.Flush(); err != nil {
+		w.t.Fatal(err)
+	}
+	for {
+		n, _, err := w.sub.Pending()
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if n == 0 {
+			return
+		}
+		m, err := w.sub.NextMsgWithContext(w.t.Context())
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		ev, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		ev.Time = ev.Time.Add(w.late)
+		w.events = append(w.events, ev)
+	}
+}
+
+// analyze lets an analyzer read what was published. Events are a second apart, besides what later said.
+func (w *world) analyze() *analyzer.Output {
+	w.t.Helper()
+	w.collect()
+	for _, h := range w.hooks {
+		if err := h.Close(); err != nil || h.Stats().Dropped > 0 {
+			w.t.Errorf("hook: %v, %+v", err, h.Stats())
+		}
+	}
+	_ = w.sub.Unsubscribe()
+	cfg := analyzer.Default()
+	cfg.Epoch = 1
+	an, out := analyzer.New(cfg, rules.InOrder, prometheus.NewRegistry()), new(analyzer.Output)
+	if len(w.events) == 0 {
+		w.t.Fatal("nothing was published")
+	}
+	start := w.events[0].Time
+	var at time.Time
+	for i, ev := range w.events {
+		at = start.Add(time.Duration(i) * time.Second)
+		if ev.Time.After(at) { // after a pause
+			start = start.Add(ev.Time.Sub(at))
+			at = ev.Time
+		}
+		an.Process(ev, analyzer.Position{Seq: uint64(i + 1), Time: at}, true, out)
+	}
+	an.AdvanceTo(at.Add(time.Hour), true, out)
+	return out
+}
+
+// An agent is one process of the service: a hook of its own and a client of one provider.
+type agent struct {
+	*world
+	ctx    context.Context
+	hook   *llmtap.Hook
+	client openai.Client
+	model  string
+	tools  []string
+	failed int // calls that were answered with an error
+}
+
+// Models and the hosts that serve them.
+const (
+	deepSeek = "deepseek-chat"
+	thinking = "deepseek-v4-pro"
+	gpt      = "gpt-5-mini"
+	qwen     = "qwen-plus"
+	gemini2  = "gemini-2.5-flash"
+	gemini3  = "gemini-3-pro"
+	mistral  = "mistral-large-latest"
+	llama    = "llama-3.3-70b-versatile" // at Groq
+)
+
+var baseURLs = map[string]string{
+	deepSeek: "https://api.deepseek.com/v1", thinking: "https://api.deepseek.com/v1",
+	gpt:     "https://api.openai.com/v1",
+	qwen:    "https://dashscope.aliyuncs.com/compatible-mode/v1",
+	gemini2: "https://generativelanguage.googleapis.com/v1beta/openai", gemini3: "https://generativelanguage.googleapis.com/v1beta/openai",
+	mistral: "https://api.mistral.ai/v1",
+	llama:   "https://api.groq.com/openai/v1",
+}
+
+// process starts another process of the service that goes on with the conversation.
+func (w *world) process(model string) *agent {
+	w.t.Helper()
+	h, err := llmtap.Open(llmtap.Config{
+		URL: w.nc.ConnectedUrl(), Service: w.service, ServiceVersion: "1.0.0", Environment: "test", Agent: "agent", Capture: w.capture,
+		Logger: slog.New(slog.DiscardHandler), FlushTimeout: 10 * time.Second,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.hooks = append(w.hooks, h)
+	a := &agent{world: w, hook: h, ctx: llmtap.WithConversation(w.t.Context(), "conversation-1"), tools: []string{"read_file", "write_file", "search"}}
+	return a.with(model)
+}
+
+// with is the same process with a client for another model.
+func (a *agent) with(model string) *agent {
+	b := *a
+	to, err := url.Parse(a.server.URL)
+	if err != nil {
+		a.t.Fatal(err)
+	}
+	b.model, b.client = model, openai.NewClient(option.WithBaseURL(baseURLs[model]), option.WithAPIKey("test"), option.WithMaxRetries(0),
+		option.WithHTTPClient(&http.Client{Transport: a.hook.Transport(redirect{to})}))
+	return &b
+}
+
+// in is the same process in another conversation; an empty id gives none.
+func (a *agent) in(conversation string) *agent {
+	b := *a
+	if b.ctx = a.t.Context(); conversation != "" {
+		b.ctx = llmtap.WithConversation(b.ctx, conversation)
+	}
+	return &b
+}
+
+// restart is the end of this process and the start of the next one. Nothing is said to anybody, as after a crash.
+func (a *agent) restart() *agent {
+	a.collect()
+	return a.process(a.model)
+}
+
+func (a *agent) params(history []msg) openai.ChatCompletionNewParams {
+	p := openai.ChatCompletionNewParams{Model: a.model, Messages: history}
+	for _, name := range a.tools {
+		p.Tools = append(p.Tools, openai.ChatCompletionFunctionTool(openai.FunctionDefinitionParam{
+			Name: name, Parameters: openai.FunctionParameters{"type": "object", "properties": map[string]any{"path": map[string]string{"type": "string"}}},
+		}))
+	}
+	return p
+}
+
+// ask makes a call. As in the agents of the incidents, an error looks like an answer without calls.
+func (a *agent) ask(history []msg) openai.ChatCompletionMessage {
+	answer, err := a.client.Chat.Completions.New(a.ctx, a.params(history))
+	if err != nil || len(answer.Choices) == 0 {
+		a.failed++
+		return openai.ChatCompletionMessage{}
+	}
+	return answer.Choices[0].Message
+}
+
+// stream makes a streamed call and returns its chunks, as far as they came.
+func (a *agent) stream(history []msg) []openai.ChatCompletionChunk {
+	s := a.client.Chat.Completions.NewStreaming(a.ctx, a.params(history))
+	defer s.Close()
+	var chunks []openai.ChatCompletionChunk
+	for s.Next() {
+		chunks = append(chunks, s.Current())
+	}
+	if err := s.Err(); err != nil && err != io.EOF {
+		a.failed++
+	}
+	return chunks
+}
+
+// unseen hides from the analyzer what happened so far: it was not there yet.
+func (w *world) unseen() {
+	w.collect()
+	w.events = nil
+}
