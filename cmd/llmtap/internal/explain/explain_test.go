@@ -241,17 +241,17 @@ func TestExamples(t *testing.T) {
 	if err := json.Unmarshal(text, &examples); err != nil {
 		t.Fatal(err)
 	}
-	inferred, unexplained := 0, 0
+	inferred, expected, unexplained := 0, 0, 0
 	for _, x := range examples {
 		for _, v := range facts.Variants[x.Dialect] {
 			record := fmt.Sprintf(`{"status":400,"provider":%q,"api":%q,"body":%q,"request":%s}`, v, x.Dialect, opaque, x.Violating)
 			r := explain(t, strings.NewReader(record))[0]
 			rejected := slices.ContainsFunc(r.Findings, func(f lint.Finding) bool { return f.Predicted == analyzer.Reject })
-			// Two servers refuse what else the examples hold: Mistral the id call_1, GLM a turn without text.
-			expected := slices.Contains(x.Expect, r.Rule) || r.Rule == "tool_call_id_format" && v == facts.Mistral || r.Rule == "empty_content" && v == facts.GLM
 			switch {
-			case r.Known == cause.Inferred && expected && r.Cause == cause.OfRule(r.Rule) && rejected:
-				inferred++
+			case r.Known == cause.Inferred && r.Cause == cause.OfRule(r.Rule) && rejected:
+				if inferred++; slices.Contains(x.Expect, r.Rule) {
+					expected++
+				}
 			case r.Known == cause.None && !rejected:
 				unexplained++
 			default:
@@ -259,7 +259,10 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d examples at their servers: %d inferred, %d accepted there", len(examples), inferred, unexplained)
+	t.Logf("%d examples at their servers: %d inferred, of them %d by the rule that they show, %d accepted there", len(examples), inferred, expected, unexplained)
+	if expected*10 < inferred*9 { // the others break another rule of that server, too: Mistral refuses the id call_1
+		t.Errorf("only %d of %d by the rule that they show", expected, inferred)
+	}
 }
 
 func TestProvider(t *testing.T) {
@@ -311,10 +314,11 @@ func TestTelling(t *testing.T) {
 	f("middle of a log", strings.Repeat("all is well\n", 1000)+orphanText+"\n"+strings.Repeat("all is well\n", 1000), "orphan_tool_reply stated")
 	f("start of a body", `{"detail":"`+orphanText+`","input":"`+strings.Repeat("rate limit ", 1000)+`"}`, "orphan_tool_reply stated")
 	f("nowhere", strings.Repeat("all is well\n", 200_000), "unexplained none")
-	for at := range 2 * window { // a wording lies in one window, wherever it stands
-		text := []byte(strings.Repeat(".", at) + " " + orphanText + strings.Repeat(".", 2*window-at))
+	dots := strings.Repeat(strings.Repeat(".", 70)+"\n", 2*window/71)
+	for at := range 2 * window / 71 { // a line lies in one window, wherever it stands
+		text := []byte(dots[:71*at] + orphanText + "\n" + dots[71*at:])
 		if c := cause.Classify(cause.Input{Status: 400, Text: telling(text, 400, "")}); c.ID != "orphan_tool_reply" {
-			t.Fatalf("a wording at byte %d is not read", at)
+			t.Fatalf("a wording in line %d is read as %s", at, c.ID)
 		}
 	}
 }

@@ -10,8 +10,8 @@ import (
 )
 
 const (
-	window  = 4 << 10 // how much of a text cause.Classify reads
-	overlap = 512     // of two windows, so that no wording is cut
+	window  = 4 << 10 // how much of a text cause.Classify reads without a gap
+	overlap = 512     // how far from its ends a window looks for the end of a line; else two windows share so much
 	maxRead = 1 << 20 // of a text, from its end
 )
 
@@ -19,16 +19,34 @@ const (
 // the end, so these are tried in this order. A text in which nothing is known is its own start.
 func telling(text []byte, status int, v facts.Variant) []byte {
 	text = withoutFrames(text)
+	if len(text) <= window {
+		return text
+	}
 	said := func(part []byte) bool {
 		c := cause.Classify(cause.Input{Status: status, Text: part, Variant: v})
 		return c.Known == cause.Stated && c.StatedBy != "" && c.StatedBy != "status"
 	}
-	if len(text) <= window || said(text) {
-		return text
+	head := text[:window]
+	if n := bytes.LastIndexByte(head[window-overlap:], '\n'); n >= 0 {
+		head = head[:window-overlap+n+1]
 	}
-	for end := len(text); end > 0 && end > len(text)-maxRead; end -= window - overlap {
-		if part := text[max(0, end-window):end]; said(part) {
-			return part
+	if said(head) {
+		return head
+	}
+	for end := len(text); end > len(text)-maxRead; {
+		start := max(0, end-window)
+		line := bytes.IndexByte(text[start:start+overlap], '\n')
+		if start > 0 && line >= 0 {
+			start += line + 1
+		}
+		if said(text[start:end]) {
+			return text[start:end]
+		}
+		if start == 0 {
+			break
+		}
+		if end = start; line < 0 {
+			end += overlap
 		}
 	}
 	return text
