@@ -33,20 +33,7 @@ func argumentsNotObject(p *analyzer.Pass) {
 		if c.ArgsKind == facts.Object || c.ArgsKind <= facts.Null && !needed || c.FuncKind != facts.Object {
 			continue
 		}
-		var detail string
-		switch c.ArgsKind {
-		case facts.Absent:
-			detail = "absent"
-		case facts.Null:
-			detail = "null"
-		case facts.String:
-			detail = "string"
-		case facts.Array:
-			detail = "array"
-		default:
-			detail = "scalar"
-		}
-		p.Report(c.Message, c.Call.ID, c.Name, detail, "%s calls %s with arguments that are %s, not an object",
+		p.Report(c.Message, c.Call.ID, c.Name, kindDetail(c.ArgsKind), "%s calls %s with arguments that are %s, not an object",
 			at(p, c.Message), called(c), kind(c.ArgsKind))
 	}
 }

@@ -10,9 +10,9 @@ var ArgumentsNotString = &analyzer.Rule{
 	ID: "arguments_not_string",
 	Doc: `tool call whose arguments are not a string
 
-In chat completions, and in the Responses API, arguments are a string that holds JSON: "{\"a\":1}", not {"a":1}. OpenAI answers 400 with the
-path; Gemini answers only "Request contains an invalid argument". Usual cause: arguments were parsed to run the tool, or
-stored in a JSON column, and sent back parsed. Keep the string of the answer.`,
+In chat completions, and in the Responses API, arguments are a string that holds JSON: "{\"a\":1}", not {"a":1}. OpenAI
+answers 400 with the path; Gemini's OpenAI endpoint answers only "Request contains an invalid argument". Usual cause:
+arguments were parsed to run the tool, or stored in a JSON column, and sent back parsed. Keep the string of the answer.`,
 	Fix: "Send function.arguments back as the string that the model gave; serialise it again if it was parsed.",
 	Severity: func(t facts.Target) analyzer.Severity {
 		if t.Native {
@@ -36,20 +36,7 @@ func argumentsNotString(p *analyzer.Pass) {
 		if c.FuncKind != facts.Object || c.ArgsKind == facts.String || c.Type == facts.TypeCustom {
 			continue
 		}
-		var detail string
-		switch c.ArgsKind {
-		case facts.Absent:
-			detail = "absent"
-		case facts.Null:
-			detail = "null"
-		case facts.Array:
-			detail = "array"
-		case facts.Object:
-			detail = "object"
-		default:
-			detail = "scalar"
-		}
-		p.Report(c.Message, c.ID, c.Name, detail, "%s calls %s with arguments that are %s, not a string",
+		p.Report(c.Message, c.ID, c.Name, kindDetail(c.ArgsKind), "%s calls %s with arguments that are %s, not a string",
 			at(p, c.Message), called(c), kind(c.ArgsKind))
 	}
 }

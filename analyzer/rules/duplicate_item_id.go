@@ -14,7 +14,7 @@ Ids of items (fc_…, rs_…, msg_…) are unique: "Duplicate item found with id
 and try again". Usual causes: a resumed run appends its items again; an approval and the result both store the call;
 ids are made by the client from something that repeats. Store each item once, by its id.`,
 	Fix:      "Store every output item once, keyed by its id, and leave out ids that are not the provider's own.",
-	Severity: by{facts.OpenAIResponses: {facts.OpenAI, facts.Azure}}.reject,
+	Severity: by{facts.OpenAIResponses: openAIs}.reject,
 	Run:      duplicateItemID,
 }
 
@@ -35,7 +35,7 @@ func duplicateItemID(p *analyzer.Pass) {
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		if len(m.ID) > 0 && m.Item != facts.ItemReference && !seen.Add(m.ID) {
-			p.Report(i, nil, nil, "", "message %d is the item %s again", i, name(m.ID))
+			p.Report(i, nil, nil, "", "%s has the id %s of an item before it", at(p, i), name(m.ID))
 		}
 	}
 }

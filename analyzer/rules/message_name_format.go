@@ -12,9 +12,9 @@ var MessageNameFormat = &analyzer.Rule{
 	ID: "message_name_format",
 	Doc: `message with a name of a form that the provider refuses
 
-name tells participants of one role apart. OpenAI refuses spaces and some signs in it, "string does not match pattern";
-which, has changed: once letters, digits, _ and - only, today all but white space and < | \ / >. Mistral refuses any name
-but a tool message's. Usual cause: the display name of a user or an agent. Leave name out, or clean it.`,
+The member name tells participants of one role apart. OpenAI refuses white space and some signs in it, "string does not
+match pattern": until 2024 all but letters, digits, _ and -, today only < | \ / >. Mistral refuses any name but a tool
+message's. Usual cause: the display name of a user or an agent. Leave name out, or clean it.`,
 	Fix:      "Leave name out of messages, or reduce it to letters, digits, _ and -.",
 	Severity: by{facts.OpenAIChat: {facts.OpenAI, facts.Mistral}}.reject,
 	Run:      messageNameFormat,

@@ -14,7 +14,7 @@ Gemini answers "contents is not specified", Anthropic and Bedrock want a user me
 messages parameter is illegal" (code 1214). Usual causes: everything was put into the system prompt; the history was
 trimmed down to the system message; the prompt was empty and left out. Send the task itself as a user message.`,
 	Fix:      "Send the task as a user message, and keep at least one user message when trimming the history.",
-	Severity: by{facts.Anthropic: {facts.AnthropicAPI, facts.VertexAnthropic}, facts.Bedrock: nil, facts.Gemini: nil}.reject,
+	Severity: by{facts.Anthropic: anthropics, facts.Bedrock: nil, facts.Gemini: nil}.reject,
 	Run:      noUserMessage,
 }
 

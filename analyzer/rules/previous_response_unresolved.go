@@ -15,7 +15,7 @@ function call call_…", and must not repeat what is there already, "Duplicate i
 nothing was sent for it; the whole history is sent on top of the chain. Send only what is new: an output for every call,
 and the user's message.`,
 	Fix:      "With previous_response_id send only new items, and one function_call_output for every call of that answer.",
-	Severity: by{facts.OpenAIResponses: {facts.OpenAI, facts.Azure}}.reject,
+	Severity: by{facts.OpenAIResponses: openAIs}.reject,
 	Run:      previousResponseUnresolved,
 }
 
@@ -32,8 +32,8 @@ func previousResponseUnresolved(p *analyzer.Pass) {
 		}
 		for i := range p.Groups.Calls {
 			if c := &p.Groups.Calls[i]; len(c.ID) > 0 && resent.Has(c.ID) {
-				p.Report(c.Message, c.ID, c.Name, "chain_plus_full_history", "message %d repeats call %s (%s), which the answer that previous_response_id names holds already",
-					c.Message, name(c.ID), function(c.Call))
+				p.Report(c.Message, c.ID, c.Name, "chain_plus_full_history", "%s repeats call %s (%s), which the answer that previous_response_id names holds already",
+					at(p, c.Message), name(c.ID), function(c.Call))
 				return // the rest of the history is sent again too
 			}
 		}

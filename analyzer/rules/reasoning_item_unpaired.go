@@ -15,7 +15,7 @@ without its required following item", "Item 'fc_…' of type 'function_call' was
 item". Usual causes: only calls and messages are stored; the history was trimmed between the two; items were put into
 another order. Keep all items of an answer together and in their order, or drop the ids and the reasoning of all.`,
 	Fix:      "Keep all output items of an answer together and in order when storing and trimming, reasoning items included.",
-	Severity: by{facts.OpenAIResponses: {facts.OpenAI, facts.Azure}}.reject,
+	Severity: by{facts.OpenAIResponses: openAIs}.reject,
 	Run:      reasoningItemUnpaired,
 }
 
@@ -33,14 +33,14 @@ func reasoningItemUnpaired(p *analyzer.Pass) {
 			}
 			continue
 		case open >= 0 && (m.Item == facts.ItemReply || m.Item == facts.ItemMessage && m.Role != facts.RoleAssistant):
-			p.Report(open, nil, nil, "no_following_item", "message %d, the reasoning item %s, is followed by message %d (%s) instead of what it led to",
-				open, name(p.Request.Messages[open].ID), i, role(p, i))
+			p.Report(open, nil, nil, "no_following_item", "%s, %s, is followed by %s instead of what it led to",
+				at(p, open), name(p.Request.Messages[open].ID), at(p, i))
 		}
 		open = -1
 	}
 	if open >= 0 {
-		p.Report(open, nil, nil, "no_following_item", "message %d, the reasoning item %s, ends the input: what it led to is missing",
-			open, name(p.Request.Messages[open].ID))
+		p.Report(open, nil, nil, "no_following_item", "%s, %s, ends the input: what it led to is missing",
+			at(p, open), name(p.Request.Messages[open].ID))
 	}
 	reasoningLost(p)
 }
@@ -60,6 +60,6 @@ func reasoningLost(p *analyzer.Pass) {
 			return
 		}
 	}
-	p.Report(b.Copy, nil, nil, "no_reasoning_item", "message %d, the item %s, comes without its reasoning item %s",
-		b.Copy, name(m.ID), name([]byte(b.Signed[0].ID)))
+	p.Report(b.Copy, nil, nil, "no_reasoning_item", "%s, %s, comes without its reasoning item %s",
+		at(p, b.Copy), name(m.ID), name([]byte(b.Signed[0].ID)))
 }

@@ -16,7 +16,7 @@ causes: thoughts were cut, edited or re-encoded in the store; a stream's partial
 one; blocks of one answer were mixed with those of another. Store thinking blocks, signatures and encrypted content as
 they came, or leave out the whole block.`,
 	Fix:      "Store thinking blocks, thought signatures and encrypted reasoning byte for byte, taken from the finished answer.",
-	Severity: by{facts.Anthropic: {facts.AnthropicAPI, facts.VertexAnthropic}, facts.Gemini: nil, facts.OpenAIResponses: {facts.OpenAI, facts.Azure}}.reject,
+	Severity: by{facts.Anthropic: anthropics, facts.Gemini: nil, facts.OpenAIResponses: openAIs}.reject,
 	Run:      reasoningSignatureInvalid,
 }
 

@@ -156,6 +156,24 @@ func kind(k facts.Kind) string {
 	}
 }
 
+// kindDetail is the detail of a value that has the wrong JSON type.
+func kindDetail(k facts.Kind) string {
+	switch k {
+	case facts.Absent:
+		return "absent"
+	case facts.Null:
+		return "null"
+	case facts.String:
+		return "string"
+	case facts.Array:
+		return "array"
+	case facts.Object:
+		return "object"
+	default:
+		return "scalar"
+	}
+}
+
 // toolName is the name of the function that call c of the pairing calls; nil when c is -1.
 func toolName(p *analyzer.Pass, c int) []byte {
 	if c < 0 {

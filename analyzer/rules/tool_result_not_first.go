@@ -15,7 +15,7 @@ see them: "` + "`tool_use` ids were found without `tool_result`" + ` blocks imme
 turn in one message too; Anthropic merges neighbours. Usual causes: a reminder is put in front of the results; a
 converter from another dialect keeps the order in which things were stored. Put the results first, and text behind them.`,
 	Fix:      "Put all tool results of a turn at the beginning of one user message, and any text behind them.",
-	Severity: by{facts.Anthropic: {facts.AnthropicAPI, facts.VertexAnthropic}, facts.Bedrock: nil}.reject,
+	Severity: by{facts.Anthropic: anthropics, facts.Bedrock: nil}.reject,
 	Run:      toolResultNotFirst,
 }
 

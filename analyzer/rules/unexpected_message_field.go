@@ -19,8 +19,8 @@ provider was switched. Build messages from a list of allowed keys instead of sen
 	Severity: by{
 		facts.OpenAIChat:      {facts.Groq, facts.Mistral, facts.Fireworks},
 		facts.Cohere:          nil,
-		facts.OpenAIResponses: {facts.OpenAI, facts.Azure},
-		facts.Anthropic:       {facts.AnthropicAPI, facts.VertexAnthropic},
+		facts.OpenAIResponses: openAIs,
+		facts.Anthropic:       anthropics,
 		facts.Gemini:          nil,
 	}.reject,
 	Run: unexpectedMessageField,
@@ -113,6 +113,9 @@ func refusedFields(t facts.Target) (inMessages, inCalls facts.Fields, nulls bool
 		return ofOthers, facts.FieldUnknown, false
 	default:
 		return 0, 0, false
+	}
+	if t.Native { // it has a few keys of its own, and takes any other
+		return ofOthers &^ (facts.FieldToolName | facts.FieldUnknown), 0, false
 	}
 	switch t.Variant {
 	case facts.Groq, facts.Fireworks:

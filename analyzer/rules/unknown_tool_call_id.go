@@ -10,9 +10,10 @@ var UnknownToolCallID = &analyzer.Rule{
 	ID: "unknown_tool_call_id",
 	Doc: `tool reply with an id that its assistant message did not call
 
-The reply stands at the right place, but its tool_call_id is none of the ids in tool_calls, so the provider can not tell
+The reply stands at the right place, but its tool_call_id is none of the ids in tool_calls, so the provider cannot tell
 what it answers: 400. Usual causes: the id is made anew, cut or cleaned on one side only; a gateway renames ids; the
-result was put where the id belongs. In Gemini's own API the name of the function takes the place of the id. Copy the id from the answer, byte for byte.`,
+result was put where the id belongs. In Gemini's own API the name of the function takes the place of the id. Copy the id
+from the answer, byte for byte.`,
 	Fix: "Copy the id of the model's call unchanged into its reply.",
 	// DeepSeek is only inferred to check this; Mistral's validators before version 13 count replies and compare no ids;
 	// so does Gemini.
