@@ -16,7 +16,7 @@ const rulesHelp = `List the rules of the message protocol, or explain one: why p
 
   llmtap rules
   llmtap rules orphan_tool_reply
-  llmtap rules --format json | jq -r '.[] | select(.rejected_by | index("anthropic")) | .id'`
+  llmtap rules --format json | jq -r '.[] | select(.rejected_by | index("anthropic/anthropic")) | .id'`
 
 // ruleInfo is a rule as --format json prints it.
 type ruleInfo struct {
@@ -24,23 +24,21 @@ type ruleInfo struct {
 	Title      string   `json:"title"`
 	Doc        string   `json:"doc"`
 	Fix        string   `json:"fix"`
-	RejectedBy []string `json:"rejected_by"` // dialect/variant, or the dialect alone where all its variants do
+	RejectedBy []string `json:"rejected_by"` // dialect/variant
 }
 
 func newRuleInfo(r *analyzer.Rule) ruleInfo {
 	_, doc, _ := strings.Cut(r.Doc, "\n")
 	info := ruleInfo{ID: r.ID, Title: r.Title(), Doc: strings.TrimSpace(doc), Fix: r.Fix, RejectedBy: []string{}}
 	for _, d := range facts.Dialects {
-		var by []string
 		for _, v := range facts.Variants[d] {
+			name := string(d) + "/" + string(v)
 			if r.Severity(facts.Target{Dialect: d, Variant: v}) == analyzer.Reject {
-				by = append(by, string(d)+"/"+string(v))
+				info.RejectedBy = append(info.RejectedBy, name)
+			} else if v == facts.Ollama && r.Severity(facts.Target{Dialect: d, Variant: v, Native: true}) == analyzer.Reject {
+				info.RejectedBy = append(info.RejectedBy, name+" (/api/chat)")
 			}
 		}
-		if len(by) == len(facts.Variants[d]) {
-			by = []string{string(d)}
-		}
-		info.RejectedBy = append(info.RejectedBy, by...)
 	}
 	return info
 }
@@ -88,7 +86,7 @@ func runRules(_ context.Context, c *cli) error {
 
 func printRule(c *cli, r *ruleInfo) {
 	fmt.Fprintf(c.stdout, "%s: %s\n\n%s\n\nFix: %s\n", r.ID, r.Title, r.Doc, r.Fix)
-	by := "nobody, as far as is known"
+	by := "nobody for certain"
 	if len(r.RejectedBy) > 0 {
 		by = strings.Join(r.RejectedBy, ", ")
 	}
