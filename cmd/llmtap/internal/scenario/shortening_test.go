@@ -173,6 +173,6 @@ var shortening = []scenario{
 			a.ask(append(h, replies(a.ask(h))...)) // BUG: the answer is not saved at all
 		},
 		fails: 1,
-		want:  []want{{rule: "orphan_tool_reply", root: "", confidence: ""}},
+		want:  []want{{rule: "orphan_tool_reply", root: "|tool_calls_dropped_on_save"}},
 	},
 }

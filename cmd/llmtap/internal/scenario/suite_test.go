@@ -169,7 +169,7 @@ func (s *scenario) judge(out *analyzer.Output) (wrong []string) {
 		says := fmt.Sprintf("%s at message %d (%s): %q %s: %s", f.Rule, f.Message, f.Summary, f.RootCause, f.Confidence, f.Evidence)
 		wanted := slices.ContainsFunc(s.want, func(w want) bool { return w.rule == f.Rule && w.is(f.RootCause) })
 		switch {
-		case wanted && f.RootCause != noHistory && (f.Evidence == "" || f.Fix == ""):
+		case wanted && f.RootCause != "" && f.RootCause != noHistory && (f.Evidence == "" || f.Fix == ""):
 			add("no evidence or no fix: %s", says)
 		case wanted:
 		case f.RootCause != "" && f.RootCause != noHistory:

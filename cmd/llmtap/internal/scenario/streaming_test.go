@@ -1,0 +1,215 @@
+package scenario
+
+import (
+	"encoding/json"
+
+	"github.com/openai/openai-go/v3"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+)
+
+// long is an answer whose call has so long arguments that a stream sends them in pieces.
+func long() provider.Said {
+	return provider.Said{Calls: []provider.Called{{
+		Name: "write_file", Arguments: `{"path":"notes.md","text":"first line, second line, third line, fourth line"}`,
+	}}}
+}
+
+// byIndex joins the fragments of streamed calls by their index alone.
+func byIndex(chunks []openai.ChatCompletionChunk) (list []call) {
+	for _, c := range chunks {
+		if len(c.Choices) == 0 {
+			continue
+		}
+		for _, d := range c.Choices[0].Delta.ToolCalls {
+			if int(d.Index) >= len(list) {
+				list = append(list, call{ID: d.ID})
+				list[len(list)-1].Function.Name = d.Function.Name
+			}
+			list[d.Index].Function.Arguments += d.Function.Arguments
+		}
+	}
+	return list
+}
+
+// byID joins them as one must where indexes cannot be trusted: a new id is a new call.
+func byID(chunks []openai.ChatCompletionChunk) (list []call) {
+	for _, c := range chunks {
+		if len(c.Choices) == 0 {
+			continue
+		}
+		for _, d := range c.Choices[0].Delta.ToolCalls {
+			if d.ID != "" {
+				list = append(list, call{ID: d.ID})
+				list[len(list)-1].Function.Name = d.Function.Name
+			}
+			list[len(list)-1].Function.Arguments += d.Function.Arguments
+		}
+	}
+	return list
+}
+
+// answered is h with calls and their replies.
+func answered(h []msg, list []call) []msg {
+	h = append(h, assistant(list...))
+	for _, c := range list {
+		if !json.Valid([]byte(c.Function.Arguments)) {
+			h = append(h, openai.ToolMessage("error: the arguments are not JSON", c.ID))
+			continue
+		}
+		h = append(h, reply(c))
+	}
+	return h
+}
+
+// Agents and models that handle streams and arguments badly. Qwen looks into the arguments that it gets back.
+var streaming = []scenario{
+	{
+		name: "incident 0, streamed", model: deepSeek, says: []provider.Said{calls("read_file")},
+		loop: func(a *agent) {
+			h := start("Read config.py.")
+			m := assemble(a.stream(h))
+			h = append(h, openai.AssistantMessage(m.Content)) // BUG: without m.ToolCalls
+			a.stream(append(h, replies(m)...))
+		},
+		fails: 1,
+		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
+	},
+	{
+		name: "healthy: streamed", model: deepSeek, says: []provider.Said{calls("read_file", "search"), long()},
+		loop: func(a *agent) {
+			h := start("Read config.py.")
+			for {
+				m := assemble(a.stream(h))
+				if len(m.ToolCalls) == 0 {
+					return
+				}
+				h = append(h, turn(m)...)
+			}
+		},
+	},
+	{
+		name: "saves a call from a stream that was cut", model: qwen,
+		says: []provider.Said{func() provider.Said { s := long(); s.Cut = 4; return s }()},
+		loop: func(a *agent) {
+			h := start("Write notes.md.")
+			list := byIndex(a.stream(h)) // BUG: does not look for the end
+			a.ask(answered(h, list))
+		},
+		fails: 1,
+		want:  []want{{rule: "arguments_invalid_json", root: "arguments_truncated_stream", confidence: "high"}},
+	},
+	{
+		name: "healthy: a stream is cut, and the agent asks again", model: qwen,
+		says: []provider.Said{func() provider.Said { s := long(); s.Cut = 4; return s }(), long()},
+		loop: func(a *agent) {
+			h := start("Write notes.md.")
+			list := byIndex(a.stream(h))
+			if !json.Valid([]byte(list[0].Function.Arguments)) {
+				list = byIndex(a.stream(h))
+			}
+			a.ask(answered(h, list))
+		},
+	},
+	{
+		name: "saves a call that max_tokens cut", model: qwen,
+		says: []provider.Said{{Finish: "length", Calls: []provider.Called{{Name: "write_file", Arguments: `{"path":"notes.md","text":"first li`}}}},
+		loop: func(a *agent) {
+			h := start("Write notes.md.")
+			m := a.ask(h) // BUG: does not look at the finish reason
+			a.ask(answered(h, m.ToolCalls))
+		},
+		fails: 1,
+		want:  []want{{rule: "arguments_invalid_json", root: "arguments_truncated_stream", confidence: "high"}},
+	},
+	{
+		name: "joins two calls of a stream, whose indexes are all 0, into one", model: qwen,
+		says: []provider.Said{func() provider.Said { s := calls("read_file", "read_file"); s.OneIndex = true; return s }()},
+		loop: func(a *agent) {
+			h := start("Read two files.")
+			list := byIndex(a.stream(h)) // BUG: a new id is a new call, whatever its index
+			a.ask(answered(h, list))
+		},
+		fails: 1,
+		want:  []want{{rule: "arguments_invalid_json", root: "stream_assembly_bug", confidence: "high"}},
+	},
+	{
+		name: "joins two calls of a sound stream into one", model: qwen, says: []provider.Said{calls("read_file", "read_file")},
+		loop: func(a *agent) {
+			h := start("Read two files.")
+			list := byID(a.stream(h))
+			for _, c := range list[1:] {
+				list[0].Function.Arguments += c.Function.Arguments // BUG: keeps one call at a time
+			}
+			a.ask(answered(h, list[:1]))
+		},
+		fails: 1,
+		want:  []want{{rule: "arguments_invalid_json", root: "stream_assembly_bug", confidence: "high"}},
+	},
+	{
+		name: "healthy: a stream whose indexes are all 0 is joined by ids", model: qwen,
+		says: []provider.Said{func() provider.Said { s := calls("read_file", "read_file"); s.OneIndex = true; return s }()},
+		loop: func(a *agent) {
+			h := start("Read two files.")
+			a.ask(answered(h, byID(a.stream(h))))
+		},
+	},
+	{
+		name: "takes the id of a streamed call from its first fragment, where it is not", model: gpt,
+		says: []provider.Said{func() provider.Said { s := calls("read_file"); s.LateID = true; return s }()},
+		loop: func(a *agent) {
+			h := start("Read config.py.")
+			a.ask(answered(h, byIndex(a.stream(h)))) // BUG: in byIndex
+		},
+		fails: 1,
+		want: []want{
+			{rule: "malformed_tool_call", root: "stream_assembly_bug|id_dropped_on_save", confidence: "high"},
+			{rule: "missing_tool_call_id", root: "stream_assembly_bug|id_dropped_on_save", confidence: "high"},
+		},
+	},
+	{
+		name: "saves arguments that the model wrote badly", model: qwen,
+		says: []provider.Said{{Calls: []provider.Called{{Name: "write_file", Arguments: `{"path": notes.md}`}}}},
+		loop: func(a *agent) {
+			h := start("Write notes.md.")
+			m := a.ask(h)
+			a.ask(answered(h, m.ToolCalls)) // BUG: saves what it could not parse
+		},
+		fails: 1,
+		want:  []want{{rule: "arguments_invalid_json", root: "malformed_by_model", confidence: "high"}},
+	},
+	{
+		name: "the same, streamed, and kept for three turns", model: qwen,
+		says: []provider.Said{{Calls: []provider.Called{{Name: "write_file", Arguments: `{"path": notes.md}`}}}},
+		loop: func(a *agent) {
+			h := start("Write notes.md.")
+			h = answered(h, byIndex(a.stream(h))) // BUG
+			a.stream(h)
+			a.stream(append(h, user("Well?")))
+			a.stream(append(h, user("Well?"), user("Hello?")))
+		},
+		fails: 3,
+		want:  []want{{rule: "arguments_invalid_json", root: "malformed_by_model", confidence: "high"}},
+	},
+	{
+		name: "healthy: arguments that the model wrote badly are saved as {}", model: qwen,
+		says: []provider.Said{{Calls: []provider.Called{{Name: "write_file", Arguments: `{"path": notes.md}`}}}},
+		loop: func(a *agent) {
+			h := start("Write notes.md.")
+			c := a.ask(h).ToolCalls[0]
+			c.Function.Arguments = "{}"
+			a.ask(append(h, assistant(c), openai.ToolMessage("error: your arguments were not JSON", c.ID)))
+		},
+	},
+	{
+		name: "look-alike: the agent itself shortens sound arguments", model: qwen, says: []provider.Said{long()},
+		loop: func(a *agent) {
+			h := start("Write notes.md.")
+			c := a.ask(h).ToolCalls[0]
+			c.Function.Arguments = c.Function.Arguments[:20] // BUG: to save tokens
+			a.ask(answered(h, []call{c}))
+		},
+		fails: 1,
+		want:  []want{{rule: "arguments_invalid_json"}},
+	},
+}

@@ -1,3 +1,0 @@
-package scenario
-
-var streaming, thinkingAloud, switching, unlabelled []scenario

@@ -1,0 +1,247 @@
+package scenario
+
+import (
+	"github.com/openai/openai-go/v3"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+)
+
+// thought is an answer with reasoning.
+func thought(reasoning string, s provider.Said) provider.Said {
+	s.Reasoning = &reasoning
+	return s
+}
+
+// signed is an answer whose first call has Gemini's signature.
+func signed(s provider.Said) provider.Said {
+	s.Calls[0].Signature = "EpkECpYEAR9hdmUgYSBsb29r"
+	return s
+}
+
+// whole saves an answer as it came.
+func whole(a *agent) {
+	h := start("Read all files.")
+	for {
+		m := a.ask(h)
+		if len(m.ToolCalls) == 0 {
+			return
+		}
+		h = append(append(h, raw(load(m))), replies(m)...)
+	}
+}
+
+// Agents whose models want their thoughts back.
+var thinkingAloud = []scenario{
+	{
+		name: "saves what the SDK's type has, and that has no reasoning_content", model: thinking,
+		says: []provider.Said{thought("The user wants a file.", calls("read_file"))},
+		loop: sound, fails: 1, // BUG: in ToParam
+		want: []want{{rule: "reasoning_content_missing", root: "reasoning_stripped", confidence: "high"}},
+	},
+	{
+		name: "the same, streamed", model: thinking, says: []provider.Said{thought("The user wants a file.", calls("read_file"))},
+		loop: func(a *agent) {
+			h := start("Read config.py.")
+			m := assemble(a.stream(h)) // BUG: the accumulator keeps no reasoning_content
+			a.stream(append(h, turn(m)...))
+		},
+		fails: 1,
+		want:  []want{{rule: "reasoning_content_missing", root: "reasoning_stripped", confidence: "high"}},
+	},
+	{
+		name: "healthy: saves answers with their reasoning", model: thinking,
+		says: []provider.Said{thought("One file.", calls("read_file")), thought("", calls("search")), thought("Now all is known.", text("Done with all of it."))},
+		loop: whole,
+	},
+	{
+		name: "leaves out reasoning that is empty", model: thinking, says: []provider.Said{thought("One file.", calls("read_file")), thought("", calls("search"))},
+		loop: func(a *agent) {
+			h := start("Read all files.")
+			for {
+				m := a.ask(h)
+				if len(m.ToolCalls) == 0 {
+					return
+				}
+				saved := load(m)
+				if saved["reasoning_content"] == "" { // BUG: omitempty
+					delete(saved, "reasoning_content")
+				}
+				h = append(append(h, raw(saved)), replies(m)...)
+			}
+		},
+		fails: 1,
+		want:  []want{{rule: "reasoning_content_missing", root: "empty_reasoning_omitted", confidence: "high"}},
+	},
+	{
+		name: "saves calls without Gemini's signature", model: gemini3, says: []provider.Said{signed(calls("search", "read_file"))},
+		loop: sound, fails: 1, // BUG: in ToParam
+		want: []want{{rule: "thought_signature_missing", root: "reasoning_stripped", confidence: "high"}},
+	},
+	{
+		name: "healthy: saves calls with Gemini's signature", model: gemini3,
+		says: []provider.Said{signed(calls("search", "read_file")), signed(calls("search"))}, loop: whole,
+	},
+}
+
+// Agents that go on with another provider or model.
+var switching = []scenario{
+	{
+		name: "goes on with a thinking model after one that does not think", model: deepSeek, says: times(2, calls("read_file")),
+		loop: func(a *agent) {
+			h := start("Read all files.")
+			h = append(h, turn(a.ask(h))...)
+			a.with(thinking).ask(h) // BUG: wants reasoning_content that nobody gave
+		},
+		fails: 1,
+		want:  []want{{rule: "reasoning_content_missing", root: "provider_switched", confidence: "high"}},
+	},
+	{
+		name: "goes on with Gemini after OpenAI", model: gpt, says: []provider.Said{calls("read_file")},
+		loop: func(a *agent) {
+			h := start("Read all files.")
+			h = append(h, turn(a.ask(h))...)
+			a.with(gemini3).ask(h) // BUG
+		},
+		fails: 1,
+		want:  []want{{rule: "thought_signature_missing", root: "provider_switched", confidence: "high"}},
+	},
+	{
+		name: "goes on with Mistral after OpenAI", model: gpt, says: []provider.Said{calls("read_file")},
+		loop: func(a *agent) {
+			h := start("Read all files.")
+			h = append(h, turn(a.ask(h))...)
+			a.with(mistral).ask(h) // BUG: ids are not mapped
+		},
+		fails: 1,
+		want:  []want{{rule: "tool_call_id_format", root: "provider_switched", confidence: "high"}},
+	},
+	{
+		name: "healthy: goes on with Mistral, and maps the ids", model: gpt, says: []provider.Said{calls("read_file")},
+		loop: func(a *agent) {
+			h := start("Read all files.")
+			m := a.ask(h)
+			a.ask(append(h, turn(m)...))
+			m.ToolCalls[0].ID = "a1b2c3d4e"
+			a.with(mistral).ask(append(h, turn(m)...))
+		},
+	},
+	{
+		name: "goes on with Groq after a model that thinks", model: thinking, says: []provider.Said{thought("One file.", calls("read_file"))},
+		loop: func(a *agent) {
+			h := start("Read all files.")
+			m := a.ask(h)
+			h = append(append(h, raw(load(m))), replies(m)...)
+			a.ask(h)
+			a.with(llama).ask(h) // BUG: sends reasoning_content
+		},
+		fails: 1,
+		want:  []want{{rule: "reasoning_content_forbidden", root: "provider_switched", confidence: "high"}},
+	},
+	{
+		name: "healthy: goes on with Groq without the thoughts", model: thinking, says: []provider.Said{thought("One file.", calls("read_file"))},
+		loop: func(a *agent) {
+			h := start("Read all files.")
+			m := a.ask(h)
+			a.with(llama).ask(append(h, turn(m)...))
+		},
+	},
+	{
+		name: "look-alike: a framework's field shows only at the provider that is asked next", model: deepSeek, says: []provider.Said{calls("read_file")},
+		loop: func(a *agent) {
+			h := []msg{raw(row{"role": "user", "content": "Read config.py.", "timestamp": 1763726400})} // BUG
+			h = append(h, turn(a.ask(h))...)
+			a.with(llama).ask(h)
+		},
+		fails: 1,
+		want:  []want{{rule: "unexpected_message_field", root: "sdk_field_leak", confidence: "medium"}},
+	},
+	{
+		name: "look-alike: stays with Mistral, and makes ids of its own", model: mistral,
+		says: []provider.Said{same("Xk3mP9qRt", "read_file")},
+		loop: func(a *agent) {
+			h := start("Read all files.")
+			m := a.ask(h)
+			m.ToolCalls[0].ID = "call_1" // BUG: on both sides, but not in Mistral's form
+			a.ask(append(h, turn(m)...))
+		},
+		fails: 1,
+		want:  []want{{rule: "tool_call_id_format", root: "|id_rewritten"}},
+	},
+	{
+		name: "a gateway makes ids that the provider behind it does not take", model: mistral, says: []provider.Said{same("call_gw_77", "read_file")},
+		loop: sound, fails: 1, // BUG: in the gateway
+		want: []want{{rule: "tool_call_id_format", root: "id_regenerated_by_gateway", confidence: "low"}},
+	},
+}
+
+// Agents that give no conversation, or another one.
+var unlabelled = []scenario{
+	{
+		name: "incident 0 without a conversation's id", model: deepSeek, says: []provider.Said{calls("read_file")},
+		loop: func(a *agent) { dropsCalls(a.in("")) }, fails: 1,
+		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
+	},
+	{
+		name: "incident 2 without a conversation's id", model: deepSeek, says: times(8, calls("read_file")),
+		loop: func(a *agent) { shortened(func(h []msg) []msg { return keepLast(h, 8) })(a.in("")) }, fails: 1,
+		want: []want{{rule: "orphan_tool_reply", root: "history_truncated_mid_pair", confidence: "high"}},
+	},
+	{
+		name: "healthy: four tasks with one prompt take turns, without ids", model: deepSeek, says: times(12, calls("read_file")),
+		loop: func(a *agent) {
+			a = a.in("")
+			tasks := [4][]msg{}
+			for round := range 4 {
+				for i := range tasks {
+					if round == 0 {
+						tasks[i] = start("Read config.py.")
+					}
+					if m := a.ask(tasks[i]); len(m.ToolCalls) > 0 {
+						tasks[i] = append(tasks[i], turn(m)...)
+					}
+				}
+			}
+		},
+	},
+	{
+		name: "four tasks with one prompt take turns, without ids; one of them saves no tool_calls", model: deepSeek, says: times(12, calls("read_file")),
+		loop: func(a *agent) {
+			a = a.in("")
+			tasks := [4][]msg{}
+			for round := range 3 {
+				for i := range tasks {
+					if round == 0 {
+						tasks[i] = start("Read config.py.")
+					}
+					m := a.ask(tasks[i])
+					if i == 2 && round == 1 {
+						tasks[i] = append(tasks[i], openai.AssistantMessage(m.Content)) // BUG
+					} else {
+						tasks[i] = append(tasks[i], m.ToParam())
+					}
+					tasks[i] = append(tasks[i], replies(m)...)
+				}
+			}
+		},
+		fails: 1,
+		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "medium"}},
+	},
+	{
+		name: "crashes between call and reply, and resumes under a new id", model: deepSeek, says: []provider.Said{calls("write_file")},
+		loop: func(a *agent) {
+			h := start("Write notes.md.")
+			h = append(h, a.ask(h).ToParam())
+			a = a.restart().in("conversation-2")
+			a.ask(append(h, user("Go on."))) // BUG
+		},
+		fails: 1,
+		want:  []want{{rule: "missing_tool_reply", root: "crash_between_call_and_reply", confidence: "medium"}},
+	},
+	{
+		name: "healthy: the user's second conversation begins with the same words", model: deepSeek, says: times(2, calls("read_file")),
+		loop: func(a *agent) {
+			sound(a)
+			sound(a.in("conversation-2"))
+		},
+	},
+}
