@@ -16,12 +16,14 @@ The name of a function has 1 to 64 letters, digits, _ and -: else 400, "string d
 . and :, and wants a letter or _ first. Usual causes: tools named for people (spaces, umlauts) or for a namespace (dots,
 slashes); a model that made up a name, whose call was stored. Clean names once, where tools are registered, and map them
 back when a call comes.`,
-	Fix: "Name tools with at most 64 letters, digits, _ and - where they are registered, and drop calls of names that no tool has.",
-	Severity: by{
-		facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Mistral},
-		facts.Gemini:     nil, facts.Bedrock: nil,
-	}.reject,
-	Run: functionNameFormat,
+	Fix:      "Name tools with at most 64 letters, digits, _ and - where they are registered, and drop calls of names that no tool has.",
+	Severity: checkNames.reject,
+	Run:      functionNameFormat,
+}
+
+var checkNames = by{
+	facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Mistral},
+	facts.Gemini:     nil, facts.Bedrock: nil,
 }
 
 func functionNameFormat(p *analyzer.Pass) {
@@ -34,6 +36,10 @@ func functionNameFormat(p *analyzer.Pass) {
 			p.Report(-1, nil, tool, detail, "the request declares the function %s, whose name %s", name(tool), is)
 		}
 	}
+	severity := checkNames.reject(p.Target)
+	if chat && p.Target.Variant == facts.Mistral {
+		severity = analyzer.Lenient // its models make up names, and it was seen to take them back
+	}
 	var last []byte // calls of one function mostly come in a row
 	for i := range p.Groups.Calls {
 		c := &p.Groups.Calls[i]
@@ -45,7 +51,7 @@ func functionNameFormat(p *analyzer.Pass) {
 			last = c.Name
 			continue
 		}
-		p.Report(c.Message, c.Call.ID, c.Name, detail, "%s calls %s, whose name %s", at(p, c.Message), called(c), is)
+		p.ReportAs(severity, c.Message, c.Call.ID, c.Name, detail, "%s calls %s, whose name %s", at(p, c.Message), called(c), is)
 	}
 }
 

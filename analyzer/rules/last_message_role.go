@@ -45,7 +45,23 @@ func lastMessageRole(p *analyzer.Pass) {
 	if m.Role != facts.RoleAssistant || m.Fields&^m.NullFields&facts.FieldPrefix != 0 || takesPrefill(p) {
 		return
 	}
-	p.Report(n-1, nil, nil, "", "the request ends with message %d (%s): there is nothing to answer", n-1, role(p, n-1))
+	severity := lastMessageSeverity(p.Target)
+	if p.Target.Dialect == facts.Bedrock && !followsReplies(p, n-1) {
+		if refuses, known := refusesPrefill(p.Target.Model); known && !refuses {
+			severity = analyzer.Lenient // seen refused are prefills after tool results, and one after a text was accepted
+		}
+	}
+	p.ReportAs(severity, n-1, nil, nil, "", "the request ends with message %d (%s): there is nothing to answer", n-1, role(p, n-1))
+}
+
+// followsReplies reports whether the turn of the user that ends before message i holds tool replies.
+func followsReplies(p *analyzer.Pass, i int) bool {
+	for i--; i >= 0 && p.Request.Messages[i].Role == facts.RoleUser; i-- {
+		if len(p.Request.Messages[i].Replies) > 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // takesPrefill reports whether the target is known to continue an assistant message.

@@ -37,7 +37,13 @@ func TestModels(t *testing.T) {
 	f(LastMessageRole, bedrock, "", plain, analyzer.Reject)
 	f(LastMessageRole, bedrock, "us.amazon.nova-2-lite-v1:0", plain, analyzer.Lenient)
 	f(LastMessageRole, bedrock, "anthropic.claude-3-sonnet-20240229-v1:0", plain, "")
-	f(LastMessageRole, bedrock, "anthropic.claude-3-sonnet-20240229-v1:0", withTools, analyzer.Reject)
+	f(LastMessageRole, bedrock, "anthropic.claude-3-sonnet-20240229-v1:0", withTools, analyzer.Lenient)
+	afterReply := `{"messages": [{"role": "user", "content": [{"text": "Which port?"}]},
+		{"role": "assistant", "content": [{"toolUse": {"toolUseId": "tooluse_1", "name": "read_file", "input": {}}}]},
+		{"role": "user", "content": [{"toolResult": {"toolUseId": "tooluse_1", "content": [{"text": "PORT=80"}]}}]},
+		{"role": "user", "content": [{"text": "Be brief."}]}, {"role": "assistant", "content": [{"text": "Port"}]}],
+		"toolConfig": {"tools": [{"toolSpec": {"name": "read_file"}}]}}`
+	f(LastMessageRole, bedrock, "anthropic.claude-3-sonnet-20240229-v1:0", afterReply, analyzer.Reject)
 	f(LastMessageRole, bedrock, "us.anthropic.claude-opus-4-6-v1", plain, analyzer.Reject)
 
 	first := `{"messages": [{"role": "assistant", "content": [{"text": "80 or 443?"}]}, {"role": "user", "content": [{"text": "80"}]}]}`

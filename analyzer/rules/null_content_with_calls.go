@@ -10,9 +10,9 @@ var NullContentWithCalls = &analyzer.Rule{
 	ID: "null_content_with_calls",
 	Doc: `assistant message with tool calls but without content
 
-OpenAI answers and accepts content null beside tool calls, and so do most. xAI refuses content that is absent or an empty
-array, "Each message must have at least one content element"; SGLang refused null until 2025. Usual cause: an SDK that
-leaves out, or nulls, what is empty. An empty string is accepted by all of them.`,
+OpenAI answers and accepts content null beside tool calls, and so do most. xAI refuses content that is an empty array,
+"Each message must have at least one content element", and in 2025 absent content; SGLang refused null until 2025. Usual
+cause: an SDK that leaves out, or nulls, what is empty. An empty string is accepted by all of them.`,
 	Fix: "Send content \"\" beside tool calls when the target is no OpenAI model.",
 	Severity: func(t facts.Target) analyzer.Severity {
 		if t.Dialect == facts.OpenAIChat && t.Variant == facts.SGLang {
@@ -48,11 +48,12 @@ func nullContentWithCalls(p *analyzer.Pass) {
 		case m.Content == facts.Array && m.PartCount == 0:
 			detail, is = "no_parts", "content that is an empty array"
 		case m.Content == facts.Null:
-			if detail, is = "null", "content null"; severity == analyzer.Reject {
-				now = analyzer.Lenient // seen refused are only the other two
-			}
+			detail, is = "null", "content null"
 		default:
 			continue
+		}
+		if severity == analyzer.Reject && detail != "no_parts" {
+			now = analyzer.Lenient // absent was refused in 2025, and is accepted by Grok 3 and 4 since; null was never seen refused
 		}
 		p.ReportAs(now, i, m.Calls[0].ID, nil, detail, "%s has tool calls and %s", at(p, i), is)
 	}

@@ -47,6 +47,9 @@ func roleAlternationBroken(p *analyzer.Pass) {
 				detail := "user"
 				if m.Role == facts.RoleAssistant {
 					detail = "assistant"
+				} else if v := p.Target.Variant; v == facts.OpenRouter || v == facts.GLM {
+					last = i // seen to take two messages of the user
+					continue
 				}
 				p.Report(i, nil, nil, detail, "message %d (%s) follows message %d (%s): roles must take turns", i, role(p, i), last, role(p, last))
 			}
