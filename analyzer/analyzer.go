@@ -21,7 +21,7 @@ type Config struct {
 	ExchangeTimeout time.Duration `yaml:"exchange_timeout"`           // a request without a response for so long failed: no_response
 	SessionLookback time.Duration `yaml:"session_lookback"`           // a conversation idle for so long is forgotten
 	SessionBytes    int64         `yaml:"session_bytes" unit:"bytes"` // of the stream: a start reads back no further for conversations and open requests
-	StateBytes      int64         `yaml:"state_bytes" unit:"bytes"`   // of memory for conversations, estimated; half as much for open requests, a quarter for parts
+	StateBytes      int64         `yaml:"state_bytes" unit:"bytes"`   // of memory for conversations, estimated; half as much for open requests, a quarter each for parts and for what is known of request bodies
 	MaxLabelValues  int           `yaml:"max_label_values"`           // distinct values of a tally label per hour, then "other"
 }
 
@@ -90,6 +90,7 @@ type Analyzer struct {
 
 	req      facts.Request
 	res      facts.Response
+	memos    *memos
 	inflater inflater
 	strings  interner
 
@@ -118,6 +119,7 @@ func New(cfg Config, rules []*Rule, reg prometheus.Registerer) *Analyzer {
 		parts:     newTimed[partsKey, *assembly](partsWait),
 		done:      newDone(cfg.SessionLookback),
 		instances: newTimed[string, *instance](cfg.SessionLookback),
+		memos:     newMemos(int(cfg.StateBytes/4), cfg.SessionLookback),
 		strings:   make(interner),
 	}
 }

@@ -83,7 +83,7 @@ func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 		return o
 	}
 	o.row.Operation = "chat"
-	err := facts.ScanRequest(o.target.Dialect, body, &a.req)
+	err := a.scan(&o.row, o.target.Dialect, body)
 	o.row.Stream, o.row.Messages = a.req.Stream || facts.Streams(path), len(a.req.Messages)
 	a.target(o, o.target.WithModel(a.strings.name(a.req.Model)))
 	switch {
@@ -91,7 +91,7 @@ func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 		a.dead(dropUnreadable, ev, at, err)
 	case ev.Degraded: // what is absent is no evidence, and a history with holes explains nothing
 	default:
-		a.judge(o, at, seen(ev, at), need)
+		a.judge(o, body, at, seen(ev, at), need)
 	}
 	return o
 }
@@ -189,7 +189,8 @@ func (a *Analyzer) answered(o *open, ev *event.Event, at Position, need uint64) 
 			c.ID = "" // too long to be remembered
 		}
 	}
-	for _, c := range a.sessions.Answer(o.turn, r, need, seen(ev, at), asker) {
+	cut := ev.Error != ""
+	for _, c := range a.sessions.Answer(o.turn, session.Answer{Facts: r, Seq: at.Seq, Need: need, At: seen(ev, at), Cut: cut, Asker: asker}) {
 		a.putCall(c, at.Seq)
 	}
 }

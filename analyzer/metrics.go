@@ -21,6 +21,7 @@ const (
 	dropUnreadable = "unreadable" // a request that is no JSON, an accepted answer that is none of its dialect
 	dropSequence   = "sequence"   // a leap of a process's sequence that is no loss but garbage
 	dropImport     = "import"     // an exchange of an import that was broken off between its halves
+	dropMemo       = "memo"       // what is known of a conversation's requests, for want of memory: the next one is read whole
 	dropKind       = "kind"       // an event that is none of the contract's
 )
 
@@ -30,6 +31,8 @@ type metrics struct {
 	seconds          prometheus.Histogram
 	sessions, state  prometheus.Gauge
 	open, instances  prometheus.Gauge
+	memos            prometheus.Gauge
+	known            prometheus.Counter
 
 	lost, droppedByHooks prometheus.Counter
 
@@ -68,6 +71,12 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m.instances = f.NewGauge(prometheus.GaugeOpts{
 		Name: "llmtap_analyzer_instances", Help: "Processes that send events and were not silent for long.",
+	})
+	m.memos = f.NewGauge(prometheus.GaugeOpts{
+		Name: "llmtap_analyzer_memo_bytes", Help: "Estimated memory of what is known of the newest requests of conversations.",
+	})
+	m.known = f.NewCounter(prometheus.CounterOpts{
+		Name: "llmtap_analyzer_known_bytes_total", Help: "Bytes of requests that were recognised from the request before and not read again.",
 	})
 	m.lost = f.NewCounter(prometheus.CounterOpts{
 		Name: "llmtap_analyzer_lost_events_total", Help: "Events missing in the sequences of the processes that send them.",

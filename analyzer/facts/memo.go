@@ -119,11 +119,12 @@ func (c *memoCursor) next() (whole, entry []byte) {
 	if len(c.rest) == 0 {
 		return nil, nil
 	}
-	n, w := binary.Uvarint(c.rest)
-	end := w + int(n)
+	r := entryReader(c.rest)
+	n := r.number()
+	end := len(c.rest) - len(r) + n
 	whole = c.rest[:end]
 	c.rest = c.rest[end:]
-	return whole, whole[w:]
+	return whole, r[:n]
 }
 
 // recalled reads the message at hand into m if a known request has it in the same place. Only an object ends where its
@@ -138,7 +139,8 @@ func (f *Request) recalled(s *scanner, m *Message) bool {
 	for i := range r.lines {
 		c := &r.lines[i]
 		whole, entry := c.next()
-		if found || len(entry) == 0 || !f.restore(s, m, entry) {
+		// Where the message before was not known, the end of this one is looked at first: that is cheaper than its hash.
+		if found || len(entry) == 0 || !f.restore(s, m, entry, c.last == r.count-1) {
 			continue
 		}
 		found, c.last = true, r.count
@@ -176,12 +178,10 @@ func (f *Request) remember(s *scanner, m *Message, calls, replies, dropped int, 
 	copy(r.messages[at:], b[:w])
 }
 
-// isKnown reports whether the object or array at hand is size bytes long and these have that hash.
-func (s *scanner) isKnown(size int, hash uint64) bool {
-	if size > len(s.b)-s.i || size < 2 || s.b[s.i+size-1] != s.b[s.i]+2 || s.b[s.i] != '{' && s.b[s.i] != '[' {
-		return false
-	}
-	return xxh3.Hash(s.b[s.i:s.i+size]) == hash
+// isKnown reports whether the size bytes at hand have that hash, which is an object's or an array's. Unless that is
+// likely, it looks first at where it should end.
+func (s *scanner) isKnown(size int, hash uint64, likely bool) bool {
+	return size <= len(s.b)-s.i && (likely || s.b[s.i+size-1] == s.b[s.i]+2) && xxh3.Hash(s.b[s.i:s.i+size]) == hash
 }
 
 // declared reads the value at hand, which declares the functions, by read, if it is not known. Where something before

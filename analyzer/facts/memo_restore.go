@@ -41,20 +41,18 @@ func (r *entryReader) text(s *scanner, zero int) []byte {
 	return t
 }
 
-// restore reads the message at hand from an entry, if it is its.
-func (f *Request) restore(s *scanner, m *Message, entry []byte) bool {
+// restore reads the message at hand into m, which is empty, from an entry, if it is its, as is likely or not.
+func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) bool {
 	r := entryReader(entry)
 	size, hash := r.number(), r.hash()
-	if !s.isKnown(size, hash) {
+	if !s.isKnown(size, hash, likely) {
 		return false
 	}
 	head := r.uvarint()
 	zero := s.i
-	*m = Message{
-		Kind: Object, Item: Item(head & 15), Role: Role(head >> 4 & 15), RoleKind: Kind(head >> 8 & 15), NameKind: Kind(head >> 12 & 15),
-		Content: Kind(head >> 16 & 15), ToolCalls: Kind(head >> 20 & 15), Reasoning: Kind(head >> 24 & 15),
-		Start: zero, End: zero + size, Hash: hash, ContentBytes: r.number(),
-	}
+	m.Kind, m.Start, m.End, m.Hash, m.ContentBytes = Object, zero, zero+size, hash, r.number()
+	m.Item, m.Role, m.RoleKind, m.NameKind = Item(head&15), Role(head>>4&15), Kind(head>>8&15), Kind(head>>12&15)
+	m.Content, m.ToolCalls, m.Reasoning = Kind(head>>16&15), Kind(head>>20&15), Kind(head>>24&15)
 	switch {
 	case head&memoRole != 0:
 		m.RoleName = roleWords[m.Role]
@@ -158,7 +156,7 @@ func (r *entryReader) reply(s *scanner, m *Message, p *Reply) {
 func (f *Request) restoreTools(s *scanner, entry []byte) bool {
 	r := entryReader(entry)
 	size := r.number()
-	if !s.isKnown(size, r.hash()) {
+	if !s.isKnown(size, r.hash(), true) {
 		return false
 	}
 	flags := r.number()

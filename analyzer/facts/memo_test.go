@@ -285,7 +285,7 @@ func TestMemoKeepsEveryFact(t *testing.T) {
 		entry := appendMessage(nil, body, &m, true, true)
 		var f Request
 		var got Message
-		if f.s = (scanner{b: body, i: zero}); !f.restore(&f.s, &got, entry) {
+		if f.s = (scanner{b: body, i: zero}); !f.restore(&f.s, &got, entry, true) {
 			t.Fatal("not restored")
 		}
 		if diff := cmp.Diff(m, got); diff != "" {
