@@ -28,7 +28,7 @@ const (
 // Input is what is known of a failed exchange.
 type Input struct {
 	Status  int           // HTTP status; 0 when no answer came
-	Text    []byte        // the error as found: JSON, an exception's string, a log line; the first 4 KiB are read
+	Text    []byte        // the error as found: JSON, an exception's string, a log line; 4 KiB of it are read
 	Rules   []string      // ids of the rules whose violations the judge was expected to reject, in rule order
 	Variant facts.Variant // the judge; its own wordings are tried first
 }
@@ -55,7 +55,7 @@ type row struct {
 	open   string // rules: the wording also fits these; when one of them is found, its cause is taken
 	also   string // rules that this wording agrees with, besides those of the cause
 	weak   bool   // says no more than that it failed: what the request shows goes first
-	source string // where the wording was seen
+	source string // where the wording was seen; in common, whose wordings showed what the row says
 
 	phrases    [][]byte
 	grams      []uint16 // of all phrases

@@ -5,6 +5,7 @@ import (
 	"encoding/json"
 	"os"
 	"slices"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -39,9 +40,9 @@ func TestClassify(t *testing.T) {
 	// opaque: the findings decide, and without findings nobody knows
 	opaque := `[{"error":{"code":400,"message":"Request contains an invalid argument.","status":"INVALID_ARGUMENT"}}]`
 	gemini := Input{Status: 400, Variant: facts.GeminiOpenAI, Rules: []string{"arguments_not_string", "tool_content_not_string"}}
-	f(gemini, opaque, Cause{ID: "arguments_not_string", Known: Inferred, Rule: "arguments_not_string"})
+	f(gemini, opaque, Cause{ID: "arguments_not_string", Server: "gemini_openai", Known: Inferred, Rule: "arguments_not_string"})
 	gemini.Rules = nil
-	f(gemini, opaque, Cause{ID: "unexplained", Known: None})
+	f(gemini, opaque, Cause{ID: "unexplained", Server: "gemini_openai", Known: None})
 	f(Input{Status: 400}, "", Cause{ID: "unexplained", Known: None})
 
 	// a text that fits several defects: what was found says which
@@ -101,6 +102,34 @@ func TestWrapping(t *testing.T) {
 	}
 }
 
+// TestLongText: the fault stands at the start, or at the end after a stack; what is between is an echo of the request.
+func TestLongText(t *testing.T) {
+	fault := `litellm.BadRequestError: OpenAIException - {'error': {'message': "An assistant message with 'tool_calls' must be followed by tool messages"}}`
+	stack := strings.Repeat("  File \"/app/main.py\", line 12, in run\n    return await call(**kwargs)\n", 1000)
+	echo := strings.Repeat(`{"role":"user","content":"my invoice is too long"},`, 1000)
+	for _, text := range []string{"Traceback (most recent call last):\n" + stack + fault, fault + "\n" + stack, fault + "\nrequest: [" + echo + "]"} {
+		if c := Classify(Input{Status: 500, Text: []byte(text)}); c.ID != "missing_tool_reply" || c.Gateway != "litellm" {
+			t.Errorf("%.60s… of %d bytes: %+v", text, len(text), c)
+		}
+	}
+}
+
+// TestHostile: what a text costs in memory does not depend on what a server puts into it.
+func TestHostile(t *testing.T) {
+	for _, unit := range []string{"[", "{", `\`, `"`, "'", `\"`, `[{"`, ",type:", ". a", "tool_calls must be ", "\xe3\x80", "\x00"} {
+		text := bytes.Repeat([]byte(unit), 1<<20/len(unit))
+		c := Cause{}
+		if n := testing.AllocsPerRun(3, func() { c = Classify(Input{Status: 400, Text: text}) }); n > 0 {
+			t.Errorf("1 MiB of %q takes %v allocations", unit, n)
+		}
+		if c.Class == "" {
+			t.Errorf("1 MiB of %q: %+v", unit, c)
+		}
+		Cluster(string(text))
+		Redact(text)
+	}
+}
+
 // TestRegistry holds the registry, the tables and the specification together.
 func TestRegistry(t *testing.T) {
 	for _, id := range IDs() {
@@ -155,6 +184,35 @@ func TestRegistry(t *testing.T) {
 	slices.Sort(ids)
 	if diff := cmp.Diff(ids, IDs()); diff != "" {
 		t.Errorf("causes differ (-want +got):\n%s", diff)
+	}
+}
+
+// TestRulesPlaced: every rule implies one cause, so that whatever a scan finds explains a failure.
+func TestRulesPlaced(t *testing.T) {
+	causes := map[string][]string{}
+	for _, id := range IDs() {
+		for _, rule := range registry[id].Rules {
+			causes[rule] = append(causes[rule], id)
+		}
+	}
+	var rules []struct{ ID string }
+	readJSON(t, "../../../shared/spec/rules.json", &rules)
+	if len(rules) != 45 {
+		t.Errorf("%d rules, want 45", len(rules))
+	}
+	for _, r := range rules {
+		if len(causes[r.ID]) != 1 || OfRule(r.ID) != causes[r.ID][0] {
+			t.Errorf("%s stands in %q", r.ID, causes[r.ID])
+			continue
+		}
+		got := Classify(Input{Status: 400, Text: []byte("Bad Request"), Rules: []string{r.ID}})
+		if got.ID != causes[r.ID][0] || got.Known != Inferred || got.Rule != r.ID {
+			t.Errorf("%s: %+v", r.ID, got)
+		}
+		delete(causes, r.ID)
+	}
+	for rule, ids := range causes {
+		t.Errorf("%s of %q is no rule", rule, ids)
 	}
 }
 

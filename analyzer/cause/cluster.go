@@ -8,8 +8,8 @@ const maxCluster = 200
 // Cluster is a key that groups error texts which say the same: the normal form with what stands in quotes, ids and
 // numbers replaced, at most 200 bytes. It is for texts that fit no row, so that a new wording shows as one line.
 func Cluster(text string) string {
-	var quoted, plain [maxText]byte
-	masked := maskQuoted(quoted[:0], text)
+	var inQuotes, plain [maxText]byte
+	masked := maskQuoted(inQuotes[:0], text)
 	norm := normalise(plain[:0], masked)
 	var b strings.Builder
 	for i := 0; i < len(norm) && b.Len() < maxCluster; {
@@ -33,33 +33,49 @@ func Cluster(text string) string {
 }
 
 // maskQuoted replaces short quoted text that is a value, not JSON's or Python's own quotes: 'call_1' in a sentence is
-// one, a key before a colon and a value after it are none.
+// one, also where the sentence stands in JSON and its quotes are escaped; a key before a colon and a value after it are
+// none.
 func maskQuoted(dst []byte, text string) []byte {
 	if len(text) > maxText {
 		text = text[:maxText]
 	}
 	for i := 0; i < len(text); {
-		c := text[i]
-		if c != '\'' && c != '`' {
-			dst = append(dst, c)
+		word, after, ok := quoted(text, i)
+		switch {
+		case !ok:
+			dst = append(dst, text[i])
 			i++
 			continue
-		}
-		n := strings.IndexByte(text[i+1:min(len(text), i+82)], c)
-		after := i + n + 2
-		if n < 0 || i == 0 || text[i-1] != ' ' || startsValue(text[:i]) || after < len(text) && text[after] == ':' {
-			dst = append(dst, c)
-			i++
-			continue
-		}
-		if word := text[i+1 : i+1+n]; isProtocolWord(word) {
+		case isProtocolWord(word):
 			dst = append(dst, word...)
-		} else {
+		default:
 			dst = append(dst, "<q>"...)
 		}
 		i = after
 	}
 	return dst
+}
+
+// maxQuoted bounds a quoted value; what is longer is a sentence.
+const maxQuoted = 80
+
+// quoted returns the value that is quoted at i, without its quotes, and where the text goes on.
+func quoted(text string, i int) (word string, after int, ok bool) {
+	start := i
+	for i < len(text) && text[i] == '\\' && i < start+8 {
+		i++
+	}
+	if i == len(text) || start == 0 || text[start-1] != ' ' || strings.IndexByte("'`\"", text[i]) < 0 {
+		return "", 0, false
+	}
+	mark := text[start : i+1] // with its backslashes
+	rest := text[i+1:]
+	n := strings.Index(rest[:min(len(rest), maxQuoted+len(mark))], mark)
+	after = i + 1 + n + len(mark)
+	if n < 0 || startsValue(text[:start]) || after < len(text) && text[after] == ':' {
+		return "", 0, false
+	}
+	return rest[:n], after, true
 }
 
 // startsValue reports whether before ends like the start of a JSON or Python value: after a colon, comma or bracket.

@@ -1,27 +1,52 @@
 // Package cause says why an exchange failed, in the closed set of words of the registry.
 //
-//	error text ── normal form ──> tables, the judge's own first ──┐
-//	                              openai, deepseek, qwen, gemini, │
-//	                              anthropic, mistral, hosts,      ├──> Cause
-//	                              common                          │
-//	HTTP status ──────────────────────────────────────────────────┤
-//	rules that expected a rejection ──────────────────────────────┘
+//	error text ── normal form ──> wordings of families, the judge's own first:  ──┐
+//	                              openai, deepseek, qwen, gemini, anthropic,      │
+//	                              mistral, hosts                                  ├──> Cause
+//	                              what a clause talks about: common ──────────────┤
+//	HTTP status ──────────────────────────────────────────────────────────────────┤
+//	rules that expected a rejection ──────────────────────────────────────────────┘
 //
 // The provider's text decides first, then the status where it has one meaning, then what the rules found in the
 // request, else the failure is unexplained. That a request broke a rule does not mean that it failed for that: a 400
-// is also sent for a bad key, no credit, a filter or a long prompt, and those must never count as protocol failures.
+// is also sent for a bad key, no credit, a filter or a long prompt, and those must never count as protocol failures. In
+// turn a text that names a fault of the history is one under any status, for proxies turn a 400 into a 500 or a 200.
 //
-// # A row
+// # A row of a family
 //
 // A table is data: phrases of the normal form, the cause, the thread or file where the wording was seen ("unlinked":
 // known from documentation or fixtures, without a thread to cite; "recorded": in a recorded HTTP exchange; a repository
-// without an owner is cited as it was found). To teach llmtap a new wording add a row to the file of the provider that
-// writes it, and a line to TestWordings.
+// without an owner is cited as it was found). One check has many spellings: "preceding" and "preceeding", single, double
+// and curly quotes, Python and JSON, wrapped lines, four levels of escaping by gateways. The normal form removes all of
+// that, and what is left in common is a few words in order.
 //
-// # Why phrases, not regular expressions
+// # Concepts
 //
-// One check has many wordings: "preceding" and "preceeding", single, double and curly quotes, Python and JSON, wrapped
-// lines, four levels of escaping by gateways. The normal form removes all of that, and what is left in common is a few
-// words in order. That is easier to read and to extend than patterns that spell the variations out, and it is fast: the
-// public texts take 2 microseconds each, the worst of 4 KiB 13 (BenchmarkClassify).
+// Most texts that fail an agent tomorrow stand in no table today: a new server, a new check, a new sentence. So common
+// does not look for sentences. The lexicon lists what error texts talk about and the phrases that do so in the words of
+// all servers ("toolreply": tool message, tool_result, function response, …; "nocall": no corresponding, must be a
+// response to, …); the text is cut into clauses; a row of common is a condition on one clause:
+//
+//	{when: "toolreply nocall", cause: "orphan_tool_reply", …}
+//
+// Rows are in order: first what is nobody's protocol fault, then the finer fault before the coarser. To teach llmtap a
+// wording, add its phrase to the concept it is one of; where it is the whim of one server, a row to the file of its
+// family; and always the sentence to testdata/unseen.jsonl. The families come first because they know more: which rules
+// a text of theirs also stands for, and what the same words mean at one provider only.
+//
+// How well that does: of 297 texts that were labelled before anything was changed, family tables alone explained 31 %;
+// the half that the lexicon was not built with 91 % afterwards. Later collections of 75 and 49 texts, chosen for odd
+// wordings, were 76 % and 69 % when first seen, and then taught (TestUnseen). With a provider's own table and texts
+// left out, 88 % of its texts are explained exactly and 92 % within their class (TestLeaveOneProviderOut).
+//
+// # Who said it
+//
+// StatedBy is the table that knows the wording, not who wrote it: many servers copy one wording. Server names who wrote
+// the text only where its spelling shows it, such as the two spaces in Kimi's "tool_call_id  is not found"; Gateway
+// names who passed it on and left a mark, such as the "(request id: …)" of the one-api family.
+//
+// # Cost
+//
+// A text takes 4 microseconds whether a family knows it or not, and no memory; the worst, of which the first 3 KiB and
+// the last KiB are read, 0.2 milliseconds (BenchmarkClassify).
 package cause

@@ -11,8 +11,8 @@ const (
 )
 
 // normalise appends the normal form of text to dst: lower case, without quotes and escapes, white space and the frames
-// that terminals draw as single spaces, none after a colon or comma. JSON that was escaped any number of times and the repr of a Python object have
-// the same normal form as the plain text.
+// that terminals draw as single spaces, none after a colon or comma. JSON that was escaped any number of times and the
+// repr of a Python object have the same normal form as the plain text.
 func normalise(dst, text []byte) []byte {
 	if len(text) > maxText {
 		dst = appendNormal(dst, text[:maxText-maxTail])
@@ -56,6 +56,9 @@ func appendNormal(dst, text []byte) []byte {
 		case c >= utf8.RuneSelf:
 			r, n := utf8.DecodeRune(text[i-1:])
 			i += n - 1
+			if r == utf8.RuneError { // as short as what it stands for
+				r = '?'
+			}
 			if r = fold(r); r == ' ' {
 				space()
 			} else if r != 0 {

@@ -56,9 +56,23 @@ func TestCluster(t *testing.T) {
 		`{"error": {"message": "Widget 'beta gamma' of message 17 failed (request id: 99887766)"}}`)
 	same("No frobnicator for call_abc", "No frobnicator for call_x9Yz")
 	same("failed at 0a1b2c3d-0001-4aaa-8bbb-cccccccccccc", "failed at 11111111-2222-4333-9444-555555555555")
-	if a, b := Cluster("Unexpected role 'user' after role 'tool'"), Cluster("Unexpected role 'tool' after role 'user'"); a == b {
-		t.Errorf("roles make no difference: %q", a)
+	same(`{"error":{"message":"Widget \"alpha\" is odd, saw \"a b\" first","param":"x"}}`, `{"error":{"message":"Widget \"beta\" is odd, saw \"c\" first","param":"x"}}`)
+	same(`Error code: 400 - {'error': {'message': "No frob for 'get_weather' at 3", 'param': None}}`,
+		`Error code: 400 - {'error': {'message': "No frob for 'send mail' at 14", 'param': None}}`)
+	same("No frob for `get_weather` in \"the city\".", "No frob for `send` in \"a town\".")
+	same(`{"message":"x: {\"message\":\"Widget \\\"alpha\\\" is odd\"}"}`, `{"message":"x: {\"message\":\"Widget \\\"beta\\\" is odd\"}"}`)
+
+	apart := func(a, b string) {
+		t.Helper()
+		if a, b := Cluster(a), Cluster(b); a == b {
+			t.Errorf("one cluster: %q", a)
+		}
 	}
+	apart("Unexpected role 'user' after role 'tool'", "Unexpected role 'tool' after role 'user'")
+	apart(`{"error":{"message":"No frob for \"get_weather\""}}`, `{"error":{"message":"No knob for \"get_weather\""}}`)
+	apart(`{"error": {"message": "it fell", "param": "x"}}`, `{"error": {"message": "it broke", "param": "x"}}`)
+	apart(`{'error': {'message': 'it fell', 'param': 'x'}}`, `{'error': {'message': 'it broke', 'param': 'x'}}`)
+	apart("the turn is odd", "the turn is even")
 	for _, text := range []string{"", "'", "`a", strings.Repeat("x", 10_000), "\xff\xfe", strings.Repeat("ü", 500)} {
 		if got := Cluster(text); len(got) > maxCluster || !utf8.ValidString(got) {
 			t.Errorf("Cluster(%.20q) has %d bytes: %q", text, len(got), got)

@@ -1,6 +1,7 @@
 package cause
 
 import (
+	"bytes"
 	"fmt"
 	"strings"
 )
@@ -82,6 +83,8 @@ type scan struct {
 // clauseEnds are the keys before which a JSON text turns to something else.
 var clauseEnds = []string{",type:", ",code:", ",param:", ",status:", ",input:", ",ctx:", ",request_id:", ",metadata:", "{message:", ",message:", "raw:", "{error:", "details:[", "event:", "data:"}
 
+var messageKey = []byte("message:")
+
 // read finds the concepts of a normalised text. It takes time linear in the text: each place starts a bounded number of
 // comparisons with phrases of bounded length.
 func (s *scan) read(x *index, text []byte) {
@@ -90,6 +93,10 @@ func (s *scan) read(x *index, text []byte) {
 		starts := i == 0 || !isWord(text[i-1])
 		if s.n < maxClauses && endsClause(text, i, starts) {
 			s.n++
+			if bytes.HasPrefix(text[i+1:], messageKey) { // an envelope's, which tells nothing
+				i += len(messageKey)
+				continue
+			}
 		}
 		if !starts && text[i] < 0x80 {
 			continue

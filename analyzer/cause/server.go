@@ -1,63 +1,68 @@
 package cause
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
-// A fingerprint is a spelling that only one server or gateway has. All of its parts must be there: raw parts as they
-// are written, with case and spaces, normal ones in the normal form.
+// A fingerprint is a spelling that only one server or gateway has. Both of its parts must be there: raw is written with
+// case, quotes and spaces, the others are phrases of the normal form.
 type fingerprint struct {
-	server string
-	raw    string
-	normal []string
+	server      string
+	raw         []byte
+	first, then []byte
+}
+
+func spelled(server, raw, normal string) fingerprint {
+	first, then, _ := strings.Cut(normal, " … ")
+	return fingerprint{server: server, raw: []byte(raw), first: []byte(first), then: []byte(then)}
 }
 
 // servers is who writes what; of two that fit, the first. One check has one wording at many servers, so the wording
 // alone names nobody.
 var servers = []fingerprint{
-	{server: "qwen", normal: []string{"<400> internalerror.algo"}},
-	{server: "deepseek", normal: []string{"(insufficient tool messages following tool_calls message)"}},
-	{server: "deepseek", raw: "Messages with role", normal: []string{"must be a response to a preceding message"}},
-	{server: "openai", normal: []string{"invalid parameter:messages with role tool must be a response"}}, // and Azure, which runs it
-	{server: "kimi", raw: "tool_call_id  is not found"},
-	{server: "kimi", raw: "an assistant message with 'tool_calls'"},
-	{server: "minimax", normal: []string{"invalid params,", "(2013)"}},
-	{server: "glm", normal: []string{"error:{code:1214,"}},
-	{server: "mistral", normal: []string{"object:error,", "code:3230"}},
-	{server: "groq", normal: []string{"the following must be satisfied["}},
-	{server: "xai", normal: []string{"code:client specified an invalid argument"}},
-	{server: "together", normal: []string{"type_:"}},
-	{server: "gemini_openai", normal: []string{"[{ error:{ code:", "status:invalid_argument"}},
-	{server: "anthropic", raw: "`tool_use`"},
-	{server: "anthropic", normal: []string{"request_id:req_011"}},
-	{server: "llamacpp", normal: []string{"[json.exception.parse_error"}},
-	{server: "ollama", normal: []string{"into go struct field chatrequest."}},
+	spelled("qwen", "", "<400> internalerror.algo"),
+	spelled("deepseek", "", "(insufficient tool messages following tool_calls message)"),
+	spelled("deepseek", "Messages with role", "must be a response to a preceding message"),
+	spelled("openai", "", "invalid parameter:messages with role tool must be a response"), // and Azure, which runs it
+	spelled("kimi", "tool_call_id  is not found", ""),
+	spelled("kimi", "an assistant message with 'tool_calls'", ""),
+	spelled("minimax", "", "invalid params, … (2013)"),
+	spelled("glm", "", "error:{code:1214,"),
+	spelled("mistral", "", "object:error, … code:3230"),
+	spelled("groq", "", "the following must be satisfied["),
+	spelled("xai", "", "code:client specified an invalid argument"),
+	spelled("together", "", "type_:"),
+	spelled("gemini_openai", "", "[{error:{code: … status:invalid_argument"),
+	spelled("gemini_openai", "", "[{ error:{ code: … status:invalid_argument"),
+	spelled("anthropic", "`tool_use`", ""),
+	spelled("anthropic", "", "request_id:req_011"),
+	spelled("llamacpp", "", "[json.exception.parse_error"),
+	spelled("ollama", "", "into go struct field chatrequest."),
 }
 
 // gateways is who passes a text on and leaves a mark on it.
 var gateways = []fingerprint{
-	{server: "litellm", raw: "litellm.", normal: []string{"exception - "}},
-	{server: "openrouter", normal: []string{"provider returned error", "provider_name:"}},
-	{server: "one-api", normal: []string{"(request id:"}},
+	spelled("litellm", "litellm.", "exception - "),
+	spelled("openrouter", "", "provider returned error … provider_name:"),
+	spelled("one-api", "", "(request id:"),
 }
 
 // writtenBy names the server that wrote a text and the gateway that passed it on, where the spelling shows them.
 func writtenBy(raw, normal []byte) (server, gateway string) {
-	raw = raw[:min(len(raw), maxText)]
-	return find(servers, raw, normal), find(gateways, raw, normal)
+	var tail []byte
+	if len(raw) > maxText {
+		raw, tail = raw[:maxText-maxTail], raw[len(raw)-maxTail:]
+	}
+	return find(servers, raw, tail, normal), find(gateways, raw, tail, normal)
 }
 
-func find(prints []fingerprint, raw, normal []byte) string {
-prints:
+func find(prints []fingerprint, raw, tail, normal []byte) string {
 	for i := range prints {
 		p := &prints[i]
-		if p.raw != "" && !bytes.Contains(raw, []byte(p.raw)) {
-			continue
+		if (bytes.Contains(raw, p.raw) || bytes.Contains(tail, p.raw)) && bytes.Contains(normal, p.first) && bytes.Contains(normal, p.then) {
+			return p.server
 		}
-		for _, part := range p.normal {
-			if !bytes.Contains(normal, []byte(part)) {
-				continue prints
-			}
-		}
-		return p.server
 	}
 	return ""
 }

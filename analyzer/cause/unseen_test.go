@@ -4,7 +4,9 @@ import (
 	"bufio"
 	"encoding/json"
 	"fmt"
+	"maps"
 	"os"
+	"slices"
 	"strconv"
 	"strings"
 	"testing"
@@ -64,7 +66,16 @@ func wrap(n int, s string, status int) string {
 	return fmt.Sprintf("[{\n  \"error\": {\n    \"code\": %d,\n    \"message\": %s,\n    \"status\": \"INVALID_ARGUMENT\"\n  }\n}\n]", status, q(s))
 }
 
-// TestUnseen measures Classify on wordings that were collected and labelled apart from the tables.
+// firstSeen is the share of each part that was exact, and in the right class, when the part was first run, in percent.
+// Only these numbers say what to expect of the next text: what a part taught went into the tables, so that today's
+// numbers are no longer those of unseen texts.
+var firstSeen = map[string][2]float64{"learn": {31.9, 36.1}, "held": {90.8, 91.5}, "fresh": {76.0, 78.7}, "fresh2": {69.4, 75.5}}
+
+// TestUnseen measures Classify on wordings that were collected and labelled before it was run on them. Learn and held
+// are two halves of one collection: the lexicon was built with the first, then measured with the second. Before the
+// lexicon the halves had 31.9 and 31.4 % exact. Fresh and fresh2 were collected later, each when the tables were
+// finished with what was known before. A source that starts with "recalled" is a wording known from documentation or use,
+// without a thread to cite.
 func TestUnseen(t *testing.T) {
 	type count struct{ exact, class, all int }
 	counts := map[string]*count{}
@@ -74,19 +85,35 @@ func TestUnseen(t *testing.T) {
 			c = &count{}
 			counts[s.Half] = c
 		}
+		if Class(s.Cause) == "" {
+			t.Errorf("%q is labelled %q, which is no cause", s.Text, s.Cause)
+		}
 		got := Classify(Input{Status: s.Status, Text: []byte(wrap(i, s.Text, s.Status))})
 		c.all++
-		if got.ID == s.Cause {
-			c.exact++
-		}
-		if got.Class == Class(s.Cause) {
-			c.class++
-		}
-		if got.ID != s.Cause && (s.Half == os.Getenv("SHOW")) {
-			t.Logf("%-10s %s, labelled %s: %s", s.Provider, got.ID, s.Cause, s.Text)
+		c.exact += one(got.ID == s.Cause)
+		c.class += one(got.Class == Class(s.Cause))
+		if got.ID != s.Cause {
+			t.Logf("%s, %s: %s, labelled %s: %s", s.Half, s.Provider, got.ID, s.Cause, s.Text)
 		}
 	}
-	for half, c := range counts {
-		t.Logf("%s: exact %d of %d (%.1f %%), class %d (%.1f %%)", half, c.exact, c.all, 100*float64(c.exact)/float64(c.all), c.class, 100*float64(c.class)/float64(c.all))
+	for _, half := range slices.Sorted(maps.Keys(counts)) {
+		c := counts[half]
+		t.Logf("%-6s %3d texts: exact %s, class %s; first seen %.1f and %.1f", half, c.all, percent(c.exact, c.all), percent(c.class, c.all), firstSeen[half][0], firstSeen[half][1])
+		if 100*c.exact < 88*c.all || 100*c.class < 94*c.all {
+			t.Errorf("%s got worse", half)
+		}
+	}
+}
+
+// TestWrappings: the envelope makes no difference.
+func TestWrappings(t *testing.T) {
+	for _, s := range sentences(t, "testdata/unseen.jsonl") {
+		want := Classify(Input{Status: s.Status, Text: []byte(wrap(1, s.Text, s.Status))}).ID
+		for n := range 8 {
+			text := wrap(n, s.Text, s.Status)
+			if got := Classify(Input{Status: s.Status, Text: []byte(text)}).ID; got != want {
+				t.Errorf("%s instead of %s: %s", got, want, text)
+			}
+		}
 	}
 }
