@@ -106,26 +106,6 @@ func BenchmarkScanAnthropic(b *testing.B) {
 		}
 		b.Run(fmt.Sprintf("%dKB", size/1000), request(bodies...))
 	}
-	// Hostile bodies take time in proportion to their size: each is measured in two sizes, in MB/s.
-	for _, c := range []struct {
-		name string
-		body func(n int) string
-	}{
-		{"blocks", func(n int) string { return strings.Repeat(`{},`, n/3) }},
-		{"foreign", func(n int) string { return `{"type":"text"` + strings.Repeat(`,"x":1`, n/6) + `},` }},
-		{"inner", func(n int) string {
-			return `{"type":"tool_result","content":[` + strings.Repeat(`{"type":"text","x":1},`, n/22) + `{}]},`
-		}},
-		{"contents", func(n int) string { return `{"type":"tool_result"` + strings.Repeat(`,"content":[{}]`, n/15) + `},` }},
-		{"deep", func(n int) string {
-			return strings.Repeat(`{"type":"tool_result","content":[`, n/35) + strings.Repeat(`]}`, n/35) + `,`
-		}},
-	} {
-		for _, n := range []int{100_000, 1_000_000} {
-			body := `{"messages":[{"role":"user","content":[` + c.body(n) + `{}]}]}`
-			b.Run(fmt.Sprintf("%s/%dKB", c.name, n/1000), request([]byte(body)))
-		}
-	}
 }
 
 func BenchmarkScanAnthropicStream(b *testing.B) {

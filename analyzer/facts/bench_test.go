@@ -182,26 +182,3 @@ func BenchmarkCheckArgs(b *testing.B) {
 		}
 	}
 }
-
-// Hostile bodies take time in proportion to their size: each is measured in two sizes, in MB/s.
-func BenchmarkScanHostile(b *testing.B) {
-	for _, c := range []struct {
-		name string
-		body func(n int) string
-	}{
-		{"backslashes", func(n int) string { return `{"a":"` + strings.Repeat(`\\`, n/2) + `"}` }},
-		{"quotes", func(n int) string { return `{"a":"` + strings.Repeat(`\"`, n/2) + `"}` }},
-		{"deep", func(n int) string { return `{"a":` + strings.Repeat(`[`, n/2) + strings.Repeat(`]`, n/2) + `}` }},
-		{"messages", func(n int) string { return `{"messages":[` + strings.Repeat(`{},`, n/3) + `{}]}` }},
-		{"args", func(n int) string {
-			return `{"messages":[{"tool_calls":[{"function":{"arguments":"` + strings.Repeat(`{}`, n/2) + `"}}]}]}`
-		}},
-		{"repeated", func(n int) string { return `{` + strings.Repeat(`"messages":[{"role":"\u0075"}],`, n/31) + `"a":1}` }},
-	} {
-		for _, n := range []int{100_000, 10_000_000} {
-			b.Run(fmt.Sprintf("%s/%dKB", c.name, n/1000), func(b *testing.B) {
-				benchScan(b, [][]byte{[]byte(c.body(n))})
-			})
-		}
-	}
-}
