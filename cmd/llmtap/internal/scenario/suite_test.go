@@ -47,7 +47,7 @@ var degrees = []string{"", "low", "medium", "high"}
 // noHistory is the root cause that accuses nobody.
 const noHistory = "unknown_no_history"
 
-var scenarios = slices.Concat(saving, shortening, answering, identifying, writing, streaming, thinkingAloud, switching, unlabelled)
+var scenarios = slices.Concat(saving, shortening, answering, identifying, writing, streaming, thinkingAloud, switching, unlabelled, blocks)
 
 func TestScenarios(t *testing.T) {
 	nc := startNATS(t)

@@ -61,6 +61,7 @@ var hosts = map[string]string{
 	"generativelanguage.googleapis.com": provider.GeminiPath,
 	"api.mistral.ai":                    provider.MistralPath,
 	"api.groq.com":                      provider.GroqPath,
+	"api.anthropic.com":                 provider.AnthropicPath,
 }
 
 // A redirect sends calls to providers to the strict one. It stands below the hook, which records the provider's own URL.
@@ -68,9 +69,13 @@ type redirect struct{ to *url.URL }
 
 func (r redirect) RoundTrip(req *http.Request) (*http.Response, error) {
 	clone := req.Clone(req.Context())
-	_, call, ok := strings.Cut(req.URL.Path, "/chat/")
-	if prefix := hosts[req.URL.Host]; ok && prefix != "" {
-		clone.URL.Path = prefix + "/chat/" + call
+	switch prefix := hosts[req.URL.Host]; {
+	case strings.HasSuffix(req.URL.Path, "/chat/completions"):
+		clone.URL.Path = prefix + "/chat/completions"
+	case strings.HasSuffix(req.URL.Path, "/v1/messages"):
+		clone.URL.Path = prefix + "/v1/messages"
+	default:
+		return nil, fmt.Errorf("no provider for %s", req.URL)
 	}
 	clone.URL.Scheme, clone.URL.Host, clone.Host = r.to.Scheme, r.to.Host, ""
 	return http.DefaultTransport.RoundTrip(clone)
@@ -239,6 +244,7 @@ const (
 	gemini3  = "gemini-3-pro"
 	mistral  = "mistral-large-latest"
 	llama    = "llama-3.3-70b-versatile" // at Groq
+	claude   = "claude-sonnet-4-5"
 )
 
 var baseURLs = map[string]string{

@@ -54,6 +54,28 @@ var writing = []scenario{
 		},
 	},
 	{
+		name: "puts a reminder in the user's name behind each reply, also where another is to come", model: deepSeek,
+		says: []provider.Said{calls("read_file"), calls("search"), calls("read_file", "search")},
+		loop: func(a *agent) {
+			h := start("Read files.")
+			for {
+				m := a.ask(h)
+				if len(m.ToolCalls) == 0 {
+					return
+				}
+				h = append(h, m.ToParam())
+				for _, c := range m.ToolCalls {
+					h = append(h, reply(c), user("Reminder: be careful with files.")) // BUG
+				}
+			}
+		},
+		fails: 1,
+		want: []want{
+			{rule: "late_tool_reply", root: "interleaved_injection", confidence: "medium"},
+			{rule: "missing_tool_reply", root: "interleaved_injection", confidence: "medium"},
+		},
+	},
+	{
 		name: "healthy: puts a reminder behind the replies", model: deepSeek, says: times(2, calls("read_file", "search")),
 		loop: func(a *agent) {
 			h := start("Read files.")

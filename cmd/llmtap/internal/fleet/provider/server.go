@@ -12,14 +12,16 @@ import (
 	"time"
 )
 
-// Paths below which the flavours are served; base URLs of OpenAI's SDKs. The demo uses the first two.
+// Paths below which the flavours are served; base URLs of OpenAI's SDKs, the last of Anthropic's. The demo uses the
+// first two.
 const (
-	OpenAIPath   = "/openai/v1"
-	DeepSeekPath = "/deepseek/v1"
-	QwenPath     = "/qwen/v1"
-	GeminiPath   = "/gemini/v1"
-	MistralPath  = "/mistral/v1"
-	GroqPath     = "/groq/v1"
+	OpenAIPath    = "/openai/v1"
+	DeepSeekPath  = "/deepseek/v1"
+	QwenPath      = "/qwen/v1"
+	GeminiPath    = "/gemini/v1"
+	MistralPath   = "/mistral/v1"
+	GroqPath      = "/groq/v1"
+	AnthropicPath = "/anthropic"
 )
 
 // maxRequest bounds a request body, in bytes.
@@ -50,6 +52,7 @@ func New(cfg Config) http.Handler {
 	mux.Handle("POST "+GeminiPath+"/chat/completions", &endpoint{cfg: cfg, words: gemini{}, prefix: "function-call-", pretty: true})
 	mux.Handle("POST "+MistralPath+"/chat/completions", &endpoint{cfg: cfg, words: mistral{}, prefix: "call"})
 	mux.Handle("POST "+GroqPath+"/chat/completions", &endpoint{cfg: cfg, words: groq{}, prefix: "call_"})
+	mux.Handle("POST "+AnthropicPath+"/v1/messages", &anthropic{cfg: cfg})
 	return mux
 }
 
