@@ -95,9 +95,9 @@ data: {"type":"message_stop"}
 			`{"type":"function_call","id":"fc_2","call_id":"call_2","name":"read","arguments":"{}"}],"usage":{"input_tokens":10,"output_tokens":5}}`, "application/json",
 		`{"model":"gpt-5","previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"call_1","output":"ok"}]}`,
 		"openai_responses/openai openai gpt-5: 0 messages, completed, 10+5 tokens, 2 calls,  ",
-		"openai_responses/openai openai gpt-5: 1 messages, , 0+0 tokens, 0 calls, previous_response_unresolved unknown_no_history",
+		"openai_responses/openai openai gpt-5: 1 messages, , 0+0 tokens, 0 calls, previous_response_unresolved parallel_calls_truncated",
 		"call call_1 read answered", "call call_2 read missing",
-		"previous_response_unresolved reject -1 call_2 read unknown_no_history low")
+		"previous_response_unresolved reject -1 call_2 read parallel_calls_truncated medium")
 
 	f("gemini", "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:generateContent",
 		`{"contents":[{"role":"user","parts":[{"text":"read it"}]}]}`,
@@ -105,9 +105,9 @@ data: {"type":"message_stop"}
 			`"usageMetadata":{"promptTokenCount":10,"candidatesTokenCount":5}}`, "application/json",
 		`{"contents":[{"role":"user","parts":[{"text":"read it"}]},{"role":"model","parts":[{"text":"I read."}]},{"role":"user","parts":[{"functionResponse":{"name":"read","response":{"result":"ok"}}}]}]}`,
 		"gemini/gemini gcp.gemini gemini-2.5-flash: 1 messages, STOP, 10+5 tokens, 1 calls,  ",
-		"gemini/gemini gcp.gemini gemini-2.5-flash: 3 messages, , 0+0 tokens, 0 calls, orphan_tool_reply ",
-		"call  read open",
-		"orphan_tool_reply reject 2 read - - -")
+		"gemini/gemini gcp.gemini gemini-2.5-flash: 3 messages, , 0+0 tokens, 0 calls, orphan_tool_reply tool_calls_dropped_on_save",
+		"call  read answered",
+		"orphan_tool_reply reject 2 read read tool_calls_dropped_on_save medium")
 
 	f("bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-3-haiku-20240307-v1%3A0/converse",
 		`{"messages":[{"role":"user","content":[{"text":"read it"}]}],"toolConfig":{"tools":[{"toolSpec":{"name":"read"}}]}}`,

@@ -39,7 +39,7 @@ func (s Severity) rank() int {
 var severities = [...]Severity{1: Style, 2: Lenient, 3: Reject}
 
 // judge finds the violations of the request in a.req and their root causes, and the calls that it answers.
-func (a *Analyzer) judge(o *open, at Position, seen time.Time, need uint64) {
+func (a *Analyzer) judge(o *open, body []byte, at Position, seen time.Time, need uint64) {
 	e := &o.row
 	service := e.Labels.Service
 	if e.Origin == event.OriginImport {
@@ -47,9 +47,13 @@ func (a *Analyzer) judge(o *open, at Position, seen time.Time, need uint64) {
 		// recorded and what is live never explain each other.
 		service += "@" + e.Instance
 	}
+	instance := e.Instance
+	if e.Origin == event.OriginProxy || e.Origin == event.OriginOTLP {
+		instance = "" // that of the proxy or the exporter's receiver, not of the agent
+	}
 	t := a.sessions.Request(session.In{
 		Seq: at.Seq, Need: need, Time: at.Time, Seen: seen, Service: service, Conversation: e.Labels.Conversation, Exchange: e.ID,
-		Dialect: o.target.Dialect, Facts: &a.req,
+		Instance: instance, Run: e.Labels.Run, Shaped: e.Capture == event.CaptureShape, Target: o.target, Facts: &a.req, Body: body,
 	})
 	o.turn, e.Conversation, e.Inferred = t, t.Conversation, t.Inferred
 	for _, c := range t.Changed {
@@ -77,17 +81,17 @@ func (a *Analyzer) judge(o *open, at Position, seen time.Time, need uint64) {
 		}
 		what := v.ToolCallID
 		if what == "" && v.Message >= 0 && v.Message < len(a.req.Messages) {
-			what = strconv.FormatUint(a.req.Messages[v.Message].Hash, 16)
+			what = strconv.FormatUint(t.Identity(v.Message), 16)
 		}
 		f := found{Violation: *v}
-		sum := digest(e.Labels.Service, t.Conversation, t.Branch, v.Rule.ID, what)
+		sum := digest(e.Labels.Service, t.Root, t.Branch, v.Rule.ID, what)
 		copy(f.id[:], sum[:])
 		var fresh bool
 		f.instance, fresh = a.sessions.Seen(t, f.id)
 		// The first root cause stays: later turns only send the defect again.
 		if (fresh || f.instance.Root.Rank() == 0) && explained < maxExplained {
 			explained++
-			root := t.RootCause(session.Symptom{Rule: v.Rule.ID, Message: v.Message, ToolCallID: v.ToolCallID})
+			root := t.RootCause(session.Symptom{Rule: v.Rule.ID, Detail: v.Detail, Message: v.Message, ToolCallID: v.ToolCallID})
 			if fresh || root.Rank() > 0 {
 				f.instance.Root = root
 			}
@@ -102,6 +106,9 @@ func (a *Analyzer) judge(o *open, at Position, seen time.Time, need uint64) {
 // report puts out the rows of a completed exchange and counts it.
 func (a *Analyzer) report(o *open, need uint64) {
 	e := &o.row
+	if o.turn != nil {
+		a.sessions.End(o.turn)
+	}
 	proof := primary(o)
 	if proof != nil {
 		e.RootCause = proof.instance.Root.ID

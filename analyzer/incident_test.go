@@ -172,10 +172,10 @@ func TestMissingAndDuplicateReplies(t *testing.T) {
 		append(slices.Clip(h), tool("call_1", "sun"), tool("call_2", "ok"))...)
 	out := run(t, analyzer.Default(), s.steps)
 	want := []string{
-		"failed 400 missing_tool_reply both -",
-		"failed 400 duplicate_tool_reply both -",
-		"missing_tool_reply reject 2 call_2 submit_trip - -",
-		"duplicate_tool_reply reject 4 call_1 weather - -",
+		"failed 400 missing_tool_reply both tool_skipped_or_interrupted",
+		"failed 400 duplicate_tool_reply both duplicate_reply",
+		"missing_tool_reply reject 2 call_2 submit_trip tool_skipped_or_interrupted medium",
+		"duplicate_tool_reply reject 4 call_1 weather duplicate_reply medium",
 	}
 	if diff := cmp.Diff(want, brief(out)); diff != "" {
 		t.Error(diff)

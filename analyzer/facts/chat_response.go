@@ -26,6 +26,7 @@ type answer struct {
 	text      xxh3.Hasher // of the content seen so far, decoded
 	calls     []partialCall
 	reasoning [3]Kind
+	thoughts  bool   // one of them is not an empty string
 	thinking  Kind   // of what else is reasoning: thinking, and parts of that type
 	failed    []byte // the finish reason of an answer that failed, if it says no more
 	answered  bool   // a choice was seen
@@ -82,6 +83,7 @@ func (a *answer) unary(text []byte, object func(*answer, *scanner)) {
 func (a *answer) finish() {
 	r := a.r
 	r.Reasoning = firstReasoning([3]Kind{firstReasoning(a.reasoning), a.thinking})
+	r.BlankReasoning = r.Reasoning == String && !a.thoughts && a.thinking <= Null
 	if r.Content == String {
 		r.ContentHash = a.text.Sum64()
 	}
@@ -267,11 +269,11 @@ func (a *answer) message(s *scanner) {
 		case "tool_calls":
 			a.toolCalls(s)
 		case "reasoning_content":
-			a.reasoning[0] = max(a.reasoning[0], s.skip())
+			a.reasoning[0] = max(a.reasoning[0], a.thought(s))
 		case "reasoning":
-			a.reasoning[1] = max(a.reasoning[1], s.skip())
+			a.reasoning[1] = max(a.reasoning[1], a.thought(s))
 		case "reasoning_details":
-			a.reasoning[2] = max(a.reasoning[2], s.skip())
+			a.reasoning[2] = max(a.reasoning[2], a.thought(s))
 		case "thinking": // Ollama
 			a.thinking = max(a.thinking, s.skip())
 		case "extra_content":
@@ -280,6 +282,14 @@ func (a *answer) message(s *scanner) {
 			s.skip()
 		}
 	}
+}
+
+// thought skips reasoning and notes whether it says something.
+func (a *answer) thought(s *scanner) Kind {
+	k := s.kind()
+	raw := s.raw(k)
+	a.thoughts = a.thoughts || k > Null && (k != String || s.err == nil && textBytes(raw[1:len(raw)-1]) > 0)
+	return k
 }
 
 // content reads a text, or the parts that Mistral's reasoning models answer with.

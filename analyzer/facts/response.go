@@ -33,13 +33,15 @@ type Response struct {
 	ContentBytes int    // decoded length of a string, raw length of anything else
 	ContentHash  uint64 // xxh3 of the decoded text, else 0; equals Message.ContentHash of the same text
 	Reasoning    Kind
-	Calls        []ResponseCall
-	Signed       []Signed // one per reasoning item of Responses, else at most one
-	FinishReason string   // in the dialect's words; of Responses the status, or why it is incomplete
-	InputTokens  int64
-	OutputTokens int64
-	CachedTokens int64
-	Choices      int
+	// BlankReasoning reports that the reasoning of a chat completion is there and is an empty string.
+	BlankReasoning bool
+	Calls          []ResponseCall
+	Signed         []Signed // one per reasoning item of Responses, else at most one
+	FinishReason   string   // in the dialect's words; of Responses the status, or why it is incomplete
+	InputTokens    int64
+	OutputTokens   int64
+	CachedTokens   int64
+	Choices        int
 
 	// Error is the raw error object or text of a failed answer, or of an error inside a 200; empty when none. A body
 	// without an answer and without an error member is its own error text: {"detail": ...}, HTML, plain text. It is

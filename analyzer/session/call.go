@@ -1,12 +1,18 @@
 package session
 
-import "time"
+import (
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
 
 // The states of a Call.
 const (
 	Open     = "open"
 	Answered = "answered"
 	Missing  = "missing" // the conversation went on without its reply
+
+	unread = "" // of an answer that the agent did not read to its end
 )
 
 // A Call is one tool call of an answer.
@@ -19,23 +25,34 @@ type Call struct {
 	State        string
 	AnsweredAt   time.Time
 	AnsweredBy   string // exchange whose request held the reply
-	Asker        any    // what the caller gave to Store.Answer
+	Asker        any    // what the caller gave in Answer
 
-	answer *answer
+	answer  *answer
+	id      uint64 // as replies name it
+	raw     uint64 // hash of the arguments
+	meaning uint64 // canonical hash of the arguments; 0 when they are not JSON
+	kind    facts.Kind
+	args    facts.Args
+	signed  bool // it has a thought signature
+	again   bool // another answer of the conversation called with this id before
 }
 
 // remember makes a call known by its id. A model may use an id again; then the newer call is meant.
-func (c *conversation) remember(id uint64, call *Call) {
+func (c *conversation) remember(call *Call) {
+	id := call.id
 	if c.calls == nil {
 		c.calls = make(map[uint64]*Call)
 	}
 	if old := c.calls[id]; old != nil {
 		c.forgetCall(old)
+		call.again = old.answer != call.answer
 	}
 	c.calls[id] = call
 	c.text += len(call.CallID) + len(call.Name)
 	c.order = append(c.order, id)
-	c.open++
+	if call.waits() {
+		c.open++
+	}
 	for len(c.calls) > maxCalls || len(c.order) > 2*maxCalls {
 		oldest := c.order[0]
 		c.order = c.order[1:]
@@ -46,8 +63,11 @@ func (c *conversation) remember(id uint64, call *Call) {
 	}
 }
 
+// waits reports whether a reply to the call would be news.
+func (c *Call) waits() bool { return c.State == Open || c.State == Missing }
+
 func (c *conversation) forgetCall(call *Call) {
-	if call.State != Answered {
+	if call.waits() {
 		c.open--
 	}
 	c.text -= len(call.CallID) + len(call.Name)
@@ -60,7 +80,7 @@ func (c *conversation) answerCalls(q *skeleton, a *answer, f fit, named bool, in
 	for i := len(q.messages) - 1; i >= q.lead && c.open > 0; i-- {
 		for _, id := range q.replyIDs(&q.messages[i]) {
 			call := c.calls[id]
-			if call == nil || call.State == Answered {
+			if call == nil || !call.waits() {
 				continue
 			}
 			// In a history that was not cut, a reply before the place of the answer belongs to an older call with this id.
@@ -75,8 +95,8 @@ func (c *conversation) answerCalls(q *skeleton, a *answer, f fit, named bool, in
 	if a == nil || !named && !c.wentOn(q, a, f) {
 		return changed
 	}
-	for _, id := range a.calls {
-		if call := c.calls[id]; call != nil && call.answer == a && call.State == Open {
+	for _, call := range a.calls {
+		if c.calls[call.id] == call && call.State == Open {
 			call.State = Missing
 			changed = append(changed, call)
 		}

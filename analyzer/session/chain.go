@@ -61,10 +61,33 @@ func (t *Turn) Signed() (signed []facts.Signed, message int) {
 	if t.before == nil || len(t.before.signed) == 0 {
 		return nil, -1
 	}
+	return t.before.signed, t.copyOf(t.before)
+}
+
+// copyOf is the newest message that repeats a, by a call id or by its text; -1 when there is none.
+func (t *Turn) copyOf(a *answer) int {
 	for i := len(t.q.messages) - 1; i >= t.q.lead; i-- {
-		if m := &t.q.messages[i]; m.role == facts.RoleAssistant && t.q.copies(m, t.before) {
-			return t.before.signed, i
+		if m := &t.q.messages[i]; m.role == facts.RoleAssistant && t.q.copies(m, a) {
+			return i
 		}
 	}
-	return t.before.signed, -1
+	return -1
+}
+
+// Identity is a hash by which message i is known when it comes again: bytes that move with the history, such as cache
+// marks, do not count, nor how an SDK writes a message anew.
+func (t *Turn) Identity(i int) uint64 {
+	m := &t.q.messages[i]
+	if m.role != facts.RoleAssistant {
+		return m.hash
+	}
+	for _, c := range t.q.calls(m) {
+		if c.id != 0 {
+			return mix(c.id, uint64(m.item))
+		}
+	}
+	if m.text != 0 && !m.noText {
+		return m.text
+	}
+	return m.hash
 }

@@ -17,7 +17,7 @@ func turn(store *session.Store, seq uint64, conversation, previous string, repli
 	}
 	at := time.Unix(int64(seq), 0)
 	return store.Request(session.In{
-		Seq: seq, Need: seq, Time: at, Seen: at, Service: "s", Conversation: conversation, Exchange: "x", Dialect: facts.OpenAIResponses, Facts: r,
+		Seq: seq, Need: seq, Time: at, Seen: at, Service: "s", Conversation: conversation, Exchange: "x", Target: facts.Target{Dialect: facts.OpenAIResponses}, Facts: r,
 	})
 }
 
@@ -28,7 +28,7 @@ func TestPreviousResponse(t *testing.T) {
 		for _, c := range calls {
 			r.Calls = append(r.Calls, facts.ResponseCall{ID: c, Name: "f"})
 		}
-		return store.Answer(q, r, seq, time.Unix(int64(seq), 0), nil)
+		return store.Answer(q, session.Answer{Facts: r, Seq: seq, Need: seq, At: time.Unix(int64(seq), 0)})
 	}
 	first := turn(store, 1, "", "")
 	if _, known := first.Chained(); known {
@@ -75,14 +75,16 @@ func TestSignedCopy(t *testing.T) {
 		}
 		at := time.Unix(int64(seq), 0)
 		r := &facts.Request{MessagesKind: facts.Array, Messages: messages}
-		return store.Request(session.In{Seq: seq, Need: seq, Time: at, Seen: at, Service: "s", Conversation: "c", Exchange: "x", Dialect: facts.Anthropic, Facts: r})
+		return store.Request(session.In{Seq: seq, Need: seq, Time: at, Seen: at, Service: "s", Conversation: "c", Exchange: "x", Target: facts.Target{Dialect: facts.Anthropic}, Facts: r})
 	}
 	user := facts.Message{Role: facts.RoleUser}
 	first := ask(1, user)
 	if _, at := first.Signed(); at != -1 {
 		t.Errorf("copy at %d of no answer", at)
 	}
-	store.Answer(first, &facts.Response{Content: facts.Null, Calls: []facts.ResponseCall{{ID: "toolu_1"}}, Signed: []facts.Signed{{Hash: 7}}}, 2, time.Unix(2, 0), nil)
+	store.Answer(first, session.Answer{
+		Facts: &facts.Response{Content: facts.Null, Calls: []facts.ResponseCall{{ID: "toolu_1"}}, Signed: []facts.Signed{{Hash: 7}}}, Seq: 2, Need: 2, At: time.Unix(2, 0),
+	})
 	call := facts.Message{Role: facts.RoleAssistant, Calls: []facts.Call{{ID: []byte("toolu_1")}}, Signed: 8}
 	signed, at := ask(3, user, call, facts.Message{Role: facts.RoleUser, Replies: []facts.Reply{{ID: []byte("toolu_1")}}}).Signed()
 	if at != 1 || len(signed) != 1 || signed[0].Hash != 7 {

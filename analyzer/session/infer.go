@@ -9,57 +9,120 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// minText is the shortest assistant text, in bytes, that links two requests. minUnique is the shortest call id that is
-// taken for unique; shorter ones, such as call_1, link only together with the message before the answer, as texts do.
+// minText is the shortest assistant text, in bytes, that links two requests. minUnique is the shortest call id that may be
+// taken for unique, minRandom the digits and capitals that it then has; others, such as call_1 or functions.search:0, link
+// only together with the message before the answer, as texts do.
 const (
 	minText   = 32
 	minUnique = 16
+	minRandom = 4
 )
+
+// unique reports whether no other conversation has a call with this id.
+func unique[S string | []byte](id S) bool {
+	if len(id) < minUnique {
+		return false
+	}
+	random := 0
+	for i := range len(id) {
+		switch c := id[i]; {
+		case c == ':':
+			return false
+		case c >= '0' && c <= '9' || c >= 'A' && c <= 'Z':
+			random++
+		}
+	}
+	return random >= minRandom
+}
+
+// search is the state of looking for the conversation of a request.
+type search struct {
+	store *Store
+	q     *skeleton
+	need  uint64        // oldest sequence that the decision depends on
+	weak  *conversation // found by one answer that others may have given too
+}
 
 // infer finds the one conversation whose answer the request holds, newest message first. It also returns the oldest
 // sequence that the decision depends on.
 func (s *Store) infer(in *In, q *skeleton) (c *conversation, need uint64) {
-	need = in.Need
 	if len(s.found) == 0 {
-		return nil, need
+		return nil, in.Need
 	}
-	ask := func(k uint64) bool {
-		holders := s.found[k]
-		for _, h := range holders {
-			need = min(need, h.need)
-		}
-		if len(holders) == 1 {
-			c = holders[0]
-		}
-		return c != nil
-	}
+	f := search{store: s, q: q, need: in.Need}
 	for i := len(q.messages) - 1; i >= max(q.lead, len(q.messages)-maxProbes); i-- {
-		m, fm := &q.messages[i], &in.Facts.Messages[i]
-		if m.replies > 0 {
-			at := q.owner(i)
-			for j, id := range q.replyIDs(m) {
-				if id != 0 && ask(callKey(in.Service, id, len(fm.Replies[j].ID), q.before(at))) {
-					return c, need
-				}
-			}
-			continue
-		}
-		for j, id := range q.callIDs(m) {
-			if id != 0 && ask(callKey(in.Service, id, len(fm.Calls[j].ID), q.before(i))) {
-				return c, need
-			}
-		}
-		if m.role == facts.RoleAssistant && m.text != 0 && fm.ContentBytes > minText && ask(pairKey(in.Service, m.text, q.before(i))) {
-			return c, need
+		if c = f.message(in, i); c != nil {
+			break
 		}
 	}
-	return nil, need
+	return c, f.need
+}
+
+// message looks for the answer that message i repeats or replies to.
+func (f *search) message(in *In, i int) *conversation {
+	m, fm := &f.q.messages[i], &in.Facts.Messages[i]
+	if m.replies > 0 {
+		at := f.q.owner(i)
+		for j, id := range f.q.replyIDs(m) {
+			if c := f.call(in.Service, id, unique(fm.Replies[j].ID), f.q.before(at)); c != nil {
+				return c
+			}
+		}
+		return nil
+	}
+	for j, a := range f.q.calls(m) {
+		if c := f.call(in.Service, a.id, unique(fm.Calls[j].ID), f.q.before(i)); c != nil {
+			return c
+		}
+	}
+	if m.role == facts.RoleAssistant && m.text != 0 && fm.ContentBytes > minText {
+		return f.ask(pairKey(in.Service, m.text, f.q.before(i)), false)
+	}
+	return nil
+}
+
+func (f *search) call(service string, id uint64, unique bool, before uint64) *conversation {
+	if id == 0 {
+		return nil
+	}
+	return f.ask(callKey(service, id, unique, before), unique)
+}
+
+// ask returns the conversation known by k, if there is one alone. One that is known by what another may have said too must
+// start with the same message, or be known by two answers.
+func (f *search) ask(k uint64, sure bool) *conversation {
+	c, others := f.store.found[k], f.store.crowd[k]
+	if c == nil {
+		return nil
+	}
+	f.need = min(f.need, c.need)
+	for _, h := range others {
+		f.need = min(f.need, h.need)
+	}
+	switch {
+	case len(others) > 0:
+		return nil
+	case sure || c == f.weak || c.startsLike(f.q):
+		return c
+	case f.weak == nil:
+		f.weak = c
+	}
+	return nil
+}
+
+// startsLike reports whether a line of c starts with the message that q starts with.
+func (c *conversation) startsLike(q *skeleton) bool {
+	body := q.body()
+	return len(body) > 0 && slices.ContainsFunc(c.lines, func(l *line) bool {
+		tip := l.tip.body()
+		return len(tip) > 0 && tip[0].hash == body[0].hash
+	})
 }
 
 // callKey is the key of a call. An id that is not surely unique, such as call_1, counts only together with the message
 // before the answer.
-func callKey(service string, id uint64, length int, before uint64) uint64 {
-	if length >= minUnique {
+func callKey(service string, id uint64, unique bool, before uint64) uint64 {
+	if unique {
 		return xxh3.HashStringSeed(service, id)
 	}
 	return pairKey(service, id, before)
@@ -72,10 +135,41 @@ func pairKey(service string, what, before uint64) uint64 {
 
 // index makes c known by an answer. While other conversations gave the same answer, it names none of them.
 func (s *Store) index(c *conversation, k uint64) {
-	holders := s.found[k]
-	if c.gone || len(c.keys) >= maxKeys || len(holders) >= maxHolders || slices.Contains(holders, c) {
+	first, others := s.found[k], s.crowd[k]
+	if c.gone || first == c || len(others) >= maxHolders || slices.Contains(others, c) {
 		return
 	}
-	s.found[k] = append(holders, c)
+	if first == nil {
+		s.found[k] = c
+	} else {
+		s.crowd[k] = append(others, c)
+	}
+	limit := maxKeys
+	if !c.inferred {
+		limit = maxGivenKeys
+	}
+	if len(c.keys) >= limit {
+		s.unindex(c, c.keys[0])
+		c.keys = append(c.keys[:0], c.keys[1:]...)
+	}
 	c.keys = append(c.keys, k)
+}
+
+// unindex makes c no longer known by an answer.
+func (s *Store) unindex(c *conversation, k uint64) {
+	others := s.crowd[k]
+	switch {
+	case len(others) == 0:
+		delete(s.found, k)
+		return
+	case s.found[k] == c:
+		s.found[k], others = others[0], others[1:]
+	default:
+		others = slices.DeleteFunc(others, func(h *conversation) bool { return h == c })
+	}
+	if len(others) == 0 {
+		delete(s.crowd, k)
+	} else {
+		s.crowd[k] = others
+	}
 }

@@ -1,13 +1,15 @@
 package session
 
-import "slices"
+import (
+	"slices"
+)
 
 // predecessor finds the line that q belongs to and how q continues its request. Without one, line is nil. When
 // continues is false, q only shares its start, or a call, with the line: it is the first request of a new line.
-func (c *conversation) predecessor(q *skeleton) (best *line, bestFit fit, continues bool) {
+func (c *conversation) predecessor(q *skeleton, src *source) (best *line, bestFit fit, continues bool) {
 	rank := 0
 	for _, l := range slices.Backward(c.lines) { // the newest first, so that it wins a tie
-		f := align(&l.tip, q)
+		f := align(&l.tip, q, loose(l.source, src))
 		r := l.rank(q, f)
 		if r > rank || r == rank && r > 0 && f.prefix > bestFit.prefix {
 			best, bestFit, rank = l, f, r
@@ -15,7 +17,7 @@ func (c *conversation) predecessor(q *skeleton) (best *line, bestFit fit, contin
 	}
 	if best == nil && len(c.lines) > 0 && c.knows(q) {
 		best = c.lines[len(c.lines)-1]
-		bestFit = align(&best.tip, q)
+		bestFit = align(&best.tip, q, loose(best.source, src))
 	}
 	return best, bestFit, rank > 1
 }
@@ -46,7 +48,7 @@ func (q *skeleton) holds(a *answer) bool {
 	for i := len(q.messages) - 1; i >= q.lead; i-- {
 		m := &q.messages[i]
 		for _, id := range q.replyIDs(m) {
-			if slices.Contains(a.calls, id) {
+			if a.has(id) {
 				return true
 			}
 		}
@@ -59,13 +61,32 @@ func (q *skeleton) holds(a *answer) bool {
 
 // copies reports whether m is a copy of a by a call id or by its text.
 func (q *skeleton) copies(m *message, a *answer) bool {
-	for _, id := range q.callIDs(m) {
-		if slices.Contains(a.calls, id) {
+	for _, c := range q.calls(m) {
+		if a.has(c.id) {
 			return true
 		}
 	}
 	return a.text != 0 && m.text == a.text
 }
+
+// has reports whether a called with id.
+func (a *answer) has(id uint64) bool { return a.call(id) != nil }
+
+// call is the call of a with id, or nil.
+func (a *answer) call(id uint64) *Call {
+	if id == 0 {
+		return nil
+	}
+	for _, c := range a.calls {
+		if c.id == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// loose reports whether texts of the two sources cannot be compared: they are shapes that two processes made.
+func loose(a, b *source) bool { return a != nil && (a.shaped || b.shaped) && a.instance != b.instance }
 
 // knows reports whether q calls or answers a call that the model made in c.
 func (c *conversation) knows(q *skeleton) bool {
@@ -79,8 +100,8 @@ func (c *conversation) knows(q *skeleton) bool {
 				return true
 			}
 		}
-		for _, id := range q.callIDs(m) {
-			if c.calls[id] != nil {
+		for _, a := range q.calls(m) {
+			if c.calls[a.id] != nil {
 				return true
 			}
 		}

@@ -3,18 +3,6 @@ package session
 import (
 	"fmt"
 	"time"
-
-	"github.com/llmtap/llmtap/analyzer/facts"
-)
-
-// The root causes that are told apart.
-const (
-	// CallsDropped: the agent saved the assistant message without its tool_calls.
-	CallsDropped = "tool_calls_dropped_on_save"
-	// Truncated: the agent shortened its history between a call and its reply.
-	Truncated = "history_truncated_mid_pair"
-	// NoHistory: nothing is known of what the request was made from.
-	NoHistory = "unknown_no_history"
 )
 
 // Degrees of confidence.
@@ -24,18 +12,13 @@ const (
 	Low    = "low"
 )
 
-const (
-	fixDropped = "Save the whole assistant message, tool_calls included, before its tool messages; do not rebuild it from role and content."
-	fixTrunc   = "Shorten the history only between turns: keep or drop an assistant message with tool_calls together with all its tool messages."
-)
-
 // A RootCause is what the agent did that made a request defective. The zero value says that the history is known and
 // fits none.
 type RootCause struct {
-	ID         string
-	Detail     string // of Truncated: head, middle, tail
+	ID         string // one of RootCauses
+	Detail     string // what the constants above say, else ""
 	Confidence string
-	Evidence   string // what answer N said and what request N+1 sent
+	Evidence   string // what answer N said and what request N+1 sent; of texts only ids, names and roles
 	Fix        string
 }
 
@@ -49,9 +32,12 @@ func (r *RootCause) Rank() int {
 
 // A Symptom is a defect of the request whose root cause is asked for.
 type Symptom struct {
-	Rule       string // orphan_tool_reply, missing_tool_reply; others have no root cause yet
-	Message    int    // 0-based index in messages as sent
-	ToolCallID string
+	Rule       string
+	Detail     string // of the rule
+	Message    int    // 0-based index in messages as sent; -1 for none
+	ToolCallID string // by which replies name the call; "" for none
+
+	id uint64
 }
 
 // An Instance is one defect that a conversation remembers, so that it is reported once.
@@ -83,7 +69,7 @@ func (s *Store) Seen(t *Turn, id [16]byte) (in *Instance, fresh bool) {
 
 // ToolName is the name of the newest call with this id in the conversation, or "".
 func (t *Turn) ToolName(callID string) string {
-	if c := t.conv.calls[hashName(callID)]; c != nil {
+	if c := t.call(hashName(callID)); c != nil {
 		return c.Name
 	}
 	return ""
@@ -92,146 +78,100 @@ func (t *Turn) ToolName(callID string) string {
 // RootCause explains a defect of the request of t from the request and answers before it. It never guesses: without
 // them it is NoHistory.
 func (t *Turn) RootCause(s Symptom) RootCause {
-	// Where calls and replies are items of their own, one that is gone is not the same as a message that lost its calls.
-	if !t.fit.known || t.items {
-		return RootCause{ID: NoHistory, Confidence: Low}
-	}
-	if s.ToolCallID == "" || s.Message < 0 || s.Message >= len(t.q.messages) {
+	explain := explained[s.Rule]
+	if explain == nil || s.Message >= len(t.q.messages) {
 		return RootCause{}
 	}
-	switch s.Rule {
-	case "orphan_tool_reply":
-		return t.orphan(s)
-	case "missing_tool_reply":
-		return t.missing(s)
+	if !t.fit.known && (t.ending == nil || s.Rule != "previous_response_unresolved") {
+		return t.unknown()
 	}
-	return RootCause{}
-}
-
-// orphan explains a reply whose call is nowhere in the request: either the message that made the call lost it, or the
-// message is gone.
-func (t *Turn) orphan(s Symptom) RootCause {
-	id := hashName(s.ToolCallID)
-	call := t.conv.calls[id]
-	declared := t.p.declares(id) // in the request before
-	if call == nil && declared < 0 {
-		return RootCause{}
+	if s.ToolCallID != "" {
+		s.id = hashName(s.ToolCallID)
 	}
-	if at := t.q.owner(s.Message); at >= t.q.lead && t.q.messages[at].role == facts.RoleAssistant && t.q.messages[at].calls == 0 {
-		if sure, ok := t.isCopy(at, call, declared); ok {
-			return t.dropped(s, at, call, declared, sure)
-		}
-	}
-	if declared >= 0 {
-		return t.cutBefore(s, declared)
-	}
-	return t.cutAnswer(s, call)
-}
-
-// isCopy reports whether message at, an assistant message without calls, is what the agent saved of the message that
-// made the call, and whether that is sure: text and everything before it are unchanged.
-func (t *Turn) isCopy(at int, call *Call, declared int) (sure, ok bool) {
-	m, place := &t.q.messages[at], at-t.q.lead
-	if declared >= 0 { // it was saved with its calls once, and lost them since, as when it is loaded from a database
-		d := &t.p.messages[declared]
-		same := sameText(d.text, d.noText, m.text, m.noText)
-		if place == declared-t.p.lead && place == t.fit.prefix {
-			// A summary may stand here too; then what followed the call is gone as well.
-			return same, same || t.follows(declared, at)
-		}
-		return false, same && !m.noText
-	}
-	a := call.answer
-	same := sameText(a.text, a.noText, m.text, m.noText)
-	switch {
-	case t.fit.tailEnd >= 0 && place < t.fit.tailEnd && place != a.after:
-		return false, false // a message of the request before, older than the answer
-	case same:
-		return t.fit.whole, true
-	}
-	// Another text: an agent that also shortens what it saves. Only the place can tell.
-	return false, t.fit.whole && place == a.after
-}
-
-// follows reports whether the message after declared in the request before still comes after at.
-func (t *Turn) follows(declared, at int) bool {
-	if declared+1 == len(t.p.messages) {
-		return true
-	}
-	return at+1 < len(t.q.messages) && t.p.same(&t.p.messages[declared+1], t.q, &t.q.messages[at+1])
-}
-
-func (t *Turn) dropped(s Symptom, at int, call *Call, declared int, sure bool) RootCause {
-	r := RootCause{ID: CallsDropped, Confidence: Medium, Fix: fixDropped}
-	if sure {
-		r.Confidence = High
-	}
-	who := fmt.Sprintf("message %d of the request before (exchange %s)", declared, t.previous)
-	if declared < 0 {
-		who = "answer of exchange " + call.Exchange
-	}
-	r.Evidence = fmt.Sprintf("%s made %s; message %d of the next request is its copy without tool_calls, and message %d answers %s",
-		who, named(s.ToolCallID, call), at, s.Message, s.ToolCallID)
+	r := explain(t, &s)
+	r.Fix = fixes[r.ID]
 	return r
 }
 
-// cutBefore explains an orphan whose call was in the request before: a range of messages is gone, the call in it.
-func (t *Turn) cutBefore(s Symptom, declared int) RootCause {
-	from, to := t.fit.prefix, len(t.p.body())-t.fit.tail
-	if place := declared - t.p.lead; place < from || place >= to || to-from < 2 {
-		return RootCause{} // one message alone is gone: no truncation
+// unknown says why nothing is known of what the request was made from, if it was made from anything: one that begins a
+// conversation has no history.
+func (t *Turn) unknown() RootCause {
+	r := RootCause{ID: NoHistory, Confidence: Low}
+	if t.facts.Stored {
+		r.Evidence = "a part of the history lies with the provider"
+	} else {
+		r.Evidence = "no earlier request or answer of this conversation is known"
 	}
-	return t.cut(s, fmt.Sprintf("message %d of the request before (exchange %s) called %s", declared, t.previous,
-		named(s.ToolCallID, t.conv.calls[hashName(s.ToolCallID)])), to)
+	return r
 }
 
-// cutAnswer explains an orphan whose call was in an answer that the request should hold.
-func (t *Turn) cutAnswer(s Symptom, call *Call) RootCause {
-	if t.fit.tailEnd >= 0 || len(t.p.body()) == t.fit.prefix {
-		return RootCause{} // what stood before the answer is still there
+func because(id, confidence, detail, format string, args ...any) RootCause {
+	return RootCause{ID: id, Confidence: confidence, Detail: detail, Evidence: fmt.Sprintf(format, args...)}
+}
+
+// call is the call with id that the request means: of the answer before it, else the newest.
+func (t *Turn) call(id uint64) *Call {
+	if id == 0 {
+		return nil
 	}
-	for i := range t.q.messages {
-		if m := &t.q.messages[i]; m.role == facts.RoleAssistant && t.q.copies(m, call.answer) {
-			return RootCause{}
+	if t.before != nil {
+		if c := t.before.call(id); c != nil {
+			return c
 		}
 	}
-	return t.cut(s, fmt.Sprintf("answer of exchange %s made %s", call.Exchange, named(s.ToolCallID, call)), len(t.p.body()))
+	return t.conv.calls[id]
 }
 
-func (t *Turn) cut(s Symptom, who string, to int) RootCause {
-	r := RootCause{ID: Truncated, Detail: "head", Confidence: High, Fix: fixTrunc}
-	// The reply stands where the cut was made; one inserted message may be a summary of what was cut.
-	if place := t.q.owner(s.Message) + 1 - t.q.lead; place > t.fit.prefix+1 {
-		r.Confidence = Medium
+// moved reports whether another process sent this request than the one that got a; known is false where that cannot be
+// told: processes are not named, or the conversation moves between them as it likes.
+func (t *Turn) moved(from *source) (moved, known bool) {
+	if from == nil || from.instance == "" || t.source.instance == "" {
+		return false, false
 	}
-	if t.fit.prefix > 1 {
-		r.Detail = "middle"
-	}
-	first := t.p.lead + t.fit.prefix
-	r.Evidence = fmt.Sprintf("%s; of the %d messages of exchange %s, %d to %d are gone from the next request, and its message %d answers %s alone",
-		who, len(t.p.messages), t.previous, first, t.p.lead+to-1, s.Message, s.ToolCallID)
-	return r
+	return from.instance != t.source.instance, t.conv.moves <= 1
 }
 
-// missing explains a call without a reply: its reply was in the request before and is gone.
-func (t *Turn) missing(s Symptom) RootCause {
-	id := hashName(s.ToolCallID)
-	if t.p.replies(id) <= t.q.replies(id) {
-		return RootCause{}
+// newRun reports whether the request is of another run of the agent, or of another process, than the one before.
+func (t *Turn) newRun() bool {
+	p := t.pSource
+	if p == nil {
+		return false
 	}
-	r := RootCause{ID: Truncated, Detail: "middle", Confidence: High, Fix: fixTrunc}
-	if t.fit.tail == 0 {
-		r.Detail = "tail"
+	return p.run != "" && t.source.run != "" && p.run != t.source.run || p.instance != "" && t.source.instance != "" && p.instance != t.source.instance
+}
+
+// item is what an element of the history is called.
+func (t *Turn) item() string {
+	if t.items {
+		return "item"
 	}
-	r.Evidence = fmt.Sprintf("the request before (exchange %s, %d messages) held the reply to %s; the next request still calls it in message %d but holds no reply",
-		t.previous, len(t.p.messages), named(s.ToolCallID, t.conv.calls[id]), s.Message)
-	return r
+	return "message"
+}
+
+// maxQuoted bounds what evidence quotes of an id or a name.
+const maxQuoted = 80
+
+// quote makes an id or a name safe to print.
+func quote(s string) string {
+	cut := ""
+	if len(s) > maxQuoted {
+		s, cut = s[:maxQuoted], "…"
+	}
+	for i := range len(s) {
+		if s[i] <= ' ' || s[i] > '~' || s[i] == '"' {
+			return fmt.Sprintf("%q", s) + cut
+		}
+	}
+	return s + cut
 }
 
 // named is a call id with the tool's name, if it is known.
 func named(id string, c *Call) string {
-	if c == nil || c.Name == "" {
-		return id
+	switch {
+	case c == nil || c.Name == "" || c.Name == id:
+		return quote(id)
+	case id == "":
+		return quote(c.Name)
 	}
-	return id + " (" + c.Name + ")"
+	return quote(id) + " (" + quote(c.Name) + ")"
 }

@@ -43,7 +43,8 @@ func (k *talk) ask(conversation string, messages ...msg) *session.Turn {
 	k.seq++
 	k.now = k.now.Add(time.Second)
 	return k.store.Request(session.In{
-		Seq: k.seq, Need: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: conversation, Exchange: fmt.Sprintf("x%d", k.seq), Facts: &r,
+		Seq: k.seq, Need: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: conversation, Exchange: fmt.Sprintf("x%d", k.seq),
+		Target: facts.Target{Dialect: facts.OpenAIChat}, Facts: &r, Body: b,
 	})
 }
 
@@ -59,7 +60,7 @@ func (k *talk) answer(t *session.Turn, m msg) []*session.Call {
 	}
 	k.seq++
 	k.now = k.now.Add(time.Second)
-	return k.store.Answer(t, &r, k.seq, k.now, "asker")
+	return k.store.Answer(t, session.Answer{Facts: &r, Seq: k.seq, Need: k.seq, At: k.now, Asker: "asker"})
 }
 
 func system(s string) msg      { return msg{"role": "system", "content": s} }
@@ -125,7 +126,7 @@ func TestRootCause(t *testing.T) {
 		{sys, ask, assistant(""), tool("call_1", "x"), said},
 		{sys, ask, assistant(""), tool("call_1", "x"), assistant(""), tool("call_1", "y")},
 	}, orphan, 5, "call_1", "tool_calls_dropped_on_save  high")
-	f("a reply that came later is not cut", [][]msg{{sys, ask, said}, {sys, ask, said, user("?")}}, missing, 2, "call_1", "  ")
+	f("a call that is not answered", [][]msg{{sys, ask, said}, {sys, ask, said, user("?")}}, missing, 2, "call_1", "tool_skipped_or_interrupted  medium")
 	f("the tail is cut", [][]msg{
 		{sys, ask, said},
 		{sys, ask, said, tool("call_1", "x")},

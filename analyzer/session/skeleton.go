@@ -1,6 +1,7 @@
 package session
 
 import (
+	"math"
 	"slices"
 
 	"github.com/zeebo/xxh3"
@@ -10,26 +11,39 @@ import (
 
 // message is what is kept of one message.
 type message struct {
-	hash    uint64 // of its bytes
+	hash    uint64 // of its bytes, without cache marks
 	text    uint64 // of an assistant's text; 0 when it has none
 	id      int32  // of its first call in skeleton.ids
 	calls   int32
 	answer  int32 // of its first reply in skeleton.answers
 	replies int32
+	bytes   int32 // of its content, also when only its shape was published
 	role    facts.Role
+	item    facts.Item
 	noText  bool // of an assistant message: it says nothing
+	reasons bool // it has reasoning, or a signature
+}
+
+// mark is what is kept of one call.
+type mark struct {
+	id   uint64 // 0 for one without
+	name uint64
+	bad  bool // without a name, or with arguments that are no object
 }
 
 // skeleton is what is kept of a request.
 type skeleton struct {
 	messages []message
-	ids      []uint64 // hashes of the call ids of all messages, in order; 0 for a call without one
+	ids      []mark   // of the calls of all messages, in order
 	answers  []uint64 // hashes of the call ids that all replies name, in order; 0 for a reply without one
 	lead     int      // leading system and developer messages
 }
 
-// skeletonBytes is about what one message of a skeleton costs, with its calls.
-const skeletonBytes = 56
+// What one message, call and reply of a skeleton cost.
+const (
+	messageBytes = 48
+	markBytes    = 24
+)
 
 func hashID(id []byte) uint64 { return max(xxh3.Hash(id), 1) }
 
@@ -42,22 +56,38 @@ func hashOrZero(id []byte) uint64 {
 
 func hashName(id string) uint64 { return max(xxh3.HashString(id), 1) }
 
-// read makes s the skeleton of r, reusing its memory.
-func (s *skeleton) read(r *facts.Request) {
+// read makes s the skeleton of a request, reusing its memory.
+func (s *skeleton) read(in *In) {
+	r := in.Facts
+	names := in.Target.Dialect == facts.Gemini
 	s.messages, s.ids, s.answers, s.lead = s.messages[:0], s.ids[:0], s.answers[:0], 0
 	s.messages = slices.Grow(s.messages, len(r.Messages))
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		k := message{
 			hash: m.Hash, text: m.ContentHash, id: int32(len(s.ids)), calls: int32(len(m.Calls)),
-			answer: int32(len(s.answers)), replies: int32(len(m.Replies)), role: m.Role,
+			answer: int32(len(s.answers)), replies: int32(len(m.Replies)), bytes: int32(min(m.ContentBytes, math.MaxInt32)), role: m.Role, item: m.Item,
+		}
+		if m.Fields&facts.FieldCacheControl != 0 && m.End <= len(in.Body) {
+			k.hash = unmarked(in.Body[m.Start:m.End])
 		}
 		k.noText = m.ContentHash == 0 || m.Content == facts.String && m.ContentBytes == 0
+		k.reasons = m.Reasoning > facts.Null || m.Signed != 0
 		for j := range m.Replies {
-			s.answers = append(s.answers, hashOrZero(m.Replies[j].ID))
+			id := hashOrZero(m.Replies[j].ID)
+			if id == 0 && names {
+				id = nth(hashOrZero(m.Replies[j].Name), j, func(n int) uint64 { return s.answers[int(k.answer)+n] })
+			}
+			s.answers = append(s.answers, id)
 		}
 		for j := range m.Calls {
-			s.ids = append(s.ids, hashOrZero(m.Calls[j].ID))
+			c := &m.Calls[j]
+			a := mark{id: hashOrZero(c.ID), name: hashOrZero(c.Name), bad: len(c.Name) == 0 || c.Args > facts.ArgsEmpty}
+			if a.id == 0 && names {
+				a.id = nth(a.name, j, func(n int) uint64 { return s.ids[int(k.id)+n].id })
+			}
+			k.reasons = k.reasons || c.Signature > facts.Null
+			s.ids = append(s.ids, a)
 		}
 		s.messages = append(s.messages, k)
 	}
@@ -69,18 +99,34 @@ func (s *skeleton) read(r *facts.Request) {
 // body is the messages after the leading system messages.
 func (s *skeleton) body() []message { return s.messages[s.lead:] }
 
-func (s *skeleton) callIDs(m *message) []uint64 { return s.ids[m.id : m.id+m.calls] }
+func (s *skeleton) calls(m *message) []mark { return s.ids[m.id : m.id+m.calls] }
+
+// calling reports whether m calls id.
+func (s *skeleton) calling(m *message, id uint64) bool {
+	return slices.ContainsFunc(s.calls(m), func(c mark) bool { return c.id == id })
+}
 
 func (s *skeleton) replyIDs(m *message) []uint64 { return s.answers[m.answer : m.answer+m.replies] }
 
 // declares returns the index of the last message that calls id, or -1.
 func (s *skeleton) declares(id uint64) int {
 	for i := len(s.messages) - 1; i >= 0; i-- {
-		if slices.Contains(s.callIDs(&s.messages[i]), id) {
+		if s.calling(&s.messages[i], id) {
 			return i
 		}
 	}
 	return -1
+}
+
+// called counts the calls with id.
+func (s *skeleton) called(id uint64) int {
+	n := 0
+	for _, c := range s.ids {
+		if c.id == id {
+			n++
+		}
+	}
+	return n
 }
 
 // replies counts the replies to id.
@@ -93,6 +139,24 @@ func (s *skeleton) replies(id uint64) int {
 	}
 	return n
 }
+
+// nth is the id of a call, or of a reply, that has only a name: those of one name are told apart by their order. id gives
+// the ids of the n before it in its message.
+func nth(name uint64, n int, id func(int) uint64) uint64 {
+	if name == 0 {
+		return 0
+	}
+	same := uint64(0)
+	for i := max(0, n-maxSameName); i < n; i++ {
+		if id(i) == name+same {
+			same++
+		}
+	}
+	return name + same
+}
+
+// maxSameName bounds the calls of one message that are told apart by their order.
+const maxSameName = 64
 
 // owner is the last message before i that holds no replies: parallel replies follow one another.
 func (s *skeleton) owner(i int) int {
@@ -133,60 +197,4 @@ func (s *skeleton) chain(n int) uint64 {
 		_, _ = h.Write(b[:]) // never fails
 	}
 	return h.Sum64()
-}
-
-// A fit says how a request Q continues an earlier request P. All positions are in bodies.
-type fit struct {
-	prefix  int  // messages that both start with
-	whole   bool // Q starts with all of P
-	tail    int  // messages of P's end that Q holds further on
-	tailEnd int  // the message of Q after them; -1 when P's last message is not in Q
-	known   bool // there is a P
-}
-
-// align compares Q with P.
-func align(p, q *skeleton) fit {
-	pb, qb := p.body(), q.body()
-	f := fit{tailEnd: -1, known: true}
-	for f.prefix < len(pb) && f.prefix < len(qb) && p.same(&pb[f.prefix], q, &qb[f.prefix]) {
-		f.prefix++
-	}
-	if f.prefix == len(pb) {
-		f.whole, f.tailEnd = true, len(pb)
-		return f
-	}
-	last := &pb[len(pb)-1]
-	for i := len(qb) - 1; i >= f.prefix; i-- {
-		if !p.same(last, q, &qb[i]) {
-			continue
-		}
-		f.tailEnd = i + 1
-		for f.tail < len(pb)-f.prefix && f.tail <= i-f.prefix && p.same(&pb[len(pb)-1-f.tail], q, &qb[i-f.tail]) {
-			f.tail++
-		}
-		break
-	}
-	return f
-}
-
-// same reports whether a of s and b of o are one message. Bytes decide; an assistant message that was written anew
-// (arguments in another spelling, null for "") is still the same if text and call ids are.
-func (s *skeleton) same(a *message, o *skeleton, b *message) bool {
-	if a.hash == b.hash {
-		return true
-	}
-	if a.role != facts.RoleAssistant || b.role != facts.RoleAssistant || a.calls != b.calls || !sameText(a.text, a.noText, b.text, b.noText) {
-		return false
-	}
-	for i, id := range s.callIDs(a) {
-		if id != o.callIDs(b)[i] {
-			return false
-		}
-	}
-	return a.calls > 0 || !a.noText
-}
-
-// sameText compares two assistant texts; null, "" and absent are the same.
-func sameText(a uint64, aEmpty bool, b uint64, bEmpty bool) bool {
-	return aEmpty && bEmpty || a != 0 && a == b
 }

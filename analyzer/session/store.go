@@ -22,6 +22,8 @@ const (
 	maxAnswer    = 128 // calls of one answer that its copy is recognised by
 	maxInstances = 4096
 	maxKeys      = 1024 // answers by which an inferred conversation is found
+	maxGivenKeys = 64   // the same of one with a given id, which needs them only when it goes on under another id
+	maxResumed   = 16   // given ids of one conversation
 	maxHolders   = 16   // conversations remembered for one answer
 	maxProbes    = 256  // messages of a request that are looked up, newest first
 )
@@ -30,7 +32,8 @@ const (
 type Store struct {
 	cfg   Config
 	convs map[key]*conversation
-	found map[uint64][]*conversation // inferred conversations by their answers
+	found map[uint64]*conversation   // conversations by their answers; crowd where several gave the same
+	crowd map[uint64][]*conversation // these, once there were two
 
 	endings map[uint64]*ending // answers by service and response id, of dialects whose requests name them
 
@@ -47,7 +50,8 @@ type key struct{ service, id string }
 type conversation struct {
 	key       key
 	inferred  bool
-	need      uint64 // oldest sequence; never above that of a conversation made later
+	resumed   []string // other given ids under which it went on
+	need      uint64   // oldest sequence; never above that of a conversation made later
 	lastUsed  time.Time
 	lines     []*line // oldest use first
 	calls     map[uint64]*Call
@@ -55,12 +59,21 @@ type conversation struct {
 	open      int      // calls that are not answered
 	text      int      // bytes of the ids and names of calls
 	instances map[[16]byte]*Instance
-	keys      []uint64 // in Store.found
+	keys      []uint64 // in Store.found, oldest first
 	endings   []uint64 // in Store.endings, oldest first
+	source    *source  // of its newest request
+	moves     int      // how often the process that sends its requests changed
 	bytes     int64
 	gone      bool // forgotten by the store
 
 	inUsed, inMade links
+}
+
+// source is who sent a request, and to whom.
+type source struct {
+	instance, run string
+	target        facts.Target
+	shaped        bool
 }
 
 // line is one history of a conversation: the newest request of it and the newest answer.
@@ -68,23 +81,18 @@ type line struct {
 	branch   string
 	tip      skeleton
 	exchange string // of tip
+	source   *source
 	answer   *answer
-}
-
-// answer is what is kept of one answer of the model.
-type answer struct {
-	exchange string
-	seq      uint64 // of its request
-	after    int    // messages of its request's body: where its copy belongs
-	text     uint64
-	noText   bool
-	calls    []uint64
-	signed   []facts.Signed
+	flying   int  // requests that are under way
+	raced    bool // two different requests were under way at once
 }
 
 // New returns an empty Store.
 func New(cfg Config) *Store {
-	s := &Store{cfg: cfg, convs: make(map[key]*conversation), found: make(map[uint64][]*conversation), endings: make(map[uint64]*ending)}
+	s := &Store{
+		cfg: cfg, convs: make(map[key]*conversation), found: make(map[uint64]*conversation), crowd: make(map[uint64][]*conversation),
+		endings: make(map[uint64]*ending),
+	}
 	s.used.of, s.made.of = func(c *conversation) *links { return &c.inUsed }, func(c *conversation) *links { return &c.inMade }
 	return s
 }
@@ -98,32 +106,45 @@ type In struct {
 	Service      string
 	Conversation string // given id, or ""
 	Exchange     string
-	Dialect      facts.Dialect
+	Instance     string // the process that made the request; "" when that is not known
+	Run          string // given id of the agent's run, or ""
+	Shaped       bool   // the body is a shape; texts of two processes may have other hashes in it
+	Target       facts.Target
 	Facts        *facts.Request
+	Body         []byte // that Facts were read from; needed until the next call of Store.Request, may be nil
 }
 
 // A Turn is one request in its conversation. RootCause can be asked until the next call of Store.Request; the rest
 // stays valid.
 type Turn struct {
-	Conversation string
-	Inferred     bool
+	Conversation string  // the given id, else that of the conversation the request was found to belong to
+	Root         string  // the conversation's first id: another one when it was resumed under a new id
+	Inferred     bool    // no id was given
 	Branch       string  // "" on the conversation's first line
 	Changed      []*Call // calls that this request answered or left without a reply
 
 	conv     *conversation
 	line     *line
+	source   *source
 	exchange string
 	seq      uint64
 	at       time.Time
 	length   int    // of the body
 	last     uint64 // hash of its last message
+	streamed bool
+	ended    bool
 
 	fit      fit
 	p        *skeleton // the request before; nil when unknown
+	pSource  *source   // its source
 	q        *skeleton
 	previous string // exchange of p
 
+	facts *facts.Request
+	body  []byte
+
 	items  bool    // requests may name the answer that they build on
+	names  bool    // replies name functions, not calls
 	ending *ending // that this one names
 	before *answer // to the request before
 }
@@ -131,10 +152,11 @@ type Turn struct {
 // Request remembers a request and returns its place in its conversation.
 func (s *Store) Request(in In) *Turn {
 	q := &s.scratch
-	q.read(in.Facts)
+	q.read(&in)
 	named := s.ending(&in)
 	c := s.conversation(&in, q, named)
-	l, f, continues := c.predecessor(q)
+	src := c.sent(&in)
+	l, f, continues := c.predecessor(q, src)
 	if named != nil && named.conv == c && slices.Contains(c.lines, named.line) {
 		l, continues = named.line, true
 	}
@@ -142,12 +164,15 @@ func (s *Store) Request(in In) *Turn {
 		f = fit{tailEnd: -1}
 	}
 	t := &Turn{
-		items: in.Dialect == facts.OpenAIResponses, ending: named,
-		Conversation: c.key.id, Inferred: c.inferred, conv: c, exchange: in.Exchange, seq: in.Seq, at: in.Seen, length: len(q.body()), fit: f,
-		last: q.before(len(q.messages)),
+		items: in.Target.Dialect == facts.OpenAIResponses, names: in.Target.Dialect == facts.Gemini, ending: named,
+		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, seq: in.Seq, at: in.Seen,
+		length: len(q.body()), fit: f, last: q.before(len(q.messages)), streamed: in.Facts.Stream, facts: in.Facts, body: in.Body,
+	}
+	if in.Conversation != "" {
+		t.Conversation = in.Conversation
 	}
 	if l != nil {
-		t.previous = l.exchange
+		t.previous, t.pSource = l.exchange, l.source
 	}
 	switch {
 	case l == nil: // a new history, nothing shared with any before
@@ -162,58 +187,33 @@ func (s *Store) Request(in In) *Turn {
 	t.line, t.Branch = l, l.branch
 	if continues {
 		t.before = l.answer
+		l.raced = l.flying > 0 && (l.raced || !f.whole || len(l.tip.messages) != len(q.messages))
 	}
 	if c.open > 0 {
 		t.Changed = c.answerCalls(q, t.before, f, named != nil && continues && l == named.line, &in)
 	}
 	l.tip, s.scratch = s.scratch, l.tip
 	t.q = &l.tip
-	l.exchange = in.Exchange
+	l.exchange, l.source = in.Exchange, src
+	l.flying++
 	s.account(c)
 	s.use(c, in.Time)
 	return t
 }
 
-// Answer remembers the answer to t and returns the calls in it; need is the oldest sequence that it was made from.
-// Asker is kept with the calls for the caller.
-func (s *Store) Answer(t *Turn, r *facts.Response, need uint64, at time.Time, asker any) []*Call {
-	c := t.conv
-	s.lower(c, need)
-	a := &answer{
-		exchange: t.exchange, seq: t.seq, after: t.length, text: r.ContentHash,
-		noText: r.ContentBytes == 0, signed: slices.Clone(r.Signed),
-	}
-	calls := make([]*Call, 0, len(r.Calls))
-	for i := range r.Calls {
-		rc := &r.Calls[i]
-		call := &Call{
-			CallID: rc.ID, Name: rc.Name, Position: i, Exchange: t.exchange, Conversation: t.Conversation, AskedAt: at,
-			State: Open, Asker: asker, answer: a,
+// sent is the source of a request, which c then knows as its newest.
+func (c *conversation) sent(in *In) *source {
+	src := source{in.Instance, in.Run, in.Target, in.Shaped}
+	if old := c.source; old != nil {
+		if *old == src {
+			return old
 		}
-		calls = append(calls, call)
-		if rc.ID == "" {
-			continue
-		}
-		h := hashName(rc.ID)
-		if len(a.calls) < maxAnswer {
-			a.calls = append(a.calls, h)
-		}
-		c.remember(h, call)
-		if c.inferred {
-			s.index(c, callKey(c.key.service, h, len(rc.ID), t.last))
+		if old.instance != src.instance {
+			c.moves++
 		}
 	}
-	if c.inferred && r.ContentBytes > minText && r.ContentHash != 0 {
-		s.index(c, pairKey(c.key.service, r.ContentHash, t.last))
-	}
-	if t.line.answer == nil || t.line.answer.seq <= a.seq {
-		t.line.answer = a
-	}
-	if t.items {
-		s.remember(c, t.line, r)
-	}
-	s.account(c)
-	return calls
+	c.source = &src
+	return c.source
 }
 
 // Expire forgets the conversations that are idle since before now less the look-back.
@@ -231,7 +231,7 @@ func (s *Store) Need() uint64 {
 	return s.made.first.need
 }
 
-// Len is the number of conversations remembered.
+// Len is the number of ids of conversations remembered.
 func (s *Store) Len() int { return len(s.convs) }
 
 // Bytes is about how much memory they take.
@@ -243,14 +243,20 @@ func (s *Store) Evicted() uint64 { return s.evicted }
 // conversation finds or makes the conversation of a request.
 func (s *Store) conversation(in *In, q *skeleton, named *ending) *conversation {
 	k := key{in.Service, in.Conversation}
-	inferred := k.id == ""
+	given := k.id != ""
 	need := in.Need
-	var c *conversation
-	switch {
-	case inferred && named != nil:
-		c, need = named.conv, min(need, named.conv.need)
-	case inferred:
-		if c, need = s.infer(in, q); c == nil {
+	c := s.convs[k]
+	if c == nil || !given {
+		switch {
+		case named != nil:
+			c, need = named.conv, min(need, named.conv.need)
+		default:
+			c, need = s.infer(in, q)
+		}
+		if c != nil && given { // it goes on under a new id
+			c.resume(s, k)
+		}
+		if !given {
 			k.id = "inferred-" + in.Exchange
 		}
 	}
@@ -261,12 +267,22 @@ func (s *Store) conversation(in *In, q *skeleton, named *ending) *conversation {
 		s.lower(c, need)
 		return c
 	}
-	c = &conversation{key: k, inferred: inferred, need: math.MaxUint64, lastUsed: in.Time}
+	c = &conversation{key: k, inferred: !given, need: math.MaxUint64, lastUsed: in.Time}
 	s.convs[k] = c
 	s.used.push(c)
 	s.made.push(c)
 	s.lower(c, need)
 	return c
+}
+
+// resume makes c known by another given id.
+func (c *conversation) resume(s *Store, k key) {
+	if len(c.resumed) == maxResumed {
+		delete(s.convs, key{k.service, c.resumed[0]})
+		c.resumed = append(c.resumed[:0], c.resumed[1:]...)
+	}
+	c.resumed = append(c.resumed, k.id)
+	s.convs[k] = c
 }
 
 // lower makes c need a sequence. The conversations made before c then need it too, so that the first of all has the
@@ -293,12 +309,11 @@ func (s *Store) use(c *conversation, now time.Time) {
 func (s *Store) forget(c *conversation) {
 	c.gone = true
 	delete(s.convs, c.key)
+	for _, id := range c.resumed {
+		delete(s.convs, key{c.key.service, id})
+	}
 	for _, k := range c.keys {
-		if holders := s.found[k]; len(holders) > 1 {
-			s.found[k] = slices.DeleteFunc(holders, func(h *conversation) bool { return h == c })
-		} else {
-			delete(s.found, k)
-		}
+		s.unindex(c, k)
 	}
 	for _, k := range c.endings {
 		delete(s.endings, k)
@@ -308,14 +323,17 @@ func (s *Store) forget(c *conversation) {
 	s.bytes -= c.bytes
 }
 
+// callBytes is about what a call costs, with its answer and its place in maps.
+const callBytes = 512
+
 // account estimates anew what c costs.
 func (s *Store) account(c *conversation) {
 	if c.gone {
 		return
 	}
-	n := int64(512 + len(c.calls)*320 + c.text + len(c.instances)*512 + len(c.keys)*40 + len(c.endings)*256)
+	n := int64(640 + len(c.calls)*callBytes + c.text + len(c.instances)*512 + len(c.keys)*40 + len(c.endings)*256 + len(c.resumed)*96)
 	for _, l := range c.lines {
-		n += 256 + int64(cap(l.tip.messages))*skeletonBytes + int64(cap(l.tip.ids)+cap(l.tip.answers))*8
+		n += 256 + int64(cap(l.tip.messages))*messageBytes + int64(cap(l.tip.ids))*markBytes + int64(cap(l.tip.answers))*8
 	}
 	s.bytes += n - c.bytes
 	c.bytes = n

@@ -1,0 +1,176 @@
+package session
+
+import (
+	"encoding/binary"
+	"encoding/json"
+	"math"
+	"math/bits"
+	"strconv"
+
+	"github.com/zeebo/xxh3"
+)
+
+// maxDepth bounds the nesting of arguments that are compared.
+const maxDepth = 256
+
+// canonical hashes what a JSON text means: without regard to space, the order of members, escapes, or how a number is
+// written. Two texts that an SDK made of one value have one hash. It is 0 when b is not exactly one JSON value.
+func canonical(b []byte) uint64 {
+	c := canon{b: b}
+	h := c.value(0)
+	if c.space(); c.bad || c.i != len(b) {
+		return 0
+	}
+	return max(h, 1)
+}
+
+type canon struct {
+	b   []byte
+	i   int
+	bad bool
+}
+
+func (c *canon) space() {
+	for c.i < len(c.b) && (c.b[c.i] == ' ' || c.b[c.i] == '\t' || c.b[c.i] == '\n' || c.b[c.i] == '\r') {
+		c.i++
+	}
+}
+
+// take skips space and reports whether the next byte is want, which it then skips.
+func (c *canon) take(want byte) bool {
+	c.space()
+	if c.i < len(c.b) && c.b[c.i] == want {
+		c.i++
+		return true
+	}
+	return false
+}
+
+func (c *canon) fail() uint64 {
+	c.bad = true
+	return 0
+}
+
+// value hashes the value at hand.
+func (c *canon) value(depth int) uint64 {
+	c.space()
+	if c.bad || depth > maxDepth || c.i >= len(c.b) {
+		return c.fail()
+	}
+	switch c.b[c.i] {
+	case '{':
+		return c.object(depth)
+	case '[':
+		return c.array(depth)
+	case '"':
+		return mix('s', c.text())
+	default:
+		return c.word()
+	}
+}
+
+// object adds the hashes of its members, so that their order does not matter.
+func (c *canon) object(depth int) uint64 {
+	c.i++
+	var sum, n uint64
+	if c.take('}') {
+		return mix('o', 0)
+	}
+	for {
+		if c.space(); c.i >= len(c.b) || c.b[c.i] != '"' {
+			return c.fail()
+		}
+		key := c.text()
+		if !c.take(':') {
+			return c.fail()
+		}
+		sum += mix(c.value(depth+1), key)
+		n++
+		if c.bad {
+			return 0
+		}
+		if c.take('}') {
+			return mix('o', mix(n, sum))
+		}
+		if !c.take(',') {
+			return c.fail()
+		}
+	}
+}
+
+func (c *canon) array(depth int) uint64 {
+	c.i++
+	h := uint64('a')
+	if c.take(']') {
+		return mix('a', 0)
+	}
+	for {
+		h = mix(h, c.value(depth+1))
+		if c.bad {
+			return 0
+		}
+		if c.take(']') {
+			return mix('a', h)
+		}
+		if !c.take(',') {
+			return c.fail()
+		}
+	}
+}
+
+// text hashes the string at hand.
+func (c *canon) text() uint64 {
+	start, plain := c.i+1, true
+	for c.i++; c.i < len(c.b); c.i++ {
+		switch c.b[c.i] {
+		case '"':
+			raw := c.b[start:c.i]
+			c.i++
+			if plain {
+				return xxh3.Hash(raw)
+			}
+			var s string
+			if json.Unmarshal(c.b[start-1:c.i], &s) != nil {
+				return c.fail()
+			}
+			return xxh3.HashString(s)
+		case '\\':
+			plain = false
+			c.i++
+		}
+	}
+	return c.fail()
+}
+
+// word hashes a number, true, false or null. 1, 1.0 and 1e0 are one number.
+func (c *canon) word() uint64 {
+	start := c.i
+	for c.i < len(c.b) && c.b[c.i] > ' ' && c.b[c.i] != ',' && c.b[c.i] != ']' && c.b[c.i] != '}' {
+		c.i++
+	}
+	w := c.b[start:c.i]
+	switch string(w) {
+	case "true", "false", "null":
+		return mix('w', xxh3.Hash(w))
+	case "":
+		return c.fail()
+	}
+	if w[0] != '-' && (w[0] < '0' || w[0] > '9') || len(w) > 400 {
+		return c.fail()
+	}
+	f, err := strconv.ParseFloat(string(w), 64)
+	if err != nil && !math.IsInf(f, 0) {
+		return c.fail()
+	}
+	if math.Abs(f) >= 1<<53 { // a float would make different ids one
+		return mix('b', xxh3.Hash(w))
+	}
+	return mix('n', math.Float64bits(f+0)) // no negative zero
+}
+
+func mix(a, b uint64) uint64 {
+	var buf [16]byte
+	binary.LittleEndian.PutUint64(buf[:], bits.RotateLeft64(a, 29))
+	binary.LittleEndian.PutUint64(buf[8:], b)
+	return xxh3.Hash(buf[:])
+}

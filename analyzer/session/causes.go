@@ -1,0 +1,131 @@
+package session
+
+// The root causes: what an agent did that made a request defective. The list is closed; ids are those of RULES.md 4.2.
+const (
+	// CallsDropped: the agent saved the assistant message without its calls. Detail "some": without some of them.
+	CallsDropped = "tool_calls_dropped_on_save"
+	// Truncated: the agent shortened its history between a call and its reply. Detail head, middle or tail says where.
+	Truncated = "history_truncated_mid_pair"
+	// ReplayedUnbound: a new run or process loaded replies from storage without the calls that they answer.
+	ReplayedUnbound = "replayed_history_without_binding"
+	// SanitizerDropped: code that repairs histories took out a malformed call, or one whose group was incomplete, and left
+	// a reply to it.
+	SanitizerDropped = "call_dropped_by_sanitizer"
+	// CallsTruncated: the agent runs only the first k of several calls.
+	CallsTruncated = "parallel_calls_truncated"
+	// ToolSkipped: the agent did not run the tool, said nothing for it, and went on by itself.
+	ToolSkipped = "tool_skipped"
+	// Crashed: the process ended between call and reply; another one went on from what was saved.
+	Crashed = "crash_between_call_and_reply"
+	// UserInterrupt: the user's next message came before the reply, which followed later.
+	UserInterrupt = "user_interrupt"
+	// SkippedOrInterrupted stands for ToolSkipped and UserInterrupt, and for Crashed where it is not known which process
+	// sent what: the request shows only that there is no reply. Only events of tools or runs could tell them apart.
+	SkippedOrInterrupted = "tool_skipped_or_interrupted"
+	// Interleaved: a message was inserted between a call and its reply. Detail is its role.
+	Interleaved = "interleaved_injection"
+	// CallsSplit: the calls of one answer were saved as several assistant messages.
+	CallsSplit = "calls_split_over_messages"
+	// ConcurrentWriters: two requests of one conversation were under way at once, and both wrote into its history.
+	ConcurrentWriters = "concurrent_writers"
+	// DuplicateReply: a call was answered more than once. Detail resume_replayed: the same reply again by another process;
+	// retry_appended: the same reply again by the same one; double_execution: another reply; approval_plus_result: the
+	// first one was a placeholder.
+	DuplicateReply = "duplicate_reply"
+	// DuplicateIDFromModel: the model itself gave two calls one id.
+	DuplicateIDFromModel = "duplicate_id_from_model"
+	// TurnAppendedTwice: the agent appended one assistant message twice.
+	TurnAppendedTwice = "turn_appended_twice"
+	// IDRewritten: calls and replies carry different ids because one side changed them. Detail call_side: the calls;
+	// reply_side: the reply; hardcoded_id, result_used_as_id: the reply, and how.
+	IDRewritten = "id_rewritten"
+	// IDFromGateway: the answer itself came with the id that this target refuses, so a gateway made it.
+	IDFromGateway = "id_regenerated_by_gateway"
+	// ArgumentsAsObject: the answer's arguments were a string, the request has the same as a JSON value.
+	ArgumentsAsObject = "arguments_reserialised_as_object"
+	// ArgumentsTruncated: the answer ended inside the arguments. Detail length: by its token limit; cut: the stream broke off.
+	ArgumentsTruncated = "arguments_truncated_stream"
+	// StreamAssembly: the fragments of a streamed call were put together wrongly.
+	StreamAssembly = "stream_assembly_bug"
+	// MalformedByModel: the answer was whole, and the model wrote the call like this.
+	MalformedByModel = "malformed_by_model"
+	// IDDroppedOnSave: the answer's call had the id, or name, that the request lacks.
+	IDDroppedOnSave = "id_dropped_on_save"
+	// ReasoningStripped: the answer came with reasoning, or its signature, that the request lacks.
+	ReasoningStripped = "reasoning_stripped"
+	// EmptyReasoningOmitted: the answer's reasoning was an empty string, and the request lacks the member.
+	EmptyReasoningOmitted = "empty_reasoning_omitted"
+	// ProviderSwitched: the message came from another provider or model, whose answers look otherwise. Detail dialect,
+	// variant or model says what changed.
+	ProviderSwitched = "provider_switched"
+	// FieldLeak: all messages of a role carry the field, so the code that writes messages adds it.
+	FieldLeak = "sdk_field_leak"
+	// NoHistory: nothing is known of what the request was made from.
+	NoHistory = "unknown_no_history"
+)
+
+// fixes say for each root cause what to change in the agent.
+var fixes = map[string]string{
+	CallsDropped:          "Save the whole assistant message, tool_calls included, before its tool messages; do not rebuild it from role and content.",
+	Truncated:             "Shorten the history only between turns: keep or drop an assistant message with tool_calls together with all its tool messages.",
+	ReplayedUnbound:       "When a run starts from stored history, load an assistant message with its calls together with the replies, or leave both out.",
+	SanitizerDropped:      "Where a broken call is taken out of the history, take out its replies too; better, answer it with an error.",
+	CallsTruncated:        "Answer every call of the answer; give those beyond the limit a reply that says so, or ask for no parallel calls.",
+	ToolSkipped:           "Append a reply for every call, also for one that is not run: say in it that the tool was skipped or failed.",
+	Crashed:               "Save calls and replies as they come, and on resume answer each call that has no reply with an error before going on.",
+	UserInterrupt:         "When the user writes while tools run, first append a reply to each open call, if only one that says it was interrupted.",
+	SkippedOrInterrupted:  "Before the next message, append a reply to every open call: its result, or that it was skipped, failed or interrupted.",
+	Interleaved:           "Insert reminders, summaries and guards only after all replies of a turn, never between a call and its reply.",
+	CallsSplit:            "Save an answer with several calls as one assistant message, followed by all its replies.",
+	ConcurrentWriters:     "Let one run at a time write into a conversation: take a lock, or queue the second request until the first is saved.",
+	DuplicateReply:        "Before appending a reply, look whether its call has one; make running a tool idempotent by call id.",
+	DuplicateIDFromModel:  "Give calls with an id that was used before a new one when the answer is saved, and use it in their replies.",
+	TurnAppendedTwice:     "Append an answer in one place only, and make saving it idempotent.",
+	IDRewritten:           "Use the id of the answer's call unchanged in the saved call and in its reply.",
+	IDFromGateway:         "Let the gateway pass ids through, or give calls ids that every target takes when the answer is saved.",
+	ArgumentsAsObject:     "Send the arguments back as the string that came; if they are stored parsed, serialise them again.",
+	ArgumentsTruncated:    "Do not save a call from an answer that did not end; raise the token limit or ask again.",
+	StreamAssembly:        "Collect the fragments of a streamed call by its index, begin a new call at a new id, and keep id and name of the first fragment.",
+	MalformedByModel:      "Check calls before saving them; answer a malformed one with an error instead of running it, or ask the model again.",
+	IDDroppedOnSave:       "Save id, type and function name of every call, and name the call's id in its reply.",
+	ReasoningStripped:     "Save the reasoning of an answer with its signature and send it back unchanged with its calls.",
+	EmptyReasoningOmitted: "Send the reasoning member back also when it is empty; do not leave out empty strings.",
+	ProviderSwitched:      "When a conversation goes on at another provider or model, convert the history: fields, ids and reasoning of the old one.",
+	FieldLeak:             "Build messages from the fields that the API takes; do not serialise the SDK's or framework's own object.",
+}
+
+// RootCauses are all ids that RootCause.ID can have, besides "" for a known history in which nothing fits.
+var RootCauses = []string{
+	CallsDropped, Truncated, ReplayedUnbound, SanitizerDropped, CallsTruncated, ToolSkipped, Crashed, UserInterrupt, SkippedOrInterrupted,
+	Interleaved, CallsSplit, ConcurrentWriters, DuplicateReply, DuplicateIDFromModel, TurnAppendedTwice, IDRewritten, IDFromGateway,
+	ArgumentsAsObject, ArgumentsTruncated, StreamAssembly, MalformedByModel, IDDroppedOnSave, ReasoningStripped, EmptyReasoningOmitted,
+	ProviderSwitched, FieldLeak, NoHistory,
+}
+
+// explained are the rules whose defects have root causes. What is wrong with a message alone, such as two system prompts,
+// is explained by the rule.
+var explained = map[string]func(*Turn, *Symptom) RootCause{
+	"orphan_tool_reply":            (*Turn).orphan,
+	"tool_reply_before_call":       (*Turn).reordered,
+	"late_tool_reply":              (*Turn).late,
+	"unknown_tool_call_id":         (*Turn).unknownID,
+	"missing_tool_reply":           (*Turn).missing,
+	"previous_response_unresolved": (*Turn).unresolved,
+	"duplicate_tool_reply":         (*Turn).repliedTwice,
+	"duplicate_call_id_in_message": (*Turn).calledTwice,
+	"duplicate_call_id_in_history": (*Turn).calledTwice,
+	"duplicate_item_id":            (*Turn).itemTwice,
+	"missing_tool_call_id":         (*Turn).replyWithoutID,
+	"malformed_tool_call":          (*Turn).malformed,
+	"arguments_not_string":         (*Turn).argumentsKind,
+	"arguments_invalid_json":       (*Turn).argumentsText,
+	"reasoning_content_missing":    (*Turn).reasoningGone,
+	"thinking_block_missing":       (*Turn).reasoningGone,
+	"thought_signature_missing":    (*Turn).reasoningGone,
+	"reasoning_item_unpaired":      (*Turn).reasoningUnpaired,
+	"reasoning_signature_invalid":  (*Turn).switched,
+	"reasoning_content_forbidden":  (*Turn).switched,
+	"unsupported_role":             (*Turn).switched,
+	"unexpected_message_field":     (*Turn).leaked,
+	"tool_call_id_format":          (*Turn).idFormat,
+}
