@@ -166,7 +166,7 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 }
 
 // answered takes over what the answer says and makes its tool calls known. An answer that the agent did not read to its
-// end has no calls that it could answer.
+// end has no calls that it must answer.
 func (a *Analyzer) answered(o *open, ev *event.Event, at Position, need uint64) {
 	e, r := &o.row, &a.res
 	e.ResponseModel, e.ResponseID, e.FinishReason = name(r.Model), name(r.ID), name(r.FinishReason)
@@ -175,9 +175,8 @@ func (a *Analyzer) answered(o *open, ev *event.Event, at Position, need uint64) 
 	switch {
 	case o.turn == nil || e.Status >= 400 || len(r.Error) > 0 || r.Content == facts.Absent && len(r.Calls) == 0:
 		return
-	case ev.Error != "" && r.FinishReason == "":
-		return
 	}
+	cut := ev.Error != "" && r.FinishReason == ""
 	var asker *event.Labels
 	if len(r.Calls) > 0 {
 		l := e.Labels
@@ -189,7 +188,6 @@ func (a *Analyzer) answered(o *open, ev *event.Event, at Position, need uint64) 
 			c.ID = "" // too long to be remembered
 		}
 	}
-	cut := ev.Error != ""
 	for _, c := range a.sessions.Answer(o.turn, session.Answer{Facts: r, Seq: at.Seq, Need: need, At: seen(ev, at), Cut: cut, Asker: asker}) {
 		a.putCall(c, at.Seq)
 	}
