@@ -51,7 +51,7 @@ func ScanRequestAfter(d Dialect, body []byte, m *Memo, f *Request) (known int, e
 		*m = Memo{dialect: d}
 	}
 	r := &f.recall
-	r.begin(m)
+	r.begin(m, len(body))
 	if err = ScanRequest(d, body, f); err == nil && r.count > 0 {
 		m.keep(r)
 	}
@@ -86,6 +86,7 @@ type recall struct {
 	memo  *Memo // nil in a scan that knows nothing and tells nothing
 	lines [memoLines]memoCursor
 	known int
+	spare int // bytes that may still be hashed in vain: as many as the body has, so that no body takes long
 
 	tools, messages []byte // entries of the request at hand
 	count           int    // of messages
@@ -97,8 +98,8 @@ type memoCursor struct {
 	last int    // the messages up to the last one that was recognised
 }
 
-func (r *recall) begin(m *Memo) {
-	r.memo, r.known, r.tools = m, 0, r.tools[:0]
+func (r *recall) begin(m *Memo, size int) {
+	r.memo, r.known, r.spare, r.tools = m, 0, size, r.tools[:0]
 	r.again()
 }
 
@@ -180,8 +181,16 @@ func (f *Request) remember(s *scanner, m *Message, calls, replies, dropped int, 
 
 // isKnown reports whether the size bytes at hand have that hash, which is an object's or an array's. Unless that is
 // likely, it looks first at where it should end.
-func (s *scanner) isKnown(size int, hash uint64, likely bool) bool {
-	return size <= len(s.b)-s.i && (likely || s.b[s.i+size-1] == s.b[s.i]+2) && xxh3.Hash(s.b[s.i:s.i+size]) == hash
+func (f *Request) isKnown(s *scanner, size int, hash uint64, likely bool) bool {
+	r := &f.recall
+	switch {
+	case size > len(s.b)-s.i || size > r.spare || !likely && s.b[s.i+size-1] != s.b[s.i]+2:
+		return false
+	case xxh3.Hash(s.b[s.i:s.i+size]) == hash:
+		return true
+	}
+	r.spare -= size
+	return false
 }
 
 // declared reads the value at hand, which declares the functions, by read, if it is not known. Where something before

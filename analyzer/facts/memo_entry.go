@@ -8,9 +8,9 @@ import (
 )
 
 // An entry of a Memo is numbers as varints, hashes as eight bytes, and texts, see appendPlaced. Small enumerations
-// share a number, four bits each; the bits above them say which of the rarer facts follow.
+// share a head, four bits each; the bits above them say which of the rarer facts follow.
 
-// Bits of a message's first number. Below them stand item, role, and the kinds of role, name, content, tool_calls and
+// Bits of a message's head. Below them stand item, role, and the kinds of role, name, content, tool_calls and
 // reasoning.
 const (
 	memoRole   = 1 << (28 + iota) // the role is the usual word for it
@@ -27,13 +27,13 @@ const (
 	memoReplies
 )
 
-// Bits of a call's first number. Below them stand nine kinds and types.
+// Bits of a call's head. Below them stand nine kinds and types.
 const (
 	memoArgs       = 1 << (36 + iota) // hash and length of its arguments
 	memoCallFields                    // fields
 )
 
-// Bits of a reply's first number. Below them stand the kinds of id, name and content.
+// Bits of a reply's head. Below them stand the kinds of id, name and content.
 const (
 	memoError      = 1 << (12 + iota)
 	memoWhole      // it is all of the message
@@ -86,7 +86,7 @@ func appendMessage(e, b []byte, m *Message, stored, open bool) []byte {
 	}
 	e = appendNumber(e, m.End-m.Start)
 	e = binary.LittleEndian.AppendUint64(e, m.Hash)
-	e = binary.AppendUvarint(e, head)
+	e = binary.LittleEndian.AppendUint64(e, head)
 	e = appendNumber(e, m.ContentBytes)
 	if head&memoOther != 0 {
 		text(m.RoleName)
@@ -134,7 +134,7 @@ func appendCall(e, b []byte, m *Message, c *Call) []byte {
 	if c.Fields != 0 {
 		head |= memoCallFields
 	}
-	e = appendNumber(appendNumber(binary.AppendUvarint(e, head), c.Start-m.Start), c.End-c.Start)
+	e = appendNumber(appendNumber(binary.LittleEndian.AppendUint64(e, head), c.Start-m.Start), c.End-c.Start)
 	e = appendPlaced(e, b, m.Start, c.Start, c.End, c.ID)
 	e = appendPlaced(e, b, m.Start, c.Start, c.End, c.Name)
 	if head&memoArgs != 0 {

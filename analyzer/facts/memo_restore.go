@@ -7,9 +7,13 @@ type entryReader []byte
 
 func (r *entryReader) uvarint() uint64 {
 	b := *r
-	if b[0] < 0x80 {
+	switch {
+	case b[0] < 0x80:
 		*r = b[1:]
 		return uint64(b[0])
+	case b[1] < 0x80:
+		*r = b[2:]
+		return uint64(b[0]&0x7f) | uint64(b[1])<<7
 	}
 	n, w := binary.Uvarint(b)
 	*r = b[w:]
@@ -18,7 +22,8 @@ func (r *entryReader) uvarint() uint64 {
 
 func (r *entryReader) number() int { return int(r.uvarint()) }
 
-func (r *entryReader) hash() uint64 {
+// word reads eight bytes.
+func (r *entryReader) word() uint64 {
 	h := binary.LittleEndian.Uint64(*r)
 	*r = (*r)[8:]
 	return h
@@ -44,11 +49,11 @@ func (r *entryReader) text(s *scanner, zero int) []byte {
 // restore reads the message at hand into m, which is empty, from an entry, if it is its, as is likely or not.
 func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) bool {
 	r := entryReader(entry)
-	size, hash := r.number(), r.hash()
-	if !s.isKnown(size, hash, likely) {
+	size, hash := r.number(), r.word()
+	if !f.isKnown(s, size, hash, likely) {
 		return false
 	}
-	head := r.uvarint()
+	head := r.word()
 	zero := s.i
 	m.Kind, m.Start, m.End, m.Hash, m.ContentBytes = Object, zero, zero+size, hash, r.number()
 	m.Item, m.Role, m.RoleKind, m.NameKind = Item(head&15), Role(head>>4&15), Kind(head>>8&15), Kind(head>>12&15)
@@ -69,10 +74,10 @@ func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) boo
 		m.Parts, m.PartCount, m.FirstPart = Parts(r.uvarint()), r.number(), Parts(r.uvarint())
 	}
 	if head&memoHash != 0 {
-		m.ContentHash = r.hash()
+		m.ContentHash = r.word()
 	}
 	if head&memoSigned != 0 {
-		m.Signed = r.hash()
+		m.Signed = r.word()
 	}
 	if head&memoFields != 0 {
 		m.Fields, m.NullFields = Fields(r.uvarint()), Fields(r.uvarint())
@@ -113,7 +118,7 @@ func (f *Request) restoreTooled(s *scanner, m *Message, r entryReader, head uint
 }
 
 func (r *entryReader) call(s *scanner, m *Message, c *Call) {
-	head := r.uvarint()
+	head := r.word()
 	c.Kind, c.IDKind, c.NameKind, c.TypeKind = Kind(head&15), Kind(head>>4&15), Kind(head>>8&15), Kind(head>>12&15)
 	c.Type, c.FuncKind, c.ArgsKind = CallType(head>>16&15), Kind(head>>20&15), Kind(head>>24&15)
 	c.Args, c.Signature = Args(head>>28&15), Kind(head>>32&15)
@@ -122,7 +127,7 @@ func (r *entryReader) call(s *scanner, m *Message, c *Call) {
 	c.ID = r.text(s, m.Start)
 	c.Name = r.text(s, m.Start)
 	if head&memoArgs != 0 {
-		c.ArgsHash, c.ArgsBytes = r.hash(), r.number()
+		c.ArgsHash, c.ArgsBytes = r.word(), r.number()
 	}
 	if head&memoCallFields != 0 {
 		c.Fields = Fields(r.uvarint())
@@ -156,7 +161,7 @@ func (r *entryReader) reply(s *scanner, m *Message, p *Reply) {
 func (f *Request) restoreTools(s *scanner, entry []byte) bool {
 	r := entryReader(entry)
 	size := r.number()
-	if !s.isKnown(size, r.hash(), true) {
+	if !f.isKnown(s, size, r.word(), false) {
 		return false
 	}
 	flags := r.number()

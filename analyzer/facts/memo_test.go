@@ -285,6 +285,7 @@ func TestMemoKeepsEveryFact(t *testing.T) {
 		entry := appendMessage(nil, body, &m, true, true)
 		var f Request
 		var got Message
+		f.recall.spare = len(body)
 		if f.s = (scanner{b: body, i: zero}); !f.restore(&f.s, &got, entry, true) {
 			t.Fatal("not restored")
 		}
@@ -364,6 +365,19 @@ func TestMemoKnows(t *testing.T) {
 		if scanned := len(last) - c.known; scanned > tc.new*1100+200 {
 			t.Errorf("%s: %d of %d bytes were scanned", tc.name, scanned, len(last))
 		}
+	}
+}
+
+// A body that looks at every place like a long message which is known is not hashed at every place.
+func TestMemoTakesLinearTime(t *testing.T) {
+	var c memoScan
+	const again = `"messages":[{}],`
+	long := `{"messages":[{"a":"` + strings.Repeat("x", 100*len(again)-len(`{"a":""}`)+len(`{}`)) + `"}],"tools":[{"a":"` + strings.Repeat("y", 5000) + `"}]}`
+	c.scan(t, OpenAIChat, []byte(long))
+	body := []byte("{" + strings.Repeat(again, 1000) + `"a":1}`)
+	c.scan(t, OpenAIChat, body)
+	if left := c.after.recall.spare; left < 0 || left > len(body)/2 {
+		t.Errorf("of %d bytes %d may still be hashed in vain; none below 0, and few, or the test shows nothing", len(body), left)
 	}
 }
 
