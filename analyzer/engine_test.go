@@ -76,7 +76,7 @@ func TestFailures(t *testing.T) {
 	f("error inside a 200", func(s *stream, id string) {
 		s.response(id, 200, []byte(`{"error":{"code":429,"message":"slow down"}}`))
 	},
-		`200 true stream_error 429 "{\"code\":429,\"message\":\"slow down\"}"`)
+		`200 true rate_limit 429 "{\"code\":429,\"message\":\"slow down\"}"`)
 	f("error inside a stream", func(s *stream, id string) {
 		events(s, id, "data: {\"choices\":[{\"delta\":{\"content\":\"hi\"}}]}\n\ndata: {\"error\":{\"type\":\"server_error\",\"message\":\"boom\"}}\n\n")
 	}, `200 true stream_error server_error "{\"type\":\"server_error\",\"message\":\"boom\"}"`)
