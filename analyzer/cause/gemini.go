@@ -19,6 +19,8 @@ var gemini = newTable("gemini", []row{
 	{words: "maxoutputtokens value of … supported range", cause: "max_tokens_invalid", source: "unlinked"},
 	{words: "unknown name … at contents", cause: "unsupported_field", source: "google-gemini/gemini-cli#13972"},
 	{words: "unknown name … at tools", cause: "tool_schema_invalid", source: "unlinked"},
+	{words: "unknown name … at request.tools", cause: "tool_schema_invalid", source: "can1357/oh-my-pi#1405"},
+	{words: "unknown name … at request.contents", cause: "unsupported_field", source: "unlinked"},
 	{words: "unknown name", cause: "unsupported_parameter", source: "google-gemini/gemini-cli#13972"},
 	{words: "function_declarations[", cause: "tool_schema_invalid", source: "iBUHub/AIStudioToAPI#154"},
 	{words: "parts must not be empty", cause: "empty_content", source: "chatwise#250"},

@@ -28,7 +28,7 @@ var lexicon = newIndex([]concept{
 	{"duplicate", "duplicate|not unique|must be unique|unique|multiple|more than once|more than one|twice|already been|already has|already exist|already used|same id|same tool_call_id|reused|single result|repeated|more tool|重复"},
 	{"mismatch", "not found|does not match|do not match|doesnt match|did not match|mismatch|does not exist|doesnt exist|not exist|unknown|cannot find|could not find|couldnt find|cant find|does not correspond|do not correspond|not match any|not in the|not present|not a valid tool call|not among|not one of the|not part of|not in list|has no match|no tool call with|no call with|unmatched|non-existent|nonexistent|does not reference|unrecognized tool"},
 	{"placed", "comes immediately after|come immediately after|must come|must be placed|must be the first|must precede|must appear|must be adjacent|consecutive|immediately follow|out of order|wrong position|in the same turn|same turn"},
-	{"history", "previous|prior|preced|preceed|earlier|before|history|immediately"},
+	{"history", "previous|prior|prece|earlier|before|history|immediately"},
 
 	// order of roles
 	{"alternate", "alternat|successive|consecutive|in a row|interleave|交替"},
@@ -64,7 +64,7 @@ var lexicon = newIndex([]concept{
 	{"toolchoice", "tool_choice|tool choice|toolchoice|function_call parameter|function calling config|function_calling_config|forced tool|forces tool|parallel_tool_calls|tool_config|requested tool|none,auto|auto,none|auto,any"},
 	{"respformat", "response_format|response format|responseformat|json_schema|json mode|response_schema|response_json_schema|response_mime|structured output|text.format|output_format|guided_json|json_object|output schema|output_config.format|responseschema|guided decoding"},
 	{"schema", "schema|flavored|jsonschema|input_schema|inputschema|parameters$|parameters.|grammar"},
-	{"tooldef", "tools[|tools.|tools:|functions[|function_declaration|functiondeclaration|function declaration|tool definition|function definition|tool schema|tool spec|toolspec|function parameter|tool parameter|tool name|tool names|tools.function|invalid tool|invalid function|function format|tool type|function name|for function|function schema|tools parameter|tool input|input_schema|inputschema|toolconfig.tools|too many tools|number of tools|tools :|tools,|json schema not|tools must|tools array|type of tool|of tool must|each tool|tool must|tool definitions|tool[|function tools|only function"},
+	{"tooldef", "tools[|tools.|tools:|functions[|function_declaration|functiondeclaration|function declaration|tool definition|function definition|tool schema|tool spec|toolspec|function parameter|tool parameter|tool name|tool names|tools.function|invalid tool|invalid function|function format|tool type|function name|for function|function schema|tools parameter|tool input|input_schema|inputschema|toolconfig.tools|too many tools|number of tools|tools :|tools,|json schema not|tools must|tools array|type of tool|of tool must|each tool|tool must|tool definitions|tool[|function tools|only function|tool validation|in parameter tools|function object in|in schema definition"},
 	{"functionname", "function name|function.name|tool name|tooluse.name|function_call.name|function_response.name|functionname|custom.name|].name|tool_use.name|tools.name|function_declarations.name|name of the function|name of the tool|tool.name|function,name"},
 
 	// reasoning
@@ -84,7 +84,7 @@ var lexicon = newIndex([]concept{
 	{"notools", "must define tools|without tools|toolconfig field must|toolconfig must|no tools|tools are not|tools must be defined|tools must be provided|tools field must|tools is not|tools is required|tools field is required|must provide tools|tools were not|tools= param|requires tools|tools parameter is required|must declare tools"},
 
 	// media
-	{"image", "image|images|audio|video|vision|pdf|mime|multimodal|file_data|file type|inline_data|data-uri|data url|picture|base64|photo|图片|图像|fetch content|provided url|robots.txt|file uri|document$|media type|media_type|media$"},
+	{"image", "image|images|audio|video|vision|pdf|mime|multimodal|file_data|file type|inline_data|data-uri|data url|picture|base64|photo|图片|图像|fetch content|provided url|robots.txt|file uri|document$|media type|media_type|media$|multi-modal"},
 	{"badmedia", "invalid|not support|not valid|exceed|too large|too many|could not|cannot|unable|unsupported|failed|does not match|only supported|must be|does not appear|download|fetch|dimension|decod|corrupt|no endpoints|unknown variant|at most|not a|isnt|not enabled|not allowed|not available|不支持|格式"},
 
 	// size
@@ -112,7 +112,7 @@ var lexicon = newIndex([]concept{
 
 	{"neither", "but not none|either content or tool_calls|neither content nor|content or tool_calls|content and tool_calls are|content和tool_calls|content or tool calls"},
 	{"pymapping", "has no attribute items|item pairs from a mapping|is not a mapping|object has no attribute get|no attribute items"},
-	{"unsupparam", "unsupported parameter|unknown parameter|unrecognized request argument|unsupported param:|argument not supported|unrecognized parameter|unexpected keyword argument|unknown argument|unrecognized argument|unsupported argument|parameter not supported|unsupported request parameter"},
+	{"unsupparam", "unsupported parameter|unknown parameter|unrecognized request argument|unsupported param:|argument not supported|unrecognized parameter|unexpected keyword argument|unknown argument|unrecognized argument|unsupported argument|parameter not supported|unsupported request parameter|unsupportedparams|does not support parameters|do not support parameters"},
 	{"msgs", "messages$|message list|message array|messages array|messages list|contents$"},
 	{"toolsword", "tools$|functions$"},
 	{"most", "maximum|at most|too many|limit|up to|no more than|exceed|more than"},
@@ -131,14 +131,14 @@ var lexicon = newIndex([]concept{
 	{"both", "not both|both content and tool_calls|cannot have both|exactly one of"},
 	{"callsarr", "tool_calls"},
 	{"emptyarr", "empty array|empty list|is empty|not be empty|cannot be empty|too short|at least 1 item|minimum number of items|empty tool_calls|minimum length 1|at least one tool call"},
-	{"bad", "invalid|not|unsupported|must|cannot|require|expected|only|unknown|incompatible|without|doesnt|should|missing|illegal|unavailable|may not|error|too|isnt|fail|duplicate|violat|exceed|maximum|unrecognized|incorrect|empty|non-|malformed|unable|supported values are"},
+	{"bad", "invalid|not|unsupported|must|cannot|require|expected|only|unknown|incompatible|without|doesnt|should|missing|illegal|unavailable|may not|error|too|isnt|fail|duplicate|violat|exceed|maximum|unrecognized|incorrect|empty|non-|malformed|unable|supported values are|conflict in"},
 	{"subject", "tool_choice|tool choice"},
 	{"billcode", "insufficient_quota|exceeded your current quota|insufficient_user_quota|insufficient balance|insufficient credit"},
 
 	// servers
 	{"serverdown", "overloaded|overload|service unavailable|temporarily unavailable|bad gateway|gateway time|upstream connect error|no healthy upstream|healthy deployment|no deployments available|unable to process your request|too busy|server busy|is busy|server is busy|currently unavailable|timed out|timeout|timeout occurred|connection refused|connection reset|econnreset|connection error|socket hang|system memory|out of memory|cuda|at capacity|over capacity|try again later|modelnotready|model is loading|loading model|service_unavailable|serviceunavailable|负载|服务繁忙|系统繁忙|稍后|网络错误|服务异常|saturated|server_is_overloaded|enginecore|engine core|worker died|origin_bad_gateway"},
 	{"serverbland", "internal server error|internal_server_error|internalservererror|server error|do request failed|upstream request failed|upstream error|upstream failure|unexpected error|unknown error|an error occurred while processing|internal_error|internal error|内部错误|server had an error"},
-	{"freshoutput", "tool_use_failed|failed to call a function|failed_generation|tool call validation failed|model called a tool|model did not call|did not match schema|failed to generate json|json_validate_failed|malformed_function_call|model produced invalid|model generated invalid|generated invalid|failed to parse tool calls|could not decode the generated|parse the model|invalid tool call generated|attempted to call tool|unparsable tool|tried to call|nosuchtool|model attempted to call|called an unknown tool|hallucinated"},
+	{"freshoutput", "tool_use_failed|failed to call a function|failed_generation|tool call validation failed|model called a tool|model did not call|did not match schema|failed to generate json|json_validate_failed|malformed_function_call|model produced invalid|model generated invalid|generated invalid|failed to parse tool calls|could not decode the generated|parse the model|invalid tool call generated|attempted to call tool|unparsable tool|tried to call|nosuchtool|model attempted to call|called an unknown tool|hallucinated|model response did not|model output did not|respect the required format"},
 	{"opaque", "request contains an invalid argument|invalid api parameter|parameter is illegal|参数有误|messages 参数非法|input validation error$|parameter is invalid|bad request$|invalid chat setting|invalid argument$|invalid params$|operation is unsupported|parameters specified in the request are not valid"},
 	{"emptylist", "empty array|empty list|empty messages|messages is empty|messages are empty|messages cannot be empty|messages must not be empty|messages must contain at least|at least one message|messages parameter is empty|contents is not specified|contents are required|no messages|is too short - messages|messages array is empty|but got 0|messages:at least one|messages must be non-empty|messages should not be empty|list of messages is empty|messages : minimum number|messages :minimum number|messages is required|messages 不能为空|messages list cannot be empty|messages to be non-empty|contents must not be empty"},
 	{"emptycalls", "tool_calls:empty|empty tool_calls|tool_calls is empty|tool_calls must not be empty|tool_calls cannot be empty|tool_calls array is empty|tool_calls should not be empty|tool_calls : minimum|tool_calls :minimum|tool_calls must contain at least|too short - messages|tool_calls must be non-empty|tool_calls,msg:list should have at least|tool_calls - array"},

@@ -76,5 +76,6 @@ var openAI = newTable("openai", []row{
 	{words: "above maximum value", cause: "invalid_parameter_value", source: "unlinked"},
 	{words: "missing required parameter:tools", cause: "tool_schema_invalid", source: "ymichael/open-codex#35"},
 	{words: "missing required parameter", cause: "missing_required_field", source: "unlinked"},
+	{words: "is a required property … in parameter tools", cause: "tool_schema_invalid", source: "posit-dev/querychat#273"},
 	{words: "is a required property", cause: "missing_required_field", source: "unlinked"},
 })
