@@ -18,6 +18,14 @@
 // events of their own, in stream time, at their deadline; so it makes no difference whether the next event or Advance
 // finds them due.
 //
+// # Why known requests are not read again
+//
+// An agent sends its whole history each turn: of 50 turns, 96 of 100 bytes came before. Of a conversation with a given
+// id, facts keep for each message of its newest two histories the xxh3 of its bytes and what was found in it, some 40
+// bytes, and take from there what a new request repeats: hashing runs ten times as fast as scanning. This changes the
+// time that a request takes and nothing else. It is bounded by a quarter of StateBytes; what is evicted costs one whole
+// scan. Without an id there is none: which conversation it is, the body tells. BenchmarkConversation measures it.
+//
 // # What an exchange goes through
 //
 // A request is scanned and judged when it comes, and only hashes, ids and names of it are kept. Its response completes

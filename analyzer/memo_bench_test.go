@@ -73,87 +73,107 @@ func conversationBodies(tb testing.TB, turns int, seed uint64) [][]byte {
 	return bodies
 }
 
-// BenchmarkConversation reads all requests of conversations of 50 turns, which take turns as they do in a stream; a
-// byte is one received. "scan" is the facts alone, "check" also pairing and rules, "process" all that the analyzer does
-// with the requests. In "full" each is scanned whole, in "memo" what is known is not.
+// BenchmarkConversation reads all requests of conversations of 50 turns; a byte is one received. "scan" is the facts
+// alone, "check" also pairing and rules, "process" all that the analyzer does with the requests. In "full" each is
+// scanned whole, in "memo" what is known is not. The bodies of one conversation stay in the processor's caches, as do
+// those that were read from a connection just now; those of eight, which take turns, do not.
 func BenchmarkConversation(b *testing.B) {
-	const conversations, turns = 8, 50
-	var bodies [turns][conversations][]byte
-	var size, last int64
-	for c := range conversations {
-		for turn, body := range conversationBodies(b, turns, uint64(c)) {
-			bodies[turn][c] = body
-			size += int64(len(body))
-			last = max(last, int64(len(body)))
+	for _, n := range []int{1, 8} {
+		const turns = 50
+		bodies := make([][][]byte, n) // by conversation, by turn
+		var size int64
+		for c := range bodies {
+			bodies[c] = conversationBodies(b, turns, uint64(c))
+			for _, body := range bodies[c] {
+				size += int64(len(body))
+			}
+		}
+		for _, memo := range []bool{false, true} {
+			for _, stage := range []string{"scan", "check", "process"} {
+				name := fmt.Sprintf("%d/%s/%s", n, stage, map[bool]string{false: "full", true: "memo"}[memo])
+				b.Run(name, func(b *testing.B) {
+					b.SetBytes(size)
+					b.ReportAllocs()
+					start := scanRound
+					if stage == "process" {
+						start = processRound
+					}
+					do, kept := start(b, n, memo, stage == "check")
+					for b.Loop() {
+						do(func(request func(c int, body []byte)) {
+							for turn := range turns {
+								for c := range bodies {
+									request(c, bodies[c][turn])
+								}
+							}
+						})
+					}
+					b.ReportMetric(float64(size)/float64(n*turns), "B/request")
+					if memo {
+						b.ReportMetric(float64(kept()/n), "B/conversation")
+					}
+				})
+			}
 		}
 	}
-	b.Logf("%d bytes a request, the longest %d", size/conversations/turns, last)
-	run := func(name string, start func(*testing.B) (request func(round, c int, body []byte), end func())) {
-		b.Run(name, func(b *testing.B) {
-			b.SetBytes(size)
-			b.ReportAllocs()
-			request, end := start(b)
-			for round := 0; b.Loop(); round++ {
-				for turn := range bodies {
-					for c, body := range bodies[turn] {
-						request(round, c, body)
-					}
-				}
+}
+
+// A round does something with each request of n conversations that are new.
+type round func(each func(request func(c int, body []byte)))
+
+// scanRound reads facts, and if check is set judges them; kept is the memory of what is known after a round.
+func scanRound(b *testing.B, n int, memo, check bool) (do round, kept func() int) {
+	var f facts.Request
+	memos := make([]facts.Memo, n)
+	checker := analyzer.NewChecker(rules.InOrder)
+	target := facts.Target{Dialect: facts.OpenAIChat, Variant: facts.OpenAI, Model: "gpt-4o"}
+	do = func(each func(func(int, []byte))) {
+		clear(memos)
+		each(func(c int, body []byte) {
+			var err error
+			if memo {
+				_, err = facts.ScanRequestAfter(facts.OpenAIChat, body, &memos[c], &f)
+			} else {
+				err = facts.ScanRequest(facts.OpenAIChat, body, &f)
 			}
-			b.ReportMetric(float64(size)*float64(b.N)/float64(b.Elapsed().Nanoseconds()), "GB/s")
-			end()
+			if err != nil || check && len(checker.Check(&f, target)) > 0 {
+				b.Fatal("an error or a finding", err)
+			}
 		})
 	}
-	for _, memo := range []bool{false, true} {
-		name := map[bool]string{false: "full", true: "memo"}[memo]
-		for _, check := range []bool{false, true} {
-			stage := map[bool]string{false: "scan", true: "check"}[check]
-			run(stage+"/"+name, func(b *testing.B) (func(int, int, []byte), func()) {
-				var f facts.Request
-				var memos [conversations]facts.Memo
-				checker := analyzer.NewChecker(rules.InOrder)
-				target := facts.Target{Dialect: facts.OpenAIChat, Variant: facts.OpenAI, Model: "gpt-4o"}
-				rounds := 0
-				return func(round, c int, body []byte) {
-						if round > rounds { // nothing is known of the next round's conversations
-							rounds, memos = round, [conversations]facts.Memo{}
-						}
-						var err error
-						if memo {
-							_, err = facts.ScanRequestAfter(facts.OpenAIChat, body, &memos[c], &f)
-						} else {
-							err = facts.ScanRequest(facts.OpenAIChat, body, &f)
-						}
-						if err != nil {
-							b.Fatal(err)
-						}
-						if check && len(checker.Check(&f, target)) > 0 {
-							b.Fatal("a finding")
-						}
-					}, func() {
-						if memo {
-							b.ReportMetric(float64(memos[0].Bytes()), "B/conversation")
-						}
-					}
-			})
+	return do, func() (bytes int) {
+		for i := range memos {
+			bytes += memos[i].Bytes()
 		}
-		run("process/"+name, func(b *testing.B) (func(int, int, []byte), func()) {
-			a := newAnalyzer(b, analyzer.Default())
-			if !memo {
-				a.ForgetRequests()
-			}
-			out := new(analyzer.Output)
-			var seq uint64
-			return func(round, c int, body []byte) {
-				seq++
-				now := epoch.Add(time.Duration(round)*time.Hour + time.Duration(seq)*time.Millisecond)
-				a.Process(&event.Event{
-					Kind: event.Request, Exchange: fmt.Sprintf("e%d", seq), URL: "https://api.openai.com/v1/chat/completions", Body: body, BodyBytes: len(body), Part: 1, Parts: 1,
-					Time: now, Instance: "i1", Seq: seq, Capture: event.CaptureFull, Origin: event.OriginHook,
-					Labels: event.Labels{Service: "builder", Conversation: fmt.Sprintf("c%d.%d", round, c)},
-				}, analyzer.Position{Seq: seq, Time: now}, true, out)
-				out.Reset()
-			}, func() {}
+		return bytes
+	}
+}
+
+// processRound lets an analyzer process the requests. Those of the round before were given up long ago.
+func processRound(b *testing.B, _ int, memo, _ bool) (do round, kept func() int) {
+	a := newAnalyzer(b, analyzer.Default())
+	if !memo {
+		a.ForgetRequests()
+	}
+	out := new(analyzer.Output)
+	var seq uint64
+	now, rounds := epoch, 0
+	do = func(each func(func(int, []byte))) {
+		rounds++
+		now = now.Add(time.Hour)
+		each(func(c int, body []byte) {
+			seq++
+			now = now.Add(time.Millisecond)
+			a.Process(&event.Event{
+				Kind: event.Request, Exchange: fmt.Sprintf("e%d", seq), URL: "https://api.openai.com/v1/chat/completions", Body: body,
+				BodyBytes: len(body), Part: 1, Parts: 1, Time: now, Instance: "i1", Seq: seq, Capture: event.CaptureFull, Origin: event.OriginHook,
+				Labels: event.Labels{Service: "builder", Conversation: fmt.Sprintf("c%d.%d", rounds, c)},
+			}, analyzer.Position{Seq: seq, Time: now}, true, out)
+			out.Reset()
 		})
+	}
+	return do, func() int {
+		_, bytes := a.Memos()
+		return bytes
 	}
 }

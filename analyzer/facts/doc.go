@@ -20,6 +20,14 @@
 // Tool call arguments are JSON text inside a JSON string. Unescaping them into a buffer and validating that took half
 // of the whole scan. checkArgs reads the escaped text as it stands, with an explicit stack of one bit a level.
 //
+// # Why known messages are recognised one by one
+//
+// ScanRequestAfter takes from a Memo what a request repeats of the ones before it. One hash over all of the known prefix
+// would do where nothing else changes; but clients move marks such as cache_control from the last message to the new
+// last one, write the time into the system prompt, and put parameters before the messages. By message each of these
+// costs one message, the hash is the one that Message.Hash needs anyway, and it is no slower: at 2 KB a message, both
+// ways run at 25 GB/s, 17 to 21 where the bodies come from memory.
+//
 // # Why two kinds of hash
 //
 // Message.Hash is of the raw bytes: it recognises a message that a client sends again and again. ContentHash is of
@@ -28,5 +36,6 @@
 // # What a hostile body can do
 //
 // Every loop is linear in the body: nothing recurses by its nesting, messages and calls are bounded, stream fragments
-// look through at most 1024 calls.
+// look through at most 1024 calls. What looks like a known message and is not is hashed in vain, up to the body's length
+// in all.
 package facts

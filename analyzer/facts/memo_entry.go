@@ -75,10 +75,16 @@ func appendMessage(e, b []byte, m *Message, stored, open bool) []byte {
 	}{
 		{m.RoleName != nil && word != nil && string(m.RoleName) == string(word), memoRole},
 		{m.RoleName != nil && (word == nil || string(m.RoleName) != string(word)), memoOther},
-		{m.ID != nil, memoID}, {m.Name != nil, memoName}, {m.Parts != 0 || m.PartCount != 0 || m.FirstPart != 0, memoParts},
-		{m.ContentHash != 0, memoHash}, {m.Signed != 0, memoSigned},
+		{m.ID != nil, memoID},
+		{m.Name != nil, memoName},
+		{m.Parts != 0 || m.PartCount != 0 || m.FirstPart != 0, memoParts},
+		{m.ContentHash != 0, memoHash},
+		{m.Signed != 0, memoSigned},
 		{m.Fields != 0 || m.NullFields != 0 || m.OtherField != nil, memoFields},
-		{stored, memoStored}, {open, memoOpen}, {len(m.Calls) > 0, memoCalls}, {len(m.Replies) > 0, memoReplies},
+		{stored, memoStored},
+		{open, memoOpen},
+		{len(m.Calls) > 0, memoCalls},
+		{len(m.Replies) > 0, memoReplies},
 	} {
 		if f.is {
 			head |= f.bit
@@ -152,7 +158,8 @@ func appendReply(e, b []byte, m *Message, r *Reply) []byte {
 		is  bool
 		bit uint64
 	}{
-		{r.IsError, memoError}, {r.Start == m.Start && r.End == m.End, memoWhole},
+		{r.IsError, memoError},
+		{r.Start == m.Start && r.End == m.End, memoWhole},
 		{r.Content == m.Content && r.ContentBytes == m.ContentBytes && r.Parts == m.Parts && r.PartCount == m.PartCount, memoSame},
 		{r.After != 0, memoAfter},
 	} {
