@@ -48,12 +48,12 @@ func (a *Analyzer) judge(o *open, body []byte, at Position, seen time.Time, need
 		service += "@" + e.Instance
 	}
 	instance := e.Instance
-	if e.Origin == event.OriginProxy || e.Origin == event.OriginOTLP {
-		instance = "" // that of the proxy or the exporter's receiver, not of the agent
+	if e.Origin != event.OriginHook {
+		instance = "" // that of the proxy or importer, not of the agent
 	}
 	t := a.sessions.Request(session.In{
 		Seq: at.Seq, Need: need, Time: at.Time, Seen: seen, Service: service, Conversation: e.Labels.Conversation, Exchange: e.ID,
-		Instance: instance, Run: e.Labels.Run, Shaped: e.Capture == event.CaptureShape, Target: o.target, Facts: &a.req, Body: body,
+		Instance: instance, Run: e.Labels.Run, Fresh: instance != "" && e.InstanceSeq == 1, Shaped: e.Capture == event.CaptureShape, Target: o.target, Facts: &a.req, Body: body,
 	})
 	o.turn, e.Conversation, e.Inferred = t, t.Conversation, t.Inferred
 	for _, c := range t.Changed {

@@ -3,6 +3,8 @@ package session
 import (
 	"fmt"
 	"time"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // Degrees of confidence.
@@ -83,7 +85,9 @@ func (t *Turn) RootCause(s Symptom) RootCause {
 		return RootCause{}
 	}
 	if !t.fit.known && (t.ending == nil || s.Rule != "previous_response_unresolved") {
-		return t.unknown()
+		r := t.unknown(&s)
+		r.Fix = fixes[r.ID]
+		return r
 	}
 	if s.ToolCallID != "" {
 		s.id = hashName(s.ToolCallID)
@@ -93,16 +97,27 @@ func (t *Turn) RootCause(s Symptom) RootCause {
 	return r
 }
 
-// unknown says why nothing is known of what the request was made from, if it was made from anything: one that begins a
-// conversation has no history.
-func (t *Turn) unknown() RootCause {
-	r := RootCause{ID: NoHistory, Confidence: Low}
-	if t.facts.Stored {
-		r.Evidence = "a part of the history lies with the provider"
-	} else {
-		r.Evidence = "no earlier request or answer of this conversation is known"
+// unknown explains a defect of a request of which no earlier one is known: what the request shows by itself, else that
+// the history is not known.
+func (t *Turn) unknown(s *Symptom) RootCause {
+	switch {
+	case t.facts.Stored:
+		return because(NoHistory, Low, "", "a part of the history lies with the provider")
+	case s.Rule == "unexpected_message_field":
+		if r := t.leaked(s); r.ID != "" {
+			return r
+		}
+	case s.Rule == "orphan_tool_reply" && t.fresh && len(t.q.ids) == 0 && t.asks() && s.Message+1 < len(t.q.messages):
+		return because(ReplayedUnbound, Medium, "", "the request is the first of its process, so its history comes from storage; message %d answers %s, and no message makes a call",
+			s.Message, quote(s.ToolCallID))
 	}
-	return r
+	return because(NoHistory, Low, "", "no earlier request or answer of this conversation is known")
+}
+
+// asks reports whether the request ends with what the user wrote.
+func (t *Turn) asks() bool {
+	n := len(t.q.messages)
+	return n > 0 && t.q.messages[n-1].role == facts.RoleUser && t.q.messages[n-1].replies == 0
 }
 
 func because(id, confidence, detail, format string, args ...any) RootCause {

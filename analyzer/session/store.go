@@ -108,6 +108,7 @@ type In struct {
 	Exchange     string
 	Instance     string // the process that made the request; "" when that is not known
 	Run          string // given id of the agent's run, or ""
+	Fresh        bool   // it is the first request that its process made
 	Shaped       bool   // the body is a shape; texts of two processes may have other hashes in it
 	Target       facts.Target
 	Facts        *facts.Request
@@ -132,6 +133,7 @@ type Turn struct {
 	length   int    // of the body
 	last     uint64 // hash of its last message
 	streamed bool
+	fresh    bool
 	ended    bool
 
 	fit      fit
@@ -166,7 +168,7 @@ func (s *Store) Request(in In) *Turn {
 	t := &Turn{
 		items: in.Target.Dialect == facts.OpenAIResponses, names: in.Target.Dialect == facts.Gemini, ending: named,
 		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, seq: in.Seq, at: in.Seen,
-		length: len(q.body()), fit: f, last: q.before(len(q.messages)), streamed: in.Facts.Stream, facts: in.Facts, body: in.Body,
+		length: len(q.body()), fit: f, last: q.before(len(q.messages)), streamed: in.Facts.Stream, fresh: in.Fresh, facts: in.Facts, body: in.Body,
 	}
 	if in.Conversation != "" {
 		t.Conversation = in.Conversation

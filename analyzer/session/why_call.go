@@ -16,11 +16,11 @@ func (t *Turn) calledTwice(s *Symptom) RootCause {
 		return RootCause{} // the request before had it already, or the history was shortened
 	}
 	made := 0
-	if t.before != nil {
-		for _, c := range t.before.calls {
-			if c.id == s.id {
-				made++
-			}
+	if a := t.before; a != nil {
+		made = a.gave(s.id)
+		if i := t.q.declares(s.id); made == 0 && len(a.calls) > 0 && i-t.q.lead >= a.after && t.renamed(&t.q.messages[i], a) && t.copyOfCalls(a) < 0 {
+			return because(IDRewritten, High, "call_side", "answer of exchange %s called %s; message %d of the request makes the same calls under ids that earlier calls have",
+				a.exchange, named(a.calls[0].CallID, a.calls[0]), i)
 		}
 	}
 	if now > had+made {
@@ -41,6 +41,27 @@ func (t *Turn) calledTwice(s *Symptom) RootCause {
 	}
 	return because(DuplicateIDFromModel, High, "", "answer of exchange %s gave its call the id %s, which a call in the request before it had already",
 		t.before.exchange, quote(s.ToolCallID))
+}
+
+// gave counts the calls of a with id.
+func (a *answer) gave(id uint64) int {
+	n := 0
+	for _, c := range a.calls {
+		if c.id == id {
+			n++
+		}
+	}
+	return n
+}
+
+// copyOfCalls is a message of the request with a call of a; -1 when there is none.
+func (t *Turn) copyOfCalls(a *answer) int {
+	for _, c := range a.calls {
+		if i := t.q.declares(c.id); i >= 0 && c.id != 0 {
+			return i
+		}
+	}
+	return -1
 }
 
 // twin is another message with the calls and the text of message i; -1 when there is none.
@@ -194,7 +215,7 @@ func (t *Turn) argumentsText(s *Symptom) RootCause {
 	what := named(s.ToolCallID, call)
 	asMade := hashName(text) == call.raw
 	switch {
-	case asMade && a.end != endedWhole && s.Detail == "truncated":
+	case asMade && a.end != endedWhole:
 		detail, how := "length", "ended at its token limit"
 		if a.end == endedCut {
 			detail, how = "cut", "broke off"

@@ -160,27 +160,39 @@ func target(t facts.Target) string {
 	return string(t.Variant) + " (" + quote(t.Model) + ")"
 }
 
-// leaked explains a field that the target does not take: it came from another provider, or all messages of the role
-// have it.
+// leaked explains a field that the target does not take: it came with the answer of another provider, or the code that
+// writes messages adds it, to all of a role.
 func (t *Turn) leaked(s *Symptom) RootCause {
-	if r := t.switched(s); r.ID != "" && r.Detail != "model" {
-		return r
-	}
 	if s.Message < 0 {
 		return RootCause{}
 	}
 	m := &t.facts.Messages[s.Message]
-	fields, n := m.Fields, 0
+	if m.Role == facts.RoleAssistant && t.fit.known {
+		if r := t.switched(s); r.ID != "" {
+			return r
+		}
+	}
+	n, all := t.carry(m, func(o *facts.Message) bool { return o.Role == m.Role })
+	switch {
+	case all && (n > 1 || t.fit.known && t.sentBefore(s.Message)) && (t.fit.known || m.Role != facts.RoleAssistant):
+		return because(FieldLeak, Medium, "", "all messages of the role carry the field in this request (%d)", n)
+	}
+	if n, all = t.carry(m, func(*facts.Message) bool { return true }); all && n > 1 {
+		return because(FieldLeak, Medium, "", "all %d messages of the request carry the field", n)
+	}
+	return RootCause{}
+}
+
+// carry counts some messages of the request, and reports whether all have a field of m.
+func (t *Turn) carry(m *facts.Message, some func(*facts.Message) bool) (n int, all bool) {
+	fields := m.Fields
 	for i := range t.facts.Messages {
-		if o := &t.facts.Messages[i]; o.Role == m.Role {
+		if o := &t.facts.Messages[i]; some(o) {
 			fields &= o.Fields
 			n++
 		}
 	}
-	if fields == 0 || n < 2 {
-		return RootCause{}
-	}
-	return because(FieldLeak, Medium, "", "all %d %s messages of the request carry the field", n, roleName(m.Role))
+	return n, fields != 0
 }
 
 // idFormat explains a call id that the target does not take.

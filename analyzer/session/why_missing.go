@@ -21,11 +21,23 @@ func (t *Turn) missing(s *Symptom) RootCause {
 	if r := t.concurrent(s, call); r.ID != "" {
 		return r
 	}
+	if t.twin(s.Message) >= 0 {
+		if r := t.calledTwice(s); r.ID != "" {
+			return r
+		}
+	}
 	if at := t.replyAfter(s.id, s.Message); at >= 0 {
 		return t.replyLate(s, call, s.Message, at)
 	}
 	if r := t.rewritten(s.Message); r.ID != "" {
 		return r
+	}
+	for i := s.Message + 1; i < t.groupEnd(s.Message); i++ {
+		for _, id := range t.q.replyIDs(&t.q.messages[i]) {
+			if id == 0 { // it may be the reply to this call
+				return t.idGone(s.Message, "", i)
+			}
+		}
 	}
 	if call == nil || t.p.declares(s.id) >= 0 {
 		return RootCause{} // the answer is not known, or the request before lacked the reply already

@@ -64,7 +64,6 @@ func (t *Turn) replyLate(s *Symptom, call *Call, at, reply int) RootCause {
 		return RootCause{}
 	}
 	m := &t.q.messages[between]
-	role := roleName(m.role)
 	if declared >= 0 && t.p.replies(s.id) == 0 && between-t.q.lead < t.fit.prefix {
 		// The request before went on without the reply.
 		if m.role != facts.RoleUser {
@@ -76,8 +75,14 @@ func (t *Turn) replyLate(s *Symptom, call *Call, at, reply int) RootCause {
 	switch {
 	case m.role == facts.RoleSystem || m.role == facts.RoleDeveloper:
 		return t.inserted(s, call, declared, between, reply, High)
-	case role == "user":
+	case m.role == facts.RoleUser:
 		confidence := Medium
+		for i := between + 1; i < reply; i++ {
+			if o := &t.q.messages[i]; o.role == facts.RoleAssistant && o.calls == 0 {
+				return because(UserInterrupt, Medium, "", "%s made %s; in the next request the user goes on in message %d and is answered in message %d, and the reply to the call comes after that in message %d",
+					t.said(s, call, declared), named(s.ToolCallID, call), between, i, reply)
+			}
+		}
 		if t.repeated(between) {
 			confidence = High
 		}
@@ -241,7 +246,7 @@ func (t *Turn) rewritten(at int) RootCause {
 		}
 	}
 	if given != nil {
-		if a := given.answer; t.renamed(m, a) {
+		if a := given.answer; t.renamed(m, a) && !t.knownCalls(m) {
 			return because(IDRewritten, High, "call_side", "answer of exchange %s called %s; message %d of the request makes the same calls under other ids, and message %d replies to the answer's",
 				a.exchange, named(given.CallID, given), at, strange[0])
 		}
@@ -282,6 +287,16 @@ func (t *Turn) renamed(m *message, a *answer) bool {
 		}
 	}
 	return true
+}
+
+// knownCalls reports whether a call of m is of an answer of the conversation, or of the request before.
+func (t *Turn) knownCalls(m *message) bool {
+	for _, c := range t.q.calls(m) {
+		if t.conv.calls[c.id] != nil || t.p.declares(c.id) >= 0 {
+			return true
+		}
+	}
+	return false
 }
 
 // replySide says how the reply in message i got its id.
@@ -334,6 +349,9 @@ func (t *Turn) repliedTwice(s *Symptom) RootCause {
 	}
 	if r := t.concurrent(s, call); r.ID != "" {
 		return r
+	}
+	if call != nil && had == 0 && call.answer.gave(s.id) > 1 {
+		return because(DuplicateIDFromModel, High, "", "answer of exchange %s itself gave %d calls the id %s, and each has a reply", call.Exchange, call.answer.gave(s.id), quote(s.ToolCallID))
 	}
 	var places []int
 	var hashes []uint64
