@@ -166,6 +166,43 @@ var saving = []scenario{
 		},
 	},
 	{
+		name: "look-alike: the object is not what the model wrote", model: gpt, says: []provider.Said{calls("search")},
+		loop: func(a *agent) {
+			h := start("What is new?")
+			m := a.ask(h)
+			stored := load(m)
+			f := stored["tool_calls"].([]any)[0].(row)["function"].(row)
+			f["arguments"] = row{"redacted": true} // BUG: of a filter, which writes objects of its own
+			a.ask(append(append(h, raw(stored)), replies(m)...))
+		},
+		fails: 1,
+		want:  []want{{rule: "arguments_not_string"}},
+	},
+	{
+		name: "no history: the object stands in a turn from before the recording", model: gpt,
+		loop: func(a *agent) {
+			h := append(start("What is new?"),
+				raw(row{"role": "assistant", "content": "", "tool_calls": []row{
+					{"id": "call_old", "type": "function", "function": row{"name": "search", "arguments": row{"path": "a.go"}}},
+				}}),
+				openai.ToolMessage("nothing", "call_old"), user("And today?"))
+			a.ask(h)
+		},
+		fails: 1,
+		want:  []want{{rule: "arguments_not_string", root: noHistory, confidence: "low"}},
+	},
+	{
+		name: "no history: a call from before the recording has no reply", model: deepSeek, says: []provider.Said{calls("search")},
+		loop: func(a *agent) {
+			h := start("What is new?")
+			h = append(h, a.ask(h).ToParam(), user("And?")) // BUG, but whose?
+			a.unseen()
+			a.ask(h)
+		},
+		fails: 1,
+		want:  []want{{rule: "missing_tool_reply", root: noHistory, confidence: "low"}},
+	},
+	{
 		name: "incident 3: a history from the database, tool rows without the calls they answer", model: gemini2,
 		loop: func(a *agent) {
 			// The rows of an earlier run, which nobody recorded: role and content, and the ids of tool rows.

@@ -50,7 +50,7 @@ const noHistory = "unknown_no_history"
 var scenarios = slices.Concat(saving, shortening, answering, identifying, writing, streaming, thinkingAloud, switching, unlabelled, blocks)
 
 func TestScenarios(t *testing.T) {
-	nc := startNATS(t)
+	natsURL, stream := startNATS(t)
 	names := map[string]bool{}
 	rows := [][]string{{"SCENARIO", "EXPECTED", "FOUND"}}
 	for i, s := range scenarios {
@@ -61,7 +61,7 @@ func TestScenarios(t *testing.T) {
 		t.Run(s.name, func(t *testing.T) {
 			var wrong, got []string
 			for _, capture := range []string{event.CaptureFull, event.CaptureShape} {
-				w := newWorld(t, nc, fmt.Sprintf("scenario-%d-%s", i, capture), capture, s.says)
+				w := newWorld(t, natsURL, stream, fmt.Sprintf("scenario-%d-%s", i, capture), capture, s.says)
 				s.loop(w.process(s.model))
 				out := w.analyze()
 				got = found(out)

@@ -2,14 +2,15 @@ package scenario
 
 import (
 	"context"
+	"errors"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"net/url"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -27,8 +28,8 @@ import (
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
-// startNATS returns a connection to a nats-server with the stream of the contract.
-func startNATS(t *testing.T) *nats.Conn {
+// startNATS returns the URL of a nats-server with the stream of the contract, and the stream.
+func startNATS(t *testing.T) (string, jetstream.Stream) {
 	t.Helper()
 	cfg := natsserver.Default()
 	cfg.Dir, cfg.Port, cfg.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
@@ -46,11 +47,12 @@ func startNATS(t *testing.T) *nats.Conn {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stream := jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, Storage: jetstream.MemoryStorage}
-	if _, err := js.CreateStream(t.Context(), stream); err != nil {
+	events := jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, Storage: jetstream.MemoryStorage}
+	stream, err := js.CreateStream(t.Context(), events)
+	if err != nil {
 		t.Fatal(err)
 	}
-	return nc
+	return srv.URL(), stream
 }
 
 // hosts are the providers that agents believe they call, with the path below which the strict one plays them.
@@ -65,9 +67,13 @@ var hosts = map[string]string{
 }
 
 // A redirect sends calls to providers to the strict one. It stands below the hook, which records the provider's own URL.
-type redirect struct{ to *url.URL }
+type redirect struct {
+	to   *url.URL
+	sent *atomic.Int64 // calls
+}
 
 func (r redirect) RoundTrip(req *http.Request) (*http.Response, error) {
+	r.sent.Add(1)
 	clone := req.Clone(req.Context())
 	switch prefix := hosts[req.URL.Host]; {
 	case strings.HasSuffix(req.URL.Path, "/chat/completions"):
@@ -84,8 +90,8 @@ func (r redirect) RoundTrip(req *http.Request) (*http.Response, error) {
 // A world is one scenario being played: its provider, its agents and what their hooks published.
 type world struct {
 	t       *testing.T
-	nc      *nats.Conn
-	sub     *nats.Subscription
+	natsURL string
+	stream  jetstream.Stream
 	service string
 	capture string
 	server  *httptest.Server
@@ -96,28 +102,32 @@ type world struct {
 	lenient bool
 	calls   int // made by the model, for their ids
 
+	sent   atomic.Int64
+	stored chan string // ids of the calls whose both halves NATS has
+	whole  int64       // received from stored
+
 	hooks  []*llmtap.Hook
 	late   time.Duration // how much later than the clock says it is
+	next   uint64        // sequence in the stream
 	events []*event.Event
 }
 
-func newWorld(t *testing.T, nc *nats.Conn, service, capture string, says []provider.Said) *world {
+func newWorld(t *testing.T, natsURL string, stream jetstream.Stream, service, capture string, says []provider.Said) *world {
 	t.Helper()
-	w := &world{t: t, nc: nc, service: service, capture: capture, says: says}
+	info, err := stream.Info(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	w := &world{
+		t: t, natsURL: natsURL, stream: stream, service: service, capture: capture, says: says, stored: make(chan string, 1000),
+		next: info.State.LastSeq + 1,
+	}
 	w.server = httptest.NewServer(provider.New(provider.Config{Seed: 1, Model: w.say, Lenient: func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.lenient
 	}}))
 	t.Cleanup(w.server.Close)
-	sub, err := nc.SubscribeSync("llmtap.v1.*." + event.ServiceToken(service) + ".*")
-	if err != nil {
-		t.Fatal(err)
-	}
-	w.sub = sub
-	if err := nc.Flush(); err != nil {
-		t.Fatal(err)
-	}
 	return w
 }
 
@@ -160,27 +170,32 @@ func (w *world) later(d time.Duration) {
 	w.late += d
 }
 
-// collect takes over what the hooks have published so far.
+// collect waits for the end of all calls, and takes over what the hooks published.
 func (w *world) collect() {
+	w.t.Helper()
+	for ; w.whole < w.sent.Load(); w.whole++ {
+		select { // an answer ends for the hook a little after it does for the agent
+		case <-w.stored:
+		case <-w.t.Context().Done():
+			w.t.Fatal("a call was not published")
+		}
+	}
+	w.take()
+}
+
+// take takes over what the hooks have published so far; calls may be open.
+func (w *world) take() {
 	w.t.Helper()
 	for _, h := range w.hooks {
 		if err := h.Flush(w.t.Context()); err != nil {
 			w.t.Fatal(err)
 		}
 	}
-	// The server hands a message to its subscribers before it acknowledges it, so all are here after a flush.
-	if err := w.nc.Flush(); err != nil {
-		w.t.Fatal(err)
-	}
-	for {
-		n, _, err := w.sub.Pending()
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if n == 0 {
+	for ; ; w.next++ {
+		m, err := w.stream.GetMsg(w.t.Context(), w.next)
+		if errors.Is(err, jetstream.ErrMsgNotFound) {
 			return
 		}
-		m, err := w.sub.NextMsgWithContext(w.t.Context())
 		if err != nil {
 			w.t.Fatal(err)
 		}
@@ -202,7 +217,6 @@ func (w *world) analyze() *analyzer.Output {
 			w.t.Errorf("hook: %v, %+v", err, h.Stats())
 		}
 	}
-	_ = w.sub.Unsubscribe()
 	cfg := analyzer.Default()
 	cfg.Epoch = 1
 	an, out := analyzer.New(cfg, rules.InOrder, prometheus.NewRegistry()), new(analyzer.Output)
@@ -260,8 +274,8 @@ var baseURLs = map[string]string{
 func (w *world) process(model string) *agent {
 	w.t.Helper()
 	h, err := llmtap.Open(llmtap.Config{
-		URL: w.nc.ConnectedUrl(), Service: w.service, ServiceVersion: "1.0.0", Environment: "test", Agent: "agent", Capture: w.capture,
-		Logger: slog.New(slog.DiscardHandler), FlushTimeout: 10 * time.Second,
+		URL: w.natsURL, Service: w.service, ServiceVersion: "1.0.0", Environment: "test", Agent: "agent", Capture: w.capture,
+		Logger: slog.New(slog.DiscardHandler), FlushTimeout: 10 * time.Second, OnPublished: func(id string) { w.stored <- id },
 	})
 	if err != nil {
 		w.t.Fatal(err)
@@ -279,7 +293,7 @@ func (a *agent) with(model string) *agent {
 		a.t.Fatal(err)
 	}
 	b.model, b.client = model, openai.NewClient(option.WithBaseURL(baseURLs[model]), option.WithAPIKey("test"), option.WithMaxRetries(0),
-		option.WithHTTPClient(&http.Client{Transport: a.hook.Transport(redirect{to})}))
+		option.WithHTTPClient(&http.Client{Transport: a.hook.Transport(redirect{to, &a.sent})}))
 	return &b
 }
 
@@ -326,7 +340,7 @@ func (a *agent) stream(history []msg) []openai.ChatCompletionChunk {
 	for s.Next() {
 		chunks = append(chunks, s.Current())
 	}
-	if err := s.Err(); err != nil && err != io.EOF {
+	if err := s.Err(); err != nil {
 		a.failed++
 	}
 	return chunks
