@@ -209,6 +209,7 @@ type Request struct {
 	Functions                 Kind     // of the legacy functions and function_call members, the first that is there
 
 	PreviousResponse []byte // previous_response_id; valid like Call.ID
+	Unstored         bool   // store is false: the provider keeps no item of the answer
 	Stored           bool   // a part of the history lies with the provider: previous_response_id, conversation, item references
 
 	MessagesKind Kind

@@ -52,6 +52,9 @@ type Response struct {
 	Cut bool
 	// Malformed reports that the body is neither an answer of the dialect nor an object with an error member.
 	Malformed bool
+	// OtherCalls reports calls that the agent may have to answer and that are no Calls: of a shell, of a computer. A reply may
+	// name an id that Calls does not have.
+	OtherCalls bool
 	// BadIndex reports a stream whose tool call fragments could not be told apart by index.
 	BadIndex bool
 }

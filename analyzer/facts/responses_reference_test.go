@@ -35,6 +35,7 @@ func refResponses(b []byte) Request {
 	f.ToolChoice = n.get("tool_choice").kind
 	f.ParallelCalls = n.get("parallel_tool_calls").kind
 	f.MaxTokens = n.get("max_output_tokens").integer()
+	f.Unstored = n.get("store").kind == Bool && !n.get("store").truth
 	f.PreviousResponse = n.get("previous_response_id").bytes()
 	if n.get("tool_choice").kind == Object {
 		f.Forced = refToolName(n.get("tool_choice"))

@@ -22,6 +22,8 @@ func (f *Request) responses(s *scanner) {
 			f.MaxTokens = s.number()
 		case "reasoning":
 			f.Thinking = effort(s.member("effort"))
+		case "store":
+			f.Unstored = string(s.raw(s.kind())) == "false"
 		case "previous_response_id":
 			f.PreviousResponse, _ = s.text()
 			f.Stored = f.Stored || len(f.PreviousResponse) > 0

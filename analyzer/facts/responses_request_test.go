@@ -186,6 +186,9 @@ func TestResponsesRequest(t *testing.T) {
 	}
 	check(`{'tools':[],'tool_choice':{'type':'mcp','name':'x'}}`, Request{HasTools: true, ToolChoice: Object})
 	check(`{'previous_response_id':'resp_1'}`, Request{PreviousResponse: []byte("resp_1"), Stored: true})
+	check(`{'store':false}`, Request{Unstored: true})
+	check(`{'store':true}`, Request{})
+	check(`{'store':null}`, Request{})
 	check(`{'conversation':{'id':'conv_1'}}`, Request{Stored: true})
 	check(`{'conversation':'conv_1'}`, Request{Stored: true})
 	check(`{'previous_response_id':null,'conversation':null,'prompt':null}`, Request{})

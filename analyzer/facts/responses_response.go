@@ -146,6 +146,7 @@ func (a *itemAnswer) add(item outItem) int {
 	switch {
 	case item.kind == ItemOther:
 		a.others = true
+		a.r.OtherCalls = a.r.OtherCalls || item.callID != "" // tools that the provider runs have no call_id
 		return -1
 	case len(a.items) == maxAnswerCalls:
 		a.r.Malformed = true

@@ -62,6 +62,10 @@ func TestResponsesUnary(t *testing.T) {
 	f(`{'status':'incomplete','incomplete_details':{'reason':'max_output_tokens'},'output':[{'type':'message','content':'odd'}]}`, "",
 		Response{Content: Null, FinishReason: "max_output_tokens"})
 	f(`{'status':'queued','output':[],'background':true}`, "", Response{FinishReason: "queued"})
+	// Calls that are not paired, and that the agent may answer.
+	f(`{'output':[{'type':'shell_call','id':'sh_1','call_id':'c1','action':{'commands':['ls']}},{'type':'tool_search_call','call_id':null}]}`, "", Response{
+		Content: Null, OtherCalls: true,
+	})
 	// An error inside a 200.
 	f(`{'status':'failed','output':[],'error':{'code':'server_error'}}`, "", Response{FinishReason: "failed", Error: []byte(`{"code":"server_error"}`)})
 	f(`{'output':[],'status':'failed','error':null}`, "", Response{FinishReason: "failed", Error: []byte(`{"output":[],"status":"failed","error":null}`)})

@@ -1,6 +1,8 @@
 package rules
 
 import (
+	"bytes"
+
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
@@ -53,6 +55,22 @@ func missingToolReply(p *analyzer.Pass) {
 		}
 		p.ReportAs(severity, c.Message, c.ID, c.Name, detail, "call %s of %s has no reply: %s with %d of %d calls answered",
 			answered(p, c), ref(p, c.Message), goesOn, g.Answered, g.Last-g.First)
+	}
+	if p.Target.Dialect == facts.Anthropic && !p.Groups.Unknown {
+		serverTools(p)
+	}
+}
+
+var serverToolID = []byte("srvtoolu_")
+
+// serverTools reports answered calls that were made by the provider, in a server_tool_use block, and are sent back as the
+// agent's: seen refused with the text for a call without a reply.
+func serverTools(p *analyzer.Pass) {
+	for i := range p.Groups.Calls {
+		if c := &p.Groups.Calls[i]; c.Reply >= 0 && bytes.HasPrefix(c.ID, serverToolID) {
+			p.Report(c.Message, c.ID, c.Name, "server_tool", "call %s of %s has the id of a tool that the provider ran: no reply of the agent counts",
+				answered(p, c), ref(p, c.Message))
+		}
 	}
 }
 

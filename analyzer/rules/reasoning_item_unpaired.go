@@ -12,8 +12,9 @@ var ReasoningItemUnpaired = &analyzer.Rule{
 
 A reasoning item (rs_…) and the message or call after it belong together: "Item 'rs_…' of type 'reasoning' was provided
 without its required following item", "Item 'fc_…' of type 'function_call' was provided without its required 'reasoning'
-item". Usual causes: only calls and messages are stored; the history was trimmed between the two; items were put into
-another order. Keep all items of an answer together and in their order, or drop the ids and the reasoning of all.`,
+item". A message that comes back without its id is not that message, unless store is false. Usual causes: only calls and
+messages are stored; the history was trimmed between the two; items were put into another order; a text was changed.
+Keep all items of an answer together and in their order, or drop the ids and the reasoning of all.`,
 	Fix:      "Keep all output items of an answer together and in order when storing and trimming, reasoning items included.",
 	Severity: by{facts.OpenAIResponses: openAIs}.reject,
 	Run:      reasoningItemUnpaired,
@@ -22,6 +23,10 @@ another order. Keep all items of an answer together and in their order, or drop 
 func reasoningItemUnpaired(p *analyzer.Pass) {
 	if p.Target.Dialect != facts.OpenAIResponses || p.Request.Stored || p.Request.Dropped > 0 {
 		return
+	}
+	severity := by{facts.OpenAIResponses: openAIs}.reject(p.Target)
+	if modelIs(p, "o3-mini") {
+		severity = analyzer.Lenient // seen to take both
 	}
 	open := -1 // a reasoning item with an id whose follower has not come
 	for i := range p.Request.Messages {
@@ -33,13 +38,17 @@ func reasoningItemUnpaired(p *analyzer.Pass) {
 			}
 			continue
 		case open >= 0 && (m.Item == facts.ItemReply || m.Item == facts.ItemMessage && m.Role != facts.RoleAssistant):
-			p.Report(open, nil, nil, "no_following_item", "%s, %s, is followed by %s instead of what it led to",
+			p.ReportAs(severity, open, nil, nil, "no_following_item", "%s, %s, is followed by %s instead of what it led to",
+				at(p, open), name(p.Request.Messages[open].ID), at(p, i))
+		case open >= 0 && m.Item == facts.ItemMessage && len(m.ID) == 0 && !p.Request.Unstored && !p.Request.Bare:
+			// The provider finds what the reasoning led to by its id. Without stored items there is nothing to find.
+			p.ReportAs(severity, open, nil, nil, "follower_without_id", "%s, %s, is followed by %s without the id that it had in the answer",
 				at(p, open), name(p.Request.Messages[open].ID), at(p, i))
 		}
 		open = -1
 	}
 	if open >= 0 {
-		p.Report(open, nil, nil, "no_following_item", "%s, %s, ends the input: what it led to is missing",
+		p.ReportAs(severity, open, nil, nil, "no_following_item", "%s, %s, ends the input: what it led to is missing",
 			at(p, open), name(p.Request.Messages[open].ID))
 	}
 	reasoningLost(p)

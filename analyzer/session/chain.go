@@ -14,6 +14,7 @@ type ending struct {
 	conv  *conversation
 	line  *line
 	calls []facts.ResponseCall // without arguments
+	other bool                 // it has calls of other kinds too
 }
 
 func endingKey(service string, id []byte) uint64 { return xxh3.HashSeed(id, xxh3.HashString(service)) }
@@ -31,7 +32,7 @@ func (s *Store) remember(c *conversation, l *line, r *facts.Response) {
 	if r.ID == "" || c.gone {
 		return
 	}
-	e := &ending{conv: c, line: l}
+	e := &ending{conv: c, line: l, other: r.OtherCalls}
 	for i := range r.Calls {
 		e.calls = append(e.calls, facts.ResponseCall{ID: r.Calls[i].ID, Name: r.Calls[i].Name})
 	}
@@ -47,9 +48,9 @@ func (s *Store) remember(c *conversation, l *line, r *facts.Response) {
 }
 
 // Chained returns the calls that the answer named by previous_response_id left to the agent; false when that answer
-// was not seen.
+// was not seen, or has calls of kinds that are not paired.
 func (t *Turn) Chained() (calls []facts.ResponseCall, known bool) {
-	if t.ending == nil {
+	if t.ending == nil || t.ending.other {
 		return nil, false
 	}
 	return t.ending.calls, true

@@ -56,6 +56,12 @@ func TestPreviousResponse(t *testing.T) {
 	if _, known := turn(store, 4, "", "resp_9", "call_1").Chained(); known {
 		t.Error("an unseen answer is known")
 	}
+	// Nor does one with calls of a kind that is not paired: a reply may answer those.
+	other := &facts.Response{ID: "resp_8", Content: facts.Null, OtherCalls: true}
+	store.Answer(turn(store, 4, "", ""), session.Answer{Facts: other, Seq: 4, Need: 4, At: time.Unix(4, 0)})
+	if _, known := turn(store, 4, "", "resp_8", "call_shell").Chained(); known {
+		t.Error("all calls of an answer with others are known")
+	}
 	// Two requests may build on one answer.
 	if _, known := turn(store, 5, "given", "resp_1").Chained(); !known {
 		t.Error("a resumed conversation does not know the answer")

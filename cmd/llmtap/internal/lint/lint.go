@@ -239,7 +239,7 @@ func (l *Linter) learn(rec *record, t facts.Target) {
 		return
 	}
 	a := &l.answer
-	if facts.ScanResponse(t.Dialect, "", rec.response, a) != nil || a.ID == "" || a.Malformed || a.Cut || len(a.Error) > 0 {
+	if facts.ScanResponse(t.Dialect, "", rec.response, a) != nil || a.ID == "" || a.Malformed || a.Cut || len(a.Error) > 0 || a.OtherCalls {
 		return
 	}
 	l.chains[a.ID] = &analyzer.Chain{Calls: slices.Clone(a.Calls)}

@@ -168,6 +168,9 @@ func (r *record) conversation(f fields) []byte {
 			body[key] = f[key]
 		}
 	}
+	if body["store"] = f["store"]; !f.has("store") {
+		body["store"] = json.RawMessage("false") // not recorded: no rule may build on what the provider stored
+	}
 	if f.has("conversation_state") {
 		body["conversation"] = f["conversation_state"]
 	}
