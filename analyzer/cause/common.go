@@ -31,7 +31,7 @@ var common = newTable("common", []row{
 	{when: "reasoningitem unpaired", cause: "reasoning_item_unpaired", source: "openai"},
 	{when: "unpaired reasoning item|id", cause: "reasoning_item_unpaired", source: "openai"},
 	{when: "thinkingblock passback|bad|wanted", cause: "thinking_block_missing", source: "anthropic"},
-	{when: "reasoningfield extra|hardno path|fieldkey", cause: "reasoning_content_forbidden", source: "groq cerebras mistral"},
+	{when: "reasoningfield extra|hardno path|fieldkey", cause: "unsupported_field", open: "reasoning_content_forbidden", source: "groq cerebras mistral"},
 	{when: "reasoningfield passback !hardno", cause: "reasoning_content_missing", source: "deepseek moonshot"},
 	{when: "item duplicate", cause: "duplicate_item_id", source: "openai"},
 

@@ -21,9 +21,9 @@ var hosts = newTable("hosts", []row{
 	{words: "can only get item pairs from a mapping", cause: "arguments_not_object", open: "arguments_invalid_json", source: "QwenLM/Qwen3#1894"},
 
 	{words: "reasoning_content is missing in assistant tool call", cause: "reasoning_content_missing", source: "continuedev/continue#11600"},
-	{words: "property reasoning is unsupported", cause: "reasoning_content_forbidden", source: "karthink/gptel#774"},
-	{words: "property reasoning_content is unsupported", cause: "reasoning_content_forbidden", source: "tashfeenahmed/freellmapi#1070"},
-	{words: "extra inputs are not permitted, field: messages[ … ].reasoning", cause: "reasoning_content_forbidden", source: "unlinked"},
+	{words: "property reasoning is unsupported", cause: "unsupported_field", open: "reasoning_content_forbidden", source: "karthink/gptel#774"},
+	{words: "property reasoning_content is unsupported", cause: "unsupported_field", open: "reasoning_content_forbidden", source: "tashfeenahmed/freellmapi#1070"},
+	{words: "extra inputs are not permitted, field: messages[ … ].reasoning", cause: "unsupported_field", open: "reasoning_content_forbidden", source: "unlinked"},
 	{words: "for role: … property … is unsupported", cause: "unsupported_field", source: "ServiceStack/llms#17"},
 	{words: "extra inputs are not permitted", cause: "unsupported_field", source: "earendil-works/pi#3854"},
 	{words: "unknown field: parameter", cause: "unsupported_field", source: "BerriAI/litellm#41290"},
