@@ -121,11 +121,7 @@ func (t *Turn) from(a *answer, i int) RootCause {
 	if what == "" {
 		return RootCause{}
 	}
-	confidence := High
-	if what == "model" {
-		confidence = Medium
-	}
-	return because(ProviderSwitched, confidence, what, "answer of exchange %s came from %s; message %d repeats it in a request to %s",
+	return because(ProviderSwitched, High, what, "answer of exchange %s came from %s; message %d repeats it in a request to %s",
 		a.exchange, target(a.source.target), i, target(t.source.target))
 }
 
