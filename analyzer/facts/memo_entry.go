@@ -8,7 +8,7 @@ import (
 )
 
 // An entry of a Memo is numbers as varints, hashes as eight bytes, and texts, see appendPlaced. Small enumerations
-// share a head, four bits each; the bits above them say which of the rarer facts follow.
+// share a head, a few bits each; the bits above them say which of the rarer facts follow.
 
 // Bits of a message's head. Below them stand item, role, and the kinds of role, name, content, tool_calls and
 // reasoning.
@@ -33,9 +33,9 @@ const (
 	memoCallFields                    // fields
 )
 
-// Bits of a reply's head. Below them stand the kinds of id, name and content.
+// Bits of a reply's head, a varint of two bytes. Below them stand the kinds of id, name and content, three bits each.
 const (
-	memoError      = 1 << (12 + iota)
+	memoError      = 1 << (9 + iota)
 	memoWhole      // it is all of the message
 	memoSame       // its content is the message's
 	memoReplyParts // parts
@@ -153,7 +153,7 @@ func appendCall(e, b []byte, m *Message, c *Call) []byte {
 }
 
 func appendReply(e, b []byte, m *Message, r *Reply) []byte {
-	head := uint64(r.IDKind) | uint64(r.NameKind)<<4 | uint64(r.Content)<<8
+	head := uint64(r.IDKind) | uint64(r.NameKind)<<3 | uint64(r.Content)<<6
 	for _, f := range [...]struct {
 		is  bool
 		bit uint64

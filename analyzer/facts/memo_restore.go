@@ -136,7 +136,7 @@ func (r *entryReader) call(s *scanner, m *Message, c *Call) {
 
 func (r *entryReader) reply(s *scanner, m *Message, p *Reply) {
 	head := r.uvarint()
-	p.IDKind, p.NameKind, p.Content, p.IsError = Kind(head&15), Kind(head>>4&15), Kind(head>>8&15), head&memoError != 0
+	p.IDKind, p.NameKind, p.Content, p.IsError = Kind(head&7), Kind(head>>3&7), Kind(head>>6&7), head&memoError != 0
 	p.Start, p.End = m.Start, m.End
 	if head&memoWhole == 0 {
 		p.Start = m.Start + r.number()
