@@ -29,6 +29,8 @@ type answer struct {
 	thoughts  bool   // one of them is not an empty string
 	thinking  Kind   // of what else is reasoning: thinking, and parts of that type
 	failed    []byte // the finish reason of an answer that failed, if it says no more
+	others    int    // choices, and chunks of them, that are not the first
+	stray     string // finish reason of the first of these
 	answered  bool   // a choice was seen
 	streamed  bool   // calls come in fragments
 	ended     bool   // the terminal event of a stream was seen, in dialects that have one
@@ -82,6 +84,9 @@ func (a *answer) unary(text []byte, object func(*answer, *scanner)) {
 // finish moves what was gathered into the Response.
 func (a *answer) finish() {
 	r := a.r
+	if r.FinishReason == "" && a.answered && a.others == 1 && a.stray != "" {
+		r.FinishReason, r.Choices = a.stray, 1
+	}
 	r.Reasoning = firstReasoning([3]Kind{firstReasoning(a.reasoning), a.thinking})
 	r.BlankReasoning = r.Reasoning == String && !a.thoughts && a.thinking <= Null
 	if r.Content == String {
@@ -214,7 +219,7 @@ func (a *answer) choice(s *scanner, position int) {
 	}
 	a.r.Choices = max(a.r.Choices, index+1)
 	if index != 0 {
-		s.skip()
+		a.otherChoice(s)
 		return
 	}
 	a.answered = true
@@ -240,20 +245,6 @@ func (a *answer) choice(s *scanner, position int) {
 			s.skip()
 		}
 	}
-}
-
-// finished reads a finish reason into v. Some servers say of a failure no more than this.
-func (a *answer) finished(s *scanner, v *string) {
-	start, n := s.i, len(s.scratch)
-	reason, k := s.text()
-	if k == String && s.err == nil {
-		*v = string(reason)
-		switch *v {
-		case "error", "network_error", "ERROR", "TIMEOUT":
-			a.failed = s.b[start:s.i]
-		}
-	}
-	s.scratch = s.scratch[:n]
 }
 
 // message reads the message of a choice, or a delta of it.

@@ -51,6 +51,59 @@ func (a *answer) stream(body []byte, object func(*answer, *scanner)) {
 	}
 }
 
+// otherChoice reads a choice that is not the first, of which only this is wanted: z.ai ends a stream with a chunk that has
+// the finish reason, an empty delta and index 1.
+func (a *answer) otherChoice(s *scanner) {
+	if a.others++; !a.streamed || a.others > 1 {
+		s.skip()
+		return
+	}
+	empty := true
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "finish_reason":
+			a.finished(s, &a.stray)
+		case "delta":
+			empty = s.emptyDelta()
+		default:
+			s.skip()
+		}
+	}
+	if !empty {
+		a.stray = ""
+	}
+}
+
+// emptyDelta steps over a delta and reports whether it says nothing.
+func (s *scanner) emptyDelta() bool {
+	if s.kind() != Object {
+		s.skip()
+		return true
+	}
+	empty := true
+	for more := s.open(); more; more = s.more('}') {
+		role := string(s.key()) == "role"
+		k := s.kind()
+		raw := s.raw(k)
+		empty = empty && (role || k == Null || string(raw) == `""`)
+	}
+	return empty
+}
+
+// finished reads a finish reason into v. Some servers say of a failure no more than this.
+func (a *answer) finished(s *scanner, v *string) {
+	start, n := s.i, len(s.scratch)
+	reason, k := s.text()
+	if k == String && s.err == nil {
+		*v = string(reason)
+		switch *v {
+		case "error", "network_error", "ERROR", "TIMEOUT":
+			a.failed = s.b[start:s.i]
+		}
+	}
+	s.scratch = s.scratch[:n]
+}
+
 // A fragment is one element of a tool_calls array: a whole call, or a piece of one in a stream. Its text is valid
 // until the scratch of the scanner is cut back.
 type fragment struct {
@@ -75,7 +128,6 @@ func readFragment(s *scanner) fragment {
 		case "function":
 			f.called(s, "arguments")
 		case "custom":
-			f.custom = true
 			f.called(s, "input")
 		case "extra_content":
 			f.signed = signature(s) == String
@@ -86,24 +138,31 @@ func readFragment(s *scanner) fragment {
 	return f
 }
 
+// called reads what a call calls: a function, or a custom tool. Snowflake sends both, the one that is not called empty.
 func (f *fragment) called(s *scanner, arguments string) {
 	if s.kind() != Object {
 		s.skip()
 		return
 	}
+	var c fragment
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "name":
-			f.name, _ = s.text()
+			c.name, _ = s.text()
 		case arguments:
 			start := s.i
-			if f.args, f.argsKind = s.text(); f.argsKind != String {
-				f.args = s.b[start:s.i]
+			if c.args, c.argsKind = s.text(); c.argsKind != String {
+				c.args = s.b[start:s.i]
 			}
 		default:
 			s.skip()
 		}
 	}
+	custom := arguments == "input"
+	if len(c.name)+len(c.args) == 0 && (custom || len(f.name) > 0) {
+		return
+	}
+	f.name, f.args, f.argsKind, f.custom = c.name, c.args, c.argsKind, custom
 }
 
 // A partialCall is a tool call as far as its fragments have come.

@@ -115,6 +115,11 @@ func TestStreamCalls(t *testing.T) {
 	f("a custom tool", deltas(
 		`[{"index":0,"id":"c","type":"custom","custom":{"name":"sql","input":""}}]`, `[{"index":0,"custom":{"input":"select {"}}]`,
 	), false, ResponseCall{ID: "c", Name: "sql", Arguments: "select {", ArgsKind: String})
+	f("an empty custom tool beside the function", deltas(
+		`[{"index":0,"id":"c1","function":{"name":"f","arguments":"{}"},"custom":{"name":"","input":""}}]`,
+		`[{"index":1,"id":"c2","custom":{"name":"","input":""},"function":{"name":"f","arguments":"{}"}}]`,
+		`[{"index":2,"id":"c3","custom":{"name":"sql","input":"select"},"function":{"name":"","arguments":""}}]`,
+	), false, whole("c1", "f", `{}`), whole("c2", "f", `{}`), ResponseCall{ID: "c3", Name: "sql", Arguments: "select", ArgsKind: String})
 	f("cut arguments", deltas(`[{"index":0,"id":"c1","function":{"name":"f","arguments":"{\"a\":"}}]`), false,
 		ResponseCall{ID: "c1", Name: "f", Arguments: `{"a":`, ArgsKind: String, Args: ArgsTruncated})
 }
@@ -174,6 +179,11 @@ func TestStreamEnds(t *testing.T) {
 	f("data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"a\"}}]}\n\n"+done, "a", Response{Content: String, Choices: 1})
 	// Only the first choice is described.
 	f(a+chunk(`{"choices":[{"index":1,"delta":{"content":"b"},"finish_reason":"length"}]}`)+done, "a", with(func(r *Response) { r.Choices = 2 }))
+	// z.ai's last chunk says index 1. Two such chunks are of other choices.
+	stray := chunk(`{"choices":[{"index":1,"finish_reason":"stop","delta":{"role":"assistant","content":"","tool_calls":null}}]}`)
+	f(a+stray+done, "a", stopped)
+	f(a+stray+stray+done, "a", with(func(r *Response) { r.Choices = 2 }))
+	f(a+stop+stray+done, "a", with(func(r *Response) { r.FinishReason, r.Choices = "stop", 2 }))
 	// Perplexity repeats the message so far beside the delta.
 	f(chunk(`{"choices":[{"message":{"content":"a"},"delta":{"content":"a"}}]}`)+chunk(`{"choices":[{"message":{"content":"ab"},"delta":{"content":"b"}}]}`)+done,
 		"ab", Response{Content: String, Choices: 1})

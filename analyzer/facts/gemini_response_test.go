@@ -62,6 +62,10 @@ func TestGeminiAnswer(t *testing.T) {
 		Response{Content: Null, FinishReason: "STOP", Choices: 1})
 	f(`{"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"MAX_TOKENS"}]}`, "", Response{Content: String, FinishReason: "MAX_TOKENS", Choices: 1})
 	f(`{"candidates":[{"content":{"role":"model"},"finishReason":"SAFETY"}]}`, "", Response{FinishReason: "SAFETY", Choices: 1})
+	// Older clients ask for the numbers of enums.
+	for n, reason := range []string{"", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER", "OTHER"} {
+		f(fmt.Sprintf(`{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":%d}]}`, n), "a", Response{FinishReason: reason, Choices: 1})
+	}
 	// The first candidate by its index, not its place; snake case; lists of one.
 	f(`{"candidates":[{"content":{"parts":[{"text":"b"}]},"index":1},{"content":{"parts":[{"text":"a"}]},"index":0}]}`, "a", Response{Choices: 2})
 	f(`{"candidates":{"content":{"parts":{"function_call":{"name":"f"},"thought_signature":"c2ln"}},"finish_reason":"STOP"},"usage_metadata":{"prompt_token_count":1,"candidates_token_count":2},"model_version":"m","response_id":"r"}`,

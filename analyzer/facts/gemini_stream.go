@@ -123,7 +123,11 @@ func (a *geminiAnswer) choice(s *scanner, position int) {
 			a.content(s)
 		case "finishReason", "finish_reason":
 			n := len(s.scratch)
-			if reason, _ := s.text(); len(reason) > 0 {
+			if s.kind() == Number {
+				if reason := geminiReason(s.number()); reason != "" {
+					a.r.FinishReason, finished = reason, true
+				}
+			} else if reason, _ := s.text(); len(reason) > 0 {
 				a.r.FinishReason, finished = string(reason), true
 			}
 			s.scratch = s.scratch[:n]
@@ -134,6 +138,24 @@ func (a *geminiAnswer) choice(s *scanner, position int) {
 	if finished {
 		a.candidate = s.b[start:s.i]
 	}
+}
+
+// geminiReason is the finish reason with this number in Google's definition of the API: older clients ask for numbers
+// ("$alt=json;enum-encoding=int"). From 6 on Gemini's and Vertex's are not the same.
+func geminiReason(n int64) string {
+	switch n {
+	case 0:
+		return ""
+	case 1:
+		return "STOP"
+	case 2:
+		return "MAX_TOKENS"
+	case 3:
+		return "SAFETY"
+	case 4:
+		return "RECITATION"
+	}
+	return "OTHER"
 }
 
 func (a *geminiAnswer) content(s *scanner) {
