@@ -105,7 +105,7 @@ var identifying = []scenario{
 		want: []want{{rule: "duplicate_call_id_in_history", root: "duplicate_id_from_model", confidence: "high"}},
 	},
 	{
-		name: "look-alike: the agent numbers calls anew in each turn, on both sides", model: deepSeek, says: times(2, calls("read_file")),
+		name: "look-alike: the agent numbers calls anew in each turn, on both sides", model: deepSeek, needsID: true, says: times(2, calls("read_file")),
 		loop: func(a *agent) {
 			h := start("Read two files.")
 			for {

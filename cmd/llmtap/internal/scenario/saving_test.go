@@ -259,7 +259,7 @@ var saving = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: noHistory, confidence: "low"}},
 	},
 	{
-		name: "saves calls without their ids", model: gpt, says: []provider.Said{calls("read_file")},
+		name: "saves calls without their ids", model: gpt, needsID: true, says: []provider.Said{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)

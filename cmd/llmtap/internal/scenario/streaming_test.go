@@ -155,7 +155,7 @@ var streaming = []scenario{
 		},
 	},
 	{
-		name: "takes the id of a streamed call from its first fragment, where it is not", model: gpt,
+		name: "takes the id of a streamed call from its first fragment, where it is not", model: gpt, needsID: true,
 		says: []provider.Said{func() provider.Said { s := calls("read_file"); s.LateID = true; return s }()},
 		loop: func(a *agent) {
 			h := start("Read config.py.")

@@ -156,7 +156,7 @@ var switching = []scenario{
 		want:  []want{{rule: "unexpected_message_field", root: "sdk_field_leak", confidence: "medium"}},
 	},
 	{
-		name: "look-alike: stays with Mistral, and makes ids of its own", model: mistral,
+		name: "look-alike: stays with Mistral, and makes ids of its own", model: mistral, needsID: true,
 		says: []provider.Said{same("Xk3mP9qRt", "read_file")},
 		loop: func(a *agent) {
 			h := start("Read all files.")

@@ -93,7 +93,7 @@ type world struct {
 	natsURL string
 	stream  jetstream.Stream
 	service string
-	capture string
+	mode    mode
 	server  *httptest.Server
 
 	mu      sync.Mutex // guards all below
@@ -112,14 +112,14 @@ type world struct {
 	events []*event.Event
 }
 
-func newWorld(t *testing.T, natsURL string, stream jetstream.Stream, service, capture string, says []provider.Said) *world {
+func newWorld(t *testing.T, natsURL string, stream jetstream.Stream, service string, m mode, says []provider.Said) *world {
 	t.Helper()
 	info, err := stream.Info(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	w := &world{
-		t: t, natsURL: natsURL, stream: stream, service: service, capture: capture, says: says, stored: make(chan string, 1000),
+		t: t, natsURL: natsURL, stream: stream, service: service, mode: m, says: says, stored: make(chan string, 1000),
 		next: info.State.LastSeq + 1,
 	}
 	w.server = httptest.NewServer(provider.New(provider.Config{Seed: 1, Model: w.say, Lenient: func() bool {
@@ -274,15 +274,15 @@ var baseURLs = map[string]string{
 func (w *world) process(model string) *agent {
 	w.t.Helper()
 	h, err := llmtap.Open(llmtap.Config{
-		URL: w.natsURL, Service: w.service, ServiceVersion: "1.0.0", Environment: "test", Agent: "agent", Capture: w.capture,
+		URL: w.natsURL, Service: w.service, ServiceVersion: "1.0.0", Environment: "test", Agent: "agent", Capture: w.mode.capture,
 		Logger: slog.New(slog.DiscardHandler), FlushTimeout: 10 * time.Second, OnPublished: func(id string) { w.stored <- id },
 	})
 	if err != nil {
 		w.t.Fatal(err)
 	}
 	w.hooks = append(w.hooks, h)
-	a := &agent{world: w, hook: h, ctx: llmtap.WithConversation(w.t.Context(), "conversation-1"), tools: []string{"read_file", "write_file", "search"}}
-	return a.with(model)
+	a := &agent{world: w, hook: h, tools: []string{"read_file", "write_file", "search"}}
+	return a.in("conversation-1").with(model)
 }
 
 // with is the same process with a client for another model.
@@ -297,10 +297,11 @@ func (a *agent) with(model string) *agent {
 	return &b
 }
 
-// in is the same process in another conversation; an empty id gives none.
+// in is the same process in another conversation, and in a run of its own; an empty id gives no conversation.
 func (a *agent) in(conversation string) *agent {
 	b := *a
-	if b.ctx = a.t.Context(); conversation != "" {
+	b.ctx = llmtap.WithRun(a.t.Context(), fmt.Sprintf("run-%d-%s", len(a.hooks), conversation))
+	if conversation != "" && a.mode.ids {
 		b.ctx = llmtap.WithConversation(b.ctx, conversation)
 	}
 	return &b

@@ -146,7 +146,7 @@ var writing = []scenario{
 		},
 	},
 	{
-		name: "two workers write one conversation", model: deepSeek,
+		name: "two workers write one conversation", model: deepSeek, needsID: true,
 		loop: func(a *agent) {
 			shared := start("Read two files.") // BUG: both append to it
 			worker := func(task string) func() openai.ChatCompletionMessage {
@@ -166,7 +166,7 @@ var writing = []scenario{
 		},
 	},
 	{
-		name: "two processes go on with one conversation, and the store keeps what both write", model: deepSeek,
+		name: "two processes go on with one conversation, and the store keeps what both write", model: deepSeek, needsID: true,
 		loop: func(a *agent) {
 			b, h := a.process(deepSeek), start("Read files.")
 			m := a.together(calls("read_file"), forked(a, h, "File a."), forked(b, h, "File b."))
