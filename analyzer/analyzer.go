@@ -152,7 +152,9 @@ func (a *Analyzer) Process(ev *event.Event, at Position, emit bool, out *Output)
 			}
 		}
 		a.half(ev, at, need)
-	case event.Run, event.Tool: // they sharpen causes that are not told apart yet
+	case event.Tool:
+		a.tool(ev)
+	case event.Run: // says nothing yet that requests do not
 	default:
 		a.drop(dropKind)
 	}

@@ -41,12 +41,7 @@ var severities = [...]Severity{1: Style, 2: Lenient, 3: Reject}
 // judge finds the violations of the request in a.req and their root causes, and the calls that it answers.
 func (a *Analyzer) judge(o *open, body []byte, at Position, seen time.Time, need uint64) {
 	e := &o.row
-	service := e.Labels.Service
-	if e.Origin == event.OriginImport {
-		// Each import has a memory of its own: imported again, the same follows from the same lines, and what is
-		// recorded and what is live never explain each other.
-		service += "@" + e.Instance
-	}
+	service := memoryOf(e.Labels.Service, e.Origin, e.Instance)
 	instance := e.Instance
 	if e.Origin != event.OriginHook {
 		instance = "" // that of the proxy or importer, not of the agent
@@ -101,6 +96,25 @@ func (a *Analyzer) judge(o *open, body []byte, at Position, seen time.Time, need
 		}
 		o.found = append(o.found, f)
 	}
+}
+
+// memoryOf is the name under which conversations of a service are remembered. Each import has a memory of its own:
+// imported again, the same follows from the same lines, and what is recorded and what is live never explain each other.
+func memoryOf(service, origin, instance string) string {
+	if origin == event.OriginImport {
+		return service + "@" + instance
+	}
+	return service
+}
+
+// tool takes over that the agent ran a tool: whether it started tells a call that was skipped from one whose reply was
+// lost.
+func (a *Analyzer) tool(ev *event.Event) {
+	state := session.ToolEnded
+	if ev.ToolStatus == event.StatusStarted {
+		state = session.ToolStarted
+	}
+	a.sessions.Tool(memoryOf(ev.Labels.Service, ev.Origin, ev.Instance), ev.Labels.Conversation, ev.ToolCallID, state)
 }
 
 // report puts out the rows of a completed exchange and counts it.

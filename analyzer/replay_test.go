@@ -64,6 +64,10 @@ func (f *fleet) events(n int) []step {
 		case r == 11:
 			i := f.rnd.IntN(len(f.agents))
 			f.agents[i] = newAgent(i, f.rnd)
+		case r == 14: // a conversation goes on under another id, or without one
+			if a := f.agents[f.rnd.IntN(len(f.agents))]; !a.busy {
+				a.conversation = [...]string{"", "x", fmt.Sprintf("d%d", f.ids)}[f.rnd.IntN(3)]
+			}
 		case r == 12 && f.rnd.IntN(4) == 0:
 			f.lost += 1 + f.rnd.Uint64N(3)
 		case r == 13 && len(f.steps) > 0: // an event comes again, perhaps long after

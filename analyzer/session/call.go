@@ -34,6 +34,7 @@ type Call struct {
 	kind    facts.Kind
 	args    facts.Args
 	signed  bool // it has a thought signature
+	tool    ToolState
 	again   bool // another answer of the conversation called with this id before
 }
 
@@ -117,4 +118,37 @@ func (c *conversation) wentOn(q *skeleton, a *answer, f fit) bool {
 		}
 	}
 	return false
+}
+
+// ToolState is how far a tool came that the agent ran for a call, as its events say.
+type ToolState uint8
+
+// The states, in their order.
+const (
+	ToolUnknown ToolState = iota
+	ToolStarted
+	ToolEnded
+)
+
+// Tool notes that a tool ran for the call with this id of a conversation. An event of a call that is not known says
+// nothing.
+func (s *Store) Tool(service, conversation, callID string, state ToolState) {
+	if callID == "" {
+		return
+	}
+	id := hashName(callID)
+	c := s.convs[key{service, conversation}]
+	if c == nil && unique(callID) {
+		k := callKey(service, id, true, 0)
+		if c = s.found[k]; len(s.crowd[k]) > 0 {
+			c = nil
+		}
+	}
+	if c == nil {
+		return
+	}
+	c.tools = true
+	if call := c.calls[id]; call != nil {
+		call.tool = max(call.tool, state)
+	}
 }

@@ -62,6 +62,7 @@ type conversation struct {
 	keys      []uint64 // in Store.found, oldest first
 	endings   []uint64 // in Store.endings, oldest first
 	source    *source  // of its newest request
+	tools     bool     // the agent tells when tools start and end
 	moves     int      // how often the process that sends its requests changed
 	bytes     int64
 	gone      bool // forgotten by the store
@@ -326,7 +327,7 @@ func (s *Store) forget(c *conversation) {
 }
 
 // callBytes is about what a call costs, with its answer and its place in maps.
-const callBytes = 512
+const callBytes = 448
 
 // account estimates anew what c costs.
 func (s *Store) account(c *conversation) {

@@ -104,6 +104,14 @@ func (t *Turn) unanswered(s *Symptom, call *Call) RootCause {
 		return because(id, confidence, detail, format+"%s", a.exchange, n, named(s.ToolCallID, call), call.Position+1, k, next, more)
 	}
 	switch {
+	case t.conv.tools && call.tool == ToolUnknown && !(k > 0 && first && t.sameTool(a, call, k)):
+		return evidence(ToolSkipped, High, "", "; the agent tells when tools run, and this one never started")
+	case call.tool == ToolStarted && moved:
+		return evidence(Crashed, High, "", "; the tool had started and never ended, and another process sent it")
+	case call.tool == ToolStarted && asked:
+		return evidence(UserInterrupt, Medium, "", "; the tool had started and not ended")
+	case call.tool == ToolEnded && !moved:
+		return RootCause{} // it ran, and its result was lost on the way
 	case moved && known:
 		return evidence(Crashed, Medium, "", "; another process sent it")
 	case moved || t.source.instance == "" || a.source.instance == "":
