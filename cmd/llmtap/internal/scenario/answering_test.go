@@ -10,8 +10,8 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
 
-// Without run or tool events nobody can tell these apart.
-const notRun = "tool_skipped|user_interrupt|tool_skipped_or_interrupted"
+// notRun stands for what only events of tools could tell apart.
+const notRun = "tool_skipped_or_interrupted"
 
 // Agents that do not answer all calls, or answer some twice.
 var answering = []scenario{

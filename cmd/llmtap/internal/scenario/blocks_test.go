@@ -80,8 +80,8 @@ var blocks = []scenario{
 		},
 		fails: 1,
 		want: []want{
-			{rule: "missing_tool_reply", root: "user_interrupt|tool_skipped_or_interrupted", confidence: "medium"},
-			{rule: "late_tool_reply", root: "user_interrupt|tool_skipped_or_interrupted", confidence: "medium"},
+			{rule: "missing_tool_reply", root: "user_interrupt", confidence: "medium"},
+			{rule: "late_tool_reply", root: "user_interrupt", confidence: "medium"},
 		},
 	},
 	{

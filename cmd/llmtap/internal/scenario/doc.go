@@ -5,8 +5,8 @@
 //	                               └────> nats-server ── events in order ──> analyzer ──> findings, root causes
 //
 // A scenario is an entry of a table: what the model says, the loop, and what the analyzer must find. The loop is the
-// code that a developer would have to fix, with a comment where the bug is. Each runs twice, with bodies published in
-// full and as their shape, and must give the same both times.
+// code that a developer would have to fix, with a comment where the bug is. Each runs three times and must give the same:
+// with bodies published in full, as their shape, and as their shape without ids of conversations.
 //
 // # Why nothing else may be found
 //

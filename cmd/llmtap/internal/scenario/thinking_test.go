@@ -93,7 +93,7 @@ var switching = []scenario{
 			a.with(thinking).ask(h) // BUG: wants reasoning_content that nobody gave
 		},
 		fails: 1,
-		want:  []want{{rule: "reasoning_content_missing", root: "provider_switched", confidence: "medium"}},
+		want:  []want{{rule: "reasoning_content_missing", root: "provider_switched", confidence: "high"}},
 	},
 	{
 		name: "goes on with Gemini after OpenAI", model: gpt, says: []provider.Said{calls("read_file")},

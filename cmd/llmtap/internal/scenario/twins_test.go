@@ -130,7 +130,7 @@ var twins = []scenario{
 			}
 		},
 		fails: 3,
-		want:  []want{{rule: "missing_tool_reply", root: "tool_skipped|parallel_calls_truncated", confidence: "low", n: 3}},
+		want:  []want{{rule: "missing_tool_reply", root: "tool_skipped", confidence: "medium", n: 3}},
 	},
 	{
 		name: "keeps the last messages, and a system prompt that has the time in it", model: gpt, says: times(5, calls("read_file", "search")),
