@@ -79,6 +79,11 @@ type Analyzer struct {
 	bytes int // of open, estimated
 	done  *done
 
+	ledger   *ledger
+	sighting Sighting // the exchange that is reported
+	seq      uint64   // of the newest event
+	nth      uint32   // how many exchanges were reported since
+
 	instances *timed[string, *instance] // processes that send events, the longest silent first
 	spans     []span                    // disjoint, oldest first
 
@@ -118,6 +123,7 @@ func New(cfg Config, rules []*Rule, reg prometheus.Registerer) *Analyzer {
 		early:     newTimed[string, *early](responseWait),
 		parts:     newTimed[partsKey, *assembly](partsWait),
 		done:      newDone(cfg.SessionLookback),
+		ledger:    newLedger(),
 		instances: newTimed[string, *instance](cfg.SessionLookback),
 		memos:     newMemos(int(cfg.StateBytes/4), cfg.SessionLookback),
 		strings:   make(interner),
@@ -134,6 +140,7 @@ func (a *Analyzer) Process(ev *event.Event, at Position, emit bool, out *Output)
 		a.metrics.replayed.Inc()
 	}
 	a.moveTo(at.Time)
+	a.seq, a.nth = at.Seq, 0
 	a.markRead(at.Seq, len(ev.Body)+eventBytes)
 	// By the time of events, not by Advance: a new process starts at the time of the last event.
 	for len(a.recent) > 0 && a.now.Sub(a.recent[0].at) > responseWait {

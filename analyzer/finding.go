@@ -82,7 +82,9 @@ func (a *Analyzer) judge(o *open, body []byte, at Position, seen time.Time, need
 		sum := digest(e.Labels.Service, t.Root, t.Branch, v.Rule.ID, what)
 		copy(f.id[:], sum[:])
 		var fresh bool
-		f.instance, fresh = a.sessions.Seen(t, f.id)
+		if f.instance, fresh = a.sessions.Seen(t, f.id); fresh {
+			f.instance.Version, f.instance.Process, f.instance.Messages = e.Labels.ServiceVersion, instance, e.Messages
+		}
 		// The first root cause stays: later turns only send the defect again.
 		if (fresh || f.instance.Root.Rank() == 0) && explained < maxExplained {
 			explained++
@@ -127,6 +129,7 @@ func (a *Analyzer) report(o *open, need uint64) {
 	if proof != nil {
 		e.RootCause = proof.instance.Root.ID
 	}
+	a.note(o)
 	counted := e.Origin != event.OriginImport // nobody is paged for last month
 	if counted {
 		a.counter.exchange(e, func() Example { return example(e, proof) }, need, a.now)
@@ -146,9 +149,10 @@ func (a *Analyzer) report(o *open, need uint64) {
 		if severity <= in.Severity && in.Root.Rank() <= in.Rank {
 			continue // reported already, and no weaker
 		}
-		first := in.Severity == 0
+		first, newly := in.Severity == 0, in.Severity == 0 || in.Root.Rank() > in.Rank
 		in.Severity, in.Rank = max(in.Severity, severity), in.Root.Rank()
 		row := a.finding(o, f, severities[in.Severity])
+		a.noteDefect(e, &row, newly)
 		if first && counted {
 			a.counter.finding(e, &row, need, a.now)
 		}
@@ -165,7 +169,7 @@ func (a *Analyzer) finding(o *open, f *found, s Severity) Finding {
 	fingerprint := digest(e.Labels.Service, e.Labels.Stage, f.Rule.ID, f.Detail, f.ToolName, root.ID)
 	row := Finding{
 		ID: hex.EncodeToString(f.id[:]), Fingerprint: hex.EncodeToString(fingerprint[:8]), Seq: e.Seq, FirstSeen: f.instance.Since,
-		Exchange: f.instance.Exchange, Labels: e.Labels, Conversation: e.Conversation, Provider: e.Provider, Model: e.Model,
+		Exchange: f.instance.Exchange, ExchangeVersion: f.instance.Version, ExchangeInstance: f.instance.Process, ExchangeMessages: f.instance.Messages, Labels: e.Labels, Conversation: e.Conversation, Provider: e.Provider, Model: e.Model,
 		Dialect: e.Dialect, Variant: e.Variant, Rule: f.Rule.ID, Detail: f.Detail, Predicted: f.Predicted, Severity: s,
 		Status: e.Status, Message: f.Message, ToolCallID: f.ToolCallID, ToolName: f.ToolName, Summary: f.Summary,
 		RootCause: root.ID, Confidence: root.Confidence, Evidence: root.Evidence, Fix: root.Fix,

@@ -11,18 +11,20 @@ import (
 
 // Reasons of llmtap_analyzer_dropped_total.
 const (
-	dropDuplicate  = "duplicate"  // a request, response or part that came before
-	dropLate       = "late"       // the other half of an exchange that was given up
-	dropParts      = "parts"      // parts of a body that never became whole, or contradict each other
-	dropEncoding   = "encoding"   // a body that cannot be decompressed
-	dropOverflow   = "overflow"   // the oldest of what waits, for want of memory
-	dropSession    = "session"    // a conversation forgotten for want of memory
-	dropTooLarge   = "too_large"  // a body beyond the bounds, as it is or decompressed
-	dropUnreadable = "unreadable" // a request that is no JSON, an accepted answer that is none of its dialect
-	dropSequence   = "sequence"   // a leap of a process's sequence that is no loss but garbage
-	dropImport     = "import"     // an exchange of an import that was broken off between its halves
-	dropMemo       = "memo"       // what is known of a conversation's requests, for want of memory: the next one is read whole
-	dropKind       = "kind"       // an event that is none of the contract's
+	dropDuplicate   = "duplicate"    // a request, response or part that came before
+	dropLate        = "late"         // the other half of an exchange that was given up
+	dropParts       = "parts"        // parts of a body that never became whole, or contradict each other
+	dropEncoding    = "encoding"     // a body that cannot be decompressed
+	dropOverflow    = "overflow"     // the oldest of what waits, for want of memory
+	dropSession     = "session"      // a conversation forgotten for want of memory
+	dropTooLarge    = "too_large"    // a body beyond the bounds, as it is or decompressed
+	dropUnreadable  = "unreadable"   // a request that is no JSON, an accepted answer that is none of its dialect
+	dropSequence    = "sequence"     // a leap of a process's sequence that is no loss but garbage
+	dropImport      = "import"       // an exchange of an import that was broken off between its halves
+	dropMemo        = "memo"         // what is known of a conversation's requests, for want of memory: the next one is read whole
+	dropLedger      = "ledger"       // an entry of the ledger, the longest unseen, for want of room
+	dropLedgerEntry = "ledger_entry" // an entry that was kept and cannot be read
+	dropKind        = "kind"         // an event that is none of the contract's
 )
 
 type metrics struct {
@@ -31,7 +33,7 @@ type metrics struct {
 	seconds          prometheus.Histogram
 	sessions, state  prometheus.Gauge
 	open, instances  prometheus.Gauge
-	memos            prometheus.Gauge
+	memos, ledger    prometheus.Gauge
 	known            prometheus.Counter
 
 	lost, droppedByHooks prometheus.Counter
@@ -74,6 +76,9 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	})
 	m.memos = f.NewGauge(prometheus.GaugeOpts{
 		Name: "llmtap_analyzer_memo_bytes", Help: "Estimated memory of what is known of the newest requests of conversations.",
+	})
+	m.ledger = f.NewGauge(prometheus.GaugeOpts{
+		Name: "llmtap_analyzer_ledger_entries", Help: "Defects, causes of failures and service versions that the ledger remembers.",
 	})
 	m.known = f.NewCounter(prometheus.CounterOpts{
 		Name: "llmtap_analyzer_known_bytes_total", Help: "Bytes of requests that were recognised from the request before and not read again.",

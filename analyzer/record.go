@@ -78,7 +78,16 @@ type Finding struct {
 	Seq         uint64 // stream sequence; the row's version
 	FirstSeen   time.Time
 
-	Exchange     string // the first exchange that showed it
+	Exchange         string // the first exchange that showed it
+	ExchangeVersion  string // its service version, which may be older than that of Labels
+	ExchangeInstance string // the process that sent it; "" when that is not known
+	ExchangeMessages int    // in its request: how far the conversation was
+
+	// Of the defect in all conversations, as far as the ledger goes back: what showed it first, and the newest other
+	// version that made calls before. "" of imports and degraded calls.
+	FirstVersion string
+	LastClean    string
+
 	Labels       event.Labels
 	Conversation string
 	Provider     string

@@ -48,6 +48,10 @@ type Instance struct {
 	Since    time.Time
 	Root     RootCause
 
+	// What the caller knows of that request: who sent it, and its length in messages.
+	Version, Process string
+	Messages         int
+
 	// What the caller reported of it, in its own measure; 0 nothing.
 	Severity, Rank int
 }

@@ -42,6 +42,7 @@ func Rows(first, n int) *sinks.Batch {
 		b.Exchanges = append(b.Exchanges, e)
 		b.Findings = append(b.Findings, analyzer.Finding{
 			ID: fmt.Sprintf("%032x", i), Fingerprint: fmt.Sprintf("%016x", i%3), Seq: uint64(2 * i), FirstSeen: e.StoredAt, Exchange: e.ID,
+			ExchangeVersion: labels.ServiceVersion, ExchangeInstance: e.Instance, ExchangeMessages: e.Messages, FirstVersion: "1.4.0", LastClean: "1.3.9",
 			Labels: labels, Conversation: labels.Conversation, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
 			Rule: "orphan_tool_reply", Detail: "after_plain_assistant", Predicted: analyzer.Reject, Severity: analyzer.Reject, Status: 400,
 			Message: 2, ToolCallID: fmt.Sprintf("call_%08d", i), ToolName: "read_file",
