@@ -108,7 +108,7 @@ func (e *LedgerEntry) check(key string) error {
 	switch {
 	case e.Kind != LedgerDefect && e.Kind != LedgerFailure && e.Kind != LedgerVersion:
 		return fmt.Errorf("kind %q is none", cut(e.Kind, 32))
-	case e.LedgerKey.String() != key:
+	case e.String() != key:
 		return errors.New("it is of another key")
 	case e.Last.compare(e.First.Place) < 0:
 		return fmt.Errorf("last at %d, before first at %d", e.Last.Seq, e.First.Seq)

@@ -75,7 +75,7 @@ func (l *ledger) sort() {
 		all = append(all, r)
 	}
 	slices.SortFunc(all, func(a, b *record) int {
-		return cmp.Or(a.Last.compare(b.Last), a.LastAt.Compare(b.LastAt), a.First.compare(&b.First), a.LedgerKey.compare(&b.LedgerKey))
+		return cmp.Or(a.Last.compare(b.Last), a.LastAt.Compare(b.LastAt), a.First.compare(&b.First), a.compare(&b.LedgerKey))
 	})
 	l.order.before, l.order.after = &l.order, &l.order
 	for _, r := range all {
@@ -121,9 +121,8 @@ func (l *ledger) see(k *LedgerKey, s *Sighting) *record {
 
 // newest is the newest version of a stage that was seen before s and is not that of s.
 func (l *ledger) newest(service, stage string, s *Sighting) string {
-	list := l.versions[[2]string{service, stage}]
-	for i := len(list) - 1; i >= 0; i-- {
-		if v := list[i]; v.Name != "" && v.Name != s.Version && v.First.Place.compare(s.Place) < 0 {
+	for _, v := range slices.Backward(l.versions[[2]string{service, stage}]) {
+		if v.Name != "" && v.Name != s.Version && v.First.Place.compare(s.Place) < 0 {
 			return v.Name
 		}
 	}

@@ -3,6 +3,7 @@ package analyzer_test
 import (
 	"fmt"
 	"math/rand/v2"
+	"slices"
 	"strings"
 	"testing"
 
@@ -93,7 +94,7 @@ func TestInterleavedConversations(t *testing.T) {
 				}
 				sent := h
 				w.turns = append(w.turns, func(s *stream) string { return s.ok(said, sent...) })
-				h = append(h[:len(h):len(h)], said, next)
+				h = append(slices.Clip(h), said, next)
 			}
 			talkers = append(talkers, w)
 		}

@@ -98,8 +98,9 @@ func matchingOf(t facts.Target) matching {
 		return matching{blocks: true, names: true}
 	case facts.OpenAIResponses:
 		return matching{items: true, anywhere: t.Variant != facts.DeepSeekResponses}
+	default:
+		return matching{}
 	}
-	return matching{}
 }
 
 // With yields the replies of one fate in message order; none while fates are unknown.

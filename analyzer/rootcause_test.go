@@ -2,6 +2,7 @@ package analyzer_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -97,7 +98,7 @@ func TestRootCauses(t *testing.T) {
 		// One defect is one defect: an SDK that tries again, and a later turn, find nothing new.
 		s.at("x", s.sent...)
 		check(", sent again")
-		s.at("x", append(s.sent[:len(s.sent):len(s.sent)], user("Are you there?"))...)
+		s.at("x", append(slices.Clip(s.sent), user("Are you there?"))...)
 		check(", a turn later")
 		s.instance = "i3"
 		s.at("x", s.sent...)

@@ -50,7 +50,7 @@ func TestScanResponseUnary(t *testing.T) {
 	f(`{"choices":[{"message":{"content":null,"reasoning_content":"","tool_calls":[
 		{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":\"\\n\"}"}},{"id":"c","function":{"name":"f","arguments":{"a":1}}},
 		{"id":"","function":{"name":"g"}},{"function":{"name":"h","arguments":""}},null,{}]},"finish_reason":"tool_calls"}]}`, "",
-		Response{Content: Null, Reasoning: String, FinishReason: "tool_calls", Choices: 1, Calls: []ResponseCall{
+		Response{Content: Null, Reasoning: String, BlankReasoning: true, FinishReason: "tool_calls", Choices: 1, Calls: []ResponseCall{
 			{ID: "c", Name: "f", Arguments: `{"a":"\n"}`, ArgsKind: String, Args: ArgsObject},
 			{ID: "c", Name: "f", Arguments: `{"a":1}`, ArgsKind: Object, Args: ArgsObject},
 			{Name: "g"},

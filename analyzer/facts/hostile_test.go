@@ -40,8 +40,10 @@ var hostileRequests = func() map[Dialect][]hostile {
 	for d, words := range map[Dialect]struct{ list, text, parts, part string }{
 		OpenAIChat: {"messages", `{"content":"%s","role":"assistant"}`, `{"content":[%s],"role":"assistant"}`, `{"text":"\u0061","type":"text"}`},
 		Cohere:     {"messages", `{"content":"%s","role":"assistant"}`, `{"content":[%s],"role":"assistant"}`, `{"text":"\u0061","type":"text"}`},
-		OpenAIResponses: {"input", `{"content":"%s","role":"assistant"}`, `{"content":[%s],"role":"assistant"}`,
-			`{"text":"\u0061","type":"output_text"}`},
+		OpenAIResponses: {
+			"input", `{"content":"%s","role":"assistant"}`, `{"content":[%s],"role":"assistant"}`,
+			`{"text":"\u0061","type":"output_text"}`,
+		},
 		Anthropic: {"messages", `{"content":"%s","role":"assistant"}`, `{"content":[%s],"role":"assistant"}`, `{"text":"\u0061","type":"text"}`},
 		Gemini:    {"contents", `{"parts":[{"text":"%s"}],"role":"model"}`, `{"parts":[%s],"role":"model"}`, `{"text":"\u0061"}`},
 		Bedrock:   {"messages", `{"content":[{"text":"%s"}],"role":"assistant"}`, `{"content":[%s],"role":"assistant"}`, `{"text":"\u0061"}`},

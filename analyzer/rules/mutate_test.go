@@ -151,15 +151,16 @@ func message(d facts.Dialect, list []*atom) any {
 			m["content"] = json.RawMessage(`""`)
 		}
 		return m
+	default:
+		if len(list) == 1 && list[0].raw[0] == '"' {
+			return map[string]any{"role": list[0].role, "content": list[0].raw}
+		}
+		blocks := make([]json.RawMessage, len(list))
+		for i, a := range list {
+			blocks[i] = a.raw
+		}
+		return map[string]any{"role": list[0].role, "content": blocks}
 	}
-	if len(list) == 1 && list[0].raw[0] == '"' {
-		return map[string]any{"role": list[0].role, "content": list[0].raw}
-	}
-	blocks := make([]json.RawMessage, len(list))
-	for i, a := range list {
-		blocks[i] = a.raw
-	}
-	return map[string]any{"role": list[0].role, "content": blocks}
 }
 
 // A site is a call with its reply, in the middle of a history.
@@ -175,6 +176,7 @@ func sites(list []*atom) []site {
 			n[0]++
 		case reply:
 			n[1]++
+		default:
 		}
 		count[a.id] = n
 	}

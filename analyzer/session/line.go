@@ -47,12 +47,7 @@ func (l *line) rank(q *skeleton, f fit) int {
 func (q *skeleton) holds(a *answer) bool {
 	for i := len(q.messages) - 1; i >= q.lead; i-- {
 		m := &q.messages[i]
-		for _, id := range q.replyIDs(m) {
-			if a.has(id) {
-				return true
-			}
-		}
-		if q.copies(m, a) {
+		if slices.ContainsFunc(q.replyIDs(m), a.has) || q.copies(m, a) {
 			return true
 		}
 	}

@@ -1,6 +1,8 @@
 package session
 
 import (
+	"slices"
+
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
@@ -33,10 +35,8 @@ func (t *Turn) missing(s *Symptom) RootCause {
 		return r
 	}
 	for i := s.Message + 1; i < t.groupEnd(s.Message); i++ {
-		for _, id := range t.q.replyIDs(&t.q.messages[i]) {
-			if id == 0 { // it may be the reply to this call
-				return t.idGone(s.Message, "", i)
-			}
+		if slices.Contains(t.q.replyIDs(&t.q.messages[i]), 0) { // it may be the reply to this call
+			return t.idGone(s.Message, "", i)
 		}
 	}
 	if call == nil || t.p.declares(s.id) >= 0 {
@@ -48,10 +48,8 @@ func (t *Turn) missing(s *Symptom) RootCause {
 // replyAfter is the first message after i that replies to id; -1 when there is none.
 func (t *Turn) replyAfter(id uint64, i int) int {
 	for i++; i < len(t.q.messages); i++ {
-		for _, a := range t.q.replyIDs(&t.q.messages[i]) {
-			if a == id {
-				return i
-			}
+		if slices.Contains(t.q.replyIDs(&t.q.messages[i]), id) {
+			return i
 		}
 	}
 	return -1
@@ -104,7 +102,7 @@ func (t *Turn) unanswered(s *Symptom, call *Call) RootCause {
 		return because(id, confidence, detail, format+"%s", a.exchange, n, named(s.ToolCallID, call), call.Position+1, k, next, more)
 	}
 	switch {
-	case t.conv.tools && call.tool == ToolUnknown && !(k > 0 && first && t.sameTool(a, call, k)):
+	case t.conv.tools && call.tool == ToolUnknown && (k == 0 || !first || !t.sameTool(a, call, k)):
 		return evidence(ToolSkipped, High, "", "; the agent tells when tools run, and this one never started")
 	case call.tool == ToolStarted && moved:
 		return evidence(Crashed, High, "", "; the tool had started and never ended, and another process sent it")

@@ -25,21 +25,17 @@ func (JSONL) Close(Counts) error { return nil }
 // GitHub prints workflow commands, which GitHub shows as annotations of the file and line.
 type GitHub struct{ W io.Writer }
 
-// Print shows each finding of r as an error, a warning or a notice.
+// Print shows each finding of r as an error, a warning or a notice, unless an earlier record had it.
 func (g GitHub) Print(r *Result) error {
 	if r.Error != "" {
 		return g.command("error", r, r.line, "unreadable", r.Error)
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		level := "notice"
-		switch f.Predicted {
-		case analyzer.Reject:
-			level = "error"
-		case analyzer.Lenient:
-			level = "warning"
+		if f.again {
+			continue
 		}
-		if err := g.command(level, r, f.line, f.Rule, f.Summary+"\nfix: "+f.Fix); err != nil {
+		if err := g.command(f.level("notice"), r, f.line, f.Rule, f.said()+"\nfix: "+f.Fix); err != nil {
 			return err
 		}
 	}
@@ -57,6 +53,26 @@ var (
 func (g GitHub) command(level string, r *Result, line int, title, text string) error {
 	_, err := fmt.Fprintf(g.W, "::%s file=%s,line=%d,title=%s::%s\n", level, githubProperty.Replace(r.file), max(line, 1), githubProperty.Replace(title), githubText.Replace(text))
 	return err
+}
+
+// level is how loud both formats show the finding; weakest is their word for style.
+func (f *Finding) level(weakest string) string {
+	switch f.Predicted {
+	case analyzer.Reject:
+		return "error"
+	case analyzer.Lenient:
+		return "warning"
+	default:
+		return weakest
+	}
+}
+
+// said is the summary of a finding with its root cause, if that is known.
+func (f *Finding) said() string {
+	if !f.explained {
+		return f.Summary
+	}
+	return fmt.Sprintf("%s\nroot cause: %s (%s): %s", f.Summary, f.RootCause, f.Confidence, f.Evidence)
 }
 
 // SARIF gathers all results into one SARIF 2.1.0 log, written by Close.
@@ -90,18 +106,21 @@ type (
 		Name string `json:"fullyQualifiedName"`
 	}
 	sarifResult struct {
-		RuleID     string          `json:"ruleId"`
-		RuleIndex  int             `json:"ruleIndex"`
-		Level      string          `json:"level"`
-		Message    sarifText       `json:"message"`
-		Locations  []sarifLocation `json:"locations"`
-		Properties sarifProperties `json:"properties"`
+		RuleID       string            `json:"ruleId"`
+		RuleIndex    int               `json:"ruleIndex"`
+		Level        string            `json:"level"`
+		Message      sarifText         `json:"message"`
+		Locations    []sarifLocation   `json:"locations"`
+		Fingerprints map[string]string `json:"partialFingerprints,omitempty"`
+		Properties   sarifProperties   `json:"properties"`
 	}
 	sarifProperties struct {
 		Record     string `json:"record,omitempty"`
 		Target     string `json:"target"`
 		ToolCallID string `json:"tool_call_id,omitempty"`
 		Severity   string `json:"severity"`
+		RootCause  string `json:"root_cause,omitempty"`
+		Confidence string `json:"confidence,omitempty"`
 	}
 	sarifNote struct {
 		Level     string          `json:"level"`
@@ -136,28 +155,33 @@ func fileURI(name string) string {
 	return u.String()
 }
 
-// Print keeps the findings of r.
+// fingerprints tell code scanning that two results are one defect.
+func fingerprints(f *Finding) map[string]string {
+	if f.ID == "" {
+		return nil
+	}
+	return map[string]string{"llmtapFinding/v1": f.ID}
+}
+
+// Print keeps the findings of r that no earlier record had.
 func (s *SARIF) Print(r *Result) error {
 	if r.Error != "" && len(s.notes) < maxSARIF {
 		s.notes = append(s.notes, sarifNote{Level: "error", Message: sarifText{r.Error}, Locations: r.location(r.line, -1)})
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		level := "note"
-		switch f.Predicted {
-		case analyzer.Reject:
-			level = "error"
-		case analyzer.Lenient:
-			level = "warning"
+		if f.again {
+			continue
 		}
 		if len(s.results) == maxSARIF {
 			return nil
 		}
 		s.results = append(s.results, sarifResult{
-			RuleID: f.Rule, RuleIndex: ruleIndex[f.Rule], Level: level, Message: sarifText{f.Summary},
-			Locations: r.location(f.line, f.Message),
+			RuleID: f.Rule, RuleIndex: ruleIndex[f.Rule], Level: f.level("note"), Message: sarifText{f.said()},
+			Locations: r.location(f.line, f.Message), Fingerprints: fingerprints(f),
 			Properties: sarifProperties{
 				Record: r.ID, Target: string(r.Dialect) + "/" + string(r.Variant), ToolCallID: f.ToolCallID, Severity: string(f.Severity),
+				RootCause: f.RootCause, Confidence: f.Confidence,
 			},
 		})
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/analyzer/session"
 )
 
 // A Result is what lint says of one record.
@@ -22,13 +23,16 @@ type Result struct {
 	Findings []Finding     `json:"findings"` // never nil
 	Error    string        `json:"error,omitempty"`
 
-	file string
-	line int
-	body []byte // the request that was checked
+	file     string
+	line     int
+	exchange string // how other records' findings name this one
+	body     []byte // the request that was checked
 }
 
-// A Finding is one violation.
+// A Finding is one violation. Findings of an exchange know the exchanges before it.
 type Finding struct {
+	ID         string            `json:"id,omitempty"`    // the same in each record that has the defect
+	First      string            `json:"first,omitempty"` // the record that had it first, if that is another
 	Rule       string            `json:"rule"`
 	Predicted  analyzer.Severity `json:"predicted"`
 	Severity   analyzer.Severity `json:"severity"` // predicted, but for a request that was accepted
@@ -37,9 +41,14 @@ type Finding struct {
 	ToolName   string            `json:"tool_name,omitempty"`
 	Detail     string            `json:"detail,omitempty"`
 	Summary    string            `json:"summary"`
-	Fix        string            `json:"fix"`
+	RootCause  string            `json:"root_cause,omitempty"` // what the agent did; one of session.RootCauses
+	Confidence string            `json:"confidence,omitempty"` // of the root cause: high, medium, low
+	Evidence   string            `json:"evidence,omitempty"`   // of the root cause
+	Fix        string            `json:"fix"`                  // of the root cause, else of the rule
 
-	line int // where its message starts, that of the record if this is not known
+	line      int  // where its message starts, that of the record if this is not known
+	explained bool // the root cause is known
+	again     bool // it was printed before, no weaker
 }
 
 // Counts is what a Linter saw.
@@ -56,26 +65,26 @@ type Printer interface {
 	Close(Counts) error
 }
 
-// A Linter checks records one by one. It is not safe for concurrent use.
+// A Linter checks records one by one and remembers the exchanges. It is not safe for concurrent use.
 type Linter struct {
 	Forced  *facts.Target     // judges every record; nil: each record's own
 	Minimum analyzer.Severity // lowest severity to report
 	Printer Printer
 	Counts  Counts
 
-	checker *analyzer.Checker
-	request facts.Request
-	answer  facts.Response
-	chains  map[string]*analyzer.Chain // what answers of this run left to the agent, by response id
+	checker  *analyzer.Checker
+	request  facts.Request
+	answer   facts.Response
+	sessions *session.Store
+	seq      uint64 // of requests and answers
 }
 
 // New returns a Linter with all rules.
 func New(p Printer) *Linter {
-	return &Linter{Minimum: analyzer.Style, Printer: p, checker: analyzer.NewChecker(rules.InOrder), chains: map[string]*analyzer.Chain{}}
+	return &Linter{
+		Minimum: analyzer.Style, Printer: p, checker: analyzer.NewChecker(rules.InOrder), sessions: session.New(session.Config{Bytes: historyBytes}),
+	}
 }
-
-// maxChains bounds the answers whose calls are remembered.
-const maxChains = 100_000
 
 var severities = []analyzer.Severity{analyzer.Style, analyzer.Lenient, analyzer.Reject}
 
@@ -125,8 +134,14 @@ func (l *Linter) File(name string, stdin io.Reader) error {
 		r = f
 	}
 	for v := range Values(r) {
-		for _, v := range records(v) {
-			if err := l.record(&Result{Source: fmt.Sprintf("%s:%d", name, v.Line), file: name, line: v.Line}, v); err != nil {
+		last := 0
+		for i, v := range records(v) {
+			res := &Result{Source: fmt.Sprintf("%s:%d", name, v.Line), file: name, line: v.Line}
+			if res.exchange = res.Source; v.Line == last {
+				res.exchange = fmt.Sprintf("%s[%d]", res.Source, i)
+			}
+			last = v.Line
+			if err := l.record(res, v); err != nil {
 				return err
 			}
 		}
@@ -175,22 +190,26 @@ func (l *Linter) record(res *Result, v Value) error {
 	}
 	q.Bare = q.Bare || rec.bare
 	l.Counts.Checked++
-	if l.judge(res, rec, t) {
+	var turn *session.Turn
+	var answer *facts.Response
+	if rec.exchange {
+		turn, answer = l.begin(res, rec, t), l.read(rec, t.Dialect)
+	}
+	if l.judge(res, rec, t, turn) {
 		l.Counts.Rejected++
 	}
-	l.learn(rec, t)
+	if turn != nil {
+		l.end(turn, rec, answer)
+	}
 	l.locate(res, v.Text)
 	return l.Printer.Print(res)
 }
 
-// judge adds the violations of the scanned request to res and reports whether it would be rejected.
-func (l *Linter) judge(res *Result, rec *record, t facts.Target) (rejected bool) {
-	var before *analyzer.Before
-	if id := l.request.PreviousResponse; len(id) > 0 {
-		before = &analyzer.Before{Chain: l.chains[string(id)], Copy: -1}
-	}
+// judge adds the violations of the scanned request to res and reports whether it would be rejected; turn is its place in
+// its conversation, nil if nothing can be known of one.
+func (l *Linter) judge(res *Result, rec *record, t facts.Target, turn *session.Turn) (rejected bool) {
 	accepted := rec.status >= 200 && rec.status < 300
-	for _, v := range l.checker.CheckAfter(&l.request, t, before) {
+	for _, v := range l.checker.CheckAfter(&l.request, t, before(turn)) {
 		rejected = rejected || v.Predicted == analyzer.Reject
 		severity := v.Predicted
 		if severity == analyzer.Reject && accepted {
@@ -199,10 +218,14 @@ func (l *Linter) judge(res *Result, rec *record, t facts.Target) (rejected bool)
 		if slices.Index(severities, v.Predicted) < slices.Index(severities, l.Minimum) {
 			continue
 		}
-		res.Findings = append(res.Findings, Finding{
+		f := Finding{
 			Rule: v.Rule.ID, Predicted: v.Predicted, Severity: severity, Message: v.Message, ToolCallID: v.ToolCallID,
 			ToolName: v.ToolName, Detail: v.Detail, Summary: v.Summary, Fix: v.Rule.Fix,
-		})
+		}
+		if turn != nil {
+			l.explain(&f, rec, turn, res.exchange, len(res.Findings) < maxExplained)
+		}
+		res.Findings = append(res.Findings, f)
 	}
 	return rejected
 }
@@ -231,16 +254,4 @@ func (l *Linter) locate(res *Result, text []byte) {
 			f.line, counted = line, start
 		}
 	}
-}
-
-// learn remembers the calls of an answer that a later record may build on.
-func (l *Linter) learn(rec *record, t facts.Target) {
-	if t.Dialect != facts.OpenAIResponses || len(rec.response) == 0 || len(l.chains) >= maxChains {
-		return
-	}
-	a := &l.answer
-	if facts.ScanResponse(t.Dialect, "", rec.response, a) != nil || a.ID == "" || a.Malformed || a.Cut || len(a.Error) > 0 || a.OtherCalls {
-		return
-	}
-	l.chains[a.ID] = &analyzer.Chain{Calls: slices.Clone(a.Calls)}
 }

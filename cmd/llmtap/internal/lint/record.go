@@ -2,25 +2,32 @@ package lint
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/recorded"
 )
 
 // A record is one history to check.
 type record struct {
-	id       string
-	url      string
-	model    string
-	named    facts.Dialect // by its format, or by its api where it has no URL; "" when it does not say
-	ollama   bool          // that names Ollama's own API
-	status   int
-	body     []byte // a request, or an array of messages
-	response []byte // of an exchange
-	bare     bool   // a conversation of which only the messages are recorded
+	id     string
+	url    string
+	model  string
+	named  facts.Dialect // by its format, or by its api where it has no URL; "" when it does not say
+	ollama bool          // that names Ollama's own API
+	status int
+	body   []byte // a request, or an array of messages
+	bare   bool   // a conversation of which only the messages are recorded
+
+	exchange bool
+	response []byte
+	failed   bool // the record names an error
+	// Labels of the exchange, "" where the record does not say.
+	service, conversation, instance, run string
 }
 
 // errNoHistory is the error of a value that is JSON, and nothing that lint knows.
@@ -49,8 +56,9 @@ func list(d facts.Dialect) string {
 		return "input"
 	case facts.Gemini:
 		return "contents"
+	default:
+		return "messages"
 	}
-	return "messages"
 }
 
 // fields is a JSON object whose members have any type.
@@ -65,6 +73,24 @@ func (f fields) text(key string) string {
 func (f fields) number(key string) (n int, ok bool) {
 	err := json.Unmarshal(f[key], &n)
 	return n, err == nil && len(f[key]) > 0 && string(f[key]) != "null"
+}
+
+// label is text, or another value's JSON: whoever wrote a log chose the types, and an id that is a number is an id.
+func (f fields) label(key string) string {
+	var t recorded.Text
+	_ = json.Unmarshal(f[key], &t) // what is absent is ""
+	return string(t)
+}
+
+// body is a recorded body, which may be base64.
+func (f fields) body(key string) []byte {
+	b := Unquoted(f[key])
+	if f.text(key+"_encoding") == "base64" {
+		if raw, err := base64.StdEncoding.DecodeString(string(b)); err == nil {
+			return raw
+		}
+	}
+	return b
 }
 
 func (f fields) has(key string) bool { return len(f[key]) > 0 && string(f[key]) != "null" }
@@ -124,20 +150,17 @@ func newRecord(text []byte) (*record, error) {
 		format = f.text("api")
 	}
 	r.named, r.ollama = formats[format], format == "ollama.chat"
-	_, exchange := f["request"]
+	_, r.exchange = f["request"]
 	switch {
-	case exchange:
-		r.body = Unquoted(f["request"])
-		if r.response = Unquoted(f["response"]); f.text("response_encoding") == "base64" {
-			if raw, err := base64.StdEncoding.DecodeString(string(r.response)); err == nil {
-				r.response = raw
-			}
-		}
+	case r.exchange:
+		r.body, r.response = f.body("request"), f.body("response")
+		r.service, r.instance, r.run, r.failed = f.label("service"), f.label("instance"), f.label("run_id"), f.label("error") != ""
+		r.conversation = cmp.Or(f.label("conversation"), f.label("conversation_id"))
 	case f.text("format") != "":
 		if !f.has("messages") {
 			return nil, errNoHistory
 		}
-		r.body = r.conversation(f)
+		r.body = r.whole(f)
 	case !f.has("messages") && !f.has("contents") && !f.has("input"):
 		return nil, errNoHistory
 	}
@@ -153,9 +176,9 @@ func Unquoted(raw json.RawMessage) []byte {
 	return raw
 }
 
-// conversation is the request of a conversation: its messages without the answer, when the record says where that starts,
+// whole is the request of a conversation: its messages without the answer, when the record says where that starts,
 // and what else the record has of the request.
-func (r *record) conversation(f fields) []byte {
+func (r *record) whole(f fields) []byte {
 	messages := f["messages"]
 	var all []json.RawMessage
 	if n, ok := f.number("n_request"); ok && json.Unmarshal(messages, &all) == nil && n >= 0 && n < len(all) {
@@ -236,9 +259,18 @@ var makers = []struct {
 	prefix  string
 	variant facts.Variant
 }{
-	{"deepseek", facts.DeepSeek}, {"gemini", facts.GeminiOpenAI}, {"mistral", facts.Mistral}, {"codestral", facts.Mistral},
-	{"magistral", facts.Mistral}, {"ministral", facts.Mistral}, {"grok", facts.XAI}, {"kimi", facts.Kimi}, {"moonshot", facts.Kimi},
-	{"glm", facts.GLM}, {"qwen", facts.Qwen}, {"minimax", facts.MiniMax},
+	{"deepseek", facts.DeepSeek},
+	{"gemini", facts.GeminiOpenAI},
+	{"mistral", facts.Mistral},
+	{"codestral", facts.Mistral},
+	{"magistral", facts.Mistral},
+	{"ministral", facts.Mistral},
+	{"grok", facts.XAI},
+	{"kimi", facts.Kimi},
+	{"moonshot", facts.Kimi},
+	{"glm", facts.GLM},
+	{"qwen", facts.Qwen},
+	{"minimax", facts.MiniMax},
 }
 
 func maker(t facts.Target) facts.Variant {

@@ -17,7 +17,10 @@ import (
 //	  orphan_tool_reply (would be rejected): message 2 (tool) answers call_1, which …
 //	      1 assistant  ""
 //	    > 2 tool       answers call_1  "PORT=80"
+//	    root cause: tool_calls_dropped_on_save (high): answer of exchange history.json:1 made …
 //	    fix: …
+//
+// A defect that an earlier record had is one line.
 type Text struct{ W io.Writer }
 
 // Around the fault, so many messages are shown before and after it.
@@ -44,6 +47,10 @@ func (t Text) Print(r *Result) error {
 	all := messages(r)
 	for i := range r.Findings {
 		f := &r.Findings[i]
+		if f.again {
+			fmt.Fprintf(&b, "  %s (%s): %sagain, first in %s\n", f.Rule, verdict(f), place(f), f.First)
+			continue
+		}
 		fmt.Fprintf(&b, "  %s (%s): %s\n", f.Rule, verdict(f), f.Summary)
 		for j := max(0, f.Message-shownBefore); f.Message >= 0 && j < min(len(all), f.Message+shownAfter+1); j++ {
 			mark := " "
@@ -51,6 +58,9 @@ func (t Text) Print(r *Result) error {
 				mark = ">"
 			}
 			fmt.Fprintf(&b, "    %s %3d %s\n", mark, j, describe(all[j]))
+		}
+		if f.explained {
+			fmt.Fprintf(&b, "    root cause: %s (%s): %s\n", f.RootCause, f.Confidence, f.Evidence)
 		}
 		fmt.Fprintf(&b, "    fix: %s\n", f.Fix)
 	}
@@ -66,6 +76,14 @@ func (t Text) Close(c Counts) error {
 	}
 	_, err := fmt.Fprintf(t.W, "%d %s checked, %d would be rejected, %d not judged, %d unreadable\n", c.Checked, histories, c.Rejected, c.Unjudged, c.Unreadable)
 	return err
+}
+
+// place is the message of a finding, if it is of one.
+func place(f *Finding) string {
+	if f.Message < 0 {
+		return ""
+	}
+	return fmt.Sprintf("message %d, ", f.Message)
 }
 
 func verdict(f *Finding) string {

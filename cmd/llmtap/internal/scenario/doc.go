@@ -11,6 +11,5 @@
 // # Why nothing else may be found
 //
 // A root cause that is not in the table is a false accusation of somebody's change, so it fails the test, as does a
-// predicted rejection of a request that is sound. What is expected and not found yet stands in notYet, with the reason;
-// an entry that is found nevertheless fails too, so the list can only shrink.
+// predicted rejection of a request that is sound.
 package scenario

@@ -96,6 +96,21 @@ var switching = []scenario{
 		want:  []want{{rule: "reasoning_content_missing", root: "provider_switched", confidence: "high"}},
 	},
 	{
+		name: "strips the thoughts of one answer, and has none from another model's", model: thinking,
+		says: []provider.Said{thought("One file.", calls("read_file")), calls("search")},
+		loop: func(a *agent) {
+			h := start("Read all files.")
+			h = append(h, turn(a.ask(h))...) // BUG: in ToParam
+			h = append(h, turn(a.with(deepSeek).ask(h))...)
+			a.ask(h) // BUG: the second answer came without thoughts
+		},
+		fails: 1,
+		want: []want{
+			{rule: "reasoning_content_missing", root: "reasoning_stripped", confidence: "high"},
+			{rule: "reasoning_content_missing", root: "provider_switched", confidence: "high"},
+		},
+	},
+	{
 		name: "goes on with Gemini after OpenAI", model: gpt, says: []provider.Said{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read all files.")

@@ -63,6 +63,35 @@ var twins = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
+		name: "two bugs in one request: a skipped call, and tool_calls lost in the turn after it", model: gpt,
+		says: []provider.Said{calls("search", "refund", "search"), calls("read_file")},
+		loop: func(a *agent) {
+			h := start("Refund order 12.")
+			m := a.ask(h)
+			a.accept(true)                                                           // as some do that repair what they get
+			h = append(h, m.ToParam(), reply(m.ToolCalls[0]), reply(m.ToolCalls[2])) // BUG: refunds are not run
+			m = a.ask(h)
+			a.accept(false)
+			a.ask(append(append(h, openai.AssistantMessage(m.Content)), replies(m)...)) // BUG
+		},
+		fails: 1,
+		want: []want{
+			{rule: "missing_tool_reply", root: "tool_skipped", confidence: "medium"},
+			{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"},
+		},
+	},
+	{
+		name: "healthy: sends each request twice, and goes on with the first answer", model: deepSeek, says: times(4, calls("read_file")),
+		loop: func(a *agent) {
+			h := start("Read four files.")
+			for range 4 {
+				m := a.ask(h)
+				a.ask(slices.Clip(h)) // the same again
+				h = append(h, turn(m)...)
+			}
+		},
+	},
+	{
 		name: "healthy: the user changes an earlier question, and goes on from there", model: deepSeek, says: times(4, calls("read_file")),
 		loop: func(a *agent) {
 			h := start("Read config.py.")

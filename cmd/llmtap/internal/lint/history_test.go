@@ -1,0 +1,290 @@
+package lint
+
+import (
+	"bytes"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+const (
+	deepseek = "https://api.deepseek.com/chat/completions"
+	orphaned = `{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"}}`
+
+	system  = `{"role":"system","content":"You are a planner."}`
+	task    = `{"role":"user","content":"read config.py"}`
+	empty   = `{"role":"assistant","content":""}`
+	working = `{"role":"assistant","content":"Working.","tool_calls":[{"id":"call_1","type":"function","function":{"name":"extract","arguments":"{}"}},` +
+		`{"id":"call_2","type":"function","function":{"name":"extract","arguments":"{}"}}]}`
+	reply2 = `{"role":"tool","tool_call_id":"call_2","content":"ok"}`
+	next   = `{"role":"user","content":"are you done?"}`
+)
+
+// An exchange is one record of the tests.
+type exchange struct {
+	labels   string // further members of the record, each with a comma after it
+	status   int
+	request  string // messages
+	response string // the answer's message, or an error body
+}
+
+func (x *exchange) body() string { return `{"model":"deepseek-chat","messages":[` + x.request + `]}` }
+
+func (x *exchange) answer() string {
+	if x.status >= 400 {
+		return x.response
+	}
+	return `{"id":"r1","choices":[{"index":0,"message":` + x.response + `,"finish_reason":"stop"}]}`
+}
+
+func (x *exchange) line() string {
+	return fmt.Sprintf(`{%s"url":%q,"status":%d,"request":%s,"response":%s}`, x.labels, deepseek, x.status, x.body(), x.answer())
+}
+
+func lines(all []exchange) string {
+	var b strings.Builder
+	for i := range all {
+		b.WriteString(all[i].line() + "\n")
+	}
+	return b.String()
+}
+
+// lintText lints text as the file "-".
+func lintText(t *testing.T, text string) []Result {
+	t.Helper()
+	k := &keep{}
+	if err := New(k).File("-", strings.NewReader(text)); err != nil {
+		t.Fatal(err)
+	}
+	return k.results
+}
+
+// rejections are the findings that would be rejected, one line each.
+func rejections(results []Result) []string {
+	var out []string
+	for _, r := range results {
+		for _, f := range r.Findings {
+			if f.Predicted != analyzer.Reject {
+				continue
+			}
+			s := fmt.Sprintf("%s@%d %s %s %s", r.Source, f.Message, f.Rule, f.RootCause, f.Confidence)
+			if f.First != "" {
+				s += " first " + f.First
+			}
+			out = append(out, strings.Join(strings.Fields(s), " "))
+		}
+	}
+	return out
+}
+
+// Incidents 0 and 2, with and without a conversation id: what must be found, and what must not.
+func TestRootCauses(t *testing.T) {
+	f := func(name, text string, want ...string) {
+		t.Helper()
+		if diff := cmp.Diff(want, rejections(lintText(t, text))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	id := `"conversation":"c1",`
+	asked := exchange{id, 200, system + "," + task, called}
+	broken := exchange{id, 400, system + "," + task + "," + empty + "," + reply, orphaned}
+	longer := exchange{id, 400, broken.request + "," + next, orphaned}
+	dropped := "-:2@3 orphan_tool_reply tool_calls_dropped_on_save high"
+	f("calls dropped", lines([]exchange{asked, broken}), dropped)
+	f("sent again", lines([]exchange{asked, broken, longer, broken}),
+		dropped, "-:3@3 orphan_tool_reply tool_calls_dropped_on_save high first -:2", "-:4@3 orphan_tool_reply tool_calls_dropped_on_save high first -:2")
+	cut := exchange{id, 400, system + "," + reply2, orphaned}
+	f("history cut", lines([]exchange{{id, 200, system + "," + task, working}, cut}),
+		"-:2@1 orphan_tool_reply history_truncated_mid_pair high")
+	f("in the wrong order", lines([]exchange{broken, asked}), "-:1@3 orphan_tool_reply unknown_no_history low")
+	f("of another conversation", lines([]exchange{asked, {`"conversation":"c2",`, 400, broken.request, orphaned}}), dropped) // it has the answer of c1: resumed
+	f("of another service", lines([]exchange{asked, {id + `"service":"s",`, 400, broken.request, orphaned}}), "-:2@3 orphan_tool_reply unknown_no_history low")
+	f("an id that is a number", lines([]exchange{{`"conversation_id":7,`, 200, asked.request, called}, {`"conversation_id":7,`, 400, broken.request, orphaned}}), dropped)
+	f("no answer to build on", lines([]exchange{{id, 500, asked.request, orphaned}, broken}), "-:2@3 orphan_tool_reply")
+	f("a request alone", broken.body(), "-:1@3 orphan_tool_reply")
+	f("a conversation alone", `{"format":"openai.chat","messages":[`+broken.request+`]}`, "-:1@3 orphan_tool_reply")
+	f("requests alone", broken.body()+"\n"+broken.body(), "-:1@3 orphan_tool_reply", "-:2@3 orphan_tool_reply")
+
+	anonymous := []exchange{{"", 200, asked.request, called}, {"", 400, broken.request, orphaned}}
+	f("without an id", lines(anonymous), dropped)
+	f("not of any call_1", lines([]exchange{anonymous[0], anonymous[0], anonymous[1]}), "-:3@3 orphan_tool_reply unknown_no_history low")
+	// Records on one line have names of their own.
+	f("an array on one line", "["+anonymous[0].line()+","+anonymous[1].line()+","+anonymous[1].line()+"]",
+		"-:1@3 orphan_tool_reply tool_calls_dropped_on_save high", "-:1@3 orphan_tool_reply tool_calls_dropped_on_save high first -:1[1]")
+
+	// An answer may be a stream, as text or base64.
+	stream := "data: {\"id\":\"r1\",\"choices\":[{\"index\":0,\"delta\":{\"role\":\"assistant\",\"content\":\"\",\"tool_calls\":[{\"index\":0,\"id\":\"call_1\",\"type\":\"function\"," +
+		"\"function\":{\"name\":\"f\",\"arguments\":\"{}\"}}]},\"finish_reason\":\"tool_calls\"}]}\n\ndata: [DONE]\n\n"
+	quoted := string(mustMarshal(stream))
+	f("a stream", fmt.Sprintf(`{"url":%q,"status":200,"request":%s,"response":%s}`, deepseek, asked.body(), quoted)+"\n"+anonymous[1].line(), dropped)
+	f("base64", fmt.Sprintf(`{"url":%q,"status":200,"request":%q,"request_encoding":"base64","response":%q,"response_encoding":"base64"}`,
+		deepseek, base64.StdEncoding.EncodeToString([]byte(asked.body())), base64.StdEncoding.EncodeToString([]byte(stream)))+"\n"+anonymous[1].line(), dropped)
+}
+
+// Lint and the analyzer say the same of the same exchanges, down to the id.
+func TestSameAsAnalyzer(t *testing.T) {
+	histories := map[string][]exchange{
+		"dropped": {
+			{"", 200, system + "," + task, called},
+			{"", 400, system + "," + task + "," + empty + "," + reply, orphaned},
+			{"", 400, system + "," + task + "," + empty + "," + reply + "," + next, orphaned},
+		},
+		"cut": {{"", 200, system + "," + task, working}, {"", 400, system + "," + reply2, orphaned}},
+		"skipped, then repaired twice": {
+			{"", 200, task, working},
+			{"", 400, task + "," + working + "," + reply + "," + next, orphaned},
+			{"", 400, task + "," + working + "," + reply + "," + reply + "," + reply2, orphaned},
+		},
+		"a fork": {
+			{"", 200, task, called}, {"", 200, task + "," + called + "," + reply, empty}, {"", 200, next + "," + reply, empty}, {"", 400, task + "," + empty + "," + reply, orphaned},
+		},
+		"unknown":                {{"", 400, task + "," + empty + "," + reply, orphaned}},
+		"accepted, then no more": {{"", 200, task, called}, {"", 200, task + "," + empty + "," + reply, empty}, {"", 400, task + "," + empty + "," + reply + "," + next, orphaned}},
+	}
+	for name, history := range histories {
+		for _, conversation := range []string{"", "c1"} {
+			a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
+			var out analyzer.Output
+			now, seq := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC), uint64(0)
+			send := func(ev event.Event) {
+				seq++
+				now = now.Add(time.Second)
+				ev.Time, ev.Seq, ev.Origin, ev.Capture, ev.Part, ev.Parts, ev.BodyBytes = now, seq, event.OriginHook, event.CaptureFull, 1, 1, len(ev.Body)
+				ev.Instance, ev.Labels = "i1", event.Labels{Service: "s", Conversation: conversation}
+				a.Process(&ev, analyzer.Position{Seq: seq, Time: now}, true, &out)
+			}
+			for i := range history {
+				x := &history[i]
+				x.labels = fmt.Sprintf(`"service":"s","instance":"i1","conversation":%q,`, conversation)
+				exchange := fmt.Sprintf("-:%d", i+1)
+				send(event.Event{Kind: event.Request, Exchange: exchange, URL: deepseek, Method: "POST", Body: []byte(x.body())})
+				send(event.Event{Kind: event.Response, Exchange: exchange, Status: x.status, ContentType: "application/json", Body: []byte(x.answer())})
+			}
+			type row struct{ ID, First, Rule, RootCause, Confidence, Evidence, Fix, ToolName string }
+			want, got := map[string]row{}, map[string]row{}
+			for _, f := range out.Findings {
+				want[f.ID] = row{f.ID, f.Exchange, f.Rule, f.RootCause, f.Confidence, f.Evidence, f.Fix, f.ToolName}
+			}
+			for _, r := range lintText(t, lines(history)) {
+				for _, f := range r.Findings {
+					if f.First == "" {
+						f.First = r.Source
+					}
+					got[f.ID] = row{f.ID, f.First, f.Rule, f.RootCause, f.Confidence, f.Evidence, f.Fix, f.ToolName}
+				}
+			}
+			if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
+				t.Errorf("%s, conversation %q: %d findings (-analyzer +lint):\n%s", name, conversation, len(want), diff)
+			}
+		}
+	}
+}
+
+// A defect is shown in full once, and again when it turns out to be worse.
+func TestAgain(t *testing.T) {
+	asked := exchange{"", 200, task, called}
+	broken := exchange{"", 200, task + "," + empty + "," + reply, empty}
+	text := lines([]exchange{asked, broken, {"", 400, broken.request + "," + next, orphaned}, {"", 400, broken.request, orphaned}})
+	run := func(p Printer) {
+		t.Helper()
+		l := New(p)
+		l.Minimum = analyzer.Reject
+		if err := l.File("-", strings.NewReader(text)); err != nil {
+			t.Fatal(err)
+		}
+		if err := p.Close(l.Counts); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var b bytes.Buffer
+	run(Text{W: &b})
+	fix := "    fix: Save the whole assistant message, tool_calls included, before its tool messages; do not rebuild it from role and content.\n\n"
+	want := "-:2  openai_chat/deepseek\n  orphan_tool_reply (was accepted, would usually be rejected): " + lintText(t, text)[1].Findings[0].Summary + `
+        0 user       "read config.py"
+        1 assistant  ""
+    >   2 tool       answers call_1  "ok"
+    root cause: tool_calls_dropped_on_save (high): answer of exchange -:1 made call_1 (f); message 1 of the next request is its copy without tool_calls, and message 2 answers call_1
+` + fix
+	if got, _, _ := strings.Cut(b.String(), "-:3 "); got != want {
+		t.Errorf("first (-want +got):\n%s", cmp.Diff(want, got))
+	}
+	if n := strings.Count(b.String(), fix); n != 2 {
+		t.Errorf("shown in full %d times, want 2:\n%s", n, b.String())
+	}
+	want = "-:4  openai_chat/deepseek\n  orphan_tool_reply (would be rejected): message 2, again, first in -:2\n\n"
+	if !strings.Contains(b.String(), want) {
+		t.Errorf("no %q in\n%s", want, b.String())
+	}
+
+	b.Reset()
+	run(GitHub{W: &b})
+	if n := strings.Count(b.String(), "\n"); n != 2 || !strings.Contains(b.String(), "%0Aroot cause: tool_calls_dropped_on_save (high): answer of exchange -:1 made call_1") {
+		t.Errorf("%d annotations, want 2:\n%s", n, b.String())
+	}
+	b.Reset()
+	run(&SARIF{W: &b})
+	var log struct {
+		Runs []struct {
+			Results []struct {
+				PartialFingerprints map[string]string
+				Properties          struct {
+					RootCause string `json:"root_cause"`
+				}
+			}
+		}
+	}
+	if err := json.Unmarshal(b.Bytes(), &log); err != nil {
+		t.Fatal(err)
+	}
+	results := log.Runs[0].Results
+	if len(results) != 2 || len(results[0].PartialFingerprints) != 1 || !cmp.Equal(results[0], results[1]) || results[0].Properties.RootCause != session.CallsDropped {
+		t.Errorf("results %+v", results)
+	}
+}
+
+// What a recorded answer lacks because it was cut short is not held against the reply.
+func TestChainCut(t *testing.T) {
+	const url = `{"url":"https://api.openai.com/v1/responses","status":200,`
+	cut := `event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\",\"object\":\"response\",\"status\":\"in_progress\",\"output\":[]}}\n\n`
+	text := url + `"request":{"model":"gpt-5","stream":true,"input":"q"},"response":"` + cut + `"}` + "\n" +
+		url + `"request":{"model":"gpt-5","previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"call_1","output":"ok"}]}}`
+	if got := rejections(lintText(t, text)); got != nil {
+		t.Errorf("found %q", got)
+	}
+}
+
+// Of recorded exchanges that were accepted no agent is accused.
+func TestRecordedExchanges(t *testing.T) {
+	path := filepath.Join("..", "..", "..", "..", "..", "shared", "data", "exchanges.jsonl.gz")
+	if _, err := os.Stat(path); os.IsNotExist(err) {
+		t.Skip("SKIPPED: no shared data beside the project")
+	}
+	k := &keep{}
+	l := New(k)
+	if err := l.File(path, nil); err != nil {
+		t.Fatal(err)
+	}
+	roots := map[string]int{}
+	for _, r := range k.results {
+		for _, f := range r.Findings {
+			roots[f.RootCause]++
+			if f.explained {
+				t.Errorf("%s (%s): %s of %s: %s", r.Source, r.ID, f.RootCause, f.Rule, f.Evidence)
+			}
+		}
+	}
+	t.Logf("%+v; root causes of findings: %v; %d conversations in %d MiB", l.Counts, roots, l.sessions.Len(), l.sessions.Bytes()>>20)
+}
