@@ -6,6 +6,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/event"
 )
 
 // other is the label value that stands for all beyond Config.MaxLabelValues.
@@ -115,12 +117,11 @@ func (c *counter) moveTo(now time.Time, publish func(Tally)) {
 }
 
 // base returns the labels that all metrics of an exchange share, each limited in distinct values.
-func (c *counter) base(e *Exchange, now time.Time) series {
+func (c *counter) base(l *event.Labels, provider, model string, now time.Time) series {
 	c.newHour(now)
-	l := &e.Labels
 	return series{
 		service: c.limited(0, l.Service), version: c.limited(1, l.ServiceVersion), environment: c.limited(2, l.Environment),
-		agent: c.limited(3, l.Agent), stage: c.limited(4, l.Stage), provider: c.limited(5, e.Provider), model: c.limited(6, e.Model),
+		agent: c.limited(3, l.Agent), stage: c.limited(4, l.Stage), provider: c.limited(5, provider), model: c.limited(6, model),
 	}
 }
 
@@ -154,7 +155,7 @@ func (c *counter) limited(label int, v string) string {
 
 // exchange counts e, which was made from need and later sequences; ex makes its example when it failed.
 func (c *counter) exchange(e *Exchange, ex func() Example, need uint64, now time.Time) {
-	s := c.base(e, now)
+	s := c.base(&e.Labels, e.Provider, e.Model, now)
 	switch {
 	case e.Retry > 0:
 		s.metric = MetricRetries
@@ -181,9 +182,9 @@ func (c *counter) exchange(e *Exchange, ex func() Example, need uint64, now time
 	}
 }
 
-// finding counts f of exchange e.
-func (c *counter) finding(e *Exchange, f *Finding, need uint64, now time.Time) {
-	s := c.base(e, now)
+// finding counts f.
+func (c *counter) finding(f *Finding, need uint64, now time.Time) {
+	s := c.base(&f.Labels, f.Provider, f.Model, now)
 	s.metric, s.rule, s.severe, s.rootCause = MetricFindings, f.Rule, string(f.Severity), f.RootCause
 	c.add(s, 1, need, now)
 }

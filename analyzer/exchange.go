@@ -26,7 +26,8 @@ type open struct {
 	target  facts.Target
 	turn    *session.Turn // nil when the request was not judged
 	found   []found
-	dropped uint64 // exchanges that its process had dropped before
+	signals []signal // put out with the exchange
+	dropped uint64   // exchanges that its process had dropped before
 }
 
 // size is about the memory that o takes, with the conversation that may have no one else who needs it.

@@ -154,11 +154,17 @@ func (a *Analyzer) report(o *open, need uint64) {
 		row := a.finding(o, f, severities[in.Severity])
 		a.noteDefect(e, &row, newly)
 		if first && counted {
-			a.counter.finding(e, &row, need, a.now)
+			a.counter.finding(&row, need, a.now)
 		}
 		if a.emit {
 			a.metrics.findings.Inc()
 			a.out.Findings = append(a.out.Findings, row)
+		}
+	}
+	if len(o.signals) > 0 {
+		s := about(o)
+		for i := range o.signals {
+			a.put(s, &o.signals[i], e.Seq, need)
 		}
 	}
 }

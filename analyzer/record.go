@@ -105,6 +105,8 @@ type Finding struct {
 	ToolName   string
 	Summary    string
 
+	RejectedBy []string // of a LatentViolation: the targets that would reject it, as dialect/variant, sorted
+
 	RootCause  string // "" when the history says nothing yet
 	Confidence string // high, medium, low
 	Evidence   string // what answer N said and what request N+1 sent

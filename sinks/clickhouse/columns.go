@@ -107,6 +107,7 @@ var findingColumns = append(labelColumns(func(f *analyzer.Finding) *event.Labels
 	col("detail", func(f *analyzer.Finding) string { return f.Detail }),
 	col("predicted", func(f *analyzer.Finding) string { return string(f.Predicted) }),
 	col("severity", func(f *analyzer.Finding) string { return string(f.Severity) }),
+	col("rejected_by", func(f *analyzer.Finding) []string { return f.RejectedBy }),
 	col("status", func(f *analyzer.Finding) uint16 { return u16(f.Status) }),
 	col("message_index", func(f *analyzer.Finding) int32 { return i32(f.Message) }),
 	col("tool_call_id", func(f *analyzer.Finding) string { return f.ToolCallID }),

@@ -66,6 +66,8 @@ func sample(t reflect.Type, text string) reflect.Value {
 		return reflect.ValueOf(true)
 	case reflect.Struct:
 		return reflect.ValueOf(time.Unix(1700000000, 0))
+	case reflect.Slice:
+		return reflect.Append(reflect.MakeSlice(t, 0, 1), sample(t.Elem(), text))
 	case reflect.Map:
 		m := reflect.MakeMap(t)
 		m.SetMapIndex(sample(t.Key(), text), sample(t.Elem(), text))
