@@ -32,8 +32,9 @@ func (s Severity) rank() int {
 		return 2
 	case Style:
 		return 1
+	default: // a signal
+		return 0
 	}
-	return 0
 }
 
 var severities = [...]Severity{1: Style, 2: Lenient, 3: Reject}
