@@ -43,7 +43,7 @@ func TestDemo(t *testing.T) {
 	if r.Lost != 0 || r.Exchanges == 0 || r.Exchanges != r.Published || r.ClickHouse["exchanges"] != r.Exchanges {
 		t.Errorf("exchanges: %d published, %d found, %d rows, %d lost", r.Published, r.Exchanges, r.ClickHouse["exchanges"], r.Lost)
 	}
-	if got, want := slices.Sorted(maps.Keys(r.RootCauses)), []string{"history_truncated_mid_pair", "tool_calls_dropped_on_save"}; !cmp.Equal(got, want) {
+	if got, want := slices.Sorted(maps.Keys(r.RootCauses)), []string{"duplicate_reply", "history_truncated_mid_pair", "tool_calls_dropped_on_save", "tool_skipped"}; !cmp.Equal(got, want) {
 		t.Errorf("root causes %v, want %v", got, want)
 	}
 	if got, want := slices.Sorted(maps.Keys(r.Causes)), []string{"duplicate_tool_reply", "missing_tool_reply", "orphan_tool_reply"}; !cmp.Equal(got, want) {
