@@ -32,6 +32,7 @@ var commands = []command{
 	{name: "explain", short: "say why provider calls failed: a text, or records of calls", run: runExplain},
 	{name: "import", short: "store and judge recorded traffic", run: runImport},
 	{name: "query", short: "ask ClickHouse one of the questions that follow an incident", run: runQuery},
+	{name: "provider", short: "a stand-in for OpenAI, DeepSeek and others, as strict as they are", run: runProvider},
 	{name: "config", short: "print or check the configuration", run: runConfig},
 	{name: "doctor", short: "check a set-up: what is wrong, and what to do", run: runDoctor},
 	{name: "version", short: "print the version", run: runVersion},

@@ -10,6 +10,7 @@ type request struct {
 	Model         string            `json:"model"`
 	Messages      []json.RawMessage `json:"messages"`
 	Tools         []tool            `json:"tools"`
+	Parallel      *bool             `json:"parallel_tool_calls"`
 	Stream        bool              `json:"stream"`
 	StreamOptions struct {
 		IncludeUsage bool `json:"include_usage"`

@@ -5,7 +5,8 @@
 //	POST /deepseek/v1/chat/completions ── check ── DeepSeek's error texts  ┴─ scripted model ── JSON or SSE
 //
 // Whose rules apply is in the path: a hook records scheme, host and path of a call, so a reader maps the first path
-// element, "openai" or "deepseek", to the variant of that name. The texts alone tell it, too.
+// element, "openai" or "deepseek", to the variant of that name; Gemini's endpoint is known by its version. The texts
+// alone tell it, too.
 //
 // # Why it checks histories by code of its own
 //
@@ -14,7 +15,8 @@
 //
 // # The scripted model
 //
-// Lines of the last user message that begin with "- " are steps. As long as tools are offered and steps are left, the
-// model calls one to three tools, one for each step; then it answers in text. Everything that looks random is drawn from
-// a hash of the seed and the request, so the same request has the same answer, whatever else runs.
+// Lines of the last user message that begin with "- " are steps, such as `- read_file {"path": "a.go"}`. As long as tools
+// are offered and steps are left, the model calls one to three tools, one for each step; all at once where the request
+// has parallel_tool_calls true, one where it is false. Then it answers in text. Everything that looks random is drawn
+// from a hash of the seed and the request, so the same request has the same answer, whatever else runs.
 package provider

@@ -85,18 +85,31 @@ func answer(r *request, rng *rand.Rand, prefix string) *reply {
 		a.out = len(a.text) / 4
 		return a
 	}
-	for _, step := range steps[:min(len(steps), 1+rng.IntN(3))] {
-		args, err := json.Marshal(map[string]string{"step": step})
-		if err != nil {
-			continue // a string always encodes
+	n := 1 + rng.IntN(3)
+	if r.Parallel != nil {
+		if n = 1; *r.Parallel {
+			n = len(steps)
 		}
-		a.calls = append(a.calls, wireCall{
-			ID: fmt.Sprintf("%s%016x%04x", prefix, rng.Uint64(), rng.Uint32()>>16), Type: "function",
-			Function: wireFunction{Name: toolFor(step, r.Tools, rng), Arguments: string(args)},
-		})
-		a.out += 20 + len(args)/4
+	}
+	for _, step := range steps[:min(len(steps), n)] {
+		c := wireCall{ID: fmt.Sprintf("%s%016x%04x", prefix, rng.Uint64(), rng.Uint32()>>16), Type: "function"}
+		c.Function = wireFunction{Name: toolFor(step, r.Tools, rng), Arguments: argumentsFor(step)}
+		a.calls = append(a.calls, c)
+		a.out += 20 + len(c.Function.Arguments)/4
 	}
 	return a
+}
+
+// argumentsFor are the arguments that the step ends in, as in `read_file {"path": "a.go"}`; else the step itself is one.
+func argumentsFor(step string) string {
+	if i := strings.IndexByte(step, '{'); i >= 0 && json.Valid([]byte(step[i:])) {
+		return step[i:]
+	}
+	args, err := json.Marshal(map[string]string{"step": step})
+	if err != nil {
+		return "{}" // a string always encodes
+	}
+	return string(args)
 }
 
 func newID(rng *rand.Rand) string {

@@ -18,7 +18,7 @@ const (
 	OpenAIPath    = "/openai/v1"
 	DeepSeekPath  = "/deepseek/v1"
 	QwenPath      = "/qwen/v1"
-	GeminiPath    = "/gemini/v1"
+	GeminiPath    = "/gemini/v1beta/openai"
 	MistralPath   = "/mistral/v1"
 	GroqPath      = "/groq/v1"
 	AnthropicPath = "/anthropic"
