@@ -60,6 +60,8 @@ const (
 	StatusStarted = "started"
 	StatusOK      = "ok"
 	StatusError   = "error"
+	// StatusCancelled is of a run or tool that somebody called off: it neither failed nor finished.
+	StatusCancelled = "cancelled"
 )
 
 // Labels say whose call it is. All are optional; Decode gives an event without a service the service UnknownService.
@@ -93,9 +95,9 @@ type Event struct {
 
 	Retry int // request: attempt number of the SDK, 0 first
 
-	RunStatus  string // run: started, ok, error
+	RunStatus  string // run: started, ok, error, cancelled
 	ToolCallID string // tool
-	ToolStatus string // tool: started, ok, error
+	ToolStatus string // tool: started, ok, error, cancelled
 
 	Instance string // random id per process start
 	Seq      uint64 // 1, 2, 3 … per instance; a gap is a loss

@@ -230,7 +230,7 @@ func (h *Hook) stillOpen() []*exchange {
 // RunStarted publishes that the run of WithRun started; without a run it does nothing.
 func (h *Hook) RunStarted(ctx context.Context) { h.runEvent(ctx, event.StatusStarted) }
 
-// RunEnded publishes that the run of WithRun ended, in error if err is not nil.
+// RunEnded publishes that the run of WithRun ended, in error if err is not nil; a context that was cancelled is no error.
 func (h *Hook) RunEnded(ctx context.Context, err error) { h.runEvent(ctx, outcome(err)) }
 
 // ToolStarted publishes that the tool which the model called with id callID started. It belongs to the newest call made
@@ -239,16 +239,19 @@ func (h *Hook) ToolStarted(ctx context.Context, callID string) {
 	h.toolEvent(ctx, callID, event.StatusStarted)
 }
 
-// ToolEnded publishes that the tool of callID ended, in error if err is not nil.
+// ToolEnded publishes that the tool of callID ended, in error if err is not nil; a context that was cancelled is no error.
 func (h *Hook) ToolEnded(ctx context.Context, callID string, err error) {
 	h.toolEvent(ctx, callID, outcome(err))
 }
 
 func outcome(err error) string {
-	if err != nil {
-		return event.StatusError
+	switch {
+	case err == nil:
+		return event.StatusOK
+	case errors.Is(err, context.Canceled):
+		return event.StatusCancelled
 	}
-	return event.StatusOK
+	return event.StatusError
 }
 
 func (h *Hook) runEvent(ctx context.Context, status string) {
