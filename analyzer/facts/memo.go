@@ -53,9 +53,10 @@ func ScanRequestAfter(d Dialect, body []byte, m *Memo, f *Request) (known int, e
 	r := &f.recall
 	r.begin(m, len(body))
 	if err = ScanRequest(d, body, f); err == nil && r.count > 0 {
+		r.flush()
 		m.keep(r)
 	}
-	r.memo, r.lines = nil, [memoLines]memoCursor{}
+	r.memo, r.run, r.lines = nil, nil, [memoLines]memoCursor{}
 	return r.known, err
 }
 
@@ -89,6 +90,7 @@ type recall struct {
 	spare int // bytes that may still be hashed in vain: as many as the body has, so that no body takes long
 
 	tools, messages []byte // entries of the request at hand
+	run             []byte // further entries, which stand in the memo in one piece
 	count           int    // of messages
 }
 
@@ -112,7 +114,7 @@ func (r *recall) again() {
 		l := &r.memo.lines[i]
 		r.lines[i] = memoCursor{rest: l.data[l.tools:]}
 	}
-	r.messages, r.count = r.messages[:0], 0
+	r.messages, r.run, r.count = r.messages[:0], nil, 0
 }
 
 // next passes an entry: whole is all of it, entry what stands behind its length; both are empty at the end.
@@ -145,9 +147,24 @@ func (f *Request) recalled(s *scanner, m *Message) bool {
 			continue
 		}
 		found, c.last = true, r.count
-		r.messages = append(r.messages, whole...)
+		r.copied(whole)
 	}
 	return found
+}
+
+// copied appends an entry of the memo to the messages, at the latest when flush is called.
+func (r *recall) copied(entry []byte) {
+	if n := len(r.run); n > 0 && cap(r.run) > n && &r.run[:n+1][n] == &entry[0] {
+		r.run = r.run[:n+len(entry)]
+		return
+	}
+	r.flush()
+	r.run = entry
+}
+
+func (r *recall) flush() {
+	r.messages = append(r.messages, r.run...)
+	r.run = nil
 }
 
 // remember keeps the message m, which was read just now: made is how many calls and replies were made for it. A message
@@ -157,6 +174,7 @@ func (f *Request) remember(s *scanner, m *Message, calls, replies, dropped int, 
 	if r.memo == nil {
 		return
 	}
+	r.flush()
 	if m.Kind != Object || f.Dropped != dropped || len(f.calls)-calls != len(m.Calls) || len(f.replies)-replies != len(m.Replies) {
 		r.messages = append(r.messages, 0)
 		return
