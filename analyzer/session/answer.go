@@ -27,6 +27,8 @@ type answer struct {
 	streamed   bool
 	joined     bool // fragments of several calls could not be told apart
 	blank      bool // its reasoning is an empty string
+	several    bool // it had more than one choice, of which this is the first
+	bytes      int  // of its text
 	reasons    bool
 	calls      []*Call
 	signed     []facts.Signed
@@ -51,7 +53,7 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 	a := &answer{
 		exchange: t.exchange, seq: t.seq, ended: in.Seq, after: t.length, text: r.ContentHash, noText: r.ContentBytes == 0,
 		end: endOf(r, in.Cut), streamed: t.streamed, joined: r.BadIndex, blank: r.BlankReasoning, reasons: reasons(r),
-		signed: slices.Clone(r.Signed), source: t.source,
+		signed: slices.Clone(r.Signed), source: t.source, several: r.Choices > 1, bytes: r.ContentBytes,
 	}
 	state := Open
 	if in.Cut {
@@ -65,7 +67,7 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 			State: state, Asker: in.Asker, answer: a, kind: rc.ArgsKind, args: rc.Args, signed: rc.Signature,
 		}
 		call.id = t.callID(call, a.calls)
-		call.meaning, call.raw = canonical([]byte(rc.Arguments)), hashName(rc.Arguments)
+		call.meaning, call.raw, call.sent = canonical([]byte(rc.Arguments)), hashName(rc.Arguments), s.hashSent(rc.Arguments)
 		calls = append(calls, call)
 		if len(a.calls) < maxAnswer {
 			a.calls = append(a.calls, call)
@@ -96,7 +98,9 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 func (s *Store) End(t *Turn) {
 	if !t.ended {
 		t.ended = true
-		t.line.flying--
+		if t.line.flying--; t.line.newest == t {
+			t.line.newest = nil
+		}
 	}
 }
 

@@ -30,6 +30,7 @@ type Call struct {
 	answer  *answer
 	id      uint64 // as replies name it
 	raw     uint64 // hash of the arguments
+	sent    uint64 // the same of them in a JSON string
 	meaning uint64 // canonical hash of the arguments; 0 when they are not JSON
 	kind    facts.Kind
 	args    facts.Args

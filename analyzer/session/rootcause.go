@@ -54,6 +54,10 @@ type Instance struct {
 
 	// What the caller reported of it, in its own measure; 0 nothing.
 	Severity, Rank int
+
+	// RejectedBy are the targets that reject it, as the caller says, and Latent whether it said so when it was accepted.
+	RejectedBy []string
+	Latent     bool
 }
 
 // Seen returns the memory of the defect with this id, and whether it is new.

@@ -42,6 +42,7 @@ type Store struct {
 	evicted    uint64
 
 	scratch skeleton // of the request that Request reads; then of the request before it
+	escaped []byte   // of hashSent
 }
 
 type key struct{ service, id string }
@@ -86,6 +87,9 @@ type line struct {
 	answer   *answer
 	flying   int  // requests that are under way
 	raced    bool // two different requests were under way at once
+	resent   bool // the newest request was sent more than once, so it may have several answers
+	newest   *Turn
+	trouble  *Trouble
 }
 
 // New returns an empty Store.
@@ -104,6 +108,7 @@ type In struct {
 	Need         uint64    // oldest sequence that the request was made from; Seq, if its body did not come in parts
 	Time         time.Time // of the stream
 	Seen         time.Time // of Call.AnsweredAt and Instance.Since: Time, but of recorded traffic when it was recorded
+	Sent         time.Time // by the clock of the process that sent it
 	Service      string
 	Conversation string // given id, or ""
 	Exchange     string
@@ -150,6 +155,10 @@ type Turn struct {
 	names  bool    // replies name functions, not calls
 	ending *ending // that this one names
 	before *answer // to the request before
+
+	overtaken *Overtaker
+	was       int  // messages of the body of the request before
+	shrunk    bool // the history lost more of them than it gained
 }
 
 // Request remembers a request and returns its place in its conversation.
@@ -190,7 +199,12 @@ func (s *Store) Request(in In) *Turn {
 	t.line, t.Branch = l, l.branch
 	if continues {
 		t.before = l.answer
-		l.raced = l.flying > 0 && (l.raced || !f.whole || len(l.tip.messages) != len(q.messages))
+		same := len(l.tip.messages) == len(q.messages)
+		l.raced = l.flying > 0 && (l.raced || !f.whole || !same)
+		l.resent = f.whole && same
+		l.overtakes(&in, f, same)
+		t.was = len(l.tip.body())
+		t.shrunk = f.known && !f.whole && t.length < t.was && q.sameLead(&l.tip)
 	}
 	if c.open > 0 {
 		t.Changed = c.answerCalls(q, t.before, f, named != nil && continues && l == named.line, &in)
@@ -199,6 +213,7 @@ func (s *Store) Request(in In) *Turn {
 	t.q = &l.tip
 	l.exchange, l.source = in.Exchange, src
 	l.flying++
+	l.newest = t
 	s.account(c)
 	s.use(c, in.Time)
 	return t
