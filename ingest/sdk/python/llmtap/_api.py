@@ -1,0 +1,175 @@
+"""What an agent calls."""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+import os
+import threading
+import uuid
+from typing import Any, Callable, Iterable, Mapping, Optional
+
+from . import _event, _httpx
+from ._config import DEFAULT_FLUSH_TIMEOUT, DEFAULT_MEMORY_LIMIT, Config, log
+from ._context import Enclosed, Last, Scope
+from ._event import clip
+from ._hook import Hook, Stats
+from ._patch import Patches, hook_of, set_hook
+
+_lock = threading.Lock()  # guards the hook's beginning and end
+_patches = Patches()
+
+
+def instrument(
+    *,
+    url: str = "",
+    service: str = "",
+    service_version: str = "",
+    environment: str = "",
+    agent: str = "",
+    capture: str = "",
+    hosts: Iterable[str] = (),
+    redact: Optional[Callable[[bytes], bytes]] = None,
+    on_published: Optional[Callable[[str], object]] = None,
+    traceparent: Optional[Callable[[], str]] = None,
+    keep_user: bool = False,
+    memory_limit: int = DEFAULT_MEMORY_LIMIT,
+    flush_timeout: float = DEFAULT_FLUSH_TIMEOUT,
+    nats_options: Optional[Mapping[str, Any]] = None,
+) -> None:
+    """Begins to record the calls of this process. A second call changes nothing until uninstrument().
+
+    A mistake in an argument is a ValueError. NATS being down is not: calls wait in memory until it is there.
+
+    url            NATS, several addresses separated by commas. Default: $LLMTAP_NATS_URL, else nats://127.0.0.1:4222.
+    service, service_version, environment, agent
+                   label every message. Defaults: OTEL_SERVICE_NAME; service.name, service.version,
+                   deployment.environment.name and gen_ai.agent.name of OTEL_RESOURCE_ATTRIBUTES; else the program's name
+                   and the version of its package or the commit in the environment.
+    capture        what is published of bodies: "shape" (the default: their structure; each text becomes its length and a
+                   hash keyed with $LLMTAP_SHAPE_KEY), "full" or "none".
+    hosts          to record beside the known providers: "llm.example.com", "10.0.0.7:8000", ".example.com".
+    redact         returns the body to publish in the place of the one captured. It runs in the background, before a body is
+                   shaped; where it raises, the body is withheld.
+    on_published   is told, in the background, the id of each exchange that NATS has stored, both halves.
+    traceparent    gives the W3C trace context of a call whose request has no traceparent header.
+    keep_user      publishes the user of context() as it is instead of hashed.
+    memory_limit   bytes that may wait; beyond it the oldest exchanges are dropped and counted.
+    flush_timeout  seconds that the end of the process waits for what is still to be published.
+    nats_options   credentials, TLS and the like, for nats.connect.
+    """
+    with _lock:
+        if hook_of() is not None:
+            return
+        config = Config(
+            url=url, service=service, service_version=service_version, environment=environment, agent=agent, capture=capture,
+            hosts=hosts if isinstance(hosts, str) else tuple(hosts), redact=redact, on_published=on_published,  # type: ignore[arg-type]
+            traceparent=traceparent, keep_user=keep_user, memory_limit=memory_limit, flush_timeout=flush_timeout,
+            nats_options=dict(nats_options or {}),
+        )  # fmt: skip
+        config.complete(os.environ)
+        hook = Hook(config)
+        set_hook(hook)
+        for module in ("httpx", "httpx2"):
+            try:
+                _httpx.patch(_patches, module)
+            except Exception:
+                log.warning("llmtap: calls of %s are not recorded", module, exc_info=True)
+        hook.start()
+
+
+def uninstrument() -> None:
+    """Ends the recording: publishes what waits, as the end of the process does, and puts the clients back as they were."""
+    with _lock:
+        hook = hook_of()
+        _patches.undo()
+        set_hook(None)
+    if hook is not None:
+        hook.close()
+
+
+def flush(timeout: float = DEFAULT_FLUSH_TIMEOUT) -> bool:
+    """Waits until NATS has stored all calls that ended before; False when that took longer than timeout seconds."""
+    hook = hook_of()
+    return hook is None or hook.flush(timeout)
+
+
+def stats() -> Stats:
+    """The counts since instrument(), or since the fork."""
+    hook = hook_of()
+    return hook.stats() if hook is not None else Stats(0, 0, 0, 0, 0, 0, 0)
+
+
+class run(Enclosed):
+    """One run of the agent: publishes that it starts and how it ends, and labels the calls inside. `as` binds its id.
+
+    `with llmtap.run() as run_id: ...`, or as a decorator, which makes a new id for each call unless one is given.
+    """
+
+    def __init__(self, run_id: str = "") -> None:
+        self._run = run_id
+
+    def _scope(self, s: Scope) -> None:
+        s.run = clip(str(self._run)) if self._run else str(uuid.uuid4())
+        s.last = Last()
+
+    def _entered(self, s: Scope) -> None:
+        _guarded(lambda hook: hook.run_event(s, _event.STARTED))
+
+    def _left(self, s: Scope, error: Optional[BaseException]) -> None:
+        _guarded(lambda hook: hook.run_event(s, _outcome(error)))
+
+
+class tool(Enclosed):
+    """The work of one tool that the model called: publishes that it starts and how it ends.
+
+    `with llmtap.tool(call.id): ...`. It belongs to the newest call made under the nearest conversation or run. As a decorator
+    it takes the call's id from an argument: `@llmtap.tool(argument="tool_call_id")`.
+    """
+
+    def __init__(self, call_id: str = "", *, argument: str = "") -> None:
+        self._call_id, self._argument = call_id, argument
+
+    def _scope(self, s: Scope) -> None:
+        pass
+
+    def _entered(self, s: Scope) -> None:
+        _guarded(lambda hook: hook.tool_event(s, str(self._call_id or ""), _event.STARTED))
+
+    def _left(self, s: Scope, error: Optional[BaseException]) -> None:
+        _guarded(lambda hook: hook.tool_event(s, str(self._call_id or ""), _outcome(error)))
+
+    def _for_call(self, f: Callable[..., Any], args: Any, kwargs: Any) -> Enclosed:
+        if not self._argument:
+            return self
+        try:
+            return tool(inspect.signature(f).bind_partial(*args, **kwargs).arguments.get(self._argument, ""))
+        except Exception:
+            return tool()
+
+
+def _outcome(error: Optional[BaseException]) -> str:
+    return _event.OK if error is None or isinstance(error, GeneratorExit) else _event.ERROR
+
+
+def _guarded(publish: Callable[[Hook], None]) -> None:
+    hook = hook_of()
+    if hook is None:
+        return
+    try:
+        publish(hook)
+    except Exception:
+        hook.oops()
+
+
+def _forked() -> None:
+    global _lock
+    _lock = threading.Lock()
+    hook = hook_of()
+    if hook is not None:
+        hook.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+atexit.register(uninstrument)

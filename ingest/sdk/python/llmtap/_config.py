@@ -1,0 +1,162 @@
+"""What a hook records and where it publishes."""
+
+from __future__ import annotations
+
+import logging
+import os
+import sys
+from dataclasses import dataclass, field
+from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
+from urllib.parse import unquote_to_bytes, urlsplit
+
+from . import _event
+
+DEFAULT_URL = "nats://127.0.0.1:4222"
+DEFAULT_MEMORY_LIMIT = 64 << 20
+DEFAULT_FLUSH_TIMEOUT = 2.0
+_MIN_MEMORY_LIMIT = 1 << 20  # room for one cut body and the messages around it
+
+# Where builders put the commit, in the order they are asked.
+_COMMIT_VARIABLES = (
+    "GIT_COMMIT", "COMMIT_SHA", "GITHUB_SHA", "CI_COMMIT_SHA", "SOURCE_COMMIT", "SOURCE_VERSION", "BUILD_VCS_NUMBER",
+    "HEROKU_SLUG_COMMIT", "RENDER_GIT_COMMIT", "VERCEL_GIT_COMMIT_SHA", "K_REVISION",
+)  # fmt: skip
+
+_process_key = os.urandom(32)  # of a process that was given none
+
+log = logging.getLogger("llmtap")
+
+
+@dataclass
+class Config:
+    """The arguments of instrument(), with their defaults filled in."""
+
+    url: str = ""
+    service: str = ""
+    service_version: str = ""
+    environment: str = ""
+    agent: str = ""
+    capture: str = _event.SHAPE
+    hosts: Tuple[str, ...] = ()
+    redact: Optional[Callable[[bytes], bytes]] = None
+    on_published: Optional[Callable[[str], object]] = None
+    traceparent: Optional[Callable[[], str]] = None
+    keep_user: bool = False
+    memory_limit: int = DEFAULT_MEMORY_LIMIT
+    flush_timeout: float = DEFAULT_FLUSH_TIMEOUT
+    nats_options: Dict[str, Any] = field(default_factory=dict)
+
+    user_key: bytes = b""  # LLMTAP_SHAPE_KEY
+    shape_key: bytes = b""  # the same, or the process's own
+
+    def complete(self, env: Mapping[str, str]) -> None:
+        """Fills in the defaults. ValueError says what is wrong."""
+        self.capture = self.capture or _event.SHAPE
+        if self.capture not in (_event.SHAPE, _event.FULL, _event.NONE):
+            raise ValueError(f'llmtap: capture {self.capture!r}: use "shape", "full" or "none"')
+        if isinstance(self.hosts, str):
+            raise ValueError("llmtap: hosts is one string; give a list of hosts")
+        self.hosts = tuple(str(h) for h in self.hosts)
+        self.url = self.url or env.get("LLMTAP_NATS_URL", "") or DEFAULT_URL
+        for u in self.servers():
+            _check_url(u)
+        if self.memory_limit < _MIN_MEMORY_LIMIT:
+            raise ValueError(f"llmtap: memory_limit: {self.memory_limit} bytes is below {_MIN_MEMORY_LIMIT}")
+        if self.flush_timeout < 0:
+            raise ValueError(f"llmtap: flush_timeout: {self.flush_timeout} is negative")
+        self.user_key = env.get("LLMTAP_SHAPE_KEY", "").encode("utf-8", "surrogateescape")
+        self.shape_key = self.user_key or _process_key
+        self._labels(env)
+
+    def servers(self) -> Iterable[str]:
+        """The addresses of NATS."""
+        return [u if "://" in u else "nats://" + u for u in (u.strip() for u in self.url.split(","))]
+
+    def _labels(self, env: Mapping[str, str]) -> None:
+        res = resource_attributes(env.get("OTEL_RESOURCE_ATTRIBUTES", ""))
+        self.service = str(self.service or env.get("OTEL_SERVICE_NAME", "") or res.get("service.name", "") or _program() or "unknown")
+        self.service_version = str(self.service_version or res.get("service.version", "") or _version(env))
+        environment = res.get("deployment.environment.name", "") or res.get("deployment.environment", "")
+        self.environment = str(self.environment or environment)
+        self.agent = str(self.agent or res.get("gen_ai.agent.name", ""))
+
+
+def _check_url(url: str) -> None:
+    try:
+        u = urlsplit(url)
+        host, _ = u.hostname, u.port
+    except ValueError:
+        raise ValueError("llmtap: url: one address is not a URL") from None  # the error would quote a password
+    if u.scheme not in ("nats", "tls", "ws", "wss"):
+        raise ValueError(f"llmtap: url: scheme {u.scheme!r} is none of nats, tls, ws, wss")
+    if not host:
+        raise ValueError("llmtap: url: an address has no host")
+
+
+def resource_attributes(s: str) -> Dict[str, str]:
+    """key=value pairs separated by commas, values percent-encoded, as OpenTelemetry defines them."""
+    found = {}
+    for pair in s.split(","):
+        key, eq, value = pair.partition("=")
+        plain = _unescape(value.strip())
+        if eq and plain is not None:
+            found[key.strip()] = plain
+    return found
+
+
+def _unescape(value: str) -> Optional[str]:
+    rest = value.split("%")[1:]
+    if any(len(r) < 2 or not all(c in "0123456789abcdefABCDEF" for c in r[:2]) for r in rest):
+        return None
+    return unquote_to_bytes(value).decode("utf-8", "surrogateescape")
+
+
+def _main_module() -> str:
+    """The module that `python -m` runs, else nothing."""
+    spec = getattr(sys.modules.get("__main__"), "__spec__", None)
+    name = getattr(spec, "name", "") or ""
+    return name[: -len(".__main__")] if name.endswith(".__main__") else name
+
+
+def _program() -> str:
+    """The name of the program: its module, else its file."""
+    name = _main_module()
+    if not name and sys.argv and sys.argv[0] not in ("", "-", "-c", "-m"):
+        name = os.path.basename(sys.argv[0])
+        if name.endswith(".py"):
+            name = name[:-3]
+    return name
+
+
+def _version(env: Mapping[str, str]) -> str:
+    """The version of the program's package, else the commit that its builder named."""
+    try:
+        version = _package_version()
+    except Exception:  # metadata of some other package is broken
+        version = ""
+    if version:
+        return version
+    for name in _COMMIT_VARIABLES:
+        if env.get(name):
+            return env[name][:12]
+    return ""
+
+
+def _package_version() -> str:
+    from importlib import metadata
+
+    module = _main_module().partition(".")[0]
+    script = os.path.basename(sys.argv[0]) if sys.argv else ""
+    for dist in metadata.distributions():
+        for ep in dist.entry_points:
+            # A console script, or `python -m` of its package.
+            if ep.group == "console_scripts" and (
+                script and not module and ep.name == script or module and ep.value.partition(":")[0].partition(".")[0] == module
+            ):
+                return dist.version
+    if module:
+        try:
+            return metadata.version(module)
+        except metadata.PackageNotFoundError:
+            pass
+    return ""

@@ -1,0 +1,100 @@
+"""Bodies without their content encoding, bounded."""
+
+from __future__ import annotations
+
+import importlib
+import zlib
+from typing import Any, Iterator, Tuple
+
+from ._event import Body
+
+
+class DecodeError(Exception):
+    """A body is not what its encoding says, or nothing here decodes it."""
+
+
+def decode(encoding: str, body: Body, limit: int) -> bytes:
+    """What body decodes to, up to limit bytes. DecodeError if it is broken or cut short."""
+    text, error = decode_some(encoding, body, limit)
+    if error:
+        raise DecodeError(f"decode a body of encoding {encoding}: {error}")
+    return text
+
+
+def decode_some(encoding: str, body: Body, limit: int) -> Tuple[bytes, str]:
+    """What body decodes to, up to limit bytes, as far as it goes; and why it goes no further."""
+    out = bytearray()
+    error = ""
+    try:
+        for piece in _pieces(encoding, bytes(body), limit):
+            out += piece
+            if len(out) >= limit:
+                return bytes(out[:limit]), ""
+    except Exception as e:  # each decoder has its own
+        error = f"{type(e).__name__}: {e}"
+    return bytes(out), error
+
+
+def _pieces(encoding: str, body: bytes, limit: int) -> Iterator[bytes]:
+    if encoding == "gzip":
+        yield from _inflate(body, 31, limit)
+    elif encoding == "deflate":
+        # With a zlib header, as the standard says, or without, as some servers send it.
+        zlib_header = len(body) >= 2 and body[0] & 0xF == 8 and (body[0] << 8 | body[1]) % 31 == 0
+        yield from _inflate(body, 15 if zlib_header else -15, limit)
+    elif encoding == "br":
+        yield from _feed(_brotli(), body)
+    elif encoding == "zstd":
+        yield from _zstd(body)
+    else:
+        raise DecodeError("it is not known")
+
+
+def _inflate(body: bytes, wbits: int, limit: int) -> Iterator[bytes]:
+    while True:
+        d = zlib.decompressobj(wbits)
+        rest = body
+        while rest and not d.eof:
+            yield d.decompress(rest, 1 << 20)
+            rest = d.unconsumed_tail
+        if not d.eof:
+            yield d.flush(limit)
+        if not d.eof:
+            raise DecodeError("it is cut short")
+        body = d.unused_data
+        if not body or wbits != 31:
+            return
+
+
+_PIECE = 4 << 10  # of encoded bytes at a time, so that a bomb does not go off at once
+
+
+def _feed(decompressor: Any, body: bytes) -> Iterator[bytes]:
+    process = getattr(decompressor, "process", None) or decompressor.decompress
+    for at in range(0, len(body), _PIECE):
+        yield process(body[at : at + _PIECE])
+    finished = getattr(decompressor, "is_finished", None)
+    if finished is not None and not finished():
+        raise DecodeError("it is cut short")
+
+
+def _brotli() -> Any:
+    """A decompressor of whichever brotli package the agent has."""
+    for name in ("brotli", "brotlicffi"):
+        try:
+            return importlib.import_module(name).Decompressor()
+        except ImportError:
+            continue
+    raise DecodeError("no brotli package is installed")
+
+
+def _zstd(body: bytes) -> Iterator[bytes]:
+    try:
+        reader = importlib.import_module("zstandard").ZstdDecompressor().stream_reader(body, read_across_frames=True)
+    except ImportError:
+        raise DecodeError("no zstandard package is installed") from None
+    while True:
+        piece = reader.read(1 << 20)
+        if not piece:
+            return
+        yield piece

@@ -1,0 +1,239 @@
+"""The wire contract: which subject a message has and what its headers say. Package ingest/event is the reference."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+import re
+import time
+from typing import Dict, List, Optional, Union
+
+MAX_HEADER_VALUE = 512  # bytes of one value, after percent-encoding
+MAX_ATTRS = 32
+MAX_PARTS = 1024
+MAX_DURATION_NS = 1_000_000 * 10**9
+MAX_SERVICE_NAME = 32
+UNKNOWN_SERVICE = "unknown"
+
+REQUEST, RESPONSE, RUN, TOOL = "request", "response", "run", "tool"
+FULL, SHAPE, NONE, CUT = "full", "shape", "none", "cut"
+STARTED, OK, ERROR = "started", "ok", "error"
+CANCELLED = "cancelled by the agent"
+
+Body = Union[bytes, bytearray]
+
+_ATTR_KEY = re.compile(r"[a-z0-9._-]{1,64}\Z")
+_PLAIN = re.compile(rb"[!-$&-~](?:[ -$&-~]*[!-$&-~])?\Z")
+_NOT_TOKEN = re.compile(r"[^A-Za-z0-9_-]")
+
+
+class Labels:
+    """Whose call it is. Every label may be empty."""
+
+    __slots__ = ("service", "service_version", "environment", "agent", "stage", "conversation", "run", "user")
+
+    def __init__(self) -> None:
+        self.service = self.service_version = self.environment = self.agent = ""
+        self.stage = self.conversation = self.run = self.user = ""
+
+
+class Event:
+    """One half of an exchange, or a step of a run or tool. Times are nanoseconds."""
+
+    __slots__ = (
+        "kind", "exchange", "time", "labels", "url", "method", "api_version", "status", "error", "duration", "first_byte",
+        "provider_request_id", "retry", "step", "tool_call_id", "instance", "seq", "dropped", "attrs", "capture", "degraded",
+        "content_type", "content_encoding", "sdk", "traceparent", "body",
+    )  # fmt: skip
+
+    def __init__(self, kind: str, labels: Labels, attrs: Dict[str, str], instance: str, sdk: str) -> None:
+        self.kind, self.labels, self.attrs, self.instance, self.sdk = kind, labels, attrs, instance, sdk
+        self.exchange = self.url = self.method = self.api_version = self.error = self.provider_request_id = ""
+        self.step = self.tool_call_id = self.capture = self.content_type = self.content_encoding = self.traceparent = ""
+        self.time = self.status = self.duration = self.first_byte = self.retry = self.seq = self.dropped = 0
+        self.degraded = False
+        self.body: Optional[Body] = None
+
+    def message_id(self, part: int) -> str:
+        """The id by which JetStream knows a message that is sent again."""
+        if self.kind == RUN:
+            return self.labels.run + "." + self.step
+        if self.kind == TOOL:
+            return self.tool_call_id + "." + self.exchange + "." + self.step
+        return self.exchange + (".s." if self.kind == RESPONSE else ".q.") + str(part)
+
+    def subject(self) -> str:
+        """llmtap.v1.<kind>.<service>.<shard>."""
+        return f"llmtap.v1.{self.kind}.{service_token(self.labels.service)}.{self.shard():02x}"
+
+    def shard(self) -> int:
+        """The shard of the conversation, else of (service, agent, instance)."""
+        if self.labels.conversation:
+            return shard_of(self.labels.conversation)
+        return shard_of(self.labels.service or UNKNOWN_SERVICE, self.labels.agent, self.instance)
+
+    def headers(self) -> Dict[str, str]:
+        """All headers but Nats-Msg-Id, Llmtap-Part and Llmtap-Body-Bytes, which depend on the part."""
+        h: Dict[str, str] = {"Llmtap-Time": rfc3339(self.time)}
+        labels = self.labels
+
+        def text(key: str, value: str) -> None:
+            if value:
+                h[key] = escape(value)
+
+        text("Llmtap-Exchange", self.exchange)
+        if self.kind == REQUEST:
+            text("Llmtap-Url", self.url)
+            text("Llmtap-Method", self.method)
+            text("Llmtap-Api-Version", self.api_version)
+            if self.retry > 0:
+                h["Llmtap-Retry"] = str(self.retry)
+            text("Traceparent", self.traceparent)
+        elif self.kind == RESPONSE:
+            h["Llmtap-Status"] = str(self.status)
+            text("Llmtap-Error", self.error)
+            h["Llmtap-Duration-Ms"] = millis(self.duration)
+            h["Llmtap-First-Byte-Ms"] = millis(self.first_byte)
+            text("Llmtap-Provider-Request-Id", self.provider_request_id)
+        elif self.kind == RUN:
+            text("Llmtap-Run-Status", self.step)
+        else:
+            text("Llmtap-Tool-Call-Id", self.tool_call_id)
+            text("Llmtap-Tool-Status", self.step)
+        text("Llmtap-Service", labels.service)
+        text("Llmtap-Service-Version", labels.service_version)
+        text("Llmtap-Environment", labels.environment)
+        text("Llmtap-Agent", labels.agent)
+        text("Llmtap-Stage", labels.stage)
+        text("Llmtap-Conversation", labels.conversation)
+        text("Llmtap-Run", labels.run)
+        text("Llmtap-User", labels.user)
+        text("Llmtap-Instance", self.instance)
+        if self.seq:
+            h["Llmtap-Seq"] = str(self.seq)
+        if self.dropped:
+            h["Llmtap-Dropped"] = str(self.dropped)
+        for key in sorted(self.attrs)[:MAX_ATTRS]:
+            text("Llmtap-Attr-" + key, self.attrs[key])
+        text("Llmtap-Capture", self.capture)
+        h["Llmtap-Origin"] = "hook"
+        if self.degraded:
+            h["Llmtap-Degraded"] = "1"
+        text("Content-Type", self.content_type)
+        text("Content-Encoding", self.content_encoding)
+        text("Llmtap-Sdk", self.sdk)
+        return h
+
+
+def valid_attr_key(key: str) -> bool:
+    """Whether key is [a-z0-9._-]{1,64}."""
+    return _ATTR_KEY.match(key) is not None
+
+
+def utf8(s: str) -> bytes:
+    """The bytes of s; half a character that clip left is kept, what no encoding knows is a question mark."""
+    try:
+        return s.encode("utf-8", "surrogateescape")
+    except UnicodeEncodeError:
+        return s.encode("utf-8", "replace")
+
+
+def clip(s: str) -> str:
+    """The part of s that a header value can hold, so that nothing longer waits in memory."""
+    if len(s) * 4 <= MAX_HEADER_VALUE:
+        return s
+    b = utf8(s)
+    return s if len(b) <= MAX_HEADER_VALUE else b[:MAX_HEADER_VALUE].decode("utf-8", "surrogateescape")
+
+
+def escape(s: str) -> str:
+    """Percent-encodes what is not printable ASCII, and cuts to MAX_HEADER_VALUE bytes, never inside an escape or a character."""
+    b = utf8(s)
+    if len(b) <= MAX_HEADER_VALUE and _PLAIN.match(b):
+        return b.decode("ascii")
+    out: List[str] = []
+    size = 0
+    last = len(b) - 1
+    i = 0
+    while i <= last:
+        c = b[i]
+        if 0x20 < c < 0x7F and c != 0x25 or c == 0x20 and 0 < i < last:
+            if size == MAX_HEADER_VALUE:
+                break
+            out.append(chr(c))
+            size += 1
+            i += 1
+            continue
+        width = _width(b, i)
+        if size + 3 * width > MAX_HEADER_VALUE:
+            break
+        out.extend(f"%{x:02X}" for x in b[i : i + width])
+        size += 3 * width
+        i += width
+    v = "".join(out)
+    return v if i > last else v.rstrip(" ")
+
+
+def _width(b: bytes, i: int) -> int:
+    """The length of the character at i, 1 for a byte that begins none."""
+    for n in (2, 3, 4):
+        try:
+            b[i : i + n].decode("utf-8")
+        except UnicodeDecodeError:
+            continue
+        return n if b[i] >= 0x80 else 1
+    return 1
+
+
+def message_id_header(message_id: str) -> str:
+    """The id as a header value. One that does not fit is hashed: the end of an id tells a start from an end."""
+    b = utf8(message_id)
+    plain = sum(1 if 0x20 < c < 0x7F and c != 0x25 or c == 0x20 and 0 < i < len(b) - 1 else 3 for i, c in enumerate(b))
+    if plain <= MAX_HEADER_VALUE:
+        return escape(message_id)
+    return "sha256:" + hashlib.sha256(b).hexdigest()
+
+
+def service_token(name: str) -> str:
+    """name if it fits a subject; any other is cleaned and gets 6 hex digits of its hash."""
+    if not name:
+        return UNKNOWN_SERVICE
+    b = utf8(name)
+    clean = _NOT_TOKEN.sub("_", b.decode("utf-8", "replace"))
+    if clean == name and len(b) <= MAX_SERVICE_NAME:
+        return name
+    return f"{clean[: MAX_SERVICE_NAME - 7]}-{_fnv1a(_FNV_OFFSET, b) & 0xFFFFFF:06x}"
+
+
+_FNV_OFFSET, _FNV_PRIME = 2166136261, 16777619
+
+
+def _fnv1a(h: int, b: bytes) -> int:
+    for c in b:
+        h = (h ^ c) * _FNV_PRIME & 0xFFFFFFFF
+    return h
+
+
+def shard_of(*parts: str) -> int:
+    """The low byte of the FNV-1a hash of the parts, separated by a zero byte."""
+    return _fnv1a(_FNV_OFFSET, b"\0".join(utf8(p) for p in parts)) & 0xFF
+
+
+def rfc3339(ns: int) -> str:
+    """A time with nanoseconds, in UTC, without trailing zeros."""
+    seconds, rest = divmod(ns, 10**9)
+    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    return whole + f".{rest:09d}".rstrip("0").rstrip(".") + "Z"
+
+
+def millis(ns: int) -> str:
+    """A duration in milliseconds, exact to the nanosecond."""
+    whole, rest = divmod(min(max(ns, 0), MAX_DURATION_NS), 10**6)
+    return (f"{whole}.{rest:06d}".rstrip("0").rstrip(".")) if rest else str(whole)
+
+
+def uuid7() -> str:
+    """A new exchange id: a UUID that sorts by time."""
+    n = (time.time_ns() // 10**6 & 0xFFFFFFFFFFFF) << 80 | int.from_bytes(os.urandom(10), "big")
+    h = f"{n & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62:032x}"
+    return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"

@@ -1,0 +1,232 @@
+"""One call while it lasts: its request is queued when it is sent, its response when it ends."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from typing import TYPE_CHECKING, Callable, List, Optional
+from urllib.parse import parse_qs
+
+from . import _event
+from ._capture import MAX_BODY, MAX_ERROR, Capture
+from ._endings import Ending, ending_of
+from ._event import Event, clip
+from ._hosts import Target
+from ._queue import Ticket
+from ._shape.detect import detect
+
+if TYPE_CHECKING:
+    from ._hook import Hook
+
+# Values of Llmtap-Error that are the hook's own.
+UNREAD = "closed before the end of the body"
+LEFT = "neither read to its end nor closed"
+EXIT = "the process ended before the answer did"
+
+_VERSION_HEADERS = ("anthropic-version", "anthropic-beta", "openai-beta", "api-version")
+_REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid")
+_CANCELLATIONS = ("CancelledError", "Cancelled", "KeyboardInterrupt", "SystemExit")
+
+# The values of a header; its name is in lower case.
+Headers = Callable[[str], List[str]]
+
+
+class Exchange:
+    """Times are by a monotonic clock. Its methods may be called from any thread; none raises."""
+
+    def __init__(self, hook: Hook, target: Target, method: str, headers: Headers) -> None:
+        self.hook = hook
+        self.epoch = hook.epoch
+        self._query = target.query
+        self._time, self._start = time.time_ns(), time.monotonic_ns()
+        self._lock = threading.RLock()  # guards all below
+        self._request_sent = False
+        self.ended = False
+        self._sending = False  # the body of the request has not been read to its end
+        self._stream: Optional[Ending] = None
+        self._want = -1  # Content-Length of the response
+        self._got = 0
+        scope = hook.scope()
+        labels, capture = hook.labels(scope), hook.config.capture
+        limit = 0 if capture == _event.NONE else MAX_BODY
+        self._request_body, self._response_body = Capture(hook.queue, limit), Capture(hook.queue, limit)
+        self.ticket = Ticket(detect(target.path))
+        req = self._req = Event(_event.REQUEST, labels, scope.attrs, hook.instance, hook.sdk)
+        req.exchange, req.time, req.capture = _event.uuid7(), self._time, capture
+        req.url, req.method = target.url, method
+        req.api_version = _api_version(headers, target.query)
+        req.retry = _retry(headers)
+        req.traceparent = "".join(headers("traceparent")[:1]) or hook.traceparent()
+        _describe(req, self._request_body, headers)
+        res = self._res = Event(_event.RESPONSE, labels, scope.attrs, hook.instance, hook.sdk)
+        res.exchange, res.capture = req.exchange, capture
+        if scope.last is not None:
+            scope.last.exchange = req.exchange
+
+    @property
+    def status(self) -> int:
+        """The status of the answer, 0 before it."""
+        return self._res.status
+
+    def request(self, body: Optional[bytes]) -> None:
+        """Queues the request with its whole body."""
+        with self._lock:
+            if body and not self._request_sent:
+                self._request_body.want = len(body)
+                self._request_body.write(body)
+            self._send_request()
+
+    def sending(self) -> None:
+        """The request has a body that is still to be read."""
+        with self._lock:
+            self._sending = self._request_body.limit > 0
+            if not self._sending:
+                self._send_request()
+
+    def request_read(self, p: bytes) -> None:
+        """Records bytes of a request body as the transport reads them."""
+        with self._lock:
+            if not self._request_sent:
+                self._request_body.write(p)
+
+    def request_end(self) -> None:
+        """The body of the request was read to its end."""
+        with self._lock:
+            self._sending = False
+            self._send_request()
+
+    def _send_request(self) -> None:
+        if self._request_sent:
+            return
+        self._request_sent = True
+        self._req.degraded = self._sending  # what was not read of the body is no evidence
+        self._put(self._req, self._request_body)
+
+    def _put(self, ev: Event, body: Capture) -> None:
+        if body.cut:
+            ev.capture = _event.CUT
+        ev.body, reserved = body.take()
+        self.hook.queue.put(ev, self.ticket, reserved, body.lost)
+
+    def answered(self, status: int, headers: Headers, decoded: bool = False) -> None:
+        """Begins the response. decoded says that its bytes come without the encoding that its headers name."""
+        with self._lock:
+            if self.ended:
+                return
+            res, body = self._res, self._response_body
+            res.first_byte = time.monotonic_ns() - self._start
+            res.status = status
+            _describe(res, body, headers)
+            if decoded and body.limit >= 0:
+                res.content_encoding = ""
+            for name in _REQUEST_IDS:
+                res.provider_request_id = res.provider_request_id or "".join(headers(name)[:1])
+            if status >= 400 and body.limit >= 0 and self.hook.config.capture != _event.FULL:
+                body.limit = MAX_ERROR
+            if not res.content_encoding:
+                self._stream = ending_of(res.content_type)
+            length = "".join(headers("content-length")[:1])
+            if length.isdigit() and not (decoded and headers("content-encoding")):
+                self._want = body.want = int(length)
+            if self._want == 0 or status in (101, 204, 304):
+                self._end("")
+
+    def read(self, p: bytes) -> None:
+        """Records what the agent's code read of the answer."""
+        if self.ended or not p:
+            return
+        with self._lock:
+            over = False
+            if self._stream is not None:
+                n = self._stream.feed(p)
+                if n >= 0:
+                    p, over = p[:n], True
+            self._response_body.write(p)
+            self._got += len(p)
+            if over or self._got == self._want:
+                self._end("")
+
+    def eof(self) -> None:
+        """The answer was read to its end."""
+        self.end("")
+
+    def failed(self, error: BaseException) -> None:
+        """The call or the reading of its answer raised."""
+        self.end(self._why(error))
+
+    def closed(self, cancelled: bool = False) -> None:
+        """The agent's code is done with the answer."""
+        with self._lock:
+            if self._stream is not None and self._stream.near():
+                self._end("")
+            elif cancelled:
+                self._end(_event.CANCELLED)
+            elif self._stream is None and self._want < 0 and self._response_body.limit <= 0:
+                self._end("")  # without the body nobody can say whether something was left of it
+            else:
+                self._end(UNREAD)
+
+    def unread_error(self) -> bool:
+        """The answer is an error whose end has not been read."""
+        return not self.ended and self._res.status >= 400
+
+    def _why(self, error: BaseException) -> str:
+        """error as it is published: short, and without the query of the call's URL, which may hold a key."""
+        name = type(error).__name__
+        if isinstance(error, asyncio.CancelledError) or name in _CANCELLATIONS:
+            return _event.CANCELLED
+        try:
+            text = str(error)
+        except Exception:
+            text = ""
+        text = f"{name}: {text}" if text else name
+        if self._query:
+            text = text.replace(self._query, "…")
+        return clip(text)
+
+    def end(self, why: str) -> None:
+        """Queues the response, once. why is empty for an answer that came whole."""
+        with self._lock:
+            self._end(why)
+
+    def _end(self, why: str) -> None:
+        if self.ended:
+            return
+        self.ended = True
+        self.hook.untrack(self)
+        if self.epoch != self.hook.epoch:
+            return  # a fork's copy: the call is the parent's
+        self._send_request()
+        res = self._res
+        res.duration = time.monotonic_ns() - self._start
+        res.time = self._time + res.duration
+        res.error = why
+        self._put(res, self._response_body)
+
+
+def _api_version(headers: Headers, query: str) -> str:
+    """The values of the version headers; they and the trace are all of a request's headers that leave the process."""
+    versions = [v for name in _VERSION_HEADERS for v in headers(name)]
+    if not versions and "api-version=" in query:  # Azure
+        return "".join(parse_qs(query).get("api-version", [])[:1])
+    return ", ".join(versions)
+
+
+def _retry(headers: Headers) -> int:
+    value = "".join(headers("x-stainless-retry-count")[:1])
+    return int(value) if value.isdigit() and value.isascii() and len(value) < 10 else 0
+
+
+def _describe(ev: Event, body: Capture, headers: Headers) -> None:
+    """Sets what the headers of a body say about it."""
+    ev.content_type = "".join(headers("content-type")[:1])
+    encoding = ",".join(headers("content-encoding")).strip().lower()
+    if encoding in ("", "identity"):
+        return
+    if encoding in ("gzip", "x-gzip"):
+        ev.content_encoding = "gzip"
+    elif encoding in ("zstd", "br", "deflate"):
+        ev.content_encoding = encoding  # the sender decodes what readers of events do not know
+    else:
+        body.limit, ev.capture = -1, _event.NONE

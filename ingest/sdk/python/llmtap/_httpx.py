@@ -1,0 +1,304 @@
+"""Records what httpx and httpx2 send, at their HTTP transports: the bytes of the wire, after redirects, authentication and retries
+have made calls of their own."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import sys
+import threading
+from typing import Any, AsyncIterator, Callable, Iterator, List, Optional
+
+from ._exchange import Exchange, Headers
+from ._patch import Patches, hook_of
+
+DRAIN_BYTES = 64 << 10
+DRAIN_TIMEOUT = 1.0
+
+
+def patch(patches: Patches, module: str) -> None:
+    """Patches the transports of a module that is httpx or has its interface, if it is installed."""
+    try:
+        httpx = importlib.import_module(module)
+    except ImportError:
+        return
+    tees = _tees(httpx)
+    patches.replace(httpx.HTTPTransport, "handle_request", lambda original: _sync(original, tees))
+    patches.replace(httpx.AsyncHTTPTransport, "handle_async_request", lambda original: _async(original, tees))
+
+
+def _headers(headers: Any) -> Headers:
+    raw = headers.raw
+
+    def values(name: str) -> List[str]:
+        key = name.encode()
+        return [v.decode("latin-1") for k, v in raw if k.lower() == key]
+
+    return values
+
+
+class _Tees:
+    """The classes that see the bodies pass, as subclasses of a module's own."""
+
+    request: Any
+    response: Any
+    async_request: Any
+    async_response: Any
+    byte_stream: Any
+
+
+def _begin(request: Any, tees: _Tees, asynchronous: bool) -> Optional[Exchange]:
+    """The exchange of a request, its body recorded or about to be; None if it is not to be recorded."""
+    hook = hook_of()
+    if hook is None or request.method != "POST":
+        return None
+    try:
+        target = hook.hosts.target(str(request.url))
+        if target is None:
+            return None
+        x = hook.begin(target, request.method, _headers(request.headers))
+        if x is None:
+            return None
+        if isinstance(request.stream, tees.byte_stream):
+            x.request(request.content)
+        else:
+            request.stream = (tees.async_request if asynchronous else tees.request)(request.stream, x)
+            x.sending()
+        return x
+    except Exception:
+        hook.oops()
+        return None
+
+
+def _answered(x: Exchange, request: Any, response: Any, tee: Any) -> None:
+    try:
+        x.answered(response.status_code, _headers(response.headers))
+        if not x.ended:
+            response.stream = tee(response.stream, x, response.extensions)
+    except Exception:
+        x.hook.oops()
+
+
+def _put_back(request: Any) -> None:
+    """Gives the request its own body again: it may be sent once more."""
+    body = getattr(request.stream, "_llmtap_body", None)
+    if body is not None:
+        request.stream = body
+
+
+def _sync(original: Callable[..., Any], tees: _Tees) -> Callable[..., Any]:
+    def handle_request(self: Any, request: Any) -> Any:
+        x = _begin(request, tees, False)
+        if x is None:
+            return original(self, request)
+        try:
+            response = original(self, request)
+        except BaseException as e:
+            x.failed(e)
+            raise
+        finally:
+            _put_back(request)
+        _answered(x, request, response, tees.response)
+        return response
+
+    return handle_request
+
+
+def _async(original: Callable[..., Any], tees: _Tees) -> Callable[..., Any]:
+    async def handle_async_request(self: Any, request: Any) -> Any:
+        x = _begin(request, tees, True)
+        if x is None:
+            return await original(self, request)
+        try:
+            response = await original(self, request)
+        except BaseException as e:
+            x.failed(e)
+            raise
+        finally:
+            _put_back(request)
+        _answered(x, request, response, tees.async_response)
+        return response
+
+    return handle_async_request
+
+
+def _tees(httpx: Any) -> _Tees:
+    class Request(httpx.SyncByteStream):  # type: ignore[misc]
+        def __init__(self, body: Any, x: Exchange) -> None:
+            self._llmtap_body, self._x = body, x
+
+        def __iter__(self) -> Iterator[bytes]:
+            for p in self._llmtap_body:
+                self._x.request_read(p)
+                yield p
+            self._x.request_end()
+
+        def close(self) -> None:
+            self._llmtap_body.close()
+
+    class AsyncRequest(httpx.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, body: Any, x: Exchange) -> None:
+            self._llmtap_body, self._x = body, x
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            async for p in self._llmtap_body:
+                self._x.request_read(p)
+                yield p
+            self._x.request_end()
+
+        async def aclose(self) -> None:
+            await self._llmtap_body.aclose()
+
+    class Response(httpx.SyncByteStream):  # type: ignore[misc]
+        def __init__(self, stream: Any, x: Exchange, extensions: Any) -> None:
+            self._stream, self._x, self._extensions = stream, x, extensions
+            self._drained = False
+
+        def __iter__(self) -> Iterator[bytes]:
+            x = self._x
+            try:
+                for p in self._stream:
+                    x.read(p)
+                    yield p
+            except GeneratorExit:
+                raise
+            except BaseException as e:
+                x.failed(e)
+                raise
+            x.eof()
+
+        def close(self) -> None:
+            if self._drained:
+                return
+            if _drainable(self._x, self._extensions) and self._x.hook.drains.acquire(blocking=False):
+                self._drained = True
+                try:
+                    threading.Thread(target=self._drain, name="llmtap-drain", daemon=True).start()
+                    return
+                except RuntimeError:  # the process ends
+                    self._x.hook.drains.release()
+            self._x.closed(_cancelled())
+            self._stream.close()
+
+        def _drain(self) -> None:
+            """Reads what the agent's code left of an error answer, within bounds: its text is the evidence."""
+            x = self._x
+            limit = threading.Timer(DRAIN_TIMEOUT, _shut, [self._extensions])
+            limit.daemon = True
+            try:
+                limit.start()
+                size = 0
+                for p in self:
+                    size += len(p)
+                    if size > DRAIN_BYTES:
+                        break
+            except Exception:
+                pass  # it ended the exchange
+            finally:
+                limit.cancel()
+                x.hook.drains.release()
+                x.closed()
+                try:
+                    self._stream.close()
+                except Exception:
+                    pass
+
+        def __del__(self) -> None:
+            if not self._x.ended:
+                self._x.hook.left.append(self._x)
+
+    class AsyncResponse(httpx.AsyncByteStream):  # type: ignore[misc]
+        def __init__(self, stream: Any, x: Exchange, extensions: Any) -> None:
+            self._stream, self._x, self._extensions = stream, x, extensions
+            self._drained = False
+
+        async def __aiter__(self) -> AsyncIterator[bytes]:
+            x = self._x
+            try:
+                async for p in self._stream:
+                    x.read(p)
+                    yield p
+            except GeneratorExit:
+                raise
+            except BaseException as e:
+                x.failed(e)
+                raise
+            x.eof()
+
+        async def aclose(self) -> None:
+            if self._drained:
+                return
+            cancelled = _cancelled()
+            if not cancelled and _drainable(self._x, self._extensions) and self._x.hook.drains.acquire(blocking=False):
+                self._drained = True
+                try:
+                    _drains.add(asyncio.get_running_loop().create_task(self._drain()))
+                    return
+                except RuntimeError:  # another kind of event loop
+                    self._drained = False
+                    self._x.hook.drains.release()
+            self._x.closed(cancelled)
+            await self._stream.aclose()
+
+        async def _drain(self) -> None:
+            x = self._x
+            try:
+                await asyncio.wait_for(self._rest(), DRAIN_TIMEOUT)
+            except Exception:
+                pass  # it ended the exchange
+            finally:
+                x.hook.drains.release()
+                x.closed()
+                task = asyncio.current_task()
+                if task is not None:
+                    _drains.discard(task)
+                try:
+                    await self._stream.aclose()
+                except Exception:
+                    pass
+
+        async def _rest(self) -> None:
+            size = 0
+            async for p in self:
+                size += len(p)
+                if size > DRAIN_BYTES:
+                    break
+
+        def __del__(self) -> None:
+            if not self._x.ended:
+                self._x.hook.left.append(self._x)
+
+    tees = _Tees()
+    tees.request, tees.response, tees.async_request, tees.async_response = Request, Response, AsyncRequest, AsyncResponse
+    tees.byte_stream = httpx.ByteStream
+    return tees
+
+
+_drains: set[asyncio.Task[None]] = set()  # that run: the loop itself keeps weak references only
+
+
+def _drainable(x: Exchange, extensions: Any) -> bool:
+    return x.unread_error() and extensions.get("http_version") != b"HTTP/2"
+
+
+def _cancelled() -> bool:
+    """The running task is being cancelled, or the program interrupted."""
+    kind = sys.exc_info()[0]
+    if kind is not None and (issubclass(kind, (asyncio.CancelledError, KeyboardInterrupt)) or kind.__name__ == "Cancelled"):
+        return True
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    cancelling = getattr(task, "cancelling", None)  # since Python 3.11
+    return bool(cancelling is not None and cancelling())
+
+
+def _shut(extensions: Any) -> None:
+    """Ends a read that takes too long."""
+    try:
+        extensions["network_stream"].get_extra_info("socket").shutdown(2)
+    except Exception:
+        pass
+
+

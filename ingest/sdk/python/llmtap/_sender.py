@@ -1,0 +1,311 @@
+"""Publishes what is queued, oldest first, and keeps it until NATS says that it is stored. One daemon thread with its own event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import socket
+import threading
+import time
+from typing import TYPE_CHECKING, Any, Dict, Optional
+
+import nats
+import nats.errors
+
+from . import _event
+from ._config import log
+from ._prepare import Preparer
+from ._queue import MAX_IN_FLIGHT, Item
+
+if TYPE_CHECKING:
+    from ._hook import Hook
+
+PART_BYTES = 512 << 10  # the most payload of one message
+_HEADER_ROOM = 64 << 10  # what a message may hold beside its payload
+
+_ACK_TIMEOUT = 5.0
+_CONNECT_TIMEOUT = 2.0
+_MIN_BACKOFF, _MAX_BACKOFF = 0.05, 1.0
+_SWEEP = 1.0  # seconds between looks for answers that were left alone
+_REPORT = 60.0  # seconds between reports of what NATS complains about
+
+_MESSAGE_TOO_LARGE = 10054  # JetStream's code for a message above the stream's own limit
+
+
+class PublishError(Exception):
+    """NATS did not take a message."""
+
+
+class RefusedError(PublishError):
+    """NATS will never take it."""
+
+
+class _Loop(asyncio.SelectorEventLoop):
+    """Looks names up on its own thread: at the end of a process no thread can be started for it."""
+
+    async def getaddrinfo(self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> Any:
+        return socket.getaddrinfo(host, port, family, type, proto, flags)
+
+
+class Sender(threading.Thread):
+    """Where publishing fails it starts again at the oldest event; JetStream knows those it has stored by their ids.
+
+    One message is in flight until NATS has stored one: of many, those sent first could fail and those behind them be stored,
+    and then the order would be lost when the first are sent again.
+    """
+
+    def __init__(self, hook: Hook) -> None:
+        super().__init__(name="llmtap", daemon=True)
+        self._hook, self._queue, self._config = hook, hook.queue, hook.config
+        self._token = _event.service_token(hook.config.service)
+        self._preparer = Preparer(hook.queue, hook.config)
+        self._loop = _Loop()
+        self._asleep = False  # the loop waits for something to do
+        self._stopping = False
+        self._something: Optional[asyncio.Future[None]] = None
+
+        self._nc: Any = None
+        self._server = 0
+        self._inbox = ""
+        self._sent = 0
+        self._flights: Dict[str, Item] = {}  # by the reply subject
+        self._proven = False  # the last message that could be stored was
+        self._failing = False  # said so in the log
+        self._reported = float("-inf")
+        self._dropped = 0
+
+    def wake(self) -> None:
+        """There may be something to send. Called by the agent's threads."""
+        if self._asleep:
+            self._asleep = False
+            try:
+                self._loop.call_soon_threadsafe(self._changed)
+            except RuntimeError:
+                pass  # the loop is closed
+
+    def stop(self) -> None:
+        """Ends the thread soon."""
+        self._stopping = True
+        try:
+            self._loop.call_soon_threadsafe(self._changed)
+        except RuntimeError:
+            pass
+
+    def run(self) -> None:
+        """The thread."""
+        try:
+            self._loop.run_until_complete(self._run())
+        except Exception:
+            self._hook.oops()
+        finally:
+            self._loop.close()
+
+    async def _run(self) -> None:
+        backoff = _MIN_BACKOFF
+        while not self._stopping:
+            try:
+                await self._pump()
+                backoff = _MIN_BACKOFF
+                continue
+            except (PublishError, nats.errors.Error, OSError, asyncio.TimeoutError) as e:
+                self._report(e)
+            except Exception as e:  # a mistake here must not end the sender
+                self._hook.oops()
+                self._report(e)
+            self._flights.clear()
+            self._queue.rewind()
+            self._proven = False
+            await self._pause(backoff)
+            backoff = min(2 * backoff, _MAX_BACKOFF)
+        await self._disconnect()
+
+    async def _pump(self) -> None:
+        """Sends what may be sent and waits until the oldest flying item is stored."""
+        while not self._stopping:
+            self._hook.sweep()
+            while True:
+                it = self._queue.next(MAX_IN_FLIGHT if self._proven else 1)
+                if it is None:
+                    break
+                try:
+                    await self._publish(it)
+                except (RefusedError, nats.errors.MaxPayloadError) as e:
+                    self._refuse(it, e)
+            head = self._queue.head()
+            if head is not None and head.failure is not None:
+                if not isinstance(head.failure, RefusedError):
+                    raise head.failure
+                self._refuse(head, head.failure)
+            elif head is not None and head.acks == 0:
+                self._told(self._queue.acked())
+                self._proven = True
+                self._report(None)
+                return
+            elif head is None:
+                if self._nc is None:
+                    await self._connect()
+                await self._wait(_SWEEP)
+            elif self._nc is None or not self._nc.is_connected:
+                raise PublishError("the connection is lost")
+            elif time.monotonic() - head.sent > _ACK_TIMEOUT:
+                raise PublishError("no acknowledgement in time")
+            else:
+                await self._wait(_SWEEP)
+
+    async def _wait(self, timeout: float) -> None:
+        """Waits for a wake, an acknowledgement or the timeout."""
+        future = self._something = self._loop.create_future()
+        self._asleep = True
+        # What was put between the last look and now woke nobody.
+        if self._queue.ready(MAX_IN_FLIGHT if self._proven else 1) or self._stopping:
+            self._asleep = False
+            return
+        timer = self._loop.call_later(timeout, self._changed)
+        try:
+            await future
+        finally:
+            timer.cancel()
+            self._asleep = False
+
+    async def _pause(self, seconds: float) -> None:
+        """Waits, whatever is put."""
+        future = self._something = self._loop.create_future()
+        timer = self._loop.call_later(seconds, self._changed)
+        try:
+            while not self._stopping and not future.done():
+                await future
+        finally:
+            timer.cancel()
+
+    def _changed(self) -> None:
+        if self._something is not None and not self._something.done():
+            self._something.set_result(None)
+
+    def _told(self, exchange: str) -> None:
+        if exchange and self._config.on_published is not None:
+            try:
+                self._config.on_published(exchange)
+            except Exception:
+                log.error("llmtap: on_published raises", exc_info=True)
+
+    def _refuse(self, it: Item, error: Exception) -> None:
+        log.warning("llmtap: NATS will not take an exchange: %s", error)
+        self._queue.refused(it)
+
+    def _report(self, error: Optional[Exception]) -> None:
+        """Logs when publishing starts to fail and when it works again, and what was dropped."""
+        if error is not None and not self._failing:
+            log.warning("llmtap: cannot publish, calls are kept in memory: %s: %s", type(error).__name__, error)
+        elif error is None and self._failing:
+            dropped = self._queue.snapshot()[2]
+            log.info("llmtap: publishing again; %d exchanges were dropped", dropped - self._dropped)
+            self._dropped = dropped
+        self._failing = error is not None
+
+    async def _connect(self) -> None:
+        """Makes a connection to one of the servers, the next one at each call. The client's own reconnecting is off: it would send
+        what it holds before what is sent again from here."""
+        await self._disconnect()
+        servers = list(self._config.servers())
+        url = servers[self._server % len(servers)]
+        self._server += 1
+        options: Dict[str, Any] = {
+            "name": "llmtap-python/" + self._token,
+            "inbox_prefix": "_INBOX." + self._token,
+            "connect_timeout": _CONNECT_TIMEOUT,
+            "error_cb": self._nats_error,
+            "closed_cb": self._nats_closed,
+            "max_reconnect_attempts": 1,
+            "reconnect_time_wait": 0,
+            **self._config.nats_options,
+            "allow_reconnect": False,
+        }
+        nc = nats.aio.client.Client()
+        try:
+            await asyncio.wait_for(nc.connect(url, **options), 3 * _CONNECT_TIMEOUT)
+            self._inbox = f"_INBOX.{self._token}.{os.urandom(8).hex()}."
+            await nc.subscribe(self._inbox + "*", cb=self._acked)
+        except BaseException:
+            await _close(nc)
+            raise
+        self._nc = nc
+
+    async def _disconnect(self) -> None:
+        nc, self._nc = self._nc, None
+        if nc is not None:
+            await _close(nc)
+
+    async def _nats_error(self, error: Exception) -> None:
+        # A missing permission is reported for every message.
+        if self._nc is not None and time.monotonic() - self._reported >= _REPORT:
+            self._reported = time.monotonic()
+            log.warning("llmtap: NATS reports an error: %s", error)
+
+    async def _nats_closed(self) -> None:
+        self._changed()
+
+    async def _publish(self, it: Item) -> None:
+        """Hands an item's messages to the NATS client."""
+        if self._nc is None or not self._nc.is_connected:
+            await self._connect()
+        if not it.prepared:
+            self._preparer.prepare(it)
+            it.prepared = True
+        ev = it.ev
+        body = bytes(ev.body) if ev.body else b""
+        size = part_size(self._nc.max_payload)
+        parts = max(1, -(-len(body) // size))
+        if parts > _event.MAX_PARTS:
+            raise RefusedError(f"a body needs more than {_event.MAX_PARTS} parts")
+        subject, headers = ev.subject(), ev.headers()
+        if parts > 1:
+            headers["Llmtap-Body-Bytes"] = str(len(body))
+        it.acks, it.sent = parts, time.monotonic()
+        for part in range(1, parts + 1):
+            headers["Nats-Msg-Id"] = _event.message_id_header(ev.message_id(part))
+            if parts > 1:
+                headers["Llmtap-Part"] = f"{part}/{parts}"
+            self._sent += 1
+            reply = self._inbox + str(self._sent)
+            self._flights[reply] = it
+            await self._nc.publish(subject, body[(part - 1) * size : part * size], reply, headers)
+
+    async def _acked(self, msg: Any) -> None:
+        """Reads JetStream's answer to one message."""
+        it = self._flights.pop(msg.subject, None)
+        if it is None:
+            return
+        error = _ack_error(msg)
+        if error is None:
+            it.acks -= 1
+        else:
+            it.failure = error
+        self._changed()
+
+
+async def _close(nc: Any) -> None:
+    try:
+        await asyncio.wait_for(nc.close(), 1.0)
+    except Exception:  # it is given up anyway
+        pass
+
+
+def _ack_error(msg: Any) -> Optional[PublishError]:
+    """What JetStream says against a message; None when it is stored."""
+    if not msg.data and (msg.headers or {}).get("Status") == "503":
+        return PublishError("no stream takes the subject")
+    try:
+        answer = json.loads(msg.data)
+    except ValueError:
+        return PublishError("the acknowledgement is no JSON")
+    error = answer.get("error") if isinstance(answer, dict) else None
+    if isinstance(error, dict):
+        kind = RefusedError if error.get("err_code") == _MESSAGE_TOO_LARGE else PublishError
+        return kind(f"{error.get('description')} ({error.get('err_code')})")
+    return None if isinstance(answer, dict) and answer.get("stream") else PublishError("the acknowledgement names no stream")
+
+
+def part_size(max_payload: int) -> int:
+    """How much of a body fits into one message of a server that takes max_payload bytes, headers and all."""
+    return min(PART_BYTES, max(max_payload - _HEADER_ROOM, max_payload // 2, 1))

@@ -1,0 +1,148 @@
+// Command helper is what the tests of the Python hook need of Go: the real NATS server, and the reference of shapes.
+//
+//	helper nats DIR PORT    runs nats-server with the stream of the contract until its standard input ends
+//	helper shape KEY        for each line {"kind", "dialect", "body", "limit"} (body in base64) prints the shape in base64
+//	helper event            for each line {"service", "agent", "conversation", "instance", "text", "id"} prints what the contract makes of it
+package main
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"os"
+	"strconv"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/shape"
+)
+
+func main() {
+	if err := run(os.Args[1:], os.Stdin, os.Stdout); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+}
+
+func run(args []string, in io.Reader, out io.Writer) error {
+	switch {
+	case len(args) == 3 && args[0] == "nats":
+		return runNATS(args[1], args[2], in, out)
+	case len(args) == 2 && args[0] == "shape":
+		return runShape([]byte(args[1]), in, out)
+	case len(args) == 1 && args[0] == "event":
+		return runEvent(in, out)
+	}
+	return errors.New("usage: helper nats DIR PORT | shape KEY | event")
+}
+
+// runNATS gives the user "agent" what a hook of service "svc" may do, and "admin" everything.
+func runNATS(dir, port string, in io.Reader, out io.Writer) error {
+	n, err := strconv.Atoi(port)
+	if err != nil {
+		return fmt.Errorf("read port: %w", err)
+	}
+	srv, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: n, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,
+		Users: []*server.User{
+			{Username: "admin", Password: "admin"},
+			{Username: "agent", Password: "agent", Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Allow: []string{"llmtap.v1.*.svc.*"}},
+				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.svc.>"}},
+			}},
+		},
+	})
+	if err != nil {
+		return fmt.Errorf("make nats-server: %w", err)
+	}
+	srv.Start()
+	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
+	if !srv.ReadyForConnections(10 * time.Second) {
+		return errors.New("nats-server is not ready")
+	}
+	nc, err := nats.Connect(srv.ClientURL(), nats.UserInfo("admin", "admin"))
+	if err != nil {
+		return fmt.Errorf("connect to nats: %w", err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return fmt.Errorf("use jetstream: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
+	defer cancel()
+	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, Duplicates: 2 * time.Minute, AllowDirect: true,
+	})
+	if err != nil {
+		return fmt.Errorf("make stream: %w", err)
+	}
+	addr, ok := srv.Addr().(*net.TCPAddr)
+	if !ok {
+		return errors.New("nats-server listens on no TCP port")
+	}
+	fmt.Fprintln(out, addr.Port)
+	_, err = io.Copy(io.Discard, in)
+	return err
+}
+
+func runShape(key []byte, in io.Reader, out io.Writer) error {
+	s := shape.New(key)
+	var line struct {
+		Kind    string
+		Dialect shape.Dialect
+		Body    []byte
+		Limit   int
+	}
+	return each(in, out, &line, func() any {
+		if line.Kind == "request" {
+			return s.Request(line.Dialect, line.Body, line.Limit)
+		}
+		return s.Response(line.Dialect, line.Body, line.Limit)
+	})
+}
+
+func runEvent(in io.Reader, out io.Writer) error {
+	var line struct{ Service, Agent, Conversation, Instance, Text, Path string }
+	return each(in, out, &line, func() any {
+		ev := event.Event{Kind: event.Run, RunStatus: event.StatusOK, Instance: line.Instance}
+		ev.Labels = event.Labels{Service: line.Service, Agent: line.Agent, Conversation: line.Conversation, Run: line.Text, Stage: line.Text}
+		h := ev.Encode()
+		return []string{ev.Subject(), first(h[event.HeaderStage]), first(h[event.HeaderMsgID]), string(shape.Detect(line.Path))}
+	})
+}
+
+func first(v []string) string {
+	if len(v) == 0 {
+		return ""
+	}
+	return v[0]
+}
+
+// each reads lines of JSON into line and prints what f makes of them, as JSON.
+func each[T any](in io.Reader, out io.Writer, line *T, f func() any) error {
+	w := bufio.NewWriter(out)
+	enc, dec := json.NewEncoder(w), json.NewDecoder(in)
+	enc.SetEscapeHTML(false)
+	for {
+		*line = *new(T)
+		err := dec.Decode(line)
+		if errors.Is(err, io.EOF) {
+			return w.Flush()
+		}
+		if err != nil {
+			return fmt.Errorf("read a line: %w", err)
+		}
+		if err := enc.Encode(f()); err != nil {
+			return fmt.Errorf("write a line: %w", err)
+		}
+	}
+}
