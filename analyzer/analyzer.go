@@ -3,6 +3,8 @@ package analyzer
 import (
 	"errors"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -18,18 +20,21 @@ type Config struct {
 	Partitions int    `yaml:"-"` // with more than one, none sees all events of a process, so lost ones are not counted
 	Epoch      uint64 `yaml:"-"` // of the partition's lease
 
-	ExchangeTimeout time.Duration `yaml:"exchange_timeout"`           // a request without a response for so long failed: no_response
-	SessionLookback time.Duration `yaml:"session_lookback"`           // a conversation idle for so long is forgotten
-	SessionBytes    int64         `yaml:"session_bytes" unit:"bytes"` // of the stream: a start reads back no further for conversations and open requests
-	StateBytes      int64         `yaml:"state_bytes" unit:"bytes"`   // of memory for conversations, estimated; half as much for open requests, a quarter each for parts and for what is known of request bodies
-	MaxLabelValues  int           `yaml:"max_label_values"`           // distinct values of a tally label per hour, then "other"
+	ExchangeTimeout   time.Duration            `yaml:"exchange_timeout"`           // a request without a response for so long failed: no_response
+	SessionLookback   time.Duration            `yaml:"session_lookback"`           // a conversation idle for so long is forgotten
+	ToolReplyTimeout  time.Duration            `yaml:"tool_reply_timeout"`         // a tool call whose conversation stops for so long is abandoned
+	ToolReplyTimeouts map[string]time.Duration `yaml:"tool_reply_timeouts"`        // by tool, for those that take longer or shorter
+	SessionBytes      int64                    `yaml:"session_bytes" unit:"bytes"` // of the stream: a start reads back no further for conversations and open requests
+	StateBytes        int64                    `yaml:"state_bytes" unit:"bytes"`   // of memory for conversations, estimated; half as much for open requests, a quarter each for parts and for what is known of request bodies
+	ConversationEnd   time.Duration            `yaml:"conversation_end"`           // a conversation that stops for so long after a call that the provider refused ended on that error
+	MaxLabelValues    int                      `yaml:"max_label_values"`           // distinct values of a tally label per hour, then "other"
 }
 
 // Default returns the configuration for one partition.
 func Default() Config {
 	return Config{
 		ExchangeTimeout: 15 * time.Minute, SessionLookback: 30 * time.Minute, SessionBytes: 4 << 30, StateBytes: 1 << 30,
-		MaxLabelValues: 200,
+		ToolReplyTimeout: 10 * time.Minute, ConversationEnd: 10 * time.Minute, MaxLabelValues: 200,
 	}
 }
 
@@ -47,6 +52,16 @@ func (c *Config) Validate() error {
 		c.SessionLookback, c.ExchangeTimeout)
 	check(c.SessionBytes >= 1<<20, "session_bytes: %d is below 1 MiB", c.SessionBytes)
 	check(c.StateBytes >= 1<<20, "state_bytes: %d is below 1 MiB", c.StateBytes)
+	check(c.ToolReplyTimeout >= time.Second, "tool_reply_timeout: %v is below 1s", c.ToolReplyTimeout)
+	check(c.ToolReplyTimeout <= c.SessionLookback, "tool_reply_timeout: %v is above session_lookback %v; a conversation must outlive its tool calls",
+		c.ToolReplyTimeout, c.SessionLookback)
+	for _, tool := range slices.Sorted(maps.Keys(c.ToolReplyTimeouts)) {
+		d := c.ToolReplyTimeouts[tool]
+		check(d >= time.Second, "tool_reply_timeouts: %v of %s is below 1s", d, tool)
+		check(d <= c.SessionLookback, "tool_reply_timeouts: %v of %s is above session_lookback %v; a conversation must outlive its tool calls",
+			d, tool, c.SessionLookback)
+	}
+	check(c.ConversationEnd >= time.Second, "conversation_end: %v is below 1s", c.ConversationEnd)
 	check(c.MaxLabelValues >= 1, "max_label_values: %d is below 1", c.MaxLabelValues)
 	return errors.Join(errs...)
 }
@@ -78,6 +93,10 @@ type Analyzer struct {
 	held  int // bytes of parts and early, estimated
 	bytes int // of open, estimated
 	done  *done
+
+	calls   *calls
+	runs    *timed[runKey, *run] // the longest silent first
+	failing *timed[conversationKey, *failing]
 
 	ledger   *ledger
 	sighting Sighting // the exchange that is reported
@@ -124,6 +143,9 @@ func New(cfg Config, rules []*Rule, reg prometheus.Registerer) *Analyzer {
 		parts:     newTimed[partsKey, *assembly](partsWait),
 		done:      newDone(cfg.SessionLookback),
 		ledger:    newLedger(),
+		calls:     newCalls(&cfg),
+		runs:      newTimed[runKey, *run](cfg.SessionLookback),
+		failing:   newTimed[conversationKey, *failing](cfg.ConversationEnd),
 		instances: newTimed[string, *instance](cfg.SessionLookback),
 		memos:     newMemos(int(cfg.StateBytes/4), cfg.SessionLookback),
 		strings:   make(interner),
@@ -160,8 +182,9 @@ func (a *Analyzer) Process(ev *event.Event, at Position, emit bool, out *Output)
 		}
 		a.half(ev, at, need)
 	case event.Tool:
-		a.tool(ev)
-	case event.Run: // says nothing yet that requests do not
+		a.tool(ev, at)
+	case event.Run:
+		a.runEvent(ev, at)
 	default:
 		a.drop(dropKind)
 	}
@@ -189,7 +212,7 @@ func (a *Analyzer) AdvanceTo(now time.Time, emit bool, out *Output) {
 // Config.SessionBytes of the stream at most; what is lost by this is root causes, and of requests that were open for so
 // long all but their response.
 func (a *Analyzer) ReplayFrom() uint64 {
-	need := oldest(a.sessions.Need(), a.open.need(), a.early.need(), a.parts.need(), a.done.need(), a.instancesNeed())
+	need := oldest(a.sessions.Need(), a.open.need(), a.early.need(), a.parts.need(), a.done.need(), a.instancesNeed(), a.calls.habits.required(), a.runsNeed(), a.failing.need())
 	if need > 0 && len(a.marks) > 0 {
 		need = max(need, a.marks[0].seq)
 	}
@@ -224,6 +247,15 @@ func (a *Analyzer) moveTo(now time.Time) {
 func (a *Analyzer) giveUp(now time.Time) bool {
 	at, silent := now, false // silent: nothing comes of it, so no second need be closed for it
 	var end func(*Analyzer)
+	if q, t := a.calls.first(at); q != nil {
+		at, end = t, (*Analyzer).giveUpCall
+	}
+	if t, ok := a.failing.due(at); ok {
+		at, end = t, (*Analyzer).giveUpFailing
+	}
+	if t, ok := a.runs.due(at); ok {
+		at, end, silent = t, (*Analyzer).giveUpRun, true
+	}
 	if t, ok := a.instances.due(at); ok {
 		at, end, silent = t, (*Analyzer).giveUpInstance, len(a.instances.first().value.gaps) == 0
 	}
@@ -255,6 +287,7 @@ func (a *Analyzer) tick(now time.Time) {
 	a.counter.moveTo(now, a.publish)
 	a.sessions.Expire(now)
 	a.done.expire(now)
+	a.calls.habits.expire(now)
 }
 
 // used remembers for a while that a response was not waited with because of the event need.
@@ -290,6 +323,10 @@ func (a *Analyzer) bound() {
 	for a.open.len() > maxOpen || a.bytes > int(a.cfg.StateBytes/2) {
 		a.drop(dropOverflow)
 		a.takeOpen(a.open.first().key)
+	}
+	for a.runs.len() > maxRuns {
+		a.drop(dropOverflow)
+		a.giveUpRun()
 	}
 	for a.instances.len() > maxInstances {
 		a.drop(dropOverflow)

@@ -57,7 +57,7 @@ func TestDialects(t *testing.T) {
 			`{"role":"assistant","content":"I read the file."},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"ok"}]}]}`,
 		"anthropic/anthropic anthropic claude-sonnet-4-5: 1 messages, tool_use, 10+5 tokens, 1 calls,  ",
 		"anthropic/anthropic anthropic claude-sonnet-4-5: 3 messages, , 0+0 tokens, 0 calls, orphan_tool_reply tool_calls_dropped_on_save",
-		"call toolu_1 read answered",
+		"call toolu_1 read rejected",
 		"orphan_tool_reply reject 2 toolu_1 read tool_calls_dropped_on_save high")
 
 	f("anthropic, streamed", "https://api.anthropic.com/v1/messages",
@@ -84,7 +84,7 @@ data: {"type":"message_stop"}
 		`{"model":"claude-sonnet-4-5","messages":[{"role":"user","content":"read it"},{"role":"assistant","content":[]},{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"ok"}]}]}`,
 		"anthropic/anthropic anthropic claude-sonnet-4-5: 1 messages, tool_use, 10+5 tokens, 1 calls,  ",
 		"anthropic/anthropic anthropic claude-sonnet-4-5: 3 messages, , 0+0 tokens, 0 calls, orphan_tool_reply tool_calls_dropped_on_save",
-		"call toolu_1 read answered",
+		"call toolu_1 read rejected",
 		"orphan_tool_reply reject 2 toolu_1 read tool_calls_dropped_on_save high",
 		"empty_content reject 1 - - - -")
 
@@ -96,7 +96,7 @@ data: {"type":"message_stop"}
 		`{"model":"gpt-5","previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"call_1","output":"ok"}]}`,
 		"openai_responses/openai openai gpt-5: 0 messages, completed, 10+5 tokens, 2 calls,  ",
 		"openai_responses/openai openai gpt-5: 1 messages, , 0+0 tokens, 0 calls, previous_response_unresolved parallel_calls_truncated",
-		"call call_1 read answered", "call call_2 read missing",
+		"call call_1 read rejected", "call call_2 read missing",
 		"previous_response_unresolved reject -1 call_2 read parallel_calls_truncated medium")
 
 	f("gemini", "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:generateContent",
@@ -106,7 +106,7 @@ data: {"type":"message_stop"}
 		`{"contents":[{"role":"user","parts":[{"text":"read it"}]},{"role":"model","parts":[{"text":"I read."}]},{"role":"user","parts":[{"functionResponse":{"name":"read","response":{"result":"ok"}}}]}]}`,
 		"gemini/gemini gcp.gemini gemini-2.5-flash: 1 messages, STOP, 10+5 tokens, 1 calls,  ",
 		"gemini/gemini gcp.gemini gemini-2.5-flash: 3 messages, , 0+0 tokens, 0 calls, orphan_tool_reply tool_calls_dropped_on_save",
-		"call  read answered",
+		"call  read rejected",
 		"orphan_tool_reply reject 2 read read tool_calls_dropped_on_save medium")
 
 	f("bedrock", "https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-3-haiku-20240307-v1%3A0/converse",
@@ -117,7 +117,7 @@ data: {"type":"message_stop"}
 			`{"role":"user","content":[{"toolResult":{"toolUseId":"tooluse_1","content":[{"text":"ok"}]}}]}],"toolConfig":{"tools":[{"toolSpec":{"name":"read"}}]}}`,
 		"bedrock/bedrock aws.bedrock anthropic.claude-3-haiku-20240307-v1:0: 1 messages, tool_use, 10+5 tokens, 1 calls,  ",
 		"bedrock/bedrock aws.bedrock anthropic.claude-3-haiku-20240307-v1:0: 3 messages, , 0+0 tokens, 0 calls, orphan_tool_reply tool_calls_dropped_on_save",
-		"call tooluse_1 read answered",
+		"call tooluse_1 read rejected",
 		"orphan_tool_reply reject 2 tooluse_1 read tool_calls_dropped_on_save high")
 
 	f("ollama", "http://localhost:11434/api/chat",

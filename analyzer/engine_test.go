@@ -214,7 +214,7 @@ func TestParts(t *testing.T) {
 		id := s.exchange()
 		parts(s, id, order...)
 		s.response(id, 400, fault(orphanText))
-		s.advance(20 * time.Minute)
+		s.advance(5 * time.Minute)
 		out := run(t, analyzer.Default(), s.steps)
 		e, found, _ := latest(out)
 		if len(e) != 1 || len(found) != wantFindings || e[id].RequestBytes != wantBytes {

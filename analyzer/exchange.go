@@ -28,6 +28,9 @@ type open struct {
 	found   []found
 	signals []signal // put out with the exchange
 	dropped uint64   // exchanges that its process had dropped before
+	run     *run     // nil when it has no run
+	nth     uint64   // in its run
+	alone   bool     // no other call of the run was under way
 }
 
 // size is about the memory that o takes, with the conversation that may have no one else who needs it.
@@ -178,10 +181,9 @@ func (a *Analyzer) answered(o *open, ev *event.Event, at Position, need uint64) 
 		return
 	}
 	cut := ev.Error != "" && r.FinishReason == ""
-	var asker *event.Labels
+	var asker *asker
 	if len(r.Calls) > 0 {
-		l := e.Labels
-		asker = &l
+		asker = a.askerOf(o)
 	}
 	for i := range r.Calls {
 		c := &r.Calls[i]
@@ -189,9 +191,7 @@ func (a *Analyzer) answered(o *open, ev *event.Event, at Position, need uint64) 
 			c.ID = "" // too long to be remembered
 		}
 	}
-	for _, c := range a.sessions.Answer(o.turn, session.Answer{Facts: r, Seq: at.Seq, Need: need, At: seen(ev, at), Cut: cut, Asker: asker}) {
-		a.putCall(c, at.Seq)
-	}
+	a.asked(o, a.sessions.Answer(o.turn, session.Answer{Facts: r, Seq: at.Seq, Need: need, At: seen(ev, at), Cut: cut, Asker: asker}), at.Seq)
 }
 
 // explain says why a failed exchange failed.

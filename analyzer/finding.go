@@ -52,15 +52,13 @@ func (a *Analyzer) judge(o *open, body []byte, at Position, seen time.Time, need
 		Instance: instance, Run: e.Labels.Run, Fresh: instance != "" && e.InstanceSeq == 1, Shaped: e.Capture == event.CaptureShape, Target: o.target, Facts: &a.req, Body: body,
 	})
 	o.turn, e.Conversation, e.Inferred = t, t.Conversation, t.Inferred
-	for _, c := range t.Changed {
-		a.putCall(c, at.Seq)
-	}
 	before := Before{}
 	if calls, known := t.Chained(); known {
 		before.Chain = &Chain{Calls: calls}
 	}
 	before.Signed, before.Copy = t.Signed()
 	violations := a.checker.CheckAfter(&a.req, o.target, &before)
+	a.replies(o, violations, at)
 	if len(violations) == 0 {
 		return
 	}
@@ -110,22 +108,15 @@ func memoryOf(service, origin, instance string) string {
 	return service
 }
 
-// tool takes over that the agent ran a tool: whether it started tells a call that was skipped from one whose reply was
-// lost.
-func (a *Analyzer) tool(ev *event.Event) {
-	state := session.ToolEnded
-	if ev.ToolStatus == event.StatusStarted {
-		state = session.ToolStarted
-	}
-	a.sessions.Tool(memoryOf(ev.Labels.Service, ev.Origin, ev.Instance), ev.Labels.Conversation, ev.ToolCallID, state)
-}
-
 // report puts out the rows of a completed exchange and counts it.
 func (a *Analyzer) report(o *open, need uint64) {
 	e := &o.row
 	if o.turn != nil {
 		a.sessions.End(o.turn)
 	}
+	a.settled(o)
+	a.runReported(o, need)
+	a.endsOnError(o, need)
 	proof := primary(o)
 	if proof != nil {
 		e.RootCause = proof.instance.Root.ID
@@ -225,23 +216,6 @@ func example(e *Exchange, f *found) Example {
 		ex.Fix = f.Rule.Fix
 	}
 	return ex
-}
-
-// putCall puts out a version of a tool call's row.
-func (a *Analyzer) putCall(c *session.Call, seq uint64) {
-	if !a.emit {
-		return
-	}
-	id := digest(c.Exchange, strconv.Itoa(c.Position), c.CallID)
-	row := ToolCall{
-		ID: hex.EncodeToString(id[:16]), Seq: seq, Conversation: c.Conversation, Exchange: c.Exchange, CallID: c.CallID,
-		Name: c.Name, State: c.State, AskedAt: c.AskedAt, AnsweredAt: c.AnsweredAt, AnsweredBy: c.AnsweredBy,
-	}
-	if l, ok := c.Asker.(*event.Labels); ok {
-		row.Labels = *l
-	}
-	a.metrics.calls.Inc()
-	a.out.ToolCalls = append(a.out.ToolCalls, row)
 }
 
 // digest hashes a list of strings; no two lists are written alike.

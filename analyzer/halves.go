@@ -63,6 +63,8 @@ func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
 			need = min(need, it.need)
 		}
 		o := a.request(ev, at, need)
+		a.runAsked(o, ev, need)
+		a.goesOn(o)
 		if it != nil {
 			a.complete(o, &it.value.ev, at, need)
 			return

@@ -89,7 +89,7 @@ func TestCallsDroppedEvidence(t *testing.T) {
 	if got.Exchange != second || got.Fix == "" || got.Conversation != "c1" || got.Status != 400 {
 		t.Errorf("finding %+v", got)
 	}
-	if diff := cmp.Diff([]string{"call_1 read_file open", "call_1 read_file answered"}, states(out)); diff != "" {
+	if diff := cmp.Diff([]string{"call_1 read_file open", "call_1 read_file answered", "call_1 read_file rejected"}, states(out)); diff != "" {
 		t.Error(diff)
 	}
 }
@@ -181,7 +181,8 @@ func TestMissingAndDuplicateReplies(t *testing.T) {
 		t.Error(diff)
 	}
 	wantCalls := []string{
-		"call_1 weather open", "call_2 submit_trip open", "call_1 weather answered", "call_2 submit_trip missing", "call_2 submit_trip answered",
+		"call_1 weather open", "call_2 submit_trip open", "call_1 weather answered", "call_2 submit_trip missing", "call_1 weather rejected",
+		"call_2 submit_trip late", "call_1 weather duplicate",
 	}
 	if diff := cmp.Diff(wantCalls, states(out)); diff != "" {
 		t.Error(diff)

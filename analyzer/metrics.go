@@ -40,6 +40,7 @@ type metrics struct {
 
 	kinds                            [event.Tool + 1]prometheus.Counter
 	exchanges, findings, calls, tick prometheus.Counter
+	runs                             prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -93,6 +94,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		m.kinds[k] = m.in.WithLabelValues(k.String())
 	}
 	m.exchanges, m.findings = m.out.WithLabelValues("exchanges"), m.out.WithLabelValues("findings")
+	m.runs = m.out.WithLabelValues("runs")
 	m.calls, m.tick = m.out.WithLabelValues("tool_calls"), m.out.WithLabelValues("tallies")
 	return m
 }

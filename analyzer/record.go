@@ -3,6 +3,7 @@ package analyzer
 import (
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -122,24 +123,50 @@ type ToolCall struct {
 	Exchange     string // whose answer asked for it
 	CallID       string
 	Name         string
-	State        string // open, answered, missing
+	State        string // one of the states below
 	AskedAt      time.Time
-	AnsweredAt   time.Time // zero while open
+	AnsweredAt   time.Time // zero while no reply was seen
 	AnsweredBy   string    // exchange whose request held the reply
+	StartedAt    time.Time // when the tool started, by the hook's clock; zero when no tool event said so
+	EndedAt      time.Time // when the tool ended
+	ToolStatus   string    // of the newest tool event: started, ok, error, cancelled; "" without one
 }
 
 // States of a ToolCall.
 const (
-	CallOpen     = "open"
-	CallAnswered = "answered"
-	CallMissing  = "missing" // the conversation went on without its reply
+	CallOpen      = session.Open
+	CallAnswered  = session.Answered
+	CallMissing   = session.Missing   // the conversation went on without its reply, or its run or process ended before it came
+	CallDuplicate = session.Duplicate // a request held several replies
+	CallLate      = session.Late      // the reply came after the conversation had gone on without it
+	CallRejected  = session.Rejected  // the provider refused the request that held the reply, so no model read it
+	CallAbandoned = session.Abandoned // the conversation just stopped for Config.ToolReplyTimeout
+	CallTerminal  = session.Terminal  // unanswered, and the request forced this tool or its calls are hardly ever answered
 )
+
+// A Run is one run of an agent that sends run events.
+type Run struct {
+	ID     string // 32 hex digits: hash(service, run)
+	Seq    uint64 // stream sequence; the row's version
+	Labels event.Labels
+	Status string    // of its newest event: started, ok, error, cancelled
+	SeenAt time.Time // stream time of this version
+	// StartedAt and EndedAt are by the hook's clock; zero when the event did not come, or came longer ago than
+	// Config.SessionLookback without a sign of the run since.
+	StartedAt, EndedAt time.Time
+	Calls              int    // exchanges that are over, without an SDK's further attempts
+	Failed             int    // of them
+	LastExchange       string // the newest one that is over
+	LastStatus         int
+	LastCause          string // "" when it did not fail
+}
 
 // Output is what processing events added. The caller owns and resets it.
 type Output struct {
 	Exchanges []Exchange
 	Findings  []Finding
 	ToolCalls []ToolCall
+	Runs      []Run
 	Tallies   []Tally // closed buckets, oldest first
 	Dead      []DeadLetter
 }
@@ -147,6 +174,7 @@ type Output struct {
 // Reset empties o and keeps its memory.
 func (o *Output) Reset() {
 	o.Exchanges, o.Findings, o.ToolCalls, o.Tallies = o.Exchanges[:0], o.Findings[:0], o.ToolCalls[:0], o.Tallies[:0]
+	o.Runs = o.Runs[:0]
 	clear(o.Dead) // the events in it hold bodies
 	o.Dead = o.Dead[:0]
 }
@@ -164,4 +192,6 @@ type DeadLetter struct {
 const maxDeadBody = 64 << 10
 
 // Rows is the number of rows in o.
-func (o *Output) Rows() int { return len(o.Exchanges) + len(o.Findings) + len(o.ToolCalls) }
+func (o *Output) Rows() int {
+	return len(o.Exchanges) + len(o.Findings) + len(o.ToolCalls) + len(o.Runs)
+}

@@ -25,6 +25,7 @@ type fleet struct {
 
 type agent struct {
 	conversation string
+	run          string
 	bug          int // 0 none, 1 drops calls, 2 truncates, 3 skips replies
 	history      []msg
 	busy         bool
@@ -40,6 +41,9 @@ func newFleet(seed uint64) *fleet {
 
 func newAgent(i int, rnd *rand.Rand) *agent {
 	a := &agent{bug: rnd.IntN(4), history: []msg{system("You plan."), user(fmt.Sprintf("task %d", rnd.IntN(3)))}}
+	if rnd.IntN(2) > 0 {
+		a.run = fmt.Sprintf("run-%d", rnd.IntN(8))
+	}
 	if rnd.IntN(3) > 0 {
 		a.conversation = fmt.Sprintf("c%d", i)
 	}
@@ -83,9 +87,12 @@ func (f *fleet) events(n int) []step {
 	return f.steps
 }
 
+// event is one of the agent's own, in the conversation of the call before.
+func (f *fleet) event(k event.Kind) *event.Event { return f.add(&event.Event{Kind: k}) }
+
 func (f *fleet) turn(a *agent) {
 	id := f.exchange()
-	f.labels.Conversation = a.conversation
+	f.labels.Conversation, f.labels.Run = a.conversation, a.run
 	history := append([]msg(nil), a.history...)
 	request := func() {
 		q := f.request(id, history...)
@@ -96,14 +103,14 @@ func (f *fleet) turn(a *agent) {
 			whole := q.Body
 			q.Body, q.Part, q.Parts, q.BodyBytes = whole[:len(whole)/2], 1, 2, len(whole)
 			f.pending = append(f.pending, func() {
-				f.labels.Conversation = a.conversation
+				f.labels.Conversation, f.labels.Run = a.conversation, a.run
 				p := f.add(&event.Event{Kind: event.Request, Exchange: id, URL: f.url, Body: whole[len(whole)/2:], Part: 2, Parts: 2})
 				p.BodyBytes = len(whole)
 			})
 		}
 	}
 	answered := func() {
-		f.labels.Conversation = a.conversation
+		f.labels.Conversation, f.labels.Run = a.conversation, a.run
 		a.busy = false
 		if f.rnd.IntN(4) == 0 {
 			f.response(id, 400, fault(orphanText))
@@ -124,6 +131,13 @@ func (f *fleet) turn(a *agent) {
 	switch f.rnd.IntN(12) {
 	case 0: // never answered
 		request()
+	case 2: // the run says something
+		f.event(event.Run).RunStatus = [...]string{"started", "ok", "error", "cancelled"}[f.rnd.IntN(4)]
+	case 3: // so does a tool
+		if f.ids > 0 {
+			ev := f.event(event.Tool)
+			ev.ToolCallID, ev.ToolStatus = fmt.Sprintf("call_%024d", 1+f.rnd.IntN(f.ids)), [...]string{"started", "ok", "error"}[f.rnd.IntN(3)]
+		}
 	case 1: // in the wrong order
 		a.busy = true
 		answered()
@@ -210,15 +224,27 @@ func sameOutput(t *testing.T, want, got *analyzer.Output) bool {
 	we, wf, wc := latest(want)
 	ge, gf, gc := latest(got)
 	wt, gt := counted(want), counted(got)
-	if reflect.DeepEqual(we, ge) && reflect.DeepEqual(wf, gf) && reflect.DeepEqual(wc, gc) && reflect.DeepEqual(wt, gt) {
+	wr, gr := runsOf(want), runsOf(got)
+	if reflect.DeepEqual(we, ge) && reflect.DeepEqual(wf, gf) && reflect.DeepEqual(wc, gc) && reflect.DeepEqual(wt, gt) && reflect.DeepEqual(wr, gr) {
 		return true // much faster than to find no difference
 	}
-	for _, diff := range []string{cmp.Diff(we, ge), cmp.Diff(wf, gf), cmp.Diff(wc, gc), cmp.Diff(wt, gt)} {
+	for _, diff := range []string{cmp.Diff(we, ge), cmp.Diff(wf, gf), cmp.Diff(wc, gc), cmp.Diff(wt, gt), cmp.Diff(wr, gr)} {
 		if diff != "" {
 			t.Errorf("(-one process +two)\n%.3000s", diff)
 		}
 	}
 	return false
+}
+
+// runsOf keeps the newest version of each run.
+func runsOf(out *analyzer.Output) map[string]analyzer.Run {
+	runs := map[string]analyzer.Run{}
+	for _, r := range out.Runs {
+		if r.Seq >= runs[r.ID].Seq {
+			runs[r.ID] = r
+		}
+	}
+	return runs
 }
 
 // counted is the tallies that have counts, without what a reader ignores: a second that is not newer than the last.

@@ -171,7 +171,13 @@ func (a *Analyzer) giveUpInstance() {
 
 // mayBeLost reports whether the answer to o may have been sent and lost, so that its absence says nothing.
 func (a *Analyzer) mayBeLost(o *open) bool {
-	it := a.instances.get(o.row.Instance)
+	return a.lostAfter(o.row.Instance, o.row.InstanceSeq, o.dropped)
+}
+
+// lostAfter reports whether events may be missing that a process sent after its event seq, by which it had dropped so
+// many exchanges: what did not come after that may have been sent.
+func (a *Analyzer) lostAfter(instance string, seq, dropped uint64) bool {
+	it := a.instances.get(instance)
 	if it == nil {
 		return false
 	}
@@ -179,7 +185,7 @@ func (a *Analyzer) mayBeLost(o *open) bool {
 	if n := len(in.gaps); n > 0 {
 		hole = max(hole, in.gaps[n-1].to)
 	}
-	return hole > o.row.InstanceSeq || in.dropped > o.dropped
+	return hole > seq || in.dropped > dropped
 }
 
 // keepTogether makes a start that reads the event at seq also read those that tell that it is an old one.

@@ -64,7 +64,7 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 		rc := &r.Calls[i]
 		call := &Call{
 			CallID: rc.ID, Name: rc.Name, Position: i, Exchange: t.exchange, Conversation: t.Conversation, AskedAt: in.At,
-			State: state, Asker: in.Asker, answer: a, kind: rc.ArgsKind, args: rc.Args, signed: rc.Signature,
+			State: state, Forced: t.forced != 0 && t.forced == hashName(rc.Name), Asker: in.Asker, conv: c, answer: a, kind: rc.ArgsKind, args: rc.Args, signed: rc.Signature,
 		}
 		call.id = t.callID(call, a.calls)
 		call.meaning, call.raw, call.sent = canonical([]byte(rc.Arguments)), hashName(rc.Arguments), s.hashSent(rc.Arguments)

@@ -154,7 +154,7 @@ func TestCalls(t *testing.T) {
 	if diff := cmp.Diff([]string{"call_1 answered x4", "call_2 missing "}, changed(k.ask("c", sys, ask, said, tool("call_1", "x")))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"call_2 answered x5"}, changed(k.ask("c", sys, ask, said, tool("call_1", "x"), tool("call_2", "y")))); diff != "" {
+	if diff := cmp.Diff([]string{"call_2 late x5"}, changed(k.ask("c", sys, ask, said, tool("call_1", "x"), tool("call_2", "y")))); diff != "" {
 		t.Error(diff)
 	}
 	// An id that is used again: the old reply does not answer the new call.
@@ -164,7 +164,7 @@ func TestCalls(t *testing.T) {
 	if diff := cmp.Diff([]string{"call_1 missing "}, changed(k.ask("c", append(h, again)...))); diff != "" {
 		t.Error(diff)
 	}
-	if diff := cmp.Diff([]string{"call_1 answered x9"}, changed(k.ask("c", append(h, again, tool("call_1", "z"))...))); diff != "" {
+	if diff := cmp.Diff([]string{"call_1 late x9"}, changed(k.ask("c", append(h, again, tool("call_1", "z"))...))); diff != "" {
 		t.Error(diff)
 	}
 }

@@ -64,7 +64,8 @@ type conversation struct {
 	endings   []uint64 // in Store.endings, oldest first
 	source    *source  // of its newest request
 	tools     bool     // the agent tells when tools start and end
-	moves     int      // how often the process that sends its requests changed
+	ahead     []ahead
+	moves     int // how often the process that sends its requests changed
 	bytes     int64
 	gone      bool // forgotten by the store
 
@@ -128,7 +129,9 @@ type Turn struct {
 	Root         string  // the conversation's first id: another one when it was resumed under a new id
 	Inferred     bool    // no id was given
 	Branch       string  // "" on the conversation's first line
-	Changed      []*Call // calls that this request answered or left without a reply
+	Changed      []*Call // calls that this request answered, or holds without a reply
+	Dropped      []*Call // undecided calls of the answer before, after which this request was written and which it does not hold
+	Superseded   []*Call // undecided calls of another process: the conversation went on from a newer answer
 
 	conv     *conversation
 	line     *line
@@ -142,6 +145,8 @@ type Turn struct {
 	fresh    bool
 	ended    bool
 
+	forced   uint64  // name of the function that the model must call; 0 when it is free
+	resent   []*Call // rejected calls whose reply is sent again
 	fit      fit
 	p        *skeleton // the request before; nil when unknown
 	pSource  *source   // its source
@@ -178,7 +183,7 @@ func (s *Store) Request(in In) *Turn {
 	t := &Turn{
 		items: in.Target.Dialect == facts.OpenAIResponses, names: in.Target.Dialect == facts.Gemini, ending: named,
 		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, seq: in.Seq, at: in.Seen,
-		length: len(q.body()), fit: f, last: q.before(len(q.messages)), streamed: in.Facts.Stream, fresh: in.Fresh, facts: in.Facts, body: in.Body,
+		length: len(q.body()), fit: f, last: q.before(len(q.messages)), streamed: in.Facts.Stream, fresh: in.Fresh, forced: hashOrZero(in.Facts.Forced), facts: in.Facts, body: in.Body,
 	}
 	if in.Conversation != "" {
 		t.Conversation = in.Conversation
@@ -207,7 +212,7 @@ func (s *Store) Request(in In) *Turn {
 		t.shrunk = f.known && !f.whole && t.length < t.was && q.sameLead(&l.tip)
 	}
 	if c.open > 0 {
-		t.Changed = c.answerCalls(q, t.before, f, named != nil && continues && l == named.line, &in)
+		c.answerCalls(t, q, named != nil && continues && l == named.line)
 	}
 	l.tip, s.scratch = s.scratch, l.tip
 	t.q = &l.tip
@@ -218,6 +223,12 @@ func (s *Store) Request(in In) *Turn {
 	s.use(c, in.Time)
 	return t
 }
+
+// Apart reports whether the request shares nothing with what was said in its conversation before: an agent's side call.
+func (t *Turn) Apart() bool { return t.Branch != "" && t.p == nil }
+
+// Need is the oldest sequence that what is known of the conversation was made from.
+func (t *Turn) Need() uint64 { return t.conv.need }
 
 // sent is the source of a request, which c then knows as its newest.
 func (c *conversation) sent(in *In) *source {
@@ -342,14 +353,14 @@ func (s *Store) forget(c *conversation) {
 }
 
 // callBytes is about what a call costs, with its answer and its place in maps.
-const callBytes = 448
+const callBytes = 640
 
 // account estimates anew what c costs.
 func (s *Store) account(c *conversation) {
 	if c.gone {
 		return
 	}
-	n := int64(640 + len(c.calls)*callBytes + c.text + len(c.instances)*512 + len(c.keys)*40 + len(c.endings)*256 + len(c.resumed)*96)
+	n := int64(640 + len(c.calls)*callBytes + c.text + len(c.instances)*512 + len(c.keys)*40 + len(c.endings)*256 + len(c.resumed)*96 + len(c.ahead)*256)
 	for _, l := range c.lines {
 		n += 256 + int64(cap(l.tip.messages))*messageBytes + int64(cap(l.tip.ids))*markBytes + int64(cap(l.tip.answers))*8
 	}

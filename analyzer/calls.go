@@ -1,0 +1,308 @@
+package analyzer
+
+import (
+	"bytes"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// maxWaitingCalls bounds the tool calls that wait for a reply; the row of one beyond stays open.
+const maxWaitingCalls = 200_000
+
+// Details of ReplyNeverArrived.
+const (
+	replyActive = "active" // the conversation goes on without it
+	replyIdle   = "idle"   // the process that was asked is silent, and another one goes on
+	replyEnded  = "ended"  // the run ended in error
+)
+
+// asker is the exchange whose answer asked for a call.
+type asker struct {
+	subject
+	instanceSeq, dropped uint64 // of its request
+	memory               string // the name under which its service's conversations are remembered
+}
+
+// calls holds the tool calls that wait for a reply, by how long their tools may take, and what is known of the tools.
+type calls struct {
+	byTool map[string]*timed[*session.Call, struct{}]
+	rest   *timed[*session.Call, struct{}]
+	queues []*timed[*session.Call, struct{}] // all of them, each once
+	habits *habits
+}
+
+func newCalls(cfg *Config) *calls {
+	c := &calls{byTool: make(map[string]*timed[*session.Call, struct{}]), habits: newHabits(cfg.SessionLookback)}
+	queue := func(wait time.Duration) *timed[*session.Call, struct{}] {
+		for _, q := range c.queues {
+			if q.wait == wait {
+				return q
+			}
+		}
+		c.queues = append(c.queues, newTimed[*session.Call, struct{}](wait))
+		return c.queues[len(c.queues)-1]
+	}
+	c.rest = queue(cfg.ToolReplyTimeout)
+	for _, tool := range slices.Sorted(maps.Keys(cfg.ToolReplyTimeouts)) {
+		c.byTool[tool] = queue(cfg.ToolReplyTimeouts[tool])
+	}
+	return c
+}
+
+func (c *calls) queue(tool string) *timed[*session.Call, struct{}] {
+	if q := c.byTool[tool]; q != nil {
+		return q
+	}
+	return c.rest
+}
+
+// first is the queue whose first call is due first, if one is due by now, and when that is.
+func (c *calls) first(now time.Time) (due *timed[*session.Call, struct{}], at time.Time) {
+	for _, q := range c.queues {
+		if t, ok := q.due(now); ok && (due == nil || t.Before(at)) {
+			due, at = q, t
+		}
+	}
+	return due, at
+}
+
+func (c *calls) len() (n int) {
+	for _, q := range c.queues {
+		n += q.len()
+	}
+	return n
+}
+
+// asked makes the calls of an answer wait for their replies, and puts out their rows.
+func (a *Analyzer) asked(o *open, list []*session.Call, seq uint64) {
+	for _, c := range list {
+		if o.row.Origin != event.OriginImport && c.Paired() { // the end of a recording says nothing, nor a call that no reply can name
+			a.calls.queue(c.Name).add(c, struct{}{}, 0, a.now)
+			a.runWaits(o, c)
+		}
+		a.putCall(c, seq)
+	}
+	for a.calls.len() > maxWaitingCalls {
+		q := a.calls.queues[0]
+		for _, o := range a.calls.queues {
+			if o.len() > q.len() {
+				q = o
+			}
+		}
+		q.take(q.first().key)
+		a.drop(dropOverflow)
+	}
+}
+
+// askerOf is what the calls in the answer to o remember of it.
+func (a *Analyzer) askerOf(o *open) *asker {
+	return &asker{*about(o), o.row.InstanceSeq, o.dropped, memoryOf(o.row.Labels.Service, o.row.Origin, o.row.Instance)}
+}
+
+// replies takes over what the request of o says of earlier calls. violations are what was found in it.
+func (a *Analyzer) replies(o *open, violations []Violation, at Position) {
+	t := o.turn
+	changed := t.Changed
+	p := &a.checker.pairing
+	changed = a.misplaced(o, p, ReplyDuplicate, session.Duplicate, changed)
+	changed = a.misplaced(o, p, ReplyLate, session.Late, changed)
+	for _, c := range changed {
+		w := c.Asker.(*asker)
+		switch c.State {
+		case session.Missing:
+			a.learn(w, c, habit{missing: 1})
+			if !p.Unknown && !blamed(violations, c) {
+				a.neverArrived(c, replyActive, "the next request of its conversation holds the call and no reply", at)
+			}
+		case session.Answered, session.Late, session.Duplicate:
+			if slices.Contains(t.Changed, c) {
+				a.learn(w, c, habit{answered: 1})
+			}
+		}
+		a.calls.queue(c.Name).take(c)
+		a.putCall(c, at.Seq)
+	}
+	for _, c := range t.Dropped {
+		a.miss(c, replyActive, "its conversation goes on without the call and without a reply", at)
+	}
+	for _, c := range t.Superseded {
+		if a.silent(c) {
+			a.miss(c, replyIdle, "the process that was to run it is silent since then, and another one goes on with its conversation", at)
+		}
+	}
+}
+
+// misplaced adds to changed the calls whose replies are too many or too late.
+func (a *Analyzer) misplaced(o *open, p *Pairing, fate Fate, state string, changed []*session.Call) []*session.Call {
+	for r := range p.With(fate) {
+		if r.Call < 0 {
+			continue
+		}
+		call, nth := &p.Calls[r.Call], 0
+		if len(call.Call.ID) == 0 { // names pair in their order
+			for i := r.Call - 1; i >= max(0, r.Call-maxSameName) && p.Calls[i].Message == call.Message; i-- {
+				if bytes.Equal(p.Calls[i].Name, call.Name) {
+					nth++
+				}
+			}
+		}
+		if c := o.turn.Misplaced(call.Call.ID, call.Name, nth, call.Message, state); c != nil && !slices.Contains(changed, c) {
+			changed = append(changed, c)
+		}
+	}
+	return changed
+}
+
+// blamed reports whether a rule says already that c has no reply: then a signal would be the same defect once more, and
+// the finding says more, because the provider judged it and its root cause is known.
+func blamed(violations []Violation, c *session.Call) bool {
+	for i := range violations {
+		v := &violations[i]
+		if v.Rule.ID == "missing_tool_reply" && (v.ToolCallID == c.CallID || v.ToolName == c.Name && c.CallID == "") {
+			return true
+		}
+	}
+	return false
+}
+
+// miss decides what it means that no reply to c came, although one could have been expected by now.
+func (a *Analyzer) miss(c *session.Call, detail, why string, at Position) {
+	w := c.Asker.(*asker)
+	if !c.Undecided() || w.origin == event.OriginImport || w.degraded || a.lostAfter(w.instance, w.instanceSeq, w.dropped) {
+		return // absence is no evidence
+	}
+	a.calls.queue(c.Name).take(c)
+	if c.Forced || a.calls.habits.of(habitKey{w.memory, c.Name}).terminal() {
+		c.End(session.Terminal)
+	} else {
+		c.End(session.Missing)
+		a.neverArrived(c, detail, why, at)
+	}
+	a.learn(w, c, habit{missing: 1})
+	a.putCall(c, at.Seq)
+}
+
+// silent reports whether the process that was asked for c sent nothing since.
+func (a *Analyzer) silent(c *session.Call) bool {
+	it := a.instances.get(c.Asker.(*asker).instance)
+	return a.cfg.Partitions <= 1 && it != nil && it.value.at <= c.Seq()
+}
+
+// giveUpCall ends the wait for the call that is due first: its conversation just stopped.
+func (a *Analyzer) giveUpCall() {
+	q, _ := a.calls.first(a.now)
+	c := q.take(q.first().key).key
+	if c.Forgotten() || c.State != session.Open {
+		return
+	}
+	w := c.Asker.(*asker)
+	c.End(session.Abandoned)
+	if c.Forced || a.calls.habits.of(habitKey{w.memory, c.Name}).terminal() {
+		c.End(session.Terminal)
+	}
+	if !a.lostAfter(w.instance, w.instanceSeq, w.dropped) {
+		a.learn(w, c, habit{quiet: 1})
+	}
+	a.putCall(c, a.seq)
+}
+
+// learn counts what became of c.
+func (a *Analyzer) learn(w *asker, c *session.Call, one habit) {
+	if w.origin != event.OriginImport {
+		a.calls.habits.add(habitKey{w.memory, c.Name}, one, c.Need(), a.now)
+	}
+}
+
+// settled takes over that the request of o was answered: the replies in it arrived, or not.
+func (a *Analyzer) settled(o *open) {
+	if o.turn == nil {
+		return
+	}
+	e := &o.row
+	for _, c := range o.turn.Settle(e.Status >= 200 && e.Status < 300 && !e.Failed, refused(e)) {
+		a.putCall(c, e.Seq)
+	}
+}
+
+// refused reports whether the provider refused the request for what it is, so that it would refuse it again: not for
+// want of capacity, credit or a key.
+func refused(e *Exchange) bool {
+	switch e.Status {
+	case 408, 409, 425, 429, 499:
+		return false
+	}
+	return e.Failed && e.Status >= 400 && e.Status < 500 && e.CauseClass != "access" && e.CauseClass != "policy" && e.CauseClass != "provider"
+}
+
+// neverArrived puts out that no reply to c came, where replies to its tool are usual or the agent said that it ran.
+func (a *Analyzer) neverArrived(c *session.Call, detail, why string, at Position) {
+	w := c.Asker.(*asker)
+	if w.origin == event.OriginImport || c.StartedAt.IsZero() && !a.calls.habits.of(habitKey{w.memory, c.Name}).replied() {
+		return
+	}
+	s := w.subject
+	s.seenAt = at.Time
+	ran := ""
+	switch {
+	case !c.EndedAt.IsZero():
+		ran = "; the tool ended (" + c.ToolStatus + ")"
+	case !c.StartedAt.IsZero():
+		ran = "; the tool started and did not end"
+	}
+	a.put(&s, &signal{
+		id: ReplyNeverArrived, detail: detail, message: -1, callID: c.CallID, tool: c.Name, key: c.Exchange + " " + strconv.Itoa(c.Position),
+		summary:  fmt.Sprintf("no reply to call %s of %s ever came", cut(c.CallID, maxName), name(c.Name)),
+		evidence: fmt.Sprintf("the answer of exchange %s asked for it; %s%s", c.Exchange, why, ran),
+		fix:      "Append a reply for every call, also when the tool fails, is skipped or is lost with its process: say in it what happened.",
+	}, at.Seq, c.Need())
+}
+
+// tool takes over that the agent ran a tool: whether it started tells a call that was skipped from one whose reply was
+// lost.
+func (a *Analyzer) tool(ev *event.Event, at Position) {
+	if len(ev.ToolCallID) > maxCallID {
+		return
+	}
+	state := session.ToolEnded
+	if ev.ToolStatus == event.StatusStarted {
+		state = session.ToolStarted
+	}
+	c := a.sessions.Tool(session.ToolEvent{
+		Service: a.strings.string(memoryOf(ev.Labels.Service, ev.Origin, ev.Instance)), Conversation: a.strings.string(ev.Labels.Conversation),
+		Exchange: a.strings.string(ev.Exchange), CallID: strings.Clone(ev.ToolCallID), State: state, Status: a.strings.string(name(ev.ToolStatus)), At: ev.Time,
+	})
+	if c == nil {
+		return
+	}
+	q := a.calls.queue(c.Name)
+	if it := q.get(c); it != nil { // a sign of life
+		q.renew(it, a.now)
+	}
+	a.putCall(c, at.Seq)
+}
+
+// putCall puts out a version of a tool call's row.
+func (a *Analyzer) putCall(c *session.Call, seq uint64) {
+	if !a.emit {
+		return
+	}
+	id := digest(c.Exchange, strconv.Itoa(c.Position), c.CallID)
+	row := ToolCall{
+		ID: hex.EncodeToString(id[:16]), Seq: seq, Conversation: c.Conversation, Exchange: c.Exchange, CallID: c.CallID,
+		Name: c.Name, State: c.State, AskedAt: c.AskedAt, AnsweredAt: c.AnsweredAt, AnsweredBy: c.AnsweredBy,
+		StartedAt: c.StartedAt, EndedAt: c.EndedAt, ToolStatus: c.ToolStatus,
+	}
+	if w, ok := c.Asker.(*asker); ok {
+		row.Labels = w.labels
+	}
+	a.metrics.calls.Inc()
+	a.out.ToolCalls = append(a.out.ToolCalls, row)
+}

@@ -1,0 +1,254 @@
+package analyzer
+
+import (
+	"encoding/hex"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// Bounds of what is remembered of runs. What goes beyond is forgotten, the longest silent run and its oldest calls first.
+const (
+	maxRuns     = 100_000
+	maxRunCalls = 256 // tool calls of one run that wait for a reply
+)
+
+type runKey struct{ service, run string }
+
+// run is one run of an agent.
+type run struct {
+	row     Run
+	told    bool     // it sent run events
+	blind   bool     // what it shows is not whole: degraded, or not through a hook
+	open    int      // exchanges under way
+	newest  uint64   // how many exchanges began
+	last    *subject // of the newest call, if it failed and was alone; else nil
+	lastSeq uint64   // of the instance, of the request of last
+	dropped uint64   // as its process said then
+	need    uint64   // of last
+	masked  bool     // put out
+	waiting []*session.Call
+}
+
+// runOf is the run that ev belongs to, remembered from now on; nil when it names none. Nobody runs an imported run.
+func (a *Analyzer) runOf(ev *event.Event, need uint64) *run {
+	if ev.Labels.Run == "" || ev.Origin == event.OriginImport {
+		return nil
+	}
+	k := runKey{ev.Labels.Service, ev.Labels.Run}
+	it := a.runs.get(k)
+	if it == nil {
+		r := &run{}
+		r.row.Labels = a.strings.labels(ev)
+		id := digest(r.row.Labels.Service, r.row.Labels.Run)
+		r.row.ID = hex.EncodeToString(id[:16])
+		a.runs.add(runKey{r.row.Labels.Service, r.row.Labels.Run}, r, need, a.now)
+		return r
+	}
+	it.need = min(it.need, need)
+	a.runs.renew(it, a.now)
+	return it.value
+}
+
+// runsNeed is the oldest sequence that a start must read to know the runs; 0 when there are none.
+func (a *Analyzer) runsNeed() uint64 {
+	var n uint64
+	for it := range a.runs.all() {
+		n = oldest(n, it.need)
+	}
+	return n
+}
+
+// runEvent takes over that a run started or ended.
+func (a *Analyzer) runEvent(ev *event.Event, at Position) {
+	r := a.runOf(ev, at.Seq)
+	if r == nil {
+		return
+	}
+	r.told = true
+	r.blind = r.blind || ev.Degraded
+	// The first and the last event may know more labels than those between.
+	l := a.strings.labels(ev)
+	if l.Conversation == "" {
+		l.Conversation = r.row.Labels.Conversation
+	}
+	r.row.Labels, r.row.Status = l, a.strings.string(name(ev.RunStatus))
+	if ev.RunStatus == event.StatusStarted {
+		r.row.StartedAt = ev.Time
+	} else {
+		r.row.EndedAt = ev.Time
+	}
+	if ev.RunStatus == event.StatusError && !r.blind {
+		for _, c := range r.waiting {
+			a.miss(c, replyEnded, fmt.Sprintf("its run %s ended in error", cut(l.Run, maxName)), at)
+		}
+		r.waiting = nil
+	}
+	a.putRun(r, at)
+	a.mask(r, at)
+}
+
+// runAsked takes over that a request of a run was sent.
+func (a *Analyzer) runAsked(o *open, ev *event.Event, need uint64) {
+	r := a.runOf(ev, need)
+	if r == nil {
+		return
+	}
+	o.run, o.alone = r, r.open == 0
+	r.open++
+	r.newest++
+	o.nth = r.newest
+	r.last = nil
+}
+
+// runWaits notes that c waits for a reply that the run of o is to give.
+func (a *Analyzer) runWaits(o *open, c *session.Call) {
+	r := o.run
+	if r == nil || r.row.EndedAt.After(r.row.StartedAt) {
+		return
+	}
+	if len(r.waiting) == maxRunCalls {
+		r.waiting = slices.DeleteFunc(r.waiting, func(c *session.Call) bool { return !c.Undecided() || c.Forgotten() })
+		if len(r.waiting) == maxRunCalls {
+			r.waiting = slices.Delete(r.waiting, 0, 1)
+		}
+	}
+	r.waiting = append(r.waiting, c)
+}
+
+// runReported takes over that an exchange of a run is over.
+func (a *Analyzer) runReported(o *open, need uint64) {
+	r, e := o.run, &o.row
+	if r == nil {
+		return
+	}
+	r.open--
+	r.blind = r.blind || e.Degraded
+	if e.Retry == 0 {
+		r.row.Calls++
+		if e.Failed {
+			r.row.Failed++
+		}
+	}
+	r.row.LastExchange, r.row.LastStatus, r.row.LastCause = e.ID, e.Status, e.Cause
+	// Of calls that were under way at once none is the last, and one that may have had an answer says nothing.
+	if e.Failed && o.alone && r.open == 0 && o.nth == r.newest {
+		r.last, r.lastSeq, r.dropped, r.need = about(o), e.InstanceSeq, o.dropped, need
+	} else if r.open == 0 {
+		r.last = nil
+	}
+	if !r.row.EndedAt.IsZero() { // the end of a stream may come after that of its run
+		at := Position{Seq: e.Seq, Time: a.now}
+		a.putRun(r, at)
+		a.mask(r, at)
+	}
+}
+
+// mask puts out that a run was reported ok though its last call failed.
+func (a *Analyzer) mask(r *run, at Position) {
+	if r.row.Status != event.StatusOK || r.open > 0 || r.last == nil || r.blind || r.masked || a.lostAfter(r.last.instance, r.lastSeq, r.dropped) {
+		return
+	}
+	r.masked = true
+	s := *r.last
+	s.seenAt = at.Time
+	a.put(&s, &signal{
+		id: MaskedFailure, detail: r.row.LastCause, message: -1, key: r.row.ID,
+		summary:  fmt.Sprintf("run %s reported ok, but its last call failed with %s", cut(s.labels.Run, maxName), failure(s.status, r.row.LastCause)),
+		evidence: fmt.Sprintf("exchange %s was the last of %d calls of the run, and %d of them failed", s.exchange, r.row.Calls, r.row.Failed),
+		fix:      "Let an error of the last call end the run in error; an answer without tool calls is only the end when there is an answer.",
+	}, at.Seq, r.need)
+}
+
+// failure is how a call failed, for humans.
+func failure(status int, cause string) string {
+	if status == 0 {
+		return cause
+	}
+	return fmt.Sprintf("%d (%s)", status, cause)
+}
+
+// putRun puts out a version of a run's row.
+func (a *Analyzer) putRun(r *run, at Position) {
+	r.row.Seq, r.row.SeenAt = at.Seq, at.Time
+	if !a.emit {
+		return
+	}
+	a.metrics.runs.Inc()
+	a.out.Runs = append(a.out.Runs, r.row)
+}
+
+// giveUpRun forgets the run that was silent longest.
+func (a *Analyzer) giveUpRun() { a.runs.take(a.runs.first().key) }
+
+// failing is a conversation whose newest call failed.
+type failing struct {
+	last         *subject
+	cause        string
+	seq, dropped uint64 // of the process, of the request
+	version      uint64 // of the exchange's row
+	run          *run
+}
+
+type conversationKey struct{ service, id string }
+
+// goesOn takes over that a request of a conversation was sent.
+func (a *Analyzer) goesOn(o *open) {
+	k := conversationKey{memoryOf(o.row.Labels.Service, o.row.Origin, o.row.Instance), o.row.Labels.Conversation}
+	if k.id == "" {
+		return
+	}
+	a.failing.take(k)
+	if o.turn != nil && o.turn.Root != k.id {
+		a.failing.take(conversationKey{k.service, o.turn.Root})
+	}
+}
+
+// endsOnError lets a conversation wait for what follows a call that the provider refused. Without a given id nobody knows
+// that nothing follows, and what shares nothing with the conversation is a side call, whose failure may not matter.
+func (a *Analyzer) endsOnError(o *open, need uint64) {
+	e := &o.row
+	if !refused(e) || o.turn == nil || o.turn.Inferred || o.turn.Apart() || e.Degraded || e.Origin == event.OriginImport {
+		return
+	}
+	k := conversationKey{memoryOf(e.Labels.Service, e.Origin, e.Instance), e.Labels.Conversation}
+	a.failing.take(k)
+	f := &failing{last: about(o), cause: e.Cause, seq: e.InstanceSeq, dropped: o.dropped, version: e.Seq, run: o.run}
+	a.failing.add(k, f, min(need, o.turn.Need()), a.now)
+	for a.failing.len() > maxOpen {
+		a.failing.take(a.failing.first().key)
+		a.drop(dropOverflow)
+	}
+}
+
+// giveUpFailing says of the conversation that waits longest that it ended on its error, unless its run has said, or will
+// say, how it ended.
+func (a *Analyzer) giveUpFailing() {
+	it := a.failing.take(a.failing.first().key)
+	f := it.value
+	if f.run != nil && f.run.told || a.lostAfter(f.last.instance, f.seq, f.dropped) {
+		return
+	}
+	s := *f.last
+	s.seenAt = it.deadline
+	a.put(&s, &signal{
+		id: ConversationEndedOnError, detail: f.cause, message: -1, key: s.exchange,
+		summary:  fmt.Sprintf("the last call of conversation %s failed with %s, and nothing followed for %v", cut(s.conversation, maxName), failure(s.status, f.cause), short(a.cfg.ConversationEnd)),
+		evidence: fmt.Sprintf("exchange %s is the last of its conversation", s.exchange),
+		fix:      "Find out what the agent told its user: an error that looks like an answer without tool calls ends many agent loops as if all were done.",
+	}, f.version, it.need)
+}
+
+// short is d without its zero units.
+func short(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
+}
