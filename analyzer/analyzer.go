@@ -142,7 +142,7 @@ func New(cfg Config, rules []*Rule, reg prometheus.Registerer) *Analyzer {
 		early:     newTimed[string, *early](responseWait),
 		parts:     newTimed[partsKey, *assembly](partsWait),
 		done:      newDone(cfg.SessionLookback),
-		ledger:    newLedger(),
+		ledger:    newLedger(cfg.Partitions),
 		calls:     newCalls(&cfg),
 		runs:      newTimed[runKey, *run](cfg.SessionLookback),
 		failing:   newTimed[conversationKey, *failing](cfg.ConversationEnd),

@@ -153,6 +153,7 @@ func (a *Analyzer) report(o *open, need uint64) {
 			a.out.Findings = append(a.out.Findings, row)
 		}
 	}
+	a.verdicts(o, need)
 	if len(o.signals) > 0 {
 		s := about(o)
 		for i := range o.signals {

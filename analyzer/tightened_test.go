@@ -1,0 +1,275 @@
+package analyzer_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// years is a stream of many conversations, each of one call whose history has an orphaned reply.
+type years struct {
+	*stream
+	talks int
+}
+
+func newYears() *years { return &years{stream: newStream("")} }
+
+var orphan = []msg{user("go on"), assistant("All is well."), tool("call_1", "x")}
+
+// send is a call of a new conversation of a version of a service; it is answered 200 or with text.
+func (y *years) send(service, version, text string, history ...msg) string {
+	y.talks++
+	return y.resend(fmt.Sprintf("talk %d", y.talks), service, version, text, history...)
+}
+
+func (y *years) resend(talk, service, version, text string, history ...msg) string {
+	y.labels.Service, y.labels.ServiceVersion, y.labels.Conversation = service, version, talk
+	if text == "" {
+		return y.ok(assistant("fine"), history...)
+	}
+	return y.fail(400, text, history...)
+}
+
+// week has n calls of a week, one after the other by each service, that are accepted.
+func (y *years) week(n int, services ...string) {
+	for i := range n {
+		y.send(services[i%len(services)], "1.4.0", "", orphan...)
+		y.now = y.now.Add(7 * 24 * time.Hour / time.Duration(n))
+	}
+}
+
+// tightened is the rows of the signal, the newest version of each, and in how many a tally counts.
+func tightened(out *analyzer.Output) (rows []string, counted uint64) {
+	_, findings, _ := latest(out)
+	for _, f := range findings {
+		if f.Rule == analyzer.ProviderTightened {
+			rows = append(rows, fmt.Sprintf("%s %s: %s\n%s", f.Confidence, f.Detail, f.Summary, f.Evidence))
+		}
+	}
+	for _, t := range out.Tallies {
+		for _, c := range t.Counts {
+			if c.Metric == analyzer.MetricFindings && c.Labels["rule"] == analyzer.ProviderTightened {
+				counted += c.N
+			}
+		}
+	}
+	return rows, counted
+}
+
+func (y *years) check(t *testing.T, want ...string) *analyzer.Output {
+	t.Helper()
+	y.advance(10 * time.Second)
+	out := run(t, analyzer.Default(), y.steps)
+	rows, counted := tightened(out)
+	if diff := cmp.Diff(want, rows); diff != "" {
+		t.Errorf("-want +got\n%s", diff)
+	}
+	if (counted > 0) != (len(want) > 0) {
+		t.Errorf("%d counted", counted)
+	}
+	return out
+}
+
+// A provider that took a violation for a week rejects it: within a minute it is said of the right host, model and rule.
+func TestProviderTightened(t *testing.T) {
+	y := newYears()
+	y.week(168, "builder")
+	flip := y.now
+	y.url = "https://other.example/v1/chat/completions"
+	y.send("builder", "1.4.0", "", orphan...) // another host goes on
+	y.url = "https://api.deepseek.com/chat/completions"
+	for range 3 {
+		y.send("builder", "1.4.0", orphanText, orphan...)
+		y.now = y.now.Add(10 * time.Second)
+	}
+	out := y.check(t, `medium orphan_tool_reply after_plain_assistant: api.deepseek.com rejects deepseek-chat with orphan_tool_reply after_plain_assistant, which it accepted 168 times until 2026-11-28 07:05:36 UTC
+accepted 168 times from 2026-11-21 08:00:02 UTC to 2026-11-28 07:05:36 UTC, by builder 1.4.0 (168 times, rejected since 2026-11-28 08:05:40 UTC); rejected since 2026-11-28 08:05:40 UTC, 2 times in 2 conversations, and not accepted since`)
+	for _, f := range out.Findings {
+		if f.Rule != analyzer.ProviderTightened {
+			continue
+		}
+		if late := f.FirstSeen.Sub(flip); late > time.Minute {
+			t.Errorf("after %v", late)
+		}
+		if f.Model != "deepseek-chat" || f.Status != 400 || f.Conversation != "" || f.Message != -1 || f.Fix == "" {
+			t.Errorf("row %+v", f)
+		}
+	}
+	// It is a modifier: the cause of the exchange stays.
+	if e := out.Exchanges[len(out.Exchanges)-1]; e.Cause != "orphan_tool_reply" {
+		t.Errorf("cause %s", e.Cause)
+	}
+}
+
+// Two services that flip within a day make it certain, in the same row.
+func TestProviderTightenedForTwo(t *testing.T) {
+	y := newYears()
+	y.week(60, "builder", "coder", "writer")
+	for _, service := range []string{"builder", "builder", "builder", "coder", "builder"} {
+		y.send(service, "1.4.0", orphanText, orphan...)
+	}
+	out := y.check(t, `high orphan_tool_reply after_plain_assistant: api.deepseek.com rejects deepseek-chat with orphan_tool_reply after_plain_assistant, which it accepted 60 times until 2026-11-28 05:14:00 UTC
+accepted 60 times from 2026-11-21 08:00:02 UTC to 2026-11-28 05:14:00 UTC, by builder 1.4.0 (20 times, rejected since 2026-11-28 08:02:02 UTC), coder 1.4.0 (20 times, rejected since 2026-11-28 08:02:08 UTC), writer 1.4.0 (20 times); rejected since 2026-11-28 08:02:02 UTC, 4 times in 4 conversations, and not accepted since`)
+	if _, counted := tightened(out); counted != 1 {
+		t.Errorf("counted %d times", counted)
+	}
+}
+
+// Many rejections make few versions of one row.
+func TestProviderTightenedIsUpdated(t *testing.T) {
+	y := newYears()
+	y.week(100, "builder")
+	for range 1000 {
+		y.send("builder", "1.4.0", orphanText, orphan...)
+	}
+	out := run(t, analyzer.Default(), y.steps)
+	n := 0
+	for _, f := range out.Findings {
+		if f.Rule == analyzer.ProviderTightened {
+			n++
+		}
+	}
+	if rows, _ := tightened(out); len(rows) != 1 || n < 2 || n > 11 {
+		t.Errorf("%d rows in %d versions", len(rows), n)
+	}
+}
+
+// What looks like it and is something else.
+func TestNotTightened(t *testing.T) {
+	f := func(name string, fill func(y *years)) {
+		t.Helper()
+		y := newYears()
+		fill(y)
+		y.advance(10 * time.Second)
+		if rows, counted := tightened(run(t, analyzer.Default(), y.steps)); len(rows) > 0 || counted > 0 {
+			t.Errorf("%s: %s", name, strings.Join(rows, "\n"))
+		}
+	}
+	reject := func(y *years, n int, version string) {
+		for range n {
+			y.send("builder", version, orphanText, orphan...)
+		}
+	}
+	f("a deploy brings the violation", func(y *years) {
+		for range 168 {
+			y.send("builder", "1.4.0", "", hello...)
+			y.now = y.now.Add(time.Hour)
+		}
+		reject(y, 50, "1.5.0")
+	})
+	f("a deploy brings another form of it", func(y *years) {
+		y.week(168, "builder")
+		reject(y, 50, "1.5.0")
+	})
+	f("another service brings another form of it", func(y *years) {
+		y.week(168, "coder")
+		reject(y, 50, "1.4.0")
+	})
+	f("another model rejects", func(y *years) {
+		y.week(168, "builder")
+		for range 50 {
+			y.talks++
+			y.labels.Conversation = fmt.Sprintf("talk %d", y.talks)
+			id := y.exchange()
+			y.request(id, orphan...).Body = body(msg{"model": "deepseek-reasoner", "messages": orphan})
+			y.response(id, 400, fault(orphanText))
+		}
+	})
+	f("another host rejects", func(y *years) {
+		y.week(168, "builder")
+		y.url = "https://other.example/v1/chat/completions"
+		reject(y, 50, "1.4.0")
+	})
+	f("another cause", func(y *years) {
+		y.week(168, "builder")
+		for _, text := range []string{"Rate limit reached", "This model's maximum context length is 65536 tokens. However, you requested 70000 tokens", "Invalid request", missingText} {
+			for range 10 {
+				y.send("builder", "1.4.0", text, orphan...)
+			}
+		}
+	})
+	f("both all the time", func(y *years) {
+		for i := range 2000 {
+			text := ""
+			if hash := uint32(i) * 2654435761; hash>>31 == 1 {
+				text = orphanText
+			}
+			y.send("builder", "1.4.0", text, orphan...)
+		}
+	})
+	f("accepted once", func(y *years) {
+		y.send("builder", "1.4.0", "", orphan...)
+		reject(y, 50, "1.4.0")
+	})
+	f("accepted long ago", func(y *years) {
+		y.week(168, "builder")
+		y.now = y.now.Add(30 * 24 * time.Hour)
+		reject(y, 50, "1.4.0")
+	})
+	f("one conversation is stuck at another server", func(y *years) {
+		for range 20 {
+			y.send("builder", "1.4.0", "", orphan...)
+		}
+		for range 20 {
+			y.resend("stuck", "builder", "1.4.0", orphanText, orphan...)
+		}
+	})
+	f("retries of an SDK", func(y *years) {
+		y.week(168, "builder")
+		for range 20 {
+			id := y.send("builder", "1.4.0", orphanText, orphan...)
+			for i := range y.steps {
+				if ev := y.steps[i].ev; ev != nil && ev.Exchange == id {
+					ev.Retry = 1
+				}
+			}
+		}
+	})
+	f("imported", func(y *years) {
+		y.week(168, "builder")
+		reject(y, 20, "1.4.0")
+		for i := range y.steps {
+			y.steps[i].ev.Origin = "import"
+		}
+	})
+}
+
+// It is not sure, and says so: no version tells a deploy from it; one conversation only; it is accepted again.
+func TestTightenedPerhaps(t *testing.T) {
+	f := func(name, want string, fill func(y *years)) {
+		t.Helper()
+		y := newYears()
+		fill(y)
+		rows, _ := tightened(run(t, analyzer.Default(), y.steps))
+		if len(rows) != 1 || !strings.HasPrefix(rows[0], "low ") || !strings.Contains(rows[0], want) {
+			t.Errorf("%s: %q", name, rows)
+		}
+	}
+	f("no version", "in 2 conversations", func(y *years) {
+		for range 168 {
+			y.send("builder", "", "", orphan...)
+			y.now = y.now.Add(time.Hour)
+		}
+		for range 3 {
+			y.send("builder", "", orphanText, orphan...)
+		}
+	})
+	f("one conversation", "3 times in one conversation", func(y *years) {
+		y.week(168, "builder")
+		for range 3 {
+			y.resend("stuck", "builder", "1.4.0", orphanText, orphan...)
+		}
+	})
+	f("accepted again", "; accepted again at 2026-11-28 08:", func(y *years) {
+		y.week(168, "builder")
+		for range 5 {
+			y.send("builder", "1.4.0", orphanText, orphan...)
+		}
+		y.send("builder", "1.4.0", "", orphan...)
+	})
+}
