@@ -1,0 +1,20 @@
+package pythontest
+
+import (
+	"os/exec"
+	"strings"
+	"testing"
+)
+
+// The second time, the environment is there.
+func TestInterpreter(t *testing.T) {
+	t.Setenv("XDG_CACHE_HOME", t.TempDir())
+	python := Interpreter(t, "iniconfig")
+	if again := Interpreter(t, "iniconfig"); again != python {
+		t.Errorf("%s, then %s", python, again)
+	}
+	out, err := exec.CommandContext(t.Context(), python, "-c", "import iniconfig, sys; print(sys.prefix)").CombinedOutput()
+	if prefix := strings.TrimSpace(string(out)); err != nil || !strings.HasPrefix(python, prefix+"/") {
+		t.Errorf("%s says %s: %v", python, prefix, err)
+	}
+}
