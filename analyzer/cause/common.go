@@ -69,6 +69,7 @@ var common = newTable("common", []row{
 	{when: "callid pattern !nocall", cause: "tool_call_id_format", source: "openai anthropic mistral bedrock"},
 	{when: "callid wantstring", cause: "tool_call_id_format", source: "anthropic openai"},
 	{when: "callid mismatch", cause: "unknown_tool_call_id", open: "orphan_tool_reply", source: "openai minimax"},
+	{when: "badid !nocall !noreply !pattern", cause: "unknown_tool_call_id", open: "orphan_tool_reply missing_tool_call_id tool_call_id_format", source: "minimax openai"},
 	{when: "noreply toolcall|toolreply", cause: "missing_tool_reply", source: "openai anthropic bedrock gemini minimax"},
 	{when: "callid fieldrequired", cause: "missing_required_field", open: "missing_tool_call_id", source: "openai mistral"},
 	{when: "callid empty", cause: "unknown_tool_call_id", source: "openai"},
@@ -122,7 +123,7 @@ var common = newTable("common", []row{
 	{when: "extra", cause: "unsupported_parameter", source: "fireworks databricks"},
 	{when: "fieldrequired parameter|fieldkey", cause: "missing_required_field", source: "volcengine openai"},
 	{when: "model empty", cause: "missing_required_field", source: "openai"},
-	{when: "fieldrequired !toolreply !toolcall", cause: "missing_required_field", source: "openai dashscope"},
+	{when: "fieldrequired !toolreply !toolcall !template", cause: "missing_required_field", source: "openai dashscope"},
 
 	{when: "rateweak", cause: "rate_limit", source: "gemini nim"},
 	{when: "serverdown", cause: "server_error", source: "anthropic nginx envoy"},

@@ -25,7 +25,6 @@ var hosts = newTable("hosts", []row{
 	{words: "property reasoning_content is unsupported", cause: "unsupported_field", open: "reasoning_content_forbidden", source: "tashfeenahmed/freellmapi#1070"},
 	{words: "extra inputs are not permitted, field: messages[ … ].reasoning", cause: "unsupported_field", open: "reasoning_content_forbidden", source: "unlinked"},
 	{words: "for role: … property … is unsupported", cause: "unsupported_field", source: "ServiceStack/llms#17"},
-	{words: "extra inputs are not permitted", cause: "unsupported_field", source: "earendil-works/pi#3854"},
 	{words: "unknown field: parameter", cause: "unsupported_field", source: "BerriAI/litellm#41290"},
 
 	{words: "at least one content element", cause: "empty_content", source: "AstrBotDevs/AstrBot#6447"},
@@ -42,6 +41,8 @@ var hosts = newTable("hosts", []row{
 	{words: "validation error for message content", cause: "tool_content_type", source: "langchain-ai/langchain-ibm#162"},
 	{words: "function,arguments … input should be a valid string", cause: "arguments_not_string", source: "bytedance/deer-flow#4445"},
 	{words: "tool,content … input should be a valid string", cause: "tool_content_type", source: "NousResearch/hermes-agent#111236"},
+	{words: "content … input should be a valid string,input:no", cause: "content_null", open: "tool_content_missing assistant_content_missing arguments_not_string", source: "QwenLM/Qwen2.5, issue on vLLM"},
+	{words: "content … input should be a valid string,input:nu", cause: "content_null", open: "tool_content_missing assistant_content_missing arguments_not_string", source: "as above, as JSON"},
 	{words: "input should be a valid string", cause: "content_type_invalid", open: "tool_content_not_string arguments_not_string", source: "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#138"},
 	{words: "tool_use block missing required name", cause: "missing_required_field", source: "ollama/ollama anthropic.go:465"},
 	{words: "text is not set", cause: "image_invalid", source: "Gitlawb/openclaude errors.openaiCompatibility.test.ts"},

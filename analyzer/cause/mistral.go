@@ -19,6 +19,5 @@ var mistral = newTable("mistral", []row{
 	{words: "either content or tool_calls, but not both", cause: "content_with_tool_calls", source: "mistralai/mistral-common validator.py"},
 	{words: "system prompt must have content", cause: "empty_content", source: "mistralai/mistral-common validator.py:221"},
 	{words: "extra_forbidden … body, messages, … reasoning", cause: "unsupported_field", open: "reasoning_content_forbidden", source: "BerriAI/litellm#30884"},
-	{words: "extra_forbidden", cause: "unsupported_field", source: "nomtek/mistralai_client_dart#44"},
 	{words: "invalid_request_message_order", cause: "role_order", source: "pipecat-ai/pipecat-flows#178"},
 })

@@ -15,7 +15,8 @@ const (
 )
 
 // A concept is something that error texts talk about, and the phrases, in normal form and separated by "|", that say so.
-// A phrase fits where a word starts, as a prefix: "exceed" fits "exceeds". One that ends in "$" must end where a word does.
+// A phrase fits where a word starts, as a prefix: "exceed" fits "exceeds". One that ends in "$" must end where a word does,
+// one that ends in "#" must stand before a digit.
 type concept struct{ name, phrases string }
 
 // A phrase is an entry of the index.
@@ -23,7 +24,8 @@ type phrase struct {
 	text    string
 	concept uint8
 	end     bool // must end where a word does
-	inner   bool // may start inside a word: scripts that do not part words
+	digit   bool // must stand before a digit
+	inner   bool // starts with punctuation or in a script that does not part words, and so anywhere
 }
 
 // index holds the phrases by a hash of their first bytes; a chain of phrases ends with 0.
@@ -53,6 +55,7 @@ func newIndex(concepts []concept) *index {
 		x.names[c.name] = uint8(i)
 		for p := range strings.SplitSeq(c.phrases, "|") {
 			text, end := strings.CutSuffix(p, "$")
+			text, digit := strings.CutSuffix(text, "#")
 			if len(text) < shortGram {
 				panic("BUG: phrase too short: " + p)
 			}
@@ -62,7 +65,7 @@ func newIndex(concepts []concept) *index {
 			}
 			x.next = append(x.next, *head)
 			*head = uint16(len(x.phrases))
-			x.phrases = append(x.phrases, phrase{text: text, concept: uint8(i), end: end, inner: text[0] >= 0x80})
+			x.phrases = append(x.phrases, phrase{text: text, concept: uint8(i), end: end, digit: digit, inner: !isWord(text[0])})
 		}
 	}
 	return x
@@ -98,7 +101,7 @@ func (s *scan) read(x *index, text []byte) {
 				continue
 			}
 		}
-		if !starts && text[i] < 0x80 {
+		if !starts && isWord(text[i]) {
 			continue
 		}
 		s.follow(x, text, i, x.short[shortHash(text[i:])], starts)
@@ -115,7 +118,9 @@ func (s *scan) follow(x *index, text []byte, i int, at uint16, starts bool) {
 		p := &x.phrases[at]
 		end := i + len(p.text)
 		switch {
-		case !starts && !p.inner, end > len(text), p.end && end < len(text) && (isWord(text[end]) || text[end] == '_'), string(text[i:end]) != p.text:
+		case !starts && !p.inner, end > len(text), string(text[i:end]) != p.text,
+			p.end && end < len(text) && (isWord(text[end]) || text[end] == '_'),
+			p.digit && (end == len(text) || !isDigit(text[end])):
 			continue
 		}
 		bit := uint64(1) << (p.concept % 64)
@@ -127,7 +132,9 @@ func (s *scan) follow(x *index, text []byte, i int, at uint16, starts bool) {
 	}
 }
 
-func isWord(b byte) bool { return 'a' <= b && b <= 'z' || '0' <= b && b <= '9' }
+func isWord(b byte) bool { return 'a' <= b && b <= 'z' || isDigit(b) }
+
+func isDigit(b byte) bool { return '0' <= b && b <= '9' }
 
 // endsClause reports whether a new clause starts at text[i].
 func endsClause(text []byte, i int, starts bool) bool {
