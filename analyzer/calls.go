@@ -50,7 +50,7 @@ func newCalls(cfg *Config) *calls {
 		c.queues = append(c.queues, newTimed[*session.Call, struct{}](wait))
 		return c.queues[len(c.queues)-1]
 	}
-	c.rest = queue(cfg.ToolReplyTimeout)
+	c.rest = queue(min(cfg.ToolReplyTimeout, cfg.SessionLookback))
 	for _, tool := range slices.Sorted(maps.Keys(cfg.ToolReplyTimeouts)) {
 		c.byTool[tool] = queue(cfg.ToolReplyTimeouts[tool])
 	}

@@ -314,6 +314,9 @@ func TestConfigValidate(t *testing.T) {
 	f("session_lookback", func(c *analyzer.Config) { c.SessionLookback = time.Minute })
 	f("session_bytes", func(c *analyzer.Config) { c.SessionBytes = 1 })
 	f("state_bytes", func(c *analyzer.Config) { c.StateBytes = 1 })
+	f("tool_reply_timeout", func(c *analyzer.Config) { c.ToolReplyTimeout = 0 })
+	f("tool_reply_timeouts", func(c *analyzer.Config) { c.ToolReplyTimeouts = map[string]time.Duration{"f": time.Hour} })
+	f("conversation_end", func(c *analyzer.Config) { c.ConversationEnd = 0 })
 	f("max_label_values", func(c *analyzer.Config) { c.MaxLabelValues = 0 })
 }
 

@@ -25,6 +25,10 @@ func (b *Batch) Bytes() int {
 		c := &b.ToolCalls[i]
 		n += int(unsafe.Sizeof(*c)) + labelBytes(&c.Labels) + stringBytes(c.ID, c.Conversation, c.Exchange, c.CallID, c.Name, c.AnsweredBy)
 	}
+	for i := range b.Runs {
+		r := &b.Runs[i]
+		n += int(unsafe.Sizeof(*r)) + labelBytes(&r.Labels) + stringBytes(r.ID, r.Status, r.LastExchange, r.LastCause)
+	}
 	for i := range b.Alerts {
 		a := &b.Alerts[i]
 		n += int(unsafe.Sizeof(*a)) + stringBytes(a.ID, a.Name, a.FirstBad, a.LastClean, a.Example, a.Summary)
@@ -55,10 +59,11 @@ const (
 	tableFindings  = "findings"
 	tableToolCalls = "tool_calls"
 	tableExchanges = "exchanges"
+	tableRuns      = "runs"
 	tableAlerts    = "alerts"
 )
 
-var tables = []string{tableFindings, tableToolCalls, tableExchanges, tableAlerts}
+var tables = []string{tableFindings, tableToolCalls, tableExchanges, tableRuns, tableAlerts}
 
 // length is the number of rows of a table.
 func (b *Batch) length(table string) int {
@@ -69,6 +74,8 @@ func (b *Batch) length(table string) int {
 		return len(b.ToolCalls)
 	case tableExchanges:
 		return len(b.Exchanges)
+	case tableRuns:
+		return len(b.Runs)
 	case tableAlerts:
 		return len(b.Alerts)
 	}
@@ -84,6 +91,8 @@ func (b *Batch) part(table string, i, j int) *Batch {
 		return &Batch{ToolCalls: b.ToolCalls[i:j]}
 	case tableExchanges:
 		return &Batch{Exchanges: b.Exchanges[i:j]}
+	case tableRuns:
+		return &Batch{Runs: b.Runs[i:j]}
 	case tableAlerts:
 		return &Batch{Alerts: b.Alerts[i:j]}
 	}
@@ -95,6 +104,7 @@ func (b *Batch) append(from *Batch) {
 	b.Exchanges = append(b.Exchanges, from.Exchanges...)
 	b.Findings = append(b.Findings, from.Findings...)
 	b.ToolCalls = append(b.ToolCalls, from.ToolCalls...)
+	b.Runs = append(b.Runs, from.Runs...)
 	for _, a := range from.Alerts {
 		a.Labels, a.Shares = maps.Clone(a.Labels), maps.Clone(a.Shares) // their owner may change them
 		b.Alerts = append(b.Alerts, a)
@@ -106,6 +116,7 @@ func (b *Batch) reset() {
 	b.Exchanges = emptied[analyzer.Exchange](b.Exchanges)
 	b.Findings = emptied[analyzer.Finding](b.Findings)
 	b.ToolCalls = emptied[analyzer.ToolCall](b.ToolCalls)
+	b.Runs = emptied[analyzer.Run](b.Runs)
 	b.Alerts = emptied[Alert](b.Alerts)
 }
 

@@ -216,6 +216,9 @@ func (b *Batch) dead(table string, i int, err error) DeadRow {
 	case tableToolCalls:
 		r := &b.ToolCalls[i]
 		d.ID, d.Seq, row = r.ID, r.Seq, r
+	case tableRuns:
+		r := &b.Runs[i]
+		d.ID, d.Seq, row = r.ID, r.Seq, r
 	case tableAlerts:
 		r := &b.Alerts[i]
 		d.ID, d.Seq, row = r.ID, r.Version, r

@@ -71,6 +71,10 @@ func idsOf(b *Batch, table string) (ids []string) {
 		for i := range b.ToolCalls {
 			ids = append(ids, b.ToolCalls[i].ID)
 		}
+	case tableRuns:
+		for i := range b.Runs {
+			ids = append(ids, b.Runs[i].ID)
+		}
 	case tableAlerts:
 		for i := range b.Alerts {
 			ids = append(ids, b.Alerts[i].ID)
@@ -195,17 +199,18 @@ func TestPoisonRowOfEachTable(t *testing.T) {
 			batch.Exchanges = append(batch.Exchanges, analyzer.Exchange{ID: id, Seq: seq})
 			batch.Findings = append(batch.Findings, analyzer.Finding{ID: id, Seq: seq})
 			batch.ToolCalls = append(batch.ToolCalls, analyzer.ToolCall{ID: id, Seq: seq})
+			batch.Runs = append(batch.Runs, analyzer.Run{ID: id, Seq: seq})
 			batch.Alerts = append(batch.Alerts, Alert{ID: id, Version: seq, Value: math.Inf(1)})
 		}
 		mustAdd(t, b, batch, nil)
 		if err := stop(); err != nil {
 			t.Fatal(err)
 		}
-		want := []string{"findings bad 11 true", "tool_calls bad 11 true", "exchanges bad 11 true", "alerts bad 11 true"}
+		want := []string{"findings bad 11 true", "tool_calls bad 11 true", "exchanges bad 11 true", "runs bad 11 true", "alerts bad 11 true"}
 		if d := cmp.Diff(want, got); d != "" {
 			t.Errorf("dead letters (-want +got):\n%s", d)
 		}
-		if len(s.stored) != 8 {
+		if len(s.stored) != 10 {
 			t.Errorf("stored: %v", s.ids())
 		}
 	})

@@ -183,7 +183,7 @@ func (p *partition) store(ctx context.Context, end bool) error {
 	if upTo == p.handed && p.out.Rows() == 0 && !end {
 		return nil
 	}
-	rows := sinks.Batch{Exchanges: p.out.Exchanges, Findings: p.out.Findings, ToolCalls: p.out.ToolCalls}
+	rows := sinks.Batch{Exchanges: p.out.Exchanges, Findings: p.out.Findings, ToolCalls: p.out.ToolCalls, Runs: p.out.Runs}
 	commit := func(ctx context.Context) error { return p.reader.Commit(ctx, upTo, replayFrom) }
 	for begun := time.Now(); ; {
 		wait, cancel := context.WithTimeout(ctx, p.patience/4)

@@ -185,7 +185,7 @@ func readStream(b *testing.B, conn *jetstream.Conn, n int, an *analyzer.Analyzer
 			an.Process(msgs[i].Event, analyzer.Position{Seq: msgs[i].Seq, Time: msgs[i].Time}, true, &out)
 		}
 		if sink != nil && (len(out.Exchanges) >= 10_000 || events >= 2*n) {
-			rows := sinks.Batch{Exchanges: out.Exchanges, Findings: out.Findings, ToolCalls: out.ToolCalls}
+			rows := sinks.Batch{Exchanges: out.Exchanges, Findings: out.Findings, ToolCalls: out.ToolCalls, Runs: out.Runs}
 			if err := sink.Write(b.Context(), &rows); err != nil {
 				b.Fatal(err)
 			}

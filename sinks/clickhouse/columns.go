@@ -130,6 +130,24 @@ var toolCallColumns = append(labelColumns(func(c *analyzer.ToolCall) *event.Labe
 	col("asked_at", func(c *analyzer.ToolCall) time.Time { return instant(c.AskedAt) }),
 	col("answered_at", func(c *analyzer.ToolCall) *time.Time { return instantOrNull(c.AnsweredAt) }),
 	col("answered_by", func(c *analyzer.ToolCall) string { return c.AnsweredBy }),
+	col("started_at", func(c *analyzer.ToolCall) *time.Time { return instantOrNull(c.StartedAt) }),
+	col("ended_at", func(c *analyzer.ToolCall) *time.Time { return instantOrNull(c.EndedAt) }),
+	col("tool_status", func(c *analyzer.ToolCall) string { return c.ToolStatus }),
+)
+
+var runColumns = append(labelColumns(func(r *analyzer.Run) *event.Labels { return &r.Labels }),
+	col("id", func(r *analyzer.Run) string { return r.ID }),
+	col("seq", func(r *analyzer.Run) uint64 { return r.Seq }),
+	col("conversation_id", func(r *analyzer.Run) string { return r.Labels.Conversation }),
+	col("status", func(r *analyzer.Run) string { return r.Status }),
+	col("seen_at", func(r *analyzer.Run) time.Time { return instant(r.SeenAt) }),
+	col("started_at", func(r *analyzer.Run) *time.Time { return instantOrNull(r.StartedAt) }),
+	col("ended_at", func(r *analyzer.Run) *time.Time { return instantOrNull(r.EndedAt) }),
+	col("calls", func(r *analyzer.Run) uint32 { return u32(r.Calls) }),
+	col("failed_calls", func(r *analyzer.Run) uint32 { return u32(r.Failed) }),
+	col("last_exchange_id", func(r *analyzer.Run) string { return r.LastExchange }),
+	col("last_status", func(r *analyzer.Run) uint16 { return u16(r.LastStatus) }),
+	col("last_cause", func(r *analyzer.Run) string { return r.LastCause }),
 )
 
 var alertColumns = []column[sinks.Alert]{

@@ -17,6 +17,7 @@ func TestEveryFieldIsStored(t *testing.T) {
 	checkFields(t, exchangeColumns, "Labels.Conversation") // given ids are in Conversation too
 	checkFields(t, findingColumns, "Labels.Conversation")
 	checkFields(t, toolCallColumns, "Labels.Conversation")
+	checkFields(t, runColumns)
 	checkFields[sinks.Alert](t, alertColumns)
 }
 

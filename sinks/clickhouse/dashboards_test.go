@@ -58,6 +58,13 @@ func incident() *sinks.Batch {
 		c.Labels, c.AskedAt = b.Exchanges[i].Labels, b.Exchanges[i].StoredAt
 		c.State = [...]string{analyzer.CallAnswered, analyzer.CallAnswered, analyzer.CallMissing, analyzer.CallOpen}[i%4]
 	}
+	for i := range b.Runs { // every tenth says ok although its last call failed
+		r := &b.Runs[i]
+		r.Labels, r.SeenAt, r.Status, r.Calls = b.Exchanges[i].Labels, b.Exchanges[i].StoredAt, "ok", 3
+		if i%10 == 2 {
+			r.Failed, r.LastStatus, r.LastCause, r.LastExchange = 1, 400, "orphan_tool_reply", b.Exchanges[i].ID
+		}
+	}
 	b.Alerts = b.Alerts[:1]
 	b.Alerts[0].StartedAt = begin.Add(10 * time.Minute)
 	return b
@@ -103,6 +110,8 @@ func TestQueries(t *testing.T) {
 		"conversation": "service=trips service_version=1.5.0 status=400 cause=orphan_tool_reply new_findings=[tool message answers call_00000022, but the assistant message before it has no tool_calls] error_text=bad request seconds=22",
 		"finding_examples": "rule_id=orphan_tool_reply severity=reject service_version=1.5.0 tool_call_id=call_00000038 conversation_id=conv-38\n" +
 			"rule_id=tool_content_not_string severity=lenient service_version=1.4.0 tool_call_id=call_00000002 conversation_id=conv-2",
+		"masked_runs": "service_version=1.4.0 last_cause=orphan_tool_reply last_status=400 runs=2 calls_in_them=6\n" +
+			"service_version=1.5.0 last_cause=orphan_tool_reply last_status=400 runs=2 calls_in_them=6",
 		"open_tool_calls": "state=missing service_version=1.4.0 calls=5\nstate=missing service_version=1.5.0 calls=5\n" +
 			"state=open service_version=1.4.0 calls=5\nstate=open service_version=1.5.0 calls=5",
 		"latent_violations": "rule_id=tool_content_not_string service=trips stage=planner findings=3 predicted_rejects=3 versions=[1.4.0]",

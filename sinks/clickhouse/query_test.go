@@ -122,13 +122,14 @@ func TestRowsGolden(t *testing.T) {
 	s := open(t)
 	b := sinktest.Rows(0, 1)
 	b.ToolCalls = append(b.ToolCalls, sinktest.Later(sinktest.Rows(1, 1)).ToolCalls...)
+	b.Runs = append(b.Runs, sinktest.Later(sinktest.Rows(1, 1)).Runs...)
 	b.Exchanges[0].Degraded, b.Exchanges[0].Inferred, b.Exchanges[0].Retry = true, true, 2
 	b.Exchanges[0].ErrorCluster = "cluster"
 	if err := s.Write(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
 	var out strings.Builder
-	for _, table := range []string{"exchanges", "findings", "tool_calls", "alerts"} {
+	for _, table := range []string{"exchanges", "findings", "tool_calls", "runs", "alerts"} {
 		res, err := s.Query(t.Context(), "SELECT * FROM "+table+"_final ORDER BY ALL", nil)
 		if err != nil {
 			t.Fatal(err)

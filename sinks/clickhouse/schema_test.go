@@ -128,6 +128,7 @@ func TestKeysDoNotChange(t *testing.T) {
 	f("exchanges", "status = 200 AND stage = 'executor'")
 	f("findings", "severity = 'lenient' AND service = 'executor-api'")
 	f("tool_calls", "state = 'answered' AND answered_at IS NOT NULL")
+	f("runs", "status = 'ok' AND service_version = '2.0.0' AND ended_at IS NOT NULL")
 	f("alerts", "state = 'resolved' AND ended_at IS NOT NULL")
 }
 
@@ -154,6 +155,9 @@ func TestIndexesAreUsed(t *testing.T) {
 	f("findings", "tool_call_id = 'x'", "tool_call_id_index")
 	f("tool_calls", "tool_call_id = 'x'", "tool_call_id_index")
 	f("tool_calls", "asked_at > now() - 60", "Partition")
+	f("runs", "id = 'x'", "PrimaryKey")
+	f("runs", "run_id = 'x'", "run_id_index")
+	f("runs", "seen_at > now() - 60", "seen_at_index")
 }
 
 func TestOpenTwiceAndAtOnce(t *testing.T) {

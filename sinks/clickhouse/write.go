@@ -13,7 +13,7 @@ import (
 
 // tableNames are the tables that hold rows, in the order Write fills them: a reader who sees an exchange with findings
 // finds them too.
-var tableNames = []string{"findings", "tool_calls", "exchanges", "alerts"}
+var tableNames = []string{"findings", "tool_calls", "exchanges", "runs", "alerts"}
 
 // insertSettings hold for every insert, whatever the user's profile says.
 var insertSettings = clickhouse.Settings{
@@ -36,6 +36,9 @@ func (s *Sink) Write(ctx context.Context, b *sinks.Batch) error {
 		return err
 	}
 	if err := insert(ctx, s, "exchanges", exchangeColumns, b.Exchanges); err != nil {
+		return err
+	}
+	if err := insert(ctx, s, "runs", runColumns, b.Runs); err != nil {
 		return err
 	}
 	return insert(ctx, s, "alerts", alertColumns, b.Alerts)

@@ -61,6 +61,7 @@ func (s *Sink) Write(ctx context.Context, b *sinks.Batch) error {
 		encode(enc, "exchanges", b.Exchanges),
 		encode(enc, "findings", b.Findings),
 		encode(enc, "tool_calls", b.ToolCalls),
+		encode(enc, "runs", b.Runs),
 		encode(enc, "alerts", b.Alerts),
 	)
 	if err != nil {
@@ -108,6 +109,7 @@ func Read(r io.Reader) (*sinks.Batch, error) {
 	exchanges := newest[analyzer.Exchange]{index: map[string]int{}}
 	findings := newest[analyzer.Finding]{index: map[string]int{}}
 	toolCalls := newest[analyzer.ToolCall]{index: map[string]int{}}
+	runs := newest[analyzer.Run]{index: map[string]int{}}
 	alerts := newest[sinks.Alert]{index: map[string]int{}}
 
 	br := bufio.NewReader(r)
@@ -130,6 +132,8 @@ func Read(r io.Reader) (*sinks.Batch, error) {
 			err = findings.add(l.Row, func(f *analyzer.Finding) (string, uint64) { return f.ID, f.Seq })
 		case "tool_calls":
 			err = toolCalls.add(l.Row, func(c *analyzer.ToolCall) (string, uint64) { return c.ID, c.Seq })
+		case "runs":
+			err = runs.add(l.Row, func(r *analyzer.Run) (string, uint64) { return r.ID, r.Seq })
 		case "alerts":
 			err = alerts.add(l.Row, func(a *sinks.Alert) (string, uint64) { return a.ID, a.Version })
 		default:
@@ -139,7 +143,7 @@ func Read(r io.Reader) (*sinks.Batch, error) {
 			return nil, fmt.Errorf("decode line %d: %w", n, err)
 		}
 	}
-	return &sinks.Batch{Exchanges: exchanges.rows, Findings: findings.rows, ToolCalls: toolCalls.rows, Alerts: alerts.rows}, nil
+	return &sinks.Batch{Exchanges: exchanges.rows, Findings: findings.rows, ToolCalls: toolCalls.rows, Runs: runs.rows, Alerts: alerts.rows}, nil
 }
 
 // newest keeps the newest version of each row.

@@ -55,6 +55,9 @@ func Rows(first, n int) *sinks.Batch {
 			ID: fmt.Sprintf("%032x", i), Seq: uint64(2 * i), Labels: labels, Conversation: labels.Conversation, Exchange: e.ID,
 			CallID: fmt.Sprintf("call_%08d", i), Name: "read_file", State: analyzer.CallOpen, AskedAt: e.StoredAt,
 		})
+		b.Runs = append(b.Runs, analyzer.Run{
+			ID: fmt.Sprintf("%032x", i), Seq: uint64(2 * i), Labels: labels, Status: event.StatusStarted, SeenAt: e.StoredAt, StartedAt: at,
+		})
 		b.Alerts = append(b.Alerts, sinks.Alert{
 			ID: fmt.Sprintf("%032x", i), Version: uint64(at.UnixNano()), Name: "StageFailureRate", Severity: "critical",
 			Labels: map[string]string{"service": labels.Service, "stage": labels.Stage}, State: "firing", StartedAt: at, Value: 0.4, Peak: 0.45,
@@ -83,7 +86,15 @@ func Later(b *sinks.Batch) *sinks.Batch {
 		c := &b.ToolCalls[i]
 		c.Seq++
 		c.State, c.AnsweredAt, c.AnsweredBy = analyzer.CallAnswered, c.AskedAt.Add(time.Minute), "another"
+		c.StartedAt, c.EndedAt, c.ToolStatus = c.AskedAt.Add(time.Second), c.AskedAt.Add(30*time.Second), event.StatusOK
 		c.Labels.ServiceVersion, c.Labels.Stage = "2.0.0", "executor"
+	}
+	for i := range b.Runs {
+		r := &b.Runs[i]
+		r.Seq++
+		r.Status, r.SeenAt, r.EndedAt = event.StatusOK, r.SeenAt.AddDate(0, 2, 3), r.StartedAt.Add(time.Hour)
+		r.Calls, r.Failed, r.LastExchange, r.LastStatus, r.LastCause = 12, 1, b.Exchanges[i].ID, 400, "orphan_tool_reply"
+		r.Labels.ServiceVersion, r.Labels.Stage = "2.0.0", "executor"
 	}
 	for i := range b.Alerts {
 		a := &b.Alerts[i]

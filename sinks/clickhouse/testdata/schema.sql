@@ -260,6 +260,57 @@ ENGINE = ReplacingMergeTree
 ORDER BY (number, checksum)
 SETTINGS index_granularity = 8192;
 
+CREATE TABLE runs
+(
+    `id` String COMMENT 'of the row: hash of service and run' CODEC(ZSTD(1)),
+    `seq` UInt64 COMMENT 'stream sequence; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    `service` LowCardinality(String),
+    `service_version` LowCardinality(String),
+    `environment` LowCardinality(String),
+    `agent` LowCardinality(String),
+    `stage` LowCardinality(String) COMMENT 'the agent when no stage was set',
+    `conversation_id` String CODEC(ZSTD(1)),
+    `run_id` String CODEC(ZSTD(1)),
+    `user` String CODEC(ZSTD(1)),
+    `status` LowCardinality(String) COMMENT 'started, ok, error, cancelled',
+    `seen_at` DateTime64(9, 'UTC') COMMENT 'stream time of this version' CODEC(Delta(8), ZSTD(1)),
+    `started_at` Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL when that is not known' CODEC(Delta(8), ZSTD(1)),
+    `ended_at` Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL while it runs' CODEC(Delta(8), ZSTD(1)),
+    `calls` UInt32 COMMENT 'exchanges that are over, without further attempts of an SDK' CODEC(T64, ZSTD(1)),
+    `failed_calls` UInt32 CODEC(T64, ZSTD(1)),
+    `last_exchange_id` String CODEC(ZSTD(1)),
+    `last_status` UInt16 COMMENT 'HTTP status of last_exchange_id; 0 when no answer came',
+    `last_cause` LowCardinality(String) COMMENT 'empty when the last exchange did not fail',
+    INDEX run_id_index run_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1)
+ENGINE = ReplacingMergeTree(seq)
+ORDER BY id
+SETTINGS index_granularity = 8192;
+
+CREATE VIEW runs_final
+(
+    `id` String,
+    `seq` UInt64,
+    `service` LowCardinality(String),
+    `service_version` LowCardinality(String),
+    `environment` LowCardinality(String),
+    `agent` LowCardinality(String),
+    `stage` LowCardinality(String),
+    `conversation_id` String,
+    `run_id` String,
+    `user` String,
+    `status` LowCardinality(String),
+    `seen_at` DateTime64(9, 'UTC'),
+    `started_at` Nullable(DateTime64(9, 'UTC')),
+    `ended_at` Nullable(DateTime64(9, 'UTC')),
+    `calls` UInt32,
+    `failed_calls` UInt32,
+    `last_exchange_id` String,
+    `last_status` UInt16,
+    `last_cause` LowCardinality(String))
+AS SELECT * FROM runs FINAL;
+
 CREATE TABLE tool_calls
 (
     `id` String COMMENT 'of the row: hash of the exchange that asked, the position and the call id' CODEC(ZSTD(1)),
@@ -275,10 +326,13 @@ CREATE TABLE tool_calls
     `exchange_id` String COMMENT 'whose answer asked for it' CODEC(ZSTD(1)),
     `tool_call_id` String COMMENT 'of the provider; not unique' CODEC(ZSTD(1)),
     `tool_name` LowCardinality(String),
-    `state` LowCardinality(String) COMMENT 'open, answered, missing',
+    `state` LowCardinality(String) COMMENT 'open, answered, missing, duplicate, late, rejected, abandoned, terminal',
     `asked_at` DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
     `answered_at` Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL while open' CODEC(Delta(8), ZSTD(1)),
     `answered_by` String COMMENT 'the exchange whose request held the reply' CODEC(ZSTD(1)),
+    `started_at` Nullable(DateTime64(9, 'UTC')) COMMENT 'when the tool started; NULL when the agent does not tell' CODEC(Delta(8), ZSTD(1)),
+    `ended_at` Nullable(DateTime64(9, 'UTC')) COMMENT 'when the tool ended' CODEC(Delta(8), ZSTD(1)),
+    `tool_status` LowCardinality(String) COMMENT 'started, ok, error, cancelled; empty when the agent does not tell',
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1)
@@ -305,7 +359,10 @@ CREATE VIEW tool_calls_final
     `state` LowCardinality(String),
     `asked_at` DateTime64(9, 'UTC'),
     `answered_at` Nullable(DateTime64(9, 'UTC')),
-    `answered_by` String)
+    `answered_by` String,
+    `started_at` Nullable(DateTime64(9, 'UTC')),
+    `ended_at` Nullable(DateTime64(9, 'UTC')),
+    `tool_status` LowCardinality(String))
 AS SELECT * FROM tool_calls FINAL
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
