@@ -33,7 +33,7 @@ class Patches:
         if original is None or hasattr(original, "_llmtap"):
             return
         replacement = functools.wraps(original)(make(original))
-        replacement._llmtap = True
+        vars(replacement)["_llmtap"] = True
         setattr(owner, name, replacement)
         self._replaced.append((owner, name, original, replacement))
 

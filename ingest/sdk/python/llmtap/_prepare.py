@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import time
 from typing import Optional
 
 from . import _event
@@ -21,6 +22,9 @@ _SHAPE_USUAL = 2  # times n, when memory is short
 _SHAPE_SCRATCH = 4  # times n, for texts that are decoded or joined
 _SHAPE_MIN = 4 << 10  # for a short body
 
+_REST = 50e-6  # seconds
+_BACKLOG = 256  # events; above it there is no time to rest
+
 
 class _WithheldError(Exception):
     pass
@@ -32,7 +36,12 @@ class Preparer:
     def __init__(self, queue: Queue, config: Config) -> None:
         self._queue = queue
         self._redact = config.redact
-        self._shaper: Optional[Shaper] = Shaper(config.shape_key) if config.capture == _event.SHAPE else None
+        self._shaper: Optional[Shaper] = Shaper(config.shape_key, self._rest) if config.capture == _event.SHAPE else None
+
+    def _rest(self) -> None:
+        """Lets the agent's threads run: a thread that only computes would keep each of them waiting for 5 ms."""
+        if self._queue.snapshot()[3] < _BACKLOG:
+            time.sleep(_REST)
 
     def prepare(self, it: Item) -> None:
         """Changes the event of it, and accounts for its new body."""

@@ -10,8 +10,8 @@ import threading
 import time
 from typing import TYPE_CHECKING, Any, Dict, Optional
 
-import nats
 import nats.errors
+from nats.aio.client import Client
 
 from . import _event
 from ._config import log
@@ -221,7 +221,7 @@ class Sender(threading.Thread):
             **self._config.nats_options,
             "allow_reconnect": False,
         }
-        nc = nats.aio.client.Client()
+        nc = Client()
         try:
             await asyncio.wait_for(nc.connect(url, **options), 3 * _CONNECT_TIMEOUT)
             self._inbox = f"_INBOX.{self._token}.{os.urandom(8).hex()}."

@@ -1,0 +1,164 @@
+"""shape_paths.json, compiled: which positions of a body are protocol."""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+from typing import Any, Dict, List, Optional, Tuple
+
+# What the value at a node says of its tool call.
+HEAD_NONE, HEAD_ID, HEAD_NAME, HEAD_INDEX = range(4)
+
+_MAX_DEFS = 8  # how deep defs use defs
+
+
+class Join:
+    """A set of positions whose fragments are one text."""
+
+    __slots__ = ("slots", "arguments", "args_slot", "args_if", "blank", "run", "calls", "salt")
+
+    def __init__(self, salt: int, spec: Dict[str, Any]) -> None:
+        self.salt = salt
+        self.slots: Tuple[int, ...] = ()  # of by
+        self.arguments = bool(spec.get("arguments"))
+        self.args_slot = -1  # the slot whose value makes it arguments, if it is one of args_if
+        self.args_if: Tuple[bytes, ...] = ()
+        self.blank = bool(spec.get("blank"))
+        self.run = bool(spec.get("run"))
+        self.calls = bool(spec.get("calls"))
+
+
+class Node:
+    """One position of a body. None in the place of a node is free content."""
+
+    __slots__ = ("kids", "elem", "keep", "below", "text", "arguments", "join", "slot", "own", "run", "calls", "head", "noted", "marked")
+
+    def __init__(self) -> None:
+        self.kids: Optional[Dict[bytes, Node]] = None
+        self.elem: Optional[Node] = None  # of an array
+        self.keep = self.below = self.text = self.arguments = False
+        self.join: Optional[Join] = None
+        self.slot = -1  # of the value it has for a join's by
+        # Of an event, or of an element in one, whose members tell fragments apart:
+        self.own: Tuple[int, ...] = ()  # the slots below it and below no element further down
+        self.run: Optional[Join] = None  # it is a part of a message, and this the join of its text
+        self.calls: Optional[Join] = None  # it is a tool call, and this the join of its arguments
+        self.head = HEAD_NONE
+        self.noted = self.marked = False  # has a slot or a head; has own, run or calls
+
+    def member(self, spellings: List[str]) -> Node:
+        """The node of a member."""
+        if self.kids is None:
+            self.kids = {}
+        kid = self.kids.get(spellings[0].encode())
+        if kid is None:
+            kid = Node()
+        for s in spellings:
+            self.kids[s.encode()] = kid
+        return kid
+
+
+class Table:
+    """A dialect, compiled."""
+
+    __slots__ = ("request", "response", "event", "events", "slots")
+
+    def __init__(self, spec: Dict[str, Any]) -> None:
+        defs = spec.get("defs", {})
+        self.request, _ = _compile(defs, spec.get("request", {}))
+        self.response, _ = _compile(defs, spec.get("response", {}))
+        self.event, self.slots = _compile(defs, spec.get("event", {}))
+        self.events = Node()  # an array of them
+        self.events.elem = self.event
+
+
+@functools.lru_cache(maxsize=None)
+def tables() -> Dict[str, Table]:
+    """The dialects of shape_paths.json."""
+    with open(os.path.join(os.path.dirname(__file__), "shape_paths.json"), encoding="utf-8") as f:
+        dialects = json.load(f)["dialects"]
+    return {name: Table(spec) for name, spec in dialects.items()}
+
+
+def _compile(defs: Dict[str, Any], spec: Dict[str, Any]) -> Tuple[Node, int]:
+    root = Node()
+    _add(root, "", spec, defs, 0)
+    slots = _joins(root, spec.get("join", []))
+    _mark(root, set())
+    return root, slots
+
+
+def _mark(n: Node, seen: set[int]) -> None:
+    if id(n) in seen:
+        return
+    seen.add(id(n))
+    n.noted = n.slot >= 0 or n.head != HEAD_NONE
+    n.marked = bool(n.own) or n.run is not None or n.calls is not None
+    for kid in (n.kids or {}).values():
+        _mark(kid, seen)
+    if n.elem is not None:
+        _mark(n.elem, seen)
+
+
+def _add(root: Node, prefix: str, spec: Dict[str, Any], defs: Dict[str, Any], depth: int) -> None:
+    if depth > _MAX_DEFS:
+        raise ValueError(f"{prefix}: defs use each other")
+    for kind in ("keep", "below", "text", "arguments"):
+        for path in spec.get(kind, []):
+            setattr(_reach(root, prefix, path), kind, True)
+    for path in spec.get("free", []):
+        _reach(root, prefix, path)
+    for at, names in spec.get("use", {}).items():
+        for name in names:
+            _add(root, _dotted(prefix, at), defs[name], defs, depth + 1)
+
+
+def _dotted(prefix: str, path: str) -> str:
+    return f"{prefix}.{path}" if prefix and path else prefix + path
+
+
+def _reach(root: Node, prefix: str, path: str) -> Node:
+    """The node at a path; those on the way are made."""
+    n = root
+    for segment in _dotted(prefix, path).split("."):
+        name = segment.rstrip("[]")
+        if name:
+            n = n.member(name.split("|"))
+        for _ in range(segment.count("[]")):
+            if n.elem is None:
+                n.elem = Node()
+            n = n.elem
+    return n
+
+
+def _joins(root: Node, specs: List[Dict[str, Any]]) -> int:
+    """Marks where fragments of texts stand, and the values that tell them apart."""
+    slots: List[str] = []
+
+    def slot(path: str) -> int:
+        if path in slots:
+            return slots.index(path)
+        slots.append(path)
+        at = len(slots) - 1
+        _reach(root, "", path).slot = at
+        element = path.rfind("[]")
+        owner = root if element < 0 else _reach(root, "", path[: element + 2])
+        owner.own = (*owner.own, at)
+        return at
+
+    for i, spec in enumerate(specs):
+        j = Join(i + 1, spec)
+        j.slots = tuple(sorted({slot(p) for p in spec.get("by", [])}))
+        for path, values in spec.get("arguments_if", {}).items():
+            j.args_slot, j.args_if = slot(path), tuple(v.encode() for v in values)
+        for path in spec["paths"]:
+            _reach(root, "", path).join = j
+        if j.run:
+            _reach(root, "", spec["run"]).run = j
+        if j.calls:
+            call = _reach(root, "", spec["calls"])
+            call.calls = j
+            for path, head in (("id", HEAD_ID), ("function.name", HEAD_NAME), ("index", HEAD_INDEX)):
+                _reach(call, "", path).head = head
+    return len(slots)

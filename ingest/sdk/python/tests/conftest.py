@@ -1,0 +1,117 @@
+"""A real nats-server for every test, and Go's own code to compare with. Both are one small program in tests/helper, built here."""
+
+from __future__ import annotations
+
+import json
+import os
+import pathlib
+import shutil
+import socket
+import subprocess
+from typing import Any, Callable, Dict, Iterator, List, NamedTuple
+
+import pytest
+
+import llmtap
+
+HERE = pathlib.Path(__file__).resolve().parent
+SHARED = HERE.parents[4] / "shared"
+
+os.environ["LLMTAP_SHAPE_KEY"] = "key"
+for name in ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES", "LLMTAP_NATS_URL"):
+    os.environ.pop(name, None)
+
+
+@pytest.fixture(scope="session")
+def helper(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The helper's path. $LLMTAP_TEST_HELPER names one that is built already."""
+    built = os.environ.get("LLMTAP_TEST_HELPER")
+    if built:
+        return built
+    if shutil.which("go") is None:
+        pytest.skip("go is not installed: no nats-server and no reference of shapes")
+    path = str(tmp_path_factory.mktemp("helper") / "helper")
+    subprocess.run(["go", "build", "-o", path, "."], cwd=HERE / "helper", check=True)
+    return path
+
+
+@pytest.fixture(scope="session")
+def ask(helper: str) -> Callable[..., List[Any]]:
+    """Runs the helper over questions and returns its answers."""
+
+    def run(questions: List[Dict[str, Any]], *args: str) -> List[Any]:
+        text = "\n".join(json.dumps(q) for q in questions)
+        done = subprocess.run([helper, *args], input=text.encode(), stdout=subprocess.PIPE, check=True)
+        return [json.loads(line) for line in done.stdout.splitlines()]
+
+    return run
+
+
+class Message(NamedTuple):
+    """One stored message."""
+
+    subject: str
+    headers: Dict[str, str]
+    data: bytes
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.headers.get(key, "")
+
+
+class Nats:
+    """A nats-server with the stream of the contract; a hook of service "svc" may do no more than it needs."""
+
+    def __init__(self, helper: str, dir: pathlib.Path) -> None:
+        self._helper, self._dir = helper, dir
+        with socket.socket() as s:
+            s.bind(("127.0.0.1", 0))
+            self.port = s.getsockname()[1]
+        self.url = f"nats://agent:agent@127.0.0.1:{self.port}"
+
+    def start(self) -> Nats:
+        self._process = subprocess.Popen(
+            [self._helper, "nats", str(self._dir), str(self.port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
+        )
+        assert self._process.stdout is not None
+        assert self._process.stdout.readline().strip() == str(self.port).encode()
+        return self
+
+    def stop(self) -> None:
+        process = self._process
+        assert process.stdin is not None and process.stdout is not None
+        process.stdin.close()
+        process.wait(30)
+        process.stdout.close()
+
+    def messages(self) -> List[Message]:
+        """All that is stored, in order."""
+        import asyncio
+
+        import nats
+
+        async def read() -> List[Message]:
+            nc = await nats.connect(f"nats://admin:admin@127.0.0.1:{self.port}")
+            js = nc.jetstream()
+            last = (await js.stream_info("LLMTAP")).state.last_seq
+            found = []
+            for seq in range(1, last + 1):
+                m = await js.get_msg("LLMTAP", seq=seq)
+                found.append(Message(m.subject or "", dict(m.headers or {}), m.data or b""))
+            await nc.close()
+            return found
+
+        return asyncio.run(read())
+
+
+@pytest.fixture
+def nats_server(helper: str, tmp_path: pathlib.Path) -> Iterator[Nats]:
+    server = Nats(helper, tmp_path / "nats").start()
+    yield server
+    server.stop()
+
+
+@pytest.fixture(autouse=True)
+def uninstrumented() -> Iterator[None]:
+    """Every test leaves the clients as they were."""
+    yield
+    llmtap.uninstrument()
