@@ -91,7 +91,7 @@ var common = newTable("common", []row{
 
 	// roles
 	{when: "alternate role|turn|rolename", cause: "role_order", source: "anthropic bedrock perplexity vllm"},
-	{when: "firstlast role|rolename|user|assistant", cause: "role_order", source: "anthropic mistral gemini"},
+	{when: "firstlast role|rolename|user|assistant !empty", cause: "role_order", source: "anthropic mistral gemini"},
 	{when: "rolelist", cause: "unsupported_role", source: "openai deepseek siliconflow"},
 	{when: "role badrole|hardno", cause: "unsupported_role", source: "openai gemini minimax together"},
 	{when: "sysrole hardno", cause: "unsupported_role", source: "gemini gemma"},
@@ -99,6 +99,7 @@ var common = newTable("common", []row{
 	// content
 	{when: "path|content|contentpath|message fieldrequired !tooldef", cause: "missing_required_field", open: "tool_content_missing assistant_content_missing malformed_tool_call", source: "deepseek volcengine bedrock"},
 	{when: "image badmedia", cause: "image_invalid", source: "openai anthropic gemini vllm"},
+	{when: "null path toolcall !contentpath !callid !callarguments !extra", cause: "missing_required_field", open: "malformed_tool_call", source: "openai"},
 	{when: "null content|path|contentpath !feature", cause: "content_null", open: "tool_content_missing assistant_content_missing", source: "openai llama.cpp"},
 	{when: "protolist", cause: "content_type_invalid", source: "gemini"},
 	{when: "path|role fieldkey hardno", cause: "unsupported_field", source: "groq cerebras"},
@@ -107,6 +108,7 @@ var common = newTable("common", []row{
 	{when: "tooldef schema|extra", cause: "tool_schema_invalid", source: "gemini cerebras"},
 	{when: "schema bad !respformat !parameter", cause: "tool_schema_invalid", source: "fireworks"},
 	{when: "empty content|message", cause: "empty_content", source: "anthropic bedrock moonshot xai"},
+	{when: "empty inputname !toolcall", cause: "empty_content", source: "vllm"},
 	{when: "content|contentpath|path wantstring|wantarray|wantobject|badtype", cause: "content_type_invalid", open: "tool_content_not_string", source: "openai deepseek ollama xai"},
 
 	// parameters
@@ -115,6 +117,7 @@ var common = newTable("common", []row{
 	{when: "sampling range", cause: "invalid_parameter_value", source: "openai vertex groq dashscope"},
 	{when: "mustset", cause: "unsupported_parameter", source: "dashscope"},
 	{when: "parameter range number|toolong", cause: "invalid_parameter_value", source: "volcengine"},
+	{when: "pattern mismatch !toolcall !toolreply !path", cause: "invalid_parameter_value", source: "bedrock"},
 	{when: "feature|sampling|parameter invalidvalue", cause: "invalid_parameter_value", source: "openai"},
 	{when: "feature hardno|nosupport", cause: "unsupported_parameter", source: "openai ollama gemini dashscope"},
 	{when: "parameter hardno", cause: "unsupported_parameter", source: "openai xai groq"},
