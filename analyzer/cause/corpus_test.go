@@ -101,6 +101,23 @@ func TestCorpus(t *testing.T) {
 	}
 }
 
+// Hooks mask texts before anybody classifies them; that must change no cause.
+func TestMaskedTextsSayTheSame(t *testing.T) {
+	f := func(status int, text string, v facts.Variant) {
+		t.Helper()
+		want := Classify(Input{Status: status, Text: []byte(text), Variant: v})
+		if got := Classify(Input{Status: status, Text: []byte(Redact([]byte(text))), Variant: v}); got.ID != want.ID {
+			t.Errorf("%s instead of %s: %s", got.ID, want.ID, Redact([]byte(text)))
+		}
+	}
+	for _, r := range corpus(t) {
+		f(r.Status, r.Body, variantOf[r.Provider])
+	}
+	for i, s := range sentences(t, "testdata/unseen.jsonl") {
+		f(s.Status, wrap(i, s.Text, s.Status), "")
+	}
+}
+
 // disagreeRule holds samples whose label is not what the registry and the corpus say of the same text.
 var disagreeRule = map[string]string{
 	"role_alternation_broken":     "Gemini's text on a misplaced call turn is tool_turn_misplaced by the registry's definition",

@@ -20,7 +20,7 @@ var importRules = []struct {
 	why    string
 }{
 	{"ingest/event", nil, "SDK users get a stdlib-only vocabulary"},
-	{"ingest/shape", nil, "hooks use it, and they drag nothing of the collector into an agent"},
+	{"ingest/shape", []string{"ingest/event"}, "hooks use it, and they drag nothing of the collector into an agent"},
 	{"ingest/sdk/go", []string{"ingest/event", "ingest/shape"}, "a hook drags nothing of the collector into an agent"},
 	{"ingest", []string{"ingest/"}, "a collector must run without analysis"},
 	{"analyzer", []string{"ingest/event", "analyzer"}, "rules are pure: lint, import and backtests work offline"},

@@ -17,7 +17,7 @@
 // sees.
 //
 // What changes on the way: hop-by-hop and forwarding headers go, as with any proxy; X-Llmtap-* headers go; from
-// Accept-Encoding go the encodings that nobody here can read (all but gzip and, with capture full or none, zstd).
+// Accept-Encoding go the encodings that nobody here can read (all but gzip).
 //
 // # What an agent sets
 //

@@ -75,9 +75,9 @@ func strip(h http.Header) {
 	}
 }
 
-// keepReadable takes the encodings out of Accept-Encoding that cannot be read: by the hook if it has to shape the answer,
-// else by the analyzer. A caller that accepts no other gets an answer that is not encoded.
-func keepReadable(h http.Header, shape bool) {
+// keepReadable takes the encodings out of Accept-Encoding that the hook cannot read: it shapes answers and masks errors. A
+// caller that accepts no other gets an answer that is not encoded.
+func keepReadable(h http.Header) {
 	values, ok := h["Accept-Encoding"]
 	if !ok {
 		return
@@ -94,11 +94,6 @@ func keepReadable(h http.Header, shape bool) {
 			case "gzip", "identity":
 				keep = append(keep, e)
 				continue
-			case "zstd":
-				if !shape {
-					keep = append(keep, e)
-					continue
-				}
 			}
 			all = false
 		}

@@ -148,7 +148,7 @@ func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	pr.Out.URL.RawQuery = pr.In.URL.RawQuery
 	pr.Out.Host = ""
 	strip(pr.Out.Header)
-	keepReadable(pr.Out.Header, p.cfg.Capture == event.CaptureShape)
+	keepReadable(pr.Out.Header)
 }
 
 // answered notes the class of the upstream's answer.

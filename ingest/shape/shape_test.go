@@ -58,6 +58,20 @@ func TestCopies(t *testing.T) {
 	}
 }
 
+// An error inside a 200 says what was wrong, and no more.
+func TestErrorTextIsMasked(t *testing.T) {
+	f := func(text, want string) {
+		t.Helper()
+		got := string(New([]byte("k")).Response(OpenAIChat, []byte(`{"error":{"message":"`+text+`"}}`), 1<<20))
+		if want = `{"error":{"message":"` + want + `"}}`; got != want {
+			t.Errorf("%.200s\n got %.200s\nwant %.200s", text, got, want)
+		}
+	}
+	f(`bad key \"sk-abc123DEF456\" of jane@example.com,\nfor call_1`, `bad key \"sk-***\" of ***@***,\nfor call_1`)
+	long := strings.Repeat("a ", maxText/2-5)
+	f(long+"sk-abc123DEF456 too", long)
+}
+
 func TestRequest(t *testing.T) {
 	f := func(d Dialect, body, want string) {
 		t.Helper()

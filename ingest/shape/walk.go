@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"hash/maphash"
 	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/ingest/event/redact"
 )
 
 const (
@@ -199,7 +201,8 @@ func (s *Shaper) str(n *node) {
 	case n.keep:
 		s.quoted(raw)
 	case n.text:
-		s.quoted(clip(raw))
+		s.out = append(s.out, '"')
+		s.out = append(redact.Append(s.out, clip(raw)), '"')
 	case n.arguments:
 		s.argumentsString(raw)
 	default:
@@ -213,7 +216,7 @@ func (s *Shaper) quoted(raw []byte) {
 	s.out = append(s.out, '"')
 }
 
-// clip returns the first maxText bytes of what is between the quotes of a string, cut at a character.
+// clip returns the first maxText bytes of what is between the quotes of a string, cut at a character and at no word.
 func clip(raw []byte) []byte {
 	if len(raw) <= maxText {
 		return raw
@@ -226,7 +229,7 @@ func clip(raw []byte) []byte {
 			}
 		}
 		if i+n > maxText {
-			return raw[:i]
+			return redact.Cut(raw, i)
 		}
 		i += n
 	}

@@ -55,17 +55,20 @@ func Append(dst, text []byte) []byte {
 	return r.dst
 }
 
-// maxHalved bounds what Cut takes off beyond max bytes.
+// maxHalved bounds what Cut takes off, and what userinfo looks at.
 const maxHalved = 512
 
-// Cut returns the first max bytes of text, less what the cut halves: the rest of a secret might not look like one.
+// Cut returns the first limit bytes of text, less what the cut halves: the rest of a secret might not look like one. What is
+// longer than 512 bytes is halved, for it is known by how it begins.
 func Cut(text []byte, limit int) []byte {
 	if len(text) <= limit {
 		return text
 	}
 	end := limit
-	for end > 0 && limit-end < maxHalved && is(text[end-1], inText) && (end < limit || is(text[end], inText)) {
-		end--
+	for end > 0 && is(text[end-1], inText) && is(text[limit], inText) {
+		if end--; limit-end > maxHalved {
+			return text[:limit]
+		}
 	}
 	return text[:end]
 }
@@ -301,6 +304,9 @@ func (r *reader) private() {
 			break
 		}
 		end++
+	}
+	for r.text[end-1] == '\\' { // of an escaped quote
+		end--
 	}
 	r.hide(end)
 	r.said, r.api = sayNothing, false

@@ -107,10 +107,17 @@ func announced(w []byte) sort {
 // gap reports what stands between a word that says said and its value: a colon or an equals sign, or, for a scheme,
 // the space that it wants.
 func gap(g []byte, said sort) (colon, equals bool) {
-	if said == sayScheme {
-		return false, len(g) > 0 && (string(g) == "+" || string(g) == "%20" || len(bytes.Trim(g, " \t")) == 0)
+	switch {
+	case len(g) == 0:
+		return false, false
+	case said == sayScheme:
+		return false, string(g) == "+" || string(g) == "%20" || len(bytes.Trim(g, " \t")) == 0
 	}
-	switch string(bytes.Trim(g, "\"'\\/ ")) {
+	const quotes = "\"'\\"
+	if bytes.IndexByte([]byte(quotes), g[0]) >= 0 && bytes.IndexByte([]byte(quotes+"/"), g[len(g)-1]) < 0 {
+		return false, false // a number or null, and JSON that must stay JSON
+	}
+	switch string(bytes.Trim(g, quotes+"/ ")) {
 	case ":":
 		return said != sayQuery, false
 	case "=", "%3D", "%3d":

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"io"
+	"log/slog"
 	"maps"
 	"net/http"
 	"net/http/httptest"
@@ -237,4 +238,37 @@ func TestSmallMaxPayload(t *testing.T) {
 	f(128<<10, 5, 0)
 	f(32<<10, 19, 0)
 	f(600, 0, 2)
+}
+
+// The text of an error is masked in every mode, behind the agent's own redactor, compressed or not; what the agent reads
+// and what is no error is not.
+func TestErrorsAreMasked(t *testing.T) {
+	n := startNATS(t, t.TempDir(), -1)
+	target := startEcho(t)
+	const body = `{"error":{"message":"bad key sk-abc123DEF456 of jane@example.com; call_1 has no reply"}}`
+	const want = `{"error":{"message":"bad key sk-*** of ***@***; call_1 has no reply"}}`
+	for _, mode := range []string{event.CaptureFull, event.CaptureShape, event.CaptureNone} {
+		for _, header := range []http.Header{{"X-Status": {"400"}}, {"X-Status": {"400"}, "X-Gzip": {"1"}, "Accept-Encoding": {"gzip"}}} {
+			_, res := shapesOf(t, n, target, chatPath, body, header, func(c *Config) { c.Capture = mode })
+			if string(res.Body) != want || res.Capture != mode || res.ContentEncoding != "" {
+				t.Errorf("%s: published %s (%s, %q)", mode, res.Body, res.Capture, res.ContentEncoding)
+			}
+		}
+	}
+	if _, res := shapesOf(t, n, target, chatPath, body, nil, func(c *Config) { c.Capture = event.CaptureFull }); string(res.Body) != body {
+		t.Errorf("an answer that is no error became %s", res.Body)
+	}
+	// A key that the cut halves.
+	long := strings.Repeat("a ", maxError/2-5) + "sk-abc123DEF456 " + strings.Repeat("b ", 100)
+	if _, res := shapesOf(t, n, target, chatPath, long, http.Header{"X-Status": {"400"}}, nil); strings.Contains(string(res.Body), "abc") || len(res.Body) < maxError-20 {
+		t.Errorf("published %d bytes to %s", len(res.Body), res.Body[len(res.Body)-20:])
+	}
+	// Encoded so that it cannot be read.
+	var zstd event.Event
+	zstd.Kind, zstd.Status, zstd.Capture, zstd.ContentEncoding, zstd.Body = event.Response, 400, event.CaptureFull, "zstd", []byte("(zstd)")
+	s := sender{queue: newQueue(1 << 20), log: slog.New(slog.DiscardHandler)}
+	s.prepare(&item{ev: &zstd})
+	if len(zstd.Body) != 0 || zstd.Capture != event.CaptureNone {
+		t.Errorf("published %s", zstd.Body)
+	}
 }

@@ -5,7 +5,9 @@ const (
 	maxBody  = 16 << 20  // beyond it, a body is stubbed
 	stubHalf = 256 << 10 // of a stubbed body, its first and its last bytes
 	maxError = 4 << 10   // of an error answer when bodies are not captured
-	minGrow  = 4 << 10   // the first memory of a body
+	// What is kept of it until it is masked: one byte more tells whether a word was halved.
+	errorRead = maxError + 1
+	minGrow   = 4 << 10 // the first memory of a body
 )
 
 // A capture keeps the bytes of one body. Its memory is reserved in the hook's queue before it is allocated.

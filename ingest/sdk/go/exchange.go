@@ -14,6 +14,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/shape"
 )
 
@@ -217,7 +218,7 @@ func (x *exchange) answered(resp *http.Response) {
 		}
 	}
 	if resp.StatusCode >= 400 && x.resBody.limit >= 0 && x.hook.cfg.Capture != event.CaptureFull {
-		x.resBody.limit = maxError
+		x.resBody.limit = errorRead
 	}
 	if x.res.ContentEncoding == "" {
 		x.stream = endingOf(x.res.ContentType)
@@ -269,7 +270,7 @@ func (x *exchange) why(err error) string {
 	if x.query != "" {
 		s = strings.ReplaceAll(s, x.query, "…")
 	}
-	return clip(s)
+	return clip(string(redact.Append(nil, []byte(s))))
 }
 
 // unreadError says that the answer is an error whose end has not been read.

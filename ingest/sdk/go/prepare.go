@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/shape"
 )
 
@@ -22,7 +23,7 @@ func (s *sender) prepare(it *item) {
 	if ev.Error == errUnread && whole(ev) {
 		ev.Error = ""
 	}
-	if len(ev.Body) == 0 || s.redact == nil && s.shaper == nil && (!startOfError(ev) || ev.ContentEncoding != "gzip") {
+	if len(ev.Body) == 0 || s.redact == nil && s.shaper == nil && !isError(ev) {
 		return
 	}
 	body, err := s.publishable(it)
@@ -37,13 +38,17 @@ func (s *sender) prepare(it *item) {
 	ev.Body, ev.ContentEncoding = body, ""
 }
 
-// startOfError says that ev has the first bytes of an error answer. Compressed, no reader could decompress them.
+// isError says that ev is an error answer: its text is masked in every mode.
+func isError(ev *event.Event) bool { return ev.Kind == event.Response && ev.Status >= 400 }
+
+// startOfError says that no more than the first bytes of an error answer are kept. Compressed, no reader could decompress
+// them.
 func startOfError(ev *event.Event) bool {
-	return ev.Kind == event.Response && ev.Status >= 400 && ev.Capture != event.CaptureFull && ev.Capture != event.CaptureCut
+	return isError(ev) && ev.Capture != event.CaptureFull && ev.Capture != event.CaptureCut
 }
 
-// publishable is the decoded body as the caller's redactor leaves it, shaped if that is asked for. What cannot be
-// decoded does not pass.
+// publishable is the decoded body as the caller's redactor leaves it, masked if it is an error, else shaped if that is
+// asked for. What cannot be decoded does not pass.
 func (s *sender) publishable(it *item) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -61,10 +66,21 @@ func (s *sender) publishable(it *item) (body []byte, err error) {
 	if s.redact != nil {
 		body = s.redact(body)
 	}
-	if s.shaper == nil || startOfError(ev) {
+	switch {
+	case startOfError(ev):
+		body = masked(redact.Cut(body, maxError))
+		return body[:min(len(body), maxError)], nil
+	case isError(ev) && s.shaper == nil:
+		return masked(body), nil
+	case s.shaper == nil:
 		return body, nil
 	}
 	return s.shape(it, body), nil
+}
+
+// masked is an error's text without credentials and personal data.
+func masked(text []byte) []byte {
+	return redact.Append(make([]byte, 0, len(text)+len(text)/8), text)
 }
 
 // decoded is the body of ev without its encoding.
@@ -75,7 +91,10 @@ func decoded(ev *event.Event) (body []byte, err error) {
 	case ev.ContentEncoding != "gzip":
 		return nil, fmt.Errorf("decode a body: content encoding %q: %w", ev.ContentEncoding, errors.ErrUnsupported)
 	case startOfError(ev):
-		body, _ = gunzip(ev.Body, maxError) // as far as it goes
+		body, err := gunzip(ev.Body, errorRead)
+		if err != nil && len(body) > 0 { // that is how far it goes
+			body = redact.Cut(body, len(body)-1)
+		}
 		return body, nil
 	}
 	if body, err = gunzip(ev.Body, maxBody+1); err != nil || len(body) > maxBody {

@@ -78,7 +78,7 @@ func TestShapeIsTheDefault(t *testing.T) {
 func TestShapeOfErrors(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	target := startEcho(t)
-	body := `{"error":{"message":"Invalid parameter: messages with role 'tool'","secret":"` + strings.Repeat("x", 10_000) + `"}}`
+	body := `{"error":{"message":"Invalid parameter: messages with role 'tool'","more":"` + strings.Repeat("x", 10_000) + `"}}`
 	for _, header := range []http.Header{{"X-Status": {"400"}}, {"X-Status": {"400"}, "X-Gzip": {"1"}, "Accept-Encoding": {"gzip"}}} {
 		req, res := shapesOf(t, n, target, chatPath, body, header, func(c *Config) {
 			c.Redact = func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("tool"), []byte("****")) }
