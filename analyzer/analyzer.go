@@ -92,6 +92,8 @@ type Analyzer struct {
 	bytes int // of open, estimated
 	done  *done
 
+	storms *timed[uint64, *storm] // requests that were refused, by stormKey
+
 	calls   *calls
 	runs    *timed[runKey, *run] // the longest silent first
 	failing *timed[conversationKey, *failing]
@@ -140,6 +142,7 @@ func New(cfg Config, rules []*Rule, reg prometheus.Registerer) *Analyzer {
 		early:     newTimed[string, *early](responseWait),
 		parts:     newTimed[partsKey, *assembly](partsWait),
 		done:      newDone(cfg.SessionLookback),
+		storms:    newTimed[uint64, *storm](stormWindow),
 		ledger:    newLedger(cfg.Partitions),
 		calls:     newCalls(&cfg),
 		runs:      newTimed[runKey, *run](cfg.SessionLookback),
@@ -210,7 +213,7 @@ func (a *Analyzer) AdvanceTo(now time.Time, emit bool, out *Output) {
 // Config.SessionBytes of the stream at most; what is lost by this is root causes, and of requests that were open for so
 // long all but their response.
 func (a *Analyzer) ReplayFrom() uint64 {
-	need := oldest(a.sessions.Need(), a.open.need(), a.early.need(), a.parts.need(), a.done.need(), a.instancesNeed(), a.calls.habits.required(), a.runsNeed(), a.failing.need())
+	need := oldest(a.sessions.Need(), a.open.need(), a.early.need(), a.parts.need(), a.done.need(), a.storms.need(), a.instancesNeed(), a.calls.habits.required(), a.runsNeed(), a.failing.need())
 	if need > 0 && len(a.marks) > 0 {
 		need = max(need, a.marks[0].seq)
 	}
@@ -285,6 +288,9 @@ func (a *Analyzer) tick(now time.Time) {
 	a.counter.moveTo(now, a.publish)
 	a.sessions.Expire(now)
 	a.done.expire(now)
+	for f := a.storms.first(); f != nil && !f.deadline.After(now); f = a.storms.first() {
+		a.storms.take(f.key)
+	}
 	a.calls.habits.expire(now)
 }
 

@@ -31,6 +31,10 @@ type open struct {
 	run     *run     // nil when it has no run
 	nth     uint64   // in its run
 	alone   bool     // no other call of the run was under way
+
+	maxTokens int64  // that the request allows; 0 when it does not say
+	forced    bool   // the request leaves the model no choice of tools
+	sum       uint64 // hash of the request
 }
 
 // size is about the memory that o takes, with the conversation that may have no one else who needs it.
@@ -96,6 +100,7 @@ func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 	case ev.Degraded: // what is absent is no evidence, and a history with holes explains nothing
 	default:
 		a.judge(o, body, at, seen(ev, at), need)
+		a.watchRequest(o, body)
 	}
 	return o
 }
@@ -162,6 +167,7 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 	case ev.Error != "":
 		e.ErrorType, e.ErrorText = ErrorCutShort, cut(cause.Redact(text), maxErrorText)
 	}
+	a.watchAnswer(o, ev, inBand)
 	a.used(need)
 	if _, over := a.done.get(keyOf(ev)); !over { // given up, with what there was
 		a.remember(keyOf(ev), doneExchange(need))

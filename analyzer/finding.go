@@ -49,7 +49,7 @@ func (a *Analyzer) judge(o *open, body []byte, at Position, seen time.Time, need
 	}
 	t := a.sessions.Request(session.In{
 		Seq: at.Seq, Need: need, Time: at.Time, Seen: seen, Service: service, Conversation: e.Labels.Conversation, Exchange: e.ID,
-		Instance: instance, Run: e.Labels.Run, Fresh: instance != "" && e.InstanceSeq == 1, Shaped: e.Capture == event.CaptureShape, Target: o.target, Facts: &a.req, Body: body,
+		Instance: instance, Run: e.Labels.Run, Sent: e.StartedAt, Fresh: instance != "" && e.InstanceSeq == 1, Shaped: e.Capture == event.CaptureShape, Target: o.target, Facts: &a.req, Body: body,
 	})
 	o.turn, e.Conversation, e.Inferred = t, t.Conversation, t.Inferred
 	before := Before{}
@@ -97,6 +97,7 @@ func (a *Analyzer) judge(o *open, body []byte, at Position, seen time.Time, need
 		}
 		o.found = append(o.found, f)
 	}
+	a.rejecters(o, &before)
 }
 
 // memoryOf is the name under which conversations of a service are remembered. Each import has a memory of its own:
@@ -154,6 +155,7 @@ func (a *Analyzer) report(o *open, need uint64) {
 		}
 	}
 	a.verdicts(o, need)
+	a.watch(o, proof, accepted, need)
 	if len(o.signals) > 0 {
 		s := about(o)
 		for i := range o.signals {

@@ -20,6 +20,9 @@ func brief(out *analyzer.Output) []string {
 		}
 	}
 	for _, f := range out.Findings {
+		if f.Severity == analyzer.SeveritySignal {
+			continue
+		}
 		lines = append(lines, fmt.Sprintf("%s %s %d %s %s %s %s", f.Rule, f.Severity, f.Message, dash(f.ToolCallID), dash(f.ToolName),
 			dash(f.RootCause), dash(f.Confidence)))
 	}
@@ -113,7 +116,7 @@ func TestLenientProviderThenStrict(t *testing.T) {
 	if diff := cmp.Diff(want, brief(out)); diff != "" {
 		t.Error(diff)
 	}
-	if a, b := out.Findings[0], out.Findings[1]; a.ID != b.ID || a.Exchange != b.Exchange || !a.FirstSeen.Equal(b.FirstSeen) || a.Fingerprint != b.Fingerprint {
+	if a, b := out.Findings[0], out.Findings[2]; a.ID != b.ID || a.Exchange != b.Exchange || !a.FirstSeen.Equal(b.FirstSeen) || a.Fingerprint != b.Fingerprint {
 		t.Errorf("the same defect has two identities:\n%+v\n%+v", a, b)
 	}
 }

@@ -63,7 +63,7 @@ func (s *scene) causes(t *testing.T) []string {
 	var list []string
 	_, findings, _ := latest(run(t, analyzer.Default(), s.steps))
 	for _, f := range findings {
-		if f.Rule == "user_after_tool" {
+		if f.Rule == "user_after_tool" || f.Severity == analyzer.SeveritySignal {
 			continue // of the turn that is added to see whether the rest stays as it is
 		}
 		if (f.RootCause != "") != (f.Evidence != "") || f.Fix == "" {

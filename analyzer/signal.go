@@ -65,13 +65,19 @@ type signal struct {
 	rejectedBy                         []string // of a LatentViolation: targets, sorted
 	// key tells instances in one conversation apart: a call id, a hash of a message, the id of an exchange. What shows
 	// again under the same key is the same row.
-	key string
+	key    string
+	root   string // of the conversation, where that of the subject is not the same each time
+	update bool   // the row is out and counted; this is a newer version of it
 }
 
 // put puts out the row of a signal and counts it; seq is the row's version, need the oldest sequence that it was made
 // from. Whoever calls it makes sure that an instance is put out once.
 func (a *Analyzer) put(s *subject, sig *signal, seq, need uint64) {
-	id := digest(s.labels.Service, s.root, s.branch, sig.id, sig.key)
+	root, branch := s.root, s.branch
+	if sig.root != "" {
+		root, branch = sig.root, ""
+	}
+	id := digest(s.labels.Service, root, branch, sig.id, sig.key)
 	fingerprint := digest(s.labels.Service, s.labels.Stage, sig.id, sig.detail, sig.tool, "")
 	row := Finding{
 		ID: hex.EncodeToString(id[:16]), Fingerprint: hex.EncodeToString(fingerprint[:8]), Seq: seq, FirstSeen: s.seenAt,
@@ -80,7 +86,7 @@ func (a *Analyzer) put(s *subject, sig *signal, seq, need uint64) {
 		Rule: sig.id, Detail: sig.detail, Predicted: SeveritySignal, Severity: SeveritySignal, Status: s.status, Message: sig.message,
 		ToolCallID: sig.callID, ToolName: name(sig.tool), Summary: sig.summary, Evidence: sig.evidence, Fix: sig.fix, RejectedBy: sig.rejectedBy,
 	}
-	if s.origin != event.OriginImport {
+	if s.origin != event.OriginImport && !sig.update {
 		a.counter.finding(&row, need, a.now)
 	}
 	if a.emit {

@@ -18,6 +18,7 @@ type Trouble struct {
 	Failed   int // requests
 	Length   int // of the first, in messages
 	Now      int // of the newest
+	Told     int // how many had failed when it was reported
 }
 
 // Trouble is what the caller noted last of the history of t; nil when its newest request was fine.
@@ -176,3 +177,11 @@ func (s *Store) hashSent(arguments string) uint64 {
 
 // maxEscaped bounds the memory that is kept for the arguments of the next call.
 const maxEscaped = 64 << 10
+
+// New is the first message that the request before did not have; 0 when none is known.
+func (t *Turn) New() int {
+	if !t.fit.known {
+		return 0
+	}
+	return t.q.lead + t.fit.prefix
+}
