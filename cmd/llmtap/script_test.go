@@ -3,13 +3,12 @@ package main
 import (
 	"flag"
 	"os"
-	"os/exec"
 	"path/filepath"
-	"strings"
 	"testing"
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -46,17 +45,11 @@ func TestScript(t *testing.T) {
 
 // README's test for pytest, with the real pytest.
 func TestPytest(t *testing.T) {
-	python, err := exec.Command("python3", "-c", "import pytest, sys; print(sys.executable)").Output()
-	if err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("python3 with pytest is not here: %v", err)
-		}
-		t.Skipf("SKIPPED: python3 with pytest is not here (python3 -m pip install pytest): %v", err)
-	}
+	python := pythontest.Interpreter(t, "pytest>=8,<10")
 	testscript.Run(t, testscript.Params{
 		Dir: filepath.Join("testdata", "pytest"),
 		Setup: func(e *testscript.Env) error {
-			e.Setenv("PYTHON", strings.TrimSpace(string(python)))
+			e.Setenv("PYTHON", python)
 			return os.WriteFile(filepath.Join(e.WorkDir, "test_history.py"), []byte(source(t, "cmd/llmtap/testdata/test_history.py")), 0o600)
 		},
 	})

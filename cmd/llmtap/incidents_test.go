@@ -1,0 +1,169 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http/httptest"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// An incident is one of the programs in deploy/examples/python, and what must be stored of it.
+type incident struct {
+	path  string    // of the provider
+	calls [2]uint64 // to the model, of the program as it was and of the fixed one
+	print string    // what is seen of it where nobody looks at llmtap
+	// Rules with their root causes, and causes of failed calls with theirs, each with how many.
+	findings, failed map[string]uint64
+	signal           string // that must be there besides
+}
+
+var incidents = []incident{
+	{
+		path: provider.DeepSeekPath, calls: [2]uint64{2, 3}, print: "task finished",
+		findings: map[string]uint64{"orphan_tool_reply tool_calls_dropped_on_save": 1},
+		failed:   map[string]uint64{"orphan_tool_reply tool_calls_dropped_on_save": 1},
+		signal:   analyzer.MaskedFailure,
+	},
+	{
+		path: provider.OpenAIPath, calls: [2]uint64{2, 2}, print: "did not have response messages",
+		findings: map[string]uint64{"missing_tool_reply parallel_calls_truncated": 1},
+		failed:   map[string]uint64{"missing_tool_reply parallel_calls_truncated": 1},
+	},
+	{
+		path: provider.QwenPath, calls: [2]uint64{2, 2}, print: "13 messages, 10 are sent",
+		findings: map[string]uint64{"orphan_tool_reply history_truncated_mid_pair": 9},
+		failed:   map[string]uint64{"orphan_tool_reply history_truncated_mid_pair": 1},
+	},
+	{
+		path: provider.GeminiPath, calls: [2]uint64{3, 3}, print: "Error handling LLM request",
+		findings: map[string]uint64{
+			"arguments_not_string arguments_reserialised_as_object": 1,
+			"orphan_tool_reply replayed_history_without_binding":    1,
+		},
+		failed: map[string]uint64{
+			"arguments_not_string arguments_reserialised_as_object": 1,
+			"orphan_tool_reply replayed_history_without_binding":    1,
+		},
+	},
+	{
+		path: provider.DeepSeekPath, calls: [2]uint64{4, 4}, print: "ben: sorry, an error",
+		findings: map[string]uint64{"missing_tool_reply tool_skipped": 1, "duplicate_tool_reply duplicate_reply": 1},
+		failed:   map[string]uint64{"missing_tool_reply tool_skipped": 1, "duplicate_tool_reply duplicate_reply": 1},
+	},
+}
+
+// The five incidents as Python programs, with the real clients and the hook: what they store tells the defect of each, and
+// nothing is said of the fixed ones.
+func TestIncidents(t *testing.T) {
+	t.Parallel()
+	needClickHouse(t)
+	folder := filepath.Join("..", "..", "deploy", "examples", "python")
+	python := pythontest.Interpreter(t, append(strings.Fields(source(t, "deploy/examples/python/requirements.txt")), "nats-py>=2.6,<3")...)
+	sdk, err := filepath.Abs(filepath.Join("..", "..", "ingest", "sdk", "python"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stat(t, folder)
+	stat(t, filepath.Join(sdk, "llmtap"))
+	model := httptest.NewServer(provider.New(provider.Config{Seed: 1}))
+	t.Cleanup(model.Close)
+	up := startUp(t)
+	up.ready(t)
+	natsURL := fmt.Sprintf("nats://127.0.0.1:%d", up.port)
+
+	start := time.Now()
+	t.Run("programs", func(t *testing.T) {
+		for i, in := range incidents {
+			for _, fixed := range []bool{false, true} {
+				t.Run(fmt.Sprint(i, ",fixed=", fixed), func(t *testing.T) {
+					t.Parallel()
+					cmd := exec.CommandContext(t.Context(), python, fmt.Sprintf("incident_%d.py", i))
+					if fixed {
+						cmd.Args = append(cmd.Args, "--fixed")
+					}
+					cmd.Dir = folder
+					cmd.Env = []string{
+						"PATH=" + os.Getenv("PATH"), "HOME=" + t.TempDir(), "PYTHONPATH=" + sdk, "PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1",
+						"OPENAI_BASE_URL=" + model.URL + in.path, "OPENAI_API_KEY=none", "LLMTAP_NATS_URL=" + natsURL,
+					}
+					out, err := cmd.CombinedOutput()
+					if _, exited := errors.AsType[*exec.ExitError](err); err != nil && (!exited || fixed) {
+						t.Errorf("run: %v", err)
+					}
+					if strings.Contains(string(out), "Traceback") || !fixed && !strings.Contains(string(out), in.print) {
+						t.Errorf("prints\n%s", out)
+					}
+				})
+			}
+		}
+	})
+	ran := time.Since(start)
+	rows := up.rows()
+	t.Cleanup(rows.close)
+	judge(t, natsURL, rows, nil).check(t) // when all is stored
+	sink := up.open(t)
+	for i, in := range incidents {
+		for k, version := range []string{"1", "2"} {
+			in.check(t, sink, fmt.Sprintf("service = 'incident-%d' AND service_version = '%s'", i, version), in.calls[k], version == "1")
+		}
+	}
+	t.Logf("the programs took %.1f s, until all was stored %.1f s", ran.Seconds(), time.Since(start).Seconds())
+}
+
+// stat looks at the Python files below dir: the test cache knows of no files but those that the test itself looked at.
+func stat(t *testing.T, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".py" {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+// check compares what is stored of a program with what must be.
+func (in *incident) check(t *testing.T, sink *clickhouse.Sink, where string, calls uint64, broken bool) {
+	t.Helper()
+	total := groups(t, sink, "SELECT 'calls', count() FROM exchanges_final WHERE "+where)["calls"]
+	if total != calls {
+		t.Errorf("%s: %d calls, want %d", where, total, calls)
+	}
+	signals := groups(t, sink, "SELECT rule_id, count() FROM findings_final WHERE "+where+" AND severity = 'signal' GROUP BY rule_id")
+	switch {
+	case broken && in.signal != "" && signals[in.signal] != 1:
+		t.Errorf("%s: no %s", where, in.signal)
+	case !broken && len(signals) > 0:
+		t.Errorf("%s: signals %v", where, signals)
+	case !broken:
+		in = &incident{}
+	}
+	f := func(what, sql string, want map[string]uint64) {
+		t.Helper()
+		if want == nil {
+			want = map[string]uint64{}
+		}
+		if diff := cmp.Diff(want, groups(t, sink, sql)); diff != "" {
+			t.Errorf("%s: %s (-want +got):\n%s", where, what, diff)
+		}
+	}
+	f("findings", "SELECT concat(rule_id, ' ', root_cause) AS k, count() FROM findings_final WHERE "+where+
+		" AND (predicted = 'reject' OR severity = 'reject' OR root_cause != '') GROUP BY k", in.findings)
+	f("failed calls", "SELECT concat(cause, ' ', root_cause) AS k, count() FROM exchanges_final WHERE "+where+" AND failed GROUP BY k", in.failed)
+	t.Logf("%s: %d calls, findings %v, signals %v", where, total, in.findings, signals)
+}
