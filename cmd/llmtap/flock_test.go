@@ -231,8 +231,25 @@ func (f *flock) finish() flockRows {
 	}
 	f.stop()
 	rows := f.store.snapshot()
-	rows.tallies = f.tallies()
+	rows.tallies, rows.ledger = f.tallies(), f.ledger()
 	return rows
+}
+
+// ledger is what is kept, by key.
+func (f *flock) ledger() map[string]string {
+	f.t.Helper()
+	kv, err := f.conn.KV(f.t.Context(), event.BucketLedger)
+	if err != nil {
+		f.t.Fatal(err)
+	}
+	all := map[string]string{}
+	if err := kv.Each(f.t.Context(), func(key string, value []byte, _ uint64) error {
+		all[key] = string(value)
+		return nil
+	}); err != nil {
+		f.t.Fatal(err)
+	}
+	return all
 }
 
 // unfinished says what is not stored or not counted yet.
@@ -268,7 +285,7 @@ func (f *flock) reset() {
 	f.store.mu.Lock()
 	f.store.rows = newFlockRows()
 	f.store.mu.Unlock()
-	for _, name := range []string{event.StreamTally, "KV_" + event.BucketProgress} {
+	for _, name := range []string{event.StreamTally, "KV_" + event.BucketProgress, "KV_" + event.BucketLedger} {
 		if err := f.js.DeleteStream(f.t.Context(), name); err != nil {
 			f.t.Fatal(err)
 		}

@@ -34,7 +34,8 @@ var errStoreBack = errors.New("the store takes rows again")
 //	┌─ storing ──────────────────────┐                              ┌─ tallies only ─v──────────────┐
 //	│ rows ──> batcher ──> store     │                              │ rows ──> dropped              │
 //	│ tallies ──> NATS               │                              │ tallies ──> NATS              │
-//	│ checkpoint after each batch    │                              │ the checkpoint stays          │
+//	│ ledger, then checkpoint after  │                              │ ledger and checkpoint stay    │
+//	│ each batch                     │                              │                               │
 //	└─^──────────────────────────────┘                              └────────────────┬──────────────┘
 //	  └──────────────────────────────────────────────────────────────────────────────┘
 //	   the store takes rows again: opened anew at the checkpoint, with an empty analyzer
@@ -47,6 +48,7 @@ type partition struct {
 	reader   *jetstream.Reader
 	analyzer *analyzer.Analyzer
 	batcher  *sinks.Batcher
+	ledger   *ledger
 	logger   *slog.Logger
 	patience time.Duration
 	cut      *jetstream.Cut // that reader is of; or nil
@@ -70,9 +72,11 @@ func newPartition(a *analyzeRole, p, n int, reader *jetstream.Reader, reg promet
 	batcher.DeadLetter = func(ctx context.Context, r sinks.DeadRow) error {
 		return a.conn.DeadRow(ctx, r.Table, r.ID, r.Seq, r.Err, r.Row)
 	}
+	logger := a.logger.With("partition", p)
 	return &partition{
-		conn: a.conn, reader: reader, analyzer: analyzer.New(cfg, rules.InOrder, reg), batcher: batcher, patience: a.patience,
-		logger: a.logger.With("partition", p), read: reader.Stored(), handed: reader.Stored(), tallied: reader.Tallied(),
+		ledger: newLedger(a.conn, p, n, reader, logger),
+		conn:   a.conn, reader: reader, analyzer: analyzer.New(cfg, rules.InOrder, reg), batcher: batcher, patience: a.patience,
+		logger: logger, read: reader.Stored(), handed: reader.Stored(), tallied: reader.Tallied(),
 	}
 }
 
@@ -90,6 +94,12 @@ func (p *partition) run(ctx context.Context) error {
 	})
 	g.Go(func() error {
 		defer stopBatches()
+		if err := p.ledger.load(ctx, p.analyzer); err != nil {
+			if ctx.Err() != nil {
+				return nil
+			}
+			return err
+		}
 		return p.loop(ctx)
 	})
 	return g.Wait()
@@ -176,15 +186,22 @@ func (p *partition) store(ctx context.Context, end bool) error {
 	if ctx.Err() != nil {
 		return nil // a tally may be missing: nothing of this step counts
 	}
+	changed, gone := p.analyzer.TakeLedger()
 	if p.only {
-		return p.tryStore(ctx)
+		return p.tryStore(ctx) // what changed is not kept: the analyzer that comes next finds it again
 	}
+	step := p.ledger.add(changed, gone)
 	upTo, replayFrom := p.read, p.analyzer.ReplayFrom()
 	if upTo == p.handed && p.out.Rows() == 0 && !end {
 		return nil
 	}
 	rows := sinks.Batch{Exchanges: p.out.Exchanges, Findings: p.out.Findings, ToolCalls: p.out.ToolCalls, Runs: p.out.Runs}
-	commit := func(ctx context.Context) error { return p.reader.Commit(ctx, upTo, replayFrom) }
+	commit := func(ctx context.Context) error {
+		if err := p.ledger.keep(ctx, step); err != nil {
+			return err
+		}
+		return p.reader.Commit(ctx, upTo, replayFrom)
+	}
 	for begun := time.Now(); ; {
 		wait, cancel := context.WithTimeout(ctx, p.patience/4)
 		err := p.batcher.Add(wait, &rows, commit)

@@ -4,6 +4,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"maps"
 	"strings"
 	"sync"
 	"testing"
@@ -40,10 +41,10 @@ func TestProcesses(t *testing.T) {
 				f.start()
 				want := f.finish()
 				same(t, seed, want, got)
-				t.Logf("seed %d: %d kills, %d exchanges, %d findings, %d tool calls, %d seconds tallied",
-					seed, kills, len(want.exchanges), len(want.findings), len(want.calls), len(want.tallies))
-				if len(want.findings) == 0 || len(want.tallies) == 0 {
-					t.Error("the stream holds no finding; the test shows nothing")
+				t.Logf("seed %d: %d kills, %d exchanges, %d findings, %d tool calls, %d seconds tallied, %d entries in the ledger",
+					seed, kills, len(want.exchanges), len(want.findings), len(want.calls), len(want.tallies), len(want.ledger))
+				if len(want.findings) == 0 || len(want.tallies) == 0 || len(want.ledger) == 0 {
+					t.Error("the stream holds no finding, or the ledger no entry; the test shows nothing")
 				}
 				f.stop()
 			}
@@ -173,7 +174,7 @@ func same(t *testing.T, seed uint64, want, got flockRows) {
 	t.Helper()
 	for _, diff := range []string{
 		cmp.Diff(want.exchanges, got.exchanges), cmp.Diff(want.findings, got.findings), cmp.Diff(want.calls, got.calls),
-		cmp.Diff(want.tallies, got.tallies),
+		cmp.Diff(want.tallies, got.tallies), cmp.Diff(want.ledger, got.ledger),
 	} {
 		if diff != "" {
 			t.Errorf("seed %d (-undisturbed +disturbed)\n%.4000s", seed, diff)
@@ -218,8 +219,14 @@ func (f *flock) play(n int, meanwhile func(event int)) {
 	}
 }
 
-// merged is the rows, with tallies as if there were one partition.
+// merged is the rows, with tallies as if there were one partition, and without what each partition knows by itself.
 func (r flockRows) merged() flockRows {
+	findings := maps.Clone(r.findings)
+	for id, f := range findings {
+		f.FirstVersion, f.LastClean = "", ""
+		findings[id] = f
+	}
+	r.findings, r.ledger = findings, nil
 	tallies := map[second]map[string]uint64{}
 	for at, counts := range r.tallies {
 		at.partition = 0
@@ -262,6 +269,7 @@ type flockRows struct {
 	findings  map[string]analyzer.Finding
 	calls     map[string]analyzer.ToolCall
 	tallies   map[second]map[string]uint64
+	ledger    map[string]string
 }
 
 type second struct {
@@ -270,7 +278,7 @@ type second struct {
 }
 
 func newFlockRows() flockRows {
-	return flockRows{map[string]analyzer.Exchange{}, map[string]analyzer.Finding{}, map[string]analyzer.ToolCall{}, map[second]map[string]uint64{}}
+	return flockRows{map[string]analyzer.Exchange{}, map[string]analyzer.Finding{}, map[string]analyzer.ToolCall{}, map[second]map[string]uint64{}, map[string]string{}}
 }
 
 // newer puts row under id unless a newer version is there.

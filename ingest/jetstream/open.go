@@ -58,6 +58,7 @@ func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error
 	r := &Reader{
 		c: c, cfg: cfg, label: strconv.Itoa(cfg.Partition), lease: l, stored: l.cp.Stored, epoch: l.cp.Epoch, tallied: max(tallied, l.cp.Tallied),
 		cp: l.cp, seen: l.cp.ReplayFrom - 1, given: l.cp.ReplayFrom - 1, clear: l.cp.Clear, counted: max(l.cp.Stored, l.cp.Clear),
+		created: info.Created, last: info.State.LastSeq,
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 	r.countLost(lost)

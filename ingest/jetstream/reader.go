@@ -38,6 +38,8 @@ type Reader struct {
 	stored  uint64 // when the reader was opened: up to it everything is a replay
 	epoch   uint64
 	tallied int64
+	created time.Time // of the stream
+	last    uint64    // of the stream, when the reader was opened
 	follow  *follower
 	stop    context.CancelFunc
 	done    sync.WaitGroup
@@ -249,6 +251,9 @@ func (r *Reader) Epoch() uint64 { return r.epoch }
 
 // Tallied is the second up to which, when this reader was opened, the partition's tallies were published.
 func (r *Reader) Tallied() int64 { return r.tallied }
+
+// Stream is what the sequences belong to: when the stream was created, and its last sequence when this reader was opened.
+func (r *Reader) Stream() (created time.Time, last uint64) { return r.created, r.last }
 
 // Lost is the number of messages that were gone from the stream before this reader came to them. Nobody knows the shard of
 // what is gone: with N partitions each counts an Nth.
