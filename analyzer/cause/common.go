@@ -45,6 +45,7 @@ var common = newTable("common", []row{
 
 	// empty lists
 	{when: "callsarr emptyarr !content !callarguments", cause: "empty_tool_calls_array", source: "openai dashscope"},
+	{when: "toolsword emptylist|empty !toolchoice !content !callsarr", cause: "tool_schema_invalid", source: "vllm"},
 	{when: "emptylist", cause: "empty_messages", source: "openai anthropic gemini"},
 	{when: "msgs empty !content !role !rolename !toolcall", cause: "empty_messages", source: "openai anthropic"},
 	{when: "both content|toolcall", cause: "content_with_tool_calls", source: "mistral"},

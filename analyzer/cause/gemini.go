@@ -33,7 +33,6 @@ var gemini = newTable("gemini", []row{
 	{words: "api key not valid", cause: "auth", source: "crmne/ruby_llm, recorded"},
 	{words: "api_key_invalid", cause: "auth", source: "crmne/ruby_llm, recorded"},
 	{words: "exceeded your current quota … ai.google.dev", cause: "rate_limit", source: "crmne/ruby_llm, recorded"},
-	{words: "resource_exhausted", cause: "rate_limit", source: "crewAIInc/crewAI, recorded"},
 	{words: "models/ … is not found for api version", cause: "invalid_model", source: "pydantic/pydantic-ai, recorded"},
 	{words: "publisher model … not found", cause: "invalid_model", source: "open-telemetry/opentelemetry-python-contrib, recorded"},
 })

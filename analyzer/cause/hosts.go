@@ -10,6 +10,7 @@ var hosts = newTable("hosts", []row{
 	{words: "failed_generation", cause: "model_tool_call_invalid", source: "groq/groq-typescript#103"},
 
 	{words: "tool_call_id is not found", cause: "orphan_tool_reply", open: "unknown_tool_call_id", source: "MoonshotAI/kimi-cli#1977"},
+	{words: "no call message found for", cause: "orphan_tool_reply", open: "unknown_tool_call_id", source: "vLLM, gpt-oss"},
 	{words: "tool results tool id … not found", cause: "unknown_tool_call_id", open: "orphan_tool_reply", source: "MiniMax-AI/MiniMax-M2#76"},
 	{words: "tool call result does not follow tool call", cause: "missing_tool_reply", open: "orphan_tool_reply", also: "duplicate_call_id_in_message", source: "can1357/oh-my-pi#2055"},
 	{words: "invalid function arguments json", cause: "arguments_invalid_json", source: "earendil-works/pi#5468"},
