@@ -44,17 +44,7 @@ func (f *Request) anthropicTools(s *scanner) {
 			s.skip()
 			continue
 		}
-		var name, typ []byte
-		for more := s.open(); more; more = s.more('}') {
-			switch string(s.key()) {
-			case "name":
-				name, _ = s.text()
-			case "type":
-				typ, _ = s.text()
-			default:
-				s.skip()
-			}
-		}
+		typ, name := s.typeAndName()
 		f.tool(name)
 		if len(typ) > 0 && string(typ) != "custom" {
 			f.OpenTools = true
@@ -67,20 +57,7 @@ func (f *Request) anthropicChoice(s *scanner) {
 	f.Forced = nil
 	if s.kind() != Object {
 		s.skip()
-		return
-	}
-	var name, typ []byte
-	for more := s.open(); more; more = s.more('}') {
-		switch string(s.key()) {
-		case "name":
-			name, _ = s.text()
-		case "type":
-			typ, _ = s.text()
-		default:
-			s.skip()
-		}
-	}
-	if string(typ) == "tool" {
+	} else if typ, name := s.typeAndName(); string(typ) == "tool" {
 		f.Forced = name
 	}
 }

@@ -55,17 +55,7 @@ func (f *Request) responsesTools(s *scanner) {
 			s.skip()
 			continue
 		}
-		var typ, name []byte
-		for more := s.open(); more; more = s.more('}') {
-			switch string(s.key()) {
-			case "type":
-				typ, _ = s.text()
-			case "name":
-				name, _ = s.text()
-			default:
-				s.skip()
-			}
-		}
+		typ, name := s.typeAndName()
 		if !isAgentTool(typ) {
 			name = nil
 		}
@@ -78,20 +68,7 @@ func (f *Request) responsesToolChoice(s *scanner) {
 	f.Forced = nil
 	if s.kind() != Object {
 		s.skip()
-		return
-	}
-	var typ, name []byte
-	for more := s.open(); more; more = s.more('}') {
-		switch string(s.key()) {
-		case "type":
-			typ, _ = s.text()
-		case "name":
-			name, _ = s.text()
-		default:
-			s.skip()
-		}
-	}
-	if isAgentTool(typ) {
+	} else if typ, name := s.typeAndName(); isAgentTool(typ) {
 		f.Forced = name
 	}
 }

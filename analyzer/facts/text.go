@@ -133,3 +133,18 @@ func shaped(raw []byte) (bytes int, ok bool) {
 	}
 	return bytes, true
 }
+
+// typeAndName reads an object and returns these two members of it: a tool, or a choice of one.
+func (s *scanner) typeAndName() (typ, name []byte) {
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "type":
+			typ, _ = s.text()
+		case "name":
+			name, _ = s.text()
+		default:
+			s.skip()
+		}
+	}
+	return typ, name
+}
