@@ -98,6 +98,9 @@ type Analyzer struct {
 	runs    *timed[runKey, *run] // the longest silent first
 	failing *timed[conversationKey, *failing]
 
+	contents contents
+	keep     func(service string) bool // nil: nothing
+	redact   func(body []byte) []byte  // nil: nothing
 	ledger   *ledger
 	sighting Sighting // the exchange that is reported
 	seq      uint64   // of the newest event

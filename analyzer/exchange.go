@@ -101,6 +101,7 @@ func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 	default:
 		a.judge(o, body, at, seen(ev, at), need)
 		a.watchRequest(o, body)
+		a.store(o, body, at)
 	}
 	return o
 }
@@ -149,6 +150,7 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 	}
 	if ok && o.target.Dialect != facts.Other && facts.ScanResponse(o.target.Dialect, ev.ContentType, body, &a.res) == nil {
 		a.answered(o, ev, at, need)
+		a.storeAnswer(o, body)
 		if err := unreadable(ev, &a.res); err != nil {
 			a.dead(dropUnreadable, ev, at, err)
 		}

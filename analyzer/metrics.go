@@ -24,6 +24,7 @@ const (
 	dropMemo        = "memo"         // what is known of a conversation's requests, for want of memory: the next one is read whole
 	dropLedger      = "ledger"       // an entry of the ledger, the longest unseen, for want of room
 	dropLedgerEntry = "ledger_entry" // an entry that was kept and cannot be read
+	dropContent     = "content"      // a message or another part of a body that is too large to be stored
 	dropKind        = "kind"         // an event that is none of the contract's
 )
 
@@ -40,7 +41,7 @@ type metrics struct {
 
 	kinds                            [event.Tool + 1]prometheus.Counter
 	exchanges, findings, calls, tick prometheus.Counter
-	runs                             prometheus.Counter
+	runs, contents, positions        prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
@@ -95,6 +96,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m.exchanges, m.findings = m.out.WithLabelValues("exchanges"), m.out.WithLabelValues("findings")
 	m.runs = m.out.WithLabelValues("runs")
+	m.contents, m.positions = m.out.WithLabelValues("messages"), m.out.WithLabelValues("history")
 	m.calls, m.tick = m.out.WithLabelValues("tool_calls"), m.out.WithLabelValues("tallies")
 	return m
 }

@@ -61,6 +61,14 @@ type Exchange struct {
 	Degraded          bool
 	ProviderRequestID string
 	ResponseID        string
+
+	// Where the request and its answer are stored; all empty when they are not. See Content and HistoryEntry.
+	Branch     string            // of the conversation's history: the exchange that began it
+	Lead       []string          // contents of the leading system and developer messages
+	Marked     map[uint32]string // contents of the messages that carry cache marks, by position
+	Parameters string            // content of the body without its messages
+	MessagesAt int               // where the messages stood in Parameters, in bytes
+	Answer     string            // content of the answer's body
 }
 
 // Values of Exchange.ErrorType that are not the provider's.
@@ -112,6 +120,38 @@ type Finding struct {
 	Confidence string // high, medium, low
 	Evidence   string // what answer N said and what request N+1 sent
 	Fix        string
+}
+
+// Kinds of a Content.
+const (
+	ContentMessage    = "message"
+	ContentParameters = "parameters"
+	ContentAnswer     = "answer"
+)
+
+// A Content is a part of a body, stored once however often it is sent.
+type Content struct {
+	ID     string // 32 hex digits: the first half of the SHA-256 of the captured bytes
+	Kind   string
+	SeenAt time.Time // stream time
+	Bytes  int       // as captured
+	Body   string    // redacted
+}
+
+// A HistoryEntry is a message of a conversation: the one that stands at Position after the leading system messages, in
+// each request of the branch that has so many. The first Shared positions of a branch are those of its parent.
+type HistoryEntry struct {
+	Seq          uint64 // stream sequence; the row's version
+	SeenAt       time.Time
+	Service      string
+	Conversation string
+	Branch       string // the exchange that began it
+	Position     int
+	Content      string // its id; "" when it was too large
+	Role         string // as sent
+	Parent       string // branch; "" when it shares nothing
+	Shared       int
+	Exchange     string // the first that sent the message here
 }
 
 // A ToolCall is one tool call that a model made, and what became of it.
@@ -168,13 +208,17 @@ type Output struct {
 	ToolCalls []ToolCall
 	Runs      []Run
 	Tallies   []Tally // closed buckets, oldest first
+	Contents  []Content
+	History   []HistoryEntry
 	Dead      []DeadLetter
 }
 
 // Reset empties o and keeps its memory.
 func (o *Output) Reset() {
 	o.Exchanges, o.Findings, o.ToolCalls, o.Tallies = o.Exchanges[:0], o.Findings[:0], o.ToolCalls[:0], o.Tallies[:0]
-	o.Runs = o.Runs[:0]
+	o.Runs, o.History = o.Runs[:0], o.History[:0]
+	clear(o.Contents)
+	o.Contents = o.Contents[:0]
 	clear(o.Dead) // the events in it hold bodies
 	o.Dead = o.Dead[:0]
 }
@@ -193,5 +237,5 @@ const maxDeadBody = 64 << 10
 
 // Rows is the number of rows in o.
 func (o *Output) Rows() int {
-	return len(o.Exchanges) + len(o.Findings) + len(o.ToolCalls) + len(o.Runs)
+	return len(o.Exchanges) + len(o.Findings) + len(o.ToolCalls) + len(o.Runs) + len(o.Contents) + len(o.History)
 }

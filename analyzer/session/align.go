@@ -77,20 +77,7 @@ func sameText(a uint64, aEmpty bool, b uint64, bEmpty bool) bool {
 }
 
 // unmarked hashes a message without its cache marks, which agents move along as the history grows.
-func unmarked(b []byte) uint64 {
-	var out []byte
-	for {
-		start, end := cacheMark(b)
-		if start < 0 {
-			if out == nil {
-				return xxh3.Hash(b)
-			}
-			return xxh3.Hash(append(out, b...))
-		}
-		out = append(out, b[:start]...)
-		b = b[end:]
-	}
-}
+func unmarked(b []byte) uint64 { return xxh3.Hash(Unmark(b)) }
 
 var cacheKey = []byte(`"cache_control"`)
 

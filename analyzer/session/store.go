@@ -68,6 +68,8 @@ type conversation struct {
 	moves     int // how often the process that sends its requests changed
 	bytes     int64
 	gone      bool // forgotten by the store
+	kept      any  // by the caller
+	keptBytes int64
 
 	inUsed, inMade links
 }
@@ -360,7 +362,7 @@ func (s *Store) account(c *conversation) {
 	if c.gone {
 		return
 	}
-	n := int64(640 + len(c.calls)*callBytes + c.text + len(c.instances)*512 + len(c.keys)*40 + len(c.endings)*256 + len(c.resumed)*96 + len(c.ahead)*256)
+	n := c.keptBytes + int64(640+len(c.calls)*callBytes+c.text+len(c.instances)*512+len(c.keys)*40+len(c.endings)*256+len(c.resumed)*96+len(c.ahead)*256)
 	for _, l := range c.lines {
 		n += 256 + int64(cap(l.tip.messages))*messageBytes + int64(cap(l.tip.ids))*markBytes + int64(cap(l.tip.answers))*8
 	}

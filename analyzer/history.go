@@ -1,0 +1,201 @@
+package analyzer
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"slices"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// A request is stored as what is new in it. Its messages after the leading system messages are positions of a branch of
+// the conversation's history:
+//
+//	exchange 1   u1 a1 t1            branch 1: 0 u1, 1 a1, 2 t1
+//	exchange 2   u1 a1 t1 a2 t2      branch 1: 3 a2, 4 t2
+//	exchange 3   u1 a1 tX            branch 3, which shares 2 with branch 1: 2 tX
+//
+// A branch is named by the exchange that began it, so its positions never change: what was forgotten and is seen again
+// begins a new one. An exchange names its branch and how many messages it sent, and beside that whatever does not grow
+// with the history: the leading system messages, the rest of the body, and the messages that carry cache marks.
+
+// Bounds of what is remembered of histories and stored of bodies.
+const (
+	maxBranches = 8       // of one conversation; the one that was not used for longest is forgotten
+	maxMarked   = 32      // messages with cache marks of one request; more are stored as if they had none
+	maxContent  = 8 << 20 // bytes of one content; a larger one is not stored, and counted
+	maxKnown    = 1 << 17 // contents that are known to be stored, in each of two generations
+	branchBytes = 192
+
+	// knownFor is how long a content is not stored again: what is used for long is, which renews its time to live.
+	knownFor = 12 * time.Hour
+)
+
+// branch is a history that is stored.
+type branch struct {
+	id, parent string
+	shared     int      // messages that it has in common with its parent
+	hashes     []uint64 // of all its messages
+}
+
+// histories are the branches of a conversation, the newest used last.
+type histories struct{ branches []*branch }
+
+func (h *histories) bytes() int64 {
+	n := int64(64)
+	for _, b := range h.branches {
+		n += branchBytes + 8*int64(cap(b.hashes))
+	}
+	return n
+}
+
+// find returns the branch that shares the longest start with n messages, of which hash gives the identities, and how
+// long that is.
+func (h *histories) find(n int, hash func(int) uint64) (best *branch, shared int) {
+	at := 0
+	for i, b := range slices.Backward(h.branches) {
+		k := 0
+		for k < n && k < len(b.hashes) && b.hashes[k] == hash(k) {
+			k++
+		}
+		if k > shared {
+			best, shared, at = b, k, i
+		}
+	}
+	if best != nil {
+		h.branches = append(slices.Delete(h.branches, at, at+1), best)
+	}
+	return best, shared
+}
+
+func (h *histories) add(b *branch) {
+	if len(h.branches) == maxBranches {
+		h.branches = slices.Delete(h.branches, 0, 1)
+	}
+	h.branches = append(h.branches, b)
+}
+
+// contents remembers what was stored and when, in two generations.
+type contents struct{ new, old map[contentID]time.Time }
+
+// contentID is the first 128 bits of the SHA-256 of the captured bytes.
+type contentID [16]byte
+
+// stored reports whether id was stored not long ago; else it is now.
+func (c *contents) stored(id contentID, now time.Time) bool {
+	at, ok := c.new[id]
+	if !ok {
+		if c.new == nil || len(c.new) >= maxKnown {
+			c.old, c.new = c.new, make(map[contentID]time.Time)
+		}
+		at, ok = c.old[id]
+	}
+	if ok = ok && now.Sub(at) < knownFor; !ok {
+		at = now
+	}
+	c.new[id] = at
+	return ok
+}
+
+// content stores a part of a body, once, and returns its id; "" when it is too large.
+func (a *Analyzer) content(kind string, body []byte) string {
+	if len(body) > maxContent {
+		a.drop(dropContent)
+		return ""
+	}
+	sum := sha256.Sum256(body)
+	id := contentID(sum[:16])
+	c := Content{ID: hex.EncodeToString(id[:]), Kind: kind, SeenAt: a.now, Bytes: len(body)}
+	if a.contents.stored(id, a.now) || !a.emit {
+		return c.ID
+	}
+	if a.redact != nil {
+		body = a.redact(body)
+	}
+	c.Body = string(body)
+	a.metrics.contents.Inc()
+	a.out.Contents = append(a.out.Contents, c)
+	return c.ID
+}
+
+// KeepContents makes the analyzer put out what bodies hold, of the services that keep names, each content as redact
+// returns it; nil changes nothing. It is called before the first event.
+func (a *Analyzer) KeepContents(keep func(service string) bool, redact func(body []byte) []byte) {
+	a.keep, a.redact = keep, redact
+}
+
+// keeps reports whether what the bodies of e hold is stored.
+func (a *Analyzer) keeps(e *Exchange) bool {
+	return a.keep != nil && a.keep(e.Labels.Service) && (e.Capture == event.CaptureFull || e.Capture == event.CaptureShape)
+}
+
+// store stores what is new in the request whose facts are in a.req.
+func (a *Analyzer) store(o *open, body []byte, at Position) {
+	e, t, all := &o.row, o.turn, a.req.Messages
+	if !a.keeps(e) {
+		return
+	}
+	if a.req.Dropped > 0 || len(all) == 0 {
+		e.Parameters = a.content(ContentParameters, body)
+		return
+	}
+	first, last := all[0].Start, all[len(all)-1].End
+	rest := make([]byte, 0, len(body)-last+first)
+	e.Parameters, e.MessagesAt = a.content(ContentParameters, append(append(rest, body[:first]...), body[last:]...)), first
+	lead := t.Lead()
+	for i := range all[:lead] {
+		e.Lead = append(e.Lead, a.content(ContentMessage, body[all[i].Start:all[i].End]))
+	}
+	all = all[lead:]
+	hash := func(i int) uint64 { return t.Unmarked(lead + i) }
+	for i := range all {
+		if m := &all[i]; hash(i) != m.Hash && len(e.Marked) < maxMarked {
+			if e.Marked == nil {
+				e.Marked = make(map[uint32]string)
+			}
+			e.Marked[uint32(i)] = a.content(ContentMessage, body[m.Start:m.End])
+		}
+	}
+	h, _ := t.Kept().(*histories)
+	if h == nil {
+		h = &histories{}
+	}
+	b, shared := h.find(len(all), hash)
+	if b == nil || shared < len(b.hashes) && shared < len(all) {
+		fork := &branch{id: e.ID}
+		if b != nil {
+			fork.parent, fork.shared, fork.hashes = b.id, shared, slices.Clone(b.hashes[:shared])
+		}
+		b = fork
+		h.add(b)
+	}
+	e.Branch = b.id
+	for i := shared; i < len(all); i++ {
+		b.hashes = append(b.hashes, hash(i))
+		a.position(e, b, i, &all[i], body, at)
+	}
+	a.sessions.Keep(t, h, h.bytes())
+}
+
+// position stores message i of a branch.
+func (a *Analyzer) position(e *Exchange, b *branch, i int, m *facts.Message, body []byte, at Position) {
+	h := HistoryEntry{
+		Service: e.Labels.Service, Conversation: e.Conversation, Branch: b.id, Position: i, Parent: b.parent, Shared: b.shared, Exchange: e.ID,
+		Seq: at.Seq, SeenAt: at.Time, Role: string(m.RoleName), Content: a.content(ContentMessage, session.Unmark(body[m.Start:m.End])),
+	}
+	if a.emit {
+		h.Role = name(a.strings.string(h.Role))
+		a.metrics.positions.Inc()
+		a.out.History = append(a.out.History, h)
+	}
+}
+
+// storeAnswer stores the body of an answer. That of a failed call is the error text of its row.
+func (a *Analyzer) storeAnswer(o *open, body []byte) {
+	if e := &o.row; o.turn != nil && e.Status < 400 && len(body) > 0 && a.keeps(e) {
+		e.Answer = a.content(ContentAnswer, body)
+	}
+}
