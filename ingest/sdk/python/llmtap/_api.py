@@ -9,7 +9,7 @@ import threading
 import uuid
 from typing import Any, Callable, Iterable, Mapping, Optional
 
-from . import _event, _httpx
+from . import _aiohttp, _event, _httpx, _requests
 from ._config import DEFAULT_FLUSH_TIMEOUT, DEFAULT_MEMORY_LIMIT, Config, log
 from ._context import Enclosed, Last, Scope
 from ._event import clip
@@ -18,6 +18,12 @@ from ._patch import Patches, hook_of, set_hook
 
 _lock = threading.Lock()  # guards the hook's beginning and end
 _patches = Patches()
+_CLIENTS: dict[str, Callable[[Patches], None]] = {
+    "httpx": lambda patches: _httpx.patch(patches, "httpx"),
+    "httpx2": lambda patches: _httpx.patch(patches, "httpx2"),
+    "requests": _requests.patch,
+    "aiohttp": _aiohttp.patch,
+}
 
 
 def instrument(
@@ -70,11 +76,11 @@ def instrument(
         config.complete(os.environ)
         hook = Hook(config)
         set_hook(hook)
-        for module in ("httpx", "httpx2"):
+        for name, patch in _CLIENTS.items():
             try:
-                _httpx.patch(_patches, module)
-            except Exception:
-                log.warning("llmtap: calls of %s are not recorded", module, exc_info=True)
+                patch(_patches)
+            except Exception:  # a version of it that nobody here knows
+                log.warning("llmtap: calls of %s are not recorded", name, exc_info=True)
         hook.start()
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Optional, Tuple
+from typing import Optional
 
 from ._event import Body
 from ._queue import Queue
@@ -10,6 +10,7 @@ from ._queue import Queue
 MAX_BODY = 16 << 20  # beyond it, a body is stubbed
 STUB_HALF = 256 << 10  # of a stubbed body, its first and its last bytes
 MAX_ERROR = 4 << 10  # of an error answer when bodies are not captured
+ERROR_READ = MAX_ERROR + 1  # what is kept of it until it is masked: one byte more tells whether a word was halved
 _MIN_GROW = 4 << 10
 
 
@@ -95,7 +96,7 @@ class Capture:
         self._reserved = n
         return True
 
-    def take(self) -> Tuple[Optional[Body], int]:
+    def take(self) -> tuple[Optional[Body], int]:
         """The body; its reservation is the caller's from now on."""
         body, reserved = self._buf, self._reserved
         if self._tail is not None:

@@ -6,7 +6,7 @@ import logging
 import os
 import sys
 from dataclasses import dataclass, field
-from typing import Any, Callable, Dict, Iterable, Mapping, Optional, Tuple
+from typing import Any, Callable, Iterable, Mapping, Optional
 from urllib.parse import unquote_to_bytes, urlsplit
 
 from . import _event
@@ -37,14 +37,14 @@ class Config:
     environment: str = ""
     agent: str = ""
     capture: str = _event.SHAPE
-    hosts: Tuple[str, ...] = ()
+    hosts: tuple[str, ...] = ()
     redact: Optional[Callable[[bytes], bytes]] = None
     on_published: Optional[Callable[[str], object]] = None
     traceparent: Optional[Callable[[], str]] = None
     keep_user: bool = False
     memory_limit: int = DEFAULT_MEMORY_LIMIT
     flush_timeout: float = DEFAULT_FLUSH_TIMEOUT
-    nats_options: Dict[str, Any] = field(default_factory=dict)
+    nats_options: dict[str, Any] = field(default_factory=dict)
 
     user_key: bytes = b""  # LLMTAP_SHAPE_KEY
     shape_key: bytes = b""  # the same, or the process's own
@@ -93,7 +93,7 @@ def _check_url(url: str) -> None:
         raise ValueError("llmtap: url: an address has no host")
 
 
-def resource_attributes(s: str) -> Dict[str, str]:
+def resource_attributes(s: str) -> dict[str, str]:
     """key=value pairs separated by commas, values percent-encoded, as OpenTelemetry defines them."""
     found = {}
     for pair in s.split(","):

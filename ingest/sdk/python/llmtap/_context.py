@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextvars
 import functools
 import inspect
-from typing import Any, Callable, Dict, Mapping, Optional, TypeVar, cast
+from typing import Any, Callable, Mapping, Optional, TypeVar, cast
 
 from ._config import log
 from ._event import MAX_ATTRS, clip, valid_attr_key
@@ -29,7 +29,7 @@ class Scope:
 
     def __init__(self, outer: Optional[Scope] = None, owner: Optional[Enclosed] = None) -> None:
         self.agent = self.stage = self.conversation = self.run = self.user = ""
-        self.attrs: Dict[str, str] = {}
+        self.attrs: dict[str, str] = {}
         self.last: Optional[Last] = None
         self.owner, self.outer = owner, outer
         if outer is not None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 import zlib
-from typing import Any, Iterator, Tuple
+from typing import Any, Iterator
 
 from ._event import Body
 
@@ -21,7 +21,7 @@ def decode(encoding: str, body: Body, limit: int) -> bytes:
     return text
 
 
-def decode_some(encoding: str, body: Body, limit: int) -> Tuple[bytes, str]:
+def decode_some(encoding: str, body: Body, limit: int) -> tuple[bytes, str]:
     """What body decodes to, up to limit bytes, as far as it goes; and why it goes no further."""
     out = bytearray()
     error = ""

@@ -6,7 +6,7 @@ import hashlib
 import os
 import re
 import time
-from typing import Dict, List, Optional, Union
+from typing import Optional, Union
 
 MAX_HEADER_VALUE = 512  # bytes of one value, after percent-encoding
 MAX_ATTRS = 32
@@ -46,7 +46,7 @@ class Event:
         "content_type", "content_encoding", "sdk", "traceparent", "body",
     )  # fmt: skip
 
-    def __init__(self, kind: str, labels: Labels, attrs: Dict[str, str], instance: str, sdk: str) -> None:
+    def __init__(self, kind: str, labels: Labels, attrs: dict[str, str], instance: str, sdk: str) -> None:
         self.kind, self.labels, self.attrs, self.instance, self.sdk = kind, labels, attrs, instance, sdk
         self.exchange = self.url = self.method = self.api_version = self.error = self.provider_request_id = ""
         self.step = self.tool_call_id = self.capture = self.content_type = self.content_encoding = self.traceparent = ""
@@ -72,9 +72,9 @@ class Event:
             return shard_of(self.labels.conversation)
         return shard_of(self.labels.service or UNKNOWN_SERVICE, self.labels.agent, self.instance)
 
-    def headers(self) -> Dict[str, str]:
+    def headers(self) -> dict[str, str]:
         """All headers but Nats-Msg-Id, Llmtap-Part and Llmtap-Body-Bytes, which depend on the part."""
-        h: Dict[str, str] = {"Llmtap-Time": rfc3339(self.time)}
+        h: dict[str, str] = {"Llmtap-Time": rfc3339(self.time)}
         labels = self.labels
 
         def text(key: str, value: str) -> None:
@@ -151,7 +151,7 @@ def escape(s: str) -> str:
     b = utf8(s)
     if len(b) <= MAX_HEADER_VALUE and _PLAIN.match(b):
         return b.decode("ascii")
-    out: List[str] = []
+    out: list[str] = []
     size = 0
     last = len(b) - 1
     i = 0

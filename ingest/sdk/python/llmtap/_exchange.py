@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, List, Optional
+from typing import TYPE_CHECKING, Callable, Optional
 from urllib.parse import parse_qs
 
 from . import _event
-from ._capture import MAX_BODY, MAX_ERROR, Capture
+from ._capture import ERROR_READ, MAX_BODY, Capture
 from ._endings import Ending, ending_of
 from ._event import Event, clip
 from ._hosts import Target
 from ._queue import Ticket
+from ._redact import masked
 from ._shape.detect import detect
 
 if TYPE_CHECKING:
@@ -29,7 +31,7 @@ _REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid")
 _CANCELLATIONS = ("CancelledError", "Cancelled", "KeyboardInterrupt", "SystemExit")
 
 # The values of a header; its name is in lower case.
-Headers = Callable[[str], List[str]]
+Headers = Callable[[str], list[str]]
 
 
 class Exchange:
@@ -123,7 +125,7 @@ class Exchange:
             for name in _REQUEST_IDS:
                 res.provider_request_id = res.provider_request_id or "".join(headers(name)[:1])
             if status >= 400 and body.limit >= 0 and self.hook.config.capture != _event.FULL:
-                body.limit = MAX_ERROR
+                body.limit = ERROR_READ
             if not res.content_encoding:
                 self._stream = ending_of(res.content_type)
             length = "".join(headers("content-length")[:1])
@@ -183,7 +185,7 @@ class Exchange:
         text = f"{name}: {text}" if text else name
         if self._query:
             text = text.replace(self._query, "…")
-        return clip(text)
+        return clip(masked(_event.utf8(text)).decode("utf-8", "surrogateescape"))
 
     def end(self, why: str) -> None:
         """Queues the response, once. why is empty for an answer that came whole."""
@@ -230,3 +232,16 @@ def _describe(ev: Event, body: Capture, headers: Headers) -> None:
         ev.content_encoding = encoding  # the sender decodes what readers of events do not know
     else:
         body.limit, ev.capture = -1, _event.NONE
+
+
+def cancelled() -> bool:
+    """The running task is being cancelled, or the program interrupted."""
+    kind = sys.exc_info()[0]
+    if kind is not None and (issubclass(kind, (asyncio.CancelledError, KeyboardInterrupt)) or kind.__name__ == "Cancelled"):
+        return True
+    try:
+        task = asyncio.current_task()
+    except RuntimeError:
+        return False
+    cancelling = getattr(task, "cancelling", None)  # since Python 3.11
+    return bool(cancelling is not None and cancelling())

@@ -9,7 +9,7 @@ import threading
 import time
 import uuid
 from collections import deque
-from typing import Any, Deque, Dict, List, NamedTuple, Optional
+from typing import Any, NamedTuple, Optional
 
 from . import _context, _event
 from ._config import Config, log
@@ -46,14 +46,14 @@ class Hook:
         self.hosts = Hosts(config.hosts)
         self.sdk = "python/" + VERSION
         self.epoch = 0
-        self._inherited: List[Any] = []
+        self._inherited: list[Any] = []
         self._begin()
 
     def _begin(self) -> None:
         self.instance = str(uuid.UUID(bytes=os.urandom(16), version=4))
-        self.left: Deque[Exchange] = deque()  # answers that the garbage collector found; ended by the sender
+        self.left: deque[Exchange] = deque()  # answers that the garbage collector found; ended by the sender
         self._lock = threading.RLock()  # guards all below
-        self._open: Dict[int, Exchange] = {}
+        self._open: dict[int, Exchange] = {}
         self._closed = False
         self._errors = 0
         self._sender: Optional[Sender] = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Iterable, List, NamedTuple, Optional, Set
+from typing import Iterable, NamedTuple, Optional
 from urllib.parse import urlsplit
 
 KNOWN = (
@@ -38,8 +38,8 @@ class Hosts:
     """Answers whether calls to a host are recorded. It never changes once made."""
 
     def __init__(self, extra: Iterable[str] = ()) -> None:
-        self._exact: Set[str] = set()  # "host" or "host:port"
-        suffixes: List[str] = []
+        self._exact: set[str] = set()  # "host" or "host:port"
+        suffixes: list[str] = []
         for h in (*KNOWN, *extra):
             h = h.lower()
             if h[:1] in (".", "-"):

@@ -5,11 +5,10 @@ from __future__ import annotations
 
 import asyncio
 import importlib
-import sys
 import threading
-from typing import Any, AsyncIterator, Callable, Iterator, List, Optional
+from typing import Any, AsyncIterator, Callable, Iterator, Optional
 
-from ._exchange import Exchange, Headers
+from ._exchange import Exchange, Headers, cancelled
 from ._patch import Patches, hook_of
 
 DRAIN_BYTES = 64 << 10
@@ -30,7 +29,7 @@ def patch(patches: Patches, module: str) -> None:
 def _headers(headers: Any) -> Headers:
     raw = headers.raw
 
-    def values(name: str) -> List[str]:
+    def values(name: str) -> list[str]:
         key = name.encode()
         return [v.decode("latin-1") for k, v in raw if k.lower() == key]
 
@@ -177,7 +176,7 @@ def _tees(httpx: Any) -> _Tees:
                     return
                 except RuntimeError:  # the process ends
                     self._x.hook.drains.release()
-            self._x.closed(_cancelled())
+            self._x.closed(cancelled())
             self._stream.close()
 
         def _drain(self) -> None:
@@ -228,8 +227,8 @@ def _tees(httpx: Any) -> _Tees:
         async def aclose(self) -> None:
             if self._drained:
                 return
-            cancelled = _cancelled()
-            if not cancelled and _drainable(self._x, self._extensions) and self._x.hook.drains.acquire(blocking=False):
+            given_up = cancelled()
+            if not given_up and _drainable(self._x, self._extensions) and self._x.hook.drains.acquire(blocking=False):
                 self._drained = True
                 try:
                     _drains.add(asyncio.get_running_loop().create_task(self._drain()))
@@ -237,7 +236,7 @@ def _tees(httpx: Any) -> _Tees:
                 except RuntimeError:  # another kind of event loop
                     self._drained = False
                     self._x.hook.drains.release()
-            self._x.closed(cancelled)
+            self._x.closed(given_up)
             await self._stream.aclose()
 
         async def _drain(self) -> None:
@@ -281,24 +280,9 @@ def _drainable(x: Exchange, extensions: Any) -> bool:
     return x.unread_error() and extensions.get("http_version") != b"HTTP/2"
 
 
-def _cancelled() -> bool:
-    """The running task is being cancelled, or the program interrupted."""
-    kind = sys.exc_info()[0]
-    if kind is not None and (issubclass(kind, (asyncio.CancelledError, KeyboardInterrupt)) or kind.__name__ == "Cancelled"):
-        return True
-    try:
-        task = asyncio.current_task()
-    except RuntimeError:
-        return False
-    cancelling = getattr(task, "cancelling", None)  # since Python 3.11
-    return bool(cancelling is not None and cancelling())
-
-
 def _shut(extensions: Any) -> None:
     """Ends a read that takes too long."""
     try:
         extensions["network_stream"].get_extra_info("socket").shutdown(2)
     except Exception:
         pass
-
-

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from typing import Any, Callable, List, Optional, Tuple
+from typing import Any, Callable, Optional
 
 from ._hook import Hook
 
@@ -25,7 +25,7 @@ class Patches:
     """Methods that were replaced, to be put back."""
 
     def __init__(self) -> None:
-        self._replaced: List[Tuple[Any, str, Any, Any]] = []
+        self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
         """Puts make(original) in the place of a method, unless that is done already."""

@@ -7,13 +7,14 @@ import time
 from typing import Optional
 
 from . import _event
-from ._capture import MAX_BODY, MAX_ERROR
+from ._capture import ERROR_READ, MAX_BODY, MAX_ERROR
 from ._config import Config, log
 from ._decode import DecodeError, decode, decode_some
 from ._endings import ending_of
 from ._event import Event
 from ._exchange import UNREAD
 from ._queue import Item, Queue
+from ._redact import cut, masked
 from ._shape.shaper import Shaper
 
 # Memory that shaping a body of n bytes takes.
@@ -52,8 +53,7 @@ class Preparer:
             if ev.content_encoding in ("br", "deflate"):
                 ev.content_encoding = ""
             return
-        plain = self._redact is None and self._shaper is None and ev.content_encoding not in ("br", "deflate")
-        if plain and not (_start_of_error(ev) and ev.content_encoding == "gzip"):
+        if self._redact is None and self._shaper is None and not _is_error(ev) and ev.content_encoding not in ("br", "deflate"):
             return
         try:
             body = self._publishable(it)
@@ -80,8 +80,10 @@ class Preparer:
             if not isinstance(body, (bytes, bytearray)):
                 raise _WithheldError("redact returns no bytes")
             body = bytes(body)
-        if self._shaper is None or _start_of_error(ev):
-            return body
+        if _start_of_error(ev):
+            return masked(cut(body, MAX_ERROR))[:MAX_ERROR]
+        if self._shaper is None:
+            return masked(body) if _is_error(ev) else body
         return self._shape(self._shaper, it, body)
 
     def _shape(self, shaper: Shaper, it: Item, body: bytes) -> bytes:
@@ -101,9 +103,14 @@ class Preparer:
             self._queue.reserve(-(limit + n * _SHAPE_SCRATCH))
 
 
+def _is_error(ev: Event) -> bool:
+    """ev is an error answer: its text is masked in every mode."""
+    return ev.kind == _event.RESPONSE and ev.status >= 400
+
+
 def _start_of_error(ev: Event) -> bool:
-    """ev has the first bytes of an error answer. Compressed, no reader could decompress them."""
-    return ev.kind == _event.RESPONSE and ev.status >= 400 and ev.capture not in (_event.FULL, _event.CUT)
+    """No more than the first bytes of an error answer are kept. Compressed, no reader could decompress them."""
+    return _is_error(ev) and ev.capture not in (_event.FULL, _event.CUT)
 
 
 def _decoded(ev: Event) -> bytes:
@@ -112,7 +119,8 @@ def _decoded(ev: Event) -> bytes:
     if not ev.content_encoding:
         return body
     if _start_of_error(ev):
-        return decode_some(ev.content_encoding, body, MAX_ERROR)[0]  # as far as it goes
+        text, error = decode_some(ev.content_encoding, body, ERROR_READ)
+        return cut(text, len(text) - 1) if error and text else text  # that is how far it goes
     if ev.error and ev.content_encoding != "zstd":
         # Broken off with the answer: what came is the evidence.
         text, _ = decode_some(ev.content_encoding, body, MAX_BODY + 1)

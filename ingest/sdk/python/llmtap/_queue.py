@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from typing import Callable, Deque, List, Optional, Tuple
+from typing import Callable, Optional
 
 from ._event import Event
 
@@ -22,7 +22,7 @@ class Ticket:
 
     def __init__(self, dialect: str) -> None:
         self.dialect = dialect
-        self.items: List[Item] = []
+        self.items: list[Item] = []
         self.acked = 0
         self.dropped = False
 
@@ -50,12 +50,12 @@ class Queue:
         self._wake = wake  # called without the lock, when there may be something to send
         # Guards all below and every ticket. Reentrant, because a signal handler may make calls.
         self._lock = threading.RLock()
-        self._flying: Deque[Item] = deque()
-        self._waiting: Deque[Item] = deque()
+        self._flying: deque[Item] = deque()
+        self._waiting: deque[Item] = deque()
         self._used = self._flying_bytes = self._waiting_bytes = 0
         self._live = 0
         self._seq = self._published = self._events = self._dropped = 0
-        self._waiters: List[Tuple[int, threading.Event]] = []
+        self._waiters: list[tuple[int, threading.Event]] = []
 
     def reserve(self, n: int) -> bool:
         """Accounts for n more bytes and drops old exchanges to make room; False, and nothing is accounted, when there is no room even so."""
@@ -232,7 +232,7 @@ class Queue:
             self._waiting.popleft()
         return not self._waiting or self._waiting[0].ev.seq > seq
 
-    def snapshot(self) -> Tuple[int, int, int, int, int]:
+    def snapshot(self) -> tuple[int, int, int, int, int]:
         """Published exchanges, stored events, dropped exchanges, events that wait, bytes in use."""
         with self._lock:
             return self._published, self._events, self._dropped, self._live, self._used

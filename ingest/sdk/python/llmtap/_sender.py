@@ -8,7 +8,7 @@ import os
 import socket
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Dict, Optional
+from typing import TYPE_CHECKING, Any, Optional
 
 import nats.errors
 from nats.aio.client import Client
@@ -69,7 +69,7 @@ class Sender(threading.Thread):
         self._server = 0
         self._inbox = ""
         self._sent = 0
-        self._flights: Dict[str, Item] = {}  # by the reply subject
+        self._flights: dict[str, Item] = {}  # by the reply subject
         self._proven = False  # the last message that could be stored was
         self._failing = False  # said so in the log
         self._reported = float("-inf")
@@ -210,7 +210,7 @@ class Sender(threading.Thread):
         servers = list(self._config.servers())
         url = servers[self._server % len(servers)]
         self._server += 1
-        options: Dict[str, Any] = {
+        options: dict[str, Any] = {
             "name": "llmtap-python/" + self._token,
             "inbox_prefix": "_INBOX." + self._token,
             "connect_timeout": _CONNECT_TIMEOUT,

@@ -53,7 +53,7 @@ func environment(t testing.TB, packages []string) (python string, err error) {
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return "", fmt.Errorf("make the cache: %w", err)
 	}
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), "python-new-")
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), "python-new-") //nolint:usetesting // on the file system of the cache, where it can be renamed
 	if err != nil {
 		return "", fmt.Errorf("make an environment: %w", err)
 	}

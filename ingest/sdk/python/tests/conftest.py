@@ -8,7 +8,7 @@ import pathlib
 import shutil
 import socket
 import subprocess
-from typing import Any, Callable, Dict, Iterator, List, NamedTuple
+from typing import Any, Callable, Iterator, NamedTuple
 
 import pytest
 
@@ -36,10 +36,10 @@ def helper(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 
 @pytest.fixture(scope="session")
-def ask(helper: str) -> Callable[..., List[Any]]:
+def ask(helper: str) -> Callable[..., list[Any]]:
     """Runs the helper over questions and returns its answers."""
 
-    def run(questions: List[Dict[str, Any]], *args: str) -> List[Any]:
+    def run(questions: list[dict[str, Any]], *args: str) -> list[Any]:
         text = "\n".join(json.dumps(q) for q in questions)
         done = subprocess.run([helper, *args], input=text.encode(), stdout=subprocess.PIPE, check=True)
         return [json.loads(line) for line in done.stdout.splitlines()]
@@ -51,7 +51,7 @@ class Message(NamedTuple):
     """One stored message."""
 
     subject: str
-    headers: Dict[str, str]
+    headers: dict[str, str]
     data: bytes
 
     def __getitem__(self, key: Any) -> Any:
@@ -69,9 +69,7 @@ class Nats:
         self.url = f"nats://agent:agent@127.0.0.1:{self.port}"
 
     def start(self) -> Nats:
-        self._process = subprocess.Popen(
-            [self._helper, "nats", str(self._dir), str(self.port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE
-        )
+        self._process = subprocess.Popen([self._helper, "nats", str(self._dir), str(self.port)], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert self._process.stdout is not None
         assert self._process.stdout.readline().strip() == str(self.port).encode()
         return self
@@ -83,13 +81,13 @@ class Nats:
         process.wait(30)
         process.stdout.close()
 
-    def messages(self) -> List[Message]:
+    def messages(self) -> list[Message]:
         """All that is stored, in order."""
         import asyncio
 
         import nats
 
-        async def read() -> List[Message]:
+        async def read() -> list[Message]:
             nc = await nats.connect(f"nats://admin:admin@127.0.0.1:{self.port}")
             js = nc.jetstream()
             last = (await js.stream_info("LLMTAP")).state.last_seq

@@ -7,7 +7,7 @@ import gzip
 import json
 import pathlib
 import random
-from typing import Any, Callable, Dict, List, Tuple
+from typing import Any, Callable
 
 import pytest
 from conftest import HERE, SHARED
@@ -17,10 +17,10 @@ from llmtap._shape.paths import tables
 from llmtap._shape.shaper import Shaper
 
 KEY = "key"
-Case = Tuple[str, str, bytes, int]  # kind, dialect, body, limit
+Case = tuple[str, str, bytes, int]  # kind, dialect, body, limit
 
 
-def check(ask: Callable[..., List[Any]], cases: List[Case]) -> None:
+def check(ask: Callable[..., list[Any]], cases: list[Case]) -> None:
     questions = [{"kind": k, "dialect": d, "body": base64.b64encode(b).decode(), "limit": n} for k, d, b, n in cases]
     answers = ask(questions, "shape", KEY)
     assert len(answers) == len(cases)
@@ -35,12 +35,12 @@ def most(body: bytes) -> int:
     return 8 * len(body) + 4096
 
 
-def examples() -> List[Case]:
+def examples() -> list[Case]:
     """Every body of the examples in the specification, as a request and as an answer of its dialect."""
     path = SHARED / "spec" / "examples.json"
     if not path.exists():
         pytest.skip(f"{path} is absent")
-    cases: List[Case] = []
+    cases: list[Case] = []
 
     def walk(v: Any, dialect: str) -> None:
         if isinstance(v, dict):
@@ -59,15 +59,15 @@ def examples() -> List[Case]:
     return cases
 
 
-def test_examples(ask: Callable[..., List[Any]]) -> None:
+def test_examples(ask: Callable[..., list[Any]]) -> None:
     cases = examples()
     assert len(cases) > 1000
     check(ask, cases)
 
 
-def test_golden_inputs(ask: Callable[..., List[Any]]) -> None:
+def test_golden_inputs(ask: Callable[..., list[Any]]) -> None:
     folder = HERE.parents[2] / "shape" / "testdata"
-    cases: List[Case] = []
+    cases: list[Case] = []
     for path in sorted(folder.glob("*.in")):
         dialect, kind, _ = path.name.split(".")
         body = path.read_bytes()
@@ -78,11 +78,11 @@ def test_golden_inputs(ask: Callable[..., List[Any]]) -> None:
     check(ask, cases)
 
 
-def test_recorded_traffic(ask: Callable[..., List[Any]]) -> None:
+def test_recorded_traffic(ask: Callable[..., list[Any]]) -> None:
     path = SHARED / "data" / "exchanges.jsonl.gz"
     if not path.exists():
         pytest.skip(f"{path} is absent")
-    cases: List[Case] = []
+    cases: list[Case] = []
     size = 0
     with gzip.open(path) as f:
         for i, line in enumerate(f):
@@ -98,7 +98,7 @@ def test_recorded_traffic(ask: Callable[..., List[Any]]) -> None:
     check(ask, cases)
 
 
-def strings_and_objects(v: Dict[str, Any]) -> List[bytes]:
+def strings_and_objects(v: dict[str, Any]) -> list[bytes]:
     return [x.encode() if isinstance(x, str) else json.dumps(x).encode() for x in v.values() if isinstance(x, (dict, str))]
 
 
@@ -120,7 +120,9 @@ def value(r: random.Random, depth: int) -> Any:
     if kind == 3:
         return json.dumps(value(r, depth - 1) if depth > 0 else {})
     if kind == 4:
-        return r.choice(['{"a":1', "{} {}", "  ", "01", "truefalse", '"\\x"', "[1,]", "1e5", "1.e5", "-", '{"b":1,"a":{"d":[],"c":"\\ud800"}}', "nul"])
+        return r.choice(
+            ['{"a":1', "{} {}", "  ", "01", "truefalse", '"\\x"', "[1,]", "1e5", "1.e5", "-", '{"b":1,"a":{"d":[],"c":"\\ud800"}}', "nul"]
+        )
     if kind == 5:
         return [value(r, depth - 1) for _ in range(r.randrange(4))]
     return {r.choice(WORDS): value(r, depth - 1) for _ in range(r.randrange(5))}
@@ -149,13 +151,13 @@ def body(r: random.Random) -> bytes:
 def event(r: random.Random) -> Any:
     """A part of a stream: mostly what some provider sends."""
     piece = r.choice(["", "a", "{", '{"x":', "1}", "}", "\\u00e9", "\U0001f600", "\n"])
-    call: Dict[str, Any] = {"function": {"arguments": piece}}
+    call: dict[str, Any] = {"function": {"arguments": piece}}
     for key, v in (("id", r.choice(["", "c1", "c2", None])), ("index", r.choice([0, 1, None])), ("type", "function")):
         if r.random() < 0.6:
             call[key] = v
     if r.random() < 0.4:
         call["function"]["name"] = r.choice(["f", "g", ""])
-    delta: Dict[str, Any] = {r.choice(["content", "reasoning_content", "refusal"]): piece}
+    delta: dict[str, Any] = {r.choice(["content", "reasoning_content", "refusal"]): piece}
     if r.random() < 0.7:
         delta["tool_calls"] = [call, call] if r.random() < 0.2 else [call]
     return r.choice(
@@ -178,17 +180,17 @@ def event(r: random.Random) -> Any:
 
 
 @pytest.mark.parametrize("seed", range(6))
-def test_random(ask: Callable[..., List[Any]], seed: int) -> None:
+def test_random(ask: Callable[..., list[Any]], seed: int) -> None:
     r = random.Random(seed)
     dialects = [*tables(), "other"]
-    cases: List[Case] = []
+    cases: list[Case] = []
     for _ in range(3000):
         b = body(r)
         cases.append((r.choice(["request", "response", "response"]), r.choice(dialects), b, r.choice([most(b), most(b), len(b), 50])))
     check(ask, cases)
 
 
-def test_hostile(ask: Callable[..., List[Any]]) -> None:
+def test_hostile(ask: Callable[..., list[Any]]) -> None:
     """Deep, wide and long: as Go does it, without recursion and in linear time."""
     deep = b"[" * 3000 + b"]" * 3000
     objects = b'{"a":' * 1500 + b"1" + b"}" * 1500
@@ -212,7 +214,7 @@ def test_paths_are_the_contracts() -> None:
     assert ours.read_bytes() == (HERE.parents[1] / "testdata" / "shape_paths.json").read_bytes()
 
 
-def test_detect(ask: Callable[..., List[Any]]) -> None:
+def test_detect(ask: Callable[..., list[Any]]) -> None:
     paths = [
         "/v1/chat/completions", "/v1/chat/completions/", "/api/chat", "/v2/chat", "/v1/responses", "/v1/messages", "/x/v1/messages/",
         "/model/a/converse", "/model/a/converse-stream", "/v1beta/models/gemini-3-pro:streamGenerateContent", "/models/g%3AgenerateContent",

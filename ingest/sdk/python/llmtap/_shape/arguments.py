@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, List, Tuple
+from typing import Callable
 
 from .text import BAD, MULTI, Hasher, decode, strict_string, string_end
 
@@ -23,7 +23,7 @@ class _Open:
 
     def __init__(self, is_object: bool, start: int) -> None:
         self.object, self.start = is_object, start
-        self.members: List[Tuple[bytes, int, int]] = []  # key, where it stands
+        self.members: list[tuple[bytes, int, int]] = []  # key, where it stands
         self.all = True  # members has all of them
         self.key, self.at = b"", 0  # of the member at hand
 
@@ -94,7 +94,7 @@ class Arguments(Hasher):
         """Appends the canonical shape of the JSON value at i and returns where the value ends, -1 if it is none."""
         text = self._text
         n = len(b)
-        stack: List[_Open] = []
+        stack: list[_Open] = []
         while True:
             # A value begins.
             if i >= n or self.over():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import struct
 import zlib
-from typing import List
 
 from .paths import Table
 from .stream import Streamer
@@ -24,7 +23,7 @@ def is_frame(b: bytes, at: int = 0) -> bool:
     if len(b) - at < _MIN_FRAME:
         return False
     size, headers, check = struct.unpack_from(">III", b, at)
-    return zlib.crc32(b[at : at + 8]) == check and _MIN_FRAME <= size <= _MAX_FRAME and headers <= size - _MIN_FRAME
+    return bool(zlib.crc32(b[at : at + 8]) == check and _MIN_FRAME <= size <= _MAX_FRAME and headers <= size - _MIN_FRAME)
 
 
 class Frames(Streamer):
@@ -52,7 +51,7 @@ class Frames(Streamer):
             self.out = bytearray(self.bad_event(body))
 
     def reframed(self) -> bytes:
-        dst: List[bytes] = []
+        dst: list[bytes] = []
         start = 0
         for end_of_headers, end in self.framed:
             headers = bytes(self.out[start:end_of_headers])

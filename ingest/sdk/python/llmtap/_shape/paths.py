@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
-from typing import Any, Dict, List, Optional, Tuple
+from typing import Any, Optional
 
 # What the value at a node says of its tool call.
 HEAD_NONE, HEAD_ID, HEAD_NAME, HEAD_INDEX = range(4)
@@ -18,12 +18,12 @@ class Join:
 
     __slots__ = ("slots", "arguments", "args_slot", "args_if", "blank", "run", "calls", "salt")
 
-    def __init__(self, salt: int, spec: Dict[str, Any]) -> None:
+    def __init__(self, salt: int, spec: dict[str, Any]) -> None:
         self.salt = salt
-        self.slots: Tuple[int, ...] = ()  # of by
+        self.slots: tuple[int, ...] = ()  # of by
         self.arguments = bool(spec.get("arguments"))
         self.args_slot = -1  # the slot whose value makes it arguments, if it is one of args_if
-        self.args_if: Tuple[bytes, ...] = ()
+        self.args_if: tuple[bytes, ...] = ()
         self.blank = bool(spec.get("blank"))
         self.run = bool(spec.get("run"))
         self.calls = bool(spec.get("calls"))
@@ -35,19 +35,19 @@ class Node:
     __slots__ = ("kids", "elem", "keep", "below", "text", "arguments", "join", "slot", "own", "run", "calls", "head", "noted", "marked")
 
     def __init__(self) -> None:
-        self.kids: Optional[Dict[bytes, Node]] = None
+        self.kids: Optional[dict[bytes, Node]] = None
         self.elem: Optional[Node] = None  # of an array
         self.keep = self.below = self.text = self.arguments = False
         self.join: Optional[Join] = None
         self.slot = -1  # of the value it has for a join's by
         # Of an event, or of an element in one, whose members tell fragments apart:
-        self.own: Tuple[int, ...] = ()  # the slots below it and below no element further down
+        self.own: tuple[int, ...] = ()  # the slots below it and below no element further down
         self.run: Optional[Join] = None  # it is a part of a message, and this the join of its text
         self.calls: Optional[Join] = None  # it is a tool call, and this the join of its arguments
         self.head = HEAD_NONE
         self.noted = self.marked = False  # has a slot or a head; has own, run or calls
 
-    def member(self, spellings: List[str]) -> Node:
+    def member(self, spellings: list[str]) -> Node:
         """The node of a member."""
         if self.kids is None:
             self.kids = {}
@@ -64,7 +64,7 @@ class Table:
 
     __slots__ = ("request", "response", "event", "events", "slots")
 
-    def __init__(self, spec: Dict[str, Any]) -> None:
+    def __init__(self, spec: dict[str, Any]) -> None:
         defs = spec.get("defs", {})
         self.request, _ = _compile(defs, spec.get("request", {}))
         self.response, _ = _compile(defs, spec.get("response", {}))
@@ -73,15 +73,15 @@ class Table:
         self.events.elem = self.event
 
 
-@functools.lru_cache(maxsize=None)
-def tables() -> Dict[str, Table]:
+@functools.cache
+def tables() -> dict[str, Table]:
     """The dialects of shape_paths.json."""
     with open(os.path.join(os.path.dirname(__file__), "shape_paths.json"), encoding="utf-8") as f:
         dialects = json.load(f)["dialects"]
     return {name: Table(spec) for name, spec in dialects.items()}
 
 
-def _compile(defs: Dict[str, Any], spec: Dict[str, Any]) -> Tuple[Node, int]:
+def _compile(defs: dict[str, Any], spec: dict[str, Any]) -> tuple[Node, int]:
     root = Node()
     _add(root, "", spec, defs, 0)
     slots = _joins(root, spec.get("join", []))
@@ -101,7 +101,7 @@ def _mark(n: Node, seen: set[int]) -> None:
         _mark(n.elem, seen)
 
 
-def _add(root: Node, prefix: str, spec: Dict[str, Any], defs: Dict[str, Any], depth: int) -> None:
+def _add(root: Node, prefix: str, spec: dict[str, Any], defs: dict[str, Any], depth: int) -> None:
     if depth > _MAX_DEFS:
         raise ValueError(f"{prefix}: defs use each other")
     for kind in ("keep", "below", "text", "arguments"):
@@ -132,9 +132,9 @@ def _reach(root: Node, prefix: str, path: str) -> Node:
     return n
 
 
-def _joins(root: Node, specs: List[Dict[str, Any]]) -> int:
+def _joins(root: Node, specs: list[dict[str, Any]]) -> int:
     """Marks where fragments of texts stand, and the values that tell them apart."""
-    slots: List[str] = []
+    slots: list[str] = []
 
     def slot(path: str) -> int:
         if path in slots:

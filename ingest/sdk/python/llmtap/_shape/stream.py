@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Callable, Dict, List, Optional, Tuple
+from typing import Callable, Optional
 
 from .paths import Join, Table
 from .text import BAD, decode
@@ -22,7 +22,7 @@ class _Group:
 
     def __init__(self, p: Pending) -> None:
         self.join, self.args = p.join, p.args
-        self.fragments: List[Tuple[int, int]] = []  # where in the body each starts and ends
+        self.fragments: list[tuple[int, int]] = []  # where in the body each starts and ends
         self.place = -1  # in out, of the shape
         self.empty = True  # the fragment there is
         # Of a tool call:
@@ -43,12 +43,12 @@ class Streamer(Walker):
 
     def _forget(self, slots: int) -> None:
         self.slots, self.head, self.pending, self.fragments = [b""] * slots, CallHead(), [], 0
-        self._groups: List[_Group] = []
-        self._by_key: Dict[object, _Group] = {}
-        self._last_call: Dict[object, _Group] = {}  # by the key of a choice
-        self._runs: Dict[object, Tuple[object, int]] = {}  # of one message: its latest part, and how many there were
-        self._patches: List[Tuple[int, bytes]] = []
-        self.framed: List[Tuple[int, int]] = []  # where the headers and the payload of each frame end in out
+        self._groups: list[_Group] = []
+        self._by_key: dict[object, _Group] = {}
+        self._last_call: dict[object, _Group] = {}  # by the key of a choice
+        self._runs: dict[object, tuple[object, int]] = {}  # of one message: its latest part, and how many there were
+        self._patches: list[tuple[int, bytes]] = []
+        self.framed: list[tuple[int, int]] = []  # where the headers and the payload of each frame end in out
 
     def events(self, t: Table, text: bytes, base: int) -> bool:
         """Shapes a text of one event or several, which starts base bytes into the body. False, and nothing is written, if it is none."""

@@ -6,7 +6,9 @@ import hashlib
 import hmac
 import json
 import re
-from typing import Callable, Dict, Tuple
+from typing import Callable
+
+from .._redact import cut
 
 BAD, MULTI = b":bad", b":multi"  # verdicts on a text that should be one JSON value and is not
 
@@ -14,9 +16,7 @@ _MAX_KNOWN = 40  # bytes of a text whose hash is remembered: keys and the words 
 _MAX_KNOWN_TEXTS = 1 << 12
 _REST_EVERY = 48  # hashes between rests
 
-_ESCAPE = re.compile(
-    rb'\\(?:(["\\/bfnrt])|u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4}))', re.DOTALL
-)
+_ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt])|u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4}))', re.DOTALL)
 _ANY_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
 _CONTROL = re.compile(rb"[\x00-\x1f]")
 _PLAIN = {b'"': b'"', b"\\": b"\\", b"/": b"/", b"n": b"\n", b"t": b"\t", b"r": b"\r", b"b": b"\b", b"f": b"\f"}
@@ -32,7 +32,7 @@ class Hasher:
 
     def __init__(self, key: bytes, rest: Callable[[], None] = _nothing) -> None:
         self._mac = hmac.new(key, b"", hashlib.sha256)
-        self._known: Dict[bytes, bytes] = {}
+        self._known: dict[bytes, bytes] = {}
         self._rest = rest  # called now and then, to let other threads run
         self._work = 0
 
@@ -94,7 +94,7 @@ def _unescape(m: re.Match[bytes]) -> bytes:
     return _LONE if 0xD800 <= r <= 0xDFFF else chr(r).encode()
 
 
-def strict_string(b: bytes, i: int) -> Tuple[bytes, int]:
+def strict_string(b: bytes, i: int) -> tuple[bytes, int]:
     """The text of the string that starts after a quote, and where it ends; -1 if it is none by the book."""
     end = string_end(b, i)
     if end < 0:
@@ -117,14 +117,14 @@ _MAX_TEXT = 4 << 10  # bytes of an error's text that stay
 
 
 def clip(raw: bytes) -> bytes:
-    """The first bytes of what is between the quotes of a string, cut at a character."""
+    """The first bytes of what is between the quotes of a string, cut at a character and at no word."""
     if len(raw) <= _MAX_TEXT:
         return raw
     i = 0
     while True:
         n = _width(raw, i)
         if i + n > _MAX_TEXT:
-            return raw[:i]
+            return cut(raw, i)
         i += n
 
 

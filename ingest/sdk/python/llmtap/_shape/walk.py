@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from typing import Callable, List, Optional
+from typing import Callable, Optional
 
+from .._redact import masked
 from .arguments import Arguments, is_number, space
 from .paths import HEAD_ID, HEAD_INDEX, HEAD_NAME, Join, Node
 from .text import clip, decode, string_end
@@ -52,9 +53,9 @@ class Walker(Arguments):
         self.i = self.base = 0
         self.in_event = False
         # Of a stream: the values that joins ask for, of the event and the elements at hand.
-        self.slots: List[bytes] = []
+        self.slots: list[bytes] = []
         self.head = CallHead()  # of the tool call at hand
-        self.pending: List[Pending] = []  # of the data at hand: it counts only when the data is JSON to its end
+        self.pending: list[Pending] = []  # of the data at hand: it counts only when the data is JSON to its end
         self.fragments = 0  # that are remembered
 
     def fail(self) -> None:
@@ -198,7 +199,7 @@ class Walker(Arguments):
         elif n.keep:
             out += b'"' + raw + b'"'
         elif n.text:
-            out += b'"' + clip(raw) + b'"'
+            out += b'"' + masked(clip(raw)) + b'"'
         elif n.arguments:
             out += b'"' + (self.arguments(raw) if raw or not self.in_event else b"") + b'"'
         else:

@@ -2,7 +2,13 @@
 //
 //	helper nats DIR PORT    runs nats-server with the stream of the contract until its standard input ends
 //	helper shape KEY        for each line {"kind", "dialect", "body", "limit"} (body in base64) prints the shape in base64
-//	helper event            for each line {"service", "agent", "conversation", "instance", "text", "id"} prints what the contract makes of it
+//	helper event            for each line {"service", "agent", "conversation", "instance", "text", "path"} prints what the contract makes of it
+//	helper redact           for each line {"body", "limit"} prints the text masked, and cut
+//
+// The package has copies of the files that the hooks of all languages read.
+//
+//go:generate cp ../../../testdata/shape_paths.json ../../llmtap/_shape/shape_paths.json
+//go:generate cp ../../../testdata/redact.json ../../llmtap/redact.json
 package main
 
 import (
@@ -22,6 +28,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/shape"
 )
 
@@ -40,8 +47,10 @@ func run(args []string, in io.Reader, out io.Writer) error {
 		return runShape([]byte(args[1]), in, out)
 	case len(args) == 1 && args[0] == "event":
 		return runEvent(in, out)
+	case len(args) == 1 && args[0] == "redact":
+		return runRedact(in, out)
 	}
-	return errors.New("usage: helper nats DIR PORT | shape KEY | event")
+	return errors.New("usage: helper nats DIR PORT | shape KEY | event | redact")
 }
 
 // runNATS gives the user "agent" what a hook of service "svc" may do, and "admin" everything.
@@ -117,6 +126,16 @@ func runEvent(in io.Reader, out io.Writer) error {
 		ev.Labels = event.Labels{Service: line.Service, Agent: line.Agent, Conversation: line.Conversation, Run: line.Text, Stage: line.Text}
 		h := ev.Encode()
 		return []string{ev.Subject(), first(h[event.HeaderStage]), first(h[event.HeaderMsgID]), string(shape.Detect(line.Path))}
+	})
+}
+
+func runRedact(in io.Reader, out io.Writer) error {
+	var line struct {
+		Body  []byte
+		Limit int
+	}
+	return each(in, out, &line, func() any {
+		return [][]byte{redact.Append(nil, line.Body), redact.Cut(line.Body, line.Limit)}
 	})
 }
 

@@ -1,0 +1,241 @@
+"""Records what aiohttp sends: a call begins when it asks for a connection, its answer is seen where it is read, decoded."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any, AsyncIterator, Awaitable, Callable, Optional
+
+from ._exchange import Exchange, Headers, cancelled
+from ._patch import Patches, hook_of
+
+
+def patch(patches: Patches) -> None:
+    """Patches aiohttp if it is installed."""
+    try:
+        aiohttp = importlib.import_module("aiohttp")
+    except ImportError:
+        return
+    patches.replace(aiohttp.BaseConnector, "connect", _connect)
+    patches.replace(aiohttp.ClientRequest, "send", _send)
+    patches.replace(aiohttp.ClientResponse, "start", _start)
+
+
+def _headers(headers: Any) -> Headers:
+    def values(name: str) -> list[str]:
+        found: list[str] = headers.getall(name, [])
+        return found
+
+    return values
+
+
+def _connect(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def connect(self: Any, req: Any, *args: Any, **kwargs: Any) -> Any:
+        x = _begin(req)
+        if x is None:
+            return await original(self, req, *args, **kwargs)
+        try:
+            return await original(self, req, *args, **kwargs)
+        except BaseException as e:
+            x.failed(e)
+            raise
+
+    return connect
+
+
+def _begin(req: Any) -> Optional[Exchange]:
+    hook = hook_of()
+    if hook is None or req.method != "POST":
+        return None
+    try:
+        target = hook.hosts.target(str(req.url))
+        if target is None:
+            return None
+        x = hook.begin(target, req.method, _headers(req.headers))
+        req._llmtap_x = x
+        if x is None:
+            return None
+        body = req.body
+        value = getattr(body, "_value", body)
+        if isinstance(value, (bytes, bytearray, memoryview)):
+            x.request(bytes(value))
+        elif getattr(body, "size", None) == 0:
+            x.request(None)
+        else:
+            x.sending()  # it is published without its body, and degraded
+        return x
+    except Exception:
+        hook.oops()
+        return None
+
+
+def _send(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def send(self: Any, *args: Any, **kwargs: Any) -> Any:
+        x: Optional[Exchange] = self.__dict__.get("_llmtap_x")
+        if x is None:
+            return await original(self, *args, **kwargs)
+        try:
+            response = await original(self, *args, **kwargs)
+        except BaseException as e:
+            x.failed(e)
+            raise
+        response._llmtap_x = x
+        return response
+
+    return send
+
+
+def _start(original: Callable[..., Any]) -> Callable[..., Any]:
+    async def start(self: Any, *args: Any, **kwargs: Any) -> Any:
+        x: Optional[Exchange] = self.__dict__.get("_llmtap_x")
+        if x is None:
+            return await original(self, *args, **kwargs)
+        decoded = getattr(getattr(self, "_session", None), "_auto_decompress", True)
+        try:
+            result = await original(self, *args, **kwargs)
+        except BaseException as e:
+            x.failed(e)
+            raise
+        _answered(x, self, decoded)
+        return result
+
+    return start
+
+
+def _answered(x: Exchange, response: Any, decoded: bool) -> None:
+    try:
+        x.answered(response.status, _headers(response.headers), decoded)
+        if x.ended:
+            return
+        if response.content.at_eof():
+            x.eof()
+            return
+        response.content = _Content(response.content, x)
+        base: Any = type(response)
+        response.__class__ = _tee(base)
+    except Exception:
+        x.hook.oops()
+        x.closed()
+
+
+@functools.cache
+def _tee(base: Any) -> Any:
+    """A subclass of a response that says when it is closed."""
+
+    class Response(base):  # type: ignore[misc]
+        def close(self) -> None:
+            self._llmtap_end()
+            super().close()
+
+        def release(self) -> Any:
+            self._llmtap_end()
+            return super().release()
+
+        def _llmtap_end(self) -> None:
+            x: Exchange = self._llmtap_x
+            if not x.ended and isinstance(self.content, _Content):
+                self.content.llmtap_closed()
+
+        def __del__(self, *args: Any) -> None:
+            x: Exchange = self._llmtap_x
+            if not x.ended:
+                # Not here: the garbage collector may have stopped a thread that holds a lock.
+                x.hook.left.append(x)
+            super().__del__(*args)
+
+    Response.__name__, Response.__qualname__ = base.__name__, base.__qualname__
+    return Response
+
+
+class _Content:
+    """The stream of an answer; what is read of it is recorded."""
+
+    def __init__(self, reader: Any, x: Exchange) -> None:
+        self._reader, self._x = reader, x
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def llmtap_closed(self) -> None:
+        """The agent's code is done with it. Of an error it may have left the text, which is the evidence."""
+        x = self._x
+        try:
+            if x.unread_error() and self._reader.exception() is None:
+                x.read(self._reader.read_nowait(-1))
+                if self._reader.is_eof():
+                    x.eof()
+        except Exception:
+            x.hook.oops()
+        x.closed(cancelled())
+
+    async def _see(self, reading: Awaitable[Any]) -> Any:
+        x = self._x
+        try:
+            data = await reading
+        except BaseException as e:
+            partial = getattr(e, "partial", None)
+            if isinstance(partial, bytes):
+                x.read(partial)
+            x.failed(e)
+            raise
+        x.read(data[0] if isinstance(data, tuple) else data)
+        if not x.ended and self._reader.at_eof():
+            x.eof()
+        return data
+
+    async def read(self, n: int = -1) -> bytes:
+        data: bytes = await self._see(self._reader.read(n))
+        return data
+
+    async def readany(self) -> bytes:
+        data: bytes = await self._see(self._reader.readany())
+        return data
+
+    async def readexactly(self, n: int) -> bytes:
+        data: bytes = await self._see(self._reader.readexactly(n))
+        return data
+
+    async def readline(self, *args: Any, **kwargs: Any) -> bytes:
+        data: bytes = await self._see(self._reader.readline(*args, **kwargs))
+        return data
+
+    async def readuntil(self, *args: Any, **kwargs: Any) -> bytes:
+        data: bytes = await self._see(self._reader.readuntil(*args, **kwargs))
+        return data
+
+    async def readchunk(self) -> tuple[bytes, bool]:
+        data: tuple[bytes, bool] = await self._see(self._reader.readchunk())
+        return data
+
+    def read_nowait(self, n: int = -1) -> bytes:
+        data: bytes = self._reader.read_nowait(n)
+        self._x.read(data)
+        if self._reader.at_eof():
+            self._x.eof()
+        return data
+
+    async def __aiter__(self) -> AsyncIterator[bytes]:
+        async for p in self._pieces(self.readline):
+            yield p
+
+    async def iter_any(self) -> AsyncIterator[bytes]:
+        async for p in self._pieces(self.readany):
+            yield p
+
+    async def iter_chunked(self, n: int) -> AsyncIterator[bytes]:
+        async for p in self._pieces(lambda: self.read(n)):
+            yield p
+
+    async def iter_chunks(self) -> AsyncIterator[tuple[bytes, bool]]:
+        while True:
+            piece = await self.readchunk()
+            if piece == (b"", False):
+                return
+            yield piece
+
+    async def _pieces(self, read: Callable[[], Awaitable[bytes]]) -> AsyncIterator[bytes]:
+        while True:
+            p = await read()
+            if not p:
+                return
+            yield p

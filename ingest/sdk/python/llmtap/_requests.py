@@ -1,0 +1,189 @@
+"""Records what requests sends, at its adapter and at urllib3's response: the bytes of the wire, before they are decoded."""
+
+from __future__ import annotations
+
+import functools
+import importlib
+from typing import Any, Callable, Iterator, Optional
+
+from ._exchange import Exchange, Headers
+from ._patch import Patches, hook_of
+
+
+def patch(patches: Patches) -> None:
+    """Patches requests if it is installed."""
+    try:
+        adapters = importlib.import_module("requests.adapters")
+    except ImportError:
+        return
+    patches.replace(adapters.HTTPAdapter, "send", _send)
+
+
+def _send(original: Callable[..., Any]) -> Callable[..., Any]:
+    def send(self: Any, request: Any, *args: Any, **kwargs: Any) -> Any:
+        x = _begin(request)
+        if x is None:
+            return original(self, request, *args, **kwargs)
+        try:
+            response = original(self, request, *args, **kwargs)
+        except BaseException as e:
+            x.failed(e)
+            raise
+        finally:
+            body = getattr(request, "body", None)
+            if isinstance(body, _Body):
+                request.body = body.llmtap_body
+        _answered(x, response)
+        return response
+
+    return send
+
+
+def _begin(request: Any) -> Optional[Exchange]:
+    """The exchange of a request, its body recorded or about to be; None if it is not to be recorded."""
+    hook = hook_of()
+    if hook is None or request.method != "POST":
+        return None
+    try:
+        target = hook.hosts.target(request.url)
+        if target is None:
+            return None
+        x = hook.begin(target, request.method, _headers(request.headers))
+        if x is None:
+            return None
+        body = request.body
+        if body is None or isinstance(body, (bytes, bytearray)):
+            x.request(None if body is None else bytes(body))
+        elif isinstance(body, str):
+            x.request(body.encode())
+        else:
+            x.sending()
+            if not hasattr(body, "read"):  # of a file, length and position are looked at in many ways
+                request.body = _Body(body, x)
+        return x
+    except Exception:
+        hook.oops()
+        return None
+
+
+class _Body:
+    """A body in pieces."""
+
+    def __init__(self, body: Any, x: Exchange) -> None:
+        self.llmtap_body, self._x = body, x
+
+    def __iter__(self) -> Iterator[Any]:
+        for p in self.llmtap_body:
+            self._x.request_read(p if isinstance(p, bytes) else str(p).encode())
+            yield p
+        self._x.request_end()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.llmtap_body, name)
+
+
+def _headers(headers: Any) -> Headers:
+    def values(name: str) -> list[str]:
+        v = headers.get(name)
+        if v is None:
+            return []
+        return [v if isinstance(v, str) else bytes(v).decode("latin-1")]
+
+    return values
+
+
+def _answered(x: Exchange, response: Any) -> None:
+    try:
+        raw = response.raw
+        x.answered(response.status_code, _headers(response.headers))
+        if not x.ended:
+            raw._llmtap_x = x
+            base: Any = type(raw)
+            raw.__class__ = _tee(base)
+    except Exception:
+        x.hook.oops()
+        x.closed()
+
+
+@functools.cache
+def _tee(base: Any) -> Any:
+    """A subclass of a response of urllib3 whose bytes are seen as they are read."""
+    if not hasattr(base, "_handle_chunk") or not (hasattr(base, "_raw_read") or hasattr(base, "_fp_read")):
+        raise TypeError(f"{base!r} is read in another way")
+
+    class Response(base):  # type: ignore[misc]
+        _llmtap_x: Any
+
+        def _llmtap_read(self, read: Callable[..., Any], args: Any, kwargs: Any) -> Any:
+            x: Exchange = self._llmtap_x
+            try:
+                data = read(*args, **kwargs)
+            except BaseException as e:
+                x.failed(e)
+                raise
+            if data:
+                x.read(data)
+            amt = args[0] if args else kwargs.get("amt")
+            if amt is None and not kwargs.get("read1") or not data and amt != 0:
+                x.eof()
+            return data
+
+        if hasattr(base, "_raw_read"):
+
+            def _raw_read(self, *args: Any, **kwargs: Any) -> Any:
+                return self._llmtap_read(super()._raw_read, args, kwargs)
+
+        else:  # before urllib3 2
+
+            def _fp_read(self, *args: Any, **kwargs: Any) -> Any:
+                return self._llmtap_read(super()._fp_read, args, kwargs)
+
+        def _handle_chunk(self, amt: Any) -> Any:
+            x: Exchange = self._llmtap_x
+            try:
+                data = super()._handle_chunk(amt)
+            except BaseException as e:
+                x.failed(e)
+                raise
+            x.read(data)
+            return data
+
+        def _update_chunk_length(self) -> None:
+            x: Exchange = self._llmtap_x
+            try:
+                super()._update_chunk_length()
+            except BaseException as e:
+                x.failed(e)
+                raise
+            if self.chunk_left == 0:
+                x.eof()
+
+        def close(self) -> None:
+            x: Exchange = self._llmtap_x
+            if not x.ended:
+                x.closed()
+            super().close()
+
+        def release_conn(self) -> Any:
+            result = super().release_conn()
+            x: Exchange = self._llmtap_x
+            if not x.ended and self._fp is None:
+                x.closed()
+            return result
+
+        def __del__(self) -> None:
+            x: Exchange = self._llmtap_x
+            if not x.ended:
+                # Not here: the garbage collector may have stopped a thread that holds a lock.
+                x.hook.left.append(x)
+                self._llmtap_x = _Nobody()
+            super().__del__()
+
+    Response.__name__, Response.__qualname__ = base.__name__, base.__qualname__
+    return Response
+
+
+class _Nobody:
+    """In the place of an exchange that is left alone."""
+
+    ended = True
