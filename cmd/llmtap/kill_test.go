@@ -28,7 +28,7 @@ type victim struct {
 }
 
 // Whatever is killed under load: every exchange whose publishing was acknowledged is stored, once, its findings and tool
-// calls are those of a run that nobody disturbs, and the tallies count each call once.
+// calls and the ledger are those of a run that nobody disturbs, and the tallies count each call once.
 //
 //	go test ./cmd/llmtap -run TestKills -kills 20 -v
 func TestKills(t *testing.T) {
@@ -38,7 +38,7 @@ func TestKills(t *testing.T) {
 	}
 	rows := make([][]string, len(victims))
 	t.Cleanup(func() {
-		head := []string{"killed", "times", "acked", "stored", "missing", "double", "findings", "tool calls", "wrong rows", "in tallies", "back p50", "max"}
+		head := []string{"killed", "times", "acked", "stored", "missing", "double", "findings", "tool calls", "ledger", "wrong rows", "in tallies", "back p50", "max"}
 		t.Log("\n" + columns(append([][]string{head}, rows...)))
 	})
 	for i, v := range victims {
@@ -106,7 +106,7 @@ func killUnderLoad(t *testing.T, v victim) []string {
 	verdict.check(t)
 	return []string{
 		v.name, fmt.Sprint(*kills), fmt.Sprint(verdict.acked), fmt.Sprint(verdict.stored), fmt.Sprint(verdict.missing), fmt.Sprint(verdict.double),
-		fmt.Sprint(verdict.findings), fmt.Sprint(verdict.calls), fmt.Sprint(len(verdict.wrong)), fmt.Sprint(verdict.tallied),
+		fmt.Sprint(verdict.findings), fmt.Sprint(verdict.calls), fmt.Sprint(verdict.entries), fmt.Sprint(len(verdict.wrong)), fmt.Sprint(verdict.tallied),
 		fmt.Sprintf("%.1f s", quantile(back, 0.5).Seconds()), fmt.Sprintf("%.1f s", quantile(back, 1).Seconds()),
 	}
 }

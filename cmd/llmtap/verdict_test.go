@@ -23,6 +23,7 @@ import (
 // rowsByID are the rows of a run, each by its id with what makes it right or wrong.
 type rowsByID struct {
 	exchanges, findings, toolCalls map[string]string
+	ledger                         map[string]string // of one partition; nil where there are several
 }
 
 // A verdict compares what a collector stored with what was acknowledged to the agents, and with what an analyzer makes
@@ -31,6 +32,7 @@ type verdict struct {
 	acked, stored   int
 	missing, double int // exchanges that were acknowledged and are not stored; rows of any table beyond the first of an id
 	findings, calls int // tool calls
+	entries         int // of the ledger
 	wrong           []string
 	tallied         uint64 // calls in the tallies, as an alert engine counts them
 }
@@ -84,7 +86,14 @@ func compare(ctx context.Context, js natsjs.JetStream, s *store, acked []string)
 	if err != nil {
 		return nil, err
 	}
-	v.wrong = slices.Concat(diff("exchange", want.exchanges, got.exchanges), diff("finding", want.findings, got.findings), diff("tool call", want.toolCalls, got.toolCalls))
+	if got.ledger, err = keptLedger(ctx, js); err != nil {
+		return nil, err
+	}
+	v.entries = len(got.ledger)
+	if got.ledger == nil {
+		want.ledger = nil
+	}
+	v.wrong = slices.Concat(diff("ledger entry", want.ledger, got.ledger), diff("exchange", want.exchanges, got.exchanges), diff("finding", want.findings, got.findings), diff("tool call", want.toolCalls, got.toolCalls))
 	return v, nil
 }
 
@@ -135,7 +144,7 @@ func storedRows(ctx context.Context, s *store) (rows rowsByID, double int, err e
 
 // undisturbed is what an analyzer makes of the whole stream.
 func undisturbed(ctx context.Context, js natsjs.JetStream) (rowsByID, error) {
-	rows := rowsByID{map[string]string{}, map[string]string{}, map[string]string{}}
+	rows := rowsByID{map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}}
 	cfg := analyzer.Default()
 	cfg.Epoch = 1
 	an := analyzer.New(cfg, rules.InOrder, prometheus.NewRegistry())
@@ -163,7 +172,33 @@ func undisturbed(ctx context.Context, js natsjs.JetStream) (rowsByID, error) {
 	})
 	an.Advance(time.Now(), true, &out)
 	collect()
+	changed, _ := an.TakeLedger()
+	for i := range changed {
+		value, merr := json.Marshal(&changed[i])
+		if merr != nil {
+			return rows, merr
+		}
+		rows.ledger[changed[i].String()] = string(value)
+	}
 	return rows, err
+}
+
+// keptLedger is the ledger of the partition 0 of 1 by entry, nil when the stream is cut into more.
+func keptLedger(ctx context.Context, js natsjs.JetStream) (map[string]string, error) {
+	ledger := map[string]string{}
+	err := replayStream(ctx, js, "KV_"+event.BucketLedger, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
+		key := strings.Split(strings.TrimPrefix(m.Subject(), "$KV."+event.BucketLedger+"."), ".")
+		switch {
+		case len(key) != 4:
+			return fmt.Errorf("key %q", key)
+		case key[1] != "1":
+			ledger = nil
+		case ledger != nil:
+			ledger[key[3]] = string(m.Data())
+		}
+		return nil
+	})
+	return ledger, err
 }
 
 // countTallies adds up the calls in the tallies as an alert engine does: a second that is not newer than the partition's last
