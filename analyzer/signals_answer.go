@@ -30,7 +30,7 @@ func (a *Analyzer) watchAnswer(o *open, ev *event.Event, inBand bool) {
 		return
 	}
 	// Of an answer that is not whole here, nobody can say how it ended.
-	if e.Status < 200 || e.Status > 299 || e.Degraded || ev.Capture == event.CaptureCut || ev.Cancelled() || r.Malformed || o.target.Dialect == facts.Other {
+	if e.Status < 200 || e.Status > 299 || e.Degraded || ev.Degraded || ev.Capture == event.CaptureCut || ev.Cancelled() || r.Malformed || o.target.Dialect == facts.Other {
 		return
 	}
 	if e.Stream && r.Cut && (ev.Error == "" || brokenOff(ev.Error)) && ev.BodyBytes > 0 && !a.mayBeLost(o) {

@@ -50,8 +50,9 @@ func (l *line) overtakes(in *In, f fit, same bool) {
 	before.overtaken = &Overtaker{Exchange: in.Exchange, Instance: in.Instance, Sent: in.Sent}
 }
 
-// Shrunk reports whether the history lost more messages than it gained: from and to are its lengths without the leading
-// system messages. A request that goes back to an earlier point of the history has not shrunk it.
+// Shrunk reports whether the history lost more messages than it gained since the answer before: from and to are its
+// lengths without the leading system messages. A request that goes back to an earlier point of the history has not shrunk
+// it, nor has one that takes out what was refused.
 func (t *Turn) Shrunk() (from, to int, ok bool) {
 	return t.was, t.length, t.shrunk
 }
@@ -68,7 +69,7 @@ type Rewrite struct {
 // several choices, or was given more than once, or other requests were under way.
 func (t *Turn) Rewritten() (Rewrite, bool) {
 	a := t.before
-	if a == nil || a.end != endedWhole || a.joined || a.several || t.line.raced || t.line.resent || t.names || loose(a.source, t.source) {
+	if a == nil || a.exchange != t.previous || a.end != endedWhole || a.joined || a.several || t.line.raced || t.twice || t.names || loose(a.source, t.source) {
 		return Rewrite{}, false
 	}
 	i := t.copyOf(a)

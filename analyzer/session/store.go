@@ -164,6 +164,7 @@ type Turn struct {
 	before *answer // to the request before
 
 	overtaken *Overtaker
+	twice     bool // the request before was sent more than once
 	was       int  // messages of the body of the request before
 	shrunk    bool // the history lost more of them than it gained
 }
@@ -208,10 +209,10 @@ func (s *Store) Request(in In) *Turn {
 		t.before = l.answer
 		same := len(l.tip.messages) == len(q.messages)
 		l.raced = l.flying > 0 && (l.raced || !f.whole || !same)
-		l.resent = f.whole && same
+		t.twice, l.resent = l.resent, f.whole && same
 		l.overtakes(&in, f, same)
 		t.was = len(l.tip.body())
-		t.shrunk = f.known && !f.whole && t.length < t.was && q.sameLead(&l.tip)
+		t.shrunk = f.known && !f.whole && t.before != nil && t.before.exchange == t.previous && t.length < t.was && q.sameLead(&l.tip)
 	}
 	if c.open > 0 {
 		c.answerCalls(t, q, named != nil && continues && l == named.line)
