@@ -1,0 +1,375 @@
+package analyzer_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// kept is a ledger as a store has it.
+type kept map[string]string
+
+// take keeps what a changed.
+func (k kept) take(t testing.TB, a *analyzer.Analyzer) {
+	t.Helper()
+	changed, gone := a.TakeLedger()
+	for i := range gone {
+		delete(k, gone[i].String())
+	}
+	for i := range changed {
+		value, err := json.Marshal(&changed[i])
+		if err != nil {
+			t.Fatal(err)
+		}
+		k[changed[i].String()] = string(value)
+	}
+}
+
+func (k kept) give(t testing.TB, a *analyzer.Analyzer, own bool) {
+	t.Helper()
+	for key, value := range k {
+		if err := a.Remember(key, []byte(value), own); err != nil {
+			t.Fatal(err)
+		}
+	}
+}
+
+// entry is the one of this kind and name, "" when there is none or several.
+func (k kept) entry(t testing.TB, kind, name string) (e analyzer.LedgerEntry) {
+	t.Helper()
+	n := 0
+	for key, value := range k {
+		if x, err := analyzer.DecodeLedgerEntry(key, []byte(value)); err != nil {
+			t.Fatal(err)
+		} else if x.Kind == kind && x.Name == name {
+			e = x
+			n++
+		}
+	}
+	if n != 1 {
+		t.Errorf("%d entries of %s %s", n, kind, name)
+	}
+	return e
+}
+
+// versioned is a fleet's stream whose agents are deployed now and then, and whose provider changes its mind.
+func versioned(seed uint64, n int) []step {
+	f := newFleet(seed)
+	steps := f.events(n)
+	rnd := rand.New(rand.NewPCG(seed, 2))
+	version := 0
+	for i := range steps {
+		if rnd.IntN(25) == 0 {
+			version++
+		}
+		if ev := steps[i].ev; ev != nil {
+			ev.Labels.ServiceVersion = fmt.Sprintf("1.%d", version/2)
+		}
+	}
+	return steps
+}
+
+// A process dies after any event, and another goes on from its checkpoint with a ledger that is ahead of it by any
+// number of events: rows and ledger are those of one process.
+func TestLedgerIsExact(t *testing.T) {
+	seeds, n := 6, 120
+	if testing.Short() {
+		seeds = 2
+	}
+	for seed := range seeds {
+		steps := versioned(uint64(seed), n)
+		exactAfterRestart(t, steps, 1, uint64(seed))
+	}
+	y := newYears() // the signal too
+	y.week(60, "builder", "coder")
+	for range 12 {
+		y.send("builder", "1.4.0", orphanText, orphan...)
+		y.send("coder", "1.4.0", orphanText, orphan...)
+	}
+	y.send("coder", "1.4.0", "", orphan...)
+	y.advance(20 * time.Minute)
+	exactAfterRestart(t, y.steps, 3, 99)
+}
+
+func exactAfterRestart(t *testing.T, steps []step, every int, seed uint64) {
+	t.Helper()
+	whole, ledger := new(analyzer.Output), kept{}
+	a := newAnalyzer(t, analyzer.Default())
+	for _, s := range steps {
+		do(a, s, true, whole)
+	}
+	ledger.take(t, a)
+	if len(ledger) == 0 {
+		t.Fatal("the ledger is empty; the test shows nothing")
+	}
+	rnd := rand.New(rand.NewPCG(seed, 3))
+	for k := 1; k < len(steps); k += every {
+		ahead := min(k+rnd.IntN(6), len(steps))
+		out, got := brokenAt(t, steps, k, ahead)
+		if !sameOutput(t, whole, out) {
+			t.Fatalf("seed %d: checkpoint after %d events, ledger after %d", seed, k, ahead)
+		}
+		if diff := cmp.Diff(ledger, got); diff != "" {
+			t.Fatalf("seed %d: checkpoint after %d events, ledger after %d\n%.3000s", seed, k, ahead, diff)
+		}
+	}
+}
+
+// brokenAt runs steps in two processes: the first stores rows and keeps the ledger after ahead steps, and dies before its
+// checkpoint moves beyond the first k.
+func brokenAt(t *testing.T, steps []step, k, ahead int) (*analyzer.Output, kept) {
+	t.Helper()
+	out, ledger := new(analyzer.Output), kept{}
+	first := newAnalyzer(t, analyzer.Default())
+	stored, from := uint64(0), uint64(0)
+	for i, s := range steps[:ahead] {
+		do(first, s, true, out)
+		if i < k {
+			stored = max(stored, s.at.Seq)
+			from = first.ReplayFrom()
+		}
+	}
+	ledger.take(t, first)
+	second := newAnalyzer(t, analyzer.Default())
+	ledger.give(t, second, true)
+	for _, s := range steps {
+		if s.ev != nil && from > 0 && s.at.Seq >= from && s.at.Seq <= stored {
+			do(second, s, false, nil)
+		}
+	}
+	for _, s := range steps[k:] {
+		do(second, s, true, out)
+	}
+	ledger.take(t, second)
+	return out, ledger
+}
+
+// The first version that shows a defect and the last clean one are known after a deploy, after a restart without its
+// conversations, and where the history does not say what broke.
+func TestWhoseChange(t *testing.T) {
+	s := newStream("c1")
+	s.labels.Stage = "planner"
+	s.ok(assistant("hello"), hello...)
+	s.labels.ServiceVersion = "1.5.0"
+	call := func(conversation string) []msg {
+		s.labels.Conversation = conversation
+		s.ok(assistant("", "call_1 read_file"), hello...)
+		return append(hello[:2:2], assistant(""), tool("call_1", "x"))
+	}
+	s.fail(400, orphanText, call("c2")...)
+	s.labels.ServiceVersion = "1.5.1"
+	s.fail(400, orphanText, call("c3")...)
+	a, out, ledger := newAnalyzer(t, analyzer.Default()), new(analyzer.Output), kept{}
+	for _, st := range s.steps {
+		do(a, st, true, out)
+	}
+	for _, f := range out.Findings {
+		if f.Rule == "orphan_tool_reply" && (f.FirstVersion != "1.5.0" || f.LastClean != "1.4.0") {
+			t.Errorf("%s: first %q, last clean %q", f.Conversation, f.FirstVersion, f.LastClean)
+		}
+	}
+	ledger.take(t, a)
+	for _, e := range []analyzer.LedgerEntry{ledger.entry(t, analyzer.LedgerDefect, "orphan_tool_reply"), ledger.entry(t, analyzer.LedgerFailure, "orphan_tool_reply")} {
+		if e.First.Version != "1.5.0" || e.LastClean != "1.4.0" || e.Count != 2 || e.RootCause != "tool_calls_dropped_on_save" || e.First.Seq == 0 || e.Last.Seq != s.seq {
+			t.Errorf("%+v", e)
+		}
+	}
+
+	// Weeks later, in a new process: nothing of the conversations is left, and nobody knows what broke.
+	b := newAnalyzer(t, analyzer.Default())
+	ledger.give(t, b, true)
+	s.now = s.now.Add(14 * 24 * time.Hour)
+	before := len(s.steps)
+	s.labels.ServiceVersion, s.labels.Conversation = "1.9.0", "c9"
+	s.fail(400, orphanText, user("q"), assistant("well"), tool("call_9", "x"))
+	out.Reset()
+	for _, st := range s.steps[before:] {
+		do(b, st, true, out)
+	}
+	f := out.Findings[0]
+	if f.FirstVersion != "1.9.0" || f.LastClean != "1.4.0" {
+		t.Errorf("root cause %q: first %q, last clean %q; 1.5.1 had shown the rule", f.RootCause, f.FirstVersion, f.LastClean)
+	}
+}
+
+// provider_tightened is proven by what a process before remembered, of this cut of the stream or another.
+func TestTightenedAfterRestart(t *testing.T) {
+	y := newYears()
+	y.week(168, "builder")
+	a, ledger := newAnalyzer(t, analyzer.Default()), kept{}
+	for _, s := range y.steps {
+		do(a, s, true, new(analyzer.Output))
+	}
+	ledger.take(t, a)
+	before := len(y.steps)
+	for range 3 {
+		y.send("builder", "1.4.0", orphanText, orphan...)
+	}
+	for _, own := range []bool{true, false} {
+		b, out := newAnalyzer(t, analyzer.Default()), new(analyzer.Output)
+		ledger.give(t, b, own)
+		for _, s := range y.steps[before:] {
+			do(b, s, true, out)
+		}
+		rows, _ := tightened(out)
+		if len(rows) != 1 || !strings.HasPrefix(rows[0], "medium ") || !strings.Contains(rows[0], "accepted 168 times from 2026-11-21 08:00:02 UTC to") {
+			t.Errorf("own %v: %q", own, rows)
+		}
+	}
+}
+
+// Merge may happen in any order and any number of times; what another cut knew is added once, however often it is read.
+func TestLedgerMerge(t *testing.T) {
+	steps := versioned(5, 200)
+	var states []kept
+	for _, n := range []int{60, 120, 200} {
+		a, k := newAnalyzer(t, analyzer.Default()), kept{}
+		for _, s := range steps[:n] {
+			do(a, s, true, new(analyzer.Output))
+		}
+		k.take(t, a)
+		states = append(states, k)
+	}
+	decode := func(i int, key string) analyzer.LedgerEntry {
+		e, err := analyzer.DecodeLedgerEntry(key, []byte(states[i][key]))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return e
+	}
+	n := 0
+	for key := range states[0] {
+		n++
+		a, b, c := decode(0, key), decode(1, key), decode(2, key)
+		merge := func(list ...analyzer.LedgerEntry) analyzer.LedgerEntry {
+			m := list[0]
+			for i := range list[1:] {
+				m = m.Merge(&list[1+i])
+			}
+			return m
+		}
+		for _, m := range []analyzer.LedgerEntry{merge(a, b, c), merge(c, b, a), merge(b, c, a, a, b, c), merge(a, merge(b, c)), merge(c, a)} {
+			if diff := cmp.Diff(c, m); diff != "" {
+				t.Errorf("%s\n%s", key, diff)
+			}
+		}
+		once := analyzer.Join(c, a)
+		if diff := cmp.Diff(once, analyzer.Join(once, a)); diff != "" {
+			t.Errorf("%s\n%s", key, diff)
+		}
+	}
+	if n == 0 {
+		t.Error("no entries; the test shows nothing")
+	}
+}
+
+// However many keys a stream makes, the ledger stays within its bound, forgets the longest unseen, and the store with it.
+func TestLedgerIsBounded(t *testing.T) {
+	const bound = 50
+	a, ledger, s := newAnalyzer(t, analyzer.Default()), kept{}, newStream("c1")
+	analyzer.BoundLedger(a, bound)
+	for i := range 600 {
+		s.labels.Service, s.labels.ServiceVersion = fmt.Sprintf("s%d", i%120), fmt.Sprintf("1.%d", i)
+		s.labels.Conversation = fmt.Sprintf("c%d", i)
+		if i%10 == 0 { // seen again and again
+			s.labels.Service = "often"
+		}
+		s.fail(400, orphanText, user("q"), tool("call_1", "x"))
+	}
+	for i, st := range s.steps {
+		do(a, st, true, new(analyzer.Output))
+		if i%7 == 0 {
+			ledger.take(t, a)
+			if n, _ := analyzer.LedgerLen(a); n > bound || len(ledger) != n {
+				t.Fatalf("%d entries, %d kept", n, len(ledger))
+			}
+		}
+	}
+	ledger.take(t, a)
+	often := 0
+	for key, value := range ledger {
+		e, err := analyzer.DecodeLedgerEntry(key, []byte(value))
+		if err != nil {
+			t.Fatal(err)
+		}
+		if e.Service == "often" && e.Kind == analyzer.LedgerDefect {
+			often++
+		}
+	}
+	if often == 0 {
+		t.Error("what is seen often is forgotten")
+	}
+
+	// A store that holds more than the bound.
+	b := newAnalyzer(t, analyzer.Default())
+	analyzer.BoundLedger(b, 10)
+	ledger.give(t, b, true)
+	ledger.take(t, b)
+	if n, _ := analyzer.LedgerLen(b); n != 10 || len(ledger) != 10 {
+		t.Errorf("%d entries, %d kept", n, len(ledger))
+	}
+}
+
+// A stage with a version of its own for every call costs no more than others.
+func TestVersionsAreBounded(t *testing.T) {
+	a, s := newAnalyzer(t, analyzer.Default()), newStream("c1")
+	for i := range 500 {
+		s.labels.ServiceVersion = fmt.Sprintf("build-%d", i)
+		s.ok(assistant("hello"), hello...)
+	}
+	for _, st := range s.steps {
+		do(a, st, true, new(analyzer.Output))
+	}
+	if n, versions := analyzer.LedgerLen(a); versions > 64 || n > 64 {
+		t.Errorf("%d entries, %d versions", n, versions)
+	}
+}
+
+// What cannot be read is refused and changes nothing.
+func TestRememberRefuses(t *testing.T) {
+	s := newStream("c1")
+	s.ok(assistant("hello"), hello...)
+	a, ledger := newAnalyzer(t, analyzer.Default()), kept{}
+	for _, st := range s.steps {
+		do(a, st, true, new(analyzer.Output))
+	}
+	ledger.take(t, a)
+	for key, value := range ledger {
+		for _, bad := range []string{"", "{", "null", "[]", strings.Replace(value, `"version"`, `"nothing"`, 1), strings.Replace(value, "builder", "other", 1), value[:len(value)-1] + `,"verdict":{}}`, value[:len(value)-1] + `,"last":{"seq":1}}`} {
+			b := newAnalyzer(t, analyzer.Default())
+			if err := b.Remember(key, []byte(bad), true); err == nil {
+				t.Errorf("%s is taken", bad)
+			}
+			if n, _ := analyzer.LedgerLen(b); n != 0 {
+				t.Errorf("%s leaves %d entries", bad, n)
+			}
+		}
+	}
+}
+
+// Imports and what may be incomplete are not in the ledger.
+func TestNotLedgered(t *testing.T) {
+	for _, change := range []func(*event.Event){
+		func(ev *event.Event) { ev.Origin = event.OriginImport },
+		func(ev *event.Event) { ev.Degraded = true },
+	} {
+		s := newStream("c1")
+		s.fail(400, orphanText, user("q"), tool("call_1", "x"))
+		a := newAnalyzer(t, analyzer.Default())
+		for _, st := range s.steps {
+			change(st.ev)
+			do(a, st, true, new(analyzer.Output))
+		}
+		if changed, _ := a.TakeLedger(); len(changed) > 0 {
+			t.Errorf("%+v", changed)
+		}
+	}
+}
