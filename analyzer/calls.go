@@ -166,7 +166,7 @@ func (a *Analyzer) misplaced(o *open, p *Pairing, fate Fate, state string, chang
 func blamed(violations []Violation, c *session.Call) bool {
 	for i := range violations {
 		v := &violations[i]
-		if v.Rule.ID == "missing_tool_reply" && (v.ToolCallID == c.CallID || v.ToolName == c.Name && c.CallID == "") {
+		if (v.Rule.ID == "missing_tool_reply" || v.Rule.ID == "previous_response_unresolved") && (v.ToolCallID == c.CallID || v.ToolName == c.Name && c.CallID == "") {
 			return true
 		}
 	}

@@ -4,6 +4,7 @@
 //	event ─> parts, encoding ─> facts ─┬─> rules ──────> violations ─┐
 //	                                   └─> session ────> root causes ┼─> open exchange
 //	event (response) ──────────────────> facts, cause ───────────────┴─> Exchange, Finding, ToolCall rows, Tally
+//	event (run, tool) ─────────────────> runs, calls ────────────────> Run, ToolCall rows, Finding (signals)
 //
 // A rule (Rule, folder rules) says what is wrong in one request. The cause (folder cause) says why an exchange failed:
 // the provider's words first, then the rules. The root cause (folder session) says what the agent did: it needs the
@@ -43,6 +44,27 @@
 // row says "lost" and is no failure. Imports are never waited for. An answer that the agent did not read to its end is
 // no failure either, and its calls count only if it was read up to its finish reason. A call that the agent itself gave
 // up before it knew of an error is counted apart, as an SDK's retries are.
+//
+// # What becomes of a tool call
+//
+// A call is open until a request of its conversation holds its reply (answered, or duplicate, or late), or holds the call
+// and no reply (missing). When that request is refused, no model read the reply: rejected, until another request with it
+// is accepted. When the conversation just stops for ToolReplyTimeout, the call is abandoned: a user who left is no defect. It
+// is terminal when the request had forced the tool, or when calls of the tool are hardly ever answered: structured
+// outputs and final answers. What agents do with a tool is learned from the calls of the last SessionLookback, per
+// service, so that a start reads it again.
+//
+// A call is missing too when the conversation goes on as if it had not been made, when its run ends in error, and when its
+// process is silent since and another one goes on from a newer answer. This is told from absence: not of imports and
+// degraded events, not after a gap in the sequence of the process, and as a signal (reply_never_arrived) only when calls
+// of the tool are usually answered or its events say that it ran. What a request shows by itself, the rule
+// missing_tool_reply tells, and says more: then there is no signal. A row of a call whose conversation is forgotten stays
+// as it is.
+//
+// masked_failure wants a run that says ok and whose last call failed, alone: of calls side by side none is the last.
+// conversation_ended_on_error stands for it where no run says how it ended, of a given conversation whose last request was
+// refused for what it is, and after which no other came for ConversationEnd. Neither tells of silence alone. Run events
+// are counted with the calls of their own partition: of several, that of the conversation.
 //
 // # How exact losses are
 //

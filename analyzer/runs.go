@@ -1,6 +1,7 @@
 package analyzer
 
 import (
+	"cmp"
 	"encoding/hex"
 	"fmt"
 	"slices"
@@ -38,8 +39,7 @@ func (a *Analyzer) runOf(ev *event.Event, need uint64) *run {
 	if ev.Labels.Run == "" || ev.Origin == event.OriginImport {
 		return nil
 	}
-	k := runKey{ev.Labels.Service, ev.Labels.Run}
-	it := a.runs.get(k)
+	it := a.runs.get(runKey{cmp.Or(ev.Labels.Service, event.UnknownService), ev.Labels.Run})
 	if it == nil {
 		r := &run{}
 		r.row.Labels = a.strings.labels(ev)
@@ -77,7 +77,7 @@ func (a *Analyzer) runEvent(ev *event.Event, at Position) {
 	}
 	r.row.Labels, r.row.Status = l, a.strings.string(name(ev.RunStatus))
 	if ev.RunStatus == event.StatusStarted {
-		r.row.StartedAt = ev.Time
+		r.row.StartedAt, r.row.EndedAt = ev.Time, time.Time{}
 	} else {
 		r.row.EndedAt = ev.Time
 	}
@@ -107,7 +107,7 @@ func (a *Analyzer) runAsked(o *open, ev *event.Event, need uint64) {
 // runWaits notes that c waits for a reply that the run of o is to give.
 func (a *Analyzer) runWaits(o *open, c *session.Call) {
 	r := o.run
-	if r == nil || r.row.EndedAt.After(r.row.StartedAt) {
+	if r == nil || !r.row.EndedAt.IsZero() {
 		return
 	}
 	if len(r.waiting) == maxRunCalls {
@@ -214,7 +214,7 @@ func (a *Analyzer) endsOnError(o *open, need uint64) {
 	if !refused(e) || o.turn == nil || o.turn.Inferred || o.turn.Apart() || e.Degraded || e.Origin == event.OriginImport {
 		return
 	}
-	k := conversationKey{memoryOf(e.Labels.Service, e.Origin, e.Instance), e.Labels.Conversation}
+	k := conversationKey{memoryOf(e.Labels.Service, e.Origin, e.Instance), o.turn.Root}
 	a.failing.take(k)
 	f := &failing{last: about(o), cause: e.Cause, seq: e.InstanceSeq, dropped: o.dropped, version: e.Seq, run: o.run}
 	a.failing.add(k, f, min(need, o.turn.Need()), a.now)
