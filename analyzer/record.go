@@ -1,6 +1,7 @@
 package analyzer
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/session"
@@ -153,6 +154,9 @@ type HistoryEntry struct {
 	Shared       int
 	Exchange     string // the first that sent the message here
 }
+
+// ID names the position.
+func (h *HistoryEntry) ID() string { return h.Branch + "." + strconv.Itoa(h.Position) }
 
 // A ToolCall is one tool call that a model made, and what became of it.
 type ToolCall struct {

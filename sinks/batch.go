@@ -14,7 +14,8 @@ func (b *Batch) Bytes() int {
 	for i := range b.Exchanges {
 		e := &b.Exchanges[i]
 		n += int(unsafe.Sizeof(*e)) + labelBytes(&e.Labels) + stringBytes(e.ID, e.Conversation, e.Server, e.Path, e.Model,
-			e.ResponseModel, e.ErrorType, e.ErrorText, e.ErrorCluster, e.FinishReason, e.Instance, e.ProviderRequestID, e.ResponseID)
+			e.ResponseModel, e.ErrorType, e.ErrorText, e.ErrorCluster, e.FinishReason, e.Instance, e.ProviderRequestID, e.ResponseID, e.Branch, e.Parameters, e.Answer) +
+			(len(e.Lead)+len(e.Marked))*contentBytes
 	}
 	for i := range b.Findings {
 		f := &b.Findings[i]
@@ -24,6 +25,14 @@ func (b *Batch) Bytes() int {
 	for i := range b.ToolCalls {
 		c := &b.ToolCalls[i]
 		n += int(unsafe.Sizeof(*c)) + labelBytes(&c.Labels) + stringBytes(c.ID, c.Conversation, c.Exchange, c.CallID, c.Name, c.AnsweredBy)
+	}
+	for i := range b.Contents {
+		c := &b.Contents[i]
+		n += int(unsafe.Sizeof(*c)) + stringBytes(c.ID, c.Body)
+	}
+	for i := range b.History {
+		h := &b.History[i]
+		n += int(unsafe.Sizeof(*h)) + stringBytes(h.Conversation, h.Branch, h.Content, h.Parent, h.Exchange)
 	}
 	for i := range b.Runs {
 		r := &b.Runs[i]
@@ -41,6 +50,9 @@ func (b *Batch) Bytes() int {
 	}
 	return n
 }
+
+// contentBytes is about what a reference to a content takes.
+const contentBytes = 64
 
 func labelBytes(l *event.Labels) int {
 	return stringBytes(l.Service, l.ServiceVersion, l.Environment, l.Agent, l.Stage, l.Conversation, l.Run, l.User)
@@ -60,10 +72,12 @@ const (
 	tableToolCalls = "tool_calls"
 	tableExchanges = "exchanges"
 	tableRuns      = "runs"
+	tableContents  = "messages"
+	tableHistory   = "history"
 	tableAlerts    = "alerts"
 )
 
-var tables = []string{tableFindings, tableToolCalls, tableExchanges, tableRuns, tableAlerts}
+var tables = []string{tableFindings, tableToolCalls, tableContents, tableHistory, tableExchanges, tableRuns, tableAlerts}
 
 // length is the number of rows of a table.
 func (b *Batch) length(table string) int {
@@ -76,6 +90,10 @@ func (b *Batch) length(table string) int {
 		return len(b.Exchanges)
 	case tableRuns:
 		return len(b.Runs)
+	case tableContents:
+		return len(b.Contents)
+	case tableHistory:
+		return len(b.History)
 	case tableAlerts:
 		return len(b.Alerts)
 	}
@@ -93,6 +111,10 @@ func (b *Batch) part(table string, i, j int) *Batch {
 		return &Batch{Exchanges: b.Exchanges[i:j]}
 	case tableRuns:
 		return &Batch{Runs: b.Runs[i:j]}
+	case tableContents:
+		return &Batch{Contents: b.Contents[i:j]}
+	case tableHistory:
+		return &Batch{History: b.History[i:j]}
 	case tableAlerts:
 		return &Batch{Alerts: b.Alerts[i:j]}
 	}
@@ -105,6 +127,8 @@ func (b *Batch) append(from *Batch) {
 	b.Findings = append(b.Findings, from.Findings...)
 	b.ToolCalls = append(b.ToolCalls, from.ToolCalls...)
 	b.Runs = append(b.Runs, from.Runs...)
+	b.Contents = append(b.Contents, from.Contents...)
+	b.History = append(b.History, from.History...)
 	for _, a := range from.Alerts {
 		a.Labels, a.Shares = maps.Clone(a.Labels), maps.Clone(a.Shares) // their owner may change them
 		b.Alerts = append(b.Alerts, a)
@@ -117,6 +141,8 @@ func (b *Batch) reset() {
 	b.Findings = emptied[analyzer.Finding](b.Findings)
 	b.ToolCalls = emptied[analyzer.ToolCall](b.ToolCalls)
 	b.Runs = emptied[analyzer.Run](b.Runs)
+	b.Contents = emptied[analyzer.Content](b.Contents)
+	b.History = emptied[analyzer.HistoryEntry](b.History)
 	b.Alerts = emptied[Alert](b.Alerts)
 }
 

@@ -219,6 +219,12 @@ func (b *Batch) dead(table string, i int, err error) DeadRow {
 	case tableRuns:
 		r := &b.Runs[i]
 		d.ID, d.Seq, row = r.ID, r.Seq, r
+	case tableContents:
+		r := &b.Contents[i]
+		d.ID, row = r.ID, r
+	case tableHistory:
+		r := &b.History[i]
+		d.ID, d.Seq, row = r.ID(), r.Seq, r
 	case tableAlerts:
 		r := &b.Alerts[i]
 		d.ID, d.Seq, row = r.ID, r.Version, r

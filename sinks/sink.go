@@ -13,13 +13,15 @@ type Batch struct {
 	Exchanges []analyzer.Exchange
 	Findings  []analyzer.Finding
 	ToolCalls []analyzer.ToolCall
+	Contents  []analyzer.Content
+	History   []analyzer.HistoryEntry
 	Runs      []analyzer.Run
 	Alerts    []Alert
 }
 
 // Rows is the number of rows of all tables in b.
 func (b *Batch) Rows() int {
-	return len(b.Exchanges) + len(b.Findings) + len(b.ToolCalls) + len(b.Runs) + len(b.Alerts)
+	return len(b.Exchanges) + len(b.Findings) + len(b.ToolCalls) + len(b.Runs) + len(b.Contents) + len(b.History) + len(b.Alerts)
 }
 
 // An Alert is one alert instance: one row from its start to its end, written anew as it changes.

@@ -195,7 +195,7 @@ func (p *partition) store(ctx context.Context, end bool) error {
 	if upTo == p.handed && p.out.Rows() == 0 && !end {
 		return nil
 	}
-	rows := sinks.Batch{Exchanges: p.out.Exchanges, Findings: p.out.Findings, ToolCalls: p.out.ToolCalls, Runs: p.out.Runs}
+	rows := sinks.Batch{Exchanges: p.out.Exchanges, Findings: p.out.Findings, ToolCalls: p.out.ToolCalls, Runs: p.out.Runs, Contents: p.out.Contents, History: p.out.History}
 	commit := func(ctx context.Context) error {
 		if err := p.ledger.keep(ctx, step); err != nil {
 			return err

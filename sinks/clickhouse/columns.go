@@ -85,6 +85,12 @@ var exchangeColumns = append(labelColumns(func(e *analyzer.Exchange) *event.Labe
 	col("degraded", func(e *analyzer.Exchange) bool { return e.Degraded }),
 	col("provider_request_id", func(e *analyzer.Exchange) string { return e.ProviderRequestID }),
 	col("response_id", func(e *analyzer.Exchange) string { return e.ResponseID }),
+	col("branch", func(e *analyzer.Exchange) string { return e.Branch }),
+	col("lead", func(e *analyzer.Exchange) []string { return e.Lead }),
+	col("marked", func(e *analyzer.Exchange) map[uint32]string { return e.Marked }),
+	col("parameters", func(e *analyzer.Exchange) string { return e.Parameters }),
+	col("messages_at", func(e *analyzer.Exchange) uint32 { return u32(e.MessagesAt) }),
+	col("answer", func(e *analyzer.Exchange) string { return e.Answer }),
 )
 
 var findingColumns = append(labelColumns(func(f *analyzer.Finding) *event.Labels { return &f.Labels }),
@@ -134,6 +140,28 @@ var toolCallColumns = append(labelColumns(func(c *analyzer.ToolCall) *event.Labe
 	col("ended_at", func(c *analyzer.ToolCall) *time.Time { return instantOrNull(c.EndedAt) }),
 	col("tool_status", func(c *analyzer.ToolCall) string { return c.ToolStatus }),
 )
+
+var contentColumns = []column[analyzer.Content]{
+	col("id", func(c *analyzer.Content) string { return c.ID }),
+	col("kind", func(c *analyzer.Content) string { return c.Kind }),
+	col("seen_at", func(c *analyzer.Content) time.Time { return instant(c.SeenAt) }),
+	col("bytes", func(c *analyzer.Content) uint32 { return u32(c.Bytes) }),
+	col("body", func(c *analyzer.Content) string { return c.Body }),
+}
+
+var historyColumns = []column[analyzer.HistoryEntry]{
+	col("conversation_id", func(h *analyzer.HistoryEntry) string { return h.Conversation }),
+	col("branch", func(h *analyzer.HistoryEntry) string { return h.Branch }),
+	col("position", func(h *analyzer.HistoryEntry) uint32 { return u32(h.Position) }),
+	col("message_id", func(h *analyzer.HistoryEntry) string { return h.Content }),
+	col("role", func(h *analyzer.HistoryEntry) string { return h.Role }),
+	col("parent", func(h *analyzer.HistoryEntry) string { return h.Parent }),
+	col("shared", func(h *analyzer.HistoryEntry) uint32 { return u32(h.Shared) }),
+	col("service", func(h *analyzer.HistoryEntry) string { return h.Service }),
+	col("exchange_id", func(h *analyzer.HistoryEntry) string { return h.Exchange }),
+	col("seq", func(h *analyzer.HistoryEntry) uint64 { return h.Seq }),
+	col("seen_at", func(h *analyzer.HistoryEntry) time.Time { return instant(h.SeenAt) }),
+}
 
 var runColumns = append(labelColumns(func(r *analyzer.Run) *event.Labels { return &r.Labels }),
 	col("id", func(r *analyzer.Run) string { return r.ID }),

@@ -48,7 +48,7 @@ func Unprepared(err error) error { return &prepareError{err} }
 func ColumnNames() map[string][]string {
 	return map[string][]string{
 		"exchanges": names(exchangeColumns), "findings": names(findingColumns),
-		"tool_calls": names(toolCallColumns), "runs": names(runColumns), "alerts": names(alertColumns),
+		"tool_calls": names(toolCallColumns), "runs": names(runColumns), "messages": names(contentColumns), "history": names(historyColumns), "alerts": names(alertColumns),
 	}
 }
 

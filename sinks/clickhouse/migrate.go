@@ -154,7 +154,7 @@ func (s *Sink) applied(ctx context.Context) (map[uint32]map[string]string, error
 
 // ageColumns say which time makes a row old. For exchanges it is the stream's time, because an agent's clock may be
 // wrong by years.
-var ageColumns = map[string]string{"exchanges": "stored_at", "findings": "first_seen", "tool_calls": "asked_at", "runs": "seen_at", "alerts": "started_at"}
+var ageColumns = map[string]string{"exchanges": "stored_at", "findings": "first_seen", "tool_calls": "asked_at", "runs": "seen_at", "messages": "seen_at", "history": "seen_at", "alerts": "started_at"}
 
 // applyRetention sets the tables' TTL where it differs. Retention 0 touches nothing, so a TTL of the operator's stays.
 func (s *Sink) applyRetention(ctx context.Context) error {

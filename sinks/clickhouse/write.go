@@ -13,7 +13,7 @@ import (
 
 // tableNames are the tables that hold rows, in the order Write fills them: a reader who sees an exchange with findings
 // finds them too.
-var tableNames = []string{"findings", "tool_calls", "exchanges", "runs", "alerts"}
+var tableNames = []string{"findings", "tool_calls", "messages", "history", "exchanges", "runs", "alerts"}
 
 // insertSettings hold for every insert, whatever the user's profile says.
 var insertSettings = clickhouse.Settings{
@@ -33,6 +33,12 @@ func (s *Sink) Write(ctx context.Context, b *sinks.Batch) error {
 		return err
 	}
 	if err := insert(ctx, s, "tool_calls", toolCallColumns, b.ToolCalls); err != nil {
+		return err
+	}
+	if err := insert(ctx, s, "messages", contentColumns, b.Contents); err != nil {
+		return err
+	}
+	if err := insert(ctx, s, "history", historyColumns, b.History); err != nil {
 		return err
 	}
 	if err := insert(ctx, s, "exchanges", exchangeColumns, b.Exchanges); err != nil {

@@ -62,6 +62,8 @@ func (s *Sink) Write(ctx context.Context, b *sinks.Batch) error {
 		encode(enc, "findings", b.Findings),
 		encode(enc, "tool_calls", b.ToolCalls),
 		encode(enc, "runs", b.Runs),
+		encode(enc, "messages", b.Contents),
+		encode(enc, "history", b.History),
 		encode(enc, "alerts", b.Alerts),
 	)
 	if err != nil {
@@ -110,6 +112,8 @@ func Read(r io.Reader) (*sinks.Batch, error) {
 	findings := newest[analyzer.Finding]{index: map[string]int{}}
 	toolCalls := newest[analyzer.ToolCall]{index: map[string]int{}}
 	runs := newest[analyzer.Run]{index: map[string]int{}}
+	contents := newest[analyzer.Content]{index: map[string]int{}}
+	history := newest[analyzer.HistoryEntry]{index: map[string]int{}}
 	alerts := newest[sinks.Alert]{index: map[string]int{}}
 
 	br := bufio.NewReader(r)
@@ -134,6 +138,10 @@ func Read(r io.Reader) (*sinks.Batch, error) {
 			err = toolCalls.add(l.Row, func(c *analyzer.ToolCall) (string, uint64) { return c.ID, c.Seq })
 		case "runs":
 			err = runs.add(l.Row, func(r *analyzer.Run) (string, uint64) { return r.ID, r.Seq })
+		case "messages":
+			err = contents.add(l.Row, func(c *analyzer.Content) (string, uint64) { return c.ID, uint64(c.SeenAt.UnixNano()) })
+		case "history":
+			err = history.add(l.Row, func(h *analyzer.HistoryEntry) (string, uint64) { return h.ID(), h.Seq })
 		case "alerts":
 			err = alerts.add(l.Row, func(a *sinks.Alert) (string, uint64) { return a.ID, a.Version })
 		default:
@@ -143,7 +151,10 @@ func Read(r io.Reader) (*sinks.Batch, error) {
 			return nil, fmt.Errorf("decode line %d: %w", n, err)
 		}
 	}
-	return &sinks.Batch{Exchanges: exchanges.rows, Findings: findings.rows, ToolCalls: toolCalls.rows, Runs: runs.rows, Alerts: alerts.rows}, nil
+	return &sinks.Batch{
+		Exchanges: exchanges.rows, Findings: findings.rows, ToolCalls: toolCalls.rows, Runs: runs.rows, Contents: contents.rows, History: history.rows,
+		Alerts: alerts.rows,
+	}, nil
 }
 
 // newest keeps the newest version of each row.

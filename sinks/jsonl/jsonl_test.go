@@ -30,7 +30,7 @@ func TestContract(t *testing.T) {
 		b := read(t, path.(string))
 		return map[string]uint64{
 			"exchanges": uint64(len(b.Exchanges)), "findings": uint64(len(b.Findings)),
-			"tool_calls": uint64(len(b.ToolCalls)), "runs": uint64(len(b.Runs)), "alerts": uint64(len(b.Alerts)),
+			"tool_calls": uint64(len(b.ToolCalls)), "runs": uint64(len(b.Runs)), "messages": uint64(len(b.Contents)), "history": uint64(len(b.History)), "alerts": uint64(len(b.Alerts)),
 		}
 	}
 	sinktest.Run(t, open, count)

@@ -32,6 +32,9 @@ func Rows(first, n int) *sinks.Batch {
 			FinishReason: "tool_calls", Stream: i%2 == 0, RequestBytes: 21_000 + i%9000, ResponseBytes: 900 + i%300, Messages: 2 + i%30, ToolCalls: 1,
 			Instance: fmt.Sprintf("%012x", 7919*(i%5+1)), InstanceSeq: uint64(i), Origin: event.OriginHook, Capture: event.CaptureShape,
 			ProviderRequestID: fmt.Sprintf("req_%020d", i), ResponseID: fmt.Sprintf("chatcmpl-%020d", i),
+			Branch: fmt.Sprintf("019aa0b0-0000-7000-8000-%012x", i/12*12), Lead: []string{fmt.Sprintf("%032x", 1<<40)},
+			Marked: map[uint32]string{uint32(i % 12): fmt.Sprintf("%032x", i)}, Parameters: fmt.Sprintf("%032x", 1<<41), MessagesAt: 12,
+			Answer: fmt.Sprintf("%032x", i|1<<42),
 		}
 		if i%10 == 0 {
 			e.Status, e.Failed, e.ErrorType, e.FinishReason, e.ResponseID = 400, true, "invalid_request_error", "", ""
@@ -54,6 +57,14 @@ func Rows(first, n int) *sinks.Batch {
 		b.ToolCalls = append(b.ToolCalls, analyzer.ToolCall{
 			ID: fmt.Sprintf("%032x", i), Seq: uint64(2 * i), Labels: labels, Conversation: labels.Conversation, Exchange: e.ID,
 			CallID: fmt.Sprintf("call_%08d", i), Name: "read_file", State: analyzer.CallOpen, AskedAt: e.StoredAt,
+		})
+		b.Contents = append(b.Contents, analyzer.Content{
+			ID: fmt.Sprintf("%032x", i), Kind: analyzer.ContentMessage, SeenAt: e.StoredAt, Bytes: 62,
+			Body: fmt.Sprintf(`{"role":"tool","tool_call_id":"call_%08d","content":"PORT = %d"}`, i, i),
+		})
+		b.History = append(b.History, analyzer.HistoryEntry{
+			Seq: uint64(2 * i), SeenAt: e.StoredAt, Service: labels.Service, Conversation: labels.Conversation, Branch: e.Branch, Position: i % 12,
+			Content: fmt.Sprintf("%032x", i), Role: "tool", Exchange: e.ID,
 		})
 		b.Runs = append(b.Runs, analyzer.Run{
 			ID: fmt.Sprintf("%032x", i), Seq: uint64(2 * i), Labels: labels, Status: event.StatusStarted, SeenAt: e.StoredAt, StartedAt: at,
@@ -88,6 +99,14 @@ func Later(b *sinks.Batch) *sinks.Batch {
 		c.State, c.AnsweredAt, c.AnsweredBy = analyzer.CallAnswered, c.AskedAt.Add(time.Minute), "another"
 		c.StartedAt, c.EndedAt, c.ToolStatus = c.AskedAt.Add(time.Second), c.AskedAt.Add(30*time.Second), event.StatusOK
 		c.Labels.ServiceVersion, c.Labels.Stage = "2.0.0", "executor"
+	}
+	for i := range b.Contents {
+		b.Contents[i].SeenAt = b.Contents[i].SeenAt.AddDate(0, 2, 3)
+	}
+	for i := range b.History {
+		h := &b.History[i]
+		h.Seq++
+		h.SeenAt = h.SeenAt.AddDate(0, 2, 3)
 	}
 	for i := range b.Runs {
 		r := &b.Runs[i]

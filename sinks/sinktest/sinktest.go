@@ -14,7 +14,7 @@ import (
 )
 
 // Run runs the contract. open returns an empty sink of its own for each call; count says how many rows of each table a
-// reader of the sink sees, each id once: exchanges, findings, tool_calls, runs, alerts. A table without rows may be left out.
+// reader of the sink sees, each id once: exchanges, findings, tool_calls, runs, messages, history, alerts. A table without rows may be left out.
 func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing.T, s sinks.Sink) map[string]uint64) {
 	write := func(t *testing.T, s sinks.Sink, b *sinks.Batch) {
 		t.Helper()
@@ -71,6 +71,8 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 		twice.Exchanges = append(twice.Exchanges, again.Exchanges...)
 		twice.Findings = append(twice.Findings, again.Findings...)
 		twice.ToolCalls = append(twice.ToolCalls, again.ToolCalls...)
+		twice.Contents = append(twice.Contents, again.Contents...)
+		twice.History = append(twice.History, again.History...)
 		twice.Runs = append(twice.Runs, again.Runs...)
 		twice.Alerts = append(twice.Alerts, again.Alerts...)
 		write(t, s, twice)
@@ -143,6 +145,8 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 			b.Exchanges[i].ErrorText, b.Exchanges[i].Labels.Stage, b.Exchanges[i].Labels.Service = text, text, text
 			b.Findings[i].Summary, b.Findings[i].Evidence, b.Findings[i].ToolName = text, text, text
 			b.ToolCalls[i].CallID, b.ToolCalls[i].Name, b.ToolCalls[i].ToolStatus = text, text, text
+			b.Contents[i].Body, b.Contents[i].Kind = text, text
+			b.History[i].Role, b.History[i].Service = text, text
 			b.Runs[i].Labels.Run, b.Runs[i].Status, b.Runs[i].LastExchange = text, text, text
 			b.Alerts[i].Summary, b.Alerts[i].Labels = text, map[string]string{"stage": text, text: "x"}
 		}
@@ -158,6 +162,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 		b := Rows(0, 4)
 		for i, id := range []string{"a", "a\x00", "a\x00b", "A"} {
 			b.Exchanges[i].ID, b.Findings[i].ID, b.ToolCalls[i].ID, b.Runs[i].ID, b.Alerts[i].ID = id, id, id, id, id
+			b.Contents[i].ID, b.History[i].Branch = id, id
 		}
 		write(t, s, b)
 		want(t, s, all(4))
@@ -175,6 +180,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 			b.Findings[i].FirstSeen, b.Findings[i].Message = at, -1
 			b.ToolCalls[i].AskedAt, b.ToolCalls[i].AnsweredAt, b.ToolCalls[i].StartedAt, b.ToolCalls[i].EndedAt = at, at, at, at
 			b.Runs[i].SeenAt, b.Runs[i].StartedAt, b.Runs[i].EndedAt, b.Runs[i].Calls = at, at, at, -1
+			b.Contents[i].SeenAt, b.Contents[i].Bytes, b.History[i].SeenAt, b.History[i].Shared = at, -1, at, -1
 			b.Alerts[i].StartedAt, b.Alerts[i].EndedAt, b.Alerts[i].Labels, b.Alerts[i].Shares = at, at, nil, nil
 		}
 		write(t, s, b)
@@ -211,7 +217,7 @@ var Strings = []string{
 }
 
 func all(n uint64) map[string]uint64 {
-	return map[string]uint64{"exchanges": n, "findings": n, "tool_calls": n, "runs": n, "alerts": n}
+	return map[string]uint64{"exchanges": n, "findings": n, "tool_calls": n, "runs": n, "messages": n, "history": n, "alerts": n}
 }
 
 func closeSink(t *testing.T, s sinks.Sink) {

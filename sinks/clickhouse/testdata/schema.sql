@@ -99,6 +99,12 @@ CREATE TABLE exchanges
     `degraded` Bool COMMENT 'what is absent is no evidence',
     `provider_request_id` String CODEC(ZSTD(1)),
     `response_id` String CODEC(ZSTD(1)),
+    `branch` String COMMENT 'of history' CODEC(ZSTD(1)),
+    `lead` Array(String) COMMENT 'ids of the leading system messages' CODEC(ZSTD(1)),
+    `marked` Map(UInt32, String) COMMENT 'ids of messages with cache marks, by position' CODEC(ZSTD(1)),
+    `parameters` String COMMENT 'id of the request without its messages' CODEC(ZSTD(1)),
+    `messages_at` UInt32 COMMENT 'where they stood in it, in bytes' CODEC(T64, ZSTD(1)),
+    `answer` String COMMENT 'id of the answer' CODEC(ZSTD(1)),
     INDEX started_at_index started_at TYPE minmax GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1)
@@ -159,7 +165,13 @@ CREATE VIEW exchanges_final
     `capture` LowCardinality(String),
     `degraded` Bool,
     `provider_request_id` String,
-    `response_id` String)
+    `response_id` String,
+    `branch` String,
+    `lead` Array(String),
+    `marked` Map(UInt32, String),
+    `parameters` String,
+    `messages_at` UInt32,
+    `answer` String)
 AS SELECT * FROM exchanges FINAL
 SETTINGS do_not_merge_across_partitions_select_final = 1;
 
@@ -249,6 +261,62 @@ CREATE VIEW findings_final
     `evidence` String,
     `fix` String)
 AS SELECT * FROM findings FINAL;
+
+CREATE TABLE history
+(
+    `conversation_id` String CODEC(ZSTD(1)),
+    `branch` String COMMENT 'the exchange that began it' CODEC(ZSTD(1)),
+    `position` UInt32 CODEC(Delta(4), ZSTD(1)),
+    `message_id` String COMMENT 'of messages; empty when it was too large to be stored' CODEC(ZSTD(1)),
+    `role` LowCardinality(String) COMMENT 'as sent',
+    `parent` String COMMENT 'branch whose first positions are those of this one; empty when it has none' CODEC(ZSTD(1)),
+    `shared` UInt32 COMMENT 'how many' CODEC(T64, ZSTD(1)),
+    `service` LowCardinality(String),
+    `exchange_id` String COMMENT 'the first that sent the message here' CODEC(ZSTD(1)),
+    `seq` UInt64 COMMENT 'stream sequence; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    `seen_at` DateTime64(9, 'UTC') COMMENT 'stream time' CODEC(Delta(8), ZSTD(1)),
+    INDEX message_id_index message_id TYPE bloom_filter(0.01) GRANULARITY 1,
+    INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1)
+ENGINE = ReplacingMergeTree(seq)
+ORDER BY (conversation_id, branch, position)
+SETTINGS index_granularity = 8192;
+
+CREATE VIEW history_final
+(
+    `conversation_id` String,
+    `branch` String,
+    `position` UInt32,
+    `message_id` String,
+    `role` LowCardinality(String),
+    `parent` String,
+    `shared` UInt32,
+    `service` LowCardinality(String),
+    `exchange_id` String,
+    `seq` UInt64,
+    `seen_at` DateTime64(9, 'UTC'))
+AS SELECT * FROM history FINAL;
+
+CREATE TABLE messages
+(
+    `id` String COMMENT 'first half of the SHA-256 of the captured bytes' CODEC(ZSTD(1)),
+    `kind` LowCardinality(String) COMMENT 'message, parameters (a request without its messages), answer',
+    `seen_at` DateTime64(9, 'UTC') COMMENT 'stream time; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    `bytes` UInt32 COMMENT 'as captured' CODEC(T64, ZSTD(1)),
+    `body` String COMMENT 'redacted' CODEC(ZSTD(3)),
+    INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1,
+    INDEX body_index body TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 1)
+ENGINE = ReplacingMergeTree(seen_at)
+ORDER BY id
+SETTINGS index_granularity_bytes = 4194304, index_granularity = 8192;
+
+CREATE VIEW messages_final
+(
+    `id` String,
+    `kind` LowCardinality(String),
+    `seen_at` DateTime64(9, 'UTC'),
+    `bytes` UInt32,
+    `body` String)
+AS SELECT * FROM messages FINAL;
 
 CREATE TABLE migrations
 (
