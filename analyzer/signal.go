@@ -4,6 +4,7 @@ import (
 	"encoding/hex"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -48,8 +49,14 @@ type subject struct {
 func about(o *open) *subject {
 	e := &o.row
 	s := &subject{
-		labels: e.Labels, exchange: e.ID, conversation: e.Conversation, instance: e.Instance, origin: e.Origin, provider: e.Provider,
+		labels: e.Labels, exchange: e.ID, conversation: e.Conversation, origin: e.Origin, provider: e.Provider,
 		model: e.Model, dialect: e.Dialect, variant: e.Variant, status: e.Status, messages: e.Messages, degraded: e.Degraded, seenAt: e.StoredAt,
+	}
+	if e.Origin == event.OriginHook {
+		s.instance = e.Instance // else that of the proxy or importer, not of the agent
+	}
+	if e.Origin == event.OriginImport {
+		s.seenAt = e.StartedAt
 	}
 	if o.turn != nil {
 		s.root, s.branch = o.turn.Root, o.turn.Branch
@@ -66,18 +73,18 @@ type signal struct {
 	// key tells instances in one conversation apart: a call id, a hash of a message, the id of an exchange. What shows
 	// again under the same key is the same row.
 	key    string
-	root   string // of the conversation, where that of the subject is not the same each time
-	update bool   // the row is out and counted; this is a newer version of it
+	first  *session.Instance // of the exchange that showed it first; nil when that is the subject
+	of     *subject          // in place of the subject; nil for none
+	update bool              // the row is out and counted; this is a newer version of it
 }
 
 // put puts out the row of a signal and counts it; seq is the row's version, need the oldest sequence that it was made
 // from. Whoever calls it makes sure that an instance is put out once.
 func (a *Analyzer) put(s *subject, sig *signal, seq, need uint64) {
-	root, branch := s.root, s.branch
-	if sig.root != "" {
-		root, branch = sig.root, ""
+	if sig.of != nil {
+		s = sig.of
 	}
-	id := digest(s.labels.Service, root, branch, sig.id, sig.key)
+	id := digest(s.labels.Service, s.root, s.branch, sig.id, sig.key)
 	fingerprint := digest(s.labels.Service, s.labels.Stage, sig.id, sig.detail, sig.tool, "")
 	row := Finding{
 		ID: hex.EncodeToString(id[:16]), Fingerprint: hex.EncodeToString(fingerprint[:8]), Seq: seq, FirstSeen: s.seenAt,
@@ -85,6 +92,10 @@ func (a *Analyzer) put(s *subject, sig *signal, seq, need uint64) {
 		Labels: s.labels, Conversation: s.conversation, Provider: s.provider, Model: s.model, Dialect: s.dialect, Variant: s.variant,
 		Rule: sig.id, Detail: sig.detail, Predicted: SeveritySignal, Severity: SeveritySignal, Status: s.status, Message: sig.message,
 		ToolCallID: sig.callID, ToolName: name(sig.tool), Summary: sig.summary, Evidence: sig.evidence, Fix: sig.fix, RejectedBy: sig.rejectedBy,
+	}
+	if in := sig.first; in != nil {
+		row.FirstSeen, row.Exchange = in.Since, in.Exchange
+		row.ExchangeVersion, row.ExchangeInstance, row.ExchangeMessages = in.Version, in.Process, in.Messages
 	}
 	if s.origin != event.OriginImport && !sig.update {
 		a.counter.finding(&row, need, a.now)

@@ -9,6 +9,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/event"
 )
 
 // Bounds of what is known of requests that fail again and again.
@@ -22,7 +23,7 @@ const (
 
 // A storm is a request that was refused.
 type storm struct {
-	first string // exchange
+	first *subject
 	since time.Time
 	n     int
 }
@@ -43,6 +44,9 @@ func stormKey(o *open) uint64 {
 	if scope == "" {
 		scope = e.Instance
 	}
+	if e.Origin == event.OriginImport {
+		scope += "@" + e.Instance // each import is on its own
+	}
 	return xxh3.HashStringSeed(scope, xxh3.HashStringSeed(e.Labels.Service, o.sum))
 }
 
@@ -61,7 +65,7 @@ func (a *Analyzer) stormed(o *open, accepted bool, need uint64) {
 	key := stormKey(o)
 	it := a.storms.get(key)
 	if it == nil {
-		a.storms.add(key, &storm{first: e.ID, since: e.StartedAt, n: 1}, need, a.now)
+		a.storms.add(key, &storm{first: about(o), since: e.StartedAt, n: 1}, need, a.now)
 		for a.storms.len() > maxStorms {
 			a.storms.take(a.storms.first().key)
 			a.drop(dropOverflow)
@@ -73,9 +77,9 @@ func (a *Analyzer) stormed(o *open, accepted bool, need uint64) {
 		return
 	}
 	o.signals = append(o.signals, signal{
-		id: RetryStorm, detail: strconv.Itoa(e.Status), message: -1, root: s.first, key: s.first, update: s.n > stormSize,
+		id: RetryStorm, detail: strconv.Itoa(e.Status), message: -1, of: s.first, key: s.first.exchange, update: s.n > stormSize,
 		summary:  fmt.Sprintf("the same request was sent %d times and refused each time, now with status %d", s.n, e.Status),
-		evidence: fmt.Sprintf("since %s, first in exchange %s, within %v", stamp(s.since), s.first, e.StartedAt.Sub(s.since).Round(time.Second)),
+		evidence: fmt.Sprintf("since %s, first in exchange %s, within %v", stamp(s.since), s.first.exchange, e.StartedAt.Sub(s.since).Round(time.Second)),
 		fix:      "Do not send a request again that was refused with a status from 400 to 499, other than 408, 409, 425 and 429.",
 	})
 }
@@ -124,15 +128,16 @@ func (a *Analyzer) poisoned(o *open, proof *found, accepted bool) {
 	if tr.Failed < poisonSize || tr.Now <= tr.Length || tr.Failed < tr.Told*moreThanTwice {
 		return
 	}
-	update := tr.Told > 0
-	tr.Told = tr.Failed
-	o.signals = append(o.signals, signal{
-		id: PoisonedSession, detail: same.Rule.ID, message: same.Message, callID: same.ToolCallID, tool: same.ToolName, update: update,
+	s := signal{
+		id: PoisonedSession, detail: same.Rule.ID, message: same.Message, callID: same.ToolCallID, tool: same.ToolName, update: tr.Told > 0,
 		key:      hex.EncodeToString(tr.Defect[:]) + tr.Exchange,
 		summary:  fmt.Sprintf("%d requests in a row were refused with the same defect in them: %s", tr.Failed, same.Summary),
 		evidence: fmt.Sprintf("since %s, first in exchange %s; the history went from %d to %d messages, and the defect stayed", stamp(tr.Since), tr.Exchange, tr.Length, tr.Now),
 		fix:      "Mend the stored history, or begin a new one: whatever is added to this one is refused too.",
-	})
+	}
+	tr.Told = tr.Failed
+	a.times(o, &s)
+	o.signals = append(o.signals, s)
 }
 
 // once puts a signal out with o, if it is the first under its key; without a key, that of the request, so that one that
@@ -171,7 +176,14 @@ func (a *Analyzer) times(o *open, s *signal) int {
 	var id [16]byte
 	sum := digest("signal", o.row.Labels.Service, t.Root, t.Branch, s.id, s.key)
 	copy(id[:], sum[:])
-	in, _ := a.sessions.Seen(t, id)
+	in, fresh := a.sessions.Seen(t, id)
+	if fresh {
+		in.Version, in.Messages = o.row.Labels.ServiceVersion, o.row.Messages
+		if o.row.Origin == event.OriginHook {
+			in.Process = o.row.Instance
+		}
+	}
+	s.first = in
 	in.Severity++
 	return in.Severity
 }
