@@ -31,6 +31,9 @@ type Input struct {
 	Text    []byte        // the error as found: JSON, an exception's string, a log line; 4 KiB of it are read
 	Rules   []string      // ids of the rules whose violations the judge was expected to reject, in rule order
 	Variant facts.Variant // the judge; its own wordings are tried first
+
+	// Provider is who answered, as the caller names it: some say one thing and mean another. "" when nobody says.
+	Provider string
 }
 
 // A Cause is why an exchange failed.
@@ -55,6 +58,7 @@ type row struct {
 	open   string // rules: the wording also fits these; when one of them is found, its cause is taken
 	also   string // rules that this wording agrees with, besides those of the cause
 	weak   bool   // says no more than that it failed: what the request shows goes first
+	only   string // the provider that means this by it
 	source string // where the wording was seen; in common, whose wordings showed what the row says
 
 	phrases    [][]byte
@@ -76,7 +80,7 @@ type wordings struct {
 	common   *table
 }
 
-var all = &wordings{families: []*table{openAI, deepSeek, qwen, gemini, anthropic, mistral, hosts}, common: common}
+var all = &wordings{families: []*table{misleading, openAI, deepSeek, qwen, gemini, anthropic, mistral, hosts}, common: common}
 
 // familyOf is whose wordings a variant uses before all others.
 var familyOf = map[facts.Variant]string{
@@ -121,7 +125,7 @@ func Classify(in Input) Cause {
 }
 
 func classify(in Input, w *wordings, text []byte) Cause {
-	r, family := w.match(text, in.Variant)
+	r, family := w.match(text, in.Variant, in.Provider)
 	if in.Status == 0 {
 		// The text is the client's own error. Only what a server says about a request counts.
 		if r == nil || registry[r.cause].Class == "provider" {
@@ -202,7 +206,7 @@ func stated(r *row, family string, found []string) Cause {
 }
 
 // match returns the first row that fits, and whose it is.
-func (w *wordings) match(text []byte, v facts.Variant) (*row, string) {
+func (w *wordings) match(text []byte, v facts.Variant, provider string) (*row, string) {
 	if len(text) == 0 {
 		return nil, ""
 	}
@@ -214,7 +218,7 @@ func (w *wordings) match(text []byte, v facts.Variant) (*row, string) {
 			if (t.family == own) != first {
 				continue
 			}
-			if r := t.match(text, &g); r != nil {
+			if r := t.match(text, &g, provider); r != nil {
 				return r, t.family
 			}
 		}
@@ -229,10 +233,10 @@ func (w *wordings) match(text []byte, v facts.Variant) (*row, string) {
 	return nil, ""
 }
 
-func (t *table) match(text []byte, g *grams) *row {
+func (t *table) match(text []byte, g *grams, provider string) *row {
 rows:
 	for i := range t.rows {
-		if !g.hold(t.rows[i].grams) {
+		if !g.hold(t.rows[i].grams) || t.rows[i].only != "" && !strings.EqualFold(t.rows[i].only, provider) {
 			continue
 		}
 		rest := text

@@ -84,6 +84,22 @@ func TestClassify(t *testing.T) {
 	f(Input{Status: 429, Variant: facts.GeminiOpenAI}, quota+" head to: https://ai.google.dev/x", Cause{ID: "rate_limit", Known: Stated, StatedBy: "gemini"})
 }
 
+// TestMisleading: what a provider is known to mean, unless the request shows what it says.
+func TestMisleading(t *testing.T) {
+	in := Input{Status: 200, Text: []byte("Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"), Provider: "Qoder"}
+	if c := Classify(in); c.ID != "content_null" || c.Known != Stated {
+		t.Errorf("nothing found: %+v", c)
+	}
+	in.Rules = []string{"orphan_tool_reply"}
+	if c := Classify(in); c.ID != "orphan_tool_reply" || c.Known != Both {
+		t.Errorf("an orphan found: %+v", c)
+	}
+	in.Rules, in.Provider = nil, "another"
+	if c := Classify(in); c.ID != "orphan_tool_reply" {
+		t.Errorf("of another provider: %+v", c)
+	}
+}
+
 // TestWrapping: one text, as it is found in the wild.
 func TestWrapping(t *testing.T) {
 	for _, text := range []string{
@@ -95,6 +111,9 @@ func TestWrapping(t *testing.T) {
 		"An assistant message with         │\n│    “tool_calls” must be followed by\n  ⎿  tool messages responding",
 		`An assistant message with \u0027tool_calls\u0027 must be followed by\u00a0tool messages`,
 		"AN ASSISTANT MESSAGE WITH `TOOL_CALLS` MUST BE FOLLOWED BY TOOL MESSAGES",
+		"\x1b[31mAn assistant message with \x1b[1m'tool_\x1b[0mcalls'\x1b[38;5;196m must be\x1b[K followed by tool messages\x1b[0m",
+		"\x1b]8;;https://example.com\x07An assistant message\x1b]8;;\x1b\\ with 'tool_calls' must be followed by tool messages",
+		`\u001b[33mAn assistant message with 'tool_calls' must\x1b[0m be \033[1mfollowed\e[m by tool messages`,
 	} {
 		if got := Classify(Input{Status: 400, Text: []byte(text)}).ID; got != "missing_tool_reply" {
 			t.Errorf("%s: %s", text, got)
@@ -159,7 +178,7 @@ func TestRegistry(t *testing.T) {
 				continue
 			}
 			// A row must be found by its own words, unless an earlier one with the same cause takes them.
-			if got, _ := all.match(bytes.Join(r.phrases, []byte(" x ")), ""); got == nil || got.cause != r.cause {
+			if got, _ := all.match(bytes.Join(r.phrases, []byte(" x ")), "", r.only); got == nil || got.cause != r.cause {
 				t.Errorf("%s: %q is hidden by an earlier row", tab.family, r.words)
 			}
 		}

@@ -52,7 +52,6 @@ type miss struct{ why, rule string } // rule: what the scan of its request finds
 
 // misses are all of the corpus.
 var misses = map[string]miss{
-	"qoder-001":      {why: "an orphan's text; its thread found that content was null", rule: "null_content_with_calls"},
 	"volcengine-003": {why: "opaque; its thread names the fault, for which there is no rule"},
 	"zhipu-003":      {why: "opaque; its thread names the fault", rule: "duplicate_call_id_in_history"},
 }
@@ -63,7 +62,7 @@ func TestCorpus(t *testing.T) {
 	ours := map[string]bool{"openai": true, "azure": true, "deepseek": true, "qwen-dashscope": true, "gemini": true, "vertex": true, "gemini-openai-compat": true}
 	hit, class, found, all, hitOurs, allOurs := 0, 0, 0, 0, 0, 0
 	for _, r := range corpus(t) {
-		in := Input{Status: r.Status, Text: []byte(r.Body), Variant: variantOf[r.Provider]}
+		in := Input{Status: r.Status, Text: []byte(r.Body), Variant: variantOf[r.Provider], Provider: r.Provider}
 		got := Classify(in)
 		all++
 		class += one(got.Class == Class(r.Cause))
@@ -96,8 +95,8 @@ func TestCorpus(t *testing.T) {
 	t.Logf("OpenAI, Azure, DeepSeek, Qwen, Gemini: %d of %d", hitOurs, allOurs)
 	t.Logf("all: exact %d of %d (%s), class %d (%s); with the findings %d (%s)",
 		hit, all, percent(hit, all), class, percent(class, all), found, percent(found, all))
-	if 100*hit < 97*all || 1000*class < 989*all || 100*found < 99*all {
-		t.Error("want 97 % exact, 98.9 % in the class by the text alone and 99 % with what was found")
+	if 100*hit < 97*all || 100*class < 99*all || 100*found < 99*all {
+		t.Error("want 97 % exact, 99 % in the class by the text alone and 99 % with what was found")
 	}
 }
 

@@ -10,8 +10,8 @@ const (
 	maxEdges = 8 // what normalise adds where it cut
 )
 
-// normalise appends the normal form of text to dst: lower case, without quotes and escapes, white space and the frames
-// that terminals draw as single spaces, none after a colon or comma. JSON that was escaped any number of times and the
+// normalise appends the normal form of text to dst: lower case, without quotes, escapes and the colours of terminals,
+// white space and the frames that terminals draw as single spaces, none after a colon or comma. JSON that was escaped any number of times and the
 // repr of a Python object have the same normal form as the plain text.
 func normalise(dst, text []byte) []byte {
 	if len(text) > maxText {
@@ -46,13 +46,22 @@ func appendNormal(dst, text []byte) []byte {
 			case 'u':
 				if r, ok := hex4(text[i+1:]); ok {
 					i += 5
-					if r = fold(r); r == ' ' {
+					if r == escape {
+						i += afterEscape(text[i:])
+					} else if r = fold(r); r == ' ' {
 						space()
 					} else if r != 0 {
 						dst = utf8.AppendRune(dst, r)
 					}
 				}
+			case 'x', '0', 'e':
+				if n := escapeCode(text[i:]); n > 0 {
+					i += n
+					i += afterEscape(text[i:])
+				}
 			}
+		case c == escape:
+			i += afterEscape(text[i:])
 		case c >= utf8.RuneSelf:
 			r, n := utf8.DecodeRune(text[i-1:])
 			i += n - 1
@@ -74,6 +83,48 @@ func appendNormal(dst, text []byte) []byte {
 		}
 	}
 	return dst
+}
+
+// escape starts what a terminal does not show.
+const (
+	escape   = 0x1b
+	maxTitle = 256 // of a link or a title that a terminal is told
+)
+
+// afterEscape is how long the rest of a terminal's escape sequence is: a colour, a cursor's move, a link.
+func afterEscape(text []byte) int {
+	if len(text) == 0 {
+		return 0
+	}
+	switch text[0] {
+	case '[':
+		n := 1
+		for n < len(text) && 0x20 <= text[n] && text[n] < 0x40 {
+			n++
+		}
+		return min(n+1, len(text))
+	case ']':
+		for n := 1; n < min(len(text), maxTitle); n++ {
+			switch text[n] {
+			case 0x07:
+				return n + 1
+			case escape:
+				return min(n+2, len(text))
+			}
+		}
+	}
+	return 1
+}
+
+// escapeCode is how long the code of the escape character is after a backslash, as Python, C and shells write it; 0 when
+// text starts with none.
+func escapeCode(text []byte) int {
+	for _, code := range [...]string{"x1b[", "x1B[", "033[", "e["} {
+		if len(text) >= len(code) && string(text[:len(code)]) == code {
+			return len(code) - 1
+		}
+	}
+	return 0
 }
 
 // fold maps what quotes to 0, what separates to a space, and capital ASCII letters to small ones.
