@@ -36,6 +36,7 @@ func incident() *sinks.Batch {
 		}
 		f := findings[i]
 		f.Exchange, f.Labels, f.Conversation, f.FirstSeen, f.Status = e.ID, e.Labels, e.Conversation, at, 200
+		f.ExchangeVersion = e.Labels.ServiceVersion
 		if i >= 20 && i%2 == 0 {
 			e.Status, e.Failed, e.Cause, e.RootCause, e.ErrorText = 400, true, "orphan_tool_reply", "tool_calls_dropped_on_save", "bad request"
 			f.Status, f.Fingerprint, f.FirstVersion, f.LastClean = 400, "aaaaaaaaaaaaaaaa", "1.5.0", "1.4.0"
@@ -111,7 +112,7 @@ func TestQueries(t *testing.T) {
 		"causes": "cause=orphan_tool_reply root_cause=tool_calls_dropped_on_save failed_calls=10 percent_of_failed=100 stages=[trips/planner] versions=[1.5.0] statuses=[400] last_error_text=bad request last_conversation_id=conv-38",
 		"first_bad_version": "rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save first_bad=1.5.0 last_clean=1.4.0 findings=10 conversations=10\n" +
 			"rule_id=tool_content_not_string root_cause= first_bad=1.4.0 last_clean= findings=3 conversations=3",
-		"whose_change": "rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save first_version=1.5.0 last_clean_version=1.4.0 findings=10 conversations=10 failed_calls=10 versions_with_it=[1.4.0] failed_with_cause=orphan_tool_reply\n" +
+		"whose_change": "rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save first_version=1.5.0 last_clean_version=1.4.0 findings=10 conversations=10 failed_calls=10 versions_with_it=[1.5.0] failed_with_cause=orphan_tool_reply\n" +
 			"rule_id=tool_content_not_string root_cause= first_version=1.2.0 last_clean_version= findings=3 conversations=3 failed_calls=0 versions_with_it=[1.4.0] failed_with_cause=",
 		"conversation": "service=trips service_version=1.5.0 status=400 cause=orphan_tool_reply new_findings=[tool message answers call_00000022, but the assistant message before it has no tool_calls] error_text=bad request seconds=22",
 		"finding_examples": "rule_id=orphan_tool_reply severity=reject service_version=1.5.0 tool_call_id=call_00000038 conversation_id=conv-38\n" +

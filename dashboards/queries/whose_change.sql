@@ -1,0 +1,37 @@
+-- Whose change is it: which version showed a defect first, which was the last clean one, and since when?
+-- param since = 7 days: how far back to look
+-- param rule = : one rule, or the cause of failed calls that it implies, only
+-- param service = : one service only
+-- The analyzer remembers for weeks which version showed a defect first, and writes it into each finding: it knows versions
+-- that are older than the rows. Each partition of the stream knows its own; that of the earliest row counts. Where nothing
+-- is remembered, as of imported calls, first_bad_version tells from the rows.
+WITH now() - toIntervalSecond(toUInt32(parseTimeDelta({since:String}))) AS since_time
+SELECT
+    f.service AS service,
+    f.stage AS stage,
+    f.rule_id AS rule_id,
+    f.root_cause AS root_cause,
+    argMin(f.first_version, (f.first_version = '', f.first_seen)) AS first_version,
+    argMin(f.last_clean_version, (f.first_version = '', f.first_seen)) AS last_clean_version,
+    min(f.first_seen) AS since_when,
+    max(f.first_seen) AS newest,
+    count() AS findings,
+    uniqExact(f.conversation_id) AS conversations,
+    uniqExactIf(f.exchange_id, f.status >= 400) AS failed_calls,
+    arraySort(groupUniqArray(20)(f.exchange_version)) AS versions_with_it,
+    argMin(f.exchange_id, f.first_seen) AS first_exchange_id,
+    any(e.cause) AS failed_with_cause
+FROM findings_final AS f
+LEFT JOIN
+(
+    SELECT exchange_id, cause
+    FROM exchanges_final
+    WHERE started_at > since_time AND cause != ''
+) AS e ON e.exchange_id = f.exchange_id
+WHERE f.first_seen > since_time
+    AND f.severity != 'signal'
+    AND ({service:String} = '' OR f.service = {service:String})
+    AND ({rule:String} = '' OR f.rule_id = {rule:String} OR e.cause = {rule:String})
+GROUP BY f.service, f.stage, f.rule_id, f.root_cause
+ORDER BY failed_calls DESC, findings DESC, service, stage, rule_id, root_cause
+LIMIT 50
