@@ -252,7 +252,6 @@ func (r *reader) wordEnd(i int) int {
 			}
 			return end
 		case r.text[end] == '@':
-			plus = -1
 			for end < len(r.text) && is(r.text[end], inWord) {
 				end++
 			}
@@ -330,7 +329,7 @@ func (r *reader) cookie() {
 func (r *reader) arn() {
 	at := r.i
 	var service []byte
-	for n := 0; n < 4; n++ { // arn, partition, service, region
+	for n := range 4 { // arn, partition, service, region
 		colon := bytes.IndexByte(r.text[at:min(len(r.text), at+32)], ':')
 		if colon < 0 {
 			return
