@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/shape"
 )
@@ -309,4 +310,13 @@ func TestSignals(t *testing.T) {
 		s.request(id, h...)
 		s.response(id, 0, nil).Error = event.ErrorCancelled
 	})
+}
+
+// Each signal has one sentence, and no name is a rule's.
+func TestSignalsAreDescribed(t *testing.T) {
+	for i, s := range analyzer.Signals {
+		if s.ID == "" || !strings.HasSuffix(s.Doc, ".") || i > 0 && analyzer.Signals[i-1].ID >= s.ID || rules.ByID(s.ID) != nil {
+			t.Errorf("signal %d is %+v", i, s)
+		}
+	}
 }

@@ -18,6 +18,7 @@ type demoReport struct {
 	Exchanges  uint64            `json:"exchanges"`
 	Failed     uint64            `json:"failed"`
 	Findings   map[string]uint64 `json:"findings"`    // by rule
+	Signals    map[string]uint64 `json:"signals"`     // by name
 	RootCauses map[string]uint64 `json:"root_causes"` // findings by root cause
 	Causes     map[string]uint64 `json:"causes"`      // failed exchanges by cause
 	Alerts     []demoAlert       `json:"alerts"`
@@ -43,14 +44,15 @@ func (r *demoReport) fill(ctx context.Context, sink *clickhouse.Sink) error {
 		return err
 	}
 	r.ClickHouse = counts
-	r.Findings, r.RootCauses, r.Causes = map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
+	r.Findings, r.Signals, r.RootCauses, r.Causes = map[string]uint64{}, map[string]uint64{}, map[string]uint64{}, map[string]uint64{}
 	for _, q := range []struct {
 		sql  string
 		into func(key string, n uint64)
 	}{
 		{"SELECT '', count() FROM exchanges_final", func(_ string, n uint64) { r.Exchanges = n }},
 		{"SELECT '', count() FROM exchanges_final WHERE failed", func(_ string, n uint64) { r.Failed = n }},
-		{"SELECT rule_id, count() FROM findings_final GROUP BY rule_id", func(k string, n uint64) { r.Findings[k] = n }},
+		{"SELECT rule_id, count() FROM findings_final WHERE severity = 'signal' GROUP BY rule_id", func(k string, n uint64) { r.Signals[k] = n }},
+		{"SELECT rule_id, count() FROM findings_final WHERE severity != 'signal' GROUP BY rule_id", func(k string, n uint64) { r.Findings[k] = n }},
 		{"SELECT root_cause, count() FROM findings_final WHERE root_cause != '' GROUP BY root_cause", func(k string, n uint64) { r.RootCauses[k] = n }},
 		{"SELECT cause, count() FROM exchanges_final WHERE failed GROUP BY cause", func(k string, n uint64) { r.Causes[k] = n }},
 	} {
@@ -88,6 +90,7 @@ func (r *demoReport) write(w io.Writer, format, dataDir string) error {
 	}
 	list("failed calls by cause", r.Causes)
 	list("findings by rule", r.Findings)
+	list("signals: what no single request shows", r.Signals)
 	list("findings by root cause: what the agent did", r.RootCauses)
 	for _, a := range r.Alerts {
 		fmt.Fprintf(&b, "\nThe Slack message, posted at most %.1f s after the call that crossed the threshold\n", a.PublishedToPosted/1000)

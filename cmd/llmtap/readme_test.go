@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 )
 
@@ -22,10 +23,11 @@ func TestReadme(t *testing.T) {
 	}
 	text := string(old)
 	for name, want := range map[string]string{
-		"rules":  rules.Table(),
-		"hook":   goExample(t, "ingest/sdk/go/example_test.go"),
-		"lint":   goExample(t, "analyzer/rules/example_test.go"),
-		"pytest": "```python\n" + source(t, "cmd/llmtap/testdata/test_history.py") + "```",
+		"rules":   rules.Table(),
+		"signals": analyzer.SignalTable(),
+		"hook":    goExample(t, "ingest/sdk/go/example_test.go"),
+		"lint":    goExample(t, "analyzer/rules/example_test.go"),
+		"pytest":  "```python\n" + source(t, "cmd/llmtap/testdata/test_history.py") + "```",
 	} {
 		block := regexp.MustCompile(`(?s)(<!-- ` + name + `:[^>]*-->\n).*?(<!-- /` + name + ` -->)`)
 		if !block.MatchString(text) {

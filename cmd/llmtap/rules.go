@@ -16,6 +16,7 @@ const rulesHelp = `List the rules of the message protocol, or explain one: why p
 
   llmtap rules
   llmtap rules orphan_tool_reply
+  llmtap rules --signals
   llmtap rules --format json | jq -r '.[] | select(.rejected_by | index("anthropic/anthropic")) | .id'`
 
 // ruleInfo is a rule as --format json prints it.
@@ -46,8 +47,12 @@ func newRuleInfo(r *analyzer.Rule) ruleInfo {
 func runRules(_ context.Context, c *cli) error {
 	fs := c.flags("rules", rulesHelp)
 	format := fs.String("format", "text", "output as `text|json`")
+	signals := fs.Bool("signals", false, "list the signals instead: what no single request shows")
 	if err := c.parse(fs); err != nil {
 		return err
+	}
+	if *signals {
+		return listSignals(c, *format)
 	}
 	chosen := rules.All
 	if fs.NArg() > 0 {
@@ -91,6 +96,22 @@ func printRule(c *cli, r *ruleInfo) {
 		by = strings.Join(r.RejectedBy, ", ")
 	}
 	fmt.Fprintf(c.stdout, "Rejected by: %s\n\n", by)
+}
+
+// listSignals prints the signals, which are found beside the rules.
+func listSignals(c *cli, format string) error {
+	switch format {
+	case "json":
+		enc := json.NewEncoder(c.stdout)
+		enc.SetIndent("", "  ")
+		return enc.Encode(analyzer.Signals)
+	case "text":
+		for _, s := range analyzer.Signals {
+			fmt.Fprintf(c.stdout, "%-32s %s\n", s.ID, s.Doc)
+		}
+		return nil
+	}
+	return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, json", format)}
 }
 
 // nearRule names the rules that share a word with id.

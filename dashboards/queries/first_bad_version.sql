@@ -21,6 +21,7 @@ WITH
             uniqExact(conversation_id) AS conversations
         FROM findings_final
         WHERE first_seen > since_time
+            AND severity != 'signal'
             AND ({service:String} = '' OR service = {service:String})
         GROUP BY fingerprint
     ),
