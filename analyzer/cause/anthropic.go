@@ -40,6 +40,7 @@ var anthropic = newTable("anthropic", []row{
 	{words: "does not support effort level", cause: "unsupported_parameter", source: "pydantic/pydantic-ai, recorded"},
 	{words: "doesnt support the … content block", cause: "content_type_invalid", source: "pydantic/pydantic-ai, recorded"},
 	{words: "doesnt support the stopsequences field", cause: "unsupported_parameter", source: "unlinked"},
+	{words: "doesnt support the image field", cause: "image_invalid", source: "a gateway's test, Bedrock"},
 	{words: "doesnt support the … field", cause: "unsupported_field", source: "pydantic/pydantic-ai, recorded"},
 	{words: "credit balance is too low", cause: "billing", source: "anthropics/claude-code#66314"},
 	{words: "not_found_error", cause: "invalid_model", source: "pydantic/pydantic-ai, recorded"},
