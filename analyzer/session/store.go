@@ -355,8 +355,8 @@ func (s *Store) forget(c *conversation) {
 	s.bytes -= c.bytes
 }
 
-// callBytes is about what a call costs, with its answer and its place in maps.
-const callBytes = 640
+// callBytes is about what a call costs, with its answer, what its caller keeps with it, and its places in maps.
+const callBytes = 1024
 
 // account estimates anew what c costs.
 func (s *Store) account(c *conversation) {
