@@ -14,6 +14,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -73,9 +74,11 @@ func newPartition(a *analyzeRole, p, n int, reader *jetstream.Reader, reg promet
 		return a.conn.DeadRow(ctx, r.Table, r.ID, r.Seq, r.Err, r.Row)
 	}
 	logger := a.logger.With("partition", p)
+	an := analyzer.New(cfg, rules.InOrder, reg)
+	an.KeepContents(func(string) bool { return true }, func(body []byte) []byte { return redact.Append(make([]byte, 0, len(body)), body) })
 	return &partition{
 		ledger: newLedger(a.conn, p, n, reader, logger),
-		conn:   a.conn, reader: reader, analyzer: analyzer.New(cfg, rules.InOrder, reg), batcher: batcher, patience: a.patience,
+		conn:   a.conn, reader: reader, analyzer: an, batcher: batcher, patience: a.patience,
 		logger: logger, read: reader.Stored(), handed: reader.Stored(), tallied: reader.Tallied(),
 	}
 }
