@@ -31,6 +31,7 @@ var common = newTable("common", []row{
 	{when: "reasoningitem unpaired", cause: "reasoning_item_unpaired", source: "openai"},
 	{when: "unpaired reasoning item|id", cause: "reasoning_item_unpaired", source: "openai"},
 	{when: "thinkingblock passback|bad|wanted", cause: "thinking_block_missing", source: "anthropic"},
+	{when: "reasoningfield mustnot !thinkingblock", cause: "reasoning_content_forbidden", source: "deepseek"},
 	{when: "reasoningfield extra|hardno path|fieldkey", cause: "unsupported_field", open: "reasoning_content_forbidden", source: "groq cerebras mistral"},
 	{when: "reasoningfield passback !hardno", cause: "reasoning_content_missing", source: "deepseek moonshot"},
 	{when: "item duplicate", cause: "duplicate_item_id", source: "openai"},
@@ -44,7 +45,7 @@ var common = newTable("common", []row{
 	{when: "notools toolcall|toolreply", cause: "tools_missing_with_tool_history", source: "bedrock anthropic litellm"},
 
 	// empty lists
-	{when: "callsarr emptyarr !content !callarguments", cause: "empty_tool_calls_array", source: "openai dashscope"},
+	{when: "callsarr emptyarr !content !callarguments !functionname", cause: "empty_tool_calls_array", source: "openai dashscope"},
 	{when: "toolsword emptylist|empty !toolchoice !content !callsarr", cause: "tool_schema_invalid", source: "vllm"},
 	{when: "emptylist", cause: "empty_messages", source: "openai anthropic gemini"},
 	{when: "msgs empty !content !role !rolename !toolcall", cause: "empty_messages", source: "openai anthropic"},
@@ -78,6 +79,7 @@ var common = newTable("common", []row{
 	// replies
 	{when: "toolreply duplicate", cause: "duplicate_tool_reply", open: "duplicate_call_id_in_message", source: "anthropic mistral openai"},
 	{when: "callid duplicate", cause: "duplicate_call_id", open: "duplicate_tool_reply", source: "anthropic mistral deepseek"},
+	{when: "toolcall duplicate id|badid !toolreply !functionname !tooldef", cause: "duplicate_call_id", open: "duplicate_tool_reply", source: "anthropic"},
 	{when: "unexpectedtool", cause: "orphan_tool_reply", source: "mistral anthropic"},
 	{when: "orderrule", cause: "role_order", source: "mistral bedrock vllm"},
 	{when: "toolreply<toolcall toolong", cause: "orphan_tool_reply", open: "duplicate_tool_reply", source: "bedrock mistral"},
@@ -129,6 +131,10 @@ var common = newTable("common", []row{
 	{when: "model empty", cause: "missing_required_field", source: "openai"},
 	{when: "fieldrequired !toolreply !toolcall !template", cause: "missing_required_field", source: "openai dashscope"},
 
+	// what speaks of calls and their replies as of a fault, and says no more
+	{when: "toolreply toolcall mismatch", cause: "unknown_tool_call_id", open: "orphan_tool_reply missing_tool_reply", source: "openai minimax"},
+	{when: "toolreply<toolcall bad !schema !tooldef", cause: "orphan_tool_reply", open: "unknown_tool_call_id duplicate_tool_reply missing_tool_reply", source: "anthropic gemini"},
+	{when: "toolcall<toolreply bad !schema !tooldef", cause: "missing_tool_reply", open: "orphan_tool_reply unknown_tool_call_id", source: "anthropic gemini"},
 	{when: "rateweak", cause: "rate_limit", source: "gemini nim"},
 	{when: "serverdown", cause: "server_error", source: "anthropic nginx envoy"},
 	{when: "serverbland", cause: "server_error", weak: true, source: "openai new-api"},
