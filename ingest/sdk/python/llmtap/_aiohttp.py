@@ -55,6 +55,10 @@ def _begin(req: Any) -> Optional[Exchange]:
         req._llmtap_x = x
         if x is None:
             return None
+    except Exception:
+        hook.oops()
+        return None
+    try:
         body = req.body
         value = getattr(body, "_value", body)
         if isinstance(value, (bytes, bytearray, memoryview)):
@@ -63,10 +67,9 @@ def _begin(req: Any) -> Optional[Exchange]:
             x.request(None)
         else:
             x.sending()  # it is published without its body, and degraded
-        return x
     except Exception:
         hook.oops()
-        return None
+    return x
 
 
 def _send(original: Callable[..., Any]) -> Callable[..., Any]:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Callable, Optional
+from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, cast
 from urllib.parse import parse_qs
 
 from . import _event
@@ -30,8 +31,23 @@ _VERSION_HEADERS = ("anthropic-version", "anthropic-beta", "openai-beta", "api-v
 _REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid")
 _CANCELLATIONS = ("CancelledError", "Cancelled", "KeyboardInterrupt", "SystemExit")
 
+F = TypeVar("F", bound=Callable[..., Any])
+
 # The values of a header; its name is in lower case.
 Headers = Callable[[str], list[str]]
+
+
+def _guarded(f: F) -> F:
+    """f, whose mistakes are counted and kept from the agent."""
+
+    @functools.wraps(f)
+    def guarded(self: Exchange, *args: Any) -> Any:
+        try:
+            return f(self, *args)
+        except Exception:
+            self.hook.oops()
+
+    return cast(F, guarded)
 
 
 class Exchange:
@@ -79,6 +95,7 @@ class Exchange:
                 self._request_body.write(body)
             self._send_request()
 
+    @_guarded
     def sending(self) -> None:
         """The request has a body that is still to be read."""
         with self._lock:
@@ -86,12 +103,14 @@ class Exchange:
             if not self._sending:
                 self._send_request()
 
+    @_guarded
     def request_read(self, p: bytes) -> None:
         """Records bytes of a request body as the transport reads them."""
         with self._lock:
             if not self._request_sent:
                 self._request_body.write(p)
 
+    @_guarded
     def request_end(self) -> None:
         """The body of the request was read to its end."""
         with self._lock:
@@ -136,8 +155,11 @@ class Exchange:
 
     def read(self, p: bytes) -> None:
         """Records what the agent's code read of the answer."""
-        if self.ended or not p:
-            return
+        if not self.ended and p:
+            self._read(p)
+
+    @_guarded
+    def _read(self, p: bytes) -> None:
         with self._lock:
             over = False
             if self._stream is not None:
@@ -153,10 +175,12 @@ class Exchange:
         """The answer was read to its end."""
         self.end("")
 
+    @_guarded
     def failed(self, error: BaseException) -> None:
         """The call or the reading of its answer raised."""
         self.end(self._why(error))
 
+    @_guarded
     def closed(self, cancelled: bool = False) -> None:
         """The agent's code is done with the answer."""
         with self._lock:
@@ -187,6 +211,7 @@ class Exchange:
             text = text.replace(self._query, "…")
         return clip(masked(_event.utf8(text)).decode("utf-8", "surrogateescape"))
 
+    @_guarded
     def end(self, why: str) -> None:
         """Queues the response, once. why is empty for an answer that came whole."""
         with self._lock:

@@ -58,15 +58,18 @@ def _begin(request: Any, tees: _Tees, asynchronous: bool) -> Optional[Exchange]:
         x = hook.begin(target, request.method, _headers(request.headers))
         if x is None:
             return None
-        if isinstance(request.stream, tees.byte_stream):
-            x.request(request.content)
-        else:
-            request.stream = (tees.async_request if asynchronous else tees.request)(request.stream, x)
-            x.sending()
-        return x
     except Exception:
         hook.oops()
         return None
+    try:
+        if isinstance(request.stream, tees.byte_stream):
+            x.request(b"".join(request.stream))
+        else:
+            x.sending()
+            request.stream = (tees.async_request if asynchronous else tees.request)(request.stream, x)
+    except Exception:
+        hook.oops()
+    return x
 
 
 def _answered(x: Exchange, request: Any, response: Any, tee: Any) -> None:
@@ -76,6 +79,7 @@ def _answered(x: Exchange, request: Any, response: Any, tee: Any) -> None:
             response.stream = tee(response.stream, x, response.extensions)
     except Exception:
         x.hook.oops()
+        x.closed()
 
 
 def _put_back(request: Any) -> None:

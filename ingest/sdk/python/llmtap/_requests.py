@@ -51,6 +51,10 @@ def _begin(request: Any) -> Optional[Exchange]:
         x = hook.begin(target, request.method, _headers(request.headers))
         if x is None:
             return None
+    except Exception:
+        hook.oops()
+        return None
+    try:
         body = request.body
         if body is None or isinstance(body, (bytes, bytearray)):
             x.request(None if body is None else bytes(body))
@@ -60,10 +64,9 @@ def _begin(request: Any) -> Optional[Exchange]:
             x.sending()
             if not hasattr(body, "read"):  # of a file, length and position are looked at in many ways
                 request.body = _Body(body, x)
-        return x
     except Exception:
         hook.oops()
-        return None
+    return x
 
 
 class _Body:

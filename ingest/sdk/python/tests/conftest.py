@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import pathlib
@@ -10,9 +11,12 @@ import socket
 import subprocess
 from typing import Any, Callable, Iterator, NamedTuple
 
+import nats
 import pytest
 
 import llmtap
+
+pytest_plugins = ["provider"]
 
 HERE = pathlib.Path(__file__).resolve().parent
 SHARED = HERE.parents[4] / "shared"
@@ -66,6 +70,7 @@ class Nats:
         with socket.socket() as s:
             s.bind(("127.0.0.1", 0))
             self.port = s.getsockname()[1]
+        self._process: subprocess.Popen[bytes] | None = None
         self.url = f"nats://agent:agent@127.0.0.1:{self.port}"
 
     def start(self) -> Nats:
@@ -75,7 +80,9 @@ class Nats:
         return self
 
     def stop(self) -> None:
-        process = self._process
+        process, self._process = self._process, None
+        if process is None:
+            return
         assert process.stdin is not None and process.stdout is not None
         process.stdin.close()
         process.wait(30)
@@ -83,16 +90,13 @@ class Nats:
 
     def messages(self) -> list[Message]:
         """All that is stored, in order."""
-        import asyncio
-
-        import nats
 
         async def read() -> list[Message]:
             nc = await nats.connect(f"nats://admin:admin@127.0.0.1:{self.port}")
             js = nc.jetstream()
-            last = (await js.stream_info("LLMTAP")).state.last_seq
+            state = (await js.stream_info("LLMTAP")).state
             found = []
-            for seq in range(1, last + 1):
+            for seq in range(state.first_seq, state.last_seq + 1):
                 m = await js.get_msg("LLMTAP", seq=seq)
                 found.append(Message(m.subject or "", dict(m.headers or {}), m.data or b""))
             await nc.close()
@@ -100,10 +104,35 @@ class Nats:
 
         return asyncio.run(read())
 
+    def empty(self) -> None:
+        """Forgets all messages, but not their ids."""
+
+        async def purge() -> None:
+            nc = await nats.connect(f"nats://admin:admin@127.0.0.1:{self.port}")
+            await nc.jetstream().purge_stream("LLMTAP")
+            await nc.close()
+
+        asyncio.run(purge())
+
+
+@pytest.fixture(scope="session")
+def running(helper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nats]:
+    server = Nats(helper, tmp_path_factory.mktemp("nats")).start()
+    yield server
+    server.stop()
+
 
 @pytest.fixture
-def nats_server(helper: str, tmp_path: pathlib.Path) -> Iterator[Nats]:
-    server = Nats(helper, tmp_path / "nats").start()
+def nats_server(running: Nats) -> Nats:
+    """A server whose stream is empty."""
+    running.empty()
+    return running
+
+
+@pytest.fixture
+def stopped_nats(helper: str, tmp_path: pathlib.Path) -> Iterator[Nats]:
+    """A server to be started and stopped by the test."""
+    server = Nats(helper, tmp_path / "nats")
     yield server
     server.stop()
 
