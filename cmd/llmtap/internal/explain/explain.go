@@ -162,7 +162,7 @@ func (e *Explainer) explain(res *Result, r *record) error {
 			res.Error = "read request: " + err.Error()
 		}
 	}
-	in := cause.Input{Status: r.status, Text: telling(r.text, r.status, r.target.Variant), Variant: r.target.Variant}
+	in := cause.Input{Status: r.status, Text: telling(r.text, r.status, r.target.Variant), Variant: r.target.Variant, Provider: r.provider}
 	for i := range found {
 		if found[i].Predicted == analyzer.Reject {
 			in.Rules = append(in.Rules, found[i].Rule.ID)

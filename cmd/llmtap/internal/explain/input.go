@@ -33,6 +33,9 @@ func read(r io.Reader) (input, error) {
 		}
 		br = bufio.NewReaderSize(z, 64<<10)
 	}
+	if order := wide(br); order != nil {
+		br = bufio.NewReaderSize(&utf16Reader{r: br, order: order}, 64<<10)
+	}
 	var head []byte
 	for {
 		line, err := br.ReadBytes('\n')
