@@ -20,21 +20,21 @@ accept it.`,
 }
 
 var answersChecked = by{
-	facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Mistral, facts.Kimi, facts.GLM},
-	facts.Anthropic:  anthropics, facts.Gemini: nil, facts.Bedrock: nil,
+	facts.OpenAIChat:      {facts.OpenAI, facts.Azure, facts.Mistral, facts.Kimi, facts.GLM},
+	facts.OpenAIResponses: openAIs, facts.Anthropic: anthropics, facts.Gemini: nil, facts.Bedrock: nil,
 }
 
 // instead are what an answer may have in place of content: a refusal, sound, a call in the old form.
 const instead = facts.FieldRefusal | facts.FieldAudio | facts.FieldFunctionCall
 
 func assistantContentMissing(p *analyzer.Pass) {
-	if p.Target.Dialect == facts.OpenAIResponses {
-		return
-	}
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		if m.Role != facts.RoleAssistant || m.Content > facts.Null || len(m.Calls) > 0 || m.Fields&^m.NullFields&instead != 0 {
 			continue
+		}
+		if p.Target.Dialect == facts.OpenAIResponses && (m.Item != facts.ItemMessage || m.Content != facts.Absent) {
+			continue // other items have no content, and null was not seen refused
 		}
 		if m.ToolCalls > facts.Null && m.ToolCalls != facts.Array || p.Request.Dropped > 0 {
 			continue // whatever that is, it is not nothing

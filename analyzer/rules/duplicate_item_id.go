@@ -12,7 +12,8 @@ var DuplicateItemID = &analyzer.Rule{
 
 Ids of items (fc_…, rs_…, msg_…) are unique: "Duplicate item found with id fc_…. Remove duplicate items from your input
 and try again". Usual causes: a resumed run appends its items again; an approval and the result both store the call;
-ids are made by the client from something that repeats. Store each item once, by its id.`,
+ids are made by the client from something that repeats. Messages under one made-up id were seen accepted where store is
+false, and seen refused. Store each item once, by its id.`,
 	Fix:      "Store every output item once, keyed by its id, and leave out ids that are not the provider's own.",
 	Severity: by{facts.OpenAIResponses: openAIs}.reject,
 	Run:      duplicateItemID,
@@ -35,7 +36,11 @@ func duplicateItemID(p *analyzer.Pass) {
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		if len(m.ID) > 0 && m.Item != facts.ItemReference && !seen.Add(m.ID) {
-			p.Report(i, nil, nil, "", "%s has the id %s of an item before it", at(p, i), name(m.ID))
+			severity := by{facts.OpenAIResponses: openAIs}.reject(p.Target)
+			if m.Item == facts.ItemMessage && p.Request.Unstored {
+				severity = analyzer.Lenient
+			}
+			p.ReportAs(severity, i, nil, nil, "", "%s has the id %s of an item before it", at(p, i), name(m.ID))
 		}
 	}
 }

@@ -10,7 +10,7 @@ var LegacyFunctionRole = &analyzer.Rule{
 	ID: "legacy_function_role",
 	Doc: `functions, function_call or the role function, from before tools
 
-OpenAI deprecated them in 2023 and still takes them for older models; DeepSeek and Mistral do not know the role, and Groq
+OpenAI deprecated them in 2023 and still takes them for older models, but wants a name with the role; DeepSeek and Mistral do not know the role, and Groq
 answers "function_call : Value is not nullable" for the null that an old SDK writes. There are no ids, so parallel calls
 cannot be told apart. Usual causes: an old client or framework; a message object dumped with all its null fields. Use
 tools, tool_calls and tool messages, and leave out null fields.`,
@@ -44,6 +44,8 @@ func legacyFunctionRole(p *analyzer.Pass) {
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		switch {
+		case m.Role == facts.RoleFunction && m.NameKind == facts.Absent && severity == analyzer.Style:
+			p.ReportAs(analyzer.Reject, i, nil, nil, "no_name", "message %d has the role function and no name", i)
 		case m.Role == facts.RoleFunction:
 			p.ReportAs(severity, i, nil, m.Name, "role", "message %d has the role function, which tool messages replace", i)
 		case m.Fields&facts.FieldFunctionCall == 0:

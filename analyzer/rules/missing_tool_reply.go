@@ -49,6 +49,9 @@ func missingToolReply(p *analyzer.Pass) {
 			}
 		}
 		g := p.Groups.Groups[c.Group]
+		if p.Target.Dialect == facts.Gemini && len(p.Groups.Replies) == 0 && undeclared(p) {
+			severity = analyzer.Lenient // Gemini 2.0 and 2.5 were seen to accept it
+		}
 		detail, goesOn := missing(g, "at_end"), "the request ends"
 		if g.End < len(p.Request.Messages) {
 			detail, goesOn = missing(g, "middle"), at(p, g.End)+" follows"
@@ -64,15 +67,22 @@ func missingToolReply(p *analyzer.Pass) {
 var serverToolID = []byte("srvtoolu_")
 
 // serverTools reports answered calls that were made by the provider, in a server_tool_use block, and are sent back as the
-// agent's: seen refused with the text for a call without a reply.
+// agent's: seen refused with the text for a call without a reply where the request declares the provider's tool, and accepted without tools.
 func serverTools(p *analyzer.Pass) {
+	severity := needReplies.reject(p.Target)
+	if undeclared(p) {
+		severity = analyzer.Lenient
+	}
 	for i := range p.Groups.Calls {
 		if c := &p.Groups.Calls[i]; c.Reply >= 0 && bytes.HasPrefix(c.ID, serverToolID) {
-			p.Report(c.Message, c.ID, c.Name, "server_tool", "call %s of %s has the id of a tool that the provider ran: no reply of the agent counts",
+			p.ReportAs(severity, c.Message, c.ID, c.Name, "server_tool", "call %s of %s has the id of a tool that the provider ran: no reply of the agent counts",
 				answered(p, c), ref(p, c.Message))
 		}
 	}
 }
+
+// undeclared reports that the request is known to declare no tools: some providers read the calls in it less strictly.
+func undeclared(p *analyzer.Pass) bool { return !p.Request.HasTools && !p.Request.Bare }
 
 // missing is the detail: whether other calls of the turn have replies, and whether the request goes on after it.
 func missing(g analyzer.Group, place string) string {

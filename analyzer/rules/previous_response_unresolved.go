@@ -32,7 +32,11 @@ func previousResponseUnresolved(p *analyzer.Pass) {
 		}
 		for i := range p.Groups.Calls {
 			if c := &p.Groups.Calls[i]; len(c.ID) > 0 && resent.Has(c.ID) {
-				p.Report(c.Message, c.ID, c.Name, "chain_plus_full_history", "%s repeats call %s (%s), which the answer that previous_response_id names holds already",
+				severity := by{facts.OpenAIResponses: openAIs}.reject(p.Target)
+				if len(p.Request.Messages[c.Message].ID) == 0 {
+					severity = analyzer.Lenient // only an item with its id is a duplicate: without, it was seen accepted
+				}
+				p.ReportAs(severity, c.Message, c.ID, c.Name, "chain_plus_full_history", "%s repeats call %s (%s), which the answer that previous_response_id names holds already",
 					at(p, c.Message), name(c.ID), function(c.Call))
 				return // the rest of the history is sent again too
 			}

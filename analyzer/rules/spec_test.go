@@ -134,6 +134,9 @@ var otherwise = map[string]map[string]string{
 	"arguments_invalid_json": {
 		"openai_chat.vllm": "its main branch replaces the arguments by {}",
 	},
+	"assistant_content_missing": {
+		"openai_responses.openai": "Missing required parameter: 'input[2].content'", "openai_responses.azure": asOpenAI,
+	},
 	"duplicate_call_id_in_history": {
 		"anthropic.anthropic": acrossTurns, "anthropic.vertex_anthropic": acrossTurns,
 	},
@@ -151,6 +154,7 @@ var otherwise = map[string]map[string]string{
 	},
 	"null_content_with_calls": {
 		"openai_chat.openai": "in 2023", "openai_chat.sglang": "fixed in 2025",
+		"openai_chat.xai": "seen accepted by Grok 2 to 4 since",
 	},
 	"previous_response_unresolved": {
 		"openai_chat.azure": "there is no previous_response_id in chat completions",
@@ -181,6 +185,7 @@ var otherwise = map[string]map[string]string{
 	},
 	"unsupported_role": {
 		"gemini.gemini": twoRoles, "gemini.vertex_gemini": twoRoles,
+		"openai_responses.openai": "Invalid value: 'tool'. Supported values are: 'assistant', …", "openai_responses.azure": asOpenAI,
 	},
 	"user_after_tool": {
 		"openai_chat.mistral": "seen refused and seen accepted",
@@ -194,6 +199,7 @@ const (
 	newModels   = "from Opus 4.6 on, and no model is given here"
 	anyOrder    = "the order of a pair is said not to matter"
 	asOrphan    = "No tool call found for function call output: it does not tell an open turn from none"
+	asOpenAI    = "shares OpenAI's implementation"
 	twoRoles    = "documented: user and model, and no others"
 )
 

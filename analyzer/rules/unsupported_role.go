@@ -23,13 +23,10 @@ func unsupportedRoleSeverity(t facts.Target) analyzer.Severity {
 	if t.Dialect == facts.OpenAIChat && after(t.Model, "o1-mini") >= 0 && (t.Variant == facts.OpenAI || t.Variant == facts.Azure) {
 		return analyzer.Reject
 	}
-	return by{facts.OpenAIChat: {facts.DeepSeek, facts.Qwen, facts.Mistral}, facts.Gemini: nil}.reject(t)
+	return by{facts.OpenAIChat: {facts.DeepSeek, facts.Qwen, facts.Mistral}, facts.OpenAIResponses: openAIs, facts.Gemini: nil}.reject(t)
 }
 
 func unsupportedRole(p *analyzer.Pass) {
-	if p.Target.Dialect == facts.OpenAIResponses {
-		return // the input's items have types, and the roles of messages are those of chat completions
-	}
 	mini := modelIs(p, "o1-mini")
 	opus, ok := versionOf(p, "opus-")
 	system := ok && opus.atLeast(4, 8) // seen to take system messages among the others
@@ -40,6 +37,11 @@ func unsupportedRole(p *analyzer.Pass) {
 		}
 		detail := ""
 		switch p.Target.Dialect {
+		case facts.OpenAIResponses:
+			// Other items have no role, and their type says what they are.
+			if m.Item == facts.ItemMessage && (m.Role == facts.RoleTool || m.Role == facts.RoleFunction || m.Role == facts.RoleOther) {
+				detail = "other"
+			}
 		case facts.OpenAIChat, facts.Cohere:
 			detail = chatRole(p.Target.Variant, m, mini)
 		case facts.Gemini:
@@ -54,7 +56,7 @@ func unsupportedRole(p *analyzer.Pass) {
 			detail = blockRole(m)
 		}
 		if detail != "" {
-			p.Report(i, nil, nil, detail, "message %d has %s", i, unsupportedBy(p, i, detail))
+			p.Report(i, nil, nil, detail, "%s has %s", ref(p, i), unsupportedBy(p, i, detail))
 		}
 	}
 }
