@@ -100,7 +100,7 @@ var streaming = []scenario{
 		want:  []want{{rule: "arguments_invalid_json", root: "arguments_truncated_stream", confidence: "high"}},
 	},
 	{
-		name: "healthy: a stream is cut, and the agent asks again", model: qwen,
+		name: "healthy: a stream is cut, and the agent asks again", signals: []string{"stream_cut"}, model: qwen,
 		says: []provider.Said{func() provider.Said { s := long(); s.Cut = 4; return s }(), long()},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")

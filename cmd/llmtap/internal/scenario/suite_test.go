@@ -28,6 +28,8 @@ type scenario struct {
 	fails int // calls that end in an error
 	want  []want
 
+	signals []string // of an agent of which nothing is wanted; what it does is not wrong, but shows
+
 	needsID bool // what must be found is found only where the agent gives its conversations' ids
 }
 
@@ -192,6 +194,10 @@ func (s *scenario) judge(out *analyzer.Output, m mode) (wrong []string) {
 			return w.rule == f.Rule && (w.is(f.RootCause) || maybe && (f.RootCause == "" || f.RootCause == noHistory))
 		})
 		switch {
+		case f.Severity == analyzer.SeveritySignal:
+			if len(s.want) == 0 && s.fails == 0 && !slices.Contains(s.signals, f.Rule) {
+				add("signal: %s", says)
+			}
 		case wanted && f.RootCause != "" && f.RootCause != noHistory && (f.Evidence == "" || f.Fix == ""):
 			add("no evidence or no fix: %s", says)
 		case wanted:
