@@ -43,6 +43,7 @@ var hosts = newTable("hosts", []row{
 	{words: "function,arguments … input should be a valid string", cause: "arguments_not_string", source: "bytedance/deer-flow#4445"},
 	{words: "tool,content … input should be a valid string", cause: "tool_content_type", source: "NousResearch/hermes-agent#111236"},
 	{words: "content … input should be a valid string,input:no", cause: "content_null", open: "tool_content_missing assistant_content_missing arguments_not_string", source: "QwenLM/Qwen2.5, issue on vLLM"},
+	{words: "content … input should be a valid string [type=string_type,input_value=none", cause: "content_null", open: "tool_content_missing assistant_content_missing arguments_not_string", source: "sgl-project/sglang#4236"},
 	{words: "content … input should be a valid string,input:nu", cause: "content_null", open: "tool_content_missing assistant_content_missing arguments_not_string", source: "as above, as JSON"},
 	{words: "input should be a valid string", cause: "content_type_invalid", open: "tool_content_not_string arguments_not_string", source: "MiaAI-Lab/DeepSeek-v4-Flash-DSpark-2x-DGX-Spark#138"},
 	{words: "tool_use block missing required name", cause: "missing_required_field", source: "ollama/ollama anthropic.go:465"},

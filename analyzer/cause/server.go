@@ -35,6 +35,8 @@ var servers = []fingerprint{
 	spelled("together", "", "type_:"),
 	spelled("gemini_openai", "", "[{error:{code: … status:invalid_argument"),
 	spelled("gemini_openai", "", "[{ error:{ code: … status:invalid_argument"),
+	spelled("bedrock", "An error occurred (ValidationException) when calling the Converse", ""), // and ConverseStream
+	spelled("vertex_gemini", "Unable to submit request because ", ""),
 	spelled("anthropic", "`tool_use`", ""),
 	spelled("anthropic", "", "request_id:req_011"),
 	spelled("llamacpp", "", "[json.exception.parse_error"),
@@ -45,6 +47,7 @@ var servers = []fingerprint{
 var gateways = []fingerprint{
 	spelled("litellm", "litellm.", "exception - "),
 	spelled("openrouter", "", "provider returned error … provider_name:"),
+	spelled("new-api", "", "type:new_api_error"),
 	spelled("one-api", "", "(request id:"),
 }
 

@@ -23,11 +23,15 @@ func TestWrittenBy(t *testing.T) {
 	f(`{"code":"Client specified an invalid argument","error":"Each message must have at least one content element."}`, "xai", "")
 	f(`[{"error":{"code":400,"message":"Request contains an invalid argument.","status":"INVALID_ARGUMENT"}}]`, "gemini_openai", "")
 	f("messages.1: `tool_use` ids were found without `tool_result` blocks immediately after", "anthropic", "")
+	f("An error occurred (ValidationException) when calling the ConverseStream operation: messages.6: `tool_use` ids were found without `tool_result` blocks", "bedrock", "")
+	f("Unable to submit request because function call `x` in the 2. content block is missing a `thought_signature`.", "vertex_gemini", "")
 	f(`json: cannot unmarshal string into Go struct field ChatRequest.messages of type []api.Message`, "ollama", "")
 
 	f(`litellm.BadRequestError: OpenAIException - Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.`, "openai", "litellm")
 	f(`{"error":{"message":"Provider returned error","code":400,"metadata":{"raw":"tool_call_id  is not found","provider_name":"X"}}}`, "kimi", "openrouter")
 	f(`{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls' (request id: 2024)","type":"upstream_error"}}`, "deepseek", "one-api")
+
+	f(`{"error":{"message":"Invalid token (request id: 2026)","type":"new_api_error"}}`, "", "new-api")
 
 	// What many write names nobody.
 	for _, text := range []string{
