@@ -237,6 +237,7 @@ func (s *Shaper) newGroup(p *pending) int {
 
 func (s *Shaper) add(g *group, p *pending) {
 	s.fragments = append(s.fragments, fragment{out: int32(p.out), start: int32(p.start), end: int32(p.end)})
+	g.args = g.args || p.args // what began the group may have been a name without arguments
 	n := int32(len(s.fragments))
 	if g.last > 0 {
 		s.fragments[g.last-1].next = n

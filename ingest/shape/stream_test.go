@@ -264,3 +264,16 @@ func texts(r facts.Response) any {
 		Calls   []call
 	}{r.Content, r.ContentHash, r.ContentBytes, r.FinishReason, calls}
 }
+
+// TestNameBeforeArguments: a call whose first fragment has a name and no arguments keeps the form of its arguments.
+func TestNameBeforeArguments(t *testing.T) {
+	chunk := func(call string) string {
+		return `data: {"object":"chat.completion.chunk","choices":[{"index":0,"delta":{"tool_calls":[` + call + `]}}]}` + "\n\n"
+	}
+	stream := chunk(`{"index":0,"id":"call_1","type":"function","function":{"name":"read_file"}}`) +
+		chunk(`{"index":0,"function":{"arguments":"{\"pa"}}`) + chunk(`{"index":0,"function":{"arguments":"th\":1}"}}`) + "data: [DONE]\n\n"
+	r, _ := answer(facts.OpenAIChat, shape.New([]byte("key")).Response("openai_chat", []byte(stream), noLimit))
+	if len(r.Calls) != 1 || r.Calls[0].Args != facts.ArgsObject {
+		t.Errorf("the shape has the calls %+v, want one whose arguments are an object", r.Calls)
+	}
+}
