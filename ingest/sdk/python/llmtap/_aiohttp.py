@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import functools
 import importlib
 from typing import Any, AsyncIterator, Awaitable, Callable, Optional
 
-from ._exchange import Exchange, Headers, cancelled
+from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, DRAINS, Exchange, Headers, cancelled
 from ._patch import Patches, hook_of
 
 
@@ -19,6 +20,10 @@ def patch(patches: Patches) -> None:
     patches.replace(aiohttp.BaseConnector, "connect", _connect)
     patches.replace(aiohttp.ClientRequest, "send", _send)
     patches.replace(aiohttp.ClientResponse, "start", _start)
+
+
+def _noop() -> Any:
+    return importlib.import_module("aiohttp.helpers").noop()
 
 
 def _headers(headers: Any) -> Headers:
@@ -126,13 +131,50 @@ def _tee(base: Any) -> Any:
     """A subclass of a response that says when it is closed."""
 
     class Response(base):  # type: ignore[misc]
+        _llmtap_draining = False
+
         def close(self) -> None:
             self._llmtap_end()
             super().close()
 
         def release(self) -> Any:
+            if self._llmtap_drains():
+                return _noop()
             self._llmtap_end()
             return super().release()
+
+        def _llmtap_drains(self) -> bool:
+            """An error's text that the agent's code left is still being read: then the connection is given back later."""
+            x: Exchange = self._llmtap_x
+            if self._llmtap_draining:
+                return True
+            if x.ended or not x.unread_error() or not isinstance(self.content, _Content) or cancelled():
+                return False
+            if not x.hook.drains.acquire(blocking=False):
+                return False
+            try:
+                task = asyncio.get_running_loop().create_task(self._llmtap_drain())
+            except RuntimeError:  # no loop runs any more
+                x.hook.drains.release()
+                return False
+            self._llmtap_draining = True
+            DRAINS.add(task)
+            task.add_done_callback(DRAINS.discard)
+            return True
+
+        async def _llmtap_drain(self) -> None:
+            x: Exchange = self._llmtap_x
+            try:
+                await asyncio.wait_for(self.content.read(DRAIN_BYTES), DRAIN_TIMEOUT)
+                while not x.ended and x.got < DRAIN_BYTES:
+                    await asyncio.wait_for(self.content.readany(), DRAIN_TIMEOUT)
+            except Exception:
+                pass  # it ended the exchange
+            finally:
+                self._llmtap_draining = False
+                x.hook.drains.release()
+                x.closed()
+                super().release()
 
         def _llmtap_end(self) -> None:
             x: Exchange = self._llmtap_x
@@ -160,16 +202,8 @@ class _Content:
         return getattr(self._reader, name)
 
     def llmtap_closed(self) -> None:
-        """The agent's code is done with it. Of an error it may have left the text, which is the evidence."""
-        x = self._x
-        try:
-            if x.unread_error() and self._reader.exception() is None:
-                x.read(self._reader.read_nowait(-1))
-                if self._reader.is_eof():
-                    x.eof()
-        except Exception:
-            x.hook.oops()
-        x.closed(cancelled())
+        """The agent's code is done with it."""
+        self._x.closed(cancelled())
 
     async def _see(self, reading: Awaitable[Any]) -> Any:
         x = self._x

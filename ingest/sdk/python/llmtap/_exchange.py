@@ -27,6 +27,11 @@ UNREAD = "closed before the end of the body"
 LEFT = "neither read to its end nor closed"
 EXIT = "the process ended before the answer did"
 
+# Bounds on reading error answers that the agent's code closed unread.
+DRAIN_BYTES = 64 << 10
+DRAIN_TIMEOUT = 1.0
+DRAINS: set[asyncio.Task[None]] = set()  # tasks that read them: the event loop itself keeps weak references only
+
 _VERSION_HEADERS = ("anthropic-version", "anthropic-beta", "openai-beta", "api-version")
 _REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid")
 _CANCELLATIONS = ("CancelledError", "Cancelled", "KeyboardInterrupt", "SystemExit")
@@ -192,6 +197,11 @@ class Exchange:
                 self._end("")  # without the body nobody can say whether something was left of it
             else:
                 self._end(UNREAD)
+
+    @property
+    def got(self) -> int:
+        """Bytes of the answer that were read."""
+        return self._got
 
     def unread_error(self) -> bool:
         """The answer is an error whose end has not been read."""

@@ -8,11 +8,8 @@ import importlib
 import threading
 from typing import Any, AsyncIterator, Callable, Iterator, Optional
 
-from ._exchange import Exchange, Headers, cancelled
+from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, DRAINS, Exchange, Headers, cancelled
 from ._patch import Patches, hook_of
-
-DRAIN_BYTES = 64 << 10
-DRAIN_TIMEOUT = 1.0
 
 
 def patch(patches: Patches, module: str) -> None:
@@ -235,7 +232,7 @@ def _tees(httpx: Any) -> _Tees:
             if not given_up and _drainable(self._x, self._extensions) and self._x.hook.drains.acquire(blocking=False):
                 self._drained = True
                 try:
-                    _drains.add(asyncio.get_running_loop().create_task(self._drain()))
+                    DRAINS.add(asyncio.get_running_loop().create_task(self._drain()))
                     return
                 except RuntimeError:  # another kind of event loop
                     self._drained = False
@@ -254,7 +251,7 @@ def _tees(httpx: Any) -> _Tees:
                 x.closed()
                 task = asyncio.current_task()
                 if task is not None:
-                    _drains.discard(task)
+                    DRAINS.discard(task)
                 try:
                     await self._stream.aclose()
                 except Exception:
@@ -275,9 +272,6 @@ def _tees(httpx: Any) -> _Tees:
     tees.request, tees.response, tees.async_request, tees.async_response = Request, Response, AsyncRequest, AsyncResponse
     tees.byte_stream = httpx.ByteStream
     return tees
-
-
-_drains: set[asyncio.Task[None]] = set()  # that run: the loop itself keeps weak references only
 
 
 def _drainable(x: Exchange, extensions: Any) -> bool:

@@ -106,7 +106,7 @@ class Provider:
         self._server.daemon_threads = True
         self.hold = self._server.hold = threading.Event()  # type: ignore[attr-defined]
         self.host = f"127.0.0.1:{self._server.server_port}"
-        threading.Thread(target=self._server.serve_forever, daemon=True).start()
+        threading.Thread(target=self._server.serve_forever, args=(0.01,), daemon=True).start()
 
     def url(self, what: str) -> str:
         return f"http://{self.host}/{what}/v1/chat/completions?key=topsecret"
@@ -199,10 +199,13 @@ def _requests(url: str, body: Any = BODY, timeout: float = 10, how: str = "read"
 def _aiohttp(url: str, body: Any = BODY, timeout: float = 10, how: str = "read") -> tuple[int, bytes]:
     async def post() -> tuple[int, bytes]:
         async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=timeout)) as s, s.post(url, data=body, headers=HEADERS) as r:
-            if how == "unread":
-                return r.status, b""
             if how == "read":
                 return r.status, await r.read()
+            if how == "unread":
+                r.release()
+                while llmtap.stats().open:
+                    await asyncio.sleep(0.005)
+                return r.status, b""
             got = b""
             async for p in r.content.iter_any():
                 got += p

@@ -347,7 +347,13 @@ def test_mistakes_stay_inside(nats_server: Nats, provider: Provider, monkeypatch
     def broken(*args: Any, **kwargs: Any) -> Any:
         raise RuntimeError("the hook's mistake")
 
-    mistakes = [(_hosts.Hosts, "target"), (_exchange.Exchange, "request"), (_exchange.Exchange, "answered"), (_capture.Capture, "write"), (_queue.Queue, "put")]
+    mistakes = [
+        (_hosts.Hosts, "target"),
+        (_exchange.Exchange, "request"),
+        (_exchange.Exchange, "answered"),
+        (_capture.Capture, "write"),
+        (_queue.Queue, "put"),
+    ]
     for owner, name in mistakes:
         with monkeypatch.context() as m:
             m.setattr(owner, name, broken)
