@@ -81,6 +81,7 @@ var common = newTable("common", []row{
 	{when: "callid duplicate", cause: "duplicate_call_id", open: "duplicate_tool_reply", source: "anthropic mistral deepseek"},
 	{when: "toolcall duplicate id|badid !toolreply !functionname !tooldef", cause: "duplicate_call_id", open: "duplicate_tool_reply", source: "anthropic"},
 	{when: "unexpectedtool", cause: "orphan_tool_reply", source: "mistral anthropic"},
+	{when: "firstlast toolreply !user !mismatch", cause: "orphan_tool_reply", source: "openai anthropic"},
 	{when: "orderrule", cause: "role_order", source: "mistral bedrock vllm"},
 	{when: "toolreply<toolcall toolong", cause: "orphan_tool_reply", open: "duplicate_tool_reply", source: "bedrock mistral"},
 	{when: "placed toolreply<toolcall !user", cause: "orphan_tool_reply", source: "gemini"},
