@@ -14,7 +14,7 @@ type Fate uint8
 const (
 	ReplyWithoutID  Fate = iota // it names no call
 	ReplyMatched                // it answers an open call of its own group
-	ReplyDuplicate              // its call, in its own group, is answered already
+	ReplyDuplicate              // its call, in its own group, is answered already, and so is each other one with its id
 	ReplyLate                   // its call stands in an earlier group, which is closed
 	ReplyUnknown                // its group is open, but no call before it has its id
 	ReplyBeforeCall             // no group is open, and its call comes later
@@ -42,7 +42,7 @@ type PairedCall struct {
 	Again   int // in Pairing.Calls: an earlier call with the same id; -1 when there is none, and where names pair
 
 	same int // an earlier call of the group with the same id, which stands for this one; -1 when there is none
-	next int // where each call needs a reply of its own: the next call of the group with the same id; -1 when there is none
+	next int // the next call of the group with the same id that has no reply of its own; -1 when there is none
 }
 
 // A Reply is one tool message, or one reply of a message that holds several.
@@ -284,8 +284,9 @@ func (p *Pairing) enter(c *PairedCall, first int) {
 		}
 		p.Calls[head.same].next = len(p.Calls)
 		head.same = len(p.Calls)
-	default:
+	default: // a second reply is the second call's
 		c.same = older
+		c.next, p.Calls[older].next = p.Calls[older].next, len(p.Calls)
 	}
 }
 
@@ -301,7 +302,7 @@ func (p *Pairing) close(end int) {
 	}
 	for i := g.First; i < g.Last; i++ {
 		c := &p.Calls[i]
-		if c.same >= 0 && !p.by.names {
+		if c.same >= 0 && !p.by.names && c.Reply < 0 {
 			c.Reply = p.Calls[c.same].Reply
 		}
 		if c.Reply >= 0 {
@@ -353,6 +354,11 @@ func (p *Pairing) reply(i int, r *facts.Reply, open bool, after int) {
 		}
 	case rep.Call >= first && p.Calls[rep.Call].Reply < 0:
 		rep.Fate = ReplyMatched
+		p.Calls[rep.Call].Reply = len(p.Replies)
+	case rep.Call >= first && !p.by.names && p.Calls[rep.Call].next >= 0:
+		head := &p.Calls[rep.Call]
+		rep.Fate, rep.Call = ReplyMatched, head.next
+		head.next = p.Calls[rep.Call].next
 		p.Calls[rep.Call].Reply = len(p.Replies)
 	case rep.Call >= first:
 		rep.Fate = ReplyDuplicate
