@@ -7,10 +7,11 @@ import inspect
 import os
 import threading
 import uuid
+from multiprocessing import util
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 from . import _aiohttp, _event, _httpx, _requests
-from ._config import DEFAULT_FLUSH_TIMEOUT, DEFAULT_MEMORY_LIMIT, Config, log
+from ._config import DEFAULT_FLUSH_TIMEOUT, DEFAULT_MEMORY_LIMIT, Config, EnvironmentMistake, log
 from ._context import Enclosed, Last, Scope
 from ._event import clip
 from ._hook import Hook, Stats
@@ -73,7 +74,11 @@ def instrument(
             traceparent=traceparent, keep_user=keep_user, memory_limit=memory_limit, flush_timeout=flush_timeout,
             nats_options=dict(nats_options or {}),
         )  # fmt: skip
-        config.complete(os.environ)
+        try:
+            config.complete(os.environ)
+        except EnvironmentMistake as e:
+            log.error("%s: calls are not recorded", e)
+            return
         hook = Hook(config)
         set_hook(hook)
         for name, patch in _CLIENTS.items():
@@ -82,6 +87,13 @@ def instrument(
             except Exception:  # a version of it that nobody here knows
                 log.warning("llmtap: calls of %s are not recorded", name, exc_info=True)
         hook.start()
+        # A worker of multiprocessing ends without atexit; it forgets what was to run at its end just before it runs after-fork.
+        _end_with_worker(_patches)
+        util.register_after_fork(_patches, _end_with_worker)
+
+
+def _end_with_worker(_: object) -> None:
+    util.Finalize(None, uninstrument, exitpriority=0)
 
 
 def uninstrument() -> None:

@@ -27,6 +27,10 @@ _process_key = os.urandom(32)  # of a process that was given none
 log = logging.getLogger("llmtap")
 
 
+class EnvironmentMistake(ValueError):
+    """A variable of the environment is wrong. It does not stop an agent, as a wrong argument does."""
+
+
 @dataclass
 class Config:
     """The arguments of instrument(), with their defaults filled in."""
@@ -57,9 +61,15 @@ class Config:
         if isinstance(self.hosts, str):
             raise ValueError("llmtap: hosts is one string; give a list of hosts")
         self.hosts = tuple(str(h) for h in self.hosts)
-        self.url = self.url or env.get("LLMTAP_NATS_URL", "") or DEFAULT_URL
-        for u in self.servers():
-            _check_url(u)
+        given = self.url
+        self.url = given or env.get("LLMTAP_NATS_URL", "") or DEFAULT_URL
+        try:
+            for u in self.servers():
+                _check_url(u)
+        except ValueError as e:
+            if given:
+                raise
+            raise EnvironmentMistake(f"{e} (LLMTAP_NATS_URL)") from None
         if self.memory_limit < _MIN_MEMORY_LIMIT:
             raise ValueError(f"llmtap: memory_limit: {self.memory_limit} bytes is below {_MIN_MEMORY_LIMIT}")
         if self.flush_timeout < 0:

@@ -8,7 +8,7 @@ from typing import Callable, Optional
 
 from ._event import Event
 
-ITEM_OVERHEAD = 1 << 10  # what an event costs in memory beside its body, roughly, in bytes
+ITEM_OVERHEAD = 2 << 10  # what an event costs in memory beside its body, roughly, in bytes
 MAX_IN_FLIGHT = 256
 MAX_IN_FLIGHT_BYTES = 8 << 20
 

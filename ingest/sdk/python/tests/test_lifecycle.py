@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import concurrent.futures
+import multiprocessing
 import os
 import subprocess
 import sys
@@ -276,6 +277,19 @@ def test_fork(nats_server: Nats, provider: Provider) -> None:
     assert sorted(len(ms) for ms in by.values()) == [4, 4]
     for ms in by.values():
         gapless(ms)
+
+
+def test_workers(nats_server: Nats, provider: Provider) -> None:
+    """Workers of multiprocessing publish before they end, though they end without atexit."""
+    start(nats_server, provider)
+    fork = multiprocessing.get_context("fork")
+    workers = [fork.Process(target=call, args=(provider,)) for _ in range(3)]
+    for w in workers:
+        w.start()
+    for w in workers:
+        w.join(30)
+    assert len({m["Llmtap-Instance"] for m in nats_server.messages()}) == 3
+    assert len(nats_server.messages()) == 6
 
 
 AGENT = """

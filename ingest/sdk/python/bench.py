@@ -1,0 +1,116 @@
+"""Measures what the hook costs: time added to a call on the agent's thread, and CPU behind it.
+
+    python bench.py HELPER
+
+HELPER is the program of tests/helper (go build -o HELPER ./tests/helper), for a real nats-server. The provider is a transport in
+this process, so that what is measured is the hook and not the network: each call is made with and without the hook in turn, and
+the difference of the two is what the hook adds. Pauses of 2 ms between calls stand for the network, during which the sender works.
+"""
+
+from __future__ import annotations
+
+import gc
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from typing import Any
+
+import httpx
+
+import llmtap
+from llmtap import _api
+
+CALLS = 400
+PAUSE = 0.002
+
+
+def body(size: int) -> bytes:
+    """A chat request of about this many bytes, of messages of 1 KB."""
+    text = "It was a bright cold day in April, and the clocks were striking thirteen. " * 13
+    message: dict[str, Any] = {"role": "user", "content": text}
+    tool = {"role": "assistant", "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path":"a.py"}'}}]}
+    messages = []
+    while len(json.dumps(messages)) < size:
+        messages += [message, tool]
+    return json.dumps({"model": "gpt-5", "messages": messages}).encode()[: size - 2] + b"]}"
+
+
+class Chunks(httpx.SyncByteStream):
+    """An answer in pieces, as a socket gives it."""
+
+    def __init__(self, data: bytes) -> None:
+        self._data = data
+
+    def __iter__(self) -> Any:
+        for at in range(0, len(self._data), 64 << 10):
+            yield self._data[at : at + (64 << 10)]
+
+
+def provider(data: bytes) -> Any:
+    """What the transport does in place of a call over the network."""
+
+    def handle_request(self: Any, request: httpx.Request) -> httpx.Response:
+        return httpx.Response(200, headers={"content-type": "application/json", "content-length": str(len(data))}, stream=Chunks(data))
+
+    return handle_request
+
+
+def one(transport: httpx.HTTPTransport, url: str, data: bytes) -> int:
+    """The time of one call, in ns."""
+    request = httpx.Request("POST", url, content=data, headers={"content-type": "application/json"})
+    began = time.perf_counter_ns()
+    response = transport.handle_request(request)
+    for _ in response.stream:  # type: ignore[union-attr]
+        pass
+    response.stream.close()  # type: ignore[union-attr]
+    return time.perf_counter_ns() - began
+
+
+def measure(size: int, capture: str, url: str) -> str:
+    data = body(size)
+    httpx.HTTPTransport.handle_request = provider(data)  # type: ignore[method-assign]
+    llmtap.instrument(url=url, service="svc", capture=capture)
+    transport = httpx.HTTPTransport(verify=False)
+    for _ in range(50):
+        one(transport, "https://api.openai.com/v1/chat/completions", data)
+    gc.collect()
+    with_hook, without = [], []
+    used, began = resource.getrusage(resource.RUSAGE_SELF), time.thread_time()
+    for _ in range(CALLS):
+        time.sleep(PAUSE)
+        with_hook.append(one(transport, "https://api.openai.com/v1/chat/completions", data))
+        time.sleep(PAUSE)
+        without.append(one(transport, "https://example.com/v1/chat/completions", data))
+    mine = time.thread_time() - began
+    llmtap.flush(10)
+    after = resource.getrusage(resource.RUSAGE_SELF)
+    behind = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime - mine
+    llmtap.uninstrument()
+    base = statistics.median(without) / 1000
+    added = sorted(t / 1000 - base for t in with_hook)
+    return f"{added[CALLS // 2]:>6.0f} {added[CALLS * 99 // 100]:>6.0f} {behind / CALLS * 1e6:>8.0f}"
+
+
+def main() -> None:
+    original = httpx.HTTPTransport.handle_request
+    with tempfile.TemporaryDirectory() as folder:
+        nats = subprocess.Popen([sys.argv[1], "nats", folder, "-1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+        assert nats.stdin is not None and nats.stdout is not None
+        up = "nats://agent:agent@127.0.0.1:" + nats.stdout.readline().decode().strip()
+        print("us per call               p50    p99   behind")
+        for name, url in (("up", up), ("down", "nats://127.0.0.1:1")):
+            for capture in ("full", "shape"):
+                for size in (10 << 10, 100 << 10):
+                    print(f"NATS {name:4}  {capture:5}  {size >> 10:>3} KB  {measure(size, capture, url)}")
+        nats.stdin.close()
+        nats.wait(10)
+    httpx.HTTPTransport.handle_request = original  # type: ignore[method-assign]
+    assert not _api.stats().open
+
+
+if __name__ == "__main__":
+    main()
