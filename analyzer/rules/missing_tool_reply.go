@@ -67,7 +67,8 @@ func missingToolReply(p *analyzer.Pass) {
 var serverToolID = []byte("srvtoolu_")
 
 // serverTools reports answered calls that were made by the provider, in a server_tool_use block, and are sent back as the
-// agent's: seen refused with the text for a call without a reply where the request declares the provider's tool, and accepted without tools.
+// agent's: seen refused, with the text for a call without a reply, where the request declares the provider's tool, and
+// accepted where it declares none.
 func serverTools(p *analyzer.Pass) {
 	severity := needReplies.reject(p.Target)
 	if undeclared(p) {

@@ -183,7 +183,7 @@ func (l *Linter) record(res *Result, v Value) error {
 		return l.unreadable(res, fmt.Errorf("read request: %w", err))
 	}
 	// A recorded request without a history is the caller's mistake, where the URL says that it should have one.
-	if q.MessagesKind == facts.Absent && !(rec.exchange && rec.url != "") {
+	if q.MessagesKind == facts.Absent && (!rec.exchange || rec.url == "") {
 		return l.unreadable(res, errNoHistory)
 	}
 	if t.Model == "" {

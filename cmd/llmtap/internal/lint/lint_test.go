@@ -78,6 +78,7 @@ func TestRecords(t *testing.T) {
 	f("array of records", `[{"id":"a","messages":`+orphan+`},{"messages":[`+user+`]}]`, "1 openai_chat/openai orphan_tool_reply@1", "1 openai_chat/openai")
 	f("nothing", "")
 	f("no history", `{"mess":[]}`+"\n"+`7`+"\n"+`{"format":"openai.chat"}`, "1 error", "2 error", "3 error")
+	f("request that lacks its history", `{"request":{"model":"gpt-5"},"status":400,"url":"https://api.openai.com/v1/chat/completions"}`, "1 openai_chat/openai")
 	f("messages of another type", `{"messages":7}`, "1 openai_chat/openai")
 }
 
