@@ -50,10 +50,31 @@ func runCollector(t *testing.T, change func(*Config)) *collector {
 // An agent that only changed its base URL has its calls in ClickHouse, with what was wrong in them.
 func TestGateway(t *testing.T) {
 	needClickHouse(t)
+	c := runWithGateway(t, t.TempDir())
+	want := map[string]uint64{"proxy checkout planner 200 ": 1, "proxy checkout planner 400 orphan_tool_reply": 1}
+	var got map[string]uint64
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		got = groups(t, c.sink, "SELECT concat(origin, ' ', service, ' ', stage, ' ', toString(status), ' ', cause), count() FROM exchanges_final GROUP BY 1")
+		if len(got) == len(want) {
+			break
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if n := groups(t, c.sink, "SELECT rule_id, count() FROM findings_final GROUP BY 1")["orphan_tool_reply"]; n != 1 {
+		t.Errorf("%d findings", n)
+	}
+}
+
+// runWithGateway runs a collector on dir. An agent has made two calls through its gateway: one that was accepted and one
+// with a tool message whose call is not there.
+func runWithGateway(t *testing.T, dir string) *collector {
+	t.Helper()
 	p := httptest.NewServer(provider.New(provider.Config{}))
-	defer p.Close()
+	t.Cleanup(p.Close)
 	c := runCollector(t, func(cfg *Config) {
-		cfg.DataDir, cfg.Listen, cfg.NATSServer.Port = t.TempDir(), "127.0.0.1:0", -1
+		cfg.DataDir, cfg.Listen, cfg.NATSServer.Port = dir, "127.0.0.1:0", -1
 		cfg.Proxy.Listen, cfg.Proxy.Capture = "127.0.0.1:0", event.CaptureFull
 		cfg.Proxy.Upstreams = map[string]string{"openai": strings.TrimSuffix(p.URL+provider.OpenAIPath, "/v1")}
 	})
@@ -71,20 +92,7 @@ func TestGateway(t *testing.T) {
 	if err := ask(openai.UserMessage("read config.py"), openai.AssistantMessage("I will."), openai.ToolMessage("PORT=80", "call_1")); err == nil {
 		t.Fatal("a tool message without its call was accepted")
 	}
-	want := map[string]uint64{"proxy checkout planner 200 ": 1, "proxy checkout planner 400 orphan_tool_reply": 1}
-	var got map[string]uint64
-	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		got = groups(t, c.sink, "SELECT concat(origin, ' ', service, ' ', stage, ' ', toString(status), ' ', cause), count() FROM exchanges_final GROUP BY 1")
-		if len(got) == len(want) {
-			break
-		}
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
-	}
-	if n := groups(t, c.sink, "SELECT rule_id, count() FROM findings_final GROUP BY 1")["orphan_tool_reply"]; n != 1 {
-		t.Errorf("%d findings", n)
-	}
+	return c
 }
 
 // A gateway by itself needs neither ClickHouse nor, to pass calls on, NATS.

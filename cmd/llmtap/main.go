@@ -31,6 +31,7 @@ var commands = []command{
 	{name: "rules", short: "list the rules of the message protocol, or explain one", run: runRules},
 	{name: "explain", short: "say why provider calls failed: a text, or records of calls", run: runExplain},
 	{name: "import", short: "store and judge recorded traffic", run: runImport},
+	{name: "tail", short: "watch calls and findings as they come in", run: runTail},
 	{name: "query", short: "ask ClickHouse one of the questions that follow an incident", run: runQuery},
 	{name: "provider", short: "a stand-in for OpenAI, DeepSeek and others, as strict as they are", run: runProvider},
 	{name: "config", short: "print or check the configuration", run: runConfig},
