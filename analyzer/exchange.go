@@ -35,6 +35,7 @@ type open struct {
 	maxTokens int64  // that the request allows; 0 when it does not say
 	forced    bool   // the request leaves the model no choice of tools
 	sum       uint64 // hash of the request
+	place     uint32 // of its contents
 }
 
 // size is about the memory that o takes, with the conversation that may have no one else who needs it.

@@ -2,6 +2,7 @@ package analyzer
 
 import (
 	"crypto/sha256"
+	"encoding/binary"
 	"encoding/hex"
 	"slices"
 	"time"
@@ -36,13 +37,18 @@ const (
 
 // branch is a history that is stored.
 type branch struct {
-	id, parent string
-	shared     int      // messages that it has in common with its parent
-	hashes     []uint64 // of all its messages
+	id, parent   string
+	conversation string   // whose it is: one that goes on under another id is stored anew, so that each is whole by itself
+	shared       int      // messages that it has in common with its parent
+	hashes       []uint64 // of all its messages
+	replayed     bool     // known from replay, which may not have begun where the conversation did: it may not be stored
 }
 
 // histories are the branches of a conversation, the newest used last.
-type histories struct{ branches []*branch }
+type histories struct {
+	place    uint32 // of its contents
+	branches []*branch
+}
 
 func (h *histories) bytes() int64 {
 	n := int64(64)
@@ -52,11 +58,14 @@ func (h *histories) bytes() int64 {
 	return n
 }
 
-// find returns the branch that shares the longest start with n messages, of which hash gives the identities, and how
-// long that is.
-func (h *histories) find(n int, hash func(int) uint64) (best *branch, shared int) {
+// find returns the branch of the conversation that shares the longest start with n messages, of which hash gives the
+// identities, and how long that is.
+func (h *histories) find(conversation string, n int, hash func(int) uint64) (best *branch, shared int) {
 	at := 0
 	for i, b := range slices.Backward(h.branches) {
+		if b.conversation != conversation {
+			continue
+		}
 		k := 0
 		for k < n && k < len(b.hashes) && b.hashes[k] == hash(k) {
 			k++
@@ -81,8 +90,21 @@ func (h *histories) add(b *branch) {
 // contents remembers what was stored and when, in two generations.
 type contents struct{ new, old map[contentID]time.Time }
 
-// contentID is the first 128 bits of the SHA-256 of the captured bytes.
-type contentID [16]byte
+// contentID is the place of a content, four bytes, and the first 128 bits of the SHA-256 of the captured bytes. The place is
+// the second in which its conversation was first seen, so that a store that sorts by id has side by side what is read
+// together, is alike and expires together: an answer and the message that the next request makes of it, conversations of
+// one kind. Of recorded traffic that takes half of what an order by hash takes. What the conversations of an agent share,
+// its prompts and tools, is at place 0 and stored once for all of them.
+type contentID [20]byte
+
+const placeShared = 0
+
+func idOf(place uint32, body []byte) (id contentID) {
+	binary.BigEndian.PutUint32(id[:4], place)
+	sum := sha256.Sum256(body)
+	copy(id[4:], sum[:])
+	return id
+}
 
 // stored reports whether id was stored not long ago; else it is now.
 func (c *contents) stored(id contentID, now time.Time) bool {
@@ -100,16 +122,17 @@ func (c *contents) stored(id contentID, now time.Time) bool {
 	return ok
 }
 
-// content stores a part of a body, once, and returns its id; "" when it is too large.
-func (a *Analyzer) content(kind string, body []byte) string {
+// content stores a part of a body, once at its place, and returns its id; "" when it is too large.
+func (a *Analyzer) content(place uint32, kind string, body []byte) string {
 	if len(body) > maxContent {
 		a.drop(dropContent)
 		return ""
 	}
-	sum := sha256.Sum256(body)
-	id := contentID(sum[:16])
+	id := idOf(place, body)
 	c := Content{ID: hex.EncodeToString(id[:]), Kind: kind, SeenAt: a.now, Bytes: len(body)}
-	if a.contents.stored(id, a.now) || !a.emit {
+	// Replay may begin in the middle of a conversation, which is then at another place than before: what is not put out
+	// is not known to be stored there.
+	if !a.emit && place != placeShared || a.contents.stored(id, a.now) || !a.emit {
 		return c.ID
 	}
 	if a.redact != nil {
@@ -138,16 +161,21 @@ func (a *Analyzer) store(o *open, body []byte, at Position) {
 	if !a.keeps(e) {
 		return
 	}
+	h, _ := t.Kept().(*histories)
+	if h == nil {
+		h = &histories{place: uint32(max(at.Time.Unix(), placeShared+1))}
+	}
+	o.place = h.place
 	if a.req.Dropped > 0 || len(all) == 0 {
-		e.Parameters = a.content(ContentParameters, body)
+		e.Parameters = a.content(placeShared, ContentParameters, body)
 		return
 	}
 	first, last := all[0].Start, all[len(all)-1].End
 	rest := make([]byte, 0, len(body)-last+first)
-	e.Parameters, e.MessagesAt = a.content(ContentParameters, append(append(rest, body[:first]...), body[last:]...)), first
+	e.Parameters, e.MessagesAt = a.content(placeShared, ContentParameters, append(append(rest, body[:first]...), body[last:]...)), first
 	lead := t.Lead()
 	for i := range all[:lead] {
-		e.Lead = append(e.Lead, a.content(ContentMessage, body[all[i].Start:all[i].End]))
+		e.Lead = append(e.Lead, a.content(placeShared, ContentMessage, body[all[i].Start:all[i].End]))
 	}
 	all = all[lead:]
 	hash := func(i int) uint64 { return t.Unmarked(lead + i) }
@@ -156,18 +184,16 @@ func (a *Analyzer) store(o *open, body []byte, at Position) {
 			if e.Marked == nil {
 				e.Marked = make(map[uint32]string)
 			}
-			e.Marked[uint32(i)] = a.content(ContentMessage, body[m.Start:m.End])
+			e.Marked[uint32(i)] = a.content(h.place, ContentMessage, body[m.Start:m.End])
 		}
 	}
-	h, _ := t.Kept().(*histories)
-	if h == nil {
-		h = &histories{}
-	}
-	b, shared := h.find(len(all), hash)
+	b, shared := h.find(e.Conversation, len(all), hash)
 	if b == nil || shared < len(b.hashes) && shared < len(all) {
-		fork := &branch{id: e.ID}
-		if b != nil {
+		fork := &branch{id: e.ID, conversation: e.Conversation}
+		if b != nil && !(b.replayed && a.emit) {
 			fork.parent, fork.shared, fork.hashes = b.id, shared, slices.Clone(b.hashes[:shared])
+		} else {
+			shared = 0
 		}
 		b = fork
 		h.add(b)
@@ -175,27 +201,34 @@ func (a *Analyzer) store(o *open, body []byte, at Position) {
 	e.Branch = b.id
 	for i := shared; i < len(all); i++ {
 		b.hashes = append(b.hashes, hash(i))
-		a.position(e, b, i, &all[i], body, at)
+	}
+	switch {
+	case !a.emit:
+		b.replayed = true
+	case b.replayed: // all of it is put out again: where it is stored already, these are the same rows
+		b.hashes = b.hashes[:len(all)]
+		shared, b.parent, b.shared, b.replayed = 0, "", 0, false
+	}
+	for i := shared; a.emit && i < len(all); i++ {
+		a.position(e, b, i, &all[i], h.place, body, at)
 	}
 	a.sessions.Keep(t, h, h.bytes())
 }
 
 // position stores message i of a branch.
-func (a *Analyzer) position(e *Exchange, b *branch, i int, m *facts.Message, body []byte, at Position) {
+func (a *Analyzer) position(e *Exchange, b *branch, i int, m *facts.Message, place uint32, body []byte, at Position) {
 	h := HistoryEntry{
 		Service: e.Labels.Service, Conversation: e.Conversation, Branch: b.id, Position: i, Parent: b.parent, Shared: b.shared, Exchange: e.ID,
-		Seq: at.Seq, SeenAt: at.Time, Role: string(m.RoleName), Content: a.content(ContentMessage, session.Unmark(body[m.Start:m.End])),
+		Seq: at.Seq, SeenAt: at.Time, Role: string(m.RoleName), Content: a.content(place, ContentMessage, session.Unmark(body[m.Start:m.End])),
 	}
-	if a.emit {
-		h.Role = name(a.strings.string(h.Role))
-		a.metrics.positions.Inc()
-		a.out.History = append(a.out.History, h)
-	}
+	h.Role = name(a.strings.string(h.Role))
+	a.metrics.positions.Inc()
+	a.out.History = append(a.out.History, h)
 }
 
 // storeAnswer stores the body of an answer. That of a failed call is the error text of its row.
 func (a *Analyzer) storeAnswer(o *open, body []byte) {
 	if e := &o.row; o.turn != nil && e.Status < 400 && len(body) > 0 && a.keeps(e) {
-		e.Answer = a.content(ContentAnswer, body)
+		e.Answer = a.content(o.place, ContentAnswer, body)
 	}
 }

@@ -98,6 +98,8 @@ type sender struct {
 	now time.Time
 	seq uint64
 	n   int
+
+	silent bool // what is sent is replayed
 }
 
 func newSender(t *testing.T) *sender {
@@ -119,7 +121,10 @@ func (s *sender) send(conversation, url, body, answer string) *analyzer.Exchange
 			ev.URL, ev.Method, ev.Status, ev.ContentType, ev.Body = "", "", 200, "application/json", []byte(answer)
 		}
 		ev.BodyBytes = len(ev.Body)
-		s.a.Process(&ev, analyzer.Position{Seq: s.seq, Time: s.now}, true, &out)
+		s.a.Process(&ev, analyzer.Position{Seq: s.seq, Time: s.now}, !s.silent, &out)
+	}
+	if s.silent {
+		return nil
 	}
 	s.s.take(s.t, &out)
 	if len(out.Exchanges) != 1 {
@@ -180,10 +185,14 @@ func TestHistoryIsStoredOnce(t *testing.T) {
 	if e := s.send("c", openaiURL, chat(`{"role":"system","content":"It is 8:01."}`, u1, a1, t1), ok); e.Branch != e1.Branch {
 		t.Errorf("branch %s", e.Branch)
 	}
-	// A second conversation shares contents, not positions.
+	// A second conversation shares the prompt and the tools.
 	before = len(s.s.contents)
-	if s.send("d", openaiURL, chat(sys, u1), calls); len(s.s.contents) != before {
-		t.Errorf("%d contents were stored again", len(s.s.contents)-before)
+	if e := s.send("d", openaiURL, chat(sys, u1), calls); len(s.s.contents) != before+2 || e.Lead[0] != e1.Lead[0] || e.Parameters != e1.Parameters {
+		t.Errorf("%d contents were stored, want a message and an answer", len(s.s.contents)-before)
+	}
+	// Under another id it is another history, whole by itself.
+	if e := s.send("f", openaiURL, chat(sys, u1, a1, t1), ok); e.Branch != e.ID {
+		t.Errorf("the history of one conversation is on branch %s of another", e.Branch)
 	}
 	s.send("e", "https://api.openai.com/v1/responses", `{"model":"gpt-5","input":[{"role":"user","content":"q"}]}`, `{"id":"resp_1","output":[]}`)
 }
@@ -261,4 +270,25 @@ func TestHistoryOfRecordedConversations(t *testing.T) {
 		t.Errorf("%d bytes are stored of %d", s.s.bytes, whole)
 	}
 	t.Logf("%d requests of %d bytes in %d bytes", requests, whole, s.s.bytes)
+}
+
+// An analyzer that knows a conversation only from replay, which may have begun anywhere, stores it whole again.
+func TestHistoryAfterReplay(t *testing.T) {
+	ok := `{"choices":[{"message":{"role":"assistant","content":"Yes."},"finish_reason":"stop"}]}`
+	u := func(i int) string { return fmt.Sprintf(`{"role":"user","content":"question %d"}`, i) }
+	for _, replayed := range []int{0, 1, 2, 3} { // of the requests before the restart
+		s := newSender(t)
+		all := [][]string{{u(1)}, {u(1), u(2), u(3)}, {u(1), u(2), u(4)}}
+		for _, m := range all {
+			s.send("c", openaiURL, chat(m...), ok)
+		}
+		last := &sender{t: t, a: keeper(), s: s.s, now: s.now.Add(-10 * time.Second), seq: 100, n: 100, silent: true}
+		for _, m := range all[len(all)-replayed:] {
+			last.send("c", openaiURL, chat(m...), ok)
+		}
+		last.silent = false
+		for _, m := range [][]string{{u(1), u(2)}, {u(1), u(2), u(3)}, {u(1), u(2), u(4), u(5)}, {u(1), u(6)}} {
+			last.send("c", openaiURL, chat(m...), ok)
+		}
+	}
 }
