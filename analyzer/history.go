@@ -88,7 +88,12 @@ func (h *histories) add(b *branch) {
 }
 
 // contents remembers what was stored and when, in two generations.
-type contents struct{ new, old map[contentID]time.Time }
+type contents struct{ new, old map[contentID]storedAt }
+
+type storedAt struct {
+	time  time.Time
+	split int // where a part of it ends, after redaction
+}
 
 // contentID is the place of a content, four bytes, and the first 128 bits of the SHA-256 of the captured bytes. The place is
 // the second in which its conversation was first seen, so that a store that sorts by id has side by side what is read
@@ -106,46 +111,61 @@ func idOf(place uint32, body []byte) (id contentID) {
 	return id
 }
 
-// stored reports whether id was stored not long ago; else it is now.
-func (c *contents) stored(id contentID, now time.Time) bool {
+// find returns what is known of id, unless that is too old.
+func (c *contents) find(id contentID, now time.Time) (storedAt, bool) {
 	at, ok := c.new[id]
 	if !ok {
-		if c.new == nil || len(c.new) >= maxKnown {
-			c.old, c.new = c.new, make(map[contentID]time.Time)
+		if at, ok = c.old[id]; ok {
+			c.put(id, at)
 		}
-		at, ok = c.old[id]
 	}
-	if ok = ok && now.Sub(at) < knownFor; !ok {
-		at = now
+	return at, ok && now.Sub(at.time) < knownFor
+}
+
+func (c *contents) put(id contentID, at storedAt) {
+	if c.new == nil || len(c.new) >= maxKnown {
+		c.old, c.new = c.new, make(map[contentID]storedAt)
 	}
 	c.new[id] = at
-	return ok
 }
 
 // content stores a part of a body, once at its place, and returns its id; "" when it is too large.
 func (a *Analyzer) content(place uint32, kind string, body []byte) string {
+	id, _ := a.split(place, kind, body, len(body))
+	return id
+}
+
+// split is content, and returns also where what is at byte n of the body is in what is stored.
+func (a *Analyzer) split(place uint32, kind string, body []byte, n int) (id string, at int) {
 	if len(body) > maxContent {
 		a.drop(dropContent)
-		return ""
+		return "", 0
 	}
-	id := idOf(place, body)
-	c := Content{ID: hex.EncodeToString(id[:]), Kind: kind, SeenAt: a.now, Bytes: len(body)}
+	key := idOf(place, body)
+	c := Content{ID: hex.EncodeToString(key[:]), Kind: kind, SeenAt: a.now, Bytes: len(body)}
 	// Replay may begin in the middle of a conversation, which is then at another place than before: what is not put out
 	// is not known to be stored there.
-	if !a.emit && place != placeShared || a.contents.stored(id, a.now) || !a.emit {
-		return c.ID
+	if !a.emit && place != placeShared {
+		return c.ID, n
+	}
+	if known, ok := a.contents.find(key, a.now); ok {
+		return c.ID, known.split
 	}
 	if a.redact != nil {
-		body = a.redact(body)
+		head := a.redact(body[:n])
+		n, body = len(head), append(head, a.redact(body[n:])...)
 	}
-	c.Body = string(body)
-	a.metrics.contents.Inc()
-	a.out.Contents = append(a.out.Contents, c)
-	return c.ID
+	a.contents.put(key, storedAt{a.now, n})
+	if a.emit {
+		c.Body = string(body)
+		a.metrics.contents.Inc()
+		a.out.Contents = append(a.out.Contents, c)
+	}
+	return c.ID, n
 }
 
 // KeepContents makes the analyzer put out what bodies hold, of the services that keep names, each content as redact
-// returns it; nil changes nothing. It is called before the first event.
+// returns it, which is the caller's no more; nil changes nothing. It is called before the first event.
 func (a *Analyzer) KeepContents(keep func(service string) bool, redact func(body []byte) []byte) {
 	a.keep, a.redact = keep, redact
 }
@@ -172,7 +192,7 @@ func (a *Analyzer) store(o *open, body []byte, at Position) {
 	}
 	first, last := all[0].Start, all[len(all)-1].End
 	rest := make([]byte, 0, len(body)-last+first)
-	e.Parameters, e.MessagesAt = a.content(placeShared, ContentParameters, append(append(rest, body[:first]...), body[last:]...)), first
+	e.Parameters, e.MessagesAt = a.split(placeShared, ContentParameters, append(append(rest, body[:first]...), body[last:]...), first)
 	lead := t.Lead()
 	for i := range all[:lead] {
 		e.Lead = append(e.Lead, a.content(placeShared, ContentMessage, body[all[i].Start:all[i].End]))

@@ -68,7 +68,7 @@ type Exchange struct {
 	Lead       []string          // contents of the leading system and developer messages
 	Marked     map[uint32]string // contents of the messages that carry cache marks, by position
 	Parameters string            // content of the body without its messages
-	MessagesAt int               // where the messages stood in Parameters, in bytes
+	MessagesAt int               // where the messages stood in Parameters, in bytes as stored
 	Answer     string            // content of the answer's body
 }
 

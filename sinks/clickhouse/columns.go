@@ -144,7 +144,7 @@ var toolCallColumns = append(labelColumns(func(c *analyzer.ToolCall) *event.Labe
 var contentColumns = []column[analyzer.Content]{
 	col("id", func(c *analyzer.Content) string { return c.ID }),
 	col("kind", func(c *analyzer.Content) string { return c.Kind }),
-	col("seen_at", func(c *analyzer.Content) time.Time { return instant(c.SeenAt) }),
+	col("seen_at", func(c *analyzer.Content) time.Time { return second(c.SeenAt) }),
 	col("bytes", func(c *analyzer.Content) uint32 { return u32(c.Bytes) }),
 	col("body", func(c *analyzer.Content) string { return c.Body }),
 }
@@ -220,6 +220,14 @@ func instant(t time.Time) time.Time {
 		return minInstant
 	case t.After(maxInstant):
 		return maxInstant
+	}
+	return t
+}
+
+// second is instant for a column of type DateTime.
+func second(t time.Time) time.Time {
+	if t = instant(t); t.Unix() > math.MaxUint32 {
+		return time.Unix(math.MaxUint32, 0).UTC()
 	}
 	return t
 }

@@ -33,6 +33,20 @@ func (s *Sink) Apply(ctx context.Context, dir fs.FS) error {
 // Exec runs a statement that Query refuses.
 func (s *Sink) Exec(ctx context.Context, sql string) error { return s.conn.Exec(ctx, sql) }
 
+// ExecBatch inserts n rows.
+func (s *Sink) ExecBatch(ctx context.Context, insert string, n int, row func(i int) []any) error {
+	b, err := s.conn.PrepareBatch(ctx, insert)
+	if err != nil {
+		return err
+	}
+	for i := range n {
+		if err := b.Append(row(i)...); err != nil {
+			return errors.Join(err, b.Close())
+		}
+	}
+	return b.Send()
+}
+
 var (
 	Schema     = schema
 	Statements = statements

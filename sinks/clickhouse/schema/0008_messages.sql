@@ -1,18 +1,20 @@
 -- One row of messages is one part of a body, stored once however often it is sent: a message, the rest of a request, an
--- answer. What is still in use is written again now and then, with the same bytes, which renews its time to live.
+-- answer. What is still in use is written again now and then, with the same bytes, which renews its time to live. The id
+-- begins with when its conversation was first seen, so that what is alike and what is read together lies together; in
+-- large blocks it takes half of what it takes in an order by hash. Words begin after the escapes of JSON.
 CREATE TABLE IF NOT EXISTS messages
 (
-    id      String COMMENT 'first half of the SHA-256 of the captured bytes' CODEC(ZSTD(1)),
+    id      String COMMENT 'hex: the second in which its conversation was first seen, 0 for what all share, and SHA-256/128 of the captured bytes' CODEC(ZSTD(3)),
     kind    LowCardinality(String) COMMENT 'message, parameters (a request without its messages), answer',
-    seen_at DateTime64(9, 'UTC') COMMENT 'stream time; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    seen_at DateTime('UTC') COMMENT 'stream time; the version of the row' CODEC(Delta(4), ZSTD(1)),
     bytes   UInt32 COMMENT 'as captured' CODEC(T64, ZSTD(1)),
-    body    String COMMENT 'redacted' CODEC(ZSTD(3)),
+    body    String COMMENT 'redacted' CODEC(ZSTD(3)) SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 4194304),
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1,
-    INDEX body_index body TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 1
+    INDEX body_index replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' ') TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 2
 )
 ENGINE = ReplacingMergeTree(seen_at)
 ORDER BY id
-SETTINGS index_granularity_bytes = 4194304;
+SETTINGS index_granularity_bytes = 1048576;
 
 CREATE VIEW IF NOT EXISTS messages_final AS
 SELECT * FROM messages FINAL;

@@ -298,22 +298,23 @@ AS SELECT * FROM history FINAL;
 
 CREATE TABLE messages
 (
-    `id` String COMMENT 'first half of the SHA-256 of the captured bytes' CODEC(ZSTD(1)),
+    `id` String COMMENT 'hex: the second in which its conversation was first seen, 0 for what all share, and SHA-256/128 of the captured bytes' CODEC(ZSTD(3)),
     `kind` LowCardinality(String) COMMENT 'message, parameters (a request without its messages), answer',
-    `seen_at` DateTime64(9, 'UTC') COMMENT 'stream time; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    `seen_at` DateTime('UTC') COMMENT 'stream time; the version of the row' CODEC(Delta(4), ZSTD(1)),
     `bytes` UInt32 COMMENT 'as captured' CODEC(T64, ZSTD(1)),
-    `body` String COMMENT 'redacted' CODEC(ZSTD(3)),
+    `body` String COMMENT 'redacted' CODEC(ZSTD(3))
+SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 4194304),
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1,
-    INDEX body_index body TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 1)
+    INDEX body_index replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' ') TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 2)
 ENGINE = ReplacingMergeTree(seen_at)
 ORDER BY id
-SETTINGS index_granularity_bytes = 4194304, index_granularity = 8192;
+SETTINGS index_granularity_bytes = 1048576, index_granularity = 8192;
 
 CREATE VIEW messages_final
 (
     `id` String,
     `kind` LowCardinality(String),
-    `seen_at` DateTime64(9, 'UTC'),
+    `seen_at` DateTime('UTC'),
     `bytes` UInt32,
     `body` String)
 AS SELECT * FROM messages FINAL;
