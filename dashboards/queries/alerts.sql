@@ -1,5 +1,9 @@
 -- Which alerts fired, how bad were they, and why?
--- param since = 7 days: how far back to look
+-- group Failures
+-- param since = 7 days: from when on; those that still fire are listed in any case
+-- param until = : up to when
+-- param service = : one service only
+-- param stage = : one stage only
 SELECT
     started_at,
     ended_at,
@@ -16,7 +20,9 @@ SELECT
     summary,
     example AS exchange_id
 FROM alerts_final
-WHERE started_at > now() - toIntervalSecond(toUInt32(parseTimeDelta({since:String})))
-    OR state = 'firing'
+WHERE (started_at >= {since:DateTime64(9, 'UTC')} OR state = 'firing')
+    AND started_at < {until:DateTime64(9, 'UTC')}
+    AND ({service:String} = '' OR labels['service'] = {service:String})
+    AND ({stage:String} = '' OR labels['stage'] = {stage:String})
 ORDER BY state = 'firing' DESC, started_at DESC
 LIMIT 100

@@ -1,8 +1,9 @@
 -- What happened in one conversation? Every call in order, and what was wrong in it.
+-- group One conversation
 -- param conversation_id: as in the alert or another query
 WITH found AS
 (
-    SELECT exchange_id, groupArray(20)(summary) AS summaries
+    SELECT exchange_id, arraySort(groupUniqArray(20)(summary)) AS summaries
     FROM findings_final
     WHERE conversation_id = {conversation_id:String}
     GROUP BY exchange_id

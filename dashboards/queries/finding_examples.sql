@@ -1,7 +1,10 @@
 -- What exactly is wrong? The newest example of each defect, with the evidence and the fix.
--- param since = 1 day: how far back to look
--- param rule_id = : one rule or signal only; without it, no signals
+-- group Failures
+-- param since = 1 day: from when on
+-- param until = : up to when
+-- param rule = : one rule or signal only; without it, no signals
 -- param service = : one service only
+-- param stage = : one stage only
 SELECT
     rule_id,
     severity,
@@ -20,9 +23,11 @@ SELECT
     conversation_id,
     exchange_id
 FROM findings_final
-WHERE first_seen > now() - toIntervalSecond(toUInt32(parseTimeDelta({since:String})))
-    AND (rule_id = {rule_id:String} OR {rule_id:String} = '' AND severity != 'signal')
+WHERE first_seen >= {since:DateTime64(9, 'UTC')}
+    AND first_seen < {until:DateTime64(9, 'UTC')}
+    AND (rule_id = {rule:String} OR {rule:String} = '' AND severity != 'signal')
     AND ({service:String} = '' OR service = {service:String})
+    AND ({stage:String} = '' OR stage = {stage:String})
 ORDER BY severity = 'reject' DESC, first_seen DESC, finding_id
 LIMIT 1 BY fingerprint
 LIMIT 50

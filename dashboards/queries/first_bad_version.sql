@@ -1,9 +1,12 @@
 -- Whose change? For each defect the first version that shows it, and the last one that was clean.
--- param since = 7 days: how far back to look
+-- group Whose change
+-- param since = 7 days: from when on
+-- param until = : up to when
 -- param service = : one service only
+-- param stage = : one stage only
+-- param rule = : one rule only
 -- A version is clean when the same stage made calls with it before the defect began and it never showed the defect.
 WITH
-    now() - toIntervalSecond(toUInt32(parseTimeDelta({since:String}))) AS since_time,
     defects AS
     (
         SELECT
@@ -20,17 +23,22 @@ WITH
             count() AS instances,
             uniqExact(conversation_id) AS conversations
         FROM findings_final
-        WHERE first_seen > since_time
+        WHERE first_seen >= {since:DateTime64(9, 'UTC')}
+            AND first_seen < {until:DateTime64(9, 'UTC')}
             AND severity != 'signal'
             AND ({service:String} = '' OR service = {service:String})
+            AND ({stage:String} = '' OR stage = {stage:String})
+            AND ({rule:String} = '' OR rule_id = {rule:String})
         GROUP BY fingerprint
     ),
     versions AS
     (
         SELECT service, stage, service_version, min(started_at) AS first_call
         FROM exchanges_final
-        WHERE started_at > since_time
+        WHERE started_at >= {since:DateTime64(9, 'UTC')}
+            AND started_at < {until:DateTime64(9, 'UTC')}
             AND ({service:String} = '' OR service = {service:String})
+            AND ({stage:String} = '' OR stage = {stage:String})
         GROUP BY service, stage, service_version
     )
 SELECT

@@ -1,23 +1,51 @@
--- What is accepted today and would be rejected by another provider, or by this one tomorrow?
--- param since = 7 days: how far back to look
+-- What breaks if we move to another provider, or if this one gets strict? What is accepted today and others would reject.
+-- group Providers
+-- param since = 7 days: from when on
+-- param until = : up to when
+-- param service = : one service only
+-- param stage = : one stage only
+-- param provider = : accepted by this provider only
+-- param target = : what this one would reject only; a dialect, a variant, or both as in openai_chat/deepseek
+-- Where own_target is true, it breaks as soon as the provider that accepts it does what it documents.
 SELECT
-    rule_id,
-    service,
-    stage,
+    target,
+    toBool(target = accepted_by) AS own_target,
+    rule AS rule_id,
     provider,
     model,
-    root_cause,
-    count() AS findings,
+    service,
+    stage,
+    count() AS violations,
     uniqExact(conversation_id) AS conversations,
-    countIf(predicted = 'reject') AS predicted_rejects,
-    arraySort(groupUniqArray(20)(service_version)) AS versions,
+    arraySort(groupUniqArray(20)(exchange_version)) AS versions,
     min(first_seen) AS first_seen_at,
     max(first_seen) AS last_seen_at,
     any(fix) AS what_to_change
-FROM findings_final
-WHERE severity = 'lenient'
-    AND status BETWEEN 200 AND 299
-    AND first_seen > now() - toIntervalSecond(toUInt32(parseTimeDelta({since:String})))
-GROUP BY rule_id, service, stage, provider, model, root_cause
-ORDER BY predicted_rejects DESC, findings DESC, rule_id, service, stage
+FROM
+(
+    SELECT
+        arrayJoin(rejected_by) AS target,
+        concat(dialect, '/', variant) AS accepted_by,
+        detail AS rule,
+        provider,
+        model,
+        service,
+        stage,
+        exchange_version,
+        conversation_id,
+        first_seen,
+        fix
+    FROM findings_final
+    WHERE rule_id = 'latent_violation'
+        AND first_seen >= {since:DateTime64(9, 'UTC')}
+        AND first_seen < {until:DateTime64(9, 'UTC')}
+        AND ({service:String} = '' OR service = {service:String})
+        AND ({stage:String} = '' OR stage = {stage:String})
+        AND ({provider:String} = '' OR provider = {provider:String})
+)
+WHERE {target:String} = ''
+    OR target = {target:String}
+    OR has(splitByChar('/', target), {target:String})
+GROUP BY target, own_target, rule_id, provider, model, service, stage
+ORDER BY own_target DESC, violations DESC, target, rule_id, service, stage, provider, model
 LIMIT 100

@@ -2,16 +2,19 @@
 Package queries holds the post-incident questions, one .sql file each.
 
 	-- Which stages fail, and in which version?        the question: the first line
-	-- param since = 1 hour: how far back to look      a parameter, its default, what it is
+	-- group Failures                                  where a list of questions shows it
+	-- param since = 1 hour: from when on              a parameter, its default, what it is
 	-- param conversation_id: as in the alert          a parameter without a default must be given
+	-- bound prices: of the configuration              a parameter that the program gives, not its user
 	SELECT …
 	FROM exchanges_final                               the views that show each row once
-	WHERE started_at > now() - toIntervalSecond(toUInt32(parseTimeDelta({since:String})))
+	WHERE started_at >= {since:DateTime64(9, 'UTC')}
+	    AND started_at < {until:DateTime64(9, 'UTC')}
 	…
 	LIMIT 50
 
-Parameters reach the statement only as ClickHouse's bound parameters, {name:Type}. A length of time is text such as
-"90 minutes" or "7 days" and is read by ClickHouse's parseTimeDelta.
+Parameters reach the statement only as ClickHouse's bound parameters, {name:Type}. One of type DateTime64 is what ParseTime
+reads, and no bound when it is empty: clocks of agents may be ahead, and their newest calls are not to be missed.
 */
 package queries
 
@@ -23,6 +26,7 @@ import (
 	"slices"
 	"strings"
 	"sync"
+	"time"
 )
 
 //go:embed *.sql
@@ -32,8 +36,10 @@ var files embed.FS
 type Query struct {
 	Name     string // failures_by_stage
 	Question string
+	Group    string // Failures
 	Params   []Param
-	SQL      string // the whole file
+	Bound    []string // parameters that Bind does not give: prices, which is Prices.Bound
+	SQL      string   // the whole file
 }
 
 // A Param is a parameter of a Query.
@@ -41,6 +47,7 @@ type Param struct {
 	Name     string
 	Default  string
 	Required bool // it has no default
+	Time     bool // ParseTime reads it
 	Doc      string
 }
 
@@ -80,6 +87,13 @@ func parse(name, text string) (Query, error) {
 		if !ok {
 			break
 		}
+		if group, ok := strings.CutPrefix(comment, "group "); ok {
+			q.Group = strings.TrimSpace(group)
+		}
+		if bound, ok := strings.CutPrefix(comment, "bound "); ok {
+			bound, _, _ = strings.Cut(bound, ":")
+			q.Bound = append(q.Bound, strings.TrimSpace(bound))
+		}
 		decl, ok := strings.CutPrefix(comment, "param ")
 		if !ok {
 			continue
@@ -89,8 +103,10 @@ func parse(name, text string) (Query, error) {
 			return Query{}, fmt.Errorf("%q has no colon: it is NAME = DEFAULT: what it is", strings.TrimSpace(decl))
 		}
 		pname, def, optional := strings.Cut(head, "=")
+		pname = strings.TrimSpace(pname)
 		q.Params = append(q.Params, Param{
-			Name: strings.TrimSpace(pname), Default: strings.TrimSpace(def), Required: !optional, Doc: strings.TrimSpace(doc),
+			Name: pname, Default: strings.TrimSpace(def), Required: !optional, Doc: strings.TrimSpace(doc),
+			Time: strings.Contains(text, "{"+pname+":DateTime64("),
 		})
 	}
 	return q, nil
@@ -120,9 +136,16 @@ func Get(name string) (Query, error) {
 	return q, nil
 }
 
-// Bind returns the values of all parameters of q: those given, else the defaults. A parameter that q does not have or
-// that is missing is an error.
+// forever is later than every row, and a time that ClickHouse can hold.
+const forever = "2200-01-01 00:00:00"
+
+// Bind returns the values of all parameters of q but the Bound ones: those given, else the defaults, lengths of time counted
+// back from now. A parameter that q does not have, that is missing or is no time where one is due is an error.
 func (q Query) Bind(given map[string]string) (map[string]string, error) {
+	return q.bindAt(given, time.Now())
+}
+
+func (q Query) bindAt(given map[string]string, now time.Time) (map[string]string, error) {
 	values := make(map[string]string, len(q.Params))
 	names := make([]string, 0, len(q.Params))
 	for _, p := range q.Params {
@@ -134,6 +157,12 @@ func (q Query) Bind(given map[string]string) (map[string]string, error) {
 		if !ok {
 			v = p.Default
 		}
+		if p.Time {
+			var err error
+			if v, err = moment(v, now); err != nil {
+				return nil, fmt.Errorf("%s: %w", p.Name, err)
+			}
+		}
 		values[p.Name] = v
 	}
 	for n := range given {
@@ -142,6 +171,21 @@ func (q Query) Bind(given map[string]string) (map[string]string, error) {
 		}
 	}
 	return values, nil
+}
+
+// moment is the time that text means as ClickHouse reads it.
+func moment(text string, now time.Time) (string, error) {
+	if text == "" {
+		return forever, nil
+	}
+	t, err := ParseTime(text, now)
+	if err != nil {
+		return "", err
+	}
+	if t.Year() < 1970 || t.Year() > 2200 {
+		return "", fmt.Errorf("%q is out of range", text)
+	}
+	return t.UTC().Format("2006-01-02 15:04:05.000000000"), nil
 }
 
 // suggest says which of names is meant by name, or lists them all.

@@ -5,13 +5,14 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
 
 // The statements themselves are run against ClickHouse by the tests of sinks/clickhouse.
 func TestFiles(t *testing.T) {
-	placeholder := regexp.MustCompile(`\{(\w+):\w+\}`)
+	placeholder := regexp.MustCompile(`\{(\w+):[^}]+\}`)
 	if len(Names()) == 0 {
 		t.Fatal("no queries")
 	}
@@ -32,6 +33,10 @@ func TestFiles(t *testing.T) {
 		}
 		for _, m := range placeholder.FindAllStringSubmatch(q.SQL, -1) {
 			used = append(used, m[1])
+		}
+		declared = append(declared, q.Bound...)
+		if q.Group == "" {
+			t.Errorf("%s: is in no group", name)
 		}
 		slices.Sort(declared)
 		slices.Sort(used)
@@ -77,11 +82,16 @@ func TestGetUnknown(t *testing.T) {
 	f("", `no query ""; there are: `+strings.Join(Names(), ", "))
 }
 
+var now = time.Date(2026, 11, 21, 15, 30, 0, 123456789, time.UTC)
+
 func TestBind(t *testing.T) {
-	q := Query{Name: "x", Params: []Param{{Name: "since", Default: "1 hour"}, {Name: "conversation_id", Required: true, Doc: "as in the alert"}}}
+	q := Query{Name: "x", Params: []Param{
+		{Name: "since", Default: "1 hour", Time: true}, {Name: "until", Time: true}, {Name: "window", Default: "5 minutes"},
+		{Name: "conversation_id", Required: true, Doc: "as in the alert"},
+	}}
 	f := func(given, want map[string]string, wantErr string) {
 		t.Helper()
-		got, err := q.Bind(given)
+		got, err := q.bindAt(given, now)
 		text := ""
 		if err != nil {
 			text = err.Error()
@@ -90,10 +100,62 @@ func TestBind(t *testing.T) {
 			t.Errorf("Bind(%v): %s, want %s\n%s", given, text, wantErr, d)
 		}
 	}
-	f(map[string]string{"conversation_id": "c"}, map[string]string{"since": "1 hour", "conversation_id": "c"}, "")
-	f(map[string]string{"conversation_id": "", "since": "2 days"}, map[string]string{"since": "2 days", "conversation_id": ""}, "")
+	f(map[string]string{"conversation_id": "c"},
+		map[string]string{"since": "2026-11-21 14:30:00.123456789", "until": "2200-01-01 00:00:00", "window": "5 minutes", "conversation_id": "c"}, "")
+	f(map[string]string{"conversation_id": "", "since": "2 days", "until": "2026-11-20"},
+		map[string]string{"since": "2026-11-19 15:30:00.123456789", "until": "2026-11-20 00:00:00.000000000", "window": "5 minutes", "conversation_id": ""}, "")
 	f(nil, nil, "query x needs conversation_id: as in the alert")
 	f(map[string]string{"conversation_id": "c", "sinc": "1"}, nil, `query x has no parameter "sinc"; did you mean since?`)
+	f(map[string]string{"conversation_id": "c", "since": "soon"}, nil, `since: "soon" is no time; write 15 minutes, 2h, 7d, 2026-11-20 or 2026-11-20T09:30:00Z`)
+	f(map[string]string{"conversation_id": "c", "until": "0001-01-01"}, nil, `until: "0001-01-01" is out of range`)
 	q.Params = nil
 	f(map[string]string{"a": "1"}, nil, `query x has no parameter "a"; it has none`)
+}
+
+func TestParseTime(t *testing.T) {
+	f := func(text string, want time.Time) {
+		t.Helper()
+		if got, err := ParseTime(text, now); err != nil || !got.Equal(want) {
+			t.Errorf("ParseTime(%q): %v, %v; want %v", text, got, err, want)
+		}
+	}
+	f("now", now)
+	f("0s", now)
+	f("15 minutes", now.Add(-15*time.Minute))
+	f("15 minutes ago", now.Add(-15*time.Minute))
+	f("1 minute", now.Add(-time.Minute))
+	f("30s", now.Add(-30*time.Second))
+	f("2h", now.Add(-2*time.Hour))
+	f("1h30m", now.Add(-90*time.Minute))
+	f("1 hour 30 min", now.Add(-90*time.Minute))
+	f("1.5 Hours", now.Add(-90*time.Minute))
+	f("7d", now.AddDate(0, 0, -7))
+	f("2 weeks", now.AddDate(0, 0, -14))
+	f("2026-11-20", time.Date(2026, 11, 20, 0, 0, 0, 0, time.UTC))
+	f("2026-11-20 09:30", time.Date(2026, 11, 20, 9, 30, 0, 0, time.UTC))
+	f("2026-11-20T09:30:05", time.Date(2026, 11, 20, 9, 30, 5, 0, time.UTC))
+	f("2026-11-20T09:30:05.25+08:00", time.Date(2026, 11, 20, 1, 30, 5, 250e6, time.UTC))
+	for _, bad := range []string{"", " ", "5", "h", "-2h", "2 fortnights", "2026-13-01", "1e9d", "999999999d", "1h-", "1.2.3h", "NaNh", "١h", strings.Repeat("9999d", 1000)} {
+		if got, err := ParseTime(bad, now); err == nil {
+			t.Errorf("ParseTime(%q): %v, no error", bad, got)
+		}
+	}
+}
+
+func TestPrices(t *testing.T) {
+	if err := DefaultPrices().Validate(); err != nil {
+		t.Error(err)
+	}
+	p := Prices{{"openai", `gpt_5*"`, 1.25, 0, 10}, {Model: "*"}}
+	if got, want := p.Bound(), `[["openai","gpt\\_5%\"",1.25,0,10],["","%",0,0,0]]`; got != want {
+		t.Errorf("Bound: %s, want %s", got, want)
+	}
+	if got := (Prices{}).Bound(); got != "[]" {
+		t.Errorf("no prices: %s", got)
+	}
+	p[0].Output, p[1].Model = -1, ""
+	want := "prices[0].output: -1 is no price\nprices[1].model: is empty; * is any model"
+	if err := p.Validate(); err == nil || err.Error() != want {
+		t.Errorf("Validate: %v, want %s", err, want)
+	}
 }

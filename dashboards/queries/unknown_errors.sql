@@ -1,6 +1,9 @@
 -- Which error texts does nothing explain? One row for each wording.
--- param since = 7 days: how far back to look
+-- group Failures
+-- param since = 7 days: from when on
+-- param until = : up to when
 -- param service = : one service only
+-- param stage = : one stage only
 SELECT
     error_cluster AS wording,
     count() AS failed_calls,
@@ -14,8 +17,10 @@ SELECT
 FROM exchanges_final
 WHERE failed
     AND cause = 'unexplained'
-    AND started_at > now() - toIntervalSecond(toUInt32(parseTimeDelta({since:String})))
+    AND started_at >= {since:DateTime64(9, 'UTC')}
+    AND started_at < {until:DateTime64(9, 'UTC')}
     AND ({service:String} = '' OR service = {service:String})
+    AND ({stage:String} = '' OR stage = {stage:String})
 GROUP BY error_cluster
 ORDER BY failed_calls DESC, error_cluster
 LIMIT 100

@@ -1,11 +1,14 @@
 -- Whose change is it: which version showed a defect first, which was the last clean one, and since when?
--- param since = 7 days: how far back to look
--- param rule = : one rule, or the cause of failed calls that it implies, only
+-- group Whose change
+-- param since = 7 days: from when on
+-- param until = : up to when
 -- param service = : one service only
+-- param stage = : one stage only
+-- param rule = : one rule only
+-- param cause = : defects of calls that failed for this cause only
 -- The analyzer remembers for weeks which version showed a defect first, and writes it into each finding: it knows versions
 -- that are older than the rows. Each partition of the stream knows its own; that of the earliest row counts. Where nothing
 -- is remembered, as of imported calls, first_bad_version tells from the rows.
-WITH now() - toIntervalSecond(toUInt32(parseTimeDelta({since:String}))) AS since_time
 SELECT
     f.service AS service,
     f.stage AS stage,
@@ -26,12 +29,17 @@ LEFT JOIN
 (
     SELECT exchange_id, cause
     FROM exchanges_final
-    WHERE started_at > since_time AND cause != ''
+    WHERE started_at >= {since:DateTime64(9, 'UTC')}
+        AND started_at < {until:DateTime64(9, 'UTC')}
+        AND cause != ''
 ) AS e ON e.exchange_id = f.exchange_id
-WHERE f.first_seen > since_time
+WHERE f.first_seen >= {since:DateTime64(9, 'UTC')}
+    AND f.first_seen < {until:DateTime64(9, 'UTC')}
     AND f.severity != 'signal'
     AND ({service:String} = '' OR f.service = {service:String})
-    AND ({rule:String} = '' OR f.rule_id = {rule:String} OR e.cause = {rule:String})
+    AND ({stage:String} = '' OR f.stage = {stage:String})
+    AND ({rule:String} = '' OR f.rule_id = {rule:String})
+    AND ({cause:String} = '' OR e.cause = {cause:String})
 GROUP BY f.service, f.stage, f.rule_id, f.root_cause
 ORDER BY failed_calls DESC, findings DESC, service, stage, rule_id, root_cause
 LIMIT 50

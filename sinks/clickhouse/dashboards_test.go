@@ -2,77 +2,93 @@ package clickhouse_test
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/dashboards/queries"
-	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
-	"github.com/llmtap/llmtap/sinks/sinktest"
 )
 
-// incident is what incidents/0.txt would leave behind, half an hour ago: version 1.4.0 of the planner is clean, 1.5.0
-// saves answers without their tool calls, and the calls of every second conversation fail. Three days ago two calls of
-// another service failed with a text that nobody knows.
-func incident() *sinks.Batch {
-	begin := time.Now().Add(-30 * time.Minute)
-	b := sinktest.Rows(0, 40)
-	findings := b.Findings
-	b.Findings = nil
-	for i := range b.Exchanges {
-		e := &b.Exchanges[i]
-		at := begin.Add(time.Duration(i) * 30 * time.Second)
-		e.StartedAt, e.StoredAt = at, at.Add(time.Second)
-		e.Labels.Service, e.Labels.Stage, e.Labels.ServiceVersion = "trips", "planner", "1.4.0"
-		e.Conversation = fmt.Sprintf("conv-%d", i)
-		e.Status, e.Failed, e.Cause, e.CauseKnown, e.CauseClass, e.RootCause, e.ErrorText = 200, false, "", "", "", "", ""
-		e.InputTokens, e.OutputTokens, e.Duration = 100, 10, time.Duration(i)*time.Second
-		if i >= 20 {
-			e.Labels.ServiceVersion = "1.5.0"
-		}
-		f := findings[i]
-		f.Exchange, f.Labels, f.Conversation, f.FirstSeen, f.Status = e.ID, e.Labels, e.Conversation, at, 200
-		f.ExchangeVersion = e.Labels.ServiceVersion
-		if i >= 20 && i%2 == 0 {
-			e.Status, e.Failed, e.Cause, e.RootCause, e.ErrorText = 400, true, "orphan_tool_reply", "tool_calls_dropped_on_save", "bad request"
-			f.Status, f.Fingerprint, f.FirstVersion, f.LastClean = 400, "aaaaaaaaaaaaaaaa", "1.5.0", "1.4.0"
-			if i == 30 { // of a partition that saw it first in a later version
-				f.FirstVersion, f.LastClean = "1.5.1", "1.5.0"
-			}
-			b.Findings = append(b.Findings, f)
-		}
-		if i < 3 { // accepted, but only by this provider
-			f.Rule, f.Fingerprint, f.Severity, f.RootCause = "tool_content_not_string", "bbbbbbbbbbbbbbbb", analyzer.Lenient, ""
-			f.FirstVersion, f.LastClean = "1.2.0", "" // weeks ago
-			b.Findings = append(b.Findings, f)
-		}
+// An answer is what a question must say of the rows of incident.
+type answer struct {
+	query string
+	given map[string]string
+	want  string // column=value of the rows, those that tell the story
+}
+
+// All numbers are counted by hand from what incident says.
+var answers = []answer{
+	{"failures_by_stage", nil, `service=trips stage=planner service_version=1.5.0 calls=19 failed_calls=10 failed_percent=52.6 retries=1 main_cause=orphan_tool_reply main_root_cause=tool_calls_dropped_on_save
+service=trips stage=planner service_version=1.4.0 calls=20 failed_calls=0 failed_percent=0 retries=0 main_cause= main_root_cause=`},
+	{"failures_by_stage", map[string]string{"cause": "rate_limit"}, `service_version=1.4.0 calls=20 failed_calls=0 main_cause=
+service_version=1.5.0 calls=19 failed_calls=0 main_cause=`},
+	{"failures_over_time", map[string]string{"step": "5 minutes", "since": "3 hours"}, `service=trips stage=planner calls=10 failed_calls=0 failed_percent=0 main_cause=
+service=trips stage=planner calls=10 failed_calls=0 failed_percent=0 main_cause=
+service=trips stage=planner calls=10 failed_calls=5 failed_percent=50 main_cause=orphan_tool_reply
+service=trips stage=planner calls=9 failed_calls=5 failed_percent=55.6 main_cause=orphan_tool_reply`},
+	{"failures_over_time", map[string]string{"service": "quotes", "since": "9d"}, `service=quotes stage=planner calls=3 failed_calls=3 failed_percent=100 main_cause=unexplained`},
+	{"causes", nil, `cause=orphan_tool_reply root_cause=tool_calls_dropped_on_save failed_calls=10 percent_of_failed=100 retries=0 stages=[trips/planner] versions=[1.5.0] statuses=[400] last_error_text=bad request last_conversation_id=conv-38`},
+	{"causes", map[string]string{"since": "7d"}, `cause=orphan_tool_reply failed_calls=10 percent_of_failed=71.4 retries=0
+cause=unexplained failed_calls=4 percent_of_failed=28.6 retries=1`},
+	{"bursts", nil, `service=trips stage=planner cause=orphan_tool_reply main_root_cause=tool_calls_dropped_on_save failed_calls=10 calls=19 failed_percent=52.6 peak_failed=5 peak_percent=55.6 first_version=1.5.0 examples=[019aa0b0-0000-7014-8000-000000000014 019aa0b0-0000-701e-8000-00000000001e]`},
+	{"bursts", map[string]string{"window": "1 minute", "min_failed": "1"}, `failed_calls=10 calls=19 failed_percent=52.6 peak_failed=1 peak_percent=100`},
+	{"first_occurrence", nil, `service=trips cause=orphan_tool_reply first_version=1.5.0 last_clean_version=1.4.0 failed_calls=10 first_exchange_id=019aa0b0-0000-7014-8000-000000000014
+service=quotes cause=unexplained first_version=1.4.0 last_clean_version= failed_calls=4 first_exchange_id=unknown-0`},
+	{"first_bad_version", nil, `rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save first_bad=1.5.0 last_clean=1.4.0 findings=10 conversations=10
+rule_id=tool_content_not_string root_cause= first_bad=1.4.0 last_clean= findings=3 conversations=3`},
+	{"whose_change", nil, `rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save first_version=1.5.0 last_clean_version=1.4.0 findings=10 conversations=10 failed_calls=10 versions_with_it=[1.5.0] failed_with_cause=orphan_tool_reply
+rule_id=tool_content_not_string root_cause= first_version=1.2.0 last_clean_version= findings=3 conversations=3 failed_calls=0 versions_with_it=[1.4.0] failed_with_cause=`},
+	{"whose_change", map[string]string{"cause": "orphan_tool_reply"}, "rule_id=orphan_tool_reply findings=10"},
+	{"conversation", map[string]string{"conversation_id": "conv-22"}, `service=trips service_version=1.5.0 status=400 cause=orphan_tool_reply new_findings=[masked_failure tool message answers call_00000022, but the assistant message before it has no tool_calls] error_text=bad request seconds=22`},
+	{"finding_examples", nil, `rule_id=orphan_tool_reply severity=reject service_version=1.5.0 tool_call_id=call_00000038 conversation_id=conv-38
+rule_id=tool_content_not_string severity=lenient service_version=1.4.0 tool_call_id=call_00000002 conversation_id=conv-2`},
+	{"finding_examples", map[string]string{"rule": "masked_failure"}, `rule_id=masked_failure severity=signal conversation_id=conv-26`},
+	{"masked_failures", nil, `signal=masked_failure service=trips stage=planner cause=orphan_tool_reply status=400 failures=3 conversations=3 versions=[1.5.0] last_conversation_id=conv-26
+signal=conversation_ended_on_error service=trips stage=planner cause=orphan_tool_reply status=400 failures=1 conversations=1 versions=[1.5.0] last_conversation_id=conv-28`},
+	{"open_tool_calls", nil, `state=missing service_version=1.4.0 tool_name=read_file calls=5
+state=missing service_version=1.5.0 tool_name=read_file calls=5
+state=open service_version=1.4.0 tool_name=read_file calls=5
+state=open service_version=1.5.0 tool_name=read_file calls=5`},
+	{"slowest_tools", nil, `tool_name=read_file service=trips stage=planner calls=20 measured=10 errors=1 p50_seconds=3 p95_seconds=4 max_seconds=4 total_seconds=60`},
+	{"latent_violations", nil, `target=openai_chat/deepseek own_target=true rule_id=tool_content_not_string provider=deepseek service=trips stage=planner violations=3 conversations=3 versions=[1.4.0]
+target=openai_chat/openai own_target=false rule_id=tool_content_not_string provider=deepseek service=trips stage=planner violations=3 conversations=3 versions=[1.4.0]`},
+	{"latent_violations", map[string]string{"target": "openai"}, `target=openai_chat/openai violations=3`},
+	{"provider_changes", nil, `provider=deepseek violation=orphan_tool_reply after_plain_assistant service=trips version=1.5.0 evidence=accepted until 09:30`},
+	// Two of three times in vain; accepted requests have 3000 tokens in 630,490 bytes.
+	{"wasted_retries", map[string]string{"since": "7d"}, `service=quotes cause=unexplained status=400 refused_calls=4 wasted_calls=2 by_sdk=1 wasted_bytes=42002 about_tokens=200 wasted_seconds=2 worst_conversation_id=conv-1`},
+	{"unknown_errors", nil, `wording=no N failed_calls=4 services=[quotes] statuses=[400] example_text=no 3 last_exchange_id=unknown-3`},
+	// 2400 tokens at 1000 USD, 1600 cached ones at 100 and 400 of output at 2000 USD a million.
+	{"usage", nil, `service=trips agent=trip-planner provider=deepseek model=deepseek-chat calls=40 failed_calls=10 input=4000 cached=1600 output=400 cost_usd=3.36 p50_seconds=14.5 p95_seconds=36.1 p50_first_byte=0.16 p95_first_byte=0.19`},
+	{"alerts", nil, `ended_at=<nil> state=firing severity=critical name=StageFailureRate failed=412 calls=1030 peak_value=0.45 first_bad=1.4.0 last_clean=1.3.9`},
+}
+
+var testPrices = queries.Prices{{"openai", "*", 1, 1, 1}, {"deepseek", "deepseek-c*t", 1000, 100, 2000}, {"", "*", 7, 7, 7}}
+
+// ask binds given and returns the answer of ClickHouse, which must also be able to explain how it comes by it.
+func ask(t *testing.T, s *clickhouse.Sink, name string, given map[string]string, prices queries.Prices) *clickhouse.Result {
+	t.Helper()
+	q, err := queries.Get(name)
+	if err != nil {
+		t.Fatal(err)
 	}
-	b.Exchanges[39].Retry = 1
-	for i := range 2 {
-		e := b.Exchanges[i]
-		e.ID, e.StartedAt, e.Labels.Service = fmt.Sprintf("unknown-%d", i), begin.AddDate(0, 0, -3).Add(time.Duration(i)*time.Second), "quotes"
-		e.Status, e.Failed, e.Cause, e.CauseKnown, e.ErrorText, e.ErrorCluster = 400, true, "unexplained", "none", fmt.Sprintf("no %d", i), "no N"
-		b.Exchanges = append(b.Exchanges, e)
+	params, err := q.Bind(given)
+	if err != nil {
+		t.Fatal(err)
 	}
-	for i := range b.ToolCalls {
-		c := &b.ToolCalls[i]
-		c.Labels, c.AskedAt = b.Exchanges[i].Labels, b.Exchanges[i].StoredAt
-		c.State = [...]string{analyzer.CallAnswered, analyzer.CallAnswered, analyzer.CallMissing, analyzer.CallOpen}[i%4]
+	for _, bound := range q.Bound {
+		params[bound] = prices.Bound()
 	}
-	for i := range b.Runs { // every tenth says ok although its last call failed
-		r := &b.Runs[i]
-		r.Labels, r.SeenAt, r.Status, r.Calls = b.Exchanges[i].Labels, b.Exchanges[i].StoredAt, "ok", 3
-		if i%10 == 2 {
-			r.Failed, r.LastStatus, r.LastCause, r.LastExchange = 1, 400, "orphan_tool_reply", b.Exchanges[i].ID
-		}
+	if _, err := s.Query(t.Context(), "EXPLAIN indexes = 1 "+q.SQL, params); err != nil {
+		t.Errorf("EXPLAIN %s: %v", name, err)
 	}
-	b.Alerts = b.Alerts[:1]
-	b.Alerts[0].StartedAt = begin.Add(10 * time.Minute)
-	return b
+	res, err := s.Query(t.Context(), q.SQL, params)
+	if err != nil {
+		t.Fatalf("%s: %v", name, err)
+	}
+	return res
 }
 
 // Every question is answered by the rows of an incident, and ClickHouse can explain how.
@@ -84,82 +100,79 @@ func TestQueries(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	ask := func(t *testing.T, name string, given map[string]string) *clickhouse.Result {
-		t.Helper()
-		q, err := queries.Get(name)
-		if err != nil {
-			t.Fatal(err)
-		}
-		params, err := q.Bind(given)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if _, err := s.Query(t.Context(), "EXPLAIN indexes = 1 "+q.SQL, params); err != nil {
-			t.Errorf("EXPLAIN %s: %v", name, err)
-		}
-		res, err := s.Query(t.Context(), q.SQL, params)
-		if err != nil {
-			t.Fatalf("%s: %v", name, err)
-		}
-		return res
-	}
-	given := map[string]map[string]string{
-		"conversation": {"conversation_id": "conv-22"},
-	}
-	want := map[string]string{ // column=value of the rows, those that tell the story
-		"failures_by_stage": "service=trips stage=planner service_version=1.5.0 calls=19 failed_calls=10 failed_percent=52.6 retries=1 main_cause=orphan_tool_reply main_root_cause=tool_calls_dropped_on_save\n" +
-			"service=trips stage=planner service_version=1.4.0 calls=20 failed_calls=0 failed_percent=0 retries=0 main_cause= main_root_cause=",
-		"causes": "cause=orphan_tool_reply root_cause=tool_calls_dropped_on_save failed_calls=10 percent_of_failed=100 stages=[trips/planner] versions=[1.5.0] statuses=[400] last_error_text=bad request last_conversation_id=conv-38",
-		"first_bad_version": "rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save first_bad=1.5.0 last_clean=1.4.0 findings=10 conversations=10\n" +
-			"rule_id=tool_content_not_string root_cause= first_bad=1.4.0 last_clean= findings=3 conversations=3",
-		"whose_change": "rule_id=orphan_tool_reply root_cause=tool_calls_dropped_on_save first_version=1.5.0 last_clean_version=1.4.0 findings=10 conversations=10 failed_calls=10 versions_with_it=[1.5.0] failed_with_cause=orphan_tool_reply\n" +
-			"rule_id=tool_content_not_string root_cause= first_version=1.2.0 last_clean_version= findings=3 conversations=3 failed_calls=0 versions_with_it=[1.4.0] failed_with_cause=",
-		"conversation": "service=trips service_version=1.5.0 status=400 cause=orphan_tool_reply new_findings=[tool message answers call_00000022, but the assistant message before it has no tool_calls] error_text=bad request seconds=22",
-		"finding_examples": "rule_id=orphan_tool_reply severity=reject service_version=1.5.0 tool_call_id=call_00000038 conversation_id=conv-38\n" +
-			"rule_id=tool_content_not_string severity=lenient service_version=1.4.0 tool_call_id=call_00000002 conversation_id=conv-2",
-		"masked_runs": "service_version=1.4.0 last_cause=orphan_tool_reply last_status=400 runs=2 calls_in_them=6\n" +
-			"service_version=1.5.0 last_cause=orphan_tool_reply last_status=400 runs=2 calls_in_them=6",
-		"open_tool_calls": "state=missing service_version=1.4.0 calls=5\nstate=missing service_version=1.5.0 calls=5\n" +
-			"state=open service_version=1.4.0 calls=5\nstate=open service_version=1.5.0 calls=5",
-		"latent_violations": "rule_id=tool_content_not_string service=trips stage=planner findings=3 predicted_rejects=3 versions=[1.4.0]",
-		"tokens_by_service": "service=trips stage=planner model=deepseek-chat calls=40 input=4000 output=400 in_failed_calls=1100",
-		"unknown_errors":    "wording=no N failed_calls=2 services=[quotes] statuses=[400] example_text=no 1 last_exchange_id=unknown-1",
-		"alerts":            "ended_at=<nil> state=firing severity=critical name=StageFailureRate failed=412 calls=1030 peak_value=0.45 first_bad=1.4.0 last_clean=1.3.9",
-	}
-	for _, name := range queries.Names() {
-		t.Run(name, func(t *testing.T) {
-			res := ask(t, name, given[name])
-			if len(res.Rows) == 0 {
-				t.Fatal("no rows")
-			}
-			if w, ok := want[name]; ok {
-				if d := cmp.Diff(w, pick(res, w)); d != "" {
-					t.Errorf("answer (-want +got):\n%s\nall: %v\n%s", d, res.Columns, text(res))
-				}
+	for _, a := range answers {
+		t.Run(a.query, func(t *testing.T) {
+			res := ask(t, s, a.query, a.given, testPrices)
+			if d := cmp.Diff(a.want, pick(res, a.want)); d != "" && a.want != "" {
+				t.Errorf("answer to %v (-want +got):\n%s\nall: %v\n%s", a.given, d, res.Columns, text(res))
 			}
 		})
 	}
+	below := []string{"conversations_hit", "slowest_calls"}
+	for _, name := range queries.Names() {
+		if !slices.Contains(below, name) && !slices.ContainsFunc(answers, func(a answer) bool { return a.query == name }) {
+			t.Errorf("%s: no answer of it is known", name)
+		}
+	}
 
+	t.Run("conversations hit", func(t *testing.T) {
+		res := ask(t, s, "conversations_hit", map[string]string{"cause": "orphan_tool_reply"}, nil)
+		var want []string
+		for i := 38; i >= 20; i -= 2 {
+			calls := 1
+			if i == 38 {
+				calls = 2
+			}
+			want = append(want, fmt.Sprintf("conversation_id=conv-%d causes=[orphan_tool_reply] failed_calls=1 calls=%d went_on=%v", i, calls, i == 38))
+		}
+		if d := cmp.Diff(strings.Join(want, "\n"), pick(res, want[0])); d != "" {
+			t.Errorf("conversations_hit (-want +got):\n%s", d)
+		}
+	})
 	t.Run("slowest first", func(t *testing.T) {
-		res := ask(t, "slowest", map[string]string{"since": "90 minutes", "service": "trips"})
+		res := ask(t, s, "slowest_calls", map[string]string{"since": "90 minutes", "service": "trips"}, nil)
 		if len(res.Rows) != 40 || res.Rows[0][0] != 39.0 {
 			t.Errorf("%d rows, the first took %v s", len(res.Rows), res.Rows[0][0])
 		}
 	})
-	t.Run("whose change of one rule", func(t *testing.T) {
-		for rule, want := range map[string]int{"orphan_tool_reply": 1, "tool_content_not_string": 1, "rate_limit": 0} {
-			if res := ask(t, "whose_change", map[string]string{"rule": rule}); len(res.Rows) != want {
-				t.Errorf("whose_change of %s: %d rows", rule, len(res.Rows))
+	t.Run("cost that nobody knows", func(t *testing.T) {
+		for _, prices := range []queries.Prices{nil, {{"openai", "*", 1, 1, 1}}, {{"deepseek", "deepseek_chat", 1, 1, 1}}} {
+			if got := pick(ask(t, s, "usage", nil, prices), "cost_usd="); got != "cost_usd=<nil>" {
+				t.Errorf("with prices %v: %s", prices, got)
 			}
 		}
 	})
-	t.Run("parameters", func(t *testing.T) {
-		for _, given := range []map[string]string{{"service": "other"}, {"since": "1 second"}, {"stage": "executor"}} {
-			if res := ask(t, "causes", given); len(res.Rows) != 0 {
-				t.Errorf("causes %v: %d rows", given, len(res.Rows))
+}
+
+// Each parameter leaves out what it does not name.
+func TestQueryFilters(t *testing.T) {
+	s := open(t)
+	if err := s.Write(t.Context(), incident()); err != nil {
+		t.Fatal(err)
+	}
+	nothing := map[string]string{
+		"since": "now", "until": "2001-01-01", "service": "nobody", "stage": "no such", "cause": "no such", "rule": "no such", "tool": "no such",
+		"model": "no such", "provider": "no such", "target": "no such",
+	}
+	keep := map[string]bool{ // rows of other kinds are still shown
+		"failures_by_stage cause": true, "failures_over_time cause": true, "alerts since": true,
+	}
+	for _, name := range queries.Names() {
+		q, err := queries.Get(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, p := range q.Params {
+			value, ok := nothing[p.Name]
+			if !ok || keep[name+" "+p.Name] || slices.ContainsFunc(q.Params, func(p queries.Param) bool { return p.Required }) {
+				continue
+			}
+			given := map[string]string{"since": "9d", p.Name: value}
+			if rows := len(ask(t, s, name, given, nil).Rows); rows != 0 {
+				t.Errorf("%s --%s %q: %d rows", name, p.Name, value, rows)
 			}
 		}
-	})
+	}
 }
 
 // pick writes res as column=value, with the columns of the first line of want.

@@ -1,6 +1,9 @@
 -- Which calls took longest?
--- param since = 1 hour: how far back to look
+-- group Use and speed
+-- param since = 1 hour: from when on
+-- param until = : up to when
 -- param service = : one service only
+-- param stage = : one stage only
 SELECT
     round(duration, 2) AS seconds,
     round(first_byte, 2) AS seconds_to_first_byte,
@@ -18,7 +21,9 @@ SELECT
     conversation_id,
     exchange_id
 FROM exchanges_final
-WHERE started_at > now() - toIntervalSecond(toUInt32(parseTimeDelta({since:String})))
+WHERE started_at >= {since:DateTime64(9, 'UTC')}
+    AND started_at < {until:DateTime64(9, 'UTC')}
     AND ({service:String} = '' OR service = {service:String})
+    AND ({stage:String} = '' OR stage = {stage:String})
 ORDER BY duration DESC, exchange_id
 LIMIT 50

@@ -1,0 +1,50 @@
+-- Which conversations did a cause hit, and did they get over it?
+-- group Failures
+-- param since = 1 day: from when on
+-- param until = : up to when
+-- param service = : one service only
+-- param stage = : one stage only
+-- param cause = : one cause only
+-- The newest come first. A conversation went on when a call of it succeeded after the last failure.
+WITH hit AS
+(
+    SELECT
+        conversation_id,
+        count() AS n,
+        min(started_at) AS first_failure,
+        max(started_at) AS last_failure,
+        arraySort(groupUniqArray(5)(cause)) AS causes,
+        argMax(root_cause, (root_cause != '', started_at)) AS root,
+        argMax(exchange_id, started_at) AS last_id
+    FROM exchanges_final
+    WHERE failed
+        AND conversation_id != ''
+        AND started_at >= {since:DateTime64(9, 'UTC')}
+        AND started_at < {until:DateTime64(9, 'UTC')}
+        AND ({service:String} = '' OR service = {service:String})
+        AND ({stage:String} = '' OR stage = {stage:String})
+        AND ({cause:String} = '' OR cause = {cause:String})
+    GROUP BY conversation_id
+    ORDER BY last_failure DESC, conversation_id
+    LIMIT 100
+)
+SELECT
+    c.conversation_id AS conversation_id,
+    any(c.service) AS service,
+    argMax(c.service_version, c.started_at) AS service_version,
+    argMax(c.stage, c.started_at) AS last_stage,
+    any(h.causes) AS causes,
+    any(h.root) AS root_cause,
+    any(h.n) AS failed_calls,
+    count() AS calls,
+    any(h.first_failure) AS first_failure,
+    any(h.last_failure) AS last_failure,
+    toBool(countIf(NOT c.failed AND c.started_at > h.last_failure) > 0) AS went_on,
+    any(h.last_id) AS last_exchange_id
+FROM exchanges_final AS c
+INNER JOIN hit AS h ON h.conversation_id = c.conversation_id
+WHERE c.conversation_id IN (SELECT conversation_id FROM hit)
+    AND c.started_at >= {since:DateTime64(9, 'UTC')}
+GROUP BY c.conversation_id
+ORDER BY last_failure DESC, conversation_id
+LIMIT 100

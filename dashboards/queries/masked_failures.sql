@@ -1,0 +1,33 @@
+-- Which failures did nobody see: runs reported ok, or conversations that just ended, although the last call failed?
+-- group Failures
+-- param since = 1 day: from when on
+-- param until = : up to when
+-- param service = : one service only
+-- param stage = : one stage only
+-- param cause = : one cause only
+-- masked_failure: the agent reported that its run went well. conversation_ended_on_error: the agent sends no run events, and
+-- nothing came after the failed call.
+SELECT
+    rule_id AS signal,
+    service,
+    stage,
+    detail AS cause,
+    status,
+    count() AS failures,
+    uniqExact(conversation_id) AS conversations,
+    arraySort(groupUniqArray(20)(exchange_version)) AS versions,
+    min(first_seen) AS first_seen_at,
+    max(first_seen) AS last_seen_at,
+    argMax(run_id, first_seen) AS last_run_id,
+    argMax(conversation_id, first_seen) AS last_conversation_id,
+    argMax(exchange_id, first_seen) AS last_exchange_id
+FROM findings_final
+WHERE rule_id IN ('masked_failure', 'conversation_ended_on_error')
+    AND first_seen >= {since:DateTime64(9, 'UTC')}
+    AND first_seen < {until:DateTime64(9, 'UTC')}
+    AND ({service:String} = '' OR service = {service:String})
+    AND ({stage:String} = '' OR stage = {stage:String})
+    AND ({cause:String} = '' OR detail = {cause:String})
+GROUP BY signal, service, stage, cause, status
+ORDER BY failures DESC, signal, service, stage, cause, status
+LIMIT 100

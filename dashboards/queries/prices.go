@@ -1,0 +1,79 @@
+package queries
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"math"
+	"strings"
+)
+
+// A Price is what a provider charges for a model, in USD per million tokens.
+type Price struct {
+	Provider    string  `yaml:"provider"` // as in the column provider; empty: any
+	Model       string  `yaml:"model"`    // * stands for any text
+	Input       float64 `yaml:"input"`
+	CachedInput float64 `yaml:"cached_input"`
+	Output      float64 `yaml:"output"`
+}
+
+// Prices is a price table. The first row that fits a model counts; a model that none fits has no cost, which is not 0.
+type Prices []Price
+
+// PricesDate is when DefaultPrices were written down.
+const PricesDate = "2026-04-30"
+
+// DefaultPrices returns a few public list prices of PricesDate, for prompts of usual length. They are a start: providers
+// change theirs, and customers have their own. What a provider charges for writing its cache is not in them.
+func DefaultPrices() Prices {
+	return Prices{
+		{"openai", "gpt-5-mini*", 0.25, 0.025, 2},
+		{"openai", "gpt-5", 1.25, 0.125, 10},
+		{"openai", "gpt-5-2025*", 1.25, 0.125, 10},
+		{"openai", "gpt-4.1-mini*", 0.40, 0.10, 1.60},
+		{"openai", "gpt-4.1", 2, 0.50, 8},
+		{"openai", "gpt-4o-mini*", 0.15, 0.075, 0.60},
+		{"openai", "gpt-4o", 2.50, 1.25, 10},
+		{"anthropic", "claude-opus-4-5*", 5, 0.50, 25},
+		{"anthropic", "claude-sonnet-4*", 3, 0.30, 15},
+		{"anthropic", "claude-haiku-4-5*", 1, 0.10, 5},
+		{"gcp.gemini", "gemini-2.5-pro", 1.25, 0.125, 10},
+		{"gcp.gemini", "gemini-2.5-flash", 0.30, 0.03, 2.50},
+		{"deepseek", "deepseek-v4-flash*", 0.14, 0.0028, 0.28},
+	}
+}
+
+// Validate reports every row that cannot be meant.
+func (p Prices) Validate() error {
+	var errs []error
+	for i, row := range p {
+		if row.Model == "" {
+			errs = append(errs, fmt.Errorf("prices[%d].model: is empty; * is any model", i))
+		}
+		for _, usd := range []struct {
+			key   string
+			value float64
+		}{{"input", row.Input}, {"cached_input", row.CachedInput}, {"output", row.Output}} {
+			if usd.value < 0 || math.IsNaN(usd.value) || math.IsInf(usd.value, 0) {
+				errs = append(errs, fmt.Errorf("prices[%d].%s: %v is no price", i, usd.key, usd.value))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var likePattern = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`)
+
+// Bound is p as the parameter {prices:String} of a query: JSON, an array of [provider, LIKE pattern of models, input, cached
+// input, output].
+func (p Prices) Bound() string {
+	rows := make([][5]any, len(p))
+	for i, r := range p {
+		rows[i] = [5]any{r.Provider, likePattern.Replace(r.Model), r.Input, r.CachedInput, r.Output}
+	}
+	text, err := json.Marshal(rows)
+	if err != nil {
+		return "[]" // of a table that Validate refuses
+	}
+	return string(text)
+}

@@ -1,0 +1,27 @@
+-- Which providers changed their mind: reject now what they accepted from the same version before?
+-- group Providers
+-- param since = 30 days: from when on
+-- param until = : up to when
+-- param service = : one service only
+-- param stage = : one stage only
+-- param provider = : one provider only
+SELECT
+    first_seen AS rejected_since,
+    provider,
+    model,
+    detail AS violation,
+    service,
+    stage,
+    exchange_version AS version,
+    evidence,
+    fix,
+    exchange_id
+FROM findings_final
+WHERE rule_id = 'provider_tightened'
+    AND first_seen >= {since:DateTime64(9, 'UTC')}
+    AND first_seen < {until:DateTime64(9, 'UTC')}
+    AND ({service:String} = '' OR service = {service:String})
+    AND ({stage:String} = '' OR stage = {stage:String})
+    AND ({provider:String} = '' OR provider = {provider:String})
+ORDER BY first_seen DESC, finding_id
+LIMIT 100

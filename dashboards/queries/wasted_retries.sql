@@ -1,0 +1,67 @@
+-- Which requests were sent again although their refusal was final, and what did that waste?
+-- group Failures
+-- param since = 1 day: from when on
+-- param until = : up to when
+-- param service = : one service only
+-- param stage = : one stage only
+-- param cause = : one cause only
+-- A 400, 404, 413 or 422 does not change when the same request is sent again. Again is an attempt of the SDK, or a request of
+-- the same conversation with as many messages and bytes that failed for the same cause. Providers report no tokens of what
+-- they refuse: about_tokens are those of as many bytes of accepted requests to the same model (NULL when there were none).
+WITH
+    refused AS
+    (
+        SELECT
+            service,
+            stage,
+            provider,
+            model,
+            cause,
+            status,
+            count() AS n,
+            countIf(retry > 0) AS by_sdk,
+            if(conversation_id = '', by_sdk, greatest(n - 1, by_sdk)) AS again,
+            request_bytes * again AS bytes,
+            avg(duration) * again AS seconds,
+            any(conversation_id) AS conversation
+        FROM exchanges_final
+        WHERE failed
+            AND status IN (400, 404, 413, 422)
+            AND started_at >= {since:DateTime64(9, 'UTC')}
+            AND started_at < {until:DateTime64(9, 'UTC')}
+            AND ({service:String} = '' OR service = {service:String})
+            AND ({stage:String} = '' OR stage = {stage:String})
+            AND ({cause:String} = '' OR cause = {cause:String})
+        GROUP BY service, stage, provider, model, cause, status, conversation_id, messages, request_bytes
+    ),
+    accepted AS
+    (
+        SELECT provider, model, sum(input_tokens) / sum(request_bytes) AS tokens_per_byte
+        FROM exchanges_final
+        WHERE NOT failed
+            AND input_tokens > 0
+            AND request_bytes > 0
+            AND started_at >= {since:DateTime64(9, 'UTC')}
+            AND started_at < {until:DateTime64(9, 'UTC')}
+        GROUP BY provider, model
+    )
+SELECT
+    r.service AS service,
+    r.stage AS stage,
+    r.provider AS provider,
+    r.model AS model,
+    r.cause AS cause,
+    r.status AS status,
+    sum(r.n) AS refused_calls,
+    sum(r.again) AS wasted_calls,
+    sum(r.by_sdk) AS by_sdk,
+    sum(r.bytes) AS wasted_bytes,
+    round(if(any(a.tokens_per_byte) > 0, wasted_bytes * any(a.tokens_per_byte), NULL)) AS about_tokens,
+    round(sum(r.seconds), 1) AS wasted_seconds,
+    argMax(r.conversation, r.again) AS worst_conversation_id
+FROM refused AS r
+LEFT JOIN accepted AS a ON a.provider = r.provider AND a.model = r.model
+GROUP BY service, stage, provider, model, cause, status
+HAVING wasted_calls > 0
+ORDER BY wasted_calls DESC, service, stage, provider, model, cause, status
+LIMIT 100

@@ -1,0 +1,92 @@
+package clickhouse_test
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/sinktest"
+)
+
+// incident is what incidents/0.txt would leave behind, half an hour ago: version 1.4.0 of the planner is clean, 1.5.0
+// saves answers without their tool calls, and the calls of every second conversation fail; three of their runs say that all
+// went well. Three days ago four calls of another service failed with a text that nobody knows, three of them one request.
+func incident() *sinks.Batch {
+	begin := time.Now().Add(-30 * time.Minute).Truncate(5 * time.Minute)
+	b := sinktest.Rows(0, 40)
+	findings := b.Findings
+	b.Findings = nil
+	for i := range b.Exchanges {
+		e := &b.Exchanges[i]
+		at := begin.Add(time.Duration(i) * 30 * time.Second)
+		e.StartedAt, e.StoredAt = at, at.Add(time.Second)
+		e.Labels.Service, e.Labels.Stage, e.Labels.ServiceVersion = "trips", "planner", "1.4.0"
+		e.Conversation = fmt.Sprintf("conv-%d", i)
+		e.Status, e.Failed, e.Cause, e.CauseKnown, e.CauseClass, e.RootCause, e.ErrorText = 200, false, "", "", "", "", ""
+		e.InputTokens, e.CachedTokens, e.OutputTokens, e.Duration = 100, 40, 10, time.Duration(i)*time.Second
+		if i >= 20 {
+			e.Labels.ServiceVersion = "1.5.0"
+		}
+		f := findings[i]
+		f.Exchange, f.Labels, f.Conversation, f.FirstSeen, f.Status = e.ID, e.Labels, e.Conversation, at, 200
+		f.ExchangeVersion = e.Labels.ServiceVersion
+		if i >= 20 && i%2 == 0 {
+			e.Status, e.Failed, e.Cause, e.RootCause, e.ErrorText = 400, true, "orphan_tool_reply", "tool_calls_dropped_on_save", "bad request"
+			f.Status, f.Fingerprint, f.FirstVersion, f.LastClean = 400, "aaaaaaaaaaaaaaaa", "1.5.0", "1.4.0"
+			if i == 30 { // of a partition that saw it first in a later version
+				f.FirstVersion, f.LastClean = "1.5.1", "1.5.0"
+			}
+			b.Findings = append(b.Findings, f)
+			switch i {
+			case 22, 24, 26:
+				b.Findings = append(b.Findings, signalOf(f, analyzer.MaskedFailure, e.Cause))
+			case 28:
+				b.Findings = append(b.Findings, signalOf(f, analyzer.ConversationEndedOnError, e.Cause))
+			case 38:
+				s := signalOf(f, analyzer.ProviderTightened, "orphan_tool_reply after_plain_assistant")
+				s.Evidence = "accepted until 09:30"
+				b.Findings = append(b.Findings, s)
+			}
+		}
+		if i < 3 { // accepted, but only by this provider
+			f.Rule, f.Fingerprint, f.Severity, f.RootCause = "tool_content_not_string", "bbbbbbbbbbbbbbbb", analyzer.Lenient, ""
+			f.FirstVersion, f.LastClean = "1.2.0", "" // weeks ago
+			s := signalOf(f, analyzer.LatentViolation, f.Rule)
+			s.RejectedBy = []string{"openai_chat/deepseek", "openai_chat/openai"}
+			b.Findings = append(b.Findings, f, s)
+		}
+	}
+	b.Exchanges[39].Retry, b.Exchanges[39].Conversation = 1, "conv-38"
+	for i := range 4 { // the SDK sends the second one again, and then the agent
+		e := b.Exchanges[min(i, 1)]
+		e.Retry = [4]int{0, 0, 1, 0}[i]
+		e.ID, e.StartedAt, e.Labels.Service = fmt.Sprintf("unknown-%d", i), begin.AddDate(0, 0, -3).Add(time.Duration(i)*time.Second), "quotes"
+		e.Status, e.Failed, e.Cause, e.CauseKnown, e.ErrorText, e.ErrorCluster = 400, true, "unexplained", "none", fmt.Sprintf("no %d", i), "no N"
+		b.Exchanges = append(b.Exchanges, e)
+	}
+	for i := range b.ToolCalls {
+		c := &b.ToolCalls[i]
+		c.Labels, c.AskedAt = b.Exchanges[i].Labels, b.Exchanges[i].StoredAt
+		switch i % 4 {
+		case 0:
+			c.State, c.AnsweredAt = analyzer.CallAnswered, c.AskedAt.Add(2*time.Second)
+		case 1: // the agent tells when its tool ran
+			c.State, c.AnsweredAt = analyzer.CallAnswered, c.AskedAt.Add(10*time.Second)
+			c.StartedAt, c.EndedAt, c.ToolStatus = c.AskedAt.Add(time.Second), c.AskedAt.Add(5*time.Second), "ok"
+		case 2:
+			c.State = analyzer.CallMissing
+		}
+	}
+	b.ToolCalls[1].ToolStatus = "error"
+	b.Alerts = b.Alerts[:1]
+	b.Alerts[0].StartedAt = begin.Add(10 * time.Minute)
+	return b
+}
+
+// signalOf is a signal about the exchange that f is about.
+func signalOf(f analyzer.Finding, id, detail string) analyzer.Finding {
+	f.ID, f.Fingerprint = f.ID[:16]+"signal"+id, id
+	f.Rule, f.Detail, f.Predicted, f.Severity, f.RootCause, f.Summary = id, detail, analyzer.SeveritySignal, analyzer.SeveritySignal, "", id
+	return f
+}
