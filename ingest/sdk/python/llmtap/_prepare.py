@@ -37,9 +37,9 @@ class Preparer:
     def __init__(self, queue: Queue, config: Config) -> None:
         self._queue = queue
         self._redact = config.redact
-        self._shaper: Optional[Shaper] = Shaper(config.shape_key, self._rest) if config.capture == _event.SHAPE else None
+        self._shaper: Optional[Shaper] = Shaper(config.shape_key, self.rest) if config.capture == _event.SHAPE else None
 
-    def _rest(self) -> None:
+    def rest(self) -> None:
         """Lets the agent's threads run: a thread that only computes would keep each of them waiting for 5 ms."""
         if self._queue.snapshot()[3] < _BACKLOG:
             time.sleep(_REST)

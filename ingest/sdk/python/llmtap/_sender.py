@@ -27,6 +27,7 @@ _HEADER_ROOM = 64 << 10  # what a message may hold beside its payload
 _ACK_TIMEOUT = 5.0
 _CONNECT_TIMEOUT = 2.0
 _MIN_BACKOFF, _MAX_BACKOFF = 0.05, 1.0
+_LINGER = 0.005  # seconds between the first event after a silence and its sending: meanwhile the agent's thread gets to its network
 _SWEEP = 1.0  # seconds between looks for answers that were left alone
 _REPORT = 60.0  # seconds between reports of what NATS complains about
 
@@ -146,6 +147,7 @@ class Sender(threading.Thread):
                 if self._nc is None:
                     await self._connect()
                 await self._wait(_SWEEP)
+                await self._pause(_LINGER)
             elif self._nc is None or not self._nc.is_connected:
                 raise PublishError("the connection is lost")
             elif time.monotonic() - head.sent > _ACK_TIMEOUT:
@@ -270,6 +272,7 @@ class Sender(threading.Thread):
             reply = self._inbox + str(self._sent)
             self._flights[reply] = it
             await self._nc.publish(subject, body[(part - 1) * size : part * size], reply, headers)
+            self._preparer.rest()
 
     async def _acked(self, msg: Any) -> None:
         """Reads JetStream's answer to one message."""

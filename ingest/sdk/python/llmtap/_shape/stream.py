@@ -121,6 +121,7 @@ class Streamer(Walker):
         if g.empty:
             g.place, g.empty = p.out, p.start == p.end  # the first that is not empty, so far
         g.fragments.append((p.start, p.end))
+        g.args = g.args or p.args  # what began the group may have been a name without arguments
         self.fragments += 1
         if p.end > p.start:
             g.end = self._raw(p.end - 1, p.end)[0]
