@@ -1,0 +1,266 @@
+package redact
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// The kinds of what Contents masks.
+const (
+	Credentials = "credentials"  // keys by their form, and what stands behind names such as password and api_key
+	PrivateKeys = "private_keys" // PEM
+	Emails      = "emails"
+	Phones      = "phones" // E.164, with separators or not; North American numbers without +1
+	Cards       = "cards"  // payment cards: a known issuer, the right length and check digit
+)
+
+// Kinds are all of them.
+var Kinds = []string{Credentials, PrivateKeys, Emails, Phones, Cards}
+
+// Bounds of patterns.
+const (
+	MaxPatterns   = 32
+	maxPatternLen = 1000
+)
+
+// A ContentsConfig says what Contents masks.
+type ContentsConfig struct {
+	// Mask are the kinds that are masked.
+	Mask []string `yaml:"mask"`
+	// Patterns are regular expressions of what is masked beside them, in RE2's syntax. They see the text of a JSON string
+	// as it stands there, escapes included, and never match beyond it.
+	Patterns []string `yaml:"patterns"`
+}
+
+// NewContents returns what masks as cfg says. Its error names each key that is wrong.
+func NewContents(cfg ContentsConfig) (*Contents, error) {
+	c := &Contents{}
+	var errs []error
+	for i, k := range cfg.Mask {
+		if !slices.Contains(Kinds, k) {
+			errs = append(errs, fmt.Errorf("mask[%d]: %q is none of %s", i, k, strings.Join(Kinds, ", ")))
+		}
+	}
+	if len(cfg.Patterns) > MaxPatterns {
+		errs = append(errs, fmt.Errorf("patterns: %d are too many; at most %d", len(cfg.Patterns), MaxPatterns))
+	}
+	for i, p := range cfg.Patterns {
+		re, err := compilePattern(p)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("patterns[%d]: %w", i, err))
+		}
+		c.patterns = append(c.patterns, re)
+	}
+	for kind, anchors := range anchorsOf {
+		if slices.Contains(cfg.Mask, kind) {
+			for b, check := range anchors {
+				c.anchors[b] |= check
+			}
+		}
+	}
+	return c, errors.Join(errs...)
+}
+
+func compilePattern(p string) (*regexp.Regexp, error) {
+	if len(p) > maxPatternLen {
+		return nil, fmt.Errorf("has %d bytes; at most %d", len(p), maxPatternLen)
+	}
+	re, err := regexp.Compile(p)
+	if err != nil {
+		return nil, fmt.Errorf("%q does not compile: %w", p, err)
+	}
+	if re.MatchString("") {
+		return nil, fmt.Errorf("%q matches nothing at all, so it matches everywhere", p)
+	}
+	return re, nil
+}
+
+// Contents masks secrets and personal data in what bodies hold: messages, parameters, answers. Unlike Append, which is for
+// error texts, it masks only what is surely one: contents are evidence, so ids of calls and requests, UUIDs, hashes and long
+// numbers stay. It is safe for concurrent use.
+//
+// What was JSON stays JSON: a mask has no quote and no escape, replaces no part of an escape, and what may stand where
+// JSON has a number becomes the number 0. Of a streamed answer, which comes in fragments, only what is whole in one
+// fragment is seen. Masking what is masked changes nothing, unless a pattern matches masks and what is beside them.
+type Contents struct {
+	anchors  [256]check
+	patterns []*regexp.Regexp
+}
+
+// A check is what to look for at a byte.
+type check uint16
+
+const (
+	checkPrefix check = 1 << iota // a separator that may end the prefix of a key
+	checkLetter                   // a letter in the middle of a prefix that has no separator
+	checkBearer
+	checkName // what may stand between a name and its value
+	checkPEM
+	checkMail
+	checkCard
+	checkPhone
+)
+
+// anchorsOf are, by kind, the rare bytes that everything of the kind has. Most bytes of a text are none and cost one look
+// into a table.
+var anchorsOf = func() map[string]map[byte]check {
+	credentials := map[byte]check{'-': checkPrefix, '_': checkPrefix, '.': checkPrefix, '~': checkPrefix, 'b': checkBearer, 'B': checkBearer, ':': checkName, '=': checkName}
+	for _, k := range joinedKeys {
+		credentials[k.prefix[k.anchor]] |= checkLetter
+	}
+	cards, phones := map[byte]check{}, map[byte]check{'+': checkPhone, '(': checkPhone}
+	for c := byte('0'); c <= '9'; c++ {
+		cards[c], phones[c] = checkCard, checkPhone
+	}
+	return map[string]map[byte]check{Credentials: credentials, PrivateKeys: {'-': checkPEM}, Emails: {'@': checkMail}, Cards: cards, Phones: phones}
+}()
+
+// Append appends text to dst, masked.
+func (c *Contents) Append(dst, text []byte) []byte {
+	if len(c.patterns) == 0 {
+		return c.mask(dst, text)
+	}
+	return c.match(dst, c.mask(make([]byte, 0, len(text)), text))
+}
+
+// mask appends text without what is of the kinds.
+func (c *Contents) mask(dst, text []byte) []byte {
+	s := scan{text: text, anchors: &c.anchors}
+	for s.i < len(text) {
+		check := c.anchors[text[s.i]]
+		if check == 0 {
+			s.i++
+			continue
+		}
+		start, end, with := s.look(check)
+		if end == 0 {
+			s.i++
+			s.i = max(s.i, s.next)
+			continue
+		}
+		dst = append(append(dst, text[s.done:start]...), with...)
+		s.i, s.done = end, end
+	}
+	return append(dst, text[s.done:]...)
+}
+
+// A scan goes through a text once.
+type scan struct {
+	text    []byte
+	anchors *[256]check
+	i       int // the byte at hand
+	done    int // what is before it is copied or masked: nothing looks behind it
+	next    int // there is nothing to be found before it
+}
+
+// look returns what to mask at the byte at hand, and by what; end 0: nothing.
+func (s *scan) look(c check) (start, end int, with string) {
+	if c&checkName != 0 {
+		if start, end = s.named(); end > 0 {
+			return start, end, mask
+		}
+	}
+	if c&checkPrefix != 0 {
+		if start, end = s.prefixed(); end > 0 {
+			return start, end, mask
+		}
+	}
+	if c&checkLetter != 0 {
+		if start, end = s.joined(); end > 0 {
+			return start, end, mask
+		}
+	}
+	if c&checkBearer != 0 {
+		if start, end = s.bearer(); end > 0 {
+			return start, end, mask
+		}
+	}
+	if c&checkPEM != 0 {
+		if start, end = s.pem(); end > 0 {
+			return start, end, mask
+		}
+	}
+	if c&checkMail != 0 {
+		if start, end = s.mail(); end > 0 {
+			return start, end, mask + "@" + mask
+		}
+	}
+	if c&(checkCard|checkPhone) != 0 {
+		return s.number(c)
+	}
+	return 0, 0, ""
+}
+
+// More classes of bytes, beside those of Append.
+const (
+	isAlnum    = 1 << iota
+	isKey      // of a key: base64 for URLs
+	isLocal    // of a mail address before the @
+	isBare     // of a value without quotes
+	isOpaque   // of a value that ends with the line, or at a quote
+	isBearer   // of what stands behind Bearer
+	isQuote    // of any language
+	isNameByte // of a name that is given a value
+)
+
+var contentClasses = func() (t [256]uint8) {
+	for c := range t {
+		b := byte(c)
+		if '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'z' {
+			t[c] |= isAlnum | isKey | isLocal | isBare | isBearer | isNameByte
+		}
+		if bytes.IndexByte([]byte("-_"), b) >= 0 {
+			t[c] |= isKey | isNameByte
+		}
+		if bytes.IndexByte([]byte("._%+-"), b) >= 0 {
+			t[c] |= isLocal
+		}
+		if bytes.IndexByte([]byte("-_+/!@#%^*?~"), b) >= 0 || b >= 0x80 {
+			t[c] |= isBare
+		}
+		if bytes.IndexByte([]byte("-_.~+/="), b) >= 0 {
+			t[c] |= isBearer
+		}
+		if bytes.IndexByte([]byte("\"'`"), b) >= 0 {
+			t[c] |= isQuote
+		} else if b > ' ' && b != 0x7f && b != '\\' {
+			t[c] |= isOpaque
+		}
+	}
+	return t
+}()
+
+func of(c byte, class uint8) bool { return contentClasses[c]&class != 0 }
+
+// run is where the bytes of class that begin at i end.
+func (s *scan) run(i int, class uint8) int {
+	for i < len(s.text) && of(s.text[i], class) {
+		i++
+	}
+	return i
+}
+
+// begins reports whether a word may begin at i: there is none before it, but for an escape.
+func (s *scan) begins(i int) bool {
+	if i <= s.done {
+		return i == s.done
+	}
+	return !of(s.text[i-1], isKey) || s.escaped(i)
+}
+
+// escaped reports whether an escape ends at i: \n, \u003c, %3D.
+func (s *scan) escaped(i int) bool {
+	t := s.text[s.done:i]
+	n := len(t)
+	switch {
+	case n >= 2 && t[n-2] == '\\' && bytes.IndexByte([]byte("nrtbf"), t[n-1]) >= 0:
+		return true
+	case n >= 6 && t[n-6] == '\\' && t[n-5] == 'u' && isHex(t[n-4]) && isHex(t[n-3]) && isHex(t[n-2]) && isHex(t[n-1]):
+		return true
+	}
+	return n >= 3 && t[n-3] == '%' && isHex(t[n-2]) && isHex(t[n-1])
+}

@@ -1,0 +1,65 @@
+package redact
+
+import "bytes"
+
+// Bounds of a mail address, from RFC 5321.
+const (
+	maxLocal  = 64
+	maxDomain = 255
+)
+
+// mail finds the address that has the @ at hand. git@github.com: is no person, logo@2x.png no address.
+func (s *scan) mail() (start, end int) {
+	start = s.i
+	for start > s.done && s.i-start <= maxLocal && of(s.text[start-1], isLocal) {
+		start--
+	}
+	start = s.behindEscape(start)
+	for start < s.i && bytes.IndexByte([]byte(".%+-"), s.text[start]) >= 0 {
+		start++
+	}
+	if start == s.i || s.i-start > maxLocal || !of(s.text[s.i-1], isAlnum|isNameByte) {
+		return 0, 0
+	}
+	for end = s.i + 1; end < len(s.text) && end-s.i <= maxDomain && (of(s.text[end], isAlnum) || s.text[end] == '-' || s.text[end] == '.'); end++ {
+	}
+	if end < len(s.text) && s.text[end] == mask[0] { // what was here is masked
+		return 0, 0
+	}
+	for end > s.i+1 && (s.text[end-1] == '.' || s.text[end-1] == '-') {
+		end--
+	}
+	host := s.text[s.i+1 : end]
+	dot := bytes.LastIndexByte(host, '.')
+	if dot < 1 || len(host)-dot-1 < 2 || host[0] == '.' || host[0] == '-' || bytes.Contains(host, []byte("..")) {
+		return 0, 0
+	}
+	for _, c := range host[dot+1:] {
+		if c |= 0x20; c < 'a' || c > 'z' {
+			return 0, 0
+		}
+	}
+	if bytes.HasPrefix(host[1:], []byte("x.")) && '1' <= host[0] && host[0] <= '9' { // an image for a fine screen
+		return 0, 0
+	}
+	if end < len(s.text) && (s.text[end] == '(' || s.text[end] == ':' && string(s.text[start:s.i]) == "git") {
+		return 0, 0
+	}
+	return start, end
+}
+
+// behindEscape is start, or behind the rest of the escape that start is in: the n of \n, the u003c of \u003c.
+func (s *scan) behindEscape(start int) int {
+	if start <= s.done || s.text[start-1] != '\\' || start == len(s.text) {
+		return start
+	}
+	switch s.text[start] {
+	case 'n', 'r', 't', 'b', 'f':
+		return start + 1
+	case 'u':
+		if start+5 <= len(s.text) && isHex(s.text[start+1]) && isHex(s.text[start+2]) && isHex(s.text[start+3]) && isHex(s.text[start+4]) {
+			return min(start+5, s.i)
+		}
+	}
+	return start
+}

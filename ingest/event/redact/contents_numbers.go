@@ -1,0 +1,291 @@
+package redact
+
+import "bytes"
+
+const (
+	numberMask = "0" // where JSON may have a number
+	maxDigits  = 19  // of a card
+)
+
+// A digits is a number as people write it.
+type digits struct {
+	digits [maxDigits]byte
+	n      int
+	groups [8]int // their lengths
+	g      int
+	end    int
+	seps   byte // the separator if there is only one sort; 0: none, 1: several sorts
+}
+
+// digits reads groups of digits from i on, parted by one separator each: a space, a hyphen or a dot. n is 0 if there is
+// too much of them.
+func (s *scan) digits(i int) (d digits) {
+	for {
+		from := i
+		for i < len(s.text) && '0' <= s.text[i] && s.text[i] <= '9' {
+			if d.n == maxDigits {
+				return digits{}
+			}
+			d.digits[d.n] = s.text[i] - '0'
+			d.n++
+			i++
+		}
+		if i == from {
+			return d // the last separator is not part of it
+		}
+		if d.g == len(d.groups) {
+			return digits{}
+		}
+		d.groups[d.g], d.end = i-from, i
+		d.g++
+		if i+1 >= len(s.text) || bytes.IndexByte([]byte(" -."), s.text[i]) < 0 || s.text[i+1] < '0' || s.text[i+1] > '9' {
+			return d
+		}
+		switch {
+		case d.seps == 0:
+			d.seps = s.text[i]
+		case d.seps != s.text[i]:
+			d.seps = 1
+		}
+		i++
+	}
+}
+
+// number finds a payment card or a telephone number that begins at the byte at hand.
+func (s *scan) number(c check) (start, end int, with string) {
+	first := s.text[s.i]
+	if '0' <= first && first <= '9' {
+		s.next = s.i + 1
+		for s.next < len(s.text) && '0' <= s.text[s.next] && s.text[s.next] <= '9' {
+			s.next++
+		}
+		if n := s.next - s.i; n < 3 && n != 1 || n > maxDigits || !s.numberBegins(s.i) {
+			return 0, 0, ""
+		}
+		d := s.digits(s.i)
+		switch {
+		case c&checkCard != 0 && isCard(&d) && s.numberEnds(d.end):
+		case c&checkPhone != 0 && isNorthAmerican(&d) && s.numberEnds(d.end):
+		default:
+			return 0, 0, ""
+		}
+		return s.i, d.end, s.numberMask(s.i, d.end)
+	}
+	switch {
+	case c&checkPhone == 0 || !s.numberBegins(s.i):
+	case first == '+':
+		end = s.international()
+	case first == '(':
+		if end = s.areaCode(); !s.numberEnds(end) {
+			end = 0
+		}
+	}
+	if end == 0 {
+		return 0, 0, ""
+	}
+	return s.i, end, mask
+}
+
+// numberBegins reports whether what begins at i is no part of a longer word, number or expression.
+func (s *scan) numberBegins(i int) bool {
+	if i <= s.done {
+		return i == s.done
+	}
+	switch c := s.text[i-1]; {
+	case s.escaped(i):
+		return true
+	case c == ':': // not of a time
+		return i-1 == s.done || s.text[i-2] < '0' || s.text[i-2] > '9'
+	default:
+		return !of(c, isKey) && bytes.IndexByte([]byte(".+/#$@~*)%\\"), c) < 0
+	}
+}
+
+// numberEnds is the same for the end.
+func (s *scan) numberEnds(i int) bool {
+	if i == len(s.text) {
+		return true
+	}
+	c := s.text[i]
+	if c == '.' || c == '-' || c == ' ' { // of a sentence
+		return i+1 == len(s.text) || !of(s.text[i+1], isAlnum) || c == ' ' && (s.text[i+1] < '0' || s.text[i+1] > '9')
+	}
+	return !of(c, isKey) && bytes.IndexByte([]byte("@/:*%+="), c) < 0
+}
+
+// numberMask is what stands for a number: a number where JSON may have one.
+func (s *scan) numberMask(start, end int) string {
+	for _, c := range s.text[start:end] {
+		if c < '0' || c > '9' {
+			return mask
+		}
+	}
+	for start > s.done && bytes.IndexByte([]byte(" \t\r\n"), s.text[start-1]) >= 0 {
+		start--
+	}
+	for end < len(s.text) && bytes.IndexByte([]byte(" \t\r\n"), s.text[end]) >= 0 {
+		end++
+	}
+	before := start == 0 || bytes.IndexByte([]byte(":,["), s.text[start-1]) >= 0
+	after := end == len(s.text) || bytes.IndexByte([]byte(",}]"), s.text[end]) >= 0
+	if before && after {
+		return numberMask
+	}
+	return mask
+}
+
+// isCard reports whether d is the number of a payment card: written in one, or in groups as on the card.
+func isCard(d *digits) bool {
+	if d.n < 14 || d.seps == 1 || d.seps == '.' || d.g > 1 && !cardGroups(d) {
+		return false
+	}
+	return isIssued(d) && luhn(d.digits[:d.n])
+}
+
+func cardGroups(d *digits) bool {
+	switch {
+	case d.n == 16:
+		return d.g == 4 && d.groups[0] == 4 && d.groups[1] == 4 && d.groups[2] == 4
+	case d.n == 15, d.n == 14:
+		return d.g == 3 && d.groups[0] == 4 && d.groups[1] == 6
+	case d.n == 19:
+		return d.g == 5 && d.groups[0] == 4 && d.groups[1] == 4 && d.groups[2] == 4 && d.groups[3] == 4
+	}
+	return false
+}
+
+// isIssued reports whether an issuer has numbers that begin like d and are as long.
+func isIssued(d *digits) bool {
+	p := 0
+	for _, c := range d.digits[:4] {
+		p = 10*p + int(c)
+	}
+	switch d.n {
+	case 14: // Diners Club
+		return p >= 3000 && p <= 3059 || p/100 == 36 || p/100 == 38
+	case 15: // American Express
+		return p/100 == 34 || p/100 == 37
+	case 16: // Visa, Mastercard, Discover, JCB, UnionPay
+		return p/1000 == 4 || p >= 5100 && p <= 5599 || p >= 2221 && p <= 2720 || p == 6011 || p >= 6440 && p <= 6599 || p >= 3528 && p <= 3589 || p/100 == 62
+	case 19: // UnionPay
+		return p/100 == 62
+	}
+	return false
+}
+
+func luhn(d []byte) bool {
+	sum := 0
+	for i, c := range d {
+		n := int(c)
+		if (len(d)-i)%2 == 0 {
+			if n *= 2; n > 9 {
+				n -= 9
+			}
+		}
+		sum += n
+	}
+	return sum%10 == 0
+}
+
+// isNorthAmerican reports whether d is like 415-555-2671, 415.555.2671 or 1-415-555-2671.
+func isNorthAmerican(d *digits) bool {
+	at := 0
+	if d.g == 4 && d.groups[0] == 1 && d.digits[0] == 1 {
+		at = 1
+	}
+	return (d.seps == '-' || d.seps == '.') && d.g == 3+at && d.n == 10+at && d.groups[at] == 3 && d.groups[at+1] == 3 &&
+		d.digits[at] >= 2 && d.digits[at+3] >= 2
+}
+
+// areaCode is where the number that begins with an area code in parentheses ends: (415) 555-2671.
+func (s *scan) areaCode() int {
+	t := s.text[s.i:]
+	if len(t) < 13 || t[4] != ')' || t[1] < '2' || t[1] > '9' || !isDigits(t[1:4]) {
+		return 0
+	}
+	i := 5
+	if t[i] == ' ' || t[i] == '-' {
+		i++
+	}
+	if len(t) < i+8 || t[i] < '2' || !isDigits(t[i:i+3]) || t[i+3] != '-' && t[i+3] != ' ' && t[i+3] != '.' || !isDigits(t[i+4:i+8]) {
+		return 0
+	}
+	return s.i + i + 8
+}
+
+func isDigits(b []byte) bool {
+	for _, c := range b {
+		if c < '0' || c > '9' {
+			return false
+		}
+	}
+	return true
+}
+
+const maxPhone = 15 // digits, by E.164
+
+// international is where the longest number behind the + at hand ends; 0 if it is none: the country is unknown, or there
+// are too many or too few digits for it.
+func (s *scan) international() (end int) {
+	var number [maxPhone]byte
+	for n, groups, i := 0, 0, s.i+1; ; {
+		from := i
+		for i < len(s.text) && '0' <= s.text[i] && s.text[i] <= '9' {
+			if n == maxPhone {
+				return end
+			}
+			number[n] = s.text[i]
+			n++
+			i++
+		}
+		if groups++; i == from || groups > 2 && i-from == 1 {
+			return end
+		}
+		if isPhone(number[:n], groups) && (i == len(s.text) || !of(s.text[i], isKey) && bytes.IndexByte([]byte("@=%*+"), s.text[i]) < 0 || s.text[i] == '-') {
+			end = i
+		}
+		if i = s.phoneGap(i, groups); i == 0 {
+			return end
+		}
+	}
+}
+
+// isPhone reports whether a number of E.164 with these digits in so many groups may be one.
+func isPhone(number []byte, groups int) bool {
+	n := len(number)
+	if n < 8 || groups == 1 && n < 10 || groups == 2 && n < 9 {
+		return false
+	}
+	switch number[0] {
+	case '0':
+		return false
+	case '1':
+		return n == 11 && number[1] >= '2' && number[4] >= '2'
+	case '7':
+		return n == 11
+	}
+	switch string(number[:2]) {
+	case "28", "83", "89":
+		return false // not assigned
+	}
+	return true
+}
+
+// phoneGap is where the next digits begin behind a gap at i: a space, a hyphen, a dot, and, around the first ones behind the
+// country, parentheses. It is 0 if there are none.
+func (s *scan) phoneGap(i, groups int) int {
+	t, n := s.text[i:], 0
+	if groups == 2 && n < len(t) && t[n] == ')' {
+		n++
+	}
+	if n < len(t) && bytes.IndexByte([]byte(" -."), t[n]) >= 0 {
+		n++
+	}
+	if groups == 1 && n < len(t) && t[n] == '(' {
+		n++
+	}
+	if n == 0 || n >= len(t) || t[n] < '0' || t[n] > '9' {
+		return 0
+	}
+	return i + n
+}

@@ -1,0 +1,252 @@
+package redact
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"math/rand/v2"
+	"strings"
+	"testing"
+	"time"
+)
+
+func newContents(t testing.TB, patterns ...string) *Contents {
+	t.Helper()
+	c, err := NewContents(ContentsConfig{Mask: Kinds, Patterns: patterns})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return c
+}
+
+// made is a text of n letters and digits.
+func made(n int) string {
+	const letters = "aB3cD4eF5gH6iJ7kL8mN9oPqR0sTuV1wXyZ2"
+	return strings.Repeat(letters, n/len(letters)+1)[:n]
+}
+
+const hex64 = "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"
+
+// Each text as it is, as a JSON string, and as a JSON string in one.
+func TestContents(t *testing.T) {
+	c := newContents(t)
+	f := func(in, want string) {
+		t.Helper()
+		for range 3 {
+			once := c.Append([]byte("x"), []byte(in))[1:]
+			if string(once) != want {
+				t.Errorf("\n in   %s\n got  %s\n want %s", in, once, want)
+			}
+			if again := c.Append(nil, once); !bytes.Equal(again, once) {
+				t.Errorf("masked twice:\n once  %s\n again %s", once, again)
+			}
+			in, want = quote(in), quote(want)
+		}
+	}
+	same := func(in string) { t.Helper(); f(in, in) }
+
+	// Keys of providers, clouds and services.
+	f("key sk-"+made(48)+".", "key sk-***.")
+	f("OPENAI_API_KEY=sk-proj-"+made(20)+"_"+made(30)+"-"+made(40), "OPENAI_API_KEY=***")
+	f("use\nsk-ant-api03-"+made(93)+"\n", "use\nsk-***\n")
+	f("(sk-or-v1-"+hex64+")", "(sk-***)")
+	f("gsk_"+made(52)+" hf_"+made(34)+" r8_"+made(37)+" xai-"+made(80)+" pplx-"+made(48)+" nvapi-"+made(64), "gsk_*** hf_*** r8_*** xai-*** pplx-*** nvapi-***")
+	f("AIza"+made(35)+"\t", "AIza***\t")
+	f("id AKIAQ3EGTXVZ7W2KLMNP, temporary ASIAQ3EGTXVZ7W2KLMNP", "id AKIA***, temporary ASIA***")
+	f("aws_secret_access_key = wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "aws_secret_access_key = ***")
+	f(`{"SecretAccessKey": "wJalrXUtnFEMI/K7MDENG+bPxRfiCYEXAMPLEKEY", "Region": "eu-west-1"}`, `{"SecretAccessKey": "***", "Region": "eu-west-1"}`)
+	f("DefaultEndpointsProtocol=https;AccountName=logs;AccountKey="+made(86)+"==;EndpointSuffix=core.windows.net", "DefaultEndpointsProtocol=https;AccountName=logs;AccountKey=***;EndpointSuffix=core.windows.net")
+	f("client abc8Q~"+made(34)+" of Entra", "client *** of Entra")
+	f("ya29."+made(60)+" GOCSPX-"+made(28), "ya29.*** GOCSPX-***")
+	f("ghp_"+made(36)+" github_pat_"+made(22)+"_"+made(59)+" glpat-"+made(20), "ghp_*** github_pat_*** glpat-***")
+	f("xoxb-123456789012-1234567890123-"+made(24)+" npm_"+made(36)+" pypi-AgEIcHlwaS5vcmc"+made(60), "xoxb-*** npm_*** pypi-***")
+	f("https://hooks.slack.com/services/T00000000/B00000000/"+made(24)+" said", "https://hooks.slack.com/services/*** said")
+	f("sk_live_"+made(24)+" whsec_"+made(32)+" SG."+made(22)+"."+made(43), "sk_*** whsec_*** SG.***")
+	f("hvs."+made(90)+" dapi"+hex64[:32], "hvs.*** dapi***")
+	f("bot 123456789:AA"+made(33), "bot 123456789:***")
+	f("eyJhbGciOiJIUzI1NiJ9.eyJzdWIiOiIxMjM0NTY3ODkwIn0."+made(43), "eyJ***")
+	// Bearer tokens, headers, passwords.
+	f("-H 'Authorization: Bearer "+made(40)+"'", "-H 'Authorization: Bearer ***'")
+	f(`{"authorization":"Basic dXNlcjpodW50ZXIy"}`, `{"authorization":"Basic ***"}`)
+	f("Bearer 0f8fad5b-d9cb-469f-a165-70867728950e", "Bearer ***")
+	f("x-api-key: "+hex64[:32]+"\r\nAccept: */*", "x-api-key: ***\r\nAccept: */*")
+	f("Cookie: session=4fJk2; theme=dark\r\nAccept: a", "Cookie: ***\r\nAccept: a")
+	f("DB_PASSWORD=s3cr3t!pw\nPORT=80", "DB_PASSWORD=***\nPORT=80")
+	f(`connect(password="hunter22", port=5432)`, `connect(password="***", port=5432)`)
+	f(`{"user": "app", "password": "p\"w,d;x99", "n": 1}`, `{"user": "app", "password": "***", "n": 1}`)
+	f("config['client_secret'] = 'Ab-cd9-xyz'", "config['client_secret'] = '***'")
+	f("postgres://app:hunter2@db:5432/x", "postgres://app:***@db:5432/x")
+	f("https://ghp_"+made(36)+"@github.com/a/b", "https://***@github.com/a/b")
+	f("-----BEGIN RSA PRIVATE KEY-----\n"+made(64)+"\n"+made(64)+"\n-----END RSA PRIVATE KEY-----\n", "-----BEGIN RSA PRIVATE KEY-----***-----END RSA PRIVATE KEY-----\n")
+	f("-----BEGIN OPENSSH PRIVATE KEY-----\n"+made(64), "-----BEGIN OPENSSH PRIVATE KEY-----***")
+	// People.
+	f("mail jane.doe+x@mail.example.co.uk, please", "mail ***@***, please")
+	f("<jane@example.com>\njim_2@example.org.", "<***@***>\n***@***.")
+	f("call +14155552671 or +49 30 901820 or +44 (0)20 7946 0958.", "call *** or *** or ***.")
+	f("tel: +33 6 12 34 56 78, (415) 555-2671, 415-555-2671, 1-415-555-2671, 415.555.2671", "tel: ***, ***, ***, ***, ***")
+	f("card 4111 1111 1111 1111, 4111-1111-1111-1111 or 5555555555554444 now; 3782 822463 10005", "card ***, *** or *** now; ***")
+	f(`{"card": 4111111111111111, "list":[378282246310005,6011111111111117]}`, `{"card": 0, "list":[0,0]}`)
+
+	// Look-alikes: evidence and code.
+	same("call_Ab3dEf6hIj9kLm2nOp5qRs8t toolu_01AbCdEfGhIjKlMnOpQrStUv chatcmpl-AbCdEf0123456789AbCdEf0123456789 req_011CSHoEeqs5C35K2UUqR7Fy resp_" + hex64[:48])
+	same("0f8fad5b-d9cb-469f-a165-70867728950e 01970c3e-8f2b-7a61-b0a7-3f1de2c4a9d1 " + hex64 + " " + hex64[:40] + " sha256:" + hex64)
+	same("class='sk-container-id-1 sk-toggleable__content' sk-estimator pk_user_id fw_version_2 hf_model_path_v2 npm_config_user_agent")
+	same("max_tokens: 4096, next_page_token='CAoQAA1234567890abcdefgh', token_count=1234567890123456789012, cache_key=\"user:1234567890abcdef\"")
+	same("password = getpass.getpass()\npassword = request2.form['password']\napi_key=os.environ['OPENAI_API_KEY2']\nself.token = token")
+	same(`{"password": {"type": "string", "description": "at least 8"}, "api_key": "YOUR_API_KEY", "secret": null, "token": "abc"}`)
+	same(`{"password": "string", "password_hint": "the dog's name"} PASSWORD=$DB_PASSWORD2 password: "${PW}" "password": "Enter your password please"`)
+	same("Bearer authentication is required; bearer tokens; f\"Bearer {token}\"; Authorization: Bearer $TOKEN1234567890")
+	same("if '-----BEGIN PRIVATE KEY-----' in text: raise; -----BEGIN CERTIFICATE-----\n" + made(64) + "\n-----END CERTIFICATE-----")
+	same("git@github.com:llmtap/llmtap.git openai@4.2.1 @types/node@18.0.0 logo@2x.png @app.route q@k.transpose(0, 1) x@w.T actions/checkout@v4")
+	same("https://example.com:8080/@scope/x http://user@host/ postgres://${USER}:${PASS}@host/db")
+	same("1700000000 1700000000000 1700000000000000 2026-11-21T08:00:00.123456789Z 192.168.100.200 10.0.0.1:8080 v1.22.333 3.14159265358979 0x4111111111111111")
+	same("4111111111111112 1234567890123456 id_4111111111111111 4111111111111111_x 0.4111111111111111 4111111111111111.5 1,234,567,890")
+	same("@@ -415,555 +1,7 @@\n+1700000000\n+12345678\n1e+10 x+1 +0530 +1-2 [+1, +2, +3] 2671-415-555-2671-1 200-300-400 415-155-2671 555-2671")
+	same("eyJhbGciOiJIUzI1NiJ9 eyJpZCI6MTIzNDU2Nzg5MDEyMzQ1Njc4OTB9 AKIAshort ASIA-northeast1 AIzaShort")
+	same(`"thoughtSignature":"` + made(300) + `","signature":"` + made(300) + `","encrypted_content":"gAAAA` + made(200) + `"`)
+}
+
+func quote(s string) string {
+	var b bytes.Buffer
+	e := json.NewEncoder(&b)
+	e.SetEscapeHTML(strings.Contains(s, "<"))
+	if err := e.Encode(s); err != nil {
+		return err.Error()
+	}
+	return strings.TrimSuffix(b.String(), "\n")
+}
+
+func TestContentsKinds(t *testing.T) {
+	text := "sk-" + made(48) + " a@example.com +14155552671 4111111111111111 now -----BEGIN PRIVATE KEY-----" + made(64) + "-----END PRIVATE KEY-----"
+	for kind, want := range map[string]int{Credentials: 1, PrivateKeys: 1, Emails: 2, Phones: 1, Cards: 1} {
+		c, err := NewContents(ContentsConfig{Mask: []string{kind}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if got := c.Append(nil, []byte(text)); bytes.Count(got, []byte(mask)) != want {
+			t.Errorf("%s: %s", kind, got)
+		}
+	}
+	none, err := NewContents(ContentsConfig{})
+	if got := none.Append(nil, []byte(text)); err != nil || string(got) != text {
+		t.Errorf("nothing to mask: %s, %v", got, err)
+	}
+}
+
+func TestContentsPatterns(t *testing.T) {
+	c := newContents(t, `EMP-\d{6}`, `(?i)project falcon`, `n[a-z]+`)
+	for in, want := range map[string]string{
+		`{"a":"EMP-123456 on Project Falcon","b":123456}`: `{"a":"*** on ***","b":123456}`,
+		`{"a":"x\nabc","nnn":null}`:                       `{"a":"x***","***":null}`,
+		`EMP-123456 said "EMP-654321" abc`:                `*** said "***" abc`,
+	} {
+		if got := string(c.Append(nil, []byte(in))); got != want {
+			t.Errorf("%s\n got  %s\n want %s", in, got, want)
+		}
+	}
+	for _, bad := range []ContentsConfig{
+		{Patterns: []string{"ok", "(unclosed"}}, {Patterns: []string{"a*"}}, {Patterns: make([]string, MaxPatterns+1)}, {Patterns: []string{strings.Repeat("a", 2000)}},
+		{Mask: []string{"mails"}},
+	} {
+		if _, err := NewContents(bad); err == nil {
+			t.Errorf("%v is taken", bad)
+		} else if len(bad.Patterns) == 2 && !strings.Contains(err.Error(), "patterns[1]: ") {
+			t.Error(err)
+		}
+	}
+}
+
+func contentsHostile(n int) map[string]string {
+	m := hostile(n)
+	for _, s := range []string{
+		"password:", "PASSWORD=", `password:"a `, `"password":"`, `password='`, "cookie:a", "authorization: a", "+1 ", "4111 ", "1-", "(415) ", "a@b.", "@", "a.", "bearer ", "-----BEGIN PRIVATE KEY-----",
+		"-----BEGIN PRIVATE KEY-----\n", "eyJ.", "sk-a-", "sk-", `\\`, `\"`, "1", "12 ", "8Q~", "://a:", "token=a1", "AKIA", "https://hooks.slack.com/services/", "1:AA",
+	} {
+		m[s] = strings.Repeat(s, n/len(s)+1)[:n]
+	}
+	return m
+}
+
+func TestContentsHostile(t *testing.T) {
+	c := newContents(t, `a+b`, `\\+x`)
+	for name, text := range contentsHostile(1 << 18) {
+		start := time.Now()
+		got := c.Append(nil, []byte(text))
+		// A quadratic reader takes minutes for these.
+		if took := time.Since(start); took > 5*time.Second {
+			t.Errorf("%q takes %v", name, took)
+		}
+		if len(got) > 4*len(text) {
+			t.Errorf("%q grows to %d bytes", name, len(got))
+		}
+	}
+}
+
+// FuzzContents: nothing panics, masking what is masked changes nothing, and JSON stays JSON.
+func FuzzContents(f *testing.F) {
+	for _, text := range contentsHostile(64) {
+		f.Add([]byte(text))
+		f.Add([]byte(quote(text)))
+	}
+	f.Add([]byte(`{"password":"hunter22","card":4111111111111111,"x":["a@example.com","\u003cb@example.com\u003e"],"k":"sk-` + made(40) + `"}`))
+	f.Add([]byte("Cookie: a=b; c=d\nBearer " + made(30) + " +49 30 901820 (415) 555-2671 https://a:b@c"))
+	plain, patterns := newContents(f), newContents(f, `[0-9a-f]{4,}x?`, `n.*q`)
+	f.Fuzz(func(t *testing.T, text []byte) {
+		before := bytes.Clone(text)
+		once := plain.Append(nil, text)
+		if again := plain.Append(nil, once); !bytes.Equal(again, once) {
+			t.Errorf("%q\nbecomes %q\n  then %q", text, once, again)
+		}
+		if got := plain.Append([]byte("x"), text); !bytes.Equal(text, before) || !bytes.Equal(got[1:], once) {
+			t.Errorf("Append changes %q", before)
+		}
+		if !json.Valid(text) {
+			return
+		}
+		for _, c := range []*Contents{plain, patterns} {
+			if got := c.Append(nil, text); !json.Valid(got) {
+				t.Errorf("%s\nbecomes %s", text, got)
+			}
+		}
+	})
+}
+
+// code is n bytes of what agents read and write: source, with a secret in about every 1000/perMille bytes of it.
+func code(n int, perMille float64) []byte {
+	r := rand.New(rand.NewPCG(1, 2))
+	lines := []string{
+		"func (r *reader) word(ctx context.Context, max_tokens int) error {\n", "\tif err := s.conn.Exec(ctx, query, args...); err != nil {\n", "\t\treturn fmt.Errorf(\"write %d rows: %w\", n, err)\n",
+		"def test_history_round_trip(self, tmp_path: Path) -> None:\n", "    assert result.status_code == 200 and result.json()[\"items\"][0][\"id\"] == 1024\n", "class PlannerAgent(BaseAgent, metaclass=Registry):\n",
+		"    \"password\": {\"type\": \"string\"}, \"retry-after\": 30, \"created\": 1763712000\n", "const timeout = 30 * time.Second // of one request, see DESIGN.md\n", "2026-11-21T08:00:00.123Z INFO stored batch rows=10000 took=812ms id=0f8fad5b-d9cb-469f-a165-70867728950e\n",
+		"import { useEffect, useState } from 'react';\n", "   <div className=\"flex items-center px-4 py-2 text-sm\">{value}</div>\n", "The quick brown fox reads the configuration and says what it finds there, line by line.\n",
+	}
+	secrets := []string{"sk-proj-" + made(48), "jane@example.com", "+14155552671", "password=\"hunter22\"", "4111 1111 1111 1111", "Authorization: Bearer " + made(40)}
+	var b bytes.Buffer
+	for hits := 0; b.Len() < n; {
+		b.WriteString(lines[r.IntN(len(lines))])
+		// A hit for each 1000/perMille words of 10 bytes.
+		for float64(hits) < float64(b.Len())/10*perMille/1000 {
+			hits++
+			fmt.Fprintf(&b, "x %s y\n", secrets[r.IntN(len(secrets))])
+		}
+	}
+	return []byte(quote(b.String()[:n]))
+}
+
+func BenchmarkContents(b *testing.B) {
+	for _, x := range []struct {
+		name     string
+		perMille float64
+		patterns []string
+	}{{"code", 0, nil}, {"hits=0.1%", 1, nil}, {"hits=1%", 10, nil}, {"hits=0.1%,pattern", 1, []string{`EMP-\d{6}`}}} {
+		text, c := code(1<<20, x.perMille), newContents(b, x.patterns...)
+		b.Run(x.name, func(b *testing.B) {
+			b.SetBytes(int64(len(text)))
+			b.ReportAllocs()
+			dst := make([]byte, 0, 2*len(text))
+			for b.Loop() {
+				dst = c.Append(dst[:0], text)
+			}
+		})
+	}
+}
