@@ -62,6 +62,11 @@ func NewContents(cfg ContentsConfig) (*Contents, error) {
 			}
 		}
 	}
+	for b, check := range c.anchors {
+		for prev := 0; check != 0 && prev < 256; prev++ {
+			c.pairs[prev<<8|b] = check.after(byte(prev), byte(b))
+		}
+	}
 	return c, errors.Join(errs...)
 }
 
@@ -88,22 +93,42 @@ func compilePattern(p string) (*regexp.Regexp, error) {
 // fragment is seen. Masking what is masked changes nothing, unless a pattern matches masks and what is beside them.
 type Contents struct {
 	anchors  [256]check
+	pairs    [1 << 16]check // of a byte and the one before it
 	patterns []*regexp.Regexp
 }
 
 // A check is what to look for at a byte.
-type check uint16
+type check uint8
 
 const (
 	checkPrefix check = 1 << iota // a separator that may end the prefix of a key
 	checkLetter                   // a letter in the middle of a prefix that has no separator
 	checkBearer
-	checkName // what may stand between a name and its value
+	checkName // what may stand between a name and its value, or in a URL
 	checkPEM
 	checkMail
 	checkCard
 	checkPhone
 )
+
+// after is what of c is worth a look at b when it stands behind prev: a few percent of a text remain.
+func (c check) after(prev, b byte) check {
+	escape := isHex(prev) || bytes.IndexByte([]byte("nrtbf"), prev) >= 0 // it may end one
+	drop := func(which check, unless bool) {
+		if !unless {
+			c &^= which
+		}
+	}
+	drop(checkPrefix, b == '~' && prev == 'Q' || slices.ContainsFunc(separatedBy[prev], func(k keyForm) bool { return k.prefix[len(k.prefix)-1] == b }))
+	drop(checkLetter, slices.ContainsFunc(joinedBy[b], func(k keyForm) bool { return k.prefix[k.anchor-1] == prev }))
+	drop(checkBearer, escape || !of(prev, isKey))
+	drop(checkName, of(prev, isGap) || len(secretNamesBy[prev]) > 0 || b == ':' && of(prev, isAlnum))
+	drop(checkMail, of(prev, isKey))
+	if '0' <= b && b <= '9' {
+		drop(checkCard|checkPhone, escape && (prev < '0' || prev > '9') || !of(prev, isKey|isNumberBefore))
+	}
+	return c
+}
 
 // anchorsOf are, by kind, the rare bytes that everything of the kind has. Most bytes of a text are none and cost one look
 // into a table.
@@ -129,12 +154,18 @@ func (c *Contents) Append(dst, text []byte) []byte {
 
 // mask appends text without what is of the kinds.
 func (c *Contents) mask(dst, text []byte) []byte {
-	s := scan{text: text, anchors: &c.anchors}
+	s := scan{text: text}
 	for s.i < len(text) {
 		check := c.anchors[text[s.i]]
 		if check == 0 {
 			s.i++
 			continue
+		}
+		if s.i > s.done {
+			if check = c.pairs[int(text[s.i-1])<<8|int(text[s.i])]; check == 0 {
+				s.i++
+				continue
+			}
 		}
 		start, end, with := s.look(check)
 		if end == 0 {
@@ -150,11 +181,10 @@ func (c *Contents) mask(dst, text []byte) []byte {
 
 // A scan goes through a text once.
 type scan struct {
-	text    []byte
-	anchors *[256]check
-	i       int // the byte at hand
-	done    int // what is before it is copied or masked: nothing looks behind it
-	next    int // there is nothing to be found before it
+	text []byte
+	i    int // the byte at hand
+	done int // what is before it is copied or masked: nothing looks behind it
+	next int // there is nothing to be found before it
 }
 
 // look returns what to mask at the byte at hand, and by what; end 0: nothing.
@@ -197,17 +227,20 @@ func (s *scan) look(c check) (start, end int, with string) {
 
 // More classes of bytes, beside those of Append.
 const (
-	isAlnum    = 1 << iota
-	isKey      // of a key: base64 for URLs
-	isLocal    // of a mail address before the @
-	isBare     // of a value without quotes
-	isOpaque   // of a value that ends with the line, or at a quote
-	isBearer   // of what stands behind Bearer
-	isQuote    // of any language
-	isNameByte // of a name that is given a value
+	isAlnum        uint16 = 1 << iota
+	isKey                 // of a key: base64 for URLs
+	isLocal               // of a mail address before the @
+	isBare                // of a value without quotes
+	isOpaque              // of a value that ends with the line, or at a quote
+	isBearer              // of what stands behind Bearer
+	isQuote               // of any language
+	isNameByte            // of a name that is given a value
+	isGap                 // between a name and the separator
+	isNumberBefore        // which no number follows
+	isNumberAfter         // which follows no number
 )
 
-var contentClasses = func() (t [256]uint8) {
+var contentClasses = func() (t [256]uint16) {
 	for c := range t {
 		b := byte(c)
 		if '0' <= b && b <= '9' || 'a' <= b|0x20 && b|0x20 <= 'z' {
@@ -225,6 +258,15 @@ var contentClasses = func() (t [256]uint8) {
 		if bytes.IndexByte([]byte("-_.~+/="), b) >= 0 {
 			t[c] |= isBearer
 		}
+		if bytes.IndexByte([]byte("\"'`\\ ]"), b) >= 0 {
+			t[c] |= isGap
+		}
+		if bytes.IndexByte([]byte(".+/#$@~*)%\\"), b) >= 0 {
+			t[c] |= isNumberBefore
+		}
+		if bytes.IndexByte([]byte("@/:*%+="), b) >= 0 {
+			t[c] |= isNumberAfter
+		}
 		if bytes.IndexByte([]byte("\"'`"), b) >= 0 {
 			t[c] |= isQuote
 		} else if b > ' ' && b != 0x7f && b != '\\' {
@@ -234,10 +276,10 @@ var contentClasses = func() (t [256]uint8) {
 	return t
 }()
 
-func of(c byte, class uint8) bool { return contentClasses[c]&class != 0 }
+func of(c byte, class uint16) bool { return contentClasses[c]&class != 0 }
 
 // run is where the bytes of class that begin at i end.
-func (s *scan) run(i int, class uint8) int {
+func (s *scan) run(i int, class uint16) int {
 	for i < len(s.text) && of(s.text[i], class) {
 		i++
 	}

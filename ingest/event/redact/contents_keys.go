@@ -70,7 +70,7 @@ func (s *scan) prefixed() (start, end int) {
 	}
 	for _, k := range separatedBy[s.text[s.i-1]] {
 		at := s.i + 1 - len(k.prefix)
-		if at < s.done || string(s.text[at:s.i+1]) != k.prefix || !s.begins(at) {
+		if at < s.done || s.text[s.i-2] != k.prefix[len(k.prefix)-3] || string(s.text[at:s.i+1]) != k.prefix || !s.begins(at) {
 			continue
 		}
 		start, end = s.i+1, s.run(s.i+1, isKey)

@@ -73,16 +73,19 @@ const (
 
 // named finds the secret value behind the separator at hand, and what is secret in a URL.
 func (s *scan) named() (start, end int) {
-	if s.text[s.i] == ':' {
-		if start, end = s.url(); end > 0 {
-			return start, end
+	if s.text[s.i] == ':' && s.i+1 < len(s.text) {
+		switch s.text[s.i+1] {
+		case '/', '\\':
+			start, end = s.url()
+		case 'A':
+			start, end = s.telegram()
 		}
-		if start, end = s.telegram(); end > 0 {
+		if end > 0 {
 			return start, end
 		}
 	}
 	last := s.i - 1
-	for last >= s.done && s.i-last <= maxQuotes && (of(s.text[last], isQuote) || bytes.IndexByte([]byte("\\ ]"), s.text[last]) >= 0) {
+	for last >= s.done && s.i-last <= maxQuotes && of(s.text[last], isGap) {
 		last--
 	}
 	if last < s.done || len(secretNamesBy[s.text[last]]) == 0 {
@@ -148,6 +151,9 @@ func (s *scan) value(w want, bare, colon bool) (start, end int) {
 		}
 	}
 	if slashes > 0 && quote == 0 || quote == 0 && !bare || i >= len(s.text) {
+		return 0, 0
+	}
+	if bytes.HasPrefix(s.text[i:], []byte(mask)) {
 		return 0, 0
 	}
 	switch s.text[i] { // of a template; or the quote ended a string

@@ -92,12 +92,12 @@ func (s *scan) numberBegins(i int) bool {
 		return i == s.done
 	}
 	switch c := s.text[i-1]; {
-	case s.escaped(i):
-		return true
 	case c == ':': // not of a time
 		return i-1 == s.done || s.text[i-2] < '0' || s.text[i-2] > '9'
+	case of(c, isKey|isNumberBefore):
+		return s.escaped(i)
 	default:
-		return !of(c, isKey) && bytes.IndexByte([]byte(".+/#$@~*)%\\"), c) < 0
+		return true
 	}
 }
 
@@ -110,7 +110,7 @@ func (s *scan) numberEnds(i int) bool {
 	if c == '.' || c == '-' || c == ' ' { // of a sentence
 		return i+1 == len(s.text) || !of(s.text[i+1], isAlnum) || c == ' ' && (s.text[i+1] < '0' || s.text[i+1] > '9')
 	}
-	return !of(c, isKey) && bytes.IndexByte([]byte("@/:*%+="), c) < 0
+	return !of(c, isKey|isNumberAfter)
 }
 
 // numberMask is what stands for a number: a number where JSON may have one.
