@@ -136,7 +136,7 @@ func TestChain(t *testing.T) {
 func TestDescribe(t *testing.T) {
 	f := func(message, want string) {
 		t.Helper()
-		if got := describe(json.RawMessage(message)); got != want {
+		if got := Describe(json.RawMessage(message), shownText); got != want {
 			t.Errorf("%s\n got %q\nwant %q", message, got, want)
 		}
 	}

@@ -27,6 +27,7 @@ type Text struct{ W io.Writer }
 const (
 	shownBefore = 2
 	shownAfter  = 1
+	shownText   = 60 // bytes of a text
 )
 
 // Print shows r, unless it has nothing to say.
@@ -57,7 +58,7 @@ func (t Text) Print(r *Result) error {
 			if j == f.Message {
 				mark = ">"
 			}
-			fmt.Fprintf(&b, "    %s %3d %s\n", mark, j, describe(all[j]))
+			fmt.Fprintf(&b, "    %s %3d %s\n", mark, j, Describe(all[j], shownText))
 		}
 		if f.explained {
 			fmt.Fprintf(&b, "    root cause: %s (%s): %s\n", f.RootCause, f.Confidence, f.Evidence)
@@ -113,11 +114,11 @@ func messages(r *Result) []json.RawMessage {
 	return all
 }
 
-// describe is one line on a message of any dialect: who, what it calls and answers, the start of its text.
-func describe(raw json.RawMessage) string {
+// Describe is one line on a message of any dialect: who, what it calls and answers, the first n bytes of each text.
+func Describe(raw json.RawMessage, n int) string {
 	var m fields
 	if json.Unmarshal(raw, &m) != nil || m == nil {
-		return clip(string(raw), 70)
+		return Clip(string(raw), n+10)
 	}
 	who := m.text("role")
 	if who == "" {
@@ -129,12 +130,12 @@ func describe(raw json.RawMessage) string {
 			out = append(out, s)
 		}
 	}
-	add(part(m))
+	add(part(m, n))
 	for _, key := range []string{"tool_calls", "content", "parts", "output"} {
 		var items []fields
 		if m[key] == nil || json.Unmarshal(m[key], &items) != nil {
 			if m.has(key) {
-				add(clip(string(m[key]), 60))
+				add(Clip(string(m[key]), n))
 			}
 			continue
 		}
@@ -143,14 +144,14 @@ func describe(raw json.RawMessage) string {
 				add(fmt.Sprintf("and %d more", len(items)-i))
 				break
 			}
-			add(part(p))
+			add(part(p, n))
 		}
 	}
 	return strings.Join(out, "  ")
 }
 
-// part says what a call, a reply or a content part is; "" for a message.
-func part(p fields) string {
+// part says what a call, a reply or a content part is, with n bytes of a text; "" for a message.
+func part(p fields, n int) string {
 	inner := func(key string) fields {
 		var f fields
 		_ = json.Unmarshal(p[key], &f) // another type has no members
@@ -158,41 +159,41 @@ func part(p fields) string {
 	}
 	call := func(f fields, id string) string {
 		if id == "" {
-			return "calls " + clip(f.text("name"), 40)
+			return "calls " + Clip(f.text("name"), 40)
 		}
-		return fmt.Sprintf("calls %s (%s)", clip(f.text("name"), 40), clip(id, 40))
+		return fmt.Sprintf("calls %s (%s)", Clip(f.text("name"), 40), Clip(id, 40))
 	}
 	switch {
 	case p.text("type") == "function_call", p.text("type") == "custom_tool_call":
 		return call(p, p.text("call_id"))
 	case p.text("call_id") != "":
-		return "answers " + clip(p.text("call_id"), 40)
+		return "answers " + Clip(p.text("call_id"), 40)
 	case p.text("type") == "tool_use":
 		return call(p, p.text("id"))
 	case p.text("tool_use_id") != "":
-		return "answers " + clip(p.text("tool_use_id"), 40)
+		return "answers " + Clip(p.text("tool_use_id"), 40)
 	case p.text("tool_call_id") != "":
-		return "answers " + clip(p.text("tool_call_id"), 40)
+		return "answers " + Clip(p.text("tool_call_id"), 40)
 	case p.has("function"):
 		return call(inner("function"), p.text("id"))
 	case p.has("functionCall"):
 		return call(inner("functionCall"), inner("functionCall").text("id"))
 	case p.has("functionResponse"):
-		return "answers " + clip(inner("functionResponse").text("name"), 40)
+		return "answers " + Clip(inner("functionResponse").text("name"), 40)
 	case p.has("toolUse"):
 		return call(inner("toolUse"), inner("toolUse").text("toolUseId"))
 	case p.has("toolResult"):
-		return "answers " + clip(inner("toolResult").text("toolUseId"), 40)
+		return "answers " + Clip(inner("toolResult").text("toolUseId"), 40)
 	case p["text"] != nil:
-		return clip(string(p["text"]), 60)
+		return Clip(string(p["text"]), n)
 	case p.text("role") == "" && p.text("type") != "":
-		return "[" + clip(p.text("type"), 30) + "]"
+		return "[" + Clip(p.text("type"), 30) + "]"
 	}
 	return ""
 }
 
-// clip is s on one line, cut after n bytes. An id may hold what commands a terminal; here it does not.
-func clip(s string, n int) string {
+// Clip is s on one line, cut after n bytes. An id may hold what commands a terminal; here it does not.
+func Clip(s string, n int) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) {
 			return ' '
