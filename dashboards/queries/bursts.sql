@@ -8,8 +8,8 @@
 -- param window = 5 minutes: failures are counted in windows of this length
 -- param min_failed = 5: a window with fewer failures of a cause is no part of a burst
 -- param min_percent = 5: nor is one in which they are a smaller share of the calls of the stage
--- Windows with at most one other between them are one burst. Attempts that the SDK repeats by itself and calls that the
--- agent cancelled are not counted.
+-- Windows with at most one other between them are one burst; the root cause is that of most failures at its peak. Attempts
+-- that the SDK repeats by itself and calls that the agent cancelled are not counted.
 WITH
     greatest(1, toUInt32(parseTimeDelta({window:String}))) AS seconds,
     windows AS
@@ -23,7 +23,7 @@ WITH
             min(started_at) AS first_at,
             max(started_at) AS last_at,
             argMinIf(service_version, started_at, cause != '') AS version,
-            topKIf(1)(root_cause, root_cause != '')[1] AS root,
+            anyHeavyIf(root_cause, cause != '') AS root,
             argMinIf(exchange_id, started_at, cause != '') AS example
         FROM exchanges_final
         WHERE started_at >= {since:DateTime64(9, 'UTC')}
@@ -34,43 +34,46 @@ WITH
             AND error_type != 'cancelled'
         GROUP BY service, stage, cause, w
     ),
-    shares AS
-    (
-        SELECT *, sum(n) OVER (PARTITION BY service, stage, w) AS calls_in_window
-        FROM windows
-    ),
     hot AS
     (
         SELECT
-            *,
-            w - lagInFrame(toInt64(w), 1, toInt64(-3)) OVER
-                (PARTITION BY service, stage, cause ORDER BY w ROWS BETWEEN UNBOUNDED PRECEDING AND CURRENT ROW) > 2 AS begins
-        FROM shares
-        WHERE cause != ''
-            AND ({cause:String} = '' OR cause = {cause:String})
-            AND n >= {min_failed:UInt32}
-            AND 100 * n >= calls_in_window * {min_percent:Float64}
+            service,
+            stage,
+            w,
+            sum(n) AS calls,
+            groupArrayIf((toString(cause), n, first_at, last_at, toString(version), toString(root), example), cause != '' AND n >= {min_failed:UInt32}
+                AND ({cause:String} = '' OR cause = {cause:String})) AS failing
+        FROM windows
+        GROUP BY service, stage, w
+        HAVING notEmpty(failing)
     ),
-    numbered AS
+    series AS
     (
-        SELECT *, sum(begins) OVER (PARTITION BY service, stage, cause ORDER BY w) AS number
+        SELECT
+            service,
+            stage,
+            failure.1 AS cause,
+            arraySort(groupArray((toInt64(w), failure.2, calls, failure.3, failure.4, failure.5, failure.6, failure.7))) AS all
         FROM hot
+        ARRAY JOIN failing AS failure
+        WHERE 100 * failure.2 >= calls * {min_percent:Float64}
+        GROUP BY service, stage, cause
     )
 SELECT
     service,
     stage,
     cause,
-    topKWeightedIf(1)(root, n, root != '')[1] AS main_root_cause,
-    min(first_at) AS started,
-    max(last_at) AS ended,
-    sum(n) AS failed_calls,
-    sum(calls_in_window) AS calls,
+    arrayReverseSort(x -> x.2, burst)[1].7 AS main_root_cause,
+    burst[1].4 AS started,
+    arrayMax(x -> x.5, burst) AS ended,
+    arraySum(x -> x.2, burst) AS failed_calls,
+    arraySum(x -> x.3, burst) AS calls,
     round(100 * failed_calls / calls, 1) AS failed_percent,
-    max(n) AS peak_failed,
-    round(max(100 * n / calls_in_window), 1) AS peak_percent,
-    argMin(version, w) AS first_version,
-    arraySlice(arrayMap(x -> x.2, arraySort(groupArray((w, example)))), 1, 3) AS examples
-FROM numbered
-GROUP BY service, stage, cause, number
+    arrayMax(x -> x.2, burst) AS peak_failed,
+    round(arrayMax(x -> 100 * x.2 / x.3, burst), 1) AS peak_percent,
+    burst[1].6 AS first_version,
+    arrayMap(x -> x.8, arraySlice(burst, 1, 3)) AS examples
+FROM series
+ARRAY JOIN arraySplit((x, i) -> i > 1 AND x.1 - all[i - 1].1 > 2, all, arrayEnumerate(all)) AS burst
 ORDER BY started DESC, failed_calls DESC, service, stage, cause
 LIMIT 100

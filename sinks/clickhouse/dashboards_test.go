@@ -65,7 +65,11 @@ target=openai_chat/openai own_target=false rule_id=tool_content_not_string provi
 	{"alerts", nil, `ended_at=<nil> state=firing severity=critical name=StageFailureRate failed=412 calls=1030 peak_value=0.45 first_bad=1.4.0 last_clean=1.3.9`},
 }
 
-var testPrices = queries.Prices{{"openai", "*", 1, 1, 1}, {"deepseek", "deepseek-c*t", 1000, 100, 2000}, {"", "*", 7, 7, 7}}
+// The first row that fits counts.
+var testPrices = queries.Prices{
+	{Provider: "openai", Model: "*", Input: 1}, {Provider: "deepseek", Model: "deepseek-c*t", Input: 1000, CachedInput: 100, Output: 2000},
+	{Model: "*", Input: 7},
+}
 
 // ask binds given and returns the answer of ClickHouse, which must also be able to explain how it comes by it.
 func ask(t *testing.T, s *clickhouse.Sink, name string, given map[string]string, prices queries.Prices) *clickhouse.Result {
@@ -136,7 +140,7 @@ func TestQueries(t *testing.T) {
 		}
 	})
 	t.Run("cost that nobody knows", func(t *testing.T) {
-		for _, prices := range []queries.Prices{nil, {{"openai", "*", 1, 1, 1}}, {{"deepseek", "deepseek_chat", 1, 1, 1}}} {
+		for _, prices := range []queries.Prices{nil, {{Provider: "openai", Model: "*", Input: 1}}, {{Provider: "deepseek", Model: "deepseek_chat", Input: 1}}} {
 			if got := pick(ask(t, s, "usage", nil, prices), "cost_usd="); got != "cost_usd=<nil>" {
 				t.Errorf("with prices %v: %s", prices, got)
 			}
