@@ -3,7 +3,6 @@ package main
 import (
 	"errors"
 	"fmt"
-	"io/fs"
 	"net/http/httptest"
 	"os"
 	"os/exec"
@@ -76,8 +75,8 @@ func TestIncidents(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	stat(t, folder)
-	stat(t, filepath.Join(sdk, "llmtap"))
+	pythontest.Watch(t, folder)
+	pythontest.Watch(t, filepath.Join(sdk, "llmtap"))
 	model := httptest.NewServer(provider.New(provider.Config{Seed: 1}))
 	t.Cleanup(model.Close)
 	up := startUp(t)
@@ -121,20 +120,6 @@ func TestIncidents(t *testing.T) {
 		}
 	}
 	t.Logf("the programs took %.1f s, until all was stored %.1f s", ran.Seconds(), time.Since(start).Seconds())
-}
-
-// stat looks at the Python files below dir: the test cache knows of no files but those that the test itself looked at.
-func stat(t *testing.T, dir string) {
-	t.Helper()
-	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
-		if err == nil && filepath.Ext(path) == ".py" {
-			_, err = os.Stat(path)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
 }
 
 // check compares what is stored of a program with what must be.

@@ -31,6 +31,21 @@ func Interpreter(t testing.TB, packages ...string) string {
 	return python
 }
 
+// Watch makes the result of the test depend on the Python files below dir: Go keeps a result as long as the files that
+// the test itself looked at stay the same.
+func Watch(t testing.TB, dir string) {
+	t.Helper()
+	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
+		if err == nil && filepath.Ext(path) == ".py" {
+			_, err = os.Stat(path)
+		}
+		return err
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
 func environment(t testing.TB, packages []string) (python string, err error) {
 	t.Helper()
 	packages = slices.Sorted(slices.Values(packages))
