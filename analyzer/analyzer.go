@@ -101,6 +101,8 @@ type Analyzer struct {
 	contents contents
 	keep     func(service string) bool // nil: nothing
 	redact   func(body []byte) []byte  // nil: nothing
+	shaping  shaping
+	era      uint32 // of what is known to be stored
 	ledger   *ledger
 	sighting Sighting // the exchange that is reported
 	seq      uint64   // of the newest event
@@ -116,6 +118,7 @@ type Analyzer struct {
 	marks  []mark
 
 	req      facts.Request
+	shape    facts.Request // of the shape of the body in req
 	res      facts.Response
 	memos    *memos
 	inflater inflater

@@ -47,6 +47,7 @@ type branch struct {
 // histories are the branches of a conversation, the newest used last.
 type histories struct {
 	place    uint32 // of its contents
+	era      uint32 // see ForgetContents
 	branches []*branch
 }
 
@@ -182,29 +183,30 @@ func (a *Analyzer) store(o *open, body []byte, at Position) {
 		return
 	}
 	h, _ := t.Kept().(*histories)
-	if h == nil {
-		h = &histories{place: uint32(max(at.Time.Unix(), placeShared+1))}
+	if h == nil || h.era != a.era {
+		h = &histories{place: uint32(max(at.Time.Unix(), placeShared+1)), era: a.era}
 	}
 	o.place = h.place
-	if a.req.Dropped > 0 || len(all) == 0 {
+	body, cut := a.captured(o, body)
+	if a.req.Dropped > 0 || len(cut) == 0 {
 		e.Parameters = a.content(placeShared, ContentParameters, body)
 		return
 	}
-	first, last := all[0].Start, all[len(all)-1].End
+	first, last := cut[0].Start, cut[len(cut)-1].End
 	rest := make([]byte, 0, len(body)-last+first)
 	e.Parameters, e.MessagesAt = a.split(placeShared, ContentParameters, append(append(rest, body[:first]...), body[last:]...), first)
 	lead := t.Lead()
 	for i := range all[:lead] {
-		e.Lead = append(e.Lead, a.content(placeShared, ContentMessage, body[all[i].Start:all[i].End]))
+		e.Lead = append(e.Lead, a.content(placeShared, ContentMessage, body[cut[i].Start:cut[i].End]))
 	}
-	all = all[lead:]
+	all, cut = all[lead:], cut[lead:]
 	hash := func(i int) uint64 { return t.Unmarked(lead + i) }
 	for i := range all {
 		if m := &all[i]; hash(i) != m.Hash && len(e.Marked) < maxMarked {
 			if e.Marked == nil {
 				e.Marked = make(map[uint32]string)
 			}
-			e.Marked[uint32(i)] = a.content(h.place, ContentMessage, body[m.Start:m.End])
+			e.Marked[uint32(i)] = a.content(h.place, ContentMessage, body[cut[i].Start:cut[i].End])
 		}
 	}
 	b, shared := h.find(e.Conversation, len(all), hash)
@@ -230,16 +232,16 @@ func (a *Analyzer) store(o *open, body []byte, at Position) {
 		shared, b.parent, b.shared, b.replayed = 0, "", 0, false
 	}
 	for i := shared; a.emit && i < len(all); i++ {
-		a.position(e, b, i, &all[i], h.place, body, at)
+		a.position(e, b, i, &all[i], h.place, body[cut[i].Start:cut[i].End], at)
 	}
 	a.sessions.Keep(t, h, h.bytes())
 }
 
-// position stores message i of a branch.
+// position stores message i of a branch, whose text is body.
 func (a *Analyzer) position(e *Exchange, b *branch, i int, m *facts.Message, place uint32, body []byte, at Position) {
 	h := HistoryEntry{
 		Service: e.Labels.Service, Conversation: e.Conversation, Branch: b.id, Position: i, Parent: b.parent, Shared: b.shared, Exchange: e.ID,
-		Seq: at.Seq, SeenAt: at.Time, Role: string(m.RoleName), Content: a.content(place, ContentMessage, session.Unmark(body[m.Start:m.End])),
+		Seq: at.Seq, SeenAt: at.Time, Role: string(m.RoleName), Content: a.content(place, ContentMessage, session.Unmark(body)),
 	}
 	h.Role = name(a.strings.string(h.Role))
 	a.metrics.positions.Inc()
@@ -249,6 +251,6 @@ func (a *Analyzer) position(e *Exchange, b *branch, i int, m *facts.Message, pla
 // storeAnswer stores the body of an answer. That of a failed call is the error text of its row.
 func (a *Analyzer) storeAnswer(o *open, body []byte) {
 	if e := &o.row; o.turn != nil && e.Status < 400 && len(body) > 0 && a.keeps(e) {
-		e.Answer = a.content(o.place, ContentAnswer, body)
+		e.Answer = a.content(o.place, ContentAnswer, a.capturedAnswer(o, body))
 	}
 }
