@@ -173,7 +173,7 @@ func (s *scan) value(w want, bare, colon bool) (start, end int) {
 		if !mixed(s.text[i:]) {
 			return 0, 0
 		}
-		if end = s.valueEnd(i, quote, slashes); end-i < least || !mixed(s.text[i:end]) {
+		if end = s.valueEnd(i, quote, slashes); end-i < least || !mixed(s.text[i:end]) || bytes.Contains(s.text[i:min(end, i+64)], []byte(mask)) {
 			return 0, 0
 		}
 	default:
@@ -235,7 +235,7 @@ func isType(v []byte) bool {
 			return true
 		}
 	}
-	return bytes.Contains(v, []byte(mask))
+	return bytes.Contains(v[:min(len(v), 64)], []byte(mask))
 }
 
 // header finds what a header Authorization says, behind its scheme.
@@ -262,7 +262,7 @@ func (s *scan) cookieValue(i int, colon bool) (start, end int) {
 	}
 	for end = i; end < len(s.text) && (of(s.text[end], isOpaque) || s.text[end] == ' '); end++ {
 	}
-	if end-i < 12 || bytes.IndexByte(s.text[i:min(end, i+64)], '=') < 1 {
+	if bytes.IndexByte(s.text[i:min(end, i+64)], '=') < 1 {
 		return 0, 0
 	}
 	return i, end
