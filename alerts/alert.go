@@ -43,6 +43,23 @@ type Evidence struct {
 	Shares   []Share           // of Failed, largest first
 	Versions []VersionCount    // by service version, first seen first
 	Example  *analyzer.Example // of the largest share
+	// More are up to two other conversations: of further shares that matter, then of the largest.
+	More []*analyzer.Example
+}
+
+// Whose is the service version that showed the largest share first, and the newest before it that did not: what the
+// ledger remembers, else what the window shows. "" is not known.
+func (ev *Evidence) Whose() (first, lastClean string) {
+	if len(ev.Shares) > 0 && ev.Shares[0].FirstVersion != "" {
+		return ev.Shares[0].FirstVersion, ev.Shares[0].LastClean
+	}
+	for _, v := range ev.Versions { // first seen first
+		if v.Failed > 0 {
+			return v.Version, lastClean
+		}
+		lastClean = v.Version
+	}
+	return "", ""
 }
 
 // A Share is how many of the failed calls one cause and root cause explain.
@@ -50,6 +67,11 @@ type Share struct {
 	Cause, RootCause string
 	Failed           uint64
 	Fix              string
+
+	// What the ledger remembers, for weeks, of calls of these stages that failed so. Empty when it does not know.
+	FirstVersion string    // service version of the first one
+	FirstAt      time.Time // its stream time
+	LastClean    string    // the newest other version that the stage had made calls with before it
 }
 
 // A VersionCount is the calls of one service version in the window.

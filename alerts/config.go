@@ -12,6 +12,8 @@ import (
 type Config struct {
 	// RuleFiles are Prometheus rule files; empty means the shipped ones.
 	RuleFiles []string `yaml:"rule_files"`
+	// Services are those that call models at all times: one that is silent is told.
+	Services []string `yaml:"services"`
 	// Interval is the step of samples and evaluations, in whole seconds.
 	Interval time.Duration `yaml:"interval"`
 	// Dir holds the scratch files of the time series database; empty means a temporary directory. They are rebuilt

@@ -47,7 +47,10 @@ type Options struct {
 	Recorder  Recorder
 	Store     Store // nil: a restart tells firing alerts again
 	// Standby engines, of several that share a Store, evaluate and tell nobody but during Run, which only one may be in.
-	Standby    bool
+	Standby bool
+	// Health engines evaluate the rules of llmtap's own health, those that ask for no tally: fed by Observe, with a Store
+	// and a Registerer of their own. All others evaluate the rest.
+	Health     bool
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -59,8 +62,9 @@ type Engine struct {
 	m         *metrics
 	store     Store
 	receivers []receiver
-	standby   bool          // it leads only during Run
-	wakeKeep  chan struct{} // capacity 1; never closed
+	standby   bool            // it leads only during Run
+	expected  *analyzer.Tally // counted at each step; nil for none
+	wakeKeep  chan struct{}   // capacity 1; never closed
 
 	promql  *promql.Engine
 	written savedState // last one in the store; only Run uses it
@@ -89,6 +93,9 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	if err != nil {
 		return nil, err
 	}
+	if rules, err = split(rules, o.Health); err != nil {
+		return nil, err
+	}
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
@@ -102,6 +109,9 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		}),
 		partitions: map[int]int64{}, pending: map[int64][]*analyzer.Tally{},
 		versions: map[[2]string]int64{}, notices: map[string]*notice{},
+	}
+	if !o.Health {
+		e.expected = expected(cfg)
 	}
 	for _, n := range o.Notifiers {
 		e.receivers = append(e.receivers, receiver{Notifier: n, wake: make(chan struct{}, 1)})
@@ -221,6 +231,9 @@ func (e *Engine) step(ctx context.Context, step int64) {
 		e.busy = step
 	}
 	e.noteVersions(tallies)
+	if e.expected != nil {
+		tallies = append(tallies, e.expected)
+	}
 	if err := e.samples.apply(ctx, step, tallies); err != nil {
 		e.failed("evaluate", err, "step", step)
 	}

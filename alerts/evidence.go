@@ -8,8 +8,35 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// maxEvidence bounds the shares and the versions of one evidence.
-const maxEvidence = 10
+const (
+	// maxEvidence bounds the shares and the versions of one evidence.
+	maxEvidence = 10
+	// maxExamples bounds the examples of a series, and those of one evidence.
+	maxExamples = 3
+)
+
+// addExample adds x to list, which is sorted newest first and has one example of each conversation, up to limit.
+func addExample(list []*analyzer.Example, x *analyzer.Example, limit int) []*analyzer.Example {
+	for i, old := range list {
+		if same(old, x) {
+			if old.PublishedAt > x.PublishedAt {
+				return list
+			}
+			list = slices.Delete(list, i, i+1)
+			break
+		}
+	}
+	i, _ := slices.BinarySearchFunc(list, x, func(a, b *analyzer.Example) int {
+		return cmp.Or(cmp.Compare(b.PublishedAt, a.PublishedAt), cmp.Compare(a.Exchange, b.Exchange))
+	})
+	list = slices.Insert(list, i, x)
+	return list[:min(len(list), limit)]
+}
+
+// same reports whether a and b are of one conversation; calls without one are each their own.
+func same(a, b *analyzer.Example) bool {
+	return a.Exchange == b.Exchange || a.Conversation != "" && a.Conversation == b.Conversation
+}
 
 // narrow lists what a series must have to be counted for the instance: its tally labels, and the absence of those
 // that the expression groups by and the instance lacks.
@@ -43,13 +70,25 @@ func failedOnly(l, metric string) bool {
 	return metric != analyzer.MetricFailed && (l == "cause" || l == "root_cause" || l == "status")
 }
 
+// A share is a Share with the newest examples of its calls.
+type share struct {
+	Share
+	examples []*analyzer.Example
+}
+
+// add takes over an example of s and what it says of s. Series of several stages have ledger entries of their own; the
+// earliest one is when it began.
+func (s *share) add(x *analyzer.Example) {
+	s.examples = addExample(s.examples, x, maxExamples)
+	s.Fix = s.examples[0].Fix
+	if at := time.Unix(0, x.FirstAt).UTC(); x.FirstAt > 0 && (s.FirstAt.IsZero() || at.Before(s.FirstAt)) {
+		s.FirstVersion, s.FirstAt, s.LastClean = x.FirstVersion, at, x.LastClean
+	}
+}
+
 // evidence counts the window of inst's rule that ends at step, and says in which second the first failed call was that
 // the evaluation before had not counted. It is empty for rules that do not ask for failed calls.
 func (e *Engine) evidence(inst *instance, step int64) (Evidence, time.Time) {
-	type share struct {
-		Share
-		example *analyzer.Example
-	}
 	ev := Evidence{Window: inst.rule.window}
 	if _, ok := inst.rule.selectors[analyzer.MetricFailed]; !ok {
 		return ev, time.Time{} // the rule is not about failed calls
@@ -89,10 +128,8 @@ func (e *Engine) evidence(inst *instance, step int64) (Evidence, time.Time) {
 			shares[k] = &share{Share: Share{Cause: k[0], RootCause: k[1]}}
 		}
 		shares[k].Failed += n
-		if x := s.example; x != nil {
-			if old := shares[k].example; old == nil || old.PublishedAt < x.PublishedAt {
-				shares[k].example, shares[k].Fix = x, x.Fix
-			}
+		for _, x := range s.examples {
+			shares[k].add(x)
 		}
 	}
 	all := make([]*share, 0, len(shares))
@@ -105,9 +142,7 @@ func (e *Engine) evidence(inst *instance, step int64) (Evidence, time.Time) {
 	for _, s := range all[:min(len(all), maxEvidence)] {
 		ev.Shares = append(ev.Shares, s.Share)
 	}
-	if len(all) > 0 {
-		ev.Example = all[0].example
-	}
+	ev.Example, ev.More = proofs(all, ev.Failed)
 	for _, v := range versions {
 		ev.Versions = append(ev.Versions, *v)
 	}
@@ -121,4 +156,27 @@ func (e *Engine) evidence(inst *instance, step int64) (Evidence, time.Time) {
 		return ev, time.Time{}
 	}
 	return ev, time.Unix(first, 0).UTC()
+}
+
+// proofs chooses the example of the largest share, and up to two more: one of each further share that matters, then
+// others of the largest.
+func proofs(all []*share, failed uint64) (first *analyzer.Example, more []*analyzer.Example) {
+	if len(all) == 0 || len(all[0].examples) == 0 {
+		return nil, nil
+	}
+	first = all[0].examples[0]
+	take := func(x *analyzer.Example) {
+		if len(more) < maxExamples-1 && !same(first, x) && !slices.ContainsFunc(more, func(y *analyzer.Example) bool { return same(x, y) }) {
+			more = append(more, x)
+		}
+	}
+	for _, s := range all[1:] {
+		if len(s.examples) > 0 && float64(s.Failed) >= newShare*float64(failed) {
+			take(s.examples[0])
+		}
+	}
+	for _, x := range all[0].examples[1:] {
+		take(x)
+	}
+	return first, more
 }

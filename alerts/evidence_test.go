@@ -47,5 +47,5 @@ func TestEvidenceMatches(t *testing.T) {
 	f(`sum by (service, cause) (llmtap_failed_calls_total{status="400",environment="prod"}) > 2`, "/orphan_tool_reply 3/100")
 	f(`sum by (service, environment) (llmtap_failed_calls_total{status=~"5.."}) / sum by (service, environment) (llmtap_calls_total) > 0.1`,
 		"/ 7/50", "prod/ 7/50")
-	f(`vector(1)`, "/ 0/0")
+	f(`sum(llmtap_calls_total) > 1`, "/ 0/0")
 }

@@ -116,6 +116,9 @@ func (s *memory) Put(_ context.Context, k string, v []byte) error {
 func newBench(t *testing.T, cfg Config, store Store) *bench {
 	t.Helper()
 	cfg.Dir = t.TempDir()
+	if cfg.RuleFiles == nil { // the others would tell of the same failures
+		cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
+	}
 	b := &bench{t: t, reg: prometheus.NewRegistry(), sec: time.Now().Unix(), told: &notifier{}, rec: &records{}, store: store}
 	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{b.told}, Recorder: b.rec, Store: store, Registerer: b.reg})
 	if err != nil {

@@ -27,7 +27,7 @@ const windowAnnotation = "llmtap_window"
 const defaultWindow = 10 * time.Minute
 
 // knownMetrics are the metrics that rules can ask for.
-var knownMetrics = analyzer.Metrics()
+var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected}, healthMetrics)
 
 // tallyLabels are the labels of the tallies' series, those that tell most apart first; others of an alert do not narrow
 // its evidence.

@@ -24,9 +24,10 @@ const otherValue = "other"
 // maxExampleText bounds what is kept of the texts of an example.
 const maxExampleText = 512
 
-// A series is one counter: its total for PromQL, its increments for exact counts, and its newest example.
+// A series is one counter: its total for PromQL, its increments for exact counts, and its newest examples.
 type series struct {
 	metric  string
+	gauge   bool // total is its value, and it ends when it is not told
 	labels  map[string]string
 	lset    labels.Labels // with the metric's name
 	ref     storage.SeriesRef
@@ -34,7 +35,8 @@ type series struct {
 	active  int64 // step that last added to it
 	first   int64 // Unix second of the first count of that step
 	points  []point
-	example *analyzer.Example
+	// examples are of up to maxExamples conversations, newest first.
+	examples []*analyzer.Example
 }
 
 // A point is what one step added to a series.
@@ -140,7 +142,7 @@ func (s *samples) append(app storage.AppenderV2, step int64, tallies []*analyzer
 		}
 	}
 	for key, c := range s.series {
-		if step-c.active > int64(s.cfg.Retention.Seconds()) {
+		if idle := step - c.active; idle > int64(s.cfg.Retention.Seconds()) || c.gauge && idle > 0 {
 			s.end(key, c)
 			continue
 		}
@@ -151,7 +153,8 @@ func (s *samples) append(app storage.AppenderV2, step int64, tallies []*analyzer
 }
 
 func (s *samples) count(app storage.AppenderV2, step, second int64, c *analyzer.Count) error {
-	if c.N == 0 {
+	gauge := isGauge(c.Metric)
+	if c.N == 0 && !gauge {
 		return nil
 	}
 	kv := s.capLabels(c.Labels, true)
@@ -164,7 +167,13 @@ func (s *samples) count(app storage.AppenderV2, step, second int64, c *analyzer.
 			return nil
 		}
 		e = s.start(key, c.Metric, kv, lset)
-		err = e.append(app, step-int64(s.cfg.Interval.Seconds())) // the zero it starts from
+		if e.gauge = gauge; !gauge {
+			err = e.append(app, step-int64(s.cfg.Interval.Seconds())) // the zero it starts from
+		}
+	}
+	if gauge {
+		e.total, e.active = c.N, step
+		return err
 	}
 	e.total += c.N
 	if e.active != step {
@@ -246,16 +255,15 @@ func (s *samples) keyOf(metric string, kv map[string]string) (string, labels.Lab
 	return string(s.key), lset
 }
 
-// keepExample keeps x with the failed series it stands for, if it is the newest.
+// keepExample keeps x with the failed series it stands for.
 func (s *samples) keepExample(x *analyzer.Example) {
 	key, _ := s.keyOf(analyzer.MetricFailed, s.capLabels(x.Labels, false))
-	e := s.series[key]
-	if e == nil || (e.example != nil && e.example.PublishedAt > x.PublishedAt) {
-		return
+	if e := s.series[key]; e != nil {
+		c := *x
+		c.ErrorText, c.Summary, c.Evidence, c.Fix = clip(c.ErrorText), clip(c.Summary), clip(c.Evidence), clip(c.Fix)
+		c.FirstVersion, c.LastClean = clip(c.FirstVersion), clip(c.LastClean)
+		e.examples = addExample(e.examples, &c, maxExamples)
 	}
-	c := *x
-	c.ErrorText, c.Summary, c.Evidence, c.Fix = clip(c.ErrorText), clip(c.Summary), clip(c.Evidence), clip(c.Fix)
-	e.example = &c
 }
 
 // clip bounds a text and gives it memory of its own.

@@ -142,6 +142,7 @@ type standby struct {
 func newStandby(t *testing.T, store Store) *standby {
 	t.Helper()
 	cfg := Default()
+	cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
 	cfg.Dir = t.TempDir()
 	s := &standby{told: &notifier{}}
 	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{s.told}, Store: store, Standby: true, Registerer: prometheus.NewRegistry()})

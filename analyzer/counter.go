@@ -153,8 +153,9 @@ func (c *counter) limited(label int, v string) string {
 	return v
 }
 
-// exchange counts e, which was made from need and later sequences; ex makes its example when it failed.
-func (c *counter) exchange(e *Exchange, ex func() Example, need uint64, now time.Time) {
+// exchange counts e, which was made from need and later sequences; ex makes its example when it failed, isNew says that
+// it did so for a reason that was not known.
+func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, need uint64, now time.Time) {
 	s := c.base(&e.Labels, e.Provider, e.Model, now)
 	switch {
 	case e.Retry > 0:
@@ -170,6 +171,11 @@ func (c *counter) exchange(e *Exchange, ex func() Example, need uint64, now time
 	}
 	s.metric, s.status, s.cause, s.rootCause = MetricFailed, strconv.Itoa(e.Status), e.Cause, e.RootCause
 	s = c.add(s, 1, need, now)
+	if isNew {
+		first := s
+		first.metric = MetricNew
+		c.add(first, 1, need, now)
+	}
 	k := exampleKey{s.service, s.stage, s.cause, s.rootCause}
 	old, known := c.examples[k]
 	if !known && len(c.examples) >= maxExamples {
@@ -234,7 +240,7 @@ func (x *Example) jsonBytes() int {
 	if x.Labels == nil {
 		return 0
 	}
-	n := 512 + jsonBytes(x.Exchange, x.Conversation, x.ErrorText, x.Rule, x.ToolCallID, x.Summary, x.Evidence, x.Fix)
+	n := 512 + jsonBytes(x.Exchange, x.Conversation, x.ErrorText, x.Rule, x.ToolCallID, x.Summary, x.Evidence, x.Fix, x.FirstVersion, x.LastClean)
 	for _, v := range x.Labels {
 		n += jsonBytes(v)
 	}

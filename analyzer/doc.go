@@ -66,6 +66,11 @@
 // refused for what it is, and after which no other came for ConversationEnd. Neither tells of silence alone. Run events
 // are counted with the calls of their own partition: of several, that of the conversation.
 //
+// # What is new
+//
+// llmtap_new_causes_total counts a failed call whose cause and root cause its stage had not shown before, by what the
+// ledger remembers for weeks. With N partitions each has a ledger of its own, so one cause is new N times at most.
+//
 // # How exact losses are
 //
 // A process numbers its events 1, 2, 3 …, dropped ones too, and each says how many exchanges the process dropped so far.

@@ -122,10 +122,10 @@ func (a *Analyzer) report(o *open, need uint64) {
 	if proof != nil {
 		e.RootCause = proof.instance.Root.ID
 	}
-	a.note(o)
+	known, isNew := a.note(o)
 	counted := e.Origin != event.OriginImport // nobody is paged for last month
 	if counted {
-		a.counter.exchange(e, func() Example { return example(e, proof) }, need, a.now)
+		a.counter.exchange(e, func() Example { return example(e, proof, known) }, isNew, need, a.now)
 	}
 	if a.emit {
 		a.metrics.exchanges.Inc()
@@ -201,11 +201,15 @@ func primary(o *open) *found {
 	return best
 }
 
-// example is the proof that e gives an alert.
-func example(e *Exchange, f *found) Example {
+// example is the proof that e gives an alert; known is what the ledger knows of why it failed, or nil.
+func example(e *Exchange, f *found, known *record) Example {
 	ex := Example{
 		Exchange: e.ID, Conversation: e.Conversation, Status: e.Status, ErrorText: cut(e.ErrorText, maxExampleText), Message: -1,
 		PublishedAt: e.StoredAt.UnixNano(),
+	}
+	if known != nil {
+		ex.FirstVersion, ex.FirstAt = cut(known.First.Version, maxLabelBytes), known.First.At.UnixNano()
+		ex.LastClean = cut(known.LastClean, maxLabelBytes)
 	}
 	if f == nil {
 		_, ex.Fix = cause.Meaning(e.Cause)

@@ -250,22 +250,28 @@ func (a *Analyzer) TakeLedger() (changed []LedgerEntry, gone []LedgerKey) {
 }
 
 // note remembers the exchange of o, its version and why it failed. Its place is taken in a silent replay too; what it
-// shows is in the ledger then.
-func (a *Analyzer) note(o *open) {
+// shows is in the ledger then. It returns what the ledger knows of the reason of the failure, or nil, and whether it knows
+// it from this exchange on: the same in a replay, because the ledger is never behind the checkpoint.
+func (a *Analyzer) note(o *open) (known *record, isNew bool) {
 	e := &o.row
 	a.sighting = Sighting{Place{a.seq, a.nth}, e.StoredAt.UTC(), e.ID, e.Labels.ServiceVersion, e.Instance}
 	a.nth++
-	if !a.emit || !ledgered(e) {
-		return
+	if !ledgered(e) {
+		return nil, false
 	}
 	k := LedgerKey{Kind: LedgerVersion, Service: e.Labels.Service, Stage: e.Labels.Stage, Name: e.Labels.ServiceVersion}
-	if o.turn != nil {
+	if a.emit && o.turn != nil {
 		a.ledger.see(&k, &a.sighting)
 	}
-	if e.Failed && e.Retry == 0 {
-		k.Kind, k.Name, k.RootCause = LedgerFailure, e.Cause, e.RootCause
-		a.ledger.see(&k, &a.sighting)
+	if !e.Failed || e.Retry > 0 {
+		return nil, false
 	}
+	k.Kind, k.Name, k.RootCause = LedgerFailure, e.Cause, e.RootCause
+	r := a.ledger.entries[k]
+	if a.emit {
+		r = a.ledger.see(&k, &a.sighting)
+	}
+	return r, r != nil && r.First.Place == a.sighting.Place
 }
 
 // noteDefect remembers the defect of row, if e shows it newly, and says in row what is known of it.

@@ -203,8 +203,10 @@ func restarted(t *testing.T, steps []step, k int) *analyzer.Output {
 		do(first, s, true, out)
 		stored = max(stored, s.at.Seq)
 	}
-	from := first.ReplayFrom()
+	from, ledger := first.ReplayFrom(), kept{}
+	ledger.take(t, first)
 	second := newAnalyzer(t, analyzer.Default())
+	ledger.give(t, second, true)
 	for _, s := range steps {
 		switch {
 		case s.ev == nil: // nobody advances time while there is something to read

@@ -12,7 +12,7 @@ type Tally struct {
 }
 
 // Metrics of a Count. Labels of all but the last two: service, service_version, environment, agent, stage, provider,
-// model; failed calls also carry status, cause and root_cause. The last two have service and environment: they are of
+// model; failed and new ones also carry status, cause and root_cause. The last two have service and environment: they are of
 // processes, not of calls, and doc.go says how exact they are.
 const (
 	MetricCalls     = "llmtap_calls_total"
@@ -20,13 +20,14 @@ const (
 	MetricRetries   = "llmtap_retries_total"           // attempts of an SDK after the first; in no other count of calls
 	MetricCancelled = "llmtap_cancelled_calls_total"   // given up by the agent; in no other count of calls
 	MetricFindings  = "llmtap_findings_total"          // labels also rule, severity, root_cause
+	MetricNew       = "llmtap_new_causes_total"        // failed calls whose cause and root cause the stage's ledger did not know
 	MetricLost      = "llmtap_lost_events_total"       // missing in a process's sequence, those of dropped exchanges too
 	MetricDropped   = "llmtap_dropped_exchanges_total" // as hooks say
 )
 
 // Metrics returns the names of all.
 func Metrics() []string {
-	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricLost, MetricDropped}
+	return []string{MetricCalls, MetricFailed, MetricRetries, MetricCancelled, MetricFindings, MetricNew, MetricLost, MetricDropped}
 }
 
 // A Count is an increment of one counter series.
@@ -50,4 +51,9 @@ type Example struct {
 	Evidence     string            `json:"evidence,omitempty"`
 	Fix          string            `json:"fix,omitempty"`
 	PublishedAt  int64             `json:"published_at"` // Unix nanoseconds of the response's stream time
+
+	// What the ledger knows of the service's stage, cause and root cause; empty when it knows nothing.
+	FirstVersion string `json:"first_version,omitempty"` // service version of the first call that failed so
+	FirstAt      int64  `json:"first_at,omitempty"`      // Unix nanoseconds of its stream time
+	LastClean    string `json:"last_clean,omitempty"`    // newest other version that the stage had made calls with before it
 }

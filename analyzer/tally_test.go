@@ -46,11 +46,12 @@ func TestTally(t *testing.T) {
 				{Metric: analyzer.MetricCalls, Labels: base(), N: 1},
 				{Metric: analyzer.MetricFailed, Labels: failed, N: 1},
 				{Metric: analyzer.MetricFindings, Labels: base("rule", "orphan_tool_reply", "severity", "reject", "root_cause", "tool_calls_dropped_on_save"), N: 1},
+				{Metric: analyzer.MetricNew, Labels: failed, N: 1},
 			},
 			Examples: []analyzer.Example{{
 				Labels: failed, Exchange: id, Conversation: "c1", Status: 400, ErrorText: out.Exchanges[1].ErrorText,
 				Rule: "orphan_tool_reply", Message: 3, ToolCallID: "call_1", Summary: f.Summary, Evidence: f.Evidence, Fix: f.Fix,
-				PublishedAt: s.steps[3].at.Time.UnixNano(),
+				PublishedAt: s.steps[3].at.Time.UnixNano(), FirstVersion: "1.4.0", FirstAt: s.steps[3].at.Time.UnixNano(),
 			}},
 		},
 	}
@@ -93,7 +94,7 @@ func TestTallyCountsApart(t *testing.T) {
 			t.Errorf("%s: %s", name, diff)
 		}
 	}
-	f("a call", func(*event.Event) {}, map[string]uint64{analyzer.MetricCalls: 1, analyzer.MetricFailed: 1, analyzer.MetricFindings: 1})
+	f("a call", func(*event.Event) {}, map[string]uint64{analyzer.MetricCalls: 1, analyzer.MetricFailed: 1, analyzer.MetricFindings: 1, analyzer.MetricNew: 1})
 	f("an SDK's retry", func(q *event.Event) { q.Retry = 2 }, map[string]uint64{analyzer.MetricRetries: 1, analyzer.MetricFindings: 1})
 	f("an imported call", func(q *event.Event) { q.Origin = event.OriginImport }, map[string]uint64{})
 }
@@ -172,5 +173,37 @@ func TestTallyExamples(t *testing.T) {
 	}
 	if diff := cmp.Diff([]string{ids[2] + " orphan_tool_reply", ids[3] + " "}, got); diff != "" {
 		t.Error(diff)
+	}
+}
+
+// A reason counts as new once in a stage, whatever process reads on; what an SDK retries and what is degraded, never.
+func TestNewCauses(t *testing.T) {
+	s := newStream("c1")
+	s.fail(400, orphanText, orphan...)
+	s.labels.Conversation = "c2"
+	s.fail(400, orphanText, orphan...)
+	s.labels.Stage, s.labels.Conversation = "executor", "c3"
+	s.fail(400, orphanText, orphan...)
+	s.labels.Conversation = "c4"
+	s.fail(500, "internal error", hello...)
+	s.labels.Conversation = "c5"
+	id := s.exchange()
+	s.request(id, hello...).Degraded = true
+	s.response(id, 402, fault("Insufficient Balance")).Degraded = true
+	s.advance(10 * time.Second)
+	want := []string{"planner orphan_tool_reply", "executor orphan_tool_reply", "executor server_error"}
+	for k := range len(s.steps) {
+		var got []string
+		out := restarted(t, s.steps, k)
+		for _, y := range counted(out) {
+			for _, c := range y.Counts {
+				if c.Metric == analyzer.MetricNew {
+					got = append(got, c.Labels["stage"]+" "+c.Labels["cause"])
+				}
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Fatalf("stopped after %d events (-want +got):\n%s", k, diff)
+		}
 	}
 }

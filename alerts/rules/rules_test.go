@@ -29,6 +29,7 @@ func alertsAt(t *testing.T, minute int, loads ...load) []string {
 	var out []string
 	synctest.Test(t, func(t *testing.T) {
 		cfg := alerts.Default()
+		cfg.RuleFiles = []string{"stage_failure_rate.yaml"}
 		cfg.Dir = t.TempDir()
 		e, err := alerts.New(t.Context(), cfg, alerts.Options{})
 		if err != nil {
