@@ -54,7 +54,10 @@ func TestFiresAndResolves(t *testing.T) {
 			StartsAt:    step, UpdatedAt: step, TriggeredAt: trigger,
 			Evidence: Evidence{
 				Window: 10 * time.Minute, Failed: 43, Calls: 98,
-				Shares: []Share{{"orphan_tool_reply", "tool_calls_dropped_on_save", 41, "fix tool_calls_dropped_on_save"}, {"orphan_tool_reply", "", 2, "fix "}},
+				Shares: []Share{
+					{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: 41, Fix: "fix tool_calls_dropped_on_save"},
+					{Cause: "orphan_tool_reply", Failed: 2, Fix: "fix "},
+				},
 				Versions: []VersionCount{
 					{"2.3.9", 0, 48, start.UTC().Truncate(time.Second)},
 					{"2.4.0", 43, 50, start.UTC().Truncate(time.Second).Add(time.Second)},

@@ -26,15 +26,15 @@ const maxExampleText = 512
 
 // A series is one counter: its total for PromQL, its increments for exact counts, and its newest examples.
 type series struct {
-	metric  string
-	gauge   bool // total is its value, and it ends when it is not told
-	labels  map[string]string
-	lset    labels.Labels // with the metric's name
-	ref     storage.SeriesRef
-	total   uint64
-	active  int64 // step that last added to it
-	first   int64 // Unix second of the first count of that step
-	points  []point
+	metric string
+	gauge  bool // total is its value, and it ends when it is not told
+	labels map[string]string
+	lset   labels.Labels // with the metric's name
+	ref    storage.SeriesRef
+	total  uint64
+	active int64 // step that last added to it
+	first  int64 // Unix second of the first count of that step
+	points []point
 	// examples are of up to maxExamples conversations, newest first.
 	examples []*analyzer.Example
 }

@@ -128,14 +128,7 @@ func alertRow(a *alerts.Alert, now time.Time) sinks.Alert {
 		}
 		row.Shares[name] += s.Failed
 	}
-	for _, v := range a.Evidence.Versions { // first seen first
-		if v.Failed > 0 && row.FirstBad == "" {
-			row.FirstBad = v.Version
-		}
-		if v.Failed == 0 && row.FirstBad == "" {
-			row.LastClean = v.Version
-		}
-	}
+	row.FirstBad, row.LastClean = a.Evidence.Whose()
 	if a.Evidence.Example != nil {
 		row.Example = a.Evidence.Example.Exchange
 	}

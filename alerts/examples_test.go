@@ -1,0 +1,104 @@
+package alerts
+
+import (
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// Three conversations prove an alert: of the largest share, of another that matters, and one more of the largest. Whose
+// change each share is comes from the ledger, though no clean version is in the window.
+func TestExamples(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Default(), nil)
+		first := time.Unix(b.sec, 0).UTC().Add(-time.Hour)
+		example := func(version, root, conversation string) analyzer.Example {
+			return analyzer.Example{
+				Labels: failures(version, "orphan_tool_reply", root, 1).Labels, Exchange: "x-" + conversation, Conversation: conversation,
+				PublishedAt: b.sec * 1e9, Fix: "fix " + root, FirstVersion: "2.4.0", FirstAt: first.UnixNano(), LastClean: "2.3.9",
+			}
+		}
+		for i := range 20 {
+			x := example("2.4.0", "tool_calls_dropped_on_save", fmt.Sprint("saved-", i/5))
+			y := example("2.4.1", "tool_skipped", fmt.Sprint("skipped-", i))
+			y.FirstAt, y.FirstVersion, y.LastClean = first.Add(time.Minute).UnixNano(), "2.4.1", "2.4.0"
+			b.add(&analyzer.Tally{
+				Second: b.sec, Examples: []analyzer.Example{x, y, example("2.4.0", "", "rare")}, Counts: []analyzer.Count{
+					calls("2.4.0", 4), failures("2.4.0", "orphan_tool_reply", "tool_calls_dropped_on_save", 3),
+					calls("2.4.1", 2), failures("2.4.1", "orphan_tool_reply", "tool_skipped", 2),
+				},
+			})
+			b.sec++
+		}
+		b.add(&analyzer.Tally{Second: b.sec, Counts: []analyzer.Count{failures("2.4.0", "orphan_tool_reply", "", 1)}, Examples: []analyzer.Example{example("2.4.0", "", "rare")}})
+		b.sec++
+		b.idle(5 * time.Second)
+
+		active := b.Active()
+		if len(active) != 1 {
+			t.Fatalf("%d alerts, want 1", len(active))
+		}
+		ev := active[0].Evidence
+		got := []string{ev.Example.Conversation}
+		for _, x := range ev.More {
+			got = append(got, x.Conversation)
+		}
+		if diff := cmp.Diff([]string{"saved-3", "skipped-19", "saved-2"}, got); diff != "" {
+			t.Errorf("examples (-want +got):\n%s", diff)
+		}
+		want := []Share{
+			{"orphan_tool_reply", "tool_calls_dropped_on_save", 60, "fix tool_calls_dropped_on_save", "2.4.0", first, "2.3.9"},
+			{"orphan_tool_reply", "tool_skipped", 40, "fix tool_skipped", "2.4.1", first.Add(time.Minute), "2.4.0"},
+			{"orphan_tool_reply", "", 1, "fix ", "2.4.0", first, "2.3.9"},
+		}
+		if diff := cmp.Diff(want, ev.Shares); diff != "" {
+			t.Errorf("shares (-want +got):\n%s", diff)
+		}
+		if version, clean := ev.Whose(); version != "2.4.0" || clean != "2.3.9" {
+			t.Errorf("first in %q, last clean %q", version, clean)
+		}
+	})
+}
+
+// Without a ledger the window tells what it can.
+func TestWhose(t *testing.T) {
+	f := func(first, clean string, ev Evidence) {
+		t.Helper()
+		if gotFirst, gotClean := ev.Whose(); gotFirst != first || gotClean != clean {
+			t.Errorf("first in %q, last clean %q; want %q, %q", gotFirst, gotClean, first, clean)
+		}
+	}
+	good, bad := VersionCount{Version: "1", Calls: 9}, VersionCount{Version: "2", Calls: 9, Failed: 9}
+	f("", "", Evidence{})
+	f("", "", Evidence{Versions: []VersionCount{good}})
+	f("2", "1", Evidence{Versions: []VersionCount{good, bad}})
+	f("2", "", Evidence{Versions: []VersionCount{bad, good}})
+	f("3", "", Evidence{Versions: []VersionCount{good, bad}, Shares: []Share{{FirstVersion: "3"}}})
+}
+
+func TestAddExample(t *testing.T) {
+	var list []*analyzer.Example
+	for _, x := range []analyzer.Example{
+		{Exchange: "1", Conversation: "a", PublishedAt: 5},
+		{Exchange: "2", Conversation: "b", PublishedAt: 7},
+		{Exchange: "3", Conversation: "a", PublishedAt: 6}, // newer of a
+		{Exchange: "4", Conversation: "b", PublishedAt: 1}, // older of b
+		{Exchange: "5", PublishedAt: 2},
+		{Exchange: "5", PublishedAt: 2}, // told twice
+		{Exchange: "6", PublishedAt: 3},
+	} {
+		list = addExample(list, &x, maxExamples)
+	}
+	got := ""
+	for _, x := range list {
+		got += x.Exchange
+	}
+	if got != "236" {
+		t.Errorf("exchanges %s, want 236", got)
+	}
+}
