@@ -20,6 +20,7 @@ type Sink struct {
 	cfg     Config
 	logger  *slog.Logger
 	metrics *metrics
+	layout  layout
 	closed  atomic.Bool
 }
 
@@ -37,6 +38,9 @@ func Open(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.R
 		return nil, fmt.Errorf("connect to ClickHouse: %w", err)
 	}
 	s := &Sink{conn: conn, cfg: cfg, logger: logger, metrics: newMetrics(reg)}
+	if s.layout, err = s.findLayout(ctx); err != nil {
+		return nil, errors.Join(err, conn.Close())
+	}
 	if err := s.migrate(ctx); err != nil {
 		return nil, errors.Join(fmt.Errorf("migrate schema: %w", err), conn.Close())
 	}
@@ -60,7 +64,7 @@ func connect(ctx context.Context, cfg Config) (driver.Conn, error) {
 	if err != nil {
 		return nil, err
 	}
-	err = admin.Exec(ctx, "CREATE DATABASE IF NOT EXISTS "+quoteName(o.Auth.Database))
+	err = admin.Exec(ctx, "CREATE DATABASE IF NOT EXISTS "+quoteName(o.Auth.Database)+layout{cluster: cfg.Cluster}.on())
 	if err := errors.Join(err, admin.Close()); err != nil {
 		return nil, fmt.Errorf("create database %s: %w", o.Auth.Database, err)
 	}

@@ -33,6 +33,7 @@ var engine struct {
 
 func TestMain(m *testing.M) {
 	chdb.RunChild()
+	runShards()
 	code := m.Run()
 	if engine.server != nil {
 		if err := errors.Join(engine.server.Close(context.Background()), os.RemoveAll(engine.dir)); err != nil {

@@ -172,7 +172,7 @@ func TestConfigValidate(t *testing.T) {
 	f(clickhouse.Config{}, "dsn: is empty; it looks like http://")
 	f(clickhouse.Config{DSN: "clickhouse://user:sec ret@host:port/"}, "dsn: parse: ")
 	f(clickhouse.Config{DSN: "clickhouse://user:%zzsecret@host/"}, "dsn: parse: ")
-	f(clickhouse.Config{DSN: "host:8123"}, "dsn: parse: ")
+	f(clickhouse.Config{DSN: "host:8123"}, "dsn: has no scheme: ")
 	f(clickhouse.Config{DSN: "ftp://user:secret@host/"}, "dsn: scheme is \"ftp\"")
 	f(clickhouse.Config{DSN: "http://h/", WriteTimeout: -1}, "write_timeout: -1ns is below 0")
 	f(clickhouse.Config{DSN: "http://h/", Retention: time.Minute}, "retention: 1m0s is below 1h")

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io/fs"
 	"log/slog"
 )
 
@@ -85,32 +84,26 @@ func Inspect(ctx context.Context, cfg Config) (*State, error) {
 
 // inspectSchema compares the migrations of this release with those that were applied.
 func (s *Sink) inspectSchema(ctx context.Context, st *State) error {
-	dir, err := fs.Sub(schema, "schema")
-	if err != nil {
-		return fmt.Errorf("open migrations: %w", err)
-	}
-	ms, err := migrations(dir)
+	ms, err := embedded()
 	if err != nil {
 		return err
 	}
-	applied := map[uint32]map[string]string{}
+	var applied []appliedMigration
 	if !st.NoDatabase {
-		if applied, err = s.applied(ctx); err != nil && code(err) != codeUnknownTable {
+		if applied, err = s.applied(ctx); err != nil {
 			return err
 		}
 	}
-	for _, m := range ms {
-		sums := applied[m.number]
-		delete(applied, m.number)
-		switch {
-		case len(sums) == 0:
-			st.Missing = append(st.Missing, m.name)
-		case len(sums) > 1 || sums[m.checksum] == "":
-			st.Changed = append(st.Changed, m.name)
+	for _, m := range compare(ms, applied) {
+		switch m.State {
+		case Pending:
+			st.Missing = append(st.Missing, m.Name)
+		case Changed:
+			st.Changed = append(st.Changed, m.Name)
+		case Newer:
+			st.Newer = append(st.Newer, m.Number)
+		case Applied:
 		}
-	}
-	for n := range applied {
-		st.Newer = append(st.Newer, n)
 	}
 	return nil
 }

@@ -3,6 +3,7 @@ package clickhouse
 import (
 	"context"
 	"fmt"
+	"maps"
 	"strings"
 	"time"
 
@@ -21,6 +22,24 @@ var insertSettings = clickhouse.Settings{
 	"async_insert": 0,
 	// Agents' clocks may be wrong by years, so one batch may touch many months; that must not stop the pipeline.
 	"throw_on_max_partitions_per_insert_block": 0,
+}
+
+// clusterSettings hold for every insert into a Distributed table. The server that is asked cuts the rows by shard: only so
+// rows that replace each other meet, whichever server that is.
+var clusterSettings = clickhouse.Settings{
+	// An acknowledgement must mean that the shards have the rows, not that the server that was asked means to send them.
+	"insert_distributed_sync": 1,
+	// A block that a replica has seen before must be stored all the same: its rows may have been deleted since.
+	"insert_deduplicate": 0,
+}
+
+// insertSettings are those of every insert.
+func (l layout) insertSettings() clickhouse.Settings {
+	settings := maps.Clone(insertSettings)
+	if l.cluster != "" {
+		maps.Copy(settings, clusterSettings)
+	}
+	return settings
 }
 
 // Write stores all rows of b, one insert per table. A *sinks.RetryError may pass later, a *sinks.RowError may be the fault
@@ -63,7 +82,7 @@ func insert[R any](ctx context.Context, s *Sink, table string, columns []column[
 		ictx, cancel = context.WithTimeout(ctx, s.cfg.WriteTimeout)
 		defer cancel()
 	}
-	if err := send(clickhouse.Context(ictx, clickhouse.WithSettings(insertSettings)), s, table, columns, rows); err != nil {
+	if err := send(clickhouse.Context(ictx, clickhouse.WithSettings(s.layout.insertSettings())), s, table, columns, rows); err != nil {
 		err = fmt.Errorf("insert %d %s: %w", len(rows), table, err)
 		if ctx.Err() != nil {
 			return err // the caller gave up

@@ -1,0 +1,39 @@
+package clickhouse
+
+import (
+	"context"
+	"errors"
+)
+
+// ExecAll runs statements one after the other in one database after the other: USE changes it.
+func ExecAll(ctx context.Context, dsn string, stmts []string) error {
+	cfg := Default()
+	cfg.DSN = dsn
+	database := ""
+	for _, stmt := range stmts {
+		if name, ok := cutUse(stmt); ok {
+			database = name
+			continue
+		}
+		conn, err := dial(ctx, cfg, database)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(conn.Exec(ctx, stmt), conn.Close()); err != nil {
+			return errors.Join(errors.New(stmt), err)
+		}
+	}
+	return nil
+}
+
+func cutUse(stmt string) (string, bool) {
+	if len(stmt) < 6 || stmt[:5] != "USE `" {
+		return "", false
+	}
+	return stmt[5 : len(stmt)-1], true
+}
+
+// Rewrite returns the statements of a cluster for one of a migration.
+func Rewrite(cluster, database, stmt string) ([]string, error) {
+	return layout{cluster, database}.rewrite(stmt)
+}
