@@ -54,6 +54,7 @@ type analyzeRole struct {
 	conn       *jetstream.Conn
 	sink       sinks.Sink
 	analyzer   analyzer.Config
+	content    contentPolicy
 	batcher    sinks.BatcherConfig
 	partitions int
 	owner      string
@@ -76,12 +77,16 @@ type term struct {
 	stopping bool
 }
 
-func (c *collector) newAnalyzeRole() *analyzeRole {
+func (c *collector) newAnalyzeRole() (*analyzeRole, error) {
+	content, err := newContentPolicy(c.cfg.Content, os.Getenv("LLMTAP_SHAPE_KEY"))
+	if err != nil {
+		return nil, err
+	}
 	return &analyzeRole{
-		conn: c.conn, sink: c.sink, analyzer: c.cfg.Analyzer, batcher: c.cfg.Batcher, partitions: c.cfg.Partitions,
+		conn: c.conn, sink: c.sink, analyzer: c.cfg.Analyzer, content: content, batcher: c.cfg.Batcher, partitions: c.cfg.Partitions,
 		owner: ownerName(c.cfg.NATS.URL != ""), lease: jetstream.DefaultLease, retry: leaseRetry, patience: storePatience, logger: c.logger,
 		ended: make(chan struct{}, 1), held: map[int]*term{},
-	}
+	}, nil
 }
 
 // run reads until ctx ends. What was read is stored then, and what was not stays in the stream.

@@ -74,7 +74,9 @@ func openCollector(ctx context.Context, cfg Config, logger *slog.Logger, progres
 			return nil, err
 		}
 	}
-	c.analyzer = c.newAnalyzeRole()
+	if c.analyzer, err = c.newAnalyzeRole(); err != nil {
+		return nil, err
+	}
 	if c.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; choose another address with --listen", cfg.Listen, err)
 	}

@@ -37,6 +37,7 @@ type Config struct {
 	ClickHouse clickhouse.Config   `yaml:"clickhouse"`  // DSN empty: an embedded engine
 	Chdb       chdb.Config         `yaml:"chdb"`        // the embedded engine
 	Analyzer   analyzer.Config     `yaml:"analyzer"`
+	Content    ContentConfig       `yaml:"content"` // what is stored of bodies
 	Batcher    sinks.BatcherConfig `yaml:"batcher"`
 	Alerts     alerts.Config       `yaml:"alerts"`
 	Slack      slack.Config        `yaml:"slack"` // Channel empty: alerts go to the log only
@@ -60,9 +61,11 @@ func defaults() Config {
 	cfg := Config{
 		Roles: allRoles, Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text",
 		NATS: jetstream.Default(), NATSServer: natsserver.Default(), Proxy: proxy.Default(), ClickHouse: clickhouse.Default(), Chdb: chdb.Default(),
-		Analyzer: analyzer.Default(), Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(), Slack: slack.Default(),
+		Analyzer: analyzer.Default(), Content: defaultContent(), Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(), Slack: slack.Default(),
 	}
 	cfg.NATS.URL, cfg.ClickHouse.DSN = "", ""
+	// Not a default of the package: a command that only reads must not set a TTL.
+	cfg.ClickHouse.MessageRetention = messageRetention
 	return cfg
 }
 
@@ -141,6 +144,7 @@ func (c *Config) validate() error {
 		check("clickhouse", embedded.Validate())
 	}
 	check("analyzer", c.Analyzer.Validate())
+	check("content", c.Content.Validate())
 	check("batcher", c.Batcher.Validate())
 	check("alerts", c.Alerts.Validate())
 	if c.Slack.Channel != "" || c.Slack.Token != "" || c.Slack.TokenFile != "" {

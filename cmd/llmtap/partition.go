@@ -14,7 +14,6 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
-	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -75,7 +74,7 @@ func newPartition(a *analyzeRole, p, n int, reader *jetstream.Reader, reg promet
 	}
 	logger := a.logger.With("partition", p)
 	an := analyzer.New(cfg, rules.InOrder, reg)
-	an.KeepContents(func(string) bool { return true }, func(body []byte) []byte { return redact.Append(make([]byte, 0, len(body)), body) })
+	a.content.apply(an)
 	return &partition{
 		ledger: newLedger(a.conn, p, n, reader, logger),
 		conn:   a.conn, reader: reader, analyzer: an, batcher: batcher, patience: a.patience,
