@@ -3,21 +3,23 @@ package clickhouse
 import (
 	"errors"
 	"fmt"
-	"net/url"
-	"os"
 	"strings"
 	"time"
-
-	"github.com/ClickHouse/clickhouse-go/v2"
 )
 
 // Config says where ClickHouse is.
 type Config struct {
-	// DSN is clickhouse://, http:// or https://user:password@host:port/database?option=value, with the options of
-	// clickhouse-go; what is no option is a ClickHouse setting. The database is created when it is missing.
+	// DSN is clickhouse://, http:// or https://user:password@host:port,host:port/database?option=value. Of several hosts
+	// the first that answers is used. The options are those of clickhouse-go, and ca_file, cert_file and key_file for
+	// TLS (https, or secure=true with clickhouse); what is no option is a ClickHouse setting. Ports default to
+	// ClickHouse's. The database is created when it is missing.
 	DSN string `yaml:"dsn" secret:"url"`
 	// PasswordFile is a file that holds the password; it replaces the DSN's.
 	PasswordFile string `yaml:"password_file"`
+	// AllowSkipVerify permits skip_verify=true in the DSN: whoever is on the way can read and change rows.
+	AllowSkipVerify bool `yaml:"allow_skip_verify"`
+	// Cluster is the name of a cluster of the server, or '{cluster}': tables lie on all its servers. Empty: on one.
+	Cluster string `yaml:"cluster"`
 	// WriteTimeout bounds one insert; a write that takes longer is tried again. 0 means no bound.
 	WriteTimeout time.Duration `yaml:"write_timeout"`
 	// Retention deletes rows of this age, by a TTL on every table. 0 leaves the tables' TTL as it is: none, unless it
@@ -39,6 +41,9 @@ func (c Config) Validate() error {
 	if _, err := c.parseDSN(); err != nil {
 		errs = append(errs, fmt.Errorf("dsn: %w", err))
 	}
+	if strings.ContainsAny(c.Cluster, "\r\n\t ") {
+		errs = append(errs, fmt.Errorf("cluster: %q is no name of a cluster; SELECT cluster FROM system.clusters lists them", c.Cluster))
+	}
 	if c.WriteTimeout < 0 {
 		errs = append(errs, fmt.Errorf("write_timeout: %v is below 0", c.WriteTimeout))
 	}
@@ -46,41 +51,4 @@ func (c Config) Validate() error {
 		errs = append(errs, err)
 	}
 	return errors.Join(errs...)
-}
-
-// options reads the DSN and the password.
-func (c Config) options() (*clickhouse.Options, error) {
-	o, err := c.parseDSN()
-	if err != nil || c.PasswordFile == "" {
-		return o, err
-	}
-	b, err := os.ReadFile(c.PasswordFile)
-	if err != nil {
-		return nil, fmt.Errorf("read password_file: %w", err)
-	}
-	o.Auth.Password = strings.TrimSpace(string(b))
-	return o, nil
-}
-
-func (c Config) parseDSN() (*clickhouse.Options, error) {
-	if c.DSN == "" {
-		return nil, errors.New("is empty; it looks like http://user:password@host:8123/llmtap or clickhouse://user:password@host:9000/llmtap")
-	}
-	o, err := clickhouse.ParseDSN(c.DSN)
-	if err != nil {
-		// An error of url.Parse quotes the whole DSN, password and all.
-		if ue, ok := errors.AsType[*url.Error](err); ok {
-			err = ue.Err
-		}
-		return nil, fmt.Errorf("parse: %w", err)
-	}
-	switch scheme, _, _ := strings.Cut(c.DSN, "://"); scheme {
-	case "clickhouse", "http", "https":
-	default: // the client takes any other as the native protocol
-		return nil, fmt.Errorf("scheme is %q, not clickhouse, http or https", scheme)
-	}
-	if o.MaxOpenConns == 0 {
-		o.MaxOpenConns, o.MaxIdleConns = 8, 2
-	}
-	return o, nil
 }

@@ -68,83 +68,147 @@ const createMigrations = `CREATE TABLE IF NOT EXISTS migrations
 ENGINE = ReplacingMergeTree
 ORDER BY (number, checksum)`
 
-// migrate applies the migrations that the database does not have.
-func (s *Sink) migrate(ctx context.Context) error {
+// embedded returns the migrations of this release.
+func embedded() ([]migration, error) {
 	dir, err := fs.Sub(schema, "schema")
 	if err != nil {
-		return fmt.Errorf("open migrations: %w", err)
+		return nil, fmt.Errorf("open migrations: %w", err)
 	}
-	ms, err := migrations(dir)
+	return migrations(dir)
+}
+
+// begin are the statements before the first migration.
+func (l layout) begin() ([]string, error) {
+	stmts, err := l.rewrite(createMigrations)
+	if l.cluster == "" || err != nil {
+		return stmts, err
+	}
+	return append([]string{"CREATE DATABASE IF NOT EXISTS " + quoteName(l.database) + l.on()}, stmts...), nil
+}
+
+// statements are those of m in this layout.
+func (l layout) statements(m migration) ([]string, error) {
+	var out []string
+	for _, stmt := range statements(m.text) {
+		stmts, err := l.rewrite(stmt)
+		if err != nil {
+			return nil, fmt.Errorf("read migration %s: %w", m.name, err)
+		}
+		out = append(out, stmts...)
+	}
+	return out, nil
+}
+
+// record writes down that m was applied.
+func (m migration) record() string {
+	return fmt.Sprintf("INSERT INTO %s (number, name, checksum, applied_at) VALUES (%d, %s, %s, now64(3))",
+		migrationsTable, m.number, quoteString(m.name), quoteString(m.checksum))
+}
+
+// migrate applies the migrations that the database does not have.
+func (s *Sink) migrate(ctx context.Context) error {
+	ms, err := embedded()
 	if err != nil {
 		return err
 	}
 	return s.apply(ctx, ms)
 }
 
+// apply changes nothing, and needs no right to, when the database has all of ms.
 func (s *Sink) apply(ctx context.Context, ms []migration) error {
-	if err := s.conn.Exec(ctx, createMigrations); err != nil {
-		return fmt.Errorf("create table migrations: %w", err)
-	}
 	applied, err := s.applied(ctx)
 	if err != nil {
 		return err
 	}
-	for _, m := range ms {
-		sums := applied[m.number]
-		delete(applied, m.number)
-		for sum, name := range sums {
-			if sum != m.checksum {
-				return fmt.Errorf("migration %s was changed after it was applied as %s (SHA-256 %.12s, now %.12s): restore the file, or use an empty database",
-					m.name, name, sum, m.checksum)
+	known := len(ms)
+	begun := false
+	for _, st := range compare(ms, applied) {
+		switch st.State {
+		case Changed:
+			return fmt.Errorf("migration %s was changed after it was applied as %s (SHA-256 %.12s, now %.12s): restore the file, or use an empty database",
+				st.Name, st.wasName, st.Was, st.Checksum)
+		case Newer:
+			// Migrations only add, so this release can go on. It happens in every rolling update.
+			s.logger.Warn("database is of a newer release: what that one added stays empty in rows of this one; finish the update",
+				"migration", st.Name, "newest_known", known)
+		case Pending:
+			if !begun {
+				stmts, err := s.layout.begin()
+				if err != nil {
+					return err
+				}
+				if err := s.runAll(ctx, "the beginning", stmts); err != nil {
+					return err
+				}
+				begun = true
 			}
+			if err := s.applyOne(ctx, st.migration); err != nil {
+				return err
+			}
+			s.logger.Info("migration applied", "migration", st.Name)
+		case Applied:
 		}
-		if len(sums) > 0 {
-			continue
-		}
-		if err := s.applyOne(ctx, m); err != nil {
-			return err
-		}
-		s.logger.Info("migration applied", "migration", m.name)
-	}
-	for n := range applied {
-		// A newer release was here; its migrations only add, so this one can go on. It happens in every rolling update.
-		s.logger.Warn("database has a migration of a newer release", "migration", n)
 	}
 	return nil
 }
 
 func (s *Sink) applyOne(ctx context.Context, m migration) error {
-	for i, stmt := range statements(m.text) {
-		if err := s.conn.Exec(ctx, stmt); err != nil {
-			return fmt.Errorf("run statement %d of migration %s: %w", i+1, m.name, err)
-		}
-	}
-	err := s.conn.Exec(ctx, "INSERT INTO migrations (number, name, checksum, applied_at) VALUES (?, ?, ?, now64(3))", m.number, m.name, m.checksum)
+	stmts, err := s.layout.statements(m)
 	if err != nil {
+		return err
+	}
+	if err := s.runAll(ctx, "migration "+m.name, stmts); err != nil {
+		return err
+	}
+	if err := s.conn.Exec(ctx, m.record()); err != nil {
 		return fmt.Errorf("record migration %s: %w", m.name, err)
 	}
 	return nil
 }
 
-// applied returns number -> checksum -> name of what the database has. More than one checksum for a number means that
-// two releases with different files started at once.
-func (s *Sink) applied(ctx context.Context) (map[uint32]map[string]string, error) {
-	rows, err := s.conn.Query(ctx, "SELECT number, checksum, name FROM migrations")
+// Of statements that change a replicated table at the same time one wins; the others are told to come again.
+const (
+	codeCannotAssignAlter = 517
+	alterTries            = 10
+	alterPause            = 500 * time.Millisecond
+)
+
+func (s *Sink) runAll(ctx context.Context, of string, stmts []string) error {
+	for i, stmt := range stmts {
+		err := s.conn.Exec(ctx, stmt)
+		for try := 1; code(err) == codeCannotAssignAlter && try < alterTries; try++ {
+			select {
+			case <-ctx.Done():
+				return fmt.Errorf("run statement %d of %s: %w", i+1, of, ctx.Err())
+			case <-time.After(alterPause):
+			}
+			err = s.conn.Exec(ctx, stmt)
+		}
+		if err != nil {
+			return fmt.Errorf("run statement %d of %s: %w", i+1, of, err)
+		}
+	}
+	return nil
+}
+
+// applied returns what the database has: nothing when it has no table of migrations. More than one checksum for a number
+// means that two releases with different files started at once.
+func (s *Sink) applied(ctx context.Context) ([]appliedMigration, error) {
+	rows, err := s.conn.Query(ctx, "SELECT number, checksum, name, min(applied_at) FROM "+migrationsTable+" GROUP BY number, checksum, name ORDER BY number, checksum")
+	if code(err) == codeUnknownTable {
+		return nil, nil
+	}
 	if err != nil {
 		return nil, fmt.Errorf("read migrations: %w", err)
 	}
 	defer func() { _ = rows.Close() }() // what went wrong is in rows.Err
-	applied := map[uint32]map[string]string{}
+	var applied []appliedMigration
 	for rows.Next() {
-		var n uint32
-		var sum, name string
-		if err := rows.Scan(&n, &sum, &name); err != nil {
+		var a appliedMigration
+		if err := rows.Scan(&a.number, &a.checksum, &a.name, &a.at); err != nil {
 			return nil, fmt.Errorf("read migrations: %w", err)
 		}
-		if applied[n] == nil {
-			applied[n] = map[string]string{}
-		}
-		applied[n][sum] = name
+		applied = append(applied, a)
 	}
 	if err := rows.Err(); err != nil {
 		return nil, fmt.Errorf("read migrations: %w", err)
@@ -171,15 +235,10 @@ func (s *Sink) applyRetention(ctx context.Context) error {
 		if strings.Contains(engine, " TTL "+ttl+" ") || strings.HasSuffix(engine, " TTL "+ttl) {
 			continue
 		}
-		if err := s.conn.Exec(ctx, "ALTER TABLE "+t+" MODIFY TTL "+ttl); err != nil {
+		if err := s.conn.Exec(ctx, "ALTER TABLE "+s.layout.stored(t)+" MODIFY TTL "+ttl); err != nil {
 			return fmt.Errorf("set TTL of %s: %w", t, err)
 		}
 		s.logger.Info("retention set", "table", t, "retention", retention)
 	}
 	return nil
-}
-
-// quoteName quotes an identifier.
-func quoteName(s string) string {
-	return "`" + strings.NewReplacer("\\", "\\\\", "`", "\\`").Replace(s) + "`"
 }
