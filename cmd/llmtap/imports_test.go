@@ -45,7 +45,7 @@ var thirdParty = map[string][]string{
 	"github.com/klauspost/":     {"ingest", "analyzer", "sinks", "cmd"},
 	"github.com/zeebo/xxh3":     {"analyzer"},
 	"github.com/goccy/go-yaml":  {"cmd", "alerts"},
-	"github.com/andybalholm/":   {"sinks/chdb"},
+	"github.com/andybalholm/":   {"sinks/chdb", "ingest/sdk/go"},
 	"github.com/google/uuid":    {"ingest", "sinks", "cmd", "deploy/examples/go"},
 	"golang.org/x/sync/":        {"ingest", "sinks", "alerts", "cmd"},
 	"github.com/google/go-cmp/": {""}, "github.com/rogpeppe/": {""}, "go.uber.org/goleak": {""}, "golang.org/x/": {""},

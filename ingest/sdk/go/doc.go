@@ -23,9 +23,9 @@
 //
 // By default bodies are published as their shape: roles, ids, function names, parameters and usage stay, a text becomes
 // its length and a hash keyed with LLMTAP_SHAPE_KEY (package ingest/shape). Bodies of an API that is not known, in an
-// encoding other than gzip or too long to keep become one hash. Of error answers the first 4 KiB stay, because they say
-// what was wrong, with credentials and personal data masked (package ingest/event/redact). Config.Capture publishes more
-// or less, error answers always masked; Config.Redact takes out what else must not leave.
+// encoding that the hook cannot read or too long to keep become one hash. Of error answers the first 4 KiB stay, because
+// they say what was wrong, with credentials and personal data masked (package ingest/event/redact). Config.Capture
+// publishes more or less, error answers always masked; Config.Redact takes out what else must not leave.
 //
 // # What it costs
 //

@@ -114,15 +114,14 @@ func (h *Hook) traceparent(req *http.Request) string {
 	return h.cfg.Traceparent(req.Context())
 }
 
-// describe sets what the headers of a body say about it. A body in an encoding that readers of events do not know is
-// not captured.
+// describe sets what the headers of a body say about it. A body in an encoding that nobody here knows is not captured.
 func describe(ev *event.Event, body *capture, h http.Header) {
 	ev.ContentType = h.Get("Content-Type")
 	switch e := strings.ToLower(strings.TrimSpace(strings.Join(h.Values("Content-Encoding"), ","))); e {
 	case "", "identity":
 	case "gzip", "x-gzip":
 		ev.ContentEncoding = "gzip"
-	case "zstd":
+	case "zstd", "br", "deflate":
 		ev.ContentEncoding = e
 	default:
 		body.limit, ev.Capture = -1, event.CaptureNone

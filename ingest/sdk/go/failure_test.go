@@ -318,7 +318,8 @@ func TestAnswers(t *testing.T) {
 	f("application/json", "gzip", zipped(answer), 0, full, "", "gzip")
 	f("application/json", "gzip", zipped(answer), 9, full, "", "gzip") // nor for the checksum
 	f("application/json", "gzip", zipped(answer), 60, full, errUnread, "gzip")
-	f("application/json", "br", []byte("brotli"), 0, full, "", "") // no reader of events knows it
+	f("application/json", "compress", []byte("lzw"), 0, full, "", "") // nobody here knows it
+	f("application/json", "br", []byte("no brotli"), 0, full, errUnread, "")
 	f("application/json", "X-GZIP", zipped(answer), 0, full, "", "gzip")
 	f("text/event-stream", "", []byte(streamed), 0, full, "", "")
 	f("text/event-stream", "", []byte(streamed), 1, full, "", "") // the last line end

@@ -1,12 +1,9 @@
 package llmtap
 
 import (
-	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/llmtap/llmtap/ingest/event"
@@ -20,13 +17,22 @@ var errNoRoom = errors.New("no memory for the redacted body")
 // prepare makes an event what may leave the process. It runs on the sender's goroutine, once for each event.
 func (s *sender) prepare(it *item) {
 	ev := it.ev
+	brokenOff := ev.Error != ""
 	if ev.Error == errUnread && whole(ev) {
 		ev.Error = ""
 	}
-	if len(ev.Body) == 0 || s.redact == nil && s.shaper == nil && !isError(ev) {
-		return
+	if len(ev.Body) > 0 && (s.redact != nil || s.shaper != nil || isError(ev) || unreadable(ev.ContentEncoding)) {
+		s.rewrite(it, brokenOff)
 	}
-	body, err := s.publishable(it)
+	if unreadable(ev.ContentEncoding) {
+		ev.ContentEncoding = "" // nothing is left of the body
+	}
+}
+
+// rewrite replaces the body of an event by what may leave the process of it.
+func (s *sender) rewrite(it *item, brokenOff bool) {
+	ev := it.ev
+	body, err := s.publishable(it, brokenOff)
 	if err == nil && !s.queue.resize(it, cap(body)) {
 		err = errNoRoom
 	}
@@ -49,14 +55,14 @@ func startOfError(ev *event.Event) bool {
 
 // publishable is the decoded body as the caller's redactor leaves it, masked if it is an error, else shaped if that is
 // asked for. What cannot be decoded does not pass.
-func (s *sender) publishable(it *item) (body []byte, err error) {
+func (s *sender) publishable(it *item, brokenOff bool) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
 			body, err = nil, fmt.Errorf("make a body publishable: panic: %v", r)
 		}
 	}()
 	ev := it.ev
-	body, err = decoded(ev)
+	body, err = decoded(ev, brokenOff)
 	if err != nil && s.shaper != nil {
 		return slices.Clone(s.shaper.Opaque(ev.Body)), nil
 	}
@@ -81,26 +87,6 @@ func (s *sender) publishable(it *item) (body []byte, err error) {
 // masked is an error's text without credentials and personal data.
 func masked(text []byte) []byte {
 	return redact.Append(make([]byte, 0, len(text)+len(text)/8), text)
-}
-
-// decoded is the body of ev without its encoding.
-func decoded(ev *event.Event) (body []byte, err error) {
-	switch {
-	case ev.ContentEncoding == "":
-		return ev.Body, nil
-	case ev.ContentEncoding != "gzip":
-		return nil, fmt.Errorf("decode a body: content encoding %q: %w", ev.ContentEncoding, errors.ErrUnsupported)
-	case startOfError(ev):
-		body, err := gunzip(ev.Body, errorRead)
-		if err != nil && len(body) > 0 { // that is how far it goes
-			body = redact.Cut(body, len(body)-1)
-		}
-		return body, nil
-	}
-	if body, err = gunzip(ev.Body, maxBody+1); err != nil || len(body) > maxBody {
-		return nil, fmt.Errorf("decode a body: %d bytes: %w", len(body), errors.Join(err, errors.ErrUnsupported))
-	}
-	return body, nil
 }
 
 // Memory that shaping a body of n bytes takes.
@@ -134,21 +120,12 @@ func (s *sender) shape(it *item, body []byte) []byte {
 	return slices.Clone(f(s.shaper, it.x.dialect, body, int(limit)))
 }
 
-// gunzip returns what b decompresses to, up to limit bytes; on an error, what came before it.
-func gunzip(b []byte, limit int64) ([]byte, error) {
-	z, err := gzip.NewReader(bytes.NewReader(b))
-	if err != nil {
-		return nil, fmt.Errorf("read gzip header: %w", err)
-	}
-	return io.ReadAll(io.LimitReader(z, limit))
-}
-
 // whole reports whether the body of an answer that was closed before its end was read lacks nothing: a client that
 // decodes JSON stops at the last brace, and one that decompresses a stream itself stops at its terminal event.
 func whole(ev *event.Event) bool {
 	body := ev.Body
-	if ev.ContentEncoding == "gzip" {
-		body, _ = gunzip(body, maxBody)
+	if ev.ContentEncoding != "" {
+		body, _ = decode(ev.ContentEncoding, body, maxBody) // as far as it goes
 	}
 	if e := endingOf(ev.ContentType); e != nil {
 		return e.feed(body) >= 0 || e.near()
