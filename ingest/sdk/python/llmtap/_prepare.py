@@ -47,6 +47,7 @@ class Preparer:
     def prepare(self, it: Item) -> None:
         """Changes the event of it, and accounts for its new body."""
         ev = it.ev
+        broken_off = bool(ev.error)
         if ev.error == UNREAD and _whole(ev):
             ev.error = ""
         if not ev.body:
@@ -56,7 +57,7 @@ class Preparer:
         if self._redact is None and self._shaper is None and not _is_error(ev) and ev.content_encoding not in ("br", "deflate"):
             return
         try:
-            body = self._publishable(it)
+            body = self._publishable(it, broken_off)
             if not self._queue.resize(it, len(body)):
                 raise _WithheldError("no memory for the redacted body")
         except Exception as e:  # the redactor's too; its text may hold content
@@ -67,10 +68,10 @@ class Preparer:
             return
         ev.body, ev.content_encoding = body, ""
 
-    def _publishable(self, it: Item) -> bytes:
+    def _publishable(self, it: Item, broken_off: bool) -> bytes:
         ev = it.ev
         try:
-            body = _decoded(ev)
+            body = _decoded(ev, broken_off)
         except DecodeError:
             if self._shaper is None:
                 raise
@@ -113,7 +114,7 @@ def _start_of_error(ev: Event) -> bool:
     return _is_error(ev) and ev.capture not in (_event.FULL, _event.CUT)
 
 
-def _decoded(ev: Event) -> bytes:
+def _decoded(ev: Event, broken_off: bool) -> bytes:
     """The body of ev without its encoding."""
     body = bytes(ev.body or b"")
     if not ev.content_encoding:
@@ -121,8 +122,8 @@ def _decoded(ev: Event) -> bytes:
     if _start_of_error(ev):
         text, error = decode_some(ev.content_encoding, body, ERROR_READ)
         return cut(text, len(text) - 1) if error and text else text  # that is how far it goes
-    if ev.error and ev.content_encoding != "zstd":
-        # Broken off with the answer: what came is the evidence.
+    if broken_off and ev.content_encoding != "zstd":
+        # Broken off with the answer: what came is the evidence. An answer that lacks nothing may still lack its checksum.
         text, _ = decode_some(ev.content_encoding, body, MAX_BODY + 1)
     else:
         text = decode(ev.content_encoding, body, MAX_BODY + 1)

@@ -116,6 +116,7 @@ def _tee(base: Any) -> Any:
 
     class Response(base):  # type: ignore[misc]
         _llmtap_x: Any
+        _llmtap_chunk = False  # the length of a chunk is being read; where that fails urllib3 closes before it raises
 
         def _llmtap_read(self, read: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             x: Exchange = self._llmtap_x
@@ -153,24 +154,27 @@ def _tee(base: Any) -> Any:
 
         def _update_chunk_length(self) -> None:
             x: Exchange = self._llmtap_x
+            self._llmtap_chunk = True
             try:
                 super()._update_chunk_length()
             except BaseException as e:
                 x.failed(e)
                 raise
+            finally:
+                self._llmtap_chunk = False
             if self.chunk_left == 0:
                 x.eof()
 
         def close(self) -> None:
             x: Exchange = self._llmtap_x
-            if not x.ended:
+            if not x.ended and not self._llmtap_chunk:
                 x.closed()
             super().close()
 
         def release_conn(self) -> Any:
             result = super().release_conn()
             x: Exchange = self._llmtap_x
-            if not x.ended and self._fp is None:
+            if not x.ended and self._fp is None and not self._llmtap_chunk:
                 x.closed()
             return result
 
