@@ -1,0 +1,199 @@
+package contract
+
+import (
+	"bytes"
+	"compress/gzip"
+	"compress/zlib"
+	"encoding/json"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/andybalholm/brotli"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// A contractCase is one entry of ingest/sdk/testdata/cases*.json.
+type contractCase struct {
+	Name  string
+	About string
+
+	// What a raw transport sends, or what an SDK is called with.
+	Request *struct {
+		Path     string
+		Headers  map[string]string
+		Body     text
+		Encoding string // that the agent compresses Body with
+	}
+	Chat json.RawMessage // the parameters of an SDK's call
+	Fill int             // bytes for the @ in Chat
+
+	Answers []answer // one for each request, the last for all after it; without any, the strict provider answers
+
+	Clients []string // Python's, by default all raw transports
+	Go      string   // SDK for Go: openai, anthropic or none
+	Labels  labels
+	Capture []string // by default all modes
+
+	How      string  // read (all at once), stream (in pieces), close (after the first piece), cancel (after it)
+	Parallel int     // calls at once, each with a number behind its conversation
+	Times    int     // calls one after the other
+	Retries  int     // that an SDK may make
+	Timeout  float64 // seconds
+	Tool     string  // id of a tool that runs between two calls, in a run
+
+	NATS        string `json:"nats"` // late or restarted; else it is there
+	MemoryLimit int64  `json:"memory_limit"`
+
+	Error   string // class of Llmtap-Error, by default none; see errorClass
+	Results *bool  // false: what the agent sees is the client's own affair
+}
+
+type labels struct {
+	Agent        string            `json:"agent,omitempty"`
+	Stage        string            `json:"stage,omitempty"`
+	Conversation string            `json:"conversation,omitempty"`
+	Run          string            `json:"run,omitempty"`
+	User         string            `json:"user,omitempty"`
+	Attrs        map[string]string `json:"attrs,omitempty"`
+}
+
+// text is Text or Base64; an @ in Text stands for Fill bytes.
+type text struct {
+	Text   string
+	Base64 []byte
+	Fill   int
+}
+
+// bytes returns the text.
+func (t *text) bytes() []byte {
+	if t.Base64 != nil {
+		return t.Base64
+	}
+	if t.Fill > 0 {
+		return []byte(fill(t.Text, t.Fill))
+	}
+	return []byte(t.Text)
+}
+
+// fill puts n bytes of text for the @ in s.
+func fill(s string, n int) string {
+	const word = "规划 plan 😀, "
+	return strings.Replace(s, "@", strings.Repeat(word, n/len(word)), 1)
+}
+
+// An answer is what the provider does with a request.
+type answer struct {
+	Status   int
+	Headers  map[string]string
+	Body     *text
+	Events   []string // a body in pieces, without a length
+	Encoding string   // of the body: gzip, br, deflate
+	Short    int      // bytes that are missing at the end of the encoded body
+	Length   int      // Content-Length, if it is not the body's
+	End      string   // reset, hold (nothing more comes) or refused (no connection)
+}
+
+// pieces returns the answer's body as it goes over the network, and whether its length is told.
+func (a *answer) pieces(t testing.TB) (pieces [][]byte, sized bool) {
+	for _, e := range a.Events {
+		pieces = append(pieces, []byte(e))
+	}
+	if a.Body != nil {
+		pieces, sized = [][]byte{a.Body.bytes()}, true
+	}
+	if a.Encoding != "" {
+		whole := encode(t, a.Encoding, bytes.Join(pieces, nil))
+		pieces = [][]byte{whole[:len(whole)-a.Short]}
+	}
+	return pieces, sized
+}
+
+func encode(t testing.TB, encoding string, body []byte) []byte {
+	var b bytes.Buffer
+	var w io.WriteCloser
+	switch encoding {
+	case "":
+		return body
+	case "gzip":
+		w = gzip.NewWriter(&b)
+	case "br":
+		w = brotli.NewWriter(&b)
+	case "deflate":
+		w = zlib.NewWriter(&b)
+	default:
+		t.Fatalf("encoding %q", encoding)
+	}
+	if _, err := w.Write(body); err != nil {
+		t.Fatal(err)
+	}
+	if err := w.Close(); err != nil {
+		t.Fatal(err)
+	}
+	return b.Bytes()
+}
+
+// decode is the inverse of encode. Of a body that is broken it returns what came before the fault, and an error.
+func decode(encoding string, body []byte) ([]byte, error) {
+	var r io.Reader
+	var err error
+	switch encoding {
+	case "gzip":
+		r, err = gzip.NewReader(bytes.NewReader(body))
+	case "br":
+		r = brotli.NewReader(bytes.NewReader(body))
+	case "deflate":
+		r, err = zlib.NewReader(bytes.NewReader(body))
+	default:
+		return body, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	return io.ReadAll(r)
+}
+
+func readCases(t testing.TB) []contractCase {
+	t.Helper()
+	files, err := filepath.Glob(filepath.Join(root, "ingest", "sdk", "testdata", "cases*.json"))
+	if err != nil || len(files) == 0 {
+		t.Fatalf("no cases: %v", err)
+	}
+	var all []contractCase
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		var f struct{ Cases []contractCase }
+		d := json.NewDecoder(bytes.NewReader(data))
+		d.DisallowUnknownFields()
+		if err := d.Decode(&f); err != nil {
+			t.Fatalf("%s: %v", file, err)
+		}
+		all = append(all, f.Cases...)
+	}
+	for i := range all {
+		c := &all[i]
+		if c.Clients == nil {
+			c.Clients = []string{"httpx", "httpx-async", "requests", "aiohttp"}
+		}
+		if c.Capture == nil {
+			c.Capture = []string{event.CaptureFull, event.CaptureShape, event.CaptureNone}
+		}
+		if c.How == "" {
+			c.How = "read"
+		}
+		if c.Timeout == 0 {
+			c.Timeout = 30
+		}
+		if c.Fill > 0 {
+			c.Chat = json.RawMessage(fill(string(c.Chat), c.Fill))
+		}
+		c.Times, c.Parallel = max(c.Times, 1), max(c.Parallel, 1)
+	}
+	return all
+}

@@ -1,0 +1,279 @@
+package contract
+
+import (
+	"bytes"
+	"cmp"
+	"fmt"
+	"io"
+	"log"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	gocmp "github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+const (
+	service  = "svc"
+	shapeKey = "the key of the fleet"
+)
+
+var (
+	root     = filepath.Join("..", "..", "..", "..")
+	quiet    = slog.New(slog.DiscardHandler)
+	quietLog = log.New(io.Discard, "", 0)
+)
+
+func TestMain(m *testing.M) {
+	for _, v := range os.Environ() {
+		if name, _, _ := strings.Cut(v, "="); strings.HasPrefix(name, "OTEL_") || strings.HasPrefix(name, "LLMTAP_") {
+			os.Unsetenv(name)
+		}
+	}
+	os.Exit(m.Run())
+}
+
+// A run is what one hook made of a case.
+type run struct {
+	messages []*message
+	wire     []*exchange
+	results  []result
+	stats    stats
+}
+
+// The hooks publish the same events for the same calls, whatever client makes them.
+func TestContract(t *testing.T) {
+	t.Setenv("LLMTAP_SHAPE_KEY", shapeKey)
+	python := startPython(t)
+	nats := newNATS(t)
+	nats.start(t)
+	for _, c := range readCases(t) {
+		t.Run(c.Name, func(t *testing.T) {
+			for _, capture := range c.Capture {
+				t.Run(capture, func(t *testing.T) {
+					s := &suite{c: &c, capture: capture, nats: nats, python: python}
+					if c.Chat == nil {
+						s.raw(t)
+					} else {
+						s.sdk(t)
+					}
+				})
+			}
+		})
+	}
+}
+
+// runs counts the runs of all cases.
+var runs int
+
+// A suite is one case in one capture mode.
+type suite struct {
+	c       *contractCase
+	capture string
+	nats    *natsd
+	python  *pythonHook
+}
+
+// raw sends the same bytes through both hooks, and expects the same of each.
+func (s *suite) raw(t *testing.T) {
+	c := s.newCall(t, "")
+	want := s.run(t, new(goHook), c, s.c.Answers)
+	for _, client := range s.c.Clients {
+		t.Run(client, func(t *testing.T) {
+			c.Client = client
+			got := s.run(t, s.python, c, s.c.Answers)
+			s.compare(t, got, want)
+			if s.c.Results == nil || *s.c.Results {
+				s.sameResults(t, got.results, want.results)
+			}
+		})
+	}
+}
+
+// sdk makes the same calls through the SDKs of both languages. What Python's sent is sent again through the Go hook.
+func (s *suite) sdk(t *testing.T) {
+	if s.c.Go != "" {
+		t.Run("go "+s.c.Go, func(t *testing.T) { s.run(t, new(goHook), s.newCall(t, s.c.Go), s.c.Answers) })
+	}
+	for _, client := range s.c.Clients {
+		t.Run(client, func(t *testing.T) {
+			got := s.run(t, s.python, s.newCall(t, client), s.c.Answers)
+			s.compare(t, got, s.again(t, got))
+		})
+	}
+}
+
+func (s *suite) newCall(t testing.TB, client string) *call {
+	c := &call{
+		Client: client, How: s.c.How, Timeout: s.c.Timeout, Labels: s.c.Labels, Parallel: s.c.Parallel, Tool: s.c.Tool, Chat: s.c.Chat, Retries: s.c.Retries,
+	}
+	if r := s.c.Request; r != nil {
+		c.Path, c.Headers = r.Path, r.Headers
+		c.Body = encode(t, r.Encoding, r.Body.bytes())
+	}
+	return c
+}
+
+// run makes the calls of the case through h, and reads what it publishes.
+func (s *suite) run(t *testing.T, h hook, c *call, answers []answer) *run {
+	t.Helper()
+	m := startModel(t, answers)
+	defer m.close()
+	return s.record(t, h, m, func(n *natsd) (results []result) {
+		c.Base = "http://" + m.host()
+		if c.Labels.Run = s.c.Labels.Run; c.Tool != "" {
+			c.Labels.Run += fmt.Sprint("#", runs) // JetStream would take another run of this name for the same
+		}
+		for i := range s.c.Times {
+			results = append(results, h.call(t, c)...)
+			if s.c.NATS == "restarted" && i%3 == 2 {
+				n.toggle(t)
+			}
+		}
+		return results
+	})
+}
+
+// again sends what a run sent once more, through the Go hook.
+func (s *suite) again(t *testing.T, sent *run) *run {
+	t.Helper()
+	m := startModel(t, replay(sent.wire))
+	defer m.close()
+	h := new(goHook)
+	return s.record(t, h, m, func(*natsd) (results []result) {
+		for i, x := range sent.wire {
+			c := s.newCall(t, "")
+			c.Base, c.Path, c.Body, c.How, c.Parallel = "http://"+m.host(), x.path, x.request, "stream", 1
+			if s.c.Parallel > 1 {
+				c.Labels.Conversation += fmt.Sprint("-", i)
+			}
+			c.Headers = make(map[string]string)
+			for k := range x.header {
+				if k != "Content-Length" && k != "Accept-Encoding" {
+					c.Headers[k] = x.header.Get(k)
+				}
+			}
+			results = append(results, h.call(t, c)...)
+		}
+		return results
+	})
+}
+
+// record opens h, lets calls make its calls, and reads what is published of them.
+func (s *suite) record(t *testing.T, h hook, m *model, calls func(*natsd) []result) *run {
+	t.Helper()
+	n, began := s.nats, time.Now()
+	runs++
+	if s.c.NATS != "" {
+		n = newNATS(t)
+		defer n.stop()
+	}
+	if s.c.NATS == "restarted" {
+		n.start(t)
+	}
+	h.open(t, &options{NATS: n.url(), Host: m.host(), Capture: s.capture, MemoryLimit: s.c.MemoryLimit})
+	r := &run{results: calls(n)}
+	if s.c.NATS == "late" && h.flush(t, 0.05).Flushed {
+		t.Error("events are stored, but NATS is not there")
+	}
+	if n.server == nil {
+		n.start(t)
+	}
+	r.stats = h.flush(t, 20)
+	if !r.stats.Flushed || r.stats.Pending != 0 || r.stats.Open != 0 || r.stats.Bytes != 0 {
+		t.Errorf("something is left: %+v", r.stats)
+	}
+	h.close(t)
+	r.wire = m.took()
+	r.messages = readEvents(t, n.news(t), began, m.host(), fmt.Sprint("#", runs))
+	s.check(t, r)
+	if s.c.Parallel > 1 {
+		byConversation(r.messages)
+	}
+	return r
+}
+
+// check judges a run by itself.
+func (s *suite) check(t *testing.T, r *run) {
+	t.Helper()
+	if uint64(len(r.messages)) != r.stats.Events || len(r.messages) == 0 {
+		t.Errorf("%d events, stats %+v, results %+v", len(r.messages), r.stats, r.results)
+	}
+	checkWire(t, s.capture, r.messages, r.wire)
+	for _, m := range r.messages {
+		if want := cmp.Or(s.c.Error, "none"); m.ev.Kind == event.Response && m.class != want {
+			t.Errorf("%s %q, want %s", event.HeaderError, m.ev.Error, want)
+		}
+	}
+}
+
+// compareDrops expects that both hooks dropped the oldest exchanges and counted each. How many is not the contract's: what
+// an event costs in memory differs, and one may have been in flight.
+func (s *suite) compareDrops(t *testing.T, got, want *run) {
+	t.Helper()
+	for _, r := range []*run{got, want} {
+		kept, last := uint64(len(r.messages)/2), r.messages[len(r.messages)-1].ev
+		calls := uint64(s.c.Times)
+		if kept+r.stats.Dropped != calls || last.Dropped != r.stats.Dropped || last.Seq != 2*calls || r.stats.Published != kept {
+			t.Errorf("%d exchanges of %d are kept, the last says %d dropped and is number %d; stats %+v", kept, calls, last.Dropped, last.Seq, r.stats)
+		}
+		for i, m := range r.messages {
+			if i > 2 && m.ev.Seq != r.messages[i-1].ev.Seq+1 { // the first may have been in flight
+				t.Errorf("number %d follows %d: a newer exchange went before an older one", m.ev.Seq, r.messages[i-1].ev.Seq)
+			}
+		}
+	}
+	if a, b := got.stats.Dropped, want.stats.Dropped; a+3 < b || b+3 < a {
+		t.Errorf("%d exchanges are dropped, and %d in Go", a, b)
+	}
+}
+
+// sameResults expects that the agent saw the same.
+func (s *suite) sameResults(t *testing.T, got, want []result) {
+	t.Helper()
+	if len(got) != len(want) {
+		t.Fatalf("%d results, want %d", len(got), len(want))
+	}
+	for i, a := range got {
+		b := want[i]
+		if a.Status != b.Status || (a.Error == "") != (b.Error == "") {
+			t.Errorf("call %d: status %d, error %q; in Go %d, %q", i, a.Status, a.Error, b.Status, b.Error)
+		}
+		if a.Error == "" && s.c.How != "close" && !bytes.Equal(a.Body, b.Body) {
+			t.Errorf("call %d: body\n%s\nin Go\n%s", i, start(a.Body), start(b.Body))
+		}
+	}
+}
+
+// compare expects the same events of two hooks.
+func (s *suite) compare(t *testing.T, got, want *run) {
+	t.Helper()
+	if s.c.MemoryLimit > 0 {
+		s.compareDrops(t, got, want)
+		return
+	}
+	if len(got.messages) != len(want.messages) {
+		t.Errorf("%d events, and %d from Go", len(got.messages), len(want.messages))
+	}
+	for i := range min(len(got.messages), len(want.messages)) {
+		a, b := got.messages[i], want.messages[i]
+		if a.Subject != b.Subject {
+			t.Errorf("event %d: subject %s, and %s from Go", i, a.Subject, b.Subject)
+		}
+		if diff := gocmp.Diff(b.Header, a.Header); diff != "" {
+			t.Errorf("event %d: headers (-Go +Python):\n%s%q\n%q", i, diff, b.ev.Error, a.ev.Error)
+		}
+		// Of an answer that ended early, each may have read another part: checkWire judges it.
+		if a.class == "none" && !bytes.Equal(a.Body, b.Body) {
+			t.Errorf("event %d: payload (-Go +Python):\n-%s\n+%s", i, start(b.Body), start(a.Body))
+		}
+	}
+	if got.stats != want.stats {
+		t.Errorf("stats %+v, and %+v from Go", got.stats, want.stats)
+	}
+}

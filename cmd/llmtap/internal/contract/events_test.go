@@ -1,0 +1,234 @@
+package contract
+
+import (
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// A message is one event as it was published, its parts joined, without what differs from run to run.
+type message struct {
+	Subject string // without its shard
+	Header  map[string]string
+	Body    []byte // decoded
+
+	ev    *event.Event
+	class string // of its error
+}
+
+// What stands in a header for a value that was checked and may differ.
+const (
+	anID       = "(id)"
+	aTime      = "(time)"
+	aDuration  = "(duration)"
+	anInstance = "(instance)"
+	anSDK      = "(sdk)"
+	theHost    = "(provider)"
+)
+
+var (
+	uuid4 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-4[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	uuid7 = regexp.MustCompile(`^[0-9a-f]{8}-[0-9a-f]{4}-7[0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}$`)
+	isSDK = regexp.MustCompile(`^(go|python)/\d+\.\d+\.\d+$`)
+)
+
+// readEvents makes messages of what is stored, in its order; began is when the run began, host the
+// provider's, and run what was put behind the name of its run.
+func readEvents(t testing.TB, raw []*jetstream.RawStreamMsg, began time.Time, host, run string) []*message {
+	t.Helper()
+	var ms []*message
+	r := reading{t: t, began: began, host: host, run: run, ids: make(map[string]string)}
+	for i := 0; i < len(raw); {
+		n := r.parts(raw[i:])
+		ms = append(ms, r.message(raw[i:i+n]))
+		i += n
+	}
+	r.numbers(ms)
+	return ms
+}
+
+// A reading is the state of readEvents.
+type reading struct {
+	t        testing.TB
+	began    time.Time
+	host     string
+	run      string            // what stands behind the name of a run
+	ids      map[string]string // of exchanges -> x1, x2 …
+	instance string
+}
+
+// parts returns how many of the next messages carry one event.
+func (r *reading) parts(raw []*jetstream.RawStreamMsg) int {
+	part := raw[0].Header.Get(event.HeaderPart)
+	if part == "" {
+		return 1
+	}
+	_, of, _ := strings.Cut(part, "/")
+	n, err := strconv.Atoi(of)
+	if err != nil || n < 2 || n > len(raw) {
+		r.t.Fatalf("part %q of %d messages", part, len(raw))
+	}
+	for i, m := range raw[:n] {
+		if got, want := m.Header.Get(event.HeaderPart), fmt.Sprintf("%d/%d", i+1, n); got != want {
+			r.t.Fatalf("part %q, want %q", got, want)
+		}
+		a, b := maps.Clone(raw[0].Header), maps.Clone(m.Header)
+		for k := range a {
+			if k == event.HeaderPart || strings.HasPrefix(k, "Nats-") {
+				delete(a, k)
+				delete(b, k)
+			}
+		}
+		if !maps.EqualFunc(a, b, slices.Equal) {
+			r.t.Errorf("the parts of an event have other headers: %v, %v", a, b)
+		}
+	}
+	return n
+}
+
+// message joins the parts of one event.
+func (r *reading) message(parts []*jetstream.RawStreamMsg) *message {
+	t := r.t
+	m := &message{Header: make(map[string]string)}
+	for i, p := range parts {
+		ev, err := event.Decode(p.Subject, event.Header(p.Header), p.Data)
+		if err != nil {
+			t.Fatalf("message %v: %v", p.Header, err)
+		}
+		if i == 0 {
+			m.ev = ev
+		}
+		if id := ev.MessageID(); p.Header.Get(event.HeaderMsgID) != id {
+			t.Errorf("%s %q, want %q", event.HeaderMsgID, p.Header.Get(event.HeaderMsgID), id)
+		}
+		if p.Subject != ev.Subject() {
+			t.Errorf("subject %q, want %q", p.Subject, ev.Subject())
+		}
+		m.Body = append(m.Body, p.Data...)
+	}
+	if len(parts) > 1 && m.ev.BodyBytes != len(m.Body) {
+		t.Errorf("%s %d, want %d", event.HeaderBodyBytes, m.ev.BodyBytes, len(m.Body))
+	}
+	m.Subject = parts[0].Subject[:strings.LastIndexByte(parts[0].Subject, '.')]
+	for k, v := range parts[0].Header {
+		if strings.HasPrefix(k, "Nats-") && k != event.HeaderMsgID {
+			continue // the server's, of the stored message
+		}
+		if len(v) != 1 {
+			t.Errorf("%s has %d values", k, len(v))
+		}
+		m.Header[k] = r.normal(k, v[0], m.ev)
+		if strings.Contains(v[0], "topsecret") || strings.Contains(v[0], "sk-") {
+			t.Errorf("a secret is published: %s: %s", k, v[0])
+		}
+	}
+	delete(m.Header, event.HeaderMsgID) // judged above
+	if e := m.ev.ContentEncoding; e != "" {
+		delete(m.Header, event.HeaderContentEncoding)
+		if plain, err := decode(e, m.Body); err == nil || len(plain) > 0 {
+			m.Body = plain
+		}
+	}
+	m.class = errorClass(m.ev.Error, m.ev.Cancelled())
+	if m.class != "none" && m.class != "unread" {
+		m.Header[event.HeaderError] = "(" + m.class + ")"
+	}
+	return m
+}
+
+// normal checks a value that differs from run to run and returns what is the same in all.
+func (r *reading) normal(key, value string, ev *event.Event) string {
+	t := r.t
+	switch key {
+	case event.HeaderExchange:
+		if !uuid7.MatchString(value) {
+			t.Errorf("%s %q is no UUIDv7", key, value)
+		}
+		if r.ids[value] == "" {
+			r.ids[value] = fmt.Sprint("x", len(r.ids)+1)
+		}
+		return r.ids[value]
+	case event.HeaderTime:
+		if ev.Time.Before(r.began.Add(-time.Millisecond)) || ev.Time.After(time.Now().Add(time.Millisecond)) || !strings.HasSuffix(value, "Z") {
+			t.Errorf("%s %q is not within the run, which began at %v", key, value, r.began)
+		}
+		return aTime
+	case event.HeaderDuration, event.HeaderFirstByte:
+		if ev.Duration < 0 || ev.FirstByte < 0 || ev.FirstByte > ev.Duration || ev.Duration > time.Since(r.began) {
+			t.Errorf("duration %v, first byte %v of a run of %v", ev.Duration, ev.FirstByte, time.Since(r.began))
+		}
+		return aDuration
+	case event.HeaderInstance:
+		if !uuid4.MatchString(value) || r.instance != "" && value != r.instance {
+			t.Errorf("%s %q, before it was %q", key, value, r.instance)
+		}
+		r.instance = value
+		return anInstance
+	case event.HeaderSDK:
+		if !isSDK.MatchString(value) {
+			t.Errorf("%s %q", key, value)
+		}
+		return anSDK
+	case event.HeaderRun:
+		return strings.TrimSuffix(value, r.run)
+	case event.HeaderURL:
+		return strings.Replace(value, r.host, theHost, 1)
+	}
+	return value
+}
+
+// numbers checks that the sequence has no gap but where exchanges were dropped, and that requests come before their
+// responses.
+func (r *reading) numbers(ms []*message) {
+	if len(ms) == 0 {
+		return
+	}
+	var last uint64
+	half := make(map[string]int)
+	for _, m := range ms {
+		if m.ev.Seq <= last || m.ev.Seq != last+1 && m.ev.Dropped == 0 {
+			r.t.Errorf("%s %d after %d, %d dropped", event.HeaderSeq, m.ev.Seq, last, m.ev.Dropped)
+		}
+		last = m.ev.Seq
+		switch m.ev.Kind {
+		case event.Request:
+			half[m.ev.Exchange]++
+		case event.Response:
+			if half[m.ev.Exchange] != 1 {
+				r.t.Errorf("seq %d: a response before its request, or twice", m.ev.Seq)
+			}
+			half[m.ev.Exchange]++
+		default: // not of an exchange
+		}
+	}
+	for _, n := range half {
+		if n != 2 {
+			r.t.Error("half an exchange is published")
+		}
+	}
+}
+
+// byConversation sorts the events of calls that were made at the same time, whose order is chance; their numbers go.
+func byConversation(ms []*message) {
+	names := make(map[string]string)
+	slices.SortStableFunc(ms, func(a, b *message) int {
+		return strings.Compare(a.ev.Labels.Conversation, b.ev.Labels.Conversation)
+	})
+	for _, m := range ms {
+		x := m.Header[event.HeaderExchange]
+		if names[x] == "" {
+			names[x] = fmt.Sprint("x", len(names)+1)
+		}
+		m.Header[event.HeaderExchange] = names[x]
+		delete(m.Header, event.HeaderSeq)
+	}
+}

@@ -1,0 +1,270 @@
+package contract
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/anthropics/anthropic-sdk-go"
+	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
+)
+
+// The options of a hook, as runners of all languages take them.
+type options struct {
+	NATS        string `json:"nats"`
+	Host        string `json:"host"`
+	Capture     string `json:"capture"`
+	MemoryLimit int64  `json:"memory_limit"`
+}
+
+// A call is what an agent does; Parallel of them at once.
+type call struct {
+	Client   string            `json:"client"`
+	Base     string            `json:"base"` // URL of the provider
+	Path     string            `json:"path"`
+	Headers  map[string]string `json:"headers"`
+	Body     []byte            `json:"body"`
+	How      string            `json:"how"`
+	Timeout  float64           `json:"timeout"`
+	Labels   labels            `json:"labels"`
+	Parallel int               `json:"parallel"`
+	Tool     string            `json:"tool"`
+	Chat     json.RawMessage   `json:"chat"`
+	Retries  int               `json:"retries"`
+}
+
+// A result is what the agent sees of a raw call: its status and the decoded body, as far as it came. Error says that the
+// call failed; its words are the client's.
+type result struct {
+	Status int    `json:"status"`
+	Body   []byte `json:"body"`
+	Error  string `json:"error"`
+}
+
+// stats are the counts of a hook.
+type stats struct {
+	Flushed   bool   `json:"flushed"` // all that ended before is stored
+	Published uint64 `json:"published"`
+	Events    uint64 `json:"events"`
+	Dropped   uint64 `json:"dropped"`
+	Pending   int    `json:"pending"`
+	Open      int    `json:"open"`
+	Bytes     int64  `json:"bytes"`
+}
+
+// A hook is one language's, in a process that makes calls.
+type hook interface {
+	open(t testing.TB, o *options)
+	call(t testing.TB, c *call) []result
+	// flush waits until no call is open and all is stored, or for so many seconds.
+	flush(t testing.TB, seconds float64) stats
+	close(t testing.TB)
+}
+
+// goHook is the Go hook in this process.
+type goHook struct {
+	h    *llmtap.Hook
+	base *http.Transport
+}
+
+func (g *goHook) open(t testing.TB, o *options) {
+	h, err := llmtap.Open(llmtap.Config{
+		URL: o.NATS, Service: service, ServiceVersion: "1.2.3", Environment: "test", Capture: o.Capture, Hosts: []string{o.Host},
+		MemoryLimit: o.MemoryLimit, Logger: quiet,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	g.h, g.base = h, &http.Transport{}
+}
+
+func (g *goHook) flush(t testing.TB, seconds float64) stats {
+	limit := time.Duration(seconds * float64(time.Second))
+	waitFor(limit, func() bool { return g.h.Stats().Open == 0 })
+	ctx, cancel := context.WithTimeout(t.Context(), limit)
+	defer cancel()
+	err := g.h.Flush(ctx)
+	s := g.h.Stats()
+	return stats{err == nil, s.Published, s.Events, s.Dropped, s.Pending, s.Open, s.Bytes}
+}
+
+func (g *goHook) close(t testing.TB) {
+	if err := g.h.Close(); err != nil {
+		t.Error(err)
+	}
+	g.base.CloseIdleConnections()
+}
+
+func (g *goHook) call(t testing.TB, c *call) []result {
+	results := make([]result, c.Parallel)
+	var all sync.WaitGroup
+	for i := range c.Parallel {
+		all.Go(func() {
+			l := c.Labels
+			if c.Parallel > 1 {
+				l.Conversation = fmt.Sprintf("%s-%d", l.Conversation, i)
+			}
+			ctx := labelled(t.Context(), &l)
+			if c.Tool != "" {
+				g.h.RunStarted(ctx)
+			}
+			results[i] = g.one(ctx, c)
+			if c.Tool != "" {
+				g.h.ToolStarted(ctx, c.Tool)
+				g.h.ToolEnded(ctx, c.Tool, errors.New("the tool fails"))
+				results[i] = g.one(ctx, c)
+				g.h.RunEnded(ctx, nil)
+			}
+		})
+	}
+	all.Wait()
+	return results
+}
+
+func labelled(ctx context.Context, l *labels) context.Context {
+	for _, f := range []struct {
+		with  func(context.Context, string) context.Context
+		value string
+	}{{llmtap.WithAgent, l.Agent}, {llmtap.WithStage, l.Stage}, {llmtap.WithConversation, l.Conversation}, {llmtap.WithRun, l.Run}, {llmtap.WithUser, l.User}} {
+		if f.value != "" {
+			ctx = f.with(ctx, f.value)
+		}
+	}
+	for k, v := range l.Attrs {
+		ctx = llmtap.WithAttr(ctx, k, v)
+	}
+	return ctx
+}
+
+func (g *goHook) one(ctx context.Context, c *call) result {
+	client := &http.Client{Transport: g.h.Transport(g.base)}
+	switch c.Client {
+	case "openai":
+		return failed(g.openai(ctx, c, client))
+	case "anthropic":
+		return failed(g.anthropic(ctx, c, client))
+	}
+	return raw(ctx, c, client)
+}
+
+func failed(err error) result {
+	if err != nil {
+		return result{Error: err.Error()}
+	}
+	return result{}
+}
+
+// raw sends the bytes of c through net/http.
+func raw(ctx context.Context, c *call, client *http.Client) (r result) {
+	ctx, cancel := context.WithTimeoutCause(ctx, time.Duration(c.Timeout*float64(time.Second)), errTimeout)
+	defer cancel()
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, c.Base+c.Path, strings.NewReader(string(c.Body)))
+	if err != nil {
+		return failed(err)
+	}
+	for k, v := range c.Headers {
+		req.Header.Set(k, v)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		return failed(err)
+	}
+	defer resp.Body.Close()
+	r.Status = resp.StatusCode
+	encoding := resp.Header.Get("Content-Encoding")
+	defer func() { r.Body, _ = decode(encoding, r.Body) }() // as far as it goes
+	if c.How == "close" || c.How == "cancel" {
+		p := make([]byte, 64<<10)
+		n, err := resp.Body.Read(p)
+		if c.How == "cancel" {
+			cancel()
+			_, err = resp.Body.Read(p[n:])
+		}
+		r.Body = p[:n]
+		if err != nil && err != io.EOF { //nolint:errorlint // the end is io.EOF itself
+			r.Error = err.Error()
+		}
+		return r
+	}
+	r.Body, err = io.ReadAll(resp.Body)
+	if err != nil {
+		r.Error = err.Error()
+	}
+	return r
+}
+
+// openai asks until the model wants no more tools.
+func (g *goHook) openai(ctx context.Context, c *call, client *http.Client) error {
+	var p openai.ChatCompletionNewParams
+	if err := json.Unmarshal(c.Chat, &p); err != nil {
+		return err
+	}
+	api := openai.NewClient(option.WithBaseURL(c.Base+"/openai/v1"), option.WithAPIKey("sk-secret"), option.WithMaxRetries(c.Retries), option.WithHTTPClient(client))
+	if streamed(c.Chat) {
+		s := api.Chat.Completions.NewStreaming(ctx, p)
+		defer s.Close()
+		for s.Next() {
+			s.Current()
+		}
+		return s.Err()
+	}
+	for {
+		r, err := api.Chat.Completions.New(ctx, p)
+		if err != nil {
+			return err
+		}
+		m := r.Choices[0].Message
+		if len(m.ToolCalls) == 0 {
+			return nil
+		}
+		p.Messages = append(p.Messages, m.ToParam())
+		for _, tc := range m.ToolCalls {
+			p.Messages = append(p.Messages, openai.ToolMessage("-3 °C", tc.ID))
+		}
+	}
+}
+
+func (g *goHook) anthropic(ctx context.Context, c *call, client *http.Client) error {
+	var p anthropic.MessageNewParams
+	if err := json.Unmarshal(c.Chat, &p); err != nil {
+		return err
+	}
+	api := anthropic.NewClient(anthropicoption.WithBaseURL(c.Base+"/anthropic"), anthropicoption.WithAPIKey("sk-secret"),
+		anthropicoption.WithMaxRetries(c.Retries), anthropicoption.WithHTTPClient(client))
+	if streamed(c.Chat) {
+		s := api.Messages.NewStreaming(ctx, p)
+		defer s.Close()
+		for s.Next() {
+			s.Current()
+		}
+		return s.Err()
+	}
+	_, err := api.Messages.New(ctx, p)
+	return err
+}
+
+func streamed(chat json.RawMessage) bool {
+	var p struct{ Stream bool }
+	return json.Unmarshal(chat, &p) == nil && p.Stream
+}
+
+// environ is the environment of a runner, without what would tell a hook something.
+func environ(more ...string) []string {
+	env := slices.DeleteFunc(os.Environ(), func(s string) bool {
+		return strings.HasPrefix(s, "OTEL_") || strings.HasPrefix(s, "LLMTAP_") || strings.Contains(strings.ToLower(s), "_proxy=")
+	})
+	return append(env, more...)
+}

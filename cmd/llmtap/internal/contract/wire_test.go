@@ -1,0 +1,102 @@
+package contract
+
+import (
+	"bytes"
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/event/redact"
+	"github.com/llmtap/llmtap/ingest/shape"
+)
+
+// maxError is how much of an error answer is published in shape and none, in bytes.
+const maxError = 4 << 10
+
+var shapes = shape.New([]byte(shapeKey))
+
+// checkWire holds the events of a run against what the provider saw and said.
+func checkWire(t testing.TB, capture string, ms []*message, wire []*exchange) {
+	t.Helper()
+	at := make(map[string]*exchange)
+	for _, m := range ms {
+		switch m.ev.Kind {
+		case event.Request:
+			if len(at) >= len(wire) {
+				continue // it did not reach the provider
+			}
+			x := wire[len(at)]
+			at[m.ev.Exchange] = x
+			if want := published(m, capture, x, x.request, x.header.Get("Content-Encoding")); !bytes.Equal(m.Body, want) {
+				t.Errorf("the payload of a request is\n%s\nwant\n%s", start(m.Body), start(want))
+			}
+		case event.Response:
+			x := at[m.ev.Exchange]
+			if x == nil || x.answer.Status == 0 {
+				if m.ev.Status != 0 || len(m.Body) > 0 {
+					t.Errorf("status %d, body %s of no answer", m.ev.Status, start(m.Body))
+				}
+				continue
+			}
+			if m.ev.Status != x.answer.Status {
+				t.Errorf("status %d, want %d", m.ev.Status, x.answer.Status)
+			}
+			checkResponse(t, capture, m, x)
+		default: // has no payload
+		}
+	}
+}
+
+// checkResponse accepts the whole body, and of an answer that ended early what may have come.
+func checkResponse(t testing.TB, capture string, m *message, x *exchange) {
+	t.Helper()
+	encoding := x.answer.Encoding
+	for k, v := range x.answer.Headers {
+		if strings.EqualFold(k, "Content-Encoding") {
+			encoding = v
+		}
+	}
+	want := published(m, capture, x, x.response(), encoding)
+	ok := bytes.Equal(m.Body, want)
+	for i := range x.pieces {
+		ok = ok || m.class != "none" && bytes.Equal(m.Body, published(m, capture, x, bytes.Join(x.pieces[:i], nil), encoding))
+	}
+	if !ok {
+		t.Errorf("the payload of a response is\n%s\nwant\n%s", start(m.Body), start(want))
+	}
+}
+
+// lastEvent is the end of OpenAI's streams.
+const lastEvent = "data: [DONE]\n\n"
+
+// published is what a capture mode leaves of a body of the wire.
+func published(m *message, capture string, x *exchange, wire []byte, encoding string) []byte {
+	body, err := decode(encoding, wire)
+	if i := bytes.Index(body, []byte(lastEvent)); i >= 0 {
+		body, err = body[:i+len(lastEvent)], nil // what follows is not the stream's
+	}
+	dialect, _, _ := strings.Cut(x.path, "?")
+	limit := 8*len(body) + 4<<10
+	isError := m.ev.Kind == event.Response && m.ev.Status >= 400
+	switch {
+	case isError && capture == event.CaptureFull:
+		return redact.Append(nil, body)
+	case isError:
+		masked := redact.Append(nil, redact.Cut(body, maxError))
+		return masked[:min(len(masked), maxError)]
+	case capture == event.CaptureNone, len(wire) == 0:
+		return nil
+	case err != nil && len(body) == 0 && capture == event.CaptureFull:
+		return wire // it came as it is
+	case err != nil && m.class == "none" && capture == event.CaptureShape:
+		return bytes.Clone(shapes.Opaque(wire))
+	case capture == event.CaptureFull:
+		return body
+	case m.ev.Kind == event.Request:
+		return bytes.Clone(shapes.Request(shape.Detect(dialect), body, limit))
+	}
+	return bytes.Clone(shapes.Response(shape.Detect(dialect), body, limit))
+}
+
+// start is the beginning of a body, to be read by a person.
+func start(b []byte) []byte { return b[:min(len(b), 600)] }
