@@ -1,0 +1,89 @@
+package clickhouse_test
+
+import (
+	"fmt"
+	"log/slog"
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// The golden file is all that is run on a cluster; the engine's parser reads each statement.
+func TestClusterGolden(t *testing.T) {
+	script, err := clickhouse.Script("main", "llmtap")
+	if err != nil {
+		t.Fatal(err)
+	}
+	golden(t, "cluster.sql", script)
+	s := open(t)
+	for _, stmt := range clickhouse.Statements(script) {
+		if strings.HasPrefix(stmt, "INSERT ") {
+			continue // the parser would wait for rows
+		}
+		ast := query(t, s, "EXPLAIN AST "+stmt, nil)
+		creates := strings.Contains(stmt, "\nCREATE ") || strings.HasPrefix(stmt, "CREATE ")
+		if ast == "" || creates != strings.HasPrefix(ast, "CreateQuery") {
+			t.Errorf("%s\nis read as\n%s", stmt, ast)
+		}
+		if !strings.Contains(stmt, " ON CLUSTER 'main'") && !strings.HasPrefix(stmt, "USE ") {
+			t.Errorf("is run on one server only: %s", stmt)
+		}
+	}
+}
+
+func TestClusterRefusesUnknownForms(t *testing.T) {
+	f := func(stmt, want string) {
+		t.Helper()
+		_, err := clickhouse.Rewrite("main", "llmtap", stmt)
+		if err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("%s: %v, want %q", stmt, err, want)
+		}
+		if got, err := clickhouse.Rewrite("", "llmtap", stmt); err != nil || len(got) != 1 || got[0] != stmt {
+			t.Errorf("%s on one server: %q, %v", stmt, got, err)
+		}
+	}
+	f("DROP TABLE exchanges", "statement has no form for a cluster: DROP TABLE exchanges")
+	f("CREATE MATERIALIZED VIEW IF NOT EXISTS v AS SELECT 1", "statement has no form for a cluster")
+	f("CREATE TABLE exchanges (n UInt8) ENGINE = ReplacingMergeTree ORDER BY n", "statement has no form for a cluster")
+	f("CREATE TABLE IF NOT EXISTS exchanges (n UInt8) ENGINE = MergeTree ORDER BY n", "table exchanges: engine MergeTree has no form for a cluster")
+	f("CREATE TABLE IF NOT EXISTS exchanges (n UInt8) ENGINE = ReplacingMergeTree(a, b) ORDER BY n", "engine has more than a version")
+	f("CREATE TABLE IF NOT EXISTS exchanges AS findings", "table exchanges has no engine")
+	f("CREATE TABLE IF NOT EXISTS other (id UInt8) ENGINE = ReplacingMergeTree ORDER BY id", "table other has no sharding key")
+	f("CREATE TABLE IF NOT EXISTS exchanges (exchange_id UInt8) ENGINE = ReplacingMergeTree ORDER BY service", "sharding key exchange_id is not in the sort key")
+	f("CREATE TABLE IF NOT EXISTS exchanges (s String DEFAULT 'ENGINE = x", "a string or comment has no end")
+	f("CREATE OR REPLACE VIEW v (n UInt8) AS SELECT 1", "view v does not go on with AS SELECT")
+	f("ALTER TABLE other ADD COLUMN IF NOT EXISTS n UInt8", "ALTER TABLE other has no form")
+	f("ALTER TABLE exchanges ADD COLUMN IF NOT EXISTS n Decimal(9, 2), DELETE WHERE n = 1", "ALTER TABLE exchanges: DELETE has no form")
+	f("ALTER TABLE exchanges ADD COLUMN IF NOT EXISTS n UInt8, ADD INDEX IF NOT EXISTS i n TYPE minmax", "changes columns and more")
+}
+
+func TestClusterRewrite(t *testing.T) {
+	f := func(stmt string, want ...string) {
+		t.Helper()
+		got, err := clickhouse.Rewrite(`it's`, "d`b", stmt)
+		if err != nil || strings.Join(got, "\n") != strings.Join(want, "\n") {
+			t.Errorf("%s: %v\n got %s\nwant %s", stmt, err, strings.Join(got, "\n     "), strings.Join(want, "\n     "))
+		}
+	}
+	f("-- ENGINE = x\nCREATE TABLE IF NOT EXISTS runs /* ) */ (id String COMMENT 'ENGINE = y; ''(') ENGINE = ReplacingMergeTree ORDER BY id SETTINGS a = 1",
+		`-- ENGINE = x`+"\n"+`CREATE TABLE IF NOT EXISTS runs_local ON CLUSTER 'it\'s' /* ) */ (id String COMMENT 'ENGINE = y; ''(') ENGINE = ReplicatedReplacingMergeTree('/clickhouse/tables/{database}/{table}/{shard}', '{replica}') ORDER BY id SETTINGS a = 1`,
+		"CREATE TABLE IF NOT EXISTS runs ON CLUSTER 'it\\'s' AS `d\\`b`.runs_local\nENGINE = Distributed('it\\'s', 'd`b', 'runs_local', cityHash64(id))")
+	f("ALTER TABLE runs ADD INDEX IF NOT EXISTS i id TYPE minmax", `ALTER TABLE runs_local ON CLUSTER 'it\'s' ADD INDEX IF NOT EXISTS i id TYPE minmax`)
+	f("alter table runs add column if not exists a Map(String, UInt8), modify column if exists b String",
+		`alter table runs_local ON CLUSTER 'it\'s' add column if not exists a Map(String, UInt8), modify column if exists b String`,
+		`ALTER TABLE runs ON CLUSTER 'it\'s' add column if not exists a Map(String, UInt8), modify column if exists b String`)
+}
+
+// Tables of one server do not become those of a cluster.
+func TestClusterNeedsEmptyDatabase(t *testing.T) {
+	dsn := freshDSN(t)
+	openDSN(t, dsn)
+	s, err := clickhouse.Open(t.Context(), clickhouse.Config{DSN: dsn, Cluster: "main"}, slog.New(slog.DiscardHandler), nil)
+	if err == nil {
+		s.Close()
+	}
+	if !strings.HasSuffix(fmt.Sprint(err), "holds the tables of one server: cluster main needs an empty database") {
+		t.Errorf("Open: %v", err)
+	}
+}
