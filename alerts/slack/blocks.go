@@ -48,6 +48,12 @@ func render(g alerts.Group, base string) message {
 	}
 	if len(current) > 0 && len(current[0].Evidence.Shares) > 0 {
 		m.text += ". " + why(current[0].Evidence)[0]
+		if first := remembered(current[0].Evidence, current[0].StartsAt); len(first) > 0 {
+			m.text += "; first in " + code(first[0].version)
+			if first[0].clean != "" {
+				m.text += ", last clean " + code(first[0].clean)
+			}
+		}
 	}
 	return m
 }
@@ -62,19 +68,19 @@ func (m *message) alert(a alerts.Alert, base string) {
 		m.section("Why", plain(d, maxSummary))
 	}
 	if ev.Failed > 0 {
-		m.section("Whose change", bullets(whose(ev))...)
+		m.section("Whose change", bullets(whose(ev, a.StartsAt))...)
 	}
 	if x := ev.Example; x != nil {
-		m.section("Proof", proof(x)...)
+		m.section("Proof", append(proof(x), also(ev.More)...)...)
 	} else if ev.Failed > 0 {
 		m.section("Proof", "No example was kept of these calls.")
 	}
-	if len(ev.Shares) > 0 && ev.Shares[0].Fix != "" {
+	if fix := fix(a); fix != "" {
 		title := "What to do"
 		if a.State == alerts.Resolved {
 			title = "What to do, if it is not done yet"
 		}
-		m.section(title, plain(ev.Shares[0].Fix, maxSummary))
+		m.section(title, plain(fix, maxSummary))
 	}
 	if lines := look(a, base); len(lines) > 0 {
 		m.section("Look", lines...)
@@ -222,57 +228,17 @@ func why(ev alerts.Evidence) []string {
 	return lines
 }
 
-// whose says which versions fail and which do not.
-func whose(ev alerts.Evidence) []string {
-	var bad, clean []alerts.VersionCount
-	for _, v := range ev.Versions {
-		switch {
-		case v.Failed > 0:
-			bad = append(bad, v)
-		case v.Calls > 0:
-			clean = append(clean, v)
-		}
+// fix is what to do about the largest share, else what the rule says.
+func fix(a alerts.Alert) string {
+	if len(a.Evidence.Shares) > 0 && a.Evidence.Shares[0].Fix != "" {
+		return a.Evidence.Shares[0].Fix
 	}
-	if len(ev.Versions) == 1 && ev.Versions[0].Version == "" {
-		return []string{"unknown: the agent names no service version (set `service.version` in `OTEL_RESOURCE_ATTRIBUTES`)"}
-	}
-	var lines []string
-	for i := len(bad) - 1; i >= 0 && len(lines) < maxVersions; i-- {
-		v := bad[i]
-		s := fmt.Sprintf("%s: %s of %s calls failed", code(v.Version), number(v.Failed), number(v.Calls))
-		if len(bad) == 1 && len(clean) > 0 {
-			s = fmt.Sprintf("all in %s: %s of %s calls failed", code(v.Version), number(v.Failed), number(v.Calls))
-		}
-		if !v.FirstSeen.IsZero() {
-			s += ", first seen " + date(v.FirstSeen)
-		}
-		lines = append(lines, s)
-	}
-	for i := len(clean) - 1; i >= 0 && len(lines) < maxVersions; i-- {
-		lines = append(lines, fmt.Sprintf("%s: 0 of %s", code(clean[i].Version), number(clean[i].Calls)))
-	}
-	if len(bad) > 1 && len(clean) == 0 {
-		lines = append(lines, "every version fails, so it is not one deployment")
-	}
-	return lines
+	return a.Annotations["runbook"]
 }
 
 // proof shows one failed call: where, what was wrong, what the provider said.
 func proof(x *analyzer.Example) []string {
-	where := fmt.Sprintf("Conversation %s", code(x.Conversation))
-	if x.Conversation == "" {
-		where = fmt.Sprintf("Exchange %s", code(x.Exchange))
-	}
-	if x.Message >= 0 && x.Rule != "" {
-		where += fmt.Sprintf(", `messages[%d]`", x.Message)
-	}
-	if x.ToolCallID != "" {
-		where += ", tool call " + code(x.ToolCallID)
-	}
-	if x.Rule != "" {
-		where += ", rule " + code(x.Rule)
-	}
-	lines := []string{where}
+	lines := []string{"In " + place(x)}
 	if x.Summary != "" {
 		lines = append(lines, plain(x.Summary, maxSummary))
 	}
@@ -290,18 +256,66 @@ func proof(x *analyzer.Example) []string {
 	return lines
 }
 
-// look is where to go on: a page if there is one, and a command.
-func look(a alerts.Alert, base string) []string {
+// place is where an example was seen.
+func place(x *analyzer.Example) string {
+	where := fmt.Sprintf("conversation %s", code(x.Conversation))
+	if x.Conversation == "" {
+		where = fmt.Sprintf("exchange %s", code(x.Exchange))
+	}
+	if x.Message >= 0 && x.Rule != "" {
+		where += fmt.Sprintf(", `messages[%d]`", x.Message)
+	}
+	if x.ToolCallID != "" {
+		where += ", tool call " + code(x.ToolCallID)
+	}
+	if x.Rule != "" {
+		where += ", rule " + code(x.Rule)
+	}
+	return where
+}
+
+// also names the other conversations, a line each.
+func also(more []*analyzer.Example) []string {
 	var lines []string
-	id := ""
+	for _, x := range more {
+		line := "Also in " + place(x)
+		if x.Summary == "" && x.ErrorText != "" {
+			line += ": " + plain(x.ErrorText, maxName)
+		}
+		lines = append(lines, line)
+	}
+	return lines
+}
+
+// look is where to go on: a page if there is one, and commands.
+func look(a alerts.Alert, base string) []string {
+	var lines, commands []string
+	usable := func(id string) bool { return id != "" && !strings.ContainsAny(id, "`\n\r") && len(id) <= 200 }
 	if x := a.Evidence.Example; x != nil {
-		id = x.Conversation
+		if base != "" && usable(x.Conversation) {
+			lines = append(lines, fmt.Sprintf("<%s/conversation/%s|The conversation, message by message>", strings.TrimRight(base, "/"), escape(url.PathEscape(x.Conversation))))
+		}
+		if usable(x.Exchange) {
+			commands = append(commands, "llmtap show "+escape(shell(x.Exchange))+" # the call, the fault marked")
+		}
+		if usable(x.Conversation) {
+			commands = append(commands, "llmtap show "+escape(shell(x.Conversation))+" # its conversation")
+		}
 	}
-	if id == "" || strings.ContainsAny(id, "`\n\r") || len(id) > 200 {
-		return nil
+	query := "llmtap query causes"
+	if a.Evidence.Failed == 0 {
+		query = "llmtap query finding_examples"
 	}
-	if base != "" {
-		lines = append(lines, fmt.Sprintf("<%s/conversation/%s|The conversation, message by message>", strings.TrimRight(base, "/"), escape(url.PathEscape(id))))
+	service, stage := a.Labels["service"], a.Labels["stage"]
+	if usable(service) {
+		query += " --service " + escape(shell(service))
+		if usable(stage) {
+			query += " --stage " + escape(shell(stage))
+		}
+		commands = append(commands, query)
 	}
-	return append(lines, "```llmtap query conversation --conversation_id="+escape(shell(id))+"```")
+	if len(commands) > 0 {
+		lines = append(lines, "```"+strings.Join(commands, "\n")+"```")
+	}
+	return lines
 }

@@ -36,9 +36,10 @@ func incident() alerts.Alert {
 			Shares: []alerts.Share{
 				{
 					Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: 41,
-					Fix: "When the agent saves an assistant message, keep its tool_calls together with its content.",
+					Fix:          "When the agent saves an assistant message, keep its tool_calls together with its content.",
+					FirstVersion: "2.4.0", FirstAt: t0.Add(-8 * time.Minute), LastClean: "2.3.9",
 				},
-				{Cause: "rate_limit", Failed: 2},
+				{Cause: "rate_limit", Failed: 2, FirstVersion: "1.0.0", FirstAt: t0.Add(-900 * time.Hour)},
 			},
 			Versions: []alerts.VersionCount{
 				{Version: "2.3.9", Calls: 48, FirstSeen: t0.Add(-72 * time.Hour)},
@@ -49,6 +50,10 @@ func incident() alerts.Alert {
 				ErrorText: "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
 				Summary:   "messages[4] is a tool message for call_9, but messages[3] is an assistant message without tool_calls",
 				Evidence:  "The answer before asked for call_9 (read_file); this request sends that assistant message back without tool_calls.",
+			},
+			More: []*analyzer.Example{
+				{Exchange: "0193-7", Conversation: "order-7790", Status: 400, Rule: "orphan_tool_reply", Message: 6, ToolCallID: "call_2", Summary: "messages[6] is a tool message"},
+				{Exchange: "0193-8", Conversation: "order-7793", Status: 429, Message: -1, ErrorText: "Rate limit reached <!here>"},
 			},
 		},
 	}
@@ -64,10 +69,11 @@ func later() alerts.Alert {
 	a.UpdatedAt = t0.Add(14 * time.Minute)
 	a.Evidence.Failed, a.Evidence.Calls = 412, 1030
 	a.Evidence.Shares = []alerts.Share{
-		{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: 380, Fix: a.Evidence.Shares[0].Fix},
-		{Cause: "missing_tool_reply", RootCause: "unknown_no_history", Failed: 30},
+		a.Evidence.Shares[0],
+		{Cause: "missing_tool_reply", RootCause: "unknown_no_history", Failed: 30, FirstVersion: "2.1.0", FirstAt: t0.Add(-500 * time.Hour), LastClean: "2.0.7"},
 		{Cause: "rate_limit", Failed: 2},
 	}
+	a.Evidence.Shares[0].Failed = 380
 	a.Evidence.Versions = []alerts.VersionCount{
 		{Version: "2.3.9", Calls: 500, FirstSeen: t0.Add(-72 * time.Hour)},
 		{Version: "2.4.0", Failed: 400, Calls: 510, FirstSeen: t0.Add(-9 * time.Minute)},
@@ -142,6 +148,14 @@ func TestGolden(t *testing.T) {
 	f("resolved", group(resolved()))
 	f("group", group(incident(), second()))
 	f("no_evidence", group(bare()))
+	// Every call of the window is of the version that fails, and the ledger has an entry of it for each of two causes.
+	alone := incident()
+	alone.Evidence.Versions, alone.Evidence.More = alone.Evidence.Versions[1:], nil
+	f("one_version", group(alone))
+	described := bare()
+	described.Labels = map[string]string{"service": "checkout-agent", "stage": "planner", "severity": "info"}
+	described.Annotations["runbook"] = "Look at the defects."
+	f("runbook", group(described))
 	lost := incident()
 	lost.Evidence.Example, lost.Evidence.Shares = nil, nil
 	f("no_example", group(lost))
@@ -189,6 +203,12 @@ func TestHostileContent(t *testing.T) {
 		a.Evidence.Versions = append(a.Evidence.Versions, alerts.VersionCount{Version: long + fmt.Sprint(i), Failed: 1, Calls: 2})
 	}
 	a.Evidence.Example = &analyzer.Example{Conversation: long, Exchange: long, Rule: long, ToolCallID: long, Summary: long, Evidence: long, ErrorText: long, Status: 400}
+	x := *a.Evidence.Example
+	x.Summary = ""
+	a.Evidence.More = []*analyzer.Example{&x, &x}
+	for i := range a.Evidence.Shares {
+		a.Evidence.Shares[i].FirstVersion, a.Evidence.Shares[i].LastClean = long, fmt.Sprint(i)+long
+	}
 	var all []alerts.Alert
 	for i := range 30 {
 		b := a
