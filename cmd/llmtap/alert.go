@@ -6,9 +6,11 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"sync/atomic"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -35,30 +37,44 @@ func (c *collector) alert(ctx context.Context) error {
 		}
 		notifiers = append(notifiers, n)
 	}
+	for i, n := range notifiers {
+		notifiers[i] = pager{n}
+	}
 	rows := sinks.NewBatcher(c.sink, c.cfg.Batcher, c.logger, nil)
 	rows.DeadLetter = func(ctx context.Context, r sinks.DeadRow) error {
 		return c.conn.DeadRow(ctx, r.Table, r.ID, r.Seq, r.Err, r.Row)
 	}
-	engine, err := alerts.New(ctx, c.cfg.Alerts, alerts.Options{
-		Notifiers: notifiers, Store: store, Recorder: alertRows{rows}, Standby: true, Logger: c.logger, Registerer: c.reg,
-	})
+	open := func(cfg alerts.Config, o alerts.Options, rules string) (*alerts.Engine, error) {
+		o.Notifiers, o.Standby, o.Logger = notifiers, true, c.logger
+		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"rules": rules}, c.reg)
+		return alerts.New(ctx, cfg, o)
+	}
+	engine, err := open(c.cfg.Alerts, alerts.Options{Store: store, Recorder: alertRows{rows}}, "calls")
 	if err != nil {
 		return fmt.Errorf("load alert rules: %w", err)
 	}
-	defer func() {
-		if err := engine.Close(); err != nil {
-			c.logger.Error("alert engine did not close cleanly", "err", err)
-		}
-	}()
+	defer c.closeEngine(engine)
+	own := c.cfg.Alerts
+	own.GroupBy = append(slices.Clone(own.GroupBy), "component")
+	healthy, err := open(own, alerts.Options{Store: prefixed{store, "health."}, Recorder: alertRows{rows}, Health: true}, "health")
+	if err != nil {
+		return fmt.Errorf("load the rules of llmtap's health: %w", err)
+	}
+	defer c.closeEngine(healthy)
+	watch := newHealth(c.conn.Inspect, c.sink.Ping, time.Now())
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return rows.Run(ctx) })
 	g.Go(func() error {
 		return c.conn.Hold(ctx, roleAlert, c.analyzer.owner, jetstream.DefaultLease, func(held context.Context) error {
 			store.held.Store(&held)
-			return engine.Run(held)
+			run, held := errgroup.WithContext(held)
+			run.Go(func() error { return engine.Run(held) })
+			run.Go(func() error { return healthy.Run(held) })
+			return run.Wait()
 		})
 	})
+	g.Go(func() error { return watch.run(ctx, healthy, c.cfg.Alerts.Interval) })
 	g.Go(func() error {
 		return c.conn.ReadTallies(ctx, func(payload []byte, _ uint64, _ bool) error {
 			var t analyzer.Tally
@@ -66,6 +82,7 @@ func (c *collector) alert(ctx context.Context) error {
 				c.logger.Error("unreadable tally skipped", "err", err)
 				return nil
 			}
+			watch.saw(&t)
 			return engine.Add(ctx, &t)
 		})
 	})
@@ -73,6 +90,12 @@ func (c *collector) alert(ctx context.Context) error {
 		return err
 	}
 	return nil
+}
+
+func (c *collector) closeEngine(e *alerts.Engine) {
+	if err := e.Close(); err != nil {
+		c.logger.Error("alert engine did not close cleanly", "err", err)
+	}
 }
 
 // logNotifier writes every change of an alert to the log, so that an alert is seen even before Slack is set up.
@@ -112,6 +135,9 @@ func (s alertState) Put(ctx context.Context, key string, value []byte) error {
 type alertRows struct{ batcher *sinks.Batcher }
 
 func (r alertRows) RecordAlert(ctx context.Context, a alerts.Alert) error {
+	if a.Severity() == severityNone {
+		return nil
+	}
 	return r.batcher.Add(ctx, &sinks.Batch{Alerts: []sinks.Alert{alertRow(&a, time.Now())}}, nil)
 }
 

@@ -1,0 +1,170 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+const (
+	observeTimeout = 4 * time.Second  // of one look at NATS and at the store
+	inspectEvery   = 30 * time.Second // NATS: it costs some requests for each partition
+)
+
+// A health watches llmtap itself for the alert role: by the clock, because what is wrong may be that no tally comes.
+//
+//	NATS: how far each partition is read ─┐
+//	ClickHouse: whether it answers ───────┼─> gauges, every 5 s ─> alerts.Engine of the health rules
+//	tallies: how old the newest is ───────┘
+type health struct {
+	inspect func(context.Context) (*jetstream.State, error)
+	ping    func(context.Context) error
+	begun   time.Time
+
+	state     *jetstream.State // as inspected last
+	inspected time.Time        // when
+	seen      error            // how that went
+
+	mu      sync.Mutex    // guards tallied
+	tallied map[int]int64 // by partition: second of the newest tally
+}
+
+// newHealth begins to watch at now: a tally that never came is as old as that.
+func newHealth(inspect func(context.Context) (*jetstream.State, error), ping func(context.Context) error, now time.Time) *health {
+	return &health{inspect: inspect, ping: ping, begun: now, tallied: map[int]int64{}}
+}
+
+func (h *health) saw(t *analyzer.Tally) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	h.tallied[t.Partition] = max(h.tallied[t.Partition], t.Second)
+}
+
+// run feeds engine until ctx ends.
+func (h *health) run(ctx context.Context, engine *alerts.Engine, every time.Duration) error {
+	tick := time.NewTicker(every)
+	defer tick.Stop()
+	for {
+		if err := engine.Observe(ctx, time.Now(), h.observe(ctx)); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("evaluate the rules of llmtap's health: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// observe looks at everything. What does not answer has no gauges but the one that says so.
+func (h *health) observe(ctx context.Context) []analyzer.Count {
+	var up error
+	var g sync.WaitGroup
+	look, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	if now := time.Now(); h.inspected.IsZero() || now.Sub(h.inspected) >= inspectEvery {
+		h.inspected = now
+		g.Go(func() { h.state, h.seen = h.inspect(look) })
+	}
+	g.Go(func() { up = h.ping(look) })
+	g.Wait()
+	counts := []analyzer.Count{
+		{Metric: alerts.MetricStoreUp, N: number(up == nil)},
+		{Metric: alerts.MetricObserved, N: number(h.seen == nil)},
+	}
+	if h.seen != nil {
+		return counts
+	}
+	st := h.state
+	now := time.Now().Add(st.Skew) // stream time is the server's
+	for i := range st.Partitions {
+		p := &st.Partitions[i]
+		add := func(metric string, n uint64) {
+			counts = append(counts, analyzer.Count{Metric: metric, Labels: map[string]string{"partition": strconv.Itoa(i)}, N: n})
+		}
+		add(alerts.MetricTallyAge, seconds(now.Sub(h.newest(i))))
+		add(alerts.MetricUnread, p.Lost)
+		age := time.Duration(0)
+		if p.Behind > 0 {
+			age = now.Sub(p.Oldest)
+		}
+		add(alerts.MetricBacklogAge, seconds(age))
+		add(alerts.MetricBacklogShare, backlogPercent(st, p, age))
+	}
+	return counts
+}
+
+// newest is when the newest tally of a partition ended, or when watching began.
+func (h *health) newest(partition int) time.Time {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	t := time.Unix(h.tallied[partition]+1, 0)
+	if t.Before(h.begun) {
+		return h.begun // tallies from before this process started are being read
+	}
+	return t
+}
+
+// backlogPercent is how much of what the stream may hold waits to be stored: by age or by bytes, whichever is more.
+func backlogPercent(st *jetstream.State, p *jetstream.PartitionState, age time.Duration) uint64 {
+	for i := range st.Streams {
+		s := &st.Streams[i]
+		if s.Name != event.StreamEvents {
+			continue
+		}
+		share := 0.0
+		if s.MaxAge > 0 {
+			share = age.Seconds() / s.MaxAge.Seconds()
+		}
+		if s.MaxBytes > 0 && s.Messages > 0 {
+			share = max(share, float64(p.Behind)/float64(s.Messages)*float64(s.Bytes)/float64(s.MaxBytes))
+		}
+		return uint64(max(100*share, 0))
+	}
+	return 0
+}
+
+func seconds(d time.Duration) uint64 { return uint64(max(d.Seconds(), 0)) }
+
+func number(b bool) uint64 {
+	if b {
+		return 1
+	}
+	return 0
+}
+
+// severityNone is the severity of alerts that are for machines, such as the watchdog.
+const severityNone = "none"
+
+// A pager passes on what concerns people.
+type pager struct{ alerts.Notifier }
+
+func (p pager) Notify(ctx context.Context, g alerts.Group) error {
+	for i := range g.Alerts {
+		if g.Alerts[i].Severity() != severityNone {
+			return p.Notifier.Notify(ctx, g)
+		}
+	}
+	return nil
+}
+
+// prefixed keeps one engine's state apart from another's.
+type prefixed struct {
+	alerts.Store
+	prefix string
+}
+
+func (s prefixed) Get(ctx context.Context, key string) ([]byte, error) {
+	return s.Store.Get(ctx, s.prefix+key)
+}
+
+func (s prefixed) Put(ctx context.Context, key string, value []byte) error {
+	return s.Store.Put(ctx, s.prefix+key, value)
+}

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+// toldAlerts are what a notifier was told: state, severity and rule of each alert, once.
+type toldAlerts []string
+
+func (l *toldAlerts) Notify(_ context.Context, g alerts.Group) error {
+	for i := range g.Alerts {
+		a := &g.Alerts[i]
+		if s := string(a.State) + " " + a.Severity() + " " + a.Name; !slices.Contains(*l, s) {
+			*l = append(*l, s)
+		}
+	}
+	return nil
+}
+
+// What is wrong with llmtap itself is told without a single tally, by severity as it lasts, and ends.
+func TestHealth(t *testing.T) {
+	f := func(name string, quiet time.Duration, fault func(st *jetstream.State, now time.Time) (tallies bool, nats, store error), want ...string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			var broken, tallies bool
+			var nats, store error
+			st := new(jetstream.State)
+			look := func() {
+				*st = jetstream.State{
+					Streams:    []jetstream.StreamState{{Name: event.StreamEvents, Messages: 1000, Bytes: 50, MaxBytes: 100, MaxAge: 24 * time.Hour}},
+					Partitions: []jetstream.PartitionState{{Name: "p0of1"}},
+				}
+				tallies, nats, store = true, nil, nil
+				if broken {
+					tallies, nats, store = fault(st, time.Now())
+				}
+			}
+			h := newHealth(func(context.Context) (*jetstream.State, error) { look(); c := *st; return &c, nats },
+				func(context.Context) error { look(); return store }, time.Now())
+			cfg := alerts.Default()
+			cfg.Dir = t.TempDir()
+			told := new(toldAlerts)
+			e, err := alerts.New(t.Context(), cfg, alerts.Options{Notifiers: []alerts.Notifier{pager{told}}, Health: true})
+			if err != nil {
+				t.Fatal(err)
+			}
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error, 2)
+			go func() { done <- e.Run(ctx) }()
+			go func() { done <- h.run(ctx, e, cfg.Interval) }()
+			pass := func(d time.Duration) {
+				for range d / time.Second {
+					time.Sleep(time.Second)
+					if look(); tallies {
+						h.saw(&analyzer.Tally{Second: time.Now().Unix() - 1})
+					}
+				}
+				synctest.Wait()
+			}
+			pass(5 * time.Minute)
+			broken = true
+			pass(quiet)
+			if len(*told) > 0 {
+				t.Errorf("%s: told %v after %v", name, *told, quiet)
+			}
+			pass(50 * time.Minute)
+			broken = false
+			pass(10 * time.Minute)
+			var all []string
+			for _, w := range want {
+				all = append(all, "firing "+w, "resolved "+w)
+			}
+			got := slices.Sorted(slices.Values(*told))
+			slices.Sort(all)
+			if !slices.Equal(got, all) {
+				t.Errorf("%s:\ngot  %v\nwant %v", name, got, all)
+			}
+			cancel()
+			if err := errors.Join(<-done, <-done, e.Close()); err != nil {
+				t.Error(err)
+			}
+		})
+	}
+	fine := func(*jetstream.State, time.Time) (bool, error, error) { return true, nil, nil }
+	f("nothing", time.Hour, fine)
+	f("the analyzer is dead", 5*time.Minute, func(*jetstream.State, time.Time) (bool, error, error) { return false, nil, nil },
+		"critical CollectorBlind")
+	f("ClickHouse is down", 2*time.Minute, func(*jetstream.State, time.Time) (bool, error, error) { return true, nil, errors.New("refused") },
+		"warning StoreUnreachable", "critical StoreUnreachable")
+	f("NATS does not tell", 2*time.Minute, func(*jetstream.State, time.Time) (bool, error, error) { return true, errors.New("timeout"), nil },
+		"warning CollectorBlind")
+	f("half of the time", time.Hour, func(st *jetstream.State, now time.Time) (bool, error, error) {
+		st.Partitions[0].Behind, st.Partitions[0].Oldest = 10, now.Add(-12*time.Hour)
+		return true, nil, nil
+	})
+	f("more than half of the time", time.Minute, func(st *jetstream.State, now time.Time) (bool, error, error) {
+		st.Partitions[0].Behind, st.Partitions[0].Oldest = 10, now.Add(-13*time.Hour)
+		return true, nil, nil
+	}, "warning BacklogGrowing")
+	f("most of the bytes", time.Minute, func(st *jetstream.State, now time.Time) (bool, error, error) {
+		st.Streams[0].Bytes, st.Partitions[0].Behind, st.Partitions[0].Oldest = 95, 900, now.Add(-time.Hour)
+		return true, nil, nil
+	}, "critical BacklogGrowing")
+	f("lost", 0, func(st *jetstream.State, now time.Time) (bool, error, error) {
+		st.Partitions[0].Lost = 7
+		return true, nil, nil
+	}, "critical EventsLost")
+}
