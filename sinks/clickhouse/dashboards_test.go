@@ -112,7 +112,7 @@ func TestQueries(t *testing.T) {
 			}
 		})
 	}
-	below := []string{"conversations_hit", "slowest_calls"}
+	below := []string{"conversations_hit", "messages_with", "slowest_calls"} // or in a test of its own
 	for _, name := range queries.Names() {
 		if !slices.Contains(below, name) && !slices.ContainsFunc(answers, func(a answer) bool { return a.query == name }) {
 			t.Errorf("%s: no answer of it is known", name)

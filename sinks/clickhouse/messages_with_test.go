@@ -1,0 +1,67 @@
+package clickhouse_test
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/sinks"
+)
+
+// Messages are found by whole words, in any case, wherever the words stand in the JSON, and the index leaves out the rest.
+func TestMessagesWith(t *testing.T) {
+	s := open(t)
+	at := time.Now().UTC().Add(-time.Hour)
+	b := &sinks.Batch{}
+	for i := range 400 {
+		text := strings.Repeat(fmt.Sprintf("word%d of many ", i), 2000)
+		if i == 77 {
+			text += `\nNeedle.py: port=8080,\t\"Quoted\" C3PO 世界`
+		}
+		h := analyzer.HistoryEntry{
+			Seq: uint64(i + 1), SeenAt: at, Service: "trips", Conversation: fmt.Sprintf("conv-%d", i), Branch: fmt.Sprint(i), Content: fmt.Sprintf("%08x%032x", i+1, i), Role: "user",
+			Exchange: fmt.Sprint(i),
+		}
+		b.History = append(b.History, h)
+		b.Contents = append(b.Contents, analyzer.Content{ID: h.Content, Kind: analyzer.ContentMessage, SeenAt: at, Bytes: len(text), Body: `{"role":"user","content":"` + text + `"}`})
+	}
+	for range 2 {
+		if err := s.Write(t.Context(), b); err != nil {
+			t.Fatal(err)
+		}
+	}
+	q, err := queries.Get("messages_with")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for text, want := range map[string]string{
+		"needle": "conv-77", "Needle.py: PORT": "conv-77", "quoted": "conv-77", "8080": "conv-77", "世界": "conv-77", "word399 of": "conv-399", "c3po": "conv-77",
+		"needl": "", "nothing": "", "word400": "", `"role":"tool"`: "", "\x00": "", "…": "",
+	} {
+		params, err := q.Bind(map[string]string{"text": text})
+		if err != nil {
+			t.Fatal(err)
+		}
+		res, err := s.Query(t.Context(), q.SQL, params)
+		if err != nil {
+			t.Errorf("%q: %v", text, err)
+			continue
+		}
+		if got := pick(res, "conversation_id="); got != strings.TrimSuffix("conversation_id="+want, "conversation_id=") {
+			t.Errorf("%q is found in %q, want %q", text, got, want)
+		}
+		if text != "needle" {
+			continue
+		}
+		plan, err := s.Query(t.Context(), "EXPLAIN indexes = 1 "+q.SQL, params)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if p := fmt.Sprint(plan.Rows); !strings.Contains(p, "body_index") {
+			t.Errorf("the index of words is not used:\n%s", strings.ReplaceAll(p, "] [", "\n"))
+		}
+	}
+}
