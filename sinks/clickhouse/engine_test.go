@@ -34,6 +34,7 @@ var engine struct {
 func TestMain(m *testing.M) {
 	chdb.RunChild()
 	runShards()
+	runMigrate()
 	code := m.Run()
 	if engine.server != nil {
 		if err := errors.Join(engine.server.Close(context.Background()), os.RemoveAll(engine.dir)); err != nil {

@@ -37,3 +37,15 @@ func cutUse(stmt string) (string, bool) {
 func Rewrite(cluster, database, stmt string) ([]string, error) {
 	return layout{cluster, database}.rewrite(stmt)
 }
+
+// DialInTime is the way from address to address.
+var DialInTime = dialInTime
+
+// Addresses are those of the DSN.
+func Addresses(dsn string) ([]string, error) {
+	o, err := Config{DSN: dsn}.options()
+	if err != nil {
+		return nil, err
+	}
+	return o.Addr, nil
+}

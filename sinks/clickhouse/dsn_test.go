@@ -1,0 +1,265 @@
+package clickhouse_test
+
+import (
+	"bufio"
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/tls"
+	"crypto/x509"
+	"crypto/x509/pkix"
+	"encoding/pem"
+	"errors"
+	"log/slog"
+	"math/big"
+	"net"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	client "github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+	"github.com/llmtap/llmtap/sinks/sinktest"
+)
+
+func TestAddresses(t *testing.T) {
+	f := func(dsn string, want ...string) {
+		t.Helper()
+		got, err := clickhouse.Addresses(dsn)
+		if err != nil || !slices.Equal(got, want) {
+			t.Errorf("%s: %q, %v, want %q", dsn, got, err, want)
+		}
+	}
+	f("clickhouse://h/db", "h:9000")
+	f("clickhouse://h/db?secure=true", "h:9440")
+	f("clickhouse://h/db?secure", "h:9440")
+	f("clickhouse://h/db?secure=false", "h:9000")
+	f("http://h", "h:8123")
+	f("https://u:p@h/db", "h:8443")
+	f("http://a,b:81,c/db?connection_open_strategy=round_robin", "a:8123", "b:81", "c:8123")
+	f("http://a/db?alt_hosts=b,c:81", "a:8123", "b:8123", "c:81")
+	f("clickhouse://[::1]:9001,[::2]/db", "[::1]:9001", "[::2]:9000")
+	f("http://h/db?max_threads=2", "h:8123")
+}
+
+func TestDSNMistakes(t *testing.T) {
+	f := func(dsn, want string) {
+		t.Helper()
+		err := clickhouse.Config{DSN: dsn}.Validate()
+		if err == nil || !strings.HasPrefix(err.Error(), "dsn: "+want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%s: %v, want %s", dsn, err, want)
+		}
+	}
+	f("u:secret@h:9000", "has no scheme")
+	f("http://u:secret@h:80000/db", `address "h:80000" is not like host:port`)
+	f("clickhouse://u:secret@::1/db", "")
+	f("http://u:secret@a,,b/db", "parse: empty host")
+	f("http://u:secret@h/db?secure=true", "http with secure=true: write https://")
+	f("https://u:secret@h/db?secure=false", "https with secure=false: write http://")
+	f("clickhouse://u:secret@h/db?secure=perhaps", "parse: ")
+	f("clickhouse://u:secret@h/db?ca_file=ca.pem", "ca_file, cert_file and key_file are of TLS")
+	f("https://u:secret@h/db?cert_file=c.pem", "cert_file and key_file need each other")
+	f("https://u:secret@h/db?skip_verify=true", "skip_verify=true lets whoever is on the way read and change rows")
+	f("http://u:secret@h/db?connection_open_strategy=any", `connection_open_strategy: "any" is none of in_order, round_robin, random`)
+	f("http://u:secret@h/db?compress=rar", `compress: "rar" is none of`)
+	f("http://u:secret@h/db?max_threads=1&max_threads=2", "option max_threads is given twice")
+	f("http://u:secret@h/db?a=%zz", "parse options")
+	if err := (clickhouse.Config{DSN: "https://h/?skip_verify=true", AllowSkipVerify: true}).Validate(); err != nil {
+		t.Errorf("skip_verify with permission: %v", err)
+	}
+	if err := (clickhouse.Config{DSN: "http://h/", Cluster: "a b"}).Validate(); err == nil || !strings.HasPrefix(err.Error(), `cluster: "a b" is no name`) {
+		t.Errorf("cluster: %v", err)
+	}
+}
+
+// An address that swallows packets leaves the others their share of the time.
+func TestDialInTime(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		o := &client.Options{Addr: []string{"a", "b", "c"}, DialTimeout: 30 * time.Second}
+		ctx, cancel := context.WithTimeout(t.Context(), o.DialTimeout)
+		defer cancel()
+		start := time.Now()
+		var asked []string
+		_, err := clickhouse.DialInTime(ctx, 1, o, func(ctx context.Context, addr string, o *client.Options) (client.DialResult, error) {
+			asked = append(asked, addr)
+			if addr == "c" {
+				return client.DialResult{}, ctx.Err()
+			}
+			if o.DialTimeout != 10*time.Second {
+				t.Errorf("%s has %v", addr, o.DialTimeout)
+			}
+			<-ctx.Done()
+			return client.DialResult{}, ctx.Err()
+		})
+		if err != nil || strings.Join(asked, "") != "abc" || time.Since(start) != 20*time.Second {
+			t.Errorf("asked %s, %v, after %v", asked, err, time.Since(start))
+		}
+	})
+}
+
+// front is a server before the engine; it returns the DSN of a fresh database through it, with %s as the host.
+func front(t *testing.T, start func(*httptest.Server)) (*httptest.Server, *url.URL) {
+	t.Helper()
+	u, err := url.Parse(freshDSN(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.Scheme != "http" {
+		t.Skip("not the embedded server")
+	}
+	proxy := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: u.Host})
+	proxy.ErrorLog = slog.NewLogLogger(slog.DiscardHandler, slog.LevelError)
+	srv := httptest.NewUnstartedServer(proxy)
+	srv.Config.ErrorLog = proxy.ErrorLog
+	start(srv)
+	t.Cleanup(srv.Close)
+	return srv, u
+}
+
+func TestFailover(t *testing.T) {
+	dead, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dead.Close()
+	first, u := front(t, (*httptest.Server).Start)
+	engineHost := u.Host
+	u.Host = dead.Addr().String() + "," + first.Listener.Addr().String() + "," + engineHost
+	s := openDSN(t, u.String())
+	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); err != nil {
+		t.Fatal(err)
+	}
+	first.CloseClientConnections()
+	first.Close()
+	// A connection that broke is told as such; the next one is made to the address that is left.
+	var retry *sinks.RetryError
+	for try := 0; ; try++ {
+		err := s.Write(t.Context(), sinktest.Rows(0, 20))
+		if err == nil {
+			break
+		}
+		if !errors.As(err, &retry) || try > 10 {
+			t.Fatalf("Write after the server is gone: %v", err)
+		}
+	}
+	if got := query(t, s, "SELECT count() FROM exchanges_final", nil); got != "20\n" {
+		t.Errorf("exchanges: %s", got)
+	}
+}
+
+func TestTLS(t *testing.T) {
+	ca, cert, key := certificates(t)
+	pool := x509.NewCertPool()
+	pemCA, err := os.ReadFile(ca)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pool.AppendCertsFromPEM(pemCA)
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv, u := front(t, func(s *httptest.Server) {
+		s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
+		s.StartTLS()
+	})
+	u.Scheme, u.Host = "https", srv.Listener.Addr().String()
+	dsn := func(options ...string) string { return u.String() + "?" + strings.Join(options, "&") }
+	s := openDSN(t, dsn("ca_file="+ca, "cert_file="+cert, "key_file="+key))
+	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); err != nil {
+		t.Fatal(err)
+	}
+	f := func(cfg clickhouse.Config, want string) {
+		t.Helper()
+		s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
+		if err == nil {
+			s.Close()
+		}
+		if (err == nil) != (want == "") || err != nil && !strings.Contains(err.Error(), want) {
+			t.Errorf("Open(%s): %v, want %q", cfg.DSN, err, want)
+		}
+	}
+	f(clickhouse.Config{DSN: dsn("cert_file="+cert, "key_file="+key)}, "certificate signed by unknown authority")
+	f(clickhouse.Config{DSN: dsn("ca_file=" + ca)}, "certificate required")
+	f(clickhouse.Config{DSN: dsn("ca_file="+ca, "cert_file="+cert, "key_file="+key, "tls_server_name=other")}, "wanted to match other")
+	f(clickhouse.Config{DSN: dsn("ca_file=nowhere.pem")}, "read ca_file: open nowhere.pem")
+	f(clickhouse.Config{DSN: dsn("ca_file=" + key)}, "holds no certificate in PEM")
+	f(clickhouse.Config{DSN: dsn("cert_file="+key, "key_file="+cert)}, "read cert_file and key_file")
+	f(clickhouse.Config{DSN: dsn("skip_verify=true", "cert_file="+cert, "key_file="+key), AllowSkipVerify: true}, "")
+}
+
+// The native protocol is spoken over TLS too. What answers here is no ClickHouse: it hangs up after the client's hello.
+func TestNativeTLS(t *testing.T) {
+	ca, cert, key := certificates(t)
+	pair, err := tls.LoadX509KeyPair(cert, key)
+	if err != nil {
+		t.Fatal(err)
+	}
+	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer ln.Close()
+	hello := make(chan string, 1)
+	go func() {
+		c, err := ln.Accept()
+		if err != nil {
+			hello <- err.Error()
+			return
+		}
+		defer c.Close()
+		b := make([]byte, 64)
+		n, _ := bufio.NewReader(c).Read(b)
+		hello <- string(b[:n])
+	}()
+	_, err = clickhouse.Open(t.Context(), clickhouse.Config{DSN: "clickhouse://u:p@" + ln.Addr().String() + "/db?secure=true&ca_file=" + ca}, slog.New(slog.DiscardHandler), nil)
+	if err == nil {
+		t.Fatal("Open: no error")
+	}
+	if got := <-hello; !strings.HasPrefix(got, "\x00") || !strings.Contains(got, "clickhouse-go") {
+		t.Errorf("hello: %q, %v", got, err)
+	}
+}
+
+// certificates writes a certificate of 127.0.0.1 that signs itself, as a CA, a server's and a client's, and its key.
+func certificates(t *testing.T) (ca, cert, key string) {
+	t.Helper()
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	if err != nil {
+		t.Fatal(err)
+	}
+	template := &x509.Certificate{
+		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "llmtap test"},
+		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
+		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
+		ExtKeyUsage: []x509.ExtKeyUsage{x509.ExtKeyUsageServerAuth, x509.ExtKeyUsageClientAuth},
+		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
+	}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
+	if err := errors.Join(
+		os.WriteFile(cert, pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der}), 0o600),
+		os.WriteFile(key, pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: pkcs8}), 0o600),
+	); err != nil {
+		t.Fatal(err)
+	}
+	return cert, cert, key
+}
