@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/slack"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/ingest/proxy"
@@ -41,6 +42,7 @@ type Config struct {
 	Batcher    sinks.BatcherConfig `yaml:"batcher"`
 	Alerts     alerts.Config       `yaml:"alerts"`
 	Slack      slack.Config        `yaml:"slack"` // Channel empty: alerts go to the log only
+	Prices     queries.Prices      `yaml:"prices"`
 }
 
 // HTTPConfig guards the listener of health and metrics.
@@ -62,6 +64,7 @@ func defaults() Config {
 		Roles: allRoles, Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text",
 		NATS: jetstream.Default(), NATSServer: natsserver.Default(), Proxy: proxy.Default(), ClickHouse: clickhouse.Default(), Chdb: chdb.Default(),
 		Analyzer: analyzer.Default(), Content: defaultContent(), Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(), Slack: slack.Default(),
+		Prices: queries.DefaultPrices(),
 	}
 	cfg.NATS.URL, cfg.ClickHouse.DSN = "", ""
 	// Not a default of the package: a command that only reads must not set a TTL.
@@ -150,6 +153,7 @@ func (c *Config) validate() error {
 	if c.Slack.Channel != "" || c.Slack.Token != "" || c.Slack.TokenFile != "" {
 		check("slack", c.Slack.Validate())
 	}
+	errs = append(errs, flatten(c.Prices.Validate())...)
 	return errors.Join(errs...)
 }
 

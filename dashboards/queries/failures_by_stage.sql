@@ -17,7 +17,7 @@ SELECT
     countIf(retry = 0 AND error_type = 'cancelled') AS cancelled_calls,
     topKIf(1)(cause, failed AND ({cause:String} = '' OR cause = {cause:String}))[1] AS main_cause,
     topKIf(1)(root_cause, failed AND root_cause != '' AND ({cause:String} = '' OR cause = {cause:String}))[1] AS main_root_cause,
-    maxIf(started_at, failed AND ({cause:String} = '' OR cause = {cause:String})) AS last_failure
+    maxOrNullIf(started_at, failed AND ({cause:String} = '' OR cause = {cause:String})) AS last_failure
 FROM exchanges_final
 WHERE started_at >= {since:DateTime64(9, 'UTC')}
     AND started_at < {until:DateTime64(9, 'UTC')}

@@ -81,7 +81,7 @@ func parse(name, text string) (Query, error) {
 	if !ok {
 		return Query{}, errors.New("the first line is not a comment with the question")
 	}
-	q := Query{Name: name, Question: question, SQL: text}
+	q := Query{Name: name, Question: question, Group: "More", SQL: text}
 	for line := range strings.Lines(rest) {
 		comment, ok := strings.CutPrefix(line, "-- ")
 		if !ok {
@@ -121,6 +121,21 @@ func Names() []string {
 	}
 	slices.Sort(names)
 	return names
+}
+
+// groups are in the order of an incident: what is broken, whose change it was, what it costs.
+var groups = []string{"Failures", "Whose change", "One conversation", "Tools", "Providers", "Use and speed"}
+
+// Groups returns the groups of all queries, in the order in which they are shown.
+func Groups() []string {
+	queries, _ := all() // as above
+	found := slices.Clone(groups)
+	for _, n := range Names() {
+		if g := queries[n].Group; !slices.Contains(found, g) {
+			found = append(found, g)
+		}
+	}
+	return found
 }
 
 // Get returns the query of that name. The error for an unknown one names the nearest.

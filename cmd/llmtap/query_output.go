@@ -1,0 +1,128 @@
+package main
+
+import (
+	"bytes"
+	"encoding/csv"
+	"encoding/json"
+	"fmt"
+	"io"
+	"math"
+	"time"
+
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// printers write a result, by the name of the format.
+var printers = map[string]func(w io.Writer, res *clickhouse.Result, width int) error{
+	"table": printTable,
+	"text":  printTable, // the former name
+	"json":  func(w io.Writer, res *clickhouse.Result, _ int) error { return printJSON(w, res) },
+	"jsonl": func(w io.Writer, res *clickhouse.Result, _ int) error { return printJSONLines(w, res) },
+	"csv":   func(w io.Writer, res *clickhouse.Result, _ int) error { return printCSV(w, res) },
+}
+
+// printJSON writes one array of objects, whose keys are in the order of the columns.
+func printJSON(w io.Writer, res *clickhouse.Result) error {
+	out := bytes.NewBufferString("[")
+	for i, row := range res.Rows {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		out.WriteByte('\n')
+		if err := writeObject(out, res.Columns, row); err != nil {
+			return err
+		}
+	}
+	out.WriteString("\n]\n")
+	if len(res.Rows) == 0 {
+		out = bytes.NewBufferString("[]\n")
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+// printJSONLines writes an object a line.
+func printJSONLines(w io.Writer, res *clickhouse.Result) error {
+	var out bytes.Buffer
+	for _, row := range res.Rows {
+		if err := writeObject(&out, res.Columns, row); err != nil {
+			return err
+		}
+		out.WriteByte('\n')
+	}
+	_, err := w.Write(out.Bytes())
+	return err
+}
+
+func writeObject(out *bytes.Buffer, columns []clickhouse.Column, row []any) error {
+	out.WriteByte('{')
+	for i, v := range row {
+		if i > 0 {
+			out.WriteByte(',')
+		}
+		for j, x := range []any{columns[i].Name, finite(v)} {
+			text, err := marshal(x)
+			if err != nil {
+				return fmt.Errorf("write %s: %w", columns[i].Name, err)
+			}
+			if j > 0 {
+				out.WriteByte(':')
+			}
+			out.Write(text)
+		}
+	}
+	out.WriteByte('}')
+	return nil
+}
+
+// marshal is v as JSON that keeps <, > and & as they are.
+func marshal(v any) ([]byte, error) {
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	err := enc.Encode(v)
+	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
+}
+
+// finite is v, but nil for a number that JSON cannot hold.
+func finite(v any) any {
+	if f, ok := v.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
+		return nil
+	}
+	return v
+}
+
+// printCSV writes a line of names and one for each row: NULL as nothing, times as RFC 3339, lists and maps as JSON.
+func printCSV(w io.Writer, res *clickhouse.Result) error {
+	out := csv.NewWriter(w)
+	line := make([]string, len(res.Columns))
+	for i, c := range res.Columns {
+		line[i] = c.Name
+	}
+	if err := out.Write(line); err != nil {
+		return fmt.Errorf("write CSV: %w", err)
+	}
+	for _, row := range res.Rows {
+		for i, v := range row {
+			switch v := finite(v).(type) {
+			case nil:
+				line[i] = ""
+			case string:
+				line[i] = v
+			case time.Time:
+				line[i] = v.UTC().Format(time.RFC3339Nano)
+			default:
+				text, err := marshal(v)
+				if err != nil {
+					return fmt.Errorf("write %s: %w", res.Columns[i].Name, err)
+				}
+				line[i] = string(text)
+			}
+		}
+		if err := out.Write(line); err != nil {
+			return fmt.Errorf("write CSV: %w", err)
+		}
+	}
+	out.Flush()
+	return out.Error()
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"math"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+func someResult() *clickhouse.Result {
+	at := time.Date(2026, 11, 20, 9, 30, 0, 5e8, time.UTC)
+	return &clickhouse.Result{
+		Columns: []clickhouse.Column{
+			{Name: "cause", Type: "String"}, {Name: "failed_calls", Type: "UInt64"}, {Name: "percent_of_failed", Type: "Nullable(Float64)"},
+			{Name: "versions", Type: "Array(String)"}, {Name: "last_seen", Type: "DateTime64(9, 'UTC')"}, {Name: "last_error_text", Type: "String"},
+			{Name: "last_exchange_id", Type: "String"},
+		},
+		Rows: [][]any{
+			{"orphan_tool_reply", uint64(412), 96.9, []string{"1.5.0", "1.5.1"}, at, "Messages with role 'tool' must be a response\nto a preceding message with 'tool_calls' \x1b[2J", "019aa0b0-0000-7014-8000-000000000014"},
+			{"rate_limit", uint64(13), nil, []string{}, at, "", "019aa0b0-0000-7014-8000-000000000015"},
+		},
+	}
+}
+
+func TestPrinters(t *testing.T) {
+	f := func(format string, width int, want string) {
+		t.Helper()
+		var b strings.Builder
+		if err := printers[format](&b, someResult(), width); err != nil {
+			t.Fatal(err)
+		}
+		if d := cmp.Diff(strings.TrimPrefix(want, "\n"), b.String()); d != "" && want != "" {
+			t.Errorf("%s, %d columns (-want +got):\n%s", format, width, d)
+		}
+		for line := range strings.Lines(b.String()) {
+			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 0 && n > width {
+				t.Errorf("%d columns where there are %d: %s", n, width, line)
+			}
+		}
+	}
+	f("table", 200, `
+                           percent
+                   failed       of
+cause               calls   failed  versions      last_seen            last_error_text                                               last_exchange_id
+orphan_tool_reply     412     96.9  1.5.0, 1.5.1  2026-11-20 09:30:00  Messages with role 'tool' must be a response to a preceding…  019aa0b0-0000-7014-8000-000000000014
+rate_limit             13                         2026-11-20 09:30:00                                                                019aa0b0-0000-7014-8000-000000000015
+`)
+	f("table", 140, "") // the text gives way
+	f("table", 80, `
+── 1
+  cause: orphan_tool_reply   failed_calls: 412   percent_of_failed: 96.9
+  versions: 1.5.0, 1.5.1   last_seen: 2026-11-20 09:30:00
+  last_error_text: Messages with role 'tool' must be a response to a preceding
+    message with 'tool_calls' �[2J
+  last_exchange_id: 019aa0b0-0000-7014-8000-000000000014
+── 2
+  cause: rate_limit   failed_calls: 13   last_seen: 2026-11-20 09:30:00
+  last_exchange_id: 019aa0b0-0000-7014-8000-000000000015
+`)
+	f("json", 0, `
+[
+{"cause":"orphan_tool_reply","failed_calls":412,"percent_of_failed":96.9,"versions":["1.5.0","1.5.1"],"last_seen":"2026-11-20T09:30:00.5Z","last_error_text":"Messages with role 'tool' must be a response\nto a preceding message with 'tool_calls' \u001b[2J","last_exchange_id":"019aa0b0-0000-7014-8000-000000000014"},
+{"cause":"rate_limit","failed_calls":13,"percent_of_failed":null,"versions":[],"last_seen":"2026-11-20T09:30:00.5Z","last_error_text":"","last_exchange_id":"019aa0b0-0000-7014-8000-000000000015"}
+]
+`)
+	f("csv", 0, `
+cause,failed_calls,percent_of_failed,versions,last_seen,last_error_text,last_exchange_id
+orphan_tool_reply,412,96.9,"[""1.5.0"",""1.5.1""]",2026-11-20T09:30:00.5Z,"Messages with role 'tool' must be a response
+to a preceding message with 'tool_calls' `+"\x1b"+`[2J",019aa0b0-0000-7014-8000-000000000014
+rate_limit,13,,[],2026-11-20T09:30:00.5Z,,019aa0b0-0000-7014-8000-000000000015
+`)
+}
+
+// Without rows every format is still what it says, and numbers that JSON cannot hold are null.
+func TestPrintNothing(t *testing.T) {
+	f := func(format string, res *clickhouse.Result, want string) {
+		t.Helper()
+		var b strings.Builder
+		if err := printers[format](&b, res, 80); err != nil || b.String() != want {
+			t.Errorf("%s: %v, %q, want %q", format, err, b.String(), want)
+		}
+	}
+	empty := &clickhouse.Result{Columns: []clickhouse.Column{{Name: "a"}, {Name: "b"}}}
+	f("table", empty, "(no rows)\n")
+	f("text", empty, "(no rows)\n")
+	f("json", empty, "[]\n")
+	f("jsonl", empty, "")
+	f("csv", empty, "a,b\n")
+	odd := &clickhouse.Result{Columns: []clickhouse.Column{{Name: "a"}, {Name: "b"}}, Rows: [][]any{{math.NaN(), "<&>"}}, Truncated: true}
+	f("jsonl", odd, `{"a":null,"b":"<&>"}`+"\n")
+	f("csv", odd, "a,b\n,<&>\n")
+	f("table", odd, "  a  b\nNaN  <&>\n(only the first 1 rows)\n")
+}
+
+func TestWrap(t *testing.T) {
+	f := func(text string, width int, want ...string) {
+		t.Helper()
+		if d := cmp.Diff(want, wrap(text, width)); d != "" {
+			t.Errorf("wrap(%q, %d) (-want +got):\n%s", text, width, d)
+		}
+	}
+	f("", 20, "")
+	f("a b", 20, "a b")
+	f("aaaa bbbb cccc", 10, "aaaa bbbb", "  cccc")
+	f("aaaaaaaaaaaaaaaaaaaaaaaaa", 20, "aaaaaaaaaaaaaaaaaaa", "  aaaaaa")
+}

@@ -1,0 +1,16 @@
+package main
+
+import (
+	"os"
+	"syscall"
+	"unsafe"
+)
+
+// ttyWidth is the number of columns of the terminal on standard output, 0 when there is none.
+func ttyWidth() int {
+	var size struct{ rows, columns, x, y uint16 }
+	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, os.Stdout.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size))); errno != 0 {
+		return 0
+	}
+	return int(size.columns)
+}
