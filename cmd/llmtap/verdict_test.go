@@ -23,6 +23,7 @@ import (
 // rowsByID are the rows of a run, each by its id with what makes it right or wrong.
 type rowsByID struct {
 	exchanges, findings, toolCalls map[string]string
+	contents                       map[string]string // by the hash in their ids: where they lie follows from when their process began
 	ledger                         map[string]string // of one partition; nil where there are several
 }
 
@@ -93,9 +94,25 @@ func compare(ctx context.Context, js natsjs.JetStream, s *store, acked []string)
 	if got.ledger == nil {
 		want.ledger = nil
 	}
-	v.wrong = slices.Concat(diff("ledger entry", want.ledger, got.ledger), diff("exchange", want.exchanges, got.exchanges), diff("finding", want.findings, got.findings), diff("tool call", want.toolCalls, got.toolCalls))
+	v.wrong = slices.Concat(diff("ledger entry", want.ledger, got.ledger), diff("exchange", want.exchanges, got.exchanges), diff("finding", want.findings, got.findings), diff("tool call", want.toolCalls, got.toolCalls), diff("content", want.contents, got.contents))
+	if len(got.contents) == 0 {
+		v.wrong = append(v.wrong, "no content is stored")
+	}
+	lost, err := s.query(ctx, dangling)
+	if err != nil {
+		return nil, err
+	}
+	for _, r := range lost.Rows {
+		v.wrong = append(v.wrong, fmt.Sprintf("exchange %v refers to a branch or to contents that are not stored", r[0]))
+	}
 	return v, nil
 }
+
+// dangling are the exchanges that cannot be put together again.
+const dangling = `WITH (SELECT groupUniqArray(id) FROM messages) AS ids, (SELECT groupUniqArray(branch) FROM history) AS branches
+	SELECT exchange_id FROM exchanges_final
+	WHERE branch != '' AND NOT has(branches, branch) OR NOT hasAll(ids, arrayFilter(id -> id != '', arrayConcat(lead, [parameters, answer], mapValues(marked))))
+	UNION ALL SELECT exchange_id FROM history_final WHERE message_id NOT IN (SELECT id FROM messages) LIMIT 20`
 
 // diff says which rows are not as they should be.
 func diff(what string, want, got map[string]string) (wrong []string) {
@@ -139,15 +156,17 @@ func storedRows(ctx context.Context, s *store) (rows rowsByID, double int, err e
 	rows.exchanges = read("SELECT exchange_id AS id, any(concat(status, ' ', cause, ' ', root_cause, ' ', findings)), count() FROM exchanges_final GROUP BY id")
 	rows.findings = read("SELECT finding_id AS id, any(concat(rule_id, ' ', root_cause, ' ', severity)), count() FROM findings_final GROUP BY id")
 	rows.toolCalls = read("SELECT id, any(concat(tool_name, ' ', state)), count() FROM tool_calls_final GROUP BY id")
+	rows.contents = read("SELECT substring(id, 9) AS id, any(kind), toUInt64(1) FROM messages_final GROUP BY id") // elsewhere too is not too often
 	return rows, double, err
 }
 
 // undisturbed is what an analyzer makes of the whole stream.
 func undisturbed(ctx context.Context, js natsjs.JetStream) (rowsByID, error) {
-	rows := rowsByID{map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}}
+	rows := rowsByID{map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}}
 	cfg := analyzer.Default()
 	cfg.Epoch = 1
 	an := analyzer.New(cfg, rules.InOrder, prometheus.NewRegistry())
+	an.KeepContents(func(string) bool { return true }, nil)
 	var out analyzer.Output
 	collect := func() { // rows of one id come in the order of their versions
 		for _, e := range out.Exchanges {
@@ -158,6 +177,9 @@ func undisturbed(ctx context.Context, js natsjs.JetStream) (rowsByID, error) {
 		}
 		for _, c := range out.ToolCalls {
 			rows.toolCalls[c.ID] = fmt.Sprint(c.Name, " ", c.State)
+		}
+		for _, c := range out.Contents {
+			rows.contents[c.ID[8:]] = c.Kind
 		}
 		out.Reset()
 	}
