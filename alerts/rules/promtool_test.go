@@ -1,0 +1,81 @@
+package rules_test
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/alerts/rules"
+)
+
+// promtoolEnv names the promtools to test with, separated as in PATH: that of the Prometheus version whose engine the
+// alerts use, go build -modfile=.github/prometheus.mod -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool,
+// and Debian's, package prometheus. .ci/run sets it.
+const promtoolEnv = "LLMTAP_TEST_PROMTOOL"
+
+// Every rule file has a unit test of promtool.
+func TestUnitTestsAreComplete(t *testing.T) {
+	names := func(pattern, suffix string) (list []string) {
+		files, err := filepath.Glob(pattern)
+		if err != nil || len(files) == 0 {
+			t.Fatalf("%s: no files, %v", pattern, err)
+		}
+		for _, f := range files {
+			list = append(list, strings.TrimSuffix(filepath.Base(f), suffix))
+		}
+		return list
+	}
+	files, tests := names("*.yaml", ".yaml"), names("testdata/*_test.yaml", "_test.yaml")
+	if !slices.Equal(files, tests) {
+		t.Errorf("rule files %v, unit tests %v", files, tests)
+	}
+	if shipped, err := rules.FS.ReadDir("."); err != nil || len(shipped) != len(files) {
+		t.Errorf("%d files are embedded, of %d: %v", len(shipped), len(files), err)
+	}
+}
+
+// The tool that CI builds is of the Prometheus that the engine is from.
+func TestPromtoolVersion(t *testing.T) {
+	version := func(file string) string {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return regexp.MustCompile(`github.com/prometheus/prometheus v\S+`).FindString(string(text))
+	}
+	if a, b := version("../../go.mod"), version("../../.github/prometheus.mod"); a != b || a == "" {
+		t.Errorf("go.mod has %q, .github/prometheus.mod %q", a, b)
+	}
+}
+
+// Prometheus's own tool, of our version and of Debian's, accepts the rule files and passes their unit tests.
+func TestPromtool(t *testing.T) {
+	tools := filepath.SplitList(os.Getenv(promtoolEnv))
+	if len(tools) == 0 {
+		path, err := exec.LookPath("promtool")
+		if err != nil {
+			t.Skipf("NOT TESTED: no promtool; name some in %s, or install the package prometheus", promtoolEnv)
+		}
+		tools = []string{path}
+	}
+	files, err := filepath.Glob("*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	tests, err := filepath.Glob("testdata/*_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, tool := range tools {
+		for _, args := range [][]string{append([]string{"check", "rules"}, files...), append([]string{"test", "rules"}, tests...)} {
+			out, err := exec.CommandContext(t.Context(), tool, args...).CombinedOutput()
+			if err != nil {
+				t.Errorf("%s %s %s: %v\n%s", tool, args[0], args[1], err, out)
+			}
+		}
+	}
+}
