@@ -212,7 +212,7 @@ func (a *Analyzer) store(o *open, body []byte, at Position) {
 	b, shared := h.find(e.Conversation, len(all), hash)
 	if b == nil || shared < len(b.hashes) && shared < len(all) {
 		fork := &branch{id: e.ID, conversation: e.Conversation}
-		if b != nil && !(b.replayed && a.emit) {
+		if b != nil && (!b.replayed || !a.emit) {
 			fork.parent, fork.shared, fork.hashes = b.id, shared, slices.Clone(b.hashes[:shared])
 		} else {
 			shared = 0

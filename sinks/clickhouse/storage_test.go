@@ -54,8 +54,8 @@ func TestStorage(t *testing.T) {
 	if !*storage {
 		return
 	}
-	if real := conversations(t); len(real) > 0 {
-		rows = append(rows, measure(t, real).row("recorded, one by one"), measure(t, together(real, 50)).row("recorded, 50 at a time"))
+	if recorded := conversations(t); len(recorded) > 0 {
+		rows = append(rows, measure(t, recorded).row("recorded, one by one"), measure(t, together(recorded, 50)).row("recorded, 50 at a time"))
 	}
 	if each[longest] > 1.5*each[10] {
 		t.Errorf("an exchange of %d turns takes %.0f bytes, one of 10 takes %.0f: what is stored grows faster than what is new", longest, each[longest], each[10])
