@@ -13,6 +13,7 @@ import (
 	"strconv"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -64,6 +65,8 @@ type analyzeRole struct {
 	logger     *slog.Logger
 	metrics    partitionMetrics
 
+	forgotten atomic.Uint64 // changes when somebody deletes what is stored of bodies, see jetstream.Conn.AnnounceForget
+
 	ended chan struct{} // cap 1: a partition ended, there may be one to take
 
 	mu      sync.Mutex // guards the rest
@@ -114,6 +117,9 @@ func (a *analyzeRole) balance(ctx context.Context, g *errgroup.Group) error {
 	share, err := a.share(ctx)
 	if err != nil {
 		return err
+	}
+	if n, err := a.conn.ForgetAnnounced(ctx); err == nil { // without NATS nothing comes that would be stored
+		a.forgotten.Store(n)
 	}
 	// Each process begins to look at another place, so that they meet less often.
 	h := fnv.New32a()

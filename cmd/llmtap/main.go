@@ -35,6 +35,7 @@ var commands = []command{
 	{name: "query", short: "ask ClickHouse one of the questions that follow an incident", run: runQuery},
 	{name: "show", short: "show a stored call or conversation as it was sent, the fault marked", run: runShow},
 	{name: "schema", short: "look at the tables in ClickHouse, make them, or print how", run: runSchema},
+	{name: "forget", short: "delete what is stored of a conversation or a user", run: runForget},
 	{name: "provider", short: "a stand-in for OpenAI, DeepSeek and others, as strict as they are", run: runProvider},
 	{name: "config", short: "print or check the configuration", run: runConfig},
 	{name: "doctor", short: "check a set-up: what is wrong, and what to do", run: runDoctor},

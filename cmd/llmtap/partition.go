@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"sync/atomic"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -59,6 +60,9 @@ type partition struct {
 	commit  func(context.Context) error // the newest one handed to it
 	tallied int64                       // the newest second whose tally is published
 	only    bool                        // tallies only
+
+	forgotten *atomic.Uint64 // of the role
+	forgot    uint64         // when the analyzer forgot last
 }
 
 // newPartition prepares the partition p of n that reader has opened.
@@ -76,6 +80,7 @@ func newPartition(a *analyzeRole, p, n int, reader *jetstream.Reader, reg promet
 	an := analyzer.New(cfg, rules.InOrder, reg)
 	a.content.apply(an)
 	return &partition{
+		forgotten: &a.forgotten, forgot: a.forgotten.Load(),
 		ledger: newLedger(a.conn, p, n, reader, logger),
 		conn:   a.conn, reader: reader, analyzer: an, batcher: batcher, patience: a.patience,
 		logger: logger, read: reader.Stored(), handed: reader.Stored(), tallied: reader.Tallied(),
@@ -137,6 +142,10 @@ func (p *partition) loop(ctx context.Context) error {
 func (p *partition) process(ctx context.Context, msgs []jetstream.Message, end bool) {
 	begun := time.Now()
 	p.out.Reset()
+	if n := p.forgotten.Load(); n != p.forgot {
+		p.analyzer.ForgetContents()
+		p.forgot = n
+	}
 	for i := range msgs {
 		m := &msgs[i]
 		p.read = max(p.read, m.Seq)
