@@ -140,6 +140,9 @@ func (c *Config) validate() error {
 		if c.ClickHouse.PasswordFile != "" {
 			fail("clickhouse.password_file: is set without clickhouse.dsn; the embedded ClickHouse makes its own password")
 		}
+		if c.ClickHouse.Cluster != "" {
+			fail("clickhouse.cluster: is set without clickhouse.dsn; the embedded ClickHouse is one server")
+		}
 		c.Chdb.Dir = clickhouseDir(c.DataDir)
 		check("chdb", c.Chdb.Validate())
 		embedded := c.ClickHouse

@@ -40,17 +40,20 @@ func (l layout) on() string {
 	return " ON CLUSTER " + quoteString(l.cluster)
 }
 
-// stored is the table that holds the rows of table: of it TTLs are set and rows deleted. On a cluster ON CLUSTER follows.
-func (l layout) stored(table string) string {
+// local is the name of the table that holds the rows of table on a server.
+func (l layout) local(table string) string {
 	if l.cluster == "" {
 		return table
 	}
-	return table + localSuffix + l.on()
+	return table + localSuffix
 }
 
+// stored is what ALTER TABLE goes on with to change the rows of table or their TTL, on all servers.
+func (l layout) stored(table string) string { return l.local(table) + l.on() }
+
 // rewrite returns what a statement of schema/ is in this layout: itself on one server. On a cluster a table becomes a
-// replicated one on each server, named *_local, and a Distributed one with the name that readers and writers know. What
-// follows is in its documentation and in cluster.sql of testdata. A form it does not know is an error.
+// replicated one on each server, named *_local, and a Distributed one with the name that readers and writers know; views
+// stay as they are. A form that has no rule here is an error.
 func (l layout) rewrite(stmt string) ([]string, error) {
 	if l.cluster == "" {
 		return []string{stmt}, nil

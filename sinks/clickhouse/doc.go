@@ -19,6 +19,15 @@ it again. An applied file is never edited; a change is a new file.
 
 Columns are the Go names in snake_case, in the order of the tables in columns.go; durations are seconds.
 
+# A cluster
+
+The same files make the tables of a cluster (cluster.go): each statement is read, and becomes ON CLUSTER a replicated
+table <table>_local and a Distributed one, <table>; a form without a rule is an error. Rows are inserted into the
+Distributed tables, and the insert waits for the shards. Inserting into local ones would spare a hop, but then two
+versions of a row that are written through two servers, after a failover say, would lie on two shards, where FINAL sees
+each as the only one. The sharding key is for the same reason made of the sort key. The views read the Distributed
+tables: FINAL is done on each shard.
+
 # Why these sort keys
 
 A ReplacingMergeTree makes one row of those with the same sort key. The key therefore ends in the row's id and holds

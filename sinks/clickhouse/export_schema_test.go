@@ -3,6 +3,8 @@ package clickhouse
 import (
 	"context"
 	"errors"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
 // ExecAll runs statements one after the other in one database after the other: USE changes it.
@@ -48,4 +50,24 @@ func Addresses(dsn string) ([]string, error) {
 		return nil, err
 	}
 	return o.Addr, nil
+}
+
+// RunAll runs statements on a server that answers them with errs, one after the other.
+func RunAll(ctx context.Context, stmts []string, errs []error) (ran []string, err error) {
+	c := &answers{errs: errs}
+	err = (&Sink{conn: c}).runAll(ctx, "a test", stmts)
+	return c.ran, err
+}
+
+type answers struct {
+	driver.Conn
+	errs []error
+	ran  []string
+}
+
+func (c *answers) Exec(_ context.Context, stmt string, _ ...any) error {
+	c.ran = append(c.ran, stmt)
+	err := c.errs[0]
+	c.errs = c.errs[1:]
+	return err
 }

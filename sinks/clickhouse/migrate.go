@@ -170,7 +170,7 @@ func (s *Sink) applyOne(ctx context.Context, m migration) error {
 const (
 	codeCannotAssignAlter = 517
 	alterTries            = 10
-	alterPause            = 500 * time.Millisecond
+	alterPause            = time.Second
 )
 
 func (s *Sink) runAll(ctx context.Context, of string, stmts []string) error {
@@ -229,7 +229,7 @@ func (s *Sink) applyRetention(ctx context.Context) error {
 		}
 		ttl := fmt.Sprintf("toDateTime(%s) + toIntervalSecond(%d)", ageColumns[t], int64(retention/time.Second))
 		var engine string
-		if err := s.conn.QueryRow(ctx, "SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = ?", t).Scan(&engine); err != nil {
+		if err := s.conn.QueryRow(ctx, "SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = ?", s.layout.local(t)).Scan(&engine); err != nil {
 			return fmt.Errorf("read TTL of %s: %w", t, err)
 		}
 		if strings.Contains(engine, " TTL "+ttl+" ") || strings.HasSuffix(engine, " TTL "+ttl) {

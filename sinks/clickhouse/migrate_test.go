@@ -3,15 +3,20 @@ package clickhouse_test
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
 	"os"
 	"os/exec"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
 	"testing/fstest"
+	"testing/synctest"
+
+	client "github.com/ClickHouse/clickhouse-go/v2"
 
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -200,4 +205,23 @@ func TestReadSchema(t *testing.T) {
 	if got, want := states(), fmt.Sprint("false ", len(clickhouse.ColumnNames()), " changed", strings.Repeat(" applied", n-1), " newer newer"); got != want {
 		t.Errorf("a changed and newer ones: %s, want %s", got, want)
 	}
+}
+
+// A replicated table takes one change at a time. A statement that came in between is run again.
+func TestAlterAgain(t *testing.T) {
+	busy := &client.Exception{Code: 517, Message: "not up to date"}
+	other := errors.New("gone")
+	f := func(errs []error, wantErr error, want ...string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			ran, err := clickhouse.RunAll(t.Context(), []string{"a", "b"}, errs)
+			if !errors.Is(err, wantErr) || !slices.Equal(ran, want) {
+				t.Errorf("ran %q, %v, want %q, %v", ran, err, want, wantErr)
+			}
+		})
+	}
+	f([]error{nil, nil}, nil, "a", "b")
+	f([]error{busy, busy, nil, busy, nil}, nil, "a", "a", "a", "b", "b")
+	f([]error{busy, other}, other, "a", "a")
+	f(slices.Repeat([]error{busy}, 10), busy, slices.Repeat([]string{"a"}, 10)...)
 }
