@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"cmp"
 	"compress/gzip"
 	"compress/zlib"
 	"encoding/json"
@@ -156,13 +157,14 @@ func decode(encoding string, body []byte) ([]byte, error) {
 	return io.ReadAll(r)
 }
 
-func readCases(t testing.TB) []contractCase {
+// readCases returns the cases of each file.
+func readCases(t testing.TB) map[string][]contractCase {
 	t.Helper()
-	files, err := filepath.Glob(filepath.Join(root, "ingest", "sdk", "testdata", "cases*.json"))
+	files, err := filepath.Glob(filepath.Join(root, "ingest", "sdk", "testdata", "cases_*.json"))
 	if err != nil || len(files) == 0 {
 		t.Fatalf("no cases: %v", err)
 	}
-	var all []contractCase
+	all := make(map[string][]contractCase)
 	for _, file := range files {
 		data, err := os.ReadFile(file)
 		if err != nil {
@@ -174,26 +176,26 @@ func readCases(t testing.TB) []contractCase {
 		if err := d.Decode(&f); err != nil {
 			t.Fatalf("%s: %v", file, err)
 		}
-		all = append(all, f.Cases...)
-	}
-	for i := range all {
-		c := &all[i]
-		if c.Clients == nil {
-			c.Clients = []string{"httpx", "httpx-async", "requests", "aiohttp"}
+		for i := range f.Cases {
+			f.Cases[i].complete()
 		}
-		if c.Capture == nil {
-			c.Capture = []string{event.CaptureFull, event.CaptureShape, event.CaptureNone}
-		}
-		if c.How == "" {
-			c.How = "read"
-		}
-		if c.Timeout == 0 {
-			c.Timeout = 30
-		}
-		if c.Fill > 0 {
-			c.Chat = json.RawMessage(fill(string(c.Chat), c.Fill))
-		}
-		c.Times, c.Parallel = max(c.Times, 1), max(c.Parallel, 1)
+		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "cases_"), ".json")
+		all[name] = f.Cases
 	}
 	return all
+}
+
+// complete fills in the defaults.
+func (c *contractCase) complete() {
+	if c.Clients == nil {
+		c.Clients = []string{"httpx", "httpx-async", "requests", "aiohttp"}
+	}
+	if c.Capture == nil {
+		c.Capture = []string{event.CaptureFull, event.CaptureShape, event.CaptureNone}
+	}
+	if c.Fill > 0 {
+		c.Chat = json.RawMessage(fill(string(c.Chat), c.Fill))
+	}
+	c.How, c.Timeout = cmp.Or(c.How, "read"), cmp.Or(c.Timeout, 30)
+	c.Times, c.Parallel = max(c.Times, 1), max(c.Parallel, 1)
 }

@@ -49,34 +49,44 @@ type run struct {
 // The hooks publish the same events for the same calls, whatever client makes them.
 func TestContract(t *testing.T) {
 	t.Setenv("LLMTAP_SHAPE_KEY", shapeKey)
-	python := startPython(t)
-	nats := newNATS(t)
-	nats.start(t)
-	for _, c := range readCases(t) {
-		t.Run(c.Name, func(t *testing.T) {
-			for _, capture := range c.Capture {
-				t.Run(capture, func(t *testing.T) {
-					s := &suite{c: &c, capture: capture, nats: nats, python: python}
-					if c.Chat == nil {
-						s.raw(t)
-					} else {
-						s.sdk(t)
-					}
-				})
+	python := interpreter(t)
+	for name, cases := range readCases(t) {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			p := &processes{python: startPython(t, python), nats: newNATS(t)}
+			p.nats.start(t)
+			for _, c := range cases {
+				t.Run(c.Name, func(t *testing.T) { p.test(t, &c) })
 			}
 		})
 	}
 }
 
-// runs counts the runs of all cases.
-var runs int
+// processes are what cases share that run one after the other.
+type processes struct {
+	nats   *natsd
+	python *pythonHook
+	runs   int // so far
+}
+
+func (p *processes) test(t *testing.T, c *contractCase) {
+	for _, capture := range c.Capture {
+		t.Run(capture, func(t *testing.T) {
+			s := &suite{processes: p, c: c, capture: capture}
+			if c.Chat == nil {
+				s.raw(t)
+			} else {
+				s.sdk(t)
+			}
+		})
+	}
+}
 
 // A suite is one case in one capture mode.
 type suite struct {
+	*processes
 	c       *contractCase
 	capture string
-	nats    *natsd
-	python  *pythonHook
 }
 
 // raw sends the same bytes through both hooks, and expects the same of each.
@@ -127,7 +137,7 @@ func (s *suite) run(t *testing.T, h hook, c *call, answers []answer) *run {
 	return s.record(t, h, m, func(n *natsd) (results []result) {
 		c.Base = "http://" + m.host()
 		if c.Labels.Run = s.c.Labels.Run; c.Tool != "" {
-			c.Labels.Run += fmt.Sprint("#", runs) // JetStream would take another run of this name for the same
+			c.Labels.Run += fmt.Sprint("#", s.runs) // JetStream would take another run of this name for the same
 		}
 		for i := range s.c.Times {
 			results = append(results, h.call(t, c)...)
@@ -168,7 +178,7 @@ func (s *suite) again(t *testing.T, sent *run) *run {
 func (s *suite) record(t *testing.T, h hook, m *model, calls func(*natsd) []result) *run {
 	t.Helper()
 	n, began := s.nats, time.Now()
-	runs++
+	s.runs++
 	if s.c.NATS != "" {
 		n = newNATS(t)
 		defer n.stop()
@@ -190,7 +200,7 @@ func (s *suite) record(t *testing.T, h hook, m *model, calls func(*natsd) []resu
 	}
 	h.close(t)
 	r.wire = m.took()
-	r.messages = readEvents(t, n.news(t), began, m.host(), fmt.Sprint("#", runs))
+	r.messages = readEvents(t, n.news(t), began, m.host(), fmt.Sprint("#", s.runs))
 	s.check(t, r)
 	if s.c.Parallel > 1 {
 		byConversation(r.messages)

@@ -20,24 +20,26 @@ var packages = []string{
 	"openai>=2,<4", "anthropic>=0.60,<3", "google-genai>=1,<4", "langchain-openai>=1,<2", "langgraph>=1,<2", "litellm>=1.70,<2",
 }
 
-// pythonHook is the Python hook in a process that runner.py makes calls in.
+// pythonHook is the Python hook in a process that python/runner.py makes calls in.
 type pythonHook struct {
 	in  io.WriteCloser
 	out *bufio.Reader
 	err *strings.Builder // what the process printed
 }
 
-func startPython(t testing.TB) *pythonHook {
+// interpreter returns a Python that has the clients.
+func interpreter(t testing.TB) string { return pythontest.Interpreter(t, packages...) }
+
+func startPython(t testing.TB, python string) *pythonHook {
 	t.Helper()
-	python := pythontest.Interpreter(t, packages...)
 	sdk, err := filepath.Abs(filepath.Join(root, "ingest", "sdk", "python"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	look(t, filepath.Join(sdk, "llmtap"))
-	look(t, "runner.py")
+	look(t, "python")
 	p := &pythonHook{err: new(strings.Builder)}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), python, "runner.py") // ended by the end of its input
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), python, filepath.Join("python", "runner.py")) // ended by the end of its input
 	cmd.Env = environ("PYTHONPATH="+sdk, "PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1", "LLMTAP_SHAPE_KEY="+shapeKey,
 		"LITELLM_LOCAL_MODEL_COST_MAP=True", "LANGSMITH_TRACING=false")
 	cmd.Stderr = p.err

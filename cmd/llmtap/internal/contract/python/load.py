@@ -1,0 +1,74 @@
+"""Makes calls at a steady rate, and says what that took."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import resource
+import sys
+import time
+from typing import Any, Callable
+
+import llmtap
+
+
+def load(line: dict[str, Any]) -> dict[str, Any]:
+    """Calls as often as line says, from as many threads; each begins its calls at the times that are its share."""
+    call = _openai(line) if line["client"] == "openai" else _httpx(line)
+    threads, rate, seconds = line["threads"], line["rate"], line["seconds"]
+    began, used = time.monotonic(), time.process_time()
+    first = _resident()
+
+    def work(n: int) -> int:
+        made = 0
+        while True:
+            at = (made * threads + n) / rate
+            if at >= seconds or time.monotonic() > began + 1.5 * seconds:
+                return made
+            time.sleep(max(0.0, began + at - time.monotonic()))
+            call()
+            made += 1
+
+    with concurrent.futures.ThreadPoolExecutor(threads) as pool:
+        made = sum(pool.map(work, range(threads)))
+    took = time.monotonic() - began
+    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    s = llmtap.stats()
+    return {
+        "made": made, "seconds": took, "cores": (time.process_time() - used) / took, "grown": most - first,
+        "bytes": s.bytes, "errors": s.errors,
+    }  # fmt: skip
+
+
+def _resident() -> int:
+    """The memory of this process so far, in bytes; the most of it where the system does not say."""
+    try:
+        with open("/proc/self/statm", encoding="ascii") as f:
+            return int(f.read().split()[1]) * resource.getpagesize()
+    except OSError:
+        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+
+
+def _httpx(line: dict[str, Any]) -> Callable[[], None]:
+    import httpx
+
+    body = line["text"].encode()
+    client = httpx.Client(verify=False, timeout=30)
+
+    def call() -> None:
+        client.post(line["base"] + "/openai/v1/chat/completions", content=body, headers={"content-type": "application/json"})
+
+    return call
+
+
+def _openai(line: dict[str, Any]) -> Callable[[], None]:
+    import json
+
+    import openai
+
+    chat = json.loads(line["text"])
+    client = openai.OpenAI(base_url=line["base"] + "/openai/v1", api_key="sk-secret", timeout=30, max_retries=0)
+
+    def call() -> None:
+        client.chat.completions.create(**chat)
+
+    return call
