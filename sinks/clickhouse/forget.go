@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"context"
+	"encoding/hex"
 	"fmt"
 	"time"
 
@@ -25,20 +26,23 @@ type Remembered struct {
 	alerts   []string
 }
 
-// Rows that nothing else refers to, of exchanges and history.
+// Rows that nothing else refers to, of exchanges and history. Ids of other people's making are bound in hex: the two
+// protocols do not agree on what a backslash or a quote in a bound array is.
 const (
-	goneExchanges = `(SELECT exchange_id FROM exchanges WHERE conversation_id IN {conversations:Array(String)} OR user != '' AND user = {user:String})`
+	conversations = `arrayMap(x -> unhex(x), {conversations:Array(String)})`
+	user          = `unhex({user:String})`
+	goneExchanges = `(SELECT exchange_id FROM exchanges WHERE conversation_id IN ` + conversations + ` OR user != '' AND user = ` + user + `)`
 	contentsOf    = `arrayJoin(arrayConcat(lead, mapValues(marked), [parameters, answer]))`
 	contentsGone  = `(SELECT ` + contentsOf + ` AS ref FROM exchanges WHERE exchange_id IN ` + goneExchanges + `
-		UNION ALL SELECT message_id FROM history WHERE conversation_id IN {conversations:Array(String)})`
+		UNION ALL SELECT message_id FROM history WHERE conversation_id IN ` + conversations + `)`
 	contentsKept = `(SELECT ` + contentsOf + ` AS ref FROM exchanges WHERE exchange_id NOT IN ` + goneExchanges + `
-		UNION ALL SELECT message_id FROM history WHERE conversation_id NOT IN {conversations:Array(String)})`
-	rowsGone = `(conversation_id IN {conversations:Array(String)} OR user != '' AND user = {user:String})`
+		UNION ALL SELECT message_id FROM history WHERE conversation_id NOT IN ` + conversations + `)`
+	rowsGone = `(conversation_id IN ` + conversations + ` OR user != '' AND user = ` + user + `)`
 )
 
 // forgetTables are the tables with rows of a Person in the order they go: exchanges, by which the rest is found, last.
 var forgetTables = []struct{ name, where string }{
-	{"history", `conversation_id IN {conversations:Array(String)}`},
+	{"history", `conversation_id IN ` + conversations + ``},
 	{"tool_calls", rowsGone},
 	{"findings", rowsGone},
 	{"runs", rowsGone},
@@ -56,8 +60,8 @@ func (s *Sink) Remember(ctx context.Context, who Person) (*Remembered, error) {
 	} else {
 		var err error
 		r.Conversations, err = s.strings(ctx, `SELECT conversation_id FROM exchanges
-			WHERE conversation_id != '' AND conversation_id IN (SELECT conversation_id FROM exchanges WHERE user = {user:String})
-			GROUP BY conversation_id HAVING countIf(user NOT IN ('', {user:String})) = 0`, clickhouse.Named("user", who.User))
+			WHERE conversation_id != '' AND conversation_id IN (SELECT conversation_id FROM exchanges WHERE user = `+user+`)
+			GROUP BY conversation_id HAVING countIf(user NOT IN ('', `+user+`)) = 0`, clickhouse.Named("user", hex.EncodeToString([]byte(who.User))))
 		if err != nil {
 			return nil, fmt.Errorf("find the user's conversations: %w", err)
 		}
@@ -129,7 +133,11 @@ func (s *Sink) Forget(ctx context.Context, r *Remembered, before time.Time) erro
 }
 
 func (r *Remembered) args(conversations []string) []any {
-	return []any{clickhouse.Named("conversations", array(conversations)), clickhouse.Named("user", r.who.User)}
+	ids := make([]string, len(conversations))
+	for i, id := range conversations {
+		ids[i] = hex.EncodeToString([]byte(id))
+	}
+	return []any{clickhouse.Named("conversations", array(ids)), clickhouse.Named("user", hex.EncodeToString([]byte(r.who.User)))}
 }
 
 // mutate changes rows of a table, on all servers, and waits until that is done.

@@ -1,0 +1,47 @@
+package main
+
+import (
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// What is stored of a body depends on its service; what is masked is masked in all of it.
+func TestContentPolicy(t *testing.T) {
+	cfg := defaultContent()
+	cfg.Services = map[string]string{"shaped": "shape", "silent": "none"}
+	cfg.Patterns = []string{`EMP-\d{6}`}
+	policy, err := newContentPolicy(cfg, "key")
+	if err != nil {
+		t.Fatal(err)
+	}
+	request := `{"model":"gpt-5","messages":[{"role":"user","content":"I am EMP-123456, jane@example.com, of call_Ab3dEf6hIj9kLm2n"}],"user":"a@example.com"}`
+	for service, want := range map[string]string{
+		"other":  `{"model":"gpt-5","messages":[],"user":"***@***"}{"role":"user","content":"I am ***, ***@***, of call_Ab3dEf6hIj9kLm2n"}`,
+		"silent": ``,
+		"shaped": `{"role":"user","content":"~58:`,
+	} {
+		a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
+		policy.apply(a)
+		var out analyzer.Output
+		now := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
+		a.Process(&event.Event{
+			Kind: event.Request, Exchange: "0197a0b0-0000-7000-8000-000000000001", Time: now, Capture: event.CaptureFull, Origin: event.OriginHook, Part: 1, Parts: 1,
+			URL: "https://api.openai.com/v1/chat/completions", Method: "POST", Instance: "i", Seq: 1, Labels: event.Labels{Service: service, Conversation: "c"}, Body: []byte(request), BodyBytes: len(request),
+		}, analyzer.Position{Seq: 1, Time: now}, true, &out)
+		a.AdvanceTo(now.Add(time.Minute), true, &out)
+		got := ""
+		for _, c := range out.Contents {
+			got += c.Body
+		}
+		if service == "shaped" && (strings.Contains(got, "example.com") || !strings.Contains(got, want)) || service != "shaped" && got != want {
+			t.Errorf("%s: %s\nwant %s", service, got, want)
+		}
+	}
+}

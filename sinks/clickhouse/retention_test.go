@@ -1,0 +1,108 @@
+package clickhouse_test
+
+import (
+	"log/slog"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// Bodies go before facts, a table may have a time of its own, and setting the same again changes nothing.
+func TestRetentions(t *testing.T) {
+	dsn := freshDSN(t)
+	const day = 24 * time.Hour
+	f := func(retention, messages time.Duration, tables map[string]time.Duration, want string) {
+		t.Helper()
+		cfg := clickhouse.Default()
+		cfg.DSN, cfg.Retention, cfg.MessageRetention, cfg.Retentions = dsn, retention, messages, tables
+		for again := range 2 {
+			var log strings.Builder
+			s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.NewTextHandler(&log, nil)), nil)
+			if err != nil {
+				t.Fatal(err)
+			}
+			got := query(t, s, `SELECT name, toUInt32OrZero(extract(engine_full, 'toIntervalSecond\\((\\d+)')) / 86400 FROM system.tables
+				WHERE database = currentDatabase() AND name IN ('exchanges', 'history', 'messages', 'runs') ORDER BY name`, nil)
+			if err := s.Close(); err != nil {
+				t.Error(err)
+			}
+			if got = strings.NewReplacer("\t", " ", "\n", ", ").Replace(got); got != want {
+				t.Errorf("days are %s want %s", got, want)
+			}
+			if again == 1 && strings.Contains(log.String(), "retention set") {
+				t.Errorf("set twice: %s", log.String())
+			}
+		}
+	}
+	f(0, 0, nil, "exchanges 0, history 0, messages 0, runs 0, ")
+	f(0, 14*day, nil, "exchanges 0, history 0, messages 14, runs 0, ")
+	f(90*day, 14*day, map[string]time.Duration{"runs": 30 * day}, "exchanges 90, history 90, messages 14, runs 30, ")
+	f(7*day, 14*day, map[string]time.Duration{"history": 3 * day}, "exchanges 7, history 3, messages 7, runs 7, ")
+	f(7*day, 14*day, map[string]time.Duration{"messages": 30 * day}, "exchanges 7, history 7, messages 30, runs 7, ")
+}
+
+// Forget deletes what only the user or the conversation has, and the example of an alert; messages that were stored
+// meanwhile stay.
+func TestForget(t *testing.T) {
+	s := open(t)
+	now := time.Now().UTC().Truncate(time.Second)
+	old := now.Add(-time.Hour)
+	exchange := func(id, conversation, user, parameters, answer string, lead ...string) analyzer.Exchange {
+		return analyzer.Exchange{
+			ID: id, Seq: 1, Conversation: conversation, Labels: event.Labels{Service: "s", User: user}, StartedAt: old, StoredAt: old,
+			Parameters: parameters, Answer: answer, Lead: lead, Branch: id,
+		}
+	}
+	position := func(conversation, exchange, content string) analyzer.HistoryEntry {
+		return analyzer.HistoryEntry{Service: "s", Conversation: conversation, Branch: exchange, Exchange: exchange, Seq: 1, SeenAt: old, Content: content}
+	}
+	b := &sinks.Batch{
+		Exchanges: []analyzer.Exchange{
+			exchange("e1", `it's \ "a"`, "u1", "p", "a1", "sys"), exchange("e2", "b", "u2", "p", "a2", "sys"),
+			exchange("e3", "c", "u1", "p", "a3"), exchange("e4", "c", "u2", "p", "a4"), exchange("e5", "", "u1", "p5", "a5"),
+		},
+		History: []analyzer.HistoryEntry{position(`it's \ "a"`, "e1", "m1"), position("b", "e2", "m2"), position("c", "e3", "m3")},
+		Alerts:  []sinks.Alert{{ID: "x", StartedAt: old, Example: "e1"}, {ID: "y", StartedAt: old, Example: "e2"}},
+	}
+	for _, id := range strings.Fields("p p5 a1 a2 a3 a4 a5 sys m1 m2 m3") {
+		b.Contents = append(b.Contents, analyzer.Content{ID: id, Kind: analyzer.ContentMessage, SeenAt: old, Body: id})
+	}
+	if err := s.Write(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	forget := func(who clickhouse.Person, before time.Time) *clickhouse.Remembered {
+		t.Helper()
+		r, err := s.Remember(t.Context(), who)
+		if err == nil {
+			err = s.Forget(t.Context(), r, before)
+		}
+		if err != nil {
+			t.Fatal(err)
+		}
+		return r
+	}
+	left := func(want string) {
+		t.Helper()
+		got := query(t, s, `SELECT arrayStringConcat(arraySort(groupArray(id)), ' ') FROM (SELECT id FROM messages UNION ALL SELECT exchange_id FROM exchanges
+			UNION ALL SELECT 'h-' || exchange_id FROM history UNION ALL SELECT example FROM alerts)`, nil)
+		if got != want+"\n" {
+			t.Errorf("left\n%swant\n%s", got, want)
+		}
+	}
+	if r := forget(clickhouse.Person{Conversation: `it's \ "a"`}, old); r.Rows["messages"] != 2 || len(r.Exchanges) != 1 {
+		t.Errorf("%+v", r)
+	}
+	left(" a1 a2 a3 a4 a5 e2 e2 e3 e4 e5 h-e2 h-e3 m1 m2 m3 p p5 sys") // e2 is an example too
+	if r := forget(clickhouse.Person{User: "u1"}, now); r.Rows["messages"] != 3 || r.Rows["exchanges"] != 2 || r.Rows["history"] != 0 {
+		t.Errorf("%+v", r)
+	}
+	left(" a1 a2 a4 e2 e2 e4 h-e2 h-e3 m1 m2 m3 p sys")
+	if r := forget(clickhouse.Person{User: "u1"}, now); len(r.Exchanges) != 0 {
+		t.Errorf("again: %+v", r)
+	}
+}
