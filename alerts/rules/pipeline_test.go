@@ -1,0 +1,300 @@
+package rules_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"slices"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+	protocol "github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+const (
+	orphanText  = `Messages with role 'tool' must be a response to a preceding message with 'tool_calls'`
+	missingText = `An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. (insufficient tool messages following tool_calls message)`
+)
+
+type msg map[string]any
+
+var (
+	question = msg{"role": "user", "content": "Read config.py."}
+	calling  = msg{"role": "assistant", "content": nil, "tool_calls": []msg{
+		{"id": "call_1", "type": "function", "function": msg{"name": "read_file", "arguments": `{"path":"config.py"}`}},
+	}}
+	reply  = msg{"role": "tool", "tool_call_id": "call_1", "content": "PORT=80"}
+	done   = msg{"role": "assistant", "content": "The port is 80."}
+	orphan = []msg{question, done, reply}
+)
+
+// A pipeline is events, the analyzer, its tallies and the engine, all in simulated time.
+type pipeline struct {
+	t      *testing.T
+	a      *analyzer.Analyzer
+	e      *alerts.Engine
+	out    analyzer.Output
+	now    time.Time
+	seq    uint64
+	own    map[string]uint64 // numbers that the process of a service gave to its events
+	labels event.Labels
+	drops  uint64
+	retry  int
+	early  bool // the engine does not look yet
+	talks  int
+	fired  []string
+}
+
+func (p *pipeline) feed() {
+	if !p.early {
+		for i := range p.out.Tallies {
+			t := p.out.Tallies[i]
+			if err := p.e.Add(p.t.Context(), &t); err != nil {
+				p.t.Fatal(err)
+			}
+		}
+		for _, a := range p.e.Active() {
+			if !slices.Contains(p.fired, a.Name) {
+				p.fired = append(p.fired, a.Name)
+			}
+		}
+	}
+	p.out.Reset()
+}
+
+// wait lets time pass in which nothing comes.
+func (p *pipeline) wait(d time.Duration) {
+	for end := p.now.Add(d); p.now.Before(end); {
+		p.now = p.now.Add(min(20*time.Second, end.Sub(p.now)))
+		p.a.Advance(p.now, true, &p.out)
+		p.feed()
+	}
+}
+
+func (p *pipeline) event(ev *event.Event) {
+	p.seq++
+	p.now = p.now.Add(100 * time.Millisecond)
+	p.own[p.labels.Service]++
+	ev.Time, ev.Labels, ev.Instance, ev.Seq, ev.Dropped = p.now, p.labels, "of "+p.labels.Service, p.own[p.labels.Service], p.drops
+	ev.Origin, ev.Capture, ev.Part, ev.Parts, ev.BodyBytes, ev.Retry = event.OriginHook, event.CaptureFull, 1, 1, len(ev.Body), p.retry
+	p.a.Process(ev, analyzer.Position{Seq: p.seq, Time: p.now}, true, &p.out)
+	p.feed()
+}
+
+func (p *pipeline) body(v any) []byte {
+	b, err := json.Marshal(v)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return b
+}
+
+func (p *pipeline) talk() {
+	p.talks++
+	p.labels.Conversation = fmt.Sprint("talk ", p.talks)
+}
+
+func (p *pipeline) request(history ...msg) string {
+	id := fmt.Sprintf("018f0000-0000-7000-8000-%012d", p.seq)
+	p.event(&event.Event{Kind: event.Request, Exchange: id, URL: "https://api.deepseek.com/chat/completions", Method: "POST",
+		Body: p.body(msg{"model": "deepseek-chat", "messages": history})})
+	return id
+}
+
+func (p *pipeline) response(id string, status int, body any) {
+	p.event(&event.Event{Kind: event.Response, Exchange: id, Status: status, Duration: time.Second, ContentType: "application/json", Body: p.body(body)})
+}
+
+func (p *pipeline) ok(answer msg, history ...msg) {
+	finish := "stop"
+	if answer["tool_calls"] != nil {
+		finish = "tool_calls"
+	}
+	p.response(p.request(history...), 200, msg{"model": "deepseek-chat", "choices": []msg{{"index": 0, "message": answer, "finish_reason": finish}}})
+}
+
+func (p *pipeline) fail(status int, text string, history ...msg) {
+	p.response(p.request(history...), status, msg{"error": msg{"message": text, "type": "invalid_request_error"}})
+}
+
+func (p *pipeline) run(status string) { p.event(&event.Event{Kind: event.Run, RunStatus: status}) }
+
+// many does something in n conversations, a time apart.
+func (p *pipeline) many(n int, apart time.Duration, do func(i int)) {
+	for i := range n {
+		p.talk()
+		do(i)
+		p.wait(apart)
+	}
+}
+
+// hour is a quiet one.
+func (p *pipeline) hour() {
+	p.many(120, 30*time.Second, func(int) { p.ok(done, question) })
+}
+
+// Each rule about calls fires on what the analyzer makes of real events, and does not on what looks like it.
+func TestPipeline(t *testing.T) {
+	play := func(t *testing.T, script func(p *pipeline)) (fired []string) {
+		t.Helper()
+		synctest.Test(t, func(t *testing.T) {
+			cfg := alerts.Default()
+			cfg.Dir = t.TempDir()
+			e, err := alerts.New(t.Context(), cfg, alerts.Options{})
+			if err != nil {
+				t.Fatal(err)
+			}
+			defer e.Close()
+			p := &pipeline{
+				t: t, e: e, a: analyzer.New(analyzer.Default(), protocol.InOrder, prometheus.NewRegistry()), now: time.Now(), own: map[string]uint64{},
+				labels: event.Labels{Service: "shop", ServiceVersion: "1.4.0", Environment: "prod", Agent: "planner", Stage: "planner", Run: "r"},
+			}
+			script(p)
+			p.wait(time.Minute)
+			fired = p.fired
+		})
+		return fired
+	}
+	f := func(rule string, fires, near func(p *pipeline)) {
+		t.Run(rule, func(t *testing.T) {
+			if got := play(t, fires); !slices.Contains(got, rule) {
+				t.Errorf("%v fired", got)
+			}
+			if got := play(t, near); slices.Contains(got, rule) {
+				t.Error("it fires on what looks like it")
+			}
+		})
+	}
+	// some of the calls of ten minutes are refused.
+	refused := func(n int) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.many(400, 1500*time.Millisecond, func(i int) {
+				if i%12 == 0 && i/12 < n {
+					p.fail(400, orphanText, orphan...)
+				} else {
+					p.ok(done, question)
+				}
+			})
+		}
+	}
+	after := func(scripts ...func(p *pipeline)) func(p *pipeline) {
+		return func(p *pipeline) {
+			for _, s := range scripts {
+				s(p)
+			}
+		}
+	}
+	hour := (*pipeline).hour
+
+	f("StageFailureRate", func(p *pipeline) {
+		p.many(20, time.Second, func(i int) {
+			if i < 7 {
+				p.fail(400, orphanText, orphan...)
+			} else {
+				p.ok(done, question)
+			}
+		})
+	}, func(p *pipeline) {
+		p.many(20, time.Second, func(int) { // what an SDK retries is no call of its own
+			p.retry = 1
+			p.fail(429, "slow down", question)
+			p.retry = 0
+			p.ok(done, question)
+		})
+	})
+	f("BadRequestBurst", after(hour, refused(16)), after(hour, refused(14)))
+	f("NewCause", after(hour, refused(6)), after(refused(1), hour, refused(6)))
+	latent := func(n int) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.many(100, time.Second, func(i int) {
+				if i < n {
+					p.ok(done, orphan...)
+				} else {
+					p.ok(done, question)
+				}
+			})
+		}
+	}
+	f("LatentViolations", latent(10), latent(9))
+	tightened := func(version string) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.early = true
+			p.many(168, 0, func(int) {
+				p.ok(done, orphan...)
+				p.now = p.now.Add(time.Hour)
+			})
+			p.early, p.labels.ServiceVersion = false, version
+			p.many(5, 10*time.Second, func(int) { p.fail(400, orphanText, orphan...) })
+		}
+	}
+	f("ProviderTightened", tightened("1.4.0"), tightened("1.5.0"))
+	unanswered := func(n int) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.many(10, time.Second, func(int) {
+				p.ok(calling, question)
+				p.ok(done, question, calling, reply)
+			})
+			p.many(n, time.Second, func(int) {
+				p.ok(calling, question)
+				p.fail(400, missingText, question, calling, msg{"role": "user", "content": "And?"})
+			})
+		}
+	}
+	f("MissingToolReplies", unanswered(5), unanswered(4))
+	masked := func(status string) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.many(6, time.Second, func(i int) {
+				p.labels.Run = fmt.Sprint("run ", i)
+				p.run("started")
+				p.fail(400, orphanText, orphan...)
+				p.run(status)
+			})
+			p.wait(time.Minute)
+		}
+	}
+	f("MaskedFailures", masked("ok"), masked("error"))
+	again := func(status int, text string) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.many(4, time.Second, func(int) {
+				for range 3 {
+					p.fail(status, text, orphan...)
+				}
+			})
+		}
+	}
+	f("RetryStorm", again(400, orphanText), again(429, "slow down"))
+	silent := func(n int) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.many(n, time.Second, func(int) { p.request(question) })
+			p.many(250, 5*time.Second, func(int) { p.ok(done, question) })
+		}
+	}
+	f("ResponsesMissing", silent(10), silent(4))
+	gap := func(lost, dropped uint64) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.many(3, time.Second, func(int) { p.ok(done, question) })
+			p.own["shop"] += lost
+			p.drops = dropped
+			p.many(60, 2*time.Second, func(int) { p.ok(done, question) })
+		}
+	}
+	f("EventsLost", gap(30, 0), gap(30, 15))
+	f("EventsDropped", gap(20, 10), gap(18, 9))
+	silence := func(last int) func(p *pipeline) {
+		return func(p *pipeline) {
+			p.many(90, 6*time.Second, func(i int) {
+				p.labels.Service = []string{"shop", "desk", "mail"}[i%3]
+				p.ok(done, question)
+			})
+			p.wait(5 * time.Minute)
+			p.many(last, time.Second, func(int) { p.ok(done, question) })
+			p.wait(6 * time.Minute)
+		}
+	}
+	f("CollectorBlind", silence(0), silence(1))
+}
