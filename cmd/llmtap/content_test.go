@@ -25,7 +25,7 @@ func TestContentPolicy(t *testing.T) {
 	for service, want := range map[string]string{
 		"other":  `{"model":"gpt-5","messages":[],"user":"***@***"}{"role":"user","content":"I am ***, ***@***, of call_Ab3dEf6hIj9kLm2n"}`,
 		"silent": ``,
-		"shaped": `{"role":"user","content":"~58:`,
+		"shaped": `{"role":"user","content":"~59:`,
 	} {
 		a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
 		policy.apply(a)

@@ -24,6 +24,11 @@
 // what the provider quotes of the request. A word that might be English is no secret: org-wide, request_too_large and
 // "Bearer authentication" stay. Names of people, telephone numbers and postal addresses are not recognised.
 //
+// # Contents
+//
+// What bodies hold is masked by Contents, before it is stored: only what is surely a secret or personal, since the rest is
+// evidence. It looks at a few percent of the bytes, those that a secret may have behind the one before.
+//
 // # Why by hand
 //
 // During an incident every answer is an error, and each is masked twice. One pass over a table of character classes
