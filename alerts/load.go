@@ -42,13 +42,9 @@ func Check(files []string) error {
 
 // loadRules reads the rules of files, or of the shipped ones if there are none, in order.
 func loadRules(files []string, cfg Config) ([]*rule, error) {
-	read := os.ReadFile
-	if len(files) == 0 {
-		names, err := fs.Glob(rules.FS, "*.yaml")
-		if err != nil {
-			return nil, fmt.Errorf("list shipped rules: %w", err)
-		}
-		files, read = names, rules.FS.ReadFile
+	files, read, err := ruleFiles(files)
+	if err != nil {
+		return nil, err
 	}
 	var out []*rule
 	var errs []error
@@ -67,6 +63,18 @@ func loadRules(files []string, cfg Config) ([]*rule, error) {
 	return out, errors.Join(errs...)
 }
 
+// ruleFiles are files and what reads them, the shipped ones if there are none.
+func ruleFiles(files []string) ([]string, func(string) ([]byte, error), error) {
+	if len(files) > 0 {
+		return files, os.ReadFile, nil
+	}
+	names, err := fs.Glob(rules.FS, "*.yaml")
+	if err != nil {
+		return nil, nil, fmt.Errorf("list shipped rules: %w", err)
+	}
+	return names, rules.FS.ReadFile, nil
+}
+
 func newParser() parser.Parser { return parser.NewParser(parser.Options{}) }
 
 func parseRules(text []byte, cfg Config) ([]*rule, error) {
@@ -78,12 +86,7 @@ func parseRules(text []byte, cfg Config) ([]*rule, error) {
 	var out []*rule
 	for _, g := range groups.Groups {
 		every := time.Duration(g.Interval)
-		if every%cfg.Interval != 0 {
-			errs = append(errs, fmt.Errorf("group %s: interval %v is not a multiple of %v", g.Name, every, cfg.Interval))
-		}
-		if g.QueryOffset != nil && *g.QueryOffset != 0 {
-			errs = append(errs, fmt.Errorf("group %s: query_offset is not supported; tallies are complete when they come", g.Name))
-		}
+		errs = append(errs, groupErrors(&g, cfg)...)
 		for i, r := range g.Rules {
 			one, err := newRule(g, r, max(every, cfg.Interval), cfg, p)
 			if err != nil {
@@ -94,6 +97,17 @@ func parseRules(text []byte, cfg Config) ([]*rule, error) {
 		}
 	}
 	return out, errors.Join(errs...)
+}
+
+// groupErrors are what the engine does not do with a group.
+func groupErrors(g *rulefmt.RuleGroup, cfg Config) (errs []error) {
+	if every := time.Duration(g.Interval); every%cfg.Interval != 0 {
+		errs = append(errs, fmt.Errorf("group %s: interval %v is not a multiple of %v", g.Name, every, cfg.Interval))
+	}
+	if g.QueryOffset != nil && *g.QueryOffset != 0 {
+		errs = append(errs, fmt.Errorf("group %s: query_offset is not supported; tallies are complete when they come", g.Name))
+	}
+	return errs
 }
 
 func newRule(g rulefmt.RuleGroup, r rulefmt.Rule, every time.Duration, cfg Config, p parser.Parser) (*rule, error) {

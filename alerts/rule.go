@@ -98,13 +98,8 @@ func finite(v float64) float64 {
 func (r *rule) expand(ctx context.Context, ts time.Time, s promql.Sample, query template.QueryFunc) *instance {
 	inst := &instance{rule: r, series: s.Metric.Map(), annotations: map[string]string{}, value: finite(s.F), activeAt: ts}
 	delete(inst.series, model.MetricNameLabel)
-	data := template.AlertTemplateData(inst.series, nil, "", s)
 	text := func(t string) string {
-		if !strings.Contains(t, "{{") {
-			return t
-		}
-		t = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}" + t
-		out, err := template.NewTemplateExpander(ctx, t, "alert "+r.name, data, model.TimeFromUnixNano(ts.UnixNano()), query, nil, nil).Expand()
+		out, err := expandTemplate(ctx, r.name, t, inst.series, s, ts, query)
 		if err != nil {
 			return fmt.Sprintf("<error expanding template: %v>", err)
 		}

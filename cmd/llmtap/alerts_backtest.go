@@ -1,0 +1,308 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
+	"github.com/llmtap/llmtap/dashboards/queries"
+)
+
+const alertsBacktestHelp = `Evaluate alert rules over the calls and findings that ClickHouse holds, through the engine that evaluates them live, and
+say when each would have fired, how long, and with what evidence. Nobody is told. Without files it takes the rules that
+the configuration names, else the shipped ones.
+
+  llmtap alerts backtest
+  llmtap alerts backtest --since 24h my-rules.yaml
+  llmtap alerts backtest --since 2026-11-20 --until 2026-11-21T09:30:00Z --format json my-rules.yaml | jq '.alerts[].peak'
+
+What it does not know: rules of llmtap's own health and lost events, of which nothing is stored; a cause is new when no
+stored call failed for it before.`
+
+// maxBacktested bounds the alerts that are kept; a rule that fires more often is wrong.
+const maxBacktested = 1000
+
+// A backtestReport is what --format json prints.
+type backtestReport struct {
+	From       time.Time         `json:"from"`
+	Until      time.Time         `json:"until"`
+	Calls      uint64            `json:"calls"`
+	Failed     uint64            `json:"failed"`
+	Alerts     []backtestedAlert `json:"alerts"`
+	More       int               `json:"more,omitempty"` // alerts beyond those
+	NeverFired []string          `json:"never_fired"`
+	NotTested  map[string]string `json:"not_tested"` // rule: why
+}
+
+type backtestedAlert struct {
+	Alert        string             `json:"alert"`
+	Labels       map[string]string  `json:"labels"`
+	State        string             `json:"state"`
+	StartsAt     time.Time          `json:"starts_at"`
+	EndsAt       *time.Time         `json:"ends_at"` // null when it fires to the end
+	Seconds      float64            `json:"seconds"`
+	Peak         float64            `json:"peak"`
+	Failed       uint64             `json:"failed"` // at the peak
+	Calls        uint64             `json:"calls"`
+	Shares       []backtestedShare  `json:"shares"`
+	FirstVersion string             `json:"first_version"`
+	LastClean    string             `json:"last_clean"`
+	Example      *backtestedExample `json:"example"`
+	Summary      string             `json:"summary"`
+	Fix          string             `json:"fix"`
+
+	words []string // of Shares
+}
+
+type backtestedShare struct {
+	Cause     string `json:"cause"`
+	RootCause string `json:"root_cause"`
+	Failed    uint64 `json:"failed"`
+}
+
+type backtestedExample struct {
+	Exchange     string `json:"exchange_id"`
+	Conversation string `json:"conversation_id"`
+	Status       int    `json:"status"`
+	Error        string `json:"error"`
+	Rule         string `json:"rule"`
+	Summary      string `json:"summary"`
+}
+
+func runAlertsBacktest(ctx context.Context, c *cli) error {
+	fs := c.flags("alerts backtest", alertsBacktestHelp)
+	var store storeArgs
+	fs.StringVar(&store.file, "config", "", "configuration `file`, with the rules and where ClickHouse is; "+systemConfig+" when there is one")
+	fs.StringVar(&store.dataDir, "data-dir", "", "`directory` of a running llmtap with an embedded ClickHouse; empty: that of the configuration")
+	fs.StringVar(&store.dsn, "clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of the configuration")
+	since := fs.String("since", "7d", "from `when` on"+timeHelp)
+	until := fs.String("until", "", "up to `when`; empty: now")
+	format := fs.String("format", "text", "output as `text|json`")
+	if err := c.parse(fs); err != nil {
+		return err
+	}
+	if *format != "text" && *format != "json" {
+		return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, json", *format)}
+	}
+	now := time.Now()
+	from, err := queries.ParseTime(*since, now)
+	to := now
+	if err == nil && *until != "" {
+		to, err = queries.ParseTime(*until, now)
+	}
+	if err == nil && !from.Before(to) {
+		err = errors.New("--since is not before --until")
+	}
+	if err != nil {
+		return &exitError{exitBadInput, err}
+	}
+	s, err := c.configFile(store.file)
+	if err != nil {
+		return err
+	}
+	cfg := s.Alerts
+	cfg.Dir = "" // that of the config is of the machine it is for
+	if fs.NArg() > 0 {
+		cfg.RuleFiles = fs.Args()
+	}
+	r := &backtestReport{From: from.UTC(), Until: to.UTC(), Alerts: []backtestedAlert{}, NeverFired: []string{}, NotTested: map[string]string{}}
+	if err := r.cover(cfg); err != nil {
+		return &exitError{exitBadInput, err}
+	}
+	sink, err := store.open(ctx, &s.Config)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sink.Close() }() // only read
+	if err := r.run(ctx, cfg, sink, c.stderr); err != nil {
+		return err
+	}
+	return r.write(c.stdout, *format)
+}
+
+// cover notes which rules are tested, and why others are not.
+func (r *backtestReport) cover(cfg alerts.Config) error {
+	rules, health, err := alerts.Rules(cfg)
+	if err != nil {
+		return err
+	}
+	for _, rule := range health {
+		r.NotTested[rule.Rule] = "it is about llmtap itself, of which nothing is stored"
+	}
+	for _, rule := range rules {
+		for _, m := range rule.Metrics {
+			switch {
+			case slices.Contains(backtest.NotStored, m):
+				r.NotTested[rule.Rule] = "of " + m + " nothing is stored"
+			case m == alerts.MetricExpected && len(cfg.Services) == 0:
+				r.NotTested[rule.Rule] = "the configuration names no services that it is for"
+			}
+		}
+		if r.NotTested[rule.Rule] == "" && !slices.Contains(r.NeverFired, rule.Rule) {
+			r.NeverFired = append(r.NeverFired, rule.Rule)
+		}
+	}
+	return nil
+}
+
+// run evaluates the rules. Series live for cfg.Retention, and some rules look back, so it begins that much before From.
+func (r *backtestReport) run(ctx context.Context, cfg alerts.Config, store backtest.Store, progress io.Writer) error {
+	tallies := r.watch(backtest.Tallies(ctx, store, r.From.Add(-cfg.Retention), r.Until), progress)
+	return alerts.Backtest(ctx, cfg, tallies, func(a alerts.Alert) error {
+		if a.State == alerts.Resolved && a.EndsAt.Before(r.From) || r.NotTested[a.Name] != "" {
+			return nil
+		}
+		r.NeverFired = slices.DeleteFunc(r.NeverFired, func(name string) bool { return name == a.Name })
+		if len(r.Alerts) == maxBacktested {
+			r.More++
+			return nil
+		}
+		if err := backtest.Explain(ctx, store, &a); err != nil {
+			return err
+		}
+		r.Alerts = append(r.Alerts, backtested(&a))
+		return nil
+	})
+}
+
+// watch counts calls, and says now and then how far it is.
+func (r *backtestReport) watch(tallies iter.Seq2[*analyzer.Tally, error], progress io.Writer) iter.Seq2[*analyzer.Tally, error] {
+	return func(yield func(*analyzer.Tally, error) bool) {
+		next := time.Now().Add(5 * time.Second)
+		for t, err := range tallies {
+			if err == nil && t.Second >= r.From.Unix() {
+				for _, n := range t.Counts {
+					switch n.Metric {
+					case analyzer.MetricCalls:
+						r.Calls += n.N
+					case analyzer.MetricFailed:
+						r.Failed += n.N
+					}
+				}
+				if now := time.Now(); now.After(next) {
+					next = now.Add(5 * time.Second)
+					fmt.Fprintf(progress, "at %s of %s\n", time.Unix(t.Second, 0).UTC().Format(time.DateTime), r.Until.Format(time.DateTime))
+				}
+			}
+			if !yield(t, err) {
+				return
+			}
+		}
+	}
+}
+
+func backtested(a *alerts.Alert) backtestedAlert {
+	ev := &a.Evidence
+	out := backtestedAlert{
+		Alert: a.Name, Labels: a.Labels, State: string(a.State), StartsAt: a.StartsAt, Peak: a.Peak, Failed: ev.Failed, Calls: ev.Calls,
+		Shares: []backtestedShare{}, Seconds: a.UpdatedAt.Sub(a.StartsAt).Seconds(), Summary: a.Annotations["summary"], Fix: a.Annotations["runbook"],
+	}
+	if a.State == alerts.Resolved {
+		out.EndsAt = &a.EndsAt
+	}
+	out.FirstVersion, out.LastClean = ev.Whose()
+	for _, s := range ev.Shares {
+		out.Shares = append(out.Shares, backtestedShare{s.Cause, s.RootCause, s.Failed})
+		line := fmt.Sprintf("%d of %d: %s", s.Failed, ev.Failed, s.Words())
+		if s.ID() != "" {
+			line += " (" + s.ID() + ")"
+		}
+		out.words = append(out.words, line)
+		if s.Fix != "" && len(out.Shares) == 1 {
+			out.Fix = s.Fix
+		}
+	}
+	if x := ev.Example; x != nil {
+		out.Example = &backtestedExample{x.Exchange, x.Conversation, x.Status, x.ErrorText, x.Rule, x.Summary}
+	}
+	return out
+}
+
+func (r *backtestReport) write(w io.Writer, format string) error {
+	if format == "json" {
+		enc := json.NewEncoder(w)
+		enc.SetIndent("", "  ")
+		return enc.Encode(r)
+	}
+	var b strings.Builder
+	for i := range r.Alerts {
+		r.Alerts[i].write(&b)
+	}
+	fmt.Fprintf(&b, "%s between %s and %s UTC, over %d calls of which %d failed\n", plural(len(r.Alerts)+r.More, "alert"),
+		r.From.Format(time.DateTime), r.Until.Format(time.DateTime), r.Calls, r.Failed)
+	if r.More > 0 {
+		fmt.Fprintf(&b, "only the first %d are shown\n", len(r.Alerts))
+	}
+	if len(r.NeverFired) > 0 {
+		fmt.Fprintf(&b, "never fired: %s\n", strings.Join(r.NeverFired, ", "))
+	}
+	byReason := map[string][]string{}
+	for rule, why := range r.NotTested {
+		byReason[why] = append(byReason[why], rule)
+	}
+	var lines []string
+	for why, rules := range byReason {
+		slices.Sort(rules)
+		lines = append(lines, fmt.Sprintf("not tested: %s: %s\n", strings.Join(rules, ", "), why))
+	}
+	slices.Sort(lines)
+	b.WriteString(strings.Join(lines, ""))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (a *backtestedAlert) write(b *strings.Builder) {
+	head := a.Alert
+	if s := a.Labels["severity"]; s != "" {
+		head += " (" + s + ")"
+	}
+	line := func(format string, args ...any) { fmt.Fprintf(b, "  "+format+"\n", args...) }
+	fmt.Fprintf(b, "%s  %s\n", a.StartsAt.UTC().Format(time.DateTime), head)
+	if a.EndsAt == nil {
+		line("fires to the end, for %v", time.Duration(a.Seconds)*time.Second)
+	} else {
+		line("until %s, for %v", a.EndsAt.UTC().Format(time.DateTime), time.Duration(a.Seconds)*time.Second)
+	}
+	var labels []string
+	for k, v := range a.Labels {
+		if k != "severity" {
+			labels = append(labels, k+"="+clip(cell(v), maxCell))
+		}
+	}
+	slices.Sort(labels)
+	if len(labels) > 0 {
+		line("%s", strings.Join(labels, " "))
+	}
+	if a.Failed > 0 {
+		line("at worst %d of %d calls failed, value %.4g", a.Failed, a.Calls, a.Peak)
+	} else {
+		line("at worst value %.4g: %s", a.Peak, clip(cell(a.Summary), maxField))
+	}
+	for _, words := range a.words {
+		line("%s", clip(cell(words), maxField))
+	}
+	if a.FirstVersion != "" {
+		clean := "no clean version known"
+		if a.LastClean != "" {
+			clean = "last clean " + a.LastClean
+		}
+		line("first in %s, %s", clip(cell(a.FirstVersion), maxCell), clip(cell(clean), maxCell))
+	}
+	if x := a.Example; x != nil {
+		line("such as exchange %s of conversation %s: %s", clip(cell(x.Exchange), maxCell), clip(cell(x.Conversation), maxCell), clip(cell(cmp.Or(x.Summary, x.Error)), maxField))
+	}
+	if a.Fix != "" {
+		line("what to do: %s", clip(cell(a.Fix), maxField))
+	}
+	b.WriteByte('\n')
+}
