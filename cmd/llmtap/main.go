@@ -34,6 +34,7 @@ var commands = []command{
 	{name: "tail", short: "watch calls and findings as they come in", run: runTail},
 	{name: "query", short: "ask ClickHouse one of the questions that follow an incident", run: runQuery},
 	{name: "show", short: "show a stored call or conversation as it was sent, the fault marked", run: runShow},
+	{name: "alerts", short: "check alert rules, and try them on what happened", run: runAlerts},
 	{name: "schema", short: "look at the tables in ClickHouse, make them, or print how", run: runSchema},
 	{name: "forget", short: "delete what is stored of a conversation or a user", run: runForget},
 	{name: "provider", short: "a stand-in for OpenAI, DeepSeek and others, as strict as they are", run: runProvider},
