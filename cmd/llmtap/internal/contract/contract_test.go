@@ -216,10 +216,21 @@ func (s *suite) check(t *testing.T, r *run) {
 	}
 	checkWire(t, s.capture, r.messages, r.wire)
 	for _, m := range r.messages {
+		same(t, m, event.HeaderAgent, escaped(s.c.Labels.Agent))
+		same(t, m, event.HeaderRun, escaped(s.c.Labels.Run))
+		if m.ev.Capture != s.capture && m.ev.Kind <= event.Response {
+			t.Errorf("%s %q", event.HeaderCapture, m.ev.Capture)
+		}
 		if want := cmp.Or(s.c.Error, "none"); m.ev.Kind == event.Response && m.class != want {
 			t.Errorf("%s %q, want %s", event.HeaderError, m.ev.Error, want)
 		}
 	}
+}
+
+// escaped is a label as a header has it.
+func escaped(label string) string {
+	ev := event.Event{Labels: event.Labels{Agent: label}}
+	return strings.Join(ev.Encode()[event.HeaderAgent], "")
 }
 
 // compareDrops expects that both hooks dropped the oldest exchanges and counted each. How many is not the contract's: what

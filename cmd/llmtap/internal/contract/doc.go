@@ -19,4 +19,9 @@
 //
 // The SDKs of two languages write the same question with other bytes. What a Python client sent is therefore sent again,
 // byte for byte, through the Go hook, and answered with what the provider said to the Python client.
+//
+// # What a new case or a new language needs
+//
+// A case is one entry of data. A language is a program like those in python/, which reads commands and answers them, and
+// an implementation of hook that starts it.
 package contract

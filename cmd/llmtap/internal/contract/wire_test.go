@@ -2,6 +2,7 @@ package contract
 
 import (
 	"bytes"
+	"cmp"
 	"strings"
 	"testing"
 
@@ -27,6 +28,7 @@ func checkWire(t testing.TB, capture string, ms []*message, wire []*exchange) {
 			}
 			x := wire[len(at)]
 			at[m.ev.Exchange] = x
+			checkRequestHeaders(t, m, x)
 			if want := published(m, capture, x, x.request, x.header.Get("Content-Encoding")); !bytes.Equal(m.Body, want) {
 				t.Errorf("the payload of a request is\n%s\nwant\n%s", start(m.Body), start(want))
 			}
@@ -41,6 +43,8 @@ func checkWire(t testing.TB, capture string, ms []*message, wire []*exchange) {
 			if m.ev.Status != x.answer.Status {
 				t.Errorf("status %d, want %d", m.ev.Status, x.answer.Status)
 			}
+			same(t, m, event.HeaderContentType, header(x, "Content-Type"))
+			same(t, m, event.HeaderProviderReq, cmp.Or(header(x, "X-Request-Id"), header(x, "Request-Id")))
 			checkResponse(t, capture, m, x)
 		default: // has no payload
 		}
@@ -50,12 +54,7 @@ func checkWire(t testing.TB, capture string, ms []*message, wire []*exchange) {
 // checkResponse accepts the whole body, and of an answer that ended early what may have come.
 func checkResponse(t testing.TB, capture string, m *message, x *exchange) {
 	t.Helper()
-	encoding := x.answer.Encoding
-	for k, v := range x.answer.Headers {
-		if strings.EqualFold(k, "Content-Encoding") {
-			encoding = v
-		}
-	}
+	encoding := cmp.Or(x.answer.Encoding, header(x, "Content-Encoding"))
 	want := published(m, capture, x, x.response(), encoding)
 	ok := bytes.Equal(m.Body, want)
 	for i := range x.pieces {
@@ -64,6 +63,46 @@ func checkResponse(t testing.TB, capture string, m *message, x *exchange) {
 	if !ok {
 		t.Errorf("the payload of a response is\n%s\nwant\n%s", start(m.Body), start(want))
 	}
+}
+
+// checkRequestHeaders holds the headers of a request against what the provider got.
+func checkRequestHeaders(t testing.TB, m *message, x *exchange) {
+	t.Helper()
+	path, query, _ := strings.Cut(x.path, "?")
+	same(t, m, event.HeaderURL, "http://"+theHost+path)
+	same(t, m, event.HeaderMethod, x.method)
+	same(t, m, event.HeaderContentType, x.header.Get("Content-Type"))
+	same(t, m, event.HeaderTraceparent, x.header.Get("Traceparent"))
+	retry := x.header.Get("X-Stainless-Retry-Count")
+	if retry == "0" {
+		retry = ""
+	}
+	same(t, m, event.HeaderRetry, retry)
+	var versions []string
+	for _, k := range []string{"Anthropic-Version", "Anthropic-Beta", "Openai-Beta", "Api-Version"} {
+		versions = append(versions, x.header.Values(k)...)
+	}
+	if _, v, ok := strings.Cut(query, "api-version="); ok && versions == nil {
+		versions = []string{v}
+	}
+	same(t, m, event.HeaderAPIVersion, strings.Join(versions, ", "))
+}
+
+func same(t testing.TB, m *message, key, want string) {
+	t.Helper()
+	if got := m.Header[key]; got != want {
+		t.Errorf("%s %q, want %q", key, got, want)
+	}
+}
+
+// header returns a header of the answer to x.
+func header(x *exchange, key string) string {
+	for k, v := range x.answer.Headers {
+		if strings.EqualFold(k, key) {
+			return v
+		}
+	}
+	return ""
 }
 
 // lastEvent is the end of OpenAI's streams.

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import concurrent.futures
-import resource
-import sys
 import time
 from typing import Any, Callable
 
@@ -16,7 +14,7 @@ def load(line: dict[str, Any]) -> dict[str, Any]:
     call = _openai(line) if line["client"] == "openai" else _httpx(line)
     threads, rate, seconds = line["threads"], line["rate"], line["seconds"]
     began, used = time.monotonic(), time.process_time()
-    first = _resident()
+    first = _memory("VmRSS")
 
     def work(n: int) -> int:
         made = 0
@@ -31,7 +29,7 @@ def load(line: dict[str, Any]) -> dict[str, Any]:
     with concurrent.futures.ThreadPoolExecutor(threads) as pool:
         made = sum(pool.map(work, range(threads)))
     took = time.monotonic() - began
-    most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * (1 if sys.platform == "darwin" else 1024)
+    most = _memory("VmHWM")
     s = llmtap.stats()
     return {
         "made": made, "seconds": took, "cores": (time.process_time() - used) / took, "grown": most - first,
@@ -39,13 +37,16 @@ def load(line: dict[str, Any]) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def _resident() -> int:
-    """The memory of this process so far, in bytes; the most of it where the system does not say."""
+def _memory(key: str) -> int:
+    """VmRSS, the memory of this process, or VmHWM, the most that it was, in bytes; 0 where the system does not say.
+
+    getrusage would count what the parent had before it became this program.
+    """
     try:
-        with open("/proc/self/statm", encoding="ascii") as f:
-            return int(f.read().split()[1]) * resource.getpagesize()
-    except OSError:
-        return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+        with open("/proc/self/status", encoding="ascii") as f:
+            return next(int(line.split()[1]) * 1024 for line in f if line.startswith(key + ":"))
+    except (OSError, StopIteration):
+        return 0
 
 
 def _httpx(line: dict[str, Any]) -> Callable[[], None]:

@@ -14,12 +14,11 @@ import sys
 import time
 from typing import Any, Callable
 
+import llmtap
 import raw
 import sdks
 from load import load
 from raw import Call, Result, result
-
-import llmtap
 
 CLIENTS: dict[str, Callable[[Call], Any]] = {
     "httpx": raw.sync_httpx,
