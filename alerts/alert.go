@@ -94,6 +94,21 @@ type Notifier interface {
 	Notify(ctx context.Context, g Group) error
 }
 
+// A Paced notifier is told at other times than suit a message that is updated in place.
+type Paced interface {
+	Notifier
+	Pace() Pace
+}
+
+// A Pace says when a notifier is told.
+type Pace struct {
+	// Every, if positive, is how long after the last time a group that fires is told again, with news or without, also
+	// after a final error: for a receiver that takes silence for the end. There are no reminders then.
+	Every time.Duration
+	// NewsOnly leaves out changes of numbers alone: for a receiver that shows each call as a message of its own.
+	NewsOnly bool
+}
+
 // RetryError is a delivery that may succeed later.
 type RetryError struct {
 	After time.Duration // 0: the caller's own back-off

@@ -25,6 +25,8 @@ type Config struct {
 	UpdateInterval time.Duration `yaml:"update_interval"`
 	// RepeatInterval is when a firing group without news is told again.
 	RepeatInterval time.Duration `yaml:"repeat_interval"`
+	// HeartbeatURL is fetched each minute while the alert rule Watchdog is evaluated and fires.
+	HeartbeatURL string `yaml:"heartbeat_url" secret:"all"`
 	// Retention is how long samples are kept, and how long a series without counts lives.
 	Retention time.Duration `yaml:"retention"`
 	// MaxSeries bounds the live series; counts of further ones are dropped and counted.
@@ -60,6 +62,11 @@ func (c Config) Validate() error {
 	check(c.Retention >= time.Minute && c.Retention <= 24*time.Hour, "retention: %v is not between 1m and 24h", c.Retention)
 	check(c.MaxSeries > 0, "max_series: %d is not positive", c.MaxSeries)
 	check(c.MaxLabelValues > 0, "max_label_values: %d is not positive", c.MaxLabelValues)
+	if c.HeartbeatURL != "" {
+		if err := CheckURL(c.HeartbeatURL); err != nil {
+			errs = append(errs, fmt.Errorf("heartbeat_url: %w", err))
+		}
+	}
 	for i, l := range c.GroupBy {
 		check(model.LegacyValidation.IsValidLabelName(l), "group_by[%d]: %q is not a label name", i, l)
 	}

@@ -19,8 +19,17 @@ const (
 // so a slow one delays nobody. Its queue is the set of notices: one entry per group, the newest state wins.
 type receiver struct {
 	Notifier
+	pace     Pace
 	recorder bool
 	wake     chan struct{} // capacity 1; never closed
+}
+
+func newReceiver(n Notifier) receiver {
+	r := receiver{Notifier: n, wake: make(chan struct{}, 1)}
+	if p, ok := n.(Paced); ok {
+		r.pace = p.Pace()
+	}
+	return r
 }
 
 // A delivery is what one receiver was told of one notice.
@@ -192,7 +201,7 @@ func (e *Engine) due(i int, now time.Time) (*dispatch, time.Duration) {
 		if n.saved < n.rev {
 			continue // the intent comes first; keep wakes us
 		}
-		at, again, ok := n.dueAt(i, e.receivers[i].recorder, e.cfg)
+		at, again, ok := n.dueAt(i, &e.receivers[i], e.cfg)
 		if ok && (best == nil || at.Before(bestAt)) {
 			best, bestAt, repeat = n, at, again
 		}
@@ -208,25 +217,31 @@ func (e *Engine) due(i int, now time.Time) (*dispatch, time.Duration) {
 	return &dispatch{key: best.key, group: g, version: best.version, rev: best.rev}, 0
 }
 
-// dueAt is when receiver i is to be told of n, whether as a reminder, and whether at all.
-func (n *notice) dueAt(i int, recorder bool, cfg Config) (at time.Time, repeat, ok bool) {
+// dueAt is when receiver r, the i-th, is to be told of n, whether as a reminder, and whether at all.
+func (n *notice) dueAt(i int, r *receiver, cfg Config) (at time.Time, repeat, ok bool) {
 	d := &n.sent[i]
+	again := r.pace.Every > 0 && n.firing()
 	switch {
-	case d.refused == n.rev:
+	case d.refused == n.rev && !again:
 		return at, false, false
-	case recorder && d.rev == n.rev:
+	case r.recorder && d.rev == n.rev:
 		return at, false, false
-	case d.version != n.version:
+	case d.rev != n.rev, d.version != n.version && !r.pace.NewsOnly:
 		// The first notice goes out at once, and so does a rise from warning to critical.
-		if d.version != 0 && !recorder && d.rev >= n.raised {
+		if d.version != 0 && !r.recorder && d.rev >= n.raised {
 			at = d.at.Add(cfg.UpdateInterval)
+			if again && cfg.UpdateInterval > r.pace.Every {
+				at = d.at.Add(r.pace.Every)
+			}
 		}
+	case again:
+		at = d.at.Add(r.pace.Every)
 	case n.firing():
 		at, repeat = d.news.Add(cfg.RepeatInterval), true
 	default:
 		return at, false, false
 	}
-	if !repeat && d.rev == n.rev && n.firing() && d.news.Add(cfg.RepeatInterval).Before(at) {
+	if !repeat && !again && d.rev == n.rev && n.firing() && d.news.Add(cfg.RepeatInterval).Before(at) {
 		repeat = true
 	}
 	if at.Before(d.next) {
@@ -262,6 +277,7 @@ func (e *Engine) done(i int, d *dispatch, err error, now time.Time) {
 	default:
 		result = "failed"
 		s.refused = d.rev
+		s.next = now.Add(e.receivers[i].pace.Every)
 		e.log.Error("alert not delivered", "group", d.key, "error", err)
 	}
 	if !e.receivers[i].recorder {

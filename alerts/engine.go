@@ -114,7 +114,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		e.expected = expected(cfg)
 	}
 	for _, n := range o.Notifiers {
-		e.receivers = append(e.receivers, receiver{Notifier: n, wake: make(chan struct{}, 1)})
+		e.receivers = append(e.receivers, newReceiver(n))
 	}
 	if o.Recorder != nil {
 		e.receivers = append(e.receivers, receiver{Notifier: recorder{o.Recorder}, recorder: true, wake: make(chan struct{}, 1)})

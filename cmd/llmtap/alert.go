@@ -14,7 +14,6 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/alerts/slack"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
@@ -29,23 +28,16 @@ func (c *collector) alert(ctx context.Context) error {
 		return fmt.Errorf("open the alerts' state: %w", err)
 	}
 	store := alertState{kv, new(atomic.Pointer[context.Context])}
-	notifiers := append([]alerts.Notifier{logNotifier{c.logger}}, c.notifiers...)
-	if c.cfg.Slack.Channel != "" {
-		n, err := slack.New(c.cfg.Slack, slack.Options{Store: store, Logger: c.logger})
-		if err != nil {
-			return fmt.Errorf("prepare slack: %w", err)
-		}
-		notifiers = append(notifiers, n)
-	}
-	for i, n := range notifiers {
-		notifiers[i] = pager{n}
+	notifiers, err := c.notifiersOf(store)
+	if err != nil {
+		return err
 	}
 	rows := sinks.NewBatcher(c.sink, c.cfg.Batcher, c.logger, nil)
 	rows.DeadLetter = func(ctx context.Context, r sinks.DeadRow) error {
 		return c.conn.DeadRow(ctx, r.Table, r.ID, r.Seq, r.Err, r.Row)
 	}
 	open := func(cfg alerts.Config, o alerts.Options, rules string) (*alerts.Engine, error) {
-		o.Notifiers, o.Standby, o.Logger = notifiers, true, c.logger
+		o.Notifiers, o.Standby, o.Logger = append(o.Notifiers, notifiers...), true, c.logger
 		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"rules": rules}, c.reg)
 		return alerts.New(ctx, cfg, o)
 	}
@@ -55,8 +47,12 @@ func (c *collector) alert(ctx context.Context) error {
 	}
 	defer c.closeEngine(engine)
 	own := c.cfg.Alerts
-	own.GroupBy = append(slices.Clone(own.GroupBy), "component")
-	healthy, err := open(own, alerts.Options{Store: prefixed{store, "health."}, Recorder: alertRows{rows}, Health: true}, "health")
+	own.GroupBy = append(slices.Clone(own.GroupBy), healthLabel)
+	o := alerts.Options{Store: prefixed{store, "health."}, Recorder: alertRows{rows}, Health: true}
+	if own.HeartbeatURL != "" {
+		o.Notifiers = []alerts.Notifier{alerts.NewHeartbeat(own.HeartbeatURL, nil)}
+	}
+	healthy, err := open(own, o, "health")
 	if err != nil {
 		return fmt.Errorf("load the rules of llmtap's health: %w", err)
 	}

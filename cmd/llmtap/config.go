@@ -11,7 +11,9 @@ import (
 	"syscall"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertmanager"
 	"github.com/llmtap/llmtap/alerts/slack"
+	"github.com/llmtap/llmtap/alerts/webhook"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/ingest/jetstream"
@@ -26,23 +28,25 @@ import (
 // key of the configuration file under its yaml tag, and LLMTAP_<KEY> in the environment. The tag unit:"bytes" takes
 // sizes such as 2GiB; secret:"all" hides a value from every output, secret:"url" the password in it.
 type Config struct {
-	DataDir    string              `yaml:"data_dir"`
-	Roles      []string            `yaml:"roles"`
-	Partitions int                 `yaml:"partitions"` // of the stream of events, the same for all processes
-	Listen     string              `yaml:"listen"`
-	LogFormat  string              `yaml:"log_format"`
-	HTTP       HTTPConfig          `yaml:"http"`
-	NATS       jetstream.Config    `yaml:"nats"`        // URL empty: an embedded server
-	NATSServer natsserver.Config   `yaml:"nats_server"` // the embedded server
-	Proxy      proxy.Config        `yaml:"proxy"`       // of the role gateway
-	ClickHouse clickhouse.Config   `yaml:"clickhouse"`  // DSN empty: an embedded engine
-	Chdb       chdb.Config         `yaml:"chdb"`        // the embedded engine
-	Analyzer   analyzer.Config     `yaml:"analyzer"`
-	Content    ContentConfig       `yaml:"content"` // what is stored of bodies
-	Batcher    sinks.BatcherConfig `yaml:"batcher"`
-	Alerts     alerts.Config       `yaml:"alerts"`
-	Slack      slack.Config        `yaml:"slack"` // Channel empty: alerts go to the log only
-	Prices     queries.Prices      `yaml:"prices"`
+	DataDir      string              `yaml:"data_dir"`
+	Roles        []string            `yaml:"roles"`
+	Partitions   int                 `yaml:"partitions"` // of the stream of events, the same for all processes
+	Listen       string              `yaml:"listen"`
+	LogFormat    string              `yaml:"log_format"`
+	HTTP         HTTPConfig          `yaml:"http"`
+	NATS         jetstream.Config    `yaml:"nats"`        // URL empty: an embedded server
+	NATSServer   natsserver.Config   `yaml:"nats_server"` // the embedded server
+	Proxy        proxy.Config        `yaml:"proxy"`       // of the role gateway
+	ClickHouse   clickhouse.Config   `yaml:"clickhouse"`  // DSN empty: an embedded engine
+	Chdb         chdb.Config         `yaml:"chdb"`        // the embedded engine
+	Analyzer     analyzer.Config     `yaml:"analyzer"`
+	Content      ContentConfig       `yaml:"content"` // what is stored of bodies
+	Batcher      sinks.BatcherConfig `yaml:"batcher"`
+	Alerts       alerts.Config       `yaml:"alerts"`
+	Slack        slack.Config        `yaml:"slack"`        // Channel empty: alerts go to the log only
+	Alertmanager alertmanager.Config `yaml:"alertmanager"` // URLs empty: none
+	Webhook      webhook.Config      `yaml:"webhook"`      // URL empty: none
+	Prices       queries.Prices      `yaml:"prices"`
 }
 
 // HTTPConfig guards the listener of health and metrics.
@@ -64,6 +68,7 @@ func defaults() Config {
 		Roles: allRoles, Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text",
 		NATS: jetstream.Default(), NATSServer: natsserver.Default(), Proxy: proxy.Default(), ClickHouse: clickhouse.Default(), Chdb: chdb.Default(),
 		Analyzer: analyzer.Default(), Content: defaultContent(), Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(), Slack: slack.Default(),
+		Alertmanager: alertmanager.Default(), Webhook: webhook.Default(),
 		Prices: queries.DefaultPrices(),
 	}
 	cfg.NATS.URL, cfg.ClickHouse.DSN = "", ""
@@ -155,6 +160,12 @@ func (c *Config) validate() error {
 	check("alerts", c.Alerts.Validate())
 	if c.Slack.Channel != "" || c.Slack.Token != "" || c.Slack.TokenFile != "" {
 		check("slack", c.Slack.Validate())
+	}
+	if a := c.Alertmanager; len(a.URLs) > 0 || a.Token != "" || a.TokenFile != "" {
+		check("alertmanager", a.Validate())
+	}
+	if w := c.Webhook; w.URL != "" || w.Secret != "" || w.SecretFile != "" {
+		check("webhook", w.Validate())
 	}
 	errs = append(errs, flatten(c.Prices.Validate())...)
 	return errors.Join(errs...)

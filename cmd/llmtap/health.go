@@ -140,21 +140,6 @@ func number(b bool) uint64 {
 	return 0
 }
 
-// severityNone is the severity of alerts that are for machines, such as the watchdog.
-const severityNone = "none"
-
-// A pager passes on what concerns people.
-type pager struct{ alerts.Notifier }
-
-func (p pager) Notify(ctx context.Context, g alerts.Group) error {
-	for i := range g.Alerts {
-		if g.Alerts[i].Severity() != severityNone {
-			return p.Notifier.Notify(ctx, g)
-		}
-	}
-	return nil
-}
-
 // prefixed keeps one engine's state apart from another's.
 type prefixed struct {
 	alerts.Store

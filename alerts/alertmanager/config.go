@@ -1,0 +1,65 @@
+package alertmanager
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/llmtap/llmtap/alerts"
+)
+
+// Config says where alerts are sent.
+type Config struct {
+	// URLs are the bases of all members of a cluster, or of the one Alertmanager; a user and password in them are sent.
+	URLs []string `yaml:"urls" secret:"url"`
+	// Token is sent as Authorization: Bearer, if it is not empty.
+	Token string `yaml:"token" secret:"all"`
+	// TokenFile is a file that holds the token; it replaces Token.
+	TokenFile string `yaml:"token_file"`
+	// LinkBase is the URL of llmtap's own pages; without one alerts have no generatorURL.
+	LinkBase string `yaml:"link_base"`
+}
+
+// Default returns the configuration without a URL.
+func Default() Config { return Config{} }
+
+// Validate reports every mistake in c.
+func (c Config) Validate() error {
+	var errs []error
+	if len(c.URLs) == 0 {
+		errs = append(errs, errors.New("urls: is empty; set it to the URL of an Alertmanager, such as [http://alertmanager:9093]"))
+	}
+	for i, u := range c.URLs {
+		if err := alerts.CheckURL(u); err != nil {
+			errs = append(errs, fmt.Errorf("urls[%d]: %w", i, err))
+		} else if strings.ContainsAny(u, "?#") {
+			errs = append(errs, fmt.Errorf("urls[%d]: has a query or a fragment; name the base alone, without /api/v2", i))
+		}
+	}
+	if c.Token != "" && c.TokenFile != "" {
+		errs = append(errs, errors.New("token, token_file: both are set; keep one"))
+	}
+	if c.LinkBase != "" {
+		if err := alerts.CheckURL(c.LinkBase); err != nil {
+			errs = append(errs, fmt.Errorf("link_base: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readToken returns the token itself; "" for none.
+func (c Config) readToken() (string, error) {
+	if c.TokenFile == "" {
+		return c.Token, nil
+	}
+	b, err := os.ReadFile(c.TokenFile)
+	if err != nil {
+		return "", fmt.Errorf("read token_file: %w", err)
+	}
+	token := strings.TrimSpace(string(b))
+	if token == "" {
+		return "", fmt.Errorf("token_file %s is empty", c.TokenFile)
+	}
+	return token, nil
+}

@@ -1,0 +1,104 @@
+package alerts
+
+import (
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+func TestCall(t *testing.T) {
+	var status int
+	header := http.Header{}
+	body := ""
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		for k, v := range header {
+			w.Header()[k] = v
+		}
+		w.WriteHeader(status)
+		_, _ = io.WriteString(w, body)
+	}))
+	client := NewClient()
+	defer client.CloseIdleConnections()
+	call := func() error {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, srv.URL+"/secret", strings.NewReader("x"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		return Call(client, req)
+	}
+	f := func(code int, later bool, after time.Duration, want string) {
+		t.Helper()
+		status = code
+		err := call()
+		if want == "" {
+			if err != nil {
+				t.Errorf("%d: %v", code, err)
+			}
+			return
+		}
+		if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "secret") {
+			t.Errorf("%d: %v, want %q", code, err, want)
+		}
+		r, ok := errors.AsType[*RetryError](err)
+		if ok != later || ok && r.After != after {
+			t.Errorf("%d: retry %v, %+v", code, ok, r)
+		}
+	}
+	f(200, false, 0, "")
+	f(202, false, 0, "")
+	f(400, false, 0, "400 Bad Request")
+	f(401, false, 0, "401 Unauthorized")
+	f(404, false, 0, "404 Not Found")
+	f(408, true, 0, "408 Request Timeout")
+	f(500, true, 0, "500 Internal Server Error")
+	header["Location"] = []string{"/elsewhere"}
+	f(302, false, 0, "set the URL that it redirects to")
+	header["Retry-After"] = []string{"30"}
+	f(429, true, 30*time.Second, "429 Too Many Requests")
+	header["Retry-After"] = []string{"999999999"}
+	f(503, true, maxRetryAfter, "503 Service Unavailable")
+	header["Retry-After"] = []string{"-5"}
+	f(503, true, 0, "503 Service Unavailable")
+	header["Retry-After"] = []string{"soon"}
+	f(503, true, 0, "503 Service Unavailable")
+	body = strings.Repeat("long \n\xff ", 1000)
+	status = 400
+	if err := call(); err == nil || len(err.Error()) > 500 || strings.Contains(err.Error(), "\n") {
+		t.Errorf("%v", err)
+	}
+	srv.Close()
+	f(0, true, 0, "call "+strings.TrimPrefix(srv.URL, "http://"))
+}
+
+func TestRetryAfterDate(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := func(d, want time.Duration) {
+			t.Helper()
+			if got := retryAfter(time.Now().Add(d).UTC().Format(http.TimeFormat)); got != want {
+				t.Errorf("%v, want %v", got, want)
+			}
+		}
+		f(time.Minute, time.Minute)
+		f(-time.Minute, 0)
+		f(time.Hour, maxRetryAfter)
+	})
+}
+
+func TestCheckURL(t *testing.T) {
+	for _, ok := range []string{"http://h", "https://u:p@h:1/x?y=z"} {
+		if err := CheckURL(ok); err != nil {
+			t.Errorf("%s: %v", ok, err)
+		}
+	}
+	for _, bad := range []string{"", "h:9093", "ftp://h", "http://", "http://h:port", "/x"} {
+		if CheckURL(bad) == nil {
+			t.Errorf("%s is taken for a URL", bad)
+		}
+	}
+}

@@ -1,0 +1,66 @@
+package webhook
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/llmtap/llmtap/alerts"
+)
+
+// Config says where posts go and what signs them.
+type Config struct {
+	// URL is posted to.
+	URL string `yaml:"url" secret:"all"`
+	// Secret is the key of the signature, at least 16 bytes.
+	Secret string `yaml:"secret" secret:"all"`
+	// SecretFile is a file that holds the secret; it replaces Secret.
+	SecretFile string `yaml:"secret_file"`
+	// LinkBase is the URL of llmtap's own pages: externalURL of a post, and the base of generatorURL.
+	LinkBase string `yaml:"link_base"`
+}
+
+// minSecret is the length from which a key cannot be guessed from one signed post, if it is random.
+const minSecret = 16
+
+// Default returns the configuration without a URL and a secret.
+func Default() Config { return Config{} }
+
+// Validate reports every mistake in c.
+func (c Config) Validate() error {
+	var errs []error
+	if err := alerts.CheckURL(c.URL); err != nil {
+		errs = append(errs, fmt.Errorf("url: %w", err))
+	}
+	switch {
+	case c.Secret != "" && c.SecretFile != "":
+		errs = append(errs, errors.New("secret, secret_file: both are set; keep one"))
+	case c.Secret == "" && c.SecretFile == "":
+		errs = append(errs, errors.New("secret, secret_file: one must be set, to a random key that the receiver knows"))
+	case c.Secret != "" && len(c.Secret) < minSecret:
+		errs = append(errs, fmt.Errorf("secret: has %d bytes, fewer than %d", len(c.Secret), minSecret))
+	}
+	if c.LinkBase != "" {
+		if err := alerts.CheckURL(c.LinkBase); err != nil {
+			errs = append(errs, fmt.Errorf("link_base: %w", err))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// readSecret returns the secret itself.
+func (c Config) readSecret() ([]byte, error) {
+	if c.SecretFile == "" {
+		return []byte(c.Secret), nil
+	}
+	b, err := os.ReadFile(c.SecretFile)
+	if err != nil {
+		return nil, fmt.Errorf("read secret_file: %w", err)
+	}
+	secret := strings.TrimSpace(string(b))
+	if len(secret) < minSecret {
+		return nil, fmt.Errorf("secret_file %s has %d bytes, fewer than %d", c.SecretFile, len(secret), minSecret)
+	}
+	return []byte(secret), nil
+}

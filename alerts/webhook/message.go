@@ -1,0 +1,78 @@
+package webhook
+
+import (
+	"maps"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertmanager"
+)
+
+// A Message is the body of a post, as Alertmanager's webhook receiver has it.
+type Message struct {
+	Receiver          string            `json:"receiver"` // llmtap
+	Status            string            `json:"status"`   // firing while any alert fires, else resolved
+	Alerts            []Alert           `json:"alerts"`
+	GroupLabels       map[string]string `json:"groupLabels"`
+	CommonLabels      map[string]string `json:"commonLabels"`
+	CommonAnnotations map[string]string `json:"commonAnnotations"`
+	ExternalURL       string            `json:"externalURL"`
+	Version           string            `json:"version"`         // 4
+	GroupKey          string            `json:"groupKey"`        // the same for all posts of a group
+	TruncatedAlerts   uint64            `json:"truncatedAlerts"` // 0: a group has at most 20
+}
+
+// An Alert is one alert of a Message.
+type Alert struct {
+	Status       string            `json:"status"` // firing or resolved
+	Labels       map[string]string `json:"labels"`
+	Annotations  map[string]string `json:"annotations"`
+	StartsAt     time.Time         `json:"startsAt"`
+	EndsAt       time.Time         `json:"endsAt"` // 0001-01-01T00:00:00Z while it fires
+	GeneratorURL string            `json:"generatorURL"`
+	Fingerprint  string            `json:"fingerprint"` // of the labels, Alertmanager's
+}
+
+// newMessage makes the body about g. Its bytes are the same for the same state.
+func newMessage(g alerts.Group, groupBy []string, linkBase string) *Message {
+	m := &Message{
+		Receiver: "llmtap", Version: "4", Status: string(alerts.Resolved), GroupKey: g.Key, Alerts: []Alert{},
+		ExternalURL: strings.TrimRight(linkBase, "/"),
+		GroupLabels: map[string]string{}, CommonLabels: map[string]string{}, CommonAnnotations: map[string]string{},
+	}
+	if g.Firing() {
+		m.Status = string(alerts.Firing)
+	}
+	for i, a := range alertmanager.Alerts(g, linkBase) {
+		status := alerts.Resolved
+		if a.EndsAt.IsZero() {
+			status = alerts.Firing
+		}
+		m.Alerts = append(m.Alerts, Alert{
+			Status: string(status), Labels: a.Labels, Annotations: a.Annotations, StartsAt: a.StartsAt, EndsAt: a.EndsAt,
+			GeneratorURL: a.GeneratorURL, Fingerprint: a.Fingerprint(),
+		})
+		if i == 0 {
+			maps.Copy(m.CommonLabels, a.Labels)
+			maps.Copy(m.CommonAnnotations, a.Annotations)
+			continue
+		}
+		common(m.CommonLabels, a.Labels)
+		common(m.CommonAnnotations, a.Annotations)
+	}
+	for _, name := range append([]string{"alertname"}, groupBy...) {
+		if v, ok := m.CommonLabels[name]; ok {
+			m.GroupLabels[name] = v
+		}
+	}
+	return m
+}
+
+// common leaves in kv what other has too.
+func common(kv, other map[string]string) {
+	maps.DeleteFunc(kv, func(k, v string) bool {
+		o, ok := other[k]
+		return !ok || o != v
+	})
+}
