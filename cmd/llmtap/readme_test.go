@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	alertrules "github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 )
@@ -22,7 +23,12 @@ func TestReadme(t *testing.T) {
 		t.Fatal(err)
 	}
 	text := string(old)
+	alertTable, err := alertrules.Table()
+	if err != nil {
+		t.Fatal(err)
+	}
 	for name, want := range map[string]string{
+		"alerts":  alertTable,
 		"rules":   rules.Table(),
 		"signals": analyzer.SignalTable(),
 		"hook":    goExample(t, "ingest/sdk/go/example_test.go"),
