@@ -1,0 +1,312 @@
+package alertmanager
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+// fake is an Alertmanager that keeps what it is sent.
+type fake struct {
+	mu     sync.Mutex
+	posts  [][]Alert
+	bodies []string
+	header http.Header
+	path   string
+	status int   // 0: 200
+	err    error // no answer
+}
+
+func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.err != nil {
+		return nil, f.err
+	}
+	b, err := io.ReadAll(r.Body)
+	if err != nil {
+		return nil, err
+	}
+	var list []Alert
+	if err := json.Unmarshal(b, &list); err != nil {
+		return nil, err
+	}
+	f.posts, f.bodies, f.header, f.path = append(f.posts, list), append(f.bodies, string(b)), r.Header, r.URL.Path
+	return &http.Response{StatusCode: max(f.status, 200), Body: http.NoBody}, nil
+}
+
+func (f *fake) last() []Alert { return f.posts[len(f.posts)-1] }
+
+// memory is an alerts.Store.
+type memory struct{ m sync.Map }
+
+func (s *memory) Get(_ context.Context, k string) ([]byte, error) {
+	v, ok := s.m.Load(k)
+	if !ok {
+		return nil, nil
+	}
+	return v.([]byte), nil
+}
+
+func (s *memory) Put(_ context.Context, k string, v []byte) error {
+	s.m.Store(k, v)
+	return nil
+}
+
+func newNotifier(t *testing.T, f *fake, store alerts.Store) *Notifier {
+	t.Helper()
+	cfg := Config{URLs: []string{"http://alertmanager.example.com/am/"}, Token: "t0k3n", LinkBase: "https://llmtap.example.com/"}
+	list, err := New(cfg, Options{Store: store, Client: &http.Client{Transport: f}})
+	if err != nil || len(list) != 1 {
+		t.Fatal(list, err)
+	}
+	return list[0]
+}
+
+var start = time.Date(2026, 5, 4, 3, 2, 0, 0, time.UTC)
+
+// incident is an alert that began at the given time.
+func incident(at time.Time) alerts.Alert {
+	return alerts.Alert{
+		Name:   "StageFailureRate",
+		Labels: map[string]string{"service": "checkout-agent", "environment": "", "stage": "planner", "severity": "critical"},
+		Annotations: map[string]string{
+			"summary": "planner of checkout-agent: 40 % of the calls fail", "llmtap_window": "10m",
+		},
+		State: alerts.Firing, StartsAt: at, UpdatedAt: at,
+		Evidence: alerts.Evidence{
+			Failed: 412, Calls: 1030,
+			Shares: []alerts.Share{
+				{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: 380, Fix: "Save the message with its tool_calls.", FirstVersion: "2.4.0", LastClean: "2.3.9"},
+				{Cause: "rate_limit", Failed: 32},
+			},
+			Example: &analyzer.Example{Conversation: "order/7781", Exchange: "0197-a", Evidence: "never told"},
+		},
+	}
+}
+
+func resolved(a alerts.Alert, at time.Time) alerts.Alert {
+	a.State, a.EndsAt, a.UpdatedAt = alerts.Resolved, at, at
+	return a
+}
+
+func group(list ...alerts.Alert) alerts.Group {
+	return alerts.Group{Key: `StageFailureRate{service="checkout-agent",stage="planner"}`, Alerts: list}
+}
+
+func TestWire(t *testing.T) {
+	warning := resolved(incident(start), start.Add(time.Minute))
+	warning.Labels = map[string]string{"service": "checkout-agent", "stage": "executor", "severity": "warning"}
+	warning.Evidence = alerts.Evidence{}
+	g := group(resolved(incident(start.Add(-time.Hour)), start.Add(-time.Minute)), incident(start), warning)
+	before := known{warning.ID(): {Until: start}}
+	list, _ := plan(g, "https://llmtap.example.com/", before, start.Add(2*time.Minute))
+	got, err := json.MarshalIndent(list, "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	path := filepath.Join("testdata", "alerts.json")
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+func TestNotify(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		n := newNotifier(t, f, nil)
+		tell := func(g alerts.Group) []Alert {
+			t.Helper()
+			if err := n.Notify(t.Context(), g); err != nil {
+				t.Fatal(err)
+			}
+			return f.last()
+		}
+		a := incident(time.Now().UTC())
+		if got := tell(group(a)); len(got) != 1 || !got[0].EndsAt.Equal(time.Now().Add(4*time.Minute)) {
+			t.Errorf("fires: %+v", got)
+		}
+		if f.path != "/am/api/v2/alerts" || f.header.Get("Authorization") != "Bearer t0k3n" || f.header.Get("Content-Type") != "application/json" {
+			t.Errorf("%s %v", f.path, f.header)
+		}
+		time.Sleep(time.Minute)
+		if got := tell(group(a)); !got[0].EndsAt.Equal(time.Now().Add(4 * time.Minute)) {
+			t.Errorf("fires still: %+v", got)
+		}
+		end := time.Now().UTC()
+		time.Sleep(time.Second)
+		if got := tell(group(resolved(a, end))); !got[0].EndsAt.Equal(end) || got[0].Annotations["ended_at"] != "" {
+			t.Errorf("is over: %+v", got)
+		}
+		ahead := incident(time.Now().Add(time.Hour).UTC()) // its clock is ahead of ours
+		if got := tell(group(ahead)); got[0].EndsAt.Before(got[0].StartsAt) {
+			t.Errorf("Alertmanager refuses %+v", got)
+		}
+	})
+}
+
+// What ended before Alertmanager heard of it is told all the same, once, and ends by itself.
+func TestOverBeforeTold(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		store := &memory{}
+		n := newNotifier(t, f, store)
+		began := time.Now().UTC()
+		end := began.Add(time.Minute)
+		over := resolved(incident(began), end)
+		hidden := over
+		hidden.Labels = map[string]string{"service": "checkout-agent", "environment": "", "stage": "planner", "severity": "warning"}
+		time.Sleep(10 * time.Minute)
+		until := time.Now().Add(4 * time.Minute)
+		for range 2 { // the second time after a restart
+			if err := n.Notify(t.Context(), group(hidden, over)); err != nil {
+				t.Fatal(err)
+			}
+			if got := f.last(); len(got) != 1 || !got[0].EndsAt.Equal(until) || got[0].Annotations["ended_at"] != end.Format(time.RFC3339) {
+				t.Errorf("told %+v", got)
+			}
+			time.Sleep(time.Minute)
+			n = newNotifier(t, f, store)
+		}
+		// Each Alertmanager has a memory of its own, and each alert too.
+		if err := n.Notify(t.Context(), group(resolved(incident(end.Add(time.Minute)), end.Add(2*time.Minute)))); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.last(); !got[0].EndsAt.Equal(time.Now().Add(4 * time.Minute)) {
+			t.Errorf("told %+v", got)
+		}
+	})
+}
+
+// An alert that was told before a restart, and ended during it, is told as resolved and not fired anew.
+func TestResolvedAfterRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		store := &memory{}
+		a := incident(time.Now().UTC())
+		if err := newNotifier(t, f, store).Notify(t.Context(), group(a)); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(20 * time.Minute)
+		end := time.Now().UTC().Add(-5 * time.Minute)
+		if err := newNotifier(t, f, store).Notify(t.Context(), group(resolved(a, end))); err != nil {
+			t.Fatal(err)
+		}
+		if got := f.last(); len(got) != 1 || !got[0].EndsAt.Equal(end) {
+			t.Errorf("told %+v", got)
+		}
+	})
+}
+
+func TestErrors(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{}
+		n := newNotifier(t, f, nil)
+		check := func(g alerts.Group, later bool, want string) {
+			t.Helper()
+			err := n.Notify(t.Context(), g)
+			if err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "t0k3n") {
+				t.Errorf("%v, want %q", err, want)
+			}
+			if _, ok := errors.AsType[*alerts.RetryError](err); ok != later {
+				t.Errorf("retry %v: %v", ok, err)
+			}
+		}
+		a := incident(time.Now().UTC())
+		f.status = 400
+		check(group(a), false, "400 Bad Request")
+		f.status = 503
+		check(group(a), true, "503")
+		f.status = 0
+		f.err = errors.New("connection refused")
+		check(group(a), true, "connection refused")
+		f.err = nil
+		if err := n.Notify(t.Context(), group(a)); err != nil {
+			t.Error(err)
+		}
+		// The end is tried for as long as Alertmanager holds the alert; then it has ended by itself.
+		f.err = errors.New("connection refused")
+		over := group(resolved(a, time.Now()))
+		check(over, true, "connection refused")
+		time.Sleep(hold + time.Second)
+		check(over, false, "let it expire since: call alertmanager.example.com: connection refused")
+		// One that it never heard of has to be told.
+		time.Sleep(time.Hour)
+		b := incident(time.Now().UTC())
+		b.Labels = map[string]string{"service": "other"}
+		check(group(resolved(b, time.Now())), true, "connection refused")
+	})
+}
+
+func TestHostileContent(t *testing.T) {
+	long := strings.Repeat("\xff<>\n", 5000)
+	a := incident(start)
+	a.Annotations["summary"] = long
+	a.Evidence.Example.Conversation, a.Evidence.Example.Exchange = long, long
+	a.Evidence.Shares = nil
+	for range 30 {
+		a.Evidence.Shares = append(a.Evidence.Shares, alerts.Share{Cause: long, RootCause: long, Fix: long, FirstVersion: long, LastClean: long, Failed: 1})
+	}
+	var list []alerts.Alert
+	for range 20 {
+		list = append(list, a)
+	}
+	for _, x := range append(Alerts(group(list...), "https://llmtap.example.com"), Alerts(alerts.Group{Alerts: make([]alerts.Alert, 2)}, "")...) {
+		b, err := json.Marshal(x)
+		if err != nil || len(b) > 50_000 {
+			t.Errorf("%d bytes, %v", len(b), err)
+		}
+	}
+}
+
+func TestTokenFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "token")
+	cfg := Config{URLs: []string{"http://a:9093", "http://b:9093/"}, TokenFile: file}
+	if _, err := New(cfg, Options{}); err == nil || !strings.Contains(err.Error(), "read token_file") {
+		t.Error(err)
+	}
+	write := func(text string) {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write(" \n")
+	if _, err := New(cfg, Options{}); err == nil || !strings.Contains(err.Error(), "is empty") {
+		t.Error(err)
+	}
+	write("abc\n")
+	list, err := New(cfg, Options{})
+	if err != nil || len(list) != 2 || list[1].token != "abc" || list[1].url != "http://b:9093/api/v2/alerts" || list[0].storeKey("x") == list[1].storeKey("x") {
+		t.Error(list, err)
+	}
+	if _, err := New(Config{}, Options{}); err == nil {
+		t.Error("no URL is accepted")
+	}
+}

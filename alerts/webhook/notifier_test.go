@@ -1,0 +1,305 @@
+package webhook
+
+import (
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"flag"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+var update = flag.Bool("update", false, "write golden files")
+
+const secret = "0123456789abcdef0123456789abcdef"
+
+// A post is what the receiver got, and when.
+type post struct {
+	at                             time.Time
+	delivery, timestamp, signature string
+	body                           string
+	message                        Message
+}
+
+// receiver is the other end.
+type receiver struct {
+	mu     sync.Mutex
+	posts  []post
+	answer func(n int) (status int, err error) // of post n; nil: 200
+}
+
+func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	b, err := io.ReadAll(req.Body)
+	if err != nil {
+		return nil, err
+	}
+	p := post{
+		at: time.Now(), delivery: req.Header.Get(HeaderDelivery), timestamp: req.Header.Get(HeaderTimestamp),
+		signature: req.Header.Get(HeaderSignature), body: string(b),
+	}
+	if err := json.Unmarshal(b, &p.message); err != nil {
+		return nil, err
+	}
+	r.posts = append(r.posts, p)
+	status := http.StatusOK
+	if r.answer != nil {
+		if status, err = r.answer(len(r.posts) - 1); err != nil {
+			return nil, err
+		}
+	}
+	return &http.Response{StatusCode: status, Body: http.NoBody}, nil
+}
+
+func newNotifier(t *testing.T, r *receiver) *Notifier {
+	t.Helper()
+	n, err := New(Config{URL: "https://hooks.example.com/T0K3N", Secret: secret, LinkBase: "https://llmtap.example.com/"},
+		Options{Client: &http.Client{Transport: r}, GroupBy: []string{"service", "stage", "component"}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+func incident(stage string, start time.Time) alerts.Alert {
+	return alerts.Alert{
+		Name: "StageFailureRate", State: alerts.Firing, StartsAt: start, UpdatedAt: start,
+		Labels:      map[string]string{"service": "checkout-agent", "stage": stage, "severity": "critical"},
+		Annotations: map[string]string{"summary": stage + " fails", "runbook": "Roll back."},
+		Evidence:    alerts.Evidence{Failed: 412, Calls: 1030, Shares: []alerts.Share{{Cause: "orphan_tool_reply", Failed: 412}}},
+	}
+}
+
+func TestMessage(t *testing.T) {
+	start := time.Date(2026, 5, 4, 3, 2, 0, 0, time.UTC)
+	over := incident("executor", start.Add(-time.Minute))
+	over.State, over.EndsAt = alerts.Resolved, start
+	g := alerts.Group{Key: `StageFailureRate{service="checkout-agent"}`, Alerts: []alerts.Alert{over, incident("planner", start)}}
+	got, err := json.MarshalIndent(newMessage(g, []string{"service", "stage"}, "https://llmtap.example.com/"), "", "  ")
+	if err != nil {
+		t.Fatal(err)
+	}
+	got = append(got, '\n')
+	path := filepath.Join("testdata", "message.json")
+	if *update {
+		if err := os.WriteFile(path, got, 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), string(got)); diff != "" {
+		t.Error(diff)
+	}
+}
+
+// The signature was computed with openssl dgst -sha256 -hmac.
+func TestSign(t *testing.T) {
+	got := Sign([]byte(secret), "1767225600", []byte(`{"version":"4"}`))
+	if want := "sha256=0ec76425785e4715e1445628ee0f97d4d8ef820b20ce0f59f973f2df1710095b"; got != want {
+		t.Errorf("%s, want %s", got, want)
+	}
+}
+
+func TestNotify(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &receiver{}
+		n := newNotifier(t, r)
+		g := alerts.Group{Key: "k", Alerts: []alerts.Alert{incident("planner", time.Now().UTC())}}
+		tell := func() post {
+			t.Helper()
+			if err := n.Notify(t.Context(), g); err != nil {
+				t.Fatal(err)
+			}
+			p := r.posts[len(r.posts)-1]
+			mac := hmac.New(sha256.New, []byte(secret))
+			mac.Write([]byte(p.timestamp + "." + p.body))
+			if want := "sha256=" + hex.EncodeToString(mac.Sum(nil)); p.signature != want || p.timestamp != strconv.FormatInt(time.Now().Unix(), 10) {
+				t.Errorf("signature %s of %s, want %s", p.signature, p.timestamp, want)
+			}
+			return p
+		}
+		first := tell()
+		time.Sleep(time.Minute)
+		again := tell()
+		if again.delivery != first.delivery || again.signature == first.signature || len(first.delivery) != 32 {
+			t.Errorf("the same state is delivery %s, then %s", first.delivery, again.delivery)
+		}
+		g.Repeat = true
+		reminder := tell()
+		g.Alerts[0].UpdatedAt = g.Alerts[0].UpdatedAt.Add(time.Hour)
+		if next := tell(); reminder.delivery == first.delivery || next.delivery == reminder.delivery {
+			t.Error("a reminder passes for what was told before")
+		}
+		g.Repeat = false
+		g.Alerts[0].State, g.Alerts[0].EndsAt = alerts.Resolved, time.Now().UTC()
+		if end := tell(); end.delivery == first.delivery || end.message.Status != "resolved" || end.message.Alerts[0].EndsAt.IsZero() {
+			t.Errorf("the end: %+v", end)
+		}
+	})
+}
+
+// tallies feeds an engine with n seconds of calls, half of which fail or none.
+func tallies(t *testing.T, e *alerts.Engine, n int, failed uint64) {
+	t.Helper()
+	for range n {
+		kv := map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "service_version": "1"}
+		counts := []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: kv, N: 4}}
+		if failed > 0 {
+			counts = append(counts, analyzer.Count{Metric: analyzer.MetricFailed, Labels: map[string]string{
+				"service": "checkout-agent", "environment": "prod", "stage": "planner", "service_version": "1", "status": "400", "cause": "orphan_tool_reply",
+			}, N: failed})
+		}
+		if err := e.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
+			t.Fatal(err)
+		}
+		time.Sleep(time.Second)
+	}
+}
+
+// run starts an engine that tells r; stop ends it.
+func run(t *testing.T, r *receiver, store alerts.Store) (e *alerts.Engine, stop func()) {
+	t.Helper()
+	cfg := alerts.Default()
+	cfg.Dir, cfg.RuleFiles = t.TempDir(), []string{"../rules/stage_failure_rate.yaml"}
+	e, err := alerts.New(t.Context(), cfg, alerts.Options{Notifiers: []alerts.Notifier{newNotifier(t, r)}, Store: store})
+	if err != nil {
+		t.Fatal(err)
+	}
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { defer close(done); _ = e.Run(ctx) }()
+	return e, func() {
+		cancel()
+		<-done
+		if err := e.Close(); err != nil {
+			t.Error(err)
+		}
+	}
+}
+
+// A receiver that is down is tried with a growing wait of up to a minute, for as long as it takes.
+func TestRetries(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &receiver{}
+		down := true
+		r.answer = func(n int) (int, error) {
+			switch {
+			case !down:
+				return 202, nil
+			case n%2 == 0:
+				return 0, errors.New("connection refused")
+			}
+			return 503, nil
+		}
+		e, stop := run(t, r, nil)
+		tallies(t, e, 3600, 2)
+		n := len(r.posts)
+		if n < 60 || n > 70 {
+			t.Errorf("tried %d times in an hour", n)
+		}
+		for i := 1; i < n; i++ {
+			want := min(time.Second<<min(i-1, 10), time.Minute)
+			if d := r.posts[i].at.Sub(r.posts[i-1].at); d != want {
+				t.Errorf("try %d after %v, want %v", i, d, want)
+			}
+		}
+		down = false
+		tallies(t, e, 120, 2)
+		if len(r.posts) != n+1 {
+			t.Errorf("told %d times when it was back, want once", len(r.posts)-n)
+		}
+		stop()
+	})
+}
+
+// What the receiver refuses is told again only when there is news.
+func TestRefused(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r := &receiver{answer: func(int) (int, error) { return http.StatusNotFound, nil }}
+		e, stop := run(t, r, nil)
+		tallies(t, e, 3600, 2)
+		if n := len(r.posts); n != 1 {
+			t.Errorf("tried %d times", n)
+		}
+		tallies(t, e, 1800, 0)
+		if n := len(r.posts); n < 2 || n > 4 || r.posts[n-1].message.Status != "resolved" {
+			t.Errorf("tried %d times with the end", n)
+		}
+		stop()
+	})
+}
+
+type memory struct{ m sync.Map }
+
+func (s *memory) Get(_ context.Context, k string) ([]byte, error) {
+	v, ok := s.m.Load(k)
+	if !ok {
+		return nil, nil
+	}
+	return v.([]byte), nil
+}
+
+func (s *memory) Put(_ context.Context, k string, v []byte) error {
+	s.m.Store(k, v)
+	return nil
+}
+
+// A restart tells nothing twice, and what is resolved after it.
+func TestRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		r, store := &receiver{}, &memory{}
+		e, stop := run(t, r, store)
+		tallies(t, e, 60, 2)
+		stop()
+		if n := len(r.posts); n != 1 {
+			t.Fatalf("told %d times before the restart", n)
+		}
+		e, stop = run(t, r, store)
+		tallies(t, e, 2400, 0)
+		stop()
+		if n := len(r.posts); n != 2 || r.posts[1].message.Status != "resolved" || r.posts[1].message.Alerts[0].StartsAt != r.posts[0].message.Alerts[0].StartsAt {
+			t.Errorf("told %d times in all: %+v", n, r.posts[1:])
+		}
+	})
+}
+
+func TestSecretFile(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "secret")
+	cfg := Config{URL: "https://hooks.example.com/T0K3N", SecretFile: file}
+	f := func(want string) {
+		t.Helper()
+		n, err := New(cfg, Options{})
+		if want == "" && (err != nil || string(n.secret) != secret) || want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "T0K3N")) {
+			t.Errorf("%v, want %q", err, want)
+		}
+	}
+	f("read secret_file")
+	for text, want := range map[string]string{"short\n": "has 5 bytes, fewer than 16", secret + "\n": ""} {
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		f(want)
+	}
+	cfg.URL = "T0K3N"
+	f("url: is not an http or https URL")
+}
