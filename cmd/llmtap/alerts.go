@@ -71,7 +71,7 @@ func runAlertsCheck(ctx context.Context, c *cli) error {
 		fmt.Fprintln(&b, p)
 	}
 	if len(problems) == 0 {
-		fmt.Fprintf(&b, "%d alert rules are right\n", rules)
+		fmt.Fprintf(&b, "%s, no mistakes\n", plural(rules, "alert rule"))
 	}
 	if _, err := io.WriteString(c.stdout, b.String()); err != nil {
 		return fmt.Errorf("write what was found: %w", err)

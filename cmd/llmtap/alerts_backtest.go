@@ -127,6 +127,7 @@ func runAlertsBacktest(ctx context.Context, c *cli) error {
 	if err := r.run(ctx, cfg, sink, c.stderr); err != nil {
 		return err
 	}
+	slices.SortStableFunc(r.Alerts, func(a, b backtestedAlert) int { return a.StartsAt.Compare(b.StartsAt) })
 	return r.write(c.stdout, *format)
 }
 
@@ -240,6 +241,9 @@ func (r *backtestReport) write(w io.Writer, format string) error {
 	}
 	fmt.Fprintf(&b, "%s between %s and %s UTC, over %d calls of which %d failed\n", plural(len(r.Alerts)+r.More, "alert"),
 		r.From.Format(time.DateTime), r.Until.Format(time.DateTime), r.Calls, r.Failed)
+	if r.Calls == 0 {
+		b.WriteString("no calls are stored of that time\n")
+	}
 	if r.More > 0 {
 		fmt.Fprintf(&b, "only the first %d are shown\n", len(r.Alerts))
 	}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -89,10 +90,12 @@ func (k *known) lastClean(kv map[string]string, first *sighting) string {
 
 // Explain adds to the example of a what is stored of the violation that it stands for, and what to do.
 func Explain(ctx context.Context, s Store, a *alerts.Alert) error {
-	x := a.Evidence.Example
-	if x == nil || x.Fix != "" {
+	if a.Evidence.Example == nil {
 		return nil
 	}
+	own := *a.Evidence.Example // the engine goes on with its own
+	x := &own
+	a.Evidence.Example, a.Evidence.Shares = x, slices.Clone(a.Evidence.Shares)
 	why, root := x.Labels["cause"], x.Labels["root_cause"]
 	res, err := s.Query(ctx, exampleSQL, map[string]string{"conversation": x.Conversation, "exchange": x.Exchange})
 	if err != nil {

@@ -1,0 +1,204 @@
+package main
+
+import (
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/chdb"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// incidentHour is an hour of a planner: sound, then ten minutes of a version that loses tool_calls, then sound again.
+func incidentHour(t *testing.T, start time.Time) *analyzer.Output {
+	t.Helper()
+	type object = map[string]any
+	a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
+	out := new(analyzer.Output)
+	seq, calls := uint64(0), 0
+	body := func(v any) []byte {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	now := start
+	labels := event.Labels{Service: "checkout-agent", Environment: "prod", Stage: "planner"}
+	add := func(ev *event.Event) {
+		seq++
+		ev.Time, ev.Labels, ev.Instance, ev.Seq, ev.Origin, ev.Capture = now, labels, "i1", seq, event.OriginHook, event.CaptureFull
+		ev.Part, ev.Parts, ev.BodyBytes = 1, 1, len(ev.Body)
+		a.Process(ev, analyzer.Position{Seq: seq, Time: now}, true, out)
+	}
+	call := func(status int, answer any, history ...object) {
+		calls++
+		id := fmt.Sprintf("018f0000-0000-7000-8000-%012d", calls)
+		add(&event.Event{
+			Kind: event.Request, Exchange: id, URL: "https://api.deepseek.com/chat/completions", Method: "POST",
+			Body: body(object{"model": "deepseek-chat", "messages": history}),
+		})
+		now = now.Add(1300 * time.Millisecond)
+		add(&event.Event{Kind: event.Response, Exchange: id, Status: status, Duration: 1300 * time.Millisecond, ContentType: "application/json", Body: body(answer)})
+	}
+	for i := 0; now.Before(start.Add(time.Hour)); i++ {
+		broken := now.Sub(start) > 20*time.Minute && now.Sub(start) < 30*time.Minute
+		labels.ServiceVersion, labels.Conversation = "2.3.9", fmt.Sprint("order-", i)
+		if broken {
+			labels.ServiceVersion = "2.4.0"
+		}
+		id := fmt.Sprintf("call_%024d", i)
+		user := object{"role": "user", "content": "read the cart"}
+		asks := object{"role": "assistant", "content": "", "tool_calls": []object{{"id": id, "type": "function", "function": object{"name": "read_cart", "arguments": "{}"}}}}
+		reply := object{"role": "tool", "tool_call_id": id, "content": "3 items"}
+		choice := func(m object) object { return object{"choices": []object{{"index": 0, "message": m}}} }
+		call(200, choice(asks), user)
+		if broken {
+			text := "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"
+			call(400, object{"error": object{"message": text, "type": "invalid_request_error"}}, user, object{"role": "assistant", "content": ""}, reply)
+		} else {
+			call(200, choice(object{"role": "assistant", "content": "done"}), user, asks, reply)
+		}
+		now = now.Add(8 * time.Second)
+	}
+	a.Advance(now.Add(10*time.Second), true, out)
+	return out
+}
+
+// A backtest finds in ClickHouse the alert that the live engine raised from the tallies, at the same step, with the same
+// evidence.
+func TestAlertsBacktest(t *testing.T) {
+	needClickHouse(t)
+	t.Parallel()
+	start := time.Now().UTC().Truncate(time.Hour).Add(-3 * time.Hour)
+	out := incidentHour(t, start)
+	cfg := alerts.Default()
+	cfg.Dir = t.TempDir()
+	engine, err := alerts.New(t.Context(), cfg, alerts.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer engine.Close()
+	live := map[string]alerts.Alert{} // as they began
+	for i := range out.Tallies {
+		if err := engine.Add(t.Context(), &out.Tallies[i]); err != nil {
+			t.Fatal(err)
+		}
+		for _, a := range engine.Active() {
+			if k := a.Name + " " + a.Severity(); live[k].Name == "" {
+				live[k] = a
+			}
+		}
+	}
+
+	chCfg := chdb.Default()
+	chCfg.Dir = t.TempDir()
+	srv, err := chdb.Start(t.Context(), chCfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { _ = srv.Close(t.Context()) })
+	storeCfg := clickhouse.Default()
+	storeCfg.DSN = srv.DSN()
+	sink, err := clickhouse.Open(t.Context(), storeCfg, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer sink.Close()
+	if err := sink.Write(t.Context(), &sinks.Batch{Exchanges: out.Exchanges, Findings: out.Findings}); err != nil {
+		t.Fatal(err)
+	}
+
+	ask := func(args ...string) string {
+		t.Helper()
+		var stdout, stderr bytes.Buffer
+		args = append([]string{"alerts", "backtest", "--clickhouse-dsn", srv.DSN(), "--since", start.Format(time.RFC3339), "--until", start.Add(time.Hour).Format(time.RFC3339)}, args...)
+		if err := run(t.Context(), args, nil, &stdout, &stderr, func(string) string { return "" }); err != nil {
+			t.Fatalf("%v\n%s", err, &stderr)
+		}
+		return stdout.String()
+	}
+	var r backtestReport
+	if err := json.Unmarshal([]byte(ask("--format", "json")), &r); err != nil {
+		t.Fatal(err)
+	}
+	if failed := countedBy(out, analyzer.MetricFailed); r.Calls != countedBy(out, analyzer.MetricCalls) || r.Failed != failed || failed == 0 {
+		t.Errorf("%d calls, %d failed; the tallies have %d, %d", r.Calls, r.Failed, countedBy(out, analyzer.MetricCalls), failed)
+	}
+	got := map[string]backtestedAlert{}
+	for _, a := range r.Alerts {
+		if k := a.Alert + " " + a.Labels["severity"]; got[k].Alert == "" {
+			got[k] = a
+		}
+	}
+	for k, want := range live {
+		a, ok := got[k]
+		if d := a.StartsAt.Sub(want.StartsAt).Abs(); !ok || d > cfg.Interval {
+			t.Errorf("%s: live from %v, backtest from %v", k, want.StartsAt, a.StartsAt)
+		}
+		delete(got, k)
+	}
+	for k, a := range got {
+		t.Errorf("%s: in the backtest only, from %v", k, a.StartsAt)
+	}
+	i := -1
+	for j, a := range r.Alerts {
+		if a.Alert == "StageFailureRate" && a.Labels["severity"] == "critical" {
+			i = j
+		}
+	}
+	if i < 0 {
+		t.Fatalf("no StageFailureRate: %+v", r.Alerts)
+	}
+	a := r.Alerts[i]
+	if diff := cmp.Diff([]backtestedShare{{"orphan_tool_reply", "tool_calls_dropped_on_save", a.Failed}}, a.Shares); diff != "" {
+		t.Errorf("shares (-want +got):\n%s", diff)
+	}
+	if a.FirstVersion != "2.4.0" || a.LastClean != "2.3.9" || a.EndsAt == nil || a.Seconds < 600 || a.Example.Rule != "orphan_tool_reply" || !strings.Contains(a.Fix, "tool_calls") {
+		t.Errorf("%+v, example %+v", a, a.Example)
+	}
+	text := ask()
+	for _, want := range []string{
+		"StageFailureRate (critical)\n  until ", "first in 2.4.0, last clean 2.3.9", "(tool_calls_dropped_on_save)", "such as exchange 018f", "what to do: ", "never fired: ",
+		"not tested: EventsDropped", "service=checkout-agent stage=planner",
+	} {
+		if !strings.Contains(text, want) {
+			t.Errorf("no %q in\n%s", want, text)
+		}
+	}
+	t.Log(text)
+
+	file := filepath.Join(t.TempDir(), "mine.yaml")
+	rule := "groups:\n- name: g\n  rules:\n  - {alert: Never, expr: 'sum(llmtap_failed_calls_total) > 1e6'}\n"
+	if err := os.WriteFile(file, []byte(rule), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	if text := ask(file); !strings.HasPrefix(text, "0 alerts between ") || !strings.Contains(text, "never fired: Never\n") {
+		t.Errorf("a rule that never fires:\n%s", text)
+	}
+}
+
+func countedBy(out *analyzer.Output, metric string) (n uint64) {
+	for _, y := range out.Tallies {
+		for _, c := range y.Counts {
+			if c.Metric == metric {
+				n += c.N
+			}
+		}
+	}
+	return n
+}
