@@ -240,29 +240,41 @@ func TestDayOfIncidents(t *testing.T) {
 		what []func(*day, *service, int, uint64) []analyzer.Count
 		want []string
 	}{
-		{"tool_calls are not saved, and the agent says that it is done",
+		{
+			"tool_calls are not saved, and the agent says that it is done",
 			[]func(*day, *service, int, uint64) []analyzer.Count{refused("orphan_tool_reply", 0.4, true), signal(analyzer.MaskedFailure, 0.1)},
-			[]string{"critical StageFailureRate", "warning MaskedFailures", "warning StageFailureRate"}},
-		{"a field that must be sent back is not",
+			[]string{"critical StageFailureRate", "warning MaskedFailures", "warning StageFailureRate"},
+		},
+		{
+			"a field that must be sent back is not",
 			[]func(*day, *service, int, uint64) []analyzer.Count{refused("reasoning_content_missing", 0.05, true)},
-			[]string{"warning NewCause", "warning BadRequestBurst"}},
-		{"compaction cuts calls from their replies, as it did months ago",
+			[]string{"warning NewCause", "warning BadRequestBurst"},
+		},
+		{
+			"compaction cuts calls from their replies, as it did months ago",
 			[]func(*day, *service, int, uint64) []analyzer.Count{refused("orphan_tool_reply", 0.05, false)},
-			[]string{"warning BadRequestBurst"}},
-		{"reloaded histories are refused and sent again",
+			[]string{"warning BadRequestBurst"},
+		},
+		{
+			"reloaded histories are refused and sent again",
 			[]func(*day, *service, int, uint64) []analyzer.Count{refused("unexplained", 0.2, false), signal(analyzer.RetryStorm, 0.02)},
-			[]string{"warning RetryStorm", "warning StageFailureRate"}},
-		{"tool calls never get a reply",
+			[]string{"warning RetryStorm", "warning StageFailureRate"},
+		},
+		{
+			"tool calls never get a reply",
 			[]func(*day, *service, int, uint64) []analyzer.Count{signal(analyzer.ReplyNeverArrived, 0.05)},
-			[]string{"warning MissingToolReplies"}},
-		{"a provider rejects what it accepted",
+			[]string{"warning MissingToolReplies"},
+		},
+		{
+			"a provider rejects what it accepted",
 			[]func(*day, *service, int, uint64) []analyzer.Count{func(_ *day, s *service, minute int, _ uint64) []analyzer.Count {
 				if (minute-9*60)%15 != 0 {
 					return nil
 				}
 				return []analyzer.Count{found(s.labels("planner", minute), analyzer.ProviderTightened, 1)}
 			}},
-			[]string{"warning ProviderTightened"}},
+			[]string{"warning ProviderTightened"},
+		},
 	}
 	d := newDay(3, midnight)
 	d.hiccups = nil

@@ -101,8 +101,10 @@ func (p *pipeline) talk() {
 
 func (p *pipeline) request(history ...msg) string {
 	id := fmt.Sprintf("018f0000-0000-7000-8000-%012d", p.seq)
-	p.event(&event.Event{Kind: event.Request, Exchange: id, URL: "https://api.deepseek.com/chat/completions", Method: "POST",
-		Body: p.body(msg{"model": "deepseek-chat", "messages": history})})
+	p.event(&event.Event{
+		Kind: event.Request, Exchange: id, URL: "https://api.deepseek.com/chat/completions", Method: "POST",
+		Body: p.body(msg{"model": "deepseek-chat", "messages": history}),
+	})
 	return id
 }
 
