@@ -194,7 +194,7 @@ func raw(ctx context.Context, c *call, client *http.Client) (r result) {
 			_, err = resp.Body.Read(p[n:])
 		}
 		r.Body = p[:n]
-		if err != nil && err != io.EOF { //nolint:errorlint // the end is io.EOF itself
+		if err != nil && !errors.Is(err, io.EOF) {
 			r.Error = err.Error()
 		}
 		return r
