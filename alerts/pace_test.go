@@ -6,6 +6,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync/atomic"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -63,6 +64,7 @@ func (g *gauged) pass(d time.Duration) {
 		}
 		time.Sleep(5 * time.Second)
 	}
+	synctest.Wait()
 }
 
 // down are the groups of the rule Down that p was told.
@@ -127,9 +129,10 @@ func TestPaceEvery(t *testing.T) {
 func TestPaceAfterRefusal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &paced{pace: Pace{Every: time.Minute}}
-		refuse := true
+		var refuse atomic.Bool
+		refuse.Store(true)
 		p.err = func(int) error {
-			if refuse {
+			if refuse.Load() {
 				return errors.New("404")
 			}
 			return nil
@@ -140,12 +143,13 @@ func TestPaceAfterRefusal(t *testing.T) {
 		if n := len(p.down()); n < 9 || n > 11 {
 			t.Errorf("tried %d times in 10 minutes", n)
 		}
-		refuse = false
+		refuse.Store(false)
 		e.pass(2 * time.Minute)
 		if n := len(p.down()); n < 11 || n > 14 {
 			t.Errorf("told %d times", n)
 		}
-		refuse, e.up = true, 1
+		refuse.Store(true)
+		e.up = 1
 		before := len(p.down())
 		e.pass(30 * time.Minute)
 		ends := 0
@@ -182,6 +186,7 @@ func TestPaceNewsOnly(t *testing.T) {
 				}
 				time.Sleep(time.Second)
 			}
+			synctest.Wait()
 		}
 		feed(300, calls("1", 4), failures("1", "x", "", 2))
 		if n := len(quiet.groups); n != 1 {
@@ -217,43 +222,44 @@ func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f
 // The heart beats each minute while the rules are evaluated, and at no other time.
 func TestHeartbeat(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		beats, code := 0, http.StatusOK
+		var beats, code atomic.Int64
+		code.Store(http.StatusOK)
 		client := &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
 			if r.Method != http.MethodGet || r.URL.String() != "https://heart.example.com/abc" {
 				t.Errorf("%s %s", r.Method, r.URL)
 			}
-			beats++
-			return &http.Response{StatusCode: code, Body: http.NoBody}, nil
+			beats.Add(1)
+			return &http.Response{StatusCode: int(code.Load()), Body: http.NoBody}, nil
 		})}
 		e := newGauged(t, &memory{}, NewHeartbeat("https://heart.example.com/abc", client))
-		f := func(d time.Duration, from, to int) {
+		f := func(d time.Duration, from, to int64) {
 			t.Helper()
-			beats = 0
+			beats.Store(0)
 			e.pass(d)
-			if beats < from || beats > to {
-				t.Errorf("%d beats in %v, want %d to %d", beats, d, from, to)
+			if n := beats.Load(); n < from || n > to {
+				t.Errorf("%d beats in %v, want %d to %d", n, d, from, to)
 			}
 		}
 		f(10*time.Minute, 9, 11)
 		e.up = 0 // what else fires does not matter
 		f(10*time.Minute, 9, 11)
-		beats = 0
+		beats.Store(0)
 		time.Sleep(30 * time.Minute) // nobody evaluates, the deliveries go on
-		if beats > 2 {
-			t.Errorf("%d beats of a stalled engine", beats)
+		if n := beats.Load(); n > 2 {
+			t.Errorf("%d beats of a stalled engine", n)
 		}
 		f(10*time.Minute, 9, 11)
-		code = http.StatusNotFound
+		code.Store(http.StatusNotFound)
 		f(10*time.Minute, 9, 11)
-		code = http.StatusServiceUnavailable // backs off to a minute
+		code.Store(http.StatusServiceUnavailable) // backs off to a minute
 		f(10*time.Minute, 9, 18)
-		code = http.StatusOK
+		code.Store(http.StatusOK)
 		f(10*time.Minute, 8, 11)
 		e.stop()
-		beats = 0
+		beats.Store(0)
 		time.Sleep(10 * time.Minute)
-		if beats > 0 {
-			t.Errorf("%d beats after the end", beats)
+		if n := beats.Load(); n > 0 {
+			t.Errorf("%d beats after the end", n)
 		}
 	})
 }

@@ -174,6 +174,7 @@ func tallies(t *testing.T, e *alerts.Engine, n int, failed uint64) {
 		}
 		time.Sleep(time.Second)
 	}
+	synctest.Wait()
 }
 
 // run starts an engine that tells r; stop ends it.
