@@ -15,7 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-var dayHours = flag.Int("day.hours", 2, "how much of the healthy day is simulated; CI takes all 24")
+var dayHours = flag.Int("day.hours", 2, "how much of the healthy day is simulated")
 
 // dayStep is the step of the engine; the shipped one of 5 s finds the same, and takes three times as long.
 const dayStep = 30 * time.Second
@@ -196,6 +196,9 @@ func (d *day) play(t *testing.T, from, to int) (fired []string) {
 // In a day of a healthy fleet nobody is woken. Where a provider's hiccup takes more than 10 % of a stage's calls, that is
 // said, and nothing else.
 func TestDayIsQuiet(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
 	fired := newDay(1, midnight).play(t, 12*60-30*(*dayHours), 12*60+30*(*dayHours))
 	for _, f := range fired {
 		if !strings.HasPrefix(f, "warning StageFailureRate ") && !strings.HasPrefix(f, "warning ResponsesMissing ") {
@@ -213,6 +216,9 @@ const midnight = 1_795_219_200
 // The incidents that llmtap is for, a quarter of an hour after each other in the same fleet: each is found by the rule
 // meant for it, and by no other.
 func TestDayOfIncidents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
 	refused := func(cause string, share float64, isNew bool) func(*day, *service, int, uint64) []analyzer.Count {
 		return func(d *day, s *service, minute int, calls uint64) (out []analyzer.Count) {
 			n := d.some(calls, share)

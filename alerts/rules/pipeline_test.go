@@ -142,6 +142,9 @@ func (p *pipeline) hour() {
 
 // Each rule about calls fires on what the analyzer makes of real events, and does not on what looks like it.
 func TestPipeline(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
 	play := func(t *testing.T, script func(p *pipeline)) (fired []string) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {

@@ -54,6 +54,9 @@ func TestPromtoolVersion(t *testing.T) {
 
 // Prometheus's own tool, of our version and of Debian's, accepts the rule files and passes their unit tests.
 func TestPromtool(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing in other processes")
+	}
 	tools := filepath.SplitList(os.Getenv(promtoolEnv))
 	if len(tools) == 0 {
 		path, err := exec.LookPath("promtool")

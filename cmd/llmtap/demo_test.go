@@ -29,6 +29,9 @@ func needClickHouse(t *testing.T) {
 
 // The demo is the whole path, from the SDK calls of agents in another process to the Slack message.
 func TestDemo(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
 	needClickHouse(t)
 	var stdout, stderr bytes.Buffer
 	start := time.Now()

@@ -152,8 +152,14 @@ func (r *forgetReport) print(w io.Writer, format string) error {
 		name string
 		n    uint64
 	}{
-		{"events in the stream", r.Events}, {"dead letters", r.DeadLetters}, {"exchanges", r.Rows["exchanges"]}, {"findings", r.Rows["findings"]},
-		{"tool calls", r.Rows["tool_calls"]}, {"runs", r.Rows["runs"]}, {"history", r.Rows["history"]}, {"messages", r.Rows["messages"]},
+		{"events in the stream", r.Events},
+		{"dead letters", r.DeadLetters},
+		{"exchanges", r.Rows["exchanges"]},
+		{"findings", r.Rows["findings"]},
+		{"tool calls", r.Rows["tool_calls"]},
+		{"runs", r.Rows["runs"]},
+		{"history", r.Rows["history"]},
+		{"messages", r.Rows["messages"]},
 		{"examples of alerts", r.Rows["alerts"]},
 	} {
 		if _, err := fmt.Fprintf(w, "  %-22s %8d\n", line.name, line.n); err != nil {

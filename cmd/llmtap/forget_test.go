@@ -96,6 +96,9 @@ func (f *forgetful) whole(id, request string) {
 // Of two conversations that share their prompt one is forgotten: nothing of it is left in the stream, the dead letters and
 // the tables, and the other, and those that come later, are shown whole.
 func TestForget(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
 	needClickHouse(t)
 	up := startUp(t)
 	up.ready(t)

@@ -67,6 +67,9 @@ var incidents = []incident{
 // The five incidents as Python programs, with the real clients and the hook: what they store tells the defect of each, and
 // nothing is said of the fixed ones.
 func TestIncidents(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
 	t.Parallel()
 	needClickHouse(t)
 	folder := filepath.Join("..", "..", "deploy", "examples", "python")

@@ -11,6 +11,9 @@ import (
 // Two collectors share four partitions; one of them is killed with SIGKILL under load. The other takes its partitions over
 // when the leases end: every exchange that was acknowledged is stored once, with the findings of an undisturbed run.
 func TestKilledBesideAnother(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
 	t.Parallel()
 	needClickHouse(t)
 	if runtime.GOOS != "linux" {

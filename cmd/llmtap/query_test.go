@@ -16,8 +16,12 @@ func someResult() *clickhouse.Result {
 	at := time.Date(2026, 11, 20, 9, 30, 0, 5e8, time.UTC)
 	return &clickhouse.Result{
 		Columns: []clickhouse.Column{
-			{Name: "cause", Type: "String"}, {Name: "failed_calls", Type: "UInt64"}, {Name: "percent_of_failed", Type: "Nullable(Float64)"},
-			{Name: "versions", Type: "Array(String)"}, {Name: "last_seen", Type: "DateTime64(9, 'UTC')"}, {Name: "last_error_text", Type: "String"},
+			{Name: "cause", Type: "String"},
+			{Name: "failed_calls", Type: "UInt64"},
+			{Name: "percent_of_failed", Type: "Nullable(Float64)"},
+			{Name: "versions", Type: "Array(String)"},
+			{Name: "last_seen", Type: "DateTime64(9, 'UTC')"},
+			{Name: "last_error_text", Type: "String"},
 			{Name: "last_exchange_id", Type: "String"},
 		},
 		Rows: [][]any{

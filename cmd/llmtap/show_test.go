@@ -244,6 +244,9 @@ var showAll = flag.Bool("show-all", false, "TestShowImported shows all recorded 
 //
 //	go test ./cmd/llmtap -run TestShowImported -show-all -v
 func TestShowImported(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
 	needClickHouse(t)
 	plain := unzipped(t, exchangesFile)
 	up := startUp(t)

@@ -110,7 +110,7 @@ func splitName(name string, width int) []string {
 			*last += "_" + w
 			continue
 		}
-		lines = append(lines[:len(lines):len(lines)], w)
+		lines = append(slices.Clip(lines), w)
 	}
 	return lines
 }
@@ -191,7 +191,7 @@ func writeRecords(b *strings.Builder, res *clickhouse.Result, columns []column, 
 func wrap(text string, width int) []string {
 	var lines []string
 	line := ""
-	for _, word := range strings.Fields(text) {
+	for word := range strings.FieldsSeq(text) {
 		for utf8.RuneCountInString(word) > width-2 {
 			room := width - utf8.RuneCountInString(line) - 1
 			if line != "" && room < 8 {
@@ -219,8 +219,9 @@ func isNumber(v any) bool {
 	switch reflect.TypeOf(v).Kind() {
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
 		return true
+	default:
+		return false
 	}
-	return false
 }
 
 // cell formats a value for a terminal, on one line and without what a terminal would obey.

@@ -86,7 +86,9 @@ var now = time.Date(2026, 11, 21, 15, 30, 0, 123456789, time.UTC)
 
 func TestBind(t *testing.T) {
 	q := Query{Name: "x", Params: []Param{
-		{Name: "since", Default: "1 hour", Time: true}, {Name: "until", Time: true}, {Name: "window", Default: "5 minutes"},
+		{Name: "since", Default: "1 hour", Time: true},
+		{Name: "until", Time: true},
+		{Name: "window", Default: "5 minutes"},
 		{Name: "conversation_id", Required: true, Doc: "as in the alert"},
 	}}
 	f := func(given, want map[string]string, wantErr string) {

@@ -67,7 +67,8 @@ target=openai_chat/openai own_target=false rule_id=tool_content_not_string provi
 
 // The first row that fits counts.
 var testPrices = queries.Prices{
-	{Provider: "openai", Model: "*", Input: 1}, {Provider: "deepseek", Model: "deepseek-c*t", Input: 1000, CachedInput: 100, Output: 2000},
+	{Provider: "openai", Model: "*", Input: 1},
+	{Provider: "deepseek", Model: "deepseek-c*t", Input: 1000, CachedInput: 100, Output: 2000},
 	{Model: "*", Input: 7},
 }
 

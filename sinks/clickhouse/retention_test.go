@@ -69,7 +69,7 @@ func TestForget(t *testing.T) {
 		History: []analyzer.HistoryEntry{position(`it's \ "a"`, "e1", "m1"), position("b", "e2", "m2"), position("c", "e3", "m3")},
 		Alerts:  []sinks.Alert{{ID: "x", StartedAt: old, Example: "e1"}, {ID: "y", StartedAt: old, Example: "e2"}},
 	}
-	for _, id := range strings.Fields("p p5 a1 a2 a3 a4 a5 sys m1 m2 m3") {
+	for id := range strings.FieldsSeq("p p5 a1 a2 a3 a4 a5 sys m1 m2 m3") {
 		b.Contents = append(b.Contents, analyzer.Content{ID: id, Kind: analyzer.ContentMessage, SeenAt: old, Body: id})
 	}
 	if err := s.Write(t.Context(), b); err != nil {

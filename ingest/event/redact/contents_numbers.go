@@ -143,12 +143,12 @@ func isCard(d *digits) bool {
 }
 
 func cardGroups(d *digits) bool {
-	switch {
-	case d.n == 16:
+	switch d.n {
+	case 16:
 		return d.g == 4 && d.groups[0] == 4 && d.groups[1] == 4 && d.groups[2] == 4
-	case d.n == 15, d.n == 14:
+	case 15, 14:
 		return d.g == 3 && d.groups[0] == 4 && d.groups[1] == 6
-	case d.n == 19:
+	case 19:
 		return d.g == 5 && d.groups[0] == 4 && d.groups[1] == 4 && d.groups[2] == 4 && d.groups[3] == 4
 	}
 	return false

@@ -145,7 +145,10 @@ func TestContentsPatterns(t *testing.T) {
 		}
 	}
 	for _, bad := range []ContentsConfig{
-		{Patterns: []string{"ok", "(unclosed"}}, {Patterns: []string{"a*"}}, {Patterns: make([]string, MaxPatterns+1)}, {Patterns: []string{strings.Repeat("a", 2000)}},
+		{Patterns: []string{"ok", "(unclosed"}},
+		{Patterns: []string{"a*"}},
+		{Patterns: make([]string, MaxPatterns+1)},
+		{Patterns: []string{strings.Repeat("a", 2000)}},
 		{Mask: []string{"mails"}},
 	} {
 		if _, err := NewContents(bad); err == nil {

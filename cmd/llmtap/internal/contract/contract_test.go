@@ -48,6 +48,9 @@ type run struct {
 
 // The hooks publish the same events for the same calls, whatever client makes them.
 func TestContract(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
 	t.Setenv("LLMTAP_SHAPE_KEY", shapeKey)
 	python := interpreter(t)
 	for name, cases := range readCases(t) {

@@ -10,6 +10,9 @@ var packages = []string{"nats-py>=2.6,<3", "pytest>=8", "httpx", "httpx2", "requ
 
 // The Python hook's own tests, types and style.
 func TestPythonHook(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
 	python := Interpreter(t, packages...)
 	Watch(t, "..")
 	for _, args := range [][]string{{"-m", "ruff", "check", "."}, {"-m", "mypy"}, {"-m", "pytest", "-x", "-q", "-p", "no:cacheprovider"}} {
