@@ -4,6 +4,7 @@ import (
 	"crypto/sha256"
 	"encoding/binary"
 	"encoding/hex"
+	"math"
 	"slices"
 	"time"
 
@@ -97,13 +98,18 @@ type storedAt struct {
 }
 
 // contentID is the place of a content, four bytes, and the first 128 bits of the SHA-256 of the captured bytes. The place is
-// the second in which its conversation was first seen, so that a store that sorts by id has side by side what is read
+// the second in which the first request seen of its conversation was sent, so that a store that sorts by id has side by side what is read
 // together, is alike and expires together: an answer and the message that the next request makes of it, conversations of
 // one kind. Of recorded traffic that takes half of what an order by hash takes. What the conversations of an agent share,
 // its prompts and tools, is at place 0 and stored once for all of them.
 type contentID [20]byte
 
 const placeShared = 0
+
+// placeOf is by the clock of the agent, not by the stream's: traffic that is imported twice is at one place.
+func placeOf(started time.Time) uint32 {
+	return uint32(min(max(started.Unix(), placeShared+1), math.MaxUint32))
+}
 
 func idOf(place uint32, body []byte) (id contentID) {
 	binary.BigEndian.PutUint32(id[:4], place)
@@ -184,7 +190,7 @@ func (a *Analyzer) store(o *open, body []byte, at Position) {
 	}
 	h, _ := t.Kept().(*histories)
 	if h == nil || h.era != a.era {
-		h = &histories{place: uint32(max(at.Time.Unix(), placeShared+1)), era: a.era}
+		h = &histories{place: placeOf(e.StartedAt), era: a.era}
 	}
 	o.place = h.place
 	body, cut := a.captured(o, body)

@@ -131,9 +131,9 @@ const (
 )
 
 // A Content is a part of a body, stored once however often it is sent: a message and an answer once for their conversation,
-// a leading system message and parameters once for all. Ids sort by when the conversation was first seen.
+// a leading system message and parameters once for all. Ids sort by when the conversation began.
 type Content struct {
-	ID     string // 40 hex digits: 8 of the second in which the conversation was first seen, 0 when all share it; the first half of the SHA-256 of the captured bytes
+	ID     string // 40 hex digits: 8 of the second in which the first request seen of the conversation was sent, 0 when all share it; the first half of the SHA-256 of the captured bytes
 	Kind   string
 	SeenAt time.Time // stream time
 	Bytes  int       // as captured

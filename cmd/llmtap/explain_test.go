@@ -65,7 +65,7 @@ func TestExplainCorpus(t *testing.T) {
 		}
 		g := &got[n]
 		v := explain.Variant(r.Provider, r.API)
-		want := cause.Classify(cause.Input{Status: r.Status, Text: []byte(r.Body), Variant: v})
+		want := cause.Classify(cause.Input{Status: r.Status, Text: []byte(r.Body), Variant: v, Provider: r.Provider})
 		if g.Cause != want.ID || g.Class != want.Class || g.Known != want.Known || g.Summary == "" || g.Fix == "" || g.Error != "" || g.Provider == "" {
 			t.Errorf("%s: %+v, Classify says %+v", r.ID, g, want)
 		}

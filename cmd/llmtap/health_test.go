@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"sync"
 	"testing"
 	"testing/synctest"
 	"time"
@@ -34,9 +35,9 @@ func TestHealth(t *testing.T) {
 		synctest.Test(t, func(t *testing.T) {
 			var broken, tallies bool
 			var nats, store error
-			st := new(jetstream.State)
-			look := func() {
-				*st = jetstream.State{
+			var mu sync.Mutex // of all of these
+			look := func() *jetstream.State {
+				st := &jetstream.State{
 					Streams:    []jetstream.StreamState{{Name: event.StreamEvents, Messages: 1000, Bytes: 50, MaxBytes: 100, MaxAge: 24 * time.Hour}},
 					Partitions: []jetstream.PartitionState{{Name: "p0of1"}},
 				}
@@ -44,9 +45,18 @@ func TestHealth(t *testing.T) {
 				if broken {
 					tallies, nats, store = fault(st, time.Now())
 				}
+				return st
 			}
-			h := newHealth(func(context.Context) (*jetstream.State, error) { look(); c := *st; return &c, nats },
-				func(context.Context) error { look(); return store }, time.Now())
+			h := newHealth(func(context.Context) (*jetstream.State, error) {
+				mu.Lock()
+				defer mu.Unlock()
+				return look(), nats
+			}, func(context.Context) error {
+				mu.Lock()
+				defer mu.Unlock()
+				look()
+				return store
+			}, time.Now())
 			cfg := alerts.Default()
 			cfg.Dir = t.TempDir()
 			told := new(toldAlerts)
@@ -61,20 +71,28 @@ func TestHealth(t *testing.T) {
 			pass := func(d time.Duration) {
 				for range d / time.Second {
 					time.Sleep(time.Second)
-					if look(); tallies {
+					mu.Lock()
+					look()
+					seen := tallies
+					mu.Unlock()
+					if seen {
 						h.saw(&analyzer.Tally{Second: time.Now().Unix() - 1})
 					}
 				}
 				synctest.Wait()
 			}
 			pass(5 * time.Minute)
+			mu.Lock()
 			broken = true
+			mu.Unlock()
 			pass(quiet)
 			if len(*told) > 0 {
 				t.Errorf("%s: told %v after %v", name, *told, quiet)
 			}
 			pass(50 * time.Minute)
+			mu.Lock()
 			broken = false
+			mu.Unlock()
 			pass(10 * time.Minute)
 			var all []string
 			for _, w := range want {

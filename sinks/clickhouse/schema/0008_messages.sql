@@ -1,10 +1,10 @@
 -- One row of messages is one part of a body, stored once however often it is sent: a message, the rest of a request, an
 -- answer. What is still in use is written again now and then, with the same bytes, which renews its time to live. The id
--- begins with when its conversation was first seen, so that what is alike and what is read together lies together; in
+-- begins with when its conversation began, so that what is alike and what is read together lies together; in
 -- large blocks it takes half of what it takes in an order by hash. Words begin after the escapes of JSON.
 CREATE TABLE IF NOT EXISTS messages
 (
-    id      String COMMENT 'hex: the second in which its conversation was first seen, 0 for what all share, and SHA-256/128 of the captured bytes' CODEC(ZSTD(3)),
+    id      String COMMENT 'hex: the second in which its conversation began, 0 for what all share, and SHA-256/128 of the captured bytes' CODEC(ZSTD(3)),
     kind    LowCardinality(String) COMMENT 'message, parameters (a request without its messages), answer',
     seen_at DateTime('UTC') COMMENT 'stream time; the version of the row' CODEC(Delta(4), ZSTD(1)),
     bytes   UInt32 COMMENT 'as captured' CODEC(T64, ZSTD(1)),

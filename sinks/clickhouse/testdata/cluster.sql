@@ -319,11 +319,11 @@ INSERT INTO migrations (number, name, checksum, applied_at) VALUES (7, '0007_run
 
 -- One row of messages is one part of a body, stored once however often it is sent: a message, the rest of a request, an
 -- answer. What is still in use is written again now and then, with the same bytes, which renews its time to live. The id
--- begins with when its conversation was first seen, so that what is alike and what is read together lies together; in
+-- begins with when its conversation began, so that what is alike and what is read together lies together; in
 -- large blocks it takes half of what it takes in an order by hash. Words begin after the escapes of JSON.
 CREATE TABLE IF NOT EXISTS messages_local ON CLUSTER 'main'
 (
-    id      String COMMENT 'hex: the second in which its conversation was first seen, 0 for what all share, and SHA-256/128 of the captured bytes' CODEC(ZSTD(3)),
+    id      String COMMENT 'hex: the second in which its conversation began, 0 for what all share, and SHA-256/128 of the captured bytes' CODEC(ZSTD(3)),
     kind    LowCardinality(String) COMMENT 'message, parameters (a request without its messages), answer',
     seen_at DateTime('UTC') COMMENT 'stream time; the version of the row' CODEC(Delta(4), ZSTD(1)),
     bytes   UInt32 COMMENT 'as captured' CODEC(T64, ZSTD(1)),
@@ -389,5 +389,5 @@ ALTER TABLE exchanges ON CLUSTER 'main'
 CREATE OR REPLACE VIEW exchanges_final ON CLUSTER 'main' AS
 SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (8, '0008_messages.sql', '1f5cb8d0a8ec900b0bca8b592c46a9df0e3bb95cb1f8beca4fcaeea248f49f64', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (8, '0008_messages.sql', '71ed85bedcb9b37b20a3ab1848671d02ef96e434aa96d49ac449d1b60edc8a27', now64(3));
 

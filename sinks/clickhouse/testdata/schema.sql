@@ -298,7 +298,7 @@ AS SELECT * FROM history FINAL;
 
 CREATE TABLE messages
 (
-    `id` String COMMENT 'hex: the second in which its conversation was first seen, 0 for what all share, and SHA-256/128 of the captured bytes' CODEC(ZSTD(3)),
+    `id` String COMMENT 'hex: the second in which its conversation began, 0 for what all share, and SHA-256/128 of the captured bytes' CODEC(ZSTD(3)),
     `kind` LowCardinality(String) COMMENT 'message, parameters (a request without its messages), answer',
     `seen_at` DateTime('UTC') COMMENT 'stream time; the version of the row' CODEC(Delta(4), ZSTD(1)),
     `bytes` UInt32 COMMENT 'as captured' CODEC(T64, ZSTD(1)),

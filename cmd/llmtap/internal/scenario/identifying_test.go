@@ -94,10 +94,7 @@ var identifying = []scenario{
 	{
 		name: "the model gives two calls of an answer one id", model: deepSeek, says: []provider.Said{same("call_0", "read_file", "search")},
 		loop: sound, fails: 1,
-		want: []want{
-			{rule: "duplicate_call_id_in_message", root: "duplicate_id_from_model", confidence: "high"},
-			{rule: "duplicate_tool_reply", root: "duplicate_id_from_model", confidence: "high"},
-		},
+		want: []want{{rule: "duplicate_call_id_in_message", root: "duplicate_id_from_model", confidence: "high"}},
 	},
 	{
 		name: "the model numbers its calls anew in each answer", model: deepSeek,
