@@ -204,6 +204,9 @@ func TestCallsOfAnAnswerCutOff(t *testing.T) {
 
 // What a hostile service puts into labels and bodies is short in rows and tallies.
 func TestLongTexts(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	s := newStream("c1")
 	long := strings.Repeat("ü<", 1<<20)
 	id := s.exchange()

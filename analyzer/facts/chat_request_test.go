@@ -251,6 +251,9 @@ func TestScanMessages(t *testing.T) {
 
 // Decoded strings stay what they are while scratch grows.
 func TestScanKeepsDecodedStrings(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	var b strings.Builder
 	b.WriteString(`{"model":"m\u006fdel","messages":[`)
 	for i := range 500 {
@@ -324,6 +327,9 @@ func TestScanRecordedRequests(t *testing.T) {
 }
 
 func TestScanRecordedConversations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	var f Request
 	var n int
 	readLines(t, "conversations.jsonl.gz", func(line []byte) {
@@ -351,6 +357,9 @@ func TestScanRecordedConversations(t *testing.T) {
 }
 
 func TestScanMutations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	n := 200_000
 	if testing.Short() {
 		n = 20_000

@@ -228,6 +228,9 @@ func eachHostile(f func(name string, h hostile, scan func([]byte))) {
 // a scan were quadratic; 80 times is too long. It is the time of the processor, and the best of some runs counts: how busy the
 // machine is does not matter.
 func TestHostileTakesLinearTime(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	const small, times, limit, tries = 1 << 16, 16, 5, 10
 	eachHostile(func(name string, h hostile, scan func([]byte)) {
 		one, more := []byte(h.body(small)), []byte(h.body(times*small))

@@ -143,6 +143,9 @@ func TestCheckAllocatesNothing(t *testing.T) {
 // sixteen times as many, a rule that looked at each pair would take 256 times as long; 80 times is too long. It is the
 // time of the processor, and the best of some runs counts: how busy the machine is does not matter.
 func TestHostile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	const few, times, limit, tries = 1 << 11, 16, 5 * 16, 3
 	for _, s := range shapes {
 		bodies, more := s.hostile(few), s.hostile(few*times)

@@ -135,6 +135,9 @@ var mutations = []mutation{
 // that agents do. At least 99.5 % of the faults must be found, by their rule and at their message, and no history may be
 // found at fault before.
 func TestMutations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	r := rand.New(rand.NewPCG(4, 2))
 	s := suite{t: t, checker: analyzer.NewChecker(InOrder), r: r, tried: map[string]int{}, missed: map[string]int{}}
 	t.Run("generated", func(t *testing.T) {

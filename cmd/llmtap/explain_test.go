@@ -95,6 +95,9 @@ func (*results) Close(explain.Counts) error      { return nil }
 
 // Real exchanges: those that were answered did not fail, and what failed has a cause or a cluster.
 func TestExplainExchanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	f, err := os.Open(exchangesFile)
 	if errors.Is(err, fs.ErrNotExist) {
 		t.Skipf("SKIPPED, the recorded exchanges are not here: %v", err)

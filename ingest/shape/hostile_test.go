@@ -9,6 +9,9 @@ import (
 
 // TestHostile: bodies made to be slow are not; what would be quadratic would take minutes here.
 func TestHostile(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	const n = 1 << 21
 	messages := func(content string) string { return `{"messages":[{"role":"user","content":` + content + `}]}` }
 	arguments := func(text string) string {
