@@ -131,6 +131,8 @@ func examples(q queries.Query) string {
 	lines := []string{""}
 	for _, p := range q.Params {
 		switch {
+		case p.Name == "text":
+			lines[0] += " --text 'connection refused'"
 		case p.Required:
 			lines[0] += " --" + p.Name + " conv-7"
 		case p.Name == "since":
