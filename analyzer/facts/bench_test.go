@@ -71,7 +71,7 @@ func agentSession(tb testing.TB, size int, seed uint64) []byte {
 func TestAgentSession(t *testing.T) {
 	var f Request
 	body := agentSession(t, 100_000, 1)
-	checkSame(t, &f, body)
+	checkChat(t, &f, body)
 	if len(f.Messages) < 20 || f.ToolCount != 8 {
 		t.Errorf("%d messages, %d tools", len(f.Messages), f.ToolCount)
 	}

@@ -16,11 +16,11 @@ import (
 
 var sameFacts = cmp.Options{cmpopts.IgnoreUnexported(Request{}), cmpopts.EquateEmpty()}
 
-// checkSame scans body and compares the facts with the reference's. A body that is not valid JSON may pass or not,
+// checkRequest scans body and compares the facts with those of the slow reference. A body that is not valid JSON may pass or not,
 // but a valid object must pass.
-func checkSame(t *testing.T, f *Request, body []byte) {
+func checkRequest(t *testing.T, d Dialect, reference func([]byte) Request, f *Request, body []byte) {
 	t.Helper()
-	err := ScanRequest(OpenAIChat, body, f)
+	err := ScanRequest(d, body, f)
 	if !json.Valid(body) || !utf8.Valid(body) {
 		for _, m := range f.Messages {
 			if m.Start < 0 || m.End <= m.Start || m.End > len(body) {
@@ -38,9 +38,14 @@ func checkSame(t *testing.T, f *Request, body []byte) {
 	if err != nil {
 		t.Fatalf("%q: %v", body, err)
 	}
-	if diff := cmp.Diff(refRequest(body), *f, sameFacts); diff != "" {
+	if diff := cmp.Diff(reference(body), *f, sameFacts); diff != "" {
 		t.Fatalf("%s\nfacts (-reference +scan):\n%s", body, diff)
 	}
+}
+
+func checkChat(t *testing.T, f *Request, body []byte) {
+	t.Helper()
+	checkRequest(t, OpenAIChat, refRequest, f, body)
 }
 
 func TestScanRequestFacts(t *testing.T) {
@@ -265,7 +270,7 @@ func TestScanKeepsDecodedStrings(t *testing.T) {
 	b.WriteString(`]}`)
 	var f Request
 	for range 2 {
-		checkSame(t, &f, []byte(b.String()))
+		checkChat(t, &f, []byte(b.String()))
 	}
 }
 
@@ -284,14 +289,14 @@ func TestScanKeepsBound(t *testing.T) {
 func TestScanSameAsReference(t *testing.T) {
 	var f Request
 	for _, seed := range requestSeeds {
-		checkSame(t, &f, []byte(seed))
+		checkChat(t, &f, []byte(seed))
 	}
 	for _, args := range argsSeeds {
 		quoted, err := json.Marshal(args)
 		if err != nil {
 			t.Fatal(err)
 		}
-		checkSame(t, &f, []byte(`{"messages":[{"tool_calls":[{"function":{"arguments":`+string(quoted)+`}}]}]}`))
+		checkChat(t, &f, []byte(`{"messages":[{"tool_calls":[{"function":{"arguments":`+string(quoted)+`}}]}]}`))
 	}
 }
 
@@ -309,8 +314,8 @@ func TestScanSpecExamples(t *testing.T) {
 	}
 	var f Request
 	for _, e := range examples {
-		checkSame(t, &f, e.Violating)
-		checkSame(t, &f, e.Fixed)
+		checkChat(t, &f, e.Violating)
+		checkChat(t, &f, e.Fixed)
 	}
 	t.Logf("%d examples", len(examples))
 }
@@ -319,7 +324,7 @@ func TestScanRecordedRequests(t *testing.T) {
 	var f Request
 	var n, size int
 	chatExchanges(t, func(e *exchange) {
-		checkSame(t, &f, e.Request)
+		checkChat(t, &f, e.Request)
 		n++
 		size += len(e.Request)
 	})
@@ -372,7 +377,7 @@ func TestScanMutations(t *testing.T) {
 		if json.Valid(b) {
 			valid++
 		}
-		checkSame(t, &f, b)
+		checkChat(t, &f, b)
 	}
 	t.Logf("%d of %d mutations are valid JSON", valid, n)
 }
@@ -383,6 +388,6 @@ func FuzzScanRequest(f *testing.F) {
 	}
 	var facts Request
 	f.Fuzz(func(t *testing.T, body []byte) {
-		checkSame(t, &facts, body)
+		checkChat(t, &facts, body)
 	})
 }
