@@ -2,8 +2,10 @@ package redact
 
 import (
 	"bytes"
+	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/bits"
 	"regexp"
 	"slices"
 	"strings"
@@ -64,7 +66,9 @@ func NewContents(cfg ContentsConfig) (*Contents, error) {
 	}
 	for b, check := range c.anchors {
 		for prev := 0; check != 0 && prev < 256; prev++ {
-			c.pairs[prev<<8|b] = check.after(byte(prev), byte(b))
+			if check.after(byte(prev), byte(b)) != 0 {
+				c.hot[b<<8|prev] = 1
+			}
 		}
 	}
 	return c, errors.Join(errs...)
@@ -93,27 +97,32 @@ func compilePattern(p string) (*regexp.Regexp, error) {
 // fragment is seen. Masking what is masked changes nothing, unless a pattern matches masks and what is beside them.
 type Contents struct {
 	anchors  [256]check
-	pairs    [1 << 16]check // of a byte and the one before it
+	hot      [1 << 16]uint8 // 1 for a pair of bytes at whose second one to look; the first is the low byte
 	patterns []*regexp.Regexp
 }
 
 // A check is what to look for at a byte.
-type check uint8
+type check uint16
 
 const (
 	checkPrefix check = 1 << iota // a separator that may end the prefix of a key
 	checkLetter                   // a letter in the middle of a prefix that has no separator
 	checkBearer
-	checkName // what may stand between a name and its value, or in a URL
+	checkName  // what may stand between a name and its value
+	checkColon // what a colon stands before: in a URL, or in the token of a bot
 	checkPEM
 	checkMail
 	checkCard
 	checkPhone
+	checkEscape // what may be that of an escape: something may begin behind it
 )
+
+// checkBegins are those of what begins at the byte.
+const checkBegins = checkBearer | checkCard | checkPhone
 
 // after is what of c is worth a look at b when it stands behind prev: a few percent of a text remain.
 func (c check) after(prev, b byte) check {
-	escape := isHex(prev) || bytes.IndexByte([]byte("nrtbf"), prev) >= 0 // it may end one
+	escape := prev == 'n' || prev == 'r' || prev == 't' // it may end one
 	drop := func(which check, unless bool) {
 		if !unless {
 			c &^= which
@@ -122,24 +131,31 @@ func (c check) after(prev, b byte) check {
 	drop(checkPrefix, b == '~' && prev == 'Q' || slices.ContainsFunc(separatedBy[prev], func(k keyForm) bool { return k.prefix[len(k.prefix)-1] == b }))
 	drop(checkLetter, slices.ContainsFunc(joinedBy[b], func(k keyForm) bool { return k.prefix[k.anchor-1] == prev }))
 	drop(checkBearer, escape || !of(prev, isKey))
-	drop(checkName, of(prev, isGap) || len(secretNamesBy[prev]) > 0 || b == ':' && of(prev, isAlnum))
+	drop(checkName, of(prev, isGap) || len(secretNamesBy[prev]) > 0)
+	drop(checkColon, prev == ':')
+	drop(checkPEM, prev == '-')
 	drop(checkMail, of(prev, isKey))
-	if '0' <= b && b <= '9' {
-		drop(checkCard|checkPhone, escape && (prev < '0' || prev > '9') || !of(prev, isKey|isNumberBefore))
-	}
+	drop(checkCard, escape || !of(prev, isKey|isNumberBefore))
+	drop(checkPhone, escape || !of(prev, isKey|isNumberBefore) || prev == '+')
+	drop(checkEscape, prev == '\\' || b == '%')
 	return c
 }
 
-// anchorsOf are, by kind, the rare bytes that everything of the kind has. Most bytes of a text are none and cost one look
-// into a table.
+// anchorsOf are, by kind, the rare bytes that everything of the kind has.
 var anchorsOf = func() map[string]map[byte]check {
-	credentials := map[byte]check{'-': checkPrefix, '_': checkPrefix, '.': checkPrefix, '~': checkPrefix, 'b': checkBearer, 'B': checkBearer, ':': checkName, '=': checkName}
+	credentials := map[byte]check{
+		'-': checkPrefix, '_': checkPrefix, '.': checkPrefix, '~': checkPrefix, 'b': checkBearer, 'B': checkBearer, ':': checkName, '=': checkName,
+		'/': checkColon, '\\': checkColon, 'A': checkColon,
+	}
 	for _, k := range joinedKeys {
 		credentials[k.prefix[k.anchor]] |= checkLetter
 	}
-	cards, phones := map[byte]check{}, map[byte]check{'+': checkPhone, '(': checkPhone}
+	cards, phones := map[byte]check{}, map[byte]check{}
 	for c := byte('0'); c <= '9'; c++ {
 		cards[c], phones[c] = checkCard, checkPhone
+	}
+	for _, c := range []byte("bfu%") {
+		credentials[c], cards[c], phones[c] = credentials[c]|checkEscape, checkEscape, checkEscape
 	}
 	return map[string]map[byte]check{Credentials: credentials, PrivateKeys: {'-': checkPEM}, Emails: {'@': checkMail}, Cards: cards, Phones: phones}
 }()
@@ -152,39 +168,61 @@ func (c *Contents) Append(dst, text []byte) []byte {
 	return c.match(dst, c.mask(make([]byte, 0, len(text)), text))
 }
 
+// block is how many bytes are looked up before one of them is looked at: most are not, and a processor that need not guess
+// which is several times as fast.
+const block = 64
+
 // mask appends text without what is of the kinds.
 func (c *Contents) mask(dst, text []byte) []byte {
-	s := scan{text: text}
-	for s.i < len(text) {
-		check := c.anchors[text[s.i]]
-		if check == 0 {
-			s.i++
-			continue
+	s := scan{text: text, anchors: &c.anchors}
+	for base := 0; base < len(text); base = max(base+block, s.next&^(block-1)) {
+		hot := c.marks(text, base)
+		if base <= s.done && s.done < min(base+block, len(text)) { // no pair begins before it
+			hot |= 1 << (s.done - base)
 		}
-		if s.i > s.done {
-			if check = c.pairs[int(text[s.i-1])<<8|int(text[s.i])]; check == 0 {
-				s.i++
+		for ; hot != 0; hot &= hot - 1 {
+			if s.i = base + bits.TrailingZeros64(hot); s.i < s.next {
 				continue
 			}
+			start, end, with := s.look(c.anchors[text[s.i]])
+			if end == 0 {
+				continue
+			}
+			dst = append(append(dst, text[s.done:start]...), with...)
+			s.done, s.next = end, end
+			if end < min(base+block, len(text)) {
+				hot |= 1 << (end - base)
+			}
 		}
-		start, end, with := s.look(check)
-		if end == 0 {
-			s.i++
-			s.i = max(s.i, s.next)
-			continue
-		}
-		dst = append(append(dst, text[s.done:start]...), with...)
-		s.i, s.done = end, end
 	}
 	return append(dst, text[s.done:]...)
 }
 
+// marks has a bit for each byte of the block at base that is hot.
+func (c *Contents) marks(text []byte, base int) (hot uint64) {
+	if base == 0 || base+block > len(text) {
+		for i, b := range text[base:min(base+block, len(text))] {
+			if base+i > 0 {
+				hot |= uint64(c.hot[uint16(b)<<8|uint16(text[base+i-1])]) << i
+			}
+		}
+		return hot
+	}
+	for t, i := text[base-1:base+block], 0; i < block; i += 8 {
+		pairs, last := binary.LittleEndian.Uint64(t[i:]), binary.LittleEndian.Uint16(t[i+7:])
+		hot |= uint64(c.hot[uint16(pairs)]|c.hot[uint16(pairs>>8)]<<1|c.hot[uint16(pairs>>16)]<<2|c.hot[uint16(pairs>>24)]<<3|
+			c.hot[uint16(pairs>>32)]<<4|c.hot[uint16(pairs>>40)]<<5|c.hot[uint16(pairs>>48)]<<6|c.hot[last]<<7) << i
+	}
+	return hot
+}
+
 // A scan goes through a text once.
 type scan struct {
-	text []byte
-	i    int // the byte at hand
-	done int // what is before it is copied or masked: nothing looks behind it
-	next int // there is nothing to be found before it
+	text    []byte
+	anchors *[256]check
+	i       int // the byte at hand
+	done    int // what is before it is copied or masked: nothing looks behind it
+	next    int // there is nothing to be found before it
 }
 
 // look returns what to mask at the byte at hand, and by what; end 0: nothing.
@@ -209,6 +247,11 @@ func (s *scan) look(c check) (start, end int, with string) {
 			return start, end, mask
 		}
 	}
+	if c&checkColon != 0 {
+		if start, end = s.behindColon(); end > 0 {
+			return start, end, mask
+		}
+	}
 	if c&checkPEM != 0 {
 		if start, end = s.pem(); end > 0 {
 			return start, end, mask
@@ -219,10 +262,30 @@ func (s *scan) look(c check) (start, end int, with string) {
 			return start, end, mask + "@" + mask
 		}
 	}
+	if c&checkEscape != 0 {
+		return s.behindEscape()
+	}
 	if c&(checkCard|checkPhone) != 0 {
 		return s.number(c)
 	}
 	return 0, 0, ""
+}
+
+// behindEscape looks behind the escape that the byte at hand may be of, if what begins there may not be known by the byte
+// before it.
+func (s *scan) behindEscape() (start, end int, with string) {
+	i := s.i + 1
+	switch s.text[s.i] {
+	case 'u':
+		i += 4
+	case '%':
+		i += 2
+	}
+	if i >= len(s.text) || s.anchors[s.text[i]]&checkBegins == 0 || !s.escaped(i) {
+		return 0, 0, ""
+	}
+	s.i = i
+	return s.look(s.anchors[s.text[i]] & checkBegins)
 }
 
 // More classes of bytes, beside those of Append.

@@ -116,6 +116,9 @@ var (
 	}()
 )
 
+// maxParts bounds how many parts a key with dots has.
+const maxParts = 4
+
 // prefixed finds a key whose prefix ends at the separator at hand.
 func (s *scan) prefixed() (start, end int) {
 	if s.i == s.done {
@@ -130,7 +133,7 @@ func (s *scan) prefixed() (start, end int) {
 			continue
 		}
 		start, end = s.i+1, s.run(s.i+1, isKey)
-		for s.text[s.i] == '.' && end+1 < len(s.text) && s.text[end] == '.' && of(s.text[end+1], isKey) {
+		for n := 1; n < maxParts && s.text[s.i] == '.' && end+1 < len(s.text) && s.text[end] == '.' && of(s.text[end+1], isKey); n++ {
 			end = s.run(end+1, isKey)
 		}
 		if end-start < k.min || !dense(s.text[start:end]) {
@@ -254,17 +257,28 @@ func (s *scan) bearer() (start, end int) {
 	default:
 		return 0, 0
 	}
-	end = s.run(start, isBearer)
-	if end-start < 16 || !mixed(s.text[start:end]) {
+	// Not all of what may be none is read: the next word may be the same again.
+	if head := s.head(start, isBearer); head-start < 16 || !mixed(s.text[start:head]) {
 		return 0, 0
 	}
-	return start, end
+	return start, s.run(start, isBearer)
+}
+
+// maxHead is how much of a value says whether it is a secret.
+const maxHead = 64
+
+// head is where the bytes of class that begin at i end, or the first of them.
+func (s *scan) head(i int, class uint16) int {
+	for n := min(len(s.text), i+maxHead); i < n && of(s.text[i], class); {
+		i++
+	}
+	return i
 }
 
 // mixed reports whether there are a letter and a digit among the first bytes of w.
 func mixed(w []byte) bool {
 	digit, letter := false, false
-	for _, c := range w[:min(len(w), 64)] {
+	for _, c := range w[:min(len(w), maxHead)] {
 		if '0' <= c && c <= '9' {
 			digit = true
 		} else if of(c, isAlnum) {
@@ -277,10 +291,14 @@ func mixed(w []byte) bool {
 // minPEM is how many bytes of a private key make it one; less is talk of its header.
 const minPEM = 32
 
-// pem finds the body of a private key whose header begins here. The header and the end stay.
+// pem finds the body of a private key whose header begins with the hyphen before the one at hand. The header and the end
+// stay.
 func (s *scan) pem() (start, end int) {
 	const begin = "-----BEGIN "
-	rest := s.text[s.i:]
+	if s.i == s.done {
+		return 0, 0
+	}
+	rest := s.text[s.i-1:]
 	if len(rest) < len(begin) || string(rest[:len(begin)]) != begin {
 		return 0, 0
 	}
@@ -289,7 +307,7 @@ func (s *scan) pem() (start, end int) {
 	if n < 0 || !bytes.Contains(label[:n], []byte("PRIVATE KEY")) {
 		return 0, 0
 	}
-	start = s.i + len(begin) + n + len("-----")
+	start = s.i - 1 + len(begin) + n + len("-----")
 	base64 := 0
 	for end = start; end < len(s.text); end++ {
 		c := s.text[end]

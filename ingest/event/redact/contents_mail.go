@@ -14,7 +14,7 @@ func (s *scan) mail() (start, end int) {
 	for start > s.done && s.i-start <= maxLocal && of(s.text[start-1], isLocal) {
 		start--
 	}
-	start = s.behindEscape(start)
+	start = s.withoutEscape(start)
 	for start < s.i && bytes.IndexByte([]byte(".%+-"), s.text[start]) >= 0 {
 		start++
 	}
@@ -48,8 +48,8 @@ func (s *scan) mail() (start, end int) {
 	return start, end
 }
 
-// behindEscape is start, or behind the rest of the escape that start is in: the n of \n, the u003c of \u003c.
-func (s *scan) behindEscape(start int) int {
+// withoutEscape is start, or behind the rest of the escape that start is in: the n of \n, the u003c of \u003c.
+func (s *scan) withoutEscape(start int) int {
 	if start <= s.done || s.text[start-1] != '\\' || start == len(s.text) {
 		return start
 	}

@@ -71,18 +71,10 @@ const (
 	maxURL      = 512
 )
 
-// named finds the secret value behind the separator at hand, and what is secret in a URL.
+// named finds the secret value behind the separator at hand.
 func (s *scan) named() (start, end int) {
-	if s.text[s.i] == ':' && s.i+1 < len(s.text) {
-		switch s.text[s.i+1] {
-		case '/', '\\':
-			start, end = s.url()
-		case 'A':
-			start, end = s.telegram()
-		}
-		if end > 0 {
-			return start, end
-		}
+	if s.text[s.i] == ':' && s.i+1 < len(s.text) && s.text[s.i+1] == '/' { // a URL
+		return 0, 0
 	}
 	last := s.i - 1
 	for last >= s.done && s.i-last <= maxQuotes && of(s.text[last], isGap) {
@@ -249,10 +241,10 @@ func (s *scan) header(i int, quote byte) (start, end int) {
 	} else {
 		start = i
 	}
-	if end = s.run(start, isBearer); end-start < least || !mixed(s.text[start:end]) && end-start < 16 || quote == 0 && end < len(s.text) && s.text[end] == '(' {
+	if end = s.head(start, isBearer); end-start < least || !mixed(s.text[start:end]) && end-start < 16 || quote == 0 && end < len(s.text) && s.text[end] == '(' {
 		return 0, 0
 	}
-	return start, end
+	return start, s.run(end, isBearer)
 }
 
 // cookieValue finds all cookies up to the end of the line or the quote.
@@ -268,14 +260,26 @@ func (s *scan) cookieValue(i int, colon bool) (start, end int) {
 	return i, end
 }
 
-// url finds the password in the URL whose colon is at hand, or a path that is a secret.
+// behindColon finds what is secret behind a colon, which the byte at hand follows.
+func (s *scan) behindColon() (start, end int) {
+	switch {
+	case s.i == s.done || s.text[s.i-1] != ':':
+		return 0, 0
+	case s.text[s.i] == 'A':
+		return s.telegram()
+	default:
+		return s.url()
+	}
+}
+
+// url finds the password in the URL whose slashes begin here, or a path that is a secret.
 func (s *scan) url() (start, end int) {
-	rest := s.text[s.i+1:]
+	rest := s.text[s.i:]
 	switch {
 	case bytes.HasPrefix(rest, []byte("//")):
-		start = s.i + 3
+		start = s.i + 2
 	case bytes.HasPrefix(rest, []byte(`\/\/`)):
-		start = s.i + 5
+		start = s.i + 4
 	default:
 		return 0, 0
 	}
@@ -310,10 +314,10 @@ func (s *scan) url() (start, end int) {
 	return start, end
 }
 
-// telegram finds the token of a bot: its number, the colon at hand, and 35 bytes.
+// telegram finds the token of a bot: its number, a colon, and the 35 bytes that begin here.
 func (s *scan) telegram() (start, end int) {
-	start = s.i + 1
-	if s.i == s.done || s.text[s.i-1] < '0' || s.text[s.i-1] > '9' || !bytes.HasPrefix(s.text[start:], []byte("AA")) {
+	start = s.i
+	if start-2 < s.done || s.text[start-2] < '0' || s.text[start-2] > '9' || !bytes.HasPrefix(s.text[start:], []byte("AA")) {
 		return 0, 0
 	}
 	if end = s.run(start, isKey); end-start != 35 {

@@ -4,7 +4,8 @@ import "bytes"
 
 const (
 	numberMask = "0" // where JSON may have a number
-	maxDigits  = 19  // of a card
+	minCard    = 14
+	maxDigits  = 19 // of a card
 )
 
 // A digits is a number as people write it.
@@ -51,39 +52,55 @@ func (s *scan) digits(i int) (d digits) {
 	}
 }
 
-// number finds a payment card or a telephone number that begins at the byte at hand.
+// number finds a payment card or a telephone number that begins at the digit at hand, or with the plus or the parenthesis
+// before it.
 func (s *scan) number(c check) (start, end int, with string) {
-	first := s.text[s.i]
-	if '0' <= first && first <= '9' {
-		s.next = s.i + 1
-		for s.next < len(s.text) && '0' <= s.text[s.next] && s.text[s.next] <= '9' {
-			s.next++
-		}
-		if n := s.next - s.i; n < 3 && n != 1 || n > maxDigits || !s.numberBegins(s.i) {
-			return 0, 0, ""
-		}
-		d := s.digits(s.i)
-		switch {
-		case c&checkCard != 0 && isCard(&d) && s.numberEnds(d.end):
-		case c&checkPhone != 0 && isNorthAmerican(&d) && s.numberEnds(d.end):
-		default:
-			return 0, 0, ""
-		}
-		return s.i, d.end, s.numberMask(s.i, d.end)
-	}
-	switch {
-	case c&checkPhone == 0 || !s.numberBegins(s.i):
-	case first == '+':
-		end = s.international()
-	case first == '(':
-		if end = s.areaCode(); !s.numberEnds(end) {
-			end = 0
+	start = s.i
+	if s.i > s.done && c&checkPhone != 0 {
+		switch s.text[s.i-1] {
+		case '+':
+			if !s.numberBegins(s.i - 1) {
+				return 0, 0, ""
+			}
+			return s.i - 1, s.international(), mask
+		case '(':
+			if end = s.areaCode(); end > 0 && s.numberBegins(s.i-1) && s.numberEnds(end) {
+				return s.i - 1, end, mask
+			}
 		}
 	}
-	if end == 0 {
+	for s.next = s.i + 1; s.next < len(s.text) && '0' <= s.text[s.next] && s.text[s.next] <= '9'; s.next++ {
+	}
+	if !s.numberLike(s.next-start) || !s.numberBegins(start) {
 		return 0, 0, ""
 	}
-	return s.i, end, mask
+	d := s.digits(start)
+	switch {
+	case c&checkCard != 0 && isCard(&d) && s.numberEnds(d.end):
+	case c&checkPhone != 0 && isNorthAmerican(&d) && s.numberEnds(d.end):
+	default:
+		return 0, 0, ""
+	}
+	return start, d.end, s.numberMask(start, d.end)
+}
+
+// numberLike reports whether the n digits at hand may be the first group of a card or a telephone number, or all of it.
+func (s *scan) numberLike(n int) bool {
+	if n >= minCard {
+		return n <= maxDigits
+	}
+	if s.next+1 >= len(s.text) || s.text[s.next+1] < '0' || s.text[s.next+1] > '9' {
+		return false
+	}
+	switch gap := s.text[s.next]; n {
+	case 1:
+		return s.text[s.i] == '1' && (gap == '-' || gap == '.')
+	case 3:
+		return gap == '-' || gap == '.'
+	case 4:
+		return gap == '-' || gap == ' '
+	}
+	return false
 }
 
 // numberBegins reports whether what begins at i is no part of a longer word, number or expression.
@@ -136,7 +153,7 @@ func (s *scan) numberMask(start, end int) string {
 
 // isCard reports whether d is the number of a payment card: written in one, or in groups as on the card.
 func isCard(d *digits) bool {
-	if d.n < 14 || d.seps == 1 || d.seps == '.' || d.g > 1 && !cardGroups(d) {
+	if d.n < minCard || d.seps == 1 || d.seps == '.' || d.g > 1 && !cardGroups(d) {
 		return false
 	}
 	return isIssued(d) && luhn(d.digits[:d.n])
@@ -197,9 +214,9 @@ func isNorthAmerican(d *digits) bool {
 		d.digits[at] >= 2 && d.digits[at+3] >= 2
 }
 
-// areaCode is where the number that begins with an area code in parentheses ends: (415) 555-2671.
+// areaCode is where the number ends whose area code begins here, behind a parenthesis: (415) 555-2671.
 func (s *scan) areaCode() int {
-	t := s.text[s.i:]
+	t := s.text[s.i-1:]
 	if len(t) < 13 || t[4] != ')' || t[1] < '2' || t[1] > '9' || !isDigits(t[1:4]) {
 		return 0
 	}
@@ -210,7 +227,7 @@ func (s *scan) areaCode() int {
 	if len(t) < i+8 || t[i] < '2' || !isDigits(t[i:i+3]) || t[i+3] != '-' && t[i+3] != ' ' && t[i+3] != '.' || !isDigits(t[i+4:i+8]) {
 		return 0
 	}
-	return s.i + i + 8
+	return s.i - 1 + i + 8
 }
 
 func isDigits(b []byte) bool {
@@ -224,11 +241,11 @@ func isDigits(b []byte) bool {
 
 const maxPhone = 15 // digits, by E.164
 
-// international is where the longest number behind the + at hand ends; 0 if it is none: the country is unknown, or there
+// international is where the longest number behind a + that begins here ends; 0 if it is none: the country is unknown, or there
 // are too many or too few digits for it.
 func (s *scan) international() (end int) {
 	var number [maxPhone]byte
-	for n, groups, i := 0, 0, s.i+1; ; {
+	for n, groups, i := 0, 0, s.i; ; {
 		from := i
 		for i < len(s.text) && '0' <= s.text[i] && s.text[i] <= '9' {
 			if n == maxPhone {

@@ -3,8 +3,6 @@ package redact
 import (
 	"bytes"
 	"encoding/json"
-	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"time"
@@ -212,44 +210,4 @@ func FuzzContents(f *testing.F) {
 			}
 		}
 	})
-}
-
-// code is n bytes of what agents read and write: source, with a secret in about every 1000/perMille bytes of it.
-func code(n int, perMille float64) []byte {
-	r := rand.New(rand.NewPCG(1, 2))
-	lines := []string{
-		"func (r *reader) word(ctx context.Context, max_tokens int) error {\n", "\tif err := s.conn.Exec(ctx, query, args...); err != nil {\n", "\t\treturn fmt.Errorf(\"write %d rows: %w\", n, err)\n",
-		"def test_history_round_trip(self, tmp_path: Path) -> None:\n", "    assert result.status_code == 200 and result.json()[\"items\"][0][\"id\"] == 1024\n", "class PlannerAgent(BaseAgent, metaclass=Registry):\n",
-		"    \"password\": {\"type\": \"string\"}, \"retry-after\": 30, \"created\": 1763712000\n", "const timeout = 30 * time.Second // of one request, see DESIGN.md\n", "2026-11-21T08:00:00.123Z INFO stored batch rows=10000 took=812ms id=0f8fad5b-d9cb-469f-a165-70867728950e\n",
-		"import { useEffect, useState } from 'react';\n", "   <div className=\"flex items-center px-4 py-2 text-sm\">{value}</div>\n", "The quick brown fox reads the configuration and says what it finds there, line by line.\n",
-	}
-	secrets := []string{"sk-proj-" + made(48), "jane@example.com", "+14155552671", "password=\"hunter22\"", "4111 1111 1111 1111", "Authorization: Bearer " + made(40)}
-	var b bytes.Buffer
-	for hits := 0; b.Len() < n; {
-		b.WriteString(lines[r.IntN(len(lines))])
-		// A hit for each 1000/perMille words of 10 bytes.
-		for float64(hits) < float64(b.Len())/10*perMille/1000 {
-			hits++
-			fmt.Fprintf(&b, "x %s y\n", secrets[r.IntN(len(secrets))])
-		}
-	}
-	return []byte(quote(b.String()[:n]))
-}
-
-func BenchmarkContents(b *testing.B) {
-	for _, x := range []struct {
-		name     string
-		perMille float64
-		patterns []string
-	}{{"code", 0, nil}, {"hits=0.1%", 1, nil}, {"hits=1%", 10, nil}, {"hits=0.1%,pattern", 1, []string{`EMP-\d{6}`}}} {
-		text, c := code(1<<20, x.perMille), newContents(b, x.patterns...)
-		b.Run(x.name, func(b *testing.B) {
-			b.SetBytes(int64(len(text)))
-			b.ReportAllocs()
-			dst := make([]byte, 0, 2*len(text))
-			for b.Loop() {
-				dst = c.Append(dst[:0], text)
-			}
-		})
-	}
 }
