@@ -54,8 +54,10 @@ func NewContents(cfg ContentsConfig) (*Contents, error) {
 		re, err := compilePattern(p)
 		if err != nil {
 			errs = append(errs, fmt.Errorf("patterns[%d]: %w", i, err))
+			continue
 		}
-		c.patterns = append(c.patterns, re)
+		prefix, _ := re.LiteralPrefix()
+		c.patterns = append(c.patterns, pattern{re, []byte(prefix)})
 	}
 	for kind, anchors := range anchorsOf {
 		if slices.Contains(cfg.Mask, kind) {
@@ -98,7 +100,7 @@ func compilePattern(p string) (*regexp.Regexp, error) {
 type Contents struct {
 	anchors  [256]check
 	hot      [1 << 16]uint8 // 1 for a pair of bytes at whose second one to look; the first is the low byte
-	patterns []*regexp.Regexp
+	patterns []pattern
 }
 
 // A check is what to look for at a byte.
@@ -162,10 +164,8 @@ var anchorsOf = func() map[string]map[byte]check {
 
 // Append appends text to dst, masked.
 func (c *Contents) Append(dst, text []byte) []byte {
-	if len(c.patterns) == 0 {
-		return c.mask(dst, text)
-	}
-	return c.match(dst, c.mask(make([]byte, 0, len(text)), text))
+	at := len(dst)
+	return c.match(c.mask(dst, text), at)
 }
 
 // block is how many bytes are looked up before one of them is looked at: most are not, and a processor that need not guess

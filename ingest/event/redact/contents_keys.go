@@ -108,6 +108,12 @@ var (
 		}
 		return by
 	}()
+	separatedBefore = func() (before [256]uint64) { // by the same byte, a bit for each before it
+		for _, k := range separatedKeys {
+			before[k.prefix[len(k.prefix)-2]] |= 1 << (k.prefix[len(k.prefix)-3] & 63)
+		}
+		return before
+	}()
 	joinedBy = func() (by [256][]keyForm) { // by their anchor
 		for _, k := range joinedKeys {
 			by[k.prefix[k.anchor]] = append(by[k.prefix[k.anchor]], k)
@@ -127,9 +133,12 @@ func (s *scan) prefixed() (start, end int) {
 	if s.text[s.i] == '~' {
 		return s.azure()
 	}
+	if prev := s.text[s.i-1]; s.i-2 < s.done || separatedBefore[prev]>>(s.text[s.i-2]&63)&1 == 0 {
+		return 0, 0
+	}
 	for _, k := range separatedBy[s.text[s.i-1]] {
 		at := s.i + 1 - len(k.prefix)
-		if at < s.done || s.text[s.i-2] != k.prefix[len(k.prefix)-3] || string(s.text[at:s.i+1]) != k.prefix || !s.begins(at) {
+		if at < s.done || string(s.text[at:s.i+1]) != k.prefix || !s.begins(at) {
 			continue
 		}
 		start, end = s.i+1, s.run(s.i+1, isKey)

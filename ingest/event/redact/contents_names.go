@@ -63,6 +63,21 @@ var secretNamesBy = func() (by [256][]int) {
 	return by
 }()
 
+// secretNamesBefore are, by their last letter, the second and the third last one as bits of 5, which letters of both cases
+// share. There may be a joint.
+var secretNamesBefore = func() (before [256][2]uint32) {
+	for _, n := range secretNames {
+		for at := range 2 {
+			b := &before[n.text[len(n.text)-1]][at]
+			*b |= 1<<(n.text[len(n.text)-2-at]&31) | 1<<('_'&31) | 1<<('-'&31)
+		}
+	}
+	for c := 'a'; c <= 'z'; c++ {
+		before[c-'a'+'A'] = before[c]
+	}
+	return before
+}()
+
 const (
 	maxName     = 40 // bytes that are looked at
 	maxQuotes   = 8  // escaped ones, and spaces, between a name and its value
@@ -80,7 +95,10 @@ func (s *scan) named() (start, end int) {
 	for last >= s.done && s.i-last <= maxQuotes && of(s.text[last], isGap) {
 		last--
 	}
-	if last < s.done || len(secretNamesBy[s.text[last]]) == 0 {
+	if last-2 < s.done {
+		return 0, 0
+	}
+	if before := &secretNamesBefore[s.text[last]]; before[0]>>(s.text[last-1]&31)&1 == 0 || before[1]>>(s.text[last-2]&31)&1 == 0 {
 		return 0, 0
 	}
 	want := s.name(last + 1)

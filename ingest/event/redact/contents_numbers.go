@@ -39,7 +39,7 @@ func (s *scan) digits(i int) (d digits) {
 		}
 		d.groups[d.g], d.end = i-from, i
 		d.g++
-		if i+1 >= len(s.text) || bytes.IndexByte([]byte(" -."), s.text[i]) < 0 || s.text[i+1] < '0' || s.text[i+1] > '9' {
+		if i+1 >= len(s.text) || s.text[i] != ' ' && s.text[i] != '-' && s.text[i] != '.' || s.text[i+1] < '0' || s.text[i+1] > '9' {
 			return d
 		}
 		switch {

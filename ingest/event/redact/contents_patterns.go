@@ -6,36 +6,52 @@ import (
 	"regexp"
 )
 
-// match appends text with masks for what the patterns match, one after the other, in each string of JSON.
-func (c *Contents) match(dst, text []byte) []byte {
-	whole := !isJSON(text)
-	for _, re := range c.patterns {
-		out := make([]byte, 0, len(text)+len(text)/16)
-		for i := 0; i < len(text); {
-			n := bytes.IndexByte(text[i:], '"')
-			if n < 0 {
-				n = len(text) - i
-			}
-			end := i + n
-			if !whole {
-				out = append(out, text[i:end]...) // between strings
-			} else {
-				out = replace(out, re, text[i:end])
-			}
-			if end == len(text) {
-				break
-			}
-			stop := stringEnd(text, end+1)
-			out = replace(append(out, '"'), re, text[end+1:stop])
-			if stop < len(text) {
-				out = append(out, '"')
-				stop++
-			}
-			i = stop
+// A pattern is what is masked wherever it matches.
+type pattern struct {
+	*regexp.Regexp
+	prefix []byte // of all that matches
+}
+
+// match masks in dst what the patterns match behind at, one after the other, in each string of JSON.
+func (c *Contents) match(dst []byte, at int) []byte {
+	var out []byte
+	for _, p := range c.patterns {
+		if !bytes.Contains(dst[at:], p.prefix) {
+			continue
 		}
-		text = out
+		r := replacer{pattern: p, text: dst[at:], out: out[:0]}
+		if r.all(); r.done > 0 {
+			out = append(r.out, r.text[r.done:]...)
+			dst = append(dst[:at], out...)
+		}
 	}
-	return append(dst, text...)
+	return dst
+}
+
+// A replacer goes through a text once.
+type replacer struct {
+	pattern
+	text, out []byte
+	done      int // what is before it is in out
+}
+
+func (r *replacer) all() {
+	whole := !isJSON(r.text) // what is between strings is text too
+	for i := 0; i < len(r.text); {
+		end := len(r.text)
+		if n := bytes.IndexByte(r.text[i:], '"'); n >= 0 {
+			end = i + n
+		}
+		if whole {
+			r.replace(i, end)
+		}
+		if end == len(r.text) {
+			return
+		}
+		i = stringEnd(r.text, end+1)
+		r.replace(end+1, i)
+		i = min(i+1, len(r.text))
+	}
 }
 
 // isJSON reports whether what is between the strings of text is JSON, or a stream of it.
@@ -65,23 +81,23 @@ func stringEnd(text []byte, i int) int {
 	return len(text)
 }
 
-// replace appends the text of one string, masked. A mask takes the whole of an escape that it would cut.
-func replace(dst []byte, re *regexp.Regexp, text []byte) []byte {
-	done, at := 0, 0 // at never stands within an escape
-	for _, m := range re.FindAllIndex(text, -1) {
-		if m[1] <= done || len(bytes.Trim(text[m[0]:m[1]], "*")) == 0 {
+// replace masks what matches in one string. A mask takes the whole of an escape that it would cut.
+func (r *replacer) replace(start, end int) {
+	text := r.text[start:end]
+	at := 0 // never within an escape
+	for _, m := range r.FindAllIndex(text, -1) {
+		if m[1] <= at || len(bytes.Trim(text[m[0]:m[1]], "*")) == 0 {
 			continue
 		}
 		for at < m[0] && at+escapeLen(text[at:]) <= m[0] {
 			at += escapeLen(text[at:])
 		}
-		dst = append(append(dst, text[done:at]...), mask...)
+		r.out = append(append(r.out, r.text[r.done:start+at]...), mask...)
 		for at < m[1] {
 			at += escapeLen(text[at:])
 		}
-		done = at
+		r.done = start + at
 	}
-	return append(dst, text[done:]...)
 }
 
 // escapeLen is how long the escape is that text begins with; 1 if it begins with none.
