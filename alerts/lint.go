@@ -201,7 +201,7 @@ func tryTemplate(ctx context.Context, name, text string, set map[string]bool) er
 	}
 	sample := promql.Sample{T: 1000, F: 0.5, Metric: labels.FromMap(kv)}
 	query := func(context.Context, string, time.Time) (promql.Vector, error) { return promql.Vector{sample}, nil }
-	_, err := expandTemplate(ctx, name, text, kv, sample, time.Unix(1, 0), query)
+	_, err := expandTemplate(ctx, name, text, kv, External{}, sample, time.Unix(1, 0), query)
 	return err
 }
 
@@ -213,11 +213,11 @@ func orNone(set map[string]bool) string {
 }
 
 // expandTemplate expands a label or annotation of an alert as Prometheus does.
-func expandTemplate(ctx context.Context, name, text string, series map[string]string, s promql.Sample, ts time.Time, query template.QueryFunc) (string, error) {
+func expandTemplate(ctx context.Context, name, text string, series map[string]string, x External, s promql.Sample, ts time.Time, query template.QueryFunc) (string, error) {
 	if !strings.Contains(text, "{{") {
 		return text, nil
 	}
 	text = "{{$labels := .Labels}}{{$externalLabels := .ExternalLabels}}{{$externalURL := .ExternalURL}}{{$value := .Value}}" + text
-	data := template.AlertTemplateData(series, nil, "", s)
+	data := template.AlertTemplateData(series, x.Labels, x.URL, s)
 	return template.NewTemplateExpander(ctx, text, "alert "+name, data, model.TimeFromUnixNano(ts.UnixNano()), query, nil, nil).Expand()
 }

@@ -133,7 +133,7 @@ func newRule(g rulefmt.RuleGroup, r rulefmt.Rule, every time.Duration, cfg Confi
 		return nil, fmt.Errorf("annotation %s: %v is not a multiple of %v up to %v", windowAnnotation, window, cfg.Interval, cfg.Retention)
 	}
 	out := &rule{
-		name: r.Alert, expr: r.Expr, every: every, window: window,
+		name: r.Alert, expr: r.Expr, every: every, window: window, windowText: r.Annotations[windowAnnotation],
 		hold: time.Duration(r.For), keep: time.Duration(r.KeepFiringFor),
 		labels: map[string]string{}, annotations: map[string]string{},
 		selectors: map[string][]*labels.Matcher{}, active: map[string]*instance{},

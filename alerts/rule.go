@@ -23,11 +23,13 @@ type rule struct {
 	hold        time.Duration // for
 	keep        time.Duration // keep_firing_for
 	window      time.Duration // of evidence
+	windowText  string        // as the annotation says it; empty without
 	labels      map[string]string
 	annotations map[string]string
 
 	grouping  []string                     // labels that any aggregation of expr keeps
 	selectors map[string][]*labels.Matcher // by metric: what the first selector of expr asks of it
+	external  External                     // for templates
 
 	active map[string]*instance // by labels
 }
@@ -99,7 +101,7 @@ func (r *rule) expand(ctx context.Context, ts time.Time, s promql.Sample, query 
 	inst := &instance{rule: r, series: s.Metric.Map(), annotations: map[string]string{}, value: finite(s.F), activeAt: ts}
 	delete(inst.series, model.MetricNameLabel)
 	text := func(t string) string {
-		out, err := expandTemplate(ctx, r.name, t, inst.series, s, ts, query)
+		out, err := expandTemplate(ctx, r.name, t, inst.series, r.external, s, ts, query)
 		if err != nil {
 			return fmt.Sprintf("<error expanding template: %v>", err)
 		}

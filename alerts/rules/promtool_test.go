@@ -52,19 +52,25 @@ func TestPromtoolVersion(t *testing.T) {
 	}
 }
 
-// Prometheus's own tool, of our version and of Debian's, accepts the rule files and passes their unit tests.
-func TestPromtool(t *testing.T) {
+// promtools are the tools to test with; without one t is skipped.
+func promtools(t *testing.T) []string {
+	t.Helper()
 	if testing.Short() {
 		t.Skip("takes long, and the race detector sees nothing in other processes")
 	}
-	tools := filepath.SplitList(os.Getenv(promtoolEnv))
-	if len(tools) == 0 {
-		path, err := exec.LookPath("promtool")
-		if err != nil {
-			t.Skipf("NOT TESTED: no promtool; name some in %s, or install the package prometheus", promtoolEnv)
-		}
-		tools = []string{path}
+	if tools := filepath.SplitList(os.Getenv(promtoolEnv)); len(tools) > 0 {
+		return tools
 	}
+	path, err := exec.LookPath("promtool")
+	if err != nil {
+		t.Skipf("NOT TESTED: no promtool; name some in %s, or install the package prometheus", promtoolEnv)
+	}
+	return []string{path}
+}
+
+// Prometheus's own tool, of our version and of Debian's, accepts the rule files and passes their unit tests.
+func TestPromtool(t *testing.T) {
+	tools := promtools(t)
 	files, err := filepath.Glob("*.yaml")
 	if err != nil {
 		t.Fatal(err)

@@ -14,16 +14,15 @@ const alertsHelp = `Work on alert rules, which are Prometheus rule files, before
 the configuration names, else about the shipped ones.
 
   llmtap alerts check my-rules.yaml                 is every line right?
+  llmtap alerts test my-rules.test.yaml             do they fire for the series of a unit test, and else not?
   llmtap alerts backtest --since 7d my-rules.yaml   when would it have fired, for how long, with what evidence?
-  llmtap alerts test-notify                         does a message arrive in Slack?
-
-Unit tests of rules are promtool's: promtool test rules my-rules.test.yaml
+  llmtap alerts test-notify                         does a message arrive in Slack, Alertmanager, at the webhook?
 
 Help on one: llmtap alerts check --help`
 
 // alertsCommands are the second words.
 var alertsCommands = map[string]func(ctx context.Context, c *cli) error{
-	"check": runAlertsCheck, "backtest": runAlertsBacktest, "test-notify": runAlertsNotify,
+	"check": runAlertsCheck, "test": runAlertsTest, "backtest": runAlertsBacktest, "test-notify": runAlertsNotify,
 }
 
 func runAlerts(ctx context.Context, c *cli) error {
@@ -41,7 +40,7 @@ func runAlerts(ctx context.Context, c *cli) error {
 		fmt.Fprintln(c.stdout, alertsHelp)
 		return nil
 	}
-	return &exitError{exitBadInput, fmt.Errorf("%q is none of check, backtest, test-notify; see llmtap alerts --help", name)}
+	return &exitError{exitBadInput, fmt.Errorf("%q is none of check, test, backtest, test-notify; see llmtap alerts --help", name)}
 }
 
 const alertsCheckHelp = `Check alert rules: what Prometheus refuses, metrics and labels that llmtap does not count, templates that fail or use a

@@ -1,0 +1,135 @@
+package rules_test
+
+import (
+	"maps"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/ruletest"
+)
+
+// The unit tests pass in llmtap alerts test too.
+func TestUnitTests(t *testing.T) {
+	files, err := filepath.Glob("testdata/*_test.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	r, err := ruletest.Run(t.Context(), alerts.Default(), files)
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, f := range r.Failures {
+		t.Error(f)
+	}
+	if r.Tests < len(files) {
+		t.Errorf("%d tests of %d files", r.Tests, len(files))
+	}
+}
+
+// slips are changes of a rule that its unit test should notice, but for those that it does not ask about.
+var slips = []struct {
+	name   string
+	change func(rule string) string
+}{
+	{"for", func(s string) string {
+		return regexp.MustCompile(`(?m)^ +for: .*\n`).ReplaceAllString(s, "        for: 90s\n")
+	}},
+	{"threshold", func(s string) string {
+		return regexp.MustCompile(`([<>]=?) ([0-9.]+)`).ReplaceAllString(s, "$1 2 * $2")
+	}},
+	{"keep_firing_for", func(s string) string {
+		return regexp.MustCompile(`(?m)^ +keep_firing_for: .*\n`).ReplaceAllString(s, "")
+	}},
+	{"window", func(s string) string { return strings.ReplaceAll(s, "[10m1ms]", "[5m1ms]") }},
+	{"text", func(s string) string { return strings.Replace(s, "summary: '", "summary: 'Oh, ", 1) }},
+}
+
+// promtool and llmtap alerts test agree about the unit tests of rules that were changed since, and about those of ruletest.
+func TestSameVerdicts(t *testing.T) {
+	tool := promtools(t)[0]
+	rules, err := filepath.Glob("*.yaml")
+	if err != nil {
+		t.Fatal(err)
+	}
+	dir := t.TempDir()
+	write := func(name, text string) {
+		t.Helper()
+		if err := os.MkdirAll(filepath.Dir(filepath.Join(dir, name)), 0o755); err != nil {
+			t.Fatal(err)
+		}
+		if err := os.WriteFile(filepath.Join(dir, name), []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	read := func(name string) string {
+		t.Helper()
+		text, err := os.ReadFile(name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return string(text)
+	}
+	var files []string
+	for i, rule := range rules {
+		test := strings.TrimSuffix(rule, ".yaml") + "_test.yaml"
+		whole, changed := read(rule), 0
+		for j := range slips { // two each, for the sake of time
+			slip := slips[(i+j)%len(slips)]
+			text := slip.change(whole)
+			if text == whole || changed == 2 {
+				continue
+			}
+			changed++
+			write(filepath.Join(slip.name, rule), text)
+			write(filepath.Join(slip.name, "testdata", test), read(filepath.Join("testdata", test)))
+			files = append(files, filepath.Join(dir, slip.name, "testdata", test))
+		}
+	}
+	files = append(files, "../ruletest/testdata/failing_test.yaml")
+	// An older promtool knows not all keys.
+	if recent := []string{"../ruletest/testdata/start_test.yaml", "../ruletest/testdata/features_test.yaml"}; promtoolVerdicts(t, tool, recent[:1])[recent[0]] {
+		files = append(files, recent...)
+	}
+	theirs := promtoolVerdicts(t, tool, files)
+	ours := map[string]bool{}
+	failed := 0
+	for _, f := range files {
+		r, err := ruletest.Run(t.Context(), alerts.Default(), []string{f})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if ours[f] = r.Failed == 0; !ours[f] {
+			failed++
+		}
+		if ours[f] != theirs[f] {
+			t.Errorf("%s: passes %v, in promtool %v\n%v", f, ours[f], theirs[f], r.Failures)
+		}
+	}
+	if !maps.Equal(ours, theirs) || failed < 10 {
+		t.Errorf("%d verdicts, promtool's %d; %d failed, want some", len(ours), len(theirs), failed)
+	}
+	t.Logf("%d files, of which %d fail", len(files), failed)
+}
+
+// promtoolVerdicts are which of the files pass.
+func promtoolVerdicts(t *testing.T, tool string, files []string) map[string]bool {
+	t.Helper()
+	// It exits with 1 when a test fails; a tool that does not run gives no verdicts.
+	out, err := exec.CommandContext(t.Context(), tool, append([]string{"test", "rules"}, files...)...).CombinedOutput()
+	verdicts, i := map[string]bool{}, 0
+	for line := range strings.Lines(string(out)) { // one word for each file, in their order
+		if word := strings.TrimSpace(line); i < len(files) && (word == "SUCCESS" || word == "FAILED:") {
+			verdicts[files[i]] = word == "SUCCESS"
+			i++
+		}
+	}
+	if i != len(files) {
+		t.Fatalf("%d verdicts of %d files: %v\n%s", i, len(files), err, out)
+	}
+	return verdicts
+}
