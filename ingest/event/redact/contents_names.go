@@ -88,7 +88,7 @@ const (
 
 // named finds the secret value behind the separator at hand.
 func (s *scan) named() (start, end int) {
-	if s.text[s.i] == ':' && s.i+1 < len(s.text) && s.text[s.i+1] == '/' { // a URL
+	if bytes.HasPrefix(s.text[s.i:], []byte("://")) {
 		return 0, 0
 	}
 	last := s.i - 1
