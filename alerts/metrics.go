@@ -15,6 +15,7 @@ type metrics struct {
 	step          prometheus.Gauge
 	series        prometheus.Gauge
 	firing        prometheus.Gauge
+	current       prometheus.Gauge       // 0 or 1
 	notifications *prometheus.CounterVec // by result: delivered, retried, failed
 	notifySeconds prometheus.Histogram
 }
@@ -24,7 +25,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
 		return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
 	}
-	return &metrics{
+	m := &metrics{
 		tallies:     counter("llmtap_alerts_tallies_total", "Tallies received: added, late (counted in a later step) or stale (ignored, seen before).", "result"),
 		dropped:     counter("llmtap_alerts_dropped_total", "Counts and alerts dropped because a bound was reached.", "reason"),
 		relabelled:  counter("llmtap_alerts_relabelled_total", "Label values replaced by other because the label has too many.", "label"),
@@ -37,10 +38,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		step:          f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_alerts_last_step_timestamp_seconds", Help: "Stream time of the last evaluated step."}),
 		series:        f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_alerts_series", Help: "Live series."}),
 		firing:        f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_alerts_firing", Help: "Alerts that fire now."}),
+		current:       f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_alerts_rules_current", Help: "1 while the rules are those of the rule files, 0 after a change of the files that has mistakes."}),
 		notifications: counter("llmtap_alerts_notifications_total", "Calls of notifiers: delivered, retried or failed for good.", "result"),
 		notifySeconds: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "llmtap_alerts_notification_seconds",
 			Help: "Time of one call of a notifier.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 7),
 		}),
 	}
+	m.current.Set(1)
+	return m
 }

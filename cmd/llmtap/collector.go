@@ -45,6 +45,7 @@ type collector struct {
 	analyzer *analyzeRole
 	// notifiers are told of alerts beside the configured ones; the demo's terminal is one.
 	notifiers []alerts.Notifier
+	hangups   <-chan os.Signal // each has the rule files read again; nil: none come
 	closers   []func()
 }
 

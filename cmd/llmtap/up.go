@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"os"
+	"os/signal"
 	"strings"
+	"syscall"
 	"time"
 )
 
@@ -36,7 +39,10 @@ The proxy listens on --proxy-listen. An agent replaces scheme and host of its pr
 https://api.openai.com/v1 becomes http://127.0.0.1:8089/openai/v1, and may send labels: X-Llmtap-Service, -Agent, -Stage,
 -Conversation and so on. Bodies hold what users wrote, so the proxy records their shape: roles, ids, function names and
 parameters stay, each text becomes its length and a hash (keyed with LLMTAP_SHAPE_KEY). With --proxy-capture full it
-records them whole. The role gateway runs by itself, too: agents then do not depend on the other roles.`
+records them whole. The role gateway runs by itself, too: agents then do not depend on the other roles.
+
+Rule files (alerts.rule_files) are read again some seconds after one of them changed, and at once on SIGHUP; alerts of rules
+that stayed the same go on, and a file with mistakes changes nothing. All else is read at the start.`
 
 func runUp(ctx context.Context, c *cli) error {
 	fs := c.flags("up", upHelp)
@@ -52,6 +58,10 @@ func runUp(ctx context.Context, c *cli) error {
 		return err
 	}
 	defer col.close()
+	hangups := make(chan os.Signal, 1)
+	signal.Notify(hangups, syscall.SIGHUP)
+	defer signal.Stop(hangups)
+	col.hangups = hangups
 	col.describe(c.stdout, s.source())
 	return col.run(ctx)
 }

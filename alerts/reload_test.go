@@ -1,0 +1,248 @@
+package alerts
+
+import (
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+)
+
+// ruleFile writes rules, each "name|expr|more lines", and returns the path.
+func ruleFile(t *testing.T, path string, rules ...string) string {
+	t.Helper()
+	if path == "" {
+		path = filepath.Join(t.TempDir(), "r.yaml")
+	}
+	var b strings.Builder
+	b.WriteString("groups:\n- name: g\n  rules:\n")
+	for _, r := range rules {
+		f := strings.Split(r, "|")
+		fmt.Fprintf(&b, "  - alert: %s\n    expr: %s\n", f[0], f[1])
+		for _, line := range f[2:] {
+			fmt.Fprintf(&b, "    %s\n", line)
+		}
+	}
+	if err := os.WriteFile(path, []byte(b.String()), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return path
+}
+
+// states are the alerts of the rules: "name pending|firing, for so long".
+func (b *bench) states() []string {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	out := []string{}
+	for _, r := range b.rules {
+		for _, inst := range r.active {
+			state := "pending"
+			if inst.firing {
+				state = "firing"
+			}
+			out = append(out, fmt.Sprintf("%s %s %v", r.name, state, time.Unix(b.next-5, 0).UTC().Sub(inst.activeAt)))
+		}
+	}
+	slices.Sort(out)
+	return out
+}
+
+// toldOf are the states that receivers were told, by alert.
+func (b *bench) toldOf() map[string]string {
+	b.told.mu.Lock()
+	defer b.told.mu.Unlock()
+	out := map[string]string{}
+	for _, g := range b.told.groups {
+		for _, a := range g.Alerts {
+			if s := string(a.State); !strings.HasSuffix(" "+out[a.Name], " "+s) {
+				out[a.Name] = strings.TrimSpace(out[a.Name] + " " + s)
+			}
+		}
+	}
+	return out
+}
+
+const failedOver = "sum by (service) (increase(llmtap_failed_calls_total[10m]))"
+
+func TestReload(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Default()
+		path := ruleFile(t, "",
+			"Same|"+failedOver+" > 5",
+			"SamePending|"+failedOver+" > 5|for: 5m",
+			"Reworded|"+failedOver+" > 5|annotations: {summary: before}",
+			"Changed|"+failedOver+" > 5",
+			"ChangedPending|"+failedOver+" > 5|for: 5m",
+			"ChangedAway|"+failedOver+" > 5",
+			"Removed|"+failedOver+" > 5",
+		)
+		cfg.RuleFiles = []string{path}
+		b := newBench(t, cfg, &memory{})
+		b.second(calls("1", 10), failures("1", "x", "", 10))
+		b.idle(2 * time.Minute)
+		ruleFile(t, path,
+			"Added|"+failedOver+" > 5|for: 1m",
+			"Same|"+strings.ReplaceAll(failedOver, " (", "   (")+" > 5", // in other spaces
+			"SamePending|"+failedOver+" > 5|for: 5m",
+			"Reworded|"+failedOver+" > 5|annotations: {summary: after}",
+			"Changed|"+failedOver+" > 6",
+			"ChangedPending|"+failedOver+" > 6|for: 5m",
+			"ChangedAway|"+failedOver+" > 60",
+		)
+		if err := b.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		const held = "1m55s"
+		want := []string{
+			"Added pending 0s", "Changed firing 0s", "ChangedPending pending 0s",
+			"Reworded firing " + held, "Same firing " + held, "SamePending pending " + held,
+		}
+		if got := b.states(); !slices.Equal(got, want) {
+			t.Errorf("after the reload\n%v, want\n%v", got, want)
+		}
+		b.idle(30 * time.Second)
+		// What goes on is not told again; what no rule makes any more is over.
+		told := map[string]string{
+			"Same": "firing", "Reworded": "firing", "Changed": "firing", "ChangedAway": "firing resolved", "Removed": "firing resolved",
+		}
+		if got := b.toldOf(); !maps.Equal(got, told) {
+			t.Errorf("told %v, want %v", got, told)
+		}
+		b.mu.Lock()
+		for _, n := range b.notices {
+			if a := n.alerts[0]; a.Name == "Reworded" && a.Annotations["summary"] != "after" || a.StartsAt.Sub(time.Unix(b.next, 0)).Abs() < 2*time.Minute {
+				t.Errorf("%s since %v: %v", a.Name, a.StartsAt, a.Annotations)
+			}
+		}
+		b.mu.Unlock()
+		b.idle(time.Minute)
+		told["Added"] = "firing"
+		if got := b.toldOf(); !maps.Equal(got, told) {
+			t.Errorf("a minute later told %v, want %v", got, told)
+		}
+		b.idle(2 * time.Minute) // 5m30s after the failures, 3m30s after the reload
+		if told["SamePending"] = "firing"; !maps.Equal(b.toldOf(), told) {
+			t.Errorf("then told %v, want %v", b.toldOf(), told)
+		}
+		b.idle(2 * time.Minute)
+		if told["ChangedPending"] = "firing"; !maps.Equal(b.toldOf(), told) {
+			t.Errorf("at last told %v, want %v", b.toldOf(), told)
+		}
+	})
+}
+
+// What was counted before is a baseline after.
+func TestReloadKeepsBaselines(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Default()
+		path := ruleFile(t, "", "A|"+failedOver+" > 1000")
+		cfg.RuleFiles = []string{path}
+		b := newBench(t, cfg, &memory{})
+		for range 12 * 60 { // 12 minutes of 3 failures each
+			if b.sec%60 == 30 {
+				b.second(calls("1", 10), failures("1", "x", "", 3))
+			} else {
+				b.second()
+			}
+		}
+		ruleFile(t, path,
+			"Twice|"+failedOver+" > 2 * sum by (service) (increase(llmtap_failed_calls_total[10m] offset 2m))",
+			"Window|sum by (service) (round(increase(llmtap_failed_calls_total[10m1ms]))) == 30|annotations: {llmtap_window: 10m}",
+		)
+		if err := b.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if got := b.states(); !slices.Equal(got, []string{"Window firing 0s"}) {
+			t.Errorf("after the reload %v, want the window full and no more than twice the baseline", got)
+		}
+		b.idle(5 * time.Second)
+		if a := b.Active(); len(a) != 1 || a[0].Evidence.Failed != 30 || a[0].Evidence.Calls != 100 {
+			t.Errorf("active %+v, want 30 of 100", a)
+		}
+	})
+}
+
+// A broken file changes nothing but the metric, until it is whole again.
+func TestReloadRefuses(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Default()
+		path := ruleFile(t, "", "A|"+failedOver+" > 5", "B|"+failedOver+" > 5|for: 5m")
+		cfg.RuleFiles = []string{path}
+		b := newBench(t, cfg, &memory{})
+		b.second(calls("1", 10), failures("1", "x", "", 10))
+		b.idle(30 * time.Second)
+		current := func(want float64) {
+			t.Helper()
+			if got := testutil.ToFloat64(b.m.current); got != want {
+				t.Errorf("the metric is %v, want %v", got, want)
+			}
+		}
+		current(1)
+		before := b.states()
+		for _, text := range []string{"groups: [", "groups:\n- name: g\n  rules:\n  - {alert: A, expr: up}\n", "groups:\n- name: g\n  rulez: []\n"} {
+			if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+				t.Fatal(err)
+			}
+			if err := b.Reload(t.Context()); err == nil || !strings.Contains(err.Error(), path) {
+				t.Errorf("%q: error %v", text, err)
+			}
+			current(0)
+		}
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		if err := b.Reload(t.Context()); err == nil {
+			t.Error("an absent file was accepted")
+		}
+		if after := b.states(); !slices.Equal(before, after) || len(after) != 2 {
+			t.Errorf("before %v, after %v", before, after)
+		}
+		b.idle(5 * time.Minute)
+		if got := b.toldOf(); got["A"] != "firing" || got["B"] != "firing" {
+			t.Errorf("told %v by the rules before", got)
+		}
+		ruleFile(t, path, "A|"+failedOver+" > 5")
+		if err := b.Reload(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		current(1)
+		b.idle(20 * time.Second)
+		if got := b.toldOf(); got["A"] != "firing" || got["B"] != "firing resolved" {
+			t.Errorf("told %v, want the end of the rule that was removed", got)
+		}
+	})
+}
+
+// A restart with other rules is a reload for those who are told.
+func TestReloadByRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Default()
+		path := ruleFile(t, "", "A|"+failedOver+" > 1", "B|"+failedOver+" > 1")
+		cfg.RuleFiles = []string{path}
+		store := &memory{}
+		a := newBench(t, cfg, store)
+		start := a.sec
+		breach(a, 60)
+		a.stop()
+		ruleFile(t, path, "A|"+failedOver+" > 1", "C|"+failedOver+" > 1")
+		b := newBench(t, cfg, store)
+		replay(b, start, b.sec)
+		breach(b, 11*60)
+		// A goes on as it was told, B is over, C is found.
+		want := map[string]string{"A": "firing", "B": "resolved", "C": "firing"}
+		if got := b.toldOf(); !maps.Equal(got, want) {
+			t.Errorf("told %v, want %v", got, want)
+		}
+		for _, x := range b.Active() {
+			if x.Name == "A" && !x.StartsAt.Equal(a.Active()[0].StartsAt) {
+				t.Errorf("A since %v, before the restart since %v", x.StartsAt, a.Active()[0].StartsAt)
+			}
+		}
+	})
+}
