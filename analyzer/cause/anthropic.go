@@ -47,5 +47,7 @@ var anthropic = newTable("anthropic", []row{
 	{words: "message: model: ", cause: "invalid_model", source: "pydantic/pydantic-ai, recorded"},
 	{words: "model identifier is invalid", cause: "invalid_model", source: "pydantic/pydantic-ai, recorded"},
 	{words: "security token included in the request is", cause: "auth", source: "crmne/ruby_llm, recorded"},
+	{words: "output_format … field required", cause: "response_format_invalid", source: "braintrustdata/braintrust-sdk-ruby, recorded"},
+	{words: "output_config … field required", cause: "response_format_invalid", source: "as above, its later name"},
 	{words: ": field required", cause: "missing_required_field", source: "pydantic/pydantic-ai, recorded"},
 })

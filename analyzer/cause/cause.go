@@ -153,6 +153,8 @@ func classify(in Input, w *wordings, text []byte) Cause {
 		}
 	}
 	switch {
+	case r != nil && r.cause != serverError:
+		return stated(r, family, nil) // a proxy or a server that cannot do it says 5xx, too
 	case in.Status >= 500:
 		return known(serverError, Stated, "status", "")
 	case r != nil:

@@ -21,7 +21,9 @@ var common = newTable("common", []row{
 	{when: "ctxstrong", cause: "context_length_exceeded", source: "openai anthropic bedrock llama.cpp"},
 	{when: "ctxname toolong inputname", cause: "context_length_exceeded", source: "vllm sglang anthropic"},
 	{when: "ctxname toolong !outlimit", cause: "context_length_exceeded", source: "lmstudio siliconflow"},
-	{when: "inputname tokens toolong !image", cause: "context_length_exceeded", source: "copilot gemini tgi"},
+	{when: "inputname tokens toolong !image !outlimit", cause: "context_length_exceeded", source: "copilot gemini tgi"},
+	{when: "ctxname inputname tokens !outlimit !image", cause: "context_length_exceeded", source: "lmstudio"},
+	{when: "prompt<outlimit tokens toolong !image", cause: "context_length_exceeded", source: "tgi"},
 	{when: "outlimit range", cause: "max_tokens_invalid", source: "openai anthropic bedrock dashscope groq"},
 	{when: "bytes toolong !image !callid !functionname", cause: "payload_too_large", source: "anthropic dashscope gemini"},
 
@@ -58,11 +60,14 @@ var common = newTable("common", []row{
 	{when: "tooldef extra !schema", cause: "unsupported_field", source: "fireworks anthropic"},
 	{when: "tooldef schema bad", cause: "tool_schema_invalid", source: "moonshot gemini openai"},
 	{when: "functionname|tooldef duplicate", cause: "tool_schema_invalid", source: "anthropic moonshot"},
+	{when: "toolpath hardno|fieldrequired|wantobject|wantarray|wantstring|badrole !extra", cause: "tool_schema_invalid", source: "anthropic mistral"},
+	{when: "schema most !respformat !ctxname !outlimit", cause: "tool_schema_invalid", source: "anthropic"},
 	{when: "toolsword most !hardno !outlimit", cause: "tool_schema_invalid", source: "openai groq"},
 
 	// calls
 	{when: "callarguments wantobject", cause: "arguments_not_object", source: "ollama sglang gemini bedrock"},
 	{when: "callarguments wantstring", cause: "arguments_not_string", source: "openai vllm"},
+	{when: "extra badjson", cause: "unsupported_field", source: "gemini deepseek"},
 	{when: "pymapping", cause: "arguments_not_object", open: "arguments_invalid_json", source: "sglang vllm"},
 	{when: "callarguments badjson", cause: "arguments_invalid_json", source: "dashscope minimax llama.cpp"},
 	{when: "callarguments badtype", cause: "arguments_not_object", open: "arguments_not_string", source: "bedrock"},
@@ -74,6 +79,7 @@ var common = newTable("common", []row{
 	{when: "badid !nocall !noreply !pattern", cause: "unknown_tool_call_id", open: "orphan_tool_reply missing_tool_call_id tool_call_id_format", source: "minimax openai"},
 	{when: "noreply toolcall|toolreply", cause: "missing_tool_reply", source: "openai anthropic bedrock gemini minimax"},
 	{when: "callid fieldrequired", cause: "missing_required_field", open: "missing_tool_call_id", source: "openai mistral"},
+	{when: "callarguments fieldrequired !schema !tooldef", cause: "missing_required_field", open: "malformed_tool_call", source: "dashscope"},
 	{when: "callid empty", cause: "unknown_tool_call_id", source: "openai"},
 
 	// replies
@@ -95,7 +101,9 @@ var common = newTable("common", []row{
 
 	// roles
 	{when: "alternate role|turn|rolename", cause: "role_order", source: "anthropic bedrock perplexity vllm"},
+	{when: "lacking user role|msgs|message !toolcall !toolreply !tooldef !image !content", cause: "role_order", source: "dashscope vllm"},
 	{when: "firstlast role|rolename|user|assistant !empty", cause: "role_order", source: "anthropic mistral gemini"},
+	{when: "placed role|rolename !toolcall !toolreply", cause: "role_order", source: "anthropic"},
 	{when: "rolelist", cause: "unsupported_role", source: "openai deepseek siliconflow"},
 	{when: "role badrole|hardno", cause: "unsupported_role", source: "openai gemini minimax together"},
 	{when: "sysrole hardno", cause: "unsupported_role", source: "gemini gemma"},
@@ -106,6 +114,7 @@ var common = newTable("common", []row{
 	{when: "null path toolcall !contentpath !callid !callarguments !extra", cause: "missing_required_field", open: "malformed_tool_call", source: "openai"},
 	{when: "null content|path|contentpath !feature", cause: "content_null", open: "tool_content_missing assistant_content_missing", source: "openai llama.cpp"},
 	{when: "protolist", cause: "content_type_invalid", source: "gemini"},
+	{when: "cachecontrol bad|most !empty", cause: "unsupported_field", source: "anthropic bedrock"},
 	{when: "path|role fieldkey hardno", cause: "unsupported_field", source: "groq cerebras"},
 	{when: "path|role extra", cause: "unsupported_field", source: "groq mistral openai bedrock"},
 	{when: "tooldef|functionname schema|extra|fieldrequired|bad !hardno", cause: "tool_schema_invalid", source: "openai anthropic gemini moonshot"},
@@ -126,6 +135,7 @@ var common = newTable("common", []row{
 	{when: "feature hardno|nosupport", cause: "unsupported_parameter", source: "openai ollama gemini dashscope"},
 	{when: "parameter hardno", cause: "unsupported_parameter", source: "openai xai groq"},
 	{when: "feature parameter bad", cause: "unsupported_parameter", source: "deepseek"},
+	{when: "badtype feature|parameter|number !path !content !contentpath !message !role !toolcall !toolreply", cause: "invalid_parameter_value", source: "openai"},
 	{when: "badtype !toolcall !toolreply", cause: "content_type_invalid", source: "ollama deepseek"},
 	{when: "extra", cause: "unsupported_parameter", source: "fireworks databricks"},
 	{when: "fieldrequired parameter|fieldkey", cause: "missing_required_field", source: "volcengine openai"},
@@ -139,4 +149,15 @@ var common = newTable("common", []row{
 	{when: "rateweak", cause: "rate_limit", source: "gemini nim"},
 	{when: "serverdown", cause: "server_error", source: "anthropic nginx envoy"},
 	{when: "serverbland", cause: "server_error", weak: true, source: "openai new-api"},
+
+	// what names a part of the request as at fault, and says no more
+	{when: "wanted|mustset number !path !content !message !toolcall !toolreply !schema", cause: "invalid_parameter_value", weak: true, source: "dashscope"},
+	{when: "outlimit bad", cause: "max_tokens_invalid", weak: true, source: "openai"},
+	{when: "toolchoice parameter|bad", cause: "tool_choice_invalid", weak: true, source: "openai"},
+	{when: "respformat parameter|bad", cause: "response_format_invalid", weak: true, source: "openai"},
+	{when: "sampling parameter|bad", cause: "invalid_parameter_value", weak: true, source: "openai volcengine"},
+	{when: "invalidvalue !path !role", cause: "invalid_parameter_value", weak: true, source: "openai"},
+	{when: "prompt toolong !image", cause: "context_length_exceeded", weak: true, source: "bytepower"},
+	{when: "tooldef bad", cause: "tool_schema_invalid", weak: true, source: "openai"},
+	{when: "hardno !operation !role", cause: "unsupported_parameter", weak: true, source: "dashscope azure"},
 })

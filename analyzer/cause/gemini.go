@@ -26,6 +26,7 @@ var gemini = newTable("gemini", []row{
 	{words: "parts must not be empty", cause: "empty_content", source: "chatwise#250"},
 	{words: "required oneof field data", cause: "empty_content", source: "vercel/ai#3775"},
 	{words: "must include at least one parts field", cause: "empty_content", source: "router-for-me/CLIProxyAPI#1292"},
+	{words: "must have a text parameter", cause: "empty_content", source: "yym68686/uni-api#120"},
 	{words: "ending with a model turn", cause: "role_order", source: "router-for-me/CLIProxyAPI#5607"},
 	{words: "use a valid role: user, model", cause: "unsupported_role", source: "open-telemetry/opentelemetry-python-contrib, recorded"},
 	{words: "supported range is from", cause: "invalid_parameter_value", source: "open-telemetry/opentelemetry-python-contrib, recorded"},

@@ -37,6 +37,7 @@ var hosts = newTable("hosts", []row{
 	{words: "cannot unmarshal … messages.content of type string", cause: "content_type_invalid", open: "tool_content_not_string", source: "BerriAI/litellm#11273"},
 	{words: "invalid message content type", cause: "content_type_invalid", open: "tool_content_not_string", source: "ollama/ollama openai/openai.go"},
 	{words: "invalid message format", cause: "content_type_invalid", source: "ollama/ollama openai/openai.go:570"},
+	{words: "for role:tool … content : value must be a string", cause: "tool_content_type", source: "CherryHQ/cherry-studio#3307"},
 	{words: "content : value must be a string", cause: "content_type_invalid", open: "tool_content_not_string", source: "unlinked"},
 	{words: "contains an invalid part type", cause: "tool_content_type", source: "MoonshotAI/kimi-cli#788"},
 	{words: "validation error for message content", cause: "tool_content_type", source: "langchain-ai/langchain-ibm#162"},

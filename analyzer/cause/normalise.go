@@ -23,9 +23,13 @@ func normalise(dst, text []byte) []byte {
 
 func appendNormal(dst, text []byte) []byte {
 	space := func() {
-		// Nothing after a colon or a comma: JSON is written with and without.
-		if n := len(dst); n > 0 && dst[n-1] != ' ' && dst[n-1] != ':' && dst[n-1] != ',' {
-			dst = append(dst, ' ')
+		// Nothing after a colon, a comma or an opening brace: JSON is written with and without.
+		if n := len(dst); n > 0 {
+			switch dst[n-1] {
+			case ' ', ':', ',', '{':
+			default:
+				dst = append(dst, ' ')
+			}
 		}
 	}
 	for i := 0; i < len(text); {

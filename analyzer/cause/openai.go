@@ -64,6 +64,7 @@ var openAI = newTable("openai", []row{
 	{words: "supported values are: json_object", cause: "response_format_invalid", source: "epuerta9/deep-research-py#19"},
 	{words: "to use response_format", cause: "response_format_invalid", source: "agno-agi/agno#5317"},
 	{words: "unsupported value: … does not support", cause: "unsupported_parameter", source: "gabrii/Cursor-Azure-GPT-5#33"},
+	{words: "unsupported value: … is not supported with", cause: "unsupported_parameter", source: "Mirascope/mirascope, recorded"},
 	{words: "_tokens: integer", cause: "max_tokens_invalid", source: "unlinked"},
 	{words: "max_tokens is too large", cause: "max_tokens_invalid", source: "unlinked"},
 	{words: "below minimum value", cause: "invalid_parameter_value", source: "pydantic/pydantic-ai, recorded"},

@@ -144,7 +144,7 @@ func endsClause(text []byte, i int, starts bool) bool {
 	case 0xe3: // 。
 		return text[i+1] == 0x80 && text[i+2] == 0x82
 	case 'r', 'd', 'e':
-		if !starts {
+		if !starts || i > 0 && text[i-1] == '.' { // the end of a path is no key
 			return false
 		}
 	case ',', '{':

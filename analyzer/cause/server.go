@@ -34,7 +34,6 @@ var servers = []fingerprint{
 	spelled("xai", "", "code:client specified an invalid argument"),
 	spelled("together", "", "type_:"),
 	spelled("gemini_openai", "", "[{error:{code: … status:invalid_argument"),
-	spelled("gemini_openai", "", "[{ error:{ code: … status:invalid_argument"),
 	spelled("bedrock", "An error occurred (ValidationException) when calling the Converse", ""), // and ConverseStream
 	spelled("vertex_gemini", "Unable to submit request because ", ""),
 	spelled("anthropic", "`tool_use`", ""),
