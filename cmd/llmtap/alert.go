@@ -36,6 +36,7 @@ func (c *collector) alert(ctx context.Context) error {
 	rows.DeadLetter = func(ctx context.Context, r sinks.DeadRow) error {
 		return c.conn.DeadRow(ctx, r.Table, r.ID, r.Seq, r.Err, r.Row)
 	}
+	files := watchRuleFiles(c.cfg.Alerts.RuleFiles, c.hangups, c.logger)
 	open := func(cfg alerts.Config, o alerts.Options, rules string) (*alerts.Engine, error) {
 		o.Notifiers, o.Standby, o.Logger = append(o.Notifiers, notifiers...), true, c.logger
 		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"rules": rules}, c.reg)
@@ -57,10 +58,12 @@ func (c *collector) alert(ctx context.Context) error {
 		return fmt.Errorf("load the rules of llmtap's health: %w", err)
 	}
 	defer c.closeEngine(healthy)
+	files.reload = append(files.reload, engine.Reload, healthy.Reload)
 	watch := newHealth(c.conn.Inspect, c.sink.Ping, time.Now())
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return rows.Run(ctx) })
+	g.Go(func() error { return files.run(ctx) })
 	g.Go(func() error {
 		return c.conn.Hold(ctx, roleAlert, c.analyzer.owner, jetstream.DefaultLease, func(held context.Context) error {
 			store.held.Store(&held)
