@@ -23,7 +23,7 @@ var common = newTable("common", []row{
 	{when: "ctxname toolong !outlimit", cause: "context_length_exceeded", source: "lmstudio siliconflow"},
 	{when: "inputname tokens toolong !image !outlimit", cause: "context_length_exceeded", source: "copilot gemini tgi"},
 	{when: "ctxname inputname tokens !outlimit !image", cause: "context_length_exceeded", source: "lmstudio"},
-	{when: "prompt<outlimit tokens toolong !image", cause: "context_length_exceeded", source: "tgi"},
+	{when: "inputname<outlimit prompt tokens toolong !image", cause: "context_length_exceeded", source: "tgi"},
 	{when: "outlimit range", cause: "max_tokens_invalid", source: "openai anthropic bedrock dashscope groq"},
 	{when: "bytes toolong !image !callid !functionname", cause: "payload_too_large", source: "anthropic dashscope gemini"},
 

@@ -30,6 +30,8 @@ var openAI = newTable("openai", []row{
 	// shape of messages
 	{words: "content: expected one of a string or array", cause: "content_type_invalid", open: "tool_content_not_string", source: "pydantic/pydantic-ai#2653"},
 	{words: "content: expected a string, got null", cause: "content_null", open: "tool_content_missing assistant_content_missing", source: "langchain-ai/langchainjs#4153"},
+	{words: "messages[ … .content: array too", cause: "content_type_invalid", source: "unlinked"},
+	{words: "input[ … .content: array too", cause: "content_type_invalid", source: "langchain-ai/langchainjs, a comment"},
 	{words: "].name: string", cause: "unsupported_field", source: "openai-python#309"},
 	{words: "unknown parameter: messages[", cause: "unsupported_field", source: "unlinked"},
 	{words: "unknown parameter: input[", cause: "unsupported_field", source: "microsoft/agent-framework#2203"},
