@@ -30,8 +30,11 @@ type Alert struct {
 	// TriggeredAt is the stream second of the first failed call that only the first firing evaluation counted: the one
 	// that made the rule true, or one before it.
 	TriggeredAt time.Time
-	FoundLate   bool // it fired in a time that was evaluated more than a minute afterwards, e.g. after an outage
-	Evidence    Evidence
+	FoundLate   bool // it fired more than a minute before an engine that leads evaluated that time, e.g. after an outage
+	// Missing says what cannot be had now beside the evidence, which is of the tallies: such as the calls themselves while
+	// ClickHouse is down. "" is nothing.
+	Missing  string
+	Evidence Evidence
 }
 
 // Evidence answers why, whose change and where, from exact tallies of the rule's window: of the last evaluation that
@@ -107,6 +110,9 @@ type Pace struct {
 	Every time.Duration
 	// NewsOnly leaves out changes of numbers alone: for a receiver that shows each call as a message of its own.
 	NewsOnly bool
+	// Numbers is the shortest time between two changes of numbers alone, of all groups together: for a receiver that takes
+	// only so many, and has to have room for news.
+	Numbers time.Duration
 }
 
 // RetryError is a delivery that may succeed later.

@@ -22,7 +22,17 @@ type receiver struct {
 	pace     Pace
 	recorder bool
 	wake     chan struct{} // capacity 1; never closed
+	numbers  time.Time     // when it was last told of numbers alone; guarded by Engine.mu
 }
+
+// An urgency orders what is due at the same time.
+type urgency int
+
+const (
+	first   urgency = iota // nobody was told of it, or not how bad it is
+	news                   // material changes, reminders, and what must be told in time
+	numbers                // nothing but numbers changed
+)
 
 func newReceiver(n Notifier) receiver {
 	r := receiver{Notifier: n, wake: make(chan struct{}, 1)}
@@ -77,35 +87,13 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// lead takes over what the engine before has told. Its own rules are up to date; what they found since then is news.
-func (e *Engine) lead(ctx context.Context) bool {
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-	defer cancel()
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.notices, e.told, e.written = map[string]*notice{}, 0, savedState{}
-	if err := e.load(ctx); err != nil {
-		e.failed("store", err)
-		return false
-	}
-	e.leads = true
-	if last := e.next - int64(e.cfg.Interval.Seconds()); e.next > 0 && last > e.told {
-		e.publish(time.Unix(last, 0).UTC())
-		e.told = last
-	}
-	return true
-}
-
-// follow goes on evaluating for the engine that leads now.
-func (e *Engine) follow() {
-	e.mu.Lock()
-	defer e.mu.Unlock()
-	e.leads = false
-}
-
 // wakeAll tells Run that something changed.
 func (e *Engine) wakeAll() {
 	wake(e.wakeKeep)
+	e.wakeReceivers()
+}
+
+func (e *Engine) wakeReceivers() {
 	for i := range e.receivers {
 		wake(e.receivers[i].wake)
 	}
@@ -141,9 +129,6 @@ func (e *Engine) keep(ctx context.Context) {
 		var retry time.Duration
 		if !e.save(ctx) {
 			retry = 5 * time.Second
-		}
-		for i := range e.receivers {
-			wake(e.receivers[i].wake)
 		}
 		if !sleep(ctx, e.wakeKeep, retry) {
 			return
@@ -190,42 +175,56 @@ type dispatch struct {
 }
 
 // due returns what receiver i is to be told first at now, or nil and the time until something may be due (0: only
-// after a change).
+// after a change). Of what is due the most urgent comes first: a receiver that takes a message a second must not be
+// busy with the numbers of many groups while a new one waits.
 func (e *Engine) due(i int, now time.Time) (*dispatch, time.Duration) {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var best *notice
-	var bestAt time.Time
+	var bestAt, soonest time.Time
+	var how urgency
 	repeat := false
+	calm := e.receivers[i].numbers.Add(e.receivers[i].pace.Numbers) // when numbers may be told again
 	for _, n := range e.sortedNotices() {
 		if n.saved < n.rev {
 			continue // the intent comes first; keep wakes us
 		}
-		at, again, ok := n.dueAt(i, &e.receivers[i], e.cfg)
-		if ok && (best == nil || at.Before(bestAt)) {
-			best, bestAt, repeat = n, at, again
+		at, u, again, ok := n.dueAt(i, &e.receivers[i], e.cfg)
+		if !ok {
+			continue
+		}
+		ready := at
+		if u == numbers && ready.Before(calm) {
+			ready = calm
+		}
+		if soonest.IsZero() || ready.Before(soonest) {
+			soonest = ready
+		}
+		if !ready.After(now) && (best == nil || u < how || u == how && at.Before(bestAt)) {
+			best, bestAt, how, repeat = n, at, u, again
 		}
 	}
 	if best == nil {
-		return nil, 0
+		return nil, max(soonest.Sub(now), 0)
 	}
-	if wait := bestAt.Sub(now); wait > 0 {
-		return nil, wait
+	if how == numbers {
+		e.receivers[i].numbers = now
 	}
 	g := best.group()
 	g.Repeat = repeat
 	return &dispatch{key: best.key, group: g, version: best.version, rev: best.rev}, 0
 }
 
-// dueAt is when receiver r, the i-th, is to be told of n, whether as a reminder, and whether at all.
-func (n *notice) dueAt(i int, r *receiver, cfg Config) (at time.Time, repeat, ok bool) {
+// dueAt is when receiver r, the i-th, is to be told of n, how urgently, whether as a reminder, and whether at all.
+func (n *notice) dueAt(i int, r *receiver, cfg Config) (at time.Time, how urgency, repeat, ok bool) {
 	d := &n.sent[i]
 	again := r.pace.Every > 0 && n.firing()
+	how = news
 	switch {
 	case d.refused == n.rev && !again:
-		return at, false, false
+		return at, how, false, false
 	case r.recorder && d.rev == n.rev:
-		return at, false, false
+		return at, how, false, false
 	case d.rev != n.rev, d.version != n.version && !r.pace.NewsOnly:
 		// The first notice goes out at once, and so does a rise from warning to critical.
 		if d.version != 0 && !r.recorder && d.rev >= n.raised {
@@ -233,21 +232,26 @@ func (n *notice) dueAt(i int, r *receiver, cfg Config) (at time.Time, repeat, ok
 			if again && cfg.UpdateInterval > r.pace.Every {
 				at = d.at.Add(r.pace.Every)
 			}
+		} else {
+			how = first
+		}
+		if d.rev == n.rev && !again {
+			how = numbers
 		}
 	case again:
 		at = d.at.Add(r.pace.Every)
 	case n.firing():
 		at, repeat = d.news.Add(cfg.RepeatInterval), true
 	default:
-		return at, false, false
+		return at, how, false, false
 	}
-	if !repeat && !again && d.rev == n.rev && n.firing() && d.news.Add(cfg.RepeatInterval).Before(at) {
-		repeat = true
+	if how == numbers && n.firing() && d.news.Add(cfg.RepeatInterval).Before(at) {
+		how, repeat = news, true
 	}
 	if at.Before(d.next) {
 		at = d.next
 	}
-	return at, repeat, true
+	return at, how, repeat, true
 }
 
 // done notes how the dispatch d to receiver i ended.
@@ -271,9 +275,11 @@ func (e *Engine) done(i int, d *dispatch, err error, now time.Time) {
 		if wait <= 0 {
 			wait = min(minBackoff<<min(s.attempts, 10), maxBackoff)
 		}
+		if s.attempts&(s.attempts-1) == 0 { // the first ones, then ever fewer
+			e.log.Warn("alert not delivered yet", "group", d.key, "error", err, "retry_in", wait)
+		}
 		s.attempts++
 		s.next = now.Add(wait)
-		e.log.Warn("alert not delivered yet", "group", d.key, "error", err, "retry_in", wait)
 	default:
 		result = "failed"
 		s.refused = d.rev

@@ -21,7 +21,7 @@ const (
 	partitionLag = 60
 	// maxPartitions is the number of shards of the wire contract.
 	maxPartitions = 256
-	// lateAfter is the age of a step at its evaluation from which alerts are marked as found late.
+	// lateAfter is the age of a step when an engine that leads comes to it from which alerts are marked as found late.
 	lateAfter = time.Minute
 	// maxVersions bounds the service versions whose first call is remembered.
 	maxVersions = 1000
@@ -50,7 +50,10 @@ type Options struct {
 	Standby bool
 	// Health engines evaluate the rules of llmtap's own health, those that ask for no tally: fed by Observe, with a Store
 	// and a Registerer of their own. All others evaluate the rest.
-	Health     bool
+	Health bool
+	// Missing is asked at each evaluation what cannot be had beside the tallies, see Alert.Missing. It must not block; nil
+	// is nothing.
+	Missing    func() string
 	Logger     *slog.Logger
 	Registerer prometheus.Registerer
 }
@@ -62,7 +65,8 @@ type Engine struct {
 	m         *metrics
 	store     Store
 	receivers []receiver
-	standby   bool            // it leads only during Run
+	standby   bool // it leads only during Run
+	missing   func() string
 	expected  *analyzer.Tally // counted at each step; nil for none
 	wakeKeep  chan struct{}   // capacity 1; never closed
 
@@ -77,10 +81,10 @@ type Engine struct {
 	next       int64                       // step to evaluate next, Unix seconds; 0 before the first tally
 	first      int64                       // first step evaluated
 	busy       int64                       // last step that counted anything
-	told       int64                       // steps up to this one are evaluated silently
+	told       int64                       // steps up to this one are in the notices already
 	versions   map[[2]string]int64         // first second, by service and version
 	notices    map[string]*notice          // by group key
-	leads      bool                        // it keeps notices, to tell them
+	leads      bool                        // it tells its notices
 	closed     bool
 }
 
@@ -99,9 +103,12 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
+	if o.Missing == nil {
+		o.Missing = func() string { return "" }
+	}
 	e := &Engine{
 		cfg: cfg, log: o.Logger, m: newMetrics(o.Registerer), store: o.Store, rules: rules, standby: o.Standby, leads: !o.Standby,
-		wakeKeep: make(chan struct{}, 1),
+		wakeKeep: make(chan struct{}, 1), missing: o.Missing,
 		promql: promql.NewEngine(promql.EngineOpts{
 			MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 2 * cfg.Interval,
 			EnableAtModifier: true, EnableNegativeOffset: true, Parser: newParser(),
@@ -119,12 +126,14 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	if o.Recorder != nil {
 		e.receivers = append(e.receivers, receiver{Notifier: recorder{o.Recorder}, recorder: true, wake: make(chan struct{}, 1)})
 	}
+	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	defer cancel()
 	if e.leads {
-		ctx, cancel := context.WithTimeout(ctx, loadTimeout)
-		defer cancel()
 		if err := e.load(ctx); err != nil {
 			return nil, err
 		}
+	} else {
+		e.told = e.toldBefore(ctx)
 	}
 	var window time.Duration
 	for _, r := range rules {
@@ -253,10 +262,12 @@ func (e *Engine) step(ctx context.Context, step int64) {
 	e.m.evaluations.Inc()
 	e.m.seconds.Observe(time.Since(began).Seconds())
 	e.m.step.Set(float64(step))
-	if e.leads && step > e.told {
+	if step > e.told {
 		e.publish(ts)
 		e.told = step
-		e.wakeAll()
+		if e.leads {
+			e.wakeAll()
+		}
 	}
 }
 
@@ -308,11 +319,14 @@ func (e *Engine) firstSeen(service, version string) time.Time {
 	return time.Unix(s, 0).UTC()
 }
 
-// Active returns the firing alerts, those hidden by a higher severity left out.
+// Active returns the firing alerts of an engine that leads, those hidden by a higher severity left out.
 func (e *Engine) Active() []Alert {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	var out []Alert
+	if !e.leads {
+		return nil
+	}
 	for _, n := range e.sortedNotices() {
 		for _, a := range n.alerts {
 			if a.State == Firing {

@@ -33,6 +33,7 @@ type tracked struct {
 	Alert
 	key      string
 	restored bool     // from the store
+	opened   int64    // step that found it; 0 if restored
 	peak     Evidence // at Alert.Peak
 	known    map[string]bool
 }
@@ -104,10 +105,15 @@ func (e *Engine) visible() map[string]*instance {
 	return out
 }
 
-// publish brings the notices to what the rules say at ts.
+// publish brings the notices to what the rules say at ts. Those of a standby are told only if it leads before the engine
+// that leads now has told them.
 func (e *Engine) publish(ts time.Time) {
-	visible := e.visible()
-	e.m.firing.Set(float64(len(visible)))
+	visible, missing := e.visible(), e.missing()
+	if e.leads {
+		e.m.firing.Set(float64(len(visible)))
+	} else {
+		e.forgetEnded(ts)
+	}
 	for _, n := range e.notices {
 		for _, a := range n.alerts {
 			if a.State != Firing || visible[a.key] != nil {
@@ -117,10 +123,10 @@ func (e *Engine) publish(ts time.Time) {
 				continue // too few tallies were replayed to say that it is over
 			}
 			a.resolve(ts)
+			a.Missing = missing
 			n.news()
 		}
 	}
-	late := time.Since(ts) > lateAfter
 	for _, key := range slices.Sorted(maps.Keys(visible)) {
 		inst := visible[key]
 		n := e.noticeOf(inst)
@@ -129,9 +135,9 @@ func (e *Engine) publish(ts time.Time) {
 			continue
 		}
 		if a := n.find(key); a != nil {
-			e.refresh(n, a, inst, ts)
+			e.refresh(n, a, inst, ts, missing)
 		} else {
-			e.open(n, key, inst, ts, late)
+			e.open(n, key, inst, ts, missing)
 		}
 	}
 }
@@ -146,29 +152,49 @@ func (e *Engine) noticeOf(inst *instance) *notice {
 	return n
 }
 
-func (e *Engine) open(n *notice, key string, inst *instance, ts time.Time, late bool) {
-	if len(n.alerts) >= maxNoticeAlerts {
-		i := slices.IndexFunc(n.alerts, func(a *tracked) bool { return a.State == Resolved })
-		if i < 0 {
-			e.m.dropped.WithLabelValues("max_alerts").Inc()
-			return
-		}
-		n.alerts = slices.Delete(n.alerts, i, i+1)
+// late reports whether inst began to fire more than a minute ago and nobody told, because that time is evaluated only
+// now, or was by an engine that did not lead.
+func (e *Engine) late(inst *instance, ts time.Time) bool {
+	told := time.Unix(e.told, 0).Add(e.cfg.Interval) // the first step that was not told
+	fired := inst.activeAt.Add(inst.rule.hold)
+	if fired.Before(told) {
+		fired = told // it was hidden until then
 	}
+	if ts.Before(fired) {
+		fired = ts
+	}
+	return time.Since(fired) > lateAfter
+}
+
+func (e *Engine) open(n *notice, key string, inst *instance, ts time.Time, missing string) {
 	start := inst.activeAt
 	for _, a := range n.alerts { // an alert that was hidden starts again when it shows again
 		if a.key == key && !a.EndsAt.Before(start) {
 			start = ts
 		}
 	}
-	a := &tracked{key: key, known: map[string]bool{}, Alert: Alert{
+	a := &tracked{key: key, opened: ts.Unix(), known: map[string]bool{}, Alert: Alert{
 		Name: inst.rule.name, Labels: inst.labels, Annotations: inst.annotations, State: Firing,
-		Value: inst.value, Peak: inst.value, StartsAt: start, UpdatedAt: ts, FoundLate: late,
+		Value: inst.value, Peak: inst.value, StartsAt: start, UpdatedAt: ts, FoundLate: e.late(inst, ts), Missing: missing,
 	}}
 	a.Evidence, a.TriggeredAt = e.evidence(inst, ts.Unix())
 	a.peak = a.Evidence
 	a.learn()
-	worse := !slices.ContainsFunc(n.alerts, func(b *tracked) bool {
+	if !n.add(a, ts) {
+		e.m.dropped.WithLabelValues("max_alerts").Inc()
+	}
+}
+
+// add puts the first state of a, which opened at ts, into n; it is false where n is full of alerts that fire.
+func (n *notice) add(a *tracked, ts time.Time) bool {
+	if len(n.alerts) >= maxNoticeAlerts {
+		i := slices.IndexFunc(n.alerts, func(a *tracked) bool { return a.State == Resolved })
+		if i < 0 {
+			return false
+		}
+		n.alerts = slices.Delete(n.alerts, i, i+1)
+	}
+	worse := a.State == Firing && !slices.ContainsFunc(n.alerts, func(b *tracked) bool {
 		// What a higher severity hides was resolved at ts.
 		return (b.State == Firing || b.EndsAt.Equal(ts)) && rank(b.Severity()) >= rank(a.Severity())
 	})
@@ -177,13 +203,14 @@ func (e *Engine) open(n *notice, key string, inst *instance, ts time.Time, late 
 	if worse {
 		n.raised = n.rev
 	}
+	return true
 }
 
 // refresh takes over what the evaluation at ts found. While an alert only fires because of keep_firing_for, it keeps
 // the numbers of the last breach.
-func (e *Engine) refresh(n *notice, a *tracked, inst *instance, ts time.Time) {
+func (e *Engine) refresh(n *notice, a *tracked, inst *instance, ts time.Time, missing string) {
 	before := a.Alert
-	a.UpdatedAt = ts
+	a.UpdatedAt, a.Missing = ts, missing
 	if inst.keptSince.IsZero() {
 		a.Value, a.Annotations = inst.value, inst.annotations
 		a.Evidence, _ = e.evidence(inst, ts.Unix())

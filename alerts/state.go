@@ -42,7 +42,8 @@ func noticeKey(group string) string {
 }
 
 // save writes what changed: first the notices, then the step that made them, so that a crash in between evaluates
-// the step again and finds its notices there. It reports whether the store took everything.
+// the step again and finds its notices there. News come before numbers, and wake the receivers, which wait for them. It
+// reports whether the store took everything.
 func (e *Engine) save(ctx context.Context) bool {
 	e.mu.Lock()
 	type change struct {
@@ -50,7 +51,7 @@ func (e *Engine) save(ctx context.Context) bool {
 		rev   uint64
 		saved savedNotice
 	}
-	var changes []change
+	var changes, numbers []change
 	state := savedState{LastStep: e.told}
 	for _, n := range e.sortedNotices() {
 		e.settle(n) // without receivers nobody else does
@@ -71,15 +72,21 @@ func (e *Engine) save(ctx context.Context) bool {
 				c.saved.News = s.news
 			}
 		}
-		changes = append(changes, c)
+		if n.saved < n.rev {
+			changes = append(changes, c)
+		} else {
+			numbers = append(numbers, c)
+		}
 	}
+	news := len(changes)
+	changes = append(changes, numbers...)
 	for k, first := range e.versions {
 		state.Versions = append(state.Versions, savedVersion{k[0], k[1], first})
 	}
 	e.mu.Unlock()
 
 	ok := true
-	for _, c := range changes {
+	for i, c := range changes {
 		err := e.put(ctx, noticeKey(c.n.key), c.saved)
 		e.mu.Lock()
 		// A notice that the store refuses is told all the same: one message too many is better than none.
@@ -88,6 +95,9 @@ func (e *Engine) save(ctx context.Context) bool {
 			ok, c.n.dirty = false, true
 		}
 		e.mu.Unlock()
+		if i == news-1 {
+			e.wakeReceivers()
+		}
 	}
 	if !ok || state.LastStep == 0 {
 		return ok

@@ -118,6 +118,7 @@ func annotationsOf(a *alerts.Alert) map[string]string {
 	if a.FoundLate {
 		add("found_late", "it began before llmtap could evaluate it")
 	}
+	add("missing", a.Missing)
 	return out
 }
 

@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	// maxAlerts is how many alerts of a group are shown in full; at most 8 blocks each, of 50.
+	// maxAlerts is how many alerts of a group are shown in full; at most 9 blocks each, of 50.
 	maxAlerts = 5
 	// maxShares and maxVersions bound the lines of one section.
 	maxShares   = 5
@@ -84,6 +84,9 @@ func (m *message) alert(a alerts.Alert, base string) {
 	}
 	if lines := look(a, base); len(lines) > 0 {
 		m.section("Look", lines...)
+	}
+	if a.Missing != "" {
+		m.section("", ":warning: "+plain(a.Missing, maxSummary))
 	}
 }
 

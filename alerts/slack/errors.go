@@ -14,6 +14,9 @@ import (
 // errNoTimestamp is an answer that says neither that a message was stored nor that it was not.
 var errNoTimestamp = errors.New("slack's answer names no message")
 
+// errLimited is a call that Slack has said not to make yet.
+var errLimited = errors.New("over Slack's rate limit")
+
 // An outcome is what is known after a call that failed.
 type outcome struct {
 	err   error // *alerts.RetryError, or final

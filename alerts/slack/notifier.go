@@ -5,6 +5,7 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -42,11 +43,15 @@ type Notifier struct {
 	store alerts.Store
 	log   *slog.Logger
 
-	mu      sync.Mutex // guards records, and keeps one call at a time
+	mu      sync.Mutex // guards the rest, and keeps one call at a time
 	records map[string]*record
+	limited map[string]time.Time // by method: Slack takes no call before
 }
 
-var _ alerts.Notifier = (*Notifier)(nil)
+var _ alerts.Paced = (*Notifier)(nil)
+
+// Pace implements alerts.Paced. Slack takes about 50 edits a minute, of all messages together; news need some of them.
+func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{Numbers: 1500 * time.Millisecond} }
 
 // A record is what is known of the message of one group.
 type record struct {
@@ -74,7 +79,7 @@ func New(cfg Config, o Options) (*Notifier, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	api := slack.New(token, slack.OptionAPIURL(strings.TrimRight(cfg.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client))
-	return &Notifier{cfg: cfg, api: api, store: o.Store, log: o.Logger, records: map[string]*record{}}, nil
+	return &Notifier{cfg: cfg, api: api, store: o.Store, log: o.Logger, records: map[string]*record{}, limited: map[string]time.Time{}}, nil
 }
 
 // Notify posts the first state of g and edits the message for later ones. What is new is also told in the thread.
@@ -142,6 +147,9 @@ func (n *Notifier) send(ctx context.Context, method string, r *record, m message
 		slack.MsgOptionDisableMediaUnfurl(),
 		slack.MsgOptionMetadata(slack.SlackMetadata{EventType: eventType, EventPayload: map[string]any{"notice_id": r.NoticeID}}),
 	}
+	if out = n.free(method); out.err != nil {
+		return "", "", out
+	}
 	for _, blocks := range [][]slack.Block{m.blocks, nil} {
 		var err error
 		channel, ts, _, err = n.api.SendMessageContext(ctx, r.Channel, append(options, slack.MsgOptionBlocks(blocks...))...)
@@ -151,7 +159,7 @@ func (n *Notifier) send(ctx context.Context, method string, r *record, m message
 		if err == nil {
 			return channel, ts, outcome{}
 		}
-		if out = classify(method, err); out.code != "invalid_blocks" && out.code != "invalid_blocks_format" && out.code != "msg_blocks_too_long" {
+		if out = n.classify(method, err); out.code != "invalid_blocks" && out.code != "invalid_blocks_format" && out.code != "msg_blocks_too_long" {
 			break
 		}
 		n.log.Error("slack refuses the blocks of an alert; sending its text alone", "error", out.err)
@@ -159,8 +167,29 @@ func (n *Notifier) send(ctx context.Context, method string, r *record, m message
 	return "", "", out
 }
 
+// free is an error while Slack takes no call of method: asking all the same would only make it longer.
+func (n *Notifier) free(method string) outcome {
+	if wait := time.Until(n.limited[method]); wait > 0 {
+		return outcome{err: &alerts.RetryError{After: wait, Err: fmt.Errorf("%s: %w", method, errLimited)}}
+	}
+	return outcome{}
+}
+
+// classify is the function of that name, and remembers until when Slack takes no more of method.
+func (n *Notifier) classify(method string, err error) outcome {
+	out := classify(method, err)
+	var limited *slack.RateLimitedError
+	if errors.As(err, &limited) {
+		n.limited[method] = time.Now().Add(limited.RetryAfter)
+	}
+	return out
+}
+
 // post sends the first message. The intent is stored before, and stays until Slack has said yes or no.
 func (n *Notifier) post(ctx context.Context, g alerts.Group, r *record, m message) error {
+	if out := n.free("chat.postMessage"); out.err != nil {
+		return out.err
+	}
 	if r.IntentAt.IsZero() {
 		r.IntentAt = time.Now().UTC()
 	}
@@ -189,7 +218,7 @@ func (n *Notifier) find(ctx context.Context, r *record) (bool, error) {
 		Oldest: fmt.Sprintf("%d.000000", r.IntentAt.Add(-lookBack).Unix()),
 	})
 	if err != nil {
-		out := classify("conversations.history", err)
+		out := n.classify("conversations.history", err)
 		if out.code == "" || out.doubt { // not an answer about our rights
 			return false, out.err
 		}
@@ -230,8 +259,11 @@ func (n *Notifier) reply(ctx context.Context, g alerts.Group, r *record) error {
 		return nil
 	}
 	text := cut(strings.Join(lines, "\n"), maxSection)
+	if out := n.free("chat.postMessage"); out.err != nil {
+		return out.err
+	}
 	if _, _, err := n.api.PostMessageContext(ctx, r.Channel, append(options, slack.MsgOptionText(text, false))...); err != nil {
-		return classify("chat.postMessage in thread", err).err
+		return n.classify("chat.postMessage", fmt.Errorf("in thread: %w", err)).err
 	}
 	return nil
 }

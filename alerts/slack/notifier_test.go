@@ -168,7 +168,7 @@ func TestErrors(t *testing.T) {
 	f("404", 404, nil, "", false, 0, "check slack.api_url")
 }
 
-// A refusal leaves no doubt: nothing is looked up, the next try posts once.
+// A refusal leaves no doubt: nothing is looked up, the next try posts once, and not before Slack takes it.
 func TestRetryAfterRefusal(t *testing.T) {
 	f, cfg := newSlack(t)
 	f.answer = func(_ string, n int) (int, http.Header, string, bool) {
@@ -181,6 +181,11 @@ func TestRetryAfterRefusal(t *testing.T) {
 	if err := n.Notify(t.Context(), group(incident())); err == nil {
 		t.Fatal("no error")
 	}
+	var later *alerts.RetryError
+	if err := n.Notify(t.Context(), group(incident())); !errors.As(err, &later) || later.After <= 0 || later.After > time.Second || len(f.calls) != 1 {
+		t.Errorf("at once: %v, %d calls", err, len(f.calls))
+	}
+	n.limited["chat.postMessage"] = time.Now() // a second later
 	notify(t, n, group(incident()))
 	if got := strings.Join(f.calls, " "); got != "chat.postMessage chat.postMessage" {
 		t.Errorf("calls: %s", got)

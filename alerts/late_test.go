@@ -1,0 +1,81 @@
+package alerts
+
+import (
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// What began to fire while no engine led is told by the one that leads next, and it says that it comes late, however warm
+// that one is. What had been told says nothing of the kind.
+func TestFoundLateWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memory{}
+		a, b := newStandby(t, store), newStandby(t, store)
+		both := []*standby{a, b}
+		second := func(n int, counts ...analyzer.Count) {
+			t.Helper()
+			for range n {
+				for _, x := range both {
+					if err := x.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+			}
+		}
+		writer := with(planner("1"), "stage", "writer")
+		known := []analyzer.Count{calls("1", 10), failures("1", "x", "", 5), {Metric: analyzer.MetricCalls, Labels: writer, N: 10}}
+		broken := append(known, analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(writer, "status", "400", "cause", "y"), N: 6})
+
+		stop := a.lead(t)
+		second(120, known...)
+		stop()
+		both = both[1:] // a is dead, b reads on and does not lead
+		burst := time.Now()
+		second(300, broken...)
+		second(300, known...)
+		stop = b.lead(t)
+		synctest.Wait()
+		second(20, known...)
+		stop()
+
+		told := map[string]Alert{}
+		for _, g := range b.told.groups {
+			for _, x := range g.Alerts {
+				told[x.Labels["stage"]] = x
+			}
+		}
+		if x := told["writer"]; !x.FoundLate || x.StartsAt.Sub(burst) > 3*time.Minute || x.Evidence.Failed != 1800 {
+			t.Errorf("the burst that began at %v is told as one since %v with %d failed calls, found late: %v", burst, x.StartsAt, x.Evidence.Failed, x.FoundLate)
+		}
+		if x := told["planner"]; x.FoundLate {
+			t.Error("what the engine before had told is said to be found late")
+		}
+	})
+}
+
+// What cannot be had beside the tallies is said as long as it cannot, and again when it is over.
+func TestMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		missing := "ClickHouse does not answer"
+		b := newBench(t, Default(), nil)
+		b.mu.Lock()
+		b.missing = func() string { return missing } // called with mu held
+		b.mu.Unlock()
+		breach(b, 30)
+		if got := b.told.last().Alerts[0].Missing; got != missing {
+			t.Errorf("missing %q while the store is down", got)
+		}
+		b.mu.Lock()
+		missing = ""
+		b.mu.Unlock()
+		breach(b, 30)
+		if got := b.told.last().Alerts[0].Missing; got != "" {
+			t.Errorf("missing %q when it is back", got)
+		}
+	})
+}

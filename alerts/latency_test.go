@@ -1,0 +1,97 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// A narrow notifier takes 300 ms for a call, and a first message of a group only a second after the one before.
+type narrow struct {
+	paced
+	posted time.Time
+	known  map[string]bool
+}
+
+func (n *narrow) Notify(ctx context.Context, g Group) error {
+	time.Sleep(300 * time.Millisecond)
+	if !n.known[g.Key] {
+		if wait := time.Second - time.Since(n.posted); wait > 0 {
+			return &RetryError{After: wait, Err: errors.New("a message a second")}
+		}
+		n.known[g.Key], n.posted = true, time.Now()
+	}
+	return n.paced.Notify(ctx, g)
+}
+
+// Many groups fire, and their numbers change all the time. A group that begins to fire meanwhile does not wait for them,
+// also when its first try is refused, and no group's numbers wait for ever.
+func TestFirstNoticeGoesBeforeNumbers(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Default()
+		cfg.Dir, cfg.RuleFiles = t.TempDir(), []string{"rules/stage_failure_rate.yaml"}
+		n := &narrow{paced: paced{pace: Pace{Numbers: 1500 * time.Millisecond}}, known: map[string]bool{}}
+		e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{n}})
+		if err != nil {
+			t.Fatal(err)
+		}
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- e.Run(ctx) }()
+		counts := func(from, to int) (out []analyzer.Count) {
+			for i := from; i < to; i++ {
+				kv := with(planner("1"), "stage", fmt.Sprintf("stage %02d", i))
+				out = append(out, analyzer.Count{Metric: analyzer.MetricCalls, Labels: kv, N: 20},
+					analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(kv, "status", "400", "cause", "x"), N: 7})
+			}
+			return out
+		}
+		pass := func(seconds int, counts []analyzer.Count) {
+			t.Helper()
+			for range seconds {
+				if err := e.Add(ctx, &analyzer.Tally{Second: time.Now().Unix(), Counts: counts}); err != nil {
+					t.Fatal(err)
+				}
+				time.Sleep(time.Second)
+				synctest.Wait()
+			}
+		}
+		pass(300, counts(0, 60))
+		began := time.Now()
+		pass(20, counts(0, 63))
+		cancel()
+		if err := errors.Join(<-done, e.Close()); err != nil {
+			t.Error(err)
+		}
+
+		first, told := map[string]time.Time{}, map[string]int{}
+		numbers := 0
+		for i, g := range n.groups {
+			if first[g.Key].IsZero() {
+				first[g.Key] = n.at[i]
+			} else {
+				numbers++
+			}
+			told[g.Key]++
+		}
+		if len(first) != 63 {
+			t.Fatalf("%d groups were told, want 63", len(first))
+		}
+		for key, at := range first {
+			if late := at.Sub(began); late > 10*time.Second {
+				t.Errorf("%s was told %v after it began", key, late)
+			}
+			if told[key] < 3 && at.Before(began.Add(-2*time.Minute)) {
+				t.Errorf("%s was told %d times in minutes in which its numbers changed", key, told[key])
+			}
+		}
+		if most := 320 * 2 / 3; numbers > most {
+			t.Errorf("numbers were told %d times, want at most %d", numbers, most)
+		}
+	})
+}
