@@ -42,7 +42,8 @@ func (c *collector) alert(ctx context.Context) error {
 		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"rules": rules}, c.reg)
 		return alerts.New(ctx, cfg, o)
 	}
-	engine, err := open(c.cfg.Alerts, alerts.Options{Store: store, Recorder: alertRows{rows}}, "calls")
+	watch := newHealth(c.conn.Inspect, c.sink.Ping, time.Now())
+	engine, err := open(c.cfg.Alerts, alerts.Options{Store: store, Recorder: alertRows{rows}, Missing: watch.missing}, "calls")
 	if err != nil {
 		return fmt.Errorf("load alert rules: %w", err)
 	}
@@ -59,7 +60,6 @@ func (c *collector) alert(ctx context.Context) error {
 	}
 	defer c.closeEngine(healthy)
 	files.reload = append(files.reload, engine.Reload, healthy.Reload)
-	watch := newHealth(c.conn.Inspect, c.sink.Ping, time.Now())
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return rows.Run(ctx) })

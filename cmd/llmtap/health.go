@@ -32,8 +32,9 @@ type health struct {
 	inspected time.Time        // when
 	seen      error            // how that went
 
-	mu      sync.Mutex    // guards tallied
+	mu      sync.Mutex    // guards the rest
 	tallied map[int]int64 // by partition: second of the newest tally
+	down    time.Time     // since when the store does not answer; zero while it does
 }
 
 // newHealth begins to watch at now: a tally that never came is as old as that.
@@ -75,6 +76,7 @@ func (h *health) observe(ctx context.Context) []analyzer.Count {
 	}
 	g.Go(func() { up = h.ping(look) })
 	g.Wait()
+	h.answered(up == nil)
 	counts := []analyzer.Count{
 		{Metric: alerts.MetricStoreUp, N: number(up == nil)},
 		{Metric: alerts.MetricObserved, N: number(h.seen == nil)},
@@ -99,6 +101,29 @@ func (h *health) observe(ctx context.Context) []analyzer.Count {
 		add(alerts.MetricBacklogShare, backlogPercent(st, p, age))
 	}
 	return counts
+}
+
+// answered notes whether the store did.
+func (h *health) answered(up bool) {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	switch {
+	case up:
+		h.down = time.Time{}
+	case h.down.IsZero():
+		h.down = time.Now()
+	}
+}
+
+// missing is what alerts say they cannot offer now, see alerts.Options.
+func (h *health) missing() string {
+	h.mu.Lock()
+	defer h.mu.Unlock()
+	if h.down.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("ClickHouse has not answered since %s. What stands here comes from NATS and is complete; "+
+		"the calls themselves, and queries, can only be looked at when ClickHouse is back.", h.down.UTC().Format("15:04:05 UTC"))
 }
 
 // newest is when the newest tally of a partition ended, or when watching began.
