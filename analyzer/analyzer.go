@@ -99,8 +99,8 @@ type Analyzer struct {
 	failing *timed[conversationKey, *failing]
 
 	contents contents
-	keep     func(service string) bool // nil: nothing
-	redact   func(body []byte) []byte  // nil: nothing
+	keep     func(service string) bool     // nil: nothing
+	redact   func(dst, body []byte) []byte // nil: nothing
 	shaping  shaping
 	era      uint32 // of what is known to be stored
 	ledger   *ledger

@@ -3,12 +3,14 @@ package analyzer_test
 import (
 	"fmt"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/event/redact"
 )
 
 // loop is an agent's tool loop: each turn adds a call and a reply of about size bytes.
@@ -31,8 +33,8 @@ func bytesOf(steps []step) (n int64) {
 	return n
 }
 
-// BenchmarkProcess measures all that is done with the events of many conversations, and beside it only the scan of the
-// same bodies.
+// BenchmarkProcess measures all that is done with the events of many conversations, with what bodies hold masked and put
+// out or not, and beside it only the scan of the same bodies. ns/event is wall time, cpu-ns/event that on the processor.
 func BenchmarkProcess(b *testing.B) {
 	for _, bm := range []struct {
 		name                       string
@@ -55,13 +57,24 @@ func BenchmarkProcess(b *testing.B) {
 			loop(s, bm.turns, bm.size)
 		}
 		size := bytesOf(s.steps)
-		b.Run("all/"+bm.name, func(b *testing.B) {
-			b.SetBytes(size)
-			b.ReportAllocs()
-			a := newAnalyzer(b, analyzer.Default())
+		run := func(name string, do func(b *testing.B) (round func())) {
+			b.Run(name+"/"+bm.name, func(b *testing.B) {
+				b.SetBytes(size)
+				b.ReportAllocs()
+				round := do(b)
+				start := processorTime(b)
+				for b.Loop() {
+					round()
+				}
+				events := float64(b.N * len(s.steps))
+				b.ReportMetric(float64(b.Elapsed())/events, "ns/event")
+				b.ReportMetric(float64(processorTime(b)-start)/events, "cpu-ns/event")
+			})
+		}
+		process := func(a *analyzer.Analyzer) func() {
 			out := new(analyzer.Output)
 			round := 0
-			for b.Loop() {
+			return func() {
 				for _, st := range s.steps {
 					st.at.Seq += uint64(round * len(s.steps))
 					st.at.Time = st.at.Time.Add(time.Duration(round) * time.Hour) // each round finds empty memory
@@ -70,14 +83,21 @@ func BenchmarkProcess(b *testing.B) {
 				out.Reset()
 				round++
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(s.steps)), "ns/event")
+		}
+		run("all", func(b *testing.B) func() { return process(newAnalyzer(b, analyzer.Default())) })
+		run("stored", func(b *testing.B) func() {
+			a := newAnalyzer(b, analyzer.Default())
+			mask, err := redact.NewContents(redact.ContentsConfig{Mask: redact.Kinds})
+			if err != nil {
+				b.Fatal(err)
+			}
+			a.KeepContents(func(string) bool { return true }, mask.Append)
+			return process(a)
 		})
-		b.Run("scan/"+bm.name, func(b *testing.B) {
-			b.SetBytes(size)
-			b.ReportAllocs()
+		run("scan", func(*testing.B) func() {
 			var q facts.Request
 			var r facts.Response
-			for b.Loop() {
+			return func() {
 				for _, st := range s.steps {
 					if st.ev.Kind == event.Request {
 						_ = facts.ScanRequest(facts.OpenAIChat, st.ev.Body, &q)
@@ -86,9 +106,18 @@ func BenchmarkProcess(b *testing.B) {
 					}
 				}
 			}
-			b.ReportMetric(float64(b.Elapsed().Nanoseconds())/float64(b.N*len(s.steps)), "ns/event")
 		})
 	}
+}
+
+// processorTime is what this process has used.
+func processorTime(tb testing.TB) time.Duration {
+	tb.Helper()
+	var u syscall.Rusage
+	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
+		tb.Fatal(err)
+	}
+	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
 // single is a request of about size bytes and a short answer.

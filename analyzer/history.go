@@ -1,12 +1,7 @@
 package analyzer
 
 import (
-	"crypto/sha256"
-	"encoding/binary"
-	"encoding/hex"
-	"math"
 	"slices"
-	"time"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/session"
@@ -29,11 +24,7 @@ const (
 	maxBranches = 8       // of one conversation; the one that was not used for longest is forgotten
 	maxMarked   = 32      // messages with cache marks of one request; more are stored as if they had none
 	maxContent  = 8 << 20 // bytes of one content; a larger one is not stored, and counted
-	maxKnown    = 1 << 17 // contents that are known to be stored, in each of two generations
 	branchBytes = 192
-
-	// knownFor is how long a content is not stored again: what is used for long is, which renews its time to live.
-	knownFor = 12 * time.Hour
 )
 
 // branch is a history that is stored.
@@ -50,10 +41,14 @@ type histories struct {
 	place    uint32 // of its contents
 	era      uint32 // see ForgetContents
 	branches []*branch
+
+	parameters lastContent
+	lead       []lastContent // the first ones of its newest request
+	leadIDs    []string      // never written again: rows share it
 }
 
 func (h *histories) bytes() int64 {
-	n := int64(64)
+	n := 192 + int64(len(h.lead))*lastBytes
 	for _, b := range h.branches {
 		n += branchBytes + 8*int64(cap(b.hashes))
 	}
@@ -89,91 +84,9 @@ func (h *histories) add(b *branch) {
 	h.branches = append(h.branches, b)
 }
 
-// contents remembers what was stored and when, in two generations.
-type contents struct{ new, old map[contentID]storedAt }
-
-type storedAt struct {
-	time  time.Time
-	split int // where a part of it ends, after redaction
-}
-
-// contentID is the place of a content, four bytes, and the first 128 bits of the SHA-256 of the captured bytes. The place is
-// the second in which the first request seen of its conversation was sent, so that a store that sorts by id has side by side what is read
-// together, is alike and expires together: an answer and the message that the next request makes of it, conversations of
-// one kind. Of recorded traffic that takes half of what an order by hash takes. What the conversations of an agent share,
-// its prompts and tools, is at place 0 and stored once for all of them.
-type contentID [20]byte
-
-const placeShared = 0
-
-// placeOf is by the clock of the agent, not by the stream's: traffic that is imported twice is at one place.
-func placeOf(started time.Time) uint32 {
-	return uint32(min(max(started.Unix(), placeShared+1), math.MaxUint32))
-}
-
-func idOf(place uint32, body []byte) (id contentID) {
-	binary.BigEndian.PutUint32(id[:4], place)
-	sum := sha256.Sum256(body)
-	copy(id[4:], sum[:])
-	return id
-}
-
-// find returns what is known of id, unless that is too old.
-func (c *contents) find(id contentID, now time.Time) (storedAt, bool) {
-	at, ok := c.new[id]
-	if !ok {
-		if at, ok = c.old[id]; ok {
-			c.put(id, at)
-		}
-	}
-	return at, ok && now.Sub(at.time) < knownFor
-}
-
-func (c *contents) put(id contentID, at storedAt) {
-	if c.new == nil || len(c.new) >= maxKnown {
-		c.old, c.new = c.new, make(map[contentID]storedAt)
-	}
-	c.new[id] = at
-}
-
-// content stores a part of a body, once at its place, and returns its id; "" when it is too large.
-func (a *Analyzer) content(place uint32, kind string, body []byte) string {
-	id, _ := a.split(place, kind, body, len(body))
-	return id
-}
-
-// split is content, and returns also where what is at byte n of the body is in what is stored.
-func (a *Analyzer) split(place uint32, kind string, body []byte, n int) (id string, at int) {
-	if len(body) > maxContent {
-		a.drop(dropContent)
-		return "", 0
-	}
-	key := idOf(place, body)
-	c := Content{ID: hex.EncodeToString(key[:]), Kind: kind, SeenAt: a.now, Bytes: len(body)}
-	// Replay may begin in the middle of a conversation, which is then at another place than before: what is not put out
-	// is not known to be stored there.
-	if !a.emit && place != placeShared {
-		return c.ID, n
-	}
-	if known, ok := a.contents.find(key, a.now); ok {
-		return c.ID, known.split
-	}
-	if a.redact != nil {
-		head := a.redact(body[:n])
-		n, body = len(head), append(head, a.redact(body[n:])...)
-	}
-	a.contents.put(key, storedAt{a.now, n})
-	if a.emit {
-		c.Body = string(body)
-		a.metrics.contents.Inc()
-		a.out.Contents = append(a.out.Contents, c)
-	}
-	return c.ID, n
-}
-
 // KeepContents makes the analyzer put out what bodies hold, of the services that keep names, each content as redact
-// returns it, which is the caller's no more; nil changes nothing. It is called before the first event.
-func (a *Analyzer) KeepContents(keep func(service string) bool, redact func(body []byte) []byte) {
+// appends it to dst; nil changes nothing. It is called before the first event.
+func (a *Analyzer) KeepContents(keep func(service string) bool, redact func(dst, body []byte) []byte) {
 	a.keep, a.redact = keep, redact
 }
 
@@ -198,13 +111,9 @@ func (a *Analyzer) store(o *open, body []byte, at Position) {
 		e.Parameters = a.content(placeShared, ContentParameters, body)
 		return
 	}
-	first, last := cut[0].Start, cut[len(cut)-1].End
-	rest := make([]byte, 0, len(body)-last+first)
-	e.Parameters, e.MessagesAt = a.split(placeShared, ContentParameters, append(append(rest, body[:first]...), body[last:]...), first)
+	e.Parameters, e.MessagesAt = a.same(&h.parameters, ContentParameters, body[:cut[0].Start], body[cut[len(cut)-1].End:])
 	lead := t.Lead()
-	for i := range all[:lead] {
-		e.Lead = append(e.Lead, a.content(placeShared, ContentMessage, body[cut[i].Start:cut[i].End]))
-	}
+	e.Lead = a.lead(h, body, cut[:lead])
 	all, cut = all[lead:], cut[lead:]
 	hash := func(i int) uint64 { return t.Unmarked(lead + i) }
 	for i := range all {
@@ -227,6 +136,7 @@ func (a *Analyzer) store(o *open, body []byte, at Position) {
 		h.add(b)
 	}
 	e.Branch = b.id
+	b.hashes = slices.Grow(b.hashes, max(len(all)-shared, 0))
 	for i := shared; i < len(all); i++ {
 		b.hashes = append(b.hashes, hash(i))
 	}
@@ -247,9 +157,8 @@ func (a *Analyzer) store(o *open, body []byte, at Position) {
 func (a *Analyzer) position(e *Exchange, b *branch, i int, m *facts.Message, place uint32, body []byte, at Position) {
 	h := HistoryEntry{
 		Service: e.Labels.Service, Conversation: e.Conversation, Branch: b.id, Position: i, Parent: b.parent, Shared: b.shared, Exchange: e.ID,
-		Seq: at.Seq, SeenAt: at.Time, Role: string(m.RoleName), Content: a.content(place, ContentMessage, session.Unmark(body)),
+		Seq: at.Seq, SeenAt: at.Time, Role: a.strings.name(m.RoleName), Content: a.content(place, ContentMessage, session.Unmark(body)),
 	}
-	h.Role = name(a.strings.string(h.Role))
 	a.metrics.positions.Inc()
 	a.out.History = append(a.out.History, h)
 }

@@ -79,11 +79,11 @@ func (p *contentPolicy) of(service string) string {
 
 // apply tells an analyzer. Each has a shaper of its own, which works for one at a time.
 func (p *contentPolicy) apply(a *analyzer.Analyzer) {
-	a.KeepContents(func(service string) bool { return p.of(service) != event.CaptureNone }, func(body []byte) []byte {
+	a.KeepContents(func(service string) bool { return p.of(service) != event.CaptureNone }, func(dst, body []byte) []byte {
 		if p.mask == nil {
-			return slices.Clone(body)
+			return append(dst, body...)
 		}
-		return p.mask.Append(make([]byte, 0, len(body)), body)
+		return p.mask.Append(dst, body)
 	})
 	shaper := shape.New(p.key)
 	a.ShapeContents(func(service string) bool { return p.of(service) == event.CaptureShape }, func(dialect string, answer bool, body []byte) []byte {
