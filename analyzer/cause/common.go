@@ -144,6 +144,7 @@ var common = newTable("common", []row{
 
 	// what speaks of calls and their replies as of a fault, and says no more
 	{when: "toolreply toolcall mismatch", cause: "unknown_tool_call_id", open: "orphan_tool_reply missing_tool_reply", source: "openai minimax"},
+	{when: "toolreply id mismatch !toolcall", cause: "unknown_tool_call_id", open: "orphan_tool_reply", source: "minimax"},
 	{when: "toolreply<toolcall bad !schema !tooldef", cause: "orphan_tool_reply", open: "unknown_tool_call_id duplicate_tool_reply missing_tool_reply", source: "anthropic gemini"},
 	{when: "toolcall<toolreply bad !schema !tooldef", cause: "missing_tool_reply", open: "orphan_tool_reply unknown_tool_call_id", source: "anthropic gemini"},
 	{when: "rateweak", cause: "rate_limit", source: "gemini nim"},
@@ -157,6 +158,10 @@ var common = newTable("common", []row{
 	{when: "respformat parameter|bad", cause: "response_format_invalid", weak: true, source: "openai"},
 	{when: "sampling parameter|bad", cause: "invalid_parameter_value", weak: true, source: "openai volcengine"},
 	{when: "invalidvalue !path !role", cause: "invalid_parameter_value", weak: true, source: "openai"},
+	{when: "reasoningfield bad|wanted !hardno", cause: "reasoning_content_missing", weak: true, source: "deepseek moonshot"},
+	{when: "parameter path content|contentpath", cause: "content_type_invalid", open: "tool_content_not_string", weak: true, source: "command-code"},
+	{when: "prompt tokens !outlimit", cause: "context_length_exceeded", weak: true, source: "opencode"},
+	{when: "ctxname !outlimit", cause: "context_length_exceeded", weak: true, source: "codex"},
 	{when: "prompt toolong !image", cause: "context_length_exceeded", weak: true, source: "bytepower"},
 	{when: "tooldef bad", cause: "tool_schema_invalid", weak: true, source: "openai"},
 	{when: "hardno !operation !role", cause: "unsupported_parameter", weak: true, source: "dashscope azure"},

@@ -24,5 +24,6 @@ var deepSeek = newTable("deepseek", []row{
 	{words: "failed to deserialize … missing field tool_call_id", cause: "missing_required_field", open: "missing_tool_call_id", source: "inferred from serde's form"},
 	{words: "failed to deserialize … missing field", cause: "missing_required_field", open: "malformed_tool_call", source: "danny-avila/LibreChat#12804"},
 	{words: "failed to deserialize … messages[ … invalid type", cause: "content_type_invalid", open: "tool_content_not_string arguments_not_string", source: "cline/cline#230"},
+	{words: "unknown field … expected one of messages, model", cause: "unsupported_parameter", source: "BerriAI/litellm#14225"},
 	{words: "failed to deserialize … unknown field", cause: "unsupported_field", source: "inferred from serde's form"},
 })

@@ -69,13 +69,13 @@ func wrap(n int, s string, status int) string {
 // firstSeen is the share of each part that was exact, and in the right class, when the part was first run, in percent.
 // Only these numbers say what to expect of the next text: what a part taught went into the tables, so that today's
 // numbers are no longer those of unseen texts.
-var firstSeen = map[string][2]float64{"learn": {31.9, 36.1}, "held": {90.8, 91.5}, "fresh": {76.0, 78.7}, "fresh2": {69.4, 75.5}, "fresh3": {79.4, 88.2}, "made": {69.8, 76.7}, "made2": {64.9, 66.7}, "made3": {61.7, 70.2}}
+var firstSeen = map[string][2]float64{"learn": {31.9, 36.1}, "held": {90.8, 91.5}, "fresh": {76.0, 78.7}, "fresh2": {69.4, 75.5}, "fresh3": {79.4, 88.2}, "made": {69.8, 76.7}, "made2": {64.9, 66.7}, "made3": {61.7, 70.2}, "made4": {79.3, 81.7}}
 
 // TestUnseen measures Classify on wordings that were collected and labelled before it was run on them. Learn and held
 // are two halves of one collection: the lexicon was built with the first, then measured with the second. Before the
 // lexicon the halves had 31.9 and 31.4 % exact. Fresh, fresh2 and fresh3 were collected later, each when the tables were
 // finished with what was known before: fresh2 for odd wordings, fresh3 as found, without those that were known. Made to
-// made3 are what servers might say one day, made up to be unlike what is known. A source that starts with "recalled" is
+// made4 are what servers might say one day, made up to be unlike what is known; made4 after what found texts had taught. A source that starts with "recalled" is
 // a wording known from documentation or use, without a thread to cite.
 func TestUnseen(t *testing.T) {
 	type count struct{ exact, class, all int }
