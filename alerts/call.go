@@ -1,6 +1,7 @@
 package alerts
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -58,6 +59,32 @@ func Call(client *http.Client, req *http.Request) error {
 		return fmt.Errorf("%w; set the URL that it redirects to", err)
 	}
 	return err
+}
+
+// Reach asks whether anything speaks HTTP at the host of a URL, without a call that means something there: the path and the
+// query of the URL are left out. A nil client is NewClient's. Errors name the host alone.
+func Reach(ctx context.Context, client *http.Client, rawURL string) error {
+	u, err := url.Parse(rawURL)
+	if err != nil || CheckURL(rawURL) != nil {
+		return CheckURL(rawURL)
+	}
+	root := url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/"}
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, root.String(), nil)
+	if err != nil {
+		return fmt.Errorf("prepare call: %w", err)
+	}
+	if client == nil {
+		client = NewClient()
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		if ue, ok := errors.AsType[*url.Error](err); ok {
+			err = ue.Err
+		}
+		return fmt.Errorf("call %s: %w", u.Host, err)
+	}
+	_ = resp.Body.Close() // a HEAD has none
+	return nil
 }
 
 // retryAfter is the wait that a header asks for, within reason; 0 for none.

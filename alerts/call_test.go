@@ -101,3 +101,23 @@ func TestCheckURL(t *testing.T) {
 		}
 	}
 }
+
+// Reach calls the root, with no secret of the URL, and takes any answer.
+func TestReach(t *testing.T) {
+	var got string
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		got = r.Method + " " + r.URL.String() + r.Header.Get("Authorization")
+		w.WriteHeader(http.StatusNotFound)
+	}))
+	defer srv.Close()
+	u := strings.Replace(srv.URL, "//", "//user:hidden@", 1) + "/hidden?key=hidden"
+	if err := Reach(t.Context(), nil, u); err != nil || got != "HEAD /" {
+		t.Errorf("%v, called %q", err, got)
+	}
+	srv.Close()
+	for _, u := range []string{u, "hidden", "ftp://hidden/"} {
+		if err := Reach(t.Context(), nil, u); err == nil || strings.Contains(err.Error(), "hidden") {
+			t.Errorf("error %v", err)
+		}
+	}
+}

@@ -121,6 +121,9 @@ func TestRealAlertmanager(t *testing.T) {
 		t.Fatal(err)
 	}
 	n := list[0]
+	if all, err := alertmanager.Check(t.Context(), alertmanager.Config{URLs: []string{base}}); err != nil || all[0].Err != nil || all[0].Version == "" {
+		t.Errorf("it says of itself %+v, %v", all, err)
+	}
 	tell := func(a alerts.Alert) {
 		t.Helper()
 		if err := n.Notify(t.Context(), alerts.Group{Key: a.Name, Alerts: []alerts.Alert{a}}); err != nil {

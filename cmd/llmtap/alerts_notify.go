@@ -5,17 +5,21 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"net/url"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/alerts/slack"
 )
 
-const alertsNotifyHelp = `Send a test alert to Slack, as the configuration says, and resolve it: one message that turns from blue to green. It says
-that it is a test.
+const alertsNotifyHelp = `Send a test alert to everybody whom the configuration names, and say what each answered. It says that it is a test. Slack
+gets one message that turns from blue to green; the webhook two posts; Alertmanager an alert that ends by itself after four
+minutes, for it tells nobody of one that ended before its group_wait; the heartbeat URL is fetched once.
 
   llmtap alerts test-notify --config llmtap.yaml
-  llmtap alerts test-notify --slack-token-file /etc/llmtap/slack-token --slack-channel '#oncall'`
+  llmtap alerts test-notify --slack-token-file /etc/llmtap/slack-token --slack-channel '#oncall'
+  llmtap alerts test-notify --alertmanager-urls http://alertmanager:9093
+
+Exit code 1: somebody was not reached.`
 
 func runAlertsNotify(ctx context.Context, c *cli) error {
 	fs := c.flags("alerts test-notify", alertsNotifyHelp)
@@ -26,13 +30,36 @@ func runAlertsNotify(ctx context.Context, c *cli) error {
 	if fs.NArg() > 0 {
 		return &exitError{exitBadInput, fmt.Errorf("%q is left over; test-notify takes flags only", fs.Arg(0))}
 	}
-	if s.Slack.Channel == "" {
-		return &exitError{exitBadInput, errors.New("the configuration names no slack.channel; give --slack-channel and --slack-token-file")}
-	}
-	n, err := slack.New(s.Slack, slack.Options{Store: memoryStore{}, Logger: slog.New(slog.DiscardHandler)})
+	list, err := receiversOf(&s.Config, memoryStore{}, slog.New(slog.DiscardHandler))
 	if err != nil {
-		return fmt.Errorf("prepare slack: %w", err)
+		return err
 	}
+	if u := s.Alerts.HeartbeatURL; u != "" {
+		list = append(list, receiver{alerts.NewHeartbeat(u, nil), "heartbeat", urlHost(u), false})
+	}
+	if len(list) == 0 {
+		return &exitError{exitBadInput, errors.New("the configuration names nobody; set slack.channel, webhook.url, alertmanager.urls or alerts.heartbeat_url")}
+	}
+	failed := 0
+	for _, r := range list {
+		verdict := verdictOK
+		text, err := testNotify(ctx, r)
+		if err != nil {
+			failed++
+			verdict, text = verdictFail, err.Error()
+		}
+		if _, err := fmt.Fprintf(c.stdout, "%-4s  %-12s  %s: %s\n", verdict, r.kind, r.where, text); err != nil {
+			return fmt.Errorf("write what was answered: %w", err)
+		}
+	}
+	if failed > 0 {
+		return &exitError{exitFailed, fmt.Errorf("%d of %d were not reached", failed, len(list))}
+	}
+	return nil
+}
+
+// testNotify sends a test alert to r and says how that went.
+func testNotify(ctx context.Context, r receiver) (string, error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	a := alerts.Alert{
 		Name: "TestNotify", State: alerts.Firing, Labels: map[string]string{"severity": "info"}, StartsAt: now, UpdatedAt: now,
@@ -41,18 +68,33 @@ func runAlertsNotify(ctx context.Context, c *cli) error {
 			"description": "Somebody ran llmtap alerts test-notify. Alerts of llmtap arrive here.",
 		},
 	}
-	key := "TestNotify " + now.Format(time.RFC3339)
-	for _, state := range []alerts.State{alerts.Firing, alerts.Resolved} {
-		if a.State = state; state == alerts.Resolved {
-			a.EndsAt = time.Now().UTC()
-			a.UpdatedAt = a.EndsAt
-		}
-		if err := n.Notify(ctx, alerts.Group{Key: key, Alerts: []alerts.Alert{a}}); err != nil {
-			return fmt.Errorf("notify Slack: %w", err)
-		}
+	g := alerts.Group{Key: "TestNotify " + now.Format(time.RFC3339), Alerts: []alerts.Alert{a}}
+	switch r.kind {
+	case "heartbeat":
+		g.Alerts[0].Name = "Watchdog"
+		return "it was fetched", r.Notify(ctx, g)
+	case "alertmanager":
+		return "it took the test alert, which ends in 4 minutes", r.Notify(ctx, g)
 	}
-	_, err = fmt.Fprintf(c.stdout, "a test alert and its end were posted to %s\n", s.Slack.Channel)
-	return err
+	if err := r.Notify(ctx, g); err != nil {
+		return "", err
+	}
+	end := &g.Alerts[0]
+	end.State, end.EndsAt = alerts.Resolved, time.Now().UTC()
+	end.UpdatedAt = end.EndsAt
+	if err := r.Notify(ctx, g); err != nil {
+		return "", fmt.Errorf("the test alert arrived, its end did not: %w", err)
+	}
+	return "a test alert and its end arrived", nil
+}
+
+// urlHost is what of a URL is no secret.
+func urlHost(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	return u.Host
 }
 
 // memoryStore is an alerts.Store of one run.

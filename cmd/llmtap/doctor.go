@@ -89,7 +89,11 @@ func (d *doctor) examine(ctx context.Context) {
 	}
 	d.checkDisk()
 	d.checkClickHouse(ctx)
+	d.checkRules(ctx)
 	d.checkSlack(ctx)
+	d.checkAlertmanager(ctx)
+	d.checkReach(ctx, "webhook", "webhook.url", d.s.Webhook.URL)
+	d.checkReach(ctx, "heartbeat", "alerts.heartbeat_url", d.s.Alerts.HeartbeatURL)
 }
 
 func (d *doctor) ok(check, format string, args ...any) {
@@ -203,23 +207,9 @@ func (d *doctor) checkRunning(ctx context.Context) {
 
 // askReady asks the running process for /readyz.
 func (d *doctor) askReady(ctx context.Context) error {
-	host, port, err := net.SplitHostPort(d.running.HTTPAddr)
-	if err != nil {
-		return fmt.Errorf("read its address: %w", err)
-	}
-	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
-		host = "127.0.0.1"
-	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+"/readyz", nil)
-	if err != nil {
-		return err
-	}
-	if token, err := readSecret(d.s.HTTP.Token, d.s.HTTP.TokenFile); err == nil && token != "" {
-		req.Header.Set("Authorization", "Bearer "+token)
-	}
-	res, err := http.DefaultClient.Do(req)
+	res, err := d.get(ctx, "/readyz")
 	if err != nil {
 		return err
 	}
@@ -232,6 +222,25 @@ func (d *doctor) askReady(ctx context.Context) error {
 		return errors.New(strings.TrimSpace(string(body)))
 	}
 	return nil
+}
+
+// get asks the running process for a path. The caller closes the answer's body.
+func (d *doctor) get(ctx context.Context, path string) (*http.Response, error) {
+	host, port, err := net.SplitHostPort(d.running.HTTPAddr)
+	if err != nil {
+		return nil, fmt.Errorf("read its address: %w", err)
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if token, err := readSecret(d.s.HTTP.Token, d.s.HTTP.TokenFile); err == nil && token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return http.DefaultClient.Do(req)
 }
 
 // ago writes a time span for people.

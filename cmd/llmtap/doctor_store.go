@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"strings"
 
-	"github.com/llmtap/llmtap/alerts/slack"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -114,21 +113,6 @@ func (d *doctor) judgeDisk(name string, free, total, stream uint64) {
 	default:
 		d.ok("disk", "%s", text)
 	}
-}
-
-func (d *doctor) checkSlack(ctx context.Context) {
-	if d.s.Slack.Channel == "" {
-		d.warn("slack", "set slack.channel and slack.token_file", "not configured: alerts go to the log only")
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	team, user, err := slack.Check(ctx, d.s.Slack)
-	if err != nil {
-		d.fail("slack", "", "%v", err) // which says what to do
-		return
-	}
-	d.ok("slack", "%s of %s posts to %s", user, team, d.s.Slack.Channel)
 }
 
 // formatBytes writes a size for people, to three digits.

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"log/slog"
 	"slices"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -11,34 +12,58 @@ import (
 	"github.com/llmtap/llmtap/alerts/webhook"
 )
 
-// notifiersOf are the configured receivers of alerts. People are spared the watchdog; Alertmanager is told of it.
-func (c *collector) notifiersOf(store alerts.Store) ([]alerts.Notifier, error) {
-	people := append([]alerts.Notifier{logNotifier{c.logger}}, c.notifiers...)
-	if c.cfg.Slack.Channel != "" {
-		n, err := slack.New(c.cfg.Slack, slack.Options{Store: store, Logger: c.logger})
+// A receiver is a notifier that is configured.
+type receiver struct {
+	alerts.Notifier
+	kind   string // its section of the configuration
+	where  string // without secrets
+	people bool   // it tells people, who are spared the watchdog
+}
+
+// receiversOf are the configured notifiers. They call nobody yet.
+func receiversOf(cfg *Config, store alerts.Store, logger *slog.Logger) ([]receiver, error) {
+	var all []receiver
+	if cfg.Slack.Channel != "" {
+		n, err := slack.New(cfg.Slack, slack.Options{Store: store, Logger: logger})
 		if err != nil {
 			return nil, fmt.Errorf("prepare slack: %w", err)
 		}
-		people = append(people, n)
+		all = append(all, receiver{n, "slack", cfg.Slack.Channel, true})
 	}
-	if c.cfg.Webhook.URL != "" {
-		n, err := webhook.New(c.cfg.Webhook, webhook.Options{GroupBy: append(slices.Clone(c.cfg.Alerts.GroupBy), healthLabel)})
+	if cfg.Webhook.URL != "" {
+		n, err := webhook.New(cfg.Webhook, webhook.Options{GroupBy: append(slices.Clone(cfg.Alerts.GroupBy), healthLabel)})
 		if err != nil {
 			return nil, fmt.Errorf("prepare the webhook: %w", err)
 		}
-		people = append(people, n)
+		all = append(all, receiver{n, "webhook", urlHost(cfg.Webhook.URL), true})
 	}
-	var all []alerts.Notifier
-	for _, n := range people {
-		all = append(all, pager{n})
-	}
-	if len(c.cfg.Alertmanager.URLs) > 0 {
-		list, err := alertmanager.New(c.cfg.Alertmanager, alertmanager.Options{Store: store, Logger: c.logger})
+	if len(cfg.Alertmanager.URLs) > 0 {
+		list, err := alertmanager.New(cfg.Alertmanager, alertmanager.Options{Store: store, Logger: logger})
 		if err != nil {
 			return nil, fmt.Errorf("prepare alertmanager: %w", err)
 		}
 		for _, n := range list {
-			all = append(all, n)
+			all = append(all, receiver{n, "alertmanager", n.Host(), false})
+		}
+	}
+	return all, nil
+}
+
+// notifiersOf are the receivers of alerts. People are spared the watchdog; Alertmanager is told of it.
+func (c *collector) notifiersOf(store alerts.Store) ([]alerts.Notifier, error) {
+	configured, err := receiversOf(&c.cfg, store, c.logger)
+	if err != nil {
+		return nil, err
+	}
+	all := []alerts.Notifier{pager{logNotifier{c.logger}}}
+	for _, n := range c.notifiers {
+		all = append(all, pager{n})
+	}
+	for _, r := range configured {
+		if r.people {
+			all = append(all, pager{r.Notifier})
+		} else {
+			all = append(all, r.Notifier)
 		}
 	}
 	return all, nil
