@@ -148,7 +148,11 @@ func (a *Analyzer) store(o *open, body []byte, at Position) {
 		shared, b.parent, b.shared, b.replayed = 0, "", 0, false
 	}
 	for i := shared; a.emit && i < len(all); i++ {
-		a.position(e, b, i, &all[i], h.place, body[cut[i].Start:cut[i].End], at)
+		text := body[cut[i].Start:cut[i].End]
+		if hash(i) != all[i].Hash {
+			text = session.Unmark(text)
+		}
+		a.position(e, b, i, &all[i], h.place, text, at)
 	}
 	a.sessions.Keep(t, h, h.bytes())
 }
@@ -157,7 +161,7 @@ func (a *Analyzer) store(o *open, body []byte, at Position) {
 func (a *Analyzer) position(e *Exchange, b *branch, i int, m *facts.Message, place uint32, body []byte, at Position) {
 	h := HistoryEntry{
 		Service: e.Labels.Service, Conversation: e.Conversation, Branch: b.id, Position: i, Parent: b.parent, Shared: b.shared, Exchange: e.ID,
-		Seq: at.Seq, SeenAt: at.Time, Role: a.strings.name(m.RoleName), Content: a.content(place, ContentMessage, session.Unmark(body)),
+		Seq: at.Seq, SeenAt: at.Time, Role: a.strings.name(m.RoleName), Content: a.content(place, ContentMessage, body),
 	}
 	a.metrics.positions.Inc()
 	a.out.History = append(a.out.History, h)
