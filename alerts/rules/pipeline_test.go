@@ -1,13 +1,17 @@
 package rules_test
 
 import (
+	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"slices"
 	"testing"
 	"testing/synctest"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -48,6 +52,7 @@ type pipeline struct {
 	early  bool // the engine does not look yet
 	talks  int
 	fired  []string
+	first  map[string]alerts.Alert // as each rule fired first
 }
 
 func (p *pipeline) feed() {
@@ -60,7 +65,7 @@ func (p *pipeline) feed() {
 		}
 		for _, a := range p.e.Active() {
 			if !slices.Contains(p.fired, a.Name) {
-				p.fired = append(p.fired, a.Name)
+				p.fired, p.first[a.Name] = append(p.fired, a.Name), a
 			}
 		}
 	}
@@ -140,37 +145,75 @@ func (p *pipeline) hour() {
 	p.many(120, 30*time.Second, func(int) { p.ok(done, question) })
 }
 
-// Each rule about calls fires on what the analyzer makes of real events, and does not on what looks like it.
+// people are told; by rule, what is missing.
+type people map[string]string
+
+func (n people) Notify(_ context.Context, g alerts.Group) error {
+	for _, a := range g.Alerts {
+		n[a.Name] = a.Missing
+	}
+	return nil
+}
+
+// A recorder is the store of alerts; an error is that it is down.
+type recorder struct{ err error }
+
+func (r recorder) RecordAlert(context.Context, alerts.Alert) error { return r.err }
+
+const storeIsDown = "ClickHouse does not answer"
+
+// Each rule about calls fires on what the analyzer makes of real events, and does not on what looks like it. With the
+// store down it fires too, and people are told the same evidence, and what is missing.
 func TestPipeline(t *testing.T) {
 	if testing.Short() {
 		t.Skip("takes long, and the race detector sees nothing new in it")
 	}
-	play := func(t *testing.T, script func(p *pipeline)) (fired []string) {
+	play := func(t *testing.T, down bool, script func(p *pipeline)) (p *pipeline, told people) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			cfg := alerts.Default()
 			cfg.Dir = t.TempDir()
-			e, err := alerts.New(t.Context(), cfg, alerts.Options{})
+			told = people{}
+			o := alerts.Options{Notifiers: []alerts.Notifier{told}, Recorder: recorder{}}
+			if down {
+				o.Recorder, o.Missing = recorder{errors.New("connection refused")}, func() string { return storeIsDown }
+			}
+			e, err := alerts.New(t.Context(), cfg, o)
 			if err != nil {
 				t.Fatal(err)
 			}
 			defer e.Close()
-			p := &pipeline{
-				t: t, e: e, a: analyzer.New(analyzer.Default(), protocol.InOrder, prometheus.NewRegistry()), now: time.Now(), own: map[string]uint64{},
+			ctx, cancel := context.WithCancel(t.Context())
+			done := make(chan error)
+			go func() { done <- e.Run(ctx) }()
+			p = &pipeline{
+				first: map[string]alerts.Alert{}, t: t, e: e, a: analyzer.New(analyzer.Default(), protocol.InOrder, prometheus.NewRegistry()), now: time.Now(), own: map[string]uint64{},
 				labels: event.Labels{Service: "shop", ServiceVersion: "1.4.0", Environment: "prod", Agent: "planner", Stage: "planner", Run: "r"},
 			}
 			script(p)
 			p.wait(time.Minute)
-			fired = p.fired
+			synctest.Wait()
+			cancel()
+			if err := <-done; err != nil {
+				t.Error(err)
+			}
 		})
-		return fired
+		return p, told
 	}
 	f := func(rule string, fires, near func(p *pipeline)) {
 		t.Run(rule, func(t *testing.T) {
-			if got := play(t, fires); !slices.Contains(got, rule) {
-				t.Errorf("%v fired", got)
+			up, told := play(t, false, fires)
+			if missing, ok := told[rule]; !ok || missing != "" {
+				t.Errorf("%v fired; missing is %q", up.fired, missing)
 			}
-			if got := play(t, near); slices.Contains(got, rule) {
+			down, told := play(t, true, fires)
+			if missing, ok := told[rule]; !ok || missing != storeIsDown {
+				t.Errorf("without the store %v fired; missing is %q", down.fired, missing)
+			}
+			if diff := cmp.Diff(up.first, down.first, cmpopts.IgnoreFields(alerts.Alert{}, "Missing")); diff != "" {
+				t.Errorf("fired (-with the store +without)\n%s", diff)
+			}
+			if p, _ := play(t, false, near); slices.Contains(p.fired, rule) {
 				t.Error("it fires on what looks like it")
 			}
 		})
