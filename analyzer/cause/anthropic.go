@@ -34,6 +34,7 @@ var anthropic = newTable("anthropic", []row{
 	{words: "tools. … does not match any of the expected tags", cause: "tool_schema_invalid", source: "pydantic/pydantic-ai, recorded"},
 	{words: "tool_result.content … does not match any of the expected tags", cause: "tool_content_type", source: "unlinked"},
 	{words: "messages. … does not match any of the expected tags", cause: "content_type_invalid", source: "unlinked"},
+	{words: "messages: unexpected role", cause: "unsupported_role", open: "orphan_tool_reply", source: "agentjido/req_llm#93"},
 	{words: "unexpected role system … top-level", cause: "unsupported_role", source: "unlinked"},
 	{words: "input tag developer found", cause: "unsupported_role", source: "unlinked"},
 	{words: "image exceeds", cause: "image_invalid", source: "mwdbqpli-431/claude-code#19"},

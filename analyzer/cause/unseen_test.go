@@ -75,8 +75,9 @@ var firstSeen = map[string][2]float64{"learn": {31.9, 36.1}, "held": {90.8, 91.5
 // are two halves of one collection: the lexicon was built with the first, then measured with the second. Before the
 // lexicon the halves had 31.9 and 31.4 % exact. Fresh, fresh2 and fresh3 were collected later, each when the tables were
 // finished with what was known before: fresh2 for odd wordings, fresh3 as found, without those that were known. Made to
-// made4 are what servers might say one day, made up to be unlike what is known; made4 after what found texts had taught. A source that starts with "recalled" is
-// a wording known from documentation or use, without a thread to cite.
+// made4 are what servers might say one day, made up to be unlike what is known; made4 says otherwise what 500 found
+// texts had taught. A source that starts with "recalled" is a wording known from documentation or use, without a thread
+// to cite.
 func TestUnseen(t *testing.T) {
 	type count struct{ exact, class, all int }
 	counts := map[string]*count{}
