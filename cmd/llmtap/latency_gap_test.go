@@ -1,0 +1,155 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"maps"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer"
+	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+// The process with the role alert is killed for ten minutes, and for forty, around a burst of five: after the restart the
+// burst is told once, with its own times and numbers, and that it is found late. Ten minutes later the rule's window still
+// holds it; after forty it is over, and told as resolved. The process, NATS with the tallies and the engine's state, and
+// ClickHouse are real; only the seconds of the tallies lie in the past, so that nobody waits.
+func TestAlertRoleKilledAroundBurst(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
+	needClickHouse(t)
+	t.Parallel()
+	f := func(gap time.Duration, want string) {
+		t.Run(gap.String(), func(t *testing.T) {
+			t.Parallel()
+			killedAroundBurst(t, gap, want)
+		})
+	}
+	f(10*time.Minute, "CRITICAL planner of shop: 900 of 2,400 calls failed (38 %)")
+	f(40*time.Minute, "RESOLVED planner of shop: at worst 900 of 2,400 calls failed (38 %)")
+}
+
+func killedAroundBurst(t *testing.T, gap time.Duration, want string) {
+	natsURL, dsn := servers(t)
+	var mu sync.Mutex // guards posts
+	var posts []fleetslack.Message
+	slack := httptest.NewServer(fleetslack.New(fleetslack.Config{Channels: []string{"oncall"}, OnPost: func(m fleetslack.Message) {
+		mu.Lock()
+		defer mu.Unlock()
+		posts = append(posts, m)
+	}}))
+	defer slack.Close()
+	config := filepath.Join(t.TempDir(), "llmtap.yaml")
+	text := fmt.Sprintf("slack: {token: xoxb-test, channel: '#oncall', api_url: '%s/api/'}\n", slack.URL)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	cfg := jetstream.Default()
+	cfg.URL = natsURL
+	conn, err := jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now().Truncate(time.Second)
+	killed := now.Add(-gap)
+	burst := killed.Add(2 * time.Minute)
+	// Each second of stream time 4 calls, and in the burst 3 of them fail.
+	play := func(from, to time.Time) {
+		t.Helper()
+		for s := from; s.Before(to); s = s.Add(time.Second) {
+			kv := map[string]string{"service": "shop", "service_version": "1.0", "environment": "prod", "stage": "planner"}
+			y := analyzer.Tally{Epoch: 1, Second: s.Unix(), Counts: []analyzer.Count{{Metric: analyzer.MetricCalls, Labels: kv, N: 4}}}
+			if !s.Before(burst) && s.Before(burst.Add(5*time.Minute)) {
+				failed := maps.Clone(kv)
+				failed["status"], failed["cause"] = "400", "orphan_tool_reply"
+				y.Counts = append(y.Counts, analyzer.Count{Metric: analyzer.MetricFailed, Labels: failed, N: 3})
+			}
+			payload, err := json.Marshal(&y)
+			if err == nil {
+				err = conn.PublishTally(t.Context(), 0, y.Epoch, y.Second, payload)
+			}
+			if err != nil {
+				t.Fatal(err)
+			}
+		}
+	}
+
+	play(killed.Add(-15*time.Minute), killed)
+	up := startUp(t, "--roles", "alert", "--nats-url", natsURL, "--clickhouse-dsn", dsn, "--config", config)
+	kv, err := conn.KV(t.Context(), event.BucketAlerts)
+	if err != nil {
+		t.Fatal(err)
+	}
+	until(t, up, "the alert role has evaluated what came before", func() bool {
+		step, err := lastStep(t.Context(), kv)
+		return err == nil && step >= killed.Unix()-10
+	})
+	up.kill(t)
+	play(killed, now)
+	up.start(t)
+	var shown string
+	until(t, up, want, func() bool {
+		mu.Lock()
+		defer mu.Unlock()
+		messages := map[string]bool{}
+		for _, p := range posts {
+			if p.ThreadTS == "" {
+				messages[p.TS], shown = true, fleetslack.Text(p)
+			}
+		}
+		if len(messages) > 1 {
+			t.Fatalf("%d messages came, the last one\n%s", len(messages), shown)
+		}
+		return strings.Contains(shown, want)
+	})
+	if !strings.Contains(shown, "Found late") {
+		t.Errorf("it is not said that it is found late:\n%s", shown)
+	}
+	// 240 of 2,400 calls are 10 %: the alert begins at the next step after 80 s of the burst.
+	began, err := time.Parse(time.DateTime, shownTime.FindString(shown))
+	if after := began.Sub(burst); err != nil || after <= 80*time.Second || after > 90*time.Second {
+		t.Errorf("it is said to have begun %v after the burst, %v:\n%s", after, err, shown)
+	}
+}
+
+// shownTime is a time in a message.
+var shownTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`)
+
+// lastStep is the step up to which the alert role of the collector has evaluated and told.
+func lastStep(ctx context.Context, kv *jetstream.KV) (int64, error) {
+	value, _, err := kv.Get(ctx, "engine")
+	if err != nil {
+		return 0, err
+	}
+	var state struct {
+		LastStep int64 `json:"last_step"`
+	}
+	err = json.Unmarshal(value, &state)
+	return state.LastStep, err
+}
+
+// until waits for something that a collector does.
+func until(t *testing.T, up *upProcess, what string, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("not seen within a minute: %s\n%s", what, up.stderr.String())
+		}
+	}
+}

@@ -1,0 +1,282 @@
+package main
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/webhook"
+	"github.com/llmtap/llmtap/analyzer"
+	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// A failingStage is one alert that must come, and when what of it was seen. All times are of this machine's clock.
+type failingStage struct {
+	service, stage string
+
+	exchange string    // of the call that makes the rule true
+	crossed  time.Time // before its answer was published
+	streamed time.Time // that answer was stored in the stream
+	counted  time.Time // the tally came that counts it
+	stored   time.Time // the alert was written as an intent, after its evaluation
+	step     int64     // Unix second for which it was found
+	slack    time.Time // the first post was accepted
+	webhook  time.Time
+}
+
+func (s *failingStage) String() string { return s.stage + " of " + s.service }
+
+func newFailingStages(n int) (all []*failingStage) {
+	names := []string{"planner", "router", "critic", "summary"}
+	for i := range n {
+		all = append(all, &failingStage{service: fmt.Sprintf("fleet-%02d", i%fullServices), stage: fmt.Sprint(names[i/fullServices%4], i/fullServices/4)})
+	}
+	return all
+}
+
+// An alertWatch is a Slack and a webhook that note when they are told, and a look at what the collector writes meanwhile.
+type alertWatch struct {
+	slackURL, webhookURL string
+	limits               *slackLimits
+
+	mu       sync.Mutex // guards the rest, and the stages
+	stages   []*failingStage
+	crossing map[string]*failingStage // by exchange
+	tallies  []tallySeen
+	others   map[string]int // alerts of anything else, by name
+	unsigned int
+}
+
+// tallySeen is when the tally of a second came, and with it all before.
+type tallySeen struct {
+	second int64
+	at     time.Time
+}
+
+func newAlertWatch(t *testing.T, stages []*failingStage) *alertWatch {
+	t.Helper()
+	w := &alertWatch{stages: stages, others: map[string]int{}, crossing: map[string]*failingStage{}}
+	w.limits = newSlackLimits(fleetslack.New(fleetslack.Config{Channels: []string{"oncall"}, OnPost: w.posted}))
+	slackServer, hook := httptest.NewServer(w.limits), httptest.NewServer(http.HandlerFunc(w.hooked))
+	t.Cleanup(slackServer.Close)
+	t.Cleanup(hook.Close)
+	w.slackURL, w.webhookURL = slackServer.URL, hook.URL
+	return w
+}
+
+// listen follows the collector's tallies and what it writes of alerts.
+func (w *alertWatch) listen(t *testing.T, natsURL string) {
+	t.Helper()
+	nc, err := nats.Connect(natsURL, nats.MaxReconnects(-1))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(nc.Close)
+	if _, err = nc.Subscribe(event.TallyPrefix+">", w.tally); err == nil {
+		_, err = nc.Subscribe("$KV."+event.BucketAlerts+".notice.*", w.notice)
+	}
+	if err == nil {
+		err = nc.Flush()
+	}
+	if err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (w *alertWatch) tally(m *nats.Msg) {
+	now := time.Now()
+	var y analyzer.Tally
+	if json.Unmarshal(m.Data, &y) != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.tallies = append(w.tallies, tallySeen{y.Second, now})
+	for _, x := range y.Examples {
+		if s := w.crossing[x.Exchange]; s != nil {
+			s.streamed, s.counted = time.Unix(0, x.PublishedAt), now
+		}
+	}
+}
+
+func (w *alertWatch) notice(m *nats.Msg) {
+	now := time.Now()
+	var saved struct {
+		Group alerts.Group `json:"group"`
+	}
+	if json.Unmarshal(m.Data, &saved) != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, a := range saved.Group.Alerts {
+		if s := w.find(a.Name, a.Labels); s != nil && s.stored.IsZero() {
+			s.stored, s.step = now, a.StartsAt.Unix()
+		}
+	}
+}
+
+// posted is a message that the local Slack has accepted.
+func (w *alertWatch) posted(m fleetslack.Message) {
+	if m.Updates > 0 || m.ThreadTS != "" {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.stages {
+		if s.slack.IsZero() && strings.Contains(m.Text, s.String()+":") {
+			s.slack = m.ReceivedAt
+			return
+		}
+	}
+}
+
+// hooked accepts a post of the webhook.
+func (w *alertWatch) hooked(_ http.ResponseWriter, r *http.Request) {
+	now := time.Now()
+	var m webhook.Message
+	if json.NewDecoder(r.Body).Decode(&m) != nil {
+		return
+	}
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	if r.Header.Get(webhook.HeaderSignature) == "" {
+		w.unsigned++
+	}
+	for _, a := range m.Alerts {
+		switch s := w.find(a.Labels["alertname"], a.Labels); {
+		case s == nil:
+			w.others[a.Labels["alertname"]]++
+		case s.webhook.IsZero():
+			s.webhook = now
+		}
+	}
+}
+
+// find is the stage that an alert is about; nil for any other.
+func (w *alertWatch) find(name string, kv map[string]string) *failingStage {
+	i := slices.IndexFunc(w.stages, func(s *failingStage) bool { return s.service == kv["service"] && s.stage == kv["stage"] })
+	if i < 0 || name != "StageFailureRate" {
+		return nil
+	}
+	return w.stages[i]
+}
+
+func (w *alertWatch) cross(s *failingStage, exchange string) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	s.exchange, s.crossed = exchange, time.Now()
+	w.crossing[exchange] = s
+}
+
+// wait waits until all alerts came, and returns those that did not.
+func (w *alertWatch) wait(most time.Duration) (late []string) {
+	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		late = nil
+		w.mu.Lock()
+		for _, s := range w.stages {
+			if s.slack.IsZero() || s.webhook.IsZero() {
+				late = append(late, s.String())
+			}
+		}
+		w.mu.Unlock()
+		if len(late) == 0 || time.Since(begun) > most {
+			return late
+		}
+	}
+}
+
+// over is when the first tally came that says that a second is over.
+func (w *alertWatch) over(second int64) time.Time {
+	for _, y := range w.tallies {
+		if y.second >= second {
+			return y.at
+		}
+	}
+	return time.Time{}
+}
+
+// spans are what the stages took from one moment to another; those for which one of them is not known are left out.
+func (w *alertWatch) spans(from, to func(s *failingStage) time.Time) (ds []time.Duration) {
+	for _, s := range w.stages {
+		if a, b := from(s), to(s); !a.IsZero() && !b.IsZero() {
+			ds = append(ds, b.Sub(a))
+		}
+	}
+	return ds
+}
+
+// Moments on the way of an alert.
+func (w *alertWatch) crossed(s *failingStage) time.Time  { return s.crossed }
+func (w *alertWatch) streamed(s *failingStage) time.Time { return s.streamed }
+func (w *alertWatch) counted(s *failingStage) time.Time  { return s.counted }
+func (w *alertWatch) closed(s *failingStage) time.Time {
+	if s.step == 0 {
+		return time.Time{}
+	}
+	return w.over(s.step - 1)
+}
+func (w *alertWatch) stored(s *failingStage) time.Time  { return s.stored }
+func (w *alertWatch) slacked(s *failingStage) time.Time { return s.slack }
+func (w *alertWatch) webbed(s *failingStage) time.Time  { return s.webhook }
+
+// table says how long it took and where the time goes.
+func (w *alertWatch) table() string {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	rows := [][]string{{"from", "to", "alerts", "p50", "p90", "p99", "max"}}
+	add := func(from, to string, ds []time.Duration) {
+		row := []string{from, to, fmt.Sprint(len(ds))}
+		for _, q := range []float64{0.5, 0.9, 0.99, 1} {
+			row = append(row, fmt.Sprintf("%.2f s", quantile(ds, q).Seconds()))
+		}
+		rows = append(rows, row)
+	}
+	add("the call that crosses is published", "Slack has accepted the post", w.spans(w.crossed, w.slacked))
+	add("the call that crosses is published", "the webhook has", w.spans(w.crossed, w.webbed))
+	add("of it: published", "in the stream", w.spans(w.crossed, w.streamed))
+	add("in the stream", "its second is in the tallies", w.spans(w.streamed, w.counted))
+	add("in the tallies", "the step of the evaluation is", w.spans(w.counted, w.closed))
+	add("the step is", "evaluated, the intent is stored", w.spans(w.closed, w.stored))
+	add("stored", "Slack", w.spans(w.stored, w.slacked))
+	add("stored", "the webhook", w.spans(w.stored, w.webbed))
+	return columns(rows)
+}
+
+// check fails the test where an alert came that nothing caused, and where they came late. With a few alerts the machine
+// may be busy with other tests.
+func (w *alertWatch) check(t *testing.T) {
+	t.Helper()
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	for _, s := range w.stages {
+		if s.slack.Before(s.crossed) && !s.slack.IsZero() || s.webhook.Before(s.crossed) && !s.webhook.IsZero() {
+			t.Errorf("the alert of %v was told before its stage crossed the threshold", s)
+		}
+	}
+	if len(w.others) > 0 {
+		t.Errorf("other alerts came too: %v", slices.Sorted(maps.Keys(w.others)))
+	}
+	if w.unsigned > 0 {
+		t.Errorf("%d posts to the webhook are not signed", w.unsigned)
+	}
+	if len(w.stages) < 100 {
+		return
+	}
+	for name, ds := range map[string][]time.Duration{"slack": w.spans(w.crossed, w.slacked), "webhook": w.spans(w.crossed, w.webbed)} {
+		if p50, p99 := quantile(ds, 0.5), quantile(ds, 0.99); p50 > maxLatencyP50 || p99 > maxLatencyP99 {
+			t.Errorf("%s: p50 %v, p99 %v; want at most %v and %v", name, p50, p99, maxLatencyP50, maxLatencyP99)
+		}
+	}
+}
