@@ -54,6 +54,6 @@
 //
 // # Cost
 //
-// A text takes 4 microseconds whether a family knows it or not, and no memory; the worst, of which the first 3 KiB and
+// A text takes 5 microseconds whether a family knows it or not, and no memory; the worst, of which the first 3 KiB and
 // the last KiB are read, 0.2 milliseconds (BenchmarkClassify).
 package cause
