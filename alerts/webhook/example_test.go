@@ -16,6 +16,15 @@ import (
 	"github.com/llmtap/llmtap/alerts/webhook"
 )
 
+func signed(secret, body []byte, h http.Header) bool {
+	mac := hmac.New(sha256.New, secret)
+	fmt.Fprintf(mac, "%s.%s", h.Get("X-Llmtap-Timestamp"), body)
+	want := "sha256=" + hex.EncodeToString(mac.Sum(nil))
+	sent, err := strconv.ParseInt(h.Get("X-Llmtap-Timestamp"), 10, 64)
+	fresh := err == nil && time.Since(time.Unix(sent, 0)).Abs() < 5*time.Minute
+	return hmac.Equal([]byte(want), []byte(h.Get("X-Llmtap-Signature"))) && fresh
+}
+
 // A receiver that checks each post, with the standard library alone.
 func Example() {
 	secret := []byte("a long random key, known to both")
@@ -25,12 +34,7 @@ func Example() {
 			http.Error(w, "too long", http.StatusBadRequest)
 			return
 		}
-		timestamp := r.Header.Get("X-Llmtap-Timestamp")
-		mac := hmac.New(sha256.New, secret)
-		fmt.Fprintf(mac, "%s.%s", timestamp, body)
-		want := "sha256=" + hex.EncodeToString(mac.Sum(nil))
-		sent, err := strconv.ParseInt(timestamp, 10, 64)
-		if err != nil || !hmac.Equal([]byte(want), []byte(r.Header.Get("X-Llmtap-Signature"))) || time.Since(time.Unix(sent, 0)).Abs() > 5*time.Minute {
+		if !signed(secret, body, r.Header) {
 			http.Error(w, "not signed", http.StatusUnauthorized)
 			return
 		}

@@ -33,6 +33,7 @@ func TestReadme(t *testing.T) {
 		"signals": analyzer.SignalTable(),
 		"hook":    goExample(t, "ingest/sdk/go/example_test.go"),
 		"lint":    goExample(t, "analyzer/rules/example_test.go"),
+		"signed":  goFunc(t, "alerts/webhook/example_test.go", "signed"),
 		"pytest":  "```python\n" + source(t, "cmd/llmtap/testdata/test_history.py") + "```",
 	} {
 		block := regexp.MustCompile(`(?s)(<!-- ` + name + `:[^>]*-->\n).*?(<!-- /` + name + ` -->)`)
@@ -59,6 +60,17 @@ func source(t *testing.T, path string) string {
 		t.Fatal(err)
 	}
 	return string(src)
+}
+
+// goFunc is a function of a file.
+func goFunc(t *testing.T, path, name string) string {
+	t.Helper()
+	_, text, ok := strings.Cut(source(t, path), "\nfunc "+name+"(")
+	text, _, end := strings.Cut(text, "\n}\n")
+	if !ok || !end {
+		t.Fatalf("%s has no func %s", path, name)
+	}
+	return "```go\nfunc " + name + "(" + text + "\n}\n```"
 }
 
 // goExample is the body of func Example of a file, which is compiled with its tests.

@@ -91,9 +91,17 @@ func (c *collector) describe(w io.Writer, source string) {
 	if c.cfg.ClickHouse.DSN != "" {
 		clickhouse = "your server"
 	}
-	slack := "not configured: --slack-token-file, --slack-channel; alerts go to the log"
-	if c.cfg.Slack.Channel != "" {
-		slack = c.cfg.Slack.Channel
+	slack := c.cfg.Slack.Channel
+	switch {
+	case slack != "":
+	case len(c.cfg.Alertmanager.URLs) > 0 && c.cfg.Webhook.URL != "":
+		slack = "not configured; alerts go to Alertmanager and the webhook"
+	case len(c.cfg.Alertmanager.URLs) > 0:
+		slack = "not configured; alerts go to Alertmanager"
+	case c.cfg.Webhook.URL != "":
+		slack = "not configured; alerts go to the webhook"
+	default:
+		slack = "not configured: --slack-token-file, --slack-channel; alerts go to the log"
 	}
 	fmt.Fprintf(w, `llmtap is up (%s)
   hooks publish to  LLMTAP_NATS_URL=%s

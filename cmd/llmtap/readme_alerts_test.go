@@ -1,0 +1,88 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"path/filepath"
+	"regexp"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/ruletest"
+	"github.com/llmtap/llmtap/alerts/webhook"
+)
+
+// block is the README's block of code of a language that holds a text.
+func block(t *testing.T, language, holds string) string {
+	t.Helper()
+	for _, m := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(source(t, "README.md"), -1) {
+		if strings.Contains(m[1], holds) {
+			return m[1]
+		}
+	}
+	t.Fatalf("README.md has no %s with %q", language, holds)
+	return ""
+}
+
+// The README's Python takes what the webhook signs, and nothing else.
+func TestReadmeVerifiesSignatures(t *testing.T) {
+	python, err := exec.LookPath("python3")
+	if err != nil {
+		t.Skip("SKIPPED: no python3 to run the README's verification")
+	}
+	body, secret := []byte(`{"version": "4", "text": "总结"}`), []byte("0123456789abcdef")
+	script := "import hashlib, hmac, sys, time\n" + block(t, "python", "X-Llmtap-Signature") +
+		"secret, sent, signature = sys.argv[1:]\n" +
+		`print(signed(secret.encode(), {"X-Llmtap-Timestamp": sent, "X-Llmtap-Signature": signature}, sys.stdin.buffer.read()))`
+	f := func(want, body, key, sent, signature string) {
+		t.Helper()
+		cmd := exec.CommandContext(t.Context(), python, "-c", script, key, sent, signature)
+		cmd.Stdin = strings.NewReader(body)
+		if out, err := cmd.CombinedOutput(); err != nil || strings.TrimSpace(string(out)) != want {
+			t.Errorf("%v %s, want %s", err, out, want)
+		}
+	}
+	now := strconv.FormatInt(time.Now().Unix(), 10)
+	old := strconv.FormatInt(time.Now().Unix()-3600, 10)
+	f("True", string(body), string(secret), now, webhook.Sign(secret, now, body))
+	f("False", string(body), "another secret key", now, webhook.Sign(secret, now, body))
+	f("False", string(body)+" ", string(secret), now, webhook.Sign(secret, now, body))
+	f("False", string(body), string(secret), old, webhook.Sign(secret, old, body))
+	f("False", string(body), string(secret), now, webhook.Sign(secret, old, body))
+}
+
+// The README's rule passes the unit test that llmtap alerts test --help shows, and its receivers are configured as it says.
+func TestReadmeAlerts(t *testing.T) {
+	dir := t.TempDir()
+	write := func(name, text string) string {
+		t.Helper()
+		path := filepath.Join(dir, name)
+		if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		return path
+	}
+	write("my-rules.yaml", block(t, "yaml", "alert: PlannerFails"))
+	_, unit, ok := strings.Cut(alertsTestHelp, "  rule_files:")
+	unit, _, end := strings.Cut(unit, "\n\n")
+	if !ok || !end {
+		t.Fatal("the help shows no file")
+	}
+	r, err := ruletest.Run(t.Context(), alerts.Default(), []string{write("my-rules.test.yaml", strings.ReplaceAll("  rule_files:"+unit, "\n  ", "\n")[2:]+"\n")})
+	if err != nil || r.Failed > 0 || r.Tests != 1 {
+		t.Errorf("%v %+v", err, r)
+	}
+
+	text := block(t, "yaml", "heartbeat_url")
+	for _, secret := range regexp.MustCompile(`/etc/llmtap/(\S+)`).FindAllStringSubmatch(text, -1) {
+		text = strings.ReplaceAll(text, secret[0], write(secret[1], "0123456789abcdef"))
+	}
+	args := []string{"config", "--check", "--config", write("llmtap.yaml", text)}
+	var out strings.Builder
+	if err := run(t.Context(), args, nil, &out, &out, func(string) string { return "" }); err != nil {
+		t.Error(err, out.String())
+	}
+}
