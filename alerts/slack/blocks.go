@@ -3,6 +3,7 @@ package slack
 import (
 	"fmt"
 	"net/url"
+	"slices"
 	"strings"
 	"unicode/utf8"
 
@@ -13,7 +14,7 @@ import (
 )
 
 const (
-	// maxAlerts is how many alerts of a group are shown in full; at most 9 blocks each, of 50.
+	// maxAlerts is how many alerts of a group are shown in full; at most 8 blocks each, of 50.
 	maxAlerts = 5
 	// maxShares and maxVersions bound the lines of one section.
 	maxShares   = 5
@@ -45,6 +46,9 @@ func render(g alerts.Group, base string) message {
 			m.section("", icon(a)+" *"+strings.ReplaceAll(escape(what(a)), "*", "∗")+"*")
 		}
 		m.alert(a, base)
+	}
+	if i := slices.IndexFunc(current, func(a alerts.Alert) bool { return a.Missing != "" }); i >= 0 {
+		m.section("", ":warning: "+plain(current[i].Missing, maxSummary))
 	}
 	if len(current) > 0 && len(current[0].Evidence.Shares) > 0 {
 		m.text += ". " + why(current[0].Evidence)[0]
@@ -84,9 +88,6 @@ func (m *message) alert(a alerts.Alert, base string) {
 	}
 	if lines := look(a, base); len(lines) > 0 {
 		m.section("Look", lines...)
-	}
-	if a.Missing != "" {
-		m.section("", ":warning: "+plain(a.Missing, maxSummary))
 	}
 }
 

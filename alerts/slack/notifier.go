@@ -178,8 +178,7 @@ func (n *Notifier) free(method string) outcome {
 // classify is the function of that name, and remembers until when Slack takes no more of method.
 func (n *Notifier) classify(method string, err error) outcome {
 	out := classify(method, err)
-	var limited *slack.RateLimitedError
-	if errors.As(err, &limited) {
+	if limited, ok := errors.AsType[*slack.RateLimitedError](err); ok {
 		n.limited[method] = time.Now().Add(limited.RetryAfter)
 	}
 	return out

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"testing/synctest"
@@ -133,4 +134,31 @@ func TestHealth(t *testing.T) {
 		st.Partitions[0].Lost = 7
 		return true, nil, nil
 	}, "critical EventsLost")
+}
+
+// While the store does not answer, alerts say so and since when.
+func TestHealthMissing(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		var down error
+		h := newHealth(func(context.Context) (*jetstream.State, error) { return &jetstream.State{}, nil },
+			func(context.Context) error { return down }, time.Now())
+		look := func() string {
+			h.observe(t.Context())
+			time.Sleep(time.Minute)
+			return h.missing()
+		}
+		if got := look(); got != "" {
+			t.Errorf("with the store: %q", got)
+		}
+		down = errors.New("refused")
+		for range 2 {
+			if got := look(); !strings.HasPrefix(got, "ClickHouse has not answered since 00:01:00 UTC. ") {
+				t.Errorf("without the store: %q", got)
+			}
+		}
+		down = nil
+		if got := look(); got != "" {
+			t.Errorf("with the store again: %q", got)
+		}
+	})
 }
