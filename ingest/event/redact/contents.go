@@ -113,6 +113,7 @@ const (
 	checkName  // what may stand between a name and its value
 	checkColon // what a colon stands before: in a URL, or in the token of a bot
 	checkPEM
+	checkFlag // the second hyphen of a flag
 	checkMail
 	checkCard
 	checkPhone
@@ -130,12 +131,12 @@ func (c check) after(prev, b byte) check {
 			c &^= which
 		}
 	}
-	drop(checkPrefix, b == '~' && prev == 'Q' || slices.ContainsFunc(separatedBy[prev], func(k keyForm) bool { return k.prefix[len(k.prefix)-1] == b }))
+	drop(checkPrefix, b == '~' && prev == 'Q' || b == '.' && isHex(prev) || slices.ContainsFunc(separatedBy[prev], func(k keyForm) bool { return k.prefix[len(k.prefix)-1] == b }))
 	drop(checkLetter, slices.ContainsFunc(joinedBy[b], func(k keyForm) bool { return k.prefix[k.anchor-1] == prev }))
 	drop(checkBearer, escape || !of(prev, isKey))
 	drop(checkName, of(prev, isGap) || len(secretNamesBy[prev]) > 0)
 	drop(checkColon, prev == ':')
-	drop(checkPEM, prev == '-')
+	drop(checkPEM|checkFlag, prev == '-')
 	drop(checkMail, of(prev, isKey))
 	drop(checkCard, escape || !of(prev, isKey|isNumberBefore))
 	drop(checkPhone, escape || !of(prev, isKey|isNumberBefore) || prev == '+')
@@ -146,7 +147,7 @@ func (c check) after(prev, b byte) check {
 // anchorsOf are, by kind, the rare bytes that everything of the kind has.
 var anchorsOf = func() map[string]map[byte]check {
 	credentials := map[byte]check{
-		'-': checkPrefix, '_': checkPrefix, '.': checkPrefix, '~': checkPrefix, 'b': checkBearer, 'B': checkBearer, ':': checkName, '=': checkName,
+		'-': checkPrefix | checkFlag, '_': checkPrefix, '.': checkPrefix, '~': checkPrefix, 'b': checkBearer, 'B': checkBearer, ':': checkName, '=': checkName,
 		'/': checkColon, '\\': checkColon, 'A': checkColon,
 	}
 	for _, k := range joinedKeys {
@@ -254,6 +255,11 @@ func (s *scan) look(c check) (start, end int, with string) {
 	}
 	if c&checkPEM != 0 {
 		if start, end = s.pem(); end > 0 {
+			return start, end, mask
+		}
+	}
+	if c&checkFlag != 0 && s.i > s.done && s.text[s.i-1] == '-' {
+		if start, end = s.flag(); end > 0 {
 			return start, end, mask
 		}
 	}

@@ -1,7 +1,5 @@
 package redact
 
-import "bytes"
-
 // A keyForm is a key that begins with a prefix.
 type keyForm struct {
 	prefix string
@@ -37,11 +35,18 @@ var separatedKeys = []keyForm{
 	{prefix: "glpat-", min: 16},
 	{prefix: "gldt-", min: 16},
 	{prefix: "glrt-", min: 16},
+	{prefix: "glptt-", min: 20},
+	{prefix: "gloas-", min: 20},
+	{prefix: "sq0atp-", min: 20},
+	{prefix: "sq0csp-", min: 20},
+	{prefix: "AGE-SECRET-KEY-", min: 50},
 	{prefix: "xoxb-", min: 20},
 	{prefix: "xoxp-", min: 20},
 	{prefix: "xoxa-", min: 20},
 	{prefix: "xoxe-", min: 20},
 	{prefix: "xoxs-", min: 20},
+	{prefix: "xoxc-", min: 20},
+	{prefix: "xoxd-", min: 20},
 	{prefix: "xapp-", min: 20},
 	{prefix: "pypi-", min: 40},
 	{prefix: "PMAK-", min: 24},
@@ -57,6 +62,10 @@ var separatedKeys = []keyForm{
 	{prefix: "jina_", min: 24},
 	{prefix: "e2b_", min: 24},
 	{prefix: "vck_", min: 24},
+	{prefix: "pcsk_", min: 40},
+	{prefix: "rpa_", min: 30},
+	{prefix: "sgp_", min: 36},
+	{prefix: "CCIPAT_", min: 30},
 	{prefix: "lsv2_", min: 24},
 	{prefix: "api_org_", min: 24},
 	{prefix: "ghp_", min: 30},
@@ -72,6 +81,7 @@ var separatedKeys = []keyForm{
 	{prefix: "shpat_", min: 24},
 	{prefix: "shpss_", min: 24},
 	{prefix: "shpca_", min: 24},
+	{prefix: "shppa_", min: 24},
 	{prefix: "lin_api_", min: 24},
 	{prefix: "ntn_", min: 30},
 	{prefix: "glsa_", min: 30},
@@ -88,12 +98,17 @@ var separatedKeys = []keyForm{
 	{prefix: "ya29.", min: 24},
 	{prefix: "AQ.", min: 30},
 	{prefix: "dp.pt.", min: 30},
+	{prefix: "dp.st.", min: 30},
 }
 
 // joinedKeys are those whose prefix has no separator.
 var joinedKeys = []keyForm{
 	{"AKIA", 16, 1, formUpper},
 	{"ASIA", 16, 1, formUpper},
+	{"LTAI", 12, 3, formRun},
+	{"AKID", 32, 1, formRun},
+	{"AKLT", 40, 1, formRun},
+	{"ATATT3", 60, 3, formRun},
 	{"AIza", 35, 2, formRun},
 	{"ABSK", 40, 3, formRun},
 	{"dapi", 32, 2, formHex},
@@ -130,8 +145,13 @@ func (s *scan) prefixed() (start, end int) {
 	if s.i == s.done {
 		return 0, 0
 	}
-	if s.text[s.i] == '~' {
+	switch {
+	case s.text[s.i] == '~':
 		return s.azure()
+	case s.i-32 >= s.done && isHex(s.text[s.i-1]) && isHex(s.text[s.i-4]) && isHex(s.text[s.i-8]) && isHex(s.text[s.i-32]) && s.text[s.i] == '.':
+		if start, end = s.zhipu(); end > 0 {
+			return start, end
+		}
 	}
 	if prev := s.text[s.i-1]; s.i-2 < s.done || separatedBefore[prev]>>(s.text[s.i-2]&63)&1 == 0 {
 		return 0, 0
@@ -164,6 +184,23 @@ func (s *scan) azure() (start, end int) {
 		end++
 	}
 	if n := end - s.i - 1; n < 31 || n > 34 {
+		return 0, 0
+	}
+	return start, end
+}
+
+// zhipu finds a key of Zhipu AI: 32 digits of lower-case hex, the dot at hand, and 16 letters and digits.
+func (s *scan) zhipu() (start, end int) {
+	start, end = s.i-32, s.i+17
+	if end > len(s.text) || isDigits(s.text[s.i+1:end]) || s.run(s.i+1, isAlnum) != end || end < len(s.text) && of(s.text[end], isKey) {
+		return 0, 0
+	}
+	for _, c := range s.text[start:s.i] {
+		if !lowerHex(c) {
+			return 0, 0
+		}
+	}
+	if !s.begins(start) {
 		return 0, 0
 	}
 	return start, end
@@ -249,91 +286,4 @@ func dense(w []byte) bool {
 		}
 	}
 	return false
-}
-
-// bearer finds what follows the word Bearer that begins here.
-func (s *scan) bearer() (start, end int) {
-	const word = "bearer"
-	start = s.i + len(word)
-	if start >= len(s.text) || !equalFold(s.text[s.i:start], word) || !s.begins(s.i) {
-		return 0, 0
-	}
-	switch rest := s.text[start:]; {
-	case rest[0] == ' ', rest[0] == '+':
-		start++
-	case bytes.HasPrefix(rest, []byte("%20")):
-		start += 3
-	default:
-		return 0, 0
-	}
-	// Not all of what may be none is read: the next word may be the same again.
-	if head := s.head(start, isBearer); head-start < 16 || !mixed(s.text[start:head]) {
-		return 0, 0
-	}
-	return start, s.run(start, isBearer)
-}
-
-// maxHead is how much of a value says whether it is a secret.
-const maxHead = 64
-
-// head is where the bytes of class that begin at i end, or the first of them.
-func (s *scan) head(i int, class uint16) int {
-	for n := min(len(s.text), i+maxHead); i < n && of(s.text[i], class); {
-		i++
-	}
-	return i
-}
-
-// mixed reports whether there are a letter and a digit among the first bytes of w.
-func mixed(w []byte) bool {
-	digit, letter := false, false
-	for _, c := range w[:min(len(w), maxHead)] {
-		if '0' <= c && c <= '9' {
-			digit = true
-		} else if of(c, isAlnum) {
-			letter = true
-		}
-	}
-	return digit && letter
-}
-
-// minPEM is how many bytes of a private key make it one; less is talk of its header.
-const minPEM = 32
-
-// pem finds the body of a private key whose header begins with the hyphen before the one at hand. The header and the end
-// stay.
-func (s *scan) pem() (start, end int) {
-	const begin = "-----BEGIN "
-	if s.i == s.done {
-		return 0, 0
-	}
-	rest := s.text[s.i-1:]
-	if len(rest) < len(begin) || string(rest[:len(begin)]) != begin {
-		return 0, 0
-	}
-	label := rest[len(begin):min(len(rest), len(begin)+48)]
-	n := bytes.Index(label, []byte("-----"))
-	if n < 0 || !bytes.Contains(label[:n], []byte("PRIVATE KEY")) {
-		return 0, 0
-	}
-	start = s.i - 1 + len(begin) + n + len("-----")
-	base64 := 0
-	for end = start; end < len(s.text); end++ {
-		c := s.text[end]
-		if of(c, isAlnum) || c == '+' || c == '/' || c == '=' {
-			base64++
-		} else if c == '-' && bytes.HasPrefix(s.text[end:], []byte("-----")) || bytes.IndexByte([]byte("\\ \t\r\n:,-()."), c) < 0 {
-			break
-		}
-	}
-	if end == len(s.text) || s.text[end] != '-' {
-		for end > start && bytes.IndexByte([]byte("\\ \t\r\n,"), s.text[end-1]) >= 0 { // of an escaped quote, or what follows
-			end--
-		}
-	}
-	s.next = start
-	if base64 < minPEM {
-		return 0, 0
-	}
-	return start, end
 }

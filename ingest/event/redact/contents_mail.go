@@ -42,7 +42,7 @@ func (s *scan) mail() (start, end int) {
 	if bytes.HasPrefix(host[1:], []byte("x.")) && '1' <= host[0] && host[0] <= '9' { // an image for a fine screen
 		return 0, 0
 	}
-	if end < len(s.text) && (s.text[end] == '(' || s.text[end] == ':' && string(s.text[start:s.i]) == "git") {
+	if end < len(s.text) && (s.text[end] == '(' || s.text[end] == '[' || s.text[end] == ':' && string(s.text[start:s.i]) == "git") {
 		return 0, 0
 	}
 	return start, end

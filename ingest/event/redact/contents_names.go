@@ -9,7 +9,7 @@ const (
 	wantNothing  want = iota
 	wantPassword      // a quoted one, or one with a digit
 	wantKey           // letters and digits, not short
-	wantToken         // the same, longer: many things are called a token
+	wantToken         // the same, longer and with a long word: many things are called a token
 	wantHeader        // Authorization: a scheme may come first
 	wantCookie        // the whole line
 )
@@ -38,6 +38,9 @@ var secretNames = []struct {
 	{"bearertoken", wantKey, false},
 	{"privatetoken", wantKey, false},
 	{"apitoken", wantKey, false},
+	{"openaikey", wantKey, false},
+	{"azurekey", wantKey, false},
+	{"storagekey", wantKey, false},
 	{"bottoken", wantKey, false},
 	{"idtoken", wantKey, false},
 	{"githubtoken", wantKey, false},
@@ -48,6 +51,10 @@ var secretNames = []struct {
 	{"passwd", wantPassword, false},
 	{"passphrase", wantPassword, false},
 	{"pwd", wantPassword, false},
+	{"dbpass", wantPassword, false},
+	{"pgpass", wantPassword, false},
+	{"smtppass", wantPassword, false},
+	{"userpass", wantPassword, false},
 	{"secret", wantPassword, false},
 	{"authorization", wantHeader, false},
 	{"cookie", wantCookie, false},
@@ -183,7 +190,7 @@ func (s *scan) value(w want, bare, colon bool) (start, end int) {
 		if !mixed(s.text[i:]) {
 			return 0, 0
 		}
-		if end = s.valueEnd(i, quote, slashes); end-i < least || !mixed(s.text[i:end]) || bytes.Contains(s.text[i:min(end, i+64)], []byte(mask)) {
+		if end = s.valueEnd(i, quote, slashes); end-i < least || !mixed(s.text[i:end]) || w == wantToken && !dense(s.text[i:end]) || bytes.Contains(s.text[i:min(end, i+64)], []byte(mask)) {
 			return 0, 0
 		}
 	default:
