@@ -1,0 +1,125 @@
+package slack
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertmanager"
+	"github.com/llmtap/llmtap/alerts/webhook"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// From calls captured in full to what leaves the house: neither what users wrote, nor what tools answered, nor the
+// credentials that a provider repeats in its error are in any message.
+func TestNoContentLeaves(t *testing.T) {
+	const prompt, reply, argument = "transfer 4000 to Ottilie", "balance of Ottilie: 12", "ottilie-account"
+	const key, mail = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789", "ottilie@example.org"
+	type object = map[string]any
+	body := func(v any) []byte {
+		b, err := json.Marshal(v)
+		if err != nil {
+			t.Fatal(err)
+		}
+		return b
+	}
+	a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
+	out := new(analyzer.Output)
+	now := time.Now().UTC().Truncate(time.Second).Add(-10 * time.Minute)
+	seq := uint64(0)
+	add := func(ev *event.Event) {
+		seq++
+		now = now.Add(200 * time.Millisecond)
+		ev.Time, ev.Instance, ev.Seq, ev.Origin, ev.Capture = now, "i1", seq, event.OriginHook, event.CaptureFull
+		ev.Labels = event.Labels{Service: "bank", Stage: "planner", ServiceVersion: "1", Conversation: fmt.Sprint("c", seq/2)}
+		ev.Part, ev.Parts, ev.BodyBytes = 1, 1, len(ev.Body)
+		a.Process(ev, analyzer.Position{Seq: seq, Time: now}, true, out)
+	}
+	for i := range 60 {
+		id := fmt.Sprintf("018f0000-0000-7000-8000-%012d", i)
+		add(&event.Event{Kind: event.Request, Exchange: id, URL: "https://api.openai.com/v1/chat/completions", Method: "POST", Body: body(object{
+			"model": "gpt-4.1", "messages": []object{
+				{"role": "user", "content": prompt},
+				{"role": "assistant", "tool_calls": []object{{"id": "call_0", "type": "function", "function": object{"name": "pay", "arguments": `{"to":"` + argument + `"}`}}}},
+				{"role": "user", "content": prompt},
+				{"role": "tool", "tool_call_id": "call_1", "content": reply},
+			},
+		})})
+		text := "messages with role 'tool' must be a response to a preceeding message with 'tool_calls'. Key " + key + " of " + mail
+		add(&event.Event{
+			Kind: event.Response, Exchange: id, Status: 400, Duration: time.Second, ContentType: "application/json",
+			Body: body(object{"error": object{"message": text, "type": "invalid_request_error"}}),
+		})
+	}
+	a.Advance(now.Add(time.Minute), true, out)
+
+	var mu sync.Mutex
+	var sent strings.Builder
+	posted := func(r *http.Request) string {
+		b, err := io.ReadAll(r.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		return string(b)
+	}
+	hook := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) {
+		mu.Lock()
+		defer mu.Unlock()
+		sent.WriteString(posted(r))
+	}))
+	defer hook.Close()
+	f, slackCfg := newSlack(t)
+	hooked, err := webhook.New(webhook.Config{URL: hook.URL, Secret: "0123456789abcdef"}, webhook.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	managers, err := alertmanager.New(alertmanager.Config{URLs: []string{hook.URL}}, alertmanager.Options{})
+	if err != nil {
+		t.Fatal(err)
+	}
+	cfg := alerts.Default()
+	cfg.Dir = t.TempDir()
+	told := 0
+	err = alerts.Backtest(t.Context(), cfg, func(yield func(*analyzer.Tally, error) bool) {
+		for i := range out.Tallies {
+			if !yield(&out.Tallies[i], nil) {
+				return
+			}
+		}
+	}, func(a alerts.Alert) error {
+		told++
+		g := alerts.Group{Key: a.Name + a.Severity(), Alerts: []alerts.Alert{a}}
+		for _, n := range []alerts.Notifier{newNotifier(t, slackCfg, nil), hooked, managers[0]} {
+			if err := n.Notify(t.Context(), g); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	if err != nil || told == 0 {
+		t.Fatalf("%d alerts, %v", told, err)
+	}
+	all := sent.String()
+	for _, m := range append(f.top(), f.thread()...) {
+		all += m.Text + m.Blocks + string(m.Metadata)
+	}
+	if !strings.Contains(all, "orphan_tool_reply") || !strings.Contains(all, "must be a response") {
+		t.Errorf("the messages lack the cause or the proof:\n%s", all)
+	}
+	for _, secret := range []string{prompt, reply, argument, key, mail, "Ottilie", "ottilie"} {
+		if strings.Contains(all, secret) {
+			t.Errorf("%q leaves in a message", secret)
+		}
+	}
+}

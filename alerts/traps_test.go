@@ -1,0 +1,205 @@
+package alerts
+
+import (
+	"fmt"
+	"strings"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// The tests of this file are of mistakes that other alerting of LLM traffic made, as their bug reports tell.
+
+// of are counts of another stage.
+func of(stage string, counts ...analyzer.Count) []analyzer.Count {
+	for i := range counts {
+		counts[i].Labels = with(counts[i].Labels, "stage", stage)
+	}
+	return counts
+}
+
+// changesOf are the changes that were told of a stage: "firing" or "resolved", each once in a row.
+func (b *bench) changesOf(stage string) string {
+	b.told.mu.Lock()
+	defer b.told.mu.Unlock()
+	var out []string
+	for _, g := range b.told.groups {
+		for _, a := range g.Alerts {
+			if s := string(a.State); a.Labels["stage"] == stage && (len(out) == 0 || out[len(out)-1] != s) {
+				out = append(out, s)
+			}
+		}
+	}
+	return strings.Join(out, " ")
+}
+
+// A group that begins to fire is told at once while another one fires; one that nothing is counted of any more is resolved
+// while another one fires.
+func TestEachGroupHasItsOwnState(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		b := newBench(t, Default(), &memory{})
+		b.second(of("planner", calls("1", 40), failures("1", "x", "", 30))...)
+		b.idle(10 * time.Second)
+		b.second(of("executor", calls("1", 40), failures("1", "x", "", 30))...)
+		b.idle(4 * time.Second) // far less than the update interval
+		if p, x := b.changesOf("planner"), b.changesOf("executor"); p != "firing" || x != "firing" {
+			t.Fatalf("planner %q, executor %q; want both told", p, x)
+		}
+		for _, g := range b.told.groups {
+			if len(g.Alerts) != 1 {
+				t.Errorf("%s speaks of %d alerts", g.Key, len(g.Alerts))
+			}
+		}
+		for range 25 * 60 { // the executor goes on failing, the planner is gone
+			b.second(of("executor", calls("1", 4), failures("1", "x", "", 3))...)
+		}
+		if p, x := b.changesOf("planner"), b.changesOf("executor"); p != "firing resolved" || x != "firing" {
+			t.Errorf("planner %q, executor %q; want the planner's end", p, x)
+		}
+		for range 70 * 60 / 5 { // beyond the life of a series
+			b.sec += 4
+			time.Sleep(4 * time.Second)
+			b.second(of("writer", calls("1", 4))...)
+		}
+		if x := b.changesOf("executor"); x != "firing resolved" || len(b.Active()) != 0 || len(b.notices) != 0 {
+			t.Errorf("executor %q, active %v, %d notices", x, b.Active(), len(b.notices))
+		}
+	})
+}
+
+// After a pause the steps that were missed are evaluated one by one: a breach in the middle one is told, though the last
+// says that all is well.
+func TestBreachInsideMissedSteps(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Default()
+		cfg.RuleFiles = []string{ruleFile(t, "", "Three|sum by (stage) (round(increase(llmtap_failed_calls_total[5s1ms]))) >= 3")}
+		b := newBench(t, cfg, &memory{})
+		b.sec = b.sec/5*5 + 5
+		b.second()
+		b.idle(9 * time.Second)
+		time.Sleep(10 * time.Minute) // nothing is read
+		for i, n := range []uint64{1, 3, 1} {
+			b.add(&analyzer.Tally{Second: b.sec + int64(5*i), Counts: []analyzer.Count{failures("1", "x", "", n)}})
+		}
+		b.add(&analyzer.Tally{Second: time.Now().Unix()})
+		synctest.Wait()
+		if n := len(b.told.groups); n != 1 {
+			t.Fatalf("told %d times, want once", n)
+		}
+		a := b.told.groups[0].Alerts[0]
+		if a.State != Resolved || !a.FoundLate || a.EndsAt.Sub(a.StartsAt) != 5*time.Second || a.Peak != 3 {
+			t.Errorf("%s, late %v, for %v, peak %v", a.State, a.FoundLate, a.EndsAt.Sub(a.StartsAt), a.Peak)
+		}
+	})
+}
+
+// A reminder is due when it was before a restart.
+func TestReminderSurvivesRestart(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memory{}
+		feed := func(b *bench, d time.Duration) {
+			t.Helper()
+			for range int(d / (5 * time.Second)) {
+				b.sec += 4
+				time.Sleep(4 * time.Second)
+				b.second(calls("1", 4), failures("1", "x", "", 2))
+			}
+		}
+		a := newBench(t, Default(), store)
+		feed(a, 3*time.Hour+50*time.Minute)
+		first := a.told.at[0]
+		a.stop()
+		for _, g := range a.told.groups {
+			if g.Repeat {
+				t.Error("a reminder came early")
+			}
+		}
+		b := newBench(t, Default(), store)
+		feed(b, 30*time.Minute)
+		var at []time.Duration
+		for i, g := range b.told.groups {
+			if g.Repeat {
+				at = append(at, b.told.at[i].Sub(first))
+			}
+		}
+		if len(at) != 1 || at[0] < 4*time.Hour || at[0] > 4*time.Hour+time.Minute {
+			t.Errorf("reminders after %v, want one after 4h", at)
+		}
+	})
+}
+
+// What a receiver refused to take counts as told neither in memory nor in the store: it is told again, after a restart too.
+func TestNotifiedOnlyWhenAccepted(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memory{}
+		a := newBench(t, Default(), store)
+		a.told.err = func(int) error { return &RetryError{Err: fmt.Errorf("503")} }
+		breach(a, 30)
+		if n := len(a.told.groups); n < 3 {
+			t.Errorf("tried %d times in 30 s", n)
+		}
+		for _, n := range a.notices {
+			if d := n.sent[0]; d.version != 0 || !d.at.IsZero() || n.settled {
+				t.Errorf("counts as told: %+v", d)
+			}
+		}
+		a.stop()
+		b := newBench(t, Default(), store)
+		synctest.Wait()
+		if n := len(b.told.groups); n != 1 {
+			t.Errorf("told %d times after the restart, want at once", n)
+		}
+		a, b = b, nil
+		a.stop()
+		b = newBench(t, Default(), store)
+		synctest.Wait()
+		if n := len(b.told.groups); n != 0 {
+			t.Errorf("told %d times again", n)
+		}
+	})
+}
+
+// However much fires at once, what is kept, stored and told of it is bounded, and what is left out is counted.
+func TestStormIsBounded(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		cfg := Default()
+		cfg.MaxLabelValues = 2000
+		storm := func(b *bench, stages int) {
+			t.Helper()
+			var counts []analyzer.Count
+			for i := range stages {
+				counts = append(counts, of(fmt.Sprintf("s%04d", i), calls("1", 20), failures("1", "x", "", 20))...)
+			}
+			b.second(counts...)
+			b.idle(10 * time.Second)
+		}
+		b := newBench(t, cfg, &memory{})
+		storm(b, maxNotices+100)
+		if n, dropped := len(b.notices), testutil.ToFloat64(b.m.dropped.WithLabelValues("max_alerts")); n != maxNotices || dropped < 100 {
+			t.Errorf("%d notices, %v alerts dropped", n, dropped)
+		}
+		b.stop()
+
+		cfg.GroupBy = []string{"service"} // all of them in one message
+		store := &memory{}
+		b = newBench(t, cfg, store)
+		storm(b, 100)
+		for _, g := range b.told.groups {
+			if len(g.Alerts) > maxNoticeAlerts {
+				t.Errorf("a message of %d alerts", len(g.Alerts))
+			}
+		}
+		for k, v := range store.m {
+			if len(v) > 1<<20 {
+				t.Errorf("%d bytes at %s", len(v), k)
+			}
+		}
+		if n := len(b.told.groups); n != 1 {
+			t.Errorf("told %d times, want one message", n)
+		}
+	})
+}
