@@ -34,7 +34,8 @@ type ContentsConfig struct {
 	// Mask are the kinds that are masked.
 	Mask []string `yaml:"mask"`
 	// Patterns are regular expressions of what is masked beside them, in RE2's syntax. They see the text of a JSON string
-	// as it stands there, escapes included, and never match beyond it.
+	// as it stands there, escapes included, and never match beyond it. A pattern that must have some letters, as EMP-\d{6}
+	// has, costs hardly anything where they are not; [A-Z]{3}\d{6} takes twenty times as long as all the rest.
 	Patterns []string `yaml:"patterns"`
 }
 
@@ -56,8 +57,7 @@ func NewContents(cfg ContentsConfig) (*Contents, error) {
 			errs = append(errs, fmt.Errorf("patterns[%d]: %w", i, err))
 			continue
 		}
-		prefix, _ := re.LiteralPrefix()
-		c.patterns = append(c.patterns, pattern{re, []byte(prefix)})
+		c.patterns = append(c.patterns, newPattern(re))
 	}
 	for kind, anchors := range anchorsOf {
 		if slices.Contains(cfg.Mask, kind) {
@@ -96,7 +96,7 @@ func compilePattern(p string) (*regexp.Regexp, error) {
 //
 // What was JSON stays JSON: a mask has no quote and no escape, replaces no part of an escape, and what may stand where
 // JSON has a number becomes the number 0. Of a streamed answer, which comes in fragments, only what is whole in one
-// fragment is seen. Masking what is masked changes nothing, unless a pattern matches masks and what is beside them.
+// fragment is seen. Masking what is masked changes nothing, but for what touched a secret, and patterns that match masks.
 type Contents struct {
 	anchors  [256]check
 	hot      [1 << 16]uint8 // 1 for a pair of bytes at whose second one to look; the first is the low byte

@@ -15,11 +15,11 @@ type digits struct {
 	groups [8]int // their lengths
 	g      int
 	end    int
-	seps   byte // the separator if there is only one sort; 0: none, 1: several sorts
+	seps   byte // the separator; 0: none
 }
 
-// digits reads groups of digits from i on, parted by one separator each: a space, a hyphen or a dot. n is 0 if there is
-// too much of them.
+// digits reads groups of digits from i on, parted by the same separator: a space, a hyphen or a dot. What may be a card by
+// itself is one group. n is 0 if there is too much of them.
 func (s *scan) digits(i int) (d digits) {
 	for {
 		from := i
@@ -42,12 +42,10 @@ func (s *scan) digits(i int) (d digits) {
 		if i+1 >= len(s.text) || s.text[i] != ' ' && s.text[i] != '-' && s.text[i] != '.' || s.text[i+1] < '0' || s.text[i+1] > '9' {
 			return d
 		}
-		switch {
-		case d.seps == 0:
-			d.seps = s.text[i]
-		case d.seps != s.text[i]:
-			d.seps = 1
+		if d.seps != 0 && d.seps != s.text[i] || d.seps == 0 && d.n >= minCard {
+			return d
 		}
+		d.seps = s.text[i]
 		i++
 	}
 }
@@ -64,7 +62,7 @@ func (s *scan) number(c check) (start, end int, with string) {
 			}
 			return s.i - 1, s.international(), mask
 		case '(':
-			if end = s.areaCode(); end > 0 && s.numberBegins(s.i-1) && s.numberEnds(end) {
+			if end = s.areaCode(); end > 0 && s.numberBegins(s.i-1) && s.numberEnds(end, '-') {
 				return s.i - 1, end, mask
 			}
 		}
@@ -76,8 +74,8 @@ func (s *scan) number(c check) (start, end int, with string) {
 	}
 	d := s.digits(start)
 	switch {
-	case c&checkCard != 0 && isCard(&d) && s.numberEnds(d.end):
-	case c&checkPhone != 0 && isNorthAmerican(&d) && s.numberEnds(d.end):
+	case c&checkCard != 0 && isCard(&d) && s.numberEnds(d.end, d.seps):
+	case c&checkPhone != 0 && isNorthAmerican(&d) && s.numberEnds(d.end, d.seps):
 	default:
 		return 0, 0, ""
 	}
@@ -118,14 +116,15 @@ func (s *scan) numberBegins(i int) bool {
 	}
 }
 
-// numberEnds is the same for the end.
-func (s *scan) numberEnds(i int) bool {
+// numberEnds is the same for the end of one with separators seps: behind a space another number may begin, unless it is one
+// of those.
+func (s *scan) numberEnds(i int, seps byte) bool {
 	if i == len(s.text) {
 		return true
 	}
 	c := s.text[i]
 	if c == '.' || c == '-' || c == ' ' { // of a sentence
-		return i+1 == len(s.text) || !of(s.text[i+1], isAlnum) || c == ' ' && (s.text[i+1] < '0' || s.text[i+1] > '9')
+		return i+1 == len(s.text) || !of(s.text[i+1], isAlnum) || c == ' ' && (seps != ' ' || s.text[i+1] < '0' || s.text[i+1] > '9')
 	}
 	return !of(c, isKey|isNumberAfter)
 }
@@ -153,7 +152,7 @@ func (s *scan) numberMask(start, end int) string {
 
 // isCard reports whether d is the number of a payment card: written in one, or in groups as on the card.
 func isCard(d *digits) bool {
-	if d.n < minCard || d.seps == 1 || d.seps == '.' || d.g > 1 && !cardGroups(d) {
+	if d.n < minCard || d.seps == '.' || d.g > 1 && !cardGroups(d) {
 		return false
 	}
 	return isIssued(d) && luhn(d.digits[:d.n])

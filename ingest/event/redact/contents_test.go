@@ -3,6 +3,7 @@ package redact
 import (
 	"bytes"
 	"encoding/json"
+	"regexp"
 	"strings"
 	"testing"
 )
@@ -94,6 +95,7 @@ func TestContents(t *testing.T) {
 	f("+86 138 1234 5678, +8613812345678, +33 (0)6 12 34 56 78, +91 98765 43210, +1.415.555.2671, +44.20.7946.0958, +971 50 123 4567, +352 26 12 34", "***, ***, ***, ***, ***, ***, ***, ***")
 	f("card 4111 1111 1111 1111, 4111-1111-1111-1111 or 5555555555554444 now; 3782 822463 10005", "card ***, *** or *** now; ***")
 	f("a%204111111111111111 b%20Bearer%20"+made(40)+" c%3D(415)%20555-2671 d=%28415-555-2671", "a%20*** b%20Bearer%20*** c%3D(415)%20555-2671 d=%28***")
+	f("4111-1111-1111-1111 5500-0000-0000-0004 4111111111111111 12/27 123, 415-555-2671 415-555-2672 (415) 555-2671 9", "*** *** *** 12/27 123, *** *** *** 9")
 	f(`{"card": 4111111111111111, "list":[378282246310005,6011111111111117]}`, `{"card": 0, "list":[0,0]}`)
 
 	// Look-alikes: evidence and code.
@@ -109,6 +111,7 @@ func TestContents(t *testing.T) {
 	same("git@github.com:llmtap/llmtap.git openai@4.2.1 @types/node@18.0.0 logo@2x.png @app.route q@k.transpose(0, 1) x@w.T actions/checkout@v4")
 	same("https://example.com:8080/@scope/x http://user@host/ postgres://${USER}:${PASS}@host/db")
 	same("1700000000 1700000000000 1700000000000000 2026-11-21T08:00:00.123456789Z 192.168.100.200 10.0.0.1:8080 v1.22.333 3.14159265358979 0x4111111111111111")
+	same("4111 1111 1111 1111 1111 rows 4111-1111-1111-1111-1 2023 2024 2025 2026")
 	same("4111111111111112 1234567890123456 id_4111111111111111 4111111111111111_x 0.4111111111111111 4111111111111111.5 1,234,567,890")
 	same("@@ -415,555 +1,7 @@\n+1700000000\n+12345678\n1e+10 x+1 +0530 +1-2 [+1, +2, +3] 2671-415-555-2671-1 200-300-400 415-155-2671 555-2671")
 	// What a diff adds is no number with a country's code.
@@ -184,6 +187,35 @@ func TestContentsPatterns(t *testing.T) {
 			t.Errorf("%v is taken", bad)
 		} else if len(bad.Patterns) == 2 && !strings.Contains(err.Error(), "patterns[1]: ") {
 			t.Error(err)
+		}
+	}
+}
+
+// What a pattern must have is found wherever the pattern matches.
+func TestContentsPatternsMustHave(t *testing.T) {
+	for _, x := range []struct{ pattern, must, folded, text string }{
+		{`EMP-\d{6}`, "EMP-", "", "EMP-123456"},
+		{`\d{3}-(?:EMP|DEP)-x(?:staff)+`, "staff", "", "123-DEP-xstaffstaff"},
+		{`(?i)\bproject falcon\b`, "", "project falcon", "PROJECT FalCon"},
+		{`(?i)tasks?-`, "", "ta", "TA\u017fk-"},
+		{`(?i:acme) Corp(oration)?`, " Corp", "", "aCMe Corp"},
+		{`(?i)k\d+`, "", "", "\u212a123"},
+		{`a|bcd`, "", "", "a"},
+		{`(abc)?x{2,}`, "x", "", "xx"},
+		{`(?:abc){0,3}y`, "y", "", "y"},
+		{`Größe \d`, "Größe ", "", "Größe 3"},
+		{`x\x{FFFD}yz`, "yz", "", "x\xffyz"},
+		{`[A-Z]{2}\d{6}`, "", "", "AB123456"},
+	} {
+		p := newPattern(regexp.MustCompile(x.pattern))
+		if string(p.must) != x.must || p.folded != x.folded {
+			t.Errorf("%s must have %q or %q, want %q or %q", x.pattern, p.must, p.folded, x.must, x.folded)
+		}
+		if !p.MatchString(x.text) {
+			t.Errorf("%s does not match %q", x.pattern, x.text)
+		}
+		if got := string(newContents(t, x.pattern).Append(nil, []byte("<"+x.text+">"))); got != "<***>" {
+			t.Errorf("%s: %q becomes %q", x.pattern, x.text, got)
 		}
 	}
 }

@@ -27,11 +27,15 @@
 // # Contents
 //
 // What bodies hold is masked by Contents, before it is stored: only what is surely a secret or personal, since the rest is
-// evidence. It looks at a few percent of the bytes, those that a secret may have behind the one before.
+// evidence. Telephone numbers without a country's code are known only as North Americans write them.
 //
 // # Why by hand
 //
-// During an incident every answer is an error, and each is masked twice. One pass over a table of character classes
-// takes 4 to 5 ns a byte, allocates nothing once dst is large enough, and is linear whatever the text is
-// (go test -run - -bench . ./ingest/event/redact).
+// During an incident every answer is an error, and each is masked twice. Append is one pass over a table of character
+// classes: it takes 4 to 5 ns a byte, allocates nothing once dst is large enough, and is linear whatever the text is.
+//
+// Contents are most of what an analyzer reads. A secret has a byte, with the one before it, that few others have: a bit for
+// each of 64 pairs is looked up without a branch, and then a few percent of them are looked at. That is 500 MB/s of code
+// on a core, 1,000 of images and hashes, 400 of logs, which are numbers; by one byte after the other it was half of that,
+// for the processor guessed wrong (go test -run - -bench . ./ingest/event/redact, MB/cpu-s).
 package redact
