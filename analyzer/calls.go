@@ -131,11 +131,11 @@ func (a *Analyzer) replies(o *open, violations []Violation, at Position) {
 		a.putCall(c, at.Seq)
 	}
 	for _, c := range t.Dropped {
-		a.miss(c, replyActive, "its conversation goes on without the call and without a reply", at)
+		a.miss(c, replyActive, t.Excused(c), "its conversation goes on without the call and without a reply", at)
 	}
 	for _, c := range t.Superseded {
 		if a.silent(c) {
-			a.miss(c, replyIdle, "the process that was to run it is silent since then, and another one goes on with its conversation", at)
+			a.miss(c, replyIdle, false, "the process that was to run it is silent since then, and another one goes on with its conversation", at)
 		}
 	}
 }
@@ -147,7 +147,7 @@ func (a *Analyzer) misplaced(o *open, p *Pairing, fate Fate, state string, chang
 			continue
 		}
 		call, nth := &p.Calls[r.Call], 0
-		if len(call.Call.ID) == 0 { // names pair in their order
+		if len(call.Call.ID) == 0 || p.by.names { // names pair in their order
 			for i := r.Call - 1; i >= max(0, r.Call-maxSameName) && p.Calls[i].Message == call.Message; i-- {
 				if bytes.Equal(p.Calls[i].Name, call.Name) {
 					nth++
@@ -173,8 +173,9 @@ func blamed(violations []Violation, c *session.Call) bool {
 	return false
 }
 
-// miss decides what it means that no reply to c came, although one could have been expected by now.
-func (a *Analyzer) miss(c *session.Call, detail, why string, at Position) {
+// miss decides what it means that no reply to c came, although one could have been expected by now. Where it is excused,
+// that is no signal.
+func (a *Analyzer) miss(c *session.Call, detail string, excused bool, why string, at Position) {
 	w := c.Asker.(*asker)
 	if !c.Undecided() || w.origin == event.OriginImport || w.degraded || a.lostAfter(w.instance, w.instanceSeq, w.dropped) {
 		return // absence is no evidence
@@ -184,7 +185,9 @@ func (a *Analyzer) miss(c *session.Call, detail, why string, at Position) {
 		c.End(session.Terminal)
 	} else {
 		c.End(session.Missing)
-		a.neverArrived(c, detail, why, at)
+		if !excused {
+			a.neverArrived(c, detail, why, at)
+		}
 	}
 	a.learn(w, c, habit{missing: 1})
 	a.putCall(c, at.Seq)

@@ -122,6 +122,32 @@ func TestToolCallStates(t *testing.T) {
 		s.now = s.now.Add(20 * time.Minute)
 		s.ok(assistant("fine"), goOn...)
 	}, "call_1 book missing", "reply_never_arrived active call_1")
+	f("the answer is thrown away, and the user asks on", func(s *stream) {
+		s.ok(said, hello...)
+		s.ok(assistant("fine"), append(hello[:2:2], user("No, wait: what is free?"))...)
+	}, "call_1 book abandoned")
+	f("another agent speaks before the one that runs the tool", func(s *stream) {
+		s.ok(said, hello...)
+		s.ok(assistant("fine"), append(hello[:2:2], user("call_1: booked"))...)
+		s.ok(assistant("done"), append(asked, tool("call_1", "booked"), user("fine"))...)
+	}, "call_1 book answered")
+	f("the first of parallel calls is kept", func(s *stream) {
+		s.ok(assistant("", "call_0 book", "call_1 book"), hello...)
+		s.ok(assistant("done"), append(hello[:2:2], assistant("", "call_0 book"), tool("call_0", "ok"))...)
+	}, "call_1 book missing")
+	f("the first of parallel calls is kept, and the other one ran", func(s *stream) {
+		s.ok(assistant("", "call_0 book", "call_1 book"), hello...)
+		s.tool("call_1", event.StatusStarted, "")
+		s.ok(assistant("done"), append(hello[:2:2], assistant("", "call_0 book"), tool("call_0", "ok"))...)
+	}, "call_1 book missing", "reply_never_arrived active call_1")
+	f("the answer is saved without its calls, and with one of the replies", func(s *stream) {
+		s.ok(assistant("", "call_1 book", "call_2 book"), hello...)
+		s.fail(400, orphanText, append(hello[:2:2], assistant(""), tool("call_2", "ok"))...)
+	}, "call_1 book missing", "call_2 book rejected", "conversation_ended_on_error orphan_tool_reply -")
+	f("the history is cut behind the calls", func(s *stream) {
+		s.ok(assistant("", "call_1 book", "call_2 book"), hello...)
+		s.fail(400, orphanText, hello[0], tool("call_2", "ok"))
+	}, "call_1 book abandoned", "call_2 book rejected", "conversation_ended_on_error orphan_tool_reply -")
 	f("the history is cut", func(s *stream) {
 		s.ok(said, hello...)
 		s.ok(assistant("fine"), hello[0], user("Summary: a table was booked."), user("and now?"))
@@ -374,4 +400,11 @@ func TestCallsWithoutIDs(t *testing.T) {
 	f("one", []msg{content("model", call, call), content("user", reply)}, " book answered", " book missing")
 	f("none", []msg{content("model", call, call), content("user", msg{"text": "well?"})}, " book missing", " book missing")
 	f("stopped", nil, " book abandoned", " book abandoned")
+	named := func(id string) (c, r msg) {
+		return msg{"functionCall": msg{"id": id, "name": "book", "args": msg{}}}, msg{"functionResponse": msg{"id": id, "name": "book", "response": msg{"result": "ok"}}}
+	}
+	c1, r1 := named("agent-7f3b21aa90c14d55")
+	c2, r2 := named("agent-02cd41be77a0e913")
+	f("both, under ids of the agent's own", []msg{content("model", c1, c2), content("user", r1, r2)}, " book answered", " book answered")
+	f("one, under ids of the agent's own", []msg{content("model", c1, c2), content("user", r1)}, " book answered", " book missing")
 }

@@ -141,8 +141,8 @@ const clockSkew = 5 * time.Second
 // bring that request before the end of the answer, so the times of the processes decide.
 func (a *Analyzer) overtaken(o *open, ev *event.Event) {
 	by := o.turn.Overtaken()
-	if by == nil || ev.Cancelled() {
-		return
+	if by == nil || ev.Cancelled() || ev.Error != "" && !brokenOff(ev.Error) {
+		return // when the agent stopped reading, nobody knows
 	}
 	margin := time.Duration(0)
 	if o.row.Origin == event.OriginHook && by.Instance != o.row.Instance {

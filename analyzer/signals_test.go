@@ -230,6 +230,13 @@ func TestSignals(t *testing.T) {
 		s.ok(done, with(long[:2]...)...)
 		s.ok(done, system("You plan."), user("Read other.py."))
 	})
+	f("back to an earlier question, whose answer reads like the last one", func(s *stream) {
+		said := assistant("All of it is done; there is nothing left to look up.")
+		s.ok(said, h...)
+		s.ok(said, with(said, user("And other.py?"))...)
+		s.ok(said, with(said, user("And other.py?"), said, user("And third.py?"))...)
+		s.ok(done, with(said, user("And fourth.py?"))...)
+	})
 	f("another agent of the conversation", func(s *stream) {
 		s.ok(long[0], h...)
 		s.ok(done, with(long[:2]...)...)
@@ -259,6 +266,14 @@ func TestSignals(t *testing.T) {
 		s.request(b, with(done, user("Thanks."))...)
 		s.response(a, 200, answer(done)).Time = s.now.Add(-2 * time.Second)
 		s.response(b, 200, answer(done))
+	})
+	f("the agent left the stream open when it had its end", func(s *stream) {
+		s.ok(said, h...)
+		a, b := s.exchange(), s.exchange()
+		s.request(a, with(said, reply)...)
+		s.request(b, with(said, reply, done, user("Thanks."))...)
+		s.response(b, 200, answer(done))
+		s.response(a, 200, answer(done)).Error = "neither read to its end nor closed"
 	})
 	f("the first one was called off", func(s *stream) {
 		a, b := s.exchange(), s.exchange()

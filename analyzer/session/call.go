@@ -172,6 +172,18 @@ func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 	c.superseded(t, a)
 }
 
+// Excused reports whether something else explains that a Dropped call is gone: the agent took other calls of its answer
+// and never ran this one, so that the model reads that it asked for less, or the request holds replies to other calls of
+// that answer and none of the calls, so that a rule says already what was cut off or not saved.
+func (t *Turn) Excused(c *Call) bool {
+	kept, carried := false, false
+	for _, other := range c.answer.calls {
+		kept = kept || other.kept == t.seq
+		carried = carried || other.carried == t.seq
+	}
+	return kept && c.tool == ToolUnknown || carried && !kept
+}
+
 // keeps marks the calls of a that q holds, reply or not.
 func (q *skeleton) keeps(a *answer, f fit, seq uint64) {
 	for i := len(q.messages) - 1; i >= q.lead; i-- {
@@ -207,10 +219,11 @@ func (c *conversation) superseded(t *Turn, a *answer) {
 }
 
 // wentOn reports whether q was written after a was read. A request that is sent again, or one from which a is cut
-// together with everything around it, says nothing of a's calls.
+// together with everything around it, says nothing of a's calls. Nor does one that has no answer at all in the place of a:
+// a was thrown away as a whole, or another agent of the conversation speaks.
 func (c *conversation) wentOn(q *skeleton, a *answer, f fit) bool {
 	body := q.body()
-	if f.whole && len(body) > max(f.prefix, a.after) {
+	if f.whole && len(body) > max(f.prefix, a.after) && !body[a.after].fromOutside() {
 		return true
 	}
 	for i := range body {
@@ -249,7 +262,7 @@ func (t *Turn) Settle(accepted, refused bool) (changed []*Call) {
 // has a reply that is one too many, or came too late; state says which. It returns the call when it changed.
 func (t *Turn) Misplaced(id, name []byte, nth, i int, state string) *Call {
 	key := hashOrZero(id)
-	if key == 0 && t.names && len(name) > 0 {
+	if t.names && len(name) > 0 && t.conv.calls[key] == nil {
 		key = hashOrZero(name) + uint64(nth)
 	}
 	call := t.conv.calls[key]

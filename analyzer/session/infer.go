@@ -41,6 +41,7 @@ type search struct {
 	q     *skeleton
 	need  uint64        // oldest sequence that the decision depends on
 	weak  *conversation // found by one answer that others may have given too
+	names bool          // calls are known by the names of their functions, whatever ids they have
 }
 
 // infer finds the one conversation whose answer the request holds, newest message first. It also returns the oldest
@@ -50,12 +51,21 @@ func (s *Store) infer(in *In, q *skeleton) (c *conversation, need uint64) {
 		return nil, in.Need
 	}
 	f := search{store: s, q: q, need: in.Need}
-	for i := len(q.messages) - 1; i >= max(q.lead, len(q.messages)-maxProbes); i-- {
-		if c = f.message(in, i); c != nil {
-			break
-		}
+	if c = f.messages(in); c == nil && in.Target.Dialect == facts.Gemini {
+		q.byName(in.Facts, func(uint64) bool { return false })
+		f.names, f.weak = true, nil
+		c = f.messages(in)
 	}
 	return c, f.need
+}
+
+func (f *search) messages(in *In) *conversation {
+	for i := len(f.q.messages) - 1; i >= max(f.q.lead, len(f.q.messages)-maxProbes); i-- {
+		if c := f.message(in, i); c != nil {
+			return c
+		}
+	}
+	return nil
 }
 
 // message looks for the answer that message i repeats or replies to.
@@ -64,14 +74,14 @@ func (f *search) message(in *In, i int) *conversation {
 	if m.replies > 0 {
 		at := f.q.owner(i)
 		for j, id := range f.q.replyIDs(m) {
-			if c := f.call(in.Service, id, unique(fm.Replies[j].ID), f.q.before(at)); c != nil {
+			if c := f.call(in.Service, id, !f.names && unique(fm.Replies[j].ID), f.q.before(at)); c != nil {
 				return c
 			}
 		}
 		return nil
 	}
 	for j, a := range f.q.calls(m) {
-		if c := f.call(in.Service, a.id, unique(fm.Calls[j].ID), f.q.before(i)); c != nil {
+		if c := f.call(in.Service, a.id, !f.names && unique(fm.Calls[j].ID), f.q.before(i)); c != nil {
 			return c
 		}
 	}

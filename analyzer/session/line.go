@@ -27,7 +27,7 @@ func (c *conversation) predecessor(q *skeleton, src *source) (best *line, bestFi
 func (l *line) rank(q *skeleton, f fit) int {
 	// Two stages that start with the same user message and other system prompts are not one history.
 	whole := f.whole && (f.prefix > 1 || q.sameLead(&l.tip))
-	holds := l.answer != nil && q.holds(l.answer)
+	holds := l.answer != nil && q.holds(l.answer, l.since(f))
 	switch {
 	case whole && holds:
 		return 5
@@ -43,9 +43,18 @@ func (l *line) rank(q *skeleton, f fit) int {
 	return 0
 }
 
-// holds reports whether q has a copy of a or a reply to a call of it.
-func (q *skeleton) holds(a *answer) bool {
-	for i := len(q.messages) - 1; i >= q.lead; i-- {
+// since is how many messages of the body of a request were there before the answer of l, so that what looks like the
+// answer among them is an older one.
+func (l *line) since(f fit) int {
+	if l.answer.exchange != l.exchange {
+		return 0
+	}
+	return f.prefix
+}
+
+// holds reports whether q has a copy of a or a reply to a call of it, from message n of its body on.
+func (q *skeleton) holds(a *answer, n int) bool {
+	for i := len(q.messages) - 1; i >= q.lead+n; i-- {
 		m := &q.messages[i]
 		if slices.ContainsFunc(q.replyIDs(m), a.has) || q.copies(m, a) {
 			return true

@@ -98,11 +98,33 @@ func (t *Turn) RootCause(s Symptom) RootCause {
 		return r
 	}
 	if s.ToolCallID != "" {
-		s.id = hashName(s.ToolCallID)
+		s.id = t.keyOf(s.ToolCallID)
 	}
 	r := explain(t, &s)
 	r.Fix = fixes[r.ID]
 	return r
+}
+
+// keyOf is the hash by which the call or reply of the request with this id is known.
+func (t *Turn) keyOf(callID string) uint64 {
+	id := hashName(callID)
+	if !t.names || t.conv.calls[id] != nil {
+		return id
+	}
+	for i := range t.facts.Messages {
+		m, k := &t.facts.Messages[i], &t.q.messages[i]
+		for j := range m.Calls {
+			if string(m.Calls[j].ID) == callID {
+				return t.q.calls(k)[j].id
+			}
+		}
+		for j := range m.Replies {
+			if string(m.Replies[j].ID) == callID {
+				return t.q.replyIDs(k)[j]
+			}
+		}
+	}
+	return id
 }
 
 // unknown explains a defect of a request of which no earlier one is known: what the request shows by itself, else that

@@ -236,3 +236,32 @@ func TestEviction(t *testing.T) {
 		t.Errorf("the conversation in use was forgotten: %+v", r)
 	}
 }
+
+// Messages of another dialect hold more or less each, so their number says nothing of what was left out.
+func TestShrunkCountsOneDialect(t *testing.T) {
+	b, err := json.Marshal(msg{"messages": []msg{
+		user("q"),
+		{"role": "assistant", "content": []msg{{"type": "tool_use", "id": "call_3", "name": "read_file", "input": msg{}}}},
+		{"role": "user", "content": []msg{{"type": "tool_result", "tool_use_id": "call_3", "content": "c"}}},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	var r facts.Request
+	if err := facts.ScanRequest(facts.Anthropic, b, &r); err != nil {
+		t.Fatal(err)
+	}
+	for dialect, want := range map[facts.Dialect]bool{facts.Anthropic: false, facts.OpenAIChat: true} {
+		k := newTalk(t, config())
+		k.answer(k.ask("c", user("q")), assistant("", "call_1", "call_2"))
+		k.answer(k.ask("c", user("q"), assistant("", "call_1", "call_2"), tool("call_1", "a"), tool("call_2", "b")), assistant("", "call_3"))
+		k.seq++
+		turn := k.store.Request(session.In{
+			Seq: k.seq, Need: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: "c", Exchange: fmt.Sprintf("x%d", k.seq),
+			Target: facts.Target{Dialect: dialect}, Facts: &r, Body: b,
+		})
+		if from, to, shrunk := turn.Shrunk(); shrunk != want {
+			t.Errorf("%s after openai_chat, from %d to %d messages: %t, want %t", dialect, from, to, shrunk, want)
+		}
+	}
+}

@@ -59,7 +59,6 @@ func hashName(id string) uint64 { return max(xxh3.HashString(id), 1) }
 // read makes s the skeleton of a request, reusing its memory.
 func (s *skeleton) read(in *In) {
 	r := in.Facts
-	names := in.Target.Dialect == facts.Gemini
 	s.messages, s.ids, s.answers, s.lead = s.messages[:0], s.ids[:0], s.answers[:0], 0
 	s.messages = slices.Grow(s.messages, len(r.Messages))
 	for i := range r.Messages {
@@ -74,26 +73,45 @@ func (s *skeleton) read(in *In) {
 		k.noText = m.ContentHash == 0 || m.Content == facts.String && m.ContentBytes == 0
 		k.reasons = m.Reasoning > facts.Null || m.Signed != 0
 		for j := range m.Replies {
-			id := hashOrZero(m.Replies[j].ID)
-			if id == 0 && names {
-				id = nth(hashOrZero(m.Replies[j].Name), j, func(n int) uint64 { return s.answers[int(k.answer)+n] })
-			}
-			s.answers = append(s.answers, id)
+			s.answers = append(s.answers, hashOrZero(m.Replies[j].ID))
 		}
 		for j := range m.Calls {
 			c := &m.Calls[j]
-			a := mark{id: hashOrZero(c.ID), name: hashOrZero(c.Name), bad: len(c.Name) == 0 || c.Args > facts.ArgsEmpty}
-			if a.id == 0 && names {
-				a.id = nth(a.name, j, func(n int) uint64 { return s.ids[int(k.id)+n].id })
-			}
 			k.reasons = k.reasons || c.Signature > facts.Null
-			s.ids = append(s.ids, a)
+			s.ids = append(s.ids, mark{id: hashOrZero(c.ID), name: hashOrZero(c.Name), bad: len(c.Name) == 0 || c.Args > facts.ArgsEmpty})
 		}
 		s.messages = append(s.messages, k)
 	}
 	for s.lead < len(s.messages) && (s.messages[s.lead].role == facts.RoleSystem || s.messages[s.lead].role == facts.RoleDeveloper) {
 		s.lead++
 	}
+	if in.Target.Dialect == facts.Gemini {
+		s.byName(r, func(uint64) bool { return true })
+	}
+}
+
+// byName makes s, the skeleton of r, know calls and replies whose ids are not known by the names of their functions. A
+// model gives ids or none; where it gave none, an agent may have made its own, which no answer names.
+func (s *skeleton) byName(r *facts.Request, known func(id uint64) bool) {
+	for i := range s.messages {
+		k, m := &s.messages[i], &r.Messages[i]
+		ids, answers := s.calls(k), s.replyIDs(k)
+		for j := range ids {
+			if ids[j].id = hashOrZero(m.Calls[j].ID); ids[j].id == 0 || !known(ids[j].id) {
+				ids[j].id = nth(ids[j].name, j, func(n int) uint64 { return ids[n].id })
+			}
+		}
+		for j := range answers {
+			if answers[j] = hashOrZero(m.Replies[j].ID); answers[j] == 0 || !known(answers[j]) {
+				answers[j] = nth(hashOrZero(m.Replies[j].Name), j, func(n int) uint64 { return answers[n] })
+			}
+		}
+	}
+}
+
+// fromOutside reports whether m is neither an answer nor a part of one, nor a reply.
+func (m *message) fromOutside() bool {
+	return (m.role == facts.RoleUser || m.role == facts.RoleSystem || m.role == facts.RoleDeveloper) && m.replies == 0
 }
 
 // body is the messages after the leading system messages.

@@ -175,6 +175,9 @@ func (s *Store) Request(in In) *Turn {
 	q.read(&in)
 	named := s.ending(&in)
 	c := s.conversation(&in, q, named)
+	if in.Target.Dialect == facts.Gemini {
+		q.byName(in.Facts, func(id uint64) bool { return c.calls[id] != nil })
+	}
 	src := c.sent(&in)
 	l, f, continues := c.predecessor(q, src)
 	if named != nil && named.conv == c && slices.Contains(c.lines, named.line) {
@@ -212,7 +215,8 @@ func (s *Store) Request(in In) *Turn {
 		t.twice, l.resent = l.resent, f.whole && same
 		l.overtakes(&in, f, same)
 		t.was = len(l.tip.body())
-		t.shrunk = f.known && !f.whole && t.before != nil && t.before.exchange == t.previous && t.length < t.was && q.sameLead(&l.tip)
+		t.shrunk = f.known && !f.whole && t.before != nil && t.before.exchange == t.previous && t.length < t.was && q.sameLead(&l.tip) &&
+			t.pSource.target.Dialect == in.Target.Dialect
 	}
 	if c.open > 0 {
 		c.answerCalls(t, q, named != nil && continues && l == named.line)

@@ -170,7 +170,7 @@ func (t *Turn) idGone(at int, detail string, reply int) RootCause {
 			}
 			return because(id, High, "", "answer of exchange %s, %s, has no %s in its call %d; message %d of the request repeats that", a.exchange, how, lacks(noID), made.Position+1, at)
 		case reply >= 0 && !noID:
-			if t.q.replies(hashID(c.ID)) > 0 {
+			if t.q.replies(t.q.calls(&t.q.messages[at])[j].id) > 0 {
 				continue // this one has its reply
 			}
 			return because(IDDroppedOnSave, High, "", "answer of exchange %s called %s, and message %d of the request repeats it; the reply in message %d names no call",

@@ -102,7 +102,7 @@ func (t *Turn) unanswered(s *Symptom, call *Call) RootCause {
 		return because(id, confidence, detail, format+"%s", a.exchange, n, named(s.ToolCallID, call), call.Position+1, k, next, more)
 	}
 	switch {
-	case t.conv.tools && call.tool == ToolUnknown && (k == 0 || !first || !t.sameTool(a, call, k)):
+	case t.conv.tools && call.CallID != "" && call.tool == ToolUnknown && (k == 0 || !first || !t.sameTool(a, call, k)):
 		return evidence(ToolSkipped, High, "", "; the agent tells when tools run, and this one never started")
 	case call.tool == ToolStarted && moved:
 		return evidence(Crashed, High, "", "; the tool had started and never ended, and another process sent it")
