@@ -27,8 +27,8 @@ func newPattern(re *regexp.Regexp) pattern {
 
 // require makes the longest text that all matches of tree have what p must have, if it is longer.
 func (p *pattern) require(tree *syntax.Regexp) {
-	switch tree.Op {
-	case syntax.OpLiteral:
+	switch op := tree.Op; {
+	case op == syntax.OpLiteral:
 		fold := tree.Flags&syntax.FoldCase != 0
 		apart := func(r rune) bool { // which other bytes match, too
 			return r == utf8.RuneError || fold && (r >= utf8.RuneSelf || bytes.IndexByte([]byte("kKsS"), byte(r)) >= 0)
@@ -42,13 +42,9 @@ func (p *pattern) require(tree *syntax.Regexp) {
 				p.must, p.folded = []byte(w), ""
 			}
 		}
-	case syntax.OpConcat, syntax.OpCapture, syntax.OpPlus:
+	case op == syntax.OpConcat, op == syntax.OpCapture, op == syntax.OpPlus, op == syntax.OpRepeat && tree.Min > 0:
 		for _, sub := range tree.Sub {
 			p.require(sub)
-		}
-	case syntax.OpRepeat:
-		if tree.Min > 0 {
-			p.require(tree.Sub[0])
 		}
 	}
 }
