@@ -7,7 +7,7 @@ import functools
 import importlib
 from typing import Any, AsyncIterator, Awaitable, Callable, Optional
 
-from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, DRAINS, Exchange, Headers, cancelled
+from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, DRAINS, Exchange, cancelled, headers_of
 from ._patch import Patches, hook_of
 
 
@@ -24,14 +24,6 @@ def patch(patches: Patches) -> None:
 
 def _noop() -> Any:
     return importlib.import_module("aiohttp.helpers").noop()
-
-
-def _headers(headers: Any) -> Headers:
-    def values(name: str) -> list[str]:
-        found: list[str] = headers.getall(name, [])
-        return found
-
-    return values
 
 
 def _connect(original: Callable[..., Any]) -> Callable[..., Any]:
@@ -56,7 +48,7 @@ def _begin(req: Any) -> Optional[Exchange]:
         target = hook.hosts.target(str(req.url))
         if target is None:
             return None
-        x = hook.begin(target, req.method, _headers(req.headers))
+        x = hook.begin(target, req.method, headers_of(req.headers.items()))
         req._llmtap_x = x
         if x is None:
             return None
@@ -112,7 +104,7 @@ def _start(original: Callable[..., Any]) -> Callable[..., Any]:
 
 def _answered(x: Exchange, response: Any, decoded: bool) -> None:
     try:
-        x.answered(response.status, _headers(response.headers), decoded)
+        x.answered(response.status, headers_of(response.headers.items()), decoded)
         if x.ended:
             return
         if response.content.at_eof():

@@ -8,7 +8,7 @@ import inspect
 from typing import Any, Callable, Mapping, Optional, TypeVar, cast
 
 from ._config import log
-from ._event import MAX_ATTRS, clip, valid_attr_key
+from ._event import MAX_ATTRS, Labels, clip, valid_attr_key
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -25,13 +25,14 @@ class Last:
 class Scope:
     """What a context says about its calls. It never changes once entered."""
 
-    __slots__ = ("agent", "stage", "conversation", "run", "user", "attrs", "last", "owner", "outer")
+    __slots__ = ("agent", "stage", "conversation", "run", "user", "attrs", "last", "owner", "outer", "labels")
 
     def __init__(self, outer: Optional[Scope] = None, owner: Optional[Enclosed] = None) -> None:
         self.agent = self.stage = self.conversation = self.run = self.user = ""
         self.attrs: dict[str, str] = {}
         self.last: Optional[Last] = None
         self.owner, self.outer = owner, outer
+        self.labels: Optional[Labels] = None  # of a hook's events, made at the first
         if outer is not None:
             self.agent, self.stage, self.conversation = outer.agent, outer.stage, outer.conversation
             self.run, self.user, self.attrs, self.last = outer.run, outer.user, outer.attrs, outer.last

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-import os
+import random
 import re
 import time
 from typing import Optional, Union
@@ -23,18 +23,55 @@ CANCELLED = "cancelled by the agent"
 Body = Union[bytes, bytearray]
 
 _ATTR_KEY = re.compile(r"[a-z0-9._-]{1,64}\Z")
-_PLAIN = re.compile(rb"[!-$&-~](?:[ -$&-~]*[!-$&-~])?\Z")
+_PLAIN = re.compile(r"[!-$&-~](?:[ -$&-~]*[!-$&-~])?\Z")
 _NOT_TOKEN = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Labels:
-    """Whose call it is. Every label may be empty."""
+    """Whose call it is, and who says so. Every label may be empty. It never changes once it has events: what they have in common
+    is encoded once."""
 
-    __slots__ = ("service", "service_version", "environment", "agent", "stage", "conversation", "run", "user")
+    __slots__ = (
+        "service", "service_version", "environment", "agent", "stage", "conversation", "run", "user", "attrs", "instance", "sdk",
+        "_route", "_headers",
+    )  # fmt: skip
 
     def __init__(self) -> None:
         self.service = self.service_version = self.environment = self.agent = ""
-        self.stage = self.conversation = self.run = self.user = ""
+        self.stage = self.conversation = self.run = self.user = self.instance = self.sdk = ""
+        self.attrs: dict[str, str] = {}
+        self._route = self._headers = ""
+
+    def route(self) -> str:
+        """The end of the subjects: <service>.<shard>."""
+        if not self._route:
+            self._route = f"{service_token(self.service)}.{self.shard():02x}"
+        return self._route
+
+    def shard(self) -> int:
+        """The shard of the conversation, else of (service, agent, instance)."""
+        if self.conversation:
+            return shard_of(self.conversation)
+        return shard_of(self.service or UNKNOWN_SERVICE, self.agent, self.instance)
+
+    def headers(self) -> str:
+        """The headers that all events have in common."""
+        if not self._headers:
+            self._headers = (
+                _text("Llmtap-Service", self.service)
+                + _text("Llmtap-Service-Version", self.service_version)
+                + _text("Llmtap-Environment", self.environment)
+                + _text("Llmtap-Agent", self.agent)
+                + _text("Llmtap-Stage", self.stage)
+                + _text("Llmtap-Conversation", self.conversation)
+                + _text("Llmtap-Run", self.run)
+                + _text("Llmtap-User", self.user)
+                + _text("Llmtap-Instance", self.instance)
+                + "".join(_text("Llmtap-Attr-" + key, self.attrs[key]) for key in sorted(self.attrs)[:MAX_ATTRS])
+                + "Llmtap-Origin: hook\r\n"
+                + _text("Llmtap-Sdk", self.sdk)
+            )
+        return self._headers
 
 
 class Event:
@@ -42,12 +79,12 @@ class Event:
 
     __slots__ = (
         "kind", "exchange", "time", "labels", "url", "method", "api_version", "status", "error", "duration", "first_byte",
-        "provider_request_id", "retry", "step", "tool_call_id", "instance", "seq", "dropped", "attrs", "capture", "degraded",
-        "content_type", "content_encoding", "sdk", "traceparent", "body",
+        "provider_request_id", "retry", "step", "tool_call_id", "seq", "dropped", "capture", "degraded",
+        "content_type", "content_encoding", "traceparent", "body",
     )  # fmt: skip
 
-    def __init__(self, kind: str, labels: Labels, attrs: dict[str, str], instance: str, sdk: str) -> None:
-        self.kind, self.labels, self.attrs, self.instance, self.sdk = kind, labels, attrs, instance, sdk
+    def __init__(self, kind: str, labels: Labels) -> None:
+        self.kind, self.labels = kind, labels
         self.exchange = self.url = self.method = self.api_version = self.error = self.provider_request_id = ""
         self.step = self.tool_call_id = self.capture = self.content_type = self.content_encoding = self.traceparent = ""
         self.time = self.status = self.duration = self.first_byte = self.retry = self.seq = self.dropped = 0
@@ -57,72 +94,49 @@ class Event:
     def message_id(self, part: int) -> str:
         """The id by which JetStream knows a message that is sent again."""
         if self.kind == RUN:
-            return self.labels.run + "." + self.step
+            return message_id_header(self.labels.run + "." + self.step)
         if self.kind == TOOL:
-            return self.tool_call_id + "." + self.exchange + "." + self.step
-        return self.exchange + (".s." if self.kind == RESPONSE else ".q.") + str(part)
+            return message_id_header(self.tool_call_id + "." + self.exchange + "." + self.step)
+        return f"{self.exchange}.{'s' if self.kind == RESPONSE else 'q'}.{part}"
 
     def subject(self) -> str:
         """llmtap.v1.<kind>.<service>.<shard>."""
-        return f"llmtap.v1.{self.kind}.{service_token(self.labels.service)}.{self.shard():02x}"
+        return f"llmtap.v1.{self.kind}.{self.labels.route()}"
 
-    def shard(self) -> int:
-        """The shard of the conversation, else of (service, agent, instance)."""
-        if self.labels.conversation:
-            return shard_of(self.labels.conversation)
-        return shard_of(self.labels.service or UNKNOWN_SERVICE, self.labels.agent, self.instance)
-
-    def headers(self) -> dict[str, str]:
-        """All headers but Nats-Msg-Id, Llmtap-Part and Llmtap-Body-Bytes, which depend on the part."""
-        h: dict[str, str] = {"Llmtap-Time": rfc3339(self.time)}
-        labels = self.labels
-
-        def text(key: str, value: str) -> None:
-            if value:
-                h[key] = escape(value)
-
-        text("Llmtap-Exchange", self.exchange)
+    def headers(self) -> str:
+        """All headers, as they are written, but Nats-Msg-Id, Llmtap-Part and Llmtap-Body-Bytes, which depend on the part."""
+        h = f"Llmtap-Time: {rfc3339(self.time)}\r\n"
+        if self.exchange:
+            h += f"Llmtap-Exchange: {self.exchange}\r\n"
         if self.kind == REQUEST:
-            text("Llmtap-Url", self.url)
-            text("Llmtap-Method", self.method)
-            text("Llmtap-Api-Version", self.api_version)
+            h += _text("Llmtap-Url", self.url) + _text("Llmtap-Method", self.method) + _text("Llmtap-Api-Version", self.api_version)
             if self.retry > 0:
-                h["Llmtap-Retry"] = str(self.retry)
-            text("Traceparent", self.traceparent)
+                h += f"Llmtap-Retry: {self.retry}\r\n"
+            h += _text("Traceparent", self.traceparent)
         elif self.kind == RESPONSE:
-            h["Llmtap-Status"] = str(self.status)
-            text("Llmtap-Error", self.error)
-            h["Llmtap-Duration-Ms"] = millis(self.duration)
-            h["Llmtap-First-Byte-Ms"] = millis(self.first_byte)
-            text("Llmtap-Provider-Request-Id", self.provider_request_id)
+            h += f"Llmtap-Status: {self.status}\r\n"
+            h += _text("Llmtap-Error", self.error)
+            h += f"Llmtap-Duration-Ms: {millis(self.duration)}\r\nLlmtap-First-Byte-Ms: {millis(self.first_byte)}\r\n"
+            h += _text("Llmtap-Provider-Request-Id", self.provider_request_id)
         elif self.kind == RUN:
-            text("Llmtap-Run-Status", self.step)
+            h += f"Llmtap-Run-Status: {self.step}\r\n"
         else:
-            text("Llmtap-Tool-Call-Id", self.tool_call_id)
-            text("Llmtap-Tool-Status", self.step)
-        text("Llmtap-Service", labels.service)
-        text("Llmtap-Service-Version", labels.service_version)
-        text("Llmtap-Environment", labels.environment)
-        text("Llmtap-Agent", labels.agent)
-        text("Llmtap-Stage", labels.stage)
-        text("Llmtap-Conversation", labels.conversation)
-        text("Llmtap-Run", labels.run)
-        text("Llmtap-User", labels.user)
-        text("Llmtap-Instance", self.instance)
+            h += _text("Llmtap-Tool-Call-Id", self.tool_call_id) + f"Llmtap-Tool-Status: {self.step}\r\n"
+        h += self.labels.headers()
         if self.seq:
-            h["Llmtap-Seq"] = str(self.seq)
+            h += f"Llmtap-Seq: {self.seq}\r\n"
         if self.dropped:
-            h["Llmtap-Dropped"] = str(self.dropped)
-        for key in sorted(self.attrs)[:MAX_ATTRS]:
-            text("Llmtap-Attr-" + key, self.attrs[key])
-        text("Llmtap-Capture", self.capture)
-        h["Llmtap-Origin"] = "hook"
+            h += f"Llmtap-Dropped: {self.dropped}\r\n"
+        if self.capture:
+            h += f"Llmtap-Capture: {self.capture}\r\n"
         if self.degraded:
-            h["Llmtap-Degraded"] = "1"
-        text("Content-Type", self.content_type)
-        text("Content-Encoding", self.content_encoding)
-        text("Llmtap-Sdk", self.sdk)
-        return h
+            h += "Llmtap-Degraded: 1\r\n"
+        return h + _text("Content-Type", self.content_type) + _text("Content-Encoding", self.content_encoding)
+
+
+def _text(key: str, value: str) -> str:
+    """A header, nothing if it has no value."""
+    return f"{key}: {escape(value)}\r\n" if value else ""
 
 
 def valid_attr_key(key: str) -> bool:
@@ -148,9 +162,9 @@ def clip(s: str) -> str:
 
 def escape(s: str) -> str:
     """Percent-encodes what is not printable ASCII, and cuts to MAX_HEADER_VALUE bytes, never inside an escape or a character."""
+    if len(s) <= MAX_HEADER_VALUE and _PLAIN.match(s):
+        return s
     b = utf8(s)
-    if len(b) <= MAX_HEADER_VALUE and _PLAIN.match(b):
-        return b.decode("ascii")
     out: list[str] = []
     size = 0
     last = len(b) - 1
@@ -219,10 +233,17 @@ def shard_of(*parts: str) -> int:
     return _fnv1a(_FNV_OFFSET, b"\0".join(utf8(p) for p in parts)) & 0xFF
 
 
+_second = (0, "1970-01-01T00:00:00")  # the last one that was written
+
+
 def rfc3339(ns: int) -> str:
     """A time with nanoseconds, in UTC, without trailing zeros."""
+    global _second
     seconds, rest = divmod(ns, 10**9)
-    whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+    known, whole = _second
+    if seconds != known:
+        whole = time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
+        _second = (seconds, whole)
     return whole + f".{rest:09d}".rstrip("0").rstrip(".") + "Z"
 
 
@@ -232,8 +253,9 @@ def millis(ns: int) -> str:
     return (f"{whole}.{rest:06d}".rstrip("0").rstrip(".")) if rest else str(whole)
 
 
-def uuid7() -> str:
-    """A new exchange id: a UUID that sorts by time."""
-    n = (time.time_ns() // 10**6 & 0xFFFFFFFFFFFF) << 80 | int.from_bytes(os.urandom(10), "big")
+def uuid7(r: random.Random) -> str:
+    """A new exchange id: a UUID that sorts by time. r is not asked of the system each time, which would give the interpreter's
+    lock away in the middle of the agent's call."""
+    n = (time.time_ns() // 10**6 & 0xFFFFFFFFFFFF) << 80 | r.getrandbits(80)
     h = f"{n & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62:032x}"
     return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"

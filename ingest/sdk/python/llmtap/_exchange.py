@@ -7,7 +7,7 @@ import functools
 import sys
 import threading
 import time
-from typing import TYPE_CHECKING, Any, Callable, Optional, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Callable, Iterable, Optional, TypeVar, cast
 from urllib.parse import parse_qs
 
 from . import _event
@@ -38,8 +38,26 @@ _CANCELLATIONS = ("CancelledError", "Cancelled", "KeyboardInterrupt", "SystemExi
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# The values of a header; its name is in lower case.
-Headers = Callable[[str], list[str]]
+# The values of the headers that are read here, by their names.
+Headers = dict[str, list[str]]
+
+_NAMES = (*_VERSION_HEADERS, *_REQUEST_IDS, "content-type", "content-encoding", "content-length", "x-stainless-retry-count", "traceparent")
+_READ: dict[Any, str] = {**{name: name for name in _NAMES}, **{name.encode(): name for name in _NAMES}}
+
+
+def headers_of(pairs: Iterable[tuple[Any, Any]]) -> Headers:
+    """Picks what is read of the headers of a message; names and values are str or bytes."""
+    found: Headers = {}
+    for key, value in pairs:
+        name = _READ.get(key) or _READ.get(key.lower())
+        if name is not None and value is not None:
+            found.setdefault(name, []).append(value if isinstance(value, str) else bytes(value).decode("latin-1"))
+    return found
+
+
+def _first(headers: Headers, name: str) -> str:
+    values = headers.get(name)
+    return values[0] if values else ""
 
 
 def _guarded(f: F) -> F:
@@ -75,14 +93,14 @@ class Exchange:
         limit = 0 if capture == _event.NONE else MAX_BODY
         self._request_body, self._response_body = Capture(hook.queue, limit), Capture(hook.queue, limit)
         self.ticket = Ticket(detect(target.path))
-        req = self._req = Event(_event.REQUEST, labels, scope.attrs, hook.instance, hook.sdk)
-        req.exchange, req.time, req.capture = _event.uuid7(), self._time, capture
+        req = self._req = Event(_event.REQUEST, labels)
+        req.exchange, req.time, req.capture = _event.uuid7(hook.random), self._time, capture
         req.url, req.method = target.url, method
         req.api_version = _api_version(headers, target.query)
         req.retry = _retry(headers)
-        req.traceparent = "".join(headers("traceparent")[:1]) or hook.traceparent()
+        req.traceparent = _first(headers, "traceparent") or hook.traceparent()
         _describe(req, self._request_body, headers)
-        res = self._res = Event(_event.RESPONSE, labels, scope.attrs, hook.instance, hook.sdk)
+        res = self._res = Event(_event.RESPONSE, labels)
         res.exchange, res.capture = req.exchange, capture
         if scope.last is not None:
             scope.last.exchange = req.exchange
@@ -147,13 +165,13 @@ class Exchange:
             if decoded and body.limit >= 0:
                 res.content_encoding = ""
             for name in _REQUEST_IDS:
-                res.provider_request_id = res.provider_request_id or "".join(headers(name)[:1])
+                res.provider_request_id = res.provider_request_id or _first(headers, name)
             if status >= 400 and body.limit >= 0 and self.hook.config.capture != _event.FULL:
                 body.limit = ERROR_READ
             if not res.content_encoding:
                 self._stream = ending_of(res.content_type)
-            length = "".join(headers("content-length")[:1])
-            if length.isdigit() and not (decoded and headers("content-encoding")):
+            length = _first(headers, "content-length")
+            if length.isdigit() and not (decoded and headers.get("content-encoding")):
                 self._want = body.want = int(length)
             if self._want == 0 or status in (101, 204, 304):
                 self._end("")
@@ -244,21 +262,21 @@ class Exchange:
 
 def _api_version(headers: Headers, query: str) -> str:
     """The values of the version headers; they and the trace are all of a request's headers that leave the process."""
-    versions = [v for name in _VERSION_HEADERS for v in headers(name)]
+    versions = [v for name in _VERSION_HEADERS for v in headers.get(name, ())]
     if not versions and "api-version=" in query:  # Azure
         return "".join(parse_qs(query).get("api-version", [])[:1])
     return ", ".join(versions)
 
 
 def _retry(headers: Headers) -> int:
-    value = "".join(headers("x-stainless-retry-count")[:1])
+    value = _first(headers, "x-stainless-retry-count")
     return int(value) if value.isdigit() and value.isascii() and len(value) < 10 else 0
 
 
 def _describe(ev: Event, body: Capture, headers: Headers) -> None:
     """Sets what the headers of a body say about it."""
-    ev.content_type = "".join(headers("content-type")[:1])
-    encoding = ",".join(headers("content-encoding")).strip().lower()
+    ev.content_type = _first(headers, "content-type")
+    encoding = ",".join(headers.get("content-encoding", ())).strip().lower()
     if encoding in ("", "identity"):
         return
     if encoding in ("gzip", "x-gzip"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import os
+import random
 import threading
 import time
 import uuid
@@ -50,6 +51,7 @@ class Hook:
         self._begin()
 
     def _begin(self) -> None:
+        self.random = random.Random()  # of exchange ids; seeded by the system
         self.instance = str(uuid.UUID(bytes=os.urandom(16), version=4))
         self.left: deque[Exchange] = deque()  # answers that the garbage collector found; ended by the sender
         self._lock = threading.RLock()  # guards all below
@@ -116,7 +118,14 @@ class Hook:
 
     def labels(self, scope: _context.Scope) -> Labels:
         """What the process and the scope say; the scope wins."""
+        labels = scope.labels
+        if labels is None or labels.instance is not self.instance:
+            labels = scope.labels = self._labels(scope)
+        return labels
+
+    def _labels(self, scope: _context.Scope) -> Labels:
         labels, cfg = Labels(), self.config
+        labels.instance, labels.sdk, labels.attrs = self.instance, self.sdk, scope.attrs
         labels.service, labels.service_version, labels.environment = cfg.service, cfg.service_version, cfg.environment
         labels.agent = scope.agent or cfg.agent
         labels.stage, labels.conversation, labels.run = scope.stage, scope.conversation, scope.run
@@ -140,12 +149,12 @@ class Hook:
     def run_event(self, scope: _context.Scope, step: str) -> None:
         """Publishes that the scope's run started or ended."""
         if scope.run:
-            self._step(Event(_event.RUN, self.labels(scope), scope.attrs, self.instance, self.sdk), step)
+            self._step(Event(_event.RUN, self.labels(scope)), step)
 
     def tool_event(self, scope: _context.Scope, call_id: str, step: str) -> None:
         """Publishes that a tool started or ended; nothing without a call id and an exchange, because call ids alone are not unique."""
         if call_id and scope.last is not None and scope.last.exchange:
-            ev = Event(_event.TOOL, self.labels(scope), scope.attrs, self.instance, self.sdk)
+            ev = Event(_event.TOOL, self.labels(scope))
             ev.tool_call_id, ev.exchange = clip(call_id), scope.last.exchange
             self._step(ev, step)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Iterable, NamedTuple, Optional
 from urllib.parse import urlsplit
 
@@ -25,6 +26,8 @@ KNOWN = (
     "localhost:11434", "127.0.0.1:11434", "[::1]:11434",  # Ollama
 )  # fmt: skip
 
+_MAX_KNOWN = 128  # URLs whose answer is kept: agents call few
+
 
 class Target(NamedTuple):
     """Where a call goes."""
@@ -47,6 +50,7 @@ class Hosts:
             elif h:
                 self._exact.add(h)
         self._suffixes = tuple(suffixes)
+        self._known = functools.lru_cache(_MAX_KNOWN)(self._target)
 
     def has(self, host: str, name: str) -> bool:
         """host is with its port, if any; name without. Both in lower case."""
@@ -57,6 +61,9 @@ class Hosts:
 
     def target(self, url: str) -> Optional[Target]:
         """The target of a call to url, None if it is not to be recorded."""
+        return self._known(url)
+
+    def _target(self, url: str) -> Optional[Target]:
         u = urlsplit(url)
         host = u.netloc.rpartition("@")[2]
         if not self.has(host.lower(), (u.hostname or "").lower()):

@@ -8,7 +8,7 @@ import importlib
 import threading
 from typing import Any, AsyncIterator, Callable, Iterator, Optional
 
-from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, DRAINS, Exchange, Headers, cancelled
+from ._exchange import DRAIN_BYTES, DRAIN_TIMEOUT, DRAINS, Exchange, cancelled, headers_of
 from ._patch import Patches, hook_of
 
 
@@ -21,16 +21,6 @@ def patch(patches: Patches, module: str) -> None:
     tees = _tees(httpx)
     patches.replace(httpx.HTTPTransport, "handle_request", lambda original: _sync(original, tees))
     patches.replace(httpx.AsyncHTTPTransport, "handle_async_request", lambda original: _async(original, tees))
-
-
-def _headers(headers: Any) -> Headers:
-    raw = headers.raw
-
-    def values(name: str) -> list[str]:
-        key = name.encode()
-        return [v.decode("latin-1") for k, v in raw if k.lower() == key]
-
-    return values
 
 
 class _Tees:
@@ -52,7 +42,7 @@ def _begin(request: Any, tees: _Tees, asynchronous: bool) -> Optional[Exchange]:
         target = hook.hosts.target(str(request.url))
         if target is None:
             return None
-        x = hook.begin(target, request.method, _headers(request.headers))
+        x = hook.begin(target, request.method, headers_of(request.headers.raw))
         if x is None:
             return None
     except Exception:
@@ -71,7 +61,7 @@ def _begin(request: Any, tees: _Tees, asynchronous: bool) -> Optional[Exchange]:
 
 def _answered(x: Exchange, request: Any, response: Any, tee: Any) -> None:
     try:
-        x.answered(response.status_code, _headers(response.headers))
+        x.answered(response.status_code, headers_of(response.headers.raw))
         if not x.ended:
             response.stream = tee(response.stream, x, response.extensions)
     except Exception:
@@ -170,6 +160,9 @@ def _tees(httpx: Any) -> _Tees:
         def close(self) -> None:
             if self._drained:
                 return
+            if self._x.ended:
+                self._stream.close()
+                return
             if _drainable(self._x, self._extensions) and self._x.hook.drains.acquire(blocking=False):
                 self._drained = True
                 try:
@@ -227,6 +220,9 @@ def _tees(httpx: Any) -> _Tees:
 
         async def aclose(self) -> None:
             if self._drained:
+                return
+            if self._x.ended:
+                await self._stream.aclose()
                 return
             given_up = cancelled()
             if not given_up and _drainable(self._x, self._extensions) and self._x.hook.drains.acquire(blocking=False):

@@ -41,7 +41,7 @@ class Preparer:
 
     def rest(self) -> None:
         """Lets the agent's threads run: a thread that only computes would keep each of them waiting for 5 ms."""
-        if self._queue.snapshot()[3] < _BACKLOG:
+        if self._queue.backlog < _BACKLOG:
             time.sleep(_REST)
 
     def prepare(self, it: Item) -> None:

@@ -37,7 +37,7 @@ class Item:
         self.state = OUT
         self.prepared = False
         # The sender's, of a flying item:
-        self.acks = 0  # that are still to come
+        self.acks = -1  # that are still to come, below zero before it is sent
         self.sent = 0.0
         self.failure: Optional[Exception] = None
 
@@ -127,16 +127,16 @@ class Queue:
                 return None
             it = self._waiting.popleft()
             self._flying.append(it)
-            it.state, it.failure, it.acks = FLYING, None, 0
+            it.state, it.failure, it.acks = FLYING, None, -1
             self._flying_bytes += it.size
             self._waiting_bytes -= it.size
             it.ev.dropped = self._dropped
             return it
 
-    def ready(self, window: int) -> bool:
-        """next would return something."""
-        with self._lock:
-            return self._ready(window)
+    @property
+    def waiting(self) -> bool:
+        """Something is still to be sent."""
+        return bool(self._waiting)
 
     def _ready(self, window: int) -> bool:
         while self._waiting and self._waiting[0].state == OUT:
@@ -146,18 +146,22 @@ class Queue:
             return False
         return not self._flying or self._flying_bytes + self._waiting[0].size <= MAX_IN_FLIGHT_BYTES
 
-    def acked(self) -> str:
-        """The oldest flying item is stored. Returns the id of its exchange when that is stored with it, whole."""
+    def acked(self) -> tuple[int, list[str]]:
+        """Lets go of the oldest flying items, as far as all their acknowledgements have come. Returns how many, and the ids of the
+        exchanges that are stored with them, whole."""
+        stored, published = 0, []
         with self._lock:
-            it = self._flying[0]
-            self._land(it)
-            self._events += 1
-            if it.ticket is not None:
-                it.ticket.acked += 1
-                if it.ticket.acked == 2:
-                    self._published += 1
-                    return it.ev.exchange
-            return ""
+            while self._flying and self._flying[0].acks == 0:
+                it = self._flying[0]
+                self._land(it)
+                stored += 1
+                if it.ticket is not None:
+                    it.ticket.acked += 1
+                    if it.ticket.acked == 2:
+                        published.append(it.ev.exchange)
+            self._events += stored
+            self._published += len(published)
+        return stored, published
 
     def refused(self, it: Item) -> None:
         """NATS will never take it."""
@@ -200,6 +204,16 @@ class Queue:
         """The oldest flying item."""
         with self._lock:
             return self._flying[0] if self._flying else None
+
+    @property
+    def awaited(self) -> bool:
+        """Somebody waits in flush."""
+        return bool(self._waiters)
+
+    @property
+    def backlog(self) -> int:
+        """Events that wait to be stored."""
+        return self._live
 
     def flush(self, timeout: float) -> bool:
         """Waits until all that was put before is published or dropped; False when that took too long."""

@@ -6,7 +6,7 @@ import functools
 import importlib
 from typing import Any, Callable, Iterator, Optional
 
-from ._exchange import Exchange, Headers
+from ._exchange import Exchange, headers_of
 from ._patch import Patches, hook_of
 
 
@@ -48,7 +48,7 @@ def _begin(request: Any) -> Optional[Exchange]:
         target = hook.hosts.target(request.url)
         if target is None:
             return None
-        x = hook.begin(target, request.method, _headers(request.headers))
+        x = hook.begin(target, request.method, headers_of(request.headers.items()))
         if x is None:
             return None
     except Exception:
@@ -85,20 +85,10 @@ class _Body:
         return getattr(self.llmtap_body, name)
 
 
-def _headers(headers: Any) -> Headers:
-    def values(name: str) -> list[str]:
-        v = headers.get(name)
-        if v is None:
-            return []
-        return [v if isinstance(v, str) else bytes(v).decode("latin-1")]
-
-    return values
-
-
 def _answered(x: Exchange, response: Any) -> None:
     try:
         raw = response.raw
-        x.answered(response.status_code, _headers(response.headers))
+        x.answered(response.status_code, headers_of(response.headers.items()))
         if not x.ended:
             raw._llmtap_x = x
             base: Any = type(raw)

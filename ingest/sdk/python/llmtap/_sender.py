@@ -11,9 +11,9 @@ import time
 from typing import TYPE_CHECKING, Any, Optional
 
 import nats.errors
-from nats.aio.client import Client
 
 from . import _event
+from ._client import Outgoing, ShortClient
 from ._config import log
 from ._prepare import Preparer
 from ._queue import MAX_IN_FLIGHT, Item
@@ -27,10 +27,13 @@ _HEADER_ROOM = 64 << 10  # what a message may hold beside its payload
 _ACK_TIMEOUT = 5.0
 _CONNECT_TIMEOUT = 2.0
 _MIN_BACKOFF, _MAX_BACKOFF = 0.05, 1.0
-_LINGER = 0.005  # seconds between the first event after a silence and its sending: meanwhile the agent's thread gets to its network
+_TICK = 0.01  # seconds between two sendings, and between the first event after a silence and its sending: meanwhile more may come
+_SLICE = 16  # messages that are made or answers that are read at a time: then the agent's threads may run
+_BATCH, _BATCH_BYTES = 64, 128 << 10  # what is handed to the network at a time
 _SWEEP = 1.0  # seconds between looks for answers that were left alone
 _REPORT = 60.0  # seconds between reports of what NATS complains about
 
+_STORED = b'{"stream":"'  # how an answer begins that names no error
 _MESSAGE_TOO_LARGE = 10054  # JetStream's code for a message above the stream's own limit
 
 
@@ -64,14 +67,17 @@ class Sender(threading.Thread):
         self._loop = _Loop()
         self._asleep = False  # the loop waits for something to do
         self._stopping = False
-        self._something: Optional[asyncio.Future[None]] = None
+        self._something: Optional[asyncio.Future[bool]] = None
 
         self._nc: Any = None
         self._server = 0
         self._inbox = ""
-        self._sent = 0
+        self._sent = self._answers = 0
         self._flights: dict[str, Item] = {}  # by the reply subject
+        self._batch: list[Outgoing] = []
+        self._batch_bytes = 0
         self._proven = False  # the last message that could be stored was
+        self._backoff = _MIN_BACKOFF
         self._failing = False  # said so in the log
         self._reported = float("-inf")
         self._dropped = 0
@@ -103,11 +109,9 @@ class Sender(threading.Thread):
             self._loop.close()
 
     async def _run(self) -> None:
-        backoff = _MIN_BACKOFF
         while not self._stopping:
             try:
-                await self._pump()
-                backoff = _MIN_BACKOFF
+                await self._turn()
                 continue
             except (PublishError, nats.errors.Error, OSError, asyncio.TimeoutError) as e:
                 self._report(e)
@@ -115,57 +119,68 @@ class Sender(threading.Thread):
                 self._hook.oops()
                 self._report(e)
             self._flights.clear()
+            self._batch, self._batch_bytes = [], 0
             self._queue.rewind()
             self._proven = False
-            await self._pause(backoff)
-            backoff = min(2 * backoff, _MAX_BACKOFF)
+            await self._pause(self._backoff)
+            self._backoff = min(2 * self._backoff, _MAX_BACKOFF)
         await self._disconnect()
 
-    async def _pump(self) -> None:
-        """Sends what may be sent and waits until the oldest flying item is stored."""
-        while not self._stopping:
-            self._hook.sweep()
-            while True:
-                it = self._queue.next(MAX_IN_FLIGHT if self._proven else 1)
-                if it is None:
-                    break
-                try:
-                    await self._publish(it)
-                except (RefusedError, nats.errors.MaxPayloadError) as e:
-                    self._refuse(it, e)
-            head = self._queue.head()
-            if head is not None and head.failure is not None:
-                if not isinstance(head.failure, RefusedError):
-                    raise head.failure
-                self._refuse(head, head.failure)
-            elif head is not None and head.acks == 0:
-                self._told(self._queue.acked())
-                self._proven = True
-                self._report(None)
-                return
-            elif head is None:
-                if self._nc is None:
-                    await self._connect()
-                await self._wait(_SWEEP)
-                await self._pause(_LINGER)
-            elif self._nc is None or not self._nc.is_connected:
-                raise PublishError("the connection is lost")
-            elif time.monotonic() - head.sent > _ACK_TIMEOUT:
-                raise PublishError("no acknowledgement in time")
-            else:
-                await self._wait(_SWEEP)
+    async def _turn(self) -> None:
+        """Sends what may be sent, and lets go of what is stored."""
+        self._hook.sweep()
+        await self._send()
+        self._land()
+        head = self._queue.head()
+        if head is None:
+            if self._nc is None:
+                await self._connect()
+            if await self._wait(idle=True):
+                self._tick()
+        elif self._nc is None or not self._nc.is_connected:
+            raise PublishError("the connection is lost")
+        elif time.monotonic() - head.sent > _ACK_TIMEOUT:
+            raise PublishError("no acknowledgement in time")
+        else:
+            if not self._queue.waiting:
+                self._tick()  # and the answers that come meanwhile are read together
+            await self._wait(idle=False)
 
-    async def _wait(self, timeout: float) -> None:
-        """Waits for a wake, an acknowledgement or the timeout."""
-        future = self._something = self._loop.create_future()
-        self._asleep = True
+    def _window(self) -> int:
+        return MAX_IN_FLIGHT if self._proven else 1
+
+    def _tick(self) -> None:
+        """Sleeps, network and all, unless somebody waits."""
+        if not (self._stopping or self._queue.awaited):
+            time.sleep(_TICK)
+
+    def _land(self) -> None:
+        """Takes the items that are stored, or never will be, out of flight."""
+        stored, published = self._queue.acked()
+        if stored:
+            self._proven, self._backoff = True, _MIN_BACKOFF
+            self._report(None)
+        for exchange in published:
+            self._told(exchange)
+        head = self._queue.head()
+        if head is not None and head.failure is not None:
+            if not isinstance(head.failure, RefusedError):
+                raise head.failure
+            self._refuse(head, head.failure)
+            self._land()
+
+    async def _wait(self, idle: bool) -> bool:
+        """Waits for an answer of NATS, or, idle, for something to send; False when nothing came."""
+        future: asyncio.Future[bool] = self._loop.create_future()
+        self._something = future
+        self._asleep = idle
         # What was put between the last look and now woke nobody.
-        if self._queue.ready(MAX_IN_FLIGHT if self._proven else 1) or self._stopping:
+        if self._stopping or idle and self._queue.waiting:
             self._asleep = False
-            return
-        timer = self._loop.call_later(timeout, self._changed)
+            return True
+        timer = self._loop.call_later(_SWEEP, self._changed, False)
         try:
-            await future
+            return await future
         finally:
             timer.cancel()
             self._asleep = False
@@ -180,12 +195,12 @@ class Sender(threading.Thread):
         finally:
             timer.cancel()
 
-    def _changed(self) -> None:
+    def _changed(self, something: bool = True) -> None:
         if self._something is not None and not self._something.done():
-            self._something.set_result(None)
+            self._something.set_result(something)
 
     def _told(self, exchange: str) -> None:
-        if exchange and self._config.on_published is not None:
+        if self._config.on_published is not None:
             try:
                 self._config.on_published(exchange)
             except Exception:
@@ -223,11 +238,11 @@ class Sender(threading.Thread):
             **self._config.nats_options,
             "allow_reconnect": False,
         }
-        nc = Client()
+        nc = ShortClient()
         try:
             await asyncio.wait_for(nc.connect(url, **options), 3 * _CONNECT_TIMEOUT)
             self._inbox = f"_INBOX.{self._token}.{os.urandom(8).hex()}."
-            await nc.subscribe(self._inbox + "*", cb=self._acked)
+            await nc.answers(self._inbox, self._acked)
         except BaseException:
             await _close(nc)
             raise
@@ -247,13 +262,29 @@ class Sender(threading.Thread):
     async def _nats_closed(self) -> None:
         self._changed()
 
+    async def _send(self) -> None:
+        """Sends the items that may fly."""
+        sliced = 0
+        while not self._stopping:
+            it = self._queue.next(self._window())
+            if it is None:
+                break
+            if self._nc is None or not self._nc.is_connected:
+                await self._connect()
+            if not it.prepared:
+                self._preparer.prepare(it)
+                it.prepared = True
+            try:
+                await self._publish(it)
+            except RefusedError as e:
+                self._refuse(it, e)
+            sliced += 1
+            if sliced % _SLICE == 0:
+                self._preparer.rest()
+        await self._flush()
+
     async def _publish(self, it: Item) -> None:
-        """Hands an item's messages to the NATS client."""
-        if self._nc is None or not self._nc.is_connected:
-            await self._connect()
-        if not it.prepared:
-            self._preparer.prepare(it)
-            it.prepared = True
+        """Hands an item's messages to the batch."""
         ev = it.ev
         body = bytes(ev.body) if ev.body else b""
         size = part_size(self._nc.max_payload)
@@ -262,29 +293,42 @@ class Sender(threading.Thread):
             raise RefusedError(f"a body needs more than {_event.MAX_PARTS} parts")
         subject, headers = ev.subject(), ev.headers()
         if parts > 1:
-            headers["Llmtap-Body-Bytes"] = str(len(body))
+            headers += f"Llmtap-Body-Bytes: {len(body)}\r\n"
         it.acks, it.sent = parts, time.monotonic()
         for part in range(1, parts + 1):
-            headers["Nats-Msg-Id"] = _event.message_id_header(ev.message_id(part))
+            own = f"Nats-Msg-Id: {ev.message_id(part)}\r\n"
             if parts > 1:
-                headers["Llmtap-Part"] = f"{part}/{parts}"
+                own += f"Llmtap-Part: {part}/{parts}\r\n"
             self._sent += 1
             reply = self._inbox + str(self._sent)
             self._flights[reply] = it
-            await self._nc.publish(subject, body[(part - 1) * size : part * size], reply, headers)
-            self._preparer.rest()
+            piece = body[(part - 1) * size : part * size]
+            self._batch.append(Outgoing(subject, reply, own + headers, piece))
+            self._batch_bytes += len(piece)
+            if len(self._batch) >= _BATCH or self._batch_bytes >= _BATCH_BYTES:
+                await self._flush()
+                self._preparer.rest()
 
-    async def _acked(self, msg: Any) -> None:
+    async def _flush(self) -> None:
+        """Hands the batch to the network."""
+        batch, self._batch, self._batch_bytes = self._batch, [], 0
+        if batch:
+            await self._nc.send(batch)
+
+    def _acked(self, reply: str, answer: bytes) -> None:
         """Reads JetStream's answer to one message."""
-        it = self._flights.pop(msg.subject, None)
+        it = self._flights.pop(reply, None)
         if it is None:
             return
-        error = _ack_error(msg)
+        error = _ack_error(answer)
         if error is None:
             it.acks -= 1
         else:
             it.failure = error
         self._changed()
+        self._answers += 1
+        if self._answers % _SLICE == 0:
+            self._preparer.rest()
 
 
 async def _close(nc: Any) -> None:
@@ -294,19 +338,21 @@ async def _close(nc: Any) -> None:
         pass
 
 
-def _ack_error(msg: Any) -> Optional[PublishError]:
+def _ack_error(answer: bytes) -> Optional[PublishError]:
     """What JetStream says against a message; None when it is stored."""
-    if not msg.data and (msg.headers or {}).get("Status") == "503":
+    if answer.startswith(_STORED):
+        return None
+    if not answer:
         return PublishError("no stream takes the subject")
     try:
-        answer = json.loads(msg.data)
+        value = json.loads(answer)
     except ValueError:
         return PublishError("the acknowledgement is no JSON")
-    error = answer.get("error") if isinstance(answer, dict) else None
+    error = value.get("error") if isinstance(value, dict) else None
     if isinstance(error, dict):
         kind = RefusedError if error.get("err_code") == _MESSAGE_TOO_LARGE else PublishError
         return kind(f"{error.get('description')} ({error.get('err_code')})")
-    return None if isinstance(answer, dict) and answer.get("stream") else PublishError("the acknowledgement names no stream")
+    return None if isinstance(value, dict) and value.get("stream") else PublishError("the acknowledgement names no stream")
 
 
 def part_size(max_payload: int) -> int:
