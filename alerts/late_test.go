@@ -58,6 +58,59 @@ func TestFoundLateWithoutLeader(t *testing.T) {
 	})
 }
 
+// What ended while no engine led is told with the time of its end, and what began and ended is told once, as over.
+func TestEndedWithoutLeader(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		store := &memory{}
+		a, b := newStandby(t, store), newStandby(t, store)
+		both := []*standby{a, b}
+		pass := func(d time.Duration, counts ...analyzer.Count) {
+			t.Helper()
+			for range d / (5 * time.Second) {
+				for _, x := range both {
+					if err := x.Add(t.Context(), &analyzer.Tally{Second: time.Now().Unix() + 4, Counts: counts}); err != nil {
+						t.Fatal(err)
+					}
+				}
+				time.Sleep(5 * time.Second)
+				synctest.Wait()
+			}
+		}
+		writer := with(planner("1"), "stage", "writer")
+		sound := []analyzer.Count{calls("1", 10), {Metric: analyzer.MetricCalls, Labels: writer, N: 10}}
+		stop := a.lead(t)
+		pass(time.Minute, append(sound, failures("1", "x", "", 5))...)
+		stop()
+		both = both[1:]
+		pass(4*time.Minute, append(sound, analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(writer, "status", "400", "cause", "y"), N: 5})...)
+		pass(30*time.Minute, sound...)
+		stop = b.lead(t)
+		synctest.Wait()
+		pass(20*time.Second, sound...)
+		stop()
+
+		last := map[string]Group{}
+		for _, g := range b.told.groups {
+			last[g.Alerts[0].Labels["stage"]] = g
+		}
+		began := a.told.last().Since()
+		for stage, ended := range map[string][2]time.Duration{"planner": {8 * time.Minute, 16 * time.Minute}, "writer": {14 * time.Minute, 20 * time.Minute}} {
+			g := last[stage]
+			if len(g.Alerts) == 0 || g.Firing() {
+				t.Errorf("%s: told %+v, want its end", stage, g)
+				continue
+			}
+			x := g.Current()[0]
+			if d := x.EndsAt.Sub(began); d < ended[0] || d > ended[1] || x.FoundLate != (stage == "writer") {
+				t.Errorf("%s: ended %v after the planner began, found late: %v", stage, d, x.FoundLate)
+			}
+		}
+		if len(b.notices) != 0 {
+			t.Errorf("%d groups are open", len(b.notices))
+		}
+	})
+}
+
 // What cannot be had beside the tallies is said as long as it cannot, and again when it is over.
 func TestMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
