@@ -5,29 +5,38 @@
 -- param service = : one service only
 -- param stage = : one stage only
 -- param cause = : one cause only
--- The newest come first. A conversation went on when a call of it succeeded after the last failure.
-WITH hit AS
-(
-    SELECT
-        conversation_id,
-        count() AS n,
-        min(started_at) AS first_failure,
-        max(started_at) AS last_failure,
-        arraySort(groupUniqArray(5)(cause)) AS causes,
-        argMax(root_cause, (root_cause != '', started_at)) AS root,
-        argMax(exchange_id, started_at) AS last_id
-    FROM exchanges_final
-    WHERE failed
-        AND conversation_id != ''
-        AND started_at >= {since:DateTime64(9, 'UTC')}
-        AND started_at < {until:DateTime64(9, 'UTC')}
-        AND ({service:String} = '' OR service = {service:String})
-        AND ({stage:String} = '' OR stage = {stage:String})
-        AND ({cause:String} = '' OR cause = {cause:String})
-    GROUP BY conversation_id
-    ORDER BY last_failure DESC, conversation_id
-    LIMIT 100
-)
+-- The newest come first. A conversation went on when a call of it succeeded after the last failure. Their calls are read by
+-- sort key, which the index of the table as written finds.
+WITH
+    (
+        SELECT groupArray((conversation_id, n, first_failure, last_failure, causes, root, last_id))
+        FROM
+        (
+            SELECT
+                conversation_id,
+                count() AS n,
+                min(started_at) AS first_failure,
+                max(started_at) AS last_failure,
+                arraySort(groupUniqArray(5)(toString(cause))) AS causes,
+                toString(argMax(root_cause, (root_cause != '', started_at))) AS root,
+                argMax(exchange_id, started_at) AS last_id
+            FROM exchanges_final
+            WHERE failed
+                AND conversation_id != ''
+                AND started_at >= {since:DateTime64(9, 'UTC')}
+                AND started_at < {until:DateTime64(9, 'UTC')}
+                AND ({service:String} = '' OR service = {service:String})
+                AND ({stage:String} = '' OR stage = {stage:String})
+                AND ({cause:String} = '' OR cause = {cause:String})
+            GROUP BY conversation_id
+            ORDER BY last_failure DESC, conversation_id
+            LIMIT 100
+        )
+    ) AS newest,
+    hit AS
+    (
+        SELECT arrayJoin(newest) AS h, h.1 AS conversation_id, h.2 AS n, h.3 AS first_failure, h.4 AS last_failure, h.5 AS causes, h.6 AS root, h.7 AS last_id
+    )
 SELECT
     c.conversation_id AS conversation_id,
     any(c.service) AS service,
@@ -43,7 +52,13 @@ SELECT
     any(h.last_id) AS last_exchange_id
 FROM exchanges_final AS c
 INNER JOIN hit AS h ON h.conversation_id = c.conversation_id
-WHERE c.conversation_id IN (SELECT conversation_id FROM hit)
+WHERE (c.service, toDate(c.started_at), c.exchange_id) IN
+    (
+        SELECT service, toDate(started_at), exchange_id
+        FROM exchanges
+        WHERE conversation_id IN (SELECT conversation_id FROM hit)
+            AND started_at >= {since:DateTime64(9, 'UTC')}
+    )
     AND c.started_at >= {since:DateTime64(9, 'UTC')}
 GROUP BY c.conversation_id
 ORDER BY last_failure DESC, conversation_id

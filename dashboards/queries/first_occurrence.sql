@@ -27,47 +27,30 @@ WITH
             AND ({stage:String} = '' OR stage = {stage:String})
         GROUP BY service, stage, service_version, cause, root_cause
     ),
-    seen AS
+    -- Of each row also all versions of its stage, with their first calls.
+    told AS
     (
-        SELECT service, stage, groupArray((first_call, service_version)) AS all_versions
+        SELECT *, groupUniqArray((first_call, service_version)) OVER (PARTITION BY service, stage) AS all_versions
         FROM
         (
-            SELECT service, stage, service_version, min(first_at) AS first_call
+            SELECT *, min(first_at) OVER (PARTITION BY service, stage, service_version) AS first_call
             FROM versions
-            GROUP BY service, stage, service_version
         )
-        GROUP BY service, stage
-    ),
-    defects AS
-    (
-        SELECT
-            service,
-            stage,
-            cause,
-            root_cause,
-            min(first_at) AS first_seen,
-            max(last_at) AS last_seen,
-            argMin(service_version, first_at) AS first_version,
-            groupUniqArray(service_version) AS bad_versions,
-            sum(n) AS failed_calls,
-            argMin(first_id, first_at) AS first_exchange_id
-        FROM versions
-        WHERE cause != ''
-            AND ({cause:String} = '' OR cause = {cause:String})
-        GROUP BY service, stage, cause, root_cause
     )
 SELECT
-    d.service AS service,
-    d.stage AS stage,
-    d.cause AS cause,
-    d.root_cause AS root_cause,
-    d.first_seen AS first_seen,
-    d.first_version AS first_version,
-    arrayReverseSort(arrayFilter(v -> v.1 < d.first_seen AND v.2 != '' AND NOT has(d.bad_versions, v.2), s.all_versions))[1].2 AS last_clean_version,
-    d.failed_calls AS failed_calls,
-    d.last_seen AS last_seen,
-    d.first_exchange_id AS first_exchange_id
-FROM defects AS d
-INNER JOIN seen AS s ON s.service = d.service AND s.stage = d.stage
+    service,
+    stage,
+    cause,
+    root_cause,
+    min(first_at) AS first_seen,
+    argMin(service_version, first_at) AS first_version,
+    arrayReverseSort(arrayFilter(v -> v.1 < first_seen AND v.2 != '' AND NOT has(groupUniqArray(service_version), v.2), any(all_versions)))[1].2 AS last_clean_version,
+    sum(n) AS failed_calls,
+    max(last_at) AS last_seen,
+    argMin(first_id, first_at) AS first_exchange_id
+FROM told
+WHERE cause != ''
+    AND ({cause:String} = '' OR cause = {cause:String})
+GROUP BY service, stage, cause, root_cause
 ORDER BY first_seen DESC, failed_calls DESC, service, stage, cause, root_cause
 LIMIT 100
