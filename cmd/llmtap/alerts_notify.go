@@ -17,7 +17,7 @@ minutes, for it tells nobody of one that ended before its group_wait; the heartb
 
   llmtap alerts test-notify --config llmtap.yaml
   llmtap alerts test-notify --slack-token-file /etc/llmtap/slack-token --slack-channel '#oncall'
-  llmtap alerts test-notify --alertmanager-urls http://alertmanager:9093
+  LLMTAP_ALERTMANAGER_URLS=http://alertmanager:9093 llmtap alerts test-notify
 
 Exit code 1: somebody was not reached.`
 

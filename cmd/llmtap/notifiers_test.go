@@ -191,4 +191,29 @@ func TestDoctorOnRules(t *testing.T) {
 	expect(t, see("groups:\n- name: g\n  rules:\n  - {alert: A, expr: llmtap_store_up == 0}\n"), "rules", verdictOK, "1 alert rule, no mistakes")
 	expect(t, see("groups:\n- name: g\n  rules:\n  - {alert: A, expr: up == 0}\n"), "rules", verdictFail,
 		"1 mistake in the rule files, such as "+file+`:4: A: unknown metric "up"`, "llmtap alerts check", "does not start")
+
+	// The running process has not taken what is in the file now.
+	current := "1"
+	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.URL.Path == "/metrics" {
+			_, _ = io.WriteString(w, "# TYPE llmtap_alerts_rules_current gauge\nllmtap_alerts_rules_current{rules=\"calls\"} "+current+"\n")
+		}
+	}))
+	defer srv.Close()
+	dir := t.TempDir()
+	remove, err := announce(dir, running{PID: os.Getpid(), HTTPAddr: strings.TrimPrefix(srv.URL, "http://")})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	see("groups: []\n")
+	env := map[string]string{"LLMTAP_ALERTS_RULE_FILES": file}
+	checks, _ := seeDoctor(t, env, "--data-dir", dir)
+	expect(t, checks, "rules", verdictOK, "0 alert rules")
+	current = "0"
+	checks, _ = seeDoctor(t, env, "--data-dir", dir)
+	expect(t, checks, "rules", verdictFail, "the running process has not taken the rule files", "SIGHUP")
+	see("groups: [\n")
+	checks, _ = seeDoctor(t, env, "--data-dir", dir)
+	expect(t, checks, "rules", verdictFail, "in the rule files", "until they are right the running process keeps the rules that it had")
 }

@@ -7,6 +7,7 @@ import (
 	"log/slog"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -83,5 +84,61 @@ func TestNoRuleFiles(t *testing.T) {
 	w.read(t.Context(), w.look())
 	if !strings.Contains(log.String(), "the shipped alert rules stay") {
 		t.Error(log.String())
+	}
+}
+
+// The real process takes a change on SIGHUP, refuses a mistake, keeps running, and tells all of it.
+func TestUpReadsRuleFilesAgain(t *testing.T) {
+	needClickHouse(t)
+	if testing.Short() {
+		t.Skip("runs llmtap up")
+	}
+	file := filepath.Join(t.TempDir(), "r.yaml")
+	write := func(alerts ...string) {
+		t.Helper()
+		text := "groups:\n- name: g\n  rules:\n"
+		for _, a := range alerts {
+			text += "  - {alert: " + a + ", expr: vector(1), labels: {severity: warning}}\n"
+		}
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("First")
+	t.Setenv("LLMTAP_ALERTS_RULE_FILES", file)
+	u := startUp(t)
+	u.ready(t)
+	// says waits for a line of the log with all the words.
+	says := func(words ...string) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
+			for line := range strings.Lines(u.stderr.String()) {
+				if !slices.ContainsFunc(words, func(w string) bool { return !strings.Contains(line, w) }) {
+					return
+				}
+			}
+		}
+		t.Fatalf("the log has no line with %q\n%s", words, u.stderr.String())
+	}
+	hangUp := func() {
+		t.Helper()
+		if err := u.cmd.Process.Signal(syscall.SIGHUP); err != nil {
+			t.Fatal(err)
+		}
+	}
+	says("state=firing", "alert=First")
+	write("First", "Second")
+	hangUp()
+	says("alert rules read again")
+	says("state=firing", "alert=Second")
+	write("Second: {}")
+	hangUp()
+	says("rule files have mistakes", file)
+	checks, _ := seeDoctor(t, map[string]string{"LLMTAP_ALERTS_RULE_FILES": file}, "--data-dir", u.dir)
+	expect(t, checks, "rules", verdictFail, "keeps the rules that it had")
+	write("Second") // nobody asks: it is seen
+	says("state=resolved", "alert=First")
+	if n := strings.Count(u.stderr.String(), "state=firing alert=Second"); n != 1 {
+		t.Errorf("the alert that stayed was told %d times", n)
 	}
 }
