@@ -25,8 +25,7 @@ import (
 type failingStage struct {
 	service, stage string
 
-	exchange string    // of the call that makes the rule true
-	crossed  time.Time // before its answer was published
+	crossed  time.Time // before the answer was published that makes the rule true
 	streamed time.Time // that answer was stored in the stream
 	counted  time.Time // the tally came that counts it
 	stored   time.Time // the alert was written as an intent, after its evaluation
@@ -176,7 +175,7 @@ func (w *alertWatch) find(name string, kv map[string]string) *failingStage {
 func (w *alertWatch) cross(s *failingStage, exchange string) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	s.exchange, s.crossed = exchange, time.Now()
+	s.crossed = time.Now()
 	w.crossing[exchange] = s
 }
 
