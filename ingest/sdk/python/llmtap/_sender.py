@@ -76,7 +76,7 @@ class Sender(threading.Thread):
         self._flights: dict[str, Item] = {}  # by the reply subject
         self._batch: list[Outgoing] = []
         self._batch_bytes = 0
-        self._proven = False  # the last message that could be stored was
+        self._proven = False  # NATS stored a message of this connection, and none failed since
         self._backoff = _MIN_BACKOFF
         self._failing = False  # said so in the log
         self._reported = float("-inf")
@@ -137,7 +137,7 @@ class Sender(threading.Thread):
                 await self._connect()
             if await self._wait(idle=True):
                 self._tick()
-        elif self._nc is None or not self._nc.is_connected:
+        elif not self._connected():
             raise PublishError("the connection is lost")
         elif time.monotonic() - head.sent > _ACK_TIMEOUT:
             raise PublishError("no acknowledgement in time")
@@ -224,6 +224,7 @@ class Sender(threading.Thread):
         """Makes a connection to one of the servers, the next one at each call. The client's own reconnecting is off: it would send
         what it holds before what is sent again from here."""
         await self._disconnect()
+        self._proven = False
         servers = list(self._config.servers())
         url = servers[self._server % len(servers)]
         self._server += 1
@@ -248,6 +249,9 @@ class Sender(threading.Thread):
             raise
         self._nc = nc
 
+    def _connected(self) -> bool:
+        return self._nc is not None and self._nc.is_connected
+
     async def _disconnect(self) -> None:
         nc, self._nc = self._nc, None
         if nc is not None:
@@ -265,12 +269,14 @@ class Sender(threading.Thread):
     async def _send(self) -> None:
         """Sends the items that may fly."""
         sliced = 0
-        while not self._stopping:
+        while not self._stopping and self._queue.waiting:
+            if not self._connected():
+                if self._queue.head() is not None:
+                    raise PublishError("the connection is lost")
+                await self._connect()
             it = self._queue.next(self._window())
             if it is None:
                 break
-            if self._nc is None or not self._nc.is_connected:
-                await self._connect()
             if not it.prepared:
                 self._preparer.prepare(it)
                 it.prepared = True
