@@ -37,6 +37,12 @@
 // group that began meanwhile waited for them, one in ten for more than a minute. So what nobody was told goes first, then material
 // changes, then numbers, which have a pace of their own; and intents of news are written before the others.
 //
+// # Why a changed rule file does not need a restart
+//
+// Rules are state machines beside the samples, so Reload swaps them: a rule that asks the same takes its machine along, a
+// changed one begins over samples that reach back as before. Whoever tunes a rule during an incident must not reset the
+// others, and a typing error must not silence them.
+//
 // # Why not Prometheus's own rule manager
 //
 // Package rules of Prometheus imports its notifier and with it Alertmanager's API models; what is needed of it here is

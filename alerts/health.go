@@ -2,6 +2,7 @@ package alerts
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"time"
@@ -51,21 +52,30 @@ func expected(cfg Config) *analyzer.Tally {
 func split(rules []*rule, health bool) ([]*rule, error) {
 	var out []*rule
 	for _, r := range rules {
-		of, other := 0, 0
-		for m := range r.selectors {
-			if slices.Contains(healthMetrics, m) {
-				of++
-			} else {
-				other++
-			}
+		own, err := r.ofHealth()
+		if err != nil {
+			return nil, fmt.Errorf("rule %s: %w", r.name, err)
 		}
-		if of > 0 && other > 0 {
-			return nil, fmt.Errorf("rule %s: it mixes llmtap's health, which is of now, with counts of the stream, which may be behind", r.name)
-		}
-		// What asks for nothing, as a watchdog does, must not wait for a tally.
-		if (other == 0) == health {
+		if own == health {
 			out = append(out, r)
 		}
 	}
 	return out, nil
+}
+
+// ofHealth reports whether r is about llmtap itself. What asks for nothing, as a watchdog does, is too: it must not wait for
+// a tally.
+func (r *rule) ofHealth() (bool, error) {
+	own, other := 0, 0
+	for m := range r.selectors {
+		if slices.Contains(healthMetrics, m) {
+			own++
+		} else {
+			other++
+		}
+	}
+	if own > 0 && other > 0 {
+		return false, errors.New("it mixes llmtap's health, which is of now, with counts of the stream, which may be behind")
+	}
+	return other == 0, nil
 }

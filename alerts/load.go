@@ -146,7 +146,13 @@ func newRule(g rulefmt.RuleGroup, r rulefmt.Rule, every time.Duration, cfg Confi
 			out.annotations[k] = v
 		}
 	}
-	return out, out.inspect(expr)
+	if err := out.inspect(expr); err != nil {
+		return nil, err
+	}
+	if _, err := out.ofHealth(); err != nil {
+		return nil, err
+	}
+	return out, nil
 }
 
 // inspect learns from the expression what evidence has to match, and refuses metrics that no tally has.

@@ -40,6 +40,7 @@ expr: '{__name__=~"llmtap_.+"} > 1'`), "must be given, not matched")
 	// what the engine does not do
 	f(rule("record: a\nexpr: llmtap_calls_total"), "recording rules are not supported")
 	f(rule("alert: A\nexpr: llmtap_calls_total[5m]"), "an alert needs a vector")
+	f(rule("alert: A\nexpr: llmtap_store_up == 0 and on () sum(llmtap_calls_total) > 1"), "it mixes llmtap's health")
 	f("  interval: 7s\n"+rule("alert: A\nexpr: llmtap_calls_total"), "not a multiple of 5s")
 	f("  query_offset: 1m\n"+rule("alert: A\nexpr: llmtap_calls_total"), "query_offset is not supported")
 	f(rule("alert: A\nexpr: llmtap_calls_total\nannotations: {llmtap_window: 2h}"), "up to 1h0m0s")
