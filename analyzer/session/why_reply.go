@@ -208,10 +208,30 @@ func (t *Turn) unknownID(s *Symptom) RootCause {
 		if r := t.sanitized(s, call, -1); r.ID != "" {
 			return r
 		}
+		if t.cutWithin(at, call.answer) {
+			return because(Truncated, High, "head", "answer of exchange %s made %d calls, among them %s; the next request begins at %s %d with the last of them, and %s %d answers this one",
+				call.Exchange, len(call.answer.calls), named(s.ToolCallID, call), t.item(), at, t.item(), s.Message)
+		}
 		return because(CallsDropped, High, "some", "answer of exchange %s made %d calls, among them %s; %s %d of the next request is its copy without this one, and %s %d answers it",
 			call.Exchange, len(call.answer.calls), named(s.ToolCallID, call), t.item(), at, t.item(), s.Message)
 	}
 	return t.cutAway(s, call, declared)
+}
+
+// cutWithin reports whether all before message at is gone and with it the first calls of a, as where an agent keeps each
+// call as an item of its own and sends the last items.
+func (t *Turn) cutWithin(at int, a *answer) bool {
+	calls := t.q.calls(&t.q.messages[at])
+	gone := len(a.calls) - len(calls)
+	if at != t.q.lead || t.fit.prefix > 0 || a.after == 0 || gone <= 0 {
+		return false
+	}
+	for i, c := range calls {
+		if a.calls[gone+i].id != c.id {
+			return false
+		}
+	}
+	return true
 }
 
 // caller is the message with calls whose group the reply in message i stands in; -1 when there is none.

@@ -33,6 +33,31 @@ var answering = []scenario{
 		want:  []want{{rule: "missing_tool_reply", root: "parallel_calls_truncated", confidence: "medium", n: 4}},
 	},
 	{
+		name: "healthy: the first of parallel calls is run and saved, turn after turn", model: deepSeek,
+		says: times(8, calls("search", "read_file", "search")),
+		loop: func(a *agent) {
+			h := start("Look it up.")
+			for m := a.ask(h); len(m.ToolCalls) > 0; m = a.ask(h) {
+				h = append(h, assistant(m.ToolCalls[0]), reply(m.ToolCalls[0]))
+			}
+		},
+	},
+	{
+		name: "healthy: two agents speak in turn, and each knows of the other's tools what it says", model: gpt,
+		says: times(12, calls("search")),
+		loop: func(a *agent) {
+			anna, ben := start("Find a hotel."), start("Find a hotel.")
+			for range 6 {
+				m := a.ask(anna)
+				anna = append(anna, turn(m)...)
+				ben = append(ben, user(run(m.ToolCalls[0])))
+				m = a.ask(ben)
+				ben = append(ben, turn(m)...)
+				anna = append(anna, user(run(m.ToolCalls[0])))
+			}
+		},
+	},
+	{
 		name: "incident 4: a call that needs approval is never run", model: deepSeek, says: []provider.Said{calls("weather", "submit_trip", "policy")},
 		loop: func(a *agent) {
 			h := start("Book the trip.")

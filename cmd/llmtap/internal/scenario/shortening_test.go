@@ -52,6 +52,36 @@ var shortening = []scenario{
 		want: []want{{rule: "orphan_tool_reply", root: "history_truncated_mid_pair", confidence: "high", n: 9}},
 	},
 	{
+		name: "the last items are sent, each call an item of its own, and the first calls of an answer are cut off", model: gpt,
+		says: []provider.Said{calls("read_file", "search", "search")},
+		loop: func(a *agent) {
+			h := start("Read all files.")
+			m := a.ask(h)
+			items := []any{h[1]}
+			for _, c := range m.ToolCalls {
+				items = append(items, c)
+			}
+			for _, r := range replies(m) {
+				items = append(items, r)
+			}
+			h = h[:1]
+			var group []call
+			for _, it := range items[len(items)-4:] { // BUG
+				if c, ok := it.(call); ok {
+					group = append(group, c)
+					continue
+				}
+				if len(group) > 0 {
+					h, group = append(h, assistant(group...)), nil
+				}
+				h = append(h, it.(msg))
+			}
+			a.ask(h)
+		},
+		fails: 1,
+		want:  []want{{rule: "unknown_tool_call_id", root: "history_truncated_mid_pair", confidence: "high", n: 2}},
+	},
+	{
 		name: "the last messages of a long conversation begin with a reply", model: deepSeek, says: times(8, calls("read_file")),
 		loop: shortened(func(h []msg) []msg { return keepLast(h, 8) }), fails: 1,
 		want: []want{{rule: "orphan_tool_reply", root: "history_truncated_mid_pair", confidence: "high"}},
