@@ -142,8 +142,8 @@ func (a *Analyzer) masked(dst, body []byte) []byte {
 	return a.redact(dst, body)
 }
 
-// A lastContent is what a conversation sent last of what each of its requests repeats. Where it is equal, it is neither
-// hashed with SHA-256 nor named again.
+// A lastContent is what a conversation sent last of what each of its requests repeats. What has the same xxh3 and length is
+// neither hashed with SHA-256 nor named again; what another conversation sent cannot stand for it.
 type lastContent struct {
 	hash        uint64
 	first, last int // bytes
@@ -151,7 +151,7 @@ type lastContent struct {
 	id          string
 }
 
-// same is split of what is shared and probably equal to c.
+// same is split of what conversations share, and of which c is the last.
 func (a *Analyzer) same(c *lastContent, kind string, first, last []byte) (id string, at int) {
 	sum := xxh3.Hash(first)
 	if len(last) > 0 {
