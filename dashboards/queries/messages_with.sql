@@ -5,44 +5,81 @@
 -- param until = : up to when
 -- param service = : one service only
 -- The longest word of the text is looked up in the index of messages, so the text must begin and end with whole words; one
--- that is not ASCII is looked for in every message. Prompts that all conversations of an agent share are not searched.
--- A message is the same in each version of its row, so the table is read without FINAL, which would not use the index.
+-- that is not ASCII is looked for in every message. Prompts that all conversations of an agent share are not searched. Of
+-- more than 10,000 messages that hold it, those of the newest conversations count: ids begin with when a conversation began.
+-- A message is the same in each version of its row, so the table is read without FINAL, which would not use the index; where
+-- it stands is read through the views by sort key.
 WITH
     lower({text:String}) AS wanted,
     arraySort(w -> -length(w), splitByNonAlpha(wanted))[1] AS longest,
     match(wanted, '[^ -~]') OR empty(longest) AS anywhere,
-    hits AS
     (
-        SELECT id, any(body) AS text
-        FROM messages
-        WHERE seen_at >= {since:DateTime64(9, 'UTC')}
-            AND kind != 'parameters'
-            AND (anywhere OR hasToken(replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' '), if(anywhere, 'a', longest)))
-            AND position(lower(body), wanted) > 0
-        GROUP BY id
-        LIMIT 10000
-    ),
+        SELECT groupArray(id)
+        FROM
+        (
+            SELECT id
+            FROM messages
+            WHERE seen_at >= {since:DateTime64(9, 'UTC')}
+                AND kind != 'parameters'
+                AND (anywhere OR hasToken(replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' '), if(anywhere, 'a', longest)))
+                AND position(lower(body), wanted) > 0
+            ORDER BY id DESC
+            LIMIT 10000
+        )
+    ) AS hits,
     places AS
     (
         SELECT message_id AS id, seen_at, service, conversation_id, exchange_id, role
         FROM history_final
-        WHERE message_id IN (SELECT id FROM hits)
+        WHERE (conversation_id, branch, position) IN
+            (
+                SELECT conversation_id, branch, position
+                FROM history
+                WHERE message_id IN (SELECT arrayJoin(hits))
+            )
+            AND message_id IN (SELECT arrayJoin(hits))
         UNION ALL
         SELECT answer AS id, stored_at AS seen_at, service, conversation_id, exchange_id, 'answer' AS role
         FROM exchanges_final
-        WHERE answer IN (SELECT id FROM hits)
-    )
+        WHERE (service, toDate(started_at), exchange_id) IN
+            (
+                SELECT service, toDate(started_at), exchange_id
+                FROM exchanges
+                WHERE answer IN (SELECT arrayJoin(hits))
+                    AND stored_at >= {since:DateTime64(9, 'UTC')}
+            )
+            AND answer IN (SELECT arrayJoin(hits))
+    ),
+    (
+        SELECT groupArray((id, seen_at, service, conversation_id, exchange_id, role))
+        FROM
+        (
+            SELECT id, seen_at, toString(service) AS service, conversation_id, exchange_id, toString(role) AS role
+            FROM places
+            WHERE seen_at >= {since:DateTime64(9, 'UTC')}
+                AND seen_at < {until:DateTime64(9, 'UTC')}
+                AND ({service:String} = '' OR service = {service:String})
+            ORDER BY seen_at DESC, exchange_id
+            LIMIT 50
+        )
+    ) AS newest
 SELECT
-    places.seen_at AS seen_at,
-    places.service AS service,
-    places.conversation_id AS conversation_id,
-    places.exchange_id AS exchange_id,
-    places.role AS role,
-    substringUTF8(hits.text, greatest(1, positionCaseInsensitiveUTF8(hits.text, {text:String}) - 60), 200) AS excerpt
-FROM places
-INNER JOIN hits ON hits.id = places.id
-WHERE places.seen_at >= {since:DateTime64(9, 'UTC')}
-    AND places.seen_at < {until:DateTime64(9, 'UTC')}
-    AND ({service:String} = '' OR places.service = {service:String})
+    place.2 AS seen_at,
+    place.3 AS service,
+    place.4 AS conversation_id,
+    place.5 AS exchange_id,
+    place.6 AS role,
+    substringUTF8(m.text, greatest(1, positionCaseInsensitiveUTF8(m.text, {text:String}) - 60), 200) AS excerpt
+FROM
+(
+    SELECT arrayJoin(newest) AS place, place.1 AS id
+) AS p
+INNER JOIN
+(
+    SELECT id, any(body) AS text
+    FROM messages
+    WHERE id IN (SELECT arrayJoin(newest).1)
+    GROUP BY id
+) AS m ON m.id = p.id
 ORDER BY seen_at DESC, exchange_id
 LIMIT 50

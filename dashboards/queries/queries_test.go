@@ -46,7 +46,9 @@ func TestFiles(t *testing.T) {
 		if !regexp.MustCompile(`\nLIMIT \d+\n$`).MatchString(q.SQL) {
 			t.Errorf("%s: does not end with a LIMIT", name)
 		}
-		if m := regexp.MustCompile(`(?m)^\s*(?:FROM|.*JOIN) (exchanges|findings|tool_calls|runs|alerts)\b(?:[^_]|$)`).FindString(q.SQL); m != "" {
+		// Sort keys may be looked up in a table as written: the view is then asked for their rows.
+		views := regexp.MustCompile(`\bIN\s+\(\s+SELECT service, toDate\(started_at\), exchange_id\s+FROM exchanges\b`).ReplaceAllString(q.SQL, "")
+		if m := regexp.MustCompile(`(?m)^\s*(?:FROM|.*JOIN) (exchanges|findings|tool_calls|runs|alerts)\b(?:[^_]|$)`).FindString(views); m != "" {
 			t.Errorf("%s: reads a table that may hold a row twice: %s", name, m)
 		}
 	}
