@@ -22,6 +22,7 @@ WITH
 	multiIf(hit, 'orphan_tool_reply', NOT daily, '', h % 7 < 3, 'rate_limit', h % 7 = 3, 'server_error', h % 7 = 4, 'context_length_exceeded',
 		h % 7 = 5, 'missing_tool_reply', 'unexplained') AS why,
 	lower(hex(ms)) AS time_digits,
+	number AS exchange,
 	lower(hex(sipHash128(number))) AS digits
 SELECT
 	concat(substring(time_digits, -12, 8), '-', substring(time_digits, -4), '-7', substring(digits, 1, 3), '-8', substring(digits, 4, 3), '-', substring(digits, 7, 12)),
@@ -76,7 +77,7 @@ SELECT
 	concat('branch-', lower(hex(hc))),
 	lower(hex(sipHash128(svc))),
 	80,
-	digits
+	` + scaleAnswer + `
 FROM {source}`
 
 // scaleOthers make the rows that belong to the exchanges with these sequences.
@@ -118,18 +119,47 @@ var scaleOthers = []string{
 	FROM exchanges WHERE seq >= {from} AND seq < {to} AND root_cause != '' AND cityHash64(exchange_id) % 20 = 0`,
 }
 
-// scaleMessages make twenty messages of a conversation, one of five of which is in other conversations too.
+// scalePlace is the second in which conversation conv began, and scaleAnswer the id of what answered one of its exchanges.
+const (
+	scalePlace  = "lower(hex(toUInt32(({begin} + toUInt64((intDiv(conv, 100) * 1200 + conv % 100) / {total} * {span})) / 1000)))"
+	scaleAnswer = "concat(" + scalePlace + ", lower(hex(sipHash128(exchange, 5))))"
+)
+
+// scaleWords make a text of 10 to 70 words and numbers. One text of 100 has the word timeout, one of 100,000 the word needle.
+const scaleWords = `concat(arrayStringConcat(arrayMap(i -> concat(
+		['connect', 'accept', 'read', 'file', 'module', 'import', 'error', 'line', 'value', 'config', 'server', 'port', 'return', 'def', 'class', 'user']
+		[cityHash64(h, i) % 16 + 1], ' ', toString(cityHash64(h, i) % 3000)), range(10 + h % 60)), ' '),
+		if(h % 100 = 0, ' timeout', ''), if(h % 100003 = 0, ' needle', ''))`
+
+// scaleMessages make the twenty messages of each of the newest conversations, one of five of which is in other conversations
+// too, and its twelve answers.
 var scaleMessages = []string{
 	`INSERT INTO messages (id, kind, seen_at, bytes, body)
-	WITH cityHash64(if(number % 5 = 0, number % 1000, number), 3) AS h
-	SELECT lower(hex(sipHash128(h))), 'message', fromUnixTimestamp64Milli({begin} + number % {span}, 'UTC'), length(body),
-		concat('{"role":"tool","tool_call_id":"call_', lower(hex(h)), '","content":"', arrayStringConcat(arrayMap(i -> concat(
-			['connect', 'timeout', 'read', 'file', 'module', 'import', 'error', 'line', 'value', 'config', 'server', 'port', 'return', 'def', 'class', 'user']
-			[cityHash64(h, i) % 16 + 1], toString(cityHash64(h, i) % 3000)), range(10 + h % 60)), ' '), '"}') AS body
-	FROM {source}`,
+	WITH ` + scaleHistory + `,
+		concat('{"role":"tool","tool_call_id":"call_', lower(hex(h)), '","content":"', ` + scaleWords + `, '"}') AS body
+	SELECT message, 'message', seen, length(body), body
+	FROM numbers({from} * 20, {conversations} * 20)`,
 	`INSERT INTO history (conversation_id, branch, position, message_id, role, service, exchange_id, seq, seen_at)
-	WITH cityHash64(intDiv(number, 20), 2) AS hc, cityHash64(if(number % 5 = 0, number % 1000, number), 3) AS h
-	SELECT concat('conv-', lower(hex(hc))), concat('branch-', lower(hex(hc))), number % 20, lower(hex(sipHash128(h))), 'tool',
-		concat('service-', toString(toUInt32(12 * pow(hc % 10007 / 10007, 2)))), '', number, fromUnixTimestamp64Milli({begin} + number % {span}, 'UTC')
-	FROM {source}`,
+	WITH ` + scaleHistory + `
+	SELECT concat('conv-', lower(hex(hc))), concat('branch-', lower(hex(hc))), number % 20, message, 'tool',
+		concat('service-', toString(toUInt32(12 * pow(hc % 10007 / 10007, 2)))), lower(hex(sipHash128(exchange))), 2 * exchange, seen
+	FROM numbers({from} * 20, {conversations} * 20)`,
+	`INSERT INTO messages (id, kind, seen_at, bytes, body)
+	WITH
+		intDiv(number, 12) AS conv,
+		intDiv(conv, 100) * 1200 + number % 12 * 100 + conv % 100 AS exchange,
+		cityHash64(exchange, 4) AS h,
+		concat('{"choices":[{"index":0,"message":{"role":"assistant","content":"', ` + scaleWords + `, '"}}]}') AS body
+	SELECT ` + scaleAnswer + `, 'answer', fromUnixTimestamp64Milli({begin} + toUInt64(exchange / {total} * {span}), 'UTC'), length(body), body
+	FROM numbers({from} * 12, {conversations} * 12)`,
 }
+
+// scaleHistory tells what message a number is: of conversation conv, sent first with exchange.
+const scaleHistory = `
+		intDiv(number, 20) AS conv,
+		intDiv(conv, 100) * 1200 + (1 + intDiv(number % 20, 2)) * 100 + conv % 100 AS exchange,
+		cityHash64(conv, 2) AS hc,
+		fromUnixTimestamp64Milli({begin} + toUInt64(exchange / {total} * {span}), 'UTC') AS seen,
+		cityHash64(if(number % 5 = 0, number % 1000, number), 3) AS h,
+		concat(if(number % 5 = 0, '00000000', ` + scalePlace + `),
+			lower(hex(sipHash128(h)))) AS message`

@@ -1,79 +1,132 @@
 package clickhouse_test
 
 import (
+	"encoding/json"
 	"flag"
 	"fmt"
-	"slices"
+	"io"
+	"net/http"
+	"net/url"
+	"os"
+	"runtime"
 	"strings"
 	"testing"
 	"text/tabwriter"
 	"time"
 
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 var scaleRows = flag.Int("rows", 0, "exchanges for TestScale, such as 10000000; 0 skips it")
 
 // spans are how far back TestScale asks; the empty one is the default of each question.
-var spans = []string{"", "7d", "30d"}
+var spans = []string{"", "7 days", "30 days"}
+
+// floors are what no question about all exchanges of a span can be faster than.
+var floors = []queries.Query{
+	{Name: "(failed calls, rows as written)", SQL: "SELECT countIf(failed) FROM exchanges WHERE started_at >= {since:DateTime64(9, 'UTC')}"},
+	{Name: "(failed calls, rows made final)", SQL: "SELECT countIf(failed) FROM exchanges_final WHERE started_at >= {since:DateTime64(9, 'UTC')}"},
+}
+
+// A cost is what one question took.
+type cost struct {
+	slowest     time.Duration // of five runs after a first one: their 95th percentile
+	rows        int           // of the answer
+	read, bytes float64       // what the engine read for it; 0 when it does not say
+}
 
 // TestScale asks every question of many rows, made by the engine: 30 days of exchanges with their findings, tool calls and
-// runs, and the messages of up to 100,000 conversations. Every hundredth row is there twice, as after a redelivery. It
-// prints, of five runs after a first one, the 95th percentile, which is the slowest.
+// runs, and the messages and answers of the newest 100,000 conversations. Every hundredth exchange is there twice, as after
+// a redelivery, and rows lie in as many parts as the engine leaves when its merges are through.
 //
 //	go test ./sinks/clickhouse -run TestScale -rows 10000000 -v -timeout 60m
 func TestScale(t *testing.T) {
 	if *scaleRows <= 0 {
 		t.Skip("NOT TESTED: give -rows 10000000")
 	}
-	s := open(t)
-	begin := time.Now()
+	dsn := freshDSN(t)
+	s := openDSN(t, dsn)
 	fill(t, s, *scaleRows)
-	t.Logf("filled in %.0f s", time.Since(begin).Seconds())
 	settle(t, s)
-	t.Logf("rows, parts and bytes by table:\n%s", query(t, s, `SELECT table, sum(rows), count(), formatReadableSize(sum(bytes_on_disk)) FROM system.parts
+	measureScale(t, s, dsn)
+}
+
+// measureScale prints what each question of the rows of s costs, and why one took a second.
+func measureScale(t *testing.T, s *clickhouse.Sink, dsn string) {
+	t.Helper()
+	t.Logf("%s\nrows, parts and bytes by table:\n%s", machine(t, s), query(t, s, `SELECT table, sum(rows), count(), formatReadableSize(sum(bytes_on_disk)) FROM system.parts
 		WHERE active AND database = currentDatabase() GROUP BY table ORDER BY table`, nil))
-	conversation := query(t, s, "SELECT any(conversation_id) FROM (SELECT conversation_id FROM exchanges ORDER BY started_at DESC LIMIT 5000 OFFSET 1000)", nil)
-	var out strings.Builder
-	tw := tabwriter.NewWriter(&out, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "query\tits own window s\t7 days s\t30 days s\trows\t")
+	conversation := strings.TrimSpace(query(t, s, "SELECT any(conversation_id) FROM (SELECT conversation_id FROM exchanges ORDER BY started_at DESC LIMIT 5000 OFFSET 1000)", nil))
+	var table, slow strings.Builder
+	tw := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
+	fmt.Fprintln(tw, "query\tits window\ts\tM rows\tMB\t7 days s\tM rows\tMB\t30 days s\tM rows\tMB\trows out\t")
+	final := map[string]cost{}
+	ask := func(q queries.Query, label string, given map[string]string) {
+		window, rows := "", 0
+		for _, p := range q.Params {
+			if p.Name == "since" {
+				window = p.Default
+			}
+		}
+		fmt.Fprintf(tw, "%s\t%s\t", label, window)
+		for _, since := range spans {
+			if since != "" && window == "" {
+				fmt.Fprint(tw, "\t\t\t")
+				continue
+			}
+			if since != "" {
+				given["since"] = since
+			}
+			c := slowestOf5(t, s, dsn, q, given)
+			rows = c.rows
+			fmt.Fprintf(tw, "%.3f\t%.2f\t%.0f\t", c.slowest.Seconds(), c.read/1e6, c.bytes/1e6)
+			if since == "" {
+				since = window
+			}
+			if q.Name == floors[1].Name {
+				final[since] = c
+			} else if f := final[since]; c.slowest >= time.Second {
+				fmt.Fprintf(&slow, "%s of %s: %.2f s for %.2f million rows and %.0f MB on %d cores", label, since, c.slowest.Seconds(), c.read/1e6, c.bytes/1e6, runtime.NumCPU())
+				if f.slowest > 0 {
+					fmt.Fprintf(&slow, "; to make %.2f million exchanges final takes %.2f s", f.read/1e6, f.slowest.Seconds())
+				}
+				fmt.Fprintln(&slow)
+			}
+		}
+		fmt.Fprintf(tw, "%d\t\n", rows)
+	}
+	for _, q := range floors {
+		q.Params = []queries.Param{{Name: "since", Default: "1 day", Time: true}}
+		ask(q, q.Name, map[string]string{})
+	}
 	for _, name := range queries.Names() {
 		q, err := queries.Get(name)
 		if err != nil {
 			t.Fatal(err)
 		}
-		fmt.Fprintf(tw, "%s\t", name)
-		rows := 0
-		for _, since := range spans {
-			given := map[string]string{}
-			for _, p := range q.Params {
-				switch {
-				case p.Name == "conversation_id":
-					given[p.Name] = strings.TrimSpace(conversation)
-				case p.Name == "since" && since != "":
-					given[p.Name] = since
-				case p.Required:
-					given[p.Name] = "timeout"
-				}
+		switch name {
+		case "conversation":
+			ask(q, name, map[string]string{"conversation_id": conversation})
+		case "messages_with":
+			for _, word := range []string{"needle", "timeout"} {
+				ask(q, name+" "+word, map[string]string{"text": word})
 			}
-			if _, ok := given["since"]; since != "" && !ok {
-				fmt.Fprint(tw, "\t")
-				continue
-			}
-			took, n := slowestOf5(t, s, q, given)
-			rows = n
-			fmt.Fprintf(tw, "%.3f\t", took.Seconds())
+		default:
+			ask(q, name, map[string]string{})
 		}
-		fmt.Fprintf(tw, "%d\t\n", rows)
 	}
 	if err := tw.Flush(); err != nil {
 		t.Fatal(err)
 	}
-	t.Logf("%d exchanges, p95 of five warm runs:\n%s", *scaleRows, out.String())
+	if slow.Len() == 0 {
+		slow.WriteString("none\n")
+	}
+	t.Logf("p95 of five warm runs:\n%s\na second or more, and why:\n%s", table.String(), slow.String())
 }
 
-func slowestOf5(t *testing.T, s *clickhouse.Sink, q queries.Query, given map[string]string) (slowest time.Duration, rows int) {
+func slowestOf5(t *testing.T, s *clickhouse.Sink, dsn string, q queries.Query, given map[string]string) (c cost) {
 	t.Helper()
 	for i := range 6 {
 		begin := time.Now()
@@ -84,65 +137,134 @@ func slowestOf5(t *testing.T, s *clickhouse.Sink, q queries.Query, given map[str
 		for _, bound := range q.Bound {
 			params[bound] = queries.DefaultPrices().Bound()
 		}
+		if i == 0 { // the first one warms up
+			c.read, c.bytes = reads(t, dsn, q.SQL, params)
+			continue
+		}
 		res, err := s.Query(t.Context(), q.SQL, params)
 		if err != nil {
 			t.Errorf("%s %v: %v", q.Name, given, err)
-			return 0, 0
+			return cost{}
 		}
-		if i > 0 { // the first one warms up
-			slowest = max(slowest, time.Since(begin))
-		}
-		rows = len(res.Rows)
+		c.slowest = max(c.slowest, time.Since(begin))
+		c.rows = len(res.Rows)
 	}
-	return slowest, rows
+	return c
+}
+
+// reads returns how many rows and bytes the engine reads to answer. Only HTTP tells.
+func reads(t *testing.T, dsn, sql string, params map[string]string) (rows, bytes float64) {
+	t.Helper()
+	u, err := url.Parse(dsn)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if u.Scheme == "clickhouse" {
+		return 0, 0
+	}
+	values := url.Values{"database": {strings.Trim(u.Path, "/")}}
+	for name, value := range params {
+		values.Set("param_"+name, value)
+	}
+	u.Path, u.RawQuery = "/", values.Encode()
+	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.String(), strings.NewReader(sql+"\nFORMAT JSONCompact"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	res, err := http.DefaultClient.Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer res.Body.Close()
+	var answer struct {
+		Statistics struct {
+			Rows  float64 `json:"rows_read"`
+			Bytes float64 `json:"bytes_read"`
+		} `json:"statistics"`
+	}
+	if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK {
+		t.Fatalf("%s: %v %.500s", res.Status, err, body)
+	} else if err := json.Unmarshal(body, &answer); err != nil {
+		t.Fatal(err)
+	}
+	return answer.Statistics.Rows, answer.Statistics.Bytes
+}
+
+// machine says where the numbers come from.
+func machine(t *testing.T, s *clickhouse.Sink) string {
+	t.Helper()
+	line := func(file, key string) string {
+		data, _ := os.ReadFile(file) // elsewhere than on Linux there is none
+		_, rest, _ := strings.Cut(string(data), key)
+		rest, _, _ = strings.Cut(rest, "\n")
+		return strings.Join(strings.Fields(strings.TrimLeft(rest, "\t :")), " ")
+	}
+	return fmt.Sprintf("%d cores of %s, %s, %s/%s, load %s\nClickHouse %s, embedded with %d MiB unless LLMTAP_TEST_CLICKHOUSE is set", runtime.NumCPU(), line("/proc/cpuinfo", "model name"),
+		line("/proc/meminfo", "MemTotal:"), runtime.GOOS, runtime.GOARCH, line("/proc/loadavg", ""), strings.TrimSpace(query(t, s, "SELECT version()", nil)), chdb.Default().MemoryLimit>>20)
 }
 
 // settle waits until the engine has merged what it merges by itself.
 func settle(t *testing.T, s *clickhouse.Sink) {
 	t.Helper()
-	quiet := 0
-	for deadline := time.Now().Add(10 * time.Minute); quiet < 3 && time.Now().Before(deadline); time.Sleep(2 * time.Second) {
+	begin, quiet := time.Now(), 0
+	for deadline := begin.Add(10 * time.Minute); quiet < 3 && time.Now().Before(deadline); time.Sleep(2 * time.Second) {
 		if quiet++; strings.TrimSpace(query(t, s, "SELECT count() FROM system.merges", nil)) != "0" {
 			quiet = 0
 		}
 	}
+	t.Logf("merges went on for %.0f s", time.Since(begin).Seconds())
 }
 
 // fill makes n exchanges and what belongs to them, the older ones first, in inserts as large as memory allows.
 func fill(t *testing.T, s *clickhouse.Sink, n int) {
 	t.Helper()
-	begin := time.Now().UTC().AddDate(0, 0, -30)
-	number := strings.NewReplacer("{total}", fmt.Sprint(n), "{begin}", fmt.Sprint(begin.UnixMilli()), "{span}", fmt.Sprint((30 * 24 * time.Hour).Milliseconds()))
-	exec := func(sql string) {
-		t.Helper()
-		if err := s.Exec(t.Context(), sql); err != nil {
-			t.Fatalf("%.200s: %v", sql, err)
-		}
-	}
+	f := filler{t, s, n, time.Now()}
 	const chunk = 500_000
-	for from := range slices.Values(steps(n, chunk)) {
+	for from := 0; from < n; from += chunk {
 		to := min(from+chunk, n)
 		source := fmt.Sprintf("numbers(%d, %d)", from, to-from)
-		exec(number.Replace(strings.ReplaceAll(scaleExchanges, "{source}", source)))
-		exec(number.Replace(strings.ReplaceAll(scaleExchanges, "{source}", fmt.Sprintf("(SELECT number FROM %s WHERE number %% 100 = 0)", source))))
+		f.exec(scaleExchanges, "source", source)
+		f.exec(scaleExchanges, "source", "(SELECT number FROM "+source+" WHERE number % 100 = 0)")
 		for _, sql := range scaleOthers {
-			exec(strings.NewReplacer(
-				"{from}", fmt.Sprint(2*from), "{to}", fmt.Sprint(2*to), // seq
-			).Replace(sql))
+			f.exec(sql, "from", 2*from, "to", 2*to) // seq
 		}
+		t.Logf("%d of %d exchanges after %.0f s", to, n, time.Since(f.begin).Seconds())
 	}
-	conversations := min(100_000, n/12)
-	for from := range slices.Values(steps(conversations, 10_000)) {
-		source := fmt.Sprintf("numbers(%d, %d)", from*20, min(10_000, conversations-from)*20)
+	f.messages()
+}
+
+// messages makes the messages of the newest conversations.
+func (f filler) messages() {
+	f.t.Helper()
+	const most, chunk = 100_000, 10_000
+	end := f.n / 12
+	first := max(0, end-most)
+	for from := first; from < end; from += chunk {
+		to := min(from+chunk, end)
 		for _, sql := range scaleMessages {
-			exec(number.Replace(strings.ReplaceAll(sql, "{source}", source)))
+			f.exec(sql, "from", from, "conversations", to-from)
 		}
+		f.t.Logf("messages of %d of %d conversations after %.0f s", to-first, end-first, time.Since(f.begin).Seconds())
 	}
 }
 
-func steps(n, step int) (from []int) {
-	for i := 0; i < n; i += step {
-		from = append(from, i)
+// A filler makes what belongs to n exchanges of the 30 days before begin.
+type filler struct {
+	t     *testing.T
+	s     *clickhouse.Sink
+	n     int
+	begin time.Time
+}
+
+// exec runs sql with {name} replaced by the value that follows name.
+func (f filler) exec(sql string, values ...any) {
+	f.t.Helper()
+	const days = 30
+	values = append(values, "total", f.n, "begin", f.begin.AddDate(0, 0, -days).UnixMilli(), "span", days*24*time.Hour.Milliseconds())
+	for i := 0; i < len(values); i += 2 {
+		sql = strings.ReplaceAll(sql, fmt.Sprintf("{%v}", values[i]), fmt.Sprint(values[i+1]))
 	}
-	return from
+	if err := f.s.Exec(f.t.Context(), sql); err != nil {
+		f.t.Fatalf("%.200s: %v", sql, err)
+	}
 }
