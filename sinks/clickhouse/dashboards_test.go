@@ -149,6 +149,32 @@ func TestQueries(t *testing.T) {
 	})
 }
 
+// Of a call that was stored again only the newest row counts, also where the table as written is searched: its conversation
+// became known late, and its answer came after the time-out.
+func TestQueriesOfRowsWrittenAgain(t *testing.T) {
+	s := open(t)
+	b := incident()
+	b.Exchanges, b.Findings, b.ToolCalls = b.Exchanges[22:25], nil, nil // 22 and 24 failed
+	if err := s.Write(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	e := &b.Exchanges[0]
+	e.Seq++
+	e.Conversation, e.Status, e.Failed, e.Cause, e.RootCause, e.ErrorText = "conv-24", 200, false, "", "", ""
+	if err := s.Write(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	for conversation, want := range map[string]string{"conv-22": "", "conv-24": "status=200\nstatus=400"} {
+		if got := pick(ask(t, s, "conversation", map[string]string{"conversation_id": conversation}, nil), "status="); got != want {
+			t.Errorf("%s: %q, want %q", conversation, got, want)
+		}
+	}
+	want := "conversation_id=conv-24 failed_calls=1 calls=2 went_on=false"
+	if got := pick(ask(t, s, "conversations_hit", nil, nil), want); got != want {
+		t.Errorf("conversations hit: %s, want %s", got, want)
+	}
+}
+
 // Each parameter leaves out what it does not name.
 func TestQueryFilters(t *testing.T) {
 	s := open(t)
