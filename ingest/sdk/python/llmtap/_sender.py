@@ -139,12 +139,12 @@ class Sender(threading.Thread):
                 self._tick()
         elif not self._connected():
             raise PublishError("the connection is lost")
-        elif time.monotonic() - head.sent > _ACK_TIMEOUT:
-            raise PublishError("no acknowledgement in time")
         else:
             if not self._queue.waiting:
                 self._tick()  # and the answers that come meanwhile are read together
-            await self._wait(idle=False)
+            # How long ago it was sent says nothing while this thread did not read: shaping what came behind it may take long.
+            if not await self._wait(idle=False) and time.monotonic() - head.sent > _ACK_TIMEOUT:
+                raise PublishError("no acknowledgement in time")
 
     def _window(self) -> int:
         return MAX_IN_FLIGHT if self._proven else 1
