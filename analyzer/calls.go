@@ -131,11 +131,11 @@ func (a *Analyzer) replies(o *open, violations []Violation, at Position) {
 		a.putCall(c, at.Seq)
 	}
 	for _, c := range t.Dropped {
-		a.miss(c, replyActive, t.Excused(c), "its conversation goes on without the call and without a reply", at)
+		a.miss(c, replyActive, "its conversation goes on without the call and without a reply", at)
 	}
 	for _, c := range t.Superseded {
 		if a.silent(c) {
-			a.miss(c, replyIdle, false, "the process that was to run it is silent since then, and another one goes on with its conversation", at)
+			a.miss(c, replyIdle, "the process that was to run it is silent since then, and another one goes on with its conversation", at)
 		}
 	}
 }
@@ -173,9 +173,8 @@ func blamed(violations []Violation, c *session.Call) bool {
 	return false
 }
 
-// miss decides what it means that no reply to c came, although one could have been expected by now. Where it is excused,
-// that is no signal.
-func (a *Analyzer) miss(c *session.Call, detail string, excused bool, why string, at Position) {
+// miss decides what it means that no reply to c came, although one could have been expected by now.
+func (a *Analyzer) miss(c *session.Call, detail, why string, at Position) {
 	w := c.Asker.(*asker)
 	if !c.Undecided() || w.origin == event.OriginImport || w.degraded || a.lostAfter(w.instance, w.instanceSeq, w.dropped) {
 		return // absence is no evidence
@@ -185,7 +184,7 @@ func (a *Analyzer) miss(c *session.Call, detail string, excused bool, why string
 		c.End(session.Terminal)
 	} else {
 		c.End(session.Missing)
-		if !excused {
+		if !c.Excused() {
 			a.neverArrived(c, detail, why, at)
 		}
 	}

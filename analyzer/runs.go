@@ -83,7 +83,7 @@ func (a *Analyzer) runEvent(ev *event.Event, at Position) {
 	}
 	if ev.RunStatus == event.StatusError && !r.blind {
 		for _, c := range r.waiting {
-			a.miss(c, replyEnded, false, fmt.Sprintf("its run %s ended in error", cut(l.Run, maxName)), at)
+			a.miss(c, replyEnded, fmt.Sprintf("its run %s ended in error", cut(l.Run, maxName)), at)
 		}
 		r.waiting = nil
 	}

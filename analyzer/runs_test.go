@@ -134,6 +134,23 @@ func TestRunEndsBeforeReply(t *testing.T) {
 	f("an event is lost", "error", 1, "call_1 book answered", "call_2 book answered", "call_3 book abandoned")
 }
 
+// The reply was there, and was cut away with its call: a rule says so of the request that was refused.
+func TestRunEndsAfterCut(t *testing.T) {
+	s := newStream("c1")
+	s.habitual("book", 4)
+	s.labels.Run = "r1"
+	s.ok(assistant("", "call_1 book", "call_2 book"), hello...)
+	s.tool("call_1", event.StatusStarted, "")
+	s.tool("call_1", event.StatusOK, "")
+	s.fail(400, orphanText, hello[0], tool("call_2", "ok"))
+	s.run("error")
+	s.advance(30 * time.Minute)
+	want := []string{"call_1 book missing", "call_2 book rejected"}
+	if diff := cmp.Diff(want, lastOf(final(run(t, analyzer.Default(), s.steps)), want)); diff != "" {
+		t.Errorf("-want +got:\n%s", diff)
+	}
+}
+
 func TestConversationEndedOnError(t *testing.T) {
 	broken := append(hello[:2:2], tool("call_1", "x"))
 	ended := "conversation_ended_on_error orphan_tool_reply -"

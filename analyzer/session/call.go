@@ -1,6 +1,7 @@
 package session
 
 import (
+	"slices"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
@@ -172,16 +173,19 @@ func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 	c.superseded(t, a)
 }
 
-// Excused reports whether something else explains that a Dropped call is gone: the agent took other calls of its answer
-// and never ran this one, so that the model reads that it asked for less, or the request holds replies to other calls of
-// that answer and none of the calls, so that a rule says already what was cut off or not saved.
-func (t *Turn) Excused(c *Call) bool {
-	kept, carried := false, false
-	for _, other := range c.answer.calls {
-		kept = kept || other.kept == t.seq
-		carried = carried || other.carried == t.seq
+// Excused reports whether something else explains that the call and its reply are gone: the agent kept other calls of
+// the answer and never ran this one, so that the model reads that it asked for less, or the newest request with anything
+// of the answer holds replies to others of its calls and none of the calls, so that a rule says what was cut off or lost.
+func (c *Call) Excused() bool {
+	newest := uint64(0)
+	for _, o := range c.answer.calls {
+		newest = max(newest, o.kept, o.carried)
 	}
-	return kept && c.tool == ToolUnknown || carried && !kept
+	if newest == 0 {
+		return false
+	}
+	kept := slices.ContainsFunc(c.answer.calls, func(o *Call) bool { return o.kept == newest })
+	return !kept || c.tool == ToolUnknown
 }
 
 // keeps marks the calls of a that q holds, reply or not.
