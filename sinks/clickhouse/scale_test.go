@@ -86,6 +86,7 @@ func measureScale(t *testing.T, s *clickhouse.Sink, dsn string) {
 			if !ok {
 				c = slowestOf5(t, s, dsn, q, given)
 				costs[span] = c
+				t.Logf("%s, %s: %.3f s", label, cmp.Or(span, "at any time"), c.slowest.Seconds())
 				if c.slowest >= time.Second {
 					fmt.Fprintln(&slow, why(label, span, q, c, final))
 				}
