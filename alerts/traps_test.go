@@ -99,6 +99,9 @@ func TestBreachInsideMissedSteps(t *testing.T) {
 
 // A reminder is due when it was before a restart.
 func TestReminderSurvivesRestart(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
 		feed := func(b *bench, d time.Duration) {
@@ -165,6 +168,9 @@ func TestNotifiedOnlyWhenAccepted(t *testing.T) {
 
 // However much fires at once, what is kept, stored and told of it is bounded, and what is left out is counted.
 func TestStormIsBounded(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()
 		cfg.MaxLabelValues = 2000

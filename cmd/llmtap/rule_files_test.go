@@ -9,6 +9,7 @@ import (
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"syscall"
 	"testing"
 	"testing/synctest"
@@ -26,15 +27,18 @@ func TestRuleFiles(t *testing.T) {
 	}
 	write("1")
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log lockedBuffer
 		hangups := make(chan os.Signal, 1)
 		w := watchRuleFiles([]string{file}, hangups, slog.New(slog.NewTextHandler(&log, nil)))
-		var err error
+		var mu sync.Mutex // guards the next two
+		var fails error
 		var read []string
 		reload := func(context.Context) error {
 			text, _ := os.ReadFile(file)
+			mu.Lock()
+			defer mu.Unlock()
 			read = append(read, string(text))
-			return err
+			return fails
 		}
 		w.reload = append(w.reload, reload, reload)
 		ctx, cancel := context.WithCancel(t.Context())
@@ -45,6 +49,8 @@ func TestRuleFiles(t *testing.T) {
 			t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
 			if got := strings.Join(read, " "); got != strings.Join(want, " ") {
 				t.Errorf("read %q, want %q", got, want)
 			}
@@ -59,7 +65,9 @@ func TestRuleFiles(t *testing.T) {
 		f(time.Minute)
 		hangups <- syscall.SIGHUP
 		f(time.Millisecond, "2 whole", "2 whole")
-		err = errors.New("r.yaml: not a rule")
+		mu.Lock()
+		fails = errors.New("r.yaml: not a rule")
+		mu.Unlock()
 		write("3")
 		f(10*time.Second, "3", "3")
 		f(time.Minute) // it is not tried again
