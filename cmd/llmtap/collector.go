@@ -160,7 +160,7 @@ func (c *collector) openClickHouse(ctx context.Context, progress func(string)) e
 		})
 		cfg.DSN = srv.DSN()
 	}
-	sink, err := clickhouse.Open(ctx, cfg, c.logger, c.reg)
+	sink, err := clickhouse.OpenPatient(ctx, cfg, c.logger, c.reg)
 	if err != nil {
 		return fmt.Errorf("open ClickHouse: %w", err)
 	}

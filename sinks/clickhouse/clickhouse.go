@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"sync"
 	"sync/atomic"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
@@ -20,7 +21,9 @@ type Sink struct {
 	cfg     Config
 	logger  *slog.Logger
 	metrics *metrics
-	layout  layout
+	layout  layout // once ready
+	ready   atomic.Bool
+	setup   sync.Mutex // held while ClickHouse is made ready
 	closed  atomic.Bool
 }
 
@@ -30,46 +33,103 @@ var _ sinks.Sink = (*Sink)(nil)
 // writes the same ClickHouse elsewhere may do so meanwhile. reg may be nil; two Sinks of one process need a registerer
 // each.
 func Open(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
-	if err := cfg.Validate(); err != nil {
+	s, err := newSink(cfg, logger, reg)
+	if err != nil {
 		return nil, err
 	}
-	conn, err := connect(ctx, cfg)
-	if err != nil {
-		return nil, fmt.Errorf("connect to ClickHouse: %w", err)
-	}
-	s := &Sink{conn: conn, cfg: cfg, logger: logger, metrics: newMetrics(reg)}
-	if s.layout, err = s.findLayout(ctx); err != nil {
-		return nil, errors.Join(err, conn.Close())
-	}
-	if err := s.migrate(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("migrate schema: %w", err), conn.Close())
-	}
-	if err := s.applyRetention(ctx); err != nil {
-		return nil, errors.Join(fmt.Errorf("set retention: %w", err), conn.Close())
+	if err := s.prepare(ctx); err != nil {
+		return nil, errors.Join(err, s.Close())
 	}
 	return s, nil
 }
 
-// connect returns a connection to the database of the DSN, which it creates when the server does not know it.
-func connect(ctx context.Context, cfg Config) (driver.Conn, error) {
-	conn, err := dial(ctx, cfg, "")
-	if code(err) != codeUnknownDatabase {
-		return conn, err
+// OpenPatient is Open for who has to work without ClickHouse, too: where nothing answers, it says so in the log, and the
+// first Write to which ClickHouse answers does what is left to do. A wrong password, say, is an error at once.
+func OpenPatient(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
+	s, err := newSink(cfg, logger, reg)
+	if err != nil {
+		return nil, err
+	}
+	err = s.prepare(ctx)
+	switch {
+	case err == nil:
+	case ctx.Err() == nil && faultOf(err) == faultServer:
+		logger.Warn("ClickHouse does not answer: rows wait in the stream until it does, alerts do not", "err", err)
+	default:
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
+}
+
+func newSink(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
 	}
 	o, err := cfg.options()
 	if err != nil {
 		return nil, err
 	}
-	admin, err := dial(ctx, cfg, "default")
+	conn, err := clickhouse.Open(o)
 	if err != nil {
 		return nil, err
 	}
-	err = admin.Exec(ctx, "CREATE DATABASE IF NOT EXISTS "+quoteName(o.Auth.Database)+layout{cluster: cfg.Cluster}.on())
-	if err := errors.Join(err, admin.Close()); err != nil {
-		return nil, fmt.Errorf("create database %s: %w", o.Auth.Database, err)
-	}
-	return dial(ctx, cfg, "")
+	return &Sink{conn: conn, cfg: cfg, logger: logger, metrics: newMetrics(reg)}, nil
 }
+
+// errPreparing says that another caller makes ClickHouse ready.
+var errPreparing = errors.New("ClickHouse is being made ready")
+
+// prepare makes ClickHouse ready for rows, once.
+func (s *Sink) prepare(ctx context.Context) (err error) {
+	if s.ready.Load() {
+		return nil
+	}
+	if !s.setup.TryLock() {
+		return errPreparing
+	}
+	defer s.setup.Unlock()
+	if s.ready.Load() {
+		return nil
+	}
+	if err := s.connect(ctx); err != nil {
+		return fmt.Errorf("connect to ClickHouse: %w", err)
+	}
+	if s.layout, err = s.findLayout(ctx); err != nil {
+		return err
+	}
+	if err := s.migrate(ctx); err != nil {
+		return fmt.Errorf("migrate schema: %w", err)
+	}
+	if err := s.applyRetention(ctx); err != nil {
+		return fmt.Errorf("set retention: %w", err)
+	}
+	s.ready.Store(true)
+	return nil
+}
+
+// connect tries the connection, and creates the database of the DSN when the server does not know it.
+func (s *Sink) connect(ctx context.Context) error {
+	err := s.conn.Exec(ctx, probe)
+	if code(err) != codeUnknownDatabase {
+		return err
+	}
+	o, err := s.cfg.options()
+	if err != nil {
+		return err
+	}
+	admin, err := dial(ctx, s.cfg, "default")
+	if err != nil {
+		return err
+	}
+	err = admin.Exec(ctx, "CREATE DATABASE IF NOT EXISTS "+quoteName(o.Auth.Database)+layout{cluster: s.cfg.Cluster}.on())
+	if err := errors.Join(err, admin.Close()); err != nil {
+		return fmt.Errorf("create database %s: %w", o.Auth.Database, err)
+	}
+	return s.conn.Exec(ctx, probe)
+}
+
+// probe is not Ping: over HTTP that does not look at the database.
+const probe = "SELECT 1"
 
 // dial opens a connection and uses it once; database replaces the one of the DSN unless empty.
 func dial(ctx context.Context, cfg Config, database string) (driver.Conn, error) {
@@ -84,8 +144,7 @@ func dial(ctx context.Context, cfg Config, database string) (driver.Conn, error)
 	if err != nil {
 		return nil, err
 	}
-	// Not Ping: over HTTP that does not look at the database.
-	if err := conn.Exec(ctx, "SELECT 1"); err != nil {
+	if err := conn.Exec(ctx, probe); err != nil {
 		return nil, errors.Join(err, conn.Close())
 	}
 	return conn, nil

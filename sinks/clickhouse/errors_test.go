@@ -155,6 +155,53 @@ func TestServerIsDown(t *testing.T) {
 	}
 }
 
+// Who is patient starts while ClickHouse is away, and writes when it has come.
+func TestOpenPatient(t *testing.T) {
+	target, err := url.Parse(freshDSN(t))
+	if err != nil || target.Scheme != "http" {
+		t.Skip("the proxy speaks HTTP only")
+	}
+	var code atomic.Int32 // of ClickHouse's exception; 0: it answers
+	code.Store(745)       // SERVER_OVERLOADED
+	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target.Host})
+	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if n := code.Load(); n != 0 {
+			w.Header().Set("X-ClickHouse-Exception-Code", fmt.Sprint(n))
+			w.WriteHeader(http.StatusInternalServerError)
+			fmt.Fprintf(w, "Code: %d. DB::Exception: not now", n)
+			return
+		}
+		forward.ServeHTTP(w, r)
+	}))
+	defer proxy.Close()
+	target.Host = strings.TrimPrefix(proxy.URL, "http://")
+	cfg := clickhouse.Default()
+	cfg.DSN = target.String()
+	s, err := clickhouse.OpenPatient(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer s.Close()
+	var later *sinks.RetryError
+	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); !errors.As(err, &later) || later.Hint != "" {
+		t.Errorf("while it is away: %v", err)
+	}
+	code.Store(516) // AUTHENTICATION_FAILED
+	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); !errors.As(err, &later) || later.Hint == "" {
+		t.Errorf("while it refuses the login: %v", err)
+	}
+	if s, err := clickhouse.OpenPatient(t.Context(), cfg, slog.New(slog.DiscardHandler), nil); err == nil {
+		t.Errorf("opened with a login that is refused: %v", s.Close())
+	}
+	code.Store(0)
+	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); err != nil {
+		t.Error(err)
+	}
+	if counts, err := s.Counts(t.Context()); err != nil || counts["exchanges"] != 10 {
+		t.Errorf("when it is there: %v %v", counts, err)
+	}
+}
+
 func TestConfigValidate(t *testing.T) {
 	f := func(cfg clickhouse.Config, want string) {
 		t.Helper()

@@ -2,6 +2,7 @@ package clickhouse
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"strings"
@@ -47,6 +48,15 @@ func (l layout) insertSettings() clickhouse.Settings {
 func (s *Sink) Write(ctx context.Context, b *sinks.Batch) error {
 	if s.closed.Load() {
 		return sinks.ErrClosed
+	}
+	if err := s.prepare(ctx); err != nil {
+		switch {
+		case ctx.Err() != nil:
+			return err // the caller gave up
+		case errors.Is(err, errPreparing) || faultOf(err) == faultServer:
+			return &sinks.RetryError{Err: err}
+		}
+		return &sinks.RetryError{Err: err, Hint: hintSetup}
 	}
 	if err := insert(ctx, s, "findings", findingColumns, b.Findings); err != nil {
 		return err
