@@ -1,0 +1,44 @@
+package analyzer_test
+
+import (
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// Gemini's calls have no ids: they are paired by name and order.
+func TestCallsWithoutIDs(t *testing.T) {
+	call, reply := msg{"functionCall": msg{"name": "book", "args": msg{}}}, msg{"functionResponse": msg{"name": "book", "response": msg{"result": "ok"}}}
+	content := func(role string, parts ...msg) msg { return msg{"role": role, "parts": parts} }
+	ask := content("user", msg{"text": "book two tables"})
+	f := func(name string, history []msg, want ...string) {
+		t.Helper()
+		s := newStream("c1")
+		s.url = "https://generativelanguage.googleapis.com/v1beta/models/gemini-2.5-flash:generateContent"
+		exchange := func(contents []msg, parts ...msg) {
+			id := s.exchange()
+			s.request(id).Body = body(msg{"contents": contents})
+			s.response(id, 200, body(msg{"candidates": []msg{{"content": content("model", parts...), "finishReason": "STOP"}}}))
+		}
+		exchange([]msg{ask}, call, call)
+		exchange(append([]msg{ask}, history...), msg{"text": "done"})
+		s.advance(30 * time.Minute)
+		if diff := cmp.Diff(want, final(run(t, analyzer.Default(), s.steps))); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	f("both", []msg{content("model", call, call), content("user", reply, reply)}, " book answered", " book answered")
+	f("one", []msg{content("model", call, call), content("user", reply)}, " book answered", " book missing")
+	f("none", []msg{content("model", call, call), content("user", msg{"text": "well?"})}, " book missing", " book missing")
+	f("stopped", nil, " book abandoned", " book abandoned")
+	named := func(id string) (c, r msg) {
+		return msg{"functionCall": msg{"id": id, "name": "book", "args": msg{}}}, msg{"functionResponse": msg{"id": id, "name": "book", "response": msg{"result": "ok"}}}
+	}
+	c1, r1 := named("agent-7f3b21aa90c14d55")
+	c2, r2 := named("agent-02cd41be77a0e913")
+	f("both, under ids of the agent's own", []msg{content("model", c1, c2), content("user", r1, r2)}, " book answered", " book answered")
+	f("one, under ids of the agent's own", []msg{content("model", c1, c2), content("user", r1)}, " book answered", " book missing")
+}
