@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import random
 from typing import Any, Callable
 
@@ -10,6 +11,7 @@ import pytest
 import llmtap
 from llmtap import _event
 from llmtap._capture import STUB_HALF, Capture
+from llmtap._client import Outgoing, ShortClient
 from llmtap._config import Config, resource_attributes
 from llmtap._endings import LastLine, Terminal
 from llmtap._hosts import Hosts
@@ -191,3 +193,19 @@ def test_stub(size: int, piece: int) -> None:
     assert q.snapshot()[4] == reserved >= len(kept or b"")
     q.reserve(-reserved)
     assert q.snapshot()[4] == 0
+
+
+def test_another_nats_py(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client that lacks what nats-py calls private publishes as nats-py does."""
+    sent = []
+
+    async def publish(*message: Any) -> None:
+        sent.append(message)
+
+    c = ShortClient()
+    monkeypatch.setattr(c, "publish", publish)
+    monkeypatch.delattr(c, "_transport", raising=False)
+    m = Outgoing("llmtap.v1.request.svc.00", "_INBOX.svc.1", "Nats-Msg-Id: x.q.1\r\nLlmtap-Url: http://a: 1\r\n", b"{}")
+    asyncio.run(c.send([m, m]))
+    assert sent == [("llmtap.v1.request.svc.00", b"{}", "_INBOX.svc.1", {"Nats-Msg-Id": "x.q.1", "Llmtap-Url": "http://a: 1"})] * 2
+    assert m.head() == (b"HPUB llmtap.v1.request.svc.00 _INBOX.svc.1 57 59\r\nNATS/1.0\r\nNats-Msg-Id: x.q.1\r\nLlmtap-Url: http://a: 1\r\n\r\n")
