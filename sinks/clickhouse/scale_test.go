@@ -186,6 +186,7 @@ func reads(t *testing.T, dsn, sql string, params map[string]string) (rows, bytes
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Close = true // no connection outlives the test
 	res, err := http.DefaultClient.Do(req)
 	if err != nil {
 		t.Fatal(err)
