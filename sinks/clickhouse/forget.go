@@ -152,7 +152,7 @@ func (s *Sink) mutate(ctx context.Context, table, change string, args ...any) er
 // strings returns the one column of a query.
 func (s *Sink) strings(ctx context.Context, sql string, args ...any) ([]string, error) {
 	// On a cluster a subquery asks all servers.
-	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"readonly": 2, "distributed_product_mode": "global"}))
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(querySettings))
 	rows, err := s.conn.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, err
@@ -170,7 +170,7 @@ func (s *Sink) strings(ctx context.Context, sql string, args ...any) ([]string, 
 }
 
 func (s *Sink) number(ctx context.Context, sql string, args ...any) (n uint64, err error) {
-	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"readonly": 2, "distributed_product_mode": "global"}))
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(querySettings))
 	err = s.conn.QueryRow(ctx, sql, args...).Scan(&n)
 	return n, err
 }

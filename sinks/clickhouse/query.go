@@ -28,6 +28,14 @@ type Column struct {
 	Type string // ClickHouse's, e.g. LowCardinality(String)
 }
 
+// querySettings hold for every question.
+var querySettings = clickhouse.Settings{
+	// 2, not 1: the statement may hold settings of its own.
+	"readonly": 2,
+	// On a cluster a subquery is about all shards, as it is on one server.
+	"distributed_product_mode": "global",
+}
+
 // Query runs one reading statement. Values get into it only as bound parameters: {name:Type} in sql takes params[name],
 // in ClickHouse's text form. The statement cannot change data or the server.
 func (s *Sink) Query(ctx context.Context, sql string, params map[string]string) (*Result, error) {
@@ -38,8 +46,7 @@ func (s *Sink) Query(ctx context.Context, sql string, params map[string]string) 
 			args = append(args, clickhouse.Named(name, value))
 		}
 	}
-	// 2, not 1: the statement may hold settings of its own.
-	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"readonly": 2}))
+	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(querySettings))
 	rows, err := s.conn.Query(ctx, sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("run query: %w", err)
