@@ -253,6 +253,9 @@ func TestHistoryAfterForgetting(t *testing.T) {
 
 // Every recorded conversation, turn by turn, is stored and put together again.
 func TestHistoryOfRecordedConversations(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	requests, whole := 0, 0
 	s := newSender(t)
 	recordedConversations(t, func(n int, c *recorded) {

@@ -88,6 +88,9 @@ var playedElsewhere = map[int]bool{1569: true, 1572: true}
 
 // Nearly all recorded exchanges were fine, and those that failed say why. What a signal is put out for is listed.
 func TestSignalsOfRecordedExchanges(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	played, silent := 0, 0
 	recordedExchanges(t, func(n int, r *recordedExchange) {
 		for _, capture := range []string{event.CaptureFull, event.CaptureShape} {

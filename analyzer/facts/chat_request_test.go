@@ -321,6 +321,9 @@ func TestScanSpecExamples(t *testing.T) {
 }
 
 func TestScanRecordedRequests(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	var f Request
 	var n, size int
 	chatExchanges(t, func(e *exchange) {

@@ -273,6 +273,9 @@ func refAnswer(t *testing.T, body []byte) (text string, calls []ResponseCall, fi
 }
 
 func TestScanRecordedResponses(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	var unary, streams, failed, inBand, noTerminal, withCalls int
 	chatExchanges(t, func(e *exchange) {
 		body := e.body(t)

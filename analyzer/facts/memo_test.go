@@ -301,6 +301,9 @@ func TestMemoKeepsEveryFact(t *testing.T) {
 
 // A history that reaches the bound of facts is dropped from alike, and what was dropped from is not known.
 func TestMemoAtTheBound(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	var c memoScan
 	call, calls := `{"id":"a"}`, func(n int) string { return strings.Repeat(`{"id":"a"},`, n-1) + `{"id":"a"}` }
 	message := func(calls string) string { return `{"role":"assistant","tool_calls":[` + calls + `]}` }

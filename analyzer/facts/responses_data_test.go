@@ -190,6 +190,9 @@ func checkRecordedItems(t *testing.T, e *exchange, r *Response, want refItems, i
 }
 
 func TestResponsesRecordedAnswers(t *testing.T) {
+	if testing.Short() {
+		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+	}
 	var unary, streams, calls, failed int
 	responsesExchanges(t, func(e *exchange) {
 		var r Response

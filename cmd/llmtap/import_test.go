@@ -107,6 +107,9 @@ func unzipped(t *testing.T, path string) string {
 // Every readable line of real traffic becomes one row. Imported again, at once and by a collector that starts anew, no
 // row of any view changes but in who imported it. No tally counts any of it.
 func TestImport(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes long, and the race detector sees nothing new in it")
+	}
 	needClickHouse(t)
 	plain := unzipped(t, exchangesFile)
 	made, n := defects(t)

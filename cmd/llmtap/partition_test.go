@@ -234,7 +234,9 @@ func (r flockRows) merged() flockRows {
 			tallies[at] = map[string]uint64{}
 		}
 		for series, n := range counts {
-			tallies[at][series] += n
+			if !strings.HasPrefix(series, analyzer.MetricNew) { // each partition counts what is new to its own ledger
+				tallies[at][series] += n
+			}
 		}
 	}
 	r.tallies = tallies

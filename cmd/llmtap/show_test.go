@@ -237,10 +237,10 @@ func TestShow(t *testing.T) {
 	}
 }
 
-var showAll = flag.Bool("show-all", false, "TestShowImported shows all recorded exchanges, not every tenth")
+var showAll = flag.Bool("show-all", false, "TestShowImported shows all recorded exchanges, not every fiftieth")
 
 // Every recorded request of a dialect that is judged is put together again after an import, each message as it was but for
-// what is redacted. A request takes five queries, so without the flag every tenth is looked at.
+// what is redacted. A request takes five queries, so without the flag every fiftieth is looked at.
 //
 //	go test ./cmd/llmtap -run TestShowImported -show-all -v
 func TestShowImported(t *testing.T) {
@@ -263,7 +263,7 @@ func TestShowImported(t *testing.T) {
 	store, whole, masked := show.Store{Q: sink}, 0, 0
 	n, unstored := 0, map[string]int{}
 	eachRecorded(t, plain, func(x *recorded.Exchange) {
-		if n++; n%10 != 0 && !*showAll {
+		if n++; n%50 != 0 && !*showAll {
 			return
 		}
 		e, err := store.Exchange(t.Context(), x.ID.String())
@@ -289,7 +289,7 @@ func TestShowImported(t *testing.T) {
 			masked++
 		}
 	})
-	if whole < n/20 {
+	if whole < n/100 {
 		t.Errorf("only %d are stored as a whole", whole)
 	}
 	t.Logf("%d requests are put together again, %d of them masked; not stored: %v", whole, masked, unstored)
