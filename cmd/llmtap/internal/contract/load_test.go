@@ -4,10 +4,12 @@ import (
 	"cmp"
 	"encoding/json"
 	"flag"
+	"fmt"
 	"io"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"sync"
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/event"
@@ -30,25 +32,29 @@ type report struct {
 func TestLoad(t *testing.T) {
 	t.Setenv("LLMTAP_SHAPE_KEY", shapeKey)
 	python := interpreter(t)
-	f := func(client, capture string, rate, threads int, up bool) {
-		name := client + "," + cmp.Or(capture, "not recorded")
+	f := func(client, capture string, processes, rate, threads int, up bool) {
+		name := fmt.Sprintf("%s,%s,%d", client, cmp.Or(capture, "not recorded"), processes)
 		if !up {
 			name += ",NATS down"
 		}
 		t.Run(name, func(t *testing.T) {
-			l := &loading{python: startPython(t, python), nats: newNATS(t)}
-			l.run(t, &options{NATS: l.nats.url(), Capture: capture, MemoryLimit: 64 << 20}, client, rate, threads, up)
+			l := &loading{nats: newNATS(t)}
+			for range processes {
+				l.pythons = append(l.pythons, startPython(t, python))
+			}
+			l.run(t, &options{NATS: l.nats.url(), Capture: capture, MemoryLimit: 64 << 20}, client, rate/processes, threads, up)
 		})
 	}
-	f("httpx", "", 1000, 4, true) // not recorded: what the client itself takes
-	f("openai", event.CaptureShape, 200, 4, true)
-	f("httpx", event.CaptureFull, 1000, 4, true)
-	f("httpx", event.CaptureFull, 1000, 4, false)
+	f("httpx", "", 1, 1000, 4, true) // not recorded: what the client itself takes
+	f("openai", event.CaptureShape, 1, 200, 4, true)
+	f("httpx", event.CaptureFull, 1, 1000, 4, true)
+	f("httpx", event.CaptureFull, 2, 1000, 4, true)
+	f("httpx", event.CaptureFull, 1, 1000, 4, false)
 }
 
 type loading struct {
-	python *pythonHook
-	nats   *natsd
+	pythons []*pythonHook // processes of one agent
+	nats    *natsd
 }
 
 func (l *loading) run(t *testing.T, o *options, client string, rate, threads int, up bool) {
@@ -69,49 +75,66 @@ func (l *loading) run(t *testing.T, o *options, client string, rate, threads int
 	if o.Capture != "" {
 		o.Host = provider.Listener.Addr().String()
 	}
-	l.python.open(t, o)
-	var r report
-	l.python.do(t, "load", map[string]any{
-		"client": client, "base": provider.URL, "text": loadRequest, "rate": rate, "threads": threads, "seconds": seconds,
-	}, &r)
-	if r.Made < threads || r.Errors > 0 {
-		t.Errorf("%+v", r)
+	reports, flushed := make([]report, len(l.pythons)), make([]stats, len(l.pythons))
+	for _, p := range l.pythons {
+		p.open(t, o)
 	}
-	// Python's own memory for what waits, and for the client, comes on top.
-	if r.Bytes > o.MemoryLimit || r.Grown > 3*o.MemoryLimit+32<<20 {
-		t.Errorf("the queue holds %d bytes of %d, the process grew by %d", r.Bytes, o.MemoryLimit, r.Grown)
+	var g sync.WaitGroup
+	for i, p := range l.pythons {
+		g.Go(func() {
+			p.do(t, "load", map[string]any{
+				"client": client, "base": provider.URL, "text": loadRequest, "rate": rate, "threads": threads, "seconds": seconds,
+			}, &reports[i])
+		})
+	}
+	g.Wait()
+	var all report
+	for _, r := range reports {
+		if r.Made < threads || r.Errors > 0 {
+			t.Errorf("%+v", r)
+		}
+		// Python's own memory for what waits, and for the client, comes on top.
+		if r.Bytes > o.MemoryLimit || r.Grown > 3*o.MemoryLimit+32<<20 {
+			t.Errorf("the queue holds %d bytes of %d, the process grew by %d", r.Bytes, o.MemoryLimit, r.Grown)
+		}
+		all = report{Made: all.Made + r.Made, Seconds: max(all.Seconds, r.Seconds), Cores: all.Cores + r.Cores, Grown: max(all.Grown, r.Grown)}
 	}
 	if !up {
 		l.nats.start(t)
 	}
-	s := l.python.flush(t, max(60, seconds))
-	l.python.close(t)
-	kept, dropped := l.count(t)
-	t.Logf("%d calls in %.1f s, %.0f a second, with %.2f cores; the process grew by %.1f MB; %d stored, %d dropped",
-		r.Made, r.Seconds, float64(r.Made)/r.Seconds, r.Cores, float64(r.Grown)/(1<<20), kept, dropped)
-	if o.Capture == "" {
-		r.Made = 0
+	var published, lost uint64
+	whole := true
+	for i, p := range l.pythons {
+		flushed[i] = p.flush(t, max(60, seconds))
+		p.close(t)
+		published, lost, whole = published+flushed[i].Published, lost+flushed[i].Dropped, whole && flushed[i].Flushed
 	}
-	if !s.Flushed || s.Published != kept || s.Dropped != dropped || kept+dropped != uint64(r.Made) || up != (dropped == 0) {
-		t.Errorf("%d calls, %d stored, the last says %d dropped; stats %+v", r.Made, kept, dropped, s)
+	kept, dropped := l.count(t)
+	t.Logf("%d calls in %.1f s, %.0f a second, with %.2f cores; a process grew by %.1f MB; %d stored, %d dropped",
+		all.Made, all.Seconds, float64(all.Made)/all.Seconds, all.Cores, float64(all.Grown)/(1<<20), kept, dropped)
+	if o.Capture == "" {
+		all.Made = 0
+	}
+	if !whole || published != kept || lost != dropped || kept+dropped != uint64(all.Made) || up != (dropped == 0) {
+		t.Errorf("%d calls, %d stored, the last of each process says %d dropped; stats %+v", all.Made, kept, dropped, flushed)
 	}
 }
 
-// count returns how many exchanges are stored, and how many were dropped as the last message says. Their numbers must tell
-// the same.
+// count returns how many exchanges are stored, and how many were dropped as the last message of each process says. Their
+// numbers must tell the same.
 func (l *loading) count(t *testing.T) (kept, dropped uint64) {
-	open := make(map[string]bool)
-	var seq, gone uint64
+	type process struct{ seq, gone, dropped uint64 }
+	processes, open := make(map[string]process), make(map[string]bool)
 	for _, m := range l.nats.news(t) {
 		ev, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
-		if ev.Seq <= seq {
-			t.Fatalf("number %d after %d", ev.Seq, seq)
+		p := processes[ev.Instance]
+		if ev.Seq <= p.seq {
+			t.Fatalf("number %d after %d", ev.Seq, p.seq)
 		}
-		gone += ev.Seq - seq - 1
-		seq, dropped = ev.Seq, ev.Dropped
+		processes[ev.Instance] = process{seq: ev.Seq, gone: p.gone + ev.Seq - p.seq - 1, dropped: ev.Dropped}
 		if open[ev.Exchange] {
 			delete(open, ev.Exchange)
 			kept++
@@ -119,8 +142,14 @@ func (l *loading) count(t *testing.T) (kept, dropped uint64) {
 			open[ev.Exchange] = true
 		}
 	}
-	if len(open) > 0 || gone != 2*dropped {
-		t.Errorf("%d halves are alone; %d numbers are missing, %d exchanges dropped", len(open), gone, dropped)
+	for id, p := range processes {
+		if p.gone != 2*p.dropped {
+			t.Errorf("of %s %d numbers are missing, %d exchanges dropped", id, p.gone, p.dropped)
+		}
+		dropped += p.dropped
+	}
+	if len(open) > 0 {
+		t.Errorf("%d halves are alone", len(open))
 	}
 	return kept, dropped
 }
