@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/sinks"
@@ -33,9 +34,9 @@ func benchmarkPipeline(b *testing.B, size int) {
 	n := min(20_000, 256<<20/size)
 	conn, bytes := benchStream(b, n, size)
 	p := &pipelineBench{conn: conn, n: n, bytes: bytes}
-	p.step(b, "consume", nil, nil)
-	p.step(b, "consume+scan", newBenchAnalyzer(), nil)
-	p.step(b, "consume+scan+store", newBenchAnalyzer(), benchSink(b))
+	p.step(b, "consume", false, nil)
+	p.step(b, "consume+scan", true, nil)
+	p.step(b, "consume+scan+store", true, benchSink(b))
 }
 
 // A pipelineBench is one stream of n exchanges, and what each step of the path took so far.
@@ -109,8 +110,17 @@ func benchExchange(i, size int) []*event.Event {
 	return []*event.Event{&q, &s}
 }
 
-func newBenchAnalyzer() *analyzer.Analyzer {
-	return analyzer.New(analyzer.Default(), rules.InOrder, nil)
+// newBenchAnalyzer is what llmtap up makes of the defaults; it keeps what bodies hold where rows are stored.
+func newBenchAnalyzer(b *testing.B, stores bool) *analyzer.Analyzer {
+	an := analyzer.New(analyzer.Default(), rules.InOrder, nil)
+	if stores {
+		mask, err := redact.NewContents(redact.ContentsConfig{Mask: redact.Kinds})
+		if err != nil {
+			b.Fatal(err)
+		}
+		an.KeepContents(func(string) bool { return true }, mask.Append)
+	}
+	return an
 }
 
 func benchSink(b *testing.B) sinks.Sink {
@@ -135,7 +145,7 @@ func benchSink(b *testing.B) sinks.Sink {
 }
 
 // step reads the exchanges as often as the benchmark asks. The last of the three steps reports the share of each.
-func (p *pipelineBench) step(b *testing.B, name string, an *analyzer.Analyzer, sink sinks.Sink) {
+func (p *pipelineBench) step(b *testing.B, name string, scan bool, sink sinks.Sink) {
 	var took time.Duration
 	b.Run(name, func(b *testing.B) {
 		b.SetBytes(p.bytes / int64(p.n))
@@ -143,7 +153,7 @@ func (p *pipelineBench) step(b *testing.B, name string, an *analyzer.Analyzer, s
 		done := 0
 		b.ResetTimer()
 		for done < b.N {
-			done += readStream(b, p.conn, min(p.n, b.N-done), an, sink)
+			done += readStream(b, p.conn, min(p.n, b.N-done), scan, sink)
 		}
 		took = b.Elapsed() / time.Duration(b.N)
 		b.ReportMetric(2*float64(b.N)/b.Elapsed().Seconds(), "events/s")
@@ -157,9 +167,11 @@ func (p *pipelineBench) step(b *testing.B, name string, an *analyzer.Analyzer, s
 	p.took = append(p.took, took)
 }
 
-// readStream passes n exchanges through the given steps and returns how many it passed.
-func readStream(b *testing.B, conn *jetstream.Conn, n int, an *analyzer.Analyzer, sink sinks.Sink) int {
+// readStream passes n exchanges through the given steps and returns how many it passed. Each time its analyzer is a new
+// one, which has not seen them before.
+func readStream(b *testing.B, conn *jetstream.Conn, n int, scan bool, sink sinks.Sink) int {
 	b.StopTimer()
+	an := newBenchAnalyzer(b, sink != nil)
 	reader, err := conn.OpenReader(b.Context(), jetstream.ReaderConfig{Partitions: 1, Owner: "bench"})
 	if err != nil {
 		b.Fatal(err)
@@ -178,14 +190,16 @@ func readStream(b *testing.B, conn *jetstream.Conn, n int, an *analyzer.Analyzer
 			b.Fatal(err)
 		}
 		events += len(msgs)
-		if an == nil {
+		if !scan {
 			continue
 		}
 		for i := range msgs {
 			an.Process(msgs[i].Event, analyzer.Position{Seq: msgs[i].Seq, Time: msgs[i].Time}, true, &out)
 		}
 		if sink != nil && (len(out.Exchanges) >= 10_000 || events >= 2*n) {
-			rows := sinks.Batch{Exchanges: out.Exchanges, Findings: out.Findings, ToolCalls: out.ToolCalls, Runs: out.Runs}
+			rows := sinks.Batch{
+				Exchanges: out.Exchanges, Findings: out.Findings, ToolCalls: out.ToolCalls, Runs: out.Runs, Contents: out.Contents, History: out.History,
+			}
 			if err := sink.Write(b.Context(), &rows); err != nil {
 				b.Fatal(err)
 			}
