@@ -76,7 +76,7 @@ func TestContents(t *testing.T) {
 		"Authorization: token ***\nAuthorization: *** Credential=AKIA***/20260101/us-east-1/s3/aws4_request, Signature="+hex64)
 	f("?sv=2022-11-02&sig="+made(43)+"%3D&X-Amz-Signature="+hex64+"&X-Amz-Security-Token="+made(100), "?sv=2022-11-02&sig=***&X-Amz-Signature=***&X-Amz-Security-Token=***")
 	f("PRIVATE-TOKEN: "+made(20)+"\nX-Goog-Api-Key: "+made(39)+"\nOcp-Apim-Subscription-Key: "+hex64[:32], "PRIVATE-TOKEN: ***\nX-Goog-Api-Key: ***\nOcp-Apim-Subscription-Key: ***")
-	f("AZURE_OPENAI_KEY="+hex64[:32]+"\nPGPASS=hunter22\nDB_PASS='hunter22'\n//registry.npmjs.org/:_authToken="+made(36), "AZURE_OPENAI_KEY=***\nPGPASS=***\nDB_PASS='***'\n//registry.npmjs.org/:_authToken=***")
+	f("AZURE_OPENAI_KEY="+hex64[:32]+"\nPGPASS=hunter22\nDB_PASS='hunter22'\n//npm.example.com/:_authToken="+made(36), "AZURE_OPENAI_KEY=***\nPGPASS=***\nDB_PASS='***'\n//npm.example.com/:_authToken=***")
 	f(`"refresh_token": "1//0`+made(60)+`", "token": "`+made(30)+`"`, `"refresh_token": "***", "token": "***"`)
 	f("Cookie: session=4fJk2; theme=dark\r\nAccept: a", "Cookie: ***\r\nAccept: a")
 	f("DB_PASSWORD=s3cr3t!pw\nPORT=80", "DB_PASSWORD=***\nPORT=80")
