@@ -62,7 +62,7 @@ func TestBacktest(t *testing.T) {
 			live = append(live, of(a))
 		}
 		cfg := Default()
-		cfg.Dir = t.TempDir()
+		cfg.TSDBDir = t.TempDir()
 		time.Sleep(100 * time.Hour) // it happened long ago
 		err := Backtest(t.Context(), cfg, each(stored), func(a Alert) error {
 			got = append(got, of(a))
@@ -93,7 +93,7 @@ func each(tallies []*analyzer.Tally) iter.Seq2[*analyzer.Tally, error] {
 // What goes wrong while tallies are read, and while alerts are told, ends a backtest.
 func TestBacktestErrors(t *testing.T) {
 	cfg := Default()
-	cfg.Dir = t.TempDir()
+	cfg.TSDBDir = t.TempDir()
 	broken := errors.New("broken")
 	err := Backtest(t.Context(), cfg, func(yield func(*analyzer.Tally, error) bool) { yield(nil, broken) }, nil)
 	if !errors.Is(err, broken) {

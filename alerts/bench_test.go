@@ -11,7 +11,7 @@ import (
 // One step of a large fleet: 500 stages in two versions, a tenth of them failing, each of them counted every second.
 func BenchmarkStep(b *testing.B) {
 	cfg := Default()
-	cfg.Dir = b.TempDir()
+	cfg.TSDBDir = b.TempDir()
 	e, err := New(b.Context(), cfg, Options{})
 	if err != nil {
 		b.Fatal(err)

@@ -14,11 +14,11 @@ type Config struct {
 	RuleFiles []string `yaml:"rule_files"`
 	// Services are those that call models at all times: one that is silent is told.
 	Services []string `yaml:"services"`
-	// Interval is the step of samples and evaluations, in whole seconds.
-	Interval time.Duration `yaml:"interval"`
-	// Dir holds the scratch files of the time series database; empty means a temporary directory. They are rebuilt
-	// from the tallies at each start.
-	Dir string `yaml:"dir"`
+	// EvaluationInterval is the step of samples and evaluations, in whole seconds.
+	EvaluationInterval time.Duration `yaml:"evaluation_interval"`
+	// TSDBDir contains the scratch files of the time series database; empty means a temporary directory. They are
+	// rebuilt from the tallies at each start.
+	TSDBDir string `yaml:"tsdb_dir"`
 	// GroupBy are the labels that, with the rule's name, make one message of several alerts.
 	GroupBy []string `yaml:"group_by"`
 	// UpdateInterval is the shortest time between two states of one message.
@@ -38,13 +38,13 @@ type Config struct {
 // Default returns the configuration of a new installation.
 func Default() Config {
 	return Config{
-		Interval:       5 * time.Second,
-		GroupBy:        []string{"service", "environment", "stage"},
-		UpdateInterval: 15 * time.Second,
-		RepeatInterval: 4 * time.Hour,
-		Retention:      time.Hour,
-		MaxSeries:      20_000,
-		MaxLabelValues: 500,
+		EvaluationInterval: 5 * time.Second,
+		GroupBy:            []string{"service", "environment", "stage"},
+		UpdateInterval:     15 * time.Second,
+		RepeatInterval:     4 * time.Hour,
+		Retention:          time.Hour,
+		MaxSeries:          20_000,
+		MaxLabelValues:     500,
 	}
 }
 
@@ -56,7 +56,7 @@ func (c Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(c.Interval >= time.Second && c.Interval%time.Second == 0, "interval: %v is not a whole number of seconds above 0", c.Interval)
+	check(c.EvaluationInterval >= time.Second && c.EvaluationInterval%time.Second == 0, "evaluation_interval: %v is not a whole number of seconds above 0", c.EvaluationInterval)
 	check(c.UpdateInterval >= 0, "update_interval: %v is negative", c.UpdateInterval)
 	check(c.RepeatInterval >= time.Minute, "repeat_interval: %v is below 1m", c.RepeatInterval)
 	check(c.Retention >= time.Minute && c.Retention <= 24*time.Hour, "retention: %v is not between 1m and 24h", c.Retention)

@@ -110,9 +110,9 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		cfg: cfg, log: o.Logger, m: newMetrics(o.Registerer), store: o.Store, rules: rules, standby: o.Standby, leads: !o.Standby,
 		wakeKeep: make(chan struct{}, 1), missing: o.Missing,
 		promql: promql.NewEngine(promql.EngineOpts{
-			MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 2 * cfg.Interval,
+			MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 2 * cfg.EvaluationInterval,
 			EnableAtModifier: true, EnableNegativeOffset: true, Parser: newParser(),
-			NoStepSubqueryIntervalFn: func(int64) int64 { return cfg.Interval.Milliseconds() },
+			NoStepSubqueryIntervalFn: func(int64) int64 { return cfg.EvaluationInterval.Milliseconds() },
 		}),
 		partitions: map[int]int64{}, pending: map[int64][]*analyzer.Tally{},
 		versions: map[[2]string]int64{}, notices: map[string]*notice{},
@@ -191,7 +191,7 @@ func (e *Engine) Add(ctx context.Context, t *analyzer.Tally) error {
 
 // stepOf is the first step at or after second.
 func (e *Engine) stepOf(second int64) int64 {
-	i := int64(e.cfg.Interval.Seconds())
+	i := int64(e.cfg.EvaluationInterval.Seconds())
 	return (second + i - 1) / i * i
 }
 
@@ -213,7 +213,7 @@ func (e *Engine) complete() int64 {
 // catchUp evaluates all steps that are complete. Of a long silence only the first Retention is evaluated: after it
 // every series has ended and nothing changes.
 func (e *Engine) catchUp(ctx context.Context) error {
-	interval := int64(e.cfg.Interval.Seconds())
+	interval := int64(e.cfg.EvaluationInterval.Seconds())
 	until := e.complete() / interval * interval
 	for ; e.next <= until; e.next += interval {
 		if err := ctx.Err(); err != nil {

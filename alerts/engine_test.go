@@ -395,7 +395,7 @@ func TestValidate(t *testing.T) {
 	if err := Default().Validate(); err != nil {
 		t.Error(err)
 	}
-	err := Config{Interval: time.Millisecond, GroupBy: []string{"a-b"}}.Validate()
+	err := Config{EvaluationInterval: time.Millisecond, GroupBy: []string{"a-b"}}.Validate()
 	for _, key := range []string{"interval", "repeat_interval", "retention", "max_series", "max_label_values", `group_by[0]: "a-b"`} {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("no error for %s in: %v", key, err)

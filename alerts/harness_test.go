@@ -115,7 +115,7 @@ func (s *memory) Put(_ context.Context, k string, v []byte) error {
 // newBench opens an engine at the current (synctest) time and runs it.
 func newBench(t *testing.T, cfg Config, store Store) *bench {
 	t.Helper()
-	cfg.Dir = t.TempDir()
+	cfg.TSDBDir = t.TempDir()
 	if cfg.RuleFiles == nil { // the others would tell of the same failures
 		cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
 	}

@@ -33,9 +33,9 @@ func isGauge(metric string) bool {
 }
 
 // Observe evaluates a Health engine's rules at now over gauges, each of which lasts until the next call. It is called
-// every Config.Interval; more often changes nothing.
+// every Config.EvaluationInterval; more often changes nothing.
 func (e *Engine) Observe(ctx context.Context, now time.Time, gauges []analyzer.Count) error {
-	interval := int64(e.cfg.Interval.Seconds())
+	interval := int64(e.cfg.EvaluationInterval.Seconds())
 	return e.Add(ctx, &analyzer.Tally{Second: now.Unix()/interval*interval - 1, Counts: gauges})
 }
 

@@ -81,7 +81,7 @@ func lintFile(ctx context.Context, file string, text []byte, cfg Config) (rules 
 			problems = append(problems, Problem{file, lineOf(tree, i, -1), err.Error()})
 		}
 		for j, r := range g.Rules {
-			one, err := newRule(g, r, max(time.Duration(g.Interval), cfg.Interval), cfg, p)
+			one, err := newRule(g, r, max(time.Duration(g.Interval), cfg.EvaluationInterval), cfg, p)
 			if err == nil {
 				err = one.lint(ctx)
 			}

@@ -88,7 +88,7 @@ func parseRules(text []byte, cfg Config) ([]*rule, error) {
 		every := time.Duration(g.Interval)
 		errs = append(errs, groupErrors(&g, cfg)...)
 		for i, r := range g.Rules {
-			one, err := newRule(g, r, max(every, cfg.Interval), cfg, p)
+			one, err := newRule(g, r, max(every, cfg.EvaluationInterval), cfg, p)
 			if err != nil {
 				errs = append(errs, fmt.Errorf("group %s, rule %d (%s): %w", g.Name, i+1, r.Alert+r.Record, err))
 				continue
@@ -101,8 +101,8 @@ func parseRules(text []byte, cfg Config) ([]*rule, error) {
 
 // groupErrors are what the engine does not do with a group.
 func groupErrors(g *rulefmt.RuleGroup, cfg Config) (errs []error) {
-	if every := time.Duration(g.Interval); every%cfg.Interval != 0 {
-		errs = append(errs, fmt.Errorf("group %s: interval %v is not a multiple of %v", g.Name, every, cfg.Interval))
+	if every := time.Duration(g.Interval); every%cfg.EvaluationInterval != 0 {
+		errs = append(errs, fmt.Errorf("group %s: interval %v is not a multiple of %v", g.Name, every, cfg.EvaluationInterval))
 	}
 	if g.QueryOffset != nil && *g.QueryOffset != 0 {
 		errs = append(errs, fmt.Errorf("group %s: query_offset is not supported; tallies are complete when they come", g.Name))
@@ -129,8 +129,8 @@ func newRule(g rulefmt.RuleGroup, r rulefmt.Rule, every time.Duration, cfg Confi
 		}
 		window = time.Duration(d)
 	}
-	if window < cfg.Interval || window > cfg.Retention || window%cfg.Interval != 0 {
-		return nil, fmt.Errorf("annotation %s: %v is not a multiple of %v up to %v", windowAnnotation, window, cfg.Interval, cfg.Retention)
+	if window < cfg.EvaluationInterval || window > cfg.Retention || window%cfg.EvaluationInterval != 0 {
+		return nil, fmt.Errorf("annotation %s: %v is not a multiple of %v up to %v", windowAnnotation, window, cfg.EvaluationInterval, cfg.Retention)
 	}
 	out := &rule{
 		name: r.Alert, expr: r.Expr, every: every, window: window, windowText: r.Annotations[windowAnnotation],

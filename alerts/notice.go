@@ -155,7 +155,7 @@ func (e *Engine) noticeOf(inst *instance) *notice {
 // late reports whether inst began to fire more than a minute ago and nobody told, because that time is evaluated only
 // now, or was by an engine that did not lead.
 func (e *Engine) late(inst *instance, ts time.Time) bool {
-	told := time.Unix(e.told, 0).Add(e.cfg.Interval) // the first step that was not told
+	told := time.Unix(e.told, 0).Add(e.cfg.EvaluationInterval) // the first step that was not told
 	fired := inst.activeAt.Add(inst.rule.hold)
 	if fired.Before(told) {
 		fired = told // it was hidden until then

@@ -38,7 +38,7 @@ func newGauged(t *testing.T, store Store, n Notifier) *gauged {
 		t.Fatal(err)
 	}
 	cfg := Default()
-	cfg.Dir, cfg.RuleFiles = t.TempDir(), []string{file}
+	cfg.TSDBDir, cfg.RuleFiles = t.TempDir(), []string{file}
 	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{n}, Store: store, Health: true})
 	if err != nil {
 		t.Fatal(err)
@@ -170,7 +170,7 @@ func TestPaceNewsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
 		cfg := Default()
-		cfg.RuleFiles, cfg.Dir = []string{"rules/stage_failure_rate.yaml"}, t.TempDir()
+		cfg.RuleFiles, cfg.TSDBDir = []string{"rules/stage_failure_rate.yaml"}, t.TempDir()
 		quiet, all := &paced{pace: Pace{NewsOnly: true}}, &paced{}
 		e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{quiet, all}, Store: store})
 		if err != nil {

@@ -39,7 +39,7 @@ func (e *Engine) Reload(ctx context.Context) error {
 		if e.next == 0 {
 			continue // nothing was evaluated yet
 		}
-		last := time.Unix(e.next, 0).UTC().Add(-e.cfg.Interval)
+		last := time.Unix(e.next, 0).UTC().Add(-e.cfg.EvaluationInterval)
 		vec, err := e.query(ctx, r.expr, last)
 		if err == nil {
 			err = r.update(ctx, last, vec, e.query)

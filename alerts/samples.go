@@ -72,12 +72,12 @@ type samples struct {
 
 // openSamples starts with an empty store; window is the longest window of any rule.
 func openSamples(cfg Config, window time.Duration, m *metrics) (*samples, error) {
-	if cfg.Dir != "" {
-		if err := os.MkdirAll(cfg.Dir, 0o755); err != nil {
+	if cfg.TSDBDir != "" {
+		if err := os.MkdirAll(cfg.TSDBDir, 0o755); err != nil {
 			return nil, fmt.Errorf("create directory of alert samples: %w", err)
 		}
 	}
-	dir, err := os.MkdirTemp(cfg.Dir, "llmtap-alerts-")
+	dir, err := os.MkdirTemp(cfg.TSDBDir, "llmtap-alerts-")
 	if err != nil {
 		return nil, fmt.Errorf("create directory of alert samples: %w", err)
 	}
@@ -168,7 +168,7 @@ func (s *samples) count(app storage.AppenderV2, step, second int64, c *analyzer.
 		}
 		e = s.start(key, c.Metric, kv, lset)
 		if e.gauge = gauge; !gauge {
-			err = e.append(app, step-int64(s.cfg.Interval.Seconds())) // the zero it starts from
+			err = e.append(app, step-int64(s.cfg.EvaluationInterval.Seconds())) // the zero it starts from
 		}
 	}
 	if gauge {

@@ -143,7 +143,7 @@ func newStandby(t *testing.T, store Store) *standby {
 	t.Helper()
 	cfg := Default()
 	cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
-	cfg.Dir = t.TempDir()
+	cfg.TSDBDir = t.TempDir()
 	s := &standby{told: &notifier{}}
 	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{s.told}, Store: store, Standby: true, Registerer: prometheus.NewRegistry()})
 	if err != nil {

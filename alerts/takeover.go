@@ -23,7 +23,7 @@ func (e *Engine) lead(ctx context.Context) bool {
 		return false
 	}
 	e.leads = true
-	if last := e.next - int64(e.cfg.Interval.Seconds()); e.next > 0 && last > e.told {
+	if last := e.next - int64(e.cfg.EvaluationInterval.Seconds()); e.next > 0 && last > e.told {
 		e.adopt(own)
 		e.publish(time.Unix(last, 0).UTC())
 		e.told = last

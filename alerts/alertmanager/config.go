@@ -17,8 +17,6 @@ type Config struct {
 	Token string `yaml:"token" secret:"all"`
 	// TokenFile is a file that holds the token; it replaces Token.
 	TokenFile string `yaml:"token_file"`
-	// LinkBase is the URL of llmtap's own pages; without one alerts have no generatorURL.
-	LinkBase string `yaml:"link_base"`
 }
 
 // Default returns the configuration without a URL.
@@ -39,11 +37,6 @@ func (c Config) Validate() error {
 	}
 	if c.Token != "" && c.TokenFile != "" {
 		errs = append(errs, errors.New("token, token_file: both are set; keep one"))
-	}
-	if c.LinkBase != "" {
-		if err := alerts.CheckURL(c.LinkBase); err != nil {
-			errs = append(errs, fmt.Errorf("link_base: %w", err))
-		}
 	}
 	return errors.Join(errs...)
 }

@@ -27,17 +27,18 @@ const (
 
 // Options are what Notifiers work with. All may be zero.
 type Options struct {
-	Store  alerts.Store // nil: what ends around a restart may fire for another 4 minutes
-	Client *http.Client // nil: alerts.NewClient
-	Logger *slog.Logger
+	Store       alerts.Store // nil: what ends around a restart may fire for another 4 minutes
+	ExternalURL string       // of llmtap's web pages; without one alerts have no generatorURL
+	Client      *http.Client // nil: alerts.NewClient
+	Logger      *slog.Logger
 }
 
 // A Notifier tells one Alertmanager. It is safe for concurrent use; calls go one after another.
 type Notifier struct {
-	url, token, linkBase string
-	client               *http.Client
-	store                alerts.Store
-	log                  *slog.Logger
+	url, token, externalURL string
+	client                  *http.Client
+	store                   alerts.Store
+	log                     *slog.Logger
 
 	mu    sync.Mutex       // guards known, and keeps one call at a time
 	known map[string]known // by group
@@ -72,7 +73,7 @@ func New(cfg Config, o Options) ([]*Notifier, error) {
 	var all []*Notifier
 	for _, u := range cfg.URLs {
 		all = append(all, &Notifier{
-			url: strings.TrimRight(u, "/") + "/api/v2/alerts", token: token, linkBase: cfg.LinkBase,
+			url: strings.TrimRight(u, "/") + "/api/v2/alerts", token: token, externalURL: o.ExternalURL,
 			client: o.Client, store: o.Store, log: o.Logger, known: map[string]known{},
 		})
 	}
@@ -87,7 +88,7 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	before := n.load(ctx, g.Key)
-	list, after := plan(g, n.linkBase, before, time.Now().UTC())
+	list, after := plan(g, n.externalURL, before, time.Now().UTC())
 	if len(list) == 0 {
 		return nil
 	}
@@ -115,7 +116,7 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 }
 
 // plan is what Alertmanager is to be sent about g at now, and what it knows when it has accepted that.
-func plan(g alerts.Group, linkBase string, before known, now time.Time) ([]Alert, known) {
+func plan(g alerts.Group, externalURL string, before known, now time.Time) ([]Alert, known) {
 	current := map[string]bool{} // by labels: what is not hidden by a higher severity
 	for _, a := range g.Current() {
 		current[fingerprint(labelsOf(&a))] = true
@@ -123,7 +124,7 @@ func plan(g alerts.Group, linkBase string, before known, now time.Time) ([]Alert
 	until := now.Add(hold)
 	after := known{}
 	var list []Alert
-	for _, a := range Alerts(g, linkBase) {
+	for _, a := range Alerts(g, externalURL) {
 		h, told := before[a.id]
 		switch {
 		case a.EndsAt.IsZero():

@@ -72,8 +72,8 @@ func (s *memory) Put(_ context.Context, k string, v []byte) error {
 
 func newNotifier(t *testing.T, f *fake, store alerts.Store) *Notifier {
 	t.Helper()
-	cfg := Config{URLs: []string{"http://alertmanager.example.com/am/"}, Token: "t0k3n", LinkBase: "https://llmtap.example.com/"}
-	list, err := New(cfg, Options{Store: store, Client: &http.Client{Transport: f}})
+	cfg := Config{URLs: []string{"http://alertmanager.example.com/am/"}, Token: "t0k3n"}
+	list, err := New(cfg, Options{Store: store, ExternalURL: "https://llmtap.example.com/", Client: &http.Client{Transport: f}})
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}

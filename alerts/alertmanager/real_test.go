@@ -116,7 +116,7 @@ receivers: [{name: hook, webhook_configs: [{url: "%s/hook", send_resolved: true}
 func TestRealAlertmanager(t *testing.T) {
 	h := &hook{t: t}
 	base := serve(t, h)
-	list, err := alertmanager.New(alertmanager.Config{URLs: []string{base}, LinkBase: "https://llmtap.example.com"}, alertmanager.Options{})
+	list, err := alertmanager.New(alertmanager.Config{URLs: []string{base}}, alertmanager.Options{ExternalURL: "https://llmtap.example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -170,13 +170,13 @@ func (d *day) play(t *testing.T, from, to int) (fired []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		cfg := alerts.Default()
-		cfg.Dir, cfg.Interval = t.TempDir(), dayStep
+		cfg.TSDBDir, cfg.EvaluationInterval = t.TempDir(), dayStep
 		e, err := alerts.New(t.Context(), cfg, alerts.Options{})
 		if err != nil {
 			t.Fatal(err)
 		}
 		defer e.Close()
-		step := int64(cfg.Interval.Seconds())
+		step := int64(cfg.EvaluationInterval.Seconds())
 		for s := d.start + int64(from)*60; s < d.start+int64(to)*60; s += step {
 			tally := &analyzer.Tally{Second: s + step - 1, Counts: d.counts(int(s-d.start)/60, float64(step))}
 			if err := e.Add(t.Context(), tally); err != nil {

@@ -172,7 +172,7 @@ func TestPipeline(t *testing.T) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			cfg := alerts.Default()
-			cfg.Dir = t.TempDir()
+			cfg.TSDBDir = t.TempDir()
 			told = people{}
 			o := alerts.Options{Notifiers: []alerts.Notifier{told}, Recorder: recorder{}}
 			if down {

@@ -21,8 +21,6 @@ type Config struct {
 	Channel string `yaml:"channel"`
 	// APIURL is the base of Slack's methods.
 	APIURL string `yaml:"api_url"`
-	// LinkBase is the URL of llmtap's own pages; without one messages have commands only.
-	LinkBase string `yaml:"link_base"`
 }
 
 // Default returns the configuration without a token and a channel.
@@ -42,11 +40,6 @@ func (c Config) Validate() error {
 	}
 	if err := checkURL(c.APIURL); err != nil {
 		errs = append(errs, fmt.Errorf("api_url: %w", err))
-	}
-	if c.LinkBase != "" {
-		if err := checkURL(c.LinkBase); err != nil {
-			errs = append(errs, fmt.Errorf("link_base: %w", err))
-		}
 	}
 	return errors.Join(errs...)
 }

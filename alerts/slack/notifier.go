@@ -31,17 +31,19 @@ const (
 
 // Options are what a Notifier works with. All may be zero.
 type Options struct {
-	Store  alerts.Store // nil: a restart posts firing groups again
-	Client *http.Client
-	Logger *slog.Logger
+	Store       alerts.Store // nil: a restart posts firing groups again
+	ExternalURL string       // of llmtap's web pages; without one messages contain commands only
+	Client      *http.Client
+	Logger      *slog.Logger
 }
 
 // A Notifier tells alert groups in one Slack channel. It is safe for concurrent use; calls go one after another.
 type Notifier struct {
-	cfg   Config
-	api   *slack.Client
-	store alerts.Store
-	log   *slog.Logger
+	cfg         Config
+	externalURL string
+	api         *slack.Client
+	store       alerts.Store
+	log         *slog.Logger
 
 	mu      sync.Mutex // guards the rest, and keeps one call at a time
 	records map[string]*record
@@ -79,7 +81,10 @@ func New(cfg Config, o Options) (*Notifier, error) {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
 	api := slack.New(token, slack.OptionAPIURL(strings.TrimRight(cfg.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client))
-	return &Notifier{cfg: cfg, api: api, store: o.Store, log: o.Logger, records: map[string]*record{}, limited: map[string]time.Time{}}, nil
+	return &Notifier{
+		cfg: cfg, externalURL: o.ExternalURL, api: api, store: o.Store, log: o.Logger,
+		records: map[string]*record{}, limited: map[string]time.Time{},
+	}, nil
 }
 
 // Notify posts the first state of g and edits the message for later ones. What is new is also told in the thread.
@@ -97,7 +102,7 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 		r = &record{NoticeID: noticeID(g), Channel: n.cfg.Channel, ToldAt: updated}
 		n.remember(g.Key, r)
 	}
-	m := render(g, n.cfg.LinkBase)
+	m := render(g, n.externalURL)
 	if r.TS == "" {
 		found, err := n.find(ctx, r)
 		if err != nil {

@@ -89,7 +89,7 @@ func TestNoContentLeaves(t *testing.T) {
 		t.Fatal(err)
 	}
 	cfg := alerts.Default()
-	cfg.Dir = t.TempDir()
+	cfg.TSDBDir = t.TempDir()
 	told := 0
 	err = alerts.Backtest(t.Context(), cfg, func(yield func(*analyzer.Tally, error) bool) {
 		for i := range out.Tallies {

@@ -17,8 +17,6 @@ type Config struct {
 	Secret string `yaml:"secret" secret:"all"`
 	// SecretFile is a file that holds the secret; it replaces Secret.
 	SecretFile string `yaml:"secret_file"`
-	// LinkBase is the URL of llmtap's own pages: externalURL of a post, and the base of generatorURL.
-	LinkBase string `yaml:"link_base"`
 }
 
 // minSecret is the length from which a key cannot be guessed from one signed post, if it is random.
@@ -40,11 +38,6 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("secret, secret_file: one must be set, to a random key that the receiver knows"))
 	case c.Secret != "" && len(c.Secret) < minSecret:
 		errs = append(errs, fmt.Errorf("secret: has %d bytes, fewer than %d", len(c.Secret), minSecret))
-	}
-	if c.LinkBase != "" {
-		if err := alerts.CheckURL(c.LinkBase); err != nil {
-			errs = append(errs, fmt.Errorf("link_base: %w", err))
-		}
 	}
 	return errors.Join(errs...)
 }

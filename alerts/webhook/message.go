@@ -35,16 +35,16 @@ type Alert struct {
 }
 
 // newMessage makes the body about g. Its bytes are the same for the same state.
-func newMessage(g alerts.Group, groupBy []string, linkBase string) *Message {
+func newMessage(g alerts.Group, groupBy []string, externalURL string) *Message {
 	m := &Message{
 		Receiver: "llmtap", Version: "4", Status: string(alerts.Resolved), GroupKey: g.Key, Alerts: []Alert{},
-		ExternalURL: strings.TrimRight(linkBase, "/"),
+		ExternalURL: strings.TrimRight(externalURL, "/"),
 		GroupLabels: map[string]string{}, CommonLabels: map[string]string{}, CommonAnnotations: map[string]string{},
 	}
 	if g.Firing() {
 		m.Status = string(alerts.Firing)
 	}
-	for i, a := range alertmanager.Alerts(g, linkBase) {
+	for i, a := range alertmanager.Alerts(g, externalURL) {
 		status := alerts.Resolved
 		if a.EndsAt.IsZero() {
 			status = alerts.Firing

@@ -24,8 +24,9 @@ const (
 
 // Options are what a Notifier works with. All may be zero.
 type Options struct {
-	Client  *http.Client // nil: alerts.NewClient
-	GroupBy []string     // labels that are told as groupLabels, beside alertname
+	Client      *http.Client // nil: alerts.NewClient
+	GroupBy     []string     // labels sent as groupLabels, besides alertname
+	ExternalURL string       // of llmtap's web pages: externalURL of a post, and the base of generatorURL
 }
 
 // A Notifier posts alert groups to one URL. It keeps no state and is safe for concurrent use.
@@ -57,7 +58,7 @@ func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{NewsOnly: true} }
 
 // Notify posts the state of g.
 func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
-	body, err := json.Marshal(newMessage(g, n.opts.GroupBy, n.cfg.LinkBase))
+	body, err := json.Marshal(newMessage(g, n.opts.GroupBy, n.opts.ExternalURL))
 	if err != nil {
 		return fmt.Errorf("encode alert group: %w", err)
 	}

@@ -70,8 +70,8 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func newNotifier(t *testing.T, r *receiver) *Notifier {
 	t.Helper()
-	n, err := New(Config{URL: "https://hooks.example.com/T0K3N", Secret: secret, LinkBase: "https://llmtap.example.com/"},
-		Options{Client: &http.Client{Transport: r}, GroupBy: []string{"service", "stage", "component"}})
+	n, err := New(Config{URL: "https://hooks.example.com/T0K3N", Secret: secret},
+		Options{Client: &http.Client{Transport: r}, GroupBy: []string{"service", "stage", "component"}, ExternalURL: "https://llmtap.example.com/"})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -181,7 +181,7 @@ func tallies(t *testing.T, e *alerts.Engine, n int, failed uint64) {
 func run(t *testing.T, r *receiver, store alerts.Store) (e *alerts.Engine, stop func()) {
 	t.Helper()
 	cfg := alerts.Default()
-	cfg.Dir, cfg.RuleFiles = t.TempDir(), []string{"../rules/stage_failure_rate.yaml"}
+	cfg.TSDBDir, cfg.RuleFiles = t.TempDir(), []string{"../rules/stage_failure_rate.yaml"}
 	e, err := alerts.New(t.Context(), cfg, alerts.Options{Notifiers: []alerts.Notifier{newNotifier(t, r)}, Store: store})
 	if err != nil {
 		t.Fatal(err)

@@ -73,7 +73,7 @@ func (c *collector) alert(ctx context.Context) error {
 			return run.Wait()
 		})
 	})
-	g.Go(func() error { return watch.run(ctx, healthy, c.cfg.Alerts.Interval) })
+	g.Go(func() error { return watch.run(ctx, healthy, c.cfg.Alerts.EvaluationInterval) })
 	g.Go(func() error {
 		return c.conn.ReadTallies(ctx, func(payload []byte, _ uint64, _ bool) error {
 			var t analyzer.Tally

@@ -111,7 +111,7 @@ func runAlertsBacktest(ctx context.Context, c *cli) error {
 		return err
 	}
 	cfg := s.Alerts
-	cfg.Dir = "" // that of the config is of the machine it is for
+	cfg.TSDBDir = "" // that of the config is of the machine it is for
 	if fs.NArg() > 0 {
 		cfg.RuleFiles = fs.Args()
 	}

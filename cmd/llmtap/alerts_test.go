@@ -87,7 +87,7 @@ func TestAlertsBacktest(t *testing.T) {
 	start := time.Now().UTC().Truncate(time.Hour).Add(-3 * time.Hour)
 	out := incidentHour(t, start)
 	cfg := alerts.Default()
-	cfg.Dir = t.TempDir()
+	cfg.TSDBDir = t.TempDir()
 	engine, err := alerts.New(t.Context(), cfg, alerts.Options{})
 	if err != nil {
 		t.Fatal(err)
@@ -147,7 +147,7 @@ func TestAlertsBacktest(t *testing.T) {
 	}
 	for k, want := range live {
 		a, ok := got[k]
-		if d := a.StartsAt.Sub(want.StartsAt).Abs(); !ok || d > cfg.Interval {
+		if d := a.StartsAt.Sub(want.StartsAt).Abs(); !ok || d > cfg.EvaluationInterval {
 			t.Errorf("%s: live from %v, backtest from %v", k, want.StartsAt, a.StartsAt)
 		}
 		delete(got, k)

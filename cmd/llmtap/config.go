@@ -42,6 +42,7 @@ type Config struct {
 	Analyzer     analyzer.Config     `yaml:"analyzer"`
 	Content      ContentConfig       `yaml:"content"` // what is stored of bodies
 	Batcher      sinks.BatcherConfig `yaml:"batcher"`
+	UI           UIConfig            `yaml:"ui"`
 	Alerts       alerts.Config       `yaml:"alerts"`
 	Slack        slack.Config        `yaml:"slack"`        // Channel empty: alerts go to the log only
 	Alertmanager alertmanager.Config `yaml:"alertmanager"` // URLs empty: none
@@ -53,6 +54,11 @@ type Config struct {
 type HTTPConfig struct {
 	Token     string `yaml:"token" secret:"all"`
 	TokenFile string `yaml:"token_file"` // replaces Token
+}
+
+// UIConfig describes the web pages.
+type UIConfig struct {
+	ExternalURL string `yaml:"external_url"` // for links in notifications; empty: no links
 }
 
 // defaultConfig returns the defaults, with the directory of this user.
@@ -157,6 +163,11 @@ func (c *Config) validate() error {
 	check("analyzer", c.Analyzer.Validate())
 	check("content", c.Content.Validate())
 	check("batcher", c.Batcher.Validate())
+	if u := c.UI.ExternalURL; u != "" {
+		if err := alerts.CheckURL(u); err != nil {
+			fail("ui.external_url: %w", err)
+		}
+	}
 	check("alerts", c.Alerts.Validate())
 	if c.Slack.Channel != "" || c.Slack.Token != "" || c.Slack.TokenFile != "" {
 		check("slack", c.Slack.Validate())

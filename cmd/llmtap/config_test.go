@@ -162,7 +162,7 @@ clickhouse:
 	f("slack.token", s.Slack.Token, "xoxb-1 ${x}", file+":8")
 	f("clickhouse.retention", s.ClickHouse.Retention, 30*24*time.Hour, file+":10")
 	f("alerts.group_by", s.Alerts.GroupBy, []string{"service", "stage"}, "LLMTAP_ALERTS_GROUP_BY")
-	f("alerts.interval", s.Alerts.Interval, 5*time.Second, "default")
+	f("alerts.evaluation_interval", s.Alerts.EvaluationInterval, 5*time.Second, "default")
 
 	// The variable of a flag wins over that of its key: it is the flag.
 	if s, err = loadFile("", env); err != nil {
@@ -185,7 +185,7 @@ func TestConfigMistakesElsewhere(t *testing.T) {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
 	}
-	f(`LLMTAP_ALERTS_INTERVAL: alerts.interval: "soon" is not a duration such as 90s, 15m or 24h`, map[string]string{"LLMTAP_ALERTS_INTERVAL": "soon"})
+	f(`LLMTAP_ALERTS_EVALUATION_INTERVAL: alerts.evaluation_interval: "soon" is not a duration such as 90s, 15m or 24h`, map[string]string{"LLMTAP_ALERTS_EVALUATION_INTERVAL": "soon"})
 	f(`LLMTAP_NATS_MAX_AGE: nats.max_age: 1s is below 2m0s, the time in which JetStream recognises duplicates`, map[string]string{"LLMTAP_NATS_MAX_AGE": "1s"})
 	f(`--nats-port: nats_server.port: "x" is not a whole number`, nil, "--nats-port", "x")
 	f(`--roles: roles: "cook" is none of `+strings.Join(allRoles, ", "), nil, "--roles", "alert,cook")

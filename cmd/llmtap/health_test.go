@@ -59,7 +59,7 @@ func TestHealth(t *testing.T) {
 				return store
 			}, time.Now())
 			cfg := alerts.Default()
-			cfg.Dir = t.TempDir()
+			cfg.TSDBDir = t.TempDir()
 			told := new(toldAlerts)
 			e, err := alerts.New(t.Context(), cfg, alerts.Options{Notifiers: []alerts.Notifier{pager{told}}, Health: true})
 			if err != nil {
@@ -68,7 +68,7 @@ func TestHealth(t *testing.T) {
 			ctx, cancel := context.WithCancel(t.Context())
 			done := make(chan error, 2)
 			go func() { done <- e.Run(ctx) }()
-			go func() { done <- h.run(ctx, e, cfg.Interval) }()
+			go func() { done <- h.run(ctx, e, cfg.EvaluationInterval) }()
 			pass := func(d time.Duration) {
 				for range d / time.Second {
 					time.Sleep(time.Second)

@@ -16,7 +16,7 @@ var (
 	alertCount = flag.Int("alerts", 4, "how many alerts TestAlertLatency times")
 	alertRate  = flag.Int("alert-rate", 50, "exchanges a second that agents publish meanwhile")
 	alertEvery = flag.Duration("alert-every", 3*time.Second, "the mean time between two stages that begin to fail")
-	alertSteps = flag.Duration("alert-interval", 5*time.Second, "alerts.interval of the collector")
+	alertSteps = flag.Duration("alert-interval", 5*time.Second, "alerts.evaluation_interval of the collector")
 )
 
 // What an alert may take from the publish of the call that crosses its threshold to the accepted post.
@@ -61,7 +61,7 @@ func TestAlertLatency(t *testing.T) {
 	t.Logf("load: %d exchanges in %.0f s, %.0f a second, %d events not stored; %d stages begin to fail, one each %v on average, and go on; seed %d",
 		load.calls, load.took.Seconds(), float64(load.calls)/load.took.Seconds(), load.pub.Failed(), *alertCount, *alertEvery, alertSeed)
 	t.Logf("slack: %s", w.limits.report())
-	t.Logf("machine: %d cores, load average %s before and %s after; the collector took %.2f cores; alerts.interval %v",
+	t.Logf("machine: %d cores, load average %s before and %s after; the collector took %.2f cores; alerts.evaluation_interval %v",
 		runtime.NumCPU(), machine, loadAverage(), (cpuTime(up.cmd.Process.Pid)-used).Seconds()/took.Seconds(), *alertSteps)
 	w.check(t)
 }

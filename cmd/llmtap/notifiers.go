@@ -24,21 +24,21 @@ type receiver struct {
 func receiversOf(cfg *Config, store alerts.Store, logger *slog.Logger) ([]receiver, error) {
 	var all []receiver
 	if cfg.Slack.Channel != "" {
-		n, err := slack.New(cfg.Slack, slack.Options{Store: store, Logger: logger})
+		n, err := slack.New(cfg.Slack, slack.Options{Store: store, ExternalURL: cfg.UI.ExternalURL, Logger: logger})
 		if err != nil {
 			return nil, fmt.Errorf("prepare slack: %w", err)
 		}
 		all = append(all, receiver{n, "slack", cfg.Slack.Channel, true})
 	}
 	if cfg.Webhook.URL != "" {
-		n, err := webhook.New(cfg.Webhook, webhook.Options{GroupBy: append(slices.Clone(cfg.Alerts.GroupBy), healthLabel)})
+		n, err := webhook.New(cfg.Webhook, webhook.Options{GroupBy: append(slices.Clone(cfg.Alerts.GroupBy), healthLabel), ExternalURL: cfg.UI.ExternalURL})
 		if err != nil {
 			return nil, fmt.Errorf("prepare the webhook: %w", err)
 		}
 		all = append(all, receiver{n, "webhook", urlHost(cfg.Webhook.URL), true})
 	}
 	if len(cfg.Alertmanager.URLs) > 0 {
-		list, err := alertmanager.New(cfg.Alertmanager, alertmanager.Options{Store: store, Logger: logger})
+		list, err := alertmanager.New(cfg.Alertmanager, alertmanager.Options{Store: store, ExternalURL: cfg.UI.ExternalURL, Logger: logger})
 		if err != nil {
 			return nil, fmt.Errorf("prepare alertmanager: %w", err)
 		}
