@@ -159,7 +159,7 @@ func (b *Batcher) wait(ctx context.Context) {
 		b.mu.Unlock()
 		var due <-chan time.Time
 		if !since.IsZero() {
-			left := b.cfg.Interval - time.Since(since)
+			left := b.cfg.FlushInterval - time.Since(since)
 			if full || left <= 0 {
 				return
 			}
@@ -251,7 +251,7 @@ func (b *Batcher) setHealth(err error) {
 // retry calls f until it succeeds, fails for good or ctx ends. The wait doubles; half of it is random, so that many
 // processes do not come back at once.
 func (b *Batcher) retry(ctx context.Context, what string, f func() error) error {
-	wait, start := b.cfg.RetryMin, time.Now()
+	wait, start := b.cfg.MinBackoff, time.Now()
 	for try := 1; ; try++ {
 		err := f()
 		if err == nil {
@@ -280,7 +280,7 @@ func (b *Batcher) retry(ctx context.Context, what string, f func() error) error 
 		case <-ctx.Done():
 			return err
 		}
-		wait = min(2*wait, b.cfg.RetryMax)
+		wait = min(2*wait, b.cfg.MaxBackoff)
 	}
 }
 

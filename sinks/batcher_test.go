@@ -374,8 +374,8 @@ func TestBatcherConfigValidate(t *testing.T) {
 	}
 	f(func(*BatcherConfig) {}, "")
 	f(func(c *BatcherConfig) { c.MaxRows = 0 }, "max_rows: 0 is not above 0")
-	f(func(c *BatcherConfig) { c.Interval = -1 }, "interval: -1ns is not above 0")
-	f(func(c *BatcherConfig) { c.RetryMax = time.Millisecond }, "retry_max: 1ms is below retry_min (100ms)")
+	f(func(c *BatcherConfig) { c.FlushInterval = -1 }, "flush_interval: -1ns is not above 0")
+	f(func(c *BatcherConfig) { c.MaxBackoff = time.Millisecond }, "max_backoff: 1ms is below min_backoff (100ms)")
 }
 
 func TestMetricsLint(t *testing.T) {

@@ -6,29 +6,29 @@ import (
 	"time"
 )
 
-// A BatcherConfig says when a batch is written, and how a failed write is repeated.
+// BatcherConfig configures when a Batcher writes a batch and how it retries a failed write.
 type BatcherConfig struct {
-	MaxRows      int           `yaml:"max_rows"`               // a batch with as many rows is written at once
-	MaxBytes     int           `yaml:"max_bytes" unit:"bytes"` // so is one of this size, estimated
-	Interval     time.Duration `yaml:"interval"`               // and one whose first row or commit is this old
-	RetryMin     time.Duration `yaml:"retry_min"`              // wait before the second try; doubles with each
-	RetryMax     time.Duration `yaml:"retry_max"`              // longest wait between two tries
-	DrainTimeout time.Duration `yaml:"drain_timeout"`          // for what is in hand when Run is told to end
+	MaxRows       int           `yaml:"max_rows"`               // a batch of this many rows is written immediately
+	MaxBytes      int           `yaml:"max_bytes" unit:"bytes"` // so is a batch of this estimated size
+	FlushInterval time.Duration `yaml:"flush_interval"`         // maximum age of the first row or commit of a batch
+	MinBackoff    time.Duration `yaml:"min_backoff"`            // wait before the first retry; doubles with each retry
+	MaxBackoff    time.Duration `yaml:"max_backoff"`            // longest wait between retries
+	DrainTimeout  time.Duration `yaml:"drain_timeout"`          // time to write the remaining rows after the context of Run is done
 }
 
 // DefaultBatcherConfig returns batches of 10,000 rows, 16 MB or 1 s.
 func DefaultBatcherConfig() BatcherConfig {
 	return BatcherConfig{
-		MaxRows:      10_000,
-		MaxBytes:     16 << 20,
-		Interval:     time.Second,
-		RetryMin:     100 * time.Millisecond,
-		RetryMax:     15 * time.Second,
-		DrainTimeout: 10 * time.Second,
+		MaxRows:       10_000,
+		MaxBytes:      16 << 20,
+		FlushInterval: time.Second,
+		MinBackoff:    100 * time.Millisecond,
+		MaxBackoff:    15 * time.Second,
+		DrainTimeout:  10 * time.Second,
 	}
 }
 
-// Validate reports every value that cannot work.
+// Validate reports every invalid value.
 func (c BatcherConfig) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -38,10 +38,10 @@ func (c BatcherConfig) Validate() error {
 	}
 	check(c.MaxRows > 0, "max_rows: %d is not above 0", c.MaxRows)
 	check(c.MaxBytes > 0, "max_bytes: %d is not above 0", c.MaxBytes)
-	check(c.Interval > 0, "interval: %v is not above 0", c.Interval)
-	check(c.RetryMin > 0, "retry_min: %v is not above 0", c.RetryMin)
-	check(c.RetryMax > 0, "retry_max: %v is not above 0", c.RetryMax)
+	check(c.FlushInterval > 0, "flush_interval: %v is not above 0", c.FlushInterval)
+	check(c.MinBackoff > 0, "min_backoff: %v is not above 0", c.MinBackoff)
+	check(c.MaxBackoff > 0, "max_backoff: %v is not above 0", c.MaxBackoff)
 	check(c.DrainTimeout > 0, "drain_timeout: %v is not above 0", c.DrainTimeout)
-	check(c.RetryMax >= c.RetryMin, "retry_max: %v is below retry_min (%v)", c.RetryMax, c.RetryMin)
+	check(c.MaxBackoff >= c.MinBackoff, "max_backoff: %v is below min_backoff (%v)", c.MaxBackoff, c.MinBackoff)
 	return errors.Join(errs...)
 }

@@ -79,7 +79,7 @@ func defaults() Config {
 	}
 	cfg.NATS.URL, cfg.ClickHouse.DSN = "", ""
 	// Not a default of the package: a command that only reads must not set a TTL.
-	cfg.ClickHouse.MessageRetention = messageRetention
+	cfg.ClickHouse.MessagesRetention = messageRetention
 	return cfg
 }
 

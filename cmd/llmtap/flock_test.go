@@ -99,7 +99,7 @@ func (f *flock) start() {
 	f.started++
 	p := &flockProcess{store: &f.store, conn: f.connect(), done: make(chan error, 1)}
 	cfg := sinks.DefaultBatcherConfig()
-	cfg.MaxRows, cfg.Interval, cfg.RetryMin, cfg.RetryMax = 80, 30*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond
+	cfg.MaxRows, cfg.FlushInterval, cfg.MinBackoff, cfg.MaxBackoff = 80, 30*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond
 	p.role = &analyzeRole{
 		conn: p.conn, sink: p, analyzer: analyzer.Default(), batcher: cfg, partitions: f.partitions, owner: fmt.Sprint("process ", f.started),
 		lease: f.lease, retry: 50 * time.Millisecond, patience: 200 * time.Millisecond, logger: flockLogger().With("process", f.started),

@@ -24,11 +24,11 @@ const childEnv = "LLMTAP_CHDB_CHILD"
 
 // childConfig is handed to the child on standard input, one JSON value.
 type childConfig struct {
-	Library       string `json:"library"`
-	Dir           string `json:"dir"`
-	Password      string `json:"password"`
-	MemoryLimit   int64  `json:"memory_limit"`
-	MaxConcurrent int    `json:"max_concurrent"`
+	Library              string `json:"library"`
+	Dir                  string `json:"dir"`
+	Password             string `json:"password"`
+	MemoryLimit          int64  `json:"memory_limit"`
+	MaxConcurrentQueries int    `json:"max_concurrent_queries"`
 }
 
 // A report is a line from the child to the parent.
@@ -110,7 +110,7 @@ func runChild(reports *reporter) error {
 		return err
 	}
 	handler := httpd.New(httpd.Config{
-		Password: cfg.Password, MaxConcurrent: cfg.MaxConcurrent, Server: server,
+		Password: cfg.Password, MaxConcurrentQueries: cfg.MaxConcurrentQueries, Server: server,
 		Connect: func() (*engine.Conn, error) { return lib.Connect(path) },
 		Observe: func(q httpd.Query) { reports.send(report{Query: &q}) },
 	})

@@ -11,26 +11,26 @@ import (
 // Database is the database that Start creates and DSN names.
 const Database = "llmtap"
 
-// Config says how to run the embedded ClickHouse.
+// Config configures the embedded ClickHouse.
 type Config struct {
-	Dir           string                `yaml:"-"`                         // holds the data; created, and used by one process at a time
-	MemoryLimit   int64                 `yaml:"memory_limit" unit:"bytes"` // bytes for the whole engine; above it statements fail with code 241
-	MaxConcurrent int                   `yaml:"max_concurrent"`            // statements at once; more wait 10 s, then fail with code 202
-	CacheDir      string                `yaml:"cache_dir"`                 // of the library, see LibraryConfig
-	Logger        *slog.Logger          `yaml:"-"`                         // nil: nothing is logged
-	Progress      func(line string)     `yaml:"-"`                         // told what a long start is doing; nil: nobody
-	Registerer    prometheus.Registerer `yaml:"-"`                         // nil: metrics are not registered
+	Dir                  string                `yaml:"-"`                         // data directory; created if missing, used by one process at a time
+	MemoryLimit          int64                 `yaml:"memory_limit" unit:"bytes"` // of the whole engine; statements above it fail with code 241
+	MaxConcurrentQueries int                   `yaml:"max_concurrent_queries"`    // further statements wait 10 s, then fail with code 202
+	CacheDir             string                `yaml:"cache_dir"`                 // of the library, see LibraryConfig
+	Logger               *slog.Logger          `yaml:"-"`                         // nil disables logging
+	Progress             func(line string)     `yaml:"-"`                         // receives progress messages of a slow start; may be nil
+	Registerer           prometheus.Registerer `yaml:"-"`                         // nil disables metrics
 }
 
-// Default is the configuration for one machine, without Dir.
+// Default returns the configuration for one machine, without Dir.
 func Default() Config {
-	return Config{MemoryLimit: 2 << 30, MaxConcurrent: 16}
+	return Config{MemoryLimit: 2 << 30, MaxConcurrentQueries: 16}
 }
 
-// minMemory is the least that the engine starts and merges with.
+// minMemory is the least memory the engine starts and merges with.
 const minMemory = 256 << 20
 
-// Validate says what is wrong with c.
+// Validate reports every invalid value.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Dir == "" {
@@ -39,8 +39,8 @@ func (c Config) Validate() error {
 	if c.MemoryLimit < minMemory {
 		errs = append(errs, fmt.Errorf("memory_limit: %d is below %d bytes", c.MemoryLimit, int64(minMemory)))
 	}
-	if c.MaxConcurrent < 1 || c.MaxConcurrent > 1000 {
-		errs = append(errs, fmt.Errorf("max_concurrent: %d is not between 1 and 1000", c.MaxConcurrent))
+	if c.MaxConcurrentQueries < 1 || c.MaxConcurrentQueries > 1000 {
+		errs = append(errs, fmt.Errorf("max_concurrent_queries: %d is not between 1 and 1000", c.MaxConcurrentQueries))
 	}
 	return errors.Join(errs...)
 }

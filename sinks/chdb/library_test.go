@@ -148,7 +148,7 @@ func TestValidate(t *testing.T) {
 	f("", func(*Config) {})
 	f("dir: ", func(c *Config) { c.Dir = "" })
 	f("memory_limit: ", func(c *Config) { c.MemoryLimit = 1000 })
-	f("max_concurrent: ", func(c *Config) { c.MaxConcurrent = 0 })
+	f("max_concurrent_queries: ", func(c *Config) { c.MaxConcurrentQueries = 0 })
 }
 
 // PresentLibrary installs nothing: it says whether FindLibrary must, and can.

@@ -101,7 +101,7 @@ func newServer(cfg Config, library string) (*Server, error) {
 	_, _ = rand.Read(secret[:]) // never fails
 	s.config = childConfig{
 		Library: library, Dir: dir, Password: hex.EncodeToString(secret[:]),
-		MemoryLimit: cfg.MemoryLimit, MaxConcurrent: cfg.MaxConcurrent,
+		MemoryLimit: cfg.MemoryLimit, MaxConcurrentQueries: cfg.MaxConcurrentQueries,
 	}
 	dsn := url.URL{Scheme: "http", User: url.UserPassword(httpd.User, s.config.Password), Host: s.listener.Addr().String(), Path: "/" + Database}
 	s.dsn = dsn.String()

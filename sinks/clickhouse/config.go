@@ -7,42 +7,43 @@ import (
 	"time"
 )
 
-// Config says where ClickHouse is.
+// Config configures the connection to ClickHouse and how long rows are kept.
 type Config struct {
-	// DSN is clickhouse://, http:// or https://user:password@host:port,host:port/database?option=value. Of several hosts
-	// the first that answers is used. The options are those of clickhouse-go, and ca_file, cert_file and key_file for
-	// TLS (https, or secure=true with clickhouse); what is no option is a ClickHouse setting. Ports default to
-	// ClickHouse's. The database is created when it is missing.
+	// DSN is clickhouse://, http:// or https://user:password@host:port,host:port/database?option=value. The first host
+	// that answers is used. Options are those of clickhouse-go, and ca_file, cert_file and key_file for TLS (https, or
+	// secure=true with clickhouse); any other option is a ClickHouse setting. Ports default to ClickHouse's. A missing
+	// database is created.
 	DSN string `yaml:"dsn" secret:"url"`
-	// PasswordFile is a file that holds the password; it replaces the DSN's.
+	// PasswordFile is a file with the password; it overrides the password of the DSN.
 	PasswordFile string `yaml:"password_file"`
-	// AllowSkipVerify permits skip_verify=true in the DSN: whoever is on the way can read and change rows.
+	// AllowSkipVerify permits skip_verify=true in the DSN: a man in the middle can read and change rows.
 	AllowSkipVerify bool `yaml:"allow_skip_verify"`
-	// Cluster is the name of a cluster of the server, or '{cluster}': tables lie on all its servers. Empty: on one.
+	// Cluster is the name of a cluster of the server, or '{cluster}': tables are created on all its servers. Empty: on
+	// one server.
 	Cluster string `yaml:"cluster"`
-	// WriteTimeout bounds one insert; a write that takes longer is tried again. 0 means no bound.
+	// WriteTimeout bounds one insert; an insert that takes longer is retried. 0 means no bound.
 	WriteTimeout time.Duration `yaml:"write_timeout"`
-	// Retention deletes rows of this age, by a TTL on every table. 0 leaves the tables' TTL as it is: none, unless it
-	// was set before.
+	// Retention deletes rows of this age, by a TTL on every table. 0 keeps the TTL that the tables have, if any.
 	Retention time.Duration `yaml:"retention"`
-	// MessageRetention is the same for what bodies hold, the table messages, where it is shorter; 0 is Retention. A
-	// message that is still sent is written again every 12 h and stays; less than a day loses parts of conversations.
-	MessageRetention time.Duration `yaml:"message_retention"`
-	// Retentions are the same by table, before the others.
-	Retentions map[string]time.Duration `yaml:"retentions"`
+	// MessagesRetention is the retention of the messages table, which holds message bodies, if shorter than Retention;
+	// 0 means Retention. A message that is still being sent is written again every 12 h and stays; less than a day
+	// loses parts of conversations.
+	MessagesRetention time.Duration `yaml:"messages_retention"`
+	// TableRetention is the retention by table; it overrides the other two.
+	TableRetention map[string]time.Duration `yaml:"table_retention"`
 }
 
 // Default returns the defaults; the DSN has none.
 func Default() Config { return Config{WriteTimeout: time.Minute} }
 
-// Validate reports every value that cannot work. It names no secret, and opens no file.
+// Validate reports every invalid value. It reveals no secret and opens no file.
 func (c Config) Validate() error {
 	var errs []error
 	if _, err := c.parseDSN(); err != nil {
 		errs = append(errs, fmt.Errorf("dsn: %w", err))
 	}
 	if strings.ContainsAny(c.Cluster, "\r\n\t ") {
-		errs = append(errs, fmt.Errorf("cluster: %q is no name of a cluster; SELECT cluster FROM system.clusters lists them", c.Cluster))
+		errs = append(errs, fmt.Errorf("cluster: %q is not the name of a cluster; SELECT cluster FROM system.clusters lists them", c.Cluster))
 	}
 	if c.WriteTimeout < 0 {
 		errs = append(errs, fmt.Errorf("write_timeout: %v is below 0", c.WriteTimeout))

@@ -75,7 +75,7 @@ func serveShards(dir string) error {
 		return err
 	}
 	h := httpd.New(httpd.Config{
-		Password: "shards", MaxConcurrent: 8, Server: httpd.Server{Version: chdbengine.Version, DisplayName: "shards", Timezone: "UTC"},
+		Password: "shards", MaxConcurrentQueries: 8, Server: httpd.Server{Version: chdbengine.Version, DisplayName: "shards", Timezone: "UTC"},
 		Connect: func() (*chdbengine.Conn, error) { return lib.Connect(path) },
 		Observe: func(httpd.Query) {},
 	})

@@ -77,7 +77,7 @@ func TestDSNMistakes(t *testing.T) {
 	if err := (clickhouse.Config{DSN: "https://h/?skip_verify=true", AllowSkipVerify: true}).Validate(); err != nil {
 		t.Errorf("skip_verify with permission: %v", err)
 	}
-	if err := (clickhouse.Config{DSN: "http://h/", Cluster: "a b"}).Validate(); err == nil || !strings.HasPrefix(err.Error(), `cluster: "a b" is no name`) {
+	if err := (clickhouse.Config{DSN: "http://h/", Cluster: "a b"}).Validate(); err == nil || !strings.HasPrefix(err.Error(), `cluster: "a b" is not the name`) {
 		t.Errorf("cluster: %v", err)
 	}
 }

@@ -38,7 +38,7 @@ func (g *graveyard) count() int {
 func runBatcher(t *testing.T, s sinks.Sink) (b *sinks.Batcher, g *graveyard, add func(*sinks.Batch) (stored <-chan struct{})) {
 	t.Helper()
 	cfg := sinks.DefaultBatcherConfig()
-	cfg.Interval, cfg.RetryMax = 10*time.Millisecond, 200*time.Millisecond
+	cfg.FlushInterval, cfg.MaxBackoff = 10*time.Millisecond, 200*time.Millisecond
 	b, g = sinks.NewBatcher(s, cfg, slog.New(slog.DiscardHandler), nil), &graveyard{}
 	b.DeadLetter = g.bury
 	ctx, cancel := context.WithCancel(t.Context())

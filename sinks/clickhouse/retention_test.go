@@ -19,7 +19,7 @@ func TestRetentions(t *testing.T) {
 	f := func(retention, messages time.Duration, tables map[string]time.Duration, want string) {
 		t.Helper()
 		cfg := clickhouse.Default()
-		cfg.DSN, cfg.Retention, cfg.MessageRetention, cfg.Retentions = dsn, retention, messages, tables
+		cfg.DSN, cfg.Retention, cfg.MessagesRetention, cfg.TableRetention = dsn, retention, messages, tables
 		for again := range 2 {
 			var log strings.Builder
 			s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.NewTextHandler(&log, nil)), nil)

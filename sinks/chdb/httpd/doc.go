@@ -4,7 +4,7 @@
 //	   │ Host and Origin, password
 //	   ▼
 //	 request ── hello? ──> answered here (hello.go)
-//	   │ slot of MaxConcurrent
+//	   │ slot of MaxConcurrentQueries
 //	   ▼
 //	 fresh connection (or the session's): SET settings, USE database
 //	   ├─ INSERT … FORMAT f   body ──> insert stream; commits only a body that came whole

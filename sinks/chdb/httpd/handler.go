@@ -18,16 +18,16 @@ import (
 // User is the only user.
 const User = "default"
 
-// slotWait is how long a request waits for one of MaxConcurrent slots before it is refused with code 202.
+// slotWait is how long a request waits for one of MaxConcurrentQueries slots before it is refused with code 202.
 const slotWait = 10 * time.Second
 
 // Config is what a Handler needs.
 type Config struct {
-	Password      string
-	MaxConcurrent int // statements at once
-	Connect       func() (*engine.Conn, error)
-	Server        Server
-	Observe       func(Query) // called once per statement, concurrently
+	Password             string
+	MaxConcurrentQueries int // statements at once
+	Connect              func() (*engine.Conn, error)
+	Server               Server
+	Observe              func(Query) // called once per statement, concurrently
 }
 
 // Server is what the engine says of itself.
@@ -56,7 +56,7 @@ type Handler struct {
 
 // New returns a handler; Close it when no request runs any more.
 func New(cfg Config) *Handler {
-	return &Handler{cfg: cfg, slots: make(chan struct{}, cfg.MaxConcurrent), sessions: newSessions(cfg.Connect)}
+	return &Handler{cfg: cfg, slots: make(chan struct{}, cfg.MaxConcurrentQueries), sessions: newSessions(cfg.Connect)}
 }
 
 // Close closes the connections of all sessions.

@@ -21,7 +21,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 // TestSlots: a request waits for a slot, but neither for ever nor after its client has gone.
 func TestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		h := New(Config{MaxConcurrent: 1})
+		h := New(Config{MaxConcurrentQueries: 1})
 		release, err := h.slot(t.Context())
 		if err != nil {
 			t.Fatal(err)
