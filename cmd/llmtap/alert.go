@@ -34,7 +34,7 @@ func (c *collector) alert(ctx context.Context) error {
 	}
 	rows := sinks.NewBatcher(c.sink, c.cfg.Batcher, c.logger, nil)
 	rows.DeadLetter = func(ctx context.Context, r sinks.DeadRow) error {
-		return c.conn.DeadRow(ctx, r.Table, r.ID, r.Seq, r.Err, r.Row)
+		return c.conn.DeadLetterRow(ctx, r.Table, r.ID, r.Seq, r.Err, r.Row)
 	}
 	files := watchRuleFiles(c.cfg.Alerts.RuleFiles, c.hangups, c.logger)
 	open := func(cfg alerts.Config, o alerts.Options, rules string) (*alerts.Engine, error) {
@@ -65,7 +65,7 @@ func (c *collector) alert(ctx context.Context) error {
 	g.Go(func() error { return rows.Run(ctx) })
 	g.Go(func() error { return files.run(ctx) })
 	g.Go(func() error {
-		return c.conn.Hold(ctx, roleAlert, c.analyzer.owner, jetstream.DefaultLease, func(held context.Context) error {
+		return c.conn.WithLease(ctx, roleAlert, c.analyzer.owner, jetstream.DefaultLeaseTTL, func(held context.Context) error {
 			store.held.Store(&held)
 			run, held := errgroup.WithContext(held)
 			run.Go(func() error { return engine.Run(held) })

@@ -65,7 +65,7 @@ type analyzeRole struct {
 	logger     *slog.Logger
 	metrics    partitionMetrics
 
-	forgotten atomic.Uint64 // changes when somebody deletes what is stored of bodies, see jetstream.Conn.AnnounceForget
+	forgotten atomic.Uint64 // changes when somebody deletes what is stored of bodies, see jetstream.Conn.AnnounceErasure
 
 	ended chan struct{} // cap 1: a partition ended, there may be one to take
 
@@ -87,7 +87,7 @@ func (c *collector) newAnalyzeRole() (*analyzeRole, error) {
 	}
 	return &analyzeRole{
 		conn: c.conn, sink: c.sink, analyzer: c.cfg.Analyzer, content: content, batcher: c.cfg.Batcher, partitions: c.cfg.Partitions,
-		owner: ownerName(c.cfg.NATS.URL != ""), lease: jetstream.DefaultLease, retry: leaseRetry, patience: storePatience, logger: c.logger,
+		owner: ownerName(c.cfg.NATS.URL != ""), lease: jetstream.DefaultLeaseTTL, retry: leaseRetry, patience: storePatience, logger: c.logger,
 		ended: make(chan struct{}, 1), held: map[int]*term{},
 	}, nil
 }
@@ -118,7 +118,7 @@ func (a *analyzeRole) balance(ctx context.Context, g *errgroup.Group) error {
 	if err != nil {
 		return err
 	}
-	if n, err := a.conn.ForgetAnnounced(ctx); err == nil { // without NATS nothing comes that would be stored
+	if n, err := a.conn.ErasureRevision(ctx); err == nil { // without NATS nothing comes that would be stored
 		a.forgotten.Store(n)
 	}
 	// Each process begins to look at another place, so that they meet less often.
@@ -134,7 +134,7 @@ func (a *analyzeRole) balance(ctx context.Context, g *errgroup.Group) error {
 			return nil
 		}
 		reader, err := a.conn.OpenReader(ctx, jetstream.ReaderConfig{Partition: p, Partitions: a.partitions, Owner: a.owner, LeaseTTL: a.lease})
-		var layout *jetstream.LayoutError
+		var layout *jetstream.PartitionCountError
 		switch {
 		case err == nil:
 			a.start(ctx, g, p, reader)
@@ -157,7 +157,7 @@ func (a *analyzeRole) share(ctx context.Context) (int, error) {
 	if a.partitions == 1 {
 		return 1, nil
 	}
-	live, err := a.conn.Present(ctx, a.owner, a.lease)
+	live, err := a.conn.Heartbeat(ctx, a.owner, a.lease)
 	if err != nil {
 		return 0, fmt.Errorf("say that this process is there: %w", err)
 	}
@@ -185,7 +185,7 @@ func (a *analyzeRole) leave(ctx context.Context) {
 	if a.partitions == 1 {
 		return
 	}
-	if err := a.conn.Leave(context.WithoutCancel(ctx), a.owner); err != nil {
+	if err := a.conn.Deregister(context.WithoutCancel(ctx), a.owner); err != nil {
 		a.logger.Warn("could not say that this process ends; its share stays free until its lease ends", "err", err)
 	}
 }
@@ -253,11 +253,11 @@ func (a *analyzeRole) close(ctx context.Context, f func(context.Context) error) 
 	return f(ctx)
 }
 
-// recut cuts the stream, which is read in from partitions, into the number of this process, see jetstream.Cut. It does
+// recut cuts the stream, which is read in from partitions, into the number of this process, see jetstream.Repartition. It does
 // nothing while other processes read it.
 func (a *analyzeRole) recut(ctx context.Context, from int) error {
-	cut, err := a.conn.OpenCut(ctx, a.partitions, a.owner, a.lease)
-	if errors.Is(err, jetstream.ErrLayout) {
+	cut, err := a.conn.BeginRepartition(ctx, a.partitions, a.owner, a.lease)
+	if errors.Is(err, jetstream.ErrPartitionCount) {
 		return nil // another process did it just now
 	}
 	if errors.Is(err, jetstream.ErrLeaseHeld) {
@@ -267,7 +267,7 @@ func (a *analyzeRole) recut(ctx context.Context, from int) error {
 	if err != nil {
 		return err
 	}
-	a.logger.Info("cutting the stream anew", "from", from, "to", a.partitions, "at", cut.Seq)
+	a.logger.Info("cutting the stream anew", "from", from, "to", a.partitions, "at", cut.LastSeq)
 	g, run := errgroup.WithContext(ctx)
 	for p, reader := range cut.Readers {
 		g.Go(func() error {

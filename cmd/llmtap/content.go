@@ -44,14 +44,14 @@ func (c *ContentConfig) Validate() error {
 	for _, service := range slices.Sorted(maps.Keys(c.Services)) {
 		check("services."+service, c.Services[service])
 	}
-	_, err := redact.NewContents(redact.ContentsConfig{Mask: c.Mask, Patterns: c.Patterns})
+	_, err := redact.NewRedactor(redact.Config{Mask: c.Mask, Patterns: c.Patterns})
 	return errors.Join(errors.Join(errs...), err)
 }
 
 // A contentPolicy is a ContentConfig ready for use by the analyzers of one process. The zero value stores all as it is.
 type contentPolicy struct {
 	cfg  ContentConfig
-	mask *redact.Contents // nil: nothing is masked
+	mask *redact.Redactor // nil: nothing is masked
 	key  []byte           // of shapes
 }
 
@@ -60,7 +60,7 @@ const maxShape = 8 << 20
 
 // newContentPolicy takes a valid configuration. Without a key for shapes this process makes one.
 func newContentPolicy(cfg ContentConfig, shapeKey string) (contentPolicy, error) {
-	mask, err := redact.NewContents(redact.ContentsConfig{Mask: cfg.Mask, Patterns: cfg.Patterns})
+	mask, err := redact.NewRedactor(redact.Config{Mask: cfg.Mask, Patterns: cfg.Patterns})
 	if err != nil {
 		return contentPolicy{}, fmt.Errorf("content: %w", err)
 	}

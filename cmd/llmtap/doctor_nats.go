@@ -87,12 +87,12 @@ func (d *doctor) checkStreams(st *jetstream.State) bool {
 		if s.Missing {
 			d.fail("streams", start, "stream %s is missing", s.Name)
 			sound = false
-		} else if len(s.Wrong) > 0 {
-			d.warn("streams", "give llmtap doctor the configuration of llmtap up, or restart llmtap up: it sets the limits", "stream %s: %s", s.Name, strings.Join(s.Wrong, ", "))
+		} else if len(s.Mismatches) > 0 {
+			d.warn("streams", "give llmtap doctor the configuration of llmtap up, or restart llmtap up: it sets the limits", "stream %s: %s", s.Name, strings.Join(s.Mismatches, ", "))
 			sound = false
 		}
 	}
-	for _, b := range st.Buckets {
+	for _, b := range st.MissingBuckets {
 		d.fail("streams", start, "bucket %s is missing", b)
 		sound = false
 	}
@@ -103,7 +103,7 @@ func (d *doctor) checkStreams(st *jetstream.State) bool {
 		}
 		d.ok("streams", "as configured; %s has %d events, %s, for %s", events.Name, events.Messages, size, formatDuration(events.MaxAge))
 	}
-	return !st.Streams[0].Missing && len(st.Buckets) == 0
+	return !st.Streams[0].Missing && len(st.MissingBuckets) == 0
 }
 
 func (d *doctor) checkClock(st *jetstream.State) {
@@ -129,23 +129,23 @@ func (d *doctor) checkBacklog(p *jetstream.PartitionState, events *jetstream.Str
 		d.fail("backlog", "raise nats.max_age and nats.max_bytes, and find out why rows were not stored in time", "%s: %d events left the stream before they were stored",
 			p.Name, p.Lost)
 	}
-	if p.Owner == "" || d.now.After(p.Lease) {
+	if p.Owner == "" || d.now.After(p.LeaseUntil) {
 		since := ""
 		if p.Owner != "" {
-			since = fmt.Sprintf(" since %s, which was %s", p.Lease.UTC().Format(time.RFC3339), p.Owner)
+			since = fmt.Sprintf(" since %s, which was %s", p.LeaseUntil.UTC().Format(time.RFC3339), p.Owner)
 		}
-		d.fail("backlog", "start llmtap up with the role analyze", "%s: nobody reads it%s; %d events wait", p.Name, since, p.Behind)
+		d.fail("backlog", "start llmtap up with the role analyze", "%s: nobody reads it%s; %d events wait", p.Name, since, p.Pending)
 		return
 	}
-	if p.Behind == 0 {
+	if p.Pending == 0 {
 		d.ok("backlog", "%s: none; %s reads it", p.Name, p.Owner)
 		return
 	}
-	age := d.now.Sub(p.Oldest)
-	text := fmt.Sprintf("%s: %d events wait, the oldest for %s of %s", p.Name, p.Behind, ago(age), formatDuration(events.MaxAge))
+	age := d.now.Sub(p.OldestPending)
+	text := fmt.Sprintf("%s: %d events wait, the oldest for %s of %s", p.Name, p.Pending, ago(age), formatDuration(events.MaxAge))
 	full := 0.0 // share of the stream's room that the backlog takes
 	if events.MaxBytes > 0 && events.Messages > 0 {
-		full = float64(events.Bytes) / float64(events.Messages) * float64(p.Behind) / float64(events.MaxBytes)
+		full = float64(events.Bytes) / float64(events.Messages) * float64(p.Pending) / float64(events.MaxBytes)
 	}
 	const fix = "see the checks of clickhouse and the log of llmtap up; nothing is lost while the stream holds the events"
 	switch {

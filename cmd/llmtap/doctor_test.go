@@ -296,7 +296,7 @@ func TestDoctorThresholds(t *testing.T) {
 	}
 	backlog := func(behind uint64, age time.Duration, messages, bytes uint64) func(d *doctor) {
 		return func(d *doctor) {
-			p := jetstream.PartitionState{Name: "p0of1", Owner: "o", Lease: now.Add(time.Second), Behind: behind, Oldest: now.Add(-age)}
+			p := jetstream.PartitionState{Name: "p0of1", Owner: "o", LeaseUntil: now.Add(time.Second), Pending: behind, OldestPending: now.Add(-age)}
 			d.checkBacklog(&p, &jetstream.StreamState{MaxAge: 24 * time.Hour, MaxBytes: 1000, Messages: messages, Bytes: bytes})
 		}
 	}
@@ -306,7 +306,7 @@ func TestDoctorThresholds(t *testing.T) {
 	f("backlog", verdictFail, backlog(10, 13*time.Hour, 100, 900))
 	f("backlog", verdictFail, backlog(60, time.Second, 100, 900))
 	f("backlog", verdictFail, func(d *doctor) {
-		d.checkBacklog(&jetstream.PartitionState{Owner: "dead", Lease: now.Add(-time.Second)}, &jetstream.StreamState{})
+		d.checkBacklog(&jetstream.PartitionState{Owner: "dead", LeaseUntil: now.Add(-time.Second)}, &jetstream.StreamState{})
 	})
 	clock := func(skew, rtt time.Duration) func(d *doctor) {
 		return func(d *doctor) { d.checkClock(&jetstream.State{Skew: skew, RTT: rtt}) }

@@ -268,8 +268,8 @@ func (f *flock) unfinished(over int64) string {
 	}
 	for i, p := range state.Partitions {
 		m, err := tallies.GetLastMsgForSubject(f.t.Context(), fmt.Sprint(event.TallyPrefix, i))
-		if err != nil || p.Behind > 0 {
-			return fmt.Sprintf("%s: %d behind, newest tally %v", p.Name, p.Behind, err)
+		if err != nil || p.Pending > 0 {
+			return fmt.Sprintf("%s: %d behind, newest tally %v", p.Name, p.Pending, err)
 		}
 		var t analyzer.Tally
 		if err := json.Unmarshal(m.Data, &t); err != nil || t.Second < over {
@@ -285,7 +285,7 @@ func (f *flock) reset() {
 	f.store.mu.Lock()
 	f.store.rows = newFlockRows()
 	f.store.mu.Unlock()
-	for _, name := range []string{event.StreamTally, "KV_" + event.BucketProgress, "KV_" + event.BucketLedger} {
+	for _, name := range []string{event.StreamTally, "KV_" + event.BucketCheckpoint, "KV_" + event.BucketLedger} {
 		if err := f.js.DeleteStream(f.t.Context(), name); err != nil {
 			f.t.Fatal(err)
 		}

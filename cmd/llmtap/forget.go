@@ -103,7 +103,7 @@ type forgetter struct {
 func (f *forgetter) run(ctx context.Context) error {
 	var before time.Time
 	if !f.dryRun {
-		live, now, err := f.conn.AnnounceForget(ctx)
+		live, now, err := f.conn.AnnounceErasure(ctx)
 		if err != nil {
 			return fmt.Errorf("tell analyzers: %w", err)
 		}
@@ -116,15 +116,15 @@ func (f *forgetter) run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("look up what is stored: %w", err)
 	}
-	person := jetstream.Person{Conversation: f.who.Conversation, User: f.who.User, Exchanges: map[string]struct{}{}, Inferred: found.Inferred}
+	person := jetstream.ErasureSubject{Conversation: f.who.Conversation, User: f.who.User, Exchanges: map[string]struct{}{}, Inferred: found.Inferred}
 	for _, id := range found.Exchanges {
 		person.Exchanges[id] = struct{}{}
 	}
-	gone, err := f.conn.Forget(ctx, person, f.dryRun, f.progress.read)
+	gone, err := f.conn.Erase(ctx, person, f.dryRun, f.progress.read)
 	if err != nil {
 		return err
 	}
-	f.report = forgetReport{DryRun: f.dryRun, Read: gone.Read, Events: gone.Events, DeadLetters: gone.DeadLetters, Rows: found.Rows}
+	f.report = forgetReport{DryRun: f.dryRun, Read: gone.Scanned, Events: gone.Events, DeadLetters: gone.DeadLetters, Rows: found.Rows}
 	if f.dryRun {
 		return nil
 	}

@@ -94,8 +94,8 @@ func (h *health) observe(ctx context.Context) []analyzer.Count {
 		add(alerts.MetricTallyAge, seconds(now.Sub(h.newest(i))))
 		add(alerts.MetricUnread, p.Lost)
 		age := time.Duration(0)
-		if p.Behind > 0 {
-			age = now.Sub(p.Oldest)
+		if p.Pending > 0 {
+			age = now.Sub(p.OldestPending)
 		}
 		add(alerts.MetricBacklogAge, seconds(age))
 		add(alerts.MetricBacklogShare, backlogPercent(st, p, age))
@@ -149,7 +149,7 @@ func backlogPercent(st *jetstream.State, p *jetstream.PartitionState, age time.D
 			share = age.Seconds() / s.MaxAge.Seconds()
 		}
 		if s.MaxBytes > 0 && s.Messages > 0 {
-			share = max(share, float64(p.Behind)/float64(s.Messages)*float64(s.Bytes)/float64(s.MaxBytes))
+			share = max(share, float64(p.Pending)/float64(s.Messages)*float64(s.Bytes)/float64(s.MaxBytes))
 		}
 		return uint64(max(100*share, 0))
 	}

@@ -119,15 +119,15 @@ func TestHealth(t *testing.T) {
 	f("NATS does not tell", 2*time.Minute, func(*jetstream.State, time.Time) (bool, error, error) { return true, errors.New("timeout"), nil },
 		"warning CollectorBlind")
 	f("half of the time", time.Hour, func(st *jetstream.State, now time.Time) (bool, error, error) {
-		st.Partitions[0].Behind, st.Partitions[0].Oldest = 10, now.Add(-12*time.Hour)
+		st.Partitions[0].Pending, st.Partitions[0].OldestPending = 10, now.Add(-12*time.Hour)
 		return true, nil, nil
 	})
 	f("more than half of the time", time.Minute, func(st *jetstream.State, now time.Time) (bool, error, error) {
-		st.Partitions[0].Behind, st.Partitions[0].Oldest = 10, now.Add(-13*time.Hour)
+		st.Partitions[0].Pending, st.Partitions[0].OldestPending = 10, now.Add(-13*time.Hour)
 		return true, nil, nil
 	}, "warning BacklogGrowing")
 	f("most of the bytes", time.Minute, func(st *jetstream.State, now time.Time) (bool, error, error) {
-		st.Streams[0].Bytes, st.Partitions[0].Behind, st.Partitions[0].Oldest = 95, 900, now.Add(-time.Hour)
+		st.Streams[0].Bytes, st.Partitions[0].Pending, st.Partitions[0].OldestPending = 95, 900, now.Add(-time.Hour)
 		return true, nil, nil
 	}, "critical BacklogGrowing")
 	f("lost", 0, func(st *jetstream.State, now time.Time) (bool, error, error) {

@@ -217,7 +217,7 @@ func (h *hostileHarness) counters(t *testing.T) map[string]uint64 {
 	for _, f := range families {
 		name := f.GetName()
 		short, ok := strings.CutPrefix(name, "llmtap_analyzer_lost_events_")
-		if !ok && name != "llmtap_analyzer_dropped_total" && name != "llmtap_ingest_dropped_events_total" {
+		if !ok && name != "llmtap_analyzer_dropped_total" && name != "llmtap_ingest_events_dropped_total" {
 			continue
 		}
 		for _, c := range f.GetMetric() {

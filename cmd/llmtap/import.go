@@ -146,7 +146,7 @@ func connectCollector(ctx context.Context, url string) (*jetstream.Conn, error) 
 		return nil, fmt.Errorf("%w; start llmtap up, or say where it runs with --nats-url", err)
 	}
 	// Without the stream every message would be sent again for ever.
-	if _, err := conn.KV(within, event.BucketProgress); err != nil {
+	if _, err := conn.KV(within, event.BucketCheckpoint); err != nil {
 		conn.Close()
 		return nil, fmt.Errorf("this NATS has no streams of llmtap: %w; start llmtap up on it first", err)
 	}

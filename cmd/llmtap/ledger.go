@@ -35,7 +35,7 @@ type ledgerBucket interface {
 	Each(ctx context.Context, fn func(key string, value []byte, revision uint64) error) error
 	Get(ctx context.Context, key string) (value []byte, revision uint64, err error)
 	Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error)
-	Forget(ctx context.Context, key string, revision uint64) error
+	Purge(ctx context.Context, key string, revision uint64) error
 }
 
 var _ ledgerBucket = (*jetstream.KV)(nil)
@@ -163,7 +163,7 @@ func (l *ledger) remember(ctx context.Context, a *analyzer.Analyzer, entries []k
 	old := 0
 	for i := range entries {
 		if e := &entries[i]; !e.own && newest.Sub(at[i]) > ledgerLasts {
-			if err := l.bucket.Forget(ctx, e.key, e.revision); err != nil {
+			if err := l.bucket.Purge(ctx, e.key, e.revision); err != nil {
 				l.logger.Warn("an old entry of the ledger is not removed; the next start tries again", "key", e.key, "err", err)
 				break
 			}
@@ -270,7 +270,7 @@ func (l *ledger) forget(ctx context.Context, key string) error {
 	if revision == 0 {
 		return nil
 	}
-	if err := l.bucket.Forget(ctx, key, revision); err != nil {
+	if err := l.bucket.Purge(ctx, key, revision); err != nil {
 		return err
 	}
 	l.setRevision(key, 0)

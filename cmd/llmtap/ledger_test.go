@@ -157,7 +157,7 @@ func TestCheckpointWaitsForLedger(t *testing.T) {
 	t.Parallel()
 	f := newFlock(t, 3)
 	f.partitions = 1
-	kv, err := f.conn.KV(t.Context(), event.BucketProgress)
+	kv, err := f.conn.KV(t.Context(), event.BucketCheckpoint)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -52,7 +52,7 @@ type partition struct {
 	ledger   *ledger
 	logger   *slog.Logger
 	patience time.Duration
-	cut      *jetstream.Cut // that reader is of; or nil
+	cut      *jetstream.Repartition // that reader is of; or nil
 
 	out     analyzer.Output
 	read    uint64                      // the sequence up to which everything was read
@@ -74,7 +74,7 @@ func newPartition(a *analyzeRole, p, n int, reader *jetstream.Reader, reg promet
 	batches.MaxRows, batches.MaxBytes = max(batches.MaxRows/n, 1), max(batches.MaxBytes/n, 1)
 	batcher := sinks.NewBatcher(a.sink, batches, a.logger, reg)
 	batcher.DeadLetter = func(ctx context.Context, r sinks.DeadRow) error {
-		return a.conn.DeadRow(ctx, r.Table, r.ID, r.Seq, r.Err, r.Row)
+		return a.conn.DeadLetterRow(ctx, r.Table, r.ID, r.Seq, r.Err, r.Row)
 	}
 	logger := a.logger.With("partition", p)
 	an := analyzer.New(cfg, rules.InOrder, reg)
@@ -83,7 +83,7 @@ func newPartition(a *analyzeRole, p, n int, reader *jetstream.Reader, reg promet
 		forgotten: &a.forgotten, forgot: a.forgotten.Load(),
 		ledger: newLedger(a.conn, p, n, reader, logger),
 		conn:   a.conn, reader: reader, analyzer: an, batcher: batcher, patience: a.patience,
-		logger: logger, read: reader.Stored(), handed: reader.Stored(), tallied: reader.Tallied(),
+		logger: logger, read: reader.Stored(), handed: reader.Stored(), tallied: reader.LastTally(),
 	}
 }
 
@@ -156,8 +156,8 @@ func (p *partition) process(ctx context.Context, msgs []jetstream.Message, end b
 	}
 	switch {
 	case end:
-		p.read = p.cut.Seq
-		p.analyzer.AdvanceTo(time.Unix(p.cut.Second+1, 0), true, &p.out)
+		p.read = p.cut.LastSeq
+		p.analyzer.AdvanceTo(time.Unix(p.cut.LastSecond+1, 0), true, &p.out)
 	case len(msgs) == 0 && p.cut == nil: // else time must not go beyond the cut
 		if at, ok := p.reader.CaughtUp(ctx); ok {
 			p.analyzer.Advance(at, true, &p.out)

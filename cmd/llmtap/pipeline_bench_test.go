@@ -114,7 +114,7 @@ func benchExchange(i, size int) []*event.Event {
 func newBenchAnalyzer(b *testing.B, stores bool) *analyzer.Analyzer {
 	an := analyzer.New(analyzer.Default(), rules.InOrder, nil)
 	if stores {
-		mask, err := redact.NewContents(redact.ContentsConfig{Mask: redact.Kinds})
+		mask, err := redact.NewRedactor(redact.Config{Mask: redact.Kinds})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -256,7 +256,7 @@ func TestShowImported(t *testing.T) {
 	if code := report(err, &stderr); code != exitOK {
 		t.Fatalf("exit code %d\n%s", code, &stderr)
 	}
-	mask, err := redact.NewContents(redact.ContentsConfig{Mask: redact.Kinds})
+	mask, err := redact.NewRedactor(redact.Config{Mask: redact.Kinds})
 	if err != nil {
 		t.Fatal(err)
 	}

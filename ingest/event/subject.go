@@ -8,16 +8,16 @@ import (
 
 // Streams, key-value buckets and subjects of the contract.
 const (
-	SubjectPrefix  = "llmtap.v1."
-	SubjectAll     = "llmtap.v1.>"
-	DeadPrefix     = "llmtap.dead."
-	TallyPrefix    = "llmtap.tally."
-	StreamEvents   = "LLMTAP"
-	StreamDead     = "LLMTAP_DEAD"
-	StreamTally    = "LLMTAP_TALLY"
-	BucketProgress = "llmtap_checkpoint"
-	BucketLedger   = "llmtap_ledger"
-	BucketAlerts   = "llmtap_alerts"
+	SubjectPrefix    = "llmtap.v1."
+	SubjectAll       = "llmtap.v1.>"
+	DeadPrefix       = "llmtap.dead."
+	TallyPrefix      = "llmtap.tally."
+	StreamEvents     = "LLMTAP"
+	StreamDead       = "LLMTAP_DEAD"
+	StreamTally      = "LLMTAP_TALLY"
+	BucketCheckpoint = "llmtap_checkpoint"
+	BucketLedger     = "llmtap_ledger"
+	BucketAlerts     = "llmtap_alerts"
 )
 
 // MaxServiceName is the longest service token of a subject, in bytes.

@@ -73,7 +73,7 @@ func (c *Conn) writeDead(ctx context.Context, m *nats.Msg, seq uint64, reason, w
 
 // DeadRow keeps a row that the store refuses, with the reason why and, as its subject and sequence, the table and the place
 // in the stream that it is of. A row that is too long for a message is cut.
-func (c *Conn) DeadRow(ctx context.Context, table, id string, seq uint64, why error, row []byte) error {
+func (c *Conn) DeadLetterRow(ctx context.Context, table, id string, seq uint64, why error, row []byte) error {
 	h := nats.Header{
 		HeaderDeadReason: {reasonRow}, HeaderDeadSubject: {headerLine(table)}, HeaderDeadSeq: {strconv.FormatUint(seq, 10)},
 		HeaderDeadError: {headerLine(why.Error())}, event.HeaderMsgID: {"dead." + headerLine(table+"."+id+"."+strconv.FormatUint(seq, 10))},

@@ -17,23 +17,23 @@ import (
 // keyForgotten of BucketProgress changes when somebody deletes what is stored of bodies.
 const keyForgotten = "forgotten"
 
-// A Person is whose messages are forgotten.
-type Person struct {
+// A ErasureSubject is whose messages are forgotten.
+type ErasureSubject struct {
 	Conversation string              // by the header; or
 	User         string              // by the header
 	Exchanges    map[string]struct{} // beside those, whatever their headers say
 	Inferred     bool                // some of Exchanges do not name the conversation, and may lie anywhere
 }
 
-// Forgotten counts messages of a Person.
-type Forgotten struct {
-	Read, Events, DeadLetters uint64
+// Erased counts messages of a ErasureSubject.
+type Erased struct {
+	Scanned, Events, DeadLetters uint64
 }
 
 // Forget deletes the messages of who from the events and the dead letters, and overwrites them on the disk. A dry run only
 // counts them. It reads up to what is there when it begins; progress is told now and then how many messages are read, of
 // how many.
-func (c *Conn) Forget(ctx context.Context, who Person, dryRun bool, progress func(read, of uint64)) (f Forgotten, err error) {
+func (c *Conn) Erase(ctx context.Context, who ErasureSubject, dryRun bool, progress func(read, of uint64)) (f Erased, err error) {
 	subject := event.SubjectAll
 	if who.Conversation != "" && !who.Inferred {
 		subject = fmt.Sprintf("%s*.*.%02x", event.SubjectPrefix, event.ShardOf(who.Conversation))
@@ -45,13 +45,13 @@ func (c *Conn) Forget(ctx context.Context, who Person, dryRun bool, progress fun
 	if f.DeadLetters, err = j.forget(ctx, event.StreamDead, event.DeadPrefix+">", false); err != nil {
 		return f, fmt.Errorf("forget dead letters: %w", err)
 	}
-	f.Read = j.read
+	f.Scanned = j.read
 	return f, nil
 }
 
 type forgetter struct {
 	c        *Conn
-	who      *Person
+	who      *ErasureSubject
 	dryRun   bool
 	progress func(read, of uint64)
 	read     uint64
@@ -154,18 +154,18 @@ func (j *forgetter) quotes(row []byte) bool {
 	return false
 }
 
-// AnnounceForget tells all analyzers, which look every few seconds, that somebody is about to delete what is stored of
+// AnnounceErasure tells all analyzers, which look every few seconds, that somebody is about to delete what is stored of
 // bodies: they put out again what comes from then on, as if nothing was stored. live reports whether any reads the stream,
 // and now is the time by the clock of NATS.
-func (c *Conn) AnnounceForget(ctx context.Context) (live bool, now time.Time, err error) {
+func (c *Conn) AnnounceErasure(ctx context.Context) (live bool, now time.Time, err error) {
 	st, err := c.Inspect(ctx)
 	if err != nil {
 		return false, now, err
 	}
 	for _, p := range st.Partitions {
-		live = live || p.Owner != "" && p.Lease.After(time.Now())
+		live = live || p.Owner != "" && p.LeaseUntil.After(time.Now())
 	}
-	kv, err := c.KV(ctx, event.BucketProgress)
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
 		return live, now, err
 	}
@@ -173,9 +173,9 @@ func (c *Conn) AnnounceForget(ctx context.Context) (live bool, now time.Time, er
 	return live, now, kv.Put(ctx, keyForgotten, []byte(now.UTC().Format(time.RFC3339)))
 }
 
-// ForgetAnnounced returns a number that changes with each AnnounceForget.
-func (c *Conn) ForgetAnnounced(ctx context.Context) (uint64, error) {
-	kv, err := c.KV(ctx, event.BucketProgress)
+// ErasureRevision returns a number that changes with each AnnounceErasure.
+func (c *Conn) ErasureRevision(ctx context.Context) (uint64, error) {
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
 		return 0, err
 	}

@@ -14,8 +14,8 @@ import (
 // Hold runs fn while this process holds the lease called name, and stands by while another one does. The context of fn
 // ends when the lease is lost, or could not be renewed for its whole time; then Hold stands by again and calls fn anew.
 // It returns fn's own error, or nil when ctx ends.
-func (c *Conn) Hold(ctx context.Context, name, owner string, ttl time.Duration, fn func(ctx context.Context) error) error {
-	kv, err := c.KV(ctx, event.BucketProgress)
+func (c *Conn) WithLease(ctx context.Context, name, owner string, ttl time.Duration, fn func(ctx context.Context) error) error {
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
 		return err
 	}
@@ -89,7 +89,7 @@ func (l *lease) renewInTime(ctx context.Context) error {
 const membersKey = "members"
 
 // Present says that owner is there for the next ttl, and returns how many are. It is called again before ttl is over.
-func (c *Conn) Present(ctx context.Context, owner string, ttl time.Duration) (int, error) {
+func (c *Conn) Heartbeat(ctx context.Context, owner string, ttl time.Duration) (int, error) {
 	n := 0
 	err := c.members(ctx, func(m map[string]time.Time) {
 		now := c.now()
@@ -101,14 +101,14 @@ func (c *Conn) Present(ctx context.Context, owner string, ttl time.Duration) (in
 }
 
 // Leave says that owner is no longer there.
-func (c *Conn) Leave(ctx context.Context, owner string) error {
+func (c *Conn) Deregister(ctx context.Context, owner string) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return c.members(ctx, func(m map[string]time.Time) { delete(m, owner) })
 }
 
 func (c *Conn) members(ctx context.Context, change func(map[string]time.Time)) error {
-	kv, err := c.KV(ctx, event.BucketProgress)
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
 		return err
 	}

@@ -20,7 +20,7 @@ func TestHold(t *testing.T) {
 		ctx, cancel := context.WithCancel(ctx)
 		done := make(chan error, 1)
 		go func() {
-			done <- c.Hold(ctx, "x", owner, ttl, func(ctx context.Context) error {
+			done <- c.WithLease(ctx, "x", owner, ttl, func(ctx context.Context) error {
 				events <- owner + " holds"
 				<-ctx.Done()
 				events <- owner + " ends"
@@ -60,7 +60,7 @@ func TestHold(t *testing.T) {
 		t.Error(err)
 	}
 	broken := errors.New("broken")
-	if err := a.Hold(ctx, "y", "a", ttl, func(context.Context) error { return broken }); !errors.Is(err, broken) {
+	if err := a.WithLease(ctx, "y", "a", ttl, func(context.Context) error { return broken }); !errors.Is(err, broken) {
 		t.Errorf("got %v", err)
 	}
 }
@@ -71,7 +71,7 @@ func TestPresent(t *testing.T) {
 	c.now = func() time.Time { return now }
 	f := func(owner string, want int) {
 		t.Helper()
-		if got, err := c.Present(ctx, owner, time.Minute); err != nil || got != want {
+		if got, err := c.Heartbeat(ctx, owner, time.Minute); err != nil || got != want {
 			t.Errorf("%d there, %v; want %d", got, err, want)
 		}
 	}
@@ -83,11 +83,11 @@ func TestPresent(t *testing.T) {
 	now = now.Add(40 * time.Second)
 	f("b", 1) // a is silent for too long
 	f("c", 2)
-	if err := c.Leave(ctx, "b"); err != nil {
+	if err := c.Deregister(ctx, "b"); err != nil {
 		t.Fatal(err)
 	}
 	f("c", 1)
-	kv, err := c.KV(ctx, event.BucketProgress)
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,34 +21,34 @@ type State struct {
 	Server string        // its version
 	RTT    time.Duration // of one request
 	// Skew is the server's clock minus this machine's, uncertain by half of RTT. It is 0 when no stream exists.
-	Skew        time.Duration
-	Streams     []StreamState
-	Buckets     []string // that are missing
-	Partitions  []PartitionState
-	DeadLetters map[string]uint64 // by reason
+	Skew           time.Duration
+	Streams        []StreamState
+	MissingBuckets []string
+	Partitions     []PartitionState
+	DeadLetters    map[string]uint64 // by reason
 }
 
 // A StreamState is one stream of llmtap.
 type StreamState struct {
-	Name     string
-	Missing  bool
-	Wrong    []string // settings that are not as Ensure sets them
-	Messages uint64
-	Bytes    uint64
-	MaxBytes int64 // -1: no limit
-	MaxAge   time.Duration
+	Name       string
+	Missing    bool
+	Mismatches []string // settings that are not as Ensure sets them
+	Messages   uint64
+	Bytes      uint64
+	MaxBytes   int64 // -1: no limit
+	MaxAge     time.Duration
 
 	FirstTime, LastTime time.Time // of the oldest and the newest message
 }
 
 // A PartitionState is how far one partition of the events is read.
 type PartitionState struct {
-	Name   string    // p0of1
-	Owner  string    // who reads it; "" when nobody does
-	Lease  time.Time // until when Owner has it
-	Behind uint64    // its messages that are not stored yet
-	Oldest time.Time // stream time of the oldest of them
-	Lost   uint64    // messages that left the stream unread, those of other partitions too
+	Name          string    // p0of1
+	Owner         string    // who reads it; "" when nobody does
+	LeaseUntil    time.Time // until when Owner has it
+	Pending       uint64    // its messages that are not stored yet
+	OldestPending time.Time // stream time of the oldest of them
+	Lost          uint64    // messages that left the stream unread, those of other partitions too
 }
 
 // Inspect looks at everything and changes nothing. The State holds what was found before an error.
@@ -72,12 +72,12 @@ func (c *Conn) Inspect(ctx context.Context) (*State, error) {
 	for _, b := range buckets {
 		_, err := c.js.KeyValue(ctx, b)
 		if errors.Is(err, natsjs.ErrBucketNotFound) {
-			st.Buckets = append(st.Buckets, b)
+			st.MissingBuckets = append(st.MissingBuckets, b)
 		} else if err != nil {
 			return st, fmt.Errorf("look up bucket %s: %w", b, err)
 		}
 	}
-	if st.Streams[0].Missing || slices.Contains(st.Buckets, event.BucketProgress) {
+	if st.Streams[0].Missing || slices.Contains(st.MissingBuckets, event.BucketCheckpoint) {
 		return st, nil
 	}
 	return st, c.inspectPartitions(ctx, st)
@@ -110,7 +110,7 @@ func (c *Conn) inspectStream(ctx context.Context, st *State, want *natsjs.Stream
 	}
 	out.Messages, out.Bytes, out.FirstTime, out.LastTime = info.State.Msgs, info.State.Bytes, info.State.FirstTime, info.State.LastTime
 	out.MaxBytes, out.MaxAge = info.Config.MaxBytes, info.Config.MaxAge
-	out.Wrong = differences(&info.Config, want)
+	out.Mismatches = differences(&info.Config, want)
 	return out, nil
 }
 
@@ -134,7 +134,7 @@ func differences(got, want *natsjs.StreamConfig) (wrong []string) {
 }
 
 func (c *Conn) inspectPartitions(ctx context.Context, st *State) error {
-	kv, err := c.KV(ctx, event.BucketProgress)
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func (c *Conn) inspectPartitions(ctx context.Context, st *State) error {
 		if err != nil && !errors.Is(err, ErrKeyNotFound) {
 			return err
 		}
-		ps := PartitionState{Name: key, Owner: cp.Owner, Lease: cp.Lease}
+		ps := PartitionState{Name: key, Owner: cp.Owner, LeaseUntil: cp.Lease}
 		of := ReaderConfig{Partition: p, Partitions: partitions}
 		if err := c.inspectBacklog(ctx, &ps, max(cp.Stored, cp.Clear), of.subjects()); err != nil {
 			return fmt.Errorf("look at the backlog of %s: %w", key, err)
@@ -176,7 +176,7 @@ func (c *Conn) inspectBacklog(ctx context.Context, ps *PartitionState, stored ui
 	}
 	info := consumer.CachedInfo()
 	defer func() { _ = s.DeleteConsumer(ctx, info.Name) }() // else JetStream removes it when it is idle
-	if ps.Behind = info.NumPending; ps.Behind == 0 {
+	if ps.Pending = info.NumPending; ps.Pending == 0 {
 		return nil
 	}
 	batch, err := consumer.Fetch(1, natsjs.FetchMaxWait(requestTimeout))
@@ -188,7 +188,7 @@ func (c *Conn) inspectBacklog(ctx context.Context, ps *PartitionState, stored ui
 		if err != nil {
 			return err
 		}
-		ps.Oldest = meta.Timestamp
+		ps.OldestPending = meta.Timestamp
 	}
 	return batch.Error()
 }

@@ -35,11 +35,11 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	st := inspect(t, ctx, c)
-	if st.Server == "" || st.RTT <= 0 || st.Skew.Abs() > time.Second || len(st.Buckets) != 0 || len(st.Streams) != 3 {
+	if st.Server == "" || st.RTT <= 0 || st.Skew.Abs() > time.Second || len(st.MissingBuckets) != 0 || len(st.Streams) != 3 {
 		t.Errorf("fresh: %+v", st)
 	}
 	for _, s := range st.Streams {
-		if s.Missing || len(s.Wrong) > 0 || s.Messages != 0 || s.MaxAge == 0 {
+		if s.Missing || len(s.Mismatches) > 0 || s.Messages != 0 || s.MaxAge == 0 {
 			t.Errorf("fresh: %+v", s)
 		}
 	}
@@ -51,14 +51,14 @@ func TestInspect(t *testing.T) {
 	r := open(t, ctx, c, "reader")
 	defer r.Close(ctx)
 	st = inspect(t, ctx, c)
-	if p := st.Partitions[0]; p.Owner != "reader" || p.Lease.IsZero() || p.Behind != 5 || time.Since(p.Oldest) > time.Minute || p.Lost != 0 {
+	if p := st.Partitions[0]; p.Owner != "reader" || p.LeaseUntil.IsZero() || p.Pending != 5 || time.Since(p.OldestPending) > time.Minute || p.Lost != 0 {
 		t.Errorf("five events behind: %+v", p)
 	}
 	read(t, ctx, r, 5)
 	if err := r.Commit(ctx, 3, 1); err != nil {
 		t.Fatal(err)
 	}
-	if p := inspect(t, ctx, c).Partitions[0]; p.Behind != 2 {
+	if p := inspect(t, ctx, c).Partitions[0]; p.Pending != 2 {
 		t.Errorf("two events behind: %+v", p)
 	}
 	s, err := c.js.Stream(ctx, event.StreamEvents)
@@ -68,7 +68,7 @@ func TestInspect(t *testing.T) {
 	if err := s.Purge(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if p := inspect(t, ctx, c).Partitions[0]; p.Behind != 0 || p.Lost != 2 {
+	if p := inspect(t, ctx, c).Partitions[0]; p.Pending != 0 || p.Lost != 2 {
 		t.Errorf("two events lost: %+v", p)
 	}
 	if n := s.CachedInfo().State.Consumers; n > 1 {
@@ -78,7 +78,7 @@ func TestInspect(t *testing.T) {
 
 func TestInspectPartitions(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	kv, err := c.KV(ctx, event.BucketProgress)
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,10 +104,10 @@ func TestInspectPartitions(t *testing.T) {
 	if len(st.Partitions) != 2 {
 		t.Fatalf("%+v", st.Partitions)
 	}
-	if p := st.Partitions[0]; p.Name != "p0of2" || p.Owner != "" || p.Behind != 6 {
+	if p := st.Partitions[0]; p.Name != "p0of2" || p.Owner != "" || p.Pending != 6 {
 		t.Errorf("%+v", p)
 	}
-	if p := st.Partitions[1]; p.Name != "p1of2" || p.Owner != "b" || p.Behind != 0 || p.Lost != 0 {
+	if p := st.Partitions[1]; p.Name != "p1of2" || p.Owner != "b" || p.Pending != 0 || p.Lost != 0 {
 		t.Errorf("%+v", p)
 	}
 	if err := kv.Put(ctx, layoutKey, []byte("{")); err != nil {
@@ -131,7 +131,7 @@ func TestInspectWrongLimitsAndDeadLetters(t *testing.T) {
 		}
 	}
 	st := inspect(t, ctx, c)
-	if w := st.Streams[0].Wrong; len(w) != 2 || !strings.HasPrefix(w[0], "max_age is 1h0m0s, want ") || !strings.HasPrefix(w[1], "max_bytes is 1048576, want ") {
+	if w := st.Streams[0].Mismatches; len(w) != 2 || !strings.HasPrefix(w[0], "max_age is 1h0m0s, want ") || !strings.HasPrefix(w[1], "max_bytes is 1048576, want ") {
 		t.Errorf("wrong limits: %q", w)
 	}
 	if len(st.DeadLetters) != 1 || st.DeadLetters[reasonBadHeader] != 3 {

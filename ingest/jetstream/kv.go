@@ -104,7 +104,7 @@ func (k *KV) Each(ctx context.Context, fn func(key string, value []byte, revisio
 
 // Forget removes key, if it has no newer revision than this one. Unlike Delete it leaves nothing behind: a bucket from
 // which very many keys were deleted is full of markers that say so.
-func (k *KV) Forget(ctx context.Context, key string, revision uint64) error {
+func (k *KV) Purge(ctx context.Context, key string, revision uint64) error {
 	stream, err := k.js.Stream(ctx, "KV_"+k.bucket)
 	if err == nil {
 		err = stream.Purge(ctx, natsjs.WithPurgeSubject("$KV."+k.bucket+"."+key), natsjs.WithPurgeSequence(revision+1))

@@ -18,14 +18,16 @@ const layoutKey = "layout"
 // cutSettle is how long after the last second before a cut the stream may still get an event of that second.
 const cutSettle = 2 * time.Second
 
-// ErrLayout means that the stream is cut into another number of partitions.
-var ErrLayout = errors.New("the stream is read in another number of partitions")
+// ErrPartitionCount means that the stream is cut into another number of partitions.
+var ErrPartitionCount = errors.New("the stream is read in another number of partitions")
 
-// A LayoutError wraps ErrLayout and says which number it is.
-type LayoutError struct{ Partitions int }
+// A PartitionCountError wraps ErrPartitionCount and says which number it is.
+type PartitionCountError struct{ Partitions int }
 
-func (e *LayoutError) Error() string { return fmt.Sprintf("%v: %d", ErrLayout, e.Partitions) }
-func (e *LayoutError) Unwrap() error { return ErrLayout }
+func (e *PartitionCountError) Error() string {
+	return fmt.Sprintf("%v: %d", ErrPartitionCount, e.Partitions)
+}
+func (e *PartitionCountError) Unwrap() error { return ErrPartitionCount }
 
 type layout struct {
 	Partitions int `json:"partitions"`
@@ -45,7 +47,7 @@ func readLayout(ctx context.Context, kv *KV) (partitions int, revision uint64, e
 	}
 	var l layout
 	if err := json.Unmarshal(b, &l); err != nil || l.Partitions < 1 || l.Partitions > MaxPartitions {
-		return 0, 0, fmt.Errorf("read the number of partitions: %q is none; delete the key %s of %s to read the stream as one", b, layoutKey, event.BucketProgress)
+		return 0, 0, fmt.Errorf("read the number of partitions: %q is none; delete the key %s of %s to read the stream as one", b, layoutKey, event.BucketCheckpoint)
 	}
 	return l.Partitions, revision, nil
 }
@@ -59,10 +61,10 @@ func readLayout(ctx context.Context, kv *KV) (partitions int, revision uint64, e
 //
 // Whoever makes the cut holds the leases of all M partitions. It reads each of Readers to its end, which is at Seq, closes
 // its tallies up to Second, commits Seq, and calls Finish.
-type Cut struct {
-	Readers []*Reader
-	Seq     uint64 // the last sequence before the cut
-	Second  int64  // Unix time of the last second before the cut
+type Repartition struct {
+	Readers    []*Reader
+	LastSeq    uint64 // the last sequence of the old partitions
+	LastSecond int64  // Unix time of their last second
 
 	c        *Conn
 	kv       *KV
@@ -72,11 +74,11 @@ type Cut struct {
 	epoch    uint64   // the highest of all those
 }
 
-// OpenCut takes all leases of the stream's partitions to cut it into another number. It waits until the second of the cut
+// BeginRepartition takes all leases of the stream's partitions to cut it into another number. It waits until the second of the cut
 // is over, some seconds at most. While another process holds one of the leases it returns a *LeaseHeldError, and a
-// *LayoutError when another process has cut the stream meanwhile.
-func (c *Conn) OpenCut(ctx context.Context, to int, owner string, ttl time.Duration) (_ *Cut, err error) {
-	kv, err := c.KV(ctx, event.BucketProgress)
+// *PartitionCountError when another process has cut the stream meanwhile.
+func (c *Conn) BeginRepartition(ctx context.Context, to int, owner string, ttl time.Duration) (_ *Repartition, err error) {
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -88,9 +90,9 @@ func (c *Conn) OpenCut(ctx context.Context, to int, owner string, ttl time.Durat
 	case to < 1 || to > MaxPartitions:
 		return nil, fmt.Errorf("cut the stream into %d partitions: not possible", to)
 	case from == to: // somebody was faster
-		return nil, fmt.Errorf("cut the stream: %w", &LayoutError{from})
+		return nil, fmt.Errorf("cut the stream: %w", &PartitionCountError{from})
 	}
-	cut := &Cut{c: c, kv: kv, to: to}
+	cut := &Repartition{c: c, kv: kv, to: to}
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, cut.Close(ctx))
@@ -110,14 +112,14 @@ func (c *Conn) OpenCut(ctx context.Context, to int, owner string, ttl time.Durat
 		return nil, err
 	}
 	for _, r := range cut.Readers {
-		r.endAt(cut.Seq)
+		r.endAt(cut.LastSeq)
 	}
 	return cut, nil
 }
 
 // remember notes what Finish will change, so that it changes nothing that someone else did in the meantime: who sleeps
 // through its leases must not undo a later cut.
-func (cut *Cut) remember(ctx context.Context) (err error) {
+func (cut *Repartition) remember(ctx context.Context) (err error) {
 	if _, cut.revision, err = readLayout(ctx, cut.kv); err != nil {
 		return err
 	}
@@ -136,25 +138,25 @@ func (cut *Cut) remember(ctx context.Context) (err error) {
 }
 
 // place finds the earliest second that no partition's tallies or checkpoint go beyond, and its last sequence.
-func (cut *Cut) place(ctx context.Context) error {
+func (cut *Repartition) place(ctx context.Context) error {
 	s, err := cut.c.js.Stream(ctx, event.StreamEvents)
 	if err != nil {
 		return fmt.Errorf("open stream %s: %w", event.StreamEvents, err)
 	}
 	for _, r := range cut.Readers {
-		cut.Second = max(cut.Second, r.Tallied())
-		cut.Seq = max(cut.Seq, r.Stored())
+		cut.LastSecond = max(cut.LastSecond, r.LastTally())
+		cut.LastSeq = max(cut.LastSeq, r.Stored())
 	}
-	switch m, err := s.GetMsg(ctx, cut.Seq); {
+	switch m, err := s.GetMsg(ctx, cut.LastSeq); {
 	case err == nil:
-		cut.Second = max(cut.Second, m.Time.Unix())
-	case cut.Seq > 0 && !errors.Is(err, natsjs.ErrMsgNotFound):
-		return fmt.Errorf("look up message %d: %w", cut.Seq, err)
+		cut.LastSecond = max(cut.LastSecond, m.Time.Unix())
+	case cut.LastSeq > 0 && !errors.Is(err, natsjs.ErrMsgNotFound):
+		return fmt.Errorf("look up message %d: %w", cut.LastSeq, err)
 	}
-	if cut.Second == 0 {
+	if cut.LastSecond == 0 {
 		return nil // nothing was ever read
 	}
-	end := time.Unix(cut.Second+1, 0)
+	end := time.Unix(cut.LastSecond+1, 0)
 	for {
 		info, err := s.Info(ctx)
 		if err != nil {
@@ -169,20 +171,20 @@ func (cut *Cut) place(ctx context.Context) error {
 		}
 	}
 	_, before, err := cut.c.look(ctx, natsjs.ConsumerConfig{DeliverPolicy: natsjs.DeliverByStartTimePolicy, OptStartTime: &end})
-	cut.Seq = max(cut.Seq, before)
+	cut.LastSeq = max(cut.LastSeq, before)
 	return err
 }
 
 // Finish makes the new partitions start at the cut. All readers must have committed Seq. It returns ErrLeaseLost when
 // someone else has cut the stream since.
-func (cut *Cut) Finish(ctx context.Context) error {
-	cp := checkpoint{Stored: cut.Seq, ReplayFrom: cut.Seq + 1, Epoch: cut.epoch, Tallied: cut.Second}
+func (cut *Repartition) Finish(ctx context.Context) error {
+	cp := checkpoint{Stored: cut.LastSeq, ReplayFrom: cut.LastSeq + 1, Epoch: cut.epoch, Tallied: cut.LastSecond}
 	for _, r := range cut.Readers {
 		r.mu.Lock()
 		old := r.cp
 		r.mu.Unlock()
-		if old.Stored != cut.Seq {
-			return fmt.Errorf("cut at %d: partition %d is stored up to %d only", cut.Seq, r.cfg.Partition, old.Stored)
+		if old.Stored != cut.LastSeq {
+			return fmt.Errorf("cut at %d: partition %d is stored up to %d only", cut.LastSeq, r.cfg.Partition, old.Stored)
 		}
 		cp.ReplayFrom, cp.Stream = min(cp.ReplayFrom, old.ReplayFrom), old.Stream
 	}
@@ -208,7 +210,7 @@ func (cut *Cut) Finish(ctx context.Context) error {
 }
 
 // Close closes the readers and gives the leases back.
-func (cut *Cut) Close(ctx context.Context) error {
+func (cut *Repartition) Close(ctx context.Context) error {
 	var errs []error
 	for _, r := range cut.Readers {
 		errs = append(errs, r.Close(ctx))

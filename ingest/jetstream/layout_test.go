@@ -16,13 +16,13 @@ import (
 // setLayout cuts an untouched stream.
 func setLayout(t testing.TB, ctx context.Context, c *Conn, n int) {
 	t.Helper()
-	cut, err := c.OpenCut(ctx, n, "a", 0)
+	cut, err := c.BeginRepartition(ctx, n, "a", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, r := range cut.Readers {
 		drain(t, ctx, r)
-		if err := r.Commit(ctx, cut.Seq, 0); err != nil {
+		if err := r.Commit(ctx, cut.LastSeq, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
@@ -68,19 +68,19 @@ func TestLayout(t *testing.T) {
 		}
 	}
 	f(0, 1, nil)
-	f(1, 4, ErrLayout)
+	f(1, 4, ErrPartitionCount)
 	setLayout(t, ctx, c, 4)
 	f(1, 4, nil)
-	f(0, 1, ErrLayout)
+	f(0, 1, ErrPartitionCount)
 	for _, bad := range []ReaderConfig{{Partition: 4, Partitions: 4}, {Partition: -1, Partitions: 4}, {Partitions: 257}, {}, {Partitions: 1, Owner: ""}} {
 		if _, err := c.OpenReader(ctx, bad); err == nil {
 			t.Errorf("%+v was opened", bad)
 		}
 	}
-	if _, err := c.OpenCut(ctx, 4, "a", 0); !errors.Is(err, ErrLayout) {
+	if _, err := c.BeginRepartition(ctx, 4, "a", 0); !errors.Is(err, ErrPartitionCount) {
 		t.Errorf("4 partitions cut into 4: %v", err)
 	}
-	if _, err := c.OpenCut(ctx, 257, "a", 0); err == nil {
+	if _, err := c.BeginRepartition(ctx, 257, "a", 0); err == nil {
 		t.Error("cut into 257")
 	}
 }
@@ -114,14 +114,14 @@ func TestCut(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer other.Close()
-	if _, err := other.OpenCut(ctx, 3, "b", 0); !errors.Is(err, ErrLeaseHeld) {
+	if _, err := other.BeginRepartition(ctx, 3, "b", 0); !errors.Is(err, ErrLeaseHeld) {
 		t.Errorf("a cut while a partition is read: %v", err)
 	}
 	if err := busy.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 
-	cut, err := c.OpenCut(ctx, 3, "a", 0)
+	cut, err := c.BeginRepartition(ctx, 3, "a", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -134,10 +134,10 @@ func TestCut(t *testing.T) {
 		for _, seq := range drain(t, ctx, r) {
 			fresh[seq]++
 		}
-		if err := r.Commit(ctx, cut.Seq, cut.Seq-uint64(r.cfg.Partition)); err != nil {
+		if err := r.Commit(ctx, cut.LastSeq, cut.LastSeq-uint64(r.cfg.Partition)); err != nil {
 			t.Fatal(err)
 		}
-		first = cut.Seq - uint64(r.cfg.Partition)
+		first = cut.LastSeq - uint64(r.cfg.Partition)
 	}
 	if err := cut.Finish(ctx); err != nil {
 		t.Fatal(err)
@@ -150,8 +150,8 @@ func TestCut(t *testing.T) {
 	}
 	for p := range 3 {
 		r := openPart(t, ctx, c, p, 3)
-		if r.Stored() != cut.Seq || r.Tallied() != cut.Second || r.cp.ReplayFrom != first {
-			t.Errorf("partition %d starts at %+v, tallied %d; want %d, %d", p, r.cp, r.Tallied(), cut.Seq, cut.Second)
+		if r.Stored() != cut.LastSeq || r.LastTally() != cut.LastSecond || r.cp.ReplayFrom != first {
+			t.Errorf("partition %d starts at %+v, tallied %d; want %d, %d", p, r.cp, r.LastTally(), cut.LastSeq, cut.LastSecond)
 		}
 		for ok := false; !ok; _, ok = r.CaughtUp(ctx) {
 			msgs, err := r.Next(ctx, 100, 20*time.Millisecond)
@@ -162,8 +162,8 @@ func TestCut(t *testing.T) {
 				if !m.Replay {
 					fresh[m.Seq]++
 				}
-				if m.Time.Unix() > cut.Second != (m.Seq > cut.Seq) {
-					t.Errorf("event %d of second %d: cut at %d, second %d", m.Seq, m.Time.Unix(), cut.Seq, cut.Second)
+				if m.Time.Unix() > cut.LastSecond != (m.Seq > cut.LastSeq) {
+					t.Errorf("event %d of second %d: cut at %d, second %d", m.Seq, m.Time.Unix(), cut.LastSeq, cut.LastSecond)
 				}
 			}
 		}
@@ -185,8 +185,8 @@ func TestLastTally(t *testing.T) {
 	f := func(want int64) {
 		t.Helper()
 		r := openPart(t, ctx, c, 0, 1)
-		if r.Tallied() != want {
-			t.Errorf("tallied %d, want %d", r.Tallied(), want)
+		if r.LastTally() != want {
+			t.Errorf("tallied %d, want %d", r.LastTally(), want)
 		}
 		if err := r.Close(ctx); err != nil {
 			t.Error(err)

@@ -8,8 +8,8 @@ import (
 	"time"
 )
 
-// DefaultLease is how long a dead owner keeps a lease.
-const DefaultLease = 15 * time.Second
+// DefaultLeaseTTL is how long a dead owner keeps a lease.
+const DefaultLeaseTTL = 15 * time.Second
 
 // Errors of leases.
 var (

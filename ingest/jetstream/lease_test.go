@@ -48,7 +48,7 @@ func TestLeaseHeldExpiredLost(t *testing.T) {
 
 func TestLeaseRenewedWhileIdle(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	kv, err := c.KV(ctx, event.BucketProgress)
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -104,7 +104,7 @@ func TestLeaseOwnWriteTwice(t *testing.T) {
 	if err := r.Commit(ctx, 0, 0); err != nil {
 		t.Error(err)
 	}
-	kv, err := c.KV(ctx, event.BucketProgress)
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -118,7 +118,7 @@ func TestLeaseOwnWriteTwice(t *testing.T) {
 
 func TestUnreadableCheckpoint(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	kv, err := c.KV(ctx, event.BucketProgress)
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
 		t.Fatal(err)
 	}

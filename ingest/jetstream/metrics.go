@@ -5,36 +5,45 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Values of the label reason, which are also the last token of a dead letter's subject where one is written.
+// Values of the label reason. A dead letter has its reason as the last token of its subject.
 const (
 	reasonBadSubject    = "bad_subject"
 	reasonBadHeader     = "bad_header"
-	reasonLost          = "lost"           // the stream dropped it before it was read
-	reasonPublishFailed = "publish_failed" // JetStream refused it
-	reasonRow           = "row"            // a row that the store refuses
+	reasonLost          = "lost"           // dropped by the stream before it was read
+	reasonPublishFailed = "publish_failed" // rejected by JetStream
+	reasonRow           = "row"            // a row that the store rejects
 	reasonDeadLetter    = "dead_letter"    // a dead letter that could not be written
 )
 
 type metrics struct {
-	in, out, outBytes prometheus.Counter
-	dropped           *prometheus.CounterVec
-	publish, commit   prometheus.Histogram
-	lag, lagSeconds   *prometheus.GaugeVec // by partition
+	published, received, receivedBytes prometheus.Counter
+	dropped                            *prometheus.CounterVec
+	publishSeconds, commitSeconds      prometheus.Histogram
+	lagEvents, lagSeconds              *prometheus.GaugeVec // by partition
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
-	seconds := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+	counter := func(name, help string) prometheus.Counter {
+		return f.NewCounter(prometheus.CounterOpts{Name: "llmtap_ingest_" + name, Help: help})
+	}
+	histogram := func(name, help string) prometheus.Histogram {
+		buckets := []float64{.0005, .001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30}
+		return f.NewHistogram(prometheus.HistogramOpts{Name: "llmtap_ingest_" + name, Help: help, Buckets: buckets})
+	}
+	gauge := func(name, help string) *prometheus.GaugeVec {
+		return f.NewGaugeVec(prometheus.GaugeOpts{Name: "llmtap_ingest_" + name, Help: help}, []string{"partition"})
+	}
 	return &metrics{
-		in:       f.NewCounter(prometheus.CounterOpts{Name: "llmtap_ingest_in_events_total", Help: "Events that JetStream acknowledged to this process."}),
-		out:      f.NewCounter(prometheus.CounterOpts{Name: "llmtap_ingest_out_events_total", Help: "Events read from the stream, replayed and undecodable ones included."}),
-		outBytes: f.NewCounter(prometheus.CounterOpts{Name: "llmtap_ingest_out_bytes_total", Help: "Payload bytes of the events read from the stream."}),
+		published:     counter("events_published_total", "Events published by this process and acknowledged by JetStream."),
+		received:      counter("events_received_total", "Events read from the stream, including replayed and undecodable ones."),
+		receivedBytes: counter("received_bytes_total", "Payload bytes of the events read from the stream."),
 		dropped: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_ingest_dropped_events_total", Help: "Events that went no further, by reason.",
+			Name: "llmtap_ingest_events_dropped_total", Help: "Events that were not processed any further, by reason.",
 		}, []string{"reason"}),
-		publish:    f.NewHistogram(prometheus.HistogramOpts{Name: "llmtap_ingest_publish_seconds", Help: "Time from publishing an event to its acknowledgement.", Buckets: seconds}),
-		commit:     f.NewHistogram(prometheus.HistogramOpts{Name: "llmtap_ingest_commit_seconds", Help: "Time to write a reader's checkpoint.", Buckets: seconds}),
-		lag:        f.NewGaugeVec(prometheus.GaugeOpts{Name: "llmtap_ingest_lag_events", Help: "Events of a partition in the stream after the last one read."}, []string{"partition"}),
-		lagSeconds: f.NewGaugeVec(prometheus.GaugeOpts{Name: "llmtap_ingest_lag_seconds", Help: "How long the last event read of a partition had been in the stream."}, []string{"partition"}),
+		publishSeconds: histogram("publish_duration_seconds", "Time from publishing an event to its acknowledgement."),
+		commitSeconds:  histogram("commit_duration_seconds", "Time to write a reader's checkpoint."),
+		lagEvents:      gauge("lag_events", "Events in the stream after the last one read, by partition."),
+		lagSeconds:     gauge("lag_seconds", "Time that the last event read had been in the stream, by partition."),
 	}
 }

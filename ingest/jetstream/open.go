@@ -24,7 +24,7 @@ type ReaderConfig struct {
 }
 
 // OpenReader takes the partition's lease and starts to read at its checkpoint, or at the start of the stream when there
-// is none. While another process holds the lease it returns a *LeaseHeldError, and a *LayoutError when the stream is cut
+// is none. While another process holds the lease it returns a *LeaseHeldError, and a *PartitionCountError when the stream is cut
 // into another number of partitions.
 func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error) {
 	switch {
@@ -34,13 +34,13 @@ func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error
 		return nil, errors.New("open reader: owner is empty")
 	}
 	if cfg.LeaseTTL <= 0 {
-		cfg.LeaseTTL = DefaultLease
+		cfg.LeaseTTL = DefaultLeaseTTL
 	}
 	s, err := c.js.Stream(ctx, event.StreamEvents)
 	if err != nil {
 		return nil, fmt.Errorf("open stream %s: %w", event.StreamEvents, err)
 	}
-	kv, err := c.KV(ctx, event.BucketProgress)
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
 		return nil, err
 	}
@@ -75,7 +75,7 @@ func (c *Conn) mayRead(ctx context.Context, kv *KV, cfg ReaderConfig) (tallied i
 			return err
 		}
 		if have != cfg.Partitions {
-			return &LayoutError{Partitions: have}
+			return &PartitionCountError{Partitions: have}
 		}
 		tallied, err = c.lastTally(ctx, cfg.Partition)
 		return err

@@ -196,8 +196,8 @@ func (p *Publisher) pop(err error) {
 		return
 	}
 	p.acked.Add(1)
-	p.c.m.in.Inc()
-	p.c.m.publish.Observe(time.Since(f.since).Seconds())
+	p.c.m.published.Inc()
+	p.c.m.publishSeconds.Observe(time.Since(f.since).Seconds())
 }
 
 func (p *Publisher) countFailed() {

@@ -150,8 +150,8 @@ func (r *Reader) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) 
 	if first {
 		signal(r.ready)
 	}
-	r.c.m.out.Inc()
-	r.c.m.outBytes.Add(float64(len(m.Data)))
+	r.c.m.received.Inc()
+	r.c.m.receivedBytes.Add(float64(len(m.Data)))
 	return nil
 }
 
@@ -204,7 +204,7 @@ func (r *Reader) taken(limit int) ([]Message, error) {
 		}
 	}
 	if n == 0 {
-		r.c.m.lag.WithLabelValues(r.label).Set(float64(r.pending()))
+		r.c.m.lagEvents.WithLabelValues(r.label).Set(float64(r.pending()))
 		return nil, nil
 	}
 	msgs := r.buf[:n:n]
@@ -217,7 +217,7 @@ func (r *Reader) taken(limit int) ([]Message, error) {
 		}
 	}
 	r.given = msgs[n-1].Seq
-	r.c.m.lag.WithLabelValues(r.label).Set(float64(r.pending()))
+	r.c.m.lagEvents.WithLabelValues(r.label).Set(float64(r.pending()))
 	r.c.m.lagSeconds.WithLabelValues(r.label).Set(r.c.now().Sub(msgs[n-1].Time).Seconds())
 	signal(r.room)
 	return msgs, nil
@@ -250,7 +250,7 @@ func (r *Reader) Stored() uint64 {
 func (r *Reader) Epoch() uint64 { return r.epoch }
 
 // Tallied is the second up to which, when this reader was opened, the partition's tallies were published.
-func (r *Reader) Tallied() int64 { return r.tallied }
+func (r *Reader) LastTally() int64 { return r.tallied }
 
 // Stream is what the sequences belong to: when the stream was created, and its last sequence when this reader was opened.
 func (r *Reader) Stream() (created time.Time, last uint64) { return r.created, r.last }
@@ -295,7 +295,7 @@ func (r *Reader) Commit(ctx context.Context, stored, replayFrom uint64) error {
 	r.mu.Lock()
 	r.cp = cp
 	r.mu.Unlock()
-	r.c.m.commit.Observe(time.Since(begun).Seconds())
+	r.c.m.commitSeconds.Observe(time.Since(begun).Seconds())
 	return nil
 }
 
@@ -307,7 +307,7 @@ func (r *Reader) Close(ctx context.Context) error {
 		r.stop()
 		r.done.Wait()
 		r.fail(errors.New("the reader is closed"))
-		r.c.m.lag.DeleteLabelValues(r.label)
+		r.c.m.lagEvents.DeleteLabelValues(r.label)
 		r.c.m.lagSeconds.DeleteLabelValues(r.label)
 		if err = r.lease.release(ctx); errors.Is(err, ErrLeaseLost) {
 			err = nil // someone else has it

@@ -19,7 +19,7 @@ const (
 	smallMaxBytes = 256 << 20
 )
 
-var buckets = []string{event.BucketProgress, event.BucketLedger, event.BucketAlerts}
+var buckets = []string{event.BucketCheckpoint, event.BucketLedger, event.BucketAlerts}
 
 // Ensure creates the streams and buckets that are missing and gives the streams their limits. It may run any number of
 // times, also beside another process, and removes no stream, bucket or message; a limit lower than before makes

@@ -229,7 +229,7 @@ func clip(raw []byte) []byte {
 			}
 		}
 		if i+n > maxText {
-			return redact.Cut(raw, i)
+			return redact.Truncate(raw, i)
 		}
 		i += n
 	}

@@ -29,8 +29,8 @@ const (
 	maxPatternLen = 1000
 )
 
-// A ContentsConfig says what Contents masks.
-type ContentsConfig struct {
+// A Config says what Contents masks.
+type Config struct {
 	// Mask are the kinds that are masked.
 	Mask []string `yaml:"mask"`
 	// Patterns are regular expressions of what is masked beside them, in RE2's syntax. They see the text of a JSON string
@@ -39,9 +39,9 @@ type ContentsConfig struct {
 	Patterns []string `yaml:"patterns"`
 }
 
-// NewContents returns what masks as cfg says. Its error names each key that is wrong.
-func NewContents(cfg ContentsConfig) (*Contents, error) {
-	c := &Contents{}
+// NewRedactor returns what masks as cfg says. Its error names each key that is wrong.
+func NewRedactor(cfg Config) (*Redactor, error) {
+	c := &Redactor{}
 	var errs []error
 	for i, k := range cfg.Mask {
 		if !slices.Contains(Kinds, k) {
@@ -97,7 +97,7 @@ func compilePattern(p string) (*regexp.Regexp, error) {
 // What was JSON stays JSON: a mask has no quote and no escape, replaces no part of an escape, and what may stand where
 // JSON has a number becomes the number 0. Of a streamed answer, which comes in fragments, only what is whole in one
 // fragment is seen. Masking what is masked changes nothing, but for what touched a secret, and patterns that match masks.
-type Contents struct {
+type Redactor struct {
 	anchors  [256]check
 	hot      [1 << 16]uint8 // 1 for a pair of bytes at whose second one to look; the first is the low byte
 	patterns []pattern
@@ -164,7 +164,7 @@ var anchorsOf = func() map[string]map[byte]check {
 }()
 
 // Append appends text to dst, masked.
-func (c *Contents) Append(dst, text []byte) []byte {
+func (c *Redactor) Append(dst, text []byte) []byte {
 	at := len(dst)
 	return c.match(c.mask(dst, text), at)
 }
@@ -174,7 +174,7 @@ func (c *Contents) Append(dst, text []byte) []byte {
 const block = 64
 
 // mask appends text without what is of the kinds.
-func (c *Contents) mask(dst, text []byte) []byte {
+func (c *Redactor) mask(dst, text []byte) []byte {
 	s := scan{text: text, anchors: &c.anchors}
 	for base := 0; base < len(text); base = max(base+block, s.next&^(block-1)) {
 		hot := c.marks(text, base)
@@ -200,7 +200,7 @@ func (c *Contents) mask(dst, text []byte) []byte {
 }
 
 // marks has a bit for each byte of the block at base that is hot.
-func (c *Contents) marks(text []byte, base int) (hot uint64) {
+func (c *Redactor) marks(text []byte, base int) (hot uint64) {
 	if base == 0 || base+block > len(text) {
 		for i, b := range text[base:min(base+block, len(text))] {
 			if base+i > 0 {

@@ -146,7 +146,7 @@ func BenchmarkContents(b *testing.B) {
 		{"logs", logs, 1, nil},
 		{"hex", hexadecimal, 1, nil},
 	} {
-		in, c := text(1<<20, x.perMille, x.line), newContents(b, x.patterns...)
+		in, c := text(1<<20, x.perMille, x.line), newRedactor(b, x.patterns...)
 		b.Run(x.name, func(b *testing.B) {
 			b.SetBytes(int64(len(in)))
 			b.ReportAllocs()

@@ -73,7 +73,7 @@ var lower = func() (t [256]byte) {
 }()
 
 // match masks in dst what the patterns match behind at, one after the other, in each string of JSON.
-func (c *Contents) match(dst []byte, at int) []byte {
+func (c *Redactor) match(dst []byte, at int) []byte {
 	var out []byte
 	for _, p := range c.patterns {
 		if !p.mayMatch(dst[at:]) {

@@ -8,9 +8,9 @@ import (
 	"testing"
 )
 
-func newContents(t testing.TB, patterns ...string) *Contents {
+func newRedactor(t testing.TB, patterns ...string) *Redactor {
 	t.Helper()
-	c, err := NewContents(ContentsConfig{Mask: Kinds, Patterns: patterns})
+	c, err := NewRedactor(Config{Mask: Kinds, Patterns: patterns})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -27,7 +27,7 @@ const hex64 = "0f1e2d3c4b5a69788796a5b4c3d2e1f00f1e2d3c4b5a69788796a5b4c3d2e1f0"
 
 // Each text as it is, as a JSON string, and as a JSON string in one.
 func TestContents(t *testing.T) {
-	c := newContents(t)
+	c := newRedactor(t)
 	f := func(in, want string) {
 		t.Helper()
 		for range 3 {
@@ -151,7 +151,7 @@ func quote(s string) string {
 func TestContentsKinds(t *testing.T) {
 	text := "sk-" + made(48) + " a@example.com +14155552671 4111111111111111 now -----BEGIN PRIVATE KEY-----" + made(64) + "-----END PRIVATE KEY-----"
 	for kind, want := range map[string]int{Credentials: 1, PrivateKeys: 1, Emails: 2, Phones: 1, Cards: 1} {
-		c, err := NewContents(ContentsConfig{Mask: []string{kind}})
+		c, err := NewRedactor(Config{Mask: []string{kind}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -159,14 +159,14 @@ func TestContentsKinds(t *testing.T) {
 			t.Errorf("%s: %s", kind, got)
 		}
 	}
-	none, err := NewContents(ContentsConfig{})
+	none, err := NewRedactor(Config{})
 	if got := none.Append(nil, []byte(text)); err != nil || string(got) != text {
 		t.Errorf("nothing to mask: %s, %v", got, err)
 	}
 }
 
 func TestContentsPatterns(t *testing.T) {
-	c := newContents(t, `EMP-\d{6}`, `(?i)project falcon`, `n[a-z]+`)
+	c := newRedactor(t, `EMP-\d{6}`, `(?i)project falcon`, `n[a-z]+`)
 	for in, want := range map[string]string{
 		`{"a":"EMP-123456 on Project Falcon","b":123456}`: `{"a":"*** on ***","b":123456}`,
 		`{"a":"x\nabc","nnn":null}`:                       `{"a":"x***","***":null}`,
@@ -176,14 +176,14 @@ func TestContentsPatterns(t *testing.T) {
 			t.Errorf("%s\n got  %s\n want %s", in, got, want)
 		}
 	}
-	for _, bad := range []ContentsConfig{
+	for _, bad := range []Config{
 		{Patterns: []string{"ok", "(unclosed"}},
 		{Patterns: []string{"a*"}},
 		{Patterns: make([]string, MaxPatterns+1)},
 		{Patterns: []string{strings.Repeat("a", 2000)}},
 		{Mask: []string{"mails"}},
 	} {
-		if _, err := NewContents(bad); err == nil {
+		if _, err := NewRedactor(bad); err == nil {
 			t.Errorf("%v is taken", bad)
 		} else if len(bad.Patterns) == 2 && !strings.Contains(err.Error(), "patterns[1]: ") {
 			t.Error(err)
@@ -214,7 +214,7 @@ func TestContentsPatternsMustHave(t *testing.T) {
 		if !p.MatchString(x.text) {
 			t.Errorf("%s does not match %q", x.pattern, x.text)
 		}
-		if got := string(newContents(t, x.pattern).Append(nil, []byte("<"+x.text+">"))); got != "<***>" {
+		if got := string(newRedactor(t, x.pattern).Append(nil, []byte("<"+x.text+">"))); got != "<***>" {
 			t.Errorf("%s: %q becomes %q", x.pattern, x.text, got)
 		}
 	}
@@ -236,7 +236,7 @@ func TestContentsHostile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
 	}
-	c := newContents(t, `a+b`, `\\+x`)
+	c := newRedactor(t, `a+b`, `\\+x`)
 	for name, text := range contentsHostile(1 << 19) {
 		start := processorTime(t)
 		got := c.Append(nil, []byte(text))
@@ -258,7 +258,7 @@ func FuzzContents(f *testing.F) {
 	}
 	f.Add([]byte(`{"password":"hunter22","card":4111111111111111,"x":["a@example.com","\u003cb@example.com\u003e"],"k":"sk-` + made(40) + `"}`))
 	f.Add([]byte("Cookie: a=b; c=d\nBearer " + made(30) + " +49 30 901820 (415) 555-2671 https://a:b@c"))
-	plain, patterns := newContents(f), newContents(f, `[0-9a-f]{4,}x?`, `n.*q`)
+	plain, patterns := newRedactor(f), newRedactor(f, `[0-9a-f]{4,}x?`, `n.*q`)
 	f.Fuzz(func(t *testing.T, text []byte) {
 		before := bytes.Clone(text)
 		once := plain.Append(nil, text)
@@ -271,7 +271,7 @@ func FuzzContents(f *testing.F) {
 		if !json.Valid(text) {
 			return
 		}
-		for _, c := range []*Contents{plain, patterns} {
+		for _, c := range []*Redactor{plain, patterns} {
 			if got := c.Append(nil, text); !json.Valid(got) {
 				t.Errorf("%s\nbecomes %s", text, got)
 			}

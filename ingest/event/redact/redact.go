@@ -60,7 +60,7 @@ const maxHalved = 512
 
 // Cut returns the first limit bytes of text, less what the cut halves: the rest of a secret might not look like one. What is
 // longer than 512 bytes is halved, for it is known by how it begins.
-func Cut(text []byte, limit int) []byte {
+func Truncate(text []byte, limit int) []byte {
 	if len(text) <= limit {
 		return text
 	}

@@ -93,8 +93,8 @@ func TestPrefixes(t *testing.T) {
 func TestCut(t *testing.T) {
 	f := func(text string, limit int, want string) {
 		t.Helper()
-		if got := string(Cut([]byte(text), limit)); got != want {
-			t.Errorf("Cut(%q, %d) = %q, want %q", text, limit, got, want)
+		if got := string(Truncate([]byte(text), limit)); got != want {
+			t.Errorf("Truncate(%q, %d) = %q, want %q", text, limit, got, want)
 		}
 	}
 	f("", 4, "")
@@ -105,7 +105,7 @@ func TestCut(t *testing.T) {
 	f("bad sk-abc", 0, "")
 	f(`"https://bob:pw@host"`, 12, `"`)
 	f("无效：call_1", 12, "无效：")
-	if got := len(Cut(bytes.Repeat([]byte("x"), 8192), 4096)); got != 4096 {
+	if got := len(Truncate(bytes.Repeat([]byte("x"), 8192), 4096)); got != 4096 {
 		t.Errorf("a long word leaves %d bytes", got)
 	}
 }
@@ -169,8 +169,8 @@ func FuzzAppend(f *testing.F) {
 		if json.Valid(text) && !json.Valid(once) {
 			t.Errorf("%s\nbecomes %s", text, once)
 		}
-		if limit = max(limit, 0) % 4096; len(Cut(text, limit)) > max(limit, 0) {
-			t.Errorf("Cut(%q, %d) is longer", text, limit)
+		if limit = max(limit, 0) % 4096; len(Truncate(text, limit)) > max(limit, 0) {
+			t.Errorf("Truncate(%q, %d) is longer", text, limit)
 		}
 	})
 }

@@ -31,7 +31,7 @@ func decoded(ev *event.Event, brokenOff bool) ([]byte, error) {
 	if startOfError(ev) {
 		body, err := decode(ev.ContentEncoding, ev.Body, errorRead)
 		if err != nil && len(body) > 0 { // that is how far it goes
-			body = redact.Cut(body, len(body)-1)
+			body = redact.Truncate(body, len(body)-1)
 		}
 		return body, nil
 	}

@@ -74,7 +74,7 @@ func (s *sender) publishable(it *item, brokenOff bool) (body []byte, err error) 
 	}
 	switch {
 	case startOfError(ev):
-		body = masked(redact.Cut(body, maxError))
+		body = masked(redact.Truncate(body, maxError))
 		return body[:min(len(body), maxError)], nil
 	case isError(ev) && s.shaper == nil:
 		return masked(body), nil

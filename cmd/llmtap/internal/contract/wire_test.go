@@ -121,7 +121,7 @@ func published(m *message, capture string, x *exchange, wire []byte, encoding st
 	case isError && capture == event.CaptureFull:
 		return redact.Append(nil, body)
 	case isError:
-		masked := redact.Append(nil, redact.Cut(body, maxError))
+		masked := redact.Append(nil, redact.Truncate(body, maxError))
 		return masked[:min(len(masked), maxError)]
 	case capture == event.CaptureNone, len(wire) == 0:
 		return nil

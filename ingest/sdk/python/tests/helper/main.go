@@ -135,7 +135,7 @@ func runRedact(in io.Reader, out io.Writer) error {
 		Limit int
 	}
 	return each(in, out, &line, func() any {
-		return [][]byte{redact.Append(nil, line.Body), redact.Cut(line.Body, line.Limit)}
+		return [][]byte{redact.Append(nil, line.Body), redact.Truncate(line.Body, line.Limit)}
 	})
 }
 
