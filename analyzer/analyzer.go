@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
@@ -79,7 +80,7 @@ const (
 type Analyzer struct {
 	cfg      Config
 	metrics  *metrics
-	checker  *Checker
+	checker  *check.Checker
 	sessions *session.Store
 	counter  *counter
 	evicted  uint64 // conversations, as counted by metrics
@@ -140,9 +141,9 @@ type mark struct {
 
 // New returns an Analyzer that judges requests by rules, in their order, and registers its metrics with reg. The
 // configuration must be valid.
-func New(cfg Config, rules []*Rule, reg prometheus.Registerer) *Analyzer {
+func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
 	return &Analyzer{
-		cfg: cfg, metrics: newMetrics(reg), checker: NewChecker(rules), counter: newCounter(&cfg),
+		cfg: cfg, metrics: newMetrics(reg), checker: check.NewChecker(rules), counter: newCounter(&cfg),
 		sessions:  session.New(session.Config{Lookback: cfg.SessionLookback, Bytes: cfg.StateBytes}),
 		open:      newTimed[string, *open](cfg.ExchangeTimeout),
 		early:     newTimed[string, *early](responseWait),

@@ -1,7 +1,6 @@
 package analyzer
 
 import (
-	"bytes"
 	"encoding/hex"
 	"fmt"
 	"maps"
@@ -10,6 +9,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -108,12 +108,12 @@ func (a *Analyzer) askerOf(o *open) *asker {
 }
 
 // replies takes over what the request of o says of earlier calls. violations are what was found in it.
-func (a *Analyzer) replies(o *open, violations []Violation, at Position) {
+func (a *Analyzer) replies(o *open, violations []check.Violation, at Position) {
 	t := o.turn
 	changed := t.Changed
-	p := &a.checker.pairing
-	changed = a.misplaced(o, p, ReplyDuplicate, session.Duplicate, changed)
-	changed = a.misplaced(o, p, ReplyLate, session.Late, changed)
+	p := a.checker.Pairing()
+	changed = a.misplaced(o, p, check.ReplyDuplicate, session.Duplicate, changed)
+	changed = a.misplaced(o, p, check.ReplyLate, session.Late, changed)
 	for _, c := range changed {
 		w := c.Asker.(*asker)
 		switch c.State {
@@ -141,20 +141,13 @@ func (a *Analyzer) replies(o *open, violations []Violation, at Position) {
 }
 
 // misplaced adds to changed the calls whose replies are too many or too late.
-func (a *Analyzer) misplaced(o *open, p *Pairing, fate Fate, state string, changed []*session.Call) []*session.Call {
-	for r := range p.With(fate) {
+func (a *Analyzer) misplaced(o *open, p *check.Pairing, status check.ReplyStatus, state string, changed []*session.Call) []*session.Call {
+	for r := range p.With(status) {
 		if r.Call < 0 {
 			continue
 		}
-		call, nth := &p.Calls[r.Call], 0
-		if len(call.Call.ID) == 0 || p.by.names { // names pair in their order
-			for i := r.Call - 1; i >= max(0, r.Call-maxSameName) && p.Calls[i].Message == call.Message; i-- {
-				if bytes.Equal(p.Calls[i].Name, call.Name) {
-					nth++
-				}
-			}
-		}
-		if c := o.turn.Misplaced(call.Call.ID, call.Name, nth, call.Message, state); c != nil && !slices.Contains(changed, c) {
+		call := &p.Calls[r.Call]
+		if c := o.turn.Misplaced(call.Call.ID, call.Name, p.Nth(r.Call), call.Message, state); c != nil && !slices.Contains(changed, c) {
 			changed = append(changed, c)
 		}
 	}
@@ -163,7 +156,7 @@ func (a *Analyzer) misplaced(o *open, p *Pairing, fate Fate, state string, chang
 
 // blamed reports whether a rule says already that c has no reply: then a signal would be the same defect once more, and
 // the finding says more, because the provider judged it and its root cause is known.
-func blamed(violations []Violation, c *session.Call) bool {
+func blamed(violations []check.Violation, c *session.Call) bool {
 	for i := range violations {
 		v := &violations[i]
 		if (v.Rule.ID == "missing_tool_reply" || v.Rule.ID == "previous_response_unresolved") && (v.ToolCallID == c.CallID || v.ToolName == c.Name && c.CallID == "") {

@@ -6,9 +6,9 @@
 //	event (response) ──────────────────> facts, cause ───────────────┴─> Exchange, Finding, ToolCall rows, Tally
 //	event (run, tool) ─────────────────> runs, calls ────────────────> Run, ToolCall rows, Finding (signals)
 //
-// A rule (Rule, folder rules) says what is wrong in one request. The cause (folder cause) says why an exchange failed:
+// A rule (check.Rule, folder rules) says what is wrong in one request. The cause (folder cause) says why an exchange failed:
 // the provider's words first, then the rules. The root cause (folder session) says what the agent did: it needs the
-// request and the answer before. Analyzer joins them; Checker is the part that lint uses without a stream.
+// request and the answer before. Analyzer joins them; check.Checker is the part that lint uses without a stream.
 //
 // # Why there is no clock and no I/O
 //

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
@@ -209,7 +210,7 @@ func (a *Analyzer) explain(o *open, text []byte) {
 	text = text[:min(len(text), maxErrorRead)]
 	var rejected []string
 	for i := range o.found {
-		if o.found[i].Predicted == Reject {
+		if o.found[i].Predicted == check.Reject {
 			rejected = append(rejected, o.found[i].Rule.ID)
 		}
 	}

@@ -9,35 +9,20 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
 // found is a violation with its identity in a conversation.
 type found struct {
-	Violation
+	check.Violation
 	id       [16]byte
 	instance *session.Instance
 }
 
 // maxExplained bounds the defects of one request whose root causes are looked for: each walks the whole history.
 const maxExplained = 100
-
-// rank orders severities by strength; 0 is none.
-func (s Severity) rank() int {
-	switch s {
-	case Reject:
-		return 3
-	case Lenient:
-		return 2
-	case Style:
-		return 1
-	default: // a signal
-		return 0
-	}
-}
-
-var severities = [...]Severity{1: Style, 2: Lenient, 3: Reject}
 
 // judge finds the violations of the request in a.req and their root causes, and the calls that it answers.
 func (a *Analyzer) judge(o *open, body []byte, at Position, seen time.Time, need uint64) {
@@ -52,12 +37,12 @@ func (a *Analyzer) judge(o *open, body []byte, at Position, seen time.Time, need
 		Instance: instance, Run: e.Labels.Run, Sent: e.StartedAt, Fresh: instance != "" && e.InstanceSeq == 1, Shaped: e.Capture == event.CaptureShape, Target: o.target, Facts: &a.req, Body: body,
 	})
 	o.turn, e.Conversation, e.Inferred = t, t.Conversation, t.Inferred
-	before := Before{}
+	before := check.Before{}
 	if calls, known := t.Chained(); known {
-		before.Chain = &Chain{Calls: calls}
+		before.Chain = &check.Chain{Calls: calls}
 	}
 	before.Signed, before.Copy = t.Signed()
-	violations := a.checker.CheckAfter(&a.req, o.target, &before)
+	violations := a.checker.Check(&a.req, o.target, &before)
 	a.replies(o, violations, at)
 	if len(violations) == 0 {
 		return
@@ -67,7 +52,7 @@ func (a *Analyzer) judge(o *open, body []byte, at Position, seen time.Time, need
 	explained := 0
 	for i := range violations {
 		v := &violations[i]
-		if v.Predicted == Reject {
+		if v.Predicted == check.Reject {
 			e.Rejects++
 		}
 		if v.ToolName == "" && v.ToolCallID != "" {
@@ -134,9 +119,9 @@ func (a *Analyzer) report(o *open, need uint64) {
 	accepted := e.Status >= 200 && e.Status < 300 && !e.Failed
 	for i := range o.found {
 		f := &o.found[i]
-		severity := f.Predicted.rank()
+		severity := f.Predicted.Rank()
 		if accepted {
-			severity = min(severity, Lenient.rank())
+			severity = min(severity, check.Lenient.Rank())
 		}
 		in := f.instance
 		if severity <= in.Severity && in.Root.Rank() <= in.Rank {
@@ -144,7 +129,7 @@ func (a *Analyzer) report(o *open, need uint64) {
 		}
 		first, newly := in.Severity == 0, in.Severity == 0 || in.Root.Rank() > in.Rank
 		in.Severity, in.Rank = max(in.Severity, severity), in.Root.Rank()
-		row := a.finding(o, f, severities[in.Severity])
+		row := a.finding(o, f, check.Severities[in.Severity-1])
 		a.noteDefect(e, &row, newly)
 		if first && counted {
 			a.counter.finding(&row, need, a.now)
@@ -165,7 +150,7 @@ func (a *Analyzer) report(o *open, need uint64) {
 }
 
 // finding is the row of f.
-func (a *Analyzer) finding(o *open, f *found, s Severity) Finding {
+func (a *Analyzer) finding(o *open, f *found, s check.Severity) Finding {
 	e, root := &o.row, &f.instance.Root
 	fingerprint := digest(e.Labels.Service, e.Labels.Stage, f.Rule.ID, f.Detail, f.ToolName, root.ID)
 	row := Finding{
@@ -190,11 +175,11 @@ func primary(o *open) *found {
 		f := &o.found[i]
 		if o.row.Failed {
 			of := cause.OfRule(f.Rule.ID)
-			if of != o.row.Cause && (o.row.CauseKnown != cause.Conflict || f.Predicted != Reject) {
+			if of != o.row.Cause && (o.row.CauseKnown != cause.Conflict || f.Predicted != check.Reject) {
 				continue
 			}
 		}
-		if n := 1 + f.instance.Root.Rank()*4 + f.Predicted.rank(); n > score {
+		if n := 1 + f.instance.Root.Rank()*4 + f.Predicted.Rank(); n > score {
 			best, score = f, n
 		}
 	}

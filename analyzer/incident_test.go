@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 )
 
 // brief is what the tests compare of a stream: failed exchanges and findings, one line each, in order.
@@ -20,7 +21,7 @@ func brief(out *analyzer.Output) []string {
 		}
 	}
 	for _, f := range out.Findings {
-		if f.Severity == analyzer.SeveritySignal {
+		if f.Severity == check.Signal {
 			continue
 		}
 		lines = append(lines, fmt.Sprintf("%s %s %d %s %s %s %s", f.Rule, f.Severity, f.Message, dash(f.ToolCallID), dash(f.ToolName),

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/event"
@@ -121,11 +122,11 @@ func BenchmarkConversation(b *testing.B) {
 // A round does something with each request of n conversations that are new.
 type round func(each func(request func(c int, body []byte)))
 
-// scanRound reads facts, and if check is set judges them; kept is the memory of what is known after a round.
-func scanRound(b *testing.B, n int, memo, check bool) (do round, kept func() int) {
+// scanRound reads facts, and with judge also runs the rules; kept is the memory of what is known after a round.
+func scanRound(b *testing.B, n int, memo, judge bool) (do round, kept func() int) {
 	var f facts.Request
 	memos := make([]facts.Memo, n)
-	checker := analyzer.NewChecker(rules.InOrder)
+	checker := check.NewChecker(rules.InOrder)
 	target := facts.Target{Dialect: facts.OpenAIChat, Variant: facts.OpenAI, Model: "gpt-4o"}
 	do = func(each func(func(int, []byte))) {
 		clear(memos)
@@ -136,7 +137,7 @@ func scanRound(b *testing.B, n int, memo, check bool) (do round, kept func() int
 			} else {
 				err = facts.ScanRequest(facts.OpenAIChat, body, &f)
 			}
-			if err != nil || check && len(checker.Check(&f, target)) > 0 {
+			if err != nil || judge && len(checker.Check(&f, target, nil)) > 0 {
 				b.Fatal("an error or a finding", err)
 			}
 		})

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -107,10 +108,10 @@ type Finding struct {
 
 	Rule       string
 	Detail     string
-	Predicted  Severity
-	Severity   Severity // actual: a predicted reject that was accepted is Lenient
-	Status     int      // of the exchange
-	Message    int      // 0-based index in messages as sent
+	Predicted  check.Severity
+	Severity   check.Severity // actual: a predicted reject that was accepted is Lenient
+	Status     int            // of the exchange
+	Message    int            // 0-based index in messages as sent
 	ToolCallID string
 	ToolName   string
 	Summary    string

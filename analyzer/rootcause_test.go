@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -63,7 +64,7 @@ func (s *scene) causes(t *testing.T) []string {
 	var list []string
 	_, findings, _ := latest(run(t, analyzer.Default(), s.steps))
 	for _, f := range findings {
-		if f.Rule == "user_after_tool" || f.Severity == analyzer.SeveritySignal {
+		if f.Rule == "user_after_tool" || f.Severity == check.Signal {
 			continue // of the turn that is added to see whether the rest stays as it is
 		}
 		if (f.RootCause != "") != (f.Evidence != "") || f.Fix == "" {

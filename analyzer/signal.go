@@ -4,12 +4,13 @@ import (
 	"encoding/hex"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
 // Signals are what no rule of one request shows (RULES.md section 6). Each is a Finding whose Rule is one of these, whose
-// Predicted and Severity are SeveritySignal.
+// Predicted and Severity are check.Signal.
 const (
 	LatentViolation          = "latent_violation"            // accepted here, rejected by the targets in Finding.RejectedBy
 	MaskedFailure            = "masked_failure"              // a run reported ok though its last call failed
@@ -30,9 +31,6 @@ const (
 	ProviderTightened        = "provider_tightened"
 	NoResponse               = "no_response"
 )
-
-// SeveritySignal is the severity of signals: no provider judges them.
-const SeveritySignal Severity = "signal"
 
 // A subject is the exchange that a signal is about: what its row needs, small enough to be remembered by a conversation.
 type subject struct {
@@ -90,7 +88,7 @@ func (a *Analyzer) put(s *subject, sig *signal, seq, need uint64) {
 		ID: hex.EncodeToString(id[:16]), Fingerprint: hex.EncodeToString(fingerprint[:8]), Seq: seq, FirstSeen: s.seenAt,
 		Exchange: s.exchange, ExchangeVersion: s.labels.ServiceVersion, ExchangeInstance: s.instance, ExchangeMessages: s.messages,
 		Labels: s.labels, Conversation: s.conversation, Provider: s.provider, Model: s.model, Dialect: s.dialect, Variant: s.variant,
-		Rule: sig.id, Detail: sig.detail, Predicted: SeveritySignal, Severity: SeveritySignal, Status: s.status, Message: sig.message,
+		Rule: sig.id, Detail: sig.detail, Predicted: check.Signal, Severity: check.Signal, Status: s.status, Message: sig.message,
 		ToolCallID: sig.callID, ToolName: name(sig.tool), Summary: sig.summary, Evidence: sig.evidence, Fix: sig.fix, RejectedBy: sig.rejectedBy,
 	}
 	if in := sig.first; in != nil {

@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -178,7 +179,7 @@ func (a *Analyzer) watchFailure(o *open) {
 	case e.CauseKnown == cause.Conflict:
 		shows := ""
 		for i := range o.found {
-			if f := &o.found[i]; f.Predicted == Reject {
+			if f := &o.found[i]; f.Predicted == check.Reject {
 				shows, s.message, s.callID = f.Rule.ID, f.Message, f.ToolCallID
 				break
 			}

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
@@ -17,8 +18,8 @@ var pairingRules = map[string]bool{
 	"duplicate_tool_reply": true, "late_tool_reply": true, "tool_reply_before_call": true,
 }
 
-func mayBeLatent(v *Violation) bool {
-	return v.Predicted == Reject || v.Predicted == Lenient && pairingRules[v.Rule.ID]
+func mayBeLatent(v *check.Violation) bool {
+	return v.Predicted == check.Reject || v.Predicted == check.Lenient && pairingRules[v.Rule.ID]
 }
 
 // targetName is how a target is named to people: dialect/variant.
@@ -26,7 +27,7 @@ func targetName(d facts.Dialect, v facts.Variant) string { return string(d) + "/
 
 // rejecters notes with each new defect of the request in a.req which variants of its dialect reject it: those that the
 // agent can be sent to without a change of code.
-func (a *Analyzer) rejecters(o *open, before *Before) {
+func (a *Analyzer) rejecters(o *open, before *check.Before) {
 	for i := 0; i < len(o.found); {
 		end, fresh := i, false
 		for ; end < len(o.found) && o.found[end].Rule == o.found[i].Rule; end++ {
@@ -47,7 +48,7 @@ type place struct {
 }
 
 // rejectersOf runs the rule of the defects list for each variant, because what it takes a defect for may depend on it.
-func (a *Analyzer) rejectersOf(o *open, before *Before, list []found) {
+func (a *Analyzer) rejectersOf(o *open, before *check.Before, list []found) {
 	at := make(map[place]*found, len(list))
 	for i := range list {
 		f := &list[i]
@@ -55,7 +56,7 @@ func (a *Analyzer) rejectersOf(o *open, before *Before, list []found) {
 			continue
 		}
 		f.instance.RejectedBy = []string{}
-		if f.Predicted == Reject {
+		if f.Predicted == check.Reject {
 			f.instance.RejectedBy = append(f.instance.RejectedBy, targetName(o.target.Dialect, o.target.Variant))
 		}
 		at[place{f.Message, f.ToolCallID, f.Detail}] = f
@@ -66,8 +67,8 @@ func (a *Analyzer) rejectersOf(o *open, before *Before, list []found) {
 		}
 		t := o.target
 		t.Variant = variant
-		for _, v := range a.checker.only(list[0].Rule, &a.req, t, before) {
-			if f := at[place{v.Message, v.ToolCallID, v.Detail}]; f != nil && v.Predicted == Reject {
+		for _, v := range a.checker.CheckRule(list[0].Rule, &a.req, t, before) {
+			if f := at[place{v.Message, v.ToolCallID, v.Detail}]; f != nil && v.Predicted == check.Reject {
 				if in := f.instance; !slices.Contains(in.RejectedBy, targetName(t.Dialect, variant)) {
 					in.RejectedBy = append(in.RejectedBy, targetName(t.Dialect, variant))
 				}
@@ -77,16 +78,6 @@ func (a *Analyzer) rejectersOf(o *open, before *Before, list []found) {
 	for _, f := range at {
 		slices.Sort(f.instance.RejectedBy)
 	}
-}
-
-// only is CheckAfter with one rule; what it returns is valid until the next check.
-func (c *Checker) only(rule *Rule, r *facts.Request, t facts.Target, before *Before) []Violation {
-	if matchingOf(t) != c.pairing.by {
-		c.pairing.reset(r, t, before.Chain)
-	}
-	c.pass = Pass{Request: r, Target: t, Before: before, Groups: &c.pairing, set: &c.set, rule: rule, violations: c.pass.violations[:0]}
-	rule.Run(&c.pass)
-	return c.pass.violations
 }
 
 // latent tells of each defect that an accepted exchange shows and others would have refused.

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -118,7 +119,7 @@ func (a *Analyzer) poisoned(o *open, proof *found, accepted bool) {
 	case same != nil:
 		tr.Failed++
 		tr.Now = e.Messages
-	case proof == nil || proof.Predicted != Reject:
+	case proof == nil || proof.Predicted != check.Reject:
 		t.Note(nil)
 		return
 	default:

@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/shape"
@@ -46,10 +47,10 @@ func signals(t *testing.T, s *stream) []string {
 	var list []string
 	_, findings, _ := latest(run(t, analyzer.Default(), s.steps))
 	for _, f := range findings {
-		if f.Severity != analyzer.SeveritySignal {
+		if f.Severity != check.Signal {
 			continue
 		}
-		if f.Summary == "" || f.Evidence == "" && f.Rule != analyzer.Unexplained400 || f.Fix == "" || f.Predicted != analyzer.SeveritySignal {
+		if f.Summary == "" || f.Evidence == "" && f.Rule != analyzer.Unexplained400 || f.Fix == "" || f.Predicted != check.Signal {
 			t.Errorf("%s: summary %q, evidence %q, fix %q", f.Rule, f.Summary, f.Evidence, f.Fix)
 		}
 		list = append(list, strings.TrimSpace(f.Rule+" "+f.Detail))
@@ -76,7 +77,7 @@ func TestSignals(t *testing.T) {
 		}
 		rows, firsts := map[string]int{}, map[string]string{}
 		for _, row := range run(t, analyzer.Default(), s.steps).Findings {
-			if row.Severity != analyzer.SeveritySignal {
+			if row.Severity != check.Signal {
 				continue
 			}
 			rows[row.ID]++
@@ -93,7 +94,7 @@ func TestSignals(t *testing.T) {
 			}
 		}
 		for _, row := range run(t, analyzer.Default(), s.steps).Findings {
-			if row.Severity == analyzer.SeveritySignal {
+			if row.Severity == check.Signal {
 				rows[row.ID]--
 			}
 		}

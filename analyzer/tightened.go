@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/session"
 )
 
@@ -64,7 +65,7 @@ func (a *Analyzer) blamed(o *open, need uint64) (best *found) {
 			a.retell(o, f, r, need)
 			return nil
 		}
-		n := 1 + f.Predicted.rank()
+		n := 1 + f.Predicted.Rank()
 		if r == nil || r.Verdict.client(e.Labels.Service, e.Labels.ServiceVersion) == nil {
 			n += 10
 		}
@@ -140,7 +141,7 @@ func (a *Analyzer) tell(o *open, f *found, v *Verdict, need uint64) {
 		ID: hex.EncodeToString(id[:16]), Fingerprint: hex.EncodeToString(id[16:24]), Seq: e.Seq, FirstSeen: t.First.At,
 		Exchange: t.First.Exchange, ExchangeVersion: t.First.Version, ExchangeInstance: t.First.Instance,
 		Labels: labels, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
-		Rule: ProviderTightened, Detail: violationName(f), Predicted: SeveritySignal, Severity: SeveritySignal, Status: e.Status, Message: -1,
+		Rule: ProviderTightened, Detail: violationName(f), Predicted: check.Signal, Severity: check.Signal, Status: e.Status, Message: -1,
 		Summary: t.Summary, Confidence: t.Confidence, Evidence: t.Evidence, Fix: f.Rule.Fix,
 	}
 	if t.Counted == a.sighting.Place {

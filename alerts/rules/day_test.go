@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 )
 
 var dayHours = flag.Int("day.hours", 2, "how much of the healthy day is simulated")
@@ -109,7 +110,7 @@ func failed(kv map[string]string, n uint64) analyzer.Count {
 
 // found are findings of a rule.
 func found(kv map[string]string, rule string, n uint64) analyzer.Count {
-	kv["rule"], kv["severity"] = rule, string(analyzer.SeveritySignal)
+	kv["rule"], kv["severity"] = rule, string(check.Signal)
 	return analyzer.Count{Metric: analyzer.MetricFindings, Labels: kv, N: n}
 }
 

@@ -1,9 +1,9 @@
 package rules
 
-import "github.com/llmtap/llmtap/analyzer"
+import "github.com/llmtap/llmtap/analyzer/check"
 
 // All holds every rule, sorted by id.
-var All = []*analyzer.Rule{
+var All = []*check.Rule{
 	ArgumentsInvalidJSON,
 	ArgumentsNotObject,
 	ArgumentsNotString,
@@ -54,7 +54,7 @@ var All = []*analyzer.Rule{
 // InOrder holds the rules of All in the order in which they are evaluated: pairing, the shape of tool replies, that of
 // calls and answers, limits, order, fields, reasoning, the request. When a provider's text names no cause, the first
 // violation it would reject is the cause.
-var InOrder = []*analyzer.Rule{
+var InOrder = []*check.Rule{
 	OrphanToolReply,
 	ToolReplyBeforeCall,
 	LateToolReply,
@@ -103,7 +103,7 @@ var InOrder = []*analyzer.Rule{
 }
 
 // ByID returns the rule with this id, or nil.
-func ByID(id string) *analyzer.Rule {
+func ByID(id string) *check.Rule {
 	for _, r := range All {
 		if r.ID == id {
 			return r

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ArgumentsInvalidJSON finds calls whose arguments string holds no JSON object.
-var ArgumentsInvalidJSON = &analyzer.Rule{
+var ArgumentsInvalidJSON = &check.Rule{
 	ID: "arguments_invalid_json",
 	Doc: `tool call whose arguments string is not a JSON object
 
@@ -16,21 +16,21 @@ were joined into one; the model wrote bad JSON. Check arguments before storing t
 store an empty object and tell the model in the reply. An empty string is accepted as "no arguments".`,
 	Fix: "Parse arguments before storing the turn; when they do not parse, ask the model again or store {} and say so in its reply.",
 	// vLLM rejected these until 2026-09 and replaces them by {} since: not known from outside.
-	Severity: func(t facts.Target) analyzer.Severity {
+	Severity: func(t facts.Target) check.Severity {
 		if t.Native {
-			return analyzer.Lenient
+			return check.Lenient
 		}
 		return by{facts.OpenAIChat: {facts.Qwen, facts.MiniMax, facts.Ollama, facts.SGLang}}.reject(t)
 	},
 	Run: argumentsInvalidJSON,
 }
 
-func argumentsInvalidJSON(p *analyzer.Pass) {
+func argumentsInvalidJSON(p *check.Pass) {
 	if inBlocks(p.Target) || p.Target.Native {
 		return // they take no string at all
 	}
-	for i := range p.Groups.Calls {
-		c := &p.Groups.Calls[i]
+	for i := range p.Pairing.Calls {
+		c := &p.Pairing.Calls[i]
 		if c.ArgsKind != facts.String || c.Type == facts.TypeCustom {
 			continue
 		}

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ArgumentsNotObject finds calls whose arguments are no JSON object, where the target wants one.
-var ArgumentsNotObject = &analyzer.Rule{
+var ArgumentsNotObject = &check.Rule{
 	ID: "arguments_not_object",
 	Doc: `tool call whose arguments are not an object
 
@@ -14,22 +14,22 @@ Anthropic's input, Bedrock's toolUse.input, Gemini's args and the arguments of O
 string that holds one: "json: cannot unmarshal string into Go struct field", "Input should be a valid dictionary". Usual
 cause: a history of chat completions, where arguments are a string, was converted without parsing it.`,
 	Fix: "Parse the arguments string to an object when a history of chat completions is converted; send {} for no arguments.",
-	Severity: func(t facts.Target) analyzer.Severity {
+	Severity: func(t facts.Target) check.Severity {
 		if t.Native && t.Dialect == facts.OpenAIChat {
-			return analyzer.Reject
+			return check.Reject
 		}
 		return by{facts.Anthropic: anthropics, facts.Gemini: nil, facts.Bedrock: nil}.reject(t)
 	},
 	Run: argumentsNotObject,
 }
 
-func argumentsNotObject(p *analyzer.Pass) {
+func argumentsNotObject(p *check.Pass) {
 	if !inBlocks(p.Target) && !p.Target.Native {
 		return
 	}
 	needed := p.Target.Dialect == facts.Anthropic || p.Target.Dialect == facts.Bedrock
-	for i := range p.Groups.Calls {
-		c := &p.Groups.Calls[i]
+	for i := range p.Pairing.Calls {
+		c := &p.Pairing.Calls[i]
 		if c.ArgsKind == facts.Object || c.ArgsKind <= facts.Null && !needed || c.FuncKind != facts.Object {
 			continue
 		}

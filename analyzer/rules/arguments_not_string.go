@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ArgumentsNotString finds calls whose arguments are JSON instead of a string that holds JSON.
-var ArgumentsNotString = &analyzer.Rule{
+var ArgumentsNotString = &check.Rule{
 	ID: "arguments_not_string",
 	Doc: `tool call whose arguments are not a string
 
@@ -14,9 +14,9 @@ In chat completions, and in the Responses API, arguments are a string that holds
 answers 400 with the path; Gemini's OpenAI endpoint answers only "Request contains an invalid argument". Usual cause:
 arguments were parsed to run the tool, or stored in a JSON column, and sent back parsed. Keep the string of the answer.`,
 	Fix: "Send function.arguments back as the string that the model gave; serialise it again if it was parsed.",
-	Severity: func(t facts.Target) analyzer.Severity {
+	Severity: func(t facts.Target) check.Severity {
 		if t.Native {
-			return analyzer.Lenient
+			return check.Lenient
 		}
 		return by{
 			facts.OpenAIChat:      {facts.OpenAI, facts.Azure, facts.GeminiOpenAI, facts.Ollama},
@@ -26,12 +26,12 @@ arguments were parsed to run the tool, or stored in a JSON column, and sent back
 	Run: argumentsNotString,
 }
 
-func argumentsNotString(p *analyzer.Pass) {
+func argumentsNotString(p *check.Pass) {
 	if inBlocks(p.Target) || p.Target.Native {
 		return // they want an object
 	}
-	for i := range p.Groups.Calls {
-		c := &p.Groups.Calls[i]
+	for i := range p.Pairing.Calls {
+		c := &p.Pairing.Calls[i]
 		// Only function calls have arguments: a call of another type, or in a framework's flat shape, has no function.
 		if c.FuncKind != facts.Object || c.ArgsKind == facts.String || c.Type == facts.TypeCustom {
 			continue

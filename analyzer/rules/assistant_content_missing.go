@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // AssistantContentMissing finds assistant messages with neither content nor calls.
-var AssistantContentMissing = &analyzer.Rule{
+var AssistantContentMissing = &check.Rule{
 	ID: "assistant_content_missing",
 	Doc: `assistant message with neither content nor tool calls
 
@@ -27,7 +27,7 @@ var answersChecked = by{
 // instead are what an answer may have in place of content: a refusal, sound, a call in the old form.
 const instead = facts.FieldRefusal | facts.FieldAudio | facts.FieldFunctionCall
 
-func assistantContentMissing(p *analyzer.Pass) {
+func assistantContentMissing(p *check.Pass) {
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		if m.Role != facts.RoleAssistant || m.Content > facts.Null || len(m.Calls) > 0 || m.Fields&^m.NullFields&instead != 0 {

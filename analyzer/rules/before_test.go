@@ -3,15 +3,15 @@ package rules
 import (
 	"testing"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// checkAfter is check of a request that follows answer, the body of a response; nil when none is known.
-func checkAfter(t *testing.T, target facts.Target, body, answer []byte) []analyzer.Violation {
+// violationsAfter is violations of a request that follows answer, the body of a response; nil when none is known.
+func violationsAfter(t *testing.T, target facts.Target, body, answer []byte) []check.Violation {
 	t.Helper()
 	if answer == nil {
-		return check(t, target, body)
+		return violations(t, target, body)
 	}
 	var a facts.Response
 	if err := facts.ScanResponse(target.Dialect, "application/json", answer, &a); err != nil || a.Malformed || a.Cut {
@@ -19,11 +19,11 @@ func checkAfter(t *testing.T, target facts.Target, body, answer []byte) []analyz
 	}
 	r := scan(t, target, body)
 	target.Model = string(r.Model)
-	before := &analyzer.Before{Signed: a.Signed, Copy: copyOf(r, &a)}
+	before := &check.Before{Signed: a.Signed, Copy: copyOf(r, &a)}
 	if string(r.PreviousResponse) == a.ID && a.ID != "" {
-		before.Chain = &analyzer.Chain{Calls: a.Calls}
+		before.Chain = &check.Chain{Calls: a.Calls}
 	}
-	return analyzer.NewChecker(All).CheckAfter(r, target, before)
+	return check.NewChecker(All).Check(r, target, before)
 }
 
 // copyOf is the message that repeats a, by its first call; -1 when there is none.

@@ -7,7 +7,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
@@ -114,11 +114,11 @@ func BenchmarkRules(b *testing.B) {
 			}
 		})
 		b.Run(string(s.target.Dialect)+"/rules", func(b *testing.B) {
-			c := analyzer.NewChecker(InOrder)
+			c := check.NewChecker(InOrder)
 			b.SetBytes(int64(len(body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if v := c.Check(r, s.target); v != nil {
+				if v := c.Check(r, s.target, nil); v != nil {
 					b.Fatal(v)
 				}
 			}
@@ -129,11 +129,11 @@ func BenchmarkRules(b *testing.B) {
 // TestCheckAllocatesNothing: a request without a defect costs no memory.
 func TestCheckAllocatesNothing(t *testing.T) {
 	for _, s := range shapes {
-		r, c := scan(t, s.target, s.hundredKB()), analyzer.NewChecker(InOrder)
-		if v := c.Check(r, s.target); v != nil {
+		r, c := scan(t, s.target, s.hundredKB()), check.NewChecker(InOrder)
+		if v := c.Check(r, s.target, nil); v != nil {
 			t.Errorf("%s: found %s", s.target.Dialect, say(v[0]))
 		}
-		if n := testing.AllocsPerRun(10, func() { c.Check(r, s.target) }); n != 0 {
+		if n := testing.AllocsPerRun(10, func() { c.Check(r, s.target, nil) }); n != 0 {
 			t.Errorf("%s: %v allocations", s.target.Dialect, n)
 		}
 	}
@@ -151,11 +151,11 @@ func TestHostile(t *testing.T) {
 		bodies, more := s.hostile(few), s.hostile(few*times)
 		for name := range bodies {
 			one, all := scan(t, s.target, bodies[name]), scan(t, s.target, more[name])
-			measure := func(rules []*analyzer.Rule) (best, bestMore time.Duration) {
-				c := analyzer.NewChecker(rules)
+			measure := func(rules []*check.Rule) (best, bestMore time.Duration) {
+				c := check.NewChecker(rules)
 				took := func(r *facts.Request) time.Duration {
 					begun := processorTime(t)
-					c.Check(r, s.target)
+					c.Check(r, s.target, nil)
 					return max(processorTime(t)-begun, time.Microsecond)
 				}
 				took(all) // memory grows only once
@@ -165,14 +165,14 @@ func TestHostile(t *testing.T) {
 				}
 				return best, bestMore
 			}
-			if found := analyzer.NewChecker(InOrder).Check(all, s.target); len(found) < 1000 || len(found) > 1000*len(All) {
+			if found := check.NewChecker(InOrder).Check(all, s.target, nil); len(found) < 1000 || len(found) > 1000*len(All) {
 				t.Errorf("%s, %s: %d findings", s.target.Dialect, name, len(found))
 			}
 			if best, bestMore := measure(InOrder); bestMore <= limit*best {
 				continue
 			}
 			for _, r := range InOrder {
-				if best, bestMore := measure([]*analyzer.Rule{r}); bestMore > limit*best {
+				if best, bestMore := measure([]*check.Rule{r}); bestMore > limit*best {
 					t.Errorf("%s, %s: %s takes %v, and %v for %d times as much", s.target.Dialect, name, r.ID, best, bestMore, times)
 				}
 			}

@@ -8,20 +8,20 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // accepted judges requests that a provider has answered with 200, and counts.
 type accepted struct {
-	checker  *analyzer.Checker
+	checker  *check.Checker
 	requests map[facts.Dialect]int
 	replies  int // requests with a tool reply
 	lenient  map[string]int
 }
 
 func newAccepted() *accepted {
-	return &accepted{checker: analyzer.NewChecker(All), requests: map[facts.Dialect]int{}, lenient: map[string]int{}}
+	return &accepted{checker: check.NewChecker(All), requests: map[facts.Dialect]int{}, lenient: map[string]int{}}
 }
 
 func (a *accepted) judge(t *testing.T, id string, target facts.Target, body []byte) {
@@ -35,8 +35,8 @@ func (a *accepted) judge(t *testing.T, id string, target facts.Target, body []by
 			break
 		}
 	}
-	for _, v := range a.checker.Check(r, target) {
-		if v.Predicted != analyzer.Reject {
+	for _, v := range a.checker.Check(r, target, nil) {
+		if v.Predicted != check.Reject {
 			a.lenient[v.Rule.ID]++
 			continue
 		}

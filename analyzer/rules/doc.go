@@ -1,8 +1,8 @@
 // Package rules holds the protocol rules: one defect of a message history per file.
 //
-//	facts.Request ── analyzer.Pairing ──> rule, rule, … ──> []analyzer.Violation
-//	  what the body     calls and replies     one loop        message, call id, detail,
-//	  holds             matched once          each            severity for the target, a sentence
+//	facts.Request ── check.Pairing ──> rule, rule, … ──> []check.Violation
+//	  what the body  calls and replies    one loop         message, call id, detail,
+//	  holds          matched once         each             severity for the target, a sentence
 //
 // A rule reads facts, never JSON, and keeps no state. What a defect costs depends on who judges the request: Severity
 // says Reject only for the variants that were seen to answer 400; what is unknown, contradictory or only inferred is
@@ -25,6 +25,6 @@
 //
 // # Why pairing is done once
 //
-// Six of the rules ask what became of a reply or a call. analyzer.Pairing answers that for all of them in one pass, so
+// Six of the rules ask what became of a reply or a call. check.Pairing answers that for all of them in one pass, so
 // each rule is one loop: all 45 over a request of 100 KB take 12 microseconds, its scan takes 40 (BenchmarkRules).
 package rules

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // DuplicateCallIDInHistory finds calls with the id of a call of an earlier turn.
-var DuplicateCallIDInHistory = &analyzer.Rule{
+var DuplicateCallIDInHistory = &check.Rule{
 	ID: "duplicate_call_id_in_history",
 	Doc: `tool call with the id of a call of an earlier turn
 
@@ -22,16 +22,16 @@ the ids unique when an answer is stored.`,
 // countIDs compare how often an id is called with how often it is answered.
 var countIDs = by{facts.OpenAIChat: {facts.Mistral, facts.MiniMax}}
 
-func duplicateCallIDInHistory(p *analyzer.Pass) {
-	for i := range p.Groups.Calls {
-		c := &p.Groups.Calls[i]
-		if c.Again < 0 || p.Groups.Calls[c.Again].Group == c.Group {
+func duplicateCallIDInHistory(p *check.Pass) {
+	for i := range p.Pairing.Calls {
+		c := &p.Pairing.Calls[i]
+		if c.Again < 0 || p.Pairing.Calls[c.Again].Group == c.Group {
 			continue
 		}
-		first := &p.Groups.Calls[c.Again]
-		severity := analyzer.Lenient
-		if countIDs.has(p.Target) && !p.Groups.Unknown && (c.Reply < 0 || first.Reply < 0) {
-			severity = analyzer.Reject
+		first := &p.Pairing.Calls[c.Again]
+		severity := check.Lenient
+		if countIDs.has(p.Target) && !p.Pairing.Unknown && (c.Reply < 0 || first.Reply < 0) {
+			severity = check.Reject
 		}
 		p.ReportAs(severity, c.Message, c.ID, c.Name, "", "%s calls %s with the id of the call of %s in %s",
 			at(p, c.Message), called(c), function(first.Call), ref(p, first.Message))

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // DuplicateCallIDInMessage finds calls that share their id with another call of the same turn.
-var DuplicateCallIDInMessage = &analyzer.Rule{
+var DuplicateCallIDInMessage = &check.Rule{
 	ID: "duplicate_call_id_in_message",
 	Doc: `two tool calls of one turn with the same id
 
@@ -24,16 +24,16 @@ var uniqueIDs = by{
 	facts.Anthropic:  anthropics, facts.Bedrock: nil,
 }
 
-func duplicateCallIDInMessage(p *analyzer.Pass) {
-	for i := range p.Groups.Calls {
-		c := &p.Groups.Calls[i]
-		if c.Again < 0 || p.Groups.Calls[c.Again].Group != c.Group {
+func duplicateCallIDInMessage(p *check.Pass) {
+	for i := range p.Pairing.Calls {
+		c := &p.Pairing.Calls[i]
+		if c.Again < 0 || p.Pairing.Calls[c.Again].Group != c.Group {
 			continue
 		}
-		first := &p.Groups.Calls[c.Again]
+		first := &p.Pairing.Calls[c.Again]
 		severity := uniqueIDs.reject(p.Target)
 		if first.Message != c.Message {
-			severity = analyzer.Lenient // ids of two messages were seen to be the same, if not in one turn
+			severity = check.Lenient // ids of two messages were seen to be the same, if not in one turn
 		}
 		p.ReportAs(severity, c.Message, c.ID, c.Name, "", "%s calls %s with the id of another call of the turn, %s",
 			at(p, c.Message), called(c), function(first.Call))

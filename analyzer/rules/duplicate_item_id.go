@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // DuplicateItemID finds items of an input with the same id.
-var DuplicateItemID = &analyzer.Rule{
+var DuplicateItemID = &check.Rule{
 	ID: "duplicate_item_id",
 	Doc: `the same item twice in one input
 
@@ -19,7 +19,7 @@ false, and seen refused. Store each item once, by its id.`,
 	Run:      duplicateItemID,
 }
 
-func duplicateItemID(p *analyzer.Pass) {
+func duplicateItemID(p *check.Pass) {
 	if p.Target.Dialect != facts.OpenAIResponses {
 		return
 	}
@@ -38,7 +38,7 @@ func duplicateItemID(p *analyzer.Pass) {
 		if len(m.ID) > 0 && m.Item != facts.ItemReference && !seen.Add(m.ID) {
 			severity := by{facts.OpenAIResponses: openAIs}.reject(p.Target)
 			if m.Item == facts.ItemMessage && p.Request.Unstored {
-				severity = analyzer.Lenient
+				severity = check.Lenient
 			}
 			p.ReportAs(severity, i, nil, nil, "", "%s has the id %s of an item before it", at(p, i), name(m.ID))
 		}

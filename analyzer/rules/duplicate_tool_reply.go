@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // DuplicateToolReply finds second replies to a call within its turn.
-var DuplicateToolReply = &analyzer.Rule{
+var DuplicateToolReply = &check.Rule{
 	ID: "duplicate_tool_reply",
 	Doc: `second tool reply to one call
 
@@ -21,10 +21,10 @@ replies. Replace the reply instead of appending another. The same id in a later 
 	Run: duplicateToolReply,
 }
 
-func duplicateToolReply(p *analyzer.Pass) {
-	for r := range p.Groups.With(analyzer.ReplyDuplicate) {
-		c := &p.Groups.Calls[r.Call]
-		first := p.Groups.Replies[c.Reply].Message
+func duplicateToolReply(p *check.Pass) {
+	for r := range p.Pairing.With(check.ReplyDuplicate) {
+		c := &p.Pairing.Calls[r.Call]
+		first := p.Pairing.Replies[c.Reply].Message
 		if first == r.Message {
 			p.Report(r.Message, r.ID, c.Name, "", "%s answers %s twice", at(p, r.Message), answered(p, c))
 			continue

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // EmptyContent finds messages with nothing in them, where the target wants something.
-var EmptyContent = &analyzer.Rule{
+var EmptyContent = &check.Rule{
 	ID: "empty_content",
 	Doc: `message with empty content
 
@@ -22,7 +22,7 @@ such a message out, or the empty part of it.`,
 	Run: emptyContent,
 }
 
-func emptyContent(p *analyzer.Pass) {
+func emptyContent(p *check.Pass) {
 	if !inBlocks(p.Target) && (p.Target.Dialect != facts.OpenAIChat || !wantsContent(p.Target.Variant)) {
 		return
 	}
@@ -33,8 +33,8 @@ func emptyContent(p *analyzer.Pass) {
 		}
 	}
 	if p.Target.Dialect == facts.Bedrock {
-		for i := range p.Groups.Replies {
-			r := &p.Groups.Replies[i]
+		for i := range p.Pairing.Replies {
+			r := &p.Pairing.Replies[i]
 			if r.IsError && r.Content == facts.Array && r.PartCount == 0 {
 				p.Report(r.Message, r.ID, toolName(p, r.Call), "error", "%s status error and empty content", theReply(p, r.Message))
 			}
@@ -44,7 +44,7 @@ func emptyContent(p *analyzer.Pass) {
 
 func wantsContent(v facts.Variant) bool { return v == facts.Kimi || v == facts.XAI || v == facts.GLM }
 
-func emptyMessage(p *analyzer.Pass, i int, m *facts.Message) {
+func emptyMessage(p *check.Pass, i int, m *facts.Message) {
 	detail, is := "", ""
 	switch {
 	case m.Content == facts.Array && m.PartCount == 0:
@@ -58,7 +58,7 @@ func emptyMessage(p *analyzer.Pass, i int, m *facts.Message) {
 	default:
 		return
 	}
-	severity := analyzer.Reject
+	severity := check.Reject
 	switch {
 	case p.Target.Dialect == facts.Anthropic:
 		// The last message may be an empty answer, to be filled by the model.
@@ -67,10 +67,10 @@ func emptyMessage(p *analyzer.Pass, i int, m *facts.Message) {
 			return
 		}
 		if last || p.Target.Variant == facts.OtherVariant {
-			severity = analyzer.Lenient
+			severity = check.Lenient
 		}
 	case p.Target.Dialect == facts.Gemini && detail == "blank_part":
-		severity = analyzer.Lenient // seen refused and, mostly, accepted
+		severity = check.Lenient // seen refused and, mostly, accepted
 	case inBlocks(p.Target):
 	case p.Target.Variant == facts.XAI:
 		// "Each message must have at least one content element"; with calls this is null_content_with_calls.

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // EmptyToolCallsArray finds messages whose tool_calls is an empty array.
-var EmptyToolCallsArray = &analyzer.Rule{
+var EmptyToolCallsArray = &check.Rule{
 	ID: "empty_tool_calls_array",
 	Doc: `message with an empty tool_calls array
 
@@ -14,16 +14,16 @@ An answer without calls has no tool_calls at all: OpenAI answers an empty array 
 with minimum length 1", Qwen with "Empty tool_calls is not supported in message". Usual cause: an SDK or a data class
 that writes its default. Leave the key out.`,
 	Fix: "Leave tool_calls out of a message that has no calls (exclude empty fields when serialising).",
-	Severity: func(t facts.Target) analyzer.Severity {
+	Severity: func(t facts.Target) check.Severity {
 		if (by{facts.OpenAIChat: {facts.VLLM, facts.Ollama, facts.DeepSeek}}).has(t) {
-			return analyzer.Lenient
+			return check.Lenient
 		}
 		return by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Qwen}}.rejectOrStyle(t)
 	},
 	Run: emptyToolCallsArray,
 }
 
-func emptyToolCallsArray(p *analyzer.Pass) {
+func emptyToolCallsArray(p *check.Pass) {
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		if m.ToolCalls == facts.Array && len(m.Calls) == 0 && m.Role == facts.RoleAssistant && p.Request.Dropped == 0 {

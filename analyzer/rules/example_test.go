@@ -3,7 +3,7 @@ package rules_test
 import (
 	"fmt"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
 )
@@ -20,7 +20,7 @@ func Example() {
 		panic(err)
 	}
 	target := facts.Target{Dialect: facts.OpenAIChat, Variant: facts.OpenAI}
-	for _, v := range analyzer.NewChecker(rules.InOrder).Check(&request, target) {
+	for _, v := range check.NewChecker(rules.InOrder).Check(&request, target, nil) {
 		fmt.Println(v.Rule.ID, v.Predicted, "in message", v.Message)
 		fmt.Println("fix:", v.Rule.Fix)
 	}

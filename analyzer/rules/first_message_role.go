@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // FirstMessageRole finds histories that start with the assistant where the user must speak first.
-var FirstMessageRole = &analyzer.Rule{
+var FirstMessageRole = &check.Rule{
 	ID: "first_message_role",
 	Doc: `history that starts with an assistant message
 
@@ -20,14 +20,14 @@ cut falls. Cut before a user message, so that what remains starts with one.`,
 }
 
 // firstMessageSeverity: what stands behind an inference profile of Bedrock may be Claude.
-func firstMessageSeverity(t facts.Target) analyzer.Severity {
+func firstMessageSeverity(t facts.Target) check.Severity {
 	if after(t.Model, "claude") >= 0 || after(t.Model, "inference-profile") >= 0 {
-		return analyzer.Lenient
+		return check.Lenient
 	}
 	return by{facts.Bedrock: nil, facts.Gemini: nil}.reject(t)
 }
 
-func firstMessageRole(p *analyzer.Pass) {
+func firstMessageRole(p *check.Pass) {
 	switch p.Target.Dialect {
 	case facts.OpenAIResponses:
 		return

@@ -3,12 +3,12 @@ package rules
 import (
 	"bytes"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // FunctionNameFormat finds functions, called or declared, whose name has a form that providers refuse.
-var FunctionNameFormat = &analyzer.Rule{
+var FunctionNameFormat = &check.Rule{
 	ID: "function_name_format",
 	Doc: `function name of a form that providers refuse
 
@@ -26,27 +26,27 @@ var checkNames = by{
 	facts.Gemini:     nil, facts.Bedrock: nil,
 }
 
-func functionNameFormat(p *analyzer.Pass) {
-	check, chat := nameForm, isChat(p.Target)
+func functionNameFormat(p *check.Pass) {
+	form, chat := nameForm, isChat(p.Target)
 	if p.Target.Dialect == facts.Gemini || p.Target.Variant == facts.GeminiOpenAI {
-		check = geminiNameForm
+		form = geminiNameForm
 	}
 	for _, tool := range p.Request.Tools {
-		if detail, is := check(tool); detail != "" {
+		if detail, is := form(tool); detail != "" {
 			p.Report(-1, nil, tool, detail, "the request declares the function %s, whose name %s", name(tool), is)
 		}
 	}
 	severity := checkNames.reject(p.Target)
 	if chat && p.Target.Variant == facts.Mistral {
-		severity = analyzer.Lenient // its models make up names, and it was seen to take them back
+		severity = check.Lenient // its models make up names, and it was seen to take them back
 	}
 	var last []byte // calls of one function mostly come in a row
-	for i := range p.Groups.Calls {
-		c := &p.Groups.Calls[i]
+	for i := range p.Pairing.Calls {
+		c := &p.Pairing.Calls[i]
 		if len(c.Name) == 0 && chat || c.Kind != facts.Object || len(c.Name) > 0 && bytes.Equal(c.Name, last) {
 			continue // without a name it is malformed_tool_call
 		}
-		detail, is := check(c.Name)
+		detail, is := form(c.Name)
 		if detail == "" {
 			last = c.Name
 			continue

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // LastMessageRole finds requests that end with the assistant where the model must have something to answer.
-var LastMessageRole = &analyzer.Rule{
+var LastMessageRole = &check.Rule{
 	ID: "last_message_role",
 	Doc: `request that ends with an assistant message
 
@@ -20,23 +20,23 @@ when there is a new user message or tool reply; where a start of the answer is m
 	Run:      lastMessageRole,
 }
 
-func lastMessageSeverity(t facts.Target) analyzer.Severity {
+func lastMessageSeverity(t facts.Target) check.Severity {
 	switch t.Dialect {
 	case facts.Anthropic:
 		if refuses, _ := refusesPrefill(t.Model); refuses && t.Variant != facts.OtherVariant {
-			return analyzer.Reject
+			return check.Reject
 		}
-		return analyzer.Lenient
+		return check.Lenient
 	case facts.Bedrock:
 		if after(t.Model, "amazon.") >= 0 || after(t.Model, "inference-profile") >= 0 {
-			return analyzer.Lenient // Nova was seen to take it
+			return check.Lenient // Nova was seen to take it
 		}
 	default:
 	}
 	return by{facts.OpenAIChat: {facts.Mistral}, facts.Bedrock: nil, facts.Gemini: {facts.VertexGemini}}.reject(t)
 }
 
-func lastMessageRole(p *analyzer.Pass) {
+func lastMessageRole(p *check.Pass) {
 	n := len(p.Request.Messages)
 	if n == 0 || p.Request.Dropped > 0 || p.Target.Dialect == facts.OpenAIResponses {
 		return
@@ -48,14 +48,14 @@ func lastMessageRole(p *analyzer.Pass) {
 	severity := lastMessageSeverity(p.Target)
 	if p.Target.Dialect == facts.Bedrock && !followsReplies(p, n-1) {
 		if refuses, known := refusesPrefill(p.Target.Model); known && !refuses {
-			severity = analyzer.Lenient // seen refused are prefills after tool results, and one after a text was accepted
+			severity = check.Lenient // seen refused are prefills after tool results, and one after a text was accepted
 		}
 	}
 	p.ReportAs(severity, n-1, nil, nil, "", "the request ends with message %d (%s): there is nothing to answer", n-1, role(p, n-1))
 }
 
 // followsReplies reports whether the turn of the user that ends before message i holds tool replies.
-func followsReplies(p *analyzer.Pass, i int) bool {
+func followsReplies(p *check.Pass, i int) bool {
 	for i--; i >= 0 && p.Request.Messages[i].Role == facts.RoleUser; i-- {
 		if len(p.Request.Messages[i].Replies) > 0 {
 			return true
@@ -65,7 +65,7 @@ func followsReplies(p *analyzer.Pass, i int) bool {
 }
 
 // takesPrefill reports whether the target is known to continue an assistant message.
-func takesPrefill(p *analyzer.Pass) bool {
+func takesPrefill(p *check.Pass) bool {
 	switch p.Target.Dialect {
 	case facts.OpenAIChat:
 		switch p.Target.Variant {

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // LateToolReply finds tool replies that come after another message has closed the turn of their call.
-var LateToolReply = &analyzer.Rule{
+var LateToolReply = &check.Rule{
 	ID: "late_tool_reply",
 	Doc: `tool reply after its call's turn was closed by another message
 
@@ -24,10 +24,10 @@ conversation. Hold new messages back until every call has its reply.`,
 	Run: lateToolReply,
 }
 
-func lateToolReply(p *analyzer.Pass) {
-	for r := range p.Groups.With(analyzer.ReplyLate) {
-		c := &p.Groups.Calls[r.Call]
-		g := p.Groups.Groups[c.Group]
+func lateToolReply(p *check.Pass) {
+	for r := range p.Pairing.With(check.ReplyLate) {
+		c := &p.Pairing.Calls[r.Call]
+		g := p.Pairing.Groups[c.Group]
 		closed := p.Request.Messages[g.End].Role
 		p.Report(r.Message, r.ID, c.Name, closedBy(closed), "%s answers %s of %s too late: %s came in between",
 			at(p, r.Message), answered(p, c), ref(p, c.Message), at(p, g.End))

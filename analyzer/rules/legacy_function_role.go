@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // LegacyFunctionRole finds the calls of 2023: functions, function_call and the role function.
-var LegacyFunctionRole = &analyzer.Rule{
+var LegacyFunctionRole = &check.Rule{
 	ID: "legacy_function_role",
 	Doc: `functions, function_call or the role function, from before tools
 
@@ -19,24 +19,24 @@ tools, tool_calls and tool messages, and leave out null fields.`,
 	Run:      legacyFunctionRole,
 }
 
-func legacySeverity(t facts.Target) analyzer.Severity {
+func legacySeverity(t facts.Target) check.Severity {
 	if t.Dialect == facts.OpenAIChat && (t.Variant == facts.OpenAI || t.Variant == facts.Azure) {
-		return analyzer.Style
+		return check.Style
 	}
 	return rejectedBy(facts.DeepSeek, facts.Mistral, facts.Groq)(t)
 }
 
-func legacyFunctionRole(p *analyzer.Pass) {
+func legacyFunctionRole(p *check.Pass) {
 	if p.Target.Dialect != facts.OpenAIChat {
 		return
 	}
 	groq := p.Target.Variant == facts.Groq // it was seen to refuse the null only
-	severity, beside := legacySeverity(p.Target), analyzer.Lenient
+	severity, beside := legacySeverity(p.Target), check.Lenient
 	switch {
 	case groq:
-		severity = analyzer.Lenient
-	case severity == analyzer.Style:
-		beside = analyzer.Style
+		severity = check.Lenient
+	case severity == check.Style:
+		beside = check.Style
 	}
 	if p.Request.Functions > facts.Null { // no rejection of what stands beside the messages was seen
 		p.ReportAs(beside, -1, nil, nil, "functions", "the request declares functions or function_call, which tools and tool_choice replace")
@@ -44,8 +44,8 @@ func legacyFunctionRole(p *analyzer.Pass) {
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		switch {
-		case m.Role == facts.RoleFunction && m.NameKind == facts.Absent && severity == analyzer.Style:
-			p.ReportAs(analyzer.Reject, i, nil, nil, "no_name", "message %d has the role function and no name", i)
+		case m.Role == facts.RoleFunction && m.NameKind == facts.Absent && severity == check.Style:
+			p.ReportAs(check.Reject, i, nil, nil, "no_name", "message %d has the role function and no name", i)
 		case m.Role == facts.RoleFunction:
 			p.ReportAs(severity, i, nil, m.Name, "role", "message %d has the role function, which tool messages replace", i)
 		case m.Fields&facts.FieldFunctionCall == 0:

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // MalformedToolCall finds entries of tool_calls that lack what a call needs.
-var MalformedToolCall = &analyzer.Rule{
+var MalformedToolCall = &check.Rule{
 	ID: "malformed_tool_call",
 	Doc: `entry of tool_calls without id, type or function name
 
@@ -25,14 +25,14 @@ var (
 	typeChecked = by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.DeepSeek}}
 )
 
-func malformedToolCall(p *analyzer.Pass) {
+func malformedToolCall(p *check.Pass) {
 	if !isChat(p.Target) {
 		return
 	}
 	first := 0 // call of the message at hand
-	for i := range p.Groups.Calls {
-		c := &p.Groups.Calls[i]
-		if p.Groups.Calls[first].Message != c.Message {
+	for i := range p.Pairing.Calls {
+		c := &p.Pairing.Calls[i]
+		if p.Pairing.Calls[first].Message != c.Message {
 			first = i
 		}
 		detail, lacks := malformed(c.Call)

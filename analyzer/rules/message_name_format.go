@@ -3,12 +3,12 @@ package rules
 import (
 	"bytes"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // MessageNameFormat finds messages whose name has a form that the target refuses.
-var MessageNameFormat = &analyzer.Rule{
+var MessageNameFormat = &check.Rule{
 	ID: "message_name_format",
 	Doc: `message with a name of a form that the provider refuses
 
@@ -20,7 +20,7 @@ message's. Usual cause: the display name of a user or an agent. Leave name out, 
 	Run:      messageNameFormat,
 }
 
-func messageNameFormat(p *analyzer.Pass) {
+func messageNameFormat(p *check.Pass) {
 	if !isChat(p.Target) {
 		return
 	}
@@ -33,13 +33,13 @@ func messageNameFormat(p *analyzer.Pass) {
 		severity := by{facts.OpenAIChat: {facts.OpenAI}}.reject(p.Target)
 		switch mistral := p.Target.Variant == facts.Mistral; {
 		case mistral && m.Role != facts.RoleTool:
-			detail, is, severity = "any", "which is not allowed", analyzer.Reject
+			detail, is, severity = "any", "which is not allowed", check.Reject
 		case mistral && (len(m.Name) > 64 || !plain(m.Name, "_-")):
-			detail, is, severity = "pattern", "which is not 1 to 64 letters, digits, _ and -", analyzer.Reject
+			detail, is, severity = "pattern", "which is not 1 to 64 letters, digits, _ and -", check.Reject
 		case bytes.ContainsAny(m.Name, " \t\r\n<|\\/>"):
 			detail, is = "pattern", "which holds white space or one of < | \\ / >"
 			if m.Role == facts.RoleTool {
-				severity = analyzer.Lenient // no provider documents it there, and many SDKs send it
+				severity = check.Lenient // no provider documents it there, and many SDKs send it
 			}
 		default:
 			continue

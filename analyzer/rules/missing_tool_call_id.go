@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // MissingToolCallID finds tool replies that do not say which call they answer.
-var MissingToolCallID = &analyzer.Rule{
+var MissingToolCallID = &check.Rule{
 	ID: "missing_tool_call_id",
 	Doc: `tool reply without the id of its call
 
@@ -22,8 +22,8 @@ that carry the id apart from the name. Store the id with the call and with its r
 	Run: missingToolCallID,
 }
 
-func missingToolCallID(p *analyzer.Pass) {
-	for r := range p.Groups.With(analyzer.ReplyWithoutID) {
+func missingToolCallID(p *check.Pass) {
+	for r := range p.Pairing.With(check.ReplyWithoutID) {
 		id, k := wordsOf(p).id, r.IDKind
 		if p.Target.Dialect == facts.Gemini {
 			k = r.NameKind

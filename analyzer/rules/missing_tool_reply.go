@@ -3,12 +3,12 @@ package rules
 import (
 	"bytes"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // MissingToolReply finds calls without a reply in their turn.
-var MissingToolReply = &analyzer.Rule{
+var MissingToolReply = &check.Rule{
 	ID: "missing_tool_reply",
 	Doc: `tool call without a reply that answers it
 
@@ -32,25 +32,25 @@ var needReplies = by{
 // countReplies compare numbers, in some versions: as many replies as calls may pass, whatever they name.
 var countReplies = by{facts.OpenAIChat: {facts.Mistral}}
 
-func missingToolReply(p *analyzer.Pass) {
+func missingToolReply(p *check.Pass) {
 	replies, group, inGroup := 0, -1, 0 // replies seen so far; the newest group, and how many of them it has
-	for c := range p.Groups.Unanswered() {
+	for c := range p.Pairing.Unanswered() {
 		severity := needReplies.reject(p.Target)
 		if countReplies.has(p.Target) {
-			for ; replies < len(p.Groups.Replies) && p.Groups.Replies[replies].Group <= c.Group; replies++ {
-				if r := &p.Groups.Replies[replies]; r.Group > group {
+			for ; replies < len(p.Pairing.Replies) && p.Pairing.Replies[replies].Group <= c.Group; replies++ {
+				if r := &p.Pairing.Replies[replies]; r.Group > group {
 					group, inGroup = r.Group, 1
 				} else if r.Group == group {
 					inGroup++
 				}
 			}
-			if g := p.Groups.Groups[c.Group]; group == c.Group && inGroup == g.Last-g.First {
-				severity = analyzer.Lenient
+			if g := p.Pairing.Groups[c.Group]; group == c.Group && inGroup == g.Last-g.First {
+				severity = check.Lenient
 			}
 		}
-		g := p.Groups.Groups[c.Group]
-		if p.Target.Dialect == facts.Gemini && len(p.Groups.Replies) == 0 && undeclared(p) {
-			severity = analyzer.Lenient // Gemini 2.0 and 2.5 were seen to accept it
+		g := p.Pairing.Groups[c.Group]
+		if p.Target.Dialect == facts.Gemini && len(p.Pairing.Replies) == 0 && undeclared(p) {
+			severity = check.Lenient // Gemini 2.0 and 2.5 were seen to accept it
 		}
 		detail, goesOn := missing(g, "at_end"), "the request ends"
 		if g.End < len(p.Request.Messages) {
@@ -59,7 +59,7 @@ func missingToolReply(p *analyzer.Pass) {
 		p.ReportAs(severity, c.Message, c.ID, c.Name, detail, "call %s of %s has no reply: %s with %d of %d calls answered",
 			answered(p, c), ref(p, c.Message), goesOn, g.Answered, g.Last-g.First)
 	}
-	if p.Target.Dialect == facts.Anthropic && !p.Groups.Unknown {
+	if p.Target.Dialect == facts.Anthropic && !p.Pairing.Unknown {
 		serverTools(p)
 	}
 }
@@ -69,13 +69,13 @@ var serverToolID = []byte("srvtoolu_")
 // serverTools reports answered calls that were made by the provider, in a server_tool_use block, and are sent back as the
 // agent's: seen refused, with the text for a call without a reply, where the request declares the provider's tool, and
 // accepted where it declares none.
-func serverTools(p *analyzer.Pass) {
+func serverTools(p *check.Pass) {
 	severity := needReplies.reject(p.Target)
 	if undeclared(p) {
-		severity = analyzer.Lenient
+		severity = check.Lenient
 	}
-	for i := range p.Groups.Calls {
-		if c := &p.Groups.Calls[i]; c.Reply >= 0 && bytes.HasPrefix(c.ID, serverToolID) {
+	for i := range p.Pairing.Calls {
+		if c := &p.Pairing.Calls[i]; c.Reply >= 0 && bytes.HasPrefix(c.ID, serverToolID) {
 			p.ReportAs(severity, c.Message, c.ID, c.Name, "server_tool", "call %s of %s has the id of a tool that the provider ran: no reply of the agent counts",
 				answered(p, c), ref(p, c.Message))
 		}
@@ -83,10 +83,10 @@ func serverTools(p *analyzer.Pass) {
 }
 
 // undeclared reports that the request is known to declare no tools: some providers read the calls in it less strictly.
-func undeclared(p *analyzer.Pass) bool { return !p.Request.HasTools && !p.Request.Bare }
+func undeclared(p *check.Pass) bool { return !p.Request.HasTools && !p.Request.Bare }
 
 // missing is the detail: whether other calls of the turn have replies, and whether the request goes on after it.
-func missing(g analyzer.Group, place string) string {
+func missing(g check.Group, place string) string {
 	if g.Answered > 0 {
 		return "partial_" + place
 	}

@@ -1,13 +1,13 @@
 package rules
 
-import "github.com/llmtap/llmtap/analyzer"
+import "github.com/llmtap/llmtap/analyzer/check"
 
 // named is a model's name as its target or its body gives it. Gateways and clouds put things around it:
 // us.anthropic.claude-sonnet-4-5-20250929-v1:0, google/gemini-3-pro-preview, Kimi-K2.5.
 type named interface{ ~string | ~[]byte }
 
 // modelIs reports whether the model that p's request asks for has word, in lower case, in its name.
-func modelIs(p *analyzer.Pass, word string) bool {
+func modelIs(p *check.Pass, word string) bool {
 	if p.Target.Model != "" {
 		return after(p.Target.Model, word) >= 0
 	}
@@ -15,7 +15,7 @@ func modelIs(p *analyzer.Pass, word string) bool {
 }
 
 // versionOf is the version that the model of p's request has after family.
-func versionOf(p *analyzer.Pass, family string) (v version, ok bool) {
+func versionOf(p *check.Pass, family string) (v version, ok bool) {
 	if p.Target.Model != "" {
 		return versionAfter(p.Target.Model, family)
 	}

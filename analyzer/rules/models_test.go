@@ -5,7 +5,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
@@ -13,11 +13,11 @@ import (
 func TestModels(t *testing.T) {
 	bedrock := facts.Target{Dialect: facts.Bedrock, Variant: facts.BedrockAPI}
 	gemini := facts.Target{Dialect: facts.Gemini, Variant: facts.GeminiAPI}
-	f := func(rule *analyzer.Rule, target facts.Target, model, body string, want analyzer.Severity) {
+	f := func(rule *check.Rule, target facts.Target, model, body string, want check.Severity) {
 		t.Helper()
 		target.Model = model
-		var got analyzer.Severity
-		for _, v := range analyzer.NewChecker([]*analyzer.Rule{rule}).Check(scan(t, target, []byte(body)), target) {
+		var got check.Severity
+		for _, v := range check.NewChecker([]*check.Rule{rule}).Check(scan(t, target, []byte(body)), target, nil) {
 			got = v.Predicted
 		}
 		if got != want {
@@ -26,37 +26,37 @@ func TestModels(t *testing.T) {
 	}
 
 	twice := `{"messages": [{"role": "user", "content": [{"text": "Which port?"}]}, {"role": "user", "content": [{"text": "Which?"}]}]}`
-	f(RoleAlternationBroken, bedrock, "", twice, analyzer.Reject)
-	f(RoleAlternationBroken, bedrock, "meta.llama3-2-1b-instruct-v1:0", twice, analyzer.Reject)
-	f(RoleAlternationBroken, bedrock, "us.anthropic.claude-haiku-4-5-20251001-v1:0", twice, analyzer.Lenient)
-	f(RoleAlternationBroken, bedrock, "amazon.titan-text-express-v1", twice, analyzer.Lenient)
-	f(RoleAlternationBroken, bedrock, "arn:aws:bedrock:us-east-1:1:inference-profile/x", twice, analyzer.Lenient)
+	f(RoleAlternationBroken, bedrock, "", twice, check.Reject)
+	f(RoleAlternationBroken, bedrock, "meta.llama3-2-1b-instruct-v1:0", twice, check.Reject)
+	f(RoleAlternationBroken, bedrock, "us.anthropic.claude-haiku-4-5-20251001-v1:0", twice, check.Lenient)
+	f(RoleAlternationBroken, bedrock, "amazon.titan-text-express-v1", twice, check.Lenient)
+	f(RoleAlternationBroken, bedrock, "arn:aws:bedrock:us-east-1:1:inference-profile/x", twice, check.Lenient)
 
 	last := `{"messages": [{"role": "user", "content": [{"text": "Which port?"}]}, {"role": "assistant", "content": [{"text": "Port"}]}]%s}`
 	plain, withTools := fmt.Sprintf(last, ""), fmt.Sprintf(last, `, "toolConfig": {"tools": [{"toolSpec": {"name": "read_file"}}]}`)
-	f(LastMessageRole, bedrock, "", plain, analyzer.Reject)
-	f(LastMessageRole, bedrock, "us.amazon.nova-2-lite-v1:0", plain, analyzer.Lenient)
+	f(LastMessageRole, bedrock, "", plain, check.Reject)
+	f(LastMessageRole, bedrock, "us.amazon.nova-2-lite-v1:0", plain, check.Lenient)
 	f(LastMessageRole, bedrock, "anthropic.claude-3-sonnet-20240229-v1:0", plain, "")
-	f(LastMessageRole, bedrock, "anthropic.claude-3-sonnet-20240229-v1:0", withTools, analyzer.Lenient)
+	f(LastMessageRole, bedrock, "anthropic.claude-3-sonnet-20240229-v1:0", withTools, check.Lenient)
 	afterReply := `{"messages": [{"role": "user", "content": [{"text": "Which port?"}]},
 		{"role": "assistant", "content": [{"toolUse": {"toolUseId": "tooluse_1", "name": "read_file", "input": {}}}]},
 		{"role": "user", "content": [{"toolResult": {"toolUseId": "tooluse_1", "content": [{"text": "PORT=80"}]}}]},
 		{"role": "user", "content": [{"text": "Be brief."}]}, {"role": "assistant", "content": [{"text": "Port"}]}],
 		"toolConfig": {"tools": [{"toolSpec": {"name": "read_file"}}]}}`
-	f(LastMessageRole, bedrock, "anthropic.claude-3-sonnet-20240229-v1:0", afterReply, analyzer.Reject)
-	f(LastMessageRole, bedrock, "us.anthropic.claude-opus-4-6-v1", plain, analyzer.Reject)
+	f(LastMessageRole, bedrock, "anthropic.claude-3-sonnet-20240229-v1:0", afterReply, check.Reject)
+	f(LastMessageRole, bedrock, "us.anthropic.claude-opus-4-6-v1", plain, check.Reject)
 
 	first := `{"messages": [{"role": "assistant", "content": [{"text": "80 or 443?"}]}, {"role": "user", "content": [{"text": "80"}]}]}`
-	f(FirstMessageRole, bedrock, "", first, analyzer.Reject)
-	f(FirstMessageRole, bedrock, "us.amazon.nova-2-lite-v1:0", first, analyzer.Reject)
-	f(FirstMessageRole, bedrock, "us.anthropic.claude-sonnet-4-5-20250929-v1:0", first, analyzer.Lenient)
+	f(FirstMessageRole, bedrock, "", first, check.Reject)
+	f(FirstMessageRole, bedrock, "us.amazon.nova-2-lite-v1:0", first, check.Reject)
+	f(FirstMessageRole, bedrock, "us.anthropic.claude-sonnet-4-5-20250929-v1:0", first, check.Lenient)
 
 	call := `{"contents": [{"role": "user", "parts": [{"text": "Which port?"}]},
 		{"role": "model", "parts": [%s{"functionCall": {"name": "read_file", "args": {}}}]},
 		{"role": "user", "parts": [{"functionResponse": {"name": "read_file", "response": {"text": "PORT=80"}}}]}]}`
 	unsigned := fmt.Sprintf(call, "")
-	f(ThoughtSignatureMissing, gemini, "gemini-3-pro-preview", unsigned, analyzer.Reject)
-	f(ThoughtSignatureMissing, gemini, "gemini-3.1-flash", unsigned, analyzer.Reject)
+	f(ThoughtSignatureMissing, gemini, "gemini-3-pro-preview", unsigned, check.Reject)
+	f(ThoughtSignatureMissing, gemini, "gemini-3.1-flash", unsigned, check.Reject)
 	f(ThoughtSignatureMissing, gemini, "gemini-2.5-flash", unsigned, "")
 	f(ThoughtSignatureMissing, gemini, "gemini-flash-latest", unsigned, "")
 	f(ThoughtSignatureMissing, gemini, "", unsigned, "")
@@ -65,7 +65,7 @@ func TestModels(t *testing.T) {
 
 	groq := facts.Target{Dialect: facts.OpenAIChat, Variant: facts.Groq}
 	thought := `[{"role": "user", "content": "Which port?"}, {"role": "assistant", "content": "80", "reasoning": "80 it is."}]`
-	f(ReasoningContentForbidden, groq, "llama-3.3-70b-versatile", thought, analyzer.Reject)
+	f(ReasoningContentForbidden, groq, "llama-3.3-70b-versatile", thought, check.Reject)
 	f(ReasoningContentForbidden, groq, "openai/gpt-oss-120b", thought, "")
 	f(ReasoningContentForbidden, groq, "", thought, "")
 }
@@ -81,8 +81,8 @@ func TestMany(t *testing.T) {
 	}
 	body := fmt.Sprintf(`{"tools": [%s], "input": [%s]}`, strings.TrimSuffix(tools.String(), ","), strings.TrimSuffix(items.String(), ","))
 	target := facts.Target{Dialect: facts.OpenAIResponses, Variant: facts.OpenAI}
-	c, r := analyzer.NewChecker([]*analyzer.Rule{ToolNotDeclared, DuplicateItemID}), scan(t, target, []byte(body))
-	found := c.Check(r, target)
+	c, r := check.NewChecker([]*check.Rule{ToolNotDeclared, DuplicateItemID}), scan(t, target, []byte(body))
+	found := c.Check(r, target, nil)
 	if len(found) != 2000 || found[0].ToolName != "tool_60000" || found[1000].Message != 1 || found[1001].Message != 3 {
 		t.Errorf("%d findings", len(found))
 	}
@@ -96,11 +96,11 @@ func TestSetRulesAllocateNothing(t *testing.T) {
 		{"type": "reasoning", "id": "rs_1", "summary": []},
 		{"type": "function_call", "id": "fc_1", "call_id": "call_1", "name": "read_file", "arguments": "{}"},
 		{"type": "function_call_output", "id": "fco_1", "call_id": "call_1", "output": "PORT=80"}]}`))
-	c := analyzer.NewChecker(InOrder)
-	if v := c.Check(r, target); v != nil {
+	c := check.NewChecker(InOrder)
+	if v := c.Check(r, target, nil); v != nil {
 		t.Fatalf("found %v", v)
 	}
-	if n := testing.AllocsPerRun(10, func() { c.Check(r, target) }); n != 0 {
+	if n := testing.AllocsPerRun(10, func() { c.Check(r, target, nil) }); n != 0 {
 		t.Errorf("%v allocations", n)
 	}
 }

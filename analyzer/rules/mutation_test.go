@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
@@ -139,7 +139,7 @@ func TestMutations(t *testing.T) {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
 	}
 	r := rand.New(rand.NewPCG(4, 2))
-	s := suite{t: t, checker: analyzer.NewChecker(InOrder), r: r, tried: map[string]int{}, missed: map[string]int{}}
+	s := suite{t: t, checker: check.NewChecker(InOrder), r: r, tried: map[string]int{}, missed: map[string]int{}}
 	t.Run("generated", func(t *testing.T) {
 		s.t = t
 		for _, d := range []facts.Dialect{facts.OpenAIChat, facts.OpenAIResponses, facts.Anthropic, facts.Bedrock} {
@@ -173,7 +173,7 @@ func TestMutations(t *testing.T) {
 
 type suite struct {
 	t             *testing.T
-	checker       *analyzer.Checker
+	checker       *check.Checker
 	r             *rand.Rand
 	facts         facts.Request
 	tried, missed map[string]int
@@ -193,7 +193,7 @@ func (s *suite) play(d facts.Dialect, id string, messages json.RawMessage) {
 		return
 	}
 	whole, _ := render(d, list)
-	if found := s.findings(d, whole); slices.ContainsFunc(found, func(v analyzer.Violation) bool { return v.Predicted == analyzer.Reject }) {
+	if found := s.findings(d, whole); slices.ContainsFunc(found, func(v check.Violation) bool { return v.Predicted == check.Reject }) {
 		return // broken as it was recorded; TestAcceptedTraffic judges that
 	}
 	s.histories++
@@ -208,7 +208,7 @@ func (s *suite) play(d facts.Dialect, id string, messages json.RawMessage) {
 			found := s.findings(d, body)
 			name := string(d) + ": " + m.name
 			s.tried[name]++
-			if slices.ContainsFunc(found, func(v analyzer.Violation) bool {
+			if slices.ContainsFunc(found, func(v check.Violation) bool {
 				return v.Message == index[where] && slices.Contains(want, v.Rule.ID)
 			}) {
 				continue
@@ -224,11 +224,11 @@ func (s *suite) play(d facts.Dialect, id string, messages json.RawMessage) {
 	}
 }
 
-func (s *suite) findings(d facts.Dialect, messages json.RawMessage) []analyzer.Violation {
+func (s *suite) findings(d facts.Dialect, messages json.RawMessage) []check.Violation {
 	if err := facts.ScanMessages(d, messages, &s.facts); err != nil {
 		s.t.Fatalf("scan %s: %v", d, err)
 	}
-	return s.checker.Check(&s.facts, facts.Target{Dialect: d, Variant: facts.Variants[d][0]})
+	return s.checker.Check(&s.facts, facts.Target{Dialect: d, Variant: facts.Variants[d][0]}, nil)
 }
 
 func (s *suite) report() {

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // NoUserMessage finds requests in which the user says nothing.
-var NoUserMessage = &analyzer.Rule{
+var NoUserMessage = &check.Rule{
 	ID: "no_user_message",
 	Doc: `request without any user message
 
@@ -18,7 +18,7 @@ trimmed down to the system message; the prompt was empty and left out. Send the 
 	Run:      noUserMessage,
 }
 
-func noUserMessage(p *analyzer.Pass) {
+func noUserMessage(p *check.Pass) {
 	r := p.Request
 	if r.MessagesKind != facts.Array || r.Stored || r.Dropped > 0 {
 		return

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // NullContentWithCalls finds assistant messages with calls and without content, where that is refused or unusual.
-var NullContentWithCalls = &analyzer.Rule{
+var NullContentWithCalls = &check.Rule{
 	ID: "null_content_with_calls",
 	Doc: `assistant message with tool calls but without content
 
@@ -23,14 +23,14 @@ var nullTakers = by{facts.OpenAIChat: {
 	facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Ollama, facts.VLLM, facts.Mistral, facts.Groq, facts.OpenRouter, facts.OtherVariant,
 }}
 
-func nullSeverity(t facts.Target) analyzer.Severity {
+func nullSeverity(t facts.Target) check.Severity {
 	if t.Dialect == facts.OpenAIChat && (t.Variant == facts.SGLang || t.Variant == facts.XAI) {
-		return analyzer.Lenient
+		return check.Lenient
 	}
-	return analyzer.Style
+	return check.Style
 }
 
-func nullContentWithCalls(p *analyzer.Pass) {
+func nullContentWithCalls(p *check.Pass) {
 	if p.Target.Dialect != facts.OpenAIChat || nullTakers.has(p.Target) {
 		return
 	}

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // OrphanToolReply finds tool replies whose call is nowhere in the request.
-var OrphanToolReply = &analyzer.Rule{
+var OrphanToolReply = &check.Rule{
 	ID: "orphan_tool_reply",
 	Doc: `tool reply without an assistant message that made its call
 
@@ -26,9 +26,9 @@ var needCalls = by{
 	facts.OpenAIResponses: openAIs, facts.Anthropic: anthropics, facts.Gemini: nil, facts.Bedrock: nil,
 }
 
-func orphanToolReply(p *analyzer.Pass) {
-	var severity analyzer.Severity
-	for r := range p.Groups.With(analyzer.ReplyOrphan) {
+func orphanToolReply(p *check.Pass) {
+	var severity check.Severity
+	for r := range p.Pairing.With(check.ReplyOrphan) {
 		if severity == "" {
 			severity = unlessOtherCalls(p, needCalls)
 		}
@@ -48,11 +48,11 @@ func orphanToolReply(p *analyzer.Pass) {
 // unlessOtherCalls is the severity of a reply without its call for those who reject it: not when a Responses input has
 // items that may be calls of a kind we do not pair. A tool_search_call that the client ran was seen with a
 // function_call_output.
-func unlessOtherCalls(p *analyzer.Pass, who by) analyzer.Severity {
+func unlessOtherCalls(p *check.Pass, who by) check.Severity {
 	if p.Target.Dialect == facts.OpenAIResponses {
 		for i := range p.Request.Messages {
 			if p.Request.Messages[i].Item == facts.ItemOther {
-				return analyzer.Lenient
+				return check.Lenient
 			}
 		}
 	}
@@ -60,7 +60,7 @@ func unlessOtherCalls(p *analyzer.Pass, who by) analyzer.Severity {
 }
 
 // orphanPlace says what stands where the assistant message with the call should be.
-func orphanPlace(p *analyzer.Pass, after int) (detail, before string) {
+func orphanPlace(p *check.Pass, after int) (detail, before string) {
 	if after < 0 {
 		return "at_start", "no other " + wordsOf(p).unit + " comes before it"
 	}

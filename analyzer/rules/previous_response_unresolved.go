@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // PreviousResponseUnresolved finds requests that do not go on where the answer they name has stopped.
-var PreviousResponseUnresolved = &analyzer.Rule{
+var PreviousResponseUnresolved = &check.Rule{
 	ID: "previous_response_unresolved",
 	Doc: `previous_response_id whose calls are not answered, or are sent again
 
@@ -19,22 +19,22 @@ and the user's message.`,
 	Run:      previousResponseUnresolved,
 }
 
-func previousResponseUnresolved(p *analyzer.Pass) {
+func previousResponseUnresolved(p *check.Pass) {
 	if p.Before == nil || p.Before.Chain == nil {
 		return // nothing is known of the answer
 	}
-	if len(p.Groups.Calls) > 0 {
+	if len(p.Pairing.Calls) > 0 {
 		resent := p.Set(len(p.Before.Chain.Calls))
 		for _, c := range p.Before.Chain.Calls {
 			if c.ID != "" {
 				resent.Add([]byte(c.ID))
 			}
 		}
-		for i := range p.Groups.Calls {
-			if c := &p.Groups.Calls[i]; len(c.ID) > 0 && resent.Has(c.ID) {
+		for i := range p.Pairing.Calls {
+			if c := &p.Pairing.Calls[i]; len(c.ID) > 0 && resent.Has(c.ID) {
 				severity := by{facts.OpenAIResponses: openAIs}.reject(p.Target)
 				if len(p.Request.Messages[c.Message].ID) == 0 {
-					severity = analyzer.Lenient // only an item with its id is a duplicate: without, it was seen accepted
+					severity = check.Lenient // only an item with its id is a duplicate: without, it was seen accepted
 				}
 				p.ReportAs(severity, c.Message, c.ID, c.Name, "chain_plus_full_history", "%s repeats call %s (%s), which the answer that previous_response_id names holds already",
 					at(p, c.Message), name(c.ID), function(c.Call))
@@ -42,8 +42,8 @@ func previousResponseUnresolved(p *analyzer.Pass) {
 			}
 		}
 	}
-	for i := range p.Groups.Chained {
-		c := &p.Groups.Chained[i]
+	for i := range p.Pairing.Chained {
+		c := &p.Pairing.Chained[i]
 		p.Report(-1, []byte(c.ID), []byte(c.Name), "unanswered", "call %s (%s) of the answer that previous_response_id names has no output in this input",
 			name([]byte(c.ID)), name([]byte(c.Name)))
 	}

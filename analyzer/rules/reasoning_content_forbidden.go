@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ReasoningContentForbidden finds thoughts that are sent to a target which refuses them.
-var ReasoningContentForbidden = &analyzer.Rule{
+var ReasoningContentForbidden = &check.Rule{
 	ID: "reasoning_content_forbidden",
 	Doc: `reasoning sent to a provider that refuses it
 
@@ -19,7 +19,7 @@ decide for each provider whether to send it.`,
 	Run:      reasoningContentForbidden,
 }
 
-func reasoningContentForbidden(p *analyzer.Pass) {
+func reasoningContentForbidden(p *check.Pass) {
 	if p.Target.Dialect != facts.OpenAIChat {
 		return
 	}

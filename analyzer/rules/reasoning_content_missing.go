@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ReasoningContentMissing finds calls that a thinking model made and that come back without its thoughts.
-var ReasoningContentMissing = &analyzer.Rule{
+var ReasoningContentMissing = &check.Rule{
 	ID: "reasoning_content_missing",
 	Doc: `assistant message with calls that lost its reasoning_content
 
@@ -20,7 +20,7 @@ place; the calls were made by another model. Store the assistant message as it c
 	Run:      reasoningContentMissing,
 }
 
-func reasoningContentMissing(p *analyzer.Pass) {
+func reasoningContentMissing(p *check.Pass) {
 	from := thinksFrom(p)
 	if from < 0 {
 		return
@@ -37,7 +37,7 @@ func reasoningContentMissing(p *analyzer.Pass) {
 // thinksFrom is the first message from which on calls need their reasoning_content; -1 when none are known to. The
 // request says whether the model thinks; else its name does, else that other calls of the history came with thoughts.
 // Who wants the thoughts of earlier turns back is said for DeepSeek V4 and Kimi only.
-func thinksFrom(p *analyzer.Pass) int {
+func thinksFrom(p *check.Pass) int {
 	if p.Target.Dialect != facts.OpenAIChat || p.Request.Thinking == facts.ThinkingOff {
 		return -1
 	}
@@ -67,7 +67,7 @@ func thinksFrom(p *analyzer.Pass) int {
 }
 
 // otherCallsReason reports whether a call of the messages from on came with reasoning_content.
-func otherCallsReason(p *analyzer.Pass, from int) bool {
+func otherCallsReason(p *check.Pass, from int) bool {
 	for i := from; i < len(p.Request.Messages); i++ {
 		m := &p.Request.Messages[i]
 		if m.Role == facts.RoleAssistant && len(m.Calls) > 0 && m.Fields&^m.NullFields&facts.FieldReasoningContent != 0 {

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ReasoningItemUnpaired finds reasoning items without the item they led to, and such items without their reasoning.
-var ReasoningItemUnpaired = &analyzer.Rule{
+var ReasoningItemUnpaired = &check.Rule{
 	ID: "reasoning_item_unpaired",
 	Doc: `reasoning item without the item that followed it in the answer
 
@@ -20,13 +20,13 @@ Keep all items of an answer together and in their order, or drop the ids and the
 	Run:      reasoningItemUnpaired,
 }
 
-func reasoningItemUnpaired(p *analyzer.Pass) {
+func reasoningItemUnpaired(p *check.Pass) {
 	if p.Target.Dialect != facts.OpenAIResponses || p.Request.Stored || p.Request.Dropped > 0 {
 		return
 	}
 	severity := by{facts.OpenAIResponses: openAIs}.reject(p.Target)
 	if modelIs(p, "o3-mini") {
-		severity = analyzer.Lenient // seen to take both
+		severity = check.Lenient // seen to take both
 	}
 	open := -1 // a reasoning item with an id whose follower has not come
 	for i := range p.Request.Messages {
@@ -55,7 +55,7 @@ func reasoningItemUnpaired(p *analyzer.Pass) {
 }
 
 // reasoningLost finds the copy of the last answer, with its id, where the reasoning before it is gone.
-func reasoningLost(p *analyzer.Pass) {
+func reasoningLost(p *check.Pass) {
 	b := p.Before
 	if b == nil || b.Copy < 0 || b.Copy >= len(p.Request.Messages) || len(b.Signed) == 0 {
 		return

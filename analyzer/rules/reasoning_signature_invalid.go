@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ReasoningSignatureInvalid finds signed thoughts that are not what the answer carried.
-var ReasoningSignatureInvalid = &analyzer.Rule{
+var ReasoningSignatureInvalid = &check.Rule{
 	ID: "reasoning_signature_invalid",
 	Doc: `signed reasoning that was changed
 
@@ -23,7 +23,7 @@ they came, or leave out the whole block.`,
 // maxSigned bounds how many reasoning items of an answer are looked for.
 const maxSigned = 64
 
-func reasoningSignatureInvalid(p *analyzer.Pass) {
+func reasoningSignatureInvalid(p *check.Pass) {
 	b := p.Before
 	if b == nil || b.Copy < 0 || b.Copy >= len(p.Request.Messages) || len(b.Signed) == 0 {
 		return
@@ -36,7 +36,7 @@ func reasoningSignatureInvalid(p *analyzer.Pass) {
 	case facts.Gemini:
 		// Signatures that the model need not have back may be left out; the facts do not tell that from a change.
 		if m := &p.Request.Messages[b.Copy]; changed(m, b.Signed[0]) {
-			p.ReportAs(analyzer.Lenient, b.Copy, nil, nil, "", "message %d (assistant) repeats the last answer with other thought signatures", b.Copy)
+			p.ReportAs(check.Lenient, b.Copy, nil, nil, "", "message %d (assistant) repeats the last answer with other thought signatures", b.Copy)
 		}
 	case facts.OpenAIResponses:
 		for _, s := range b.Signed[:min(len(b.Signed), maxSigned)] {
@@ -54,7 +54,7 @@ func changed(m *facts.Message, s facts.Signed) bool {
 }
 
 // reasoningItem is the message with this id; -1 when there is none.
-func reasoningItem(p *analyzer.Pass, id string) int {
+func reasoningItem(p *check.Pass, id string) int {
 	if id == "" {
 		return -1
 	}

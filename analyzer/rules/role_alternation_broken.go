@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // RoleAlternationBroken finds neighbouring messages of one role where user and assistant must take turns.
-var RoleAlternationBroken = &analyzer.Rule{
+var RoleAlternationBroken = &check.Rule{
 	ID: "role_alternation_broken",
 	Doc: `two messages of one role in a row
 
@@ -22,14 +22,14 @@ of one role into one message when the request is built.`,
 
 // roleAlternationSeverity: Bedrock's rejections date from 2024 and 2025. Recorded traffic shows that it takes neighbours
 // of one role for Claude and Titan since; what stands behind an inference profile is not known.
-func roleAlternationSeverity(t facts.Target) analyzer.Severity {
+func roleAlternationSeverity(t facts.Target) check.Severity {
 	if after(t.Model, "claude") >= 0 || after(t.Model, "amazon.") >= 0 || after(t.Model, "inference-profile") >= 0 {
-		return analyzer.Lenient
+		return check.Lenient
 	}
 	return by{facts.Bedrock: nil}.reject(t)
 }
 
-func roleAlternationBroken(p *analyzer.Pass) {
+func roleAlternationBroken(p *check.Pass) {
 	if !alternates(p) {
 		return
 	}
@@ -59,7 +59,7 @@ func roleAlternationBroken(p *analyzer.Pass) {
 }
 
 // alternates reports whether the target may want user and assistant to take turns.
-func alternates(p *analyzer.Pass) bool {
+func alternates(p *check.Pass) bool {
 	switch p.Target.Dialect {
 	case facts.Bedrock, facts.Gemini, facts.Cohere:
 		return true
@@ -79,7 +79,7 @@ func alternates(p *analyzer.Pass) bool {
 
 // joined reports whether two neighbours of one role are one turn: parallel replies in messages of their own are.
 // Gemini takes neighbours, but a call must come directly after the user.
-func joined(p *analyzer.Pass, a, b *facts.Message) bool {
+func joined(p *check.Pass, a, b *facts.Message) bool {
 	if p.Target.Dialect == facts.Gemini {
 		return a.Role == facts.RoleUser || len(b.Calls) == 0
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/rogpeppe/go-internal/txtar"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
@@ -43,17 +43,17 @@ func targetOf(t *testing.T, name string) facts.Target {
 }
 
 // check is what all rules find in body.
-func check(t *testing.T, target facts.Target, body []byte) []analyzer.Violation {
+func violations(t *testing.T, target facts.Target, body []byte) []check.Violation {
 	t.Helper()
 	r := scan(t, target, body)
 	target.Model = string(r.Model)
-	return analyzer.NewChecker(All).Check(r, target)
+	return check.NewChecker(All).Check(r, target, nil)
 }
 
 // say is a violation in the form of a .want file.
-func say(v analyzer.Violation) string {
+func say(v check.Violation) string {
 	severity := ""
-	if v.Predicted != analyzer.Reject {
+	if v.Predicted != check.Reject {
 		severity = "(" + string(v.Predicted) + ") "
 	}
 	return fmt.Sprintf("%d: [%s] %s%s\n", v.Message, strings.TrimSpace(v.Rule.ID+" "+v.Detail), severity, v.Summary)
@@ -83,12 +83,12 @@ func TestTestdata(t *testing.T) {
 					continue
 				}
 				all, found := "", 0
-				for _, v := range checkAfter(t, targetOf(t, name), f.Data, answers[name]) {
+				for _, v := range violationsAfter(t, targetOf(t, name), f.Data, answers[name]) {
 					all += say(v)
 					if v.Rule == rule {
 						found++
 					}
-					if strings.HasPrefix(name, "good/") && (v.Rule == rule || v.Predicted == analyzer.Reject) {
+					if strings.HasPrefix(name, "good/") && (v.Rule == rule || v.Predicted == check.Reject) {
 						t.Errorf("%s: found in a good history: %s", f.Name, say(v))
 					}
 				}
@@ -134,7 +134,7 @@ var ids = strings.Fields(`
 
 // TestRegistry holds All and InOrder against the list of rules, and All against the files on disk.
 func TestRegistry(t *testing.T) {
-	idOf := func(rs []*analyzer.Rule) (ids []string) {
+	idOf := func(rs []*check.Rule) (ids []string) {
 		for _, r := range rs {
 			ids = append(ids, r.ID)
 		}

@@ -3,7 +3,7 @@ package rules
 import (
 	"strconv"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
@@ -15,7 +15,7 @@ type words struct {
 	id      string // by which a reply names its call
 }
 
-func wordsOf(p *analyzer.Pass) words {
+func wordsOf(p *check.Pass) words {
 	switch p.Target.Dialect {
 	case facts.OpenAIResponses:
 		return words{"item", "function_call", "function_call_output", "call_id"}
@@ -31,14 +31,14 @@ func wordsOf(p *analyzer.Pass) words {
 }
 
 // ref is "message 2", or "item 2" of a Responses input.
-func ref(p *analyzer.Pass, i int) string { return wordsOf(p).unit + " " + strconv.Itoa(i) }
+func ref(p *check.Pass, i int) string { return wordsOf(p).unit + " " + strconv.Itoa(i) }
 
 // at is "message 2 (tool)".
-func at(p *analyzer.Pass, i int) string { return ref(p, i) + " (" + role(p, i) + ")" }
+func at(p *check.Pass, i int) string { return ref(p, i) + " (" + role(p, i) + ")" }
 
 // theReply is "message 2 (tool) has", or "message 2 (user) has a tool_result with": what its content or its id
 // follows.
-func theReply(p *analyzer.Pass, i int) string {
+func theReply(p *check.Pass, i int) string {
 	if inBlocks(p.Target) {
 		return at(p, i) + " has a " + wordsOf(p).replied + " with"
 	}
@@ -74,7 +74,7 @@ func function(c *facts.Call) string {
 }
 
 // answered is "call_1 (read_file)", or "read_file" where replies name functions: the call that a reply answers.
-func answered(p *analyzer.Pass, c *analyzer.PairedCall) string {
+func answered(p *check.Pass, c *check.PairedCall) string {
 	if p.Target.Dialect == facts.Gemini {
 		return function(c.Call)
 	}
@@ -85,7 +85,7 @@ func answered(p *analyzer.Pass, c *analyzer.PairedCall) string {
 }
 
 // called is "read_file (call_1)", or "read_file" of a call without an id.
-func called(c *analyzer.PairedCall) string {
+func called(c *check.PairedCall) string {
 	if len(c.Call.ID) == 0 {
 		return function(c.Call)
 	}
@@ -93,7 +93,7 @@ func called(c *analyzer.PairedCall) string {
 }
 
 // role is the word for the author of message i, or for a Responses item that has none.
-func role(p *analyzer.Pass, i int) string {
+func role(p *check.Pass, i int) string {
 	m := &p.Request.Messages[i]
 	switch m.Item {
 	case facts.ItemCall:
@@ -175,9 +175,9 @@ func kindDetail(k facts.Kind) string {
 }
 
 // toolName is the name of the function that call c of the pairing calls; nil when c is -1.
-func toolName(p *analyzer.Pass, c int) []byte {
+func toolName(p *check.Pass, c int) []byte {
 	if c < 0 {
 		return nil
 	}
-	return p.Groups.Calls[c].Name
+	return p.Pairing.Calls[c].Name
 }

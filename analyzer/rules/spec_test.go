@@ -9,7 +9,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
@@ -80,7 +80,7 @@ func TestSeverity(t *testing.T) {
 			}
 		}
 		for _, target := range everyone() {
-			got := r.Severity(target) == analyzer.Reject
+			got := r.Severity(target) == check.Reject
 			name := targetName(target)
 			_, otherwise := otherwise[r.ID][name]
 			switch want := named[target]; {
@@ -90,7 +90,7 @@ func TestSeverity(t *testing.T) {
 				t.Errorf("%s: %s is listed, but is as the specification says", r.ID, name)
 			}
 		}
-		if r.Severity(facts.Target{Dialect: facts.Other, Variant: facts.OpenAI}) == analyzer.Reject {
+		if r.Severity(facts.Target{Dialect: facts.Other, Variant: facts.OpenAI}) == check.Reject {
 			t.Errorf("%s rejects in a dialect that is not judged", r.ID)
 		}
 	}
@@ -227,7 +227,7 @@ func TestSpecExamples(t *testing.T) {
 				e.Violating, e.Fixed = converse(t, e.Violating), converse(t, e.Fixed)
 			}
 			found := map[string]bool{}
-			for _, v := range check(t, target, e.Violating) {
+			for _, v := range violations(t, target, e.Violating) {
 				found[v.Rule.ID] = true
 			}
 			want := slices.Clone(e.Expect)
@@ -243,8 +243,8 @@ func TestSpecExamples(t *testing.T) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("for %s (-want +got):\n%s", e.Dialect, diff)
 			}
-			for _, v := range check(t, target, e.Fixed) {
-				if v.Predicted == analyzer.Reject || v.Rule.ID == e.Rule {
+			for _, v := range violations(t, target, e.Fixed) {
+				if v.Predicted == check.Reject || v.Rule.ID == e.Rule {
 					t.Errorf("the fixed body shows %s", say(v))
 				}
 			}

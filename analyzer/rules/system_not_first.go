@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // SystemNotFirst finds instructions in the middle of a history.
-var SystemNotFirst = &analyzer.Rule{
+var SystemNotFirst = &check.Rule{
 	ID: "system_not_first",
 	Doc: `system message after the conversation has started
 
@@ -19,22 +19,22 @@ appended as a system message. Put it into the first system message, or into the 
 	Run:      systemNotFirst,
 }
 
-func systemNotFirstSeverity(t facts.Target) analyzer.Severity {
+func systemNotFirstSeverity(t facts.Target) check.Severity {
 	if t.Dialect == facts.OpenAIChat {
 		switch t.Variant {
 		case facts.Mistral: // its rejections are recorded
-			return analyzer.Reject
+			return check.Reject
 		case facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Qwen:
-			return analyzer.Style
+			return check.Style
 		default:
 		}
 	}
-	return analyzer.Lenient
+	return check.Lenient
 }
 
 // systemNotFirst reports the first such message only: who sends one sends many. One between a call and its reply is a
 // matter of late_tool_reply.
-func systemNotFirst(p *analyzer.Pass) {
+func systemNotFirst(p *check.Pass) {
 	if p.Target.Dialect != facts.OpenAIChat && p.Target.Dialect != facts.Cohere {
 		return // no such role, or, in a Responses input, a usual one
 	}

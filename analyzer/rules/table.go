@@ -4,7 +4,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
@@ -24,10 +24,10 @@ func Table() string {
 
 // whoRejects names the targets that answer 400 to what r finds: the variants of chat completions, then those of other
 // dialects, of which responses, anthropic and gemini stand for the maker's own API wherever it is served.
-func whoRejects(r *analyzer.Rule) (who []string) {
+func whoRejects(r *check.Rule) (who []string) {
 	rejects := func(d facts.Dialect) func(facts.Variant) bool {
 		return func(v facts.Variant) bool {
-			return r.Severity(facts.Target{Dialect: d, Variant: v}) == analyzer.Reject
+			return r.Severity(facts.Target{Dialect: d, Variant: v}) == check.Reject
 		}
 	}
 	for _, v := range facts.Variants[facts.OpenAIChat] {
@@ -36,7 +36,7 @@ func whoRejects(r *analyzer.Rule) (who []string) {
 		}
 	}
 	if !slices.Contains(who, string(facts.Ollama)) &&
-		r.Severity(facts.Target{Dialect: facts.OpenAIChat, Variant: facts.Ollama, Native: true}) == analyzer.Reject {
+		r.Severity(facts.Target{Dialect: facts.OpenAIChat, Variant: facts.Ollama, Native: true}) == check.Reject {
 		who = append(who, "ollama (/api/chat)")
 	}
 	for _, d := range facts.Dialects[1:] {

@@ -3,7 +3,7 @@ package rules
 import (
 	"slices"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
@@ -17,19 +17,19 @@ func (b by) has(t facts.Target) bool {
 
 // reject is the severity of a defect that only these targets were seen to reject. All others are said to accept it, or
 // nobody knows.
-func (b by) reject(t facts.Target) analyzer.Severity {
+func (b by) reject(t facts.Target) check.Severity {
 	if b.has(t) {
-		return analyzer.Reject
+		return check.Reject
 	}
-	return analyzer.Lenient
+	return check.Lenient
 }
 
 // rejectOrStyle is the severity of a defect that these targets reject and all others take as it is.
-func (b by) rejectOrStyle(t facts.Target) analyzer.Severity {
+func (b by) rejectOrStyle(t facts.Target) check.Severity {
 	if b.has(t) {
-		return analyzer.Reject
+		return check.Reject
 	}
-	return analyzer.Style
+	return check.Style
 }
 
 // openAIs and anthropics are the variants that share one implementation. What a proxy or another maker's copy of their
@@ -48,6 +48,6 @@ func inBlocks(t facts.Target) bool {
 }
 
 // rejectedBy is by{facts.OpenAIChat: variants}.reject.
-func rejectedBy(variants ...facts.Variant) func(facts.Target) analyzer.Severity {
+func rejectedBy(variants ...facts.Variant) func(facts.Target) check.Severity {
 	return by{facts.OpenAIChat: variants}.reject
 }

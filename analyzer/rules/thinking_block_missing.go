@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ThinkingBlockMissing finds Claude's calls in thinking mode that come back without its thinking.
-var ThinkingBlockMissing = &analyzer.Rule{
+var ThinkingBlockMissing = &check.Rule{
 	ID: "thinking_block_missing",
 	Doc: `calls in thinking mode without the thinking block before them
 
@@ -20,7 +20,7 @@ were made by another model, or before thinking was switched on. Store all blocks
 	Run:      thinkingBlockMissing,
 }
 
-func thinkingBlockMissing(p *analyzer.Pass) {
+func thinkingBlockMissing(p *check.Pass) {
 	if p.Target.Dialect != facts.Anthropic || p.Request.Thinking != facts.ThinkingOn {
 		return
 	}

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ThoughtSignatureMissing finds calls of Gemini that come back without its signature.
-var ThoughtSignatureMissing = &analyzer.Rule{
+var ThoughtSignatureMissing = &check.Rule{
 	ID: "thought_signature_missing",
 	Doc: `Gemini call without the thought signature it came with
 
@@ -20,7 +20,7 @@ extra_content was not assembled; the calls were made by another model. Store the
 	Run:      thoughtSignatureMissing,
 }
 
-func thoughtSignatureMissing(p *analyzer.Pass) {
+func thoughtSignatureMissing(p *check.Pass) {
 	if p.Target.Dialect != facts.Gemini && (p.Target.Dialect != facts.OpenAIChat || p.Target.Variant != facts.GeminiOpenAI) {
 		return
 	}

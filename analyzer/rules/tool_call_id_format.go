@@ -5,12 +5,12 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ToolCallIDFormat finds calls whose id, and Responses items whose own id, has a form that the target refuses.
-var ToolCallIDFormat = &analyzer.Rule{
+var ToolCallIDFormat = &check.Rule{
 	ID: "tool_call_id_format",
 	Doc: `tool call id of a form that the provider refuses
 
@@ -26,21 +26,21 @@ on with another; a gateway makes ids of its own. Map the ids, on call and reply 
 	Run: toolCallIDFormat,
 }
 
-func toolCallIDFormat(p *analyzer.Pass) {
+func toolCallIDFormat(p *check.Pass) {
 	legal := idCheck(p.Target)
 	if legal == nil {
 		return
 	}
-	for i := range p.Groups.Calls {
-		c := &p.Groups.Calls[i]
+	for i := range p.Pairing.Calls {
+		c := &p.Pairing.Calls[i]
 		detail, is := legal(c.Call)
 		if detail == "" {
 			continue
 		}
-		severity := analyzer.Reject
+		severity := check.Reject
 		if detail == "long" && p.Target.Dialect == facts.OpenAIChat && len(c.ID) <= 64 ||
 			p.Target.Dialect == facts.Anthropic && p.Target.Variant == facts.OtherVariant {
-			severity = analyzer.Lenient
+			severity = check.Lenient
 		}
 		p.ReportAs(severity, c.Message, c.ID, c.Name, detail, "%s calls %s with an id that is %s", at(p, c.Message), called(c), is)
 	}
@@ -50,7 +50,7 @@ func toolCallIDFormat(p *analyzer.Pass) {
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		if want := itemPrefix(m); want != "" && len(m.ID) > 0 && !bytes.HasPrefix(m.ID, []byte(want)) {
-			p.ReportAs(analyzer.Reject, i, nil, nil, "item_prefix", "%s has the id %s, which does not begin with %s", at(p, i), name(m.ID), want)
+			p.ReportAs(check.Reject, i, nil, nil, "item_prefix", "%s has the id %s, which does not begin with %s", at(p, i), name(m.ID), want)
 		}
 	}
 }

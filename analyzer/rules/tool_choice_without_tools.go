@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ToolChoiceWithoutTools finds requests that say how to use tools and declare none.
-var ToolChoiceWithoutTools = &analyzer.Rule{
+var ToolChoiceWithoutTools = &check.Rule{
 	ID: "tool_choice_without_tools",
 	Doc: `tool_choice or parallel_tool_calls in a request without tools
 
@@ -18,7 +18,7 @@ together with tools, and leave tools out instead of sending an empty array.`,
 	Run:      toolChoiceWithoutTools,
 }
 
-func toolChoiceWithoutTools(p *analyzer.Pass) {
+func toolChoiceWithoutTools(p *check.Pass) {
 	r := p.Request
 	if r.Bare || r.ToolCount > 0 || r.OpenTools || r.Stored {
 		return
@@ -41,7 +41,7 @@ func toolChoiceWithoutTools(p *analyzer.Pass) {
 		return
 	}
 	if mistral {
-		p.ReportAs(analyzer.Style, -1, nil, nil, detail, "the request has %s, but declares no tools", detail)
+		p.ReportAs(check.Style, -1, nil, nil, detail, "the request has %s, but declares no tools", detail)
 		return
 	}
 	p.Report(-1, nil, nil, detail, "the request has %s, but declares no tools", detail)

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ToolContentMissing finds tool replies without content.
-var ToolContentMissing = &analyzer.Rule{
+var ToolContentMissing = &check.Rule{
 	ID: "tool_content_missing",
 	Doc: `tool reply without content
 
@@ -14,21 +14,21 @@ A tool that returns nothing still needs a reply with content: null, or none, is 
 'content': expected a string, got null". Usual causes: the tool returned None or undefined, which was stored as it is;
 an exception in the tool was swallowed. An empty string is accepted. Anthropic takes a tool_result without content.`,
 	Fix: "Store an empty string, or better a word like \"ok\" or the error's text, when a tool returns nothing.",
-	Severity: func(t facts.Target) analyzer.Severity {
+	Severity: func(t facts.Target) check.Severity {
 		if t.Native {
-			return analyzer.Lenient
+			return check.Lenient
 		}
 		return by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Ollama}, facts.Bedrock: nil}.reject(t)
 	},
 	Run: toolContentMissing,
 }
 
-func toolContentMissing(p *analyzer.Pass) {
+func toolContentMissing(p *check.Pass) {
 	if p.Target.Dialect == facts.Anthropic {
 		return
 	}
-	for i := range p.Groups.Replies {
-		r := &p.Groups.Replies[i]
+	for i := range p.Pairing.Replies {
+		r := &p.Pairing.Replies[i]
 		if r.Content > facts.Null {
 			continue
 		}

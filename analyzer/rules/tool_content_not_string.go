@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ToolContentNotString finds tool replies whose content is neither text nor content parts.
-var ToolContentNotString = &analyzer.Rule{
+var ToolContentNotString = &check.Rule{
 	ID: "tool_content_not_string",
 	Doc: `tool reply whose content is neither a string nor content parts
 
@@ -18,12 +18,12 @@ Gemini's own API is the other way round: its response is an object.`,
 	Run:      toolContentNotString,
 }
 
-func toolContentNotString(p *analyzer.Pass) {
+func toolContentNotString(p *check.Pass) {
 	if p.Target.Dialect == facts.Gemini {
 		return
 	}
-	for i := range p.Groups.Replies {
-		r := &p.Groups.Replies[i]
+	for i := range p.Pairing.Replies {
+		r := &p.Pairing.Replies[i]
 		detail, is := "", kind(r.Content)
 		switch {
 		case r.Content == facts.Object:

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ToolContentPartUnsupported finds images, sound and files in tool messages of targets that take only text there.
-var ToolContentPartUnsupported = &analyzer.Rule{
+var ToolContentPartUnsupported = &check.Rule{
 	ID: "tool_content_part_unsupported",
 	Doc: `tool message with an image, sound or a file
 
@@ -22,7 +22,7 @@ screenshot or a document. Say in text what it is, and send the picture in a user
 // imageTakers were seen to take images and, Mistral, documents.
 var imageTakers = by{facts.OpenAIChat: {facts.Mistral, facts.XAI, facts.Ollama, facts.OpenRouter}}
 
-func toolContentPartUnsupported(p *analyzer.Pass) {
+func toolContentPartUnsupported(p *check.Pass) {
 	if !isChat(p.Target) {
 		return
 	}
@@ -30,8 +30,8 @@ func toolContentPartUnsupported(p *analyzer.Pass) {
 	if imageTakers.has(p.Target) {
 		not = facts.PartAudio
 	}
-	for i := range p.Groups.Replies {
-		r := &p.Groups.Replies[i]
+	for i := range p.Pairing.Replies {
+		r := &p.Pairing.Replies[i]
 		if r.Content != facts.Array || r.Parts&not == 0 {
 			continue
 		}
@@ -44,7 +44,7 @@ func toolContentPartUnsupported(p *analyzer.Pass) {
 		}
 		severity := by{facts.OpenAIChat: {facts.DeepSeek, facts.Kimi}}.reject(p.Target)
 		if p.Target.Variant == facts.OpenAI && detail == "audio" {
-			severity = analyzer.Reject
+			severity = check.Reject
 		}
 		p.ReportAs(severity, r.Message, r.ID, toolName(p, r.Call), detail, "%s content with %s", theReply(p, r.Message), what)
 	}

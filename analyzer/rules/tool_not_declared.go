@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ToolNotDeclared finds calls in the history of functions that the request does not declare.
-var ToolNotDeclared = &analyzer.Rule{
+var ToolNotDeclared = &check.Rule{
 	ID: "tool_not_declared",
 	Doc: `call of a function that is not among the tools
 
@@ -15,22 +15,22 @@ result; Groq then refuses the new call, "attempted to call tool 'x' which was no
 set of tools changes within a session (another agent, another mode); a tool was renamed; the model made up the name and
 nobody stopped it. Keep the tools of a session the same, or turn old calls into text.`,
 	Fix:      "Keep the set of tools the same for a whole session, and answer a call of an unknown function with an error.",
-	Severity: func(facts.Target) analyzer.Severity { return analyzer.Style },
+	Severity: func(facts.Target) check.Severity { return check.Style },
 	Run:      toolNotDeclared,
 }
 
 // toolNotDeclared reports the first call of each function.
-func toolNotDeclared(p *analyzer.Pass) {
+func toolNotDeclared(p *check.Pass) {
 	r := p.Request
-	if r.Bare || r.Stored || r.OpenTools || r.Dropped > 0 || len(r.Tools) == 0 || len(p.Groups.Calls) == 0 {
+	if r.Bare || r.Stored || r.OpenTools || r.Dropped > 0 || len(r.Tools) == 0 || len(p.Pairing.Calls) == 0 {
 		return
 	}
-	tools := p.Set(len(r.Tools) + len(p.Groups.Calls))
+	tools := p.Set(len(r.Tools) + len(p.Pairing.Calls))
 	for _, t := range r.Tools {
 		tools.Add(t)
 	}
-	for i := range p.Groups.Calls {
-		c := &p.Groups.Calls[i]
+	for i := range p.Pairing.Calls {
+		c := &p.Pairing.Calls[i]
 		if len(c.Name) > 0 && tools.Add(c.Name) {
 			p.Report(c.Message, c.ID, c.Name, "", "message %d (assistant) calls %s, which is none of the %d tools of the request",
 				c.Message, function(c.Call), r.ToolCount)

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ToolReplyBeforeCall finds tool replies that stand before the assistant message with their call.
-var ToolReplyBeforeCall = &analyzer.Rule{
+var ToolReplyBeforeCall = &check.Rule{
 	ID: "tool_reply_before_call",
 	Doc: `tool reply before the assistant message that made its call
 
@@ -15,18 +15,18 @@ the history is loaded from a store in the wrong order (by time stamps that are e
 append to one conversation. Keep a sequence number per conversation and load by it.`,
 	Fix: "Load the history in the order in which it was written: the assistant message with the calls first, then their replies.",
 	// In a Responses input the order of a pair is only said not to matter.
-	Severity: func(t facts.Target) analyzer.Severity {
+	Severity: func(t facts.Target) check.Severity {
 		if t.Dialect == facts.OpenAIResponses {
-			return analyzer.Lenient
+			return check.Lenient
 		}
 		return OrphanToolReply.Severity(t)
 	},
 	Run: toolReplyBeforeCall,
 }
 
-func toolReplyBeforeCall(p *analyzer.Pass) {
-	for r := range p.Groups.With(analyzer.ReplyBeforeCall) {
-		c := &p.Groups.Calls[r.Call]
+func toolReplyBeforeCall(p *check.Pass) {
+	for r := range p.Pairing.With(check.ReplyBeforeCall) {
+		c := &p.Pairing.Calls[r.Call]
 		p.Report(r.Message, r.ID, c.Name, "", "%s answers %s, which is called only later, in %s", at(p, r.Message), answered(p, c), ref(p, c.Message))
 	}
 }

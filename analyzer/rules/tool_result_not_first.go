@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ToolResultNotFirst finds replies behind other content of their message, and replies of one turn in several messages.
-var ToolResultNotFirst = &analyzer.Rule{
+var ToolResultNotFirst = &check.Rule{
 	ID: "tool_result_not_first",
 	Doc: `tool result that does not stand at the beginning of its user message
 
@@ -22,7 +22,7 @@ converter from another dialect keeps the order in which things were stored. Put 
 // content are the parts that may not stand before a reply.
 const content = facts.PartText | facts.PartImage | facts.PartAudio | facts.PartFile
 
-func toolResultNotFirst(p *analyzer.Pass) {
+func toolResultNotFirst(p *check.Pass) {
 	switch p.Target.Dialect {
 	case facts.Anthropic, facts.Bedrock:
 	case facts.Gemini:
@@ -34,8 +34,8 @@ func toolResultNotFirst(p *analyzer.Pass) {
 	}
 	last := -1             // the message reported last
 	group, first := -1, -1 // the group at hand, and the message with its first reply
-	for i := range p.Groups.Replies {
-		r := &p.Groups.Replies[i]
+	for i := range p.Pairing.Replies {
+		r := &p.Pairing.Replies[i]
 		if r.Group >= 0 && r.Group != group {
 			group, first = r.Group, r.Message
 		}

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ToolsLimitExceeded finds requests with more tools than the target takes, or with two of one name.
-var ToolsLimitExceeded = &analyzer.Rule{
+var ToolsLimitExceeded = &check.Rule{
 	ID: "tools_limit_exceeded",
 	Doc: `too many tools, or two with one name
 
@@ -23,7 +23,7 @@ tools with every call. Choose the tools for the task, and register each once.`,
 
 const maxTools = 128
 
-func toolsLimitExceeded(p *analyzer.Pass) {
+func toolsLimitExceeded(p *check.Pass) {
 	r := p.Request
 	if r.ToolCount > maxTools && (by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.XAI}}).has(p.Target) {
 		p.Report(-1, nil, nil, "too_many", "the request has %d tools, more than %d", r.ToolCount, maxTools)

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // ToolsMissingWithToolHistory finds requests with calls in their history that declare no tools.
-var ToolsMissingWithToolHistory = &analyzer.Rule{
+var ToolsMissingWithToolHistory = &check.Rule{
 	ID: "tools_missing_with_tool_history",
 	Doc: `history with tool calls in a request without tools
 
@@ -20,7 +20,7 @@ turn calls and results into text.`,
 	Run:      toolsMissingWithToolHistory,
 }
 
-func toolsMissingWithToolHistory(p *analyzer.Pass) {
+func toolsMissingWithToolHistory(p *check.Pass) {
 	if p.Target.Dialect != facts.Bedrock && p.Target.Dialect != facts.Anthropic {
 		return
 	}
@@ -28,11 +28,11 @@ func toolsMissingWithToolHistory(p *analyzer.Pass) {
 	if r.Bare || r.Stored || r.ToolCount > 0 || r.OpenTools {
 		return
 	}
-	if len(p.Groups.Calls) > 0 {
-		c := &p.Groups.Calls[0]
+	if len(p.Pairing.Calls) > 0 {
+		c := &p.Pairing.Calls[0]
 		p.Report(c.Message, c.ID, c.Name, "", "message %d (assistant) calls %s, but the request declares no tools", c.Message, function(c.Call))
-	} else if len(p.Groups.Replies) > 0 {
-		rep := &p.Groups.Replies[0]
+	} else if len(p.Pairing.Replies) > 0 {
+		rep := &p.Pairing.Replies[0]
 		p.Report(rep.Message, rep.ID, nil, "", "message %d (user) answers %s, but the request declares no tools", rep.Message, name(rep.ID))
 	}
 }

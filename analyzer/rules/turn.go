@@ -1,7 +1,7 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
@@ -11,7 +11,7 @@ func isSystem(m *facts.Message) bool {
 }
 
 // firstTurn is the first message that is no instruction; len(messages) when there is none.
-func firstTurn(p *analyzer.Pass) int {
+func firstTurn(p *check.Pass) int {
 	for i := range p.Request.Messages {
 		if !isSystem(&p.Request.Messages[i]) {
 			return i
@@ -22,7 +22,7 @@ func firstTurn(p *analyzer.Pass) int {
 
 // currentTurn is the first message after the last that the user wrote: what the model did since then, in a loop of
 // calls and replies, belongs to one turn. A user message with replies and text starts a turn too.
-func currentTurn(p *analyzer.Pass) int {
+func currentTurn(p *check.Pass) int {
 	for i := len(p.Request.Messages) - 1; i >= 0; i-- {
 		m := &p.Request.Messages[i]
 		if m.Role == facts.RoleUser && (len(m.Replies) == 0 || m.Parts&facts.PartText != 0) {

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // UnexpectedMessageField finds keys of messages and calls that the target's schema does not have.
-var UnexpectedMessageField = &analyzer.Rule{
+var UnexpectedMessageField = &check.Rule{
 	ID: "unexpected_message_field",
 	Doc: `message with a field that the provider does not know
 
@@ -35,7 +35,7 @@ const (
 		ofFrameworks | facts.FieldToolPlan | facts.FieldUnknown
 )
 
-func unexpectedMessageField(p *analyzer.Pass) {
+func unexpectedMessageField(p *check.Pass) {
 	refused, refusedByCalls, nulls := refusedFields(p.Target)
 	if refused|refusedByCalls == 0 {
 		return
@@ -80,7 +80,7 @@ func unexpectedMessageField(p *analyzer.Pass) {
 }
 
 // reportFields reports the fields of message i, one finding for each kind of them.
-func reportFields(p *analyzer.Pass, i int, m *facts.Message, fields facts.Fields) {
+func reportFields(p *check.Pass, i int, m *facts.Message, fields facts.Fields) {
 	if fields&facts.FieldUnknown != 0 { // where the facts hold only what a schema lacks, all keys are unknown ones
 		for _, f := range fieldNames {
 			if f.name == string(m.OtherField) {

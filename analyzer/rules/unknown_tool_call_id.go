@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // UnknownToolCallID finds tool replies of an open turn that name none of its calls.
-var UnknownToolCallID = &analyzer.Rule{
+var UnknownToolCallID = &check.Rule{
 	ID: "unknown_tool_call_id",
 	Doc: `tool reply with an id that its assistant message did not call
 
@@ -26,16 +26,16 @@ var compareIDs = by{
 	facts.OpenAIResponses: openAIs, facts.Anthropic: anthropics, facts.Bedrock: nil,
 }
 
-func unknownToolCallID(p *analyzer.Pass) {
-	var severity analyzer.Severity
-	for r := range p.Groups.With(analyzer.ReplyUnknown) {
+func unknownToolCallID(p *check.Pass) {
+	var severity check.Severity
+	for r := range p.Pairing.With(check.ReplyUnknown) {
 		if severity == "" {
 			severity = unlessOtherCalls(p, compareIDs)
 		}
-		g := p.Groups.Groups[r.Group]
+		g := p.Pairing.Groups[r.Group]
 		if g.Last-g.First == 1 {
 			p.ReportAs(severity, r.Message, r.ID, nil, "", "%s answers %s, but %s called %s",
-				at(p, r.Message), name(r.ID), ref(p, g.Message), name(p.Groups.Calls[g.First].ID))
+				at(p, r.Message), name(r.ID), ref(p, g.Message), name(p.Pairing.Calls[g.First].ID))
 			continue
 		}
 		p.ReportAs(severity, r.Message, r.ID, nil, "", "%s answers %s, which is none of the %d calls of %s",

@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // UnsupportedRole finds messages whose role the target does not have.
-var UnsupportedRole = &analyzer.Rule{
+var UnsupportedRole = &check.Rule{
 	ID: "unsupported_role",
 	Doc: `message with a role that the provider does not know
 
@@ -19,14 +19,14 @@ name of an agent) is sent as it is. Map roles where the request is built, for ea
 	Run:      unsupportedRole,
 }
 
-func unsupportedRoleSeverity(t facts.Target) analyzer.Severity {
+func unsupportedRoleSeverity(t facts.Target) check.Severity {
 	if t.Dialect == facts.OpenAIChat && after(t.Model, "o1-mini") >= 0 && (t.Variant == facts.OpenAI || t.Variant == facts.Azure) {
-		return analyzer.Reject
+		return check.Reject
 	}
 	return by{facts.OpenAIChat: {facts.DeepSeek, facts.Qwen, facts.Mistral}, facts.OpenAIResponses: openAIs, facts.Gemini: nil}.reject(t)
 }
 
-func unsupportedRole(p *analyzer.Pass) {
+func unsupportedRole(p *check.Pass) {
 	mini := modelIs(p, "o1-mini")
 	opus, ok := versionOf(p, "opus-")
 	system := ok && opus.atLeast(4, 8) // seen to take system messages among the others
@@ -62,7 +62,7 @@ func unsupportedRole(p *analyzer.Pass) {
 }
 
 // unsupportedBy ends the sentence.
-func unsupportedBy(p *analyzer.Pass, i int, detail string) string {
+func unsupportedBy(p *check.Pass, i int, detail string) string {
 	m := &p.Request.Messages[i]
 	switch detail {
 	case "missing":

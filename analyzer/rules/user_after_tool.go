@@ -1,12 +1,12 @@
 package rules
 
 import (
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
 // UserAfterTool finds user messages directly after a tool message where the assistant must speak first.
-var UserAfterTool = &analyzer.Rule{
+var UserAfterTool = &check.Rule{
 	ID: "user_after_tool",
 	Doc: `user message directly after a tool message
 
@@ -20,7 +20,7 @@ the tool message first, or put the reminder into the tool message or the system 
 	Run:      userAfterTool,
 }
 
-func userAfterTool(p *analyzer.Pass) {
+func userAfterTool(p *check.Pass) {
 	if p.Target.Dialect != facts.OpenAIChat || p.Target.Variant != facts.Mistral {
 		return
 	}

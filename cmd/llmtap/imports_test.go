@@ -23,6 +23,8 @@ var importRules = []struct {
 	{"ingest/shape", []string{"ingest/event"}, "hooks use it, and they drag nothing of the collector into an agent"},
 	{"ingest/sdk/go", []string{"ingest/event", "ingest/shape"}, "a hook drags nothing of the collector into an agent"},
 	{"ingest", []string{"ingest/"}, "a collector must run without analysis"},
+	{"analyzer/check", []string{"analyzer/facts"}, "rules and lint need no stream"},
+	{"analyzer/rules", []string{"analyzer/check", "analyzer/facts"}, "a rule sees one request"},
 	{"analyzer", []string{"ingest/event", "analyzer"}, "rules are pure: lint, import and backtests work offline"},
 	{"sinks", []string{"ingest/event", "analyzer", "sinks"}, "storage and alerting never know each other"},
 	{"alerts", []string{"ingest/event", "analyzer", "alerts"}, "storage and alerting never know each other"},

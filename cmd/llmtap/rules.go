@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
 )
@@ -28,15 +29,15 @@ type ruleInfo struct {
 	RejectedBy []string `json:"rejected_by"` // dialect/variant
 }
 
-func newRuleInfo(r *analyzer.Rule) ruleInfo {
+func newRuleInfo(r *check.Rule) ruleInfo {
 	_, doc, _ := strings.Cut(r.Doc, "\n")
 	info := ruleInfo{ID: r.ID, Title: r.Title(), Doc: strings.TrimSpace(doc), Fix: r.Fix, RejectedBy: []string{}}
 	for _, d := range facts.Dialects {
 		for _, v := range facts.Variants[d] {
 			name := string(d) + "/" + string(v)
-			if r.Severity(facts.Target{Dialect: d, Variant: v}) == analyzer.Reject {
+			if r.Severity(facts.Target{Dialect: d, Variant: v}) == check.Reject {
 				info.RejectedBy = append(info.RejectedBy, name)
-			} else if v == facts.Ollama && r.Severity(facts.Target{Dialect: d, Variant: v, Native: true}) == analyzer.Reject {
+			} else if v == facts.Ollama && r.Severity(facts.Target{Dialect: d, Variant: v, Native: true}) == check.Reject {
 				info.RejectedBy = append(info.RejectedBy, name+" (/api/chat)")
 			}
 		}

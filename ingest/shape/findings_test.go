@@ -15,7 +15,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/shape"
@@ -29,7 +29,7 @@ const (
 // A judge compares what the rules find in a request with what they find in its shape, for every variant of its dialect.
 type judge struct {
 	shaper   *shape.Shaper
-	checker  *analyzer.Checker
+	checker  *check.Checker
 	whole    facts.Request
 	shaped   facts.Request
 	requests map[facts.Dialect]int
@@ -38,7 +38,7 @@ type judge struct {
 }
 
 func newJudge() *judge {
-	return &judge{shaper: shape.New([]byte("key")), checker: analyzer.NewChecker(rules.InOrder), requests: map[facts.Dialect]int{}}
+	return &judge{shaper: shape.New([]byte("key")), checker: check.NewChecker(rules.InOrder), requests: map[facts.Dialect]int{}}
 }
 
 // A finding is what must not depend on text. Summaries may.
@@ -77,7 +77,7 @@ func (j *judge) request(t *testing.T, id string, d facts.Dialect, body []byte) {
 }
 
 func (j *judge) check(r *facts.Request, target facts.Target) (found []finding) {
-	for _, v := range j.checker.Check(r, target) {
+	for _, v := range j.checker.Check(r, target, nil) {
 		f := finding{v.Rule.ID, string(v.Predicted), v.ToolCallID, v.Detail, v.Message}
 		if v.Rule.ID == "arguments_invalid_json" {
 			f.Detail = "" // how they are broken is not in the shape

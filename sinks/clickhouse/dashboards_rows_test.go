@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
@@ -50,7 +51,7 @@ func incident() *sinks.Batch {
 			}
 		}
 		if i < 3 { // accepted, but only by this provider
-			f.Rule, f.Fingerprint, f.Severity, f.RootCause = "tool_content_not_string", "bbbbbbbbbbbbbbbb", analyzer.Lenient, ""
+			f.Rule, f.Fingerprint, f.Severity, f.RootCause = "tool_content_not_string", "bbbbbbbbbbbbbbbb", check.Lenient, ""
 			f.FirstVersion, f.LastClean = "1.2.0", "" // weeks ago
 			s := signalOf(f, analyzer.LatentViolation, f.Rule)
 			s.RejectedBy = []string{"openai_chat/deepseek", "openai_chat/openai"}
@@ -87,6 +88,6 @@ func incident() *sinks.Batch {
 // signalOf is a signal about the exchange that f is about.
 func signalOf(f analyzer.Finding, id, detail string) analyzer.Finding {
 	f.ID, f.Fingerprint = f.ID[:16]+"signal"+id, id
-	f.Rule, f.Detail, f.Predicted, f.Severity, f.RootCause, f.Summary = id, detail, analyzer.SeveritySignal, analyzer.SeveritySignal, "", id
+	f.Rule, f.Detail, f.Predicted, f.Severity, f.RootCause, f.Summary = id, detail, check.Signal, check.Signal, "", id
 	return f
 }

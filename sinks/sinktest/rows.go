@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -47,7 +48,7 @@ func Rows(first, n int) *sinks.Batch {
 			ID: fmt.Sprintf("%032x", i), Fingerprint: fmt.Sprintf("%016x", i%3), Seq: uint64(2 * i), FirstSeen: e.StoredAt, Exchange: e.ID,
 			ExchangeVersion: labels.ServiceVersion, ExchangeInstance: e.Instance, ExchangeMessages: e.Messages, FirstVersion: "1.4.0", LastClean: "1.3.9",
 			Labels: labels, Conversation: labels.Conversation, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
-			Rule: "orphan_tool_reply", Detail: "after_plain_assistant", Predicted: analyzer.Reject, Severity: analyzer.Reject, Status: 400,
+			Rule: "orphan_tool_reply", Detail: "after_plain_assistant", Predicted: check.Reject, Severity: check.Reject, Status: 400,
 			Message: 2, ToolCallID: fmt.Sprintf("call_%08d", i), ToolName: "read_file",
 			Summary:   fmt.Sprintf("tool message answers call_%08d, but the assistant message before it has no tool_calls", i),
 			RootCause: "tool_calls_dropped_on_save", Confidence: "high",
@@ -90,7 +91,7 @@ func Later(b *sinks.Batch) *sinks.Batch {
 	for i := range b.Findings {
 		f := &b.Findings[i]
 		f.Seq++
-		f.FirstSeen, f.Exchange, f.Fingerprint, f.Severity = f.FirstSeen.AddDate(0, 2, 3), "another", "0123456789abcdef", analyzer.Lenient
+		f.FirstSeen, f.Exchange, f.Fingerprint, f.Severity = f.FirstSeen.AddDate(0, 2, 3), "another", "0123456789abcdef", check.Lenient
 		f.Labels.Service, f.Labels.ServiceVersion, f.Labels.Stage = "executor-api", "2.0.0", "executor"
 	}
 	for i := range b.ToolCalls {

@@ -7,8 +7,8 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
@@ -67,13 +67,13 @@ type Explainer struct {
 	Printer Printer
 	Counts  Counts
 
-	checker *analyzer.Checker
+	checker *check.Checker
 	request facts.Request
 }
 
 // New returns an Explainer.
 func New(p Printer) *Explainer {
-	return &Explainer{Printer: p, checker: analyzer.NewChecker(rules.InOrder)}
+	return &Explainer{Printer: p, checker: check.NewChecker(rules.InOrder)}
 }
 
 // Argument is the Source of a text that came neither from a file nor from stdin.
@@ -153,7 +153,7 @@ func (e *Explainer) explain(res *Result, r *record) error {
 	if r.status == unknownStatus {
 		r.status = statusIn(r.text)
 	}
-	var found []analyzer.Violation
+	var found []check.Violation
 	judged := false
 	if len(r.request) > 0 && r.target.Dialect != facts.Other {
 		var err error
@@ -164,7 +164,7 @@ func (e *Explainer) explain(res *Result, r *record) error {
 	}
 	in := cause.Input{Status: r.status, Text: telling(r.text, r.status, r.target.Variant), Variant: r.target.Variant, Provider: r.provider}
 	for i := range found {
-		if found[i].Predicted == analyzer.Reject {
+		if found[i].Predicted == check.Reject {
 			in.Rules = append(in.Rules, found[i].Rule.ID)
 		}
 	}
@@ -187,7 +187,7 @@ func (e *Explainer) explain(res *Result, r *record) error {
 }
 
 // check judges the request of r.
-func (e *Explainer) check(r *record) (found []analyzer.Violation, judged bool, err error) {
+func (e *Explainer) check(r *record) (found []check.Violation, judged bool, err error) {
 	scan := facts.ScanRequest
 	if r.request[0] == '[' {
 		scan = facts.ScanMessages
@@ -201,16 +201,16 @@ func (e *Explainer) check(r *record) (found []analyzer.Violation, judged bool, e
 	if r.target.Model == "" {
 		r.target.Model = string(e.request.Model)
 	}
-	return e.checker.Check(&e.request, r.target), true, nil
+	return e.checker.Check(&e.request, r.target, nil), true, nil
 }
 
 // place adds to res where the request shows what failed; other is the cause that it shows in a conflict.
-func (e *Explainer) place(res *Result, other string, found []analyzer.Violation) {
+func (e *Explainer) place(res *Result, other string, found []check.Violation) {
 	shown := false
 	for i := range found {
 		v := &found[i]
 		of := cause.OfRule(v.Rule.ID)
-		if v.Predicted != analyzer.Reject && of != res.Cause && v.Rule.ID != res.Rule {
+		if v.Predicted != check.Reject && of != res.Cause && v.Rule.ID != res.Rule {
 			continue
 		}
 		res.Findings = append(res.Findings, finding(v))
@@ -218,13 +218,13 @@ func (e *Explainer) place(res *Result, other string, found []analyzer.Violation)
 			shown = true
 			res.Message, res.Fix = &v.Message, v.Rule.Fix
 		}
-		if other != "" && of == other && v.Predicted == analyzer.Reject && res.Other == nil {
+		if other != "" && of == other && v.Predicted == check.Reject && res.Other == nil {
 			res.Other = &Other{Cause: of, Class: cause.Class(of), Rule: v.Rule.ID, Message: v.Message, Fix: v.Rule.Fix}
 		}
 	}
 }
 
-func finding(v *analyzer.Violation) lint.Finding {
+func finding(v *check.Violation) lint.Finding {
 	return lint.Finding{
 		Rule: v.Rule.ID, Predicted: v.Predicted, Severity: v.Predicted, Message: v.Message, ToolCallID: v.ToolCallID,
 		ToolName: v.ToolName, Detail: v.Detail, Summary: v.Summary, Fix: v.Rule.Fix,
@@ -232,7 +232,7 @@ func finding(v *analyzer.Violation) lint.Finding {
 }
 
 // unexplained says what is known of a failure that nothing explains.
-func unexplained(res *Result, r *record, found []analyzer.Violation, judged bool) {
+func unexplained(res *Result, r *record, found []check.Violation, judged bool) {
 	said := "The text names no cause that is known here"
 	if len(trim(r.text)) == 0 {
 		said = "The answer has no text"
@@ -252,7 +252,7 @@ func unexplained(res *Result, r *record, found []analyzer.Violation, judged bool
 	}
 	for i := range found {
 		v := &found[i]
-		if v.Predicted != analyzer.Lenient {
+		if v.Predicted != check.Lenient {
 			continue
 		}
 		res.Findings = append(res.Findings, finding(v))

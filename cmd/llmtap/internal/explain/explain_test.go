@@ -17,8 +17,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 )
@@ -66,7 +66,7 @@ func say(results []Result) []string {
 	return out
 }
 
-func check(t *testing.T, name, text string, want ...string) {
+func expect(t *testing.T, name, text string, want ...string) {
 	t.Helper()
 	if diff := cmp.Diff(want, say(explain(t, strings.NewReader(text)))); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
@@ -89,8 +89,8 @@ const (
 func TestTexts(t *testing.T) {
 	f := func(name, text, want string) {
 		t.Helper()
-		check(t, name, text, "- "+want)
-		check(t, name+", in lines", "\n\n"+text+"\nand so on\n", "- "+want)
+		expect(t, name, text, "- "+want)
+		expect(t, name+", in lines", "\n\n"+text+"\nand so on\n", "- "+want)
 	}
 	f("exception", `openai.BadRequestError: Error code: 400 - {'error': {'message': "`+orphanText+`"}}`, "orphan_tool_reply stated")
 	f("page", "<html>\n<head><title>502 Bad Gateway</title></head>\n</html>", "server_error stated")
@@ -100,42 +100,42 @@ func TestTexts(t *testing.T) {
 	f("no answer", "dial tcp 127.0.0.1:1: connect: connection refused", "no_response stated")
 	f("broken JSON", `{"detail": {"message": "`+orphanText, "orphan_tool_reply stated")
 	f("stream", "event: message\ndata: {\"choices\":[{\"delta\":{\"content\":\""+strings.Repeat("rate limit ", 1000)+"\"}}]}\n\ndata: "+refused+"\n\n", "orphan_tool_reply stated")
-	check(t, "body", refused, "-:1 orphan_tool_reply stated")
-	check(t, "body in lines", "{\n  \"error\": {\n    \"code\": 401,\n    \"message\": \"x\"\n  }\n}\n", "-:1 auth stated")
-	check(t, "body of another shape", `{"detail":"`+orphanText+`"}`, "- orphan_tool_reply stated")
-	check(t, "array", "[{\n\"error\":{\"code\":429,\"message\":\"x\"}\n}]", "-:1 rate_limit stated")
-	check(t, "number", "7", "- unexplained none")
-	check(t, "nothing", "")
-	check(t, "white space", " \n\n\t")
+	expect(t, "body", refused, "-:1 orphan_tool_reply stated")
+	expect(t, "body in lines", "{\n  \"error\": {\n    \"code\": 401,\n    \"message\": \"x\"\n  }\n}\n", "-:1 auth stated")
+	expect(t, "body of another shape", `{"detail":"`+orphanText+`"}`, "- orphan_tool_reply stated")
+	expect(t, "array", "[{\n\"error\":{\"code\":429,\"message\":\"x\"}\n}]", "-:1 rate_limit stated")
+	expect(t, "number", "7", "- unexplained none")
+	expect(t, "nothing", "")
+	expect(t, "white space", " \n\n\t")
 }
 
 func TestRecords(t *testing.T) {
 	a, b := `{"id":"a","status":400,"body":"`+orphanText+`"}`, `{"id":2,"status":401,"body":{"x":1}}`
 	sayA, sayB := " a orphan_tool_reply stated", " 2 auth stated"
-	check(t, "lines", a+"\n\n"+b, "-:1"+sayA, "-:3"+sayB)
-	check(t, "array", "["+a+","+b+"]", "-:1"+sayA, "-:1"+sayB)
-	check(t, "array over lines", "[\n"+a+",\n"+b+"\n]\n", "-:1"+sayA, "-:1"+sayB)
-	check(t, "one over lines", strings.ReplaceAll(a, ",", ",\n"), "-:1"+sayA)
-	check(t, "several over lines", strings.ReplaceAll(a+b, ",", ",\n"), "-:1"+sayA, "-:3"+sayB)
-	check(t, "byte order mark", "\ufeff"+a, "-:1"+sayA)
-	check(t, "broken first line", "{\"id\":\n"+a, "-:1 error", "-:2"+sayA)
-	check(t, "broken line", a+"\n{\"id\":\n"+b, "-:1"+sayA, "-:2 error", "-:3"+sayB)
-	check(t, "no record", a+"\n7\n{}\n[]\n\"x\"\n{\"id\":\"x\"}\n"+b, "-:1"+sayA, "-:2 error", "-:3 error", "-:4 error", "-:5 error", "-:6 x error", "-:7"+sayB)
-	check(t, "error bodies", refused+"\n"+refused, "-:1 orphan_tool_reply stated", "-:2 orphan_tool_reply stated")
-	check(t, "error and status", `{"id":"x","provider":"openai","status":400,"error":"`+orphanText+`"}`, "-:1 x orphan_tool_reply stated")
-	check(t, "status alone", `{"id":"x","status":402}`, "-:1 x billing stated")
-	check(t, "status as text", `{"id":"x","status":"402","body":"x"}`, "-:1 x billing stated")
-	check(t, "no status", `{"id":"x","body":"Error code: 402"}`, "-:1 x billing stated")
-	check(t, "no answer", `{"id":"x","status":0,"body":"EOF"}`, "-:1 x no_response stated")
-	check(t, "odd types", `{"id":["x"],"status":{},"body":7,"provider":1,"url":[],"request":"x"}`, "-:1 [\"x\"] unexplained none error")
+	expect(t, "lines", a+"\n\n"+b, "-:1"+sayA, "-:3"+sayB)
+	expect(t, "array", "["+a+","+b+"]", "-:1"+sayA, "-:1"+sayB)
+	expect(t, "array over lines", "[\n"+a+",\n"+b+"\n]\n", "-:1"+sayA, "-:1"+sayB)
+	expect(t, "one over lines", strings.ReplaceAll(a, ",", ",\n"), "-:1"+sayA)
+	expect(t, "several over lines", strings.ReplaceAll(a+b, ",", ",\n"), "-:1"+sayA, "-:3"+sayB)
+	expect(t, "byte order mark", "\ufeff"+a, "-:1"+sayA)
+	expect(t, "broken first line", "{\"id\":\n"+a, "-:1 error", "-:2"+sayA)
+	expect(t, "broken line", a+"\n{\"id\":\n"+b, "-:1"+sayA, "-:2 error", "-:3"+sayB)
+	expect(t, "no record", a+"\n7\n{}\n[]\n\"x\"\n{\"id\":\"x\"}\n"+b, "-:1"+sayA, "-:2 error", "-:3 error", "-:4 error", "-:5 error", "-:6 x error", "-:7"+sayB)
+	expect(t, "error bodies", refused+"\n"+refused, "-:1 orphan_tool_reply stated", "-:2 orphan_tool_reply stated")
+	expect(t, "error and status", `{"id":"x","provider":"openai","status":400,"error":"`+orphanText+`"}`, "-:1 x orphan_tool_reply stated")
+	expect(t, "status alone", `{"id":"x","status":402}`, "-:1 x billing stated")
+	expect(t, "status as text", `{"id":"x","status":"402","body":"x"}`, "-:1 x billing stated")
+	expect(t, "no status", `{"id":"x","body":"Error code: 402"}`, "-:1 x billing stated")
+	expect(t, "no answer", `{"id":"x","status":0,"body":"EOF"}`, "-:1 x no_response stated")
+	expect(t, "odd types", `{"id":["x"],"status":{},"body":7,"provider":1,"url":[],"request":"x"}`, "-:1 [\"x\"] unexplained none error")
 
 	var z bytes.Buffer
 	w := gzip.NewWriter(&z)
 	_, _ = w.Write([]byte(a + "\n" + b)) // never fails
 	_ = w.Close()
-	check(t, "gzip", z.String(), "-:1"+sayA, "-:2"+sayB)
-	check(t, "gzip cut short", z.String()[:z.Len()-9], "-:1"+sayA, "-:2"+sayB, "-:2 error")
-	check(t, "no gzip", "\x1f\x8bxx", "- error")
+	expect(t, "gzip", z.String(), "-:1"+sayA, "-:2"+sayB)
+	expect(t, "gzip cut short", z.String()[:z.Len()-9], "-:1"+sayA, "-:2"+sayB, "-:2 error")
+	expect(t, "no gzip", "\x1f\x8bxx", "- error")
 
 	k := &keep{}
 	e := New(k)
@@ -178,7 +178,7 @@ func (p printed) Print(*Result) error { p.seen <- struct{}{}; return nil }
 func TestExchanges(t *testing.T) {
 	f := func(name, rest, want string) {
 		t.Helper()
-		check(t, name, `{"id":"x",`+deepSeek+`,"request":`+lost+`,`+rest+`}`, strings.TrimSpace("-:1 x "+want))
+		expect(t, name, `{"id":"x",`+deepSeek+`,"request":`+lost+`,`+rest+`}`, strings.TrimSpace("-:1 x "+want))
 	}
 	both := "orphan_tool_reply both orphan_tool_reply@1"
 	f("refused", `"status":400,"response":`+refused, both)
@@ -190,15 +190,15 @@ func TestExchanges(t *testing.T) {
 	f("error in a stream", `"status":200,"response":"data: {\"choices\":[{\"delta\":{\"content\":\"a\"}}]}\n\ndata: {\"error\":{\"message\":\"`+orphanText+`\"}}\n\n"`, both)
 	f("base64", `"status":400,"response_encoding":"base64","response":"`+"TWVzc2FnZXMgd2l0aCByb2xlICd0b29sJyBtdXN0IGJlIGEgcmVzcG9uc2UgdG8gYSBwcmVjZWRpbmcgbWVzc2FnZSB3aXRoICd0b29sX2NhbGxzJw=="+`"`, both)
 	f("no answer", `"status":0,"error":"connection reset by peer"`, "no_response stated")
-	check(t, "request cut short", `{"id":"x","status":401,"body":"x",`+deepSeek+`,"request":"{\"messages\":[{\"role\""}`, "-:1 x auth stated error")
-	check(t, "answer of no dialect", `{"id":"x","url":"https://api.openai.com/v1/embeddings","status":200,"request":{},"response":{"data":[]}}`, "-:1 x")
+	expect(t, "request cut short", `{"id":"x","status":401,"body":"x",`+deepSeek+`,"request":"{\"messages\":[{\"role\""}`, "-:1 x auth stated error")
+	expect(t, "answer of no dialect", `{"id":"x","url":"https://api.openai.com/v1/embeddings","status":200,"request":{},"response":{"data":[]}}`, "-:1 x")
 }
 
 // An opaque text is explained by the request, where the server is known to refuse it.
 func TestRequests(t *testing.T) {
 	f := func(name, who, request, text, want string) {
 		t.Helper()
-		check(t, name, fmt.Sprintf(`{"status":400,%s,"request":%s,"body":%q}`, who, request, text), "-:1 "+want)
+		expect(t, name, fmt.Sprintf(`{"status":400,%s,"request":%s,"body":%q}`, who, request, text), "-:1 "+want)
 	}
 	inferred := "orphan_tool_reply inferred orphan_tool_reply@1"
 	f("by url", deepSeek, lost, opaque, inferred)
@@ -246,7 +246,7 @@ func TestExamples(t *testing.T) {
 		for _, v := range facts.Variants[x.Dialect] {
 			record := fmt.Sprintf(`{"status":400,"provider":%q,"api":%q,"body":%q,"request":%s}`, v, x.Dialect, opaque, x.Violating)
 			r := explain(t, strings.NewReader(record))[0]
-			rejected := slices.ContainsFunc(r.Findings, func(f lint.Finding) bool { return f.Predicted == analyzer.Reject })
+			rejected := slices.ContainsFunc(r.Findings, func(f lint.Finding) bool { return f.Predicted == check.Reject })
 			switch {
 			case r.Known == cause.Inferred && r.Cause == cause.OfRule(r.Rule) && rejected:
 				if inferred++; slices.Contains(x.Expect, r.Rule) {
@@ -304,7 +304,7 @@ func TestProviders(t *testing.T) {
 func TestTelling(t *testing.T) {
 	f := func(name, text, want string) {
 		t.Helper()
-		check(t, name, text, "- "+want)
+		expect(t, name, text, "- "+want)
 	}
 	frames := strings.Repeat("  File \"/app/rate_limit.py\", line 8, in run\n    raise RateLimited(\"rate limit\")\n          ^^^^^^^^^^^\n", 100)
 	f("traceback", "Traceback (most recent call last):\n"+frames+"openai.BadRequestError: Error code: 400 - "+refused+"\n", "orphan_tool_reply stated")

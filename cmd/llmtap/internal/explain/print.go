@@ -6,7 +6,7 @@ import (
 	"io"
 	"strings"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 )
 
 // JSONL prints one object a result.
@@ -54,7 +54,7 @@ func (t Text) Print(r *Result) error {
 		}
 		f := &r.Findings[i]
 		name := "found"
-		if f.Predicted != analyzer.Reject && len(r.Possible) > 0 {
+		if f.Predicted != check.Reject && len(r.Possible) > 0 {
 			name = "maybe"
 		}
 		line(name, f.Rule+": "+f.Summary)

@@ -14,7 +14,7 @@ import (
 func TestUTF16(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
-		check(t, name, strings.ReplaceAll(text, "\n", "\r\n"), want...)
+		expect(t, name, strings.ReplaceAll(text, "\n", "\r\n"), want...)
 		units := utf16.Encode([]rune(text))
 		for _, order := range []binary.AppendByteOrder{binary.LittleEndian, binary.BigEndian} {
 			var b []byte
@@ -22,8 +22,8 @@ func TestUTF16(t *testing.T) {
 				b = order.AppendUint16(b, u)
 			}
 			mark := order.AppendUint16(nil, 0xfeff)
-			check(t, name+" marked", string(mark)+string(b), want...)
-			check(t, name+" unmarked", string(b), want...)
+			expect(t, name+" marked", string(mark)+string(b), want...)
+			expect(t, name+" unmarked", string(b), want...)
 			if got := say(explain(t, iotest.OneByteReader(bytes.NewReader(b)))); !slices.Equal(got, want) {
 				t.Errorf("%s byte by byte: %s, want %s", name, got, want)
 			}
@@ -32,5 +32,5 @@ func TestUTF16(t *testing.T) {
 	f("text", "API 错误 😀 400: "+orphanText+"\n", "- orphan_tool_reply stated")
 	f("records", `{"id":"😀","status":401}`+"\n"+`{"id":"b","status":429}`+"\n", "-:1 😀 auth stated", "-:2 b rate_limit stated")
 	half := "\xff\xfe" + strings.Join(strings.Split("HTTP 401 x", ""), "\x00") + "\x00\x3d\xd8y"
-	check(t, "half a pair and half a character", half, "- auth stated")
+	expect(t, "half a pair and half a character", half, "- auth stated")
 }

@@ -9,7 +9,7 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rules"
 )
 
@@ -58,9 +58,9 @@ func (g GitHub) command(level string, r *Result, line int, title, text string) e
 // level is how loud both formats show the finding; weakest is their word for style.
 func (f *Finding) level(weakest string) string {
 	switch f.Predicted {
-	case analyzer.Reject:
+	case check.Reject:
 		return "error"
-	case analyzer.Lenient:
+	case check.Lenient:
 		return "warning"
 	default:
 		return weakest

@@ -7,7 +7,7 @@ import (
 	"slices"
 	"strconv"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/session"
 )
@@ -31,13 +31,13 @@ func (l *Linter) begin(res *Result, rec *record, t facts.Target) *session.Turn {
 }
 
 // before is what the exchanges before tell the rules.
-func before(t *session.Turn) *analyzer.Before {
+func before(t *session.Turn) *check.Before {
 	if t == nil {
 		return nil
 	}
-	b := new(analyzer.Before)
+	b := new(check.Before)
 	if calls, known := t.Chained(); known {
-		b.Chain = &analyzer.Chain{Calls: calls}
+		b.Chain = &check.Chain{Calls: calls}
 	}
 	b.Signed, b.Copy = t.Signed()
 	return b
@@ -92,7 +92,7 @@ func (l *Linter) explain(f *Finding, rec *record, t *session.Turn, exchange stri
 		f.ToolName = t.ToolName(f.ToolCallID)
 	}
 	f.explained = in.Root.Rank() > 0
-	severity := slices.Index(severities, f.Severity) + 1
+	severity := slices.Index(check.Severities, f.Severity) + 1
 	if in.Exchange != exchange {
 		f.First = in.Exchange
 		f.again = severity <= in.Severity && in.Root.Rank() <= in.Rank

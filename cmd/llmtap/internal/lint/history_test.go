@@ -15,6 +15,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
@@ -77,7 +78,7 @@ func rejections(results []Result) []string {
 	var out []string
 	for _, r := range results {
 		for _, f := range r.Findings {
-			if f.Predicted != analyzer.Reject {
+			if f.Predicted != check.Reject {
 				continue
 			}
 			s := fmt.Sprintf("%s@%d %s %s %s", r.Source, f.Message, f.Rule, f.RootCause, f.Confidence)
@@ -176,7 +177,7 @@ func TestSameAsAnalyzer(t *testing.T) {
 			type row struct{ ID, First, Rule, RootCause, Confidence, Evidence, Fix, ToolName string }
 			want, got := map[string]row{}, map[string]row{}
 			for _, f := range out.Findings {
-				if f.Severity == analyzer.SeveritySignal {
+				if f.Severity == check.Signal {
 					continue
 				}
 				want[f.ID] = row{f.ID, f.Exchange, f.Rule, f.RootCause, f.Confidence, f.Evidence, f.Fix, f.ToolName}
@@ -204,7 +205,7 @@ func TestAgain(t *testing.T) {
 	run := func(p Printer) {
 		t.Helper()
 		l := New(p)
-		l.Minimum = analyzer.Reject
+		l.Minimum = check.Reject
 		if err := l.File("-", strings.NewReader(text)); err != nil {
 			t.Fatal(err)
 		}

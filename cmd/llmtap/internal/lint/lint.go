@@ -8,7 +8,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
@@ -31,20 +31,20 @@ type Result struct {
 
 // A Finding is one violation. Findings of an exchange know the exchanges before it.
 type Finding struct {
-	ID         string            `json:"id,omitempty"`    // the same in each record that has the defect
-	First      string            `json:"first,omitempty"` // the record that had it first, if that is another
-	Rule       string            `json:"rule"`
-	Predicted  analyzer.Severity `json:"predicted"`
-	Severity   analyzer.Severity `json:"severity"` // predicted, but for a request that was accepted
-	Message    int               `json:"message"`  // 0-based index in messages as sent; -1 for the request as a whole
-	ToolCallID string            `json:"tool_call_id,omitempty"`
-	ToolName   string            `json:"tool_name,omitempty"`
-	Detail     string            `json:"detail,omitempty"`
-	Summary    string            `json:"summary"`
-	RootCause  string            `json:"root_cause,omitempty"` // what the agent did; one of session.RootCauses
-	Confidence string            `json:"confidence,omitempty"` // of the root cause: high, medium, low
-	Evidence   string            `json:"evidence,omitempty"`   // of the root cause
-	Fix        string            `json:"fix"`                  // of the root cause, else of the rule
+	ID         string         `json:"id,omitempty"`    // the same in each record that has the defect
+	First      string         `json:"first,omitempty"` // the record that had it first, if that is another
+	Rule       string         `json:"rule"`
+	Predicted  check.Severity `json:"predicted"`
+	Severity   check.Severity `json:"severity"` // predicted, but for a request that was accepted
+	Message    int            `json:"message"`  // 0-based index in messages as sent; -1 for the request as a whole
+	ToolCallID string         `json:"tool_call_id,omitempty"`
+	ToolName   string         `json:"tool_name,omitempty"`
+	Detail     string         `json:"detail,omitempty"`
+	Summary    string         `json:"summary"`
+	RootCause  string         `json:"root_cause,omitempty"` // what the agent did; one of session.RootCauses
+	Confidence string         `json:"confidence,omitempty"` // of the root cause: high, medium, low
+	Evidence   string         `json:"evidence,omitempty"`   // of the root cause
+	Fix        string         `json:"fix"`                  // of the root cause, else of the rule
 
 	line      int  // where its message starts, that of the record if this is not known
 	explained bool // the root cause is known
@@ -67,12 +67,12 @@ type Printer interface {
 
 // A Linter checks records one by one and remembers the exchanges. It is not safe for concurrent use.
 type Linter struct {
-	Forced  *facts.Target     // judges every record; nil: each record's own
-	Minimum analyzer.Severity // lowest severity to report
+	Forced  *facts.Target  // judges every record; nil: each record's own
+	Minimum check.Severity // lowest severity to report
 	Printer Printer
 	Counts  Counts
 
-	checker  *analyzer.Checker
+	checker  *check.Checker
 	request  facts.Request
 	answer   facts.Response
 	sessions *session.Store
@@ -82,18 +82,16 @@ type Linter struct {
 // New returns a Linter with all rules.
 func New(p Printer) *Linter {
 	return &Linter{
-		Minimum: analyzer.Style, Printer: p, checker: analyzer.NewChecker(rules.InOrder), sessions: session.New(session.Config{Bytes: historyBytes}),
+		Minimum: check.Style, Printer: p, checker: check.NewChecker(rules.InOrder), sessions: session.New(session.Config{Bytes: historyBytes}),
 	}
 }
 
-var severities = []analyzer.Severity{analyzer.Style, analyzer.Lenient, analyzer.Reject}
-
 // ParseSeverity reads a severity's name.
-func ParseSeverity(s string) (analyzer.Severity, error) {
-	if !slices.Contains(severities, analyzer.Severity(s)) {
+func ParseSeverity(s string) (check.Severity, error) {
+	if !slices.Contains(check.Severities, check.Severity(s)) {
 		return "", fmt.Errorf("severity: %q is none of reject, lenient, style", s)
 	}
-	return analyzer.Severity(s), nil
+	return check.Severity(s), nil
 }
 
 // ParseTarget reads "dialect" or "dialect/variant"; "auto" is nil. Without a variant it is the first of the dialect.
@@ -210,13 +208,13 @@ func (l *Linter) record(res *Result, v Value) error {
 // its conversation, nil if nothing can be known of one.
 func (l *Linter) judge(res *Result, rec *record, t facts.Target, turn *session.Turn) (rejected bool) {
 	accepted := rec.status >= 200 && rec.status < 300
-	for _, v := range l.checker.CheckAfter(&l.request, t, before(turn)) {
-		rejected = rejected || v.Predicted == analyzer.Reject
+	for _, v := range l.checker.Check(&l.request, t, before(turn)) {
+		rejected = rejected || v.Predicted == check.Reject
 		severity := v.Predicted
-		if severity == analyzer.Reject && accepted {
-			severity = analyzer.Lenient
+		if severity == check.Reject && accepted {
+			severity = check.Lenient
 		}
-		if slices.Index(severities, v.Predicted) < slices.Index(severities, l.Minimum) {
+		if slices.Index(check.Severities, v.Predicted) < slices.Index(check.Severities, l.Minimum) {
 			continue
 		}
 		f := Finding{

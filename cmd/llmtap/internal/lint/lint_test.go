@@ -12,7 +12,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 )
 
 // keep is a Printer for tests.
@@ -21,12 +21,12 @@ type keep struct{ results []Result }
 func (k *keep) Print(r *Result) error { k.results = append(k.results, *r); return nil }
 func (k *keep) Close(Counts) error    { return nil }
 
-// check lints text and renders each result as "line dialect/variant rule@message …" or "line error".
-func check(t *testing.T, text string) []string {
+// linted lints text and renders each result as "line dialect/variant rule@message …" or "line error".
+func linted(t *testing.T, text string) []string {
 	t.Helper()
 	k := &keep{}
 	l := New(k)
-	l.Minimum = analyzer.Reject
+	l.Minimum = check.Reject
 	if err := l.File("-", strings.NewReader(text)); err != nil {
 		t.Fatal(err)
 	}
@@ -55,7 +55,7 @@ const (
 func TestRecords(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, check(t, text)); diff != "" {
+		if diff := cmp.Diff(want, linted(t, text)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -85,7 +85,7 @@ func TestRecords(t *testing.T) {
 func TestFiles(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, check(t, text)); diff != "" {
+		if diff := cmp.Diff(want, linted(t, text)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
 	}
@@ -120,14 +120,14 @@ func TestChain(t *testing.T) {
 		return `{"url":"https://api.openai.com/v1/responses","status":0,"request":{"model":"gpt-5","previous_response_id":"resp_1","input":[{"type":"function_call_output","call_id":"` + id + `","output":"ok"}]}}`
 	}
 	want := []string{"1 openai_responses/openai", "2 openai_responses/openai"}
-	if diff := cmp.Diff(want, check(t, asked+"\n"+next("call_1"))); diff != "" {
+	if diff := cmp.Diff(want, linted(t, asked+"\n"+next("call_1"))); diff != "" {
 		t.Errorf("answered (-want +got):\n%s", diff)
 	}
-	if got := check(t, asked+"\n"+next("call_2")); len(got) != 2 || !strings.Contains(got[1], "previous_response_unresolved") || !strings.Contains(got[1], "@0") {
+	if got := linted(t, asked+"\n"+next("call_2")); len(got) != 2 || !strings.Contains(got[1], "previous_response_unresolved") || !strings.Contains(got[1], "@0") {
 		t.Errorf("another call answered: %q", got)
 	}
 	// Of an answer that was not seen nothing is known.
-	if diff := cmp.Diff([]string{"1 openai_responses/openai"}, check(t, next("call_2"))); diff != "" {
+	if diff := cmp.Diff([]string{"1 openai_responses/openai"}, linted(t, next("call_2"))); diff != "" {
 		t.Errorf("unseen (-want +got):\n%s", diff)
 	}
 }

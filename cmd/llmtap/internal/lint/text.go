@@ -8,7 +8,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 )
 
 // Text prints each finding with the messages around it, the fault marked:
@@ -89,11 +89,11 @@ func place(f *Finding) string {
 
 func verdict(f *Finding) string {
 	switch {
-	case f.Predicted == analyzer.Reject && f.Severity != analyzer.Reject:
+	case f.Predicted == check.Reject && f.Severity != check.Reject:
 		return "was accepted, would usually be rejected"
-	case f.Predicted == analyzer.Reject:
+	case f.Predicted == check.Reject:
 		return "would be rejected"
-	case f.Predicted == analyzer.Lenient:
+	case f.Predicted == check.Lenient:
 		return "accepted here, rejected elsewhere"
 	}
 	return "style"

@@ -10,6 +10,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/ingest/event"
@@ -152,7 +153,7 @@ func found(out *analyzer.Output) []string {
 	count := map[string]int{}
 	var order []string
 	for _, f := range newest(out) {
-		if f.RootCause == "" && f.Predicted != analyzer.Reject {
+		if f.RootCause == "" && f.Predicted != check.Reject {
 			continue
 		}
 		line := fmt.Sprintf("%s: %s (%s)", f.Rule, f.RootCause, f.Confidence)
@@ -194,7 +195,7 @@ func (s *scenario) judge(out *analyzer.Output, m mode) (wrong []string) {
 			return w.rule == f.Rule && (w.is(f.RootCause) || maybe && (f.RootCause == "" || f.RootCause == noHistory))
 		})
 		switch {
-		case f.Severity == analyzer.SeveritySignal:
+		case f.Severity == check.Signal:
 			if len(s.want) == 0 && s.fails == 0 && !slices.Contains(s.signals, f.Rule) {
 				add("signal: %s", says)
 			}
@@ -203,7 +204,7 @@ func (s *scenario) judge(out *analyzer.Output, m mode) (wrong []string) {
 		case wanted:
 		case f.RootCause != "" && f.RootCause != noHistory:
 			add("accuses wrongly: %s", says)
-		case f.Predicted == analyzer.Reject:
+		case f.Predicted == check.Reject:
 			add("found: %s", says)
 		}
 	}

@@ -1,4 +1,4 @@
-package analyzer
+package check
 
 import (
 	"fmt"
@@ -34,7 +34,7 @@ func history(messages ...[]string) *facts.Request {
 
 func TestPairing(t *testing.T) {
 	u, a, re := []string{"u"}, func(ids ...string) []string { return append([]string{"a"}, ids...) }, func(id string) []string { return []string{"t", id} }
-	fate := map[Fate]string{
+	status := map[ReplyStatus]string{
 		ReplyMatched: "ok", ReplyDuplicate: "duplicate", ReplyLate: "late", ReplyUnknown: "unknown",
 		ReplyWithoutID: "no id", ReplyBeforeCall: "before call", ReplyOrphan: "orphan",
 	}
@@ -44,10 +44,10 @@ func TestPairing(t *testing.T) {
 		p.reset(r, facts.Target{Dialect: facts.OpenAIChat}, nil)
 		got := ""
 		for i := range p.Replies {
-			got += fmt.Sprintf("%d %s, ", p.Replies[i].Message, fate[p.Replies[i].Fate])
+			got += fmt.Sprintf("%d %s, ", p.Replies[i].Message, status[p.Replies[i].Status])
 		}
 		if diff := cmp.Diff(replies, got); diff != "" {
-			t.Errorf("fates differ (-want +got):\n%s", diff)
+			t.Errorf("reply statuses differ (-want +got):\n%s", diff)
 		}
 		n := 0
 		for range p.Unanswered() {
@@ -130,7 +130,7 @@ func TestReportIsBounded(t *testing.T) {
 			p.Report(i, nil, nil, "", "x")
 		}
 	}}
-	if n := len(NewChecker([]*Rule{rule, rule}).Check(history(), facts.Target{})); n != 2*maxPerRule {
+	if n := len(NewChecker([]*Rule{rule, rule}).Check(history(), facts.Target{}, nil)); n != 2*maxPerRule {
 		t.Errorf("%d violations, want %d", n, 2*maxPerRule)
 	}
 }

@@ -1,4 +1,4 @@
-package analyzer
+package check
 
 import (
 	"hash/maphash"

@@ -1,4 +1,4 @@
-package analyzer
+package check
 
 import (
 	"fmt"
@@ -39,13 +39,13 @@ func geminiContents(contents ...string) string {
 }
 
 func TestPairingGemini(t *testing.T) {
-	fate := map[Fate]string{
+	status := map[ReplyStatus]string{
 		ReplyMatched: "ok", ReplyDuplicate: "duplicate", ReplyLate: "late", ReplyUnknown: "unknown",
 		ReplyWithoutID: "no name", ReplyBeforeCall: "before call", ReplyOrphan: "orphan",
 	}
 	p := NewChecker(nil).pairing // one for all: what a request leaves behind must not show in the next
 	var r facts.Request
-	// A reply is shown as its content, its fate, and the content and place of its call there.
+	// A reply is shown as its content, its status, and the content and place of its call there.
 	f := func(replies, unanswered string, contents ...string) {
 		t.Helper()
 		body := geminiContents(contents...)
@@ -63,7 +63,7 @@ func TestPairingGemini(t *testing.T) {
 		var got []string
 		for i := range p.Replies {
 			rep := &p.Replies[i]
-			s := fmt.Sprintf("%d %s", rep.Message, fate[rep.Fate])
+			s := fmt.Sprintf("%d %s", rep.Message, status[rep.Status])
 			if rep.Call >= 0 {
 				s += " " + place(rep.Call)
 			}
@@ -138,7 +138,7 @@ func TestPairingGeminiRoles(t *testing.T) {
 			t.Fatal(err)
 		}
 		p.reset(&r, facts.Target{Dialect: facts.Gemini}, nil)
-		if len(p.Replies) != 1 || p.Replies[0].Fate != ReplyMatched {
+		if len(p.Replies) != 1 || p.Replies[0].Status != ReplyMatched {
 			t.Errorf("%s: replies %+v", body, p.Replies)
 		}
 	}
@@ -157,11 +157,11 @@ func TestPairingGeminiIDs(t *testing.T) {
 	}
 	p.reset(&r, facts.Target{Dialect: facts.Gemini}, nil)
 	for i, want := range []int{2, 0, 1} {
-		if p.Replies[i].Fate != ReplyMatched || p.Replies[i].Call != want {
-			t.Errorf("reply %d: fate %d of call %d, want call %d", i, p.Replies[i].Fate, p.Replies[i].Call, want)
+		if p.Replies[i].Status != ReplyMatched || p.Replies[i].Call != want {
+			t.Errorf("reply %d: status %d of call %d, want call %d", i, p.Replies[i].Status, p.Replies[i].Call, want)
 		}
 	}
-	if p.Replies[3].Fate != ReplyDuplicate {
-		t.Errorf("one reply too many: fate %d", p.Replies[3].Fate)
+	if p.Replies[3].Status != ReplyDuplicate {
+		t.Errorf("one reply too many: status %d", p.Replies[3].Status)
 	}
 }

@@ -1,0 +1,112 @@
+package check
+
+import (
+	"fmt"
+	"hash/maphash"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// A Checker runs a set of rules over requests. It reuses its memory between requests and is not safe for concurrent use.
+type Checker struct {
+	rules   []*Rule
+	pairing Pairing
+	set     Set
+	pass    Pass
+}
+
+// NewChecker returns a Checker that runs rules in the given order.
+func NewChecker(rules []*Rule) *Checker {
+	return &Checker{rules: rules, pairing: Pairing{seed: maphash.MakeSeed()}, set: Set{seed: maphash.MakeSeed()}}
+}
+
+// Check runs the rules over r for target t and returns the violations in rule order. The caller owns the result. before
+// is nil when nothing is known of the conversation before r.
+func (c *Checker) Check(r *facts.Request, t facts.Target, before *Before) []Violation {
+	c.pair(r, t, before)
+	c.reset(r, t, before)
+	for _, rule := range c.rules {
+		c.pass.rule, c.pass.reported = rule, 0
+		rule.Run(&c.pass)
+	}
+	if len(c.pass.violations) == 0 {
+		return nil
+	}
+	return append([]Violation(nil), c.pass.violations...)
+}
+
+// CheckRule runs one rule over the request of the last Check, for another target. The result is valid until the next
+// check.
+func (c *Checker) CheckRule(rule *Rule, r *facts.Request, t facts.Target, before *Before) []Violation {
+	if schemeOf(t) != c.pairing.scheme {
+		c.pair(r, t, before)
+	}
+	c.reset(r, t, before)
+	c.pass.rule = rule
+	rule.Run(&c.pass)
+	return c.pass.violations
+}
+
+// Pairing returns the calls and replies of the last request. It is valid until the next check.
+func (c *Checker) Pairing() *Pairing { return &c.pairing }
+
+func (c *Checker) pair(r *facts.Request, t facts.Target, before *Before) {
+	var chain *Chain
+	if before != nil {
+		chain = before.Chain
+	}
+	c.pairing.reset(r, t, chain)
+}
+
+func (c *Checker) reset(r *facts.Request, t facts.Target, before *Before) {
+	c.pass = Pass{Request: r, Target: t, Before: before, Pairing: &c.pairing, set: &c.set, violations: c.pass.violations[:0]}
+}
+
+// A Pass is one run of the rules over one request. Rules read Request and Pairing and call Report.
+type Pass struct {
+	Request *facts.Request
+	Target  facts.Target
+	// Before describes the conversation before the request; nil when nothing is known.
+	Before *Before
+	// Pairing matches the calls and replies of Request. It is computed once per request and shared by all rules.
+	Pairing *Pairing
+
+	set        *Set
+	rule       *Rule
+	reported   int // by rule
+	violations []Violation
+}
+
+// Before describes the answers that a request builds on.
+type Before struct {
+	Chain *Chain // of the answer that previous_response_id names; nil when it was not seen
+	// Signed are the signatures of the answer before the request, and Copy is the index of the message that repeats this
+	// answer; -1 when there is none.
+	Signed []facts.Signed
+	Copy   int
+}
+
+// A Chain describes the answer that previous_response_id names.
+type Chain struct {
+	Calls []facts.ResponseCall // calls that the agent has to answer
+}
+
+// maxPerRule bounds the violations per rule and request, so that a hostile body cannot fill memory with findings.
+const maxPerRule = 1000
+
+// Report records a defect of message i. Only the first 1,000 per rule are kept.
+func (p *Pass) Report(i int, callID []byte, toolName []byte, detail, format string, args ...any) {
+	p.ReportAs(p.rule.Severity(p.Target), i, callID, toolName, detail, format, args...)
+}
+
+// ReportAs is Report with a severity other than the rule's usual one: OpenAI rejects audio in a tool message, but no
+// longer images.
+func (p *Pass) ReportAs(s Severity, i int, callID []byte, toolName []byte, detail, format string, args ...any) {
+	if p.reported++; p.reported > maxPerRule {
+		return
+	}
+	p.violations = append(p.violations, Violation{
+		Rule: p.rule, Predicted: s, Message: i, ToolCallID: string(callID), ToolName: string(toolName),
+		Detail: detail, Summary: fmt.Sprintf(format, args...),
+	})
+}

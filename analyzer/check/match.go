@@ -1,0 +1,306 @@
+package check
+
+import (
+	"hash/maphash"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// reset pairs the calls and replies of r. It takes linear time and, once its memory has grown, allocates nothing.
+func (p *Pairing) reset(r *facts.Request, t facts.Target, chain *Chain) {
+	p.Groups, p.Calls, p.Replies, p.counts = p.Groups[:0], p.Calls[:0], p.Replies[:0], [replyStatuses]int{}
+	// Beyond the bound of facts, calls and replies of the request are missing.
+	p.Unknown, p.Chained, p.scheme = r.Stored && chain == nil || r.Dropped > 0, p.Chained[:0], schemeOf(t)
+	p.size(r)
+	open, after := false, -1 // a group is open; the last message without replies
+	for i := range r.Messages {
+		m := &r.Messages[i]
+		switch {
+		case p.scheme.items && (m.Item == facts.ItemReasoning || m.Item == facts.ItemReference || m.Item == facts.ItemOther):
+			continue
+		case p.scheme.blocks && m.Role == facts.RoleSystem:
+			continue
+		case len(m.Replies) > 0 && (m.Role == facts.RoleTool || p.scheme.blocks):
+			for j := range m.Replies {
+				p.reply(i, &m.Replies[j], open, after)
+			}
+			continue
+		}
+		// A turn of several messages: its later calls belong to the group until the first reply.
+		joins := open && after >= 0 && m.Role == facts.RoleAssistant && (p.scheme.blocks || p.scheme.items && m.Item == facts.ItemCall) && p.unanswered()
+		if after = i; joins {
+			p.join(i, m)
+			continue
+		}
+		p.close(i)
+		open = p.open(i, m)
+	}
+	p.close(len(r.Messages))
+
+	// For a reply with no open group and no earlier call, only now is it known whether its call comes later.
+	for i := range p.Replies {
+		rep := &p.Replies[i]
+		if rep.Status == ReplyOrphan {
+			if rep.Call = p.find(rep.ID); p.scheme.names && rep.Call >= 0 && p.Calls[rep.Call].Reply >= 0 {
+				rep.Call = -1 // that call has its own reply
+			}
+			if rep.Call >= 0 {
+				rep.Status = ReplyBeforeCall
+				p.elsewhere(rep.Call, i)
+			}
+		}
+	}
+	if chain != nil {
+		p.chain(chain)
+	}
+	for i := range p.Replies {
+		p.counts[p.Replies[i].Status]++
+	}
+	if p.Unknown {
+		p.counts = [replyStatuses]int{}
+	}
+}
+
+// unanswered reports whether the newest group has no reply yet.
+func (p *Pairing) unanswered() bool {
+	n := len(p.Replies)
+	return n == 0 || p.Replies[n-1].Message < p.Calls[len(p.Calls)-1].Message
+}
+
+// chain matches replies to the calls of the answer that previous_response_id names.
+func (p *Pairing) chain(c *Chain) {
+	for i := range c.Calls {
+		answered := false
+		for j := range p.Replies {
+			rep := &p.Replies[j]
+			if string(rep.ID) != c.Calls[i].ID {
+				continue
+			}
+			if rep.Status == ReplyOrphan || rep.Status == ReplyUnknown {
+				rep.Status = ReplyMatched
+			}
+			answered = true
+		}
+		if !answered && c.Calls[i].ID != "" {
+			p.Chained = append(p.Chained, c.Calls[i])
+		}
+	}
+}
+
+// size empties the table and makes it at least twice as large as the number of calls.
+func (p *Pairing) size(r *facts.Request) {
+	calls := 0
+	for i := range r.Messages {
+		if r.Messages[i].Role == facts.RoleAssistant {
+			calls += len(r.Messages[i].Calls)
+		}
+	}
+	n := 16
+	for n < 2*calls {
+		n *= 2
+	}
+	if cap(p.table) < n {
+		p.table = make([]int32, n)
+		return
+	}
+	p.table = p.table[:n]
+	clear(p.table)
+}
+
+// open starts a group if m is an assistant message with calls, and reports whether it did.
+func (p *Pairing) open(i int, m *facts.Message) bool {
+	if m.Role != facts.RoleAssistant || len(m.Calls) == 0 {
+		return false
+	}
+	first := len(p.Calls)
+	p.Groups = append(p.Groups, Group{Message: i, End: -1, First: first, Last: first})
+	p.noID, p.since = first, len(p.Replies)
+	p.join(i, m)
+	return true
+}
+
+// join adds the calls of m to the newest group.
+func (p *Pairing) join(i int, m *facts.Message) {
+	g := &p.Groups[len(p.Groups)-1]
+	for j := range m.Calls {
+		c := PairedCall{Call: &m.Calls[j], ID: m.Calls[j].ID, Message: i, Group: len(p.Groups) - 1, Reply: -1, Again: -1, same: -1, next: -1}
+		if p.scheme.names {
+			c.ID = c.Name
+		}
+		if len(c.ID) > 0 {
+			p.enter(&c, g.First)
+		}
+		p.Calls = append(p.Calls, c)
+	}
+	g.Last = len(p.Calls)
+}
+
+// enter adds c, which is about to become the newest call, to the table.
+func (p *Pairing) enter(c *PairedCall, first int) {
+	slot := p.slot(c.ID)
+	older := int(p.table[slot]) - 1
+	if !p.scheme.names {
+		c.Again = older
+	}
+	switch {
+	case older < first:
+		p.table[slot] = int32(len(p.Calls) + 1)
+	case p.scheme.names: // the table has the head of the list, and head.same is its end
+		head := &p.Calls[older]
+		if head.same < 0 {
+			head.same = older
+		}
+		p.Calls[head.same].next = len(p.Calls)
+		head.same = len(p.Calls)
+	default: // a second reply answers the second call
+		c.same = older
+		c.next, p.Calls[older].next = p.Calls[older].next, len(p.Calls)
+	}
+}
+
+// close ends the newest group before message end, if it is still open.
+func (p *Pairing) close(end int) {
+	if len(p.Groups) == 0 || p.Groups[len(p.Groups)-1].End >= 0 {
+		return
+	}
+	g := &p.Groups[len(p.Groups)-1]
+	g.End = end
+	if p.scheme.names {
+		p.count(g)
+	}
+	for i := g.First; i < g.Last; i++ {
+		c := &p.Calls[i]
+		if c.same >= 0 && !p.scheme.names && c.Reply < 0 {
+			c.Reply = p.Calls[c.same].Reply
+		}
+		if c.Reply >= 0 {
+			g.Answered++
+		}
+	}
+}
+
+// count lets replies of another name, or without one, answer the calls of g that are still open: providers whose replies
+// name the function only count them.
+func (p *Pairing) count(g *Group) {
+	open := g.First
+	for r := p.since; r < len(p.Replies); r++ {
+		if f := p.Replies[r].Status; f != ReplyUnknown && (f != ReplyWithoutID || p.Replies[r].Call >= 0) {
+			continue
+		}
+		for open < g.Last && p.Calls[open].Reply >= 0 {
+			open++
+		}
+		if open == g.Last {
+			return
+		}
+		p.Calls[open].Reply = r
+	}
+}
+
+// reply matches a reply in message i to the calls before it.
+func (p *Pairing) reply(i int, r *facts.Reply, open bool, after int) {
+	rep := Reply{Reply: r, ID: r.ID, Message: i, Call: -1, Group: -1, After: after}
+	if p.scheme.names {
+		rep.ID = r.Name
+	}
+	first := len(p.Calls)
+	if open {
+		rep.Group = len(p.Groups) - 1
+		first = p.Groups[rep.Group].First
+	}
+	if len(rep.ID) > 0 {
+		rep.Call = p.find(rep.ID)
+	}
+	if p.scheme.names && rep.Call >= 0 {
+		rep.Call = p.named(&rep, first)
+	}
+	switch {
+	case len(rep.ID) == 0:
+		rep.Status = ReplyWithoutID
+		if open {
+			p.answerNoID(&rep)
+		}
+	case rep.Call >= first && p.Calls[rep.Call].Reply < 0:
+		rep.Status = ReplyMatched
+		p.Calls[rep.Call].Reply = len(p.Replies)
+	case rep.Call >= first && !p.scheme.names && p.Calls[rep.Call].next >= 0:
+		head := &p.Calls[rep.Call]
+		rep.Status, rep.Call = ReplyMatched, head.next
+		head.next = p.Calls[rep.Call].next
+		p.Calls[rep.Call].Reply = len(p.Replies)
+	case rep.Call >= first:
+		rep.Status = ReplyDuplicate
+	case rep.Call >= 0:
+		rep.Status = ReplyLate
+		p.elsewhere(rep.Call, len(p.Replies))
+	case open:
+		rep.Status = ReplyUnknown
+	default:
+		rep.Status = ReplyOrphan
+	}
+	p.Replies = append(p.Replies, rep)
+}
+
+// maxSameName bounds the search for an id among the calls of one function in one group.
+const maxSameName = 64
+
+// named returns the call that a reply answers where replies name functions: in its own group the call with its id, else
+// the next open one; in an earlier group a call that is still open; else -1.
+func (p *Pairing) named(rep *Reply, first int) int {
+	head := rep.Call
+	if head < first {
+		if p.Calls[head].Reply >= 0 {
+			return -1
+		}
+		return head
+	}
+	for p.Calls[head].Reply >= 0 && p.Calls[head].next >= 0 {
+		next := p.Calls[head].next
+		p.Calls[next].same = p.Calls[head].same
+		head = next
+	}
+	p.table[p.slot(rep.ID)] = int32(head + 1)
+	if len(rep.Reply.ID) > 0 {
+		for c, n := head, 0; c >= 0 && n < maxSameName; c, n = p.Calls[c].next, n+1 {
+			if p.Calls[c].Reply < 0 && string(p.Calls[c].Call.ID) == string(rep.Reply.ID) {
+				return c
+			}
+		}
+	}
+	return head
+}
+
+// elsewhere lets a reply outside the group of the call answer it, where the dialect allows that.
+func (p *Pairing) elsewhere(call, reply int) {
+	c := &p.Calls[call]
+	if !p.scheme.anywhere || c.Reply >= 0 {
+		return
+	}
+	c.Reply = reply
+	p.Groups[c.Group].Answered++
+}
+
+// answerNoID lets a reply without an id answer the first open call without an id of the newest group: the pair is
+// malformed, but no reply is missing.
+func (p *Pairing) answerNoID(rep *Reply) {
+	for ; p.noID < len(p.Calls); p.noID++ {
+		if c := &p.Calls[p.noID]; len(c.ID) == 0 && c.Reply < 0 {
+			c.Reply, rep.Call = len(p.Replies), p.noID
+			return
+		}
+	}
+}
+
+// find returns the newest call with this id, or -1.
+func (p *Pairing) find(id []byte) int { return int(p.table[p.slot(id)]) - 1 }
+
+// slot returns the slot of id, or the free slot for it. The seed is random, so nobody can choose ids that collide.
+func (p *Pairing) slot(id []byte) int {
+	mask := len(p.table) - 1
+	for slot := int(maphash.Bytes(p.seed, id)) & mask; ; slot = (slot + 1) & mask {
+		c := p.table[slot]
+		if c == 0 || string(p.Calls[c-1].ID) == string(id) {
+			return slot
+		}
+	}
+}

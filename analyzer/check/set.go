@@ -1,0 +1,54 @@
+package check
+
+import "hash/maphash"
+
+// A Set holds strings of one request, so that rules can look them up in constant time. It keeps its memory between
+// requests.
+type Set struct {
+	keys  [][]byte
+	table []int32 // open addressing: 1 + index in keys; 0 is a free slot
+	seed  maphash.Seed
+}
+
+// Set returns an empty set with room for n keys. All rules share one set: it is valid until the next call.
+func (p *Pass) Set(n int) *Set {
+	s := p.set
+	size := 16
+	for size < 2*n {
+		size *= 2
+	}
+	if s.keys = s.keys[:0]; cap(s.table) < size {
+		s.table = make([]int32, size)
+		return s
+	}
+	s.table = s.table[:size]
+	clear(s.table)
+	return s
+}
+
+// Add adds key, which must not change, and reports whether it is new. Once the set is full, further keys are not added,
+// and each counts as new.
+func (s *Set) Add(key []byte) bool {
+	slot := s.slot(key)
+	if s.table[slot] != 0 {
+		return false
+	}
+	if 2*len(s.keys) < len(s.table) {
+		s.keys = append(s.keys, key)
+		s.table[slot] = int32(len(s.keys))
+	}
+	return true
+}
+
+// Has reports whether key was added.
+func (s *Set) Has(key []byte) bool { return s.table[s.slot(key)] != 0 }
+
+// slot returns the slot of key, or the free slot for it. The seed is random, so nobody can choose keys that collide.
+func (s *Set) slot(key []byte) int {
+	mask := len(s.table) - 1
+	for slot := int(maphash.Bytes(s.seed, key)) & mask; ; slot = (slot + 1) & mask {
+		if i := s.table[slot]; i == 0 || string(s.keys[i-1]) == string(key) {
+			return slot
+		}
+	}
+}
