@@ -11,6 +11,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 // maxStatus bounds an Alertmanager's answer about itself, which holds its configuration.
@@ -28,7 +29,7 @@ func Check(ctx context.Context, cfg Config) ([]Status, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	token, err := cfg.readToken()
+	token, err := secret.Read(cfg.Token, "token_file", cfg.TokenFile)
 	if err != nil {
 		return nil, err
 	}

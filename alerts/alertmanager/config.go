@@ -3,7 +3,6 @@ package alertmanager
 import (
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -39,20 +38,4 @@ func (c Config) Validate() error {
 		errs = append(errs, errors.New("token, token_file: both are set; keep one"))
 	}
 	return errors.Join(errs...)
-}
-
-// readToken returns the token itself; "" for none.
-func (c Config) readToken() (string, error) {
-	if c.TokenFile == "" {
-		return c.Token, nil
-	}
-	b, err := os.ReadFile(c.TokenFile)
-	if err != nil {
-		return "", fmt.Errorf("read token_file: %w", err)
-	}
-	token := strings.TrimSpace(string(b))
-	if token == "" {
-		return "", fmt.Errorf("token_file %s is empty", c.TokenFile)
-	}
-	return token, nil
 }

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 const (
@@ -60,7 +61,7 @@ func New(cfg Config, o Options) ([]*Notifier, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	token, err := cfg.readToken()
+	token, err := secret.Read(cfg.Token, "token_file", cfg.TokenFile)
 	if err != nil {
 		return nil, err
 	}

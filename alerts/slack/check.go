@@ -7,6 +7,8 @@ import (
 	"strings"
 
 	"github.com/slack-go/slack"
+
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 // Check asks Slack whose token it is, and posts nothing. It returns the names of the workspace and of the app's user.
@@ -14,7 +16,7 @@ func Check(ctx context.Context, cfg Config) (team, user string, err error) {
 	if err := cfg.Validate(); err != nil {
 		return "", "", err
 	}
-	token, err := cfg.readToken()
+	token, err := secret.Read(cfg.Token, "token_file", cfg.TokenFile)
 	if err != nil {
 		return "", "", err
 	}

@@ -4,8 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
-	"strings"
 
 	"github.com/slack-go/slack"
 )
@@ -53,20 +51,4 @@ func checkURL(s string) error {
 		return fmt.Errorf("%q is not an http or https URL", s)
 	}
 	return nil
-}
-
-// readToken returns the token itself.
-func (c Config) readToken() (string, error) {
-	if c.TokenFile == "" {
-		return c.Token, nil
-	}
-	b, err := os.ReadFile(c.TokenFile)
-	if err != nil {
-		return "", fmt.Errorf("read token_file: %w", err)
-	}
-	token := strings.TrimSpace(string(b))
-	if token == "" {
-		return "", fmt.Errorf("token_file %s is empty", c.TokenFile)
-	}
-	return token, nil
 }

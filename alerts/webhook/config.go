@@ -3,10 +3,9 @@ package webhook
 import (
 	"errors"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 // Config says where posts go and what signs them.
@@ -44,16 +43,9 @@ func (c Config) Validate() error {
 
 // readSecret returns the secret itself.
 func (c Config) readSecret() ([]byte, error) {
-	if c.SecretFile == "" {
-		return []byte(c.Secret), nil
+	key, err := secret.Read(c.Secret, "secret_file", c.SecretFile)
+	if err == nil && len(key) < minSecret {
+		err = fmt.Errorf("secret_file %s has %d bytes, fewer than %d", c.SecretFile, len(key), minSecret)
 	}
-	b, err := os.ReadFile(c.SecretFile)
-	if err != nil {
-		return nil, fmt.Errorf("read secret_file: %w", err)
-	}
-	secret := strings.TrimSpace(string(b))
-	if len(secret) < minSecret {
-		return nil, fmt.Errorf("secret_file %s has %d bytes, fewer than %d", c.SecretFile, len(secret), minSecret)
-	}
-	return []byte(secret), nil
+	return []byte(key), err
 }

@@ -43,14 +43,14 @@ func New(cfg Config, o Options) (*Notifier, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	secret, err := cfg.readSecret()
+	key, err := cfg.readSecret()
 	if err != nil {
 		return nil, err
 	}
 	if o.Client == nil {
 		o.Client = alerts.NewClient()
 	}
-	return &Notifier{cfg: cfg, secret: secret, opts: o}, nil
+	return &Notifier{cfg: cfg, secret: key, opts: o}, nil
 }
 
 // Pace implements alerts.Paced: each post is a message of its own, so numbers that change are not worth one.

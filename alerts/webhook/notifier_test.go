@@ -27,7 +27,7 @@ import (
 
 var update = flag.Bool("update", false, "write golden files")
 
-const secret = "0123456789abcdef0123456789abcdef"
+const signingKey = "0123456789abcdef0123456789abcdef"
 
 // A post is what the receiver got, and when.
 type post struct {
@@ -70,7 +70,7 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func newNotifier(t *testing.T, r *receiver) *Notifier {
 	t.Helper()
-	n, err := New(Config{URL: "https://hooks.example.com/T0K3N", Secret: secret},
+	n, err := New(Config{URL: "https://hooks.example.com/T0K3N", Secret: signingKey},
 		Options{Client: &http.Client{Transport: r}, GroupBy: []string{"service", "stage", "component"}, ExternalURL: "https://llmtap.example.com/"})
 	if err != nil {
 		t.Fatal(err)
@@ -114,7 +114,7 @@ func TestMessage(t *testing.T) {
 
 // The signature was computed with openssl dgst -sha256 -hmac.
 func TestSign(t *testing.T) {
-	got := Sign([]byte(secret), "1767225600", []byte(`{"version":"4"}`))
+	got := Sign([]byte(signingKey), "1767225600", []byte(`{"version":"4"}`))
 	if want := "sha256=0ec76425785e4715e1445628ee0f97d4d8ef820b20ce0f59f973f2df1710095b"; got != want {
 		t.Errorf("%s, want %s", got, want)
 	}
@@ -131,7 +131,7 @@ func TestNotify(t *testing.T) {
 				t.Fatal(err)
 			}
 			p := r.posts[len(r.posts)-1]
-			mac := hmac.New(sha256.New, []byte(secret))
+			mac := hmac.New(sha256.New, []byte(signingKey))
 			mac.Write([]byte(p.timestamp + "." + p.body))
 			if want := "sha256=" + hex.EncodeToString(mac.Sum(nil)); p.signature != want || p.timestamp != strconv.FormatInt(time.Now().Unix(), 10) {
 				t.Errorf("signature %s of %s, want %s", p.signature, p.timestamp, want)
@@ -290,12 +290,12 @@ func TestSecretFile(t *testing.T) {
 	f := func(want string) {
 		t.Helper()
 		n, err := New(cfg, Options{})
-		if want == "" && (err != nil || string(n.secret) != secret) || want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "T0K3N")) {
+		if want == "" && (err != nil || string(n.secret) != signingKey) || want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "T0K3N")) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}
 	f("read secret_file")
-	for text, want := range map[string]string{"short\n": "has 5 bytes, fewer than 16", secret + "\n": ""} {
+	for text, want := range map[string]string{"short\n": "has 5 bytes, fewer than 16", signingKey + "\n": ""} {
 		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
 			t.Fatal(err)
 		}

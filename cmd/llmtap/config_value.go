@@ -4,7 +4,6 @@ import (
 	"errors"
 	"fmt"
 	"math"
-	"os"
 	"reflect"
 	"regexp"
 	"strconv"
@@ -249,20 +248,4 @@ func expand(text string, getenv func(string) string) (string, error) {
 		return value
 	})
 	return out, errors.Join(errs...)
-}
-
-// readSecret returns value, or what the file holds without the white space around it.
-func readSecret(value, file string) (string, error) {
-	if file == "" {
-		return value, nil
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("read a secret: %w", err)
-	}
-	secret := strings.TrimSpace(string(b))
-	if secret == "" {
-		return "", fmt.Errorf("read a secret: %s is empty", file)
-	}
-	return secret, nil
 }

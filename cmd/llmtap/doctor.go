@@ -12,6 +12,8 @@ import (
 	"reflect"
 	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 const doctorHelp = `Check a set-up and say what is wrong and what to do, one line for each check. It changes nothing. Give it the
@@ -237,7 +239,7 @@ func (d *doctor) get(ctx context.Context, path string) (*http.Response, error) {
 	if err != nil {
 		return nil, err
 	}
-	if token, err := readSecret(d.s.HTTP.Token, d.s.HTTP.TokenFile); err == nil && token != "" {
+	if token, err := secret.Read(d.s.HTTP.Token, "token_file", d.s.HTTP.TokenFile); err == nil && token != "" {
 		req.Header.Set("Authorization", "Bearer "+token)
 	}
 	return http.DefaultClient.Do(req)

@@ -7,6 +7,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 // A guard decides who may ask the listener of health and metrics. With a token it is whoever presents the token, and
@@ -14,7 +16,7 @@ import (
 type guard struct{ token string }
 
 func newGuard(cfg HTTPConfig) (guard, error) {
-	token, err := readSecret(cfg.Token, cfg.TokenFile)
+	token, err := secret.Read(cfg.Token, "token_file", cfg.TokenFile)
 	if err != nil {
 		return guard{}, fmt.Errorf("http.token_file: %w", err)
 	}

@@ -20,14 +20,15 @@ var importRules = []struct {
 	why    string
 }{
 	{"ingest/event", nil, "SDK users get a stdlib-only vocabulary"},
+	{"ingest/secret", nil, "every configuration reads its secrets with it"},
 	{"ingest/shape", []string{"ingest/event"}, "hooks use it, and they drag nothing of the collector into an agent"},
 	{"ingest/sdk/go", []string{"ingest/event", "ingest/shape"}, "a hook drags nothing of the collector into an agent"},
 	{"ingest", []string{"ingest/"}, "a collector must run without analysis"},
 	{"analyzer/check", []string{"analyzer/facts"}, "rules and lint need no stream"},
 	{"analyzer/rules", []string{"analyzer/check", "analyzer/facts"}, "a rule sees one request"},
 	{"analyzer", []string{"ingest/event", "analyzer"}, "rules are pure: lint, import and backtests work offline"},
-	{"sinks", []string{"ingest/event", "analyzer", "sinks"}, "storage and alerting never know each other"},
-	{"alerts", []string{"ingest/event", "analyzer", "alerts"}, "storage and alerting never know each other"},
+	{"sinks", []string{"ingest/event", "ingest/secret", "analyzer", "sinks"}, "storage and alerting never know each other"},
+	{"alerts", []string{"ingest/event", "ingest/secret", "analyzer", "alerts"}, "storage and alerting never know each other"},
 	{"dashboards", []string{"dashboards"}, "it declares the interfaces it reads through"},
 	{"deploy/examples/go", []string{"ingest/sdk/go"}, "examples show what an agent sees"},
 	{"cmd/llmtap/internal/fleet", []string{"ingest/sdk", "ingest/event", "cmd/llmtap/internal/fleet"}, "the demo's fleet must not share code with what judges it"},

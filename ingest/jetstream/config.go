@@ -4,11 +4,12 @@ import (
 	"errors"
 	"fmt"
 	"net/url"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/nats-io/nats.go"
+
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 // duplicateWindow is how long JetStream knows a message id: publishing again within it stores nothing twice.
@@ -90,13 +91,13 @@ func (c *Config) ClientOptions() ([]nats.Option, error) {
 	var o []nats.Option
 	switch {
 	case c.User != "":
-		password, err := secret(c.Password, c.PasswordFile)
+		password, err := secret.Read(c.Password, "password_file", c.PasswordFile)
 		if err != nil {
 			return nil, err
 		}
 		o = append(o, nats.UserInfo(c.User, password))
 	case c.Token != "" || c.TokenFile != "":
-		token, err := secret(c.Token, c.TokenFile)
+		token, err := secret.Read(c.Token, "token_file", c.TokenFile)
 		if err != nil {
 			return nil, err
 		}
@@ -117,16 +118,4 @@ func (c *Config) ClientOptions() ([]nats.Option, error) {
 		o = append(o, nats.ClientCert(c.CertFile, c.KeyFile))
 	}
 	return o, nil
-}
-
-// secret returns value, or what the file holds without the white space around it.
-func secret(value, file string) (string, error) {
-	if file == "" {
-		return value, nil
-	}
-	b, err := os.ReadFile(file)
-	if err != nil {
-		return "", fmt.Errorf("read a secret: %w", err)
-	}
-	return strings.TrimSpace(string(b)), nil
 }

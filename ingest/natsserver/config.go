@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"log/slog"
 	"net"
-	"os"
-	"strings"
 )
 
 // maxPayloadLimit is where nats-server itself begins to warn.
@@ -44,22 +42,6 @@ func (c *Config) Validate() error {
 	check(loopback(c.Host) || c.Token != "" || c.TokenFile != "",
 		"host: %q is not loopback; set token or token_file, or everyone who reaches it can read every call", c.Host)
 	return errors.Join(errs...)
-}
-
-// token returns the token itself.
-func (c *Config) token() (string, error) {
-	if c.TokenFile == "" {
-		return c.Token, nil
-	}
-	b, err := os.ReadFile(c.TokenFile)
-	if err != nil {
-		return "", fmt.Errorf("read token_file: %w", err)
-	}
-	token := strings.TrimSpace(string(b))
-	if token == "" {
-		return "", fmt.Errorf("token_file %s is empty", c.TokenFile)
-	}
-	return token, nil
 }
 
 func loopback(host string) bool {

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 // startTimeout bounds the recovery of the streams; 10 GiB take seconds.
@@ -55,7 +57,7 @@ func start(ctx context.Context, cfg Config) (*server.Server, error) {
 			return nil, fmt.Errorf("give the port of NATS clients back: %w", err)
 		}
 	}
-	token, err := cfg.token()
+	token, err := secret.Read(cfg.Token, "token_file", cfg.TokenFile)
 	if err != nil {
 		return nil, err
 	}

@@ -6,9 +6,7 @@ import (
 	"log/slog"
 	"maps"
 	"net"
-	"os"
 	"slices"
-	"strings"
 
 	"github.com/nats-io/nats.go"
 
@@ -76,20 +74,4 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("memory_limit: %d bytes is below 1 MiB", c.MemoryLimit))
 	}
 	return errors.Join(errs...)
-}
-
-// readToken returns the token itself, "" if none is needed.
-func (c *Config) readToken() (string, error) {
-	if c.TokenFile == "" {
-		return c.Token, nil
-	}
-	b, err := os.ReadFile(c.TokenFile)
-	if err != nil {
-		return "", fmt.Errorf("read token_file: %w", err)
-	}
-	token := strings.TrimSpace(string(b))
-	if token == "" {
-		return "", fmt.Errorf("token_file %s is empty", c.TokenFile)
-	}
-	return token, nil
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/event"
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 // A Proxy passes requests on to upstreams and publishes what it saw. It is an http.Handler, safe for concurrent use.
@@ -37,7 +38,7 @@ func Open(cfg Config, reg prometheus.Registerer) (*Proxy, error) {
 	if cfg.Logger == nil {
 		cfg.Logger = slog.Default()
 	}
-	token, err := cfg.readToken()
+	token, err := secret.Read(cfg.Token, "token_file", cfg.TokenFile)
 	if err != nil {
 		return nil, err
 	}

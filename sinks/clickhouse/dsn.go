@@ -15,6 +15,8 @@ import (
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 // defaultPorts are ClickHouse's, by scheme; those of TLS second.
@@ -39,11 +41,9 @@ func (c Config) options() (*clickhouse.Options, error) {
 		return nil, err
 	}
 	if c.PasswordFile != "" {
-		b, err := os.ReadFile(c.PasswordFile)
-		if err != nil {
-			return nil, fmt.Errorf("read password_file: %w", err)
+		if d.Auth.Password, err = secret.Read("", "password_file", c.PasswordFile); err != nil {
+			return nil, err
 		}
-		d.Auth.Password = strings.TrimSpace(string(b))
 	}
 	if d.caFile != "" {
 		pem, err := os.ReadFile(d.caFile)

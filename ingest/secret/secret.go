@@ -1,0 +1,25 @@
+// Package secret reads the secrets of configurations: tokens, passwords and signing keys.
+package secret
+
+import (
+	"fmt"
+	"os"
+	"strings"
+)
+
+// Read returns value, or the content of file without surrounding white space if a file is set. An empty file is an error.
+// key is the configuration key of file, for errors.
+func Read(value, key, file string) (string, error) {
+	if file == "" {
+		return value, nil
+	}
+	b, err := os.ReadFile(file)
+	if err != nil {
+		return "", fmt.Errorf("read %s: %w", key, err)
+	}
+	s := strings.TrimSpace(string(b))
+	if s == "" {
+		return "", fmt.Errorf("%s %s is empty", key, file)
+	}
+	return s, nil
+}
