@@ -153,7 +153,7 @@ func (e *Engine) deliver(ctx context.Context, i int) {
 			return // not told; the store knows
 		}
 		if !r.recorder {
-			e.m.notifySeconds.Observe(time.Since(began).Seconds())
+			e.m.notification.Observe(time.Since(began).Seconds())
 		}
 		e.done(i, d, err, time.Now())
 	}

@@ -67,8 +67,9 @@ type Engine struct {
 	receivers []receiver
 	standby   bool // it leads only during Run
 	missing   func() string
-	expected  *analyzer.Tally // counted at each step; nil for none
-	wakeKeep  chan struct{}   // capacity 1; never closed
+	health    bool
+	expected  []Gauge       // applied at each step
+	wakeKeep  chan struct{} // capacity 1; never closed
 
 	promql  *promql.Engine
 	written savedState // last one in the store; only Run uses it
@@ -76,15 +77,15 @@ type Engine struct {
 	mu         sync.Mutex // guards everything below
 	rules      []*rule
 	samples    *samples
-	partitions map[int]int64               // first second that is not closed yet
-	pending    map[int64][]*analyzer.Tally // by the step that counts them
-	next       int64                       // step to evaluate next, Unix seconds; 0 before the first tally
-	first      int64                       // first step evaluated
-	busy       int64                       // last step that counted anything
-	told       int64                       // steps up to this one are in the notices already
-	versions   map[[2]string]int64         // first second, by service and version
-	notices    map[string]*notice          // by group key
-	leads      bool                        // it tells its notices
+	partitions map[int]int64       // first second that is not closed yet
+	pending    map[int64][]tally   // by the step that counts them
+	next       int64               // step to evaluate next, Unix seconds; 0 before the first tally
+	first      int64               // first step evaluated
+	busy       int64               // last step that counted anything
+	told       int64               // steps up to this one are in the notices already
+	versions   map[[2]string]int64 // first second, by service and version
+	notices    map[string]*notice  // by group key
+	leads      bool                // it tells its notices
 	closed     bool
 }
 
@@ -107,14 +108,14 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		o.Missing = func() string { return "" }
 	}
 	e := &Engine{
-		cfg: cfg, log: o.Logger, m: newMetrics(o.Registerer), store: o.Store, rules: rules, standby: o.Standby, leads: !o.Standby,
+		cfg: cfg, log: o.Logger, m: newMetrics(o.Registerer), store: o.Store, rules: rules, health: o.Health, standby: o.Standby, leads: !o.Standby,
 		wakeKeep: make(chan struct{}, 1), missing: o.Missing,
 		promql: promql.NewEngine(promql.EngineOpts{
 			MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 2 * cfg.EvaluationInterval,
 			EnableAtModifier: true, EnableNegativeOffset: true, Parser: newParser(),
 			NoStepSubqueryIntervalFn: func(int64) int64 { return cfg.EvaluationInterval.Milliseconds() },
 		}),
-		partitions: map[int]int64{}, pending: map[int64][]*analyzer.Tally{},
+		partitions: map[int]int64{}, pending: map[int64][]tally{},
 		versions: map[[2]string]int64{}, notices: map[string]*notice{},
 	}
 	if !o.Health {
@@ -160,6 +161,16 @@ func (e *Engine) Close() error {
 // last is ignored. The engine keeps t; the caller must not change it. After an error of ctx the bucket is counted and
 // the next Add goes on with the steps that were left.
 func (e *Engine) Add(ctx context.Context, t *analyzer.Tally) error {
+	return e.add(ctx, tally{Tally: t})
+}
+
+// A tally is an analyzer's, or one of gauges.
+type tally struct {
+	*analyzer.Tally
+	gauges []Gauge
+}
+
+func (e *Engine) add(ctx context.Context, t tally) error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	if e.closed {
@@ -168,8 +179,9 @@ func (e *Engine) Add(ctx context.Context, t *analyzer.Tally) error {
 	if t.Partition < 0 || t.Partition >= maxPartitions || t.Second <= 0 || t.Second > math.MaxInt32*int64(1000) {
 		return fmt.Errorf("add tally: partition %d, second %d is out of range", t.Partition, t.Second)
 	}
+	e.m.talliesReceived.Inc()
 	if t.Second < e.partitions[t.Partition] {
-		e.m.tallies.WithLabelValues("stale").Inc()
+		e.m.talliesDropped.WithLabelValues("stale").Inc()
 		return nil
 	}
 	e.partitions[t.Partition] = t.Second + 1
@@ -177,15 +189,13 @@ func (e *Engine) Add(ctx context.Context, t *analyzer.Tally) error {
 	if e.next == 0 {
 		e.next, e.first, e.busy = step, step, step
 	}
-	result := "added"
-	if len(t.Counts) > 0 || len(t.Examples) > 0 {
+	if len(t.Counts)+len(t.Examples)+len(t.gauges) > 0 {
 		at := max(step, e.next)
 		e.pending[at] = append(e.pending[at], t)
 		if at > step {
-			result = "late"
+			e.m.talliesLate.Inc()
 		}
 	}
-	e.m.tallies.WithLabelValues(result).Inc()
 	return e.catchUp(ctx)
 }
 
@@ -240,8 +250,8 @@ func (e *Engine) step(ctx context.Context, step int64) {
 		e.busy = step
 	}
 	e.noteVersions(tallies)
-	if e.expected != nil {
-		tallies = append(tallies, e.expected)
+	if len(e.expected) > 0 {
+		tallies = append(tallies, tally{Tally: new(analyzer.Tally), gauges: e.expected})
 	}
 	if err := e.samples.apply(ctx, step, tallies); err != nil {
 		e.failed("evaluate", err, "step", step)
@@ -259,9 +269,8 @@ func (e *Engine) step(ctx context.Context, step int64) {
 			e.failed("evaluate", err, "rule", r.name, "step", step)
 		}
 	}
-	e.m.evaluations.Inc()
-	e.m.seconds.Observe(time.Since(began).Seconds())
-	e.m.step.Set(float64(step))
+	e.m.evaluation.Observe(time.Since(began).Seconds())
+	e.m.lastEvaluation.Set(float64(step))
 	if step > e.told {
 		e.publish(ts)
 		e.told = step
@@ -299,7 +308,7 @@ func (e *Engine) failed(stage string, err error, args ...any) {
 }
 
 // noteVersions remembers when each version of a service was first counted.
-func (e *Engine) noteVersions(tallies []*analyzer.Tally) {
+func (e *Engine) noteVersions(tallies []tally) {
 	for _, t := range tallies {
 		for _, c := range t.Counts {
 			k := [2]string{c.Labels["service"], c.Labels["service_version"]}

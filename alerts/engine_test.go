@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	dto "github.com/prometheus/client_model/go"
 
 	"github.com/llmtap/llmtap/analyzer"
 )
@@ -208,7 +209,7 @@ func TestGap(t *testing.T) {
 		if a.State != Resolved || !a.FoundLate || a.EndsAt.Sub(a.StartsAt) != 15*time.Minute {
 			t.Errorf("%s, late %v, lasted %v; want resolved, late, 15m", a.State, a.FoundLate, a.EndsAt.Sub(a.StartsAt))
 		}
-		if n := testutil.ToFloat64(b.m.evaluations); n > 800 {
+		if n := evaluations(t, b.m); n > 800 {
 			t.Errorf("%v steps evaluated of a silence of 49 h", n)
 		}
 	})
@@ -245,10 +246,8 @@ func TestPartitions(t *testing.T) {
 		if a := b.Active(); len(a) != 1 || a[0].Evidence.Calls != 31 {
 			t.Errorf("active %v, want 31 calls", a)
 		}
-		for result, want := range map[string]float64{"stale": 1, "late": 1} {
-			if got := testutil.ToFloat64(b.m.tallies.WithLabelValues(result)); got != want {
-				t.Errorf("%v %s tallies, want %v", got, result, want)
-			}
+		if stale, late := testutil.ToFloat64(b.m.talliesDropped), testutil.ToFloat64(b.m.talliesLate); stale != 1 || late != 1 {
+			t.Errorf("%v stale and %v late tallies, want 1 of each", stale, late)
 		}
 		if err := b.Add(t.Context(), &analyzer.Tally{Partition: 256, Second: s}); err == nil {
 			t.Error("partition 256 accepted")
@@ -320,7 +319,7 @@ func TestBounds(t *testing.T) {
 		if n := len(b.samples.values["service_version"]); n != 3 {
 			t.Errorf("%d versions, want 2 and other", n)
 		}
-		if got := testutil.ToFloat64(b.m.relabelled.WithLabelValues("service_version")); got != 8 {
+		if got := testutil.ToFloat64(b.m.valuesReplaced.WithLabelValues("service_version")); got != 8 {
 			t.Errorf("%v relabelled, want 8", got)
 		}
 		b.second(failures("v0", "a", "", 1), failures("v0", "b", "", 1))
@@ -328,7 +327,7 @@ func TestBounds(t *testing.T) {
 		if n := len(b.samples.series); n != 4 {
 			t.Errorf("%d series, want 4", n)
 		}
-		if got := testutil.ToFloat64(b.m.dropped.WithLabelValues("max_series")); got != 1 {
+		if got := testutil.ToFloat64(b.m.countsDropped.WithLabelValues("max_series")); got != 1 {
 			t.Errorf("%v dropped, want 1", got)
 		}
 		if lint, err := testutil.GatherAndLint(b.reg); err != nil || len(lint) > 0 {
@@ -404,4 +403,13 @@ func TestValidate(t *testing.T) {
 	if finite(math.Inf(1)) != math.MaxFloat64 || finite(math.NaN()) != 0 {
 		t.Error("a value that JSON cannot hold stays")
 	}
+}
+
+func evaluations(t *testing.T, m *metrics) uint64 {
+	t.Helper()
+	var out dto.Metric
+	if err := m.evaluation.Write(&out); err != nil {
+		t.Fatal(err)
+	}
+	return out.GetHistogram().GetSampleCount()
 }

@@ -16,36 +16,39 @@ const (
 	MetricExpected = "llmtap_expected_service"
 
 	// The others say how llmtap itself is. The first four are of a partition of the stream, label partition.
-	MetricTallyAge     = "llmtap_tally_age_seconds"      // of the newest tally that came
-	MetricBacklogAge   = "llmtap_backlog_age_seconds"    // of the oldest event that is not stored
-	MetricBacklogShare = "llmtap_backlog_percent"        // of what the stream may hold that is not stored, by time or by bytes
-	MetricUnread       = "llmtap_unread_events"          // that left the stream before they were stored, those of other partitions too
-	MetricStoreUp      = "llmtap_store_up"               // 1 when the store answers, else 0
-	MetricObserved     = "llmtap_health_observations_ok" // 1 when NATS told what the first four need, else 0
+	MetricTallyAge     = "llmtap_tally_age_seconds"      // of the newest tally received
+	MetricBacklogAge   = "llmtap_backlog_age_seconds"    // of the oldest event not stored yet
+	MetricBacklogRatio = "llmtap_backlog_ratio"          // events not stored yet, 0 to 1 of the stream's limit of age or of bytes, whichever is closer
+	MetricUnread       = "llmtap_unread_events"          // events that left the stream before they were stored, including those of other partitions
+	MetricStoreUp      = "llmtap_store_up"               // 1 if the store answers, else 0
+	MetricObserved     = "llmtap_health_observations_ok" // 1 if NATS reported what the first four require, else 0
 )
 
 // healthMetrics are those of Observe.
-var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogShare, MetricUnread, MetricStoreUp, MetricObserved}
+var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread, MetricStoreUp, MetricObserved}
 
-// isGauge reports whether a count of metric is its value, not an increment.
-func isGauge(metric string) bool {
-	return metric == MetricExpected || slices.Contains(healthMetrics, metric)
+// A Gauge is the current value of one series.
+type Gauge struct {
+	Metric string
+	Labels map[string]string
+	Value  float64
 }
 
-// Observe evaluates a Health engine's rules at now over gauges, each of which lasts until the next call. It is called
+// Observe evaluates a Health engine's rules at now over gauges, each of which is valid until the next call. It is called
 // every Config.EvaluationInterval; more often changes nothing.
-func (e *Engine) Observe(ctx context.Context, now time.Time, gauges []analyzer.Count) error {
+func (e *Engine) Observe(ctx context.Context, now time.Time, gauges []Gauge) error {
 	interval := int64(e.cfg.EvaluationInterval.Seconds())
-	return e.Add(ctx, &analyzer.Tally{Second: now.Unix()/interval*interval - 1, Counts: gauges})
+	t := tally{Tally: &analyzer.Tally{Second: now.Unix()/interval*interval - 1}, gauges: gauges}
+	return e.add(ctx, t)
 }
 
-// expected are the gauges of Config.Services.
-func expected(cfg Config) *analyzer.Tally {
-	t := new(analyzer.Tally)
+// expected returns the gauges of Config.Services.
+func expected(cfg Config) []Gauge {
+	var gauges []Gauge
 	for _, s := range cfg.Services {
-		t.Counts = append(t.Counts, analyzer.Count{Metric: MetricExpected, Labels: map[string]string{"service": s}, N: 1})
+		gauges = append(gauges, Gauge{MetricExpected, map[string]string{"service": s}, 1})
 	}
-	return t
+	return gauges
 }
 
 // split leaves the rules of llmtap's own health, or the others.

@@ -31,7 +31,7 @@ func labelsOf(metric string) []string {
 		return processLabels
 	case MetricExpected:
 		return []string{"service"}
-	case MetricTallyAge, MetricBacklogAge, MetricBacklogShare, MetricUnread:
+	case MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread:
 		return []string{"partition"}
 	case MetricStoreUp, MetricObserved:
 		return nil

@@ -6,45 +6,52 @@ import (
 )
 
 type metrics struct {
-	tallies       *prometheus.CounterVec // by result: added, stale, late
-	dropped       *prometheus.CounterVec // by reason: max_series, max_alerts
-	relabelled    *prometheus.CounterVec // by label
-	evaluations   prometheus.Counter
-	errors        *prometheus.CounterVec // by stage: evaluate, store
-	seconds       prometheus.Histogram
-	step          prometheus.Gauge
-	series        prometheus.Gauge
-	firing        prometheus.Gauge
-	current       prometheus.Gauge       // 0 or 1
-	notifications *prometheus.CounterVec // by result: delivered, retried, failed
-	notifySeconds prometheus.Histogram
+	talliesReceived prometheus.Counter
+	talliesLate     prometheus.Counter
+	talliesDropped  *prometheus.CounterVec // by reason: stale
+	countsDropped   *prometheus.CounterVec // by reason: max_series
+	alertsDropped   *prometheus.CounterVec // by reason: max_alerts
+	valuesReplaced  *prometheus.CounterVec // by label
+	errors          *prometheus.CounterVec // by stage: evaluate, store
+	evaluation      prometheus.Histogram
+	lastEvaluation  prometheus.Gauge
+	series          prometheus.Gauge
+	firing          prometheus.Gauge
+	reloaded        prometheus.Gauge       // 0 or 1
+	notifications   *prometheus.CounterVec // by result: delivered, retried, failed
+	notification    prometheus.Histogram
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
-	counter := func(name, help string, labels ...string) *prometheus.CounterVec {
-		return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, labels)
+	counter := func(name, help string) prometheus.Counter {
+		return f.NewCounter(prometheus.CounterOpts{Name: "llmtap_alerts_" + name, Help: help})
+	}
+	counters := func(name, help, label string) *prometheus.CounterVec {
+		return f.NewCounterVec(prometheus.CounterOpts{Name: "llmtap_alerts_" + name, Help: help}, []string{label})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_alerts_" + name, Help: help})
+	}
+	histogram := func(name, help string, buckets []float64) prometheus.Histogram {
+		return f.NewHistogram(prometheus.HistogramOpts{Name: "llmtap_alerts_" + name, Help: help, Buckets: buckets})
 	}
 	m := &metrics{
-		tallies:     counter("llmtap_alerts_tallies_total", "Tallies received: added, late (counted in a later step) or stale (ignored, seen before).", "result"),
-		dropped:     counter("llmtap_alerts_dropped_total", "Counts and alerts dropped because a bound was reached.", "reason"),
-		relabelled:  counter("llmtap_alerts_relabelled_total", "Label values replaced by other because the label has too many.", "label"),
-		evaluations: f.NewCounter(prometheus.CounterOpts{Name: "llmtap_alerts_evaluations_total", Help: "Steps evaluated, each over all rules."}),
-		errors:      counter("llmtap_alerts_errors_total", "Errors while evaluating a rule or writing the alert state.", "stage"),
-		seconds: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "llmtap_alerts_evaluation_seconds",
-			Help: "Time to evaluate all rules at one step.", Buckets: prometheus.ExponentialBuckets(0.0001, 4, 8),
-		}),
-		step:          f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_alerts_last_step_timestamp_seconds", Help: "Stream time of the last evaluated step."}),
-		series:        f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_alerts_series", Help: "Live series."}),
-		firing:        f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_alerts_firing", Help: "Alerts that fire now."}),
-		current:       f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_alerts_rules_current", Help: "1 while the rules are those of the rule files, 0 after a change of the files that has mistakes."}),
-		notifications: counter("llmtap_alerts_notifications_total", "Calls of notifiers: delivered, retried or failed for good.", "result"),
-		notifySeconds: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "llmtap_alerts_notification_seconds",
-			Help: "Time of one call of a notifier.", Buckets: prometheus.ExponentialBuckets(0.01, 4, 7),
-		}),
+		talliesReceived: counter("tallies_received_total", "Tallies received, including late and dropped ones."),
+		talliesLate:     counter("tallies_late_total", "Tallies counted in a later step because their own had been evaluated."),
+		talliesDropped:  counters("tallies_dropped_total", "Tallies ignored because the engine had already received that second or a newer one.", "reason"),
+		countsDropped:   counters("counts_dropped_total", "Counts dropped because alerts.max_series was reached.", "reason"),
+		alertsDropped:   counters("alerts_dropped_total", "Alerts dropped because too many groups, or too many alerts of one group, were firing.", "reason"),
+		valuesReplaced:  counters("label_values_replaced_total", "Label values replaced by \"other\" because alerts.max_label_values was reached.", "label"),
+		errors:          counters("errors_total", "Errors while evaluating a rule or accessing the stored alert state.", "stage"),
+		evaluation:      histogram("evaluation_duration_seconds", "Duration of one evaluation of all rules.", prometheus.ExponentialBuckets(0.0001, 4, 8)),
+		lastEvaluation:  gauge("last_evaluation_timestamp_seconds", "Stream time of the last evaluation."),
+		series:          gauge("series", "Number of live series."),
+		firing:          gauge("firing", "Number of firing alerts."),
+		reloaded:        gauge("rules_last_reload_successful", "Whether the last load of the rule files succeeded."),
+		notifications:   counters("notifications_total", "Notifications sent, by result: delivered, retried or failed.", "result"),
+		notification:    histogram("notification_duration_seconds", "Duration of one notification.", prometheus.ExponentialBuckets(0.01, 4, 7)),
 	}
-	m.current.Set(1)
+	m.reloaded.Set(1)
 	return m
 }

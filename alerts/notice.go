@@ -131,7 +131,7 @@ func (e *Engine) publish(ts time.Time) {
 		inst := visible[key]
 		n := e.noticeOf(inst)
 		if n == nil {
-			e.m.dropped.WithLabelValues("max_alerts").Inc()
+			e.m.alertsDropped.WithLabelValues("max_alerts").Inc()
 			continue
 		}
 		if a := n.find(key); a != nil {
@@ -181,7 +181,7 @@ func (e *Engine) open(n *notice, key string, inst *instance, ts time.Time, missi
 	a.peak = a.Evidence
 	a.learn()
 	if !n.add(a, ts) {
-		e.m.dropped.WithLabelValues("max_alerts").Inc()
+		e.m.alertsDropped.WithLabelValues("max_alerts").Inc()
 	}
 }
 

@@ -26,7 +26,7 @@ func (p *paced) Pace() Pace { return p.pace }
 type gauged struct {
 	t *testing.T
 	*Engine
-	up   uint64
+	up   float64
 	stop func()
 }
 
@@ -59,7 +59,7 @@ func newGauged(t *testing.T, store Store, n Notifier) *gauged {
 func (g *gauged) pass(d time.Duration) {
 	g.t.Helper()
 	for range int(d / (5 * time.Second)) {
-		if err := g.Observe(g.t.Context(), time.Now(), []analyzer.Count{{Metric: MetricStoreUp, N: g.up}}); err != nil {
+		if err := g.Observe(g.t.Context(), time.Now(), []Gauge{{Metric: MetricStoreUp, Value: g.up}}); err != nil {
 			g.t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)

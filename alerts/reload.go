@@ -11,15 +11,15 @@ import (
 // when its alerts hold, fire and are kept. The others begin anew with the last step, so that an alert which its changed rule
 // makes at once goes on too, and one that no rule makes any more is resolved with the next step. What was counted and told
 // stays, so windows and baselines reach as far back as before; only evidence over a window longer than any before fills
-// from now on. After an error everything is as it was, and the metric llmtap_alerts_rules_current is 0 until a Reload ends
+// from now on. After an error everything is as it was, and the metric llmtap_alerts_rules_last_reload_successful is 0 until a Reload ends
 // well.
 func (e *Engine) Reload(ctx context.Context) error {
 	rules, err := loadRules(e.cfg.RuleFiles, e.cfg)
 	if err == nil {
-		rules, err = split(rules, e.expected == nil)
+		rules, err = split(rules, e.health)
 	}
 	if err != nil {
-		e.m.current.Set(0)
+		e.m.reloaded.Set(0)
 		return err
 	}
 	e.mu.Lock()
@@ -49,7 +49,7 @@ func (e *Engine) Reload(ctx context.Context) error {
 		}
 	}
 	e.rules = rules
-	e.m.current.Set(1)
+	e.m.reloaded.Set(1)
 	return nil
 }
 

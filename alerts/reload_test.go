@@ -179,7 +179,7 @@ func TestReloadRefuses(t *testing.T) {
 		b.idle(30 * time.Second)
 		current := func(want float64) {
 			t.Helper()
-			if got := testutil.ToFloat64(b.m.current); got != want {
+			if got := testutil.ToFloat64(b.m.reloaded); got != want {
 				t.Errorf("the metric is %v, want %v", got, want)
 			}
 		}

@@ -27,11 +27,11 @@ const maxExampleText = 512
 // A series is one counter: its total for PromQL, its increments for exact counts, and its newest examples.
 type series struct {
 	metric string
-	gauge  bool // total is its value, and it ends when it is not told
+	gauge  bool // it ends at the first step without a value
 	labels map[string]string
 	lset   labels.Labels // with the metric's name
 	ref    storage.SeriesRef
-	total  uint64
+	value  float64
 	active int64 // step that last added to it
 	first  int64 // Unix second of the first count of that step
 	points []point
@@ -110,7 +110,7 @@ func (s *samples) Querier(mint, maxt int64) (storage.Querier, error) {
 }
 
 // apply counts tallies at step and writes a sample of every live series. step is in Unix seconds and only grows.
-func (s *samples) apply(ctx context.Context, step int64, tallies []*analyzer.Tally) error {
+func (s *samples) apply(ctx context.Context, step int64, tallies []tally) error {
 	app := s.head.AppenderV2(ctx)
 	appendErr := s.append(app, step, tallies)
 	if err := errors.Join(appendErr, app.Commit()); err != nil {
@@ -127,7 +127,7 @@ func (s *samples) apply(ctx context.Context, step int64, tallies []*analyzer.Tal
 }
 
 // append goes on after an error, so that one bad series cannot silence the others, and returns the first.
-func (s *samples) append(app storage.AppenderV2, step int64, tallies []*analyzer.Tally) (first error) {
+func (s *samples) append(app storage.AppenderV2, step int64, tallies []tally) (first error) {
 	keep := func(err error) {
 		if first == nil {
 			first = err
@@ -136,6 +136,11 @@ func (s *samples) append(app storage.AppenderV2, step int64, tallies []*analyzer
 	for _, t := range tallies {
 		for i := range t.Counts {
 			keep(s.count(app, step, t.Second, &t.Counts[i]))
+		}
+		for _, g := range t.gauges {
+			if e, _ := s.of(g.Metric, g.Labels); e != nil {
+				e.gauge, e.value, e.active = true, g.Value, step
+			}
 		}
 		for i := range t.Examples {
 			s.keepExample(&t.Examples[i])
@@ -153,29 +158,18 @@ func (s *samples) append(app storage.AppenderV2, step int64, tallies []*analyzer
 }
 
 func (s *samples) count(app storage.AppenderV2, step, second int64, c *analyzer.Count) error {
-	gauge := isGauge(c.Metric)
-	if c.N == 0 && !gauge {
+	if c.N == 0 {
 		return nil
 	}
-	kv := s.capLabels(c.Labels, true)
-	key, lset := s.keyOf(c.Metric, kv)
-	var err error
-	e := s.series[key]
+	e, started := s.of(c.Metric, c.Labels)
 	if e == nil {
-		if len(s.series) >= s.cfg.MaxSeries {
-			s.m.dropped.WithLabelValues("max_series").Inc()
-			return nil
-		}
-		e = s.start(key, c.Metric, kv, lset)
-		if e.gauge = gauge; !gauge {
-			err = e.append(app, step-int64(s.cfg.EvaluationInterval.Seconds())) // the zero it starts from
-		}
+		return nil
 	}
-	if gauge {
-		e.total, e.active = c.N, step
-		return err
+	var err error
+	if started {
+		err = e.append(app, step-int64(s.cfg.EvaluationInterval.Seconds())) // the zero it starts from
 	}
-	e.total += c.N
+	e.value += float64(c.N)
 	if e.active != step {
 		e.active, e.first = step, second
 	}
@@ -187,8 +181,18 @@ func (s *samples) count(app storage.AppenderV2, step, second int64, c *analyzer.
 	return err
 }
 
-func (s *samples) start(key, metric string, kv map[string]string, lset labels.Labels) *series {
-	e := &series{metric: metric, labels: kv, lset: lset}
+// of returns the series of a metric with labels kv, and whether it is new; nil if there are too many series.
+func (s *samples) of(metric string, kv map[string]string) (e *series, started bool) {
+	kv = s.capLabels(kv, true)
+	key, lset := s.keyOf(metric, kv)
+	if e := s.series[key]; e != nil {
+		return e, false
+	}
+	if len(s.series) >= s.cfg.MaxSeries {
+		s.m.countsDropped.WithLabelValues("max_series").Inc()
+		return nil, false
+	}
+	e = &series{metric: metric, labels: kv, lset: lset}
 	s.series[key] = e
 	for k, v := range kv {
 		if s.values[k] == nil {
@@ -196,7 +200,7 @@ func (s *samples) start(key, metric string, kv map[string]string, lset labels.La
 		}
 		s.values[k][v]++
 	}
-	return e
+	return e, true
 }
 
 func (s *samples) end(key string, c *series) {
@@ -209,7 +213,7 @@ func (s *samples) end(key string, c *series) {
 }
 
 func (s *series) append(app storage.AppenderV2, step int64) error {
-	ref, err := app.Append(s.ref, s.lset, 0, step*1000, float64(s.total), nil, nil, storage.AOptions{})
+	ref, err := app.Append(s.ref, s.lset, 0, step*1000, s.value, nil, nil, storage.AOptions{})
 	s.ref = ref
 	return err
 }
@@ -235,7 +239,7 @@ func (s *samples) capLabels(kv map[string]string, counted bool) map[string]strin
 		v = strings.ToValidUTF8(v, "\ufffd")
 		if known := s.values[k]; known[v] == 0 && v != otherValue && len(known) >= s.cfg.MaxLabelValues {
 			if v = otherValue; counted {
-				s.m.relabelled.WithLabelValues(k).Inc()
+				s.m.valuesReplaced.WithLabelValues(k).Inc()
 			}
 		}
 		out[k] = v

@@ -71,7 +71,7 @@ func (e *Engine) adopt(own map[string]*notice) {
 			}
 			if to == nil {
 				if len(e.notices) >= maxNotices {
-					e.m.dropped.WithLabelValues("max_alerts").Inc()
+					e.m.alertsDropped.WithLabelValues("max_alerts").Inc()
 					continue
 				}
 				to = &notice{key: key, sent: make([]delivery, len(e.receivers))}
@@ -79,7 +79,7 @@ func (e *Engine) adopt(own map[string]*notice) {
 			}
 			a.FoundLate = a.FoundLate || time.Since(time.Unix(a.opened, 0)) > lateAfter
 			if !to.add(a, time.Unix(a.opened, 0)) {
-				e.m.dropped.WithLabelValues("max_alerts").Inc()
+				e.m.alertsDropped.WithLabelValues("max_alerts").Inc()
 			}
 		}
 	}

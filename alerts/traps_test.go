@@ -185,7 +185,7 @@ func TestStormIsBounded(t *testing.T) {
 		}
 		b := newBench(t, cfg, &memory{})
 		storm(b, maxNotices+100)
-		if n, dropped := len(b.notices), testutil.ToFloat64(b.m.dropped.WithLabelValues("max_alerts")); n != maxNotices || dropped < 100 {
+		if n, dropped := len(b.notices), testutil.ToFloat64(b.m.alertsDropped.WithLabelValues("max_alerts")); n != maxNotices || dropped < 100 {
 			t.Errorf("%d notices, %v alerts dropped", n, dropped)
 		}
 		b.stop()

@@ -32,7 +32,7 @@ func (d *doctor) checkRules(ctx context.Context) {
 	}
 }
 
-var staleRules = regexp.MustCompile(`^llmtap_alerts_rules_current(\{.*\})? 0$`)
+var staleRules = regexp.MustCompile(`^llmtap_alerts_rules_last_reload_successful(\{.*\})? 0$`)
 
 // rulesRefused asks the running process for the metric. Whether it answers at all is another check.
 func (d *doctor) rulesRefused(ctx context.Context) bool {

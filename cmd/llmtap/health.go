@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 	"fmt"
+	"math"
 	"strconv"
 	"sync"
 	"time"
@@ -65,7 +66,7 @@ func (h *health) run(ctx context.Context, engine *alerts.Engine, every time.Dura
 }
 
 // observe looks at everything. What does not answer has no gauges but the one that says so.
-func (h *health) observe(ctx context.Context) []analyzer.Count {
+func (h *health) observe(ctx context.Context) []alerts.Gauge {
 	var up error
 	var g sync.WaitGroup
 	look, cancel := context.WithTimeout(ctx, observeTimeout)
@@ -77,9 +78,9 @@ func (h *health) observe(ctx context.Context) []analyzer.Count {
 	g.Go(func() { up = h.ping(look) })
 	g.Wait()
 	h.answered(up == nil)
-	counts := []analyzer.Count{
-		{Metric: alerts.MetricStoreUp, N: number(up == nil)},
-		{Metric: alerts.MetricObserved, N: number(h.seen == nil)},
+	counts := []alerts.Gauge{
+		{Metric: alerts.MetricStoreUp, Value: number(up == nil)},
+		{Metric: alerts.MetricObserved, Value: number(h.seen == nil)},
 	}
 	if h.seen != nil {
 		return counts
@@ -88,17 +89,17 @@ func (h *health) observe(ctx context.Context) []analyzer.Count {
 	now := time.Now().Add(st.Skew) // stream time is the server's
 	for i := range st.Partitions {
 		p := &st.Partitions[i]
-		add := func(metric string, n uint64) {
-			counts = append(counts, analyzer.Count{Metric: metric, Labels: map[string]string{"partition": strconv.Itoa(i)}, N: n})
+		add := func(metric string, value float64) {
+			counts = append(counts, alerts.Gauge{Metric: metric, Labels: map[string]string{"partition": strconv.Itoa(i)}, Value: value})
 		}
 		add(alerts.MetricTallyAge, seconds(now.Sub(h.newest(i))))
-		add(alerts.MetricUnread, p.Lost)
+		add(alerts.MetricUnread, float64(p.Lost))
 		age := time.Duration(0)
 		if p.Pending > 0 {
 			age = now.Sub(p.OldestPending)
 		}
 		add(alerts.MetricBacklogAge, seconds(age))
-		add(alerts.MetricBacklogShare, backlogPercent(st, p, age))
+		add(alerts.MetricBacklogRatio, backlogRatio(st, p, age))
 	}
 	return counts
 }
@@ -137,28 +138,29 @@ func (h *health) newest(partition int) time.Time {
 	return t
 }
 
-// backlogPercent is how much of what the stream may hold waits to be stored: by age or by bytes, whichever is more.
-func backlogPercent(st *jetstream.State, p *jetstream.PartitionState, age time.Duration) uint64 {
+// backlogRatio returns the part of the stream's limit that waits to be stored, by age or by bytes, whichever is more. It is
+// in whole hundredths, so that alerts do not change with every observation.
+func backlogRatio(st *jetstream.State, p *jetstream.PartitionState, age time.Duration) float64 {
 	for i := range st.Streams {
 		s := &st.Streams[i]
 		if s.Name != event.StreamEvents {
 			continue
 		}
-		share := 0.0
+		ratio := 0.0
 		if s.MaxAge > 0 {
-			share = age.Seconds() / s.MaxAge.Seconds()
+			ratio = age.Seconds() / s.MaxAge.Seconds()
 		}
 		if s.MaxBytes > 0 && s.Messages > 0 {
-			share = max(share, float64(p.Pending)/float64(s.Messages)*float64(s.Bytes)/float64(s.MaxBytes))
+			ratio = max(ratio, float64(p.Pending)/float64(s.Messages)*float64(s.Bytes)/float64(s.MaxBytes))
 		}
-		return uint64(max(100*share, 0))
+		return math.Floor(100*max(ratio, 0)) / 100
 	}
 	return 0
 }
 
-func seconds(d time.Duration) uint64 { return uint64(max(d.Seconds(), 0)) }
+func seconds(d time.Duration) float64 { return math.Floor(max(d.Seconds(), 0)) }
 
-func number(b bool) uint64 {
+func number(b bool) float64 {
 	if b {
 		return 1
 	}

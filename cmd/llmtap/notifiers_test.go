@@ -196,7 +196,7 @@ func TestDoctorOnRules(t *testing.T) {
 	current := "1"
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path == "/metrics" {
-			_, _ = io.WriteString(w, "# TYPE llmtap_alerts_rules_current gauge\nllmtap_alerts_rules_current{rules=\"calls\"} "+current+"\n")
+			_, _ = io.WriteString(w, "# TYPE llmtap_alerts_rules_last_reload_successful gauge\nllmtap_alerts_rules_last_reload_successful{rules=\"calls\"} "+current+"\n")
 		}
 	}))
 	defer srv.Close()
