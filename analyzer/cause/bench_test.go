@@ -5,8 +5,8 @@ import (
 	"testing"
 )
 
-// BenchmarkClassify classifies the public error texts, then the texts that cost most: as long as is read, and next to
-// every phrase.
+// BenchmarkClassify classifies the public error texts, then the most expensive texts: of the maximum length, and nearly
+// matching every phrase.
 func BenchmarkClassify(b *testing.B) {
 	rs := corpus(b)
 	texts, size := make([][]byte, len(rs)), 0

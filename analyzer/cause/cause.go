@@ -8,13 +8,13 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// How a Cause is known.
+// Values of Cause.Known.
 const (
-	Stated   = "stated"   // the answer's text or status says it
-	Inferred = "inferred" // the answer does not say; the request breaks a rule that its judge is known to enforce
-	Both     = "both"     // the answer says it and the request shows it
+	Stated   = "stated"   // by the text or status of the answer
+	Inferred = "inferred" // the answer is silent; the request violates a rule that its target is known to enforce
+	Both     = "both"     // stated by the answer and visible in the request
 	Conflict = "conflict" // the answer names one defect of the history, the request shows others
-	None     = "none"     // nobody says
+	None     = "none"     // unexplained
 )
 
 // Causes that Classify decides without a table.
@@ -25,41 +25,41 @@ const (
 	serverError = "server_error"
 )
 
-// Input is what is known of a failed exchange.
+// Input describes a failed exchange.
 type Input struct {
 	Status  int           // HTTP status; 0 when no answer came
 	Text    []byte        // the error as found: JSON, an exception's string, a log line; 4 KiB of it are read
-	Rules   []string      // ids of the rules whose violations the judge was expected to reject, in rule order
-	Variant facts.Variant // the judge; its own wordings are tried first
+	Rules   []string      // ids of the violated rules with predicted reject, in rule order
+	Variant facts.Variant // of the target; its own table is matched first
 
-	// Provider is who answered, as the caller names it: some say one thing and mean another. "" when nobody says.
+	// Provider is the provider that answered, "" if unknown: a few wordings have another meaning at one provider.
 	Provider string
 }
 
-// A Cause is why an exchange failed.
+// A Cause is the reason why an exchange failed.
 type Cause struct {
 	ID       string // in the closed set of IDs
 	Class    string // tool_pairing, tool_shape, …
 	Known    string // Stated, Inferred, Both, Conflict, None
 	Other    string // Conflict: the cause that the request shows; else ""
-	StatedBy string // the table that knows the wording, such as "openai"; "status" when only the status says it; "" otherwise
-	Server   string // who wrote the text, where its spelling shows it, such as "deepseek"; else ""
-	Gateway  string // who passed it on, where the text shows it, such as "litellm"; else ""
+	StatedBy string // the table that matched, such as "openai"; "status" if only the status decided; else ""
+	Server   string // the author of the text, if its spelling is unique, such as "deepseek"; else ""
+	Gateway  string // the intermediary, if it left a mark in the text, such as "litellm"; else ""
 	Rule     string // the violated rule that shows the cause; the rule that the text names when none was found; else ""
 }
 
-// A row maps a wording to a cause, by its words or by what it talks about. Words are phrases joined by " … " that stand
-// in this order in the normal form.
+// A row maps a wording to a cause, by words or by concepts. Words are phrases joined by " … " that occur in this order in
+// the normal form.
 type row struct {
 	words  string
-	when   string // the condition that a clause meets; see newCondition
+	when   string // condition on a clause; see newCondition
 	cause  string
-	rule   string // the rule that the text names, if it is not any of the cause's
-	open   string // rules: the wording also fits these; when one of them is found, its cause is taken
+	rule   string // the rule that the text names, if it is not one of the cause's
+	open   string // rules that the wording also matches; if one of them is violated, its cause wins
 	also   string // rules that this wording agrees with, besides those of the cause
-	weak   bool   // says no more than that it failed: what the request shows goes first
-	only   string // the provider that means this by it
-	source string // where the wording was seen; in common, whose wordings showed what the row says
+	weak   bool   // too vague to outrank the violated rules
+	only   string // the only provider with this meaning
+	source string // where the wording was seen; in common, the servers whose wordings support the row
 
 	phrases    [][]byte
 	grams      []uint16 // of all phrases
@@ -68,13 +68,13 @@ type row struct {
 	agreeRules []string
 }
 
-// A table is the wordings of one family of providers. The first row that fits is taken.
+// A table contains the wordings of one family of providers. The first matching row wins.
 type table struct {
 	family string
 	rows   []row
 }
 
-// wordings are the tables in the order in which they are tried, after the judge's own.
+// wordings lists the tables in matching order, after the target's own.
 type wordings struct {
 	families []*table
 	common   *table
@@ -82,7 +82,7 @@ type wordings struct {
 
 var all = &wordings{families: []*table{misleading, openAI, deepSeek, qwen, gemini, anthropic, mistral, hosts}, common: common}
 
-// familyOf is whose wordings a variant uses before all others.
+// familyOf maps a variant to the table that is matched first.
 var familyOf = map[facts.Variant]string{
 	facts.OpenAI: "openai", facts.Azure: "openai", facts.DeepSeek: "deepseek", facts.DeepSeekResponses: "deepseek", facts.Qwen: "qwen",
 	facts.GeminiOpenAI: "gemini", facts.GeminiAPI: "gemini", facts.VertexGemini: "gemini",
@@ -115,7 +115,7 @@ func newTable(family string, rows []row) *table {
 	return &table{family: family, rows: rows}
 }
 
-// Classify says why an exchange failed.
+// Classify returns the cause of a failed exchange.
 func Classify(in Input) Cause {
 	var buf [maxText + maxEdges]byte
 	text := normalise(buf[:0], in.Text)
@@ -127,7 +127,7 @@ func Classify(in Input) Cause {
 func classify(in Input, w *wordings, text []byte) Cause {
 	r, family := w.match(text, in.Variant, in.Provider)
 	if in.Status == 0 {
-		// The text is the client's own error. Only what a server says about a request counts.
+		// The text is the client's own error; only texts of servers count.
 		if r == nil || registry[r.cause].Class == "provider" {
 			return known(noResponse, Stated, "status", "")
 		}
@@ -154,7 +154,7 @@ func classify(in Input, w *wordings, text []byte) Cause {
 	}
 	switch {
 	case r != nil && r.cause != serverError:
-		return stated(r, family, nil) // a proxy or a server that cannot do it says 5xx, too
+		return stated(r, family, nil) // proxies and incapable servers also answer 5xx
 	case in.Status >= 500:
 		return known(serverError, Stated, "status", "")
 	case r != nil:
@@ -170,7 +170,7 @@ func known(id, how, by, rule string) Cause {
 	return Cause{ID: id, Class: registry[id].Class, Known: how, StatedBy: by, Rule: rule}
 }
 
-// stated weighs what the text says against what the request shows.
+// stated weighs the row that matched the text against the violated rules.
 func stated(r *row, family string, found []string) Cause {
 	c := known(r.cause, Stated, family, r.rule)
 	rules := registry[r.cause].Rules
@@ -195,7 +195,7 @@ func stated(r *row, family string, found []string) Cause {
 	if c.Rule == "" && len(rules) == 1 {
 		c.Rule = rules[0]
 	}
-	// A request may break a rule and fail for its bad key: only two different defects of the history contradict.
+	// A request may violate a rule and fail for its bad key: only two different defects of the history conflict.
 	if len(found) > 0 && len(rules) > 0 {
 		c.Known = Conflict
 		for _, f := range found {
@@ -207,7 +207,7 @@ func stated(r *row, family string, found []string) Cause {
 	return c
 }
 
-// match returns the first row that fits, and whose it is.
+// match returns the first matching row and the name of its table.
 func (w *wordings) match(text []byte, v facts.Variant, provider string) (*row, string) {
 	if len(text) == 0 {
 		return nil, ""
@@ -238,7 +238,7 @@ func (w *wordings) match(text []byte, v facts.Variant, provider string) (*row, s
 func (t *table) match(text []byte, g *grams, provider string) *row {
 rows:
 	for i := range t.rows {
-		if !g.hold(t.rows[i].grams) || t.rows[i].only != "" && !strings.EqualFold(t.rows[i].only, provider) {
+		if !g.contain(t.rows[i].grams) || t.rows[i].only != "" && !strings.EqualFold(t.rows[i].only, provider) {
 			continue
 		}
 		rest := text

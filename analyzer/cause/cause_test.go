@@ -25,7 +25,7 @@ func TestClassify(t *testing.T) {
 	orphan := `{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}`
 	deepSeek := Input{Status: 400, Variant: facts.DeepSeek}
 
-	// the text says it, the request shows it, shows nothing, shows another defect
+	// stated by the text; the request confirms it, shows nothing, shows another defect
 	in := deepSeek
 	in.Rules = []string{"orphan_tool_reply"}
 	f(in, orphan, Cause{ID: "orphan_tool_reply", Server: "deepseek", Known: Both, StatedBy: "openai", Rule: "orphan_tool_reply"})
@@ -33,11 +33,11 @@ func TestClassify(t *testing.T) {
 	f(in, orphan, Cause{ID: "orphan_tool_reply", Server: "deepseek", Known: Stated, StatedBy: "openai", Rule: "orphan_tool_reply"})
 	in.Rules = []string{"duplicate_tool_reply"}
 	f(in, orphan, Cause{ID: "orphan_tool_reply", Server: "deepseek", Other: "duplicate_tool_reply", Known: Conflict, StatedBy: "openai", Rule: "orphan_tool_reply"})
-	// a reply before its call looks like an orphan to a server that reads from the top
+	// a reply before its call is an orphan to a server that reads from the top
 	in.Rules = []string{"tool_reply_before_call", "missing_tool_reply"}
 	f(in, orphan, Cause{ID: "orphan_tool_reply", Server: "deepseek", Known: Both, StatedBy: "openai", Rule: "tool_reply_before_call"})
 
-	// opaque: the findings decide, and without findings nobody knows
+	// opaque text: the violated rules decide; without any, the failure is unexplained
 	opaque := `[{"error":{"code":400,"message":"Request contains an invalid argument.","status":"INVALID_ARGUMENT"}}]`
 	gemini := Input{Status: 400, Variant: facts.GeminiOpenAI, Rules: []string{"arguments_not_string", "tool_content_not_string"}}
 	f(gemini, opaque, Cause{ID: "arguments_not_string", Server: "gemini_openai", Known: Inferred, Rule: "arguments_not_string"})
@@ -45,7 +45,7 @@ func TestClassify(t *testing.T) {
 	f(gemini, opaque, Cause{ID: "unexplained", Server: "gemini_openai", Known: None})
 	f(Input{Status: 400}, "", Cause{ID: "unexplained", Known: None})
 
-	// a text that fits several defects: what was found says which
+	// an ambiguous text: the violated rule decides
 	wide := `{"error":{"message":"Invalid type for 'messages[2].content': expected one of a string or array of objects, but got an object instead.","code":"invalid_type"}}`
 	f(Input{Status: 400}, wide, Cause{ID: "content_type_invalid", Known: Stated, StatedBy: "openai"})
 	f(Input{Status: 400, Rules: []string{"tool_content_not_string"}}, wide, Cause{ID: "tool_content_type", Known: Both, StatedBy: "openai", Rule: "tool_content_not_string"})
@@ -54,21 +54,21 @@ func TestClassify(t *testing.T) {
 	in.Rules = []string{"duplicate_tool_reply"}
 	f(in, twice, Cause{ID: "duplicate_tool_reply", Known: Both, StatedBy: "deepseek", Rule: "duplicate_tool_reply"})
 
-	// a 400 that is no protocol fault is never counted as one, whatever the request looks like
+	// a 400 that is no protocol fault never counts as one, whatever the request contains
 	broken := Input{Status: 400, Rules: []string{"missing_tool_reply"}}
 	f(broken, `{"error":{"message":"API key not valid. Please pass a valid API key.","status":"INVALID_ARGUMENT"}}`, Cause{ID: "auth", Known: Stated, StatedBy: "gemini"})
 	f(broken, `Your credit balance is too low to access the API.`, Cause{ID: "billing", Known: Stated, StatedBy: "anthropic"})
 	f(broken, `{'detail': 'Content Exists Risk'}`, Cause{ID: "content_policy", Known: Stated, StatedBy: "deepseek"})
 	f(broken, `This model's maximum context length is 131072 tokens.`, Cause{ID: "context_length_exceeded", Known: Stated, StatedBy: "common"})
 
-	// only the status says it
+	// only the status decides
 	f(Input{Status: 401}, "<html>nginx</html>", Cause{ID: "auth", Known: Stated, StatedBy: "status"})
 	f(Input{Status: 402}, "", Cause{ID: "billing", Known: Stated, StatedBy: "status"})
 	f(Input{Status: 413}, "", Cause{ID: "payload_too_large", Known: Stated, StatedBy: "status"})
 	f(Input{Status: 429}, "slow down", Cause{ID: "rate_limit", Known: Stated, StatedBy: "common"})
 	f(Input{Status: 503, Rules: broken.Rules}, "", Cause{ID: "server_error", Known: Stated, StatedBy: "status"})
 	f(Input{Status: 500}, "Internal server error", Cause{ID: "server_error", Known: Stated, StatedBy: "status"})
-	// servers that parse the history answer 500 for it
+	// servers that fail to parse the history answer 500
 	f(Input{Status: 500, Rules: []string{"arguments_invalid_json"}}, "Internal server error", Cause{ID: "arguments_invalid_json", Known: Inferred, Rule: "arguments_invalid_json"})
 
 	// no answer, and errors after a 200
@@ -78,13 +78,13 @@ func TestClassify(t *testing.T) {
 	f(Input{Status: 200}, `{"type":"overloaded_error","message":"Overloaded"}`, Cause{ID: "server_error", Known: Stated, StatedBy: "common"})
 	f(Input{Status: 200}, `{"status_code":400,"code":"tool_use_failed"}`, Cause{ID: "model_tool_call_invalid", Known: Stated, StatedBy: "hosts"})
 
-	// one text, two meanings: whose it is decides
+	// one text, two meanings: the provider decides
 	quota := "You exceeded your current quota, please check your plan and billing details."
 	f(Input{Status: 429, Variant: facts.OpenAI}, quota, Cause{ID: "billing", Known: Stated, StatedBy: "common"})
 	f(Input{Status: 429, Variant: facts.GeminiOpenAI}, quota+" head to: https://ai.google.dev/x", Cause{ID: "rate_limit", Known: Stated, StatedBy: "gemini"})
 }
 
-// TestMisleading: what a provider is known to mean, unless the request shows what it says.
+// TestMisleading: the known meaning at one provider wins, unless a violated rule confirms the literal one.
 func TestMisleading(t *testing.T) {
 	in := Input{Status: 200, Text: []byte("Messages with role 'tool' must be a response to a preceding message with 'tool_calls'"), Provider: "Qoder"}
 	if c := Classify(in); c.ID != "content_null" || c.Known != Stated {
@@ -100,7 +100,7 @@ func TestMisleading(t *testing.T) {
 	}
 }
 
-// TestWrapping: one text, as it is found in the wild.
+// TestWrapping: one text in the envelopes found in the wild.
 func TestWrapping(t *testing.T) {
 	for _, text := range []string{
 		`An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.`,
@@ -121,7 +121,7 @@ func TestWrapping(t *testing.T) {
 	}
 }
 
-// TestLongText: the fault stands at the start, or at the end after a stack; what is between is an echo of the request.
+// TestLongText: the fault is at the start, or at the end after a stack; between them is an echo of the request.
 func TestLongText(t *testing.T) {
 	fault := `litellm.BadRequestError: OpenAIException - {'error': {'message': "An assistant message with 'tool_calls' must be followed by tool messages"}}`
 	stack := strings.Repeat("  File \"/app/main.py\", line 12, in run\n    return await call(**kwargs)\n", 1000)
@@ -133,7 +133,7 @@ func TestLongText(t *testing.T) {
 	}
 }
 
-// TestHostile: what a text costs in memory does not depend on what a server puts into it.
+// TestHostile: no text makes Classify allocate.
 func TestHostile(t *testing.T) {
 	for _, unit := range []string{"[", "{", `\`, `"`, "'", `\"`, `[{"`, ",type:", ". a", "tool_calls must be ", "\xe3\x80", "\x00"} {
 		text := bytes.Repeat([]byte(unit), 1<<20/len(unit))
@@ -149,7 +149,7 @@ func TestHostile(t *testing.T) {
 	}
 }
 
-// TestRegistry holds the registry, the tables and the specification together.
+// TestRegistry compares the registry, the tables and the specification.
 func TestRegistry(t *testing.T) {
 	for _, id := range IDs() {
 		if s, fix := Meaning(id); Class(id) == "" || s == "" || fix == "" {
@@ -160,24 +160,24 @@ func TestRegistry(t *testing.T) {
 	for _, tab := range append(slices.Clone(all.families), common) {
 		for _, r := range tab.rows {
 			if _, ok := registry[r.cause]; !ok {
-				t.Errorf("%s: %q: cause %q is none", tab.family, r.words, r.cause)
+				t.Errorf("%s: %q: unknown cause %q", tab.family, r.words, r.cause)
 			}
 			for _, rule := range slices.Concat(r.openRules, r.agreeRules) {
 				if OfRule(rule) == "" {
-					t.Errorf("%s: %q: rule %q is none", tab.family, r.words, rule)
+					t.Errorf("%s: %q: unknown rule %q", tab.family, r.words, rule)
 				}
 			}
 			if r.source == "" {
 				t.Errorf("%s: %q names no source", tab.family, r.words)
 			}
 			if by, ok := seen[r.words+r.when]; ok {
-				t.Errorf("%q stands in %s and in %s", r.words+r.when, by, tab.family)
+				t.Errorf("%q is in %s and in %s", r.words+r.when, by, tab.family)
 			}
 			seen[r.words+r.when] = tab.family
 			if r.when != "" {
 				continue
 			}
-			// A row must be found by its own words, unless an earlier one with the same cause takes them.
+			// A row must match its own words, unless an earlier row with the same cause does.
 			if got, _ := all.match(bytes.Join(r.phrases, []byte(" x ")), "", r.only); got == nil || got.cause != r.cause {
 				t.Errorf("%s: %q is hidden by an earlier row", tab.family, r.words)
 			}
@@ -206,7 +206,7 @@ func TestRegistry(t *testing.T) {
 	}
 }
 
-// TestRulesPlaced: every rule implies one cause, so that whatever a scan finds explains a failure.
+// TestRulesPlaced: every rule implies exactly one cause, so every violation can explain a failure.
 func TestRulesPlaced(t *testing.T) {
 	causes := map[string][]string{}
 	for _, id := range IDs() {
@@ -221,7 +221,7 @@ func TestRulesPlaced(t *testing.T) {
 	}
 	for _, r := range rules {
 		if len(causes[r.ID]) != 1 || OfRule(r.ID) != causes[r.ID][0] {
-			t.Errorf("%s stands in %q", r.ID, causes[r.ID])
+			t.Errorf("%s is in %q", r.ID, causes[r.ID])
 			continue
 		}
 		got := Classify(Input{Status: 400, Text: []byte("Bad Request"), Rules: []string{r.ID}})
@@ -231,7 +231,7 @@ func TestRulesPlaced(t *testing.T) {
 		delete(causes, r.ID)
 	}
 	for rule, ids := range causes {
-		t.Errorf("%s of %q is no rule", rule, ids)
+		t.Errorf("%s of %q is not a rule", rule, ids)
 	}
 }
 

@@ -2,10 +2,10 @@ package cause
 
 import "slices"
 
-// entry is what is known of a cause.
+// An entry describes a cause.
 type entry struct {
 	Class   string
-	Rules   []string // the rules whose violation implies it; each rule stands in exactly one cause
+	Rules   []string // the rules whose violation implies it; each rule has exactly one cause
 	also    []string // rules of other causes that providers report in the same words
 	Meaning string
 	Fix     string
@@ -17,7 +17,7 @@ var registry = map[string]entry{
 		Class:   "tool_pairing",
 		Rules:   []string{"orphan_tool_reply"},
 		also:    []string{"tool_reply_before_call", "late_tool_reply"},
-		Meaning: "The history holds a tool result whose tool call is gone.",
+		Meaning: "The history contains a tool result without its tool call.",
 		Fix:     "Store and resend the assistant message with its tool_calls, and when trimming the history drop a call and its replies together.",
 	},
 	"missing_tool_reply": {
@@ -31,7 +31,7 @@ var registry = map[string]entry{
 		Class:   "tool_pairing",
 		Rules:   []string{"unknown_tool_call_id", "missing_tool_call_id"},
 		also:    []string{"orphan_tool_reply"},
-		Meaning: "A tool result names an id that the assistant turn before it did not call.",
+		Meaning: "A tool result names an id that the preceding assistant message did not call.",
 		Fix:     "Copy tool_call_id unchanged from the id in the model's tool_calls.",
 	},
 	"duplicate_tool_reply": {
@@ -49,25 +49,25 @@ var registry = map[string]entry{
 	"tool_turn_misplaced": {
 		Class:   "tool_pairing",
 		Rules:   []string{"tool_reply_before_call", "tool_result_not_first"},
-		Meaning: "A tool call or its result stands at a place where the provider allows none.",
+		Meaning: "A tool call or its result is in a place where the provider allows none.",
 		Fix:     "Load the history in the order in which it was written, and cut it only before a user message.",
 	},
 	"role_order": {
 		Class:   "role_order",
 		Rules:   []string{"role_alternation_broken", "last_message_role", "first_message_role", "user_after_tool", "no_user_message", "system_not_first"},
-		Meaning: "The roles of the messages follow each other in a way that this provider refuses.",
+		Meaning: "The messages alternate roles in an order that this provider refuses.",
 		Fix:     "Merge neighbouring messages of one role, put the system message first, and end with a user or tool message.",
 	},
 	"arguments_not_string": {
 		Class:   "tool_shape",
 		Rules:   []string{"arguments_not_string"},
 		Meaning: "A tool call was sent back with its arguments as an object instead of a string.",
-		Fix:     "Send function.arguments back as the string that the model gave; serialise it again if it was parsed.",
+		Fix:     "Send function.arguments back as the string that the model gave; serialise it again after parsing.",
 	},
 	"arguments_not_object": {
 		Class:   "tool_shape",
 		Rules:   []string{"arguments_not_object"},
-		Meaning: "A tool call was sent with its arguments as a string where this provider wants an object.",
+		Meaning: "A tool call was sent with its arguments as a string where this provider requires an object.",
 		Fix:     "Parse the arguments before sending them to this provider.",
 	},
 	"arguments_invalid_json": {
@@ -79,19 +79,19 @@ var registry = map[string]entry{
 	"tool_content_type": {
 		Class:   "tool_shape",
 		Rules:   []string{"tool_content_not_string", "tool_content_part_unsupported"},
-		Meaning: "A tool result has a type of content that this provider does not take.",
+		Meaning: "A tool result has a content type that this provider does not accept.",
 		Fix:     "Serialise the tool's result to a string before storing it as content.",
 	},
 	"tool_call_id_format": {
 		Class:   "tool_shape",
 		Rules:   []string{"tool_call_id_format"},
 		Meaning: "A tool call id has a length, a character or a prefix that this provider refuses.",
-		Fix:     "When a conversation changes providers, map the ids of its calls and replies to the new provider's format, both alike.",
+		Fix:     "When a conversation changes providers, map the ids of its calls and replies to the new provider's format, each reply's id with its call's.",
 	},
 	"function_name_format": {
 		Class:   "tool_shape",
 		Rules:   []string{"function_name_format"},
-		Meaning: "A function name is empty or breaks the provider's pattern.",
+		Meaning: "A function name is empty or does not match the provider's pattern.",
 		Fix:     "Use names of letters, digits, _ and -, at most 64 characters, and do not store calls without a name.",
 	},
 	"empty_tool_calls_array": {
@@ -102,13 +102,13 @@ var registry = map[string]entry{
 	},
 	"content_with_tool_calls": {
 		Class:   "tool_shape",
-		Meaning: "An assistant message has both content and tool calls, or neither, and this provider wants exactly one.",
+		Meaning: "An assistant message has both content and tool calls, or neither, and this provider requires exactly one.",
 		Fix:     "Drop the text of assistant messages with tool calls for this provider.",
 	},
 	"tools_missing_with_tool_history": {
 		Class:   "request",
 		Rules:   []string{"tools_missing_with_tool_history"},
-		Meaning: "The history holds tool calls, but the request declares no tools.",
+		Meaning: "The history contains tool calls, but the request declares no tools.",
 		Fix:     "Send the tools with every request of the conversation, summaries included, or turn tool messages into text.",
 	},
 	"thought_signature_missing": {
@@ -144,7 +144,7 @@ var registry = map[string]entry{
 	"duplicate_item_id": {
 		Class:   "request",
 		Rules:   []string{"duplicate_item_id"},
-		Meaning: "The same item id stands twice in the input.",
+		Meaning: "The input contains the same item id twice.",
 		Fix:     "Send either previous_response_id or the whole history, not both.",
 	},
 	"previous_response_unresolved": {
@@ -156,7 +156,7 @@ var registry = map[string]entry{
 	"unsupported_field": {
 		Class:   "message_shape",
 		Rules:   []string{"message_name_format", "unexpected_message_field"},
-		Meaning: "A message holds a field that this provider does not know.",
+		Meaning: "A message has a field that this provider does not know.",
 		Fix:     "Send only the fields of the provider's schema, and strip those that frameworks add.",
 	},
 	"missing_required_field": {
@@ -167,13 +167,13 @@ var registry = map[string]entry{
 	},
 	"content_type_invalid": {
 		Class:   "message_shape",
-		Meaning: "The content of a message has a type that this provider does not take.",
+		Meaning: "The content of a message has a type that this provider does not accept.",
 		Fix:     "Send content as a string or as an array of the provider's part types.",
 	},
 	"content_null": {
 		Class:   "message_shape",
 		Rules:   []string{"null_content_with_calls"},
-		Meaning: "The content of a message is null where the provider wants a string.",
+		Meaning: "The content of a message is null where the provider requires a string.",
 		Fix:     "Send an empty string instead of null.",
 	},
 	"empty_content": {
@@ -184,8 +184,8 @@ var registry = map[string]entry{
 	},
 	"empty_messages": {
 		Class:   "role_order",
-		Meaning: "The request holds no messages.",
-		Fix:     "Check what trims the history: it removed everything.",
+		Meaning: "The request has no messages.",
+		Fix:     "Check the code that trims the history: it removed everything.",
 	},
 	"unsupported_role": {
 		Class:   "role_order",
@@ -196,7 +196,7 @@ var registry = map[string]entry{
 	"image_invalid": {
 		Class:   "message_shape",
 		Meaning: "An image or a file was refused.",
-		Fix:     "Check format, size and address of the file, and whether the model reads such input.",
+		Fix:     "Check format, size and address of the file, and whether the model accepts such input.",
 	},
 	"tool_schema_invalid": {
 		Class:   "request",
@@ -207,7 +207,7 @@ var registry = map[string]entry{
 	"tool_choice_invalid": {
 		Class:   "request",
 		Rules:   []string{"tool_choice_without_tools", "tool_not_declared"},
-		Meaning: "tool_choice asks for something that is not there or not supported.",
+		Meaning: "tool_choice names a tool that is not declared, or a mode that is not supported.",
 		Fix:     "Send tool_choice only with tools, and name a declared one.",
 	},
 	"response_format_invalid": {
@@ -217,7 +217,7 @@ var registry = map[string]entry{
 	},
 	"unsupported_parameter": {
 		Class:   "request",
-		Meaning: "The request holds a parameter that this model does not take.",
+		Meaning: "The request has a parameter that this model does not accept.",
 		Fix:     "Leave the parameter out for this model, or rename it as the text says.",
 	},
 	"invalid_parameter_value": {
@@ -238,7 +238,7 @@ var registry = map[string]entry{
 	"content_policy": {
 		Class:   "policy",
 		Meaning: "A content filter refused the input.",
-		Fix:     "Look at the text that was refused; this is no fault of the message protocol.",
+		Fix:     "Look at the refused text; the message protocol is not at fault.",
 	},
 	"invalid_model": {
 		Class:   "access",
@@ -248,7 +248,7 @@ var registry = map[string]entry{
 	"auth": {
 		Class:   "access",
 		Meaning: "The provider refused the credentials.",
-		Fix:     "Check the API key and what it may be used for.",
+		Fix:     "Check the API key and its permissions.",
 	},
 	"billing": {
 		Class:   "access",
@@ -257,18 +257,18 @@ var registry = map[string]entry{
 	},
 	"rate_limit": {
 		Class:   "access",
-		Meaning: "The account sends more requests or tokens than it may.",
+		Meaning: "The account exceeds its limit of requests or tokens.",
 		Fix:     "Back off and retry, spread the load, or raise the limit.",
 	},
 	"payload_too_large": {
 		Class:   "size",
-		Meaning: "The body is larger than the provider or a proxy takes.",
+		Meaning: "The body is larger than the provider or a proxy accepts.",
 		Fix:     "Send less: smaller files, shorter tool results.",
 	},
 	"server_error": {
 		Class:   "provider",
 		Meaning: "The provider failed or was overloaded.",
-		Fix:     "Retry with backoff; if it lasts, look at the provider's status page.",
+		Fix:     "Retry with backoff; if it persists, look at the provider's status page.",
 	},
 	"model_tool_call_invalid": {
 		Class:   "provider",
@@ -277,7 +277,7 @@ var registry = map[string]entry{
 	},
 	"unexplained": {
 		Class:   "unexplained",
-		Meaning: "The provider does not say why, and the request breaks no rule that is known here.",
+		Meaning: "The provider gives no reason, and the request violates no known rule.",
 		Fix:     "Look at the request and the full error text; a new rule may be missing.",
 	},
 	"reasoning_content_forbidden": {
@@ -293,12 +293,12 @@ var registry = map[string]entry{
 	},
 	"stream_error": {
 		Class:   "provider",
-		Meaning: "The answer began well and ended in an error that names no cause.",
-		Fix:     "Retry; if it lasts, look at the provider's status page.",
+		Meaning: "The answer started normally and ended in an error that names no cause.",
+		Fix:     "Retry; if it persists, look at the provider's status page.",
 	},
 }
 
-// ofRule is the cause that a rule's violation implies.
+// ofRule maps a rule to the cause that its violation implies.
 var ofRule = func() map[string]string {
 	m := map[string]string{}
 	for id, e := range registry {
@@ -319,13 +319,13 @@ func IDs() []string {
 	return ids
 }
 
-// Class is the class of a cause, "" for an id that is none.
+// Class returns the class of a cause, "" for an unknown id.
 func Class(id string) string { return registry[id].Class }
 
-// OfRule is the cause that the violation of a rule implies, "" for a rule that is none.
+// OfRule returns the cause that the violation of a rule implies, "" for an unknown rule.
 func OfRule(rule string) string { return ofRule[rule] }
 
-// Meaning says in a sentence each what a cause means and what to do about it; "" for an id that is none.
+// Meaning returns one sentence about the meaning of a cause and one about its fix; "" for an unknown id.
 func Meaning(id string) (sentence, fix string) {
 	e := registry[id]
 	return e.Meaning, e.Fix

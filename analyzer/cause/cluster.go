@@ -5,8 +5,8 @@ import "strings"
 // maxCluster bounds a cluster key.
 const maxCluster = 200
 
-// Cluster is a key that groups error texts which say the same: the normal form with what stands in quotes, ids and
-// numbers replaced, at most 200 bytes. It is for texts that fit no row, so that a new wording shows as one line.
+// Cluster returns a key that groups equal error texts: the normal form with quoted values, ids and numbers replaced, at
+// most 200 bytes. It is for texts that match no row, so that a new wording shows as one line.
 func Cluster(text string) string {
 	var inQuotes, plain [maxText]byte
 	masked := maskQuoted(inQuotes[:0], text)
@@ -32,9 +32,8 @@ func Cluster(text string) string {
 	return strings.ToValidUTF8(strings.TrimSpace(s), "")
 }
 
-// maskQuoted replaces short quoted text that is a value, not JSON's or Python's own quotes: 'call_1' in a sentence is
-// one, also where the sentence stands in JSON and its quotes are escaped; a key before a colon and a value after it are
-// none.
+// maskQuoted replaces short quoted values, such as 'call_1' in a sentence, also in a sentence inside JSON, where its
+// quotes are escaped. It keeps JSON's and Python's own quotes: of a key before a colon and of the value after it.
 func maskQuoted(dst []byte, text string) []byte {
 	if len(text) > maxText {
 		text = text[:maxText]
@@ -56,10 +55,10 @@ func maskQuoted(dst []byte, text string) []byte {
 	return dst
 }
 
-// maxQuoted bounds a quoted value; what is longer is a sentence.
+// maxQuoted bounds a quoted value; a longer one is a sentence.
 const maxQuoted = 80
 
-// quoted returns the value that is quoted at i, without its quotes, and where the text goes on.
+// quoted returns the value that is quoted at i, without its quotes, and the index behind it.
 func quoted(text string, i int) (word string, after int, ok bool) {
 	start := i
 	for i < len(text) && text[i] == '\\' && i < start+8 {
@@ -84,7 +83,7 @@ func startsValue(before string) bool {
 	return before == "" || strings.IndexByte(":,{[(", before[len(before)-1]) >= 0
 }
 
-// isProtocolWord reports whether a quoted word is part of what a text says, not whom it says it about.
+// isProtocolWord reports whether a quoted word belongs to the wording, such as the name of a field; others are values.
 func isProtocolWord(w string) bool {
 	switch w {
 	case "tool", "user", "assistant", "system", "developer", "function", "role", "content", "name", "messages", "tools",
@@ -99,7 +98,7 @@ func inWord(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c >= 0x80
 }
 
-// idPrefixes start ids of calls, also where they have no digit.
+// idPrefixes are prefixes of call ids, which may have no digit.
 var idPrefixes = []string{"call_", "call-", "toolu_", "tooluse_", "chatcmpl-"}
 
 // clusterWord replaces numbers by N and ids by ID.

@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// variantOf is the judge that a record of the corpus names.
+// variantOf maps the provider of a corpus record to a variant.
 var variantOf = map[string]facts.Variant{
 	"openai": facts.OpenAI, "azure": facts.Azure, "deepseek": facts.DeepSeek, "qwen-dashscope": facts.Qwen, "qwen": facts.Qwen,
 	"gemini": facts.GeminiOpenAI, "vertex": facts.GeminiOpenAI, "gemini-openai-compat": facts.GeminiOpenAI, "gemini_openai": facts.GeminiOpenAI,
@@ -47,17 +47,17 @@ func corpus(t testing.TB) []record {
 	return rs
 }
 
-// A miss is a text that alone is not classified as it is labelled.
-type miss struct{ why, rule string } // rule: what the scan of its request finds, if that is known
+// A miss is a text whose classification, without its request, differs from its label.
+type miss struct{ why, rule string } // rule: violated by its request, if known
 
-// misses are all of the corpus.
+// misses lists all misses of the corpus by id.
 var misses = map[string]miss{
 	"volcengine-003": {why: "opaque; its thread names the fault, for which there is no rule"},
 	"zhipu-003":      {why: "opaque; its thread names the fault", rule: "duplicate_call_id_in_history"},
 }
 
-// TestCorpus classifies the public error texts. The status is no oracle there, and no findings are known, so this is
-// what the text alone tells; where that is nothing or wrong, what was found in the request must lead to the label.
+// TestCorpus classifies the public error texts by the text alone: their statuses are unreliable and their requests
+// unknown. Where the text does not lead to the label, the violated rule must.
 func TestCorpus(t *testing.T) {
 	ours := map[string]bool{"openai": true, "azure": true, "deepseek": true, "qwen-dashscope": true, "gemini": true, "vertex": true, "gemini-openai-compat": true}
 	hit, class, found, all, hitOurs, allOurs := 0, 0, 0, 0, 0, 0
@@ -73,7 +73,7 @@ func TestCorpus(t *testing.T) {
 			found++
 			hitOurs += one(ours[r.Provider])
 			if missed {
-				t.Errorf("%s is no miss", r.ID)
+				t.Errorf("%s is not a miss", r.ID)
 			}
 			continue
 		}
@@ -87,20 +87,20 @@ func TestCorpus(t *testing.T) {
 		}
 		in.Rules = []string{m.rule}
 		if got = Classify(in); got.ID != r.Cause && got.Other != r.Cause {
-			t.Errorf("%s: %+v, though %s was found", r.ID, got, m.rule)
+			t.Errorf("%s: %+v, although %s was violated", r.ID, got, m.rule)
 		} else {
 			found++
 		}
 	}
 	t.Logf("OpenAI, Azure, DeepSeek, Qwen, Gemini: %d of %d", hitOurs, allOurs)
-	t.Logf("all: exact %d of %d (%s), class %d (%s); with the findings %d (%s)",
+	t.Logf("all: exact %d of %d (%s), class %d (%s); with violated rules %d (%s)",
 		hit, all, percent(hit, all), class, percent(class, all), found, percent(found, all))
 	if 100*hit < 97*all || 100*class < 99*all || 100*found < 99*all {
-		t.Error("want 97 % exact, 99 % in the class by the text alone and 99 % with what was found")
+		t.Error("want 97 % exact, 99 % in the class by the text alone and 99 % with violated rules")
 	}
 }
 
-// Hooks mask texts before anybody classifies them; that must change no cause.
+// Hooks mask texts before Classify sees them; masking must change no cause.
 func TestMaskedTextsSayTheSame(t *testing.T) {
 	f := func(status int, text string, v facts.Variant) {
 		t.Helper()
@@ -117,13 +117,13 @@ func TestMaskedTextsSayTheSame(t *testing.T) {
 	}
 }
 
-// disagreeRule holds samples whose label is not what the registry and the corpus say of the same text.
+// disagreeRule lists samples whose label contradicts the registry or the corpus.
 var disagreeRule = map[string]string{
 	"role_alternation_broken":     "Gemini's text on a misplaced call turn is tool_turn_misplaced by the registry's definition",
 	"reasoning_signature_invalid": "Anthropic's text on changed blocks is thinking_block_missing by the registry's definition",
 }
 
-// TestSamples classifies the samples of the specification, by the text and the rule that each stands for.
+// TestSamples classifies the samples of the specification by text and violated rule.
 func TestSamples(t *testing.T) {
 	var spec struct {
 		Samples []struct{ Rule, Text, Dialect, Cause string }

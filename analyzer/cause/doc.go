@@ -1,59 +1,59 @@
-// Package cause says why an exchange failed, in the closed set of words of the registry.
+// Package cause classifies why an exchange failed, as one of the causes of the registry.
 //
-//	error text ── normal form ──> wordings of families, the judge's own first:  ──┐
-//	                              openai, deepseek, qwen, gemini, anthropic,      │
-//	                              mistral, hosts                                  ├──> Cause
-//	                              what a clause talks about: common ──────────────┤
-//	HTTP status ──────────────────────────────────────────────────────────────────┤
-//	rules that expected a rejection ──────────────────────────────────────────────┘
+//	error text ── normal form ──> tables of families, the target's own first:  ──┐
+//	                              openai, deepseek, qwen, gemini, anthropic,     │
+//	                              mistral, hosts                                 ├──> Cause
+//	                              concepts of a clause: common ──────────────────┤
+//	HTTP status ─────────────────────────────────────────────────────────────────┤
+//	rules that predict a rejection ──────────────────────────────────────────────┘
 //
-// The provider's text decides first, then the status where it has one meaning, then what the rules found in the
-// request, else the failure is unexplained. That a request broke a rule does not mean that it failed for that: a 400
-// is also sent for a bad key, no credit, a filter or a long prompt, and those must never count as protocol failures. In
-// turn a text that names a fault of the history is one under any status, for proxies turn a 400 into a 500 or a 200.
+// The provider's text decides first, then the status where it has a single meaning, then the rules that the request
+// violates; else the failure is unexplained. A violated rule alone does not prove that the request failed for it: a 400 also
+// reports a bad key, missing credit, a filter or a long prompt, and those must never count as protocol failures. In
+// turn, a text that names a fault of the history decides under any status, because proxies turn a 400 into a 500 or a 200.
 //
 // # A row of a family
 //
-// A table is data: phrases of the normal form, the cause, the thread or file where the wording was seen ("unlinked":
+// A table is data: phrases of the normal form, the cause, and the thread or file where the wording was seen ("unlinked":
 // known from documentation or fixtures, without a thread to cite; "recorded": in a recorded HTTP exchange; a repository
 // without an owner is cited as it was found). One check has many spellings: "preceding" and "preceeding", single, double
-// and curly quotes, Python and JSON, wrapped lines, four levels of escaping by gateways. The normal form removes all of
-// that, and what is left in common is a few words in order.
+// and curly quotes, Python and JSON, wrapped lines, four levels of escaping by gateways. The normal form removes these
+// differences and leaves a few common words in order.
 //
 // # Concepts
 //
-// Most texts that fail an agent tomorrow stand in no table today: a new server, a new check, a new sentence. So common
-// does not look for sentences. The lexicon lists what error texts talk about and the phrases that do so in the words of
-// all servers ("toolreply": tool message, tool_result, function response, …; "nocall": no corresponding, must be a
-// response to, …); the text is cut into clauses; a row of common is a condition on one clause:
+// Most error texts of tomorrow are in no table today: a new server, a new check, a new sentence. Therefore common does not
+// match sentences. The lexicon lists the concepts of error texts and the phrases that express them on any
+// server ("toolreply": tool message, tool_result, function response, …; "nocall": no corresponding, must be a
+// response to, …). The text is cut into clauses, and a row of common is a condition on one clause:
 //
 //	{when: "toolreply nocall", cause: "orphan_tool_reply", …}
 //
-// Rows are in order: first what is nobody's protocol fault, then the finer fault before the coarser. To teach llmtap a
-// wording, add its phrase to the concept it is one of; where it is the whim of one server, a row to the file of its
-// family; and always the sentence to testdata/unseen.jsonl. The families come first because they know more: which rules
-// a text of theirs also stands for, and what the same words mean at one provider only.
+// Rows are ordered: causes that are no protocol fault first, then finer faults before coarser ones. To add a
+// wording, add its phrase to its concept in the lexicon; if only one server uses it, add a row to the file of that
+// server's family; in both cases add the sentence to testdata/unseen.jsonl. Families come first because their rows know more:
+// the other rules that a text of theirs agrees with, and words whose meaning differs at one provider.
 //
-// How well that does, always when first seen: of 297 texts family tables alone explained 31 %; the half that the lexicon
-// was not built with 91 % afterwards. Texts as they are found, in their envelopes and whether their wording is known or
-// not: 181, 109, 49 and 42 of them were 82, 84, 90 and 86 % exact and 86, 88, 92 and 86 % within their class. Wordings
-// that no table and no test had: 75, 49, 34, 143 and 160 of them, 76, 69, 79, 75 and 75 % exact and 79, 76, 88, 80 and
-// 79 % within their class; a third of the last come from endpoints other than chat. Sentences made up to be unlike all
-// others, 70, 65, 62 and 79 % (TestUnseen). What is missed is mostly left unexplained; at most 5 in a hundred were
-// called a fault of the messages that are none. With a provider's own table and texts left out, 89 % of its texts are
-// explained exactly and 93 % within their class (TestLeaveOneProviderOut).
+// Accuracy, always at first sight: of 297 texts the family tables alone explained 31 %; the lexicon, built with one half of
+// them, explained 91 % of the other half. Texts as found, in their envelopes, with known and unknown
+// wordings: of 181, 109, 49 and 42 texts 82, 84, 90 and 86 % were exact, and 86, 88, 92 and 86 % in the right class. Wordings
+// that no table and no test had: of 75, 49, 34, 143 and 160 texts 76, 69, 79, 75 and 75 % were exact, and 79, 76, 88, 80 and
+// 79 % in the right class; a third of the last come from endpoints other than chat. Invented sentences unlike all
+// others: 70, 65, 62 and 79 % (TestUnseen). Most misses stay unexplained; at most 5 % were
+// wrongly called a fault of the messages. With a provider's own table and texts left out, 89 % of its texts are
+// exact and 93 % in the right class (TestLeaveOneProviderOut).
 //
-// Last come rows that know no more than which part of the request a text speaks of. They are weak: the status and what
-// the request shows go first. A text that names nothing stays unexplained (TestOpaque).
+// The last rows only tell which part of the request a text is about. They are weak: the status and the violated rules
+// go first. A text that names nothing stays unexplained (TestOpaque).
 //
-// # Who said it
+// # Servers and gateways
 //
-// StatedBy is the table that knows the wording, not who wrote it: many servers copy one wording. Server names who wrote
-// the text only where its spelling shows it, such as the two spaces in Kimi's "tool_call_id  is not found"; Gateway
-// names who passed it on and left a mark, such as the "(request id: …)" of the one-api family.
+// StatedBy is the table that matched, not the author of the text: many servers copy one wording. Server names the author
+// only where the spelling is unique to it, such as the two spaces in Kimi's "tool_call_id  is not found"; Gateway
+// names the intermediary that left a mark, such as the "(request id: …)" of the one-api family.
 //
 // # Cost
 //
-// A text takes 5 microseconds whether a family knows it or not, and no memory; the worst, of which the first 3 KiB and
-// the last KiB are read, 0.2 milliseconds (BenchmarkClassify).
+// Classify takes 5 microseconds, whether or not a family matches, and allocates nothing. The worst text, of which it reads the
+// first 3 KiB and the last KiB, takes 0.2 milliseconds (BenchmarkClassify).
 package cause

@@ -1,10 +1,10 @@
 package cause
 
-// gramSize is how many bytes a gram has.
+// gramSize is the length of a gram in bytes.
 const gramSize = 4
 
-// grams is the set of all runs of four bytes of a text, by a hash of 16 bits. Almost no phrase has all its grams in a
-// text that does not hold it, so most rows cost one look instead of a search.
+// grams is the set of all four-byte runs of a text, by a 16-bit hash. A text without a phrase hardly ever contains all
+// grams of the phrase, so most rows cost one lookup instead of a search.
 type grams [1 << 16 / 64]uint64
 
 func gram(s []byte, i int) uint16 {
@@ -19,8 +19,8 @@ func (g *grams) add(text []byte) {
 	}
 }
 
-// hold reports whether g has all of the grams of a phrase.
-func (g *grams) hold(phrase []uint16) bool {
+// contain reports whether g contains all grams of a phrase.
+func (g *grams) contain(phrase []uint16) bool {
 	for _, h := range phrase {
 		if g[h/64]&(1<<(h%64)) == 0 {
 			return false

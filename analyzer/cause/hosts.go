@@ -1,9 +1,9 @@
 package cause
 
-// hosts holds the wordings of Groq, Kimi, GLM, MiniMax, xAI, Cohere, Together, Fireworks and of the servers people run
-// themselves: Ollama, vLLM, SGLang, llama.cpp.
+// hosts contains the wordings of Groq, Kimi, GLM, MiniMax, xAI, Cohere, Together and Fireworks, and of self-hosted
+// servers: Ollama, vLLM, SGLang, llama.cpp.
 var hosts = newTable("hosts", []row{
-	// the model's fresh answer, not the history
+	// the model's newest answer, not the history
 	{words: "tool_use_failed", cause: "model_tool_call_invalid", source: "pydantic/pydantic-ai, recorded"},
 	{words: "tool call validation failed", cause: "model_tool_call_invalid", source: "pydantic/pydantic-ai, recorded"},
 	{words: "failed to call a function", cause: "model_tool_call_invalid", source: "groq/groq-typescript#103"},

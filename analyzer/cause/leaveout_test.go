@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// familyOfProvider is the table that knows a provider of the corpus; providers of no table have only common.
+// familyOfProvider maps a provider of the corpus to its table; other providers have only common.
 var familyOfProvider = map[string]string{
 	"openai": "openai", "azure": "openai", "github-copilot": "openai", "anthropic": "anthropic", "bedrock": "anthropic", "deepseek": "deepseek",
 	"gemini": "gemini", "vertex": "gemini", "gemini-openai-compat": "gemini", "google-antigravity": "gemini",
@@ -16,8 +16,8 @@ var familyOfProvider = map[string]string{
 	"watsonx": "hosts", "volcengine": "hosts", "siliconflow": "hosts", "perplexity": "hosts", "lmstudio": "hosts", "openrouter": "hosts", "xiaomi-mimo": "hosts",
 }
 
-// without is the wordings as they would be if nobody had ever seen a text of provider: without its family's table,
-// without rows whose source is one of its texts, and without rows of common that only it showed.
+// without returns the wordings as if no text of provider had ever been seen: without its family's table, without rows
+// whose source is one of its texts, and without rows of common that only its texts support.
 func without(provider string, rs []record) *wordings {
 	var seen []string
 	for _, r := range rs {
@@ -46,8 +46,8 @@ func without(provider string, rs []record) *wordings {
 	return w
 }
 
-// TestLeaveOneProviderOut measures how well texts of a provider are explained by what others taught, the best measure
-// there is of texts that nobody has seen; and by common alone, without any family.
+// TestLeaveOneProviderOut measures how well the rows learned from other providers explain the texts of one provider, the
+// best available estimate for unseen texts; and how well common alone explains them.
 func TestLeaveOneProviderOut(t *testing.T) {
 	rs := corpus(t)
 	type count struct{ all, exact, class, alone, aloneClass int }
@@ -87,7 +87,7 @@ func TestLeaveOneProviderOut(t *testing.T) {
 		t.Logf("%-22s %5d  %4.0f%%  %4.0f%% |               %4.0f%%  %4.0f%%", p, c.all, pc(c.exact), pc(c.class), pc(c.alone), pc(c.aloneClass))
 	}
 	if 100*total.exact < 88*total.all || 100*total.class < 92*total.all {
-		t.Error("texts of a provider that nobody has seen are explained worse than before")
+		t.Error("texts of a provider left out are explained worse than before")
 	}
 }
 

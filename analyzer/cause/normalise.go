@@ -2,17 +2,17 @@ package cause
 
 import "unicode/utf8"
 
-// maxText bounds how much of an error text is read. Providers state the fault at the start, exceptions printed with
-// their stack at the end; what stands between is an echo of the request, or the stack.
+// maxText bounds the bytes read of an error text. Providers state the fault at the start, exceptions printed with
+// their stack at the end; between them is an echo of the request, or the stack.
 const (
 	maxText  = 4 << 10
 	maxTail  = 1 << 10
-	maxEdges = 8 // what normalise adds where it cut
+	maxEdges = 8 // bytes that normalise adds at the cut
 )
 
-// normalise appends the normal form of text to dst: lower case, without quotes, escapes and the colours of terminals,
-// white space and the frames that terminals draw as single spaces, none after a colon or comma. JSON that was escaped any number of times and the
-// repr of a Python object have the same normal form as the plain text.
+// normalise appends the normal form of text to dst: lower case, without quotes, escapes and terminal colours; white
+// space and box-drawing characters become single spaces, and none after a colon or comma. JSON escaped any number of
+// times and the repr of a Python object have the same normal form as the plain text.
 func normalise(dst, text []byte) []byte {
 	if len(text) > maxText {
 		dst = appendNormal(dst, text[:maxText-maxTail])
@@ -23,7 +23,7 @@ func normalise(dst, text []byte) []byte {
 
 func appendNormal(dst, text []byte) []byte {
 	space := func() {
-		// Nothing after a colon, a comma or an opening brace: JSON is written with and without.
+		// No space after a colon, a comma or an opening brace: JSON is written with and without.
 		if n := len(dst); n > 0 {
 			switch dst[n-1] {
 			case ' ', ':', ',', '{':
@@ -37,7 +37,7 @@ func appendNormal(dst, text []byte) []byte {
 		i++
 		switch {
 		case c == '\\':
-			for i < len(text) && text[i] == '\\' { // as many as there were levels of escaping
+			for i < len(text) && text[i] == '\\' { // one for each level of escaping
 				i++
 			}
 			if i == len(text) {
@@ -69,7 +69,7 @@ func appendNormal(dst, text []byte) []byte {
 		case c >= utf8.RuneSelf:
 			r, n := utf8.DecodeRune(text[i-1:])
 			i += n - 1
-			if r == utf8.RuneError { // as short as what it stands for
+			if r == utf8.RuneError { // as short as the invalid byte
 				r = '?'
 			}
 			if r = fold(r); r == ' ' {
@@ -89,13 +89,13 @@ func appendNormal(dst, text []byte) []byte {
 	return dst
 }
 
-// escape starts what a terminal does not show.
+// escape starts a terminal's control sequence.
 const (
 	escape   = 0x1b
-	maxTitle = 256 // of a link or a title that a terminal is told
+	maxTitle = 256 // bytes of a link or a title
 )
 
-// afterEscape is how long the rest of a terminal's escape sequence is: a colour, a cursor's move, a link.
+// afterEscape returns the length of the rest of a terminal's escape sequence: a colour, a cursor movement, a link.
 func afterEscape(text []byte) int {
 	if len(text) == 0 {
 		return 0
@@ -120,7 +120,7 @@ func afterEscape(text []byte) int {
 	return 1
 }
 
-// escapeCode is how long the code of the escape character is after a backslash, as Python, C and shells write it; 0 when
+// escapeCode returns the length of the escape character's code after a backslash, as Python, C and shells write it; 0 if
 // text starts with none.
 func escapeCode(text []byte) int {
 	for _, code := range [...]string{"x1b[", "x1B[", "033[", "e["} {
@@ -131,7 +131,7 @@ func escapeCode(text []byte) int {
 	return 0
 }
 
-// fold maps what quotes to 0, what separates to a space, and capital ASCII letters to small ones.
+// fold maps quotes to 0, separators to a space, and upper-case ASCII letters to lower case.
 func fold(r rune) rune {
 	switch {
 	case 'A' <= r && r <= 'Z':
@@ -139,7 +139,7 @@ func fold(r rune) rune {
 	case r == '"', r == '\'', r == '`', r == '\\', r == '´', r == '«', r == '»', 0x2018 <= r && r <= 0x201f:
 		return 0
 	case r <= ' ', r == '|', r == 0x7f, r == 0xa0, r == 0x2028, r == 0x2029, r == 0xfeff,
-		0x2500 <= r && r <= 0x257f, // frames
+		0x2500 <= r && r <= 0x257f, // box drawing
 		0x239b <= r && r <= 0x23bf: // bracket pieces, such as the gutter of a terminal
 		return ' '
 	}

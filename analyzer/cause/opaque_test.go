@@ -2,7 +2,7 @@ package cause
 
 import "testing"
 
-// TestOpaque: a text that names nothing gets no cause, whatever words it uses to say so. Only the request can tell.
+// TestOpaque: a text that names no fault gets no cause, whatever its words; only violated rules can explain it.
 func TestOpaque(t *testing.T) {
 	for _, text := range []string{
 		"", "Bad Request", "400 status code (no body)", "Invalid input", "Param Incorrect", "Invalid request",

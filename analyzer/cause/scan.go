@@ -10,25 +10,25 @@ import (
 const (
 	maxConcepts = 128
 	maxClauses  = 48
-	shortGram   = 3 // bytes by which a phrase of the lexicon is looked up; none is shorter
-	longGram    = 6 // the same for phrases that have as many
+	shortGram   = 3 // bytes that key a phrase of the lexicon; no phrase is shorter
+	longGram    = 6 // the same for phrases of at least this length
 )
 
-// A concept is something that error texts talk about, and the phrases, in normal form and separated by "|", that say so.
-// A phrase fits where a word starts, as a prefix: "exceed" fits "exceeds". One that ends in "$" must end where a word does,
-// one that ends in "#" must stand before a digit.
+// A concept is a subject of error texts and the phrases that express it, in normal form and separated by "|". A phrase
+// matches at the start of a word, as a prefix: "exceed" matches "exceeds". A phrase that ends in "$" must end with a word,
+// one that ends in "#" must precede a digit.
 type concept struct{ name, phrases string }
 
 // A phrase is an entry of the index.
 type phrase struct {
 	text    string
 	concept uint8
-	end     bool // must end where a word does
-	digit   bool // must stand before a digit
-	inner   bool // starts with punctuation or in a script that does not part words, and so anywhere
+	end     bool // must end with a word
+	digit   bool // must precede a digit
+	inner   bool // may start inside a word: starts with punctuation or in a script without word breaks
 }
 
-// index holds the phrases by a hash of their first bytes; a chain of phrases ends with 0.
+// An index maps a hash of their first bytes to chains of phrases; 0 ends a chain.
 type index struct {
 	short, long [1 << 12]uint16
 	next        []uint16
@@ -71,32 +71,32 @@ func newIndex(concepts []concept) *index {
 	return x
 }
 
-// A clause is what one sentence, or one value of a JSON text, talks about, and where: the first and the last place.
+// A clause is the concepts of one sentence, or of one value of a JSON text, with the first and last position of each.
 type clause struct {
 	has         [maxConcepts / 64]uint64
 	first, last [maxConcepts]uint16
 }
 
-// A scan is the clauses of a text.
+// A scan contains the clauses of a text.
 type scan struct {
 	clauses [maxClauses]clause
 	n       int
 }
 
-// clauseEnds are the keys before which a JSON text turns to something else.
+// clauseEnds are the JSON keys that start a new clause.
 var clauseEnds = []string{",type:", ",code:", ",param:", ",status:", ",input:", ",ctx:", ",request_id:", ",metadata:", "{message:", ",message:", "raw:", "{error:", "details:[", "event:", "data:"}
 
 var messageKey = []byte("message:")
 
-// read finds the concepts of a normalised text. It takes time linear in the text: each place starts a bounded number of
-// comparisons with phrases of bounded length.
+// read finds the concepts of a normalised text in linear time: each position starts a bounded number of comparisons
+// with phrases of bounded length.
 func (s *scan) read(x *index, text []byte) {
 	s.n = 1
 	for i := 0; i+shortGram <= len(text); i++ {
 		starts := i == 0 || !isWord(text[i-1])
 		if s.n < maxClauses && endsClause(text, i, starts) {
 			s.n++
-			if bytes.HasPrefix(text[i+1:], messageKey) { // an envelope's, which tells nothing
+			if bytes.HasPrefix(text[i+1:], messageKey) { // the envelope's key, which carries no meaning
 				i += len(messageKey)
 				continue
 			}
@@ -111,7 +111,7 @@ func (s *scan) read(x *index, text []byte) {
 	}
 }
 
-// follow notes the concepts of the phrases of a chain that stand at text[i].
+// follow records the concepts of those phrases of a chain that match at text[i].
 func (s *scan) follow(x *index, text []byte, i int, at uint16, starts bool) {
 	c := &s.clauses[s.n-1]
 	for ; at != 0; at = x.next[at] {
@@ -144,7 +144,7 @@ func endsClause(text []byte, i int, starts bool) bool {
 	case 0xe3: // 。
 		return text[i+1] == 0x80 && text[i+2] == 0x82
 	case 'r', 'd', 'e':
-		if !starts || i > 0 && text[i-1] == '.' { // the end of a path is no key
+		if !starts || i > 0 && text[i-1] == '.' { // the end of a path, not a key
 			return false
 		}
 	case ',', '{':
@@ -159,15 +159,15 @@ func endsClause(text []byte, i int, starts bool) bool {
 	return false
 }
 
-// A condition is what a clause must talk about.
+// A condition lists the concepts that a clause must contain.
 type condition struct {
 	all, none [maxConcepts / 64]uint64
 	any       [][maxConcepts / 64]uint64
-	order     [][]uint8 // each must first stand before the last place of the next
+	order     [][]uint8 // each must first occur before the last position of the next
 }
 
-// newCondition reads a condition: terms that must all hold, each a concept, "!" and a concept that must be absent,
-// concepts joined by "|" of which one must be there, or by "<" that must stand in this order.
+// newCondition parses a condition: terms that must all hold. A term is a concept; "!" and a concept that must be absent;
+// concepts joined by "|", of which one must be present; or concepts joined by "<", which must occur in this order.
 func newCondition(x *index, s string) (condition, error) {
 	var c condition
 	set := func(b *[maxConcepts / 64]uint64, name string) error {
@@ -209,7 +209,7 @@ func newCondition(x *index, s string) (condition, error) {
 	return c, nil
 }
 
-// fits reports whether a clause of s meets the condition.
+// fits reports whether any clause of s meets the condition.
 func (c *condition) fits(s *scan) bool {
 clauses:
 	for i := range s.clauses[:s.n] {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A fingerprint is a spelling that only one server or gateway has. Both of its parts must be there: raw is written with
-// case, quotes and spaces, the others are phrases of the normal form.
+// A fingerprint is a spelling that is unique to one server or gateway. All parts must match: raw with case, quotes and
+// spaces, the others in the normal form.
 type fingerprint struct {
 	server      string
 	raw         []byte
@@ -18,8 +18,8 @@ func spelled(server, raw, normal string) fingerprint {
 	return fingerprint{server: server, raw: []byte(raw), first: []byte(first), then: []byte(then)}
 }
 
-// servers is who writes what; of two that fit, the first. One check has one wording at many servers, so the wording
-// alone names nobody.
+// servers lists the fingerprints of servers; the first match wins. Many servers share the wording of a check, so the
+// wording alone identifies none.
 var servers = []fingerprint{
 	spelled("qwen", "", "<400> internalerror.algo"),
 	spelled("deepseek", "", "(insufficient tool messages following tool_calls message)"),
@@ -42,7 +42,7 @@ var servers = []fingerprint{
 	spelled("ollama", "", "into go struct field chatrequest."),
 }
 
-// gateways is who passes a text on and leaves a mark on it.
+// gateways lists the marks that gateways leave on the texts they forward.
 var gateways = []fingerprint{
 	spelled("litellm", "litellm.", "exception - "),
 	spelled("openrouter", "", "provider returned error … provider_name:"),
@@ -50,7 +50,7 @@ var gateways = []fingerprint{
 	spelled("one-api", "", "(request id:"),
 }
 
-// writtenBy names the server that wrote a text and the gateway that passed it on, where the spelling shows them.
+// writtenBy returns the server that wrote a text and the gateway that forwarded it, "" where the spelling shows neither.
 func writtenBy(raw, normal []byte) (server, gateway string) {
 	var tail []byte
 	if len(raw) > maxText {

@@ -7,7 +7,7 @@ func TestWrittenBy(t *testing.T) {
 		t.Helper()
 		c := Classify(Input{Status: 400, Text: []byte(text)})
 		if c.Server != server || c.Gateway != gateway {
-			t.Errorf("%s: written by %q, passed on by %q, want %q and %q", text, c.Server, c.Gateway, server, gateway)
+			t.Errorf("%s: written by %q, forwarded by %q, want %q and %q", text, c.Server, c.Gateway, server, gateway)
 		}
 	}
 	f(`{"error":{"message":"Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.","param":"messages.[3].role","code":null}}`, "openai", "")
@@ -33,7 +33,7 @@ func TestWrittenBy(t *testing.T) {
 
 	f(`{"error":{"message":"Invalid token (request id: 2026)","type":"new_api_error"}}`, "", "new-api")
 
-	// What many write names nobody.
+	// A wording that many servers share identifies none.
 	for _, text := range []string{
 		"", "Bad Request", "<html><h1>400 Bad Request</h1><center>nginx</center></html>",
 		`An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'.`,

@@ -7,8 +7,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// TestWordings holds what each provider says about the defects that the rules find, in the envelope it says it in, and
-// what it says when the history has no part in the failure.
+// TestWordings classifies the texts of each provider, in its own envelope: about the defects that rules find, and about
+// failures that have nothing to do with the history.
 func TestWordings(t *testing.T) {
 	envelope := map[facts.Variant]string{
 		facts.OpenAI:       `{"error":{"message":%q,"type":"invalid_request_error","param":"messages.[3].role","code":null}}`,
@@ -25,7 +25,7 @@ func TestWordings(t *testing.T) {
 		if got := Classify(Input{Status: 400, Text: []byte(body), Variant: v}); got.ID != cause {
 			t.Errorf("%s: %s by %q, want %s", body, got.ID, got.StatedBy, cause)
 		}
-		// through a gateway whose own wordings are tried first: the same
+		// the same through a gateway whose own table is matched first
 		body = fmt.Sprintf(envelope[facts.OpenRouter], body)
 		if got := Classify(Input{Status: 502, Text: []byte(body), Variant: facts.OpenRouter}); got.ID != cause {
 			t.Errorf("%s: %s by %q, want %s", body, got.ID, got.StatedBy, cause)
