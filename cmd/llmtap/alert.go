@@ -15,6 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks"
@@ -65,7 +66,7 @@ func (c *collector) alert(ctx context.Context) error {
 	g.Go(func() error { return rows.Run(ctx) })
 	g.Go(func() error { return files.run(ctx) })
 	g.Go(func() error {
-		return c.conn.WithLease(ctx, roleAlert, c.analyzer.owner, jetstream.DefaultLeaseTTL, func(held context.Context) error {
+		return c.conn.WithLease(ctx, config.RoleAlert, c.analyzer.owner, jetstream.DefaultLeaseTTL, func(held context.Context) error {
 			store.held.Store(&held)
 			run, held := errgroup.WithContext(held)
 			run.Go(func() error { return engine.Run(held) })

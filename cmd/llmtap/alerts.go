@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
 const alertsHelp = `Work on alert rules, which are Prometheus rule files, before they wake anyone. Without files it is about the rules that
@@ -52,11 +53,11 @@ Exit code 1: there are mistakes.`
 
 func runAlertsCheck(ctx context.Context, c *cli) error {
 	fs := c.flags("alerts check", alertsCheckHelp)
-	file := fs.String("config", "", "configuration `file`, with the interval and the rule files; "+systemConfig+" when there is one")
+	file := fs.String("config", "", "configuration `file`, with the interval and the rule files; "+config.SystemFile+" when there is one")
 	if err := c.parse(fs); err != nil {
 		return err
 	}
-	s, err := c.configFile(*file)
+	s, err := config.Load(*file, c.getenv)
 	if err != nil {
 		return err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
@@ -82,7 +83,7 @@ type backtestedExample struct {
 func runAlertsBacktest(ctx context.Context, c *cli) error {
 	fs := c.flags("alerts backtest", alertsBacktestHelp)
 	var store storeArgs
-	fs.StringVar(&store.file, "config", "", "configuration `file`, with the rules and where ClickHouse is; "+systemConfig+" when there is one")
+	fs.StringVar(&store.file, "config", "", "configuration `file`, with the rules and where ClickHouse is; "+config.SystemFile+" when there is one")
 	fs.StringVar(&store.dataDir, "data-dir", "", "`directory` of a running llmtap with an embedded ClickHouse; empty: that of the configuration")
 	fs.StringVar(&store.dsn, "clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of the configuration")
 	since := fs.String("since", "7d", "from `when` on"+timeHelp)
@@ -106,7 +107,7 @@ func runAlertsBacktest(ctx context.Context, c *cli) error {
 	if err != nil {
 		return &exitError{exitBadInput, err}
 	}
-	s, err := c.configFile(store.file)
+	s, err := config.Load(store.file, c.getenv)
 	if err != nil {
 		return err
 	}

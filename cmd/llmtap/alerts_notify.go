@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
 const alertsNotifyHelp = `Send a test alert to everybody whom the configuration names, and say what each answered. It says that it is a test. Slack
@@ -23,7 +24,11 @@ Exit code 1: somebody was not reached.`
 
 func runAlertsNotify(ctx context.Context, c *cli) error {
 	fs := c.flags("alerts test-notify", alertsNotifyHelp)
-	s, err := c.configFlags(fs).load()
+	args := config.AddFlags(fs, c.getenv)
+	if err := c.parse(fs); err != nil {
+		return err
+	}
+	s, err := args.Load()
 	if err != nil {
 		return err
 	}

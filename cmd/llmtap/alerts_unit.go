@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/alerts/ruletest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
 const alertsTestHelp = `Run unit tests of alert rules: files in the format of promtool test rules, which name the rule files, give series, and say
@@ -39,7 +40,7 @@ Exit code 1: a test fails, or there are mistakes in a file.`
 
 func runAlertsTest(ctx context.Context, c *cli) error {
 	fs := c.flags("alerts test", alertsTestHelp)
-	file := fs.String("config", "", "configuration `file`, with the interval of evaluations; "+systemConfig+" when there is one")
+	file := fs.String("config", "", "configuration `file`, with the interval of evaluations; "+config.SystemFile+" when there is one")
 	format := fs.String("format", "text", "output as `text|json`")
 	if err := c.parse(fs); err != nil {
 		return err
@@ -50,7 +51,7 @@ func runAlertsTest(ctx context.Context, c *cli) error {
 	if fs.NArg() == 0 {
 		return &exitError{exitBadInput, errors.New("name the files with the tests; see llmtap alerts test --help")}
 	}
-	s, err := c.configFile(*file)
+	s, err := config.Load(*file, c.getenv)
 	if err != nil {
 		return err
 	}

@@ -17,6 +17,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/sinks/chdb"
@@ -31,7 +32,7 @@ import (
 // NATS and ClickHouse are embedded or not; nothing else differs. Parts are opened in the order of their dependencies
 // and closed in reverse: stop reading, finish what is in hand, flush, close.
 type collector struct {
-	cfg      Config
+	cfg      config.Config
 	logger   *slog.Logger
 	reg      *prometheus.Registry
 	conn     *jetstream.Conn
@@ -51,7 +52,7 @@ type collector struct {
 
 // openCollector starts or reaches NATS and ClickHouse and prepares streams and tables. progress gets a line when
 // something takes long.
-func openCollector(ctx context.Context, cfg Config, logger *slog.Logger, progress func(string)) (_ *collector, err error) {
+func openCollector(ctx context.Context, cfg config.Config, logger *slog.Logger, progress func(string)) (_ *collector, err error) {
 	c := &collector{cfg: cfg, logger: logger, reg: prometheus.NewRegistry()}
 	c.reg.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	defer func() {
@@ -65,7 +66,7 @@ func openCollector(ctx context.Context, cfg Config, logger *slog.Logger, progres
 	if err := c.openNATS(ctx); err != nil {
 		return nil, err
 	}
-	if c.has(roleGateway) {
+	if c.has(config.RoleProxy) {
 		if err := c.openGateway(ctx); err != nil {
 			return nil, err
 		}
@@ -103,7 +104,7 @@ func (c *collector) announce() error {
 func (c *collector) has(role string) bool { return slices.Contains(c.cfg.Roles, role) }
 
 // stores says that this process reads the stream or writes rows; a gateway alone does neither.
-func (c *collector) stores() bool { return c.has(roleAnalyze) || c.has(roleAlert) }
+func (c *collector) stores() bool { return c.has(config.RoleAnalyze) || c.has(config.RoleAlert) }
 
 func (c *collector) onClose(f func()) { c.closers = append(c.closers, f) }
 
@@ -180,10 +181,10 @@ func (c *collector) run(ctx context.Context) error {
 	if c.gateway != nil {
 		g.Go(func() error { return c.gateway.serve(ctx) })
 	}
-	if c.has(roleAnalyze) {
+	if c.has(config.RoleAnalyze) {
 		g.Go(func() error { return c.analyzer.run(ctx) })
 	}
-	if c.has(roleAlert) {
+	if c.has(config.RoleAlert) {
 		g.Go(func() error { return c.alert(ctx) })
 	}
 	srv := &http.Server{Handler: c.handler(), ReadHeaderTimeout: 5 * time.Second}
@@ -215,7 +216,7 @@ func (c *collector) handler() http.Handler {
 			return
 		}
 		text := "ready"
-		if c.has(roleAnalyze) && c.guard.knows(r) {
+		if c.has(config.RoleAnalyze) && c.guard.knows(r) {
 			doing, _ := c.analyzer.status() // no error, or it is not ready
 			text += ": " + doing
 		}

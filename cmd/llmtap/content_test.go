@@ -9,12 +9,13 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
 // What is stored of a body depends on its service; what is masked is masked in all of it.
 func TestContentPolicy(t *testing.T) {
-	cfg := defaultContent()
+	cfg := config.Default().Content
 	cfg.Services = map[string]string{"shaped": "shape", "silent": "none"}
 	cfg.Patterns = []string{`EMP-\d{6}`}
 	policy, err := newContentPolicy(cfg, "key")

@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
@@ -145,9 +146,9 @@ func (d *demo) run(ctx context.Context, dataDir string, exit bool) (err error) {
 }
 
 // startServers starts the provider and Slack and returns the configuration of a collector beside them.
-func (d *demo) startServers(ctx context.Context, dataDir string) (Config, error) {
-	cfg := defaultConfig(d.c.getenv)
-	cfg.Roles = []string{roleAnalyze, roleAlert} // its agents have the hook
+func (d *demo) startServers(ctx context.Context, dataDir string) (config.Config, error) {
+	cfg := config.Default()
+	cfg.Roles = []string{config.RoleAnalyze, config.RoleAlert} // its agents have the hook
 	cfg.DataDir, cfg.Listen, cfg.NATSServer.Port = dataDir, "127.0.0.1:0", -1
 	d.slack = fleetslack.New(fleetslack.Config{Channels: []string{"oncall"}, OnPost: d.posted})
 	var err error
@@ -159,7 +160,7 @@ func (d *demo) startServers(ctx context.Context, dataDir string) (Config, error)
 		return cfg, err
 	}
 	cfg.Slack.Token, cfg.Slack.Channel, cfg.Slack.APIURL = "xoxb-demo", "#oncall", slackURL+"/api/"
-	return cfg, cfg.validate()
+	return cfg, cfg.Validate()
 }
 
 // serveLocal serves h on a free port of the loopback interface until ctx ends, and returns its URL.

@@ -9,10 +9,10 @@ import (
 	"net"
 	"net/http"
 	"os"
-	"reflect"
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -42,7 +42,7 @@ type checkup struct {
 
 // A doctor runs the checks.
 type doctor struct {
-	s       *settings
+	s       *config.Effective
 	results []checkup
 	running running // on the data directory
 	runs    bool
@@ -56,7 +56,7 @@ const (
 
 func runDoctor(ctx context.Context, c *cli) error {
 	fs := c.flags("doctor", doctorHelp)
-	args := c.configFlags(fs)
+	args := config.AddFlags(fs, c.getenv)
 	format := fs.String("format", "text", "output as `text|json`; json is one object")
 	if err := c.parse(fs); err != nil {
 		return err
@@ -66,7 +66,7 @@ func runDoctor(ctx context.Context, c *cli) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
-	s, err := args.read()
+	s, err := args.Load()
 	d := &doctor{s: s, now: time.Now()}
 	if err != nil {
 		d.failConfig(err)
@@ -149,21 +149,22 @@ func (d *doctor) failConfig(err error) {
 
 // checkConfig tells which configuration counts, and whether the files it names can be read.
 func (d *doctor) checkConfig() {
-	set, keys := 0, configKeys(reflect.ValueOf(&d.s.Config).Elem(), "")
+	set, keys := 0, d.s.Keys()
 	for _, k := range keys {
-		if _, ok := d.s.origins[k.path]; ok {
+		if d.s.Origin(k.Path).Source != config.FromDefault {
 			set++
 		}
-		if !strings.HasSuffix(k.path, "_file") || k.value.String() == "" {
+		file := k.File()
+		if file == "" {
 			continue
 		}
-		if b, err := os.ReadFile(k.value.String()); err != nil {
-			d.fail("config", "create it, or let the user that runs llmtap read it", "%s: %v", k.path, err)
+		if b, err := os.ReadFile(file); err != nil {
+			d.fail("config", "create it, or let the user that runs llmtap read it", "%s: %v", k.Path, err)
 		} else if strings.TrimSpace(string(b)) == "" {
-			d.fail("config", "write the secret into it", "%s: %s is empty", k.path, k.value)
+			d.fail("config", "write the secret into it", "%s: %s is empty", k.Path, file)
 		}
 	}
-	d.ok("config", "%s, %d of %d keys set; see llmtap config", d.s.source(), set, len(keys))
+	d.ok("config", "%s, %d of %d keys set; see llmtap config", d.s.Source(), set, len(keys))
 }
 
 // embedded says what of the set-up lives inside llmtap up.
@@ -253,7 +254,7 @@ func ago(d time.Duration) string {
 	case d < time.Second:
 		return d.Round(10 * time.Millisecond).String()
 	case d < time.Minute:
-		return formatDuration(d.Round(time.Second))
+		return config.FormatDuration(d.Round(time.Second))
 	}
-	return formatDuration(d.Round(time.Minute))
+	return config.FormatDuration(d.Round(time.Minute))
 }

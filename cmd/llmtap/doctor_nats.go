@@ -15,6 +15,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 )
@@ -47,13 +48,13 @@ func (d *doctor) checkNATS(ctx context.Context, url string) {
 	switch {
 	case errors.Is(err, jetstream.ErrNoJetStream):
 		d.fail("nats", "start it with -js or a jetstream block, give the account JetStream, or leave nats.url empty for an embedded one",
-			"the server at %s has no JetStream", masked(url, "url"))
+			"the server at %s has no JetStream", config.MaskURL(url))
 		return
 	case err != nil:
 		d.fail("nats", "look at the log of the NATS server, and whether this login may use $JS.API.>", "%v", err)
 		return
 	}
-	d.ok("nats", "%s at %s, answers in %s", st.Server, masked(url, "url"), ago(st.RTT))
+	d.ok("nats", "%s at %s, answers in %s", st.Server, config.MaskURL(url), ago(st.RTT))
 	if !d.checkStreams(st) {
 		return
 	}
@@ -97,11 +98,11 @@ func (d *doctor) checkStreams(st *jetstream.State) bool {
 		sound = false
 	}
 	if events := st.Streams[0]; sound {
-		size := formatBytes(events.Bytes)
+		size := config.FormatBytes(events.Bytes)
 		if events.MaxBytes > 0 {
-			size += " of " + formatSize(events.MaxBytes)
+			size += " of " + config.FormatSize(events.MaxBytes)
 		}
-		d.ok("streams", "as configured; %s has %d events, %s, for %s", events.Name, events.Messages, size, formatDuration(events.MaxAge))
+		d.ok("streams", "as configured; %s has %d events, %s, for %s", events.Name, events.Messages, size, config.FormatDuration(events.MaxAge))
 	}
 	return !st.Streams[0].Missing && len(st.MissingBuckets) == 0
 }
@@ -142,7 +143,7 @@ func (d *doctor) checkBacklog(p *jetstream.PartitionState, events *jetstream.Str
 		return
 	}
 	age := d.now.Sub(p.OldestPending)
-	text := fmt.Sprintf("%s: %d events wait, the oldest for %s of %s", p.Name, p.Pending, ago(age), formatDuration(events.MaxAge))
+	text := fmt.Sprintf("%s: %d events wait, the oldest for %s of %s", p.Name, p.Pending, ago(age), config.FormatDuration(events.MaxAge))
 	full := 0.0 // share of the stream's room that the backlog takes
 	if events.MaxBytes > 0 && events.Messages > 0 {
 		full = float64(events.Bytes) / float64(events.Messages) * float64(p.Pending) / float64(events.MaxBytes)

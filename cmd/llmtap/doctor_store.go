@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"strings"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -18,17 +19,17 @@ const (
 
 // checkClickHouse looks at the server that the configuration names, or at the embedded one that runs.
 func (d *doctor) checkClickHouse(ctx context.Context) {
-	cfg, where := d.s.ClickHouse, masked(d.s.ClickHouse.DSN, "url")
+	cfg, where := d.s.ClickHouse, config.MaskURL(d.s.ClickHouse.DSN)
 	if cfg.DSN == "" {
 		d.checkLibrary()
-		dsn, ok := chdb.Running(clickhouseDir(d.s.DataDir))
+		dsn, ok := chdb.Running(config.ClickHouseDir(d.s.DataDir))
 		if !ok {
 			if d.runs {
-				d.fail("clickhouse", "restart llmtap up and read its log", "the embedded server in %s does not run", clickhouseDir(d.s.DataDir))
+				d.fail("clickhouse", "restart llmtap up and read its log", "the embedded server in %s does not run", config.ClickHouseDir(d.s.DataDir))
 			}
 			return
 		}
-		cfg.DSN, where = dsn, "embedded in "+clickhouseDir(d.s.DataDir)
+		cfg.DSN, where = dsn, "embedded in "+config.ClickHouseDir(d.s.DataDir)
 	}
 	ask, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
@@ -87,7 +88,7 @@ func (d *doctor) checkDisk() {
 	if d.embedded() == "" {
 		return
 	}
-	free, total, err := diskSpace(d.s.DataDir)
+	free, total, err := config.DiskSpace(d.s.DataDir)
 	if err != nil {
 		d.fail("disk", "give data_dir a directory that can be read", "%v", err)
 		return
@@ -101,7 +102,7 @@ func (d *doctor) checkDisk() {
 
 // judgeDisk says whether a disk has room, also for what a stream of this size may still take.
 func (d *doctor) judgeDisk(name string, free, total, stream uint64) {
-	text := fmt.Sprintf("%s: %s of %s free", name, formatBytes(free), formatBytes(total))
+	text := fmt.Sprintf("%s: %s of %s free", name, config.FormatBytes(free), config.FormatBytes(total))
 	share := float64(free) / float64(max(total, 1))
 	switch {
 	case share < diskFail:
@@ -109,18 +110,8 @@ func (d *doctor) judgeDisk(name string, free, total, stream uint64) {
 	case share < diskWarn:
 		d.warn("disk", "make room, or keep less: nats.max_bytes, clickhouse.retention", "%s", text)
 	case stream > free:
-		d.warn("disk", "make room, or lower nats.max_bytes", "%s, less than the %s that the stream may take", text, formatBytes(stream))
+		d.warn("disk", "make room, or lower nats.max_bytes", "%s, less than the %s that the stream may take", text, config.FormatBytes(stream))
 	default:
 		d.ok("disk", "%s", text)
 	}
-}
-
-// formatBytes writes a size for people, to three digits.
-func formatBytes(n uint64) string {
-	for _, u := range sizeUnits[:4] {
-		if f := float64(n) / u.bytes; f >= 1 {
-			return fmt.Sprintf("%.3g %s", f, u.name)
-		}
-	}
-	return fmt.Sprintf("%d B", n)
 }

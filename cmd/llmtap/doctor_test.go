@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
@@ -135,7 +136,7 @@ func TestDoctorOnRunningCollector(t *testing.T) {
 	expect(t, checks, "losses", verdictOK, "none in the last hour")
 	expect(t, checks, "dead_letters", verdictOK, "none")
 	expect(t, checks, "libchdb", verdictOK)
-	expect(t, checks, "clickhouse", verdictOK, "embedded in "+clickhouseDir(c.cfg.DataDir))
+	expect(t, checks, "clickhouse", verdictOK, "embedded in "+config.ClickHouseDir(c.cfg.DataDir))
 	expect(t, checks, "schema", verdictOK, "up to date")
 	expect(t, checks, "slack", verdictOK, "llmtap of Acme posts to #oncall")
 }
@@ -288,7 +289,7 @@ func TestDoctorThresholds(t *testing.T) {
 	now := time.Now()
 	f := func(check, status string, look func(d *doctor)) {
 		t.Helper()
-		d := &doctor{s: &settings{Config: defaults()}, now: now}
+		d := &doctor{s: &config.Effective{Config: config.Default()}, now: now}
 		look(d)
 		if len(d.results) != 1 || d.results[0].Check != check || d.results[0].Status != status {
 			t.Errorf("%+v, want %s %s", d.results, status, check)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"strings"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/explain"
 	"github.com/llmtap/llmtap/dashboards/queries"
 )
@@ -35,7 +36,7 @@ func runExplain(ctx context.Context, c *cli) error {
 	format := fs.String("format", "text", "output as `text|jsonl`")
 	unknown := fs.Bool("unknown", false, "list the error texts of a running llmtap that nothing explains")
 	since := fs.String("since", "", "with --unknown: how `long` back to look (default 7 days)")
-	dataDir := fs.String("data-dir", defaultDataDir(c.getenv), "with --unknown: `directory` of a running llmtap with an embedded ClickHouse")
+	dataDir := fs.String("data-dir", config.DefaultDataDir(c.getenv), "with --unknown: `directory` of a running llmtap with an embedded ClickHouse")
 	dsn := fs.String("clickhouse-dsn", "", "with --unknown: ClickHouse `dsn`; empty: that of --data-dir")
 	if err := c.parse(fs); err != nil {
 		return err

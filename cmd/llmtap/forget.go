@@ -8,6 +8,7 @@ import (
 	"io"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -44,7 +45,7 @@ func runForget(ctx context.Context, c *cli) error {
 	dryRun := fs.Bool("dry-run", false, "delete nothing, say what would go")
 	yes := fs.Bool("yes", false, "delete")
 	natsURL := fs.String("nats-url", "", "NATS `url`; empty: that of the llmtap on --data-dir, else "+jetstream.Default().URL)
-	dataDir := fs.String("data-dir", defaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded NATS or ClickHouse")
+	dataDir := fs.String("data-dir", config.DefaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded NATS or ClickHouse")
 	dsn := fs.String("clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of --data-dir")
 	format := fs.String("format", "text", "output as `text|json`")
 	if err := c.parse(fs); err != nil {

@@ -43,7 +43,7 @@ func (c *collector) openGateway(ctx context.Context) error {
 	})
 	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
 	if err != nil {
-		return fmt.Errorf("listen on %s: %w; choose another address with --proxy-listen, or leave gateway out of --roles", cfg.Listen, err)
+		return fmt.Errorf("listen on %s: %w; choose another address with --proxy-listen, or omit proxy from --roles", cfg.Listen, err)
 	}
 	c.onClose(func() { _ = l.Close() }) // closed already if it has served
 	c.gateway = &gateway{proxy: p, listener: l, capture: cfg.Capture, logger: c.logger}

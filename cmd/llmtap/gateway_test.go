@@ -8,7 +8,6 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
-	"os"
 	"strings"
 	"testing"
 	"time"
@@ -17,16 +16,17 @@ import (
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
 // runCollector runs a collector until the test ends.
-func runCollector(t *testing.T, change func(*Config)) *collector {
+func runCollector(t *testing.T, change func(*config.Config)) *collector {
 	t.Helper()
-	cfg := defaultConfig(os.Getenv)
+	cfg := config.Default()
 	change(&cfg)
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
@@ -73,7 +73,7 @@ func runWithGateway(t *testing.T, dir string) *collector {
 	t.Helper()
 	p := httptest.NewServer(provider.New(provider.Config{}))
 	t.Cleanup(p.Close)
-	c := runCollector(t, func(cfg *Config) {
+	c := runCollector(t, func(cfg *config.Config) {
 		cfg.DataDir, cfg.Listen, cfg.NATSServer.Port = dir, "127.0.0.1:0", -1
 		cfg.Proxy.Listen, cfg.Proxy.Capture = "127.0.0.1:0", event.CaptureFull
 		cfg.Proxy.Upstreams = map[string]string{"openai": strings.TrimSuffix(p.URL+provider.OpenAIPath, "/v1")}
@@ -99,8 +99,8 @@ func runWithGateway(t *testing.T, dir string) *collector {
 func TestGatewayAlone(t *testing.T) {
 	p := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
 	defer p.Close()
-	c := runCollector(t, func(cfg *Config) {
-		cfg.Roles, cfg.DataDir, cfg.Listen = []string{roleGateway}, t.TempDir(), "127.0.0.1:0"
+	c := runCollector(t, func(cfg *config.Config) {
+		cfg.Roles, cfg.DataDir, cfg.Listen = []string{config.RoleProxy}, t.TempDir(), "127.0.0.1:0"
 		cfg.NATS.URL = fmt.Sprintf("nats://127.0.0.1:%d", freePort(t))
 		cfg.Proxy.Listen, cfg.Proxy.Upstreams = "127.0.0.1:0", map[string]string{"local": p.URL}
 	})
@@ -133,38 +133,7 @@ func TestGatewayAlone(t *testing.T) {
 	}
 	var out strings.Builder
 	c.describe(&out, "no configuration file")
-	if s := out.String(); !strings.Contains(s, "llmtap is up (gateway)") || !strings.Contains(s, "not their texts") || strings.Contains(s, "embedded") {
+	if s := out.String(); !strings.Contains(s, "llmtap is up (proxy)") || !strings.Contains(s, "not their texts") || strings.Contains(s, "embedded") {
 		t.Error(s)
-	}
-}
-
-func TestProxyFlags(t *testing.T) {
-	f := func(want map[string]string, env string, args ...string) {
-		t.Helper()
-		s, err := loadFile("", map[string]string{"LLMTAP_PROXY_UPSTREAM": env}, args...)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if diff := cmp.Diff(want, s.Proxy.Upstreams); diff != "" {
-			t.Error(diff)
-		}
-	}
-	two := map[string]string{"a": "http://127.0.0.1:1/v1", "b": "https://b.example"}
-	f(nil, "")
-	f(two, "", "--proxy-upstream", "a=http://127.0.0.1:1/v1", "--proxy-upstream", "b=https://b.example")
-	f(two, "a=http://127.0.0.1:1/v1, b=https://b.example")
-	f(map[string]string{"c": "https://c.example"}, "a=http://127.0.0.1:1/v1", "--proxy-upstream", "c=https://c.example")
-	fails := func(want string, args ...string) {
-		t.Helper()
-		if _, err := loadFile("", nil, args...); err == nil || !strings.Contains(err.Error(), want) {
-			t.Errorf("error %v, want %s", err, want)
-		}
-	}
-	fails(`--proxy-upstream: proxy.upstreams: "http://127.0.0.1:1" is not like name=value`, "--proxy-upstream", "http://127.0.0.1:1")
-	fails(`--proxy-upstream: proxy.upstreams: a: "ftp://x" is not like`, "--proxy-upstream", "a=ftp://x")
-	fails(`--proxy-listen: proxy.listen: 0.0.0.0:8089 is not loopback; set token or token_file`, "--proxy-listen", "0.0.0.0:8089")
-	fails(`--proxy-capture: proxy.capture: "text" is none of shape, full and none`, "--proxy-capture", "text")
-	if _, err := loadFile("", nil, "--proxy-listen", "0.0.0.0:8089", "--roles", "analyze"); err != nil {
-		t.Errorf("a proxy that does not run is judged: %v", err)
 	}
 }

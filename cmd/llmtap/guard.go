@@ -2,12 +2,12 @@ package main
 
 import (
 	"crypto/subtle"
-	"fmt"
 	"net"
 	"net/http"
 	"net/url"
 	"strings"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -15,10 +15,10 @@ import (
 // anyone for health; without one, whoever names this machine by a loopback name.
 type guard struct{ token string }
 
-func newGuard(cfg HTTPConfig) (guard, error) {
-	token, err := secret.Read(cfg.Token, "token_file", cfg.TokenFile)
+func newGuard(cfg config.HTTP) (guard, error) {
+	token, err := secret.Read(cfg.Token, "http.token_file", cfg.TokenFile)
 	if err != nil {
-		return guard{}, fmt.Errorf("http.token_file: %w", err)
+		return guard{}, err
 	}
 	return guard{token}, nil
 }
@@ -30,7 +30,7 @@ func (g guard) wrap(next http.Handler) http.Handler {
 		switch {
 		case foreign(r):
 			http.Error(w, "pages of another origin may not ask this listener", http.StatusForbidden)
-		case g.token == "" && !isLoopback(hostOf(r.Host)):
+		case g.token == "" && !config.IsLoopback(hostOf(r.Host)):
 			// A web page that resolves its own name to 127.0.0.1 would read everything else.
 			http.Error(w, "this listener answers to loopback names only; set http.token to use another", http.StatusForbidden)
 		case !health && !g.knows(r):
@@ -67,9 +67,4 @@ func hostOf(hostport string) string {
 		return host
 	}
 	return hostport
-}
-
-func isLoopback(host string) bool {
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

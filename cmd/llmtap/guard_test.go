@@ -7,6 +7,8 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
 func TestGuard(t *testing.T) {
@@ -51,14 +53,14 @@ func TestGuardReadsItsToken(t *testing.T) {
 	if err := os.WriteFile(file, []byte(" s3cret\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if g, err := newGuard(HTTPConfig{TokenFile: file}); err != nil || g.token != "s3cret" {
+	if g, err := newGuard(config.HTTP{TokenFile: file}); err != nil || g.token != "s3cret" {
 		t.Errorf("%+v, %v", g, err)
 	}
 	// An empty file must not mean that anyone may ask.
 	if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if g, err := newGuard(HTTPConfig{TokenFile: file}); err == nil {
+	if g, err := newGuard(config.HTTP{TokenFile: file}); err == nil {
 		t.Errorf("an empty token file gives %+v", g)
 	}
 }

@@ -22,6 +22,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/sinks/chdb"
@@ -206,7 +207,7 @@ func (u *upProcess) ready(t *testing.T) {
 
 // rows is the embedded ClickHouse of u.
 func (u *upProcess) rows() *store {
-	return &store{dsn: func() (string, bool) { return chdb.Running(clickhouseDir(u.dir)) }}
+	return &store{dsn: func() (string, bool) { return chdb.Running(config.ClickHouseDir(u.dir)) }}
 }
 
 // open waits for the embedded ClickHouse of u.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/recorded"
@@ -77,7 +78,7 @@ func (r *importReport) unreadable() (n int) {
 func runImport(ctx context.Context, c *cli) error {
 	fs := c.flags("import", importHelp)
 	natsURL := fs.String("nats-url", jetstream.Default().URL, "NATS `url` of a running llmtap")
-	dataDir := fs.String("data-dir", defaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded ClickHouse")
+	dataDir := fs.String("data-dir", config.DefaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded ClickHouse")
 	dsn := fs.String("clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of --data-dir")
 	wait := fs.Bool("wait", true, "wait until all is stored, if ClickHouse can be seen")
 	service := fs.String("service", "imported", "`name` of the service of records that name none")

@@ -14,6 +14,7 @@ import (
 	"strings"
 	"syscall"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -87,8 +88,12 @@ func report(err error, stderr io.Writer) int {
 		}
 		return exit.code
 	}
+	code := exitFailed
+	if _, invalid := errors.AsType[*config.InvalidError](err); invalid {
+		code = exitBadInput
+	}
 	fmt.Fprintf(stderr, "llmtap: %v\n", err)
-	return exitFailed
+	return code
 }
 
 // cli is what a command gets from its caller: nothing comes from globals, so that tests can run commands in-process.
@@ -155,25 +160,12 @@ func (c *cli) flags(name, text string) *flag.FlagSet {
 	return fs
 }
 
-// parse reads the environment, then the arguments; the arguments win.
+// parse sets the flags from the environment and the arguments; see config.ParseFlags.
 func (c *cli) parse(fs *flag.FlagSet) error {
-	var err error
-	fs.VisitAll(func(f *flag.Flag) {
-		name := flagEnv(f.Name)
-		if v := c.getenv(name); v != "" && err == nil {
-			if setErr := fs.Set(f.Name, v); setErr != nil {
-				err = &exitError{exitBadInput, fmt.Errorf("%s: %w", name, setErr)}
-			}
-		}
-	})
-	if err != nil {
+	switch err := config.ParseFlags(fs, c.args, c.getenv); {
+	case err == nil, errors.Is(err, flag.ErrHelp):
 		return err
-	}
-	if err := fs.Parse(c.args); err != nil {
-		if errors.Is(err, flag.ErrHelp) {
-			return err
-		}
+	default:
 		return &exitError{exitBadInput, fmt.Errorf("%w; see llmtap %s --help", err, fs.Name())}
 	}
-	return nil
 }

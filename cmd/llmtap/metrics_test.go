@@ -4,7 +4,6 @@ import (
 	"context"
 	"log/slog"
 	"net/http/httptest"
-	"os"
 	"regexp"
 	"slices"
 	"strings"
@@ -14,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
@@ -65,9 +65,9 @@ func TestMetrics(t *testing.T) {
 // busyCollector is a collector that has stored what a few agents did, and still runs.
 func busyCollector(t *testing.T) *collector {
 	t.Helper()
-	cfg := defaultConfig(os.Getenv)
+	cfg := config.Default()
 	cfg.DataDir, cfg.Listen, cfg.Proxy.Listen, cfg.NATSServer.Port = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0", -1
-	if err := cfg.validate(); err != nil {
+	if err := cfg.Validate(); err != nil {
 		t.Fatal(err)
 	}
 	c, err := openCollector(context.WithoutCancel(t.Context()), cfg, slog.New(slog.DiscardHandler), func(string) {})

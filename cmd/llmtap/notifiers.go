@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertmanager"
 	"github.com/llmtap/llmtap/alerts/slack"
 	"github.com/llmtap/llmtap/alerts/webhook"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
 // A receiver is a notifier that is configured.
@@ -21,7 +22,7 @@ type receiver struct {
 }
 
 // receiversOf are the configured notifiers. They call nobody yet.
-func receiversOf(cfg *Config, store alerts.Store, logger *slog.Logger) ([]receiver, error) {
+func receiversOf(cfg *config.Config, store alerts.Store, logger *slog.Logger) ([]receiver, error) {
 	var all []receiver
 	if cfg.Slack.Channel != "" {
 		n, err := slack.New(cfg.Slack, slack.Options{Store: store, ExternalURL: cfg.UI.ExternalURL, Logger: logger})

@@ -2,13 +2,13 @@ package main
 
 import (
 	"context"
-	"flag"
 	"fmt"
 	"io"
 	"log/slog"
 	"slices"
 	"strings"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -43,7 +43,7 @@ func runQuery(ctx context.Context, c *cli) error {
 	}
 	fs := c.flags("query", help)
 	var store storeArgs
-	fs.StringVar(&store.file, "config", "", "configuration `file`, with the prices and where ClickHouse is; "+systemConfig+" when there is one")
+	fs.StringVar(&store.file, "config", "", "configuration `file`, with the prices and where ClickHouse is; "+config.SystemFile+" when there is one")
 	fs.StringVar(&store.dataDir, "data-dir", "", "`directory` of a running llmtap with an embedded ClickHouse; empty: that of the configuration")
 	fs.StringVar(&store.dsn, "clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of the configuration")
 	format := fs.String("format", "table", "output as `table|json|csv|jsonl`")
@@ -54,7 +54,7 @@ func runQuery(ctx context.Context, c *cli) error {
 	given := map[string]string{}
 	own := map[string]bool{} // variables of the environment that are no flags of this command
 	for _, p := range q.Params {
-		own[flagEnv(p.Name)] = true
+		own[config.FlagEnv(p.Name)] = true
 		fs.Func(p.Name, paramHelp(p), func(v string) error {
 			given[p.Name] = v
 			return nil
@@ -88,7 +88,7 @@ func runQuery(ctx context.Context, c *cli) error {
 	if q.Name != "" {
 		sql = q.SQL
 	}
-	s, err := c.configFile(store.file)
+	s, err := config.Load(store.file, c.getenv)
 	if err != nil {
 		return err
 	}
@@ -148,7 +148,7 @@ func examples(q queries.Query) string {
 type storeArgs struct{ file, dataDir, dsn string }
 
 // open opens the ClickHouse that the arguments name, else that of the configuration.
-func (a storeArgs) open(ctx context.Context, cfg *Config) (*clickhouse.Sink, error) {
+func (a storeArgs) open(ctx context.Context, cfg *config.Config) (*clickhouse.Sink, error) {
 	switch {
 	case a.dsn != "" || a.dataDir != "":
 		return openStore(ctx, a.dsn, a.dataDir)
@@ -158,22 +158,10 @@ func (a storeArgs) open(ctx context.Context, cfg *Config) (*clickhouse.Sink, err
 	return openClickHouse(ctx, cfg.ClickHouse.DSN, cfg.ClickHouse.PasswordFile)
 }
 
-// configFile reads the configuration from file, else from where it is when none is named.
-func (c *cli) configFile(file string) (*settings, error) {
-	reader := *c
-	reader.args = nil
-	if file != "" {
-		reader.args = []string{"--config", file}
-	}
-	fs := flag.NewFlagSet("config", flag.ContinueOnError)
-	fs.SetOutput(io.Discard)
-	return reader.configFlags(fs).load()
-}
-
 // openStore opens the ClickHouse at dsn, else the embedded one of a llmtap that runs on dataDir.
 func openStore(ctx context.Context, dsn, dataDir string) (*clickhouse.Sink, error) {
 	if dsn == "" {
-		running, ok := chdb.Running(clickhouseDir(dataDir))
+		running, ok := chdb.Running(config.ClickHouseDir(dataDir))
 		if !ok {
 			return nil, fmt.Errorf("no llmtap runs on %s; start one with llmtap up, or give --data-dir or --clickhouse-dsn", dataDir)
 		}

@@ -10,6 +10,7 @@ import (
 	"text/tabwriter"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -30,7 +31,7 @@ func runSchema(ctx context.Context, c *cli) error {
 		action, c.args = c.args[0], c.args[1:]
 	}
 	fs := c.flags("schema", schemaHelp)
-	dataDir := fs.String("data-dir", defaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded ClickHouse")
+	dataDir := fs.String("data-dir", config.DefaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded ClickHouse")
 	cfg := clickhouse.Default()
 	fs.StringVar(&cfg.DSN, "clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of --data-dir")
 	fs.StringVar(&cfg.PasswordFile, "clickhouse-password-file", "", "`file` with the password")
@@ -54,7 +55,7 @@ func runSchema(ctx context.Context, c *cli) error {
 		return &exitError{exitBadInput, fmt.Errorf("%q is none of migrate, status, print; see llmtap schema --help", action)}
 	}
 	if cfg.DSN == "" {
-		running, ok := chdb.Running(clickhouseDir(*dataDir))
+		running, ok := chdb.Running(config.ClickHouseDir(*dataDir))
 		if !ok {
 			return fmt.Errorf("no llmtap runs on %s; start one with llmtap up, or give --data-dir or --clickhouse-dsn", *dataDir)
 		}
@@ -122,7 +123,7 @@ func printSchema(w io.Writer, st *clickhouse.SchemaState) error {
 		if ttl == "" {
 			ttl = "none"
 		}
-		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\n", t.Name, t.Rows, formatBytes(t.Bytes), ttl)
+		fmt.Fprintf(tw, "%s\t%d\t%s\t%s\n", t.Name, t.Rows, config.FormatBytes(t.Bytes), ttl)
 	}
 	if err := tw.Flush(); err != nil {
 		return err

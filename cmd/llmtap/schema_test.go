@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -13,7 +14,7 @@ import (
 func TestSchema(t *testing.T) {
 	needClickHouse(t)
 	cfg := chdb.Default()
-	cfg.Dir = clickhouseDir(t.TempDir())
+	cfg.Dir = config.ClickHouseDir(t.TempDir())
 	srv, err := chdb.Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 )
 
@@ -23,7 +24,7 @@ messages. Exit code 1: there is no such id, or what was asked for is not stored.
 
 func runShow(ctx context.Context, c *cli) error {
 	fs := c.flags("show", showHelp)
-	dataDir := fs.String("data-dir", defaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded ClickHouse")
+	dataDir := fs.String("data-dir", config.DefaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded ClickHouse")
 	dsn := fs.String("clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of --data-dir")
 	format := fs.String("format", "text", "output as `text|json|body`")
 	id := ""

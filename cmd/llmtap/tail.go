@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -48,7 +49,7 @@ LIMIT {limit:UInt32}`
 
 func runTail(ctx context.Context, c *cli) error {
 	fs := c.flags("tail", tailHelp)
-	dataDir := fs.String("data-dir", defaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded ClickHouse")
+	dataDir := fs.String("data-dir", config.DefaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded ClickHouse")
 	dsn := fs.String("clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of --data-dir")
 	format := fs.String("format", "text", "output as `text|jsonl`")
 	since := fs.Duration("since", 0, "show the last `time` first, such as 10m")

@@ -11,16 +11,9 @@ import (
 	"strings"
 	"syscall"
 	"time"
-)
 
-// The roles that one process can run.
-const (
-	roleAnalyze = "analyze"
-	roleAlert   = "alert"
-	roleGateway = "gateway"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
-
-var allRoles = []string{roleAnalyze, roleAlert, roleGateway}
 
 const upHelp = `Run the collector. Without flags everything runs in this process: an embedded NATS server that hooks publish to, the
 analyzer, an embedded ClickHouse, the alert rules, and a proxy for agents that can only change their base URL. With
@@ -33,21 +26,24 @@ deploy/llmtap.example.yaml.
   llmtap up --nats-url nats://nats.internal:4222 --clickhouse-dsn clickhouse://llmtap@ch.internal:9000/llmtap
   llmtap up --roles analyze --nats-url nats://nats.internal:4222 --clickhouse-dsn …
   llmtap up --proxy-capture full --proxy-upstream ollama=http://127.0.0.1:11434
-  llmtap up --roles gateway --nats-url nats://nats.internal:4222
+  llmtap up --roles proxy --nats-url nats://nats.internal:4222
 
 The proxy listens on --proxy-listen. An agent replaces scheme and host of its provider's base URL, so that
 https://api.openai.com/v1 becomes http://127.0.0.1:8089/openai/v1, and may send labels: X-Llmtap-Service, -Agent, -Stage,
 -Conversation and so on. Bodies hold what users wrote, so the proxy records their shape: roles, ids, function names and
 parameters stay, each text becomes its length and a hash (keyed with LLMTAP_SHAPE_KEY). With --proxy-capture full it
-records them whole. The role gateway runs by itself, too: agents then do not depend on the other roles.
+records them whole. The role proxy runs by itself, too: agents then do not depend on the other roles.
 
 Rule files (alerts.rule_files) are read again some seconds after one of them changed, and at once on SIGHUP; alerts of rules
 that stayed the same go on, and a file with mistakes changes nothing. All else is read at the start.`
 
 func runUp(ctx context.Context, c *cli) error {
 	fs := c.flags("up", upHelp)
-	args := c.configFlags(fs)
-	s, err := args.load()
+	args := config.AddFlags(fs, c.getenv)
+	if err := c.parse(fs); err != nil {
+		return err
+	}
+	s, err := args.Load()
 	if err != nil {
 		return err
 	}
@@ -62,7 +58,7 @@ func runUp(ctx context.Context, c *cli) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	col.hangups = hangups
-	col.describe(c.stdout, s.source())
+	col.describe(c.stdout, s.Source())
 	return col.run(ctx)
 }
 
@@ -84,10 +80,10 @@ func (c *collector) describe(w io.Writer, source string) {
   publishes to      %s
   proxy             %s
   health, metrics   http://%s/readyz  http://%s/metrics
-`, strings.Join(c.cfg.Roles, ", "), masked(c.natsURL, "url"), base, c.httpAddr, c.httpAddr)
+`, strings.Join(c.cfg.Roles, ", "), config.MaskURL(c.natsURL), base, c.httpAddr, c.httpAddr)
 		return
 	}
-	clickhouse := "embedded, in " + clickhouseDir(c.cfg.DataDir)
+	clickhouse := "embedded, in " + config.ClickHouseDir(c.cfg.DataDir)
 	if c.cfg.ClickHouse.DSN != "" {
 		clickhouse = "your server"
 	}
@@ -110,7 +106,7 @@ func (c *collector) describe(w io.Writer, source string) {
   Slack             %s
   health, metrics   http://%s/readyz  http://%s/metrics
   configuration     %s; see it: llmtap config; check everything: llmtap doctor
-`, strings.Join(c.cfg.Roles, ", "), masked(c.natsURL, "url"), base, clickhouse, c.cfg.DataDir, slack, c.httpAddr, c.httpAddr, source)
+`, strings.Join(c.cfg.Roles, ", "), config.MaskURL(c.natsURL), base, clickhouse, c.cfg.DataDir, slack, c.httpAddr, c.httpAddr, source)
 }
 
 // readiness answers /readyz: every part that has to work for events to become rows and alerts.
@@ -127,7 +123,7 @@ func (c *collector) readiness(ctx context.Context) error {
 	if err := c.sink.Ping(ctx); err != nil {
 		errs = append(errs, fmt.Errorf("reach ClickHouse: %w", err))
 	}
-	if c.has(roleAnalyze) {
+	if c.has(config.RoleAnalyze) {
 		if _, err := c.analyzer.status(); err != nil {
 			errs = append(errs, err)
 		}

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -13,30 +13,29 @@ import (
 	"github.com/goccy/go-yaml/parser"
 )
 
-// A yamlDecoder reads a file into a Config. It goes on after a mistake, so that all of them are told at once; a value
-// that is wrong stays as it was. The library only parses: its own decoder ends at the first mistake and does not say
-// which key a value came from.
+// A yamlDecoder decodes a file into a struct, strictly. It reports every error and leaves invalid values unchanged. The YAML
+// library is used as a parser only: its decoder stops at the first error and does not keep the lines of keys.
 type yamlDecoder struct {
 	file    string
 	getenv  func(string) string
-	origins map[string]origin
+	origins map[string]Origin
 	errs    []error
 }
 
-// decodeYAML reads data into the struct that v points to and notes in origins where each key stands.
-func decodeYAML(file string, data []byte, v any, getenv func(string) string, origins map[string]origin) []error {
+// decodeYAML decodes data into the struct that v points to and adds the line of each key to origins.
+func decodeYAML(file string, data []byte, v any, getenv func(string) string, origins map[string]Origin) []error {
 	d := &yamlDecoder{file: file, getenv: getenv, origins: origins}
-	f, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey()) // told below, with both lines
+	f, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey()) // reported below, with both lines
 	if err != nil {
 		if se, ok := errors.AsType[*yaml.SyntaxError](err); ok && se.Token != nil && se.Token.Position != nil {
-			return []error{&configError{d.at(se.Token.Position.Line), errors.New(strings.ReplaceAll(se.Message, "\t", `\t`))}}
+			return []error{&valueError{d.at(se.Token.Position.Line), errors.New(strings.ReplaceAll(se.Message, "\t", `\t`))}}
 		}
 		return []error{fmt.Errorf("%s: %w", file, err)}
 	}
 	if len(f.Docs) > 1 {
 		for _, doc := range f.Docs[1:] {
 			if doc.Body != nil {
-				d.fail(doc.Body, "a second document (---); one file holds one")
+				d.fail(doc.Body, "second YAML document (---); a file may contain only one")
 			}
 		}
 	}
@@ -46,25 +45,25 @@ func decodeYAML(file string, data []byte, v any, getenv func(string) string, ori
 	return d.errs
 }
 
-func (d *yamlDecoder) at(line int) origin {
-	return origin{fromFile, fmt.Sprintf("%s:%d", d.file, line)}
+func (d *yamlDecoder) at(line int) Origin {
+	return Origin{FromFile, fmt.Sprintf("%s:%d", d.file, line)}
 }
 
 func (d *yamlDecoder) fail(n ast.Node, format string, args ...any) {
-	d.errs = append(d.errs, &configError{d.at(n.GetToken().Position.Line), fmt.Errorf(format, args...)})
+	d.errs = append(d.errs, &valueError{d.at(n.GetToken().Position.Line), fmt.Errorf(format, args...)})
 }
 
-// value reads n into v, which stands at path and whose field has tag.
+// value decodes n into v, the value of the key path, whose field has tag.
 func (d *yamlDecoder) value(path string, n ast.Node, v reflect.Value, tag reflect.StructTag) {
 	switch n.(type) {
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
-		d.fail(n, "%s: anchors, aliases and tags are not understood; write the value", path)
+		d.fail(n, "%s: anchors, aliases and tags are not supported; write the value", path)
 		return
 	case *ast.CommentGroupNode: // a file of comments
 		return
 	case *ast.NullNode:
-		if v.Kind() != reflect.Struct { // a section whose keys are all commented out is fine
-			d.fail(n, "%s: has no value; remove the key to take the default", path)
+		if v.Kind() != reflect.Struct { // all keys of a section may be commented out
+			d.fail(n, "%s: has no value; remove the key to use the default", path)
 		}
 		return
 	}
@@ -105,16 +104,16 @@ func (d *yamlDecoder) section(path string, n ast.Node, v reflect.Value) {
 		}
 		known := slices.Sorted(maps.Keys(fields))
 		if near := nearest(name, known); near != "" {
-			d.fail(kv.Key, "unknown key %s; did you mean %s?", key, join(path, near))
+			d.fail(kv.Key, "unknown key %s; did you mean %s?", key, joinPath(path, near))
 		} else if elsewhere := keysNamed(name); len(elsewhere) > 0 {
 			d.fail(kv.Key, "unknown key %s; did you mean %s?", key, strings.Join(elsewhere, " or "))
 		} else {
-			d.fail(kv.Key, "unknown key %s; there are %s", key, strings.Join(known, ", "))
+			d.fail(kv.Key, "unknown key %s; known keys: %s", key, strings.Join(known, ", "))
 		}
 	})
 }
 
-// table reads a map, whose keys are the user's.
+// table decodes a map, whose keys the user chooses.
 func (d *yamlDecoder) table(path string, n ast.Node, v reflect.Value, tag reflect.StructTag) {
 	m := reflect.MakeMap(v.Type())
 	d.pairs(path, n, func(key, name string, kv *ast.MappingValueNode) {
@@ -143,7 +142,7 @@ func (d *yamlDecoder) list(path string, n ast.Node, v reflect.Value, tag reflect
 	}
 }
 
-// pairs calls fn for each key of the mapping n, and tells what is no mapping and which keys stand there twice.
+// pairs calls fn for each key of the mapping n. It reports duplicate keys, and a node that is not a mapping.
 func (d *yamlDecoder) pairs(path string, n ast.Node, fn func(key, name string, kv *ast.MappingValueNode)) {
 	var values []*ast.MappingValueNode
 	switch n := n.(type) {
@@ -163,12 +162,12 @@ func (d *yamlDecoder) pairs(path string, n ast.Node, fn func(key, name string, k
 	for _, kv := range values {
 		name, ok := scalar(kv.Key)
 		if !ok {
-			d.fail(kv.Key, "%s: anchors, aliases and tags are not understood; write the keys", join(path, kv.Key.String()))
+			d.fail(kv.Key, "%s: anchors, aliases and tags are not supported; write the keys", joinPath(path, kv.Key.String()))
 			continue
 		}
-		key := join(path, name)
+		key := joinPath(path, name)
 		if first, twice := lines[name]; twice {
-			d.fail(kv.Key, "%s: is set twice, first in line %d", key, first)
+			d.fail(kv.Key, "%s: is already set in line %d", key, first)
 			continue
 		}
 		lines[name] = kv.Key.GetToken().Position.Line
@@ -177,7 +176,7 @@ func (d *yamlDecoder) pairs(path string, n ast.Node, fn func(key, name string, k
 	}
 }
 
-// scalar is the text of n as it was written, without quotes.
+// scalar returns the text of n as written, without quotes.
 func scalar(n ast.Node) (text string, ok bool) {
 	switch n := n.(type) {
 	case *ast.StringNode:
@@ -200,27 +199,26 @@ func nodeName(n ast.Node) string {
 	return "a value"
 }
 
-func join(path, name string) string {
+func joinPath(path, name string) string {
 	if path == "" {
 		return name
 	}
 	return path + "." + name
 }
 
-// keysNamed lists the keys whose last part is name: it may stand in the wrong section.
+// keysNamed returns the keys whose last part is name, for a key in the wrong section.
 func keysNamed(name string) []string {
 	var found []string
-	cfg := defaults()
-	for _, k := range configKeys(reflect.ValueOf(&cfg).Elem(), "") {
-		if strings.HasSuffix(k.path, "."+name) || k.path == name {
-			found = append(found, k.path)
+	cfg := Default()
+	for _, k := range cfg.Keys() {
+		if strings.HasSuffix(k.Path, "."+name) || k.Path == name {
+			found = append(found, k.Path)
 		}
 	}
 	return found
 }
 
-// nearest is the name that takes the fewest changes of a character to become name, "" when that would change more than
-// a third of it.
+// nearest returns the closest of names by edit distance, "" if more than a third of name would change.
 func nearest(name string, names []string) string {
 	best, bestCost := "", max(1, len(name)/3)+1
 	for _, n := range names {
@@ -231,7 +229,7 @@ func nearest(name string, names []string) string {
 	return best
 }
 
-// editDistance counts the insertions, deletions and replacements of bytes that make b of a.
+// editDistance is the Levenshtein distance of a and b, in bytes.
 func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {

@@ -1,4 +1,4 @@
-package main
+package config
 
 import (
 	"errors"
@@ -13,35 +13,33 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// A configKey is one key of the configuration that holds a value: a scalar, a list or a map.
-type configKey struct {
-	path  string // nats.max_bytes
+// A Key is one key of the configuration that has a value: a scalar, a list or a map.
+type Key struct {
+	Path  string // nats.max_bytes
 	value reflect.Value
 	tag   reflect.StructTag
 }
 
-// env is the variable that sets the key.
-func (k *configKey) env() string {
-	return "LLMTAP_" + strings.ToUpper(strings.ReplaceAll(k.path, ".", "_"))
-}
+// Keys returns all keys of the configuration, in order.
+func (c *Config) Keys() []Key { return keys(reflect.ValueOf(c).Elem(), "") }
 
-// configKeys lists the keys of the struct v, in order.
-func configKeys(v reflect.Value, prefix string) []configKey {
-	var keys []configKey
+// keys returns the keys of the struct v, in order.
+func keys(v reflect.Value, prefix string) []Key {
+	var all []Key
 	for i := range v.NumField() {
 		name, tag := yamlName(v.Type().Field(i)), v.Type().Field(i).Tag
 		switch {
 		case name == "":
 		case v.Field(i).Kind() == reflect.Struct:
-			keys = append(keys, configKeys(v.Field(i), prefix+name+".")...)
+			all = append(all, keys(v.Field(i), prefix+name+".")...)
 		default:
-			keys = append(keys, configKey{prefix + name, v.Field(i), tag})
+			all = append(all, Key{prefix + name, v.Field(i), tag})
 		}
 	}
-	return keys
+	return all
 }
 
-// yamlName is the name of the key that f holds, "" when it holds none.
+// yamlName returns the key of f, "" if it has none.
 func yamlName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	if name == "-" {
@@ -50,17 +48,29 @@ func yamlName(f reflect.StructField) string {
 	return name
 }
 
+// env returns the environment variable that sets k.
+func (k *Key) env() string {
+	return "LLMTAP_" + strings.ToUpper(strings.ReplaceAll(k.Path, ".", "_"))
+}
+
+// File returns the path of the file that k names, "" if k is not such a key or has no value.
+func (k *Key) File() string {
+	if !strings.HasSuffix(k.Path, "_file") {
+		return ""
+	}
+	return k.value.String()
+}
+
 var durationType = reflect.TypeFor[time.Duration]()
 
-// setText sets v from text: a scalar, or a list whose items are separated by commas, as in a flag; those of a map are
-// like name=value.
+// setText sets v from the text of a variable or flag: a scalar, or items separated by commas; items of a map are name=value.
 func setText(v reflect.Value, tag reflect.StructTag, text string) error {
 	if v.Kind() == reflect.Map {
 		m := reflect.MakeMap(v.Type())
 		for item := range strings.SplitSeq(text, ",") {
 			name, value, ok := strings.Cut(strings.TrimSpace(item), "=")
 			if !ok {
-				return fmt.Errorf("%q is not like name=value", item)
+				return fmt.Errorf("%q is not name=value", item)
 			}
 			e := reflect.New(v.Type().Elem()).Elem()
 			if err := setScalar(e, tag, value); err != nil {
@@ -124,12 +134,12 @@ func setScalar(v reflect.Value, tag reflect.StructTag, text string) error {
 		}
 		v.SetFloat(f)
 	default:
-		return fmt.Errorf("is %s; set it in the configuration file", kindName(v.Type(), tag))
+		return errors.New("can only be set in the configuration file")
 	}
 	return nil
 }
 
-// kindName says in words what a value of type t looks like.
+// kindName describes the values of type t.
 func kindName(t reflect.Type, tag reflect.StructTag) string {
 	switch {
 	case t == durationType:
@@ -153,7 +163,7 @@ func kindName(t reflect.Type, tag reflect.StructTag) string {
 	}
 }
 
-// parseDuration takes what Go takes, and days, weeks and years as Prometheus does.
+// parseDuration parses durations of Go, and days, weeks and years as Prometheus does.
 func parseDuration(text string) (time.Duration, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return d, nil
@@ -167,8 +177,8 @@ func parseDuration(text string) (time.Duration, error) {
 	return 0, fmt.Errorf("%q is not %s", text, kindName(durationType, ""))
 }
 
-// formatDuration writes 15m, not 15m0s.
-func formatDuration(d time.Duration) string {
+// FormatDuration returns 15m rather than 15m0s.
+func FormatDuration(d time.Duration) string {
 	if d >= 48*time.Hour && d%(24*time.Hour) == 0 {
 		return fmt.Sprintf("%dd", d/(24*time.Hour))
 	}
@@ -182,7 +192,7 @@ func formatDuration(d time.Duration) string {
 	return s
 }
 
-// sizeUnits from large to small, so that the first that divides a size is the one to write it in.
+// sizeUnits are in descending order: FormatSize uses the first that divides a size.
 var sizeUnits = []struct {
 	name  string
 	bytes float64
@@ -199,7 +209,7 @@ var sizeUnits = []struct {
 	{"B", 1},
 }
 
-var errSize = errors.New("no size")
+var errSize = errors.New("not a size")
 
 func parseSize(text string) (int64, error) {
 	for _, u := range sizeUnits {
@@ -216,8 +226,8 @@ func parseSize(text string) (int64, error) {
 	return 0, errSize
 }
 
-// formatSize writes n in the largest binary unit that it is a whole number of, else as it is.
-func formatSize(n int64) string {
+// FormatSize returns n in the largest binary unit that divides it.
+func FormatSize(n int64) string {
 	for _, u := range sizeUnits[:4] {
 		if b := int64(u.bytes); n >= b && n%b == 0 {
 			return fmt.Sprintf("%d%s", n/b, u.name)
@@ -226,9 +236,19 @@ func formatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
+// FormatBytes returns n in the largest binary unit not above it, with three digits.
+func FormatBytes(n uint64) string {
+	for _, u := range sizeUnits[:4] {
+		if f := float64(n) / u.bytes; f >= 1 {
+			return fmt.Sprintf("%.3g %s", f, u.name)
+		}
+	}
+	return fmt.Sprintf("%d B", n)
+}
+
 var variable = regexp.MustCompile(`\$?\$\{([^}]*)\}?`)
 
-// expand replaces each ${NAME} in text by the variable's value; $${ stands for ${.
+// expand replaces each ${NAME} in text with the value of the environment variable, and $${ with ${.
 func expand(text string, getenv func(string) string) (string, error) {
 	var errs []error
 	out := variable.ReplaceAllStringFunc(text, func(m string) string {
@@ -239,10 +259,10 @@ func expand(text string, getenv func(string) string) (string, error) {
 		value := ""
 		switch {
 		case !strings.HasSuffix(m, "}") || name == "":
-			errs = append(errs, fmt.Errorf("%s is not like ${NAME}; write $${ for a ${ that stands for itself", m))
+			errs = append(errs, fmt.Errorf("%s is not ${NAME}; write $${ for a literal ${", m))
 		default:
 			if value = getenv(name); value == "" {
-				errs = append(errs, fmt.Errorf("${%s} is not set in the environment", name))
+				errs = append(errs, fmt.Errorf("environment variable %s is not set", name))
 			}
 		}
 		return value

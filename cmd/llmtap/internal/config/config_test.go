@@ -1,11 +1,11 @@
-package main
+package config
 
 import (
+	"errors"
 	"flag"
 	"io"
 	"os"
 	"path/filepath"
-	"reflect"
 	"regexp"
 	"slices"
 	"strings"
@@ -15,20 +15,23 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// loadFile loads a configuration as a command does.
-func loadFile(file string, env map[string]string, args ...string) (*settings, error) {
-	if file != "" {
-		args = append([]string{"--config", file}, args...)
-	}
-	c := &cli{args: args, stdout: io.Discard, stderr: io.Discard, getenv: func(k string) string { return env[k] }}
+var update = flag.Bool("update", false, "rewrite the expected errors in testdata")
+
+// load loads the configuration as a command does.
+func load(env map[string]string, args ...string) (*Effective, error) {
+	getenv := func(k string) string { return env[k] }
 	fs := flag.NewFlagSet("test", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
-	return c.configFlags(fs).load()
+	f := AddFlags(fs, getenv)
+	if err := ParseFlags(fs, args, getenv); err != nil {
+		return nil, err
+	}
+	return f.Load()
 }
 
-// Each file of testdata/config holds one mistake and, as a comment at its end, what is said of it.
-func TestConfigMistakes(t *testing.T) {
-	t.Chdir(filepath.Join("testdata", "config"))
+// Each file of testdata is invalid and ends with the expected errors as a comment.
+func TestErrors(t *testing.T) {
+	t.Chdir("testdata")
 	files, err := filepath.Glob("*.yaml")
 	if err != nil || len(files) < 20 {
 		t.Fatalf("%d files, %v", len(files), err)
@@ -40,12 +43,9 @@ func TestConfigMistakes(t *testing.T) {
 				t.Fatal(err)
 			}
 			text, want, _ := strings.Cut(string(data), "# want\n")
-			_, err = loadFile(file, nil)
-			if err == nil {
-				t.Fatal("no mistake was found")
-			}
-			if code := report(err, io.Discard); code != exitBadInput {
-				t.Errorf("exit code %d", code)
+			_, err = load(nil, "--config", file)
+			if _, ok := errors.AsType[*InvalidError](err); !ok {
+				t.Fatalf("error %v is not an InvalidError", err)
 			}
 			got := "# " + strings.ReplaceAll(err.Error(), "\n", "\n# ") + "\n"
 			if *update {
@@ -64,25 +64,24 @@ var (
 	commentLine = regexp.MustCompile(`^ *# \S`)
 )
 
-// deploy/llmtap.example.yaml names every key, in order, with its default and a comment on the line above.
+// deploy/llmtap.example.yaml lists every key, in order, with its default and a comment on the line above.
 func TestExample(t *testing.T) {
-	path := filepath.Join("..", "..", "deploy", "llmtap.example.yaml")
+	path := filepath.Join("..", "..", "..", "..", "deploy", "llmtap.example.yaml")
 	data, err := os.ReadFile(path)
 	if err != nil {
 		t.Fatal(err)
 	}
-	cfg := defaults()
-	keys := configKeys(reflect.ValueOf(&cfg).Elem(), "")
+	cfg := Default()
+	keys := cfg.Keys()
 	for _, k := range keys {
-		k.value.SetZero() // so that a default that the file does not give is missed
+		k.value.SetZero() // so that a key missing from the file differs
 	}
-	origins := map[string]origin{}
-	for _, err := range decodeYAML(path, data, &cfg, os.Getenv, origins) {
+	for _, err := range decodeYAML(path, data, &cfg, os.Getenv, map[string]Origin{}) {
 		t.Error(err)
 	}
-	want := defaults()
+	want := Default()
 	if diff := cmp.Diff(plain(&want), plain(&cfg)); diff != "" {
-		t.Errorf("values (- default, + example):\n%s", diff)
+		t.Errorf("values differ (- default, + example):\n%s", diff)
 	}
 	var listed, known []string
 	section, above := "", ""
@@ -98,30 +97,30 @@ func TestExample(t *testing.T) {
 			default:
 				listed = append(listed, section+m[2])
 				if !commentLine.MatchString(above) {
-					t.Errorf("%s: no comment above it", section+m[2])
+					t.Errorf("%s: no comment on the line above", section+m[2])
 				}
 			}
 		}
 		above = line
 	}
 	for _, k := range keys {
-		known = append(known, k.path)
+		known = append(known, k.Path)
 	}
 	if diff := cmp.Diff(known, listed); diff != "" {
-		t.Errorf("keys (- known, + in the example):\n%s", diff)
+		t.Errorf("keys differ (- known, + example):\n%s", diff)
 	}
 }
 
-// plain is the configuration as text by key.
+// plain returns the values as text, by key.
 func plain(cfg *Config) map[string]string {
 	m := map[string]string{}
-	for _, k := range configKeys(reflect.ValueOf(cfg).Elem(), "") {
-		m[k.path] = yamlText(k.value, k.tag)
+	for _, k := range cfg.Keys() {
+		m[k.Path] = k.String()
 	}
 	return m
 }
 
-func TestConfigPrecedence(t *testing.T) {
+func TestPrecedence(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "llmtap.yaml")
 	err := os.WriteFile(file, []byte(`data_dir: /from/file
 roles: [alert]
@@ -141,7 +140,7 @@ clickhouse:
 		"LLMTAP_CONFIG": file, "LLMTAP_SLACK_CHANNEL": "#env", "LLMTAP_NATS_SERVER_PORT": "2000", "LLMTAP_NATS_PORT": "3000",
 		"SLACK": "xoxb-1", "LLMTAP_ALERTS_GROUP_BY": "service, stage",
 	}
-	s, err := loadFile("", env, "--nats-port", "4000", "--roles", "analyze,alert")
+	s, err := load(env, "--nats-port", "4000", "--roles", "analyze,alert")
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -150,8 +149,8 @@ clickhouse:
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s:\n%s", key, diff)
 		}
-		if o := s.origins[key].String(); o != from {
-			t.Errorf("%s comes from %s, want %s", key, o, from)
+		if o := s.Origin(key).String(); o != from {
+			t.Errorf("%s: origin %s, want %s", key, o, from)
 		}
 	}
 	f("data_dir", s.DataDir, "/from/file", file+":1")
@@ -164,23 +163,23 @@ clickhouse:
 	f("alerts.group_by", s.Alerts.GroupBy, []string{"service", "stage"}, "LLMTAP_ALERTS_GROUP_BY")
 	f("alerts.evaluation_interval", s.Alerts.EvaluationInterval, 5*time.Second, "default")
 
-	// The variable of a flag wins over that of its key: it is the flag.
-	if s, err = loadFile("", env); err != nil {
+	// The variable of a flag overrides that of its key.
+	if s, err = load(env); err != nil {
 		t.Fatal(err)
 	}
 	f("nats_server.port", s.NATSServer.Port, 3000, "LLMTAP_NATS_PORT")
 	delete(env, "LLMTAP_NATS_PORT")
-	if s, err = loadFile("", env); err != nil {
+	if s, err = load(env); err != nil {
 		t.Fatal(err)
 	}
 	f("nats_server.port", s.NATSServer.Port, 2000, "LLMTAP_NATS_SERVER_PORT")
 }
 
-// Mistakes in the environment and in flags say where they are.
-func TestConfigMistakesElsewhere(t *testing.T) {
+// Errors in the environment and in flags name the variable or flag.
+func TestErrorOrigins(t *testing.T) {
 	f := func(want string, env map[string]string, args ...string) {
 		t.Helper()
-		_, err := loadFile("", env, args...)
+		_, err := load(env, args...)
 		if err == nil || err.Error() != want {
 			t.Errorf("got  %v\nwant %s", err, want)
 		}
@@ -188,28 +187,59 @@ func TestConfigMistakesElsewhere(t *testing.T) {
 	f(`LLMTAP_ALERTS_EVALUATION_INTERVAL: alerts.evaluation_interval: "soon" is not a duration such as 90s, 15m or 24h`, map[string]string{"LLMTAP_ALERTS_EVALUATION_INTERVAL": "soon"})
 	f(`LLMTAP_NATS_MAX_AGE: nats.max_age: 1s is below 2m0s, the time in which JetStream recognises duplicates`, map[string]string{"LLMTAP_NATS_MAX_AGE": "1s"})
 	f(`--nats-port: nats_server.port: "x" is not a whole number`, nil, "--nats-port", "x")
-	f(`--roles: roles: "cook" is none of `+strings.Join(allRoles, ", "), nil, "--roles", "alert,cook")
-	f(`read the configuration: open /nosuch.yaml: no such file or directory`, map[string]string{"LLMTAP_CONFIG": "/nosuch.yaml"})
+	f(`--roles: roles: "cook" is not one of `+strings.Join(Roles, ", "), nil, "--roles", "alert,cook")
+	f(`read configuration: open /nosuch.yaml: no such file or directory`, map[string]string{"LLMTAP_CONFIG": "/nosuch.yaml"})
 }
 
-// No two keys share a variable, and none takes one that means something else.
-func TestConfigEnv(t *testing.T) {
-	cfg := defaults()
+func TestProxyFlags(t *testing.T) {
+	f := func(want map[string]string, env string, args ...string) {
+		t.Helper()
+		s, err := load(map[string]string{"LLMTAP_PROXY_UPSTREAM": env}, args...)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(want, s.Proxy.Upstreams); diff != "" {
+			t.Error(diff)
+		}
+	}
+	two := map[string]string{"a": "http://127.0.0.1:1/v1", "b": "https://b.example"}
+	f(nil, "")
+	f(two, "", "--proxy-upstream", "a=http://127.0.0.1:1/v1", "--proxy-upstream", "b=https://b.example")
+	f(two, "a=http://127.0.0.1:1/v1, b=https://b.example")
+	f(map[string]string{"c": "https://c.example"}, "a=http://127.0.0.1:1/v1", "--proxy-upstream", "c=https://c.example")
+	fails := func(want string, args ...string) {
+		t.Helper()
+		if _, err := load(nil, args...); err == nil || !strings.Contains(err.Error(), want) {
+			t.Errorf("error %v, want %s", err, want)
+		}
+	}
+	fails(`--proxy-upstream: proxy.upstreams: "http://127.0.0.1:1" is not name=value`, "--proxy-upstream", "http://127.0.0.1:1")
+	fails(`--proxy-upstream: proxy.upstreams: a: "ftp://x" is not like`, "--proxy-upstream", "a=ftp://x")
+	fails(`--proxy-listen: proxy.listen: 0.0.0.0:8089 is not loopback; set token or token_file`, "--proxy-listen", "0.0.0.0:8089")
+	fails(`--proxy-capture: proxy.capture: "text" is none of shape, full and none`, "--proxy-capture", "text")
+	if _, err := load(nil, "--proxy-listen", "0.0.0.0:8089", "--roles", "analyze"); err != nil {
+		t.Errorf("proxy keys are validated without the role proxy: %v", err)
+	}
+}
+
+// No two keys share a variable, and none uses a variable of another meaning.
+func TestEnv(t *testing.T) {
+	cfg := Default()
 	seen := map[string]string{"LLMTAP_CONFIG": "the file", "LLMTAP_LIBCHDB": "the library", "LLMTAP_SHAPE_KEY": "the hooks"}
 	var paths []string
-	for _, k := range configKeys(reflect.ValueOf(&cfg).Elem(), "") {
+	for _, k := range cfg.Keys() {
 		if other, ok := seen[k.env()]; ok {
-			t.Errorf("%s is of %s and of %s", k.env(), other, k.path)
+			t.Errorf("%s sets both %s and %s", k.env(), other, k.Path)
 		}
-		seen[k.env()] = k.path
-		paths = append(paths, k.path)
+		seen[k.env()] = k.Path
+		paths = append(paths, k.Path)
 	}
-	for _, f := range keyFlags {
-		if !slices.Contains(paths, f.key) {
-			t.Errorf("flag --%s sets %s, which is no key", f.name, f.key)
+	for key, f := range keyFlags {
+		if !slices.Contains(paths, key) {
+			t.Errorf("flag --%s sets unknown key %s", f.name, key)
 		}
-		if other, ok := seen[flagEnv(f.name)]; ok && other != f.key {
-			t.Errorf("%s is of flag --%s and of %s", flagEnv(f.name), f.name, other)
+		if other, ok := seen[FlagEnv(f.name)]; ok && other != key {
+			t.Errorf("%s sets both flag --%s and %s", FlagEnv(f.name), f.name, other)
 		}
 	}
 }
@@ -235,8 +265,8 @@ func TestValues(t *testing.T) {
 	size := func(text string, want int64, back string) {
 		t.Helper()
 		got, err := parseSize(text)
-		if err != nil || got != want || formatSize(got) != back {
-			t.Errorf("parseSize(%q) = %d (%s), %v; want %d (%s)", text, got, formatSize(got), err, want, back)
+		if err != nil || got != want || FormatSize(got) != back {
+			t.Errorf("parseSize(%q) = %d (%s), %v; want %d (%s)", text, got, FormatSize(got), err, want, back)
 		}
 	}
 	size("2GiB", 2<<30, "2GiB")
@@ -252,8 +282,8 @@ func TestValues(t *testing.T) {
 	duration := func(text string, want time.Duration, back string) {
 		t.Helper()
 		got, err := parseDuration(text)
-		if err != nil || got != want || formatDuration(got) != back {
-			t.Errorf("parseDuration(%q) = %v (%s), %v; want %v (%s)", text, got, formatDuration(got), err, want, back)
+		if err != nil || got != want || FormatDuration(got) != back {
+			t.Errorf("parseDuration(%q) = %v (%s), %v; want %v (%s)", text, got, FormatDuration(got), err, want, back)
 		}
 	}
 	duration("15m", 15*time.Minute, "15m")
@@ -265,18 +295,18 @@ func TestValues(t *testing.T) {
 	duration("10h0m10s", 10*time.Hour+10*time.Second, "10h0m10s")
 }
 
-// What config prints is what it reads, but for secrets.
-func TestPrintedConfigIsRead(t *testing.T) {
+// Printed configuration decodes to the same values, except secrets.
+func TestPrintRoundTrip(t *testing.T) {
 	var out strings.Builder
-	s, err := loadFile("", map[string]string{"LLMTAP_SLACK_CHANNEL": "#on: call", "LLMTAP_CLICKHOUSE_RETENTION": "90d", "LLMTAP_SLACK_TOKEN": "yes"})
+	s, err := load(map[string]string{"LLMTAP_SLACK_CHANNEL": "#on: call", "LLMTAP_CLICKHOUSE_RETENTION": "90d", "LLMTAP_SLACK_TOKEN": "yes"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := s.print(&out); err != nil {
+	if err := s.Print(&out); err != nil {
 		t.Fatal(err)
 	}
-	got := defaults()
-	for _, err := range decodeYAML("printed", []byte(out.String()), &got, os.Getenv, map[string]origin{}) {
+	got := Default()
+	for _, err := range decodeYAML("printed", []byte(out.String()), &got, os.Getenv, map[string]Origin{}) {
 		t.Error(err)
 	}
 	s.Slack.Token = mask
@@ -286,7 +316,7 @@ func TestPrintedConfigIsRead(t *testing.T) {
 }
 
 func TestStreamBytes(t *testing.T) {
-	free, total, err := diskSpace(filepath.Join(t.TempDir(), "not", "there"))
+	free, total, err := DiskSpace(filepath.Join(t.TempDir(), "not", "there"))
 	if err != nil || free > total || total == 0 {
 		t.Fatalf("free %d of %d, %v", free, total, err)
 	}
@@ -296,11 +326,11 @@ func TestStreamBytes(t *testing.T) {
 }
 
 func FuzzDecodeYAML(f *testing.F) {
-	files, err := filepath.Glob(filepath.Join("testdata", "config", "*.yaml"))
+	files, err := filepath.Glob(filepath.Join("testdata", "*.yaml"))
 	if err != nil {
 		f.Fatal(err)
 	}
-	for _, file := range append(files, filepath.Join("..", "..", "deploy", "llmtap.example.yaml")) {
+	for _, file := range append(files, filepath.Join("..", "..", "..", "..", "deploy", "llmtap.example.yaml")) {
 		data, err := os.ReadFile(file)
 		if err != nil {
 			f.Fatal(err)
@@ -308,7 +338,7 @@ func FuzzDecodeYAML(f *testing.F) {
 		f.Add(data)
 	}
 	f.Fuzz(func(_ *testing.T, data []byte) {
-		cfg := defaults()
-		_ = decodeYAML("f", data, &cfg, func(string) string { return "" }, map[string]origin{})
+		cfg := Default()
+		_ = decodeYAML("f", data, &cfg, func(string) string { return "" }, map[string]Origin{})
 	})
 }

@@ -1,0 +1,123 @@
+// Package config reads the configuration of llmtap, for every command:
+//
+//	defaults ──< file (strict YAML) ──< LLMTAP_* ──< flags ──> Effective: the values and the origin of each
+//
+// A Config is the Configs of the packages side by side. Only this package reads the configuration file, the environment
+// and flags. Each package validates its own section; this one validates what sections share.
+package config
+
+import (
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertmanager"
+	"github.com/llmtap/llmtap/alerts/slack"
+	"github.com/llmtap/llmtap/alerts/webhook"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/event/redact"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/ingest/proxy"
+	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/chdb"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// The roles of a process.
+const (
+	RoleAnalyze = "analyze"
+	RoleAlert   = "alert"
+	RoleProxy   = "proxy"
+)
+
+// Roles are all roles.
+var Roles = []string{RoleAnalyze, RoleAlert, RoleProxy}
+
+// Config is the configuration of one process. The yaml tag of a field is its key in the file and, as LLMTAP_<KEY>, its
+// environment variable. The tag unit:"bytes" allows sizes such as 2GiB; secret:"all" masks the value in all output,
+// secret:"url" the password in a URL.
+type Config struct {
+	DataDir      string              `yaml:"data_dir"`
+	Roles        []string            `yaml:"roles"`
+	Partitions   int                 `yaml:"partitions"` // of the event stream, the same in all processes
+	Listen       string              `yaml:"listen"`
+	LogFormat    string              `yaml:"log_format"`
+	HTTP         HTTP                `yaml:"http"`
+	NATS         jetstream.Config    `yaml:"nats"`        // URL empty: an embedded server
+	NATSServer   natsserver.Config   `yaml:"nats_server"` // the embedded server
+	Proxy        proxy.Config        `yaml:"proxy"`
+	ClickHouse   clickhouse.Config   `yaml:"clickhouse"` // DSN empty: an embedded engine
+	Chdb         chdb.Config         `yaml:"chdb"`       // the embedded engine
+	Analyzer     analyzer.Config     `yaml:"analyzer"`
+	Content      Content             `yaml:"content"`
+	Batcher      sinks.BatcherConfig `yaml:"batcher"`
+	UI           UI                  `yaml:"ui"`
+	Alerts       alerts.Config       `yaml:"alerts"`
+	Slack        slack.Config        `yaml:"slack"`        // Channel empty: none
+	Alertmanager alertmanager.Config `yaml:"alertmanager"` // URLs empty: none
+	Webhook      webhook.Config      `yaml:"webhook"`      // URL empty: none
+	Prices       queries.Prices      `yaml:"prices"`
+}
+
+// HTTP protects the listener of health and metrics.
+type HTTP struct {
+	Token     string `yaml:"token" secret:"all"`
+	TokenFile string `yaml:"token_file"`
+}
+
+// Content selects what is stored of fully captured bodies. Bodies captured as shapes are stored unchanged, unless the mode
+// is none.
+type Content struct {
+	Store    string            `yaml:"store"`    // full, shape or none
+	Services map[string]string `yaml:"services"` // the mode by service
+	Mask     []string          `yaml:"mask"`     // redact.Kinds
+	Patterns []string          `yaml:"patterns"` // further regular expressions to redact
+}
+
+// UI describes the web pages.
+type UI struct {
+	ExternalURL string `yaml:"external_url"` // for links in notifications; empty: no links
+}
+
+// messagesRetention is long enough to investigate last week's incident.
+const messagesRetention = 14 * 24 * time.Hour
+
+// Default returns the defaults that are the same on every machine, which deploy/llmtap.example.yaml lists.
+func Default() Config {
+	cfg := Config{
+		Roles: slices.Clone(Roles), Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text",
+		NATS: jetstream.Default(), NATSServer: natsserver.Default(), Proxy: proxy.Default(),
+		ClickHouse: clickhouse.Default(), Chdb: chdb.Default(), Analyzer: analyzer.Default(),
+		Content: Content{Store: event.CaptureFull, Mask: slices.Clone(redact.Kinds)},
+		Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(),
+		Slack: slack.Default(), Alertmanager: alertmanager.Default(), Webhook: webhook.Default(),
+		Prices: queries.DefaultPrices(),
+	}
+	cfg.NATS.URL, cfg.ClickHouse.DSN = "", ""
+	// Not a default of the package: a command that only reads must not set a TTL.
+	cfg.ClickHouse.MessagesRetention = messagesRetention
+	return cfg
+}
+
+// DefaultDataDir returns the data directory of this user, by the XDG convention.
+func DefaultDataDir(getenv func(string) string) string {
+	if d := getenv("XDG_DATA_HOME"); d != "" {
+		return filepath.Join(d, "llmtap")
+	}
+	home, err := os.UserHomeDir()
+	if err != nil {
+		return "llmtap-data"
+	}
+	return filepath.Join(home, ".local", "share", "llmtap")
+}
+
+// ClickHouseDir returns the directory of the embedded ClickHouse below a data directory.
+func ClickHouseDir(dataDir string) string { return filepath.Join(dataDir, "clickhouse") }
+
+// HasRole reports whether this process runs role.
+func (c *Config) HasRole(role string) bool { return slices.Contains(c.Roles, role) }

@@ -1,0 +1,252 @@
+package config
+
+import (
+	"cmp"
+	"errors"
+	"flag"
+	"fmt"
+	"os"
+	"reflect"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// SystemFile is read if no other file is configured, so that an on-call engineer need not know its path. A file in the
+// working directory is never read implicitly: anyone may have put it there.
+const SystemFile = "/etc/llmtap/llmtap.yaml"
+
+// A Source is the kind of place a value comes from.
+type Source int
+
+// Sources in ascending precedence.
+const (
+	FromDefault Source = iota
+	FromFile
+	FromEnv
+	FromFlag
+)
+
+// An Origin is the source of a value and the place in it: file and line, variable or flag.
+type Origin struct {
+	Source Source
+	At     string
+}
+
+func (o Origin) String() string { return cmp.Or(o.At, "default") }
+
+// Effective is a configuration with the origin of each value.
+type Effective struct {
+	Config
+	File    string            // "" if none was read
+	origins map[string]Origin // by key; absent: the default
+}
+
+// Origin returns the origin of the value of key, such as nats.url.
+func (e *Effective) Origin(key string) Origin { return e.origins[key] }
+
+// Source names the configuration file.
+func (e *Effective) Source() string { return cmp.Or(e.File, "no configuration file") }
+
+// An InvalidError lists every error in the configuration, or is a file that cannot be read.
+type InvalidError struct{ Err error }
+
+func (e *InvalidError) Error() string { return e.Err.Error() }
+func (e *InvalidError) Unwrap() error { return e.Err }
+
+// A valueError is one error in the configuration, with its place.
+type valueError struct {
+	origin Origin
+	err    error
+}
+
+func (e *valueError) Error() string {
+	if e.origin.At == "" {
+		return e.err.Error()
+	}
+	return e.origin.At + ": " + e.err.Error()
+}
+
+func (e *valueError) Unwrap() error { return e.err }
+
+// keyFlags are the flags that set a key, by key. Every other key has only its environment variable.
+var keyFlags = map[string]struct{ name, usage string }{
+	"data_dir":         {"data-dir", "`directory` of the embedded NATS and ClickHouse"},
+	"roles":            {"roles", "`roles` of this process"},
+	"partitions":       {"partitions", "`number` of event stream partitions; must be the same in all processes"},
+	"listen":           {"listen", "`address` of /healthz, /readyz and /metrics"},
+	"nats.url":         {"nats-url", "NATS `url`; empty: an embedded server"},
+	"nats_server.port": {"nats-port", "`port` of the embedded NATS server; -1: a free port"},
+	"proxy.listen":     {"proxy-listen", "`address` of the proxy; if not loopback, LLMTAP_PROXY_TOKEN is required"},
+	"proxy.capture":    {"proxy-capture", "how the proxy records bodies: `shape|full|none`; error bodies always up to 4 KiB"},
+	"proxy.upstreams":  {"proxy-upstream", "`name=url` of an upstream besides the known providers; may be repeated"},
+	"clickhouse.dsn":   {"clickhouse-dsn", "ClickHouse `dsn`; empty: an embedded engine"},
+	"slack.token_file": {"slack-token-file", "`file` with a Slack bot token (chat:write); or LLMTAP_SLACK_TOKEN"},
+	"slack.channel":    {"slack-channel", "Slack `channel` for alerts"},
+	"log_format":       {"log-format", "log format, `text|json`"},
+}
+
+// FlagEnv returns the environment variable that sets the flag of this name.
+func FlagEnv(name string) string {
+	return "LLMTAP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
+}
+
+// A keyFlag records the arguments of a flag; Load applies them.
+type keyFlag struct {
+	text string // the default
+	args []string
+}
+
+func (f *keyFlag) String() string     { return f.text }
+func (f *keyFlag) Set(v string) error { f.args = append(f.args, v); return nil }
+
+// Flags are the configuration flags of a command.
+type Flags struct {
+	File   string // set by --config
+	getenv func(string) string
+	flags  map[string]*keyFlag // by name
+}
+
+// AddFlags adds --config to fs and the flags of keys, or those of all keys if none is given. After ParseFlags, call Load.
+func AddFlags(fs *flag.FlagSet, getenv func(string) string, keys ...string) *Flags {
+	cfg := Default()
+	cfg.DataDir = DefaultDataDir(getenv)
+	f := &Flags{getenv: getenv, flags: map[string]*keyFlag{}}
+	fs.StringVar(&f.File, "config", "", "configuration `file`; default "+SystemFile+" if it exists")
+	for _, k := range cfg.Keys() {
+		if kf, ok := keyFlags[k.Path]; ok && (len(keys) == 0 || slices.Contains(keys, k.Path)) {
+			f.flags[kf.name] = &keyFlag{text: k.flagText()}
+			fs.Var(f.flags[kf.name], kf.name, kf.usage)
+		}
+	}
+	return f
+}
+
+// ParseFlags sets the flags of fs from the environment (LLMTAP_<FLAG>), then from args, which take precedence.
+func ParseFlags(fs *flag.FlagSet, args []string, getenv func(string) string) error {
+	var errs []error
+	fs.VisitAll(func(f *flag.Flag) {
+		v := getenv(FlagEnv(f.Name))
+		if _, ok := f.Value.(*keyFlag); ok || v == "" {
+			return // Load reads the variables of keys
+		}
+		if err := fs.Set(f.Name, v); err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", FlagEnv(f.Name), err))
+		}
+	})
+	if len(errs) > 0 {
+		return errs[0]
+	}
+	return fs.Parse(args)
+}
+
+// Load reads the configuration for a command without configuration flags. If file is empty, it is LLMTAP_CONFIG or SystemFile.
+func Load(file string, getenv func(string) string) (*Effective, error) {
+	return (&Flags{File: file, getenv: getenv}).Load()
+}
+
+// Load reads the configuration: flags override the environment, which overrides the file, which overrides the defaults. Its
+// error is an *InvalidError. Files of secrets are not read.
+func (f *Flags) Load() (*Effective, error) {
+	e := &Effective{Config: Default(), File: cmp.Or(f.File, f.getenv(FlagEnv("config"))), origins: map[string]Origin{}}
+	if e.File == "" {
+		if _, err := os.Stat(SystemFile); err == nil {
+			e.File = SystemFile
+		}
+	}
+	var errs []error
+	if e.File != "" {
+		data, err := os.ReadFile(e.File)
+		if err != nil {
+			return nil, &InvalidError{fmt.Errorf("read configuration: %w", err)}
+		}
+		errs = decodeYAML(e.File, data, &e.Config, f.getenv, e.origins)
+	}
+	for _, k := range e.Keys() {
+		errs = append(errs, f.override(e, &k)...)
+	}
+	if e.DataDir == "" {
+		e.DataDir = DefaultDataDir(f.getenv)
+	}
+	for _, err := range flatten(e.Validate()) {
+		errs = append(errs, &valueError{e.originOf(err.Error()), err})
+	}
+	if err := join(errs); err != nil {
+		return e, &InvalidError{err}
+	}
+	return e, nil
+}
+
+// override sets k from its environment variable, then from the variable of its flag, then from the flag.
+func (f *Flags) override(e *Effective, k *Key) (errs []error) {
+	set := func(source Source, at, text string) {
+		o := Origin{source, at}
+		if err := setText(k.value, k.tag, text); err != nil {
+			errs = append(errs, &valueError{o, fmt.Errorf("%s: %w", k.Path, err)})
+		}
+		e.origins[k.Path] = o
+	}
+	name := keyFlags[k.Path].name
+	for _, variable := range []string{k.env(), FlagEnv(name)} {
+		if v := f.getenv(variable); v != "" && e.origins[k.Path].At != variable {
+			set(FromEnv, variable, v)
+		}
+	}
+	if kf := f.flags[name]; kf != nil && len(kf.args) > 0 {
+		text := kf.args[len(kf.args)-1]
+		if k.value.Kind() == reflect.Map { // its flag may be repeated
+			text = strings.Join(kf.args, ",")
+		}
+		set(FromFlag, "--"+name, text)
+	}
+	return errs
+}
+
+var itemIndex = regexp.MustCompile(`\[\d+\]$`)
+
+// originOf returns the origin of the value that a validation error is about. The text begins with one key, or several
+// separated by commas, and a colon; the first key that was set counts.
+func (e *Effective) originOf(text string) Origin {
+	keys, _, _ := strings.Cut(text, ": ")
+	section, _, _ := strings.Cut(keys, ",")
+	section = section[:strings.LastIndexByte(section, '.')+1]
+	for key := range strings.SplitSeq(keys, ", ") {
+		if !strings.HasPrefix(key, section) {
+			key = section + key // nats.user, token
+		}
+		for {
+			if o, ok := e.origins[key]; ok {
+				return o
+			}
+			shorter := itemIndex.ReplaceAllString(key, "")
+			if shorter == key {
+				break
+			}
+			key = shorter
+		}
+	}
+	return e.origins[strings.TrimSuffix(section, ".")] // a required key is missing in it
+}
+
+// join returns one error for errs, in the order of the lines of the file.
+func join(errs []error) error {
+	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(line(a), line(b)) })
+	switch len(errs) {
+	case 0:
+		return nil
+	case 1:
+		return errs[0]
+	}
+	return fmt.Errorf("%d configuration errors\n%w", len(errs), errors.Join(errs...))
+}
+
+// line returns the line of the file that err is about; errors elsewhere sort last.
+func line(err error) int {
+	ve, ok := errors.AsType[*valueError](err)
+	if !ok || ve.origin.Source != FromFile {
+		return 1 << 30
+	}
+	n := 0
+	_, _ = fmt.Sscanf(ve.origin.At[strings.LastIndexByte(ve.origin.At, ':')+1:], "%d", &n)
+	return n
+}

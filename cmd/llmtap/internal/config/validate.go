@@ -1,0 +1,199 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"maps"
+	"net"
+	"path/filepath"
+	"slices"
+	"strings"
+	"syscall"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/event/redact"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+// A validator collects errors. Each begins with its key.
+type validator []error
+
+func (v *validator) fail(format string, args ...any) { *v = append(*v, fmt.Errorf(format, args...)) }
+
+// section adds the errors of a section, whose keys lack its name.
+func (v *validator) section(name string, err error) {
+	for _, err := range flatten(err) {
+		v.fail("%s.%w", name, err)
+	}
+}
+
+// Validate sets the values that follow from other keys and returns every error, joined.
+func (c *Config) Validate() error {
+	var v validator
+	c.validateProcess(&v)
+	c.validateNATS(&v)
+	c.validateClickHouse(&v)
+	if c.HasRole(RoleProxy) {
+		v.section("proxy", c.Proxy.Validate())
+	}
+	v.section("analyzer", c.Analyzer.Validate())
+	v.section("content", c.Content.Validate())
+	v.section("batcher", c.Batcher.Validate())
+	if u := c.UI.ExternalURL; u != "" {
+		if err := alerts.CheckURL(u); err != nil {
+			v.fail("ui.external_url: %w", err)
+		}
+	}
+	v.section("alerts", c.Alerts.Validate())
+	if c.Slack.Channel != "" || c.Slack.Token != "" || c.Slack.TokenFile != "" {
+		v.section("slack", c.Slack.Validate())
+	}
+	if a := c.Alertmanager; len(a.URLs) > 0 || a.Token != "" || a.TokenFile != "" {
+		v.section("alertmanager", a.Validate())
+	}
+	if w := c.Webhook; w.URL != "" || w.Secret != "" || w.SecretFile != "" {
+		v.section("webhook", w.Validate())
+	}
+	v = append(v, flatten(c.Prices.Validate())...)
+	return errors.Join(v...)
+}
+
+func (c *Config) validateProcess(v *validator) {
+	known := strings.Join(Roles, ", ")
+	if len(c.Roles) == 0 {
+		v.fail("roles: is empty; set one or more of %s", known)
+	}
+	for _, r := range c.Roles {
+		if !slices.Contains(Roles, r) {
+			v.fail("roles: %q is not one of %s", r, known)
+		}
+	}
+	if c.Partitions < 1 || c.Partitions > jetstream.MaxPartitions {
+		v.fail("partitions: %d is not between 1 and %d", c.Partitions, jetstream.MaxPartitions)
+	}
+	if c.LogFormat != "text" && c.LogFormat != "json" {
+		v.fail("log_format: %q is not one of text, json", c.LogFormat)
+	}
+	if c.HTTP.Token != "" && c.HTTP.TokenFile != "" {
+		v.fail("http.token, http.token_file: both are set; keep one")
+	}
+	if host, port, err := net.SplitHostPort(c.Listen); err != nil || port == "" {
+		v.fail("listen: %q is not an address with a port, such as 127.0.0.1:8088", c.Listen)
+	} else if !IsLoopback(host) && c.HTTP.Token == "" && c.HTTP.TokenFile == "" {
+		v.fail("listen: %s is not loopback; set http.token or http.token_file, or anyone on the network can read metrics", c.Listen)
+	}
+}
+
+// IsLoopback reports whether host names only this machine.
+func IsLoopback(host string) bool {
+	ip := net.ParseIP(strings.Trim(host, "[]"))
+	return host == "localhost" || ip != nil && ip.IsLoopback()
+}
+
+func (c *Config) validateNATS(v *validator) {
+	if c.NATS.URL != "" {
+		v.section("nats", c.NATS.Validate())
+		return
+	}
+	login := c.NATS
+	login.MaxAge, login.MaxBytes, login.Replicas = 0, 0, 0
+	if login != (jetstream.Config{}) {
+		v.fail("nats: a login or certificates are set without nats.url; nats_server.token is the token of the embedded server")
+	}
+	c.NATSServer.Dir = filepath.Join(c.DataDir, "nats")
+	if c.NATS.MaxBytes == 0 {
+		c.NATS.MaxBytes = streamBytes(c.NATSServer.Dir)
+	}
+	limits := c.NATS
+	limits.URL = "nats://127.0.0.1"
+	v.section("nats", limits.Validate())
+	v.section("nats_server", c.NATSServer.Validate())
+}
+
+func (c *Config) validateClickHouse(v *validator) {
+	if c.ClickHouse.DSN != "" {
+		v.section("clickhouse", c.ClickHouse.Validate())
+		return
+	}
+	if c.ClickHouse.PasswordFile != "" {
+		v.fail("clickhouse.password_file: is set without clickhouse.dsn; the embedded ClickHouse generates its password")
+	}
+	if c.ClickHouse.Cluster != "" {
+		v.fail("clickhouse.cluster: is set without clickhouse.dsn; the embedded ClickHouse is a single server")
+	}
+	c.Chdb.Dir = ClickHouseDir(c.DataDir)
+	v.section("chdb", c.Chdb.Validate())
+	embedded := c.ClickHouse
+	embedded.DSN = "http://127.0.0.1"
+	v.section("clickhouse", embedded.Validate())
+}
+
+// Validate returns every error, joined.
+func (c *Content) Validate() error {
+	var v validator
+	check := func(key, mode string) {
+		switch mode {
+		case event.CaptureFull, event.CaptureShape, event.CaptureNone:
+		default:
+			v.fail("%s: %q is not one of full, shape, none", key, mode)
+		}
+	}
+	check("store", c.Store)
+	for _, service := range slices.Sorted(maps.Keys(c.Services)) {
+		check("services."+service, c.Services[service])
+	}
+	_, err := redact.NewRedactor(redact.Config{Mask: c.Mask, Patterns: c.Patterns})
+	return errors.Join(errors.Join(v...), err)
+}
+
+// flatten returns the errors that errors.Join has joined.
+func flatten(err error) []error {
+	if err == nil {
+		return nil
+	}
+	joined, ok := err.(interface{ Unwrap() []error })
+	if !ok || strings.Count(err.Error(), "\n") < len(joined.Unwrap())-1 {
+		return []error{err}
+	}
+	var all []error
+	for _, e := range joined.Unwrap() {
+		all = append(all, flatten(e)...)
+	}
+	return all
+}
+
+// maxStreamBytes is the default limit of the embedded server's event stream on a large disk.
+const maxStreamBytes = 10 << 30
+
+// streamBytes returns the default size of the event stream: at most a fifth of the disk of dir, or 0, no limit, if the size
+// of the disk is unknown.
+func streamBytes(dir string) int64 {
+	_, total, err := DiskSpace(dir)
+	if err != nil {
+		return 0
+	}
+	return min(maxStreamBytes, int64(total/5))
+}
+
+// DiskSpace returns the bytes available to this user and the total bytes of the file system of dir, which need not exist
+// yet.
+func DiskSpace(dir string) (free, total uint64, err error) {
+	dir, err = filepath.Abs(dir)
+	if err != nil {
+		return 0, 0, fmt.Errorf("find %s: %w", dir, err)
+	}
+	var st syscall.Statfs_t
+	for {
+		err = syscall.Statfs(dir, &st)
+		if !errors.Is(err, syscall.ENOENT) || dir == filepath.Dir(dir) {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	if err != nil {
+		return 0, 0, fmt.Errorf("get the size of the disk of %s: %w", dir, err)
+	}
+	block := uint64(st.Bsize) //nolint:unconvert // its type differs between systems
+	return st.Bavail * block, st.Blocks * block, nil
+}
