@@ -5,22 +5,22 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ErrStopped is what Add returns after Run has ended or was told to end.
+// ErrStopped is the error of Add after the end of Run or of its context.
 var ErrStopped = errors.New("batcher is stopped")
 
-// A Batcher gathers rows into batches and writes them to a sink, one at a time and in the order they were added. It
-// holds at most two batches: the one being written and the one that fills meanwhile. Only while a table takes no row at
-// all, the second may join the first, once, and a third fills.
+// A Batcher collects rows into batches and writes them to a sink, one batch at a time and in the order of Add. It holds at
+// most two batches: the one that is being written and the one that is being filled. While a table refuses every row, the
+// filling batch is merged into the other once, and a third one is filled.
 type Batcher struct {
-	// DeadLetter keeps a row that its table refuses while it takes others. It is set before Run, and repeated until it
-	// returns nil. Without it such rows are only counted and logged.
+	// DeadLetter stores a row that its table refuses although it accepts others. It is retried until it returns nil. Set
+	// it before Run; if nil, such rows are only counted and logged.
 	DeadLetter func(context.Context, DeadRow) error
 
 	sink    Sink
@@ -28,40 +28,40 @@ type Batcher struct {
 	logger  *slog.Logger
 	metrics *metrics
 
-	// wake has room for one signal: the filling batch got its first row or became full. Add sends, Run receives; it
-	// is never closed.
+	// wake, with a buffer of one, signals that the filling batch got its first row or became full. Add sends, Run
+	// receives; it is never closed.
 	wake chan struct{}
 
 	mu      sync.Mutex // guards the fields below
 	filling *pending
 	space   chan struct{} // closed by take and stop when Add may try again; replaced by take
-	err     error         // why Add refuses; nil while it does not
-	health  error         // why nothing is stored now; nil while it is
+	err     error         // error of Add; nil while Add accepts rows
+	health  error         // why rows cannot be stored; nil while they can
 
-	good map[string]*Batch // Run's: by table, a row that was stored
+	accepted map[Table]*Batch // used by Run only: a stored row of each table
 }
 
-// A pending batch is rows, and the newest commit among those that came with them.
+// A pending batch is a batch of rows and the newest commit added with them.
 type pending struct {
 	rows   Batch
-	size   int // bytes, estimated
+	size   int // estimated bytes
 	commit func(context.Context) error
-	since  time.Time // when the first rows or commit came; zero while there are none
+	since  time.Time // of the first row or commit; zero if the batch is empty
 }
 
 // NewBatcher returns a Batcher that writes to sink once Run is called. cfg must be valid.
 func NewBatcher(sink Sink, cfg BatcherConfig, logger *slog.Logger, reg prometheus.Registerer) *Batcher {
 	return &Batcher{
 		sink: sink, cfg: cfg, logger: logger, metrics: newMetrics(reg),
-		wake: make(chan struct{}, 1), filling: &pending{}, space: make(chan struct{}), good: map[string]*Batch{},
+		wake: make(chan struct{}, 1), filling: &pending{}, space: make(chan struct{}), accepted: map[Table]*Batch{},
 	}
 }
 
-// Add copies rows into the filling batch and remembers commit, which may be nil. After the batch is stored Run calls
-// the newest commit of the batch and no other: a commit says that all rows added before it are stored, so the last
-// implies the earlier, and a checkpoint is written once a batch. A commit without rows is called within the interval
-// too. Add waits while the batch is full, until there is room (then nil), ctx ends or Run does. The rows of one Add stay
-// in one batch, which may make it larger than its limits by that much.
+// Add copies rows into the filling batch, with an optional commit function. After a batch is stored, Run calls the newest
+// commit of the batch only: a commit confirms all rows added before it, so the newest one implies the others, and a
+// checkpoint is written once per batch. A commit without rows is called within the flush interval, too. Add blocks while
+// the batch is full, until there is space, ctx is done or Run ends. The rows of one Add stay in one batch, which may
+// exceed its limits by that much.
 func (b *Batcher) Add(ctx context.Context, rows *Batch, commit func(context.Context) error) error {
 	if rows.Rows() == 0 && commit == nil {
 		return nil
@@ -80,7 +80,7 @@ func (b *Batcher) Add(ctx context.Context, rows *Batch, commit func(context.Cont
 	}
 }
 
-// tryAdd adds, or returns the channel that is closed when there may be room.
+// tryAdd adds rows, or returns a channel that is closed when there may be space.
 func (b *Batcher) tryAdd(rows *Batch, size int, commit func(context.Context) error) (full <-chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -95,18 +95,18 @@ func (b *Batcher) tryAdd(rows *Batch, size int, commit func(context.Context) err
 	if first {
 		p.since = time.Now()
 	}
-	p.rows.append(rows)
+	p.rows.Append(rows)
 	p.size += size
 	if commit != nil {
 		p.commit = commit
 	}
-	count(b.metrics.in, rows, nil)
-	b.metrics.rows.Set(float64(p.rows.Rows()))
-	b.metrics.bytes.Set(float64(p.size))
+	countRows(b.metrics.received, rows, nil)
+	b.metrics.queuedRows.Set(float64(p.rows.Rows()))
+	b.metrics.queuedBytes.Set(float64(p.size))
 	if first || b.full(p) {
 		select {
 		case b.wake <- struct{}{}:
-		default: // a signal is waiting already
+		default: // a signal is already pending
 		}
 	}
 	return nil, nil
@@ -116,11 +116,12 @@ func (b *Batcher) full(p *pending) bool {
 	return p.rows.Rows() >= b.cfg.MaxRows || p.size >= b.cfg.MaxBytes
 }
 
-// Run writes batches until ctx ends, then stores what is left within the drain time and returns nil. It returns an
-// error when rows stay behind: the sink or a commit said a final error, or the drain time passed. The checkpoint stands
-// before such rows, so they are read again. Poison rows do not stay behind, see DeadLetter. Run is called once.
+// Run writes batches until ctx is done, then writes the remaining rows within the drain timeout and returns nil. It
+// returns an error if rows remain: the sink or a commit returned a permanent error, or the drain timeout passed. The
+// checkpoint is not moved past such rows, so they are read again. Poison rows do not remain, see DeadLetter. Run may be
+// called once.
 func (b *Batcher) Run(ctx context.Context) error {
-	// Writes outlive ctx by the drain time: a batch in flight is better finished than written again.
+	// Writes outlive ctx by the drain timeout: finishing a write is better than repeating it.
 	drain, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
@@ -140,7 +141,7 @@ func (b *Batcher) Run(ctx context.Context) error {
 		b.wait(ctx)
 		p := b.take(spare)
 		if p.since.IsZero() {
-			return nil // ctx ended, nothing is left
+			return nil // ctx is done and no rows remain
 		}
 		if err := b.store(drain, p); err != nil {
 			return b.abandon(drain, p, err)
@@ -151,7 +152,7 @@ func (b *Batcher) Run(ctx context.Context) error {
 	}
 }
 
-// wait returns when the filling batch should be taken: it is full or old enough, or ctx ended.
+// wait returns when the filling batch is due: it is full or old enough, or ctx is done.
 func (b *Batcher) wait(ctx context.Context) {
 	for {
 		b.mu.Lock()
@@ -167,7 +168,7 @@ func (b *Batcher) wait(ctx context.Context) {
 		}
 		select {
 		case <-ctx.Done():
-			b.stop(ErrStopped) // before take, so that nothing is added behind the last batch
+			b.stop(ErrStopped) // before take, so that no rows are added after the last batch
 			return
 		case <-due:
 		case <-b.wake:
@@ -175,7 +176,7 @@ func (b *Batcher) wait(ctx context.Context) {
 	}
 }
 
-// take returns the filling batch, puts the empty spare in its place and lets waiting Adds go on.
+// take replaces the filling batch with the empty spare, wakes blocked Adds and returns the batch.
 func (b *Batcher) take(spare *pending) *pending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -185,17 +186,17 @@ func (b *Batcher) take(spare *pending) *pending {
 	return p
 }
 
-// freed lets waiting Adds go on. The caller holds mu.
+// freed wakes blocked Adds. The caller holds mu.
 func (b *Batcher) freed() {
 	if b.err == nil {
 		close(b.space)
 		b.space = make(chan struct{})
 	}
-	b.metrics.rows.Set(0)
-	b.metrics.bytes.Set(0)
+	b.metrics.queuedRows.Set(0)
+	b.metrics.queuedBytes.Set(0)
 }
 
-// stop makes Add refuse with err, and with the first one if called again.
+// stop makes Add fail with err, or with the error of the first call.
 func (b *Batcher) stop(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -205,8 +206,7 @@ func (b *Batcher) stop(err error) {
 	}
 }
 
-// store writes p, hands its poison rows to the dead letters and calls its commit; each is repeated while it says
-// *RetryError.
+// store writes p, stores its poison rows as dead letters and calls its commit.
 func (b *Batcher) store(ctx context.Context, p *pending) error {
 	start := time.Now()
 	n := p.rows.Rows()
@@ -218,24 +218,24 @@ func (b *Batcher) store(ctx context.Context, p *pending) error {
 		})
 		n = p.rows.Rows()
 		if err != nil {
-			return fmt.Errorf("write batch of %d rows: %w", n, err)
+			return fmt.Errorf("write batch of %s: %w", rowCount(n), err)
 		}
-		if err := b.bury(ctx, dead); err != nil {
+		if err := b.writeDeadLetters(ctx, dead); err != nil {
 			return err
 		}
-		count(b.metrics.out, &p.rows, dead)
-		p.rows.reset() // stored: they are not left behind, whatever the commit says
+		countRows(b.metrics.written, &p.rows, dead)
+		p.rows.reset() // the rows are stored, even if the commit fails
 	}
 	if p.commit != nil {
 		if err := b.retry(ctx, "commit batch", func() error { return p.commit(ctx) }); err != nil {
-			return fmt.Errorf("commit batch of %d rows: %w", n, err)
+			return fmt.Errorf("commit batch of %s: %w", rowCount(n), err)
 		}
 	}
-	b.metrics.seconds.Observe(time.Since(start).Seconds())
+	b.metrics.duration.Observe(time.Since(start).Seconds())
 	return nil
 }
 
-// Health is nil while rows are stored; else it says why none are, since when, and what to do.
+// Health returns nil while rows are stored, else why and since when they are not, and what to do.
 func (b *Batcher) Health() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -248,43 +248,46 @@ func (b *Batcher) setHealth(err error) {
 	b.health = err
 }
 
-// retry calls f until it succeeds, fails for good or ctx ends. The wait doubles; half of it is random, so that many
-// processes do not come back at once.
-func (b *Batcher) retry(ctx context.Context, what string, f func() error) error {
-	wait, start := b.cfg.MinBackoff, time.Now()
-	for try := 1; ; try++ {
-		err := f()
-		if err == nil {
-			if try > 1 {
-				b.setHealth(nil)
-				b.logger.Info("succeeded after retries", "step", what, "tries", try)
-			}
-			return nil
+// retry calls f until it returns nil or an error other than a *RetryError, or ctx is done. It returns the last error of f.
+func (b *Batcher) retry(ctx context.Context, step string, f func() error) error {
+	start, attempts := time.Now(), 0
+	var last error
+	attempt := func() (struct{}, error) {
+		attempts++
+		last = f()
+		if _, temporary := errors.AsType[*RetryError](last); last != nil && !temporary {
+			return struct{}{}, backoff.Permanent(last)
 		}
-		var later *RetryError
-		if !errors.As(err, &later) || ctx.Err() != nil {
-			return err
-		}
+		return struct{}{}, last
+	}
+	report := func(err error, wait time.Duration) {
 		b.metrics.retries.Inc()
-		d := wait/2 + rand.N(wait/2+1)
-		since := start.UTC().Format(time.RFC3339)
-		if later.Hint == "" {
-			b.setHealth(fmt.Errorf("%s: fails since %s: %w", what, since, err))
-			b.logger.Warn("failed, trying again", "step", what, "tries", try, "wait", d, "error", err)
+		health := fmt.Errorf("%s: failing since %s: %w", step, start.UTC().Format(time.RFC3339), err)
+		temporary, _ := errors.AsType[*RetryError](err)
+		if temporary.Hint == "" {
+			b.logger.Warn("step failed, retrying", "step", step, "attempts", attempts, "wait", wait, "error", err)
 		} else {
-			b.setHealth(fmt.Errorf("%s: fails since %s: %w: %s", what, since, err, later.Hint))
-			b.logger.Error("failed, an operator must help", "step", what, "tries", try, "wait", d, "error", err, "hint", later.Hint)
+			health = fmt.Errorf("%w: %s", health, temporary.Hint)
+			b.logger.Error("step failed, operator action required", "step", step, "attempts", attempts, "wait", wait, "error", err, "hint", temporary.Hint)
 		}
-		select {
-		case <-time.After(d):
-		case <-ctx.Done():
-			return err
-		}
-		wait = min(2*wait, b.cfg.MaxBackoff)
+		b.setHealth(health)
+	}
+	_, err := backoff.Retry(ctx, attempt, backoff.WithBackOff(b.cfg.backOff()), backoff.WithMaxElapsedTime(0), backoff.WithNotify(report))
+	if err == nil && attempts > 1 {
+		b.setHealth(nil)
+		b.logger.Info("step succeeded after retries", "step", step, "attempts", attempts)
+	}
+	return last
+}
+
+// backOff waits between half of the nominal wait and all of it, so that many processes do not retry at the same time.
+func (c BatcherConfig) backOff() backoff.BackOff {
+	return &backoff.ExponentialBackOff{
+		InitialInterval: c.MinBackoff * 3 / 4, MaxInterval: c.MaxBackoff * 3 / 4, RandomizationFactor: 1. / 3, Multiplier: 2,
 	}
 }
 
-// abandon counts what stays behind and returns the error of Run. Add refuses from here on.
+// abandon makes Add fail, counts the remaining rows and returns the error of Run.
 func (b *Batcher) abandon(ctx context.Context, p *pending, err error) error {
 	reason := reasonRejected
 	if ctx.Err() != nil {
@@ -296,7 +299,14 @@ func (b *Batcher) abandon(ctx context.Context, p *pending, err error) error {
 	b.mu.Unlock()
 	b.metrics.dropped.WithLabelValues(reason).Add(float64(n))
 	if reason == reasonShutdown {
-		return fmt.Errorf("store the last %d rows within %v (they are read again at the next start): %w", n, b.cfg.DrainTimeout, err)
+		return fmt.Errorf("store the last %s within %v (they are read again at the next start): %w", rowCount(n), b.cfg.DrainTimeout, err)
 	}
-	return fmt.Errorf("%w (%d rows not stored; they are read again at the next start)", err, n)
+	return fmt.Errorf("%w (%s not stored; they are read again at the next start)", err, rowCount(n))
+}
+
+func rowCount(n int) string {
+	if n == 1 {
+		return "1 row"
+	}
+	return fmt.Sprintf("%d rows", n)
 }

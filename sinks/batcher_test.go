@@ -22,12 +22,12 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// A recorder is a Sink that writes down what happens, with the time since the start of the test.
+// A recorder is a Sink that logs its calls with the time since the start of the test.
 type recorder struct {
 	mu    sync.Mutex // guards log
 	log   []string
 	start time.Time
-	write func(ctx context.Context, b *Batch) error // nil: succeeds
+	write func(ctx context.Context, b *Batch) error // if nil, every write succeeds
 }
 
 func (r *recorder) add(format string, args ...any) {
@@ -62,7 +62,7 @@ func (r *recorder) want(t *testing.T, want ...string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if d := cmp.Diff(want, r.log); d != "" {
-		t.Errorf("what the sink saw (-want +got):\n%s", d)
+		t.Errorf("events (-want +got):\n%s", d)
 	}
 }
 
@@ -74,7 +74,7 @@ func rows(ids ...string) *Batch {
 	return b
 }
 
-// run starts a Batcher in a bubble; stop ends it and returns the error of Run.
+// run starts a Batcher in a synctest bubble; stop cancels it and returns the error of Run.
 func run(t *testing.T, cfg BatcherConfig, r *recorder) (b *Batcher, stop func() error) {
 	t.Helper()
 	r.start = time.Now()
@@ -98,7 +98,7 @@ func small(maxRows int) BatcherConfig {
 	return c
 }
 
-func TestBatcherWritesWhenOld(t *testing.T) {
+func TestBatcherFlushInterval(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
 		b, stop := run(t, DefaultBatcherConfig(), r)
@@ -106,9 +106,9 @@ func TestBatcherWritesWhenOld(t *testing.T) {
 		time.Sleep(600 * time.Millisecond)
 		mustAdd(t, b, rows("b"), r.commit("2"))
 		time.Sleep(600 * time.Millisecond)
-		// The age counts from the first row, and only the newest commit is called.
+		// The interval begins with the first row, and only the newest commit is called.
 		r.want(t, "1s write a,b", "1s commit 2")
-		// A quiet hour writes nothing.
+		// Nothing is written while no rows arrive.
 		time.Sleep(time.Hour)
 		mustAdd(t, b, rows("c"), nil)
 		time.Sleep(2 * time.Second)
@@ -119,7 +119,7 @@ func TestBatcherWritesWhenOld(t *testing.T) {
 	})
 }
 
-func TestBatcherWritesWhenFull(t *testing.T) {
+func TestBatcherWritesFullBatch(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{}
 		b, stop := run(t, small(3), r)
@@ -130,7 +130,7 @@ func TestBatcherWritesWhenFull(t *testing.T) {
 		synctest.Wait()
 		r.want(t, "0s write a,b,c,d")
 
-		// By size too.
+		// A batch is also full by its size.
 		big := rows("e")
 		big.Exchanges[0].ErrorText = strings.Repeat("x", b.cfg.MaxBytes)
 		mustAdd(t, b, big, nil)
@@ -156,7 +156,7 @@ func TestBatcherCommitWithoutRows(t *testing.T) {
 	})
 }
 
-// Add copies: the caller fills its batch anew at once.
+// Add copies rows, because the caller reuses its batch.
 func TestBatcherCopiesRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var got map[string]string
@@ -172,12 +172,12 @@ func TestBatcherCopiesRows(t *testing.T) {
 		}
 		r.want(t, "0s write a")
 		if got["stage"] != "planner" {
-			t.Errorf("labels of the stored alert: %v", got)
+			t.Errorf("stored alert has labels %v", got)
 		}
 	})
 }
 
-// While one batch is written another fills, and no third: Add waits.
+// While one batch is written, another one is filled; Add blocks when both are full.
 func TestBatcherBackPressure(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{write: func(context.Context, *Batch) error { time.Sleep(time.Minute); return nil }}
@@ -190,12 +190,12 @@ func TestBatcherBackPressure(t *testing.T) {
 		short, cancel := context.WithTimeout(t.Context(), time.Second)
 		defer cancel()
 		if err := b.Add(short, rows("never"), nil); !errors.Is(err, context.DeadlineExceeded) {
-			t.Errorf("Add with both batches full: %v, want a deadline error", err)
+			t.Errorf("Add with two full batches: %v, want context.DeadlineExceeded", err)
 		}
-		mustAdd(t, b, rows("e"), r.commit("4")) // goes on when the first batch is stored
+		mustAdd(t, b, rows("e"), r.commit("4")) // returns when the first batch is stored
 		r.add("added e")
 		if err := stop(); err != nil {
-			// The write of c,d takes longer than the drain time, yet it is not interrupted by this sink.
+			// The write of c,d takes longer than the drain timeout, but this sink ignores its context.
 			t.Fatal(err)
 		}
 		r.want(t, "0s write a,b", "1m0s commit 1", "1m0s write c,d", "1m0s added e", "2m0s commit 3", "2m0s write e", "3m0s commit 4")
@@ -216,13 +216,13 @@ func TestBatcherRetries(t *testing.T) {
 		b, stop := run(t, DefaultBatcherConfig(), r)
 		mustAdd(t, b, rows("a"), r.commit("1"))
 		time.Sleep(9 * time.Minute)
-		tries := calls.Load()
-		// 8 tries reach the longest wait, then 4 to 8 a minute.
-		if tries < 36 || tries > 80 {
-			t.Errorf("%d tries in 9 minutes", tries)
+		attempts := calls.Load()
+		// The backoff reaches its maximum after 8 attempts; then there are 4 to 8 attempts per minute.
+		if attempts < 36 || attempts > 80 {
+			t.Errorf("%d attempts in 9 minutes", attempts)
 		}
-		if n := testutil.ToFloat64(b.metrics.retries); n != float64(tries) {
-			t.Errorf("retries counted: %v, want %d", n, tries)
+		if n := testutil.ToFloat64(b.metrics.retries); n != float64(attempts) {
+			t.Errorf("retries metric: %v, want %d", n, attempts)
 		}
 		time.Sleep(2 * time.Minute)
 		r.mu.Lock()
@@ -246,15 +246,15 @@ func TestBatcherFinalError(t *testing.T) {
 		synctest.Wait()
 		mustAdd(t, b, rows("b"), r.commit("2"))
 		if err := b.Add(t.Context(), rows("c"), nil); !errors.Is(err, ErrStopped) || !errors.Is(err, boom) {
-			t.Errorf("waiting Add: %v", err)
+			t.Errorf("blocked Add: %v", err)
 		}
 		err := stop()
-		want := "write batch of 1 rows: no such column (2 rows not stored; they are read again at the next start)"
+		want := "write batch of 1 row: no such column (2 rows not stored; they are read again at the next start)"
 		if err == nil || err.Error() != want {
 			t.Errorf("Run: %v\nwant: %s", err, want)
 		}
 		if n := testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonRejected)); n != 2 {
-			t.Errorf("dropped rejected: %v, want 2", n)
+			t.Errorf("dropped{reason=rejected}: %v, want 2", n)
 		}
 		r.want(t, "0s write a")
 	})
@@ -265,24 +265,24 @@ func TestBatcherCommitError(t *testing.T) {
 		lost := errors.New("lease is lost")
 		r := &recorder{}
 		b, stop := run(t, DefaultBatcherConfig(), r)
-		tries := 0
+		attempts := 0
 		mustAdd(t, b, rows("a"), func(context.Context) error {
-			if tries++; tries < 3 {
+			if attempts++; attempts < 3 {
 				return &RetryError{Err: errors.New("nats: timeout")}
 			}
 			return lost
 		})
 		time.Sleep(time.Minute)
-		if err := stop(); !errors.Is(err, lost) || tries != 3 {
-			t.Errorf("Run: %v after %d tries, want %v after 3", err, tries, lost)
+		if err := stop(); !errors.Is(err, lost) || attempts != 3 {
+			t.Errorf("Run: %v after %d attempts, want %v after 3", err, attempts, lost)
 		}
 		if n := testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonRejected)); n != 0 {
-			t.Errorf("dropped: %v; the row was stored", n)
+			t.Errorf("dropped: %v, although the row was stored", n)
 		}
 	})
 }
 
-// What is in hand when Run is told to end is stored, if the sink lets it.
+// When its context is done, Run stores the remaining rows.
 func TestBatcherDrains(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &recorder{write: func(ctx context.Context, _ *Batch) error {
@@ -325,13 +325,13 @@ func TestBatcherDrainTimeout(t *testing.T) {
 			t.Errorf("Run ended after %v", d)
 		}
 		if n := testutil.ToFloat64(b.metrics.dropped.WithLabelValues(reasonShutdown)); n != 2 {
-			t.Errorf("dropped shutdown: %v, want 2", n)
+			t.Errorf("dropped{reason=shutdown}: %v, want 2", n)
 		}
 		r.want(t, "0s write a")
 	})
 }
 
-// Many goroutines add; every row is written once and the commits go forward.
+// Every row of concurrent Adds is written once.
 func TestBatcherConcurrentAdds(t *testing.T) {
 	var written int
 	r := &recorder{start: time.Now(), write: func(_ context.Context, b *Batch) error { written += b.Rows(); return nil }}
@@ -381,8 +381,8 @@ func TestBatcherConfigValidate(t *testing.T) {
 func TestMetricsLint(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := newMetrics(reg)
-	count(m.in, rows("a"), nil)
-	count(m.out, rows("a"), nil)
+	countRows(m.received, rows("a"), nil)
+	countRows(m.written, rows("a"), nil)
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)

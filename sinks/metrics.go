@@ -5,69 +5,64 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Reasons of metrics.dropped: why a Batcher stopped with rows in hand. They are read again from the stream.
+// Values of the reason label of metrics.dropped: why the batcher stopped before it stored all rows. The rows are read
+// again from the stream.
 const (
-	reasonRejected = "rejected" // the sink or a commit said a final error
+	reasonRejected = "rejected" // the sink or a commit returned a permanent error
 	reasonShutdown = "shutdown" // not stored within BatcherConfig.DrainTimeout
 )
 
 type metrics struct {
-	in, out *prometheus.CounterVec
-	dropped *prometheus.CounterVec
-	dead    *prometheus.CounterVec
-	retries prometheus.Counter
-	seconds prometheus.Histogram
-	rows    prometheus.Gauge
-	bytes   prometheus.Gauge
+	received, written, deadLettered, dropped *prometheus.CounterVec
+	retries                                  prometheus.Counter
+	duration                                 prometheus.Histogram
+	queuedRows, queuedBytes                  prometheus.Gauge
 }
 
-// newMetrics registers the metrics of one Batcher. A process with two of them gives each a registerer of its own
-// labels (prometheus.WrapRegistererWith).
+// newMetrics registers the metrics of one Batcher. A process with several batchers wraps the registerer of each with
+// distinct labels (prometheus.WrapRegistererWith).
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
+	counter := func(name, help, label string) *prometheus.CounterVec {
+		return f.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+	}
 	m := &metrics{
-		in: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_sinks_in_rows_total", Help: "Rows handed to the batcher, by table.",
-		}, []string{"table"}),
-		out: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_sinks_out_rows_total", Help: "Rows stored by the sink, by table.",
-		}, []string{"table"}),
-		dropped: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_sinks_dropped_rows_total", Help: "Rows left unstored when the batcher stopped; they are read again from the stream.",
-		}, []string{"reason"}),
-		dead: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_sinks_dead_rows_total", Help: "Rows that their table refused while it took others, by table; they are dead letters.",
-		}, []string{"table"}),
+		received:     counter("llmtap_sinks_rows_received_total", "Rows added to the batcher, by table.", "table"),
+		written:      counter("llmtap_sinks_rows_written_total", "Rows stored by the sink, by table.", "table"),
+		deadLettered: counter("llmtap_sinks_rows_dead_lettered_total", "Rows refused by a table that accepts other rows, by table.", "table"),
+		dropped:      counter("llmtap_sinks_rows_dropped_total", "Rows not stored when the batcher stopped. They are read again from the stream.", "reason"),
 		retries: f.NewCounter(prometheus.CounterOpts{
-			Name: "llmtap_sinks_retries_total", Help: "Writes and commits that were tried again.",
+			Name: "llmtap_sinks_write_retries_total", Help: "Retries of writes and commits.",
 		}),
-		seconds: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "llmtap_sinks_write_seconds", Help: "Time from the first try of a batch to its commit, waits between tries included.",
+		duration: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "llmtap_sinks_write_duration_seconds", Help: "Time from the first attempt to write a batch to its commit, including backoff.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
 		}),
-		rows: f.NewGauge(prometheus.GaugeOpts{
-			Name: "llmtap_sinks_queue_rows", Help: "Rows that wait in the filling batch.",
+		queuedRows: f.NewGauge(prometheus.GaugeOpts{
+			Name: "llmtap_sinks_queued_rows", Help: "Rows in the batch that is being filled.",
 		}),
-		bytes: f.NewGauge(prometheus.GaugeOpts{
-			Name: "llmtap_sinks_queue_bytes", Help: "Estimated size of the rows that wait in the filling batch.",
+		queuedBytes: f.NewGauge(prometheus.GaugeOpts{
+			Name: "llmtap_sinks_queued_bytes", Help: "Estimated size of the batch that is being filled.",
 		}),
 	}
 	for _, r := range []string{reasonRejected, reasonShutdown} {
 		m.dropped.WithLabelValues(r)
 	}
-	for _, t := range tables {
-		m.dead.WithLabelValues(t)
+	for _, t := range Tables {
+		m.deadLettered.WithLabelValues(t.Name())
 	}
 	return m
 }
 
-// count adds the rows of b but for the dead ones to v by table.
-func count(v *prometheus.CounterVec, b *Batch, dead []DeadRow) {
-	n := make(map[string]int, len(tables))
-	for i := range dead {
-		n[dead[i].Table]--
-	}
-	for _, t := range tables {
-		v.WithLabelValues(t).Add(float64(n[t] + b.length(t)))
+// countRows adds the rows of b, except for the dead ones, to v by table.
+func countRows(v *prometheus.CounterVec, b *Batch, dead []DeadRow) {
+	for _, t := range Tables {
+		n := t.Len(b)
+		for i := range dead {
+			if dead[i].Table == t.Name() {
+				n--
+			}
+		}
+		v.WithLabelValues(t.Name()).Add(float64(n))
 	}
 }

@@ -7,61 +7,62 @@ import (
 	"fmt"
 )
 
-// A DeadRow is a row that its table refuses while it takes others: a poison row.
+// A DeadRow is a poison row: its table refuses it but accepts other rows.
 type DeadRow struct {
 	Table string
 	ID    string
-	Seq   uint64 // of the stream; an alert's version
-	Err   error  // why it is refused
+	Seq   uint64 // version of the row: a stream sequence, or Unix nanoseconds for messages and alerts
+	Err   error  // why the table refuses the row
 	Row   json.RawMessage
 }
 
 const (
-	// maxPoison is how many rows of one batch and table may go to dead letters. More are no accident of single rows: the
-	// table or the program is wrong, and dead letters have no room for a whole stream.
+	// maxPoison is the maximum number of dead letters per batch and table. More refusals are not accidents of single
+	// rows: the table or the program is wrong, and the dead letters have no room for a whole stream.
 	maxPoison = 100
-	// maxProbes is how many rows are tried one by one to learn whether a table takes any.
+	// maxProbes is the number of rows written one by one to find out whether a table accepts any.
 	maxProbes = 8
 )
 
-// Hints of a RetryError for refusals that are no single row's fault.
+// Hints of a RetryError for refusals that are not the fault of a single row.
 const (
-	hintNoRow = "the table takes none of the rows that were tried, so it is not they: undo what was changed in the table " +
+	hintNoRow = "the table refuses every row that was tried, so the table is at fault: undo the change to the table " +
 		"(type, constraint, materialised view); until then rows wait in the stream"
-	hintManyRows = "so many rows are not poisoned by accident: undo what was changed in the table (type, constraint, " +
-		"materialised view), or report the error; until then rows wait in the stream"
+	hintManyRows = "too many rows for poison rows: undo the change to the table (type, constraint, materialised view), " +
+		"or report the error; until then rows wait in the stream"
 )
 
-// errNoProof is wrapped by the error for a table of which no row is known to be taken.
-var errNoProof = errors.New("no row of the table is known to be taken")
+// errNoneAccepted is wrapped by the error for a table that is not known to accept any row.
+var errNoneAccepted = errors.New("the table is not known to accept any row")
 
-// write stores the rows of p but for poison rows, which it returns. A *RetryError means that it is to be called again.
+// write stores the rows of p except for the poison rows, which it returns. After a *RetryError, write must be called again.
 //
-// A refusal alone does not say whose fault it is. So a row that was stored before is written once more, which changes
-// nothing: when it is refused too, or no row is taken at all, it is the table, and no row is given up. Only then is the
-// batch halved until the poison rows are alone: about 2·k·log2(n/k) writes for k of n rows, and no copy of any.
+// A refusal does not tell whether the rows or the table are at fault. So write repeats a row that was stored before, which
+// changes nothing: if the table refuses it too, or every row, the table is at fault and no row becomes a dead letter.
+// Otherwise the batch is bisected until the poison rows are alone: about 2·k·log2(n/k) writes for k of n rows, without
+// copying rows.
 func (b *Batcher) write(ctx context.Context, p *pending) ([]DeadRow, error) {
 	err := b.sink.Write(ctx, &p.rows)
 	if err == nil {
-		for _, table := range tables {
-			b.remember(table, &p.rows)
+		for _, t := range Tables {
+			b.setAccepted(t, &p.rows)
 		}
 		return nil, nil
 	}
 	if _, ok := errors.AsType[*RowError](err); !ok {
 		return nil, err
 	}
-	// What the write stored before the refusal is written again, which changes nothing.
+	// The rows that were stored before the refusal are written again, which changes nothing.
 	var dead []DeadRow
-	for _, table := range tables {
-		n := p.rows.length(table)
+	for _, t := range Tables {
+		n := t.Len(&p.rows)
 		if n == 0 {
 			continue
 		}
-		s := sifting{b: b, table: table, rows: &p.rows}
-		if err := s.sift(ctx, n); err != nil {
-			if errors.Is(err, errNoProof) {
-				b.gather(p)
+		s := bisection{b: b, table: t, rows: &p.rows}
+		if err := s.run(ctx, n); err != nil {
+			if errors.Is(err, errNoneAccepted) {
+				b.mergeFilling(p)
 			}
 			return nil, err
 		}
@@ -70,35 +71,35 @@ func (b *Batcher) write(ctx context.Context, p *pending) ([]DeadRow, error) {
 	return dead, nil
 }
 
-// A sifting parts the rows of one table of a batch into stored ones and poison rows.
-type sifting struct {
+// A bisection writes the rows of one table of a batch and finds the poison rows among them.
+type bisection struct {
 	b     *Batcher
-	table string
+	table Table
 	rows  *Batch
 	dead  []DeadRow
 }
 
-func (s *sifting) sift(ctx context.Context, n int) error {
-	refused, err := s.try(ctx, 0, n)
+func (s *bisection) run(ctx context.Context, n int) error {
+	refused, err := s.write(ctx, 0, n)
 	if err != nil || refused == nil {
 		return err
 	}
-	if err := s.prove(ctx, n, refused); err != nil {
+	if err := s.checkTable(ctx, n, refused); err != nil {
 		return err
 	}
 	if n == 1 {
-		s.dead = append(s.dead, s.rows.dead(s.table, 0, refused))
+		s.dead = append(s.dead, s.deadRow(0, refused))
 		return nil
 	}
-	return s.halve(ctx, 0, n)
+	return s.split(ctx, 0, n)
 }
 
-// try writes the rows from i to j. A refusal is no error: it is returned as the first value.
-func (s *sifting) try(ctx context.Context, i, j int) (refused *RowError, err error) {
-	part := s.rows.part(s.table, i, j)
+// write writes the rows i to j. A refusal is returned as refused, not as err.
+func (s *bisection) write(ctx context.Context, i, j int) (refused *RowError, err error) {
+	part := s.table.slice(s.rows, i, j)
 	err = s.b.sink.Write(ctx, part)
 	if err == nil {
-		s.b.remember(s.table, part)
+		s.b.setAccepted(s.table, part)
 		return nil, nil
 	}
 	if refused, ok := errors.AsType[*RowError](err); ok {
@@ -107,38 +108,38 @@ func (s *sifting) try(ctx context.Context, i, j int) (refused *RowError, err err
 	return nil, err
 }
 
-// prove returns nil when the table takes rows: the one it took before, else one of this batch.
-func (s *sifting) prove(ctx context.Context, n int, refused *RowError) error {
-	if good := s.b.good[s.table]; good != nil {
-		err := s.b.sink.Write(ctx, good)
+// checkTable returns nil if the table accepts rows: the row that it accepted before, or else one of this batch.
+func (s *bisection) checkTable(ctx context.Context, n int, refused *RowError) error {
+	if accepted := s.b.accepted[s.table]; accepted != nil {
+		err := s.b.sink.Write(ctx, accepted)
 		if _, ok := errors.AsType[*RowError](err); ok {
-			return &RetryError{Err: fmt.Errorf("%w (so is a row that was stored before)", refused), Hint: hintNoRow}
+			return &RetryError{Err: fmt.Errorf("%w (the table also refuses a row that it accepted before)", refused), Hint: hintNoRow}
 		}
 		return err
 	}
 	probes := min(n, maxProbes)
 	for k := range probes {
 		i := k * n / probes
-		r, err := s.try(ctx, i, i+1)
+		r, err := s.write(ctx, i, i+1)
 		if err != nil || r == nil {
 			return err
 		}
 	}
-	return &RetryError{Err: fmt.Errorf("%w: %w", refused, errNoProof), Hint: hintNoRow}
+	return &RetryError{Err: fmt.Errorf("%w: %w", refused, errNoneAccepted), Hint: hintNoRow}
 }
 
-// halve parts the rows from i to j, which are refused together and at least two.
-func (s *sifting) halve(ctx context.Context, i, j int) error {
+// split bisects the rows i to j, at least two, which were refused together.
+func (s *bisection) split(ctx context.Context, i, j int) error {
 	mid := i + (j-i)/2
 	for _, half := range [2][2]int{{i, mid}, {mid, j}} {
-		refused, err := s.try(ctx, half[0], half[1])
+		refused, err := s.write(ctx, half[0], half[1])
 		switch {
 		case err != nil:
 			return err
 		case refused == nil:
 			continue
 		case half[1]-half[0] > 1:
-			if err := s.halve(ctx, half[0], half[1]); err != nil {
+			if err := s.split(ctx, half[0], half[1]); err != nil {
 				return err
 			}
 			continue
@@ -146,31 +147,39 @@ func (s *sifting) halve(ctx context.Context, i, j int) error {
 		if len(s.dead) == maxPoison {
 			return &RetryError{Err: fmt.Errorf("more than %d rows of one batch are refused: %w", maxPoison, refused), Hint: hintManyRows}
 		}
-		s.dead = append(s.dead, s.rows.dead(s.table, half[0], refused))
+		s.dead = append(s.dead, s.deadRow(half[0], refused))
 	}
 	return nil
 }
 
-// remember keeps a copy of the last row of a table, which was stored.
-func (b *Batcher) remember(table string, rows *Batch) {
-	n := rows.length(table)
-	if n == 0 {
-		return
+func (s *bisection) deadRow(i int, refused error) DeadRow {
+	d := DeadRow{Table: s.table.Name(), Err: refused}
+	d.ID, d.Seq = s.table.Key(s.rows, i)
+	row := s.table.Row(s.rows, i)
+	var err error
+	if d.Row, err = json.Marshal(row); err != nil { // JSON has no infinity and NaN
+		d.Row, _ = json.Marshal(fmt.Sprintf("%+v", row))
 	}
-	good := &Batch{}
-	good.append(rows.part(table, n-1, n))
-	b.good[table] = good
+	return d
 }
 
-// gather moves the filling batch into p, unless that is full: among other rows, refused ones can be judged.
-func (b *Batcher) gather(p *pending) {
+// setAccepted keeps a copy of the last row of t in rows, which was stored.
+func (b *Batcher) setAccepted(t Table, rows *Batch) {
+	if n := t.Len(rows); n > 0 {
+		b.accepted[t] = &Batch{}
+		t.append(b.accepted[t], t.slice(rows, n-1, n))
+	}
+}
+
+// mergeFilling moves the filling batch into p unless p is full: more rows may show which of them are poison.
+func (b *Batcher) mergeFilling(p *pending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	f := b.filling
 	if b.full(p) || f.since.IsZero() || b.err != nil {
 		return
 	}
-	p.rows.append(&f.rows)
+	p.rows.Append(&f.rows)
 	p.size += f.size
 	if f.commit != nil {
 		p.commit = f.commit
@@ -180,9 +189,9 @@ func (b *Batcher) gather(p *pending) {
 	b.freed()
 }
 
-// bury hands poison rows to the dead letters and counts them. It waits until each is kept, because the commit that
-// follows says that nothing is lost.
-func (b *Batcher) bury(ctx context.Context, dead []DeadRow) error {
+// writeDeadLetters passes the poison rows to DeadLetter and counts them. It returns only when each is stored, because the
+// commit that follows confirms that no row is lost.
+func (b *Batcher) writeDeadLetters(ctx context.Context, dead []DeadRow) error {
 	for i := range dead {
 		d := &dead[i]
 		if b.DeadLetter != nil {
@@ -196,43 +205,8 @@ func (b *Batcher) bury(ctx context.Context, dead []DeadRow) error {
 				return fmt.Errorf("write dead letter of %s %s: %w", d.Table, d.ID, err)
 			}
 		}
-		b.metrics.dead.WithLabelValues(d.Table).Inc()
-		b.logger.Error("row refused, kept as a dead letter", "table", d.Table, "id", d.ID, "seq", d.Seq, "error", d.Err)
+		b.metrics.deadLettered.WithLabelValues(d.Table).Inc()
+		b.logger.Error("row refused, stored as a dead letter", "table", d.Table, "id", d.ID, "seq", d.Seq, "error", d.Err)
 	}
 	return nil
-}
-
-// dead makes a DeadRow of row i of a table.
-func (b *Batch) dead(table string, i int, err error) DeadRow {
-	d := DeadRow{Table: table, Err: err}
-	var row any
-	switch table {
-	case tableExchanges:
-		r := &b.Exchanges[i]
-		d.ID, d.Seq, row = r.ID, r.Seq, r
-	case tableFindings:
-		r := &b.Findings[i]
-		d.ID, d.Seq, row = r.ID, r.Seq, r
-	case tableToolCalls:
-		r := &b.ToolCalls[i]
-		d.ID, d.Seq, row = r.ID, r.Seq, r
-	case tableRuns:
-		r := &b.Runs[i]
-		d.ID, d.Seq, row = r.ID, r.Seq, r
-	case tableContents:
-		r := &b.Contents[i]
-		d.ID, row = r.ID, r
-	case tableHistory:
-		r := &b.History[i]
-		d.ID, d.Seq, row = r.ID(), r.Seq, r
-	case tableAlerts:
-		r := &b.Alerts[i]
-		d.ID, d.Seq, row = r.ID, r.Version, r
-	}
-	text, jerr := json.Marshal(row)
-	if jerr != nil { // a value that JSON does not know, such as an infinite one; never what was refused, so text will do
-		text, _ = json.Marshal(fmt.Sprintf("%+v", row))
-	}
-	d.Row = text
-	return d
 }

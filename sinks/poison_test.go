@@ -21,12 +21,12 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// A picky sink refuses rows as a table does: the whole write, without a word on which row it was.
+// A picky sink refuses rows as a table does: it refuses the whole write and does not report which row is at fault.
 type picky struct {
 	mu     sync.Mutex // guards the rest
 	refuse func(id string) bool
-	before func() error   // said instead of a write; nil: nothing
-	stored map[string]int // table and id -> how often
+	before func() error   // if set, a non-nil error fails the write
+	stored map[string]int // number of writes by table and id
 	writes int
 }
 
@@ -43,13 +43,13 @@ func (s *picky) Write(_ context.Context, b *Batch) error {
 			return err
 		}
 	}
-	for _, table := range tables {
-		ids := idsOf(b, table)
+	for _, t := range Tables {
+		ids := idsOf(b, t)
 		if slices.ContainsFunc(ids, s.refuse) {
-			return &RowError{Table: table, Err: fmt.Errorf("insert %d %s: constraint is violated", len(ids), table)}
+			return &RowError{Table: t.Name(), Err: fmt.Errorf("insert %d %s: constraint is violated", len(ids), t.Name())}
 		}
 		for _, id := range ids {
-			s.stored[table+" "+id]++
+			s.stored[t.Name()+" "+id]++
 		}
 	}
 	return nil
@@ -57,28 +57,10 @@ func (s *picky) Write(_ context.Context, b *Batch) error {
 
 func (s *picky) Close() error { return nil }
 
-func idsOf(b *Batch, table string) (ids []string) {
-	switch table {
-	case tableExchanges:
-		for i := range b.Exchanges {
-			ids = append(ids, b.Exchanges[i].ID)
-		}
-	case tableFindings:
-		for i := range b.Findings {
-			ids = append(ids, b.Findings[i].ID)
-		}
-	case tableToolCalls:
-		for i := range b.ToolCalls {
-			ids = append(ids, b.ToolCalls[i].ID)
-		}
-	case tableRuns:
-		for i := range b.Runs {
-			ids = append(ids, b.Runs[i].ID)
-		}
-	case tableAlerts:
-		for i := range b.Alerts {
-			ids = append(ids, b.Alerts[i].ID)
-		}
+func idsOf(b *Batch, t Table) (ids []string) {
+	for i := range t.Len(b) {
+		id, _ := t.Key(b, i)
+		ids = append(ids, id)
 	}
 	return ids
 }
@@ -95,31 +77,31 @@ func (s *picky) ids() []string {
 	return slices.Sorted(maps.Keys(s.stored))
 }
 
-// letters collects dead letters.
-type letters struct {
+// A deadLetterLog collects dead letters.
+type deadLetterLog struct {
 	mu  sync.Mutex // guards got
 	got []string
 }
 
-func (l *letters) keep(_ context.Context, d DeadRow) error {
+func (l *deadLetterLog) add(_ context.Context, d DeadRow) error {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.got = append(l.got, d.Table+" "+d.ID)
 	return nil
 }
 
-func (l *letters) sorted() []string {
+func (l *deadLetterLog) sorted() []string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return append([]string{}, slices.Sorted(slices.Values(l.got))...)
 }
 
-// runPicky starts a Batcher on s in a bubble; its dead letters are kept in l.
-func runPicky(t *testing.T, s *picky) (b *Batcher, l *letters, stop func() error) {
+// runPicky starts a Batcher on s in a synctest bubble; l collects its dead letters.
+func runPicky(t *testing.T, s *picky) (b *Batcher, l *deadLetterLog, stop func() error) {
 	t.Helper()
-	l = &letters{}
+	l = &deadLetterLog{}
 	b = NewBatcher(s, DefaultBatcherConfig(), slog.New(slog.DiscardHandler), nil)
-	b.DeadLetter = l.keep
+	b.DeadLetter = l.add
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()
@@ -146,7 +128,7 @@ func without(ids []string, not ...string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(not, id) })
 }
 
-// A batch of 10,000 rows with three poison rows: the others are stored, the three are dead letters, then it commits.
+// Of a batch of 10,000 rows with three poison rows, the others are stored and the three become dead letters before the commit.
 func TestPoisonRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := numbered("x", 10_000)
@@ -170,12 +152,12 @@ func TestPoisonRows(t *testing.T) {
 		if committed != "3 dead, 9997 stored" {
 			t.Errorf("at the commit: %q", committed)
 		}
-		if s.writes > 100 { // 2·3·log2(10000/3) and a few
+		if s.writes > 100 { // 2·3·log2(10000/3), plus a few
 			t.Errorf("%d writes", s.writes)
 		}
-		out, dead := b.metrics.out.WithLabelValues("exchanges"), b.metrics.dead.WithLabelValues("exchanges")
-		if testutil.ToFloat64(out) != 9997 || testutil.ToFloat64(dead) != 3 {
-			t.Errorf("counted: %v out, %v dead", testutil.ToFloat64(out), testutil.ToFloat64(dead))
+		written, dead := b.metrics.written.WithLabelValues("exchanges"), b.metrics.deadLettered.WithLabelValues("exchanges")
+		if testutil.ToFloat64(written) != 9997 || testutil.ToFloat64(dead) != 3 {
+			t.Errorf("metrics: %v written, %v dead-lettered", testutil.ToFloat64(written), testutil.ToFloat64(dead))
 		}
 		if err := b.Health(); err != nil {
 			t.Errorf("health: %v", err)
@@ -183,7 +165,7 @@ func TestPoisonRows(t *testing.T) {
 	})
 }
 
-// A poison row of one table leaves the other tables alone, and its JSON is the row.
+// Poison rows are found in every table, and a dead letter contains the row as JSON.
 func TestPoisonRowOfEachTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPicky("bad")
@@ -216,7 +198,7 @@ func TestPoisonRowOfEachTable(t *testing.T) {
 	})
 }
 
-// A table that refuses what it took before is changed; nothing is given up, and when it is repaired all is stored.
+// A table that refuses rows it accepted before was changed: no row becomes a dead letter, and all are stored once it is repaired.
 func TestChangedTable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPicky()
@@ -232,10 +214,10 @@ func TestChangedTable(t *testing.T) {
 		if n := len(l.sorted()); n != 0 {
 			t.Fatalf("%d dead letters", n)
 		}
-		if s.writes > 300 { // 3 a try
+		if s.writes > 300 { // 3 per attempt
 			t.Errorf("%d writes in 10 minutes", s.writes)
 		}
-		want := "write batch: fails since 2000-01-01T00:00:03Z: insert 5000 exchanges: constraint is violated (so is a row that was stored before): " + hintNoRow
+		want := "write batch: failing since 2000-01-01T00:00:03Z: insert 5000 exchanges: constraint is violated (the table also refuses a row that it accepted before): " + hintNoRow
 		if err := b.Health(); err == nil || err.Error() != want {
 			t.Errorf("health: %v\nwant:   %s", err, want)
 		}
@@ -251,7 +233,7 @@ func TestChangedTable(t *testing.T) {
 	})
 }
 
-// When a process knows no row that its table takes, a refused row waits for one.
+// While no row is known to be accepted by the table, a refused row waits for other rows.
 func TestPoisonRowAlone(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPicky("bad")
@@ -261,13 +243,13 @@ func TestPoisonRowAlone(t *testing.T) {
 		time.Sleep(time.Hour)
 		synctest.Wait()
 		if len(l.sorted()) != 0 || committed != 0 || b.Health() == nil {
-			t.Fatalf("alone: dead %v, commit %d, health %v", l.sorted(), committed, b.Health())
+			t.Fatalf("single row: dead letters %v, commit %d, health %v", l.sorted(), committed, b.Health())
 		}
 		mustAdd(t, b, rows("a", "b"), func(context.Context) error { committed = 2; return nil })
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if d := cmp.Diff([]string{"exchanges bad"}, l.sorted()); d != "" || committed != 2 || b.Health() != nil {
-			t.Errorf("in company: dead (-want +got):\n%s\ncommit %d, health %v", d, committed, b.Health())
+			t.Errorf("with other rows: dead letters (-want +got):\n%s\ncommit %d, health %v", d, committed, b.Health())
 		}
 		if d := cmp.Diff(on("exchanges", []string{"a", "b"}), s.ids()); d != "" {
 			t.Errorf("stored (-want +got):\n%s", d)
@@ -278,8 +260,8 @@ func TestPoisonRowAlone(t *testing.T) {
 	})
 }
 
-// A table that takes nothing from the start holds at most two batches and a third that fills.
-func TestTableRefusesAllFromTheStart(t *testing.T) {
+// The batcher buffers at most two batches and a third that is being filled for a table that never accepts a row.
+func TestTableRefusesEveryRow(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPicky()
 		s.refuse = func(string) bool { return true }
@@ -295,7 +277,7 @@ func TestTableRefusesAllFromTheStart(t *testing.T) {
 			added++
 		}
 		if added > 30 {
-			t.Errorf("%d rows are held", added*1000)
+			t.Errorf("%d rows are buffered", added*1000)
 		}
 		s.set(func() { s.refuse = func(string) bool { return false } })
 		time.Sleep(time.Minute)
@@ -304,30 +286,30 @@ func TestTableRefusesAllFromTheStart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if len(l.sorted()) != 0 || len(s.ids()) != added*1000 {
-			t.Errorf("%d dead, %d of %d stored", len(l.sorted()), len(s.ids()), added*1000)
+			t.Errorf("%d dead letters, %d of %d stored", len(l.sorted()), len(s.ids()), added*1000)
 		}
 	})
 }
 
-// More poison than accidents make is a mistake of the table: nothing becomes a dead letter.
-func TestTooMuchPoison(t *testing.T) {
+// If too many rows are refused, the table is at fault: no row becomes a dead letter.
+func TestTooManyPoisonRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPicky()
 		s.refuse = func(id string) bool { return strings.HasSuffix(id, "7") }
 		b, l, stop := runPicky(t, s)
-		all := numbered("x", 1010) // 101 of them
+		all := numbered("x", 1010) // 101 are refused
 		mustAdd(t, b, rows(all...), nil)
 		time.Sleep(5 * time.Minute)
 		synctest.Wait()
 		err := b.Health()
 		if err == nil || !strings.Contains(err.Error(), "more than 100 rows of one batch are refused") || len(l.sorted()) != 0 {
-			t.Errorf("%d dead, health: %v", len(l.sorted()), err)
+			t.Errorf("%d dead letters, health: %v", len(l.sorted()), err)
 		}
 		s.set(func() { s.refuse = func(id string) bool { return strings.HasSuffix(id, "77") } })
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if len(l.sorted()) != 10 || len(s.ids()) != 1000 {
-			t.Errorf("after the repair: %d dead, %d stored", len(l.sorted()), len(s.ids()))
+			t.Errorf("after the repair: %d dead letters, %d stored", len(l.sorted()), len(s.ids()))
 		}
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -335,25 +317,25 @@ func TestTooMuchPoison(t *testing.T) {
 	})
 }
 
-// A dead letter is kept before the commit, however long that takes.
-func TestDeadLetterIsRepeated(t *testing.T) {
+// The commit waits until the dead letter is stored.
+func TestDeadLetterIsRetried(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		s := newPicky("bad")
 		b, l, stop := runPicky(t, s)
 		var log []string
-		tries := 0
+		attempts := 0
 		b.DeadLetter = func(ctx context.Context, d DeadRow) error {
-			if tries++; tries < 5 {
+			if attempts++; attempts < 5 {
 				return errors.New("nats: no servers available")
 			}
 			log = append(log, "dead "+d.ID)
-			return l.keep(ctx, d)
+			return l.add(ctx, d)
 		}
 		mustAdd(t, b, rows("a", "bad"), func(context.Context) error { log = append(log, "commit"); return nil })
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		if d := cmp.Diff([]string{"dead bad", "commit"}, log); d != "" {
-			t.Errorf("what happened (-want +got):\n%s", d)
+			t.Errorf("events (-want +got):\n%s", d)
 		}
 		if err := stop(); err != nil {
 			t.Fatal(err)
@@ -361,8 +343,8 @@ func TestDeadLetterIsRepeated(t *testing.T) {
 	})
 }
 
-// Any poison, in any place, through any failures of the store: what is not poison is stored, what is a dead letter.
-func TestPoisonRowsAnywhere(t *testing.T) {
+// Random poison rows become dead letters and all other rows are stored, despite random failures of the sink.
+func TestRandomPoisonRows(t *testing.T) {
 	for seed := range uint64(50) {
 		synctest.Test(t, func(t *testing.T) {
 			rng := rand.New(rand.NewPCG(seed, 0))
@@ -375,7 +357,7 @@ func TestPoisonRowsAnywhere(t *testing.T) {
 			slices.Sort(poison)
 			poison = slices.Compact(poison)
 			s := newPicky(poison...)
-			faults := rand.New(rand.NewPCG(seed, 1)) // the batcher's goroutine
+			faults := rand.New(rand.NewPCG(seed, 1)) // used by the batcher's goroutine
 			s.before = func() error {
 				if faults.IntN(400) == 0 {
 					return &RetryError{Err: errors.New("connection reset")}

@@ -28,10 +28,11 @@ func TestContract(t *testing.T) {
 	count := func(t *testing.T, s sinks.Sink) map[string]uint64 {
 		path, _ := paths.Load(s)
 		b := read(t, path.(string))
-		return map[string]uint64{
-			"exchanges": uint64(len(b.Exchanges)), "findings": uint64(len(b.Findings)),
-			"tool_calls": uint64(len(b.ToolCalls)), "runs": uint64(len(b.Runs)), "messages": uint64(len(b.Contents)), "history": uint64(len(b.History)), "alerts": uint64(len(b.Alerts)),
+		counts := map[string]uint64{}
+		for _, table := range sinks.Tables {
+			counts[table.Name()] = uint64(table.Len(b))
 		}
+		return counts
 	}
 	sinktest.Run(t, open, count)
 }
@@ -52,7 +53,7 @@ func read(t *testing.T, path string) *sinks.Batch {
 
 func TestRoundTrip(t *testing.T) {
 	path := filepath.Join(t.TempDir(), "rows.jsonl")
-	for _, b := range []*sinks.Batch{sinktest.Later(sinktest.Rows(0, 3)), sinktest.Rows(0, 3)} { // the newer version first
+	for _, b := range []*sinks.Batch{sinktest.Later(sinktest.Rows(0, 3)), sinktest.Rows(0, 3)} { // newer versions first
 		s, err := jsonl.Open(path)
 		if err != nil {
 			t.Fatal(err)
@@ -82,7 +83,7 @@ func TestReadBadLines(t *testing.T) {
 		}
 	}
 	f("", "")
-	// A crash cut the last line.
+	// A crash truncated the last line.
 	f(`{"table":"exchanges","row":{"ID":"a"}}`+"\n"+`{"table":"exch`, "")
 	f("{}\n", `decode line 1: unknown table ""`)
 	f(`{"table":"alerts","row":{"ID":7}}`+"\n", "decode line 1: json: cannot unmarshal number into Go struct field Alert.ID of type string")

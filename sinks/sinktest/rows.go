@@ -13,8 +13,8 @@ import (
 // Start is the time of the first row of Rows.
 var Start = time.Date(2026, 11, 20, 9, 30, 0, 123456789, time.UTC)
 
-// Rows returns n rows of every table, numbered from first: every tenth call of the planner fails the way incidents do,
-// with realistic sizes. The same numbers give the same rows.
+// Rows returns n rows of every table, numbered from first, with realistic sizes: every tenth call fails like the calls of
+// an incident. The same numbers give the same rows.
 func Rows(first, n int) *sinks.Batch {
 	b := &sinks.Batch{}
 	for i := first; i < first+n; i++ {
@@ -80,8 +80,8 @@ func Rows(first, n int) *sinks.Batch {
 	return b
 }
 
-// Later returns the rows as they are written again when more is known: the call was answered, the alert is resolved,
-// the exchange got a late answer, the finding was seen again by a process that had forgotten the conversation.
+// Later changes the rows of b to their later versions: the call was answered, the alert is resolved, the exchange got a
+// late answer, the finding was seen again by a process that did not remember the conversation. It returns b.
 func Later(b *sinks.Batch) *sinks.Batch {
 	for i := range b.Exchanges {
 		e := &b.Exchanges[i]

@@ -1,0 +1,203 @@
+package sinks
+
+import (
+	"maps"
+	"reflect"
+	"unsafe"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// The tables.
+var (
+	Findings = newTable(TableOf[analyzer.Finding]{
+		name: "findings", field: func(b *Batch) *[]analyzer.Finding { return &b.Findings },
+		key: func(f *analyzer.Finding) (string, uint64) { return f.ID, f.Seq },
+	})
+	ToolCalls = newTable(TableOf[analyzer.ToolCall]{
+		name: "tool_calls", field: func(b *Batch) *[]analyzer.ToolCall { return &b.ToolCalls },
+		key: func(c *analyzer.ToolCall) (string, uint64) { return c.ID, c.Seq },
+	})
+	Contents = newTable(TableOf[analyzer.Content]{
+		name: "messages", field: func(b *Batch) *[]analyzer.Content { return &b.Contents },
+		key: func(c *analyzer.Content) (string, uint64) { return c.ID, uint64(c.SeenAt.UnixNano()) },
+	})
+	History = newTable(TableOf[analyzer.HistoryEntry]{
+		name: "history", field: func(b *Batch) *[]analyzer.HistoryEntry { return &b.History },
+		key: func(h *analyzer.HistoryEntry) (string, uint64) { return h.ID(), h.Seq },
+	})
+	Exchanges = newTable(TableOf[analyzer.Exchange]{
+		name: "exchanges", field: func(b *Batch) *[]analyzer.Exchange { return &b.Exchanges },
+		key:        func(e *analyzer.Exchange) (string, uint64) { return e.ID, e.Seq },
+		extraBytes: func(e *analyzer.Exchange) int { return (len(e.Lead) + len(e.Marked)) * contentRefBytes },
+	})
+	Runs = newTable(TableOf[analyzer.Run]{
+		name: "runs", field: func(b *Batch) *[]analyzer.Run { return &b.Runs },
+		key: func(r *analyzer.Run) (string, uint64) { return r.ID, r.Seq },
+	})
+	Alerts = newTable(TableOf[Alert]{
+		name: "alerts", field: func(b *Batch) *[]Alert { return &b.Alerts },
+		key:        func(a *Alert) (string, uint64) { return a.ID, a.Version },
+		own:        func(a *Alert) { a.Labels, a.Shares = maps.Clone(a.Labels), maps.Clone(a.Shares) }, // the caller changes them later
+		extraBytes: alertMapBytes,
+	})
+)
+
+// Tables lists the tables in the order in which a sink writes them: a reader that sees an exchange with findings also
+// sees the findings.
+var Tables = []Table{Findings, ToolCalls, Contents, History, Exchanges, Runs, Alerts}
+
+// contentRefBytes is the approximate size of a reference to a content.
+const contentRefBytes = 64
+
+func alertMapBytes(a *Alert) (n int) {
+	for k, v := range a.Labels {
+		n += len(k) + len(v)
+	}
+	for k := range a.Shares {
+		n += len(k) + 8
+	}
+	return n
+}
+
+// A Table describes one table: its name, the field of Batch with its rows, and their key. The batcher and the sinks
+// handle rows through Tables, so a new table is a field of Batch and an entry above.
+type Table interface {
+	Name() string
+	// Len returns the number of rows in b.
+	Len(b *Batch) int
+	// Row returns a pointer to row i of b.
+	Row(b *Batch, i int) any
+	// NewRow appends an empty row to b and returns a pointer to it.
+	NewRow(b *Batch) any
+	// Key returns the id and the version of row i of b. The row with the highest version replaces the others of its id.
+	Key(b *Batch, i int) (id string, version uint64)
+
+	slice(b *Batch, i, j int) *Batch
+	append(b, rows *Batch)
+	reset(b *Batch)
+	bytes(b *Batch) int
+}
+
+// A TableOf is the Table with rows of type R.
+type TableOf[R any] struct {
+	name       string
+	field      func(*Batch) *[]R
+	key        func(*R) (id string, version uint64)
+	own        func(*R)     // replaces what a copied row shares with its original; may be nil
+	strings    []uintptr    // offsets of the string fields of R
+	extraBytes func(*R) int // size of maps and slices; may be nil
+}
+
+func newTable[R any](t TableOf[R]) *TableOf[R] {
+	t.strings = stringOffsets(nil, reflect.TypeFor[R](), 0)
+	return &t
+}
+
+// stringOffsets appends the offsets of the string fields of the struct t, which is at offset base, and of the structs in it.
+func stringOffsets(offsets []uintptr, t reflect.Type, base uintptr) []uintptr {
+	for i := range t.NumField() {
+		switch f := t.Field(i); f.Type.Kind() {
+		case reflect.String:
+			offsets = append(offsets, base+f.Offset)
+		case reflect.Struct:
+			offsets = stringOffsets(offsets, f.Type, base+f.Offset)
+		}
+	}
+	return offsets
+}
+
+// Name returns the name of the table.
+func (t *TableOf[R]) Name() string { return t.name }
+
+// Rows returns the rows of the table in b.
+func (t *TableOf[R]) Rows(b *Batch) []R { return *t.field(b) }
+
+// Len implements Table.
+func (t *TableOf[R]) Len(b *Batch) int { return len(*t.field(b)) }
+
+// Row implements Table.
+func (t *TableOf[R]) Row(b *Batch, i int) any { return &(*t.field(b))[i] }
+
+// NewRow implements Table.
+func (t *TableOf[R]) NewRow(b *Batch) any {
+	rows := t.field(b)
+	*rows = append(*rows, *new(R))
+	return &(*rows)[len(*rows)-1]
+}
+
+// Key implements Table.
+func (t *TableOf[R]) Key(b *Batch, i int) (id string, version uint64) {
+	return t.key(&(*t.field(b))[i])
+}
+
+// slice returns the rows i to j. They share their memory with b.
+func (t *TableOf[R]) slice(b *Batch, i, j int) *Batch {
+	part := &Batch{}
+	*t.field(part) = (*t.field(b))[i:j]
+	return part
+}
+
+func (t *TableOf[R]) append(b, from *Batch) {
+	rows := t.field(b)
+	n := len(*rows)
+	*rows = append(*rows, *t.field(from)...)
+	if t.own != nil {
+		for i := n; i < len(*rows); i++ {
+			t.own(&(*rows)[i])
+		}
+	}
+}
+
+// reset keeps the memory of the slice and releases the strings in it.
+func (t *TableOf[R]) reset(b *Batch) {
+	rows := t.field(b)
+	clear(*rows)
+	*rows = (*rows)[:0]
+}
+
+// bytes estimates the memory of the rows in b: the structs and the strings in them.
+func (t *TableOf[R]) bytes(b *Batch) int {
+	rows := *t.field(b)
+	n := len(rows) * int(unsafe.Sizeof(*new(R)))
+	for i := range rows {
+		row := unsafe.Pointer(&rows[i])
+		for _, offset := range t.strings {
+			n += len(*(*string)(unsafe.Add(row, offset)))
+		}
+		if t.extraBytes != nil {
+			n += t.extraBytes(&rows[i])
+		}
+	}
+	return n
+}
+
+// Rows returns the number of rows of all tables in b.
+func (b *Batch) Rows() (n int) {
+	for _, t := range Tables {
+		n += t.Len(b)
+	}
+	return n
+}
+
+// Bytes estimates the memory of the rows in b.
+func (b *Batch) Bytes() (n int) {
+	for _, t := range Tables {
+		n += t.bytes(b)
+	}
+	return n
+}
+
+// Append copies rows to the end of b.
+func (b *Batch) Append(rows *Batch) {
+	for _, t := range Tables {
+		t.append(b, rows)
+	}
+}
+
+// reset empties b and keeps its memory.
+func (b *Batch) reset() {
+	for _, t := range Tables {
+		t.reset(b)
+	}
+}
