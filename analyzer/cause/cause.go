@@ -148,7 +148,7 @@ func classify(in Input, w *wordings, text []byte) Cause {
 		return known(serverError, Stated, "status", "")
 	}
 	for _, rule := range in.Rules {
-		if id := ofRule[rule]; id != "" {
+		if id := OfRule(rule); id != "" {
 			return known(id, Inferred, "", rule)
 		}
 	}
@@ -173,7 +173,7 @@ func known(id, how, by, rule string) Cause {
 // stated weighs the row that matched the text against the violated rules.
 func stated(r *row, family string, found []string) Cause {
 	c := known(r.cause, Stated, family, r.rule)
-	rules := registry[r.cause].Rules
+	rules := rulesOf[r.cause]
 	for _, f := range found {
 		if slices.Contains(rules, f) {
 			c.Known, c.Rule = Both, f
@@ -182,7 +182,7 @@ func stated(r *row, family string, found []string) Cause {
 	}
 	for _, f := range found {
 		if slices.Contains(r.openRules, f) {
-			return known(ofRule[f], Both, family, f)
+			return known(OfRule(f), Both, family, f)
 		}
 	}
 	agree := registry[r.cause].also
@@ -199,7 +199,7 @@ func stated(r *row, family string, found []string) Cause {
 	if len(found) > 0 && len(rules) > 0 {
 		c.Known = Conflict
 		for _, f := range found {
-			if id := ofRule[f]; id != "" && c.Other == "" {
+			if id := OfRule(f); id != "" && c.Other == "" {
 				c.Other = id
 			}
 		}

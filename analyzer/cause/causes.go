@@ -1,11 +1,14 @@
 package cause
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/llmtap/llmtap/analyzer/rules"
+)
 
 // An entry describes a cause.
 type entry struct {
 	Class   string
-	Rules   []string // the rules whose violation implies it; each rule has exactly one cause
 	also    []string // rules of other causes that providers report in the same words
 	Meaning string
 	Fix     string
@@ -15,88 +18,74 @@ type entry struct {
 var registry = map[string]entry{
 	"orphan_tool_reply": {
 		Class:   "tool_pairing",
-		Rules:   []string{"orphan_tool_reply"},
 		also:    []string{"tool_reply_before_call", "late_tool_reply"},
 		Meaning: "The history contains a tool result without its tool call.",
 		Fix:     "Store and resend the assistant message with its tool_calls, and when trimming the history drop a call and its replies together.",
 	},
 	"missing_tool_reply": {
 		Class:   "tool_pairing",
-		Rules:   []string{"late_tool_reply", "missing_tool_reply"},
 		also:    []string{"tool_reply_before_call"},
 		Meaning: "A tool call in the history has no reply directly after it.",
 		Fix:     "Append one tool message for every call, also when the tool failed or was skipped, before the next request.",
 	},
 	"unknown_tool_call_id": {
 		Class:   "tool_pairing",
-		Rules:   []string{"unknown_tool_call_id", "missing_tool_call_id"},
 		also:    []string{"orphan_tool_reply"},
 		Meaning: "A tool result names an id that the preceding assistant message did not call.",
 		Fix:     "Copy tool_call_id unchanged from the id in the model's tool_calls.",
 	},
 	"duplicate_tool_reply": {
 		Class:   "tool_pairing",
-		Rules:   []string{"duplicate_tool_reply"},
 		Meaning: "One tool call has two results.",
 		Fix:     "Store one tool message per tool_call_id: replace the reply on a retry instead of appending another.",
 	},
 	"duplicate_call_id": {
 		Class:   "tool_pairing",
-		Rules:   []string{"duplicate_call_id_in_message", "duplicate_call_id_in_history"},
 		Meaning: "Two tool calls of the history share one id.",
 		Fix:     "Give every call of the history its own id, and do not append a turn twice when a run resumes.",
 	},
 	"tool_turn_misplaced": {
 		Class:   "tool_pairing",
-		Rules:   []string{"tool_reply_before_call", "tool_result_not_first"},
 		Meaning: "A tool call or its result is in a place where the provider allows none.",
 		Fix:     "Load the history in the order in which it was written, and cut it only before a user message.",
 	},
 	"role_order": {
 		Class:   "role_order",
-		Rules:   []string{"role_alternation_broken", "last_message_role", "first_message_role", "user_after_tool", "no_user_message", "system_not_first"},
 		Meaning: "The messages alternate roles in an order that this provider refuses.",
 		Fix:     "Merge neighbouring messages of one role, put the system message first, and end with a user or tool message.",
 	},
 	"arguments_not_string": {
 		Class:   "tool_shape",
-		Rules:   []string{"arguments_not_string"},
 		Meaning: "A tool call was sent back with its arguments as an object instead of a string.",
 		Fix:     "Send function.arguments back as the string that the model gave; serialise it again after parsing.",
 	},
 	"arguments_not_object": {
 		Class:   "tool_shape",
-		Rules:   []string{"arguments_not_object"},
 		Meaning: "A tool call was sent with its arguments as a string where this provider requires an object.",
 		Fix:     "Parse the arguments before sending them to this provider.",
 	},
 	"arguments_invalid_json": {
 		Class:   "tool_shape",
-		Rules:   []string{"arguments_invalid_json"},
 		Meaning: "The arguments of a tool call in the history are not valid JSON.",
 		Fix:     "Parse arguments before storing the turn; when they do not parse, ask the model again or store {} and say so in the tool message.",
 	},
 	"tool_content_type": {
 		Class:   "tool_shape",
-		Rules:   []string{"tool_content_not_string", "tool_content_part_unsupported"},
 		Meaning: "A tool result has a content type that this provider does not accept.",
 		Fix:     "Serialise the tool's result to a string before storing it as content.",
 	},
 	"tool_call_id_format": {
 		Class:   "tool_shape",
-		Rules:   []string{"tool_call_id_format"},
 		Meaning: "A tool call id has a length, a character or a prefix that this provider refuses.",
 		Fix:     "When a conversation changes providers, map the ids of its calls and replies to the new provider's format, each reply's id with its call's.",
 	},
 	"function_name_format": {
 		Class:   "tool_shape",
-		Rules:   []string{"function_name_format"},
 		Meaning: "A function name is empty or does not match the provider's pattern.",
 		Fix:     "Use names of letters, digits, _ and -, at most 64 characters, and do not store calls without a name.",
 	},
 	"empty_tool_calls_array": {
 		Class:   "tool_shape",
-		Rules:   []string{"empty_tool_calls_array"},
 		Meaning: "An assistant message was sent with an empty tool_calls array.",
 		Fix:     "Leave tool_calls out when there are none.",
 	},
@@ -107,61 +96,51 @@ var registry = map[string]entry{
 	},
 	"tools_missing_with_tool_history": {
 		Class:   "request",
-		Rules:   []string{"tools_missing_with_tool_history"},
 		Meaning: "The history contains tool calls, but the request declares no tools.",
 		Fix:     "Send the tools with every request of the conversation, summaries included, or turn tool messages into text.",
 	},
 	"thought_signature_missing": {
 		Class:   "reasoning",
-		Rules:   []string{"thought_signature_missing"},
 		Meaning: "A tool call was sent back without the thought signature that came with it.",
 		Fix:     "Store the model's parts unchanged, thought_signature included, and send them back.",
 	},
 	"reasoning_content_missing": {
 		Class:   "reasoning",
-		Rules:   []string{"reasoning_content_missing"},
 		Meaning: "An assistant turn with tool calls was sent back without its reasoning_content.",
 		Fix:     "Store reasoning_content with the assistant message and send it back in thinking mode.",
 	},
 	"reasoning_item_unpaired": {
 		Class:   "reasoning",
-		Rules:   []string{"reasoning_item_unpaired"},
 		Meaning: "A reasoning item and the item that belongs to it were not sent back together.",
 		Fix:     "Keep each reasoning item next to the call or message that followed it.",
 	},
 	"thinking_block_missing": {
 		Class:   "reasoning",
-		Rules:   []string{"thinking_block_missing"},
 		Meaning: "A thinking block is missing at the head of an assistant turn, or was changed.",
 		Fix:     "Send thinking blocks back unchanged and in place.",
 	},
 	"reasoning_signature_invalid": {
 		Class:   "reasoning",
-		Rules:   []string{"reasoning_signature_invalid"},
 		Meaning: "A reasoning signature does not verify: it comes from another model, account or provider.",
 		Fix:     "Drop reasoning blocks when a conversation changes model, account or provider.",
 	},
 	"duplicate_item_id": {
 		Class:   "request",
-		Rules:   []string{"duplicate_item_id"},
 		Meaning: "The input contains the same item id twice.",
 		Fix:     "Send either previous_response_id or the whole history, not both.",
 	},
 	"previous_response_unresolved": {
 		Class:   "request",
-		Rules:   []string{"previous_response_unresolved"},
 		Meaning: "The request refers to a response or an item that the provider has not stored.",
 		Fix:     "Send the items themselves, or store responses at the provider.",
 	},
 	"unsupported_field": {
 		Class:   "message_shape",
-		Rules:   []string{"message_name_format", "unexpected_message_field"},
 		Meaning: "A message has a field that this provider does not know.",
 		Fix:     "Send only the fields of the provider's schema, and strip those that frameworks add.",
 	},
 	"missing_required_field": {
 		Class:   "message_shape",
-		Rules:   []string{"tool_content_missing", "malformed_tool_call", "assistant_content_missing"},
 		Meaning: "A message or a call lacks a field that the provider requires.",
 		Fix:     "Fill the field that the text names, and store it with the message.",
 	},
@@ -172,13 +151,11 @@ var registry = map[string]entry{
 	},
 	"content_null": {
 		Class:   "message_shape",
-		Rules:   []string{"null_content_with_calls"},
 		Meaning: "The content of a message is null where the provider requires a string.",
 		Fix:     "Send an empty string instead of null.",
 	},
 	"empty_content": {
 		Class:   "message_shape",
-		Rules:   []string{"empty_content"},
 		Meaning: "The content of a message is empty where the provider forbids it.",
 		Fix:     "Do not store empty turns, and drop blank text blocks before sending.",
 	},
@@ -189,7 +166,6 @@ var registry = map[string]entry{
 	},
 	"unsupported_role": {
 		Class:   "role_order",
-		Rules:   []string{"unsupported_role", "legacy_function_role"},
 		Meaning: "A message has a role that this provider or model does not know.",
 		Fix:     "Map developer to system, and function to tool, for this provider.",
 	},
@@ -200,13 +176,11 @@ var registry = map[string]entry{
 	},
 	"tool_schema_invalid": {
 		Class:   "request",
-		Rules:   []string{"tools_limit_exceeded"},
 		Meaning: "The definition of a tool is not valid for this provider.",
 		Fix:     "Correct the tool's JSON schema, and stay below the limit of tools.",
 	},
 	"tool_choice_invalid": {
 		Class:   "request",
-		Rules:   []string{"tool_choice_without_tools", "tool_not_declared"},
 		Meaning: "tool_choice names a tool that is not declared, or a mode that is not supported.",
 		Fix:     "Send tool_choice only with tools, and name a declared one.",
 	},
@@ -282,7 +256,6 @@ var registry = map[string]entry{
 	},
 	"reasoning_content_forbidden": {
 		Class:   "reasoning",
-		Rules:   []string{"reasoning_content_forbidden"},
 		Meaning: "The request carries reasoning_content, and this provider refuses it.",
 		Fix:     "Strip reasoning fields from messages before sending them to this provider.",
 	},
@@ -298,13 +271,11 @@ var registry = map[string]entry{
 	},
 }
 
-// ofRule maps a rule to the cause that its violation implies.
-var ofRule = func() map[string]string {
-	m := map[string]string{}
-	for id, e := range registry {
-		for _, r := range e.Rules {
-			m[r] = id
-		}
+// rulesOf maps a cause to the rules whose violation implies it, in evaluation order.
+var rulesOf = func() map[string][]string {
+	m := make(map[string][]string)
+	for _, r := range rules.InOrder {
+		m[r.Cause] = append(m[r.Cause], r.ID)
 	}
 	return m
 }()
@@ -323,7 +294,12 @@ func IDs() []string {
 func Class(id string) string { return registry[id].Class }
 
 // OfRule returns the cause that the violation of a rule implies, "" for an unknown rule.
-func OfRule(rule string) string { return ofRule[rule] }
+func OfRule(rule string) string {
+	if r := rules.ByID(rule); r != nil {
+		return r.Cause
+	}
+	return ""
+}
 
 // Meaning returns one sentence about the meaning of a cause and one about its fix; "" for an unknown id.
 func Meaning(id string) (sentence, fix string) {

@@ -37,6 +37,8 @@ func (s Severity) Rank() int {
 // A Rule is one check of one message history. Run is pure and keeps no state.
 type Rule struct {
 	ID       string // snake_case name of the defect; also the file and testdata name
+	Order    int    // evaluation order; unique, in steps of 10
+	Cause    string // of spec/causes.json: the cause of a failure that the violation explains
 	Doc      string // first line: title; then why providers reject it and how to fix the caller
 	Fix      string // one sentence: what to change in the agent
 	Severity func(facts.Target) Severity

@@ -1,8 +1,12 @@
 package rules
 
-import "github.com/llmtap/llmtap/analyzer/check"
+import (
+	"slices"
 
-// All holds every rule, sorted by id.
+	"github.com/llmtap/llmtap/analyzer/check"
+)
+
+// All lists every rule, sorted by id.
 var All = []*check.Rule{
 	ArgumentsInvalidJSON,
 	ArgumentsNotObject,
@@ -51,63 +55,18 @@ var All = []*check.Rule{
 	UserAfterTool,
 }
 
-// InOrder holds the rules of All in the order in which they are evaluated: pairing, the shape of tool replies, that of
-// calls and answers, limits, order, fields, reasoning, the request. When a provider's text names no cause, the first
-// violation it would reject is the cause.
-var InOrder = []*check.Rule{
-	OrphanToolReply,
-	ToolReplyBeforeCall,
-	LateToolReply,
-	UnknownToolCallID,
-	MissingToolReply,
-	DuplicateToolReply,
-	DuplicateCallIDInMessage,
-	DuplicateCallIDInHistory,
-	MissingToolCallID,
-	ToolContentNotString,
-	ToolContentMissing,
-	ToolContentPartUnsupported,
-	EmptyContent,
-	ArgumentsNotString,
-	ArgumentsNotObject,
-	ArgumentsInvalidJSON,
-	EmptyToolCallsArray,
-	MalformedToolCall,
-	AssistantContentMissing,
-	NullContentWithCalls,
-	ToolCallIDFormat,
-	FunctionNameFormat,
-	MessageNameFormat,
-	ToolsLimitExceeded,
-	UnsupportedRole,
-	RoleAlternationBroken,
-	LastMessageRole,
-	FirstMessageRole,
-	UserAfterTool,
-	NoUserMessage,
-	SystemNotFirst,
-	LegacyFunctionRole,
-	ToolResultNotFirst,
-	UnexpectedMessageField,
-	ReasoningContentMissing,
-	ReasoningContentForbidden,
-	ThoughtSignatureMissing,
-	ReasoningSignatureInvalid,
-	ThinkingBlockMissing,
-	ReasoningItemUnpaired,
-	ToolsMissingWithToolHistory,
-	ToolChoiceWithoutTools,
-	ToolNotDeclared,
-	PreviousResponseUnresolved,
-	DuplicateItemID,
-}
+// InOrder contains the rules of All in evaluation order, by Rule.Order: pairing, the shape of tool replies, of calls and of
+// answers, limits, order, fields, reasoning, the request. If a provider's text names no cause, the first violation with
+// predicted reject is the cause.
+var InOrder = slices.SortedFunc(slices.Values(All), func(a, b *check.Rule) int { return a.Order - b.Order })
 
-// ByID returns the rule with this id, or nil.
-func ByID(id string) *check.Rule {
+var byID = func() map[string]*check.Rule {
+	m := make(map[string]*check.Rule, len(All))
 	for _, r := range All {
-		if r.ID == id {
-			return r
-		}
+		m[r.ID] = r
 	}
-	return nil
-}
+	return m
+}()
+
+// ByID returns the rule with this id, nil if there is none.
+func ByID(id string) *check.Rule { return byID[id] }

@@ -7,7 +7,9 @@ import (
 
 // ArgumentsInvalidJSON finds calls whose arguments string holds no JSON object.
 var ArgumentsInvalidJSON = &check.Rule{
-	ID: "arguments_invalid_json",
+	ID:    "arguments_invalid_json",
+	Order: 160,
+	Cause: "arguments_invalid_json",
 	Doc: `tool call whose arguments string is not a JSON object
 
 Servers that parse the history, such as Qwen, MiniMax, Ollama and SGLang, answer 400 or 500, and every later request of

@@ -7,7 +7,9 @@ import (
 
 // ArgumentsNotObject finds calls whose arguments are no JSON object, where the target wants one.
 var ArgumentsNotObject = &check.Rule{
-	ID: "arguments_not_object",
+	ID:    "arguments_not_object",
+	Order: 150,
+	Cause: "arguments_not_object",
 	Doc: `tool call whose arguments are not an object
 
 Anthropic's input, Bedrock's toolUse.input, Gemini's args and the arguments of Ollama's own API are a JSON object, not a

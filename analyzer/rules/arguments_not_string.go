@@ -7,7 +7,9 @@ import (
 
 // ArgumentsNotString finds calls whose arguments are JSON instead of a string that holds JSON.
 var ArgumentsNotString = &check.Rule{
-	ID: "arguments_not_string",
+	ID:    "arguments_not_string",
+	Order: 140,
+	Cause: "arguments_not_string",
 	Doc: `tool call whose arguments are not a string
 
 In chat completions, and in the Responses API, arguments are a string that holds JSON: "{\"a\":1}", not {"a":1}. OpenAI

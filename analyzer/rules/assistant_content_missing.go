@@ -7,7 +7,9 @@ import (
 
 // AssistantContentMissing finds assistant messages with neither content nor calls.
 var AssistantContentMissing = &check.Rule{
-	ID: "assistant_content_missing",
+	ID:    "assistant_content_missing",
+	Order: 190,
+	Cause: "missing_required_field",
 	Doc: `assistant message with neither content nor tool calls
 
 Content may be null only beside tool calls: else 400, "Invalid value for 'content': expected a string, got null",

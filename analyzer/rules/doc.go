@@ -1,30 +1,29 @@
-// Package rules holds the protocol rules: one defect of a message history per file.
+// Package rules contains the protocol rules: one defect of a message history per file.
 //
 //	facts.Request ── check.Pairing ──> rule, rule, … ──> []check.Violation
-//	  what the body  calls and replies    one loop         message, call id, detail,
-//	  holds          matched once         each             severity for the target, a sentence
+//	  content of     calls and replies    one loop         message, call id, detail,
+//	  the body       matched once         each             severity for the target, a sentence
 //
-// A rule reads facts, never JSON, and keeps no state. What a defect costs depends on who judges the request: Severity
-// says Reject only for the variants that were seen to answer 400; what is unknown, contradictory or only inferred is
-// Lenient.
+// A rule reads facts, never JSON, and keeps no state. The severity of a defect depends on the target of the request: it is
+// Reject only for the variants that were seen to answer 400; if the behaviour is unknown, contradictory or only inferred,
+// it is Lenient.
 //
 // # Adding a rule
 //
-// One file, a line in All and one in InOrder, one testdata/<id>.txtar. The archive's comment tells the story;
-// bad/NAME.json is a messages array or a whole request body, and bad/NAME.want what all rules together report on it,
-// one line each:
+// A rule is one file, one line in All and one testdata/<id>.txtar; its place in the evaluation order and the cause that it
+// implies are fields. The archive's comment describes how the defect arises. bad/NAME.json is a messages array or a whole
+// request body, and bad/NAME.want contains the violations that all rules together report for it, one per line:
 //
 //	2: [orphan_tool_reply after_plain_assistant] message 2 (tool) answers call_1, which …
 //	1: [duplicate_call_id_in_history] (lenient) call_1 …
 //
-// that is: message index, rule, detail, what the target is expected to do when it is not to reject, summary. On
-// good/NAME.json the rule itself reports nothing, and no other rule anything that the target would reject. The target
-// is OpenAI's chat completions unless the name says another: NAME@anthropic.json, NAME@openai_chat.mistral.json,
-// NAME@openai_chat.ollama.native.json; the model is the one of the body. NAME.answer is the answer before the request,
-// for rules that compare the two.
+// that is: message index, rule, detail, predicted severity unless it is reject, summary. For good/NAME.json the rule
+// reports nothing, and no other rule predicts a reject. The target is OpenAI's chat completions unless the file name
+// specifies another: NAME@anthropic.json, NAME@openai_chat.mistral.json, NAME@openai_chat.ollama.native.json; the model is
+// that of the body. NAME.answer is the preceding answer, for rules that compare the two.
 //
 // # Why pairing is done once
 //
-// Six of the rules ask what became of a reply or a call. check.Pairing answers that for all of them in one pass, so
-// each rule is one loop: all 45 over a request of 100 KB take 12 microseconds, its scan takes 40 (BenchmarkRules).
+// Six of the rules need the match between calls and replies. check.Pairing computes it for all of them in one pass, so
+// each rule is one loop: all 45 take 12 microseconds for a request of 100 KB, whose scan takes 40 (BenchmarkRules).
 package rules

@@ -7,7 +7,9 @@ import (
 
 // DuplicateCallIDInHistory finds calls with the id of a call of an earlier turn.
 var DuplicateCallIDInHistory = &check.Rule{
-	ID: "duplicate_call_id_in_history",
+	ID:    "duplicate_call_id_in_history",
+	Order: 80,
+	Cause: "duplicate_call_id",
 	Doc: `tool call with the id of a call of an earlier turn
 
 Models and gateways do number their calls anew each turn (call_0, tool_0_weather), and providers accept it, Anthropic

@@ -7,7 +7,9 @@ import (
 
 // DuplicateCallIDInMessage finds calls that share their id with another call of the same turn.
 var DuplicateCallIDInMessage = &check.Rule{
-	ID: "duplicate_call_id_in_message",
+	ID:    "duplicate_call_id_in_message",
+	Order: 70,
+	Cause: "duplicate_call_id",
 	Doc: `two tool calls of one turn with the same id
 
 A reply names its call by id, so of two calls with one id nobody can tell which is answered: 400, "Duplicate value for

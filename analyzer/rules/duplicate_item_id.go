@@ -7,7 +7,9 @@ import (
 
 // DuplicateItemID finds items of an input with the same id.
 var DuplicateItemID = &check.Rule{
-	ID: "duplicate_item_id",
+	ID:    "duplicate_item_id",
+	Order: 450,
+	Cause: "duplicate_item_id",
 	Doc: `the same item twice in one input
 
 Ids of items (fc_…, rs_…, msg_…) are unique: "Duplicate item found with id fc_…. Remove duplicate items from your input

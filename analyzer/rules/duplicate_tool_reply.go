@@ -7,7 +7,9 @@ import (
 
 // DuplicateToolReply finds second replies to a call within its turn.
 var DuplicateToolReply = &check.Rule{
-	ID: "duplicate_tool_reply",
+	ID:    "duplicate_tool_reply",
+	Order: 60,
+	Cause: "duplicate_tool_reply",
 	Doc: `second tool reply to one call
 
 One call takes one reply; a second one with the same id in the turn is answered with 400. Usual causes: the

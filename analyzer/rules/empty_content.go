@@ -7,7 +7,9 @@ import (
 
 // EmptyContent finds messages with nothing in them, where the target wants something.
 var EmptyContent = &check.Rule{
-	ID: "empty_content",
+	ID:    "empty_content",
+	Order: 130,
+	Cause: "empty_content",
 	Doc: `message with empty content
 
 Some providers refuse a message that says nothing: "all messages must have non-empty content", "text content blocks must

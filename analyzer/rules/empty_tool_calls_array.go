@@ -7,7 +7,9 @@ import (
 
 // EmptyToolCallsArray finds messages whose tool_calls is an empty array.
 var EmptyToolCallsArray = &check.Rule{
-	ID: "empty_tool_calls_array",
+	ID:    "empty_tool_calls_array",
+	Order: 170,
+	Cause: "empty_tool_calls_array",
 	Doc: `message with an empty tool_calls array
 
 An answer without calls has no tool_calls at all: OpenAI answers an empty array with 400, "empty array. Expected an array

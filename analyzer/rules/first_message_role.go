@@ -7,7 +7,9 @@ import (
 
 // FirstMessageRole finds histories that start with the assistant where the user must speak first.
 var FirstMessageRole = &check.Rule{
-	ID: "first_message_role",
+	ID:    "first_message_role",
+	Order: 280,
+	Cause: "role_order",
 	Doc: `history that starts with an assistant message
 
 Bedrock answers "A conversation must start with a user message", though it was seen to take such a history for Claude;

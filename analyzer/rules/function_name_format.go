@@ -9,7 +9,9 @@ import (
 
 // FunctionNameFormat finds functions, called or declared, whose name has a form that providers refuse.
 var FunctionNameFormat = &check.Rule{
-	ID: "function_name_format",
+	ID:    "function_name_format",
+	Order: 220,
+	Cause: "function_name_format",
 	Doc: `function name of a form that providers refuse
 
 The name of a function has 1 to 64 letters, digits, _ and -: else 400, "string does not match pattern". Gemini also takes

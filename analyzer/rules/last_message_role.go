@@ -7,7 +7,9 @@ import (
 
 // LastMessageRole finds requests that end with the assistant where the model must have something to answer.
 var LastMessageRole = &check.Rule{
-	ID: "last_message_role",
+	ID:    "last_message_role",
+	Order: 270,
+	Cause: "role_order",
 	Doc: `request that ends with an assistant message
 
 Mistral answers "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant", Vertex

@@ -7,7 +7,9 @@ import (
 
 // LateToolReply finds tool replies that come after another message has closed the turn of their call.
 var LateToolReply = &check.Rule{
-	ID: "late_tool_reply",
+	ID:    "late_tool_reply",
+	Order: 30,
+	Cause: "missing_tool_reply",
 	Doc: `tool reply after its call's turn was closed by another message
 
 All replies must follow their assistant message directly. A user, system or assistant message in between ends the turn:

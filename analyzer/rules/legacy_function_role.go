@@ -7,7 +7,9 @@ import (
 
 // LegacyFunctionRole finds the calls of 2023: functions, function_call and the role function.
 var LegacyFunctionRole = &check.Rule{
-	ID: "legacy_function_role",
+	ID:    "legacy_function_role",
+	Order: 320,
+	Cause: "unsupported_role",
 	Doc: `functions, function_call or the role function, from before tools
 
 OpenAI deprecated them in 2023 and still takes them for older models, but wants a name with the role; DeepSeek and Mistral do not know the role, and Groq

@@ -7,7 +7,9 @@ import (
 
 // MalformedToolCall finds entries of tool_calls that lack what a call needs.
 var MalformedToolCall = &check.Rule{
-	ID: "malformed_tool_call",
+	ID:    "malformed_tool_call",
+	Order: 180,
+	Cause: "missing_required_field",
 	Doc: `entry of tool_calls without id, type or function name
 
 A call is {"id":…,"type":"function","function":{"name":…,"arguments":…}}. An entry without one of these, or with an empty

@@ -9,7 +9,9 @@ import (
 
 // MessageNameFormat finds messages whose name has a form that the target refuses.
 var MessageNameFormat = &check.Rule{
-	ID: "message_name_format",
+	ID:    "message_name_format",
+	Order: 230,
+	Cause: "unsupported_field",
 	Doc: `message with a name of a form that the provider refuses
 
 The member name tells participants of one role apart. OpenAI refuses white space and some signs in it, "string does not

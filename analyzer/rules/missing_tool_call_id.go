@@ -7,7 +7,9 @@ import (
 
 // MissingToolCallID finds tool replies that do not say which call they answer.
 var MissingToolCallID = &check.Rule{
-	ID: "missing_tool_call_id",
+	ID:    "missing_tool_call_id",
+	Order: 90,
+	Cause: "unknown_tool_call_id",
 	Doc: `tool reply without the id of its call
 
 Without tool_call_id, or with an empty one, a reply belongs to no call: 400, "messages with role 'tool' must have a

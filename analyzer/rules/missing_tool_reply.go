@@ -9,7 +9,9 @@ import (
 
 // MissingToolReply finds calls without a reply in their turn.
 var MissingToolReply = &check.Rule{
-	ID: "missing_tool_reply",
+	ID:    "missing_tool_reply",
+	Order: 50,
+	Cause: "missing_tool_reply",
 	Doc: `tool call without a reply that answers it
 
 Every call needs its own reply before the next message of another role: else 400, "An assistant message with

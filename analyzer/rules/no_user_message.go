@@ -7,7 +7,9 @@ import (
 
 // NoUserMessage finds requests in which the user says nothing.
 var NoUserMessage = &check.Rule{
-	ID: "no_user_message",
+	ID:    "no_user_message",
+	Order: 300,
+	Cause: "role_order",
 	Doc: `request without any user message
 
 Gemini answers "contents is not specified", Anthropic and Bedrock want a user message first, GLM answers only "The

@@ -7,7 +7,9 @@ import (
 
 // NullContentWithCalls finds assistant messages with calls and without content, where that is refused or unusual.
 var NullContentWithCalls = &check.Rule{
-	ID: "null_content_with_calls",
+	ID:    "null_content_with_calls",
+	Order: 200,
+	Cause: "content_null",
 	Doc: `assistant message with tool calls but without content
 
 OpenAI answers and accepts content null beside tool calls, and so do most. xAI refused content that is absent or an empty

@@ -7,7 +7,9 @@ import (
 
 // OrphanToolReply finds tool replies whose call is nowhere in the request.
 var OrphanToolReply = &check.Rule{
-	ID: "orphan_tool_reply",
+	ID:    "orphan_tool_reply",
+	Order: 10,
+	Cause: "orphan_tool_reply",
 	Doc: `tool reply without an assistant message that made its call
 
 Providers answer 400: "messages with role 'tool' must be a response to a preceding message with 'tool_calls'".

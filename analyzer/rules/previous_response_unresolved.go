@@ -7,7 +7,9 @@ import (
 
 // PreviousResponseUnresolved finds requests that do not go on where the answer they name has stopped.
 var PreviousResponseUnresolved = &check.Rule{
-	ID: "previous_response_unresolved",
+	ID:    "previous_response_unresolved",
+	Order: 440,
+	Cause: "previous_response_unresolved",
 	Doc: `previous_response_id whose calls are not answered, or are sent again
 
 The named answer, with all before it, is the history: the input must answer each of its calls, "No tool output found for

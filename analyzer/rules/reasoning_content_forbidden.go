@@ -7,7 +7,9 @@ import (
 
 // ReasoningContentForbidden finds thoughts that are sent to a target which refuses them.
 var ReasoningContentForbidden = &check.Rule{
-	ID: "reasoning_content_forbidden",
+	ID:    "reasoning_content_forbidden",
+	Order: 360,
+	Cause: "reasoning_content_forbidden",
 	Doc: `reasoning sent to a provider that refuses it
 
 What one provider wants back another refuses: Groq answers "property 'reasoning_content' is unsupported", Mistral 422

@@ -7,7 +7,9 @@ import (
 
 // ReasoningContentMissing finds calls that a thinking model made and that come back without its thoughts.
 var ReasoningContentMissing = &check.Rule{
-	ID: "reasoning_content_missing",
+	ID:    "reasoning_content_missing",
+	Order: 350,
+	Cause: "reasoning_content_missing",
 	Doc: `assistant message with calls that lost its reasoning_content
 
 DeepSeek (V3.2 and V4), Kimi and GLM want their thoughts back in thinking mode: "The ` + "`reasoning_content`" + ` in the

@@ -7,7 +7,9 @@ import (
 
 // ReasoningItemUnpaired finds reasoning items without the item they led to, and such items without their reasoning.
 var ReasoningItemUnpaired = &check.Rule{
-	ID: "reasoning_item_unpaired",
+	ID:    "reasoning_item_unpaired",
+	Order: 400,
+	Cause: "reasoning_item_unpaired",
 	Doc: `reasoning item without the item that followed it in the answer
 
 A reasoning item (rs_…) and the message or call after it belong together: "Item 'rs_…' of type 'reasoning' was provided

@@ -7,7 +7,9 @@ import (
 
 // ReasoningSignatureInvalid finds signed thoughts that are not what the answer carried.
 var ReasoningSignatureInvalid = &check.Rule{
-	ID: "reasoning_signature_invalid",
+	ID:    "reasoning_signature_invalid",
+	Order: 380,
+	Cause: "reasoning_signature_invalid",
 	Doc: `signed reasoning that was changed
 
 Providers sign what a model thought and check it when it comes back: Anthropic answers "Invalid ` + "`signature` in `thinking`" + `

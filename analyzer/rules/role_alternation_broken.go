@@ -7,7 +7,9 @@ import (
 
 // RoleAlternationBroken finds neighbouring messages of one role where user and assistant must take turns.
 var RoleAlternationBroken = &check.Rule{
-	ID: "role_alternation_broken",
+	ID:    "role_alternation_broken",
+	Order: 260,
+	Cause: "role_order",
 	Doc: `two messages of one role in a row
 
 Bedrock answers "A conversation must alternate between user and assistant roles" for models that it does not merge

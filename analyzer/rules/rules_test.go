@@ -114,49 +114,28 @@ func TestTestdata(t *testing.T) {
 	}
 }
 
-// ids are the rules in their order of evaluation: pairing, shape of tool messages, shape of calls and answers, limits,
-// order, fields, reasoning, request.
-var ids = strings.Fields(`
-	orphan_tool_reply tool_reply_before_call late_tool_reply unknown_tool_call_id missing_tool_reply duplicate_tool_reply
-	duplicate_call_id_in_message duplicate_call_id_in_history
-	missing_tool_call_id tool_content_not_string tool_content_missing tool_content_part_unsupported empty_content
-	arguments_not_string arguments_not_object arguments_invalid_json empty_tool_calls_array malformed_tool_call
-	assistant_content_missing null_content_with_calls
-	tool_call_id_format function_name_format message_name_format tools_limit_exceeded
-	unsupported_role role_alternation_broken last_message_role first_message_role user_after_tool no_user_message
-	system_not_first legacy_function_role tool_result_not_first
-	unexpected_message_field
-	reasoning_content_missing reasoning_content_forbidden thought_signature_missing reasoning_signature_invalid
-	thinking_block_missing reasoning_item_unpaired
-	tools_missing_with_tool_history tool_choice_without_tools tool_not_declared previous_response_unresolved
-	duplicate_item_id
-`)
-
-// TestRegistry holds All and InOrder against the list of rules, and All against the files on disk.
+// TestRegistry compares All with the files on disk and checks that every rule is complete.
 func TestRegistry(t *testing.T) {
-	idOf := func(rs []*check.Rule) (ids []string) {
-		for _, r := range rs {
-			ids = append(ids, r.ID)
-		}
-		return ids
-	}
-	if diff := cmp.Diff(ids, idOf(InOrder)); diff != "" {
-		t.Errorf("InOrder (-want +got):\n%s", diff)
-	}
-	sorted := slices.Sorted(slices.Values(ids))
-	if diff := cmp.Diff(sorted, idOf(All)); diff != "" {
-		t.Errorf("All (-want +got):\n%s", diff)
-	}
+	var sorted []string
+	orders := map[int]string{}
 	for _, r := range All {
-		if r.Title() == "" || strings.Count(r.Doc, "\n") < 2 || r.Fix == "" || r.Severity == nil || r.Run == nil {
-			t.Errorf("%s lacks a title, a text, a fix, a severity or a check", r.ID)
+		sorted = append(sorted, r.ID)
+		if r.Title() == "" || strings.Count(r.Doc, "\n") < 2 || r.Fix == "" || r.Cause == "" || r.Severity == nil || r.Run == nil {
+			t.Errorf("%s lacks a title, a text, a fix, a cause, a severity or a check", r.ID)
 		}
+		if other := orders[r.Order]; other != "" || r.Order <= 0 {
+			t.Errorf("%s has the order %d; it must be above 0 and unique, and %q has it", r.ID, r.Order, other)
+		}
+		orders[r.Order] = r.ID
 		if strings.ContainsAny(r.Title()+r.Fix, "|\n") {
 			t.Errorf("%s: title or fix breaks the Markdown table", r.ID)
 		}
 		if ByID(r.ID) != r {
 			t.Errorf("ByID(%q) is another rule", r.ID)
 		}
+	}
+	if !slices.IsSorted(sorted) {
+		t.Errorf("All is not sorted by id: %q", sorted)
 	}
 	for _, id := range sorted {
 		if _, err := os.Stat(id + ".go"); err != nil {
@@ -171,7 +150,7 @@ func TestRegistry(t *testing.T) {
 		archives[i] = strings.TrimSuffix(filepath.Base(a), ".txtar")
 	}
 	if diff := cmp.Diff(sorted, archives); diff != "" {
-		t.Errorf("testdata holds other archives than there are rules:\n%s", diff)
+		t.Errorf("testdata and All differ (-rules +archives):\n%s", diff)
 	}
 	if n := strings.Count(Table(), "\n"); n != len(All)+2 {
 		t.Errorf("Table has %d lines, want %d", n, len(All)+2)

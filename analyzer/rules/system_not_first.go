@@ -7,7 +7,9 @@ import (
 
 // SystemNotFirst finds instructions in the middle of a history.
 var SystemNotFirst = &check.Rule{
-	ID: "system_not_first",
+	ID:    "system_not_first",
+	Order: 310,
+	Cause: "role_order",
 	Doc: `system message after the conversation has started
 
 Mistral answers "Unexpected role 'system' after role 'assistant'" (code 3230); many chat templates of open models fail

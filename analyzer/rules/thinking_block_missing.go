@@ -7,7 +7,9 @@ import (
 
 // ThinkingBlockMissing finds Claude's calls in thinking mode that come back without its thinking.
 var ThinkingBlockMissing = &check.Rule{
-	ID: "thinking_block_missing",
+	ID:    "thinking_block_missing",
+	Order: 390,
+	Cause: "thinking_block_missing",
 	Doc: `calls in thinking mode without the thinking block before them
 
 With thinking enabled, older Claude models answer "Expected ` + "`thinking` or `redacted_thinking`, but found `tool_use`" + `. When

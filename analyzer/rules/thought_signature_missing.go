@@ -7,7 +7,9 @@ import (
 
 // ThoughtSignatureMissing finds calls of Gemini that come back without its signature.
 var ThoughtSignatureMissing = &check.Rule{
-	ID: "thought_signature_missing",
+	ID:    "thought_signature_missing",
+	Order: 370,
+	Cause: "thought_signature_missing",
 	Doc: `Gemini call without the thought signature it came with
 
 From Gemini 3 on the first call of every step since the user's last text must carry its thoughtSignature; of parallel

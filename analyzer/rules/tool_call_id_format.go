@@ -11,7 +11,9 @@ import (
 
 // ToolCallIDFormat finds calls whose id, and Responses items whose own id, has a form that the target refuses.
 var ToolCallIDFormat = &check.Rule{
-	ID: "tool_call_id_format",
+	ID:    "tool_call_id_format",
+	Order: 210,
+	Cause: "tool_call_id_format",
 	Doc: `tool call id of a form that the provider refuses
 
 Mistral wants 9 letters and digits; Anthropic letters, digits, _ and -; Bedrock these and . and :, at most 64; the

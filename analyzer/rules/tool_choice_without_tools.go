@@ -7,7 +7,9 @@ import (
 
 // ToolChoiceWithoutTools finds requests that say how to use tools and declare none.
 var ToolChoiceWithoutTools = &check.Rule{
-	ID: "tool_choice_without_tools",
+	ID:    "tool_choice_without_tools",
+	Order: 420,
+	Cause: "tool_choice_invalid",
 	Doc: `tool_choice or parallel_tool_calls in a request without tools
 
 OpenAI answers "'parallel_tool_calls' is only allowed when 'tools' are specified", Mistral refuses an empty array of

@@ -7,7 +7,9 @@ import (
 
 // ToolContentMissing finds tool replies without content.
 var ToolContentMissing = &check.Rule{
-	ID: "tool_content_missing",
+	ID:    "tool_content_missing",
+	Order: 110,
+	Cause: "missing_required_field",
 	Doc: `tool reply without content
 
 A tool that returns nothing still needs a reply with content: null, or none, is answered with 400, "Invalid value for

@@ -7,7 +7,9 @@ import (
 
 // ToolContentNotString finds tool replies whose content is neither text nor content parts.
 var ToolContentNotString = &check.Rule{
-	ID: "tool_content_not_string",
+	ID:    "tool_content_not_string",
+	Order: 100,
+	Cause: "tool_content_type",
 	Doc: `tool reply whose content is neither a string nor content parts
 
 Content is a string, or an array of parts like {"type":"text","text":…}. A result put in as it is, an object, a number

@@ -7,7 +7,9 @@ import (
 
 // ToolContentPartUnsupported finds images, sound and files in tool messages of targets that take only text there.
 var ToolContentPartUnsupported = &check.Rule{
-	ID: "tool_content_part_unsupported",
+	ID:    "tool_content_part_unsupported",
+	Order: 120,
+	Cause: "tool_content_type",
 	Doc: `tool message with an image, sound or a file
 
 In chat completions the content of a tool message is text. What else is taken depends on provider, model and time:

@@ -7,7 +7,9 @@ import (
 
 // ToolNotDeclared finds calls in the history of functions that the request does not declare.
 var ToolNotDeclared = &check.Rule{
-	ID: "tool_not_declared",
+	ID:    "tool_not_declared",
+	Order: 430,
+	Cause: "tool_choice_invalid",
 	Doc: `call of a function that is not among the tools
 
 Providers take it, but the model sees itself use a tool that it does not have: it calls it again, or makes up its

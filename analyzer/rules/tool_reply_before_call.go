@@ -7,7 +7,9 @@ import (
 
 // ToolReplyBeforeCall finds tool replies that stand before the assistant message with their call.
 var ToolReplyBeforeCall = &check.Rule{
-	ID: "tool_reply_before_call",
+	ID:    "tool_reply_before_call",
+	Order: 20,
+	Cause: "tool_turn_misplaced",
 	Doc: `tool reply before the assistant message that made its call
 
 Providers read from the top, so the reply is an orphan to them, and the call has no reply after it: 400. Usual causes:

@@ -7,7 +7,9 @@ import (
 
 // ToolResultNotFirst finds replies behind other content of their message, and replies of one turn in several messages.
 var ToolResultNotFirst = &check.Rule{
-	ID: "tool_result_not_first",
+	ID:    "tool_result_not_first",
+	Order: 330,
+	Cause: "tool_turn_misplaced",
 	Doc: `tool result that does not stand at the beginning of its user message
 
 Anthropic and Bedrock read the results off the beginning of the user message after the calls; behind a text they do not

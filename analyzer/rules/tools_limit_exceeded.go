@@ -7,7 +7,9 @@ import (
 
 // ToolsLimitExceeded finds requests with more tools than the target takes, or with two of one name.
 var ToolsLimitExceeded = &check.Rule{
-	ID: "tools_limit_exceeded",
+	ID:    "tools_limit_exceeded",
+	Order: 240,
+	Cause: "tool_schema_invalid",
 	Doc: `too many tools, or two with one name
 
 OpenAI takes 128 tools, "array too long. Expected an array with maximum length 128"; Anthropic wants names to be unique,

@@ -7,7 +7,9 @@ import (
 
 // ToolsMissingWithToolHistory finds requests with calls in their history that declare no tools.
 var ToolsMissingWithToolHistory = &check.Rule{
-	ID: "tools_missing_with_tool_history",
+	ID:    "tools_missing_with_tool_history",
+	Order: 410,
+	Cause: "tools_missing_with_tool_history",
 	Doc: `history with tool calls in a request without tools
 
 Bedrock answers "The toolConfig field must be defined when using toolUse and toolResult content blocks"; Anthropic did the

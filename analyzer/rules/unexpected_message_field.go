@@ -7,7 +7,9 @@ import (
 
 // UnexpectedMessageField finds keys of messages and calls that the target's schema does not have.
 var UnexpectedMessageField = &check.Rule{
-	ID: "unexpected_message_field",
+	ID:    "unexpected_message_field",
+	Order: 340,
+	Cause: "unsupported_field",
 	Doc: `message with a field that the provider does not know
 
 Some providers check every key: Groq answers "property 'timestamp' is unsupported", Mistral 422 extra_forbidden,

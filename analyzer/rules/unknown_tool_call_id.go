@@ -7,7 +7,9 @@ import (
 
 // UnknownToolCallID finds tool replies of an open turn that name none of its calls.
 var UnknownToolCallID = &check.Rule{
-	ID: "unknown_tool_call_id",
+	ID:    "unknown_tool_call_id",
+	Order: 40,
+	Cause: "unknown_tool_call_id",
 	Doc: `tool reply with an id that its assistant message did not call
 
 The reply stands at the right place, but its tool_call_id is none of the ids in tool_calls, so the provider cannot tell

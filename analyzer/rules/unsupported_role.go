@@ -7,7 +7,9 @@ import (
 
 // UnsupportedRole finds messages whose role the target does not have.
 var UnsupportedRole = &check.Rule{
-	ID: "unsupported_role",
+	ID:    "unsupported_role",
+	Order: 250,
+	Cause: "unsupported_role",
 	Doc: `message with a role that the provider does not know
 
 Providers check the role against a list: DeepSeek answers "unknown variant ` + "`developer`" + `, expected one of …", Qwen

@@ -7,7 +7,9 @@ import (
 
 // UserAfterTool finds user messages directly after a tool message where the assistant must speak first.
 var UserAfterTool = &check.Rule{
-	ID: "user_after_tool",
+	ID:    "user_after_tool",
+	Order: 290,
+	Cause: "role_order",
 	Doc: `user message directly after a tool message
 
 Mistral answered "Unexpected role 'user' after role 'tool'" (code 3230) until 2026; its validator allows it since
