@@ -37,21 +37,22 @@ var importRules = []struct {
 
 // thirdParty says where alone a library may be imported.
 var thirdParty = map[string][]string{
-	"github.com/nats-io/":       {"ingest", "cmd"},
-	"github.com/ClickHouse/":    {"sinks/clickhouse", "sinks/chdb"},
-	"github.com/slack-go/":      {"alerts/slack"},
-	"github.com/ebitengine/":    {"sinks/chdb"},
-	"github.com/openai/":        {"ingest/sdk/go", "cmd/llmtap/internal/fleet", "deploy/examples/go"},
-	"github.com/anthropics/":    {"deploy/examples/go"},
-	"github.com/sashabaranov/":  {"deploy/examples/go"},
-	"github.com/prometheus/":    {"ingest", "analyzer", "sinks", "alerts", "cmd", "dashboards"},
-	"github.com/klauspost/":     {"ingest", "analyzer", "sinks", "cmd"},
-	"github.com/zeebo/xxh3":     {"analyzer"},
-	"github.com/goccy/go-yaml":  {"cmd", "alerts"},
-	"github.com/andybalholm/":   {"sinks/chdb", "ingest/sdk/go"},
-	"github.com/google/uuid":    {"ingest", "sinks", "cmd", "deploy/examples/go"},
-	"golang.org/x/sync/":        {"ingest", "sinks", "alerts", "cmd"},
-	"github.com/google/go-cmp/": {""}, "github.com/rogpeppe/": {""}, "go.uber.org/goleak": {""}, "golang.org/x/": {""},
+	"github.com/nats-io/":         {"ingest", "cmd"},
+	"github.com/ClickHouse/":      {"sinks/clickhouse", "sinks/chdb"},
+	"github.com/slack-go/":        {"alerts/slack"},
+	"github.com/ebitengine/":      {"sinks/chdb"},
+	"github.com/openai/":          {"ingest/sdk/go", "cmd/llmtap/internal/fleet", "deploy/examples/go"},
+	"github.com/anthropics/":      {"deploy/examples/go"},
+	"github.com/sashabaranov/":    {"deploy/examples/go"},
+	"github.com/prometheus/":      {"ingest", "analyzer", "sinks", "alerts", "cmd", "dashboards"},
+	"github.com/klauspost/":       {"ingest", "analyzer", "sinks", "cmd"},
+	"github.com/zeebo/xxh3":       {"analyzer"},
+	"github.com/goccy/go-yaml":    {"cmd", "alerts"},
+	"github.com/andybalholm/":     {"sinks/chdb", "ingest/sdk/go"},
+	"github.com/cenkalti/backoff": {"ingest", "sinks", "alerts", "cmd"},
+	"github.com/google/uuid":      {"ingest", "sinks", "cmd", "deploy/examples/go"},
+	"golang.org/x/sync/":          {"ingest", "sinks", "alerts", "cmd"},
+	"github.com/google/go-cmp/":   {""}, "github.com/rogpeppe/": {""}, "go.uber.org/goleak": {""}, "golang.org/x/": {""},
 }
 
 // The files are parsed rather than listed by the go command: the test cache does not see what a child process reads.
