@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/event/redact"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // loop is an agent's tool loop: each turn adds a call and a reply of about size bytes.
@@ -100,9 +101,9 @@ func BenchmarkProcess(b *testing.B) {
 			return func() {
 				for _, st := range s.steps {
 					if st.ev.Kind == event.Request {
-						_ = facts.ScanRequest(facts.OpenAIChat, st.ev.Body, &q)
+						_ = facts.ScanRequest(wire.OpenAIChat, st.ev.Body, &q)
 					} else {
-						_ = facts.ScanResponse(facts.OpenAIChat, st.ev.ContentType, st.ev.Body, &r)
+						_ = facts.ScanResponse(wire.OpenAIChat, st.ev.ContentType, st.ev.Body, &r)
 					}
 				}
 			}

@@ -11,6 +11,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // Bounds of what bodies put into rows, in bytes.
@@ -24,7 +25,7 @@ const (
 // open is a request that waits for its response.
 type open struct {
 	row     Exchange
-	target  facts.Target
+	target  wire.Target
 	turn    *session.Turn // nil when the request was not judged
 	found   []found
 	signals []signal // put out with the exchange
@@ -70,7 +71,7 @@ func seen(ev *event.Event, at Position) time.Time {
 
 // request reads and judges a request and begins its row; need is the oldest sequence it was made from.
 func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
-	host, _, path := facts.SplitURL(ev.URL)
+	host, _, path := wire.SplitURL(ev.URL)
 	o := &open{dropped: ev.Dropped}
 	in := a.strings // the row may wait long for its response
 	o.row = Exchange{
@@ -86,15 +87,15 @@ func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 		return o
 	}
 	o.row.RequestBytes = len(body)
-	if o.target.Dialect == facts.Other { // the body may tell
+	if o.target.Dialect == wire.Other { // the body may tell
 		a.target(o, facts.Detect(ev.URL, "", body))
 	}
-	if o.target.Dialect == facts.Other {
+	if o.target.Dialect == wire.Other {
 		return o
 	}
 	o.row.Operation = "chat"
 	err := a.scan(&o.row, o.target.Dialect, body)
-	o.row.Stream, o.row.Messages = a.req.Stream || facts.Streams(path), len(a.req.Messages)
+	o.row.Stream, o.row.Messages = a.req.Stream || wire.Streams(path), len(a.req.Messages)
 	a.target(o, o.target.WithModel(a.strings.name(a.req.Model)))
 	switch {
 	case err != nil:
@@ -114,23 +115,23 @@ func (a *Analyzer) stubbed(o *open, ev *event.Event) {
 	if body == nil {
 		return
 	}
-	if o.target.Dialect == facts.Other {
+	if o.target.Dialect == wire.Other {
 		a.target(o, facts.Detect(ev.URL, "", body))
 	}
-	if o.target.Dialect == facts.Other {
+	if o.target.Dialect == wire.Other {
 		return
 	}
 	o.row.Operation = "chat"
 	_ = facts.ScanRequest(o.target.Dialect, body, &a.req) // it ends early, as a stub does
-	o.row.Stream = a.req.Stream || facts.Streams(o.row.Path)
+	o.row.Stream = a.req.Stream || wire.Streams(o.row.Path)
 	a.target(o, o.target.WithModel(a.strings.name(a.req.Model)))
 }
 
 // target sets who judges a request, as far as that is known by now.
-func (a *Analyzer) target(o *open, t facts.Target) {
+func (a *Analyzer) target(o *open, t wire.Target) {
 	t.Model = a.strings.string(name(t.Model))
 	o.target = t
-	o.row.Dialect, o.row.Variant, o.row.Provider, o.row.Model = string(t.Dialect), string(t.Variant), facts.Provider(t), t.Model
+	o.row.Dialect, o.row.Variant, o.row.Provider, o.row.Model = string(t.Dialect), string(t.Variant), t.Provider(), t.Model
 }
 
 // complete ends an exchange with its response and puts out its rows; need is the oldest sequence it was made from.
@@ -150,7 +151,7 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 	if e.Status >= 400 && len(body) > 0 {
 		text = body
 	}
-	if ok && o.target.Dialect != facts.Other && facts.ScanResponse(o.target.Dialect, ev.ContentType, body, &a.res) == nil {
+	if ok && o.target.Dialect != wire.Other && facts.ScanResponse(o.target.Dialect, ev.ContentType, body, &a.res) == nil {
 		a.answered(o, ev, at, need)
 		a.storeAnswer(o, body)
 		if err := unreadable(ev, &a.res); err != nil {
@@ -301,10 +302,10 @@ func (a *Analyzer) giveUpEarly() {
 		a.drop(dropImport)
 		return
 	}
-	o := &open{target: facts.Target{Dialect: facts.Other, Variant: facts.OtherVariant}}
+	o := &open{target: wire.Target{Dialect: wire.Other, Variant: wire.OtherVariant}}
 	o.row = Exchange{
 		ID: ev.Exchange, Labels: a.strings.labels(ev), StartedAt: ev.Time.Add(-ev.Duration), Conversation: ev.Labels.Conversation,
-		Dialect: string(facts.Other), Variant: string(facts.OtherVariant), Instance: ev.Instance, InstanceSeq: ev.Seq,
+		Dialect: string(wire.Other), Variant: string(wire.OtherVariant), Instance: ev.Instance, InstanceSeq: ev.Seq,
 		Origin: ev.Origin, Capture: ev.Capture, Degraded: ev.Degraded,
 	}
 	a.complete(o, ev, it.value.at, it.need)

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // memos is what facts keep of the newest requests of conversations, so that the next ones are not scanned whole. It
@@ -20,7 +21,7 @@ type memos struct {
 
 type memoKey struct {
 	service, conversation string
-	dialect               facts.Dialect
+	dialect               wire.Dialect
 }
 
 type memo struct {
@@ -82,7 +83,7 @@ func (s *memos) forget(e *list.Element) {
 }
 
 // scan reads the body of the request whose row is e into a.req.
-func (a *Analyzer) scan(e *Exchange, d facts.Dialect, body []byte) error {
+func (a *Analyzer) scan(e *Exchange, d wire.Dialect, body []byte) error {
 	a.memos.expire(a.now)
 	if e.Labels.Conversation == "" {
 		return facts.ScanRequest(d, body, &a.req)

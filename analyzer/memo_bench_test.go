@@ -16,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // conversationBodies are the requests of an agent that reads and edits code, as openai-python writes them: messages
@@ -127,15 +128,15 @@ func scanRound(b *testing.B, n int, memo, judge bool) (do round, kept func() int
 	var f facts.Request
 	memos := make([]facts.Memo, n)
 	checker := check.NewChecker(rules.InOrder)
-	target := facts.Target{Dialect: facts.OpenAIChat, Variant: facts.OpenAI, Model: "gpt-4o"}
+	target := wire.Target{Dialect: wire.OpenAIChat, Variant: wire.OpenAI, Model: "gpt-4o"}
 	do = func(each func(func(int, []byte))) {
 		clear(memos)
 		each(func(c int, body []byte) {
 			var err error
 			if memo {
-				_, err = facts.ScanRequestAfter(facts.OpenAIChat, body, &memos[c], &f)
+				_, err = facts.ScanRequestAfter(wire.OpenAIChat, body, &memos[c], &f)
 			} else {
-				err = facts.ScanRequest(facts.OpenAIChat, body, &f)
+				err = facts.ScanRequest(wire.OpenAIChat, body, &f)
 			}
 			if err != nil || judge && len(checker.Check(&f, target, nil)) > 0 {
 				b.Fatal("an error or a finding", err)

@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // watchAnswer finds the signals that the answer in a.res shows; inBand says that it is a success with an error in it.
@@ -31,7 +32,7 @@ func (a *Analyzer) watchAnswer(o *open, ev *event.Event, inBand bool) {
 		return
 	}
 	// Of an answer that is not whole here, nobody can say how it ended.
-	if e.Status < 200 || e.Status > 299 || e.Degraded || ev.Degraded || ev.Capture == event.CaptureCut || ev.Cancelled() || r.Malformed || o.target.Dialect == facts.Other {
+	if e.Status < 200 || e.Status > 299 || e.Degraded || ev.Degraded || ev.Capture == event.CaptureCut || ev.Cancelled() || r.Malformed || o.target.Dialect == wire.Other {
 		return
 	}
 	if e.Stream && r.Cut && (ev.Error == "" || brokenOff(ev.Error)) && ev.BodyBytes > 0 && !a.mayBeLost(o) {
@@ -112,21 +113,21 @@ func (a *Analyzer) finish(o *open) {
 	r := &a.res
 	calls, without := "", "" // finish reasons of answers with calls, and of those without
 	switch o.target.Dialect {
-	case facts.OpenAIChat:
+	case wire.OpenAIChat:
 		calls, without = "tool_calls", "stop"
-	case facts.Anthropic, facts.Bedrock:
+	case wire.Anthropic, wire.Bedrock:
 		calls, without = "tool_use", "end_turn"
-	case facts.Cohere:
+	case wire.Cohere:
 		calls, without = "TOOL_CALL", "COMPLETE"
 	default:
 		return
 	}
-	gemini := strings.Contains(strings.ToLower(o.target.Model), "gemini") || o.target.Variant == facts.GeminiOpenAI
+	gemini := strings.Contains(strings.ToLower(o.target.Model), "gemini") || o.target.Variant == wire.GeminiOpenAI
 	s := signal{id: FinishMismatch, message: -1, fix: "Decide by the calls of an answer, not by its finish reason."}
 	switch {
 	case r.FinishReason == calls && len(r.Calls) == 0 && !r.OtherCalls:
 		s.detail, s.key, s.summary = "no_calls", "no_calls", "the answer says that it calls tools, and calls none"
-	case r.FinishReason == without && len(r.Calls) > 0 && !o.forced && !gemini && o.target.Variant != facts.Ollama:
+	case r.FinishReason == without && len(r.Calls) > 0 && !o.forced && !gemini && o.target.Variant != wire.Ollama:
 		s.detail, s.key, s.summary = "calls", "calls", "the answer calls tools, and its finish reason says that it calls none"
 	default:
 		return

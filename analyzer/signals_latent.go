@@ -7,7 +7,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // pairingRules find what is wrong whoever reads it: calls and replies that do not belong together. A provider that takes
@@ -23,7 +23,7 @@ func mayBeLatent(v *check.Violation) bool {
 }
 
 // targetName is how a target is named to people: dialect/variant.
-func targetName(d facts.Dialect, v facts.Variant) string { return string(d) + "/" + string(v) }
+func targetName(d wire.Dialect, v wire.Variant) string { return string(d) + "/" + string(v) }
 
 // rejecters notes with each new defect of the request in a.req which variants of its dialect reject it: those that the
 // agent can be sent to without a change of code.
@@ -61,8 +61,8 @@ func (a *Analyzer) rejectersOf(o *open, before *check.Before, list []found) {
 		}
 		at[place{f.Message, f.ToolCallID, f.Detail}] = f
 	}
-	for _, variant := range facts.Variants[o.target.Dialect] {
-		if variant == o.target.Variant || variant == facts.OtherVariant {
+	for _, variant := range o.target.Dialect.Variants() {
+		if variant == o.target.Variant || variant == wire.OtherVariant {
 			continue
 		}
 		t := o.target

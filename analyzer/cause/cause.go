@@ -5,7 +5,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // Values of Cause.Known.
@@ -27,10 +27,10 @@ const (
 
 // Input describes a failed exchange.
 type Input struct {
-	Status  int           // HTTP status; 0 when no answer came
-	Text    []byte        // the error as found: JSON, an exception's string, a log line; 4 KiB of it are read
-	Rules   []string      // ids of the violated rules with predicted reject, in rule order
-	Variant facts.Variant // of the target; its own table is matched first
+	Status  int          // HTTP status; 0 when no answer came
+	Text    []byte       // the error as found: JSON, an exception's string, a log line; 4 KiB of it are read
+	Rules   []string     // ids of the violated rules with predicted reject, in rule order
+	Variant wire.Variant // of the target; its own table is matched first
 
 	// Provider is the provider that answered, "" if unknown: a few wordings have another meaning at one provider.
 	Provider string
@@ -83,13 +83,13 @@ type wordings struct {
 var all = &wordings{families: []*table{misleading, openAI, deepSeek, qwen, gemini, anthropic, mistral, hosts}, common: common}
 
 // familyOf maps a variant to the table that is matched first.
-var familyOf = map[facts.Variant]string{
-	facts.OpenAI: "openai", facts.Azure: "openai", facts.DeepSeek: "deepseek", facts.DeepSeekResponses: "deepseek", facts.Qwen: "qwen",
-	facts.GeminiOpenAI: "gemini", facts.GeminiAPI: "gemini", facts.VertexGemini: "gemini",
-	facts.AnthropicAPI: "anthropic", facts.VertexAnthropic: "anthropic", facts.BedrockAPI: "anthropic",
-	facts.Mistral: "mistral", facts.Groq: "hosts", facts.XAI: "hosts", facts.Together: "hosts", facts.Fireworks: "hosts",
-	facts.Kimi: "hosts", facts.GLM: "hosts", facts.MiniMax: "hosts", facts.CohereAPI: "hosts", facts.Ollama: "hosts",
-	facts.VLLM: "hosts", facts.SGLang: "hosts", facts.LlamaCPP: "hosts",
+var familyOf = map[wire.Variant]string{
+	wire.OpenAI: "openai", wire.Azure: "openai", wire.DeepSeek: "deepseek", wire.DeepSeekResponses: "deepseek", wire.Qwen: "qwen",
+	wire.GeminiOpenAI: "gemini", wire.GeminiAPI: "gemini", wire.VertexGemini: "gemini",
+	wire.AnthropicAPI: "anthropic", wire.VertexAnthropic: "anthropic", wire.BedrockAPI: "anthropic",
+	wire.Mistral: "mistral", wire.Groq: "hosts", wire.XAI: "hosts", wire.Together: "hosts", wire.Fireworks: "hosts",
+	wire.Kimi: "hosts", wire.GLM: "hosts", wire.MiniMax: "hosts", wire.CohereAPI: "hosts", wire.Ollama: "hosts",
+	wire.VLLM: "hosts", wire.SGLang: "hosts", wire.LlamaCPP: "hosts",
 }
 
 func newTable(family string, rows []row) *table {
@@ -208,7 +208,7 @@ func stated(r *row, family string, found []string) Cause {
 }
 
 // match returns the first matching row and the name of its table.
-func (w *wordings) match(text []byte, v facts.Variant, provider string) (*row, string) {
+func (w *wordings) match(text []byte, v wire.Variant, provider string) (*row, string) {
 	if len(text) == 0 {
 		return nil, ""
 	}

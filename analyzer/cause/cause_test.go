@@ -10,8 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 func TestClassify(t *testing.T) {
@@ -24,7 +24,7 @@ func TestClassify(t *testing.T) {
 		}
 	}
 	orphan := `{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}`
-	deepSeek := Input{Status: 400, Variant: facts.DeepSeek}
+	deepSeek := Input{Status: 400, Variant: wire.DeepSeek}
 
 	// stated by the text; the request confirms it, shows nothing, shows another defect
 	in := deepSeek
@@ -40,7 +40,7 @@ func TestClassify(t *testing.T) {
 
 	// opaque text: the violated rules decide; without any, the failure is unexplained
 	opaque := `[{"error":{"code":400,"message":"Request contains an invalid argument.","status":"INVALID_ARGUMENT"}}]`
-	gemini := Input{Status: 400, Variant: facts.GeminiOpenAI, Rules: []string{"arguments_not_string", "tool_content_not_string"}}
+	gemini := Input{Status: 400, Variant: wire.GeminiOpenAI, Rules: []string{"arguments_not_string", "tool_content_not_string"}}
 	f(gemini, opaque, Cause{ID: "arguments_not_string", Server: "gemini_openai", Known: Inferred, Rule: "arguments_not_string"})
 	gemini.Rules = nil
 	f(gemini, opaque, Cause{ID: "unexplained", Server: "gemini_openai", Known: None})
@@ -81,8 +81,8 @@ func TestClassify(t *testing.T) {
 
 	// one text, two meanings: the provider decides
 	quota := "You exceeded your current quota, please check your plan and billing details."
-	f(Input{Status: 429, Variant: facts.OpenAI}, quota, Cause{ID: "billing", Known: Stated, StatedBy: "common"})
-	f(Input{Status: 429, Variant: facts.GeminiOpenAI}, quota+" head to: https://ai.google.dev/x", Cause{ID: "rate_limit", Known: Stated, StatedBy: "gemini"})
+	f(Input{Status: 429, Variant: wire.OpenAI}, quota, Cause{ID: "billing", Known: Stated, StatedBy: "common"})
+	f(Input{Status: 429, Variant: wire.GeminiOpenAI}, quota+" head to: https://ai.google.dev/x", Cause{ID: "rate_limit", Known: Stated, StatedBy: "gemini"})
 }
 
 // TestMisleading: the known meaning at one provider wins, unless a violated rule confirms the literal one.

@@ -7,16 +7,16 @@ import (
 	"os"
 	"testing"
 
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // variantOf maps the provider of a corpus record to a variant.
-var variantOf = map[string]facts.Variant{
-	"openai": facts.OpenAI, "azure": facts.Azure, "deepseek": facts.DeepSeek, "qwen-dashscope": facts.Qwen, "qwen": facts.Qwen,
-	"gemini": facts.GeminiOpenAI, "vertex": facts.GeminiOpenAI, "gemini-openai-compat": facts.GeminiOpenAI, "gemini_openai": facts.GeminiOpenAI,
-	"mistral": facts.Mistral, "groq": facts.Groq, "xai": facts.XAI, "openrouter": facts.OpenRouter, "minimax": facts.MiniMax,
-	"moonshot": facts.Kimi, "kimi": facts.Kimi, "zhipu": facts.GLM, "glm": facts.GLM, "ollama": facts.Ollama, "vllm": facts.VLLM,
-	"sglang": facts.SGLang, "llama.cpp": facts.LlamaCPP, "litellm": facts.LiteLLM, "together": facts.Together, "fireworks": facts.Fireworks,
+var variantOf = map[string]wire.Variant{
+	"openai": wire.OpenAI, "azure": wire.Azure, "deepseek": wire.DeepSeek, "qwen-dashscope": wire.Qwen, "qwen": wire.Qwen,
+	"gemini": wire.GeminiOpenAI, "vertex": wire.GeminiOpenAI, "gemini-openai-compat": wire.GeminiOpenAI, "gemini_openai": wire.GeminiOpenAI,
+	"mistral": wire.Mistral, "groq": wire.Groq, "xai": wire.XAI, "openrouter": wire.OpenRouter, "minimax": wire.MiniMax,
+	"moonshot": wire.Kimi, "kimi": wire.Kimi, "zhipu": wire.GLM, "glm": wire.GLM, "ollama": wire.Ollama, "vllm": wire.VLLM,
+	"sglang": wire.SGLang, "llama.cpp": wire.LlamaCPP, "litellm": wire.LiteLLM, "together": wire.Together, "fireworks": wire.Fireworks,
 }
 
 type record struct {
@@ -102,7 +102,7 @@ func TestCorpus(t *testing.T) {
 
 // Hooks mask texts before Classify sees them; masking must change no cause.
 func TestMaskedTextsSayTheSame(t *testing.T) {
-	f := func(status int, text string, v facts.Variant) {
+	f := func(status int, text string, v wire.Variant) {
 		t.Helper()
 		want := Classify(Input{Status: status, Text: []byte(text), Variant: v})
 		if got := Classify(Input{Status: status, Text: []byte(Redact([]byte(text))), Variant: v}); got.ID != want.ID {

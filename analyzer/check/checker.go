@@ -5,6 +5,7 @@ import (
 	"hash/maphash"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // A Checker runs a set of rules over requests. It reuses its memory between requests and is not safe for concurrent use.
@@ -22,7 +23,7 @@ func NewChecker(rules []*Rule) *Checker {
 
 // Check runs the rules over r for target t and returns the violations in rule order. The caller owns the result. before
 // is nil when nothing is known of the conversation before r.
-func (c *Checker) Check(r *facts.Request, t facts.Target, before *Before) []Violation {
+func (c *Checker) Check(r *facts.Request, t wire.Target, before *Before) []Violation {
 	c.pair(r, t, before)
 	c.reset(r, t, before)
 	for _, rule := range c.rules {
@@ -37,7 +38,7 @@ func (c *Checker) Check(r *facts.Request, t facts.Target, before *Before) []Viol
 
 // CheckRule runs one rule over the request of the last Check, for another target. The result is valid until the next
 // check.
-func (c *Checker) CheckRule(rule *Rule, r *facts.Request, t facts.Target, before *Before) []Violation {
+func (c *Checker) CheckRule(rule *Rule, r *facts.Request, t wire.Target, before *Before) []Violation {
 	if schemeOf(t) != c.pairing.scheme {
 		c.pair(r, t, before)
 	}
@@ -50,7 +51,7 @@ func (c *Checker) CheckRule(rule *Rule, r *facts.Request, t facts.Target, before
 // Pairing returns the calls and replies of the last request. It is valid until the next check.
 func (c *Checker) Pairing() *Pairing { return &c.pairing }
 
-func (c *Checker) pair(r *facts.Request, t facts.Target, before *Before) {
+func (c *Checker) pair(r *facts.Request, t wire.Target, before *Before) {
 	var chain *Chain
 	if before != nil {
 		chain = before.Chain
@@ -58,14 +59,14 @@ func (c *Checker) pair(r *facts.Request, t facts.Target, before *Before) {
 	c.pairing.reset(r, t, chain)
 }
 
-func (c *Checker) reset(r *facts.Request, t facts.Target, before *Before) {
+func (c *Checker) reset(r *facts.Request, t wire.Target, before *Before) {
 	c.pass = Pass{Request: r, Target: t, Before: before, Pairing: &c.pairing, set: &c.set, violations: c.pass.violations[:0]}
 }
 
 // A Pass is one run of the rules over one request. Rules read Request and Pairing and call Report.
 type Pass struct {
 	Request *facts.Request
-	Target  facts.Target
+	Target  wire.Target
 	// Before describes the conversation before the request; nil when nothing is known.
 	Before *Before
 	// Pairing matches the calls and replies of Request. It is computed once per request and shared by all rules.

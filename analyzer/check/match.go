@@ -4,10 +4,11 @@ import (
 	"hash/maphash"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // reset pairs the calls and replies of r. It takes linear time and, once its memory has grown, allocates nothing.
-func (p *Pairing) reset(r *facts.Request, t facts.Target, chain *Chain) {
+func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 	p.Groups, p.Calls, p.Replies, p.counts = p.Groups[:0], p.Calls[:0], p.Replies[:0], [replyStatuses]int{}
 	// Beyond the bound of facts, calls and replies of the request are missing.
 	p.Unknown, p.Chained, p.scheme = r.Stored && chain == nil || r.Dropped > 0, p.Chained[:0], schemeOf(t)

@@ -6,6 +6,7 @@ import (
 	"iter"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ReplyStatus is the result of matching a tool reply to the calls of its request.
@@ -91,14 +92,14 @@ type scheme struct {
 	anywhere bool // a reply may be outside its group
 }
 
-func schemeOf(t facts.Target) scheme {
+func schemeOf(t wire.Target) scheme {
 	switch t.Dialect {
-	case facts.Anthropic, facts.Bedrock:
+	case wire.Anthropic, wire.Bedrock:
 		return scheme{blocks: true}
-	case facts.Gemini:
+	case wire.Gemini:
 		return scheme{blocks: true, names: true}
-	case facts.OpenAIResponses:
-		return scheme{items: true, anywhere: t.Variant != facts.DeepSeekResponses}
+	case wire.OpenAIResponses:
+		return scheme{items: true, anywhere: t.Variant != wire.DeepSeekResponses}
 	default:
 		return scheme{}
 	}

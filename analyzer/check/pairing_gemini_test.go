@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // geminiContents writes a body from a line per content: "u" a text, "m" with the functions that the model calls, "r"
@@ -49,10 +50,10 @@ func TestPairingGemini(t *testing.T) {
 	f := func(replies, unanswered string, contents ...string) {
 		t.Helper()
 		body := geminiContents(contents...)
-		if err := facts.ScanRequest(facts.Gemini, []byte(body), &r); err != nil {
+		if err := facts.ScanRequest(wire.Gemini, []byte(body), &r); err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
-		p.reset(&r, facts.Target{Dialect: facts.Gemini, Variant: facts.GeminiAPI}, nil)
+		p.reset(&r, wire.Target{Dialect: wire.Gemini, Variant: wire.GeminiAPI}, nil)
 		place := func(call int) string {
 			first := call
 			for first > 0 && p.Calls[first-1].Message == p.Calls[call].Message {
@@ -134,10 +135,10 @@ func TestPairingGeminiRoles(t *testing.T) {
 	p := NewChecker(nil).pairing
 	for _, role := range []string{`"role":"function",`, `"role":"USER",`, ""} {
 		body := `{"contents":[{"role":"MODEL","parts":[{"functionCall":{"name":"f"}}]},{` + role + `"parts":[{"functionResponse":{"name":"f"}}]}]}`
-		if err := facts.ScanRequest(facts.Gemini, []byte(body), &r); err != nil {
+		if err := facts.ScanRequest(wire.Gemini, []byte(body), &r); err != nil {
 			t.Fatal(err)
 		}
-		p.reset(&r, facts.Target{Dialect: facts.Gemini}, nil)
+		p.reset(&r, wire.Target{Dialect: wire.Gemini}, nil)
 		if len(p.Replies) != 1 || p.Replies[0].Status != ReplyMatched {
 			t.Errorf("%s: replies %+v", body, p.Replies)
 		}
@@ -152,10 +153,10 @@ func TestPairingGeminiIDs(t *testing.T) {
 	reply := func(id string) string { return `{"functionResponse":{"name":"f","id":"` + id + `","response":{}}}` }
 	body := `{"contents":[{"role":"model","parts":[` + call("1") + `,` + call("2") + `,` + call("3") + `]},` +
 		`{"role":"user","parts":[` + reply("3") + `,` + reply("1") + `,` + reply("2") + `,` + reply("4") + `]}]}`
-	if err := facts.ScanRequest(facts.Gemini, []byte(body), &r); err != nil {
+	if err := facts.ScanRequest(wire.Gemini, []byte(body), &r); err != nil {
 		t.Fatal(err)
 	}
-	p.reset(&r, facts.Target{Dialect: facts.Gemini}, nil)
+	p.reset(&r, wire.Target{Dialect: wire.Gemini}, nil)
 	for i, want := range []int{2, 0, 1} {
 		if p.Replies[i].Status != ReplyMatched || p.Replies[i].Call != want {
 			t.Errorf("reply %d: status %d of call %d, want call %d", i, p.Replies[i].Status, p.Replies[i].Call, want)

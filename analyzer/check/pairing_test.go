@@ -8,6 +8,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // history builds a request from a line per message: "u", "s", "a" with the ids it calls, "t" with the id it answers.
@@ -41,7 +42,7 @@ func TestPairing(t *testing.T) {
 	p := NewChecker(nil).pairing // one for all: what a request leaves behind must not show in the next
 	f := func(r *facts.Request, replies string, unanswered int) {
 		t.Helper()
-		p.reset(r, facts.Target{Dialect: facts.OpenAIChat}, nil)
+		p.reset(r, wire.Target{Dialect: wire.OpenAIChat}, nil)
 		got := ""
 		for i := range p.Replies {
 			got += fmt.Sprintf("%d %s, ", p.Replies[i].Message, status[p.Replies[i].Status])
@@ -111,12 +112,12 @@ func TestPairingIsLinear(t *testing.T) {
 	} {
 		r := build(10_000, f[0], f[1])
 		p := NewChecker(nil).pairing
-		p.reset(r, facts.Target{Dialect: facts.OpenAIChat}, nil)
-		if n := testing.AllocsPerRun(3, func() { p.reset(r, facts.Target{Dialect: facts.OpenAIChat}, nil) }); n != 0 {
+		p.reset(r, wire.Target{Dialect: wire.OpenAIChat}, nil)
+		if n := testing.AllocsPerRun(3, func() { p.reset(r, wire.Target{Dialect: wire.OpenAIChat}, nil) }); n != 0 {
 			t.Errorf("%s: %v allocations", name, n)
 		}
 		start := time.Now()
-		p.reset(r, facts.Target{Dialect: facts.OpenAIChat}, nil)
+		p.reset(r, wire.Target{Dialect: wire.OpenAIChat}, nil)
 		if d := time.Since(start); d > 200*time.Millisecond {
 			t.Errorf("%s: 10,000 calls and replies took %v", name, d)
 		}
@@ -125,12 +126,12 @@ func TestPairingIsLinear(t *testing.T) {
 
 // TestReportIsBounded: one request can not fill memory with findings.
 func TestReportIsBounded(t *testing.T) {
-	rule := &Rule{ID: "r", Severity: func(facts.Target) Severity { return Style }, Run: func(p *Pass) {
+	rule := &Rule{ID: "r", Severity: func(wire.Target) Severity { return Style }, Run: func(p *Pass) {
 		for i := range 5 * maxPerRule {
 			p.Report(i, nil, nil, "", "x")
 		}
 	}}
-	if n := len(NewChecker([]*Rule{rule, rule}).Check(history(), facts.Target{}, nil)); n != 2*maxPerRule {
+	if n := len(NewChecker([]*Rule{rule, rule}).Check(history(), wire.Target{}, nil)); n != 2*maxPerRule {
 		t.Errorf("%d violations, want %d", n, 2*maxPerRule)
 	}
 }

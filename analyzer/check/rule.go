@@ -3,7 +3,7 @@ package check
 import (
 	"strings"
 
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // Severity is how a target reacts to a defect.
@@ -41,7 +41,7 @@ type Rule struct {
 	Cause    string // of spec/causes.json: the cause of a failure that the violation explains
 	Doc      string // first line: title; then why providers reject it and how to fix the caller
 	Fix      string // one sentence: what to change in the agent
-	Severity func(facts.Target) Severity
+	Severity func(wire.Target) Severity
 	Run      func(*Pass)
 }
 

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // anthropicSession is agentSession as the Messages API has it: the same texts, calls and replies, as blocks.
@@ -72,7 +74,7 @@ func TestAnthropicAllocatesNothing(t *testing.T) {
 		t.Errorf("%d messages, %d tools", len(f.Messages), f.ToolCount)
 	}
 	if n := testing.AllocsPerRun(10, func() {
-		if err := ScanRequest(Anthropic, body, &f); err != nil {
+		if err := ScanRequest(wire.Anthropic, body, &f); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {
@@ -92,7 +94,7 @@ func BenchmarkScanAnthropic(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				for _, body := range bodies {
-					if err := ScanRequest(Anthropic, body, &f); err != nil {
+					if err := ScanRequest(wire.Anthropic, body, &f); err != nil {
 						b.Fatal(err)
 					}
 				}
@@ -122,7 +124,7 @@ func BenchmarkScanAnthropicStream(b *testing.B) {
 	b.ReportAllocs()
 	var r Response
 	for b.Loop() {
-		if err := ScanResponse(Anthropic, "", body, &r); err != nil {
+		if err := ScanResponse(wire.Anthropic, "", body, &r); err != nil {
 			b.Fatal(err)
 		}
 	}

@@ -10,6 +10,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // anthropicSeeds are requests with something in them that a scanner can get wrong.
@@ -33,7 +35,7 @@ var anthropicSeeds = []string{
 
 func checkAnthropic(t *testing.T, f *Request, body []byte) {
 	t.Helper()
-	checkRequest(t, Anthropic, refAnthropic, f, body)
+	checkRequest(t, wire.Anthropic, refAnthropic, f, body)
 }
 
 func TestAnthropicMessage(t *testing.T) {
@@ -42,7 +44,7 @@ func TestAnthropicMessage(t *testing.T) {
 		t.Helper()
 		const before = `{"messages":[`
 		body := `{"role":"` + role + `","content":` + content + `}`
-		if err := ScanRequest(Anthropic, []byte(before+body+`]}`), &f); err != nil {
+		if err := ScanRequest(wire.Anthropic, []byte(before+body+`]}`), &f); err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
 		want.Kind, want.RoleKind, want.RoleName, want.Role = Object, String, []byte(role), roleOf([]byte(role), String)
@@ -121,7 +123,7 @@ func TestAnthropicFields(t *testing.T) {
 	var f Request
 	check := func(message string, fields, null Fields, other string) {
 		t.Helper()
-		if err := ScanMessages(Anthropic, []byte(`[`+message+`]`), &f); err != nil {
+		if err := ScanMessages(wire.Anthropic, []byte(`[`+message+`]`), &f); err != nil {
 			t.Fatalf("%s: %v", message, err)
 		}
 		m := f.Messages[0]
@@ -154,7 +156,7 @@ func TestAnthropicRequest(t *testing.T) {
 	var f Request
 	check := func(body string, want Request) {
 		t.Helper()
-		if err := ScanRequest(Anthropic, []byte(body), &f); err != nil {
+		if err := ScanRequest(wire.Anthropic, []byte(body), &f); err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
 		if diff := cmp.Diff(want, f, sameFacts); diff != "" {
@@ -182,7 +184,7 @@ func TestAnthropicRequestErrors(t *testing.T) {
 	var f Request
 	check := func(body string, want error, messages int) {
 		t.Helper()
-		if err := ScanRequest(Anthropic, []byte(body), &f); !errors.Is(err, want) || len(f.Messages) != messages {
+		if err := ScanRequest(wire.Anthropic, []byte(body), &f); !errors.Is(err, want) || len(f.Messages) != messages {
 			t.Errorf("%s: error %v, want %v; %d messages, want %d", body, err, want, len(f.Messages), messages)
 		}
 	}
@@ -196,7 +198,7 @@ func TestAnthropicRequestErrors(t *testing.T) {
 	for _, seed := range anthropicSeeds {
 		seed = strings.TrimSpace(seed)
 		for n := 1; n < len(seed); n++ {
-			if err := ScanRequest(Anthropic, []byte(seed[:n]), &f); !errors.Is(err, ErrTruncated) {
+			if err := ScanRequest(wire.Anthropic, []byte(seed[:n]), &f); !errors.Is(err, ErrTruncated) {
 				t.Errorf("%s: error %v, want ErrTruncated", seed[:n], err)
 			}
 		}
@@ -207,7 +209,7 @@ func TestAnthropicBounds(t *testing.T) {
 	var f Request
 	body := `[{"role":"assistant","content":[` + strings.Repeat(`{"type":"tool_use"},`, maxKept+1) + `{}]},{"role":"user","content":[` +
 		strings.Repeat(`{"type":"tool_result"},`, maxKept+1) + `{}]}]`
-	if err := ScanMessages(Anthropic, []byte(body), &f); err != nil || f.Dropped != 2 {
+	if err := ScanMessages(wire.Anthropic, []byte(body), &f); err != nil || f.Dropped != 2 {
 		t.Errorf("error %v, %d dropped", err, f.Dropped)
 	}
 	if len(f.Messages[0].Calls) != maxKept || len(f.Messages[1].Replies) != maxKept || f.Messages[0].PartCount != maxKept+2 {
@@ -283,7 +285,7 @@ func TestAnthropicRecordedConversations(t *testing.T) {
 			return
 		}
 		n++
-		if err := ScanMessages(Anthropic, c.Messages, &f); err != nil {
+		if err := ScanMessages(wire.Anthropic, c.Messages, &f); err != nil {
 			t.Fatal(err)
 		}
 		want := refAnthropicMessages(c.Messages, parse(c.Messages))

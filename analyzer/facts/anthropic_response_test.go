@@ -11,13 +11,14 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts/eventstream"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // anthropicAnswerOf scans an answer.
 func anthropicAnswerOf(t *testing.T, contentType, body string) Response {
 	t.Helper()
 	var r Response
-	if err := ScanResponse(Anthropic, contentType, []byte(body), &r); err != nil {
+	if err := ScanResponse(wire.Anthropic, contentType, []byte(body), &r); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
 	return r
@@ -135,7 +136,7 @@ func TestAnthropicRecordedResponses(t *testing.T) {
 	anthropicExchanges(t, func(e *exchange) {
 		body, events := anthropicBody(t, e)
 		var r Response
-		if err := ScanResponse(Anthropic, "", body, &r); err != nil {
+		if err := ScanResponse(wire.Anthropic, "", body, &r); err != nil {
 			t.Fatal(err)
 		}
 		if e.Status >= 400 {
@@ -194,7 +195,7 @@ func TestAnthropicAnswerComesBack(t *testing.T) {
 		start(4, `{"type":"tool_use","id":"t","name":"f","input":{}}`), delta(4, `{"type":"input_json_delta","partial_json":"{\"a\":[1]}"}`),
 	))
 	var f Request
-	if err := ScanMessages(Anthropic, []byte(strings.ReplaceAll(`[{"role":"assistant","content":`+content+`}]`, `\/`, `/`)), &f); err != nil {
+	if err := ScanMessages(wire.Anthropic, []byte(strings.ReplaceAll(`[{"role":"assistant","content":`+content+`}]`, `\/`, `/`)), &f); err != nil {
 		t.Fatal(err)
 	}
 	m := f.Messages[0]

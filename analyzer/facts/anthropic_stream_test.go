@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/llmtap/llmtap/analyzer/facts/eventstream"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 const (
@@ -214,7 +215,7 @@ func FuzzScanAnthropicAnswer(f *testing.F) {
 	f.Add("", []byte("event: error\ndata: x\n\n"))
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
 		var r Response
-		if err := ScanResponse(Anthropic, contentType, body, &r); err != nil {
+		if err := ScanResponse(wire.Anthropic, contentType, body, &r); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.Calls) > maxAnswerCalls || r.Choices > 1 || r.Content == String != (r.ContentHash != 0) || len(r.Signed) > 1 {

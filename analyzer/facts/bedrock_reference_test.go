@@ -9,6 +9,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // refBedrock is the slow twin of the scan of messages, for what rules use most.
@@ -84,7 +86,7 @@ func refBedrockBlock(m *Message, tag string, v node, text *string, hasText *bool
 // checkBedrock compares the messages of a body that is valid JSON with the reference's.
 func checkBedrock(t *testing.T, f *Request, body []byte) {
 	t.Helper()
-	if err := ScanRequest(Bedrock, body, f); err != nil {
+	if err := ScanRequest(wire.Bedrock, body, f); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
 	n := parse(body).get("messages")
@@ -163,7 +165,7 @@ func TestBedrockScanAllocatesNothing(t *testing.T) {
 	body := bedrockSession(100_000)
 	checkBedrock(t, &f, body)
 	if n := testing.AllocsPerRun(10, func() {
-		if err := ScanRequest(Bedrock, body, &f); err != nil {
+		if err := ScanRequest(wire.Bedrock, body, &f); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {
@@ -177,7 +179,7 @@ func BenchmarkScanBedrockRequest(b *testing.B) {
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		if err := ScanRequest(Bedrock, body, &f); err != nil {
+		if err := ScanRequest(wire.Bedrock, body, &f); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -199,7 +201,7 @@ func FuzzScanBedrockRequest(f *testing.F) {
 		if json.Valid(body) && utf8.Valid(body) && parse(body).kind == Object {
 			checkBedrock(t, &facts, body)
 		} else {
-			_ = ScanRequest(Bedrock, body, &facts)
+			_ = ScanRequest(wire.Bedrock, body, &facts)
 		}
 		for _, m := range facts.Messages {
 			at := m.Start

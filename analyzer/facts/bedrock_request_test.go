@@ -7,13 +7,15 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // bedrockMessageOf scans one message.
 func bedrockMessageOf(t *testing.T, body string) Message {
 	t.Helper()
 	var f Request
-	if err := ScanMessages(Bedrock, []byte("["+body+"]"), &f); err != nil || len(f.Messages) != 1 {
+	if err := ScanMessages(wire.Bedrock, []byte("["+body+"]"), &f); err != nil || len(f.Messages) != 1 {
 		t.Fatalf("%s: %d messages, %v", body, len(f.Messages), err)
 	}
 	return f.Messages[0]
@@ -167,7 +169,7 @@ func TestBedrockRequest(t *testing.T) {
 	var r Request // used again and again: nothing of the last body may stay
 	f := func(body string, want Request) {
 		t.Helper()
-		if err := ScanRequest(Bedrock, []byte(body), &r); err != nil {
+		if err := ScanRequest(wire.Bedrock, []byte(body), &r); err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
 		if diff := cmp.Diff(want, r, sameFacts); diff != "" {
@@ -206,16 +208,16 @@ func TestBedrockRequestErrors(t *testing.T) {
 		`{"toolUseId":"t1","content":[{"text":"ok"},{"json":{"a":null}}],"status":"error"}},{"odd":{}},{"image":{"format":"png"}}]}],"toolConfig":{"tools":[{"toolSpec":` +
 		`{"name":"f"}}],"toolChoice":{"auto":{}}},"inferenceConfig":{"maxTokens":1},"promptVariables":{"a":1},"additionalModelRequestFields":{"thinking":{"type":"enabled"}}}`
 	var f Request
-	if err := ScanRequest(Bedrock, []byte(body), &f); err != nil {
+	if err := ScanRequest(wire.Bedrock, []byte(body), &f); err != nil {
 		t.Fatal(err)
 	}
 	for n := 1; n < len(body); n++ {
-		if err := ScanRequest(Bedrock, []byte(body[:n]), &f); !errors.Is(err, ErrTruncated) {
+		if err := ScanRequest(wire.Bedrock, []byte(body[:n]), &f); !errors.Is(err, ErrTruncated) {
 			t.Fatalf("%s: %v", body[:n], err)
 		}
 	}
 	for _, body := range []string{``, `[]`, `{"messages":[{"content":[{"toolUse":x}]}]}`, `{"messages":[{"content":[{"text" "a"}]}]}`, `{} x`} {
-		if err := ScanRequest(Bedrock, []byte(body), &f); !errors.Is(err, ErrNotJSON) || len(f.Messages) != 0 {
+		if err := ScanRequest(wire.Bedrock, []byte(body), &f); !errors.Is(err, ErrNotJSON) || len(f.Messages) != 0 {
 			t.Errorf("%s: %v, %d messages", body, err, len(f.Messages))
 		}
 	}

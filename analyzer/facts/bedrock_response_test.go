@@ -14,6 +14,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts/eventstream"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 const amazonStream = "application/vnd.amazon.eventstream"
@@ -21,7 +22,7 @@ const amazonStream = "application/vnd.amazon.eventstream"
 func bedrockAnswer(t testing.TB, contentType string, body []byte) Response {
 	t.Helper()
 	var r Response
-	if err := ScanResponse(Bedrock, contentType, body, &r); err != nil {
+	if err := ScanResponse(wire.Bedrock, contentType, body, &r); err != nil {
 		t.Fatal(err)
 	}
 	return r

@@ -10,6 +10,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // agentSession makes a request body of about size bytes, as an agent that reads and edits code sends it: a system
@@ -81,7 +83,7 @@ func TestScanAllocatesNothing(t *testing.T) {
 	var f Request
 	body := agentSession(t, 100_000, 1)
 	if n := testing.AllocsPerRun(10, func() {
-		if err := ScanRequest(OpenAIChat, body, &f); err != nil {
+		if err := ScanRequest(wire.OpenAIChat, body, &f); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {
@@ -121,7 +123,7 @@ func benchScan(b *testing.B, bodies [][]byte) {
 	var size int64
 	for _, body := range bodies {
 		size += int64(len(body))
-		if err := ScanRequest(OpenAIChat, body, &f); err != nil {
+		if err := ScanRequest(wire.OpenAIChat, body, &f); err != nil {
 			b.Fatal(err)
 		}
 	}
@@ -129,7 +131,7 @@ func benchScan(b *testing.B, bodies [][]byte) {
 	b.ReportAllocs()
 	for b.Loop() {
 		for _, body := range bodies {
-			if err := ScanRequest(OpenAIChat, body, &f); err != nil {
+			if err := ScanRequest(wire.OpenAIChat, body, &f); err != nil {
 				b.Fatal(err)
 			}
 		}
@@ -156,7 +158,7 @@ func BenchmarkScanRecordedResponses(b *testing.B) {
 			var r Response
 			for b.Loop() {
 				for _, body := range bodies {
-					if err := ScanResponse(OpenAIChat, "", body, &r); err != nil {
+					if err := ScanResponse(wire.OpenAIChat, "", body, &r); err != nil {
 						b.Fatal(err)
 					}
 				}

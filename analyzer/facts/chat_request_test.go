@@ -12,13 +12,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 var sameFacts = cmp.Options{cmpopts.IgnoreUnexported(Request{}), cmpopts.EquateEmpty()}
 
 // checkRequest scans body and compares the facts with those of the slow reference. A body that is not valid JSON may pass or not,
 // but a valid object must pass.
-func checkRequest(t *testing.T, d Dialect, reference func([]byte) Request, f *Request, body []byte) {
+func checkRequest(t *testing.T, d wire.Dialect, reference func([]byte) Request, f *Request, body []byte) {
 	t.Helper()
 	err := ScanRequest(d, body, f)
 	if !json.Valid(body) || !utf8.Valid(body) {
@@ -45,14 +47,14 @@ func checkRequest(t *testing.T, d Dialect, reference func([]byte) Request, f *Re
 
 func checkChat(t *testing.T, f *Request, body []byte) {
 	t.Helper()
-	checkRequest(t, OpenAIChat, refRequest, f, body)
+	checkRequest(t, wire.OpenAIChat, refRequest, f, body)
 }
 
 func TestScanRequestFacts(t *testing.T) {
 	var f Request
 	scan := func(t *testing.T, body string) *Request {
 		t.Helper()
-		if err := ScanRequest(OpenAIChat, []byte(body), &f); err != nil {
+		if err := ScanRequest(wire.OpenAIChat, []byte(body), &f); err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
 		return &f
@@ -203,7 +205,7 @@ func TestScanRequestErrors(t *testing.T) {
 	var f Request
 	check := func(body string, want error, messages int) {
 		t.Helper()
-		if err := ScanRequest(OpenAIChat, []byte(body), &f); !errors.Is(err, want) {
+		if err := ScanRequest(wire.OpenAIChat, []byte(body), &f); !errors.Is(err, want) {
 			t.Errorf("%s: error %v, want %v", body, err, want)
 		}
 		if len(f.Messages) != messages {
@@ -221,14 +223,14 @@ func TestScanRequestErrors(t *testing.T) {
 	check(`{"messages":[{"role":nil}]}`, ErrNotJSON, 0)
 	check(`{"messages":[{"role" "user"}]}`, ErrNotJSON, 0)
 	check(`{'messages':[]}`, ErrNotJSON, 0)
-	if err := ScanRequest(Other, []byte(`{}`), &f); !errors.Is(err, ErrDialect) {
+	if err := ScanRequest(wire.Other, []byte(`{}`), &f); !errors.Is(err, ErrDialect) {
 		t.Errorf("other dialect: error %v", err)
 	}
 	// Every prefix of a body is a truncated body.
 	for _, seed := range requestSeeds {
 		seed = strings.TrimSpace(seed)
 		for n := 1; n < len(seed); n++ {
-			if err := ScanRequest(OpenAIChat, []byte(seed[:n]), &f); !errors.Is(err, ErrTruncated) {
+			if err := ScanRequest(wire.OpenAIChat, []byte(seed[:n]), &f); !errors.Is(err, ErrTruncated) {
 				t.Errorf("%s: error %v, want ErrTruncated", seed[:n], err)
 			}
 		}
@@ -238,7 +240,7 @@ func TestScanRequestErrors(t *testing.T) {
 func TestScanMessages(t *testing.T) {
 	var f Request
 	body := []byte(` [{"role":"user","content":"q"}, {"role":"assistant","content":"a"}] `)
-	if err := ScanMessages(OpenAIChat, body, &f); err != nil {
+	if err := ScanMessages(wire.OpenAIChat, body, &f); err != nil {
 		t.Fatal(err)
 	}
 	want := refMessages(body, parse(body))
@@ -246,10 +248,10 @@ func TestScanMessages(t *testing.T) {
 	if diff := cmp.Diff(want, f, sameFacts); diff != "" {
 		t.Errorf("facts (-reference +scan):\n%s", diff)
 	}
-	if err := ScanMessages(OpenAIChat, []byte(`{}`), &f); !errors.Is(err, ErrNotJSON) {
+	if err := ScanMessages(wire.OpenAIChat, []byte(`{}`), &f); !errors.Is(err, ErrNotJSON) {
 		t.Errorf("object: error %v, want ErrNotJSON", err)
 	}
-	if err := ScanMessages(Other, body, &f); !errors.Is(err, ErrDialect) || len(f.Messages) != 0 {
+	if err := ScanMessages(wire.Other, body, &f); !errors.Is(err, ErrDialect) || len(f.Messages) != 0 {
 		t.Errorf("other dialect: error %v, %d messages", err, len(f.Messages))
 	}
 }
@@ -277,11 +279,11 @@ func TestScanKeepsDecodedStrings(t *testing.T) {
 func TestScanKeepsBound(t *testing.T) {
 	var f Request
 	body := []byte(`{"messages":[` + strings.Repeat(`1,`, maxKept+9) + `1]}`)
-	if err := ScanRequest(OpenAIChat, body, &f); err != nil || len(f.Messages) != maxKept || f.Dropped != 10 {
+	if err := ScanRequest(wire.OpenAIChat, body, &f); err != nil || len(f.Messages) != maxKept || f.Dropped != 10 {
 		t.Errorf("error %v, %d messages, %d dropped", err, len(f.Messages), f.Dropped)
 	}
 	body = []byte(`{"messages":[{"tool_calls":[` + strings.Repeat(`{},`, maxKept) + `{}]}]}`)
-	if err := ScanRequest(OpenAIChat, body, &f); err != nil || len(f.Messages[0].Calls) != maxKept || f.Dropped != 1 {
+	if err := ScanRequest(wire.OpenAIChat, body, &f); err != nil || len(f.Messages[0].Calls) != maxKept || f.Dropped != 1 {
 		t.Errorf("error %v, %d calls, %d dropped", err, len(f.Messages[0].Calls), f.Dropped)
 	}
 }
@@ -352,7 +354,7 @@ func TestScanRecordedConversations(t *testing.T) {
 			return
 		}
 		n++
-		if err := ScanMessages(OpenAIChat, c.Messages, &f); err != nil {
+		if err := ScanMessages(wire.OpenAIChat, c.Messages, &f); err != nil {
 			t.Fatal(err)
 		}
 		want := refMessages(c.Messages, parse(c.Messages))

@@ -10,15 +10,17 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // answerOf scans an answer.
 func answerOf(t *testing.T, contentType, body string) Response {
 	t.Helper()
-	return answerIn(t, OpenAIChat, contentType, body)
+	return answerIn(t, wire.OpenAIChat, contentType, body)
 }
 
-func answerIn(t *testing.T, d Dialect, contentType, body string) Response {
+func answerIn(t *testing.T, d wire.Dialect, contentType, body string) Response {
 	t.Helper()
 	var r Response
 	if err := ScanResponse(d, contentType, []byte(body), &r); err != nil {
@@ -144,7 +146,7 @@ func TestScanRecordedNative(t *testing.T) {
 		}
 		n++
 		var q Request
-		if err := ScanRequest(OpenAIChat, e.Request, &q); err != nil || len(q.Messages) == 0 {
+		if err := ScanRequest(wire.OpenAIChat, e.Request, &q); err != nil || len(q.Messages) == 0 {
 			t.Errorf("%s: %v, %d messages", e.ID, err, len(q.Messages))
 		}
 		if r := answerOf(t, "", string(e.body(t))); r.Malformed || r.Cut || len(r.Error) > 0 || r.FinishReason != "stop" || r.ContentBytes == 0 || r.OutputTokens == 0 {
@@ -175,7 +177,7 @@ func TestScanResponseCut(t *testing.T) {
 	if string(r.Error) != `{"code":1}` {
 		t.Errorf("JSON sent as a stream: %+v", r)
 	}
-	if err := ScanResponse(Other, "", []byte(`{}`), &r); !errors.Is(err, ErrDialect) {
+	if err := ScanResponse(wire.Other, "", []byte(`{}`), &r); !errors.Is(err, ErrDialect) {
 		t.Errorf("other dialect: %v", err)
 	}
 }
@@ -191,7 +193,7 @@ func TestContentHashesAgree(t *testing.T) {
 		}
 		for _, spelled := range []string{string(html), `"` + string(appendQuoted(nil, []byte(text))) + `"`, `"` + escapeAll(text) + `"`} {
 			var q Request
-			if err := ScanRequest(OpenAIChat, []byte(`{"messages":[{"role":"assistant","content":`+spelled+`}]}`), &q); err != nil {
+			if err := ScanRequest(wire.OpenAIChat, []byte(`{"messages":[{"role":"assistant","content":`+spelled+`}]}`), &q); err != nil {
 				t.Fatal(err)
 			}
 			unary := answerOf(t, "", `{"choices":[{"message":{"content":`+spelled+`}}]}`)
@@ -236,7 +238,7 @@ func FuzzScanResponse(f *testing.F) {
 		f.Add("text/event-stream", []byte(seed))
 	}
 	f.Fuzz(func(t *testing.T, contentType string, body []byte) {
-		for _, d := range []Dialect{OpenAIChat, Cohere} {
+		for _, d := range []wire.Dialect{wire.OpenAIChat, wire.Cohere} {
 			var r, again Response
 			if err := ScanResponse(d, contentType, body, &r); err != nil {
 				t.Fatal(err)

@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // deltas is a stream of chunks with these tool_calls arrays.
@@ -280,7 +282,7 @@ func TestScanRecordedResponses(t *testing.T) {
 	chatExchanges(t, func(e *exchange) {
 		body := e.body(t)
 		var r Response
-		if err := ScanResponse(OpenAIChat, "", body, &r); err != nil {
+		if err := ScanResponse(wire.OpenAIChat, "", body, &r); err != nil {
 			t.Fatal(err)
 		}
 		if e.Status >= 400 {

@@ -8,6 +8,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 func TestScanCohereResponse(t *testing.T) {
@@ -16,7 +18,7 @@ func TestScanCohereResponse(t *testing.T) {
 		if want.Content == String {
 			want.ContentHash, want.ContentBytes = xxh3.HashString(text), len(text)
 		}
-		if diff := cmp.Diff(want, answerIn(t, Cohere, "", body), cmpopts.EquateEmpty()); diff != "" {
+		if diff := cmp.Diff(want, answerIn(t, wire.Cohere, "", body), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", body, diff)
 		}
 	}
@@ -33,7 +35,7 @@ func TestScanCohereResponse(t *testing.T) {
 
 	// Errors: a message that is a text.
 	for _, body := range []string{`{"id":"i","message":"invalid api token"}`, `{"message":"unknown field: parameter 'index' is not a valid field"}`} {
-		if r := answerIn(t, Cohere, "", body); string(r.Error) != body || r.Malformed || r.Cut {
+		if r := answerIn(t, wire.Cohere, "", body); string(r.Error) != body || r.Malformed || r.Cut {
 			t.Errorf("%s: %+v", body, r)
 		}
 	}
@@ -78,7 +80,7 @@ func TestScanCohereRequest(t *testing.T) {
 	body := `{"model":"command-a","messages":[{"role":"user","content":"q"},{"role":"assistant","tool_plan":"p","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},
 		{"role":"tool","tool_call_id":"c","content":[{"type":"document","document":{"data":"x"}}]}]}`
 	var f Request
-	if err := ScanRequest(Cohere, []byte(body), &f); err != nil {
+	if err := ScanRequest(wire.Cohere, []byte(body), &f); err != nil {
 		t.Fatal(err)
 	}
 	m := f.Messages
@@ -100,10 +102,10 @@ func TestScanRecordedCohere(t *testing.T) {
 		}
 		n++
 		var f Request
-		if err := ScanRequest(Cohere, e.Request, &f); err != nil || len(f.Messages) == 0 {
+		if err := ScanRequest(wire.Cohere, e.Request, &f); err != nil || len(f.Messages) == 0 {
 			t.Errorf("%s: %v, %d messages", e.ID, err, len(f.Messages))
 		}
-		r := answerIn(t, Cohere, "", string(e.body(t)))
+		r := answerIn(t, wire.Cohere, "", string(e.body(t)))
 		if r.Malformed || r.Cut || r.BadIndex || (len(r.Error) > 0) != (e.Status >= 400) {
 			t.Errorf("%s: %+v", e.ID, r)
 		}

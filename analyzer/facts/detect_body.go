@@ -3,6 +3,8 @@ package facts
 import (
 	"bytes"
 	"strings"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // A shape is a set of things in a body that only one API has.
@@ -20,22 +22,22 @@ const (
 
 // detectBody is Detect for a URL that says nothing but the model, if that. A body of two shapes, or of none, is other: a
 // plain exchange of texts could be anybody's.
-func detectBody(t Target, path string, body []byte) Target {
+func detectBody(t wire.Target, path string, body []byte) wire.Target {
 	native := strings.HasSuffix(strings.TrimRight(path, "/"), "/api/chat")
 	switch shapeOf(body, native) {
 	case shapeChat:
-		t.Dialect = OpenAIChat
+		t.Dialect = wire.OpenAIChat
 	case shapeNative, shapeNative | shapeChat:
-		t.Dialect, t.Variant, t.Native = OpenAIChat, Ollama, true
+		t.Dialect, t.Variant, t.Native = wire.OpenAIChat, wire.Ollama, true
 	case shapeResponses:
-		t.Dialect = OpenAIResponses
+		t.Dialect = wire.OpenAIResponses
 	case shapeAnthropic:
-		t.Dialect = Anthropic
+		t.Dialect = wire.Anthropic
 	case shapeGemini:
-		t.Dialect, t.Variant = Gemini, GeminiAPI
+		t.Dialect, t.Variant = wire.Gemini, wire.GeminiAPI
 	case shapeBedrock:
 		if !strings.Contains(path, "/model/") { // Nova's own body looks like Converse
-			t.Dialect, t.Variant = Bedrock, BedrockAPI
+			t.Dialect, t.Variant = wire.Bedrock, wire.BedrockAPI
 		}
 	default: // Cohere's messages are those of others with a plan: nothing else tells it
 	}

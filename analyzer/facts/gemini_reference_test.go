@@ -13,6 +13,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts/sse"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // A readContent is what the tests read of a content or an answer with encoding/json.
@@ -133,7 +134,7 @@ func TestGeminiRecordedRequests(t *testing.T) {
 	var f Request
 	n, calls, replies, tools := 0, 0, 0, 0
 	geminiExchanges(t, func(e *exchange) {
-		if err := ScanRequest(Gemini, e.Request, &f); err != nil {
+		if err := ScanRequest(wire.Gemini, e.Request, &f); err != nil {
 			t.Fatalf("%s: %v", e.ID, err)
 		}
 		want, _ := readGemini(e.Request)
@@ -176,7 +177,7 @@ func TestGeminiRecordedAnswers(t *testing.T) {
 		}
 		body := e.body(t)
 		var r Response
-		if err := ScanResponse(Gemini, "", body, &r); err != nil {
+		if err := ScanResponse(wire.Gemini, "", body, &r); err != nil {
 			t.Fatal(err)
 		}
 		chunks := [][]byte{body}
@@ -267,7 +268,7 @@ func TestGeminiRecordedErrors(t *testing.T) {
 			return
 		}
 		var r Response
-		if err := ScanResponse(Gemini, "", body, &r); err != nil {
+		if err := ScanResponse(wire.Gemini, "", body, &r); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.Error) == 0 || r.Cut || json.Valid(body) == r.Malformed {

@@ -10,13 +10,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // geminiFacts scans a request body.
 func geminiFacts(t *testing.T, body string) *Request {
 	t.Helper()
 	f := new(Request)
-	if err := ScanRequest(Gemini, []byte(body), f); err != nil {
+	if err := ScanRequest(wire.Gemini, []byte(body), f); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
 	return f
@@ -253,9 +255,9 @@ func TestGeminiRequest(t *testing.T) {
 func TestGeminiRequestReuse(t *testing.T) {
 	var f Request
 	for _, body := range geminiSeeds {
-		for _, scan := range []func(Dialect, []byte, *Request) error{ScanRequest, ScanMessages} {
+		for _, scan := range []func(wire.Dialect, []byte, *Request) error{ScanRequest, ScanMessages} {
 			want := new(Request)
-			wantErr, err := scan(Gemini, []byte(body), want), scan(Gemini, []byte(body), &f)
+			wantErr, err := scan(wire.Gemini, []byte(body), want), scan(wire.Gemini, []byte(body), &f)
 			if diff := cmp.Diff(*want, f, rawFacts); diff != "" || !errors.Is(err, wantErr) {
 				t.Errorf("%s: %v (-new +used):\n%s", body, err, diff)
 			}
@@ -265,13 +267,13 @@ func TestGeminiRequestReuse(t *testing.T) {
 
 func TestGeminiMessages(t *testing.T) {
 	var f Request
-	if err := ScanMessages(Gemini, []byte(`[{"role":"model","parts":[{"functionCall":{"name":"f"}}]},{"parts":[{"functionResponse":{"name":"f"}}]}]`), &f); err != nil {
+	if err := ScanMessages(wire.Gemini, []byte(`[{"role":"model","parts":[{"functionCall":{"name":"f"}}]},{"parts":[{"functionResponse":{"name":"f"}}]}]`), &f); err != nil {
 		t.Fatal(err)
 	}
 	if len(f.Messages) != 2 || len(f.Messages[0].Calls) != 1 || len(f.Messages[1].Replies) != 1 {
 		t.Errorf("messages %+v", f.Messages)
 	}
-	if err := ScanMessages(Gemini, []byte(`{}`), &f); !errors.Is(err, ErrNotJSON) {
+	if err := ScanMessages(wire.Gemini, []byte(`{}`), &f); !errors.Is(err, ErrNotJSON) {
 		t.Errorf("error %v", err)
 	}
 }

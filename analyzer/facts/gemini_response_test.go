@@ -10,6 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // checkGeminiAnswer compares an answer's facts with want, and its content with text if want has a string.
@@ -19,7 +21,7 @@ func checkGeminiAnswer(t *testing.T, body, text string, want Response) {
 		want.Content, want.ContentHash = String, xxh3.HashString(text)
 	}
 	var got Response
-	if err := ScanResponse(Gemini, "", []byte(body), &got); err != nil {
+	if err := ScanResponse(wire.Gemini, "", []byte(body), &got); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
 	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
@@ -163,7 +165,7 @@ func TestGeminiStream(t *testing.T) {
 	checkGeminiAnswer(t, events+"data: what\n\n", "a", want)
 	checkGeminiAnswer(t, "data: {\"choices\":[]}\n\n", "", Response{Cut: true, Malformed: true})
 	var r Response
-	if err := ScanResponse(Gemini, "text/event-stream", nil, &r); err != nil || !r.Cut || r.Malformed {
+	if err := ScanResponse(wire.Gemini, "text/event-stream", nil, &r); err != nil || !r.Cut || r.Malformed {
 		t.Errorf("an empty stream: %v, %+v", err, r)
 	}
 }
@@ -179,7 +181,7 @@ func TestGeminiStreamIsUnary(t *testing.T) {
 	}
 	scan := func(body string) (r Response) {
 		t.Helper()
-		if err := ScanResponse(Gemini, "", []byte(body), &r); err != nil {
+		if err := ScanResponse(wire.Gemini, "", []byte(body), &r); err != nil {
 			t.Fatal(err)
 		}
 		return r
@@ -220,7 +222,7 @@ func TestGeminiHostile(t *testing.T) {
 		`{"candidates":[` + many(`{"index":0},`) + `{}]}`,
 		many("[{\"candidates\":"), many("data: {\n\n"), many("\n{"), many(`{"parts":`), "data: " + many(`\"`),
 	} {
-		if err := ScanResponse(Gemini, "", []byte(body), &r); err != nil || len(r.Calls) > maxAnswerCalls {
+		if err := ScanResponse(wire.Gemini, "", []byte(body), &r); err != nil || len(r.Calls) > maxAnswerCalls {
 			t.Errorf("%.60s: %v, %d calls", body, err, len(r.Calls))
 		}
 	}
@@ -232,7 +234,7 @@ func TestGeminiHostile(t *testing.T) {
 		`{"contents":[{"role":"model","parts":[` + many(`{"thoughtSignature":"_-\/"},`) + `{}]}]}`,
 		`{"contents":[` + many(`{"x":{},"y":1},`) + `{}]}`,
 	} {
-		_ = ScanRequest(Gemini, []byte(body), &f)
+		_ = ScanRequest(wire.Gemini, []byte(body), &f)
 		if len(f.calls) > maxKept {
 			t.Errorf("%.60s: %d calls", body, len(f.calls))
 		}
@@ -264,7 +266,7 @@ func TestGeminiScanAllocatesNothing(t *testing.T) {
 	var f Request
 	body := geminiSession(t, 100_000, 1)
 	if n := testing.AllocsPerRun(10, func() {
-		if err := ScanRequest(Gemini, body, &f); err != nil {
+		if err := ScanRequest(wire.Gemini, body, &f); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {
@@ -289,7 +291,7 @@ func BenchmarkScanGeminiRequest(b *testing.B) {
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		if err := ScanRequest(Gemini, bodies[i%len(bodies)], &f); err != nil {
+		if err := ScanRequest(wire.Gemini, bodies[i%len(bodies)], &f); err != nil {
 			b.Fatal(err)
 		}
 		i++

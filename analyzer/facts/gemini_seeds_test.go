@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // geminiSeeds are request bodies with something in them that a scanner can get wrong.
@@ -41,7 +43,7 @@ func TestGeminiRequestPrefixes(t *testing.T) {
 	for _, body := range geminiSeeds {
 		body = strings.TrimSpace(body)
 		for n := 1; n < len(body); n++ {
-			if err := ScanRequest(Gemini, []byte(body[:n]), &f); !errors.Is(err, ErrTruncated) {
+			if err := ScanRequest(wire.Gemini, []byte(body[:n]), &f); !errors.Is(err, ErrTruncated) {
 				t.Errorf("%s: %v", body[:n], err)
 			}
 		}
@@ -53,7 +55,7 @@ func TestGeminiAnswerPrefixes(t *testing.T) {
 	for _, body := range geminiAnswers {
 		for n := 1; n < len(body); n++ {
 			var r Response
-			if err := ScanResponse(Gemini, "", []byte(body[:n]), &r); err != nil {
+			if err := ScanResponse(wire.Gemini, "", []byte(body[:n]), &r); err != nil {
 				t.Fatal(err)
 			}
 			if !r.Cut && r.FinishReason == "" && len(r.Error) == 0 {
@@ -69,7 +71,7 @@ func FuzzScanGeminiRequest(f *testing.F) {
 	}
 	used := new(Request)
 	f.Fuzz(func(t *testing.T, body []byte) {
-		err := ScanRequest(Gemini, body, used)
+		err := ScanRequest(wire.Gemini, body, used)
 		want, whole := readGemini(body)
 		if whole && err != nil {
 			t.Fatalf("%q: %v", body, err)
@@ -103,7 +105,7 @@ func FuzzScanGeminiAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var r Response
-		if err := ScanResponse(Gemini, "text/event-stream", body, &r); err != nil {
+		if err := ScanResponse(wire.Gemini, "text/event-stream", body, &r); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.Calls) > maxAnswerCalls || r.ContentBytes > 3*len(body) || (r.ContentHash != 0) != (r.ContentBytes > 0) {

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/facts/eventstream"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // A hostile body is made to cost a scan more than its size: some n bytes.
@@ -35,18 +36,18 @@ func deep(name, start, open, inner, shut, end string) hostile {
 
 // hostileRequests are for each dialect. list is the member with the messages; text is one of the assistant, in which %s
 // stands for what is between its quotes; parts is one whose list of parts is %s, part one of them.
-var hostileRequests = func() map[Dialect][]hostile {
-	all := map[Dialect][]hostile{}
-	for d, words := range map[Dialect]struct{ list, text, parts, part string }{
-		OpenAIChat: {"messages", `{"content":"%s","role":"assistant"}`, `{"content":[%s],"role":"assistant"}`, `{"text":"\u0061","type":"text"}`},
-		Cohere:     {"messages", `{"content":"%s","role":"assistant"}`, `{"content":[%s],"role":"assistant"}`, `{"text":"\u0061","type":"text"}`},
-		OpenAIResponses: {
+var hostileRequests = func() map[wire.Dialect][]hostile {
+	all := map[wire.Dialect][]hostile{}
+	for d, words := range map[wire.Dialect]struct{ list, text, parts, part string }{
+		wire.OpenAIChat: {"messages", `{"content":"%s","role":"assistant"}`, `{"content":[%s],"role":"assistant"}`, `{"text":"\u0061","type":"text"}`},
+		wire.Cohere:     {"messages", `{"content":"%s","role":"assistant"}`, `{"content":[%s],"role":"assistant"}`, `{"text":"\u0061","type":"text"}`},
+		wire.OpenAIResponses: {
 			"input", `{"content":"%s","role":"assistant"}`, `{"content":[%s],"role":"assistant"}`,
 			`{"text":"\u0061","type":"output_text"}`,
 		},
-		Anthropic: {"messages", `{"content":"%s","role":"assistant"}`, `{"content":[%s],"role":"assistant"}`, `{"text":"\u0061","type":"text"}`},
-		Gemini:    {"contents", `{"parts":[{"text":"%s"}],"role":"model"}`, `{"parts":[%s],"role":"model"}`, `{"text":"\u0061"}`},
-		Bedrock:   {"messages", `{"content":[{"text":"%s"}],"role":"assistant"}`, `{"content":[%s],"role":"assistant"}`, `{"text":"\u0061"}`},
+		wire.Anthropic: {"messages", `{"content":"%s","role":"assistant"}`, `{"content":[%s],"role":"assistant"}`, `{"text":"\u0061","type":"text"}`},
+		wire.Gemini:    {"contents", `{"parts":[{"text":"%s"}],"role":"model"}`, `{"parts":[%s],"role":"model"}`, `{"text":"\u0061"}`},
+		wire.Bedrock:   {"messages", `{"content":[{"text":"%s"}],"role":"assistant"}`, `{"content":[%s],"role":"assistant"}`, `{"text":"\u0061"}`},
 	} {
 		start, end := `{"`+words.list+`":[`, `]}`
 		text := func(piece string) (string, string, string) {
@@ -83,7 +84,7 @@ var hostileRequests = func() map[Dialect][]hostile {
 		add("foreign parts", s, p, e)
 		all[d] = list
 	}
-	for _, d := range []Dialect{OpenAIChat, Cohere} {
+	for _, d := range []wire.Dialect{wire.OpenAIChat, wire.Cohere} {
 		call := `{"messages":[{"tool_calls":[`
 		all[d] = append(all[d],
 			around("arguments", call+`{"function":{"arguments":"`, `{}`, `"}}]}]}`),
@@ -94,25 +95,25 @@ var hostileRequests = func() map[Dialect][]hostile {
 			around("replies", `{"messages":[`, `{"role":"tool","tool_call_id":"\u0061"},`, `{}]}`))
 	}
 	block := `{"messages":[{"content":[`
-	all[Anthropic] = append(all[Anthropic],
+	all[wire.Anthropic] = append(all[wire.Anthropic],
 		around("foreign keys", block+`{"type":"text"`, `,"x":1`, `}]}]}`),
 		around("inner", block+`{"type":"tool_result","content":[`, `{"type":"text","x":1},`, `{}]}]}]}`),
 		around("contents", block+`{"type":"tool_result"`, `,"content":[{}]`, `}]}]}`),
 		around("signatures", `{"messages":[{"role":"assistant","content":[`, `{"type":"thinking","signature":"\u0061"},`, `{}]}]}`),
 		around("calls", block, `{"type":"tool_use","id":"a","input":"{}"},`, `{}]}]}`),
 		deep("deep results", block, `{"type":"tool_result","content":[`, ``, `]}`, `]}]}`))
-	all[Bedrock] = append(all[Bedrock],
+	all[wire.Bedrock] = append(all[wire.Bedrock],
 		around("calls", block, `{"toolUse":{"toolUseId":"a","input":"{}"}},`, `{}]}]}`),
 		around("results", block+`{"toolResult":{`, `"content":[{"text":"a"}],`, `"toolUseId":"a"}}]}]}`),
 		around("signatures", block, `{"reasoningContent":{"reasoningText":{"signature":"\u0061"}}},`, `{}]}]}`),
 		deep("deep cited", block, `{"citationsContent":{"content":[`, ``, `]}}`, `]}]}`))
 	parts := `{"contents":[{"parts":[`
-	all[Gemini] = append(all[Gemini],
+	all[wire.Gemini] = append(all[wire.Gemini],
 		around("calls", parts, `{"functionCall":{"name":"f","args":"{}"}},`, `{}]}]}`),
 		around("calls of a part", parts+`{`, `"functionCall":{"name":"f"},`, `"text":"a"}]}]}`),
 		around("signatures", parts, `{"thoughtSignature":"_-\/"},`, `{}]}]}`),
 		deep("deep replies", parts, `{"functionResponse":{"parts":[`, ``, `]}}`, `]}]}`))
-	all[OpenAIResponses] = append(all[OpenAIResponses],
+	all[wire.OpenAIResponses] = append(all[wire.OpenAIResponses],
 		around("foreign keys", `{"input":[{"type":"function_call"`, `,"x":1`, `}]}`),
 		around("calls", `{"input":[`, `{"arguments":"{}","type":"function_call","call_id":"a"},`, `{}]}`),
 		around("outputs", `{"input":[{`, `"output":[{"type":"input_text","text":"a"}],`, `"type":"function_call_output"}]}`),
@@ -122,7 +123,7 @@ var hostileRequests = func() map[Dialect][]hostile {
 
 // hostileAnswers are for each dialect; those of all come last. Each event of a stream may cost a look at all calls before
 // it, of which an answer keeps maxAnswerCalls at the most: streams are longer.
-var hostileAnswers = func() map[Dialect][]hostile {
+var hostileAnswers = func() map[wire.Dialect][]hostile {
 	frames := func(name string, payload func(i int) string) hostile {
 		return hostile{name, func(n int) string {
 			var b []byte
@@ -141,8 +142,8 @@ var hostileAnswers = func() map[Dialect][]hostile {
 			return b.String()
 		}}
 	}
-	all := map[Dialect][]hostile{
-		OpenAIChat: {
+	all := map[wire.Dialect][]hostile{
+		wire.OpenAIChat: {
 			events("calls", func(i int) string {
 				return fmt.Sprintf(`{"choices":[{"delta":{"tool_calls":[{"index":%d,"id":"%d","function":{"name":"f","arguments":"{}"}}]}}]}`, i, i)
 			}),
@@ -153,13 +154,13 @@ var hostileAnswers = func() map[Dialect][]hostile {
 			around("late index", `{"choices":[{`, `"a":{},`, `"index":0}]}`),
 			around("lines", ``, `{"message":{"content":"\u0061"},"done":false}`+"\n", ``),
 		},
-		Cohere: {
+		wire.Cohere: {
 			events("calls", func(i int) string {
 				return fmt.Sprintf(`{"type":"tool-call-start","index":%d,"delta":{"message":{"tool_calls":{"id":"%d","function":{"name":"f"}}}}}`, i, i)
 			}),
 			around("messages", `{`, `"message":{"content":[{"text":"a"}]},`, `"id":"a"}`),
 		},
-		OpenAIResponses: {
+		wire.OpenAIResponses: {
 			events("items", func(i int) string {
 				return fmt.Sprintf(`{"type":"response.output_item.added","output_index":%d,"item":{"type":"function_call","id":"fc_%d"}}`, i, i)
 			}),
@@ -171,7 +172,7 @@ var hostileAnswers = func() map[Dialect][]hostile {
 			}),
 			around("outputs", `{`, `"output":[{"type":"message","content":[{"type":"output_text","text":"a"}]}],`, `"id":"a"}`),
 		},
-		Anthropic: {
+		wire.Anthropic: {
 			events("calls", func(i int) string {
 				return fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":{"type":"tool_use","id":"%d","name":"f"}}`, i, i)
 			}),
@@ -183,7 +184,7 @@ var hostileAnswers = func() map[Dialect][]hostile {
 			}),
 			deep("deep messages", ``, `{"type":"message_start","message":`, `{}`, `}`, ``),
 		},
-		Gemini: {
+		wire.Gemini: {
 			events("calls", func(int) string { return `{"candidates":[{"content":{"parts":[{"functionCall":{"name":"f"}}]}}]}` }),
 			events("arguments", func(int) string {
 				return `{"candidates":[{"content":{"parts":[{"functionCall":{"args":{"a":1}}}]}}]}`
@@ -193,7 +194,7 @@ var hostileAnswers = func() map[Dialect][]hostile {
 			around("bare lines", "data: {}\n\n", "\n{", ""),
 			deep("arrays of chunks", ``, `[{"candidates":`, `1`, `}]`, ``),
 		},
-		Bedrock: {
+		wire.Bedrock: {
 			frames("calls", func(i int) string {
 				return fmt.Sprintf(`{"contentBlockIndex":%d,"delta":{"toolUse":{"input":"{\""}}}`, i)
 			}),
@@ -214,7 +215,7 @@ var hostileAnswers = func() map[Dialect][]hostile {
 func eachHostile(f func(name string, h hostile, scan func([]byte))) {
 	var q Request
 	var r Response
-	for _, d := range Dialects {
+	for _, d := range wire.Dialects {
 		for _, h := range hostileRequests[d] {
 			f(string(d)+"/request/"+h.name, h, func(b []byte) { _ = ScanRequest(d, b, &q) }) // most are not even JSON
 		}

@@ -4,6 +4,8 @@ import (
 	"encoding/binary"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // Bounds of a Memo.
@@ -23,7 +25,7 @@ const (
 // messages that changed and of no others. Names and ids are kept as places within their message, or as copies where
 // they were escaped; nothing points into an old body.
 type Memo struct {
-	dialect Dialect
+	dialect wire.Dialect
 	lines   [memoLines]memoLine // the newest first
 }
 
@@ -46,7 +48,7 @@ func (m *Memo) Bytes() int {
 // ScanRequestAfter is ScanRequest of a body of a conversation of which m knows earlier requests. The facts are those
 // of ScanRequest; only the time differs. Known is the number of bytes that were recognised instead of scanned. Then m
 // knows this request too, unless it was broken.
-func ScanRequestAfter(d Dialect, body []byte, m *Memo, f *Request) (known int, err error) {
+func ScanRequestAfter(d wire.Dialect, body []byte, m *Memo, f *Request) (known int, err error) {
 	if m.dialect != d {
 		*m = Memo{dialect: d}
 	}

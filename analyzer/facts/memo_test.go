@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // sameRequest compares all that a Request says. Whether an empty list has an array behind it depends on what the
@@ -47,7 +49,7 @@ type memoScan struct {
 	known, all  int
 }
 
-func (c *memoScan) scan(t *testing.T, d Dialect, body []byte) {
+func (c *memoScan) scan(t *testing.T, d wire.Dialect, body []byte) {
 	t.Helper()
 	want := ScanRequest(d, body, &c.full)
 	n, err := ScanRequestAfter(d, body, &c.memo, &c.after)
@@ -62,16 +64,16 @@ func (c *memoScan) scan(t *testing.T, d Dialect, body []byte) {
 
 // memoDialects are the dialects and what their history and tools are called.
 var memoDialects = []struct {
-	dialect         Dialect
+	dialect         wire.Dialect
 	messages, tools string
 	seeds           []string
 }{
-	{OpenAIChat, "messages", "tools", requestSeeds},
-	{Cohere, "messages", "tools", requestSeeds},
-	{OpenAIResponses, "input", "tools", responsesSeeds},
-	{Anthropic, "messages", "tools", anthropicSeeds},
-	{Gemini, "contents", "tools", geminiSeeds},
-	{Bedrock, "messages", "toolConfig", []string{
+	{wire.OpenAIChat, "messages", "tools", requestSeeds},
+	{wire.Cohere, "messages", "tools", requestSeeds},
+	{wire.OpenAIResponses, "input", "tools", responsesSeeds},
+	{wire.Anthropic, "messages", "tools", anthropicSeeds},
+	{wire.Gemini, "contents", "tools", geminiSeeds},
+	{wire.Bedrock, "messages", "toolConfig", []string{
 		`{"system":[{"text":"s"}],"inferenceConfig":{"maxTokens":9},"messages":[{"role":"user","content":[{"text":"q"}]}]}`,
 		`{"messages":[{"content":[{"text":"\u0061"},{"toolUse":{"toolUseId":"t\u005f1","name":"f","input":{"a":[1]}}},{"odd":1}],"role":"assistant"},{"role":"user","content":[{"text":"x"},{"toolResult":{"toolUseId":"t_1","content":[{"json":{}},{"text":""}],"status":"error","odd":null}}]}]}`,
 		`{"messages":[{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"t","signature":"s\n"}}},{"toolUse":{"toolUseId":7,"type":"server_tool_use"}}],"content":[{"text":"a"},{"text":"b"}],"name":false}]}`,
@@ -318,13 +320,13 @@ func TestMemoAtTheBound(t *testing.T) {
 		{`{"role":"assistant","tool_calls":[` + calls(maxKept-2) + `],"tool_calls":[]}`, message(calls(2)), message(call)},
 		{`{"role":"assistant","tool_calls":[` + calls(maxKept-2) + `],"tool_calls":[]}`, message(calls(2)), message(call)},
 	} {
-		c.scan(t, OpenAIChat, []byte(`{"messages":[`+strings.Join(list, ",")+`]}`))
+		c.scan(t, wire.OpenAIChat, []byte(`{"messages":[`+strings.Join(list, ",")+`]}`))
 	}
 	many := []byte(`{"messages":[` + strings.Repeat(`{},`, maxKept+9) + `{}]}`)
-	c.scan(t, OpenAIChat, many)
-	c.scan(t, OpenAIChat, many)
+	c.scan(t, wire.OpenAIChat, many)
+	c.scan(t, wire.OpenAIChat, many)
 	var one memoScan
-	if one.scan(t, OpenAIChat, many); one.memo.Bytes() > 0 {
+	if one.scan(t, wire.OpenAIChat, many); one.memo.Bytes() > 0 {
 		t.Errorf("%d bytes are kept", one.memo.Bytes())
 	}
 }
@@ -370,7 +372,7 @@ func TestMemoKnows(t *testing.T) {
 		var c memoScan
 		for _, body := range tc.bodies {
 			c.known = 0
-			c.scan(t, Anthropic, []byte(body))
+			c.scan(t, wire.Anthropic, []byte(body))
 		}
 		last := tc.bodies[len(tc.bodies)-1]
 		if scanned := len(last) - c.known; scanned > tc.new*1100+200 {
@@ -384,9 +386,9 @@ func TestMemoTakesLinearTime(t *testing.T) {
 	var c memoScan
 	const again = `"messages":[{}],`
 	long := `{"messages":[{"a":"` + strings.Repeat("x", 100*len(again)-len(`{"a":""}`)+len(`{}`)) + `"}],"tools":[{"a":"` + strings.Repeat("y", 5000) + `"}]}`
-	c.scan(t, OpenAIChat, []byte(long))
+	c.scan(t, wire.OpenAIChat, []byte(long))
 	body := []byte("{" + strings.Repeat(again, 1000) + `"a":1}`)
-	c.scan(t, OpenAIChat, body)
+	c.scan(t, wire.OpenAIChat, body)
 	if left := c.after.recall.spare; left < 0 || left > len(body)/2 {
 		t.Errorf("of %d bytes %d may still be hashed in vain; none below 0, and few, or the test shows nothing", len(body), left)
 	}
@@ -396,7 +398,7 @@ func TestMemoTakesLinearTime(t *testing.T) {
 func TestMemoOfAnotherDialect(t *testing.T) {
 	var c memoScan
 	body := []byte(`{"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"}]}],"tools":[{"name":"f"}]}`)
-	for _, d := range []Dialect{OpenAIChat, Anthropic, Bedrock, OpenAIChat} {
+	for _, d := range []wire.Dialect{wire.OpenAIChat, wire.Anthropic, wire.Bedrock, wire.OpenAIChat} {
 		c.scan(t, d, body)
 	}
 }
@@ -406,7 +408,7 @@ func TestMemoAllocatesNothing(t *testing.T) {
 	var m Memo
 	body := agentSession(t, 100_000, 1)
 	if n := testing.AllocsPerRun(10, func() {
-		if _, err := ScanRequestAfter(OpenAIChat, body, &m, &f); err != nil {
+		if _, err := ScanRequestAfter(wire.OpenAIChat, body, &m, &f); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {

@@ -6,6 +6,8 @@ import (
 
 	"github.com/bytedance/sonic"
 	"github.com/minio/simdjson-go"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // peerRequest is what a program that uses a JSON library would read of a request of any dialect to find calls and
@@ -72,14 +74,14 @@ func (r *peerRequest) read(body []byte, unmarshal func([]byte, any) error) error
 // hashes messages.
 func BenchmarkPeers(b *testing.B) {
 	for _, d := range []struct {
-		dialect Dialect
+		dialect wire.Dialect
 		body    []byte
 	}{
-		{OpenAIChat, agentSession(b, 100_000, 1)},
-		{OpenAIResponses, responsesSession(b, 100_000, 1)},
-		{Anthropic, anthropicSession(b, 100_000, 1)},
-		{Gemini, geminiSession(b, 100_000, 1)},
-		{Bedrock, bedrockSession(100_000)},
+		{wire.OpenAIChat, agentSession(b, 100_000, 1)},
+		{wire.OpenAIResponses, responsesSession(b, 100_000, 1)},
+		{wire.Anthropic, anthropicSession(b, 100_000, 1)},
+		{wire.Gemini, geminiSession(b, 100_000, 1)},
+		{wire.Bedrock, bedrockSession(100_000)},
 	} {
 		run := func(name string, read func() error) {
 			b.Run(string(d.dialect)+"/"+name, func(b *testing.B) {

@@ -1,22 +1,24 @@
 package facts
 
+import "github.com/llmtap/llmtap/ingest/wire"
+
 // ScanResponse reads an answer of dialect d into r: a unary body, an error body of any shape, or a stream (server-sent
 // events, JSON lines, AWS event stream), which it assembles. The body decides what it is; contentType only where the body
 // does not say. What cannot be read is told by r.Malformed, r.Cut and r.Error; the only error is ErrDialect.
-func ScanResponse(d Dialect, contentType string, body []byte, r *Response) error {
+func ScanResponse(d wire.Dialect, contentType string, body []byte, r *Response) error {
 	*r = Response{}
 	switch d {
-	case OpenAIChat:
+	case wire.OpenAIChat:
 		scanChatResponse(contentType, body, r)
-	case Cohere:
+	case wire.Cohere:
 		scanCohereResponse(contentType, body, r)
-	case OpenAIResponses:
+	case wire.OpenAIResponses:
 		scanResponsesResponse(contentType, body, r)
-	case Anthropic:
+	case wire.Anthropic:
 		scanAnthropicResponse(contentType, body, r)
-	case Gemini:
+	case wire.Gemini:
 		scanGeminiResponse(contentType, body, r)
-	case Bedrock:
+	case wire.Bedrock:
 		scanBedrockResponse(contentType, body, r)
 	default:
 		return ErrDialect

@@ -9,6 +9,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts/sse"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // responsesExchanges calls f with the recorded calls of the Responses API.
@@ -68,7 +69,7 @@ func TestResponsesRecordedConversations(t *testing.T) {
 			return
 		}
 		n++
-		if err := ScanMessages(OpenAIResponses, c.Messages, &f); err != nil {
+		if err := ScanMessages(wire.OpenAIResponses, c.Messages, &f); err != nil {
 			t.Fatalf("%s: %v", c.ID, err)
 		}
 		want := refInput(c.Messages, parse(c.Messages))
@@ -197,7 +198,7 @@ func TestResponsesRecordedAnswers(t *testing.T) {
 	responsesExchanges(t, func(e *exchange) {
 		var r Response
 		body := e.body(t)
-		if err := ScanResponse(OpenAIResponses, "", body, &r); err != nil {
+		if err := ScanResponse(wire.OpenAIResponses, "", body, &r); err != nil {
 			t.Fatalf("%s: %v", e.ID, err)
 		}
 		if e.Status != 200 {
@@ -219,7 +220,7 @@ func TestResponsesRecordedAnswers(t *testing.T) {
 			at = bytes.LastIndex(body[:bytes.LastIndex(body, []byte("response.completed"))], []byte("\n\n"))
 		}
 		var cut Response
-		if err := ScanResponse(OpenAIResponses, "", body[:at], &cut); err != nil {
+		if err := ScanResponse(wire.OpenAIResponses, "", body[:at], &cut); err != nil {
 			t.Fatalf("%s: %v", e.ID, err)
 		}
 		if !cut.Cut || cut.FinishReason != "" || cut.ID != r.ID || cut.Model != r.Model {
@@ -230,7 +231,7 @@ func TestResponsesRecordedAnswers(t *testing.T) {
 		checkRecordedItems(t, e, &cut, want, true)
 		// Nor does a cut anywhere lose the model, make a call that was not made, or go without being told.
 		for at := 0; at < len(body)-20; at += 1 + len(body)/97 {
-			if err := ScanResponse(OpenAIResponses, "text/event-stream", body[:at], &cut); err != nil || !cut.Cut && !cut.Malformed || len(cut.Calls) > len(r.Calls) {
+			if err := ScanResponse(wire.OpenAIResponses, "text/event-stream", body[:at], &cut); err != nil || !cut.Cut && !cut.Malformed || len(cut.Calls) > len(r.Calls) {
 				t.Errorf("%s: cut at %d: %v, %+v", e.ID, at, err, cut)
 			}
 		}
@@ -292,7 +293,7 @@ func TestResponsesScanAllocatesNothing(t *testing.T) {
 	body := responsesSession(t, 100_000, 1)
 	checkResponses(t, &f, body)
 	if n := testing.AllocsPerRun(10, func() {
-		if err := ScanRequest(OpenAIResponses, body, &f); err != nil {
+		if err := ScanRequest(wire.OpenAIResponses, body, &f); err != nil {
 			t.Fatal(err)
 		}
 	}); n != 0 {
@@ -307,7 +308,7 @@ func BenchmarkScanResponsesRequest(b *testing.B) {
 			var size int64
 			for _, body := range bodies {
 				size += int64(len(body))
-				if err := ScanRequest(OpenAIResponses, body, &f); err != nil {
+				if err := ScanRequest(wire.OpenAIResponses, body, &f); err != nil {
 					b.Fatal(err)
 				}
 			}
@@ -315,7 +316,7 @@ func BenchmarkScanResponsesRequest(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				for _, body := range bodies {
-					if err := ScanRequest(OpenAIResponses, body, &f); err != nil {
+					if err := ScanRequest(wire.OpenAIResponses, body, &f); err != nil {
 						b.Fatal(err)
 					}
 				}

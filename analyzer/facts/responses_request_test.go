@@ -11,6 +11,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // responsesSeeds are requests with something in them that a scanner can get wrong.
@@ -33,7 +35,7 @@ var responsesSeeds = []string{
 
 func checkResponses(t *testing.T, f *Request, body []byte) {
 	t.Helper()
-	checkRequest(t, OpenAIResponses, refResponses, f, body)
+	checkRequest(t, wire.OpenAIResponses, refResponses, f, body)
 }
 
 func TestResponsesItems(t *testing.T) {
@@ -42,7 +44,7 @@ func TestResponsesItems(t *testing.T) {
 		t.Helper()
 		body = strings.ReplaceAll(body, "'", `"`)
 		before := `{"input":[null,`
-		if err := ScanRequest(OpenAIResponses, []byte(before+body+`]}`), &f); err != nil {
+		if err := ScanRequest(wire.OpenAIResponses, []byte(before+body+`]}`), &f); err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
 		want.Kind, want.Start, want.End, want.Hash = Object, len(before), len(before)+len(body), xxh3.HashString(body)
@@ -119,7 +121,7 @@ func TestResponsesFields(t *testing.T) {
 	check := func(item string, fields, null Fields, other string) {
 		t.Helper()
 		item = strings.ReplaceAll(item, "'", `"`)
-		if err := ScanMessages(OpenAIResponses, []byte(`[`+item+`]`), &f); err != nil {
+		if err := ScanMessages(wire.OpenAIResponses, []byte(`[`+item+`]`), &f); err != nil {
 			t.Fatalf("%s: %v", item, err)
 		}
 		if m := f.Messages[0]; m.Fields != fields || m.NullFields != null || string(m.OtherField) != other {
@@ -143,7 +145,7 @@ func TestResponsesRequest(t *testing.T) {
 	check := func(body string, want Request) {
 		t.Helper()
 		body = strings.ReplaceAll(body, "'", `"`)
-		if err := ScanRequest(OpenAIResponses, []byte(body), &f); err != nil {
+		if err := ScanRequest(wire.OpenAIResponses, []byte(body), &f); err != nil {
 			t.Fatalf("%s: %v", body, err)
 		}
 		if diff := cmp.Diff(want, f, sameFacts); diff != "" {
@@ -171,7 +173,7 @@ func TestResponsesRequest(t *testing.T) {
 	check(`{'previous_response_id':null,'conversation':null,'prompt':null}`, Request{})
 	// What cannot be seen: a template's messages, what was compacted, tools that an item brings.
 	check(`{'prompt':{'id':'pmpt_1'}}`, Request{Stored: true, OpenTools: true})
-	if err := ScanMessages(OpenAIResponses, []byte(`[{"type":"compaction","encrypted_content":"x"},{"type":"additional_tools","tools":[]}]`), &f); err != nil {
+	if err := ScanMessages(wire.OpenAIResponses, []byte(`[{"type":"compaction","encrypted_content":"x"},{"type":"additional_tools","tools":[]}]`), &f); err != nil {
 		t.Fatal(err)
 	}
 	if !f.Stored || !f.OpenTools {
@@ -183,7 +185,7 @@ func TestResponsesRequestErrors(t *testing.T) {
 	var f Request
 	check := func(body string, want error, items int) {
 		t.Helper()
-		if err := ScanRequest(OpenAIResponses, []byte(body), &f); !errors.Is(err, want) || len(f.Messages) != items {
+		if err := ScanRequest(wire.OpenAIResponses, []byte(body), &f); !errors.Is(err, want) || len(f.Messages) != items {
 			t.Errorf("%s: error %v, %d items; want %v, %d", body, err, len(f.Messages), want, items)
 		}
 	}
@@ -191,13 +193,13 @@ func TestResponsesRequestErrors(t *testing.T) {
 	check(`[]`, ErrNotJSON, 0)
 	check(`{"input":[{"role":"user"} 1]}`, ErrNotJSON, 1)
 	check(`{"input":[{"role":"user"},{"type":"function_call","call_id":"c"`, ErrTruncated, 1)
-	if err := ScanMessages(OpenAIResponses, []byte(`{}`), &f); !errors.Is(err, ErrNotJSON) {
+	if err := ScanMessages(wire.OpenAIResponses, []byte(`{}`), &f); !errors.Is(err, ErrNotJSON) {
 		t.Errorf("object: error %v, want ErrNotJSON", err)
 	}
 	for _, seed := range responsesSeeds {
 		seed = strings.TrimSpace(seed)
 		for n := 1; n < len(seed); n++ {
-			if err := ScanRequest(OpenAIResponses, []byte(seed[:n]), &f); !errors.Is(err, ErrTruncated) {
+			if err := ScanRequest(wire.OpenAIResponses, []byte(seed[:n]), &f); !errors.Is(err, ErrTruncated) {
 				t.Errorf("%s: error %v, want ErrTruncated", seed[:n], err)
 			}
 		}
@@ -207,7 +209,7 @@ func TestResponsesRequestErrors(t *testing.T) {
 func TestResponsesBounds(t *testing.T) {
 	var f Request
 	body := []byte(`{"input":[` + strings.Repeat(`{"type":"function_call"},{"type":"function_call_output"},`, maxKept) + `1]}`)
-	if err := ScanRequest(OpenAIResponses, body, &f); err != nil || len(f.Messages) != maxKept || f.Dropped != maxKept+1 {
+	if err := ScanRequest(wire.OpenAIResponses, body, &f); err != nil || len(f.Messages) != maxKept || f.Dropped != maxKept+1 {
 		t.Errorf("error %v, %d items, %d dropped", err, len(f.Messages), f.Dropped)
 	}
 }

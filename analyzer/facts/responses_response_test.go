@@ -7,6 +7,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // checkItems scans an answer, in which ' stands for ", and compares its facts with want, and its content with text if
@@ -18,7 +20,7 @@ func checkItems(t *testing.T, body, text string, want Response) {
 		want.ContentHash, want.ContentBytes = xxh3.HashString(text), len(text)
 	}
 	var r Response
-	if err := ScanResponse(OpenAIResponses, "", []byte(body), &r); err != nil {
+	if err := ScanResponse(wire.OpenAIResponses, "", []byte(body), &r); err != nil {
 		t.Fatalf("%s: %v", body, err)
 	}
 	if diff := cmp.Diff(want, r, cmpopts.EquateEmpty()); diff != "" {
@@ -93,7 +95,7 @@ func TestResponsesCut(t *testing.T) {
 	f := func(contentType, body string, want Response) {
 		t.Helper()
 		var r Response
-		if err := ScanResponse(OpenAIResponses, contentType, []byte(body), &r); err != nil {
+		if err := ScanResponse(wire.OpenAIResponses, contentType, []byte(body), &r); err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(want, r, cmpopts.EquateEmpty()); diff != "" {
@@ -118,16 +120,16 @@ func TestResponsesHashesAgree(t *testing.T) {
 		body := `[{"role":"assistant","content":` + escaped + `},
 			{"type":"message","role":"assistant","content":[{"type":"output_text","text":` + plain + `},{"type":"output_text","text":` + escaped + `}]},
 			{"type":"reasoning","encrypted_content":` + plain + `}]`
-		if err := ScanMessages(OpenAIResponses, []byte(body), &q); err != nil {
+		if err := ScanMessages(wire.OpenAIResponses, []byte(body), &q); err != nil {
 			t.Fatal(err)
 		}
 		var whole, pieces Response
 		body = `{"output":[{"type":"reasoning","encrypted_content":` + escaped + `},{"type":"message","content":[{"type":"output_text","text":` + plain + `}]}]}`
-		if err := ScanResponse(OpenAIResponses, "", []byte(body), &whole); err != nil {
+		if err := ScanResponse(wire.OpenAIResponses, "", []byte(body), &whole); err != nil {
 			t.Fatal(err)
 		}
 		piece := `data: {"type":"response.output_text.delta","item_id":"m","delta":`
-		if err := ScanResponse(OpenAIResponses, "", []byte(piece+plain+"}\n\n"+piece+escaped+"}\n\n"), &pieces); err != nil {
+		if err := ScanResponse(wire.OpenAIResponses, "", []byte(piece+plain+"}\n\n"+piece+escaped+"}\n\n"), &pieces); err != nil {
 			t.Fatal(err)
 		}
 		if q.Messages[0].ContentHash != whole.ContentHash || q.Messages[1].ContentHash != pieces.ContentHash || q.Messages[2].Signed != whole.Signed[0].Hash {

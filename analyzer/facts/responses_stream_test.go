@@ -8,6 +8,8 @@ import (
 	"testing"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // eventStream is a stream of these events, in which ' stands for ", each with its type as its name.
@@ -147,7 +149,7 @@ func TestResponsesStreamBounds(t *testing.T) {
 			fmt.Sprintf(`response.function_call_arguments.delta {'item_id':'fc_%d','delta':'{}'}`, i)))
 	}
 	var r Response
-	if err := ScanResponse(OpenAIResponses, "", []byte(strings.ReplaceAll(b.String(), "'", `"`)), &r); err != nil {
+	if err := ScanResponse(wire.OpenAIResponses, "", []byte(strings.ReplaceAll(b.String(), "'", `"`)), &r); err != nil {
 		t.Fatal(err)
 	}
 	if len(r.Calls) != maxAnswerCalls || !r.Cut || !r.Malformed || r.Calls[maxAnswerCalls-1].Arguments != "{}" {
@@ -173,7 +175,7 @@ func FuzzScanResponsesAnswer(f *testing.F) {
 	}
 	f.Fuzz(func(t *testing.T, body []byte) {
 		var r Response
-		if err := ScanResponse(OpenAIResponses, "", body, &r); err != nil {
+		if err := ScanResponse(wire.OpenAIResponses, "", body, &r); err != nil {
 			t.Fatal(err)
 		}
 		if len(r.Calls) > maxAnswerCalls || len(r.Error) > len(body) || r.ContentBytes < 0 || (r.Content == String) != (r.ContentHash != 0) {
@@ -185,7 +187,7 @@ func FuzzScanResponsesAnswer(f *testing.F) {
 		}
 		data := append(append([]byte(`data: {"type":"response.completed","response":`), bytes.ReplaceAll(body, []byte("\n"), nil)...), "}\n\n"...)
 		var s Response
-		if err := ScanResponse(OpenAIResponses, "", data, &s); err != nil {
+		if err := ScanResponse(wire.OpenAIResponses, "", data, &s); err != nil {
 			t.Fatal(err)
 		}
 		if s.ContentHash != r.ContentHash || len(s.Calls) != len(r.Calls) || len(s.Signed) != len(r.Signed) || s.Cut {

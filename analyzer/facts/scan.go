@@ -1,6 +1,10 @@
 package facts
 
-import "github.com/zeebo/xxh3"
+import (
+	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire"
+)
 
 // maxKept bounds the messages, and the calls, replies and tools, that one Request keeps: a hostile body of 64 MiB holds
 // 32 million elements of two bytes, and each would take some 300 bytes here.
@@ -9,17 +13,17 @@ const maxKept = 1 << 16
 // ScanRequest reads a request body of dialect d into f, reusing f's memory. It allocates nothing once f has grown. A
 // wrong type is a fact, not an error; of duplicate keys the last wins. The errors are ErrNotJSON, ErrTruncated and
 // ErrDialect; f then holds what was read up to there, whole messages only.
-func ScanRequest(d Dialect, body []byte, f *Request) error {
+func ScanRequest(d wire.Dialect, body []byte, f *Request) error {
 	switch d {
-	case OpenAIChat, Cohere:
+	case wire.OpenAIChat, wire.Cohere:
 		return f.scan(body, '{', (*Request).chat)
-	case OpenAIResponses:
+	case wire.OpenAIResponses:
 		return f.scan(body, '{', (*Request).responses)
-	case Anthropic:
+	case wire.Anthropic:
 		return f.scan(body, '{', (*Request).anthropic)
-	case Gemini:
+	case wire.Gemini:
 		return f.scan(body, '{', (*Request).gemini)
-	case Bedrock:
+	case wire.Bedrock:
 		return f.scan(body, '{', (*Request).bedrock)
 	default:
 		f.reset()
@@ -28,17 +32,17 @@ func ScanRequest(d Dialect, body []byte, f *Request) error {
 }
 
 // ScanMessages is ScanRequest for a bare array of messages, contents or input items.
-func ScanMessages(d Dialect, body []byte, f *Request) error {
+func ScanMessages(d wire.Dialect, body []byte, f *Request) error {
 	switch d {
-	case OpenAIChat, Cohere:
+	case wire.OpenAIChat, wire.Cohere:
 		return f.scan(body, '[', (*Request).chatMessages)
-	case OpenAIResponses:
+	case wire.OpenAIResponses:
 		return f.scan(body, '[', (*Request).responsesInput)
-	case Anthropic:
+	case wire.Anthropic:
 		return f.scan(body, '[', (*Request).anthropicMessages)
-	case Gemini:
+	case wire.Gemini:
 		return f.scan(body, '[', (*Request).geminiContents)
-	case Bedrock:
+	case wire.Bedrock:
 		return f.scan(body, '[', (*Request).bedrockMessages)
 	default:
 		f.reset()

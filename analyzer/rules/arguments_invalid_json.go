@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ArgumentsInvalidJSON finds calls whose arguments string holds no JSON object.
@@ -18,11 +19,11 @@ were joined into one; the model wrote bad JSON. Check arguments before storing t
 store an empty object and tell the model in the reply. An empty string is accepted as "no arguments".`,
 	Fix: "Parse arguments before storing the turn; when they do not parse, ask the model again or store {} and say so in its reply.",
 	// vLLM rejected these until 2026-09 and replaces them by {} since: not known from outside.
-	Severity: func(t facts.Target) check.Severity {
+	Severity: func(t wire.Target) check.Severity {
 		if t.Native {
 			return check.Lenient
 		}
-		return by{facts.OpenAIChat: {facts.Qwen, facts.MiniMax, facts.Ollama, facts.SGLang}}.reject(t)
+		return by{wire.OpenAIChat: {wire.Qwen, wire.MiniMax, wire.Ollama, wire.SGLang}}.reject(t)
 	},
 	Run: argumentsInvalidJSON,
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ArgumentsNotObject finds calls whose arguments are no JSON object, where the target wants one.
@@ -16,11 +17,11 @@ Anthropic's input, Bedrock's toolUse.input, Gemini's args and the arguments of O
 string that holds one: "json: cannot unmarshal string into Go struct field", "Input should be a valid dictionary". Usual
 cause: a history of chat completions, where arguments are a string, was converted without parsing it.`,
 	Fix: "Parse the arguments string to an object when a history of chat completions is converted; send {} for no arguments.",
-	Severity: func(t facts.Target) check.Severity {
-		if t.Native && t.Dialect == facts.OpenAIChat {
+	Severity: func(t wire.Target) check.Severity {
+		if t.Native && t.Dialect == wire.OpenAIChat {
 			return check.Reject
 		}
-		return by{facts.Anthropic: anthropics, facts.Gemini: nil, facts.Bedrock: nil}.reject(t)
+		return by{wire.Anthropic: anthropics, wire.Gemini: nil, wire.Bedrock: nil}.reject(t)
 	},
 	Run: argumentsNotObject,
 }
@@ -29,7 +30,7 @@ func argumentsNotObject(p *check.Pass) {
 	if !inBlocks(p.Target) && !p.Target.Native {
 		return
 	}
-	needed := p.Target.Dialect == facts.Anthropic || p.Target.Dialect == facts.Bedrock
+	needed := p.Target.Dialect == wire.Anthropic || p.Target.Dialect == wire.Bedrock
 	for i := range p.Pairing.Calls {
 		c := &p.Pairing.Calls[i]
 		if c.ArgsKind == facts.Object || c.ArgsKind <= facts.Null && !needed || c.FuncKind != facts.Object {

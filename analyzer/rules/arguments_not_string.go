@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ArgumentsNotString finds calls whose arguments are JSON instead of a string that holds JSON.
@@ -16,13 +17,13 @@ In chat completions, and in the Responses API, arguments are a string that holds
 answers 400 with the path; Gemini's OpenAI endpoint answers only "Request contains an invalid argument". Usual cause:
 arguments were parsed to run the tool, or stored in a JSON column, and sent back parsed. Keep the string of the answer.`,
 	Fix: "Send function.arguments back as the string that the model gave; serialise it again if it was parsed.",
-	Severity: func(t facts.Target) check.Severity {
+	Severity: func(t wire.Target) check.Severity {
 		if t.Native {
 			return check.Lenient
 		}
 		return by{
-			facts.OpenAIChat:      {facts.OpenAI, facts.Azure, facts.GeminiOpenAI, facts.Ollama},
-			facts.OpenAIResponses: openAIs,
+			wire.OpenAIChat:      {wire.OpenAI, wire.Azure, wire.GeminiOpenAI, wire.Ollama},
+			wire.OpenAIResponses: openAIs,
 		}.reject(t)
 	},
 	Run: argumentsNotString,

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // AssistantContentMissing finds assistant messages with neither content nor calls.
@@ -22,8 +23,8 @@ accept it.`,
 }
 
 var answersChecked = by{
-	facts.OpenAIChat:      {facts.OpenAI, facts.Azure, facts.Mistral, facts.Kimi, facts.GLM},
-	facts.OpenAIResponses: openAIs, facts.Anthropic: anthropics, facts.Gemini: nil, facts.Bedrock: nil,
+	wire.OpenAIChat:      {wire.OpenAI, wire.Azure, wire.Mistral, wire.Kimi, wire.GLM},
+	wire.OpenAIResponses: openAIs, wire.Anthropic: anthropics, wire.Gemini: nil, wire.Bedrock: nil,
 }
 
 // instead are what an answer may have in place of content: a refusal, sound, a call in the old form.
@@ -35,7 +36,7 @@ func assistantContentMissing(p *check.Pass) {
 		if m.Role != facts.RoleAssistant || m.Content > facts.Null || len(m.Calls) > 0 || m.Fields&^m.NullFields&instead != 0 {
 			continue
 		}
-		if p.Target.Dialect == facts.OpenAIResponses && (m.Item != facts.ItemMessage || m.Content != facts.Absent) {
+		if p.Target.Dialect == wire.OpenAIResponses && (m.Item != facts.ItemMessage || m.Content != facts.Absent) {
 			continue // other items have no content, and null was not seen refused
 		}
 		if m.ToolCalls > facts.Null && m.ToolCalls != facts.Array || p.Request.Dropped > 0 {
@@ -46,9 +47,9 @@ func assistantContentMissing(p *check.Pass) {
 			detail, is = "null", "content null and no "
 		}
 		severity := answersChecked.reject(p.Target)
-		if m.Reasoning > facts.Null && p.Target.Dialect == facts.OpenAIChat {
+		if m.Reasoning > facts.Null && p.Target.Dialect == wire.OpenAIChat {
 			// What thinking models answer: who minds that is not known but of OpenAI, which ignores reasoning.
-			severity = by{facts.OpenAIChat: openAIs}.reject(p.Target)
+			severity = by{wire.OpenAIChat: openAIs}.reject(p.Target)
 		}
 		p.ReportAs(severity, i, nil, nil, detail, "%s has %s%s", at(p, i), is, wordsOf(p).calls)
 	}

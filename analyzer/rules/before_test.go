@@ -5,10 +5,11 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // violationsAfter is violations of a request that follows answer, the body of a response; nil when none is known.
-func violationsAfter(t *testing.T, target facts.Target, body, answer []byte) []check.Violation {
+func violationsAfter(t *testing.T, target wire.Target, body, answer []byte) []check.Violation {
 	t.Helper()
 	if answer == nil {
 		return violations(t, target, body)

@@ -9,11 +9,12 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // A shape writes requests of a dialect.
 type shape struct {
-	target              facts.Target
+	target              wire.Target
 	head                string // up to the first turn
 	tool                string // by its number
 	turn                string // an assistant's two parallel calls, by their numbers
@@ -33,7 +34,7 @@ var shapes = []shape{
 		reply: `{"role":"tool","tool_call_id":"call_%d","content":"%s"}`, between: ",", end: `]}`,
 	},
 	{
-		target: facts.Target{Dialect: facts.OpenAIResponses, Variant: facts.OpenAI},
+		target: wire.Target{Dialect: wire.OpenAIResponses, Variant: wire.OpenAI},
 		head:   `{"model":"gpt-5","tools":[%s],"input":[{"role":"system","content":"You are a coding agent."},{"role":"user","content":"Fix the build."}`,
 		tool:   `{"type":"function","name":"tool_%d","parameters":{"type":"object","properties":{"path":{"type":"string"}}}}`,
 		turn: `,{"type":"function_call","call_id":"call_%d","name":"tool_0","arguments":"{\"path\":\"a.go\"}"},` +
@@ -41,7 +42,7 @@ var shapes = []shape{
 		reply: `{"type":"function_call_output","call_id":"call_%d","output":"%s"}`, between: ",", end: `]}`,
 	},
 	{
-		target: facts.Target{Dialect: facts.Anthropic, Variant: facts.AnthropicAPI},
+		target: wire.Target{Dialect: wire.Anthropic, Variant: wire.AnthropicAPI},
 		head:   `{"model":"claude-sonnet-4-5","max_tokens":100,"tools":[%s],"messages":[{"role":"user","content":"Fix the build."}`,
 		tool:   `{"name":"tool_%d","input_schema":{"type":"object","properties":{"path":{"type":"string"}}}}`,
 		turn: `,{"role":"assistant","content":[{"type":"text","text":"I look at both files."},` +
@@ -51,7 +52,7 @@ var shapes = []shape{
 		reply: `{"type":"tool_result","tool_use_id":"toolu_%d","content":"%s"}`, between: ",", after: "]}", end: `]}`,
 	},
 	{
-		target: facts.Target{Dialect: facts.Gemini, Variant: facts.GeminiAPI, Model: "gemini-2.5-pro"},
+		target: wire.Target{Dialect: wire.Gemini, Variant: wire.GeminiAPI, Model: "gemini-2.5-pro"},
 		head:   `{"tools":[{"functionDeclarations":[%s]}],"contents":[{"role":"user","parts":[{"text":"Fix the build."}]}`,
 		tool:   `{"name":"tool_%d","parameters":{"type":"OBJECT","properties":{"path":{"type":"STRING"}}}}`,
 		turn: `,{"role":"model","parts":[{"text":"I look at both files."},` +
@@ -61,7 +62,7 @@ var shapes = []shape{
 		reply: `{"functionResponse":{"id":"call_%d","name":"tool_0","response":{"output":"%s"}}}`, between: ",", after: "]}", end: `]}`,
 	},
 	{
-		target: facts.Target{Dialect: facts.Bedrock, Variant: facts.BedrockAPI, Model: "anthropic.claude-sonnet-4-5-20250929-v1:0"},
+		target: wire.Target{Dialect: wire.Bedrock, Variant: wire.BedrockAPI, Model: "anthropic.claude-sonnet-4-5-20250929-v1:0"},
 		head:   `{"toolConfig":{"tools":[%s]},"messages":[{"role":"user","content":[{"text":"Fix the build."}]}`,
 		tool:   `{"toolSpec":{"name":"tool_%d","inputSchema":{"json":{"type":"object","properties":{"path":{"type":"string"}}}}}}`,
 		turn: `,{"role":"assistant","content":[{"text":"I look at both files."},` +
@@ -71,7 +72,7 @@ var shapes = []shape{
 		reply: `{"toolResult":{"toolUseId":"tooluse_%d","content":[{"text":"%s"}]}}`, between: ",", after: "]}", end: `]}`,
 	},
 	{
-		target: facts.Target{Dialect: facts.Cohere, Variant: facts.CohereAPI},
+		target: wire.Target{Dialect: wire.Cohere, Variant: wire.CohereAPI},
 		head:   `{"model":"command-a","tools":[%s],"messages":[{"role":"system","content":"You are a coding agent."},{"role":"user","content":"Fix the build."}`,
 		tool:   `{"type":"function","function":{"name":"tool_%d","parameters":{"type":"object","properties":{"path":{"type":"string"}}}}}`,
 		turn: `,{"role":"assistant","tool_plan":"I look at both files.","tool_calls":[` +

@@ -10,21 +10,22 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // accepted judges requests that a provider has answered with 200, and counts.
 type accepted struct {
 	checker  *check.Checker
-	requests map[facts.Dialect]int
+	requests map[wire.Dialect]int
 	replies  int // requests with a tool reply
 	lenient  map[string]int
 }
 
 func newAccepted() *accepted {
-	return &accepted{checker: check.NewChecker(All), requests: map[facts.Dialect]int{}, lenient: map[string]int{}}
+	return &accepted{checker: check.NewChecker(All), requests: map[wire.Dialect]int{}, lenient: map[string]int{}}
 }
 
-func (a *accepted) judge(t *testing.T, id string, target facts.Target, body []byte) {
+func (a *accepted) judge(t *testing.T, id string, target wire.Target, body []byte) {
 	t.Helper()
 	r := scan(t, target, body)
 	target = target.WithModel(string(r.Model))
@@ -61,7 +62,7 @@ func TestAcceptedExchanges(t *testing.T) {
 			return
 		}
 		target := facts.Detect(x.URL, "", x.Request)
-		if target.Dialect == facts.Other {
+		if target.Dialect == wire.Other {
 			other++
 			return
 		}
@@ -72,8 +73,8 @@ func TestAcceptedExchanges(t *testing.T) {
 
 // TestAcceptedConversations: nor of a recorded conversation.
 func TestAcceptedConversations(t *testing.T) {
-	dialects := map[string]facts.Dialect{
-		"openai.chat": facts.OpenAIChat, "openai.responses": facts.OpenAIResponses, "anthropic.messages": facts.Anthropic,
+	dialects := map[string]wire.Dialect{
+		"openai.chat": wire.OpenAIChat, "openai.responses": wire.OpenAIResponses, "anthropic.messages": wire.Anthropic,
 	}
 	a := newAccepted()
 	lines(t, "../../../shared/data/conversations.jsonl.gz", func(line []byte) {
@@ -105,7 +106,7 @@ func TestAcceptedConversations(t *testing.T) {
 				body[key] = v
 			}
 		}
-		if dialect == facts.OpenAIResponses {
+		if dialect == wire.OpenAIResponses {
 			body["input"] = x.Messages[:n]
 		} else {
 			body["messages"] = x.Messages[:n]
@@ -115,7 +116,7 @@ func TestAcceptedConversations(t *testing.T) {
 			t.Fatal(err)
 		}
 		// Without a URL it is judged as the first variant of its dialect, the strictest.
-		target := facts.Target{Dialect: dialect, Variant: facts.Variants[dialect][0]}
+		target := wire.Target{Dialect: dialect, Variant: dialect.Variants()[0]}
 		if x.URL != "" {
 			target.Variant = facts.Detect(x.URL, x.Model, nil).Variant
 		}

@@ -2,7 +2,7 @@ package rules
 
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // DuplicateCallIDInHistory finds calls with the id of a call of an earlier turn.
@@ -22,7 +22,7 @@ the ids unique when an answer is stored.`,
 }
 
 // countIDs compare how often an id is called with how often it is answered.
-var countIDs = by{facts.OpenAIChat: {facts.Mistral, facts.MiniMax}}
+var countIDs = by{wire.OpenAIChat: {wire.Mistral, wire.MiniMax}}
 
 func duplicateCallIDInHistory(p *check.Pass) {
 	for i := range p.Pairing.Calls {

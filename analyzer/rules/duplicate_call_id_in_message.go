@@ -2,7 +2,7 @@ package rules
 
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // DuplicateCallIDInMessage finds calls that share their id with another call of the same turn.
@@ -22,8 +22,8 @@ stored, and use it in the reply.`,
 }
 
 var uniqueIDs = by{
-	facts.OpenAIChat: {facts.OpenAI, facts.DeepSeek, facts.Kimi, facts.Mistral},
-	facts.Anthropic:  anthropics, facts.Bedrock: nil,
+	wire.OpenAIChat: {wire.OpenAI, wire.DeepSeek, wire.Kimi, wire.Mistral},
+	wire.Anthropic:  anthropics, wire.Bedrock: nil,
 }
 
 func duplicateCallIDInMessage(p *check.Pass) {

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // DuplicateItemID finds items of an input with the same id.
@@ -17,12 +18,12 @@ and try again". Usual causes: a resumed run appends its items again; an approval
 ids are made by the client from something that repeats. Messages under one made-up id were seen accepted where store is
 false, and seen refused. Store each item once, by its id.`,
 	Fix:      "Store every output item once, keyed by its id, and leave out ids that are not the provider's own.",
-	Severity: by{facts.OpenAIResponses: openAIs}.reject,
+	Severity: by{wire.OpenAIResponses: openAIs}.reject,
 	Run:      duplicateItemID,
 }
 
 func duplicateItemID(p *check.Pass) {
-	if p.Target.Dialect != facts.OpenAIResponses {
+	if p.Target.Dialect != wire.OpenAIResponses {
 		return
 	}
 	ids := 0
@@ -38,7 +39,7 @@ func duplicateItemID(p *check.Pass) {
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		if len(m.ID) > 0 && m.Item != facts.ItemReference && !seen.Add(m.ID) {
-			severity := by{facts.OpenAIResponses: openAIs}.reject(p.Target)
+			severity := by{wire.OpenAIResponses: openAIs}.reject(p.Target)
 			if m.Item == facts.ItemMessage && p.Request.Unstored {
 				severity = check.Lenient
 			}

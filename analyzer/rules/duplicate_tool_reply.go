@@ -2,7 +2,7 @@ package rules
 
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // DuplicateToolReply finds second replies to a call within its turn.
@@ -17,8 +17,8 @@ tool ran twice; a retry or a resumed run appended its result again; an approval 
 replies. Replace the reply instead of appending another. The same id in a later turn is no defect.`,
 	Fix: "Store one reply per call id: replace the reply on a retry instead of appending another.",
 	Severity: by{
-		facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Mistral},
-		facts.Anthropic:  anthropics, facts.Gemini: nil, facts.Bedrock: nil,
+		wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Mistral},
+		wire.Anthropic:  anthropics, wire.Gemini: nil, wire.Bedrock: nil,
 	}.reject,
 	Run: duplicateToolReply,
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // EmptyContent finds messages with nothing in them, where the target wants something.
@@ -18,14 +19,14 @@ although the model said nothing; reasoning was taken out and nothing was left; a
 such a message out, or the empty part of it.`,
 	Fix: "Leave empty messages and empty text parts out of the history, and do not store a turn in which the model said nothing.",
 	Severity: by{
-		facts.OpenAIChat: {facts.Kimi, facts.XAI, facts.GLM},
-		facts.Anthropic:  anthropics, facts.Gemini: nil, facts.Bedrock: nil,
+		wire.OpenAIChat: {wire.Kimi, wire.XAI, wire.GLM},
+		wire.Anthropic:  anthropics, wire.Gemini: nil, wire.Bedrock: nil,
 	}.reject,
 	Run: emptyContent,
 }
 
 func emptyContent(p *check.Pass) {
-	if !inBlocks(p.Target) && (p.Target.Dialect != facts.OpenAIChat || !wantsContent(p.Target.Variant)) {
+	if !inBlocks(p.Target) && (p.Target.Dialect != wire.OpenAIChat || !wantsContent(p.Target.Variant)) {
 		return
 	}
 	for i := range p.Request.Messages {
@@ -34,7 +35,7 @@ func emptyContent(p *check.Pass) {
 			emptyMessage(p, i, m)
 		}
 	}
-	if p.Target.Dialect == facts.Bedrock {
+	if p.Target.Dialect == wire.Bedrock {
 		for i := range p.Pairing.Replies {
 			r := &p.Pairing.Replies[i]
 			if r.IsError && r.Content == facts.Array && r.PartCount == 0 {
@@ -44,7 +45,7 @@ func emptyContent(p *check.Pass) {
 	}
 }
 
-func wantsContent(v facts.Variant) bool { return v == facts.Kimi || v == facts.XAI || v == facts.GLM }
+func wantsContent(v wire.Variant) bool { return v == wire.Kimi || v == wire.XAI || v == wire.GLM }
 
 func emptyMessage(p *check.Pass, i int, m *facts.Message) {
 	detail, is := "", ""
@@ -55,26 +56,26 @@ func emptyMessage(p *check.Pass, i int, m *facts.Message) {
 		detail, is = "empty_string", "empty content"
 	case m.Parts&facts.PartBlank != 0:
 		detail, is = "blank_part", "a text part that is empty"
-	case p.Target.Dialect == facts.Gemini && m.Content <= facts.Null && m.Role != facts.RoleAssistant:
+	case p.Target.Dialect == wire.Gemini && m.Content <= facts.Null && m.Role != facts.RoleAssistant:
 		detail, is = "no_parts", "no parts"
 	default:
 		return
 	}
 	severity := check.Reject
 	switch {
-	case p.Target.Dialect == facts.Anthropic:
+	case p.Target.Dialect == wire.Anthropic:
 		// The last message may be an empty answer, to be filled by the model.
 		last := i == len(p.Request.Messages)-1 && m.Role == facts.RoleAssistant
 		if last && detail != "blank_part" {
 			return
 		}
-		if last || p.Target.Variant == facts.OtherVariant {
+		if last || p.Target.Variant == wire.OtherVariant {
 			severity = check.Lenient
 		}
-	case p.Target.Dialect == facts.Gemini && detail == "blank_part":
+	case p.Target.Dialect == wire.Gemini && detail == "blank_part":
 		severity = check.Lenient // seen refused and, mostly, accepted
 	case inBlocks(p.Target):
-	case p.Target.Variant == facts.XAI:
+	case p.Target.Variant == wire.XAI:
 		// "Each message must have at least one content element"; with calls this is null_content_with_calls.
 		if detail != "no_parts" || len(m.Calls) > 0 {
 			return

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // EmptyToolCallsArray finds messages whose tool_calls is an empty array.
@@ -16,11 +17,11 @@ An answer without calls has no tool_calls at all: OpenAI answers an empty array 
 with minimum length 1", Qwen with "Empty tool_calls is not supported in message". Usual cause: an SDK or a data class
 that writes its default. Leave the key out.`,
 	Fix: "Leave tool_calls out of a message that has no calls (exclude empty fields when serialising).",
-	Severity: func(t facts.Target) check.Severity {
-		if (by{facts.OpenAIChat: {facts.VLLM, facts.Ollama, facts.DeepSeek}}).has(t) {
+	Severity: func(t wire.Target) check.Severity {
+		if (by{wire.OpenAIChat: {wire.VLLM, wire.Ollama, wire.DeepSeek}}).has(t) {
 			return check.Lenient
 		}
-		return by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Qwen}}.rejectOrStyle(t)
+		return by{wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.Qwen}}.rejectOrStyle(t)
 	},
 	Run: emptyToolCallsArray,
 }

@@ -6,6 +6,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // An agent's test checks the request that the agent is about to send, or has sent.
@@ -16,10 +17,10 @@ func Example() {
 		{"role": "tool", "tool_call_id": "call_1", "content": "PORT=80"}]}`)
 
 	var request facts.Request
-	if err := facts.ScanRequest(facts.OpenAIChat, body, &request); err != nil {
+	if err := facts.ScanRequest(wire.OpenAIChat, body, &request); err != nil {
 		panic(err)
 	}
-	target := facts.Target{Dialect: facts.OpenAIChat, Variant: facts.OpenAI}
+	target := wire.Target{Dialect: wire.OpenAIChat, Variant: wire.OpenAI}
 	for _, v := range check.NewChecker(rules.InOrder).Check(&request, target, nil) {
 		fmt.Println(v.Rule.ID, v.Predicted, "in message", v.Message)
 		fmt.Println("fix:", v.Rule.Fix)

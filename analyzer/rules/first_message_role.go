@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // FirstMessageRole finds histories that start with the assistant where the user must speak first.
@@ -22,20 +23,20 @@ cut falls. Cut before a user message, so that what remains starts with one.`,
 }
 
 // firstMessageSeverity: what stands behind an inference profile of Bedrock may be Claude.
-func firstMessageSeverity(t facts.Target) check.Severity {
+func firstMessageSeverity(t wire.Target) check.Severity {
 	if after(t.Model, "claude") >= 0 || after(t.Model, "inference-profile") >= 0 {
 		return check.Lenient
 	}
-	return by{facts.Bedrock: nil, facts.Gemini: nil}.reject(t)
+	return by{wire.Bedrock: nil, wire.Gemini: nil}.reject(t)
 }
 
 func firstMessageRole(p *check.Pass) {
 	switch p.Target.Dialect {
-	case facts.OpenAIResponses:
+	case wire.OpenAIResponses:
 		return
-	case facts.OpenAIChat:
+	case wire.OpenAIChat:
 		switch p.Target.Variant {
-		case facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Mistral, facts.Ollama:
+		case wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Mistral, wire.Ollama:
 			return
 		default:
 		}
@@ -51,7 +52,7 @@ func firstMessageRole(p *check.Pass) {
 	detail, and := "", ""
 	if len(p.Request.Messages[i].Calls) > 0 {
 		detail, and = "call", " and makes a call"
-	} else if p.Target.Dialect == facts.Gemini || p.Target.Dialect == facts.OpenAIChat && p.Target.Variant == facts.GeminiOpenAI {
+	} else if p.Target.Dialect == wire.Gemini || p.Target.Dialect == wire.OpenAIChat && p.Target.Variant == wire.GeminiOpenAI {
 		return // only a call must follow the user
 	}
 	p.Report(i, nil, nil, detail, "message %d (%s) is the first of the history%s; no user message comes before it", i, role(p, i), and)

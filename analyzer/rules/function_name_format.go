@@ -5,6 +5,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // FunctionNameFormat finds functions, called or declared, whose name has a form that providers refuse.
@@ -24,13 +25,13 @@ back when a call comes.`,
 }
 
 var checkNames = by{
-	facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Mistral},
-	facts.Gemini:     nil, facts.Bedrock: nil,
+	wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.Mistral},
+	wire.Gemini:     nil, wire.Bedrock: nil,
 }
 
 func functionNameFormat(p *check.Pass) {
 	form, chat := nameForm, isChat(p.Target)
-	if p.Target.Dialect == facts.Gemini || p.Target.Variant == facts.GeminiOpenAI {
+	if p.Target.Dialect == wire.Gemini || p.Target.Variant == wire.GeminiOpenAI {
 		form = geminiNameForm
 	}
 	for _, tool := range p.Request.Tools {
@@ -39,7 +40,7 @@ func functionNameFormat(p *check.Pass) {
 		}
 	}
 	severity := checkNames.reject(p.Target)
-	if chat && p.Target.Variant == facts.Mistral {
+	if chat && p.Target.Variant == wire.Mistral {
 		severity = check.Lenient // its models make up names, and it was seen to take them back
 	}
 	var last []byte // calls of one function mostly come in a row

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // LastMessageRole finds requests that end with the assistant where the model must have something to answer.
@@ -22,25 +23,25 @@ when there is a new user message or tool reply; where a start of the answer is m
 	Run:      lastMessageRole,
 }
 
-func lastMessageSeverity(t facts.Target) check.Severity {
+func lastMessageSeverity(t wire.Target) check.Severity {
 	switch t.Dialect {
-	case facts.Anthropic:
-		if refuses, _ := refusesPrefill(t.Model); refuses && t.Variant != facts.OtherVariant {
+	case wire.Anthropic:
+		if refuses, _ := refusesPrefill(t.Model); refuses && t.Variant != wire.OtherVariant {
 			return check.Reject
 		}
 		return check.Lenient
-	case facts.Bedrock:
+	case wire.Bedrock:
 		if after(t.Model, "amazon.") >= 0 || after(t.Model, "inference-profile") >= 0 {
 			return check.Lenient // Nova was seen to take it
 		}
 	default:
 	}
-	return by{facts.OpenAIChat: {facts.Mistral}, facts.Bedrock: nil, facts.Gemini: {facts.VertexGemini}}.reject(t)
+	return by{wire.OpenAIChat: {wire.Mistral}, wire.Bedrock: nil, wire.Gemini: {wire.VertexGemini}}.reject(t)
 }
 
 func lastMessageRole(p *check.Pass) {
 	n := len(p.Request.Messages)
-	if n == 0 || p.Request.Dropped > 0 || p.Target.Dialect == facts.OpenAIResponses {
+	if n == 0 || p.Request.Dropped > 0 || p.Target.Dialect == wire.OpenAIResponses {
 		return
 	}
 	m := &p.Request.Messages[n-1]
@@ -48,7 +49,7 @@ func lastMessageRole(p *check.Pass) {
 		return
 	}
 	severity := lastMessageSeverity(p.Target)
-	if p.Target.Dialect == facts.Bedrock && !followsReplies(p, n-1) {
+	if p.Target.Dialect == wire.Bedrock && !followsReplies(p, n-1) {
 		if refuses, known := refusesPrefill(p.Target.Model); known && !refuses {
 			severity = check.Lenient // seen refused are prefills after tool results, and one after a text was accepted
 		}
@@ -69,20 +70,20 @@ func followsReplies(p *check.Pass, i int) bool {
 // takesPrefill reports whether the target is known to continue an assistant message.
 func takesPrefill(p *check.Pass) bool {
 	switch p.Target.Dialect {
-	case facts.OpenAIChat:
+	case wire.OpenAIChat:
 		switch p.Target.Variant {
-		case facts.OpenAI, facts.Azure, facts.Ollama, facts.VLLM, facts.OpenRouter:
+		case wire.OpenAI, wire.Azure, wire.Ollama, wire.VLLM, wire.OpenRouter:
 			return true
-		case facts.DeepSeek:
+		case wire.DeepSeek:
 			return !modelIs(p, "reasoner") // refused in 2025
 		default:
 		}
-	case facts.Gemini:
-		return p.Target.Variant == facts.GeminiAPI
-	case facts.Anthropic:
+	case wire.Gemini:
+		return p.Target.Variant == wire.GeminiAPI
+	case wire.Anthropic:
 		refuses, known := refusesPrefill(p.Target.Model)
 		return known && !refuses
-	case facts.Bedrock:
+	case wire.Bedrock:
 		// Claude's prefill passes, but for newer models and together with tools.
 		refuses, known := refusesPrefill(p.Target.Model)
 		return known && !refuses && !p.Request.HasTools && !p.Request.Bare

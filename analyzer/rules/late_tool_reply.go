@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // LateToolReply finds tool replies that come after another message has closed the turn of their call.
@@ -19,9 +20,9 @@ message is put in while a tool runs; parallel calls are stored as several assist
 conversation. Hold new messages back until every call has its reply.`,
 	Fix: "Append every tool reply directly after its assistant message, and hold other messages back until the last reply is in.",
 	Severity: by{
-		facts.OpenAIChat:      {facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Qwen, facts.Kimi, facts.Mistral, facts.MiniMax},
-		facts.OpenAIResponses: {facts.DeepSeekResponses},
-		facts.Anthropic:       anthropics, facts.Gemini: nil, facts.Bedrock: nil,
+		wire.OpenAIChat:      {wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen, wire.Kimi, wire.Mistral, wire.MiniMax},
+		wire.OpenAIResponses: {wire.DeepSeekResponses},
+		wire.Anthropic:       anthropics, wire.Gemini: nil, wire.Bedrock: nil,
 	}.reject,
 	Run: lateToolReply,
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // LegacyFunctionRole finds the calls of 2023: functions, function_call and the role function.
@@ -21,18 +22,18 @@ tools, tool_calls and tool messages, and leave out null fields.`,
 	Run:      legacyFunctionRole,
 }
 
-func legacySeverity(t facts.Target) check.Severity {
-	if t.Dialect == facts.OpenAIChat && (t.Variant == facts.OpenAI || t.Variant == facts.Azure) {
+func legacySeverity(t wire.Target) check.Severity {
+	if t.Dialect == wire.OpenAIChat && (t.Variant == wire.OpenAI || t.Variant == wire.Azure) {
 		return check.Style
 	}
-	return rejectedBy(facts.DeepSeek, facts.Mistral, facts.Groq)(t)
+	return rejectedBy(wire.DeepSeek, wire.Mistral, wire.Groq)(t)
 }
 
 func legacyFunctionRole(p *check.Pass) {
-	if p.Target.Dialect != facts.OpenAIChat {
+	if p.Target.Dialect != wire.OpenAIChat {
 		return
 	}
-	groq := p.Target.Variant == facts.Groq // it was seen to refuse the null only
+	groq := p.Target.Variant == wire.Groq // it was seen to refuse the null only
 	severity, beside := legacySeverity(p.Target), check.Lenient
 	switch {
 	case groq:

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // MalformedToolCall finds entries of tool_calls that lack what a call needs.
@@ -22,9 +23,9 @@ Some providers leave out type, and take it back so.`,
 }
 
 var (
-	callsChecked = by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Mistral, facts.Kimi, facts.Groq}}
+	callsChecked = by{wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Mistral, wire.Kimi, wire.Groq}}
 	// Mistral leaves out the type itself; of the others nobody saw it refused.
-	typeChecked = by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.DeepSeek}}
+	typeChecked = by{wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.DeepSeek}}
 )
 
 func malformedToolCall(p *check.Pass) {

@@ -5,6 +5,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // MessageNameFormat finds messages whose name has a form that the target refuses.
@@ -18,7 +19,7 @@ The member name tells participants of one role apart. OpenAI refuses white space
 match pattern": until 2024 all but letters, digits, _ and -, today only < | \ / >. Mistral refuses any name but a tool
 message's. Usual cause: the display name of a user or an agent. Leave name out, or clean it.`,
 	Fix:      "Leave name out of messages, or reduce it to letters, digits, _ and -.",
-	Severity: by{facts.OpenAIChat: {facts.OpenAI, facts.Mistral}}.reject,
+	Severity: by{wire.OpenAIChat: {wire.OpenAI, wire.Mistral}}.reject,
 	Run:      messageNameFormat,
 }
 
@@ -32,8 +33,8 @@ func messageNameFormat(p *check.Pass) {
 			continue
 		}
 		detail, is := "", ""
-		severity := by{facts.OpenAIChat: {facts.OpenAI}}.reject(p.Target)
-		switch mistral := p.Target.Variant == facts.Mistral; {
+		severity := by{wire.OpenAIChat: {wire.OpenAI}}.reject(p.Target)
+		switch mistral := p.Target.Variant == wire.Mistral; {
 		case mistral && m.Role != facts.RoleTool:
 			detail, is, severity = "any", "which is not allowed", check.Reject
 		case mistral && (len(m.Name) > 64 || !plain(m.Name, "_-")):

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // MissingToolCallID finds tool replies that do not say which call they answer.
@@ -17,9 +18,9 @@ Without tool_call_id, or with an empty one, a reply belongs to no call: 400, "me
 that carry the id apart from the name. Store the id with the call and with its reply.`,
 	Fix: "Set tool_call_id (tool_use_id, call_id, Gemini's name) of every reply to that of the call it answers, and store it with the reply.",
 	Severity: by{
-		facts.OpenAIChat:      {facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Kimi, facts.Mistral},
-		facts.OpenAIResponses: openAIs, facts.Anthropic: anthropics, facts.Bedrock: nil,
-		facts.Gemini: {facts.GeminiAPI}, // "function_response.name: Name cannot be empty"
+		wire.OpenAIChat:      {wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Kimi, wire.Mistral},
+		wire.OpenAIResponses: openAIs, wire.Anthropic: anthropics, wire.Bedrock: nil,
+		wire.Gemini: {wire.GeminiAPI}, // "function_response.name: Name cannot be empty"
 	}.reject,
 	Run: missingToolCallID,
 }
@@ -27,7 +28,7 @@ that carry the id apart from the name. Store the id with the call and with its r
 func missingToolCallID(p *check.Pass) {
 	for r := range p.Pairing.With(check.ReplyWithoutID) {
 		id, k := wordsOf(p).id, r.IDKind
-		if p.Target.Dialect == facts.Gemini {
+		if p.Target.Dialect == wire.Gemini {
 			k = r.NameKind
 		}
 		if k == facts.Absent && p.Target.Native {

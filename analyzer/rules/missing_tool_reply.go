@@ -4,7 +4,7 @@ import (
 	"bytes"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // MissingToolReply finds calls without a reply in their turn.
@@ -26,13 +26,13 @@ a reply that says so.`,
 }
 
 var needReplies = by{
-	facts.OpenAIChat:      {facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Qwen, facts.Kimi, facts.Mistral},
-	facts.OpenAIResponses: {facts.OpenAI, facts.Azure, facts.DeepSeekResponses},
-	facts.Anthropic:       anthropics, facts.Gemini: nil, facts.Bedrock: nil,
+	wire.OpenAIChat:      {wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen, wire.Kimi, wire.Mistral},
+	wire.OpenAIResponses: {wire.OpenAI, wire.Azure, wire.DeepSeekResponses},
+	wire.Anthropic:       anthropics, wire.Gemini: nil, wire.Bedrock: nil,
 }
 
 // countReplies compare numbers, in some versions: as many replies as calls may pass, whatever they name.
-var countReplies = by{facts.OpenAIChat: {facts.Mistral}}
+var countReplies = by{wire.OpenAIChat: {wire.Mistral}}
 
 func missingToolReply(p *check.Pass) {
 	replies, group, inGroup := 0, -1, 0 // replies seen so far; the newest group, and how many of them it has
@@ -51,7 +51,7 @@ func missingToolReply(p *check.Pass) {
 			}
 		}
 		g := p.Pairing.Groups[c.Group]
-		if p.Target.Dialect == facts.Gemini && len(p.Pairing.Replies) == 0 && undeclared(p) {
+		if p.Target.Dialect == wire.Gemini && len(p.Pairing.Replies) == 0 && undeclared(p) {
 			severity = check.Lenient // Gemini 2.0 and 2.5 were seen to accept it
 		}
 		detail, goesOn := missing(g, "at_end"), "the request ends"
@@ -61,7 +61,7 @@ func missingToolReply(p *check.Pass) {
 		p.ReportAs(severity, c.Message, c.ID, c.Name, detail, "call %s of %s has no reply: %s with %d of %d calls answered",
 			answered(p, c), ref(p, c.Message), goesOn, g.Answered, g.Last-g.First)
 	}
-	if p.Target.Dialect == facts.Anthropic && !p.Pairing.Unknown {
+	if p.Target.Dialect == wire.Anthropic && !p.Pairing.Unknown {
 		serverTools(p)
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // TestModels: rules that depend on the model, where the URL names it.
 func TestModels(t *testing.T) {
-	bedrock := facts.Target{Dialect: facts.Bedrock, Variant: facts.BedrockAPI}
-	gemini := facts.Target{Dialect: facts.Gemini, Variant: facts.GeminiAPI}
-	f := func(rule *check.Rule, target facts.Target, model, body string, want check.Severity) {
+	bedrock := wire.Target{Dialect: wire.Bedrock, Variant: wire.BedrockAPI}
+	gemini := wire.Target{Dialect: wire.Gemini, Variant: wire.GeminiAPI}
+	f := func(rule *check.Rule, target wire.Target, model, body string, want check.Severity) {
 		t.Helper()
 		target.Model = model
 		var got check.Severity
@@ -63,7 +63,7 @@ func TestModels(t *testing.T) {
 	signed := fmt.Sprintf(call, `{"functionCall": {"name": "read_file", "args": {}}, "thoughtSignature": "c2ln"}, `)
 	f(ThoughtSignatureMissing, gemini, "gemini-3-pro-preview", signed, "")
 
-	groq := facts.Target{Dialect: facts.OpenAIChat, Variant: facts.Groq}
+	groq := wire.Target{Dialect: wire.OpenAIChat, Variant: wire.Groq}
 	thought := `[{"role": "user", "content": "Which port?"}, {"role": "assistant", "content": "80", "reasoning": "80 it is."}]`
 	f(ReasoningContentForbidden, groq, "llama-3.3-70b-versatile", thought, check.Reject)
 	f(ReasoningContentForbidden, groq, "openai/gpt-oss-120b", thought, "")
@@ -80,7 +80,7 @@ func TestMany(t *testing.T) {
 		fmt.Fprintf(&items, `{"type": "function_call", "id": "fc_%d", "call_id": "call_%d", "name": "tool_%d", "arguments": "{}"},`, i/2, i, i+n/2)
 	}
 	body := fmt.Sprintf(`{"tools": [%s], "input": [%s]}`, strings.TrimSuffix(tools.String(), ","), strings.TrimSuffix(items.String(), ","))
-	target := facts.Target{Dialect: facts.OpenAIResponses, Variant: facts.OpenAI}
+	target := wire.Target{Dialect: wire.OpenAIResponses, Variant: wire.OpenAI}
 	c, r := check.NewChecker([]*check.Rule{ToolNotDeclared, DuplicateItemID}), scan(t, target, []byte(body))
 	found := c.Check(r, target, nil)
 	if len(found) != 2000 || found[0].ToolName != "tool_60000" || found[1000].Message != 1 || found[1001].Message != 3 {
@@ -90,7 +90,7 @@ func TestMany(t *testing.T) {
 
 // TestSetRulesAllocateNothing: rules that look things up allocate nothing once their memory has grown.
 func TestSetRulesAllocateNothing(t *testing.T) {
-	target := facts.Target{Dialect: facts.OpenAIResponses, Variant: facts.OpenAI}
+	target := wire.Target{Dialect: wire.OpenAIResponses, Variant: wire.OpenAI}
 	r := scan(t, target, []byte(`{"tools": [{"type": "function", "name": "read_file"}], "input": [
 		{"role": "user", "content": "Which port?"},
 		{"type": "reasoning", "id": "rs_1", "summary": []},

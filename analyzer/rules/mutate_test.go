@@ -5,7 +5,7 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // An atom is what a mutation moves: a text, a call or a reply. Atoms of one message stand side by side and share it.
@@ -42,7 +42,7 @@ func write(v any) json.RawMessage {
 }
 
 // atoms takes a history apart; false when it holds something that a mutation would have to know more of.
-func atoms(d facts.Dialect, messages json.RawMessage) ([]*atom, bool) {
+func atoms(d wire.Dialect, messages json.RawMessage) ([]*atom, bool) {
 	var all []object
 	if json.Unmarshal(messages, &all) != nil {
 		return nil, false
@@ -53,7 +53,7 @@ func atoms(d facts.Dialect, messages json.RawMessage) ([]*atom, bool) {
 			out = append(out, &atom{message: i, role: text(m, "role"), kind: k, id: id, raw: raw})
 		}
 		switch d {
-		case facts.OpenAIChat:
+		case wire.OpenAIChat:
 			if text(m, "role") == "tool" {
 				add(reply, text(m, "tool_call_id"), write(m))
 				continue
@@ -65,7 +65,7 @@ func atoms(d facts.Dialect, messages json.RawMessage) ([]*atom, bool) {
 			for _, c := range calls {
 				add(call, text(c, "id"), write(c))
 			}
-		case facts.OpenAIResponses:
+		case wire.OpenAIResponses:
 			switch text(m, "type") {
 			case "function_call":
 				add(call, text(m, "call_id"), write(m))
@@ -92,8 +92,8 @@ func atoms(d facts.Dialect, messages json.RawMessage) ([]*atom, bool) {
 	return out, true
 }
 
-func block(d facts.Dialect, b object) (atomKind, string) {
-	if d == facts.Bedrock {
+func block(d wire.Dialect, b object) (atomKind, string) {
+	if d == wire.Bedrock {
 		for key, k := range map[string]atomKind{"toolUse": call, "toolResult": reply} {
 			var inner object
 			if json.Unmarshal(b[key], &inner) == nil {
@@ -112,12 +112,12 @@ func block(d facts.Dialect, b object) (atomKind, string) {
 }
 
 // render puts atoms together again, and says in which message each of them stands.
-func render(d facts.Dialect, list []*atom) (json.RawMessage, map[*atom]int) {
+func render(d wire.Dialect, list []*atom) (json.RawMessage, map[*atom]int) {
 	var all []any
 	at := make(map[*atom]int)
 	for from := 0; from < len(list); {
 		to := from + 1
-		for to < len(list) && list[to].message == list[from].message && d != facts.OpenAIResponses {
+		for to < len(list) && list[to].message == list[from].message && d != wire.OpenAIResponses {
 			to++
 		}
 		for _, a := range list[from:to] {
@@ -129,11 +129,11 @@ func render(d facts.Dialect, list []*atom) (json.RawMessage, map[*atom]int) {
 	return write(all), at
 }
 
-func message(d facts.Dialect, list []*atom) any {
+func message(d wire.Dialect, list []*atom) any {
 	switch d {
-	case facts.OpenAIResponses:
+	case wire.OpenAIResponses:
 		return list[0].raw
-	case facts.OpenAIChat:
+	case wire.OpenAIChat:
 		if list[0].kind == reply {
 			return list[0].raw
 		}
@@ -215,20 +215,20 @@ func change(list []*atom, i int, edit func(*atom)) ([]*atom, *atom) {
 }
 
 // rename gives an atom another id.
-func rename(d facts.Dialect, a *atom, id string) {
+func rename(d wire.Dialect, a *atom, id string) {
 	var o object
 	if json.Unmarshal(a.raw, &o) != nil {
 		panic("a call or reply that is no object")
 	}
 	quoted := write(id)
 	switch {
-	case d == facts.OpenAIResponses:
+	case d == wire.OpenAIResponses:
 		o["call_id"] = quoted
-	case d == facts.OpenAIChat && a.kind == reply:
+	case d == wire.OpenAIChat && a.kind == reply:
 		o["tool_call_id"] = quoted
-	case d == facts.Anthropic && a.kind == reply:
+	case d == wire.Anthropic && a.kind == reply:
 		o["tool_use_id"] = quoted
-	case d == facts.Bedrock:
+	case d == wire.Bedrock:
 		for _, key := range []string{"toolUse", "toolResult"} {
 			var inner object
 			if json.Unmarshal(o[key], &inner) == nil {
@@ -243,13 +243,13 @@ func rename(d facts.Dialect, a *atom, id string) {
 }
 
 // arguments replaces the arguments of a call by what edit makes of them; false if it has none to edit.
-func arguments(d facts.Dialect, a *atom, edit func(json.RawMessage) json.RawMessage) bool {
+func arguments(d wire.Dialect, a *atom, edit func(json.RawMessage) json.RawMessage) bool {
 	var o, inner object
 	if json.Unmarshal(a.raw, &o) != nil {
 		return false
 	}
-	path := map[facts.Dialect][2]string{
-		facts.OpenAIChat: {"function", "arguments"}, facts.OpenAIResponses: {"", "arguments"}, facts.Anthropic: {"", "input"}, facts.Bedrock: {"toolUse", "input"},
+	path := map[wire.Dialect][2]string{
+		wire.OpenAIChat: {"function", "arguments"}, wire.OpenAIResponses: {"", "arguments"}, wire.Anthropic: {"", "input"}, wire.Bedrock: {"toolUse", "input"},
 	}[d]
 	holder := o
 	if path[0] != "" {
@@ -272,12 +272,12 @@ func arguments(d facts.Dialect, a *atom, edit func(json.RawMessage) json.RawMess
 }
 
 // user is a message that somebody puts in.
-func user(d facts.Dialect) *atom {
+func user(d wire.Dialect) *atom {
 	a := &atom{message: -1, role: "user", raw: write(map[string]string{"role": "user", "content": "Are you there?"})}
-	if d == facts.Anthropic || d == facts.Bedrock {
+	if d == wire.Anthropic || d == wire.Bedrock {
 		a.raw = write(map[string]string{"type": "text", "text": "Are you there?"})
 	}
-	if d == facts.Bedrock {
+	if d == wire.Bedrock {
 		a.raw = write(map[string]string{"text": "Are you there?"})
 	}
 	return a

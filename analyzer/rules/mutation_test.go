@@ -10,55 +10,56 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // A mutation breaks a history at a site. It returns the broken history, the atom whose message the finding must name,
 // and the rules that may name it; ok is false where it does not apply.
 type mutation struct {
 	name string
-	do   func(d facts.Dialect, list []*atom, s site) (broken []*atom, at *atom, want []string, ok bool)
+	do   func(d wire.Dialect, list []*atom, s site) (broken []*atom, at *atom, want []string, ok bool)
 }
 
 // A reply without its call is an orphan, or an unknown one where an earlier group is open.
 var noCall = []string{"orphan_tool_reply", "unknown_tool_call_id"}
 
 var mutations = []mutation{
-	{"drop tool_calls", func(_ facts.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
+	{"drop tool_calls", func(_ wire.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
 		m := list[s.call].message
 		first := slices.IndexFunc(list, func(a *atom) bool { return a.kind == reply && a.id == list[s.call].id })
 		out := without(list, func(_ int, a *atom) bool { return a.message == m && a.kind == call })
 		return out, list[first], noCall, slices.ContainsFunc(out, func(a *atom) bool { return a.message == m })
 	}},
-	{"drop a reply", func(_ facts.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
+	{"drop a reply", func(_ wire.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
 		return without(list, func(i int, _ *atom) bool { return i == s.reply }), list[s.call], []string{"missing_tool_reply"}, true
 	}},
-	{"drop the calling assistant", func(_ facts.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
+	{"drop the calling assistant", func(_ wire.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
 		m := list[s.call].message
 		return without(list, func(_ int, a *atom) bool { return a.message == m }), list[s.reply], noCall, true
 	}},
-	{"duplicate a reply", func(_ facts.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
+	{"duplicate a reply", func(_ wire.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
 		again := *list[s.reply]
 		if again.raw[0] == '{' && list[s.reply].role == "tool" {
 			again.message = -2
 		}
 		return slices.Insert(slices.Clone(list), s.reply+1, &again), &again, []string{"duplicate_tool_reply"}, true
 	}},
-	{"rename the call", func(d facts.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
+	{"rename the call", func(d wire.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
 		out, _ := change(list, s.call, func(a *atom) { rename(d, a, "renamed_by_hand") })
 		return out, list[s.reply], []string{"unknown_tool_call_id"}, true
 	}},
-	{"rename the reply", func(d facts.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
+	{"rename the reply", func(d wire.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
 		out, at := change(list, s.reply, func(a *atom) { rename(d, a, "renamed_by_hand") })
 		return out, at, []string{"unknown_tool_call_id"}, true
 	}},
-	{"reply before its call", func(_ facts.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
+	{"reply before its call", func(_ wire.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
 		early := *list[s.reply]
 		early.message = -2
 		first := slices.IndexFunc(list, func(a *atom) bool { return a.message == list[s.call].message })
 		out := slices.Insert(without(list, func(i int, _ *atom) bool { return i == s.reply }), first, &early)
 		return out, &early, []string{"tool_reply_before_call", "unknown_tool_call_id"}, true
 	}},
-	{"user message inside a group", func(d facts.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
+	{"user message inside a group", func(d wire.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
 		out := slices.Clone(list)
 		// What stood beside the reply in its message, and after it, is a message of its own now.
 		for i := s.reply; i < len(out) && out[i].message == list[s.reply].message; i++ {
@@ -67,11 +68,11 @@ var mutations = []mutation{
 		at := out[s.reply]
 		return slices.Insert(out, s.reply, user(d)), at, []string{"late_tool_reply"}, true
 	}},
-	{"arguments of the wrong type", func(d facts.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
+	{"arguments of the wrong type", func(d wire.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
 		rule, ok := "arguments_not_string", false
 		out, at := change(list, s.call, func(a *atom) {
 			ok = arguments(d, a, func(raw json.RawMessage) json.RawMessage {
-				if d == facts.Anthropic || d == facts.Bedrock {
+				if d == wire.Anthropic || d == wire.Bedrock {
 					rule = "arguments_not_object"
 					return write(string(raw))
 				}
@@ -84,7 +85,7 @@ var mutations = []mutation{
 		})
 		return out, at, []string{rule}, ok
 	}},
-	{"arguments cut", func(d facts.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
+	{"arguments cut", func(d wire.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
 		ok := false
 		out, at := change(list, s.call, func(a *atom) {
 			ok = arguments(d, a, func(raw json.RawMessage) json.RawMessage {
@@ -97,11 +98,11 @@ var mutations = []mutation{
 		})
 		return out, at, []string{"arguments_invalid_json"}, ok
 	}},
-	{"head truncated", func(_ facts.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
+	{"head truncated", func(_ wire.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
 		out := without(list, func(i int, a *atom) bool { return i < s.reply && a.role != "system" && a.role != "developer" })
 		return out, list[s.reply], []string{"orphan_tool_reply"}, true
 	}},
-	{"splice across turns", func(d facts.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
+	{"splice across turns", func(d wire.Dialect, list []*atom, s site) ([]*atom, *atom, []string, bool) {
 		// Behind the last reply of the next group.
 		next := -1
 		for i := s.reply + 1; i < len(list) && next < 0; i++ {
@@ -110,7 +111,7 @@ var mutations = []mutation{
 			}
 		}
 		// Where neighbours are one turn, calls that only this reply stood between may share their replies.
-		if d != facts.OpenAIChat && next >= 0 && !slices.ContainsFunc(list[s.call:next], func(a *atom) bool {
+		if d != wire.OpenAIChat && next >= 0 && !slices.ContainsFunc(list[s.call:next], func(a *atom) bool {
 			return a != list[s.reply] && (a.kind == reply || a.kind == other && a.role == "user")
 		}) {
 			return nil, nil, nil, false
@@ -142,7 +143,7 @@ func TestMutations(t *testing.T) {
 	s := suite{t: t, checker: check.NewChecker(InOrder), r: r, tried: map[string]int{}, missed: map[string]int{}}
 	t.Run("generated", func(t *testing.T) {
 		s.t = t
-		for _, d := range []facts.Dialect{facts.OpenAIChat, facts.OpenAIResponses, facts.Anthropic, facts.Bedrock} {
+		for _, d := range []wire.Dialect{wire.OpenAIChat, wire.OpenAIResponses, wire.Anthropic, wire.Bedrock} {
 			for i := range 500 {
 				s.play(d, fmt.Sprintf("generated %s %d", d, i), generate(d, r))
 			}
@@ -151,7 +152,7 @@ func TestMutations(t *testing.T) {
 	})
 	t.Run("recorded", func(t *testing.T) {
 		s.t = t
-		formats := map[string]facts.Dialect{"openai.chat": facts.OpenAIChat, "openai.responses": facts.OpenAIResponses, "anthropic.messages": facts.Anthropic}
+		formats := map[string]wire.Dialect{"openai.chat": wire.OpenAIChat, "openai.responses": wire.OpenAIResponses, "anthropic.messages": wire.Anthropic}
 		lines(t, "../../../shared/data/conversations.jsonl.gz", func(line []byte) {
 			var x struct {
 				ID, Format string
@@ -183,7 +184,7 @@ type suite struct {
 // maxSites bounds the sites at which one history is broken.
 const maxSites = 4
 
-func (s *suite) play(d facts.Dialect, id string, messages json.RawMessage) {
+func (s *suite) play(d wire.Dialect, id string, messages json.RawMessage) {
 	list, ok := atoms(d, messages)
 	if !ok {
 		return
@@ -224,11 +225,11 @@ func (s *suite) play(d facts.Dialect, id string, messages json.RawMessage) {
 	}
 }
 
-func (s *suite) findings(d facts.Dialect, messages json.RawMessage) []check.Violation {
+func (s *suite) findings(d wire.Dialect, messages json.RawMessage) []check.Violation {
 	if err := facts.ScanMessages(d, messages, &s.facts); err != nil {
 		s.t.Fatalf("scan %s: %v", d, err)
 	}
-	return s.checker.Check(&s.facts, facts.Target{Dialect: d, Variant: facts.Variants[d][0]}, nil)
+	return s.checker.Check(&s.facts, wire.Target{Dialect: d, Variant: d.Variants()[0]}, nil)
 }
 
 func (s *suite) report() {
@@ -250,7 +251,7 @@ func (s *suite) report() {
 }
 
 // generate makes a history of 2 to 5 turns with 2 to 8 parallel calls each.
-func generate(d facts.Dialect, r *rand.Rand) json.RawMessage {
+func generate(d wire.Dialect, r *rand.Rand) json.RawMessage {
 	var all []any
 	n := 0
 	for turn := range 2 + r.IntN(4) {
@@ -262,13 +263,13 @@ func generate(d facts.Dialect, r *rand.Rand) json.RawMessage {
 			args := string(write(city))
 			result := fmt.Sprintf("result %d", n)
 			switch d {
-			case facts.OpenAIChat:
+			case wire.OpenAIChat:
 				calls = append(calls, map[string]any{"id": id, "type": "function", "function": map[string]any{"name": name, "arguments": args}})
 				replies = append(replies, map[string]any{"role": "tool", "tool_call_id": id, "content": result})
-			case facts.OpenAIResponses:
+			case wire.OpenAIResponses:
 				calls = append(calls, map[string]any{"type": "function_call", "call_id": id, "name": name, "arguments": args})
 				replies = append(replies, map[string]any{"type": "function_call_output", "call_id": id, "output": result})
-			case facts.Anthropic:
+			case wire.Anthropic:
 				calls = append(calls, map[string]any{"type": "tool_use", "id": id, "name": name, "input": city})
 				replies = append(replies, map[string]any{"type": "tool_result", "tool_use_id": id, "content": result})
 			default:
@@ -278,12 +279,12 @@ func generate(d facts.Dialect, r *rand.Rand) json.RawMessage {
 		}
 		r.Shuffle(len(replies), func(i, j int) { replies[i], replies[j] = replies[j], replies[i] })
 		switch d {
-		case facts.OpenAIChat:
+		case wire.OpenAIChat:
 			all = append(all, map[string]any{"role": "assistant", "content": "I look.", "tool_calls": calls})
 			all = append(all, replies...)
-		case facts.OpenAIResponses:
+		case wire.OpenAIResponses:
 			all = append(append(all, calls...), replies...)
-		case facts.Anthropic:
+		case wire.Anthropic:
 			calls = append([]any{map[string]any{"type": "text", "text": "I look."}}, calls...)
 			all = append(all, map[string]any{"role": "assistant", "content": calls}, map[string]any{"role": "user", "content": replies})
 		default:
@@ -296,8 +297,8 @@ func generate(d facts.Dialect, r *rand.Rand) json.RawMessage {
 	return write(all)
 }
 
-func said(d facts.Dialect, role, text string) any {
-	if d == facts.Bedrock {
+func said(d wire.Dialect, role, text string) any {
+	if d == wire.Bedrock {
 		return map[string]any{"role": role, "content": []any{map[string]any{"text": text}}}
 	}
 	return map[string]any{"role": role, "content": text}

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // NoUserMessage finds requests in which the user says nothing.
@@ -16,7 +17,7 @@ Gemini answers "contents is not specified", Anthropic and Bedrock want a user me
 messages parameter is illegal" (code 1214). Usual causes: everything was put into the system prompt; the history was
 trimmed down to the system message; the prompt was empty and left out. Send the task itself as a user message.`,
 	Fix:      "Send the task as a user message, and keep at least one user message when trimming the history.",
-	Severity: by{facts.Anthropic: anthropics, facts.Bedrock: nil, facts.Gemini: nil}.reject,
+	Severity: by{wire.Anthropic: anthropics, wire.Bedrock: nil, wire.Gemini: nil}.reject,
 	Run:      noUserMessage,
 }
 
@@ -26,15 +27,15 @@ func noUserMessage(p *check.Pass) {
 		return
 	}
 	switch p.Target.Dialect {
-	case facts.OpenAIResponses, facts.Cohere:
+	case wire.OpenAIResponses, wire.Cohere:
 		return
-	case facts.OpenAIChat:
+	case wire.OpenAIChat:
 		switch p.Target.Variant {
-		case facts.OpenAI, facts.Azure, facts.Mistral, facts.VLLM, facts.Ollama:
+		case wire.OpenAI, wire.Azure, wire.Mistral, wire.VLLM, wire.Ollama:
 			return
 		default:
 		}
-	case facts.Bedrock:
+	case wire.Bedrock:
 		if len(r.Messages) == 0 {
 			return // the messages may be those of a prompt that lies with AWS
 		}
@@ -46,11 +47,11 @@ func noUserMessage(p *check.Pass) {
 		case facts.RoleUser, facts.RoleOther:
 			return
 		case facts.RoleNone:
-			if p.Target.Dialect == facts.Gemini || m.Kind != facts.Object {
+			if p.Target.Dialect == wire.Gemini || m.Kind != facts.Object {
 				return // a content without a role is the user's
 			}
 		case facts.RoleTool, facts.RoleFunction:
-			if p.Target.Dialect != facts.OpenAIChat {
+			if p.Target.Dialect != wire.OpenAIChat {
 				return // replies are the user's
 			}
 		default:

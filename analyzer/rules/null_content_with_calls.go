@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // NullContentWithCalls finds assistant messages with calls and without content, where that is refused or unusual.
@@ -21,19 +22,19 @@ null until 2025. Usual cause: an SDK that leaves out, or nulls, what is empty. A
 }
 
 // nullTakers are documented or were seen to accept it; Groq and OpenRouter even a message with nothing at all.
-var nullTakers = by{facts.OpenAIChat: {
-	facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Ollama, facts.VLLM, facts.Mistral, facts.Groq, facts.OpenRouter, facts.OtherVariant,
+var nullTakers = by{wire.OpenAIChat: {
+	wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Ollama, wire.VLLM, wire.Mistral, wire.Groq, wire.OpenRouter, wire.OtherVariant,
 }}
 
-func nullSeverity(t facts.Target) check.Severity {
-	if t.Dialect == facts.OpenAIChat && (t.Variant == facts.SGLang || t.Variant == facts.XAI) {
+func nullSeverity(t wire.Target) check.Severity {
+	if t.Dialect == wire.OpenAIChat && (t.Variant == wire.SGLang || t.Variant == wire.XAI) {
 		return check.Lenient
 	}
 	return check.Style
 }
 
 func nullContentWithCalls(p *check.Pass) {
-	if p.Target.Dialect != facts.OpenAIChat || nullTakers.has(p.Target) {
+	if p.Target.Dialect != wire.OpenAIChat || nullTakers.has(p.Target) {
 		return
 	}
 	for i := range p.Request.Messages {

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // OrphanToolReply finds tool replies whose call is nowhere in the request.
@@ -22,10 +23,10 @@ message with tool_calls and all tool messages after it stay together or go toget
 }
 
 var needCalls = by{
-	facts.OpenAIChat: {
-		facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Qwen, facts.Kimi, facts.MiniMax, facts.Mistral, facts.GeminiOpenAI,
+	wire.OpenAIChat: {
+		wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen, wire.Kimi, wire.MiniMax, wire.Mistral, wire.GeminiOpenAI,
 	},
-	facts.OpenAIResponses: openAIs, facts.Anthropic: anthropics, facts.Gemini: nil, facts.Bedrock: nil,
+	wire.OpenAIResponses: openAIs, wire.Anthropic: anthropics, wire.Gemini: nil, wire.Bedrock: nil,
 }
 
 func orphanToolReply(p *check.Pass) {
@@ -37,9 +38,9 @@ func orphanToolReply(p *check.Pass) {
 		detail, before := orphanPlace(p, r.After)
 		caller := "no assistant message"
 		switch p.Target.Dialect {
-		case facts.OpenAIResponses:
+		case wire.OpenAIResponses:
 			caller = "no item"
-		case facts.Gemini:
+		case wire.Gemini:
 			caller = "no model message"
 		default:
 		}
@@ -51,7 +52,7 @@ func orphanToolReply(p *check.Pass) {
 // items that may be calls of a kind we do not pair. A tool_search_call that the client ran was seen with a
 // function_call_output.
 func unlessOtherCalls(p *check.Pass, who by) check.Severity {
-	if p.Target.Dialect == facts.OpenAIResponses {
+	if p.Target.Dialect == wire.OpenAIResponses {
 		for i := range p.Request.Messages {
 			if p.Request.Messages[i].Item == facts.ItemOther {
 				return check.Lenient
@@ -73,7 +74,7 @@ func orphanPlace(p *check.Pass, after int) (detail, before string) {
 			return "after_plain_assistant", before
 		}
 		article := "an "
-		if p.Target.Dialect == facts.Gemini {
+		if p.Target.Dialect == wire.Gemini {
 			article = "a "
 		}
 		return "after_plain_assistant", ref(p, after) + " is " + article + role(p, after) + " message without " + wordsOf(p).calls

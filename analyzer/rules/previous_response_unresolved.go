@@ -2,7 +2,7 @@ package rules
 
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // PreviousResponseUnresolved finds requests that do not go on where the answer they name has stopped.
@@ -17,7 +17,7 @@ function call call_…", and must not repeat what is there already, "Duplicate i
 nothing was sent for it; the whole history is sent on top of the chain. Send only what is new: an output for every call,
 and the user's message.`,
 	Fix:      "With previous_response_id send only new items, and one function_call_output for every call of that answer.",
-	Severity: by{facts.OpenAIResponses: openAIs}.reject,
+	Severity: by{wire.OpenAIResponses: openAIs}.reject,
 	Run:      previousResponseUnresolved,
 }
 
@@ -34,7 +34,7 @@ func previousResponseUnresolved(p *check.Pass) {
 		}
 		for i := range p.Pairing.Calls {
 			if c := &p.Pairing.Calls[i]; len(c.ID) > 0 && resent.Has(c.ID) {
-				severity := by{facts.OpenAIResponses: openAIs}.reject(p.Target)
+				severity := by{wire.OpenAIResponses: openAIs}.reject(p.Target)
 				if len(p.Request.Messages[c.Message].ID) == 0 {
 					severity = check.Lenient // only an item with its id is a duplicate: without, it was seen accepted
 				}

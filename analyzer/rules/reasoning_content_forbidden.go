@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ReasoningContentForbidden finds thoughts that are sent to a target which refuses them.
@@ -17,18 +18,18 @@ extra_forbidden, Fireworks "Extra inputs are not permitted". Usual causes: the p
 conversation; a gateway adds reasoning_content to answers and the agent stores it. Keep reasoning in the store, and
 decide for each provider whether to send it.`,
 	Fix:      "Strip reasoning_content, reasoning and reasoning_details when sending to this provider, and keep them in the store.",
-	Severity: rejectedBy(facts.Groq, facts.Mistral, facts.Fireworks),
+	Severity: rejectedBy(wire.Groq, wire.Mistral, wire.Fireworks),
 	Run:      reasoningContentForbidden,
 }
 
 func reasoningContentForbidden(p *check.Pass) {
-	if p.Target.Dialect != facts.OpenAIChat {
+	if p.Target.Dialect != wire.OpenAIChat {
 		return
 	}
 	refused := facts.FieldReasoningContent | facts.FieldReasoning | facts.FieldReasoningDetails
 	switch p.Target.Variant {
-	case facts.Mistral, facts.Fireworks, facts.OpenAI, facts.GeminiOpenAI:
-	case facts.Groq:
+	case wire.Mistral, wire.Fireworks, wire.OpenAI, wire.GeminiOpenAI:
+	case wire.Groq:
 		if !modelIs(p, "llama") && !modelIs(p, "gemma") {
 			refused &^= facts.FieldReasoning // it depends on the model: some think
 		}
@@ -38,7 +39,7 @@ func reasoningContentForbidden(p *check.Pass) {
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		fields := m.Fields & refused
-		if p.Target.Variant != facts.Mistral { // which refuses null too
+		if p.Target.Variant != wire.Mistral { // which refuses null too
 			fields &^= m.NullFields
 		}
 		if fields != 0 {

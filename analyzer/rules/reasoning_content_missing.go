@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ReasoningContentMissing finds calls that a thinking model made and that come back without its thoughts.
@@ -18,7 +19,7 @@ call message at index 2". The key must be there even when its value is empty. Us
 role, content and tool_calls only; an old rule to strip reasoning_content, right for DeepSeek R1 in 2025, is still in
 place; the calls were made by another model. Store the assistant message as it came.`,
 	Fix:      "Store and resend reasoning_content with every assistant message that has tool_calls, also when it is empty, or switch thinking off.",
-	Severity: rejectedBy(facts.DeepSeek, facts.Kimi, facts.GLM),
+	Severity: rejectedBy(wire.DeepSeek, wire.Kimi, wire.GLM),
 	Run:      reasoningContentMissing,
 }
 
@@ -40,12 +41,12 @@ func reasoningContentMissing(p *check.Pass) {
 // request says whether the model thinks; else its name does, else that other calls of the history came with thoughts.
 // Who wants the thoughts of earlier turns back is said for DeepSeek V4 and Kimi only.
 func thinksFrom(p *check.Pass) int {
-	if p.Target.Dialect != facts.OpenAIChat || p.Request.Thinking == facts.ThinkingOff {
+	if p.Target.Dialect != wire.OpenAIChat || p.Request.Thinking == facts.ThinkingOff {
 		return -1
 	}
 	on := p.Request.Thinking == facts.ThinkingOn
 	switch p.Target.Variant {
-	case facts.DeepSeek:
+	case wire.DeepSeek:
 		switch {
 		case modelIs(p, "v4"):
 			if on || modelIs(p, "v4-pro") || otherCallsReason(p, 0) {
@@ -54,12 +55,12 @@ func thinksFrom(p *check.Pass) int {
 		case on || modelIs(p, "reasoner") || !modelIs(p, "chat") && otherCallsReason(p, currentTurn(p)):
 			return currentTurn(p)
 		}
-	case facts.Kimi:
+	case wire.Kimi:
 		v, ok := versionOf(p, "kimi-k")
 		if on || ok && v.atLeast(2, 5) || modelIs(p, "thinking") || !ok && otherCallsReason(p, 0) {
 			return 0
 		}
-	case facts.GLM:
+	case wire.GLM:
 		if on || otherCallsReason(p, currentTurn(p)) {
 			return currentTurn(p)
 		}

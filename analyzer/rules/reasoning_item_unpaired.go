@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ReasoningItemUnpaired finds reasoning items without the item they led to, and such items without their reasoning.
@@ -18,15 +19,15 @@ item". A message that comes back without its id is not that message, unless stor
 messages are stored; the history was trimmed between the two; items were put into another order; a text was changed.
 Keep all items of an answer together and in their order, or drop the ids and the reasoning of all.`,
 	Fix:      "Keep all output items of an answer together and in order when storing and trimming, reasoning items included.",
-	Severity: by{facts.OpenAIResponses: openAIs}.reject,
+	Severity: by{wire.OpenAIResponses: openAIs}.reject,
 	Run:      reasoningItemUnpaired,
 }
 
 func reasoningItemUnpaired(p *check.Pass) {
-	if p.Target.Dialect != facts.OpenAIResponses || p.Request.Stored || p.Request.Dropped > 0 {
+	if p.Target.Dialect != wire.OpenAIResponses || p.Request.Stored || p.Request.Dropped > 0 {
 		return
 	}
-	severity := by{facts.OpenAIResponses: openAIs}.reject(p.Target)
+	severity := by{wire.OpenAIResponses: openAIs}.reject(p.Target)
 	if modelIs(p, "o3-mini") {
 		severity = check.Lenient // seen to take both
 	}

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ReasoningSignatureInvalid finds signed thoughts that are not what the answer carried.
@@ -18,7 +19,7 @@ causes: thoughts were cut, edited or re-encoded in the store; a stream's partial
 one; blocks of one answer were mixed with those of another. Store thinking blocks, signatures and encrypted content as
 they came, or leave out the whole block.`,
 	Fix:      "Store thinking blocks, thought signatures and encrypted reasoning byte for byte, taken from the finished answer.",
-	Severity: by{facts.Anthropic: anthropics, facts.Gemini: nil, facts.OpenAIResponses: openAIs}.reject,
+	Severity: by{wire.Anthropic: anthropics, wire.Gemini: nil, wire.OpenAIResponses: openAIs}.reject,
 	Run:      reasoningSignatureInvalid,
 }
 
@@ -31,16 +32,16 @@ func reasoningSignatureInvalid(p *check.Pass) {
 		return
 	}
 	switch p.Target.Dialect {
-	case facts.Anthropic:
+	case wire.Anthropic:
 		if m := &p.Request.Messages[b.Copy]; changed(m, b.Signed[0]) {
 			p.Report(b.Copy, nil, nil, "", "message %d (assistant) repeats the last answer with other signatures in its thinking", b.Copy)
 		}
-	case facts.Gemini:
+	case wire.Gemini:
 		// Signatures that the model need not have back may be left out; the facts do not tell that from a change.
 		if m := &p.Request.Messages[b.Copy]; changed(m, b.Signed[0]) {
 			p.ReportAs(check.Lenient, b.Copy, nil, nil, "", "message %d (assistant) repeats the last answer with other thought signatures", b.Copy)
 		}
-	case facts.OpenAIResponses:
+	case wire.OpenAIResponses:
 		for _, s := range b.Signed[:min(len(b.Signed), maxSigned)] {
 			if i := reasoningItem(p, s.ID); i >= 0 && changed(&p.Request.Messages[i], s) {
 				p.Report(i, nil, nil, "", "message %d, the reasoning item %s, has other encrypted content than in the answer", i, name([]byte(s.ID)))

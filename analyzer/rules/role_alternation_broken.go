@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // RoleAlternationBroken finds neighbouring messages of one role where user and assistant must take turns.
@@ -24,11 +25,11 @@ of one role into one message when the request is built.`,
 
 // roleAlternationSeverity: Bedrock's rejections date from 2024 and 2025. Recorded traffic shows that it takes neighbours
 // of one role for Claude and Titan since; what stands behind an inference profile is not known.
-func roleAlternationSeverity(t facts.Target) check.Severity {
+func roleAlternationSeverity(t wire.Target) check.Severity {
 	if after(t.Model, "claude") >= 0 || after(t.Model, "amazon.") >= 0 || after(t.Model, "inference-profile") >= 0 {
 		return check.Lenient
 	}
-	return by{facts.Bedrock: nil}.reject(t)
+	return by{wire.Bedrock: nil}.reject(t)
 }
 
 func roleAlternationBroken(p *check.Pass) {
@@ -49,7 +50,7 @@ func roleAlternationBroken(p *check.Pass) {
 				detail := "user"
 				if m.Role == facts.RoleAssistant {
 					detail = "assistant"
-				} else if v := p.Target.Variant; v == facts.OpenRouter || v == facts.GLM {
+				} else if v := p.Target.Variant; v == wire.OpenRouter || v == wire.GLM {
 					last = i // seen to take two messages of the user
 					continue
 				}
@@ -63,13 +64,13 @@ func roleAlternationBroken(p *check.Pass) {
 // alternates reports whether the target may want user and assistant to take turns.
 func alternates(p *check.Pass) bool {
 	switch p.Target.Dialect {
-	case facts.Bedrock, facts.Gemini, facts.Cohere:
+	case wire.Bedrock, wire.Gemini, wire.Cohere:
 		return true
-	case facts.OpenAIChat:
+	case wire.OpenAIChat:
 		switch p.Target.Variant {
-		case facts.OpenAI, facts.Azure, facts.Mistral:
+		case wire.OpenAI, wire.Azure, wire.Mistral:
 			return false
-		case facts.DeepSeek:
+		case wire.DeepSeek:
 			return modelIs(p, "reasoner") // refused in 2025
 		default:
 			return true
@@ -82,7 +83,7 @@ func alternates(p *check.Pass) bool {
 // joined reports whether two neighbours of one role are one turn: parallel replies in messages of their own are.
 // Gemini takes neighbours, but a call must come directly after the user.
 func joined(p *check.Pass, a, b *facts.Message) bool {
-	if p.Target.Dialect == facts.Gemini {
+	if p.Target.Dialect == wire.Gemini {
 		return a.Role == facts.RoleUser || len(b.Calls) == 0
 	}
 	return len(a.Replies) > 0 && len(b.Replies) > 0

@@ -12,28 +12,28 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-var openAI = facts.Target{Dialect: facts.OpenAIChat, Variant: facts.OpenAI}
+var openAI = wire.Target{Dialect: wire.OpenAIChat, Variant: wire.OpenAI}
 
 // targetOf is whom the name of a case asks: after an @ stands DIALECT or DIALECT.VARIANT, with .native for
 // Ollama's own API; OpenAI's chat completions when the name has none.
-func targetOf(t *testing.T, name string) facts.Target {
+func targetOf(t *testing.T, name string) wire.Target {
 	t.Helper()
 	_, of, ok := strings.Cut(name, "@")
 	if !ok {
 		return openAI
 	}
 	words := strings.Split(of, ".")
-	target := facts.Target{Dialect: facts.Dialect(words[0])}
-	known := facts.Variants[target.Dialect]
+	target := wire.Target{Dialect: wire.Dialect(words[0])}
+	known := target.Dialect.Variants()
 	if len(known) == 0 {
 		t.Fatalf("%s: no dialect %q", name, words[0])
 	}
 	target.Variant = known[0]
 	if len(words) > 1 {
-		target.Variant = facts.Variant(words[1])
+		target.Variant = wire.Variant(words[1])
 	}
 	if !slices.Contains(known, target.Variant) {
 		t.Fatalf("%s: no variant %q of %s", name, target.Variant, target.Dialect)
@@ -43,7 +43,7 @@ func targetOf(t *testing.T, name string) facts.Target {
 }
 
 // check is what all rules find in body.
-func violations(t *testing.T, target facts.Target, body []byte) []check.Violation {
+func violations(t *testing.T, target wire.Target, body []byte) []check.Violation {
 	t.Helper()
 	r := scan(t, target, body)
 	target.Model = string(r.Model)

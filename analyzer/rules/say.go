@@ -5,6 +5,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // words are what a dialect calls things.
@@ -17,13 +18,13 @@ type words struct {
 
 func wordsOf(p *check.Pass) words {
 	switch p.Target.Dialect {
-	case facts.OpenAIResponses:
+	case wire.OpenAIResponses:
 		return words{"item", "function_call", "function_call_output", "call_id"}
-	case facts.Anthropic:
+	case wire.Anthropic:
 		return words{"message", "tool_use", "tool_result", "tool_use_id"}
-	case facts.Bedrock:
+	case wire.Bedrock:
 		return words{"message", "toolUse", "toolResult", "toolUseId"}
-	case facts.Gemini:
+	case wire.Gemini:
 		return words{"message", "functionCall", "functionResponse", "name"}
 	default:
 		return words{"message", "tool_calls", "tool message", "tool_call_id"}
@@ -75,7 +76,7 @@ func function(c *facts.Call) string {
 
 // answered is "call_1 (read_file)", or "read_file" where replies name functions: the call that a reply answers.
 func answered(p *check.Pass, c *check.PairedCall) string {
-	if p.Target.Dialect == facts.Gemini {
+	if p.Target.Dialect == wire.Gemini {
 		return function(c.Call)
 	}
 	if len(c.ID) == 0 {
@@ -119,7 +120,7 @@ func role(p *check.Pass, i int) string {
 	case facts.RoleUser:
 		return "user"
 	case facts.RoleAssistant:
-		if p.Target.Dialect == facts.Gemini {
+		if p.Target.Dialect == wire.Gemini {
 			return "model"
 		}
 		return "assistant"

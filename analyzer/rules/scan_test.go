@@ -5,10 +5,11 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // scan reads a request of target's dialect: a whole body, or an array of its messages.
-func scan(t testing.TB, target facts.Target, body []byte) *facts.Request {
+func scan(t testing.TB, target wire.Target, body []byte) *facts.Request {
 	t.Helper()
 	r := new(facts.Request)
 	read := facts.ScanRequest

@@ -10,57 +10,57 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 const spec = "../../../shared/spec/"
 
 // targetsOf are the targets that a word of the specification names.
-func targetsOf(word string) (ts []facts.Target) {
-	add := func(d facts.Dialect, vs ...facts.Variant) {
+func targetsOf(word string) (ts []wire.Target) {
+	add := func(d wire.Dialect, vs ...wire.Variant) {
 		for _, v := range vs {
-			ts = append(ts, facts.Target{Dialect: d, Variant: v})
+			ts = append(ts, wire.Target{Dialect: d, Variant: v})
 		}
 	}
 	switch word {
 	case "responses", "openai_responses":
-		add(facts.OpenAIResponses, facts.OpenAI, facts.Azure)
+		add(wire.OpenAIResponses, wire.OpenAI, wire.Azure)
 	case "azure_responses":
-		add(facts.OpenAIResponses, facts.Azure)
+		add(wire.OpenAIResponses, wire.Azure)
 	case "deepseek_responses":
-		add(facts.OpenAIResponses, facts.DeepSeekResponses)
+		add(wire.OpenAIResponses, wire.DeepSeekResponses)
 	case "anthropic":
-		add(facts.Anthropic, facts.AnthropicAPI, facts.VertexAnthropic)
+		add(wire.Anthropic, wire.AnthropicAPI, wire.VertexAnthropic)
 	case "gemini":
-		add(facts.Gemini, facts.GeminiAPI, facts.VertexGemini)
+		add(wire.Gemini, wire.GeminiAPI, wire.VertexGemini)
 	case "vertex", "vertex_gemini":
-		add(facts.Gemini, facts.VertexGemini)
+		add(wire.Gemini, wire.VertexGemini)
 	case "bedrock":
-		add(facts.Bedrock, facts.BedrockAPI)
+		add(wire.Bedrock, wire.BedrockAPI)
 	case "ollama_native":
-		ts = []facts.Target{{Dialect: facts.OpenAIChat, Variant: facts.Ollama, Native: true}}
+		ts = []wire.Target{{Dialect: wire.OpenAIChat, Variant: wire.Ollama, Native: true}}
 	case "cohere":
-		add(facts.Cohere, facts.CohereAPI)
+		add(wire.Cohere, wire.CohereAPI)
 	case "style", "openai_chat":
-		add(facts.OpenAIChat, facts.OpenAI)
+		add(wire.OpenAIChat, wire.OpenAI)
 	case "deepseek_thinking":
-		add(facts.OpenAIChat, facts.DeepSeek)
+		add(wire.OpenAIChat, wire.DeepSeek)
 	default:
-		if v := facts.Variant(word); v != facts.OtherVariant && slices.Contains(facts.Variants[facts.OpenAIChat], v) {
-			add(facts.OpenAIChat, v)
+		if v := wire.Variant(word); v != wire.OtherVariant && slices.Contains(wire.OpenAIChat.Variants(), v) {
+			add(wire.OpenAIChat, v)
 		}
 	}
 	return ts
 }
 
 // everyone is every target without a model.
-func everyone() (ts []facts.Target) {
-	for _, d := range facts.Dialects {
-		for _, v := range facts.Variants[d] {
-			ts = append(ts, facts.Target{Dialect: d, Variant: v})
+func everyone() (ts []wire.Target) {
+	for _, d := range wire.Dialects {
+		for _, v := range d.Variants() {
+			ts = append(ts, wire.Target{Dialect: d, Variant: v})
 		}
 	}
-	return append(ts, facts.Target{Dialect: facts.OpenAIChat, Variant: facts.Ollama, Native: true})
+	return append(ts, wire.Target{Dialect: wire.OpenAIChat, Variant: wire.Ollama, Native: true})
 }
 
 // TestSeverity: a rule rejects for targets that the specification names without a mark, and for no others but those
@@ -73,7 +73,7 @@ func TestSeverity(t *testing.T) {
 		text[r.ID] = r.Severity
 	}
 	for _, r := range All {
-		named := map[facts.Target]bool{}
+		named := map[wire.Target]bool{}
 		for _, w := range rejecting(strings.ReplaceAll(text[r.ID], "reject: as orphan_tool_reply", text["orphan_tool_reply"])) {
 			for _, target := range targetsOf(w) {
 				named[target] = true
@@ -90,7 +90,7 @@ func TestSeverity(t *testing.T) {
 				t.Errorf("%s: %s is listed, but is as the specification says", r.ID, name)
 			}
 		}
-		if r.Severity(facts.Target{Dialect: facts.Other, Variant: facts.OpenAI}) == check.Reject {
+		if r.Severity(wire.Target{Dialect: wire.Other, Variant: wire.OpenAI}) == check.Reject {
 			t.Errorf("%s rejects in a dialect that is not judged", r.ID)
 		}
 	}
@@ -121,7 +121,7 @@ func rejecting(s string) (words []string) {
 }
 
 // targetName is the target in the form of a case's name.
-func targetName(t facts.Target) string {
+func targetName(t wire.Target) string {
 	s := string(t.Dialect) + "." + string(t.Variant)
 	if t.Native {
 		s += ".native"
@@ -223,7 +223,7 @@ func TestSpecExamples(t *testing.T) {
 	for _, e := range examples {
 		t.Run(e.Rule, func(t *testing.T) {
 			target := targetsOf(e.Dialect)[0]
-			if target.Dialect == facts.Bedrock {
+			if target.Dialect == wire.Bedrock {
 				e.Violating, e.Fixed = converse(t, e.Violating), converse(t, e.Fixed)
 			}
 			found := map[string]bool{}

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // SystemNotFirst finds instructions in the middle of a history.
@@ -21,12 +22,12 @@ appended as a system message. Put it into the first system message, or into the 
 	Run:      systemNotFirst,
 }
 
-func systemNotFirstSeverity(t facts.Target) check.Severity {
-	if t.Dialect == facts.OpenAIChat {
+func systemNotFirstSeverity(t wire.Target) check.Severity {
+	if t.Dialect == wire.OpenAIChat {
 		switch t.Variant {
-		case facts.Mistral: // its rejections are recorded
+		case wire.Mistral: // its rejections are recorded
 			return check.Reject
-		case facts.OpenAI, facts.Azure, facts.DeepSeek, facts.Qwen:
+		case wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen:
 			return check.Style
 		default:
 		}
@@ -37,10 +38,10 @@ func systemNotFirstSeverity(t facts.Target) check.Severity {
 // systemNotFirst reports the first such message only: who sends one sends many. One between a call and its reply is a
 // matter of late_tool_reply.
 func systemNotFirst(p *check.Pass) {
-	if p.Target.Dialect != facts.OpenAIChat && p.Target.Dialect != facts.Cohere {
+	if p.Target.Dialect != wire.OpenAIChat && p.Target.Dialect != wire.Cohere {
 		return // no such role, or, in a Responses input, a usual one
 	}
-	mistral := p.Target.Dialect == facts.OpenAIChat && p.Target.Variant == facts.Mistral
+	mistral := p.Target.Dialect == wire.OpenAIChat && p.Target.Variant == wire.Mistral
 	for i := firstTurn(p); i < len(p.Request.Messages); i++ {
 		if !isSystem(&p.Request.Messages[i]) {
 			continue

@@ -5,7 +5,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // Table renders All as a Markdown table: rule, what it finds, who answers 400, what to change.
@@ -25,36 +25,36 @@ func Table() string {
 // whoRejects names the targets that answer 400 to what r finds: the variants of chat completions, then those of other
 // dialects, of which responses, anthropic and gemini stand for the maker's own API wherever it is served.
 func whoRejects(r *check.Rule) (who []string) {
-	rejects := func(d facts.Dialect) func(facts.Variant) bool {
-		return func(v facts.Variant) bool {
-			return r.Severity(facts.Target{Dialect: d, Variant: v}) == check.Reject
+	rejects := func(d wire.Dialect) func(wire.Variant) bool {
+		return func(v wire.Variant) bool {
+			return r.Severity(wire.Target{Dialect: d, Variant: v}) == check.Reject
 		}
 	}
-	for _, v := range facts.Variants[facts.OpenAIChat] {
-		if rejects(facts.OpenAIChat)(v) {
+	for _, v := range wire.OpenAIChat.Variants() {
+		if rejects(wire.OpenAIChat)(v) {
 			who = append(who, string(v))
 		}
 	}
-	if !slices.Contains(who, string(facts.Ollama)) &&
-		r.Severity(facts.Target{Dialect: facts.OpenAIChat, Variant: facts.Ollama, Native: true}) == check.Reject {
+	if !slices.Contains(who, string(wire.Ollama)) &&
+		r.Severity(wire.Target{Dialect: wire.OpenAIChat, Variant: wire.Ollama, Native: true}) == check.Reject {
 		who = append(who, "ollama (/api/chat)")
 	}
-	for _, d := range facts.Dialects[1:] {
-		own, name := facts.Variants[d][:1], string(d) // the maker's own
+	for _, d := range wire.Dialects[1:] {
+		own, name := d.Variants()[:1], string(d) // the maker's own
 		switch d {
-		case facts.OpenAIResponses:
+		case wire.OpenAIResponses:
 			own, name = openAIs, "responses"
-		case facts.Anthropic:
+		case wire.Anthropic:
 			own = anthropics
-		case facts.Gemini:
-			own = facts.Variants[d]
+		case wire.Gemini:
+			own = d.Variants()
 		default:
 		}
-		all := !slices.ContainsFunc(own, func(v facts.Variant) bool { return !rejects(d)(v) })
+		all := !slices.ContainsFunc(own, func(v wire.Variant) bool { return !rejects(d)(v) })
 		if all {
 			who = append(who, name)
 		}
-		for _, v := range facts.Variants[d] {
+		for _, v := range d.Variants() {
 			if rejects(d)(v) && (!all || !slices.Contains(own, v)) {
 				who = append(who, string(v))
 			}

@@ -4,20 +4,20 @@ import (
 	"slices"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // by names targets: variants of a dialect, or all of it where none is named.
-type by map[facts.Dialect][]facts.Variant
+type by map[wire.Dialect][]wire.Variant
 
-func (b by) has(t facts.Target) bool {
+func (b by) has(t wire.Target) bool {
 	variants, ok := b[t.Dialect]
 	return ok && (len(variants) == 0 || slices.Contains(variants, t.Variant))
 }
 
 // reject is the severity of a defect that only these targets were seen to reject. All others are said to accept it, or
 // nobody knows.
-func (b by) reject(t facts.Target) check.Severity {
+func (b by) reject(t wire.Target) check.Severity {
 	if b.has(t) {
 		return check.Reject
 	}
@@ -25,7 +25,7 @@ func (b by) reject(t facts.Target) check.Severity {
 }
 
 // rejectOrStyle is the severity of a defect that these targets reject and all others take as it is.
-func (b by) rejectOrStyle(t facts.Target) check.Severity {
+func (b by) rejectOrStyle(t wire.Target) check.Severity {
 	if b.has(t) {
 		return check.Reject
 	}
@@ -35,19 +35,19 @@ func (b by) rejectOrStyle(t facts.Target) check.Severity {
 // openAIs and anthropics are the variants that share one implementation. What a proxy or another maker's copy of their
 // API does is not known.
 var (
-	openAIs    = []facts.Variant{facts.OpenAI, facts.Azure}
-	anthropics = []facts.Variant{facts.AnthropicAPI, facts.VertexAnthropic}
+	openAIs    = []wire.Variant{wire.OpenAI, wire.Azure}
+	anthropics = []wire.Variant{wire.AnthropicAPI, wire.VertexAnthropic}
 )
 
 // isChat reports whether t reads chat completions: calls in tool_calls, replies in messages of their own.
-func isChat(t facts.Target) bool { return t.Dialect == facts.OpenAIChat || t.Dialect == facts.Cohere }
+func isChat(t wire.Target) bool { return t.Dialect == wire.OpenAIChat || t.Dialect == wire.Cohere }
 
 // inBlocks reports whether t has calls and replies as parts of messages.
-func inBlocks(t facts.Target) bool {
-	return t.Dialect == facts.Anthropic || t.Dialect == facts.Bedrock || t.Dialect == facts.Gemini
+func inBlocks(t wire.Target) bool {
+	return t.Dialect == wire.Anthropic || t.Dialect == wire.Bedrock || t.Dialect == wire.Gemini
 }
 
-// rejectedBy is by{facts.OpenAIChat: variants}.reject.
-func rejectedBy(variants ...facts.Variant) func(facts.Target) check.Severity {
-	return by{facts.OpenAIChat: variants}.reject
+// rejectedBy is by{wire.OpenAIChat: variants}.reject.
+func rejectedBy(variants ...wire.Variant) func(wire.Target) check.Severity {
+	return by{wire.OpenAIChat: variants}.reject
 }

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ThinkingBlockMissing finds Claude's calls in thinking mode that come back without its thinking.
@@ -23,7 +24,7 @@ were made by another model, or before thinking was switched on. Store all blocks
 }
 
 func thinkingBlockMissing(p *check.Pass) {
-	if p.Target.Dialect != facts.Anthropic || p.Request.Thinking != facts.ThinkingOn {
+	if p.Target.Dialect != wire.Anthropic || p.Request.Thinking != facts.ThinkingOn {
 		return
 	}
 	// The last turn of the assistant, which only replies may follow.

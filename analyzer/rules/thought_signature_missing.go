@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ThoughtSignatureMissing finds calls of Gemini that come back without its signature.
@@ -18,12 +19,12 @@ histories only "Request contains an invalid argument". Through the OpenAI endpoi
 extra_content.google.thought_signature. Usual causes: calls were stored as id, name and arguments; a stream's
 extra_content was not assembled; the calls were made by another model. Store the call as it came.`,
 	Fix:      "Store and resend thoughtSignature (extra_content of a call in the OpenAI format); for calls of another model send skip_thought_signature_validator.",
-	Severity: by{facts.Gemini: nil, facts.OpenAIChat: {facts.GeminiOpenAI}}.reject,
+	Severity: by{wire.Gemini: nil, wire.OpenAIChat: {wire.GeminiOpenAI}}.reject,
 	Run:      thoughtSignatureMissing,
 }
 
 func thoughtSignatureMissing(p *check.Pass) {
-	if p.Target.Dialect != facts.Gemini && (p.Target.Dialect != facts.OpenAIChat || p.Target.Variant != facts.GeminiOpenAI) {
+	if p.Target.Dialect != wire.Gemini && (p.Target.Dialect != wire.OpenAIChat || p.Target.Variant != wire.GeminiOpenAI) {
 		return
 	}
 	if v, ok := versionOf(p, "gemini-"); !ok || v.major < 3 {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ToolCallIDFormat finds calls whose id, and Responses items whose own id, has a form that the target refuses.
@@ -22,8 +23,8 @@ seen to refuse ids over 40 and over 64 characters, and to accept 51. Usual cause
 on with another; a gateway makes ids of its own. Map the ids, on call and reply alike, when the provider changes.`,
 	Fix: "Map call ids to the form of the provider that is asked, the same way on the call and on its reply.",
 	Severity: by{
-		facts.OpenAIChat:      {facts.Mistral, facts.OpenAI},
-		facts.OpenAIResponses: openAIs, facts.Anthropic: anthropics, facts.Bedrock: nil,
+		wire.OpenAIChat:      {wire.Mistral, wire.OpenAI},
+		wire.OpenAIResponses: openAIs, wire.Anthropic: anthropics, wire.Bedrock: nil,
 	}.reject,
 	Run: toolCallIDFormat,
 }
@@ -40,13 +41,13 @@ func toolCallIDFormat(p *check.Pass) {
 			continue
 		}
 		severity := check.Reject
-		if detail == "long" && p.Target.Dialect == facts.OpenAIChat && len(c.ID) <= 64 ||
-			p.Target.Dialect == facts.Anthropic && p.Target.Variant == facts.OtherVariant {
+		if detail == "long" && p.Target.Dialect == wire.OpenAIChat && len(c.ID) <= 64 ||
+			p.Target.Dialect == wire.Anthropic && p.Target.Variant == wire.OtherVariant {
 			severity = check.Lenient
 		}
 		p.ReportAs(severity, c.Message, c.ID, c.Name, detail, "%s calls %s with an id that is %s", at(p, c.Message), called(c), is)
 	}
-	if p.Target.Dialect != facts.OpenAIResponses {
+	if p.Target.Dialect != wire.OpenAIResponses {
 		return
 	}
 	for i := range p.Request.Messages {
@@ -59,24 +60,24 @@ func toolCallIDFormat(p *check.Pass) {
 
 // idCheck is what target checks of a call's id; nil when that is nothing we know of. The detail is "" for a good id.
 // Chat completions without an id are malformed_tool_call.
-func idCheck(t facts.Target) func(*facts.Call) (detail, is string) {
+func idCheck(t wire.Target) func(*facts.Call) (detail, is string) {
 	switch {
-	case t.Dialect == facts.Anthropic:
+	case t.Dialect == wire.Anthropic:
 		return func(c *facts.Call) (detail, is string) { return idForm(c, 1<<30, "_-", "letters, digits, _ and -") }
-	case t.Dialect == facts.Bedrock:
+	case t.Dialect == wire.Bedrock:
 		return func(c *facts.Call) (detail, is string) {
 			return idForm(c, 64, "_.:-", "letters, digits, _, ., : and -")
 		}
-	case t.Dialect == facts.OpenAIResponses && (t.Variant == facts.OpenAI || t.Variant == facts.Azure):
+	case t.Dialect == wire.OpenAIResponses && (t.Variant == wire.OpenAI || t.Variant == wire.Azure):
 		return func(c *facts.Call) (detail, is string) { return idForm(c, 64, "", "") }
-	case t.Dialect == facts.OpenAIChat && t.Variant == facts.OpenAI:
+	case t.Dialect == wire.OpenAIChat && t.Variant == wire.OpenAI:
 		return func(c *facts.Call) (detail, is string) {
 			if len(c.ID) > 40 {
 				return "long", long(c.ID)
 			}
 			return "", ""
 		}
-	case t.Dialect == facts.OpenAIChat && t.Variant == facts.Mistral:
+	case t.Dialect == wire.OpenAIChat && t.Variant == wire.Mistral:
 		return func(c *facts.Call) (detail, is string) {
 			if len(c.ID) > 0 && (len(c.ID) != 9 || !plain(c.ID, "")) {
 				return "pattern", "not 9 letters and digits"

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ToolChoiceWithoutTools finds requests that say how to use tools and declare none.
@@ -16,7 +17,7 @@ OpenAI answers "'parallel_tool_calls' is only allowed when 'tools' are specified
 tools. Usual cause: a client sets these parameters for every request, also for those that need no tools. Set them only
 together with tools, and leave tools out instead of sending an empty array.`,
 	Fix:      "Set tool_choice and parallel_tool_calls only together with tools, and leave out tools when there are none.",
-	Severity: by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Mistral}}.rejectOrStyle,
+	Severity: by{wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.Mistral}}.rejectOrStyle,
 	Run:      toolChoiceWithoutTools,
 }
 
@@ -25,10 +26,10 @@ func toolChoiceWithoutTools(p *check.Pass) {
 	if r.Bare || r.ToolCount > 0 || r.OpenTools || r.Stored {
 		return
 	}
-	if p.Target.Dialect != facts.OpenAIChat {
+	if p.Target.Dialect != wire.OpenAIChat {
 		return // OpenAI's Responses take them; of the others nobody said
 	}
-	mistral := p.Target.Variant == facts.Mistral
+	mistral := p.Target.Variant == wire.Mistral
 	if mistral && r.HasTools {
 		p.Report(-1, nil, nil, "empty_tools", "the request has an empty array of tools")
 		return

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ToolContentMissing finds tool replies without content.
@@ -16,17 +17,17 @@ A tool that returns nothing still needs a reply with content: null, or none, is 
 'content': expected a string, got null". Usual causes: the tool returned None or undefined, which was stored as it is;
 an exception in the tool was swallowed. An empty string is accepted. Anthropic takes a tool_result without content.`,
 	Fix: "Store an empty string, or better a word like \"ok\" or the error's text, when a tool returns nothing.",
-	Severity: func(t facts.Target) check.Severity {
+	Severity: func(t wire.Target) check.Severity {
 		if t.Native {
 			return check.Lenient
 		}
-		return by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.Ollama}, facts.Bedrock: nil}.reject(t)
+		return by{wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.Ollama}, wire.Bedrock: nil}.reject(t)
 	},
 	Run: toolContentMissing,
 }
 
 func toolContentMissing(p *check.Pass) {
-	if p.Target.Dialect == facts.Anthropic {
+	if p.Target.Dialect == wire.Anthropic {
 		return
 	}
 	for i := range p.Pairing.Replies {

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ToolContentNotString finds tool replies whose content is neither text nor content parts.
@@ -16,12 +17,12 @@ Content is a string, or an array of parts like {"type":"text","text":…}. A res
 or an array of results, is answered with 400. Usual cause: the tool's result was not serialised. Encode it as JSON text.
 Gemini's own API is the other way round: its response is an object.`,
 	Fix:      "Serialise the tool's result to a string (json.dumps, JSON.stringify) before storing it as content.",
-	Severity: rejectedBy(facts.OpenAI, facts.Azure, facts.Qwen, facts.Groq, facts.Mistral, facts.GeminiOpenAI, facts.Ollama),
+	Severity: rejectedBy(wire.OpenAI, wire.Azure, wire.Qwen, wire.Groq, wire.Mistral, wire.GeminiOpenAI, wire.Ollama),
 	Run:      toolContentNotString,
 }
 
 func toolContentNotString(p *check.Pass) {
-	if p.Target.Dialect == facts.Gemini {
+	if p.Target.Dialect == wire.Gemini {
 		return
 	}
 	for i := range p.Pairing.Replies {

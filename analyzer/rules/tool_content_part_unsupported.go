@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ToolContentPartUnsupported finds images, sound and files in tool messages of targets that take only text there.
@@ -17,12 +18,12 @@ OpenAI refuses sound, and takes images today but does not read them; Mistral, xA
 Anthropic, Bedrock, Gemini and the Responses API have ways of their own for them. Usual cause: a tool that returns a
 screenshot or a document. Say in text what it is, and send the picture in a user message after the replies.`,
 	Fix:      "Put text into the tool message, and the image, sound or file into a user message after the last reply of the turn.",
-	Severity: by{facts.OpenAIChat: {facts.OpenAI, facts.DeepSeek, facts.Kimi}}.reject,
+	Severity: by{wire.OpenAIChat: {wire.OpenAI, wire.DeepSeek, wire.Kimi}}.reject,
 	Run:      toolContentPartUnsupported,
 }
 
 // imageTakers were seen to take images and, Mistral, documents.
-var imageTakers = by{facts.OpenAIChat: {facts.Mistral, facts.XAI, facts.Ollama, facts.OpenRouter}}
+var imageTakers = by{wire.OpenAIChat: {wire.Mistral, wire.XAI, wire.Ollama, wire.OpenRouter}}
 
 func toolContentPartUnsupported(p *check.Pass) {
 	if !isChat(p.Target) {
@@ -44,8 +45,8 @@ func toolContentPartUnsupported(p *check.Pass) {
 		case found&facts.PartImage != 0:
 			detail, what = "image", "an image"
 		}
-		severity := by{facts.OpenAIChat: {facts.DeepSeek, facts.Kimi}}.reject(p.Target)
-		if p.Target.Variant == facts.OpenAI && detail == "audio" {
+		severity := by{wire.OpenAIChat: {wire.DeepSeek, wire.Kimi}}.reject(p.Target)
+		if p.Target.Variant == wire.OpenAI && detail == "audio" {
 			severity = check.Reject
 		}
 		p.ReportAs(severity, r.Message, r.ID, toolName(p, r.Call), detail, "%s content with %s", theReply(p, r.Message), what)

@@ -2,7 +2,7 @@ package rules
 
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ToolNotDeclared finds calls in the history of functions that the request does not declare.
@@ -17,7 +17,7 @@ result; Groq then refuses the new call, "attempted to call tool 'x' which was no
 set of tools changes within a session (another agent, another mode); a tool was renamed; the model made up the name and
 nobody stopped it. Keep the tools of a session the same, or turn old calls into text.`,
 	Fix:      "Keep the set of tools the same for a whole session, and answer a call of an unknown function with an error.",
-	Severity: func(facts.Target) check.Severity { return check.Style },
+	Severity: func(wire.Target) check.Severity { return check.Style },
 	Run:      toolNotDeclared,
 }
 

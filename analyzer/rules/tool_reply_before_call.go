@@ -2,7 +2,7 @@ package rules
 
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ToolReplyBeforeCall finds tool replies that stand before the assistant message with their call.
@@ -17,8 +17,8 @@ the history is loaded from a store in the wrong order (by time stamps that are e
 append to one conversation. Keep a sequence number per conversation and load by it.`,
 	Fix: "Load the history in the order in which it was written: the assistant message with the calls first, then their replies.",
 	// In a Responses input the order of a pair is only said not to matter.
-	Severity: func(t facts.Target) check.Severity {
-		if t.Dialect == facts.OpenAIResponses {
+	Severity: func(t wire.Target) check.Severity {
+		if t.Dialect == wire.OpenAIResponses {
 			return check.Lenient
 		}
 		return OrphanToolReply.Severity(t)

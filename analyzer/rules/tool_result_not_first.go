@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ToolResultNotFirst finds replies behind other content of their message, and replies of one turn in several messages.
@@ -17,7 +18,7 @@ see them: "` + "`tool_use` ids were found without `tool_result`" + ` blocks imme
 turn in one message too; Anthropic merges neighbours. Usual causes: a reminder is put in front of the results; a
 converter from another dialect keeps the order in which things were stored. Put the results first, and text behind them.`,
 	Fix:      "Put all tool results of a turn at the beginning of one user message, and any text behind them.",
-	Severity: by{facts.Anthropic: anthropics, facts.Bedrock: nil}.reject,
+	Severity: by{wire.Anthropic: anthropics, wire.Bedrock: nil}.reject,
 	Run:      toolResultNotFirst,
 }
 
@@ -26,9 +27,9 @@ const content = facts.PartText | facts.PartImage | facts.PartAudio | facts.PartF
 
 func toolResultNotFirst(p *check.Pass) {
 	switch p.Target.Dialect {
-	case facts.Anthropic, facts.Bedrock:
-	case facts.Gemini:
-		if p.Target.Variant != facts.VertexGemini {
+	case wire.Anthropic, wire.Bedrock:
+	case wire.Gemini:
+		if p.Target.Variant != wire.VertexGemini {
 			return // AI Studio takes any order; Vertex AI was seen to take text behind, and said to refuse it before
 		}
 	default:
@@ -47,7 +48,7 @@ func toolResultNotFirst(p *check.Pass) {
 			last = r.Message
 			p.Report(r.Message, r.ID, toolName(p, r.Call), "after_content", "message %d (user) has its reply to %s behind other content",
 				r.Message, name(r.ID))
-		case p.Target.Dialect == facts.Bedrock && r.Group >= 0 && r.Message != first:
+		case p.Target.Dialect == wire.Bedrock && r.Group >= 0 && r.Message != first:
 			last = r.Message
 			p.Report(r.Message, r.ID, toolName(p, r.Call), "spread", "message %d (user) answers %s, but message %d has other replies of the same turn",
 				r.Message, name(r.ID), first)

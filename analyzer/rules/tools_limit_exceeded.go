@@ -2,7 +2,7 @@ package rules
 
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ToolsLimitExceeded finds requests with more tools than the target takes, or with two of one name.
@@ -17,8 +17,8 @@ OpenAI takes 128 tools, "array too long. Expected an array with maximum length 1
 tools with every call. Choose the tools for the task, and register each once.`,
 	Fix: "Send the tools that the task needs, at most 128, each once.",
 	Severity: by{
-		facts.OpenAIChat: openAIs,
-		facts.Anthropic:  anthropics,
+		wire.OpenAIChat: openAIs,
+		wire.Anthropic:  anthropics,
 	}.reject,
 	Run: toolsLimitExceeded,
 }
@@ -27,13 +27,13 @@ const maxTools = 128
 
 func toolsLimitExceeded(p *check.Pass) {
 	r := p.Request
-	if r.ToolCount > maxTools && (by{facts.OpenAIChat: {facts.OpenAI, facts.Azure, facts.XAI}}).has(p.Target) {
+	if r.ToolCount > maxTools && (by{wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.XAI}}).has(p.Target) {
 		p.Report(-1, nil, nil, "too_many", "the request has %d tools, more than %d", r.ToolCount, maxTools)
 	}
 	if len(r.Tools) < 2 {
 		return
 	}
-	severity := by{facts.Anthropic: anthropics}.reject(p.Target)
+	severity := by{wire.Anthropic: anthropics}.reject(p.Target)
 	seen := p.Set(len(r.Tools))
 	for _, tool := range r.Tools {
 		if !seen.Add(tool) {

@@ -2,7 +2,7 @@ package rules
 
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ToolsMissingWithToolHistory finds requests with calls in their history that declare no tools.
@@ -18,12 +18,12 @@ tools, so that the model does not call again. Send the tools along and forbid th
 turn calls and results into text.`,
 	Fix: "Send the tools along in every request whose history has calls, with tool_choice none where the model must not call.",
 	// Anthropic is contradictory: refused in 2024, accepted in 2025, a gateway said refused in 2026.
-	Severity: by{facts.Bedrock: nil}.reject,
+	Severity: by{wire.Bedrock: nil}.reject,
 	Run:      toolsMissingWithToolHistory,
 }
 
 func toolsMissingWithToolHistory(p *check.Pass) {
-	if p.Target.Dialect != facts.Bedrock && p.Target.Dialect != facts.Anthropic {
+	if p.Target.Dialect != wire.Bedrock && p.Target.Dialect != wire.Anthropic {
 		return
 	}
 	r := p.Request

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // UnexpectedMessageField finds keys of messages and calls that the target's schema does not have.
@@ -19,11 +20,11 @@ own data in the message and sends it along; a field of an answer or of a stream 
 provider was switched. Build messages from a list of allowed keys instead of sending stored objects.`,
 	Fix: "Build messages for sending from the keys that the provider documents, instead of sending stored objects.",
 	Severity: by{
-		facts.OpenAIChat:      {facts.Groq, facts.Mistral, facts.Fireworks},
-		facts.Cohere:          nil,
-		facts.OpenAIResponses: openAIs,
-		facts.Anthropic:       anthropics,
-		facts.Gemini:          nil,
+		wire.OpenAIChat:      {wire.Groq, wire.Mistral, wire.Fireworks},
+		wire.Cohere:          nil,
+		wire.OpenAIResponses: openAIs,
+		wire.Anthropic:       anthropics,
+		wire.Gemini:          nil,
 	}.reject,
 	Run: unexpectedMessageField,
 }
@@ -42,7 +43,7 @@ func unexpectedMessageField(p *check.Pass) {
 	if refused|refusedByCalls == 0 {
 		return
 	}
-	mistral := p.Target.Dialect == facts.OpenAIChat && p.Target.Variant == facts.Mistral
+	mistral := p.Target.Dialect == wire.OpenAIChat && p.Target.Variant == wire.Mistral
 	var seen facts.Fields // who sends a field once sends it with each message: its first is enough
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
@@ -103,15 +104,15 @@ func reportFields(p *check.Pass, i int, m *facts.Message, fields facts.Fields) {
 
 // refusedFields are what t does not have in messages, and in calls; FieldName in the latter is that of a tool message.
 // nulls says that null is refused too.
-func refusedFields(t facts.Target) (inMessages, inCalls facts.Fields, nulls bool) {
+func refusedFields(t wire.Target) (inMessages, inCalls facts.Fields, nulls bool) {
 	const strict = ofOthers | facts.FieldAnnotations
 	switch t.Dialect {
-	case facts.OpenAIChat:
-	case facts.Cohere: // its parser was seen to name an index; what else it refuses is not known
+	case wire.OpenAIChat:
+	case wire.Cohere: // its parser was seen to name an index; what else it refuses is not known
 		return 0, facts.FieldIndex, false
-	case facts.OpenAIResponses, facts.Anthropic, facts.Gemini: // the facts hold only what their schemas do not have
+	case wire.OpenAIResponses, wire.Anthropic, wire.Gemini: // the facts hold only what their schemas do not have
 		return facts.FieldUnknown, facts.FieldUnknown, false
-	case facts.Bedrock:
+	case wire.Bedrock:
 		return ofOthers, facts.FieldUnknown, false
 	default:
 		return 0, 0, false
@@ -120,13 +121,13 @@ func refusedFields(t facts.Target) (inMessages, inCalls facts.Fields, nulls bool
 		return ofOthers &^ (facts.FieldToolName | facts.FieldUnknown), 0, false
 	}
 	switch t.Variant {
-	case facts.Groq, facts.Fireworks:
+	case wire.Groq, wire.Fireworks:
 		return strict, 0, false
-	case facts.Mistral:
+	case wire.Mistral:
 		return strict | facts.FieldName | facts.FieldRefusal | facts.FieldAudio | facts.FieldFunctionCall, 0, true
-	case facts.GeminiOpenAI: // contradictory: a name on a tool message was said to be refused, and to be needed
+	case wire.GeminiOpenAI: // contradictory: a name on a tool message was said to be refused, and to be needed
 		return ofOthers &^ facts.FieldExtraContent, facts.FieldName, false
-	case facts.OpenRouter, facts.LiteLLM, facts.Qwen: // they document cache_control, and pass on what others have
+	case wire.OpenRouter, wire.LiteLLM, wire.Qwen: // they document cache_control, and pass on what others have
 		return ofOthers &^ (facts.FieldCacheControl | facts.FieldExtraContent), 0, false
 	default:
 		return ofOthers, 0, false

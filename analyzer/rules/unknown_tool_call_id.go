@@ -2,7 +2,7 @@ package rules
 
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // UnknownToolCallID finds tool replies of an open turn that name none of its calls.
@@ -24,8 +24,8 @@ from the answer, byte for byte.`,
 }
 
 var compareIDs = by{
-	facts.OpenAIChat:      {facts.OpenAI, facts.Azure, facts.Kimi, facts.MiniMax, facts.GeminiOpenAI},
-	facts.OpenAIResponses: openAIs, facts.Anthropic: anthropics, facts.Bedrock: nil,
+	wire.OpenAIChat:      {wire.OpenAI, wire.Azure, wire.Kimi, wire.MiniMax, wire.GeminiOpenAI},
+	wire.OpenAIResponses: openAIs, wire.Anthropic: anthropics, wire.Bedrock: nil,
 }
 
 func unknownToolCallID(p *check.Pass) {

@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // UnsupportedRole finds messages whose role the target does not have.
@@ -21,11 +22,11 @@ name of an agent) is sent as it is. Map roles where the request is built, for ea
 	Run:      unsupportedRole,
 }
 
-func unsupportedRoleSeverity(t facts.Target) check.Severity {
-	if t.Dialect == facts.OpenAIChat && after(t.Model, "o1-mini") >= 0 && (t.Variant == facts.OpenAI || t.Variant == facts.Azure) {
+func unsupportedRoleSeverity(t wire.Target) check.Severity {
+	if t.Dialect == wire.OpenAIChat && after(t.Model, "o1-mini") >= 0 && (t.Variant == wire.OpenAI || t.Variant == wire.Azure) {
 		return check.Reject
 	}
-	return by{facts.OpenAIChat: {facts.DeepSeek, facts.Qwen, facts.Mistral}, facts.OpenAIResponses: openAIs, facts.Gemini: nil}.reject(t)
+	return by{wire.OpenAIChat: {wire.DeepSeek, wire.Qwen, wire.Mistral}, wire.OpenAIResponses: openAIs, wire.Gemini: nil}.reject(t)
 }
 
 func unsupportedRole(p *check.Pass) {
@@ -39,14 +40,14 @@ func unsupportedRole(p *check.Pass) {
 		}
 		detail := ""
 		switch p.Target.Dialect {
-		case facts.OpenAIResponses:
+		case wire.OpenAIResponses:
 			// Other items have no role, and their type says what they are.
 			if m.Item == facts.ItemMessage && (m.Role == facts.RoleTool || m.Role == facts.RoleFunction || m.Role == facts.RoleOther) {
 				detail = "other"
 			}
-		case facts.OpenAIChat, facts.Cohere:
+		case wire.OpenAIChat, wire.Cohere:
 			detail = chatRole(p.Target.Variant, m, mini)
-		case facts.Gemini:
+		case wire.Gemini:
 			if m.Role == facts.RoleTool {
 				continue // Google's own examples give function responses this role
 			}
@@ -78,29 +79,29 @@ func unsupportedBy(p *check.Pass, i int, detail string) string {
 }
 
 // chatRole is the detail; "" when v has the role of m.
-func chatRole(v facts.Variant, m *facts.Message, mini bool) string {
+func chatRole(v wire.Variant, m *facts.Message, mini bool) string {
 	switch m.Role {
 	case facts.RoleSystem:
-		if mini && (v == facts.OpenAI || v == facts.Azure) {
+		if mini && (v == wire.OpenAI || v == wire.Azure) {
 			return "system"
 		}
 	case facts.RoleDeveloper:
 		switch v {
-		case facts.OpenAI, facts.Azure:
+		case wire.OpenAI, wire.Azure:
 			if !mini {
 				return ""
 			}
-		case facts.OpenRouter, facts.LiteLLM: // they translate it
+		case wire.OpenRouter, wire.LiteLLM: // they translate it
 			return ""
 		default:
 		}
 		return "developer"
 	case facts.RoleFunction: // elsewhere it is only legacy
-		if v == facts.DeepSeek || v == facts.Mistral {
+		if v == wire.DeepSeek || v == wire.Mistral {
 			return "function"
 		}
 	case facts.RoleOther:
-		if v != facts.DeepSeek || string(m.RoleName) != "latest_reminder" {
+		if v != wire.DeepSeek || string(m.RoleName) != "latest_reminder" {
 			return "other"
 		}
 	case facts.RoleNone:

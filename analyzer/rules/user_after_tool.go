@@ -3,6 +3,7 @@ package rules
 import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // UserAfterTool finds user messages directly after a tool message where the assistant must speak first.
@@ -23,7 +24,7 @@ the tool message first, or put the reminder into the tool message or the system 
 }
 
 func userAfterTool(p *check.Pass) {
-	if p.Target.Dialect != facts.OpenAIChat || p.Target.Variant != facts.Mistral {
+	if p.Target.Dialect != wire.OpenAIChat || p.Target.Variant != wire.Mistral {
 		return
 	}
 	for i := 1; i < len(p.Request.Messages); i++ {

@@ -7,6 +7,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // openMany makes conversations of 30 messages: a system message, and then again and again a user's turn, an answer with
@@ -28,7 +29,7 @@ func openMany(b *testing.B, n int, given bool) *session.Store {
 			r = facts.Request{MessagesKind: facts.Array, Messages: messages}
 			return store.Request(session.In{
 				Seq: seq, Need: seq, Time: start, Seen: start, Service: "service", Conversation: id, Exchange: fmt.Sprintf("018f0000-0000-7000-8000-%012d", seq),
-				Instance: "i", Target: facts.Target{Dialect: facts.OpenAIChat}, Facts: &r,
+				Instance: "i", Target: wire.Target{Dialect: wire.OpenAIChat}, Facts: &r,
 			})
 		}
 		for len(messages) < 30 {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // turn is a Responses request that names an answer and holds replies to these calls.
@@ -17,7 +18,7 @@ func turn(store *session.Store, seq uint64, conversation, previous string, repli
 	}
 	at := time.Unix(int64(seq), 0)
 	return store.Request(session.In{
-		Seq: seq, Need: seq, Time: at, Seen: at, Service: "s", Conversation: conversation, Exchange: "x", Target: facts.Target{Dialect: facts.OpenAIResponses}, Facts: r,
+		Seq: seq, Need: seq, Time: at, Seen: at, Service: "s", Conversation: conversation, Exchange: "x", Target: wire.Target{Dialect: wire.OpenAIResponses}, Facts: r,
 	})
 }
 
@@ -81,7 +82,7 @@ func TestSignedCopy(t *testing.T) {
 		}
 		at := time.Unix(int64(seq), 0)
 		r := &facts.Request{MessagesKind: facts.Array, Messages: messages}
-		return store.Request(session.In{Seq: seq, Need: seq, Time: at, Seen: at, Service: "s", Conversation: "c", Exchange: "x", Target: facts.Target{Dialect: facts.Anthropic}, Facts: r})
+		return store.Request(session.In{Seq: seq, Need: seq, Time: at, Seen: at, Service: "s", Conversation: "c", Exchange: "x", Target: wire.Target{Dialect: wire.Anthropic}, Facts: r})
 	}
 	user := facts.Message{Role: facts.RoleUser}
 	first := ask(1, user)

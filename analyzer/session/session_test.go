@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 var start = time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
@@ -37,14 +38,14 @@ func (k *talk) ask(conversation string, messages ...msg) *session.Turn {
 		k.t.Fatal(err)
 	}
 	var r facts.Request
-	if err := facts.ScanRequest(facts.OpenAIChat, b, &r); err != nil {
+	if err := facts.ScanRequest(wire.OpenAIChat, b, &r); err != nil {
 		k.t.Fatal(err)
 	}
 	k.seq++
 	k.now = k.now.Add(time.Second)
 	return k.store.Request(session.In{
 		Seq: k.seq, Need: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: conversation, Exchange: fmt.Sprintf("x%d", k.seq),
-		Target: facts.Target{Dialect: facts.OpenAIChat}, Facts: &r, Body: b,
+		Target: wire.Target{Dialect: wire.OpenAIChat}, Facts: &r, Body: b,
 	})
 }
 
@@ -55,7 +56,7 @@ func (k *talk) answer(t *session.Turn, m msg) []*session.Call {
 		k.t.Fatal(err)
 	}
 	var r facts.Response
-	if err := facts.ScanResponse(facts.OpenAIChat, "", b, &r); err != nil {
+	if err := facts.ScanResponse(wire.OpenAIChat, "", b, &r); err != nil {
 		k.t.Fatal(err)
 	}
 	k.seq++
@@ -248,17 +249,17 @@ func TestShrunkCountsOneDialect(t *testing.T) {
 		t.Fatal(err)
 	}
 	var r facts.Request
-	if err := facts.ScanRequest(facts.Anthropic, b, &r); err != nil {
+	if err := facts.ScanRequest(wire.Anthropic, b, &r); err != nil {
 		t.Fatal(err)
 	}
-	for dialect, want := range map[facts.Dialect]bool{facts.Anthropic: false, facts.OpenAIChat: true} {
+	for dialect, want := range map[wire.Dialect]bool{wire.Anthropic: false, wire.OpenAIChat: true} {
 		k := newTalk(t, config())
 		k.answer(k.ask("c", user("q")), assistant("", "call_1", "call_2"))
 		k.answer(k.ask("c", user("q"), assistant("", "call_1", "call_2"), tool("call_1", "a"), tool("call_2", "b")), assistant("", "call_3"))
 		k.seq++
 		turn := k.store.Request(session.In{
 			Seq: k.seq, Need: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: "c", Exchange: fmt.Sprintf("x%d", k.seq),
-			Target: facts.Target{Dialect: dialect}, Facts: &r, Body: b,
+			Target: wire.Target{Dialect: dialect}, Facts: &r, Body: b,
 		})
 		if from, to, shrunk := turn.Shrunk(); shrunk != want {
 			t.Errorf("%s after openai_chat, from %d to %d messages: %t, want %t", dialect, from, to, shrunk, want)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // Config bounds the memory.
@@ -77,7 +78,7 @@ type conversation struct {
 // source is who sent a request, and to whom.
 type source struct {
 	instance, run string
-	target        facts.Target
+	target        wire.Target
 	shaped        bool
 }
 
@@ -119,7 +120,7 @@ type In struct {
 	Run          string // given id of the agent's run, or ""
 	Fresh        bool   // it is the first request that its process made
 	Shaped       bool   // the body is a shape; texts of two processes may have other hashes in it
-	Target       facts.Target
+	Target       wire.Target
 	Facts        *facts.Request
 	Body         []byte // that Facts were read from; needed until the next call of Store.Request, may be nil
 }
@@ -175,7 +176,7 @@ func (s *Store) Request(in In) *Turn {
 	q.read(&in)
 	named := s.ending(&in)
 	c := s.conversation(&in, q, named)
-	if in.Target.Dialect == facts.Gemini {
+	if in.Target.Dialect == wire.Gemini {
 		q.byName(in.Facts, func(id uint64) bool { return c.calls[id] != nil })
 	}
 	src := c.sent(&in)
@@ -187,7 +188,7 @@ func (s *Store) Request(in In) *Turn {
 		f = fit{tailEnd: -1}
 	}
 	t := &Turn{
-		items: in.Target.Dialect == facts.OpenAIResponses, names: in.Target.Dialect == facts.Gemini, ending: named,
+		items: in.Target.Dialect == wire.OpenAIResponses, names: in.Target.Dialect == wire.Gemini, ending: named,
 		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, seq: in.Seq, at: in.Seen,
 		length: len(q.body()), fit: f, last: q.before(len(q.messages)), streamed: in.Facts.Stream, fresh: in.Fresh, forced: hashOrZero(in.Facts.Forced), facts: in.Facts, body: in.Body,
 	}

@@ -4,6 +4,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // origin is the answer that message i repeats; nil when it is not known.
@@ -126,7 +127,7 @@ func (t *Turn) from(a *answer, i int) RootCause {
 }
 
 // change says what differs between two targets: dialect, variant, family of models, model; "" nothing.
-func change(a, b facts.Target) string {
+func change(a, b wire.Target) string {
 	switch {
 	case a.Dialect != b.Dialect:
 		return "dialect"
@@ -149,7 +150,7 @@ func family(model string) string {
 	return model
 }
 
-func target(t facts.Target) string {
+func target(t wire.Target) string {
 	if t.Model == "" {
 		return string(t.Variant)
 	}

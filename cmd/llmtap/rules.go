@@ -9,8 +9,8 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 const rulesHelp = `List the rules of the message protocol, or explain one: why providers reject what it finds, who does, and what to change.
@@ -32,12 +32,12 @@ type ruleInfo struct {
 func newRuleInfo(r *check.Rule) ruleInfo {
 	_, doc, _ := strings.Cut(r.Doc, "\n")
 	info := ruleInfo{ID: r.ID, Title: r.Title(), Doc: strings.TrimSpace(doc), Fix: r.Fix, RejectedBy: []string{}}
-	for _, d := range facts.Dialects {
-		for _, v := range facts.Variants[d] {
+	for _, d := range wire.Dialects {
+		for _, v := range d.Variants() {
 			name := string(d) + "/" + string(v)
-			if r.Severity(facts.Target{Dialect: d, Variant: v}) == check.Reject {
+			if r.Severity(wire.Target{Dialect: d, Variant: v}) == check.Reject {
 				info.RejectedBy = append(info.RejectedBy, name)
-			} else if v == facts.Ollama && r.Severity(facts.Target{Dialect: d, Variant: v, Native: true}) == check.Reject {
+			} else if v == wire.Ollama && r.Severity(wire.Target{Dialect: d, Variant: v, Native: true}) == check.Reject {
 				info.RejectedBy = append(info.RejectedBy, name+" (/api/chat)")
 			}
 		}

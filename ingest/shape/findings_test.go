@@ -19,6 +19,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/shape"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 const (
@@ -32,13 +33,13 @@ type judge struct {
 	checker  *check.Checker
 	whole    facts.Request
 	shaped   facts.Request
-	requests map[facts.Dialect]int
+	requests map[wire.Dialect]int
 	findings int
 	in, out  int // bytes
 }
 
 func newJudge() *judge {
-	return &judge{shaper: shape.New([]byte("key")), checker: check.NewChecker(rules.InOrder), requests: map[facts.Dialect]int{}}
+	return &judge{shaper: shape.New([]byte("key")), checker: check.NewChecker(rules.InOrder), requests: map[wire.Dialect]int{}}
 }
 
 // A finding is what must not depend on text. Summaries may.
@@ -47,7 +48,7 @@ type finding struct {
 	Message                         int
 }
 
-func (j *judge) request(t *testing.T, id string, d facts.Dialect, body []byte) {
+func (j *judge) request(t *testing.T, id string, d wire.Dialect, body []byte) {
 	t.Helper()
 	shaped := j.shaper.Request(shape.Dialect(d), body, noLimit)
 	if err := facts.ScanRequest(d, body, &j.whole); errors.Is(err, facts.ErrDialect) {
@@ -65,8 +66,8 @@ func (j *judge) request(t *testing.T, id string, d facts.Dialect, body []byte) {
 		t.Errorf("%s: scan the shape: %v: %.200s", id, err, shaped)
 		return
 	}
-	for _, v := range facts.Variants[d] {
-		target := facts.Target{Dialect: d, Variant: v, Model: string(j.whole.Model)}
+	for _, v := range d.Variants() {
+		target := wire.Target{Dialect: d, Variant: v, Model: string(j.whole.Model)}
 		want, got := j.check(&j.whole, target), j.check(&j.shaped, target)
 		j.findings += len(want)
 		if diff := cmp.Diff(want, got); diff != "" {
@@ -76,7 +77,7 @@ func (j *judge) request(t *testing.T, id string, d facts.Dialect, body []byte) {
 	}
 }
 
-func (j *judge) check(r *facts.Request, target facts.Target) (found []finding) {
+func (j *judge) check(r *facts.Request, target wire.Target) (found []finding) {
 	for _, v := range j.checker.Check(r, target, nil) {
 		f := finding{v.Rule.ID, string(v.Predicted), v.ToolCallID, v.Detail, v.Message}
 		if v.Rule.ID == "arguments_invalid_json" {
@@ -90,7 +91,7 @@ func (j *judge) check(r *facts.Request, target facts.Target) (found []finding) {
 func (j *judge) done(t *testing.T) {
 	t.Helper()
 	t.Logf("requests %v, %d findings, %d bytes became %d", j.requests, j.findings, j.in, j.out)
-	if j.requests[facts.OpenAIChat] == 0 {
+	if j.requests[wire.OpenAIChat] == 0 {
 		t.Error("no request of chat completions was compared")
 	}
 }
@@ -111,7 +112,7 @@ func TestFindingsOfExamples(t *testing.T) {
 	j := newJudge()
 	for _, e := range examples {
 		for _, body := range []json.RawMessage{e.Violating, e.Fixed} {
-			for _, d := range facts.Dialects { // read by another dialect, it is a hostile body
+			for _, d := range wire.Dialects { // read by another dialect, it is a hostile body
 				j.request(t, e.Rule+" as "+string(d), d, body)
 			}
 		}
@@ -131,12 +132,12 @@ func TestFindingsOfConversations(t *testing.T) {
 		if err := json.Unmarshal(line, &c); err != nil {
 			t.Fatalf("decode conversation: %v", err)
 		}
-		d, messages := facts.OpenAIChat, "messages"
+		d, messages := wire.OpenAIChat, "messages"
 		switch c.Format {
 		case "openai.responses":
-			d, messages = facts.OpenAIResponses, "input"
+			d, messages = wire.OpenAIResponses, "input"
 		case "anthropic.messages":
-			d = facts.Anthropic
+			d = wire.Anthropic
 		}
 		body := fmt.Appendf(nil, `{%q:%s`, messages, c.Messages)
 		for _, m := range []struct {
@@ -155,7 +156,7 @@ func TestFindingsOfConversations(t *testing.T) {
 // TestFactsOfExchanges does the same for recorded requests, and compares what is known of each answer.
 func TestFactsOfExchanges(t *testing.T) {
 	j := newJudge()
-	answers, in, out := map[facts.Dialect]int{}, 0, 0
+	answers, in, out := map[wire.Dialect]int{}, 0, 0
 	lines(t, "data/exchanges.jsonl.gz", func(line []byte) {
 		var x struct {
 			ID, URL           string
@@ -171,8 +172,8 @@ func TestFactsOfExchanges(t *testing.T) {
 		if err == nil {
 			path = u.Path
 		}
-		d := facts.Dialect(shape.Detect(path))
-		if d == facts.Other {
+		d := wire.Dialect(shape.Detect(path))
+		if d == wire.Other {
 			return
 		}
 		if x.Request != nil && x.Request[0] == '{' {
@@ -211,7 +212,7 @@ var butText = cmp.FilterPath(func(p cmp.Path) bool {
 }, cmp.Ignore())
 
 // answer is what is known of an answer; false where the dialect is not read.
-func answer(d facts.Dialect, body []byte) (facts.Response, bool) {
+func answer(d wire.Dialect, body []byte) (facts.Response, bool) {
 	var r facts.Response
 	if errors.Is(facts.ScanResponse(d, "", body, &r), facts.ErrDialect) {
 		return r, false

@@ -13,6 +13,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/shape"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // An object is a JSON object.
@@ -53,7 +54,7 @@ func pieces(r *rand.Rand, s string) (ps []string) {
 
 // A speaker says the same thing as a whole answer and as a stream.
 type speaker struct {
-	dialect facts.Dialect
+	dialect wire.Dialect
 	whole   func(said) any
 	events  func(*rand.Rand, said) []any
 	framed  func(any) string
@@ -73,7 +74,7 @@ func encode(v any) string {
 }
 
 var speakers = []speaker{
-	{facts.OpenAIChat, func(s said) any {
+	{wire.OpenAIChat, func(s said) any {
 		var calls []any
 		for _, c := range s.calls {
 			calls = append(calls, object{"id": c.id, "type": "function", "function": object{"name": c.name, "arguments": c.args}})
@@ -100,7 +101,7 @@ var speakers = []speaker{
 		}
 		return append(es, object{"choices": []any{object{"index": 0, "delta": object{}, "finish_reason": "stop"}}})
 	}, data},
-	{facts.OpenAIResponses, func(s said) any {
+	{wire.OpenAIResponses, func(s said) any {
 		return object{"object": "response", "status": "completed", "output": items(s)}
 	}, func(r *rand.Rand, s said) (es []any) {
 		for i, it := range items(s) {
@@ -117,7 +118,7 @@ var speakers = []speaker{
 		}
 		return append(es, object{"type": "response.completed", "response": object{"object": "response", "status": "completed", "output": items(s)}})
 	}, named},
-	{facts.Anthropic, func(s said) any {
+	{wire.Anthropic, func(s said) any {
 		content := []any{object{"type": "text", "text": s.text}}
 		for _, c := range s.calls {
 			content = append(content, object{"type": "tool_use", "id": c.id, "name": c.name, "input": json.RawMessage(c.args)})
@@ -139,7 +140,7 @@ var speakers = []speaker{
 		return append(es, object{"type": "message_delta", "delta": object{"stop_reason": "tool_use"}}, object{"type": "message_stop"})
 	}, named},
 	{
-		facts.Gemini, func(s said) any { return gemini(append([]any{object{"text": s.text}}, geminiCalls(s)...), "STOP") },
+		wire.Gemini, func(s said) any { return gemini(append([]any{object{"text": s.text}}, geminiCalls(s)...), "STOP") },
 		func(r *rand.Rand, s said) (es []any) {
 			for _, p := range pieces(r, s.text) {
 				es = append(es, gemini([]any{object{"text": p}}, ""))
@@ -150,7 +151,7 @@ var speakers = []speaker{
 			return append(es, gemini([]any{object{"text": ""}}, "STOP"))
 		}, data,
 	},
-	{facts.Bedrock, func(s said) any {
+	{wire.Bedrock, func(s said) any {
 		content := []any{object{"text": s.text}}
 		for _, c := range s.calls {
 			content = append(content, object{"toolUse": object{"toolUseId": c.id, "name": c.name, "input": json.RawMessage(c.args)}})
@@ -215,7 +216,7 @@ func awsFrame(e any) string {
 func TestStreamsAreShapedLikeAnswers(t *testing.T) {
 	r := rand.New(rand.NewPCG(7, 7))
 	s := shape.New([]byte("key"))
-	read := map[facts.Dialect]bool{}
+	read := map[wire.Dialect]bool{}
 	for range 200 {
 		what := randomSaid(r)
 		for _, sp := range speakers {
@@ -243,7 +244,7 @@ func TestStreamsAreShapedLikeAnswers(t *testing.T) {
 			}
 		}
 	}
-	if !read[facts.OpenAIChat] {
+	if !read[wire.OpenAIChat] {
 		t.Error("no stream of chat completions was read")
 	}
 	t.Logf("compared %v", read)
@@ -272,7 +273,7 @@ func TestNameBeforeArguments(t *testing.T) {
 	}
 	stream := chunk(`{"index":0,"id":"call_1","type":"function","function":{"name":"read_file"}}`) +
 		chunk(`{"index":0,"function":{"arguments":"{\"pa"}}`) + chunk(`{"index":0,"function":{"arguments":"th\":1}"}}`) + "data: [DONE]\n\n"
-	r, _ := answer(facts.OpenAIChat, shape.New([]byte("key")).Response("openai_chat", []byte(stream), noLimit))
+	r, _ := answer(wire.OpenAIChat, shape.New([]byte("key")).Response("openai_chat", []byte(stream), noLimit))
 	if len(r.Calls) != 1 || r.Calls[0].Args != facts.ArgsObject {
 		t.Errorf("the shape has the calls %+v, want one whose arguments are an object", r.Calls)
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // A Result is what explain says of one error.
@@ -33,8 +34,8 @@ type Result struct {
 	Other    *Other         `json:"other,omitempty"`   // in a conflict
 	Possible []string       `json:"possible,omitempty"`
 	Cluster  string         `json:"cluster,omitempty"` // of an unexplained text
-	Dialect  facts.Dialect  `json:"dialect,omitempty"` // of a request that was judged
-	Variant  facts.Variant  `json:"variant,omitempty"`
+	Dialect  wire.Dialect   `json:"dialect,omitempty"` // of a request that was judged
+	Variant  wire.Variant   `json:"variant,omitempty"`
 	Findings []lint.Finding `json:"findings,omitempty"` // in the request, as far as they have to do with the failure
 	Error    string         `json:"error,omitempty"`    // what could not be read: the record, or only its request
 }
@@ -120,7 +121,7 @@ func (e *Explainer) Text(source string, text []byte) error {
 	if text = trim(text); len(text) == 0 {
 		return nil
 	}
-	t := facts.Target{Dialect: facts.Other, Variant: facts.OtherVariant}
+	t := wire.Target{Dialect: wire.Other, Variant: wire.OtherVariant}
 	if s := inStream(t.Dialect, text); s != nil {
 		text = s
 	}
@@ -155,7 +156,7 @@ func (e *Explainer) explain(res *Result, r *record) error {
 	}
 	var found []check.Violation
 	judged := false
-	if len(r.request) > 0 && r.target.Dialect != facts.Other {
+	if len(r.request) > 0 && r.target.Dialect != wire.Other {
 		var err error
 		if found, judged, err = e.check(r); err != nil {
 			e.Counts.Unreadable++
@@ -268,15 +269,15 @@ func unexplained(res *Result, r *record, found []check.Violation, judged bool) {
 
 // mayReject reports whether a violation that v is not known to reject may still be why it failed: nobody knows the
 // server, or it passes on to another.
-func mayReject(v facts.Variant) bool {
-	return v == facts.OtherVariant || v == facts.LiteLLM || v == facts.OpenRouter
+func mayReject(v wire.Variant) bool {
+	return v == wire.OtherVariant || v == wire.LiteLLM || v == wire.OpenRouter
 }
 
 // provider is who wrote the text, where its spelling shows it, else who was asked. A name that the record has for the
 // writer stays, and so does Azure, which runs OpenAI's server.
 func provider(c cause.Cause, r *record) string {
-	v := facts.Variant(c.Server)
-	if v == "" || slices.Contains(providers[providerKey(r.provider)], v) || v == facts.OpenAI && r.target.Variant == facts.Azure {
+	v := wire.Variant(c.Server)
+	if v == "" || slices.Contains(providers[providerKey(r.provider)], v) || v == wire.OpenAI && r.target.Variant == wire.Azure {
 		return asked(r)
 	}
 	return name(v)
@@ -287,20 +288,20 @@ func asked(r *record) string {
 	switch {
 	case r.provider != "":
 		return r.provider
-	case r.target.Variant == facts.OtherVariant:
+	case r.target.Variant == wire.OtherVariant:
 		return ""
 	}
 	return name(r.target.Variant)
 }
 
 // name is what a variant's provider is called here, as cause.Cause.StatedBy calls it.
-func name(v facts.Variant) string {
+func name(v wire.Variant) string {
 	switch v {
-	case facts.GeminiAPI, facts.GeminiOpenAI:
+	case wire.GeminiAPI, wire.GeminiOpenAI:
 		return "gemini"
-	case facts.VertexGemini, facts.VertexAnthropic:
+	case wire.VertexGemini, wire.VertexAnthropic:
 		return "vertex"
-	case facts.DeepSeekResponses:
+	case wire.DeepSeekResponses:
 		return "deepseek"
 	default:
 		return string(v)

@@ -19,8 +19,8 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // keep is a Printer for tests.
@@ -234,7 +234,7 @@ func TestExamples(t *testing.T) {
 	}
 	var examples []struct {
 		Rule      string
-		Dialect   facts.Dialect
+		Dialect   wire.Dialect
 		Expect    []string
 		Violating json.RawMessage
 	}
@@ -243,7 +243,7 @@ func TestExamples(t *testing.T) {
 	}
 	inferred, expected, unexplained := 0, 0, 0
 	for _, x := range examples {
-		for _, v := range facts.Variants[x.Dialect] {
+		for _, v := range x.Dialect.Variants() {
 			record := fmt.Sprintf(`{"status":400,"provider":%q,"api":%q,"body":%q,"request":%s}`, v, x.Dialect, opaque, x.Violating)
 			r := explain(t, strings.NewReader(record))[0]
 			rejected := slices.ContainsFunc(r.Findings, func(f lint.Finding) bool { return f.Predicted == check.Reject })
@@ -289,9 +289,10 @@ func TestProvider(t *testing.T) {
 
 // Every variant of every dialect is found by a provider's name.
 func TestProviders(t *testing.T) {
-	for d, variants := range facts.Variants {
+	for _, d := range wire.Dialects {
+		variants := d.Variants()
 		for _, v := range variants {
-			if v == facts.OtherVariant {
+			if v == wire.OtherVariant {
 				continue
 			}
 			if own := providers[providerKey(string(v))]; variantOf(d, own) != v {

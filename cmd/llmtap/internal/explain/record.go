@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // unknownStatus is the status of a record that has none; 0 says that no answer came.
@@ -22,7 +23,7 @@ type record struct {
 	text         []byte // the error; of an answer, what it says of it
 	failed       bool   // false for an answer that tells no error
 	request      []byte // a body or a bare array of messages; empty when there is none
-	target       facts.Target
+	target       wire.Target
 }
 
 // errNoRecord is the error of a value that is JSON, and nothing that explain knows.
@@ -103,9 +104,9 @@ func (r *record) answer(f fields) {
 }
 
 // scanAnswer reads an answer; one of no dialect that is judged as one of chat completions, whose errors most others have.
-func scanAnswer(d facts.Dialect, body []byte) facts.Response {
-	if d == facts.Other || d == "" {
-		d = facts.OpenAIChat
+func scanAnswer(d wire.Dialect, body []byte) facts.Response {
+	if d == wire.Other || d == "" {
+		d = wire.OpenAIChat
 	}
 	var a facts.Response
 	_ = facts.ScanResponse(d, "", body, &a) // every dialect but Other is known to it
@@ -114,7 +115,7 @@ func scanAnswer(d facts.Dialect, body []byte) facts.Response {
 
 // inStream is the error that a stream of events ends with; nil for what is none or tells none. The events before it are
 // the answer, which says nothing of it.
-func inStream(d facts.Dialect, text []byte) []byte {
+func inStream(d wire.Dialect, text []byte) []byte {
 	start := string(trim(text[:min(len(text), 64)]))
 	if !strings.HasPrefix(start, "data:") && !strings.HasPrefix(start, "event:") && !strings.HasPrefix(start, ":") {
 		return nil
@@ -127,20 +128,20 @@ func inStream(d facts.Dialect, text []byte) []byte {
 
 // Variant is who judges what is sent to a provider, by the name that people give it and, where it has several APIs, by that
 // of the API; OtherVariant for a provider that nobody knows.
-func Variant(provider, api string) facts.Variant {
+func Variant(provider, api string) wire.Variant {
 	own := providers[providerKey(provider)]
 	if d := lint.Named(api); d != "" {
 		return variantOf(d, own)
 	}
 	if len(own) == 0 {
-		return facts.OtherVariant
+		return wire.OtherVariant
 	}
 	return own[0]
 }
 
 // judge says who judged the request. The URL decides. Where it names nobody's own host, the record's provider does; with
 // neither, the model where its name tells the maker.
-func (r *record) judge(f fields) facts.Target {
+func (r *record) judge(f fields) wire.Target {
 	url, format := f.text("url"), f.text("format")
 	if format == "" && url == "" {
 		format = f.text("api")
@@ -150,43 +151,43 @@ func (r *record) judge(f fields) facts.Target {
 	switch {
 	case known && len(r.request) == 0 && url == "" && lint.Named(format) == "":
 		t.Dialect, t.Variant = dialectOf(own[0]), own[0]
-	case r.provider != "" && url == "" || known && t.Variant == facts.OtherVariant:
+	case r.provider != "" && url == "" || known && t.Variant == wire.OtherVariant:
 		t.Variant = variantOf(t.Dialect, own)
-	case url == "" && t.Dialect == facts.OpenAIChat && t.Variant == facts.OpenAI && !ofOpenAI(t.Model):
-		t.Variant = facts.OtherVariant
+	case url == "" && t.Dialect == wire.OpenAIChat && t.Variant == wire.OpenAI && !ofOpenAI(t.Model):
+		t.Variant = wire.OtherVariant
 	}
 	return t
 }
 
 // providers maps what people call a provider, without case and punctuation, to its variants, at most one a dialect.
-var providers = func() map[string][]facts.Variant {
-	m := map[string][]facts.Variant{}
-	for names, own := range map[string][]facts.Variant{
-		"openai":                                                {facts.OpenAI},
-		"azure azureopenai azureaiopenai":                       {facts.Azure},
-		"deepseek deepseekresponses":                            {facts.DeepSeek, facts.DeepSeekResponses},
-		"qwen dashscope qwendashscope alibaba":                  {facts.Qwen},
-		"gemini google gcpgemini geminiapi":                     {facts.GeminiAPI, facts.GeminiOpenAI},
-		"geminiopenai geminiopenaicompat":                       {facts.GeminiOpenAI, facts.GeminiAPI},
-		"vertex vertexai gcpvertexai vertexgemini googlevertex": {facts.VertexGemini, facts.GeminiOpenAI, facts.VertexAnthropic},
-		"vertexanthropic":                                       {facts.VertexAnthropic},
-		"anthropic claude":                                      {facts.AnthropicAPI},
-		"bedrock awsbedrock amazonbedrock":                      {facts.BedrockAPI},
-		"cohere":                                                {facts.CohereAPI},
-		"mistral mistralai":                                     {facts.Mistral},
-		"groq":                                                  {facts.Groq},
-		"xai grok":                                              {facts.XAI},
-		"together togetherai":                                   {facts.Together},
-		"fireworks fireworksai":                                 {facts.Fireworks},
-		"openrouter":                                            {facts.OpenRouter},
-		"kimi moonshot moonshotai":                              {facts.Kimi},
-		"glm zhipu zhipuai zai bigmodel":                        {facts.GLM},
-		"minimax":                                               {facts.MiniMax},
-		"ollama":                                                {facts.Ollama},
-		"vllm":                                                  {facts.VLLM},
-		"sglang":                                                {facts.SGLang},
-		"llamacpp":                                              {facts.LlamaCPP},
-		"litellm":                                               {facts.LiteLLM},
+var providers = func() map[string][]wire.Variant {
+	m := map[string][]wire.Variant{}
+	for names, own := range map[string][]wire.Variant{
+		"openai":                                                {wire.OpenAI},
+		"azure azureopenai azureaiopenai":                       {wire.Azure},
+		"deepseek deepseekresponses":                            {wire.DeepSeek, wire.DeepSeekResponses},
+		"qwen dashscope qwendashscope alibaba":                  {wire.Qwen},
+		"gemini google gcpgemini geminiapi":                     {wire.GeminiAPI, wire.GeminiOpenAI},
+		"geminiopenai geminiopenaicompat":                       {wire.GeminiOpenAI, wire.GeminiAPI},
+		"vertex vertexai gcpvertexai vertexgemini googlevertex": {wire.VertexGemini, wire.GeminiOpenAI, wire.VertexAnthropic},
+		"vertexanthropic":                                       {wire.VertexAnthropic},
+		"anthropic claude":                                      {wire.AnthropicAPI},
+		"bedrock awsbedrock amazonbedrock":                      {wire.BedrockAPI},
+		"cohere":                                                {wire.CohereAPI},
+		"mistral mistralai":                                     {wire.Mistral},
+		"groq":                                                  {wire.Groq},
+		"xai grok":                                              {wire.XAI},
+		"together togetherai":                                   {wire.Together},
+		"fireworks fireworksai":                                 {wire.Fireworks},
+		"openrouter":                                            {wire.OpenRouter},
+		"kimi moonshot moonshotai":                              {wire.Kimi},
+		"glm zhipu zhipuai zai bigmodel":                        {wire.GLM},
+		"minimax":                                               {wire.MiniMax},
+		"ollama":                                                {wire.Ollama},
+		"vllm":                                                  {wire.VLLM},
+		"sglang":                                                {wire.SGLang},
+		"llamacpp":                                              {wire.LlamaCPP},
+		"litellm":                                               {wire.LiteLLM},
 	} {
 		for name := range strings.FieldsSeq(names) {
 			m[name] = own
@@ -209,23 +210,23 @@ func providerKey(name string) string {
 }
 
 // variantOf is the one of own that speaks d; OtherVariant when none does.
-func variantOf(d facts.Dialect, own []facts.Variant) facts.Variant {
+func variantOf(d wire.Dialect, own []wire.Variant) wire.Variant {
 	for _, v := range own {
-		if slices.Contains(facts.Variants[d], v) {
+		if slices.Contains(d.Variants(), v) {
 			return v
 		}
 	}
-	return facts.OtherVariant
+	return wire.OtherVariant
 }
 
 // dialectOf is the first dialect that v speaks.
-func dialectOf(v facts.Variant) facts.Dialect {
-	for _, d := range facts.Dialects {
-		if variantOf(d, []facts.Variant{v}) == v {
+func dialectOf(v wire.Variant) wire.Dialect {
+	for _, d := range wire.Dialects {
+		if variantOf(d, []wire.Variant{v}) == v {
 			return d
 		}
 	}
-	return facts.Other
+	return wire.Other
 }
 
 // ofOpenAI reports whether OpenAI made the model that is called so.

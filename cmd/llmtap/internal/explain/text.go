@@ -6,7 +6,7 @@ import (
 	"strconv"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
-	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 const (
@@ -17,7 +17,7 @@ const (
 
 // telling is the part of a long text that says most. A body states its fault at the start, and a log or a traceback at
 // the end, so these are tried in this order. A text in which nothing is known is its own start.
-func telling(text []byte, status int, v facts.Variant) []byte {
+func telling(text []byte, status int, v wire.Variant) []byte {
 	text = withoutFrames(text)
 	if len(text) <= window {
 		return text

@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 // begin gives the request of an exchange its place in its conversation. The order of the records is that of time, and an
 // answer is there before the next request.
-func (l *Linter) begin(res *Result, rec *record, t facts.Target) *session.Turn {
+func (l *Linter) begin(res *Result, rec *record, t wire.Target) *session.Turn {
 	l.seq++
 	return l.sessions.Request(session.In{
 		Seq: l.seq, Need: l.seq, Service: rec.service, Conversation: rec.conversation, Exchange: res.exchange, Instance: rec.instance,
@@ -44,7 +45,7 @@ func before(t *session.Turn) *check.Before {
 }
 
 // read reads the answer that a record holds; nil if there is none that an agent can build on.
-func (l *Linter) read(rec *record, d facts.Dialect) *facts.Response {
+func (l *Linter) read(rec *record, d wire.Dialect) *facts.Response {
 	a := &l.answer
 	switch {
 	case len(rec.response) == 0 || facts.ScanResponse(d, "", rec.response, a) != nil:

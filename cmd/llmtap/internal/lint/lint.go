@@ -12,16 +12,17 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // A Result is what lint says of one record.
 type Result struct {
-	Source   string        `json:"source"` // file:line
-	ID       string        `json:"id,omitempty"`
-	Dialect  facts.Dialect `json:"dialect,omitempty"`
-	Variant  facts.Variant `json:"variant,omitempty"`
-	Findings []Finding     `json:"findings"` // never nil
-	Error    string        `json:"error,omitempty"`
+	Source   string       `json:"source"` // file:line
+	ID       string       `json:"id,omitempty"`
+	Dialect  wire.Dialect `json:"dialect,omitempty"`
+	Variant  wire.Variant `json:"variant,omitempty"`
+	Findings []Finding    `json:"findings"` // never nil
+	Error    string       `json:"error,omitempty"`
 
 	file     string
 	line     int
@@ -67,7 +68,7 @@ type Printer interface {
 
 // A Linter checks records one by one and remembers the exchanges. It is not safe for concurrent use.
 type Linter struct {
-	Forced  *facts.Target  // judges every record; nil: each record's own
+	Forced  *wire.Target   // judges every record; nil: each record's own
 	Minimum check.Severity // lowest severity to report
 	Printer Printer
 	Counts  Counts
@@ -95,21 +96,21 @@ func ParseSeverity(s string) (check.Severity, error) {
 }
 
 // ParseTarget reads "dialect" or "dialect/variant"; "auto" is nil. Without a variant it is the first of the dialect.
-func ParseTarget(s string) (*facts.Target, error) {
+func ParseTarget(s string) (*wire.Target, error) {
 	if s == "auto" {
 		return nil, nil
 	}
 	d, v, _ := strings.Cut(s, "/")
-	variants, ok := facts.Variants[facts.Dialect(d)]
+	variants := wire.Dialect(d).Variants()
 	switch {
-	case !ok:
-		return nil, fmt.Errorf("dialect: %q is none of auto, %s", d, joined(facts.Dialects))
+	case len(variants) == 0:
+		return nil, fmt.Errorf("dialect: %q is none of auto, %s", d, joined(wire.Dialects))
 	case v == "":
 		v = string(variants[0])
-	case !slices.Contains(variants, facts.Variant(v)):
+	case !slices.Contains(variants, wire.Variant(v)):
 		return nil, fmt.Errorf("dialect: %q is no variant of %s; there are %s", v, d, joined(variants))
 	}
-	return &facts.Target{Dialect: facts.Dialect(d), Variant: facts.Variant(v)}, nil
+	return &wire.Target{Dialect: wire.Dialect(d), Variant: wire.Variant(v)}, nil
 }
 
 func joined[T ~string](names []T) string {
@@ -166,9 +167,9 @@ func (l *Linter) record(res *Result, v Value) error {
 	if l.Forced != nil {
 		found := t
 		t = *l.Forced
-		t.Model, t.Native = found.Model, found.Native && t.Variant == facts.Ollama
+		t.Model, t.Native = found.Model, found.Native && t.Variant == wire.Ollama
 	}
-	if res.Dialect, res.Variant = t.Dialect, t.Variant; t.Dialect == facts.Other {
+	if res.Dialect, res.Variant = t.Dialect, t.Variant; t.Dialect == wire.Other {
 		l.Counts.Unjudged++
 		return l.Printer.Print(res)
 	}
@@ -206,7 +207,7 @@ func (l *Linter) record(res *Result, v Value) error {
 
 // judge adds the violations of the scanned request to res and reports whether it would be rejected; turn is its place in
 // its conversation, nil if nothing can be known of one.
-func (l *Linter) judge(res *Result, rec *record, t facts.Target, turn *session.Turn) (rejected bool) {
+func (l *Linter) judge(res *Result, rec *record, t wire.Target, turn *session.Turn) (rejected bool) {
 	accepted := rec.status >= 200 && rec.status < 300
 	for _, v := range l.checker.Check(&l.request, t, before(turn)) {
 		rejected = rejected || v.Predicted == check.Reject

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/recorded"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // A record is one history to check.
@@ -17,8 +18,8 @@ type record struct {
 	id     string
 	url    string
 	model  string
-	named  facts.Dialect // by its format, or by its api where it has no URL; "" when it does not say
-	ollama bool          // that names Ollama's own API
+	named  wire.Dialect // by its format, or by its api where it has no URL; "" when it does not say
+	ollama bool         // that names Ollama's own API
 	status int
 	body   []byte // a request, or an array of messages
 	bare   bool   // a conversation of which only the messages are recorded
@@ -34,27 +35,27 @@ type record struct {
 var errNoHistory = errors.New("no history: not a request body, a message array, an exchange or a conversation")
 
 // Named is the dialect that a record's format or api names, "" for a name that is none.
-func Named(format string) facts.Dialect { return formats[format] }
+func Named(format string) wire.Dialect { return formats[format] }
 
 // formats maps what records call a dialect to its name.
-var formats = func() map[string]facts.Dialect {
-	m := map[string]facts.Dialect{
-		"openai.chat": facts.OpenAIChat, "openai.responses": facts.OpenAIResponses, "anthropic.messages": facts.Anthropic,
-		"gemini.generateContent": facts.Gemini, "bedrock.converse": facts.Bedrock, "cohere.chat": facts.Cohere,
-		"ollama.chat": facts.OpenAIChat,
+var formats = func() map[string]wire.Dialect {
+	m := map[string]wire.Dialect{
+		"openai.chat": wire.OpenAIChat, "openai.responses": wire.OpenAIResponses, "anthropic.messages": wire.Anthropic,
+		"gemini.generateContent": wire.Gemini, "bedrock.converse": wire.Bedrock, "cohere.chat": wire.Cohere,
+		"ollama.chat": wire.OpenAIChat,
 	}
-	for _, d := range facts.Dialects {
+	for _, d := range wire.Dialects {
 		m[string(d)] = d
 	}
 	return m
 }()
 
 // list is the member that holds the messages of a request.
-func list(d facts.Dialect) string {
+func list(d wire.Dialect) string {
 	switch d {
-	case facts.OpenAIResponses:
+	case wire.OpenAIResponses:
 		return "input"
-	case facts.Gemini:
+	case wire.Gemini:
 		return "contents"
 	default:
 		return "messages"
@@ -209,28 +210,28 @@ func mustMarshal(v any) []byte {
 	return b
 }
 
-func (r *record) target() facts.Target {
+func (r *record) target() wire.Target {
 	t := Target(r.url, r.model, r.named, r.body)
-	if r.ollama && t.Dialect == facts.OpenAIChat {
-		t.Variant, t.Native = facts.Ollama, true
+	if r.ollama && t.Dialect == wire.OpenAIChat {
+		t.Variant, t.Native = wire.Ollama, true
 	}
 	return t
 }
 
 // Target says who judges a request, or a bare array of messages: the URL, else the dialect that is named, "" if none is,
 // else the body. Where nothing names a provider, the model's maker does, else the first variant of the dialect.
-func Target(url, model string, named facts.Dialect, body []byte) facts.Target {
+func Target(url, model string, named wire.Dialect, body []byte) wire.Target {
 	if len(body) > 0 && body[0] == '[' {
 		body = append(append([]byte(`{"`+listOf(body)+`":`), body...), '}')
 	}
 	t := facts.Detect(url, model, body)
-	if named != "" && t.Dialect != named && facts.Detect(url, model, nil).Dialect == facts.Other { // the URL does not say
-		t.Dialect, t.Variant, t.Native = named, facts.OtherVariant, false
+	if named != "" && t.Dialect != named && facts.Detect(url, model, nil).Dialect == wire.Other { // the URL does not say
+		t.Dialect, t.Variant, t.Native = named, wire.OtherVariant, false
 	}
-	if t.Dialect == facts.Other && url == "" && named == "" {
-		t.Dialect = facts.OpenAIChat
+	if t.Dialect == wire.Other && url == "" && named == "" {
+		t.Dialect = wire.OpenAIChat
 	}
-	if url == "" && t.Dialect != facts.Other && !t.Native {
+	if url == "" && t.Dialect != wire.Other && !t.Native {
 		t.Variant = maker(t)
 	}
 	return t
@@ -257,25 +258,25 @@ func listOf(array []byte) string {
 // makers maps the start of a model's name to its maker's own endpoint.
 var makers = []struct {
 	prefix  string
-	variant facts.Variant
+	variant wire.Variant
 }{
-	{"deepseek", facts.DeepSeek},
-	{"gemini", facts.GeminiOpenAI},
-	{"mistral", facts.Mistral},
-	{"codestral", facts.Mistral},
-	{"magistral", facts.Mistral},
-	{"ministral", facts.Mistral},
-	{"grok", facts.XAI},
-	{"kimi", facts.Kimi},
-	{"moonshot", facts.Kimi},
-	{"glm", facts.GLM},
-	{"qwen", facts.Qwen},
-	{"minimax", facts.MiniMax},
+	{"deepseek", wire.DeepSeek},
+	{"gemini", wire.GeminiOpenAI},
+	{"mistral", wire.Mistral},
+	{"codestral", wire.Mistral},
+	{"magistral", wire.Mistral},
+	{"ministral", wire.Mistral},
+	{"grok", wire.XAI},
+	{"kimi", wire.Kimi},
+	{"moonshot", wire.Kimi},
+	{"glm", wire.GLM},
+	{"qwen", wire.Qwen},
+	{"minimax", wire.MiniMax},
 }
 
-func maker(t facts.Target) facts.Variant {
-	variants := facts.Variants[t.Dialect]
-	if t.Dialect == facts.OpenAIChat {
+func maker(t wire.Target) wire.Variant {
+	variants := t.Dialect.Variants()
+	if t.Dialect == wire.OpenAIChat {
 		model := strings.ToLower(t.Model)
 		for _, m := range makers {
 			if strings.HasPrefix(model, m.prefix) {

@@ -1,0 +1,227 @@
+package wire
+
+import (
+	"net/url"
+	"slices"
+	"strings"
+)
+
+// An Endpoint is the end of a URL path that identifies an API, and what it depends on.
+type Endpoint struct {
+	End       string   // "/chat/completions", ":generateContent"
+	Within    []string // the path contains one of these
+	Model     string   // the model's name lies between this and End, else between the last slash and End
+	Models    []string // the model's name contains one of these
+	NotModels []string // and none of these
+	Only      Variant  // the host or the path must name this variant, else the endpoint is another API's
+	Variant   Variant  // of all its requests; "" if host and path decide
+	Stream    bool     // its answers are streams
+	Native    bool     // Ollama's own API
+}
+
+// DetectURL returns the target of requests to a URL. The end of the path decides the dialect, the host decides the
+// variant; at an unknown host, such as a proxy, the variant is that of a path segment which is exactly a variant's name,
+// else OtherVariant. Where the path names the model, so does the target. decided is false if neither the path belongs to
+// a known API, judged or not, nor the host to a provider: then the body may tell.
+//
+// Azure judges what it serves, models of other vendors too: its front rejects a broken history before the model sees it.
+func DetectURL(url string) (t Target, decided bool) {
+	host, port, path := SplitURL(url)
+	s := site{strings.ToLower(host), port, cleanPath(path)}
+	other := Target{Dialect: Other, Variant: OtherVariant}
+	if d, e, model := endpointOf(s.path); e != nil {
+		v := e.Variant
+		if v == "" {
+			v = s.variant(d)
+		}
+		if e.Only != "" && v != e.Only {
+			return other, ProviderOf(s.host) != nil
+		}
+		if v == "" {
+			v = d.fallback()
+		}
+		return Target{Dialect: d.Dialect, Variant: v, Model: model, Native: e.Native}, true
+	}
+	last := lastSegment(s.path)
+	switch {
+	case last == "invoke" || last == "invoke-with-response-stream":
+		other.Model, _ = modelIn(s.path, "/model/", "/"+last)
+		// Only the body tells which model an ARN stands for.
+		return other, other.Model != "" && !strings.HasPrefix(other.Model, "arn:") && !strings.Contains(other.Model, claudes[0])
+	case last == "converse" || last == "converse-stream":
+	case isOther(s.path, last):
+		return other, true
+	case strings.Contains(last, ":"):
+		method := last[strings.LastIndexByte(last, ':'):]
+		other.Model, _ = modelIn(s.path, "/models/", method)
+		return other, method != ":rawPredict" && method != ":streamRawPredict" || strings.Contains(s.path, "/publishers/")
+	}
+	return other, ProviderOf(s.host) != nil
+}
+
+// PathDialect returns the dialect of requests to a URL path, whatever the host. Gateways may prefix the path.
+func PathDialect(path string) Dialect {
+	if d, e, _ := endpointOf(cleanPath(path)); e != nil {
+		return d.Dialect
+	}
+	return Other
+}
+
+// Streams reports whether a path requests a stream, as those of Gemini and Bedrock do; other dialects have a request
+// member for it.
+func Streams(path string) bool {
+	path = cleanPath(path)
+	for i := range Descriptors {
+		for _, e := range Descriptors[i].Endpoints {
+			if e.Stream && strings.HasSuffix(path, e.End) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// SplitURL cuts a URL into host, port and path without validation; port is "" when none is given, query and fragment are
+// dropped. The parts share url's memory. A URL without "://" starts with its host, or with its path if it starts with a
+// slash.
+func SplitURL(url string) (host, port, path string) {
+	if n := strings.Index(url, "://"); n >= 0 {
+		url = url[n+3:]
+	}
+	if n := strings.IndexAny(url, "?#"); n >= 0 {
+		url = url[:n]
+	}
+	if n := strings.IndexByte(url, '/'); n >= 0 {
+		url, path = url[:n], url[n:]
+	}
+	host = url[strings.LastIndexByte(url, '@')+1:]
+	if n := strings.LastIndexByte(host, ':'); n > strings.LastIndexByte(host, ']') {
+		host, port = host[:n], host[n+1:]
+	}
+	return host, port, path
+}
+
+// endpointOf finds the endpoint of a clean path and the model that the path names.
+func endpointOf(path string) (d *Descriptor, e *Endpoint, model string) {
+	for i := range Descriptors {
+		d = &Descriptors[i]
+		for j := range d.Endpoints {
+			e = &d.Endpoints[j]
+			if model, ok := e.match(path); ok {
+				return d, e, model
+			}
+		}
+	}
+	return nil, nil, ""
+}
+
+func (e *Endpoint) match(path string) (model string, ok bool) {
+	if !strings.HasSuffix(path, e.End) || len(e.Within) > 0 && !containsOne(path, e.Within) {
+		return "", false
+	}
+	if e.Model == "" {
+		return "", true
+	}
+	model, ok = modelIn(path, e.Model, e.End)
+	return model, ok && (len(e.Models) == 0 || containsOne(model, e.Models)) && !containsOne(model, e.NotModels)
+}
+
+// modelIn returns the decoded name between start and end, a suffix of path. Behind a colon, where the API's method
+// stands, start may be absent and the name is a single segment.
+func modelIn(path, start, end string) (model string, ok bool) {
+	path = strings.TrimSuffix(path, end)
+	_, model, ok = strings.Cut(path, start)
+	if !ok && end[0] == ':' {
+		model = lastSegment(path)
+	}
+	return unescape(model), model != ""
+}
+
+func containsOne(s string, parts []string) bool {
+	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(s, p) })
+}
+
+// isOther reports paths of APIs that take messages, or similar input, and do not ask a model for the next message.
+func isOther(path, last string) bool {
+	switch last {
+	case "count_tokens", "count-tokens", "input_tokens", "tokenize", "batches", "embeddings", "embed", "rerank", "moderations",
+		"completions", "generate", "cachedContents", "compact":
+		return true
+	}
+	return strings.Contains(path, "/responses/") || strings.Contains(path, "/messages/") || strings.HasSuffix(path, "/v1/chat")
+}
+
+func lastSegment(path string) string { return path[strings.LastIndexByte(path, '/')+1:] }
+
+var colons = strings.NewReplacer("%3A", ":", "%3a", ":")
+
+// cleanPath removes slashes at the end and decodes colons in the last segment.
+func cleanPath(path string) string {
+	path = strings.TrimRight(path, "/")
+	last := lastSegment(path)
+	if strings.IndexByte(last, '%') < 0 {
+		return path
+	}
+	return path[:len(path)-len(last)] + colons.Replace(last)
+}
+
+// unescape decodes a part of a path; a part that is not well escaped is returned unchanged.
+func unescape(s string) string {
+	if strings.IndexByte(s, '%') < 0 {
+		return s
+	}
+	if plain, err := url.PathUnescape(s); err == nil {
+		return plain
+	}
+	return s
+}
+
+// A site is a URL in parts: host in lower case, clean path.
+type site struct{ host, port, path string }
+
+// variant returns the variant that the host names or, at an unknown host or a relay, the port or the path; "" if none does.
+func (s site) variant(d *Descriptor) Variant {
+	p := ProviderOf(s.host)
+	switch {
+	case p == nil || p.Relay:
+		if p = s.named(d, p != nil); p == nil {
+			return ""
+		}
+	case d.Dialect == OpenAIChat && p.Name == "gcp.vertex_ai" && !strings.Contains(s.path, "/endpoints/openapi/"):
+		return OtherVariant // a model that a customer deployed
+	}
+	return p.variant(d)
+}
+
+// named returns the provider that the port or the path names. An unknown public host may well serve other models under
+// /openai/v1.
+func (s site) named(d *Descriptor, relay bool) *Provider {
+	if slices.Contains(d.Segments, Ollama) {
+		switch {
+		case s.port == OllamaPort:
+			return providerWith(Ollama)
+		case strings.Contains(s.path, "/openai/deployments/"):
+			return providerWith(Azure)
+		case strings.Contains(s.path, "/v1beta/openai/"):
+			return providerWith(GeminiOpenAI)
+		}
+	}
+	for segment := range strings.SplitSeq(s.path, "/") {
+		v := Variant(segment)
+		if v == OtherVariant || !slices.Contains(d.Segments, v) {
+			continue
+		}
+		if v != OpenAI && v != AnthropicAPI || relay || isLocal(s.host) {
+			return providerWith(v)
+		}
+	}
+	return nil
+}
+
+// fallback is the variant at hosts that nobody knows: OtherVariant where the dialect has it, else the maker's.
+func (d *Descriptor) fallback() Variant {
+	if slices.Contains(d.Variants, OtherVariant) {
+		return OtherVariant
+	}
+	return d.Variants[0]
+}

@@ -1,0 +1,229 @@
+package wire
+
+import "slices"
+
+// A Dialect names the form of an API's requests and answers, spelled as in spec/dialects.json.
+type Dialect string
+
+// The dialects. Exchanges of Other are recorded, not judged.
+const (
+	OpenAIChat      Dialect = "openai_chat"
+	OpenAIResponses Dialect = "openai_responses"
+	Anthropic       Dialect = "anthropic"
+	Gemini          Dialect = "gemini"
+	Bedrock         Dialect = "bedrock" // Converse
+	Cohere          Dialect = "cohere"  // v2/chat
+	Other           Dialect = "other"
+)
+
+// A Variant names a set of rules within a dialect, spelled as in spec/dialects.json.
+type Variant string
+
+// The variants. OpenAI, Azure and XAI are variants of openai_chat and openai_responses.
+const (
+	OpenAI            Variant = "openai"
+	Azure             Variant = "azure"
+	DeepSeek          Variant = "deepseek"
+	GeminiOpenAI      Variant = "gemini_openai"
+	Mistral           Variant = "mistral"
+	Groq              Variant = "groq"
+	XAI               Variant = "xai"
+	Together          Variant = "together"
+	Fireworks         Variant = "fireworks"
+	OpenRouter        Variant = "openrouter"
+	Kimi              Variant = "kimi"
+	GLM               Variant = "glm"
+	Qwen              Variant = "qwen"
+	MiniMax           Variant = "minimax"
+	Ollama            Variant = "ollama"
+	VLLM              Variant = "vllm"
+	SGLang            Variant = "sglang"
+	LlamaCPP          Variant = "llamacpp"
+	LiteLLM           Variant = "litellm"
+	DeepSeekResponses Variant = "deepseek_responses"
+	AnthropicAPI      Variant = "anthropic"
+	VertexAnthropic   Variant = "vertex_anthropic"
+	GeminiAPI         Variant = "gemini"
+	VertexGemini      Variant = "vertex_gemini"
+	BedrockAPI        Variant = "bedrock"
+	CohereAPI         Variant = "cohere"
+	OtherVariant      Variant = "other"
+)
+
+// A Descriptor is a dialect's row.
+type Descriptor struct {
+	Dialect   Dialect
+	Variants  []Variant // in the order of spec/dialects.json: the maker's own first
+	Records   []string  // names of its APIs in recorded traffic
+	Endpoints []Endpoint
+	Segments  []Variant // names of path segments behind which a gateway serves the dialect
+
+	Messages string // request member with the messages
+	Pairing  Pairing
+	Words    Words
+
+	// CallsReason and StopReason are the finish reasons of an answer with tool calls and of one without. Dialects in
+	// which the finish reason does not depend on tool calls leave both empty.
+	CallsReason, StopReason string
+
+	// LastData and LastEvents are the data or the names of the events of which each ends a stream of server-sent events.
+	// LastMember is the member that is true in the last object of a stream of JSON lines.
+	LastData   string
+	LastEvents []string
+	LastMember string
+}
+
+// Pairing is how a dialect ties tool replies to tool calls.
+type Pairing struct {
+	Blocks bool // calls and replies are parts of messages; neighbouring messages of one role are one turn
+	Names  bool // a reply names the function instead of a call id
+	Items  bool // calls and replies are messages of their own; other items do not matter
+}
+
+// Words are a dialect's own terms.
+type Words struct {
+	Message   string // an element of the history
+	Assistant string // the model's role
+	Call      string // the member or item with a tool call
+	Reply     string // the part, item or message with a tool reply
+	ReplyID   string // the member of a reply that names its call
+}
+
+// chatVariants are the variants of OpenAIChat. The path segments of OpenAIResponses are the same.
+var chatVariants = []Variant{
+	OpenAI, Azure, DeepSeek, GeminiOpenAI, Mistral, Groq, XAI, Together, Fireworks, OpenRouter, Kimi, GLM, Qwen,
+	MiniMax, Ollama, VLLM, SGLang, LlamaCPP, LiteLLM, OtherVariant,
+}
+
+// Descriptors has one row per judged dialect, in the order of spec/dialects.json.
+var Descriptors = []Descriptor{
+	{
+		Dialect:  OpenAIChat,
+		Variants: chatVariants,
+		Records:  []string{"openai.chat", "ollama.chat"},
+		Endpoints: []Endpoint{
+			{End: "/chat/completions"},
+			{End: "/api/chat", Only: Ollama, Native: true},
+		},
+		Segments:    chatVariants,
+		Messages:    "messages",
+		Words:       Words{"message", "assistant", "tool_calls", "tool message", "tool_call_id"},
+		CallsReason: "tool_calls",
+		StopReason:  "stop",
+		LastData:    "[DONE]",
+		LastMember:  "done", // of Ollama's own API
+	},
+	{
+		Dialect:    OpenAIResponses,
+		Variants:   []Variant{OpenAI, Azure, DeepSeekResponses, XAI, OtherVariant},
+		Records:    []string{"openai.responses"},
+		Endpoints:  []Endpoint{{End: "/responses"}},
+		Segments:   chatVariants,
+		Messages:   "input",
+		Pairing:    Pairing{Items: true},
+		Words:      Words{"item", "assistant", "function_call", "function_call_output", "call_id"},
+		LastEvents: []string{"response.completed", "response.failed", "response.incomplete", "response.cancelled"},
+	},
+	{
+		Dialect:  Anthropic,
+		Variants: []Variant{AnthropicAPI, VertexAnthropic, OtherVariant},
+		Records:  []string{"anthropic.messages"},
+		Endpoints: []Endpoint{
+			{End: "/v1/messages"},
+			{End: ":rawPredict", Within: []string{"/publishers/anthropic/"}, Model: "/models/", NotModels: []string{"count-tokens"}, Variant: VertexAnthropic},
+			{End: ":streamRawPredict", Within: []string{"/publishers/anthropic/"}, Model: "/models/", NotModels: []string{"count-tokens"}, Variant: VertexAnthropic, Stream: true},
+			// The body is the model's own. The first Claude models read a prompt instead of messages.
+			{End: "/invoke", Model: "/model/", Models: claudes, NotModels: firstClaudes, Variant: OtherVariant},
+			{End: "/invoke-with-response-stream", Model: "/model/", Models: claudes, NotModels: firstClaudes, Variant: OtherVariant, Stream: true},
+		},
+		Segments:    []Variant{AnthropicAPI},
+		Messages:    "messages",
+		Pairing:     Pairing{Blocks: true},
+		Words:       Words{"message", "assistant", "tool_use", "tool_result", "tool_use_id"},
+		CallsReason: "tool_use",
+		StopReason:  "end_turn",
+		LastEvents:  []string{"message_stop"},
+	},
+	{
+		Dialect:  Gemini,
+		Variants: []Variant{GeminiAPI, VertexGemini},
+		Records:  []string{"gemini.generateContent"},
+		// A path without a model belongs to another API, which wraps the request (v1internal:generateContent).
+		Endpoints: []Endpoint{
+			{End: ":generateContent", Within: vertexPaths, Model: "/models/", Variant: VertexGemini},
+			{End: ":streamGenerateContent", Within: vertexPaths, Model: "/models/", Variant: VertexGemini, Stream: true},
+			{End: ":generateContent", Within: geminiPaths, Model: "/models/"},
+			{End: ":streamGenerateContent", Within: geminiPaths, Model: "/models/", Stream: true},
+		},
+		Messages: "contents",
+		Pairing:  Pairing{Blocks: true, Names: true},
+		Words:    Words{"message", "model", "functionCall", "functionResponse", "name"},
+	},
+	{
+		Dialect:  Bedrock,
+		Variants: []Variant{BedrockAPI},
+		Records:  []string{"bedrock.converse"},
+		Endpoints: []Endpoint{
+			{End: "/converse", Model: "/model/"},
+			{End: "/converse-stream", Model: "/model/", Stream: true},
+		},
+		Messages:    "messages",
+		Pairing:     Pairing{Blocks: true},
+		Words:       Words{"message", "assistant", "toolUse", "toolResult", "toolUseId"},
+		CallsReason: "tool_use",
+		StopReason:  "end_turn",
+	},
+	{
+		Dialect:     Cohere,
+		Variants:    []Variant{CohereAPI},
+		Records:     []string{"cohere.chat"},
+		Endpoints:   []Endpoint{{End: "/v2/chat", Only: CohereAPI}},
+		Segments:    []Variant{CohereAPI},
+		Messages:    "messages",
+		Words:       Words{"message", "assistant", "tool_calls", "tool message", "tool_call_id"},
+		CallsReason: "TOOL_CALL",
+		StopReason:  "COMPLETE",
+		LastEvents:  []string{"message-end"},
+	},
+}
+
+var (
+	claudes      = []string{"anthropic.claude-"}
+	firstClaudes = []string{".claude-v", ".claude-instant"}
+	vertexPaths  = []string{"/publishers/", "/projects/"}
+	geminiPaths  = []string{"/models/", "/tunedModels/", "/endpoints/"}
+)
+
+// Dialects are the judged dialects, in the order of spec/dialects.json.
+var Dialects = func() (ds []Dialect) {
+	for i := range Descriptors {
+		ds = append(ds, Descriptors[i].Dialect)
+	}
+	return ds
+}()
+
+// Descriptor returns the row of d. Other and unknown dialects have the row of OpenAIChat without variants and endpoints.
+func (d Dialect) Descriptor() *Descriptor {
+	for i := range Descriptors {
+		if Descriptors[i].Dialect == d {
+			return &Descriptors[i]
+		}
+	}
+	return &otherDescriptor
+}
+
+var otherDescriptor = Descriptor{Dialect: Other, Messages: Descriptors[0].Messages, Words: Descriptors[0].Words}
+
+// Variants returns the variants of d; none for Other.
+func (d Dialect) Variants() []Variant { return d.Descriptor().Variants }
+
+// DialectNamed returns the dialect of a name in recorded traffic: its own name or that of an API such as openai.chat; ""
+// for an unknown name.
+func DialectNamed(name string) Dialect {
+	for i := range Descriptors {
+		if d := &Descriptors[i]; string(d.Dialect) == name || slices.Contains(d.Records, name) {
+			return d.Dialect
+		}
+	}
+	return ""
+}
