@@ -11,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -80,8 +81,8 @@ const (
 type Analyzer struct {
 	cfg      Config
 	metrics  *metrics
-	checker  *check.Checker
-	sessions *session.Store
+	judging  *judge.Judge
+	sessions *session.Store // of judging
 	counter  *counter
 	evicted  uint64 // conversations, as counted by metrics
 
@@ -142,9 +143,9 @@ type mark struct {
 // New returns an Analyzer that judges requests by rules, in their order, and registers its metrics with reg. The
 // configuration must be valid.
 func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
+	j := judge.New(rules, session.Config{Lookback: cfg.SessionLookback, Bytes: cfg.StateBytes})
 	return &Analyzer{
-		cfg: cfg, metrics: newMetrics(reg), checker: check.NewChecker(rules), counter: newCounter(&cfg),
-		sessions:  session.New(session.Config{Lookback: cfg.SessionLookback, Bytes: cfg.StateBytes}),
+		cfg: cfg, metrics: newMetrics(reg), judging: j, sessions: j.Sessions, counter: newCounter(&cfg),
 		open:      newTimed[string, *open](cfg.ExchangeTimeout),
 		early:     newTimed[string, *early](responseWait),
 		parts:     newTimed[partsKey, *assembly](partsWait),

@@ -11,14 +11,14 @@ import (
 	"github.com/klauspost/compress/zstd"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
 // Bounds of bodies.
 const (
-	maxBody   = 64 << 20 // decompressed or joined
-	maxRatio  = 200      // decompressed to compressed
-	maxBuffer = 8 << 20  // memory that the inflater keeps for the next body
+	maxRatio  = 200     // decompressed to compressed
+	maxBuffer = 8 << 20 // memory that the inflater keeps for the next body
 )
 
 // errTooLarge is wrapped where a body exceeds a bound.
@@ -36,7 +36,7 @@ func (f *inflater) inflate(encoding string, body []byte) ([]byte, error) {
 	var r io.Reader
 	switch src, name := bytes.NewReader(body), strings.ToLower(strings.TrimSpace(encoding)); name {
 	case "", "identity":
-		if len(body) > maxBody {
+		if len(body) > limit.BodyBytes {
 			return nil, fmt.Errorf("%w: %d bytes", errTooLarge, len(body))
 		}
 		return body, nil
@@ -50,7 +50,7 @@ func (f *inflater) inflate(encoding string, body []byte) ([]byte, error) {
 		r = f.gzip
 	case "zstd":
 		if f.zstd == nil {
-			d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(maxBody), zstd.WithDecoderLowmem(true))
+			d, err := zstd.NewReader(nil, zstd.WithDecoderConcurrency(1), zstd.WithDecoderMaxMemory(limit.BodyBytes), zstd.WithDecoderLowmem(true))
 			if err != nil {
 				return nil, fmt.Errorf("make zstd decoder: %w", err)
 			}
@@ -61,12 +61,12 @@ func (f *inflater) inflate(encoding string, body []byte) ([]byte, error) {
 		}
 		r = f.zstd
 	default:
-		return nil, fmt.Errorf("encoding %q is not gzip or zstd", cut(name, 64))
+		return nil, fmt.Errorf("encoding %q is not gzip or zstd", limit.Text(name, 64))
 	}
 	if f.buf.Reset(); f.buf.Cap() > maxBuffer {
 		f.buf = bytes.Buffer{}
 	}
-	limit := int64(min(maxBody, maxRatio*len(body)))
+	limit := int64(min(limit.BodyBytes, maxRatio*len(body)))
 	n, err := f.buf.ReadFrom(io.LimitReader(r, limit+1))
 	if err != nil {
 		return nil, fmt.Errorf("decompress %s: %w", encoding, tooLarge(err))

@@ -1,7 +1,6 @@
 package analyzer
 
 import (
-	"encoding/hex"
 	"fmt"
 	"maps"
 	"slices"
@@ -10,6 +9,9 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/identity"
+	"github.com/llmtap/llmtap/analyzer/judge"
+	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -107,11 +109,11 @@ func (a *Analyzer) askerOf(o *open) *asker {
 	return &asker{*about(o), o.row.InstanceSeq, o.dropped, memoryOf(o.row.Labels.Service, o.row.Origin, o.row.Instance)}
 }
 
-// replies takes over what the request of o says of earlier calls. violations are what was found in it.
-func (a *Analyzer) replies(o *open, violations []check.Violation, at Position) {
+// replies takes over what the request of o says of earlier calls.
+func (a *Analyzer) replies(o *open, at Position) {
 	t := o.turn
 	changed := t.Changed
-	p := a.checker.Pairing()
+	p := a.judging.Pairing()
 	changed = a.misplaced(o, p, check.ReplyDuplicate, session.Duplicate, changed)
 	changed = a.misplaced(o, p, check.ReplyLate, session.Late, changed)
 	for _, c := range changed {
@@ -119,7 +121,7 @@ func (a *Analyzer) replies(o *open, violations []check.Violation, at Position) {
 		switch c.State {
 		case session.Missing:
 			a.learn(w, c, habit{missing: 1})
-			if !p.Unknown && !blamed(violations, c) {
+			if !p.Unknown && !blamed(o.found, c) {
 				a.neverArrived(c, replyActive, "the next request of its conversation holds the call and no reply", at)
 			}
 		case session.Answered, session.Late, session.Duplicate:
@@ -156,9 +158,9 @@ func (a *Analyzer) misplaced(o *open, p *check.Pairing, status check.ReplyStatus
 
 // blamed reports whether a rule says already that c has no reply: then a signal would be the same defect once more, and
 // the finding says more, because the provider judged it and its root cause is known.
-func blamed(violations []check.Violation, c *session.Call) bool {
-	for i := range violations {
-		v := &violations[i]
+func blamed(found []judge.Finding, c *session.Call) bool {
+	for i := range found {
+		v := &found[i]
 		if (v.Rule.ID == "missing_tool_reply" || v.Rule.ID == "previous_response_unresolved") && (v.ToolCallID == c.CallID || v.ToolName == c.Name && c.CallID == "") {
 			return true
 		}
@@ -254,7 +256,7 @@ func (a *Analyzer) neverArrived(c *session.Call, detail, why string, at Position
 	}
 	a.put(&s, &signal{
 		id: ReplyNeverArrived, detail: detail, message: -1, callID: c.CallID, tool: c.Name, key: c.Exchange + " " + strconv.Itoa(c.Position),
-		summary:  fmt.Sprintf("no reply to call %s of %s ever came", cut(c.CallID, maxName), name(c.Name)),
+		summary:  fmt.Sprintf("no reply to call %s of %s ever came", limit.Text(c.CallID, limit.NameBytes), limit.Name(c.Name)),
 		evidence: fmt.Sprintf("the answer of exchange %s asked for it; %s%s", c.Exchange, why, ran),
 		fix:      "Append a reply for every call, also when the tool fails, is skipped or is lost with its process: say in it what happened.",
 	}, at.Seq, c.Need())
@@ -263,7 +265,7 @@ func (a *Analyzer) neverArrived(c *session.Call, detail, why string, at Position
 // tool takes over that the agent ran a tool: whether it started tells a call that was skipped from one whose reply was
 // lost.
 func (a *Analyzer) tool(ev *event.Event, at Position) {
-	if len(ev.ToolCallID) > maxCallID {
+	if len(ev.ToolCallID) > limit.CallIDBytes {
 		return
 	}
 	state := session.ToolEnded
@@ -272,7 +274,7 @@ func (a *Analyzer) tool(ev *event.Event, at Position) {
 	}
 	c := a.sessions.Tool(session.ToolEvent{
 		Service: a.strings.string(memoryOf(ev.Labels.Service, ev.Origin, ev.Instance)), Conversation: a.strings.string(ev.Labels.Conversation),
-		Exchange: a.strings.string(ev.Exchange), CallID: strings.Clone(ev.ToolCallID), State: state, Status: a.strings.string(name(ev.ToolStatus)), At: ev.Time,
+		Exchange: a.strings.string(ev.Exchange), CallID: strings.Clone(ev.ToolCallID), State: state, Status: a.strings.string(limit.Name(ev.ToolStatus)), At: ev.Time,
 	})
 	if c == nil {
 		return
@@ -289,9 +291,9 @@ func (a *Analyzer) putCall(c *session.Call, seq uint64) {
 	if !a.emit {
 		return
 	}
-	id := digest(c.Exchange, strconv.Itoa(c.Position), c.CallID)
+	id := identity.Of(c.Exchange, strconv.Itoa(c.Position), c.CallID)
 	row := ToolCall{
-		ID: hex.EncodeToString(id[:16]), Seq: seq, Conversation: c.Conversation, Exchange: c.Exchange, CallID: c.CallID,
+		ID: id.ID(), Seq: seq, Conversation: c.Conversation, Exchange: c.Exchange, CallID: c.CallID,
 		Name: c.Name, State: c.State, AskedAt: c.AskedAt, AnsweredAt: c.AnsweredAt, AnsweredBy: c.AnsweredBy,
 		StartedAt: c.StartedAt, EndedAt: c.EndedAt, ToolStatus: c.ToolStatus,
 	}

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -140,7 +141,7 @@ func (c *counter) limited(label int, v string) string {
 		return v
 	}
 	if len(v) > maxLabelBytes {
-		v = strings.Clone(cut(v, maxLabelBytes))
+		v = strings.Clone(limit.Text(v, maxLabelBytes))
 	}
 	seen := c.values[label]
 	if _, ok := seen[v]; ok {

@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -59,7 +60,7 @@ func (a *Analyzer) giveUpFailing() {
 	s.seenAt = it.deadline
 	a.put(&s, &signal{
 		id: ConversationEndedOnError, detail: f.cause, message: -1, key: s.exchange,
-		summary:  fmt.Sprintf("the last call of conversation %s failed with %s, and nothing followed for %v", cut(s.conversation, maxName), failure(s.status, f.cause), short(a.cfg.ConversationEnd)),
+		summary:  fmt.Sprintf("the last call of conversation %s failed with %s, and nothing followed for %v", limit.Text(s.conversation, limit.NameBytes), failure(s.status, f.cause), short(a.cfg.ConversationEnd)),
 		evidence: fmt.Sprintf("exchange %s is the last of its conversation", s.exchange),
 		fix:      "Find out what the agent told its user: an error that looks like an answer without tool calls ends many agent loops as if all were done.",
 	}, f.version, it.need)

@@ -9,6 +9,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/judge"
+	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/wire"
@@ -18,8 +20,6 @@ import (
 const (
 	maxErrorText = 4 << 10  // Exchange.ErrorText
 	maxErrorRead = 64 << 10 // of an error answer, to find its cause
-	maxName      = 256      // models, response ids, finish reasons
-	maxCallID    = 8 << 10  // gateways put whole signatures into call ids
 )
 
 // open is a request that waits for its response.
@@ -27,7 +27,7 @@ type open struct {
 	row     Exchange
 	target  wire.Target
 	turn    *session.Turn // nil when the request was not judged
-	found   []found
+	found   []judge.Finding
 	signals []signal // put out with the exchange
 	dropped uint64   // exchanges that its process had dropped before
 	run     *run     // nil when it has no run
@@ -129,7 +129,7 @@ func (a *Analyzer) stubbed(o *open, ev *event.Event) {
 
 // target sets who judges a request, as far as that is known by now.
 func (a *Analyzer) target(o *open, t wire.Target) {
-	t.Model = a.strings.string(name(t.Model))
+	t.Model = a.strings.string(limit.Name(t.Model))
 	o.target = t
 	o.row.Dialect, o.row.Variant, o.row.Provider, o.row.Model = string(t.Dialect), string(t.Variant), t.Provider(), t.Model
 }
@@ -170,7 +170,7 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 	case cancelled:
 		e.ErrorType = ErrorCancelled
 	case ev.Error != "":
-		e.ErrorType, e.ErrorText = ErrorCutShort, cut(cause.Redact(text), maxErrorText)
+		e.ErrorType, e.ErrorText = ErrorCutShort, limit.Text(cause.Redact(text), maxErrorText)
 	}
 	a.watchAnswer(o, ev, inBand)
 	a.used(need)
@@ -184,11 +184,10 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 // end has no calls that it must answer.
 func (a *Analyzer) answered(o *open, ev *event.Event, at Position, need uint64) {
 	e, r := &o.row, &a.res
-	e.ResponseModel, e.ResponseID, e.FinishReason = name(r.Model), name(r.ID), name(r.FinishReason)
+	e.ResponseModel, e.ResponseID, e.FinishReason = limit.Name(r.Model), limit.Name(r.ID), limit.Name(r.FinishReason)
 	e.InputTokens, e.OutputTokens, e.CachedTokens = r.InputTokens, r.OutputTokens, r.CachedTokens
 	e.ToolCalls = len(r.Calls)
-	switch {
-	case o.turn == nil || e.Status >= 400 || len(r.Error) > 0 || r.Content == facts.Absent && len(r.Calls) == 0:
+	if o.turn == nil || !judge.Usable(e.Status, r) {
 		return
 	}
 	cut := ev.Error != "" && r.FinishReason == ""
@@ -196,13 +195,7 @@ func (a *Analyzer) answered(o *open, ev *event.Event, at Position, need uint64) 
 	if len(r.Calls) > 0 {
 		asker = a.askerOf(o)
 	}
-	for i := range r.Calls {
-		c := &r.Calls[i]
-		if c.Name = name(c.Name); len(c.ID) > maxCallID {
-			c.ID = "" // too long to be remembered
-		}
-	}
-	a.asked(o, a.sessions.Answer(o.turn, session.Answer{Facts: r, Seq: at.Seq, Need: need, At: seen(ev, at), Cut: cut, Asker: asker}), at.Seq)
+	a.asked(o, a.judging.Answer(o.turn, session.Answer{Facts: r, Seq: at.Seq, Need: need, At: seen(ev, at), Cut: cut, Asker: asker}), at.Seq)
 }
 
 // explain says why a failed exchange failed.
@@ -218,7 +211,7 @@ func (a *Analyzer) explain(o *open, text []byte) {
 	c := cause.Classify(cause.Input{Status: e.Status, Text: text, Rules: rejected, Variant: o.target.Variant})
 	e.Cause, e.CauseKnown, e.CauseClass = c.ID, c.Known, c.Class
 	e.ErrorType = errorType(text, e.Status)
-	e.ErrorText = cut(cause.Redact(text), maxErrorText)
+	e.ErrorText = limit.Text(cause.Redact(text), maxErrorText)
 	e.ErrorCluster = cause.Cluster(e.ErrorText)
 }
 
@@ -244,7 +237,7 @@ func errorType(text []byte, status int) string {
 		switch v := v.(type) {
 		case string:
 			if v != "" {
-				return cut(strings.ToValidUTF8(v, "\uFFFD"), 128)
+				return limit.Text(strings.ToValidUTF8(v, "\uFFFD"), 128)
 			}
 		case float64:
 			return strconv.FormatFloat(v, 'f', -1, 64)
@@ -254,22 +247,6 @@ func errorType(text []byte, status int) string {
 		return ErrorNoResponse
 	}
 	return strconv.Itoa(status)
-}
-
-// cut shortens s to n bytes without splitting a character.
-func cut(s string, n int) string {
-	if len(s) <= n {
-		return s
-	}
-	return strings.ToValidUTF8(s[:n], "")
-}
-
-// name is s as a row has it: short, valid UTF-8, and in memory of its own.
-func name(s string) string {
-	if len(s) > maxName {
-		s = strings.Clone(cut(s, maxName))
-	}
-	return strings.ToValidUTF8(s, "\uFFFD")
 }
 
 // giveUpOpen ends the oldest request without its response. Where the response may have been sent and lost, or come by

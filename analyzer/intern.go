@@ -3,6 +3,7 @@ package analyzer
 import (
 	"strings"
 
+	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -31,7 +32,7 @@ func (in interner) name(b []byte) string {
 	if same, ok := in[string(b)]; ok {
 		return same
 	}
-	s := name(string(b))
+	s := limit.Name(string(b))
 	if s == string(b) {
 		in.add(s)
 	}
@@ -39,7 +40,7 @@ func (in interner) name(b []byte) string {
 }
 
 func (in interner) add(s string) {
-	if len(s) > maxName {
+	if len(s) > limit.NameBytes {
 		return
 	}
 	if len(in) >= maxInterned {

@@ -2,11 +2,13 @@ package analyzer
 
 import (
 	"cmp"
-	"encoding/hex"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/llmtap/llmtap/analyzer/identity"
+	"github.com/llmtap/llmtap/analyzer/limit"
 )
 
 // Kinds of a LedgerKey.
@@ -35,8 +37,8 @@ type LedgerKey struct {
 
 // String is a name for k that fits any store: 32 hex digits, no two keys alike.
 func (k *LedgerKey) String() string {
-	sum := digest(k.Kind, k.Service, k.Stage, k.Host, k.Model, k.Name, k.Detail, k.RootCause)
-	return hex.EncodeToString(sum[:16])
+	sum := identity.Of(k.Kind, k.Service, k.Stage, k.Host, k.Model, k.Name, k.Detail, k.RootCause)
+	return sum.ID()
 }
 
 func (k *LedgerKey) compare(o *LedgerKey) int {
@@ -152,7 +154,7 @@ func (e *LedgerEntry) check(key string) error {
 	switch e.Kind {
 	case LedgerDefect, LedgerFailure, LedgerVersion, LedgerVerdict:
 	default:
-		return fmt.Errorf("kind %q is none", cut(e.Kind, 32))
+		return fmt.Errorf("kind %q is none", limit.Text(e.Kind, 32))
 	}
 	switch {
 	case e.String() != key:

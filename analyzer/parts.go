@@ -5,11 +5,12 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
 // minJoined is what parts that wait for the others, and responses that wait for their request, may take at least.
-const minJoined = 2 * maxBody
+const minJoined = 2 * limit.BodyBytes
 
 // partsKey names a body that comes in parts.
 type partsKey struct {
@@ -74,7 +75,7 @@ func (as *assembly) add(ev *event.Event, at Position) (reason string, err error)
 			return dropParts, fmt.Errorf("two parts %d of %d differ", ev.Part, ev.Parts)
 		}
 		return "", nil // published twice
-	case n > maxBody || ev.BodyBytes > maxBody && ev.Capture != event.CaptureCut:
+	case n > limit.BodyBytes || ev.BodyBytes > limit.BodyBytes && ev.Capture != event.CaptureCut:
 		return dropTooLarge, fmt.Errorf("%w: %d bytes in %d parts", errTooLarge, max(n, ev.BodyBytes), ev.Parts)
 	}
 	as.parts[ev.Part-1] = append(make([]byte, 0, max(len(ev.Body), 1)), ev.Body...)

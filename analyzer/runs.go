@@ -2,11 +2,12 @@ package analyzer
 
 import (
 	"cmp"
-	"encoding/hex"
 	"fmt"
 	"slices"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/identity"
+	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -43,8 +44,8 @@ func (a *Analyzer) runOf(ev *event.Event, need uint64) *run {
 	if it == nil {
 		r := &run{}
 		r.row.Labels = a.strings.labels(ev)
-		id := digest(r.row.Labels.Service, r.row.Labels.Run)
-		r.row.ID = hex.EncodeToString(id[:16])
+		id := identity.Of(r.row.Labels.Service, r.row.Labels.Run)
+		r.row.ID = id.ID()
 		a.runs.add(runKey{r.row.Labels.Service, r.row.Labels.Run}, r, need, a.now)
 		return r
 	}
@@ -75,7 +76,7 @@ func (a *Analyzer) runEvent(ev *event.Event, at Position) {
 	if l.Conversation == "" {
 		l.Conversation = r.row.Labels.Conversation
 	}
-	r.row.Labels, r.row.Status = l, a.strings.string(name(ev.RunStatus))
+	r.row.Labels, r.row.Status = l, a.strings.string(limit.Name(ev.RunStatus))
 	if ev.RunStatus == event.StatusStarted {
 		r.row.StartedAt, r.row.EndedAt = ev.Time, time.Time{}
 	} else {
@@ -83,7 +84,7 @@ func (a *Analyzer) runEvent(ev *event.Event, at Position) {
 	}
 	if ev.RunStatus == event.StatusError && !r.blind {
 		for _, c := range r.waiting {
-			a.miss(c, replyEnded, fmt.Sprintf("its run %s ended in error", cut(l.Run, maxName)), at)
+			a.miss(c, replyEnded, fmt.Sprintf("its run %s ended in error", limit.Text(l.Run, limit.NameBytes)), at)
 		}
 		r.waiting = nil
 	}
@@ -157,7 +158,7 @@ func (a *Analyzer) mask(r *run, at Position) {
 	s.seenAt = at.Time
 	a.put(&s, &signal{
 		id: MaskedFailure, detail: r.row.LastCause, message: -1, key: r.row.ID,
-		summary:  fmt.Sprintf("run %s reported ok, but its last call failed with %s", cut(s.labels.Run, maxName), failure(s.status, r.row.LastCause)),
+		summary:  fmt.Sprintf("run %s reported ok, but its last call failed with %s", limit.Text(s.labels.Run, limit.NameBytes), failure(s.status, r.row.LastCause)),
 		evidence: fmt.Sprintf("exchange %s was the last of %d calls of the run, and %d of them failed", s.exchange, r.row.Calls, r.row.Failed),
 		fix:      "Let an error of the last call end the run in error; an answer without tool calls is only the end when there is an answer.",
 	}, at.Seq, r.need)

@@ -1,10 +1,11 @@
 package analyzer
 
 import (
-	"encoding/hex"
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/identity"
+	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -82,14 +83,14 @@ func (a *Analyzer) put(s *subject, sig *signal, seq, need uint64) {
 	if sig.of != nil {
 		s = sig.of
 	}
-	id := digest(s.labels.Service, s.root, s.branch, sig.id, sig.key)
-	fingerprint := digest(s.labels.Service, s.labels.Stage, sig.id, sig.detail, sig.tool, "")
+	id := identity.Of(s.labels.Service, s.root, s.branch, sig.id, sig.key)
+	fingerprint := identity.Of(s.labels.Service, s.labels.Stage, sig.id, sig.detail, sig.tool, "")
 	row := Finding{
-		ID: hex.EncodeToString(id[:16]), Fingerprint: hex.EncodeToString(fingerprint[:8]), Seq: seq, FirstSeen: s.seenAt,
+		ID: id.ID(), Fingerprint: fingerprint.Fingerprint(), Seq: seq, FirstSeen: s.seenAt,
 		Exchange: s.exchange, ExchangeVersion: s.labels.ServiceVersion, ExchangeInstance: s.instance, ExchangeMessages: s.messages,
 		Labels: s.labels, Conversation: s.conversation, Provider: s.provider, Model: s.model, Dialect: s.dialect, Variant: s.variant,
 		Rule: sig.id, Detail: sig.detail, Predicted: check.Signal, Severity: check.Signal, Status: s.status, Message: sig.message,
-		ToolCallID: sig.callID, ToolName: name(sig.tool), Summary: sig.summary, Evidence: sig.evidence, Fix: sig.fix, RejectedBy: sig.rejectedBy,
+		ToolCallID: sig.callID, ToolName: limit.Name(sig.tool), Summary: sig.summary, Evidence: sig.evidence, Fix: sig.fix, RejectedBy: sig.rejectedBy,
 	}
 	if in := sig.first; in != nil {
 		row.FirstSeen, row.Exchange = in.Since, in.Exchange

@@ -8,6 +8,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
@@ -26,7 +27,7 @@ func (a *Analyzer) watchAnswer(o *open, ev *event.Event, inBand bool) {
 		a.once(o, signal{
 			id: StreamErrorIn200, detail: e.Cause, message: -1,
 			summary:  fmt.Sprintf("%s of an answer with status %d ends in an error: %s", where, e.Status, e.ErrorType),
-			evidence: fmt.Sprintf("status %d, then %s", e.Status, cut(e.ErrorText, maxExampleText)),
+			evidence: fmt.Sprintf("status %d, then %s", e.Status, limit.Text(e.ErrorText, maxExampleText)),
 			fix:      "Look for an error in the body before taking an answer with status 200 for one.",
 		})
 		return
@@ -67,33 +68,33 @@ func orNone(text string) string {
 	if text == "" {
 		return "the connection was closed in order"
 	}
-	return cut(cause.Redact([]byte(text)), maxExampleText)
+	return limit.Text(cause.Redact([]byte(text)), maxExampleText)
 }
 
 // truncated finds a call whose arguments end where the tokens did.
 func (a *Analyzer) truncated(o *open) {
 	r := &a.res
-	limit := ""
+	at := ""
 	switch {
 	case len(r.Calls) == 0:
 		return
 	case atLimit(r.FinishReason):
-		limit = "length"
+		at = "length"
 	case o.maxTokens > 0 && r.OutputTokens >= o.maxTokens:
-		limit = "max_tokens"
+		at = "max_tokens"
 	default:
 		return
 	}
 	for i := range r.Calls {
 		c := &r.Calls[i]
-		broken := c.Args == facts.ArgsTruncated || c.Args == facts.ArgsBad || limit == "length" && c.Args == facts.ArgsEmpty
+		broken := c.Args == facts.ArgsTruncated || c.Args == facts.ArgsBad || at == "length" && c.Args == facts.ArgsEmpty
 		if c.ArgsKind != facts.String || !broken {
 			continue
 		}
 		a.once(o, signal{
-			id: TruncatedToolCall, detail: limit, message: -1, callID: cut(c.ID, maxCallID), tool: c.Name, key: c.ID,
-			summary:  fmt.Sprintf("the arguments of call %s end before their JSON does", name(c.Name)),
-			evidence: fmt.Sprintf("finish reason %s, %d output tokens of at most %d", name(r.FinishReason), r.OutputTokens, o.maxTokens),
+			id: TruncatedToolCall, detail: at, message: -1, callID: limit.Text(c.ID, limit.CallIDBytes), tool: c.Name, key: c.ID,
+			summary:  fmt.Sprintf("the arguments of call %s end before their JSON does", limit.Name(c.Name)),
+			evidence: fmt.Sprintf("finish reason %s, %d output tokens of at most %d", limit.Name(r.FinishReason), r.OutputTokens, o.maxTokens),
 			fix:      "Raise the token limit or ask for less at once; do not run or save the call.",
 		})
 	}
@@ -132,7 +133,7 @@ func (a *Analyzer) finish(o *open) {
 	default:
 		return
 	}
-	s.evidence = fmt.Sprintf("finish reason %s, %d tool calls", name(r.FinishReason), len(r.Calls))
+	s.evidence = fmt.Sprintf("finish reason %s, %d tool calls", limit.Name(r.FinishReason), len(r.Calls))
 	a.repeated(o, s)
 }
 
@@ -165,7 +166,7 @@ func (a *Analyzer) overtaken(o *open, ev *event.Event) {
 // watchFailure finds the signals of a failed exchange.
 func (a *Analyzer) watchFailure(o *open) {
 	e := &o.row
-	s := signal{message: -1, evidence: cut(e.ErrorText, maxExampleText)}
+	s := signal{message: -1, evidence: limit.Text(e.ErrorText, maxExampleText)}
 	switch {
 	case e.Status == 0:
 		s.id, s.detail, s.summary = NoResponse, "error", "no answer came"

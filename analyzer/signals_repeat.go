@@ -9,6 +9,8 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/identity"
+	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -96,7 +98,7 @@ func doubled(n, first int) bool {
 func stamp(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 // poisoned tells of a history that is refused for one defect since it came in, and grows.
-func (a *Analyzer) poisoned(o *open, proof *found, accepted bool) {
+func (a *Analyzer) poisoned(o *open, proof *judge.Finding, accepted bool) {
 	e, t := &o.row, o.turn
 	if t == nil {
 		return
@@ -108,9 +110,9 @@ func (a *Analyzer) poisoned(o *open, proof *found, accepted bool) {
 		return // what the server, the network or the account did says nothing of the history
 	}
 	tr := t.Trouble()
-	var same *found
+	var same *judge.Finding
 	for i := range o.found {
-		if tr != nil && o.found[i].id == tr.Defect {
+		if tr != nil && o.found[i].ID == tr.Defect {
 			same = &o.found[i]
 			break
 		}
@@ -123,7 +125,7 @@ func (a *Analyzer) poisoned(o *open, proof *found, accepted bool) {
 		t.Note(nil)
 		return
 	default:
-		t.Note(&session.Trouble{Defect: proof.id, Exchange: e.ID, Since: e.StartedAt, Failed: 1, Length: e.Messages, Now: e.Messages})
+		t.Note(&session.Trouble{Defect: proof.ID, Exchange: e.ID, Since: e.StartedAt, Failed: 1, Length: e.Messages, Now: e.Messages})
 		return
 	}
 	if tr.Failed < poisonSize || tr.Now <= tr.Length || tr.Failed < tr.Told*moreThanTwice {
@@ -174,10 +176,8 @@ func (a *Analyzer) times(o *open, s *signal) int {
 	if s.key == "" || s.id == TruncatedToolCall {
 		s.key += " " + t.Key()
 	}
-	var id [16]byte
-	sum := digest("signal", o.row.Labels.Service, t.Root, t.Branch, s.id, s.key)
-	copy(id[:], sum[:])
-	in, fresh := a.sessions.Seen(t, id)
+	sum := identity.Of("signal", o.row.Labels.Service, t.Root, t.Branch, s.id, s.key)
+	in, fresh := a.sessions.Seen(t, sum.Key())
 	if fresh {
 		in.Version, in.Messages = o.row.Labels.ServiceVersion, o.row.Messages
 		if o.row.Origin == event.OriginHook {

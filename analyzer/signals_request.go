@@ -9,6 +9,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -39,7 +40,7 @@ func (a *Analyzer) watchRequest(o *open, body []byte) {
 		}
 		if c := w.Call; c != nil {
 			s.detail, s.key, s.callID, s.tool = "arguments", "arguments", c.CallID, c.Name
-			s.summary = fmt.Sprintf("message %d (assistant) calls %s with other arguments than the model did", w.Message, name(c.Name))
+			s.summary = fmt.Sprintf("message %d (assistant) calls %s with other arguments than the model did", w.Message, limit.Name(c.Name))
 			s.evidence = fmt.Sprintf("the answer of exchange %s made the call with arguments that mean something else as JSON", c.Exchange)
 		}
 		a.repeated(o, s)
@@ -91,7 +92,7 @@ func (a *Analyzer) placeholder(o *open, i int, callID string, text []byte) {
 			key = strconv.FormatUint(o.turn.Identity(i), 16)
 		}
 		a.once(o, signal{
-			id: SanitizerAtWork, detail: p.of, message: i, callID: cut(callID, maxCallID), tool: o.turn.ToolName(callID), key: p.of + key,
+			id: SanitizerAtWork, detail: p.of, message: i, callID: limit.Text(callID, limit.CallIDBytes), tool: o.turn.ToolName(callID), key: p.of + key,
 			summary:  fmt.Sprintf("message %d is no message of the agent: %s", i, p.what),
 			evidence: fmt.Sprintf("the text of message %d is %s, which is put in where a provider would answer 400", i, p.what),
 			fix:      "Send a history that needs no repair: the model takes the stand-in for what happened.",

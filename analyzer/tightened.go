@@ -8,6 +8,9 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/identity"
+	"github.com/llmtap/llmtap/analyzer/judge"
+	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/session"
 )
 
@@ -46,13 +49,13 @@ func (a *Analyzer) verdicts(o *open, need uint64) {
 }
 
 // verdictKey is the key of what e's provider says about f.
-func verdictKey(e *Exchange, f *found) LedgerKey {
+func verdictKey(e *Exchange, f *judge.Finding) LedgerKey {
 	return LedgerKey{Kind: LedgerVerdict, Host: e.Server, Model: e.Model, Name: f.Rule.ID, Detail: f.Detail}
 }
 
 // blamed is the violation that the provider's text is about; nil when the exchange was taken before. Where several fit,
 // one that was never accepted explains the rejection without a change of the provider's mind; else it is the worst.
-func (a *Analyzer) blamed(o *open, need uint64) (best *found) {
+func (a *Analyzer) blamed(o *open, need uint64) (best *judge.Finding) {
 	e, score := &o.row, 0
 	for i := range o.found {
 		f := &o.found[i]
@@ -77,7 +80,7 @@ func (a *Analyzer) blamed(o *open, need uint64) (best *found) {
 }
 
 // verdict remembers that o's provider accepted or rejected f.
-func (a *Analyzer) verdict(o *open, f *found, accepted bool, need uint64) {
+func (a *Analyzer) verdict(o *open, f *judge.Finding, accepted bool, need uint64) {
 	e, k := &o.row, verdictKey(&o.row, f)
 	if !a.emit || a.ledger.has(&k, a.sighting.Place) {
 		if r := a.ledger.entries[k]; r != nil {
@@ -120,7 +123,7 @@ func (a *Analyzer) verdict(o *open, f *found, accepted bool, need uint64) {
 
 // retell puts out again what was put out, and counts what was counted, when the exchange was taken before: rows may be
 // made again, and a second that was open when a process ended is counted anew.
-func (a *Analyzer) retell(o *open, f *found, r *record, need uint64) {
+func (a *Analyzer) retell(o *open, f *judge.Finding, r *record, need uint64) {
 	if r.at == a.sighting.Place {
 		return
 	}
@@ -132,13 +135,13 @@ func (a *Analyzer) retell(o *open, f *found, r *record, need uint64) {
 
 // tell puts out the row of v, one per host, model, rule and detail, and counts it when it begins. It is about no
 // conversation: those of all services are in it.
-func (a *Analyzer) tell(o *open, f *found, v *Verdict, need uint64) {
+func (a *Analyzer) tell(o *open, f *judge.Finding, v *Verdict, need uint64) {
 	e, t := &o.row, v.Told
 	labels := e.Labels
 	labels.Conversation, labels.Run, labels.User = "", "", ""
-	id := digest(ProviderTightened, e.Server, e.Model, f.Rule.ID, f.Detail)
+	id := identity.Of(ProviderTightened, e.Server, e.Model, f.Rule.ID, f.Detail)
 	row := Finding{
-		ID: hex.EncodeToString(id[:16]), Fingerprint: hex.EncodeToString(id[16:24]), Seq: e.Seq, FirstSeen: t.First.At,
+		ID: id.ID(), Fingerprint: hex.EncodeToString(id[16:24]), Seq: e.Seq, FirstSeen: t.First.At,
 		Exchange: t.First.Exchange, ExchangeVersion: t.First.Version, ExchangeInstance: t.First.Instance,
 		Labels: labels, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
 		Rule: ProviderTightened, Detail: violationName(f), Predicted: check.Signal, Severity: check.Signal, Status: e.Status, Message: -1,
@@ -154,7 +157,7 @@ func (a *Analyzer) tell(o *open, f *found, v *Verdict, need uint64) {
 }
 
 // violationName names the violation f without its conversation.
-func violationName(f *found) string {
+func violationName(f *judge.Finding) string {
 	if f.Detail == "" {
 		return f.Rule.ID
 	}
@@ -186,7 +189,7 @@ func (v *Verdict) evidence() string {
 func (c *Client) write(b *strings.Builder) {
 	b.WriteString(c.Service)
 	if c.Version != "" {
-		b.WriteString(" " + cut(c.Version, 64))
+		b.WriteString(" " + limit.Text(c.Version, 64))
 	}
 	fmt.Fprintf(b, " (%d times", c.Accepted)
 	if !c.Rejected.IsZero() {

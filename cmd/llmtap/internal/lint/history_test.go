@@ -135,8 +135,8 @@ func TestRootCauses(t *testing.T) {
 		deepseek, base64.StdEncoding.EncodeToString([]byte(asked.body())), base64.StdEncoding.EncodeToString([]byte(stream)))+"\n"+anonymous[1].line(), dropped)
 }
 
-// Lint and the analyzer say the same of the same exchanges, down to the id.
-func TestSameAsAnalyzer(t *testing.T) {
+// Lint and the stream analyzer report the same findings of the same exchanges: id, first exchange and root cause.
+func TestSameFindingsAsStream(t *testing.T) {
 	histories := map[string][]exchange{
 		"dropped": {
 			{"", 200, system + "," + task, called},
@@ -152,11 +152,19 @@ func TestSameAsAnalyzer(t *testing.T) {
 		"a fork": {
 			{"", 200, task, called}, {"", 200, task + "," + called + "," + reply, empty}, {"", 200, next + "," + reply, empty}, {"", 400, task + "," + empty + "," + reply, orphaned},
 		},
+		"an id beyond the bound": {
+			{"", 200, task, strings.ReplaceAll(called, "call_1", strings.Repeat("x", 9000))},
+			{"", 400, task + "," + empty + "," + strings.ReplaceAll(reply, "call_1", strings.Repeat("x", 9000)), orphaned},
+		},
+		"an answer in an error": {
+			{"", 400, task, called}, {"", 400, task + "," + empty + "," + reply, orphaned},
+		},
 		"unknown":                {{"", 400, task + "," + empty + "," + reply, orphaned}},
 		"accepted, then no more": {{"", 200, task, called}, {"", 200, task + "," + empty + "," + reply, empty}, {"", 400, task + "," + empty + "," + reply + "," + next, orphaned}},
 	}
 	for name, history := range histories {
-		for _, conversation := range []string{"", "c1"} {
+		for _, label := range [][2]string{{"s", ""}, {"s", "c1"}, {"", "c1"}} {
+			service, conversation := label[0], label[1]
 			a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
 			var out analyzer.Output
 			now, seq := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC), uint64(0)
@@ -164,12 +172,12 @@ func TestSameAsAnalyzer(t *testing.T) {
 				seq++
 				now = now.Add(time.Second)
 				ev.Time, ev.Seq, ev.Origin, ev.Capture, ev.Part, ev.Parts, ev.BodyBytes = now, seq, event.OriginHook, event.CaptureFull, 1, 1, len(ev.Body)
-				ev.Instance, ev.Labels = "i1", event.Labels{Service: "s", Conversation: conversation}
+				ev.Instance, ev.Labels = "i1", event.Labels{Service: service, Conversation: conversation}
 				a.Process(&ev, analyzer.Position{Seq: seq, Time: now}, true, &out)
 			}
 			for i := range history {
 				x := &history[i]
-				x.labels = fmt.Sprintf(`"service":"s","instance":"i1","conversation":%q,`, conversation)
+				x.labels = fmt.Sprintf(`"service":%q,"instance":"i1","conversation":%q,`, service, conversation)
 				exchange := fmt.Sprintf("-:%d", i+1)
 				send(event.Event{Kind: event.Request, Exchange: exchange, URL: deepseek, Method: "POST", Body: []byte(x.body())})
 				send(event.Event{Kind: event.Response, Exchange: exchange, Status: x.status, ContentType: "application/json", Body: []byte(x.answer())})
@@ -191,7 +199,7 @@ func TestSameAsAnalyzer(t *testing.T) {
 				}
 			}
 			if diff := cmp.Diff(want, got); diff != "" || len(want) == 0 {
-				t.Errorf("%s, conversation %q: %d findings (-analyzer +lint):\n%s", name, conversation, len(want), diff)
+				t.Errorf("%s, service %q, conversation %q: %d findings (-stream +lint):\n%s", name, service, conversation, len(want), diff)
 			}
 		}
 	}
@@ -290,5 +298,5 @@ func TestRecordedExchanges(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%+v; root causes of findings: %v; %d conversations in %d MiB", l.Counts, roots, l.sessions.Len(), l.sessions.Bytes()>>20)
+	t.Logf("%+v; root causes of findings: %v; %d conversations in %d MiB", l.Counts, roots, l.judge.Sessions.Len(), l.judge.Sessions.Bytes()>>20)
 }

@@ -2,6 +2,7 @@ package lint
 
 import (
 	"bytes"
+	"encoding/hex"
 	"fmt"
 	"io"
 	"os"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/wire"
@@ -28,6 +30,7 @@ type Result struct {
 	line     int
 	exchange string // how other records' findings name this one
 	body     []byte // the request that was checked
+	rejected bool   // it has a finding predicted reject
 }
 
 // A Finding is one violation. Findings of an exchange know the exchanges before it.
@@ -73,17 +76,16 @@ type Linter struct {
 	Printer Printer
 	Counts  Counts
 
-	checker  *check.Checker
-	request  facts.Request
-	answer   facts.Response
-	sessions *session.Store
-	seq      uint64 // of requests and answers
+	judge   *judge.Judge
+	request facts.Request
+	answer  facts.Response
+	seq     uint64 // of requests and answers
 }
 
 // New returns a Linter with all rules.
 func New(p Printer) *Linter {
 	return &Linter{
-		Minimum: check.Style, Printer: p, checker: check.NewChecker(rules.InOrder), sessions: session.New(session.Config{Bytes: historyBytes}),
+		Minimum: check.Style, Printer: p, judge: judge.New(rules.InOrder, session.Config{Bytes: historyBytes}),
 	}
 }
 
@@ -190,44 +192,40 @@ func (l *Linter) record(res *Result, v Value) error {
 	}
 	q.Bare = q.Bare || rec.bare
 	l.Counts.Checked++
-	var turn *session.Turn
-	var answer *facts.Response
 	if rec.exchange {
-		turn, answer = l.begin(res, rec, t), l.read(rec, t.Dialect)
+		l.exchange(res, rec, t)
+	} else {
+		for _, v := range l.judge.Check(q, t) {
+			l.add(res, &v, nil, false)
+		}
 	}
-	if l.judge(res, rec, t, turn) {
+	if res.rejected {
 		l.Counts.Rejected++
-	}
-	if turn != nil {
-		l.end(turn, rec, answer)
 	}
 	l.locate(res, v.Text)
 	return l.Printer.Print(res)
 }
 
-// judge adds the violations of the scanned request to res and reports whether it would be rejected; turn is its place in
-// its conversation, nil if nothing can be known of one.
-func (l *Linter) judge(res *Result, rec *record, t wire.Target, turn *session.Turn) (rejected bool) {
-	accepted := rec.status >= 200 && rec.status < 300
-	for _, v := range l.checker.Check(&l.request, t, before(turn)) {
-		rejected = rejected || v.Predicted == check.Reject
-		severity := v.Predicted
-		if severity == check.Reject && accepted {
-			severity = check.Lenient
-		}
-		if slices.Index(check.Severities, v.Predicted) < slices.Index(check.Severities, l.Minimum) {
-			continue
-		}
-		f := Finding{
-			Rule: v.Rule.ID, Predicted: v.Predicted, Severity: severity, Message: v.Message, ToolCallID: v.ToolCallID,
-			ToolName: v.ToolName, Detail: v.Detail, Summary: v.Summary, Fix: v.Rule.Fix,
-		}
-		if turn != nil {
-			l.explain(&f, rec, turn, res.exchange, len(res.Findings) < maxExplained)
-		}
-		res.Findings = append(res.Findings, f)
+// add adds a violation to res, unless it is below the minimum. f is its finding in the conversation; nil for a request
+// outside any.
+func (l *Linter) add(res *Result, v *check.Violation, f *judge.Finding, accepted bool) {
+	res.rejected = res.rejected || v.Predicted == check.Reject
+	if v.Predicted.Rank() < l.Minimum.Rank() {
+		return
 	}
-	return rejected
+	row := Finding{
+		Rule: v.Rule.ID, Predicted: v.Predicted, Severity: judge.Severity(v.Predicted, accepted), Message: v.Message, ToolCallID: v.ToolCallID,
+		ToolName: v.ToolName, Detail: v.Detail, Summary: v.Summary, Fix: v.Rule.Fix,
+	}
+	if f != nil {
+		in, report := f.Instance, f.Report(accepted)
+		row.ID, row.Fix, row.explained = hex.EncodeToString(f.ID[:]), f.Fix(), in.Root.Rank() > 0
+		row.RootCause, row.Confidence, row.Evidence = in.Root.ID, in.Root.Confidence, in.Root.Evidence
+		if in.Exchange != res.exchange {
+			row.First, row.again = in.Exchange, report.Known
+		}
+	}
+	res.Findings = append(res.Findings, row)
 }
 
 // locate sets the line of each finding to that of its message, where the text of the record spans several and has the

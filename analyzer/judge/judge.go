@@ -1,0 +1,167 @@
+// Package judge finds the violations of requests, with an identity and a root cause in their conversation.
+//
+//	request ─> session: Turn ──────────────────┐
+//	              └─> check: violations ───────┴─> identity, root cause ─> []Finding
+//	answer  ─> session: what the next request is compared with
+//
+// The stream analyzer and lint share it, so both report the same ids and root causes for the same conversation.
+//
+// # What identifies a finding
+//
+// A caller sends its whole history each turn, so a defect is seen again and again. Finding.ID is the SHA-256/128 of
+// service, conversation, branch, rule, and call id or message hash: the conversation reports a defect once, and again
+// only when its severity or root cause becomes stronger. Conversation ids are scoped by service, because two services
+// may both count 1, 2, 3.
+package judge
+
+import (
+	"strconv"
+	"strings"
+
+	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/identity"
+	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+// maxExplained bounds the findings of one request that get a root cause: each search walks the whole history.
+const maxExplained = 100
+
+// A Judge judges requests in their conversations. It reuses its memory between requests and is not safe for concurrent
+// use.
+type Judge struct {
+	Sessions *session.Store
+
+	checker *check.Checker
+	before  check.Before
+	chain   check.Chain
+}
+
+// New returns a Judge with an empty memory that runs rules in the given order.
+func New(rules []*check.Rule, cfg session.Config) *Judge {
+	return &Judge{Sessions: session.New(cfg), checker: check.NewChecker(rules)}
+}
+
+// A Request is a request in its conversation.
+type Request struct {
+	session.In        // its Service is the name under which conversations are remembered
+	Sender     string // the service that sent it; scopes the ids of findings
+	Version    string // of that service
+}
+
+// A Finding is a violation with its identity in a conversation.
+type Finding struct {
+	check.Violation
+	ID       [16]byte
+	Instance *session.Instance // shared by all requests that show the defect
+}
+
+// Check returns the violations of a request outside any conversation.
+func (j *Judge) Check(r *facts.Request, t wire.Target) []check.Violation {
+	return j.checker.Check(r, t, nil)
+}
+
+// Request adds a request to its conversation and returns its findings, in rule order.
+func (j *Judge) Request(r *Request) (*session.Turn, []Finding) {
+	t := j.Sessions.Request(r.In)
+	j.before.Chain = nil
+	if calls, known := t.Chained(); known {
+		j.chain.Calls = calls
+		j.before.Chain = &j.chain
+	}
+	j.before.Signed, j.before.Copy = t.Signed()
+	violations := j.checker.Check(r.Facts, r.Target, &j.before)
+	if len(violations) == 0 {
+		return t, nil
+	}
+	findings := make([]Finding, len(violations))
+	explained := 0
+	for i := range violations {
+		f := &findings[i]
+		f.Violation = violations[i]
+		if f.ToolName == "" && f.ToolCallID != "" {
+			f.ToolName = t.ToolName(f.ToolCallID)
+		}
+		if fresh := j.identify(f, t, r); (fresh || f.Instance.Root.Rank() == 0) && explained < maxExplained {
+			explained++
+			// The first root cause stays: later turns only repeat the defect.
+			root := t.RootCause(session.Symptom{Rule: f.Rule.ID, Detail: f.Detail, Message: f.Message, ToolCallID: f.ToolCallID})
+			if fresh || root.Rank() > 0 {
+				f.Instance.Root = root
+			}
+		}
+		if f.ToolName = limit.Name(f.ToolName); len(f.ToolCallID) > limit.CallIDBytes {
+			f.ToolCallID = strings.Clone(f.ToolCallID[:limit.CallIDBytes])
+		}
+	}
+	return t, findings
+}
+
+// identify finds the memory of a defect and reports whether it is new.
+func (j *Judge) identify(f *Finding, t *session.Turn, r *Request) (fresh bool) {
+	what := f.ToolCallID
+	if what == "" && f.Message >= 0 && f.Message < len(r.Facts.Messages) {
+		what = strconv.FormatUint(t.Identity(f.Message), 16)
+	}
+	sum := identity.Of(r.Sender, t.Root, t.Branch, f.Rule.ID, what)
+	f.ID = sum.Key()
+	if f.Instance, fresh = j.Sessions.Seen(t, f.ID); fresh {
+		f.Instance.Version, f.Instance.Process, f.Instance.Messages = r.Version, r.Instance, len(r.Facts.Messages)
+	}
+	return fresh
+}
+
+// Pairing returns the calls and replies of the last request. It is valid until the next request.
+func (j *Judge) Pairing() *check.Pairing { return j.checker.Pairing() }
+
+// Usable reports whether an agent can continue its conversation with the answer r.
+func Usable(status int, r *facts.Response) bool {
+	return status < 400 && len(r.Error) == 0 && (r.Content != facts.Absent || len(r.Calls) > 0)
+}
+
+// Answer adds a usable answer to the conversation and returns its tool calls, none when the agent did not read the answer
+// to its end. It shortens the names of the calls and drops ids that are too long to remember.
+func (j *Judge) Answer(t *session.Turn, a session.Answer) []*session.Call {
+	for i := range a.Facts.Calls {
+		c := &a.Facts.Calls[i]
+		if c.Name = limit.Name(c.Name); len(c.ID) > limit.CallIDBytes {
+			c.ID = ""
+		}
+	}
+	return j.Sessions.Answer(t, a)
+}
+
+// Severity returns the severity of a violation once the answer is known: an accepted request was not rejected.
+func Severity(predicted check.Severity, accepted bool) check.Severity {
+	if accepted && predicted == check.Reject {
+		return check.Lenient
+	}
+	return predicted
+}
+
+// A Report compares a finding with the earlier reports of its defect.
+type Report struct {
+	Known    bool // it was reported before, with this severity and root cause or stronger ones
+	First    bool // it was never reported before
+	New      bool // it, or its root cause, was never reported before
+	Severity check.Severity
+}
+
+// Report records that f is reported by an exchange, and returns what is new about it. Severity is the strongest so far.
+func (f *Finding) Report(accepted bool) Report {
+	in, severity, root := f.Instance, Severity(f.Predicted, accepted).Rank(), f.Instance.Root.Rank()
+	r := Report{Known: severity <= in.Severity && root <= in.Rank, First: in.Severity == 0, New: in.Severity == 0 || root > in.Rank}
+	in.Severity, in.Rank = max(in.Severity, severity), root
+	r.Severity = check.Severities[in.Severity-1]
+	return r
+}
+
+// Fix returns what to change in the agent: the fix of the root cause, else of the rule.
+func (f *Finding) Fix() string {
+	if f.Instance.Root.Fix != "" {
+		return f.Instance.Root.Fix
+	}
+	return f.Rule.Fix
+}
