@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// benchEvents returns n events of this size with ids of their own.
+// benchEvents returns n events with distinct ids and bodies of size bytes.
 func benchEvents(n, size int) []*event.Event {
 	events := make([]*event.Event, n)
 	body := make([]byte, size)
@@ -60,8 +60,8 @@ func BenchmarkRead(b *testing.B) {
 			}
 			b.SetBytes(int64(size * count))
 			b.ReportAllocs()
-			for b.Loop() { // one op is the whole stream, from opening the reader on
-				r := open(b, ctx, c, "a")
+			for b.Loop() { // one op reads the whole stream, including opening the reader
+				r := openReader(b, ctx, c, "a")
 				for left := count; left > 0; {
 					msgs, err := r.Next(ctx, 1000, time.Second)
 					if err != nil {
@@ -78,14 +78,14 @@ func BenchmarkRead(b *testing.B) {
 	}
 }
 
-// All partitions are read at once over one connection, as one process does that holds them all.
+// BenchmarkReadPartitions reads all partitions concurrently over one connection, like a process that owns all of them.
 func BenchmarkReadPartitions(b *testing.B) {
 	const size, count = 10_000, 20_000
 	for _, n := range []int{1, 2, 4} {
 		b.Run(strconv.Itoa(n), func(b *testing.B) {
 			c, ctx := startNATS(b).connect(b)
 			if n > 1 {
-				setLayout(b, ctx, c, n)
+				repartition(b, ctx, c, n)
 			}
 			p, inPartition := c.NewPublisher(256), make([]int, n)
 			for i, e := range benchEvents(count, size) {
@@ -99,7 +99,7 @@ func BenchmarkReadPartitions(b *testing.B) {
 				b.Fatal(err)
 			}
 			b.SetBytes(size * count)
-			for b.Loop() { // one op is the whole stream
+			for b.Loop() { // one op reads the whole stream
 				var g errgroup.Group
 				for part, left := range inPartition {
 					g.Go(func() error {

@@ -12,14 +12,14 @@ import (
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
-// duplicateWindow is how long JetStream knows a message id: publishing again within it stores nothing twice.
+// duplicateWindow is the time during which JetStream recognizes a message id and drops a second message with it.
 const duplicateWindow = 2 * time.Minute
 
-// Config says which NATS to use and what the stream of events may keep.
+// Config configures the connection to NATS and the limits of the event stream.
 type Config struct {
 	URL string `yaml:"url" secret:"url"` // one or more servers, separated by commas
 
-	// At most one way to log in: user and password, token, or a file.
+	// At most one login method: user and password, token, credentials or nkey.
 	User         string `yaml:"user"`
 	Password     string `yaml:"password" secret:"all"`
 	PasswordFile string `yaml:"password_file"`
@@ -28,21 +28,21 @@ type Config struct {
 	CredsFile    string `yaml:"creds_file"` // NATS credentials: a JWT and its seed
 	NKeyFile     string `yaml:"nkey_file"`  // an nkey seed
 
-	CAFile   string `yaml:"ca_file"` // of the servers' certificates; empty: the system's
+	CAFile   string `yaml:"ca_file"` // CA of the servers' certificates; empty: the system's CAs
 	CertFile string `yaml:"cert_file"`
-	KeyFile  string `yaml:"key_file"` // of the client certificate
+	KeyFile  string `yaml:"key_file"` // private key of the client certificate
 
-	MaxAge   time.Duration `yaml:"max_age"`                // of an event in the stream
-	MaxBytes int64         `yaml:"max_bytes" unit:"bytes"` // of the stream; 0: no limit but the disk's
-	Replicas int           `yaml:"replicas"`               // of streams and buckets when they are created; later changes are the operator's
+	MaxAge   time.Duration `yaml:"max_age"`                // maximum age of an event in the stream
+	MaxBytes int64         `yaml:"max_bytes" unit:"bytes"` // maximum size of the event stream; 0: no limit
+	Replicas int           `yaml:"replicas"`               // replicas of streams and buckets at their creation; not changed later
 }
 
-// Default returns the configuration for a NATS on this machine.
+// Default returns the configuration for a NATS server on this machine.
 func Default() Config {
 	return Config{URL: nats.DefaultURL, MaxAge: 24 * time.Hour, Replicas: 1}
 }
 
-// Validate reports every setting that cannot work.
+// Validate returns an error that lists every invalid setting.
 func (c *Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -52,25 +52,25 @@ func (c *Config) Validate() error {
 	}
 	for s := range strings.SplitSeq(c.URL, ",") {
 		u, err := url.Parse(strings.TrimSpace(s))
-		check(err == nil && u.Host != "", "url: %q is not like nats://host:4222", redactURL(s))
+		check(err == nil && u.Host != "", "url: %q is not a URL such as nats://host:4222", redactURL(s))
 	}
-	ways := 0
+	logins := 0
 	for _, set := range []bool{c.User != "", c.Token != "", c.TokenFile != "", c.CredsFile != "", c.NKeyFile != ""} {
 		if set {
-			ways++
+			logins++
 		}
 	}
-	check(ways <= 1, "user, token, token_file, creds_file, nkey_file: more than one is set; choose one way to log in")
+	check(logins <= 1, "user, token, token_file, creds_file, nkey_file: more than one is set; keep one")
 	check(c.User != "" || c.Password == "" && c.PasswordFile == "", "password: is set without user")
 	check(c.Password == "" || c.PasswordFile == "", "password, password_file: both are set; keep one")
 	check((c.CertFile == "") == (c.KeyFile == ""), "cert_file, key_file: one is set without the other")
-	check(c.MaxAge >= duplicateWindow, "max_age: %v is below %v, the time in which JetStream recognises duplicates", c.MaxAge, duplicateWindow)
+	check(c.MaxAge >= duplicateWindow, "max_age: %v is below %v, JetStream's duplicate window", c.MaxAge, duplicateWindow)
 	check(c.MaxBytes >= 0, "max_bytes: %d is negative", c.MaxBytes)
 	check(c.Replicas >= 1 && c.Replicas <= 5, "replicas: %d is not between 1 and 5", c.Replicas)
 	return errors.Join(errs...)
 }
 
-// redactURL hides a password or a token in each URL of s.
+// redactURL masks the password or token in each URL of s.
 func redactURL(s string) string {
 	urls := strings.Split(s, ",")
 	for i := range urls {
@@ -79,14 +79,14 @@ func redactURL(s string) string {
 			return "(unreadable)"
 		}
 		if _, password := u.User.Password(); u.User != nil && !password {
-			u.User = url.User("xxxxx") // NATS takes a lone name as a token
+			u.User = url.User("xxxxx") // NATS reads a user without a password as a token
 		}
 		urls[i] = u.Redacted()
 	}
 	return strings.Join(urls, ",")
 }
 
-// ClientOptions returns how to log in and whom to trust, for every client of these servers.
+// ClientOptions returns the login and TLS options of the configuration.
 func (c *Config) ClientOptions() ([]nats.Option, error) {
 	var o []nats.Option
 	switch {

@@ -10,33 +10,34 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
 	"github.com/nats-io/nats.go"
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// requestTimeout bounds one request to JetStream.
+// requestTimeout bounds one JetStream request.
 const requestTimeout = 5 * time.Second
 
-// errBroken means that an answer or messages may be lost, because the connection was.
-var errBroken = errors.New("the connection was broken")
+// errInterrupted means that a response or messages may be lost because the connection was interrupted.
+var errInterrupted = errors.New("the connection was interrupted")
 
-// A Conn is one connection to NATS, which comes back by itself whenever it breaks.
+// A Conn is a connection to NATS that reconnects until it is closed.
 type Conn struct {
 	cfg Config
 	log *slog.Logger
 	m   *metrics
 	nc  *nats.Conn
 	js  natsjs.JetStream
-	now func() time.Time // of leases
+	now func() time.Time // clock of leases
 
-	mu     sync.Mutex         // guards the rest
-	intact context.Context    // ends, and is made anew, when what was sent or subscribed to may be lost
-	end    context.CancelFunc // of intact
+	mu        sync.Mutex         // guards the rest
+	intact    context.Context    // canceled and replaced when requests or subscriptions may have lost messages
+	interrupt context.CancelFunc // cancels intact
 }
 
-// Connect connects to NATS, trying until it answers, ctx ends or the server refuses the login. A nil logger is
-// slog.Default, a nil reg registers nothing. Close ends the connection.
+// Connect connects to NATS. It retries until a server responds, ctx ends or the server rejects the login. The default
+// logger is slog.Default; metrics are registered only if reg is set. Close closes the connection.
 func Connect(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Conn, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -45,15 +46,15 @@ func Connect(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheu
 		logger = slog.Default()
 	}
 	c := &Conn{cfg: cfg, log: logger, m: newMetrics(reg), now: time.Now}
-	c.intact, c.end = context.WithCancel(context.Background())
+	c.intact, c.interrupt = context.WithCancel(context.Background())
 	opts, err := cfg.ClientOptions()
 	if err != nil {
 		return nil, err
 	}
 	opts = append(opts,
 		nats.Name("llmtap"), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second),
-		// Without a buffer nothing is sent twice or out of order after a reconnect: whoever publishes hears of the
-		// break at once, and tries again.
+		// Without a reconnect buffer nothing is sent twice or out of order: a publish fails immediately when the connection
+		// is lost, and its caller retries.
 		nats.ReconnectBufSize(-1),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.onDisconnect(err) }),
 		nats.ReconnectHandler(func(nc *nats.Conn) { c.onReconnect(nc) }),
@@ -70,53 +71,45 @@ func Connect(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheu
 }
 
 func (c *Conn) dial(ctx context.Context, opts []nats.Option) error {
-	for logged := false; ; {
-		nc, err := nats.Connect(c.cfg.URL, opts...)
-		if err == nil {
-			c.nc = nc
-			return nil
-		}
-		if !errors.Is(err, nats.ErrNoServers) && !errors.Is(err, nats.ErrTimeout) {
-			return err // a login or certificate that will not get better by waiting
-		}
-		if !logged {
-			c.log.Warn("NATS does not answer, trying on", "url", redactURL(c.cfg.URL), "err", err)
+	unreachable := func(err error) bool { return errors.Is(err, nats.ErrNoServers) || errors.Is(err, nats.ErrTimeout) }
+	logged := false
+	return retry(ctx, backoff.NewConstantBackOff(time.Second), unreachable, func() (err error) {
+		if c.nc, err = nats.Connect(c.cfg.URL, opts...); err != nil && unreachable(err) && !logged {
+			c.log.Warn("NATS unreachable, retrying", "url", redactURL(c.cfg.URL), "err", err)
 			logged = true
 		}
-		if sleep(ctx, time.Second) != nil {
-			return fmt.Errorf("%w: %w", ctx.Err(), err)
-		}
-	}
+		return err
+	})
 }
 
 func (c *Conn) onDisconnect(err error) {
-	if err != nil { // nil when Close did it
+	if err != nil { // nil after Close
 		c.log.Warn("NATS connection lost, reconnecting", "err", err)
 	}
-	c.breakOff()
+	c.invalidate()
 }
 
 func (c *Conn) onReconnect(nc *nats.Conn) {
-	c.log.Info("NATS connection is back", "url", nc.ConnectedUrlRedacted())
-	c.breakOff()
+	c.log.Info("reconnected to NATS", "url", nc.ConnectedUrlRedacted())
+	c.invalidate()
 }
 
 func (c *Conn) onError(err error) {
-	c.log.Warn("NATS reports an error", "err", err)
+	c.log.Warn("NATS client error", "err", err)
 	if errors.Is(err, nats.ErrSlowConsumer) {
-		c.breakOff()
+		c.invalidate()
 	}
 }
 
-// breakOff ends every wait for an answer and every subscription that a break of the connection may have cost messages.
-func (c *Conn) breakOff() {
+// invalidate cancels all requests and subscriptions that may have lost messages.
+func (c *Conn) invalidate() {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	c.end()
-	c.intact, c.end = context.WithCancel(context.Background())
+	c.interrupt()
+	c.intact, c.interrupt = context.WithCancel(context.Background())
 }
 
-// whileIntact returns ctx, which also ends at the next breakOff.
+// whileIntact returns a copy of ctx that the next invalidate cancels.
 func (c *Conn) whileIntact(ctx context.Context) (context.Context, context.CancelFunc) {
 	c.mu.Lock()
 	intact := c.intact
@@ -126,7 +119,7 @@ func (c *Conn) whileIntact(ctx context.Context) (context.Context, context.Cancel
 	return ctx, func() { stop(); cancel() }
 }
 
-// Healthy returns nil when the connection stands, else an error that says what is wrong.
+// Healthy returns nil while the connection is up, else an error with its status.
 func (c *Conn) Healthy() error {
 	if c.nc.IsConnected() {
 		return nil
@@ -138,36 +131,49 @@ func (c *Conn) Healthy() error {
 	return err
 }
 
-// Close closes the connection. Readers and publishers are closed or flushed before.
+// Close closes the connection. Close readers and flush publishers before.
 func (c *Conn) Close() { c.nc.Close() }
 
-// retry runs op until it succeeds, fails for good or ctx ends. Each try has requestTimeout, and ends with the connection:
-// a NATS that is shut down answers nothing, and nobody should wait for that.
+// retry calls op until it succeeds, returns a permanent error or ctx ends. Each attempt is bounded by requestTimeout and
+// canceled when the connection is lost: a NATS that is shut down never responds.
 func (c *Conn) retry(ctx context.Context, op func(context.Context) error) error {
-	for wait := 20 * time.Millisecond; ; wait = min(2*wait, time.Second) {
-		err := c.try(ctx, op)
-		if err == nil || !transient(err) && !errors.Is(err, errBroken) {
-			return err
+	temporary := func(err error) bool { return transient(err) || errors.Is(err, errInterrupted) }
+	return retry(ctx, newBackOff(time.Second), temporary, func() error {
+		intact, cancel := c.whileIntact(ctx)
+		defer cancel()
+		attempt, cancel := context.WithTimeout(intact, requestTimeout)
+		defer cancel()
+		err := op(attempt)
+		if err != nil && intact.Err() != nil && ctx.Err() == nil {
+			return fmt.Errorf("%w: %w", errInterrupted, err)
 		}
-		if sleep(ctx, wait) != nil {
-			return fmt.Errorf("%w: %w", ctx.Err(), err)
-		}
-	}
+		return err
+	})
 }
 
-func (c *Conn) try(ctx context.Context, op func(context.Context) error) error {
-	whole, cancel := c.whileIntact(ctx)
-	defer cancel()
-	try, cancel := context.WithTimeout(whole, requestTimeout)
-	defer cancel()
-	err := op(try)
-	if err != nil && whole.Err() != nil && ctx.Err() == nil {
-		return fmt.Errorf("%w: %w", errBroken, err)
+// retry calls op until it succeeds, returns an error that is not temporary, or ctx ends.
+func retry(ctx context.Context, b backoff.BackOff, temporary func(error) bool, op func() error) error {
+	var last error
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		if last = op(); last != nil && !temporary(last) {
+			return struct{}{}, backoff.Permanent(last)
+		}
+		return struct{}{}, last
+	}, backoff.WithBackOff(b), backoff.WithMaxElapsedTime(0))
+	if err != nil && temporary(last) {
+		return fmt.Errorf("%w: %w", ctx.Err(), last)
 	}
 	return err
 }
 
-// transient reports whether err may go away by waiting: NATS or JetStream is not there, or too slow, just now.
+// newBackOff returns an exponential backoff from 20 ms to limit.
+func newBackOff(limit time.Duration) *backoff.ExponentialBackOff {
+	b := backoff.NewExponentialBackOff()
+	b.InitialInterval, b.Multiplier, b.MaxInterval = 20*time.Millisecond, 2, limit
+	return b
+}
+
+// transient reports whether err may disappear on a retry: NATS or JetStream is unavailable or too slow.
 func transient(err error) bool {
 	for _, t := range []error{
 		nats.ErrTimeout, context.DeadlineExceeded, nats.ErrNoResponders, natsjs.ErrNoStreamResponse, nats.ErrDisconnected,
@@ -178,7 +184,7 @@ func transient(err error) bool {
 			return true
 		}
 	}
-	// A publish that fills nats.go's buffer writes to the socket itself, and returns the socket's error.
+	// A publish that fills the buffer of nats.go writes to the socket and returns the socket's error.
 	if _, ok := errors.AsType[net.Error](err); ok {
 		return true
 	}
@@ -186,7 +192,7 @@ func transient(err error) bool {
 	return errors.As(err, &api) && api.Code == 503 // no leader, shutting down, recovering
 }
 
-// sleep waits for d; it returns ctx's error when ctx ends first.
+// sleep waits for d. It returns the error of ctx if ctx ends first.
 func sleep(ctx context.Context, d time.Duration) error {
 	t := time.NewTimer(d)
 	defer t.Stop()

@@ -55,7 +55,7 @@ func TestEnsureIsIdempotent(t *testing.T) {
 		}
 	}
 
-	// What an operator added stays.
+	// Settings added by an operator are kept.
 	cfg := limits()
 	cfg.Subjects, cfg.Description, cfg.MaxMsgSize = append(cfg.Subjects, "mine.>"), "mine", 1<<20
 	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
@@ -66,10 +66,10 @@ func TestEnsureIsIdempotent(t *testing.T) {
 		t.Fatal(err)
 	}
 	if cfg := limits(); cfg.MaxAge != 2*time.Hour || !slices.Contains(cfg.Subjects, "mine.>") || cfg.MaxMsgSize != 1<<20 {
-		t.Errorf("after an operator's change: %+v", cfg)
+		t.Errorf("after a change by an operator: %+v", cfg)
 	}
 	if v, _, err := kv.Get(ctx, "k"); err != nil || string(v) != "v" {
-		t.Errorf("the ledger: %q, %v", v, err)
+		t.Errorf("ledger: %q, %v", v, err)
 	}
 }
 
@@ -96,7 +96,7 @@ func TestKV(t *testing.T) {
 		t.Error(err)
 	}
 	if _, err := kv.Update(ctx, "a", []byte("3"), rev); !errors.Is(err, ErrKeyConflict) {
-		t.Errorf("update of an old revision: %v", err)
+		t.Errorf("update an old revision: %v", err)
 	}
 	if err := kv.Put(ctx, "b", []byte("x")); err != nil {
 		t.Error(err)
@@ -113,20 +113,20 @@ func TestKV(t *testing.T) {
 		}
 	}
 	if _, _, err := kv.Get(ctx, "a"); !errors.Is(err, ErrKeyNotFound) {
-		t.Errorf("get of a deleted key: %v", err)
+		t.Errorf("get a deleted key: %v", err)
 	}
 	if _, err := kv.Update(ctx, "a", []byte("4"), 0); err != nil {
-		t.Errorf("create of a deleted key: %v", err)
+		t.Errorf("create a deleted key: %v", err)
 	}
 	if _, err := c.KV(ctx, "no_such_bucket"); err == nil {
-		t.Error("opened a bucket that does not exist")
+		t.Error("opened a missing bucket")
 	}
 }
 
 func TestPublisher(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	p := c.NewPublisher(2)
-	for range 2 { // a second time it is a duplicate
+	for range 2 { // the second round publishes duplicates
 		for i := range 10 {
 			if err := p.Publish(ctx, testEvent(i, 10)); err != nil {
 				t.Fatal(err)
@@ -144,11 +144,11 @@ func TestPublisher(t *testing.T) {
 		t.Errorf("%d stored, %d acked, %d failed", n, p.Acked(), p.Failed())
 	}
 
-	// Too large for the connection: known at once. The publisher goes on.
+	// An event too large for the connection fails immediately and does not stop the publisher.
 	if err := p.Publish(ctx, testEvent(10, 9<<20)); !errors.Is(err, nats.ErrMaxPayload) {
 		t.Errorf("an event over max_payload: %v", err)
 	}
-	// Too large for the stream: known only from the acknowledgement.
+	// An event too large for the stream fails at its acknowledgement.
 	cfg := s.CachedInfo().Config
 	cfg.MaxMsgSize = 10_000
 	if _, err := c.js.UpdateStream(ctx, cfg); err != nil {
@@ -160,20 +160,20 @@ func TestPublisher(t *testing.T) {
 		}
 	}
 	if err := p.Flush(ctx); err == nil || !strings.Contains(err.Error(), "exceeds maximum") {
-		t.Errorf("flush after a refusal: %v", err)
+		t.Errorf("flush after a rejection: %v", err)
 	}
 	if err := p.Flush(ctx); err != nil {
-		t.Errorf("the refusal is reported twice: %v", err)
+		t.Errorf("rejection reported twice: %v", err)
 	}
 	if p.Acked() != 21 || p.Failed() != 3 {
 		t.Errorf("%d acked, %d failed", p.Acked(), p.Failed())
 	}
 	if got := testutil.ToFloat64(c.m.dropped.WithLabelValues(reasonPublishFailed)); got != 3 {
-		t.Errorf("%v counted as dropped", got)
+		t.Errorf("%v events counted as dropped, want 3", got)
 	}
 }
 
-func TestConnectWaitsForNATS(t *testing.T) {
+func TestConnectRetries(t *testing.T) {
 	n := startNATS(t)
 	cfg := Default()
 	cfg.URL = n.s.URL()
@@ -181,7 +181,7 @@ func TestConnectWaitsForNATS(t *testing.T) {
 	short, cancel := context.WithTimeout(context.Background(), 50*time.Millisecond)
 	defer cancel()
 	if _, err := Connect(short, cfg, nil, nil); !errors.Is(err, context.DeadlineExceeded) || !strings.Contains(err.Error(), cfg.URL) {
-		t.Errorf("connect to nobody: %v", err)
+		t.Errorf("connect without a server: %v", err)
 	}
 	connected := make(chan error, 1)
 	go func() {
@@ -206,7 +206,7 @@ func TestConnectWithToken(t *testing.T) {
 	cfg := Default()
 	cfg.URL = n.s.URL()
 	if _, err := Connect(t.Context(), cfg, nil, nil); !errors.Is(err, nats.ErrAuthorization) {
-		t.Errorf("connect without the token: %v", err)
+		t.Errorf("connect without a token: %v", err)
 	}
 	cfg.TokenFile = filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(cfg.TokenFile, []byte("secret\n"), 0o600); err != nil {
@@ -244,7 +244,7 @@ func TestValidate(t *testing.T) {
 	c := Default()
 	c.URL = "nats://u:hunter2@host"
 	if _, err := Connect(canceled(), c, nil, nil); err == nil || strings.Contains(err.Error(), "hunter2") {
-		t.Errorf("a password in the URL is shown: %v", err)
+		t.Errorf("error contains the password: %v", err)
 	}
 }
 

@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// Headers of a dead letter, beside those of the original message.
+// Headers of a dead letter, in addition to those of the original message.
 const (
 	HeaderDeadReason  = "Llmtap-Dead-Reason"
 	HeaderDeadSubject = "Llmtap-Dead-Subject" // of the original
@@ -23,70 +23,66 @@ const (
 )
 
 const (
-	deadTimeout  = 10 * time.Second // a reader waits no longer to write a dead letter
-	deadOverhead = 4 << 10          // bytes of the headers above, and some
+	deadTimeout  = 10 * time.Second // bounds how long a dead letter blocks a reader
+	deadOverhead = 4 << 10          // bytes reserved for the headers above
 )
 
-// DeadLetter keeps an event whose content could not be used, for someone to look at; seq is its place in the stream, and
-// reason one token of a subject. A body that is too long for a message is cut. When NATS does not take the letter in time,
-// that is counted and logged, and the caller goes on.
+// DeadLetter stores an event with unusable content for inspection; seq is its stream sequence, reason the last token of
+// the dead letter's subject. A body that exceeds the message size is truncated. A dead letter that NATS does not accept
+// in time is counted and logged.
 func (c *Conn) DeadLetter(ctx context.Context, ev *event.Event, seq uint64, reason, why string) {
-	c.writeDead(ctx, &nats.Msg{Subject: ev.Subject(), Header: nats.Header(ev.Encode()), Data: ev.Body}, seq, reason, why)
+	c.deadLetter(ctx, &nats.Msg{Subject: ev.Subject(), Header: nats.Header(ev.Encode()), Data: ev.Body}, seq, reason, why)
 }
 
-// deadLetter keeps what could not be decoded, as DeadLetter does.
-func (c *Conn) deadLetter(ctx context.Context, m *nats.Msg, seq uint64, why error) {
+// deadLetterUndecodable stores an undecodable message.
+func (c *Conn) deadLetterUndecodable(ctx context.Context, m *nats.Msg, seq uint64, why error) {
 	reason := reasonBadHeader
 	if _, _, _, err := event.ParseSubject(m.Subject); err != nil {
 		reason = reasonBadSubject
 	}
 	c.m.dropped.WithLabelValues(reason).Inc()
-	c.writeDead(ctx, m, seq, reason, why.Error())
+	c.deadLetter(ctx, m, seq, reason, why.Error())
 }
 
-func (c *Conn) writeDead(ctx context.Context, m *nats.Msg, seq uint64, reason, why string) {
+func (c *Conn) deadLetter(ctx context.Context, m *nats.Msg, seq uint64, reason, why string) {
 	h := maps.Clone(m.Header)
 	if h == nil {
 		h = nats.Header{}
 	}
 	maps.DeleteFunc(h, func(k string, _ []string) bool { return strings.HasPrefix(k, "Nats-") })
-	number := strconv.FormatUint(seq, 10)
-	h.Set(HeaderDeadReason, reason)
 	h.Set(HeaderDeadSubject, m.Subject)
-	h.Set(HeaderDeadSeq, number)
-	h.Set(HeaderDeadError, headerLine(why))
-	h.Set(event.HeaderMsgID, "dead."+number+"."+reason)
-	room := max(int(c.nc.MaxPayload())-headerSize(h)-deadOverhead, 0)
-	letter := &nats.Msg{Subject: event.DeadPrefix + reason, Header: h, Data: m.Data[:min(len(m.Data), room)]}
-
+	h.Set(event.HeaderMsgID, fmt.Sprintf("dead.%d.%s", seq, reason))
 	ctx, cancel := context.WithTimeout(ctx, deadTimeout)
 	defer cancel()
-	err := c.retry(ctx, func(ctx context.Context) error {
-		_, err := c.js.PublishMsg(ctx, letter, natsjs.WithRetryAttempts(0))
-		return err
-	})
-	if err != nil {
+	if err := c.publishDead(ctx, h, seq, reason, why, m.Data); err != nil {
 		c.m.dropped.WithLabelValues(reasonDeadLetter).Inc()
 		c.log.Error("dead letter not written", "seq", seq, "reason", reason, "err", err)
 	}
 }
 
-// DeadRow keeps a row that the store refuses, with the reason why and, as its subject and sequence, the table and the place
-// in the stream that it is of. A row that is too long for a message is cut.
+// DeadLetterRow stores a row that the store rejects. The subject and sequence of the dead letter are the row's table and
+// stream sequence. A row that exceeds the message size is truncated.
 func (c *Conn) DeadLetterRow(ctx context.Context, table, id string, seq uint64, why error, row []byte) error {
 	h := nats.Header{
-		HeaderDeadReason: {reasonRow}, HeaderDeadSubject: {headerLine(table)}, HeaderDeadSeq: {strconv.FormatUint(seq, 10)},
-		HeaderDeadError: {headerLine(why.Error())}, event.HeaderMsgID: {"dead." + headerLine(table+"."+id+"."+strconv.FormatUint(seq, 10))},
+		HeaderDeadSubject: {headerLine(table)}, event.HeaderMsgID: {"dead." + headerLine(fmt.Sprintf("%s.%s.%d", table, id, seq))},
 	}
-	room := max(int(c.nc.MaxPayload())-deadOverhead, 0)
-	err := c.retry(ctx, func(ctx context.Context) error {
-		_, err := c.js.PublishMsg(ctx, &nats.Msg{Subject: event.DeadPrefix + reasonRow, Header: h, Data: row[:min(len(row), room)]}, natsjs.WithRetryAttempts(0))
-		return err
-	})
-	if err != nil {
-		return fmt.Errorf("keep row %s of %s: %w", id, table, err)
+	if err := c.publishDead(ctx, h, seq, reasonRow, why.Error(), row); err != nil {
+		return fmt.Errorf("write dead letter for row %s of %s: %w", id, table, err)
 	}
 	return nil
+}
+
+// publishDead publishes a dead letter with the headers h, to which it adds reason, sequence and error.
+func (c *Conn) publishDead(ctx context.Context, h nats.Header, seq uint64, reason, why string, data []byte) error {
+	h.Set(HeaderDeadReason, reason)
+	h.Set(HeaderDeadSeq, strconv.FormatUint(seq, 10))
+	h.Set(HeaderDeadError, headerLine(why))
+	limit := max(int(c.nc.MaxPayload())-headerSize(h)-deadOverhead, 0)
+	letter := &nats.Msg{Subject: event.DeadPrefix + reason, Header: h, Data: data[:min(len(data), limit)]}
+	return c.retry(ctx, func(ctx context.Context) error {
+		_, err := c.js.PublishMsg(ctx, letter, natsjs.WithRetryAttempts(0))
+		return err
+	})
 }
 
 func headerSize(h nats.Header) (n int) {
@@ -98,7 +94,7 @@ func headerSize(h nats.Header) (n int) {
 	return n
 }
 
-// headerLine makes s one printable line of at most event.MaxHeaderValue bytes.
+// headerLine returns s as one printable line of at most event.MaxHeaderValue bytes.
 func headerLine(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if r < ' ' || r > '~' {

@@ -1,58 +1,60 @@
-// Package jetstream keeps events in NATS JetStream and reads them back in order.
+// Package jetstream stores events in NATS JetStream and reads them back in order.
 //
-//	Publisher ──async, a window in flight──> LLMTAP       llmtap.v1.>      events
-//	                                            │
-//	           one reader per partition         v
+//	Publisher ──async, bounded window──> LLMTAP       llmtap.v1.>      events
+//	                                        │
+//	       one reader per partition         v
 //	Reader <── Next: batches <── bounded buffer <── follower
 //	   │                                        └──undecodable──> LLMTAP_DEAD  llmtap.dead.<reason>
 //	   └─ Commit(stored, replay_from) ──compare-and-set──> bucket llmtap_checkpoint
 //
 //	PublishTally ──> LLMTAP_TALLY  llmtap.tally.<partition> ──> ReadTallies
-//	Hold, Present: a lease on any role, and who is there
+//	WithLease: leader election of a role     Heartbeat, Deregister: the number of live processes
 //
-// What comes in is events; what goes out is the same events, numbered by the stream, and for each whether its effects
-// are stored already (a replay, to rebuild state) or are to be stored now.
+// A reader returns the published events with their stream sequence. For each event it reports whether its effects are
+// already stored (a replay, which rebuilds state) or must be stored now.
 //
 // # Why no acknowledgements
 //
-// An analyzer has state: to go on after a restart it needs events that it has handled before, and it must not count them
-// again. Acknowledging single messages says neither. So a reader keeps two numbers: up to stored every effect is in the
-// store, and from replay_from on events are needed for state. It starts at replay_from and marks what is up to stored.
+// An analyzer has state: after a restart it needs events that it processed before, and must not count them again.
+// Per-message acknowledgements express neither. A reader therefore keeps two numbers: every effect up to stored is in
+// the store, and events from replay_from on are needed for state. It starts at replay_from and marks events up to stored
+// as replays.
 //
 // # Why a lease
 //
-// Two processes that both store are harmless, rows are idempotent; two that both move the checkpoint are not. The
-// checkpoint holds an owner, a time and an epoch, and is only ever written by compare-and-set, so a process that slept
-// through its lease learns so at its next commit. The clocks of two processes only decide when the second one tries: a
-// wrong clock costs a take-over, never an event.
+// Two processes that both store rows are harmless, because rows are idempotent; two processes that both move the
+// checkpoint are not. The checkpoint contains an owner, an expiry time and an epoch, and is only written by
+// compare-and-set, so a process that was paused past its lease fails at its next commit. Clocks only decide when another
+// process attempts a take-over: a wrong clock costs a take-over, never an event.
 //
-// # Why partitions are filtered by the server
+// # Why the server filters partitions
 //
-// Partition p of N is a consumer with the subjects of its shards, and not one of everything that skips what is of others:
-// on one machine of 2 cores, all partitions together read 477 MB/s instead of 298 with N = 2 and 340 instead of 166 with
-// N = 4 (10 kB events), and between machines nothing travels N times. N = 1 has no filter and reads 423. Shards in capitals
-// decode as well, so they are filtered too, which takes a fifth of that gain. The price is that a reader does not see the
-// sequences of others: what the stream dropped before it was read is known as a number only, of which each partition counts
-// an Nth. And a subject whose shard is no number belongs to no partition: with N > 1 it becomes no dead letter.
+// Partition p of N is a consumer filtered by the subjects of its shards, rather than a consumer of the whole stream that
+// skips foreign events. On one machine with 2 cores, all partitions together read 477 MB/s instead of 298 with N = 2 and
+// 340 instead of 166 with N = 4 (10 kB events), and between machines nothing is transferred N times. N = 1 has no filter
+// and reads 423 MB/s. Upper-case shards decode too, so the filter includes them, which costs a fifth of that gain. The
+// price is that a reader does not see the sequences of other partitions: of the events that the stream dropped unread
+// only the total is known, and each partition counts an Nth of it. An event whose shard is not a number belongs to no
+// partition, so with N > 1 it never becomes a dead letter.
 //
-// # Why a new N needs a cut
+// # Why repartitioning is a hand-over
 //
-// A checkpoint of one N says nothing exact about another: partitions are at different sequences, and their tallies, which
-// do not wait for the store, are further on. A start at the oldest of them would count seconds twice, a start at the newest
-// would lose some. So the old partitions are first brought to the same place, the end of one second: see Cut. That is
-// near the newest of them, not the end of the stream: a backlog is read by the new partitions. It needs the store; while
-// that is away, nothing is cut, and alerts stand still until it is back.
+// Checkpoints of N partitions do not translate to M partitions: partitions are at different sequences, and their tallies,
+// which do not wait for the store, are ahead of them. Starting at the oldest checkpoint would count seconds twice,
+// starting at the newest would lose some. So the old partitions are first read up to a common point, the end of one
+// second: see Repartition. That point is near the newest checkpoint, not the end of the stream: the new partitions read
+// the backlog. Repartitioning needs the store; while the store is down, it waits, and so do alerts.
 //
-// # When NATS goes away
+// # When NATS is unreachable
 //
-// A reader returns nothing until NATS is back, then goes on after its last message; a publisher keeps its window and
-// sends it again, in order. Message ids make that exact within JetStream's duplicate window of two minutes: after a
-// longer break, events that were stored but whose acknowledgements were lost, at most one window, are stored twice.
+// A reader returns nothing until NATS is back, then continues after its last message. A publisher keeps its window and
+// sends it again, in order. Message ids deduplicate within JetStream's duplicate window of two minutes: after a longer
+// outage, events that were stored but whose acknowledgements were lost, at most one window, are stored twice.
 //
 // # Bounds
 //
-// A reader holds at most 2000 messages or 32 MiB ready, and one pull of 1000 messages or 33 MiB on its way, each divided by
-// N; a pull of 16 messages read 43 % slower than one of 500, one of 2000 hardly faster. When both are full the reader
-// stops asking, and the backlog stays in the stream. A publisher holds its window and then makes its caller wait. What the
-// stream drops before it was read is counted as lost.
+// A reader buffers at most 2000 messages or 32 MiB, plus one pull of 1000 messages or 33 MiB in flight, each divided by
+// N; pulls of 16 messages read 43 % slower than pulls of 500, pulls of 2000 hardly faster. When both are full the reader
+// stops pulling, and the backlog stays in the stream. A publisher blocks its caller when its window is full. Events that
+// the stream drops before they are read are counted as lost.
 package jetstream

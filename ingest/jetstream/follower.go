@@ -11,62 +11,62 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Bounds of one pull request. The byte limit is above the largest message that JetStream's file store takes (32 MiB), so
-// that no message can stand in a reader's way.
+// Bounds of one pull request. The byte limit exceeds the largest message of JetStream's file store (32 MiB), so that no
+// message blocks a reader.
 const (
 	pullMessages = 1000
-	pullBytes    = 33 << 20 // shared out among the partitions of a process, but for a message that does not fit in
+	pullBytes    = 33 << 20 // divided among the partitions of a process, except for a single larger message
 	pullExpires  = 30 * time.Second
 	heartbeat    = 2 * time.Second
 )
 
-// Why a follower attaches anew or, the first, ends.
+// Reasons for which a follower re-attaches or, for errReplaced, ends.
 var (
-	// errReplaced means that the stream is not the one it was: made anew, or cut behind the last message read.
-	errReplaced = errors.New("the stream was replaced or cut")
+	// errReplaced means that the stream was recreated, or truncated below the last message read.
+	errReplaced = errors.New("the stream was recreated or truncated")
 	errGap      = errors.New("messages are missing in the delivery")
-	errSilent   = errors.New("no sign of life from JetStream")
+	errSilent   = errors.New("no heartbeat from JetStream")
 )
 
-// A follower hands every message of a stream to a function, in order, each once. It is nats.go's OrderedConsumer but for
-// three things that one does not do: it stops at once while NATS is away (an OrderedConsumer sleeps out its back-off, up
-// to 20 s), it attaches anew as soon as the connection is back, and a message that pretends to be a status of the server
-// (no body and a header "Status") is a message to it, not an error for ever.
+// A follower passes every message of a stream to a function, once and in order. It differs from nats.go's OrderedConsumer
+// in three ways: it stops immediately while NATS is unreachable (an OrderedConsumer sleeps through its backoff, up to
+// 20 s), it re-attaches as soon as the connection is back, and it treats a message that looks like a server status (no
+// body and a "Status" header) as a message instead of failing forever.
 type follower struct {
 	c       *Conn
 	stream  string
-	last    uint64    // sequence of the newest message handled; the next one is looked for after it
-	created time.Time // of the stream; zero: whatever it is
+	last    uint64    // sequence of the last message handled
+	created time.Time // creation time of the stream; zero: any
 
-	subjects []string // those to follow; none: all
-	share    int      // how many followers share the bytes on their way; 0 as 1
+	subjects []string // subject filter; empty: all subjects
+	share    int      // number of followers that share pullBytes; 0 counts as 1
 
-	attached func(pending uint64)      // called when delivery begins, with the number of messages to come
-	detached func()                    // called when it is interrupted
-	asking   func(ctx context.Context) // if not nil, called before each pull
-	at       atomic.Pointer[place]     // nil while not attached
+	onAttach   func(pending uint64)      // called when delivery begins, with the number of pending messages
+	onDetach   func()                    // called when delivery is interrupted
+	beforePull func(ctx context.Context) // optional
+	attached   atomic.Pointer[attachment]
 }
 
-// place is how far a follower is in what its consumer delivers.
-type place struct {
-	consumer string
-	taken    atomic.Uint64 // messages handled
+// An attachment is the consumer of a follower and its progress.
+type attachment struct {
+	consumer  string
+	delivered atomic.Uint64 // messages handled
 }
 
-// run follows until ctx ends, handle fails, the stream is replaced or the connection is closed.
+// run follows the stream until ctx ends, handle fails, the stream is replaced or the connection is closed.
 func (f *follower) run(ctx context.Context, handle func(*nats.Msg, *nats.MsgMetadata) error) error {
-	wait, logged := 20*time.Millisecond, false
+	wait, logged := newBackOff(250*time.Millisecond), false
 	for {
 		err := f.follow(ctx, func(m *nats.Msg, meta *nats.MsgMetadata) error {
 			if logged {
-				f.c.log.Info("reading goes on", "stream", f.stream, "seq", meta.Sequence.Stream)
+				f.c.log.Info("reading resumed", "stream", f.stream, "seq", meta.Sequence.Stream)
 				logged = false
 			}
-			wait = 20 * time.Millisecond
+			wait.Reset()
 			return handle(m, meta)
 		})
-		f.at.Store(nil)
-		f.detached()
+		f.attached.Store(nil)
+		f.onDetach()
 		var fatal handlerError
 		switch {
 		case ctx.Err() != nil:
@@ -76,22 +76,21 @@ func (f *follower) run(ctx context.Context, handle func(*nats.Msg, *nats.MsgMeta
 		case errors.Is(err, errReplaced), errors.Is(err, nats.ErrConnectionClosed):
 			return fmt.Errorf("read stream %s: %w", f.stream, err)
 		case !logged:
-			f.c.log.Warn("reading is interrupted", "stream", f.stream, "seq", f.last, "err", err)
+			f.c.log.Warn("reading interrupted", "stream", f.stream, "seq", f.last, "err", err)
 			logged = true
 		}
-		if sleep(ctx, wait) != nil {
+		if sleep(ctx, wait.NextBackOff()) != nil {
 			return ctx.Err()
 		}
-		wait = min(2*wait, 250*time.Millisecond)
 	}
 }
 
-// handlerError is an error of the caller's function, which ends run.
+// handlerError is an error of the handler, which ends run.
 type handlerError struct{ err error }
 
 func (e handlerError) Error() string { return e.err.Error() }
 
-// follow attaches once and reads until something is wrong.
+// follow attaches once and reads until an error.
 func (f *follower) follow(ctx context.Context, handle func(*nats.Msg, *nats.MsgMetadata) error) error {
 	ctx, cancel := f.c.whileIntact(ctx)
 	defer cancel()
@@ -99,64 +98,65 @@ func (f *follower) follow(ctx context.Context, handle func(*nats.Msg, *nats.MsgM
 	if err != nil {
 		return err
 	}
-	in := f.c.nc.NewInbox()
-	// One pull at a time: its messages, its heartbeats and its end fit, even when nobody reads for its whole life.
+	inbox := f.c.nc.NewInbox()
+	// The channel has room for one pull: its messages, heartbeats and final status, even if nothing is received meanwhile.
 	ch := make(chan *nats.Msg, pullMessages+64)
-	sub, err := f.c.nc.ChanSubscribe(in, ch)
+	sub, err := f.c.nc.ChanSubscribe(inbox, ch)
 	if err != nil {
 		return fmt.Errorf("subscribe: %w", err)
 	}
-	defer sub.Unsubscribe() //nolint:errcheck // it fails only when the connection is gone, and the subscription with it
-	size := pullBytes / max(f.share, 1)
+	defer sub.Unsubscribe() //nolint:errcheck // fails only when the connection and thus the subscription are gone
+	share := pullBytes / max(f.share, 1)
+	size := share
 	silence := time.NewTicker(2 * heartbeat)
 	defer silence.Stop()
 
 	heard := false
 	for {
-		if f.asking != nil {
-			f.asking(ctx)
+		if f.beforePull != nil {
+			f.beforePull(ctx)
 		}
 		request := fmt.Appendf(nil, `{"batch":%d,"max_bytes":%d,"expires":%d,"idle_heartbeat":%d}`, pullMessages, size, pullExpires, heartbeat)
-		if err := f.c.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+f.stream+"."+at.consumer, in, request); err != nil {
-			return fmt.Errorf("ask for messages: %w", err)
+		if err := f.c.nc.PublishRequest("$JS.API.CONSUMER.MSG.NEXT."+f.stream+"."+at.consumer, inbox, request); err != nil {
+			return fmt.Errorf("pull messages: %w", err)
 		}
-		size = pullBytes / max(f.share, 1)
-		for left := pullMessages; left > 0; {
+		size = share
+		for remaining := pullMessages; remaining > 0; {
 			select {
 			case m := <-ch:
 				heard = true
-				if m.Subject == in {
-					over, err := pullStatus(m)
+				if m.Subject == inbox {
+					completed, err := pullStatus(m)
 					if err != nil {
 						return err
 					}
-					if over {
-						left = 0
+					if completed {
+						remaining = 0
 					}
 					if tooLarge(m) {
-						size = pullBytes // the next message alone
+						size = pullBytes // pulls the next message alone
 					}
 					continue
 				}
-				left--
-				if err := f.deliver(m, at.taken.Load()+1, handle); err != nil {
+				remaining--
+				if err := f.deliver(m, at.delivered.Load()+1, handle); err != nil {
 					return err
 				}
-				at.taken.Add(1)
+				at.delivered.Add(1)
 			case <-silence.C:
 				if !heard && len(ch) == 0 {
 					return errSilent
 				}
 				heard = false
 			case <-ctx.Done():
-				return errBroken // or the caller's context has ended, which run sees
+				return errInterrupted // or the caller's context ended, which run checks
 			}
 		}
 	}
 }
 
-// attach makes a consumer after the last message. JetStream removes it when nobody asks it for messages any more.
-func (f *follower) attach(ctx context.Context) (*place, error) {
+// attach creates a consumer that starts after the last message. JetStream removes it when it is idle.
+func (f *follower) attach(ctx context.Context) (*attachment, error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	s, err := f.c.js.Stream(ctx, f.stream)
@@ -170,24 +170,23 @@ func (f *follower) attach(ctx context.Context) (*place, error) {
 	if !info.Created.Equal(f.created) || info.State.LastSeq < f.last {
 		return nil, errReplaced
 	}
-	consumer, err := s.CreateConsumer(ctx, natsjs.ConsumerConfig{
-		DeliverPolicy: natsjs.DeliverByStartSequencePolicy, OptStartSeq: f.last + 1, FilterSubjects: f.subjects, AckPolicy: natsjs.AckNonePolicy,
-		MemoryStorage: true, Replicas: 1, InactiveThreshold: 2 * time.Minute,
-	})
+	cfg := ephemeralConsumer(natsjs.DeliverByStartSequencePolicy, f.subjects)
+	cfg.OptStartSeq, cfg.InactiveThreshold = f.last+1, 2*time.Minute
+	consumer, err := s.CreateConsumer(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("make a consumer: %w", err)
+		return nil, fmt.Errorf("create a consumer: %w", err)
 	}
-	at := &place{consumer: consumer.CachedInfo().Name}
-	f.at.Store(at)
-	f.attached(consumer.CachedInfo().NumPending)
+	at := &attachment{consumer: consumer.CachedInfo().Name}
+	f.attached.Store(at)
+	f.onAttach(consumer.CachedInfo().NumPending)
 	return at, nil
 }
 
-// deliver hands m on if it is the delivery number next of the consumer and not known yet.
+// deliver passes m to handle if it is the consumer's delivery number next and not a duplicate.
 func (f *follower) deliver(m *nats.Msg, next uint64, handle func(*nats.Msg, *nats.MsgMetadata) error) error {
 	meta, err := m.Metadata()
 	if err != nil {
-		return fmt.Errorf("read the position of a message: %w", err)
+		return fmt.Errorf("read the metadata of a message: %w", err)
 	}
 	if meta.Sequence.Consumer != next {
 		return errGap
@@ -202,10 +201,10 @@ func (f *follower) deliver(m *nats.Msg, next uint64, handle func(*nats.Msg, *nat
 	return nil
 }
 
-// pullStatus reads a message of the server about a pull: a heartbeat, the pull's end, or that the consumer is no more.
-func pullStatus(m *nats.Msg) (over bool, err error) {
+// pullStatus reads a status message of a pull: a heartbeat, its completion, or the loss of the consumer.
+func pullStatus(m *nats.Msg) (completed bool, err error) {
 	switch status, text := m.Header.Get("Status"), m.Header.Get("Description"); {
-	case status == "100", text == "Batch Completed": // which follows the last message, when the next pull is on its way
+	case status == "100", text == "Batch Completed": // follows the last message, when the next pull is already sent
 		return false, nil
 	case status == "404", status == "408", tooLarge(m):
 		return true, nil
@@ -214,7 +213,7 @@ func pullStatus(m *nats.Msg) (over bool, err error) {
 	}
 }
 
-// tooLarge reports whether a pull ended because the next message has more bytes than it asked for.
+// tooLarge reports whether a pull ended because the next message exceeds its byte limit.
 func tooLarge(m *nats.Msg) bool {
 	return m.Header.Get("Description") == "Message Size Exceeds MaxBytes"
 }

@@ -27,7 +27,7 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// testNATS is a NATS that a test may stop and start again on the same directory and port.
+// testNATS is a NATS server that a test can restart on the same directory and port.
 type testNATS struct {
 	t   testing.TB
 	cfg natsserver.Config
@@ -60,7 +60,7 @@ func (n *testNATS) start() {
 	}
 	n.s = s
 	if u, err := url.Parse(s.URL()); err != nil || u.Port() != strconv.Itoa(n.cfg.Port) {
-		n.t.Fatalf("server listens at %s, not on port %d", s.URL(), n.cfg.Port)
+		n.t.Fatalf("server listens at %s, want port %d", s.URL(), n.cfg.Port)
 	}
 }
 
@@ -70,7 +70,7 @@ func (n *testNATS) restart() {
 	n.start()
 }
 
-// connect returns a connection with streams and buckets, and a context that ends with the test or after a minute.
+// connect returns a connection with streams and buckets, and a context that ends with the test or after one minute.
 func (n *testNATS) connect(t testing.TB) (*Conn, context.Context) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -87,7 +87,7 @@ func (n *testNATS) connect(t testing.TB) (*Conn, context.Context) {
 	return c, ctx
 }
 
-// testEvent is the event number i, with a body of this size.
+// testEvent returns event number i with a body of size bytes.
 func testEvent(i, size int) *event.Event {
 	body := make([]byte, size)
 	copy(body, strconv.Itoa(i))
@@ -98,7 +98,7 @@ func testEvent(i, size int) *event.Event {
 	}
 }
 
-// publish publishes the events from..to-1 and waits for them.
+// publish publishes the events from..to-1 and waits for their acknowledgements.
 func publish(t testing.TB, ctx context.Context, c *Conn, from, to int) {
 	t.Helper()
 	p := c.NewPublisher(0)
@@ -112,7 +112,7 @@ func publish(t testing.TB, ctx context.Context, c *Conn, from, to int) {
 	}
 }
 
-func open(t testing.TB, ctx context.Context, c *Conn, owner string) *Reader {
+func openReader(t testing.TB, ctx context.Context, c *Conn, owner string) *Reader {
 	t.Helper()
 	r, err := c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: owner})
 	if err != nil {
@@ -122,8 +122,8 @@ func open(t testing.TB, ctx context.Context, c *Conn, owner string) *Reader {
 	return r
 }
 
-// read returns the next n messages.
-func read(t testing.TB, ctx context.Context, r *Reader, n int) []Message {
+// readN returns the next n messages.
+func readN(t testing.TB, ctx context.Context, r *Reader, n int) []Message {
 	t.Helper()
 	var all []Message
 	for len(all) < n {
@@ -136,10 +136,10 @@ func read(t testing.TB, ctx context.Context, r *Reader, n int) []Message {
 	return all
 }
 
-// none fails if there is another message.
-func none(t testing.TB, ctx context.Context, r *Reader) {
+// expectNone fails if there is another message.
+func expectNone(t testing.TB, ctx context.Context, r *Reader) {
 	t.Helper()
 	if msgs, err := r.Next(ctx, 10, 50*time.Millisecond); err != nil || len(msgs) > 0 {
-		t.Fatalf("want nothing more, got %+v, %v", msgs, err)
+		t.Fatalf("got %+v, %v; want no message", msgs, err)
 	}
 }

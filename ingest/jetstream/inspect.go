@@ -13,14 +13,14 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// ErrNoJetStream means that the server, or the account, has no JetStream.
+// ErrNoJetStream means that JetStream is disabled on the server or for the account.
 var ErrNoJetStream = errors.New("JetStream is not enabled")
 
-// A State is what NATS keeps for llmtap at one moment.
+// A State is a snapshot of the streams, buckets and partitions of llmtap.
 type State struct {
-	Server string        // its version
-	RTT    time.Duration // of one request
-	// Skew is the server's clock minus this machine's, uncertain by half of RTT. It is 0 when no stream exists.
+	Server string        // version
+	RTT    time.Duration // round-trip time of a request
+	// Skew is the server's clock minus this machine's, with an error of half of RTT. It is 0 if no stream exists.
 	Skew           time.Duration
 	Streams        []StreamState
 	MissingBuckets []string
@@ -32,7 +32,7 @@ type State struct {
 type StreamState struct {
 	Name       string
 	Missing    bool
-	Mismatches []string // settings that are not as Ensure sets them
+	Mismatches []string // settings that differ from those of Ensure
 	Messages   uint64
 	Bytes      uint64
 	MaxBytes   int64 // -1: no limit
@@ -41,17 +41,17 @@ type StreamState struct {
 	FirstTime, LastTime time.Time // of the oldest and the newest message
 }
 
-// A PartitionState is how far one partition of the events is read.
+// A PartitionState is the progress of one partition.
 type PartitionState struct {
 	Name          string    // p0of1
-	Owner         string    // who reads it; "" when nobody does
-	LeaseUntil    time.Time // until when Owner has it
-	Pending       uint64    // its messages that are not stored yet
-	OldestPending time.Time // stream time of the oldest of them
-	Lost          uint64    // messages that left the stream unread, those of other partitions too
+	Owner         string    // the process that reads it, or ""
+	LeaseUntil    time.Time // expiry of Owner's lease
+	Pending       uint64    // messages that are not stored yet
+	OldestPending time.Time // stream time of the oldest pending message
+	Lost          uint64    // messages of all partitions that left the stream unread
 }
 
-// Inspect looks at everything and changes nothing. The State holds what was found before an error.
+// Inspect reads the State and changes nothing. On an error the State is partial.
 func (c *Conn) Inspect(ctx context.Context) (*State, error) {
 	st := &State{Server: c.nc.ConnectedServerVersion(), DeadLetters: map[string]uint64{}}
 	sent := time.Now()
@@ -59,7 +59,7 @@ func (c *Conn) Inspect(ctx context.Context) (*State, error) {
 		if errors.Is(err, natsjs.ErrJetStreamNotEnabled) || errors.Is(err, natsjs.ErrJetStreamNotEnabledForAccount) {
 			err = ErrNoJetStream
 		}
-		return st, fmt.Errorf("ask for JetStream: %w", err)
+		return st, fmt.Errorf("look up the JetStream account: %w", err)
 	}
 	st.RTT = time.Since(sent)
 	for _, want := range c.streams() {
@@ -114,7 +114,7 @@ func (c *Conn) inspectStream(ctx context.Context, st *State, want *natsjs.Stream
 	return out, nil
 }
 
-// differences says what in got is not as in want. Replicas and placement are the operator's.
+// differences lists the settings of got that differ from want. Operators may change replicas and placement.
 func differences(got, want *natsjs.StreamConfig) (wrong []string) {
 	differ := func(same bool, name string, got, want any) {
 		if !same {
@@ -123,7 +123,7 @@ func differences(got, want *natsjs.StreamConfig) (wrong []string) {
 	}
 	differ(got.MaxAge == want.MaxAge, "max_age", got.MaxAge, want.MaxAge)
 	differ(got.MaxBytes == want.MaxBytes, "max_bytes", got.MaxBytes, want.MaxBytes)
-	differ(got.Duplicates == want.Duplicates, "the window for duplicates", got.Duplicates, want.Duplicates)
+	differ(got.Duplicates == want.Duplicates, "duplicate_window", got.Duplicates, want.Duplicates)
 	differ(got.Discard == want.Discard, "discard", got.Discard, want.Discard)
 	differ(got.Retention == want.Retention, "retention", got.Retention, want.Retention)
 	differ(got.Storage == want.Storage, "storage", got.Storage, want.Storage)
@@ -138,7 +138,7 @@ func (c *Conn) inspectPartitions(ctx context.Context, st *State) error {
 	if err != nil {
 		return err
 	}
-	partitions, _, err := readLayout(ctx, kv)
+	partitions, _, err := readPartitionCount(ctx, kv)
 	if err != nil {
 		return err
 	}
@@ -149,16 +149,19 @@ func (c *Conn) inspectPartitions(ctx context.Context, st *State) error {
 			return err
 		}
 		ps := PartitionState{Name: key, Owner: cp.Owner, LeaseUntil: cp.Lease}
-		of := ReaderConfig{Partition: p, Partitions: partitions}
-		if err := c.inspectBacklog(ctx, &ps, max(cp.Stored, cp.Clear), of.subjects()); err != nil {
-			return fmt.Errorf("look at the backlog of %s: %w", key, err)
+		cfg := ReaderConfig{Partition: p, Partitions: partitions}
+		if err := c.inspectBacklog(ctx, &ps, max(cp.Stored, cp.CaughtUp), cfg.subjects()); err != nil {
+			return fmt.Errorf("inspect the backlog of %s: %w", key, err)
 		}
 		st.Partitions = append(st.Partitions, ps)
 	}
 	return nil
 }
 
-// inspectBacklog counts the messages on subjects after stored, with a consumer that is removed again.
+// errDone ends a scan.
+var errDone = errors.New("done")
+
+// inspectBacklog counts the messages on subjects after stored.
 func (c *Conn) inspectBacklog(ctx context.Context, ps *PartitionState, stored uint64, subjects []string) error {
 	s, err := c.js.Stream(ctx, event.StreamEvents)
 	if err != nil {
@@ -167,63 +170,36 @@ func (c *Conn) inspectBacklog(ctx context.Context, ps *PartitionState, stored ui
 	if first := s.CachedInfo().State.FirstSeq; stored+1 < first {
 		ps.Lost = first - 1 - stored
 	}
-	consumer, err := s.CreateConsumer(ctx, natsjs.ConsumerConfig{
-		DeliverPolicy: natsjs.DeliverByStartSequencePolicy, OptStartSeq: stored + 1, AckPolicy: natsjs.AckNonePolicy, FilterSubjects: subjects,
-		HeadersOnly: true, MemoryStorage: true, Replicas: 1, InactiveThreshold: 10 * time.Second,
-	})
-	if err != nil {
-		return err
-	}
-	info := consumer.CachedInfo()
-	defer func() { _ = s.DeleteConsumer(ctx, info.Name) }() // else JetStream removes it when it is idle
-	if ps.Pending = info.NumPending; ps.Pending == 0 {
-		return nil
-	}
-	batch, err := consumer.Fetch(1, natsjs.FetchMaxWait(requestTimeout))
-	if err != nil {
-		return err
-	}
-	for m := range batch.Messages() {
-		meta, err := m.Metadata()
+	cfg := ephemeralConsumer(natsjs.DeliverByStartSequencePolicy, subjects)
+	cfg.OptStartSeq, cfg.HeadersOnly = stored+1, true
+	err = scan(ctx, s, cfg, 1, func(batch []natsjs.Msg, total uint64) error {
+		meta, err := batch[0].Metadata()
 		if err != nil {
 			return err
 		}
-		ps.OldestPending = meta.Timestamp
+		ps.Pending, ps.OldestPending = total, meta.Timestamp
+		return errDone
+	})
+	if errors.Is(err, errDone) {
+		return nil
 	}
-	return batch.Error()
+	return err
 }
 
-// TalliesSince calls fn with each tally that the stream has from since on, oldest first.
+// TalliesSince calls fn with each tally in the stream since a point in time, oldest first.
 func (c *Conn) TalliesSince(ctx context.Context, since time.Time, fn func(payload []byte) error) error {
-	consumer, err := c.js.OrderedConsumer(ctx, event.StreamTally, natsjs.OrderedConsumerConfig{
-		DeliverPolicy: natsjs.DeliverByStartTimePolicy, OptStartTime: &since, InactiveThreshold: 10 * time.Second,
-	})
+	s, err := c.js.Stream(ctx, event.StreamTally)
 	if err != nil {
-		return fmt.Errorf("read tallies: %w", err)
+		return fmt.Errorf("open stream %s: %w", event.StreamTally, err)
 	}
-	for left := consumer.CachedInfo().NumPending; left > 0; {
-		batch, err := consumer.Fetch(int(min(left, 1000)), natsjs.FetchMaxWait(requestTimeout))
-		if err != nil {
-			return fmt.Errorf("read tallies: %w", err)
-		}
-		got := uint64(0)
-		var failed error
-		for m := range batch.Messages() { // to its end, as a goroutine waits for that
-			got++
-			if failed == nil {
-				failed = fn(m.Data())
+	cfg := ephemeralConsumer(natsjs.DeliverByStartTimePolicy, nil)
+	cfg.OptStartTime = &since
+	return scan(ctx, s, cfg, 1000, func(batch []natsjs.Msg, _ uint64) error {
+		for _, m := range batch {
+			if err := fn(m.Data()); err != nil {
+				return err
 			}
 		}
-		if failed != nil {
-			return failed
-		}
-		if err := batch.Error(); err != nil {
-			return fmt.Errorf("read tallies: %w", err)
-		}
-		if got == 0 {
-			return nil // they have left the stream meanwhile
-		}
-		left -= min(got, left)
-	}
-	return nil
+		return nil
+	})
 }

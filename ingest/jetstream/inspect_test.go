@@ -29,7 +29,7 @@ func TestInspect(t *testing.T) {
 		t.Fatal(err)
 	}
 	if st := inspect(t, ctx, c); !st.Streams[1].Missing || len(st.DeadLetters) != 0 {
-		t.Errorf("without the stream of dead letters: %+v", st)
+		t.Errorf("without the dead-letter stream: %+v", st)
 	}
 	if err := c.Ensure(ctx); err != nil {
 		t.Fatal(err)
@@ -48,18 +48,18 @@ func TestInspect(t *testing.T) {
 	}
 
 	publish(t, ctx, c, 0, 5)
-	r := open(t, ctx, c, "reader")
+	r := openReader(t, ctx, c, "reader")
 	defer r.Close(ctx)
 	st = inspect(t, ctx, c)
 	if p := st.Partitions[0]; p.Owner != "reader" || p.LeaseUntil.IsZero() || p.Pending != 5 || time.Since(p.OldestPending) > time.Minute || p.Lost != 0 {
-		t.Errorf("five events behind: %+v", p)
+		t.Errorf("five events pending: %+v", p)
 	}
-	read(t, ctx, r, 5)
+	readN(t, ctx, r, 5)
 	if err := r.Commit(ctx, 3, 1); err != nil {
 		t.Fatal(err)
 	}
 	if p := inspect(t, ctx, c).Partitions[0]; p.Pending != 2 {
-		t.Errorf("two events behind: %+v", p)
+		t.Errorf("two events pending: %+v", p)
 	}
 	s, err := c.js.Stream(ctx, event.StreamEvents)
 	if err != nil {
@@ -72,7 +72,7 @@ func TestInspect(t *testing.T) {
 		t.Errorf("two events lost: %+v", p)
 	}
 	if n := s.CachedInfo().State.Consumers; n > 1 {
-		t.Errorf("%d consumers are left behind", n)
+		t.Errorf("%d consumers left, want 1", n)
 	}
 }
 
@@ -83,13 +83,13 @@ func TestInspectPartitions(t *testing.T) {
 		t.Fatal(err)
 	}
 	for key, value := range map[string]string{
-		layoutKey: `{"partitions":2}`, "p0of1": `{"stored":0}`, "p1of2": `{"stored":2,"clear":6,"owner":"b"}`,
+		partitionsKey: `{"partitions":2}`, "p0of1": `{"stored":0}`, "p1of2": `{"stored":2,"caught_up":6,"owner":"b"}`,
 	} {
 		if err := kv.Put(ctx, key, []byte(value)); err != nil {
 			t.Fatal(err)
 		}
 	}
-	// Six events of partition 0, which nobody has read.
+	// Six unread events of partition 0.
 	for i := range 6 {
 		e := testEvent(i, 10)
 		for e.Shard()%2 == 1 {
@@ -110,15 +110,15 @@ func TestInspectPartitions(t *testing.T) {
 	if p := st.Partitions[1]; p.Name != "p1of2" || p.Owner != "b" || p.Pending != 0 || p.Lost != 0 {
 		t.Errorf("%+v", p)
 	}
-	if err := kv.Put(ctx, layoutKey, []byte("{")); err != nil {
+	if err := kv.Put(ctx, partitionsKey, []byte("{")); err != nil {
 		t.Fatal(err)
 	}
 	if _, err := c.Inspect(ctx); err == nil || !strings.Contains(err.Error(), "number of partitions") {
-		t.Errorf("unreadable layout: %v", err)
+		t.Errorf("invalid number of partitions: %v", err)
 	}
 }
 
-func TestInspectWrongLimitsAndDeadLetters(t *testing.T) {
+func TestInspectLimitsAndDeadLetters(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	cfg := c.streams()[0]
 	cfg.MaxAge, cfg.MaxBytes = time.Hour, 1<<20
@@ -132,7 +132,7 @@ func TestInspectWrongLimitsAndDeadLetters(t *testing.T) {
 	}
 	st := inspect(t, ctx, c)
 	if w := st.Streams[0].Mismatches; len(w) != 2 || !strings.HasPrefix(w[0], "max_age is 1h0m0s, want ") || !strings.HasPrefix(w[1], "max_bytes is 1048576, want ") {
-		t.Errorf("wrong limits: %q", w)
+		t.Errorf("limits: %q", w)
 	}
 	if len(st.DeadLetters) != 1 || st.DeadLetters[reasonBadHeader] != 3 {
 		t.Errorf("dead letters: %v", st.DeadLetters)
@@ -154,11 +154,11 @@ func TestTalliesSince(t *testing.T) {
 	}
 	got = nil
 	if err := c.TalliesSince(ctx, time.Now().Add(time.Minute), add); err != nil || len(got) != 0 {
-		t.Errorf("from the future: %v, %v", got, err)
+		t.Errorf("since a future time: %v, %v", got, err)
 	}
-	stop := errors.New("enough")
+	stop := errors.New("stop")
 	if err := c.TalliesSince(ctx, begun.Add(-time.Minute), func([]byte) error { return stop }); !errors.Is(err, stop) {
-		t.Errorf("an error of the caller: %v", err)
+		t.Errorf("error of fn: %v", err)
 	}
 }
 

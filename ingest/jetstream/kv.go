@@ -9,21 +9,21 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Errors of a KV that callers branch on.
+// Errors of a KV.
 var (
 	ErrKeyNotFound = errors.New("key not found")
-	ErrKeyConflict = errors.New("key was changed by someone else")
-	ErrClosed      = errors.New("the connection is closed") // by Close: no use to try again
+	ErrKeyConflict = errors.New("key was changed concurrently")
+	ErrClosed      = errors.New("the connection is closed") // by Close: permanent
 )
 
-// A KV is one key-value bucket. Keys are [-/_=.a-zA-Z0-9]+.
+// A KV is a key-value bucket. Keys match [-/_=.a-zA-Z0-9]+.
 type KV struct {
 	bucket string
 	kv     natsjs.KeyValue
 	js     natsjs.JetStream
 }
 
-// KV opens a bucket that Ensure has made.
+// KV opens a bucket created by Ensure.
 func (c *Conn) KV(ctx context.Context, bucket string) (*KV, error) {
 	kv, err := c.js.KeyValue(ctx, bucket)
 	if err != nil {
@@ -32,7 +32,7 @@ func (c *Conn) KV(ctx context.Context, bucket string) (*KV, error) {
 	return &KV{bucket: bucket, kv: kv, js: c.js}, nil
 }
 
-// Get returns the value of key and its revision, or ErrKeyNotFound.
+// Get returns the value and revision of key, or ErrKeyNotFound.
 func (k *KV) Get(ctx context.Context, key string) (value []byte, revision uint64, err error) {
 	e, err := k.kv.Get(ctx, key)
 	if err != nil {
@@ -41,14 +41,14 @@ func (k *KV) Get(ctx context.Context, key string) (value []byte, revision uint64
 	return e.Value(), e.Revision(), nil
 }
 
-// Put sets key whatever it was.
+// Put sets key unconditionally.
 func (k *KV) Put(ctx context.Context, key string, value []byte) error {
 	_, err := k.kv.Put(ctx, key, value)
 	return k.wrap("put", key, err)
 }
 
-// Update sets key if it still has this revision, or does not exist and revision is 0, and returns the new revision;
-// else it returns ErrKeyConflict.
+// Update sets key and returns its new revision. It returns ErrKeyConflict unless key has the given revision; revision 0
+// means that key does not exist.
 func (k *KV) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	var err error
 	if revision == 0 {
@@ -59,12 +59,12 @@ func (k *KV) Update(ctx context.Context, key string, value []byte, revision uint
 	return revision, k.wrap("update", key, err)
 }
 
-// Delete removes key; it is no error when key does not exist.
+// Delete deletes key. Deleting a missing key is not an error.
 func (k *KV) Delete(ctx context.Context, key string) error {
 	return k.wrap("delete", key, k.kv.Delete(ctx, key))
 }
 
-// Keys returns all keys, in no order.
+// Keys returns all keys, unordered.
 func (k *KV) Keys(ctx context.Context) ([]string, error) {
 	keys, err := k.kv.Keys(ctx)
 	if errors.Is(err, natsjs.ErrNoKeysFound) {
@@ -76,22 +76,22 @@ func (k *KV) Keys(ctx context.Context) ([]string, error) {
 	return keys, nil
 }
 
-// Each calls fn with every key, its value and its revision, in no order, until fn returns an error. It reads the whole
-// bucket at once, so it is much faster than Keys and Get.
+// Each calls fn with the key, value and revision of every entry, unordered, until fn returns an error. It reads the bucket
+// in one request and is much faster than Keys and Get.
 func (k *KV) Each(ctx context.Context, fn func(key string, value []byte, revision uint64) error) error {
 	w, err := k.kv.WatchAll(ctx, natsjs.IgnoreDeletes())
 	if err != nil {
 		return fmt.Errorf("read %s: %w", k.bucket, err)
 	}
-	defer func() { _ = w.Stop() }() // a watcher that cannot be stopped ends with the connection
+	defer func() { _ = w.Stop() }() // a watcher that fails to stop ends with the connection
 	for {
 		select {
 		case e, ok := <-w.Updates():
 			switch {
 			case !ok:
-				return fmt.Errorf("read %s: %w", k.bucket, errBroken)
+				return fmt.Errorf("read %s: %w", k.bucket, errInterrupted)
 			case e == nil:
-				return nil // these were all
+				return nil // end of the bucket
 			}
 			if err := fn(e.Key(), e.Value(), e.Revision()); err != nil {
 				return err
@@ -102,14 +102,14 @@ func (k *KV) Each(ctx context.Context, fn func(key string, value []byte, revisio
 	}
 }
 
-// Forget removes key, if it has no newer revision than this one. Unlike Delete it leaves nothing behind: a bucket from
-// which very many keys were deleted is full of markers that say so.
+// Purge removes key unless it has a newer revision. Unlike Delete it leaves no delete marker, of which a bucket with many
+// deletions is full.
 func (k *KV) Purge(ctx context.Context, key string, revision uint64) error {
 	stream, err := k.js.Stream(ctx, "KV_"+k.bucket)
 	if err == nil {
 		err = stream.Purge(ctx, natsjs.WithPurgeSubject("$KV."+k.bucket+"."+key), natsjs.WithPurgeSequence(revision+1))
 	}
-	return k.wrap("forget", key, err)
+	return k.wrap("purge", key, err)
 }
 
 func (k *KV) wrap(verb, key string, err error) error {

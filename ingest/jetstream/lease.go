@@ -6,18 +6,20 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// DefaultLeaseTTL is how long a dead owner keeps a lease.
+// DefaultLeaseTTL is the time after which the lease of a dead owner expires.
 const DefaultLeaseTTL = 15 * time.Second
 
 // Errors of leases.
 var (
 	ErrLeaseHeld = errors.New("another process holds the lease")
-	ErrLeaseLost = errors.New("another process took the lease over")
+	ErrLeaseLost = errors.New("another process took over the lease")
 )
 
-// A LeaseHeldError wraps ErrLeaseHeld and says who holds the lease, and until when at least.
+// A LeaseHeldError wraps ErrLeaseHeld with the owner and the earliest expiry of the lease.
 type LeaseHeldError struct {
 	Owner string
 	Until time.Time // by the owner's clock
@@ -29,22 +31,22 @@ func (e *LeaseHeldError) Error() string {
 
 func (e *LeaseHeldError) Unwrap() error { return ErrLeaseHeld }
 
-// checkpoint is what a partition's key in the bucket holds.
+// A checkpoint is the value of a partition's key in the bucket.
 type checkpoint struct {
 	Stored     uint64    `json:"stored"`      // every effect of every sequence up to it is stored
-	ReplayFrom uint64    `json:"replay_from"` // the oldest sequence that live state still needs
-	Epoch      uint64    `json:"epoch"`       // one more each time the lease is taken
-	Owner      string    `json:"owner"`       // "" when nobody holds the lease
-	Lease      time.Time `json:"lease"`       // until when Owner holds it
-	Stream     time.Time `json:"stream"`      // when the stream was created that the sequences belong to
+	ReplayFrom uint64    `json:"replay_from"` // the oldest sequence that live state needs
+	Epoch      uint64    `json:"epoch"`       // incremented each time the lease is taken
+	Owner      string    `json:"owner"`       // "" when the lease is free
+	Lease      time.Time `json:"lease"`       // expiry of Owner's lease
+	Stream     time.Time `json:"stream"`      // creation time of the stream that the sequences refer to
 
-	// Of more than one partition only.
-	Clear   uint64 `json:"clear,omitempty"`   // up to it, nothing of the partition was left to read: losses are looked for after it
-	Tallied int64  `json:"tallied,omitempty"` // second up to which the tallies of a former number of partitions count
+	// Only with several partitions.
+	CaughtUp  uint64 `json:"caught_up,omitempty"`  // the partition had no unread events up to it: losses are counted after it
+	LastTally int64  `json:"last_tally,omitempty"` // last second whose tallies the partitions before a repartitioning published
 }
 
-// A lease is the right to move one partition's checkpoint. Every write is a compare-and-set, so that a process which
-// only believes that it still holds the lease cannot move it.
+// A lease is the right to move one partition's checkpoint. Every write is a compare-and-set, so a process whose lease
+// has expired unnoticed cannot move it.
 type lease struct {
 	c     *Conn
 	kv    *KV
@@ -52,15 +54,103 @@ type lease struct {
 	owner string
 	ttl   time.Duration
 
-	turn chan struct{} // holds the token of whoever may use the fields below
-	cp   checkpoint
-	rev  uint64
+	mu  mutex // guards the rest
+	cp  checkpoint
+	rev uint64
 }
 
-// takeLease takes the lease unless someone else holds it. A lease that owner itself holds is taken too: it is from a
-// former life of the same process. adjust fits the checkpoint to the stream before it is written.
+// A mutex is a mutual exclusion lock with cancelable waiting.
+type mutex chan struct{}
+
+func (m mutex) lock(ctx context.Context) error {
+	select {
+	case m <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return ctx.Err()
+	}
+}
+
+func (m mutex) unlock() { <-m }
+
+// WithLease runs fn while this process holds the lease name, and stands by while another process holds it. The context
+// of fn ends when the lease is lost or cannot be renewed for its whole TTL; WithLease then stands by and calls fn again.
+// It returns the error of fn, or nil when ctx ends.
+func (c *Conn) WithLease(ctx context.Context, name, owner string, ttl time.Duration, fn func(ctx context.Context) error) error {
+	kv, err := c.KV(ctx, event.BucketCheckpoint)
+	if err != nil {
+		return err
+	}
+	for standby := false; ; {
+		l, err := c.takeLease(ctx, kv, "lease."+name, owner, ttl, func(*checkpoint) {})
+		var held *LeaseHeldError
+		switch {
+		case ctx.Err() != nil:
+			return nil
+		case errors.As(err, &held):
+			if !standby {
+				c.log.Info("another process holds the lease, standing by", "lease", name, "owner", held.Owner)
+			}
+			standby = true
+			if sleep(ctx, max(ttl/8, time.Millisecond)) != nil {
+				return nil
+			}
+			continue
+		case err != nil:
+			return err
+		}
+		standby = false
+		lost, err := l.run(ctx, fn)
+		if !lost {
+			return err
+		}
+		c.log.Warn("lease lost", "lease", name)
+	}
+}
+
+// run calls fn and renews the lease until fn returns.
+func (l *lease) run(ctx context.Context, fn func(context.Context) error) (lost bool, err error) {
+	ctx, cancel := context.WithCancelCause(ctx)
+	renewed := make(chan struct{})
+	go func() {
+		defer close(renewed)
+		if err := l.renewBeforeExpiry(ctx); ctx.Err() == nil {
+			cancel(errors.Join(ErrLeaseLost, err))
+		}
+	}()
+	err = fn(ctx)
+	lost = errors.Is(context.Cause(ctx), ErrLeaseLost)
+	cancel(nil)
+	<-renewed
+	if !lost {
+		if rerr := l.release(context.WithoutCancel(ctx)); rerr != nil && !errors.Is(rerr, ErrLeaseLost) {
+			l.c.log.Warn("lease not released; it expires", "lease", l.key, "err", rerr)
+		}
+	}
+	return lost, err
+}
+
+// renewBeforeExpiry renews the lease until ctx ends. Unlike renew it fails when the lease expires: while NATS is
+// unreachable, the process cannot know the owner of an expired lease.
+func (l *lease) renewBeforeExpiry(ctx context.Context) error {
+	for {
+		expires := time.Now().Add(l.ttl)
+		if err := sleep(ctx, l.ttl/3); err != nil {
+			return err
+		}
+		write, cancel := context.WithDeadline(ctx, expires)
+		err := l.write(write, func(*checkpoint) {})
+		cancel()
+		if err != nil {
+			return err
+		}
+	}
+}
+
+// takeLease takes the lease unless another owner holds it. A lease already held by owner is taken too: it belongs to a
+// previous run of the same process. adjust fits the checkpoint to the stream before it is written.
 func (c *Conn) takeLease(ctx context.Context, kv *KV, key, owner string, ttl time.Duration, adjust func(*checkpoint)) (*lease, error) {
-	l := &lease{c: c, kv: kv, key: key, owner: owner, ttl: ttl, turn: make(chan struct{}, 1)}
+	l := &lease{c: c, kv: kv, key: key, owner: owner, ttl: ttl, mu: make(mutex, 1)}
 	err := c.retry(ctx, func(ctx context.Context) error {
 		for {
 			cp, rev, err := readCheckpoint(ctx, kv, key)
@@ -84,7 +174,6 @@ func (c *Conn) takeLease(ctx context.Context, kv *KV, key, owner string, ttl tim
 	if err != nil {
 		return nil, fmt.Errorf("take lease %s: %w", key, err)
 	}
-	l.turn <- struct{}{}
 	return l, nil
 }
 
@@ -95,7 +184,7 @@ func readCheckpoint(ctx context.Context, kv *KV, key string) (checkpoint, uint64
 		return cp, 0, err
 	}
 	if err := json.Unmarshal(b, &cp); err != nil {
-		return cp, 0, fmt.Errorf("read checkpoint %s: %w; delete the key to start at the stream's first event", key, err)
+		return cp, 0, fmt.Errorf("read checkpoint %s: %w; delete the key to read the stream from its first event", key, err)
 	}
 	return cp, rev, nil
 }
@@ -103,19 +192,17 @@ func readCheckpoint(ctx context.Context, kv *KV, key string) (checkpoint, uint64
 func (cp *checkpoint) encode() []byte {
 	b, err := json.Marshal(cp)
 	if err != nil {
-		panic("BUG: encode checkpoint: " + err.Error()) // numbers, text and times of this century
+		panic("BUG: encode checkpoint: " + err.Error()) // it has only numbers, text and valid times
 	}
 	return b
 }
 
-// write changes the checkpoint and renews the lease; it waits for a NATS that is away until ctx ends.
+// write changes the checkpoint and renews the lease. It waits for an unreachable NATS until ctx ends.
 func (l *lease) write(ctx context.Context, change func(*checkpoint)) error {
-	select {
-	case <-l.turn:
-	case <-ctx.Done():
-		return ctx.Err()
+	if err := l.mu.lock(ctx); err != nil {
+		return err
 	}
-	defer func() { l.turn <- struct{}{} }()
+	defer l.mu.unlock()
 	next := l.cp
 	next.Lease = l.c.now().Add(l.ttl).UTC()
 	change(&next)
@@ -136,7 +223,7 @@ func (l *lease) write(ctx context.Context, change func(*checkpoint)) error {
 	return nil
 }
 
-// afterConflict writes next over what is there if that is of this lease: a write whose answer was lost.
+// afterConflict overwrites a checkpoint of this lease with next: it is from a write whose response was lost.
 func (l *lease) afterConflict(ctx context.Context, next checkpoint) (uint64, error) {
 	cp, rev, err := readCheckpoint(ctx, l.kv, l.key)
 	switch {
@@ -152,14 +239,14 @@ func (l *lease) afterConflict(ctx context.Context, next checkpoint) (uint64, err
 	return rev, err
 }
 
-// release gives the lease back so that anyone may take it at once.
+// release frees the lease for the next owner.
 func (l *lease) release(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
 	return l.write(ctx, func(cp *checkpoint) { cp.Owner, cp.Lease = "", time.Time{} })
 }
 
-// renew keeps the lease until ctx ends or the lease is lost; change may add to what is written.
+// renew renews the lease until ctx ends or the lease is lost. change may update the checkpoint.
 func (l *lease) renew(ctx context.Context, change func(*checkpoint)) error {
 	t := time.NewTicker(max(l.ttl/3, time.Millisecond))
 	defer t.Stop()

@@ -9,40 +9,40 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-func TestLeaseHeldExpiredLost(t *testing.T) {
+func TestLeaseTakenOver(t *testing.T) {
 	n := startNATS(t)
 	c, ctx := n.connect(t)
 	publish(t, ctx, c, 1, 4)
-	a := open(t, ctx, c, "a")
-	read(t, ctx, a, 3)
+	a := openReader(t, ctx, c, "a")
+	readN(t, ctx, a, 3)
 
 	other, _ := n.connect(t)
 	_, err := other.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: "b"})
 	var held *LeaseHeldError
 	if !errors.Is(err, ErrLeaseHeld) || !errors.As(err, &held) || held.Owner != "a" || time.Until(held.Until) <= 0 {
-		t.Fatalf("b beside a: %v", err)
+		t.Fatalf("b while a holds the lease: %v", err)
 	}
 
-	// To b it is later than a's lease: a did not renew it in time.
+	// By the clock of b the lease of a has expired.
 	other.now = func() time.Time { return held.Until.Add(time.Minute) }
-	b := open(t, ctx, other, "b")
+	b := openReader(t, ctx, other, "b")
 	if b.Epoch() != a.Epoch()+1 {
 		t.Errorf("epochs %d and %d", a.Epoch(), b.Epoch())
 	}
 	if err := a.Commit(ctx, 3, 0); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("a zombie's commit: %v", err)
+		t.Errorf("commit without the lease: %v", err)
 	}
 	if _, err := a.Next(ctx, 1, time.Minute); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("a zombie reads: %v", err)
+		t.Errorf("read without the lease: %v", err)
 	}
 	if err := a.Close(ctx); err != nil {
-		t.Errorf("a zombie's close: %v", err)
+		t.Errorf("close without the lease: %v", err)
 	}
-	if got := read(t, ctx, b, 3); got[0].Seq != 1 || got[0].Replay {
+	if got := readN(t, ctx, b, 3); got[0].Seq != 1 || got[0].Replay {
 		t.Errorf("b got %+v", got)
 	}
 	if err := b.Commit(ctx, 3, 0); err != nil {
-		t.Errorf("b after a's close: %v", err)
+		t.Errorf("commit of b after the close of a: %v", err)
 	}
 }
 
@@ -70,37 +70,39 @@ func TestLeaseRenewedWhileIdle(t *testing.T) {
 			break
 		}
 	}
-	// The renewals are the reader's own: they do not get in the way of its commits.
+	// The renewals do not conflict with the reader's commits.
 	publish(t, ctx, c, 1, 2)
-	read(t, ctx, r, 1)
+	readN(t, ctx, r, 1)
 	if err := r.Commit(ctx, 1, 0); err != nil {
 		t.Error(err)
 	}
 }
 
-// A process that died without giving its lease back takes it back at once under its own name.
+// A process that died without releasing its lease takes it back immediately under the same name.
 func TestLeaseTakenBack(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	dead := open(t, ctx, c, "a")
-	again := open(t, ctx, c, "a")
+	dead := openReader(t, ctx, c, "a")
+	again := openReader(t, ctx, c, "a")
 	if again.Epoch() != 2 {
 		t.Errorf("epoch %d", again.Epoch())
 	}
 	if err := dead.Commit(ctx, 0, 0); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("the former life commits: %v", err)
+		t.Errorf("commit of the previous run: %v", err)
 	}
 }
 
-// An answer that was lost is not another process.
-func TestLeaseOwnWriteTwice(t *testing.T) {
+// A write whose response was lost does not lose the lease.
+func TestLeaseResponseLost(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	r := open(t, ctx, c, "a")
+	r := openReader(t, ctx, c, "a")
 	if err := r.lease.write(ctx, func(*checkpoint) {}); err != nil {
 		t.Fatal(err)
 	}
-	<-r.lease.turn
-	r.lease.rev-- // as if that answer had not come
-	r.lease.turn <- struct{}{}
+	if err := r.lease.mu.lock(ctx); err != nil {
+		t.Fatal(err)
+	}
+	r.lease.rev-- // as if the response was lost
+	r.lease.mu.unlock()
 	if err := r.Commit(ctx, 0, 0); err != nil {
 		t.Error(err)
 	}
@@ -116,7 +118,7 @@ func TestLeaseOwnWriteTwice(t *testing.T) {
 	}
 }
 
-func TestUnreadableCheckpoint(t *testing.T) {
+func TestInvalidCheckpoint(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
@@ -126,15 +128,15 @@ func TestUnreadableCheckpoint(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: "a"}); err == nil {
-		t.Error("an unreadable checkpoint was overwritten")
+		t.Error("an invalid checkpoint was overwritten")
 	}
 }
 
-// With NATS away, a commit waits as long as it may, and closing does not wait at all.
+// While NATS is down, Commit waits until its context ends and Close does not wait.
 func TestCommitAndCloseWithoutNATS(t *testing.T) {
 	n := startNATS(t)
 	c, ctx := n.connect(t)
-	r := open(t, ctx, c, "a")
+	r := openReader(t, ctx, c, "a")
 	n.s.Shutdown()
 	short, cancel := context.WithTimeout(ctx, 100*time.Millisecond)
 	defer cancel()
@@ -143,7 +145,7 @@ func TestCommitAndCloseWithoutNATS(t *testing.T) {
 	}
 	begun := time.Now()
 	if err := r.Close(short); err == nil {
-		t.Error("the lease was given back to nobody")
+		t.Error("the lease was released without NATS")
 	}
 	if d := time.Since(begun); d > 2*time.Second {
 		t.Errorf("close took %v", d)

@@ -11,8 +11,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// spread publishes the events from..to-1, each of a conversation of its own.
-func spread(t testing.TB, ctx context.Context, c *Conn, from, to int) {
+// publishConversations publishes the events from..to-1, each with its own conversation.
+func publishConversations(t testing.TB, ctx context.Context, c *Conn, from, to int) {
 	t.Helper()
 	p := c.NewPublisher(0)
 	for i := from; i < to; i++ {
@@ -27,7 +27,7 @@ func spread(t testing.TB, ctx context.Context, c *Conn, from, to int) {
 	}
 }
 
-func openPart(t testing.TB, ctx context.Context, c *Conn, p, n int) *Reader {
+func openPartition(t testing.TB, ctx context.Context, c *Conn, p, n int) *Reader {
 	t.Helper()
 	r, err := c.OpenReader(ctx, ReaderConfig{Partition: p, Partitions: n, Owner: "a"})
 	if err != nil {
@@ -37,8 +37,8 @@ func openPart(t testing.TB, ctx context.Context, c *Conn, p, n int) *Reader {
 	return r
 }
 
-// Every subject of the contract belongs to one partition of N, and is filtered by the server as it decodes.
-func TestPartitionsAreDisjointAndWhole(t *testing.T) {
+// Every valid subject belongs to exactly one partition.
+func TestPartitionSubjects(t *testing.T) {
 	for _, n := range []int{2, 3, 4, 256} {
 		owner := map[string]int{}
 		var total uint64
@@ -60,15 +60,15 @@ func TestPartitionsAreDisjointAndWhole(t *testing.T) {
 			}
 		}
 		if total != 1000 {
-			t.Errorf("n=%d: the shares of 1000 lost events add up to %d", n, total)
+			t.Errorf("n=%d: the shares of 1000 events add up to %d", n, total)
 		}
 	}
 }
 
 func TestPartitionsReadEverythingOnce(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	setLayout(t, ctx, c, 3)
-	spread(t, ctx, c, 0, 300)
+	repartition(t, ctx, c, 3)
+	publishConversations(t, ctx, c, 0, 300)
 	for _, subject := range []string{"llmtap.v1.odd", "llmtap.v1.odd.one", "llmtap.v1.request.s.00.more"} {
 		if _, err := c.js.Publish(ctx, subject, nil); err != nil {
 			t.Fatal(err)
@@ -76,7 +76,7 @@ func TestPartitionsReadEverythingOnce(t *testing.T) {
 	}
 	seen := map[uint64]bool{}
 	for p := range 3 {
-		r, last := openPart(t, ctx, c, p, 3), uint64(0)
+		r, last := openPartition(t, ctx, c, p, 3), uint64(0)
 		var until time.Time
 		for ok := false; !ok; until, ok = r.CaughtUp(ctx) {
 			msgs, err := r.Next(ctx, 50, 20*time.Millisecond)
@@ -105,14 +105,14 @@ func TestPartitionsReadEverythingOnce(t *testing.T) {
 	}
 }
 
-// A message above a partition's share of a pull comes all the same.
+// A message larger than a partition's share of a pull is delivered.
 func TestLargeMessageInPartition(t *testing.T) {
 	n := startNATS(t)
 	c, ctx := n.connect(t)
-	setLayout(t, ctx, c, 64)
+	repartition(t, ctx, c, 64)
 	e := testEvent(1, 900_000)
 	if pullBytes/64 > len(e.Body) {
-		t.Fatal("the message is not large enough for this test")
+		t.Fatal("the message is too small for this test")
 	}
 	p := c.NewPublisher(0)
 	for i := range 3 {
@@ -124,24 +124,24 @@ func TestLargeMessageInPartition(t *testing.T) {
 	if err := p.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	read(t, ctx, openPart(t, ctx, c, int(e.Shard())%64, 64), 3)
+	readN(t, ctx, openPartition(t, ctx, c, int(e.Shard())%64, 64), 3)
 }
 
-// What the stream drops is counted by the partitions together; that a partition had nothing to read is no loss.
+// Partitions count the events dropped by the stream together; an idle partition loses nothing.
 func TestPartitionsLost(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	setLayout(t, ctx, c, 2)
+	repartition(t, ctx, c, 2)
 	s, err := c.js.Stream(ctx, event.StreamEvents)
 	if err != nil {
 		t.Fatal(err)
 	}
 	publish(t, ctx, c, 0, 50) // all of one conversation
 	busy := int(testEvent(0, 0).Shard()) % 2
-	r := openPart(t, ctx, c, busy, 2)
-	idle := openPart(t, ctx, c, 1-busy, 2)
-	read(t, ctx, r, 50)
+	r := openPartition(t, ctx, c, busy, 2)
+	idle := openPartition(t, ctx, c, 1-busy, 2)
+	readN(t, ctx, r, 50)
 	for _, ok := idle.CaughtUp(ctx); !ok; _, ok = idle.CaughtUp(ctx) {
-		none(t, ctx, idle)
+		expectNone(t, ctx, idle)
 	}
 	for p, stored := range map[*Reader]uint64{r: 50, idle: 0} {
 		if err := p.Commit(ctx, stored, 0); err != nil {
@@ -151,12 +151,12 @@ func TestPartitionsLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	if err := s.Purge(ctx, natsjs.WithPurgeSequence(41)); err != nil { // 40 are gone, which both had seen
+	if err := s.Purge(ctx, natsjs.WithPurgeSequence(41)); err != nil { // drops 40 events that were read
 		t.Fatal(err)
 	}
 	f := func(want uint64) {
 		t.Helper()
-		r, idle := openPart(t, ctx, c, busy, 2), openPart(t, ctx, c, 1-busy, 2)
+		r, idle := openPartition(t, ctx, c, busy, 2), openPartition(t, ctx, c, 1-busy, 2)
 		if got := r.Lost() + idle.Lost(); got != want {
 			t.Errorf("lost %d and %d, want %d", r.Lost(), idle.Lost(), want)
 		}
@@ -168,21 +168,21 @@ func TestPartitionsLost(t *testing.T) {
 	}
 	f(0)
 	publish(t, ctx, c, 50, 101)
-	if err := s.Purge(ctx, natsjs.WithPurgeSequence(92)); err != nil { // 41 go that nobody saw
+	if err := s.Purge(ctx, natsjs.WithPurgeSequence(92)); err != nil { // drops 41 unread events
 		t.Fatal(err)
 	}
 	f(41)
 }
 
-// A reader that lags behind learns of what goes before it comes to it.
+// A reader with a backlog counts the events that are dropped before it reads them.
 func TestPartitionLostWhileReading(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	setLayout(t, ctx, c, 2)
-	spread(t, ctx, c, 0, 10_000)
+	repartition(t, ctx, c, 2)
+	publishConversations(t, ctx, c, 0, 10_000)
 	var readers []*Reader
 	for p := range 2 {
-		r := openPart(t, ctx, c, p, 2)
-		read(t, ctx, r, 1)
+		r := openPartition(t, ctx, c, p, 2)
+		readN(t, ctx, r, 1)
 		readers = append(readers, r)
 	}
 	s, err := c.js.Stream(ctx, event.StreamEvents)
@@ -204,7 +204,7 @@ func TestPartitionLostWhileReading(t *testing.T) {
 		}
 		lost += r.Lost()
 	}
-	if sum := int(lost) + got; lost == 0 || sum < 8_000 || sum > 12_000 { // of which partition it was is partly an estimate
+	if sum := int(lost) + got; lost == 0 || sum < 8_000 || sum > 12_000 { // the share of each partition is an estimate
 		t.Errorf("%d read and %d lost of 10000", got, lost)
 	}
 }

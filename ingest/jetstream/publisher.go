@@ -12,12 +12,12 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// ackTimeout is how long an acknowledgement may take before the event is sent again.
+// ackTimeout is the time after which an unacknowledged event is sent again.
 const ackTimeout = 10 * time.Second
 
-// A Publisher publishes events in order without waiting for each acknowledgement. Up to its window of events are in
-// flight; when NATS goes away they are kept and sent again, in order, and their message ids keep JetStream from storing
-// one twice (within its duplicate window of two minutes). A Publisher may be used by several goroutines.
+// A Publisher publishes events in order, with up to a window of unacknowledged events. When NATS is unreachable it keeps
+// the window and sends it again, in order; message ids prevent duplicates within JetStream's duplicate window of two
+// minutes. A Publisher is safe for concurrent use.
 type Publisher struct {
 	c      *Conn
 	js     natsjs.JetStream
@@ -25,16 +25,16 @@ type Publisher struct {
 
 	acked, failed atomic.Uint64
 
-	turn chan struct{} // holds the token of whoever may use the fields below
-	// queue is what has no acknowledgement yet, oldest first; queue[:sent] was sent over the connection that has seen
-	// this many reconnects.
+	mu mutex // guards the rest
+	// queue contains the unacknowledged events, oldest first. queue[:sent] was sent over the connection with this number of
+	// reconnects.
 	queue      []inFlight
 	sent       int
 	reconnects uint64
-	first      error // of the failures since the last Flush
+	firstErr   error // first failure since the last Flush
 }
 
-// inFlight is one event on its way. A send that can never succeed leaves err and no future.
+// inFlight is an unacknowledged event. An event that cannot be sent has err and no future.
 type inFlight struct {
 	msg    *nats.Msg
 	future natsjs.PubAckFuture
@@ -42,35 +42,33 @@ type inFlight struct {
 	since  time.Time
 }
 
-// NewPublisher returns a publisher with at most window events in flight; 256 is a good window, 0 means it.
+// NewPublisher returns a publisher with at most window events in flight. The default is 256.
 func (c *Conn) NewPublisher(window int) *Publisher {
 	if window < 1 {
 		window = 256
 	}
-	// The limit of nats.go is never reached: a resend may double what is pending there.
+	// The limit of nats.go is never reached, even though a resend doubles its number of pending events.
 	js, err := natsjs.New(c.nc, natsjs.WithPublishAsyncMaxPending(4*window), natsjs.WithPublishAsyncTimeout(ackTimeout))
 	if err != nil {
 		panic("BUG: options of the publisher: " + err.Error())
 	}
-	p := &Publisher{c: c, js: js, window: window, turn: make(chan struct{}, 1)}
-	p.turn <- struct{}{}
-	return p
+	return &Publisher{c: c, js: js, window: window, mu: make(mutex, 1)}
 }
 
-// Publish sends e, and waits only while the window is full. Until Flush returns, e's body must not change. An error
-// says that e was not taken: ctx ended, or e can never be sent (a body over the server's max_payload). What JetStream
-// refuses later is counted, and reported by Flush.
+// Publish sends e. It blocks only while the window is full. The body of e must not change until Flush returns. On an
+// error e was not accepted: ctx ended, or e can never be sent (a body over the server's max_payload). Later rejections
+// by JetStream are counted and returned by Flush.
 func (p *Publisher) Publish(ctx context.Context, e *event.Event) error {
 	msg := &nats.Msg{Subject: e.Subject(), Header: nats.Header(e.Encode()), Data: e.Body}
-	if err := p.begin(ctx); err != nil {
+	if err := p.mu.lock(ctx); err != nil {
 		return err
 	}
-	defer p.end()
+	defer p.mu.unlock()
 	for p.sent > 0 && p.queue[0].acked() {
 		p.pop(nil)
 	}
 	for len(p.queue) >= p.window {
-		if err := p.settle(ctx); err != nil {
+		if err := p.waitOldest(ctx); err != nil {
 			return fmt.Errorf("publish event: %w", err)
 		}
 	}
@@ -85,44 +83,33 @@ func (p *Publisher) Publish(ctx context.Context, e *event.Event) error {
 	return nil
 }
 
-// Flush waits until everything published is acknowledged or refused, and returns the first refusal since the last
-// Flush. When ctx ends first, what is in flight stays so.
+// Flush waits until every published event is acknowledged or rejected, and returns the first rejection since the last
+// Flush. If ctx ends first, the events stay in flight.
 func (p *Publisher) Flush(ctx context.Context) error {
-	if err := p.begin(ctx); err != nil {
+	if err := p.mu.lock(ctx); err != nil {
 		return err
 	}
-	defer p.end()
+	defer p.mu.unlock()
 	for len(p.queue) > 0 {
-		if err := p.settle(ctx); err != nil {
+		if err := p.waitOldest(ctx); err != nil {
 			return fmt.Errorf("wait for %d acknowledgements: %w", len(p.queue), err)
 		}
 	}
-	first := p.first
-	p.first = nil
-	return first
+	err := p.firstErr
+	p.firstErr = nil
+	return err
 }
 
-// Acked is the number of events that JetStream has stored, Failed of those it never will.
+// Acked returns the number of events stored by JetStream.
 func (p *Publisher) Acked() uint64 { return p.acked.Load() }
 
-// Failed is the number of events that could not be published; each was reported by Publish or Flush.
+// Failed returns the number of events that could not be published; each was reported by Publish or Flush.
 func (p *Publisher) Failed() uint64 { return p.failed.Load() }
 
-func (p *Publisher) begin(ctx context.Context) error {
-	select {
-	case <-p.turn:
-		return nil
-	case <-ctx.Done():
-		return ctx.Err()
-	}
-}
-
-func (p *Publisher) end() { p.turn <- struct{}{} }
-
-// push sends what is not sent yet, as far as the connection takes it.
+// push sends the unsent events until the connection rejects one.
 func (p *Publisher) push() {
-	// After a reconnect it is unknown what arrived of what was sent. Sending on would put later events before those
-	// that were lost, so all are sent again first; JetStream drops the duplicates.
+	// After a reconnect it is unknown which events arrived. Sending later events first would change the order, so all
+	// events are sent again; JetStream drops the duplicates.
 	if n := p.c.nc.Stats().Reconnects; n != p.reconnects {
 		p.reconnects, p.sent = n, 0
 	}
@@ -139,7 +126,7 @@ func (p *Publisher) push() {
 	}
 }
 
-// acked reports whether f is stored, without waiting.
+// acked reports without waiting whether f is stored.
 func (f *inFlight) acked() bool {
 	if f.err != nil {
 		return false
@@ -152,10 +139,10 @@ func (f *inFlight) acked() bool {
 	}
 }
 
-// settle waits for what becomes of the oldest event in flight, sending again as often as that takes. It returns an
-// error only when ctx ends.
-func (p *Publisher) settle(ctx context.Context) error {
-	for wait := 20 * time.Millisecond; ; wait = min(2*wait, 250*time.Millisecond) {
+// waitOldest waits until the oldest event in flight is acknowledged or rejected, and sends events again as needed. It
+// fails only when ctx ends.
+func (p *Publisher) waitOldest(ctx context.Context) error {
+	for wait := newBackOff(250 * time.Millisecond); ; {
 		p.push()
 		if p.sent > 0 {
 			f := &p.queue[0]
@@ -177,21 +164,21 @@ func (p *Publisher) settle(ctx context.Context) error {
 				return ctx.Err()
 			}
 		}
-		if err := sleep(ctx, wait); err != nil {
+		if err := sleep(ctx, wait.NextBackOff()); err != nil {
 			return err
 		}
 	}
 }
 
-// pop removes the oldest event: stored, or refused with err.
+// pop removes the oldest event, which is stored or was rejected with err.
 func (p *Publisher) pop(err error) {
 	f := p.queue[0]
 	p.queue[0] = inFlight{}
 	p.queue, p.sent = p.queue[1:], p.sent-1
 	if err != nil {
 		p.countFailed()
-		if p.first == nil {
-			p.first = fmt.Errorf("publish to %s: %w", f.msg.Subject, err)
+		if p.firstErr == nil {
+			p.firstErr = fmt.Errorf("publish to %s: %w", f.msg.Subject, err)
 		}
 		return
 	}

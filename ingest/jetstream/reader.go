@@ -13,126 +13,127 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// Bounds of what a reader holds ready for Next, beside one pull request on its way.
+// Bounds of the messages that a reader buffers for Next, in addition to one pull request in flight.
 const (
-	readyMessages = 2000
-	readyBytes    = 32 << 20
+	bufferMessages = 2000
+	bufferBytes    = 32 << 20
 )
 
-// A Message is one message of the stream.
+// A Message is a message of the event stream.
 type Message struct {
 	Seq    uint64
-	Time   time.Time    // the stream's timestamp
-	Event  *event.Event // nil when undecodable
-	Err    error        // why it is undecodable; it wraps event.ErrMalformed
-	Replay bool         // its effects are stored already; it is here to rebuild state
+	Time   time.Time    // timestamp of the stream
+	Event  *event.Event // nil if undecodable
+	Err    error        // decoding error; it wraps event.ErrMalformed
+	Replay bool         // its effects are already stored; it only rebuilds state
 }
 
-// A Reader reads one partition of the stream of events in order and keeps its checkpoint. Next and CaughtUp are for one
-// goroutine; the other methods for any.
+// A Reader reads one partition of the event stream in order and keeps its checkpoint. Next and CaughtUp must be called
+// from one goroutine; the other methods are safe for concurrent use.
 type Reader struct {
-	c       *Conn
-	cfg     ReaderConfig
-	label   string // of metrics: the partition
-	lease   *lease
-	stored  uint64 // when the reader was opened: up to it everything is a replay
-	epoch   uint64
-	tallied int64
-	created time.Time // of the stream
-	last    uint64    // of the stream, when the reader was opened
-	follow  *follower
-	stop    context.CancelFunc
-	done    sync.WaitGroup
-	closed  sync.Once
-	looked  time.Time // CaughtUp's: when it last noted what is clear
+	c          *Conn
+	cfg        ReaderConfig
+	label      string // partition, for metrics
+	lease      *lease
+	stored     uint64 // checkpoint when the reader was opened: messages up to it are replays
+	epoch      uint64
+	lastTally  int64
+	created    time.Time // creation time of the stream
+	last       uint64    // last sequence of the stream when the reader was opened
+	follow     *follower
+	stop       context.CancelFunc
+	done       sync.WaitGroup
+	closed     sync.Once
+	caughtUpAt time.Time // of CaughtUp: when it last updated caughtUp
 
-	seen  uint64        // the follower's: newest sequence taken
-	left  uint64        // the follower's: how many were left to deliver then, if known; else 0
-	ready chan struct{} // cap 1: something to look at for Next
-	room  chan struct{} // cap 1: Next took something
+	received      uint64        // of the follower: last sequence received
+	pendingBefore uint64        // of the follower: pending messages at that sequence; 0: unknown
+	ready         chan struct{} // capacity 1: wakes Next
+	room          chan struct{} // capacity 1: wakes the follower after Next
 
-	mu       sync.Mutex // guards the rest
-	buf      []Message  // decoded, not yet returned by Next
-	bytes    int        // of the bodies in buf
-	behind   uint64     // messages in the stream after the last of buf, when that was delivered
-	attached bool
-	cp       checkpoint // as last written
-	given    uint64     // newest sequence returned by Next
-	clear    uint64     // up to it, nothing of the partition is left to read
-	counted  uint64     // up to it, losses are counted
-	ends     bool       // at until
-	until    uint64
-	lost     uint64
-	err      error // why the reader is over
+	mu            sync.Mutex // guards the rest
+	buf           []Message  // decoded, not yet returned by Next
+	bytes         int        // of the bodies in buf
+	backlog       uint64     // messages in the stream after the last of buf at its delivery
+	attached      bool
+	cp            checkpoint // as last written
+	returned      uint64     // last sequence returned by Next
+	caughtUp      uint64     // the partition had no unread messages up to it
+	lossesCounted uint64     // losses up to it are counted
+	hasEnd        bool
+	end           uint64 // last sequence to return, if hasEnd
+	lost          uint64
+	err           error // why the reader ended
 }
 
-// start starts the two goroutines of the reader: one reads the stream, one renews the lease.
+// start starts the goroutines of the reader: one reads the stream, one renews the lease.
 func (r *Reader) start(created time.Time) {
 	ctx, stop := context.WithCancel(context.Background())
 	r.stop = stop
 	r.follow = &follower{
-		c: r.c, stream: event.StreamEvents, last: r.seen, created: created, subjects: r.cfg.subjects(), share: r.cfg.Partitions,
-		attached: func(pending uint64) { r.setAttached(true, pending) },
-		detached: func() { r.setAttached(false, 0) },
+		c: r.c, stream: event.StreamEvents, last: r.received, created: created, subjects: r.cfg.subjects(), share: r.cfg.Partitions,
+		onAttach: func(pending uint64) { r.setAttached(true, pending) },
+		onDetach: func() { r.setAttached(false, 0) },
 	}
 	if r.cfg.Partitions > 1 {
-		r.follow.asking = r.countGone
+		r.follow.beforePull = r.countDropped
 	}
 	r.done.Go(func() {
-		if err := r.follow.run(ctx, func(m *nats.Msg, meta *nats.MsgMetadata) error { return r.take(ctx, m, meta) }); ctx.Err() == nil {
+		err := r.follow.run(ctx, func(m *nats.Msg, meta *nats.MsgMetadata) error { return r.receive(ctx, m, meta) })
+		if ctx.Err() == nil {
 			r.fail(err)
 		}
 	})
 	r.done.Go(func() {
-		if err := r.lease.renew(ctx, r.noteClear); ctx.Err() == nil {
+		if err := r.lease.renew(ctx, r.setCaughtUp); ctx.Err() == nil {
 			r.fail(err)
 		}
 	})
 }
 
-func (r *Reader) setAttached(on bool, behind uint64) {
+func (r *Reader) setAttached(on bool, pending uint64) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if r.attached = on; on {
-		r.behind = behind
+		r.backlog = pending
 	}
 }
 
-// fail ends the reader: Next returns err once what was read before is taken.
+// fail ends the reader: Next returns err after the buffered messages.
 func (r *Reader) fail(err error) {
 	r.mu.Lock()
 	if r.err == nil {
 		r.err = err
 	}
 	r.mu.Unlock()
-	signal(r.ready)
+	wake(r.ready)
 }
 
-// signal wakes the one who waits on ch, or the next who will.
-func signal(ch chan struct{}) {
+// wake wakes the current or next receiver of ch.
+func wake(ch chan struct{}) {
 	select {
 	case ch <- struct{}{}:
 	default:
 	}
 }
 
-// take decodes m and puts it where Next finds it, waiting while enough is there.
-func (r *Reader) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) error {
+// receive decodes m and buffers it for Next. It blocks while the buffer is full.
+func (r *Reader) receive(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) error {
 	seq := meta.Sequence.Stream
-	r.countHole(seq, meta.NumPending)
-	r.seen = seq
+	r.countGap(seq, meta.NumPending)
+	r.received = seq
 	msg := Message{Seq: seq, Time: meta.Timestamp.UTC(), Replay: seq <= r.stored}
 	msg.Event, msg.Err = event.Decode(m.Subject, event.Header(m.Header), m.Data)
 	if msg.Err != nil && !msg.Replay {
-		r.c.deadLetter(ctx, m, seq, msg.Err)
+		r.c.deadLetterUndecodable(ctx, m, seq, msg.Err)
 	}
-	size := 0 // the body of an undecodable message is not kept
+	size := 0 // an undecodable body is not kept
 	if msg.Event != nil {
 		size = len(msg.Event.Body)
 	}
 	for {
 		r.mu.Lock()
-		if len(r.buf) == 0 || len(r.buf) < readyMessages/r.cfg.Partitions && r.bytes+size <= readyBytes/r.cfg.Partitions {
+		if len(r.buf) == 0 || len(r.buf) < bufferMessages/r.cfg.Partitions && r.bytes+size <= bufferBytes/r.cfg.Partitions {
 			break
 		}
 		r.mu.Unlock()
@@ -144,11 +145,11 @@ func (r *Reader) take(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadata) 
 	}
 	r.buf = append(r.buf, msg)
 	r.bytes += size
-	r.behind = meta.NumPending
+	r.backlog = meta.NumPending
 	first := len(r.buf) == 1
 	r.mu.Unlock()
 	if first {
-		signal(r.ready)
+		wake(r.ready)
 	}
 	r.c.m.received.Inc()
 	r.c.m.receivedBytes.Add(float64(len(m.Data)))
@@ -166,40 +167,41 @@ func (r *Reader) countLost(n uint64) {
 	r.c.log.Error("events left the stream before they were read; raise max_bytes or max_age", "events", n)
 }
 
-// Next returns the next messages in order, at most limit, and an empty slice when none came within wait. While NATS is
-// away it returns empty slices, and goes on afterwards where it was. An error is final: ctx's, ErrLeaseLost, or that the
-// stream was replaced or the connection closed; then a new reader must be opened. A reader of a Cut ends with io.EOF.
+// Next returns the next messages in order, at most limit, or none if none arrive within wait. While NATS is unreachable
+// it returns no messages, and afterwards continues after the last one. An error is permanent: ctx ended, ErrLeaseLost,
+// the stream was replaced or the connection closed. After the latter two, open a new reader. A reader of a Repartition
+// ends with io.EOF.
 func (r *Reader) Next(ctx context.Context, limit int, wait time.Duration) ([]Message, error) {
 	idle := time.NewTimer(wait)
 	defer idle.Stop()
 	for {
-		if msgs, err := r.taken(limit); len(msgs) > 0 || err != nil {
+		if msgs, err := r.take(limit); len(msgs) > 0 || err != nil {
 			return msgs, err
 		}
 		select {
 		case <-r.ready:
 		case <-idle.C:
-			r.lookForEnd(ctx)
-			return r.taken(limit)
+			r.checkEnd(ctx)
+			return r.take(limit)
 		case <-ctx.Done():
 			return nil, ctx.Err()
 		}
 	}
 }
 
-// taken takes what is there.
-func (r *Reader) taken(limit int) ([]Message, error) {
+// take removes at most limit messages from the buffer.
+func (r *Reader) take(limit int) ([]Message, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	if errors.Is(r.err, ErrLeaseLost) || len(r.buf) == 0 && r.err != nil {
 		return nil, r.err
 	}
 	n := min(limit, len(r.buf))
-	if r.ends {
-		for n = 0; n < min(limit, len(r.buf)) && r.buf[n].Seq <= r.until; n++ {
+	if r.hasEnd {
+		for n = 0; n < min(limit, len(r.buf)) && r.buf[n].Seq <= r.end; n++ {
 		}
-		if n == 0 && (len(r.buf) > 0 || r.given >= r.until) {
-			r.given = r.until
+		if n == 0 && (len(r.buf) > 0 || r.returned >= r.end) {
+			r.returned = r.end
 			return nil, io.EOF
 		}
 	}
@@ -209,22 +211,22 @@ func (r *Reader) taken(limit int) ([]Message, error) {
 	}
 	msgs := r.buf[:n:n]
 	if r.buf = r.buf[n:]; len(r.buf) == 0 {
-		r.buf = nil // msgs has the array now
+		r.buf = nil // msgs owns the array
 	}
 	for i := range msgs {
 		if e := msgs[i].Event; e != nil {
 			r.bytes -= len(e.Body)
 		}
 	}
-	r.given = msgs[n-1].Seq
+	r.returned = msgs[n-1].Seq
 	r.c.m.lagEvents.WithLabelValues(r.label).Set(float64(r.pending()))
 	r.c.m.lagSeconds.WithLabelValues(r.label).Set(r.c.now().Sub(msgs[n-1].Time).Seconds())
-	signal(r.room)
+	wake(r.room)
 	return msgs, nil
 }
 
-// Pending is the number of the partition's messages in the stream after the last one returned by Next. While NATS is
-// away it is at least 1, because nobody knows. 0 means caught up as far as the reader has heard; CaughtUp asks.
+// Pending returns the number of the partition's messages after the last one returned by Next, according to the last
+// delivery; CaughtUp asks JetStream. While NATS is unreachable and the number is unknown, it returns at least 1.
 func (r *Reader) Pending() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -232,58 +234,58 @@ func (r *Reader) Pending() uint64 {
 }
 
 func (r *Reader) pending() uint64 {
-	n := uint64(len(r.buf)) + r.behind
+	n := uint64(len(r.buf)) + r.backlog
 	if n == 0 && (!r.attached || !r.c.nc.IsConnected()) {
 		return 1
 	}
 	return n
 }
 
-// Stored is the sequence up to which every effect is stored, as of the last Commit.
+// Stored returns the sequence of the last Commit: every effect up to it is stored.
 func (r *Reader) Stored() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cp.Stored
 }
 
-// Epoch is the number of this reader's lease: higher than of every reader of the partition before.
+// Epoch returns the number of this reader's lease, which exceeds that of all previous readers of the partition.
 func (r *Reader) Epoch() uint64 { return r.epoch }
 
-// Tallied is the second up to which, when this reader was opened, the partition's tallies were published.
-func (r *Reader) LastTally() int64 { return r.tallied }
+// LastTally returns the second of the partition's last tally when this reader was opened.
+func (r *Reader) LastTally() int64 { return r.lastTally }
 
-// Stream is what the sequences belong to: when the stream was created, and its last sequence when this reader was opened.
+// Stream returns the creation time of the stream, and its last sequence when this reader was opened.
 func (r *Reader) Stream() (created time.Time, last uint64) { return r.created, r.last }
 
-// Lost is the number of messages that were gone from the stream before this reader came to them. Nobody knows the shard of
-// what is gone: with N partitions each counts an Nth.
+// Lost returns the number of events that left the stream before this reader received them. The shards of lost events are
+// unknown: with N partitions each counts an Nth.
 func (r *Reader) Lost() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lost
 }
 
-// Commit writes the checkpoint and renews the lease. Every effect of every sequence up to stored must be stored, and
-// replayFrom is the oldest sequence that live state still needs; 0 means that none is needed. It waits for a NATS that
-// is away until ctx ends, and returns ErrLeaseLost when another process took the partition over.
+// Commit writes the checkpoint and renews the lease. Every effect up to stored must be stored; replayFrom is the oldest
+// sequence that live state needs, or 0 if it needs none. Commit waits for an unreachable NATS until ctx ends. It returns
+// ErrLeaseLost when another process has taken over the partition.
 func (r *Reader) Commit(ctx context.Context, stored, replayFrom uint64) error {
 	begun := time.Now()
 	r.mu.Lock()
-	from, to := r.cp.Stored, max(r.given, r.stored)
+	from, to := r.cp.Stored, max(r.returned, r.stored)
 	r.mu.Unlock()
 	if stored < from || stored > to {
-		return fmt.Errorf("commit %d: it is not between the checkpoint %d and the last message read %d", stored, from, to)
+		return fmt.Errorf("commit %d: not between the checkpoint %d and the last message read %d", stored, from, to)
 	}
 	if replayFrom == 0 {
 		replayFrom = stored + 1
 	}
 	if replayFrom > stored+1 {
-		return fmt.Errorf("commit %d: a replay from %d would leave out events", stored, replayFrom)
+		return fmt.Errorf("commit %d: a replay from %d would skip events", stored, replayFrom)
 	}
 	var cp checkpoint
 	err := r.lease.write(ctx, func(next *checkpoint) {
 		next.Stored, next.ReplayFrom = stored, replayFrom
-		r.noteClear(next)
+		r.setCaughtUp(next)
 		cp = *next
 	})
 	if err != nil {
@@ -299,8 +301,7 @@ func (r *Reader) Commit(ctx context.Context, stored, replayFrom uint64) error {
 	return nil
 }
 
-// Close stops reading and gives the lease back, so that the next reader starts at once. What was not committed is read
-// again by that one.
+// Close stops reading and releases the lease for the next reader, which reads uncommitted events again.
 func (r *Reader) Close(ctx context.Context) error {
 	var err error
 	r.closed.Do(func() {
@@ -310,7 +311,7 @@ func (r *Reader) Close(ctx context.Context) error {
 		r.c.m.lagEvents.DeleteLabelValues(r.label)
 		r.c.m.lagSeconds.DeleteLabelValues(r.label)
 		if err = r.lease.release(ctx); errors.Is(err, ErrLeaseLost) {
-			err = nil // someone else has it
+			err = nil // another process owns it
 		}
 	})
 	return err

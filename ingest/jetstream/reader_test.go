@@ -20,14 +20,14 @@ func TestReadCommitReopen(t *testing.T) {
 	c, ctx := n.connect(t)
 	publish(t, ctx, c, 1, 11)
 
-	r := open(t, ctx, c, "a")
-	msgs := read(t, ctx, r, 10)
+	r := openReader(t, ctx, c, "a")
+	msgs := readN(t, ctx, r, 10)
 	for i, m := range msgs {
 		if diff := cmp.Diff(testEvent(i+1, 100), m.Event); diff != "" || m.Seq != uint64(i+1) || m.Replay || m.Err != nil || m.Time.IsZero() {
 			t.Fatalf("message %d: %+v\n%s", i, m, diff)
 		}
 	}
-	none(t, ctx, r)
+	expectNone(t, ctx, r)
 	if r.Pending() != 0 || r.Lost() != 0 || r.Epoch() != 1 || r.Stored() != 0 {
 		t.Errorf("pending %d, lost %d, epoch %d, stored %d", r.Pending(), r.Lost(), r.Epoch(), r.Stored())
 	}
@@ -41,20 +41,20 @@ func TestReadCommitReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 	if _, err := r.Next(ctx, 1, time.Second); err == nil {
-		t.Error("a closed reader reads on")
+		t.Error("a closed reader returned messages")
 	}
 
-	// Another process: 4..8 are replayed, 9 and 10 are new.
-	r = open(t, ctx, c, "b")
+	// Another process replays 4..8; 9 and 10 are new.
+	r = openReader(t, ctx, c, "b")
 	var got []string
-	for _, m := range read(t, ctx, r, 7) {
+	for _, m := range readN(t, ctx, r, 7) {
 		got = append(got, fmt.Sprint(m.Seq, m.Replay))
 	}
 	want := []string{"4 true", "5 true", "6 true", "7 true", "8 true", "9 false", "10 false"}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	none(t, ctx, r)
+	expectNone(t, ctx, r)
 	if r.Epoch() != 2 || r.Stored() != 8 {
 		t.Errorf("epoch %d, stored %d", r.Epoch(), r.Stored())
 	}
@@ -65,11 +65,11 @@ func TestReadCommitReopen(t *testing.T) {
 		t.Fatal(err)
 	}
 
-	// Nothing is needed any more, and nothing comes before something new.
-	r = open(t, ctx, c, "a")
-	none(t, ctx, r)
+	// No replay is needed, so only new events are returned.
+	r = openReader(t, ctx, c, "a")
+	expectNone(t, ctx, r)
 	publish(t, ctx, c, 11, 12)
-	if m := read(t, ctx, r, 1)[0]; m.Seq != 11 || m.Replay {
+	if m := readN(t, ctx, r, 1)[0]; m.Seq != 11 || m.Replay {
 		t.Errorf("got %+v", m)
 	}
 	if err := r.Close(ctx); err != nil {
@@ -77,36 +77,36 @@ func TestReadCommitReopen(t *testing.T) {
 	}
 }
 
-func TestCommitRefuses(t *testing.T) {
+func TestCommitInvalid(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	publish(t, ctx, c, 1, 6)
-	r := open(t, ctx, c, "a")
-	read(t, ctx, r, 3)
+	r := openReader(t, ctx, c, "a")
+	readN(t, ctx, r, 3)
 	if err := r.Commit(ctx, 2, 0); err != nil {
 		t.Fatal(err)
 	}
 	for _, bad := range [][2]uint64{{4, 0}, {1, 0}, {3, 5}} {
 		if err := r.Commit(ctx, bad[0], bad[1]); err == nil {
-			t.Errorf("commit of %v passed", bad)
+			t.Errorf("commit %v succeeded", bad)
 		}
 	}
 }
 
-func TestOpenReaderRefuses(t *testing.T) {
+func TestOpenReaderInvalid(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	for _, cfg := range []ReaderConfig{{}, {Partitions: 1}, {Partition: 1, Partitions: 2, Owner: "a"}} {
 		if _, err := c.OpenReader(ctx, cfg); err == nil {
-			t.Errorf("%+v passed", cfg)
+			t.Errorf("opened %+v", cfg)
 		}
 	}
 }
 
-func TestNextHonoursLimitAndContext(t *testing.T) {
+func TestNextLimitAndContext(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	publish(t, ctx, c, 0, readyMessages+500) // more than is held ready
-	r := open(t, ctx, c, "a")
+	publish(t, ctx, c, 0, bufferMessages+500) // exceeds the buffer
+	r := openReader(t, ctx, c, "a")
 	next := uint64(1)
-	for next <= readyMessages+500 {
+	for next <= bufferMessages+500 {
 		msgs, err := r.Next(ctx, 7, time.Second)
 		if err != nil || len(msgs) > 7 {
 			t.Fatalf("%d messages, %v", len(msgs), err)
@@ -117,7 +117,7 @@ func TestNextHonoursLimitAndContext(t *testing.T) {
 			}
 			next++
 		}
-		if left := readyMessages + 500 - (next - 1); r.Pending() != left {
+		if left := bufferMessages + 500 - (next - 1); r.Pending() != left {
 			t.Fatalf("pending %d, want %d", r.Pending(), left)
 		}
 	}
@@ -131,7 +131,7 @@ func TestNextHonoursLimitAndContext(t *testing.T) {
 func TestLargeBodiesAreBounded(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	p := c.NewPublisher(8)
-	const size, count = 4 << 20, 10 // 40 MiB: more than is held ready, and more than a pull
+	const size, count = 4 << 20, 10 // 40 MiB: exceeds the buffer and one pull
 	for i := range count {
 		if err := p.Publish(ctx, testEvent(i, size)); err != nil {
 			t.Fatal(err)
@@ -140,20 +140,20 @@ func TestLargeBodiesAreBounded(t *testing.T) {
 	if err := p.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	r := open(t, ctx, c, "a")
-	for i, m := range read(t, ctx, r, count) {
+	r := openReader(t, ctx, c, "a")
+	for i, m := range readN(t, ctx, r, count) {
 		if m.Seq != uint64(i+1) || len(m.Event.Body) != size {
 			t.Fatalf("message %d: seq %d, %d bytes", i, m.Seq, len(m.Event.Body))
 		}
 		r.mu.Lock()
 		bytes := r.bytes
 		r.mu.Unlock()
-		if bytes > readyBytes {
-			t.Errorf("%d bytes are held ready", bytes)
+		if bytes > bufferBytes {
+			t.Errorf("%d bytes are buffered", bytes)
 		}
 	}
 	if r.bytes != 0 {
-		t.Errorf("%d bytes are counted in an empty buffer", r.bytes)
+		t.Errorf("an empty buffer counts %d bytes", r.bytes)
 	}
 }
 
@@ -167,11 +167,11 @@ func TestUndecodable(t *testing.T) {
 	}
 	send("llmtap.v1.request.s.00", nats.Header{"Llmtap-Exchange": {"x"}, "Nats-Msg-Id": {"mine"}}, `{"no":"time"}`)
 	send("llmtap.v1.embedding.s.00", nil, "")
-	send("llmtap.v1.request.s.00", nats.Header{"Status": {"503"}}, "") // looks like a word of the server
+	send("llmtap.v1.request.s.00", nats.Header{"Status": {"503"}}, "") // looks like a status of the server
 	publish(t, ctx, c, 4, 5)
 
-	r := open(t, ctx, c, "a")
-	msgs := read(t, ctx, r, 4)
+	r := openReader(t, ctx, c, "a")
+	msgs := readN(t, ctx, r, 4)
 	for i, m := range msgs {
 		if bad := i < 3; m.Seq != uint64(i+1) || bad != errors.Is(m.Err, event.ErrMalformed) || bad != (m.Event == nil) {
 			t.Errorf("message %d: %+v", i, m)
@@ -196,24 +196,24 @@ func TestUndecodable(t *testing.T) {
 	f(2, "llmtap.dead.bad_subject", "bad_subject", "llmtap.v1.embedding.s.00", "", "unknown kind")
 	f(3, "llmtap.dead.bad_header", "bad_header", "llmtap.v1.request.s.00", "", "is missing")
 	if got := testutil.ToFloat64(c.m.dropped.WithLabelValues(reasonBadHeader)); got != 2 {
-		t.Errorf("%v dropped for their headers, want 2", got)
+		t.Errorf("%v dropped with bad headers, want 2", got)
 	}
 
-	// A replay writes no second letter.
+	// A replay writes no second dead letter.
 	if err := r.Commit(ctx, 4, 1); err != nil {
 		t.Fatal(err)
 	}
 	if err := r.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	read(t, ctx, open(t, ctx, c, "a"), 4)
+	readN(t, ctx, openReader(t, ctx, c, "a"), 4)
 	if info, err := dead.Info(ctx); err != nil || info.State.LastSeq != 3 {
 		t.Errorf("dead letters after a replay: %+v, %v", info, err)
 	}
 }
 
-// A dead letter carries more headers than the message had; the largest body is cut to make room.
-func TestUndecodableOfFullSize(t *testing.T) {
+// A dead letter has more headers than its message, so the largest body is truncated.
+func TestUndecodableMaxPayload(t *testing.T) {
 	n := startNATS(t)
 	n.s.Shutdown()
 	n.cfg.MaxPayload = 1 << 20
@@ -223,7 +223,7 @@ func TestUndecodableOfFullSize(t *testing.T) {
 	if _, err := c.js.Publish(ctx, "llmtap.v1.request.s.00", []byte(body)); err != nil {
 		t.Fatal(err)
 	}
-	read(t, ctx, open(t, ctx, c, "a"), 1)
+	readN(t, ctx, openReader(t, ctx, c, "a"), 1)
 	dead, err := c.js.Stream(ctx, event.StreamDead)
 	if err != nil {
 		t.Fatal(err)
@@ -241,11 +241,11 @@ func TestLost(t *testing.T) {
 		t.Fatal(err)
 	}
 	publish(t, ctx, c, 1, 11)
-	if err := s.DeleteMsg(ctx, 1); err != nil { // before the first reader ever: nobody's loss
+	if err := s.DeleteMsg(ctx, 1); err != nil { // before the first reader: no loss
 		t.Fatal(err)
 	}
-	r := open(t, ctx, c, "a")
-	read(t, ctx, r, 9)
+	r := openReader(t, ctx, c, "a")
+	readN(t, ctx, r, 9)
 	if r.Lost() != 0 || r.Stored() != 1 {
 		t.Errorf("first reader: lost %d, stored %d", r.Lost(), r.Stored())
 	}
@@ -255,7 +255,7 @@ func TestLost(t *testing.T) {
 	if err := r.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	// 6 and 7 go while nobody reads, 9 leaves a hole.
+	// 6 and 7 are dropped while no reader is open, 9 leaves a gap.
 	if _, err := c.js.PublishMsg(ctx, nats.NewMsg("llmtap.v1.run.s.00")); err != nil {
 		t.Fatal(err)
 	}
@@ -264,8 +264,8 @@ func TestLost(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	r = open(t, ctx, c, "a")
-	msgs := read(t, ctx, r, 3)
+	r = openReader(t, ctx, c, "a")
+	msgs := readN(t, ctx, r, 3)
 	if msgs[0].Seq != 8 || msgs[0].Replay || msgs[1].Seq != 10 || msgs[2].Seq != 11 {
 		t.Errorf("got %+v", msgs)
 	}
@@ -274,11 +274,11 @@ func TestLost(t *testing.T) {
 	}
 }
 
-func TestStreamMadeAnew(t *testing.T) {
+func TestStreamRecreated(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	publish(t, ctx, c, 1, 11)
-	r := open(t, ctx, c, "a")
-	read(t, ctx, r, 10)
+	r := openReader(t, ctx, c, "a")
+	readN(t, ctx, r, 10)
 	if err := r.Commit(ctx, 10, 0); err != nil {
 		t.Fatal(err)
 	}
@@ -301,13 +301,13 @@ func TestStreamMadeAnew(t *testing.T) {
 	if err := r.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
-	r = open(t, ctx, c, "a")
-	if m := read(t, ctx, r, 3)[0]; m.Seq != 1 || m.Replay {
+	r = openReader(t, ctx, c, "a")
+	if m := readN(t, ctx, r, 3)[0]; m.Seq != 1 || m.Replay {
 		t.Errorf("got %+v", m)
 	}
 }
 
-// After a power cut the stream may end before the checkpoint: what comes next must not be taken for a replay.
+// After a power failure the stream may end before the checkpoint; later events must not be treated as replays.
 func TestFit(t *testing.T) {
 	c, _ := startNATS(t).connect(t)
 	now := time.Now().UTC()

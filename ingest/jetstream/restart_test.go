@@ -10,12 +10,12 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// NATS is stopped and started while a publisher publishes and a reader reads: every event arrives once and in order.
+// NATS restarts while a publisher publishes and a reader reads: every event arrives once and in order.
 func TestRestartWhilePublishingAndReading(t *testing.T) {
 	n := startNATS(t)
 	pub, ctx := n.connect(t)
 	sub, _ := n.connect(t)
-	r := open(t, ctx, sub, "a")
+	r := openReader(t, ctx, sub, "a")
 
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
@@ -55,8 +55,8 @@ func TestRestartWhilePublishingAndReading(t *testing.T) {
 	if p.Acked() != count || p.Failed() != 0 {
 		t.Errorf("acked %d, failed %d", p.Acked(), p.Failed())
 	}
-	for none(t, ctx, r); r.Pending() != 0; { // the last restart may not be over
-		none(t, ctx, r)
+	for expectNone(t, ctx, r); r.Pending() != 0; { // the last restart may be in progress
+		expectNone(t, ctx, r)
 	}
 	if r.Lost() != 0 {
 		t.Errorf("lost %d", r.Lost())
@@ -66,26 +66,26 @@ func TestRestartWhilePublishingAndReading(t *testing.T) {
 	}
 }
 
-// A reader that waits for something new while NATS is away gets it when NATS is back.
+// An idle reader receives new events after a restart of NATS.
 func TestRestartWhileIdle(t *testing.T) {
 	n := startNATS(t)
 	c, ctx := n.connect(t)
 	publish(t, ctx, c, 1, 4)
-	r := open(t, ctx, c, "a")
-	read(t, ctx, r, 3)
+	r := openReader(t, ctx, c, "a")
+	readN(t, ctx, r, 3)
 	n.s.Shutdown()
-	none(t, ctx, r)
+	expectNone(t, ctx, r)
 	n.start()
 	publish(t, ctx, c, 4, 6)
-	if msgs := read(t, ctx, r, 2); msgs[0].Seq != 4 || msgs[1].Seq != 5 {
+	if msgs := readN(t, ctx, r, 2); msgs[0].Seq != 4 || msgs[1].Seq != 5 {
 		t.Errorf("got %+v", msgs)
 	}
 	for r.Pending() != 0 {
-		none(t, ctx, r)
+		expectNone(t, ctx, r)
 	}
 }
 
-// A publisher takes a window of events while NATS is away, then makes its caller wait.
+// A publisher accepts a window of events while NATS is down, then blocks.
 func TestPublishWithoutNATS(t *testing.T) {
 	n := startNATS(t)
 	c, ctx := n.connect(t)
@@ -99,7 +99,7 @@ func TestPublishWithoutNATS(t *testing.T) {
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
 	if err := p.Publish(short, testEvent(4, 10)); !errors.Is(err, context.DeadlineExceeded) {
-		t.Errorf("a fifth event into a window of four: %v", err)
+		t.Errorf("fifth event in a window of four: %v", err)
 	}
 	if err := p.Flush(short); !errors.Is(err, context.DeadlineExceeded) {
 		t.Errorf("flush without NATS: %v", err)
@@ -108,13 +108,13 @@ func TestPublishWithoutNATS(t *testing.T) {
 	if err := p.Flush(ctx); err != nil {
 		t.Fatal(err)
 	}
-	r := open(t, ctx, c, "a")
-	for i, m := range read(t, ctx, r, 4) {
+	r := openReader(t, ctx, c, "a")
+	for i, m := range readN(t, ctx, r, 4) {
 		if m.Event.Exchange != testEvent(i, 0).Exchange {
 			t.Errorf("message %d is %s", i, m.Event.Exchange)
 		}
 	}
-	none(t, ctx, r)
+	expectNone(t, ctx, r)
 }
 
 func TestTalliesOverRestart(t *testing.T) {
@@ -157,7 +157,7 @@ func TestTalliesOverRestart(t *testing.T) {
 	tally(3)
 	f("3 at 4, caught up true")
 
-	// A stream made anew is read from its start.
+	// A recreated stream is read from its start.
 	if err := c.js.DeleteStream(ctx, event.StreamTally); err != nil {
 		t.Fatal(err)
 	}
@@ -177,16 +177,16 @@ func TestTalliesOverRestart(t *testing.T) {
 	}
 }
 
-// A closed connection ends the reader on it, and does not leave it waiting for ever.
+// Closing the connection ends its readers.
 func TestConnectionClosedUnderReader(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	r := open(t, ctx, c, "a")
-	none(t, ctx, r)
+	r := openReader(t, ctx, c, "a")
+	expectNone(t, ctx, r)
 	c.Close()
 	if msgs, err := r.Next(ctx, 1, time.Minute); err == nil {
 		t.Errorf("got %+v", msgs)
 	}
 	if err := r.Close(ctx); err == nil {
-		t.Error("the lease was given back over a closed connection")
+		t.Error("the lease was released over a closed connection")
 	}
 }

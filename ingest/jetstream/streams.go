@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// Limits of the small streams.
+// Limits of the streams other than the event stream.
 const (
 	deadMaxAge    = 7 * 24 * time.Hour
 	tallyMaxAge   = 2 * time.Hour
@@ -21,9 +21,9 @@ const (
 
 var buckets = []string{event.BucketCheckpoint, event.BucketLedger, event.BucketAlerts}
 
-// Ensure creates the streams and buckets that are missing and gives the streams their limits. It may run any number of
-// times, also beside another process, and removes no stream, bucket or message; a limit lower than before makes
-// JetStream drop what is over it, as for any stream. What else an operator changed (replicas, placement) stays.
+// Ensure creates missing streams and buckets and updates the limits of the streams. It is idempotent, may run concurrently
+// in several processes, and removes no stream, bucket or message; lowering a limit makes JetStream drop the messages that
+// exceed it. Other settings changed by an operator (replicas, placement) are kept.
 func (c *Conn) Ensure(ctx context.Context) error {
 	for _, want := range c.streams() {
 		if err := c.ensureStream(ctx, want); err != nil {
@@ -38,16 +38,16 @@ func (c *Conn) Ensure(ctx context.Context) error {
 	return nil
 }
 
-// streams are the streams as they should be.
+// streams returns the expected configuration of the streams.
 func (c *Conn) streams() []natsjs.StreamConfig {
 	maxBytes := c.cfg.MaxBytes
 	if maxBytes == 0 {
 		maxBytes = -1
 	}
 	all := []natsjs.StreamConfig{
-		{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, MaxAge: c.cfg.MaxAge, MaxBytes: maxBytes, Description: "LLM calls as hooks saw them"},
-		{Name: event.StreamDead, Subjects: []string{event.DeadPrefix + ">"}, MaxAge: deadMaxAge, MaxBytes: smallMaxBytes, Description: "what could not be decoded, by reason"},
-		{Name: event.StreamTally, Subjects: []string{event.TallyPrefix + ">"}, MaxAge: tallyMaxAge, MaxBytes: smallMaxBytes, Description: "counts per second, for alerts"},
+		{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, MaxAge: c.cfg.MaxAge, MaxBytes: maxBytes, Description: "LLM calls captured by hooks"},
+		{Name: event.StreamDead, Subjects: []string{event.DeadPrefix + ">"}, MaxAge: deadMaxAge, MaxBytes: smallMaxBytes, Description: "dead letters, by reason"},
+		{Name: event.StreamTally, Subjects: []string{event.TallyPrefix + ">"}, MaxAge: tallyMaxAge, MaxBytes: smallMaxBytes, Description: "counts per second for alerts"},
 	}
 	for i := range all {
 		all[i].Storage, all[i].Retention, all[i].Discard = natsjs.FileStorage, natsjs.LimitsPolicy, natsjs.DiscardOld
@@ -63,7 +63,7 @@ func (c *Conn) ensureStream(ctx context.Context, want natsjs.StreamConfig) error
 		if !errors.Is(err, natsjs.ErrStreamNameAlreadyInUse) {
 			return err
 		}
-		s, err = c.js.Stream(ctx, want.Name) // another process was first
+		s, err = c.js.Stream(ctx, want.Name) // another process was faster
 	}
 	if err != nil {
 		return err
@@ -78,7 +78,7 @@ func (c *Conn) ensureStream(ctx context.Context, want natsjs.StreamConfig) error
 	if same {
 		return nil
 	}
-	c.log.Info("changing the limits of a stream", "stream", want.Name, "max_age", want.MaxAge, "max_bytes", want.MaxBytes)
+	c.log.Info("updating the limits of a stream", "stream", want.Name, "max_age", want.MaxAge, "max_bytes", want.MaxBytes)
 	cfg.MaxAge, cfg.MaxBytes, cfg.Duplicates, cfg.Discard = want.MaxAge, want.MaxBytes, want.Duplicates, want.Discard
 	_, err = c.js.UpdateStream(ctx, cfg)
 	return err

@@ -13,8 +13,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// PublishTally stores the counts of one second of one partition; what they look like is not ingest's business. The same
-// second of the same epoch is stored once. It waits for a NATS that is away until ctx ends.
+// PublishTally stores the counts of one second of one partition as an opaque payload. The same second of the same epoch
+// is stored once. It waits for an unreachable NATS until ctx ends.
 func (c *Conn) PublishTally(ctx context.Context, partition int, epoch uint64, second int64, payload []byte) error {
 	msg := &nats.Msg{
 		Subject: tallySubject(partition), Data: payload,
@@ -32,7 +32,7 @@ func (c *Conn) PublishTally(ctx context.Context, partition int, epoch uint64, se
 
 func tallySubject(partition int) string { return event.TallyPrefix + strconv.Itoa(partition) }
 
-// lastTally is the second of the partition's newest tally; 0 when there is none.
+// lastTally returns the second of the partition's newest tally, or 0 if there is none.
 func (c *Conn) lastTally(ctx context.Context, partition int) (int64, error) {
 	s, err := c.js.Stream(ctx, event.StreamTally)
 	if err != nil {
@@ -48,24 +48,24 @@ func (c *Conn) lastTally(ctx context.Context, partition int) (int64, error) {
 	id := m.Header.Get(event.HeaderMsgID)
 	second, err := strconv.ParseInt(id[strings.LastIndexByte(id, '.')+1:], 10, 64)
 	if err != nil {
-		c.log.Warn("the newest tally is not of llmtap's making", "partition", partition, "id", id)
+		c.log.Warn("the newest tally has an invalid message id", "partition", partition, "id", id)
 		return 0, nil
 	}
 	return second, nil
 }
 
-// ReadTallies calls fn with every tally in the stream, oldest first, and then with each new one, until ctx ends or fn
-// fails, whose error it returns. caughtUp says that no newer tally was in the stream when this one was sent. When the
-// stream is made anew it is read from its start, so fn must know what it has seen.
+// ReadTallies calls fn with every tally in the stream, oldest first, and then with each new tally, until ctx ends or fn
+// fails. caughtUp reports that this was the newest tally at its delivery. A recreated stream is read from its start, so
+// fn must ignore tallies that it has processed.
 func (c *Conn) ReadTallies(ctx context.Context, fn func(payload []byte, seq uint64, caughtUp bool) error) error {
 	for {
-		f := &follower{c: c, stream: event.StreamTally, attached: func(uint64) {}, detached: func() {}}
+		f := &follower{c: c, stream: event.StreamTally, onAttach: func(uint64) {}, onDetach: func() {}}
 		err := f.run(ctx, func(m *nats.Msg, meta *nats.MsgMetadata) error {
 			return fn(m.Data, meta.Sequence.Stream, meta.NumPending == 0)
 		})
 		if !errors.Is(err, errReplaced) {
 			return err
 		}
-		c.log.Warn("the stream of tallies was made anew; reading it from its start")
+		c.log.Warn("the tally stream was recreated; reading it from its start")
 	}
 }

@@ -13,28 +13,28 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// setLayout cuts an untouched stream.
-func setLayout(t testing.TB, ctx context.Context, c *Conn, n int) {
+// repartition changes the number of partitions of an unread stream.
+func repartition(t testing.TB, ctx context.Context, c *Conn, n int) {
 	t.Helper()
-	cut, err := c.BeginRepartition(ctx, n, "a", 0)
+	rep, err := c.BeginRepartition(ctx, n, "a", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	for _, r := range cut.Readers {
+	for _, r := range rep.Readers {
 		drain(t, ctx, r)
-		if err := r.Commit(ctx, cut.LastSeq, 0); err != nil {
+		if err := r.Commit(ctx, rep.LastSeq, 0); err != nil {
 			t.Fatal(err)
 		}
 	}
-	if err := cut.Finish(ctx); err != nil {
+	if err := rep.Finish(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := cut.Close(ctx); err != nil {
+	if err := rep.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// drain reads to the end of a cut and returns the sequences that are no replay.
+// drain reads to io.EOF and returns the sequences that are not replays.
 func drain(t testing.TB, ctx context.Context, r *Reader) (seqs []uint64) {
 	t.Helper()
 	for {
@@ -53,7 +53,7 @@ func drain(t testing.TB, ctx context.Context, r *Reader) (seqs []uint64) {
 	}
 }
 
-func TestLayout(t *testing.T) {
+func TestPartitionCount(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	f := func(p, n int, want error) {
 		t.Helper()
@@ -69,32 +69,32 @@ func TestLayout(t *testing.T) {
 	}
 	f(0, 1, nil)
 	f(1, 4, ErrPartitionCount)
-	setLayout(t, ctx, c, 4)
+	repartition(t, ctx, c, 4)
 	f(1, 4, nil)
 	f(0, 1, ErrPartitionCount)
 	for _, bad := range []ReaderConfig{{Partition: 4, Partitions: 4}, {Partition: -1, Partitions: 4}, {Partitions: 257}, {}, {Partitions: 1, Owner: ""}} {
 		if _, err := c.OpenReader(ctx, bad); err == nil {
-			t.Errorf("%+v was opened", bad)
+			t.Errorf("opened %+v", bad)
 		}
 	}
 	if _, err := c.BeginRepartition(ctx, 4, "a", 0); !errors.Is(err, ErrPartitionCount) {
-		t.Errorf("4 partitions cut into 4: %v", err)
+		t.Errorf("repartition 4 partitions into 4: %v", err)
 	}
 	if _, err := c.BeginRepartition(ctx, 257, "a", 0); err == nil {
-		t.Error("cut into 257")
+		t.Error("repartitioned into 257 partitions")
 	}
 }
 
-// Two partitions at different places become three: each event is new to the old partitions or to the new ones, never to
-// both, and tallies go on after the newest of the old.
-func TestCut(t *testing.T) {
+// TestRepartition changes two partitions at different sequences into three: each event is new either to an old or to a new
+// partition, and tallies continue after the newest tally of the old partitions.
+func TestRepartition(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	setLayout(t, ctx, c, 2)
-	spread(t, ctx, c, 0, 200)
+	repartition(t, ctx, c, 2)
+	publishConversations(t, ctx, c, 0, 200)
 	fresh := map[uint64]int{}
 	for p, n := range []int{30, 10} {
-		r := openPart(t, ctx, c, p, 2)
-		msgs := read(t, ctx, r, n)
+		r := openPartition(t, ctx, c, p, 2)
+		msgs := readN(t, ctx, r, n)
 		for _, m := range msgs {
 			fresh[m.Seq]++
 		}
@@ -108,50 +108,50 @@ func TestCut(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	busy := openPart(t, ctx, c, 1, 2)
+	busy := openPartition(t, ctx, c, 1, 2)
 	other, err := Connect(ctx, c.cfg, nil, nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer other.Close()
 	if _, err := other.BeginRepartition(ctx, 3, "b", 0); !errors.Is(err, ErrLeaseHeld) {
-		t.Errorf("a cut while a partition is read: %v", err)
+		t.Errorf("repartition while a partition is read: %v", err)
 	}
 	if err := busy.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 
-	cut, err := c.BeginRepartition(ctx, 3, "a", 0)
+	rep, err := c.BeginRepartition(ctx, 3, "a", 0)
 	if err != nil {
 		t.Fatal(err)
 	}
-	spread(t, ctx, c, 200, 260) // behind the cut
-	if err := cut.Finish(ctx); err == nil {
-		t.Error("finished before the old partitions came to the cut")
+	publishConversations(t, ctx, c, 200, 260) // after the repartitioning
+	if err := rep.Finish(ctx); err == nil {
+		t.Error("finished before the old partitions were read")
 	}
 	var first uint64
-	for _, r := range cut.Readers {
+	for _, r := range rep.Readers {
 		for _, seq := range drain(t, ctx, r) {
 			fresh[seq]++
 		}
-		if err := r.Commit(ctx, cut.LastSeq, cut.LastSeq-uint64(r.cfg.Partition)); err != nil {
+		if err := r.Commit(ctx, rep.LastSeq, rep.LastSeq-uint64(r.cfg.Partition)); err != nil {
 			t.Fatal(err)
 		}
-		first = cut.LastSeq - uint64(r.cfg.Partition)
+		first = rep.LastSeq - uint64(r.cfg.Partition)
 	}
-	if err := cut.Finish(ctx); err != nil {
+	if err := rep.Finish(ctx); err != nil {
 		t.Fatal(err)
 	}
-	if err := cut.Finish(ctx); !errors.Is(err, ErrLeaseLost) {
-		t.Errorf("a second finish, as of one who slept: %v", err)
+	if err := rep.Finish(ctx); !errors.Is(err, ErrLeaseLost) {
+		t.Errorf("second finish, by an expired process: %v", err)
 	}
-	if err := cut.Close(ctx); err != nil {
+	if err := rep.Close(ctx); err != nil {
 		t.Fatal(err)
 	}
 	for p := range 3 {
-		r := openPart(t, ctx, c, p, 3)
-		if r.Stored() != cut.LastSeq || r.LastTally() != cut.LastSecond || r.cp.ReplayFrom != first {
-			t.Errorf("partition %d starts at %+v, tallied %d; want %d, %d", p, r.cp, r.LastTally(), cut.LastSeq, cut.LastSecond)
+		r := openPartition(t, ctx, c, p, 3)
+		if r.Stored() != rep.LastSeq || r.LastTally() != rep.LastSecond || r.cp.ReplayFrom != first {
+			t.Errorf("partition %d starts at %+v, last tally %d; want %d, %d", p, r.cp, r.LastTally(), rep.LastSeq, rep.LastSecond)
 		}
 		for ok := false; !ok; _, ok = r.CaughtUp(ctx) {
 			msgs, err := r.Next(ctx, 100, 20*time.Millisecond)
@@ -162,8 +162,8 @@ func TestCut(t *testing.T) {
 				if !m.Replay {
 					fresh[m.Seq]++
 				}
-				if m.Time.Unix() > cut.LastSecond != (m.Seq > cut.LastSeq) {
-					t.Errorf("event %d of second %d: cut at %d, second %d", m.Seq, m.Time.Unix(), cut.LastSeq, cut.LastSecond)
+				if m.Time.Unix() > rep.LastSecond != (m.Seq > rep.LastSeq) {
+					t.Errorf("event %d of second %d: repartitioned at %d, second %d", m.Seq, m.Time.Unix(), rep.LastSeq, rep.LastSecond)
 				}
 			}
 		}
@@ -176,7 +176,7 @@ func TestCut(t *testing.T) {
 		want[seq+1] = 1
 	}
 	if diff := cmp.Diff(want, fresh); diff != "" {
-		t.Errorf("events that are new to someone:\n%s", diff)
+		t.Errorf("events by number of partitions to which they are new:\n%s", diff)
 	}
 }
 
@@ -184,9 +184,9 @@ func TestLastTally(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	f := func(want int64) {
 		t.Helper()
-		r := openPart(t, ctx, c, 0, 1)
+		r := openPartition(t, ctx, c, 0, 1)
 		if r.LastTally() != want {
-			t.Errorf("tallied %d, want %d", r.LastTally(), want)
+			t.Errorf("last tally %d, want %d", r.LastTally(), want)
 		}
 		if err := r.Close(ctx); err != nil {
 			t.Error(err)

@@ -10,18 +10,18 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-func TestHold(t *testing.T) {
+func TestWithLease(t *testing.T) {
 	n := startNATS(t)
 	a, ctx := n.connect(t)
 	b, _ := n.connect(t)
 	const ttl = 300 * time.Millisecond
 	events := make(chan string, 10)
-	hold := func(ctx context.Context, c *Conn, owner string) (stop func() error) {
+	start := func(ctx context.Context, c *Conn, owner string) (stop func() error) {
 		ctx, cancel := context.WithCancel(ctx)
 		done := make(chan error, 1)
 		go func() {
 			done <- c.WithLease(ctx, "x", owner, ttl, func(ctx context.Context) error {
-				events <- owner + " holds"
+				events <- owner + " starts"
 				<-ctx.Done()
 				events <- owner + " ends"
 				return nil
@@ -37,21 +37,21 @@ func TestHold(t *testing.T) {
 				t.Fatalf("%q, want %q", got, s)
 			}
 		case <-ctx.Done():
-			t.Fatalf("%q did not come", s)
+			t.Fatalf("timeout waiting for %q", s)
 		}
 	}
-	stopA := hold(ctx, a, "a")
-	want("a holds")
-	stopB := hold(ctx, b, "b")
-	if err := stopA(); err != nil { // released at once
+	stopA := start(ctx, a, "a")
+	want("a starts")
+	stopB := start(ctx, b, "b")
+	if err := stopA(); err != nil { // releases the lease
 		t.Error(err)
 	}
 	want("a ends")
-	want("b holds")
-	stopA = hold(ctx, a, "a")
-	b.nc.Close() // as if it were dead
+	want("b starts")
+	stopA = start(ctx, a, "a")
+	b.nc.Close() // simulates the death of b
 	want("b ends")
-	want("a holds")
+	want("a starts")
 	if err := stopA(); err != nil {
 		t.Error(err)
 	}
@@ -65,14 +65,14 @@ func TestHold(t *testing.T) {
 	}
 }
 
-func TestPresent(t *testing.T) {
+func TestHeartbeat(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	now := time.Now()
 	c.now = func() time.Time { return now }
 	f := func(owner string, want int) {
 		t.Helper()
 		if got, err := c.Heartbeat(ctx, owner, time.Minute); err != nil || got != want {
-			t.Errorf("%d there, %v; want %d", got, err, want)
+			t.Errorf("%d live, %v; want %d", got, err, want)
 		}
 	}
 	f("a", 1)
@@ -81,7 +81,7 @@ func TestPresent(t *testing.T) {
 	now = now.Add(40 * time.Second)
 	f("b", 2)
 	now = now.Add(40 * time.Second)
-	f("b", 1) // a is silent for too long
+	f("b", 1) // the heartbeat of a has expired
 	f("c", 2)
 	if err := c.Deregister(ctx, "b"); err != nil {
 		t.Fatal(err)
