@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ArgumentsInvalidJSON finds calls whose arguments string holds no JSON object.
+// ArgumentsInvalidJSON finds calls whose arguments string contains no JSON object.
 var ArgumentsInvalidJSON = &check.Rule{
 	ID:    "arguments_invalid_json",
 	Order: 160,
@@ -14,8 +14,8 @@ var ArgumentsInvalidJSON = &check.Rule{
 	Doc: `tool call whose arguments string is not a JSON object
 
 Servers that parse the history, such as Qwen, MiniMax, Ollama and SGLang, answer 400 or 500, and every later request of
-the conversation carries the same broken call. Usual causes: the answer was cut by max_tokens; two calls of a stream
-were joined into one; the model wrote bad JSON. Check arguments before storing the turn: repair them, ask again, or
+the conversation contains the same broken call. Usual causes: the answer was cut by max_tokens; two calls of a stream
+were joined into one; the model wrote invalid JSON. Check arguments before storing the turn: repair them, ask again, or
 store an empty object and tell the model in the reply. An empty string is accepted as "no arguments".`,
 	Fix: "Parse arguments before storing the turn; when they do not parse, ask the model again or store {} and say so in its reply.",
 	// vLLM rejected these until 2026-09 and replaces them by {} since: not known from outside.
@@ -30,7 +30,7 @@ store an empty object and tell the model in the reply. An empty string is accept
 
 func argumentsInvalidJSON(p *check.Pass) {
 	if inBlocks(p.Target) || p.Target.Native {
-		return // they take no string at all
+		return // they accept no string at all
 	}
 	for i := range p.Pairing.Calls {
 		c := &p.Pairing.Calls[i]
@@ -44,10 +44,10 @@ func argumentsInvalidJSON(p *check.Pass) {
 		case facts.ArgsMultiple:
 			detail, are = "concatenated", "are several JSON values in one string"
 		case facts.ArgsNotObject:
-			detail, are = "not_object", "are JSON, but no object"
+			detail, are = "not_object", "are JSON, but not an object"
 		case facts.ArgsBad:
 			detail, are = "other", "are not JSON"
-		default: // an object, none, or nobody can say
+		default: // an object, absent, or unknown
 			continue
 		}
 		p.Report(c.Message, c.ID, c.Name, detail, "%s calls %s with arguments that %s", at(p, c.Message), called(c), are)

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ArgumentsNotObject finds calls whose arguments are no JSON object, where the target wants one.
+// ArgumentsNotObject finds calls whose arguments are not a JSON object, for targets that require one.
 var ArgumentsNotObject = &check.Rule{
 	ID:    "arguments_not_object",
 	Order: 150,
@@ -14,7 +14,7 @@ var ArgumentsNotObject = &check.Rule{
 	Doc: `tool call whose arguments are not an object
 
 Anthropic's input, Bedrock's toolUse.input, Gemini's args and the arguments of Ollama's own API are a JSON object, not a
-string that holds one: "json: cannot unmarshal string into Go struct field", "Input should be a valid dictionary". Usual
+string that contains one: "json: cannot unmarshal string into Go struct field", "Input should be a valid dictionary". Usual
 cause: a history of chat completions, where arguments are a string, was converted without parsing it.`,
 	Fix: "Parse the arguments string to an object when a history of chat completions is converted; send {} for no arguments.",
 	Severity: func(t wire.Target) check.Severity {

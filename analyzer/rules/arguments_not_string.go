@@ -6,16 +6,16 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ArgumentsNotString finds calls whose arguments are JSON instead of a string that holds JSON.
+// ArgumentsNotString finds calls whose arguments are JSON instead of a string of JSON.
 var ArgumentsNotString = &check.Rule{
 	ID:    "arguments_not_string",
 	Order: 140,
 	Cause: "arguments_not_string",
 	Doc: `tool call whose arguments are not a string
 
-In chat completions, and in the Responses API, arguments are a string that holds JSON: "{\"a\":1}", not {"a":1}. OpenAI
+In chat completions, and in the Responses API, arguments are a string of JSON: "{\"a\":1}", not {"a":1}. OpenAI
 answers 400 with the path; Gemini's OpenAI endpoint answers only "Request contains an invalid argument". Usual cause:
-arguments were parsed to run the tool, or stored in a JSON column, and sent back parsed. Keep the string of the answer.`,
+arguments were parsed to run the tool, or stored in a JSON column, and sent back parsed. Keep the answer's string.`,
 	Fix: "Send function.arguments back as the string that the model gave; serialise it again if it was parsed.",
 	Severity: func(t wire.Target) check.Severity {
 		if t.Native {
@@ -31,7 +31,7 @@ arguments were parsed to run the tool, or stored in a JSON column, and sent back
 
 func argumentsNotString(p *check.Pass) {
 	if inBlocks(p.Target) || p.Target.Native {
-		return // they want an object
+		return // they require an object
 	}
 	for i := range p.Pairing.Calls {
 		c := &p.Pairing.Calls[i]

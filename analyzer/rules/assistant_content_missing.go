@@ -13,9 +13,9 @@ var AssistantContentMissing = &check.Rule{
 	Cause: "missing_required_field",
 	Doc: `assistant message with neither content nor tool calls
 
-Content may be null only beside tool calls: else 400, "Invalid value for 'content': expected a string, got null",
+Content may be null only next to tool calls; otherwise 400, "Invalid value for 'content': expected a string, got null",
 "either content or tool_calls, but not none". Usual causes: the assistant message was stored with role and content only,
-and there was no text beside its tool calls; a turn was stored in which the model said nothing. Groq and OpenRouter
+and it had no text besides its tool calls; a turn was stored in which the model said nothing. Groq and OpenRouter
 accept it.`,
 	Fix:      "Store the assistant message with its tool calls; do not store a turn that has neither text nor calls.",
 	Severity: answersChecked.reject,
@@ -27,7 +27,7 @@ var answersChecked = by{
 	wire.OpenAIResponses: openAIs, wire.Anthropic: anthropics, wire.Gemini: nil, wire.Bedrock: nil,
 }
 
-// instead are what an answer may have in place of content: a refusal, sound, a call in the old form.
+// instead are the fields that an answer may have in place of content: a refusal, audio, a legacy function_call.
 const instead = facts.FieldRefusal | facts.FieldAudio | facts.FieldFunctionCall
 
 func assistantContentMissing(p *check.Pass) {
@@ -37,10 +37,10 @@ func assistantContentMissing(p *check.Pass) {
 			continue
 		}
 		if p.Target.Dialect == wire.OpenAIResponses && (m.Item != facts.ItemMessage || m.Content != facts.Absent) {
-			continue // other items have no content, and null was not seen refused
+			continue // other items have no content, and no rejection of null was seen
 		}
 		if m.ToolCalls > facts.Null && m.ToolCalls != facts.Array || p.Request.Dropped > 0 {
-			continue // whatever that is, it is not nothing
+			continue // malformed or dropped, but not empty
 		}
 		detail, is := "absent", "no content and no "
 		if m.Content == facts.Null {
@@ -48,7 +48,7 @@ func assistantContentMissing(p *check.Pass) {
 		}
 		severity := answersChecked.reject(p.Target)
 		if m.Reasoning > facts.Null && p.Target.Dialect == wire.OpenAIChat {
-			// What thinking models answer: who minds that is not known but of OpenAI, which ignores reasoning.
+			// An answer of a thinking model: only OpenAI, which ignores reasoning, is known to reject it.
 			severity = by{wire.OpenAIChat: openAIs}.reject(p.Target)
 		}
 		p.ReportAs(severity, i, nil, nil, detail, "%s has %s%s", at(p, i), is, wordsOf(p).calls)

@@ -13,15 +13,15 @@ var DuplicateCallIDInHistory = &check.Rule{
 	Doc: `tool call with the id of a call of an earlier turn
 
 Models and gateways do number their calls anew each turn (call_0, tool_0_weather), and providers accept it, Anthropic
-too, although its "tool_use ids must be unique" is said to hold for the whole request. Those that count calls and replies
-by id answer 400 when one of the two calls has no reply. It is also what a turn looks like that was stored twice. Make
+too, although its "tool_use ids must be unique" is documented for the whole request. Providers that count calls and replies
+by id answer 400 when one of the two calls has no reply. A turn that was stored twice looks the same. Make
 the ids unique when an answer is stored.`,
 	Fix:      "Make call ids unique in the conversation when the answer is stored, and store each turn once.",
 	Severity: by{}.reject,
 	Run:      duplicateCallIDInHistory,
 }
 
-// countIDs compare how often an id is called with how often it is answered.
+// countIDs are the targets that compare the number of calls with the number of replies per id.
 var countIDs = by{wire.OpenAIChat: {wire.Mistral, wire.MiniMax}}
 
 func duplicateCallIDInHistory(p *check.Pass) {

@@ -12,8 +12,8 @@ var DuplicateCallIDInMessage = &check.Rule{
 	Cause: "duplicate_call_id",
 	Doc: `two tool calls of one turn with the same id
 
-A reply names its call by id, so of two calls with one id nobody can tell which is answered: 400, "Duplicate value for
-'tool_call_id'", "tool_use ids must be unique". Usual causes: the model, or a gateway that numbers calls, gave one id
+A reply names its call by id, so a reply to one of two calls with the same id is ambiguous: 400, "Duplicate value for
+'tool_call_id'", "tool_use ids must be unique". Usual causes: the model, or a gateway that numbers calls, used one id
 twice; a stream was assembled wrongly; one call was stored in two formats. Give each call its own id before the turn is
 stored, and use it in the reply.`,
 	Fix:      "Give every call of a turn its own id when the answer is stored, and the same id to its reply.",
@@ -35,7 +35,7 @@ func duplicateCallIDInMessage(p *check.Pass) {
 		first := &p.Pairing.Calls[c.Again]
 		severity := uniqueIDs.reject(p.Target)
 		if first.Message != c.Message {
-			severity = check.Lenient // ids of two messages were seen to be the same, if not in one turn
+			severity = check.Lenient // equal ids in two messages were seen accepted, if not in one turn
 		}
 		p.ReportAs(severity, c.Message, c.ID, c.Name, "", "%s calls %s with the id of another call of the turn, %s",
 			at(p, c.Message), called(c), function(first.Call))

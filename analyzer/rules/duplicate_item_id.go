@@ -15,7 +15,7 @@ var DuplicateItemID = &check.Rule{
 
 Ids of items (fc_…, rs_…, msg_…) are unique: "Duplicate item found with id fc_…. Remove duplicate items from your input
 and try again". Usual causes: a resumed run appends its items again; an approval and the result both store the call;
-ids are made by the client from something that repeats. Messages under one made-up id were seen accepted where store is
+the client derives ids from values that repeat. Messages with the same client-made id were seen accepted with store
 false, and seen refused. Store each item once, by its id.`,
 	Fix:      "Store every output item once, keyed by its id, and leave out ids that are not the provider's own.",
 	Severity: by{wire.OpenAIResponses: openAIs}.reject,

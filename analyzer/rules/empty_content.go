@@ -6,17 +6,17 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// EmptyContent finds messages with nothing in them, where the target wants something.
+// EmptyContent finds empty messages, for targets that require content.
 var EmptyContent = &check.Rule{
 	ID:    "empty_content",
 	Order: 130,
 	Cause: "empty_content",
 	Doc: `message with empty content
 
-Some providers refuse a message that says nothing: "all messages must have non-empty content", "text content blocks must
+Some providers refuse an empty message: "all messages must have non-empty content", "text content blocks must
 be non-empty", "contents.parts must not be empty", "must not be empty". Others accept it. Usual causes: a turn was stored
-although the model said nothing; reasoning was taken out and nothing was left; a stream died before its first word. Leave
-such a message out, or the empty part of it.`,
+although the model said nothing; removing the reasoning left nothing; a stream ended before its first token. Leave
+out such a message, or its empty part.`,
 	Fix: "Leave empty messages and empty text parts out of the history, and do not store a turn in which the model said nothing.",
 	Severity: by{
 		wire.OpenAIChat: {wire.Kimi, wire.XAI, wire.GLM},
@@ -64,7 +64,7 @@ func emptyMessage(p *check.Pass, i int, m *facts.Message) {
 	severity := check.Reject
 	switch {
 	case p.Target.Dialect == wire.Anthropic:
-		// The last message may be an empty answer, to be filled by the model.
+		// The last message may be an empty answer for the model to fill.
 		last := i == len(p.Request.Messages)-1 && m.Role == facts.RoleAssistant
 		if last && detail != "blank_part" {
 			return
@@ -80,7 +80,7 @@ func emptyMessage(p *check.Pass, i int, m *facts.Message) {
 		if detail != "no_parts" || len(m.Calls) > 0 {
 			return
 		}
-	default: // Kimi and GLM, of an answer that has nothing else and is not the start of one
+	default: // Kimi and GLM: an answer with nothing else that is not a prefill
 		more := len(m.Calls) > 0 || m.Reasoning > facts.Null || m.Fields&facts.FieldPrefix != 0
 		if m.Role != facts.RoleAssistant || more || detail == "blank_part" {
 			return

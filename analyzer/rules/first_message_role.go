@@ -6,23 +6,23 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// FirstMessageRole finds histories that start with the assistant where the user must speak first.
+// FirstMessageRole finds histories that start with the assistant, for targets that require the user first.
 var FirstMessageRole = &check.Rule{
 	ID:    "first_message_role",
 	Order: 280,
 	Cause: "role_order",
 	Doc: `history that starts with an assistant message
 
-Bedrock answers "A conversation must start with a user message", though it was seen to take such a history for Claude;
+Bedrock answers "A conversation must start with a user message", though it was seen to accept such a history for Claude;
 Gemini, when the first message makes a call, "Please ensure that function call turn comes immediately after a user turn
-or after a function response turn". Usual cause: the history was trimmed to its last messages without looking where the
-cut falls. Cut before a user message, so that what remains starts with one.`,
+or after a function response turn". Usual cause: the history was trimmed to its last messages regardless of where the
+cut falls. Cut before a user message, so that the rest starts with one.`,
 	Fix:      "When trimming the history, cut before a user message, so that the first message after the system prompt is the user's.",
 	Severity: firstMessageSeverity,
 	Run:      firstMessageRole,
 }
 
-// firstMessageSeverity: what stands behind an inference profile of Bedrock may be Claude.
+// firstMessageSeverity is lenient for Bedrock's inference profiles: the model behind one may be Claude.
 func firstMessageSeverity(t wire.Target) check.Severity {
 	if after(t.Model, "claude") >= 0 || after(t.Model, "inference-profile") >= 0 {
 		return check.Lenient
@@ -53,7 +53,7 @@ func firstMessageRole(p *check.Pass) {
 	if len(p.Request.Messages[i].Calls) > 0 {
 		detail, and = "call", " and makes a call"
 	} else if p.Target.Dialect == wire.Gemini || p.Target.Dialect == wire.OpenAIChat && p.Target.Variant == wire.GeminiOpenAI {
-		return // only a call must follow the user
+		return // only a call must follow a user message
 	}
-	p.Report(i, nil, nil, detail, "message %d (%s) is the first of the history%s; no user message comes before it", i, role(p, i), and)
+	p.Report(i, nil, nil, detail, "message %d (%s) is the first of the history%s; no user message precedes it", i, role(p, i), and)
 }

@@ -8,17 +8,17 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// FunctionNameFormat finds functions, called or declared, whose name has a form that providers refuse.
+// FunctionNameFormat finds called or declared functions whose name has a format that providers refuse.
 var FunctionNameFormat = &check.Rule{
 	ID:    "function_name_format",
 	Order: 220,
 	Cause: "function_name_format",
-	Doc: `function name of a form that providers refuse
+	Doc: `function name in a format that providers refuse
 
-The name of a function has 1 to 64 letters, digits, _ and -: else 400, "string does not match pattern". Gemini also takes
+The name of a function has 1 to 64 letters, digits, _ and -: else 400, "string does not match pattern". Gemini also accepts
 . and :, and wants a letter or _ first. Usual causes: tools named for people (spaces, umlauts) or for a namespace (dots,
-slashes); a model that made up a name, whose call was stored. Clean names once, where tools are registered, and map them
-back when a call comes.`,
+slashes); a model that invented a name, whose call was stored. Clean names once, where tools are registered, and map them
+back when a call arrives.`,
 	Fix:      "Name tools with at most 64 letters, digits, _ and - where they are registered, and drop calls of names that no tool has.",
 	Severity: checkNames.reject,
 	Run:      functionNameFormat,
@@ -41,9 +41,9 @@ func functionNameFormat(p *check.Pass) {
 	}
 	severity := checkNames.reject(p.Target)
 	if chat && p.Target.Variant == wire.Mistral {
-		severity = check.Lenient // its models make up names, and it was seen to take them back
+		severity = check.Lenient // its models invent names, and it was seen to accept them
 	}
-	var last []byte // calls of one function mostly come in a row
+	var last []byte // calls of one function are mostly consecutive
 	for i := range p.Pairing.Calls {
 		c := &p.Pairing.Calls[i]
 		if len(c.Name) == 0 && chat || c.Kind != facts.Object || len(c.Name) > 0 && bytes.Equal(c.Name, last) {
@@ -63,7 +63,7 @@ func nameForm(b []byte) (detail, is string) {
 	case len(b) == 0:
 		return "empty", "is empty"
 	case !plain(b, "_-"):
-		return "pattern", "is not made of letters, digits, _ and - only"
+		return "pattern", "has characters other than letters, digits, _ and -"
 	case len(b) > 64:
 		return "long", "is longer than 64 characters"
 	}
@@ -75,9 +75,9 @@ func geminiNameForm(b []byte) (detail, is string) {
 	case len(b) == 0:
 		return "empty", "is empty"
 	case b[0] != '_' && (!plain(b[:1], "") || b[0] <= '9'):
-		return "pattern", "does not begin with a letter or _"
+		return "pattern", "does not start with a letter or _"
 	case !plain(b, "_.:-"):
-		return "pattern", "is not made of letters, digits, _, ., : and - only"
+		return "pattern", "has characters other than letters, digits, _, ., : and -"
 	case len(b) > 64:
 		return "long", "is longer than 64 characters"
 	}

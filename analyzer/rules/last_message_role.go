@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// LastMessageRole finds requests that end with the assistant where the model must have something to answer.
+// LastMessageRole finds requests that end with the assistant, for targets that require a message to answer.
 var LastMessageRole = &check.Rule{
 	ID:    "last_message_role",
 	Order: 270,
@@ -15,10 +15,10 @@ var LastMessageRole = &check.Rule{
 
 Mistral answers "Expected last role User or Tool (or Assistant with prefix True) for serving but got assistant", Vertex
 AI "Requests ending with a model turn are not supported", newer Claude models "This model does not support assistant
-message prefill. The conversation must end with a user message". Others continue the message, which is seldom meant.
-Usual causes: a loop calls the model again without new input; the tool messages of the last call were lost. Send only
-when there is a new user message or tool reply; where a start of the answer is meant, mark it (prefix, partial).`,
-	Fix:      "Call the model only after a user message or tool replies were appended; mark a wanted start of the answer with prefix: true where the provider has it.",
+message prefill. The conversation must end with a user message". Others continue the message, which is seldom intended.
+Usual causes: a loop calls the model again without new input; the tool messages of the last call were lost. Send
+only with a new user message or tool reply; mark an intended start of the answer (prefix, partial).`,
+	Fix:      "Call the model only after a user message or tool replies were appended; mark an intended start of the answer with prefix: true where the provider supports it.",
 	Severity: lastMessageSeverity,
 	Run:      lastMessageRole,
 }
@@ -32,7 +32,7 @@ func lastMessageSeverity(t wire.Target) check.Severity {
 		return check.Lenient
 	case wire.Bedrock:
 		if after(t.Model, "amazon.") >= 0 || after(t.Model, "inference-profile") >= 0 {
-			return check.Lenient // Nova was seen to take it
+			return check.Lenient // Nova was seen to accept it
 		}
 	default:
 	}
@@ -45,19 +45,19 @@ func lastMessageRole(p *check.Pass) {
 		return
 	}
 	m := &p.Request.Messages[n-1]
-	if m.Role != facts.RoleAssistant || m.Fields&^m.NullFields&facts.FieldPrefix != 0 || takesPrefill(p) {
+	if m.Role != facts.RoleAssistant || m.Fields&^m.NullFields&facts.FieldPrefix != 0 || acceptsPrefill(p) {
 		return
 	}
 	severity := lastMessageSeverity(p.Target)
 	if p.Target.Dialect == wire.Bedrock && !followsReplies(p, n-1) {
 		if refuses, known := refusesPrefill(p.Target.Model); known && !refuses {
-			severity = check.Lenient // seen refused are prefills after tool results, and one after a text was accepted
+			severity = check.Lenient // prefills after tool results were seen refused, and one after a text accepted
 		}
 	}
-	p.ReportAs(severity, n-1, nil, nil, "", "the request ends with message %d (%s): there is nothing to answer", n-1, role(p, n-1))
+	p.ReportAs(severity, n-1, nil, nil, "", "the request ends with message %d (%s): the model has nothing to answer", n-1, role(p, n-1))
 }
 
-// followsReplies reports whether the turn of the user that ends before message i holds tool replies.
+// followsReplies reports whether the turn of the user that ends before message i contains tool replies.
 func followsReplies(p *check.Pass, i int) bool {
 	for i--; i >= 0 && p.Request.Messages[i].Role == facts.RoleUser; i-- {
 		if len(p.Request.Messages[i].Replies) > 0 {
@@ -67,8 +67,8 @@ func followsReplies(p *check.Pass, i int) bool {
 	return false
 }
 
-// takesPrefill reports whether the target is known to continue an assistant message.
-func takesPrefill(p *check.Pass) bool {
+// acceptsPrefill reports whether the target is known to continue an assistant message.
+func acceptsPrefill(p *check.Pass) bool {
 	switch p.Target.Dialect {
 	case wire.OpenAIChat:
 		switch p.Target.Variant {
@@ -84,7 +84,7 @@ func takesPrefill(p *check.Pass) bool {
 		refuses, known := refusesPrefill(p.Target.Model)
 		return known && !refuses
 	case wire.Bedrock:
-		// Claude's prefill passes, but for newer models and together with tools.
+		// Claude accepts a prefill, except in newer models and together with tools.
 		refuses, known := refusesPrefill(p.Target.Model)
 		return known && !refuses && !p.Request.HasTools && !p.Request.Bare
 	default:
@@ -93,7 +93,7 @@ func takesPrefill(p *check.Pass) bool {
 }
 
 // refusesPrefill reports whether a Claude model is known to refuse a request that ends with the assistant: Opus from
-// 4.6 on and Sonnet 5. Known to take it are those up to 4.5.
+// 4.6 on and Sonnet 5. Those up to 4.5 are known to accept it.
 func refusesPrefill(model string) (refuses, known bool) {
 	if after(model, "claude") < 0 {
 		return false, false

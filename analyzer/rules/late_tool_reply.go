@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// LateToolReply finds tool replies that come after another message has closed the turn of their call.
+// LateToolReply finds tool replies after another message has closed the turn of their call.
 var LateToolReply = &check.Rule{
 	ID:    "late_tool_reply",
 	Order: 30,
@@ -16,7 +16,7 @@ var LateToolReply = &check.Rule{
 All replies must follow their assistant message directly. A user, system or assistant message in between ends the turn:
 providers then miss the reply, or see the late one as an orphan, and answer 400. OpenAI's Responses API pairs calls and
 outputs anywhere in the input; DeepSeek's copy of it does not. Usual causes: a reminder or a new user
-message is put in while a tool runs; parallel calls are stored as several assistant messages; two workers share one
+message is inserted while a tool runs; parallel calls are stored as several assistant messages; two workers share one
 conversation. Hold new messages back until every call has its reply.`,
 	Fix: "Append every tool reply directly after its assistant message, and hold other messages back until the last reply is in.",
 	Severity: by{
@@ -32,12 +32,12 @@ func lateToolReply(p *check.Pass) {
 		c := &p.Pairing.Calls[r.Call]
 		g := p.Pairing.Groups[c.Group]
 		closed := p.Request.Messages[g.End].Role
-		p.Report(r.Message, r.ID, c.Name, closedBy(closed), "%s answers %s of %s too late: %s came in between",
+		p.Report(r.Message, r.ID, c.Name, closedBy(closed), "%s answers %s of %s too late: %s is in between",
 			at(p, r.Message), answered(p, c), ref(p, c.Message), at(p, g.End))
 	}
 }
 
-// closedBy is the detail: who came between a call and its reply.
+// closedBy returns the detail: the role of the message between a call and its reply.
 func closedBy(r facts.Role) string {
 	switch r {
 	case facts.RoleUser:

@@ -6,14 +6,14 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// LegacyFunctionRole finds the calls of 2023: functions, function_call and the role function.
+// LegacyFunctionRole finds the legacy form of tool calls: functions, function_call and the role function.
 var LegacyFunctionRole = &check.Rule{
 	ID:    "legacy_function_role",
 	Order: 320,
 	Cause: "unsupported_role",
 	Doc: `functions, function_call or the role function, from before tools
 
-OpenAI deprecated them in 2023 and still takes them for older models, but wants a name with the role; DeepSeek and Mistral do not know the role, and Groq
+OpenAI deprecated them in 2023 and still accepts them for older models, but requires a name with the role; DeepSeek and Mistral do not know the role, and Groq
 answers "function_call : Value is not nullable" for the null that an old SDK writes. There are no ids, so parallel calls
 cannot be told apart. Usual causes: an old client or framework; a message object dumped with all its null fields. Use
 tools, tool_calls and tool messages, and leave out null fields.`,
@@ -33,7 +33,7 @@ func legacyFunctionRole(p *check.Pass) {
 	if p.Target.Dialect != wire.OpenAIChat {
 		return
 	}
-	groq := p.Target.Variant == wire.Groq // it was seen to refuse the null only
+	groq := p.Target.Variant == wire.Groq // it was seen to refuse only null
 	severity, beside := legacySeverity(p.Target), check.Lenient
 	switch {
 	case groq:
@@ -41,7 +41,7 @@ func legacyFunctionRole(p *check.Pass) {
 	case severity == check.Style:
 		beside = check.Style
 	}
-	if p.Request.Functions > facts.Null { // no rejection of what stands beside the messages was seen
+	if p.Request.Functions > facts.Null { // no rejection of fields outside the messages was seen
 		p.ReportAs(beside, -1, nil, nil, "functions", "the request declares functions or function_call, which tools and tool_choice replace")
 	}
 	for i := range p.Request.Messages {

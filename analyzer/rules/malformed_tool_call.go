@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// MalformedToolCall finds entries of tool_calls that lack what a call needs.
+// MalformedToolCall finds entries of tool_calls that lack a required field.
 var MalformedToolCall = &check.Rule{
 	ID:    "malformed_tool_call",
 	Order: 180,
@@ -14,17 +14,17 @@ var MalformedToolCall = &check.Rule{
 	Doc: `entry of tool_calls without id, type or function name
 
 A call is {"id":…,"type":"function","function":{"name":…,"arguments":…}}. An entry without one of these, or with an empty
-one, is answered with 400. Usual causes: a framework's own flat shape, {"id","name","args"}, was sent as it is; a stream
+one, is answered with 400. Usual causes: a framework's own flat shape, {"id","name","args"}, was sent unchanged; a stream
 was assembled from the wrong deltas; the model called a function without a name. Keep the entry as the provider sent it.
-Some providers leave out type, and take it back so.`,
-	Fix:      "Store the entries of tool_calls as the provider sent them, and convert a framework's own shape before sending.",
+Some providers omit type, and accept the entry without it.`,
+	Fix:      "Store the entries of tool_calls as the provider sent them, and convert a framework's own format before sending.",
 	Severity: callsChecked.reject,
 	Run:      malformedToolCall,
 }
 
 var (
 	callsChecked = by{wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Mistral, wire.Kimi, wire.Groq}}
-	// Mistral leaves out the type itself; of the others nobody saw it refused.
+	// Mistral omits the type itself; no rejection by the others was seen.
 	typeChecked = by{wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.DeepSeek}}
 )
 
@@ -32,7 +32,7 @@ func malformedToolCall(p *check.Pass) {
 	if !isChat(p.Target) {
 		return
 	}
-	first := 0 // call of the message at hand
+	first := 0 // call of the current message
 	for i := range p.Pairing.Calls {
 		c := &p.Pairing.Calls[i]
 		if p.Pairing.Calls[first].Message != c.Message {
@@ -50,7 +50,7 @@ func malformedToolCall(p *check.Pass) {
 	}
 }
 
-// malformed says what a call lacks, first the largest.
+// malformed returns the most important defect of a call.
 func malformed(c *facts.Call) (detail, lacks string) {
 	switch custom := c.Type == facts.TypeCustom; {
 	case c.Kind != facts.Object:

@@ -8,16 +8,16 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// MessageNameFormat finds messages whose name has a form that the target refuses.
+// MessageNameFormat finds messages whose name has a format that the target refuses.
 var MessageNameFormat = &check.Rule{
 	ID:    "message_name_format",
 	Order: 230,
 	Cause: "unsupported_field",
-	Doc: `message with a name of a form that the provider refuses
+	Doc: `message with a name in a format that the provider refuses
 
-The member name tells participants of one role apart. OpenAI refuses white space and some signs in it, "string does not
+The field name distinguishes participants of one role. OpenAI refuses white space and some characters in it, "string does not
 match pattern": until 2024 all but letters, digits, _ and -, today only < | \ / >. Mistral refuses any name but a tool
-message's. Usual cause: the display name of a user or an agent. Leave name out, or clean it.`,
+message's. Usual cause: the display name of a user or an agent. Leave out name, or clean it.`,
 	Fix:      "Leave name out of messages, or reduce it to letters, digits, _ and -.",
 	Severity: by{wire.OpenAIChat: {wire.OpenAI, wire.Mistral}}.reject,
 	Run:      messageNameFormat,
@@ -40,7 +40,7 @@ func messageNameFormat(p *check.Pass) {
 		case mistral && (len(m.Name) > 64 || !plain(m.Name, "_-")):
 			detail, is, severity = "pattern", "which is not 1 to 64 letters, digits, _ and -", check.Reject
 		case bytes.ContainsAny(m.Name, " \t\r\n<|\\/>"):
-			detail, is = "pattern", "which holds white space or one of < | \\ / >"
+			detail, is = "pattern", "which contains white space or one of < | \\ / >"
 			if m.Role == facts.RoleTool {
 				severity = check.Lenient // no provider documents it there, and many SDKs send it
 			}

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// MissingToolCallID finds tool replies that do not say which call they answer.
+// MissingToolCallID finds tool replies that do not name their call.
 var MissingToolCallID = &check.Rule{
 	ID:    "missing_tool_call_id",
 	Order: 90,

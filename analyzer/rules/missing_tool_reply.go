@@ -14,11 +14,11 @@ var MissingToolReply = &check.Rule{
 	Cause: "missing_tool_reply",
 	Doc: `tool call without a reply that answers it
 
-Every call needs its own reply before the next message of another role: else 400, "An assistant message with
+Every call needs its own reply before the next message of another role: otherwise 400, "An assistant message with
 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'", "tool_use ids were found without
 tool_result blocks immediately after", "No tool output found for function call". Usual causes: only the first of several
 parallel calls is run; a tool failed, timed out or was cancelled and nothing was stored; the process died between call
-and reply; the history was cut at its end. Write a reply for every call in any case: a tool that did not run still gets
+and reply; the history was cut at its end. Always write a reply for every call: a tool that did not run gets
 a reply that says so.`,
 	Fix:      "Append one reply for every call, also when the tool failed or was skipped (say so in its content), before the next request.",
 	Severity: needReplies.reject,
@@ -31,7 +31,7 @@ var needReplies = by{
 	wire.Anthropic:       anthropics, wire.Gemini: nil, wire.Bedrock: nil,
 }
 
-// countReplies compare numbers, in some versions: as many replies as calls may pass, whatever they name.
+// countReplies are the targets that, in some versions, only compare the number of replies with the number of calls.
 var countReplies = by{wire.OpenAIChat: {wire.Mistral}}
 
 func missingToolReply(p *check.Pass) {
@@ -54,12 +54,12 @@ func missingToolReply(p *check.Pass) {
 		if p.Target.Dialect == wire.Gemini && len(p.Pairing.Replies) == 0 && undeclared(p) {
 			severity = check.Lenient // Gemini 2.0 and 2.5 were seen to accept it
 		}
-		detail, goesOn := missing(g, "at_end"), "the request ends"
+		detail, then := missing(g, "at_end"), "the request ends"
 		if g.End < len(p.Request.Messages) {
-			detail, goesOn = missing(g, "middle"), at(p, g.End)+" follows"
+			detail, then = missing(g, "middle"), at(p, g.End)+" follows"
 		}
 		p.ReportAs(severity, c.Message, c.ID, c.Name, detail, "call %s of %s has no reply: %s with %d of %d calls answered",
-			answered(p, c), ref(p, c.Message), goesOn, g.Answered, g.Last-g.First)
+			answered(p, c), ref(p, c.Message), then, g.Answered, g.Last-g.First)
 	}
 	if p.Target.Dialect == wire.Anthropic && !p.Pairing.Unknown {
 		serverTools(p)
@@ -69,8 +69,8 @@ func missingToolReply(p *check.Pass) {
 var serverToolID = []byte("srvtoolu_")
 
 // serverTools reports answered calls that were made by the provider, in a server_tool_use block, and are sent back as the
-// agent's: seen refused, with the text for a call without a reply, where the request declares the provider's tool, and
-// accepted where it declares none.
+// agent's: refused, with the text for a call without a reply, if the request declares the provider's tool, and accepted if it
+// declares none.
 func serverTools(p *check.Pass) {
 	severity := needReplies.reject(p.Target)
 	if undeclared(p) {
@@ -78,7 +78,7 @@ func serverTools(p *check.Pass) {
 	}
 	for i := range p.Pairing.Calls {
 		if c := &p.Pairing.Calls[i]; c.Reply >= 0 && bytes.HasPrefix(c.ID, serverToolID) {
-			p.ReportAs(severity, c.Message, c.ID, c.Name, "server_tool", "call %s of %s has the id of a tool that the provider ran: no reply of the agent counts",
+			p.ReportAs(severity, c.Message, c.ID, c.Name, "server_tool", "call %s of %s has the id of a tool that the provider ran, so the agent's reply does not count",
 				answered(p, c), ref(p, c.Message))
 		}
 	}
@@ -87,7 +87,7 @@ func serverTools(p *check.Pass) {
 // undeclared reports that the request is known to declare no tools: some providers read the calls in it less strictly.
 func undeclared(p *check.Pass) bool { return !p.Request.HasTools && !p.Request.Bare }
 
-// missing is the detail: whether other calls of the turn have replies, and whether the request goes on after it.
+// missing returns the detail: whether other calls of the turn have replies, and whether the request continues after it.
 func missing(g check.Group, place string) string {
 	if g.Answered > 0 {
 		return "partial_" + place

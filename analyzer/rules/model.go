@@ -2,11 +2,11 @@ package rules
 
 import "github.com/llmtap/llmtap/analyzer/check"
 
-// named is a model's name as its target or its body gives it. Gateways and clouds put things around it:
+// named is a model's name from its target or its body. Gateways and clouds add to it:
 // us.anthropic.claude-sonnet-4-5-20250929-v1:0, google/gemini-3-pro-preview, Kimi-K2.5.
 type named interface{ ~string | ~[]byte }
 
-// modelIs reports whether the model that p's request asks for has word, in lower case, in its name.
+// modelIs reports whether the name of the requested model contains word, which is in lower case.
 func modelIs(p *check.Pass, word string) bool {
 	if p.Target.Model != "" {
 		return after(p.Target.Model, word) >= 0
@@ -14,7 +14,7 @@ func modelIs(p *check.Pass, word string) bool {
 	return after(p.Request.Model, word) >= 0
 }
 
-// versionOf is the version that the model of p's request has after family.
+// versionOf returns the version after family in the name of the requested model.
 func versionOf(p *check.Pass, family string) (v version, ok bool) {
 	if p.Target.Model != "" {
 		return versionAfter(p.Target.Model, family)
@@ -22,7 +22,7 @@ func versionOf(p *check.Pass, family string) (v version, ok bool) {
 	return versionAfter(p.Request.Model, family)
 }
 
-// after is where model goes on after word, which is in lower case; -1 when it does not have it.
+// after returns the index behind word, which is in lower case, in model; -1 if model does not contain it.
 func after[T named](model T, word string) int {
 	for i := 0; i+len(word) <= len(model); i++ {
 		j := 0
@@ -50,8 +50,8 @@ func (v version) atLeast(major, minor int) bool {
 	return v.major > major || v.major == major && v.minor >= minor
 }
 
-// versionAfter reads a version such as 3, 3.1 or 4-6 right after family. Numbers of more than two digits are dates, no
-// versions.
+// versionAfter parses a version such as 3, 3.1 or 4-6 directly after family. Numbers of more than two digits are dates,
+// not versions.
 func versionAfter[T named](model T, family string) (v version, ok bool) {
 	i := after(model, family)
 	if i < 0 {
@@ -67,7 +67,7 @@ func versionAfter[T named](model T, family string) (v version, ok bool) {
 	return v, true
 }
 
-// digits is the number of one or two digits at i, and how many they are; 0 when there is none or a longer one.
+// digits parses a number of one or two digits at i and returns its length; 0 if there is none or a longer one.
 func digits[T named](model T, i int) (number, n int) {
 	for i+n < len(model) && model[i+n] >= '0' && model[i+n] <= '9' {
 		if n++; n > 2 {

@@ -6,16 +6,16 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// NoUserMessage finds requests in which the user says nothing.
+// NoUserMessage finds requests without a user message.
 var NoUserMessage = &check.Rule{
 	ID:    "no_user_message",
 	Order: 300,
 	Cause: "role_order",
 	Doc: `request without any user message
 
-Gemini answers "contents is not specified", Anthropic and Bedrock want a user message first, GLM answers only "The
+Gemini answers "contents is not specified", Anthropic and Bedrock require a user message first, GLM answers only "The
 messages parameter is illegal" (code 1214). Usual causes: everything was put into the system prompt; the history was
-trimmed down to the system message; the prompt was empty and left out. Send the task itself as a user message.`,
+trimmed down to the system message; the prompt was empty and omitted. Send the task itself as a user message.`,
 	Fix:      "Send the task as a user message, and keep at least one user message when trimming the history.",
 	Severity: by{wire.Anthropic: anthropics, wire.Bedrock: nil, wire.Gemini: nil}.reject,
 	Run:      noUserMessage,
@@ -37,7 +37,7 @@ func noUserMessage(p *check.Pass) {
 		}
 	case wire.Bedrock:
 		if len(r.Messages) == 0 {
-			return // the messages may be those of a prompt that lies with AWS
+			return // the messages may be those of a prompt stored at AWS
 		}
 	default:
 	}
@@ -48,11 +48,11 @@ func noUserMessage(p *check.Pass) {
 			return
 		case facts.RoleNone:
 			if p.Target.Dialect == wire.Gemini || m.Kind != facts.Object {
-				return // a content without a role is the user's
+				return // content without a role counts as the user's
 			}
 		case facts.RoleTool, facts.RoleFunction:
 			if p.Target.Dialect != wire.OpenAIChat {
-				return // replies are the user's
+				return // replies count as user messages
 			}
 		default:
 		}
@@ -61,5 +61,5 @@ func noUserMessage(p *check.Pass) {
 		p.Report(-1, nil, nil, "empty", "the request has no messages")
 		return
 	}
-	p.Report(0, nil, nil, "", "none of the %d messages is the user's", len(r.Messages))
+	p.Report(0, nil, nil, "", "none of the %d messages is a user message", len(r.Messages))
 }

@@ -6,23 +6,23 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// NullContentWithCalls finds assistant messages with calls and without content, where that is refused or unusual.
+// NullContentWithCalls finds assistant messages with calls and without content, for targets where that is refused or unusual.
 var NullContentWithCalls = &check.Rule{
 	ID:    "null_content_with_calls",
 	Order: 200,
 	Cause: "content_null",
 	Doc: `assistant message with tool calls but without content
 
-OpenAI answers and accepts content null beside tool calls, and so do most. xAI refused content that is absent or an empty
-array in 2025, "Each message must have at least one content element", and was seen to accept both since; SGLang refused
-null until 2025. Usual cause: an SDK that leaves out, or nulls, what is empty. An empty string is accepted by all of them.`,
-	Fix:      "Send content \"\" beside tool calls when the target is no OpenAI model.",
+OpenAI answers and accepts content null next to tool calls, as most providers do. xAI refused content that is absent or an empty
+array in 2025, "Each message must have at least one content element", and was later seen to accept both; SGLang refused
+null until 2025. Usual cause: an SDK that leaves out, or nulls, empty values. All of them accept an empty string.`,
+	Fix:      "Send content \"\" next to tool calls if the target is not an OpenAI model.",
 	Severity: nullSeverity,
 	Run:      nullContentWithCalls,
 }
 
-// nullTakers are documented or were seen to accept it; Groq and OpenRouter even a message with nothing at all.
-var nullTakers = by{wire.OpenAIChat: {
+// nullTolerant are documented or were seen to accept it; Groq and OpenRouter even an entirely empty message.
+var nullTolerant = by{wire.OpenAIChat: {
 	wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Ollama, wire.VLLM, wire.Mistral, wire.Groq, wire.OpenRouter, wire.OtherVariant,
 }}
 
@@ -34,7 +34,7 @@ func nullSeverity(t wire.Target) check.Severity {
 }
 
 func nullContentWithCalls(p *check.Pass) {
-	if p.Target.Dialect != wire.OpenAIChat || nullTakers.has(p.Target) {
+	if p.Target.Dialect != wire.OpenAIChat || nullTolerant.has(p.Target) {
 		return
 	}
 	for i := range p.Request.Messages {

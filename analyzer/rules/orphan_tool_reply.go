@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// OrphanToolReply finds tool replies whose call is nowhere in the request.
+// OrphanToolReply finds tool replies without their call in the request.
 var OrphanToolReply = &check.Rule{
 	ID:    "orphan_tool_reply",
 	Order: 10,
@@ -15,8 +15,8 @@ var OrphanToolReply = &check.Rule{
 
 Providers answer 400: "messages with role 'tool' must be a response to a preceding message with 'tool_calls'".
 Usual causes: the assistant message was stored with role and content only, so its tool_calls were lost; or the history
-was trimmed between a call and its reply. Store the assistant message as it came, and trim whole turns: an assistant
-message with tool_calls and all tool messages after it stay together or go together.`,
+was trimmed between a call and its reply. Store the assistant message unchanged, and trim whole turns: keep or drop an
+assistant message with tool_calls together with all tool messages after it.`,
 	Fix:      "Store and resend the assistant message with its tool calls, and when trimming the history drop a call and its replies together.",
 	Severity: needCalls.reject,
 	Run:      orphanToolReply,
@@ -48,8 +48,8 @@ func orphanToolReply(p *check.Pass) {
 	}
 }
 
-// unlessOtherCalls is the severity of a reply without its call for those who reject it: not when a Responses input has
-// items that may be calls of a kind we do not pair. A tool_search_call that the client ran was seen with a
+// unlessOtherCalls is the severity of a reply without its call. It is not reject if a Responses input has items that may
+// be calls of a kind that is not paired here: a tool_search_call that the client ran was seen with a
 // function_call_output.
 func unlessOtherCalls(p *check.Pass, who by) check.Severity {
 	if p.Target.Dialect == wire.OpenAIResponses {
@@ -62,12 +62,12 @@ func unlessOtherCalls(p *check.Pass, who by) check.Severity {
 	return who.reject(p.Target)
 }
 
-// orphanPlace says what stands where the assistant message with the call should be.
+// orphanPlace returns the detail and a clause about the message in the place of the missing call.
 func orphanPlace(p *check.Pass, after int) (detail, before string) {
 	if after < 0 {
-		return "at_start", "no other " + wordsOf(p).unit + " comes before it"
+		return "at_start", "no other " + wordsOf(p).unit + " precedes it"
 	}
-	before = at(p, after) + " comes before it"
+	before = at(p, after) + " precedes it"
 	switch p.Request.Messages[after].Role {
 	case facts.RoleAssistant:
 		if m := &p.Request.Messages[after]; len(m.Calls) > 0 || m.Item != facts.NoItem {

@@ -5,7 +5,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// PreviousResponseUnresolved finds requests that do not go on where the answer they name has stopped.
+// PreviousResponseUnresolved finds requests that do not continue the answer that they name.
 var PreviousResponseUnresolved = &check.Rule{
 	ID:    "previous_response_unresolved",
 	Order: 440,
@@ -14,7 +14,7 @@ var PreviousResponseUnresolved = &check.Rule{
 
 The named answer, with all before it, is the history: the input must answer each of its calls, "No tool output found for
 function call call_…", and must not repeat what is there already, "Duplicate item found". Usual causes: a tool failed and
-nothing was sent for it; the whole history is sent on top of the chain. Send only what is new: an output for every call,
+nothing was sent for it; the whole history is sent on top of the chain. Send only new items: an output for every call,
 and the user's message.`,
 	Fix:      "With previous_response_id send only new items, and one function_call_output for every call of that answer.",
 	Severity: by{wire.OpenAIResponses: openAIs}.reject,
@@ -23,7 +23,7 @@ and the user's message.`,
 
 func previousResponseUnresolved(p *check.Pass) {
 	if p.Before == nil || p.Before.Chain == nil {
-		return // nothing is known of the answer
+		return // the answer is unknown
 	}
 	if len(p.Pairing.Calls) > 0 {
 		resent := p.Set(len(p.Before.Chain.Calls))
@@ -36,17 +36,17 @@ func previousResponseUnresolved(p *check.Pass) {
 			if c := &p.Pairing.Calls[i]; len(c.ID) > 0 && resent.Has(c.ID) {
 				severity := by{wire.OpenAIResponses: openAIs}.reject(p.Target)
 				if len(p.Request.Messages[c.Message].ID) == 0 {
-					severity = check.Lenient // only an item with its id is a duplicate: without, it was seen accepted
+					severity = check.Lenient // only an item with its id is a duplicate; without an id it was seen accepted
 				}
-				p.ReportAs(severity, c.Message, c.ID, c.Name, "chain_plus_full_history", "%s repeats call %s (%s), which the answer that previous_response_id names holds already",
+				p.ReportAs(severity, c.Message, c.ID, c.Name, "chain_plus_full_history", "%s repeats call %s (%s), which the answer named by previous_response_id already contains",
 					at(p, c.Message), name(c.ID), function(c.Call))
-				return // the rest of the history is sent again too
+				return // the rest of the history is repeated as well
 			}
 		}
 	}
 	for i := range p.Pairing.Chained {
 		c := &p.Pairing.Chained[i]
-		p.Report(-1, []byte(c.ID), []byte(c.Name), "unanswered", "call %s (%s) of the answer that previous_response_id names has no output in this input",
+		p.Report(-1, []byte(c.ID), []byte(c.Name), "unanswered", "call %s (%s) of the answer named by previous_response_id has no output in this input",
 			name([]byte(c.ID)), name([]byte(c.Name)))
 	}
 }

@@ -6,14 +6,14 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ReasoningContentForbidden finds thoughts that are sent to a target which refuses them.
+// ReasoningContentForbidden finds reasoning that is sent to a target that refuses it.
 var ReasoningContentForbidden = &check.Rule{
 	ID:    "reasoning_content_forbidden",
 	Order: 360,
 	Cause: "reasoning_content_forbidden",
 	Doc: `reasoning sent to a provider that refuses it
 
-What one provider wants back another refuses: Groq answers "property 'reasoning_content' is unsupported", Mistral 422
+One provider requires reasoning back, another refuses it: Groq answers "property 'reasoning_content' is unsupported", Mistral 422
 extra_forbidden, Fireworks "Extra inputs are not permitted". Usual causes: the provider was switched in the middle of a
 conversation; a gateway adds reasoning_content to answers and the agent stores it. Keep reasoning in the store, and
 decide for each provider whether to send it.`,
@@ -31,9 +31,9 @@ func reasoningContentForbidden(p *check.Pass) {
 	case wire.Mistral, wire.Fireworks, wire.OpenAI, wire.GeminiOpenAI:
 	case wire.Groq:
 		if !modelIs(p, "llama") && !modelIs(p, "gemma") {
-			refused &^= facts.FieldReasoning // it depends on the model: some think
+			refused &^= facts.FieldReasoning // depends on the model: some reason
 		}
-	default: // these send reasoning themselves, or pass it on
+	default: // these send reasoning themselves, or forward it
 		return
 	}
 	for i := range p.Request.Messages {
@@ -43,7 +43,7 @@ func reasoningContentForbidden(p *check.Pass) {
 			fields &^= m.NullFields
 		}
 		if fields != 0 {
-			p.Report(i, nil, nil, fieldName(m, fields), "message %d (%s) has %s, which this provider does not take", i, role(p, i), fieldName(m, fields))
+			p.Report(i, nil, nil, fieldName(m, fields), "message %d (%s) has %s, which this provider does not accept", i, role(p, i), fieldName(m, fields))
 		}
 	}
 }

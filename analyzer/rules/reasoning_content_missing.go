@@ -6,18 +6,18 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ReasoningContentMissing finds calls that a thinking model made and that come back without its thoughts.
+// ReasoningContentMissing finds calls of a thinking model that are sent back without its reasoning.
 var ReasoningContentMissing = &check.Rule{
 	ID:    "reasoning_content_missing",
 	Order: 350,
 	Cause: "reasoning_content_missing",
 	Doc: `assistant message with calls that lost its reasoning_content
 
-DeepSeek (V3.2 and V4), Kimi and GLM want their thoughts back in thinking mode: "The ` + "`reasoning_content`" + ` in the
+DeepSeek (V3.2 and V4), Kimi and GLM require their reasoning back in thinking mode: "The ` + "`reasoning_content`" + ` in the
 thinking mode must be passed back to the API", "thinking is enabled but reasoning_content is missing in assistant tool
-call message at index 2". The key must be there even when its value is empty. Usual causes: the message was stored with
+call message at index 2". The key is required even if its value is empty. Usual causes: the message was stored with
 role, content and tool_calls only; an old rule to strip reasoning_content, right for DeepSeek R1 in 2025, is still in
-place; the calls were made by another model. Store the assistant message as it came.`,
+place; the calls were made by another model. Store the assistant message unchanged.`,
 	Fix:      "Store and resend reasoning_content with every assistant message that has tool_calls, also when it is empty, or switch thinking off.",
 	Severity: rejectedBy(wire.DeepSeek, wire.Kimi, wire.GLM),
 	Run:      reasoningContentMissing,
@@ -32,14 +32,14 @@ func reasoningContentMissing(p *check.Pass) {
 	for i := from; i < len(p.Request.Messages); i++ {
 		m := &p.Request.Messages[i]
 		if m.Role == facts.RoleAssistant && len(m.Calls) > 0 && m.Fields&reasoning == 0 {
-			p.Report(i, nil, nil, "", "message %d (assistant) makes calls and has no reasoning_content, which this model wants back in thinking mode", i)
+			p.Report(i, nil, nil, "", "message %d (assistant) makes calls and has no reasoning_content, which this model requires in thinking mode", i)
 		}
 	}
 }
 
-// thinksFrom is the first message from which on calls need their reasoning_content; -1 when none are known to. The
-// request says whether the model thinks; else its name does, else that other calls of the history came with thoughts.
-// Who wants the thoughts of earlier turns back is said for DeepSeek V4 and Kimi only.
+// thinksFrom returns the first message whose calls require their reasoning_content; -1 if none is known to. The request
+// tells whether the model thinks, else its name, else reasoning in other calls of the history. Only DeepSeek V4 and Kimi
+// are documented to require the reasoning of earlier turns.
 func thinksFrom(p *check.Pass) int {
 	if p.Target.Dialect != wire.OpenAIChat || p.Request.Thinking == facts.ThinkingOff {
 		return -1
@@ -69,7 +69,7 @@ func thinksFrom(p *check.Pass) int {
 	return -1
 }
 
-// otherCallsReason reports whether a call of the messages from on came with reasoning_content.
+// otherCallsReason reports whether a call in the messages after from has reasoning_content.
 func otherCallsReason(p *check.Pass, from int) bool {
 	for i := from; i < len(p.Request.Messages); i++ {
 		m := &p.Request.Messages[i]

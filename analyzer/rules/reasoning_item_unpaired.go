@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ReasoningItemUnpaired finds reasoning items without the item they led to, and such items without their reasoning.
+// ReasoningItemUnpaired finds reasoning items without the item that followed them, and such items without their reasoning.
 var ReasoningItemUnpaired = &check.Rule{
 	ID:    "reasoning_item_unpaired",
 	Order: 400,
@@ -15,7 +15,7 @@ var ReasoningItemUnpaired = &check.Rule{
 
 A reasoning item (rs_…) and the message or call after it belong together: "Item 'rs_…' of type 'reasoning' was provided
 without its required following item", "Item 'fc_…' of type 'function_call' was provided without its required 'reasoning'
-item". A message that comes back without its id is not that message, unless store is false. Usual causes: only calls and
+item". A message sent back without its id does not count, unless store is false. Usual causes: only calls and
 messages are stored; the history was trimmed between the two; items were put into another order; a text was changed.
 Keep all items of an answer together and in their order, or drop the ids and the reasoning of all.`,
 	Fix:      "Keep all output items of an answer together and in order when storing and trimming, reasoning items included.",
@@ -29,35 +29,35 @@ func reasoningItemUnpaired(p *check.Pass) {
 	}
 	severity := by{wire.OpenAIResponses: openAIs}.reject(p.Target)
 	if modelIs(p, "o3-mini") {
-		severity = check.Lenient // seen to take both
+		severity = check.Lenient // seen to accept both
 	}
-	open := -1 // a reasoning item with an id whose follower has not come
+	open := -1 // a reasoning item with an id that still lacks its follower
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		switch {
 		case m.Item == facts.ItemReasoning:
-			if open = -1; len(m.ID) > 0 { // of several in a row the last one needs the follower
+			if open = -1; len(m.ID) > 0 { // the last of several in a row needs the follower
 				open = i
 			}
 			continue
 		case open >= 0 && (m.Item == facts.ItemReply || m.Item == facts.ItemMessage && m.Role != facts.RoleAssistant):
-			p.ReportAs(severity, open, nil, nil, "no_following_item", "%s, %s, is followed by %s instead of what it led to",
+			p.ReportAs(severity, open, nil, nil, "no_following_item", "%s, %s, is followed by %s instead of its own item",
 				at(p, open), name(p.Request.Messages[open].ID), at(p, i))
 		case open >= 0 && m.Item == facts.ItemMessage && len(m.ID) == 0 && !p.Request.Unstored && !p.Request.Bare:
-			// The provider finds what the reasoning led to by its id. Without stored items there is nothing to find.
+			// The provider finds the follower by its id; without stored items there is nothing to find.
 			p.ReportAs(severity, open, nil, nil, "follower_without_id", "%s, %s, is followed by %s without the id that it had in the answer",
 				at(p, open), name(p.Request.Messages[open].ID), at(p, i))
 		}
 		open = -1
 	}
 	if open >= 0 {
-		p.ReportAs(severity, open, nil, nil, "no_following_item", "%s, %s, ends the input: what it led to is missing",
+		p.ReportAs(severity, open, nil, nil, "no_following_item", "%s, %s, ends the input without the item that followed it",
 			at(p, open), name(p.Request.Messages[open].ID))
 	}
 	reasoningLost(p)
 }
 
-// reasoningLost finds the copy of the last answer, with its id, where the reasoning before it is gone.
+// reasoningLost finds the copy of the last answer, with its id, but without the reasoning before it.
 func reasoningLost(p *check.Pass) {
 	b := p.Before
 	if b == nil || b.Copy < 0 || b.Copy >= len(p.Request.Messages) || len(b.Signed) == 0 {
@@ -72,6 +72,6 @@ func reasoningLost(p *check.Pass) {
 			return
 		}
 	}
-	p.Report(b.Copy, nil, nil, "no_reasoning_item", "%s, %s, comes without its reasoning item %s",
+	p.Report(b.Copy, nil, nil, "no_reasoning_item", "%s, %s, is sent without its reasoning item %s",
 		at(p, b.Copy), name(m.ID), name([]byte(b.Signed[0].ID)))
 }

@@ -6,18 +6,18 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ReasoningSignatureInvalid finds signed thoughts that are not what the answer carried.
+// ReasoningSignatureInvalid finds signed reasoning that differs from the answer's.
 var ReasoningSignatureInvalid = &check.Rule{
 	ID:    "reasoning_signature_invalid",
 	Order: 380,
 	Cause: "reasoning_signature_invalid",
 	Doc: `signed reasoning that was changed
 
-Providers sign what a model thought and check it when it comes back: Anthropic answers "Invalid ` + "`signature` in `thinking`" + `
+Providers sign a model's reasoning and verify it when it is sent back: Anthropic answers "Invalid ` + "`signature` in `thinking`" + `
 block", Gemini "Corrupted thought signature", OpenAI "The encrypted content for item rs_… could not be verified". Usual
-causes: thoughts were cut, edited or re-encoded in the store; a stream's partial item was saved instead of the finished
-one; blocks of one answer were mixed with those of another. Store thinking blocks, signatures and encrypted content as
-they came, or leave out the whole block.`,
+causes: reasoning was cut, edited or re-encoded in the store; a stream's partial item was saved instead of the finished
+one; blocks of one answer were mixed with those of another. Store thinking blocks, signatures and encrypted content
+unchanged, or leave out the whole block.`,
 	Fix:      "Store thinking blocks, thought signatures and encrypted reasoning byte for byte, taken from the finished answer.",
 	Severity: by{wire.Anthropic: anthropics, wire.Gemini: nil, wire.OpenAIResponses: openAIs}.reject,
 	Run:      reasoningSignatureInvalid,
@@ -37,26 +37,26 @@ func reasoningSignatureInvalid(p *check.Pass) {
 			p.Report(b.Copy, nil, nil, "", "message %d (assistant) repeats the last answer with other signatures in its thinking", b.Copy)
 		}
 	case wire.Gemini:
-		// Signatures that the model need not have back may be left out; the facts do not tell that from a change.
+		// Signatures that the model does not require may be left out; the facts cannot distinguish that from a change.
 		if m := &p.Request.Messages[b.Copy]; changed(m, b.Signed[0]) {
 			p.ReportAs(check.Lenient, b.Copy, nil, nil, "", "message %d (assistant) repeats the last answer with other thought signatures", b.Copy)
 		}
 	case wire.OpenAIResponses:
 		for _, s := range b.Signed[:min(len(b.Signed), maxSigned)] {
 			if i := reasoningItem(p, s.ID); i >= 0 && changed(&p.Request.Messages[i], s) {
-				p.Report(i, nil, nil, "", "message %d, the reasoning item %s, has other encrypted content than in the answer", i, name([]byte(s.ID)))
+				p.Report(i, nil, nil, "", "message %d, the reasoning item %s, has encrypted content that differs from the answer's", i, name([]byte(s.ID)))
 			}
 		}
 	default:
 	}
 }
 
-// changed reports whether m carries other signatures than the answer did. One that carries none is another matter.
+// changed reports whether the signatures of m differ from the answer's. A message without any does not count.
 func changed(m *facts.Message, s facts.Signed) bool {
 	return m.Signed != 0 && s.Hash != 0 && m.Signed != s.Hash
 }
 
-// reasoningItem is the message with this id; -1 when there is none.
+// reasoningItem returns the index of the reasoning item with this id; -1 if there is none.
 func reasoningItem(p *check.Pass, id string) int {
 	if id == "" {
 		return -1

@@ -6,25 +6,25 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// RoleAlternationBroken finds neighbouring messages of one role where user and assistant must take turns.
+// RoleAlternationBroken finds neighbouring messages of one role, for targets that require user and assistant to alternate.
 var RoleAlternationBroken = &check.Rule{
 	ID:    "role_alternation_broken",
 	Order: 260,
 	Cause: "role_order",
 	Doc: `two messages of one role in a row
 
-Bedrock answers "A conversation must alternate between user and assistant roles" for models that it does not merge
-neighbours for, and chat templates of open models "Conversation roles must alternate user/assistant/user/assistant/...".
-OpenAI, Mistral and Anthropic take such histories; Anthropic did not until 2024. Usual causes: a retry appends the
-user's message again; two workers write one conversation; a summary is put in as a message of its own. Merge neighbours
+Bedrock answers "A conversation must alternate between user and assistant roles" for models without
+merging, and chat templates of open models "Conversation roles must alternate user/assistant/user/assistant/...".
+OpenAI, Mistral and Anthropic accept such histories, Anthropic since 2024. Usual causes: a retry appends the
+user's message again; two workers write one conversation; a summary is inserted as a message of its own. Merge neighbours
 of one role into one message when the request is built.`,
 	Fix:      "Merge neighbouring messages of one role into one message before sending, and replace a user message on a retry instead of appending it.",
 	Severity: roleAlternationSeverity,
 	Run:      roleAlternationBroken,
 }
 
-// roleAlternationSeverity: Bedrock's rejections date from 2024 and 2025. Recorded traffic shows that it takes neighbours
-// of one role for Claude and Titan since; what stands behind an inference profile is not known.
+// roleAlternationSeverity: Bedrock's rejections date from 2024 and 2025. Recorded traffic shows that it now accepts
+// neighbours of one role for Claude and Titan; the model behind an inference profile is unknown.
 func roleAlternationSeverity(t wire.Target) check.Severity {
 	if after(t.Model, "claude") >= 0 || after(t.Model, "amazon.") >= 0 || after(t.Model, "inference-profile") >= 0 {
 		return check.Lenient
@@ -51,17 +51,17 @@ func roleAlternationBroken(p *check.Pass) {
 				if m.Role == facts.RoleAssistant {
 					detail = "assistant"
 				} else if v := p.Target.Variant; v == wire.OpenRouter || v == wire.GLM {
-					last = i // seen to take two messages of the user
+					last = i // seen to accept two user messages
 					continue
 				}
-				p.Report(i, nil, nil, detail, "message %d (%s) follows message %d (%s): roles must take turns", i, role(p, i), last, role(p, last))
+				p.Report(i, nil, nil, detail, "message %d (%s) follows message %d (%s): roles must alternate", i, role(p, i), last, role(p, last))
 			}
 		}
 		last = i
 	}
 }
 
-// alternates reports whether the target may want user and assistant to take turns.
+// alternates reports whether the target may require user and assistant to alternate.
 func alternates(p *check.Pass) bool {
 	switch p.Target.Dialect {
 	case wire.Bedrock, wire.Gemini, wire.Cohere:
@@ -81,7 +81,7 @@ func alternates(p *check.Pass) bool {
 }
 
 // joined reports whether two neighbours of one role are one turn: parallel replies in messages of their own are.
-// Gemini takes neighbours, but a call must come directly after the user.
+// Gemini accepts neighbours, but a call must directly follow a user message.
 func joined(p *check.Pass, a, b *facts.Message) bool {
 	if p.Target.Dialect == wire.Gemini {
 		return a.Role == facts.RoleUser || len(b.Calls) == 0

@@ -8,12 +8,12 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// words are what a dialect calls things.
+// words are the terms of a dialect.
 type words struct {
 	unit    string // an element of the history
-	calls   string // what holds a call
-	replied string // what holds a reply
-	id      string // by which a reply names its call
+	calls   string // a call
+	replied string // a reply
+	id      string // the key by which a reply names its call
 }
 
 func wordsOf(p *check.Pass) words {
@@ -37,8 +37,8 @@ func ref(p *check.Pass, i int) string { return wordsOf(p).unit + " " + strconv.I
 // at is "message 2 (tool)".
 func at(p *check.Pass, i int) string { return ref(p, i) + " (" + role(p, i) + ")" }
 
-// theReply is "message 2 (tool) has", or "message 2 (user) has a tool_result with": what its content or its id
-// follows.
+// theReply is "message 2 (tool) has", or "message 2 (user) has a tool_result with": the start of a sentence about the
+// content or id of the reply.
 func theReply(p *check.Pass, i int) string {
 	if inBlocks(p.Target) {
 		return at(p, i) + " has a " + wordsOf(p).replied + " with"
@@ -46,10 +46,10 @@ func theReply(p *check.Pass, i int) string {
 	return at(p, i) + " has"
 }
 
-// maxName bounds what a summary quotes of an id or a name.
+// maxName bounds the quoted bytes of an id or a name in a summary.
 const maxName = 80
 
-// name makes an id or a function name safe to print: quoted where it is not plain, cut where it is long.
+// name makes an id or a function name safe to print: it quotes special characters and cuts long names.
 func name(b []byte) string {
 	cut := ""
 	if len(b) > maxName {
@@ -93,7 +93,7 @@ func called(c *check.PairedCall) string {
 	return function(c.Call) + " (" + name(c.Call.ID) + ")"
 }
 
-// role is the word for the author of message i, or for a Responses item that has none.
+// role returns the role of message i, or the type of a Responses item without one.
 func role(p *check.Pass, i int) string {
 	m := &p.Request.Messages[i]
 	switch m.Item {
@@ -153,11 +153,11 @@ func kind(k facts.Kind) string {
 	case facts.Object:
 		return "an object"
 	default:
-		return "no JSON"
+		return "not JSON"
 	}
 }
 
-// kindDetail is the detail of a value that has the wrong JSON type.
+// kindDetail returns the detail of a value of the wrong JSON type.
 func kindDetail(k facts.Kind) string {
 	switch k {
 	case facts.Absent:
@@ -175,7 +175,7 @@ func kindDetail(k facts.Kind) string {
 	}
 }
 
-// toolName is the name of the function that call c of the pairing calls; nil when c is -1.
+// toolName returns the function name of call c of the pairing; nil if c is -1.
 func toolName(p *check.Pass, c int) []byte {
 	if c < 0 {
 		return nil

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// SystemNotFirst finds instructions in the middle of a history.
+// SystemNotFirst finds system messages in the middle of a history.
 var SystemNotFirst = &check.Rule{
 	ID:    "system_not_first",
 	Order: 310,
@@ -14,10 +14,10 @@ var SystemNotFirst = &check.Rule{
 	Doc: `system message after the conversation has started
 
 Mistral answers "Unexpected role 'system' after role 'assistant'" (code 3230); many chat templates of open models fail
-with "System message must be at the beginning", or drop the message without a word. OpenAI, DeepSeek and Qwen take it. A
+with "System message must be at the beginning", or drop the message silently. OpenAI, DeepSeek and Qwen accept it. A
 system message between a call and its replies breaks the pair everywhere. Usual cause: a reminder or a summary is
-appended as a system message. Put it into the first system message, or into the user's.`,
-	Fix:      "Put reminders and summaries into the first system message or into a user message; none in the middle of the history.",
+appended as a system message. Put it into the first system message, or into a user message.`,
+	Fix:      "Put reminders and summaries into the first system message or into a user message, not into the middle of the history.",
 	Severity: systemNotFirstSeverity,
 	Run:      systemNotFirst,
 }
@@ -25,7 +25,7 @@ appended as a system message. Put it into the first system message, or into the 
 func systemNotFirstSeverity(t wire.Target) check.Severity {
 	if t.Dialect == wire.OpenAIChat {
 		switch t.Variant {
-		case wire.Mistral: // its rejections are recorded
+		case wire.Mistral: // with recorded rejections
 			return check.Reject
 		case wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen:
 			return check.Style
@@ -35,11 +35,11 @@ func systemNotFirstSeverity(t wire.Target) check.Severity {
 	return check.Lenient
 }
 
-// systemNotFirst reports the first such message only: who sends one sends many. One between a call and its reply is a
-// matter of late_tool_reply.
+// systemNotFirst reports only the first such message: an agent that sends one sends many. late_tool_reply reports one
+// between a call and its reply.
 func systemNotFirst(p *check.Pass) {
 	if p.Target.Dialect != wire.OpenAIChat && p.Target.Dialect != wire.Cohere {
-		return // no such role, or, in a Responses input, a usual one
+		return // no such role, or usual in a Responses input
 	}
 	mistral := p.Target.Dialect == wire.OpenAIChat && p.Target.Variant == wire.Mistral
 	for i := firstTurn(p); i < len(p.Request.Messages); i++ {
@@ -50,9 +50,9 @@ func systemNotFirst(p *check.Pass) {
 			continue
 		}
 		if before := p.Request.Messages[i-1].Role; mistral && before != facts.RoleAssistant && before != facts.RoleTool {
-			continue // after a user message its validator takes them
+			continue // its validator accepts them after a user message
 		}
-		p.Report(i, nil, nil, "", "message %d (%s) follows message %d (%s) instead of standing at the beginning", i, role(p, i), i-1, role(p, i-1))
+		p.Report(i, nil, nil, "", "message %d (%s) follows message %d (%s) instead of being at the beginning", i, role(p, i), i-1, role(p, i-1))
 		return
 	}
 }

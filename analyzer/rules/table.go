@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// Table renders All as a Markdown table: rule, what it finds, who answers 400, what to change.
+// Table renders All as a Markdown table: rule, defect, rejecting targets, fix.
 func Table() string {
 	var b strings.Builder
 	b.WriteString("| rule | finds | known to reject it | fix |\n|---|---|---|---|\n")
@@ -22,8 +22,8 @@ func Table() string {
 	return b.String()
 }
 
-// whoRejects names the targets that answer 400 to what r finds: the variants of chat completions, then those of other
-// dialects, of which responses, anthropic and gemini stand for the maker's own API wherever it is served.
+// whoRejects returns the targets that answer 400 to the defect: the variants of chat completions, then those of other
+// dialects, where responses, anthropic and gemini mean the maker's own API wherever it is served.
 func whoRejects(r *check.Rule) (who []string) {
 	rejects := func(d wire.Dialect) func(wire.Variant) bool {
 		return func(v wire.Variant) bool {

@@ -7,7 +7,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// by names targets: variants of a dialect, or all of it where none is named.
+// by is a set of targets: some variants of a dialect, or all of them if none is listed.
 type by map[wire.Dialect][]wire.Variant
 
 func (b by) has(t wire.Target) bool {
@@ -15,8 +15,8 @@ func (b by) has(t wire.Target) bool {
 	return ok && (len(variants) == 0 || slices.Contains(variants, t.Variant))
 }
 
-// reject is the severity of a defect that only these targets were seen to reject. All others are said to accept it, or
-// nobody knows.
+// reject returns the severity of a defect that only these targets were seen to reject. All others accept it, or are
+// unknown.
 func (b by) reject(t wire.Target) check.Severity {
 	if b.has(t) {
 		return check.Reject
@@ -24,7 +24,7 @@ func (b by) reject(t wire.Target) check.Severity {
 	return check.Lenient
 }
 
-// rejectOrStyle is the severity of a defect that these targets reject and all others take as it is.
+// rejectOrStyle returns the severity of a defect that these targets reject and all others accept.
 func (b by) rejectOrStyle(t wire.Target) check.Severity {
 	if b.has(t) {
 		return check.Reject
@@ -32,8 +32,8 @@ func (b by) rejectOrStyle(t wire.Target) check.Severity {
 	return check.Style
 }
 
-// openAIs and anthropics are the variants that share one implementation. What a proxy or another maker's copy of their
-// API does is not known.
+// openAIs and anthropics are the variants that share one implementation. The behaviour of a proxy or of another
+// maker's copy of their API is unknown.
 var (
 	openAIs    = []wire.Variant{wire.OpenAI, wire.Azure}
 	anthropics = []wire.Variant{wire.AnthropicAPI, wire.VertexAnthropic}

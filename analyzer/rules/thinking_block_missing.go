@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ThinkingBlockMissing finds Claude's calls in thinking mode that come back without its thinking.
+// ThinkingBlockMissing finds Claude's calls in thinking mode that are sent back without its thinking.
 var ThinkingBlockMissing = &check.Rule{
 	ID:    "thinking_block_missing",
 	Order: 390,
@@ -14,9 +14,9 @@ var ThinkingBlockMissing = &check.Rule{
 	Doc: `calls in thinking mode without the thinking block before them
 
 With thinking enabled, older Claude models answer "Expected ` + "`thinking` or `redacted_thinking`, but found `tool_use`" + `. When
-thinking is enabled, a final assistant message must start with a thinking block"; newer ones were seen to take it, but
-go on without what they thought. Usual causes: blocks that are neither text nor tool_use are dropped on saving; the calls
-were made by another model, or before thinking was switched on. Store all blocks of the answer in their order.`,
+thinking is enabled, a final assistant message must start with a thinking block"; newer ones were seen to accept it, but
+continue without their reasoning. Usual causes: blocks that are neither text nor tool_use are dropped on saving; the calls
+were made by another model, or before thinking was switched on. Store all blocks of the answer in order.`,
 	Fix: "Store and resend thinking and redacted_thinking blocks with the tool_use blocks after them, unchanged and in their order.",
 	// Models differ, and the same model changed: nothing says which will reject it.
 	Severity: by{}.reject,

@@ -6,18 +6,18 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ThoughtSignatureMissing finds calls of Gemini that come back without its signature.
+// ThoughtSignatureMissing finds Gemini's calls that are sent back without their signature.
 var ThoughtSignatureMissing = &check.Rule{
 	ID:    "thought_signature_missing",
 	Order: 370,
 	Cause: "thought_signature_missing",
-	Doc: `Gemini call without the thought signature it came with
+	Doc: `Gemini call without its thought signature
 
 From Gemini 3 on the first call of every step since the user's last text must carry its thoughtSignature; of parallel
 calls only the first has one. Without it: "Function call is missing a thought_signature in functionCall parts"; in long
-histories only "Request contains an invalid argument". Through the OpenAI endpoint it lies in the call's
+histories only "Request contains an invalid argument". In the OpenAI endpoint it is in the call's
 extra_content.google.thought_signature. Usual causes: calls were stored as id, name and arguments; a stream's
-extra_content was not assembled; the calls were made by another model. Store the call as it came.`,
+extra_content was not assembled; the calls were made by another model. Store the call unchanged.`,
 	Fix:      "Store and resend thoughtSignature (extra_content of a call in the OpenAI format); for calls of another model send skip_thought_signature_validator.",
 	Severity: by{wire.Gemini: nil, wire.OpenAIChat: {wire.GeminiOpenAI}}.reject,
 	Run:      thoughtSignatureMissing,
@@ -30,14 +30,14 @@ func thoughtSignatureMissing(p *check.Pass) {
 	if v, ok := versionOf(p, "gemini-"); !ok || v.major < 3 {
 		return
 	}
-	step := -1 // the message with the calls of the step before
+	step := -1 // the message with the calls of the previous step
 	for i := currentTurn(p); i < len(p.Request.Messages); i++ {
 		m := &p.Request.Messages[i]
 		if m.Role != facts.RoleAssistant || len(m.Calls) == 0 {
 			continue
 		}
 		if c := &m.Calls[0]; c.Signature <= facts.Null && (step < 0 || step != i-1) {
-			p.Report(i, c.ID, c.Name, "", "message %d calls %s without the thought signature that this model wants back", i, function(c))
+			p.Report(i, c.ID, c.Name, "", "message %d calls %s without the thought signature that this model requires", i, function(c))
 		}
 		step = i
 	}

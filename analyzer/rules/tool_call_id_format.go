@@ -10,18 +10,18 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ToolCallIDFormat finds calls whose id, and Responses items whose own id, has a form that the target refuses.
+// ToolCallIDFormat finds call ids and ids of Responses items in a format that the target refuses.
 var ToolCallIDFormat = &check.Rule{
 	ID:    "tool_call_id_format",
 	Order: 210,
 	Cause: "tool_call_id_format",
-	Doc: `tool call id of a form that the provider refuses
+	Doc: `tool call id in a format that the provider refuses
 
-Mistral wants 9 letters and digits; Anthropic letters, digits, _ and -; Bedrock these and . and :, at most 64; the
-Responses API a call_id of at most 64 characters, and item ids that begin as their type's do (fc_, rs_, msg_). OpenAI was
-seen to refuse ids over 40 and over 64 characters, and to accept 51. Usual causes: a history begun with one provider goes
-on with another; a gateway makes ids of its own. Map the ids, on call and reply alike, when the provider changes.`,
-	Fix: "Map call ids to the form of the provider that is asked, the same way on the call and on its reply.",
+Mistral requires 9 letters and digits; Anthropic letters, digits, _ and -; Bedrock these and . and :, at most 64; the
+Responses API a call_id of at most 64 characters, and item ids with the prefix of their type (fc_, rs_, msg_). OpenAI was
+seen to refuse ids over 40 and over 64 characters, and to accept 51. Usual causes: a history started with one provider
+continues with another; a gateway makes its own ids. Map the ids of calls and replies alike when the provider changes.`,
+	Fix: "Map call ids to the format of the target provider, alike in the call and in its reply.",
 	Severity: by{
 		wire.OpenAIChat:      {wire.Mistral, wire.OpenAI},
 		wire.OpenAIResponses: openAIs, wire.Anthropic: anthropics, wire.Bedrock: nil,
@@ -53,13 +53,13 @@ func toolCallIDFormat(p *check.Pass) {
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		if want := itemPrefix(m); want != "" && len(m.ID) > 0 && !bytes.HasPrefix(m.ID, []byte(want)) {
-			p.ReportAs(check.Reject, i, nil, nil, "item_prefix", "%s has the id %s, which does not begin with %s", at(p, i), name(m.ID), want)
+			p.ReportAs(check.Reject, i, nil, nil, "item_prefix", "%s has the id %s, which does not start with %s", at(p, i), name(m.ID), want)
 		}
 	}
 }
 
-// idCheck is what target checks of a call's id; nil when that is nothing we know of. The detail is "" for a good id.
-// Chat completions without an id are malformed_tool_call.
+// idCheck returns the target's check of a call id; nil if none is known. The detail is "" for a valid id. A missing id in
+// chat completions is malformed_tool_call.
 func idCheck(t wire.Target) func(*facts.Call) (detail, is string) {
 	switch {
 	case t.Dialect == wire.Anthropic:
@@ -88,8 +88,8 @@ func idCheck(t wire.Target) func(*facts.Call) (detail, is string) {
 	return nil
 }
 
-// idForm checks an id that must be there, have at most limit bytes, and hold letters, digits and more only, which is
-// made of; any characters when more is "".
+// idForm checks an id that must be present, have at most limit bytes, and contain only letters, digits and the characters
+// of more, described by madeOf; any characters if more is "".
 func idForm(c *facts.Call, limit int, more, madeOf string) (detail, is string) {
 	switch {
 	case c.IDKind != facts.String:
@@ -106,7 +106,7 @@ func idForm(c *facts.Call, limit int, more, madeOf string) (detail, is string) {
 
 func long(id []byte) string { return strconv.Itoa(len(id)) + " characters long" }
 
-// plain reports whether b holds ASCII letters, digits and the characters of more only.
+// plain reports whether b contains only ASCII letters, digits and the characters of more.
 func plain(b []byte, more string) bool {
 	for _, c := range b {
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
@@ -117,7 +117,7 @@ func plain(b []byte, more string) bool {
 	return true
 }
 
-// itemPrefix is how the id of an item must begin; "" when that is not known.
+// itemPrefix returns the required prefix of an item's id; "" if unknown.
 func itemPrefix(m *facts.Message) string {
 	switch m.Item {
 	case facts.ItemCall:

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ToolChoiceWithoutTools finds requests that say how to use tools and declare none.
+// ToolChoiceWithoutTools finds requests with tool parameters that declare no tools.
 var ToolChoiceWithoutTools = &check.Rule{
 	ID:    "tool_choice_without_tools",
 	Order: 420,
@@ -14,9 +14,9 @@ var ToolChoiceWithoutTools = &check.Rule{
 	Doc: `tool_choice or parallel_tool_calls in a request without tools
 
 OpenAI answers "'parallel_tool_calls' is only allowed when 'tools' are specified", Mistral refuses an empty array of
-tools. Usual cause: a client sets these parameters for every request, also for those that need no tools. Set them only
-together with tools, and leave tools out instead of sending an empty array.`,
-	Fix:      "Set tool_choice and parallel_tool_calls only together with tools, and leave out tools when there are none.",
+tools. Usual cause: a client sets these parameters for every request, even without tools. Set them only together
+with tools, and leave out tools instead of sending an empty array.`,
+	Fix:      "Set tool_choice and parallel_tool_calls only together with tools, and leave out tools if there are none.",
 	Severity: by{wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.Mistral}}.rejectOrStyle,
 	Run:      toolChoiceWithoutTools,
 }
@@ -27,7 +27,7 @@ func toolChoiceWithoutTools(p *check.Pass) {
 		return
 	}
 	if p.Target.Dialect != wire.OpenAIChat {
-		return // OpenAI's Responses take them; of the others nobody said
+		return // OpenAI's Responses API accepts them; the others are unknown
 	}
 	mistral := p.Target.Variant == wire.Mistral
 	if mistral && r.HasTools {

@@ -13,9 +13,9 @@ var ToolContentMissing = &check.Rule{
 	Cause: "missing_required_field",
 	Doc: `tool reply without content
 
-A tool that returns nothing still needs a reply with content: null, or none, is answered with 400, "Invalid value for
+A tool that returns nothing still needs a reply with content: null or missing content is answered with 400, "Invalid value for
 'content': expected a string, got null". Usual causes: the tool returned None or undefined, which was stored as it is;
-an exception in the tool was swallowed. An empty string is accepted. Anthropic takes a tool_result without content.`,
+an exception in the tool was swallowed. An empty string is accepted. Anthropic accepts a tool_result without content.`,
 	Fix: "Store an empty string, or better a word like \"ok\" or the error's text, when a tool returns nothing.",
 	Severity: func(t wire.Target) check.Severity {
 		if t.Native {

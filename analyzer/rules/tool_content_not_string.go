@@ -13,9 +13,9 @@ var ToolContentNotString = &check.Rule{
 	Cause: "tool_content_type",
 	Doc: `tool reply whose content is neither a string nor content parts
 
-Content is a string, or an array of parts like {"type":"text","text":…}. A result put in as it is, an object, a number
+Content is a string, or an array of parts like {"type":"text","text":…}. A raw result, such as an object, a number
 or an array of results, is answered with 400. Usual cause: the tool's result was not serialised. Encode it as JSON text.
-Gemini's own API is the other way round: its response is an object.`,
+In Gemini's own API the response is an object instead.`,
 	Fix:      "Serialise the tool's result to a string (json.dumps, JSON.stringify) before storing it as content.",
 	Severity: rejectedBy(wire.OpenAI, wire.Azure, wire.Qwen, wire.Groq, wire.Mistral, wire.GeminiOpenAI, wire.Ollama),
 	Run:      toolContentNotString,

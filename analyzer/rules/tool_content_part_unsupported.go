@@ -6,31 +6,31 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ToolContentPartUnsupported finds images, sound and files in tool messages of targets that take only text there.
+// ToolContentPartUnsupported finds images, audio and files in tool messages, for targets that accept only text there.
 var ToolContentPartUnsupported = &check.Rule{
 	ID:    "tool_content_part_unsupported",
 	Order: 120,
 	Cause: "tool_content_type",
-	Doc: `tool message with an image, sound or a file
+	Doc: `tool message with an image, audio or a file
 
-In chat completions the content of a tool message is text. What else is taken depends on provider, model and time:
-OpenAI refuses sound, and takes images today but does not read them; Mistral, xAI, Ollama and OpenRouter take images.
-Anthropic, Bedrock, Gemini and the Responses API have ways of their own for them. Usual cause: a tool that returns a
-screenshot or a document. Say in text what it is, and send the picture in a user message after the replies.`,
-	Fix:      "Put text into the tool message, and the image, sound or file into a user message after the last reply of the turn.",
+In chat completions the content of a tool message is text. Support for other types depends on provider, model and time:
+OpenAI refuses audio, and accepts images today but ignores them; Mistral, xAI, Ollama and OpenRouter accept images.
+Anthropic, Bedrock, Gemini and the Responses API have their own formats for them. Usual cause: a tool that returns a
+screenshot or a document. Describe it in text, and send the image in a user message after the replies.`,
+	Fix:      "Put text into the tool message, and the image, audio or file into a user message after the last reply of the turn.",
 	Severity: by{wire.OpenAIChat: {wire.OpenAI, wire.DeepSeek, wire.Kimi}}.reject,
 	Run:      toolContentPartUnsupported,
 }
 
-// imageTakers were seen to take images and, Mistral, documents.
-var imageTakers = by{wire.OpenAIChat: {wire.Mistral, wire.XAI, wire.Ollama, wire.OpenRouter}}
+// acceptImages were seen to accept images and, Mistral, documents.
+var acceptImages = by{wire.OpenAIChat: {wire.Mistral, wire.XAI, wire.Ollama, wire.OpenRouter}}
 
 func toolContentPartUnsupported(p *check.Pass) {
 	if !isChat(p.Target) {
 		return
 	}
 	not := facts.PartImage | facts.PartAudio | facts.PartFile
-	if imageTakers.has(p.Target) {
+	if acceptImages.has(p.Target) {
 		not = facts.PartAudio
 	}
 	for i := range p.Pairing.Replies {
@@ -41,7 +41,7 @@ func toolContentPartUnsupported(p *check.Pass) {
 		detail, what := "file", "a file"
 		switch found := r.Parts & not; {
 		case found&facts.PartAudio != 0:
-			detail, what = "audio", "sound"
+			detail, what = "audio", "audio"
 		case found&facts.PartImage != 0:
 			detail, what = "image", "an image"
 		}

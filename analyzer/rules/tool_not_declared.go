@@ -5,17 +5,17 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ToolNotDeclared finds calls in the history of functions that the request does not declare.
+// ToolNotDeclared finds calls of functions that the request does not declare.
 var ToolNotDeclared = &check.Rule{
 	ID:    "tool_not_declared",
 	Order: 430,
 	Cause: "tool_choice_invalid",
 	Doc: `call of a function that is not among the tools
 
-Providers take it, but the model sees itself use a tool that it does not have: it calls it again, or makes up its
+Providers accept it, but the model sees itself use a tool that it does not have: it calls it again, or invents its
 result; Groq then refuses the new call, "attempted to call tool 'x' which was not in request.tools". Usual causes: the
-set of tools changes within a session (another agent, another mode); a tool was renamed; the model made up the name and
-nobody stopped it. Keep the tools of a session the same, or turn old calls into text.`,
+set of tools changes within a session (another agent, another mode); a tool was renamed; the model invented the name and
+the agent did not check it. Keep the tools of a session the same, or turn old calls into text.`,
 	Fix:      "Keep the set of tools the same for a whole session, and answer a call of an unknown function with an error.",
 	Severity: func(wire.Target) check.Severity { return check.Style },
 	Run:      toolNotDeclared,

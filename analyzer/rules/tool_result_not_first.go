@@ -6,23 +6,23 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ToolResultNotFirst finds replies behind other content of their message, and replies of one turn in several messages.
+// ToolResultNotFirst finds replies after other content of their message, and replies of one turn in several messages.
 var ToolResultNotFirst = &check.Rule{
 	ID:    "tool_result_not_first",
 	Order: 330,
 	Cause: "tool_turn_misplaced",
-	Doc: `tool result that does not stand at the beginning of its user message
+	Doc: `tool result that is not at the beginning of its user message
 
-Anthropic and Bedrock read the results off the beginning of the user message after the calls; behind a text they do not
-see them: "` + "`tool_use` ids were found without `tool_result`" + ` blocks immediately after". Bedrock wants all results of a
-turn in one message too; Anthropic merges neighbours. Usual causes: a reminder is put in front of the results; a
-converter from another dialect keeps the order in which things were stored. Put the results first, and text behind them.`,
-	Fix:      "Put all tool results of a turn at the beginning of one user message, and any text behind them.",
+Anthropic and Bedrock read the results from the beginning of the user message after the calls; after a text they miss
+them: "` + "`tool_use` ids were found without `tool_result`" + ` blocks immediately after". Bedrock also requires all results of a
+turn in one message; Anthropic merges neighbours. Usual causes: a reminder is inserted before the results; a
+converter from another dialect keeps the stored order. Put the results first, and text after them.`,
+	Fix:      "Put all tool results of a turn at the beginning of one user message, and any text after them.",
 	Severity: by{wire.Anthropic: anthropics, wire.Bedrock: nil}.reject,
 	Run:      toolResultNotFirst,
 }
 
-// content are the parts that may not stand before a reply.
+// content are the parts that may not precede a reply.
 const content = facts.PartText | facts.PartImage | facts.PartAudio | facts.PartFile
 
 func toolResultNotFirst(p *check.Pass) {
@@ -30,13 +30,13 @@ func toolResultNotFirst(p *check.Pass) {
 	case wire.Anthropic, wire.Bedrock:
 	case wire.Gemini:
 		if p.Target.Variant != wire.VertexGemini {
-			return // AI Studio takes any order; Vertex AI was seen to take text behind, and said to refuse it before
+			return // AI Studio accepts any order; Vertex AI was seen to accept text after, and reported to refuse it before
 		}
 	default:
 		return
 	}
 	last := -1             // the message reported last
-	group, first := -1, -1 // the group at hand, and the message with its first reply
+	group, first := -1, -1 // the current group, and the message with its first reply
 	for i := range p.Pairing.Replies {
 		r := &p.Pairing.Replies[i]
 		if r.Group >= 0 && r.Group != group {
@@ -46,7 +46,7 @@ func toolResultNotFirst(p *check.Pass) {
 		case r.Message == last:
 		case r.Reply.After&content != 0:
 			last = r.Message
-			p.Report(r.Message, r.ID, toolName(p, r.Call), "after_content", "message %d (user) has its reply to %s behind other content",
+			p.Report(r.Message, r.ID, toolName(p, r.Call), "after_content", "message %d (user) has its reply to %s after other content",
 				r.Message, name(r.ID))
 		case p.Target.Dialect == wire.Bedrock && r.Group >= 0 && r.Message != first:
 			last = r.Message

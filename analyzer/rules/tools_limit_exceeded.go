@@ -5,14 +5,14 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ToolsLimitExceeded finds requests with more tools than the target takes, or with two of one name.
+// ToolsLimitExceeded finds requests with more tools than the target accepts, or with two of one name.
 var ToolsLimitExceeded = &check.Rule{
 	ID:    "tools_limit_exceeded",
 	Order: 240,
 	Cause: "tool_schema_invalid",
 	Doc: `too many tools, or two with one name
 
-OpenAI takes 128 tools, "array too long. Expected an array with maximum length 128"; Anthropic wants names to be unique,
+OpenAI accepts 128 tools, "array too long. Expected an array with maximum length 128"; Anthropic requires unique names,
 "Tool names must be unique". Usual causes: tools of many servers are registered together; a list that grows by the same
 tools with every call. Choose the tools for the task, and register each once.`,
 	Fix: "Send the tools that the task needs, at most 128, each once.",

@@ -5,19 +5,19 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ToolsMissingWithToolHistory finds requests with calls in their history that declare no tools.
+// ToolsMissingWithToolHistory finds requests that have calls in their history and declare no tools.
 var ToolsMissingWithToolHistory = &check.Rule{
 	ID:    "tools_missing_with_tool_history",
 	Order: 410,
 	Cause: "tools_missing_with_tool_history",
 	Doc: `history with tool calls in a request without tools
 
-Bedrock answers "The toolConfig field must be defined when using toolUse and toolResult content blocks"; Anthropic did the
-like in 2024. Others take it. Usual causes: a summary or a final answer is asked for with the same history, but without
-tools, so that the model does not call again. Send the tools along and forbid their use instead (tool_choice none), or
+Bedrock answers "The toolConfig field must be defined when using toolUse and toolResult content blocks"; Anthropic did so
+in 2024. Others accept it. Usual causes: a summary or a final answer is asked for with the same history, but without
+tools, so that the model does not call again. Send the tools and forbid their use instead (tool_choice none), or
 turn calls and results into text.`,
-	Fix: "Send the tools along in every request whose history has calls, with tool_choice none where the model must not call.",
-	// Anthropic is contradictory: refused in 2024, accepted in 2025, a gateway said refused in 2026.
+	Fix: "Send the tools with every request whose history has calls, with tool_choice none where the model must not call.",
+	// Anthropic is contradictory: refused in 2024, accepted in 2025, refused in 2026 according to a gateway.
 	Severity: by{wire.Bedrock: nil}.reject,
 	Run:      toolsMissingWithToolHistory,
 }

@@ -5,12 +5,12 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// isSystem reports whether m is an instruction of the system or the developer.
+// isSystem reports whether m is a system or developer message.
 func isSystem(m *facts.Message) bool {
 	return m.Role == facts.RoleSystem || m.Role == facts.RoleDeveloper
 }
 
-// firstTurn is the first message that is no instruction; len(messages) when there is none.
+// firstTurn returns the index of the first message that is not a system message; len(messages) if there is none.
 func firstTurn(p *check.Pass) int {
 	for i := range p.Request.Messages {
 		if !isSystem(&p.Request.Messages[i]) {
@@ -20,8 +20,8 @@ func firstTurn(p *check.Pass) int {
 	return len(p.Request.Messages)
 }
 
-// currentTurn is the first message after the last that the user wrote: what the model did since then, in a loop of
-// calls and replies, belongs to one turn. A user message with replies and text starts a turn too.
+// currentTurn returns the index after the last message that the user wrote: the model's loop of calls and replies since
+// then is one turn. A user message with replies and text also starts a turn.
 func currentTurn(p *check.Pass) int {
 	for i := len(p.Request.Messages) - 1; i >= 0; i-- {
 		m := &p.Request.Messages[i]

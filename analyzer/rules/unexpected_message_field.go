@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// UnexpectedMessageField finds keys of messages and calls that the target's schema does not have.
+// UnexpectedMessageField finds keys of messages and calls that are not in the target's schema.
 var UnexpectedMessageField = &check.Rule{
 	ID:    "unexpected_message_field",
 	Order: 340,
@@ -29,11 +29,11 @@ provider was switched. Build messages from a list of allowed keys instead of sen
 	Run: unexpectedMessageField,
 }
 
-// Keys by where they come from. Those of reasoning are the matter of reasoning_content_forbidden.
+// Keys by their origin. reasoning_content_forbidden reports those of reasoning.
 const (
 	ofResponses  = facts.FieldIndex | facts.FieldFinishReason | facts.FieldLogprobs | facts.FieldAnnotations | facts.FieldRefusal | facts.FieldAudio | facts.FieldExtraContent | facts.FieldID
 	ofFrameworks = facts.FieldTimestamp | facts.FieldMetadata | facts.FieldToolName | facts.FieldCacheControl
-	// ofOthers are what no schema of chat completions has, but Google's for extra_content and Cohere's for tool_plan.
+	// ofOthers are in no schema of chat completions, except extra_content in Google's and tool_plan in Cohere's.
 	ofOthers = facts.FieldIndex | facts.FieldFinishReason | facts.FieldLogprobs | facts.FieldExtraContent | facts.FieldID |
 		ofFrameworks | facts.FieldToolPlan | facts.FieldUnknown
 )
@@ -44,7 +44,7 @@ func unexpectedMessageField(p *check.Pass) {
 		return
 	}
 	mistral := p.Target.Dialect == wire.OpenAIChat && p.Target.Variant == wire.Mistral
-	var seen facts.Fields // who sends a field once sends it with each message: its first is enough
+	var seen facts.Fields // an agent that sends a field sends it with each message: report the first only
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		fields := m.Fields
@@ -52,19 +52,19 @@ func unexpectedMessageField(p *check.Pass) {
 			fields &^= m.NullFields
 		}
 		if m.Role == facts.RoleTool {
-			fields &^= facts.FieldName // told apart below
+			fields &^= facts.FieldName // distinguished below
 		}
 		if fields &= refused &^ seen; fields != 0 {
 			seen |= fields
 			reportFields(p, i, m, fields)
 		}
 		if mistral && m.ToolCalls != facts.Absent && m.Role != facts.RoleAssistant && m.Role != facts.RoleNone && seen&facts.FieldFunctionCall == 0 {
-			seen |= facts.FieldFunctionCall // also the old name of the same defect
+			seen |= facts.FieldFunctionCall // an alias of the same defect
 			p.Report(i, nil, nil, "other", "message %d (%s) has tool_calls, which only assistant messages have here", i, role(p, i))
 		}
 		if m.Role == facts.RoleTool && m.Fields&facts.FieldName&refusedByCalls&^seen != 0 {
 			seen |= facts.FieldName
-			p.Report(i, nil, nil, "name_on_tool", "message %d (tool) has a name, which only the id of its call should tell", i)
+			p.Report(i, nil, nil, "name_on_tool", "message %d (tool) has a name, although the id of its call identifies it", i)
 		}
 		for j := range m.Calls {
 			c := &m.Calls[j]
@@ -84,7 +84,7 @@ func unexpectedMessageField(p *check.Pass) {
 
 // reportFields reports the fields of message i, one finding for each kind of them.
 func reportFields(p *check.Pass, i int, m *facts.Message, fields facts.Fields) {
-	if fields&facts.FieldUnknown != 0 { // where the facts hold only what a schema lacks, all keys are unknown ones
+	if fields&facts.FieldUnknown != 0 { // where the facts contain only keys outside the schema, all of them are unknown
 		for _, f := range fieldNames {
 			if f.name == string(m.OtherField) {
 				fields = fields&^facts.FieldUnknown | f.field
@@ -102,22 +102,22 @@ func reportFields(p *check.Pass, i int, m *facts.Message, fields facts.Fields) {
 	}
 }
 
-// refusedFields are what t does not have in messages, and in calls; FieldName in the latter is that of a tool message.
-// nulls says that null is refused too.
+// refusedFields returns the fields that t refuses in messages, and in calls; FieldName in the latter is that of a tool
+// message. nulls reports whether t also refuses null.
 func refusedFields(t wire.Target) (inMessages, inCalls facts.Fields, nulls bool) {
 	const strict = ofOthers | facts.FieldAnnotations
 	switch t.Dialect {
 	case wire.OpenAIChat:
-	case wire.Cohere: // its parser was seen to name an index; what else it refuses is not known
+	case wire.Cohere: // its parser was seen to refuse an index; other refusals are unknown
 		return 0, facts.FieldIndex, false
-	case wire.OpenAIResponses, wire.Anthropic, wire.Gemini: // the facts hold only what their schemas do not have
+	case wire.OpenAIResponses, wire.Anthropic, wire.Gemini: // the facts contain only keys outside their schemas
 		return facts.FieldUnknown, facts.FieldUnknown, false
 	case wire.Bedrock:
 		return ofOthers, facts.FieldUnknown, false
 	default:
 		return 0, 0, false
 	}
-	if t.Native { // it has a few keys of its own, and takes any other
+	if t.Native { // it has a few keys of its own, and accepts any other
 		return ofOthers &^ (facts.FieldToolName | facts.FieldUnknown), 0, false
 	}
 	switch t.Variant {
@@ -125,16 +125,16 @@ func refusedFields(t wire.Target) (inMessages, inCalls facts.Fields, nulls bool)
 		return strict, 0, false
 	case wire.Mistral:
 		return strict | facts.FieldName | facts.FieldRefusal | facts.FieldAudio | facts.FieldFunctionCall, 0, true
-	case wire.GeminiOpenAI: // contradictory: a name on a tool message was said to be refused, and to be needed
+	case wire.GeminiOpenAI: // contradictory: a name on a tool message was reported refused, and required
 		return ofOthers &^ facts.FieldExtraContent, facts.FieldName, false
-	case wire.OpenRouter, wire.LiteLLM, wire.Qwen: // they document cache_control, and pass on what others have
+	case wire.OpenRouter, wire.LiteLLM, wire.Qwen: // they document cache_control, and forward the fields of others
 		return ofOthers &^ (facts.FieldCacheControl | facts.FieldExtraContent), 0, false
 	default:
 		return ofOthers, 0, false
 	}
 }
 
-// fieldName is the first of fields that m carries, as it is written.
+// fieldName returns the key of the first of fields that m has.
 func fieldName(m *facts.Message, fields facts.Fields) string {
 	for _, f := range fieldNames {
 		if fields&f.field != 0 {
@@ -147,7 +147,7 @@ func fieldName(m *facts.Message, fields facts.Fields) string {
 	return "of another schema"
 }
 
-// fieldNames are the keys behind the bits. A prefix may be written partial too, so it is never named.
+// fieldNames maps bits to keys. A prefix may also be written partial, so it is never named.
 var fieldNames = [...]struct {
 	field facts.Fields
 	name  string

@@ -5,16 +5,16 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// UnknownToolCallID finds tool replies of an open turn that name none of its calls.
+// UnknownToolCallID finds tool replies in an open turn that name none of its calls.
 var UnknownToolCallID = &check.Rule{
 	ID:    "unknown_tool_call_id",
 	Order: 40,
 	Cause: "unknown_tool_call_id",
 	Doc: `tool reply with an id that its assistant message did not call
 
-The reply stands at the right place, but its tool_call_id is none of the ids in tool_calls, so the provider cannot tell
-what it answers: 400. Usual causes: the id is made anew, cut or cleaned on one side only; a gateway renames ids; the
-result was put where the id belongs. In Gemini's own API the name of the function takes the place of the id. Copy the id
+The reply is in the right place, but its tool_call_id is none of the ids in tool_calls, so the provider cannot match it
+to a call: 400. Usual causes: the id is regenerated, cut or cleaned on one side only; a gateway renames ids; the
+result was stored in the place of the id. In Gemini's own API the name of the function takes the place of the id. Copy the id
 from the answer, byte for byte.`,
 	Fix: "Copy the id of the model's call unchanged into its reply.",
 	// DeepSeek is only inferred to check this; Mistral's validators before version 13 count replies and compare no ids;

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// UnsupportedRole finds messages whose role the target does not have.
+// UnsupportedRole finds messages with a role that the target does not know.
 var UnsupportedRole = &check.Rule{
 	ID:    "unsupported_role",
 	Order: 250,
@@ -16,7 +16,7 @@ var UnsupportedRole = &check.Rule{
 Providers check the role against a list: DeepSeek answers "unknown variant ` + "`developer`" + `, expected one of …", Qwen
 "developer is not one of [...]", Gemini "Please use a valid role: user, model". Usual causes: the provider was switched
 and the client still writes developer, which is OpenAI's word for system; a framework's own role (human, ipython, the
-name of an agent) is sent as it is. Map roles where the request is built, for each provider.`,
+name of an agent) is sent unchanged. Map roles where the request is built, for each provider.`,
 	Fix:      "Map roles to those of the provider before sending: developer to system, and a framework's own roles to user or assistant.",
 	Severity: unsupportedRoleSeverity,
 	Run:      unsupportedRole,
@@ -32,7 +32,7 @@ func unsupportedRoleSeverity(t wire.Target) check.Severity {
 func unsupportedRole(p *check.Pass) {
 	mini := modelIs(p, "o1-mini")
 	opus, ok := versionOf(p, "opus-")
-	system := ok && opus.atLeast(4, 8) // seen to take system messages among the others
+	system := ok && opus.atLeast(4, 8) // seen to accept system messages among the others
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		if m.Role == facts.RoleUser || m.Role == facts.RoleAssistant || m.Kind != facts.Object {
@@ -41,7 +41,7 @@ func unsupportedRole(p *check.Pass) {
 		detail := ""
 		switch p.Target.Dialect {
 		case wire.OpenAIResponses:
-			// Other items have no role, and their type says what they are.
+			// Other items have no role; their type identifies them.
 			if m.Item == facts.ItemMessage && (m.Role == facts.RoleTool || m.Role == facts.RoleFunction || m.Role == facts.RoleOther) {
 				detail = "other"
 			}
@@ -64,21 +64,21 @@ func unsupportedRole(p *check.Pass) {
 	}
 }
 
-// unsupportedBy ends the sentence.
+// unsupportedBy returns the end of the summary.
 func unsupportedBy(p *check.Pass, i int, detail string) string {
 	m := &p.Request.Messages[i]
 	switch detail {
 	case "missing":
 		return "no role"
 	case "developer":
-		return "the role developer, OpenAI's word for system, which this provider or model does not know"
+		return "the role developer, OpenAI's word for system, which this provider or model does not support"
 	case "system":
-		return "the role system, which this provider or model does not know in a message"
+		return "the role system, which this provider or model does not support in a message"
 	}
-	return "the role " + name(m.RoleName) + ", which is none of this provider's"
+	return "the role " + name(m.RoleName) + ", which this provider does not support"
 }
 
-// chatRole is the detail; "" when v has the role of m.
+// chatRole returns the detail; "" if v knows the role of m.
 func chatRole(v wire.Variant, m *facts.Message, mini bool) string {
 	switch m.Role {
 	case facts.RoleSystem:
@@ -96,7 +96,7 @@ func chatRole(v wire.Variant, m *facts.Message, mini bool) string {
 		default:
 		}
 		return "developer"
-	case facts.RoleFunction: // elsewhere it is only legacy
+	case facts.RoleFunction: // elsewhere only legacy
 		if v == wire.DeepSeek || v == wire.Mistral {
 			return "function"
 		}
@@ -111,7 +111,7 @@ func chatRole(v wire.Variant, m *facts.Message, mini bool) string {
 	return ""
 }
 
-// blockRole is the detail; "" when m is of a role of Gemini, Anthropic and Bedrock, which have the user and the model.
+// blockRole returns the detail; "" if m has one of the two roles of Gemini, Anthropic and Bedrock, user and model.
 func blockRole(m *facts.Message) string {
 	switch m.Role {
 	case facts.RoleSystem:
