@@ -16,7 +16,7 @@ var ArgumentsNotString = &check.Rule{
 In chat completions, and in the Responses API, arguments are a string of JSON: "{\"a\":1}", not {"a":1}. OpenAI
 answers 400 with the path; Gemini's OpenAI endpoint answers only "Request contains an invalid argument". Usual cause:
 arguments were parsed to run the tool, or stored in a JSON column, and sent back parsed. Keep the answer's string.`,
-	Fix: "Send function.arguments back as the string that the model gave; serialise it again if it was parsed.",
+	Fix: "Send function.arguments back as the string that the model gave; serialise it again after parsing.",
 	Severity: func(t wire.Target) check.Severity {
 		if t.Native {
 			return check.Lenient
