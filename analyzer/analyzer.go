@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/expiry"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/session"
@@ -87,18 +88,18 @@ type Analyzer struct {
 	evicted  uint64 // conversations, as counted by metrics
 
 	now   time.Time // stream time; never goes back
-	open  *timed[string, *open]
-	early *timed[string, *early]
-	parts *timed[partsKey, *assembly]
+	open  *expiry.Queue[string, *open]
+	early *expiry.Queue[string, *early]
+	parts *expiry.Queue[partsKey, *assembly]
 	held  int // bytes of parts and early, estimated
 	bytes int // of open, estimated
-	done  *done
+	done  *dedupSet
 
-	storms *timed[uint64, *storm] // requests that were refused, by stormKey
+	storms *expiry.Queue[uint64, *storm] // requests that were refused, by stormKey
 
 	calls   *calls
-	runs    *timed[runKey, *run] // the longest silent first
-	failing *timed[conversationKey, *failing]
+	runs    *expiry.Queue[runKey, *run] // the longest silent first
+	failing *expiry.Queue[conversationKey, *failing]
 
 	contents contents
 	keep     func(service string) bool     // nil: nothing
@@ -110,8 +111,8 @@ type Analyzer struct {
 	seq      uint64   // of the newest event
 	nth      uint32   // how many exchanges were reported since
 
-	instances *timed[string, *instance] // processes that send events, the longest silent first
-	spans     []span                    // disjoint, oldest first
+	instances *expiry.Queue[string, *instance] // processes that send events, the longest silent first
+	spans     []span                           // disjoint, oldest first
 
 	// recent is the requests of the responses read within responseWait, as a queue of minima: when a start reads a
 	// response, its request must be read too, or the response would be taken for one that came first.
@@ -146,16 +147,16 @@ func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
 	j := judge.New(rules, session.Config{Lookback: cfg.SessionLookback, Bytes: cfg.StateBytes})
 	return &Analyzer{
 		cfg: cfg, metrics: newMetrics(reg), judging: j, sessions: j.Sessions, counter: newCounter(&cfg),
-		open:      newTimed[string, *open](cfg.ExchangeTimeout),
-		early:     newTimed[string, *early](responseWait),
-		parts:     newTimed[partsKey, *assembly](partsWait),
-		done:      newDone(cfg.SessionLookback),
-		storms:    newTimed[uint64, *storm](stormWindow),
+		open:      expiry.NewQueue[string, *open](cfg.ExchangeTimeout),
+		early:     expiry.NewQueue[string, *early](responseWait),
+		parts:     expiry.NewQueue[partsKey, *assembly](partsWait),
+		done:      newDedupSet(cfg.SessionLookback),
+		storms:    expiry.NewQueue[uint64, *storm](stormWindow),
 		ledger:    newLedger(cfg.Partitions),
 		calls:     newCalls(&cfg),
-		runs:      newTimed[runKey, *run](cfg.SessionLookback),
-		failing:   newTimed[conversationKey, *failing](cfg.ConversationEnd),
-		instances: newTimed[string, *instance](cfg.SessionLookback),
+		runs:      expiry.NewQueue[runKey, *run](cfg.SessionLookback),
+		failing:   expiry.NewQueue[conversationKey, *failing](cfg.ConversationEnd),
+		instances: expiry.NewQueue[string, *instance](cfg.SessionLookback),
 		memos:     newMemos(int(cfg.StateBytes/4), cfg.SessionLookback),
 		strings:   make(interner),
 	}
@@ -221,25 +222,14 @@ func (a *Analyzer) AdvanceTo(now time.Time, emit bool, out *Output) {
 // Config.SessionBytes of the stream at most; what is lost by this is root causes, and of requests that were open for so
 // long all but their response.
 func (a *Analyzer) ReplayFrom() uint64 {
-	need := oldest(a.sessions.Need(), a.open.need(), a.early.need(), a.parts.need(), a.done.need(), a.storms.need(), a.instancesNeed(), a.calls.habits.required(), a.runsNeed(), a.failing.need())
+	need := expiry.Oldest(a.sessions.Need(), a.open.MinSeq(), a.early.MinSeq(), a.parts.MinSeq(), a.done.exchanges.MinSeq(), a.storms.MinSeq(), a.instancesNeed(), a.calls.stats.MinSeq(), a.runsNeed(), a.failing.MinSeq())
 	if need > 0 && len(a.marks) > 0 {
 		need = max(need, a.marks[0].seq)
 	}
 	if len(a.recent) > 0 {
-		need = oldest(need, a.recent[0].seq)
+		need = expiry.Oldest(need, a.recent[0].seq)
 	}
-	return a.outside(oldest(need, a.counter.need))
-}
-
-// oldest is the smallest sequence that is not 0.
-func oldest(seqs ...uint64) uint64 {
-	var o uint64
-	for _, s := range seqs {
-		if s > 0 && (o == 0 || s < o) {
-			o = s
-		}
-	}
-	return o
+	return a.outside(expiry.Oldest(need, a.counter.need))
 }
 
 // moveTo moves stream time on: what was due before now happens first, in the order in which it was due.
@@ -259,22 +249,22 @@ func (a *Analyzer) giveUp(now time.Time) bool {
 	if q, t := a.calls.first(at); q != nil {
 		at, end = t, (*Analyzer).giveUpCall
 	}
-	if t, ok := a.failing.due(at); ok {
+	if t, ok := a.failing.Due(at); ok {
 		at, end = t, (*Analyzer).giveUpFailing
 	}
-	if t, ok := a.runs.due(at); ok {
+	if t, ok := a.runs.Due(at); ok {
 		at, end, silent = t, (*Analyzer).giveUpRun, true
 	}
-	if t, ok := a.instances.due(at); ok {
-		at, end, silent = t, (*Analyzer).giveUpInstance, len(a.instances.first().value.gaps) == 0
+	if t, ok := a.instances.Due(at); ok {
+		at, end, silent = t, (*Analyzer).giveUpInstance, len(a.instances.First().Value.gaps) == 0
 	}
-	if t, ok := a.parts.due(at); ok {
+	if t, ok := a.parts.Due(at); ok {
 		at, end, silent = t, (*Analyzer).giveUpParts, false
 	}
-	if t, ok := a.early.due(at); ok {
+	if t, ok := a.early.Due(at); ok {
 		at, end, silent = t, (*Analyzer).giveUpEarly, false
 	}
-	if t, ok := a.open.due(at); ok {
+	if t, ok := a.open.Due(at); ok {
 		at, end, silent = t, (*Analyzer).giveUpOpen, false
 	}
 	if end == nil {
@@ -295,11 +285,11 @@ func (a *Analyzer) tick(now time.Time) {
 	a.now = now
 	a.counter.moveTo(now, a.publish)
 	a.sessions.Expire(now)
-	a.done.expire(now)
-	for f := a.storms.first(); f != nil && !f.deadline.After(now); f = a.storms.first() {
-		a.storms.take(f.key)
+	a.done.exchanges.Expire(now)
+	for _, due := a.storms.Due(now); due; _, due = a.storms.Due(now) {
+		a.storms.TakeFirst()
 	}
-	a.calls.habits.expire(now)
+	a.calls.stats.Expire(now)
 }
 
 // used remembers for a while that a response was not waited with because of the event need.
@@ -325,22 +315,22 @@ func (a *Analyzer) markRead(seq uint64, n int) {
 func (a *Analyzer) bound() {
 	for a.held > max(minJoined, int(a.cfg.StateBytes/4)) {
 		a.drop(dropOverflow)
-		switch p, e := a.parts.first(), a.early.first(); {
-		case p != nil && (e == nil || p.need < e.need):
+		switch p, e := a.parts.First(), a.early.First(); {
+		case p != nil && (e == nil || p.MinSeq < e.MinSeq):
 			a.giveUpParts()
 		default:
 			a.giveUpEarly()
 		}
 	}
-	for a.open.len() > maxOpen || a.bytes > int(a.cfg.StateBytes/2) {
+	for a.open.Len() > maxOpen || a.bytes > int(a.cfg.StateBytes/2) {
 		a.drop(dropOverflow)
-		a.takeOpen(a.open.first().key)
+		a.takeOpen(a.open.First().Key)
 	}
-	for a.runs.len() > maxRuns {
+	for a.runs.Len() > maxRuns {
 		a.drop(dropOverflow)
 		a.giveUpRun()
 	}
-	for a.instances.len() > maxInstances {
+	for a.instances.Len() > maxInstances {
 		a.drop(dropOverflow)
 		a.giveUpInstance()
 	}
@@ -350,8 +340,8 @@ func (a *Analyzer) gauge() {
 	m := a.metrics
 	m.sessions.Set(float64(a.sessions.Len()))
 	m.state.Set(float64(a.sessions.Bytes()))
-	m.open.Set(float64(a.open.len()))
-	m.instances.Set(float64(a.instances.len()))
+	m.open.Set(float64(a.open.Len()))
+	m.instances.Set(float64(a.instances.Len()))
 	for ; a.evicted < a.sessions.Evicted(); a.evicted++ {
 		a.drop(dropSession)
 	}

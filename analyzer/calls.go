@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/expiry"
 	"github.com/llmtap/llmtap/analyzer/identity"
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/limit"
@@ -35,21 +36,21 @@ type asker struct {
 
 // calls holds the tool calls that wait for a reply, by how long their tools may take, and what is known of the tools.
 type calls struct {
-	byTool map[string]*timed[*session.Call, struct{}]
-	rest   *timed[*session.Call, struct{}]
-	queues []*timed[*session.Call, struct{}] // all of them, each once
-	habits *habits
+	byTool map[string]*expiry.Queue[*session.Call, struct{}]
+	rest   *expiry.Queue[*session.Call, struct{}]
+	queues []*expiry.Queue[*session.Call, struct{}] // all of them, each once
+	stats  toolStats
 }
 
 func newCalls(cfg *Config) *calls {
-	c := &calls{byTool: make(map[string]*timed[*session.Call, struct{}]), habits: newHabits(cfg.SessionLookback)}
-	queue := func(wait time.Duration) *timed[*session.Call, struct{}] {
+	c := &calls{byTool: make(map[string]*expiry.Queue[*session.Call, struct{}]), stats: newToolStats(cfg.SessionLookback)}
+	queue := func(wait time.Duration) *expiry.Queue[*session.Call, struct{}] {
 		for _, q := range c.queues {
-			if q.wait == wait {
+			if q.Timeout() == wait {
 				return q
 			}
 		}
-		c.queues = append(c.queues, newTimed[*session.Call, struct{}](wait))
+		c.queues = append(c.queues, expiry.NewQueue[*session.Call, struct{}](wait))
 		return c.queues[len(c.queues)-1]
 	}
 	c.rest = queue(min(cfg.ToolReplyTimeout, cfg.SessionLookback))
@@ -59,7 +60,7 @@ func newCalls(cfg *Config) *calls {
 	return c
 }
 
-func (c *calls) queue(tool string) *timed[*session.Call, struct{}] {
+func (c *calls) queue(tool string) *expiry.Queue[*session.Call, struct{}] {
 	if q := c.byTool[tool]; q != nil {
 		return q
 	}
@@ -67,9 +68,9 @@ func (c *calls) queue(tool string) *timed[*session.Call, struct{}] {
 }
 
 // first is the queue whose first call is due first, if one is due by now, and when that is.
-func (c *calls) first(now time.Time) (due *timed[*session.Call, struct{}], at time.Time) {
+func (c *calls) first(now time.Time) (due *expiry.Queue[*session.Call, struct{}], at time.Time) {
 	for _, q := range c.queues {
-		if t, ok := q.due(now); ok && (due == nil || t.Before(at)) {
+		if t, ok := q.Due(now); ok && (due == nil || t.Before(at)) {
 			due, at = q, t
 		}
 	}
@@ -78,7 +79,7 @@ func (c *calls) first(now time.Time) (due *timed[*session.Call, struct{}], at ti
 
 func (c *calls) len() (n int) {
 	for _, q := range c.queues {
-		n += q.len()
+		n += q.Len()
 	}
 	return n
 }
@@ -87,7 +88,7 @@ func (c *calls) len() (n int) {
 func (a *Analyzer) asked(o *open, list []*session.Call, seq uint64) {
 	for _, c := range list {
 		if o.row.Origin != event.OriginImport && c.Paired() { // the end of a recording says nothing, nor a call that no reply can name
-			a.calls.queue(c.Name).add(c, struct{}{}, 0, a.now)
+			a.calls.queue(c.Name).Add(c, struct{}{}, 0, a.now)
 			a.runWaits(o, c)
 		}
 		a.putCall(c, seq)
@@ -95,11 +96,11 @@ func (a *Analyzer) asked(o *open, list []*session.Call, seq uint64) {
 	for a.calls.len() > maxWaitingCalls {
 		q := a.calls.queues[0]
 		for _, o := range a.calls.queues {
-			if o.len() > q.len() {
+			if o.Len() > q.Len() {
 				q = o
 			}
 		}
-		q.take(q.first().key)
+		q.TakeFirst()
 		a.drop(dropOverflow)
 	}
 }
@@ -120,16 +121,16 @@ func (a *Analyzer) replies(o *open, at Position) {
 		w := c.Asker.(*asker)
 		switch c.State {
 		case session.Missing:
-			a.learn(w, c, habit{missing: 1})
+			a.learn(w, c, toolCounts{missing: 1})
 			if !p.Unknown && !blamed(o.found, c) {
 				a.neverArrived(c, replyActive, "the next request of its conversation holds the call and no reply", at)
 			}
 		case session.Answered, session.Late, session.Duplicate:
 			if slices.Contains(t.Changed, c) {
-				a.learn(w, c, habit{answered: 1})
+				a.learn(w, c, toolCounts{answered: 1})
 			}
 		}
-		a.calls.queue(c.Name).take(c)
+		a.calls.queue(c.Name).Take(c)
 		a.putCall(c, at.Seq)
 	}
 	for _, c := range t.Dropped {
@@ -174,8 +175,8 @@ func (a *Analyzer) miss(c *session.Call, detail, why string, at Position) {
 	if !c.Undecided() || w.origin == event.OriginImport || w.degraded || a.lostAfter(w.instance, w.instanceSeq, w.dropped) {
 		return // absence is no evidence
 	}
-	a.calls.queue(c.Name).take(c)
-	if c.Forced || a.calls.habits.of(habitKey{w.memory, c.Name}).terminal() {
+	a.calls.queue(c.Name).Take(c)
+	if c.Forced || a.calls.stats.of(toolKey{w.memory, c.Name}).terminal() {
 		c.End(session.Terminal)
 	} else {
 		c.End(session.Missing)
@@ -183,38 +184,38 @@ func (a *Analyzer) miss(c *session.Call, detail, why string, at Position) {
 			a.neverArrived(c, detail, why, at)
 		}
 	}
-	a.learn(w, c, habit{missing: 1})
+	a.learn(w, c, toolCounts{missing: 1})
 	a.putCall(c, at.Seq)
 }
 
 // silent reports whether the process that was asked for c sent nothing since.
 func (a *Analyzer) silent(c *session.Call) bool {
-	it := a.instances.get(c.Asker.(*asker).instance)
-	return a.cfg.Partitions <= 1 && it != nil && it.value.at <= c.Seq()
+	it := a.instances.Get(c.Asker.(*asker).instance)
+	return a.cfg.Partitions <= 1 && it != nil && it.Value.at <= c.Seq()
 }
 
 // giveUpCall ends the wait for the call that is due first: its conversation just stopped.
 func (a *Analyzer) giveUpCall() {
 	q, _ := a.calls.first(a.now)
-	c := q.take(q.first().key).key
+	c := q.TakeFirst().Key
 	if c.Forgotten() || c.State != session.Open {
 		return
 	}
 	w := c.Asker.(*asker)
 	c.End(session.Abandoned)
-	if c.Forced || a.calls.habits.of(habitKey{w.memory, c.Name}).terminal() {
+	if c.Forced || a.calls.stats.of(toolKey{w.memory, c.Name}).terminal() {
 		c.End(session.Terminal)
 	}
 	if !a.lostAfter(w.instance, w.instanceSeq, w.dropped) {
-		a.learn(w, c, habit{quiet: 1})
+		a.learn(w, c, toolCounts{abandoned: 1})
 	}
 	a.putCall(c, a.seq)
 }
 
 // learn counts what became of c.
-func (a *Analyzer) learn(w *asker, c *session.Call, one habit) {
+func (a *Analyzer) learn(w *asker, c *session.Call, one toolCounts) {
 	if w.origin != event.OriginImport {
-		a.calls.habits.add(habitKey{w.memory, c.Name}, one, c.Need(), a.now)
+		a.calls.stats.add(toolKey{w.memory, c.Name}, one, c.Need(), a.now)
 	}
 }
 
@@ -242,7 +243,7 @@ func refused(e *Exchange) bool {
 // neverArrived puts out that no reply to c came, where replies to its tool are usual or the agent said that it ran.
 func (a *Analyzer) neverArrived(c *session.Call, detail, why string, at Position) {
 	w := c.Asker.(*asker)
-	if w.origin == event.OriginImport || c.StartedAt.IsZero() && !a.calls.habits.of(habitKey{w.memory, c.Name}).replied() {
+	if w.origin == event.OriginImport || c.StartedAt.IsZero() && !a.calls.stats.of(toolKey{w.memory, c.Name}).replied() {
 		return
 	}
 	s := w.subject
@@ -280,8 +281,8 @@ func (a *Analyzer) tool(ev *event.Event, at Position) {
 		return
 	}
 	q := a.calls.queue(c.Name)
-	if it := q.get(c); it != nil { // a sign of life
-		q.renew(it, a.now)
+	if it := q.Get(c); it != nil { // a sign of life
+		q.Renew(it, a.now)
 	}
 	a.putCall(c, at.Seq)
 }

@@ -25,9 +25,9 @@ func (a *Analyzer) goesOn(o *open) {
 	if k.id == "" {
 		return
 	}
-	a.failing.take(k)
+	a.failing.Take(k)
 	if o.turn != nil && o.turn.Root != k.id {
-		a.failing.take(conversationKey{k.service, o.turn.Root})
+		a.failing.Take(conversationKey{k.service, o.turn.Root})
 	}
 }
 
@@ -39,11 +39,11 @@ func (a *Analyzer) endsOnError(o *open, need uint64) {
 		return
 	}
 	k := conversationKey{memoryOf(e.Labels.Service, e.Origin, e.Instance), o.turn.Root}
-	a.failing.take(k)
+	a.failing.Take(k)
 	f := &failing{last: about(o), cause: e.Cause, seq: e.InstanceSeq, dropped: o.dropped, version: e.Seq, run: o.run}
-	a.failing.add(k, f, min(need, o.turn.Need()), a.now)
-	for a.failing.len() > maxOpen {
-		a.failing.take(a.failing.first().key)
+	a.failing.Add(k, f, min(need, o.turn.Need()), a.now)
+	for a.failing.Len() > maxOpen {
+		a.failing.TakeFirst()
 		a.drop(dropOverflow)
 	}
 }
@@ -51,19 +51,19 @@ func (a *Analyzer) endsOnError(o *open, need uint64) {
 // giveUpFailing says of the conversation that waits longest that it ended on its error, unless its run has said, or will
 // say, how it ended.
 func (a *Analyzer) giveUpFailing() {
-	it := a.failing.take(a.failing.first().key)
-	f := it.value
+	it := a.failing.TakeFirst()
+	f := it.Value
 	if f.run != nil && f.run.told || a.lostAfter(f.last.instance, f.seq, f.dropped) {
 		return
 	}
 	s := *f.last
-	s.seenAt = it.deadline
+	s.seenAt = it.Deadline
 	a.put(&s, &signal{
 		id: ConversationEndedOnError, detail: f.cause, message: -1, key: s.exchange,
 		summary:  fmt.Sprintf("the last call of conversation %s failed with %s, and nothing followed for %v", limit.Text(s.conversation, limit.NameBytes), failure(s.status, f.cause), short(a.cfg.ConversationEnd)),
 		evidence: fmt.Sprintf("exchange %s is the last of its conversation", s.exchange),
 		fix:      "Find out what the agent told its user: an error that looks like an answer without tool calls ends many agent loops as if all were done.",
-	}, f.version, it.need)
+	}, f.version, it.MinSeq)
 }
 
 // short is d without its zero units.

@@ -175,7 +175,7 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 	a.watchAnswer(o, ev, inBand)
 	a.used(need)
 	if _, over := a.done.get(keyOf(ev)); !over { // given up, with what there was
-		a.remember(keyOf(ev), doneExchange(need))
+		a.remember(keyOf(ev), completed(need))
 	}
 	a.report(o, need)
 }
@@ -252,29 +252,29 @@ func errorType(text []byte, status int) string {
 // giveUpOpen ends the oldest request without its response. Where the response may have been sent and lost, or come by
 // another way, this is no failure. Of an import that was broken off, the file has the response.
 func (a *Analyzer) giveUpOpen() {
-	it := a.takeOpen(a.open.first().key)
-	a.remember(it.key, doneExchange(it.need)|givenUp)
-	o := it.value
+	it := a.takeOpen(a.open.First().Key)
+	a.remember(it.Key, completed(it.MinSeq)|expired)
+	o := it.Value
 	if o.row.Origin == event.OriginImport {
 		a.drop(dropImport)
 		return
 	}
-	o.row.StoredAt = it.deadline
+	o.row.StoredAt = it.Deadline
 	if o.row.Degraded || a.mayBeLost(o) {
 		o.row.ErrorType = ErrorLost
 	} else {
 		o.row.Failed = true
 		a.explain(o, nil)
 	}
-	a.report(o, it.need)
+	a.report(o, it.MinSeq)
 }
 
 // giveUpEarly makes a row from the oldest response whose request did not come.
 func (a *Analyzer) giveUpEarly() {
-	it := a.early.take(a.early.first().key)
-	a.remember(it.key, doneExchange(it.need)|givenUp)
-	ev := &it.value.ev
-	a.held -= it.value.size()
+	it := a.early.TakeFirst()
+	a.remember(it.Key, completed(it.MinSeq)|expired)
+	ev := &it.Value.ev
+	a.held -= it.Value.size()
 	if ev.Origin == event.OriginImport {
 		a.drop(dropImport)
 		return
@@ -285,5 +285,5 @@ func (a *Analyzer) giveUpEarly() {
 		Dialect: string(wire.Other), Variant: string(wire.OtherVariant), Instance: ev.Instance, InstanceSeq: ev.Seq,
 		Origin: ev.Origin, Capture: ev.Capture, Degraded: ev.Degraded,
 	}
-	a.complete(o, ev, it.value.at, it.need)
+	a.complete(o, ev, it.Value.at, it.MinSeq)
 }

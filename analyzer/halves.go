@@ -3,6 +3,7 @@ package analyzer
 import (
 	"strings"
 
+	"github.com/llmtap/llmtap/analyzer/expiry"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -20,19 +21,19 @@ func (a *Analyzer) again(ev *event.Event) bool {
 	if !ok {
 		return false
 	}
-	if x.givenUp() {
+	if x&expired != 0 {
 		a.drop(dropLate)
 	} else {
 		a.drop(dropDuplicate)
 	}
 	// Remembered as long again: a start that reads this one must know what it is.
-	a.used(x.need())
+	a.used(x.minSeq())
 	a.remember(keyOf(ev), x)
 	return true
 }
 
 // remember keeps the id of an exchange that is over.
-func (a *Analyzer) remember(id string, x doneExchange) {
+func (a *Analyzer) remember(id string, x completed) {
 	if n := a.done.add(id, x, a.now); n > 0 && a.emit {
 		a.metrics.dropped.WithLabelValues(dropOverflow).Add(float64(n))
 	}
@@ -41,9 +42,9 @@ func (a *Analyzer) remember(id string, x doneExchange) {
 // waiting reports whether this half of the exchange is there already.
 func (a *Analyzer) waiting(ev *event.Event) bool {
 	if ev.Kind == event.Request {
-		return a.open.get(keyOf(ev)) != nil
+		return a.open.Get(keyOf(ev)) != nil
 	}
-	return a.early.get(keyOf(ev)) != nil
+	return a.early.Get(keyOf(ev)) != nil
 }
 
 // half takes one whole half of an exchange; need is the oldest sequence it was made from.
@@ -57,37 +58,37 @@ func (a *Analyzer) half(ev *event.Event, at Position, need uint64) {
 	}
 	key := keyOf(ev)
 	if ev.Kind == event.Request {
-		it := a.early.take(key)
+		it := a.early.Take(key)
 		if it != nil {
-			a.held -= it.value.size()
-			need = min(need, it.need)
+			a.held -= it.Value.size()
+			need = min(need, it.MinSeq)
 		}
 		o := a.request(ev, at, need)
 		a.runAsked(o, ev, need)
 		a.goesOn(o)
 		if it != nil {
-			a.complete(o, &it.value.ev, at, need)
+			a.complete(o, &it.Value.ev, at, need)
 			return
 		}
-		a.open.add(strings.Clone(key), o, need, a.now)
+		a.open.Add(strings.Clone(key), o, need, a.now)
 		a.bytes += o.size()
 		return
 	}
 	if it := a.takeOpen(key); it != nil {
-		a.complete(it.value, ev, at, min(need, it.need))
+		a.complete(it.Value, ev, at, min(need, it.MinSeq))
 		return
 	}
 	e := &early{ev: *ev, at: at}
 	e.ev.Body = append([]byte(nil), ev.Body...)
 	a.held += e.size()
-	a.early.add(key, e, need, a.now)
+	a.early.Add(key, e, need, a.now)
 }
 
 // takeOpen removes and returns the request of an exchange, or nil.
-func (a *Analyzer) takeOpen(key string) *item[string, *open] {
-	it := a.open.take(key)
+func (a *Analyzer) takeOpen(key string) *expiry.Entry[string, *open] {
+	it := a.open.Take(key)
 	if it != nil {
-		a.bytes -= it.value.size()
+		a.bytes -= it.Value.size()
 	}
 	return it
 }

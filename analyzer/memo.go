@@ -1,22 +1,20 @@
 package analyzer
 
 import (
-	"container/list"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/expiry"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// memos is what facts keep of the newest requests of conversations, so that the next ones are not scanned whole. It
-// saves time and nothing else: what is evicted, or lost in a restart, costs one whole scan. A request whose conversation
-// nobody names has none, because the body must be read to find the conversation.
+// memos is what facts keep of the newest requests of conversations, so that the next ones are not scanned whole. It only
+// saves time: an evicted memo, or a restart, costs one whole scan. A request without a given conversation id has none,
+// because the body must be read to find its conversation.
 type memos struct {
-	limit    int // of bytes
-	lookback time.Duration
-	byKey    map[memoKey]*list.Element
-	used     list.List // of *memo, the longest idle first
-	bytes    int       // estimated
+	limit int // of bytes
+	bytes int // estimated
+	queue *expiry.Queue[memoKey, *memo]
 }
 
 type memoKey struct {
@@ -26,61 +24,51 @@ type memoKey struct {
 
 type memo struct {
 	facts.Memo
-	key      memoKey
-	lastUsed time.Time
-	bytes    int
+	bytes int
 }
 
-// memoBytes is about what a memo takes beside the facts and the conversation's id.
+// memoBytes is about the size of a memo besides the facts and the conversation's id.
 const memoBytes = 400
 
 func newMemos(limit int, lookback time.Duration) *memos {
-	return &memos{limit: limit, lookback: lookback, byKey: make(map[memoKey]*list.Element)}
+	return &memos{limit: limit, queue: expiry.NewQueue[memoKey, *memo](lookback)}
 }
 
 // get finds or makes the memo of a conversation.
 func (s *memos) get(k memoKey, now time.Time) *memo {
-	e := s.byKey[k]
+	e := s.queue.Get(k)
 	if e == nil {
-		e = s.used.PushBack(&memo{key: k})
-		s.byKey[k] = e
+		e = s.queue.Add(k, new(memo), 0, now)
 	} else {
-		s.used.MoveToBack(e)
+		s.queue.Renew(e, now)
 	}
-	m := e.Value.(*memo)
-	m.lastUsed = now
-	return m
+	return e.Value
 }
 
-// account estimates anew what m costs.
-func (s *memos) account(m *memo) {
-	n := memoBytes + len(m.key.conversation) + m.Bytes()
+// account updates the estimated size of m, the memo of k.
+func (s *memos) account(k *memoKey, m *memo) {
+	n := memoBytes + len(k.conversation) + m.Bytes()
 	s.bytes += n - m.bytes
 	m.bytes = n
 }
 
-// expire forgets what is idle for longer than the look-back.
+// expire forgets the memos that were idle for the look-back.
 func (s *memos) expire(now time.Time) {
-	for e := s.used.Front(); e != nil && now.Sub(e.Value.(*memo).lastUsed) > s.lookback; e = s.used.Front() {
-		s.forget(e)
+	for _, due := s.queue.Due(now); due; _, due = s.queue.Due(now) {
+		s.forget()
 	}
 }
 
-// evict forgets the longest idle, if that is needed to stay within the limit.
+// evict forgets the memo that was idle longest if the memos exceed the limit, and reports whether it did.
 func (s *memos) evict() bool {
 	if s.bytes <= s.limit {
 		return false
 	}
-	s.forget(s.used.Front())
+	s.forget()
 	return true
 }
 
-func (s *memos) forget(e *list.Element) {
-	m := e.Value.(*memo)
-	s.used.Remove(e)
-	delete(s.byKey, m.key)
-	s.bytes -= m.bytes
-}
+func (s *memos) forget() { s.bytes -= s.queue.TakeFirst().Value.bytes }
 
 // scan reads the body of the request whose row is e into a.req.
 func (a *Analyzer) scan(e *Exchange, d wire.Dialect, body []byte) error {
@@ -88,9 +76,10 @@ func (a *Analyzer) scan(e *Exchange, d wire.Dialect, body []byte) error {
 	if e.Labels.Conversation == "" {
 		return facts.ScanRequest(d, body, &a.req)
 	}
-	m := a.memos.get(memoKey{e.Labels.Service, e.Labels.Conversation, d}, a.now)
+	k := memoKey{e.Labels.Service, e.Labels.Conversation, d}
+	m := a.memos.get(k, a.now)
 	known, err := facts.ScanRequestAfter(d, body, &m.Memo, &a.req)
-	a.memos.account(m)
+	a.memos.account(&k, m)
 	for a.memos.evict() {
 		a.drop(dropMemo)
 	}

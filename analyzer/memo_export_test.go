@@ -6,4 +6,4 @@ func (a *Analyzer) ForgetRequests() {
 }
 
 // Memos is how many conversations a knows requests of, and about how many bytes that takes.
-func (a *Analyzer) Memos() (n, bytes int) { return len(a.memos.byKey), a.memos.bytes }
+func (a *Analyzer) Memos() (n, bytes int) { return a.memos.queue.Len(), a.memos.bytes }

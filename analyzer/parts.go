@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 
+	"github.com/llmtap/llmtap/analyzer/expiry"
 	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -34,13 +35,13 @@ func (as *assembly) size() int { return eventBytes + 24*len(as.parts) + as.bytes
 // join adds a part of a body. When it was the last one missing, it returns the whole event.
 func (a *Analyzer) join(ev *event.Event, at Position) (whole *event.Event, need uint64) {
 	k := partsKey{keyOf(ev), ev.Kind}
-	it := a.parts.get(k)
+	it := a.parts.Get(k)
 	if it == nil {
-		a.parts.add(k, &assembly{head: *ev, parts: make([][]byte, min(ev.Parts, event.MaxParts))}, at.Seq, a.now)
-		it = a.parts.get(k)
-		a.held += it.value.size()
+		a.parts.Add(k, &assembly{head: *ev, parts: make([][]byte, min(ev.Parts, event.MaxParts))}, at.Seq, a.now)
+		it = a.parts.Get(k)
+		a.held += it.Value.size()
 	}
-	as := it.value
+	as := it.Value
 	if as.refused {
 		return nil, 0
 	}
@@ -54,10 +55,10 @@ func (a *Analyzer) join(ev *event.Event, at Position) (whole *event.Event, need 
 	if as.have < len(as.parts) {
 		return nil, 0
 	}
-	a.parts.take(k)
+	a.parts.Take(k)
 	a.held -= as.size()
 	as.head.Body, as.head.Part, as.head.Parts = bytes.Join(as.parts, nil), 1, 1
-	return &as.head, it.need
+	return &as.head, it.MinSeq
 }
 
 // add takes ev's body. The error says why the parts can never become a whole.
@@ -88,8 +89,8 @@ func (as *assembly) add(ev *event.Event, at Position) (reason string, err error)
 }
 
 // refuse gives up a body and goes on without it: the exchange is recorded, not judged.
-func (a *Analyzer) refuse(it *item[partsKey, *assembly], reason string, err error) {
-	as := it.value
+func (a *Analyzer) refuse(it *expiry.Entry[partsKey, *assembly], reason string, err error) {
+	as := it.Value
 	before := as.size()
 	as.parts, as.bytes, as.refused = nil, 0, true
 	a.held += as.size() - before
@@ -103,13 +104,13 @@ func (a *Analyzer) refuse(it *item[partsKey, *assembly], reason string, err erro
 		a.drop(dropImport) // the file has it whole
 		return
 	}
-	a.half(&as.head, as.at, it.need)
+	a.half(&as.head, as.at, it.MinSeq)
 }
 
 // giveUpParts takes the oldest body whose parts did not all come, and goes on without it.
 func (a *Analyzer) giveUpParts() {
-	it := a.parts.take(a.parts.first().key)
-	as := it.value
+	it := a.parts.TakeFirst()
+	as := it.Value
 	if !as.refused {
 		a.refuse(it, dropParts, fmt.Errorf("%w: %d of %d came", errParts, as.have, len(as.parts)))
 	}

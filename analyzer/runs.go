@@ -6,6 +6,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/expiry"
 	"github.com/llmtap/llmtap/analyzer/identity"
 	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/session"
@@ -40,25 +41,25 @@ func (a *Analyzer) runOf(ev *event.Event, need uint64) *run {
 	if ev.Labels.Run == "" || ev.Origin == event.OriginImport {
 		return nil
 	}
-	it := a.runs.get(runKey{cmp.Or(ev.Labels.Service, event.UnknownService), ev.Labels.Run})
+	it := a.runs.Get(runKey{cmp.Or(ev.Labels.Service, event.UnknownService), ev.Labels.Run})
 	if it == nil {
 		r := &run{}
 		r.row.Labels = a.strings.labels(ev)
 		id := identity.Of(r.row.Labels.Service, r.row.Labels.Run)
 		r.row.ID = id.ID()
-		a.runs.add(runKey{r.row.Labels.Service, r.row.Labels.Run}, r, need, a.now)
+		a.runs.Add(runKey{r.row.Labels.Service, r.row.Labels.Run}, r, need, a.now)
 		return r
 	}
-	it.need = min(it.need, need)
-	a.runs.renew(it, a.now)
-	return it.value
+	it.MinSeq = min(it.MinSeq, need)
+	a.runs.Renew(it, a.now)
+	return it.Value
 }
 
 // runsNeed is the oldest sequence that a start must read to know the runs; 0 when there are none.
 func (a *Analyzer) runsNeed() uint64 {
 	var n uint64
-	for it := range a.runs.all() {
-		n = oldest(n, it.need)
+	for it := range a.runs.All() {
+		n = expiry.Oldest(n, it.MinSeq)
 	}
 	return n
 }
@@ -183,4 +184,4 @@ func (a *Analyzer) putRun(r *run, at Position) {
 }
 
 // giveUpRun forgets the run that was silent longest.
-func (a *Analyzer) giveUpRun() { a.runs.take(a.runs.first().key) }
+func (a *Analyzer) giveUpRun() { a.runs.TakeFirst() }

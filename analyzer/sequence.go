@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/analyzer/expiry"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -47,7 +48,7 @@ func (a *Analyzer) track(ev *event.Event, at Position) {
 	}
 	// A process can have dropped all that came before: two events an exchange.
 	nothingBefore := ev.Seq > 1 && ev.Dropped < maxStep && ev.Seq-1 <= 2*ev.Dropped
-	it := a.instances.get(ev.Instance)
+	it := a.instances.Get(ev.Instance)
 	if it == nil {
 		in := &instance{newest: ev.Seq, at: at.Seq, dropped: ev.Dropped}
 		a.label(in, ev)
@@ -57,10 +58,10 @@ func (a *Analyzer) track(ev *event.Event, at Position) {
 				a.lose(in, gap{from: 1, to: ev.Seq - 1, need: at.Seq})
 			}
 		}
-		a.instances.add(strings.Clone(ev.Instance), in, 0, a.now)
+		a.instances.Add(strings.Clone(ev.Instance), in, 0, a.now)
 		return
 	}
-	in := it.value
+	in := it.Value
 	if ev.Seq < in.newest || ev.Dropped < in.dropped || nothingBefore {
 		a.keepTogether(in, at.Seq)
 	}
@@ -74,7 +75,7 @@ func (a *Analyzer) track(ev *event.Event, at Position) {
 	} else {
 		a.advance(in, ev, at)
 	}
-	a.instances.renew(it, a.now)
+	a.instances.Renew(it, a.now)
 }
 
 // advance takes an event whose sequence is not below the newest.
@@ -131,8 +132,8 @@ func (in *instance) need() uint64 {
 // instancesNeed is the oldest sequence that a start must read to know the processes; 0 when there are none.
 func (a *Analyzer) instancesNeed() uint64 {
 	var n uint64
-	for it := range a.instances.all() {
-		n = oldest(n, it.value.need())
+	for it := range a.instances.All() {
+		n = expiry.Oldest(n, it.Value.need())
 	}
 	return n
 }
@@ -163,7 +164,7 @@ func (a *Analyzer) count(metric string, in *instance, n, need uint64) {
 
 // giveUpInstance forgets the process that was silent longest; what it owes is lost.
 func (a *Analyzer) giveUpInstance() {
-	in := a.instances.take(a.instances.first().key).value
+	in := a.instances.TakeFirst().Value
 	for len(in.gaps) > 0 {
 		a.loseFirst(in)
 	}
@@ -177,11 +178,11 @@ func (a *Analyzer) mayBeLost(o *open) bool {
 // lostAfter reports whether events may be missing that a process sent after its event seq, by which it had dropped so
 // many exchanges: what did not come after that may have been sent.
 func (a *Analyzer) lostAfter(instance string, seq, dropped uint64) bool {
-	it := a.instances.get(instance)
+	it := a.instances.Get(instance)
 	if it == nil {
 		return false
 	}
-	in, hole := it.value, it.value.lost
+	in, hole := it.Value, it.Value.lost
 	if n := len(in.gaps); n > 0 {
 		hole = max(hole, in.gaps[n-1].to)
 	}

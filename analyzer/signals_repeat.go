@@ -60,22 +60,22 @@ func (a *Analyzer) stormed(o *open, accepted bool, need uint64) {
 		return
 	}
 	if !final(e.Status) {
-		if accepted && a.storms.len() > 0 {
-			a.storms.take(stormKey(o))
+		if accepted && a.storms.Len() > 0 {
+			a.storms.Take(stormKey(o))
 		}
 		return
 	}
 	key := stormKey(o)
-	it := a.storms.get(key)
+	it := a.storms.Get(key)
 	if it == nil {
-		a.storms.add(key, &storm{first: about(o), since: e.StartedAt, n: 1}, need, a.now)
-		for a.storms.len() > maxStorms {
-			a.storms.take(a.storms.first().key)
+		a.storms.Add(key, &storm{first: about(o), since: e.StartedAt, n: 1}, need, a.now)
+		for a.storms.Len() > maxStorms {
+			a.storms.TakeFirst()
 			a.drop(dropOverflow)
 		}
 		return
 	}
-	s := it.value
+	s := it.Value
 	if s.n++; !doubled(s.n, stormSize) {
 		return
 	}

@@ -30,9 +30,9 @@ func TestNothingWaitsForEver(t *testing.T) {
 		}
 	}
 	a.Advance(now.Add(2*time.Hour), true, out)
-	if a.held != 0 || a.bytes != 0 || a.parts.len() != 0 || a.early.len() != 0 || a.open.len() != 0 || a.instances.len() != 0 || a.done.size != 0 {
-		t.Errorf("%d bytes held, %d of open; %d parts, %d early, %d open, %d instances, %d done", a.held, a.bytes, a.parts.len(), a.early.len(),
-			a.open.len(), a.instances.len(), a.done.size)
+	if a.held != 0 || a.bytes != 0 || a.parts.Len() != 0 || a.early.Len() != 0 || a.open.Len() != 0 || a.instances.Len() != 0 || a.done.exchanges.Len() != 0 {
+		t.Errorf("%d bytes held, %d of open; %d parts, %d early, %d open, %d instances, %d done", a.held, a.bytes, a.parts.Len(), a.early.Len(),
+			a.open.Len(), a.instances.Len(), a.done.exchanges.Len())
 	}
 	if len(out.Dead) == 0 || len(out.Exchanges) == 0 {
 		t.Error("no dead letter or no row; the test shows nothing")
