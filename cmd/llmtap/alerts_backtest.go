@@ -3,7 +3,6 @@ package main
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -15,23 +14,39 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
-const alertsBacktestHelp = `Evaluate alert rules over the calls and findings that ClickHouse holds, through the engine that evaluates them live, and
-say when each would have fired, how long, and with what evidence. Nobody is told. Without files it takes the rules that
-the configuration names, else the shipped ones.
+var alertsBacktestCommand = &command.Command{
+	Name:  "alerts backtest",
+	Args:  "[FILE]...",
+	Short: "Replay alert rules over stored data",
+	Long: `It evaluates the rules over the calls and findings stored in ClickHouse, with the
+engine that evaluates them live, and reports when each rule would have fired, for
+how long, and on what evidence. It notifies nobody. Without files it uses the rule
+files of the configuration, else the shipped rules.
 
-  llmtap alerts backtest
+Not replayed: rules on the health of llmtap and on lost events, which are not
+stored. A cause counts as new if no stored call failed for it before.
+
+` + query.Times,
+	Examples: `  llmtap alerts backtest
   llmtap alerts backtest --since 24h my-rules.yaml
-  llmtap alerts backtest --since 2026-11-20 --until 2026-11-21T09:30:00Z --format json my-rules.yaml | jq '.alerts[].peak'
-
-What it does not know: rules of llmtap's own health and lost events, of which nothing is stored; a cause is new when no
-stored call failed for it before.`
+  llmtap alerts backtest --since 2026-11-20 --until 2026-11-21T09:30:00Z
+  llmtap alerts backtest --format json my-rules.yaml | jq '.alerts[].peak'`,
+	Run: runAlertsBacktest,
+}
 
 // maxBacktested bounds the alerts that are kept; a rule that fires more often is wrong.
 const maxBacktested = 1000
+
+const (
+	maxLabel = 60  // runes of a label or an id
+	maxField = 400 // runes of a text
+)
 
 // A backtestReport is what --format json prints.
 type backtestReport struct {
@@ -80,20 +95,13 @@ type backtestedExample struct {
 	Summary      string `json:"summary"`
 }
 
-func runAlertsBacktest(ctx context.Context, c *cli) error {
-	fs := c.flags("alerts backtest", alertsBacktestHelp)
-	var store storeArgs
-	fs.StringVar(&store.file, "config", "", "configuration `file`, with the rules and where ClickHouse is; "+config.SystemFile+" when there is one")
-	fs.StringVar(&store.dataDir, "data-dir", "", "`directory` of a running llmtap with an embedded ClickHouse; empty: that of the configuration")
-	fs.StringVar(&store.dsn, "clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of the configuration")
-	since := fs.String("since", "7d", "from `when` on"+timeHelp)
-	until := fs.String("until", "", "up to `when`; empty: now")
-	format := fs.String("format", "text", "output as `text|json`")
-	if err := c.parse(fs); err != nil {
+func runAlertsBacktest(ctx context.Context, c *command.Call) error {
+	flags := serverFlags(c)
+	since := c.Parameters.String("since", "7d", "start `time`")
+	until := c.Parameters.String("until", "", "end `time`; empty: now")
+	format := c.Format(command.Text, command.JSON)
+	if err := c.Parse(); err != nil {
 		return err
-	}
-	if *format != "text" && *format != "json" {
-		return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, json", *format)}
 	}
 	now := time.Now()
 	from, err := queries.ParseTime(*since, now)
@@ -105,31 +113,31 @@ func runAlertsBacktest(ctx context.Context, c *cli) error {
 		err = errors.New("--since is not before --until")
 	}
 	if err != nil {
-		return &exitError{exitBadInput, err}
+		return command.BadInput(err)
 	}
-	s, err := config.Load(store.file, c.getenv)
+	servers, err := flags.Load()
 	if err != nil {
 		return err
 	}
-	cfg := s.Alerts
+	cfg := servers.Alerts
 	cfg.TSDBDir = "" // that of the config is of the machine it is for
-	if fs.NArg() > 0 {
-		cfg.RuleFiles = fs.Args()
+	if len(c.Args) > 0 {
+		cfg.RuleFiles = c.Args
 	}
 	r := &backtestReport{From: from.UTC(), Until: to.UTC(), Alerts: []backtestedAlert{}, NeverFired: []string{}, NotTested: map[string]string{}}
 	if err := r.cover(cfg); err != nil {
-		return &exitError{exitBadInput, err}
+		return command.BadInput(err)
 	}
-	sink, err := store.open(ctx, &s.Config)
+	sink, err := openClickHouse(ctx, servers)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sink.Close() }() // only read
-	if err := r.run(ctx, cfg, sink, c.stderr); err != nil {
+	if err := r.run(ctx, cfg, sink, c.Stderr); err != nil {
 		return err
 	}
 	slices.SortStableFunc(r.Alerts, func(a, b backtestedAlert) int { return a.StartsAt.Compare(b.StartsAt) })
-	return r.write(c.stdout, *format)
+	return r.write(c.Stdout, *format)
 }
 
 // cover notes which rules are tested, and why others are not.
@@ -232,15 +240,13 @@ func backtested(a *alerts.Alert) backtestedAlert {
 
 func (r *backtestReport) write(w io.Writer, format string) error {
 	if format == "json" {
-		enc := json.NewEncoder(w)
-		enc.SetIndent("", "  ")
-		return enc.Encode(r)
+		return command.WriteJSON(w, r)
 	}
 	var b strings.Builder
 	for i := range r.Alerts {
 		r.Alerts[i].write(&b)
 	}
-	fmt.Fprintf(&b, "%s between %s and %s UTC, over %d calls of which %d failed\n", plural(len(r.Alerts)+r.More, "alert"),
+	fmt.Fprintf(&b, "%s between %s and %s UTC, over %d calls of which %d failed\n", terminal.Plural(len(r.Alerts)+r.More, "alert"),
 		r.From.Format(time.DateTime), r.Until.Format(time.DateTime), r.Calls, r.Failed)
 	if r.Calls == 0 {
 		b.WriteString("no calls are stored of that time\n")
@@ -281,7 +287,7 @@ func (a *backtestedAlert) write(b *strings.Builder) {
 	var labels []string
 	for k, v := range a.Labels {
 		if k != "severity" {
-			labels = append(labels, k+"="+clip(cell(v), maxCell))
+			labels = append(labels, k+"="+terminal.Clip(v, maxLabel))
 		}
 	}
 	slices.Sort(labels)
@@ -291,23 +297,23 @@ func (a *backtestedAlert) write(b *strings.Builder) {
 	if a.Failed > 0 {
 		line("at worst %d of %d calls failed, value %.4g", a.Failed, a.Calls, a.Peak)
 	} else {
-		line("at worst value %.4g: %s", a.Peak, clip(cell(a.Summary), maxField))
+		line("at worst value %.4g: %s", a.Peak, terminal.Clip(a.Summary, maxField))
 	}
 	for _, words := range a.words {
-		line("%s", clip(cell(words), maxField))
+		line("%s", terminal.Clip(words, maxField))
 	}
 	if a.FirstVersion != "" {
 		clean := "no clean version known"
 		if a.LastClean != "" {
 			clean = "last clean " + a.LastClean
 		}
-		line("first in %s, %s", clip(cell(a.FirstVersion), maxCell), clip(cell(clean), maxCell))
+		line("first in %s, %s", terminal.Clip(a.FirstVersion, maxLabel), terminal.Clip(clean, maxLabel))
 	}
 	if x := a.Example; x != nil {
-		line("such as exchange %s of conversation %s: %s", clip(cell(x.Exchange), maxCell), clip(cell(x.Conversation), maxCell), clip(cell(cmp.Or(x.Summary, x.Error)), maxField))
+		line("such as exchange %s of conversation %s: %s", terminal.Clip(x.Exchange, maxLabel), terminal.Clip(x.Conversation, maxLabel), terminal.Clip(cmp.Or(x.Summary, x.Error), maxField))
 	}
 	if a.Fix != "" {
-		line("what to do: %s", clip(cell(a.Fix), maxField))
+		line("what to do: %s", terminal.Clip(a.Fix, maxField))
 	}
 	b.WriteByte('\n')
 }

@@ -2,38 +2,39 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/url"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
-const alertsNotifyHelp = `Send a test alert to everybody whom the configuration names, and say what each answered. It says that it is a test. Slack
-gets one message that turns from blue to green; the webhook two posts; Alertmanager an alert that ends by itself after four
-minutes, for it tells nobody of one that ended before its group_wait; the heartbeat URL is fetched once.
+var alertsNotifyCommand = &command.Command{
+	Name:  "alerts test-notify",
+	Short: "Send a test alert to every configured receiver",
+	Long: `It reports each answer. The alert is marked as a test: Slack gets one message that
+turns from blue to green, the webhook gets two posts, and the heartbeat URL one
+request. Alertmanager gets an alert that ends after four minutes: it drops an
+alert that ends before its group_wait.
 
-  llmtap alerts test-notify --config llmtap.yaml
-  llmtap alerts test-notify --slack-token-file /etc/llmtap/slack-token --slack-channel '#oncall'
-  LLMTAP_ALERTMANAGER_URLS=http://alertmanager:9093 llmtap alerts test-notify
+Exit code: 1 if a receiver was not reached.`,
+	Examples: `  llmtap alerts test-notify --config llmtap.yaml
+  llmtap alerts test-notify --slack-token-file token --slack-channel '#oncall'
+  LLMTAP_ALERTMANAGER_URLS=http://alertmanager:9093 llmtap alerts test-notify`,
+	Run: runAlertsNotify,
+}
 
-Exit code 1: somebody was not reached.`
-
-func runAlertsNotify(ctx context.Context, c *cli) error {
-	fs := c.flags("alerts test-notify", alertsNotifyHelp)
-	args := config.AddFlags(fs, c.getenv)
-	if err := c.parse(fs); err != nil {
+func runAlertsNotify(ctx context.Context, c *command.Call) error {
+	args := config.AddFlags(c.Flags, c.Getenv)
+	if err := c.Parse(); err != nil {
 		return err
 	}
 	s, err := args.Load()
 	if err != nil {
 		return err
-	}
-	if fs.NArg() > 0 {
-		return &exitError{exitBadInput, fmt.Errorf("%q is left over; test-notify takes flags only", fs.Arg(0))}
 	}
 	list, err := receiversOf(&s.Config, memoryStore{}, slog.New(slog.DiscardHandler))
 	if err != nil {
@@ -43,7 +44,7 @@ func runAlertsNotify(ctx context.Context, c *cli) error {
 		list = append(list, receiver{alerts.NewHeartbeat(u, nil), "heartbeat", urlHost(u), false})
 	}
 	if len(list) == 0 {
-		return &exitError{exitBadInput, errors.New("the configuration names nobody; set slack.channel, webhook.url, alertmanager.urls or alerts.heartbeat_url")}
+		return command.BadInputf("the configuration names nobody; set slack.channel, webhook.url, alertmanager.urls or alerts.heartbeat_url")
 	}
 	failed := 0
 	for _, r := range list {
@@ -53,12 +54,12 @@ func runAlertsNotify(ctx context.Context, c *cli) error {
 			failed++
 			verdict, text = verdictFail, err.Error()
 		}
-		if _, err := fmt.Fprintf(c.stdout, "%-4s  %-12s  %s: %s\n", verdict, r.kind, r.where, text); err != nil {
+		if _, err := fmt.Fprintf(c.Stdout, "%-4s  %-12s  %s: %s\n", verdict, r.kind, r.where, text); err != nil {
 			return fmt.Errorf("write what was answered: %w", err)
 		}
 	}
 	if failed > 0 {
-		return &exitError{exitFailed, fmt.Errorf("%d of %d were not reached", failed, len(list))}
+		return &command.ExitError{Code: command.ExitFailed, Err: fmt.Errorf("%d of %d were not reached", failed, len(list))}
 	}
 	return nil
 }

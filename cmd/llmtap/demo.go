@@ -17,10 +17,16 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+)
+
+var (
+	demoCommand   = &command.Command{Name: "demo", Short: "Watch a fleet of agents fail, and the alert arrive", Long: demoHelp, Run: runDemo}
+	agentsCommand = &command.Command{Name: agentsName, Hidden: true, Run: runAgents}
 )
 
 const demoHelp = `Watch a fleet of agents fail, and the alert arrive. Everything is real but the provider and Slack, which are local: a NATS
@@ -32,9 +38,9 @@ have broken real fleets. Nothing leaves this machine; all data lies in a tempora
   llmtap demo --exit --format json | jq .alerts`
 
 const (
-	agentsCommand = "demo-agents"
-	storeTimeout  = 30 * time.Second // for the last rows to arrive in ClickHouse
-	alertTimeout  = 60 * time.Second // for the alert, after the agents have ended
+	agentsName   = "demo-agents"
+	storeTimeout = 30 * time.Second // for the last rows to arrive in ClickHouse
+	alertTimeout = 60 * time.Second // for the alert, after the agents have ended
 )
 
 // agentsConfig is what the demo hands to its second process on stdin.
@@ -44,19 +50,16 @@ type agentsConfig struct {
 	Seed        uint64 `json:"seed"`
 }
 
-func runDemo(ctx context.Context, c *cli) error {
-	fs := c.flags("demo", demoHelp)
+func runDemo(ctx context.Context, c *command.Call) error {
+	fs := c.Flags
 	exit := fs.Bool("exit", false, "end when everything was shown, instead of running until interrupted")
-	format := fs.String("format", "text", "output as `text|json`; json is one object on stdout")
+	format := c.Format(command.Text, command.JSON)
 	dataDir := fs.String("data-dir", "", "`directory` to keep; empty: a temporary one that is removed at the end")
 	seed := fs.Uint64("seed", 1, "seed of the agents' behaviour")
-	if err := c.parse(fs); err != nil {
+	if err := c.Parse(); err != nil {
 		return err
 	}
-	if *format != "text" && *format != "json" {
-		return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, json", *format)}
-	}
-	c.stderr = &lockedWriter{w: c.stderr} // progress, the alert and the agents write to it
+	c.Stderr = &lockedWriter{w: c.Stderr} // progress, the alert and the agents write to it
 	d := &demo{c: c, started: time.Now(), format: *format, seed: *seed}
 	if *dataDir == "" {
 		tmp, err := os.MkdirTemp("", "llmtap-demo-")
@@ -65,7 +68,7 @@ func runDemo(ctx context.Context, c *cli) error {
 		}
 		defer func() {
 			if err := os.RemoveAll(tmp); err != nil {
-				fmt.Fprintf(c.stderr, "the demo's directory stays behind: %v\n", err)
+				fmt.Fprintf(c.Stderr, "the demo's directory stays behind: %v\n", err)
 			}
 		}()
 		*dataDir = tmp
@@ -75,7 +78,7 @@ func runDemo(ctx context.Context, c *cli) error {
 
 // A demo is one run of the tour.
 type demo struct {
-	c       *cli
+	c       *command.Call
 	started time.Time
 	format  string
 	seed    uint64
@@ -91,7 +94,7 @@ type demo struct {
 
 // say prints a line of progress, with the seconds since the start.
 func (d *demo) say(format string, args ...any) {
-	fmt.Fprintf(d.c.stderr, "%4.0fs  %s\n", time.Since(d.started).Seconds(), fmt.Sprintf(format, args...))
+	fmt.Fprintf(d.c.Stderr, "%4.0fs  %s\n", time.Since(d.started).Seconds(), fmt.Sprintf(format, args...))
 }
 
 func (d *demo) run(ctx context.Context, dataDir string, exit bool) (err error) {
@@ -103,7 +106,7 @@ func (d *demo) run(ctx context.Context, dataDir string, exit bool) (err error) {
 	if err != nil {
 		return err
 	}
-	logger := slog.New(slog.NewTextHandler(d.c.stderr, &slog.HandlerOptions{Level: slog.LevelError}))
+	logger := slog.New(slog.NewTextHandler(d.c.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
 	if d.col, err = openCollector(ctx, cfg, logger, func(s string) { d.say("%s", s) }); err != nil {
 		return err
 	}
@@ -129,7 +132,7 @@ func (d *demo) run(ctx context.Context, dataDir string, exit bool) (err error) {
 	if err != nil {
 		return err
 	}
-	if err := result.write(d.c.stdout, d.format, dataDir); err != nil {
+	if err := result.write(d.c.Stdout, d.format, dataDir); err != nil {
 		return err
 	}
 	if exit {
@@ -208,10 +211,10 @@ func (d *demo) runAgents(ctx context.Context, collected chan error) (agents.Repo
 	}
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	cmd := exec.CommandContext(ctx, self, agentsCommand)
+	cmd := exec.CommandContext(ctx, self, agentsName)
 	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
 	cmd.WaitDelay = 5 * time.Second
-	cmd.Stderr = d.c.stderr
+	cmd.Stderr = d.c.Stderr
 	stdin, err := cmd.StdinPipe()
 	if err != nil {
 		return report, err
@@ -327,26 +330,26 @@ func sleep(ctx context.Context, d time.Duration) error {
 }
 
 // runAgents is the demo's second process: the agents, with their configuration on stdin and their report on stdout.
-func runAgents(ctx context.Context, c *cli) error {
+func runAgents(ctx context.Context, c *command.Call) error {
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	dec := json.NewDecoder(c.stdin)
+	dec := json.NewDecoder(c.Stdin)
 	var cfg agentsConfig
 	if err := dec.Decode(&cfg); err != nil {
 		return fmt.Errorf("read the agents' configuration: %w", err)
 	}
 	go func() {
-		_, _ = io.Copy(io.Discard, c.stdin) // ends when the demo does
+		_, _ = io.Copy(io.Discard, c.Stdin) // ends when the demo does
 		cancel()
 	}()
 	run := agents.Default()
 	run.ProviderURL, run.NATSURL, run.Seed = cfg.ProviderURL, cfg.NATSURL, cfg.Seed
-	run.Log = slog.New(slog.NewTextHandler(c.stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	run.Log = slog.New(slog.NewTextHandler(c.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 	report, err := agents.Run(ctx, run)
 	if err != nil {
 		return err
 	}
-	return json.NewEncoder(c.stdout).Encode(report)
+	return json.NewEncoder(c.Stdout).Encode(report)
 }
 
 // lockedWriter lets several goroutines write whole lines.

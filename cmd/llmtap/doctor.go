@@ -12,9 +12,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
+
+var doctorCommand = &command.Command{Name: "doctor", Short: "Check a set-up: what is wrong, and what to do", Long: doctorHelp, Run: runDoctor}
 
 const doctorHelp = `Check a set-up and say what is wrong and what to do, one line for each check. It changes nothing. Give it the
 configuration of llmtap up; with embedded servers run it as the same user on the same machine.
@@ -54,15 +57,11 @@ const (
 	askTimeout    = 5 * time.Second  // for one server to answer
 )
 
-func runDoctor(ctx context.Context, c *cli) error {
-	fs := c.flags("doctor", doctorHelp)
-	args := config.AddFlags(fs, c.getenv)
-	format := fs.String("format", "text", "output as `text|json`; json is one object")
-	if err := c.parse(fs); err != nil {
+func runDoctor(ctx context.Context, c *command.Call) error {
+	args := config.AddFlags(c.Flags, c.Getenv)
+	format := c.Format(command.Text, command.JSON)
+	if err := c.Parse(); err != nil {
 		return err
-	}
-	if *format != "text" && *format != "json" {
-		return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, json", *format)}
 	}
 	ctx, cancel := context.WithTimeout(ctx, doctorTimeout)
 	defer cancel()
@@ -73,11 +72,11 @@ func runDoctor(ctx context.Context, c *cli) error {
 	} else {
 		d.examine(ctx)
 	}
-	if err := d.write(c.stdout, *format); err != nil {
+	if err := d.write(c.Stdout, *format); err != nil {
 		return err
 	}
 	if d.worst() == verdictFail {
-		return &exitError{code: exitFailed}
+		return &command.ExitError{Code: command.ExitFailed}
 	}
 	return nil
 }

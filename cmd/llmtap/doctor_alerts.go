@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertmanager"
 	"github.com/llmtap/llmtap/alerts/slack"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
 // checkRules looks at the rule files, and whether the running process took them.
@@ -22,13 +23,13 @@ func (d *doctor) checkRules(ctx context.Context) {
 	switch {
 	case len(problems) > 0 && d.runs:
 		d.fail("rules", "see llmtap alerts check; until they are right the running process keeps the rules that it had, and no other starts",
-			"%s in the rule files, such as %s", plural(len(problems), "mistake"), problems[0])
+			"%s in the rule files, such as %s", terminal.Plural(len(problems), "mistake"), problems[0])
 	case len(problems) > 0:
-		d.fail("rules", "see llmtap alerts check; llmtap up does not start with them", "%s in the rule files, such as %s", plural(len(problems), "mistake"), problems[0])
+		d.fail("rules", "see llmtap alerts check; llmtap up does not start with them", "%s in the rule files, such as %s", terminal.Plural(len(problems), "mistake"), problems[0])
 	case d.rulesRefused(ctx):
 		d.fail("rules", "let the user that runs llmtap read them, then send it SIGHUP", "the running process has not taken the rule files as they are now")
 	default:
-		d.ok("rules", "%s, no mistakes", plural(rules, "alert rule"))
+		d.ok("rules", "%s, no mistakes", terminal.Plural(rules, "alert rule"))
 	}
 }
 

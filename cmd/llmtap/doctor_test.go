@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
@@ -36,7 +37,7 @@ func seeDoctor(t *testing.T, env map[string]string, args ...string) (checks map[
 		return env[k]
 	}
 	err := run(t.Context(), append([]string{"doctor", "--format", "json"}, args...), nil, &out, &stderr, getenv)
-	code = report(err, &stderr)
+	code = command.Report(err, &stderr)
 	var answer struct {
 		Status string
 		Checks []checkup
@@ -44,7 +45,7 @@ func seeDoctor(t *testing.T, env map[string]string, args ...string) (checks map[
 	if err := json.Unmarshal(out.Bytes(), &answer); err != nil {
 		t.Fatalf("%v: %s%s", err, &out, &stderr)
 	}
-	if failed := answer.Status == verdictFail; failed != (code == exitFailed) || !failed && code != exitOK {
+	if failed := answer.Status == verdictFail; failed != (code == command.ExitFailed) || !failed && code != command.ExitOK {
 		t.Errorf("status %s, exit code %d", answer.Status, code)
 	}
 	checks = map[string]checkup{}
@@ -76,7 +77,7 @@ func expect(t *testing.T, checks map[string]checkup, check, status string, parts
 func TestDoctorWithNothingRunning(t *testing.T) {
 	dir := t.TempDir()
 	checks, code := seeDoctor(t, nil, "--data-dir", dir)
-	if code != exitFailed {
+	if code != command.ExitFailed {
 		t.Errorf("exit code %d", code)
 	}
 	expect(t, checks, "config", verdictOK, os.DevNull)

@@ -7,55 +7,60 @@ import (
 	"os"
 	"strings"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/explain"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
-const explainHelp = `Say why provider calls failed: the cause, how it is known, what it means, what to do. Reads an error text of any form
-(an exception, a log, a traceback, a page, a body), or JSON lines of records, plain or gzip, and tells by itself which:
+var explainCommand = &command.Command{
+	Name:  "explain",
+	Args:  "[FILE|TEXT]...",
+	Short: "Explain why provider calls failed: cause, evidence, fix",
+	Long: `Reads an error text of any form (exception, log, traceback, web page, body) or
+records as JSON lines, plain or gzip; the format is detected:
 
-  {"id":…,"body":…,"status":400,"provider":"gemini"}             an error; "request" and "url" let the request tell
+  {"id":…,"body":…,"status":400,"provider":"gemini"}             an error
   {"id":…,"request":…,"response":…,"status":400,"url":"https…"}  an exchange
 
-  llmtap explain error.txt
+A "request" and a "url" make the cause of an error more certain. With --unknown it
+lists the stored error texts that llmtap cannot explain, one row per wording.
+
+Exit code: 0 whether explained or not, 2 if some input is unreadable (the rest is
+still explained).`,
+	Examples: `  llmtap explain error.txt
   llmtap explain "Error code: 400 - {'error': {'message': …}}"
   my-agent 2>&1 | llmtap explain -
   llmtap explain --format jsonl errors.jsonl.gz | jq -r .cause | sort | uniq -c
-  llmtap explain --unknown --since '30 days'
-
-With --unknown it asks ClickHouse for the texts of failed calls that nothing explained, one row for each wording.
-
-Exit code: 0 explained or not, 2 input that cannot be read (the rest is still explained).`
+  llmtap explain --unknown --since '30 days'`,
+	Run: runExplain,
+}
 
 // unknownQuery is the question of --unknown.
 const unknownQuery = "unknown_errors"
 
-func runExplain(ctx context.Context, c *cli) error {
-	fs := c.flags("explain", explainHelp)
-	format := fs.String("format", "text", "output as `text|jsonl`")
-	unknown := fs.Bool("unknown", false, "list the error texts of a running llmtap that nothing explains")
-	since := fs.String("since", "", "with --unknown: how `long` back to look (default 7 days)")
-	dataDir := fs.String("data-dir", config.DefaultDataDir(c.getenv), "with --unknown: `directory` of a running llmtap with an embedded ClickHouse")
-	dsn := fs.String("clickhouse-dsn", "", "with --unknown: ClickHouse `dsn`; empty: that of --data-dir")
-	if err := c.parse(fs); err != nil {
+func runExplain(ctx context.Context, c *command.Call) error {
+	unknown := c.Parameters.Bool("unknown", false, "list the stored error texts that llmtap cannot explain")
+	since := c.Parameters.String("since", "", "with --unknown: start `time`; empty: 7 days ago")
+	flags := serverFlags(c)
+	format := c.Format(command.Text, command.JSONL)
+	if err := c.Parse(); err != nil {
 		return err
 	}
-	if *format != "text" && *format != "jsonl" {
-		return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, jsonl", *format)}
-	}
 	if *unknown {
-		if fs.NArg() > 0 {
-			return &exitError{exitBadInput, fmt.Errorf("%q: --unknown reads no files", fs.Arg(0))}
+		if len(c.Args) > 0 {
+			return command.BadInputf("unexpected argument %q: --unknown reads no files", c.Args[0])
 		}
-		return listUnknown(ctx, c, *dsn, *dataDir, *since, *format)
+		return listUnknown(ctx, c, flags, *since, *format)
 	}
-	var p explain.Printer = explain.Text{W: c.stdout}
+	var p explain.Printer = explain.Text{W: c.Stdout}
 	if *format == "jsonl" {
-		p = explain.JSONL{E: json.NewEncoder(c.stdout)}
+		p = explain.JSONL{E: json.NewEncoder(c.Stdout)}
 	}
 	e := explain.New(p)
-	inputs := fs.Args()
+	inputs := c.Args
 	if len(inputs) == 0 {
 		inputs = []string{"-"}
 	}
@@ -64,7 +69,7 @@ func runExplain(ctx context.Context, c *cli) error {
 		if isText(in) {
 			err = e.Text(explain.Argument, []byte(in))
 		} else {
-			err = e.File(in, c.stdin)
+			err = e.File(in, c.Stdin)
 		}
 		if err != nil {
 			return fmt.Errorf("write explanation: %w", err)
@@ -74,7 +79,7 @@ func runExplain(ctx context.Context, c *cli) error {
 		return fmt.Errorf("write explanation: %w", err)
 	}
 	if e.Counts.Unreadable > 0 {
-		return &exitError{code: exitBadInput}
+		return &command.ExitError{Code: command.ExitBadInput}
 	}
 	return nil
 }
@@ -88,7 +93,7 @@ func isText(arg string) bool {
 }
 
 // listUnknown prints the wordings that nothing explains.
-func listUnknown(ctx context.Context, c *cli, dsn, dataDir, since, format string) error {
+func listUnknown(ctx context.Context, c *command.Call, flags *config.Flags, since, format string) error {
 	q, err := queries.Get(unknownQuery)
 	if err != nil {
 		return err
@@ -101,7 +106,11 @@ func listUnknown(ctx context.Context, c *cli, dsn, dataDir, since, format string
 	if err != nil {
 		return err
 	}
-	sink, err := openStore(ctx, dsn, dataDir)
+	servers, err := flags.Load()
+	if err != nil {
+		return err
+	}
+	sink, err := openClickHouse(ctx, servers)
 	if err != nil {
 		return err
 	}
@@ -110,8 +119,5 @@ func listUnknown(ctx context.Context, c *cli, dsn, dataDir, since, format string
 	if err != nil {
 		return err
 	}
-	if format == "jsonl" {
-		return printJSONLines(c.stdout, res)
-	}
-	return printTable(c.stdout, res, terminalWidth(c.getenv))
+	return table.Write(c.Stdout, res, format, terminal.Width(c.Getenv))
 }

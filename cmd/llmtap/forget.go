@@ -2,28 +2,32 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
 	"time"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-const forgetHelp = `Delete what is stored of a conversation or of a user: in the stream and its dead letters, and in ClickHouse calls,
-findings, tool calls, runs, history, and the messages that nothing else refers to. What others share stays: prompts, and
-conversations in which other users made calls, of which only the user's own calls go. It is deleted for good; doing it
-again deletes what came since. A conversation that goes on is stored anew.
+var forgetCommand = &command.Command{
+	Name:  "forget",
+	Short: "Delete the stored data of a conversation or a user",
+	Long: `Deletes from the event stream and its dead letters, and from ClickHouse: calls,
+findings, tool calls, runs, history, and messages without other references. Data
+shared with others stays: prompts, and the calls of other users in the same
+conversation. Deletion is permanent. Events published later are stored; run it
+again to delete them.
 
-  llmtap forget --conversation order-7781 --dry-run
+The user is the value of the label, a hash unless the hooks are configured to keep
+user ids. Not deleted: counts, which contain no names, and the examples in the
+counts of the last 2 h, which expire.`,
+	Examples: `  llmtap forget --conversation order-7781 --dry-run
   llmtap forget --conversation order-7781 --yes
-  llmtap forget --user 5b1c09f2e77a4d31 --yes
-
-The user is what the label says, a hash unless hooks were told to keep it. Not touched: counts, which name nobody, and the
-examples in the counts of the last 2 h, which end by themselves.`
+  llmtap forget --user 5b1c09f2e77a4d31 --yes`,
+	Run: runForget,
+}
 
 // forgetSettle is how long analyzers may take to hear that something is forgotten, and to store what they have in hand.
 const forgetSettle = 3 * leaseRetry
@@ -37,53 +41,44 @@ type forgetReport struct {
 	Rows        map[string]uint64 `json:"rows"` // by table; of alerts those whose example was removed
 }
 
-func runForget(ctx context.Context, c *cli) error {
-	fs := c.flags("forget", forgetHelp)
+func runForget(ctx context.Context, c *command.Call) error {
 	var who clickhouse.Person
-	fs.StringVar(&who.Conversation, "conversation", "", "`id` of the conversation")
-	fs.StringVar(&who.User, "user", "", "`hash` of the user")
-	dryRun := fs.Bool("dry-run", false, "delete nothing, say what would go")
-	yes := fs.Bool("yes", false, "delete")
-	natsURL := fs.String("nats-url", "", "NATS `url`; empty: that of the llmtap on --data-dir, else "+jetstream.Default().URL)
-	dataDir := fs.String("data-dir", config.DefaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded NATS or ClickHouse")
-	dsn := fs.String("clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of --data-dir")
-	format := fs.String("format", "text", "output as `text|json`")
-	if err := c.parse(fs); err != nil {
+	c.Parameters.StringVar(&who.Conversation, "conversation", "", "`id` of the conversation")
+	c.Parameters.StringVar(&who.User, "user", "", "`hash` of the user")
+	dryRun := c.Parameters.Bool("dry-run", false, "report what would be deleted, delete nothing")
+	yes := c.Parameters.Bool("yes", false, "delete")
+	flags := serverFlags(c, "nats.url")
+	format := c.Format(command.Text, command.JSON)
+	if err := c.Parse(); err != nil {
 		return err
 	}
 	switch {
-	case fs.NArg() > 0:
-		return &exitError{exitBadInput, fmt.Errorf("%q is left over; see llmtap forget --help", fs.Arg(0))}
 	case (who.Conversation == "") == (who.User == ""):
-		return &exitError{exitBadInput, errors.New("whom? --conversation or --user; see llmtap forget --help")}
-	case *format != "text" && *format != "json":
-		return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, json", *format)}
+		return command.BadInputf("exactly one of --conversation and --user is required; see llmtap forget --help")
 	case !*yes && !*dryRun:
-		return &exitError{exitBadInput, errors.New("this deletes for good; see what with --dry-run, then say --yes")}
+		return command.BadInputf("deletion is permanent: check with --dry-run, then confirm with --yes")
 	}
-	if *natsURL == "" {
-		*natsURL = jetstream.Default().URL
-		if r, ok := findRunning(*dataDir); ok && r.NATSURL != "" {
-			*natsURL = r.NATSURL
-		}
+	servers, err := flags.Load()
+	if err != nil {
+		return err
 	}
-	conn, err := connectCollector(ctx, *natsURL)
+	conn, err := connectNATS(ctx, servers)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	sink, err := openStore(ctx, *dsn, *dataDir)
+	sink, err := openClickHouse(ctx, servers)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sink.Close() }() // what was deleted is deleted
-	f := &forgetter{conn: conn, sink: sink, who: who, dryRun: *dryRun, progress: newProgress(c.stderr)}
+	f := &forgetter{conn: conn, sink: sink, who: who, dryRun: *dryRun, progress: newProgress(c.Stderr)}
 	err = f.run(ctx)
 	f.progress.clear()
 	if err != nil {
 		return fmt.Errorf("%w; what was found is deleted in part: run it again", err)
 	}
-	return f.report.print(c.stdout, *format)
+	return f.report.print(c.Stdout, *format)
 }
 
 // A forgetter deletes what is stored of one conversation or user.
@@ -142,7 +137,7 @@ func (p *progress) read(n, of uint64) {
 
 func (r *forgetReport) print(w io.Writer, format string) error {
 	if format == "json" {
-		return json.NewEncoder(w).Encode(r)
+		return command.WriteJSON(w, r)
 	}
 	verb := "deleted"
 	if r.DryRun {

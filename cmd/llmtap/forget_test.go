@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 )
@@ -70,14 +71,14 @@ func (f *forgetful) stored(n uint64) {
 func (f *forgetful) llmtap(args ...string) (stdout, stderr string, code int) {
 	var out, complaint bytes.Buffer
 	err := run(f.t.Context(), append(args, "--data-dir", f.up.dir), nil, &out, &complaint, func(string) string { return "" })
-	code = report(err, &complaint)
+	code = command.Report(err, &complaint)
 	return out.String(), complaint.String(), code
 }
 
 func (f *forgetful) forget(args ...string) (r forgetReport) {
 	f.t.Helper()
 	out, complaint, code := f.llmtap(append([]string{"forget", "--format", "json"}, args...)...)
-	if err := json.Unmarshal([]byte(out), &r); err != nil || code != exitOK {
+	if err := json.Unmarshal([]byte(out), &r); err != nil || code != command.ExitOK {
 		f.t.Fatalf("forget %v: %s%s, %d, %v", args, out, complaint, code, err)
 	}
 	return r
@@ -88,7 +89,7 @@ func (f *forgetful) whole(id, request string) {
 	f.t.Helper()
 	out, complaint, code := f.llmtap("show", id, "--format", "body")
 	var got, want any
-	if json.Unmarshal([]byte(out), &got) != nil || json.Unmarshal([]byte(request), &want) != nil || code != exitOK || !cmp.Equal(got, want) {
+	if json.Unmarshal([]byte(out), &got) != nil || json.Unmarshal([]byte(request), &want) != nil || code != command.ExitOK || !cmp.Equal(got, want) {
 		f.t.Errorf("%s is shown as\n%s%s, %d\nwant %s", id, out, complaint, code, request)
 	}
 }
@@ -125,10 +126,10 @@ func TestForget(t *testing.T) {
 	bad := event.Event{Kind: event.Request, Exchange: "019aa0b0-aaaa-7000-8000-00000000beef", Time: time.Now(), Labels: event.Labels{Service: "planner-api", Conversation: "conv-a"}}
 	conn.DeadLetter(t.Context(), &bad, 1, "bad_body", "made up")
 
-	if _, complaint, code := f.llmtap("forget", "--conversation", "conv-a"); code != exitBadInput || !strings.Contains(complaint, "--yes") {
+	if _, complaint, code := f.llmtap("forget", "--conversation", "conv-a"); code != command.ExitBadInput || !strings.Contains(complaint, "--yes") {
 		t.Errorf("without --yes: %s, %d", complaint, code)
 	}
-	if _, complaint, code := f.llmtap("forget", "--yes"); code != exitBadInput || !strings.Contains(complaint, "whom?") {
+	if _, complaint, code := f.llmtap("forget", "--yes"); code != command.ExitBadInput || !strings.Contains(complaint, "whom?") {
 		t.Errorf("of nobody: %s, %d", complaint, code)
 	}
 	want := forgetReport{DryRun: true, Events: 4, DeadLetters: 1, Rows: map[string]uint64{

@@ -2,11 +2,8 @@ package main
 
 import (
 	"context"
-	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"maps"
 	"os"
 	"slices"
@@ -14,33 +11,38 @@ import (
 
 	"github.com/google/uuid"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
-	"github.com/llmtap/llmtap/ingest/event"
-	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/ingest/recorded"
 )
 
-const importHelp = `Import recorded traffic into a running llmtap: it becomes rows and findings, never counts for alerts, so nobody is
-paged for last month. Importing the same file again, or a copy of it, with the same --service and --date changes
-nothing. Reads, plain or gzip:
+var importCommand = &command.Command{
+	Name:  "import",
+	Args:  "[FILE]...",
+	Short: "Import recorded traffic: store and judge it, without alerts",
+	Long: `Publishes recorded exchanges to a running llmtap. Imports never count in tallies,
+so they trigger no alerts. Importing a file, or a copy of it, again with the same
+--service and --date changes nothing. Reads, plain or gzip:
 
-  JSON lines   one exchange a line: {"url":…, "request":…, "status":200, "response":…}. Bodies are JSON, or strings (a
-               stream of server-sent events), or base64 with "response_encoding":"base64". Also read: method, time,
-               duration_ms, response_headers, error, service, service_version, environment, agent, stage,
-               conversation, run_id
-  HAR 1.2      the LLM calls in what a browser, mitmproxy or another debugging proxy saved
+  JSON lines  one exchange per line:
+              {"url":…, "request":…, "status":200, "response":…}
+              Bodies are JSON, strings (such as server-sent events), or base64
+              with "response_encoding":"base64". Optional: method, time,
+              duration_ms, response_headers, error, service, service_version,
+              environment, agent, stage, conversation, run_id
+  HAR 1.2     the LLM calls saved by a browser, mitmproxy or another proxy
 
-  llmtap import traffic.jsonl.gz
+Exit code: 0 if everything was imported, 1 on failure, 2 if some input is
+unreadable (the rest is imported).`,
+	Examples: `  llmtap import traffic.jsonl.gz
   llmtap import --service checkout-agent --date 2026-11-20 agent-log.jsonl
-  llmtap import --nats-url nats://nats.internal:4222 --clickhouse-dsn clickhouse://llmtap@ch.internal:9000/llmtap *.har
+  llmtap import --nats-url nats://nats.internal:4222 *.har
   my-logs | llmtap import --format json -
-
-Then ask, for example: llmtap query --sql "SELECT model, status, cause, count() FROM exchanges_final WHERE origin = 'import' GROUP BY ALL"
-
-Exit code: 0 all imported, 1 it could not be, 2 some input cannot be read (the rest is imported).`
+  llmtap query --sql "SELECT cause, count() FROM exchanges_final
+    WHERE origin = 'import' GROUP BY ALL"`,
+	Run: runImport,
+}
 
 const (
-	importConnect = 5 * time.Second // to reach NATS
 	// importAhead is how many bytes of bodies an import may be ahead of what is stored, twice: it must not push out of
 	// the stream what agents publish meanwhile.
 	importAhead     = 64 << 20
@@ -75,88 +77,64 @@ func (r *importReport) unreadable() (n int) {
 	return n
 }
 
-func runImport(ctx context.Context, c *cli) error {
-	fs := c.flags("import", importHelp)
-	natsURL := fs.String("nats-url", jetstream.Default().URL, "NATS `url` of a running llmtap")
-	dataDir := fs.String("data-dir", config.DefaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded ClickHouse")
-	dsn := fs.String("clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of --data-dir")
-	wait := fs.Bool("wait", true, "wait until all is stored, if ClickHouse can be seen")
-	service := fs.String("service", "imported", "`name` of the service of records that name none")
-	date := fs.String("date", "", "`day` (2006-01-02, UTC) of records without a time; empty: 1970-01-01")
-	format := fs.String("format", "text", "output as `text|json`")
-	if err := c.parse(fs); err != nil {
+func runImport(ctx context.Context, c *command.Call) error {
+	service := c.Parameters.String("service", "imported", "service `name` of records that contain none")
+	date := c.Parameters.String("date", "", "`day` (2006-01-02, UTC) of records without a time; empty: 1970-01-01")
+	wait := c.Flags.Bool("wait", true, "wait until everything is stored, if ClickHouse is reachable")
+	flags := serverFlags(c, "nats.url")
+	format := c.Format(command.Text, command.JSON)
+	if err := c.Parse(); err != nil {
 		return err
 	}
-	files := fs.Args()
 	var err error
 	cfg := recorded.Config{Service: *service, Instance: uuid.NewString()}
 	if *date != "" {
 		if cfg.Day, err = time.Parse(time.DateOnly, *date); err != nil {
-			return &exitError{exitBadInput, fmt.Errorf("date: %q is not like 2006-01-02", *date)}
+			return command.BadInputf("date: %q is not like 2006-01-02", *date)
 		}
 	}
-	switch {
-	case len(files) == 0:
-		return &exitError{exitBadInput, errors.New("which files? - is standard input; see llmtap import --help")}
-	case *format != "text" && *format != "json":
-		return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, json", *format)}
+	if len(c.Args) == 0 {
+		return command.BadInputf("no input files (use - for standard input)")
 	}
-	conn, err := connectCollector(ctx, *natsURL)
+	servers, err := flags.Load()
+	if err != nil {
+		return err
+	}
+	conn, err := connectNATS(ctx, servers)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	im := &importer{cfg: cfg, pub: conn.NewPublisher(0), seen: map[uuid.UUID]struct{}{}, stdin: c.stdin, progress: newProgress(c.stderr)}
+	im := &importer{cfg: cfg, pub: conn.NewPublisher(0), seen: map[uuid.UUID]struct{}{}, stdin: c.Stdin, progress: newProgress(c.Stderr)}
 	im.report.Skipped = map[recorded.Reason]int{}
 	if *wait {
-		sink, err := openStore(ctx, *dsn, *dataDir)
+		sink, err := openClickHouse(ctx, servers)
 		switch {
 		case err == nil:
 			defer func() { _ = sink.Close() }() // only read
 			im.sink = sink
-		case *dsn != "":
+		case servers.ClickHouse.DSN != "":
 			return err
 		default:
 			im.progress.say("not waiting until all is stored: %v", err)
 		}
 	}
-	err = im.run(ctx, files)
-	if printErr := im.report.print(c.stdout, *format); err == nil {
+	err = im.run(ctx, c.Args)
+	if printErr := im.report.print(c.Stdout, *format); err == nil {
 		err = printErr
 	}
 	switch {
 	case err != nil:
 		return err
 	case im.report.unreadable() > 0 || im.report.Broken > 0:
-		return &exitError{code: exitBadInput}
+		return &command.ExitError{Code: command.ExitBadInput}
 	}
 	return nil
 }
 
-// connectCollector reaches the NATS of a running llmtap.
-func connectCollector(ctx context.Context, url string) (*jetstream.Conn, error) {
-	cfg := jetstream.Default()
-	cfg.URL = url
-	if err := cfg.Validate(); err != nil {
-		return nil, &exitError{exitBadInput, fmt.Errorf("nats-%w", err)}
-	}
-	within, cancel := context.WithTimeout(ctx, importConnect)
-	defer cancel()
-	conn, err := jetstream.Connect(within, cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		return nil, fmt.Errorf("%w; start llmtap up, or say where it runs with --nats-url", err)
-	}
-	// Without the stream every message would be sent again for ever.
-	if _, err := conn.KV(within, event.BucketCheckpoint); err != nil {
-		conn.Close()
-		return nil, fmt.Errorf("this NATS has no streams of llmtap: %w; start llmtap up on it first", err)
-	}
-	return conn, nil
-}
-
 func (r *importReport) print(w io.Writer, format string) error {
 	if format == "json" {
-		return json.NewEncoder(w).Encode(r)
+		return command.WriteJSON(w, r)
 	}
 	mb := float64(r.Bytes) / 1e6
 	fmt.Fprintf(w, "%d exchanges of %d records imported: %.1f MB in %.1f s (%.1f MB/s)\n", r.Exchanges, r.Records, mb, r.Seconds, mb/max(r.Seconds, 1e-3))

@@ -5,68 +5,67 @@ import (
 	"encoding/json"
 	"fmt"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
 )
 
-const lintHelp = `Check recorded message histories before a provider does. Reads JSON or JSON lines, plain or gzip, of any mix of: request
-bodies, bare message arrays, exchanges ({"request":…,"response":…,"status":…,"url":…}) and conversations
-({"messages":…,"format":"openai.chat"}). Each is recognised by itself, and judged by the rules of the provider that its
-URL names, else of its format, else of its model's maker.
+var lintCommand = &command.Command{
+	Name:  "lint",
+	Args:  "[FILE]...",
+	Short: "Check recorded message histories before a provider rejects them",
+	Long: `Reads files or standard input: JSON or JSON lines, plain or gzip, any mix of
+  request bodies
+  message arrays
+  exchanges      {"request":…,"response":…,"status":…,"url":…}
+  conversations  {"messages":…,"format":"openai.chat"}
+The provider whose rules apply follows from the URL, else from the format, else
+from the model name. llmtap rules ID explains a rule.
 
-  llmtap lint history.json
+Exit code: 0 if no request would be rejected, 1 if one would, 2 if some input is
+unreadable (the rest is still checked).`,
+	Examples: `  llmtap lint history.json
   my-agent --dump-request | llmtap lint -
   llmtap lint --dialect openai_chat/deepseek --format jsonl runs/*.jsonl.gz
-  llmtap lint --severity reject --format sarif runs/*.jsonl > llmtap.sarif
+  llmtap lint --severity reject --format sarif runs/*.jsonl > llmtap.sarif`,
+	Run: runLint,
+}
 
-Exit code: 0 nothing would be rejected, 1 something would, 2 input that cannot be read (the rest is still reported).
-What a rule means: llmtap rules ID.`
-
-func runLint(_ context.Context, c *cli) error {
-	fs := c.flags("lint", lintHelp)
-	dialect := fs.String("dialect", "auto", "whose rules apply: `auto|name[/variant]`, such as anthropic or openai_chat/mistral")
-	format := fs.String("format", "text", "output as `text|jsonl|github|sarif`")
-	minimum := fs.String("severity", "style", "lowest severity to report: `reject|lenient|style`")
-	if err := c.parse(fs); err != nil {
+func runLint(_ context.Context, c *command.Call) error {
+	dialect := c.Flags.String("dialect", "auto", "whose rules apply: auto or a `dialect[/variant]`, such as anthropic or openai_chat/mistral")
+	minimum := c.Flags.String("severity", "style", "lowest severity to report, `reject|lenient|style`")
+	format := c.Format(command.Text, command.JSONL, "github", "sarif")
+	if err := c.Parse(); err != nil {
 		return err
 	}
-	var p lint.Printer
-	switch *format {
-	case "text":
-		p = lint.Text{W: c.stdout}
-	case "jsonl":
-		p = lint.JSONL{E: json.NewEncoder(c.stdout)}
-	case "github":
-		p = lint.GitHub{W: c.stdout}
-	case "sarif":
-		p = &lint.SARIF{W: c.stdout, Version: buildVersion().Version}
-	default:
-		return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, jsonl, github, sarif", *format)}
-	}
-	l := lint.New(p)
+	l := lint.New(map[string]lint.Printer{
+		command.Text:  lint.Text{W: c.Stdout},
+		command.JSONL: lint.JSONL{E: json.NewEncoder(c.Stdout)},
+		"github":      lint.GitHub{W: c.Stdout},
+		"sarif":       &lint.SARIF{W: c.Stdout, Version: buildVersion().Version},
+	}[*format])
 	var err error
 	if l.Minimum, err = lint.ParseSeverity(*minimum); err != nil {
-		return &exitError{exitBadInput, err}
+		return command.BadInput(err)
 	}
 	if l.Forced, err = lint.ParseTarget(*dialect); err != nil {
-		return &exitError{exitBadInput, err}
+		return command.BadInput(err)
 	}
-	files := fs.Args()
-	if len(files) == 0 {
-		files = []string{"-"}
+	if len(c.Args) == 0 {
+		c.Args = []string{"-"}
 	}
-	for _, name := range files {
-		if err := l.File(name, c.stdin); err != nil {
+	for _, name := range c.Args {
+		if err := l.File(name, c.Stdin); err != nil {
 			return fmt.Errorf("write findings: %w", err)
 		}
 	}
-	if err := p.Close(l.Counts); err != nil {
+	if err := l.Printer.Close(l.Counts); err != nil {
 		return fmt.Errorf("write findings: %w", err)
 	}
 	switch {
 	case l.Counts.Unreadable > 0:
-		return &exitError{code: exitBadInput}
+		return &command.ExitError{Code: command.ExitBadInput}
 	case l.Counts.Rejected > 0:
-		return &exitError{code: exitFailed}
+		return &command.ExitError{Code: command.ExitFailed}
 	}
 	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts/webhook"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 )
 
 // receivers are Slack, a webhook, an Alertmanager and a heartbeat's server in one. It keeps what came.
@@ -131,8 +132,8 @@ ok    heartbeat     HOST: it was fetched
 	// One that fails keeps nobody else from being told, and no secret comes out.
 	r.breaks("/hook")
 	got, err = try()
-	var exit *exitError
-	if !errors.As(err, &exit) || exit.code != exitFailed || !strings.Contains(err.Error(), "1 of 4 were not reached") {
+	var exit *command.ExitError
+	if !errors.As(err, &exit) || exit.Code != command.ExitFailed || !strings.Contains(err.Error(), "1 of 4 were not reached") {
 		t.Errorf("error %v", err)
 	}
 	if !strings.Contains(got, "fail  webhook       HOST: post to webhook: call HOST: 503 Service Unavailable: not today\n") || strings.Count(got, "\n") != 4 || strings.Count(got, "fail  ") != 1 {

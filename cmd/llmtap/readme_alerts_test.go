@@ -66,7 +66,7 @@ func TestReadmeAlerts(t *testing.T) {
 		return path
 	}
 	write("my-rules.yaml", block(t, "yaml", "alert: PlannerFails"))
-	_, unit, ok := strings.Cut(alertsTestHelp, "  rule_files:")
+	_, unit, ok := strings.Cut(alertsTestCommand.Long, "  rule_files:")
 	unit, _, end := strings.Cut(unit, "\n\n")
 	if !ok || !end {
 		t.Fatal("the help shows no file")

@@ -2,7 +2,6 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
@@ -10,15 +9,22 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-const rulesHelp = `List the rules of the message protocol, or explain one: why providers reject what it finds, who does, and what to change.
-
-  llmtap rules
+var rulesCommand = &command.Command{
+	Name:  "rules",
+	Args:  "[ID]...",
+	Short: "List the rules of the message protocol, or explain one",
+	Long:  "An explanation says why providers reject a violation, which ones do, and the fix.",
+	Examples: `  llmtap rules
   llmtap rules orphan_tool_reply
   llmtap rules --signals
-  llmtap rules --format json | jq -r '.[] | select(.rejected_by | index("anthropic/anthropic")) | .id'`
+  llmtap rules --format json |
+    jq -r '.[] | select(.rejected_by | index("anthropic/anthropic")) | .id'`,
+	Run: runRules,
+}
 
 // ruleInfo is a rule as --format json prints it.
 type ruleInfo struct {
@@ -45,23 +51,22 @@ func newRuleInfo(r *check.Rule) ruleInfo {
 	return info
 }
 
-func runRules(_ context.Context, c *cli) error {
-	fs := c.flags("rules", rulesHelp)
-	format := fs.String("format", "text", "output as `text|json`")
-	signals := fs.Bool("signals", false, "list the signals instead: what no single request shows")
-	if err := c.parse(fs); err != nil {
+func runRules(_ context.Context, c *command.Call) error {
+	signals := c.Parameters.Bool("signals", false, "list the signals: findings that need more than one request")
+	format := c.Format(command.Text, command.JSON)
+	if err := c.Parse(); err != nil {
 		return err
 	}
 	if *signals {
 		return listSignals(c, *format)
 	}
 	chosen := rules.All
-	if fs.NArg() > 0 {
+	if len(c.Args) > 0 {
 		chosen = nil
-		for _, id := range fs.Args() {
+		for _, id := range c.Args {
 			r := rules.ByID(id)
 			if r == nil {
-				return &exitError{exitBadInput, fmt.Errorf("no rule %q%s", id, nearRule(id))}
+				return command.BadInputf("no rule %q%s", id, nearRule(id))
 			}
 			chosen = append(chosen, r)
 		}
@@ -71,17 +76,13 @@ func runRules(_ context.Context, c *cli) error {
 		infos[i] = newRuleInfo(r)
 	}
 	switch {
-	case *format == "json":
-		enc := json.NewEncoder(c.stdout)
-		enc.SetIndent("", "  ")
-		return enc.Encode(infos)
-	case *format != "text":
-		return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, json", *format)}
-	case fs.NArg() == 0:
+	case *format == command.JSON:
+		return command.WriteJSON(c.Stdout, infos)
+	case len(c.Args) == 0:
 		for i := range infos {
-			fmt.Fprintf(c.stdout, "%-32s %s\n", infos[i].ID, infos[i].Title)
+			fmt.Fprintf(c.Stdout, "%-32s %s\n", infos[i].ID, infos[i].Title)
 		}
-		fmt.Fprintln(c.stdout, "\nOne of them in full: llmtap rules ID")
+		fmt.Fprintln(c.Stdout, "\nExplain one: llmtap rules ID")
 		return nil
 	}
 	for i := range infos {
@@ -90,29 +91,24 @@ func runRules(_ context.Context, c *cli) error {
 	return nil
 }
 
-func printRule(c *cli, r *ruleInfo) {
-	fmt.Fprintf(c.stdout, "%s: %s\n\n%s\n\nFix: %s\n", r.ID, r.Title, r.Doc, r.Fix)
+func printRule(c *command.Call, r *ruleInfo) {
+	fmt.Fprintf(c.Stdout, "%s: %s\n\n%s\n\nFix: %s\n", r.ID, r.Title, r.Doc, r.Fix)
 	by := "nobody for certain"
 	if len(r.RejectedBy) > 0 {
 		by = strings.Join(r.RejectedBy, ", ")
 	}
-	fmt.Fprintf(c.stdout, "Rejected by: %s\n\n", by)
+	fmt.Fprintf(c.Stdout, "Rejected by: %s\n\n", by)
 }
 
 // listSignals prints the signals, which are found beside the rules.
-func listSignals(c *cli, format string) error {
-	switch format {
-	case "json":
-		enc := json.NewEncoder(c.stdout)
-		enc.SetIndent("", "  ")
-		return enc.Encode(analyzer.Signals)
-	case "text":
-		for _, s := range analyzer.Signals {
-			fmt.Fprintf(c.stdout, "%-32s %s\n", s.ID, s.Doc)
-		}
-		return nil
+func listSignals(c *command.Call, format string) error {
+	if format == command.JSON {
+		return command.WriteJSON(c.Stdout, analyzer.Signals)
 	}
-	return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, json", format)}
+	for _, s := range analyzer.Signals {
+		fmt.Fprintf(c.Stdout, "%-32s %s\n", s.ID, s.Doc)
+	}
+	return nil
 }
 
 // nearRule names the rules that share a word with id.

@@ -1,69 +1,62 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"log/slog"
-	"strings"
 	"text/tabwriter"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-const schemaHelp = `The tables in ClickHouse. llmtap up makes them by itself; with this they can be looked at, or made before by someone else.
-
-  llmtap schema status                       which migrations and tables there are
-  llmtap schema migrate --dry-run            the statements that are missing
+var schemaCommand = &command.Command{
+	Name:  "schema",
+	Args:  "status|migrate|print",
+	Short: "Show, create or print the tables in ClickHouse",
+	Long: `  status   list migrations and tables; exit code 1 if they are unusable
+  migrate  apply missing migrations, as llmtap up does at start
+  print    print all statements, for clickhouse-client --multiquery, offline`,
+	Examples: `  llmtap schema status
+  llmtap schema migrate --dry-run
   llmtap schema migrate --clickhouse-dsn clickhouse://admin@ch.internal/llmtap
-  llmtap schema print                        all statements, for clickhouse-client --multiquery
-  llmtap schema print --cluster main         the same for a cluster: replicated and Distributed tables
+  llmtap schema print --cluster main`,
+	Run: runSchema,
+}
 
-print reads no server. Exit code of status: 1 when llmtap could not work with these tables as they are.`
-
-func runSchema(ctx context.Context, c *cli) error {
-	action := ""
-	if len(c.args) > 0 && !strings.HasPrefix(c.args[0], "-") {
-		action, c.args = c.args[0], c.args[1:]
-	}
-	fs := c.flags("schema", schemaHelp)
-	dataDir := fs.String("data-dir", config.DefaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded ClickHouse")
-	cfg := clickhouse.Default()
-	fs.StringVar(&cfg.DSN, "clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of --data-dir")
-	fs.StringVar(&cfg.PasswordFile, "clickhouse-password-file", "", "`file` with the password")
-	fs.BoolVar(&cfg.AllowSkipVerify, "clickhouse-allow-skip-verify", false, "permit skip_verify=true in the DSN")
-	fs.StringVar(&cfg.Cluster, "cluster", "", "`name` of the cluster whose servers hold the tables; of tables that exist it is known")
-	database := fs.String("database", chdb.Database, "print: `name` of the database")
-	dryRun := fs.Bool("dry-run", false, "migrate: print the statements, run none")
-	if err := c.parse(fs); err != nil {
+func runSchema(ctx context.Context, c *command.Call) error {
+	cluster := c.Parameters.String("cluster", "", "`name` of the cluster that tables are created on; existing tables know theirs")
+	database := c.Parameters.String("database", chdb.Database, "print: `name` of the database")
+	dryRun := c.Parameters.Bool("dry-run", false, "migrate: print the statements, run none")
+	flags := serverFlags(c, "clickhouse.password_file")
+	if err := c.Parse(); err != nil {
 		return err
 	}
-	if fs.NArg() > 0 {
-		return &exitError{exitBadInput, fmt.Errorf("%q is left over: llmtap schema takes one of migrate, status and print, then flags", fs.Arg(0))}
-	}
+	action := c.Args[0]
 	switch action {
 	case "print":
-		script, err := clickhouse.Script(cfg.Cluster, *database)
-		fmt.Fprint(c.stdout, script)
+		script, err := clickhouse.Script(*cluster, *database)
+		fmt.Fprint(c.Stdout, script)
 		return err
 	case "status", "migrate":
 	default:
-		return &exitError{exitBadInput, fmt.Errorf("%q is none of migrate, status, print; see llmtap schema --help", action)}
+		return command.BadInputf("unknown action %q; see llmtap schema --help", action)
 	}
-	if cfg.DSN == "" {
-		running, ok := chdb.Running(config.ClickHouseDir(*dataDir))
-		if !ok {
-			return fmt.Errorf("no llmtap runs on %s; start one with llmtap up, or give --data-dir or --clickhouse-dsn", *dataDir)
-		}
-		cfg.DSN = running
+	servers, err := flags.Load()
+	if err != nil {
+		return err
 	}
-	if err := cfg.Validate(); err != nil {
-		return &exitError{exitBadInput, err}
+	cfg, err := clickHouseConfig(servers)
+	if err != nil {
+		return err
 	}
+	cfg.Cluster = cmp.Or(*cluster, servers.ClickHouse.Cluster)
 	if action == "migrate" && !*dryRun {
 		return migrate(ctx, c, cfg)
 	}
@@ -72,25 +65,25 @@ func runSchema(ctx context.Context, c *cli) error {
 		return fmt.Errorf("read the schema: %w", err)
 	}
 	if action == "status" {
-		return printSchema(c.stdout, st)
+		return printSchema(c.Stdout, st)
 	}
 	script, err := st.Script()
 	if err == nil && script == "" {
 		script = "-- nothing to do\n"
 	}
-	fmt.Fprint(c.stdout, script)
+	fmt.Fprint(c.Stdout, script)
 	return errors.Join(err, unusable(st))
 }
 
-func migrate(ctx context.Context, c *cli, cfg clickhouse.Config) error {
-	sink, err := clickhouse.Open(ctx, cfg, slog.New(slog.NewTextHandler(c.stderr, nil)), nil)
+func migrate(ctx context.Context, c *command.Call, cfg clickhouse.Config) error {
+	sink, err := clickhouse.Open(ctx, cfg, slog.New(slog.NewTextHandler(c.Stderr, nil)), nil)
 	if err != nil {
 		return err
 	}
 	if err := sink.Close(); err != nil {
 		return err
 	}
-	fmt.Fprintln(c.stdout, "up to date")
+	fmt.Fprintln(c.Stdout, "up to date")
 	return nil
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
@@ -26,7 +27,7 @@ func TestSchema(t *testing.T) {
 		err := run(t.Context(), append([]string{"schema"}, args...), nil, &out, &stderr, func(k string) string {
 			return map[string]string{"LLMTAP_CLICKHOUSE_DSN": srv.DSN()}[k]
 		})
-		code := report(err, &stderr)
+		code := command.Report(err, &stderr)
 		return out.String() + stderr.String(), code
 	}
 	expect := func(wantCode int, parts []string, args ...string) string {
@@ -42,18 +43,18 @@ func TestSchema(t *testing.T) {
 		}
 		return got
 	}
-	expect(exitOK, []string{`^database llmtap, on one server$`, `^0001_exchanges.sql +pending +[0-9a-f]{12}$`, `^Migrations are pending: llmtap schema migrate`}, "status")
-	all := expect(exitOK, []string{`^CREATE TABLE IF NOT EXISTS exchanges$`}, "migrate", "--dry-run")
-	if printed := expect(exitOK, nil, "print"); printed != all {
+	expect(command.ExitOK, []string{`^database llmtap, on one server$`, `^0001_exchanges.sql +pending +[0-9a-f]{12}$`, `^Migrations are pending: llmtap schema migrate`}, "status")
+	all := expect(command.ExitOK, []string{`^CREATE TABLE IF NOT EXISTS exchanges$`}, "migrate", "--dry-run")
+	if printed := expect(command.ExitOK, nil, "print"); printed != all {
 		t.Errorf("print differs from what an empty database needs:\n%s", printed)
 	}
-	expect(exitOK, []string{`^0001_exchanges.sql +pending`}, "status")
-	expect(exitOK, []string{`msg="migration applied" migration=0001_exchanges.sql`, `^up to date$`}, "migrate")
-	expect(exitOK, []string{`^up to date$`}, "migrate")
-	expect(exitOK, []string{`^-- nothing to do$`}, "migrate", "--dry-run")
-	status := expect(exitOK, []string{`^0001_exchanges.sql +applied +20\d\d-\d\d-\d\dT\S+Z +[0-9a-f]{12}$`, `^TABLE +ROWS +ON DISK +TTL$`, `^exchanges +0 +0 B +none$`}, "status")
+	expect(command.ExitOK, []string{`^0001_exchanges.sql +pending`}, "status")
+	expect(command.ExitOK, []string{`msg="migration applied" migration=0001_exchanges.sql`, `^up to date$`}, "migrate")
+	expect(command.ExitOK, []string{`^up to date$`}, "migrate")
+	expect(command.ExitOK, []string{`^-- nothing to do$`}, "migrate", "--dry-run")
+	status := expect(command.ExitOK, []string{`^0001_exchanges.sql +applied +20\d\d-\d\d-\d\dT\S+Z +[0-9a-f]{12}$`, `^TABLE +ROWS +ON DISK +TTL$`, `^exchanges +0 +0 B +none$`}, "status")
 	if strings.Contains(status, "pending") {
 		t.Errorf("status after migrate:\n%s", status)
 	}
-	expect(exitFailed, []string{`holds the tables of one server: cluster main needs an empty database`}, "status", "--cluster", "main")
+	expect(command.ExitFailed, []string{`holds the tables of one server: cluster main needs an empty database`}, "status", "--cluster", "main")
 }

@@ -2,50 +2,44 @@ package main
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 )
 
-const showHelp = `Show a stored call or a conversation, as it was sent: an exchange with its messages, the broken one marked, its
-parameters, answer, cause, root cause and whose change it was; a conversation with what each exchange added to it. The
-first 8 characters of an id are enough where no other begins so.
+var showCommand = &command.Command{
+	Name:  "show",
+	Args:  "ID",
+	Short: "Show a stored exchange or conversation, with its faults marked",
+	Long: `An exchange is shown with its messages, parameters, answer, cause, root cause and
+the version that introduced the defect; a conversation with the messages that each
+exchange added. A unique prefix of at least 8 characters is enough as ID.
 
-  llmtap show 019aa0b0-3c1e-7d52-9f00-6a1b2c3d4e5f
+--format body prints the request alone, as JSON. It differs from the sent request
+in redacted values and in the white space between messages.
+
+Exit code: 1 if the ID is unknown or its bodies are not stored.`,
+	Examples: `  llmtap show 019aa0b0-3c1e-7d52-9f00-6a1b2c3d4e5f
   llmtap show order-7781
-  llmtap show 019aa0b0-3c1e --format body | llmtap lint -
   llmtap show order-7781 --format json
+  llmtap show 019aa0b0-3c1e --format body | llmtap lint -`,
+	Run: runShow,
+}
 
-The format body is the request alone, as JSON that differs from what was sent in what is redacted and in the space between
-messages. Exit code 1: there is no such id, or what was asked for is not stored.`
-
-func runShow(ctx context.Context, c *cli) error {
-	fs := c.flags("show", showHelp)
-	dataDir := fs.String("data-dir", config.DefaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded ClickHouse")
-	dsn := fs.String("clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of --data-dir")
-	format := fs.String("format", "text", "output as `text|json|body`")
-	id := ""
-	if err := c.parse(fs); err != nil {
+func runShow(ctx context.Context, c *command.Call) error {
+	flags := serverFlags(c)
+	format := c.Format(command.Text, command.JSON, "body")
+	if err := c.Parse(); err != nil {
 		return err
 	}
-	if fs.NArg() > 0 { // the id may stand before the flags
-		id, c.args = fs.Arg(0), fs.Args()[1:]
-		if err := c.parse(fs); err != nil {
-			return err
-		}
+	id := c.Args[0]
+	servers, err := flags.Load()
+	if err != nil {
+		return err
 	}
-	switch {
-	case id == "":
-		return &exitError{exitBadInput, errors.New("of which exchange or conversation? see llmtap show --help")}
-	case fs.NArg() > 0:
-		return &exitError{exitBadInput, fmt.Errorf("%q is left over: one id at a time", fs.Arg(0))}
-	case *format != "text" && *format != "json" && *format != "body":
-		return &exitError{exitBadInput, fmt.Errorf("format: %q is none of text, json, body", *format)}
-	}
-	sink, err := openStore(ctx, *dsn, *dataDir)
+	sink, err := openClickHouse(ctx, servers)
 	if err != nil {
 		return err
 	}
@@ -56,18 +50,18 @@ func runShow(ctx context.Context, c *cli) error {
 	case err != nil:
 		return err
 	case exchange != "":
-		return showExchange(ctx, c.stdout, store, exchange, *format)
+		return showExchange(ctx, c.Stdout, store, exchange, *format)
 	case *format == "body":
-		return &exitError{exitBadInput, fmt.Errorf("%q is a conversation: the format body is of one exchange", id)}
+		return command.BadInputf("%q is a conversation: --format body requires an exchange", id)
 	}
 	all, err := store.Conversation(ctx, conversation)
 	if err != nil {
 		return err
 	}
 	if *format == "json" {
-		return all.JSON(c.stdout)
+		return all.JSON(c.Stdout)
 	}
-	return all.Text(c.stdout)
+	return all.Text(c.Stdout)
 }
 
 // showExchange prints what there is, and is an error when that is not the whole.

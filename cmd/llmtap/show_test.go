@@ -15,6 +15,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/event/redact"
@@ -93,7 +94,7 @@ func (s *shown) stored() {
 func (s *shown) show(args ...string) (stdout, stderr string, code int) {
 	var out, complaint bytes.Buffer
 	err := run(s.t.Context(), append([]string{"show", "--data-dir", s.up.dir}, args...), nil, &out, &complaint, func(string) string { return "" })
-	code = report(err, &complaint)
+	code = command.Report(err, &complaint)
 	return out.String(), complaint.String(), code
 }
 
@@ -176,7 +177,7 @@ func TestShow(t *testing.T) {
 				continue
 			}
 			out, complaint, code := s.show(id, "--format", "body")
-			if want := compact(t, s.bodies[id]); code != exitOK || compact(t, out) != want {
+			if want := compact(t, s.bodies[id]); code != command.ExitOK || compact(t, out) != want {
 				t.Errorf("exchange %s: exit code %d %s\n got %s\nwant %s", id, code, complaint, out, want)
 			}
 		}
@@ -189,24 +190,24 @@ func TestShow(t *testing.T) {
 		code int
 		want []string // of output and complaint
 	}{
-		"the broken message": {[]string{broken}, exitOK, []string{
+		"the broken message": {[]string{broken}, command.ExitOK, []string{
 			"cause orphan_tool_reply", "\n  >   3 tool", "orphan_tool_reply (rejected)", "fix: ", "messages (4)", "--format body", "preceeding", "version 1.5.0",
 		}},
-		"json":            {[]string{broken, "--format", "json"}, exitOK, []string{`"rule_id": "orphan_tool_reply"`, `"role": "tool"`, `"cause": "orphan_tool_reply"`}},
-		"a conversation":  {[]string{"fork"}, exitOK, []string{"4 exchanges", "the first 4 messages as before", "orphan_tool_reply (rejected)", "calls read (call_8Kq2mVx0)"}},
-		"its json":        {[]string{"fork", "--format", "json"}, exitOK, []string{`"kept": 4`, `"index": 4`}},
-		"the cache mark":  {[]string{"anthropic"}, exitOK, []string{"the first 7 messages as before"}},
-		"start of an id":  {[]string{broken[:13]}, exitOK, []string{"exchange " + broken}},
-		"start of many":   {[]string{broken[:9]}, exitFailed, []string{"is the start of several ids: 019aa0b0-"}},
-		"too short":       {[]string{"019aa0b"}, exitFailed, []string{"too short"}},
-		"nothing":         {[]string{"01234567-89ab"}, exitFailed, []string{"nothing stored has this id"}},
-		"without bodies":  {[]string{none}, exitFailed, []string{"NOT STORED", "captured as none"}},
-		"its body":        {[]string{none, "--format", "body"}, exitFailed, []string{"captured as none"}},
-		"body of many":    {[]string{"fork", "--format", "body"}, exitBadInput, []string{"of one exchange"}},
-		"no id":           {nil, exitBadInput, []string{"of which exchange or conversation"}},
-		"two ids":         {[]string{"a", "b"}, exitBadInput, []string{`"b" is left over`}},
-		"another format":  {[]string{"a", "--format", "yaml"}, exitBadInput, []string{"none of text, json, body"}},
-		"the masked text": {[]string{secret}, exitOK, []string{"Thanks. My key is"}},
+		"json":            {[]string{broken, "--format", "json"}, command.ExitOK, []string{`"rule_id": "orphan_tool_reply"`, `"role": "tool"`, `"cause": "orphan_tool_reply"`}},
+		"a conversation":  {[]string{"fork"}, command.ExitOK, []string{"4 exchanges", "the first 4 messages as before", "orphan_tool_reply (rejected)", "calls read (call_8Kq2mVx0)"}},
+		"its json":        {[]string{"fork", "--format", "json"}, command.ExitOK, []string{`"kept": 4`, `"index": 4`}},
+		"the cache mark":  {[]string{"anthropic"}, command.ExitOK, []string{"the first 7 messages as before"}},
+		"start of an id":  {[]string{broken[:13]}, command.ExitOK, []string{"exchange " + broken}},
+		"start of many":   {[]string{broken[:9]}, command.ExitFailed, []string{"is the start of several ids: 019aa0b0-"}},
+		"too short":       {[]string{"019aa0b"}, command.ExitFailed, []string{"too short"}},
+		"nothing":         {[]string{"01234567-89ab"}, command.ExitFailed, []string{"nothing stored has this id"}},
+		"without bodies":  {[]string{none}, command.ExitFailed, []string{"NOT STORED", "captured as none"}},
+		"its body":        {[]string{none, "--format", "body"}, command.ExitFailed, []string{"captured as none"}},
+		"body of many":    {[]string{"fork", "--format", "body"}, command.ExitBadInput, []string{"requires an exchange"}},
+		"no id":           {nil, command.ExitBadInput, []string{"missing argument ID"}},
+		"two ids":         {[]string{"a", "b"}, command.ExitBadInput, []string{`unexpected argument "b"`}},
+		"another format":  {[]string{"a", "--format", "yaml"}, command.ExitBadInput, []string{"must be one of text, json, body"}},
+		"the masked text": {[]string{secret}, command.ExitOK, []string{"Thanks. My key is"}},
 	} {
 		out, complaint, code := s.show(c.args...)
 		if code != c.code {
@@ -232,7 +233,7 @@ func TestShow(t *testing.T) {
 	rows := up.rows()
 	defer rows.close()
 	execute(t, rows, "TRUNCATE TABLE llmtap.messages")
-	if out, complaint, code := s.show(broken); code != exitFailed || !strings.Contains(out, "older than what is kept") || !strings.Contains(complaint, "not stored as a whole") {
+	if out, complaint, code := s.show(broken); code != command.ExitFailed || !strings.Contains(out, "older than what is kept") || !strings.Contains(complaint, "not stored as a whole") {
 		t.Errorf("exit code %d %s\n%s", code, complaint, out)
 	}
 }
@@ -253,7 +254,7 @@ func TestShowImported(t *testing.T) {
 	sink := up.open(t)
 	var stdout, stderr bytes.Buffer
 	err := run(t.Context(), []string{"import", "--nats-url", up.url(), "--data-dir", up.dir, plain}, nil, &stdout, &stderr, func(string) string { return "" })
-	if code := report(err, &stderr); code != exitOK {
+	if code := command.Report(err, &stderr); code != command.ExitOK {
 		t.Fatalf("exit code %d\n%s", code, &stderr)
 	}
 	mask, err := redact.NewRedactor(redact.Config{Mask: redact.Kinds})

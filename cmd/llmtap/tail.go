@@ -8,16 +8,21 @@ import (
 	"strings"
 	"time"
 
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-const tailHelp = `Show calls and what is wrong with them as they are stored, about two seconds after they end. Ctrl-C ends it.
-
-  llmtap tail
+var tailCommand = &command.Command{
+	Name:  "tail",
+	Short: "Follow calls and findings as they are stored",
+	Long:  "A call appears about two seconds after it ended. Interrupt with Ctrl-C.",
+	Examples: `  llmtap tail
   llmtap tail --service checkout-agent --stage planner
   llmtap tail --failed --since 10m
-  llmtap tail --rule orphan_tool_reply --format jsonl | jq .conversation_id`
+  llmtap tail --rule orphan_tool_reply --format jsonl | jq .conversation_id`,
+	Run: runTail,
+}
 
 const (
 	tailEvery  = time.Second
@@ -47,37 +52,34 @@ WHERE first_seen > {from:DateTime64(9, 'UTC')}
 ORDER BY first_seen, finding_id
 LIMIT {limit:UInt32}`
 
-func runTail(ctx context.Context, c *cli) error {
-	fs := c.flags("tail", tailHelp)
-	dataDir := fs.String("data-dir", config.DefaultDataDir(c.getenv), "`directory` of a running llmtap with an embedded ClickHouse")
-	dsn := fs.String("clickhouse-dsn", "", "ClickHouse `dsn`; empty: that of --data-dir")
-	format := fs.String("format", "text", "output as `text|jsonl`")
-	since := fs.Duration("since", 0, "show the last `time` first, such as 10m")
-	t := tail{out: c.stdout, seen: map[string]time.Time{}}
-	fs.StringVar(&t.service, "service", "", "only calls of this `service`")
-	fs.StringVar(&t.stage, "stage", "", "only calls of this `stage`")
-	fs.BoolVar(&t.failed, "failed", false, "only calls that failed")
-	fs.StringVar(&t.rule, "rule", "", "only calls that show this `rule` or signal")
-	if err := c.parse(fs); err != nil {
+func runTail(ctx context.Context, c *command.Call) error {
+	t := tail{out: c.Stdout, seen: map[string]time.Time{}}
+	since := c.Parameters.Duration("since", 0, "begin with the last `duration`, such as 10m")
+	c.Parameters.StringVar(&t.service, "service", "", "only calls of this `service`")
+	c.Parameters.StringVar(&t.stage, "stage", "", "only calls of this `stage`")
+	c.Parameters.BoolVar(&t.failed, "failed", false, "only failed calls")
+	c.Parameters.StringVar(&t.rule, "rule", "", "only calls with a finding of this `rule` or signal")
+	flags := serverFlags(c)
+	format := c.Format(command.Text, command.JSONL)
+	if err := c.Parse(); err != nil {
 		return err
 	}
-	switch {
-	case fs.NArg() > 0:
-		return &exitError{exitBadInput, fmt.Errorf("%q is left over; tail takes flags only", fs.Arg(0))}
-	case *format != "text" && *format != "jsonl":
-		return &exitError{exitBadInput, fmt.Errorf("--format %q is none of text, jsonl", *format)}
-	case *since < 0:
-		return &exitError{exitBadInput, fmt.Errorf("--since %v is below 0", *since)}
+	if *since < 0 {
+		return command.BadInputf("--since %v is negative", *since)
 	}
-	t.jsonl = *format == "jsonl"
-	sink, err := openStore(ctx, *dsn, *dataDir)
+	t.jsonl = *format == command.JSONL
+	servers, err := flags.Load()
+	if err != nil {
+		return err
+	}
+	sink, err := openClickHouse(ctx, servers)
 	if err != nil {
 		return err
 	}
 	defer func() { _ = sink.Close() }() // only read
 	t.query = sink.Query
-	fmt.Fprintln(c.stderr, "waiting for calls; Ctrl-C ends")
-	return t.run(ctx, time.Now().Add(-*since), c.stderr)
+	fmt.Fprintln(c.Stderr, "waiting for calls; interrupt with Ctrl-C")
+	return t.run(ctx, time.Now().Add(-*since), c.Stderr)
 }
 
 // tail follows the store.
@@ -104,7 +106,7 @@ func (t *tail) run(ctx context.Context, start time.Time, stderr io.Writer) error
 			return nil
 		case err != nil && !down:
 			down = true
-			fmt.Fprintf(stderr, "ClickHouse does not answer, still trying: %v\n", err)
+			fmt.Fprintf(stderr, "ClickHouse does not answer, retrying: %v\n", err)
 		case err == nil:
 			if down {
 				down = false
@@ -218,7 +220,7 @@ func (t *tail) print(row map[string]any, below bool) error {
 		_, err = fmt.Fprintf(t.out, "%s\n", b)
 		return err
 	}
-	text := func(name string) string { return cell(row[name]) }
+	text := func(name string) string { return table.Cell(row[name]) }
 	who := strings.Trim(text("service")+"/"+text("stage"), "/")
 	var b strings.Builder
 	if _, ok := row["finding_id"]; !ok {

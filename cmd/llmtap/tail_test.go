@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
@@ -76,7 +77,7 @@ func TestTail(t *testing.T) {
 	for _, args := range [][]string{{"--format", "xml"}, {"orphan_tool_reply"}, {"--since", "-1m"}} {
 		var stderr bytes.Buffer
 		err := run(t.Context(), append([]string{"tail", "--data-dir", dir}, args...), nil, &bytes.Buffer{}, &stderr, os.Getenv)
-		if report(err, &stderr) != exitBadInput {
+		if command.Report(err, &stderr) != command.ExitBadInput {
 			t.Errorf("tail %q: %v", args, err)
 		}
 	}
@@ -112,7 +113,7 @@ func TestTailWithoutClickHouse(t *testing.T) {
 		if missed := start.Add(2 * time.Minute); back.IsZero() || back.After(missed) {
 			t.Errorf("asked from %v once ClickHouse was back; it went at %v", back, missed)
 		}
-		if got, want := stderr.String(), "ClickHouse does not answer, still trying: connection refused\nClickHouse answers again\n"; got != want {
+		if got, want := stderr.String(), "ClickHouse does not answer, retrying: connection refused\nClickHouse answers again\n"; got != want {
 			t.Errorf("said %q, want %q", got, want)
 		}
 	})

@@ -12,8 +12,11 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
+
+var upCommand = &command.Command{Name: "up", Short: "Run the collector: all of it on one machine, or some roles of a cluster", Long: upHelp, Run: runUp}
 
 const upHelp = `Run the collector. Without flags everything runs in this process: an embedded NATS server that hooks publish to, the
 analyzer, an embedded ClickHouse, the alert rules, and a proxy for agents that can only change their base URL. With
@@ -37,10 +40,9 @@ records them whole. The role proxy runs by itself, too: agents then do not depen
 Rule files (alerts.rule_files) are read again some seconds after one of them changed, and at once on SIGHUP; alerts of rules
 that stayed the same go on, and a file with mistakes changes nothing. All else is read at the start.`
 
-func runUp(ctx context.Context, c *cli) error {
-	fs := c.flags("up", upHelp)
-	args := config.AddFlags(fs, c.getenv)
-	if err := c.parse(fs); err != nil {
+func runUp(ctx context.Context, c *command.Call) error {
+	args := config.AddFlags(c.Flags, c.Getenv)
+	if err := c.Parse(); err != nil {
 		return err
 	}
 	s, err := args.Load()
@@ -48,8 +50,8 @@ func runUp(ctx context.Context, c *cli) error {
 		return err
 	}
 	cfg := s.Config
-	logger := newLogger(c.stderr, cfg.LogFormat)
-	col, err := openCollector(ctx, cfg, logger, func(s string) { fmt.Fprintln(c.stderr, s) })
+	logger := newLogger(c.Stderr, cfg.LogFormat)
+	col, err := openCollector(ctx, cfg, logger, func(s string) { fmt.Fprintln(c.Stderr, s) })
 	if err != nil {
 		return err
 	}
@@ -58,7 +60,7 @@ func runUp(ctx context.Context, c *cli) error {
 	signal.Notify(hangups, syscall.SIGHUP)
 	defer signal.Stop(hangups)
 	col.hangups = hangups
-	col.describe(c.stdout, s.Source())
+	col.describe(c.Stdout, s.Source())
 	return col.run(ctx)
 }
 

@@ -2,13 +2,21 @@ package main
 
 import (
 	"context"
-	"encoding/json"
 	"fmt"
 	"runtime"
 	"runtime/debug"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 )
 
-// versionInfo is what the build knows of itself.
+var versionCommand = &command.Command{
+	Name:     "version",
+	Short:    "Print the version",
+	Examples: "  llmtap version\n  llmtap version --format json",
+	Run:      runVersion,
+}
+
+// A versionInfo describes this binary.
 type versionInfo struct {
 	Version  string `json:"version"`
 	Revision string `json:"revision,omitempty"`
@@ -18,35 +26,34 @@ type versionInfo struct {
 }
 
 func buildVersion() versionInfo {
-	v := versionInfo{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
+	b := versionInfo{Version: "(devel)", Go: runtime.Version(), Platform: runtime.GOOS + "/" + runtime.GOARCH}
 	info, ok := debug.ReadBuildInfo()
 	if !ok {
-		return v
+		return b
 	}
 	if info.Main.Version != "" {
-		v.Version = info.Main.Version
+		b.Version = info.Main.Version
 	}
 	for _, s := range info.Settings {
 		switch s.Key {
 		case "vcs.revision":
-			v.Revision = s.Value
+			b.Revision = s.Value
 		case "vcs.modified":
-			v.Modified = s.Value == "true"
+			b.Modified = s.Value == "true"
 		}
 	}
-	return v
+	return b
 }
 
-func runVersion(_ context.Context, c *cli) error {
-	fs := c.flags("version", "Print the version of this binary.\n\n  llmtap version\n  llmtap version --format json")
-	format := fs.String("format", "text", "output as `text|json`")
-	if err := c.parse(fs); err != nil {
+func runVersion(_ context.Context, c *command.Call) error {
+	format := c.Format(command.Text, command.JSON)
+	if err := c.Parse(); err != nil {
 		return err
 	}
-	v := buildVersion()
-	if *format == "json" {
-		return json.NewEncoder(c.stdout).Encode(v)
+	b := buildVersion()
+	if *format == command.JSON {
+		return command.WriteJSON(c.Stdout, b)
 	}
-	_, err := fmt.Fprintf(c.stdout, "llmtap %s %s %s\n", v.Version, v.Go, v.Platform)
+	_, err := fmt.Fprintf(c.Stdout, "llmtap %s %s %s\n", b.Version, b.Go, b.Platform)
 	return err
 }

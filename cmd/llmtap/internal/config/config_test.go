@@ -23,7 +23,7 @@ func load(env map[string]string, args ...string) (*Effective, error) {
 	fs := flag.NewFlagSet("test", flag.ContinueOnError)
 	fs.SetOutput(io.Discard)
 	f := AddFlags(fs, getenv)
-	if err := ParseFlags(fs, args, getenv); err != nil {
+	if err := errors.Join(ReadEnv(fs, getenv), fs.Parse(args)); err != nil {
 		return nil, err
 	}
 	return f.Load()

@@ -71,19 +71,20 @@ func (e *valueError) Unwrap() error { return e.err }
 
 // keyFlags are the flags that set a key, by key. Every other key has only its environment variable.
 var keyFlags = map[string]struct{ name, usage string }{
-	"data_dir":         {"data-dir", "`directory` of the embedded NATS and ClickHouse"},
-	"roles":            {"roles", "`roles` of this process"},
-	"partitions":       {"partitions", "`number` of event stream partitions; must be the same in all processes"},
-	"listen":           {"listen", "`address` of /healthz, /readyz and /metrics"},
-	"nats.url":         {"nats-url", "NATS `url`; empty: an embedded server"},
-	"nats_server.port": {"nats-port", "`port` of the embedded NATS server; -1: a free port"},
-	"proxy.listen":     {"proxy-listen", "`address` of the proxy; if not loopback, LLMTAP_PROXY_TOKEN is required"},
-	"proxy.capture":    {"proxy-capture", "how the proxy records bodies: `shape|full|none`; error bodies always up to 4 KiB"},
-	"proxy.upstreams":  {"proxy-upstream", "`name=url` of an upstream besides the known providers; may be repeated"},
-	"clickhouse.dsn":   {"clickhouse-dsn", "ClickHouse `dsn`; empty: an embedded engine"},
-	"slack.token_file": {"slack-token-file", "`file` with a Slack bot token (chat:write); or LLMTAP_SLACK_TOKEN"},
-	"slack.channel":    {"slack-channel", "Slack `channel` for alerts"},
-	"log_format":       {"log-format", "log format, `text|json`"},
+	"data_dir":                 {"data-dir", "`directory` of the embedded NATS and ClickHouse"},
+	"roles":                    {"roles", "`roles` of this process"},
+	"partitions":               {"partitions", "`number` of event stream partitions; must be the same in all processes"},
+	"listen":                   {"listen", "`address` of /healthz, /readyz and /metrics"},
+	"nats.url":                 {"nats-url", "NATS `url`; empty: an embedded server"},
+	"nats_server.port":         {"nats-port", "`port` of the embedded NATS server; -1: a free port"},
+	"proxy.listen":             {"proxy-listen", "`address` of the proxy; if not loopback, LLMTAP_PROXY_TOKEN is required"},
+	"proxy.capture":            {"proxy-capture", "how the proxy records bodies: `shape|full|none`; error bodies always up to 4 KiB"},
+	"proxy.upstreams":          {"proxy-upstream", "`name=url` of an upstream besides the known providers; may be repeated"},
+	"clickhouse.dsn":           {"clickhouse-dsn", "ClickHouse `dsn`; empty: an embedded engine"},
+	"clickhouse.password_file": {"clickhouse-password-file", "`file` with the ClickHouse password"},
+	"slack.token_file":         {"slack-token-file", "`file` with a Slack bot token (chat:write); or LLMTAP_SLACK_TOKEN"},
+	"slack.channel":            {"slack-channel", "Slack `channel` for alerts"},
+	"log_format":               {"log-format", "log format, `text|json`"},
 }
 
 // FlagEnv returns the environment variable that sets the flag of this name.
@@ -107,7 +108,7 @@ type Flags struct {
 	flags  map[string]*keyFlag // by name
 }
 
-// AddFlags adds --config to fs and the flags of keys, or those of all keys if none is given. After ParseFlags, call Load.
+// AddFlags adds --config to fs and the flags of keys, or those of all keys if none is given. After ReadEnv and fs.Parse, call Load.
 func AddFlags(fs *flag.FlagSet, getenv func(string) string, keys ...string) *Flags {
 	cfg := Default()
 	cfg.DataDir = DefaultDataDir(getenv)
@@ -122,8 +123,8 @@ func AddFlags(fs *flag.FlagSet, getenv func(string) string, keys ...string) *Fla
 	return f
 }
 
-// ParseFlags sets the flags of fs from the environment (LLMTAP_<FLAG>), then from args, which take precedence.
-func ParseFlags(fs *flag.FlagSet, args []string, getenv func(string) string) error {
+// ReadEnv sets the flags of fs, but those of keys, from the environment (LLMTAP_<FLAG>).
+func ReadEnv(fs *flag.FlagSet, getenv func(string) string) error {
 	var errs []error
 	fs.VisitAll(func(f *flag.Flag) {
 		v := getenv(FlagEnv(f.Name))
@@ -131,13 +132,10 @@ func ParseFlags(fs *flag.FlagSet, args []string, getenv func(string) string) err
 			return // Load reads the variables of keys
 		}
 		if err := fs.Set(f.Name, v); err != nil {
-			errs = append(errs, fmt.Errorf("%s: %w", FlagEnv(f.Name), err))
+			errs = append(errs, fmt.Errorf("invalid value %q for %s: %w", v, FlagEnv(f.Name), err))
 		}
 	})
-	if len(errs) > 0 {
-		return errs[0]
-	}
-	return fs.Parse(args)
+	return errors.Join(errs...)
 }
 
 // Load reads the configuration for a command without configuration flags. If file is empty, it is LLMTAP_CONFIG or SystemFile.

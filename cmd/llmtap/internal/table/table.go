@@ -1,4 +1,5 @@
-package main
+// Package table writes query results: as a table that fits the terminal, as JSON, JSON lines or CSV.
+package table
 
 import (
 	"fmt"
@@ -9,47 +10,53 @@ import (
 	"strconv"
 	"strings"
 	"time"
-	"unicode"
 	"unicode/utf8"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 const (
-	defaultWidth = 160 // columns of a terminal that does not say
-	maxCell      = 60  // runes of a cell in a table
-	minCell      = 16  // runes that a long text keeps when the table is too wide
-	maxField     = 400 // runes of a value in a record
+	maxCell  = 60  // runes of a cell in a table
+	minCell  = 16  // runes that a long text keeps if the table is too wide
+	maxField = 400 // runes of a value in a record
 )
 
-// terminalWidth is the width that the shell exports, else that of the terminal on standard output, if it is one.
-func terminalWidth(getenv func(string) string) int {
-	if n, err := strconv.Atoi(getenv("COLUMNS")); err == nil && n > 0 {
-		return n
+// Formats are the formats of Write, for command.Call.Format.
+var Formats = []string{command.Text, command.JSON, command.JSONL, command.CSV}
+
+// Write writes res in one of Formats; width is that of the terminal.
+func Write(w io.Writer, res *clickhouse.Result, format string, width int) error {
+	switch format {
+	case command.JSON:
+		return writeJSON(w, res)
+	case command.JSONL:
+		return writeJSONLines(w, res)
+	case command.CSV:
+		return writeCSV(w, res)
+	default:
+		return writeText(w, res, width)
 	}
-	if n := ttyWidth(); n > 0 {
-		return n
-	}
-	return defaultWidth
 }
 
-// A column of a table. Its name is written on several lines, so that it is not much wider than its values.
+// A column is a column of a table. Its header spans several lines, so that it is hardly wider than the values.
 type column struct {
 	header []string
 	cells  []string
 	width  int
 	right  bool // numbers
-	whole  bool // a text that was cut would be of no use
+	whole  bool // never shortened: ids, times, numbers
 }
 
-// printTable prints rows as a table if it fits into width, else as one record below the other.
-func printTable(w io.Writer, res *clickhouse.Result, width int) error {
+// writeText writes rows as a table if it fits into width, else one record below the other.
+func writeText(w io.Writer, res *clickhouse.Result, width int) error {
 	columns := make([]column, len(res.Columns))
 	for i, rc := range res.Columns {
 		c := &columns[i]
 		c.right = len(res.Rows) > 0
 		for _, row := range res.Rows {
-			text := cell(row[i])
+			text := Cell(row[i])
 			c.cells = append(c.cells, text)
 			c.width = max(c.width, min(maxCell, utf8.RuneCountInString(text)))
 			c.right = c.right && (row[i] == nil || isNumber(row[i]))
@@ -70,29 +77,29 @@ func printTable(w io.Writer, res *clickhouse.Result, width int) error {
 		writeRecords(&b, res, columns, width)
 	}
 	if res.Truncated {
-		fmt.Fprintf(&b, "(only the first %d rows)\n", len(res.Rows))
+		fmt.Fprintf(&b, "(only the first %s)\n", terminal.Plural(len(res.Rows), "row"))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
 }
 
-// fit cuts the longest texts until the table is no wider than width, and reports whether that is enough.
+// fit shortens the widest texts until the table fits into width, and reports whether it does.
 func fit(columns []column, width int) bool {
 	total := -2
 	for i := range columns {
 		total += columns[i].width + 2
 	}
 	for total > width {
-		longest := -1
+		widest := -1
 		for i := range columns {
-			if c := &columns[i]; !c.whole && c.width > minCell && (longest < 0 || c.width > columns[longest].width) {
-				longest = i
+			if c := &columns[i]; !c.whole && c.width > minCell && (widest < 0 || c.width > columns[widest].width) {
+				widest = i
 			}
 		}
-		if longest < 0 {
+		if widest < 0 {
 			return false
 		}
-		columns[longest].width--
+		columns[widest].width--
 		total--
 	}
 	return true
@@ -129,7 +136,7 @@ func writeTable(b *strings.Builder, columns []column) {
 		})
 	}
 	for r := range columns[0].cells {
-		writeRow(b, columns, func(c *column) string { return clip(c.cells[r], c.width) })
+		writeRow(b, columns, func(c *column) string { return terminal.Clip(c.cells[r], c.width) })
 	}
 }
 
@@ -149,8 +156,8 @@ func writeRow(b *strings.Builder, columns []column, text func(*column) string) {
 	b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 }
 
-// writeRecords writes each row as name: value, as many on a line as there is room for. It leaves out empty values: a record
-// is for reading, not for comparing.
+// writeRecords writes the fields of each row, several on a line if there is room. Empty values are left out: a record is
+// read, not compared.
 func writeRecords(b *strings.Builder, res *clickhouse.Result, columns []column, width int) {
 	const indent = "  "
 	for r := range res.Rows {
@@ -163,7 +170,7 @@ func writeRecords(b *strings.Builder, res *clickhouse.Result, columns []column, 
 			line = ""
 		}
 		for i := range columns {
-			text := clip(columns[i].cells[r], maxField)
+			text := terminal.Clip(columns[i].cells[r], maxField)
 			if text == "" {
 				continue
 			}
@@ -173,7 +180,7 @@ func writeRecords(b *strings.Builder, res *clickhouse.Result, columns []column, 
 				continue
 			}
 			flush()
-			lines := wrap(field, max(20, width-len(indent)-2))
+			lines := terminal.Wrap(field, max(20, width-len(indent)-2), indent)
 			for _, l := range lines[:len(lines)-1] {
 				b.WriteString(indent + l + "\n")
 			}
@@ -186,35 +193,6 @@ func writeRecords(b *strings.Builder, res *clickhouse.Result, columns []column, 
 	}
 }
 
-// wrap breaks text at spaces into lines of at most width runes, a longer word where it is full; all but the first line are
-// set in.
-func wrap(text string, width int) []string {
-	var lines []string
-	line := ""
-	for word := range strings.FieldsSeq(text) {
-		for utf8.RuneCountInString(word) > width-2 {
-			room := width - utf8.RuneCountInString(line) - 1
-			if line != "" && room < 8 {
-				lines, line = append(lines, line), " "
-				room = width - 2
-			}
-			r := []rune(word)
-			room = min(room, len(r))
-			lines, line = append(lines, strings.TrimPrefix(line+" "+string(r[:room]), " ")), " "
-			word = string(r[room:])
-		}
-		switch {
-		case line == "":
-			line = word
-		case utf8.RuneCountInString(line)+1+utf8.RuneCountInString(word) <= width:
-			line += " " + word
-		default:
-			lines, line = append(lines, line), "  "+word
-		}
-	}
-	return append(lines, line)
-}
-
 func isNumber(v any) bool {
 	switch reflect.TypeOf(v).Kind() {
 	case reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64, reflect.Float32, reflect.Float64:
@@ -224,8 +202,8 @@ func isNumber(v any) bool {
 	}
 }
 
-// cell formats a value for a terminal, on one line and without what a terminal would obey.
-func cell(v any) string {
+// Cell formats a value on one line.
+func Cell(v any) string {
 	switch v := v.(type) {
 	case nil:
 		return ""
@@ -233,42 +211,26 @@ func cell(v any) string {
 		if v.Unix() == 0 {
 			return "" // ClickHouse's zero
 		}
-		return v.UTC().Format("2006-01-02 15:04:05")
+		return v.UTC().Format(time.DateTime)
 	case float64:
 		return strconv.FormatFloat(v, 'f', -1, 64)
 	case string:
-		return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
-			if unicode.IsSpace(r) {
-				return ' '
-			}
-			if !unicode.IsPrint(r) {
-				return '\uFFFD'
-			}
-			return r
-		}, v)), " ")
+		return terminal.Line(v)
 	}
 	switch rv := reflect.ValueOf(v); rv.Kind() {
 	case reflect.Slice:
 		parts := make([]string, rv.Len())
 		for i := range parts {
-			parts[i] = cell(rv.Index(i).Interface())
+			parts[i] = Cell(rv.Index(i).Interface())
 		}
 		return strings.Join(parts, ", ")
 	case reflect.Map:
 		parts := map[string]bool{}
 		for it := rv.MapRange(); it.Next(); {
-			parts[cell(it.Key().Interface())+"="+cell(it.Value().Interface())] = true
+			parts[Cell(it.Key().Interface())+"="+Cell(it.Value().Interface())] = true
 		}
 		return strings.Join(slices.Sorted(maps.Keys(parts)), ", ")
 	default:
 		return fmt.Sprint(v)
 	}
-}
-
-// clip cuts s to n runes.
-func clip(s string, n int) string {
-	if utf8.RuneCountInString(s) <= n {
-		return s
-	}
-	return string([]rune(s)[:n-1]) + "…"
 }

@@ -1,4 +1,4 @@
-package main
+package table
 
 import (
 	"math"
@@ -31,11 +31,11 @@ func someResult() *clickhouse.Result {
 	}
 }
 
-func TestPrinters(t *testing.T) {
+func TestWrite(t *testing.T) {
 	f := func(format string, width int, want string) {
 		t.Helper()
 		var b strings.Builder
-		if err := printers[format](&b, someResult(), width); err != nil {
+		if err := Write(&b, someResult(), format, width); err != nil {
 			t.Fatal(err)
 		}
 		if d := cmp.Diff(strings.TrimPrefix(want, "\n"), b.String()); d != "" && want != "" {
@@ -43,19 +43,19 @@ func TestPrinters(t *testing.T) {
 		}
 		for line := range strings.Lines(b.String()) {
 			if n := utf8.RuneCountInString(strings.TrimSuffix(line, "\n")); width > 0 && n > width {
-				t.Errorf("%d columns where there are %d: %s", n, width, line)
+				t.Errorf("line of %d columns, want at most %d: %s", n, width, line)
 			}
 		}
 	}
-	f("table", 200, `
+	f("text", 200, `
                            percent
                    failed       of
 cause               calls   failed  versions      last_seen            last_error_text                                               last_exchange_id
 orphan_tool_reply     412     96.9  1.5.0, 1.5.1  2026-11-20 09:30:00  Messages with role 'tool' must be a response to a preceding…  019aa0b0-0000-7014-8000-000000000014
 rate_limit             13                         2026-11-20 09:30:00                                                                019aa0b0-0000-7014-8000-000000000015
 `)
-	f("table", 140, "") // the text gives way
-	f("table", 80, `
+	f("text", 140, "") // the long text is shortened
+	f("text", 80, `
 ── 1
   cause: orphan_tool_reply   failed_calls: 412   percent_of_failed: 96.9
   versions: 1.5.0, 1.5.1   last_seen: 2026-11-20 09:30:00
@@ -80,17 +80,16 @@ rate_limit,13,,[],2026-11-20T09:30:00.5Z,,019aa0b0-0000-7014-8000-000000000015
 `)
 }
 
-// Without rows every format is still what it says, and numbers that JSON cannot hold are null.
-func TestPrintNothing(t *testing.T) {
+// An empty result is valid in every format, and numbers that JSON cannot represent are null.
+func TestWriteEmpty(t *testing.T) {
 	f := func(format string, res *clickhouse.Result, want string) {
 		t.Helper()
 		var b strings.Builder
-		if err := printers[format](&b, res, 80); err != nil || b.String() != want {
+		if err := Write(&b, res, format, 80); err != nil || b.String() != want {
 			t.Errorf("%s: %v, %q, want %q", format, err, b.String(), want)
 		}
 	}
 	empty := &clickhouse.Result{Columns: []clickhouse.Column{{Name: "a"}, {Name: "b"}}}
-	f("table", empty, "(no rows)\n")
 	f("text", empty, "(no rows)\n")
 	f("json", empty, "[]\n")
 	f("jsonl", empty, "")
@@ -98,18 +97,5 @@ func TestPrintNothing(t *testing.T) {
 	odd := &clickhouse.Result{Columns: []clickhouse.Column{{Name: "a"}, {Name: "b"}}, Rows: [][]any{{math.NaN(), "<&>"}}, Truncated: true}
 	f("jsonl", odd, `{"a":null,"b":"<&>"}`+"\n")
 	f("csv", odd, "a,b\n,<&>\n")
-	f("table", odd, "  a  b\nNaN  <&>\n(only the first 1 rows)\n")
-}
-
-func TestWrap(t *testing.T) {
-	f := func(text string, width int, want ...string) {
-		t.Helper()
-		if d := cmp.Diff(want, wrap(text, width)); d != "" {
-			t.Errorf("wrap(%q, %d) (-want +got):\n%s", text, width, d)
-		}
-	}
-	f("", 20, "")
-	f("a b", 20, "a b")
-	f("aaaa bbbb cccc", 10, "aaaa bbbb", "  cccc")
-	f("aaaaaaaaaaaaaaaaaaaaaaaaa", 20, "aaaaaaaaaaaaaaaaaaa", "  aaaaaa")
+	f("text", odd, "  a  b\nNaN  <&>\n(only the first 1 row)\n")
 }

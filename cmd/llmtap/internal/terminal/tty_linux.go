@@ -1,4 +1,4 @@
-package main
+package terminal
 
 import (
 	"os"
@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// ttyWidth is the number of columns of the terminal on standard output, 0 when there is none.
+// ttyWidth returns the number of columns of the terminal on standard output, 0 if it is no terminal.
 func ttyWidth() int {
 	var size struct{ rows, columns, x, y uint16 }
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, os.Stdout.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size))); errno != 0 {

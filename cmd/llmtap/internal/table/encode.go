@@ -1,4 +1,4 @@
-package main
+package table
 
 import (
 	"bytes"
@@ -12,17 +12,8 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// printers write a result, by the name of the format.
-var printers = map[string]func(w io.Writer, res *clickhouse.Result, width int) error{
-	"table": printTable,
-	"text":  printTable, // the former name
-	"json":  func(w io.Writer, res *clickhouse.Result, _ int) error { return printJSON(w, res) },
-	"jsonl": func(w io.Writer, res *clickhouse.Result, _ int) error { return printJSONLines(w, res) },
-	"csv":   func(w io.Writer, res *clickhouse.Result, _ int) error { return printCSV(w, res) },
-}
-
-// printJSON writes one array of objects, whose keys are in the order of the columns.
-func printJSON(w io.Writer, res *clickhouse.Result) error {
+// writeJSON writes one array of objects.
+func writeJSON(w io.Writer, res *clickhouse.Result) error {
 	out := bytes.NewBufferString("[")
 	for i, row := range res.Rows {
 		if i > 0 {
@@ -33,16 +24,16 @@ func printJSON(w io.Writer, res *clickhouse.Result) error {
 			return err
 		}
 	}
-	out.WriteString("\n]\n")
-	if len(res.Rows) == 0 {
-		out = bytes.NewBufferString("[]\n")
+	if len(res.Rows) > 0 {
+		out.WriteByte('\n')
 	}
+	out.WriteString("]\n")
 	_, err := w.Write(out.Bytes())
 	return err
 }
 
-// printJSONLines writes an object a line.
-func printJSONLines(w io.Writer, res *clickhouse.Result) error {
+// writeJSONLines writes one object per line.
+func writeJSONLines(w io.Writer, res *clickhouse.Result) error {
 	var out bytes.Buffer
 	for _, row := range res.Rows {
 		if err := writeObject(&out, res.Columns, row); err != nil {
@@ -54,6 +45,7 @@ func printJSONLines(w io.Writer, res *clickhouse.Result) error {
 	return err
 }
 
+// writeObject writes a row with its keys in the order of the columns.
 func writeObject(out *bytes.Buffer, columns []clickhouse.Column, row []any) error {
 	out.WriteByte('{')
 	for i, v := range row {
@@ -63,7 +55,7 @@ func writeObject(out *bytes.Buffer, columns []clickhouse.Column, row []any) erro
 		for j, x := range []any{columns[i].Name, finite(v)} {
 			text, err := marshal(x)
 			if err != nil {
-				return fmt.Errorf("write %s: %w", columns[i].Name, err)
+				return fmt.Errorf("encode %s: %w", columns[i].Name, err)
 			}
 			if j > 0 {
 				out.WriteByte(':')
@@ -75,7 +67,7 @@ func writeObject(out *bytes.Buffer, columns []clickhouse.Column, row []any) erro
 	return nil
 }
 
-// marshal is v as JSON that keeps <, > and & as they are.
+// marshal encodes v without escaping <, > and &.
 func marshal(v any) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -84,7 +76,7 @@ func marshal(v any) ([]byte, error) {
 	return bytes.TrimSuffix(b.Bytes(), []byte("\n")), err
 }
 
-// finite is v, but nil for a number that JSON cannot hold.
+// finite returns v, or nil for a number that JSON cannot represent.
 func finite(v any) any {
 	if f, ok := v.(float64); ok && (math.IsNaN(f) || math.IsInf(f, 0)) {
 		return nil
@@ -92,8 +84,8 @@ func finite(v any) any {
 	return v
 }
 
-// printCSV writes a line of names and one for each row: NULL as nothing, times as RFC 3339, lists and maps as JSON.
-func printCSV(w io.Writer, res *clickhouse.Result) error {
+// writeCSV writes a header line and one line per row: NULL as an empty field, times as RFC 3339, lists and maps as JSON.
+func writeCSV(w io.Writer, res *clickhouse.Result) error {
 	out := csv.NewWriter(w)
 	line := make([]string, len(res.Columns))
 	for i, c := range res.Columns {
@@ -114,7 +106,7 @@ func printCSV(w io.Writer, res *clickhouse.Result) error {
 			default:
 				text, err := marshal(v)
 				if err != nil {
-					return fmt.Errorf("write %s: %w", res.Columns[i].Name, err)
+					return fmt.Errorf("encode %s: %w", res.Columns[i].Name, err)
 				}
 				line[i] = string(text)
 			}

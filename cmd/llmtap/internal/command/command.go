@@ -1,0 +1,208 @@
+/*
+Package command runs the subcommands of a program.
+
+	arguments ─> Run: the Command of this name ─> its Run: declares Flags, Parameters, Format ─> Call.Parse ─> the work
+	                                                                                              │
+	                                                 environment, flags, number of arguments ─────┘
+
+All commands share the layout of their help, the values of --format, the checks of their arguments and the exit codes.
+*/
+package command
+
+import (
+	"context"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+)
+
+// A Command is one subcommand, or a group of subcommands.
+type Command struct {
+	Name     string // with the name of its group, such as "alerts check"
+	Args     string // positional arguments in the usage line, such as "ID", "[NAME]" or "[FILE]..."
+	Short    string // one imperative line
+	Long     string // paragraphs, which are wrapped, and indented lines
+	Examples string // command lines, indented by two spaces
+	Run      func(ctx context.Context, c *Call) error
+	Commands []*Command // a group has no Run
+	Hidden   bool       // left out of the list of commands
+}
+
+// Exit codes. Programs that call llmtap rely on them.
+const (
+	ExitOK       = 0
+	ExitFailed   = 1 // the command failed, or lint found a history that would be rejected
+	ExitBadInput = 2 // wrong flags or arguments, or unreadable input
+)
+
+// An ExitError is an error with an exit code.
+type ExitError struct {
+	Code int
+	Err  error // nil: the command has reported it already
+}
+
+func (e *ExitError) Error() string {
+	if e.Err == nil {
+		return fmt.Sprintf("exit %d", e.Code)
+	}
+	return e.Err.Error()
+}
+
+func (e *ExitError) Unwrap() error { return e.Err }
+
+// BadInput returns err with ExitBadInput.
+func BadInput(err error) error { return &ExitError{ExitBadInput, err} }
+
+// BadInputf returns a formatted error with ExitBadInput.
+func BadInputf(format string, args ...any) error { return BadInput(fmt.Errorf(format, args...)) }
+
+// Report prints err, unless the command has reported it already, and returns the exit code.
+func Report(err error, stderr io.Writer) int {
+	code := ExitFailed
+	exit, isExit := errors.AsType[*ExitError](err)
+	_, isConfig := errors.AsType[*config.InvalidError](err)
+	switch {
+	case err == nil || errors.Is(err, flag.ErrHelp):
+		return ExitOK
+	case isExit && exit.Err == nil:
+		return exit.Code
+	case isExit:
+		code = exit.Code
+	case isConfig:
+		code = ExitBadInput
+	}
+	fmt.Fprintf(stderr, "llmtap: %v\n", err)
+	return code
+}
+
+// A Call is one call of a command. A command uses nothing global, so that tests run it in-process.
+type Call struct {
+	Command Command // of this call, which may adapt its help
+	Args    []string
+	Stdin   io.Reader
+	Stdout  io.Writer
+	Stderr  io.Writer
+	Getenv  func(string) string
+
+	// Flags say how and where a command works. Each is also read from LLMTAP_<FLAG> in the environment. Parameters say what
+	// it works on, and are only read from the command line: a variable must not hide rows, or select what is deleted.
+	Flags, Parameters *flag.FlagSet
+}
+
+// Run runs the command of group that c.Args name.
+func Run(ctx context.Context, group *Command, c *Call) error {
+	c.Command = *group
+	if len(c.Args) == 0 {
+		group.usage(c.Stderr)
+		return &ExitError{Code: ExitBadInput}
+	}
+	name, args := c.Args[0], c.Args[1:]
+	switch name {
+	case "help", "-h", "-help", "--help":
+		if len(args) == 0 {
+			group.usage(c.Stdout)
+			return nil
+		}
+		name, args = args[0], append(slices.Clone(args[1:]), "--help")
+	case "--version":
+		name = "version"
+	}
+	i := slices.IndexFunc(group.Commands, func(c *Command) bool { return lastWord(c.Name) == name })
+	if i < 0 {
+		return BadInputf("unknown command %q; see llmtap %s", name, strings.TrimSpace(group.Name+" --help"))
+	}
+	cmd := group.Commands[i]
+	if c.Args = args; cmd.Run == nil {
+		return Run(ctx, cmd, c)
+	}
+	c.Command, c.Flags, c.Parameters = *cmd, newFlagSet(), newFlagSet()
+	return cmd.Run(ctx, c)
+}
+
+func lastWord(s string) string { return s[strings.LastIndexByte(s, ' ')+1:] }
+
+// usage lists the commands of a group.
+func (c *Command) usage(w io.Writer) {
+	name := strings.TrimSpace("llmtap " + c.Name)
+	fmt.Fprintf(w, "%s\n\nUsage: %s <command> [flags]\n\n", wrap(c.Short), name)
+	width := 0
+	for _, sub := range c.Commands {
+		if !sub.Hidden {
+			width = max(width, len(lastWord(sub.Name)))
+		}
+	}
+	for _, sub := range c.Commands {
+		if !sub.Hidden {
+			fmt.Fprintf(w, "  %-*s  %s\n", width, lastWord(sub.Name), sub.Short)
+		}
+	}
+	if c.Long != "" {
+		fmt.Fprintf(w, "\n%s\n", wrap(c.Long))
+	}
+	fmt.Fprintf(w, "\nHelp on a command: %s <command> --help\n", name)
+}
+
+const (
+	helpWidth  = 80
+	flagColumn = 26 // of the texts on flags
+)
+
+// wrap breaks paragraphs into lines of helpWidth and keeps indented and empty lines.
+func wrap(text string) string {
+	var lines, paragraph []string
+	for line := range strings.SplitSeq(text+"\n", "\n") {
+		if line != "" && line[0] != ' ' {
+			paragraph = append(paragraph, line)
+			continue
+		}
+		if len(paragraph) > 0 {
+			lines = append(lines, terminal.Wrap(strings.Join(paragraph, " "), helpWidth, "")...)
+			paragraph = nil
+		}
+		lines = append(lines, line)
+	}
+	return strings.TrimRight(strings.Join(lines, "\n"), "\n")
+}
+
+// Help prints the help of the command.
+func (c *Call) Help() {
+	w, cmd := c.Stdout, &c.Command
+	fmt.Fprintf(w, "%s\n\nUsage: llmtap %s\n", wrap(cmd.Short), strings.Join(strings.Fields(cmd.Name+" "+cmd.Args+" [flags]"), " "))
+	if cmd.Long != "" {
+		fmt.Fprintf(w, "\n%s\n", wrap(cmd.Long))
+	}
+	printFlags(w, "Parameters:", c.Parameters)
+	printFlags(w, "Flags (or LLMTAP_<FLAG> in the environment):", c.Flags)
+	if cmd.Examples != "" {
+		fmt.Fprintf(w, "\nExamples:\n%s\n", strings.TrimRight(cmd.Examples, "\n"))
+	}
+}
+
+func printFlags(w io.Writer, title string, fs *flag.FlagSet) {
+	fs.VisitAll(func(f *flag.Flag) {
+		if title != "" {
+			fmt.Fprintf(w, "\n%s\n", title)
+			title = ""
+		}
+		arg, help := flag.UnquoteUsage(f)
+		help = strings.TrimPrefix(help, arg+": ") // of a text that does not contain the name of the value
+		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0s" {
+			help += " (default " + f.DefValue + ")"
+		}
+		name := strings.TrimRight("  --"+f.Name+" "+arg, " ")
+		if len(name) > flagColumn-2 {
+			fmt.Fprintln(w, name)
+			name = ""
+		}
+		for _, line := range terminal.Wrap(help, helpWidth-flagColumn, "") {
+			fmt.Fprintf(w, "%-*s%s\n", flagColumn, name, line)
+			name = ""
+		}
+	})
+}

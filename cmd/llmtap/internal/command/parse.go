@@ -1,0 +1,99 @@
+package command
+
+import (
+	"encoding/json"
+	"errors"
+	"flag"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+)
+
+func newFlagSet() *flag.FlagSet {
+	fs := flag.NewFlagSet("", flag.ContinueOnError)
+	fs.SetOutput(io.Discard) // Parse returns errors, and Help prints to the right stream
+	fs.Usage = func() {}
+	return fs
+}
+
+// Parse reads the environment, then the command line, which wins: flags and arguments in any order. It leaves the arguments
+// in c.Args and checks their number against Command.Args.
+func (c *Call) Parse() error {
+	hint := "; see llmtap " + c.Command.Name + " --help"
+	if err := config.ReadEnv(c.Flags, c.Getenv); err != nil {
+		return BadInput(err)
+	}
+	all := newFlagSet()
+	for _, fs := range []*flag.FlagSet{c.Parameters, c.Flags} {
+		fs.VisitAll(func(f *flag.Flag) { all.Var(f.Value, f.Name, f.Usage) })
+	}
+	var args []string
+	for rest := c.Args; ; rest = all.Args()[1:] {
+		if err := all.Parse(rest); errors.Is(err, flag.ErrHelp) {
+			c.Help()
+			return err
+		} else if err != nil {
+			return BadInputf("%w%s", err, hint)
+		}
+		if parsed := len(rest) - all.NArg(); all.NArg() == 0 || parsed > 0 && rest[parsed-1] == "--" {
+			args = append(args, all.Args()...)
+			break
+		}
+		args = append(args, all.Arg(0))
+	}
+	c.Args = args
+	want := strings.Fields(c.Command.Args)
+	for i, name := range want {
+		if i == len(args) && name[0] != '[' {
+			return BadInputf("missing argument %s%s", strings.Trim(name, "."), hint)
+		}
+	}
+	if len(args) > len(want) && !strings.HasSuffix(c.Command.Args, "...") {
+		return BadInputf("unexpected argument %q%s", args[len(want)], hint)
+	}
+	return nil
+}
+
+// The values of --format that several commands share.
+const (
+	Text  = "text"  // for readers
+	JSON  = "json"  // one JSON document
+	JSONL = "jsonl" // one JSON object per line
+	CSV   = "csv"   // a header line, then one line per row
+)
+
+// Format adds the flag --format. The first value is the default.
+func (c *Call) Format(values ...string) *string {
+	f := &format{value: values[0], values: values}
+	c.Flags.Var(f, "format", "`format`: output format: "+strings.Join(values, ", "))
+	return &f.value
+}
+
+type format struct {
+	value  string
+	values []string
+}
+
+func (f *format) String() string { return f.value }
+
+func (f *format) Set(v string) error {
+	if !slices.Contains(f.values, v) {
+		return fmt.Errorf("must be one of %s", strings.Join(f.values, ", "))
+	}
+	f.value = v
+	return nil
+}
+
+// WriteJSON writes v as one indented JSON document.
+func WriteJSON(w io.Writer, v any) error {
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	enc.SetIndent("", "  ")
+	if err := enc.Encode(v); err != nil {
+		return fmt.Errorf("write JSON: %w", err)
+	}
+	return nil
+}

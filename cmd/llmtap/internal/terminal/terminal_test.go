@@ -1,0 +1,35 @@
+package terminal
+
+import (
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+func TestWrap(t *testing.T) {
+	f := func(text string, width int, want ...string) {
+		t.Helper()
+		if d := cmp.Diff(want, Wrap(text, width, "  ")); d != "" {
+			t.Errorf("Wrap(%q, %d) (-want +got):\n%s", text, width, d)
+		}
+	}
+	f("", 20, "")
+	f("a b", 20, "a b")
+	f("aaaa bbbb cccc", 10, "aaaa bbbb", "  cccc")
+	f("aaaaaaaaaaaaaaaaaaaaaaaaa", 20, "aaaaaaaaaaaaaaaaaaaa", "  aaaaa")
+	f("aaaa bbbbbbbbbbbbbbbbbbbbb", 20, "aaaa bbbbbbbbbbbbbbb", "  bbbbbb")
+	f("aaaaaaaaaaaaaa bbbbbbbbbbbbbbbbbbbbb", 20, "aaaaaaaaaaaaaa", "  bbbbbbbbbbbbbbbbbb", "  bbb")
+}
+
+func TestClip(t *testing.T) {
+	f := func(s string, n int, want string) {
+		t.Helper()
+		if got := Clip(s, n); got != want {
+			t.Errorf("Clip(%q, %d) = %q, want %q", s, n, got, want)
+		}
+	}
+	f("abc", 3, "abc")
+	f("abcd", 3, "ab…")
+	f("名前名前", 3, "名前…")
+	f("a\n\t b\x1b[2J", 20, "a b\uFFFD[2J")
+}
