@@ -3,8 +3,6 @@ package alerts
 import (
 	"context"
 	"iter"
-	"maps"
-	"slices"
 
 	"github.com/llmtap/llmtap/analyzer"
 )
@@ -72,37 +70,4 @@ func (e *Engine) takeOver(told map[*tracked]bool, tell func(Alert) error) error 
 		}
 	}
 	return nil
-}
-
-// A Coverage says what a rule asks for.
-type Coverage struct {
-	Rule    string
-	Metrics []string
-}
-
-// Rules returns what the rules ask for that a backtest of cfg evaluates, and those of llmtap's health, which it leaves out.
-func Rules(cfg Config) (evaluated, health []Coverage, err error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, nil, err
-	}
-	all, err := loadRules(cfg.RuleFiles, cfg)
-	if err != nil {
-		return nil, nil, err
-	}
-	list := func(of bool) ([]Coverage, error) {
-		rs, err := split(all, of)
-		var out []Coverage
-		for _, r := range rs {
-			c := Coverage{r.name, slices.Sorted(maps.Keys(r.selectors))}
-			if !slices.ContainsFunc(out, func(o Coverage) bool { return o.Rule == c.Rule && slices.Equal(o.Metrics, c.Metrics) }) {
-				out = append(out, c)
-			}
-		}
-		return out, err
-	}
-	if evaluated, err = list(false); err != nil {
-		return nil, nil, err
-	}
-	health, err = list(true)
-	return evaluated, health, err
 }

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/prometheus/common/model"
+
+	"github.com/llmtap/llmtap/alerts/rules"
 )
 
 // Config says which rules are evaluated and how often their alerts are told.
@@ -46,6 +48,11 @@ func Default() Config {
 		MaxSeries:          20_000,
 		MaxLabelValues:     500,
 	}
+}
+
+// Rules returns the rule files of c and their limits.
+func (c Config) Rules() rules.Source {
+	return rules.Source{Files: c.RuleFiles, Interval: c.EvaluationInterval, MaxWindow: c.Retention}
 }
 
 // Validate reports every mistake in c.

@@ -10,9 +10,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/prometheus/promql"
-	"github.com/prometheus/prometheus/template"
 
+	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -71,11 +70,10 @@ type Engine struct {
 	expected  []Gauge       // applied at each step
 	wakeKeep  chan struct{} // capacity 1; never closed
 
-	promql  *promql.Engine
 	written savedState // last one in the store; only Run uses it
 
 	mu         sync.Mutex // guards everything below
-	rules      []*rule
+	rules      []*rules.Rule
 	samples    *samples
 	partitions map[int]int64       // first second that is not closed yet
 	pending    map[int64][]tally   // by the step that counts them
@@ -94,11 +92,8 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
-	rules, err := loadRules(cfg.RuleFiles, cfg)
+	list, err := cfg.loadRules(o.Health)
 	if err != nil {
-		return nil, err
-	}
-	if rules, err = split(rules, o.Health); err != nil {
 		return nil, err
 	}
 	if o.Logger == nil {
@@ -108,13 +103,8 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		o.Missing = func() string { return "" }
 	}
 	e := &Engine{
-		cfg: cfg, log: o.Logger, m: newMetrics(o.Registerer), store: o.Store, rules: rules, health: o.Health, standby: o.Standby, leads: !o.Standby,
+		cfg: cfg, log: o.Logger, m: newMetrics(o.Registerer), store: o.Store, rules: list, health: o.Health, standby: o.Standby, leads: !o.Standby,
 		wakeKeep: make(chan struct{}, 1), missing: o.Missing,
-		promql: promql.NewEngine(promql.EngineOpts{
-			MaxSamples: 50_000_000, Timeout: time.Minute, LookbackDelta: 2 * cfg.EvaluationInterval,
-			EnableAtModifier: true, EnableNegativeOffset: true, Parser: newParser(),
-			NoStepSubqueryIntervalFn: func(int64) int64 { return cfg.EvaluationInterval.Milliseconds() },
-		}),
 		partitions: map[int]int64{}, pending: map[int64][]tally{},
 		versions: map[[2]string]int64{}, notices: map[string]*notice{},
 	}
@@ -137,8 +127,8 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 		e.told = e.toldBefore(ctx)
 	}
 	var window time.Duration
-	for _, r := range rules {
-		window = max(window, r.window)
+	for _, r := range list {
+		window = max(window, r.Window)
 	}
 	if e.samples, err = openSamples(cfg, window, e.m); err != nil {
 		return nil, err
@@ -154,7 +144,7 @@ func (e *Engine) Close() error {
 		return nil
 	}
 	e.closed = true
-	return errors.Join(e.samples.Close(), e.promql.Close())
+	return e.samples.Close()
 }
 
 // Add counts one bucket and evaluates every step that it completes. A bucket that is not newer than the partition's
@@ -258,15 +248,11 @@ func (e *Engine) step(ctx context.Context, step int64) {
 	}
 	ts := time.Unix(step, 0).UTC()
 	for _, r := range e.rules {
-		if step%int64(r.every.Seconds()) != 0 {
+		if step%int64(r.Every.Seconds()) != 0 {
 			continue
 		}
-		vec, err := e.query(ctx, r.expr, ts)
-		if err == nil {
-			err = r.update(ctx, ts, vec, e.query)
-		}
-		if err != nil {
-			e.failed("evaluate", err, "rule", r.name, "step", step)
+		if err := r.Eval(ctx, ts, e.samples.Query); err != nil {
+			e.failed("evaluate", err, "step", step)
 		}
 	}
 	e.m.evaluation.Observe(time.Since(began).Seconds())
@@ -279,28 +265,6 @@ func (e *Engine) step(ctx context.Context, step int64) {
 		}
 	}
 }
-
-// query evaluates an expression at ts. It is also what templates of annotations query with.
-func (e *Engine) query(ctx context.Context, expr string, ts time.Time) (promql.Vector, error) {
-	q, err := e.promql.NewInstantQuery(ctx, e.samples, nil, expr, ts)
-	if err != nil {
-		return nil, fmt.Errorf("prepare query: %w", err)
-	}
-	defer q.Close()
-	switch res := q.Exec(ctx); v := res.Value.(type) {
-	case promql.Vector:
-		return append(promql.Vector(nil), v...), res.Err
-	case promql.Scalar:
-		return promql.Vector{{T: v.T, F: v.V}}, res.Err
-	default:
-		if res.Err != nil {
-			return nil, fmt.Errorf("evaluate query: %w", res.Err)
-		}
-		return nil, fmt.Errorf("evaluate query: result is a %T, not a vector", v)
-	}
-}
-
-var _ template.QueryFunc = (*Engine)(nil).query
 
 func (e *Engine) failed(stage string, err error, args ...any) {
 	e.m.errors.WithLabelValues(stage).Inc()

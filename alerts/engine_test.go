@@ -3,7 +3,6 @@ package alerts
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strings"
 	"testing"
 	"testing/synctest"
@@ -264,7 +263,7 @@ func TestSeriesLife(t *testing.T) {
 			b.mu.Lock()
 			defer b.mu.Unlock()
 			ts := time.Unix(b.next-5, 0)
-			v, err := b.query(t.Context(), "sum(round(increase(llmtap_calls_total[10m1ms])))", ts)
+			v, err := b.samples.Query(t.Context(), "sum(round(increase(llmtap_calls_total[10m1ms])))", ts)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -399,9 +398,6 @@ func TestValidate(t *testing.T) {
 		if err == nil || !strings.Contains(err.Error(), key) {
 			t.Errorf("no error for %s in: %v", key, err)
 		}
-	}
-	if finite(math.Inf(1)) != math.MaxFloat64 || finite(math.NaN()) != 0 {
-		t.Error("a value that JSON cannot hold stays")
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -38,38 +39,6 @@ func same(a, b *analyzer.Example) bool {
 	return a.Exchange == b.Exchange || a.Conversation != "" && a.Conversation == b.Conversation
 }
 
-// narrow lists what a series must have to be counted for the instance: its tally labels, and the absence of those
-// that the expression groups by and the instance lacks.
-func (inst *instance) narrow() [][2]string {
-	var out [][2]string
-	for _, l := range tallyLabels {
-		if v, ok := inst.series[l]; ok || slices.Contains(inst.rule.grouping, l) {
-			out = append(out, [2]string{l, v})
-		}
-	}
-	return out
-}
-
-// matches reports whether s has the labels of narrow and what the expression's selector of its metric asks.
-func (inst *instance) matches(s *series, narrow [][2]string) bool {
-	for _, l := range narrow {
-		if s.labels[l[0]] != l[1] && !failedOnly(l[0], s.metric) {
-			return false
-		}
-	}
-	for _, m := range inst.rule.selectors[s.metric] {
-		if !m.Matches(s.labels[m.Name]) {
-			return false
-		}
-	}
-	return true
-}
-
-// failedOnly reports whether label l says nothing about series of metric: only failed calls have a cause.
-func failedOnly(l, metric string) bool {
-	return metric != analyzer.MetricFailed && (l == "cause" || l == "root_cause" || l == "status")
-}
-
 // A share is a Share with the newest examples of its calls.
 type share struct {
 	Share
@@ -88,19 +57,19 @@ func (s *share) add(x *analyzer.Example) {
 
 // evidence counts the window of inst's rule that ends at step, and says in which second the first failed call was that
 // the evaluation before had not counted. It is empty for rules that do not ask for failed calls.
-func (e *Engine) evidence(inst *instance, step int64) (Evidence, time.Time) {
-	ev := Evidence{Window: inst.rule.window}
-	if _, ok := inst.rule.selectors[analyzer.MetricFailed]; !ok {
+func (e *Engine) evidence(inst *rules.Instance, step int64) (Evidence, time.Time) {
+	ev := Evidence{Window: inst.Rule.Window}
+	matches := inst.Matcher()
+	if matches == nil {
 		return ev, time.Time{} // the rule is not about failed calls
 	}
-	from := step - int64(inst.rule.window.Seconds())
+	from := step - int64(inst.Rule.Window.Seconds())
 	shares := map[[2]string]*share{}
 	versions := map[string]*VersionCount{}
-	narrow := inst.narrow()
 	var active, first int64 // the newest step that counted a failed call, and its first second
 	for _, s := range e.samples.series {
 		failed := s.metric == analyzer.MetricFailed
-		if !failed && s.metric != analyzer.MetricCalls || !inst.matches(s, narrow) {
+		if !failed && s.metric != analyzer.MetricCalls || !matches(s.metric, s.labels) {
 			continue
 		}
 		n := s.between(from, step)

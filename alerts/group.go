@@ -8,11 +8,13 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/alerts/rules"
 )
 
 // ID is the same for all states of one alert and no other: 32 hex digits of rule, labels and start.
 func (a *Alert) ID() string {
-	h := sha256.Sum256(fmt.Appendf(nil, "%s,%d", alertKey(a.Name, a.Labels), a.StartsAt.UnixNano()))
+	h := sha256.Sum256(fmt.Appendf(nil, "%s,%d", rules.Key(a.Name, a.Labels), a.StartsAt.UnixNano()))
 	return hex.EncodeToString(h[:16])
 }
 
@@ -36,7 +38,7 @@ func rank(severity string) int {
 func seriesKey(name string, kv map[string]string) string {
 	kv = maps.Clone(kv)
 	delete(kv, "severity")
-	return alertKey(name, kv)
+	return rules.Key(name, kv)
 }
 
 // Firing reports whether any alert of the group fires.

@@ -5,6 +5,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/llmtap/llmtap/alerts/rules"
 )
 
 const (
@@ -87,20 +89,20 @@ func (a *tracked) learn() bool {
 }
 
 // visible returns the firing instances by alert key, without those that a higher severity on the same series hides.
-func (e *Engine) visible() map[string]*instance {
-	out := map[string]*instance{}
+func (e *Engine) visible() map[string]*rules.Instance {
+	out := map[string]*rules.Instance{}
 	top := map[string]int{}
 	for _, r := range e.rules {
-		for key, inst := range r.active {
-			if inst.firing {
+		for key, inst := range r.Active {
+			if inst.Firing {
 				out[key] = inst
-				s := seriesKey(r.name, inst.labels)
-				top[s] = max(top[s], rank(inst.labels["severity"]))
+				s := seriesKey(r.Name, inst.Labels)
+				top[s] = max(top[s], rank(inst.Labels["severity"]))
 			}
 		}
 	}
-	maps.DeleteFunc(out, func(_ string, inst *instance) bool {
-		return rank(inst.labels["severity"]) < top[seriesKey(inst.rule.name, inst.labels)]
+	maps.DeleteFunc(out, func(_ string, inst *rules.Instance) bool {
+		return rank(inst.Labels["severity"]) < top[seriesKey(inst.Rule.Name, inst.Labels)]
 	})
 	return out
 }
@@ -142,8 +144,8 @@ func (e *Engine) publish(ts time.Time) {
 	}
 }
 
-func (e *Engine) noticeOf(inst *instance) *notice {
-	key := groupKey(inst.rule.name, inst.labels, e.cfg.GroupBy)
+func (e *Engine) noticeOf(inst *rules.Instance) *notice {
+	key := groupKey(inst.Rule.Name, inst.Labels, e.cfg.GroupBy)
 	n := e.notices[key]
 	if n == nil && len(e.notices) < maxNotices {
 		n = &notice{key: key, sent: make([]delivery, len(e.receivers))}
@@ -154,9 +156,9 @@ func (e *Engine) noticeOf(inst *instance) *notice {
 
 // late reports whether inst began to fire more than a minute ago and nobody told, because that time is evaluated only
 // now, or was by an engine that did not lead.
-func (e *Engine) late(inst *instance, ts time.Time) bool {
+func (e *Engine) late(inst *rules.Instance, ts time.Time) bool {
 	told := time.Unix(e.told, 0).Add(e.cfg.EvaluationInterval) // the first step that was not told
-	fired := inst.activeAt.Add(inst.rule.hold)
+	fired := inst.ActiveAt.Add(inst.Rule.For)
 	if fired.Before(told) {
 		fired = told // it was hidden until then
 	}
@@ -166,16 +168,16 @@ func (e *Engine) late(inst *instance, ts time.Time) bool {
 	return time.Since(fired) > lateAfter
 }
 
-func (e *Engine) open(n *notice, key string, inst *instance, ts time.Time, missing string) {
-	start := inst.activeAt
+func (e *Engine) open(n *notice, key string, inst *rules.Instance, ts time.Time, missing string) {
+	start := inst.ActiveAt
 	for _, a := range n.alerts { // an alert that was hidden starts again when it shows again
 		if a.key == key && !a.EndsAt.Before(start) {
 			start = ts
 		}
 	}
 	a := &tracked{key: key, opened: ts.Unix(), known: map[string]bool{}, Alert: Alert{
-		Name: inst.rule.name, Labels: inst.labels, Annotations: inst.annotations, State: Firing,
-		Value: inst.value, Peak: inst.value, StartsAt: start, UpdatedAt: ts, FoundLate: e.late(inst, ts), Missing: missing,
+		Name: inst.Rule.Name, Labels: inst.Labels, Annotations: inst.Annotations, State: Firing,
+		Value: inst.Value, Peak: inst.Value, StartsAt: start, UpdatedAt: ts, FoundLate: e.late(inst, ts), Missing: missing,
 	}}
 	a.Evidence, a.TriggeredAt = e.evidence(inst, ts.Unix())
 	a.peak = a.Evidence
@@ -208,11 +210,11 @@ func (n *notice) add(a *tracked, ts time.Time) bool {
 
 // refresh takes over what the evaluation at ts found. While an alert only fires because of keep_firing_for, it keeps
 // the numbers of the last breach.
-func (e *Engine) refresh(n *notice, a *tracked, inst *instance, ts time.Time, missing string) {
+func (e *Engine) refresh(n *notice, a *tracked, inst *rules.Instance, ts time.Time, missing string) {
 	before := a.Alert
 	a.UpdatedAt, a.Missing = ts, missing
-	if inst.keptSince.IsZero() {
-		a.Value, a.Annotations = inst.value, inst.annotations
+	if inst.KeptSince.IsZero() {
+		a.Value, a.Annotations = inst.Value, inst.Annotations
 		a.Evidence, _ = e.evidence(inst, ts.Unix())
 		if a.Value > a.Peak || a.Value == a.Peak && a.Evidence.Failed > a.peak.Failed {
 			a.Peak, a.peak = a.Value, a.Evidence

@@ -11,6 +11,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -59,7 +60,7 @@ func newGauged(t *testing.T, store Store, n Notifier) *gauged {
 func (g *gauged) pass(d time.Duration) {
 	g.t.Helper()
 	for range int(d / (5 * time.Second)) {
-		if err := g.Observe(g.t.Context(), time.Now(), []Gauge{{Metric: MetricStoreUp, Value: g.up}}); err != nil {
+		if err := g.Observe(g.t.Context(), time.Now(), []Gauge{{Metric: rules.MetricStoreUp, Value: g.up}}); err != nil {
 			g.t.Fatal(err)
 		}
 		time.Sleep(5 * time.Second)

@@ -2,7 +2,6 @@ package alerts
 
 import (
 	"context"
-	"maps"
 	"slices"
 	"time"
 )
@@ -14,10 +13,7 @@ import (
 // from now on. After an error everything is as it was, and the metric llmtap_alerts_rules_last_reload_successful is 0 until a Reload ends
 // well.
 func (e *Engine) Reload(ctx context.Context) error {
-	rules, err := loadRules(e.cfg.RuleFiles, e.cfg)
-	if err == nil {
-		rules, err = split(rules, e.health)
-	}
+	list, err := e.cfg.loadRules(e.health)
 	if err != nil {
 		e.m.reloaded.Set(0)
 		return err
@@ -29,10 +25,9 @@ func (e *Engine) Reload(ctx context.Context) error {
 	}
 	before := slices.Clone(e.rules)
 	e.samples.window = 0
-	for _, r := range rules {
-		e.samples.window = max(e.samples.window, int64(r.window.Seconds()))
-		if i := slices.IndexFunc(before, r.asksAs); i >= 0 {
-			r.inherit(before[i])
+	for _, r := range list {
+		e.samples.window = max(e.samples.window, int64(r.Window.Seconds()))
+		if i := slices.IndexFunc(before, r.Inherit); i >= 0 {
 			before = slices.Delete(before, i, i+1)
 			continue
 		}
@@ -40,38 +35,11 @@ func (e *Engine) Reload(ctx context.Context) error {
 			continue // nothing was evaluated yet
 		}
 		last := time.Unix(e.next, 0).UTC().Add(-e.cfg.EvaluationInterval)
-		vec, err := e.query(ctx, r.expr, last)
-		if err == nil {
-			err = r.update(ctx, last, vec, e.query)
-		}
-		if err != nil {
-			e.failed("evaluate", err, "rule", r.name, "step", last.Unix())
+		if err := r.Eval(ctx, last, e.samples.Query); err != nil {
+			e.failed("evaluate", err, "step", last.Unix())
 		}
 	}
-	e.rules = rules
+	e.rules = list
 	e.m.reloaded.Set(1)
 	return nil
-}
-
-// asksAs reports whether r and o make the same alerts at the same times.
-func (r *rule) asksAs(o *rule) bool {
-	return r.name == o.name && canonical(r.expr) == canonical(o.expr) && r.every == o.every && r.hold == o.hold && r.keep == o.keep &&
-		maps.Equal(r.labels, o.labels)
-}
-
-// inherit takes over the alerts of o.
-func (r *rule) inherit(o *rule) {
-	r.active = o.active
-	for _, inst := range r.active {
-		inst.rule = r
-	}
-}
-
-// canonical is an expression without its comments and spaces.
-func canonical(expr string) string {
-	x, err := newParser().ParseExpr(expr)
-	if err != nil {
-		return expr
-	}
-	return x.String()
 }

@@ -41,12 +41,12 @@ func (b *bench) states() []string {
 	defer b.mu.Unlock()
 	out := []string{}
 	for _, r := range b.rules {
-		for _, inst := range r.active {
+		for _, inst := range r.Active {
 			state := "pending"
-			if inst.firing {
+			if inst.Firing {
 				state = "firing"
 			}
-			out = append(out, fmt.Sprintf("%s %s %v", r.name, state, time.Unix(b.next-5, 0).UTC().Sub(inst.activeAt)))
+			out = append(out, fmt.Sprintf("%s %s %v", r.Name, state, time.Unix(b.next-5, 0).UTC().Sub(inst.ActiveAt)))
 		}
 	}
 	slices.Sort(out)

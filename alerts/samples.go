@@ -2,19 +2,14 @@ package alerts
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"math"
-	"os"
-	"path/filepath"
 	"strings"
 	"time"
 
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
-	"github.com/prometheus/prometheus/tsdb"
 
+	"github.com/llmtap/llmtap/alerts/tsdb"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -59,10 +54,9 @@ func (s *series) between(from, to int64) uint64 {
 // samples holds the series of all tallies: as a Prometheus tsdb head for PromQL, and as exact increments over the last
 // window seconds for evidence. It is not safe for concurrent use.
 type samples struct {
+	*tsdb.DB
 	cfg    Config
 	m      *metrics
-	dir    string
-	head   *tsdb.Head
 	window int64 // seconds that points are kept
 
 	series map[string]*series        // by the bytes of lset
@@ -70,64 +64,31 @@ type samples struct {
 	key    []byte                    // scratch
 }
 
-// openSamples starts with an empty store; window is the longest window of any rule.
+// openSamples returns an empty store; window is the longest window of any rule.
 func openSamples(cfg Config, window time.Duration, m *metrics) (*samples, error) {
-	if cfg.TSDBDir != "" {
-		if err := os.MkdirAll(cfg.TSDBDir, 0o755); err != nil {
-			return nil, fmt.Errorf("create directory of alert samples: %w", err)
-		}
-	}
-	dir, err := os.MkdirTemp(cfg.TSDBDir, "llmtap-alerts-")
+	db, err := tsdb.Open(tsdb.Options{
+		Dir: cfg.TSDBDir, Retention: cfg.Retention, Lookback: 2 * cfg.EvaluationInterval, Step: cfg.EvaluationInterval,
+	})
 	if err != nil {
-		return nil, fmt.Errorf("create directory of alert samples: %w", err)
-	}
-	o := tsdb.DefaultHeadOptions()
-	o.ChunkDirRoot = dir
-	o.ChunkRange = (2 * cfg.Retention).Milliseconds()
-	o.StripeSize = 512
-	o.IsolationDisabled = true // the engine's mutex isolates
-	head, err := tsdb.NewHead(nil, nil, nil, nil, o, tsdb.NewHeadStats())
-	if err == nil {
-		err = head.Init(math.MinInt64)
-	}
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("open alert samples: %w", err), os.RemoveAll(dir))
+		return nil, err
 	}
 	return &samples{
-		cfg: cfg, m: m, dir: filepath.Clean(dir), head: head, window: int64(window.Seconds()),
-		series: map[string]*series{}, values: map[string]map[string]int{},
+		DB: db, cfg: cfg, m: m, window: int64(window.Seconds()), series: map[string]*series{}, values: map[string]map[string]int{},
 	}, nil
-}
-
-// Close removes everything from disk.
-func (s *samples) Close() error {
-	return errors.Join(s.head.Close(), os.RemoveAll(s.dir))
-}
-
-// Querier implements storage.Queryable.
-func (s *samples) Querier(mint, maxt int64) (storage.Querier, error) {
-	return tsdb.NewBlockQuerier(tsdb.NewRangeHeadWithIsolationDisabled(s.head, mint, maxt), mint, maxt)
 }
 
 // apply counts tallies at step and writes a sample of every live series. step is in Unix seconds and only grows.
 func (s *samples) apply(ctx context.Context, step int64, tallies []tally) error {
-	app := s.head.AppenderV2(ctx)
-	appendErr := s.append(app, step, tallies)
-	if err := errors.Join(appendErr, app.Commit()); err != nil {
-		return fmt.Errorf("append samples: %w", err)
+	err := s.Append(ctx, func(app tsdb.Appender) error { return s.append(app, step, tallies) })
+	if err != nil {
+		return err
 	}
 	s.m.series.Set(float64(len(s.series)))
-	oldest := (step - int64(s.cfg.Retention.Seconds()) - s.window) * 1000
-	if s.head.MinTime() < oldest-(10*time.Minute).Milliseconds() {
-		if err := s.head.Truncate(oldest); err != nil {
-			return fmt.Errorf("truncate samples: %w", err)
-		}
-	}
-	return nil
+	return s.Truncate(time.Unix(step-s.window, 0).Add(-s.cfg.Retention))
 }
 
 // append goes on after an error, so that one bad series cannot silence the others, and returns the first.
-func (s *samples) append(app storage.AppenderV2, step int64, tallies []tally) (first error) {
+func (s *samples) append(app tsdb.Appender, step int64, tallies []tally) (first error) {
 	keep := func(err error) {
 		if first == nil {
 			first = err
@@ -157,7 +118,7 @@ func (s *samples) append(app storage.AppenderV2, step int64, tallies []tally) (f
 	return first
 }
 
-func (s *samples) count(app storage.AppenderV2, step, second int64, c *analyzer.Count) error {
+func (s *samples) count(app tsdb.Appender, step, second int64, c *analyzer.Count) error {
 	if c.N == 0 {
 		return nil
 	}
@@ -212,8 +173,8 @@ func (s *samples) end(key string, c *series) {
 	}
 }
 
-func (s *series) append(app storage.AppenderV2, step int64) error {
-	ref, err := app.Append(s.ref, s.lset, 0, step*1000, s.value, nil, nil, storage.AOptions{})
+func (s *series) append(app tsdb.Appender, step int64) error {
+	ref, err := app.Append(s.ref, s.lset, time.Unix(step, 0), s.value)
 	s.ref = ref
 	return err
 }

@@ -10,6 +10,8 @@ import (
 	"reflect"
 	"slices"
 	"time"
+
+	"github.com/llmtap/llmtap/alerts/rules"
 )
 
 // stateKey is where the engine's own state is; notices are beside it.
@@ -178,7 +180,7 @@ func (e *Engine) load(ctx context.Context) error {
 func (e *Engine) restore(key string, s savedNotice) {
 	n := &notice{key: key, version: 1, rev: 1, saved: 1, settled: s.Told, sent: make([]delivery, len(e.receivers))}
 	for i, a := range s.Group.Alerts {
-		t := &tracked{Alert: a, key: alertKey(a.Name, a.Labels), restored: true, known: map[string]bool{}, peak: a.Evidence}
+		t := &tracked{Alert: a, key: rules.Key(a.Name, a.Labels), restored: true, known: map[string]bool{}, peak: a.Evidence}
 		if i < len(s.Peaks) {
 			t.peak = s.Peaks[i]
 		}

@@ -1,6 +1,15 @@
-// Package rules holds the alert rules that llmtap ships: Prometheus rule files over the metrics of analyzer.Count and the
-// gauges of package alerts. Each file is one subject; it begins with a comment, whose first sentence says when it fires.
-// Each has a unit test of promtool in testdata, and a case in pipeline_test.go or in cmd/llmtap/health_test.go.
+// Package rules contains the shipped alert rules, and loads, checks and evaluates rule files.
+//
+//	*.yaml, or configured files ─┬─Source.Load─> Rule ─Eval, at each step─> Instance: pending or firing
+//	                             └─Source.Lint─> Problem, with its line
+//
+// A shipped file is about one subject and begins with a comment, whose first sentence says when it fires. Each has a promtool
+// unit test in testdata, and a case in pipeline_test.go or in cmd/llmtap/health_test.go.
+//
+// # Why not Prometheus's own rule manager
+//
+// Package rules of Prometheus imports its notifier and with it Alertmanager's API models. llmtap needs only its state
+// machine, which is Rule.Eval.
 package rules
 
 import (
@@ -11,17 +20,17 @@ import (
 	"strings"
 )
 
-// FS holds the shipped rule files.
+// FS contains the shipped rule files.
 //
 //go:embed *.yaml
 var FS embed.FS
 
 var (
-	alertOf    = regexp.MustCompile(`(?m)^ +- alert: (\S+)`)
-	severityOf = regexp.MustCompile(`(?m)^ +severity: (\S+)`)
+	alertName = regexp.MustCompile(`(?m)^ +- alert: (\S+)`)
+	severity  = regexp.MustCompile(`(?m)^ +severity: (\S+)`)
 )
 
-// Table renders the shipped rules as a Markdown table, in the order of their names.
+// Table renders the shipped rules as a Markdown table, sorted by name.
 func Table() (string, error) {
 	files, err := fs.Glob(FS, "*.yaml")
 	if err != nil {
@@ -34,13 +43,13 @@ func Table() (string, error) {
 			return "", err
 		}
 		var severities []string
-		for _, m := range severityOf.FindAllSubmatch(text, -1) {
+		for _, m := range severity.FindAllSubmatch(text, -1) {
 			if s := string(m[1]); !slices.Contains(severities, s) {
 				severities = append(severities, s)
 			}
 		}
 		name := "" // a file without an alert shows in the table
-		if m := alertOf.FindSubmatch(text); m != nil {
+		if m := alertName.FindSubmatch(text); m != nil {
 			name = string(m[1])
 		}
 		rows = append(rows, "| `"+name+"` | "+strings.Join(severities, ", ")+" | "+firstSentence(string(text))+" |\n")
@@ -49,7 +58,7 @@ func Table() (string, error) {
 	return "| alert | severity | fires when |\n|---|---|---|\n" + strings.Join(rows, ""), nil
 }
 
-// firstSentence is that of the comment that text begins with.
+// firstSentence returns the first sentence of the comment at the start of text.
 func firstSentence(text string) string {
 	var words []string
 	for line := range strings.Lines(text) {

@@ -14,16 +14,27 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/rules"
 )
 
-// diffAlerts is how the alerts that fire at ts differ from those that want says. Nil: not at all.
-func diffAlerts(want *alertTest, active []alerts.RuleAlert, ts time.Time) (diff []string) {
-	var got, pending []alerts.RuleAlert
-	for _, a := range active {
+// observed is an active alert. Its labels are without the alert's name, its annotations are those of the file.
+type observed struct {
+	labels, annotations map[string]string
+	activeAt            time.Time
+}
+
+// diffAlerts returns the differences between the expected alerts and those that fire at ts; nil if there are none.
+func diffAlerts(want *alertTest, active []*rules.Instance, ts time.Time) (diff []string) {
+	var got, pending []observed
+	for _, inst := range active {
+		a := observed{maps.Clone(inst.Labels), maps.Clone(inst.Annotations), inst.ActiveAt}
+		delete(a.labels, model.AlertNameLabel)
+		if w := inst.Rule.WindowText; w != "" {
+			a.annotations[rules.WindowAnnotation] = w
+		}
 		switch {
-		case a.Name != want.Alertname:
-		case a.Firing:
+		case inst.Rule.Name != want.Alertname:
+		case inst.Firing:
 			got = append(got, a)
 		default:
 			pending = append(pending, a)
@@ -33,8 +44,8 @@ func diffAlerts(want *alertTest, active []alerts.RuleAlert, ts time.Time) (diff 
 	for _, w := range want.ExpAlerts {
 		w.Labels = maps.Clone(w.Labels)
 		delete(w.Labels, model.AlertNameLabel)
-		same := func(a alerts.RuleAlert) bool {
-			return maps.Equal(a.Labels, w.Labels) && maps.Equal(a.Annotations, w.Annotations)
+		same := func(a observed) bool {
+			return maps.Equal(a.labels, w.Labels) && maps.Equal(a.annotations, w.Annotations)
 		}
 		if i := slices.IndexFunc(got, same); i >= 0 {
 			got = slices.Delete(got, i, i+1)
@@ -43,41 +54,41 @@ func diffAlerts(want *alertTest, active []alerts.RuleAlert, ts time.Time) (diff 
 		missing = append(missing, w)
 	}
 	for _, w := range missing {
-		about := func(a alerts.RuleAlert) bool { return maps.Equal(a.Labels, w.Labels) }
-		if i := slices.IndexFunc(got, about); i >= 0 {
+		sameLabels := func(a observed) bool { return maps.Equal(a.labels, w.Labels) }
+		if i := slices.IndexFunc(got, sameLabels); i >= 0 {
 			diff = append(diff, "  "+text(w.Labels))
-			diff = append(diff, diffTexts(w.Annotations, got[i].Annotations)...)
+			diff = append(diff, diffTexts(w.Annotations, got[i].annotations)...)
 			got = slices.Delete(got, i, i+1)
 			continue
 		}
 		line := "- " + text(w.Labels)
-		if i := slices.IndexFunc(pending, about); i >= 0 {
-			line += fmt.Sprintf(", which is pending, for %s", model.Duration(ts.Sub(pending[i].Since)))
+		if i := slices.IndexFunc(pending, sameLabels); i >= 0 {
+			line += fmt.Sprintf(" has been pending for %s", model.Duration(ts.Sub(pending[i].activeAt)))
 		}
 		diff = append(diff, line)
 	}
-	slices.SortFunc(got, func(a, b alerts.RuleAlert) int { return cmp.Compare(text(a.Labels), text(b.Labels)) })
+	slices.SortFunc(got, func(a, b observed) int { return cmp.Compare(text(a.labels), text(b.labels)) })
 	for _, a := range got {
-		diff = append(diff, "+ "+text(a.Labels))
-		diff = append(diff, diffTexts(nil, a.Annotations)...)
+		diff = append(diff, "+ "+text(a.labels))
+		diff = append(diff, diffTexts(nil, a.annotations)...)
 	}
 	return diff
 }
 
-// diffTexts are the annotations that differ, by name.
+// diffTexts returns the differences between annotations, sorted by name.
 func diffTexts(want, got map[string]string) (diff []string) {
 	all := maps.Clone(got)
 	maps.Copy(all, want)
 	for _, k := range slices.Sorted(maps.Keys(all)) {
 		w, wanted := want[k]
-		g, there := got[k]
-		if wanted && there && w == g {
+		g, found := got[k]
+		if wanted && found && w == g {
 			continue
 		}
 		if wanted {
 			diff = append(diff, fmt.Sprintf("-   %s: %q", k, w))
 		}
-		if there {
+		if found {
 			diff = append(diff, fmt.Sprintf("+   %s: %q", k, g))
 		}
 	}
@@ -94,25 +105,25 @@ type sample struct {
 
 func (s sample) String() string { return s.labels + " " + strconv.FormatFloat(s.value, 'g', -1, 64) }
 
-// diffExpr is how the result of an expression differs from what want says. Nil: not at all.
+// diffExpr returns the differences between the expected and the actual result of an expression; nil if there are none.
 func (s *store) diffExpr(ctx context.Context, want *exprTest, fuzzy bool) (diff []string, err error) {
-	vec, err := s.query(ctx, want.Expr, s.start.Add(time.Duration(want.EvalTime)))
+	vec, err := s.Query(ctx, want.Expr, s.start.Add(time.Duration(want.EvalTime)))
 	if err != nil {
 		return nil, err
 	}
 	var got []sample
 	for _, v := range vec {
 		if v.H != nil {
-			return nil, errors.New("the result has histograms; llmtap counts none")
+			return nil, errors.New("the result has histograms, which llmtap does not support")
 		}
 		got = append(got, sample{v.Metric.String(), v.F})
 	}
 	slices.SortFunc(got, func(a, b sample) int { return cmp.Compare(a.labels, b.labels) })
 	for _, w := range want.ExpSamples {
 		if w.Histogram != "" {
-			return nil, errors.New("histogram: llmtap counts none")
+			return nil, errors.New("histogram: not supported")
 		}
-		lset, err := newParser().ParseMetric(w.Labels)
+		lset, err := promql.ParseMetric(w.Labels)
 		if err != nil {
 			return nil, fmt.Errorf("labels %q: %w", w.Labels, err)
 		}
@@ -130,7 +141,7 @@ func (s *store) diffExpr(ctx context.Context, want *exprTest, fuzzy bool) (diff 
 	return diff, nil
 }
 
-// equal compares as promtool does: fuzzy takes the next float for the same.
+// equal compares as promtool does: with fuzzy, adjacent floats are equal.
 func equal(a, b float64, fuzzy bool) bool {
 	return a == b || fuzzy && (math.Nextafter(a, math.Inf(-1)) == b || math.Nextafter(a, math.Inf(1)) == b)
 }

@@ -1,17 +1,17 @@
 // Package ruletest runs unit tests of alert rules: files in the format of promtool test rules, against the rules as an
-// alerts.Engine evaluates them. Series are given, time is simulated, and what fires is compared with what should.
+// alerts.Engine evaluates them, over given series and simulated time.
 //
-//	unit test file ─parse─> series ──> tsdb head ──> alerts.RuleSet, at each evaluation_interval ──> compare ──> Failure
-//	               └──────> expectations ─────────────────────────────────────────────────────────────┘
+//	unit test file ─┬─ series ────────> tsdb.DB ─> rules, at each evaluation_interval ─> compare ─> Failure
+//	                └─ expected alerts and samples ────────────────────────────────────────┘
 //
 // # Where it is stricter than promtool
 //
-// Rules are only those that llmtap evaluates: no recording rules, and no metric that it does not count. What promtool lets
-// pass, though it tests nothing, is a mistake here: a rule_files pattern that matches no file, an alertname that no rule
-// has, a series given twice.
+// Rules are limited to those that llmtap evaluates: no recording rules and no unknown metrics. Three errors that promtool
+// ignores although they test nothing are failures here: a rule_files pattern that matches no file, an alertname that no
+// rule has, a duplicate series.
 //
 // # Why not Prometheus's own runner
 //
-// It is package main, and what it is made of, packages rules and promqltest, drags Alertmanager's API models and a test
-// library into the binary. Verdicts are compared with its own in the tests of this package.
+// It is package main, and its packages rules and promqltest would add Alertmanager's API models and a test library to the
+// binary. The tests of package rules compare the verdicts of both.
 package ruletest

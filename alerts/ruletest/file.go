@@ -17,22 +17,24 @@ import (
 	"github.com/goccy/go-yaml/ast"
 	yamlparser "github.com/goccy/go-yaml/parser"
 	"github.com/prometheus/common/model"
+
+	"github.com/llmtap/llmtap/alerts/rules"
 )
 
-// A file is a unit test file, its keys as promtool has them.
+// A file is a unit test file, with the keys of promtool.
 type file struct {
 	RuleFiles          []string       `yaml:"rule_files"`
 	EvaluationInterval model.Duration `yaml:"evaluation_interval"`
-	// GroupEvalOrder changes nothing: no rule of llmtap can ask for what another one made.
+	// GroupEvalOrder has no effect: without recording rules, no rule depends on another.
 	GroupEvalOrder []string `yaml:"group_eval_order"`
 	Tests          []group  `yaml:"tests"`
 	FuzzyCompare   bool     `yaml:"fuzzy_compare"`
 
 	name string
-	tree *ast.File // nil when lines are not known
+	tree *ast.File // nil if lines are unknown
 }
 
-// A group is some series and what is expected of them.
+// A group is one test: series and expectations.
 type group struct {
 	Name           string            `yaml:"name"`
 	Interval       model.Duration    `yaml:"interval"`
@@ -75,11 +77,11 @@ type expSample struct {
 const (
 	// defaultInterval is promtool's.
 	defaultInterval = model.Duration(time.Minute)
-	// maxValues bounds a series: a slip of the keyboard must not take all memory.
+	// maxValues bounds a series, so that a typing error cannot exhaust memory.
 	maxValues = 1_000_000
 )
 
-// readFile reads name; what is wrong in it comes as failures.
+// readFile parses and validates a file.
 func readFile(name string) (*file, []Failure) {
 	text, err := os.ReadFile(name)
 	if err != nil {
@@ -94,12 +96,12 @@ func readFile(name string) (*file, []Failure) {
 	}
 	f.name = name
 	if f.tree, err = yamlparser.ParseBytes(text, 0); err != nil {
-		f.tree = nil // only lines are missing
+		f.tree = nil // only the lines are missing
 	}
 	return f, f.check()
 }
 
-// yamlFailure is an error of the YAML library with its line.
+// yamlFailure adds the line to an error of the YAML library.
 func yamlFailure(name string, err error) Failure {
 	if ye, ok := errors.AsType[yaml.Error](err); ok && ye.GetToken() != nil {
 		return Failure{File: name, Line: ye.GetToken().Position.Line, Text: ye.GetMessage()}
@@ -107,7 +109,7 @@ func yamlFailure(name string, err error) Failure {
 	return Failure{File: name, Text: err.Error()}
 }
 
-// check completes f and reports its mistakes.
+// check sets defaults and validates f.
 func (f *file) check() (failures []Failure) {
 	fail := func(path, format string, args ...any) {
 		failures = append(failures, Failure{File: f.name, Line: f.line(path), Text: fmt.Sprintf(format, args...)})
@@ -117,7 +119,7 @@ func (f *file) check() (failures []Failure) {
 	}
 	for i, g := range f.GroupEvalOrder {
 		if slices.Contains(f.GroupEvalOrder[:i], g) {
-			fail(fmt.Sprintf("$.group_eval_order[%d]", i), "group %s stands twice in group_eval_order", g)
+			fail(fmt.Sprintf("$.group_eval_order[%d]", i), "duplicate group %s in group_eval_order", g)
 		}
 	}
 	var files []string
@@ -127,13 +129,13 @@ func (f *file) check() (failures []Failure) {
 		}
 		found, err := filepath.Glob(pattern)
 		if err != nil || len(found) == 0 {
-			fail(fmt.Sprintf("$.rule_files[%d]", i), "no rule file is %s", f.RuleFiles[i])
+			fail(fmt.Sprintf("$.rule_files[%d]", i), "no rule file matches %s", f.RuleFiles[i])
 		}
 		files = append(files, found...)
 	}
 	f.RuleFiles = files
 	if len(f.Tests) == 0 {
-		fail("$", "there are no tests in it")
+		fail("$", "the file has no tests")
 	}
 	for i := range f.Tests {
 		g := &f.Tests[i]
@@ -153,7 +155,7 @@ func (f *file) check() (failures []Failure) {
 		}
 		for j := range g.AlertTests {
 			if g.AlertTests[j].Alertname == "" {
-				fail(fmt.Sprintf("$.tests[%d].alert_rule_test[%d]", i, j), "the alertname is missing")
+				fail(fmt.Sprintf("$.tests[%d].alert_rule_test[%d]", i, j), "alertname is missing")
 			}
 		}
 	}
@@ -162,7 +164,7 @@ func (f *file) check() (failures []Failure) {
 
 var repeats = regexp.MustCompile(`x(\d+)`)
 
-// tooLong refuses values that their parser would make too many of.
+// tooLong rejects a series whose values would expand to too many.
 func tooLong(values string) error {
 	n := uint64(0)
 	for _, m := range repeats.FindAllStringSubmatch(values, -1) {
@@ -174,7 +176,7 @@ func tooLong(values string) error {
 	return nil
 }
 
-// start is when the first value of each series is.
+// start returns the time of the first value of each series.
 func (g *group) start() (time.Time, error) {
 	if g.StartTimestamp == "" {
 		return time.Unix(0, 0).UTC(), nil
@@ -184,12 +186,12 @@ func (g *group) start() (time.Time, error) {
 	}
 	t, err := time.Parse(time.RFC3339Nano, g.StartTimestamp)
 	if err != nil {
-		return t, fmt.Errorf("start_timestamp: %q is neither a time of RFC 3339 nor Unix seconds", g.StartTimestamp)
+		return t, fmt.Errorf("start_timestamp: %q is neither RFC 3339 nor Unix seconds", g.StartTimestamp)
 	}
 	return t.UTC(), nil
 }
 
-// end is the last time that anything is expected at, from the start.
+// end returns the last time with an expectation, relative to the start.
 func (g *group) end() (last time.Duration) {
 	for _, a := range g.AlertTests {
 		last = max(last, time.Duration(a.EvalTime))
@@ -200,32 +202,19 @@ func (g *group) end() (last time.Duration) {
 	return last
 }
 
-// line is where path begins, 0 when that cannot be told.
-func (f *file) line(path string) int {
-	p, err := yaml.PathString(path)
-	if f.tree == nil || err != nil {
-		return 0
-	}
-	node, err := p.FilterFile(f.tree)
-	if err != nil || node == nil {
-		return 0
-	}
-	if m, ok := node.(*ast.MappingNode); ok && len(m.Values) > 0 {
-		node = m.Values[0].Key // a mapping's own token is the colon of its first key
-	}
-	return node.GetToken().Position.Line
-}
+// line returns the line where the value at path begins, 0 if unknown.
+func (f *file) line(path string) int { return rules.Line(f.tree, path) }
 
-// A Failure is an expectation that does not hold, or a mistake in a file.
+// A Failure is an expectation that was not met, or an error in a file.
 type Failure struct {
 	File string   `json:"file"`
-	Line int      `json:"line,omitempty"` // 0: not known, or Text has it
-	Test string   `json:"test,omitempty"` // its name
+	Line int      `json:"line,omitempty"` // 0 if unknown, or if Text contains it
+	Test string   `json:"test,omitempty"` // name
 	Text string   `json:"text"`
-	Diff []string `json:"diff,omitempty"` // lines that begin with "-" are expected only, with "+" found only
+	Diff []string `json:"diff,omitempty"` // "-" marks expected lines, "+" actual ones
 }
 
-// String is a line with the place, then the diff.
+// String returns a line with the position, then the diff.
 func (f Failure) String() string {
 	var b strings.Builder
 	b.WriteString(f.File)

@@ -16,10 +16,10 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// run tests files of testdata and returns what failed, as a user sees it.
+// run runs test files and returns the failures as a user sees them.
 func run(t *testing.T, files ...string) (*Report, string) {
 	t.Helper()
-	r, err := Run(t.Context(), alerts.Default(), files)
+	r, err := Run(t.Context(), alerts.Default().Rules(), files)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -41,7 +41,7 @@ const failing = `testdata/failing_test.yaml:10: wrong labels and annotations: He
     {service="shop", severity="warning"}
   -   summary: "many calls of shop failed in "
   +   summary: "20 calls of shop failed in "
-  - {service="auth", severity="warning"}, which is pending, for 30s
+  - {service="auth", severity="warning"} has been pending for 30s
 testdata/failing_test.yaml:16: wrong labels and annotations: StoreAway at 3m
   - {severity="critical", team="agents"}
   + {severity="warning", team="agents"}
@@ -65,7 +65,7 @@ func TestFailures(t *testing.T) {
 	}
 }
 
-func TestMistakes(t *testing.T) {
+func TestInvalidFiles(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
 		t.Helper()
@@ -79,7 +79,7 @@ func TestMistakes(t *testing.T) {
 	write("twice.yaml", "groups:\n- name: g\n  rules:\n  - {alert: A, expr: 'llmtap_store_up == 0', labels: {partition: ''}}\n")
 	write("record.yaml", "groups:\n- name: g\n  rules:\n  - {record: a:b, expr: llmtap_store_up}\n")
 	write("foreign.yaml", "groups:\n- name: g\n  rules:\n  - {alert: A, expr: up == 0}\n")
-	// f wants one failure, which ends with want.
+	// f expects one failure.
 	f := func(text, want string) {
 		t.Helper()
 		r, got := run(t, write("test.yaml", text))
@@ -89,22 +89,22 @@ func TestMistakes(t *testing.T) {
 		}
 	}
 	const a = "rule_files: [a.yaml]\n"
-	f("", "test.yaml: there are no tests in it")
-	f(a+"tests: []\n", "test.yaml:1: there are no tests in it")
+	f("", "test.yaml: the file has no tests")
+	f(a+"tests: []\n", "test.yaml:1: the file has no tests")
 	f(a+"test:\n- {}\n", `test.yaml:2: unknown field "test"`)
 	f(a+"tests:\n- name: x\n  alert_rule_tests: []\n", `test.yaml:4: unknown field "alert_rule_tests"`)
 	f(a+"tests:\n- name: x\n  name: y\n", `test.yaml:4: mapping key "name" already defined at [3:3]`)
 	f(a+"tests: {\n", `test.yaml:2: could not find flow mapping end token '}'`)
 	f(a+"evaluation_interval: 5x\ntests: [{}]\n", `test.yaml: unknown unit "x" in duration "5x"`)
-	f("rule_files: [a.yaml, b*.yaml]\ntests: [{}]\n", "test.yaml:1: no rule file is b*.yaml")
-	f("group_eval_order: [g, h, g]\ntests: [{}]\n", "test.yaml:1: group g stands twice in group_eval_order")
-	f(a+"tests:\n- name: x\n  alert_rule_test:\n  - {eval_time: 1m}\n", "test.yaml:5: the alertname is missing")
-	f(a+"tests:\n- name: x\n  alert_rule_test:\n  - {eval_time: 1m, alertname: B}\n", "test.yaml:5: x: no rule of rule_files makes the alert B")
-	f(a+"tests:\n- start_timestamp: noon\n", `test.yaml:3: start_timestamp: "noon" is neither a time of RFC 3339 nor Unix seconds`)
+	f("rule_files: [a.yaml, b*.yaml]\ntests: [{}]\n", "test.yaml:1: no rule file matches b*.yaml")
+	f("group_eval_order: [g, h, g]\ntests: [{}]\n", "test.yaml:1: duplicate group g in group_eval_order")
+	f(a+"tests:\n- name: x\n  alert_rule_test:\n  - {eval_time: 1m}\n", "test.yaml:5: alertname is missing")
+	f(a+"tests:\n- name: x\n  alert_rule_test:\n  - {eval_time: 1m, alertname: B}\n", "test.yaml:5: x: no rule in rule_files has the alert name B")
+	f(a+"tests:\n- start_timestamp: noon\n", `test.yaml:3: start_timestamp: "noon" is neither RFC 3339 nor Unix seconds`)
 	f(a+"tests:\n- input_series:\n  - {series: x, values: '1x9 2+1x99999999'}\n", "test.yaml:4: a series has at most 1000000 values")
-	f(a+"tests:\n- input_series:\n  - {series: x, values: 1 b}\n", "test.yaml:3: unnamed#0: read series x: 1:5: parse error: unexpected identifier \"b\" in series values, expected number or \"stale\"")
-	f(a+"tests:\n- input_series:\n  - {series: x, values: 1}\n  - {series: 'x{}', values: 2}\n", "test.yaml:3: unnamed#0: series x{} is given twice")
-	f(a+"tests:\n- input_series:\n  - {series: x, values: '{{schema:1 sum:3 count:1}}'}\n", "test.yaml:3: unnamed#0: series x has histograms; llmtap counts none")
+	f(a+"tests:\n- input_series:\n  - {series: x, values: 1 b}\n", "test.yaml:3: unnamed#0: parse series x: 1:5: parse error: unexpected identifier \"b\" in series values, expected number or \"stale\"")
+	f(a+"tests:\n- input_series:\n  - {series: x, values: 1}\n  - {series: 'x{}', values: 2}\n", "test.yaml:3: unnamed#0: duplicate series x{}")
+	f(a+"tests:\n- input_series:\n  - {series: x, values: '{{schema:1 sum:3 count:1}}'}\n", "test.yaml:3: unnamed#0: series x has histograms, which llmtap does not support")
 	f("rule_files: [record.yaml]\ntests: [{}]\n", "record.yaml:4: a:b: recording rules are not supported; write the expression into the alert rule")
 	if _, got := run(t, write("test.yaml", "rule_files: [foreign.yaml]\ntests: [{}]\n")); !strings.Contains(got, `foreign.yaml:4: A: unknown metric "up"`) {
 		t.Error(got)
@@ -114,7 +114,7 @@ func TestMistakes(t *testing.T) {
 	f("tests:\n- promql_expr_test:\n  - {expr: '\"text\"', eval_time: 1m}\n", "test.yaml:3: unnamed#0: \"text\" at 1m\n  evaluate query: result is a string, not a vector")
 	f("tests:\n- promql_expr_test:\n  - {expr: '1', eval_time: 1m, exp_samples: [{labels: '{a', value: 1}]}\n",
 		"test.yaml:3: unnamed#0: 1 at 1m\n  labels \"{a\": 1:3: parse error: unexpected end of input inside braces")
-	f("tests:\n- promql_expr_test:\n  - {expr: '1', eval_time: 1m, exp_samples: [{histogram: '{{}}'}]}\n", "test.yaml:3: unnamed#0: 1 at 1m\n  histogram: llmtap counts none")
+	f("tests:\n- promql_expr_test:\n  - {expr: '1', eval_time: 1m, exp_samples: [{histogram: '{{}}'}]}\n", "test.yaml:3: unnamed#0: 1 at 1m\n  histogram: not supported")
 	if _, got := run(t, filepath.Join(dir, "absent.yaml")); got != filepath.Join(dir, "absent.yaml")+": no such file or directory" {
 		t.Error(got)
 	}
@@ -123,7 +123,7 @@ func TestMistakes(t *testing.T) {
 func TestCancelled(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	if _, err := Run(ctx, alerts.Default(), []string{"testdata/features_test.yaml"}); !errors.Is(err, context.Canceled) {
+	if _, err := Run(ctx, alerts.Default().Rules(), []string{"testdata/features_test.yaml"}); !errors.Is(err, context.Canceled) {
 		t.Errorf("error %v", err)
 	}
 }

@@ -2,6 +2,7 @@ package ruletest
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -9,25 +10,24 @@ import (
 
 	"github.com/prometheus/common/model"
 
-	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/rules"
 )
 
-// A Report is how the tests of some files ended.
+// A Report is the result of some files.
 type Report struct {
 	Files    int       `json:"files"`
 	Tests    int       `json:"tests"`
-	Failed   int       `json:"failed"` // tests that do not hold, and files that cannot be read
+	Failed   int       `json:"failed"` // failed tests and invalid files
 	Failures []Failure `json:"failures"`
 }
 
-// Run runs the tests of files, in order. Rules are read as an Engine of cfg reads them. It ends early with ctx, and then
-// returns its error.
-func Run(ctx context.Context, cfg alerts.Config, files []string) (*Report, error) {
+// Run runs the tests of files, in order, with the limits of source. If ctx ends, it returns its error.
+func Run(ctx context.Context, source rules.Source, files []string) (*Report, error) {
 	r := &Report{Files: len(files), Failures: []Failure{}}
 	for _, name := range files {
 		f, failures := readFile(name)
 		if len(failures) == 0 {
-			failures = f.checkRules(ctx, cfg)
+			failures = f.checkRules(ctx, source)
 		}
 		if len(failures) > 0 {
 			r.Failed++
@@ -35,7 +35,7 @@ func Run(ctx context.Context, cfg alerts.Config, files []string) (*Report, error
 			continue
 		}
 		for i := range f.Tests {
-			failures := f.test(ctx, cfg, i)
+			failures := f.test(ctx, source, i)
 			if err := ctx.Err(); err != nil {
 				return r, fmt.Errorf("test rules: %w", err)
 			}
@@ -49,28 +49,32 @@ func Run(ctx context.Context, cfg alerts.Config, files []string) (*Report, error
 	return r, nil
 }
 
-// checkRules reports the mistakes of the rules, and alerts that are expected of none.
-func (f *file) checkRules(ctx context.Context, cfg alerts.Config) (failures []Failure) {
-	rules, err := alerts.NewRuleSet(f.RuleFiles, cfg, alerts.External{})
+// load returns the rules of f for a test; it has none if it names no files.
+func (f *file) load(source rules.Source) ([]*rules.Rule, error) {
+	if len(f.RuleFiles) == 0 {
+		return nil, nil
+	}
+	source.Files = f.RuleFiles
+	return source.Load()
+}
+
+// checkRules reports the problems of the rules, and expected alerts that no rule has.
+func (f *file) checkRules(ctx context.Context, source rules.Source) (failures []Failure) {
+	list, err := f.load(source)
 	if err != nil {
-		if cfg.RuleFiles = f.RuleFiles; len(f.RuleFiles) > 0 {
-			_, problems := alerts.Lint(ctx, cfg)
-			for _, p := range problems {
-				failures = append(failures, Failure{File: p.File, Line: p.Line, Text: strings.TrimSpace(p.Text)})
-			}
-		}
-		if len(failures) == 0 {
-			failures = []Failure{{File: f.name, Text: err.Error()}}
+		source.Files = f.RuleFiles
+		_, problems := source.Lint(ctx)
+		for _, p := range problems {
+			failures = append(failures, Failure{File: p.File, Line: p.Line, Text: p.Text})
 		}
 		return failures
 	}
-	names := rules.Names()
 	for i := range f.Tests {
 		for j, a := range f.Tests[i].AlertTests {
-			if !slices.Contains(names, a.Alertname) {
+			if !slices.ContainsFunc(list, func(r *rules.Rule) bool { return r.Name == a.Alertname }) {
 				failures = append(failures, Failure{
 					File: f.name, Line: f.line(fmt.Sprintf("$.tests[%d].alert_rule_test[%d]", i, j)), Test: f.Tests[i].Name,
-					Text: fmt.Sprintf("no rule of rule_files makes the alert %s", a.Alertname),
+					Text: fmt.Sprintf("no rule in rule_files has the alert name %s", a.Alertname),
 				})
 			}
 		}
@@ -78,14 +82,15 @@ func (f *file) checkRules(ctx context.Context, cfg alerts.Config) (failures []Fa
 	return failures
 }
 
-// test runs the i-th test: the rules from its start to the last time that it expects anything at. What is expected between
-// two steps is compared with the earlier one.
-func (f *file) test(ctx context.Context, cfg alerts.Config, i int) (failures []Failure) {
+// test runs the i-th test from its start to the last time with an expectation. An expectation between two steps is compared
+// with the earlier one.
+func (f *file) test(ctx context.Context, source rules.Source, i int) (failures []Failure) {
 	g := &f.Tests[i]
 	fail := func(path, text string, diff []string) {
 		failures = append(failures, Failure{File: f.name, Line: f.line(fmt.Sprintf("$.tests[%d]%s", i, path)), Test: g.Name, Text: text, Diff: diff})
 	}
-	rules, err := alerts.NewRuleSet(f.RuleFiles, cfg, alerts.External{Labels: g.ExternalLabels, URL: g.ExternalURL})
+	source.External = rules.External{Labels: g.ExternalLabels, URL: g.ExternalURL}
+	list, err := f.load(source)
 	if err != nil {
 		fail("", err.Error(), nil)
 		return failures
@@ -97,20 +102,13 @@ func (f *file) test(ctx context.Context, cfg alerts.Config, i int) (failures []F
 		return failures
 	}
 	defer func() {
-		if err := s.close(); err != nil {
+		if err := s.Close(); err != nil {
 			fail("", err.Error(), nil)
 		}
 	}()
 	for at := time.Duration(0); at <= g.end(); at += step {
 		ts := s.start.Add(at)
-		err := s.load(ctx, ts)
-		if err == nil {
-			err = rules.Eval(ctx, ts, s.query)
-		}
-		if err == nil {
-			err = s.keepStates(ctx, ts, rules.Active())
-		}
-		if err != nil {
+		if err := s.evaluate(ctx, ts, list); err != nil {
 			fail("", fmt.Sprintf("at %s: %v", model.Duration(at), err), nil)
 			return failures
 		}
@@ -119,7 +117,7 @@ func (f *file) test(ctx context.Context, cfg alerts.Config, i int) (failures []F
 			if d := time.Duration(want.EvalTime); d < at || d >= at+step {
 				continue
 			}
-			if diff := diffAlerts(want, rules.Active(), ts); len(diff) > 0 {
+			if diff := diffAlerts(want, active(list), ts); len(diff) > 0 {
 				fail(fmt.Sprintf(".alert_rule_test[%d]", j), fmt.Sprintf("%s at %s", want.Alertname, want.EvalTime), diff)
 			}
 		}
@@ -135,4 +133,19 @@ func (f *file) test(ctx context.Context, cfg alerts.Config, i int) (failures []F
 		}
 	}
 	return failures
+}
+
+// evaluate runs one step: series, rules, states.
+func (s *store) evaluate(ctx context.Context, ts time.Time, list []*rules.Rule) error {
+	if err := s.load(ctx, ts); err != nil {
+		return err
+	}
+	var errs []error
+	for _, r := range list {
+		errs = append(errs, r.Eval(ctx, ts, s.Query))
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	return s.appendStates(ctx, ts, list)
 }

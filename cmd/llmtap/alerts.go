@@ -7,7 +7,6 @@ import (
 	"io"
 	"strings"
 
-	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
@@ -45,7 +44,7 @@ func runAlertsCheck(ctx context.Context, c *command.Call) error {
 	if len(c.Args) > 0 {
 		cfg.RuleFiles = c.Args
 	}
-	rules, problems := alerts.Lint(ctx, cfg)
+	rules, problems := cfg.Rules().Lint(ctx)
 	var b strings.Builder
 	for _, p := range problems {
 		fmt.Fprintln(&b, p)

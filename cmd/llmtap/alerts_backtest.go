@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
@@ -142,24 +143,29 @@ func runAlertsBacktest(ctx context.Context, c *command.Call) error {
 
 // cover notes which rules are tested, and why others are not.
 func (r *backtestReport) cover(cfg alerts.Config) error {
-	rules, health, err := alerts.Rules(cfg)
+	list, err := cfg.Rules().Load()
 	if err != nil {
 		return err
 	}
-	for _, rule := range health {
-		r.NotTested[rule.Rule] = "it is about llmtap itself, of which nothing is stored"
+	for _, rule := range list {
+		if rule.Health {
+			r.NotTested[rule.Name] = "it is about llmtap itself, of which nothing is stored"
+		}
 	}
-	for _, rule := range rules {
-		for _, m := range rule.Metrics {
+	for _, rule := range list {
+		if rule.Health {
+			continue
+		}
+		for _, m := range rule.Metrics() {
 			switch {
 			case slices.Contains(backtest.NotStored, m):
-				r.NotTested[rule.Rule] = "of " + m + " nothing is stored"
-			case m == alerts.MetricExpected && len(cfg.Services) == 0:
-				r.NotTested[rule.Rule] = "the configuration names no services that it is for"
+				r.NotTested[rule.Name] = "of " + m + " nothing is stored"
+			case m == rules.MetricExpected && len(cfg.Services) == 0:
+				r.NotTested[rule.Name] = "the configuration names no services that it is for"
 			}
 		}
-		if r.NotTested[rule.Rule] == "" && !slices.Contains(r.NeverFired, rule.Rule) {
-			r.NeverFired = append(r.NeverFired, rule.Rule)
+		if r.NotTested[rule.Name] == "" && !slices.Contains(r.NeverFired, rule.Name) {
+			r.NeverFired = append(r.NeverFired, rule.Name)
 		}
 	}
 	return nil

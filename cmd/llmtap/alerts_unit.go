@@ -54,7 +54,7 @@ func runAlertsTest(ctx context.Context, c *command.Call) error {
 	if err != nil {
 		return err
 	}
-	r, err := ruletest.Run(ctx, s.Alerts, c.Args)
+	r, err := ruletest.Run(ctx, s.Alerts.Rules(), c.Args)
 	if err != nil {
 		return err
 	}

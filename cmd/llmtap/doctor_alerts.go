@@ -19,7 +19,7 @@ func (d *doctor) checkRules(ctx context.Context) {
 	if len(cfg.RuleFiles) == 0 {
 		return // the shipped ones are right
 	}
-	rules, problems := alerts.Lint(ctx, cfg)
+	rules, problems := cfg.Rules().Lint(ctx)
 	switch {
 	case len(problems) > 0 && d.runs:
 		d.fail("rules", "see llmtap alerts check; until they are right the running process keeps the rules that it had, and no other starts",

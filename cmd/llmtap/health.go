@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
@@ -79,8 +80,8 @@ func (h *health) observe(ctx context.Context) []alerts.Gauge {
 	g.Wait()
 	h.answered(up == nil)
 	counts := []alerts.Gauge{
-		{Metric: alerts.MetricStoreUp, Value: number(up == nil)},
-		{Metric: alerts.MetricObserved, Value: number(h.seen == nil)},
+		{Metric: rules.MetricStoreUp, Value: number(up == nil)},
+		{Metric: rules.MetricObserved, Value: number(h.seen == nil)},
 	}
 	if h.seen != nil {
 		return counts
@@ -92,14 +93,14 @@ func (h *health) observe(ctx context.Context) []alerts.Gauge {
 		add := func(metric string, value float64) {
 			counts = append(counts, alerts.Gauge{Metric: metric, Labels: map[string]string{"partition": strconv.Itoa(i)}, Value: value})
 		}
-		add(alerts.MetricTallyAge, seconds(now.Sub(h.newest(i))))
-		add(alerts.MetricUnread, float64(p.Lost))
+		add(rules.MetricTallyAge, seconds(now.Sub(h.newest(i))))
+		add(rules.MetricUnread, float64(p.Lost))
 		age := time.Duration(0)
 		if p.Pending > 0 {
 			age = now.Sub(p.OldestPending)
 		}
-		add(alerts.MetricBacklogAge, seconds(age))
-		add(alerts.MetricBacklogRatio, backlogRatio(st, p, age))
+		add(rules.MetricBacklogAge, seconds(age))
+		add(rules.MetricBacklogRatio, backlogRatio(st, p, age))
 	}
 	return counts
 }

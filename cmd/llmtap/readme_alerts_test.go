@@ -71,7 +71,7 @@ func TestReadmeAlerts(t *testing.T) {
 	if !ok || !end {
 		t.Fatal("the help shows no file")
 	}
-	r, err := ruletest.Run(t.Context(), alerts.Default(), []string{write("my-rules.test.yaml", strings.ReplaceAll("  rule_files:"+unit, "\n  ", "\n")[2:]+"\n")})
+	r, err := ruletest.Run(t.Context(), alerts.Default().Rules(), []string{write("my-rules.test.yaml", strings.ReplaceAll("  rule_files:"+unit, "\n  ", "\n")[2:]+"\n")})
 	if err != nil || r.Failed > 0 || r.Tests != 1 {
 		t.Errorf("%v %+v", err, r)
 	}

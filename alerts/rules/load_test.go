@@ -1,14 +1,24 @@
-package alerts
+package rules_test
 
 import (
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/rules"
 )
 
-func TestCheck(t *testing.T) {
-	if err := Check(nil); err != nil {
+// source returns the limits of the default configuration for files.
+func source(files ...string) rules.Source {
+	s := alerts.Default().Rules()
+	s.Files = files
+	return s
+}
+
+func TestLoad(t *testing.T) {
+	if _, err := source().Load(); err != nil {
 		t.Errorf("shipped rules: %v", err)
 	}
 	f := func(rule, want string) {
@@ -17,7 +27,7 @@ func TestCheck(t *testing.T) {
 		if err := os.WriteFile(file, []byte("groups:\n- name: g\n"+rule), 0o644); err != nil {
 			t.Fatal(err)
 		}
-		err := Check([]string{file})
+		_, err := source(file).Load()
 		switch {
 		case want == "" && err != nil:
 			t.Errorf("%s: %v", rule, err)
@@ -29,23 +39,23 @@ func TestCheck(t *testing.T) {
 	f(rule("alert: A\nexpr: sum(llmtap_calls_total) > 1"), "")
 	f(rule("alert: Watchdog\nexpr: vector(1)"), "")
 	f(rule("alert: A\nexpr: llmtap_retries_total offset 1h > 3\nannotations: {llmtap_window: 1h}"), "")
-	// what Prometheus refuses
+	// rejected by Prometheus
 	f(rule("alert: A\nexpr: sum(llmtap_calls_total"), "unclosed left parenthesis")
 	f(rule("alert: A\nexpr: llmtap_calls_total\nfro: 1m"), "field fro not found")
 	f(rule("alert: A\nexpr: llmtap_calls_total\nannotations: {summary: '{{ $labels.'}"), "summary")
-	// what no tally has
-	f(rule("alert: A\nexpr: up == 0"), `unknown metric "up"; there are llmtap_calls_total`)
+	// unknown metrics
+	f(rule("alert: A\nexpr: up == 0"), `unknown metric "up"; known metrics: llmtap_calls_total`)
 	f(rule(`alert: A
-expr: '{__name__=~"llmtap_.+"} > 1'`), "must be given, not matched")
-	// what the engine does not do
+expr: '{__name__=~"llmtap_.+"} > 1'`), "cannot be a pattern")
+	// features that llmtap does not support
 	f(rule("record: a\nexpr: llmtap_calls_total"), "recording rules are not supported")
-	f(rule("alert: A\nexpr: llmtap_calls_total[5m]"), "an alert needs a vector")
-	f(rule("alert: A\nexpr: llmtap_store_up == 0 and on () sum(llmtap_calls_total) > 1"), "it mixes llmtap's health")
+	f(rule("alert: A\nexpr: llmtap_calls_total[5m]"), "an alert requires a vector")
+	f(rule("alert: A\nexpr: llmtap_store_up == 0 and on () sum(llmtap_calls_total) > 1"), "mixes llmtap's current health")
 	f("  interval: 7s\n"+rule("alert: A\nexpr: llmtap_calls_total"), "not a multiple of 5s")
 	f("  query_offset: 1m\n"+rule("alert: A\nexpr: llmtap_calls_total"), "query_offset is not supported")
 	f(rule("alert: A\nexpr: llmtap_calls_total\nannotations: {llmtap_window: 2h}"), "up to 1h0m0s")
 	f(rule("alert: A\nexpr: llmtap_calls_total\nannotations: {llmtap_window: soon}"), "annotation llmtap_window")
-	if err := Check([]string{"absent.yaml"}); err == nil || !strings.Contains(err.Error(), "absent.yaml") {
+	if _, err := source("absent.yaml").Load(); err == nil || !strings.Contains(err.Error(), "absent.yaml") {
 		t.Errorf("absent file: %v", err)
 	}
 }

@@ -1,4 +1,4 @@
-package alerts
+package rules
 
 import (
 	"fmt"
@@ -9,44 +9,16 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/promql/parser"
-
-	"github.com/llmtap/llmtap/analyzer"
 )
 
-var (
-	callLabels    = []string{"service", "service_version", "environment", "agent", "stage", "provider", "model"}
-	failedLabels  = slices.Concat(callLabels, []string{"status", "cause", "root_cause"})
-	findingLabels = slices.Concat(callLabels, []string{"rule", "severity", "root_cause"})
-	processLabels = []string{"service", "environment"}
-)
-
-// labelsOf are the labels that series of metric can have.
-func labelsOf(metric string) []string {
-	switch metric {
-	case analyzer.MetricFailed, analyzer.MetricNew:
-		return failedLabels
-	case analyzer.MetricFindings:
-		return findingLabels
-	case analyzer.MetricLost, analyzer.MetricDropped:
-		return processLabels
-	case MetricExpected:
-		return []string{"service"}
-	case MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread:
-		return []string{"partition"}
-	case MetricStoreUp, MetricObserved:
-		return nil
-	}
-	return callLabels
-}
-
-// labelLint follows labels through an expression and notes those that cannot be there.
+// labelLint infers the labels of an expression's result and reports labels that cannot exist.
 type labelLint struct{ errs []error }
 
 func (l *labelLint) fail(format string, args ...any) {
 	l.errs = append(l.errs, fmt.Errorf(format, args...))
 }
 
-// of returns the labels that e's result can have; nil is not known.
+// of returns the possible labels of e's result; nil if unknown.
 func (l *labelLint) of(e parser.Expr) map[string]bool {
 	switch e := e.(type) {
 	case *parser.VectorSelector:
@@ -84,7 +56,7 @@ func (l *labelLint) selector(e *parser.VectorSelector) map[string]bool {
 	has := labelsOf(e.Name)
 	for _, m := range e.LabelMatchers {
 		if m.Name != model.MetricNameLabel && !slices.Contains(has, m.Name) {
-			l.fail("%s has no label %s; it has %s", e.Name, m.Name, orNone(setOf(has)))
+			l.fail("%s has no label %s; its labels: %s", e.Name, m.Name, listed(setOf(has)))
 		}
 	}
 	return setOf(has)
@@ -95,13 +67,13 @@ func (l *labelLint) aggregate(e *parser.AggregateExpr) map[string]bool {
 	if e.Param != nil {
 		l.of(e.Param)
 	}
-	word := "by"
+	clause := "by"
 	if e.Without {
-		word = "without"
+		clause = "without"
 	}
-	l.known(in, e.Grouping, fmt.Sprintf("%s %s", e.Op, word))
+	l.require(in, e.Grouping, fmt.Sprintf("%s %s", e.Op, clause))
 	switch e.Op {
-	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO: // they choose series
+	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO: // they select series
 		return in
 	}
 	if !e.Without {
@@ -116,11 +88,11 @@ func (l *labelLint) aggregate(e *parser.AggregateExpr) map[string]bool {
 	return out
 }
 
-// known notes the names that are not in set.
-func (l *labelLint) known(set map[string]bool, names []string, where string) {
+// require reports the names that are not in set.
+func (l *labelLint) require(set map[string]bool, names []string, clause string) {
 	for _, n := range names {
 		if set != nil && !set[n] {
-			l.fail("%s (%s): there is no label %s; there is %s", where, strings.Join(names, ", "), n, orNone(set))
+			l.fail("%s (%s): no label %s; known labels: %s", clause, strings.Join(names, ", "), n, listed(set))
 		}
 	}
 }
@@ -139,14 +111,14 @@ func (l *labelLint) binary(e *parser.BinaryExpr) map[string]bool {
 	if m.On {
 		both := maps.Clone(left)
 		maps.Copy(both, right)
-		l.known(both, m.MatchingLabels, "on")
+		l.require(both, m.MatchingLabels, "on")
 	}
 	out := maps.Clone(left)
 	switch {
 	case e.Op == parser.LOR:
 		maps.Copy(out, right)
 	case e.Op == parser.LAND, e.Op == parser.LUNLESS:
-		// the left side's series
+		// the series of the left side
 	case m.Card == parser.CardManyToOne, m.Card == parser.CardOneToMany:
 		if m.Card == parser.CardOneToMany {
 			out = maps.Clone(right)
@@ -188,7 +160,7 @@ func (l *labelLint) call(e *parser.Call) map[string]bool {
 	return out
 }
 
-// equalities are the labels that absent takes from a selector.
+// equalities returns the labels that absent() takes from a selector.
 func equalities(e parser.Expr) map[string]bool {
 	out := map[string]bool{}
 	if m, ok := e.(*parser.MatrixSelector); ok {

@@ -1,0 +1,165 @@
+package rules
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/goccy/go-yaml"
+	"github.com/goccy/go-yaml/ast"
+	"github.com/prometheus/prometheus/model/labels"
+	"github.com/prometheus/prometheus/model/rulefmt"
+	"github.com/prometheus/prometheus/promql"
+)
+
+// A Problem is an error in a rule file.
+type Problem struct {
+	File string
+	Line int // 0 if unknown, or if Text begins with line and column
+	Text string
+}
+
+func (p Problem) Error() string {
+	switch {
+	case p.Line > 0:
+		return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
+	case position.MatchString(p.Text):
+		return p.File + ":" + p.Text
+	}
+	return p.File + ": " + p.Text
+}
+
+// Lint returns the number of valid rules and all problems: those of Load, labels that a metric does not have, and
+// templates that fail or use a label that the expression's result does not have.
+func (s Source) Lint(ctx context.Context) (valid int, problems []Problem) {
+	list, problems := s.read(func(r *Rule) error { return r.lint(ctx) })
+	return len(list), problems
+}
+
+var (
+	position = regexp.MustCompile(`^\d+:\d+: `)
+	yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
+)
+
+// rejected returns the problems in an error of Prometheus. It has line and column, or lines of YAML, or a rule.
+func rejected(file string, tree *ast.File, err error) (out []Problem) {
+	text := err.Error()
+	if position.MatchString(text) {
+		return []Problem{{File: file, Text: text}}
+	}
+	for _, m := range yamlLine.FindAllStringSubmatch(text, -1) {
+		if n, err := strconv.Atoi(m[1]); err == nil {
+			out = append(out, Problem{file, n, m[2]})
+		}
+	}
+	if out != nil {
+		return out
+	}
+	p := Problem{File: file, Text: text}
+	if re, ok := errors.AsType[*rulefmt.Error](err); ok {
+		for i := 0; ; i++ {
+			name := find(tree, fmt.Sprintf("$.groups[%d].name", i))
+			if name == nil {
+				break
+			}
+			if name.GetToken().Value == re.Group {
+				p.Line = Line(tree, fmt.Sprintf("$.groups[%d].rules[%d]", i, re.Rule-1))
+				break
+			}
+		}
+	}
+	return []Problem{p}
+}
+
+// Line returns the line where the value at a YAML path begins, 0 if unknown.
+func Line(tree *ast.File, path string) int {
+	node := find(tree, path)
+	if node == nil {
+		return 0
+	}
+	if m, ok := node.(*ast.MappingNode); ok && len(m.Values) > 0 {
+		node = m.Values[0].Key // a mapping's own token is the colon of its first key
+	}
+	return node.GetToken().Position.Line
+}
+
+func find(tree *ast.File, path string) ast.Node {
+	p, err := yaml.PathString(path)
+	if tree == nil || err != nil {
+		return nil
+	}
+	node, err := p.FilterFile(tree)
+	if err != nil {
+		return nil
+	}
+	return node
+}
+
+// lint checks the labels and templates of r.
+func (r *Rule) lint(ctx context.Context) error {
+	var l labelLint
+	expr, err := promqlParser.ParseExpr(r.expr)
+	if err != nil {
+		return fmt.Errorf("parse expression: %w", err)
+	}
+	result := l.of(expr)
+	errs := l.errs
+	for _, m := range []struct {
+		kind  string
+		texts map[string]string
+	}{{"label", r.labels}, {"annotation", r.annotations}} {
+		for _, name := range slices.Sorted(maps.Keys(m.texts)) {
+			text := m.texts[name]
+			for _, used := range usedLabels(text) {
+				if result != nil && !result[used] {
+					errs = append(errs, fmt.Errorf("%s %s uses the label %s, but the labels of the expression's result are: %s", m.kind, name, used, listed(result)))
+				}
+			}
+			if err := r.tryTemplate(ctx, text, result); err != nil {
+				errs = append(errs, fmt.Errorf("%s %s: %w", m.kind, name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
+}
+
+var labelUse = regexp.MustCompile(`(?:\$labels|\.Labels)\.([a-zA-Z_][a-zA-Z0-9_]*)|index\s+(?:\$labels|\.Labels)\s+"([^"]+)"`)
+
+// usedLabels returns the labels that a template uses.
+func usedLabels(text string) []string {
+	var out []string
+	if !strings.Contains(text, "{{") {
+		return nil
+	}
+	for _, m := range labelUse.FindAllStringSubmatch(text, -1) {
+		if name := m[1] + m[2]; !slices.Contains(out, name) {
+			out = append(out, name)
+		}
+	}
+	return out
+}
+
+// tryTemplate expands text for a sample that has the labels of set.
+func (r *Rule) tryTemplate(ctx context.Context, text string, set map[string]bool) error {
+	kv := map[string]string{}
+	for l := range set {
+		kv[l] = l
+	}
+	sample := promql.Sample{T: 1000, F: 0.5, Metric: labels.FromMap(kv)}
+	query := func(context.Context, string, time.Time) (promql.Vector, error) { return promql.Vector{sample}, nil }
+	_, err := r.expandTemplate(ctx, text, kv, sample, time.Unix(1, 0), query)
+	return err
+}
+
+func listed(set map[string]bool) string {
+	if len(set) == 0 {
+		return "none"
+	}
+	return strings.Join(slices.Sorted(maps.Keys(set)), ", ")
+}

@@ -1,0 +1,51 @@
+package rules
+
+import (
+	"slices"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+// Gauges that rules can query besides the counters of the tallies.
+const (
+	MetricExpected = "llmtap_expected_service" // 1 for each service of alerts.services, label service
+
+	// The others describe llmtap's own health. The first four are per partition of the stream, label partition.
+	MetricTallyAge     = "llmtap_tally_age_seconds"      // of the newest tally received
+	MetricBacklogAge   = "llmtap_backlog_age_seconds"    // of the oldest event not stored yet
+	MetricBacklogRatio = "llmtap_backlog_ratio"          // events not stored yet, 0 to 1 of the stream's limit of age or of bytes, whichever is closer
+	MetricUnread       = "llmtap_unread_events"          // events that left the stream before they were stored, including those of other partitions
+	MetricStoreUp      = "llmtap_store_up"               // 1 if the store answers, else 0
+	MetricObserved     = "llmtap_health_observations_ok" // 1 if NATS reported what the first four require, else 0
+)
+
+var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread, MetricStoreUp, MetricObserved}
+
+var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected}, healthMetrics)
+
+// Labels of the tallies' series. In evidence, other labels of an alert select nothing.
+var (
+	callLabels    = []string{"service", "stage", "environment", "service_version", "agent", "provider", "model"}
+	failedLabels  = slices.Concat(callLabels, []string{"status", "cause", "root_cause"})
+	findingLabels = slices.Concat(callLabels, []string{"rule", "severity", "root_cause"})
+	processLabels = []string{"service", "environment"}
+)
+
+// labelsOf returns the labels that series of metric can have.
+func labelsOf(metric string) []string {
+	switch metric {
+	case analyzer.MetricFailed, analyzer.MetricNew:
+		return failedLabels
+	case analyzer.MetricFindings:
+		return findingLabels
+	case analyzer.MetricLost, analyzer.MetricDropped:
+		return processLabels
+	case MetricExpected:
+		return []string{"service"}
+	case MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread:
+		return []string{"partition"}
+	case MetricStoreUp, MetricObserved:
+		return nil
+	}
+	return callLabels
+}
