@@ -1,15 +1,14 @@
-// Package ingest is the way of a message from a provider call to the analyzer's door. It holds no code of its own; each
-// folder is one step.
+// Package ingest carries events from a provider call to the analyzer. It contains no code; each folder is one step.
 //
-//	sdk/go, proxy, otlp …      an agent's call becomes two events, a request and a response
-//	        │  event           what an event is: subject, headers, body
+//	sdk/go, proxy, otlp …      capture a call as two events, a request and a response
+//	        │  event           the wire contract: subject, headers, body
 //	        v
-//	natsserver or your NATS    JetStream keeps the events, on disk, for a day
+//	natsserver or your NATS    JetStream stores the events on disk, for a day by default
 //	        │
 //	        v
-//	jetstream                  the streams, a publisher, and the reader that the analyzer pulls from
+//	jetstream                  streams, publisher, and the reader of the analyzer
 //
-// What comes in is whatever an agent sent and got, unjudged: a broken body is carried like any other. What goes out is
-// events in the order of the stream, each once, with a checkpoint that survives the death of any process. Nothing here
-// knows rules, causes or alerts, so a collector runs without analysis.
+// Events carry the bytes that an agent sent and received, unchanged and unjudged, even if a body is broken. The reader
+// returns them once, in stream order, with a checkpoint that survives the death of any process. Nothing here depends on
+// rules, causes or alerts, so a collector runs without analysis.
 package ingest

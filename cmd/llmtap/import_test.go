@@ -170,7 +170,7 @@ func importFiles(t *testing.T, up *upProcess, stdin io.Reader, files ...string) 
 	var stdout, stderr bytes.Buffer
 	args := append([]string{"import", "--nats-url", up.url(), "--data-dir", up.dir, "--format", "json"}, files...)
 	err := run(t.Context(), args, stdin, &stdout, &stderr, func(string) string { return "" })
-	if code := command.Report(err, &stderr); code != command.ExitBadInput || !strings.Contains(stderr.String(), "defects.jsonl:43: no JSON object") {
+	if code := command.Report(err, &stderr); code != command.ExitBadInput || !strings.Contains(stderr.String(), "defects.jsonl:43: not a JSON object") {
 		t.Fatalf("exit code %d\n%s\ncollector:\n%s", code, &stderr, &up.stderr)
 	}
 	var r importReport

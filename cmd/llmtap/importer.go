@@ -142,7 +142,7 @@ func (im *importer) publish(ctx context.Context, x *recorded.Exchange) error {
 		im.report.Bytes += int64(len(half.Body))
 	}
 	im.report.Exchanges++
-	if !x.Timed {
+	if !x.HasTime {
 		im.report.Untimed++
 	}
 	im.progress.show(&im.report, im.stored)

@@ -7,27 +7,27 @@ import (
 	"net"
 )
 
-// maxPayloadLimit is where nats-server itself begins to warn.
+// maxPayloadLimit is the payload limit above which nats-server logs a warning.
 const maxPayloadLimit = 8 << 20
 
-// Config says where the server keeps its streams and where it listens.
+// Config configures the storage and the listener of the server.
 type Config struct {
-	Dir        string `yaml:"-"`                        // of the streams; made when missing; one server at a time
-	Host       string `yaml:"host"`                     // loopback unless Token or TokenFile is set
+	Dir        string `yaml:"-"`                        // directory of the streams; created if missing; used by one server at a time
+	Host       string `yaml:"host"`                     // must be loopback unless Token or TokenFile is set
 	Port       int    `yaml:"port"`                     // -1: any free port
-	Token      string `yaml:"token" secret:"all"`       // clients must present it; empty: none needed
-	TokenFile  string `yaml:"token_file"`               // a file that holds the token; it replaces Token
-	MaxPayload int    `yaml:"max_payload" unit:"bytes"` // largest message in bytes, headers included
+	Token      string `yaml:"token" secret:"all"`       // required from clients, if set
+	TokenFile  string `yaml:"token_file"`               // file with the token; replaces Token
+	MaxPayload int    `yaml:"max_payload" unit:"bytes"` // maximum message size, including headers
 
 	Logger *slog.Logger `yaml:"-"` // nil: slog.Default()
 }
 
-// Default returns the configuration of a server for this machine only, without its directory.
+// Default returns the configuration of a server that listens on loopback, without Dir.
 func Default() Config {
 	return Config{Host: "127.0.0.1", Port: 4222, MaxPayload: maxPayloadLimit}
 }
 
-// Validate reports every setting that cannot work.
+// Validate returns an error that lists every invalid setting.
 func (c *Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {
@@ -35,12 +35,12 @@ func (c *Config) Validate() error {
 			errs = append(errs, fmt.Errorf(format, args...))
 		}
 	}
-	check(c.Dir != "", "dir: is empty; name the directory that keeps the streams")
-	check(c.Port == -1 || c.Port > 0 && c.Port <= 65535, "port: %d is not between 1 and 65535; -1 takes a free one", c.Port)
+	check(c.Dir != "", "dir: is empty; set it to the directory of the streams")
+	check(c.Port == -1 || c.Port > 0 && c.Port <= 65535, "port: %d is not between 1 and 65535 (or -1 for a free port)", c.Port)
 	check(c.MaxPayload >= 1<<20 && c.MaxPayload <= maxPayloadLimit, "max_payload: %d is not between 1 MiB and 8 MiB", c.MaxPayload)
 	check(c.Token == "" || c.TokenFile == "", "token, token_file: both are set; keep one")
 	check(loopback(c.Host) || c.Token != "" || c.TokenFile != "",
-		"host: %q is not loopback; set token or token_file, or everyone who reaches it can read every call", c.Host)
+		"host: %q is not loopback; set token or token_file, otherwise anyone who can connect can read every call", c.Host)
 	return errors.Join(errs...)
 }
 

@@ -1,19 +1,18 @@
-// Package natsserver runs a nats-server with JetStream inside the process, for one machine that has no NATS of its own.
-// What comes in is a directory; what goes out is a URL, and from there on nothing in llmtap knows whether the NATS it
-// talks to is this one or a cluster.
+// Package natsserver runs a nats-server with JetStream in this process, for a machine without a NATS of its own. Start
+// takes a directory and returns a server with a URL; clients cannot tell it from an external NATS.
 //
 //	Start(cfg) ──> lock cfg.Dir ──> listen on cfg.Host:cfg.Port ──> recover streams ──> ready: URL()
 //	Shutdown() ──> close clients ──> flush and close streams ──> unlock
 //
 // # Why a lock
 //
-// nats-server does not notice a second server on the same directory, and two of them destroy each other's files. Start
-// takes an advisory lock (flock) on a file in the directory; the kernel drops it when the process dies, so nothing is
-// left behind after a kill.
+// nats-server does not detect a second server on the same directory, and two servers destroy each other's files. Start
+// takes an advisory lock (flock) on a file in the directory; the kernel releases it when the process dies, so a killed
+// process leaves no stale lock.
 //
-// # What survives what
+// # Durability
 //
-// An acknowledged event survives the death of the process. It is on the disk itself up to two minutes later (JetStream's
-// default; a sync per message took publishing from 83,000 to 14,000 messages a second), so a power cut can lose the last
-// two minutes. Who cannot accept that runs three NATS servers and gives llmtap their URL.
+// An acknowledged event survives the death of the process. It is synced to disk within two minutes (JetStream's default;
+// a sync per message reduced publishing from 83,000 to 14,000 messages per second), so a power failure can lose the last
+// two minutes. If that is unacceptable, run three NATS servers and configure their URL.
 package natsserver

@@ -8,14 +8,14 @@ import (
 	"syscall"
 )
 
-// lockDir makes dir and takes its lock, which closing the file gives back.
+// lockDir creates dir and locks it. Closing the file releases the lock.
 func lockDir(dir string) (*os.File, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
-		return nil, fmt.Errorf("make the directory of the streams: %w", err)
+		return nil, fmt.Errorf("create the stream directory: %w", err)
 	}
 	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return nil, fmt.Errorf("open the lock of the streams: %w", err)
+		return nil, fmt.Errorf("open the lock file: %w", err)
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	if err == nil {

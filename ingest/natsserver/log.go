@@ -5,11 +5,11 @@ import (
 	"log/slog"
 )
 
-// logger passes the server's lines to slog, as an attribute: they are sentences with values in them. Its notices are a
-// page at every start, so they are debug lines here.
+// logger passes the server's log lines to slog, as an attribute because they contain values. Notices, a page at every
+// start, are logged at debug level.
 type logger struct {
 	log   *slog.Logger
-	fatal chan<- string // takes the first fatal line; the server goes on after it, useless
+	fatal chan<- string // receives the first fatal line, after which the server runs but is unusable
 }
 
 func (l *logger) Noticef(format string, v ...any) {
@@ -33,5 +33,5 @@ func (l *logger) Fatalf(format string, v ...any) {
 	case l.fatal <- msg:
 	default:
 	}
-	l.log.Error("nats-server gave up", "line", msg)
+	l.log.Error("nats-server failed", "line", msg)
 }

@@ -19,15 +19,15 @@ import (
 // startTimeout bounds the recovery of the streams; 10 GiB take seconds.
 const startTimeout = 2 * time.Minute
 
-// A Server is one running nats-server.
+// A Server is a running nats-server.
 type Server struct {
 	nats *server.Server
 	lock *os.File
 	stop sync.Once
 }
 
-// Start starts a server and waits until it takes clients; when ctx ends before, the server is stopped. It installs no
-// signal handlers: the caller calls Shutdown.
+// Start starts a server and waits until it accepts clients, or stops it when ctx ends. It installs no signal handlers:
+// callers must call Shutdown.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -48,13 +48,13 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 
 func start(ctx context.Context, cfg Config) (*server.Server, error) {
 	if cfg.Port > 0 {
-		// The server would only log that the port is taken.
+		// The server would only log that the port is in use.
 		l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", net.JoinHostPort(cfg.Host, strconv.Itoa(cfg.Port)))
 		if err != nil {
 			return nil, fmt.Errorf("listen for NATS clients: %w; choose another port", err)
 		}
 		if err := l.Close(); err != nil {
-			return nil, fmt.Errorf("give the port of NATS clients back: %w", err)
+			return nil, fmt.Errorf("release the NATS client port: %w", err)
 		}
 	}
 	token, err := secret.Read(cfg.Token, "token_file", cfg.TokenFile)
@@ -66,7 +66,7 @@ func start(ctx context.Context, cfg Config) (*server.Server, error) {
 		JetStream: true, StoreDir: cfg.Dir, NoSigs: true,
 	})
 	if err != nil {
-		return nil, fmt.Errorf("make nats-server: %w", err)
+		return nil, fmt.Errorf("create nats-server: %w", err)
 	}
 	fatal := make(chan string, 1)
 	n.SetLoggerV2(&logger{log: cfg.Logger.With("component", "nats-server"), fatal: fatal}, false, false, false)
@@ -98,10 +98,10 @@ func waitReady(ctx context.Context, n *server.Server, fatal <-chan string) error
 	return fmt.Errorf("not ready after %v", startTimeout)
 }
 
-// URL is where clients on this machine connect.
+// URL returns the URL for clients on this machine.
 func (s *Server) URL() string { return s.nats.ClientURL() }
 
-// Shutdown closes the clients, writes what is in memory and waits for the end. It may be called twice.
+// Shutdown closes the clients, flushes the streams and waits until the server has stopped. It is idempotent.
 func (s *Server) Shutdown() {
 	s.stop.Do(func() {
 		s.nats.Shutdown()

@@ -22,7 +22,7 @@ func config(t *testing.T) Config {
 	return cfg
 }
 
-func TestStartServesAndKeepsStreams(t *testing.T) {
+func TestStreamsSurviveRestart(t *testing.T) {
 	cfg := config(t)
 	for round := range 2 {
 		s, err := Start(t.Context(), cfg)
@@ -53,7 +53,7 @@ func TestStartServesAndKeepsStreams(t *testing.T) {
 	}
 }
 
-func TestStartRefusesTakenDirectory(t *testing.T) {
+func TestStartDirectoryInUse(t *testing.T) {
 	cfg := config(t)
 	s, err := Start(t.Context(), cfg)
 	if err != nil {
@@ -65,7 +65,7 @@ func TestStartRefusesTakenDirectory(t *testing.T) {
 	}
 }
 
-func TestStartRefusesTakenPort(t *testing.T) {
+func TestStartPortInUse(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		t.Fatal(err)
@@ -74,9 +74,9 @@ func TestStartRefusesTakenPort(t *testing.T) {
 	cfg := config(t)
 	cfg.Port = l.Addr().(*net.TCPAddr).Port
 	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "choose another port") {
-		t.Errorf("server on a taken port: %v", err)
+		t.Errorf("server on a used port: %v", err)
 	}
-	cfg.Port = -1 // the failed start gave its directory back
+	cfg.Port = -1 // the failed start released its directory
 	s, err := Start(t.Context(), cfg)
 	if err != nil {
 		t.Fatal(err)
@@ -84,17 +84,17 @@ func TestStartRefusesTakenPort(t *testing.T) {
 	s.Shutdown()
 }
 
-func TestStartRefusesUnusableDirectory(t *testing.T) {
+func TestStartInvalidDirectory(t *testing.T) {
 	cfg := config(t)
 	if err := os.WriteFile(cfg.Dir, nil, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "make the directory") {
-		t.Errorf("a file for a directory: %v", err)
+	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "create the stream directory") {
+		t.Errorf("file instead of a directory: %v", err)
 	}
 }
 
-func TestTokenIsNeeded(t *testing.T) {
+func TestToken(t *testing.T) {
 	cfg := config(t)
 	cfg.Token = "secret"
 	s, err := Start(t.Context(), cfg)
@@ -146,6 +146,6 @@ func TestStartIsQuiet(t *testing.T) {
 	}
 	s.Shutdown()
 	if out.Len() > 0 {
-		t.Errorf("a plain start and stop logs:\n%s", out.String())
+		t.Errorf("start and shutdown log:\n%s", out.String())
 	}
 }

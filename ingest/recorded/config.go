@@ -2,13 +2,13 @@ package recorded
 
 import "time"
 
-// Config says what the file itself does not.
+// Config provides what a file does not contain.
 type Config struct {
-	Name     string    // of the file, for messages
-	Service  string    // of records that do not say theirs
-	Day      time.Time // of records without a time; the time of day does not count; zero: 1970-01-01
-	Instance string    // of this import: new each time
-	MaxLine  int       // longest line or HAR entry, in bytes; 0: 64 MiB
+	Name     string    // name of the file, for messages
+	Service  string    // service of records without one
+	Day      time.Time // day of records without a time; the time of day is ignored; zero: 1970-01-01
+	Instance string    // id of this import, unique per import
+	MaxLine  int       // maximum length of a line or HAR entry in bytes; 0: 64 MiB
 }
 
 const (

@@ -1,25 +1,25 @@
-// Package recorded reads recorded LLM calls from files: JSON lines of exchanges and HAR, plain or gzip. What comes in is
-// a file, what goes out is the two events of each exchange, in the order of the file.
+// Package recorded reads recorded LLM calls from files: exchanges as JSON lines, and HAR, plain or gzip. It returns the
+// two events of each exchange, in the order of the file.
 //
 //	traffic.jsonl.gz ──┐                  ┌── request  ┐
 //	                   ├──> Reader.Next ──┤            ├──> jetstream.Publisher
 //	browser.har ───────┘         │        └── response ┘
-//	                             └── *RecordError: file, line, reason; reading goes on
+//	                             └── *RecordError: file, line, reason; reading continues
 //
-// A line is an object with the fields of Line. Bodies stay the bytes that stand in the line: request and response are
-// cut out of it, not decoded and encoded again, because the defect looked for is often in the spelling. A body that is
-// no JSON, such as a stream of server-sent events, stands in a string; one that is no text is base64.
+// A line is an object with the fields of Line. Bodies keep their bytes: request and response are sliced from the line
+// rather than decoded and encoded, because the defect is often in the spelling. A body that is not JSON, such as a stream
+// of server-sent events, is a string; a binary body is base64.
 //
-// # Why ids and times are functions of the line alone
+// # Why ids and times depend on the line alone
 //
-// Importing twice must change nothing: a row is replaced when its sort key is the same, and that holds the exchange's
-// id and the day it started. So the id is the UUIDv5 of the line without the space around it, and the time is the
-// record's own, else the Date that its answer's headers carry, else a fixed day: Config.Day, or 1970-01-01, plus a
-// microsecond per line to keep the order. The modification time of the file would be another in a copy of it, and the
-// time of the import another each time. It follows that two exchanges whose lines are equal byte for byte are one.
+// Importing a file twice must change nothing: a row replaces another with the same sort key, which contains the
+// exchange's id and start day. So the id is the UUIDv5 of the trimmed line, and the time is the record's own, else the
+// Date header of its response, else a fixed day: Config.Day, or 1970-01-01, plus a microsecond per line to keep the
+// order. The file's modification time would differ in a copy, and the time of the import on every run. Consequently two
+// exchanges whose lines are byte-identical are one.
 //
 // # What is not read
 //
-// The query of a URL, and headers other than the content type, the date and the provider's request id: they may hold
-// keys. A HAR holds all that a browser or a debugging proxy saw; only what looks like an LLM call is taken from it.
+// URL queries, and headers other than content type, date and the provider's request id: they may contain keys. A HAR
+// contains everything that a browser or debugging proxy captured; only LLM calls are read from it.
 package recorded

@@ -2,19 +2,19 @@ package recorded
 
 import "fmt"
 
-// A Reason says why a record is not imported.
+// A Reason is the cause of a RecordError.
 type Reason string
 
-// The reasons.
+// Reasons why a record is not imported.
 const (
-	NotJSON     Reason = "not_json"     // the line is no JSON object
-	NotExchange Reason = "not_exchange" // it is one, but no exchange: no request, or a field of a wrong type
-	BadBody     Reason = "bad_body"     // a body that is not encoded as the record says
-	TooLong     Reason = "too_long"     // over Config.MaxLine
-	NotLLM      Reason = "not_llm"      // an entry of a HAR that is another kind of call
+	NotJSON     Reason = "not_json"     // the line is not a JSON object
+	NotExchange Reason = "not_exchange" // the object is not an exchange: no request, or a field of the wrong type
+	BadBody     Reason = "bad_body"     // a body cannot be decoded from the stated encoding
+	TooLong     Reason = "too_long"     // the record exceeds Config.MaxLine
+	NotLLM      Reason = "not_llm"      // a HAR entry is not an LLM call
 )
 
-// A RecordError is one record that is not imported; the next one may be.
+// A RecordError reports a record that is not imported. Reading may continue.
 type RecordError struct {
 	Source string // file:line, or file:entry of a HAR
 	Reason Reason

@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// Whatever the file holds: reading ends, every exchange can be published and read back.
+// For any file, reading ends and every exchange can be encoded and decoded.
 func FuzzReader(f *testing.F) {
 	f.Add([]byte(line))
 	f.Add([]byte("\xef\xbb\xbf{\"request\":\"e30=\",\"request_encoding\":\"base64\"}\r\n\r\n[]\n{\"request\":{},\"status\":\"7\"}"))

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// A HAR is one object with one member.
+// harStart matches the start of a HAR, which is an object with the member "log".
 var harStart = regexp.MustCompile(`^\s*\{\s*"log"\s*:`)
 
 func isHAR(br *bufio.Reader) bool {
@@ -21,27 +21,27 @@ func isHAR(br *bufio.Reader) bool {
 	return harStart.Match(start)
 }
 
-// entries is the list log.entries of a HAR, read one by one.
+// entries reads the list log.entries of a HAR entry by entry.
 type entries struct {
 	dec   *json.Decoder
-	left  *allowance
+	in    *limitedReader
 	limit int
-	in    bool // dec stands in the list
+	begun bool // dec is in the list
 	raw   json.RawMessage
 }
 
 func newEntries(r io.Reader, limit int) *entries {
-	left := &allowance{r: r}
-	return &entries{dec: json.NewDecoder(left), left: left, limit: limit}
+	in := &limitedReader{r: r}
+	return &entries{dec: json.NewDecoder(in), in: in, limit: limit}
 }
 
-// allowance reads from r what it is allowed to, so that one value cannot fill the memory.
-type allowance struct {
+// limitedReader reads at most n bytes from r, so that one value cannot exhaust the memory.
+type limitedReader struct {
 	r io.Reader
 	n int
 }
 
-func (a *allowance) Read(p []byte) (int, error) {
+func (a *limitedReader) Read(p []byte) (int, error) {
 	if a.n <= 0 {
 		return 0, errors.New("one value of the HAR is too long")
 	}
@@ -51,68 +51,68 @@ func (a *allowance) Read(p []byte) (int, error) {
 }
 
 func (e *entries) next() ([]byte, error) {
-	e.left.n = e.limit
-	if !e.in {
-		if err := e.enter(); err != nil {
+	e.in.n = e.limit
+	if !e.begun {
+		if err := e.begin(); err != nil {
 			return nil, err
 		}
-		e.in = true
+		e.begun = true
 	}
 	if !e.dec.More() {
-		_, err := e.dec.Token() // the end of the list, or what is wrong
+		_, err := e.dec.Token() // the end of the list, or an error
 		if err == nil {
 			return nil, io.EOF
 		}
-		return nil, broken(err)
+		return nil, invalid(err)
 	}
 	if err := e.dec.Decode(&e.raw); err != nil {
-		return nil, broken(err)
+		return nil, invalid(err)
 	}
 	return e.raw, nil
 }
 
-// enter reads up to the first entry.
-func (e *entries) enter() error {
+// begin reads up to the first entry.
+func (e *entries) begin() error {
 	for range 3 { // { "log" {
 		if _, err := e.dec.Token(); err != nil {
-			return broken(err)
+			return invalid(err)
 		}
 	}
 	for e.dec.More() {
 		key, err := e.dec.Token()
 		if err != nil {
-			return broken(err)
+			return invalid(err)
 		}
 		if key == "entries" {
 			start, err := e.dec.Token()
 			if err != nil {
-				return broken(err)
+				return invalid(err)
 			}
 			if start != json.Delim('[') {
-				return errors.New("log.entries is no list")
+				return errors.New("log.entries is not a list")
 			}
 			return nil
 		}
-		e.left.n = e.limit
+		e.in.n = e.limit
 		if err := e.dec.Decode(&e.raw); err != nil { // pages, creator, …
-			return broken(err)
+			return invalid(err)
 		}
 	}
 	if _, err := e.dec.Token(); err != nil {
-		return broken(err)
+		return invalid(err)
 	}
 	return errors.New("the HAR has no log.entries")
 }
 
-// broken is an error that ends the file: also an end of the file before that of the HAR.
-func broken(err error) error {
+// invalid returns an error that ends the file. A premature end of the file is one too.
+func invalid(err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
 	}
-	return fmt.Errorf("the HAR is broken here: %w", err)
+	return fmt.Errorf("invalid HAR: %w", err)
 }
 
-// harEntry is the part of a HAR 1.2 entry that is used.
+// harEntry contains the members of a HAR 1.2 entry that are used.
 type harEntry struct {
 	Started  Text        `json:"startedDateTime"`
 	Time     float64     `json:"time"` // milliseconds
@@ -121,7 +121,7 @@ type harEntry struct {
 	Response harResponse `json:"response"`
 }
 
-// harTimings are the steps up to the first byte, in milliseconds; -1: does not apply.
+// harTimings contains the durations of the steps up to the first byte in milliseconds, or -1.
 type harTimings struct {
 	Blocked, DNS, Connect, Send, Wait float64
 }
@@ -136,13 +136,13 @@ type harResponse struct {
 	Status  int         `json:"status"`
 	Headers []harHeader `json:"headers"`
 	Content harBody     `json:"content"`
-	Error   string      `json:"_error"` // of Chrome
+	Error   string      `json:"_error"` // written by Chrome
 }
 
 type harBody struct {
 	MimeType string `json:"mimeType"`
 	Text     string `json:"text"`
-	Encoding string `json:"encoding"` // "" or base64; of postData only some exporters say it
+	Encoding string `json:"encoding"` // "" or base64; in postData only some exporters set it
 }
 
 type harHeader struct {
@@ -153,17 +153,17 @@ type harHeader struct {
 func parseEntry(raw []byte) (*record, Reason, error) {
 	var e harEntry
 	if err := json.Unmarshal(raw, &e); err != nil {
-		return nil, NotExchange, fmt.Errorf("no HAR entry: %w", err)
+		return nil, NotExchange, fmt.Errorf("not a HAR entry: %w", err)
 	}
 	if e.Response.Status < 0 || e.Response.Status > 999 {
-		return nil, NotExchange, fmt.Errorf("no HAR entry: status %d", e.Response.Status)
+		return nil, NotExchange, fmt.Errorf("not a HAR entry: status %d", e.Response.Status)
 	}
 	request, err := decode(e.Request.PostData.Text, e.Request.PostData.Encoding)
 	if err != nil {
 		return nil, BadBody, fmt.Errorf("request: %w", err)
 	}
 	if e.Request.Method != http.MethodPost || !isPrompt(e.Request.URL, request) {
-		return nil, NotLLM, fmt.Errorf("%.16s %.200s is no LLM call", e.Request.Method, cleanURL(e.Request.URL))
+		return nil, NotLLM, fmt.Errorf("%.16s %.200s is not an LLM call", e.Request.Method, cleanURL(e.Request.URL))
 	}
 	response, err := decode(e.Response.Content.Text, e.Response.Content.Encoding)
 	if err != nil {
@@ -185,8 +185,8 @@ func parseEntry(raw []byte) (*record, Reason, error) {
 	}, "", nil
 }
 
-// isPrompt reports whether a body is one of an LLM call, by the members that the known APIs have. A body that is broken
-// is known by its URL.
+// isPrompt reports whether body is a request of an LLM call, by the members of the known APIs. A malformed body is
+// recognized by its URL.
 func isPrompt(url string, body []byte) bool {
 	if strings.HasSuffix(strings.TrimRight(cleanURL(url), "/"), "/chat/completions") {
 		return true
@@ -198,7 +198,7 @@ func isPrompt(url string, body []byte) bool {
 		Model     json.RawMessage `json:"model"`
 		Messages  json.RawMessage `json:"messages"`
 		Contents  json.RawMessage `json:"contents"`  // Gemini
-		InputText json.RawMessage `json:"inputText"` // Bedrock's Titan
+		InputText json.RawMessage `json:"inputText"` // Titan on Bedrock
 	}
 	if json.Unmarshal(body, &m) != nil {
 		return false

@@ -14,34 +14,34 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// namespace is what exchange ids are made in. It never changes: ids must be those of an import years ago.
+// namespace is the UUID namespace of exchange ids. It must never change, because later imports must yield the same ids.
 var namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://github.com/llmtap/llmtap/ingest/recorded"))
 
-// An Exchange is one recorded call.
+// An Exchange is a recorded call.
 type Exchange struct {
-	ID                uuid.UUID // of the line
+	ID                uuid.UUID // derived from the line
 	Source            string    // file:line, or file:entry of a HAR
-	Timed             bool      // the record says when it was
+	HasTime           bool      // the record contains its time
 	Request, Response *event.Event
 }
 
-// A Reader reads the exchanges of one file. It holds one line at a time. It is not safe for concurrent use.
+// A Reader reads the exchanges of a file, one line at a time. It is not safe for concurrent use.
 type Reader struct {
 	cfg    Config
 	source source
 	har    bool
-	n      int // of the record
+	n      int // number of the current record
 }
 
-// A source yields the raw JSON values of a file. The bytes are valid until the next call. errTooLong is the fate of one
-// value, any other error of the rest of the file.
+// A source returns the raw JSON values of a file. The bytes are valid until the next call. errTooLong concerns one value,
+// any other error ends the file.
 type source interface {
 	next() (raw []byte, err error)
 }
 
 var errTooLong = errors.New("is too long")
 
-// NewReader returns a reader of r, whose format it looks at: gzip or not, JSON lines or HAR.
+// NewReader returns a reader of r and detects its format: gzip or plain, JSON lines or HAR.
 func NewReader(r io.Reader, cfg Config) (*Reader, error) {
 	if cfg.MaxLine <= 0 {
 		cfg.MaxLine = defaultMaxLine
@@ -55,7 +55,7 @@ func NewReader(r io.Reader, cfg Config) (*Reader, error) {
 		br = bufio.NewReaderSize(z, bufferSize)
 	}
 	if bom, _ := br.Peek(3); bytes.Equal(bom, []byte("\xef\xbb\xbf")) {
-		_, _ = br.Discard(3) // they are in the buffer
+		_, _ = br.Discard(3) // the bytes are buffered
 	}
 	if isHAR(br) {
 		return &Reader{cfg: cfg, har: true, source: newEntries(br, cfg.MaxLine)}, nil
@@ -63,8 +63,8 @@ func NewReader(r io.Reader, cfg Config) (*Reader, error) {
 	return &Reader{cfg: cfg, source: &lines{br: br, limit: cfg.MaxLine}}, nil
 }
 
-// Next returns the next exchange, or io.EOF at the end. A *RecordError is the fate of one record, and reading goes on;
-// any other error is that of the rest of the file.
+// Next returns the next exchange, or io.EOF. After a *RecordError, which concerns one record, reading may continue; any
+// other error ends the file.
 func (r *Reader) Next() (*Exchange, error) {
 	for {
 		r.n++
@@ -100,11 +100,11 @@ func (r *Reader) parse(raw []byte) (*record, Reason, error) {
 	return parseLine(raw)
 }
 
-// lines is JSON lines.
+// lines reads JSON lines.
 type lines struct {
 	br    *bufio.Reader
 	limit int
-	long  []byte // a line that is longer than br's buffer
+	long  []byte // holds a line longer than br's buffer
 }
 
 func (l *lines) next() ([]byte, error) {
@@ -113,7 +113,7 @@ func (l *lines) next() ([]byte, error) {
 		return line, atEnd(line, err)
 	}
 	if cap(l.long) > 4*bufferSize {
-		l.long = nil // one huge line must not stay in memory
+		l.long = nil // do not keep the memory of a huge line
 	}
 	l.long = l.long[:0]
 	tooLong := false
@@ -132,7 +132,7 @@ func (l *lines) next() ([]byte, error) {
 	return l.long, atEnd(l.long, err)
 }
 
-// atEnd is err, but a last line without a line feed is a line.
+// atEnd returns err, or nil for a last line without a line feed.
 func atEnd(line []byte, err error) error {
 	if errors.Is(err, io.EOF) && len(line) > 0 {
 		return nil

@@ -15,7 +15,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// read returns the exchanges of a file and what became of the rest, a line each.
+// read returns the exchanges of a file and its errors as text.
 func read(t testing.TB, file string, cfg Config) (all []*Exchange, bad []string) {
 	t.Helper()
 	cfg.Name, cfg.Instance = "f", "i"
@@ -73,19 +73,19 @@ func TestLine(t *testing.T) {
 	if diff := cmp.Diff([]*event.Event{&q, &s}, []*event.Event{x.Request, x.Response}); diff != "" {
 		t.Error(diff)
 	}
-	if x.Source != "f:1" || !x.Timed {
-		t.Errorf("%s, timed %v", x.Source, x.Timed)
+	if x.Source != "f:1" || !x.HasTime {
+		t.Errorf("%s, has time: %v", x.Source, x.HasTime)
 	}
 	for _, e := range []*event.Event{x.Request, x.Response} {
 		if h := e.Encode(); strings.Contains(strings.Join(flat(h), " "), "hidden") {
-			t.Errorf("a secret is in %v", h)
+			t.Errorf("secret in %v", h)
 		}
 		back, err := event.Decode(e.Subject(), e.Encode(), e.Body)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(e, back); diff != "" {
-			t.Errorf("over the wire:\n%s", diff)
+			t.Errorf("after encoding and decoding:\n%s", diff)
 		}
 	}
 }
@@ -118,7 +118,7 @@ func TestBodies(t *testing.T) {
 	f(`"response":"AAH/","response_encoding":"base64"`, "", "\x00\x01\xff")
 	f(`"response":"AAH/","response_encoding":"base64","resp_headers":{"content-type":"application/vnd.amazon.eventstream"}`,
 		"application/vnd.amazon.eventstream", "\x00\x01\xff")
-	f(`"response":"x","response_headers":[["content-type","text/x"]]`, "", "x") // of another form: left alone
+	f(`"response":"x","response_headers":[["content-type","text/x"]]`, "", "x") // another format: ignored
 
 	if got := string(one(t, `{"request":"--boundary\r\n"}`).Request.Body); got != "--boundary\r\n" {
 		t.Errorf("request %q", got)
@@ -128,7 +128,7 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-func TestNoAnswer(t *testing.T) {
+func TestNoResponse(t *testing.T) {
 	x := one(t, `{"request":{}}`)
 	if x.Response.Status != 0 || x.Response.Error == "" || x.Request.Method != "POST" || x.Request.Labels.Service != "s" {
 		t.Errorf("%+v", x.Response)
@@ -145,8 +145,8 @@ func TestTimes(t *testing.T) {
 	f := func(fields, want string, timed bool) {
 		t.Helper()
 		x := one(t, `{"request":{}`+fields+`}`)
-		if got := x.Request.Time.Format(time.RFC3339Nano); got != want || x.Timed != timed {
-			t.Errorf("%s: %s, timed %v", fields, got, x.Timed)
+		if got := x.Request.Time.Format(time.RFC3339Nano); got != want || x.HasTime != timed {
+			t.Errorf("%s: %s, has time: %v", fields, got, x.HasTime)
 		}
 	}
 	f(`,"time":"2026-10-01T08:00:00Z","recorded_at":"2025-01-01T00:00:00Z"`, "2026-10-01T08:00:00Z", true)
@@ -166,16 +166,16 @@ func TestTimes(t *testing.T) {
 
 	all, _ := read(t, "{\"request\":1}\n\n{\"request\":2}\n", Config{Day: time.Date(2026, 11, 20, 23, 59, 59, 0, time.UTC)})
 	if got := all[1].Request.Time.Format(time.RFC3339Nano); got != "2026-11-20T00:00:00.000003Z" {
-		t.Errorf("of a day: %s", got)
+		t.Errorf("with a day: %s", got)
 	}
 }
 
-// The same record is the same exchange at the same time wherever it stands.
+// A record has the same exchange id and time regardless of its file and line.
 func TestIDs(t *testing.T) {
 	const want = "5b9c90ce-298d-512d-ac84-e3cb43a35c25"
 	x := one(t, line)
 	if got := x.ID.String(); got != want {
-		t.Errorf("id %s: ids must be those of an import years ago", got)
+		t.Errorf("id %s, want %s: ids must never change", got, want)
 	}
 	var z bytes.Buffer
 	w := gzip.NewWriter(&z)
@@ -186,7 +186,7 @@ func TestIDs(t *testing.T) {
 		t.Errorf("%+v, %v", all, bad)
 	}
 	if one(t, strings.Replace(line, `"status":200`, `"status":201`, 1)).ID == x.ID {
-		t.Error("another line has the same id")
+		t.Error("different lines have the same id")
 	}
 }
 
@@ -206,18 +206,18 @@ func TestBadLines(t *testing.T) {
 		t.Error(diff)
 	}
 	want := []string{
-		`not_json f:2: no JSON object: unexpected end of JSON input`,
-		`not_json f:4: no JSON object: json: cannot unmarshal array into Go value of type recorded.Line`,
-		`not_exchange f:5: no exchange: it has no request`,
-		`not_exchange f:6: no exchange: it has no request`,
-		`not_exchange f:7: no exchange: it has no request`,
-		`not_exchange f:8: no exchange: status "1000" is no HTTP status`,
-		`not_exchange f:9: no exchange: status "{}" is no HTTP status`,
+		`not_json f:2: not a JSON object: unexpected end of JSON input`,
+		`not_json f:4: not a JSON object: json: cannot unmarshal array into Go value of type recorded.Line`,
+		`not_exchange f:5: not an exchange: no request`,
+		`not_exchange f:6: not an exchange: no request`,
+		`not_exchange f:7: not an exchange: no request`,
+		`not_exchange f:8: not an exchange: status "1000" is not an HTTP status`,
+		`not_exchange f:9: not an exchange: status "{}" is not an HTTP status`,
 		`bad_body f:10: request: decode base64: illegal base64 data at input byte 0`,
-		`bad_body f:11: response: encoding "brotli" is neither absent nor base64`,
+		`bad_body f:11: response: encoding "brotli" is not supported; use base64 or none`,
 		`too_long f:12: longer than 512000 bytes`,
-		`not_json f:13: no JSON object: invalid character '\x00' in string literal`,
-		`not_json f:15: no JSON object: invalid character '[' exceeded max depth`,
+		`not_json f:13: not a JSON object: invalid character '\x00' in string literal`,
+		`not_json f:15: not a JSON object: invalid character '[' exceeded max depth`,
 		`too_long f:17: longer than 512000 bytes`,
 	}
 	if diff := cmp.Diff(want, bad); diff != "" {
@@ -233,7 +233,7 @@ func TestLongLine(t *testing.T) {
 	}
 }
 
-func TestBrokenFiles(t *testing.T) {
+func TestInvalidFiles(t *testing.T) {
 	var z bytes.Buffer
 	w := gzip.NewWriter(&z)
 	_, _ = w.Write([]byte(`{"request":1}` + "\n" + `{"request":2}` + "\n"))
@@ -251,12 +251,12 @@ func TestBrokenFiles(t *testing.T) {
 	f(z.String()[:z.Len()-4], 2, "read f:3: unexpected EOF")
 	f(`{"log":{}}`, 0, "read f:1: the HAR has no log.entries")
 	f(`{"log":[]}`, 0, "read f:1: the HAR has no log.entries")
-	f(`{"log":{"entries":7}}`, 0, "read f:1: log.entries is no list")
+	f(`{"log":{"entries":7}}`, 0, "read f:1: log.entries is not a list")
 	f(`{"log":{"version":"1.2","entries":[]}}`, 0, "")
-	f(`{"log":{"version":"1.2","entries":[`, 0, "read f:1: the HAR is broken here: unexpected EOF")
+	f(`{"log":{"version":"1.2","entries":[`, 0, "read f:1: invalid HAR: unexpected EOF")
 	f(`{"log":{"version":"1.2","entries":[{"request":{"method":"POST","postData":{"text":"{\"model\":1}"}}},{"x":`, 1,
-		"read f:2: the HAR is broken here: unexpected EOF")
-	f(`{"log":{"version":"1.2"`, 0, "read f:1: the HAR is broken here: unexpected EOF")
+		"read f:2: invalid HAR: unexpected EOF")
+	f(`{"log":{"version":"1.2"`, 0, "read f:1: invalid HAR: unexpected EOF")
 }
 
 func TestHAR(t *testing.T) {
@@ -266,8 +266,8 @@ func TestHAR(t *testing.T) {
 	}
 	all, bad := read(t, string(b), Config{Service: "web"})
 	want := []string{
-		"not_llm f:1: GET https://chat.example.com/app.js is no LLM call",
-		"not_exchange f:3: no HAR entry: json: cannot unmarshal string into Go struct field harEntry.request of type recorded.harRequest",
+		"not_llm f:1: GET https://chat.example.com/app.js is not an LLM call",
+		"not_exchange f:3: not a HAR entry: json: cannot unmarshal string into Go struct field harEntry.request of type recorded.harRequest",
 	}
 	if diff := cmp.Diff(want, bad); diff != "" {
 		t.Error(diff)
@@ -286,17 +286,17 @@ func TestHAR(t *testing.T) {
 		t.Errorf("response %+v\n%s", s, s.Body)
 	}
 	if s = all[1].Response; s.Status != 400 || string(s.Body) != `{"error":{"message":"no JSON"}}` {
-		t.Errorf("a request that is no JSON: %+v", s)
+		t.Errorf("request that is not JSON: %+v", s)
 	}
 	if s = all[2].Response; s.Status != 0 || s.Error != "net::ERR_CONNECTION_RESET" {
-		t.Errorf("no answer: %+v", s)
+		t.Errorf("no response: %+v", s)
 	}
 	again, _ := read(t, string(b), Config{})
 	if again[0].ID != all[0].ID {
-		t.Error("read again, the entry has another id")
+		t.Error("the same entry has a different id when read again")
 	}
 	huge := `{"log":{"version":"1.2","entries":[{"comment":"` + strings.Repeat("x", 100<<10) + `"}]}}`
 	if all, bad := read(t, huge, Config{MaxLine: 50 << 10}); len(all) != 0 || len(bad) != 1 || !strings.Contains(bad[0], "too long") {
-		t.Errorf("a huge entry: %d exchanges, %v", len(all), bad)
+		t.Errorf("huge entry: %d exchanges, %v", len(all), bad)
 	}
 }

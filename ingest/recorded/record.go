@@ -17,28 +17,28 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// A Line is one line of JSON lines. Only Request is required; other fields are ignored.
+// A Line is a line of a JSON lines file. Only Request is required; unknown fields are ignored.
 type Line struct {
 	URL    Text `json:"url"`
 	Method Text `json:"method"` // "": POST
 
-	// Request and Response are bodies: a JSON value, or a string that is the text, or the base64, of the body.
+	// Request and Response are bodies: a JSON value, or a string with the text or the base64 of the body.
 	Request          json.RawMessage `json:"request"`
 	RequestEncoding  Text            `json:"request_encoding"` // "" or base64
 	Response         json.RawMessage `json:"response"`
 	ResponseEncoding Text            `json:"response_encoding"`
 
-	Status     Text `json:"status"`      // "" or 0: no answer came
-	Error      Text `json:"error"`       // why no answer came
-	DurationMS Text `json:"duration_ms"` // from the request to the end of the answer
+	Status     Text `json:"status"`      // "" or 0: no response
+	Error      Text `json:"error"`       // why there is no response
+	DurationMS Text `json:"duration_ms"` // from the request to the end of the response
 
-	// When the request was sent, the first that is there: RFC 3339, the HTTP date format, "2006-01-02 15:04:05" (UTC),
-	// Unix seconds or milliseconds.
+	// Time at which the request was sent; the first field that is set is used. Formats: RFC 3339, HTTP date,
+	// "2006-01-02 15:04:05" (UTC), Unix seconds or milliseconds.
 	Time       Text `json:"time"`
 	StartedAt  Text `json:"started_at"`
 	RecordedAt Text `json:"recorded_at"`
 
-	ResponseHeaders json.RawMessage `json:"response_headers"` // an object of strings, or of lists of strings
+	ResponseHeaders json.RawMessage `json:"response_headers"` // object of strings or of lists of strings
 	RespHeaders     json.RawMessage `json:"resp_headers"`     // the same
 
 	Service        Text `json:"service"`
@@ -51,8 +51,8 @@ type Line struct {
 	RunID          Text `json:"run_id"`
 }
 
-// Text is the text of a string, and of any other value its JSON; null and false are "". Whoever wrote a log chose the
-// types, and an id that is a number is an id.
+// Text is a string, or the JSON of any other value; null and false are "". Logs differ in their types: an id may be a
+// number.
 type Text string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -66,7 +66,7 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// record is what both formats come to.
+// record is a parsed record of either format.
 type record struct {
 	url, method       string
 	request, response []byte
@@ -84,14 +84,14 @@ type record struct {
 func parseLine(raw []byte) (*record, Reason, error) {
 	var l Line
 	if err := json.Unmarshal(raw, &l); err != nil {
-		return nil, NotJSON, fmt.Errorf("no JSON object: %w", err)
+		return nil, NotJSON, fmt.Errorf("not a JSON object: %w", err)
 	}
 	if absent(l.Request) {
-		return nil, NotExchange, errors.New("no exchange: it has no request")
+		return nil, NotExchange, errors.New("not an exchange: no request")
 	}
 	status, err := strconv.ParseUint(string(cmp.Or(l.Status, "0")), 10, 16)
 	if err != nil || status > 999 {
-		return nil, NotExchange, fmt.Errorf("no exchange: status %.40q is no HTTP status", l.Status)
+		return nil, NotExchange, fmt.Errorf("not an exchange: status %.40q is not an HTTP status", l.Status)
 	}
 	request, err := body(l.Request, l.RequestEncoding)
 	if err != nil {
@@ -102,7 +102,7 @@ func parseLine(raw []byte) (*record, Reason, error) {
 		return nil, BadBody, fmt.Errorf("response: %w", err)
 	}
 	h := headers(l.ResponseHeaders, l.RespHeaders)
-	ms, _ := strconv.ParseFloat(string(l.DurationMS), 64) // what is no number is unknown
+	ms, _ := strconv.ParseFloat(string(l.DurationMS), 64) // 0 if it is not a number
 	return &record{
 		url: string(l.URL), method: string(l.Method), request: request, response: response, requestType: contentType(request),
 		responseType: cmp.Or(h.Get("Content-Type"), contentType(response)), status: int(status), err: string(l.Error),
@@ -117,7 +117,7 @@ func parseLine(raw []byte) (*record, Reason, error) {
 
 func absent(v json.RawMessage) bool { return len(v) == 0 || string(v) == "null" }
 
-// body is the bytes of a body that stands in a record as v.
+// body returns the bytes of the body v of a record.
 func body(v json.RawMessage, encoding Text) ([]byte, error) {
 	if absent(v) {
 		return nil, nil
@@ -143,10 +143,10 @@ func decode(text, encoding string) ([]byte, error) {
 		}
 		return b, nil
 	}
-	return nil, fmt.Errorf("encoding %.40q is neither absent nor base64", encoding)
+	return nil, fmt.Errorf("encoding %.40q is not supported; use base64 or none", encoding)
 }
 
-// contentType guesses what a body is that no header names.
+// contentType guesses the content type of a body from its first bytes.
 func contentType(b []byte) string {
 	b = bytes.TrimLeft(b, " \t\r\n")
 	switch {
@@ -166,8 +166,8 @@ func headers(sets ...json.RawMessage) http.Header {
 	h := http.Header{}
 	for _, set := range sets {
 		var all map[string]json.RawMessage
-		_ = json.Unmarshal(set, &all)                     // headers of another form are left alone
-		for _, k := range slices.Sorted(maps.Keys(all)) { // Date and date: the same one each time
+		_ = json.Unmarshal(set, &all)                     // other formats are ignored
+		for _, k := range slices.Sorted(maps.Keys(all)) { // deterministic for Date and date
 			v := all[k]
 			var one string
 			var many []string
@@ -186,13 +186,13 @@ func requestID(h http.Header) string {
 }
 
 func millis(ms float64) time.Duration {
-	if !(ms > 0) { // negative in a HAR: unknown
+	if !(ms > 0) { // a negative value in a HAR is unknown
 		return 0
 	}
 	return time.Duration(min(ms, float64(event.MaxDuration/time.Millisecond)) * float64(time.Millisecond))
 }
 
-// exchange makes the two events of record n.
+// exchange returns the two events of record n.
 func (rec *record) exchange(cfg *Config, n int) *Exchange {
 	started := rec.started
 	if started.IsZero() {
@@ -214,13 +214,13 @@ func (rec *record) exchange(cfg *Config, n int) *Exchange {
 	s.Duration, s.FirstByte, s.ProviderRequestID = rec.duration, rec.firstByte, rec.requestID
 	s.ContentType, s.Body = rec.responseType, rec.response
 	if s.Status == 0 && s.Error == "" {
-		s.Error = "no answer was recorded"
+		s.Error = "no response was recorded"
 	}
 	q.BodyBytes, s.BodyBytes = len(q.Body), len(s.Body)
-	return &Exchange{Request: &q, Response: &s, Timed: !rec.started.IsZero()}
+	return &Exchange{Request: &q, Response: &s, HasTime: !rec.started.IsZero()}
 }
 
-// cleanURL drops what may hold keys: query, fragment, user and password.
+// cleanURL removes the parts of a URL that may contain keys: query, fragment, user and password.
 func cleanURL(u string) string {
 	if n := strings.IndexAny(u, "?#"); n >= 0 {
 		u = u[:n]

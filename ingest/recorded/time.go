@@ -7,15 +7,15 @@ import (
 	"time"
 )
 
-// Times that an event can carry, less the longest duration.
+// Range of event times, less the maximum duration.
 var (
 	earliest = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2261, 1, 1, 0, 0, 0, 0, time.UTC)
 )
 
-// parseTime reads a time as Line describes it; what is none is the zero time.
+// parseTime parses a time in one of the formats of Line. It returns the zero time if s is invalid.
 func parseTime(s Text) time.Time {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05", http.TimeFormat} { // all take fractions
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05", http.TimeFormat} { // all accept fractions
 		if t, err := time.Parse(layout, string(s)); err == nil {
 			return plausible(t)
 		}
