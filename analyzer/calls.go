@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // maxWaitingCalls bounds the tool calls that wait for a reply; the row of one beyond stays open.
@@ -233,11 +234,7 @@ func (a *Analyzer) settled(o *open) {
 // refused reports whether the provider refused the request for what it is, so that it would refuse it again: not for
 // want of capacity, credit or a key.
 func refused(e *Exchange) bool {
-	switch e.Status {
-	case 408, 409, 425, 429, 499:
-		return false
-	}
-	return e.Failed && e.Status >= 400 && e.Status < 500 && e.CauseClass != "access" && e.CauseClass != "policy" && e.CauseClass != "provider"
+	return e.Failed && e.Status >= 400 && !wire.RetryableStatus(e.Status) && e.CauseClass != "access" && e.CauseClass != "policy" && e.CauseClass != "provider"
 }
 
 // neverArrived puts out that no reply to c came, where replies to its tool are usual or the agent said that it ran.

@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/shape"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // stored plays exchanges of a conversation each, of which the first is number i, and returns what was put out of each.
@@ -50,9 +51,9 @@ func TestShapeContents(t *testing.T) {
 	a.KeepContents(func(string) bool { return true }, nil)
 	a.ShapeContents(func(service string) bool { return service == "shaped" }, func(dialect string, answer bool, body []byte) []byte {
 		if answer {
-			return s.Response(shape.Dialect(dialect), body, 1<<20)
+			return s.Response(wire.Dialect(dialect), body, 1<<20)
 		}
-		return s.Request(shape.Dialect(dialect), body, 1<<20)
+		return s.Request(wire.Dialect(dialect), body, 1<<20)
 	})
 	for service, secret := range map[string]bool{"shaped": false, "full": true} {
 		out := stored(t, a, service, i, twoMessages)[0]

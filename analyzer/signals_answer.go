@@ -78,7 +78,7 @@ func (a *Analyzer) truncated(o *open) {
 	switch {
 	case len(r.Calls) == 0:
 		return
-	case atLimit(r.FinishReason):
+	case wire.AtTokenLimit(r.FinishReason):
 		at = "length"
 	case o.maxTokens > 0 && r.OutputTokens >= o.maxTokens:
 		at = "max_tokens"
@@ -100,35 +100,20 @@ func (a *Analyzer) truncated(o *open) {
 	}
 }
 
-func atLimit(finish string) bool {
-	switch finish {
-	case "length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length", "model_context_window_exceeded":
-		return true
-	}
-	return false
-}
-
 // finish finds an answer whose finish reason says otherwise than its calls do. Where a tool was forced, the makers
 // themselves answer stop; Gemini and Ollama always do.
 func (a *Analyzer) finish(o *open) {
 	r := &a.res
-	calls, without := "", "" // finish reasons of answers with calls, and of those without
-	switch o.target.Dialect {
-	case wire.OpenAIChat:
-		calls, without = "tool_calls", "stop"
-	case wire.Anthropic, wire.Bedrock:
-		calls, without = "tool_use", "end_turn"
-	case wire.Cohere:
-		calls, without = "TOOL_CALL", "COMPLETE"
-	default:
+	d := o.target.Dialect.Descriptor()
+	if d.CallsReason == "" {
 		return
 	}
 	gemini := strings.Contains(strings.ToLower(o.target.Model), "gemini") || o.target.Variant == wire.GeminiOpenAI
 	s := signal{id: FinishMismatch, message: -1, fix: "Decide by the calls of an answer, not by its finish reason."}
 	switch {
-	case r.FinishReason == calls && len(r.Calls) == 0 && !r.OtherCalls:
+	case r.FinishReason == d.CallsReason && len(r.Calls) == 0 && !r.OtherCalls:
 		s.detail, s.key, s.summary = "no_calls", "no_calls", "the answer says that it calls tools, and calls none"
-	case r.FinishReason == without && len(r.Calls) > 0 && !o.forced && !gemini && o.target.Variant != wire.Ollama:
+	case r.FinishReason == d.StopReason && len(r.Calls) > 0 && !o.forced && !gemini && o.target.Variant != wire.Ollama:
 		s.detail, s.key, s.summary = "calls", "calls", "the answer calls tools, and its finish reason says that it calls none"
 	default:
 		return

@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // Bounds of what is known of requests that fail again and again.
@@ -29,15 +30,6 @@ type storm struct {
 	first *subject
 	since time.Time
 	n     int
-}
-
-// final reports whether a status says that the same request will be refused again: not one that asks to wait.
-func final(status int) bool {
-	switch status {
-	case 408, 409, 425, 429:
-		return false
-	}
-	return status >= 400 && status <= 499
 }
 
 // stormKey is the key of a request in a conversation; without a given id, of its process.
@@ -59,7 +51,7 @@ func (a *Analyzer) stormed(o *open, accepted bool, need uint64) {
 	if o.turn == nil {
 		return
 	}
-	if !final(e.Status) {
+	if e.Status < 400 || wire.RetryableStatus(e.Status) {
 		if accepted && a.storms.Len() > 0 {
 			a.storms.Take(stormKey(o))
 		}

@@ -15,6 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/shape"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // shaped is s as a hook publishes it in capture mode shape.
@@ -29,7 +30,7 @@ func shaped(s *stream) *stream {
 		ev.Capture = event.CaptureShape
 		url, _, _ := strings.Cut(strings.TrimPrefix(s.url, "https://"), "?")
 		_, path, _ := strings.Cut(url, "/")
-		switch d := shape.Detect("/" + path); {
+		switch d := wire.PathDialect("/" + path); {
 		case ev.Kind == event.Request:
 			ev.Body = slices.Clone(shaper.Request(d, ev.Body, 1<<20))
 		case ev.Status < 400:

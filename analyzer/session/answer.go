@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // ends says how an answer ended.
@@ -116,8 +117,7 @@ func (t *Turn) callID(call *Call, before []*Call) uint64 {
 }
 
 func endOf(r *facts.Response, cut bool) ends {
-	switch r.FinishReason {
-	case "length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length", "ERROR_LIMIT", "error_limit":
+	if wire.AtTokenLimit(r.FinishReason) {
 		return endedAtLimit
 	}
 	if cut || r.Cut {

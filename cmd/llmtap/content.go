@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/shape"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // A contentPolicy is a config.Content ready for use by the analyzers of one process. The zero value stores all as it is.
@@ -51,8 +52,8 @@ func (p *contentPolicy) apply(a *analyzer.Analyzer) {
 	shaper := shape.New(p.key)
 	a.ShapeContents(func(service string) bool { return p.of(service) == event.CaptureShape }, func(dialect string, answer bool, body []byte) []byte {
 		if answer {
-			return shaper.Response(shape.Dialect(dialect), body, maxShape)
+			return shaper.Response(wire.Dialect(dialect), body, maxShape)
 		}
-		return shaper.Request(shape.Dialect(dialect), body, maxShape)
+		return shaper.Request(wire.Dialect(dialect), body, maxShape)
 	})
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/ingest/shape"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // shown publishes exchanges to a collector and asks llmtap show for them.
@@ -161,7 +162,7 @@ func TestShow(t *testing.T) {
 		s.send("anthropic", anthropicURL, event.CaptureFull, 200,
 			`{"model":"claude-sonnet-4-5","max_tokens":9,"system":[{"type":"text","text":"Plan."}],"messages":[`+strings.Join(msgs[:2*n+1], ",")+`]}`, `{"type":"message","role":"assistant","content":[{"type":"text","text":"Yes."}]}`)
 	}
-	shaped := string(shape.New([]byte("k")).Request(shape.OpenAIChat, fmt.Appendf(nil, form, all), 1<<20))
+	shaped := string(shape.New([]byte("k")).Request(wire.OpenAIChat, fmt.Appendf(nil, form, all), 1<<20))
 	s.send("shape", chatURL, event.CaptureShape, 200, shaped, `{"choices":[]}`)
 	secret := s.send("secret", chatURL, event.CaptureFull, 200, fmt.Sprintf(form, user+","+said+","+thanks), ok)
 	broken := s.send("fork", chatURL, event.CaptureFull, 400, fmt.Sprintf(form, sys+","+user+`,{"role":"assistant","content":""},`+reply),

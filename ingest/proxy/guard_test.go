@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 func TestRefused(t *testing.T) {
@@ -238,7 +239,7 @@ func TestUpstreams(t *testing.T) {
 		t.Fatal(err)
 	}
 	for name, up := range m {
-		if known[name] != "" && (up.scheme != "https" || up.path != "") {
+		if wire.Upstreams()[name] != "" && (up.scheme != "https" || up.path != "") {
 			t.Errorf("%s is %+v", name, up)
 		}
 	}

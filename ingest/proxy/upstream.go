@@ -7,31 +7,9 @@ import (
 	"regexp"
 	"slices"
 	"strings"
-)
 
-// known are the providers that are reached unless the operator says otherwise. Each is a host without a path, so that
-// one sentence explains them all: replace scheme and host of the provider's base URL by the proxy's and the name.
-var known = map[string]string{
-	"anthropic":      "https://api.anthropic.com",
-	"cohere":         "https://api.cohere.com",
-	"dashscope":      "https://dashscope.aliyuncs.com",
-	"dashscope-intl": "https://dashscope-intl.aliyuncs.com",
-	"deepseek":       "https://api.deepseek.com",
-	"fireworks":      "https://api.fireworks.ai",
-	"gemini":         "https://generativelanguage.googleapis.com",
-	"groq":           "https://api.groq.com",
-	"minimax":        "https://api.minimax.io",
-	"minimax-cn":     "https://api.minimaxi.com",
-	"mistral":        "https://api.mistral.ai",
-	"moonshot":       "https://api.moonshot.ai",
-	"moonshot-cn":    "https://api.moonshot.cn",
-	"openai":         "https://api.openai.com",
-	"openrouter":     "https://openrouter.ai",
-	"together":       "https://api.together.xyz",
-	"xai":            "https://api.x.ai",
-	"zai":            "https://api.z.ai",
-	"zhipu":          "https://open.bigmodel.cn",
-}
+	"github.com/llmtap/llmtap/ingest/wire"
+)
 
 // An upstream is a place that the proxy may reach.
 type upstream struct {
@@ -60,9 +38,11 @@ func newUpstream(name, base string) (*upstream, error) {
 	return &upstream{name: name, scheme: u.Scheme, host: u.Host, path: strings.TrimRight(u.EscapedPath(), "/")}, nil
 }
 
-// newUpstreams returns the known providers and, over them, the configured ones.
+// newUpstreams returns the default upstreams, overridden and extended by the configured ones. A default upstream is a host
+// without a path, so that one sentence explains all: replace scheme and host of the provider's base URL with the proxy's
+// and the name.
 func newUpstreams(configured map[string]string) (map[string]*upstream, error) {
-	all := maps.Clone(known)
+	all := wire.Upstreams()
 	maps.Copy(all, configured)
 	m := make(map[string]*upstream, len(all))
 	for name, base := range all {

@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // chatBody is a request of about 100 KB: twelve tools with schemas, then turns of a call and its reply.
@@ -51,13 +53,13 @@ func chatStream() []byte {
 func BenchmarkRequest(b *testing.B)  { bench(b, chatBody(b), (*Shaper).Request) }
 func BenchmarkResponse(b *testing.B) { bench(b, chatStream(), (*Shaper).Response) }
 
-func bench(b *testing.B, body []byte, f func(*Shaper, Dialect, []byte, int) []byte) {
+func bench(b *testing.B, body []byte, f func(*Shaper, wire.Dialect, []byte, int) []byte) {
 	s := New([]byte("key"))
 	var out []byte
 	b.SetBytes(int64(len(body)))
 	b.ReportAllocs()
 	for b.Loop() {
-		out = f(s, OpenAIChat, body, noLimit)
+		out = f(s, wire.OpenAIChat, body, noLimit)
 	}
 	b.ReportMetric(float64(len(out))/float64(len(body)), "size")
 }

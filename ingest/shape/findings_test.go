@@ -50,7 +50,7 @@ type finding struct {
 
 func (j *judge) request(t *testing.T, id string, d wire.Dialect, body []byte) {
 	t.Helper()
-	shaped := j.shaper.Request(shape.Dialect(d), body, noLimit)
+	shaped := j.shaper.Request(d, body, noLimit)
 	if err := facts.ScanRequest(d, body, &j.whole); errors.Is(err, facts.ErrDialect) {
 		return
 	} else if err != nil {
@@ -172,7 +172,7 @@ func TestFactsOfExchanges(t *testing.T) {
 		if err == nil {
 			path = u.Path
 		}
-		d := wire.Dialect(shape.Detect(path))
+		d := wire.PathDialect(path)
 		if d == wire.Other {
 			return
 		}
@@ -189,7 +189,7 @@ func TestFactsOfExchanges(t *testing.T) {
 		if x.Status >= 400 || len(body) == 0 {
 			return
 		}
-		shaped := j.shaper.Response(shape.Dialect(d), body, noLimit)
+		shaped := j.shaper.Response(d, body, noLimit)
 		want, ok := answer(d, body)
 		if !ok {
 			return

@@ -5,6 +5,8 @@ import (
 	"hash/crc32"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // makeFrame is a frame as AWS writes them.
@@ -81,13 +83,13 @@ func unframe(t testing.TB, s string) string {
 func TestFrames(t *testing.T) {
 	whole := frameLines(t, "contentBlockDelta {\"contentBlockIndex\":0,\"delta\":{\"text\":\"Hello \"}}\ncontentBlockDelta {\"contentBlockIndex\":0,\"delta\":{\"text\":\"you\"}}\nmessageStop {\"stopReason\":\"end_turn\"}\n")
 	want := "contentBlockDelta {\"contentBlockIndex\":0,\"delta\":{\"text\":\"" + h("Hello you") + "\"}}\ncontentBlockDelta {\"contentBlockIndex\":0,\"delta\":{\"text\":\"\"}}\nmessageStop {\"stopReason\":\"end_turn\"}\n"
-	if got := unframe(t, response(Bedrock, whole)); got != want {
+	if got := unframe(t, response(wire.Bedrock, whole)); got != want {
 		t.Errorf("got %s", got)
 	}
 	// Cut in a frame: what came whole stays.
 	first := strings.Index(whole[16:], ":event-type") // of the second frame, behind its prelude
 	for n := range len(whole) {
-		got := response(Bedrock, whole[:n])
+		got := response(wire.Bedrock, whole[:n])
 		switch {
 		case n == 0, strings.HasPrefix(got, "~"):
 			if n > 2*first && n > 300 {
@@ -100,15 +102,15 @@ func TestFrames(t *testing.T) {
 	// A damaged frame and what is behind it go.
 	damaged := []byte(whole)
 	damaged[len(damaged)-2] ^= 1
-	if got := unframe(t, response(Bedrock, string(damaged))); strings.Contains(got, "messageStop") {
+	if got := unframe(t, response(wire.Bedrock, string(damaged))); strings.Contains(got, "messageStop") {
 		t.Errorf("got %s", got)
 	}
 	damaged[80] ^= 1
-	if got := response(Bedrock, string(damaged)); got != h(string(damaged))+":bad" {
+	if got := response(wire.Bedrock, string(damaged)); got != h(string(damaged))+":bad" {
 		t.Errorf("got %q", got)
 	}
 	// A payload that is no JSON.
-	if got := unframe(t, response(Bedrock, makeFrame([][2]string{{":event-type", "x"}}, "secret"))); got != "x "+h("secret")+":bad\n" {
+	if got := unframe(t, response(wire.Bedrock, makeFrame([][2]string{{":event-type", "x"}}, "secret"))); got != "x "+h("secret")+":bad\n" {
 		t.Errorf("got %s", got)
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"slices"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 func seeds(f *testing.F) {
@@ -23,8 +25,8 @@ func seeds(f *testing.F) {
 			f.Fatal(err)
 		}
 		name, what, _ := strings.Cut(filepath.Base(file), ".")
-		d := byte(slices.Index(dialects, Dialect(name)))
-		if d == byte(slices.Index(dialects, Bedrock)) && strings.HasPrefix(what, "stream") {
+		d := byte(slices.Index(dialects, wire.Dialect(name)))
+		if d == byte(slices.Index(dialects, wire.Bedrock)) && strings.HasPrefix(what, "stream") {
 			body = []byte(frameLines(f, string(body)))
 		}
 		f.Add(d, body)

@@ -5,6 +5,8 @@ import (
 	"strconv"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // TestHostile: bodies made to be slow are not; what would be quadratic would take minutes here.
@@ -45,7 +47,7 @@ func TestHostile(t *testing.T) {
 		"parts":            parts.String(),
 	} {
 		s := New([]byte("key"))
-		for _, d := range []Dialect{OpenAIChat, Gemini} {
+		for _, d := range []wire.Dialect{wire.OpenAIChat, wire.Gemini} {
 			for _, out := range []string{string(s.Request(d, []byte(body), noLimit)), string(s.Response(d, []byte(body), noLimit))} {
 				if len(out) == 0 || strings.Contains(out, "abcdefgh") {
 					t.Errorf("%s as %s: %.100s", name, d, out)

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // pathsJSON is ingest/sdk/testdata/shape_paths.json: the hooks of all languages have a copy of it.
@@ -89,7 +91,7 @@ type table struct {
 }
 
 // tables compiles shape_paths.json once. It is embedded and tested, so a mistake in it is a bug.
-var tables = sync.OnceValue(func() map[Dialect]*table {
+var tables = sync.OnceValue(func() map[wire.Dialect]*table {
 	t, err := compile(pathsJSON)
 	if err != nil {
 		panic("BUG: " + err.Error())
@@ -97,14 +99,14 @@ var tables = sync.OnceValue(func() map[Dialect]*table {
 	return t
 })
 
-func compile(data []byte) (map[Dialect]*table, error) {
+func compile(data []byte) (map[wire.Dialect]*table, error) {
 	var file struct {
-		Dialects map[Dialect]dialectSpec `json:"dialects"`
+		Dialects map[wire.Dialect]dialectSpec `json:"dialects"`
 	}
 	if err := json.Unmarshal(data, &file); err != nil {
 		return nil, fmt.Errorf("read shape_paths.json: %w", err)
 	}
-	all := make(map[Dialect]*table, len(file.Dialects))
+	all := make(map[wire.Dialect]*table, len(file.Dialects))
 	for name, d := range file.Dialects {
 		t := &table{request: new(node), response: new(node), event: new(node)}
 		for _, b := range []struct {

@@ -16,13 +16,15 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 var update = flag.Bool("update", false, "write the golden files")
 
 const noLimit = 1 << 30
 
-var dialects = []Dialect{OpenAIChat, OpenAIResponses, Anthropic, Gemini, Bedrock, Cohere}
+var dialects = []wire.Dialect{wire.OpenAIChat, wire.OpenAIResponses, wire.Anthropic, wire.Gemini, wire.Bedrock, wire.Cohere}
 
 // sum is the hash of a text as the contract says it, written again.
 func sum(key, text string) string {
@@ -35,11 +37,11 @@ func sum(key, text string) string {
 func h(text string) string { return fmt.Sprintf("~%d:%s", len(text), sum("key", text)) }
 func k(text string) string { return "k" + sum("key", text) }
 
-func request(d Dialect, body string) string {
+func request(d wire.Dialect, body string) string {
 	return string(New([]byte("key")).Request(d, []byte(body), noLimit))
 }
 
-func response(d Dialect, body string) string {
+func response(d wire.Dialect, body string) string {
 	return string(New([]byte("key")).Response(d, []byte(body), noLimit))
 }
 
@@ -62,7 +64,7 @@ func TestCopies(t *testing.T) {
 func TestErrorTextIsMasked(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
-		got := string(New([]byte("k")).Response(OpenAIChat, []byte(`{"error":{"message":"`+text+`"}}`), 1<<20))
+		got := string(New([]byte("k")).Response(wire.OpenAIChat, []byte(`{"error":{"message":"`+text+`"}}`), 1<<20))
 		if want = `{"error":{"message":"` + want + `"}}`; got != want {
 			t.Errorf("%.200s\n got %.200s\nwant %.200s", text, got, want)
 		}
@@ -73,41 +75,41 @@ func TestErrorTextIsMasked(t *testing.T) {
 }
 
 func TestRequest(t *testing.T) {
-	f := func(d Dialect, body, want string) {
+	f := func(d wire.Dialect, body, want string) {
 		t.Helper()
 		if got := request(d, body); got != want {
 			t.Errorf("%s\n got %s\nwant %s", body, got, want)
 		}
 	}
 	// Protocol positions stay, text goes, white space between goes.
-	f(OpenAIChat, `{ "model" : "gpt-5", "messages": [ {"role":"user", "content":"read config.py"} ], "temperature": 0.7 }`,
+	f(wire.OpenAIChat, `{ "model" : "gpt-5", "messages": [ {"role":"user", "content":"read config.py"} ], "temperature": 0.7 }`,
 		`{"model":"gpt-5","messages":[{"role":"user","content":"`+h("read config.py")+`"}],"temperature":0.7}`)
 	// The text is decoded before it is hashed; an empty one is a text.
-	f(OpenAIChat, `{"messages":[{"role":"user","content":"\u4f60\u597d \"\n\ud83d\ude00\ud83d"},{"role":"assistant","content":""}]}`,
+	f(wire.OpenAIChat, `{"messages":[{"role":"user","content":"\u4f60\u597d \"\n\ud83d\ude00\ud83d"},{"role":"assistant","content":""}]}`,
 		`{"messages":[{"role":"user","content":"`+h("你好 \"\n😀\uFFFD")+`"},{"role":"assistant","content":"`+h("")+`"}]}`)
 	// Unknown keys stay at protocol levels, their values do not; metadata has free keys.
-	f(OpenAIChat, `{"messages":[{"role":"user","timestamp":17,"extra":{"a":[1,"x",null,true]}}],"metadata":{"mail":"a@b.c"},"user":"u1"}`,
+	f(wire.OpenAIChat, `{"messages":[{"role":"user","timestamp":17,"extra":{"a":[1,"x",null,true]}}],"metadata":{"mail":"a@b.c"},"user":"u1"}`,
 		`{"messages":[{"role":"user","timestamp":0,"extra":{"`+k("a")+`":[0,"`+h("x")+`",null,true]}}],"metadata":{"`+k("mail")+`":"`+h("a@b.c")+`"},"user":"`+h("u1")+`"}`)
 	// A key that is a text.
 	long := strings.Repeat("secret ", 20)
-	f(OpenAIChat, `{"messages":[{"`+long+`":1}]}`, `{"messages":[{"`+k(long)+`":0}]}`)
+	f(wire.OpenAIChat, `{"messages":[{"`+long+`":1}]}`, `{"messages":[{"`+k(long)+`":0}]}`)
 	// Wrong types keep their kind; duplicate keys stay; absent stays absent.
-	f(OpenAIChat, `{"messages":[{"role":{"a":"b"},"tool_call_id":7,"content":{"t":5},"content":null,"tool_calls":"none"}, "text", 5],"messages":{"role":"user"}}`,
+	f(wire.OpenAIChat, `{"messages":[{"role":{"a":"b"},"tool_call_id":7,"content":{"t":5},"content":null,"tool_calls":"none"}, "text", 5],"messages":{"role":"user"}}`,
 		`{"messages":[{"role":{"`+k("a")+`":"`+h("b")+`"},"tool_call_id":7,"content":{"`+k("t")+`":0},"content":null,"tool_calls":"`+h("none")+`"},"`+h("text")+`",0],"messages":{"`+k("role")+`":"`+h("user")+`"}}`)
 	// No body of a dialect.
-	f(Other, `{"messages":[]}`, h(`{"messages":[]}`))
+	f(wire.Other, `{"messages":[]}`, h(`{"messages":[]}`))
 	f("nonsense", `{}`, h(`{}`))
-	f(OpenAIChat, "--boundary\r\n", h("--boundary\r\n"))
-	f(OpenAIChat, `{"messages":[`, h(`{"messages":[`)+":bad")
-	f(OpenAIChat, `{"messages":[]} x`, h(`{"messages":[]} x`)+":bad")
-	f(OpenAIChat, `{"model":nul}`, h(`{"model":nul}`)+":bad")
-	f(OpenAIChat, `{"a":1,}`, h(`{"a":1,}`)+":bad")
+	f(wire.OpenAIChat, "--boundary\r\n", h("--boundary\r\n"))
+	f(wire.OpenAIChat, `{"messages":[`, h(`{"messages":[`)+":bad")
+	f(wire.OpenAIChat, `{"messages":[]} x`, h(`{"messages":[]} x`)+":bad")
+	f(wire.OpenAIChat, `{"model":nul}`, h(`{"model":nul}`)+":bad")
+	f(wire.OpenAIChat, `{"a":1,}`, h(`{"a":1,}`)+":bad")
 	// What a tool returned as an object is not the protocol's; Gemini takes one part in place of an array.
-	f(Anthropic, `{"messages":[{"content":[{"type":"tool_result","content":{"name":"secret"}}]}]}`,
+	f(wire.Anthropic, `{"messages":[{"content":[{"type":"tool_result","content":{"name":"secret"}}]}]}`,
 		`{"messages":[{"content":[{"type":"tool_result","content":{"`+k("name")+`":"`+h("secret")+`"}}]}]}`)
-	f(Gemini, `{"contents":{"role":"user","parts":{"text":"secret"}}}`, `{"contents":{"role":"user","parts":{"text":"`+h("secret")+`"}}}`)
+	f(wire.Gemini, `{"contents":{"role":"user","parts":{"text":"secret"}}}`, `{"contents":{"role":"user","parts":{"text":"`+h("secret")+`"}}}`)
 	// A wrong root is free content.
-	f(OpenAIChat, `[{"role":"user"}]`, `[{"`+k("role")+`":"`+h("user")+`"}]`)
+	f(wire.OpenAIChat, `[{"role":"user"}]`, `[{"`+k("role")+`":"`+h("user")+`"}]`)
 }
 
 func TestArguments(t *testing.T) {
@@ -122,7 +124,7 @@ func TestArguments(t *testing.T) {
 				ToolCalls []struct{ Function struct{ Arguments string } } `json:"tool_calls"`
 			}
 		}
-		out := request(OpenAIChat, `{"messages":[{"tool_calls":[{"function":{"arguments":`+string(q)+`}}]}]}`)
+		out := request(wire.OpenAIChat, `{"messages":[{"tool_calls":[{"function":{"arguments":`+string(q)+`}}]}]}`)
 		if err := json.Unmarshal([]byte(out), &got); err != nil {
 			t.Fatalf("%s: %v", out, err)
 		}
@@ -155,7 +157,7 @@ func TestArguments(t *testing.T) {
 	f(deep(1024), deep(1024))
 	f(deep(2000), deep(1025))
 	// An object is shaped like the string that holds it.
-	got := request(Anthropic, `{"messages":[{"content":[{"type":"tool_use","input":{"b":"1","a":{"d":2,"c":[]}}}]}]}`)
+	got := request(wire.Anthropic, `{"messages":[{"content":[{"type":"tool_use","input":{"b":"1","a":{"d":2,"c":[]}}}]}]}`)
 	if want := `{"messages":[{"content":[{"type":"tool_use","input":` + object(m("b", s("1")), m("a", object(m("d", "0"), m("c", "[]")))) + `}]}]}`; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
@@ -165,52 +167,52 @@ func TestArguments(t *testing.T) {
 func TestKeys(t *testing.T) {
 	body := `{"messages":[{"role":"user","content":"hello world"}]}`
 	s := New([]byte("key"))
-	first := string(s.Request(OpenAIChat, []byte(body), noLimit))
+	first := string(s.Request(wire.OpenAIChat, []byte(body), noLimit))
 	for i := range 10000 {
-		s.Request(OpenAIChat, fmt.Appendf(nil, `{"messages":[{"role":"user","content":"hello %d"}]}`, i), noLimit)
+		s.Request(wire.OpenAIChat, fmt.Appendf(nil, `{"messages":[{"role":"user","content":"hello %d"}]}`, i), noLimit)
 	}
-	if again := string(s.Request(OpenAIChat, []byte(body), noLimit)); again != first || first != request(OpenAIChat, body) {
+	if again := string(s.Request(wire.OpenAIChat, []byte(body), noLimit)); again != first || first != request(wire.OpenAIChat, body) {
 		t.Errorf("%s, then %s", first, again)
 	}
-	if other := string(New([]byte("another")).Request(OpenAIChat, []byte(body), noLimit)); other == first || len(other) != len(first) {
+	if other := string(New([]byte("another")).Request(wire.OpenAIChat, []byte(body), noLimit)); other == first || len(other) != len(first) {
 		t.Errorf("under two keys %s and %s", first, other)
 	}
 }
 
 func TestLimit(t *testing.T) {
 	body := `{"messages":[` + strings.Repeat(`"",`, 1000) + `""]}`
-	if got := string(New([]byte("key")).Request(OpenAIChat, []byte(body), 5000)); got != h(body) {
+	if got := string(New([]byte("key")).Request(wire.OpenAIChat, []byte(body), 5000)); got != h(body) {
 		t.Errorf("a request beyond its limit is %.100s", got)
 	}
 	stream := strings.Repeat(`data: {"choices":[{"x":["","a"]}]}`+"\n\n", 1000)
-	if got := string(New([]byte("key")).Response(OpenAIChat, []byte(stream), 5000)); got != h(stream) {
+	if got := string(New([]byte("key")).Response(wire.OpenAIChat, []byte(stream), 5000)); got != h(stream) {
 		t.Errorf("a stream beyond its limit is %.100s", got)
 	}
 	lines := strings.Repeat(`{"message":{"x":["","a"]}}`+"\n", 1000)
-	if got := string(New([]byte("key")).Response(OpenAIChat, []byte(lines), 5000)); got != h(lines) {
+	if got := string(New([]byte("key")).Response(wire.OpenAIChat, []byte(lines), 5000)); got != h(lines) {
 		t.Errorf("lines beyond their limit are %.100s", got)
 	}
 	args := `{"messages":[{"tool_calls":[{"function":{"arguments":"[` + strings.Repeat(`\"\",`, 1000) + `0]"}}]}]}`
-	if got := string(New([]byte("key")).Request(OpenAIChat, []byte(args), 5000)); got != h(args) {
+	if got := string(New([]byte("key")).Request(wire.OpenAIChat, []byte(args), 5000)); got != h(args) {
 		t.Errorf("arguments beyond the limit are %.100s", got)
 	}
 }
 
 // An error inside a 200 says what it is, up to 4 KiB, in whole characters.
 func TestErrorText(t *testing.T) {
-	got := response(OpenAIChat, `{"error":{"message":"Token limit reached","type":"invalid_request_error","code":400,"failed_generation":"secret"}}`)
+	got := response(wire.OpenAIChat, `{"error":{"message":"Token limit reached","type":"invalid_request_error","code":400,"failed_generation":"secret"}}`)
 	if want := `{"error":{"message":"Token limit reached","type":"invalid_request_error","code":400,"failed_generation":"` + h("secret") + `"}}`; got != want {
 		t.Errorf("got %s", got)
 	}
 	long := strings.Repeat("é\\n", 5000)
 	var e struct{ Error struct{ Message string } }
-	if err := json.Unmarshal([]byte(response(OpenAIChat, `{"error":{"message":"`+long+`"}}`)), &e); err != nil || len(e.Error.Message) < 3000 || strings.ContainsRune(e.Error.Message, '\uFFFD') {
+	if err := json.Unmarshal([]byte(response(wire.OpenAIChat, `{"error":{"message":"`+long+`"}}`)), &e); err != nil || len(e.Error.Message) < 3000 || strings.ContainsRune(e.Error.Message, '\uFFFD') {
 		t.Errorf("%d bytes of a long text, %v", len(e.Error.Message), err)
 	}
-	if got := response(Anthropic, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"); !strings.Contains(got, `"message":"Overloaded"`) {
+	if got := response(wire.Anthropic, "event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\",\"message\":\"Overloaded\"}}\n\n"); !strings.Contains(got, `"message":"Overloaded"`) {
 		t.Errorf("got %s", got)
 	}
-	if got := response(OpenAIChat, "event: error\ndata: upstream went away\n\n"); got != "event: error\ndata: upstream went away\n\n" {
+	if got := response(wire.OpenAIChat, "event: error\ndata: upstream went away\n\n"); got != "event: error\ndata: upstream went away\n\n" {
 		t.Errorf("got %s", got)
 	}
 }
@@ -227,17 +229,17 @@ func TestGolden(t *testing.T) {
 			t.Fatal(err)
 		}
 		name, what, _ := strings.Cut(strings.TrimSuffix(filepath.Base(file), ".in"), ".")
-		d := Dialect(name)
+		d := wire.Dialect(name)
 		f := response
 		if strings.HasPrefix(what, "request") {
 			f = request
 		}
-		if d == Bedrock && what == "stream" {
+		if d == wire.Bedrock && what == "stream" {
 			body = []byte(frameLines(t, string(body)))
 		}
 		got := f(d, string(body))
 		checkNothingLeaks(t, file, d, body, got)
-		if d == Bedrock && what == "stream" {
+		if d == wire.Bedrock && what == "stream" {
 			got = unframe(t, got)
 		}
 		golden := strings.TrimSuffix(file, ".in") + ".golden"
@@ -259,7 +261,7 @@ func TestGolden(t *testing.T) {
 // secret is in every free text and key of the golden files, and in none that stays.
 var secret = regexp.MustCompile(`(?i)secret|geheim|机密|[0-9]{6}`)
 
-func checkNothingLeaks(t *testing.T, file string, d Dialect, body []byte, got string) {
+func checkNothingLeaks(t *testing.T, file string, d wire.Dialect, body []byte, got string) {
 	t.Helper()
 	if !secret.Match(body) {
 		t.Errorf("%s of %s has no secret that could leak", file, d)

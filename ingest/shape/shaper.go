@@ -7,6 +7,8 @@ import (
 	"hash"
 	"hash/maphash"
 	"math"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // A Shaper shapes bodies. It keeps its memory between bodies and is not safe for concurrent use. What its methods return
@@ -47,7 +49,7 @@ func New(key []byte) *Shaper {
 }
 
 // Request shapes the decoded body of a request. A shape of more than limit bytes becomes Opaque.
-func (s *Shaper) Request(d Dialect, body []byte, limit int) []byte {
+func (s *Shaper) Request(d wire.Dialect, body []byte, limit int) []byte {
 	t := tables()[d]
 	if t == nil || !looksLikeJSON(body) || len(body) > math.MaxInt32/2 {
 		return s.Opaque(body)
@@ -62,7 +64,7 @@ func (s *Shaper) Request(d Dialect, body []byte, limit int) []byte {
 }
 
 // Response shapes the decoded body of an answer, as Request does: one JSON value, or a stream in any of its framings.
-func (s *Shaper) Response(d Dialect, body []byte, limit int) []byte {
+func (s *Shaper) Response(d wire.Dialect, body []byte, limit int) []byte {
 	t := tables()[d]
 	if t == nil || len(body) > math.MaxInt32/2 {
 		return s.Opaque(body)

@@ -220,7 +220,7 @@ func TestStreamsAreShapedLikeAnswers(t *testing.T) {
 	for range 200 {
 		what := randomSaid(r)
 		for _, sp := range speakers {
-			d := shape.Dialect(sp.dialect)
+			d := wire.Dialect(sp.dialect)
 			want, ok := answer(sp.dialect, s.Response(d, []byte(encode(sp.whole(what))), noLimit))
 			if !ok {
 				continue

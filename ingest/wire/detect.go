@@ -17,6 +17,7 @@ type Endpoint struct {
 	Variant   Variant  // of all its requests; "" if host and path decide
 	Stream    bool     // its answers are streams
 	Native    bool     // Ollama's own API
+	Opaque    bool     // capture mode "shape" does not read its bodies: the events of its streams are JSON in Base64 in JSON
 }
 
 // DetectURL returns the target of requests to a URL. The end of the path decides the dialect, the host decides the
@@ -59,9 +60,10 @@ func DetectURL(url string) (t Target, decided bool) {
 	return other, ProviderOf(s.host) != nil
 }
 
-// PathDialect returns the dialect of requests to a URL path, whatever the host. Gateways may prefix the path.
+// PathDialect returns the dialect in which capture mode "shape" reads the bodies of requests to a URL path, whatever the
+// host. Gateways may prefix the path.
 func PathDialect(path string) Dialect {
-	if d, e, _ := endpointOf(cleanPath(path)); e != nil {
+	if d, e, _ := endpointOf(cleanPath(path)); e != nil && !e.Opaque {
 		return d.Dialect
 	}
 	return Other

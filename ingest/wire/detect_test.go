@@ -1,7 +1,9 @@
 package wire
 
 import (
+	"net/url"
 	"slices"
+	"strings"
 	"testing"
 )
 
@@ -261,5 +263,80 @@ func BenchmarkDetectURL(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {
 		DetectURL("https://traceloop.openai.azure.com/openai/deployments/gpt-4o/chat/completions")
+	}
+}
+
+// Hooks know the dialect by the path alone.
+func TestPathDialect(t *testing.T) {
+	f := func(path string, want Dialect) {
+		t.Helper()
+		if got := PathDialect(path); got != want {
+			t.Errorf("PathDialect(%q) = %s, want %s", path, got, want)
+		}
+	}
+	f("/v1/chat/completions", OpenAIChat)
+	f("/openai/deployments/gpt-5/chat/completions/", OpenAIChat)
+	f("/v1beta/openai/chat/completions", OpenAIChat)
+	f("/api/chat", OpenAIChat)
+	f("/v1/responses", OpenAIResponses)
+	f("/openai/v1/responses", OpenAIResponses)
+	f("/v1/messages", Anthropic)
+	f("/anthropic/v1/messages", Anthropic)
+	f("/v1/projects/p/locations/l/publishers/anthropic/models/claude-x:streamRawPredict", Anthropic)
+	f("/v1beta/models/gemini-2.5-flash:generateContent", Gemini)
+	f("/v1/projects/p/locations/l/publishers/google/models/gemini-3-pro:streamGenerateContent", Gemini)
+	f("/v1beta/models/gemini-2.5-flash%3AgenerateContent", Gemini)
+	f("/model/meta.llama3-2-1b-instruct-v1%3A0/converse-stream", Bedrock)
+	f("/model/anthropic.claude-x/converse", Bedrock)
+	f("/v2/chat", Cohere)
+	for _, path := range []string{
+		"", "/", "/v1/embeddings", "/v1/completions", "/model/x/invoke", "/model/us.anthropic.claude-sonnet-4-6/invoke", "/v1/messages/count_tokens", "/v1/chat", "/v1/threads/t/messages",
+		"/v1beta/models/gemini:countTokens", "/v1internal:generateContent", "/publishers/mistralai/models/m:rawPredict",
+	} {
+		f(path, Other)
+	}
+}
+
+func TestKnownHost(t *testing.T) {
+	f := func(host, port string, want bool) {
+		t.Helper()
+		if got := KnownHost(host, port); got != want {
+			t.Errorf("%s:%s: %v, want %v", host, port, got, want)
+		}
+	}
+	f("api.openai.com", "", true)
+	f("eu.api.openai.com", "443", true)
+	f("x.openai.azure.us", "", true)
+	f("europe-west1-aiplatform.googleapis.com", "", true)
+	f("bedrock-runtime.us-east-1.amazonaws.com", "", true)
+	f("bedrock-mantle.us-east-1.api.aws", "", true)
+	f("api.kimi.com", "", true)
+	f("localhost", "11434", true)
+	f("::1", "11434", true)
+
+	f("localhost", "8080", false)
+	f("10.0.0.7", "11434", false)
+	f("openai.com", "", false)
+	f("notapi.openai.com.evil.example", "", false)
+	f("bedrock-runtime.amazonaws.com", "", false)
+	f("s3.us-east-1.amazonaws.com", "", false)
+	f("api.perplexity.ai", "", false)
+	f("gateway.ai.cloudflare.com", "", false)
+	f("", "", false)
+}
+
+// The table for Python has the recorded hosts only, so none of them may include an unrecorded one.
+func TestHosts(t *testing.T) {
+	for _, p := range Providers {
+		for _, h := range p.Hosts {
+			for host := h.Name; host != ""; _, host, _ = strings.Cut(host, ".") {
+				if of := ProviderOf(host); len(p.Variants) == 0 && of != nil && len(of.Variants) > 0 {
+					t.Errorf("%s of %s is below a host of %s", h.Name, p.Name, of.Name)
+				}
+			}
+			if _, err := url.Parse("https://" + h.Name); err != nil || strings.ToLower(h.Name) != h.Name {
+				t.Errorf("%s: %v", h.Name, err)
+			}
+		}
 	}
 }

@@ -133,8 +133,8 @@ var Descriptors = []Descriptor{
 			{End: ":rawPredict", Within: []string{"/publishers/anthropic/"}, Model: "/models/", NotModels: []string{"count-tokens"}, Variant: VertexAnthropic},
 			{End: ":streamRawPredict", Within: []string{"/publishers/anthropic/"}, Model: "/models/", NotModels: []string{"count-tokens"}, Variant: VertexAnthropic, Stream: true},
 			// The body is the model's own. The first Claude models read a prompt instead of messages.
-			{End: "/invoke", Model: "/model/", Models: claudes, NotModels: firstClaudes, Variant: OtherVariant},
-			{End: "/invoke-with-response-stream", Model: "/model/", Models: claudes, NotModels: firstClaudes, Variant: OtherVariant, Stream: true},
+			{End: "/invoke", Model: "/model/", Models: claudes, NotModels: firstClaudes, Variant: OtherVariant, Opaque: true},
+			{End: "/invoke-with-response-stream", Model: "/model/", Models: claudes, NotModels: firstClaudes, Variant: OtherVariant, Stream: true, Opaque: true},
 		},
 		Segments:    []Variant{AnthropicAPI},
 		Messages:    "messages",

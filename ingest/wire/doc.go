@@ -1,10 +1,12 @@
 // Package wire is what llmtap knows of the APIs of LLM providers, once, for hooks and analyzer alike.
 //
-//	URL ────────────> DetectURL ────> Target    dialect, variant, model       Dialects, Providers
+//	URL ────────────> DetectURL ────> Target       dialect, variant, model
+//	content type ───> NewStreamEnd ─> StreamEnd    where a stream ends
 //	finish reason ──> AtTokenLimit
 //	HTTP status ────> RetryableStatus
 //
-// Dialects has one row per dialect, Providers one row per provider.
+// Descriptors has one row per dialect, Providers one row per provider. The Python hook reads the same rows: go generate
+// writes them to ingest/sdk/python/llmtap/_wire.py.
 //
 // # Why one package
 //
@@ -14,3 +16,5 @@
 //
 // Package wire imports the standard library only, because every agent with a hook links it.
 package wire
+
+//go:generate go test -run TestPythonTable -update .

@@ -71,7 +71,7 @@ func messagesStream(block, delta, stop string) string {
 }
 
 // startModel answers as OpenAI at /v1/chat/completions and as Anthropic at /v1/messages, in chunks without a length.
-func startModel(t *testing.T, w *wire) string {
+func startModel(t *testing.T, w *traffic) string {
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -227,7 +227,7 @@ func TestClients(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	f := func(name string, client func(*http.Client, string, bool) turn, stream bool) {
 		t.Run(fmt.Sprintf("%s,stream=%v", name, stream), func(t *testing.T) {
-			var w wire
+			var w traffic
 			url := startModel(t, &w)
 			h := openHook(t, n.url, url, nil)
 			base := &http.Transport{}

@@ -65,7 +65,7 @@ func TestHosts(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		if got := s.has(u); got != want {
+		if got := s.records(u); got != want {
 			t.Errorf("%s: %v, want %v", target, got, want)
 		}
 	}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/event/redact"
-	"github.com/llmtap/llmtap/ingest/shape"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // Values of Llmtap-Error that are the hook's own.
@@ -44,8 +44,8 @@ type exchange struct {
 	reqGot   int64
 	reqSent  bool
 	ended    bool
-	stream   ending // nil if the response is none
-	want     int64  // Content-Length of the response, -1 if unknown
+	stream   wire.StreamEnd // nil if the response has none
+	want     int64          // Content-Length of the response, -1 if unknown
 	got      int64
 	stop     func() bool // ends the watch on ctx
 }
@@ -62,7 +62,7 @@ func (h *Hook) begin(req *http.Request) *exchange {
 	if h.cfg.Capture == event.CaptureNone {
 		limit = 0
 	}
-	x.ticket.dialect = shape.Detect(req.URL.EscapedPath())
+	x.ticket.dialect = wire.PathDialect(req.URL.EscapedPath())
 	x.reqBody = capture{queue: h.queue, limit: limit, want: req.ContentLength}
 	x.resBody = capture{queue: h.queue, limit: limit}
 	x.req = event.Event{
@@ -220,7 +220,7 @@ func (x *exchange) answered(resp *http.Response) {
 		x.resBody.limit = errorRead
 	}
 	if x.res.ContentEncoding == "" {
-		x.stream = endingOf(x.res.ContentType)
+		x.stream = wire.NewStreamEnd(x.res.ContentType)
 	}
 	x.want, x.resBody.want = resp.ContentLength, resp.ContentLength
 	if resp.Body == nil || resp.Body == http.NoBody || x.want == 0 || resp.StatusCode == http.StatusSwitchingProtocols {
@@ -242,7 +242,7 @@ func (x *exchange) responseRead(p []byte, err error) {
 	}
 	over := false
 	if x.stream != nil {
-		if n := x.stream.feed(p); n >= 0 {
+		if n := x.stream.Feed(p); n >= 0 {
 			p, over = p[:n], true
 		}
 	}
@@ -284,7 +284,7 @@ func (x *exchange) closed() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	switch {
-	case x.stream != nil && x.stream.near():
+	case x.stream != nil && x.stream.Near():
 		x.endLocked("")
 	case x.ctx.Err() != nil:
 		x.endLocked(x.why(x.ctx.Err()))

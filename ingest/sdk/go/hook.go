@@ -89,7 +89,7 @@ type transport struct {
 
 // RoundTrip implements http.RoundTripper.
 func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
-	if req.Method != http.MethodPost || req.URL == nil || !t.hook.hosts.has(req.URL) {
+	if req.Method != http.MethodPost || req.URL == nil || !t.hook.hosts.records(req.URL) {
 		return t.base.RoundTrip(req)
 	}
 	x := t.hook.begin(req)

@@ -23,15 +23,15 @@ import (
 
 const badRequest = `{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}`
 
-// A wire is what went over the network, as the provider saw it.
-type wire struct {
+// traffic is what went over the network, as the provider saw it.
+type traffic struct {
 	mu        sync.Mutex // guards all below
 	requests  [][]byte
 	responses [][]byte
 }
 
 // startProvider answers with status and body; a body that begins with "data:" is streamed event by event.
-func startProvider(t testing.TB, w *wire, status int, body string) *httptest.Server {
+func startProvider(t testing.TB, w *traffic, status int, body string) *httptest.Server {
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
 		if err != nil {
@@ -107,7 +107,7 @@ var streamed = strings.Join([]string{
 
 func TestUnary(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
-	var w wire
+	var w traffic
 	srv := startProvider(t, &w, 200, answer)
 	h := openHook(t, n.url, srv.URL, nil)
 	c, base := client(h, srv.URL, 0)
@@ -159,7 +159,7 @@ func TestUnary(t *testing.T) {
 
 func TestNoSecretLeaves(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
-	srv := startProvider(t, &wire{}, 200, answer)
+	srv := startProvider(t, &traffic{}, 200, answer)
 	h := openHook(t, n.url, srv.URL, nil)
 	c, base := client(h, srv.URL, 0)
 	defer base.CloseIdleConnections()
@@ -186,7 +186,7 @@ func TestNoSecretLeaves(t *testing.T) {
 
 func TestStreamed(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
-	var w wire
+	var w traffic
 	srv := startProvider(t, &w, 200, streamed)
 	h := openHook(t, n.url, srv.URL, nil)
 	c, base := client(h, srv.URL, 0)
@@ -216,7 +216,7 @@ func TestRejected(t *testing.T) {
 	f := func(retries, status, wantExchanges int) {
 		t.Helper()
 		n := startNATS(t, t.TempDir(), -1)
-		var w wire
+		var w traffic
 		srv := startProvider(t, &w, status, badRequest)
 		h := openHook(t, n.url, srv.URL, nil)
 		c, base := client(h, srv.URL, retries)
@@ -306,7 +306,7 @@ func TestCancelled(t *testing.T) {
 
 func TestNotReadToTheEnd(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
-	srv := startProvider(t, &wire{}, 200, answer)
+	srv := startProvider(t, &traffic{}, 200, answer)
 	h := openHook(t, n.url, srv.URL, nil)
 	base := &http.Transport{}
 	defer base.CloseIdleConnections()
@@ -351,7 +351,7 @@ func TestNotReadToTheEnd(t *testing.T) {
 }
 
 func TestOtherCallsAreUntouched(t *testing.T) {
-	srv := startProvider(t, &wire{}, 200, answer)
+	srv := startProvider(t, &traffic{}, 200, answer)
 	h := openHook(t, agentURL(freePort(t)), srv.URL, func(c *Config) { c.Hosts, c.FlushTimeout = nil, time.Millisecond })
 	var seen *http.Request
 	want := &http.Response{StatusCode: 200, Body: http.NoBody}

@@ -147,7 +147,7 @@ func exchanges(t testing.TB, evs []*event.Event) [][2]*event.Event {
 
 func TestNATSDownFromTheStart(t *testing.T) {
 	dir, port := t.TempDir(), freePort(t)
-	var w wire
+	var w traffic
 	srv := startProvider(t, &w, 200, answer)
 	h := openHook(t, agentURL(port), srv.URL, nil)
 	c, base := client(h, srv.URL, 0)
@@ -174,7 +174,7 @@ func TestNATSDownFromTheStart(t *testing.T) {
 }
 
 func TestNATSDownAtTheEnd(t *testing.T) {
-	srv := startProvider(t, &wire{}, 200, answer)
+	srv := startProvider(t, &traffic{}, 200, answer)
 	h := openHook(t, agentURL(freePort(t)), srv.URL, func(c *Config) { c.FlushTimeout = 20 * time.Millisecond })
 	c, base := client(h, srv.URL, 0)
 	defer base.CloseIdleConnections()

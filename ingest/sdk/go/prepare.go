@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/shape"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // errNoRoom says that a body grew when it was decoded or redacted.
@@ -127,8 +128,8 @@ func whole(ev *event.Event) bool {
 	if ev.ContentEncoding != "" {
 		body, _ = decode(ev.ContentEncoding, body, maxBody) // as far as it goes
 	}
-	if e := endingOf(ev.ContentType); e != nil {
-		return e.feed(body) >= 0 || e.near()
+	if e := wire.NewStreamEnd(ev.ContentType); e != nil {
+		return e.Feed(body) >= 0 || e.Near()
 	}
 	return json.Valid(body)
 }

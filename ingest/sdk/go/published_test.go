@@ -11,7 +11,7 @@ import (
 // panics is the agent's mistake; the exchanges after it are published all the same.
 func TestOnPublished(t *testing.T) {
 	dir, port := t.TempDir(), freePort(t)
-	var w wire
+	var w traffic
 	srv := startProvider(t, &w, 200, answer)
 	var told []string // the hook's until Close
 	h := openHook(t, agentURL(port), srv.URL, func(c *Config) {

@@ -9,7 +9,7 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/event"
-	"github.com/llmtap/llmtap/ingest/shape"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // itemOverhead is what an event costs in memory beside its body, roughly, in bytes.
@@ -43,7 +43,7 @@ type item struct {
 
 // A ticket is one exchange as the queue sees it; the queue's mutex guards it.
 type ticket struct {
-	dialect shape.Dialect // of its bodies; never changes
+	dialect wire.Dialect // of its bodies; never changes
 
 	items   [2]*item // request, response, once they were put
 	acked   int

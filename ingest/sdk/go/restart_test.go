@@ -101,7 +101,7 @@ func TestNATSRestarts(t *testing.T) {
 
 // A server that takes connections and then says nothing, and a redactor that never returns: Close keeps its time.
 func TestCloseWhenAllHangs(t *testing.T) {
-	srv := startProvider(t, &wire{}, 200, answer)
+	srv := startProvider(t, &traffic{}, 200, answer)
 	const flushTimeout = 50 * time.Millisecond
 	f := func(what, natsURL string, change func(*Config)) {
 		t.Helper()

@@ -9,6 +9,7 @@ import (
 
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/shape"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // shapesOf returns what a hook of its own published of one call.
@@ -40,8 +41,8 @@ func TestShapeIsTheDefault(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	target := startEcho(t)
 	s := shape.New([]byte("key of the fleet"))
-	wantReq := string(s.Request(shape.OpenAIChat, []byte(chatBody), 1<<20))
-	wantRes := string(s.Response(shape.OpenAIChat, []byte(chatBody), 1<<20))
+	wantReq := string(s.Request(wire.OpenAIChat, []byte(chatBody), 1<<20))
+	wantRes := string(s.Response(wire.OpenAIChat, []byte(chatBody), 1<<20))
 	opaque := func(body string) string { return string(s.Opaque([]byte(body))) }
 
 	f := func(name, path, body string, header http.Header, wantReq, wantRes string, change func(*Config)) {
@@ -106,7 +107,7 @@ func TestShapeOfLongBodies(t *testing.T) {
 // A stream is shaped whole, though it comes in pieces; what is assembled from it is the shape of the text.
 func TestShapeOfStreams(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
-	srv := startProvider(t, new(wire), 200, streamed)
+	srv := startProvider(t, new(traffic), 200, streamed)
 	h := openHook(t, n.url, srv.URL, func(c *Config) { c.Capture = "" })
 	call(t, h, srv.URL+chatPath, strings.NewReader(chatBody), nil)
 	_, res := only(t, n, h)

@@ -9,6 +9,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/shape"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // maxError is how much of an error answer is published in shape and none, in bytes.
@@ -109,8 +110,8 @@ func header(x *exchange, key string) string {
 const lastEvent = "data: [DONE]\n\n"
 
 // published is what a capture mode leaves of a body of the wire.
-func published(m *message, capture string, x *exchange, wire []byte, encoding string) []byte {
-	body, err := decode(encoding, wire)
+func published(m *message, capture string, x *exchange, raw []byte, encoding string) []byte {
+	body, err := decode(encoding, raw)
 	if i := bytes.Index(body, []byte(lastEvent)); i >= 0 {
 		body, err = body[:i+len(lastEvent)], nil // what follows is not the stream's
 	}
@@ -123,18 +124,18 @@ func published(m *message, capture string, x *exchange, wire []byte, encoding st
 	case isError:
 		masked := redact.Append(nil, redact.Truncate(body, maxError))
 		return masked[:min(len(masked), maxError)]
-	case capture == event.CaptureNone, len(wire) == 0:
+	case capture == event.CaptureNone, len(raw) == 0:
 		return nil
 	case err != nil && len(body) == 0 && capture == event.CaptureFull:
-		return wire // it came as it is
+		return raw // it came as it is
 	case err != nil && m.class == "none" && capture == event.CaptureShape:
-		return bytes.Clone(shapes.Opaque(wire))
+		return bytes.Clone(shapes.Opaque(raw))
 	case capture == event.CaptureFull:
 		return body
 	case m.ev.Kind == event.Request:
-		return bytes.Clone(shapes.Request(shape.Detect(dialect), body, limit))
+		return bytes.Clone(shapes.Request(wire.PathDialect(dialect), body, limit))
 	}
-	return bytes.Clone(shapes.Response(shape.Detect(dialect), body, limit))
+	return bytes.Clone(shapes.Response(wire.PathDialect(dialect), body, limit))
 }
 
 // start is the beginning of a body, to be read by a person.

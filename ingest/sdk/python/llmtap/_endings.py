@@ -6,8 +6,12 @@ import json
 import re
 from typing import Optional, Protocol
 
-_LINES = rb"data: ?\[DONE\]|event: ?(?:message_stop|response\.(?:completed|failed|incomplete))"
-_PREFIXES = rb'data: ?\{"type":"(?:message_stop|response\.(?:completed|failed|incomplete))"'
+from ._wire import LAST_DATA, LAST_EVENTS, LAST_MEMBERS
+
+_DATA = b"|".join(re.escape(d.encode()) for d in LAST_DATA)
+_EVENTS = b"|".join(re.escape(e.encode()) for e in LAST_EVENTS)
+_LINES = rb"data: ?(?:%s)|event: ?(?:%s)" % (_DATA, _EVENTS)
+_PREFIXES = rb'data: ?\{"type":"(?:%s)"' % _EVENTS
 _TERMINAL_LINE = re.compile(rb"(?:(?:%s)\r?|%s.*)\Z" % (_LINES, _PREFIXES), re.DOTALL)
 _TERMINAL = re.compile(rb"^(?:(?:%s)\r?|%s[^\n]*)\n" % (_LINES, _PREFIXES), re.MULTILINE)
 _BLANK = re.compile(rb"^\r?\n", re.MULTILINE)
@@ -37,7 +41,7 @@ def ending_of(content_type: str) -> Optional[Ending]:
 
 
 class Terminal:
-    """Server-sent events end with the blank line behind [DONE], message_stop, response.completed, failed or incomplete."""
+    """Server-sent events end with the blank line behind LAST_DATA or one of LAST_EVENTS."""
 
     __slots__ = ("_line", "_long", "_seen")
 
@@ -86,7 +90,7 @@ class Terminal:
 
 
 class LastLine:
-    """JSON lines as Ollama sends them end with the line whose object says "done": true."""
+    """JSON lines as Ollama sends them end with the line whose object has one of LAST_MEMBERS that is true."""
 
     __slots__ = ("_line", "_long")
 
@@ -101,7 +105,7 @@ class LastLine:
             value = json.loads(bytes(self._line))
         except (ValueError, RecursionError):
             return False
-        return isinstance(value, dict) and value.get("done") is True
+        return isinstance(value, dict) and any(value.get(m) is True for m in LAST_MEMBERS)
 
     def feed(self, p: bytes) -> int:
         at = 0

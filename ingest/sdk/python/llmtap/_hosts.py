@@ -6,25 +6,10 @@ import functools
 from typing import Iterable, NamedTuple, Optional
 from urllib.parse import urlsplit
 
-KNOWN = (
-    "api.openai.com", ".api.openai.com",
-    ".openai.azure.com", ".services.ai.azure.com", ".cognitiveservices.azure.com",
-    "api.deepseek.com",
-    "api.anthropic.com",
-    "generativelanguage.googleapis.com", "aiplatform.googleapis.com", "-aiplatform.googleapis.com",
-    "api.mistral.ai", "codestral.mistral.ai",
-    "api.groq.com",
-    "api.x.ai",
-    "api.together.xyz", "api.together.ai",
-    "api.fireworks.ai",
-    "openrouter.ai",
-    "api.moonshot.ai", "api.moonshot.cn",
-    "api.z.ai", "open.bigmodel.cn",
-    "dashscope.aliyuncs.com", "dashscope-intl.aliyuncs.com", "dashscope-us.aliyuncs.com",
-    "api.minimax.io", "api.minimaxi.com", "api.minimax.chat",
-    "api.cohere.com", "api.cohere.ai",
-    "localhost:11434", "127.0.0.1:11434", "[::1]:11434",  # Ollama
-)  # fmt: skip
+from ._wire import HOST_LABELS, HOST_SUFFIXES, HOSTS, OLLAMA_PORT
+
+_HOSTS = frozenset(HOSTS)
+_OLLAMA = frozenset(f"{h}:{OLLAMA_PORT}" for h in ("localhost", "127.0.0.1", "[::1]"))
 
 _MAX_KNOWN = 128  # URLs whose answer is kept: agents call few
 
@@ -43,7 +28,7 @@ class Hosts:
     def __init__(self, extra: Iterable[str] = ()) -> None:
         self._exact: set[str] = set()  # "host" or "host:port"
         suffixes: list[str] = []
-        for h in (*KNOWN, *extra):
+        for h in extra:
             h = h.lower()
             if h[:1] in (".", "-"):
                 suffixes.append(h)
@@ -54,10 +39,7 @@ class Hosts:
 
     def has(self, host: str, name: str) -> bool:
         """host is with its port, if any; name without. Both in lower case."""
-        if host in self._exact or name in self._exact or name.endswith(self._suffixes):
-            return True
-        # bedrock-runtime.us-east-1.amazonaws.com: the region is in the middle.
-        return name.startswith("bedrock-runtime") and name.endswith((".amazonaws.com", ".amazonaws.com.cn"))
+        return _known(host, name) or host in self._exact or name in self._exact or name.endswith(self._suffixes)
 
     def target(self, url: str) -> Optional[Target]:
         """The target of a call to url, None if it is not to be recorded."""
@@ -69,3 +51,16 @@ class Hosts:
         if not self.has(host.lower(), (u.hostname or "").lower()):
             return None
         return Target(f"{u.scheme}://{host}{u.path}", u.path, u.query)
+
+
+def _known(host: str, name: str) -> bool:
+    """Whether a host is a provider's, or that of Ollama on this machine."""
+    if name.endswith(HOST_SUFFIXES) or host in _OLLAMA:
+        return True
+    while name:
+        if name in _HOSTS or any(
+            len(name) > len(before) + len(after) and name.startswith(before) and name.endswith(after) for before, after in HOST_LABELS
+        ):
+            return True
+        name = name.partition(".")[2]
+    return False

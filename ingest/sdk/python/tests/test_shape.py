@@ -219,6 +219,8 @@ def test_detect(ask: Callable[..., list[Any]]) -> None:
         "/v1/chat/completions", "/v1/chat/completions/", "/api/chat", "/v2/chat", "/v1/responses", "/v1/messages", "/x/v1/messages/",
         "/model/a/converse", "/model/a/converse-stream", "/v1beta/models/gemini-3-pro:streamGenerateContent", "/models/g%3AgenerateContent",
         "/publishers/anthropic/models/claude:rawPredict", "/publishers/x/models/claude:rawPredict", "/", "", "/a%3a:generateContent", "/responses/",
+        "/model/us.anthropic.claude-opus-4/invoke", "/model/a/invoke", "/model/anthropic.claude-v2%3A1/invoke", "/v1/threads/t/messages",
+        "/v1internal:generateContent", "/tunedModels/m:generateContent", "/v1/projects/p/publishers/google/models/g:streamGenerateContent",
     ]  # fmt: skip
     for path, answer in zip(paths, ask([{"path": p, "text": "x"} for p in paths], "event")):
         assert detect(path) == answer[3], path

@@ -1,36 +1,32 @@
-"""Which dialect a call speaks, by the path of its URL."""
+"""Detects the dialect of a call by the path of its URL."""
 
 from __future__ import annotations
+
+from urllib.parse import unquote
+
+from .._wire import ENDPOINTS
 
 OTHER = "other"
 
 
 def detect(path: str) -> str:
-    """The dialect of a call to a path, named as in dialects.json. Only its end counts, so that gateways may put something before it."""
-    path = path.rstrip("/")
-    last = path[path.rfind("/") + 1 :]
-    if path.endswith(("/chat/completions", "/api/chat")):
-        return "openai_chat"
-    if path.endswith("/v2/chat"):
-        return "cohere"
-    if last == "responses":
-        return "openai_responses"
-    if last == "messages":
-        return "anthropic"
-    if last in ("converse", "converse-stream"):
-        return "bedrock"
-    # Escaped or not: models/gemini-3-pro:streamGenerateContent.
-    method = _method(last)
-    if method in ("generateContent", "streamGenerateContent"):
-        return "gemini"
-    if method in ("rawPredict", "streamRawPredict") and "/publishers/anthropic/" in path:
-        return "anthropic"
+    """The dialect of a call to a path, named as in dialects.json. Gateways may prefix the path."""
+    front, slash, last = path.rstrip("/").rpartition("/")
+    path = front + slash + last.replace("%3A", ":").replace("%3a", ":")
+    for dialect, end, within, before, excluded in ENDPOINTS:
+        if not path.endswith(end) or within and not any(w in path for w in within):
+            continue
+        if before:
+            model = _model(path[: -len(end)], before, end)
+            if not model or any(m in model for m in excluded):
+                continue
+        return dialect
     return OTHER
 
 
-def _method(segment: str) -> str:
-    """What follows the last colon of a path segment."""
-    for colon in (":", "%3A", "%3a"):
-        if colon in segment:
-            return segment.rpartition(colon)[2]
-    return ""
+def _model(path: str, before: str, end: str) -> str:
+    """The model's name in a path without its end. Before a colon it may be the last segment."""
+    _, found, model = path.partition(before)
+    if not found and end[0] == ":":
+        model = path.rpartition("/")[2]
+    return unquote(model)

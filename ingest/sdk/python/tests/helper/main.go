@@ -30,6 +30,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/shape"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 func main() {
@@ -107,7 +108,7 @@ func runShape(key []byte, in io.Reader, out io.Writer) error {
 	s := shape.New(key)
 	var line struct {
 		Kind    string
-		Dialect shape.Dialect
+		Dialect wire.Dialect
 		Body    []byte
 		Limit   int
 	}
@@ -125,7 +126,7 @@ func runEvent(in io.Reader, out io.Writer) error {
 		ev := event.Event{Kind: event.Run, RunStatus: event.StatusOK, Instance: line.Instance}
 		ev.Labels = event.Labels{Service: line.Service, Agent: line.Agent, Conversation: line.Conversation, Run: line.Text, Stage: line.Text}
 		h := ev.Encode()
-		return []string{ev.Subject(), first(h[event.HeaderStage]), first(h[event.HeaderMsgID]), string(shape.Detect(line.Path))}
+		return []string{ev.Subject(), first(h[event.HeaderStage]), first(h[event.HeaderMsgID]), string(wire.PathDialect(line.Path))}
 	})
 }
 

@@ -5,37 +5,6 @@ import (
 	"testing"
 )
 
-func TestTerminal(t *testing.T) {
-	// f feeds s whole and byte by byte; want is the length of the stream, -1 if it is open.
-	f := func(s string, want int) {
-		t.Helper()
-		whole := new(terminal)
-		if got := whole.feed([]byte(s)); got != want {
-			t.Errorf("%q: %d, want %d", s, got, want)
-		}
-		got, parts := -1, new(terminal)
-		for i := range s {
-			if n := parts.feed([]byte(s[i : i+1])); n >= 0 {
-				got = i + n
-				break
-			}
-		}
-		if got != want {
-			t.Errorf("%q byte by byte: %d, want %d", s, got, want)
-		}
-	}
-	f("data: {\"a\":1}\n\ndata: [DONE]\n\n", 29)
-	f("data: {\"a\":1}\r\n\r\ndata:[DONE]\r\n\r\nrest", 32)
-	f("data: [DONE]\n", -1)
-	f("data: {\"text\":\"data: [DONE]\"}\n\n", -1)
-	f("data: [DONE] not quite\n\n", -1)
-	f("event: message_stop\ndata: {\"type\":\"message_stop\"}\n\n", 51)
-	f("data: {\"type\":\"response.completed\",\"response\":{}}\n\n", 51)
-	f("event: response.completed\ndata: {}\n\nmore", 36)
-	f("event: ping\ndata: {}\n\n: comment\n\n", -1)
-	f("\n\n", -1)
-}
-
 func TestCaptureStubsLongBodies(t *testing.T) {
 	// f writes a body of n bytes in chunks; wantCut says whether it is stubbed.
 	f := func(n, chunk int, wantCut bool) {
