@@ -161,7 +161,7 @@ func (c *collector) openClickHouse(ctx context.Context, progress func(string)) e
 		})
 		cfg.DSN = srv.DSN()
 	}
-	sink, err := clickhouse.OpenPatient(ctx, cfg, c.logger, c.reg)
+	sink, err := clickhouse.OpenLazy(ctx, cfg, c.logger, c.reg)
 	if err != nil {
 		return fmt.Errorf("open ClickHouse: %w", err)
 	}

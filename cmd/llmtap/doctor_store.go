@@ -56,15 +56,16 @@ func (d *doctor) checkClickHouse(ctx context.Context) {
 }
 
 func (d *doctor) checkSchema(st *clickhouse.State) {
+	changed, pending, newer := st.In(clickhouse.Changed), st.In(clickhouse.Pending), st.In(clickhouse.Newer)
 	switch {
-	case len(st.Changed) > 0:
-		d.fail("schema", "use the release that made this database, or an empty database", "applied migrations differ from this release's: %s", strings.Join(st.Changed, ", "))
+	case len(changed) > 0:
+		d.fail("schema", "use the release that made this database, or an empty database", "applied migrations differ from this release's: %s", strings.Join(changed, ", "))
 	case st.NoDatabase:
 		d.warn("schema", "start llmtap up: it creates it", "there is no database %s yet", st.Database)
-	case len(st.Missing) > 0:
-		d.warn("schema", "start llmtap up of this release: it applies them", "migrations are missing: %s", strings.Join(st.Missing, ", "))
-	case len(st.Newer) > 0:
-		d.warn("schema", "finish the update, or ask with the newer release", "the database is of a newer release (migrations %v)", st.Newer)
+	case len(pending) > 0:
+		d.warn("schema", "start llmtap up of this release: it applies them", "migrations are missing: %s", strings.Join(pending, ", "))
+	case len(newer) > 0:
+		d.warn("schema", "finish the update, or ask with the newer release", "the database belongs to a newer release (migrations %s)", strings.Join(newer, ", "))
 	default:
 		d.ok("schema", "up to date")
 	}

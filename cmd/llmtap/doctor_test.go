@@ -279,7 +279,7 @@ func TestDoctorOnClickHouse(t *testing.T) {
 	u.User = url.UserPassword(u.User.Username(), "hunter2")
 	env["LLMTAP_CLICKHOUSE_DSN"] = u.String()
 	checks, _ = seeDoctor(t, env, "--data-dir", t.TempDir())
-	expect(t, checks, "clickhouse", verdictFail, "refuses the login", "clickhouse.password_file")
+	expect(t, checks, "clickhouse", verdictFail, "rejects the login", "clickhouse.password_file")
 	if strings.Contains(checks["clickhouse"].Detail, "hunter2") {
 		t.Errorf("the password is told: %s", checks["clickhouse"].Detail)
 	}

@@ -42,7 +42,7 @@ type forgetReport struct {
 }
 
 func runForget(ctx context.Context, c *command.Call) error {
-	var who clickhouse.Person
+	var who clickhouse.ErasureSubject
 	c.Parameters.StringVar(&who.Conversation, "conversation", "", "`id` of the conversation")
 	c.Parameters.StringVar(&who.User, "user", "", "`hash` of the user")
 	dryRun := c.Parameters.Bool("dry-run", false, "report what would be deleted, delete nothing")
@@ -90,7 +90,7 @@ func runForget(ctx context.Context, c *command.Call) error {
 type forgetter struct {
 	conn     *jetstream.Conn
 	sink     *clickhouse.Sink
-	who      clickhouse.Person
+	who      clickhouse.ErasureSubject
 	dryRun   bool
 	progress *progress
 	report   forgetReport
@@ -108,7 +108,7 @@ func (f *forgetter) run(ctx context.Context) error {
 			pause(ctx, forgetSettle)
 		}
 	}
-	found, err := f.sink.Remember(ctx, f.who)
+	found, err := f.sink.PlanErasure(ctx, f.who)
 	if err != nil {
 		return fmt.Errorf("look up what is stored: %w", err)
 	}
@@ -124,7 +124,7 @@ func (f *forgetter) run(ctx context.Context) error {
 	if f.dryRun {
 		return nil
 	}
-	return f.sink.Forget(ctx, found, before)
+	return f.sink.Erase(ctx, found, before)
 }
 
 // read shows on a terminal how far the stream is read.

@@ -60,7 +60,7 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	if action == "migrate" && !*dryRun {
 		return migrate(ctx, c, cfg)
 	}
-	st, err := clickhouse.ReadSchema(ctx, cfg)
+	st, err := clickhouse.Inspect(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("read the schema: %w", err)
 	}
@@ -87,7 +87,7 @@ func migrate(ctx context.Context, c *command.Call, cfg clickhouse.Config) error 
 	return nil
 }
 
-func printSchema(w io.Writer, st *clickhouse.SchemaState) error {
+func printSchema(w io.Writer, st *clickhouse.State) error {
 	where := "on one server"
 	if st.Cluster != "" {
 		where = "on cluster " + st.Cluster + "; rows and bytes are those of the server that was asked"
@@ -122,20 +122,18 @@ func printSchema(w io.Writer, st *clickhouse.SchemaState) error {
 		return err
 	}
 	switch {
-	case st.Has(clickhouse.Newer):
+	case len(st.In(clickhouse.Newer)) > 0:
 		fmt.Fprintln(w, "\nThe database is of a newer release than this one. Rows of this one lack what that one added: finish the update.")
-	case st.Has(clickhouse.Pending):
+	case len(st.In(clickhouse.Pending)) > 0:
 		fmt.Fprintln(w, "\nMigrations are pending: llmtap schema migrate, or the next start of llmtap up, applies them.")
 	}
 	return unusable(st)
 }
 
 // unusable is an error when Open would refuse the tables.
-func unusable(st *clickhouse.SchemaState) error {
-	for _, m := range st.Migrations {
-		if m.State == clickhouse.Changed {
-			return fmt.Errorf("migration %s was changed after it was applied: use the release that made this database, or an empty database", m.Name)
-		}
+func unusable(st *clickhouse.State) error {
+	if changed := st.In(clickhouse.Changed); len(changed) > 0 {
+		return fmt.Errorf("migration %s was changed after it was applied: use the release that created this database, or an empty database", changed[0])
 	}
 	return nil
 }

@@ -56,5 +56,5 @@ func TestSchema(t *testing.T) {
 	if strings.Contains(status, "pending") {
 		t.Errorf("status after migrate:\n%s", status)
 	}
-	expect(command.ExitFailed, []string{`holds the tables of one server: cluster main needs an empty database`}, "status", "--cluster", "main")
+	expect(command.ExitFailed, []string{`has tables on one server: cluster main requires an empty database`}, "status", "--cluster", "main")
 }

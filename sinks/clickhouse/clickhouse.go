@@ -13,25 +13,25 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/sinks"
+	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
 // A Sink stores batches in ClickHouse. It is safe for concurrent use.
 type Sink struct {
-	conn    driver.Conn
-	cfg     Config
-	logger  *slog.Logger
-	metrics *metrics
-	layout  layout // once ready
-	ready   atomic.Bool
-	setup   sync.Mutex // held while ClickHouse is made ready
-	closed  atomic.Bool
+	conn     driver.Conn
+	cfg      Config
+	logger   *slog.Logger
+	metrics  *metrics
+	topology topology // set by prepare
+	ready    atomic.Bool
+	setup    sync.Mutex // held by prepare
+	closed   atomic.Bool
 }
 
 var _ sinks.Sink = (*Sink)(nil)
 
-// Open connects, creates the database if it is missing and brings the schema up to date. A process that reads and
-// writes the same ClickHouse elsewhere may do so meanwhile. reg may be nil; two Sinks of one process need a registerer
-// each.
+// Open connects to ClickHouse, creates a missing database and migrates the schema. Several processes may open the same
+// database concurrently. reg may be nil; several Sinks of one process need a registerer each.
 func Open(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
 	s, err := newSink(cfg, logger, reg)
 	if err != nil {
@@ -43,9 +43,9 @@ func Open(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.R
 	return s, nil
 }
 
-// OpenPatient is Open for who has to work without ClickHouse, too: where nothing answers, it says so in the log, and the
-// first Write to which ClickHouse answers does what is left to do. A wrong password, say, is an error at once.
-func OpenPatient(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
+// OpenLazy is Open for processes that also work while ClickHouse is down: if ClickHouse is unreachable, it logs a warning,
+// and the first Write that reaches ClickHouse migrates the schema. Other errors, such as a wrong password, are returned.
+func OpenLazy(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
 	s, err := newSink(cfg, logger, reg)
 	if err != nil {
 		return nil, err
@@ -54,7 +54,7 @@ func OpenPatient(ctx context.Context, cfg Config, logger *slog.Logger, reg prome
 	switch {
 	case err == nil:
 	case ctx.Err() == nil && faultOf(err) == faultServer:
-		logger.Warn("ClickHouse does not answer: rows wait in the stream until it does, alerts do not", "err", err)
+		logger.Warn("ClickHouse unreachable, retrying; rows wait in the stream, alerts are not affected", "err", err)
 	default:
 		return nil, errors.Join(err, s.Close())
 	}
@@ -76,10 +76,10 @@ func newSink(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink,
 	return &Sink{conn: conn, cfg: cfg, logger: logger, metrics: newMetrics(reg)}, nil
 }
 
-// errPreparing says that another caller makes ClickHouse ready.
-var errPreparing = errors.New("ClickHouse is being made ready")
+// errPreparing is the error of prepare while another goroutine runs it.
+var errPreparing = errors.New("ClickHouse is being prepared")
 
-// prepare makes ClickHouse ready for rows, once.
+// prepare connects and migrates the schema, once.
 func (s *Sink) prepare(ctx context.Context) (err error) {
 	if s.ready.Load() {
 		return nil
@@ -94,7 +94,7 @@ func (s *Sink) prepare(ctx context.Context) (err error) {
 	if err := s.connect(ctx); err != nil {
 		return fmt.Errorf("connect to ClickHouse: %w", err)
 	}
-	if s.layout, err = s.findLayout(ctx); err != nil {
+	if s.topology, err = s.readTopology(ctx); err != nil {
 		return err
 	}
 	if err := s.migrate(ctx); err != nil {
@@ -107,7 +107,7 @@ func (s *Sink) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// connect tries the connection, and creates the database of the DSN when the server does not know it.
+// connect checks the connection and creates the database of the DSN if it is missing.
 func (s *Sink) connect(ctx context.Context) error {
 	err := s.conn.Exec(ctx, probe)
 	if code(err) != codeUnknownDatabase {
@@ -121,17 +121,17 @@ func (s *Sink) connect(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	err = admin.Exec(ctx, "CREATE DATABASE IF NOT EXISTS "+quoteName(o.Auth.Database)+layout{cluster: s.cfg.Cluster}.on())
+	err = admin.Exec(ctx, "CREATE DATABASE IF NOT EXISTS "+sqltext.QuoteName(o.Auth.Database)+topology{cluster: s.cfg.Cluster}.on())
 	if err := errors.Join(err, admin.Close()); err != nil {
 		return fmt.Errorf("create database %s: %w", o.Auth.Database, err)
 	}
 	return s.conn.Exec(ctx, probe)
 }
 
-// probe is not Ping: over HTTP that does not look at the database.
+// probe is used instead of Ping, which does not check the database over HTTP.
 const probe = "SELECT 1"
 
-// dial opens a connection and uses it once; database replaces the one of the DSN unless empty.
+// dial opens a connection and checks it. database overrides the one of the DSN unless empty.
 func dial(ctx context.Context, cfg Config, database string) (driver.Conn, error) {
 	o, err := cfg.options()
 	if err != nil {
@@ -150,7 +150,7 @@ func dial(ctx context.Context, cfg Config, database string) (driver.Conn, error)
 	return conn, nil
 }
 
-// Ping asks the server whether it is there.
+// Ping checks whether the server responds.
 func (s *Sink) Ping(ctx context.Context) error {
 	if s.closed.Load() {
 		return sinks.ErrClosed
@@ -161,15 +161,15 @@ func (s *Sink) Ping(ctx context.Context) error {
 	return nil
 }
 
-// Counts returns the number of rows by table, each row once.
+// Counts returns the number of rows by table, counting each id once.
 func (s *Sink) Counts(ctx context.Context) (map[string]uint64, error) {
-	counts := make(map[string]uint64, len(tableNames))
-	for _, t := range tableNames {
+	counts := make(map[string]uint64, len(tables))
+	for _, t := range tables {
 		var n uint64
-		if err := s.conn.QueryRow(ctx, "SELECT count() FROM "+t+"_final").Scan(&n); err != nil {
-			return nil, fmt.Errorf("count %s: %w", t, err)
+		if err := s.conn.QueryRow(ctx, "SELECT count() FROM "+t.Name()+"_final").Scan(&n); err != nil {
+			return nil, fmt.Errorf("count %s: %w", t.Name(), err)
 		}
-		counts[t] = n
+		counts[t.Name()] = n
 	}
 	return counts, nil
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// The golden file is all that is run on a cluster; the engine's parser reads each statement.
+// The golden file contains all statements for a cluster; the parser of the engine accepts each of them.
 func TestClusterGolden(t *testing.T) {
 	script, err := clickhouse.Script("main", "llmtap")
 	if err != nil {
@@ -19,20 +19,20 @@ func TestClusterGolden(t *testing.T) {
 	s := open(t)
 	for _, stmt := range clickhouse.Statements(script) {
 		if strings.HasPrefix(stmt, "INSERT ") {
-			continue // the parser would wait for rows
+			continue // the parser expects rows
 		}
 		ast := query(t, s, "EXPLAIN AST "+stmt, nil)
 		creates := strings.Contains(stmt, "\nCREATE ") || strings.HasPrefix(stmt, "CREATE ")
 		if ast == "" || creates != strings.HasPrefix(ast, "CreateQuery") {
-			t.Errorf("%s\nis read as\n%s", stmt, ast)
+			t.Errorf("%s\nis parsed as\n%s", stmt, ast)
 		}
 		if !strings.Contains(stmt, " ON CLUSTER 'main'") && !strings.HasPrefix(stmt, "USE ") {
-			t.Errorf("is run on one server only: %s", stmt)
+			t.Errorf("runs on one server only: %s", stmt)
 		}
 	}
 }
 
-func TestClusterRefusesUnknownForms(t *testing.T) {
+func TestClusterRejectsUnknownStatements(t *testing.T) {
 	f := func(stmt, want string) {
 		t.Helper()
 		_, err := clickhouse.Rewrite("main", "llmtap", stmt)
@@ -43,19 +43,19 @@ func TestClusterRefusesUnknownForms(t *testing.T) {
 			t.Errorf("%s on one server: %q, %v", stmt, got, err)
 		}
 	}
-	f("DROP TABLE exchanges", "statement has no form for a cluster: DROP TABLE exchanges")
-	f("CREATE MATERIALIZED VIEW IF NOT EXISTS v AS SELECT 1", "statement has no form for a cluster")
-	f("CREATE TABLE exchanges (n UInt8) ENGINE = ReplacingMergeTree ORDER BY n", "statement has no form for a cluster")
-	f("CREATE TABLE IF NOT EXISTS exchanges (n UInt8) ENGINE = MergeTree ORDER BY n", "table exchanges: engine MergeTree has no form for a cluster")
-	f("CREATE TABLE IF NOT EXISTS exchanges (n UInt8) ENGINE = ReplacingMergeTree(a, b) ORDER BY n", "engine has more than a version")
+	f("DROP TABLE exchanges", "statement is not supported on a cluster: DROP TABLE exchanges")
+	f("CREATE MATERIALIZED VIEW IF NOT EXISTS v AS SELECT 1", "statement is not supported on a cluster")
+	f("CREATE TABLE exchanges (n UInt8) ENGINE = ReplacingMergeTree ORDER BY n", "statement is not supported on a cluster")
+	f("CREATE TABLE IF NOT EXISTS exchanges (n UInt8) ENGINE = MergeTree ORDER BY n", "table exchanges: engine MergeTree is not supported on a cluster")
+	f("CREATE TABLE IF NOT EXISTS exchanges (n UInt8) ENGINE = ReplacingMergeTree(a, b) ORDER BY n", "engine has more arguments than a version")
 	f("CREATE TABLE IF NOT EXISTS exchanges AS findings", "table exchanges has no engine")
 	f("CREATE TABLE IF NOT EXISTS other (id UInt8) ENGINE = ReplacingMergeTree ORDER BY id", "table other has no sharding key")
 	f("CREATE TABLE IF NOT EXISTS exchanges (exchange_id UInt8) ENGINE = ReplacingMergeTree ORDER BY service", "sharding key exchange_id is not in the sort key")
-	f("CREATE TABLE IF NOT EXISTS exchanges (s String DEFAULT 'ENGINE = x", "a string or comment has no end")
-	f("CREATE OR REPLACE VIEW v (n UInt8) AS SELECT 1", "view v does not go on with AS SELECT")
-	f("ALTER TABLE other ADD COLUMN IF NOT EXISTS n UInt8", "ALTER TABLE other has no form")
-	f("ALTER TABLE exchanges ADD COLUMN IF NOT EXISTS n Decimal(9, 2), DELETE WHERE n = 1", "ALTER TABLE exchanges: DELETE has no form")
-	f("ALTER TABLE exchanges ADD COLUMN IF NOT EXISTS n UInt8, ADD INDEX IF NOT EXISTS i n TYPE minmax", "changes columns and more")
+	f("CREATE TABLE IF NOT EXISTS exchanges (s String DEFAULT 'ENGINE = x", "table exchanges has no engine")
+	f("CREATE OR REPLACE VIEW v (n UInt8) AS SELECT 1", "view v: AS SELECT must follow the name")
+	f("ALTER TABLE other ADD COLUMN IF NOT EXISTS n UInt8", "ALTER TABLE other is not supported")
+	f("ALTER TABLE exchanges ADD COLUMN IF NOT EXISTS n Decimal(9, 2), DELETE WHERE n = 1", "ALTER TABLE exchanges: DELETE is not supported")
+	f("ALTER TABLE exchanges ADD COLUMN IF NOT EXISTS n UInt8, ADD INDEX IF NOT EXISTS i n TYPE minmax", "changes columns and other properties")
 }
 
 func TestClusterRewrite(t *testing.T) {
@@ -75,15 +75,15 @@ func TestClusterRewrite(t *testing.T) {
 		`ALTER TABLE runs ON CLUSTER 'it\'s' add column if not exists a Map(String, UInt8), modify column if exists b String`)
 }
 
-// Tables of one server do not become those of a cluster.
-func TestClusterNeedsEmptyDatabase(t *testing.T) {
+// Tables on one server are not converted to a cluster.
+func TestClusterRequiresEmptyDatabase(t *testing.T) {
 	dsn := freshDSN(t)
 	openDSN(t, dsn)
 	s, err := clickhouse.Open(t.Context(), clickhouse.Config{DSN: dsn, Cluster: "main"}, slog.New(slog.DiscardHandler), nil)
 	if err == nil {
 		s.Close()
 	}
-	if !strings.HasSuffix(fmt.Sprint(err), "holds the tables of one server: cluster main needs an empty database") {
+	if !strings.HasSuffix(fmt.Sprint(err), "has tables on one server: cluster main requires an empty database") {
 		t.Errorf("Open: %v", err)
 	}
 }

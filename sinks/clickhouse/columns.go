@@ -1,6 +1,7 @@
 package clickhouse
 
 import (
+	"cmp"
 	"math"
 	"time"
 
@@ -9,13 +10,13 @@ import (
 	"github.com/llmtap/llmtap/sinks"
 )
 
-// A column names a column of a table and says what stands in it.
+// A column is a column of a table with rows of type R.
 type column[R any] struct {
 	name   string
-	values func(rows []R) any // a typed slice, one value per row
+	values func(rows []R) any // a typed slice with one value per row
 }
 
-// col is the column that holds get of each row. V is what the client takes for the column's type.
+// col returns the column with the values of get. V is the Go type of the client for the type of the column.
 func col[R, V any](name string, get func(*R) V) column[R] {
 	return column[R]{name, func(rows []R) any {
 		vs := make([]V, len(rows))
@@ -26,11 +27,11 @@ func col[R, V any](name string, get func(*R) V) column[R] {
 	}}
 }
 
-// labelColumns are the columns that every row of an event has; conversation_id is not among them, because a row knows
-// better than the event's label.
+// labelColumns returns the columns of event labels. conversation_id is not one of them, because the conversation of a row
+// is more precise than the label.
 func labelColumns[R any](get func(*R) *event.Labels) []column[R] {
 	return []column[R]{
-		col("service", func(r *R) string { return or(get(r).Service, "unknown") }),
+		col("service", func(r *R) string { return cmp.Or(get(r).Service, "unknown") }),
 		col("service_version", func(r *R) string { return get(r).ServiceVersion }),
 		col("environment", func(r *R) string { return get(r).Environment }),
 		col("agent", func(r *R) string { return get(r).Agent }),
@@ -43,9 +44,9 @@ func labelColumns[R any](get func(*R) *event.Labels) []column[R] {
 var exchangeColumns = append(labelColumns(func(e *analyzer.Exchange) *event.Labels { return &e.Labels }),
 	col("exchange_id", func(e *analyzer.Exchange) string { return e.ID }),
 	col("seq", func(e *analyzer.Exchange) uint64 { return e.Seq }),
-	col("started_at", func(e *analyzer.Exchange) time.Time { return instant(e.StartedAt) }),
-	col("stored_at", func(e *analyzer.Exchange) time.Time { return instant(e.StoredAt) }),
-	col("conversation_id", func(e *analyzer.Exchange) string { return or(e.Conversation, e.Labels.Conversation) }),
+	col("started_at", func(e *analyzer.Exchange) time.Time { return clamp(e.StartedAt) }),
+	col("stored_at", func(e *analyzer.Exchange) time.Time { return clamp(e.StoredAt) }),
+	col("conversation_id", func(e *analyzer.Exchange) string { return cmp.Or(e.Conversation, e.Labels.Conversation) }),
 	col("inferred", func(e *analyzer.Exchange) bool { return e.Inferred }),
 	col("operation", func(e *analyzer.Exchange) string { return e.Operation }),
 	col("provider", func(e *analyzer.Exchange) string { return e.Provider }),
@@ -99,12 +100,12 @@ var findingColumns = append(labelColumns(func(f *analyzer.Finding) *event.Labels
 	col("first_version", func(f *analyzer.Finding) string { return f.FirstVersion }),
 	col("last_clean_version", func(f *analyzer.Finding) string { return f.LastClean }),
 	col("seq", func(f *analyzer.Finding) uint64 { return f.Seq }),
-	col("first_seen", func(f *analyzer.Finding) time.Time { return instant(f.FirstSeen) }),
+	col("first_seen", func(f *analyzer.Finding) time.Time { return clamp(f.FirstSeen) }),
 	col("exchange_id", func(f *analyzer.Finding) string { return f.Exchange }),
 	col("exchange_version", func(f *analyzer.Finding) string { return f.ExchangeVersion }),
 	col("exchange_instance", func(f *analyzer.Finding) string { return f.ExchangeInstance }),
 	col("exchange_messages", func(f *analyzer.Finding) uint32 { return u32(f.ExchangeMessages) }),
-	col("conversation_id", func(f *analyzer.Finding) string { return or(f.Conversation, f.Labels.Conversation) }),
+	col("conversation_id", func(f *analyzer.Finding) string { return cmp.Or(f.Conversation, f.Labels.Conversation) }),
 	col("provider", func(f *analyzer.Finding) string { return f.Provider }),
 	col("model", func(f *analyzer.Finding) string { return f.Model }),
 	col("dialect", func(f *analyzer.Finding) string { return f.Dialect }),
@@ -128,23 +129,23 @@ var findingColumns = append(labelColumns(func(f *analyzer.Finding) *event.Labels
 var toolCallColumns = append(labelColumns(func(c *analyzer.ToolCall) *event.Labels { return &c.Labels }),
 	col("id", func(c *analyzer.ToolCall) string { return c.ID }),
 	col("seq", func(c *analyzer.ToolCall) uint64 { return c.Seq }),
-	col("conversation_id", func(c *analyzer.ToolCall) string { return or(c.Conversation, c.Labels.Conversation) }),
+	col("conversation_id", func(c *analyzer.ToolCall) string { return cmp.Or(c.Conversation, c.Labels.Conversation) }),
 	col("exchange_id", func(c *analyzer.ToolCall) string { return c.Exchange }),
 	col("tool_call_id", func(c *analyzer.ToolCall) string { return c.CallID }),
 	col("tool_name", func(c *analyzer.ToolCall) string { return c.Name }),
 	col("state", func(c *analyzer.ToolCall) string { return c.State }),
-	col("asked_at", func(c *analyzer.ToolCall) time.Time { return instant(c.AskedAt) }),
-	col("answered_at", func(c *analyzer.ToolCall) *time.Time { return instantOrNull(c.AnsweredAt) }),
+	col("asked_at", func(c *analyzer.ToolCall) time.Time { return clamp(c.AskedAt) }),
+	col("answered_at", func(c *analyzer.ToolCall) *time.Time { return clampOrNull(c.AnsweredAt) }),
 	col("answered_by", func(c *analyzer.ToolCall) string { return c.AnsweredBy }),
-	col("started_at", func(c *analyzer.ToolCall) *time.Time { return instantOrNull(c.StartedAt) }),
-	col("ended_at", func(c *analyzer.ToolCall) *time.Time { return instantOrNull(c.EndedAt) }),
+	col("started_at", func(c *analyzer.ToolCall) *time.Time { return clampOrNull(c.StartedAt) }),
+	col("ended_at", func(c *analyzer.ToolCall) *time.Time { return clampOrNull(c.EndedAt) }),
 	col("tool_status", func(c *analyzer.ToolCall) string { return c.ToolStatus }),
 )
 
 var contentColumns = []column[analyzer.Content]{
 	col("id", func(c *analyzer.Content) string { return c.ID }),
 	col("kind", func(c *analyzer.Content) string { return c.Kind }),
-	col("seen_at", func(c *analyzer.Content) time.Time { return second(c.SeenAt) }),
+	col("seen_at", func(c *analyzer.Content) time.Time { return clampSeconds(c.SeenAt) }),
 	col("bytes", func(c *analyzer.Content) uint32 { return u32(c.Bytes) }),
 	col("body", func(c *analyzer.Content) string { return c.Body }),
 }
@@ -160,7 +161,7 @@ var historyColumns = []column[analyzer.HistoryEntry]{
 	col("service", func(h *analyzer.HistoryEntry) string { return h.Service }),
 	col("exchange_id", func(h *analyzer.HistoryEntry) string { return h.Exchange }),
 	col("seq", func(h *analyzer.HistoryEntry) uint64 { return h.Seq }),
-	col("seen_at", func(h *analyzer.HistoryEntry) time.Time { return instant(h.SeenAt) }),
+	col("seen_at", func(h *analyzer.HistoryEntry) time.Time { return clamp(h.SeenAt) }),
 }
 
 var runColumns = append(labelColumns(func(r *analyzer.Run) *event.Labels { return &r.Labels }),
@@ -168,9 +169,9 @@ var runColumns = append(labelColumns(func(r *analyzer.Run) *event.Labels { retur
 	col("seq", func(r *analyzer.Run) uint64 { return r.Seq }),
 	col("conversation_id", func(r *analyzer.Run) string { return r.Labels.Conversation }),
 	col("status", func(r *analyzer.Run) string { return r.Status }),
-	col("seen_at", func(r *analyzer.Run) time.Time { return instant(r.SeenAt) }),
-	col("started_at", func(r *analyzer.Run) *time.Time { return instantOrNull(r.StartedAt) }),
-	col("ended_at", func(r *analyzer.Run) *time.Time { return instantOrNull(r.EndedAt) }),
+	col("seen_at", func(r *analyzer.Run) time.Time { return clamp(r.SeenAt) }),
+	col("started_at", func(r *analyzer.Run) *time.Time { return clampOrNull(r.StartedAt) }),
+	col("ended_at", func(r *analyzer.Run) *time.Time { return clampOrNull(r.EndedAt) }),
 	col("calls", func(r *analyzer.Run) uint32 { return u32(r.Calls) }),
 	col("failed_calls", func(r *analyzer.Run) uint32 { return u32(r.Failed) }),
 	col("last_exchange_id", func(r *analyzer.Run) string { return r.LastExchange }),
@@ -185,8 +186,8 @@ var alertColumns = []column[sinks.Alert]{
 	col("severity", func(a *sinks.Alert) string { return a.Severity }),
 	col("labels", func(a *sinks.Alert) map[string]string { return a.Labels }),
 	col("state", func(a *sinks.Alert) string { return a.State }),
-	col("started_at", func(a *sinks.Alert) time.Time { return instant(a.StartedAt) }),
-	col("ended_at", func(a *sinks.Alert) *time.Time { return instantOrNull(a.EndedAt) }),
+	col("started_at", func(a *sinks.Alert) time.Time { return clamp(a.StartedAt) }),
+	col("ended_at", func(a *sinks.Alert) *time.Time { return clampOrNull(a.EndedAt) }),
 	col("value", func(a *sinks.Alert) float64 { return a.Value }),
 	col("peak", func(a *sinks.Alert) float64 { return a.Peak }),
 	col("failed", func(a *sinks.Alert) uint64 { return a.Failed }),
@@ -196,47 +197,39 @@ var alertColumns = []column[sinks.Alert]{
 	col("last_clean", func(a *sinks.Alert) string { return a.LastClean }),
 	col("example", func(a *sinks.Alert) string { return a.Example }),
 	col("summary", func(a *sinks.Alert) string { return a.Summary }),
-	col("notified_at", func(a *sinks.Alert) *time.Time { return instantOrNull(a.NotifiedAt) }),
+	col("notified_at", func(a *sinks.Alert) *time.Time { return clampOrNull(a.NotifiedAt) }),
 }
 
-// or returns the first of a and b that is not empty.
-func or(a, b string) string {
-	if a != "" {
-		return a
-	}
-	return b
-}
-
-// The times that DateTime64(9) can hold and that are later than the epoch.
+// The range of DateTime64(9) after the epoch.
 var (
-	minInstant = time.Unix(0, 0).UTC()
-	maxInstant = time.Unix(0, math.MaxInt64).UTC() // 2262-04-11
+	minTime = time.Unix(0, 0).UTC()
+	maxTime = time.Unix(0, math.MaxInt64).UTC() // 2262-04-11
 )
 
-// instant moves t into what a column can hold: a broken clock must not stop the pipeline.
-func instant(t time.Time) time.Time {
+// clamp moves t into the range of a column: a broken clock must not stop the pipeline.
+func clamp(t time.Time) time.Time {
 	switch {
-	case t.Before(minInstant):
-		return minInstant
-	case t.After(maxInstant):
-		return maxInstant
+	case t.Before(minTime):
+		return minTime
+	case t.After(maxTime):
+		return maxTime
 	}
 	return t
 }
 
-// second is instant for a column of type DateTime.
-func second(t time.Time) time.Time {
-	if t = instant(t); t.Unix() > math.MaxUint32 {
+// clampSeconds is clamp for columns of type DateTime.
+func clampSeconds(t time.Time) time.Time {
+	if t = clamp(t); t.Unix() > math.MaxUint32 {
 		return time.Unix(math.MaxUint32, 0).UTC()
 	}
 	return t
 }
 
-func instantOrNull(t time.Time) *time.Time {
+func clampOrNull(t time.Time) *time.Time {
 	if t.IsZero() {
 		return nil
 	}
-	t = instant(t)
+	t = clamp(t)
 	return &t
 }
 

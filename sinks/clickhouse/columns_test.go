@@ -12,16 +12,16 @@ import (
 	"github.com/llmtap/llmtap/sinks"
 )
 
-// Every field of a row reaches a column: setting it changes what is stored.
+// Every field of a row is stored: setting it changes the value of a column.
 func TestEveryFieldIsStored(t *testing.T) {
-	checkFields(t, exchangeColumns, "Labels.Conversation") // given ids are in Conversation too
+	checkFields(t, exchangeColumns, "Labels.Conversation") // Conversation contains given ids, too
 	checkFields(t, findingColumns, "Labels.Conversation")
 	checkFields(t, toolCallColumns, "Labels.Conversation")
 	checkFields(t, runColumns)
 	checkFields[sinks.Alert](t, alertColumns)
 }
 
-// checkFields empties each field of a full row in turn; only what is in unstored may make no difference.
+// checkFields clears each field of a full row in turn, which must change the stored values except for fields in unstored.
 func checkFields[R any](t *testing.T, columns []column[R], unstored ...string) {
 	t.Helper()
 	stored := func(r R) []any {
@@ -31,7 +31,7 @@ func checkFields[R any](t *testing.T, columns []column[R], unstored ...string) {
 		}
 		return vs
 	}
-	// All fields are set and strings differ, so that a value which stands in for an empty one shows.
+	// All fields are set and all strings differ, so that a value that replaces an empty one is detected.
 	full := reflect.New(reflect.TypeFor[R]()).Elem()
 	leaves(full, "", func(name string, v reflect.Value) { v.Set(sample(v.Type(), name)) })
 	leaves(full, "", func(name string, v reflect.Value) {
@@ -47,7 +47,7 @@ func checkFields[R any](t *testing.T, columns []column[R], unstored ...string) {
 	})
 }
 
-// leaves calls f for each field of v that holds no further fields.
+// leaves calls f for each field of v that is not a struct with fields of its own.
 func leaves(v reflect.Value, prefix string, f func(name string, v reflect.Value)) {
 	for i := range v.NumField() {
 		field, name := v.Field(i), prefix+v.Type().Field(i).Name
@@ -78,26 +78,35 @@ func sample(t reflect.Type, text string) reflect.Value {
 	}
 }
 
-func TestInstant(t *testing.T) {
+func TestClamp(t *testing.T) {
 	f := func(in, want time.Time) {
 		t.Helper()
-		if got := instant(in); !got.Equal(want) {
-			t.Errorf("instant(%v) = %v, want %v", in, got, want)
+		if got := clamp(in); !got.Equal(want) {
+			t.Errorf("clamp(%v) = %v, want %v", in, got, want)
 		}
 	}
 	now := time.Date(2026, 11, 20, 1, 2, 3, 4, time.UTC)
 	f(now, now)
-	f(time.Time{}, minInstant)
-	f(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), maxInstant)
+	f(time.Time{}, minTime)
+	f(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), maxTime)
+}
+
+// Write fills the tables in the order of sinks.Tables, and all of them.
+func TestTables(t *testing.T) {
+	for i, want := range sinks.Tables {
+		if i >= len(tables) || tables[i].Table != want {
+			t.Errorf("tables[%d] is not %s", i, want.Name())
+		}
+	}
 }
 
 func TestMetricsLint(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	m := newMetrics(reg)
-	for _, table := range tableNames {
-		m.in.WithLabelValues(table)
-		m.out.WithLabelValues(table)
-		m.seconds.WithLabelValues(table)
+	for _, t := range tables {
+		m.received.WithLabelValues(t.Name())
+		m.written.WithLabelValues(t.Name())
+		m.duration.WithLabelValues(t.Name())
 	}
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil || len(problems) > 0 {

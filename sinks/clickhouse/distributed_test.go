@@ -24,8 +24,8 @@ import (
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
 
-// shardsEnv makes the test binary a ClickHouse that knows a cluster of one server, itself; it holds its directory. There
-// is no Keeper and no network: what ON CLUSTER and replication do is not seen here, what Distributed tables do is.
+// shardsEnv makes the test binary a ClickHouse with a cluster that consists of itself; its value is the data directory. There
+// is no Keeper and no network, so Distributed tables are tested, but ON CLUSTER and replication are not.
 const shardsEnv = "LLMTAP_TEST_SHARDS"
 
 const shardsConfig = `<clickhouse>
@@ -40,7 +40,7 @@ const shardsUsers = `<clickhouse>
   <users><default><password/><networks><ip>::/0</ip></networks><profile>default</profile><quota>default</quota></default></users>
 </clickhouse>`
 
-// runShards is the child's main. It returns at once in other processes.
+// runShards is the main function of the child. It returns immediately in other processes.
 func runShards() {
 	dir := os.Getenv(shardsEnv)
 	if dir == "" {
@@ -89,10 +89,10 @@ func serveShards(dir string) error {
 	return nil
 }
 
-// startShards returns the address of a ClickHouse with the cluster one.
+// startShards starts a ClickHouse with the cluster "one" and returns its address.
 func startShards(t *testing.T) string {
 	t.Helper()
-	freshDSN(t) // skips where there is no library
+	freshDSN(t) // skips the test if there is no library
 	if engine.server == nil {
 		t.Skip("not the embedded server")
 	}
@@ -125,8 +125,8 @@ func startShards(t *testing.T) string {
 
 var replicated = regexp.MustCompile(`ReplicatedReplacingMergeTree\('[^']*', '[^']*'(, )?`)
 
-// A Distributed table takes rows, shows each once with its newest version through its view, has the columns that later
-// migrations added, and lets every question be asked.
+// A Distributed table accepts rows, shows the newest version of each through its view, has the same columns as the local table,
+// and works with every query.
 func TestDistributed(t *testing.T) {
 	addr := startShards(t)
 	script, err := clickhouse.Script("one", "llmtap")
@@ -150,7 +150,7 @@ func TestDistributed(t *testing.T) {
 		t.Fatal(err)
 	}
 	for table := range clickhouse.ColumnNames() {
-		// The rows are there when Write returns: none waits to be sent.
+		// The rows are on the shards when Write returns.
 		if got := query(t, s, "SELECT count() FROM "+table+"_local FINAL", nil); got != fmt.Sprintln(counts[table]) || counts[table] == 0 {
 			t.Errorf("%s_final: %d rows, locally %s", table, counts[table], got)
 		}
@@ -185,14 +185,14 @@ func TestDistributed(t *testing.T) {
 			t.Errorf("query %s: %v", name, err)
 		}
 	}
-	sc, err := clickhouse.ReadSchema(t.Context(), clickhouse.Config{DSN: "http://default:shards@" + addr + "/llmtap"})
+	st, err := clickhouse.Inspect(t.Context(), clickhouse.Config{DSN: "http://default:shards@" + addr + "/llmtap"})
 	if err != nil {
 		t.Fatal(err)
 	}
-	if sc.Cluster != "one" || sc.Has(clickhouse.Pending) {
-		t.Errorf("ReadSchema: %+v", sc)
+	if st.Cluster != "one" || len(st.In(clickhouse.Pending)) > 0 {
+		t.Errorf("Inspect: %+v", st)
 	}
-	for cluster, want := range map[string]string{"one": "", "{cluster}": "", "three": "database llmtap lies on cluster one, not three: correct clickhouse.cluster, or use an empty database"} {
+	for cluster, want := range map[string]string{"one": "", "{cluster}": "", "three": "database llmtap is on cluster one, not three: correct clickhouse.cluster, or use an empty database"} {
 		o, err := clickhouse.Open(t.Context(), clickhouse.Config{DSN: "http://default:shards@" + addr + "/llmtap", Cluster: cluster}, slog.New(slog.DiscardHandler), nil)
 		if err == nil {
 			o.Close()

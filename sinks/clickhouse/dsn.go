@@ -19,22 +19,22 @@ import (
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
-// defaultPorts are ClickHouse's, by scheme; those of TLS second.
+// defaultPorts are the default ports of ClickHouse by scheme, without and with TLS.
 var defaultPorts = map[string][2]string{"clickhouse": {"9000", "9440"}, "http": {"8123", "8443"}, "https": {"8123", "8443"}}
 
-// closedOptions are the DSN's options of which clickhouse-go passes over a value that it does not know.
-var closedOptions = map[string][]string{
+// enumOptions are the DSN options for which clickhouse-go ignores unknown values.
+var enumOptions = map[string][]string{
 	"connection_open_strategy": {"in_order", "round_robin", "random"},
 	"compress":                 {"true", "false", "1", "0", "none", "lz4", "lz4hc", "zstd", "gzip", "deflate", "br"},
 }
 
-// A dsn is what the DSN says beside clickhouse-go's options.
+// A dsn is a parsed DSN: options of clickhouse-go and those of llmtap.
 type dsn struct {
 	*clickhouse.Options
 	caFile, certFile, keyFile string
 }
 
-// options reads the DSN, the password and the certificates.
+// options parses the DSN and reads the password and the certificates.
 func (c Config) options() (*clickhouse.Options, error) {
 	d, err := c.parseDSN()
 	if err != nil {
@@ -52,7 +52,7 @@ func (c Config) options() (*clickhouse.Options, error) {
 		}
 		d.TLS.RootCAs = x509.NewCertPool()
 		if !d.TLS.RootCAs.AppendCertsFromPEM(pem) {
-			return nil, fmt.Errorf("read ca_file: %s holds no certificate in PEM", d.caFile)
+			return nil, fmt.Errorf("read ca_file: %s contains no PEM certificate", d.caFile)
 		}
 	}
 	if d.certFile != "" {
@@ -65,22 +65,22 @@ func (c Config) options() (*clickhouse.Options, error) {
 	return d.Options, nil
 }
 
-// parseDSN opens no file. Its errors hold no password.
+// parseDSN opens no file. Its errors do not contain the password.
 func (c Config) parseDSN() (d dsn, err error) {
 	if c.DSN == "" {
-		return d, errors.New("is empty; it looks like http://user:password@host:8123/llmtap or clickhouse://user:password@host:9000/llmtap")
+		return d, errors.New("is empty; examples are http://user:password@host:8123/llmtap and clickhouse://user:password@host:9000/llmtap")
 	}
 	scheme, _, ok := strings.Cut(c.DSN, "://")
 	if !ok {
 		return d, errors.New("has no scheme: begin with http://, https:// or clickhouse://")
 	}
-	if _, ok := defaultPorts[scheme]; !ok { // the client takes any other as the native protocol
+	if _, ok := defaultPorts[scheme]; !ok { // the client treats any other scheme as the native protocol
 		return d, fmt.Errorf("scheme is %q, not clickhouse, http or https", scheme)
 	}
 	text, query, _ := strings.Cut(c.DSN, "?")
 	q, err := url.ParseQuery(query)
 	if err != nil {
-		return d, errors.New("parse options: percent-encode what stands after the question mark")
+		return d, errors.New("parse options: percent-encode the text after the question mark")
 	}
 	take := func(name string) string {
 		v := q.Get(name)
@@ -91,9 +91,9 @@ func (c Config) parseDSN() (d dsn, err error) {
 	if scheme == "https" && !q.Has("secure") {
 		q.Set("secure", "true")
 	}
-	for name, values := range closedOptions {
+	for name, values := range enumOptions {
 		if v := q.Get(name); q.Has(name) && !slices.Contains(values, v) {
-			return d, fmt.Errorf("%s: %q is none of %s", name, v, strings.Join(values, ", "))
+			return d, fmt.Errorf("%s: %q is not one of %s", name, v, strings.Join(values, ", "))
 		}
 	}
 	for name, v := range q {
@@ -102,29 +102,29 @@ func (c Config) parseDSN() (d dsn, err error) {
 		}
 	}
 	on, err := strconv.ParseBool(q.Get("secure"))
-	secure := q.Has("secure") && (on || err != nil) // also without a value; a wrong one fails below
+	secure := q.Has("secure") && (on || err != nil) // also without a value; ParseDSN rejects an invalid one
 	switch {
 	case scheme == "http" && secure:
-		return d, errors.New("http with secure=true: write https://")
+		return d, errors.New("http with secure=true: use https://")
 	case scheme == "https" && !secure:
-		return d, errors.New("https with secure=false: write http://")
+		return d, errors.New("https with secure=false: use http://")
 	case !secure && (d.caFile != "" || d.certFile != "" || d.keyFile != ""):
-		return d, errors.New("ca_file, cert_file and key_file are of TLS: write https://, or secure=true with clickhouse://")
+		return d, errors.New("ca_file, cert_file and key_file require TLS: use https://, or secure=true with clickhouse://")
 	case (d.certFile == "") != (d.keyFile == ""):
-		return d, errors.New("cert_file and key_file need each other")
+		return d, errors.New("cert_file and key_file must both be set")
 	}
 	if len(q) > 0 {
 		text += "?" + q.Encode()
 	}
 	if d.Options, err = clickhouse.ParseDSN(text); err != nil {
-		// An error of url.Parse quotes the whole DSN, password and all.
+		// An error of url.Parse quotes the whole DSN, including the password.
 		if ue, ok := errors.AsType[*url.Error](err); ok {
 			err = ue.Err
 		}
 		return d, fmt.Errorf("parse: %w", err)
 	}
 	if d.TLS != nil && d.TLS.InsecureSkipVerify && !c.AllowSkipVerify {
-		return d, errors.New("skip_verify=true lets whoever is on the way read and change rows: give ca_file=FILE, or set clickhouse.allow_skip_verify")
+		return d, errors.New("skip_verify=true allows a man in the middle to read and change rows: use ca_file=FILE, or set clickhouse.allow_skip_verify")
 	}
 	for i, addr := range d.Addr {
 		if d.Addr[i], err = address(addr, scheme, secure); err != nil {
@@ -134,11 +134,11 @@ func (c Config) parseDSN() (d dsn, err error) {
 	if d.MaxOpenConns == 0 {
 		d.MaxOpenConns, d.MaxIdleConns = 8, 2
 	}
-	d.DialStrategy = dialInTime
+	d.DialStrategy = dialEvenly
 	return d, nil
 }
 
-// address checks one of the DSN's, and gives it a port when it has none.
+// address checks an address of the DSN and adds a missing port.
 func address(addr, scheme string, secure bool) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil && !strings.Contains(strings.Trim(addr, "[]"), ":") || strings.HasSuffix(addr, "]") {
@@ -148,14 +148,14 @@ func address(addr, scheme string, secure bool) (string, error) {
 		}
 	}
 	if n, convErr := strconv.ParseUint(port, 10, 16); err != nil || host == "" || convErr != nil || n == 0 {
-		return "", fmt.Errorf("address %q is not like host:port, or [::1]:port", addr)
+		return "", fmt.Errorf("address %q does not have the form host:port or [::1]:port", addr)
 	}
 	return net.JoinHostPort(host, port), nil
 }
 
-// dialInTime is the client's way of going from address to address, but for its time: there the first address that
-// swallows packets takes all of it, and the others are never asked.
-func dialInTime(ctx context.Context, id int, o *clickhouse.Options, dial clickhouse.Dial) (clickhouse.DialResult, error) {
+// dialEvenly is the default strategy of the client, but each address gets an equal share of the remaining time: by default,
+// a first address that drops packets takes all of it, and the others are never dialled.
+func dialEvenly(ctx context.Context, id int, o *clickhouse.Options, dial clickhouse.Dial) (clickhouse.DialResult, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
 		deadline = time.Now().Add(o.DialTimeout)
@@ -165,7 +165,7 @@ func dialInTime(ctx context.Context, id int, o *clickhouse.Options, dial clickho
 		ctx, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(max(left, 1)))
 		defer cancel()
 		left--
-		// The native protocol asks the options, not the context.
+		// The native protocol uses the timeout of the options, not of the context.
 		one := *o
 		if at, ok := ctx.Deadline(); ok && left > 0 {
 			one.DialTimeout = min(one.DialTimeout, time.Until(at))

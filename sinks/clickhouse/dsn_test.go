@@ -52,7 +52,7 @@ func TestAddresses(t *testing.T) {
 	f("http://h/db?max_threads=2", "h:8123")
 }
 
-func TestDSNMistakes(t *testing.T) {
+func TestInvalidDSN(t *testing.T) {
 	f := func(dsn, want string) {
 		t.Helper()
 		err := clickhouse.Config{DSN: dsn}.Validate()
@@ -61,17 +61,17 @@ func TestDSNMistakes(t *testing.T) {
 		}
 	}
 	f("u:secret@h:9000", "has no scheme")
-	f("http://u:secret@h:80000/db", `address "h:80000" is not like host:port`)
+	f("http://u:secret@h:80000/db", `address "h:80000" does not have the form host:port`)
 	f("clickhouse://u:secret@::1/db", "")
 	f("http://u:secret@a,,b/db", "parse: empty host")
-	f("http://u:secret@h/db?secure=true", "http with secure=true: write https://")
-	f("https://u:secret@h/db?secure=false", "https with secure=false: write http://")
+	f("http://u:secret@h/db?secure=true", "http with secure=true: use https://")
+	f("https://u:secret@h/db?secure=false", "https with secure=false: use http://")
 	f("clickhouse://u:secret@h/db?secure=perhaps", "parse: ")
-	f("clickhouse://u:secret@h/db?ca_file=ca.pem", "ca_file, cert_file and key_file are of TLS")
-	f("https://u:secret@h/db?cert_file=c.pem", "cert_file and key_file need each other")
-	f("https://u:secret@h/db?skip_verify=true", "skip_verify=true lets whoever is on the way read and change rows")
-	f("http://u:secret@h/db?connection_open_strategy=any", `connection_open_strategy: "any" is none of in_order, round_robin, random`)
-	f("http://u:secret@h/db?compress=rar", `compress: "rar" is none of`)
+	f("clickhouse://u:secret@h/db?ca_file=ca.pem", "ca_file, cert_file and key_file require TLS")
+	f("https://u:secret@h/db?cert_file=c.pem", "cert_file and key_file must both be set")
+	f("https://u:secret@h/db?skip_verify=true", "skip_verify=true allows a man in the middle to read and change rows")
+	f("http://u:secret@h/db?connection_open_strategy=any", `connection_open_strategy: "any" is not one of in_order, round_robin, random`)
+	f("http://u:secret@h/db?compress=rar", `compress: "rar" is not one of`)
 	f("http://u:secret@h/db?max_threads=1&max_threads=2", "option max_threads is given twice")
 	f("http://u:secret@h/db?a=%zz", "parse options")
 	if err := (clickhouse.Config{DSN: "https://h/?skip_verify=true", AllowSkipVerify: true}).Validate(); err != nil {
@@ -82,33 +82,33 @@ func TestDSNMistakes(t *testing.T) {
 	}
 }
 
-// An address that swallows packets leaves the others their share of the time.
-func TestDialInTime(t *testing.T) {
+// An address that drops packets uses only its share of the time.
+func TestDialEvenly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		o := &client.Options{Addr: []string{"a", "b", "c"}, DialTimeout: 30 * time.Second}
 		ctx, cancel := context.WithTimeout(t.Context(), o.DialTimeout)
 		defer cancel()
 		start := time.Now()
-		var asked []string
-		_, err := clickhouse.DialInTime(ctx, 1, o, func(ctx context.Context, addr string, o *client.Options) (client.DialResult, error) {
-			asked = append(asked, addr)
+		var dialled []string
+		_, err := clickhouse.DialEvenly(ctx, 1, o, func(ctx context.Context, addr string, o *client.Options) (client.DialResult, error) {
+			dialled = append(dialled, addr)
 			if addr == "c" {
 				return client.DialResult{}, ctx.Err()
 			}
 			if o.DialTimeout != 10*time.Second {
-				t.Errorf("%s has %v", addr, o.DialTimeout)
+				t.Errorf("%s: timeout is %v, want 10s", addr, o.DialTimeout)
 			}
 			<-ctx.Done()
 			return client.DialResult{}, ctx.Err()
 		})
-		if err != nil || strings.Join(asked, "") != "abc" || time.Since(start) != 20*time.Second {
-			t.Errorf("asked %s, %v, after %v", asked, err, time.Since(start))
+		if err != nil || strings.Join(dialled, "") != "abc" || time.Since(start) != 20*time.Second {
+			t.Errorf("dialled %s, %v, after %v", dialled, err, time.Since(start))
 		}
 	})
 }
 
-// front is a server before the engine; it returns the DSN of a fresh database through it, with %s as the host.
-func front(t *testing.T, start func(*httptest.Server)) (*httptest.Server, *url.URL) {
+// reverseProxy starts a proxy in front of the engine. It returns the proxy, and the DSN of a fresh database on the engine.
+func reverseProxy(t *testing.T, start func(*httptest.Server)) (*httptest.Server, *url.URL) {
 	t.Helper()
 	u, err := url.Parse(freshDSN(t))
 	if err != nil {
@@ -132,7 +132,7 @@ func TestFailover(t *testing.T) {
 		t.Fatal(err)
 	}
 	dead.Close()
-	first, u := front(t, (*httptest.Server).Start)
+	first, u := reverseProxy(t, (*httptest.Server).Start)
 	engineHost := u.Host
 	u.Host = dead.Addr().String() + "," + first.Listener.Addr().String() + "," + engineHost
 	s := openDSN(t, u.String())
@@ -141,15 +141,15 @@ func TestFailover(t *testing.T) {
 	}
 	first.CloseClientConnections()
 	first.Close()
-	// A connection that broke is told as such; the next one is made to the address that is left.
+	// A broken connection is a RetryError; the next connection is made to the remaining address.
 	var retry *sinks.RetryError
-	for try := 0; ; try++ {
+	for attempt := 0; ; attempt++ {
 		err := s.Write(t.Context(), sinktest.Rows(0, 20))
 		if err == nil {
 			break
 		}
-		if !errors.As(err, &retry) || try > 10 {
-			t.Fatalf("Write after the server is gone: %v", err)
+		if !errors.As(err, &retry) || attempt > 10 {
+			t.Fatalf("Write after the first server stopped: %v", err)
 		}
 	}
 	if got := query(t, s, "SELECT count() FROM exchanges_final", nil); got != "20\n" {
@@ -169,7 +169,7 @@ func TestTLS(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	srv, u := front(t, func(s *httptest.Server) {
+	srv, u := reverseProxy(t, func(s *httptest.Server) {
 		s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
 		s.StartTLS()
 	})
@@ -193,12 +193,12 @@ func TestTLS(t *testing.T) {
 	f(clickhouse.Config{DSN: dsn("ca_file=" + ca)}, "certificate required")
 	f(clickhouse.Config{DSN: dsn("ca_file="+ca, "cert_file="+cert, "key_file="+key, "tls_server_name=other")}, "wanted to match other")
 	f(clickhouse.Config{DSN: dsn("ca_file=nowhere.pem")}, "read ca_file: open nowhere.pem")
-	f(clickhouse.Config{DSN: dsn("ca_file=" + key)}, "holds no certificate in PEM")
+	f(clickhouse.Config{DSN: dsn("ca_file=" + key)}, "contains no PEM certificate")
 	f(clickhouse.Config{DSN: dsn("cert_file="+key, "key_file="+cert)}, "read cert_file and key_file")
 	f(clickhouse.Config{DSN: dsn("skip_verify=true", "cert_file="+cert, "key_file="+key), AllowSkipVerify: true}, "")
 }
 
-// The native protocol is spoken over TLS too. What answers here is no ClickHouse: it hangs up after the client's hello.
+// The native protocol works over TLS, too. The server here is not a ClickHouse: it hangs up after the hello of the client.
 func TestNativeTLS(t *testing.T) {
 	ca, cert, key := certificates(t)
 	pair, err := tls.LoadX509KeyPair(cert, key)
@@ -231,7 +231,7 @@ func TestNativeTLS(t *testing.T) {
 	}
 }
 
-// certificates writes a certificate of 127.0.0.1 that signs itself, as a CA, a server's and a client's, and its key.
+// certificates writes a self-signed certificate for 127.0.0.1, which is CA, server and client certificate, and its key.
 func certificates(t *testing.T) (ca, cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)

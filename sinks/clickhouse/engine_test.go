@@ -21,8 +21,8 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// engine is the ClickHouse that the tests of this package share: LLMTAP_TEST_CLICKHOUSE, else an embedded one, started
-// by the first test that needs it.
+// engine is the ClickHouse shared by the tests of this package: LLMTAP_TEST_CLICKHOUSE, or an embedded one started by the
+// first test that needs it.
 var engine struct {
 	once   sync.Once
 	dsn    string
@@ -66,8 +66,8 @@ func startEngine() {
 
 var databases atomic.Int64
 
-// freshDSN returns the DSN of a database that no other test uses. It is dropped after the test, so that a server given
-// by LLMTAP_TEST_CLICKHOUSE stays as it was.
+// freshDSN returns the DSN of a database that no other test uses. It is dropped after the test, which leaves the server of
+// LLMTAP_TEST_CLICKHOUSE unchanged.
 func freshDSN(t testing.TB) string {
 	t.Helper()
 	engine.once.Do(startEngine)
@@ -115,7 +115,7 @@ func openDSN(t testing.TB, dsn string) *clickhouse.Sink {
 	return s
 }
 
-// query returns the rows of sql as text: values parted by tabs, rows by newlines.
+// query returns the rows of sql as text with values separated by tabs and rows ending in newlines.
 func query(t testing.TB, s *clickhouse.Sink, sql string, params map[string]string) string {
 	t.Helper()
 	res, err := s.Query(t.Context(), sql, params)

@@ -12,23 +12,34 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 )
 
-// A fault says whose an error of an insert is. Its values are those of the reason label of metrics.errors.
+// A fault is the class of an insert error, and the reason label of metrics.errors.
 type fault string
 
 const (
-	faultServer fault = "server" // the server or the network; it passes by itself
+	faultServer fault = "server" // the server or the network; temporary
 	faultSetup  fault = "setup"  // tables, login or grants; an operator must act
-	faultRows   fault = "rows"   // perhaps the rows
+	faultRows   fault = "rows"   // possibly the rows
 )
 
-// hintSetup is what an operator is told of faultSetup.
-const hintSetup = "ClickHouse does not let llmtap insert: undo what was changed in the table, the login or the grants; until then rows wait in the stream"
+// hintSetup is the hint of a RetryError for faultSetup.
+const hintSetup = "ClickHouse rejects inserts of llmtap: undo the change to the table, the login or the grants; until then rows wait in the stream"
 
-const codeUnknownDatabase = 81
+const (
+	codeUnknownTable    = 60
+	codeUnknownDatabase = 81
+)
 
-// serverCodes are the error codes that say something of the server's state and nothing of the insert.
+// loginCodes are the error codes of a rejected login.
+var loginCodes = map[int32]bool{
+	192: true, // UNKNOWN_USER
+	193: true, // WRONG_PASSWORD
+	194: true, // REQUIRED_PASSWORD
+	516: true, // AUTHENTICATION_FAILED
+}
+
+// serverCodes are the error codes that describe the state of the server, not the insert.
 var serverCodes = map[int32]bool{
-	3:   true, // UNEXPECTED_END_OF_FILE: the request was cut
+	3:   true, // UNEXPECTED_END_OF_FILE: the request was truncated
 	32:  true, // ATTEMPT_TO_READ_AFTER_EOF
 	33:  true, // CANNOT_READ_ALL_DATA
 	159: true, // TIMEOUT_EXCEEDED
@@ -42,7 +53,7 @@ var serverCodes = map[int32]bool{
 	225: true, // NO_ZOOKEEPER
 	236: true, // ABORTED: the server is shutting down
 	241: true, // MEMORY_LIMIT_EXCEEDED
-	242: true, // TABLE_IS_READ_ONLY: the replica lost its keeper
+	242: true, // TABLE_IS_READ_ONLY: the replica lost its Keeper
 	243: true, // NOT_ENOUGH_SPACE
 	252: true, // TOO_MANY_PARTS: merges are behind
 	279: true, // ALL_CONNECTION_TRIES_FAILED
@@ -63,7 +74,7 @@ var serverCodes = map[int32]bool{
 	999: true, // KEEPER_EXCEPTION
 }
 
-// setupCodes are the error codes that no other rows would change.
+// setupCodes are the error codes that are independent of the rows, besides loginCodes.
 var setupCodes = map[int32]bool{
 	16:  true, // NO_SUCH_COLUMN_IN_TABLE
 	20:  true, // NUMBER_OF_COLUMNS_DOESNT_MATCH
@@ -75,43 +86,39 @@ var setupCodes = map[int32]bool{
 	81:  true, // UNKNOWN_DATABASE
 	115: true, // UNKNOWN_SETTING
 	164: true, // READONLY
-	192: true, // UNKNOWN_USER
-	193: true, // WRONG_PASSWORD
-	194: true, // REQUIRED_PASSWORD
 	195: true, // IP_ADDRESS_NOT_ALLOWED
 	218: true, // TABLE_IS_DROPPED
 	291: true, // DATABASE_ACCESS_DENIED
 	452: true, // SETTING_CONSTRAINT_VIOLATION
 	497: true, // ACCESS_DENIED
-	516: true, // AUTHENTICATION_FAILED
 }
 
-// A prepareError is of an insert before it had rows.
+// A prepareError is an error of an insert before rows were added.
 type prepareError struct{ err error }
 
 func (e *prepareError) Error() string { return e.err.Error() }
 func (e *prepareError) Unwrap() error { return e.err }
 
-// faultOf says whose err is. What is not known is blamed on the rows, because whoever wrote them can check that: the
-// same insert with other rows.
+// faultOf returns the fault class of err. Unknown errors are blamed on the rows, because the caller can verify that by
+// inserting other rows.
 func faultOf(err error) fault {
-	var ne net.Error // of the network, *url.Error included
+	var ne net.Error // includes *url.Error
 	var se syscall.Errno
 	ex, isException := errors.AsType[*clickhouse.Exception](err)
 	he, isHTTP := errors.AsType[*clickhouse.HTTPError](err)
-	_, prepares := errors.AsType[*prepareError](err)
+	_, isPrepare := errors.AsType[*prepareError](err)
 	switch {
 	case isException && serverCodes[ex.Code]:
 		return faultServer
-	case isException && setupCodes[ex.Code]:
+	case isException && (setupCodes[ex.Code] || loginCodes[ex.Code]):
 		return faultSetup
 	case isException:
-	case isHTTP: // of a load balancer
+	case isHTTP: // from a load balancer
 		switch he.StatusCode {
 		case http.StatusRequestTimeout, http.StatusTooManyRequests, http.StatusInternalServerError, http.StatusBadGateway,
 			http.StatusServiceUnavailable, http.StatusGatewayTimeout:
 			return faultServer
-		case http.StatusRequestEntityTooLarge: // fewer rows may pass
+		case http.StatusRequestEntityTooLarge: // fewer rows may be accepted
 		default:
 			return faultSetup
 		}
@@ -120,13 +127,13 @@ func faultOf(err error) fault {
 		errors.Is(err, context.DeadlineExceeded), errors.Is(err, os.ErrDeadlineExceeded), errors.Is(err, clickhouse.ErrAcquireConnTimeout):
 		return faultServer
 	}
-	if prepares {
+	if isPrepare {
 		return faultSetup
 	}
 	return faultRows
 }
 
-// code returns the server's error code in err, 0 when there is none.
+// code returns the error code of the server in err, or 0.
 func code(err error) int32 {
 	if ex, ok := errors.AsType[*clickhouse.Exception](err); ok {
 		return ex.Code

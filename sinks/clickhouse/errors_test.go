@@ -32,46 +32,46 @@ func TestFault(t *testing.T) {
 		}
 	}
 	exception := func(code int32) error { return &chgo.Exception{Code: code, Message: "x"} }
-	// The server is in trouble.
+	// Errors of the server.
 	f(exception(241), "server")
 	f(exception(252), "server")
 	f(exception(242), "server")
 	f(exception(159), "server")
 	f(&chgo.HTTPError{StatusCode: 500, Err: exception(241)}, "server")
-	f(clickhouse.Unprepared(exception(241)), "server")
-	// An operator must act.
-	f(exception(16), "setup")  // no such column
-	f(exception(60), "setup")  // no such table
-	f(exception(497), "setup") // no grant
-	f(exception(516), "setup") // wrong password
+	f(clickhouse.PrepareError(exception(241)), "server")
+	// Errors that require an operator.
+	f(exception(16), "setup")  // NO_SUCH_COLUMN_IN_TABLE
+	f(exception(60), "setup")  // UNKNOWN_TABLE
+	f(exception(497), "setup") // ACCESS_DENIED
+	f(exception(516), "setup") // AUTHENTICATION_FAILED
 	f(&chgo.HTTPError{StatusCode: 404, Err: exception(60)}, "setup")
-	f(clickhouse.Unprepared(exception(1001)), "setup")
-	f(clickhouse.Unprepared(errors.New("column x is not present in the table")), "setup")
-	// The rows, perhaps.
-	f(exception(469), "rows") // a constraint
-	f(exception(53), "rows")  // type mismatch
+	f(clickhouse.PrepareError(exception(1001)), "setup")
+	f(clickhouse.PrepareError(errors.New("column x is not present in the table")), "setup")
+	// Errors possibly caused by the rows.
+	f(exception(469), "rows") // VIOLATED_CONSTRAINT
+	f(exception(53), "rows")  // TYPE_MISMATCH
 	f(exception(1001), "rows")
 	f(&chgo.HTTPError{StatusCode: 500, Err: exception(53)}, "rows")
 	f(chgo.ErrBatchInvalid, "rows")
 	f(&chgo.HTTPError{StatusCode: 413, Err: errors.New("too large")}, "rows")
-	// A load balancer answers.
+	// Errors from a load balancer.
 	f(&chgo.HTTPError{StatusCode: 503, Err: errors.New("response body: no healthy upstream")}, "server")
 	f(&chgo.HTTPError{StatusCode: 429, Err: errors.New("slow down")}, "server")
 	f(&chgo.HTTPError{StatusCode: 403, Err: errors.New("forbidden")}, "setup")
-	// The network.
+	// Errors of the network.
 	f(&url.Error{Op: "Post", URL: "http://x", Err: errors.New("boom")}, "server")
 	f(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}, "server")
-	f(clickhouse.Unprepared(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "server")
+	f(clickhouse.PrepareError(&net.OpError{Op: "dial", Err: syscall.ECONNREFUSED}), "server")
 	f(io.ErrUnexpectedEOF, "server")
 	f(context.DeadlineExceeded, "server")
 	f(chgo.ErrAcquireConnTimeout, "server")
 }
 
-// A faulty proxy stands between the sink and a real server.
+// Faults are injected by a proxy between the sink and a real server.
 func TestWriteThroughFaults(t *testing.T) {
 	dsn := freshDSN(t)
 	if !strings.HasPrefix(dsn, "http://") {
-		t.Skip("the proxy speaks HTTP only")
+		t.Skip("the proxy supports only HTTP")
 	}
 	target, err := url.Parse(dsn)
 	if err != nil {
@@ -111,20 +111,20 @@ func TestWriteThroughFaults(t *testing.T) {
 		fault.Store(nil)
 		var later *sinks.RetryError
 		if err == nil || errors.As(err, &later) != retry {
-			t.Errorf("%s: %v, want an error with retry %v", what, err, retry)
+			t.Errorf("%s: %v, want an error that is a RetryError: %v", what, err, retry)
 		}
 	}
 	f("memory limit", exception(500, 241, "Memory limit exceeded. (MEMORY_LIMIT_EXCEEDED)"), true)
 	f("too many parts", exception(500, 252, "Too many parts. (TOO_MANY_PARTS)"), true)
 	f("type mismatch", exception(500, 53, "Type mismatch. (TYPE_MISMATCH)"), false)
 	f("load balancer", func(w http.ResponseWriter, r *http.Request) { w.WriteHeader(http.StatusServiceUnavailable) }, true)
-	f("connection cut", func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, true)
-	f("no answer", func(w http.ResponseWriter, r *http.Request) {
-		_, _ = io.Copy(io.Discard, r.Body) // else the server does not see that the client is gone
+	f("connection reset", func(w http.ResponseWriter, r *http.Request) { panic(http.ErrAbortHandler) }, true)
+	f("no response", func(w http.ResponseWriter, r *http.Request) {
+		_, _ = io.Copy(io.Discard, r.Body) // otherwise the server does not notice that the client has disconnected
 		<-r.Context().Done()
 	}, true)
-	// Stored, but the answer is lost.
-	f("answer lost", func(w http.ResponseWriter, r *http.Request) {
+	// The rows are stored, but the response is lost.
+	f("response lost", func(w http.ResponseWriter, r *http.Request) {
 		forward.ServeHTTP(httptest.NewRecorder(), r)
 		panic(http.ErrAbortHandler)
 	}, true)
@@ -155,20 +155,20 @@ func TestServerIsDown(t *testing.T) {
 	}
 }
 
-// Who is patient starts while ClickHouse is away, and writes when it has come.
-func TestOpenPatient(t *testing.T) {
+// OpenLazy tolerates an unreachable ClickHouse, and Write works once it is back.
+func TestOpenLazy(t *testing.T) {
 	target, err := url.Parse(freshDSN(t))
 	if err != nil || target.Scheme != "http" {
-		t.Skip("the proxy speaks HTTP only")
+		t.Skip("the proxy supports only HTTP")
 	}
-	var code atomic.Int32 // of ClickHouse's exception; 0: it answers
+	var code atomic.Int32 // exception code; 0: ClickHouse works
 	code.Store(745)       // SERVER_OVERLOADED
 	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target.Host})
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if n := code.Load(); n != 0 {
 			w.Header().Set("X-ClickHouse-Exception-Code", fmt.Sprint(n))
 			w.WriteHeader(http.StatusInternalServerError)
-			fmt.Fprintf(w, "Code: %d. DB::Exception: not now", n)
+			fmt.Fprintf(w, "Code: %d. DB::Exception: unavailable", n)
 			return
 		}
 		forward.ServeHTTP(w, r)
@@ -177,28 +177,28 @@ func TestOpenPatient(t *testing.T) {
 	target.Host = strings.TrimPrefix(proxy.URL, "http://")
 	cfg := clickhouse.Default()
 	cfg.DSN = target.String()
-	s, err := clickhouse.OpenPatient(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
+	s, err := clickhouse.OpenLazy(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer s.Close()
 	var later *sinks.RetryError
 	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); !errors.As(err, &later) || later.Hint != "" {
-		t.Errorf("while it is away: %v", err)
+		t.Errorf("Write while ClickHouse is overloaded: %v", err)
 	}
 	code.Store(516) // AUTHENTICATION_FAILED
 	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); !errors.As(err, &later) || later.Hint == "" {
-		t.Errorf("while it refuses the login: %v", err)
+		t.Errorf("Write while ClickHouse rejects the login: %v", err)
 	}
-	if s, err := clickhouse.OpenPatient(t.Context(), cfg, slog.New(slog.DiscardHandler), nil); err == nil {
-		t.Errorf("opened with a login that is refused: %v", s.Close())
+	if s, err := clickhouse.OpenLazy(t.Context(), cfg, slog.New(slog.DiscardHandler), nil); err == nil {
+		t.Errorf("OpenLazy with a rejected login: no error; Close: %v", s.Close())
 	}
 	code.Store(0)
 	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); err != nil {
 		t.Error(err)
 	}
 	if counts, err := s.Counts(t.Context()); err != nil || counts["exchanges"] != 10 {
-		t.Errorf("when it is there: %v %v", counts, err)
+		t.Errorf("Counts once ClickHouse is back: %v %v", counts, err)
 	}
 }
 
@@ -216,7 +216,7 @@ func TestConfigValidate(t *testing.T) {
 	f(clickhouse.Config{DSN: "clickhouse://user:secret@host:9000/llmtap?dial_timeout=5s"}, "")
 	f(clickhouse.Config{DSN: "http://host:8123/llmtap"}, "")
 	f(clickhouse.Config{DSN: "https://user:secret@host:8443/llmtap?secure=true"}, "")
-	f(clickhouse.Config{}, "dsn: is empty; it looks like http://")
+	f(clickhouse.Config{}, "dsn: is empty; examples are http://")
 	f(clickhouse.Config{DSN: "clickhouse://user:sec ret@host:port/"}, "dsn: parse: ")
 	f(clickhouse.Config{DSN: "clickhouse://user:%zzsecret@host/"}, "dsn: parse: ")
 	f(clickhouse.Config{DSN: "host:8123"}, "dsn: has no scheme: ")

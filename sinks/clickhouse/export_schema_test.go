@@ -7,7 +7,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 )
 
-// ExecAll runs statements one after the other in one database after the other: USE changes it.
+// ExecAll runs statements in sequence; USE selects the database for those that follow.
 func ExecAll(ctx context.Context, dsn string, stmts []string) error {
 	cfg := Default()
 	cfg.DSN = dsn
@@ -35,15 +35,15 @@ func cutUse(stmt string) (string, bool) {
 	return stmt[5 : len(stmt)-1], true
 }
 
-// Rewrite returns the statements of a cluster for one of a migration.
+// Rewrite returns the statements that run stmt on a cluster.
 func Rewrite(cluster, database, stmt string) ([]string, error) {
-	return layout{cluster, database}.rewrite(stmt)
+	return topology{cluster, database}.rewrite(stmt)
 }
 
-// DialInTime is the way from address to address.
-var DialInTime = dialInTime
+// DialEvenly is the dial strategy.
+var DialEvenly = dialEvenly
 
-// Addresses are those of the DSN.
+// Addresses returns the addresses of the DSN.
 func Addresses(dsn string) ([]string, error) {
 	o, err := Config{DSN: dsn}.options()
 	if err != nil {
@@ -52,20 +52,20 @@ func Addresses(dsn string) ([]string, error) {
 	return o.Addr, nil
 }
 
-// RunAll runs statements on a server that answers them with errs, one after the other.
+// RunAll runs statements on a server that returns errs in sequence.
 func RunAll(ctx context.Context, stmts []string, errs []error) (ran []string, err error) {
-	c := &answers{errs: errs}
+	c := &fakeConn{errs: errs}
 	err = (&Sink{conn: c}).runAll(ctx, "a test", stmts)
 	return c.ran, err
 }
 
-type answers struct {
+type fakeConn struct {
 	driver.Conn
 	errs []error
 	ran  []string
 }
 
-func (c *answers) Exec(_ context.Context, stmt string, _ ...any) error {
+func (c *fakeConn) Exec(_ context.Context, stmt string, _ ...any) error {
 	c.ran = append(c.ran, stmt)
 	err := c.errs[0]
 	c.errs = c.errs[1:]

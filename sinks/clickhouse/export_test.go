@@ -4,9 +4,11 @@ import (
 	"context"
 	"errors"
 	"io/fs"
+
+	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
-// Drop removes the database of dsn.
+// Drop drops the database of dsn.
 func Drop(ctx context.Context, dsn string) error {
 	cfg := Default()
 	cfg.DSN = dsn
@@ -18,7 +20,7 @@ func Drop(ctx context.Context, dsn string) error {
 	if err != nil {
 		return err
 	}
-	return errors.Join(conn.Exec(ctx, "DROP DATABASE IF EXISTS "+quoteName(o.Auth.Database)), conn.Close())
+	return errors.Join(conn.Exec(ctx, "DROP DATABASE IF EXISTS "+sqltext.QuoteName(o.Auth.Database)), conn.Close())
 }
 
 // Apply applies the migrations in dir.
@@ -30,7 +32,7 @@ func (s *Sink) Apply(ctx context.Context, dir fs.FS) error {
 	return s.apply(ctx, ms)
 }
 
-// Exec runs a statement that Query refuses.
+// Exec runs a statement that Query rejects.
 func (s *Sink) Exec(ctx context.Context, sql string) error { return s.conn.Exec(ctx, sql) }
 
 // ExecBatch inserts n rows.
@@ -52,24 +54,17 @@ var (
 	Statements = statements
 )
 
-// Fault says whose fault err is.
+// Fault returns the fault class of err.
 func Fault(err error) string { return string(faultOf(err)) }
 
-// Unprepared makes err one of an insert before it had rows.
-func Unprepared(err error) error { return &prepareError{err} }
+// PrepareError wraps err as an error of an insert before rows were added.
+func PrepareError(err error) error { return &prepareError{err} }
 
-// ColumnNames are the columns that Write fills, by table.
+// ColumnNames returns the columns that Write fills, by table.
 func ColumnNames() map[string][]string {
-	return map[string][]string{
-		"exchanges": names(exchangeColumns), "findings": names(findingColumns),
-		"tool_calls": names(toolCallColumns), "runs": names(runColumns), "messages": names(contentColumns), "history": names(historyColumns), "alerts": names(alertColumns),
+	columns := map[string][]string{}
+	for _, t := range tables {
+		columns[t.Name()] = t.columns
 	}
-}
-
-func names[R any](columns []column[R]) []string {
-	var out []string
-	for _, c := range columns {
-		out = append(out, c.name)
-	}
-	return out
+	return columns
 }

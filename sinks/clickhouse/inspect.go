@@ -5,43 +5,50 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"regexp"
+	"strings"
 )
 
-// ErrLogin means that the server does not accept the user and password.
-var ErrLogin = errors.New("ClickHouse refuses the login")
+// ErrLogin means that the server rejects the user or the password.
+var ErrLogin = errors.New("ClickHouse rejects the login")
 
-// Error codes of a refused login, and of a table that does not exist.
-const (
-	codeUnknownUser      = 192
-	codeWrongPassword    = 193
-	codeRequiredPassword = 194
-	codeAuthentication   = 516
-	codeUnknownTable     = 60
-)
-
-// A State is what a ClickHouse has for llmtap at one moment.
+// A State is the state of a ClickHouse server and of llmtap's database at one moment.
 type State struct {
-	Version    string
+	Version    string // of the server
 	Database   string
-	NoDatabase bool     // Open would create it
-	Missing    []string // migrations that Open would apply
-	Changed    []string // migrations that are not what was applied
-	Newer      []uint32 // numbers of migrations of a newer release
-	Disks      []Disk   // none when the user may not see them
+	Cluster    string // empty if the tables are on one server
+	NoDatabase bool   // Open would create the database
+	Migrations []Migration
+	Tables     []Table // existing tables
+	Disks      []Disk  // empty if the user may not read them
 }
 
-// A Disk is where the server keeps data.
+// A Table is a table that contains rows. On a cluster, the numbers are those of the queried server.
+type Table struct {
+	Name  string `ch:"name"`  // with _local on a cluster
+	Rows  uint64 `ch:"rows"`  // as stored; a row that was written again may count twice for some time
+	Bytes uint64 `ch:"bytes"` // on disk
+	TTL   string `ch:"ttl"`   // an expression; empty if rows are kept
+}
+
+// A Disk is a disk of the server.
 type Disk struct {
-	Name, Path  string
-	Free, Total uint64 // bytes
+	Name  string `ch:"name"`
+	Path  string `ch:"path"`
+	Free  uint64 `ch:"free_space"`  // bytes
+	Total uint64 `ch:"total_space"` // bytes
 }
 
-// Inspect looks at the server and changes nothing. The State holds what was found before an error.
+// Inspect reads the state of the server and of the database without changing them. With an error, the State is incomplete.
 func Inspect(ctx context.Context, cfg Config) (*State, error) {
-	st := &State{}
+	st := &State{Cluster: cfg.Cluster}
 	o, err := cfg.options()
 	if err != nil {
 		return st, fmt.Errorf("read the DSN: %w", err)
+	}
+	ms, err := embedded()
+	if err != nil {
+		return st, err
 	}
 	st.Database = o.Auth.Database
 	conn, err := dial(ctx, cfg, "")
@@ -50,60 +57,82 @@ func Inspect(ctx context.Context, cfg Config) (*State, error) {
 		conn, err = dial(ctx, cfg, "default")
 	}
 	if err != nil {
-		switch code(err) {
-		case codeUnknownUser, codeWrongPassword, codeRequiredPassword, codeAuthentication:
+		if loginCodes[code(err)] {
 			err = fmt.Errorf("%w: %w", ErrLogin, err)
 		}
 		return st, fmt.Errorf("connect to ClickHouse: %w", err)
 	}
-	defer func() { _ = conn.Close() }() // only read
+	defer func() { _ = conn.Close() }() // read-only
 	if err := conn.QueryRow(ctx, "SELECT version()").Scan(&st.Version); err != nil {
 		return st, fmt.Errorf("read version: %w", err)
 	}
 	s := &Sink{conn: conn, cfg: cfg, logger: slog.New(slog.DiscardHandler)}
-	if err := s.inspectSchema(ctx, st); err != nil {
-		return st, err
-	}
-	rows, err := conn.Query(ctx, "SELECT name, path, free_space, total_space FROM system.disks WHERE total_space > 0 ORDER BY name")
-	if err != nil {
-		return st, nil //nolint:nilerr // a right that llmtap does not need
-	}
-	defer func() { _ = rows.Close() }() // what went wrong is in rows.Err
-	for rows.Next() {
-		var d Disk
-		if err := rows.Scan(&d.Name, &d.Path, &d.Free, &d.Total); err != nil {
-			return st, fmt.Errorf("read disks: %w", err)
+	var applied []appliedMigration
+	if !st.NoDatabase {
+		if s.topology, err = s.readTopology(ctx); err != nil {
+			return st, err
 		}
-		st.Disks = append(st.Disks, d)
+		st.Database, st.Cluster = s.topology.database, s.topology.cluster
+		if applied, err = s.applied(ctx); err != nil {
+			return st, err
+		}
+		err = conn.Select(ctx, &st.Tables, `SELECT name, ifNull(total_rows, 0) AS rows, ifNull(total_bytes, 0) AS bytes, extract(engine_full, ' TTL (.*?)(?: SETTINGS |$)') AS ttl
+FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%ReplacingMergeTree' AND name != '`+migrationsTable+`' ORDER BY name`)
+		if err != nil {
+			return st, fmt.Errorf("read tables: %w", err)
+		}
 	}
-	if err := rows.Err(); err != nil {
-		return st, fmt.Errorf("read disks: %w", err)
-	}
+	st.Migrations = compare(ms, applied)
+	// llmtap does not need the right to read disks.
+	_ = conn.Select(ctx, &st.Disks, "SELECT name, path, free_space, total_space FROM system.disks WHERE total_space > 0 ORDER BY name")
 	return st, nil
 }
 
-// inspectSchema compares the migrations of this release with those that were applied.
-func (s *Sink) inspectSchema(ctx context.Context, st *State) error {
-	ms, err := embedded()
+// In returns the names of the migrations in this state.
+func (st *State) In(state MigrationState) (names []string) {
+	for _, m := range st.Migrations {
+		if m.State == state {
+			names = append(names, m.Name)
+		}
+	}
+	return names
+}
+
+// Script returns the statements that Open would run, for clickhouse-client; empty if there are none.
+func (st *State) Script() (string, error) {
+	var ms []migration
+	for _, m := range st.Migrations {
+		if m.State == Pending {
+			ms = append(ms, m.migration)
+		}
+	}
+	if len(ms) == 0 {
+		return "", nil
+	}
+	return topology{st.Cluster, st.Database}.script(ms)
+}
+
+var distributed = regexp.MustCompile(`^Distributed\('((?:[^'\\]|\\.)*)'`)
+
+// readTopology returns the topology of the existing tables, or the configured one if there are none. If the tables are on a
+// cluster that is not configured, it returns the cluster: otherwise this process would change the tables of one server only.
+func (s *Sink) readTopology(ctx context.Context) (topology, error) {
+	t := topology{cluster: s.cfg.Cluster}
+	var engine string
+	err := s.conn.QueryRow(ctx, "SELECT currentDatabase(), max(engine_full) FROM system.tables WHERE database = currentDatabase() AND name = 'exchanges'").Scan(&t.database, &engine)
 	if err != nil {
-		return err
+		return t, fmt.Errorf("look for tables: %w", err)
 	}
-	var applied []appliedMigration
-	if !st.NoDatabase {
-		if applied, err = s.applied(ctx); err != nil {
-			return err
-		}
+	m := distributed.FindStringSubmatch(engine)
+	switch {
+	case engine == "":
+	case m == nil && t.cluster != "":
+		return t, fmt.Errorf("database %s has tables on one server: cluster %s requires an empty database", t.database, t.cluster)
+	case m == nil:
+	case t.cluster == "":
+		t.cluster = strings.NewReplacer(`\\`, `\`, `\'`, `'`).Replace(m[1])
+	case m[1] != t.cluster && !strings.Contains(m[1]+t.cluster, "{"): // a macro may be the same cluster
+		return t, fmt.Errorf("database %s is on cluster %s, not %s: correct clickhouse.cluster, or use an empty database", t.database, m[1], t.cluster)
 	}
-	for _, m := range compare(ms, applied) {
-		switch m.State {
-		case Pending:
-			st.Missing = append(st.Missing, m.Name)
-		case Changed:
-			st.Changed = append(st.Changed, m.Name)
-		case Newer:
-			st.Newer = append(st.Newer, m.Number)
-		case Applied:
-		}
-	}
-	return nil
+	return t, nil
 }

@@ -6,25 +6,24 @@ import (
 )
 
 type metrics struct {
-	in, out *prometheus.CounterVec
-	errors  *prometheus.CounterVec
-	seconds *prometheus.HistogramVec
+	received, written, errors *prometheus.CounterVec
+	duration                  *prometheus.HistogramVec
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
 	m := &metrics{
-		in: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_sinks_clickhouse_in_rows_total", Help: "Rows to insert, by table; a repeated write counts again.",
+		received: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "llmtap_sinks_clickhouse_rows_received_total", Help: "Rows to insert, by table. A repeated write counts again.",
 		}, []string{"table"}),
-		out: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_sinks_clickhouse_out_rows_total", Help: "Rows that ClickHouse acknowledged, by table.",
+		written: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "llmtap_sinks_clickhouse_rows_written_total", Help: "Rows acknowledged by ClickHouse, by table.",
 		}, []string{"table"}),
 		errors: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_sinks_clickhouse_errors_total", Help: "Failed inserts, by whose fault it is: server (it passes), setup (an operator must act), rows.",
+			Name: "llmtap_sinks_clickhouse_inserts_failed_total", Help: "Failed inserts, by reason: server (temporary), setup (operator action required), rows.",
 		}, []string{"reason"}),
-		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name: "llmtap_sinks_clickhouse_insert_seconds", Help: "Time of one insert, by table.",
+		duration: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name: "llmtap_sinks_clickhouse_insert_duration_seconds", Help: "Duration of one insert, by table.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
 		}, []string{"table"}),
 	}

@@ -7,15 +7,20 @@ import (
 	"encoding/hex"
 	"fmt"
 	"io/fs"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
+
+	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
 //go:embed schema/*.sql
 var schema embed.FS
 
-// A migration is one file of schema/. Numbers start at 1 and leave no gap; a test sees to it.
+// A migration is one file of schema/. A test checks that the numbers start at 1 and have no gaps.
 type migration struct {
 	number   uint32
 	name     string // 0001_exchanges.sql
@@ -46,7 +51,16 @@ func migrations(dir fs.FS) ([]migration, error) {
 	return ms, nil
 }
 
-// statements cuts SQL text at each semicolon that ends a line.
+// embedded returns the migrations of this release.
+func embedded() ([]migration, error) {
+	dir, err := fs.Sub(schema, "schema")
+	if err != nil {
+		return nil, fmt.Errorf("open migrations: %w", err)
+	}
+	return migrations(dir)
+}
+
+// statements splits text after each semicolon at the end of a line.
 func statements(text string) []string {
 	var out []string
 	for s := range strings.SplitSeq(text, ";\n") {
@@ -57,7 +71,7 @@ func statements(text string) []string {
 	return out
 }
 
-// Two processes may insert the same line; the readers below take duplicates as one.
+// Two processes may insert the same row; readers of the table ignore duplicates.
 const createMigrations = `CREATE TABLE IF NOT EXISTS migrations
 (
     number     UInt32,
@@ -68,29 +82,20 @@ const createMigrations = `CREATE TABLE IF NOT EXISTS migrations
 ENGINE = ReplacingMergeTree
 ORDER BY (number, checksum)`
 
-// embedded returns the migrations of this release.
-func embedded() ([]migration, error) {
-	dir, err := fs.Sub(schema, "schema")
-	if err != nil {
-		return nil, fmt.Errorf("open migrations: %w", err)
-	}
-	return migrations(dir)
-}
-
-// begin are the statements before the first migration.
-func (l layout) begin() ([]string, error) {
-	stmts, err := l.rewrite(createMigrations)
-	if l.cluster == "" || err != nil {
+// preamble returns the statements before the first migration.
+func (t topology) preamble() ([]string, error) {
+	stmts, err := t.rewrite(createMigrations)
+	if t.cluster == "" || err != nil {
 		return stmts, err
 	}
-	return append([]string{"CREATE DATABASE IF NOT EXISTS " + quoteName(l.database) + l.on()}, stmts...), nil
+	return append([]string{"CREATE DATABASE IF NOT EXISTS " + sqltext.QuoteName(t.database) + t.on()}, stmts...), nil
 }
 
-// statements are those of m in this layout.
-func (l layout) statements(m migration) ([]string, error) {
+// statements returns the statements of m in this topology.
+func (t topology) statements(m migration) ([]string, error) {
 	var out []string
 	for _, stmt := range statements(m.text) {
-		stmts, err := l.rewrite(stmt)
+		stmts, err := t.rewrite(stmt)
 		if err != nil {
 			return nil, fmt.Errorf("read migration %s: %w", m.name, err)
 		}
@@ -99,13 +104,68 @@ func (l layout) statements(m migration) ([]string, error) {
 	return out, nil
 }
 
-// record writes down that m was applied.
+// record returns the statement that records m as applied.
 func (m migration) record() string {
 	return fmt.Sprintf("INSERT INTO %s (number, name, checksum, applied_at) VALUES (%d, %s, %s, now64(3))",
-		migrationsTable, m.number, quoteString(m.name), quoteString(m.checksum))
+		migrationsTable, m.number, sqltext.QuoteString(m.name), sqltext.QuoteString(m.checksum))
 }
 
-// migrate applies the migrations that the database does not have.
+// A MigrationState is the state of a migration in a database.
+type MigrationState string
+
+// The states of a migration.
+const (
+	Applied MigrationState = "applied"
+	Pending MigrationState = "pending" // Open applies it
+	Changed MigrationState = "changed" // the file differs from the applied one; Open rejects the database
+	Newer   MigrationState = "newer"   // belongs to a newer release
+)
+
+// A Migration is one file of the schema and its state in a database.
+type Migration struct {
+	Number    uint32
+	Name      string // 0001_exchanges.sql
+	State     MigrationState
+	Checksum  string    // SHA-256 of the file of this release, hex; if Newer, as recorded in the database
+	Was       string    // if Changed: checksum of the applied file
+	AppliedAt time.Time // UTC; zero if Pending
+
+	wasName   string
+	migration migration // zero if Newer
+}
+
+type appliedMigration struct {
+	Number   uint32    `ch:"number"`
+	Checksum string    `ch:"checksum"`
+	Name     string    `ch:"name"`
+	At       time.Time `ch:"at"`
+}
+
+// compare returns the states of ms and of newer applied migrations, by number.
+func compare(ms []migration, applied []appliedMigration) []Migration {
+	var out []Migration
+	for _, m := range ms {
+		st := Migration{Number: m.number, Name: m.name, State: Pending, Checksum: m.checksum, migration: m}
+		for _, a := range applied {
+			switch {
+			case a.Number != m.number || st.State == Changed:
+			case a.Checksum == m.checksum:
+				st.State, st.AppliedAt = Applied, a.At
+			default:
+				st.State, st.Was, st.wasName, st.AppliedAt = Changed, a.Checksum, a.Name, a.At
+			}
+		}
+		out = append(out, st)
+	}
+	for _, a := range applied {
+		if !slices.ContainsFunc(ms, func(m migration) bool { return m.number == a.Number }) {
+			out = append(out, Migration{Number: a.Number, Name: a.Name, State: Newer, Checksum: a.Checksum, AppliedAt: a.At})
+		}
+	}
+	return out
+}
+
+// migrate applies the pending migrations of this release.
 func (s *Sink) migrate(ctx context.Context) error {
 	ms, err := embedded()
 	if err != nil {
@@ -114,33 +174,32 @@ func (s *Sink) migrate(ctx context.Context) error {
 	return s.apply(ctx, ms)
 }
 
-// apply changes nothing, and needs no right to, when the database has all of ms.
+// apply applies the pending migrations of ms. If there are none it changes nothing and needs no right to do so.
 func (s *Sink) apply(ctx context.Context, ms []migration) error {
 	applied, err := s.applied(ctx)
 	if err != nil {
 		return err
 	}
-	known := len(ms)
-	begun := false
+	started := false
 	for _, st := range compare(ms, applied) {
 		switch st.State {
 		case Changed:
 			return fmt.Errorf("migration %s was changed after it was applied as %s (SHA-256 %.12s, now %.12s): restore the file, or use an empty database",
 				st.Name, st.wasName, st.Was, st.Checksum)
 		case Newer:
-			// Migrations only add, so this release can go on. It happens in every rolling update.
-			s.logger.Warn("database is of a newer release: what that one added stays empty in rows of this one; finish the update",
-				"migration", st.Name, "newest_known", known)
+			// Migrations only add, so this release works. It happens in every rolling update.
+			s.logger.Warn("database belongs to a newer release: its new columns stay empty in rows of this release; finish the update",
+				"migration", st.Name, "newest_known", len(ms))
 		case Pending:
-			if !begun {
-				stmts, err := s.layout.begin()
+			if !started {
+				stmts, err := s.topology.preamble()
 				if err != nil {
 					return err
 				}
-				if err := s.runAll(ctx, "the beginning", stmts); err != nil {
+				if err := s.runAll(ctx, "the preamble", stmts); err != nil {
 					return err
 				}
-				begun = true
+				started = true
 			}
 			if err := s.applyOne(ctx, st.migration); err != nil {
 				return err
@@ -153,7 +212,7 @@ func (s *Sink) apply(ctx context.Context, ms []migration) error {
 }
 
 func (s *Sink) applyOne(ctx context.Context, m migration) error {
-	stmts, err := s.layout.statements(m)
+	stmts, err := s.topology.statements(m)
 	if err != nil {
 		return err
 	}
@@ -166,79 +225,72 @@ func (s *Sink) applyOne(ctx context.Context, m migration) error {
 	return nil
 }
 
-// Of statements that change a replicated table at the same time one wins; the others are told to come again.
+// Of concurrent statements that alter a replicated table one succeeds; the others fail with this code and are retried.
 const (
 	codeCannotAssignAlter = 517
-	alterTries            = 10
-	alterPause            = time.Second
+	alterAttempts         = 10
+	alterBackoff          = time.Second
 )
 
 func (s *Sink) runAll(ctx context.Context, of string, stmts []string) error {
 	for i, stmt := range stmts {
-		err := s.conn.Exec(ctx, stmt)
-		for try := 1; code(err) == codeCannotAssignAlter && try < alterTries; try++ {
-			select {
-			case <-ctx.Done():
-				return fmt.Errorf("run statement %d of %s: %w", i+1, of, ctx.Err())
-			case <-time.After(alterPause):
+		run := func() (struct{}, error) {
+			err := s.conn.Exec(ctx, stmt)
+			if err != nil && code(err) != codeCannotAssignAlter {
+				err = backoff.Permanent(err)
 			}
-			err = s.conn.Exec(ctx, stmt)
+			return struct{}{}, err
 		}
-		if err != nil {
+		if _, err := backoff.Retry(ctx, run, backoff.WithBackOff(backoff.NewConstantBackOff(alterBackoff)), backoff.WithMaxTries(alterAttempts)); err != nil {
 			return fmt.Errorf("run statement %d of %s: %w", i+1, of, err)
 		}
 	}
 	return nil
 }
 
-// applied returns what the database has: nothing when it has no table of migrations. More than one checksum for a number
-// means that two releases with different files started at once.
-func (s *Sink) applied(ctx context.Context) ([]appliedMigration, error) {
-	rows, err := s.conn.Query(ctx, "SELECT number, checksum, name, min(applied_at) FROM "+migrationsTable+" GROUP BY number, checksum, name ORDER BY number, checksum")
-	if code(err) == codeUnknownTable {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("read migrations: %w", err)
-	}
-	defer func() { _ = rows.Close() }() // what went wrong is in rows.Err
-	var applied []appliedMigration
-	for rows.Next() {
-		var a appliedMigration
-		if err := rows.Scan(&a.number, &a.checksum, &a.name, &a.at); err != nil {
-			return nil, fmt.Errorf("read migrations: %w", err)
-		}
-		applied = append(applied, a)
-	}
-	if err := rows.Err(); err != nil {
+// applied returns the migrations recorded in the database. Several checksums for one number mean that two releases with
+// different files started concurrently.
+func (s *Sink) applied(ctx context.Context) (applied []appliedMigration, err error) {
+	err = s.conn.Select(ctx, &applied, "SELECT number, checksum, name, min(applied_at) AS at FROM "+migrationsTable+" GROUP BY number, checksum, name ORDER BY number, checksum")
+	if err != nil && code(err) != codeUnknownTable {
 		return nil, fmt.Errorf("read migrations: %w", err)
 	}
 	return applied, nil
 }
 
-// ageColumns say which time makes a row old. For exchanges it is the stream's time, because an agent's clock may be
-// wrong by years.
-var ageColumns = map[string]string{"exchanges": "stored_at", "findings": "first_seen", "tool_calls": "asked_at", "runs": "seen_at", "messages": "seen_at", "history": "seen_at", "alerts": "started_at"}
-
-// applyRetention sets the tables' TTL where it differs. Retention 0 touches nothing, so a TTL of the operator's stays.
-func (s *Sink) applyRetention(ctx context.Context) error {
-	for _, t := range tableNames {
-		retention := s.cfg.retention(t)
-		if retention == 0 {
-			continue
-		}
-		ttl := fmt.Sprintf("toDateTime(%s) + toIntervalSecond(%d)", ageColumns[t], int64(retention/time.Second))
-		var engine string
-		if err := s.conn.QueryRow(ctx, "SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = ?", s.layout.local(t)).Scan(&engine); err != nil {
-			return fmt.Errorf("read TTL of %s: %w", t, err)
-		}
-		if strings.Contains(engine, " TTL "+ttl+" ") || strings.HasSuffix(engine, " TTL "+ttl) {
-			continue
-		}
-		if err := s.conn.Exec(ctx, "ALTER TABLE "+s.layout.stored(t)+" MODIFY TTL "+ttl); err != nil {
-			return fmt.Errorf("set TTL of %s: %w", t, err)
-		}
-		s.logger.Info("retention set", "table", t, "retention", retention)
+// Script returns the statements that create the whole schema of this release, for clickhouse-client, in a database on one
+// server or, unless cluster is empty, on a cluster.
+func Script(cluster, database string) (string, error) {
+	ms, err := embedded()
+	if err != nil {
+		return "", err
 	}
-	return nil
+	return topology{cluster, database}.script(ms)
+}
+
+func (t topology) script(ms []migration) (string, error) {
+	stmts, err := t.preamble()
+	if err != nil {
+		return "", err
+	}
+	if t.cluster == "" {
+		stmts = append([]string{"CREATE DATABASE IF NOT EXISTS " + sqltext.QuoteName(t.database)}, stmts...)
+	}
+	stmts = slices.Insert(stmts, 1, "USE "+sqltext.QuoteName(t.database))
+	var b strings.Builder
+	write := func(stmts []string) {
+		for _, s := range stmts {
+			b.WriteString(s + ";\n\n")
+		}
+	}
+	write(stmts)
+	for _, m := range ms {
+		stmts, err := t.statements(m)
+		if err != nil {
+			return "", err
+		}
+		fmt.Fprintf(&b, "-- %s\n\n", m.name)
+		write(append(stmts, m.record()))
+	}
+	return b.String(), nil
 }

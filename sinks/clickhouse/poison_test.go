@@ -15,32 +15,32 @@ import (
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
 
-// A graveyard collects dead letters.
-type graveyard struct {
+// A deadLetterLog collects dead letters.
+type deadLetterLog struct {
 	mu   sync.Mutex // guards rows
 	rows []sinks.DeadRow
 }
 
-func (g *graveyard) bury(_ context.Context, d sinks.DeadRow) error {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	g.rows = append(g.rows, d)
+func (l *deadLetterLog) add(_ context.Context, d sinks.DeadRow) error {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.rows = append(l.rows, d)
 	return nil
 }
 
-func (g *graveyard) count() int {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	return len(g.rows)
+func (l *deadLetterLog) count() int {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return len(l.rows)
 }
 
-// runBatcher runs a Batcher on s until the test ends; stored waits until what was added is.
-func runBatcher(t *testing.T, s sinks.Sink) (b *sinks.Batcher, g *graveyard, add func(*sinks.Batch) (stored <-chan struct{})) {
+// runBatcher runs a Batcher on s until the test ends. add returns a channel that is closed when the rows are stored.
+func runBatcher(t *testing.T, s sinks.Sink) (b *sinks.Batcher, dead *deadLetterLog, add func(*sinks.Batch) (stored <-chan struct{})) {
 	t.Helper()
 	cfg := sinks.DefaultBatcherConfig()
 	cfg.FlushInterval, cfg.MaxBackoff = 10*time.Millisecond, 200*time.Millisecond
-	b, g = sinks.NewBatcher(s, cfg, slog.New(slog.DiscardHandler), nil), &graveyard{}
-	b.DeadLetter = g.bury
+	b, dead = sinks.NewBatcher(s, cfg, slog.New(slog.DiscardHandler), nil), &deadLetterLog{}
+	b.DeadLetter = dead.add
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan error, 1)
 	go func() { done <- b.Run(ctx) }()
@@ -50,7 +50,7 @@ func runBatcher(t *testing.T, s sinks.Sink) (b *sinks.Batcher, g *graveyard, add
 			t.Error(err)
 		}
 	})
-	return b, g, func(rows *sinks.Batch) <-chan struct{} {
+	return b, dead, func(rows *sinks.Batch) <-chan struct{} {
 		stored := make(chan struct{})
 		if err := b.Add(t.Context(), rows, func(context.Context) error { close(stored); return nil }); err != nil {
 			t.Fatal(err)
@@ -77,7 +77,7 @@ func counts(t *testing.T, s *clickhouse.Sink) map[string]uint64 {
 	return n
 }
 
-// Rows that a constraint of the engine refuses become dead letters; the other rows of the same batch are stored.
+// Rows that violate a constraint become dead letters; the other rows of the batch are stored.
 func TestPoisonRows(t *testing.T) {
 	s := open(t)
 	for _, sql := range []string{
@@ -88,16 +88,16 @@ func TestPoisonRows(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	_, g, add := runBatcher(t, s)
+	_, dead, add := runBatcher(t, s)
 	rows := sinktest.Rows(0, 2000)
 	rows.Exchanges[3].InputTokens, rows.Exchanges[1999].InputTokens, rows.Findings[700].Summary = 1<<40, 1<<41, ""
 	want := []string{"findings " + rows.Findings[700].ID, "exchanges " + rows.Exchanges[3].ID, "exchanges " + rows.Exchanges[1999].ID}
 	begun := time.Now()
 	wait(t, add(rows))
-	t.Logf("3 poison rows of 8,000 rows parted in %v", time.Since(begun).Round(time.Millisecond))
+	t.Logf("3 poison rows of 8,000 rows found in %v", time.Since(begun).Round(time.Millisecond))
 
 	var got []string
-	for _, d := range g.rows {
+	for _, d := range dead.rows {
 		got = append(got, d.Table+" "+d.ID)
 		if !strings.Contains(d.Err.Error(), "VIOLATED_CONSTRAINT") && !strings.Contains(d.Err.Error(), "is violated") || !strings.Contains(string(d.Row), d.ID) {
 			t.Errorf("dead letter: %v %s", d.Err, d.Row)
@@ -111,12 +111,12 @@ func TestPoisonRows(t *testing.T) {
 	}
 }
 
-// A table that someone changed costs no row: the batcher waits, says what to do, and stores all when it is repaired.
+// No row is lost if somebody changes a table: the batcher retries, reports what to do, and stores all rows once the table is repaired.
 func TestChangedTable(t *testing.T) {
 	f := func(what, breaks, repairs, health string) {
 		t.Helper()
 		s := open(t)
-		b, g, add := runBatcher(t, s)
+		b, dead, add := runBatcher(t, s)
 		wait(t, add(sinktest.Rows(0, 10)))
 		if err := s.Exec(t.Context(), breaks); err != nil {
 			t.Fatalf("%s: %v", what, err)
@@ -133,27 +133,27 @@ func TestChangedTable(t *testing.T) {
 		}
 		wait(t, stored)
 		n := counts(t, s)
-		if n["exchanges"] != 510 || n["alerts"] != 510 || g.count() != 0 || b.Health() != nil {
-			t.Errorf("%s: stored %v, %d dead letters, health %v", what, n, g.count(), b.Health())
+		if n["exchanges"] != 510 || n["alerts"] != 510 || dead.count() != 0 || b.Health() != nil {
+			t.Errorf("%s: stored %v, %d dead letters, health %v", what, n, dead.count(), b.Health())
 		}
 	}
-	f("no column", "ALTER TABLE exchanges RENAME COLUMN path TO old_path", "ALTER TABLE exchanges RENAME COLUMN old_path TO path", "path")
-	f("no table", "RENAME TABLE exchanges TO old", "RENAME TABLE old TO exchanges", "exchanges")
-	f("another type", "ALTER TABLE exchanges MODIFY COLUMN status String", "ALTER TABLE exchanges MODIFY COLUMN status UInt16", "status")
-	f("a constraint that no row keeps", "ALTER TABLE exchanges ADD CONSTRAINT no CHECK status = 7", "ALTER TABLE exchanges DROP CONSTRAINT no", "`no`")
-	f("a materialised view that throws",
+	f("missing column", "ALTER TABLE exchanges RENAME COLUMN path TO old_path", "ALTER TABLE exchanges RENAME COLUMN old_path TO path", "path")
+	f("missing table", "RENAME TABLE exchanges TO old", "RENAME TABLE old TO exchanges", "exchanges")
+	f("changed type", "ALTER TABLE exchanges MODIFY COLUMN status String", "ALTER TABLE exchanges MODIFY COLUMN status UInt16", "status")
+	f("constraint that no row satisfies", "ALTER TABLE exchanges ADD CONSTRAINT no CHECK status = 7", "ALTER TABLE exchanges DROP CONSTRAINT no", "`no`")
+	f("materialised view that throws",
 		"CREATE MATERIALIZED VIEW broken ENGINE = Memory AS SELECT throwIf(status > 0) AS x FROM exchanges", "DROP TABLE broken", "throwIf")
 }
 
-// What an insert says of a changed table, and of a row, without a batcher.
-func TestWriteRefused(t *testing.T) {
+// Write returns a RowError for refused rows and a RetryError with a hint for a changed table.
+func TestWriteErrors(t *testing.T) {
 	s := open(t)
 	if err := s.Exec(t.Context(), "ALTER TABLE exchanges ADD CONSTRAINT c CHECK status != 200"); err != nil {
 		t.Fatal(err)
 	}
 	err := s.Write(t.Context(), sinktest.Rows(0, 3))
 	if refused, ok := errors.AsType[*sinks.RowError](err); !ok || refused.Table != "exchanges" || !strings.HasPrefix(err.Error(), "insert 3 exchanges: ") {
-		t.Errorf("Write against a constraint: %T %v", err, err)
+		t.Errorf("Write with a violated constraint: %T %v", err, err)
 	}
 	if err := s.Exec(t.Context(), "ALTER TABLE exchanges DROP CONSTRAINT c"); err != nil {
 		t.Fatal(err)
@@ -163,6 +163,6 @@ func TestWriteRefused(t *testing.T) {
 	}
 	err = s.Write(t.Context(), sinktest.Rows(0, 1))
 	if later, ok := errors.AsType[*sinks.RetryError](err); !ok || later.Hint == "" || !strings.Contains(err.Error(), "insert 1 alerts: ") || !strings.Contains(err.Error(), "summary") {
-		t.Errorf("Write without a column: %T %v", err, err)
+		t.Errorf("Write with a missing column: %T %v", err, err)
 	}
 }

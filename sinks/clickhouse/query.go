@@ -10,48 +10,47 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 )
 
-// maxResultRows bounds what Query keeps in memory.
+// maxResultRows bounds the memory of Query.
 const maxResultRows = 100_000
 
-// A Result is the answer to a query.
+// A Result is the result of a query.
 type Result struct {
 	Columns []Column
-	// Rows hold one value per column: nil for NULL, time.Time in UTC for times, else the Go type nearest to the
-	// column's. All can be encoded as JSON but for infinite floats.
+	// Rows contain one value per column: nil for NULL, time.Time in UTC for times, else the Go type closest to the type of
+	// the column. All values except infinite floats can be encoded as JSON.
 	Rows      [][]any
-	Truncated bool // there were more than 100,000 rows
+	Truncated bool // the query returned more than 100,000 rows
 }
 
-// A Column of a Result.
+// A Column is a column of a Result.
 type Column struct {
 	Name string
-	Type string // ClickHouse's, e.g. LowCardinality(String)
+	Type string // of ClickHouse, for example LowCardinality(String)
 }
 
-// querySettings hold for every question.
+// querySettings apply to every query.
 var querySettings = clickhouse.Settings{
-	// 2, not 1: the statement may hold settings of its own.
+	// 2, not 1: the statement may contain settings.
 	"readonly": 2,
-	// On a cluster a subquery is about all shards, as it is on one server.
+	// On a cluster, subqueries read all shards, as they read all rows on one server.
 	"distributed_product_mode": "global",
 }
 
-// Query runs one reading statement. Values get into it only as bound parameters: {name:Type} in sql takes params[name],
-// in ClickHouse's text form. The statement cannot change data or the server.
+// Query runs one read-only statement. Values are passed as bound parameters only: {name:Type} in sql is params[name], in
+// the text format of ClickHouse. The statement cannot change data or the server.
 func (s *Sink) Query(ctx context.Context, sql string, params map[string]string) (*Result, error) {
 	args := make([]any, 0, len(params))
 	for name, value := range params {
-		// A statement without any {name:Type} would send the client to its own, textual way of binding.
+		// For a statement without any {name:Type} the client would bind parameters in its own, textual way.
 		if strings.Contains(sql, "{"+name+":") {
 			args = append(args, clickhouse.Named(name, value))
 		}
 	}
-	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(querySettings))
-	rows, err := s.conn.Query(ctx, sql, args...)
+	rows, err := s.conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(querySettings)), sql, args...)
 	if err != nil {
 		return nil, fmt.Errorf("run query: %w", err)
 	}
-	defer func() { _ = rows.Close() }() // what went wrong is in rows.Err
+	defer func() { _ = rows.Close() }() // errors are in rows.Err
 
 	res := &Result{}
 	types := rows.ColumnTypes()
@@ -82,7 +81,7 @@ func (s *Sink) Query(ctx context.Context, sql string, params map[string]string) 
 	return res, nil
 }
 
-// plain returns what v holds without the pointers of Nullable columns.
+// plain returns the value of v without the pointers of Nullable columns.
 func plain(v reflect.Value) any {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {

@@ -21,7 +21,7 @@ func TestQueryTypes(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	// Over HTTP to an old protocol revision the time zone is not part of the type; the instant is right all the same.
+	// Over HTTP with an old protocol revision the type lacks the time zone; the value is correct nevertheless.
 	for i := range res.Columns {
 		if res.Columns[i].Name == "at" {
 			res.Columns[i].Type = "DateTime64(9)"
@@ -53,24 +53,24 @@ func TestQueryTypes(t *testing.T) {
 	}
 }
 
-// A parameter is a value whatever it holds.
+// A parameter is always a value, never SQL.
 func TestQueryParameters(t *testing.T) {
 	s := open(t)
 	for _, v := range sinktest.Strings {
-		v = v[:min(len(v), 2000)] // parameters travel in a URL
+		v = v[:min(len(v), 2000)] // parameters are part of the URL
 		res, err := s.Query(t.Context(), "SELECT {v:String} AS v", map[string]string{"v": v, "unused": "' OR 1"})
 		if err != nil {
 			t.Errorf("%q: %v", v, err)
 			continue
 		}
 		if got := res.Rows[0][0]; got != v {
-			t.Errorf("%q came back as %q", v, got)
+			t.Errorf("parameter %q: got %q", v, got)
 		}
 	}
 	if got := query(t, s, "SELECT 1 WHERE 'a' = {v:String}", map[string]string{"v": "a' OR '1'='1"}); got != "" {
 		t.Errorf("injection: %q", got)
 	}
-	// A statement without placeholders is sent as it is.
+	// A statement without placeholders is sent unchanged.
 	if got := query(t, s, "SELECT '@v ? $1'", map[string]string{"v": "x"}); got != "@v ? $1\n" {
 		t.Errorf("no placeholders: %q", got)
 	}
@@ -109,7 +109,7 @@ func TestQueryTruncates(t *testing.T) {
 	}
 }
 
-func TestQueryErrorMidway(t *testing.T) {
+func TestQueryErrorAfterRows(t *testing.T) {
 	s := open(t)
 	_, err := s.Query(t.Context(), "SELECT throwIf(number = 90000, 'boom') FROM numbers(95000) SETTINGS max_block_size = 1000", nil)
 	if err == nil || !strings.Contains(err.Error(), "boom") {
@@ -117,7 +117,7 @@ func TestQueryErrorMidway(t *testing.T) {
 	}
 }
 
-// Rows come back as they were written, byte for byte.
+// Rows are read as they were written, byte for byte.
 func TestRowsGolden(t *testing.T) {
 	s := open(t)
 	b := sinktest.Rows(0, 1)
@@ -148,7 +148,7 @@ func TestRowsGolden(t *testing.T) {
 	golden(t, "rows.txt", out.String())
 }
 
-func TestStringsAreStoredWhole(t *testing.T) {
+func TestStrings(t *testing.T) {
 	s := open(t)
 	b := sinktest.Rows(0, len(sinktest.Strings))
 	for i, text := range sinktest.Strings {

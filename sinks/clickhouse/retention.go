@@ -1,24 +1,27 @@
 package clickhouse
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/sinks"
 )
 
 // minRetention is the shortest retention.
 const minRetention = time.Hour
 
-// retention returns the retention of table; 0 keeps its TTL. Message bodies are not kept longer than other rows unless
+// retention returns the retention of t; 0 keeps its TTL. Message bodies are not kept longer than other rows unless
 // TableRetention says so.
-func (c Config) retention(table string) time.Duration {
-	switch d, ok := c.TableRetention[table]; {
+func (c Config) retention(t *table) time.Duration {
+	switch d, ok := c.TableRetention[t.Name()]; {
 	case ok:
 		return d
-	case table != "messages" || c.MessagesRetention == 0:
+	case t.Table != sinks.Contents || c.MessagesRetention == 0:
 		return c.Retention
 	case c.Retention == 0:
 		return c.MessagesRetention
@@ -37,12 +40,40 @@ func (c Config) validateRetention() error {
 	}
 	check("retention", c.Retention)
 	check("messages_retention", c.MessagesRetention)
-	for _, t := range slices.Sorted(maps.Keys(c.TableRetention)) {
-		if !slices.Contains(tableNames, t) {
-			errs = append(errs, fmt.Errorf("table_retention.%s: not a table; the tables are %s", t, strings.Join(tableNames, ", ")))
+	for _, name := range slices.Sorted(maps.Keys(c.TableRetention)) {
+		if tableNamed(name) == nil {
+			var names []string
+			for _, t := range tables {
+				names = append(names, t.Name())
+			}
+			errs = append(errs, fmt.Errorf("table_retention.%s: not a table; the tables are %s", name, strings.Join(names, ", ")))
 			continue
 		}
-		check("table_retention."+t, c.TableRetention[t])
+		check("table_retention."+name, c.TableRetention[name])
 	}
 	return errors.Join(errs...)
+}
+
+// applyRetention changes the TTL of tables with another TTL than configured. Without a retention it keeps the TTL, which
+// may be set by the operator.
+func (s *Sink) applyRetention(ctx context.Context) error {
+	for _, t := range tables {
+		retention := s.cfg.retention(t)
+		if retention == 0 {
+			continue
+		}
+		ttl := fmt.Sprintf("toDateTime(%s) + toIntervalSecond(%d)", t.ageColumn, int64(retention/time.Second))
+		var engine string
+		if err := s.conn.QueryRow(ctx, "SELECT engine_full FROM system.tables WHERE database = currentDatabase() AND name = ?", s.topology.local(t.Name())).Scan(&engine); err != nil {
+			return fmt.Errorf("read TTL of %s: %w", t.Name(), err)
+		}
+		if strings.Contains(engine, " TTL "+ttl+" ") || strings.HasSuffix(engine, " TTL "+ttl) {
+			continue
+		}
+		if err := s.conn.Exec(ctx, "ALTER TABLE "+s.topology.alterTarget(t.Name())+" MODIFY TTL "+ttl); err != nil {
+			return fmt.Errorf("set TTL of %s: %w", t.Name(), err)
+		}
+		s.logger.Info("retention set", "table", t.Name(), "retention", retention)
+	}
+	return nil
 }

@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// Bodies go before facts, a table may have a time of its own, and setting the same again changes nothing.
+// Messages are deleted before other rows, a table may have its own retention, and setting the same retention again changes nothing.
 func TestRetentions(t *testing.T) {
 	dsn := freshDSN(t)
 	const day = 24 * time.Hour
@@ -20,7 +20,7 @@ func TestRetentions(t *testing.T) {
 		t.Helper()
 		cfg := clickhouse.Default()
 		cfg.DSN, cfg.Retention, cfg.MessagesRetention, cfg.TableRetention = dsn, retention, messages, tables
-		for again := range 2 {
+		for opened := range 2 {
 			var log strings.Builder
 			s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.NewTextHandler(&log, nil)), nil)
 			if err != nil {
@@ -32,9 +32,9 @@ func TestRetentions(t *testing.T) {
 				t.Error(err)
 			}
 			if got = strings.NewReplacer("\t", " ", "\n", ", ").Replace(got); got != want {
-				t.Errorf("days are %s want %s", got, want)
+				t.Errorf("retention in days: %s, want %s", got, want)
 			}
-			if again == 1 && strings.Contains(log.String(), "retention set") {
+			if opened == 1 && strings.Contains(log.String(), "retention set") {
 				t.Errorf("set twice: %s", log.String())
 			}
 		}
@@ -46,9 +46,9 @@ func TestRetentions(t *testing.T) {
 	f(7*day, 14*day, map[string]time.Duration{"messages": 30 * day}, "exchanges 7, history 7, messages 30, runs 7, ")
 }
 
-// Forget deletes what only the user or the conversation has, and the example of an alert; messages that were stored
-// meanwhile stay.
-func TestForget(t *testing.T) {
+// Erase deletes the rows that belong only to the user or the conversation, and the example of an alert; messages stored
+// since are kept.
+func TestErase(t *testing.T) {
 	s := open(t)
 	now := time.Now().UTC().Truncate(time.Second)
 	old := now.Add(-time.Hour)
@@ -75,34 +75,34 @@ func TestForget(t *testing.T) {
 	if err := s.Write(t.Context(), b); err != nil {
 		t.Fatal(err)
 	}
-	forget := func(who clickhouse.Person, before time.Time) *clickhouse.Remembered {
+	erase := func(subject clickhouse.ErasureSubject, before time.Time) *clickhouse.Erasure {
 		t.Helper()
-		r, err := s.Remember(t.Context(), who)
+		r, err := s.PlanErasure(t.Context(), subject)
 		if err == nil {
-			err = s.Forget(t.Context(), r, before)
+			err = s.Erase(t.Context(), r, before)
 		}
 		if err != nil {
 			t.Fatal(err)
 		}
 		return r
 	}
-	left := func(want string) {
+	remaining := func(want string) {
 		t.Helper()
 		got := query(t, s, `SELECT arrayStringConcat(arraySort(groupArray(id)), ' ') FROM (SELECT id FROM messages UNION ALL SELECT exchange_id FROM exchanges
 			UNION ALL SELECT 'h-' || exchange_id FROM history UNION ALL SELECT example FROM alerts)`, nil)
 		if got != want+"\n" {
-			t.Errorf("left\n%swant\n%s", got, want)
+			t.Errorf("remaining\n%swant\n%s", got, want)
 		}
 	}
-	if r := forget(clickhouse.Person{Conversation: `it's \ "a"`}, old); r.Rows["messages"] != 2 || len(r.Exchanges) != 1 {
+	if r := erase(clickhouse.ErasureSubject{Conversation: `it's \ "a"`}, old); r.Rows["messages"] != 2 || len(r.Exchanges) != 1 {
 		t.Errorf("%+v", r)
 	}
-	left(" a1 a2 a3 a4 a5 e2 e2 e3 e4 e5 h-e2 h-e3 m1 m2 m3 p p5 sys") // e2 is an example too
-	if r := forget(clickhouse.Person{User: "u1"}, now); r.Rows["messages"] != 3 || r.Rows["exchanges"] != 2 || r.Rows["history"] != 0 {
+	remaining(" a1 a2 a3 a4 a5 e2 e2 e3 e4 e5 h-e2 h-e3 m1 m2 m3 p p5 sys") // e2 is also an example
+	if r := erase(clickhouse.ErasureSubject{User: "u1"}, now); r.Rows["messages"] != 3 || r.Rows["exchanges"] != 2 || r.Rows["history"] != 0 {
 		t.Errorf("%+v", r)
 	}
-	left(" a1 a2 a4 e2 e2 e4 h-e2 h-e3 m1 m2 m3 p sys")
-	if r := forget(clickhouse.Person{User: "u1"}, now); len(r.Exchanges) != 0 {
+	remaining(" a1 a2 a4 e2 e2 e4 h-e2 h-e3 m1 m2 m3 p sys")
+	if r := erase(clickhouse.ErasureSubject{User: "u1"}, now); len(r.Exchanges) != 0 {
 		t.Errorf("again: %+v", r)
 	}
 }

@@ -43,7 +43,7 @@ func golden(t *testing.T, name, got string) {
 	}
 }
 
-// The golden file is what the embedded server made of all migrations; others may write it down otherwise.
+// The golden file contains the tables as the embedded engine prints them; other versions may print them differently.
 func TestSchemaGolden(t *testing.T) {
 	s := open(t)
 	if engine.server == nil {
@@ -90,18 +90,18 @@ func TestMigrationFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if !strings.HasPrefix(string(text), "-- ") {
-			t.Errorf("%s: does not begin with a comment that says what a row is", f)
+			t.Errorf("%s: does not begin with a comment that describes a row", f)
 		}
 		for _, stmt := range clickhouse.Statements(string(text)) {
 			if !strings.Contains(stmt, " IF NOT EXISTS ") && !strings.HasPrefix(stmt, "CREATE OR REPLACE VIEW ") && !strings.Contains(stmt, " IF EXISTS ") {
-				t.Errorf("%s: statement does something when run again: %.80s", f, stmt)
+				t.Errorf("%s: statement is not idempotent: %.80s", f, stmt)
 			}
 		}
 	}
 }
 
-// What a second write may change is in no key: the table keeps one row per id even where no FINAL helps.
-func TestKeysDoNotChange(t *testing.T) {
+// No key contains a column that a second write may change: even without FINAL, a merged table has one row per id.
+func TestKeysAreConstant(t *testing.T) {
 	s := open(t)
 	const n = 50
 	for _, b := range []func() error{
@@ -132,7 +132,7 @@ func TestKeysDoNotChange(t *testing.T) {
 	f("alerts", "state = 'resolved' AND ended_at IS NOT NULL")
 }
 
-// Every index that a query leans on is used through the _final view.
+// Indexes are used through the _final views.
 func TestIndexesAreUsed(t *testing.T) {
 	s := open(t)
 	if err := s.Write(t.Context(), sinktest.Rows(0, 100)); err != nil {
@@ -160,7 +160,7 @@ func TestIndexesAreUsed(t *testing.T) {
 	f("runs", "seen_at > now() - 60", "seen_at_index")
 }
 
-func TestOpenTwiceAndAtOnce(t *testing.T) {
+func TestOpenConcurrently(t *testing.T) {
 	dsn := freshDSN(t)
 	var wg sync.WaitGroup
 	for range 4 {
@@ -190,23 +190,8 @@ func TestOpenTwiceAndAtOnce(t *testing.T) {
 
 func TestMigrate(t *testing.T) {
 	s := open(t)
-	base, err := fs.Sub(clickhouse.Schema, "schema")
-	if err != nil {
-		t.Fatal(err)
-	}
-	dir := fstest.MapFS{}
-	files, err := fs.Glob(base, "*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
-	for _, f := range files {
-		text, err := fs.ReadFile(base, f)
-		if err != nil {
-			t.Fatal(err)
-		}
-		dir[f] = &fstest.MapFile{Data: text}
-	}
-	next := fmt.Sprintf("%04d_next.sql", len(files)+1)
+	dir := files(t, -1)
+	next := fmt.Sprintf("%04d_next.sql", len(dir)+1)
 	f := func(text, want string) {
 		t.Helper()
 		dir[next] = &fstest.MapFile{Data: []byte(text)}
@@ -218,13 +203,13 @@ func TestMigrate(t *testing.T) {
 			t.Errorf("Apply: %v, want %s", err, want)
 		}
 	}
-	// A migration that dies half-way is run again whole.
+	// A migration that fails half-way is run again from the start.
 	f("CREATE TABLE IF NOT EXISTS next (n UInt8) ENGINE = Memory;\nnonsense;\n", "run statement 2 of migration "+next+": .*nonsense")
 	f("CREATE TABLE IF NOT EXISTS next (n UInt8) ENGINE = Memory;\n", "")
 	f("CREATE TABLE IF NOT EXISTS next (n UInt8) ENGINE = Memory;\n", "")
 	f("CREATE TABLE IF NOT EXISTS next (n UInt16) ENGINE = Memory;\n",
 		"^migration "+next+" was changed after it was applied as "+next+` \(SHA-256 [0-9a-f]{12}, now [0-9a-f]{12}\): restore the file, or use an empty database$`)
-	// An older release goes on with the database of a newer one.
+	// An older release works with the database of a newer one.
 	delete(dir, next)
 	if err := s.Apply(t.Context(), dir); err != nil {
 		t.Errorf("Apply of an older release: %v", err)
@@ -256,7 +241,7 @@ func TestRetention(t *testing.T) {
 	if got := ttl(s); got != day {
 		t.Errorf("TTL of a day: %q", got)
 	}
-	// Old rows go, new ones stay.
+	// Old rows are deleted, new ones are kept.
 	b := sinktest.Rows(0, 2)
 	b.Exchanges[0].StoredAt, b.Exchanges[1].StoredAt = time.Now().Add(-48*time.Hour), time.Now()
 	if err := s.Write(t.Context(), b); err != nil {
@@ -266,7 +251,7 @@ func TestRetention(t *testing.T) {
 		t.Fatal(err)
 	}
 	if got := query(t, s, "SELECT exchange_id FROM exchanges_final", nil); got != b.Exchanges[1].ID+"\n" {
-		t.Errorf("exchanges after their time: %q", got)
+		t.Errorf("exchanges after the retention: %q", got)
 	}
 	if got := ttl(openWith(0)); got != day {
 		t.Errorf("TTL with retention 0 afterwards: %q", got)

@@ -5,46 +5,41 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"strings"
 	"time"
 
 	"github.com/ClickHouse/clickhouse-go/v2"
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 
 	"github.com/llmtap/llmtap/sinks"
 )
 
-// tableNames are the tables that hold rows, in the order Write fills them: a reader who sees an exchange with findings
-// finds them too.
-var tableNames = []string{"findings", "tool_calls", "messages", "history", "exchanges", "runs", "alerts"}
-
-// insertSettings hold for every insert, whatever the user's profile says.
+// insertSettings apply to every insert and override the profile of the user.
 var insertSettings = clickhouse.Settings{
 	// An acknowledgement must mean that the rows are stored.
 	"async_insert": 0,
-	// Agents' clocks may be wrong by years, so one batch may touch many months; that must not stop the pipeline.
+	// Clocks of agents may be wrong by years, so one batch may contain many months; that must not stop the pipeline.
 	"throw_on_max_partitions_per_insert_block": 0,
 }
 
-// clusterSettings hold for every insert into a Distributed table. The server that is asked cuts the rows by shard: only so
-// rows that replace each other meet, whichever server that is.
+// clusterSettings apply to every insert into a Distributed table. The server that receives the insert distributes the
+// rows to shards. Only so rows that replace each other end up on the same shard, whichever server receives them.
 var clusterSettings = clickhouse.Settings{
-	// An acknowledgement must mean that the shards have the rows, not that the server that was asked means to send them.
+	// An acknowledgement must mean that the shards have the rows, not that the receiving server will send them.
 	"insert_distributed_sync": 1,
-	// A block that a replica has seen before must be stored all the same: its rows may have been deleted since.
+	// A block that a replica has seen before must be stored again: its rows may have been deleted since.
 	"insert_deduplicate": 0,
 }
 
-// insertSettings are those of every insert.
-func (l layout) insertSettings() clickhouse.Settings {
+func (t topology) insertSettings() clickhouse.Settings {
 	settings := maps.Clone(insertSettings)
-	if l.cluster != "" {
+	if t.cluster != "" {
 		maps.Copy(settings, clusterSettings)
 	}
 	return settings
 }
 
-// Write stores all rows of b, one insert per table. A *sinks.RetryError may pass later, a *sinks.RowError may be the fault
-// of some rows; what was stored before either is not doubled when the batch is written again.
+// Write stores all rows of b with one insert per table. After a *sinks.RetryError or a *sinks.RowError, writing the batch
+// again does not duplicate the rows that were already stored.
 func (s *Sink) Write(ctx context.Context, b *sinks.Batch) error {
 	if s.closed.Load() {
 		return sinks.ErrClosed
@@ -52,77 +47,60 @@ func (s *Sink) Write(ctx context.Context, b *sinks.Batch) error {
 	if err := s.prepare(ctx); err != nil {
 		switch {
 		case ctx.Err() != nil:
-			return err // the caller gave up
+			return err
 		case errors.Is(err, errPreparing) || faultOf(err) == faultServer:
 			return &sinks.RetryError{Err: err}
 		}
 		return &sinks.RetryError{Err: err, Hint: hintSetup}
 	}
-	if err := insert(ctx, s, "findings", findingColumns, b.Findings); err != nil {
-		return err
+	for _, t := range tables {
+		if n := t.Len(b); n > 0 {
+			if err := s.insert(ctx, t, b, n); err != nil {
+				return err
+			}
+		}
 	}
-	if err := insert(ctx, s, "tool_calls", toolCallColumns, b.ToolCalls); err != nil {
-		return err
-	}
-	if err := insert(ctx, s, "messages", contentColumns, b.Contents); err != nil {
-		return err
-	}
-	if err := insert(ctx, s, "history", historyColumns, b.History); err != nil {
-		return err
-	}
-	if err := insert(ctx, s, "exchanges", exchangeColumns, b.Exchanges); err != nil {
-		return err
-	}
-	if err := insert(ctx, s, "runs", runColumns, b.Runs); err != nil {
-		return err
-	}
-	return insert(ctx, s, "alerts", alertColumns, b.Alerts)
+	return nil
 }
 
-// insert sends rows to table as one block and waits until they are stored.
-func insert[R any](ctx context.Context, s *Sink, table string, columns []column[R], rows []R) error {
-	if len(rows) == 0 {
-		return nil
-	}
-	s.metrics.in.WithLabelValues(table).Add(float64(len(rows)))
+// insert sends the n rows of t as one block and waits until they are stored.
+func (s *Sink) insert(ctx context.Context, t *table, b *sinks.Batch, n int) error {
+	name := t.Name()
+	s.metrics.received.WithLabelValues(name).Add(float64(n))
 	start := time.Now()
-	ictx := ctx
+	insertCtx := ctx
 	if s.cfg.WriteTimeout > 0 {
 		var cancel context.CancelFunc
-		ictx, cancel = context.WithTimeout(ctx, s.cfg.WriteTimeout)
+		insertCtx, cancel = context.WithTimeout(ctx, s.cfg.WriteTimeout)
 		defer cancel()
 	}
-	if err := send(clickhouse.Context(ictx, clickhouse.WithSettings(s.layout.insertSettings())), s, table, columns, rows); err != nil {
-		err = fmt.Errorf("insert %d %s: %w", len(rows), table, err)
+	if err := t.insert(clickhouse.Context(insertCtx, clickhouse.WithSettings(s.topology.insertSettings())), s.conn, b); err != nil {
+		err = fmt.Errorf("insert %d %s: %w", n, name, err)
 		if ctx.Err() != nil {
-			return err // the caller gave up
+			return err
 		}
-		why := faultOf(err)
-		s.metrics.errors.WithLabelValues(string(why)).Inc()
-		switch why {
+		fault := faultOf(err)
+		s.metrics.errors.WithLabelValues(string(fault)).Inc()
+		switch fault {
 		case faultServer:
 			return &sinks.RetryError{Err: err}
 		case faultSetup:
 			return &sinks.RetryError{Err: err, Hint: hintSetup}
 		case faultRows:
 		}
-		return &sinks.RowError{Table: table, Err: err}
+		return &sinks.RowError{Table: name, Err: err}
 	}
-	s.metrics.out.WithLabelValues(table).Add(float64(len(rows)))
-	s.metrics.seconds.WithLabelValues(table).Observe(time.Since(start).Seconds())
+	s.metrics.written.WithLabelValues(name).Add(float64(n))
+	s.metrics.duration.WithLabelValues(name).Observe(time.Since(start).Seconds())
 	return nil
 }
 
-func send[R any](ctx context.Context, s *Sink, table string, columns []column[R], rows []R) error {
-	names := make([]string, len(columns))
-	for i, c := range columns {
-		names[i] = c.name
-	}
-	batch, err := s.conn.PrepareBatch(ctx, "INSERT INTO "+table+" ("+strings.Join(names, ", ")+")")
+func send[R any](ctx context.Context, conn driver.Conn, insertSQL string, columns []column[R], rows []R) error {
+	batch, err := conn.PrepareBatch(ctx, insertSQL)
 	if err != nil {
 		return &prepareError{err}
 	}
-	defer func() { _ = batch.Close() }() // after Send it does nothing, before it gives the batch up
+	defer func() { _ = batch.Close() }() // does nothing after Send, aborts the batch before it
 	for i, c := range columns {
 		if err := batch.Column(i).Append(c.values(rows)); err != nil {
 			return fmt.Errorf("fill column %s: %w", c.name, err)

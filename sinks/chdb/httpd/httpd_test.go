@@ -14,6 +14,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
+	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -93,7 +94,7 @@ func TestSetSQL(t *testing.T) {
 	if got, want := q.resetSQL(), "SET log_comment = DEFAULT, a = DEFAULT, b = DEFAULT"; got != want {
 		t.Error(got)
 	}
-	if got, want := quoteIdentifier("a`b\\"), "`a\\`b\\\\`"; got != want {
+	if got, want := sqltext.QuoteName("a`b\\"), "`a\\`b\\\\`"; got != want {
 		t.Error(got)
 	}
 }

@@ -16,6 +16,8 @@ import (
 	"github.com/ClickHouse/ch-go/compress"
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
+
+	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
 // maxText bounds a statement with its inline data. Data in a format other than Values streams and has no bound.
@@ -94,9 +96,9 @@ func identifier(s string) bool {
 // setSQL is the statement that applies the request's settings to a connection.
 func (q *request) setSQL() string {
 	var b strings.Builder
-	b.WriteString("SET log_comment = " + quoteString(q.comment))
+	b.WriteString("SET log_comment = " + sqltext.QuoteString(q.comment))
 	for _, s := range q.settings {
-		b.WriteString(", " + s.name + " = " + quoteString(s.value))
+		b.WriteString(", " + s.name + " = " + sqltext.QuoteString(s.value))
 	}
 	return b.String()
 }
@@ -110,14 +112,6 @@ func (q *request) resetSQL() string {
 	}
 	return b.String()
 }
-
-var (
-	stringEscaper     = strings.NewReplacer(`\`, `\\`, `'`, `\'`)
-	identifierEscaper = strings.NewReplacer(`\`, `\\`, "`", "\\`")
-)
-
-func quoteString(s string) string     { return "'" + stringEscaper.Replace(s) + "'" }
-func quoteIdentifier(s string) string { return "`" + identifierEscaper.Replace(s) + "`" }
 
 // body is the request's body without its transport's compressions. Its io.EOF means that the body came whole: a
 // connection that breaks, a compressed stream or a block that is cut off is any other error.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
 	"github.com/llmtap/llmtap/sinks/chdb/statement"
+	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
 // killEvery is how often a statement whose client has gone is killed again: the first KILL may come before the
@@ -61,7 +62,7 @@ func (h *Handler) serve(ctx context.Context, req *request, res *response) (Query
 		return done, err
 	}
 	if db := req.url.Get("database"); db != "" && db != "default" {
-		if err := conn.Exec("USE " + quoteIdentifier(db)); err != nil {
+		if err := conn.Exec("USE " + sqltext.QuoteName(db)); err != nil {
 			return done, err
 		}
 	}
@@ -142,7 +143,7 @@ func (h *Handler) killWhenDone(ctx context.Context, comment string) (stop func()
 		t := time.NewTicker(killEvery)
 		defer t.Stop()
 		for {
-			_ = conn.Exec("KILL QUERY WHERE Settings['log_comment'] = " + quoteString(comment) + " ASYNC")
+			_ = conn.Exec("KILL QUERY WHERE Settings['log_comment'] = " + sqltext.QuoteString(comment) + " ASYNC")
 			select {
 			case <-ended:
 				return

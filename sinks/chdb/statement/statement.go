@@ -6,7 +6,11 @@
 //	└────────────── Head ─────────────┘        └─ Format ─┘└─ Data ─
 package statement
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/llmtap/llmtap/sinks/sqltext"
+)
 
 // Kind says how a statement is served.
 type Kind uint8
@@ -39,16 +43,16 @@ type Statement struct {
 
 // Parse reads sql. It never fails: what it does not understand is Other and left to the engine.
 func Parse(sql string) Statement {
-	p := &parser{scanner: scanner{sql: sql}}
+	p := &parser{Scanner: sqltext.Scanner{SQL: sql}}
 	p.advance()
 	switch {
-	case p.tok.kind == end:
+	case p.atEnd():
 		return Statement{Kind: Empty}
 	case p.is("INSERT"):
 		return p.insert()
 	}
 	st := Statement{}
-	if p.is("SELECT") || p.is("WITH") || p.is("FROM") || p.isPunct('(') {
+	if p.is("SELECT") || p.is("WITH") || p.is("FROM") || p.is("(") {
 		st.Kind = Select
 	}
 	p.rest(&st)
@@ -56,46 +60,37 @@ func Parse(sql string) Statement {
 }
 
 type parser struct {
-	scanner
-	prev, tok token
+	sqltext.Scanner
+	prev, tok sqltext.Token
 }
 
 func (p *parser) advance() {
 	p.prev = p.tok
-	p.tok = p.next()
+	p.tok = p.Next()
 }
 
-func (p *parser) text(t token) string { return p.sql[t.pos:t.end] }
+// is reports whether the current token is this keyword or punctuation.
+func (p *parser) is(text string) bool { return p.tok.Is(text) }
 
-func (p *parser) is(keyword string) bool {
-	return p.tok.kind == word && strings.EqualFold(p.text(p.tok), keyword)
-}
+func (p *parser) atEnd() bool { return p.tok.Kind == sqltext.End }
 
-func (p *parser) wasWord(keyword string) bool {
-	return p.prev.kind == word && strings.EqualFold(p.text(p.prev), keyword)
-}
-
-func (p *parser) isPunct(c byte) bool {
-	return p.tok.kind == punct && p.tok.end-p.tok.pos == 1 && p.sql[p.tok.pos] == c
-}
-
-func (p *parser) isName() bool { return p.tok.kind == word || p.tok.kind == quoted }
+func (p *parser) isName() bool { return p.tok.Kind == sqltext.Word || p.tok.Kind == sqltext.QuotedName }
 
 // rest reads to the end of the text: refused words, further statements and the last FORMAT that ends it.
 func (p *parser) rest(st *Statement) {
 	depth := 0
-	for ; p.tok.kind != end; p.advance() {
+	for ; !p.atEnd(); p.advance() {
 		switch {
-		case p.isPunct('('):
+		case p.is("("):
 			depth++
-		case p.isPunct(')'):
+		case p.is(")"):
 			depth--
-		case p.isPunct(';'):
+		case p.is(";"):
 			p.advance()
-			for p.isPunct(';') {
+			for p.is(";") {
 				p.advance()
 			}
-			st.Several = p.tok.kind != end
+			st.Several = !p.atEnd()
 			if !st.Several {
 				return
 			}
@@ -110,12 +105,12 @@ func (p *parser) rest(st *Statement) {
 func (p *parser) outputFormat(was string) string {
 	look := *p
 	look.advance()
-	if look.tok.kind != word {
+	if look.tok.Kind != sqltext.Word {
 		return was
 	}
-	name := look.text(look.tok)
+	name := look.tok.Text
 	look.advance()
-	if look.tok.kind == end || look.isPunct(';') || look.is("SETTINGS") {
+	if look.atEnd() || look.is(";") || look.is("SETTINGS") {
 		return name
 	}
 	return was
@@ -124,15 +119,15 @@ func (p *parser) outputFormat(was string) string {
 // refuse notes INTO OUTFILE, FROM INFILE and the scalar function file(), also as an argument of APPLY.
 func (p *parser) refuse(st *Statement) {
 	switch {
-	case p.is("OUTFILE") && p.wasWord("INTO"):
+	case p.is("OUTFILE") && p.prev.Is("INTO"):
 		st.Refused = "INTO OUTFILE"
-	case p.is("INFILE") && p.wasWord("FROM"):
+	case p.is("INFILE") && p.prev.Is("FROM"):
 		st.Refused = "FROM INFILE"
 	case p.isFile():
 		look := *p
 		look.advance()
-		apply := p.wasWord("APPLY") || p.prev.kind == punct && p.text(p.prev) == "(" && look.isPunct(')')
-		if look.isPunct('(') || apply {
+		apply := p.prev.Is("APPLY") || p.prev.Is("(") && look.is(")")
+		if look.is("(") || apply {
 			st.Refused = "the function file"
 		}
 	}
@@ -142,8 +137,8 @@ func (p *parser) isFile() bool {
 	if !p.isName() {
 		return false
 	}
-	name := p.text(p.tok)
-	if p.tok.kind == quoted {
+	name := p.tok.Text
+	if p.tok.Kind == sqltext.QuotedName {
 		name = strings.Trim(name, "`\"“”")
 		// An escape inside could spell anything; no honest function name has one.
 		if strings.ContainsAny(name, `\`) {
@@ -167,7 +162,7 @@ func (p *parser) insert() Statement {
 		p.advance()
 		p.refuse(&st)
 	}
-	for p.isName() || p.isPunct('.') {
+	for p.isName() || p.is(".") {
 		name := p.isName()
 		p.advance()
 		if name && p.isName() { // a name ends where no dot follows
@@ -175,39 +170,39 @@ func (p *parser) insert() Statement {
 		}
 	}
 	depth := 0
-	for ; p.tok.kind != end; p.advance() {
+	for ; !p.atEnd(); p.advance() {
 		switch {
-		case p.isPunct('('):
+		case p.is("("):
 			depth++
 			// A list in brackets may be columns or a query: INSERT INTO t (SELECT 1).
 			look := *p
 			look.advance()
 			st.FromQuery = st.FromQuery || look.is("SELECT") || look.is("WITH")
-		case p.isPunct(')'):
+		case p.is(")"):
 			depth--
 		case depth == 0 && (p.is("SELECT") || p.is("WITH") || p.is("WATCH")), st.FromQuery:
 			st.FromQuery = true
 			p.rest(&st)
 			st.Format = "" // of no use: nothing is output and nothing follows
-			st.Head = p.sql
+			st.Head = p.SQL
 			return st
-		case p.isPunct(';'):
+		case p.is(";"):
 			st.Several = !p.onlySemicolons()
-			st.Head = p.sql
+			st.Head = p.SQL
 			return st
 		case depth == 0 && p.is("VALUES"):
-			st.Head, st.Format, st.Data = p.sql[:p.tok.pos], "Values", p.sql[p.tok.end:]
+			st.Head, st.Format, st.Data = p.SQL[:p.tok.Pos], "Values", p.SQL[p.tok.End():]
 			p.advance()
 			p.values(&st)
 			return st
 		case depth == 0 && p.is("FORMAT"):
-			head := p.tok.pos
+			head := p.tok.Pos
 			p.advance()
-			if p.tok.kind != word {
-				st.Head = p.sql
+			if p.tok.Kind != sqltext.Word {
+				st.Head = p.SQL
 				return st
 			}
-			st.Head, st.Format, st.Data = p.sql[:head], p.text(p.tok), data(p.sql[p.tok.end:])
+			st.Head, st.Format, st.Data = p.SQL[:head], p.tok.Text, data(p.SQL[p.tok.End():])
 			if strings.EqualFold(st.Format, "Values") {
 				p.advance()
 				p.values(&st)
@@ -216,13 +211,13 @@ func (p *parser) insert() Statement {
 		}
 		p.refuse(&st)
 	}
-	st.Head = p.sql
+	st.Head = p.SQL
 	return st
 }
 
 // values reads the data of VALUES: expressions, so they may call functions.
 func (p *parser) values(st *Statement) {
-	if p.isPunct(';') && p.onlySemicolons() {
+	if p.is(";") && p.onlySemicolons() {
 		st.Data = ""
 		return
 	}
@@ -233,10 +228,10 @@ func (p *parser) values(st *Statement) {
 
 func (p *parser) onlySemicolons() bool {
 	look := *p
-	for look.isPunct(';') {
+	for look.is(";") {
 		look.advance()
 	}
-	return look.tok.kind == end
+	return look.atEnd()
 }
 
 // data is what follows a format's name: spaces, then one line break or semicolon, belong to the statement.

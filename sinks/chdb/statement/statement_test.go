@@ -5,6 +5,8 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
 func TestParse(t *testing.T) {
@@ -107,16 +109,16 @@ func FuzzParse(f *testing.F) {
 		if !strings.HasPrefix(sql, st.Head) || !strings.HasSuffix(sql, st.Data) || !strings.Contains(sql, st.Format) && st.Format != "Values" {
 			t.Fatalf("not parts of the text: %+v", st)
 		}
-		s := scanner{sql: sql}
+		s := sqltext.Scanner{SQL: sql}
 		for pos := -1; ; {
-			tok := s.next()
-			if tok.kind == end {
+			tok := s.Next()
+			if tok.Kind == sqltext.End {
 				break
 			}
-			if tok.pos <= pos || tok.end <= tok.pos || tok.end > len(sql) {
+			if tok.Pos <= pos || tok.Text == "" || tok.End() > len(sql) {
 				t.Fatalf("token %+v after %d", tok, pos)
 			}
-			pos = tok.pos
+			pos = tok.Pos
 		}
 	})
 }

@@ -1,22 +1,24 @@
--- One row is one LLM call: its request and its answer, or the knowledge that none came.
--- A row is written again when the call is read again from the stream, or when its answer comes after the time-out; the
--- highest seq wins. Service, the day it started and its id are the same each time, so the sort key holds only those.
--- Within a day the ids are in order of time (UUIDv7), so the minmax index on started_at reads hours, not days.
+-- One row is one LLM call: its request and its response, or the fact that no response arrived.
+-- A row is written again when the call is read again from the stream, or when its response arrives after the timeout; the
+-- highest seq wins. The service, the day of the start and the id are the same in each write, so the sort key contains only
+-- those. Within a day the ids are in order of time (UUIDv7), so the minmax index on started_at reads hours, not days.
+-- A request consists of its leading system messages, the messages of its branch up to its number of messages, and the rest
+-- of its body; messages with a cache mark are in marked. These columns are empty if bodies are not stored.
 CREATE TABLE IF NOT EXISTS exchanges
 (
     exchange_id         String CODEC(ZSTD(1)),
-    seq                 UInt64 COMMENT 'stream sequence of the completing event; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    seq                 UInt64 COMMENT 'stream sequence of the completing event; version of the row' CODEC(Delta(8), ZSTD(1)),
     service             LowCardinality(String),
     service_version     LowCardinality(String),
     environment         LowCardinality(String),
     agent               LowCardinality(String),
-    stage               LowCardinality(String) COMMENT 'the agent when no stage was set',
+    stage               LowCardinality(String) COMMENT 'the agent if no stage is set',
     conversation_id     String CODEC(ZSTD(1)),
     run_id              String CODEC(ZSTD(1)),
     user                String CODEC(ZSTD(1)),
     started_at          DateTime64(9, 'UTC') COMMENT 'when the request was sent, by the clock of the agent' CODEC(Delta(8), ZSTD(1)),
     stored_at           DateTime64(9, 'UTC') COMMENT 'when the stream stored the completing event' CODEC(Delta(8), ZSTD(1)),
-    inferred            Bool COMMENT 'conversation_id was inferred from answers',
+    inferred            Bool COMMENT 'conversation_id was inferred from responses',
     operation           LowCardinality(String),
     provider            LowCardinality(String),
     server              LowCardinality(String),
@@ -25,14 +27,14 @@ CREATE TABLE IF NOT EXISTS exchanges
     variant             LowCardinality(String),
     model               LowCardinality(String),
     response_model      LowCardinality(String),
-    status              UInt16 COMMENT 'HTTP status; 0 when no answer came',
-    failed              Bool COMMENT 'status >= 400, an error inside a 200, or no answer',
+    status              UInt16 COMMENT 'HTTP status; 0 if no response arrived',
+    failed              Bool COMMENT 'status >= 400, an error inside a 200, or no response',
     error_type          LowCardinality(String),
-    cause               LowCardinality(String) COMMENT 'why it failed; empty on success',
+    cause               LowCardinality(String) COMMENT 'why the call failed; empty on success',
     cause_known         LowCardinality(String) COMMENT 'stated, inferred, both, conflict, none',
     cause_class         LowCardinality(String),
-    root_cause          LowCardinality(String) COMMENT 'what the agent did that made it so',
-    error_text          String COMMENT 'of the provider, redacted' CODEC(ZSTD(3)),
+    root_cause          LowCardinality(String) COMMENT 'what the agent did to cause the failure',
+    error_text          String COMMENT 'error text of the provider, redacted' CODEC(ZSTD(3)),
     error_cluster       String CODEC(ZSTD(1)),
     input_tokens        Int64 CODEC(T64, ZSTD(1)),
     output_tokens       Int64 CODEC(T64, ZSTD(1)),
@@ -43,18 +45,24 @@ CREATE TABLE IF NOT EXISTS exchanges
     stream              Bool,
     request_bytes       UInt64 CODEC(T64, ZSTD(1)),
     response_bytes      UInt64 CODEC(T64, ZSTD(1)),
-    messages            UInt32 COMMENT 'in the request' CODEC(T64, ZSTD(1)),
-    tool_calls          UInt32 COMMENT 'in the answer' CODEC(T64, ZSTD(1)),
-    findings            UInt32 COMMENT 'violations seen in the request, old ones included' CODEC(T64, ZSTD(1)),
-    rejects             UInt32 COMMENT 'of them with predicted reject' CODEC(T64, ZSTD(1)),
-    retry               UInt16 COMMENT 'attempt number of the SDK, 0 first',
+    messages            UInt32 COMMENT 'messages in the request' CODEC(T64, ZSTD(1)),
+    tool_calls          UInt32 COMMENT 'tool calls in the response' CODEC(T64, ZSTD(1)),
+    findings            UInt32 COMMENT 'violations in the request, including earlier ones' CODEC(T64, ZSTD(1)),
+    rejects             UInt32 COMMENT 'findings with predicted = reject' CODEC(T64, ZSTD(1)),
+    retry               UInt16 COMMENT 'attempt number of the SDK; 0 for the first',
     instance            String CODEC(ZSTD(1)),
     instance_seq        UInt64 CODEC(Delta(8), ZSTD(1)),
     origin              LowCardinality(String),
     capture             LowCardinality(String),
-    degraded            Bool COMMENT 'what is absent is no evidence',
+    degraded            Bool COMMENT 'absent data is not evidence',
     provider_request_id String CODEC(ZSTD(1)),
     response_id         String CODEC(ZSTD(1)),
+    branch              String COMMENT 'branch in history' CODEC(ZSTD(1)),
+    lead                Array(String) COMMENT 'message ids of the leading system messages' CODEC(ZSTD(1)),
+    marked              Map(UInt32, String) COMMENT 'message ids of the messages with cache marks, by position' CODEC(ZSTD(1)),
+    parameters          String COMMENT 'message id of the request without its messages' CODEC(ZSTD(1)),
+    messages_at         UInt32 COMMENT 'byte offset of the messages in parameters' CODEC(T64, ZSTD(1)),
+    answer              String COMMENT 'message id of the response' CODEC(ZSTD(1)),
     INDEX started_at_index started_at TYPE minmax GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1
@@ -63,6 +71,6 @@ ENGINE = ReplacingMergeTree(seq)
 PARTITION BY toYYYYMM(started_at)
 ORDER BY (service, toDate(started_at), exchange_id);
 
--- The partition never changes between two writes of a row, so each is made final on its own, in parallel.
+-- A row stays in its partition in all writes, so FINAL merges the partitions independently and in parallel.
 CREATE VIEW IF NOT EXISTS exchanges_final AS
 SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;

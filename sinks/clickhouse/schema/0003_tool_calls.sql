@@ -1,25 +1,28 @@
--- One row is one tool call that a model made, and what became of it.
--- A row is written when the call is made (open) and again when its reply is seen or known to be missing. The exchange
--- that asked fixes the id and the time; who answers, and with which labels, is not known then.
+-- One row is one tool call made by a model, and its outcome.
+-- A row is written when the call is made (open) and again when its reply arrives or is known to be missing. The exchange
+-- that requested the call determines the id and the time; the service that replies, and its labels, are not known then.
 CREATE TABLE IF NOT EXISTS tool_calls
 (
-    id              String COMMENT 'of the row: hash of the exchange that asked, the position and the call id' CODEC(ZSTD(1)),
-    seq             UInt64 COMMENT 'stream sequence; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    id              String COMMENT 'hash of the exchange that requested the call, the position and the call id' CODEC(ZSTD(1)),
+    seq             UInt64 COMMENT 'stream sequence; version of the row' CODEC(Delta(8), ZSTD(1)),
     service         LowCardinality(String),
     service_version LowCardinality(String),
     environment     LowCardinality(String),
     agent           LowCardinality(String),
-    stage           LowCardinality(String) COMMENT 'the agent when no stage was set',
+    stage           LowCardinality(String) COMMENT 'the agent if no stage is set',
     conversation_id String CODEC(ZSTD(1)),
     run_id          String CODEC(ZSTD(1)),
     user            String CODEC(ZSTD(1)),
-    exchange_id     String COMMENT 'whose answer asked for it' CODEC(ZSTD(1)),
-    tool_call_id    String COMMENT 'of the provider; not unique' CODEC(ZSTD(1)),
+    exchange_id     String COMMENT 'the exchange whose response requested the call' CODEC(ZSTD(1)),
+    tool_call_id    String COMMENT 'id from the provider; not unique' CODEC(ZSTD(1)),
     tool_name       LowCardinality(String),
-    state           LowCardinality(String) COMMENT 'open, answered, missing',
+    state           LowCardinality(String) COMMENT 'open, answered, missing, duplicate, late, rejected, abandoned, terminal',
     asked_at        DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
     answered_at     Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL while open' CODEC(Delta(8), ZSTD(1)),
-    answered_by     String COMMENT 'the exchange whose request held the reply' CODEC(ZSTD(1)),
+    answered_by     String COMMENT 'the exchange whose request contained the reply' CODEC(ZSTD(1)),
+    started_at      Nullable(DateTime64(9, 'UTC')) COMMENT 'when the tool started; NULL if the agent does not report it' CODEC(Delta(8), ZSTD(1)),
+    ended_at        Nullable(DateTime64(9, 'UTC')) COMMENT 'when the tool ended' CODEC(Delta(8), ZSTD(1)),
+    tool_status     LowCardinality(String) COMMENT 'started, ok, error, cancelled; empty if the agent does not report it',
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1

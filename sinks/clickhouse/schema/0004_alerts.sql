@@ -1,8 +1,8 @@
--- One row is one alert from its start to its end, written anew as it changes; the id is a hash that holds started_at.
+-- One row is one alert from its start to its end, replaced whenever it changes. The id is a hash that includes started_at.
 CREATE TABLE IF NOT EXISTS alerts
 (
     alert_id    String CODEC(ZSTD(1)),
-    version     UInt64 COMMENT 'Unix nanoseconds of the change; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    version     UInt64 COMMENT 'Unix nanoseconds of the change; version of the row' CODEC(Delta(8), ZSTD(1)),
     name        LowCardinality(String),
     severity    LowCardinality(String),
     labels      Map(LowCardinality(String), String) CODEC(ZSTD(1)),
@@ -11,10 +11,10 @@ CREATE TABLE IF NOT EXISTS alerts
     ended_at    Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL while firing' CODEC(Delta(8), ZSTD(1)),
     value       Float64 COMMENT 'at the last evaluation',
     peak        Float64,
-    failed      UInt64 COMMENT 'calls in the window, exact',
+    failed      UInt64 COMMENT 'failed calls in the window, exact',
     calls       UInt64,
-    shares      Map(LowCardinality(String), UInt64) COMMENT 'root cause, else cause -> failed calls' CODEC(ZSTD(1)),
-    first_bad   LowCardinality(String) COMMENT 'first service version that shows it; empty when unknown',
+    shares      Map(LowCardinality(String), UInt64) COMMENT 'failed calls by root cause, or by cause if there is none' CODEC(ZSTD(1)),
+    first_bad   LowCardinality(String) COMMENT 'first service version that shows the failure; empty if unknown',
     last_clean  LowCardinality(String),
     example     String COMMENT 'an exchange_id' CODEC(ZSTD(1)),
     summary     String CODEC(ZSTD(3)),

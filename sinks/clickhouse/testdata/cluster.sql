@@ -14,25 +14,27 @@ ORDER BY (number, checksum);
 
 -- 0001_exchanges.sql
 
--- One row is one LLM call: its request and its answer, or the knowledge that none came.
--- A row is written again when the call is read again from the stream, or when its answer comes after the time-out; the
--- highest seq wins. Service, the day it started and its id are the same each time, so the sort key holds only those.
--- Within a day the ids are in order of time (UUIDv7), so the minmax index on started_at reads hours, not days.
+-- One row is one LLM call: its request and its response, or the fact that no response arrived.
+-- A row is written again when the call is read again from the stream, or when its response arrives after the timeout; the
+-- highest seq wins. The service, the day of the start and the id are the same in each write, so the sort key contains only
+-- those. Within a day the ids are in order of time (UUIDv7), so the minmax index on started_at reads hours, not days.
+-- A request consists of its leading system messages, the messages of its branch up to its number of messages, and the rest
+-- of its body; messages with a cache mark are in marked. These columns are empty if bodies are not stored.
 CREATE TABLE IF NOT EXISTS exchanges_local ON CLUSTER 'main'
 (
     exchange_id         String CODEC(ZSTD(1)),
-    seq                 UInt64 COMMENT 'stream sequence of the completing event; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    seq                 UInt64 COMMENT 'stream sequence of the completing event; version of the row' CODEC(Delta(8), ZSTD(1)),
     service             LowCardinality(String),
     service_version     LowCardinality(String),
     environment         LowCardinality(String),
     agent               LowCardinality(String),
-    stage               LowCardinality(String) COMMENT 'the agent when no stage was set',
+    stage               LowCardinality(String) COMMENT 'the agent if no stage is set',
     conversation_id     String CODEC(ZSTD(1)),
     run_id              String CODEC(ZSTD(1)),
     user                String CODEC(ZSTD(1)),
     started_at          DateTime64(9, 'UTC') COMMENT 'when the request was sent, by the clock of the agent' CODEC(Delta(8), ZSTD(1)),
     stored_at           DateTime64(9, 'UTC') COMMENT 'when the stream stored the completing event' CODEC(Delta(8), ZSTD(1)),
-    inferred            Bool COMMENT 'conversation_id was inferred from answers',
+    inferred            Bool COMMENT 'conversation_id was inferred from responses',
     operation           LowCardinality(String),
     provider            LowCardinality(String),
     server              LowCardinality(String),
@@ -41,14 +43,14 @@ CREATE TABLE IF NOT EXISTS exchanges_local ON CLUSTER 'main'
     variant             LowCardinality(String),
     model               LowCardinality(String),
     response_model      LowCardinality(String),
-    status              UInt16 COMMENT 'HTTP status; 0 when no answer came',
-    failed              Bool COMMENT 'status >= 400, an error inside a 200, or no answer',
+    status              UInt16 COMMENT 'HTTP status; 0 if no response arrived',
+    failed              Bool COMMENT 'status >= 400, an error inside a 200, or no response',
     error_type          LowCardinality(String),
-    cause               LowCardinality(String) COMMENT 'why it failed; empty on success',
+    cause               LowCardinality(String) COMMENT 'why the call failed; empty on success',
     cause_known         LowCardinality(String) COMMENT 'stated, inferred, both, conflict, none',
     cause_class         LowCardinality(String),
-    root_cause          LowCardinality(String) COMMENT 'what the agent did that made it so',
-    error_text          String COMMENT 'of the provider, redacted' CODEC(ZSTD(3)),
+    root_cause          LowCardinality(String) COMMENT 'what the agent did to cause the failure',
+    error_text          String COMMENT 'error text of the provider, redacted' CODEC(ZSTD(3)),
     error_cluster       String CODEC(ZSTD(1)),
     input_tokens        Int64 CODEC(T64, ZSTD(1)),
     output_tokens       Int64 CODEC(T64, ZSTD(1)),
@@ -59,18 +61,24 @@ CREATE TABLE IF NOT EXISTS exchanges_local ON CLUSTER 'main'
     stream              Bool,
     request_bytes       UInt64 CODEC(T64, ZSTD(1)),
     response_bytes      UInt64 CODEC(T64, ZSTD(1)),
-    messages            UInt32 COMMENT 'in the request' CODEC(T64, ZSTD(1)),
-    tool_calls          UInt32 COMMENT 'in the answer' CODEC(T64, ZSTD(1)),
-    findings            UInt32 COMMENT 'violations seen in the request, old ones included' CODEC(T64, ZSTD(1)),
-    rejects             UInt32 COMMENT 'of them with predicted reject' CODEC(T64, ZSTD(1)),
-    retry               UInt16 COMMENT 'attempt number of the SDK, 0 first',
+    messages            UInt32 COMMENT 'messages in the request' CODEC(T64, ZSTD(1)),
+    tool_calls          UInt32 COMMENT 'tool calls in the response' CODEC(T64, ZSTD(1)),
+    findings            UInt32 COMMENT 'violations in the request, including earlier ones' CODEC(T64, ZSTD(1)),
+    rejects             UInt32 COMMENT 'findings with predicted = reject' CODEC(T64, ZSTD(1)),
+    retry               UInt16 COMMENT 'attempt number of the SDK; 0 for the first',
     instance            String CODEC(ZSTD(1)),
     instance_seq        UInt64 CODEC(Delta(8), ZSTD(1)),
     origin              LowCardinality(String),
     capture             LowCardinality(String),
-    degraded            Bool COMMENT 'what is absent is no evidence',
+    degraded            Bool COMMENT 'absent data is not evidence',
     provider_request_id String CODEC(ZSTD(1)),
     response_id         String CODEC(ZSTD(1)),
+    branch              String COMMENT 'branch in history' CODEC(ZSTD(1)),
+    lead                Array(String) COMMENT 'message ids of the leading system messages' CODEC(ZSTD(1)),
+    marked              Map(UInt32, String) COMMENT 'message ids of the messages with cache marks, by position' CODEC(ZSTD(1)),
+    parameters          String COMMENT 'message id of the request without its messages' CODEC(ZSTD(1)),
+    messages_at         UInt32 COMMENT 'byte offset of the messages in parameters' CODEC(T64, ZSTD(1)),
+    answer              String COMMENT 'message id of the response' CODEC(ZSTD(1)),
     INDEX started_at_index started_at TYPE minmax GRANULARITY 1,
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1
@@ -82,52 +90,59 @@ ORDER BY (service, toDate(started_at), exchange_id);
 CREATE TABLE IF NOT EXISTS exchanges ON CLUSTER 'main' AS `llmtap`.exchanges_local
 ENGINE = Distributed('main', 'llmtap', 'exchanges_local', cityHash64(exchange_id));
 
--- The partition never changes between two writes of a row, so each is made final on its own, in parallel.
+-- A row stays in its partition in all writes, so FINAL merges the partitions independently and in parallel.
 CREATE VIEW IF NOT EXISTS exchanges_final ON CLUSTER 'main' AS
 SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_exchanges.sql', 'f760ef6f4c738ea4b6aedeb639c437fb85da9ab9fb10c04defc04f7cee2f8e4b', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_exchanges.sql', '32ef97d703d8acb9cd4515d77a9fc3d2352013342829bfca37ce90b458d45745', now64(3));
 
 -- 0002_findings.sql
 
--- One row is one violation or signal in one conversation, however often the history that holds it is re-sent.
--- A row is written again, with a higher seq, when more is known: a stronger severity, a root cause. What stands in the
--- row may then differ: first_seen and exchange_id when the conversation was forgotten in between, the service when
--- another one goes on with it, the fingerprint with the root cause. Only the conversation is part of what finding_id is
--- a hash of; the sort key holds those two. No time of a finding is fixed, so there are no partitions by time: findings
--- are few (one per defect and conversation), and a row must not stand in two partitions.
+-- One row is one violation or signal in one conversation, however often the history that contains it is sent again. The
+-- rule_id of a signal is the name of the signal and its severity is signal.
+-- A row is written again, with a higher seq, when more is known: a stronger severity, a root cause. The rewritten row may
+-- have another first_seen and exchange_id (if the conversation was evicted in between), another service (if another one
+-- continues the conversation) and another fingerprint (with the root cause). finding_id is a hash of the conversation among
+-- other things, so the sort key contains only those two. No time of a finding is constant, so the table has no partitions by
+-- time: findings are few (one per defect and conversation), and a row must not be in two partitions.
 CREATE TABLE IF NOT EXISTS findings_local ON CLUSTER 'main'
 (
-    finding_id      String CODEC(ZSTD(1)),
-    fingerprint     String COMMENT 'the defect across conversations' CODEC(ZSTD(1)),
-    seq             UInt64 COMMENT 'stream sequence; the version of the row' CODEC(Delta(8), ZSTD(1)),
-    first_seen      DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
-    exchange_id     String COMMENT 'the first exchange that showed it' CODEC(ZSTD(1)),
-    service         LowCardinality(String),
-    service_version LowCardinality(String),
-    environment     LowCardinality(String),
-    agent           LowCardinality(String),
-    stage           LowCardinality(String) COMMENT 'the agent when no stage was set',
-    conversation_id String CODEC(ZSTD(1)),
-    run_id          String CODEC(ZSTD(1)),
-    user            String CODEC(ZSTD(1)),
-    provider        LowCardinality(String),
-    model           LowCardinality(String),
-    dialect         LowCardinality(String),
-    variant         LowCardinality(String),
-    rule_id         LowCardinality(String),
-    detail          LowCardinality(String),
-    predicted       LowCardinality(String) COMMENT 'reject, lenient, style: what the target should do with it',
-    severity        LowCardinality(String) COMMENT 'what it did: an accepted reject is lenient',
-    status          UInt16 COMMENT 'HTTP status of the exchange',
-    message_index   Int32 COMMENT '0-based index in messages as sent; -1 when no message is concerned',
-    tool_call_id    String CODEC(ZSTD(1)),
-    tool_name       LowCardinality(String),
-    summary         String CODEC(ZSTD(3)),
-    root_cause      LowCardinality(String) COMMENT 'empty when the history says nothing yet',
-    confidence      LowCardinality(String) COMMENT 'high, medium, low',
-    evidence        String COMMENT 'what the answer said and what the next request sent' CODEC(ZSTD(3)),
-    fix             String CODEC(ZSTD(3)),
+    finding_id         String CODEC(ZSTD(1)),
+    fingerprint        String COMMENT 'identifies the defect across conversations' CODEC(ZSTD(1)),
+    first_version      LowCardinality(String) COMMENT 'first service version that showed the defect in any conversation',
+    last_clean_version LowCardinality(String) COMMENT 'newest other version of the stage that made calls before; empty if there was none',
+    seq                UInt64 COMMENT 'stream sequence; version of the row' CODEC(Delta(8), ZSTD(1)),
+    first_seen         DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
+    exchange_id        String COMMENT 'the first exchange that showed it' CODEC(ZSTD(1)),
+    exchange_version   LowCardinality(String) COMMENT 'service version of exchange_id; service_version may be newer',
+    exchange_instance  String COMMENT 'the process that sent exchange_id' CODEC(ZSTD(1)),
+    exchange_messages  UInt32 COMMENT 'messages in the request of exchange_id: the length of the conversation' CODEC(T64, ZSTD(1)),
+    service            LowCardinality(String),
+    service_version    LowCardinality(String),
+    environment        LowCardinality(String),
+    agent              LowCardinality(String),
+    stage              LowCardinality(String) COMMENT 'the agent if no stage is set',
+    conversation_id    String CODEC(ZSTD(1)),
+    run_id             String CODEC(ZSTD(1)),
+    user               String CODEC(ZSTD(1)),
+    provider           LowCardinality(String),
+    model              LowCardinality(String),
+    dialect            LowCardinality(String),
+    variant            LowCardinality(String),
+    rule_id            LowCardinality(String),
+    detail             LowCardinality(String),
+    predicted          LowCardinality(String) COMMENT 'reject, lenient, style: the expected reaction of the target',
+    severity           LowCardinality(String) COMMENT 'the actual reaction: an accepted reject is lenient',
+    rejected_by        Array(LowCardinality(String)) COMMENT 'of latent_violation: dialect/variant of the targets that would reject the accepted request',
+    status             UInt16 COMMENT 'HTTP status of the exchange',
+    message_index      Int32 COMMENT '0-based index in messages as sent; -1 if the finding concerns no message',
+    tool_call_id       String CODEC(ZSTD(1)),
+    tool_name          LowCardinality(String),
+    summary            String CODEC(ZSTD(3)),
+    root_cause         LowCardinality(String) COMMENT 'empty if the history does not show it yet',
+    confidence         LowCardinality(String) COMMENT 'high, medium, low',
+    evidence           String COMMENT 'what the response contained and what the next request sent' CODEC(ZSTD(3)),
+    fix                String CODEC(ZSTD(3)),
     INDEX first_seen_index first_seen TYPE minmax GRANULARITY 1,
     INDEX finding_id_index finding_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX fingerprint_index fingerprint TYPE bloom_filter(0.01) GRANULARITY 1,
@@ -143,32 +158,35 @@ ENGINE = Distributed('main', 'llmtap', 'findings_local', cityHash64(conversation
 CREATE VIEW IF NOT EXISTS findings_final ON CLUSTER 'main' AS
 SELECT * FROM findings FINAL;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (2, '0002_findings.sql', 'f54d1ae1e516abcb46cd8e2d63ff27cbaf3fd22d041069220ecc4a2c756c019f', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (2, '0002_findings.sql', 'c45ce5b19faabf3529d736ce676e0bfa53b890edaf6cb760818f4fd025443c1c', now64(3));
 
 -- 0003_tool_calls.sql
 
--- One row is one tool call that a model made, and what became of it.
--- A row is written when the call is made (open) and again when its reply is seen or known to be missing. The exchange
--- that asked fixes the id and the time; who answers, and with which labels, is not known then.
+-- One row is one tool call made by a model, and its outcome.
+-- A row is written when the call is made (open) and again when its reply arrives or is known to be missing. The exchange
+-- that requested the call determines the id and the time; the service that replies, and its labels, are not known then.
 CREATE TABLE IF NOT EXISTS tool_calls_local ON CLUSTER 'main'
 (
-    id              String COMMENT 'of the row: hash of the exchange that asked, the position and the call id' CODEC(ZSTD(1)),
-    seq             UInt64 COMMENT 'stream sequence; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    id              String COMMENT 'hash of the exchange that requested the call, the position and the call id' CODEC(ZSTD(1)),
+    seq             UInt64 COMMENT 'stream sequence; version of the row' CODEC(Delta(8), ZSTD(1)),
     service         LowCardinality(String),
     service_version LowCardinality(String),
     environment     LowCardinality(String),
     agent           LowCardinality(String),
-    stage           LowCardinality(String) COMMENT 'the agent when no stage was set',
+    stage           LowCardinality(String) COMMENT 'the agent if no stage is set',
     conversation_id String CODEC(ZSTD(1)),
     run_id          String CODEC(ZSTD(1)),
     user            String CODEC(ZSTD(1)),
-    exchange_id     String COMMENT 'whose answer asked for it' CODEC(ZSTD(1)),
-    tool_call_id    String COMMENT 'of the provider; not unique' CODEC(ZSTD(1)),
+    exchange_id     String COMMENT 'the exchange whose response requested the call' CODEC(ZSTD(1)),
+    tool_call_id    String COMMENT 'id from the provider; not unique' CODEC(ZSTD(1)),
     tool_name       LowCardinality(String),
-    state           LowCardinality(String) COMMENT 'open, answered, missing',
+    state           LowCardinality(String) COMMENT 'open, answered, missing, duplicate, late, rejected, abandoned, terminal',
     asked_at        DateTime64(9, 'UTC') CODEC(Delta(8), ZSTD(1)),
     answered_at     Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL while open' CODEC(Delta(8), ZSTD(1)),
-    answered_by     String COMMENT 'the exchange whose request held the reply' CODEC(ZSTD(1)),
+    answered_by     String COMMENT 'the exchange whose request contained the reply' CODEC(ZSTD(1)),
+    started_at      Nullable(DateTime64(9, 'UTC')) COMMENT 'when the tool started; NULL if the agent does not report it' CODEC(Delta(8), ZSTD(1)),
+    ended_at        Nullable(DateTime64(9, 'UTC')) COMMENT 'when the tool ended' CODEC(Delta(8), ZSTD(1)),
+    tool_status     LowCardinality(String) COMMENT 'started, ok, error, cancelled; empty if the agent does not report it',
     INDEX exchange_id_index exchange_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX tool_call_id_index tool_call_id TYPE bloom_filter(0.01) GRANULARITY 1
@@ -183,15 +201,15 @@ ENGINE = Distributed('main', 'llmtap', 'tool_calls_local', cityHash64(id));
 CREATE VIEW IF NOT EXISTS tool_calls_final ON CLUSTER 'main' AS
 SELECT * FROM tool_calls FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (3, '0003_tool_calls.sql', '1db7e12212b96247470482343709a851b0d12e075f60ace6f356a3c48bddcb01', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (3, '0003_tool_calls.sql', 'd6a1a62a97b863f2dd08449540999abfa1d3156320d94a526fe680705569488a', now64(3));
 
 -- 0004_alerts.sql
 
--- One row is one alert from its start to its end, written anew as it changes; the id is a hash that holds started_at.
+-- One row is one alert from its start to its end, replaced whenever it changes. The id is a hash that includes started_at.
 CREATE TABLE IF NOT EXISTS alerts_local ON CLUSTER 'main'
 (
     alert_id    String CODEC(ZSTD(1)),
-    version     UInt64 COMMENT 'Unix nanoseconds of the change; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    version     UInt64 COMMENT 'Unix nanoseconds of the change; version of the row' CODEC(Delta(8), ZSTD(1)),
     name        LowCardinality(String),
     severity    LowCardinality(String),
     labels      Map(LowCardinality(String), String) CODEC(ZSTD(1)),
@@ -200,10 +218,10 @@ CREATE TABLE IF NOT EXISTS alerts_local ON CLUSTER 'main'
     ended_at    Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL while firing' CODEC(Delta(8), ZSTD(1)),
     value       Float64 COMMENT 'at the last evaluation',
     peak        Float64,
-    failed      UInt64 COMMENT 'calls in the window, exact',
+    failed      UInt64 COMMENT 'failed calls in the window, exact',
     calls       UInt64,
-    shares      Map(LowCardinality(String), UInt64) COMMENT 'root cause, else cause -> failed calls' CODEC(ZSTD(1)),
-    first_bad   LowCardinality(String) COMMENT 'first service version that shows it; empty when unknown',
+    shares      Map(LowCardinality(String), UInt64) COMMENT 'failed calls by root cause, or by cause if there is none' CODEC(ZSTD(1)),
+    first_bad   LowCardinality(String) COMMENT 'first service version that shows the failure; empty if unknown',
     last_clean  LowCardinality(String),
     example     String COMMENT 'an exchange_id' CODEC(ZSTD(1)),
     summary     String CODEC(ZSTD(3)),
@@ -219,72 +237,33 @@ ENGINE = Distributed('main', 'llmtap', 'alerts_local', cityHash64(alert_id));
 CREATE VIEW IF NOT EXISTS alerts_final ON CLUSTER 'main' AS
 SELECT * FROM alerts FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
 
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (4, '0004_alerts.sql', '37f930ddeca57d33c134fef5314dcf90e5c8cdd49444acd656d562dcd6edc4fd', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (4, '0004_alerts.sql', '15f6347e45082ecb95540f14d36f5328ce1fcc1a1f19da454568886acc3edb14', now64(3));
 
--- 0005_whose_change.sql
+-- 0005_runs.sql
 
--- A row of findings also says where exactly its violation was seen first, and since which version the defect is there.
--- Rows from before have none of it. A view keeps the columns it was made with, so it is made again.
-ALTER TABLE findings_local ON CLUSTER 'main'
-    ADD COLUMN IF NOT EXISTS exchange_version LowCardinality(String) COMMENT 'service version of exchange_id; that of the row may be newer' AFTER exchange_id,
-    ADD COLUMN IF NOT EXISTS exchange_instance String COMMENT 'the process that sent exchange_id' CODEC(ZSTD(1)) AFTER exchange_version,
-    ADD COLUMN IF NOT EXISTS exchange_messages UInt32 COMMENT 'in the request of exchange_id: how far the conversation was' CODEC(T64, ZSTD(1)) AFTER exchange_instance,
-    ADD COLUMN IF NOT EXISTS first_version LowCardinality(String) COMMENT 'service version that showed the defect first, in any conversation' AFTER fingerprint,
-    ADD COLUMN IF NOT EXISTS last_clean_version LowCardinality(String) COMMENT 'the newest other version of the stage that made calls before; empty when there was none' AFTER first_version;
-
-ALTER TABLE findings ON CLUSTER 'main'
-    ADD COLUMN IF NOT EXISTS exchange_version LowCardinality(String) COMMENT 'service version of exchange_id; that of the row may be newer' AFTER exchange_id,
-    ADD COLUMN IF NOT EXISTS exchange_instance String COMMENT 'the process that sent exchange_id' CODEC(ZSTD(1)) AFTER exchange_version,
-    ADD COLUMN IF NOT EXISTS exchange_messages UInt32 COMMENT 'in the request of exchange_id: how far the conversation was' CODEC(T64, ZSTD(1)) AFTER exchange_instance,
-    ADD COLUMN IF NOT EXISTS first_version LowCardinality(String) COMMENT 'service version that showed the defect first, in any conversation' AFTER fingerprint,
-    ADD COLUMN IF NOT EXISTS last_clean_version LowCardinality(String) COMMENT 'the newest other version of the stage that made calls before; empty when there was none' AFTER first_version;
-
-CREATE OR REPLACE VIEW findings_final ON CLUSTER 'main' AS
-SELECT * FROM findings FINAL;
-
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (5, '0005_whose_change.sql', '40044872ab684dc9e328b8e24e5ed4ea8f4de31a6b224bb34efd70a155625aad', now64(3));
-
--- 0006_signals.sql
-
--- A signal is a row of findings whose rule_id is a signal's and whose severity is signal. One of them, latent_violation,
--- says who would reject what was accepted. A view keeps the columns it was made with, so it is made again.
-ALTER TABLE findings_local ON CLUSTER 'main'
-    ADD COLUMN IF NOT EXISTS rejected_by Array(LowCardinality(String)) COMMENT 'dialect/variant of the targets that would reject what was accepted' AFTER severity;
-
-ALTER TABLE findings ON CLUSTER 'main'
-    ADD COLUMN IF NOT EXISTS rejected_by Array(LowCardinality(String)) COMMENT 'dialect/variant of the targets that would reject what was accepted' AFTER severity;
-
-CREATE OR REPLACE VIEW findings_final ON CLUSTER 'main' AS
-SELECT * FROM findings FINAL;
-
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (6, '0006_signals.sql', '60ceef3d373fae740d7fc59e39c7f14d7e9b9052ba15a3669119441ea5e3d23e', now64(3));
-
--- 0007_runs.sql
-
--- One row is one run of an agent that sends run events. Rows of tool calls say what their tools did, if the agent tells.
--- A run's row is written when it starts and again when it ends; which of its events come is not known before, so neither
--- time is in a key. A view keeps the columns it was made with, so it is made again.
+-- One row is one run of an agent that sends run events.
+-- A row is written when the run starts and again when it ends. Either event may be missing, so neither time is in a key.
 CREATE TABLE IF NOT EXISTS runs_local ON CLUSTER 'main'
 (
-    id               String COMMENT 'of the row: hash of service and run' CODEC(ZSTD(1)),
-    seq              UInt64 COMMENT 'stream sequence; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    id               String COMMENT 'hash of service and run' CODEC(ZSTD(1)),
+    seq              UInt64 COMMENT 'stream sequence; version of the row' CODEC(Delta(8), ZSTD(1)),
     service          LowCardinality(String),
     service_version  LowCardinality(String),
     environment      LowCardinality(String),
     agent            LowCardinality(String),
-    stage            LowCardinality(String) COMMENT 'the agent when no stage was set',
+    stage            LowCardinality(String) COMMENT 'the agent if no stage is set',
     conversation_id  String CODEC(ZSTD(1)),
     run_id           String CODEC(ZSTD(1)),
     user             String CODEC(ZSTD(1)),
     status           LowCardinality(String) COMMENT 'started, ok, error, cancelled',
     seen_at          DateTime64(9, 'UTC') COMMENT 'stream time of this version' CODEC(Delta(8), ZSTD(1)),
-    started_at       Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL when that is not known' CODEC(Delta(8), ZSTD(1)),
-    ended_at         Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL while it runs' CODEC(Delta(8), ZSTD(1)),
-    calls            UInt32 COMMENT 'exchanges that are over, without further attempts of an SDK' CODEC(T64, ZSTD(1)),
+    started_at       Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL if unknown' CODEC(Delta(8), ZSTD(1)),
+    ended_at         Nullable(DateTime64(9, 'UTC')) COMMENT 'NULL while the run is in progress' CODEC(Delta(8), ZSTD(1)),
+    calls            UInt32 COMMENT 'completed exchanges, without SDK retries' CODEC(T64, ZSTD(1)),
     failed_calls     UInt32 CODEC(T64, ZSTD(1)),
     last_exchange_id String CODEC(ZSTD(1)),
-    last_status      UInt16 COMMENT 'HTTP status of last_exchange_id; 0 when no answer came',
-    last_cause       LowCardinality(String) COMMENT 'empty when the last exchange did not fail',
+    last_status      UInt16 COMMENT 'HTTP status of last_exchange_id; 0 if no response arrived',
+    last_cause       LowCardinality(String) COMMENT 'empty if the last exchange did not fail',
     INDEX run_id_index run_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX conversation_id_index conversation_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1
@@ -298,35 +277,21 @@ ENGINE = Distributed('main', 'llmtap', 'runs_local', cityHash64(id));
 CREATE VIEW IF NOT EXISTS runs_final ON CLUSTER 'main' AS
 SELECT * FROM runs FINAL;
 
-ALTER TABLE tool_calls_local ON CLUSTER 'main'
-    MODIFY COLUMN IF EXISTS state COMMENT 'open, answered, missing, duplicate, late, rejected, abandoned, terminal',
-    ADD COLUMN IF NOT EXISTS started_at Nullable(DateTime64(9, 'UTC')) COMMENT 'when the tool started; NULL when the agent does not tell' CODEC(Delta(8), ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS ended_at Nullable(DateTime64(9, 'UTC')) COMMENT 'when the tool ended' CODEC(Delta(8), ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS tool_status LowCardinality(String) COMMENT 'started, ok, error, cancelled; empty when the agent does not tell';
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (5, '0005_runs.sql', '95832e294f176e084dc9155f2e11333383a730dcbe40f4b70440ffeb3dcd2ead', now64(3));
 
-ALTER TABLE tool_calls ON CLUSTER 'main'
-    MODIFY COLUMN IF EXISTS state COMMENT 'open, answered, missing, duplicate, late, rejected, abandoned, terminal',
-    ADD COLUMN IF NOT EXISTS started_at Nullable(DateTime64(9, 'UTC')) COMMENT 'when the tool started; NULL when the agent does not tell' CODEC(Delta(8), ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS ended_at Nullable(DateTime64(9, 'UTC')) COMMENT 'when the tool ended' CODEC(Delta(8), ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS tool_status LowCardinality(String) COMMENT 'started, ok, error, cancelled; empty when the agent does not tell';
+-- 0006_messages.sql
 
-CREATE OR REPLACE VIEW tool_calls_final ON CLUSTER 'main' AS
-SELECT * FROM tool_calls FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
-
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (7, '0007_runs.sql', '06051d4955946817a62758bcb06b48a26d4f084a1782efd11ca7d7a1392b88a4', now64(3));
-
--- 0008_messages.sql
-
--- One row of messages is one part of a body, stored once however often it is sent: a message, the rest of a request, an
--- answer. What is still in use is written again now and then, with the same bytes, which renews its time to live. The id
--- begins with when its conversation began, so that what is alike and what is read together lies together; in
--- large blocks it takes half of what it takes in an order by hash. Words begin after the escapes of JSON.
+-- One row of messages is one part of a body, stored once however often it is sent: a message, the rest of a request, or a
+-- response. Parts still in use are written again from time to time, with the same bytes, which renews their TTL. The id
+-- begins with the start time of the conversation, so that similar parts and parts that are read together are stored next to
+-- each other; in large blocks this halves the storage compared to ids ordered by hash. The index starts words after the
+-- escape sequences of JSON.
 CREATE TABLE IF NOT EXISTS messages_local ON CLUSTER 'main'
 (
-    id      String COMMENT 'hex: the second in which its conversation began, 0 for what all share, and SHA-256/128 of the captured bytes' CODEC(ZSTD(3)),
+    id      String COMMENT 'hex: the second in which the conversation began, 0 for shared parts, and SHA-256/128 of the captured bytes' CODEC(ZSTD(3)),
     kind    LowCardinality(String) COMMENT 'message, parameters (a request without its messages), answer',
-    seen_at DateTime('UTC') COMMENT 'stream time; the version of the row' CODEC(Delta(4), ZSTD(1)),
-    bytes   UInt32 COMMENT 'as captured' CODEC(T64, ZSTD(1)),
+    seen_at DateTime('UTC') COMMENT 'stream time; version of the row' CODEC(Delta(4), ZSTD(1)),
+    bytes   UInt32 COMMENT 'size as captured' CODEC(T64, ZSTD(1)),
     body    String COMMENT 'redacted' CODEC(ZSTD(3)) SETTINGS (min_compress_block_size = 1048576, max_compress_block_size = 4194304),
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1,
     INDEX body_index replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' ') TYPE tokenbf_v1(32768, 3, 0) GRANULARITY 2
@@ -341,20 +306,24 @@ ENGINE = Distributed('main', 'llmtap', 'messages_local', cityHash64(substring(id
 CREATE VIEW IF NOT EXISTS messages_final ON CLUSTER 'main' AS
 SELECT * FROM messages FINAL;
 
--- One row of history is a message of a conversation. Positions count from the first message that is not a leading system
--- message. A branch begins where an exchange's history leaves all that are known; the positions before are its parent's.
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (6, '0006_messages.sql', '6639dca0cd6bad59792cb80be6532f4bd031a1e79d2f0e0baa97155e6dea8451', now64(3));
+
+-- 0007_history.sql
+
+-- One row is one message of a conversation. Positions count from the first message that is not a leading system message.
+-- A branch begins where the history of an exchange differs from all known branches; earlier positions are in its parent.
 CREATE TABLE IF NOT EXISTS history_local ON CLUSTER 'main'
 (
     conversation_id String CODEC(ZSTD(1)),
-    branch          String COMMENT 'the exchange that began it' CODEC(ZSTD(1)),
+    branch          String COMMENT 'the exchange that began the branch' CODEC(ZSTD(1)),
     position        UInt32 CODEC(Delta(4), ZSTD(1)),
-    message_id      String COMMENT 'of messages; empty when it was too large to be stored' CODEC(ZSTD(1)),
+    message_id      String COMMENT 'id in messages; empty if the message was too large to be stored' CODEC(ZSTD(1)),
     role            LowCardinality(String) COMMENT 'as sent',
-    parent          String COMMENT 'branch whose first positions are those of this one; empty when it has none' CODEC(ZSTD(1)),
-    shared          UInt32 COMMENT 'how many' CODEC(T64, ZSTD(1)),
+    parent          String COMMENT 'branch that contains the first positions of this one; empty if there is none' CODEC(ZSTD(1)),
+    shared          UInt32 COMMENT 'number of positions in the parent' CODEC(T64, ZSTD(1)),
     service         LowCardinality(String),
-    exchange_id     String COMMENT 'the first that sent the message here' CODEC(ZSTD(1)),
-    seq             UInt64 COMMENT 'stream sequence; the version of the row' CODEC(Delta(8), ZSTD(1)),
+    exchange_id     String COMMENT 'the first exchange that sent the message at this position' CODEC(ZSTD(1)),
+    seq             UInt64 COMMENT 'stream sequence; version of the row' CODEC(Delta(8), ZSTD(1)),
     seen_at         DateTime64(9, 'UTC') COMMENT 'stream time' CODEC(Delta(8), ZSTD(1)),
     INDEX message_id_index message_id TYPE bloom_filter(0.01) GRANULARITY 1,
     INDEX seen_at_index seen_at TYPE minmax GRANULARITY 1
@@ -368,26 +337,5 @@ ENGINE = Distributed('main', 'llmtap', 'history_local', cityHash64(conversation_
 CREATE VIEW IF NOT EXISTS history_final ON CLUSTER 'main' AS
 SELECT * FROM history FINAL;
 
--- A request is its leading system messages, its branch up to its number of messages, and the rest of its body; a message
--- with a cache mark is in marked. All are empty when bodies are not stored.
-ALTER TABLE exchanges_local ON CLUSTER 'main'
-    ADD COLUMN IF NOT EXISTS branch String COMMENT 'of history' CODEC(ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS lead Array(String) COMMENT 'ids of the leading system messages' CODEC(ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS marked Map(UInt32, String) COMMENT 'ids of messages with cache marks, by position' CODEC(ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS parameters String COMMENT 'id of the request without its messages' CODEC(ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS messages_at UInt32 COMMENT 'where they stood in it, in bytes' CODEC(T64, ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS answer String COMMENT 'id of the answer' CODEC(ZSTD(1));
-
-ALTER TABLE exchanges ON CLUSTER 'main'
-    ADD COLUMN IF NOT EXISTS branch String COMMENT 'of history' CODEC(ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS lead Array(String) COMMENT 'ids of the leading system messages' CODEC(ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS marked Map(UInt32, String) COMMENT 'ids of messages with cache marks, by position' CODEC(ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS parameters String COMMENT 'id of the request without its messages' CODEC(ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS messages_at UInt32 COMMENT 'where they stood in it, in bytes' CODEC(T64, ZSTD(1)),
-    ADD COLUMN IF NOT EXISTS answer String COMMENT 'id of the answer' CODEC(ZSTD(1));
-
-CREATE OR REPLACE VIEW exchanges_final ON CLUSTER 'main' AS
-SELECT * FROM exchanges FINAL SETTINGS do_not_merge_across_partitions_select_final = 1;
-
-INSERT INTO migrations (number, name, checksum, applied_at) VALUES (8, '0008_messages.sql', '71ed85bedcb9b37b20a3ab1848671d02ef96e434aa96d49ac449d1b60edc8a27', now64(3));
+INSERT INTO migrations (number, name, checksum, applied_at) VALUES (7, '0007_history.sql', '161ead76c42b9fb726dd6f7aa17cd846a751b406f313159abc90182bd604fc80', now64(3));
 

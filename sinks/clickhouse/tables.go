@@ -1,0 +1,65 @@
+package clickhouse
+
+import (
+	"context"
+	"strings"
+
+	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
+
+	"github.com/llmtap/llmtap/sinks"
+)
+
+// A table is how ClickHouse stores a table of sinks.Tables. Its DDL is in schema/.
+type table struct {
+	sinks.Table
+	columns []string
+	insert  func(ctx context.Context, conn driver.Conn, b *sinks.Batch) error
+
+	// ageColumn is the time from which retention counts. For exchanges it is stream time, because the clock of an agent
+	// may be wrong by years.
+	ageColumn string
+	// shardColumn selects the shard of a row, by the hash of shardKey. Rows that replace each other must be on the same
+	// shard, so it is a column of the sort key. It is the conversation if the conversation of a row never changes, because
+	// queries of one conversation then read one shard.
+	shardColumn, shardKey string
+}
+
+// tables are sinks.Tables in the same order.
+var tables = []*table{
+	define(sinks.Findings, findingColumns, "first_seen", "conversation_id"),
+	define(sinks.ToolCalls, toolCallColumns, "asked_at", "id"),
+	define(sinks.Contents, contentColumns, "seen_at", "id").shardBy("substring(id, 1, 8)"), // the start of the conversation
+	define(sinks.History, historyColumns, "seen_at", "conversation_id"),
+	define(sinks.Exchanges, exchangeColumns, "stored_at", "exchange_id"), // the conversation may become known later
+	define(sinks.Runs, runColumns, "seen_at", "id"),
+	define(sinks.Alerts, alertColumns, "started_at", "alert_id"),
+}
+
+func define[R any](t *sinks.TableOf[R], columns []column[R], ageColumn, shardColumn string) *table {
+	names := make([]string, len(columns))
+	for i, c := range columns {
+		names[i] = c.name
+	}
+	insertSQL := "INSERT INTO " + t.Name() + " (" + strings.Join(names, ", ") + ")"
+	return &table{
+		Table: t, columns: names, ageColumn: ageColumn, shardColumn: shardColumn, shardKey: shardColumn,
+		insert: func(ctx context.Context, conn driver.Conn, b *sinks.Batch) error {
+			return send(ctx, conn, insertSQL, columns, t.Rows(b))
+		},
+	}
+}
+
+func (t *table) shardBy(key string) *table {
+	t.shardKey = key
+	return t
+}
+
+// tableNamed returns the table with this name, or nil.
+func tableNamed(name string) *table {
+	for _, t := range tables {
+		if t.Name() == name {
+			return t
+		}
+	}
+	return nil
+}
