@@ -21,7 +21,6 @@ var importRules = []struct {
 }{
 	{"ingest/event", nil, "SDK users get a stdlib-only vocabulary"},
 	{"ingest/wire", []string{"ingest/wire/"}, "every agent with a hook links it: standard library only"},
-	{"ingest/wire", []string{"ingest/wire/"}, "every agent with a hook links it: standard library only"},
 	{"ingest/secret", nil, "every configuration reads its secrets with it"},
 	{"ingest/shape", []string{"ingest/event", "ingest/wire"}, "hooks use it, and they drag nothing of the collector into an agent"},
 	{"ingest/sdk/go", []string{"ingest/event", "ingest/shape", "ingest/wire"}, "a hook drags nothing of the collector into an agent"},
@@ -43,7 +42,7 @@ var thirdParty = map[string][]string{
 	"github.com/ClickHouse/":      {"sinks/clickhouse", "sinks/chdb"},
 	"github.com/slack-go/":        {"alerts/slack"},
 	"github.com/ebitengine/":      {"sinks/chdb"},
-	"github.com/openai/":          {"ingest/sdk/go", "cmd/llmtap/internal/fleet", "deploy/examples/go"},
+	"github.com/openai/":          {"cmd/llmtap/internal/fleet", "deploy/examples/go"},
 	"github.com/anthropics/":      {"deploy/examples/go"},
 	"github.com/sashabaranov/":    {"deploy/examples/go"},
 	"github.com/prometheus/":      {"ingest", "analyzer", "sinks", "alerts", "cmd", "dashboards"},

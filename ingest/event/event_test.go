@@ -7,11 +7,10 @@ import (
 	"go/token"
 	"maps"
 	"os"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
-
-	"github.com/google/go-cmp/cmp"
 )
 
 var sent = time.Date(2026, 11, 21, 3, 4, 5, 123456789, time.UTC)
@@ -55,8 +54,8 @@ func TestRoundTrip(t *testing.T) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			if diff := cmp.Diff(e, got); diff != "" {
-				t.Error(diff)
+			if !reflect.DeepEqual(got, e) {
+				t.Errorf("got %+v\nwant %+v", got, e)
 			}
 			if &got.Body[0] != &e.Body[0] {
 				t.Error("Decode copied the body")
@@ -88,8 +87,8 @@ func TestHeadersByKind(t *testing.T) {
 		for k := range e.Encode() {
 			got[k] = true
 		}
-		if diff := cmp.Diff(want, got); diff != "" {
-			t.Errorf("%v: %s", kind, diff)
+		if !maps.Equal(got, want) {
+			t.Errorf("%v: got %v, want %v", kind, got, want)
 		}
 	}
 }
@@ -107,8 +106,8 @@ func TestDecodeDefaults(t *testing.T) {
 		Kind: Request, Exchange: "x", Time: time.Date(2026, 11, 21, 3, 4, 5, 5e8, time.UTC), Labels: Labels{Service: UnknownService},
 		Part: 1, Parts: 1, BodyBytes: 2, Body: body,
 	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Error(diff)
+	if !reflect.DeepEqual(got, want) {
+		t.Errorf("got %+v\nwant %+v", got, want)
 	}
 }
 
@@ -211,11 +210,11 @@ func TestAttrsBounded(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(want, got.Attrs); diff != "" {
-		t.Errorf("encoded: %s", diff)
+	if !maps.Equal(got.Attrs, want) {
+		t.Errorf("encoded %v, want %v", got.Attrs, want)
 	}
-	if diff := cmp.Diff(want, attrs(h)); diff != "" {
-		t.Errorf("decoded: %s", diff)
+	if got := attrs(h); !maps.Equal(got, want) {
+		t.Errorf("decoded %v, want %v", got, want)
 	}
 }
 

@@ -8,7 +8,7 @@
 // and prints the answer. What makes it watched is marked with "llmtap:" in its source. Run the collector first:
 //
 //	llmtap up
-//	OPENAI_API_KEY=sk-… go run ./deploy/examples/go/openai-go
+//	OPENAI_API_KEY=sk-… go -C deploy/examples/go run ./openai-go
 //	llmtap query failures_by_stage
 //
 // The hook publishes to LLMTAP_NATS_URL, by default the embedded NATS of llmtap up. Without it, the agents work as well.

@@ -11,8 +11,6 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/nats-io/nats-server/v2/server"
-
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -220,9 +218,9 @@ func TestLargeBodies(t *testing.T) {
 // A server that takes only small messages gets more of them; one that takes too small ones gets none, and that is counted.
 func TestSmallMaxPayload(t *testing.T) {
 	target := startEcho(t)
-	f := func(maxPayload int32, wantParts int, wantDropped uint64) {
+	f := func(maxPayload int, wantParts int, wantDropped uint64) {
 		t.Helper()
-		n := startNATS(t, t.TempDir(), -1, func(o *server.Options) { o.MaxPayload = maxPayload })
+		n := startNATS(t, t.TempDir(), -1, maxPayload)
 		h := openHook(t, n.url, target, func(c *Config) { c.Environment = strings.Repeat("e", 600) })
 		call(t, h, target, bytes.NewReader(make([]byte, 300<<10)), nil)
 		call(t, h, target, strings.NewReader("{}"), nil)

@@ -4,9 +4,7 @@ import (
 	"context"
 	"log"
 	"net/http"
-
-	"github.com/openai/openai-go/v3"
-	"github.com/openai/openai-go/v3/option"
+	"strings"
 
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
@@ -17,8 +15,17 @@ func Example() {
 		log.Fatal(err)
 	}
 	defer hook.Close()
-	client := openai.NewClient(option.WithHTTPClient(&http.Client{Transport: hook.Transport(nil)}))
+	// SDKs take this client, for example openai-go with option.WithHTTPClient.
+	client := &http.Client{Transport: hook.Transport(nil)}
 
 	ctx := llmtap.WithStage(llmtap.WithConversation(context.Background(), "order-17"), "planner")
-	client.Chat.Completions.New(ctx, openai.ChatCompletionNewParams{ /* as always */ })
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, "https://api.openai.com/v1/chat/completions", strings.NewReader(`{}`))
+	if err != nil {
+		log.Fatal(err)
+	}
+	resp, err := client.Do(req)
+	if err != nil {
+		log.Fatal(err)
+	}
+	defer resp.Body.Close()
 }

@@ -25,6 +25,7 @@ func post(t testing.TB, h *Hook, ctx context.Context, target, body string) (*htt
 	if err != nil {
 		t.Fatal(err)
 	}
+	req.Header.Set("Content-Type", "application/json")
 	base := &http.Transport{}
 	t.Cleanup(base.CloseIdleConnections)
 	return h.Transport(base).RoundTrip(req)

@@ -2,84 +2,105 @@ package llmtap
 
 import (
 	"context"
+	"errors"
+	"fmt"
 	"log/slog"
 	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"strconv"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
-	"github.com/nats-io/nats-server/v2/server"
 	"github.com/nats-io/nats.go"
 	"github.com/nats-io/nats.go/jetstream"
-	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
+// testhelper is the built command ingest/sdk/testhelper, which runs nats-server in a process of its own: the module of the
+// hook must not require nats-server, because the agents that import the hook would inherit it.
+var testhelper string
+
 func TestMain(m *testing.M) {
-	goleak.VerifyTestMain(m)
+	os.Exit(func() int {
+		dir, err := os.MkdirTemp("", "testhelper-")
+		if err != nil {
+			panic(err)
+		}
+		defer os.RemoveAll(dir)
+		testhelper = filepath.Join(dir, "testhelper")
+		build := exec.Command("go", "build", "-o", testhelper, ".")
+		build.Dir = filepath.Join("..", "testhelper")
+		if out, err := build.CombinedOutput(); err != nil {
+			panic(fmt.Sprintf("build testhelper: %v\n%s", err, out))
+		}
+		before := runtime.NumGoroutine()
+		if code := m.Run(); code != 0 {
+			return code
+		}
+		for deadline := time.Now().Add(5 * time.Second); runtime.NumGoroutine() > before; time.Sleep(time.Millisecond) {
+			if time.Now().After(deadline) {
+				stacks := make([]byte, 1<<20)
+				fmt.Fprintf(os.Stderr, "goroutines leak:\n%s\n", stacks[:runtime.Stack(stacks, true)])
+				return 1
+			}
+		}
+		return 0
+	}())
 }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// A natsd is the real server with the stream of the contract, on loopback.
+// A natsd is a nats-server with the event stream, on loopback.
 type natsd struct {
-	*server.Server
-	url string // of a hook
-	js  jetstream.JetStream
+	url  string // for a hook
+	port int
+	js   jetstream.JetStream
+	stop func() // returns when the server has exited
 }
 
-// startNATS runs a server whose hook user "agent" may do no more than DESIGN.md allows a hook of service "svc".
-func startNATS(t testing.TB, dir string, port int, change ...func(*server.Options)) *natsd {
+// startNATS runs a server whose user "agent" has the permissions that DESIGN.md grants a hook of service "svc".
+func startNATS(t testing.TB, dir string, port int, maxPayload ...int) *natsd {
 	t.Helper()
-	opts := &server.Options{
-		Host: "127.0.0.1", Port: port, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,
-		Users: []*server.User{
-			{Username: "admin", Password: "admin"},
-			{Username: "agent", Password: "agent", Permissions: &server.Permissions{
-				Publish:   &server.SubjectPermission{Allow: []string{"llmtap.v1.*.svc.*"}},
-				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.svc.>"}},
-			}},
-		},
+	args := []string{"nats", dir, strconv.Itoa(port)}
+	for _, n := range maxPayload {
+		args = append(args, strconv.Itoa(n))
 	}
-	for _, f := range change {
-		f(opts)
-	}
-	srv, err := server.NewServer(opts)
-	if err != nil {
+	cmd := exec.Command(testhelper, args...)
+	cmd.Stderr = os.Stderr
+	in, err1 := cmd.StdinPipe()
+	out, err2 := cmd.StdoutPipe()
+	if err := errors.Join(err1, err2, cmd.Start()); err != nil {
 		t.Fatal(err)
 	}
-	srv.Start()
-	t.Cleanup(func() { srv.Shutdown(); srv.WaitForShutdown() })
-	if !srv.ReadyForConnections(5 * time.Second) {
-		t.Fatal("nats-server is not ready")
+	n := &natsd{stop: sync.OnceFunc(func() {
+		in.Close()
+		if err := cmd.Wait(); err != nil {
+			t.Errorf("nats-server: %v", err)
+		}
+	})}
+	t.Cleanup(n.stop)
+	if _, err := fmt.Fscan(out, &n.port); err != nil {
+		t.Fatalf("read the port of nats-server: %v", err)
 	}
-	nc, err := nats.Connect(srv.ClientURL(), nats.UserInfo("admin", "admin"))
+	n.url = agentURL(n.port)
+	nc, err := nats.Connect(strings.ReplaceAll(n.url, "agent", "admin"))
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(nc.Close)
-	js, err := jetstream.New(nc)
-	if err != nil {
+	if n.js, err = jetstream.New(nc); err != nil {
 		t.Fatal(err)
 	}
-	createStream(t, js)
-	return &natsd{Server: srv, js: js, url: agentURL(srv.Addr().(*net.TCPAddr).Port)}
+	return n
 }
 
-func createStream(t testing.TB, js jetstream.JetStream) {
-	t.Helper()
-	_, err := js.CreateOrUpdateStream(t.Context(), jetstream.StreamConfig{
-		Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, Duplicates: 2 * time.Minute, AllowDirect: true,
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-func agentURL(port int) string {
-	return "nats://agent:agent@" + (&net.TCPAddr{IP: net.IPv4(127, 0, 0, 1), Port: port}).String()
-}
+func agentURL(port int) string { return fmt.Sprintf("nats://agent:agent@127.0.0.1:%d", port) }
 
 // freePort is a port nobody listens on.
 func freePort(t testing.TB) int {
@@ -150,12 +171,8 @@ func TestNATSDownFromTheStart(t *testing.T) {
 	var w traffic
 	srv := startProvider(t, &w, 200, answer)
 	h := openHook(t, agentURL(port), srv.URL, nil)
-	c, base := client(h, srv.URL, 0)
-	defer base.CloseIdleConnections()
 	for range 20 {
-		if _, err := c.Chat.Completions.New(t.Context(), params()); err != nil {
-			t.Fatal(err)
-		}
+		call(t, h, srv.URL, strings.NewReader(question), nil)
 	}
 	if s := h.Stats(); s.Published != 0 || s.Pending != 40 {
 		t.Fatalf("stats %+v", s)
@@ -176,11 +193,7 @@ func TestNATSDownFromTheStart(t *testing.T) {
 func TestNATSDownAtTheEnd(t *testing.T) {
 	srv := startProvider(t, &traffic{}, 200, answer)
 	h := openHook(t, agentURL(freePort(t)), srv.URL, func(c *Config) { c.FlushTimeout = 20 * time.Millisecond })
-	c, base := client(h, srv.URL, 0)
-	defer base.CloseIdleConnections()
-	if _, err := c.Chat.Completions.New(t.Context(), params()); err != nil {
-		t.Fatal(err)
-	}
+	call(t, h, srv.URL, strings.NewReader(question), nil)
 	if err := h.Close(); err == nil || !strings.Contains(err.Error(), "publish 2 events") {
 		t.Errorf("error %v", err)
 	}
@@ -188,7 +201,5 @@ func TestNATSDownAtTheEnd(t *testing.T) {
 		t.Errorf("second Close: %v", err)
 	}
 	// The transport still works.
-	if _, err := c.Chat.Completions.New(t.Context(), params()); err != nil {
-		t.Error(err)
-	}
+	call(t, h, srv.URL, strings.NewReader(question), nil)
 }

@@ -179,7 +179,6 @@ func playHistory(t *testing.T, target string, seed uint64) {
 	r := rand.New(rand.NewPCG(seed, 0))
 	dir := t.TempDir()
 	n := startNATS(t, dir, -1)
-	port := n.Addr().(*net.TCPAddr).Port
 	limit := int64(minMemoryLimit) << r.IntN(3)
 	h := openHook(t, n.url, target, func(c *Config) { c.MemoryLimit, c.NATSOptions = limit, quickReconnect })
 	base := &http.Transport{}
@@ -224,15 +223,14 @@ func playHistory(t *testing.T, target string, seed uint64) {
 		for more := h.Stats().Events + uint64(r.IntN(150)); h.Stats().Events < more && finished.Load() < agents; {
 			time.Sleep(time.Millisecond)
 		}
-		n.Shutdown()
-		n.WaitForShutdown()
+		n.stop()
 		// An outage of some time, or until the memory is used up.
 		before, short := h.Stats().Dropped, r.IntN(2) == 0
 		time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
 		for !short && finished.Load() < agents && h.Stats().Dropped < before+20 {
 			time.Sleep(time.Millisecond)
 		}
-		n = startNATS(t, dir, port)
+		n = startNATS(t, dir, n.port)
 	}
 	work.Wait()
 	for h.Stats().Open > 0 { // of answers that were left alone, or are read behind the agent

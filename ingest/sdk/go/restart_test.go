@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -28,7 +29,6 @@ func TestNATSRestarts(t *testing.T) {
 	const conversations, restarts = 8, 4
 	dir := t.TempDir()
 	n := startNATS(t, dir, -1)
-	port := n.Addr().(*net.TCPAddr).Port
 	if err := n.js.DeleteStream(t.Context(), event.StreamEvents); err != nil {
 		t.Fatal(err)
 	}
@@ -67,12 +67,13 @@ func TestNATSRestarts(t *testing.T) {
 		}
 	}
 	time.Sleep(50 * time.Millisecond)
-	createStream(t, n.js)
+	if _, err := n.js.CreateStream(t.Context(), jetstream.StreamConfig{Name: event.StreamEvents, Subjects: []string{event.SubjectAll}}); err != nil {
+		t.Fatal(err)
+	}
 	for range restarts {
 		stored(200)
-		n.Shutdown()
-		n.WaitForShutdown()
-		n = startNATS(t, dir, port)
+		n.stop()
+		n = startNATS(t, dir, n.port)
 	}
 	stored(200)
 	close(stop)

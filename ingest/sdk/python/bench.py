@@ -2,7 +2,7 @@
 
     python bench.py HELPER
 
-HELPER is the program of tests/helper (go build -o HELPER ./tests/helper), for a real nats-server. The provider is a transport in
+HELPER is the program of ingest/sdk/testhelper (go build -o HELPER ../testhelper), for a real nats-server. The provider is a transport in
 this process, so that what is measured is the hook and not the network: each call is made with and without the hook in turn, and
 the difference of the two is what the hook adds. Pauses of 2 ms between calls stand for the network, during which the sender works.
 """

@@ -1,4 +1,4 @@
-"""A real nats-server for every test, and Go's own code to compare with. Both are one small program in tests/helper, built here."""
+"""A real nats-server for every test, and Go's own code to compare with. Both are one small program, ingest/sdk/testhelper, built here."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def helper(tmp_path_factory: pytest.TempPathFactory) -> str:
     if shutil.which("go") is None:
         pytest.skip("go is not installed: no nats-server and no reference of shapes")
     path = str(tmp_path_factory.mktemp("helper") / "helper")
-    subprocess.run(["go", "build", "-o", path, "."], cwd=HERE / "helper", check=True)
+    subprocess.run(["go", "build", "-o", path, "."], cwd=HERE.parents[1] / "testhelper", check=True)
     return path
 
 

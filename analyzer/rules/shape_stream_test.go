@@ -1,4 +1,4 @@
-package shape_test
+package rules_test
 
 import (
 	"encoding/binary"

@@ -1,14 +1,14 @@
-// Command helper is what the tests of the Python hook need of Go: the real NATS server, and the reference of shapes.
+// Command testhelper serves the tests of the hooks: a real NATS server, and the Go reference of shapes, events and redaction.
 //
-//	helper nats DIR PORT    runs nats-server with the stream of the contract until its standard input ends
-//	helper shape KEY        for each line {"kind", "dialect", "body", "limit"} (body in base64) prints the shape in base64
-//	helper event            for each line {"service", "agent", "conversation", "instance", "text", "path"} prints what the contract makes of it
-//	helper redact           for each line {"body", "limit"} prints the text masked, and cut
+//	testhelper nats DIR PORT [MAX_PAYLOAD]  runs nats-server with the event stream until standard input ends, and prints its port
+//	testhelper shape KEY                    prints the shape (base64) of each line {"kind", "dialect", "body", "limit"}; body is base64
+//	testhelper event                        prints subject, stage, message id and dialect of each line {"service", "agent", "conversation", "instance", "text", "path"}
+//	testhelper redact                       prints the masked text and the cut text of each line {"body", "limit"}
 //
-// The package has copies of the files that the hooks of all languages read.
+// The Python package contains copies of the files that all hooks read.
 //
-//go:generate cp ../../../testdata/shape_paths.json ../../llmtap/_shape/shape_paths.json
-//go:generate cp ../../../testdata/redact.json ../../llmtap/redact.json
+//go:generate cp ../testdata/shape_paths.json ../python/llmtap/_shape/shape_paths.json
+//go:generate cp ../testdata/redact.json ../python/llmtap/redact.json
 package main
 
 import (
@@ -42,8 +42,8 @@ func main() {
 
 func run(args []string, in io.Reader, out io.Writer) error {
 	switch {
-	case len(args) == 3 && args[0] == "nats":
-		return runNATS(args[1], args[2], in, out)
+	case (len(args) == 3 || len(args) == 4) && args[0] == "nats":
+		return runNATS(args[1], args[2:], in, out)
 	case len(args) == 2 && args[0] == "shape":
 		return runShape([]byte(args[1]), in, out)
 	case len(args) == 1 && args[0] == "event":
@@ -51,17 +51,21 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	case len(args) == 1 && args[0] == "redact":
 		return runRedact(in, out)
 	}
-	return errors.New("usage: helper nats DIR PORT | shape KEY | event | redact")
+	return errors.New("usage: testhelper nats DIR PORT [MAX_PAYLOAD] | shape KEY | event | redact")
 }
 
-// runNATS gives the user "agent" what a hook of service "svc" may do, and "admin" everything.
-func runNATS(dir, port string, in io.Reader, out io.Writer) error {
-	n, err := strconv.Atoi(port)
-	if err != nil {
-		return fmt.Errorf("read port: %w", err)
+// runNATS grants the user "agent" the permissions of a hook of service "svc", and "admin" all. Numbers are the port, -1 for
+// a free one, and optionally the largest payload in bytes.
+func runNATS(dir string, numbers []string, in io.Reader, out io.Writer) error {
+	var n [2]int
+	for i, s := range numbers {
+		var err error
+		if n[i], err = strconv.Atoi(s); err != nil {
+			return fmt.Errorf("parse port and payload: %w", err)
+		}
 	}
 	srv, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: n, JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,
+		Host: "127.0.0.1", Port: n[0], MaxPayload: int32(n[1]), JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,
 		Users: []*server.User{
 			{Username: "admin", Password: "admin"},
 			{Username: "agent", Password: "agent", Permissions: &server.Permissions{

@@ -35,7 +35,7 @@ type contractCase struct {
 	Answers []answer // one for each request, the last for all after it; without any, the strict provider answers
 
 	Clients []string // Python's, by default all raw transports
-	Go      string   // SDK for Go: openai, anthropic or none
+	Go      []string // SDKs for Go: openai, go-openai, anthropic
 	Labels  labels
 	Capture []string // by default all modes
 

@@ -18,6 +18,7 @@ import (
 	anthropicoption "github.com/anthropics/anthropic-sdk-go/option"
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	goopenai "github.com/sashabaranov/go-openai"
 
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
@@ -154,6 +155,8 @@ func (g *goHook) one(ctx context.Context, c *call) result {
 	switch c.Client {
 	case "openai":
 		return failed(g.openai(ctx, c, client))
+	case "go-openai":
+		return failed(g.goOpenAI(ctx, c, client))
 	case "anthropic":
 		return failed(g.anthropic(ctx, c, client))
 	}
@@ -233,6 +236,40 @@ func (g *goHook) openai(ctx context.Context, c *call, client *http.Client) error
 		p.Messages = append(p.Messages, m.ToParam())
 		for _, tc := range m.ToolCalls {
 			p.Messages = append(p.Messages, openai.ToolMessage("-3 °C", tc.ID))
+		}
+	}
+}
+
+func (g *goHook) goOpenAI(ctx context.Context, c *call, client *http.Client) error {
+	var req goopenai.ChatCompletionRequest
+	if err := json.Unmarshal(c.Chat, &req); err != nil {
+		return err
+	}
+	cfg := goopenai.DefaultConfig("sk-secret")
+	cfg.BaseURL, cfg.HTTPClient = c.Base+"/openai/v1", client
+	api := goopenai.NewClientWithConfig(cfg)
+	if req.Stream {
+		s, err := api.CreateChatCompletionStream(ctx, req)
+		if err != nil {
+			return err
+		}
+		defer s.Close()
+		for err == nil {
+			_, err = s.Recv()
+		}
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		return err
+	}
+	for {
+		r, err := api.CreateChatCompletion(ctx, req)
+		if err != nil || len(r.Choices[0].Message.ToolCalls) == 0 {
+			return err
+		}
+		req.Messages = append(req.Messages, r.Choices[0].Message)
+		for _, tc := range r.Choices[0].Message.ToolCalls {
+			req.Messages = append(req.Messages, goopenai.ChatCompletionMessage{Role: goopenai.ChatMessageRoleTool, ToolCallID: tc.ID, Content: "-3 °C"})
 		}
 	}
 }

@@ -1,6 +1,6 @@
 // Package contract tests that the hooks of all languages publish the same events for the same calls.
 //
-//	ingest/sdk/testdata/cases*.json ──> Go:     hook ── net/http, openai-go, anthropic-sdk-go ─┐
+//	ingest/sdk/testdata/cases*.json ──> Go:     hook ── net/http, openai-go, go-openai, … ─┐
 //	                                └─> Python: hook ── httpx, requests, aiohttp, openai, …  ──┴─> provider, which remembers the wire
 //	                                              │
 //	                                              └─> NATS ──> events, compared with the wire and with each other

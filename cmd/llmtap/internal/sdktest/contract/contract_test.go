@@ -24,7 +24,7 @@ const (
 )
 
 var (
-	root     = filepath.Join("..", "..", "..", "..")
+	root     = filepath.Join("..", "..", "..", "..", "..")
 	quiet    = slog.New(slog.DiscardHandler)
 	quietLog = log.New(io.Discard, "", 0)
 )
@@ -110,8 +110,8 @@ func (s *suite) raw(t *testing.T) {
 
 // sdk makes the same calls through the SDKs of both languages. What Python's sent is sent again through the Go hook.
 func (s *suite) sdk(t *testing.T) {
-	if s.c.Go != "" {
-		t.Run("go "+s.c.Go, func(t *testing.T) { s.run(t, new(goHook), s.newCall(t, s.c.Go), s.c.Answers) })
+	for _, sdk := range s.c.Go {
+		t.Run("go "+sdk, func(t *testing.T) { s.run(t, new(goHook), s.newCall(t, sdk), s.c.Answers) })
 	}
 	for _, client := range s.c.Clients {
 		t.Run(client, func(t *testing.T) {

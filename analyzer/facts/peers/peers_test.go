@@ -1,12 +1,18 @@
-package facts
+// Package peers measures the scanner of package facts next to JSON libraries. It is a module of its own, so that llmtap does
+// not require them.
+package peers
 
 import (
 	"encoding/json"
+	"os"
+	"os/exec"
+	"path/filepath"
 	"testing"
 
 	"github.com/bytedance/sonic"
 	"github.com/minio/simdjson-go"
 
+	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -73,19 +79,20 @@ func (r *peerRequest) read(body []byte, unmarshal func([]byte, any) error) error
 // and sonic into structs, simdjson-go to its tape, without a look at what is on it. None of them judges arguments or
 // hashes messages.
 func BenchmarkPeers(b *testing.B) {
-	for _, d := range []struct {
-		dialect wire.Dialect
-		body    []byte
-	}{
-		{wire.OpenAIChat, agentSession(b, 100_000, 1)},
-		{wire.OpenAIResponses, responsesSession(b, 100_000, 1)},
-		{wire.Anthropic, anthropicSession(b, 100_000, 1)},
-		{wire.Gemini, geminiSession(b, 100_000, 1)},
-		{wire.Bedrock, bedrockSession(100_000)},
-	} {
+	dir := b.TempDir()
+	write := exec.CommandContext(b.Context(), "go", "test", "-run", "^TestWriteSessions$", "-count=1", ".", "-sessions", dir)
+	write.Dir = ".."
+	if out, err := write.CombinedOutput(); err != nil {
+		b.Fatalf("write sessions: %v\n%s", err, out)
+	}
+	for _, dialect := range []wire.Dialect{wire.OpenAIChat, wire.OpenAIResponses, wire.Anthropic, wire.Gemini, wire.Bedrock} {
+		body, err := os.ReadFile(filepath.Join(dir, string(dialect)))
+		if err != nil {
+			b.Fatal(err)
+		}
 		run := func(name string, read func() error) {
-			b.Run(string(d.dialect)+"/"+name, func(b *testing.B) {
-				b.SetBytes(int64(len(d.body)))
+			b.Run(string(dialect)+"/"+name, func(b *testing.B) {
+				b.SetBytes(int64(len(body)))
 				b.ReportAllocs()
 				for b.Loop() {
 					if err := read(); err != nil {
@@ -94,10 +101,10 @@ func BenchmarkPeers(b *testing.B) {
 				}
 			})
 		}
-		var f Request
-		run("llmtap", func() error { return ScanRequest(d.dialect, d.body, &f) })
-		run("encoding_json", func() error { return new(peerRequest).read(d.body, json.Unmarshal) })
-		run("sonic", func() error { return new(peerRequest).read(d.body, sonic.Unmarshal) })
+		var f facts.Request
+		run("llmtap", func() error { return facts.ScanRequest(dialect, body, &f) })
+		run("encoding_json", func() error { return new(peerRequest).read(body, json.Unmarshal) })
+		run("sonic", func() error { return new(peerRequest).read(body, sonic.Unmarshal) })
 		if !simdjson.SupportedCPU() {
 			b.Log("SKIPPED: simdjson-go needs a processor with AVX2 and CLMUL")
 			continue
@@ -105,7 +112,7 @@ func BenchmarkPeers(b *testing.B) {
 		var tape *simdjson.ParsedJson
 		run("simdjson_go", func() error {
 			var err error
-			tape, err = simdjson.Parse(d.body, tape, simdjson.WithCopyStrings(false))
+			tape, err = simdjson.Parse(body, tape, simdjson.WithCopyStrings(false))
 			return err
 		})
 	}

@@ -1,0 +1,49 @@
+module github.com/llmtap/llmtap/deploy/examples/go
+
+go 1.26.0
+
+require (
+	github.com/anthropics/anthropic-sdk-go v1.84.0
+	github.com/google/uuid v1.6.0
+	github.com/llmtap/llmtap/ingest/sdk/go v0.0.0
+	github.com/openai/openai-go/v3 v3.95.0
+	github.com/sashabaranov/go-openai v1.43.0
+)
+
+require (
+	github.com/andybalholm/brotli v1.2.6 // indirect
+	github.com/bahlo/generic-list-go v0.2.0 // indirect
+	github.com/buger/jsonparser v1.1.2 // indirect
+	github.com/coder/websocket v1.8.15 // indirect
+	github.com/go-logr/logr v1.4.2 // indirect
+	github.com/go-logr/stdr v1.2.2 // indirect
+	github.com/invopop/jsonschema v0.14.0 // indirect
+	github.com/klauspost/compress v1.18.5 // indirect
+	github.com/llmtap/llmtap/ingest/event v0.0.0 // indirect
+	github.com/llmtap/llmtap/ingest/shape v0.0.0 // indirect
+	github.com/llmtap/llmtap/ingest/wire v0.0.0 // indirect
+	github.com/nats-io/nats.go v1.52.0 // indirect
+	github.com/nats-io/nkeys v0.4.15 // indirect
+	github.com/nats-io/nuid v1.0.1 // indirect
+	github.com/pb33f/ordered-map/v2 v2.3.1 // indirect
+	github.com/standard-webhooks/standard-webhooks/libraries v0.0.1 // indirect
+	github.com/tidwall/gjson v1.20.0 // indirect
+	github.com/tidwall/match v1.1.1 // indirect
+	github.com/tidwall/pretty v1.2.1 // indirect
+	github.com/tidwall/sjson v1.2.5 // indirect
+	go.opentelemetry.io/auto/sdk v1.1.0 // indirect
+	go.opentelemetry.io/otel v1.33.0 // indirect
+	go.opentelemetry.io/otel/metric v1.33.0 // indirect
+	go.opentelemetry.io/otel/trace v1.33.0 // indirect
+	go.yaml.in/yaml/v4 v4.0.0-rc.2 // indirect
+	golang.org/x/crypto v0.57.0 // indirect
+	golang.org/x/sync v0.23.0 // indirect
+	golang.org/x/sys v0.48.0 // indirect
+)
+
+replace (
+	github.com/llmtap/llmtap/ingest/event => ../../../ingest/event
+	github.com/llmtap/llmtap/ingest/sdk/go => ../../../ingest/sdk/go
+	github.com/llmtap/llmtap/ingest/shape => ../../../ingest/shape
+	github.com/llmtap/llmtap/ingest/wire => ../../../ingest/wire
+)

@@ -1,0 +1,3 @@
+module github.com/llmtap/llmtap/ingest/wire
+
+go 1.25.0
