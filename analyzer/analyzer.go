@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/expiry"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/judge"
+	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -106,10 +107,10 @@ type Analyzer struct {
 	redact   func(dst, body []byte) []byte // nil: nothing
 	shaping  shaping
 	era      uint32 // of what is known to be stored
-	ledger   *ledger
-	sighting Sighting // the exchange that is reported
-	seq      uint64   // of the newest event
-	nth      uint32   // how many exchanges were reported since
+	ledger   *ledger.Ledger
+	sighting ledger.Sighting // the exchange that is reported
+	seq      uint64          // of the newest event
+	nth      uint32          // how many exchanges were reported since
 
 	instances *expiry.Queue[string, *instance] // processes that send events, the longest silent first
 	spans     []span                           // disjoint, oldest first
@@ -152,7 +153,7 @@ func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
 		parts:     expiry.NewQueue[partsKey, *assembly](partsWait),
 		done:      newDedupSet(cfg.SessionLookback),
 		storms:    expiry.NewQueue[uint64, *storm](stormWindow),
-		ledger:    newLedger(cfg.Partitions),
+		ledger:    ledger.New(cfg.Partitions),
 		calls:     newCalls(&cfg),
 		runs:      expiry.NewQueue[runKey, *run](cfg.SessionLookback),
 		failing:   expiry.NewQueue[conversationKey, *failing](cfg.ConversationEnd),

@@ -16,6 +16,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -73,8 +74,8 @@ func (d tableDigests) digestRows(t *testing.T, name string, steps []step) {
 		do(a, s, true, out)
 	}
 	changed, _ := a.TakeLedger()
-	slices.SortFunc(changed, func(x, y analyzer.LedgerEntry) int {
-		return strings.Compare(fmt.Sprint(x.LedgerKey), fmt.Sprint(y.LedgerKey))
+	slices.SortFunc(changed, func(x, y ledger.Entry) int {
+		return strings.Compare(fmt.Sprint(x.Key), fmt.Sprint(y.Key))
 	})
 	d.add(name, out)
 	d.table(name+" ledger", reflect.ValueOf(changed))

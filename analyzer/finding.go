@@ -8,6 +8,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/identity"
 	"github.com/llmtap/llmtap/analyzer/judge"
+	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
@@ -132,7 +133,7 @@ func primary(o *open) *judge.Finding {
 }
 
 // example is the proof that e gives an alert; known is what the ledger knows of why it failed, or nil.
-func example(e *Exchange, f *judge.Finding, known *record) Example {
+func example(e *Exchange, f *judge.Finding, known *ledger.Record) Example {
 	ex := Example{
 		Exchange: e.ID, Conversation: e.Conversation, Status: e.Status, ErrorText: limit.Text(e.ErrorText, maxExampleText), Message: -1,
 		PublishedAt: e.StoredAt.UnixNano(),

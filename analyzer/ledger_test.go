@@ -11,14 +11,15 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// kept is a ledger as a store has it.
-type kept map[string]string
+// savedLedger is a ledger as a store has it.
+type savedLedger map[string]string
 
 // take keeps what a changed.
-func (k kept) take(t testing.TB, a *analyzer.Analyzer) {
+func (k savedLedger) take(t testing.TB, a *analyzer.Analyzer) {
 	t.Helper()
 	changed, gone := a.TakeLedger()
 	for i := range gone {
@@ -33,7 +34,7 @@ func (k kept) take(t testing.TB, a *analyzer.Analyzer) {
 	}
 }
 
-func (k kept) give(t testing.TB, a *analyzer.Analyzer, own bool) {
+func (k savedLedger) give(t testing.TB, a *analyzer.Analyzer, own bool) {
 	t.Helper()
 	for key, value := range k {
 		if err := a.Remember(key, []byte(value), own); err != nil {
@@ -43,11 +44,11 @@ func (k kept) give(t testing.TB, a *analyzer.Analyzer, own bool) {
 }
 
 // entry is the one of this kind and name.
-func (k kept) entry(t testing.TB, kind, name string) (e analyzer.LedgerEntry) {
+func (k savedLedger) entry(t testing.TB, kind, name string) (e ledger.Entry) {
 	t.Helper()
 	n := 0
 	for key, value := range k {
-		if x, err := analyzer.DecodeLedgerEntry(key, []byte(value)); err != nil {
+		if x, err := ledger.Decode(key, []byte(value)); err != nil {
 			t.Fatal(err)
 		} else if x.Kind == kind && x.Name == name {
 			e = x
@@ -101,13 +102,13 @@ func TestLedgerIsExact(t *testing.T) {
 
 func exactAfterRestart(t *testing.T, steps []step, seed uint64) {
 	t.Helper()
-	whole, ledger := new(analyzer.Output), kept{}
+	whole, kept := new(analyzer.Output), savedLedger{}
 	a := newAnalyzer(t, analyzer.Default())
 	for _, s := range steps {
 		do(a, s, true, whole)
 	}
-	ledger.take(t, a)
-	if len(ledger) == 0 {
+	kept.take(t, a)
+	if len(kept) == 0 {
 		t.Fatal("the ledger is empty; the test shows nothing")
 	}
 	rnd := rand.New(rand.NewPCG(seed, 3))
@@ -117,7 +118,7 @@ func exactAfterRestart(t *testing.T, steps []step, seed uint64) {
 		if !sameOutput(t, whole, out) {
 			t.Fatalf("seed %d: checkpoint after %d events, ledger after %d", seed, k, ahead)
 		}
-		if diff := cmp.Diff(ledger, got); diff != "" {
+		if diff := cmp.Diff(kept, got); diff != "" {
 			t.Fatalf("seed %d: checkpoint after %d events, ledger after %d\n%.3000s", seed, k, ahead, diff)
 		}
 	}
@@ -125,9 +126,9 @@ func exactAfterRestart(t *testing.T, steps []step, seed uint64) {
 
 // brokenAt runs steps in two processes: the first stores rows and keeps the ledger after ahead steps, and dies before its
 // checkpoint moves beyond the first k.
-func brokenAt(t *testing.T, steps []step, k, ahead int) (*analyzer.Output, kept) {
+func brokenAt(t *testing.T, steps []step, k, ahead int) (*analyzer.Output, savedLedger) {
 	t.Helper()
-	out, ledger := new(analyzer.Output), kept{}
+	out, kept := new(analyzer.Output), savedLedger{}
 	first := newAnalyzer(t, analyzer.Default())
 	stored, from := uint64(0), uint64(0)
 	for i, s := range steps[:ahead] {
@@ -137,9 +138,9 @@ func brokenAt(t *testing.T, steps []step, k, ahead int) (*analyzer.Output, kept)
 			from = first.ReplayFrom()
 		}
 	}
-	ledger.take(t, first)
+	kept.take(t, first)
 	second := newAnalyzer(t, analyzer.Default())
-	ledger.give(t, second, true)
+	kept.give(t, second, true)
 	for _, s := range steps {
 		if s.ev != nil && from > 0 && s.at.Seq >= from && s.at.Seq <= stored {
 			do(second, s, false, nil)
@@ -148,8 +149,8 @@ func brokenAt(t *testing.T, steps []step, k, ahead int) (*analyzer.Output, kept)
 	for _, s := range steps[k:] {
 		do(second, s, true, out)
 	}
-	ledger.take(t, second)
-	return out, ledger
+	kept.take(t, second)
+	return out, kept
 }
 
 // The first version that shows a defect and the last clean one are known after a deploy, after a restart without its
@@ -167,7 +168,7 @@ func TestWhoseChange(t *testing.T) {
 	s.fail(400, orphanText, call("c2")...)
 	s.labels.ServiceVersion = "1.5.1"
 	s.fail(400, orphanText, call("c3")...)
-	a, out, ledger := newAnalyzer(t, analyzer.Default()), new(analyzer.Output), kept{}
+	a, out, kept := newAnalyzer(t, analyzer.Default()), new(analyzer.Output), savedLedger{}
 	for _, st := range s.steps {
 		do(a, st, true, out)
 	}
@@ -176,8 +177,8 @@ func TestWhoseChange(t *testing.T) {
 			t.Errorf("%s: first %q, last clean %q", f.Conversation, f.FirstVersion, f.LastClean)
 		}
 	}
-	ledger.take(t, a)
-	for _, e := range []analyzer.LedgerEntry{ledger.entry(t, analyzer.LedgerDefect, "orphan_tool_reply"), ledger.entry(t, analyzer.LedgerFailure, "orphan_tool_reply")} {
+	kept.take(t, a)
+	for _, e := range []ledger.Entry{kept.entry(t, ledger.KindDefect, "orphan_tool_reply"), kept.entry(t, ledger.KindFailure, "orphan_tool_reply")} {
 		if e.First.Version != "1.5.0" || e.LastClean != "1.4.0" || e.Count != 2 || e.RootCause != "tool_calls_dropped_on_save" || e.First.Seq == 0 || e.Last.Seq != s.seq {
 			t.Errorf("%+v", e)
 		}
@@ -185,7 +186,7 @@ func TestWhoseChange(t *testing.T) {
 
 	// Weeks later, in a new process: nothing of the conversations is left, and nobody knows what broke.
 	b := newAnalyzer(t, analyzer.Default())
-	ledger.give(t, b, true)
+	kept.give(t, b, true)
 	s.now = s.now.Add(14 * 24 * time.Hour)
 	before := len(s.steps)
 	s.labels.ServiceVersion, s.labels.Conversation = "1.9.0", "c9"
@@ -224,18 +225,18 @@ func TestNotCleanBeforeRootCause(t *testing.T) {
 func TestTightenedAfterRestart(t *testing.T) {
 	y := newYears()
 	y.week(168, "builder")
-	a, ledger := newAnalyzer(t, analyzer.Default()), kept{}
+	a, kept := newAnalyzer(t, analyzer.Default()), savedLedger{}
 	for _, s := range y.steps {
 		do(a, s, true, new(analyzer.Output))
 	}
-	ledger.take(t, a)
+	kept.take(t, a)
 	before := len(y.steps)
 	for range 3 {
 		y.send("builder", "1.4.0", orphanText, orphan...)
 	}
 	for _, own := range []bool{true, false} {
 		b, out := newAnalyzer(t, analyzer.Default()), new(analyzer.Output)
-		ledger.give(t, b, own)
+		kept.give(t, b, own)
 		for _, s := range y.steps[before:] {
 			do(b, s, true, out)
 		}
@@ -249,17 +250,23 @@ func TestTightenedAfterRestart(t *testing.T) {
 // Merge may happen in any order and any number of times; what another cut knew is added once, however often it is read.
 func TestLedgerMerge(t *testing.T) {
 	steps := versioned(5, 200)
-	var states []kept
+	var states []savedLedger
 	for _, n := range []int{60, 120, 200} {
-		a, k := newAnalyzer(t, analyzer.Default()), kept{}
+		a, k := newAnalyzer(t, analyzer.Default()), savedLedger{}
 		for _, s := range steps[:n] {
 			do(a, s, true, new(analyzer.Output))
 		}
 		k.take(t, a)
 		states = append(states, k)
 	}
-	decode := func(i int, key string) analyzer.LedgerEntry {
-		e, err := analyzer.DecodeLedgerEntry(key, []byte(states[i][key]))
+	join := func(own, foreign ledger.Entry) ledger.Entry { // of a partition, and of another partitioning
+		l := ledger.New(1)
+		l.Add(&own, true)
+		l.Add(&foreign, false)
+		return l.Get(own.Key).Entry
+	}
+	decode := func(i int, key string) ledger.Entry {
+		e, err := ledger.Decode(key, []byte(states[i][key]))
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -269,20 +276,20 @@ func TestLedgerMerge(t *testing.T) {
 	for key := range states[0] {
 		n++
 		a, b, c := decode(0, key), decode(1, key), decode(2, key)
-		merge := func(list ...analyzer.LedgerEntry) analyzer.LedgerEntry {
+		merge := func(list ...ledger.Entry) ledger.Entry {
 			m := list[0]
 			for i := range list[1:] {
 				m = m.Merge(&list[1+i])
 			}
 			return m
 		}
-		for _, m := range []analyzer.LedgerEntry{merge(a, b, c), merge(c, b, a), merge(b, c, a, a, b, c), merge(a, merge(b, c)), merge(c, a)} {
+		for _, m := range []ledger.Entry{merge(a, b, c), merge(c, b, a), merge(b, c, a, a, b, c), merge(a, merge(b, c)), merge(c, a)} {
 			if diff := cmp.Diff(c, m); diff != "" {
 				t.Errorf("%s\n%s", key, diff)
 			}
 		}
-		once := analyzer.Join(c, a)
-		if diff := cmp.Diff(once, analyzer.Join(once, a)); diff != "" {
+		once := join(c, a)
+		if diff := cmp.Diff(once, join(once, a)); diff != "" {
 			t.Errorf("%s\n%s", key, diff)
 		}
 	}
@@ -294,7 +301,7 @@ func TestLedgerMerge(t *testing.T) {
 // However many keys a stream makes, the ledger stays within its bound, forgets the longest unseen, and the store with it.
 func TestLedgerIsBounded(t *testing.T) {
 	const bound = 50
-	a, ledger, s := newAnalyzer(t, analyzer.Default()), kept{}, newStream("c1")
+	a, kept, s := newAnalyzer(t, analyzer.Default()), savedLedger{}, newStream("c1")
 	analyzer.BoundLedger(a, bound)
 	for i := range 600 {
 		s.labels.Service, s.labels.ServiceVersion = fmt.Sprintf("s%d", i%120), fmt.Sprintf("1.%d", i)
@@ -307,20 +314,20 @@ func TestLedgerIsBounded(t *testing.T) {
 	for i, st := range s.steps {
 		do(a, st, true, new(analyzer.Output))
 		if i%7 == 0 {
-			ledger.take(t, a)
-			if n, _ := analyzer.LedgerLen(a); n > bound || len(ledger) != n {
-				t.Fatalf("%d entries, %d kept", n, len(ledger))
+			kept.take(t, a)
+			if n := analyzer.LedgerLen(a); n > bound || len(kept) != n {
+				t.Fatalf("%d entries, %d kept", n, len(kept))
 			}
 		}
 	}
-	ledger.take(t, a)
+	kept.take(t, a)
 	often := 0
-	for key, value := range ledger {
-		e, err := analyzer.DecodeLedgerEntry(key, []byte(value))
+	for key, value := range kept {
+		e, err := ledger.Decode(key, []byte(value))
 		if err != nil {
 			t.Fatal(err)
 		}
-		if e.Service == "often" && e.Kind == analyzer.LedgerDefect {
+		if e.Service == "often" && e.Kind == ledger.KindDefect {
 			often++
 		}
 	}
@@ -331,10 +338,10 @@ func TestLedgerIsBounded(t *testing.T) {
 	// A store that holds more than the bound.
 	b := newAnalyzer(t, analyzer.Default())
 	analyzer.BoundLedger(b, 10)
-	ledger.give(t, b, true)
-	ledger.take(t, b)
-	if n, _ := analyzer.LedgerLen(b); n != 10 || len(ledger) != 10 {
-		t.Errorf("%d entries, %d kept", n, len(ledger))
+	kept.give(t, b, true)
+	kept.take(t, b)
+	if n := analyzer.LedgerLen(b); n != 10 || len(kept) != 10 {
+		t.Errorf("%d entries, %d kept", n, len(kept))
 	}
 }
 
@@ -348,8 +355,8 @@ func TestVersionsAreBounded(t *testing.T) {
 	for _, st := range s.steps {
 		do(a, st, true, new(analyzer.Output))
 	}
-	if n, versions := analyzer.LedgerLen(a); versions > 64 || n > 64 {
-		t.Errorf("%d entries, %d versions", n, versions)
+	if n := analyzer.LedgerLen(a); n > 64 {
+		t.Errorf("%d entries", n)
 	}
 }
 
@@ -357,18 +364,18 @@ func TestVersionsAreBounded(t *testing.T) {
 func TestRememberRefuses(t *testing.T) {
 	s := newStream("c1")
 	s.ok(assistant("hello"), hello...)
-	a, ledger := newAnalyzer(t, analyzer.Default()), kept{}
+	a, kept := newAnalyzer(t, analyzer.Default()), savedLedger{}
 	for _, st := range s.steps {
 		do(a, st, true, new(analyzer.Output))
 	}
-	ledger.take(t, a)
-	for key, value := range ledger {
+	kept.take(t, a)
+	for key, value := range kept {
 		for _, bad := range []string{"", "{", "null", "[]", strings.Replace(value, `"version"`, `"nothing"`, 1), strings.Replace(value, "builder", "other", 1), value[:len(value)-1] + `,"verdict":{}}`, value[:len(value)-1] + `,"last":{"seq":1}}`} {
 			b := newAnalyzer(t, analyzer.Default())
 			if err := b.Remember(key, []byte(bad), true); err == nil {
 				t.Errorf("%s is taken", bad)
 			}
-			if n, _ := analyzer.LedgerLen(b); n != 0 {
+			if n := analyzer.LedgerLen(b); n != 0 {
 				t.Errorf("%s leaves %d entries", bad, n)
 			}
 		}

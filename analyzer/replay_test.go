@@ -203,7 +203,7 @@ func restarted(t *testing.T, steps []step, k int) *analyzer.Output {
 		do(first, s, true, out)
 		stored = max(stored, s.at.Seq)
 	}
-	from, ledger := first.ReplayFrom(), kept{}
+	from, ledger := first.ReplayFrom(), savedLedger{}
 	ledger.take(t, first)
 	second := newAnalyzer(t, analyzer.Default())
 	ledger.give(t, second, true)

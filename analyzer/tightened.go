@@ -1,21 +1,15 @@
 package analyzer
 
 import (
+	"cmp"
 	"encoding/hex"
-	"fmt"
-	"strings"
-	"time"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/identity"
 	"github.com/llmtap/llmtap/analyzer/judge"
-	"github.com/llmtap/llmtap/analyzer/limit"
-	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/analyzer/ledger"
 )
-
-// proofLasts is how long an acceptance proves that what is rejected now was accepted before.
-const proofLasts = 4 * 7 * 24 * time.Hour
 
 // verdicts remembers what the answer of o says about the violations of its request, and puts out that a provider became
 // stricter.
@@ -49,8 +43,8 @@ func (a *Analyzer) verdicts(o *open, need uint64) {
 }
 
 // verdictKey is the key of what e's provider says about f.
-func verdictKey(e *Exchange, f *judge.Finding) LedgerKey {
-	return LedgerKey{Kind: LedgerVerdict, Host: e.Server, Model: e.Model, Name: f.Rule.ID, Detail: f.Detail}
+func verdictKey(e *Exchange, f *judge.Finding) ledger.Key {
+	return ledger.Key{Kind: ledger.KindVerdict, Host: e.Server, Model: e.Model, Name: f.Rule.ID, Detail: f.Detail}
 }
 
 // blamed is the violation that the provider's text is about; nil when the exchange was taken before. Where several fit,
@@ -63,13 +57,13 @@ func (a *Analyzer) blamed(o *open, need uint64) (best *judge.Finding) {
 			continue
 		}
 		k := verdictKey(e, f)
-		r := a.ledger.entries[k]
-		if r != nil && a.sighting.Place.compare(r.Last) <= 0 {
+		r := a.ledger.Get(k)
+		if r != nil && r.Includes(a.sighting.Position) {
 			a.retell(o, f, r, need)
 			return nil
 		}
 		n := 1 + f.Predicted.Rank()
-		if r == nil || r.Verdict.client(e.Labels.Service, e.Labels.ServiceVersion) == nil {
+		if r == nil || r.Verdict.Client(e.Labels.Service, e.Labels.ServiceVersion) == nil {
 			n += 10
 		}
 		if n > score {
@@ -82,61 +76,44 @@ func (a *Analyzer) blamed(o *open, need uint64) (best *judge.Finding) {
 // verdict remembers that o's provider accepted or rejected f.
 func (a *Analyzer) verdict(o *open, f *judge.Finding, accepted bool, need uint64) {
 	e, k := &o.row, verdictKey(&o.row, f)
-	if !a.emit || a.ledger.has(&k, a.sighting.Place) {
-		if r := a.ledger.entries[k]; r != nil {
+	if !a.emit || a.ledger.Has(&k, a.sighting.Position) {
+		if r := a.ledger.Get(k); r != nil {
 			a.retell(o, f, r, need)
 		}
 		return
 	}
-	r := a.ledger.see(&k, &a.sighting)
-	r.at = a.sighting.Place
+	r := a.ledger.See(&k, &a.sighting)
+	r.VerdictAt = a.sighting.Position
 	if r.Verdict == nil {
-		r.Verdict = new(Verdict)
+		r.Verdict = new(ledger.Verdict)
 	}
-	v, talk := r.Verdict, hash32(e.Conversation, 0)
+	report := false
 	if accepted {
-		if v.accept(&a.sighting, e.Labels.Service, hash32(e.Conversation, e.StoredAt.Unix()/3600)) && v.Told != nil && v.Told.Open {
-			v.Told.Open, v.Told.Confidence, v.Told.Place = false, session.Low, a.sighting.Place
-			v.Told.Evidence += "; accepted again at " + clock(a.sighting.At)
-			a.tell(o, f, v, need)
-		}
-		return
+		report = r.Verdict.Accept(&a.sighting, e.Labels.Service, e.Conversation)
+	} else {
+		report = r.Verdict.Reject(&a.sighting, e.Labels.Service, e.Conversation, e.Server+" rejects "+cmp.Or(e.Model, "requests")+" with "+violationName(f))
 	}
-	if !v.reject(&a.sighting, e.Labels.Service, talk) {
-		return
+	if report {
+		a.tell(o, f, r.Verdict, need)
 	}
-	confidence, clients := v.confidence(), v.flipped()
-	switch t := v.Told; {
-	case confidence == "":
-		return
-	case t == nil || !t.Open:
-		v.Told = &Told{Counted: a.sighting.Place, First: v.Run.First, Open: true}
-	case t.Confidence == confidence && t.Clients == clients && v.Run.Count < t.Next:
-		return // nothing that is worth another version of the row
-	}
-	t := v.Told
-	t.Place, t.Confidence, t.Clients, t.Next = a.sighting.Place, confidence, clients, 2*v.Run.Count
-	t.Summary = fmt.Sprintf("%s rejects %s with %s, which it accepted %d times until %s", e.Server, orUnknown(e.Model), violationName(f), v.Accepted.Count, clock(v.Accepted.Last.At))
-	t.Evidence = v.evidence()
-	a.tell(o, f, v, need)
 }
 
 // retell puts out again what was put out, and counts what was counted, when the exchange was taken before: rows may be
 // made again, and a second that was open when a process ended is counted anew.
-func (a *Analyzer) retell(o *open, f *judge.Finding, r *record, need uint64) {
-	if r.at == a.sighting.Place {
+func (a *Analyzer) retell(o *open, f *judge.Finding, r *ledger.Record, need uint64) {
+	if r.VerdictAt == a.sighting.Position {
 		return
 	}
-	r.at = a.sighting.Place
-	if t := r.Verdict.Told; t != nil && (t.Place == a.sighting.Place || t.Counted == a.sighting.Place) {
+	r.VerdictAt = a.sighting.Position
+	if t := r.Verdict.Report; t != nil && (t.Last == a.sighting.Position || t.Counted == a.sighting.Position) {
 		a.tell(o, f, r.Verdict, need)
 	}
 }
 
 // tell puts out the row of v, one per host, model, rule and detail, and counts it when it begins. It is about no
 // conversation: those of all services are in it.
-func (a *Analyzer) tell(o *open, f *judge.Finding, v *Verdict, need uint64) {
-	e, t := &o.row, v.Told
+func (a *Analyzer) tell(o *open, f *judge.Finding, v *ledger.Verdict, need uint64) {
+	e, t := &o.row, v.Report
 	labels := e.Labels
 	labels.Conversation, labels.Run, labels.User = "", "", ""
 	id := identity.Of(ProviderTightened, e.Server, e.Model, f.Rule.ID, f.Detail)
@@ -147,7 +124,7 @@ func (a *Analyzer) tell(o *open, f *judge.Finding, v *Verdict, need uint64) {
 		Rule: ProviderTightened, Detail: violationName(f), Predicted: check.Signal, Severity: check.Signal, Status: e.Status, Message: -1,
 		Summary: t.Summary, Confidence: t.Confidence, Evidence: t.Evidence, Fix: f.Rule.Fix,
 	}
-	if t.Counted == a.sighting.Place {
+	if t.Counted == a.sighting.Position {
 		a.counter.finding(&row, need, a.now)
 	}
 	if a.emit {
@@ -162,61 +139,4 @@ func violationName(f *judge.Finding) string {
 		return f.Rule.ID
 	}
 	return f.Rule.ID + " " + f.Detail
-}
-
-// evidence says what was accepted, by whom and until when, and what is rejected since.
-func (v *Verdict) evidence() string {
-	var b strings.Builder
-	n := &v.Accepted
-	fmt.Fprintf(&b, "accepted %d times from %s to %s, by ", n.Count, clock(n.First.At), clock(n.Last.At))
-	for i := range v.Clients {
-		if i > 0 {
-			b.WriteString(", ")
-		}
-		v.Clients[i].write(&b)
-	}
-	in := "one conversation"
-	if v.Run.Conversations > 1 {
-		in = fmt.Sprintf("%d conversations", v.Run.Conversations)
-	}
-	fmt.Fprintf(&b, "; rejected since %s, %d times in %s, and not accepted since", clock(v.Run.First.At), v.Run.Count, in)
-	if v.Flapped > 0 {
-		fmt.Fprintf(&b, "; %d conversations were rejected before at times, so it may change again", v.Flapped)
-	}
-	return b.String()
-}
-
-func (c *Client) write(b *strings.Builder) {
-	b.WriteString(c.Service)
-	if c.Version != "" {
-		b.WriteString(" " + limit.Text(c.Version, 64))
-	}
-	fmt.Fprintf(b, " (%d times", c.Accepted)
-	if !c.Rejected.IsZero() {
-		b.WriteString(", rejected since " + clock(c.Rejected))
-	}
-	b.WriteString(")")
-}
-
-// clock writes stream time for humans.
-func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
-
-func orUnknown(model string) string {
-	if model == "" {
-		return "requests"
-	}
-	return model
-}
-
-// hash32 is the FNV-1a hash of s and n.
-func hash32(s string, n int64) uint32 {
-	h := uint32(2166136261)
-	for i := range len(s) {
-		h = (h ^ uint32(s[i])) * 16777619
-	}
-	for range 8 {
-		h = (h ^ uint32(n&0xff)) * 16777619
-		n >>= 8
-	}
-	return h
 }

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/sinks"
@@ -40,7 +41,7 @@ type ledgerBucket interface {
 
 var _ ledgerBucket = (*jetstream.KV)(nil)
 
-// A ledger keeps what an analyzer remembers for weeks, one key an entry:
+// A ledgerStore keeps what an analyzer remembers for weeks, one key an entry:
 //
 //	<stream>.<partitions>.<partition>.<entry>
 //
@@ -55,7 +56,7 @@ var _ ledgerBucket = (*jetstream.KV)(nil)
 // leaves entries that are ahead of its checkpoint, never behind, and an analyzer takes nothing twice. A process that only
 // believes that it still holds the partition computes the same entries as the one that does, of an earlier place in the
 // stream, which loses against a later one.
-type ledger struct {
+type ledgerStore struct {
 	open   func(context.Context) (ledgerBucket, error)
 	cut    string // how the keys of this stream and cut begin
 	own    string // and those of this partition
@@ -75,16 +76,16 @@ type ledger struct {
 // A ledgerStep is what one step of the analyzer changed.
 type ledgerStep struct {
 	number  uint64
-	changed []analyzer.LedgerEntry
-	gone    []analyzer.LedgerKey
+	changed []ledger.Entry
+	gone    []ledger.Key
 }
 
 // newLedger returns the ledger of the partition p of n that reader reads.
-func newLedger(conn *jetstream.Conn, p, n int, reader *jetstream.Reader, logger *slog.Logger) *ledger {
+func newLedger(conn *jetstream.Conn, p, n int, reader *jetstream.Reader, logger *slog.Logger) *ledgerStore {
 	created, last := reader.Stream()
 	stream := strconv.FormatInt(created.UnixNano(), 36) + "."
 	cut := stream + strconv.Itoa(n) + "."
-	return &ledger{
+	return &ledgerStore{
 		open: func(ctx context.Context) (ledgerBucket, error) { return conn.KV(ctx, event.BucketLedger) },
 		cut:  cut, own: cut + strconv.Itoa(p) + ".", last: last, logger: logger, revisions: map[string]uint64{},
 	}
@@ -92,7 +93,7 @@ func newLedger(conn *jetstream.Conn, p, n int, reader *jetstream.Reader, logger 
 
 // load gives a what was kept. It tries until that works or ctx ends: an analyzer without its ledger would take old
 // defects for new ones.
-func (l *ledger) load(ctx context.Context, a *analyzer.Analyzer) error {
+func (l *ledgerStore) load(ctx context.Context, a *analyzer.Analyzer) error {
 	for try := 1; ; try++ {
 		read, cancel := context.WithTimeout(ctx, ledgerRead)
 		entries, err := l.read(read)
@@ -119,7 +120,7 @@ type keptEntry struct {
 }
 
 // read reads all entries but those of other partitions of this cut.
-func (l *ledger) read(ctx context.Context) (entries []keptEntry, err error) {
+func (l *ledgerStore) read(ctx context.Context) (entries []keptEntry, err error) {
 	if l.bucket, err = l.open(ctx); err != nil {
 		return nil, err
 	}
@@ -138,7 +139,7 @@ func (l *ledger) read(ctx context.Context) (entries []keptEntry, err error) {
 }
 
 // remember gives a the entries and forgets those of former cuts and streams that are old.
-func (l *ledger) remember(ctx context.Context, a *analyzer.Analyzer, entries []keptEntry) {
+func (l *ledgerStore) remember(ctx context.Context, a *analyzer.Analyzer, entries []keptEntry) {
 	var newest time.Time
 	foreign, at := 0, make([]time.Time, len(entries))
 	for i := range entries {
@@ -149,7 +150,7 @@ func (l *ledger) remember(ctx context.Context, a *analyzer.Analyzer, entries []k
 		} else {
 			foreign++
 		}
-		entry, err := analyzer.DecodeLedgerEntry(e.id, e.value)
+		entry, err := ledger.Decode(e.id, e.value)
 		if at[i] = entry.LastAt; at[i].After(newest) {
 			newest = at[i]
 		}
@@ -174,7 +175,7 @@ func (l *ledger) remember(ctx context.Context, a *analyzer.Analyzer, entries []k
 }
 
 // add takes what a step changed and returns the number of the step.
-func (l *ledger) add(changed []analyzer.LedgerEntry, gone []analyzer.LedgerKey) uint64 {
+func (l *ledgerStore) add(changed []ledger.Entry, gone []ledger.Key) uint64 {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	l.count++
@@ -185,7 +186,7 @@ func (l *ledger) add(changed []analyzer.LedgerEntry, gone []analyzer.LedgerKey) 
 }
 
 // keep writes what the steps up to this number changed. Its error is one of sinks that says to try again.
-func (l *ledger) keep(ctx context.Context, step uint64) error {
+func (l *ledgerStore) keep(ctx context.Context, step uint64) error {
 	entries := l.upTo(step)
 	g, write := errgroup.WithContext(ctx)
 	g.SetLimit(ledgerWriters)
@@ -214,10 +215,10 @@ func (l *ledger) keep(ctx context.Context, step uint64) error {
 }
 
 // upTo is what is to be written under each id; nil is an entry that is gone.
-func (l *ledger) upTo(step uint64) map[string]*analyzer.LedgerEntry {
+func (l *ledgerStore) upTo(step uint64) map[string]*ledger.Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	entries := map[string]*analyzer.LedgerEntry{}
+	entries := map[string]*ledger.Entry{}
 	for i := range l.steps {
 		s := &l.steps[i]
 		if s.number > step {
@@ -234,7 +235,7 @@ func (l *ledger) upTo(step uint64) map[string]*analyzer.LedgerEntry {
 }
 
 // write sets key to e, merged with what another process wrote there since.
-func (l *ledger) write(ctx context.Context, key, id string, e analyzer.LedgerEntry) error {
+func (l *ledgerStore) write(ctx context.Context, key, id string, e ledger.Entry) error {
 	for {
 		value, err := json.Marshal(&e)
 		if err != nil {
@@ -256,7 +257,7 @@ func (l *ledger) write(ctx context.Context, key, id string, e analyzer.LedgerEnt
 		if err != nil {
 			continue
 		}
-		if other, err := analyzer.DecodeLedgerEntry(id, there); err == nil {
+		if other, err := ledger.Decode(id, there); err == nil {
 			e = e.Merge(&other)
 			if same, err := json.Marshal(&e); err == nil && string(same) == string(there) {
 				return nil // by this process, whose answer was lost, or by one that is further
@@ -265,7 +266,7 @@ func (l *ledger) write(ctx context.Context, key, id string, e analyzer.LedgerEnt
 	}
 }
 
-func (l *ledger) forget(ctx context.Context, key string) error {
+func (l *ledgerStore) forget(ctx context.Context, key string) error {
 	revision := l.revision(key)
 	if revision == 0 {
 		return nil
@@ -277,13 +278,13 @@ func (l *ledger) forget(ctx context.Context, key string) error {
 	return nil
 }
 
-func (l *ledger) revision(key string) uint64 {
+func (l *ledgerStore) revision(key string) uint64 {
 	l.mrev.Lock()
 	defer l.mrev.Unlock()
 	return l.revisions[key]
 }
 
-func (l *ledger) setRevision(key string, revision uint64) {
+func (l *ledgerStore) setRevision(key string, revision uint64) {
 	l.mrev.Lock()
 	defer l.mrev.Unlock()
 	if revision == 0 {

@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/ledger"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
@@ -19,7 +20,7 @@ import (
 )
 
 // openLedger is the ledger of partition p of n of the flock's stream, read into an analyzer of its own.
-func (f *flock) openLedger(p, n int) (*ledger, *analyzer.Analyzer) {
+func (f *flock) openLedger(p, n int) (*ledgerStore, *analyzer.Analyzer) {
 	f.t.Helper()
 	reader, err := f.conn.OpenReader(f.t.Context(), jetstream.ReaderConfig{Partition: 0, Partitions: 1, Owner: "test"})
 	if err != nil {
@@ -35,17 +36,17 @@ func (f *flock) openLedger(p, n int) (*ledger, *analyzer.Analyzer) {
 	return l, a
 }
 
-func versionEntry(version string, first, last uint64) analyzer.LedgerEntry {
+func versionEntry(version string, first, last uint64) ledger.Entry {
 	at := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC)
-	return analyzer.LedgerEntry{
-		LedgerKey: analyzer.LedgerKey{Kind: analyzer.LedgerVersion, Service: "shop", Stage: "planner", Name: version},
-		First:     analyzer.Sighting{Place: analyzer.Place{Seq: first}, At: at.Add(time.Duration(first) * time.Second), Exchange: fmt.Sprint("e", first), Version: version},
-		Last:      analyzer.Place{Seq: last}, LastAt: at.Add(time.Duration(last) * time.Second),
+	return ledger.Entry{
+		Key:   ledger.Key{Kind: ledger.KindVersion, Service: "shop", Stage: "planner", Name: version},
+		First: ledger.Sighting{Position: ledger.Position{Seq: first}, At: at.Add(time.Duration(first) * time.Second), Exchange: fmt.Sprint("e", first), Version: version},
+		Last:  ledger.Position{Seq: last}, LastAt: at.Add(time.Duration(last) * time.Second),
 	}
 }
 
 // keepAll keeps what one step changed.
-func keepAll(t *testing.T, l *ledger, gone []analyzer.LedgerKey, changed ...analyzer.LedgerEntry) {
+func keepAll(t *testing.T, l *ledgerStore, gone []ledger.Key, changed ...ledger.Entry) {
 	t.Helper()
 	if err := l.keep(t.Context(), l.add(changed, gone)); err != nil {
 		t.Fatal(err)
@@ -67,12 +68,12 @@ func TestLedgerOfTheLate(t *testing.T) {
 		t.Fatalf("%d entries are kept", len(later))
 	}
 	one := versionEntry("1", 1, 7)
-	keepAll(t, late, []analyzer.LedgerKey{versionEntry("2", 2, 6).LedgerKey}, one)
+	keepAll(t, late, []ledger.Key{versionEntry("2", 2, 6).Key}, one)
 	if diff := cmp.Diff(later, f.ledger()); diff != "" {
 		t.Errorf("-kept +after the late one\n%s", diff)
 	}
 	// And it is forgotten by the one that has it, without a trace.
-	keepAll(t, next, []analyzer.LedgerKey{one.LedgerKey, versionEntry("3", 3, 3).LedgerKey})
+	keepAll(t, next, []ledger.Key{one.Key, versionEntry("3", 3, 3).Key})
 	if n := len(f.ledger()); n != 1 {
 		t.Errorf("%d entries are left", n)
 	}
@@ -91,8 +92,8 @@ func TestLedgerKeepsStepByStep(t *testing.T) {
 	t.Parallel()
 	f := newFlock(t, 1)
 	l, _ := f.openLedger(0, 1)
-	first := l.add([]analyzer.LedgerEntry{versionEntry("1", 1, 1)}, nil)
-	second := l.add([]analyzer.LedgerEntry{versionEntry("1", 1, 2), versionEntry("2", 2, 2)}, nil)
+	first := l.add([]ledger.Entry{versionEntry("1", 1, 1)}, nil)
+	second := l.add([]ledger.Entry{versionEntry("1", 1, 2), versionEntry("2", 2, 2)}, nil)
 	if err := l.keep(t.Context(), first); err != nil || len(f.ledger()) != 1 {
 		t.Errorf("%v, %d entries", err, len(f.ledger()))
 	}

@@ -49,7 +49,7 @@ type partition struct {
 	reader   *jetstream.Reader
 	analyzer *analyzer.Analyzer
 	batcher  *sinks.Batcher
-	ledger   *ledger
+	ledger   *ledgerStore
 	logger   *slog.Logger
 	patience time.Duration
 	cut      *jetstream.Repartition // that reader is of; or nil

@@ -1,0 +1,166 @@
+package ledger
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/identity"
+	"github.com/llmtap/llmtap/analyzer/limit"
+)
+
+// Kinds of a Key.
+const (
+	KindDefect  = "defect"  // Name is a rule; of a service, a stage and a root cause
+	KindFailure = "failure" // Name is a cause of failed exchanges; of a service, a stage and a root cause
+	KindVersion = "version" // Name is a service version whose calls were judged; of a service and a stage
+	KindVerdict = "verdict" // Name is a rule; of a host, a model and a detail: the answers to its violation
+)
+
+// A Key identifies an entry.
+type Key struct {
+	Kind      string `json:"kind"`
+	Service   string `json:"service,omitempty"`
+	Stage     string `json:"stage,omitempty"`
+	Host      string `json:"host,omitempty"`
+	Model     string `json:"model,omitempty"`
+	Name      string `json:"name"`
+	Detail    string `json:"detail,omitempty"`
+	RootCause string `json:"root_cause,omitempty"`
+}
+
+// String returns a name for k that fits any store: 32 hex digits, different for different keys.
+func (k *Key) String() string {
+	sum := identity.Of(k.Kind, k.Service, k.Stage, k.Host, k.Model, k.Name, k.Detail, k.RootCause)
+	return sum.ID()
+}
+
+func (k *Key) compare(o *Key) int {
+	return cmp.Or(cmp.Compare(k.Kind, o.Kind), cmp.Compare(k.Service, o.Service), cmp.Compare(k.Stage, o.Stage),
+		cmp.Compare(k.Host, o.Host), cmp.Compare(k.Model, o.Model), cmp.Compare(k.Name, o.Name),
+		cmp.Compare(k.Detail, o.Detail), cmp.Compare(k.RootCause, o.RootCause))
+}
+
+// A Position orders the completed exchanges of a partition: the stream sequence of the newest event, and the number of
+// exchanges completed since that event arrived. An exchange that times out has a position of its own, whether the next
+// event or Advance finds it due.
+type Position struct {
+	Seq uint64 `json:"seq"`
+	Nth uint32 `json:"nth,omitempty"`
+}
+
+// Compare returns -1, 0 or 1 for p before, at or after o.
+func (p Position) Compare(o Position) int {
+	return cmp.Or(cmp.Compare(p.Seq, o.Seq), cmp.Compare(p.Nth, o.Nth))
+}
+
+// A Sighting is an exchange that showed something.
+type Sighting struct {
+	Position           // zero when another reader saw the exchange, see Ledger.Add
+	At       time.Time `json:"at"` // stream time
+	Exchange string    `json:"exchange"`
+	Version  string    `json:"version,omitempty"`  // of the service
+	Instance string    `json:"instance,omitempty"` // the process
+}
+
+// compare orders by time first, because positions of another reader are unknown.
+func (s *Sighting) compare(o *Sighting) int {
+	return cmp.Or(s.At.Compare(o.At), s.Position.Compare(o.Position), cmp.Compare(s.Exchange, o.Exchange),
+		cmp.Compare(s.Version, o.Version), cmp.Compare(s.Instance, o.Instance))
+}
+
+// An Entry is the memory of a defect, a cause of failures, a version or a verdict, in one partition.
+type Entry struct {
+	Key
+	First Sighting `json:"first"`
+	// LastClean is the newest other version of the stage with judged calls before First. Nobody had shown the defect by
+	// then, so that version had not either. It is "" when there was none, and for versions and verdicts.
+	LastClean string    `json:"last_clean,omitempty"`
+	Last      Position  `json:"last"`
+	LastAt    time.Time `json:"last_at"`           // stream time; of a version its hour, so that not every call changes its entry
+	Count     uint64    `json:"count"`             // exchanges that showed it newly; of a verdict all; of a version always 0
+	Verdict   *Verdict  `json:"verdict,omitempty"` // of KindVerdict
+}
+
+// Merge joins two entries of the same partition and key, of two readers or of one reader at two times. Each is a function
+// of the stream up to its Last, so the later entry includes the other, except for a First that was forgotten and seen
+// again. Merge is commutative, associative and idempotent.
+func (e *Entry) Merge(o *Entry) Entry {
+	m := *e
+	if cmp.Or(o.Last.Compare(e.Last), o.LastAt.Compare(e.LastAt), cmp.Compare(o.Count, e.Count)) > 0 {
+		m = *o
+	}
+	m.First, m.LastClean = first(e, o)
+	return m
+}
+
+// first returns the earlier beginning of e and o.
+func first(e, o *Entry) (Sighting, string) {
+	if cmp.Or(o.First.compare(&e.First), cmp.Compare(e.LastClean, o.LastClean)) < 0 {
+		e = o
+	}
+	return e.First, e.LastClean
+}
+
+// join adds to e the entry of a reader of another partitioning of the stream, or of another stream. The larger of two
+// counts stays, so that nothing is counted twice and the count is a lower bound.
+func (e *Entry) join(o *Entry) {
+	e.First, e.LastClean = first(e, o)
+	if o.LastAt.After(e.LastAt) {
+		e.LastAt = o.LastAt
+	}
+	e.Count = max(e.Count, o.Count)
+	if e.Verdict != nil && o.Verdict != nil {
+		e.Verdict.join(o.Verdict)
+	}
+}
+
+// clearPositions makes e an entry of another reader, whose positions have no meaning here.
+func (e *Entry) clearPositions() {
+	e.First.Position, e.Last = Position{}, Position{}
+	if e.Verdict != nil {
+		e.Verdict.clearPositions()
+	}
+}
+
+// clone returns a copy of e that shares no memory with e.
+func (e *Entry) clone() Entry {
+	c := *e
+	if e.Verdict != nil {
+		c.Verdict = e.Verdict.clone()
+	}
+	return c
+}
+
+// Decode reads the JSON of an entry that was stored under key, its Key.String().
+func Decode(key string, value []byte) (Entry, error) {
+	var e Entry
+	if err := json.Unmarshal(value, &e); err != nil {
+		return e, fmt.Errorf("decode ledger entry %s: %w", key, err)
+	}
+	if err := e.check(key); err != nil {
+		return e, fmt.Errorf("check ledger entry %s: %w", key, err)
+	}
+	return e, nil
+}
+
+func (e *Entry) check(key string) error {
+	switch e.Kind {
+	case KindDefect, KindFailure, KindVersion, KindVerdict:
+	default:
+		return fmt.Errorf("unknown kind %q", limit.Text(e.Kind, 32))
+	}
+	switch {
+	case e.String() != key:
+		return errors.New("entry has another key")
+	case e.Last.Compare(e.First.Position) < 0:
+		return fmt.Errorf("last sequence %d is before first sequence %d", e.Last.Seq, e.First.Seq)
+	case (e.Verdict != nil) != (e.Kind == KindVerdict):
+		return errors.New("entries of kind verdict, and no others, have a verdict")
+	case e.Verdict != nil && (len(e.Verdict.Clients) > maxClients || len(e.Verdict.Accepted.Recent) > maxRecent || len(e.Verdict.Run.Recent) > maxRecent):
+		return errors.New("verdict has too many clients or conversations")
+	}
+	return nil
+}

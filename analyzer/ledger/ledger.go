@@ -1,0 +1,239 @@
+package ledger
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/session"
+)
+
+const (
+	// maxEntries bounds the entries of the ledgers of all partitions, which share it equally. The entry that was not seen
+	// for longest is forgotten first.
+	maxEntries = 100_000
+	// maxVersions bounds the versions of one stage: only the newest ones can be the last clean version.
+	maxVersions = 64
+)
+
+// A Ledger contains the entries of one partition. It is not safe for concurrent use.
+type Ledger struct {
+	limit    int
+	entries  map[Key]*Record
+	versions map[[2]string][]*Record // by service and stage, in order of First, at most maxVersions
+	order    Record                  // ends of the list of all records, the longest unseen first
+	unsorted bool                    // after Add
+	changed  []*Record
+	gone     []Key // at most as many as were stored
+	evicted  int
+}
+
+// A Record is an entry in a Ledger.
+type Record struct {
+	Entry
+	// VerdictAt is the position of the exchange that KindVerdict was last looked up for; violations of one exchange that
+	// share an entry count once.
+	VerdictAt Position
+
+	before, after *Record
+	changed       bool // in Ledger.changed
+	stored        bool // Take has returned it, or an earlier process stored it
+}
+
+// New returns an empty ledger of one of n partitions.
+func New(n int) *Ledger {
+	l := &Ledger{
+		limit: max(maxEntries/max(n, 1), 1), entries: make(map[Key]*Record), versions: make(map[[2]string][]*Record),
+	}
+	l.order.before, l.order.after = &l.order, &l.order
+	return l
+}
+
+// Len returns the number of entries.
+func (l *Ledger) Len() int { return len(l.entries) }
+
+// Get returns the record of k, or nil.
+func (l *Ledger) Get(k Key) *Record { return l.entries[k] }
+
+// Add adds an entry that this partition stored, or, if not own, another partition of another partitioning or stream. It
+// is called before the first See.
+func (l *Ledger) Add(e *Entry, own bool) {
+	if !own {
+		e.clearPositions()
+	}
+	l.unsorted = true
+	r := l.entries[e.Key]
+	switch {
+	case r == nil:
+		r = &Record{Entry: *e, stored: own}
+		l.entries[e.Key] = r
+	case own && r.stored:
+		r.Entry = r.Merge(e)
+	case own:
+		r.Entry, *e = *e, r.Entry
+		r.join(e)
+		r.stored = true
+	default:
+		r.join(e)
+	}
+}
+
+func (l *Ledger) insert(r *Record) {
+	l.entries[r.Key] = r
+	r.link(&l.order)
+	if r.Kind != KindVersion {
+		return
+	}
+	k := [2]string{r.Service, r.Stage}
+	i, _ := slices.BinarySearchFunc(l.versions[k], r, byFirst)
+	l.versions[k] = slices.Insert(l.versions[k], i, r)
+	if len(l.versions[k]) > maxVersions {
+		l.forget(l.versions[k][0])
+	}
+}
+
+func byFirst(a, b *Record) int { return a.First.compare(&b.First) }
+
+// link inserts r before end.
+func (r *Record) link(end *Record) {
+	r.before, r.after = end.before, end
+	r.before.after, end.before = r, r
+}
+
+func (r *Record) unlink() { r.before.after, r.after.before = r.after, r.before }
+
+// sort orders the added records and evicts those beyond the bound.
+func (l *Ledger) sort() {
+	if !l.unsorted {
+		return
+	}
+	l.unsorted = false
+	all := make([]*Record, 0, len(l.entries))
+	for _, r := range l.entries {
+		all = append(all, r)
+	}
+	slices.SortFunc(all, func(a, b *Record) int {
+		return cmp.Or(a.Last.Compare(b.Last), a.LastAt.Compare(b.LastAt), a.First.compare(&b.First), a.compare(&b.Key))
+	})
+	l.order.before, l.order.after = &l.order, &l.order
+	clear(l.versions)
+	for _, r := range all {
+		l.insert(r)
+	}
+	l.evict()
+}
+
+// Has reports whether the entry of k includes the exchange at p.
+func (l *Ledger) Has(k *Key, p Position) bool {
+	r := l.entries[*k]
+	return r != nil && r.Includes(p)
+}
+
+// Includes reports whether the entry includes the exchange at p.
+func (r *Record) Includes(p Position) bool { return p.Compare(r.Last) <= 0 }
+
+// See records that s showed k, and returns the record of k.
+func (l *Ledger) See(k *Key, s *Sighting) *Record {
+	l.sort()
+	r, version, at := l.entries[*k], k.Kind == KindVersion, s.At
+	if version {
+		at = at.Truncate(time.Hour)
+	}
+	switch {
+	case r == nil:
+		r = &Record{Entry: Entry{Key: *k, First: *s, LastClean: l.lastClean(k, s)}}
+		l.insert(r)
+		l.evict()
+	case r.Includes(s.Position):
+		return r
+	case version && !at.After(r.LastAt):
+		return r
+	}
+	r.Last, r.LastAt = s.Position, at
+	if !version {
+		r.Count++
+	}
+	r.unlink()
+	r.link(&l.order)
+	if !r.changed {
+		r.changed = true
+		l.changed = append(l.changed, r)
+	}
+	return r
+}
+
+// lastClean returns the newest version of k's stage that was seen before s and is not that of s. A failure without a known
+// root cause may be one that earlier versions showed with any root cause, and such a version is not clean.
+func (l *Ledger) lastClean(k *Key, s *Sighting) string {
+	if k.Kind != KindDefect && k.Kind != KindFailure {
+		return ""
+	}
+	before, oldest, other := *s, (*Record)(nil), *k
+	look := func(root string) {
+		other.RootCause = root
+		if r := l.entries[other]; r != nil && root != k.RootCause && r.First.compare(&before) < 0 {
+			oldest, before = r, r.First
+		}
+	}
+	look("")
+	look(session.NoHistory)
+	if k.RootCause == "" || k.RootCause == session.NoHistory {
+		for _, root := range session.RootCauses {
+			look(root)
+		}
+	}
+	if oldest != nil {
+		if oldest.LastClean == s.Version {
+			return "" // it went back to a clean version
+		}
+		return oldest.LastClean
+	}
+	for _, v := range slices.Backward(l.versions[[2]string{k.Service, k.Stage}]) {
+		if v.Name != "" && v.Name != s.Version && v.First.Position.Compare(s.Position) < 0 {
+			return v.Name
+		}
+	}
+	return ""
+}
+
+// evict forgets the records that were not seen for longest while the ledger exceeds its bound.
+func (l *Ledger) evict() {
+	for len(l.entries) > l.limit {
+		l.forget(l.order.after)
+		l.evicted++
+	}
+}
+
+func (l *Ledger) forget(r *Record) {
+	r.unlink()
+	delete(l.entries, r.Key)
+	if r.Kind == KindVersion {
+		k := [2]string{r.Service, r.Stage}
+		list := slices.DeleteFunc(l.versions[k], func(v *Record) bool { return v == r })
+		if l.versions[k] = list; len(list) == 0 {
+			delete(l.versions, k)
+		}
+	}
+	r.changed = false // Take skips it
+	if r.stored {
+		l.gone = append(l.gone, r.Key)
+	}
+}
+
+// Take returns the entries that changed since the last call, the keys of stored entries that were forgotten, and how many
+// entries were evicted to stay within the bound.
+func (l *Ledger) Take() (changed []Entry, gone []Key, evicted int) {
+	l.sort()
+	for _, r := range l.changed {
+		if r.changed {
+			r.changed, r.stored = false, true
+			changed = append(changed, r.clone())
+		}
+	}
+	clear(l.changed)
+	gone, l.changed, l.gone = l.gone, l.changed[:0], nil
+	// An entry that was forgotten and seen again exists.
+	gone = slices.DeleteFunc(gone, func(k Key) bool { return l.entries[k] != nil })
+	evicted, l.evicted = l.evicted, 0
+	return changed, gone, evicted
+}

@@ -1,0 +1,343 @@
+package ledger
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/analyzer/session"
+)
+
+const (
+	maxClients = 8  // the client that was accepted longest ago is forgotten
+	maxRecent  = 16 // conversations remembered by hash, to distinguish a new one from a known one
+
+	// proofLasts is how long an acceptance proves that a request rejected now would have been accepted before.
+	proofLasts = 4 * 7 * 24 * time.Hour
+)
+
+// A Verdict is how a model at a host answers requests that violate one rule in one way.
+type Verdict struct {
+	Accepted Answers  `json:"accepted"`
+	Rejected Answers  `json:"rejected,omitzero"`
+	Run      Answers  `json:"run,omitzero"`     // rejections of Clients since the newest acceptance
+	Flapped  uint64   `json:"flapped,omitzero"` // conversations of earlier runs, which an acceptance ended
+	Clients  []Client `json:"clients,omitempty"`
+	Report   *Report  `json:"report,omitempty"` // the newest; nil when there was none
+}
+
+// Answers are the exchanges with one answer.
+type Answers struct {
+	First Sighting `json:"first"`
+	Last  Sighting `json:"last"`
+	Count uint64   `json:"count"`
+	// Conversations is the approximate number of conversations. An accepted one counts once an hour: the outcome of its next
+	// request depends on the last one, because gateways keep a conversation at one server, but not forever.
+	Conversations uint64   `json:"conversations,omitzero"`
+	Recent        []uint32 `json:"recent,omitempty"` // hashes of the newest conversations, the newest last
+}
+
+// A Client is a version of a service that sent the violation and was accepted. It is the same code, so its requests did
+// not change when the answers did.
+type Client struct {
+	Service  string    `json:"service"`
+	Version  string    `json:"version,omitempty"`
+	Accepted uint64    `json:"accepted"`
+	LastAt   time.Time `json:"last_at"`           // of the last acceptance
+	Rejected time.Time `json:"rejected,omitzero"` // of the first rejection in Run; zero without one
+}
+
+// A Report is the emitted finding that a provider became stricter. It is emitted unchanged when its events are read
+// again.
+type Report struct {
+	Counted    Position `json:"counted"` // of the exchange that counted in the tallies
+	Last       Position `json:"last"`    // of the exchange with which it was emitted last
+	First      Sighting `json:"first"`   // the first rejection
+	Confidence string   `json:"confidence"`
+	Summary    string   `json:"summary"`
+	Evidence   string   `json:"evidence"`
+	Open       bool     `json:"open,omitempty"` // it is about Run
+	Clients    int      `json:"clients"`        // rejected clients when it was emitted last
+	Next       uint64   `json:"next"`           // number of rejections at which it is emitted again
+}
+
+// Accept adds an accepted exchange of a conversation and reports whether Report changed, because a run ended.
+func (v *Verdict) Accept(s *Sighting, service, conversation string) (report bool) {
+	v.Accepted.add(s, hash32(conversation, s.At.Unix()/3600))
+	c := v.Client(service, s.Version)
+	if c == nil {
+		v.Clients = append(v.Clients, Client{Service: service, Version: s.Version})
+		c = &v.Clients[len(v.Clients)-1]
+	}
+	c.Accepted++
+	c.LastAt = s.At
+	v.bound()
+	if v.Run.Count == 0 {
+		return false
+	}
+	v.Flapped += v.Run.Conversations
+	v.Run = Answers{}
+	for i := range v.Clients {
+		v.Clients[i].Rejected = time.Time{}
+	}
+	if v.Report == nil || !v.Report.Open {
+		return false
+	}
+	v.Report.Open, v.Report.Confidence, v.Report.Last = false, session.Low, s.Position
+	v.Report.Evidence += "; accepted again at " + clock(s.At)
+	return true
+}
+
+// Reject adds a rejected exchange of a conversation and reports whether Report is new or changed enough to be emitted
+// again. what describes the rejection for its summary.
+func (v *Verdict) Reject(s *Sighting, service, conversation, what string) (report bool) {
+	hash := hash32(conversation, 0)
+	v.Rejected.add(s, hash)
+	c := v.Client(service, s.Version)
+	if c == nil || s.At.Sub(c.LastAt) > proofLasts {
+		return false
+	}
+	v.Run.add(s, hash)
+	if c.Rejected.IsZero() {
+		c.Rejected = s.At
+	}
+	confidence, clients := v.confidence(), v.rejectedClients()
+	switch r := v.Report; {
+	case confidence == "":
+		return false
+	case r == nil || !r.Open:
+		v.Report = &Report{Counted: s.Position, First: v.Run.First, Open: true}
+	case r.Confidence == confidence && r.Clients == clients && v.Run.Count < r.Next:
+		return false
+	}
+	r := v.Report
+	r.Last, r.Confidence, r.Clients, r.Next = s.Position, confidence, clients, 2*v.Run.Count
+	r.Summary = fmt.Sprintf("%s, which it accepted %d times until %s", what, v.Accepted.Count, clock(v.Accepted.Last.At))
+	r.Evidence = v.evidence()
+	return true
+}
+
+// Client returns the client of a service version, or nil.
+func (v *Verdict) Client(service, version string) *Client {
+	for i := range v.Clients {
+		if c := &v.Clients[i]; c.Service == service && c.Version == version {
+			return c
+		}
+	}
+	return nil
+}
+
+// add adds one more exchange; conversation is a hash.
+func (n *Answers) add(s *Sighting, conversation uint32) {
+	if n.Count == 0 {
+		n.First = *s
+	}
+	n.Last = *s
+	n.Count++
+	if slices.Contains(n.Recent, conversation) {
+		return
+	}
+	n.Conversations++
+	if n.Recent == nil {
+		n.Recent = make([]uint32, 0, maxRecent)
+	}
+	if len(n.Recent) == maxRecent {
+		n.Recent = slices.Delete(n.Recent, 0, 1)
+	}
+	n.Recent = append(n.Recent, conversation)
+}
+
+func (n *Answers) join(o *Answers) {
+	switch {
+	case o.Count == 0:
+		return
+	case n.Count == 0:
+		*n = *o
+		n.Recent = slices.Clone(o.Recent)
+		return
+	}
+	if o.First.compare(&n.First) < 0 {
+		n.First = o.First
+	}
+	if o.Last.compare(&n.Last) > 0 {
+		n.Last = o.Last
+	}
+	n.Count, n.Conversations = max(n.Count, o.Count), max(n.Conversations, o.Conversations)
+}
+
+func (n *Answers) clearPositions() { n.First.Position, n.Last.Position = Position{}, Position{} }
+
+// bound forgets the clients that were accepted longest ago.
+func (v *Verdict) bound() {
+	for len(v.Clients) > maxClients {
+		oldest := 0
+		for i := range v.Clients {
+			if v.Clients[i].compare(&v.Clients[oldest]) < 0 {
+				oldest = i
+			}
+		}
+		v.Clients = slices.Delete(v.Clients, oldest, oldest+1)
+	}
+}
+
+func (c *Client) compare(o *Client) int {
+	return cmp.Or(c.LastAt.Compare(o.LastAt), cmp.Compare(c.Service, o.Service), cmp.Compare(c.Version, o.Version))
+}
+
+// rejectedClients counts the clients in Run.
+func (v *Verdict) rejectedClients() (n int) {
+	for i := range v.Clients {
+		if !v.Clients[i].Rejected.IsZero() {
+			n++
+		}
+	}
+	return n
+}
+
+// together reports whether clients of two services were rejected first within a day.
+func (v *Verdict) together() bool {
+	for i := range v.Clients {
+		for j := range v.Clients[:i] {
+			a, b := &v.Clients[i], &v.Clients[j]
+			if a.Service != b.Service && !a.Rejected.IsZero() && !b.Rejected.IsZero() && a.Rejected.Sub(b.Rejected).Abs() <= 24*time.Hour {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// versioned reports whether a client in Run has a version.
+func (v *Verdict) versioned() bool {
+	return slices.ContainsFunc(v.Clients, func(c Client) bool { return !c.Rejected.IsZero() && c.Version != "" })
+}
+
+// confidence returns how certain it is that the provider rejects what it accepted before; "" for no evidence.
+//
+// Run may be chance at a provider that is as strict as ever, because the answer depends on more than the violation, or on
+// the server behind a gateway. Of A+F conversations before, F were rejected; one more of each keeps the estimate from
+// certainty. The probability of k rejected conversations in a row is the k-th power of that.
+func (v *Verdict) confidence() string {
+	if v.Accepted.Conversations < 3 {
+		return ""
+	}
+	bound, rank := 1e-4, 2
+	if v.Flapped > 0 { // it did both before
+		bound, rank = 1e-6, 1
+	}
+	one, all := float64(v.Flapped+1)/float64(v.Accepted.Conversations+v.Flapped+2), 1.0
+	for range v.Run.Conversations {
+		if all *= one; all <= bound {
+			break
+		}
+	}
+	switch k := v.Run.Conversations; {
+	case k >= 2 && all <= bound:
+	case v.Flapped == 0 && v.Run.Count >= 3 && one <= 0.02: // of one conversation, or few
+		rank = 1
+	default:
+		return ""
+	}
+	if !v.versioned() { // a deploy cannot be ruled out
+		rank = 1
+	}
+	if v.together() {
+		rank++
+	}
+	return [...]string{"", session.Low, session.Medium, session.High}[rank]
+}
+
+// evidence lists what was accepted, from whom and until when, and what is rejected since.
+func (v *Verdict) evidence() string {
+	var b strings.Builder
+	n := &v.Accepted
+	fmt.Fprintf(&b, "accepted %d times from %s to %s, by ", n.Count, clock(n.First.At), clock(n.Last.At))
+	for i := range v.Clients {
+		if i > 0 {
+			b.WriteString(", ")
+		}
+		v.Clients[i].write(&b)
+	}
+	in := "one conversation"
+	if v.Run.Conversations > 1 {
+		in = fmt.Sprintf("%d conversations", v.Run.Conversations)
+	}
+	fmt.Fprintf(&b, "; rejected since %s, %d times in %s, and not accepted since", clock(v.Run.First.At), v.Run.Count, in)
+	if v.Flapped > 0 {
+		fmt.Fprintf(&b, "; %d conversations were rejected before at times, so it may change again", v.Flapped)
+	}
+	return b.String()
+}
+
+func (c *Client) write(b *strings.Builder) {
+	b.WriteString(c.Service)
+	if c.Version != "" {
+		b.WriteString(" " + limit.Text(c.Version, 64))
+	}
+	fmt.Fprintf(b, " (%d times", c.Accepted)
+	if !c.Rejected.IsZero() {
+		b.WriteString(", rejected since " + clock(c.Rejected))
+	}
+	b.WriteString(")")
+}
+
+func (v *Verdict) join(o *Verdict) {
+	v.Accepted.join(&o.Accepted)
+	v.Rejected.join(&o.Rejected)
+	v.Flapped = max(v.Flapped, o.Flapped)
+	for i := range o.Clients {
+		other := &o.Clients[i]
+		c := v.Client(other.Service, other.Version)
+		if c == nil {
+			v.Clients = append(v.Clients, *other)
+			continue
+		}
+		c.Accepted = max(c.Accepted, other.Accepted)
+		if other.LastAt.After(c.LastAt) {
+			c.LastAt = other.LastAt
+		}
+	}
+	slices.SortFunc(v.Clients, func(a, b Client) int { return a.compare(&b) })
+	v.bound()
+}
+
+func (v *Verdict) clearPositions() {
+	v.Accepted.clearPositions()
+	v.Rejected.clearPositions()
+	v.Run, v.Report = Answers{}, nil
+	for i := range v.Clients {
+		v.Clients[i].Rejected = time.Time{}
+	}
+}
+
+func (v *Verdict) clone() *Verdict {
+	c := *v
+	for _, n := range []*Answers{&c.Accepted, &c.Rejected, &c.Run} {
+		n.Recent = slices.Clone(n.Recent)
+	}
+	c.Clients = slices.Clone(v.Clients)
+	if v.Report != nil {
+		report := *v.Report
+		c.Report = &report
+	}
+	return &c
+}
+
+// clock formats stream time for humans.
+func clock(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05 UTC") }
+
+// hash32 returns the FNV-1a hash of s and n.
+func hash32(s string, n int64) uint32 {
+	h := uint32(2166136261)
+	for i := range len(s) {
+		h = (h ^ uint32(s[i])) * 16777619
+	}
+	for range 8 {
+		h = (h ^ uint32(n&0xff)) * 16777619
+		n >>= 8
+	}
+	return h
+}
