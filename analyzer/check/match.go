@@ -17,18 +17,18 @@ func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		switch {
-		case p.scheme.items && (m.Item == facts.ItemReasoning || m.Item == facts.ItemReference || m.Item == facts.ItemOther):
+		case p.scheme.Items && (m.Item == facts.ItemReasoning || m.Item == facts.ItemReference || m.Item == facts.ItemOther):
 			continue
-		case p.scheme.blocks && m.Role == facts.RoleSystem:
+		case p.scheme.Blocks && m.Role == facts.RoleSystem:
 			continue
-		case len(m.Replies) > 0 && (m.Role == facts.RoleTool || p.scheme.blocks):
+		case len(m.Replies) > 0 && (m.Role == facts.RoleTool || p.scheme.Blocks):
 			for j := range m.Replies {
 				p.reply(i, &m.Replies[j], open, after)
 			}
 			continue
 		}
 		// A turn of several messages: its later calls belong to the group until the first reply.
-		joins := open && after >= 0 && m.Role == facts.RoleAssistant && (p.scheme.blocks || p.scheme.items && m.Item == facts.ItemCall) && p.unanswered()
+		joins := open && after >= 0 && m.Role == facts.RoleAssistant && (p.scheme.Blocks || p.scheme.Items && m.Item == facts.ItemCall) && p.unanswered()
 		if after = i; joins {
 			p.join(i, m)
 			continue
@@ -42,7 +42,7 @@ func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 	for i := range p.Replies {
 		rep := &p.Replies[i]
 		if rep.Status == ReplyOrphan {
-			if rep.Call = p.find(rep.ID); p.scheme.names && rep.Call >= 0 && p.Calls[rep.Call].Reply >= 0 {
+			if rep.Call = p.find(rep.ID); p.scheme.Names && rep.Call >= 0 && p.Calls[rep.Call].Reply >= 0 {
 				rep.Call = -1 // that call has its own reply
 			}
 			if rep.Call >= 0 {
@@ -125,7 +125,7 @@ func (p *Pairing) join(i int, m *facts.Message) {
 	g := &p.Groups[len(p.Groups)-1]
 	for j := range m.Calls {
 		c := PairedCall{Call: &m.Calls[j], ID: m.Calls[j].ID, Message: i, Group: len(p.Groups) - 1, Reply: -1, Again: -1, same: -1, next: -1}
-		if p.scheme.names {
+		if p.scheme.Names {
 			c.ID = c.Name
 		}
 		if len(c.ID) > 0 {
@@ -140,13 +140,13 @@ func (p *Pairing) join(i int, m *facts.Message) {
 func (p *Pairing) enter(c *PairedCall, first int) {
 	slot := p.slot(c.ID)
 	older := int(p.table[slot]) - 1
-	if !p.scheme.names {
+	if !p.scheme.Names {
 		c.Again = older
 	}
 	switch {
 	case older < first:
 		p.table[slot] = int32(len(p.Calls) + 1)
-	case p.scheme.names: // the table has the head of the list, and head.same is its end
+	case p.scheme.Names: // the table has the head of the list, and head.same is its end
 		head := &p.Calls[older]
 		if head.same < 0 {
 			head.same = older
@@ -166,12 +166,12 @@ func (p *Pairing) close(end int) {
 	}
 	g := &p.Groups[len(p.Groups)-1]
 	g.End = end
-	if p.scheme.names {
+	if p.scheme.Names {
 		p.count(g)
 	}
 	for i := g.First; i < g.Last; i++ {
 		c := &p.Calls[i]
-		if c.same >= 0 && !p.scheme.names && c.Reply < 0 {
+		if c.same >= 0 && !p.scheme.Names && c.Reply < 0 {
 			c.Reply = p.Calls[c.same].Reply
 		}
 		if c.Reply >= 0 {
@@ -201,7 +201,7 @@ func (p *Pairing) count(g *Group) {
 // reply matches a reply in message i to the calls before it.
 func (p *Pairing) reply(i int, r *facts.Reply, open bool, after int) {
 	rep := Reply{Reply: r, ID: r.ID, Message: i, Call: -1, Group: -1, After: after}
-	if p.scheme.names {
+	if p.scheme.Names {
 		rep.ID = r.Name
 	}
 	first := len(p.Calls)
@@ -212,7 +212,7 @@ func (p *Pairing) reply(i int, r *facts.Reply, open bool, after int) {
 	if len(rep.ID) > 0 {
 		rep.Call = p.find(rep.ID)
 	}
-	if p.scheme.names && rep.Call >= 0 {
+	if p.scheme.Names && rep.Call >= 0 {
 		rep.Call = p.named(&rep, first)
 	}
 	switch {
@@ -224,7 +224,7 @@ func (p *Pairing) reply(i int, r *facts.Reply, open bool, after int) {
 	case rep.Call >= first && p.Calls[rep.Call].Reply < 0:
 		rep.Status = ReplyMatched
 		p.Calls[rep.Call].Reply = len(p.Replies)
-	case rep.Call >= first && !p.scheme.names && p.Calls[rep.Call].next >= 0:
+	case rep.Call >= first && !p.scheme.Names && p.Calls[rep.Call].next >= 0:
 		head := &p.Calls[rep.Call]
 		rep.Status, rep.Call = ReplyMatched, head.next
 		head.next = p.Calls[rep.Call].next

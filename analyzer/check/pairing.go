@@ -84,25 +84,15 @@ type Pairing struct {
 	since  int // the first reply of the newest group
 }
 
-// scheme describes how a dialect pairs calls and replies.
+// scheme describes how a target pairs calls and replies.
 type scheme struct {
-	blocks   bool // neighbors of one role are one turn
-	names    bool // a reply names the function
-	items    bool // calls and replies are messages of their own; other items are ignored
+	wire.Pairing
 	anywhere bool // a reply may be outside its group
 }
 
 func schemeOf(t wire.Target) scheme {
-	switch t.Dialect {
-	case wire.Anthropic, wire.Bedrock:
-		return scheme{blocks: true}
-	case wire.Gemini:
-		return scheme{blocks: true, names: true}
-	case wire.OpenAIResponses:
-		return scheme{items: true, anywhere: t.Variant != wire.DeepSeekResponses}
-	default:
-		return scheme{}
-	}
+	p := t.Dialect.Descriptor().Pairing
+	return scheme{p, p.Items && t.Variant != wire.DeepSeekResponses}
 }
 
 // With yields the replies of one status in message order; none while statuses are unknown.
@@ -144,7 +134,7 @@ func (p *Pairing) Unanswered() iter.Seq[*PairedCall] {
 // that pair by name, are told apart by it; for other calls it is 0.
 func (p *Pairing) Nth(call int) (n int) {
 	c := &p.Calls[call]
-	if len(c.Call.ID) > 0 && !p.scheme.names {
+	if len(c.Call.ID) > 0 && !p.scheme.Names {
 		return 0
 	}
 	for i := call - 1; i >= max(0, call-maxSameName) && p.Calls[i].Message == c.Message; i-- {

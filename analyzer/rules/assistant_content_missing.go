@@ -51,6 +51,6 @@ func assistantContentMissing(p *check.Pass) {
 			// An answer of a thinking model: only OpenAI, which ignores reasoning, is known to reject it.
 			severity = by{wire.OpenAIChat: openAIs}.reject(p.Target)
 		}
-		p.ReportAs(severity, i, nil, nil, detail, "%s has %s%s", at(p, i), is, wordsOf(p).calls)
+		p.ReportAs(severity, i, nil, nil, detail, "%s has %s%s", at(p, i), is, wordsOf(p).Call)
 	}
 }

@@ -27,7 +27,7 @@ that carry the id apart from the name. Store the id with the call and with its r
 
 func missingToolCallID(p *check.Pass) {
 	for r := range p.Pairing.With(check.ReplyWithoutID) {
-		id, k := wordsOf(p).id, r.IDKind
+		id, k := wordsOf(p).ReplyID, r.IDKind
 		if p.Target.Dialect == wire.Gemini {
 			k = r.NameKind
 		}

@@ -65,7 +65,7 @@ func unlessOtherCalls(p *check.Pass, who by) check.Severity {
 // orphanPlace returns the detail and a clause about the message in the place of the missing call.
 func orphanPlace(p *check.Pass, after int) (detail, before string) {
 	if after < 0 {
-		return "at_start", "no other " + wordsOf(p).unit + " precedes it"
+		return "at_start", "no other " + wordsOf(p).Message + " precedes it"
 	}
 	before = at(p, after) + " precedes it"
 	switch p.Request.Messages[after].Role {
@@ -77,7 +77,7 @@ func orphanPlace(p *check.Pass, after int) (detail, before string) {
 		if p.Target.Dialect == wire.Gemini {
 			article = "a "
 		}
-		return "after_plain_assistant", ref(p, after) + " is " + article + role(p, after) + " message without " + wordsOf(p).calls
+		return "after_plain_assistant", ref(p, after) + " is " + article + role(p, after) + " message without " + wordsOf(p).Call
 	case facts.RoleUser:
 		return "after_user", before
 	case facts.RoleSystem, facts.RoleDeveloper:

@@ -8,31 +8,11 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// words are the terms of a dialect.
-type words struct {
-	unit    string // an element of the history
-	calls   string // a call
-	replied string // a reply
-	id      string // the key by which a reply names its call
-}
-
-func wordsOf(p *check.Pass) words {
-	switch p.Target.Dialect {
-	case wire.OpenAIResponses:
-		return words{"item", "function_call", "function_call_output", "call_id"}
-	case wire.Anthropic:
-		return words{"message", "tool_use", "tool_result", "tool_use_id"}
-	case wire.Bedrock:
-		return words{"message", "toolUse", "toolResult", "toolUseId"}
-	case wire.Gemini:
-		return words{"message", "functionCall", "functionResponse", "name"}
-	default:
-		return words{"message", "tool_calls", "tool message", "tool_call_id"}
-	}
-}
+// wordsOf returns the terms of the target's dialect.
+func wordsOf(p *check.Pass) *wire.Words { return &p.Target.Dialect.Descriptor().Words }
 
 // ref is "message 2", or "item 2" of a Responses input.
-func ref(p *check.Pass, i int) string { return wordsOf(p).unit + " " + strconv.Itoa(i) }
+func ref(p *check.Pass, i int) string { return wordsOf(p).Message + " " + strconv.Itoa(i) }
 
 // at is "message 2 (tool)".
 func at(p *check.Pass, i int) string { return ref(p, i) + " (" + role(p, i) + ")" }
@@ -41,7 +21,7 @@ func at(p *check.Pass, i int) string { return ref(p, i) + " (" + role(p, i) + ")
 // content or id of the reply.
 func theReply(p *check.Pass, i int) string {
 	if inBlocks(p.Target) {
-		return at(p, i) + " has a " + wordsOf(p).replied + " with"
+		return at(p, i) + " has a " + wordsOf(p).Reply + " with"
 	}
 	return at(p, i) + " has"
 }
@@ -76,7 +56,7 @@ func function(c *facts.Call) string {
 
 // answered is "call_1 (read_file)", or "read_file" where replies name functions: the call that a reply answers.
 func answered(p *check.Pass, c *check.PairedCall) string {
-	if p.Target.Dialect == wire.Gemini {
+	if p.Target.Dialect.Descriptor().Pairing.Names {
 		return function(c.Call)
 	}
 	if len(c.ID) == 0 {
@@ -120,10 +100,7 @@ func role(p *check.Pass, i int) string {
 	case facts.RoleUser:
 		return "user"
 	case facts.RoleAssistant:
-		if p.Target.Dialect == wire.Gemini {
-			return "model"
-		}
-		return "assistant"
+		return wordsOf(p).Assistant
 	case facts.RoleTool:
 		return "tool"
 	case facts.RoleFunction:

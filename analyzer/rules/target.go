@@ -40,12 +40,13 @@ var (
 )
 
 // isChat reports whether t reads chat completions: calls in tool_calls, replies in messages of their own.
-func isChat(t wire.Target) bool { return t.Dialect == wire.OpenAIChat || t.Dialect == wire.Cohere }
+func isChat(t wire.Target) bool {
+	d := t.Dialect.Descriptor()
+	return len(d.Variants) > 0 && d.Pairing == wire.Pairing{}
+}
 
 // inBlocks reports whether t has calls and replies as parts of messages.
-func inBlocks(t wire.Target) bool {
-	return t.Dialect == wire.Anthropic || t.Dialect == wire.Bedrock || t.Dialect == wire.Gemini
-}
+func inBlocks(t wire.Target) bool { return t.Dialect.Descriptor().Pairing.Blocks }
 
 // rejectedBy is by{wire.OpenAIChat: variants}.reject.
 func rejectedBy(variants ...wire.Variant) func(wire.Target) check.Severity {

@@ -7,7 +7,6 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // minText is the shortest assistant text, in bytes, that links two requests. minUnique is the shortest call id that may be
@@ -52,7 +51,7 @@ func (s *Store) infer(in *In, q *skeleton) (c *conversation, need uint64) {
 		return nil, in.Need
 	}
 	f := search{store: s, q: q, need: in.Need}
-	if c = f.messages(in); c == nil && in.Target.Dialect == wire.Gemini {
+	if c = f.messages(in); c == nil && in.Target.Dialect.Descriptor().Pairing.Names {
 		q.byName(in.Facts, func(uint64) bool { return false })
 		f.names, f.weak = true, nil
 		c = f.messages(in)

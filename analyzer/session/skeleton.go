@@ -7,7 +7,6 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // message is what is kept of one message.
@@ -86,7 +85,7 @@ func (s *skeleton) read(in *In) {
 	for s.lead < len(s.messages) && (s.messages[s.lead].role == facts.RoleSystem || s.messages[s.lead].role == facts.RoleDeveloper) {
 		s.lead++
 	}
-	if in.Target.Dialect == wire.Gemini {
+	if in.Target.Dialect.Descriptor().Pairing.Names {
 		s.byName(r, func(uint64) bool { return true })
 	}
 }

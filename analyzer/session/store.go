@@ -176,7 +176,7 @@ func (s *Store) Request(in In) *Turn {
 	q.read(&in)
 	named := s.ending(&in)
 	c := s.conversation(&in, q, named)
-	if in.Target.Dialect == wire.Gemini {
+	if in.Target.Dialect.Descriptor().Pairing.Names {
 		q.byName(in.Facts, func(id uint64) bool { return c.calls[id] != nil })
 	}
 	src := c.sent(&in)
@@ -188,7 +188,7 @@ func (s *Store) Request(in In) *Turn {
 		f = fit{tailEnd: -1}
 	}
 	t := &Turn{
-		items: in.Target.Dialect == wire.OpenAIResponses, names: in.Target.Dialect == wire.Gemini, ending: named,
+		items: in.Target.Dialect.Descriptor().Pairing.Items, names: in.Target.Dialect.Descriptor().Pairing.Names, ending: named,
 		Conversation: c.key.id, Root: c.key.id, Inferred: in.Conversation == "", conv: c, source: src, exchange: in.Exchange, seq: in.Seq, at: in.Seen,
 		length: len(q.body()), fit: f, last: q.before(len(q.messages)), streamed: in.Facts.Stream, fresh: in.Fresh, forced: hashOrZero(in.Facts.Forced), facts: in.Facts, body: in.Body,
 	}

@@ -130,7 +130,7 @@ func inStream(d wire.Dialect, text []byte) []byte {
 // of the API; OtherVariant for a provider that nobody knows.
 func Variant(provider, api string) wire.Variant {
 	own := providers[providerKey(provider)]
-	if d := lint.Named(api); d != "" {
+	if d := wire.DialectNamed(api); d != "" {
 		return variantOf(d, own)
 	}
 	if len(own) == 0 {
@@ -146,10 +146,10 @@ func (r *record) judge(f fields) wire.Target {
 	if format == "" && url == "" {
 		format = f.text("api")
 	}
-	t := lint.Target(url, f.text("model"), lint.Named(format), r.request)
+	t := lint.Target(url, f.text("model"), wire.DialectNamed(format), r.request)
 	own, known := providers[providerKey(r.provider)]
 	switch {
-	case known && len(r.request) == 0 && url == "" && lint.Named(format) == "":
+	case known && len(r.request) == 0 && url == "" && wire.DialectNamed(format) == "":
 		t.Dialect, t.Variant = dialectOf(own[0]), own[0]
 	case r.provider != "" && url == "" || known && t.Variant == wire.OtherVariant:
 		t.Variant = variantOf(t.Dialect, own)

@@ -141,7 +141,7 @@ func (r *Result) location(line, message int) []sarifLocation {
 	l.Physical.Artifact.URI = fileURI(r.file)
 	l.Physical.Region.StartLine = max(line, 1)
 	if message >= 0 {
-		l.Logical = []sarifLogical{{list(r.Dialect) + "[" + strconv.Itoa(message) + "]"}}
+		l.Logical = []sarifLogical{{r.Dialect.Descriptor().Messages + "[" + strconv.Itoa(message) + "]"}}
 	}
 	return []sarifLocation{l}
 }

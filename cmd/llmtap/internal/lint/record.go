@@ -34,34 +34,6 @@ type record struct {
 // errNoHistory is the error of a value that is JSON, and nothing that lint knows.
 var errNoHistory = errors.New("no history: not a request body, a message array, an exchange or a conversation")
 
-// Named is the dialect that a record's format or api names, "" for a name that is none.
-func Named(format string) wire.Dialect { return formats[format] }
-
-// formats maps what records call a dialect to its name.
-var formats = func() map[string]wire.Dialect {
-	m := map[string]wire.Dialect{
-		"openai.chat": wire.OpenAIChat, "openai.responses": wire.OpenAIResponses, "anthropic.messages": wire.Anthropic,
-		"gemini.generateContent": wire.Gemini, "bedrock.converse": wire.Bedrock, "cohere.chat": wire.Cohere,
-		"ollama.chat": wire.OpenAIChat,
-	}
-	for _, d := range wire.Dialects {
-		m[string(d)] = d
-	}
-	return m
-}()
-
-// list is the member that holds the messages of a request.
-func list(d wire.Dialect) string {
-	switch d {
-	case wire.OpenAIResponses:
-		return "input"
-	case wire.Gemini:
-		return "contents"
-	default:
-		return "messages"
-	}
-}
-
 // fields is a JSON object whose members have any type.
 type fields map[string]json.RawMessage
 
@@ -147,10 +119,10 @@ func newRecord(text []byte) (*record, error) {
 	r := &record{id: strings.Trim(string(f["id"]), `"`), url: f.text("url"), model: f.text("model"), body: text}
 	r.status, _ = f.number("status")
 	format := f.text("format")
-	if formats[format] == "" && r.url == "" {
+	if wire.DialectNamed(format) == "" && r.url == "" {
 		format = f.text("api")
 	}
-	r.named, r.ollama = formats[format], format == "ollama.chat"
+	r.named, r.ollama = wire.DialectNamed(format), format == "ollama.chat"
 	_, r.exchange = f["request"]
 	switch {
 	case r.exchange:
@@ -185,7 +157,7 @@ func (r *record) whole(f fields) []byte {
 	if n, ok := f.number("n_request"); ok && json.Unmarshal(messages, &all) == nil && n >= 0 && n < len(all) {
 		messages = mustMarshal(all[:n])
 	}
-	body := map[string]json.RawMessage{list(r.named): messages}
+	body := map[string]json.RawMessage{r.named.Descriptor().Messages: messages}
 	r.bare = !f.has("tools")
 	for _, key := range []string{"model", "tools", "system", "previous_response_id"} {
 		if f.has(key) {

@@ -107,7 +107,7 @@ func messages(r *Result) []json.RawMessage {
 		if json.Unmarshal(body, &f) != nil {
 			return nil
 		}
-		body = f[list(r.Dialect)]
+		body = f[r.Dialect.Descriptor().Messages]
 	}
 	var all []json.RawMessage
 	_ = json.Unmarshal(body, &all) // scanned already; a difference in strictness only loses the excerpt
