@@ -2,8 +2,6 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
@@ -30,11 +28,10 @@ Exit code: 1 if the ID is unknown or its bodies are not stored.`,
 
 func runShow(ctx context.Context, c *command.Call) error {
 	flags := serverFlags(c)
-	format := c.Format(command.Text, command.JSON, "body")
+	format := c.Format(command.Text, command.JSON, show.Body)
 	if err := c.Parse(); err != nil {
 		return err
 	}
-	id := c.Args[0]
 	servers, err := flags.Load()
 	if err != nil {
 		return err
@@ -44,43 +41,5 @@ func runShow(ctx context.Context, c *command.Call) error {
 		return err
 	}
 	defer func() { _ = sink.Close() }() // only read
-	store := show.Store{Q: sink}
-	exchange, conversation, err := store.Resolve(ctx, id)
-	switch {
-	case err != nil:
-		return err
-	case exchange != "":
-		return showExchange(ctx, c.Stdout, store, exchange, *format)
-	case *format == "body":
-		return command.BadInputf("%q is a conversation: --format body requires an exchange", id)
-	}
-	all, err := store.Conversation(ctx, conversation)
-	if err != nil {
-		return err
-	}
-	if *format == "json" {
-		return all.JSON(c.Stdout)
-	}
-	return all.Text(c.Stdout)
-}
-
-// showExchange prints what there is, and is an error when that is not the whole.
-func showExchange(ctx context.Context, w io.Writer, store show.Store, id, format string) error {
-	e, err := store.Exchange(ctx, id)
-	if err != nil {
-		return err
-	}
-	body, whole := e.Body()
-	switch {
-	case format == "body" && whole:
-		_, err = fmt.Fprintln(w, body)
-	case format == "json":
-		err = e.JSON(w)
-	case format == "text":
-		err = e.Text(w)
-	}
-	if err != nil || whole {
-		return err
-	}
-	return fmt.Errorf("exchange %s is not stored as a whole; missing: %s", id, e.Missing[0])
+	return show.Store{Q: sink}.Write(ctx, c.Stdout, c.Args[0], *format)
 }

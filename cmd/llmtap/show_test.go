@@ -25,17 +25,17 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// shown publishes exchanges to a collector and asks llmtap show for them.
-type shown struct {
+// A showTest publishes exchanges to a collector and runs llmtap show.
+type showTest struct {
 	t      *testing.T
 	up     *upProcess
 	pub    *jetstream.Publisher
 	n      int
-	bodies map[string]string // of requests, by exchange
+	bodies map[string]string // requests by exchange
 	at     time.Time
 }
 
-func newShown(t *testing.T, up *upProcess) *shown {
+func newShowTest(t *testing.T, up *upProcess) *showTest {
 	t.Helper()
 	cfg := jetstream.Default()
 	cfg.URL = up.url()
@@ -44,11 +44,11 @@ func newShown(t *testing.T, up *upProcess) *shown {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	return &shown{t: t, up: up, pub: conn.NewPublisher(0), bodies: map[string]string{}, at: time.Now().UTC().Add(-time.Minute)}
+	return &showTest{t: t, up: up, pub: conn.NewPublisher(0), bodies: map[string]string{}, at: time.Now().UTC().Add(-time.Minute)}
 }
 
 // send publishes an exchange and returns its id.
-func (s *shown) send(conversation, url, capture string, status int, request, answer string) string {
+func (s *showTest) send(conversation, url, capture string, status int, request, answer string) string {
 	s.t.Helper()
 	s.n++
 	id := fmt.Sprintf("019aa0b0-%04x-7000-8000-00000000cafe", s.n)
@@ -72,8 +72,8 @@ func (s *shown) send(conversation, url, capture string, status int, request, ans
 	return id
 }
 
-// stored waits until all that was sent is stored.
-func (s *shown) stored() {
+// waitStored waits until all exchanges are stored.
+func (s *showTest) waitStored() {
 	s.t.Helper()
 	if err := s.pub.Flush(s.t.Context()); err != nil {
 		s.t.Fatal(err)
@@ -86,17 +86,17 @@ func (s *shown) stored() {
 			return
 		}
 		if time.Now().After(deadline) {
-			s.t.Fatalf("%d exchanges are not stored: %v %v\n%s", s.n, res, err, s.up.stderr.String())
+			s.t.Fatalf("%d exchanges were not stored within a minute: %v %v\n%s", s.n, res, err, s.up.stderr.String())
 		}
 	}
 }
 
-// show runs llmtap show and returns its output, its complaint and its exit code.
-func (s *shown) show(args ...string) (stdout, stderr string, code int) {
-	var out, complaint bytes.Buffer
-	err := run(s.t.Context(), append([]string{"show", "--data-dir", s.up.dir}, args...), nil, &out, &complaint, func(string) string { return "" })
-	code = command.Report(err, &complaint)
-	return out.String(), complaint.String(), code
+// show runs llmtap show.
+func (s *showTest) show(args ...string) (stdout, stderr string, code int) {
+	var out, errs bytes.Buffer
+	err := run(s.t.Context(), append([]string{"show", "--data-dir", s.up.dir}, args...), nil, &out, &errs, func(string) string { return "" })
+	code = command.Report(err, &errs)
+	return out.String(), errs.String(), code
 }
 
 func compact(t *testing.T, s string) string {
@@ -116,19 +116,19 @@ const (
 	bedrockURL   = "https://bedrock-runtime.us-east-1.amazonaws.com/model/anthropic.claude-sonnet-4-5-v1:0/converse"
 )
 
-// growing sends a conversation turn by turn: each request holds the first so many of all.
-func (s *shown) growing(conversation, url, capture, form, answer string, all ...string) {
+// sendTurns sends a conversation turn by turn: each request contains two more of the messages.
+func (s *showTest) sendTurns(conversation, url, capture, form, answer string, all ...string) {
 	for n := 1; n <= len(all); n += 2 {
 		s.send(conversation, url, capture, 200, fmt.Sprintf(form, strings.Join(all[:n], ", ")), answer)
 	}
 }
 
-// Whatever is sent, in any dialect, can be put together again after it went through a collector, and after that was killed.
+// Requests of every dialect are reassembled after they passed a collector, also after it was killed.
 func TestShow(t *testing.T) {
 	needClickHouse(t)
 	up := startUp(t)
 	up.ready(t)
-	s := newShown(t, up)
+	s := newShowTest(t, up)
 	const (
 		sys, user = `{"role":"system","content":"You plan."}`, `{"role":"user","content":"Which port? <b>&amp;</b> 世界"}`
 		called    = `{"role":"assistant","content":null,"tool_calls":[{"id":"call_8Kq2mVx0","type":"function","function":{"name":"read","arguments":"{}"}}]}`
@@ -138,19 +138,19 @@ func TestShow(t *testing.T) {
 		form      = `{"model":"gpt-4.1", "messages": [ %s ], "tools":[{"type":"function","function":{"name":"read"}}]}`
 		ok        = `{"id":"a","choices":[{"message":{"role":"assistant","content":"It is 80."},"finish_reason":"stop"}]}`
 	)
-	s.growing("chat", chatURL, event.CaptureFull, form, ok, user, called, reply, said, `{"role":"user","content":"Thanks."}`)
+	s.sendTurns("chat", chatURL, event.CaptureFull, form, ok, user, called, reply, said, `{"role":"user","content":"Thanks."}`)
 	all := sys + "," + user + "," + called + "," + reply
 	s.send("fork", chatURL, event.CaptureFull, 200, fmt.Sprintf(form, all+","+said), ok)
 	s.send("fork", chatURL, event.CaptureFull, 200, fmt.Sprintf(form, all+`,{"role":"assistant","content":"No."}`), ok)
 	s.send("fork", chatURL, event.CaptureFull, 200, fmt.Sprintf(form, `{"role":"system","content":"You plan. It is 8:01."},`+user+","+called+","+reply), ok)
-	s.growing("responses", responsesURL, event.CaptureFull, `{"model":"gpt-5","input":[%s],"instructions":"Plan."}`, `{"id":"r","output":[]}`,
+	s.sendTurns("responses", responsesURL, event.CaptureFull, `{"model":"gpt-5","input":[%s],"instructions":"Plan."}`, `{"id":"r","output":[]}`,
 		user, `{"type":"function_call","call_id":"c1","name":"read","arguments":"{}"}`, `{"type":"function_call_output","call_id":"c1","output":"80"}`)
 	s.send("text", responsesURL, event.CaptureFull, 200, `{"model":"gpt-5","input":"Which port?"}`, `{"id":"r","output":[]}`)
-	s.growing("gemini", geminiURL, event.CaptureFull, `{"contents":[%s],"systemInstruction":{"parts":[{"text":"Plan."}]}}`, `{"candidates":[]}`,
+	s.sendTurns("gemini", geminiURL, event.CaptureFull, `{"contents":[%s],"systemInstruction":{"parts":[{"text":"Plan."}]}}`, `{"candidates":[]}`,
 		`{"role":"user","parts":[{"text":"Which port?"}]}`, `{"role":"model","parts":[{"functionCall":{"name":"read","args":{}}}]}`, `{"role":"user","parts":[{"functionResponse":{"name":"read","response":{"port":80}}}]}`)
-	s.growing("bedrock", bedrockURL, event.CaptureFull, `{"system":[{"text":"Plan."}],"messages":[%s]}`, `{"output":{}}`,
+	s.sendTurns("bedrock", bedrockURL, event.CaptureFull, `{"system":[{"text":"Plan."}],"messages":[%s]}`, `{"output":{}}`,
 		`{"role":"user","content":[{"text":"Which port?"}]}`, `{"role":"assistant","content":[{"text":"80"}]}`, `{"role":"user","content":[{"text":"Sure?"}]}`)
-	for n := range 5 { // the mark moves along
+	for n := range 5 { // the cache mark is on the last message
 		var msgs []string
 		for i := range n + 1 {
 			mark := ""
@@ -170,84 +170,84 @@ func TestShow(t *testing.T) {
 	none := s.send("none", chatURL, event.CaptureNone, 200, "", "")
 	s.bodies[secret] = string(redact.Append(nil, []byte(s.bodies[secret])))
 	if strings.Contains(s.bodies[secret], "0123456789ABC") {
-		t.Error("the key is not masked")
+		t.Error("the key is not redacted")
 	}
-	whole := func(t *testing.T) {
+	checkBodies := func(t *testing.T) {
 		for _, id := range slices.Sorted(maps.Keys(s.bodies)) {
 			if id == none {
 				continue
 			}
-			out, complaint, code := s.show(id, "--format", "body")
+			out, errs, code := s.show(id, "--format", "body")
 			if want := compact(t, s.bodies[id]); code != command.ExitOK || compact(t, out) != want {
-				t.Errorf("exchange %s: exit code %d %s\n got %s\nwant %s", id, code, complaint, out, want)
+				t.Errorf("exchange %s: exit code %d %s\n got %s\nwant %s", id, code, errs, out, want)
 			}
 		}
 	}
-	s.stored()
-	whole(t)
+	s.waitStored()
+	checkBodies(t)
 
 	for name, c := range map[string]struct {
 		args []string
 		code int
-		want []string // of output and complaint
+		want []string // in stdout and stderr
 	}{
-		"the broken message": {[]string{broken}, command.ExitOK, []string{
-			"cause orphan_tool_reply", "\n  >   3 tool", "orphan_tool_reply (rejected)", "fix: ", "messages (4)", "--format body", "preceeding", "version 1.5.0",
+		"invalid message": {[]string{broken}, command.ExitOK, []string{
+			"cause orphan_tool_reply", "\n  >   3 tool", "orphan_tool_reply (rejected)", "fix: ", "messages (4)", "--format body", "preceeding", "first version: 1.5.0",
 		}},
-		"json":            {[]string{broken, "--format", "json"}, command.ExitOK, []string{`"rule_id": "orphan_tool_reply"`, `"role": "tool"`, `"cause": "orphan_tool_reply"`}},
-		"a conversation":  {[]string{"fork"}, command.ExitOK, []string{"4 exchanges", "the first 4 messages as before", "orphan_tool_reply (rejected)", "calls read (call_8Kq2mVx0)"}},
-		"its json":        {[]string{"fork", "--format", "json"}, command.ExitOK, []string{`"kept": 4`, `"index": 4`}},
-		"the cache mark":  {[]string{"anthropic"}, command.ExitOK, []string{"the first 7 messages as before"}},
-		"start of an id":  {[]string{broken[:13]}, command.ExitOK, []string{"exchange " + broken}},
-		"start of many":   {[]string{broken[:9]}, command.ExitFailed, []string{"is the start of several ids: 019aa0b0-"}},
-		"too short":       {[]string{"019aa0b"}, command.ExitFailed, []string{"too short"}},
-		"nothing":         {[]string{"01234567-89ab"}, command.ExitFailed, []string{"nothing stored has this id"}},
-		"without bodies":  {[]string{none}, command.ExitFailed, []string{"NOT STORED", "captured as none"}},
-		"its body":        {[]string{none, "--format", "body"}, command.ExitFailed, []string{"captured as none"}},
-		"body of many":    {[]string{"fork", "--format", "body"}, command.ExitBadInput, []string{"requires an exchange"}},
-		"no id":           {nil, command.ExitBadInput, []string{"missing argument ID"}},
-		"two ids":         {[]string{"a", "b"}, command.ExitBadInput, []string{`unexpected argument "b"`}},
-		"another format":  {[]string{"a", "--format", "yaml"}, command.ExitBadInput, []string{"must be one of text, json, body"}},
-		"the masked text": {[]string{secret}, command.ExitOK, []string{"Thanks. My key is"}},
+		"JSON":                   {[]string{broken, "--format", "json"}, command.ExitOK, []string{`"rule_id": "orphan_tool_reply"`, `"role": "tool"`, `"cause": "orphan_tool_reply"`}},
+		"conversation":           {[]string{"fork"}, command.ExitOK, []string{"4 exchanges", "4 messages unchanged", "orphan_tool_reply (rejected)", "calls read (call_8Kq2mVx0)"}},
+		"conversation as JSON":   {[]string{"fork", "--format", "json"}, command.ExitOK, []string{`"kept": 4`, `"index": 4`}},
+		"cache mark":             {[]string{"anthropic"}, command.ExitOK, []string{"7 messages unchanged"}},
+		"prefix":                 {[]string{broken[:13]}, command.ExitOK, []string{"exchange " + broken}},
+		"ambiguous prefix":       {[]string{broken[:9]}, command.ExitFailed, []string{"is a prefix of several ids: 019aa0b0-"}},
+		"short prefix":           {[]string{"019aa0b"}, command.ExitFailed, []string{"at least 8 characters"}},
+		"unknown ID":             {[]string{"01234567-89ab"}, command.ExitFailed, []string{"no stored exchange or conversation has this id"}},
+		"no bodies":              {[]string{none}, command.ExitFailed, []string{"NOT STORED", "captured as none"}},
+		"body not stored":        {[]string{none, "--format", "body"}, command.ExitFailed, []string{"captured as none"}},
+		"body of a conversation": {[]string{"fork", "--format", "body"}, command.ExitBadInput, []string{"requires an exchange"}},
+		"no ID":                  {nil, command.ExitBadInput, []string{"missing argument ID"}},
+		"two IDs":                {[]string{"a", "b"}, command.ExitBadInput, []string{`unexpected argument "b"`}},
+		"unknown format":         {[]string{"a", "--format", "yaml"}, command.ExitBadInput, []string{"must be one of text, json, body"}},
+		"redacted text":          {[]string{secret}, command.ExitOK, []string{"Thanks. My key is"}},
 	} {
-		out, complaint, code := s.show(c.args...)
+		out, errs, code := s.show(c.args...)
 		if code != c.code {
 			t.Errorf("%s: exit code %d", name, code)
 		}
 		for _, w := range c.want {
-			if !strings.Contains(out+complaint, w) {
-				t.Errorf("%s: %q is not in\n%s%s", name, w, out, complaint)
+			if !strings.Contains(out+errs, w) {
+				t.Errorf("%s: no %q in\n%s%s", name, w, out, errs)
 			}
 		}
 	}
 
-	// After a restart the conversations go on.
+	// The conversations continue after a restart.
 	up.kill(t)
 	up.start(t)
 	up.ready(t)
 	s.send("fork", chatURL, event.CaptureFull, 200, fmt.Sprintf(form, all+","+said+","+user), ok)
 	s.send("chat", chatURL, event.CaptureFull, 200, fmt.Sprintf(form, user+","+called+","+reply+","+said+`,{"role":"user","content":"Thanks."},`+said), ok)
-	s.stored()
-	whole(t)
+	s.waitStored()
+	checkBodies(t)
 
-	// What has expired is named.
+	// Expired messages are reported.
 	rows := up.rows()
 	defer rows.close()
 	execute(t, rows, "TRUNCATE TABLE llmtap.messages")
-	if out, complaint, code := s.show(broken); code != command.ExitFailed || !strings.Contains(out, "older than what is kept") || !strings.Contains(complaint, "not stored as a whole") {
-		t.Errorf("exit code %d %s\n%s", code, complaint, out)
+	if out, errs, code := s.show(broken); code != command.ExitFailed || !strings.Contains(out, "older than the retention") || !strings.Contains(errs, "incomplete") {
+		t.Errorf("exit code %d %s\n%s", code, errs, out)
 	}
 }
 
-var showAll = flag.Bool("show-all", false, "TestShowImported shows all recorded exchanges, not every fiftieth")
+var showAll = flag.Bool("show-all", false, "TestShowImported checks all recorded exchanges instead of every fiftieth")
 
-// Every recorded request of a dialect that is judged is put together again after an import, each message as it was but for
-// what is redacted. A request takes five queries, so without the flag every fiftieth is looked at.
+// Every recorded request of a supported dialect is reassembled after an import, except for redacted values. A request takes
+// five queries, so by default only every fiftieth is checked.
 //
 //	go test ./cmd/llmtap -run TestShowImported -show-all -v
 func TestShowImported(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long, and the race detector sees nothing new in it")
+		t.Skip("slow")
 	}
 	needClickHouse(t)
 	plain := unzipped(t, exchangesFile)
@@ -262,7 +262,7 @@ func TestShowImported(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	store, whole, masked := show.Store{Q: sink}, 0, 0
+	store, complete, redacted := show.Store{Q: sink}, 0, 0
 	n, unstored := 0, map[string]int{}
 	eachRecorded(t, plain, func(x *recorded.Exchange) {
 		if n++; n%50 != 0 && !*showAll {
@@ -279,25 +279,25 @@ func TestShowImported(t *testing.T) {
 			}
 			return
 		}
-		whole++
+		complete++
 		var want bytes.Buffer
 		if json.Compact(&want, x.Request.Body) != nil {
-			return // stored as it is
+			return // not JSON, stored unchanged
 		}
 		plain := want.String()
 		if wanted := string(mask.Append(nil, want.Bytes())); compact(t, body) != wanted {
 			t.Errorf("%s (%s):\n got %.2000s\nwant %.2000s", x.ID, e.Dialect, body, wanted)
 		} else if wanted != plain {
-			masked++
+			redacted++
 		}
 	})
-	if whole < n/100 {
-		t.Errorf("only %d are stored as a whole", whole)
+	if complete < n/100 {
+		t.Errorf("only %d of %d are complete", complete, n)
 	}
-	t.Logf("%d requests are put together again, %d of them masked; not stored: %v", whole, masked, unstored)
+	t.Logf("%d requests reassembled, %d of them redacted; not stored: %v", complete, redacted, unstored)
 }
 
-// eachRecorded calls f with the exchanges of a file, each of them once.
+// eachRecorded calls f once for each exchange of a file.
 func eachRecorded(t *testing.T, file string, f func(*recorded.Exchange)) {
 	t.Helper()
 	in, err := os.Open(file)

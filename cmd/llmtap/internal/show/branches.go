@@ -3,15 +3,17 @@ package show
 import (
 	"context"
 	"fmt"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 )
 
 const (
-	maxDepth   = 1000    // branches that a message is looked for on
+	maxDepth   = 1000    // branches followed to find a message
 	maxIDs     = 500     // contents read by one query
-	maxRequest = 1 << 28 // bytes of a request that is put together
+	maxRequest = 1 << 28 // bytes of a reassembled request
 )
 
-// A branch is what is stored of a history: its own messages, and how many it shares with its parent.
+// A branch is a stored history: its own messages, and the number of messages it shares with its parent.
 type branch struct {
 	parent string
 	shared int
@@ -20,30 +22,30 @@ type branch struct {
 
 type branches map[string]*branch
 
-// history reads the branches of a conversation, of each the first n positions.
-func history(ctx context.Context, q Querier, conversation string, n int) (branches, error) {
-	found, err := ask(ctx, q, "history", `SELECT branch, position, message_id, parent, shared FROM history_final
-		WHERE conversation_id = {id:String} AND position < {n:UInt32}`, "id", conversation, "n", fmt.Sprint(n))
+// readBranches reads the first n positions of each branch of a conversation.
+func readBranches(ctx context.Context, q rows.Querier, conversation string, n int) (branches, error) {
+	found, err := rows.Read(ctx, q, "history", `SELECT branch, position, message_id, parent, shared FROM history_final
+		WHERE conversation_id = {id:String} AND position < {n:UInt32}`, map[string]string{"id": conversation, "n": fmt.Sprint(n)})
 	if err != nil {
 		return nil, err
 	}
 	all := branches{}
 	for _, r := range found {
-		b := all[r.text("branch")]
+		b := all[r.Text("branch")]
 		if b == nil {
 			b = &branch{ids: map[int]string{}}
-			all[r.text("branch")] = b
+			all[r.Text("branch")] = b
 		}
-		// All rows of a branch have the same parent, but for those of a process that knew it from replay, which has none.
-		if p := r.text("parent"); p != "" {
-			b.parent, b.shared = p, r.number("shared")
+		// All rows of a branch have the same parent, or none if the process that wrote them knew the branch from replay.
+		if p := r.Text("parent"); p != "" {
+			b.parent, b.shared = p, r.Int("shared")
 		}
-		b.ids[r.number("position")] = r.text("message_id")
+		b.ids[r.Int("position")] = r.Text("message_id")
 	}
 	return all, nil
 }
 
-// find returns the content at a position of a branch: its own, else that of the branch it shares the position with.
+// find returns the content at a position of a branch, which may belong to an ancestor.
 func (all branches) find(name string, position int) (id string, ok bool) {
 	for range maxDepth {
 		b := all[name]
@@ -61,8 +63,8 @@ func (all branches) find(name string, position int) (id string, ok bool) {
 	return "", false
 }
 
-// contents reads bodies by id, of each the first n bytes; 0 is all. Those that are not stored are not among them.
-func contents(ctx context.Context, q Querier, ids []string, n int, each func(id, body string)) error {
+// readContents calls each with the stored bodies of ids, cut to n bytes; 0 means whole bodies.
+func readContents(ctx context.Context, q rows.Querier, ids []string, n int, each func(id, body string)) error {
 	column := "any(body)"
 	if n > 0 {
 		column = fmt.Sprintf("any(substring(body, 1, %d))", n)
@@ -70,12 +72,13 @@ func contents(ctx context.Context, q Querier, ids []string, n int, each func(id,
 	for len(ids) > 0 {
 		some := ids[:min(len(ids), maxIDs)]
 		ids = ids[len(some):]
-		found, err := ask(ctx, q, "messages", "SELECT id, "+column+" AS body FROM messages WHERE id IN {ids:Array(String)} GROUP BY id", "ids", list(some))
+		found, err := rows.Read(ctx, q, "messages", "SELECT id, "+column+" AS body FROM messages WHERE id IN {ids:Array(String)} GROUP BY id",
+			map[string]string{"ids": rows.TextsParam(some)})
 		if err != nil {
 			return err
 		}
 		for _, r := range found {
-			each(r.text("id"), r.text("body"))
+			each(r.Text("id"), r.Text("body"))
 		}
 	}
 	return nil

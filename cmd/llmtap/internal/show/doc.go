@@ -1,14 +1,13 @@
 /*
-Package show puts stored calls together again.
+Package show reassembles stored exchanges and conversations.
 
-	an id, or its start ─> Store.Resolve ─> an exchange ────> Store.Exchange ────> Exchange: body, answer, findings
-	                              │
-	                              └───────> a conversation ─> Store.Conversation ─> Conversation: what each exchange added
+	id or prefix ─> Store.Resolve ─> exchange ─────> Store.Exchange ─────> Exchange: request, answer, findings
+	                      │
+	                      └────────> conversation ─> Store.Conversation ─> Conversation: the messages each exchange added
 
-A request is stored as what is new in it (analyzer.HistoryEntry, analyzer.Content): the history of its conversation is read
-by one query, and the branches of it are followed here. What is not stored any more, or never was, is said in Missing.
+ClickHouse stores only the new messages of a request (analyzer.HistoryEntry, analyzer.Content). One query reads the history of
+the conversation; this package follows its branches. Missing lists what is not stored.
 
-What is kept in memory is bounded: one request and its answer, or the exchanges of one conversation, up to 1,000, with one
-line for each message that was new.
+Memory is bounded: one request and its answer, or up to 1,000 exchanges of one conversation with one line per new message.
 */
 package show

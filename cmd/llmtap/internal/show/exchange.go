@@ -6,9 +6,11 @@ import (
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 )
 
-// An Exchange is one stored call.
+// An Exchange is one stored exchange.
 type Exchange struct {
 	ID             string    `json:"exchange_id"`
 	Conversation   string    `json:"conversation_id"`
@@ -36,24 +38,24 @@ type Exchange struct {
 	Retry          int       `json:"retry,omitempty"`
 	Capture        string    `json:"capture"`
 
-	Findings []Finding `json:"findings"`          // that this exchange was the first to show
-	Earlier  []Finding `json:"earlier_findings"`  // of the conversation, from before; its history may still have them
-	Missing  []string  `json:"missing,omitempty"` // what is not stored, and why, as far as that is known
+	Findings []Finding `json:"findings"`          // first seen in this exchange
+	Earlier  []Finding `json:"earlier_findings"`  // of earlier exchanges, which the history may still contain
+	Missing  []string  `json:"missing,omitempty"` // parts that are not stored, with the reason if known
 
-	Parameters string   `json:"-"` // the request without its messages; "" when it is not stored
-	Messages   []string `json:"-"` // as sent, but for what is redacted; "" for one that is not stored
-	Answer     string   `json:"-"` // "" when it is not stored, and of a call that failed
+	Parameters string   `json:"-"` // the request without its messages; "" if not stored
+	Messages   []string `json:"-"` // as sent, after redaction; "" for one that is not stored
+	Answer     string   `json:"-"` // "" if not stored or if the call failed
 	messagesAt int
 
-	storedAt                   time.Time // stream time, as that of findings
+	storedAt                   time.Time // stream time, as in findings
 	count                      int       // of messages
 	branch, parameters, answer string
 	lead                       []string
 	marked                     map[uint32]string
 }
 
-// Body is the request as it was sent, but for what is redacted and for space between messages; ok is false when parts of
-// it are missing.
+// Body returns the request as sent, except for redacted values and the white space between messages; ok is false if parts
+// are missing.
 func (e *Exchange) Body() (body string, ok bool) {
 	if e.Parameters == "" || len(e.Missing) > 0 {
 		return "", false
@@ -64,29 +66,28 @@ func (e *Exchange) Body() (body string, ok bool) {
 	return e.Parameters[:e.messagesAt] + strings.Join(e.Messages, ",") + e.Parameters[e.messagesAt:], true
 }
 
-// exchangeColumns are those that newExchange reads.
+// exchangeColumns are the columns that newExchange reads.
 const exchangeColumns = `exchange_id, conversation_id, started_at, stored_at, service, service_version, environment, agent, stage, server, path, dialect, variant,
 	model, status, duration, cause, cause_known, root_cause, error_type, error_text, input_tokens, output_tokens, finish_reason, retry, capture,
 	messages, branch, lead, marked, parameters, messages_at, answer`
 
-func newExchange(r row) *Exchange {
+func newExchange(r rows.Row) *Exchange {
 	e := &Exchange{
-		ID: r.text("exchange_id"), Conversation: r.text("conversation_id"), StartedAt: r.time("started_at"), storedAt: r.time("stored_at"), Service: r.text("service"),
-		ServiceVersion: r.text("service_version"), Environment: r.text("environment"), Agent: r.text("agent"), Stage: r.text("stage"),
-		Server: r.text("server"), Path: r.text("path"), Dialect: r.text("dialect"), Variant: r.text("variant"), Model: r.text("model"),
-		Status: r.number("status"), Seconds: r.seconds("duration"), Cause: r.text("cause"), CauseKnown: r.text("cause_known"),
-		RootCause: r.text("root_cause"), ErrorType: r.text("error_type"), ErrorText: r.text("error_text"), InputTokens: r.number("input_tokens"),
-		OutputTokens: r.number("output_tokens"), FinishReason: r.text("finish_reason"), Retry: r.number("retry"), Capture: r.text("capture"),
+		ID: r.Text("exchange_id"), Conversation: r.Text("conversation_id"), StartedAt: r.Time("started_at"), storedAt: r.Time("stored_at"), Service: r.Text("service"),
+		ServiceVersion: r.Text("service_version"), Environment: r.Text("environment"), Agent: r.Text("agent"), Stage: r.Text("stage"),
+		Server: r.Text("server"), Path: r.Text("path"), Dialect: r.Text("dialect"), Variant: r.Text("variant"), Model: r.Text("model"),
+		Status: r.Int("status"), Seconds: r.Float("duration"), Cause: r.Text("cause"), CauseKnown: r.Text("cause_known"),
+		RootCause: r.Text("root_cause"), ErrorType: r.Text("error_type"), ErrorText: r.Text("error_text"), InputTokens: r.Int("input_tokens"),
+		OutputTokens: r.Int("output_tokens"), FinishReason: r.Text("finish_reason"), Retry: r.Int("retry"), Capture: r.Text("capture"),
 		Findings: []Finding{}, Earlier: []Finding{},
-		count: r.number("messages"), branch: r.text("branch"), lead: r.texts("lead"), parameters: r.text("parameters"),
-		messagesAt: r.number("messages_at"), answer: r.text("answer"),
+		count: r.Int("messages"), branch: r.Text("branch"), lead: r.Texts("lead"), parameters: r.Text("parameters"),
+		messagesAt: r.Int("messages_at"), answer: r.Text("answer"),
 	}
 	e.marked, _ = r["marked"].(map[uint32]string)
 	return e
 }
 
-// ids are the contents of the messages in order, those with cache marks as they were sent, or else without them; "" for
-// one that is not known.
+// ids returns the contents of the messages in order, with or without their cache marks; "" for an unknown one.
 func (e *Exchange) ids(all branches, marks bool) []string {
 	ids := slices.Clone(e.lead)
 	for i := range max(0, e.count-len(e.lead)) {
@@ -99,19 +100,19 @@ func (e *Exchange) ids(all branches, marks bool) []string {
 	return ids
 }
 
-// stored reports whether anything of the request was stored, and says why not.
+// stored reports whether the request was stored; if not, it adds the reason to Missing.
 func (e *Exchange) stored() bool {
 	switch {
 	case e.branch != "" || e.parameters != "":
 		return true
 	case e.Capture == "none":
-		e.miss("the request and its answer: they were captured as none, without bodies")
+		e.miss("request and answer: captured as none, without bodies")
 	case e.Capture == "cut":
-		e.miss("the request and its answer: the body was cut by the hook, because it is over 16 MiB")
+		e.miss("request and answer: the hook cut the body, which is over 16 MiB")
 	case e.Dialect == "other" || e.Dialect == "":
-		e.miss("the request and its answer: they are in no dialect that llmtap reads")
+		e.miss("request and answer: in a dialect that llmtap does not read")
 	default:
-		e.miss("the request and its answer: their bodies were not stored (content of this service is not kept, the event was degraded, or it was read from before bodies were kept)")
+		e.miss("request and answer: bodies not stored (storing is disabled for this service, the event was degraded, or it predates the storing of bodies)")
 	}
 	return false
 }
@@ -120,14 +121,14 @@ func (e *Exchange) miss(format string, args ...any) {
 	e.Missing = append(e.Missing, fmt.Sprintf(format, args...))
 }
 
-// fill reads what the bodies of e hold.
-func (e *Exchange) fill(ctx context.Context, q Querier) error {
+// fill reads the bodies of e.
+func (e *Exchange) fill(ctx context.Context, q rows.Querier) error {
 	if !e.stored() {
 		return nil
 	}
 	var ids []string
 	if e.branch != "" {
-		all, err := history(ctx, q, e.Conversation, e.count)
+		all, err := readBranches(ctx, q, e.Conversation, e.count)
 		if err != nil {
 			return err
 		}
@@ -137,7 +138,7 @@ func (e *Exchange) fill(ctx context.Context, q Querier) error {
 	slices.Sort(want)
 	want = slices.DeleteFunc(slices.Compact(want), func(id string) bool { return id == "" })
 	bodies, size := make(map[string]string, len(want)), 0
-	if err := contents(ctx, q, want, 0, func(id, body string) {
+	if err := readContents(ctx, q, want, 0, func(id, body string) {
 		if size += len(body); size <= maxRequest {
 			bodies[id] = body
 		}
@@ -145,7 +146,7 @@ func (e *Exchange) fill(ctx context.Context, q Querier) error {
 		return err
 	}
 	if size > maxRequest {
-		e.miss("parts of the request: it is larger than %d MB", maxRequest>>20)
+		e.miss("parts of the request: it is over %d MiB", maxRequest>>20)
 	}
 	e.Messages = make([]string, len(ids))
 	var gone []string
@@ -155,25 +156,21 @@ func (e *Exchange) fill(ctx context.Context, q Querier) error {
 		}
 	}
 	if n := len(gone); n > 0 {
-		e.miss("%d of %d messages (%s): they were too large to be stored, or are older than what is kept", n, len(ids), some(gone))
+		e.miss("%d of %d messages (%s): too large to be stored, or older than the retention", n, len(ids), list(gone))
 	}
-	e.part(bodies, e.parameters, &e.Parameters, "the parameters")
+	if e.Parameters = bodies[e.parameters]; e.Parameters == "" {
+		e.miss("parameters: too large to be stored, or older than the retention")
+	}
 	if e.messagesAt = min(e.messagesAt, len(e.Parameters)); e.answer != "" {
 		if e.Answer = bodies[e.answer]; e.Answer == "" {
-			e.Answer = "(not kept any more)"
+			e.Answer = "(expired)"
 		}
 	}
 	return nil
 }
 
-func (e *Exchange) part(bodies map[string]string, id string, to *string, what string) {
-	if *to = bodies[id]; *to == "" {
-		e.miss("%s: too large to be stored, or older than what is kept", what)
-	}
-}
-
-// some is the first of all.
-func some(all []string) string {
+// list joins the first 10 of all.
+func list(all []string) string {
 	const shown = 10
 	if len(all) > shown {
 		return strings.Join(all[:shown], ", ") + ", …"

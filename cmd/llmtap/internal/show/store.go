@@ -4,54 +4,57 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"strings"
 	"unicode/utf8"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 )
 
 const (
-	minPrefix      = 8    // characters of an id that is not whole
-	maxCandidates  = 5    // that an ambiguous id names
-	maxExchanges   = 1000 // of a conversation
-	maxDescribed   = 64 << 10
-	describedText  = 100 // bytes of each text of a message in a conversation
-	exchangeByID   = `SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1`
-	ofConversation = `SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE conversation_id = {id:String} ORDER BY started_at, seq, exchange_id LIMIT 1001`
+	minPrefix      = 8        // characters of an id prefix
+	maxCandidates  = 5        // listed for an ambiguous prefix
+	maxExchanges   = 1000     // of a conversation
+	maxDescribed   = 64 << 10 // bytes read of a message in a conversation
+	describedText  = 100      // characters of each text of such a message
+	byExchange     = `SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1`
+	byConversation = `SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE conversation_id = {id:String} ORDER BY started_at, seq, exchange_id LIMIT 1001`
 )
 
-// ErrUnknown is an id that nothing stored has.
-var ErrUnknown = errors.New("nothing stored has this id")
+// ErrUnknown means that no stored exchange or conversation has the id.
+var ErrUnknown = errors.New("no stored exchange or conversation has this id")
 
-// A Store reads what is stored.
-type Store struct{ Q Querier }
+// A Store reads exchanges and conversations from ClickHouse.
+type Store struct{ Q rows.Querier }
 
-// A Conversation is the exchanges of one conversation in order.
+// A Conversation lists its exchanges in order.
 type Conversation struct {
 	ID        string  `json:"conversation_id"`
 	Exchanges []*Turn `json:"exchanges"`
 	Truncated bool    `json:"truncated,omitempty"` // there are more than 1,000
 }
 
-// A Turn is an exchange with what it added.
+// A Turn is an exchange with the messages it added.
 type Turn struct {
 	*Exchange
 	Count int   `json:"messages"` // in the request
-	Kept  int   `json:"kept"`     // of them at the start, as the exchange before it sent them
-	New   []New `json:"new"`      // the messages after these
+	Kept  int   `json:"kept"`     // messages at the start that are the same as in the previous exchange
+	New   []New `json:"new"`      // the other messages
 }
 
-// A New is a message that the exchange before did not send at its place.
+// A New is a message that differs from the one at its position in the previous exchange.
 type New struct {
 	Index int    `json:"index"`
-	Text  string `json:"text"` // who, what it calls and answers, the start of its text
+	Text  string `json:"text"` // role, calls, replies, the start of the text
 }
 
-// Resolve finds what id names: an exchange, a conversation, or either by the first 8 characters or more, when only one
-// begins so.
+// Resolve finds the exchange or the conversation with this id, or with this unique prefix of at least 8 characters.
 func (s Store) Resolve(ctx context.Context, id string) (exchange, conversation string, err error) {
+	params := map[string]string{"id": id}
 	for _, column := range []string{"exchange_id", "conversation_id"} {
-		found, err := ask(ctx, s.Q, column, "SELECT 1 FROM exchanges WHERE "+column+" = {id:String} LIMIT 1", "id", id)
+		found, err := rows.Read(ctx, s.Q, column, "SELECT 1 FROM exchanges WHERE "+column+" = {id:String} LIMIT 1", params)
 		switch {
 		case err != nil:
 			return "", "", err
@@ -62,38 +65,38 @@ func (s Store) Resolve(ctx context.Context, id string) (exchange, conversation s
 		}
 	}
 	if utf8.RuneCountInString(id) < minPrefix {
-		return "", "", fmt.Errorf("%w: %q, and it is too short to be the start of one: that takes %d characters", ErrUnknown, id, minPrefix)
+		return "", "", fmt.Errorf("%w: %q; a prefix must have at least %d characters", ErrUnknown, id, minPrefix)
 	}
 	var all []string
 	for _, column := range []string{"exchange_id", "conversation_id"} {
-		found, err := ask(ctx, s.Q, column, "SELECT DISTINCT "+column+" AS id FROM exchanges WHERE startsWith("+column+", {id:String}) ORDER BY id LIMIT 6", "id", id)
+		found, err := rows.Read(ctx, s.Q, column, "SELECT DISTINCT "+column+" AS id FROM exchanges WHERE startsWith("+column+", {id:String}) ORDER BY id LIMIT 6", params)
 		if err != nil {
 			return "", "", err
 		}
 		for _, r := range found {
 			if column == "exchange_id" {
-				exchange = r.text("id")
+				exchange = r.Text("id")
 			} else {
-				conversation = r.text("id")
+				conversation = r.Text("id")
 			}
-			all = append(all, r.text("id"))
+			all = append(all, r.Text("id"))
 		}
 	}
 	switch {
 	case len(all) == 0:
-		return "", "", fmt.Errorf("%w, as exchange or conversation: %q; it may be older than what is kept", ErrUnknown, id)
+		return "", "", fmt.Errorf("%w: %q; it may be older than the retention", ErrUnknown, id)
 	case len(all) > maxCandidates:
 		all[maxCandidates] = "…"
 		fallthrough
 	case len(all) > 1:
-		return "", "", fmt.Errorf("%q is the start of several ids: %s", id, strings.Join(all[:min(len(all), maxCandidates+1)], ", "))
+		return "", "", fmt.Errorf("%q is a prefix of several ids: %s", id, strings.Join(all[:min(len(all), maxCandidates+1)], ", "))
 	}
 	return exchange, conversation, nil
 }
 
-// Exchange reads an exchange and puts its request together.
+// Exchange reads an exchange and reassembles its request.
 func (s Store) Exchange(ctx context.Context, id string) (*Exchange, error) {
-	found, err := ask(ctx, s.Q, "exchange", exchangeByID, "id", id)
+	found, err := rows.Read(ctx, s.Q, "exchange", byExchange, map[string]string{"id": id})
 	if err != nil {
 		return nil, err
 	}
@@ -101,16 +104,16 @@ func (s Store) Exchange(ctx context.Context, id string) (*Exchange, error) {
 		return nil, fmt.Errorf("%w: %q", ErrUnknown, id)
 	}
 	e := newExchange(found[0])
-	all, err := findings(ctx, s.Q, e.Conversation)
+	all, err := readFindings(ctx, s.Q, e.Conversation)
 	if err != nil {
 		return nil, err
 	}
-	e.own(all)
+	e.addFindings(all)
 	return e, e.fill(ctx, s.Q)
 }
 
-// own takes the findings of e, and those before it, from all of its conversation.
-func (e *Exchange) own(all []Finding) {
+// addFindings selects the findings of e, and the earlier ones, from those of its conversation.
+func (e *Exchange) addFindings(all []Finding) {
 	for i := range all {
 		switch f := &all[i]; {
 		case f.Exchange == e.ID:
@@ -123,7 +126,7 @@ func (e *Exchange) own(all []Finding) {
 
 // Conversation reads a conversation.
 func (s Store) Conversation(ctx context.Context, id string) (*Conversation, error) {
-	found, err := ask(ctx, s.Q, "exchanges", ofConversation, "id", id)
+	found, err := rows.Read(ctx, s.Q, "exchanges", byConversation, map[string]string{"id": id})
 	if err != nil {
 		return nil, err
 	}
@@ -131,7 +134,7 @@ func (s Store) Conversation(ctx context.Context, id string) (*Conversation, erro
 		return nil, fmt.Errorf("%w: %q", ErrUnknown, id)
 	}
 	c := &Conversation{ID: id, Truncated: len(found) > maxExchanges}
-	all, err := findings(ctx, s.Q, id)
+	all, err := readFindings(ctx, s.Q, id)
 	if err != nil {
 		return nil, err
 	}
@@ -146,15 +149,15 @@ func (s Store) Conversation(ctx context.Context, id string) (*Conversation, erro
 		longest = max(longest, e.count)
 		c.Exchanges = append(c.Exchanges, &Turn{Exchange: e, Count: e.count, New: []New{}})
 	}
-	known, err := history(ctx, s.Q, id, longest)
+	known, err := readBranches(ctx, s.Q, id, longest)
 	if err != nil {
 		return nil, err
 	}
 	return c, c.describe(ctx, s.Q, known)
 }
 
-// describe says what each exchange added.
-func (c *Conversation) describe(ctx context.Context, q Querier, known branches) error {
+// describe fills in the messages that each exchange added.
+func (c *Conversation) describe(ctx context.Context, q rows.Querier, known branches) error {
 	var before []string
 	places := map[string][]*New{}
 	var want []string
@@ -178,10 +181,55 @@ func (c *Conversation) describe(ctx context.Context, q Querier, known branches) 
 		}
 		before = ids
 	}
-	return contents(ctx, q, want, maxDescribed, func(id, body string) {
+	return readContents(ctx, q, want, maxDescribed, func(id, body string) {
 		text := lint.Describe([]byte(body), describedText)
 		for _, n := range places[id] {
 			n.Text = text
 		}
 	})
+}
+
+// Body is the format of Write that writes only the request of an exchange.
+const Body = "body"
+
+// Write writes the exchange or conversation with this id or prefix in a format: text, json or Body. It returns an error if
+// parts of an exchange are not stored, after writing the others.
+func (s Store) Write(ctx context.Context, w io.Writer, id, format string) error {
+	exchange, conversation, err := s.Resolve(ctx, id)
+	switch {
+	case err != nil:
+		return err
+	case exchange != "":
+		return s.writeExchange(ctx, w, exchange, format)
+	case format == Body:
+		return command.BadInputf("%q is a conversation: --format body requires an exchange", id)
+	}
+	c, err := s.Conversation(ctx, conversation)
+	if err != nil {
+		return err
+	}
+	if format == command.JSON {
+		return c.JSON(w)
+	}
+	return c.Text(w)
+}
+
+func (s Store) writeExchange(ctx context.Context, w io.Writer, id, format string) error {
+	e, err := s.Exchange(ctx, id)
+	if err != nil {
+		return err
+	}
+	body, complete := e.Body()
+	switch {
+	case format == Body && complete:
+		_, err = fmt.Fprintln(w, body)
+	case format == command.JSON:
+		err = e.JSON(w)
+	case format == command.Text:
+		err = e.Text(w)
+	}
+	if err != nil || complete {
+		return err
+	}
+	return fmt.Errorf("exchange %s is incomplete; not stored: %s", id, e.Missing[0])
 }

@@ -1,0 +1,40 @@
+package rows
+
+import (
+	"context"
+	"testing"
+	"time"
+
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+type fixed struct{ res *clickhouse.Result }
+
+func (f fixed) Query(context.Context, string, map[string]string) (*clickhouse.Result, error) {
+	return f.res, nil
+}
+
+func TestRead(t *testing.T) {
+	at := time.Date(2026, 11, 20, 9, 30, 0, 0, time.UTC)
+	res := &clickhouse.Result{
+		Columns: []clickhouse.Column{{Name: "id"}, {Name: "n"}, {Name: "at"}},
+		Rows:    [][]any{{"a", uint32(7), at}},
+	}
+	all, err := Read(t.Context(), fixed{res}, "things", "SELECT", nil)
+	if err != nil || len(all) != 1 {
+		t.Fatal(all, err)
+	}
+	if r := all[0]; r.Text("id") != "a" || r.Int("n") != 7 || !r.Time("at").Equal(at) || r.Text("n") != "" || r.Int("nosuch") != 0 {
+		t.Errorf("row %v", r)
+	}
+	res.Truncated = true
+	if _, err := Read(t.Context(), fixed{res}, "things", "SELECT", nil); err == nil || err.Error() != "read things: there are more than 1 rows" {
+		t.Errorf("truncated result: %v", err)
+	}
+}
+
+func TestTextsParam(t *testing.T) {
+	if got, want := TextsParam([]string{"a", `b'\`}), `['a','b\'\\']`; got != want {
+		t.Errorf("got %s, want %s", got, want)
+	}
+}
