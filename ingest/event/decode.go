@@ -10,8 +10,8 @@ import (
 	"time"
 )
 
-// Decode reads the message subject, h, body. Unknown headers are ignored. What the contract requires and is
-// missing or unreadable is an error that wraps ErrMalformed; the body is never looked at and is not copied.
+// Decode decodes a message. Missing or invalid required headers are errors that wrap ErrMalformed; unknown headers are
+// ignored. The body is neither read nor copied.
 func Decode(subject string, h Header, body []byte) (*Event, error) {
 	kind, _, _, err := ParseSubject(subject)
 	if err != nil {
@@ -41,7 +41,7 @@ func Decode(subject string, h Header, body []byte) (*Event, error) {
 	return e, nil
 }
 
-// attrs returns the attributes in h, the first MaxAttrs by key.
+// attrs returns the first MaxAttrs attributes of h by key.
 func attrs(h Header) map[string]string {
 	var m map[string]string
 	for k, v := range h {
@@ -62,13 +62,13 @@ func attrs(h Header) map[string]string {
 	return m
 }
 
-// decoder reads typed header values and keeps the first error.
+// decoder decodes typed header values and keeps the first error.
 type decoder struct {
 	h   Header
 	err error
 }
 
-// kind reads the headers of e's kind.
+// kind decodes the headers specific to e's kind.
 func (d *decoder) kind(e *Event) {
 	switch e.Kind {
 	case Request:
@@ -90,11 +90,11 @@ func (d *decoder) kind(e *Event) {
 		d.require(HeaderToolCallID)
 		d.require(HeaderToolStatus)
 		e.ToolCallID, e.ToolStatus = d.text(HeaderToolCallID), d.text(HeaderToolStatus)
-	case KindUnknown: // no subject has it
+	case KindUnknown: // not a valid subject
 	}
 }
 
-// part reads i/n. An uncut body is part 1 of 1, and its length is its own, unless the hook says that it left some out.
+// part decodes i/n. An unsplit body is part 1 of 1 with its own length, unless the hook omitted some of it.
 func (d *decoder) part(e *Event) {
 	e.Part, e.Parts, e.BodyBytes = 1, 1, len(e.Body)
 	v := d.h.get(HeaderPart)
@@ -127,7 +127,7 @@ func (d *decoder) require(k string) {
 
 func (d *decoder) text(k string) string { return unescape(d.h.get(k)) }
 
-// uint reads a number up to limit; a missing header is 0.
+// uint decodes a number up to limit; a missing header is 0.
 func (d *decoder) uint(k string, limit uint64) uint64 {
 	v := d.h.get(k)
 	if v == "" {
@@ -141,21 +141,21 @@ func (d *decoder) uint(k string, limit uint64) uint64 {
 	return n
 }
 
-// millis reads a duration; a missing header is 0.
+// millis decodes a duration; a missing header is 0.
 func (d *decoder) millis(k string) time.Duration {
 	v := d.h.get(k)
 	if v == "" {
 		return 0
 	}
 	f, err := strconv.ParseFloat(v, 64)
-	if err != nil || !(f >= 0 && f <= float64(MaxDuration/time.Millisecond)) { // NaN is refused too
+	if err != nil || !(f >= 0 && f <= float64(MaxDuration/time.Millisecond)) { // rejects NaN
 		d.fail(k, "is not a duration in milliseconds")
 		return 0
 	}
 	return time.Duration(math.Round(f * float64(time.Millisecond)))
 }
 
-// time reads a time that Unix nanoseconds can hold.
+// time decodes a time in the range of Unix nanoseconds.
 func (d *decoder) time(k string) time.Time {
 	v := d.h.get(k)
 	if v == "" {

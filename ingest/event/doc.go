@@ -1,6 +1,6 @@
-// Package event is the wire contract between everything that sees LLM calls and everything that judges them: which
-// subject a message has, what its headers mean, and nothing about how it travels. It imports the standard library only,
-// so that the hook of an agent pulls in nothing with it.
+// Package event is the wire contract between the hooks that capture LLM calls and the analyzer: the subject of a message
+// and the meaning of its headers, independent of the transport. It imports only the standard library, so that a hook adds
+// no dependencies to its agent.
 //
 //	agent's call ──> hook ──> Event ──Encode──> subject  llmtap.v1.request.checkout.7f
 //	                                            headers  Llmtap-Exchange, Llmtap-Time, Llmtap-Stage …
@@ -8,26 +8,26 @@
 //	                                               │
 //	                                          NATS JetStream
 //	                                               │
-//	analyzer <── Event <──Decode── subject, headers, payload        what Decode refuses is a dead letter
+//	analyzer <── Event <──Decode── subject, headers, payload        messages that Decode rejects become dead letters
 //
-// An exchange is two messages, its request when it is sent and its response when it ends, with the same exchange id.
-// A run and a tool message each say that something started or ended.
+// An exchange is two messages with the same exchange id: its request when it is sent, and its response when it ends.
+// Run and tool messages report the start or end of a run or tool.
 //
 // # Why the payload is the body and nothing else
 //
-// The defect looked for is often in the bytes: arguments that are an object where a string belongs, a body that is not
-// JSON. An envelope would have to encode such a body, which costs more than carrying it, or repair it, which loses the
-// evidence. So all metadata is headers, Encode and Decode never look at the body, and no function here copies it.
+// The defects are often in the bytes: arguments that are an object instead of a string, a body that is not JSON. An
+// envelope would have to encode such a body, which costs more than carrying it, or repair it, which loses the evidence.
+// So all metadata is headers, Encode and Decode do not read the body, and no function here copies it.
 //
-// # Why values are percent-encoded and cut
+// # Why values are percent-encoded and truncated
 //
-// NATS headers are lines of text, stage names may be Chinese, and NATS refuses headers over 64 KiB. A value is at most
-// 512 bytes after encoding; it is cut between characters. Ids longer than that are hashed where NATS compares them
-// (Nats-Msg-Id), because cutting would make two different ids equal and lose one message.
+// NATS headers are lines of text, stage names may be Chinese, and NATS rejects headers over 64 KiB. A value has at most
+// 512 bytes after encoding; it is truncated between characters. Longer message ids (Nats-Msg-Id) are hashed, because
+// truncation would make two different ids equal and lose one message.
 //
-// # What is refused
+// # What is rejected
 //
-// Decode refuses a subject that is none of the contract, a missing required header, and a number or time that does not
-// fit. Unknown headers and unknown values of Capture and Origin pass: version 1 is accepted for ever, and a newer hook
-// may know more.
+// Decode rejects subjects outside the contract, missing required headers, and numbers or times out of range. Unknown
+// headers and unknown values of Capture and Origin are accepted: version 1 is accepted forever, and newer hooks may send
+// more.
 package event

@@ -4,15 +4,15 @@ import "unicode/utf8"
 
 const upperHex = "0123456789ABCDEF"
 
-// plain reports whether the byte s[i] stands for itself in a header value: printable ASCII but the percent sign, and
-// no space at either end, where NATS clients trim it.
+// plain reports whether s[i] needs no escape in a header value: printable ASCII except the percent sign, and except a
+// space at either end, which NATS clients trim.
 func plain(s string, i int) bool {
 	c := s[i]
 	return c > ' ' && c < 0x7f && c != '%' || c == ' ' && i > 0 && i < len(s)-1
 }
 
-// escape percent-encodes what is not printable ASCII, and the percent sign, and cuts the result to MaxHeaderValue
-// bytes, never inside an escape or a UTF-8 sequence. A cut takes trailing spaces with it.
+// escape percent-encodes the percent sign and everything but printable ASCII. It truncates the result to MaxHeaderValue
+// bytes, never inside an escape or a UTF-8 sequence, and then removes trailing spaces.
 func escape(s string) string {
 	i := 0
 	for i < len(s) && plain(s, i) {
@@ -52,8 +52,8 @@ func trimRight(b []byte) string {
 	return string(b)
 }
 
-// unescape is the inverse of escape. A stray percent sign and raw bytes stay as they are; of a value over
-// MaxHeaderValue bytes, which no hook sends, the rest is dropped.
+// unescape is the inverse of escape. It keeps stray percent signs and raw bytes, and truncates values over MaxHeaderValue
+// bytes, which no hook sends.
 func unescape(s string) string {
 	if len(s) > MaxHeaderValue {
 		s = s[:MaxHeaderValue]

@@ -6,10 +6,10 @@ import (
 	"time"
 )
 
-// Kind says which step of an agent's work a message records.
+// Kind is the kind of a message.
 type Kind uint8
 
-// The kinds of the contract; KindUnknown is none of them.
+// Kinds of messages. KindUnknown is invalid.
 const (
 	KindUnknown Kind = iota
 	Request
@@ -20,7 +20,7 @@ const (
 
 var kindNames = [...]string{Request: "request", Response: "response", Run: "run", Tool: "tool"}
 
-// String returns the kind's token in a subject: "request", "response", "run" or "tool".
+// String returns the subject token of the kind: "request", "response", "run" or "tool".
 func (k Kind) String() string {
 	if k == KindUnknown || int(k) >= len(kindNames) {
 		return "unknown"
@@ -28,7 +28,7 @@ func (k Kind) String() string {
 	return kindNames[k]
 }
 
-// ParseKind is the inverse of Kind.String; anything else is KindUnknown.
+// ParseKind is the inverse of Kind.String. It returns KindUnknown for other strings.
 func ParseKind(s string) Kind {
 	for k := Request; k <= Tool; k++ {
 		if kindNames[k] == s {
@@ -43,10 +43,10 @@ const (
 	CaptureFull  = "full"  // the body byte for byte
 	CaptureShape = "shape" // values only at protocol positions
 	CaptureNone  = "none"  // no body
-	CaptureCut   = "cut"   // a body over 16 MiB, its first and last 256 KiB
+	CaptureCut   = "cut"   // the first and last 256 KiB of a body over 16 MiB
 )
 
-// Values of Event.Origin: which way in an event took.
+// Values of Event.Origin, the source of an event.
 const (
 	OriginHook   = "hook"
 	OriginProxy  = "proxy"
@@ -57,14 +57,13 @@ const (
 
 // Values of Event.RunStatus and Event.ToolStatus.
 const (
-	StatusStarted = "started"
-	StatusOK      = "ok"
-	StatusError   = "error"
-	// StatusCancelled is of a run or tool that somebody called off: it neither failed nor finished.
-	StatusCancelled = "cancelled"
+	StatusStarted   = "started"
+	StatusOK        = "ok"
+	StatusError     = "error"
+	StatusCancelled = "cancelled" // neither failed nor finished
 )
 
-// Labels say whose call it is. All are optional; Decode gives an event without a service the service UnknownService.
+// Labels identify the caller. All are optional; Decode sets a missing service to UnknownService.
 type Labels struct {
 	Service        string // service.name
 	ServiceVersion string // service.version
@@ -72,49 +71,49 @@ type Labels struct {
 	Agent          string // gen_ai.agent.name
 	Stage          string // llmtap.stage; defaults to Agent
 	Conversation   string // gen_ai.conversation.id
-	Run            string // id of one agent run
+	Run            string // id of an agent run
 	User           string // hashed unless configured otherwise
 }
 
-// An Event is one NATS message: one half of an exchange, or a step of a run or tool, as a hook published it.
+// An Event is a NATS message of a hook: a request or response of an exchange, or the start or end of a run or tool.
 type Event struct {
 	Kind     Kind
-	Exchange string    // UUIDv7, the same on both halves
-	Time     time.Time // when it was sent or ended, by the hook's clock
+	Exchange string    // UUIDv7, shared by request and response
+	Time     time.Time // time of sending or of the end, by the hook's clock
 	Labels   Labels
 
 	URL        string // request: scheme, host and path; no query
 	Method     string // request
-	APIVersion string // request: value of an allow-listed version header
+	APIVersion string // request: value of an allowed version header
 
-	Status            int           // response: HTTP status; 0 if no answer came
-	Error             string        // response: why no answer came; with a Status above 0, why it was not read whole
+	Status            int           // response: HTTP status; 0 without a response
+	Error             string        // response: why there is no response or, with a Status, why it was not read completely
 	Duration          time.Duration // response
 	FirstByte         time.Duration // response
 	ProviderRequestID string        // response
 
-	Retry int // request: attempt number of the SDK, 0 first
+	Retry int // request: attempt number of the SDK, starting at 0
 
 	RunStatus  string // run: started, ok, error, cancelled
 	ToolCallID string // tool
 	ToolStatus string // tool: started, ok, error, cancelled
 
-	Instance string // random id per process start
+	Instance string // random id of the process
 	Seq      uint64 // 1, 2, 3 … per instance; a gap is a loss
-	Dropped  uint64 // exchanges this instance dropped so far
+	Dropped  uint64 // exchanges that this instance has dropped so far
 
-	Client string // address of a proxy's client: part of the shard key, never published
+	Client string // client address of a proxy: part of the shard key, never published
 
 	Attrs map[string]string // at most MaxAttrs
 
 	Capture         string
 	Origin          string
-	Degraded        bool // what is absent is no evidence
+	Degraded        bool // parts may be missing: absence is not evidence
 	ContentType     string
 	ContentEncoding string // identity (""), gzip, zstd
 
-	Part, Parts int // 1-based i/n; 1/1 for an uncut body
-	BodyBytes   int // length of the whole body: of all parts; of a body that Capture left out or stubbed, before that
+	Part, Parts int // part i of n, starting at 1; 1/1 for an unsplit body
+	BodyBytes   int // length of the whole body before splitting, truncation or omission
 
 	SDK         string // python/0.1.0
 	Traceparent string // request: W3C
@@ -123,10 +122,10 @@ type Event struct {
 	Body []byte
 }
 
-// MessageID returns the id that makes publishing twice store once: <exchange>.<q or s>.<part>, <run>.<status> or
-// <call id>.<exchange>.<status>. An import repeated has the same exchange ids again, so its message ids end in the
-// instance: else JetStream would drop those it still remembers, and the rest would be judged without their context.
-// Encode puts the id's hash into Nats-Msg-Id where it is longer than MaxHeaderValue.
+// MessageID returns the id by which JetStream drops duplicates: <exchange>.<q or s>.<part>, <run>.<status> or
+// <call id>.<exchange>.<status>. A repeated import has the same exchange ids, so its message ids end in the instance:
+// otherwise JetStream would drop those that it remembers, and the others would be judged without context. Encode writes
+// the hash of an id longer than MaxHeaderValue.
 func (e *Event) MessageID() string {
 	half := ".q."
 	switch e.Kind {
@@ -145,7 +144,7 @@ func (e *Event) MessageID() string {
 	return id
 }
 
-// StageOrAgent returns the stage label, or the agent when no stage was set.
+// StageOrAgent returns the stage, or the agent if the stage is empty.
 func (l *Labels) StageOrAgent() string {
 	if l.Stage != "" {
 		return l.Stage
@@ -153,16 +152,16 @@ func (l *Labels) StageOrAgent() string {
 	return l.Agent
 }
 
-// ErrorCancelled is what a hook writes into Error when the agent itself gave the call up.
+// ErrorCancelled is the Error of a call cancelled by the agent.
 const ErrorCancelled = "cancelled by the agent"
 
-// cancellations are how runtimes say so, in lower case: Go (context, net, net/http), Python (asyncio, anyio), JavaScript.
+// cancellations are the lower-case cancellation errors of Go (context, net, net/http), Python (asyncio, anyio) and JavaScript.
 var cancellations = [...]string{
 	"cancelled", "context canceled", "operation was canceled", "request canceled", "aborterror", "operation was aborted",
 }
 
-// Cancelled reports whether the agent gave the call up before its answer was whole. A deadline that passed is no
-// cancellation: the provider was too slow for it.
+// Cancelled reports whether the agent cancelled the call before its response was complete. An expired deadline is not a
+// cancellation: the provider was too slow.
 func (e *Event) Cancelled() bool {
 	if e.Kind != Response || e.Error == "" {
 		return false

@@ -15,7 +15,7 @@ import (
 
 var sent = time.Date(2026, 11, 21, 3, 4, 5, 123456789, time.UTC)
 
-// full returns one event per kind with every field of that kind set.
+// full returns an event of each kind with every field set.
 func full() map[Kind]*Event {
 	base := func(k Kind) *Event {
 		return &Event{
@@ -64,7 +64,7 @@ func TestRoundTrip(t *testing.T) {
 	}
 }
 
-// Every header of the contract is written by some kind, and only by the kinds it belongs to.
+// Encode writes exactly the headers of the kind.
 func TestHeadersByKind(t *testing.T) {
 	common := []string{
 		HeaderMsgID, HeaderExchange, HeaderTime, HeaderService, HeaderServiceVersion, HeaderEnvironment, HeaderAgent, HeaderStage,
@@ -111,7 +111,7 @@ func TestDecodeDefaults(t *testing.T) {
 	}
 }
 
-func TestDecodeRefuses(t *testing.T) {
+func TestDecodeInvalid(t *testing.T) {
 	f := func(subject string, change func(Header), want string) {
 		t.Helper()
 		h := Header{HeaderExchange: {"x"}, HeaderTime: {"2026-11-21T03:04:05Z"}, HeaderStatus: {"200"}}
@@ -172,7 +172,7 @@ func TestEscape(t *testing.T) {
 	f("\uFFFD", "%EF%BF%BD")
 	f(strings.Repeat("x", 600), strings.Repeat("x", 512))
 	f(strings.Repeat("x", 511)+"%", strings.Repeat("x", 511))
-	f(strings.Repeat("x", 505)+"规", strings.Repeat("x", 505)) // never half a character
+	f(strings.Repeat("x", 505)+"规", strings.Repeat("x", 505)) // never splits a character
 	f(strings.Repeat("x", 503)+"规", strings.Repeat("x", 503)+"%E8%A7%84")
 	f("x"+strings.Repeat(" ", 600)+"y", "x")
 }
@@ -232,7 +232,7 @@ func TestMessageID(t *testing.T) {
 	f(Event{Kind: Request, Exchange: "x", Instance: "i", Origin: OriginHook}, "x.q.1")
 	f(Event{Kind: Request, Exchange: "x", Instance: "i", Origin: OriginImport}, "x.q.1.i")
 
-	// Cut to 512 bytes these two would be one id, and NATS would drop the end of the run.
+	// Truncated to 512 bytes these ids would be equal, and NATS would drop the end of the run.
 	long := Labels{Run: strings.Repeat("跑", 300)}
 	started := (&Event{Kind: Run, Labels: long, RunStatus: StatusStarted}).Encode()
 	ended := (&Event{Kind: Run, Labels: long, RunStatus: StatusOK}).Encode()
@@ -268,14 +268,14 @@ func TestSubject(t *testing.T) {
 	f(Labels{Agent: "planner"}, fmt.Sprintf("llmtap.v1.request.unknown.%02x", ShardOf(UnknownService, "planner", "i")))
 	f(Labels{Service: UnknownService, Agent: "planner"}, fmt.Sprintf("llmtap.v1.request.unknown.%02x", ShardOf(UnknownService, "planner", "i")))
 
-	// One instance of a proxy serves many clients.
+	// A proxy instance has many clients.
 	e := Event{Kind: Request, Labels: Labels{Service: "s", Agent: "planner"}, Instance: "i", Client: "10.0.0.7"}
 	if got, want := e.Subject(), fmt.Sprintf("llmtap.v1.request.s.%02x", ShardOf("s", "planner", "10.0.0.7")); got != want {
 		t.Errorf("got %q, want %q", got, want)
 	}
 }
 
-// The published test vectors of FNV-1a, 32 bits.
+// Published test vectors of 32-bit FNV-1a.
 func TestFNV(t *testing.T) {
 	for in, want := range map[string]uint32{"": 0x811c9dc5, "a": 0xe40c292c, "foobar": 0xbf9cf968} {
 		if got := fnv1a(fnvOffset, in); got != want {
@@ -283,7 +283,7 @@ func TestFNV(t *testing.T) {
 		}
 	}
 	if ShardOf("a", "b") == ShardOf("ab") || ShardOf("a", "b") != ShardOf("a\x00b") {
-		t.Error("the parts of a shard key are not separated by a zero byte")
+		t.Error("parts of a shard key are not separated by a zero byte")
 	}
 }
 
@@ -309,21 +309,21 @@ func TestKind(t *testing.T) {
 	}
 }
 
-func TestSmallHelpers(t *testing.T) {
+func TestStageAndStreaming(t *testing.T) {
 	l := Labels{Agent: "a"}
 	if l.StageOrAgent() != "a" {
-		t.Error("the stage of a call without one is its agent")
+		t.Error("StageOrAgent does not default to the agent")
 	}
 	l.Stage = "s"
 	if l.StageOrAgent() != "s" {
-		t.Error("the stage is lost")
+		t.Error("StageOrAgent ignores the stage")
 	}
 	if e := (Event{Kind: Response, ContentType: "text/event-stream; charset=utf-8"}); !e.StreamingResponse() {
-		t.Error("a stream is not seen as one")
+		t.Error("StreamingResponse is false for an event stream")
 	}
 }
 
-// Hooks are linked into other people's agents: the contract must cost them nothing but itself.
+// Agents link this package, so it must not add dependencies.
 func TestImportsStdlibOnly(t *testing.T) {
 	files, err := os.ReadDir(".")
 	if err != nil {

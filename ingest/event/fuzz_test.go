@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// lines writes a header as text for the fuzzer: one "key: value" a line.
+// lines formats a header for the fuzzer as lines "key:value".
 func lines(h Header) string {
 	var b strings.Builder
 	for k, v := range h {
@@ -27,8 +27,7 @@ func parseLines(s string) Header {
 	return h
 }
 
-// What Decode accepts encodes to an equal event, but that texts are cut to what fits a header; encoding that once more
-// changes nothing.
+// A decoded event encodes to an equal event, except for truncated text, and encoding is stable.
 func FuzzDecode(f *testing.F) {
 	for _, e := range full() {
 		f.Add(e.Subject(), lines(e.Encode()), e.Body)
@@ -45,34 +44,34 @@ func FuzzDecode(f *testing.F) {
 		}
 		second, err := Decode(first.Subject(), first.Encode(), body)
 		if err != nil {
-			t.Fatalf("decode what was encoded: %v", err)
+			t.Fatalf("decode an encoded event: %v", err)
 		}
 		third, err := Decode(second.Subject(), second.Encode(), body)
 		if err != nil {
-			t.Fatalf("decode what was encoded twice: %v", err)
+			t.Fatalf("decode a re-encoded event: %v", err)
 		}
 		if !reflect.DeepEqual(third, second) {
 			t.Fatalf("encoding is not stable: %+v, then %+v", second, third)
 		}
-		equalButCuts(t, reflect.ValueOf(*first), reflect.ValueOf(*second))
+		equalExceptTruncated(t, reflect.ValueOf(*first), reflect.ValueOf(*second))
 	})
 }
 
-func equalButCuts(t *testing.T, a, b reflect.Value) {
+func equalExceptTruncated(t *testing.T, a, b reflect.Value) {
 	t.Helper()
 	for i := range a.NumField() {
 		x, y, name := a.Field(i), b.Field(i), a.Type().Field(i).Name
 		switch {
 		case name == "Labels":
-			equalButCuts(t, x, y)
+			equalExceptTruncated(t, x, y)
 		case name == "Attrs":
 			for _, k := range x.MapKeys() {
-				if !y.MapIndex(k).IsValid() || !equalOrCut(x.MapIndex(k).String(), y.MapIndex(k).String()) {
+				if !y.MapIndex(k).IsValid() || !equalOrTruncated(x.MapIndex(k).String(), y.MapIndex(k).String()) {
 					t.Errorf("attribute %v changed", k)
 				}
 			}
 		case x.Kind() == reflect.String:
-			if !equalOrCut(x.String(), y.String()) {
+			if !equalOrTruncated(x.String(), y.String()) {
 				t.Errorf("%s: %q became %q", name, x, y)
 			}
 		default:
@@ -83,12 +82,12 @@ func equalButCuts(t *testing.T, a, b reflect.Value) {
 	}
 }
 
-// equalOrCut reports whether b is a, or the start of an a that is too long for a header.
-func equalOrCut(a, b string) bool {
+// equalOrTruncated reports whether b equals a or is a prefix of an a that is too long for a header.
+func equalOrTruncated(a, b string) bool {
 	return a == b || strings.HasPrefix(a, b) && 3*len(a) > MaxHeaderValue
 }
 
-// An escaped value is short, printable, not trimmed by anyone, and reads back as the text or as its start.
+// An escaped value is short, printable, has no outer spaces, and decodes to the text or a prefix of it.
 func FuzzEscape(f *testing.F) {
 	for _, s := range []string{"", " ", "a b", "100%", "规划器", "\xff\x00", strings.Repeat("规", 200), strings.Repeat(" ", 600), "%41"} {
 		f.Add(s)
@@ -99,11 +98,11 @@ func FuzzEscape(f *testing.F) {
 			t.Fatalf("escape(%q) = %q", s, v)
 		}
 		back := unescape(v)
-		if !equalOrCut(s, back) {
-			t.Fatalf("%q reads back as %q", s, back)
+		if !equalOrTruncated(s, back) {
+			t.Fatalf("%q decodes to %q", s, back)
 		}
 		if utf8.ValidString(s) && !utf8.ValidString(back) {
-			t.Fatalf("%q was cut inside a character: %q", s, back)
+			t.Fatalf("%q was truncated inside a character: %q", s, back)
 		}
 		unescape(s)
 	})
@@ -136,7 +135,7 @@ func BenchmarkSubject(b *testing.B) {
 	}
 }
 
-// benchEvent is a usual response: plain labels, no attributes, one part.
+// benchEvent returns a typical response: plain labels, no attributes, one part.
 func benchEvent() *Event {
 	e := full()[Response]
 	e.Labels.Service, e.Labels.Environment, e.Labels.Stage, e.Labels.Conversation, e.Error = "checkout", "prod", "Planner", "c-1", ""

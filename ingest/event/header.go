@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// Header names of the contract (DESIGN.md section 2). They are case-sensitive, as NATS headers are.
+// Header names. NATS headers are case-sensitive.
 const (
 	HeaderMsgID       = "Nats-Msg-Id"
 	HeaderExchange    = "Llmtap-Exchange"
@@ -54,19 +54,19 @@ const (
 	HeaderContentEncoding = "Content-Encoding"
 )
 
-// Bounds of the contract. Encode cuts to them; Decode cuts what is text and refuses what is a number.
+// Bounds. Encode truncates values; Decode truncates text and rejects numbers.
 const (
-	MaxHeaderValue = 512 // bytes of one value, after percent-encoding
+	MaxHeaderValue = 512 // bytes of a value after percent-encoding
 	MaxAttrs       = 32  // the first ones by key
 	MaxAttrKey     = 64
 	MaxParts       = 1024
 	MaxDuration    = 1_000_000 * time.Second // 11 days
 )
 
-// ErrMalformed is wrapped by every error of Decode: the message becomes a dead letter.
+// ErrMalformed is wrapped by every error of Decode.
 var ErrMalformed = errors.New("malformed event")
 
-// Header is a NATS message's header; nats.Header converts to it.
+// Header contains the headers of a NATS message. It has the type of nats.Header.
 type Header map[string][]string
 
 func (h Header) get(k string) string {
@@ -76,8 +76,8 @@ func (h Header) get(k string) string {
 	return ""
 }
 
-// Encode returns the headers of e. Empty fields have no header, nor have fields that are not of e's kind; values are
-// percent-encoded where they are not printable ASCII, and cut to MaxHeaderValue bytes. The body is not looked at.
+// Encode returns the headers of e. It omits empty fields and fields of other kinds, percent-encodes values and truncates
+// them to MaxHeaderValue bytes. It does not read the body.
 func (e *Event) Encode() Header {
 	w := writer{h: make(Header, 24+len(e.Attrs)), values: make([]string, 0, 24+min(len(e.Attrs), MaxAttrs))}
 	w.token(HeaderMsgID, headerMessageID(e.MessageID()))
@@ -101,7 +101,7 @@ func (e *Event) Encode() Header {
 	case Tool:
 		w.text(HeaderToolCallID, e.ToolCallID)
 		w.text(HeaderToolStatus, e.ToolStatus)
-	case KindUnknown: // has none of its own
+	case KindUnknown: // has no headers of its own
 	}
 	w.text(HeaderService, e.Labels.Service)
 	w.text(HeaderServiceVersion, e.Labels.ServiceVersion)
@@ -132,10 +132,10 @@ func (e *Event) Encode() Header {
 	return w.h
 }
 
-// stubbed reports whether the payload is not all of the body, by intent.
+// stubbed reports whether the hook omitted some of the body.
 func (e *Event) stubbed() bool { return e.Capture == CaptureCut || e.Capture == CaptureNone }
 
-// withoutQuery cuts off the query string, which may hold a key.
+// withoutQuery removes the query string, which may contain a key.
 func withoutQuery(url string) string {
 	if n := strings.IndexAny(url, "?#"); n >= 0 {
 		return url[:n]
@@ -143,8 +143,8 @@ func withoutQuery(url string) string {
 	return url
 }
 
-// headerMessageID returns id as a header value. One that does not fit is hashed, not cut: the end of an id is what
-// tells a start from an end, and NATS would drop the second of two equal ids as a duplicate.
+// headerMessageID returns id as a header value. It hashes an id that is too long rather than truncating it: the end of an
+// id distinguishes a start from an end, and NATS drops the second of two equal ids.
 func headerMessageID(id string) string {
 	if v := escape(id); unescape(v) == id {
 		return v
@@ -153,13 +153,13 @@ func headerMessageID(id string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// writer collects headers; the values share one array.
+// writer collects headers; their values share one array.
 type writer struct {
 	h      Header
 	values []string
 }
 
-// token sets a value that needs no escape.
+// token sets a value that needs no escaping.
 func (w *writer) token(k, v string) {
 	w.values = append(w.values, v)
 	n := len(w.values)
@@ -210,7 +210,7 @@ func ValidAttrKey(k string) bool {
 	return true
 }
 
-// millis writes d in milliseconds, exact to the nanosecond; a negative duration is 0.
+// millis formats d in milliseconds, exact to the nanosecond; a negative duration is 0.
 func millis(d time.Duration) string {
 	d = min(max(d, 0), MaxDuration)
 	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64)

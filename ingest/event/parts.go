@@ -2,11 +2,10 @@ package event
 
 import "iter"
 
-// PartBytes is the most payload of one message; a longer body is cut into parts.
+// PartBytes is the maximum payload of a message; longer bodies are split into parts.
 const PartBytes = 512 << 10
 
-// Messages yields the messages that carry e: e itself, or its parts when the body is longer than PartBytes. They share
-// e's memory.
+// Messages yields e, or its parts if the body is longer than PartBytes. They share the memory of e.
 func (e *Event) Messages() iter.Seq[*Event] {
 	return func(yield func(*Event) bool) {
 		n := max(1, (len(e.Body)+PartBytes-1)/PartBytes)

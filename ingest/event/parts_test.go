@@ -31,14 +31,14 @@ func TestMessages(t *testing.T) {
 
 	for m := range (&Event{Body: make([]byte, 2*PartBytes)}).Messages() {
 		if m.Part == 2 {
-			t.Error("the second part was made after the caller stopped")
+			t.Error("second part yielded after break")
 		}
 		break
 	}
 }
 
-// The query of a URL may hold a key; a stub says how long the body was.
-func TestWhatIsNotTheBody(t *testing.T) {
+// URLs are published without their query, which may contain a key, and stubs with the length of the body.
+func TestQueryAndStub(t *testing.T) {
 	e := &Event{
 		Kind: Request, Exchange: "x", Time: sent, URL: "https://api/v1/chat/completions?key=secret#f", Capture: CaptureCut,
 		Body: []byte("stub"), BodyBytes: 20 << 20, Labels: Labels{Service: "s"},
@@ -46,15 +46,15 @@ func TestWhatIsNotTheBody(t *testing.T) {
 	for m := range e.Messages() {
 		h := m.Encode()
 		if h[HeaderURL][0] != "https://api/v1/chat/completions" {
-			t.Errorf("the URL is published as %s", h[HeaderURL])
+			t.Errorf("URL %s, want no query", h[HeaderURL])
 		}
-		h[HeaderURL] = []string{e.URL} // a hook that forgot
+		h[HeaderURL] = []string{e.URL} // a hook that sends the query
 		got, err := Decode(m.Subject(), h, m.Body)
 		if err != nil || got.URL != "https://api/v1/chat/completions" || got.BodyBytes != 20<<20 || got.Parts != 1 {
 			t.Errorf("%+v, %v", got, err)
 		}
 	}
-	e.Capture = CaptureFull // only a stub may be shorter than it says
+	e.Capture = CaptureFull // only a stub may be shorter than its BodyBytes
 	for m := range e.Messages() {
 		if got, err := Decode(m.Subject(), m.Encode(), m.Body); err != nil || got.BodyBytes != 4 {
 			t.Errorf("%+v, %v", got, err)
@@ -80,6 +80,6 @@ func TestCancelled(t *testing.T) {
 	f("stream error: stream ID 1; CANCEL; received from peer", false)
 	f("unexpected EOF", false)
 	if (&Event{Kind: Request, Error: "context canceled"}).Cancelled() {
-		t.Error("a request is not cancelled")
+		t.Error("a request is reported as cancelled")
 	}
 }

@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// Streams, key-value buckets and subjects of the contract.
+// Subjects, streams and key-value buckets.
 const (
 	SubjectPrefix    = "llmtap.v1."
 	SubjectAll       = "llmtap.v1.>"
@@ -20,13 +20,13 @@ const (
 	BucketAlerts     = "llmtap_alerts"
 )
 
-// MaxServiceName is the longest service token of a subject, in bytes.
+// MaxServiceName is the maximum length of the service token of a subject.
 const MaxServiceName = 32
 
-// UnknownService is the service of an event that names none.
+// UnknownService is the service of an event without one.
 const UnknownService = "unknown"
 
-// Subject returns llmtap.v1.<kind>.<service>.<shard>. Subjects only route; the headers are the truth.
+// Subject returns llmtap.v1.<kind>.<service>.<shard>. Subjects only route messages; headers are authoritative.
 func (e *Event) Subject() string {
 	b := make([]byte, 0, len(SubjectPrefix)+len("response")+MaxServiceName+4)
 	b = append(b, SubjectPrefix...)
@@ -38,8 +38,8 @@ func (e *Event) Subject() string {
 	return string(b)
 }
 
-// Shard is the low byte of the 32-bit FNV-1a hash of the shard key: the conversation, else (service, agent,
-// instance), for a proxy (service, agent, client). All of a conversation shares a shard and so keeps its order.
+// Shard returns the low byte of the 32-bit FNV-1a hash of the shard key: the conversation, or without one (service, agent,
+// instance), for a proxy (service, agent, client). The events of a conversation share a shard, which keeps their order.
 func (e *Event) Shard() byte {
 	if e.Labels.Conversation != "" {
 		return ShardOf(e.Labels.Conversation)
@@ -55,7 +55,7 @@ func (e *Event) Shard() byte {
 	return ShardOf(service, e.Labels.Agent, source)
 }
 
-// ShardOf hashes a shard key, its parts separated by a zero byte.
+// ShardOf returns the shard of a key whose parts are separated by a zero byte.
 func ShardOf(parts ...string) byte {
 	h := uint32(fnvOffset)
 	for i, p := range parts {
@@ -67,8 +67,8 @@ func ShardOf(parts ...string) byte {
 	return byte(h)
 }
 
-// ServiceToken returns name if it fits a subject, [A-Za-z0-9_-]{1,32}; any other name is cleaned and gets "-" and
-// 6 hex digits of its hash, so that two names never share a token by cleaning alone.
+// ServiceToken returns name if it matches [A-Za-z0-9_-]{1,32}. In other names it replaces invalid characters and appends
+// "-" and 6 hex digits of the name's hash, so that different names have different tokens.
 func ServiceToken(name string) string {
 	if name == "" {
 		return UnknownService
@@ -88,7 +88,7 @@ func ServiceToken(name string) string {
 	return fmt.Sprintf("%s-%06x", clean, fnv1a(fnvOffset, name)&0xffffff)
 }
 
-// ParseSubject splits a subject of the contract into kind, service token and shard.
+// ParseSubject parses a subject into kind, service token and shard.
 func ParseSubject(s string) (kind Kind, service string, shard byte, err error) {
 	rest, prefixed := strings.CutPrefix(s, SubjectPrefix)
 	name, rest, ok1 := strings.Cut(rest, ".")
@@ -106,7 +106,7 @@ func ParseSubject(s string) (kind Kind, service string, shard byte, err error) {
 	return kind, service, byte(n), nil
 }
 
-// The 32-bit FNV-1a hash, written out because hash/fnv allocates.
+// The 32-bit FNV-1a hash, inlined because hash/fnv allocates.
 const (
 	fnvOffset = 2166136261
 	fnvPrime  = 16777619

@@ -2,15 +2,15 @@ package redact
 
 import "bytes"
 
-// mask stands for what was taken out.
+// mask replaces masked text.
 const mask = "***"
 
 // Classes of bytes.
 const (
-	inWord  = 1 << iota // of a key, an id, a name or a mail address
-	inValue             // of what stands behind a name: base64 and percent-encoding too
-	inUser              // of the user and the password in a URL
-	inText              // printable and no space or quote: what a cut may halve
+	inWord  = 1 << iota // in a key, an id, a name or a mail address
+	inValue             // in a value: base64 and percent-encoding too
+	inUser              // in the user or password of a URL
+	inText              // printable, except spaces and quotes: words that Truncate does not split
 )
 
 var classes = func() (t [256]uint8) {
@@ -34,7 +34,7 @@ var classes = func() (t [256]uint8) {
 
 func is(c byte, class uint8) bool { return classes[c]&class != 0 }
 
-// Append appends text to dst, masked. It is a few bytes longer than text at the most for each address in it.
+// Append appends the masked text to dst. The result exceeds text by at most a few bytes per mail address.
 func Append(dst, text []byte) []byte {
 	r := reader{text: text, dst: dst}
 	for r.i < len(text) {
@@ -55,33 +55,33 @@ func Append(dst, text []byte) []byte {
 	return r.dst
 }
 
-// maxHalved bounds what Cut takes off, and what userinfo looks at.
-const maxHalved = 512
+// maxWord bounds the length of a word that Truncate removes and that userinfo examines.
+const maxWord = 512
 
-// Cut returns the first limit bytes of text, less what the cut halves: the rest of a secret might not look like one. What is
-// longer than 512 bytes is halved, for it is known by how it begins.
+// Truncate returns the first limit bytes of text without a word split by the limit: the first part of a secret may be
+// unrecognizable. Words longer than 512 bytes are split, since they are recognized by their start.
 func Truncate(text []byte, limit int) []byte {
 	if len(text) <= limit {
 		return text
 	}
 	end := limit
 	for end > 0 && is(text[end-1], inText) && is(text[limit], inText) {
-		if end--; limit-end > maxHalved {
+		if end--; limit-end > maxWord {
 			return text[:limit]
 		}
 	}
 	return text[:end]
 }
 
-// A reader goes through a text once.
+// A reader masks a text in one pass.
 type reader struct {
 	text, dst []byte
-	i         int // what is before it is in dst
-	noMail    int // no @ stands in the run of word characters that ends here
+	i         int // text[:i] is in dst
+	noMail    int // the run of word characters that ends here contains no @
 
-	said  sort // what the last word says of the next
-	ended int  // where that word ended
-	api   bool // that word is "api"
+	hint     hint // the kind of value expected after the last word
+	hintEnd  int  // end of that word
+	afterAPI bool // that word is "api"
 }
 
 // keep copies the next n bytes.
@@ -90,13 +90,13 @@ func (r *reader) keep(n int) {
 	r.i += n
 }
 
-// hide writes a mask in place of all up to end.
+// hide replaces the text up to end with a mask.
 func (r *reader) hide(end int) {
 	r.dst = append(r.dst, mask...)
 	r.i = end
 }
 
-// escape copies an escape of JSON, however often it was escaped itself: the n of \n begins no word.
+// escape copies a JSON escape, nested to any depth, so that the n of \n does not start a word.
 func (r *reader) escape() {
 	n := r.i
 	for n < len(r.text) && r.text[n] == '\\' {
@@ -119,7 +119,7 @@ func (r *reader) escape() {
 	r.keep(n - r.i)
 }
 
-// userinfo masks what stands between the slashes of a URL, whose colon was just copied, and an @.
+// userinfo masks the text between the slashes of a URL, whose colon was just copied, and an @.
 func (r *reader) userinfo() {
 	rest := r.text[r.i:]
 	slashes := 0
@@ -133,7 +133,7 @@ func (r *reader) userinfo() {
 	}
 	r.keep(slashes)
 	end := r.i
-	for end < len(r.text) && end-r.i < maxHalved && is(r.text[end], inUser) {
+	for end < len(r.text) && end-r.i < maxWord && is(r.text[end], inUser) {
 		end++
 	}
 	if end > r.i && end < len(r.text) && r.text[end] == '@' {
@@ -142,12 +142,12 @@ func (r *reader) userinfo() {
 	}
 }
 
-// word copies or masks the word that begins here, or the value that the word before announced.
+// word copies or masks the word that starts here, or the value expected after the previous word.
 func (r *reader) word() {
 	if r.secretHere() {
 		return
 	}
-	// Around a word there may be markup: **sk-…**, _sk-…_, "sk-….".
+	// A word may be surrounded by markup: **sk-…**, _sk-…_, "sk-….".
 	start := r.i
 	for start < len(r.text) && bytes.IndexByte([]byte("*.+_@-"), r.text[start]) >= 0 {
 		start++
@@ -160,7 +160,7 @@ func (r *reader) word() {
 	end := r.wordEnd(start)
 	r.keep(start - r.i)
 	if start == end {
-		r.said = sayNothing
+		r.hint = hintNone
 		return
 	}
 	w := r.text[start:end]
@@ -168,14 +168,14 @@ func (r *reader) word() {
 	for r.text[stop-1] == '.' {
 		stop--
 	}
-	said, api := announced(w[:stop-start]), r.api
+	h, api := announced(w[:stop-start]), r.afterAPI
 	switch after := r.text[end:]; {
 	case isMail(w[:stop-start]):
 		r.dst = append(r.dst, mask+"@"...)
 		r.hide(stop)
 	case string(w) == "arn" && bytes.HasPrefix(after, []byte(":aws")):
 		r.arn()
-	case said == sayCookie && cookieFollows(after):
+	case h == hintCookie && cookieFollows(after):
 		r.keep(end - r.i)
 		r.cookie()
 	case isZhipu(w[:stop-start]):
@@ -189,58 +189,58 @@ func (r *reader) word() {
 			r.hide(stop)
 		}
 	}
-	if said == sayProvided { // "API key provided: …"
-		said = sayNothing
-		if r.said == sayName && string(r.text[r.ended:start]) == " " {
-			said = sayName
+	if h == hintProvided { // "API key provided: …"
+		h = hintNone
+		if r.hint == hintName && string(r.text[r.hintEnd:start]) == " " {
+			h = hintName
 		}
 	}
-	if said == sayQuery && api && string(r.text[r.ended:start]) == " " && equalFold(w, "key") {
-		said = sayName
+	if h == hintQuery && api && string(r.text[r.hintEnd:start]) == " " && equalFold(w, "key") {
+		h = hintName
 	}
 	if r.i < end {
 		r.keep(end - r.i)
 	}
-	r.said, r.ended, r.api = said, r.i, equalFold(w, "api")
+	r.hint, r.hintEnd, r.afterAPI = h, r.i, equalFold(w, "api")
 	if r.i < len(r.text) && r.text[r.i] == '+' {
-		r.keep(1) // a space, in a query
+		r.keep(1) // a space in a query
 	}
 }
 
-// secretHere masks what the word before announced, if it is that.
+// secretHere masks the value expected after the previous word, if it looks like one.
 func (r *reader) secretHere() bool {
-	said := r.said
-	if said == sayNothing || said == sayCookie || r.i-r.ended > maxGap {
+	h := r.hint
+	if h == hintNone || h == hintCookie || r.i-r.hintEnd > maxGap {
 		return false
 	}
-	colon, equals := gap(r.text[r.ended:r.i], said)
+	colon, equals := gap(r.text[r.hintEnd:r.i], h)
 	if !colon && !equals {
 		return false
 	}
-	if said == sayScheme && isPlain(r.text[r.i:r.wordEnd(r.i)]) {
+	if h == hintScheme && isPlain(r.text[r.i:r.wordEnd(r.i)]) {
 		return false
 	}
 	end := r.valueEnd(r.i)
 	v := r.text[r.i:end]
 	switch {
-	case bytes.Contains(v, []byte(mask)): // masked already
+	case bytes.Contains(v, []byte(mask)): // already masked
 		return false
-	case said == sayPassword && len(v) >= minPassword:
+	case h == hintPassword && len(v) >= minPassword:
 	case len(v) < minSecret:
 		return false
 	case colon && !looksRandom(v):
 		return false
 	}
-	// What says of which kind a key is stays.
+	// Keep the prefix, which names the kind of the key.
 	if p, _ := prefixOf(v); p > 0 {
 		r.keep(p)
 	}
 	r.hide(end)
-	r.said, r.ended, r.api = sayNothing, r.i, false
+	r.hint, r.hintEnd, r.afterAPI = hintNone, r.i, false
 	return true
 }
 
-// wordEnd is where the word at i ends. A + joins words, as in a query, but not in a mail address.
+// wordEnd returns the end of the word at i. A + separates words, as in a query, except in a mail address.
 func (r *reader) wordEnd(i int) int {
 	plus := -1
 	for end := i; ; end++ {
@@ -264,7 +264,7 @@ func (r *reader) wordEnd(i int) int {
 	}
 }
 
-// valueEnd is where the value that i is in ends.
+// valueEnd returns the end of the value that contains i.
 func (r *reader) valueEnd(i int) int {
 	for i < len(r.text) {
 		switch {
@@ -285,12 +285,12 @@ func (r *reader) valueEnd(i int) int {
 	return i
 }
 
-// private masks a private key in PEM, up to its end, or to the quote that ends it.
+// private masks a PEM private key up to its end or the closing quote.
 func (r *reader) private() {
 	label := r.text[r.i:min(len(r.text), r.i+48)]
 	if !bytes.Contains(label, []byte("PRIVATE KEY")) {
 		r.keep(len("-----BEGIN"))
-		r.said, r.api = sayNothing, false
+		r.hint, r.afterAPI = hintNone, false
 		return
 	}
 	end := r.i + len("-----BEGIN")
@@ -304,14 +304,14 @@ func (r *reader) private() {
 		}
 		end++
 	}
-	for r.text[end-1] == '\\' { // of an escaped quote
+	for r.text[end-1] == '\\' { // escapes of the quote
 		end--
 	}
 	r.hide(end)
-	r.said, r.api = sayNothing, false
+	r.hint, r.afterAPI = hintNone, false
 }
 
-// cookie masks the header whose name was just copied, to its end.
+// cookie masks the value of the cookie header whose name was just copied.
 func (r *reader) cookie() {
 	for r.i < len(r.text) && bytes.IndexByte([]byte("\\\"': "), r.text[r.i]) >= 0 {
 		r.keep(1)
@@ -325,7 +325,7 @@ func (r *reader) cookie() {
 	}
 }
 
-// arn masks the account in a name of AWS, and who it is: arn:aws:sts::123456789012:assumed-role/agent/jane.
+// arn masks the account and identity in an ARN: arn:aws:sts::123456789012:assumed-role/agent/jane.
 func (r *reader) arn() {
 	at := r.i
 	var service []byte

@@ -11,7 +11,7 @@ import (
 	"time"
 )
 
-// A spec is ingest/sdk/testdata/redact.json, which hooks in other languages are written and tested by.
+// spec is the content of ingest/sdk/testdata/redact.json, the specification for hooks in all languages.
 type spec struct {
 	Format []string
 	Keys   map[string]int
@@ -46,7 +46,7 @@ func TestCases(t *testing.T) {
 	}
 }
 
-// The file and the code know the same words.
+// The specification and the code have the same words.
 func TestSpec(t *testing.T) {
 	s := readSpec(t)
 	prefixes := func(list []prefix) map[string]int {
@@ -59,23 +59,23 @@ func TestSpec(t *testing.T) {
 	if !maps.Equal(s.Keys, prefixes(keyPrefixes)) || !maps.Equal(s.IDs, prefixes(idPrefixes)) || !slices.Equal(s.Plain, plain) {
 		t.Errorf("keys %v\nids %v\nplain %v", s.Keys, s.IDs, s.Plain)
 	}
-	sorts := map[sort]string{
-		sayScheme: "scheme", sayName: "name", sayQuery: "query", sayPassword: "password", sayCookie: "cookie", sayProvided: "provided",
+	hints := map[hint]string{
+		hintScheme: "scheme", hintName: "name", hintQuery: "query", hintPassword: "password", hintCookie: "cookie", hintProvided: "provided",
 	}
 	got := make(map[string][]string)
 	for _, n := range names {
 		text := n.text
-		if n.end {
+		if n.suffix {
 			text += "$"
 		}
-		got[sorts[n.said]] = append(got[sorts[n.said]], text)
+		got[hints[n.hint]] = append(got[hints[n.hint]], text)
 	}
 	if !maps.EqualFunc(s.Names, got, slices.Equal) {
 		t.Errorf("names %v\n want %v", s.Names, got)
 	}
 }
 
-// Every prefix is one that Append finds, in any case of its letters.
+// Append recognizes every prefix in any case.
 func TestPrefixes(t *testing.T) {
 	for _, p := range slices.Concat(keyPrefixes, idPrefixes) {
 		for _, text := range []string{p.text, strings.ToUpper(p.text)} {
@@ -90,7 +90,7 @@ func TestPrefixes(t *testing.T) {
 	}
 }
 
-func TestCut(t *testing.T) {
+func TestTruncate(t *testing.T) {
 	f := func(text string, limit int, want string) {
 		t.Helper()
 		if got := string(Truncate([]byte(text), limit)); got != want {
@@ -106,11 +106,11 @@ func TestCut(t *testing.T) {
 	f(`"https://bob:pw@host"`, 12, `"`)
 	f("无效：call_1", 12, "无效：")
 	if got := len(Truncate(bytes.Repeat([]byte("x"), 8192), 4096)); got != 4096 {
-		t.Errorf("a long word leaves %d bytes", got)
+		t.Errorf("a long word is truncated to %d bytes", got)
 	}
 }
 
-// hostile are texts that a careless reader needs quadratic time for.
+// hostile returns texts on which a naive implementation takes quadratic time.
 func hostile(n int) map[string]string {
 	m := make(map[string]string)
 	for _, s := range []string{
@@ -127,7 +127,7 @@ func TestHostile(t *testing.T) {
 	for name, text := range hostile(1 << 18) {
 		start := time.Now()
 		got := Append(nil, []byte(text))
-		// A quadratic reader takes minutes for these.
+		// A quadratic implementation takes minutes.
 		if took := time.Since(start); took > 5*time.Second {
 			t.Errorf("%q takes %v", name, took)
 		}
@@ -149,7 +149,7 @@ func TestNoAllocation(t *testing.T) {
 	}
 }
 
-// FuzzAppend: nothing panics, masking what is masked changes nothing, and JSON stays JSON.
+// FuzzAppend checks that masking is idempotent and keeps JSON valid.
 func FuzzAppend(f *testing.F) {
 	for _, c := range readSpec(f).Cases {
 		f.Add([]byte(c.In), 20)

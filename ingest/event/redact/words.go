@@ -3,70 +3,33 @@ package redact
 import (
 	"bytes"
 	"slices"
+	"strings"
 )
 
-// Bounds on what is taken for a secret.
+// Bounds of secrets.
 const (
-	minSecret   = 8  // shorter is a word: user_id, org-wide
-	minPassword = 6  // behind the name of a password
-	minPlain    = 16 // so long without a digit or a joint is no English word
+	minSecret   = 8  // shorter values are words: user_id, org-wide
+	minPassword = 6  // after the name of a password
+	minPlain    = 16 // minimum length without digits and separators that is not an English word
 	maxGap      = 24 // between a name and its value
 )
 
-// A prefix begins a key or an id; it stays, and what follows it goes if it is min bytes long.
+// A prefix begins a key or an id. It is kept; the text after it is masked if it has at least min bytes.
 type prefix struct {
 	text string // in lower case
 	min  int
 }
 
-// keyPrefixes begin keys, idPrefixes ids of accounts, people and requests.
+// keyPrefixes are the prefixes of keys, idPrefixes those of ids of accounts, users and requests.
 var (
-	keyPrefixes = []prefix{
-		{"sk-", 8},
-		{"sk_", 8},
-		{"pk-", 8},
-		{"pk_", 8},
-		{"rk-", 8},
-		{"rk_", 8},
-		{"sess-", 16},
-		{"gsk_", 8},
-		{"csk-", 8},
-		{"xai-", 8},
-		{"pplx-", 8},
-		{"hf_", 8},
-		{"api_org_", 8},
-		{"nvapi-", 8},
-		{"r8_", 8},
-		{"fw_", 8},
-		{"tgp_v1_", 8},
-		{"tvly-", 8},
-		{"jina_", 8},
-		{"e2b_", 8},
-		{"vck_", 8},
-		{"lsv2_", 8},
-		{"aiza", 8},
-		{"aq.", 24},
-		{"ya29.", 8},
-		{"gocspx-", 8},
-		{"akia", 12},
-		{"asia", 12},
-		{"absk", 16},
-		{"bedrock-api-key-", 8},
-		{"dapi", 16},
-		{"ghp_", 8},
-		{"gho_", 8},
-		{"ghu_", 8},
-		{"ghs_", 8},
-		{"ghr_", 8},
-		{"github_pat_", 8},
-		{"glpat-", 8},
-		{"xoxb-", 8},
-		{"xoxp-", 8},
-		{"xapp-", 8},
-		{"npm_", 16},
-		{"pypi-", 16},
-		{"eyj", 16},
-	}
+	keyPrefixes = func() (list []prefix) {
+		for _, k := range keys {
+			if k.errorMin > 0 {
+				list = append(list, prefix{strings.ToLower(k.prefix), k.errorMin})
+			}
+		}
+		return list
+	}()
 	idPrefixes = []prefix{
 		{"org-", 8},
 		{"org_", 8},
@@ -81,57 +44,57 @@ var (
 	}
 )
 
-// A sort is what a word says of the value that follows it.
-type sort uint8
+// A hint is the kind of value that a word announces.
+type hint uint8
 
 const (
-	sayNothing  sort = iota
-	sayScheme        // Bearer
-	sayName          // api_key, with a colon or an equals sign
-	sayQuery         // key, with an equals sign
-	sayPassword      // password, with a colon or an equals sign
-	sayCookie        // Cookie
-	sayProvided      // "provided" keeps what was said
+	hintNone     hint = iota
+	hintScheme        // Bearer
+	hintName          // api_key, followed by a colon or an equals sign
+	hintQuery         // key, followed by an equals sign
+	hintPassword      // password, followed by a colon or an equals sign
+	hintCookie        // Cookie
+	hintProvided      // "provided", which keeps the previous hint
 )
 
-// names say what follows them. One that is an end also says it at the end of a longer name, behind "_", "-" or ".".
+// names announce values. With suffix, a longer name that ends in "_", "-" or "." and the text announces the value too.
 var names = []struct {
-	text string // in lower case
-	said sort
-	end  bool
+	text   string // in lower case
+	hint   hint
+	suffix bool
 }{
-	{"bearer", sayScheme, false},
-	{"basic", sayScheme, false},
-	{"apikey", sayName, true},
-	{"accesskey", sayName, true},
-	{"secretkey", sayName, true},
-	{"accesstoken", sayName, true},
-	{"authtoken", sayName, true},
-	{"refreshtoken", sayName, true},
-	{"authorization", sayName, true},
-	{"key", sayQuery, true},
-	{"token", sayQuery, true},
-	{"signature", sayQuery, true},
-	{"credential", sayQuery, true},
-	{"sig", sayQuery, false},
-	{"password", sayPassword, true},
-	{"passwd", sayPassword, true},
-	{"pwd", sayPassword, false},
-	{"secret", sayPassword, true},
-	{"clientsecret", sayPassword, true},
-	{"cookie", sayCookie, false},
-	{"set-cookie", sayCookie, false},
-	{"provided", sayProvided, false},
+	{"bearer", hintScheme, false},
+	{"basic", hintScheme, false},
+	{"apikey", hintName, true},
+	{"accesskey", hintName, true},
+	{"secretkey", hintName, true},
+	{"accesstoken", hintName, true},
+	{"authtoken", hintName, true},
+	{"refreshtoken", hintName, true},
+	{"authorization", hintName, true},
+	{"key", hintQuery, true},
+	{"token", hintQuery, true},
+	{"signature", hintQuery, true},
+	{"credential", hintQuery, true},
+	{"sig", hintQuery, false},
+	{"password", hintPassword, true},
+	{"passwd", hintPassword, true},
+	{"pwd", hintPassword, false},
+	{"secret", hintPassword, true},
+	{"clientsecret", hintPassword, true},
+	{"cookie", hintCookie, false},
+	{"set-cookie", hintCookie, false},
+	{"provided", hintProvided, false},
 }
 
-// plain words follow Bearer and Basic in sentences.
+// plain lists words that follow Bearer and Basic in sentences.
 var plain = []string{
 	"authentication", "authorization", "authenticated", "credential", "credentials", "realm", "security", "required", "expected",
 	"provided", "supported",
 }
 
-// announced is what w says of the value that follows it. A longer name that ends in key or token is a name by itself.
-func announced(w []byte) sort {
+// announced returns the hint of w. A longer name that ends in key or token is a name of its own.
+func announced(w []byte) hint {
 	for _, i := range namesBy[w[len(w)-1]|0x20] {
 		n := &names[i]
 		at := len(w) - len(n.text)
@@ -140,52 +103,52 @@ func announced(w []byte) sort {
 		}
 		switch {
 		case at == 0:
-			return n.said
-		case !n.end || bytes.IndexByte([]byte("_-."), w[at-1]) < 0:
-		case n.said == sayQuery:
-			return sayName
+			return n.hint
+		case !n.suffix || bytes.IndexByte([]byte("_-."), w[at-1]) < 0:
+		case n.hint == hintQuery:
+			return hintName
 		default:
-			return n.said
+			return n.hint
 		}
 	}
-	return sayNothing
+	return hintNone
 }
 
-// gap reports what stands between a word that says said and its value: a colon or an equals sign, or, for a scheme,
-// the space that it wants.
-func gap(g []byte, said sort) (colon, equals bool) {
+// gap reports whether g, between a word with the hint after and its value, is a colon or an equals sign or, for a scheme,
+// the required space.
+func gap(g []byte, after hint) (colon, equals bool) {
 	switch {
 	case len(g) == 0:
 		return false, false
-	case said == sayScheme:
+	case after == hintScheme:
 		return false, string(g) == "+" || string(g) == "%20" || len(bytes.Trim(g, " \t")) == 0
 	}
 	const quotes = "\"'\\"
 	if bytes.IndexByte([]byte(quotes), g[0]) >= 0 && bytes.IndexByte([]byte(quotes+"/"), g[len(g)-1]) < 0 {
-		return false, false // a number or null, and JSON that must stay JSON
+		return false, false // a number or null in JSON, which must stay valid
 	}
 	switch string(bytes.Trim(g, quotes+"/ ")) {
 	case ":":
-		return said != sayQuery, false
+		return after != hintQuery, false
 	case "=", "%3D", "%3d":
 		return false, true
 	}
 	return false, false
 }
 
-// cookieFollows reports whether what follows the word cookie makes it the name of a header.
+// cookieFollows reports whether the text after the word cookie makes it a header name.
 func cookieFollows(after []byte) bool {
 	after = bytes.TrimLeft(after[:min(len(after), maxGap)], "\"'\\ ")
 	return len(after) > 0 && after[0] == ':'
 }
 
-// isPlain reports whether v is a word of a sentence.
+// isPlain reports whether v is in plain.
 func isPlain(v []byte) bool {
 	v = bytes.TrimRight(v, ".")
 	return slices.ContainsFunc(plain, func(p string) bool { return equalFold(v, p) })
 }
 
-// prefixOf is how long the prefix of the key or the id in w is; 0 if w is none.
+// prefixOf returns the length of the prefix of the key or id w, or 0.
 func prefixOf(w []byte) (n int, id bool) {
 	for _, i := range prefixesBy[w[0]|0x20] {
 		if p := prefixAt(i); p.begins(w) {
@@ -195,7 +158,7 @@ func prefixOf(w []byte) (n int, id bool) {
 	return 0, false
 }
 
-// prefixAt is the prefix i of those of keys and then of ids.
+// prefixAt returns prefix i of keyPrefixes followed by idPrefixes.
 func prefixAt(i int) *prefix {
 	if i < len(keyPrefixes) {
 		return &keyPrefixes[i]
@@ -203,7 +166,7 @@ func prefixAt(i int) *prefix {
 	return &idPrefixes[i-len(keyPrefixes)]
 }
 
-// Most words share no letter with those that are known: prefixes by their first byte, names by their last one.
+// Indexes of prefixes by their first byte and of names by their last byte, which exclude most words.
 var (
 	prefixesBy = func() (by [256][]int) {
 		for i := range len(keyPrefixes) + len(idPrefixes) {
@@ -221,13 +184,13 @@ var (
 	}()
 )
 
-// begins reports whether w is a secret that begins with p: asia-northeast1 is none.
+// begins reports whether w is a secret with prefix p: asia-northeast1 is not.
 func (p *prefix) begins(w []byte) bool {
 	n := len(p.text)
 	return len(w) >= n+p.min && equalFold(w[:n], p.text) && w[n] != '-' && looksRandom(w[n:])
 }
 
-// looksRandom reports whether w is no English words joined by hyphens, dots or underscores.
+// looksRandom reports whether w is not English words joined by hyphens, dots or underscores.
 func looksRandom(w []byte) bool {
 	joined := false
 	for _, c := range w {
@@ -252,7 +215,7 @@ func isZhipu(w []byte) bool {
 	return true
 }
 
-// isMail reports whether w is a mail address; openai@4.2.1 is none.
+// isMail reports whether w is a mail address: openai@4.2.1 is not.
 func isMail(w []byte) bool {
 	at := bytes.IndexByte(w, '@')
 	if at < 1 {
@@ -275,7 +238,7 @@ func isHex(c byte) bool {
 	return '0' <= c && c <= '9' || 'a' <= c|0x20 && c|0x20 <= 'f'
 }
 
-// equalFold reports whether w is lower, which is in lower case, but for the case of its letters.
+// equalFold reports whether w equals lower, which is in lower case, ignoring case.
 func equalFold(w []byte, lower string) bool {
 	if len(w) != len(lower) {
 		return false

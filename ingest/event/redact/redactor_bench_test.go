@@ -14,10 +14,10 @@ import (
 	"testing"
 )
 
-// secrets are what is in contents, here and there.
-var secrets = []string{"sk-proj-" + made(48), "jane@example.com", "+14155552671", "password=\"hunter22\"", "4111 1111 1111 1111", "Authorization: Bearer " + made(40)}
+// secrets are inserted into the benchmark texts.
+var secrets = []string{"sk-proj-" + alnum(48), "jane@example.com", "+14155552671", "password=\"hunter22\"", "4111 1111 1111 1111", "Authorization: Bearer " + alnum(40)}
 
-// text is n bytes of JSON, a string of what line writes, with a secret for each 1000/perMille words of 10 bytes.
+// text returns n bytes of JSON: a string of lines, with a secret for each 1000/perMille words of 10 bytes.
 func text(n int, perMille float64, line func(w *bytes.Buffer, r *rand.Rand)) []byte {
 	r := rand.New(rand.NewPCG(1, 2))
 	var b bytes.Buffer
@@ -31,7 +31,7 @@ func text(n int, perMille float64, line func(w *bytes.Buffer, r *rand.Rand)) []b
 	return []byte(quote(b.String()[:n]))
 }
 
-// code is what agents read and write.
+// code writes a line of code or logs.
 func code(w *bytes.Buffer, r *rand.Rand) {
 	lines := []string{
 		"func (r *reader) word(ctx context.Context, max_tokens int) error {\n", "\tif err := s.conn.Exec(ctx, query, args...); err != nil {\n", "\t\treturn fmt.Errorf(\"write %d rows: %w\", n, err)\n",
@@ -42,7 +42,7 @@ func code(w *bytes.Buffer, r *rand.Rand) {
 	w.WriteString(lines[r.IntN(len(lines))])
 }
 
-// python is code with many names and numbers.
+// python writes a line of code with many names and numbers.
 func python(w *bytes.Buffer, r *rand.Rand) {
 	words := []string{"self", "request", "token", "user_id", "password", "config", "response", "data", "index2", "api_key", "model", "payload", "session", "headers", "result", "x", "df", "np", "batch_size", "learning_rate"}
 	word := func() string { return words[r.IntN(len(words))] }
@@ -60,7 +60,7 @@ func python(w *bytes.Buffer, r *rand.Rand) {
 	}
 }
 
-// chinese is prose, three bytes a letter.
+// chinese writes prose with three bytes per character.
 func chinese(w *bytes.Buffer, r *rand.Rand) {
 	for range 20 + r.IntN(40) {
 		w.WriteRune(rune(0x4e00 + r.IntN(3000)))
@@ -81,7 +81,7 @@ func random(w *bytes.Buffer, r *rand.Rand, n int, encode func([]byte) string) {
 	w.WriteString(encode(raw))
 }
 
-// image is a message with one.
+// image writes a message with an image.
 func image(w *bytes.Buffer, r *rand.Rand) {
 	w.WriteString(`{"role":"user","content":[{"type":"text","text":"What is on it?"},{"type":"image_url","image_url":{"url":"data:image/png;base64,`)
 	random(w, r, 100_000, base64.StdEncoding.EncodeToString)
@@ -93,13 +93,13 @@ func hexadecimal(w *bytes.Buffer, r *rand.Rand) {
 	w.WriteByte('\n')
 }
 
-// bodies is JSON in JSON.
+// bodies writes JSON in JSON.
 func bodies(w *bytes.Buffer, r *rand.Rand) {
 	fmt.Fprintf(w, `{"id":"chatcmpl-%x","object":"chat.completion","created":%d,"choices":[{"index":0,"finish_reason":"tool_calls","message":{"role":"assistant","content":null,"tool_calls":[{"id":"call_%x","type":"function",`+
 		`"function":{"name":"read_file","arguments":"{\"path\": \"/src/app/%d/main.ts\", \"limit\": %d}"}}]}}],"usage":{"prompt_tokens":%d,"completion_tokens":%d}}`+"\n", r.Uint64(), 1763712000+r.IntN(1e6), r.Uint64(), r.IntN(100), r.IntN(500), r.IntN(9999), r.IntN(999))
 }
 
-// sources are those of this project.
+// sources writes source files of this module.
 func sources(tb testing.TB) func(w *bytes.Buffer, r *rand.Rand) {
 	tb.Helper()
 	names, err := filepath.Glob("../../../*/*.go")
@@ -115,7 +115,7 @@ func sources(tb testing.TB) func(w *bytes.Buffer, r *rand.Rand) {
 	}
 }
 
-// escaped is JSON whose letters outside ASCII are escapes.
+// escaped writes lines with non-ASCII characters as JSON escapes.
 func escaped(line func(*bytes.Buffer, *rand.Rand)) func(*bytes.Buffer, *rand.Rand) {
 	return func(w *bytes.Buffer, r *rand.Rand) {
 		var b bytes.Buffer
@@ -124,8 +124,8 @@ func escaped(line func(*bytes.Buffer, *rand.Rand)) func(*bytes.Buffer, *rand.Ran
 	}
 }
 
-// BenchmarkContents is of 1 MB. MB/cpu-s is by the time on the processor, which other programs do not change as much.
-func BenchmarkContents(b *testing.B) {
+// BenchmarkRedactor masks 1 MB. MB/cpu-s is relative to CPU time, which is less affected by other processes.
+func BenchmarkRedactor(b *testing.B) {
 	for _, x := range []struct {
 		name     string
 		line     func(*bytes.Buffer, *rand.Rand)
@@ -151,17 +151,17 @@ func BenchmarkContents(b *testing.B) {
 			b.SetBytes(int64(len(in)))
 			b.ReportAllocs()
 			dst := make([]byte, 0, 2*len(in))
-			start := processorTime(b)
+			start := cpuSeconds(b)
 			for b.Loop() {
 				dst = c.Append(dst[:0], in)
 			}
-			b.ReportMetric(float64(len(in))*float64(b.N)/1e6/(processorTime(b)-start), "MB/cpu-s")
+			b.ReportMetric(float64(len(in))*float64(b.N)/1e6/(cpuSeconds(b)-start), "MB/cpu-s")
 		})
 	}
 }
 
-// processorTime is what this process has used, in seconds.
-func processorTime(tb testing.TB) float64 {
+// cpuSeconds returns the CPU time of this process in seconds.
+func cpuSeconds(tb testing.TB) float64 {
 	tb.Helper()
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {

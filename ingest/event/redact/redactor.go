@@ -11,16 +11,16 @@ import (
 	"strings"
 )
 
-// The kinds of what Contents masks.
+// Kinds of text that a Redactor masks.
 const (
-	Credentials = "credentials"  // keys by their form, and what stands behind names such as password and api_key
+	Credentials = "credentials"  // keys by their form, and values of names such as password and api_key
 	PrivateKeys = "private_keys" // PEM
 	Emails      = "emails"
-	Phones      = "phones" // E.164, with separators or not; North American numbers without +1
-	Cards       = "cards"  // payment cards: a known issuer, the right length and check digit
+	Phones      = "phones" // E.164 with or without separators; North American numbers without +1
+	Cards       = "cards"  // payment card numbers: known issuer, valid length and check digit
 )
 
-// Kinds are all of them.
+// Kinds are all kinds.
 var Kinds = []string{Credentials, PrivateKeys, Emails, Phones, Cards}
 
 // Bounds of patterns.
@@ -29,17 +29,17 @@ const (
 	maxPatternLen = 1000
 )
 
-// A Config says what Contents masks.
+// Config configures a Redactor.
 type Config struct {
-	// Mask are the kinds that are masked.
+	// Mask lists the kinds to mask.
 	Mask []string `yaml:"mask"`
-	// Patterns are regular expressions of what is masked beside them, in RE2's syntax. They see the text of a JSON string
-	// as it stands there, escapes included, and never match beyond it. A pattern that must have some letters, as EMP-\d{6}
-	// has, costs hardly anything where they are not; [A-Z]{3}\d{6} takes ten times as long as all the rest.
+	// Patterns are additional regular expressions to mask, in RE2 syntax. They match within a JSON string, including its
+	// escapes. A pattern with a literal, such as EMP-\d{6}, costs little where the literal is absent; [A-Z]{3}\d{6} takes
+	// ten times as long as all kinds together.
 	Patterns []string `yaml:"patterns"`
 }
 
-// NewRedactor returns what masks as cfg says. Its error names each key that is wrong.
+// NewRedactor returns a Redactor for cfg. Its error lists every invalid key.
 func NewRedactor(cfg Config) (*Redactor, error) {
 	c := &Redactor{}
 	var errs []error
@@ -85,73 +85,75 @@ func compilePattern(p string) (*regexp.Regexp, error) {
 		return nil, fmt.Errorf("%q does not compile: %w", p, err)
 	}
 	if re.MatchString("") {
-		return nil, fmt.Errorf("%q matches nothing at all, so it matches everywhere", p)
+		return nil, fmt.Errorf("%q matches the empty string and thus everywhere", p)
 	}
 	return re, nil
 }
 
-// Contents masks secrets and personal data in what bodies hold: messages, parameters, answers. Unlike Append, which is for
-// error texts, it masks only what is surely one: contents are evidence, so ids of calls and requests, UUIDs, hashes and long
-// numbers stay. It is safe for concurrent use.
+// A Redactor masks secrets and personal data in bodies: messages, parameters, responses. Unlike Append, which masks error
+// texts, it masks only certain matches: bodies are evidence, so ids of calls and requests, UUIDs, hashes and long numbers
+// are kept. It is safe for concurrent use.
 //
-// What was JSON stays JSON: a mask has no quote and no escape, replaces no part of an escape, and what may stand where
-// JSON has a number becomes the number 0. Of a streamed answer, which comes in fragments, only what is whole in one
-// fragment is seen. Masking what is masked changes nothing, but for what touched a secret, and patterns that match masks.
+// JSON stays valid: a mask contains no quote or escape, does not replace a part of an escape, and a JSON number is
+// replaced with 0. In a streamed response, secrets that span fragments are not recognized. Masking is idempotent, except
+// for text next to a secret and patterns that match masks.
 type Redactor struct {
 	anchors  [256]check
-	hot      [1 << 16]uint8 // 1 for a pair of bytes at whose second one to look; the first is the low byte
+	hot      [1 << 16]uint8 // 1 for byte pairs to examine, indexed by second byte << 8 | first byte
 	patterns []pattern
 }
 
-// A check is what to look for at a byte.
+// A check is a set of matchers to run at a byte.
 type check uint16
 
 const (
-	checkPrefix check = 1 << iota // a separator that may end the prefix of a key
-	checkLetter                   // a letter in the middle of a prefix that has no separator
+	checkPrefix check = 1 << iota // separator at the end of a key prefix
+	checkLetter                   // letter in a key prefix without separator
 	checkBearer
-	checkName  // what may stand between a name and its value
-	checkColon // what a colon stands before: in a URL, or in the token of a bot
+	checkName  // separator between a name and its value
+	checkColon // byte after a colon: of a URL or a bot token
 	checkPEM
-	checkFlag // the second hyphen of a flag
+	checkFlag // second hyphen of a flag
 	checkMail
 	checkCard
 	checkPhone
-	checkEscape // what may be that of an escape: something may begin behind it
+	checkEscape // byte of an escape, after which text may begin
 )
 
-// checkBegins are those of what begins at the byte.
+// checkBegins are the checks for text that begins at the byte.
 const checkBegins = checkBearer | checkCard | checkPhone
 
-// after is what of c is worth a look at b when it stands behind prev: a few percent of a text remain.
+// after returns the checks of c that can succeed at b after prev. A few percent of all bytes have any.
 func (c check) after(prev, b byte) check {
-	escape := prev == 'n' || prev == 'r' || prev == 't' // it may end one
+	escape := prev == 'n' || prev == 'r' || prev == 't' // may end an escape
 	drop := func(which check, unless bool) {
 		if !unless {
 			c &^= which
 		}
 	}
-	drop(checkPrefix, b == '~' && prev == 'Q' || b == '.' && isHex(prev) || slices.ContainsFunc(separatedBy[prev], func(k keyForm) bool { return k.prefix[len(k.prefix)-1] == b }))
-	drop(checkLetter, slices.ContainsFunc(joinedBy[b], func(k keyForm) bool { return k.prefix[k.anchor-1] == prev }))
-	drop(checkBearer, escape || !of(prev, isKey))
-	drop(checkName, of(prev, isGap) || len(secretNamesBy[prev]) > 0)
+	drop(checkPrefix, b == '~' && prev == 'Q' || b == '.' && isHex(prev) || slices.ContainsFunc(separatedBy[prev], func(k key) bool { return k.prefix[len(k.prefix)-1] == b }))
+	drop(checkLetter, slices.ContainsFunc(joinedBy[b], func(k key) bool { return k.prefix[k.anchor-1] == prev }))
+	drop(checkBearer, escape || !hasClass(prev, isKey))
+	drop(checkName, hasClass(prev, isGap) || len(secretNamesBy[prev]) > 0)
 	drop(checkColon, prev == ':')
 	drop(checkPEM|checkFlag, prev == '-')
-	drop(checkMail, of(prev, isKey))
-	drop(checkCard, escape || !of(prev, isKey|isNumberBefore))
-	drop(checkPhone, escape || !of(prev, isKey|isNumberBefore) || prev == '+')
+	drop(checkMail, hasClass(prev, isKey))
+	drop(checkCard, escape || !hasClass(prev, isKey|isNumberBefore))
+	drop(checkPhone, escape || !hasClass(prev, isKey|isNumberBefore) || prev == '+')
 	drop(checkEscape, prev == '\\' || b == '%')
 	return c
 }
 
-// anchorsOf are, by kind, the rare bytes that everything of the kind has.
+// anchorsOf maps each kind to the rare bytes that its matches contain.
 var anchorsOf = func() map[string]map[byte]check {
 	credentials := map[byte]check{
 		'-': checkPrefix | checkFlag, '_': checkPrefix, '.': checkPrefix, '~': checkPrefix, 'b': checkBearer, 'B': checkBearer, ':': checkName, '=': checkName,
 		'/': checkColon, '\\': checkColon, 'A': checkColon,
 	}
-	for _, k := range joinedKeys {
-		credentials[k.prefix[k.anchor]] |= checkLetter
+	for b, keys := range joinedBy {
+		if len(keys) > 0 {
+			credentials[byte(b)] |= checkLetter
+		}
 	}
 	cards, phones := map[byte]check{}, map[byte]check{}
 	for c := byte('0'); c <= '9'; c++ {
@@ -163,29 +165,29 @@ var anchorsOf = func() map[string]map[byte]check {
 	return map[string]map[byte]check{Credentials: credentials, PrivateKeys: {'-': checkPEM}, Emails: {'@': checkMail}, Cards: cards, Phones: phones}
 }()
 
-// Append appends text to dst, masked.
+// Append appends the masked text to dst.
 func (c *Redactor) Append(dst, text []byte) []byte {
 	at := len(dst)
 	return c.match(c.mask(dst, text), at)
 }
 
-// block is how many bytes are looked up before one of them is looked at: most are not, and a processor that need not guess
-// which is several times as fast.
+// block is the number of bytes that are looked up before any is examined: without branches the look-up is several times as
+// fast.
 const block = 64
 
-// mask appends text without what is of the kinds.
+// mask appends text with the configured kinds masked.
 func (c *Redactor) mask(dst, text []byte) []byte {
 	s := scan{text: text, anchors: &c.anchors}
 	for base := 0; base < len(text); base = max(base+block, s.next&^(block-1)) {
 		hot := c.marks(text, base)
-		if base <= s.done && s.done < min(base+block, len(text)) { // no pair begins before it
+		if base <= s.done && s.done < min(base+block, len(text)) { // its pair begins in masked text
 			hot |= 1 << (s.done - base)
 		}
 		for ; hot != 0; hot &= hot - 1 {
 			if s.i = base + bits.TrailingZeros64(hot); s.i < s.next {
 				continue
 			}
-			start, end, with := s.look(c.anchors[text[s.i]])
+			start, end, with := s.match(c.anchors[text[s.i]])
 			if end == 0 {
 				continue
 			}
@@ -199,7 +201,7 @@ func (c *Redactor) mask(dst, text []byte) []byte {
 	return append(dst, text[s.done:]...)
 }
 
-// marks has a bit for each byte of the block at base that is hot.
+// marks returns a bit for each byte to examine in the block at base.
 func (c *Redactor) marks(text []byte, base int) (hot uint64) {
 	if base == 0 || base+block > len(text) {
 		for i, b := range text[base:min(base+block, len(text))] {
@@ -217,17 +219,17 @@ func (c *Redactor) marks(text []byte, base int) (hot uint64) {
 	return hot
 }
 
-// A scan goes through a text once.
+// A scan examines a text in one pass.
 type scan struct {
 	text    []byte
 	anchors *[256]check
-	i       int // the byte at hand
-	done    int // what is before it is copied or masked: nothing looks behind it
-	next    int // there is nothing to be found before it
+	i       int // the current byte
+	done    int // text[:done] is copied or masked and no longer examined
+	next    int // no match begins before it
 }
 
-// look returns what to mask at the byte at hand, and by what; end 0: nothing.
-func (s *scan) look(c check) (start, end int, with string) {
+// match returns the range to mask at the current byte and its mask. end is 0 without a match.
+func (s *scan) match(c check) (start, end int, with string) {
 	if c&checkName != 0 {
 		if start, end = s.named(); end > 0 {
 			return start, end, mask
@@ -249,7 +251,7 @@ func (s *scan) look(c check) (start, end int, with string) {
 		}
 	}
 	if c&checkColon != 0 {
-		if start, end = s.behindColon(); end > 0 {
+		if start, end = s.afterColon(); end > 0 {
 			return start, end, mask
 		}
 	}
@@ -269,7 +271,7 @@ func (s *scan) look(c check) (start, end int, with string) {
 		}
 	}
 	if c&checkEscape != 0 {
-		return s.behindEscape()
+		return s.afterEscape()
 	}
 	if c&(checkCard|checkPhone) != 0 {
 		return s.number(c)
@@ -277,9 +279,8 @@ func (s *scan) look(c check) (start, end int, with string) {
 	return 0, 0, ""
 }
 
-// behindEscape looks behind the escape that the byte at hand may be of, if what begins there may not be known by the byte
-// before it.
-func (s *scan) behindEscape() (start, end int, with string) {
+// afterEscape matches the text after an escape at the current byte, whose last byte may hide the start of a word.
+func (s *scan) afterEscape() (start, end int, with string) {
 	i := s.i + 1
 	switch s.text[s.i] {
 	case 'u':
@@ -291,22 +292,22 @@ func (s *scan) behindEscape() (start, end int, with string) {
 		return 0, 0, ""
 	}
 	s.i = i
-	return s.look(s.anchors[s.text[i]] & checkBegins)
+	return s.match(s.anchors[s.text[i]] & checkBegins)
 }
 
-// More classes of bytes, beside those of Append.
+// Classes of bytes, in addition to those of Append.
 const (
 	isAlnum        uint16 = 1 << iota
-	isKey                 // of a key: base64 for URLs
-	isLocal               // of a mail address before the @
-	isBare                // of a value without quotes
-	isOpaque              // of a value that ends with the line, or at a quote
-	isBearer              // of what stands behind Bearer
-	isQuote               // of any language
-	isNameByte            // of a name that is given a value
+	isKey                 // in a key: URL-safe base64
+	isLocal               // in a mail address before the @
+	isBare                // in an unquoted value
+	isOpaque              // in a value that ends at a quote or the end of the line
+	isBearer              // in a bearer token
+	isQuote               // quote of any programming language
+	isNameByte            // in a name
 	isGap                 // between a name and the separator
-	isNumberBefore        // which no number follows
-	isNumberAfter         // which follows no number
+	isNumberBefore        // never directly before a number
+	isNumberAfter         // never directly after a number
 )
 
 var contentClasses = func() (t [256]uint16) {
@@ -345,22 +346,22 @@ var contentClasses = func() (t [256]uint16) {
 	return t
 }()
 
-func of(c byte, class uint16) bool { return contentClasses[c]&class != 0 }
+func hasClass(c byte, class uint16) bool { return contentClasses[c]&class != 0 }
 
-// run is where the bytes of class that begin at i end.
+// run returns the end of the bytes of class at i.
 func (s *scan) run(i int, class uint16) int {
-	for i < len(s.text) && of(s.text[i], class) {
+	for i < len(s.text) && hasClass(s.text[i], class) {
 		i++
 	}
 	return i
 }
 
-// begins reports whether a word may begin at i: there is none before it, but for an escape.
+// begins reports whether a word may begin at i: after a byte that is not part of a word, or after an escape.
 func (s *scan) begins(i int) bool {
 	if i <= s.done {
 		return i == s.done
 	}
-	return !of(s.text[i-1], isKey) || s.escaped(i)
+	return !hasClass(s.text[i-1], isKey) || s.escaped(i)
 }
 
 // escaped reports whether an escape ends at i: \n, \u003c, %3D.

@@ -9,11 +9,11 @@ import (
 	"unicode/utf8"
 )
 
-// A pattern is what is masked wherever it matches.
+// A pattern is a regular expression to mask.
 type pattern struct {
 	*regexp.Regexp
-	must   []byte // a part of all that matches; none if it is in folded
-	folded string // the same in lower case, where case does not matter
+	literal []byte // literal contained in every match, or nil
+	folded  string // the same in lower case if the pattern ignores case
 }
 
 // newPattern returns the pattern of re.
@@ -25,21 +25,21 @@ func newPattern(re *regexp.Regexp) pattern {
 	return p
 }
 
-// require makes the longest text that all matches of tree have what p must have, if it is longer.
+// require sets the literal to the longest text that all matches of tree contain, if it is longer.
 func (p *pattern) require(tree *syntax.Regexp) {
 	switch op := tree.Op; {
 	case op == syntax.OpLiteral:
 		fold := tree.Flags&syntax.FoldCase != 0
-		apart := func(r rune) bool { // which other bytes match, too
+		apart := func(r rune) bool { // r also matches other bytes
 			return r == utf8.RuneError || fold && (r >= utf8.RuneSelf || bytes.IndexByte([]byte("kKsS"), byte(r)) >= 0)
 		}
 		for _, w := range strings.FieldsFunc(string(tree.Rune), apart) {
 			switch {
-			case len(w) <= max(len(p.must), len(p.folded)):
+			case len(w) <= max(len(p.literal), len(p.folded)):
 			case fold:
-				p.must, p.folded = nil, strings.ToLower(w)
+				p.literal, p.folded = nil, strings.ToLower(w)
 			default:
-				p.must, p.folded = []byte(w), ""
+				p.literal, p.folded = []byte(w), ""
 			}
 		}
 	case op == syntax.OpConcat, op == syntax.OpCapture, op == syntax.OpPlus, op == syntax.OpRepeat && tree.Min > 0:
@@ -49,11 +49,11 @@ func (p *pattern) require(tree *syntax.Regexp) {
 	}
 }
 
-// mayMatch is false if there is no match in text: a search for a few letters is ten times as fast as one for a pattern.
+// mayMatch reports whether text contains the literal. Searching a literal is ten times as fast as matching a pattern.
 func (p *pattern) mayMatch(text []byte) bool {
 	n := len(p.folded)
 	if n == 0 {
-		return bytes.Contains(text, p.must)
+		return bytes.Contains(text, p.literal)
 	}
 	for i := 0; i+n <= len(text); i++ {
 		if lower[text[i]] == p.folded[0] && equalFold(text[i:i+n], p.folded) {
@@ -72,7 +72,7 @@ var lower = func() (t [256]byte) {
 	return t
 }()
 
-// match masks in dst what the patterns match behind at, one after the other, in each string of JSON.
+// match masks the matches of the patterns in each JSON string of dst[at:].
 func (c *Redactor) match(dst []byte, at int) []byte {
 	var out []byte
 	for _, p := range c.patterns {
@@ -88,15 +88,15 @@ func (c *Redactor) match(dst []byte, at int) []byte {
 	return dst
 }
 
-// A replacer goes through a text once.
+// A replacer masks the matches of a pattern in one pass.
 type replacer struct {
 	pattern
 	text, out []byte
-	done      int // what is before it is in out
+	done      int // text[:done] is in out
 }
 
 func (r *replacer) all() {
-	whole := !isJSON(r.text) // what is between strings is text too
+	whole := !isJSON(r.text) // outside JSON, text between quotes is text too
 	for i := 0; i < len(r.text); {
 		end := len(r.text)
 		if n := bytes.IndexByte(r.text[i:], '"'); n >= 0 {
@@ -114,7 +114,7 @@ func (r *replacer) all() {
 	}
 }
 
-// isJSON reports whether what is between the strings of text is JSON, or a stream of it.
+// isJSON reports whether text is JSON or a stream of JSON.
 func isJSON(text []byte) bool {
 	start := bytes.TrimLeft(text, " \t\r\n")
 	if len(start) > 0 && bytes.IndexByte([]byte("{[\""), start[0]) >= 0 {
@@ -128,7 +128,7 @@ func isJSON(text []byte) bool {
 	return json.Valid(start)
 }
 
-// stringEnd is where the string that begins at i ends: at its quote, or at the end of the line, which no string of JSON has.
+// stringEnd returns the end of the string at i: its quote, or the end of the line, which a JSON string cannot contain.
 func stringEnd(text []byte, i int) int {
 	for ; i < len(text); i++ {
 		switch text[i] {
@@ -141,13 +141,13 @@ func stringEnd(text []byte, i int) int {
 	return len(text)
 }
 
-// replace masks what matches in one string. A mask takes the whole of an escape that it would cut.
+// replace masks the matches in a string. A mask includes the whole of an escape that the match splits.
 func (r *replacer) replace(start, end int) {
 	text := r.text[start:end]
 	if !r.mayMatch(text) {
 		return
 	}
-	at := 0 // never within an escape
+	at := 0 // never in an escape
 	for _, m := range r.FindAllIndex(text, -1) {
 		if m[1] <= at || len(bytes.Trim(text[m[0]:m[1]], "*")) == 0 {
 			continue
@@ -163,7 +163,7 @@ func (r *replacer) replace(start, end int) {
 	}
 }
 
-// escapeLen is how long the escape is that text begins with; 1 if it begins with none.
+// escapeLen returns the length of the escape at the start of text, or 1.
 func escapeLen(text []byte) int {
 	switch {
 	case text[0] != '\\' || len(text) == 1:

@@ -2,65 +2,65 @@ package redact
 
 import "bytes"
 
-// A want is what the value behind a name must look like to be a secret.
-type want uint8
+// A valueKind is the kind of secret that follows a name.
+type valueKind uint8
 
 const (
-	wantNothing  want = iota
-	wantPassword      // a quoted one, or one with a digit
-	wantKey           // letters and digits, not short
-	wantToken         // the same, longer and with a long word: many things are called a token
-	wantHeader        // Authorization: a scheme may come first
-	wantCookie        // the whole line
+	valueNone     valueKind = iota
+	valuePassword           // quoted, or with a digit
+	valueKey                // letters and digits, at least minKeyValue
+	valueToken              // the same, at least minToken and with a long word: many values are called token
+	valueHeader             // Authorization: may start with a scheme
+	valueCookie             // the whole line
 )
 
-// secretNames are ends of names, without "_" and "-", in lower case. A plain token must be the whole name: next_page_token
-// and max_tokens are none.
+// secretNames are suffixes of the names of secrets, in lower case, without "_" and "-". With whole, the suffix must be the
+// name: next_page_token and max_tokens are not secrets.
 var secretNames = []struct {
 	text  string
-	want  want
+	kind  valueKind
 	whole bool
 }{
-	{"apikey", wantKey, false},
-	{"accesskey", wantKey, false},
-	{"secretkey", wantKey, false},
-	{"accountkey", wantKey, false},
-	{"privatekey", wantKey, false},
-	{"signingkey", wantKey, false},
-	{"encryptionkey", wantKey, false},
-	{"subscriptionkey", wantKey, false},
-	{"servicerolekey", wantKey, false},
-	{"accesstoken", wantKey, false},
-	{"authtoken", wantKey, false},
-	{"refreshtoken", wantKey, false},
-	{"sessiontoken", wantKey, false},
-	{"securitytoken", wantKey, false},
-	{"bearertoken", wantKey, false},
-	{"privatetoken", wantKey, false},
-	{"apitoken", wantKey, false},
-	{"openaikey", wantKey, false},
-	{"azurekey", wantKey, false},
-	{"storagekey", wantKey, false},
-	{"bottoken", wantKey, false},
-	{"idtoken", wantKey, false},
-	{"githubtoken", wantKey, false},
-	{"token", wantToken, true},
-	{"amzsignature", wantToken, false},
-	{"sig", wantToken, true},
-	{"password", wantPassword, false},
-	{"passwd", wantPassword, false},
-	{"passphrase", wantPassword, false},
-	{"pwd", wantPassword, false},
-	{"dbpass", wantPassword, false},
-	{"pgpass", wantPassword, false},
-	{"smtppass", wantPassword, false},
-	{"userpass", wantPassword, false},
-	{"secret", wantPassword, false},
-	{"authorization", wantHeader, false},
-	{"cookie", wantCookie, false},
+	{"apikey", valueKey, false},
+	{"accesskey", valueKey, false},
+	{"secretkey", valueKey, false},
+	{"accountkey", valueKey, false},
+	{"privatekey", valueKey, false},
+	{"signingkey", valueKey, false},
+	{"encryptionkey", valueKey, false},
+	{"subscriptionkey", valueKey, false},
+	{"servicerolekey", valueKey, false},
+	{"accesstoken", valueKey, false},
+	{"authtoken", valueKey, false},
+	{"refreshtoken", valueKey, false},
+	{"sessiontoken", valueKey, false},
+	{"securitytoken", valueKey, false},
+	{"bearertoken", valueKey, false},
+	{"privatetoken", valueKey, false},
+	{"apitoken", valueKey, false},
+	{"openaikey", valueKey, false},
+	{"azurekey", valueKey, false},
+	{"storagekey", valueKey, false},
+	{"bottoken", valueKey, false},
+	{"idtoken", valueKey, false},
+	{"githubtoken", valueKey, false},
+	{"token", valueToken, true},
+	{"amzsignature", valueToken, false},
+	{"sig", valueToken, true},
+	{"password", valuePassword, false},
+	{"passwd", valuePassword, false},
+	{"passphrase", valuePassword, false},
+	{"pwd", valuePassword, false},
+	{"dbpass", valuePassword, false},
+	{"pgpass", valuePassword, false},
+	{"smtppass", valuePassword, false},
+	{"userpass", valuePassword, false},
+	{"secret", valuePassword, false},
+	{"authorization", valueHeader, false},
+	{"cookie", valueCookie, false},
 }
 
-// secretNamesBy are the indexes of secretNames by their last letter.
+// secretNamesBy indexes secretNames by their last letter.
 var secretNamesBy = func() (by [256][]int) {
 	for i, n := range secretNames {
 		last := n.text[len(n.text)-1]
@@ -70,8 +70,8 @@ var secretNamesBy = func() (by [256][]int) {
 	return by
 }()
 
-// secretNamesBefore are, by their last letter, the second and the third last one as bits of 5, which letters of both cases
-// share. There may be a joint.
+// secretNamesBefore contains, by the last letter of secretNames, the second and third last letters as bits; upper and lower
+// case share the low 5 bits. Either may be "_" or "-".
 var secretNamesBefore = func() (before [256][2]uint32) {
 	for _, n := range secretNames {
 		for at := range 2 {
@@ -86,20 +86,20 @@ var secretNamesBefore = func() (before [256][2]uint32) {
 }()
 
 const (
-	maxName     = 40 // bytes that are looked at
-	maxQuotes   = 8  // escaped ones, and spaces, between a name and its value
+	maxName     = 40 // bytes of a name that are examined
+	maxQuotes   = 8  // escaped quotes and spaces between a name and its value
 	minKeyValue = 12
 	minToken    = 20
 	maxURL      = 512
 )
 
-// named finds the secret value behind the separator at hand.
+// named matches the secret value after the current separator.
 func (s *scan) named() (start, end int) {
 	if bytes.HasPrefix(s.text[s.i:], []byte("://")) {
 		return 0, 0
 	}
 	last := s.i - 1
-	for last >= s.done && s.i-last <= maxQuotes && of(s.text[last], isGap) {
+	for last >= s.done && s.i-last <= maxQuotes && hasClass(s.text[last], isGap) {
 		last--
 	}
 	if last-2 < s.done {
@@ -108,18 +108,18 @@ func (s *scan) named() (start, end int) {
 	if before := &secretNamesBefore[s.text[last]]; before[0]>>(s.text[last-1]&31)&1 == 0 || before[1]>>(s.text[last-2]&31)&1 == 0 {
 		return 0, 0
 	}
-	want := s.name(last + 1)
-	if want == wantNothing {
+	kind := s.nameKind(last + 1)
+	if kind == valueNone {
 		return 0, 0
 	}
 	bare := len(bytes.Trim(s.text[last+1:s.i], " ")) == 0
-	return s.value(want, bare, s.text[s.i] == ':')
+	return s.value(kind, bare, s.text[s.i] == ':')
 }
 
-// name is what the name that ends at end says of its value.
-func (s *scan) name(end int) want {
+// nameKind returns the kind of the value of the name that ends at end.
+func (s *scan) nameKind(end int) valueKind {
 	at := end
-	for at > s.done && end-at < maxName && of(s.text[at-1], isNameByte) {
+	for at > s.done && end-at < maxName && hasClass(s.text[at-1], isNameByte) {
 		at--
 	}
 	if at < end && at > s.done && s.text[at-1] == '\\' { // the n of \n
@@ -138,15 +138,15 @@ func (s *scan) name(end int) want {
 	}
 	for _, i := range secretNamesBy[s.text[end-1]] {
 		if n := &secretNames[i]; string(w) == n.text || !n.whole && bytes.HasSuffix(w, []byte(n.text)) {
-			return n.want
+			return n.kind
 		}
 	}
-	return wantNothing
+	return valueNone
 }
 
-// value finds the secret behind the separator at hand. bare: no quote ends the name, so that it is none of JSON and its value
-// may come without quotes.
-func (s *scan) value(w want, bare, colon bool) (start, end int) {
+// value matches the secret after the current separator. bare means that the name is unquoted and thus not JSON: its value
+// may be unquoted too.
+func (s *scan) value(kind valueKind, bare, colon bool) (start, end int) {
 	i := s.i + 1
 	for i < len(s.text) && i-s.i < 3 && (s.text[i] == '=' || s.text[i] == '>') {
 		i++
@@ -158,7 +158,7 @@ func (s *scan) value(w want, bare, colon bool) (start, end int) {
 			slashes++
 			continue
 		}
-		if of(c, isQuote) {
+		if hasClass(c, isQuote) {
 			quote = c
 			i++
 			break
@@ -173,24 +173,24 @@ func (s *scan) value(w want, bare, colon bool) (start, end int) {
 	if bytes.HasPrefix(s.text[i:], []byte(mask)) {
 		return 0, 0
 	}
-	switch s.text[i] { // of a template; or the quote ended a string
+	switch s.text[i] { // a template, or the quote ended a string
 	case '$', '{', '<', '%', ',', '}', ']', ':', ')', '[', '(':
 		return 0, 0
 	}
-	switch w {
-	case wantCookie:
+	switch kind {
+	case valueCookie:
 		return s.cookieValue(i, colon)
-	case wantHeader:
+	case valueHeader:
 		return s.header(i, quote)
-	case wantKey, wantToken:
+	case valueKey, valueToken:
 		least := minKeyValue
-		if w == wantToken {
+		if kind == valueToken {
 			least = minToken
 		}
 		if !mixed(s.text[i:]) {
 			return 0, 0
 		}
-		if end = s.valueEnd(i, quote, slashes); end-i < least || !mixed(s.text[i:end]) || w == wantToken && !dense(s.text[i:end]) || bytes.Contains(s.text[i:min(end, i+64)], []byte(mask)) {
+		if end = s.valueEnd(i, quote, slashes); end-i < least || !mixed(s.text[i:end]) || kind == valueToken && !dense(s.text[i:end]) || bytes.Contains(s.text[i:min(end, i+64)], []byte(mask)) {
 			return 0, 0
 		}
 	default:
@@ -201,15 +201,15 @@ func (s *scan) value(w want, bare, colon bool) (start, end int) {
 	return i, end
 }
 
-// valueEnd is where the value that begins at i, behind quote with so many backslashes before it, ends; i if it is code, or
-// prose.
+// valueEnd returns the end of the value at i after a quote that is preceded by slashes backslashes. It returns i for code
+// and prose.
 func (s *scan) valueEnd(i int, quote byte, slashes int) int {
 	end := i
 	if quote == 0 {
 		if end = s.run(i, isBare); end < len(s.text) && bytes.IndexByte([]byte(".([{"), s.text[end]) >= 0 {
 			return i
 		}
-		for n := end; end < len(s.text) && s.text[end] == '=' && end-n < 2; end++ { // the end of base64
+		for n := end; end < len(s.text) && s.text[end] == '=' && end-n < 2; end++ { // base64 padding
 		}
 		return end
 	}
@@ -219,15 +219,15 @@ func (s *scan) valueEnd(i int, quote byte, slashes int) int {
 		}
 		c := s.text[end]
 		switch {
-		case of(c, isQuote):
+		case hasClass(c, isQuote):
 			return end
 		case c != '\\':
 			return i
 		}
-		next := s.behindSlashes(end)
+		next := s.skipSlashes(end)
 		switch {
-		case next == len(s.text), of(s.text[next], isQuote) && next-end != 2*slashes+1:
-			return end // the quote behind the value, escaped as the one before it
+		case next == len(s.text), hasClass(s.text[next], isQuote) && next-end != 2*slashes+1:
+			return end // the closing quote, escaped like the opening quote
 		case bytes.IndexByte([]byte("nrt"), s.text[next]) >= 0 || s.text[next] <= ' ':
 			return i
 		}
@@ -235,15 +235,15 @@ func (s *scan) valueEnd(i int, quote byte, slashes int) int {
 	}
 }
 
-// behindSlashes is where the backslashes that begin at i end.
-func (s *scan) behindSlashes(i int) int {
+// skipSlashes returns the end of the backslashes at i.
+func (s *scan) skipSlashes(i int) int {
 	for i < len(s.text) && s.text[i] == '\\' {
 		i++
 	}
 	return i
 }
 
-// types are what a schema says of a password.
+// types are values of "password" in schemas.
 var types = []string{"string", "number", "integer", "boolean", "object", "optional", "required", "password", "secret", "undefined", "hidden"}
 
 func isType(v []byte) bool {
@@ -255,10 +255,10 @@ func isType(v []byte) bool {
 	return bytes.Contains(v[:min(len(v), 64)], []byte(mask))
 }
 
-// header finds what a header Authorization says, behind its scheme.
+// header matches the value of an Authorization header after its scheme.
 func (s *scan) header(i int, quote byte) (start, end int) {
 	start, least := i, 16
-	for start < len(s.text) && start-i < 16 && of(s.text[start], isAlnum) {
+	for start < len(s.text) && start-i < 16 && hasClass(s.text[start], isAlnum) {
 		start++
 	}
 	if start > i && start+1 < len(s.text) && s.text[start] == ' ' && !isPlain(s.text[i:start]) {
@@ -272,12 +272,12 @@ func (s *scan) header(i int, quote byte) (start, end int) {
 	return start, s.run(end, isBearer)
 }
 
-// cookieValue finds all cookies up to the end of the line or the quote.
+// cookieValue matches all cookies up to the end of the line or a quote.
 func (s *scan) cookieValue(i int, colon bool) (start, end int) {
 	if !colon || bytes.IndexByte(s.text[i:min(len(s.text), i+64)], '=') < 1 {
 		return 0, 0
 	}
-	for end = i; end < len(s.text) && (of(s.text[end], isOpaque) || s.text[end] == ' '); end++ {
+	for end = i; end < len(s.text) && (hasClass(s.text[end], isOpaque) || s.text[end] == ' '); end++ {
 	}
 	if bytes.IndexByte(s.text[i:min(end, i+64)], '=') < 1 {
 		return 0, 0
@@ -285,8 +285,8 @@ func (s *scan) cookieValue(i int, colon bool) (start, end int) {
 	return i, end
 }
 
-// behindColon finds what is secret behind a colon, which the byte at hand follows.
-func (s *scan) behindColon() (start, end int) {
+// afterColon matches a secret that begins at the current byte, after a colon.
+func (s *scan) afterColon() (start, end int) {
 	switch {
 	case s.i == s.done || s.text[s.i-1] != ':':
 		return 0, 0
@@ -297,7 +297,7 @@ func (s *scan) behindColon() (start, end int) {
 	}
 }
 
-// url finds the password in the URL whose slashes begin here, or a path that is a secret.
+// url matches the password in the URL whose slashes begin here, or a secret path.
 func (s *scan) url() (start, end int) {
 	rest := s.text[s.i:]
 	switch {
@@ -311,7 +311,7 @@ func (s *scan) url() (start, end int) {
 	for _, host := range []string{"hooks.slack.com/services/", "hooks.slack.com/workflows/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/"} {
 		if bytes.HasPrefix(s.text[start:], []byte(host)) {
 			start += len(host)
-			for end = start; end < len(s.text) && (of(s.text[end], isKey) || s.text[end] == '/'); end++ {
+			for end = start; end < len(s.text) && (hasClass(s.text[end], isKey) || s.text[end] == '/'); end++ {
 			}
 			if end-start < 24 {
 				return 0, 0
@@ -339,7 +339,7 @@ func (s *scan) url() (start, end int) {
 	return start, end
 }
 
-// telegram finds the token of a bot: its number, a colon, and the 35 bytes that begin here.
+// telegram matches a Telegram bot token: a number, a colon, and the 35 bytes from here.
 func (s *scan) telegram() (start, end int) {
 	start = s.i
 	if start-2 < s.done || s.text[start-2] < '0' || s.text[start-2] > '9' || !bytes.HasPrefix(s.text[start:], []byte("AA")) {

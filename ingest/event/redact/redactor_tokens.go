@@ -2,7 +2,7 @@ package redact
 
 import "bytes"
 
-// bearer finds what follows the word Bearer that begins here.
+// bearer matches the token after the word Bearer at the current byte.
 func (s *scan) bearer() (start, end int) {
 	const word = "bearer"
 	start = s.i + len(word)
@@ -17,61 +17,60 @@ func (s *scan) bearer() (start, end int) {
 	default:
 		return 0, 0
 	}
-	// Not all of what may be none is read: the next word may be the same again.
+	// Reading a long token that turns out to be none would be quadratic if it repeats.
 	if head := s.head(start, isBearer); head-start < 16 || !mixed(s.text[start:head]) {
 		return 0, 0
 	}
 	return start, s.run(start, isBearer)
 }
 
-// maxHead is how much of a value says whether it is a secret.
+// maxHead is the number of bytes of a value that are examined.
 const maxHead = 64
 
-// head is where the bytes of class that begin at i end, or the first of them.
+// head returns the end of the first bytes of class at i, at most maxHead.
 func (s *scan) head(i int, class uint16) int {
-	for n := min(len(s.text), i+maxHead); i < n && of(s.text[i], class); {
+	for n := min(len(s.text), i+maxHead); i < n && hasClass(s.text[i], class); {
 		i++
 	}
 	return i
 }
 
-// mixed reports whether there are a letter and a digit among the first bytes of w.
+// mixed reports whether the head of w contains a letter and a digit.
 func mixed(w []byte) bool {
 	digit, letter := false, false
 	for _, c := range w[:min(len(w), maxHead)] {
 		if '0' <= c && c <= '9' {
 			digit = true
-		} else if of(c, isAlnum) {
+		} else if hasClass(c, isAlnum) {
 			letter = true
 		}
 	}
 	return digit && letter
 }
 
-// minPEM is how many bytes of a private key make it one; less is talk of its header.
+// minPEM is the minimum length of a private key; shorter text only mentions the header.
 const minPEM = 32
 
-// flag finds the value of a command's flag whose second hyphen is at hand: --password hunter22.
+// flag matches the value of a command-line flag at its second hyphen: --password hunter22.
 func (s *scan) flag() (start, end int) {
 	at := s.i + 1
-	if at >= len(s.text) || !of(s.text[at], isAlnum) {
+	if at >= len(s.text) || !hasClass(s.text[at], isAlnum) {
 		return 0, 0
 	}
-	for end = at; end < len(s.text) && end-at < maxName && of(s.text[end], isNameByte); end++ {
+	for end = at; end < len(s.text) && end-at < maxName && hasClass(s.text[end], isNameByte); end++ {
 	}
 	if end-at < 3 || end == len(s.text) || s.text[end] != ' ' {
 		return 0, 0
 	}
-	want := s.name(end)
-	if want != wantPassword && want != wantKey && want != wantToken {
+	kind := s.nameKind(end)
+	if kind != valuePassword && kind != valueKey && kind != valueToken {
 		return 0, 0
 	}
 	s.i = end
-	return s.value(want, true, false)
+	return s.value(kind, true, false)
 }
 
-// pem finds the body of a private key whose header begins with the hyphen before the one at hand. The header and the end
-// stay.
+// pem matches the body of a private key whose header begins one byte before the current hyphen. Header and footer are kept.
 func (s *scan) pem() (start, end int) {
 	const begin = "-----BEGIN "
 	if s.i == s.done {
@@ -90,14 +89,14 @@ func (s *scan) pem() (start, end int) {
 	base64 := 0
 	for end = start; end < len(s.text); end++ {
 		c := s.text[end]
-		if of(c, isAlnum) || c == '+' || c == '/' || c == '=' {
+		if hasClass(c, isAlnum) || c == '+' || c == '/' || c == '=' {
 			base64++
 		} else if c == '-' && bytes.HasPrefix(s.text[end:], []byte("-----")) || bytes.IndexByte([]byte("\\ \t\r\n:,-()."), c) < 0 {
 			break
 		}
 	}
 	if end == len(s.text) || s.text[end] != '-' {
-		for end > start && bytes.IndexByte([]byte("\\ \t\r\n,"), s.text[end-1]) >= 0 { // of an escaped quote, or what follows
+		for end > start && bytes.IndexByte([]byte("\\ \t\r\n,"), s.text[end-1]) >= 0 { // escapes of a quote, or white space
 			end--
 		}
 	}

@@ -8,22 +8,22 @@ const (
 	maxDomain = 255
 )
 
-// mail finds the address that has the @ at hand. git@github.com: is no person, logo@2x.png no address.
+// mail matches the address around the current @, except git@github.com: and logo@2x.png.
 func (s *scan) mail() (start, end int) {
 	start = s.i
-	for start > s.done && s.i-start <= maxLocal && of(s.text[start-1], isLocal) {
+	for start > s.done && s.i-start <= maxLocal && hasClass(s.text[start-1], isLocal) {
 		start--
 	}
 	start = s.withoutEscape(start)
 	for start < s.i && bytes.IndexByte([]byte(".%+-"), s.text[start]) >= 0 {
 		start++
 	}
-	if start == s.i || s.i-start > maxLocal || !of(s.text[s.i-1], isAlnum|isNameByte) {
+	if start == s.i || s.i-start > maxLocal || !hasClass(s.text[s.i-1], isAlnum|isNameByte) {
 		return 0, 0
 	}
-	for end = s.i + 1; end < len(s.text) && end-s.i <= maxDomain && (of(s.text[end], isAlnum) || s.text[end] == '-' || s.text[end] == '.'); end++ {
+	for end = s.i + 1; end < len(s.text) && end-s.i <= maxDomain && (hasClass(s.text[end], isAlnum) || s.text[end] == '-' || s.text[end] == '.'); end++ {
 	}
-	if end < len(s.text) && s.text[end] == mask[0] { // what was here is masked
+	if end < len(s.text) && s.text[end] == mask[0] { // already masked
 		return 0, 0
 	}
 	for end > s.i+1 && (s.text[end-1] == '.' || s.text[end-1] == '-') {
@@ -39,7 +39,7 @@ func (s *scan) mail() (start, end int) {
 			return 0, 0
 		}
 	}
-	if bytes.HasPrefix(host[1:], []byte("x.")) && '1' <= host[0] && host[0] <= '9' { // an image for a fine screen
+	if bytes.HasPrefix(host[1:], []byte("x.")) && '1' <= host[0] && host[0] <= '9' { // a high-resolution image
 		return 0, 0
 	}
 	if end < len(s.text) && (s.text[end] == '(' || s.text[end] == '[' || s.text[end] == ':' && string(s.text[start:s.i]) == "git") {
@@ -48,7 +48,7 @@ func (s *scan) mail() (start, end int) {
 	return start, end
 }
 
-// withoutEscape is start, or behind the rest of the escape that start is in: the n of \n, the u003c of \u003c.
+// withoutEscape returns start, or the end of the escape that contains start: the n of \n, the u003c of \u003c.
 func (s *scan) withoutEscape(start int) int {
 	if start <= s.done || s.text[start-1] != '\\' || start == len(s.text) {
 		return start

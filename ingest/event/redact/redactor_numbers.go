@@ -3,23 +3,23 @@ package redact
 import "bytes"
 
 const (
-	numberMask = "0" // where JSON may have a number
+	numberMask = "0" // mask of a JSON number
 	minCard    = 14
-	maxDigits  = 19 // of a card
+	maxDigits  = 19 // of a card number
 )
 
-// A digits is a number as people write it.
+// digits is a number in groups of digits.
 type digits struct {
 	digits [maxDigits]byte
 	n      int
 	groups [8]int // their lengths
 	g      int
 	end    int
-	seps   byte // the separator; 0: none
+	seps   byte // the separator, or 0
 }
 
-// digits reads groups of digits from i on, parted by the same separator: a space, a hyphen or a dot. What may be a card by
-// itself is one group. n is 0 if there is too much of them.
+// digits reads groups of digits at i with the same separator: a space, a hyphen or a dot. A group with the length of a card
+// number is read alone. n is 0 if there are too many digits.
 func (s *scan) digits(i int) (d digits) {
 	for {
 		from := i
@@ -32,7 +32,7 @@ func (s *scan) digits(i int) (d digits) {
 			i++
 		}
 		if i == from {
-			return d // the last separator is not part of it
+			return d // without the last separator
 		}
 		if d.g == len(d.groups) {
 			return digits{}
@@ -50,8 +50,7 @@ func (s *scan) digits(i int) (d digits) {
 	}
 }
 
-// number finds a payment card or a telephone number that begins at the digit at hand, or with the plus or the parenthesis
-// before it.
+// number matches a card or phone number that begins at the current digit or at a plus or parenthesis before it.
 func (s *scan) number(c check) (start, end int, with string) {
 	start = s.i
 	if s.i > s.done && c&checkPhone != 0 {
@@ -82,7 +81,7 @@ func (s *scan) number(c check) (start, end int, with string) {
 	return start, d.end, s.numberMask(start, d.end)
 }
 
-// numberLike reports whether the n digits at hand may be the first group of a card or a telephone number, or all of it.
+// numberLike reports whether the n current digits may be a card or phone number or its first group.
 func (s *scan) numberLike(n int) bool {
 	if n >= minCard {
 		return n <= maxDigits
@@ -101,35 +100,35 @@ func (s *scan) numberLike(n int) bool {
 	return false
 }
 
-// numberBegins reports whether what begins at i is no part of a longer word, number or expression.
+// numberBegins reports whether a number at i is not part of a longer word, number or expression.
 func (s *scan) numberBegins(i int) bool {
 	if i <= s.done {
 		return i == s.done
 	}
 	switch c := s.text[i-1]; {
-	case c == ':': // not of a time
+	case c == ':': // not in a time
 		return i-1 == s.done || s.text[i-2] < '0' || s.text[i-2] > '9'
-	case of(c, isKey|isNumberBefore):
+	case hasClass(c, isKey|isNumberBefore):
 		return s.escaped(i)
 	default:
 		return true
 	}
 }
 
-// numberEnds is the same for the end of one with separators seps: behind a space another number may begin, unless it is one
-// of those.
+// numberEnds is the counterpart of numberBegins for the end i of a number with separator seps. Another number may follow
+// after a space, unless seps is a space.
 func (s *scan) numberEnds(i int, seps byte) bool {
 	if i == len(s.text) {
 		return true
 	}
 	c := s.text[i]
-	if c == '.' || c == '-' || c == ' ' { // of a sentence
-		return i+1 == len(s.text) || !of(s.text[i+1], isAlnum) || c == ' ' && (seps != ' ' || s.text[i+1] < '0' || s.text[i+1] > '9')
+	if c == '.' || c == '-' || c == ' ' { // punctuation
+		return i+1 == len(s.text) || !hasClass(s.text[i+1], isAlnum) || c == ' ' && (seps != ' ' || s.text[i+1] < '0' || s.text[i+1] > '9')
 	}
-	return !of(c, isKey|isNumberAfter)
+	return !hasClass(c, isKey|isNumberAfter)
 }
 
-// numberMask is what stands for a number: a number where JSON may have one.
+// numberMask returns the mask of a number: 0 for a JSON number.
 func (s *scan) numberMask(start, end int) string {
 	for _, c := range s.text[start:end] {
 		if c < '0' || c > '9' {
@@ -150,7 +149,7 @@ func (s *scan) numberMask(start, end int) string {
 	return mask
 }
 
-// isCard reports whether d is the number of a payment card: written in one, or in groups as on the card.
+// isCard reports whether d is a card number, either ungrouped or grouped as on the card.
 func isCard(d *digits) bool {
 	if d.n < minCard || d.seps == '.' || d.g > 1 && !cardGroups(d) {
 		return false
@@ -170,7 +169,7 @@ func cardGroups(d *digits) bool {
 	return false
 }
 
-// isIssued reports whether an issuer has numbers that begin like d and are as long.
+// isIssued reports whether d has the prefix and length of an issuer.
 func isIssued(d *digits) bool {
 	p := 0
 	for _, c := range d.digits[:4] {
@@ -203,7 +202,7 @@ func luhn(d []byte) bool {
 	return sum%10 == 0
 }
 
-// isNorthAmerican reports whether d is like 415-555-2671, 415.555.2671 or 1-415-555-2671.
+// isNorthAmerican reports whether d has the form 415-555-2671, 415.555.2671 or 1-415-555-2671.
 func isNorthAmerican(d *digits) bool {
 	at := 0
 	if d.g == 4 && d.groups[0] == 1 && d.digits[0] == 1 {
@@ -213,7 +212,7 @@ func isNorthAmerican(d *digits) bool {
 		d.digits[at] >= 2 && d.digits[at+3] >= 2
 }
 
-// areaCode is where the number ends whose area code begins here, behind a parenthesis: (415) 555-2671.
+// areaCode returns the end of a number whose area code in parentheses begins here: (415) 555-2671.
 func (s *scan) areaCode() int {
 	t := s.text[s.i-1:]
 	if len(t) < 13 || t[4] != ')' || t[1] < '2' || t[1] > '9' || !isDigits(t[1:4]) {

@@ -1,0 +1,284 @@
+package redact
+
+// A key is a prefix of API keys and other credentials.
+type key struct {
+	prefix   string
+	errorMin int // minimum length after the prefix in error texts, ignoring case; 0: not masked by Append
+	min      int // minimum length after the prefix in bodies; 0: not masked by a Redactor
+	form     form
+	anchor   int // index of the rarest byte of a prefix without separator
+}
+
+// A form is the form of a key after its prefix.
+type form uint8
+
+const (
+	formDense form = iota // words of letters and digits, at least one of them long
+	formUpper             // exactly min upper-case letters and digits
+	formHex               // exactly min digits of lower-case hex
+	formRun               // min or more of URL-safe base64
+	formJWT               // three parts separated by dots
+)
+
+// keys are the known keys. A formDense key must look random: sk-container-id-1 is not a key.
+var keys = []key{
+	{"sk-", 8, 20, formDense, 0},
+	{"rk-", 8, 20, formDense, 0},
+	{"pk-", 8, 24, formDense, 0},
+	{"sess-", 16, 24, formDense, 0},
+	{"csk-", 8, 24, formDense, 0},
+	{"xai-", 8, 24, formDense, 0},
+	{"pplx-", 8, 24, formDense, 0},
+	{"nvapi-", 8, 24, formDense, 0},
+	{"tvly-", 8, 20, formDense, 0},
+	{"bedrock-api-key-", 8, 20, formDense, 0},
+	{"GOCSPX-", 8, 20, formDense, 0},
+	{"glpat-", 8, 16, formDense, 0},
+	{"gldt-", 0, 16, formDense, 0},
+	{"glrt-", 0, 16, formDense, 0},
+	{"glptt-", 0, 20, formDense, 0},
+	{"gloas-", 0, 20, formDense, 0},
+	{"sq0atp-", 0, 20, formDense, 0},
+	{"sq0csp-", 0, 20, formDense, 0},
+	{"AGE-SECRET-KEY-", 0, 50, formDense, 0},
+	{"xoxb-", 8, 20, formDense, 0},
+	{"xoxp-", 8, 20, formDense, 0},
+	{"xoxa-", 0, 20, formDense, 0},
+	{"xoxe-", 0, 20, formDense, 0},
+	{"xoxs-", 0, 20, formDense, 0},
+	{"xoxc-", 0, 20, formDense, 0},
+	{"xoxd-", 0, 20, formDense, 0},
+	{"xapp-", 8, 20, formDense, 0},
+	{"pypi-", 16, 40, formDense, 0},
+	{"PMAK-", 0, 24, formDense, 0},
+	{"NRAK-", 0, 20, formDense, 0},
+	{"HRKU-", 0, 20, formDense, 0},
+	{"pk_", 8, 0, formDense, 0},
+	{"sk_", 8, 20, formDense, 0},
+	{"rk_", 8, 20, formDense, 0},
+	{"gsk_", 8, 24, formDense, 0},
+	{"hf_", 8, 24, formDense, 0},
+	{"r8_", 8, 24, formDense, 0},
+	{"fw_", 8, 20, formDense, 0},
+	{"tgp_v1_", 8, 24, formDense, 0},
+	{"jina_", 8, 24, formDense, 0},
+	{"e2b_", 8, 24, formDense, 0},
+	{"vck_", 8, 24, formDense, 0},
+	{"pcsk_", 0, 40, formDense, 0},
+	{"rpa_", 0, 30, formDense, 0},
+	{"sgp_", 0, 36, formDense, 0},
+	{"CCIPAT_", 0, 30, formDense, 0},
+	{"lsv2_", 8, 24, formDense, 0},
+	{"api_org_", 8, 24, formDense, 0},
+	{"ghp_", 8, 30, formDense, 0},
+	{"gho_", 8, 30, formDense, 0},
+	{"ghu_", 8, 30, formDense, 0},
+	{"ghs_", 8, 30, formDense, 0},
+	{"ghr_", 8, 30, formDense, 0},
+	{"github_pat_", 8, 30, formDense, 0},
+	{"npm_", 16, 30, formDense, 0},
+	{"whsec_", 0, 24, formDense, 0},
+	{"dop_v1_", 0, 32, formDense, 0},
+	{"doo_v1_", 0, 32, formDense, 0},
+	{"shpat_", 0, 24, formDense, 0},
+	{"shpss_", 0, 24, formDense, 0},
+	{"shpca_", 0, 24, formDense, 0},
+	{"shppa_", 0, 24, formDense, 0},
+	{"lin_api_", 0, 24, formDense, 0},
+	{"ntn_", 0, 30, formDense, 0},
+	{"glsa_", 0, 30, formDense, 0},
+	{"glc_", 0, 30, formDense, 0},
+	{"sntrys_", 0, 30, formDense, 0},
+	{"dckr_pat_", 0, 20, formDense, 0},
+	{"rubygems_", 0, 32, formDense, 0},
+	{"sbp_", 0, 30, formDense, 0},
+	{"figd_", 0, 24, formDense, 0},
+	{"pscale_tkn_", 0, 24, formDense, 0},
+	{"SG.", 0, 40, formDense, 0},
+	{"hvs.", 0, 20, formDense, 0},
+	{"hvb.", 0, 20, formDense, 0},
+	{"ya29.", 8, 24, formDense, 0},
+	{"AQ.", 24, 30, formDense, 0},
+	{"dp.pt.", 0, 30, formDense, 0},
+	{"dp.st.", 0, 30, formDense, 0},
+	{"AKIA", 12, 16, formUpper, 1},
+	{"ASIA", 12, 16, formUpper, 1},
+	{"LTAI", 0, 12, formRun, 3},
+	{"AKID", 0, 32, formRun, 1},
+	{"AKLT", 0, 40, formRun, 1},
+	{"ATATT3", 0, 60, formRun, 3},
+	{"AIza", 8, 35, formRun, 2},
+	{"ABSK", 16, 40, formRun, 3},
+	{"dapi", 16, 32, formHex, 2},
+	{"eyJ", 16, 40, formJWT, 2},
+}
+
+var separatedBy, separatedBefore, joinedBy = indexKeys()
+
+// indexKeys returns the keys whose prefix ends in a separator, by the byte before the separator, and for the same byte a bit
+// for each byte before it; and the other keys by their anchor.
+func indexKeys() (separated [256][]key, before [256]uint64, joined [256][]key) {
+	for _, k := range keys {
+		n := len(k.prefix)
+		switch last, prev := k.prefix[n-1], k.prefix[n-2]; {
+		case k.min == 0:
+		case last == '-' || last == '_' || last == '.':
+			separated[prev] = append(separated[prev], k)
+			before[prev] |= 1 << (k.prefix[n-3] & 63)
+		default:
+			joined[k.prefix[k.anchor]] = append(joined[k.prefix[k.anchor]], k)
+		}
+	}
+	return separated, before, joined
+}
+
+// maxParts is the maximum number of parts of a key with dots.
+const maxParts = 4
+
+// prefixed matches a key whose prefix ends at the current separator.
+func (s *scan) prefixed() (start, end int) {
+	if s.i == s.done {
+		return 0, 0
+	}
+	switch {
+	case s.text[s.i] == '~':
+		return s.azure()
+	case s.i-32 >= s.done && isHex(s.text[s.i-1]) && isHex(s.text[s.i-4]) && isHex(s.text[s.i-8]) && isHex(s.text[s.i-32]) && s.text[s.i] == '.':
+		if start, end = s.zhipu(); end > 0 {
+			return start, end
+		}
+	}
+	if prev := s.text[s.i-1]; s.i-2 < s.done || separatedBefore[prev]>>(s.text[s.i-2]&63)&1 == 0 {
+		return 0, 0
+	}
+	for _, k := range separatedBy[s.text[s.i-1]] {
+		at := s.i + 1 - len(k.prefix)
+		if at < s.done || string(s.text[at:s.i+1]) != k.prefix || !s.begins(at) {
+			continue
+		}
+		start, end = s.i+1, s.run(s.i+1, isKey)
+		for n := 1; n < maxParts && s.text[s.i] == '.' && end+1 < len(s.text) && s.text[end] == '.' && hasClass(s.text[end+1], isKey); n++ {
+			end = s.run(end+1, isKey)
+		}
+		if end-start < k.min || !dense(s.text[start:end]) {
+			continue
+		}
+		return start, end
+	}
+	return 0, 0
+}
+
+// azure matches a client secret of Entra ID: three bytes, a digit, Q~ and 31 to 34 more bytes.
+func (s *scan) azure() (start, end int) {
+	start = s.i - 5
+	if start < s.done || s.text[s.i-1] != 'Q' || s.text[s.i-2] < '0' || s.text[s.i-2] > '9' || s.run(start, isKey) != s.i || !s.begins(start) {
+		return 0, 0
+	}
+	end = s.i + 1
+	for end < len(s.text) && end-s.i < 64 && (hasClass(s.text[end], isKey) || s.text[end] == '.' || s.text[end] == '~') {
+		end++
+	}
+	if n := end - s.i - 1; n < 31 || n > 34 {
+		return 0, 0
+	}
+	return start, end
+}
+
+// zhipu matches a key of Zhipu AI: 32 digits of lower-case hex, the current dot, and 16 letters and digits.
+func (s *scan) zhipu() (start, end int) {
+	start, end = s.i-32, s.i+17
+	if end > len(s.text) || isDigits(s.text[s.i+1:end]) || s.run(s.i+1, isAlnum) != end || end < len(s.text) && hasClass(s.text[end], isKey) {
+		return 0, 0
+	}
+	for _, c := range s.text[start:s.i] {
+		if !lowerHex(c) {
+			return 0, 0
+		}
+	}
+	if !s.begins(start) {
+		return 0, 0
+	}
+	return start, end
+}
+
+// joined matches a key whose prefix contains the current letter.
+func (s *scan) joined() (start, end int) {
+	for _, k := range joinedBy[s.text[s.i]] {
+		at := s.i - k.anchor
+		start = at + len(k.prefix)
+		if at < s.done || start > len(s.text) || string(s.text[at:start]) != k.prefix || !s.begins(at) {
+			continue
+		}
+		end = s.run(start, isKey)
+		switch k.form {
+		case formUpper:
+			if !s.exactly(start, k.min, upperAlnum) {
+				continue
+			}
+			end = start + k.min
+		case formHex:
+			if !s.exactly(start, k.min, lowerHex) {
+				continue
+			}
+		case formJWT:
+			if end = s.jwt(end); end-start < k.min {
+				continue
+			}
+		case formDense, formRun:
+			if end-start < k.min || !dense(s.text[start:end]) {
+				continue
+			}
+		}
+		return start, end
+	}
+	return 0, 0
+}
+
+// jwt returns the end of a JWT whose first part ends at i, or 0.
+func (s *scan) jwt(i int) int {
+	for range 2 {
+		if i >= len(s.text) || s.text[i] != '.' {
+			return 0
+		}
+		i = s.run(i+1, isKey)
+	}
+	return i
+}
+
+func lowerHex(c byte) bool   { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
+func upperAlnum(c byte) bool { return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' }
+
+// exactly reports whether a word of n bytes that are ok begins at i.
+func (s *scan) exactly(i, n int, ok func(byte) bool) bool {
+	if len(s.text)-i < n {
+		return false
+	}
+	for _, c := range s.text[i : i+n] {
+		if !ok(c) {
+			return false
+		}
+	}
+	return i+n == len(s.text) || !hasClass(s.text[i+n], isKey)
+}
+
+// denseRun is the minimum length of a word with letters and digits that does not occur in names.
+const denseRun = 12
+
+// dense reports whether w contains a long word with letters and digits.
+func dense(w []byte) bool {
+	n, digit, letter := 0, false, false
+	for _, c := range w {
+		switch {
+		case '0' <= c && c <= '9':
+			digit = true
+		case hasClass(c, isAlnum):
+			letter = true
+		default:
+			n, digit, letter = -1, false, false
+		}
+		if n++; n >= denseRun && digit && letter {
+			return true
+		}
+	}
+	return false
+}
