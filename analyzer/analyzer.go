@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/expiry"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/judge"
@@ -103,10 +104,6 @@ type Analyzer struct {
 	failing *expiry.Queue[conversationKey, *failing]
 
 	contents contents
-	keep     func(service string) bool     // nil: nothing
-	redact   func(dst, body []byte) []byte // nil: nothing
-	shaping  shaping
-	era      uint32 // of what is known to be stored
 	ledger   *ledger.Ledger
 	sighting ledger.Sighting // the exchange that is reported
 	seq      uint64          // of the newest event
@@ -122,7 +119,6 @@ type Analyzer struct {
 	marks  []mark
 
 	req      facts.Request
-	shape    facts.Request // of the shape of the body in req
 	res      facts.Response
 	memos    *memos
 	inflater inflater
@@ -146,7 +142,7 @@ type mark struct {
 // configuration must be valid.
 func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
 	j := judge.New(rules, session.Config{Lookback: cfg.SessionLookback, Bytes: cfg.StateBytes})
-	return &Analyzer{
+	a := &Analyzer{
 		cfg: cfg, metrics: newMetrics(reg), judging: j, sessions: j.Sessions, counter: newCounter(&cfg),
 		open:      expiry.NewQueue[string, *open](cfg.ExchangeTimeout),
 		early:     expiry.NewQueue[string, *early](responseWait),
@@ -161,6 +157,8 @@ func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
 		memos:     newMemos(int(cfg.StateBytes/4), cfg.SessionLookback),
 		strings:   make(interner),
 	}
+	a.contents = contents{Store: content.New(j.Sessions), a: a}
+	return a
 }
 
 // Process takes the next event of the stream and adds to out what follows from it. With emit false, in the silent

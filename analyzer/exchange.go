@@ -8,6 +8,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/limit"
@@ -37,7 +38,7 @@ type open struct {
 	maxTokens int64  // that the request allows; 0 when it does not say
 	forced    bool   // the request leaves the model no choice of tools
 	sum       uint64 // hash of the request
-	place     uint32 // of its contents
+	contents  content.Time
 }
 
 // size is about the memory that o takes, with the conversation that may have no one else who needs it.
@@ -104,7 +105,7 @@ func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
 	default:
 		a.judge(o, body, at, seen(ev, at), need)
 		a.watchRequest(o, body)
-		a.store(o, body, at)
+		a.contents.request(o, body, at)
 	}
 	return o
 }
@@ -153,7 +154,7 @@ func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) 
 	}
 	if ok && o.target.Dialect != wire.Other && facts.ScanResponse(o.target.Dialect, ev.ContentType, body, &a.res) == nil {
 		a.answered(o, ev, at, need)
-		a.storeAnswer(o, body)
+		a.contents.answer(o, body, at)
 		if err := unreadable(ev, &a.res); err != nil {
 			a.dead(dropUnreadable, ev, at, err)
 		}

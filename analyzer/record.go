@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
@@ -126,9 +127,9 @@ type Finding struct {
 
 // Kinds of a Content.
 const (
-	ContentMessage    = "message"
-	ContentParameters = "parameters"
-	ContentAnswer     = "answer"
+	ContentMessage    = content.KindMessage
+	ContentParameters = content.KindParameters
+	ContentAnswer     = content.KindAnswer
 )
 
 // A Content is a part of a body, stored once however often it is sent: a message and an answer once for their conversation,

@@ -1,0 +1,242 @@
+package content
+
+import (
+	"slices"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+const (
+	maxBranches = 8  // of one conversation; the least recently used is forgotten
+	maxMarked   = 32 // messages with cache marks of one request; further ones are stored without their marks
+	maxLeading  = 8  // leading system messages that are compared with the request before
+
+	branchBytes   = 192 // approximate size of a branch
+	repeatedBytes = 160 // approximate size of a repeated content
+)
+
+// A Request is a request to store.
+type Request struct {
+	Body
+	Started      time.Time // by the clock of the agent
+	Exchange     string
+	Conversation string
+	Turn         *session.Turn
+	Facts        *facts.Request
+}
+
+// A Body is a body to store.
+type Body struct {
+	Service string
+	Capture string
+	Dialect wire.Dialect
+	Bytes   []byte
+}
+
+// A Location is where a request is stored.
+type Location struct {
+	Time       Time              // of the contents of its conversation
+	Branch     string            // of the conversation's history: the exchange that began it
+	Leading    []string          // contents of the leading system and developer messages; never written again
+	Marked     map[uint32]string // contents of the messages with cache marks, by position
+	Parameters string            // content of the body without its messages
+	MessagesAt int               // where the messages were in Parameters, in bytes as stored
+}
+
+// A Position is a message of a branch.
+type Position struct {
+	Branch, Parent string // Parent is "" when it shares nothing
+	Shared         int    // positions that the branch shares with its parent
+	Index          int
+	Content        string // its id; "" when it was too large
+	Role           []byte // as sent
+}
+
+// branch is a stored history.
+type branch struct {
+	id, parent   string
+	conversation string   // a conversation that continues under another id is stored anew, so that each is complete
+	shared       int      // messages in common with the parent
+	hashes       []uint64 // of all its messages
+	replayed     bool     // known from a replay, which may have begun inside the conversation: it may not be stored
+}
+
+// histories are the branches of a conversation, the most recently used last.
+type histories struct {
+	time     Time   // of the contents of the conversation
+	epoch    uint32 // of the store
+	branches []*branch
+
+	parameters repeated
+	leading    []repeated // the first leading messages of the newest request
+	leadingIDs []string   // never written again: rows share it
+}
+
+func (h *histories) bytes() int64 {
+	n := 192 + int64(len(h.leading))*repeatedBytes
+	for _, b := range h.branches {
+		n += branchBytes + 8*int64(cap(b.hashes))
+	}
+	return n
+}
+
+// find returns the branch of the conversation with the longest common start with n messages, whose identities are hash(i),
+// and the length of that start.
+func (h *histories) find(conversation string, n int, hash func(int) uint64) (best *branch, common int) {
+	at := 0
+	for i, b := range slices.Backward(h.branches) {
+		if b.conversation != conversation {
+			continue
+		}
+		k := 0
+		for k < n && k < len(b.hashes) && b.hashes[k] == hash(k) {
+			k++
+		}
+		if k > common {
+			best, common, at = b, k, i
+		}
+	}
+	if best != nil {
+		h.branches = append(slices.Delete(h.branches, at, at+1), best)
+	}
+	return best, common
+}
+
+func (h *histories) add(b *branch) {
+	if len(h.branches) == maxBranches {
+		h.branches = slices.Delete(h.branches, 0, 1)
+	}
+	h.branches = append(h.branches, b)
+}
+
+// Request stores what is new in a request.
+func (s *Store) Request(r *Request) (at Location) {
+	if !s.stores(&r.Body) {
+		return at
+	}
+	t := r.Turn
+	h, _ := t.Kept().(*histories)
+	if h == nil || h.epoch != s.epoch {
+		h = &histories{time: timeOf(r.Started), epoch: s.epoch}
+	}
+	at.Time = h.time
+	body, parts := s.captured(r)
+	if r.Facts.Dropped > 0 || len(parts) == 0 {
+		at.Parameters = s.put(shared, KindParameters, body)
+		return at
+	}
+	at.Parameters, at.MessagesAt = s.putRepeated(&h.parameters, KindParameters, body[:parts[0].Start], body[parts[len(parts)-1].End:])
+	lead := t.Lead()
+	at.Leading = s.putLeading(h, body, parts[:lead])
+	messages, parts := r.Facts.Messages[lead:], parts[lead:]
+	hash := func(i int) uint64 { return t.Unmarked(lead + i) }
+	for i := range messages {
+		if m := &messages[i]; hash(i) != m.Hash && len(at.Marked) < maxMarked {
+			if at.Marked == nil {
+				at.Marked = make(map[uint32]string)
+			}
+			at.Marked[uint32(i)] = s.put(h.time, KindMessage, body[parts[i].Start:parts[i].End])
+		}
+	}
+	b, from := s.extend(h, r, len(messages), hash)
+	at.Branch = b.id
+	for i := from; s.output != nil && i < len(messages); i++ {
+		text := body[parts[i].Start:parts[i].End]
+		if hash(i) != messages[i].Hash {
+			text = session.Unmark(text)
+		}
+		s.output.Position(Position{
+			Branch: b.id, Parent: b.parent, Shared: b.shared, Index: i, Content: s.put(h.time, KindMessage, text), Role: messages[i].RoleName,
+		})
+	}
+	s.sessions.Keep(t, h, h.bytes())
+	return at
+}
+
+// extend finds or begins the branch of n messages, whose identities are hash(i), and returns the first position to store.
+func (s *Store) extend(h *histories, r *Request, n int, hash func(int) uint64) (b *branch, from int) {
+	b, from = h.find(r.Conversation, n, hash)
+	if b == nil || from < len(b.hashes) && from < n {
+		fork := &branch{id: r.Exchange, conversation: r.Conversation}
+		if b != nil && (!b.replayed || s.output == nil) {
+			fork.parent, fork.shared, fork.hashes = b.id, from, slices.Clone(b.hashes[:from])
+		} else {
+			from = 0
+		}
+		b = fork
+		h.add(b)
+	}
+	b.hashes = slices.Grow(b.hashes, max(n-from, 0))
+	for i := from; i < n; i++ {
+		b.hashes = append(b.hashes, hash(i))
+	}
+	switch {
+	case s.output == nil:
+		b.replayed = true
+	case b.replayed: // all of it is emitted again: rows that are stored already are the same
+		b.hashes = b.hashes[:n]
+		from, b.parent, b.shared, b.replayed = 0, "", 0, false
+	}
+	return b, from
+}
+
+// putLeading stores the leading system messages of body and returns their ids.
+func (s *Store) putLeading(h *histories, body []byte, parts []facts.Message) []string {
+	if len(h.leading) != min(len(parts), maxLeading) {
+		h.leading, h.leadingIDs = make([]repeated, min(len(parts), maxLeading)), nil
+	}
+	changed := len(h.leadingIDs) != len(h.leading)
+	for i := range h.leading {
+		id, _ := s.putRepeated(&h.leading[i], KindMessage, body[parts[i].Start:parts[i].End], nil)
+		changed = changed || id != h.leadingIDs[i]
+	}
+	if changed {
+		h.leadingIDs = make([]string, len(h.leading))
+		for i := range h.leading {
+			h.leadingIDs[i] = h.leading[i].id
+		}
+	}
+	ids := slices.Clip(h.leadingIDs)
+	for i := len(h.leading); i < len(parts); i++ {
+		ids = append(ids, s.put(shared, KindMessage, body[parts[i].Start:parts[i].End]))
+	}
+	return ids
+}
+
+// Answer stores the body of an answer to a request of time t and returns its content id, "" when it is not stored.
+func (s *Store) Answer(t Time, b *Body) string {
+	if len(b.Bytes) == 0 || !s.stores(b) {
+		return ""
+	}
+	body := b.Bytes
+	if s.shapes(b) {
+		body = s.shape(string(b.Dialect), true, body)
+	}
+	return s.put(t, KindAnswer, body)
+}
+
+// stores reports whether b is stored.
+func (s *Store) stores(b *Body) bool {
+	return s.enabled != nil && s.enabled(b.Service) && (b.Capture == event.CaptureFull || b.Capture == event.CaptureShape)
+}
+
+// shapes reports whether b is stored as its shape.
+func (s *Store) shapes(b *Body) bool {
+	return s.shaped != nil && b.Capture == event.CaptureFull && s.shaped(b.Service)
+}
+
+// captured returns the body of a request as it is stored, and its messages there; none if they do not match r.Facts.
+func (s *Store) captured(r *Request) ([]byte, []facts.Message) {
+	if !s.shapes(&r.Body) {
+		return r.Bytes, r.Facts.Messages
+	}
+	body := s.shape(string(r.Dialect), false, r.Bytes)
+	if err := facts.ScanRequest(r.Dialect, body, &s.facts); err != nil || s.facts.Dropped > 0 || len(s.facts.Messages) != len(r.Facts.Messages) {
+		return body, nil
+	}
+	return body, s.facts.Messages
+}
