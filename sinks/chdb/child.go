@@ -22,7 +22,7 @@ import (
 // childEnv marks the environment of a child process.
 const childEnv = "LLMTAP_CHDB_CHILD"
 
-// childConfig is handed to the child on standard input, one JSON value.
+// childConfig is passed to the child on standard input as one JSON value.
 type childConfig struct {
 	Library              string `json:"library"`
 	Dir                  string `json:"dir"`
@@ -36,14 +36,14 @@ type report struct {
 	Ready   bool         `json:"ready,omitempty"`
 	Query   *httpd.Query `json:"query,omitempty"`
 	Failed  string       `json:"failed,omitempty"`
-	Dropped int          `json:"dropped,omitempty"` // reports lost before this one
+	Dropped int          `json:"dropped,omitempty"` // number of reports lost before this one
 }
 
-// childGrace is how long a child that is to end waits for its statements; after half of it they are killed.
+// childGrace is how long a stopping child waits for its statements, which are killed after half of it.
 const childGrace = 5 * time.Second
 
-// RunChild must be the first call of main, and of TestMain where tests Start a Server: the child process is this
-// binary again. In a child it serves until the parent goes, and exits; in any other process it returns at once.
+// RunChild must be the first call of main, and of TestMain in packages whose tests Start a Server, because the child process
+// runs the same binary. In a child it serves until the parent exits and then exits; in any other process it returns immediately.
 func RunChild() {
 	if os.Getenv(childEnv) == "" {
 		return
@@ -58,7 +58,7 @@ func RunChild() {
 	os.Exit(code)
 }
 
-// childEnviron is the child's environment: none of the parent's secrets.
+// childEnviron returns the environment of the child, without the secrets of the parent.
 func childEnviron() []string {
 	env := []string{childEnv + "=1", "TZ=UTC"}
 	for _, name := range []string{"PATH", "TMPDIR", "LANG", "GOTRACEBACK", "GODEBUG", "GOCOVERDIR"} {
@@ -70,8 +70,8 @@ func childEnviron() []string {
 }
 
 func runChild(reports *reporter) error {
-	// Only the parent ends a child: systemd, for one, signals all processes of a unit at once, and the parent still
-	// has rows to store.
+	// Only the parent stops a child: systemd, for example, signals all processes of a unit, and the parent still has rows
+	// to store.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	preferOOM()
 	stdin := bufio.NewReader(os.Stdin)
@@ -101,11 +101,11 @@ func runChild(reports *reporter) error {
 		return err
 	}
 	path := "--path=" + filepath.Join(cfg.Dir, "data")
-	base, err := lib.Connect(path, "--config-file="+configFile) // stays open: the last close stops the engine
+	base, err := lib.Connect(path, "--config-file="+configFile) // stays open, because closing the last connection stops the engine
 	if err != nil {
 		return err
 	}
-	server, err := introduce(base)
+	server, err := initEngine(base)
 	if err != nil {
 		return err
 	}
@@ -115,15 +115,15 @@ func runChild(reports *reporter) error {
 		Observe: func(q httpd.Query) { reports.send(report{Query: &q}) },
 	})
 	if err := serve(stop, ln, handler, func() { reports.send(report{Ready: true}) }); err != nil {
-		return err // without closing the engine under statements that still run
+		return err // does not close the engine while statements are running
 	}
 	handler.Close()
 	base.Close()
 	return nil
 }
 
-// introduce prepares the engine and asks it what it is.
-func introduce(c *engine.Conn) (httpd.Server, error) {
+// initEngine creates the database and reads the version of the engine.
+func initEngine(c *engine.Conn) (httpd.Server, error) {
 	var s httpd.Server
 	if err := c.Exec("CREATE DATABASE IF NOT EXISTS " + Database); err != nil {
 		return s, fmt.Errorf("create database: %w", err)
@@ -137,12 +137,12 @@ func introduce(c *engine.Conn) (httpd.Server, error) {
 		return nil
 	})
 	if err != nil {
-		return s, fmt.Errorf("ask version: %w", err)
+		return s, fmt.Errorf("read version: %w", err)
 	}
 	return s, nil
 }
 
-// serve serves until stop ends and every statement has ended: by itself, or killed after half of childGrace.
+// serve serves until stop is done and every statement has completed, or was killed after half of childGrace.
 func serve(stop context.Context, ln net.Listener, h http.Handler, ready func()) error {
 	running, cancel := context.WithCancel(context.WithoutCancel(stop))
 	defer cancel()

@@ -43,7 +43,7 @@ func everyTypeRow(i int) everyType {
 	return r
 }
 
-// TestCompressions writes and reads every type with every compression of the client.
+// Every type is written and read with every compression of the client.
 func TestCompressions(t *testing.T) {
 	s := server(t)
 	for name, method := range map[string]clickhouse.CompressionMethod{
@@ -90,7 +90,7 @@ func TestCompressions(t *testing.T) {
 	}
 }
 
-// lateException checks an exception after the first rows have been sent.
+// lateException tests an exception after the first rows were sent.
 func lateException(t *testing.T, c driver.Conn) {
 	t.Helper()
 	ctx := clickhouse.Context(t.Context(), clickhouse.WithSettings(clickhouse.Settings{"max_block_size": 1000, "max_threads": 1}))
@@ -127,7 +127,7 @@ func TestQueries(t *testing.T) {
 	with := func(p clickhouse.Parameters) context.Context {
 		return clickhouse.Context(ctx, clickhouse.WithParameters(p))
 	}
-	// Parameters stay values, whatever they hold.
+	// Parameters are always values.
 	f(5, with(clickhouse.Parameters{"n": "5"}), "SELECT count() FROM q WHERE n < {n:UInt32}")
 	f(10, with(clickhouse.Parameters{"s": "k1' OR 1 = 1; --"}), "SELECT count() FROM q WHERE s != {s:String}")
 	f(7, with(clickhouse.Parameters{"a": "['k0','k1']"}), "SELECT count() FROM q WHERE s IN {a:Array(String)}")
@@ -136,7 +136,7 @@ func TestQueries(t *testing.T) {
 	f(2, ctx, "SELECT count() FROM q WHERE n < ? AND s = ?", 5, "k1")
 	f(3, ctx, "WITH 3 AS x SELECT toUInt64(x)")
 	f(10, clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"max_threads": 1})), "(SELECT count() FROM q)")
-	// Ways to insert.
+	// Forms of INSERT.
 	mustExec(t, c, "INSERT INTO q VALUES (100, 'a;b'), (101, 'c\\'d') -- ; end")
 	mustExec(t, c, "INSERT INTO q (n, s) FORMAT JSONEachRow\n{\"n\": 102, \"s\": \"file(x); INTO OUTFILE\"}\n{\"n\": 103}")
 	if err := c.Exec(with(clickhouse.Parameters{"n": "104", "s": "p"}), "INSERT INTO q VALUES ({n:UInt32}, {s:String})"); err != nil {
@@ -169,7 +169,7 @@ func TestQueries(t *testing.T) {
 	}
 }
 
-// TestSemistructured covers the types that hold any value.
+// Columns of semi-structured types are written and read.
 func TestSemistructured(t *testing.T) {
 	ctx := t.Context()
 	c := open(t, server(t))
@@ -219,12 +219,12 @@ func TestExceptions(t *testing.T) {
 	f("SELECT sleep(1), number FROM numbers(10) SETTINGS max_block_size = 1", clickhouse.Settings{"max_execution_time": "0.1"}, 159, 408)
 	f("SELECT groupArray(repeat('x', 1000)) FROM numbers(10000000)", clickhouse.Settings{"max_memory_usage": 10 << 20}, 241, 500)
 	f("SELECT 1", clickhouse.Settings{"session_id": "nosuch", "session_check": 1}, 372, 500)
-	if err := c.Exec(t.Context(), "SELECT 1"); err != nil { // none of them hurt the server
+	if err := c.Exec(t.Context(), "SELECT 1"); err != nil { // the server still works
 		t.Error(err)
 	}
 }
 
-// TestStreaming reads a million rows while they are made.
+// A million rows are read while they are generated.
 func TestStreaming(t *testing.T) {
 	for _, m := range []clickhouse.CompressionMethod{clickhouse.CompressionNone, clickhouse.CompressionLZ4} {
 		c := open(t, server(t), func(o *clickhouse.Options) { o.Compression = &clickhouse.Compression{Method: m} })
@@ -248,7 +248,7 @@ func TestStreaming(t *testing.T) {
 	}
 }
 
-// TestCancel ends requests early; the engine must stop working for them.
+// The engine stops the statements of cancelled requests.
 func TestCancel(t *testing.T) {
 	c := open(t, server(t))
 	const endless = "SELECT count() FROM numbers_mt(1000000000000) WHERE sipHash64(number) = 3"
@@ -262,7 +262,7 @@ func TestCancel(t *testing.T) {
 		t.Error(err)
 	}
 	waitRunning(t, c, 0)
-	// A reader that walks away from a stream.
+	// A client that disconnects from a stream.
 	ctx, cancel = context.WithCancel(t.Context())
 	rows, err := c.Query(ctx, "SELECT number, repeat('x', 100) FROM numbers(1000000000)")
 	if err != nil {
@@ -274,7 +274,7 @@ func TestCancel(t *testing.T) {
 	rows.Close()
 }
 
-// waitRunning polls until n statements run beside its own.
+// waitRunning polls until n other statements are running.
 func waitRunning(t *testing.T, c driver.Conn, n uint64) {
 	for start := time.Now(); ; time.Sleep(10 * time.Millisecond) {
 		var got uint64
@@ -286,7 +286,7 @@ func waitRunning(t *testing.T, c driver.Conn, n uint64) {
 			return
 		}
 		if time.Since(start) > 20*time.Second {
-			t.Errorf("%d statements run, want %d", got, n)
+			t.Errorf("%d statements are running, want %d", got, n)
 			return
 		}
 	}
@@ -304,7 +304,7 @@ func TestSessions(t *testing.T) {
 	if err := c.Exec(ctx, "INSERT INTO tmp VALUES (1), (2)"); err != nil {
 		t.Fatal(err)
 	}
-	// A failed statement leaves nothing for the next, and a setting of one request ends with it.
+	// A failed statement does not affect the next one, and settings apply to one request only.
 	if err := c.Exec(in(clickhouse.Settings{"session_id": "s1", "max_threads": 1}), "SELECT throwIf(1) AS leaked FORMAT TSVWithNames"); err == nil {
 		t.Error("no exception")
 	}
@@ -313,9 +313,9 @@ func TestSessions(t *testing.T) {
 		t.Error(n, threads, err)
 	}
 	if err := c.QueryRow(in(clickhouse.Settings{"session_id": "s2"}), "SELECT count() FROM tmp").Scan(&n); err == nil {
-		t.Error("another session sees the temporary table")
+		t.Error("the temporary table is visible in another session")
 	}
-	// One request at a time.
+	// A session runs one request at a time.
 	wait, cancel := context.WithCancel(ctx)
 	ended := make(chan struct{})
 	go func() {
@@ -332,7 +332,7 @@ func TestSessions(t *testing.T) {
 	waitRunning(t, c, 0)
 }
 
-// TestDeduplication: the token that makes a repeated batch harmless reaches the engine.
+// The deduplication token is passed to the engine.
 func TestDeduplication(t *testing.T) {
 	c := open(t, server(t))
 	mustExec(t, c, "CREATE TABLE dedup (n UInt32) ENGINE = MergeTree ORDER BY n SETTINGS non_replicated_deduplication_window = 100")

@@ -18,8 +18,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 )
 
-// TestKill kills the child again and again under inserts: it comes back at the same address, every acknowledged
-// batch is there once, and no batch is there in part.
+// The child is killed repeatedly during inserts: it is restarted at the same address, every acknowledged batch is stored once,
+// and no batch is stored partially.
 func TestKill(t *testing.T) {
 	s := start(t, t.TempDir())
 	c := open(t, s)
@@ -106,7 +106,7 @@ func TestKill(t *testing.T) {
 	}
 	for id := range acked {
 		if !whole[id] {
-			t.Errorf("batch %d was acknowledged and is missing", id)
+			t.Errorf("batch %d was acknowledged but is missing", id)
 		}
 	}
 	t.Logf("%d batches acknowledged, %d present, %d kills", len(acked), len(whole), kills)
@@ -121,7 +121,7 @@ func killChild(t *testing.T) {
 	}
 	newest := 0
 	for _, f := range files {
-		b, _ := os.ReadFile(f) // threads come and go
+		b, _ := os.ReadFile(f) // the thread may have ended
 		for pid := range strings.FieldsSeq(string(b)) {
 			if n, err := strconv.Atoi(pid); err == nil {
 				newest = max(newest, n)
@@ -137,7 +137,7 @@ func killChild(t *testing.T) {
 	}
 }
 
-// TestSecondProcess: a directory has one server; its data outlives it.
+// A directory is used by one server at a time, and its data outlives the server.
 func TestSecondProcess(t *testing.T) {
 	dir := t.TempDir()
 	needLibrary(t)
@@ -159,9 +159,9 @@ func TestSecondProcess(t *testing.T) {
 		t.Errorf("second server: %v", err)
 	}
 	if dsn, ok := Running(dir); !ok || dsn != first.DSN() {
-		t.Errorf("running: %q %v", dsn, ok)
+		t.Errorf("Running: %q %v", dsn, ok)
 	}
-	// An engine that is not ours holds the data: the error is as clear. The lock's holder is the first child.
+	// The error is as clear if an engine without our lock uses the data. The lock is held by the first child.
 	other := t.TempDir()
 	if err := os.Symlink(filepath.Join(dir, "data"), filepath.Join(other, "data")); err != nil {
 		t.Fatal(err)
@@ -190,10 +190,10 @@ func TestSecondProcess(t *testing.T) {
 		t.Error(err)
 	}
 	if first.Health() == nil {
-		t.Error("healthy after Close")
+		t.Error("Health returns nil after Close")
 	}
 	if _, ok := Running(dir); ok {
-		t.Error("running after Close")
+		t.Error("Running returns a server after Close")
 	}
 	if _, err := os.Stat(filepath.Join(dir, "data", "status")); !os.IsNotExist(err) {
 		t.Error("the engine was not closed:", err)
@@ -203,7 +203,7 @@ func TestSecondProcess(t *testing.T) {
 	}
 }
 
-// TestStopUnderLoad: Close does not wait for an endless statement, nor for clients that hold connections.
+// Close does not wait for an endless statement or for clients with open connections.
 func TestStopUnderLoad(t *testing.T) {
 	s := start(t, t.TempDir())
 	c := open(t, s)
@@ -220,11 +220,11 @@ func TestStopUnderLoad(t *testing.T) {
 		t.Errorf("stopping took %s", d)
 	}
 	if err := <-ended; err == nil {
-		t.Error("an endless statement ended")
+		t.Error("the endless statement returned no error")
 	}
 }
 
-// parentEnv makes the test binary a parent that starts a server on the directory it names, and then only waits.
+// parentEnv makes the test binary a parent that starts a server on this directory and then waits.
 const parentEnv = "LLMTAP_CHDB_TEST_PARENT"
 
 func parentMain(dir string) {
@@ -239,7 +239,7 @@ func parentMain(dir string) {
 	select {}
 }
 
-// TestParentKilled: the child dies with its parent, and the next process can open the directory at once.
+// The child dies with its parent, and the next process can open the directory immediately.
 func TestParentKilled(t *testing.T) {
 	needLibrary(t)
 	dir := t.TempDir()
@@ -258,7 +258,7 @@ func TestParentKilled(t *testing.T) {
 		t.Fatal(line, err)
 	}
 	if dsn, ok := Running(dir); !ok || dsn+"\n" != line {
-		t.Errorf("running: %q %v, want %q", dsn, ok, line)
+		t.Errorf("Running: %q %v, want %q", dsn, ok, line)
 	}
 	opt, err := clickhouse.ParseDSN(strings.TrimSpace(line))
 	if err != nil {

@@ -9,8 +9,8 @@ import (
 	"text/template"
 )
 
-// The engine's configuration. Its ports are not opened, whatever stands there. Pools and caches fit a machine that
-// also runs everything else; a merge pool smaller than the default needs the three thresholds below it.
+// The configuration of the engine. The library does not open any ports. Pools and caches are sized for a machine that also
+// runs everything else; a merge pool smaller than the default requires the three thresholds below it.
 var configXML = template.Must(template.New("config.xml").Funcs(xmlFuncs).Parse(`<clickhouse>
   <!-- Written at every start. -->
   <timezone>UTC</timezone>
@@ -31,13 +31,13 @@ var configXML = template.Must(template.New("config.xml").Funcs(xmlFuncs).Parse(`
 </clickhouse>
 `))
 
-// The one user: everything on tables, nothing on sources (files, URLs, other servers) and access management.
+// The only user has all rights on tables, but none on sources (files, URLs, other servers) and access management.
 var usersXML = template.Must(template.New("users.xml").Funcs(xmlFuncs).Parse(`<clickhouse>
   <!-- Written at every start. The password is checked before the engine sees a statement. -->
   <profiles>
     <default>
       <max_memory_usage>{{.QueryMemory}}</max_memory_usage>
-      <!-- Else every statement runs on one thread: the defaults want gigabytes free for a second one. -->
+      <!-- Otherwise every statement runs on one thread: by default, a second one requires gigabytes of free memory. -->
       <max_threads_min_free_memory_per_thread>0</max_threads_min_free_memory_per_thread>
       <max_insert_threads_min_free_memory_per_thread>0</max_insert_threads_min_free_memory_per_thread>
     </default>
@@ -69,7 +69,7 @@ var xmlFuncs = template.FuncMap{"xml": func(s string) (string, error) {
 	return b.String(), err
 }}
 
-// writeEngineConfig writes config.xml and users.xml into the directory and returns the path of the first.
+// writeEngineConfig writes config.xml and users.xml into the directory and returns the path of config.xml.
 func writeEngineConfig(cfg childConfig) (string, error) {
 	values := struct {
 		UsersFile                           string

@@ -16,7 +16,7 @@ import (
 	"github.com/klauspost/compress/zstd"
 )
 
-// do sends one request to s: query parameters, body, then changes to the request.
+// do sends one request to s with query parameters, a body and changes to the request.
 func do(t *testing.T, s *Server, params url.Values, body io.Reader, change ...func(*http.Request)) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.dsnOrigin()+"?"+params.Encode(), body)
@@ -44,7 +44,7 @@ func header(name, value string) func(*http.Request) {
 	return func(r *http.Request) { r.Header.Set(name, value) }
 }
 
-func TestWhoMayAsk(t *testing.T) {
+func TestAuthorization(t *testing.T) {
 	s := server(t)
 	f := func(status int, change ...func(*http.Request)) {
 		t.Helper()
@@ -65,21 +65,21 @@ func TestWhoMayAsk(t *testing.T) {
 	f(403, key(s.config.Password+"x"))
 	f(403, auth("default", "wrong"))
 	f(403, auth("root", s.config.Password))
-	// A browser that was tricked.
+	// A request that a browser was tricked into sending.
 	f(403, header("Origin", "https://example.org"))
 	f(403, header("Sec-Fetch-Site", "cross-site"))
 	f(403, func(r *http.Request) { r.Host = "example.org" })
 	f(200, func(r *http.Request) { r.Host = "localhost:" + r.URL.Port() })
-	// A liveness check needs no password.
+	// A liveness check requires no password.
 	if resp, body := do(t, s, nil, nil, key(""), func(r *http.Request) { r.URL.Path = "/ping" }); resp.StatusCode != 200 || body != "Ok.\n" {
 		t.Error(resp.StatusCode, body)
 	}
 }
 
-// TestRefused: nothing that reads or writes outside the tables runs.
-func TestRefused(t *testing.T) {
+// Statements that read or write outside of the tables are rejected.
+func TestRejected(t *testing.T) {
 	s := server(t)
-	do(t, s, nil, strings.NewReader("CREATE TABLE default.refused (a String) ENGINE = Memory"))
+	do(t, s, nil, strings.NewReader("CREATE TABLE default.rejected (a String) ENGINE = Memory"))
 	code := func(want, sql string) {
 		t.Helper()
 		resp, body := do(t, s, nil, strings.NewReader(sql))
@@ -91,41 +91,41 @@ func TestRefused(t *testing.T) {
 		t.Helper()
 		code("497", sql)
 	}
-	f("SELECT 1 INTO OUTFILE '/tmp/llmtap-refused'")
-	f("SELECT 1 INTO/**/OUTFILE '/tmp/llmtap-refused' TRUNCATE FORMAT CSV")
-	f("INSERT INTO default.refused FROM INFILE '/etc/passwd' FORMAT LineAsString")
+	f("SELECT 1 INTO OUTFILE '/tmp/llmtap-rejected'")
+	f("SELECT 1 INTO/**/OUTFILE '/tmp/llmtap-rejected' TRUNCATE FORMAT CSV")
+	f("INSERT INTO default.rejected FROM INFILE '/etc/passwd' FORMAT LineAsString")
 	f("SELECT file('/etc/passwd')")
 	f("SELECT `file`('/etc/passwd')")
 	f("SELECT \"f\\x69le\"('/etc/passwd')")
 	f("SELECT “file”('/etc/passwd')")
 	f("SELECT * APPLY file FROM (SELECT '/etc/passwd')")
 	f("SELECT * APPLY(file) FROM (SELECT '/etc/passwd')")
-	f("INSERT INTO default.refused VALUES (file('/etc/passwd'))")
+	f("INSERT INTO default.rejected VALUES (file('/etc/passwd'))")
 	f("SELECT * FROM file('/etc/passwd', LineAsString)")
-	code("701", "SELECT * FROM fileCluster('default', '/etc/passwd', LineAsString)") // there are no clusters
+	code("701", "SELECT * FROM fileCluster('default', '/etc/passwd', LineAsString)") // the engine has no clusters
 	f("SELECT * FROM url('http://127.0.0.1:1/', LineAsString)")
 	f("SELECT * FROM remote('127.0.0.1:1', system.one)")
 	f("SELECT * FROM s3('http://127.0.0.1:1/bucket/x', 'CSV', 'a String')")
-	code("1", "SELECT * FROM executable('x', 'CSV', 'a String')") // only from a folder that nobody writes to
+	code("1", "SELECT * FROM executable('x', 'CSV', 'a String')") // only from a directory that is not writable
 	f("SELECT * FROM mysql('127.0.0.1:1', 'a', 'b', 'c', 'd')")
 	f("INSERT INTO FUNCTION file('x.csv', 'CSV', 'a String') VALUES ('x')")
 	f("INSERT INTO FUNCTION url('http://127.0.0.1:1/', 'CSV', 'a String') SELECT 'x'")
-	f("CREATE TABLE default.f1 (a String) ENGINE = File(CSV, '/tmp/llmtap-refused')")
+	f("CREATE TABLE default.f1 (a String) ENGINE = File(CSV, '/tmp/llmtap-rejected')")
 	f("CREATE TABLE default.f2 (a String) ENGINE = URL('http://127.0.0.1:1/', CSV)")
-	code("36", "CREATE TABLE default.f3 (a String) ENGINE = FileLog('/etc', 'LineAsString')") // no folder is allowed
+	code("36", "CREATE TABLE default.f3 (a String) ENGINE = FileLog('/etc', 'LineAsString')") // no directory is allowed
 	f("CREATE DICTIONARY default.d (a String) PRIMARY KEY a SOURCE(FILE(PATH '/etc/passwd' FORMAT 'LineAsString')) LAYOUT(FLAT()) LIFETIME(0)")
 	f("CREATE FUNCTION f AS x -> x")
 	f("CREATE USER u")
-	f("BACKUP TABLE default.refused TO File('/tmp/llmtap-refused')")
+	f("BACKUP TABLE default.rejected TO File('/tmp/llmtap-rejected')")
 	f("SYSTEM SHUTDOWN")
 	// GET changes nothing.
 	get := func(r *http.Request) { r.Method = http.MethodGet }
-	for _, sql := range []string{"DROP TABLE default.refused", "INSERT INTO default.refused VALUES ('x')", "INSERT INTO default.refused FORMAT CSV"} {
+	for _, sql := range []string{"DROP TABLE default.rejected", "INSERT INTO default.rejected VALUES ('x')", "INSERT INTO default.rejected FORMAT CSV"} {
 		if resp, body := do(t, s, url.Values{"query": {sql}}, nil, get); resp.Header.Get("X-ClickHouse-Exception-Code") != "164" {
 			t.Errorf("GET %s: %d %s", sql, resp.StatusCode, body)
 		}
 	}
-	if _, body := do(t, s, url.Values{"query": {"SELECT count() FROM default.refused"}}, nil, get); body != "0\n" {
+	if _, body := do(t, s, url.Values{"query": {"SELECT count() FROM default.rejected"}}, nil, get); body != "0\n" {
 		t.Error(body)
 	}
 }
@@ -142,11 +142,11 @@ func TestFormats(t *testing.T) {
 	const tsv = "text/tab-separated-values"
 	f("SELECT 1, 'a'", nil, "1\ta\n", tsv)
 	f("SELECT 1 AS a FORMAT JSONEachRow", nil, "{\"a\":1}\n", "application/x-ndjson")
-	f("SELECT number FROM numbers(200000) FORMAT CSVWithNames", nil, "\"number\"\n"+numbers(200000), "text/csv") // a head, but once
+	f("SELECT number FROM numbers(200000) FORMAT CSVWithNames", nil, "\"number\"\n"+numbers(200000), "text/csv") // one header
 	f("SELECT number FROM numbers(200000)", url.Values{"default_format": {"CSV"}}, numbers(200000), "text/csv")
 	f("SELECT 1", nil, "{\"1\":1}\n", "application/x-ndjson", header("X-ClickHouse-Format", "JSONEachRow"))
 	f("SELECT {a:String}", url.Values{"param_a": {"x'y\\n"}}, "x\\'y\\n\n", tsv)
-	f(" + 2", url.Values{"query": {"SELECT 1"}}, "3\n", tsv) // the body continues the URL
+	f(" + 2", url.Values{"query": {"SELECT 1"}}, "3\n", tsv) // the body continues the query in the URL
 	f("SELECT count() FROM x", url.Values{"query": {"WITH x AS (SELECT 1 UNION ALL SELECT 2)"}}, "2\n", tsv)
 	f("SHOW DATABASES LIKE 'llmtap'", nil, "llmtap\n", tsv)
 	f("SELECT currentDatabase()", url.Values{"database": {Database}}, "llmtap\n", tsv)
@@ -162,7 +162,7 @@ func numbers(n int) string {
 	return b.String()
 }
 
-// TestBodies inserts data in every encoding, whole and cut off at every interesting place.
+// Data is inserted in every encoding, complete and truncated at interesting offsets.
 func TestBodies(t *testing.T) {
 	s := server(t)
 	do(t, s, nil, strings.NewReader("CREATE TABLE default.bodies (n UInt64) ENGINE = MergeTree ORDER BY n"))
@@ -196,25 +196,25 @@ func TestBodies(t *testing.T) {
 	inFrames := url.Values{"query": insert["query"], "decompress": {"1"}}
 	f := func(name string, params url.Values, encoding string, body []byte) {
 		t.Helper()
-		// Cut off: the connection says nothing of it, what it carries does.
+		// A truncated body in a complete request: only the encoding reveals it.
 		cuts := []int{len(body) - 1, len(body) / 2}
 		if params.Has("decompress") {
-			cuts = append(cuts, lastFrame+10, lastFrame+25) // in and behind a frame's head
+			cuts = append(cuts, lastFrame+10, lastFrame+25) // inside and after the header of a frame
 		}
 		for _, cut := range cuts {
 			if encoding == "" && !params.Has("decompress") {
-				break // plain text looks whole anywhere
+				break // plain text looks complete anywhere
 			}
 			resp, answer := do(t, s, params, bytes.NewReader(body[:cut]), header("Content-Encoding", encoding))
 			if resp.StatusCode == 200 || rows() != "0" {
-				t.Fatalf("%s cut off at %d of %d: %d %s, %s rows", name, cut, len(body), resp.StatusCode, answer, rows())
+				t.Fatalf("%s truncated at %d of %d: %d %s, %s rows", name, cut, len(body), resp.StatusCode, answer, rows())
 			}
 		}
-		// Broken off: the connection ends before the body does.
-		breakOff(t, s, params, encoding, body, true)
-		breakOff(t, s, params, encoding, body, false)
+		// An incomplete request: the connection ends before the body.
+		sendIncomplete(t, s, params, encoding, body, true)
+		sendIncomplete(t, s, params, encoding, body, false)
 		if n := rows(); n != "0" {
-			t.Fatalf("%s broken off: %s rows", name, n)
+			t.Fatalf("%s in an incomplete request: %s rows", name, n)
 		}
 		resp, answer := do(t, s, params, bytes.NewReader(body), header("Content-Encoding", encoding))
 		if resp.StatusCode != 200 || rows() != "100000" || !strings.Contains(resp.Header.Get("X-ClickHouse-Summary"), `"written_rows":"100000"`) {
@@ -226,7 +226,7 @@ func TestBodies(t *testing.T) {
 	f("gzip", insert, "gzip", gz.Bytes())
 	f("zstd", insert, "zstd", zs.Bytes())
 	f("frames", inFrames, "", frames.Bytes())
-	// A Native block that is too short, and one that is none.
+	// A truncated and an invalid Native block.
 	for _, body := range []string{"\x01\x05\x01n\x06UInt64\x00\x00\x00\x00\x00\x00\x00\x00\x01", "garbage"} {
 		resp, _ := do(t, s, url.Values{"query": {"INSERT INTO default.bodies FORMAT Native"}}, strings.NewReader(body))
 		if resp.StatusCode == 200 || rows() != "0" {
@@ -235,8 +235,8 @@ func TestBodies(t *testing.T) {
 	}
 }
 
-// breakOff sends all of a body but its end and closes the connection.
-func breakOff(t *testing.T, s *Server, params url.Values, encoding string, body []byte, chunked bool) {
+// sendIncomplete sends a body without its end and closes the connection.
+func sendIncomplete(t *testing.T, s *Server, params url.Values, encoding string, body []byte, chunked bool) {
 	t.Helper()
 	var d net.Dialer
 	conn, err := d.DialContext(context.Background(), "tcp", s.listener.Addr().String())
@@ -256,10 +256,10 @@ func breakOff(t *testing.T, s *Server, params url.Values, encoding string, body 
 	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
 		t.Fatal(err)
 	}
-	_, _ = io.Copy(io.Discard, conn) // until the server has given up on it
+	_, _ = io.Copy(io.Discard, conn) // until the server closes it
 }
 
-// TestLexing: the engine ends comments and strings where package statement does; else a refused word could hide.
+// The engine ends comments and strings at the same place as package sqltext. Otherwise a rejected construct could be hidden.
 func TestLexing(t *testing.T) {
 	s := server(t)
 	f := func(sql, want string) {

@@ -2,38 +2,39 @@ package chdb
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"sync"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
-// LibraryVersion is the exact version of libchdb that is used.
+// LibraryVersion is the required version of libchdb.
 const LibraryVersion = "26.7.3-stable.1"
 
-// libraryEnv names a file to use as the library instead of the cached one.
+// libraryEnv is the environment variable with the path of a library to use instead of the cached one.
 const libraryEnv = "LLMTAP_LIBCHDB"
 
-// A npmPackage holds the library for one platform. Integrity is npm's checksum of its tarball.
+// An npmPackage contains the library for one platform. integrity is npm's checksum of its tarball.
 type npmPackage struct{ name, integrity string }
 
-// npmPackages by GOOS/GOARCH. A platform without an entry, because its checksum is not known, takes a file named by
-// LLMTAP_LIBCHDB.
+// npmPackages by GOOS/GOARCH. Platforms without an entry, whose checksum is not known, require LLMTAP_LIBCHDB.
 var npmPackages = map[string]npmPackage{
 	"linux/amd64": {"@chdb/lib-linux-x64-gnu", "sha512-XP97mMqnc5tZpKQywR8N7cLTsHNiTmHr30pC5mzo3jWmukjKn2IBa60c2B/gWUNcuFjOMjWoorQICCqBVj5wpw=="},
 }
 
-// LibraryConfig says where to look for the library.
+// LibraryConfig configures where the library is stored.
 type LibraryConfig struct {
-	CacheDir string            // "": llmtap's folder in the user's cache directory
-	Progress func(line string) // told what a long installation is doing; nil: nobody
+	CacheDir string            // empty: llmtap's folder in the cache directory of the user
+	Progress func(line string) // receives progress messages of an installation; may be nil
 }
 
-// FindLibrary returns the path of libchdb: the file that LLMTAP_LIBCHDB names, the one in the cache, or one that the
-// npm client installs into the cache now (178 MB). Several processes may call it at once; one installs.
+// FindLibrary returns the path of libchdb: the file of LLMTAP_LIBCHDB, or the one in the cache, which is installed with the
+// npm client if it is missing (178 MB). If several processes call it concurrently, one installs.
 func FindLibrary(ctx context.Context, cfg LibraryConfig) (string, error) {
 	path, err := PresentLibrary(cfg)
 	if path != "" || err != nil {
@@ -52,8 +53,8 @@ func FindLibrary(ctx context.Context, cfg LibraryConfig) (string, error) {
 	return path, nil
 }
 
-// PresentLibrary returns what FindLibrary does if nothing must be installed for it, and "" if the npm client can. An
-// error says that the library is not there and cannot be had.
+// PresentLibrary is FindLibrary without the installation: it returns "" if the library is missing and the npm client can
+// install it, and an error if it cannot.
 func PresentLibrary(cfg LibraryConfig) (string, error) {
 	if path := os.Getenv(libraryEnv); path != "" {
 		path, err := filepath.Abs(path)
@@ -61,7 +62,7 @@ func PresentLibrary(cfg LibraryConfig) (string, error) {
 			return "", fmt.Errorf("find libchdb: %w", err)
 		}
 		if st, err := os.Stat(path); err != nil || st.IsDir() {
-			return "", fmt.Errorf("find libchdb: %s names %s, which is no file", libraryEnv, path)
+			return "", fmt.Errorf("find libchdb: %s is %s, which is not a file", libraryEnv, path)
 		}
 		return path, nil
 	}
@@ -74,7 +75,7 @@ func PresentLibrary(cfg LibraryConfig) (string, error) {
 		return path, nil
 	}
 	if !known {
-		return "", noLibrary(fmt.Errorf("no package for %s/%s is known", runtime.GOOS, runtime.GOARCH))
+		return "", noLibrary(fmt.Errorf("no package is known for %s/%s", runtime.GOOS, runtime.GOARCH))
 	}
 	if _, err := exec.LookPath("npm"); err != nil {
 		return "", noLibrary(errNoNPM)
@@ -82,7 +83,7 @@ func PresentLibrary(cfg LibraryConfig) (string, error) {
 	return "", nil
 }
 
-// dir is where the library of this version is or will be.
+// dir returns the directory of this version of the library.
 func (c LibraryConfig) dir() (string, error) {
 	if c.CacheDir == "" {
 		user, err := os.UserCacheDir()
@@ -94,14 +95,14 @@ func (c LibraryConfig) dir() (string, error) {
 	return filepath.Join(c.CacheDir, "libchdb-"+LibraryVersion), nil
 }
 
-// noLibrary adds to err what its reader can do.
+// noLibrary adds the possible solutions to err.
 func noLibrary(err error) error {
 	return fmt.Errorf("get libchdb %s, the embedded ClickHouse: %w; either install npm (Node.js) and try again, or set %s to a libchdb.so of this "+
 		"version, or use a ClickHouse server: clickhouse.dsn or LLMTAP_CLICKHOUSE_DSN", LibraryVersion, err, libraryEnv)
 }
 
-// cached finds the library in dir. The marker beside it was written after its checksum was right; it says of which
-// tarball and how many bytes.
+// cached returns the library in dir if its marker is valid. The marker is written after the checksum was verified and
+// contains the checksum of the tarball and the size of the library.
 func cached(dir string, pkg npmPackage) (string, bool) {
 	path := filepath.Join(dir, "libchdb.so")
 	st, err := os.Stat(path)
@@ -119,7 +120,7 @@ func marker(pkg npmPackage, size int64) string {
 	return fmt.Sprintf("%s@%s %s %d\n", pkg.name, LibraryVersion, pkg.integrity, size)
 }
 
-// install gets the library into dir unless another process does so meanwhile.
+// install installs the library in dir unless another process does so at the same time.
 func install(ctx context.Context, dir string, pkg npmPackage, progress func(string)) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("create cache: %w", err)
@@ -129,14 +130,15 @@ func install(ctx context.Context, dir string, pkg npmPackage, progress func(stri
 		return "", fmt.Errorf("lock cache: %w", err)
 	}
 	defer func() { _ = lock.Close() }()
-	if err := waitLock(ctx, lock, progress); err != nil {
-		return "", err
+	waiting := sync.OnceFunc(func() { progress("waiting for another llmtap that installs libchdb") })
+	if err := lockFile(ctx, lock, 200*time.Millisecond, backoff.WithNotify(func(error, time.Duration) { waiting() })); err != nil {
+		return "", fmt.Errorf("lock cache: %w", err)
 	}
 	if path, ok := cached(dir, pkg); ok {
 		return path, nil
 	}
 	old, _ := filepath.Glob(filepath.Join(dir, "install-*"))
-	for _, d := range old { // of installations that were killed
+	for _, d := range old { // of killed installations
 		_ = os.RemoveAll(d)
 	}
 	tmp, err := os.MkdirTemp(dir, "install-")
@@ -166,25 +168,4 @@ func install(ctx context.Context, dir string, pkg npmPackage, progress func(stri
 	}
 	progress("installed libchdb in " + dir)
 	return path, nil
-}
-
-// waitLock waits until no other process installs.
-func waitLock(ctx context.Context, lock *os.File, progress func(string)) error {
-	for told := false; ; told = true {
-		err := tryLock(lock)
-		if err == nil {
-			return nil
-		}
-		if !wouldBlock(err) {
-			return fmt.Errorf("lock cache: %w", err)
-		}
-		if !told {
-			progress("waiting for another llmtap that installs libchdb")
-		}
-		select {
-		case <-ctx.Done():
-			return errors.New("gave up waiting for another llmtap that installs it")
-		case <-time.After(200 * time.Millisecond):
-		}
-	}
 }

@@ -15,7 +15,7 @@ import (
 	"testing"
 )
 
-// fakeNPM puts an npm on the PATH that packs a small tarball and notes each run in a file.
+// fakeNPM adds an npm to the PATH that packs a small tarball and counts its runs.
 func fakeNPM(t *testing.T) (pkg npmPackage, runs func() int) {
 	t.Helper()
 	dir := t.TempDir()
@@ -48,11 +48,11 @@ func fakeNPM(t *testing.T) (pkg npmPackage, runs func() int) {
 	}
 }
 
-// TestInstall: many at once install once, and what is left is the library, its marker and the lock.
+// Concurrent installations install once. The directory then contains the library, its marker and the lock.
 func TestInstall(t *testing.T) {
 	pkg, runs := fakeNPM(t)
 	dir := filepath.Join(t.TempDir(), "lib")
-	if err := os.MkdirAll(filepath.Join(dir, "install-killed"), 0o755); err != nil { // an earlier run was killed
+	if err := os.MkdirAll(filepath.Join(dir, "install-killed"), 0o755); err != nil { // left by a killed installation
 		t.Fatal(err)
 	}
 	var wg sync.WaitGroup
@@ -66,7 +66,7 @@ func TestInstall(t *testing.T) {
 	}
 	wg.Wait()
 	if n := runs(); n != 1 {
-		t.Errorf("npm ran %d times", n)
+		t.Errorf("npm ran %d times, want 1", n)
 	}
 	var names []string
 	entries, _ := os.ReadDir(dir)
@@ -76,7 +76,7 @@ func TestInstall(t *testing.T) {
 	if got := strings.Join(names, " "); got != "libchdb.so libchdb.so.verified lock" {
 		t.Error(got)
 	}
-	// What no longer fits its marker is installed anew.
+	// A library that does not match its marker is installed again.
 	if err := os.WriteFile(filepath.Join(dir, "libchdb.so"), []byte("cut"), 0o644); err != nil {
 		t.Fatal(err)
 	}
@@ -118,19 +118,19 @@ func TestFindLibrary(t *testing.T) {
 	if got, err := FindLibrary(t.Context(), LibraryConfig{}); err != nil || got != file {
 		t.Error(got, err)
 	}
-	// Loading it fails in the child; its words reach the caller.
+	// Loading it fails in the child; the caller gets the error.
 	cfg := Default()
 	cfg.Dir = t.TempDir()
 	if _, err := Start(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), "load libchdb") {
 		t.Error(err)
 	}
-	// Without npm the error names the ways out.
+	// Without npm the error lists the solutions.
 	t.Setenv(libraryEnv, "")
 	t.Setenv("PATH", t.TempDir())
 	_, err := FindLibrary(t.Context(), LibraryConfig{CacheDir: t.TempDir()})
 	for _, way := range []string{"npm", libraryEnv, "clickhouse.dsn", "LLMTAP_CLICKHOUSE_DSN"} {
 		if err == nil || !strings.Contains(err.Error(), way) {
-			t.Errorf("%v does not name %s", err, way)
+			t.Errorf("error does not mention %s: %v", way, err)
 		}
 	}
 }
@@ -151,18 +151,18 @@ func TestValidate(t *testing.T) {
 	f("max_concurrent_queries: ", func(c *Config) { c.MaxConcurrentQueries = 0 })
 }
 
-// PresentLibrary installs nothing: it says whether FindLibrary must, and can.
+// PresentLibrary installs nothing: it reports whether FindLibrary must install the library, and can.
 func TestPresentLibrary(t *testing.T) {
 	t.Setenv(libraryEnv, "")
 	_, runs := fakeNPM(t)
 	cfg := LibraryConfig{CacheDir: t.TempDir()}
 	_, known := npmPackages[runtime.GOOS+"/"+runtime.GOARCH]
 	if path, err := PresentLibrary(cfg); path != "" || (err == nil) != known || runs() != 0 {
-		t.Errorf("npm can fetch it: %q, %v, npm ran %d times", path, err, runs())
+		t.Errorf("with npm: %q, %v, npm ran %d times", path, err, runs())
 	}
 	t.Setenv("PATH", t.TempDir())
 	if _, err := PresentLibrary(cfg); err == nil || !strings.Contains(err.Error(), "or set "+libraryEnv) {
-		t.Errorf("no npm: %v", err)
+		t.Errorf("without npm: %v", err)
 	}
 	file := filepath.Join(t.TempDir(), "libchdb.so")
 	if err := os.WriteFile(file, nil, 0o600); err != nil {
@@ -170,10 +170,10 @@ func TestPresentLibrary(t *testing.T) {
 	}
 	t.Setenv(libraryEnv, file)
 	if path, err := PresentLibrary(cfg); path != file || err != nil {
-		t.Errorf("named: %q, %v", path, err)
+		t.Errorf("with a file: %q, %v", path, err)
 	}
 	t.Setenv(libraryEnv, file+"-not")
-	if _, err := PresentLibrary(cfg); err == nil || !strings.Contains(err.Error(), "which is no file") {
-		t.Errorf("named wrongly: %v", err)
+	if _, err := PresentLibrary(cfg); err == nil || !strings.Contains(err.Error(), "which is not a file") {
+		t.Errorf("with a missing file: %v", err)
 	}
 }

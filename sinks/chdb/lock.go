@@ -1,6 +1,7 @@
 package chdb
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -8,9 +9,11 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/cenkalti/backoff/v5"
 )
 
-// An owner is the content of the lock file: the process that holds the directory and how to reach its server.
+// An owner is the content of the lock file: the process that uses the directory and the DSN of its server.
 type owner struct {
 	PID   int       `json:"pid"`
 	Since time.Time `json:"since"`
@@ -19,42 +22,42 @@ type owner struct {
 
 func lockPath(dir string) string { return filepath.Join(dir, "llmtap.lock") }
 
-// A dirLock keeps other processes off a data directory for as long as the file is open.
+// A dirLock protects a data directory from other processes while the file is open.
 type dirLock struct{ file *os.File }
 
-// Somebody who asks whether a server is Running holds the lock for an instant.
-const (
-	lockTries = 3
-	lockPause = 30 * time.Millisecond
-)
-
+// lockDir locks dir. Running holds the lock for a moment, so lockDir retries.
 func lockDir(dir string) (*dirLock, error) {
 	f, err := os.OpenFile(lockPath(dir), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock ClickHouse directory: %w", err)
 	}
-	err = tryLock(f)
-	for range lockTries {
-		if !wouldBlock(err) {
-			break
-		}
-		time.Sleep(lockPause)
-		err = tryLock(f)
+	if err = lockFile(context.Background(), f, 30*time.Millisecond, backoff.WithMaxTries(4)); err == nil {
+		return &dirLock{file: f}, nil
 	}
-	if err != nil {
-		defer func() { _ = f.Close() }()
-		if !wouldBlock(err) {
-			return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
-		}
-		var o owner
-		who := "another process"
-		if json.NewDecoder(f).Decode(&o) == nil {
-			who = fmt.Sprintf("process %d, since %s,", o.PID, o.Since.Format(time.RFC3339))
-		}
-		return nil, fmt.Errorf("open ClickHouse directory %s: %s has it open; stop that process, give this one another data_dir (--data-dir), "+
-			"or share one server through clickhouse.dsn (LLMTAP_CLICKHOUSE_DSN)", dir, who)
+	defer func() { _ = f.Close() }()
+	if !wouldBlock(err) {
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
 	}
-	return &dirLock{file: f}, nil
+	var o owner
+	holder := "another process"
+	if json.NewDecoder(f).Decode(&o) == nil {
+		holder = fmt.Sprintf("process %d, since %s,", o.PID, o.Since.Format(time.RFC3339))
+	}
+	return nil, fmt.Errorf("open ClickHouse directory %s: %s has it open; stop that process, use another data_dir (--data-dir), "+
+		"or share one server through clickhouse.dsn (LLMTAP_CLICKHOUSE_DSN)", dir, holder)
+}
+
+// lockFile locks f. While another process holds the lock it retries at this interval, without a time limit.
+func lockFile(ctx context.Context, f *os.File, interval time.Duration, opts ...backoff.RetryOption) error {
+	opts = append([]backoff.RetryOption{backoff.WithBackOff(backoff.NewConstantBackOff(interval)), backoff.WithMaxElapsedTime(0)}, opts...)
+	_, err := backoff.Retry(ctx, func() (struct{}, error) {
+		err := tryLock(f)
+		if err != nil && !wouldBlock(err) {
+			err = backoff.Permanent(err)
+		}
+		return struct{}{}, err
+	}, opts...)
+	return err
 }
 
 func tryLock(f *os.File) error {
@@ -66,10 +69,10 @@ func tryLock(f *os.File) error {
 	}
 }
 
-// wouldBlock says that tryLock failed because another process holds the lock.
+// wouldBlock reports whether tryLock failed because another process holds the lock.
 func wouldBlock(err error) bool { return errors.Is(err, syscall.EWOULDBLOCK) }
 
-// announce writes who holds the lock. It holds a password; the file's mode is 0600.
+// announce writes the owner of the lock. It contains a password; the mode of the file is 0600.
 func (l *dirLock) announce(o owner) error {
 	b, err := json.Marshal(o)
 	if err != nil {
@@ -85,11 +88,11 @@ func (l *dirLock) announce(o owner) error {
 }
 
 func (l *dirLock) release() {
-	_ = l.file.Truncate(0) // the password is of no use to anybody now
+	_ = l.file.Truncate(0) // removes the password
 	_ = l.file.Close()
 }
 
-// Running is the DSN of the server that a process of the same user runs on dir; false if there is none.
+// Running returns the DSN of the server that a process of the same user runs on dir; ok is false if there is none.
 func Running(dir string) (dsn string, ok bool) {
 	f, err := os.Open(lockPath(dir))
 	if err != nil {

@@ -32,7 +32,7 @@ func TestMain(m *testing.M) {
 	os.Exit(code)
 }
 
-// needLibrary gets the library, or skips; in CI it must be there.
+// needLibrary installs the library or skips the test; in CI a missing library is an error.
 func needLibrary(t testing.TB) {
 	t.Helper()
 	_, err := FindLibrary(t.Context(), LibraryConfig{Progress: func(line string) { t.Log(line) }})
@@ -52,12 +52,12 @@ var shared struct {
 	dir    string
 }
 
-// server is one server for all tests that do not hurt it.
+// server returns the server shared by all tests that do not stop it.
 func server(t testing.TB) *Server {
 	t.Helper()
 	needLibrary(t)
 	shared.once.Do(func() {
-		//nolint:usetesting // it outlives the test that comes first
+		//nolint:usetesting // it outlives the first test
 		if shared.dir, shared.err = os.MkdirTemp("", "llmtap-chdb-test-"); shared.err != nil {
 			return
 		}
@@ -91,7 +91,7 @@ func testLogger() *slog.Logger {
 	return slog.New(slog.NewTextHandler(os.Stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
 }
 
-// start runs a server of the test's own in dir.
+// start runs a separate server in dir.
 func start(t testing.TB, dir string) *Server {
 	t.Helper()
 	needLibrary(t)

@@ -12,7 +12,7 @@ import (
 type metrics struct {
 	restarts prometheus.Counter
 	queries  *prometheus.CounterVec
-	seconds  *prometheus.HistogramVec
+	duration *prometheus.HistogramVec
 	dropped  prometheus.Counter
 }
 
@@ -21,25 +21,25 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return &metrics{
 		restarts: f.NewCounter(prometheus.CounterOpts{
 			Name: "llmtap_sinks_chdb_restarts_total",
-			Help: "Times the embedded ClickHouse died and was started again.",
+			Help: "Restarts of the embedded ClickHouse after it exited.",
 		}),
 		queries: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "llmtap_sinks_chdb_queries_total",
-			Help: "Statements the embedded ClickHouse served, by kind and ClickHouse exception code (0 if none).",
+			Help: "Statements served by the embedded ClickHouse, by kind and exception code of ClickHouse (0 if none).",
 		}, []string{"kind", "code"}),
-		seconds: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "llmtap_sinks_chdb_query_seconds",
-			Help:    "Time from a statement's request to the end of its response.",
+		duration: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "llmtap_sinks_chdb_query_duration_seconds",
+			Help:    "Time from the request of a statement to the end of its response.",
 			Buckets: prometheus.ExponentialBuckets(0.001, 4, 8),
 		}, []string{"kind"}),
 		dropped: f.NewCounter(prometheus.CounterOpts{
 			Name: "llmtap_sinks_chdb_reports_dropped_total",
-			Help: "Statements missing in the other metrics because the child could not report them in time.",
+			Help: "Statements missing from the other metrics because the queue of reports was full.",
 		}),
 	}
 }
 
 func (m *metrics) query(q httpd.Query) {
 	m.queries.WithLabelValues(q.Kind, strconv.Itoa(q.Code)).Inc()
-	m.seconds.WithLabelValues(q.Kind).Observe(float64(q.Nanoseconds) / 1e9)
+	m.duration.WithLabelValues(q.Kind).Observe(float64(q.Nanoseconds) / 1e9)
 }

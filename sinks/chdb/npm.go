@@ -17,12 +17,12 @@ import (
 	"github.com/klauspost/compress/gzip"
 )
 
-// progressEvery is how often a running download says that it runs.
-const progressEvery = 5 * time.Second
+// progressInterval is the interval of progress messages during a download.
+const progressInterval = 5 * time.Second
 
 var errNoNPM = errors.New("npm is not installed")
 
-// npmPack has the npm client fetch the tarball of pkg into dir, with the user's own npm configuration.
+// npmPack downloads the tarball of pkg into dir with the npm client and the npm configuration of the user.
 func npmPack(ctx context.Context, dir string, pkg npmPackage, progress func(string)) (string, error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -30,34 +30,34 @@ func npmPack(ctx context.Context, dir string, pkg npmPackage, progress func(stri
 	}
 	spec := pkg.name + "@" + LibraryVersion
 	cmd := exec.CommandContext(ctx, npm, "pack", "--silent", "--ignore-scripts", "--pack-destination", dir, spec)
-	cmd.Dir = dir // not in a project whose .npmrc would count
+	cmd.Dir = dir // so that the .npmrc of a project is not used
 	cmd.WaitDelay = time.Second
-	progress("fetching " + spec + " with npm, 178 MB, once")
+	progress("downloading " + spec + " with npm (178 MB, once)")
 	done := make(chan struct{})
-	told := make(chan struct{})
+	stopped := make(chan struct{})
 	start := time.Now()
 	go func() {
-		defer close(told)
-		t := time.NewTicker(progressEvery)
+		defer close(stopped)
+		t := time.NewTicker(progressInterval)
 		defer t.Stop()
 		for {
 			select {
 			case <-done:
 				return
 			case now := <-t.C:
-				progress(fmt.Sprintf("fetching libchdb: %s", now.Sub(start).Round(time.Second)))
+				progress(fmt.Sprintf("downloading libchdb: %s", now.Sub(start).Round(time.Second)))
 			}
 		}
 	}()
 	out, err := cmd.CombinedOutput()
 	close(done)
-	<-told
+	<-stopped
 	if err != nil {
 		return "", fmt.Errorf("npm pack %s: %w: %s", spec, err, lastLine(string(out)))
 	}
 	found, err := filepath.Glob(filepath.Join(dir, "*.tgz"))
 	if err != nil || len(found) != 1 {
-		return "", fmt.Errorf("npm pack %s: left %d tarballs", spec, len(found))
+		return "", fmt.Errorf("npm pack %s: found %d tarballs, want 1", spec, len(found))
 	}
 	return found[0], nil
 }
@@ -67,7 +67,7 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// checkIntegrity compares a file with npm's "sha512-<base64>".
+// checkIntegrity verifies the checksum of a file against npm's "sha512-<base64>".
 func checkIntegrity(path, want string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -79,15 +79,15 @@ func checkIntegrity(path, want string) error {
 		return fmt.Errorf("check tarball: %w", err)
 	}
 	if got := "sha512-" + base64.StdEncoding.EncodeToString(h.Sum(nil)); got != want {
-		return fmt.Errorf("check tarball: its checksum is %s, want %s: it was altered on the way and is not used", got, want)
+		return fmt.Errorf("check tarball: checksum is %s, want %s: the download was altered and is not used", got, want)
 	}
 	return nil
 }
 
-// maxLibrary bounds what is unpacked; the library has 566 MB.
+// maxLibrary bounds the size of the unpacked library, which has 566 MB.
 const maxLibrary = 2 << 30
 
-// extract writes one file of a .tgz to path and returns its size.
+// extract extracts one file of a .tgz to path and returns its size.
 func extract(ctx context.Context, tarball, name, path string) (int64, error) {
 	f, err := os.Open(tarball)
 	if err != nil {
@@ -107,13 +107,13 @@ func extract(ctx context.Context, tarball, name, path string) (int64, error) {
 			continue
 		}
 		if hd.Size > maxLibrary {
-			return 0, fmt.Errorf("unpack %s: %d bytes are too many", name, hd.Size)
+			return 0, fmt.Errorf("unpack %s: size of %d bytes is too large", name, hd.Size)
 		}
 		return hd.Size, writeFile(ctx, path, tr)
 	}
 }
 
-// writeFile writes r to a new file and onto the disk.
+// writeFile writes r to a new file and syncs it to disk.
 func writeFile(ctx context.Context, path string, r io.Reader) error {
 	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o755)
 	if err != nil {

@@ -7,12 +7,12 @@ import (
 	"sync/atomic"
 )
 
-// reportQueue bounds the reports that wait for a slow parent; more are dropped and counted.
+// reportQueue is the maximum number of queued reports; further reports are dropped and counted.
 const reportQueue = 1024
 
-// A reporter sends reports to the parent without ever blocking a statement.
+// A reporter sends reports to the parent without blocking statements.
 type reporter struct {
-	queue   chan report   // never closed: a statement that cannot be stopped may still send
+	queue   chan report   // never closed, because a statement that cannot be stopped may still send
 	quit    chan struct{} // closed by close
 	dropped atomic.Int64
 	wg      sync.WaitGroup
@@ -40,7 +40,7 @@ func newReporter(f *os.File) *reporter {
 
 func (r *reporter) write(enc *json.Encoder, rep report) {
 	rep.Dropped = int(r.dropped.Swap(0))
-	_ = enc.Encode(rep) // fails when the parent has gone; standard input tells the same
+	_ = enc.Encode(rep) // fails if the parent has exited, which ends standard input, too
 }
 
 func (r *reporter) send(rep report) {
@@ -51,7 +51,7 @@ func (r *reporter) send(rep report) {
 	}
 }
 
-// close sends what is queued.
+// close sends the queued reports.
 func (r *reporter) close() {
 	close(r.quit)
 	r.wg.Wait()

@@ -15,34 +15,36 @@ import (
 	"sync"
 	"time"
 
+	"github.com/cenkalti/backoff/v5"
+
 	"github.com/llmtap/llmtap/sinks/chdb/httpd"
 )
 
-// A Server is an embedded ClickHouse: a child process, kept alive until Close.
+// A Server is an embedded ClickHouse: a child process, which is restarted until Close.
 type Server struct {
 	log      *slog.Logger
 	metrics  *metrics
 	lock     *dirLock
-	listener *net.TCPListener // never accepts; each child gets a copy
-	socket   *os.File         // the copy that children inherit
+	listener *net.TCPListener // does not accept; each child inherits a copy
+	socket   *os.File         // the copy
 	config   childConfig
 	dsn      string
 
-	cancel context.CancelFunc // asks the supervisor to stop
-	kill   context.CancelFunc // makes it stop now
-	done   chan struct{}      // closed by the supervisor at its end
+	cancel context.CancelFunc // stops the supervisor gracefully
+	kill   context.CancelFunc // stops it immediately
+	done   chan struct{}      // closed when the supervisor ends
 
 	mu     sync.Mutex
-	health error // guarded by mu; nil while a child serves
+	health error // guarded by mu; nil while a child accepts queries
 }
 
-// startTimeout bounds a first start; loading the parts of a large directory takes seconds, not minutes.
+// startTimeout bounds the first start. Loading the parts of a large directory takes seconds, not minutes.
 const startTimeout = 2 * time.Minute
 
-// Start gets the library, starts the child and returns when it answers a query. ctx bounds the start only.
+// Start installs the library if it is missing, starts the child and returns when it answers a query. ctx bounds the start only.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
-		return nil, fmt.Errorf("check clickhouse configuration: %w", err)
+		return nil, fmt.Errorf("check ClickHouse configuration: %w", err)
 	}
 	cfg = cfg.withoutNil()
 	library, err := FindLibrary(ctx, LibraryConfig{CacheDir: cfg.CacheDir, Progress: cfg.Progress})
@@ -112,11 +114,11 @@ func newServer(cfg Config, library string) (*Server, error) {
 	return s, nil
 }
 
-// DSN is the address for clickhouse-go, with password: http://default:…@127.0.0.1:port/llmtap. The database exists.
-// It stays the same until Close.
+// DSN returns the address for clickhouse-go, with password: http://default:…@127.0.0.1:port/llmtap. The database exists.
+// The DSN stays the same until Close.
 func (s *Server) DSN() string { return s.dsn }
 
-// Health is nil while a child serves; else it says why none does.
+// Health returns nil while a child accepts queries, else the reason why none does.
 func (s *Server) Health() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,8 +131,8 @@ func (s *Server) setHealth(err error) {
 	s.health = err
 }
 
-// Close stops the child: it serves no more, closes the engine and ends. When ctx ends first, and after 10 s, it is
-// killed, which loses nothing that was acknowledged. Closing twice does nothing.
+// Close stops the child, which stops serving, closes the engine and exits. When ctx is done, or after 10 s, the child is
+// killed, which loses no acknowledged data. Closing twice does nothing.
 func (s *Server) Close(ctx context.Context) error {
 	s.cancel()
 	select {
@@ -143,7 +145,7 @@ func (s *Server) Close(ctx context.Context) error {
 	return nil
 }
 
-// release gives back what newServer took.
+// release releases the resources of newServer.
 func (s *Server) release() {
 	if s.socket != nil {
 		_ = s.socket.Close()
@@ -156,22 +158,22 @@ func (s *Server) release() {
 	}
 }
 
-// Back-off between restarts.
+// Backoff between restarts.
 const (
-	firstPause = 100 * time.Millisecond
-	maxPause   = 10 * time.Second
-	wellAfter  = 30 * time.Second // a child that served this long starts the back-off anew
+	minBackoff   = 100 * time.Millisecond
+	maxBackoff   = 10 * time.Second
+	healthyAfter = 30 * time.Second // a child that served this long resets the backoff
 )
 
-// supervise runs children until run ends; the first one's readiness goes to ready.
+// supervise runs children until run is done. It reports to ready whether the first one starts.
 func (s *Server) supervise(run, killed context.Context, ready chan<- error) {
 	defer close(s.done)
 	defer s.release()
 	unlock := lockThread()
 	defer unlock()
 	first := true
-	pause := firstPause
-	locked := time.Now().Add(lockPatience)
+	restart := &backoff.ExponentialBackOff{InitialInterval: minBackoff, MaxInterval: maxBackoff, Multiplier: 2}
+	lockDeadline := time.Now().Add(lockTimeout)
 	for {
 		var since time.Time
 		err := s.child(run, killed, func() {
@@ -187,28 +189,28 @@ func (s *Server) supervise(run, killed context.Context, ready chan<- error) {
 			return
 		}
 		s.setHealth(err)
-		if first && (!isLocked(err) || time.Now().After(locked)) {
+		if first && (!isLocked(err) || time.Now().After(lockDeadline)) {
 			ready <- err
 			return
 		}
-		if !since.IsZero() && time.Since(since) > wellAfter {
-			pause = firstPause
+		if !since.IsZero() && time.Since(since) > healthyAfter {
+			restart.Reset()
 		}
+		wait := restart.NextBackOff()
 		if !first {
 			s.metrics.restarts.Inc()
-			s.log.Warn("clickhouse died, starting it again", "error", err, "pause", pause)
+			s.log.Warn("clickhouse exited, restarting", "error", err, "wait", wait)
 		}
 		select {
-		case <-time.After(pause):
+		case <-time.After(wait):
 		case <-run.Done():
 		case <-killed.Done():
 		}
-		pause = min(2*pause, maxPause)
 	}
 }
 
-// lockPatience is how long a first start waits for the engine's own lock: the child of a process that was killed
-// may still be dying.
-const lockPatience = 5 * time.Second
+// lockTimeout is how long the first start waits for the lock of the engine: the child of a killed process may still be
+// exiting.
+const lockTimeout = 5 * time.Second
 
 func isLocked(err error) bool { return strings.Contains(err.Error(), "Cannot lock file") }

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// stopTimeout is how long a child may take to end by itself; it gives up a little earlier (childGrace).
+// stopTimeout is how long a child may take to exit; the child itself times out earlier (childGrace).
 const stopTimeout = 10 * time.Second
 
-// child runs one child process until it ends; ready is called when it has answered a query. It stops the child
-// when run ends, and kills it when killed ends.
+// child runs one child process until it exits. It calls ready when the child has answered a query, stops the child when
+// run is done, and kills it when killed is done.
 func (s *Server) child(run, killed context.Context, ready func()) error {
 	reports, reportEnd, err := os.Pipe()
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Server) child(run, killed context.Context, ready func()) error {
 		return fmt.Errorf("start ClickHouse: %w", err)
 	}
 
-	var failed string // written by the reader of reports, read after its end
+	var failed string // written by the goroutine below, valid after read is closed
 	isReady := make(chan struct{})
 	read := make(chan struct{})
 	go func() {
@@ -58,7 +58,7 @@ func (s *Server) child(run, killed context.Context, ready func()) error {
 	exited := make(chan error, 1)
 	go func() { exited <- cmd.Wait() }()
 	if err := json.NewEncoder(stdin).Encode(s.config); err != nil {
-		s.log.Warn("clickhouse took no configuration", "error", err) // it has died; Wait tells
+		s.log.Warn("write clickhouse configuration", "error", err) // the child has exited; Wait returns the reason
 	}
 
 	runDone := run.Done()
@@ -69,7 +69,7 @@ func (s *Server) child(run, killed context.Context, ready func()) error {
 			isReady = nil
 			if err := s.probe(run); err != nil {
 				if run.Err() == nil {
-					s.log.Warn("clickhouse does not answer", "error", err)
+					s.log.Warn("clickhouse does not respond, killing it", "error", err)
 					_ = cmd.Process.Kill()
 				}
 				continue
@@ -90,25 +90,25 @@ func (s *Server) child(run, killed context.Context, ready func()) error {
 	}
 }
 
-// exitError says why a child ended, in its own words if it had any.
+// exitError returns why a child exited, including its last report and output.
 func exitError(err error, failed, output string) error {
 	switch {
 	case strings.Contains(output, "Cannot lock file"):
-		return fmt.Errorf("start ClickHouse: another ClickHouse has the directory open; stop it or choose another directory: %s", output)
+		return fmt.Errorf("start ClickHouse: another ClickHouse has the directory open; stop it or use another directory: %s", output)
 	case failed != "" && output != "":
 		return fmt.Errorf("run ClickHouse: %s: %s", failed, output)
 	case failed != "":
 		return fmt.Errorf("run ClickHouse: %s", failed)
 	case err == nil:
-		return errors.New("run ClickHouse: it ended by itself")
+		return errors.New("run ClickHouse: unexpected exit")
 	case output != "":
 		return fmt.Errorf("run ClickHouse: %w: %s", err, output)
 	}
 	return fmt.Errorf("run ClickHouse: %w", err)
 }
 
-// readReports reads what the child reports until its end: metrics and log of each statement, once that it is
-// ready, and at last what made it give up.
+// readReports reads the reports of the child until it exits: metrics and log of each statement, readiness, and the error
+// that made it exit.
 func (s *Server) readReports(r io.Reader, isReady chan<- struct{}) (failed string) {
 	dec := json.NewDecoder(bufio.NewReader(r))
 	for {
@@ -130,7 +130,7 @@ func (s *Server) readReports(r io.Reader, isReady chan<- struct{}) (failed strin
 	}
 }
 
-// probe asks the child one query over the socket that clients use.
+// probe runs a query over the socket of the clients.
 func (s *Server) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -143,27 +143,27 @@ func (s *Server) probe(ctx context.Context) error {
 	defer tr.CloseIdleConnections()
 	resp, err := tr.RoundTrip(req)
 	if err != nil {
-		return fmt.Errorf("ask ClickHouse: %w", err)
+		return fmt.Errorf("probe ClickHouse: %w", err)
 	}
 	defer resp.Body.Close()
 	b, err := io.ReadAll(io.LimitReader(resp.Body, 4<<10))
 	if err != nil {
-		return fmt.Errorf("ask ClickHouse: %w", err)
+		return fmt.Errorf("probe ClickHouse: %w", err)
 	}
 	if string(b) != "1\n" {
-		return fmt.Errorf("ask ClickHouse: it answered %d %q", resp.StatusCode, b)
+		return fmt.Errorf("probe ClickHouse: unexpected response %d %q", resp.StatusCode, b)
 	}
 	return nil
 }
 
 func (s *Server) dsnOrigin() string { return "http://" + s.listener.Addr().String() + "/" }
 
-// A lineLog logs the child's output line by line and keeps the last lines for an error.
+// A lineLog logs the output of the child line by line and keeps the last lines for errors.
 type lineLog struct {
 	log *slog.Logger
 
-	mu   sync.Mutex // guards what follows
-	part []byte     // of a line, at most maxLine
+	mu   sync.Mutex // guards the fields below
+	part []byte     // beginning of a line, at most maxLine
 	tail []string   // the last lines, at most tailLines
 }
 

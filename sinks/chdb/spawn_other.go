@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Without Pdeathsig the child notices the parent's death by the end of its standard input.
+// Without Pdeathsig, the child detects the death of the parent by the end of its standard input.
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func lockThread() (unlock func()) { return func() {} }

@@ -7,15 +7,15 @@ import (
 	"unsafe"
 )
 
-// A Conn is a connection: settings, current database, temporary tables and one statement at a time.
+// A Conn is a connection with its settings, current database, temporary tables and one statement at a time.
 type Conn struct {
 	lib *Library
-	p   ptr // chdb_connection *; functions take what it points to
+	p   ptr // chdb_connection *; functions take the chdb_connection
 }
 
 func (c *Conn) handle() ptr { return *(*ptr)(c.p) }
 
-// Close ends the connection; closing the last one of the process stops the engine. Closing twice does nothing.
+// Close closes the connection. Closing the last one of the process stops the engine. Closing twice does nothing.
 func (c *Conn) Close() {
 	if c.p != nil {
 		c.lib.closeConn(c.p)
@@ -23,12 +23,12 @@ func (c *Conn) Close() {
 	}
 }
 
-// Stats are the numbers of a statement or, in a stream, of one chunk.
+// Stats are the statistics of a statement or, in a stream, of one chunk.
 type Stats struct {
 	Elapsed                   time.Duration
 	ResultRows, ResultBytes   uint64
 	ReadRows, ReadBytes       uint64 // from storage
-	WrittenRows, WrittenBytes uint64 // with those of materialised views
+	WrittenRows, WrittenBytes uint64 // including materialised views
 }
 
 func (l *Library) stats(r ptr) Stats {
@@ -40,7 +40,7 @@ func (l *Library) stats(r ptr) Stats {
 	}
 }
 
-// bytes is the output of r in C memory; it is gone when r is destroyed.
+// bytes returns the output of r in C memory, which is valid until r is destroyed.
 func (l *Library) bytes(r ptr) []byte {
 	n := l.resultLength(r)
 	if n == 0 {
@@ -56,8 +56,8 @@ func (l *Library) err(r ptr) error {
 	return nil
 }
 
-// Query runs sql with the parameters params, {name:Type} in the text, and hands the whole output, in format, to
-// use (nil: dropped). The slice is C memory, valid only during the call.
+// Query runs sql with params for the {name:Type} in it and passes the whole output, in format, to use, which may be nil. The
+// slice is C memory, valid only during the call.
 func (c *Conn) Query(sql, format string, params map[string]string, use func(out []byte, st Stats) error) error {
 	p := newParams(params)
 	defer p.unpin()
@@ -78,10 +78,10 @@ func (c *Conn) Query(sql, format string, params map[string]string, use func(out 
 	return use(c.lib.bytes(r), c.lib.stats(r))
 }
 
-// Exec runs sql and drops its output.
+// Exec runs sql and discards its output.
 func (c *Conn) Exec(sql string) error { return c.Query(sql, "Null", nil, nil) }
 
-// Class says what a statement does to state that outlives it.
+// A Class is the effect of a statement on persistent state.
 type Class uint32
 
 // The classes, least restricted first.
@@ -93,24 +93,24 @@ const (
 	Unknown                     // does not parse
 )
 
-// An Analysis is what the engine's parser says of a text without running it.
+// An Analysis is the result of Classify.
 type Analysis struct {
-	Statements int // 0 if it does not parse
+	Statements int // 0 if the text does not parse
 	Class      Class
 }
 
-// Classify asks the engine's parser what sql would do. It costs about 0.1 ms.
+// Classify parses sql with the engine without running it. It takes about 0.1 ms.
 func (c *Conn) Classify(sql string) (Analysis, error) {
 	var out struct{ size, count, flags, class uint32 } // chdb_query_analysis_v1
 	out.size = uint32(unsafe.Sizeof(out))
 	if c.lib.classify(c.handle(), text(sql), uintptr(len(sql)), nil, 0, ptr(&out)) != 0 {
-		return Analysis{}, errors.New("classify statement: libchdb refused")
+		return Analysis{}, errors.New("classify statement: libchdb failed")
 	}
 	runtime.KeepAlive(sql)
 	return Analysis{Statements: int(out.count), Class: Class(out.class)}, nil
 }
 
-// empty stands for the data of an empty string, which Go may represent as nil.
+// empty is the data of an empty string, which may be nil in Go.
 var empty [1]byte
 
 func text(s string) ptr {
@@ -120,8 +120,8 @@ func text(s string) ptr {
 	return ptr(unsafe.StringData(s))
 }
 
-// params are named parameters as the four parallel arrays of the C interface. They hold Go pointers, so everything
-// they point to is pinned until unpin.
+// params are named parameters as the four parallel arrays of the C interface. They contain Go pointers, so their targets are
+// pinned until unpin.
 type params struct {
 	pin                                runtime.Pinner
 	names, nameLens, values, valueLens ptr

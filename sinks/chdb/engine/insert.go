@@ -5,14 +5,13 @@ import (
 	"runtime"
 )
 
-// An Insert is an INSERT whose data is written piece by piece. Nothing is guaranteed to be stored before Commit
-// returns nil.
+// An Insert is an INSERT whose data is written in pieces. No data is guaranteed to be stored before Commit returns nil.
 type Insert struct {
 	conn *Conn
 	p    ptr
 }
 
-// Insert starts sql, an INSERT without FORMAT clause and data; the data will be in format.
+// Insert starts sql, an INSERT without FORMAT clause and data. The data is in format.
 func (c *Conn) Insert(sql, format string, params map[string]string) (*Insert, error) {
 	p := newParams(params)
 	defer p.unpin()
@@ -38,7 +37,7 @@ func (i *Insert) err() error {
 	return nil
 }
 
-// Write hands data to the engine, which copies it; it blocks while the engine is behind.
+// Write passes data to the engine, which copies it. It blocks while the engine is busy.
 func (i *Insert) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -51,10 +50,10 @@ func (i *Insert) Write(b []byte) (int, error) {
 	if err := i.err(); err != nil {
 		return 0, err
 	}
-	return 0, errors.New("insert into libchdb: the engine takes no more data")
+	return 0, errors.New("insert into libchdb: the engine accepts no more data")
 }
 
-// Commit ends the data and waits until it is stored.
+// Commit completes the data and waits until it is stored.
 func (i *Insert) Commit() (Stats, error) {
 	r := i.conn.lib.insertDone(i.p)
 	if r == nil {
@@ -64,10 +63,10 @@ func (i *Insert) Commit() (Stats, error) {
 	return i.conn.lib.stats(r), i.conn.lib.err(r)
 }
 
-// Cancel ends the insert without storing what was written.
+// Cancel discards the data written so far.
 func (i *Insert) Cancel() { i.conn.lib.insertCancel(i.p) }
 
-// Close frees the stream; one that was neither committed nor cancelled is cancelled.
+// Close frees the stream, which is cancelled unless it was committed.
 func (i *Insert) Close() {
 	if i.p != nil {
 		i.conn.lib.insertDestroy(i.p)

@@ -9,7 +9,7 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Version is the version that chdb_version must answer: signatures and struct layouts below are those of its header.
+// Version is the required result of chdb_version: the signatures and struct layouts below are from its header.
 const Version = "26.7.3"
 
 type ptr = unsafe.Pointer
@@ -45,7 +45,7 @@ type Library struct {
 	resultWrittenBytes func(result ptr) uint64
 }
 
-// Load opens the shared library at path, checks its version and keeps it from installing signal handlers.
+// Load opens the shared library at path, checks its version and disables its signal handlers.
 func Load(path string) (*Library, error) {
 	h, err := purego.Dlopen(path, purego.RTLD_NOW|purego.RTLD_LOCAL)
 	if err != nil {
@@ -92,14 +92,14 @@ func Load(path string) (*Library, error) {
 	if v := l.version(); v != Version {
 		return nil, fmt.Errorf("load libchdb: %s is version %s, want %s", path, v, Version)
 	}
-	// Before the first connect, for good: else the engine replaces the handlers of SIGSEGV and others without
-	// SA_ONSTACK, and the first nil dereference that Go would have turned into a panic shuts the engine down.
+	// This must precede the first connect. Otherwise the engine replaces the handlers of SIGSEGV and others without
+	// SA_ONSTACK, and the first nil dereference, which would be a panic in Go, shuts the engine down.
 	l.setSignalHandlers(0)
 	return l, nil
 }
 
 // Connect opens a connection; the first one starts the engine with args ("--path=DIR", "--config-file=FILE").
-// Later ones pass the same "--path". The engine tells the reason of a failure on stderr only.
+// Later ones pass the same "--path". The engine reports the reason of a failure on stderr only.
 func (l *Library) Connect(args ...string) (*Conn, error) {
 	args = append([]string{"clickhouse"}, args...)
 	var pin runtime.Pinner
@@ -113,7 +113,7 @@ func (l *Library) Connect(args ...string) (*Conn, error) {
 	pin.Pin(&argv[0])
 	p := l.connect(int32(len(args)), ptr(&argv[0]))
 	if p == nil {
-		return nil, errors.New("connect to libchdb: the engine refused; its reason is on stderr")
+		return nil, errors.New("connect to libchdb: the engine failed; the reason is on stderr")
 	}
 	return &Conn{lib: l, p: p}, nil
 }

@@ -5,12 +5,12 @@ import (
 	"runtime"
 )
 
-// A Stream is a SELECT whose output comes in chunks. Each chunk is a complete piece of its format, so only formats
-// without head and tail (Native, TabSeparated, JSONEachRow …) can be joined from chunks.
+// A Stream is a SELECT with output in chunks. Each chunk is a complete document of its format, so only formats without header
+// and footer (Native, TabSeparated, JSONEachRow …) can be concatenated.
 type Stream struct {
 	conn *Conn
 	r    ptr
-	over bool // the last chunk was fetched, or the statement failed
+	done bool // the last chunk was fetched, or the statement failed
 }
 
 // Stream starts sql, which must be a SELECT.
@@ -31,37 +31,37 @@ func (c *Conn) Stream(sql, format string, params map[string]string) (*Stream, er
 	return &Stream{conn: c, r: r}, nil
 }
 
-// Next hands the next chunk to use; the slice is C memory, valid only during the call. It reports false at the end.
-// A failed statement stays in system.processes until the connection runs another one or is closed.
+// Next passes the next chunk to use. The slice is C memory, valid only during the call. It returns false at the end. A failed
+// statement stays in system.processes until the connection runs another one or is closed.
 func (s *Stream) Next(use func(chunk []byte, st Stats) error) (bool, error) {
-	if s.over {
+	if s.done {
 		return false, nil
 	}
 	lib := s.conn.lib
 	r := lib.streamFetch(s.conn.handle(), s.r)
 	if r == nil {
-		s.over = true
+		s.done = true
 		return false, errors.New("stream from libchdb: no chunk")
 	}
 	defer lib.destroyResult(r)
 	if err := lib.err(r); err != nil {
-		s.over = true
+		s.done = true
 		return false, err
 	}
 	b, st := lib.bytes(r), lib.stats(r)
 	if len(b) == 0 && st.ResultRows == 0 {
-		s.over = true
+		s.done = true
 		return false, nil
 	}
 	return true, use(b, st)
 }
 
-// Close cancels what still runs and frees the stream.
+// Close cancels the statement if it is running and frees the stream.
 func (s *Stream) Close() {
 	if s.r == nil {
 		return
 	}
-	if !s.over { // cancelling a stream that has ended was seen to crash older engines
+	if !s.done { // cancelling a completed stream crashed older engines
 		s.conn.lib.streamCancel(s.conn.handle(), s.r)
 	}
 	s.conn.lib.destroyResult(s.r)

@@ -18,30 +18,30 @@ import (
 // User is the only user.
 const User = "default"
 
-// slotWait is how long a request waits for one of MaxConcurrentQueries slots before it is refused with code 202.
-const slotWait = 10 * time.Second
+// slotTimeout is how long a request waits for one of MaxConcurrentQueries slots before it fails with code 202.
+const slotTimeout = 10 * time.Second
 
-// Config is what a Handler needs.
+// Config configures a Handler.
 type Config struct {
 	Password             string
-	MaxConcurrentQueries int // statements at once
+	MaxConcurrentQueries int
 	Connect              func() (*engine.Conn, error)
 	Server               Server
 	Observe              func(Query) // called once per statement, concurrently
 }
 
-// Server is what the engine says of itself.
+// Server describes the engine.
 type Server struct {
 	Version     string // 26.7.2.1
 	DisplayName string
 	Timezone    string
 }
 
-// A Query is a statement that was served.
+// A Query describes a completed statement.
 type Query struct {
 	ID          string `json:"id"`
 	Kind        string `json:"kind"` // select, insert, ddl, other
-	Code        int    `json:"code"` // ClickHouse's exception code, 0 if none
+	Code        int    `json:"code"` // exception code of ClickHouse, 0 if none
 	Nanoseconds int64  `json:"ns"`
 	ReadRows    uint64 `json:"read_rows"`
 	WrittenRows uint64 `json:"written_rows"`
@@ -50,11 +50,11 @@ type Query struct {
 // A Handler serves the HTTP interface.
 type Handler struct {
 	cfg      Config
-	slots    chan struct{} // holds one value per running statement
+	slots    chan struct{} // contains one value per running statement
 	sessions *sessions
 }
 
-// New returns a handler; Close it when no request runs any more.
+// New returns a Handler. Close it when no requests are running.
 func New(cfg Config) *Handler {
 	return &Handler{cfg: cfg, slots: make(chan struct{}, cfg.MaxConcurrentQueries), sessions: newSessions(cfg.Connect)}
 }
@@ -64,7 +64,7 @@ func (h *Handler) Close() { h.sessions.close() }
 
 func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	if !local(r) {
-		http.Error(w, "llmtap serves ClickHouse only to programs on this machine: wrong Host or Origin", http.StatusForbidden)
+		http.Error(w, "this ClickHouse serves only programs on this machine: invalid Host or Origin", http.StatusForbidden)
 		return
 	}
 	if p := r.URL.Path; p == "/ping" || p == "/replicas_status" || p == "/" && r.URL.RawQuery == "" && r.Method == http.MethodGet {
@@ -97,8 +97,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// local says whether the request was meant for this machine. A browser tricked into sending one (DNS rebinding, a
-// foreign page's form) shows in Host or Origin.
+// local reports whether the request was addressed to this machine. A request that a browser was tricked into sending (DNS
+// rebinding, a form on another page) has another Host or an Origin.
 func local(r *http.Request) bool {
 	if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
 		return false
@@ -124,14 +124,14 @@ func (h *Handler) authorized(r *http.Request, q url.Values) bool {
 	return user == User && subtle.ConstantTimeCompare([]byte(password), []byte(h.cfg.Password)) == 1
 }
 
-// slot waits for a place among the running statements; release gives it back.
+// slot waits for a slot for a running statement. release frees it.
 func (h *Handler) slot(ctx context.Context) (release func(), err error) {
 	select {
 	case h.slots <- struct{}{}:
 		return func() { <-h.slots }, nil
 	default:
 	}
-	t := time.NewTimer(slotWait)
+	t := time.NewTimer(slotTimeout)
 	defer t.Stop()
 	select {
 	case h.slots <- struct{}{}:
@@ -143,7 +143,7 @@ func (h *Handler) slot(ctx context.Context) (release func(), err error) {
 	}
 }
 
-// Exception codes that are decided here, not by the engine.
+// Exception codes of this package, besides those of the engine.
 const (
 	codeNotImplemented       = 48
 	codeSyntaxError          = 62
@@ -173,7 +173,7 @@ func codeOf(err error, ctx context.Context) int {
 	return codeStdException
 }
 
-// statusOf is the HTTP status that ClickHouse gives an exception code.
+// statusOf returns the HTTP status of an exception code in ClickHouse.
 func statusOf(code int) int {
 	switch code {
 	case 194:
@@ -196,5 +196,5 @@ func statusOf(code int) int {
 	return http.StatusInternalServerError
 }
 
-// nonce is an id that no client can guess or repeat.
+// nonce returns an id that no client can guess or reuse.
 func nonce() string { return rand.Text() }

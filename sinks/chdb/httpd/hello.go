@@ -8,12 +8,12 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 )
 
-// isHello recognises the first query of every clickhouse-go connection.
+// isHello reports whether text is the first query of a clickhouse-go connection.
 func isHello(text, format string) bool {
 	return format == "Native" && strings.TrimSpace(text) == "SELECT displayName(), version(), revision(), timezone()"
 }
 
-// hello answers it: encoded at the client's revision, naming revision 0 for all that follows.
+// hello responds to it at the revision of the client, with revision 0 for all later queries.
 func (h *Handler) hello(req *request, res *response) error {
 	revision := 0
 	if v := req.url.Get("client_protocol_version"); v != "" {

@@ -19,7 +19,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// TestSlots: a request waits for a slot, but neither for ever nor after its client has gone.
+// A request waits for a slot until the timeout or until its client has disconnected.
 func TestSlots(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		h := New(Config{MaxConcurrentQueries: 1})
@@ -30,7 +30,7 @@ func TestSlots(t *testing.T) {
 		start := time.Now()
 		_, err = h.slot(t.Context())
 		var ex *engine.Error
-		if !errors.As(err, &ex) || ex.Code != codeTooManyQueries || time.Since(start) != slotWait {
+		if !errors.As(err, &ex) || ex.Code != codeTooManyQueries || time.Since(start) != slotTimeout {
 			t.Errorf("after %s: %v", time.Since(start), err)
 		}
 		gone, cancel := context.WithCancel(t.Context())
@@ -46,7 +46,7 @@ func TestSlots(t *testing.T) {
 	})
 }
 
-// TestFrameReader cuts compressed frames off at every byte: only the ends between frames are ends.
+// Truncated compressed frames are errors, unless they are truncated between frames.
 func TestFrameReader(t *testing.T) {
 	var frames bytes.Buffer
 	ends := map[int]bool{0: true}
@@ -66,7 +66,7 @@ func TestFrameReader(t *testing.T) {
 		} {
 			_, err := io.Copy(io.Discard, &frameReader{r: r})
 			if ends[cut] != (err == nil) {
-				t.Errorf("%s, cut off at %d: %v", name, cut, err)
+				t.Errorf("%s, truncated at %d: %v", name, cut, err)
 			}
 		}
 	}

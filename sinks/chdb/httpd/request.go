@@ -20,15 +20,15 @@ import (
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
-// maxText bounds a statement with its inline data. Data in a format other than Values streams and has no bound.
+// maxText bounds a statement with its inline data. Data in a format other than Values is streamed and not bounded.
 const maxText = 64 << 20
 
-// A request is what URL and headers say; the body is still unread.
+// A request contains the parameters of the URL and the headers. The body is not read yet.
 type request struct {
 	http     *http.Request
 	url      url.Values
-	queryID  string // the client's, for logs only
-	comment  string // log_comment: starts with a nonce, so that KILL QUERY finds this statement and no other
+	queryID  string // chosen by the client, for logs only
+	comment  string // log_comment; begins with a nonce, so that KILL QUERY finds only this statement
 	settings []setting
 	params   map[string]string
 	format   string // default output format
@@ -36,7 +36,7 @@ type request struct {
 
 type setting struct{ name, value string }
 
-// notSettings are URL parameters of the HTTP interface itself; all others are settings.
+// notSettings are the URL parameters of the HTTP interface; all others are settings.
 var notSettings = map[string]bool{
 	"query": true, "query_id": true, "database": true, "default_format": true, "user": true, "password": true, "quota_key": true,
 	"session_id": true, "session_timeout": true, "session_check": true, "close_session": true, "role": true,
@@ -67,7 +67,7 @@ func newRequest(r *http.Request) (*request, error) {
 		if notSettings[name] {
 			continue
 		}
-		if !identifier(name) { // it becomes part of a SET statement
+		if !identifier(name) { // becomes part of a SET statement
 			return req, exceptionf(codeUnknownSetting, "UNKNOWN_SETTING", "Unknown setting %q", name)
 		}
 		req.settings = append(req.settings, setting{name, q.Get(name)})
@@ -93,7 +93,7 @@ func identifier(s string) bool {
 	return s != ""
 }
 
-// setSQL is the statement that applies the request's settings to a connection.
+// setSQL returns the statement that applies the settings of the request to a connection.
 func (q *request) setSQL() string {
 	var b strings.Builder
 	b.WriteString("SET log_comment = " + sqltext.QuoteString(q.comment))
@@ -103,7 +103,7 @@ func (q *request) setSQL() string {
 	return b.String()
 }
 
-// resetSQL undoes setSQL.
+// resetSQL returns the statement that reverts setSQL.
 func (q *request) resetSQL() string {
 	var b strings.Builder
 	b.WriteString("SET log_comment = DEFAULT")
@@ -113,13 +113,13 @@ func (q *request) resetSQL() string {
 	return b.String()
 }
 
-// body is the request's body without its transport's compressions. Its io.EOF means that the body came whole: a
-// connection that breaks, a compressed stream or a block that is cut off is any other error.
+// body returns the decompressed body of the request. io.EOF means that the body is complete: a broken connection and a
+// truncated compressed stream or block are other errors.
 func (q *request) body() (io.Reader, error) {
 	raw := q.http.Body
 	b, err := decoder(q.http.Header.Get("Content-Encoding"), raw)
 	if errors.Is(err, io.EOF) && !errors.Is(err, io.ErrUnexpectedEOF) {
-		return http.NoBody, nil // compressed, but not a byte came
+		return http.NoBody, nil // compressed, but empty
 	}
 	if err != nil {
 		return nil, err
@@ -127,7 +127,7 @@ func (q *request) body() (io.Reader, error) {
 	if q.on("decompress") {
 		b = compress.NewReader(&frameReader{r: b})
 	}
-	return &wholeReader{r: b, raw: raw}, nil
+	return &completeReader{r: b, raw: raw}, nil
 }
 
 func decoder(encoding string, raw io.Reader) (io.Reader, error) {
@@ -156,10 +156,10 @@ func decoder(encoding string, raw io.Reader) (io.Reader, error) {
 	return r, nil
 }
 
-// wholeReader turns the end of the decoded data into io.EOF only if the raw body ended well too.
-type wholeReader struct{ r, raw io.Reader }
+// A completeReader returns io.EOF at the end of the decoded data only if the raw body is complete, too.
+type completeReader struct{ r, raw io.Reader }
 
-func (w *wholeReader) Read(p []byte) (int, error) {
+func (w *completeReader) Read(p []byte) (int, error) {
 	n, err := w.r.Read(p)
 	if err == nil || !errors.Is(err, io.EOF) || errors.Is(err, io.ErrUnexpectedEOF) {
 		return n, err
@@ -170,16 +170,16 @@ func (w *wholeReader) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// frameReader passes on ClickHouse's compressed frames and turns an end inside of one into io.ErrUnexpectedEOF; the
-// decompressor says io.EOF also where a frame is cut off behind its head.
+// A frameReader reads compressed frames of ClickHouse and returns io.ErrUnexpectedEOF for a truncated frame, because the
+// decompressor returns io.EOF also for a frame that is truncated after its header.
 type frameReader struct {
 	r    io.Reader
-	head [frameHead]byte
-	have int // bytes of head
-	left int // bytes of the frame behind its head
+	head [frameHead]byte // frame header
+	have int             // bytes in head
+	left int             // remaining bytes of the frame after its header
 }
 
-// A frame's head: checksum (16), method (1), compressed size with the 9 bytes from method on (4), plain size (4).
+// A frame header: checksum (16), method (1), compressed size including the 9 bytes from method on (4), plain size (4).
 const frameHead = 16 + 9
 
 func (f *frameReader) Read(p []byte) (int, error) {
@@ -205,7 +205,7 @@ func (f *frameReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readText reads what is left of a statement in the body.
+// readText reads the statement in the body.
 func readText(body io.Reader) (string, error) {
 	var b bytes.Buffer
 	n, err := b.ReadFrom(io.LimitReader(body, maxText+1))

@@ -19,24 +19,23 @@ import (
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
 )
 
-// joinable are formats whose chunks, put one after the other, are the format again. All others have a head or a
-// tail and are written in one piece.
+// joinable are formats whose chunks can be concatenated. All others have a header or a footer and are written in one piece.
 var joinable = map[string]bool{
 	"Native": true, "RowBinary": true, "TabSeparated": true, "TSV": true, "TabSeparatedRaw": true, "TSVRaw": true, "CSV": true,
 	"JSONEachRow": true, "JSONLines": true, "NDJSON": true, "JSONCompactEachRow": true, "LineAsString": true, "Null": true,
 }
 
-// A response holds its header back until the first byte of output, so that an exception before it has a status of
-// its own; one after it is framed into the stream.
+// A response delays its header until the first byte of output, so that an earlier exception can set the status. A later
+// exception is framed into the stream.
 type response struct {
 	w       http.ResponseWriter
 	server  Server
 	started bool
-	native  *compress.Writer // ClickHouse's own compression, nil if none
-	coding  string           // of HTTP: gzip, deflate, br, zstd or ""
-	out     io.Writer        // w or the coding's writer
-	closer  io.Closer        // the coding's writer, nil if none
-	tag     string           // announced in the header, repeated in the frame of a late exception
+	native  *compress.Writer // compression of ClickHouse, nil if none
+	coding  string           // HTTP content coding: gzip, deflate, br, zstd or empty
+	out     io.Writer        // w or the writer of the content coding
+	closer  io.Closer        // writer of the content coding, nil if none
+	tag     string           // in the header and in the frame of a late exception
 }
 
 func newResponse(w http.ResponseWriter, req *request, server Server) *response {
@@ -61,7 +60,7 @@ func newResponse(w http.ResponseWriter, req *request, server Server) *response {
 	return res
 }
 
-// accepted is the first content coding of an Accept-Encoding header that can be served.
+// accepted returns the first supported content coding of an Accept-Encoding header.
 func accepted(header string) string {
 	for part := range strings.SplitSeq(header, ",") {
 		name, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
@@ -97,7 +96,7 @@ func contentType(format string) string {
 	return "text/plain; charset=UTF-8"
 }
 
-// summary puts what is known of the whole statement into the header; too late once output has started.
+// summary adds the statistics of the whole statement to the header, which must not be written yet.
 func (r *response) summary(st engine.Stats) {
 	b, err := json.Marshal(map[string]string{
 		"read_rows": strconv.FormatUint(st.ReadRows, 10), "read_bytes": strconv.FormatUint(st.ReadBytes, 10),
@@ -147,7 +146,7 @@ func (r *response) start() error {
 	return nil
 }
 
-// nativeBlock bounds the plain size of a frame of ClickHouse's compression, as its server does.
+// nativeBlock is the maximum plain size of a frame of ClickHouse's compression, as in its server.
 const nativeBlock = 1 << 20
 
 func (r *response) Write(b []byte) (int, error) {
@@ -174,10 +173,10 @@ func (r *response) Write(b []byte) (int, error) {
 	return written, nil
 }
 
-// flush sends what was written, so that a slow SELECT shows its first rows early.
+// flush sends the output so far, so that a slow SELECT shows its first rows early.
 func (r *response) flush() error {
 	if r.closer != nil {
-		return nil // flushing a compressor costs ratio; it flushes itself
+		return nil // flushing a compressor reduces the compression ratio
 	}
 	if err := http.NewResponseController(r.w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
@@ -185,7 +184,7 @@ func (r *response) flush() error {
 	return nil
 }
 
-// finish ends a response without exception.
+// finish completes a response without exception.
 func (r *response) finish() error {
 	if !r.started {
 		r.w.WriteHeader(http.StatusOK)
@@ -197,13 +196,14 @@ func (r *response) finish() error {
 	return nil
 }
 
-// maxLateException bounds the text of an exception inside a stream: clients look for 16 KiB at most.
+// maxLateException bounds the text of an exception inside a stream, because clients read at most 16 KiB.
 const maxLateException = 15 << 10
 
-// fail answers with err: as a status, or framed into the stream that has begun. A client that has gone gets nothing.
+// fail sends err as the status, or framed into the stream if it has started. It aborts the response if the client has
+// disconnected.
 func (r *response) fail(err error, ctx context.Context) {
 	if ctx.Err() != nil {
-		panic(http.ErrAbortHandler) // what was written must not look complete
+		panic(http.ErrAbortHandler) // the output must not look complete
 	}
 	code, msg := codeOf(err, ctx), err.Error()
 	if e := (*engine.Error)(nil); !errors.As(err, &e) {

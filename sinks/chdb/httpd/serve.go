@@ -13,9 +13,9 @@ import (
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
-// killEvery is how often a statement whose client has gone is killed again: the first KILL may come before the
-// engine lists the statement.
-const killEvery = 250 * time.Millisecond
+// killInterval is the interval at which the statement of a disconnected client is killed again, because the first KILL may
+// precede the entry of the statement in the process list of the engine.
+const killInterval = 250 * time.Millisecond
 
 // serve runs the statement of req and writes its output to res.
 func (h *Handler) serve(ctx context.Context, req *request, res *response) (Query, error) {
@@ -35,13 +35,13 @@ func (h *Handler) serve(ctx context.Context, req *request, res *response) (Query
 		done.Kind = "insert"
 	case statement.Empty:
 		return done, exceptionf(codeSyntaxError, "SYNTAX_ERROR", "Empty query")
-	case statement.Other: // told apart by the engine's parser
+	case statement.Other: // classified by the parser of the engine
 	}
 	if st.Several {
 		return done, exceptionf(codeSyntaxError, "SYNTAX_ERROR", "Multi-statements are not allowed")
 	}
-	if st.Refused != "" {
-		return done, exceptionf(codeAccessDenied, "ACCESS_DENIED", "The embedded ClickHouse does not allow %s", st.Refused)
+	if st.Rejected != "" {
+		return done, exceptionf(codeAccessDenied, "ACCESS_DENIED", "The embedded ClickHouse does not allow %s", st.Rejected)
 	}
 	if isHello(text, req.format) {
 		return done, h.hello(req, res)
@@ -52,12 +52,12 @@ func (h *Handler) serve(ctx context.Context, req *request, res *response) (Query
 	}
 	defer release()
 
-	conn, giveBack, err := h.conn(req)
+	conn, releaseConn, err := h.conn(req)
 	if err != nil {
 		return done, err
 	}
-	defer giveBack()
-	// SET comes first: on a session's connection it takes the left-overs of a failed statement.
+	defer releaseConn()
+	// SET is first: on the connection of a session it absorbs the partial output of a failed statement.
 	if err := conn.Exec(req.setSQL()); err != nil {
 		return done, err
 	}
@@ -82,13 +82,13 @@ func (h *Handler) serve(ctx context.Context, req *request, res *response) (Query
 	return done, err
 }
 
-// streamed says whether the statement's data goes through an insert stream.
+// streamed reports whether the data of the statement is written to an insert stream.
 func streamed(st statement.Statement) bool {
 	return st.Kind == statement.Insert && st.Format != "" && !strings.EqualFold(st.Format, "Values")
 }
 
-// readStatement reads the statement: from the URL, else from the body. What the body holds after a statement in the
-// URL is its continuation, as in ClickHouse, unless it is the data of an insert stream.
+// readStatement reads the statement from the URL and the body. As in ClickHouse, the body continues a statement in the URL,
+// unless it is the data of an insert stream.
 func readStatement(req *request, body io.Reader) (string, statement.Statement, error) {
 	text := req.url.Get("query")
 	st := statement.Parse(text)
@@ -108,17 +108,17 @@ func readStatement(req *request, body io.Reader) (string, statement.Statement, e
 	return text, statement.Parse(text), nil
 }
 
-// conn is a connection for one request; giveBack ends its use.
-func (h *Handler) conn(req *request) (conn *engine.Conn, giveBack func(), err error) {
+// conn returns a connection for one request, which release releases.
+func (h *Handler) conn(req *request) (conn *engine.Conn, release func(), err error) {
 	if id := req.url.Get("session_id"); id != "" {
 		s, err := h.sessions.take(id, req.on("session_check"), req.url.Get("session_timeout"))
 		if err != nil {
 			return nil, nil, err
 		}
 		return s.conn, func() {
-			// Also ends what a failed statement left. A setting that was refused cannot be reset and need not be.
+			// It also absorbs the partial output of a failed statement. A rejected setting cannot be reset and needs no reset.
 			_ = s.conn.Exec(req.resetSQL())
-			h.sessions.giveBack(id, s, req.on("close_session"))
+			h.sessions.release(id, s, req.on("close_session"))
 		}, nil
 	}
 	c, err := h.cfg.Connect()
@@ -128,7 +128,7 @@ func (h *Handler) conn(req *request) (conn *engine.Conn, giveBack func(), err er
 	return c, c.Close, nil
 }
 
-// killWhenDone kills the statement with this comment once ctx is done, again and again until stop is called.
+// killWhenDone kills the statement with this comment when ctx is done, repeatedly until stop is called.
 func (h *Handler) killWhenDone(ctx context.Context, comment string) (stop func()) {
 	ended := make(chan struct{})
 	var wg sync.WaitGroup
@@ -140,7 +140,7 @@ func (h *Handler) killWhenDone(ctx context.Context, comment string) (stop func()
 			return
 		}
 		defer conn.Close()
-		t := time.NewTicker(killEvery)
+		t := time.NewTicker(killInterval)
 		defer t.Stop()
 		for {
 			_ = conn.Exec("KILL QUERY WHERE Settings['log_comment'] = " + sqltext.QuoteString(comment) + " ASYNC")
@@ -160,12 +160,12 @@ func (h *Handler) killWhenDone(ctx context.Context, comment string) (stop func()
 	}
 }
 
-// insertChunk is how much data goes to the engine at once.
+// insertChunk is the size of the writes to the engine.
 const insertChunk = 256 << 10
 
 var chunks = sync.Pool{New: func() any { return new([insertChunk]byte) }}
 
-// insert streams the data of st, then the body. Only data that came whole is committed.
+// insert streams the data of st and then the body. Only complete data is committed.
 func insert(conn *engine.Conn, req *request, st statement.Statement, body io.Reader) (engine.Stats, error) {
 	if req.http.Method == "GET" {
 		return engine.Stats{}, errReadonly
@@ -181,7 +181,7 @@ func insert(conn *engine.Conn, req *request, st statement.Statement, body io.Rea
 		body = io.MultiReader(strings.NewReader(st.Data), body)
 	}
 	for {
-		n, whole, err := fill(body, buf[:])
+		n, complete, err := fill(body, buf[:])
 		if err != nil {
 			ins.Cancel()
 			return engine.Stats{}, fmt.Errorf("read data: %w", err)
@@ -190,15 +190,15 @@ func insert(conn *engine.Conn, req *request, st statement.Statement, body io.Rea
 			ins.Cancel()
 			return engine.Stats{}, err
 		}
-		if whole {
+		if complete {
 			return ins.Commit()
 		}
 	}
 }
 
-// fill reads until buf is full or r ends, and says whether it ended. io.ReadFull would not do: it gives the end in
-// the middle of buf the same error as a broken body.
-func fill(r io.Reader, buf []byte) (n int, whole bool, err error) {
+// fill reads until buf is full or r ends, and reports whether it ended. io.ReadFull returns the same error for the end in the
+// middle of buf as for a truncated body.
+func fill(r io.Reader, buf []byte) (n int, complete bool, err error) {
 	for n < len(buf) {
 		m, err := r.Read(buf[n:])
 		n += m
@@ -214,7 +214,7 @@ func fill(r io.Reader, buf []byte) (n int, whole bool, err error) {
 
 var errReadonly = exceptionf(codeReadonly, "READONLY", "Cannot execute query in readonly mode. For queries over HTTP, method GET implies readonly. You should use method POST for modifying queries")
 
-// run executes everything that is not an insert stream.
+// run runs every statement except for insert streams.
 func (h *Handler) run(conn *engine.Conn, req *request, res *response, text string, st statement.Statement, done *Query) (engine.Stats, error) {
 	a, err := conn.Classify(text)
 	switch {
@@ -256,7 +256,7 @@ func (h *Handler) run(conn *engine.Conn, req *request, res *response, text strin
 	return stats, err
 }
 
-// stream writes the chunks of a SELECT as they come.
+// stream writes the chunks of a SELECT one by one.
 func stream(conn *engine.Conn, req *request, res *response, text string) (engine.Stats, error) {
 	var stats engine.Stats
 	s, err := conn.Stream(text, req.format, req.params)

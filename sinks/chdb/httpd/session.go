@@ -10,12 +10,12 @@ import (
 
 const (
 	maxSessions    = 100
-	sessionTimeout = time.Minute // of a session that names none
-	sessionLongest = time.Hour
+	sessionTimeout = time.Minute // default
+	maxTimeout     = time.Hour
 )
 
-// sessions are the connections that clients keep by session_id. There are at most maxSessions; idle ones are closed
-// when they time out, looked at whenever a session is asked for.
+// sessions are the connections of sessions by session_id. There are at most maxSessions; idle sessions that have timed out are
+// closed when a session is requested.
 type sessions struct {
 	connect func() (*engine.Conn, error)
 
@@ -27,14 +27,14 @@ type session struct {
 	conn    *engine.Conn
 	busy    bool
 	timeout time.Duration
-	expires time.Time // if not busy
+	expires time.Time // while not busy
 }
 
 func newSessions(connect func() (*engine.Conn, error)) *sessions {
 	return &sessions{connect: connect, open: map[string]*session{}}
 }
 
-// take gives out session id to one request; with check it must exist.
+// take reserves session id for one request. With check the session must exist.
 func (s *sessions) take(id string, check bool, timeout string) (*session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -56,14 +56,14 @@ func (s *sessions) take(id string, check bool, timeout string) (*session, error)
 		s.open[id] = ss
 	}
 	if n, err := strconv.Atoi(timeout); err == nil && n > 0 {
-		ss.timeout = min(time.Duration(n)*time.Second, sessionLongest)
+		ss.timeout = min(time.Duration(n)*time.Second, maxTimeout)
 	}
 	ss.busy = true
 	return ss, nil
 }
 
-// giveBack ends a request's use of a session, and the session itself if it is to close.
-func (s *sessions) giveBack(id string, ss *session, closeIt bool) {
+// release ends the use of a session by a request, and closes the session if closeIt is set.
+func (s *sessions) release(id string, ss *session, closeIt bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	ss.busy = false

@@ -1,6 +1,5 @@
-// Package statement reads as much of a ClickHouse statement as serving it over HTTP needs: what kind it is, where
-// its data starts and in which format, and whether it reaches for files. The engine's parser has the last word on
-// everything else.
+// Package statement parses as much of a ClickHouse statement as serving it over HTTP requires: its kind, the start and the
+// format of its data, and whether it accesses files. The parser of the engine handles everything else.
 //
 //	INSERT INTO t (a, b) SETTINGS x = 1 FORMAT JSONEachRow {"a": 1}
 //	└────────────── Head ─────────────┘        └─ Format ─┘└─ Data ─
@@ -12,36 +11,36 @@ import (
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
-// Kind says how a statement is served.
+// A Kind is the kind of a Statement.
 type Kind uint8
 
 // The kinds.
 const (
-	Other  Kind = iota // everything else, and what cannot be read
-	Empty              // nothing but space and comments
+	Other  Kind = iota // everything else, including text that cannot be parsed
+	Empty              // only space and comments
 	Select             // starts with SELECT, WITH, FROM or (
 	Insert
 )
 
-// A Statement is what Parse found.
+// A Statement is the result of Parse.
 type Statement struct {
 	Kind Kind
-	// Format is the name after FORMAT: of the output or, in an INSERT, of the data ("Values" after VALUES).
-	// "" if there is none.
+	// Format is the name after FORMAT: the format of the output or, in an INSERT, of the data ("Values" after VALUES).
+	// Empty if there is none.
 	Format string
-	// Head is an INSERT up to its FORMAT or VALUES; Data what comes after, as the engine would take it. An INSERT
-	// that selects its rows has no Format and its whole text is Head.
+	// Head is the text of an INSERT before FORMAT or VALUES; Data is the data after it. An INSERT with a SELECT has no
+	// Format, and Head is its whole text.
 	Head, Data string
-	// FromQuery says that an INSERT takes its rows from a query or a function of its own.
+	// FromQuery means that an INSERT gets its rows from a query.
 	FromQuery bool
-	// Several says that another statement follows the first.
+	// Several means that another statement follows the first one.
 	Several bool
-	// Refused names what must not be run: it would read or write files on the machine of the engine, and grants do
-	// not prevent it. "" if nothing was found.
-	Refused string
+	// Rejected names a construct that must not run: it would read or write files on the machine of the engine, which grants
+	// do not prevent. Empty if there is none.
+	Rejected string
 }
 
-// Parse reads sql. It never fails: what it does not understand is Other and left to the engine.
+// Parse parses sql. It never fails: a statement it does not understand is Other.
 func Parse(sql string) Statement {
 	p := &parser{Scanner: sqltext.Scanner{SQL: sql}}
 	p.advance()
@@ -76,7 +75,7 @@ func (p *parser) atEnd() bool { return p.tok.Kind == sqltext.End }
 
 func (p *parser) isName() bool { return p.tok.Kind == sqltext.Word || p.tok.Kind == sqltext.QuotedName }
 
-// rest reads to the end of the text: refused words, further statements and the last FORMAT that ends it.
+// rest parses the rest of the text: rejected constructs, further statements and a final FORMAT.
 func (p *parser) rest(st *Statement) {
 	depth := 0
 	for ; !p.atEnd(); p.advance() {
@@ -97,38 +96,38 @@ func (p *parser) rest(st *Statement) {
 		case depth == 0 && p.is("FORMAT"):
 			st.Format = p.outputFormat(st.Format)
 		}
-		p.refuse(st)
+		p.checkRejected(st)
 	}
 }
 
-// outputFormat is the name after the current FORMAT if the statement ends there or goes on with SETTINGS; else was.
-func (p *parser) outputFormat(was string) string {
+// outputFormat returns the name after the current FORMAT if the statement ends there or SETTINGS follows, else previous.
+func (p *parser) outputFormat(previous string) string {
 	look := *p
 	look.advance()
 	if look.tok.Kind != sqltext.Word {
-		return was
+		return previous
 	}
 	name := look.tok.Text
 	look.advance()
 	if look.atEnd() || look.is(";") || look.is("SETTINGS") {
 		return name
 	}
-	return was
+	return previous
 }
 
-// refuse notes INTO OUTFILE, FROM INFILE and the scalar function file(), also as an argument of APPLY.
-func (p *parser) refuse(st *Statement) {
+// checkRejected detects INTO OUTFILE, FROM INFILE and the scalar function file(), also as an argument of APPLY.
+func (p *parser) checkRejected(st *Statement) {
 	switch {
 	case p.is("OUTFILE") && p.prev.Is("INTO"):
-		st.Refused = "INTO OUTFILE"
+		st.Rejected = "INTO OUTFILE"
 	case p.is("INFILE") && p.prev.Is("FROM"):
-		st.Refused = "FROM INFILE"
+		st.Rejected = "FROM INFILE"
 	case p.isFile():
 		look := *p
 		look.advance()
 		apply := p.prev.Is("APPLY") || p.prev.Is("(") && look.is(")")
 		if look.is("(") || apply {
-			st.Refused = "the function file"
+			st.Rejected = "the function file"
 		}
 	}
 }
@@ -140,7 +139,7 @@ func (p *parser) isFile() bool {
 	name := p.tok.Text
 	if p.tok.Kind == sqltext.QuotedName {
 		name = strings.Trim(name, "`\"“”")
-		// An escape inside could spell anything; no honest function name has one.
+		// An escape may encode any character; no legitimate function name contains one.
 		if strings.ContainsAny(name, `\`) {
 			return true
 		}
@@ -148,7 +147,7 @@ func (p *parser) isFile() bool {
 	return strings.EqualFold(name, "file")
 }
 
-// insert reads INSERT INTO [TABLE] name [(columns)] … up to its data.
+// insert parses INSERT INTO [TABLE] name [(columns)] … up to its data.
 func (p *parser) insert() Statement {
 	st := Statement{Kind: Insert}
 	p.advance()
@@ -160,7 +159,7 @@ func (p *parser) insert() Statement {
 	}
 	if p.is("FUNCTION") {
 		p.advance()
-		p.refuse(&st)
+		p.checkRejected(&st)
 	}
 	for p.isName() || p.is(".") {
 		name := p.isName()
@@ -174,7 +173,7 @@ func (p *parser) insert() Statement {
 		switch {
 		case p.is("("):
 			depth++
-			// A list in brackets may be columns or a query: INSERT INTO t (SELECT 1).
+			// Parentheses may contain columns or a query: INSERT INTO t (SELECT 1).
 			look := *p
 			look.advance()
 			st.FromQuery = st.FromQuery || look.is("SELECT") || look.is("WITH")
@@ -183,7 +182,7 @@ func (p *parser) insert() Statement {
 		case depth == 0 && (p.is("SELECT") || p.is("WITH") || p.is("WATCH")), st.FromQuery:
 			st.FromQuery = true
 			p.rest(&st)
-			st.Format = "" // of no use: nothing is output and nothing follows
+			st.Format = "" // an INSERT has no output
 			st.Head = p.SQL
 			return st
 		case p.is(";"):
@@ -209,13 +208,13 @@ func (p *parser) insert() Statement {
 			}
 			return st
 		}
-		p.refuse(&st)
+		p.checkRejected(&st)
 	}
 	st.Head = p.SQL
 	return st
 }
 
-// values reads the data of VALUES: expressions, so they may call functions.
+// values parses the data of VALUES. They are expressions, which may call functions.
 func (p *parser) values(st *Statement) {
 	if p.is(";") && p.onlySemicolons() {
 		st.Data = ""
@@ -234,7 +233,8 @@ func (p *parser) onlySemicolons() bool {
 	return look.atEnd()
 }
 
-// data is what follows a format's name: spaces, then one line break or semicolon, belong to the statement.
+// data returns the data in s, the text after the name of a format. Leading spaces and one line break or semicolon belong to
+// the statement.
 func data(s string) string {
 	s = strings.TrimLeft(s, " \t\f")
 	if strings.TrimSpace(s) == ";" {

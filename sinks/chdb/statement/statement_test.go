@@ -16,7 +16,7 @@ func TestParse(t *testing.T) {
 			t.Errorf("%s\n%s", sql, d)
 		}
 	}
-	// What it is.
+	// The kind.
 	f("", Statement{Kind: Empty})
 	f(" -- nothing\n/* here /* nested */ */ # too", Statement{Kind: Empty})
 	f("SELECT 1", Statement{Kind: Select})
@@ -65,11 +65,11 @@ func TestParse(t *testing.T) {
 	f("INSERT INTO t (SELECT 1)", Statement{Kind: Insert, Head: "INSERT INTO t (SELECT 1)", FromQuery: true})
 }
 
-func TestRefused(t *testing.T) {
+func TestRejected(t *testing.T) {
 	f := func(sql, want string) {
 		t.Helper()
-		if got := Parse(sql).Refused; got != want {
-			t.Errorf("%s: refused %q, want %q", sql, got, want)
+		if got := Parse(sql).Rejected; got != want {
+			t.Errorf("%s: rejected %q, want %q", sql, got, want)
 		}
 	}
 	f("SELECT 1 INTO OUTFILE '/tmp/x'", "INTO OUTFILE")
@@ -89,14 +89,14 @@ func TestRefused(t *testing.T) {
 	f("INSERT INTO t FORMAT Values (file('/etc/passwd'))", "the function file")
 	f("INSERT INTO t SELECT file('/etc/passwd')", "the function file")
 	f("CREATE FUNCTION f AS x -> file(x)", "the function file")
-	// Not these.
+	// These are accepted.
 	f("SELECT 'file(x) INTO OUTFILE', file, t.file FROM t WHERE body LIKE '%file(%' -- file(", "")
 	f("INSERT INTO outfile VALUES (1)", "")
 	f("INSERT INTO t (file, a) FORMAT Native", "")
 	f("INSERT INTO t FORMAT JSONEachRow {\"a\": \"file(x) FROM INFILE\"}", "")
 }
 
-// FuzzParse: no input panics, parts are parts of the text, and the scanner always moves on.
+// No input panics, all parts are parts of the text, and the scanner always makes progress.
 func FuzzParse(f *testing.F) {
 	for _, s := range []string{
 		"SELECT 1 FORMAT JSON", "INSERT INTO t (a) FORMAT CSV\n1", "INSERT INTO t VALUES ('a''b\\'')", "$a$b$a$", "/* /* */",
@@ -107,7 +107,7 @@ func FuzzParse(f *testing.F) {
 	f.Fuzz(func(t *testing.T, sql string) {
 		st := Parse(sql)
 		if !strings.HasPrefix(sql, st.Head) || !strings.HasSuffix(sql, st.Data) || !strings.Contains(sql, st.Format) && st.Format != "Values" {
-			t.Fatalf("not parts of the text: %+v", st)
+			t.Fatalf("Statement has parts that are not in the text: %+v", st)
 		}
 		s := sqltext.Scanner{SQL: sql}
 		for pos := -1; ; {
