@@ -12,12 +12,13 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/erase"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 )
 
-// forgetful publishes exchanges to a collector.
-type forgetful struct {
+// A forgetTest publishes exchanges to a collector and runs commands.
+type forgetTest struct {
 	t   *testing.T
 	up  *upProcess
 	pub *jetstream.Publisher
@@ -25,7 +26,7 @@ type forgetful struct {
 }
 
 // send publishes a call of a conversation with these messages and returns its id and body.
-func (f *forgetful) send(conversation, user string, messages ...string) (id, request string) {
+func (f *forgetTest) send(conversation, user string, messages ...string) (id, request string) {
 	f.t.Helper()
 	f.n++
 	id = fmt.Sprintf("019aa0b0-%04x-7000-8000-00000000beef", f.n)
@@ -48,8 +49,8 @@ func (f *forgetful) send(conversation, user string, messages ...string) (id, req
 	return id, request
 }
 
-// stored waits until n calls are stored.
-func (f *forgetful) stored(n uint64) {
+// waitStored waits until n calls are stored.
+func (f *forgetTest) waitStored(n uint64) {
 	f.t.Helper()
 	if err := f.pub.Flush(f.t.Context()); err != nil {
 		f.t.Fatal(err)
@@ -62,43 +63,43 @@ func (f *forgetful) stored(n uint64) {
 			return
 		}
 		if time.Now().After(deadline) {
-			f.t.Fatalf("%d exchanges are not stored: %v %v\n%s", n, res, err, f.up.stderr.String())
+			f.t.Fatalf("%d exchanges were not stored within a minute: %v %v\n%s", n, res, err, f.up.stderr.String())
 		}
 	}
 }
 
-// llmtap runs a command on the collector's directory.
-func (f *forgetful) llmtap(args ...string) (stdout, stderr string, code int) {
-	var out, complaint bytes.Buffer
-	err := run(f.t.Context(), append(args, "--data-dir", f.up.dir), nil, &out, &complaint, func(string) string { return "" })
-	code = command.Report(err, &complaint)
-	return out.String(), complaint.String(), code
+// llmtap runs a command on the data directory of the collector.
+func (f *forgetTest) llmtap(args ...string) (stdout, stderr string, code int) {
+	var out, errs bytes.Buffer
+	err := run(f.t.Context(), append(args, "--data-dir", f.up.dir), nil, &out, &errs, func(string) string { return "" })
+	code = command.Report(err, &errs)
+	return out.String(), errs.String(), code
 }
 
-func (f *forgetful) forget(args ...string) (r forgetReport) {
+func (f *forgetTest) forget(args ...string) (r erase.Report) {
 	f.t.Helper()
-	out, complaint, code := f.llmtap(append([]string{"forget", "--format", "json"}, args...)...)
+	out, errs, code := f.llmtap(append([]string{"forget", "--format", "json"}, args...)...)
 	if err := json.Unmarshal([]byte(out), &r); err != nil || code != command.ExitOK {
-		f.t.Fatalf("forget %v: %s%s, %d, %v", args, out, complaint, code, err)
+		f.t.Fatalf("forget %v: %s%s, %d, %v", args, out, errs, code, err)
 	}
 	return r
 }
 
-// whole fails unless the call is shown as it was sent.
-func (f *forgetful) whole(id, request string) {
+// checkBody fails unless llmtap show prints the sent request.
+func (f *forgetTest) checkBody(id, request string) {
 	f.t.Helper()
-	out, complaint, code := f.llmtap("show", id, "--format", "body")
+	out, errs, code := f.llmtap("show", id, "--format", "body")
 	var got, want any
 	if json.Unmarshal([]byte(out), &got) != nil || json.Unmarshal([]byte(request), &want) != nil || code != command.ExitOK || !cmp.Equal(got, want) {
-		f.t.Errorf("%s is shown as\n%s%s, %d\nwant %s", id, out, complaint, code, request)
+		f.t.Errorf("llmtap show %s:\n%s%s, %d\nwant %s", id, out, errs, code, request)
 	}
 }
 
-// Of two conversations that share their prompt one is forgotten: nothing of it is left in the stream, the dead letters and
-// the tables, and the other, and those that come later, are shown whole.
+// One of several conversations with the same prompt is deleted from the stream, the dead letters and the tables. The others,
+// and later ones, stay complete.
 func TestForget(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long, and the race detector sees nothing new in it")
+		t.Skip("slow")
 	}
 	needClickHouse(t)
 	up := startUp(t)
@@ -110,7 +111,7 @@ func TestForget(t *testing.T) {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	f := &forgetful{t: t, up: up, pub: conn.NewPublisher(0)}
+	f := &forgetTest{t: t, up: up, pub: conn.NewPublisher(0)}
 	prompt, ask := `{"role":"system","content":"You plan trips."}`, func(text string) string { return `{"role":"user","content":"` + text + `"}` }
 	said := func(conversation string) string {
 		return `{"role":"assistant","content":"answer ` + conversation + `"}`
@@ -122,24 +123,24 @@ func TestForget(t *testing.T) {
 	f.send("conv-c", "u3", prompt, ask("gamma to Oslo"))
 	c, bodyC := f.send("conv-c", "u2", prompt, ask("gamma to Oslo"), said("conv-c"), ask("more"))
 	f.send("conv-d", "u3", prompt, ask("delta to Bern"))
-	f.stored(7)
+	f.waitStored(7)
 	bad := event.Event{Kind: event.Request, Exchange: "019aa0b0-aaaa-7000-8000-00000000beef", Time: time.Now(), Labels: event.Labels{Service: "planner-api", Conversation: "conv-a"}}
 	conn.DeadLetter(t.Context(), &bad, 1, "bad_body", "made up")
 
-	if _, complaint, code := f.llmtap("forget", "--conversation", "conv-a"); code != command.ExitBadInput || !strings.Contains(complaint, "--yes") {
-		t.Errorf("without --yes: %s, %d", complaint, code)
+	if _, errs, code := f.llmtap("forget", "--conversation", "conv-a"); code != command.ExitBadInput || !strings.Contains(errs, "--yes") {
+		t.Errorf("without --yes: %s, %d", errs, code)
 	}
-	if _, complaint, code := f.llmtap("forget", "--yes"); code != command.ExitBadInput || !strings.Contains(complaint, "whom?") {
-		t.Errorf("of nobody: %s, %d", complaint, code)
+	if _, errs, code := f.llmtap("forget", "--yes"); code != command.ExitBadInput || !strings.Contains(errs, "exactly one of") {
+		t.Errorf("without a subject: %s, %d", errs, code)
 	}
-	want := forgetReport{DryRun: true, Events: 4, DeadLetters: 1, Rows: map[string]uint64{
+	want := erase.Report{DryRun: true, Events: 4, DeadLetters: 1, Rows: map[string]uint64{
 		"exchanges": 2, "findings": 0, "tool_calls": 0, "runs": 0, "alerts": 0,
-		"history": 3, "messages": 4, // three of the history, and the answer, which came twice; prompt and parameters are shared
+		"history": 3, "messages": 4, // three of the history, and the answer, stored once; prompt and parameters are shared
 	}}
-	check := func(got, want forgetReport) {
+	check := func(got, want erase.Report) {
 		t.Helper()
-		got.Read = 0
-		delete(got.Rows, "findings") // of signals there may be some
+		got.Scanned = 0
+		delete(got.Rows, "findings") // there may be signals
 		delete(want.Rows, "findings")
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("- want, + got\n%s", diff)
@@ -150,33 +151,33 @@ func TestForget(t *testing.T) {
 	want.DryRun = false
 	check(f.forget("--conversation", "conv-a", "--yes"), want)
 
-	nothing := forgetReport{DryRun: true, Rows: map[string]uint64{"exchanges": 0, "tool_calls": 0, "runs": 0, "alerts": 0, "history": 0, "messages": 0}}
+	nothing := erase.Report{DryRun: true, Rows: map[string]uint64{"exchanges": 0, "tool_calls": 0, "runs": 0, "alerts": 0, "history": 0, "messages": 0}}
 	check(f.forget("--conversation", "conv-a", "--dry-run"), nothing)
-	left := groups(t, up.open(t), `SELECT 'message', count() FROM messages WHERE body LIKE '%alpha%' OR body LIKE '%conv-a%'
+	remaining := groups(t, up.open(t), `SELECT 'message', count() FROM messages WHERE body LIKE '%alpha%' OR body LIKE '%conv-a%'
 		UNION ALL SELECT 'exchange', count() FROM exchanges WHERE conversation_id = 'conv-a' UNION ALL SELECT 'history', count() FROM history WHERE conversation_id = 'conv-a'
 		UNION ALL SELECT 'finding', count() FROM findings WHERE conversation_id = 'conv-a'`)
-	for what, n := range left {
+	for what, n := range remaining {
 		if n > 0 {
-			t.Errorf("%d rows of %s are left", n, what)
+			t.Errorf("%d rows of %s remain", n, what)
 		}
 	}
-	f.whole(b, bodyB)
-	// What was deleted may be sent again, by somebody else.
+	f.checkBody(b, bodyB)
+	// Deleted messages may be sent again in another conversation.
 	e, bodyE := f.send("conv-e", "u2", prompt, ask("alpha to Paris"), said("conv-a"), ask("and alpha back"))
 	b, bodyB = f.send("conv-b", "u2", prompt, ask("beta to Rome"), said("conv-b"), ask("and back"), said("conv-b"), ask("thanks"))
-	f.stored(7)
-	f.whole(e, bodyE)
-	f.whole(b, bodyB)
+	f.waitStored(7)
+	f.checkBody(e, bodyE)
+	f.checkBody(b, bodyB)
 
-	// Of a user the calls go, and conversations that are the user's alone.
+	// The calls of a user are deleted, and the conversations without other users.
 	r := f.forget("--user", "u3", "--yes")
 	if r.Events != 4 || r.Rows["exchanges"] != 2 || r.Rows["history"] != 1 {
 		t.Errorf("user u3: %+v", r)
 	}
-	f.whole(c, bodyC)
-	f.whole(b, bodyB)
+	f.checkBody(c, bodyC)
+	f.checkBody(b, bodyB)
 	up.kill(t)
-	up.start(t) // and reads the stream again
+	up.start(t) // replays the stream
 	up.ready(t)
-	f.whole(b, bodyB)
+	f.checkBody(b, bodyB)
 }

@@ -19,6 +19,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/importer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/recorded"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -26,8 +27,8 @@ import (
 
 const exchangesFile = "../../../shared/data/exchanges.jsonl.gz"
 
-// defects is traffic with findings: the calls of an answer lost on save, refused and accepted; a turn that stands before
-// the one it follows; the same line twice; a body in parts; lines that are none.
+// defects writes a file of traffic with findings: tool calls lost on save, rejected and accepted; a turn before the one it
+// follows; a repeated line; a body in parts; invalid lines.
 func defects(t *testing.T) (file string, exchanges int) {
 	t.Helper()
 	var b bytes.Buffer
@@ -62,7 +63,7 @@ func defects(t *testing.T) (file string, exchanges int) {
 		case 1: // accepted
 			add("http://localhost:11434/v1/chat/completions", 200, asked, user)
 			add("http://localhost:11434/v1/chat/completions", 200, object{"choices": []object{}}, lost...)
-		case 2: // the wrong way round
+		case 2: // the wrong order
 			add("https://api.deepseek.com/chat/completions", 400, refused, lost...)
 			add("https://api.deepseek.com/chat/completions", 200, asked, user)
 		}
@@ -78,12 +79,12 @@ func defects(t *testing.T) (file string, exchanges int) {
 	return file, exchanges
 }
 
-// unzipped is a copy of a gzip file: another name, time of modification and form.
+// unzipped returns an uncompressed copy of a gzip file.
 func unzipped(t *testing.T, path string) string {
 	t.Helper()
 	f, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("SKIPPED, %s is not there: real exchanges are not imported", path)
+		t.Skipf("SKIPPED: no recorded exchanges at %s", path)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -105,11 +106,11 @@ func unzipped(t *testing.T, path string) string {
 	return plain
 }
 
-// Every readable line of real traffic becomes one row. Imported again, at once and by a collector that starts anew, no
-// row of any view changes but in who imported it. No tally counts any of it.
+// Every readable line of real traffic becomes one row. Importing it again, into the same collector and after a restart, changes
+// no row of any view except for the instance. No tally counts it.
 func TestImport(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long, and the race detector sees nothing new in it")
+		t.Skip("slow")
 	}
 	needClickHouse(t)
 	plain := unzipped(t, exchangesFile)
@@ -121,9 +122,9 @@ func TestImport(t *testing.T) {
 	defer func() { sink.Close() }()
 
 	report := importFiles(t, up, nil, exchangesFile, made)
-	want := importReport{
+	want := importer.Report{
 		Files: 2, Records: 3039 + n + 4, Exchanges: 3039 + n, Untimed: report.Untimed, Bytes: report.Bytes, Seconds: report.Seconds,
-		Skipped: map[recorded.Reason]int{duplicate: 1, recorded.NotJSON: 2, recorded.NotExchange: 1}, Stored: report.Stored, Findings: report.Findings,
+		Skipped: map[recorded.Reason]int{"duplicate": 1, recorded.NotJSON: 2, recorded.NotExchange: 1}, Stored: report.Stored, Findings: report.Findings,
 	}
 	if diff := cmp.Diff(want, report); diff != "" {
 		t.Errorf("report:\n%s", diff)
@@ -139,7 +140,7 @@ func TestImport(t *testing.T) {
 	accepted := groups(t, sink, `SELECT f.rule_id, count() FROM findings_final f JOIN exchanges_final e ON e.exchange_id = f.exchange_id
 		WHERE f.severity = 'reject' AND (e.status BETWEEN 200 AND 299 OR f.status BETWEEN 200 AND 299) GROUP BY 1`)
 	if len(accepted) != 0 {
-		t.Errorf("findings that say reject of what was accepted: %v", accepted)
+		t.Errorf("reject findings on accepted requests: %v", accepted)
 	}
 
 	in, err := os.Open(plain)
@@ -164,8 +165,8 @@ func TestImport(t *testing.T) {
 	}
 }
 
-// importFiles runs llmtap import on up. The made file holds lines that cannot be read, so its exit code is 2.
-func importFiles(t *testing.T, up *upProcess, stdin io.Reader, files ...string) importReport {
+// importFiles runs llmtap import on up. The file of defects contains unreadable lines, so the exit code is 2.
+func importFiles(t *testing.T, up *upProcess, stdin io.Reader, files ...string) importer.Report {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
 	args := append([]string{"import", "--nats-url", up.url(), "--data-dir", up.dir, "--format", "json"}, files...)
@@ -173,7 +174,7 @@ func importFiles(t *testing.T, up *upProcess, stdin io.Reader, files ...string) 
 	if code := command.Report(err, &stderr); code != command.ExitBadInput || !strings.Contains(stderr.String(), "defects.jsonl:43: not a JSON object") {
 		t.Fatalf("exit code %d\n%s\ncollector:\n%s", code, &stderr, &up.stderr)
 	}
-	var r importReport
+	var r importer.Report
 	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
 		t.Fatalf("%v\n%s", err, &stdout)
 	}
@@ -182,7 +183,7 @@ func importFiles(t *testing.T, up *upProcess, stdin io.Reader, files ...string) 
 
 func (u *upProcess) url() string { return fmt.Sprintf("nats://127.0.0.1:%d", u.port) }
 
-// snapshot is all rows of the final views, as far as they may not change.
+// snapshot returns the rows of the final views without the columns that a repeated import changes.
 func snapshot(t *testing.T, sink *clickhouse.Sink) map[string]uint64 {
 	t.Helper()
 	all := map[string]uint64{}
@@ -197,7 +198,7 @@ func snapshot(t *testing.T, sink *clickhouse.Sink) map[string]uint64 {
 	return all
 }
 
-// tallied is the counts in the stream of tallies, by metric.
+// tallied returns the counts of the tally stream by metric.
 func tallied(t *testing.T, up *upProcess) map[string]uint64 {
 	t.Helper()
 	cfg := jetstream.Default()

@@ -1,0 +1,105 @@
+// Package erase deletes the stored data of a conversation or a user.
+package erase
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// A Report counts deleted data, or the data that would be deleted.
+type Report struct {
+	DryRun      bool              `json:"dry_run"`
+	Scanned     uint64            `json:"scanned"` // messages of the stream
+	Events      uint64            `json:"events"`
+	DeadLetters uint64            `json:"dead_letters"`
+	Rows        map[string]uint64 `json:"rows"` // by table; for alerts, those whose example is removed
+}
+
+// An Eraser deletes from NATS and ClickHouse:
+//
+//	announce ──> analyzers emit later bodies again ──> stream, dead letters ──> messages, history, …, exchanges
+//
+// The stream comes first, because its events would become rows again. Exchanges come last, because a repeated run needs them
+// to find the other rows.
+type Eraser struct {
+	NATS       *jetstream.Conn
+	ClickHouse *clickhouse.Sink
+	Settle     time.Duration // until analyzers have read the announcement and stored pending rows
+	Progress   *terminal.Progress
+}
+
+// Run deletes the data of subject. A dry run deletes nothing.
+func (e *Eraser) Run(ctx context.Context, subject clickhouse.ErasureSubject, dryRun bool) (*Report, error) {
+	defer e.Progress.Clear()
+	var announced time.Time
+	if !dryRun {
+		live, now, err := e.NATS.AnnounceErasure(ctx)
+		if err != nil {
+			return nil, fmt.Errorf("announce the deletion to analyzers: %w", err)
+		}
+		if announced = now; live {
+			e.Progress.Printf("waiting %v for the analyzers", e.Settle)
+			select {
+			case <-ctx.Done():
+				return nil, ctx.Err()
+			case <-time.After(e.Settle):
+			}
+		}
+	}
+	plan, err := e.ClickHouse.PlanErasure(ctx, subject)
+	if err != nil {
+		return nil, fmt.Errorf("find the rows to delete: %w", err)
+	}
+	inStream := jetstream.ErasureSubject{Conversation: subject.Conversation, User: subject.User, Exchanges: map[string]struct{}{}, Inferred: plan.Inferred}
+	for _, id := range plan.Exchanges {
+		inStream.Exchanges[id] = struct{}{}
+	}
+	erased, err := e.NATS.Erase(ctx, inStream, dryRun, func(scanned, total uint64) {
+		e.Progress.Status("%d of %d messages of the stream scanned", scanned, total)
+	})
+	if err == nil && !dryRun {
+		err = e.ClickHouse.Erase(ctx, plan, announced)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w; the deletion is incomplete, run it again", err)
+	}
+	return &Report{DryRun: dryRun, Scanned: erased.Scanned, Events: erased.Events, DeadLetters: erased.DeadLetters, Rows: plan.Rows}, nil
+}
+
+// Write writes the report as text or json.
+func (r *Report) Write(w io.Writer, format string) error {
+	if format == command.JSON {
+		return command.WriteJSON(w, r)
+	}
+	title := "deleted"
+	if r.DryRun {
+		title = "would be deleted"
+	}
+	fmt.Fprintf(w, "%s:\n", title)
+	for _, line := range []struct {
+		name string
+		n    uint64
+	}{
+		{"events in the stream", r.Events},
+		{"dead letters", r.DeadLetters},
+		{"exchanges", r.Rows["exchanges"]},
+		{"findings", r.Rows["findings"]},
+		{"tool calls", r.Rows["tool_calls"]},
+		{"runs", r.Rows["runs"]},
+		{"history", r.Rows["history"]},
+		{"messages", r.Rows["messages"]},
+		{"examples of alerts", r.Rows["alerts"]},
+	} {
+		if _, err := fmt.Fprintf(w, "  %-22s %8d\n", line.name, line.n); err != nil {
+			return err
+		}
+	}
+	return nil
+}

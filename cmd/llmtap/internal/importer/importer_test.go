@@ -1,0 +1,98 @@
+package importer
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"testing/synctest"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/recorded"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// A fake is a Publisher whose exchanges are stored after the given number of queries.
+type fake struct {
+	events  []*event.Event
+	queries int
+	delay   int
+}
+
+func (f *fake) Publish(_ context.Context, e *event.Event) error {
+	f.events = append(f.events, e)
+	return nil
+}
+
+func (f *fake) Flush(context.Context) error { return nil }
+
+func (f *fake) Query(_ context.Context, sql string, _ map[string]string) (*clickhouse.Result, error) {
+	if strings.Contains(sql, "findings_final") {
+		return &clickhouse.Result{Columns: []clickhouse.Column{{Name: "severity"}, {Name: "n"}}, Rows: [][]any{{"reject", uint64(1)}}}, nil
+	}
+	n := uint64(0)
+	if f.queries++; f.queries > f.delay {
+		n = uint64(len(f.events) / 2)
+	}
+	return &clickhouse.Result{Columns: []clickhouse.Column{{Name: "n"}}, Rows: [][]any{{n}}}, nil
+}
+
+const exchange = `{"url":"https://api.openai.com/v1/chat/completions","request":{"model":"m","messages":[{"role":"user","content":"%d"}]},"status":200,"response":{}}` + "\n"
+
+func TestRun(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		one := fmt.Sprintf(exchange, 1)
+		file := filepath.Join(t.TempDir(), "log.jsonl")
+		if err := os.WriteFile(file, []byte(one+fmt.Sprintf(exchange, 2)+one+"{\n"), 0o600); err != nil {
+			t.Fatal(err)
+		}
+		var stderr, out bytes.Buffer
+		f := &fake{delay: 3}
+		im := &Importer{
+			Config: recorded.Config{Service: "imported", Instance: "i"}, Publisher: f, Store: f, Stdin: strings.NewReader(fmt.Sprintf(exchange, 3)),
+			Progress: terminal.NewProgress(&stderr),
+		}
+		if err := im.Run(t.Context(), []string{file, "-", "nosuch.jsonl"}); err != nil {
+			t.Fatal(err)
+		}
+		stored := uint64(3)
+		r := im.Report
+		want := Report{
+			Files: 3, Records: 5, Exchanges: 3, Skipped: map[recorded.Reason]int{duplicate: 1, recorded.NotJSON: 1}, Broken: 1, Untimed: 3,
+			Bytes: r.Bytes, Seconds: r.Seconds, Stored: &stored, Findings: map[string]uint64{"reject": 1},
+		}
+		if diff := cmp.Diff(want, r); diff != "" || r.Complete() {
+			t.Errorf("complete %v (-want +got):\n%s", r.Complete(), diff)
+		}
+		for i, e := range f.events {
+			if e.Seq != uint64(i+1) {
+				t.Errorf("event %d has sequence %d", i, e.Seq)
+			}
+		}
+		if s := stderr.String(); !strings.Contains(s, "log.jsonl:4: ") || !strings.Contains(s, "open nosuch.jsonl") {
+			t.Errorf("stderr: %s", s)
+		}
+		if err := r.Write(&out, command.Text); err != nil || !strings.Contains(out.String(), "imported 3 exchanges of 5 records: ") ||
+			!strings.Contains(out.String(), "  stored: 3, with findings: 1 reject\n") {
+			t.Errorf("%v\n%s", err, &out)
+		}
+	})
+}
+
+func TestRunStalled(t *testing.T) {
+	synctest.Test(t, func(t *testing.T) {
+		f := &fake{delay: 1e9}
+		im := &Importer{Publisher: f, Store: f, Stdin: strings.NewReader(fmt.Sprintf(exchange, 1)), Progress: terminal.NewProgress(&bytes.Buffer{})}
+		err := im.Run(t.Context(), []string{"-"})
+		if err == nil || !strings.Contains(err.Error(), "wait for the collector: 0 of 1 exchanges are stored, none within the last 1m0s") {
+			t.Error(err)
+		}
+	})
+}
