@@ -7,8 +7,8 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/analyzer/facts/eventstream"
-	"github.com/llmtap/llmtap/analyzer/facts/sse"
+	"github.com/llmtap/llmtap/ingest/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
 // scanAnthropicResponse is ScanResponse for the Messages API, and for Bedrock's InvokeModelWithResponseStream, whose
@@ -21,7 +21,7 @@ func scanAnthropicResponse(contentType string, body []byte, r *Response) {
 		a.unary(text)
 	case eventstream.HasFrame(body), strings.Contains(strings.ToLower(contentType), "amazon.eventstream"):
 		a.frames(body)
-	case sse.HasField(body):
+	case sse.IsStream(body):
 		a.stream(body)
 	case isEventStream(contentType) && len(text) == 0:
 		r.Cut = true

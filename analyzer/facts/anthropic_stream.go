@@ -6,8 +6,8 @@ import (
 	"errors"
 	"slices"
 
-	"github.com/llmtap/llmtap/analyzer/facts/eventstream"
-	"github.com/llmtap/llmtap/analyzer/facts/sse"
+	"github.com/llmtap/llmtap/ingest/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
 // An anthropicEvent is an event of a stream. Its texts are raw, between the quotes, and valid as long as the event.

@@ -8,7 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/analyzer/facts/eventstream"
+	"github.com/llmtap/llmtap/ingest/wire/eventstream"
 )
 
 // scanBedrockResponse is ScanResponse for Converse and ConverseStream. InputTokens is the whole input: AWS counts what

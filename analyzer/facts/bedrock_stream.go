@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/llmtap/llmtap/analyzer/facts/eventstream"
+	"github.com/llmtap/llmtap/ingest/wire/eventstream"
 )
 
 // stream assembles the events of ConverseStream. The answer is whole with its messageStop; the usage follows it.

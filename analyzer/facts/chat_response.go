@@ -7,7 +7,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/analyzer/facts/sse"
+	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
 // scanChatResponse is ScanResponse for chat completions, and for Ollama's own API, whose answers tell themselves apart.
@@ -44,7 +44,7 @@ func (a *answer) read(contentType string, body []byte, object func(*answer, *sca
 	switch {
 	case len(text) > 0 && (text[0] == '{' || text[0] == '['):
 		a.unary(text, object)
-	case sse.HasField(body):
+	case sse.IsStream(body):
 		a.stream(body, object)
 	case isEventStream(contentType) && len(text) == 0:
 		a.r.Cut = true

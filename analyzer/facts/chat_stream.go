@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/llmtap/llmtap/analyzer/facts/sse"
+	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
 // maxAnswerCalls bounds the calls of one answer, because each fragment looks through them. Providers stop at 128 tools.

@@ -12,8 +12,8 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/analyzer/facts/sse"
 	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
 // A readContent is what the tests read of a content or an answer with encoding/json.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/analyzer/facts/sse"
+	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
 // scanGeminiResponse is ScanResponse for generateContent and streamGenerateContent. A stream is server-sent events if
@@ -29,7 +29,7 @@ func scanGeminiResponse(contentType string, body []byte, r *Response) {
 		if !a.known && (a.chunks > 0 || r.Malformed) {
 			r.Error = text
 		}
-	case sse.HasField(body):
+	case sse.IsStream(body):
 		a.stream(body)
 	case isEventStream(contentType) && len(text) == 0:
 		a.streamed = true

@@ -8,8 +8,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/analyzer/facts/eventstream"
 	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/wire/eventstream"
 )
 
 // A hostile body is made to cost a scan more than its size: some n bytes.

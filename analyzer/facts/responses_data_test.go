@@ -8,8 +8,8 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/analyzer/facts/sse"
 	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
 // responsesExchanges calls f with the recorded calls of the Responses API.

@@ -6,7 +6,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
-	"github.com/llmtap/llmtap/analyzer/facts/sse"
+	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
 // scanResponsesResponse is ScanResponse for the Responses API.
@@ -16,7 +16,7 @@ func scanResponsesResponse(contentType string, body []byte, r *Response) {
 	switch {
 	case len(text) > 0 && text[0] == '{':
 		a.unary(text)
-	case sse.HasField(body):
+	case sse.IsStream(body):
 		a.stream(body)
 	case isEventStream(contentType) && len(text) == 0:
 		r.Cut = true

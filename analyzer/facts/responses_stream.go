@@ -4,7 +4,7 @@ import (
 	"bytes"
 	"errors"
 
-	"github.com/llmtap/llmtap/analyzer/facts/sse"
+	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
 // stream assembles an event stream. The output of its terminal event is the answer; when there is none, as in a stream

@@ -2,27 +2,23 @@ package shape
 
 import (
 	"encoding/binary"
-	"hash/crc32"
 	"strings"
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/wire/eventstream"
 )
 
-// makeFrame is a frame as AWS writes them.
+// makeFrame makes a frame with string headers.
 func makeFrame(headers [][2]string, payload string) string {
-	var h []byte
+	b := eventstream.Begin(nil)
+	start := len(b)
 	for _, kv := range headers {
-		h = append(h, byte(len(kv[0])))
-		h = append(append(h, kv[0]...), headerText)
-		h = binary.BigEndian.AppendUint16(h, uint16(len(kv[1])))
-		h = append(h, kv[1]...)
+		b = append(append(append(b, byte(len(kv[0]))), kv[0]...), 7) // the type of a string
+		b = append(binary.BigEndian.AppendUint16(b, uint16(len(kv[1]))), kv[1]...)
 	}
-	b := binary.BigEndian.AppendUint32(nil, uint32(16+len(h)+len(payload)))
-	b = binary.BigEndian.AppendUint32(b, uint32(len(h)))
-	b = binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
-	b = append(append(b, h...), payload...)
-	return string(binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b)))
+	n := len(b) - start
+	return string(eventstream.End(append(b, payload...), 0, n))
 }
 
 // frameLines makes a frame of each line "event payload"; "!" before the event makes it an exception.
@@ -43,39 +39,34 @@ func frameLines(t testing.TB, text string) string {
 	return b.String()
 }
 
-// unframe is the inverse of frameLines and checks every checksum; a header that does not stay is not there.
+// unframe is the inverse of frameLines. It checks every checksum and that no other header is kept.
 func unframe(t testing.TB, s string) string {
 	t.Helper()
 	var out strings.Builder
-	for len(s) > 0 {
-		b := []byte(s)
-		if !isFrame(b) || int(binary.BigEndian.Uint32(b)) > len(b) {
-			t.Fatalf("no frame: %q", s)
+	for b := []byte(s); len(b) > 0; {
+		f, n, err := eventstream.Next(b)
+		if err != nil {
+			t.Fatalf("%v: %q", err, b)
 		}
-		f := b[:binary.BigEndian.Uint32(b)]
-		if crc32.ChecksumIEEE(f[:len(f)-4]) != binary.BigEndian.Uint32(f[len(f)-4:]) {
-			t.Fatalf("checksum of %q", f)
-		}
-		headers := f[prelude : prelude+binary.BigEndian.Uint32(f[4:])]
-		payload := f[prelude+len(headers) : len(f)-4]
-		for len(headers) > 0 {
-			n := 1 + int(headers[0])
-			size := valueSize(headers[n:])
-			name, value := string(headers[1:n]), string(headers[n+3:n+size])
-			switch name {
+		for rest := f.Headers; len(rest) > 0; {
+			h, ok := eventstream.NextHeader(rest)
+			if !ok {
+				t.Fatalf("no header: %q", rest)
+			}
+			switch string(h.Name) {
 			case ":event-type":
-				out.WriteString(value + " ")
+				out.WriteString(string(h.Value) + " ")
 			case ":exception-type":
-				out.WriteString("!" + value + " ")
+				out.WriteString("!" + string(h.Value) + " ")
 			case ":content-type", ":message-type":
 			default:
-				t.Errorf("header %s stays", name)
+				t.Errorf("header %s is kept", h.Name)
 			}
-			headers = headers[n+size:]
+			rest = rest[len(h.Raw):]
 		}
-		out.Write(payload)
+		out.Write(f.Payload)
 		out.WriteByte('\n')
-		s = s[len(f):]
+		b = b[n:]
 	}
 	return out.String()
 }

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
 func seeds(f *testing.F) {
@@ -66,7 +67,7 @@ func FuzzResponse(f *testing.F) {
 		if json.Valid(body) && json.Valid(once) && bytes.HasPrefix(bytes.TrimSpace(body), []byte("{")) {
 			check(t, tables()[dialect].response, body, once)
 		}
-		if looksLikeSSE(body) && !looksLikeJSON(body) {
+		if sse.IsStream(body) && !looksLikeJSON(body) {
 			checkLines(t, tables()[dialect].event, body, once)
 		}
 		s.Response(dialect, once, noLimit)

@@ -9,6 +9,8 @@ import (
 	"math"
 
 	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
 // A Shaper shapes bodies. It keeps its memory between bodies and is not safe for concurrent use. What its methods return
@@ -75,9 +77,9 @@ func (s *Shaper) Response(d wire.Dialect, body []byte, limit int) []byte {
 		if !s.unary(t) && !s.lines(t) {
 			return s.bad(body)
 		}
-	case looksLikeSSE(body):
+	case sse.IsStream(body):
 		s.sse(t)
-	case isFrame(body):
+	case eventstream.HasFrame(body):
 		s.frames(t)
 	default:
 		return s.Opaque(body)

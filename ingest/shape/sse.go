@@ -1,22 +1,12 @@
 package shape
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/llmtap/llmtap/ingest/wire/sse"
+)
 
 const maxField = 256 // bytes of an event's name or a comment that stay
-
-// looksLikeSSE reports whether body starts with a line that only an event stream starts with.
-func looksLikeSSE(body []byte) bool {
-	body = bytes.TrimLeft(bytes.TrimPrefix(body, []byte("\ufeff")), "\r\n")
-	name, _, ok := bytes.Cut(body[:min(len(body), 16)], []byte(":"))
-	if !ok {
-		return false
-	}
-	switch string(name) {
-	case "", "data", "event", "id", "retry":
-		return true
-	}
-	return false
-}
 
 // An sseEvent is the event at hand as far as it has been read.
 type sseEvent struct {
@@ -28,17 +18,10 @@ type sseEvent struct {
 // sse shapes server-sent events. Line ends become line feeds.
 func (s *Shaper) sse(t *table) {
 	var e sseEvent
-	for at := 0; at < len(s.body) && len(s.out) <= s.limit; {
-		end := at + bytes.IndexAny(s.body[at:], "\r\n")
-		if end < at {
-			end = len(s.body)
-		}
-		line, next := s.body[at:end], min(end+1, len(s.body))
-		if end+1 < len(s.body) && s.body[end] == '\r' && s.body[end+1] == '\n' {
-			next++
-		}
-		if at == 0 {
-			line = bytes.TrimPrefix(line, []byte("\ufeff"))
+	for lines := sse.NewLines(s.body); len(s.out) <= s.limit; {
+		line, end, ok := lines.Next()
+		if !ok {
+			break
 		}
 		if len(line) == 0 {
 			s.endEvent(t, &e, false)
@@ -46,15 +29,13 @@ func (s *Shaper) sse(t *table) {
 		} else {
 			s.line(t, &e, line, end)
 		}
-		at = next
 	}
 	s.endEvent(t, &e, true)
 }
 
 // line shapes one line, which ends at an index of the body.
 func (s *Shaper) line(t *table, e *sseEvent, line []byte, end int) {
-	name, value, _ := bytes.Cut(line, []byte(":"))
-	value = bytes.TrimPrefix(value, []byte(" "))
+	name, value := sse.Field(line)
 	switch string(name) {
 	case "data":
 		s.data(t, e, value, end-len(value))

@@ -10,9 +10,8 @@ from .stream import Streamer
 
 _PRELUDE = 12  # length of the frame, length of the headers, CRC-32 of these two
 _MIN_FRAME = _PRELUDE + 4
-_MAX_FRAME = 16 << 20
 _STRING = 7  # the type of a header's value
-_MAX_HEADER = 4 << 10
+_MAX_HEADER = 4 << 10  # bytes of the value of a kept header
 
 _KEPT = (b":event-type", b":message-type", b":exception-type", b":content-type", b":error-code", b":error-message")
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 3, 4: 5, 5: 9, 8: 9, 9: 17}  # of values with their type
@@ -20,10 +19,10 @@ _SIZES = {0: 1, 1: 1, 2: 2, 3: 3, 4: 5, 5: 9, 8: 9, 9: 17}  # of values with the
 
 def is_frame(b: bytes, at: int = 0) -> bool:
     """The prelude of a frame is at this index."""
-    if len(b) - at < _MIN_FRAME:
+    if len(b) - at < _PRELUDE:
         return False
     size, headers, check = struct.unpack_from(">III", b, at)
-    return bool(zlib.crc32(b[at : at + 8]) == check and _MIN_FRAME <= size <= _MAX_FRAME and headers <= size - _MIN_FRAME)
+    return bool(zlib.crc32(b[at : at + 8]) == check and size >= _MIN_FRAME and headers <= size - _MIN_FRAME)
 
 
 class Frames(Streamer):
@@ -73,7 +72,7 @@ def _headers(h: bytes) -> bytes:
         size = _value_size(h, n)
         if size < 0:
             break
-        if h[1:n] in _KEPT and h[n] == _STRING and size <= _MAX_HEADER:
+        if h[1:n] in _KEPT and h[n] == _STRING and size - 3 <= _MAX_HEADER:
             kept += h[: n + size]
         h = h[n + size :]
     return kept

@@ -6,13 +6,12 @@ import (
 	"encoding/hex"
 	"errors"
 	"hash/crc32"
+	"reflect"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
-// read lists the messages of a body; the last error, if any, stands at the end.
+// read returns the messages of a body up to the first error.
 func read(body []byte) (got []Message, err error) {
 	for m, e := range Messages(body) {
 		if e != nil {
@@ -23,7 +22,7 @@ func read(body []byte) (got []Message, err error) {
 	return got, nil
 }
 
-// frame wraps headers and a payload, with right checksums.
+// frame makes a frame of headers and a payload, with right checksums.
 func frame(headers, payload string) []byte {
 	b := binary.BigEndian.AppendUint32(nil, uint32(16+len(headers)+len(payload)))
 	b = binary.BigEndian.AppendUint32(b, uint32(len(headers)))
@@ -32,7 +31,7 @@ func frame(headers, payload string) []byte {
 	return binary.BigEndian.AppendUint32(b, crc32.ChecksumIEEE(b))
 }
 
-// The frames of the format's own description: an empty one, and one header with a payload.
+// The frames in the format's specification: an empty one, and one with a payload.
 func TestMessagesKnown(t *testing.T) {
 	f := func(frame, payload string) {
 		t.Helper()
@@ -66,8 +65,8 @@ func TestAppend(t *testing.T) {
 		body = Append(body, m)
 	}
 	got, err := read(body)
-	if diff := cmp.Diff(want, got); diff != "" || err != nil {
-		t.Errorf("%v (-want +got):\n%s", err, diff)
+	if !reflect.DeepEqual(got, want) || err != nil {
+		t.Errorf("%v, got %q, want %q", err, got, want)
 	}
 }
 
@@ -92,7 +91,7 @@ func TestHeaders(t *testing.T) {
 	event := "\x0b:event-type\x07\x00\x04stop"
 	f("", "", nil)
 	f(event, "stop", nil)
-	// Every type of value is stepped over.
+	// Values of every type are skipped.
 	f("\x01a\x00"+event, "stop", nil)
 	f("\x01a\x01"+event, "stop", nil)
 	f("\x01a\x021"+event, "stop", nil)
@@ -103,10 +102,10 @@ func TestHeaders(t *testing.T) {
 	f("\x01a\x07\x00\x03123"+event, "stop", nil)
 	f("\x01a\x0812345678"+event, "stop", nil)
 	f("\x01a\x091234567812345678"+event, "stop", nil)
-	// A header of another type is not the one we look for.
+	// A header of another type is ignored.
 	f("\x0b:event-type\x06\x00\x04stop", "", nil)
 	f("\x01a\x0a"+event, "", ErrFrame)
-	// Headers that do not fill their bytes exactly.
+	// Headers that do not fill their bytes.
 	f("\x05a", "", ErrFrame)
 	f("\x01a", "", ErrFrame)
 	f("\x01a\x04123", "", ErrFrame)
@@ -143,7 +142,7 @@ func TestMessagesBad(t *testing.T) {
 			t.Errorf("byte %d of %d changed: starts with a frame: %v", i, len(body), !start)
 		}
 	}
-	// Lengths that do not fit each other, under a right checksum.
+	// Inconsistent lengths under a right checksum.
 	f := func(total, headers uint32) {
 		t.Helper()
 		b := binary.BigEndian.AppendUint32(binary.BigEndian.AppendUint32(nil, total), headers)
@@ -158,7 +157,7 @@ func TestMessagesBad(t *testing.T) {
 	f(32, 1<<32-1)
 }
 
-// A length that lies costs no memory.
+// A false length costs no memory.
 func TestMessagesAllocate(t *testing.T) {
 	huge := binary.BigEndian.AppendUint32(nil, 1<<32-1)
 	huge = binary.BigEndian.AppendUint32(huge, 1<<31)
@@ -198,7 +197,7 @@ func FuzzMessages(f *testing.F) {
 	f.Add(frame("\x01a\x091234567812345678\x02bc\x06\x00\x03123\x01d\x00", "payload"))
 	f.Add(frame("\x01a\x07\xff\xff", ""))
 	f.Fuzz(func(t *testing.T, body []byte) {
-		// As a body, and, because nothing finds a checksum by chance, as headers and payload of a good frame.
+		// As a body and, because no mutation finds a checksum, as headers and payload of a good frame.
 		got, err := read(body)
 		if err != nil && !errors.Is(err, ErrFrame) && !errors.Is(err, ErrTruncated) {
 			t.Errorf("error %v", err)
@@ -210,14 +209,14 @@ func FuzzMessages(f *testing.F) {
 		}
 		for _, m := range append(got, inner...) {
 			again, err := read(Append(nil, m))
-			if diff := cmp.Diff([]Message{m}, again); diff != "" && !hasEmpty(m) || err != nil {
-				t.Errorf("%v (-want +got):\n%s", err, diff)
+			if !reflect.DeepEqual(again, []Message{m}) && !hasEmpty(m) || err != nil {
+				t.Errorf("%v, got %q, want %q", err, again, m)
 			}
 		}
 	})
 }
 
-// hasEmpty reports a header that is there without a value: Append leaves it out.
+// hasEmpty reports a header without a value, which Append omits.
 func hasEmpty(m Message) bool {
 	for _, h := range [][]byte{m.Type, m.EventType, m.ExceptionType, m.ErrorCode, m.ErrorMessage, m.ContentType} {
 		if h != nil && len(h) == 0 {

@@ -14,12 +14,11 @@ type Event struct {
 // Events yields the events of a stream's body. Their slices are valid as long as the body.
 func Events(body []byte) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
-		body = bytes.TrimPrefix(body, []byte("\ufeff"))
-		l := lines{b: body, feed: -1}
+		l := NewLines(body)
 		var e Event
 		var has, joined bool
 		for {
-			line, ok := l.next()
+			line, _, ok := l.Next()
 			if len(line) == 0 {
 				if has && !yield(e) || !ok {
 					return
@@ -27,9 +26,7 @@ func Events(body []byte) iter.Seq[Event] {
 				e, has, joined = Event{}, false, false
 				continue
 			}
-			name, value, _ := bytes.Cut(line, []byte(":"))
-			value = bytes.TrimPrefix(value, []byte(" "))
-			switch string(name) {
+			switch name, value := Field(line); string(name) {
 			case "event":
 				e.Name = value
 			case "data":
@@ -46,9 +43,9 @@ func Events(body []byte) iter.Seq[Event] {
 	}
 }
 
-// HasField reports whether body starts with a line that only an event stream starts with.
-func HasField(body []byte) bool {
-	body = bytes.TrimLeft(bytes.TrimPrefix(body, []byte("\ufeff")), "\r\n")
+// IsStream reports whether body starts with a line that only an event stream starts with.
+func IsStream(body []byte) bool {
+	body = bytes.TrimLeft(bytes.TrimPrefix(body, bom), "\r\n")
 	name, _, ok := bytes.Cut(body[:min(len(body), 16)], []byte(":"))
 	if !ok {
 		return false
@@ -60,17 +57,34 @@ func HasField(body []byte) bool {
 	return false
 }
 
-// lines cuts b at \n, \r\n and \r.
-type lines struct {
+// Field splits a line into the name and the value of its field. The name of a comment is empty.
+func Field(line []byte) (name, value []byte) {
+	name, value, _ = bytes.Cut(line, []byte(":"))
+	return name, bytes.TrimPrefix(value, []byte(" "))
+}
+
+var bom = []byte("\ufeff")
+
+// Lines cuts a body at \n, \r\n and \r, without the byte order mark.
+type Lines struct {
 	b    []byte
 	i    int
 	feed int // index of the next line feed at or after i, len(b) if none; found once per line feed, so \r alone is linear
 }
 
-// next returns the next line; after the last one an empty line and false.
-func (l *lines) next() ([]byte, bool) {
+// NewLines returns the lines of a body.
+func NewLines(body []byte) Lines {
+	l := Lines{b: body, feed: -1}
+	if bytes.HasPrefix(body, bom) {
+		l.i = len(bom)
+	}
+	return l
+}
+
+// Next returns the next line and the index in the body where it ends; after the last line an empty one and false.
+func (l *Lines) Next() (line []byte, end int, ok bool) {
 	if l.i >= len(l.b) {
-		return nil, false
+		return nil, len(l.b), false
 	}
 	if l.feed < l.i {
 		n := bytes.IndexByte(l.b[l.i:], '\n')
@@ -78,14 +92,14 @@ func (l *lines) next() ([]byte, bool) {
 			l.feed = len(l.b)
 		}
 	}
-	line := l.b[l.i:l.feed]
-	if n := bytes.IndexByte(line, '\r'); n >= 0 {
-		line = line[:n]
-		if l.i += n + 1; l.i == l.feed {
+	start, end := l.i, l.feed
+	if n := bytes.IndexByte(l.b[start:end], '\r'); n >= 0 {
+		end = start + n
+		if l.i = end + 1; l.i == l.feed {
 			l.i++
 		}
-		return line, true
+		return l.b[start:end], end, true
 	}
-	l.i = l.feed + 1
-	return line, true
+	l.i = end + 1
+	return l.b[start:end], end, true
 }

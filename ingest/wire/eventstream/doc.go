@@ -1,5 +1,4 @@
-// Package eventstream splits the body of an application/vnd.amazon.eventstream answer into its messages, and writes
-// them.
+// Package eventstream reads and writes application/vnd.amazon.eventstream bodies.
 //
 //	one frame, all numbers big endian, both checksums CRC-32 (IEEE):
 //
@@ -9,6 +8,6 @@
 //	 └──────┴──────────────┴───────────┴─────────┴─────────────────┴───────┘
 //	                                     └ one header: name length (1 byte), name, type (1), value
 //
-// It reads whole bodies, as a hook captured them, not connections, and knows nothing of what a payload means. Nothing
-// is copied: names, values and payloads are slices of the body, so a length that lies costs nothing.
+// It reads whole bodies, as a hook captured them, not connections, and does not interpret payloads. Nothing is copied:
+// names, values and payloads are slices of the body, so a false length costs nothing.
 package eventstream

@@ -2,13 +2,12 @@ package sse
 
 import (
 	"bytes"
+	"slices"
 	"strings"
 	"testing"
-
-	"github.com/google/go-cmp/cmp"
 )
 
-// read lists the events of a body as name=data.
+// read returns the events of a body as name=data.
 func read(body string) []string {
 	var got []string
 	for e := range Events([]byte(body)) {
@@ -20,24 +19,24 @@ func read(body string) []string {
 func TestEvents(t *testing.T) {
 	f := func(body string, want ...string) {
 		t.Helper()
-		if diff := cmp.Diff(want, read(body)); diff != "" {
-			t.Errorf("%q (-want +got):\n%s", body, diff)
+		if got := read(body); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q", body, got, want)
 		}
 	}
 	f("")
 	f("\n\n")
 	f("data: a\n\ndata: b\n\n", "=a", "=b")
-	// The three line ends, and a last event that nothing ends.
+	// The three line ends, and a last event without an empty line.
 	f("data: a\r\n\r\ndata: b\r\n", "=a", "=b")
 	f("data: a\r\rdata: b\r\r", "=a", "=b")
 	f("data: a\r\n\ndata: b\n\r\ndata: c", "=a", "=b", "=c")
 	// One space after the colon belongs to the field, more to the data.
 	f("data:a\n\ndata:  b\n\ndata\n\n", "=a", "= b", "=")
-	// Several data lines are one event, whose slices nobody else holds.
+	// Several data lines are one event.
 	f("data: a\ndata: b\ndata: c\n\ndata: d\n\n", "=a\nb\nc", "=d")
 	// Comments, other fields, names.
 	f(": OPENROUTER PROCESSING\n\nid: 1\nretry: 5\nevent: error\ndata: x\n\ndata: y\n\n", "error=x", "=y")
-	// An event without data is none, and its name does not stay.
+	// An event without data is dropped, its name too.
 	f("event: ping\n\ndata: a\n\n", "=a")
 	f("\ufeffdata: a\n\n", "=a")
 }
@@ -61,10 +60,10 @@ func TestEventsLeaveBody(t *testing.T) {
 	}
 }
 
-func TestHasField(t *testing.T) {
+func TestIsStream(t *testing.T) {
 	f := func(body string, want bool) {
 		t.Helper()
-		if got := HasField([]byte(body)); got != want {
+		if got := IsStream([]byte(body)); got != want {
 			t.Errorf("%q: %v, want %v", body, got, want)
 		}
 	}
@@ -81,10 +80,10 @@ func TestHasField(t *testing.T) {
 func FuzzEvents(f *testing.F) {
 	f.Add("data: a\r\ndata: b\n\rdata\n\nevent: x\rdata:\n\n")
 	f.Fuzz(func(t *testing.T, body string) {
-		// The line ends are equal to each other.
+		// All line ends are equivalent.
 		plain := strings.NewReplacer("\r\n", "\n", "\r", "\n").Replace(body)
-		if diff := cmp.Diff(read(plain), read(body)); diff != "" {
-			t.Errorf("%q (-plain +got):\n%s", body, diff)
+		if got, want := read(body), read(plain); !slices.Equal(got, want) {
+			t.Errorf("%q: got %q, want %q as with line feeds", body, got, want)
 		}
 	})
 }
