@@ -31,7 +31,7 @@ func TestReadme(t *testing.T) {
 		"alerts":  alertTable,
 		"rules":   rules.Table(),
 		"signals": analyzer.SignalTable(),
-		"hook":    goExample(t, "ingest/sdk/go/example_test.go"),
+		"hook":    goExample(t, "deploy/examples/go/example_test.go"),
 		"lint":    goExample(t, "analyzer/rules/example_test.go"),
 		"signed":  goFunc(t, "alerts/webhook/example_test.go", "signed"),
 		"pytest":  "```python\n" + source(t, "cmd/llmtap/testdata/test_history.py") + "```",
