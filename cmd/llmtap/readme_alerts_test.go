@@ -15,26 +15,26 @@ import (
 	"github.com/llmtap/llmtap/alerts/webhook"
 )
 
-// block is the README's block of code of a language that holds a text.
-func block(t *testing.T, language, holds string) string {
+// alertsBlock returns the code block of alerts/README.md in a language that contains a text.
+func alertsBlock(t *testing.T, language, text string) string {
 	t.Helper()
-	for _, m := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(source(t, "README.md"), -1) {
-		if strings.Contains(m[1], holds) {
+	for _, m := range regexp.MustCompile("(?s)```"+language+"\n(.*?)```").FindAllStringSubmatch(source(t, "alerts/README.md"), -1) {
+		if strings.Contains(m[1], text) {
 			return m[1]
 		}
 	}
-	t.Fatalf("README.md has no %s with %q", language, holds)
+	t.Fatalf("alerts/README.md has no %s with %q", language, text)
 	return ""
 }
 
-// The README's Python takes what the webhook signs, and nothing else.
+// The documented Python verifies the signatures of the webhook and rejects others.
 func TestReadmeVerifiesSignatures(t *testing.T) {
 	python, err := exec.LookPath("python3")
 	if err != nil {
-		t.Skip("SKIPPED: no python3 to run the README's verification")
+		t.Skip("SKIPPED: no python3 to verify signatures")
 	}
 	body, secret := []byte(`{"version": "4", "text": "总结"}`), []byte("0123456789abcdef")
-	script := "import hashlib, hmac, sys, time\n" + block(t, "python", "X-Llmtap-Signature") +
+	script := "import hashlib, hmac, sys, time\n" + alertsBlock(t, "python", "X-Llmtap-Signature") +
 		"secret, sent, signature = sys.argv[1:]\n" +
 		`print(signed(secret.encode(), {"X-Llmtap-Timestamp": sent, "X-Llmtap-Signature": signature}, sys.stdin.buffer.read()))`
 	f := func(want, body, key, sent, signature string) {
@@ -54,7 +54,7 @@ func TestReadmeVerifiesSignatures(t *testing.T) {
 	f("False", string(body), string(secret), now, webhook.Sign(secret, old, body))
 }
 
-// The README's rule passes the unit test that llmtap alerts test --help shows, and its receivers are configured as it says.
+// The documented rule passes the unit test in llmtap alerts test --help, and the documented receivers are a valid configuration.
 func TestReadmeAlerts(t *testing.T) {
 	dir := t.TempDir()
 	write := func(name, text string) string {
@@ -65,18 +65,18 @@ func TestReadmeAlerts(t *testing.T) {
 		}
 		return path
 	}
-	write("my-rules.yaml", block(t, "yaml", "alert: PlannerFails"))
+	write("my-rules.yaml", alertsBlock(t, "yaml", "alert: PlannerFails"))
 	_, unit, ok := strings.Cut(alertsTestCommand.Long, "  rule_files:")
 	unit, _, end := strings.Cut(unit, "\n\n")
 	if !ok || !end {
-		t.Fatal("the help shows no file")
+		t.Fatal("the help contains no test file")
 	}
 	r, err := ruletest.Run(t.Context(), alerts.Default().Rules(), []string{write("my-rules.test.yaml", strings.ReplaceAll("  rule_files:"+unit, "\n  ", "\n")[2:]+"\n")})
 	if err != nil || r.Failed > 0 || r.Tests != 1 {
 		t.Errorf("%v %+v", err, r)
 	}
 
-	text := block(t, "yaml", "heartbeat_url")
+	text := alertsBlock(t, "yaml", "heartbeat_url")
 	for _, secret := range regexp.MustCompile(`/etc/llmtap/(\S+)`).FindAllStringSubmatch(text, -1) {
 		text = strings.ReplaceAll(text, secret[0], write(secret[1], "0123456789abcdef"))
 	}

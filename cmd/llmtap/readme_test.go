@@ -1,9 +1,12 @@
 package main
 
 import (
+	"errors"
+	"flag"
 	"os"
 	"path/filepath"
 	"regexp"
+	"slices"
 	"strings"
 	"testing"
 
@@ -14,42 +17,116 @@ import (
 
 //go:generate go test -run ^TestReadme$ -args -update
 
-// README holds blocks that are written from the code, each between <!-- name: … --> and <!-- /name -->. With -update
-// this test writes them.
+// readmes are the README and the documents that it links to.
+var readmes = []string{
+	"README.md", "alerts/README.md", "analyzer/rules/README.md", "deploy/README.md", "deploy/measurements.md", "deploy/examples/python/README.md",
+	"ingest/proxy/README.md", "ingest/sdk/README.md", "ingest/sdk/python/README.md", ".github/CONTRIBUTING.md", ".github/CHANGELOG.md",
+}
+
+// TestReadme checks the blocks between <!-- name: … --> and <!-- /name -->, which are generated from code. With -update it
+// writes them.
 func TestReadme(t *testing.T) {
-	path := filepath.Join("..", "..", "README.md")
-	old, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	text := string(old)
 	alertTable, err := alertrules.Table()
 	if err != nil {
 		t.Fatal(err)
 	}
-	for name, want := range map[string]string{
-		"alerts":  alertTable,
-		"rules":   rules.Table(),
-		"signals": analyzer.SignalTable(),
-		"hook":    goExample(t, "deploy/examples/go/example_test.go"),
-		"lint":    goExample(t, "analyzer/rules/example_test.go"),
-		"signed":  goFunc(t, "alerts/webhook/example_test.go", "signed"),
-		"pytest":  "```python\n" + source(t, "cmd/llmtap/testdata/test_history.py") + "```",
+	hook := goExample(t, "deploy/examples/go/example_test.go")
+	client, _, _ := strings.Cut(hook, "\n\n")
+	for _, b := range []struct{ file, name, want string }{
+		{"README.md", "hook", client + "\n```"},
+		{"ingest/sdk/README.md", "hook", hook},
+		{"alerts/README.md", "alerts", alertTable},
+		{"alerts/README.md", "signed", goFunc(t, "alerts/webhook/example_test.go", "signed")},
+		{"analyzer/rules/README.md", "rules", rules.Table()},
+		{"analyzer/rules/README.md", "signals", analyzer.SignalTable()},
+		{"analyzer/rules/README.md", "lint", goExample(t, "analyzer/rules/example_test.go")},
+		{"analyzer/rules/README.md", "pytest", "```python\n" + source(t, "cmd/llmtap/testdata/test_history.py") + "```"},
 	} {
-		block := regexp.MustCompile(`(?s)(<!-- ` + name + `:[^>]*-->\n).*?(<!-- /` + name + ` -->)`)
-		if !block.MatchString(text) {
-			t.Fatalf("README.md has no block %q", name)
+		old := source(t, b.file)
+		block := regexp.MustCompile(`(?s)(<!-- ` + b.name + `:[^>]*-->\n).*?(<!-- /` + b.name + ` -->)`)
+		if !block.MatchString(old) {
+			t.Fatalf("%s has no block %q", b.file, b.name)
 		}
-		text = block.ReplaceAllString(text, "${1}"+strings.ReplaceAll(strings.TrimSpace(want), "$", "$$")+"\n${2}")
+		text := block.ReplaceAllString(old, "${1}"+strings.ReplaceAll(strings.TrimSpace(b.want), "$", "$$")+"\n${2}")
+		if text == old {
+			continue
+		}
+		if !*update {
+			t.Fatalf("%s is out of date; run go generate ./cmd/llmtap", b.file)
+		}
+		if err := os.WriteFile(filepath.Join("..", "..", b.file), []byte(text), 0o644); err != nil {
+			t.Fatal(err)
+		}
 	}
-	if text == string(old) {
-		return
+}
+
+func TestReadmeSize(t *testing.T) {
+	if n := len(source(t, "README.md")); n > 10<<10 {
+		t.Errorf("README.md has %d bytes, more than 10 KiB", n)
 	}
-	if !*update {
-		t.Fatal("README.md is out of date; run go generate ./cmd/llmtap")
+}
+
+func TestReadmeLinks(t *testing.T) {
+	link := regexp.MustCompile(`(?m)\]\(([^)\s]+)\)|^\[[^\]]+\]: (\S+)`)
+	for _, file := range readmes {
+		for _, m := range link.FindAllStringSubmatch(source(t, file), -1) {
+			target, anchor, _ := strings.Cut(m[1]+m[2], "#")
+			if strings.Contains(target, "://") {
+				continue
+			}
+			path := file
+			if target != "" {
+				path = filepath.Join(filepath.Dir(file), target)
+			}
+			if _, err := os.Stat(filepath.Join("..", "..", path)); err != nil {
+				t.Errorf("%s links to %s: %v", file, m[1]+m[2], err)
+			} else if anchor != "" && !hasHeading(source(t, path), anchor) {
+				t.Errorf("%s links to a missing heading: %s", file, m[1]+m[2])
+			}
+		}
 	}
-	if err := os.WriteFile(path, []byte(text), 0o644); err != nil {
-		t.Fatal(err)
+}
+
+// hasHeading reports whether a heading of a document has the anchor.
+func hasHeading(text, anchor string) bool {
+	for _, m := range regexp.MustCompile(`(?m)^#+ (.*)$`).FindAllStringSubmatch(text, -1) {
+		if strings.ReplaceAll(strings.ToLower(m[1]), " ", "-") == anchor {
+			return true
+		}
+	}
+	return false
+}
+
+// Every command in a shell block exists and has the flags that it is called with.
+func TestReadmeCommands(t *testing.T) {
+	helps := map[string]string{}
+	help := func(args []string) string {
+		key := strings.Join(args, " ")
+		if _, ok := helps[key]; !ok {
+			var out strings.Builder
+			if err := run(t.Context(), slices.Concat(args, []string{"--help"}), nil, &out, &out, func(string) string { return "" }); !errors.Is(err, flag.ErrHelp) {
+				t.Errorf("llmtap %s: %v", key, err)
+			}
+			helps[key] = out.String()
+		}
+		return helps[key]
+	}
+	for _, file := range readmes {
+		for _, block := range regexp.MustCompile("(?s)```sh\n(.*?)```").FindAllStringSubmatch(source(t, file), -1) {
+			for _, m := range regexp.MustCompile(`(?m)(?:^|\| )(?:llmtap|go run \./cmd/llmtap) ([^|>#\n]*)`).FindAllStringSubmatch(block[1], -1) {
+				words := strings.Fields(m[1])
+				args := words[:1]
+				if words[0] == "alerts" || words[0] == "query" && !strings.HasPrefix(words[1], "-") {
+					args = words[:2]
+				}
+				text := help(args)
+				for _, w := range words {
+					if name, _, _ := strings.Cut(w, "="); strings.HasPrefix(name, "--") && !strings.Contains(text, name+" ") {
+						t.Errorf("%s: llmtap %s has no flag %s", file, strings.Join(args, " "), name)
+					}
+				}
+			}
+		}
 	}
 }
 
@@ -62,7 +139,7 @@ func source(t *testing.T, path string) string {
 	return string(src)
 }
 
-// goFunc is a function of a file.
+// goFunc returns a function of a file as a Markdown block.
 func goFunc(t *testing.T, path, name string) string {
 	t.Helper()
 	_, text, ok := strings.Cut(source(t, path), "\nfunc "+name+"(")
@@ -73,7 +150,7 @@ func goFunc(t *testing.T, path, name string) string {
 	return "```go\nfunc " + name + "(" + text + "\n}\n```"
 }
 
-// goExample is the body of func Example of a file, which is compiled with its tests.
+// goExample returns the body of func Example of a file, which is compiled with its tests, as a Markdown block.
 func goExample(t *testing.T, path string) string {
 	t.Helper()
 	_, body, ok := strings.Cut(source(t, path), "func Example() {\n")
