@@ -1,8 +1,8 @@
 /*
-Package dashboards holds what people look at: the questions an on-call engineer asks after an alert, as SQL.
+Package dashboards contains what people look at: the queries of an on-call engineer after an alert, as SQL.
 
 	ClickHouse, <table>_final views ──> queries/*.sql ──> llmtap query NAME
 
-It imports nothing of the project; whoever shows something passes in what reads the store.
+It imports no other package of the project; the caller passes in the store that it reads.
 */
 package dashboards

@@ -1,9 +1,9 @@
--- Which alerts fired, how bad were they, and why?
+-- Which alerts fired, how severe were they, and why?
 -- group Failures
--- param since = 7 days: from when on; those that still fire are listed in any case
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
+-- param since = 7 days: start of the time range; alerts that are still firing are always listed
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
 SELECT
     started_at,
     ended_at,

@@ -1,15 +1,15 @@
--- When did calls fail in bursts? Start, end, peak, share, first version and examples of each.
+-- When did calls fail in bursts? Start, end, peak, share, first version and examples of each burst.
 -- group Failures
--- param since = 1 day: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param cause = : one cause only
--- param window = 5 minutes: failures are counted in windows of this length
--- param min_failed = 5: a window with fewer failures of a cause is no part of a burst
--- param min_percent = 5: nor is one in which they are a smaller share of the calls of the stage
--- Windows with at most one other between them are one burst; the root cause is that of most failures at its peak. Attempts
--- that the SDK repeats by itself and calls that the agent cancelled are not counted.
+-- param since = 1 day: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param cause = : only this cause
+-- param window = 5 minutes: length of the windows in which failures are counted
+-- param min_failed = 5: minimum number of failures of a cause in a window of a burst
+-- param min_percent = 5: minimum percentage of those failures among the calls of the stage in the window
+-- Windows with at most one other window between them form one burst; its root cause is the most frequent one at its peak. SDK
+-- retries and calls cancelled by the agent are not counted.
 WITH
     greatest(1, toUInt32(parseTimeDelta({window:String}))) AS seconds,
     windows AS

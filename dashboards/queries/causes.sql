@@ -1,10 +1,10 @@
 -- Why do calls fail? Causes with their root causes, and the versions that show them.
 -- group Failures
--- param since = 1 hour: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param cause = : one cause only
+-- param since = 1 hour: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param cause = : only this cause
 SELECT
     cause,
     root_cause,

@@ -1,7 +1,8 @@
--- What happened in one conversation? Every call in order, and what was wrong in it.
--- group One conversation
+-- What happened in one conversation? Every call in order, and its findings.
+-- group Conversations
 -- param conversation_id: as in the alert or another query
--- The index of the table as written finds the sort keys; only those are read through the view, which would read much more.
+-- The index of the exchanges table finds the sort keys. Only their rows are read through the view, which would otherwise read
+-- much more.
 WITH found AS
 (
     SELECT exchange_id, arraySort(groupUniqArray(20)(summary)) AS summaries

@@ -1,12 +1,12 @@
--- Which conversations did a cause hit, and did they get over it?
+-- Which conversations were hit by a cause, and did they recover?
 -- group Failures
--- param since = 1 day: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param cause = : one cause only
--- The newest come first. A conversation went on when a call of it succeeded after the last failure. Their calls are read by
--- sort key, which the index of the table as written finds.
+-- param since = 1 day: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param cause = : only this cause
+-- The newest come first. A conversation recovered (went_on) if one of its calls succeeded after the last failure. Calls are
+-- read by sort key, which the index of the exchanges table finds.
 WITH
     (
         SELECT groupArray((conversation_id, n, first_failure, last_failure, causes, root, last_id))

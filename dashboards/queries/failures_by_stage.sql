@@ -1,11 +1,11 @@
 -- Which stages fail, how often, and in which version?
 -- group Failures
--- param since = 1 hour: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param cause = : count failures of one cause only
--- Attempts that the SDK repeats by itself are counted apart, and so are calls that the agent cancelled.
+-- param since = 1 hour: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param cause = : count only failures with this cause
+-- SDK retries and calls cancelled by the agent are counted separately.
 SELECT
     service,
     stage,

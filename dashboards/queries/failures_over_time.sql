@@ -1,12 +1,12 @@
 -- How did the failure rate of each stage change over time?
 -- group Failures
--- param since = 1 day: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param cause = : count failures of one cause only
+-- param since = 1 day: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param cause = : count only failures with this cause
 -- param step = auto: length of a step, such as 5 minutes; auto: at most 30 steps
--- Attempts that the SDK repeats by itself and calls that the agent cancelled are not counted.
+-- SDK retries and calls cancelled by the agent are not counted.
 WITH
     dateDiff('second', {since:DateTime64(9, 'UTC')}, least({until:DateTime64(9, 'UTC')}, now64(9, 'UTC'))) AS span,
     arrayFirst(s -> s * 30 >= span, [60, 300, 900, 3600, 10800, 21600, 43200, 86400, 604800, 31536000]) AS auto_step,

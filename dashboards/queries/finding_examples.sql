@@ -1,10 +1,10 @@
--- What exactly is wrong? The newest example of each defect, with the evidence and the fix.
+-- What exactly is wrong? The newest example of each defect, with evidence and fix.
 -- group Failures
--- param since = 1 day: from when on
--- param until = : up to when
--- param rule = : one rule or signal only; without it, no signals
--- param service = : one service only
--- param stage = : one stage only
+-- param since = 1 day: start of the time range
+-- param until = : end of the time range
+-- param rule = : only this rule or signal; without it, signals are omitted
+-- param service = : only this service
+-- param stage = : only this stage
 SELECT
     rule_id,
     severity,

@@ -1,11 +1,12 @@
--- Whose change? For each defect the first version that shows it, and the last one that was clean.
+-- Whose change? The first version that shows each defect, and the last clean one.
 -- group Whose change
--- param since = 7 days: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param rule = : one rule only
--- A version is clean when the same stage made calls with it before the defect began and it never showed the defect.
+-- param since = 7 days: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param rule = : only this rule
+-- A version is clean if the same stage made calls with it before the first occurrence of the defect and it never showed the
+-- defect.
 WITH
     defects AS
     (

@@ -1,12 +1,12 @@
--- Since when do calls fail for a cause, and which version brought it?
+-- Since when do calls fail with a cause, and which version introduced it?
 -- group Whose change
--- param since = 7 days: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param cause = : one cause only
--- The last clean version made calls of the stage before the first failure and never failed for this cause. Of causes that
--- are no fault of a version, such as rate_limit, the first version is just the one that met them.
+-- param since = 7 days: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param cause = : only this cause
+-- The last clean version made calls of the stage before the first failure and never failed with this cause. For causes that are
+-- independent of the version, such as rate_limit, the first version is merely the first one affected.
 WITH
     versions AS
     (
@@ -27,8 +27,8 @@ WITH
             AND ({stage:String} = '' OR stage = {stage:String})
         GROUP BY service, stage, service_version, cause, root_cause
     ),
-    -- Of each row also all versions of its stage, with their first calls.
-    told AS
+    -- The versions of each row, with all versions of its stage and their first calls.
+    with_all_versions AS
     (
         SELECT *, groupUniqArray((first_call, service_version)) OVER (PARTITION BY service, stage) AS all_versions
         FROM
@@ -48,7 +48,7 @@ SELECT
     sum(n) AS failed_calls,
     max(last_at) AS last_seen,
     argMin(first_id, first_at) AS first_exchange_id
-FROM told
+FROM with_all_versions
 WHERE cause != ''
     AND ({cause:String} = '' OR cause = {cause:String})
 GROUP BY service, stage, cause, root_cause

@@ -1,12 +1,12 @@
--- What breaks if we move to another provider, or if this one gets strict? What is accepted today and others would reject.
+-- What breaks if we move to another provider, or if this one becomes strict? Accepted requests that others would reject.
 -- group Providers
--- param since = 7 days: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param provider = : accepted by this provider only
--- param target = : what this one would reject only; a dialect, a variant, or both as in openai_chat/deepseek
--- Where own_target is true, it breaks as soon as the provider that accepts it does what it documents.
+-- param since = 7 days: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param provider = : only requests accepted by this provider
+-- param target = : only requests that this target would reject: a dialect, a variant, or both as in openai_chat/deepseek
+-- If own_target is true, the provider that accepts the request would reject it if it enforced its own documentation.
 SELECT
     target,
     toBool(target = accepted_by) AS own_target,

@@ -1,12 +1,12 @@
--- Which failures did nobody see: runs reported ok, or conversations that just ended, although the last call failed?
+-- Which failures remained unnoticed: runs reported as ok, or conversations that just ended, although the last call failed?
 -- group Failures
--- param since = 1 day: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param cause = : one cause only
--- masked_failure: the agent reported that its run went well. conversation_ended_on_error: the agent sends no run events, and
--- nothing came after the failed call.
+-- param since = 1 day: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param cause = : only this cause
+-- masked_failure: the agent reported a successful run. conversation_ended_on_error: the agent sends no run events, and no call
+-- followed the failed one.
 SELECT
     rule_id AS signal,
     service,

@@ -1,18 +1,18 @@
--- Which messages hold a text, and in which conversations? The newest first.
+-- Which messages contain a text, and in which conversations? Newest first.
 -- group Conversations
--- param text: whole words, in any case, as they stand in the JSON
--- param since = 7 days: from when on
--- param until = : up to when
--- param service = : one service only
--- The longest word of the text is looked up in the index of messages, so the text must begin and end with whole words; one
--- that is not ASCII is looked for in every message. Prompts that all conversations of an agent share are not searched. Of
--- more than 10,000 messages that hold it, those of the newest conversations count: ids begin with when a conversation began.
--- A message is the same in each version of its row, so the table is read without FINAL, which would not use the index; where
--- it stands is read through the views by sort key.
+-- param text: whole words in any case, as written in the JSON
+-- param since = 7 days: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- The longest word of the text is looked up in the index of messages, so the text must begin and end with whole words; a text
+-- that is not ASCII is searched in every message. Prompts shared by all conversations of an agent are not searched. If more than
+-- 10,000 messages contain the text, those of the newest conversations are used: ids begin with the start of the conversation.
+-- A message is the same in all versions of its row, so the table is read without FINAL, which would not use the index; its
+-- places are read through the views by sort key.
 WITH
-    lower({text:String}) AS wanted,
-    arraySort(w -> -length(w), splitByNonAlpha(wanted))[1] AS longest,
-    match(wanted, '[^ -~]') OR empty(longest) AS anywhere,
+    lower({text:String}) AS phrase,
+    arraySort(w -> -length(w), splitByNonAlpha(phrase))[1] AS longest_word,
+    match(phrase, '[^ -~]') OR empty(longest_word) AS full_scan,
     (
         SELECT groupArray(id)
         FROM
@@ -21,8 +21,8 @@ WITH
             FROM messages
             WHERE seen_at >= {since:DateTime64(9, 'UTC')}
                 AND kind != 'parameters'
-                AND (anywhere OR hasToken(replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' '), if(anywhere, 'a', longest)))
-                AND position(lower(body), wanted) > 0
+                AND (full_scan OR hasToken(replaceAll(replaceAll(lower(body), '\\n', ' '), '\\t', ' '), if(full_scan, 'a', longest_word)))
+                AND position(lower(body), phrase) > 0
             ORDER BY id DESC
             LIMIT 10000
         )

@@ -1,14 +1,14 @@
--- Which tool calls never got their reply, or got it wrong?
+-- Which tool calls never got a reply, or got an invalid one?
 -- group Tools
--- param since = 1 day: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param tool = : one tool only
--- param older_than = 10 minutes: calls younger than this may still be at work
--- State missing: the conversation went on without the reply, or its run or process ended before. State duplicate, late,
--- rejected: a reply came, but twice, too late, or in a request that the provider refused. State abandoned: nothing came after
--- the call, and nothing did so far with state open. Calls that nobody means to answer (terminal) are left out.
+-- param since = 1 day: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param tool = : only this tool
+-- param older_than = 10 minutes: younger calls are omitted, because they may still be running
+-- missing: the conversation continued without the reply, or its run or process ended before. duplicate, late, rejected: the
+-- reply arrived twice, too late, or in a request that the provider rejected. abandoned: the conversation ended with the call.
+-- open: nothing has happened since the call. Calls that are never answered by design (terminal) are omitted.
 SELECT
     state,
     service,

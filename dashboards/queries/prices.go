@@ -8,23 +8,23 @@ import (
 	"strings"
 )
 
-// A Price is what a provider charges for a model, in USD per million tokens.
+// A Price is the price of a model in USD per million tokens.
 type Price struct {
 	Provider    string  `yaml:"provider"` // as in the column provider; empty: any
-	Model       string  `yaml:"model"`    // * stands for any text
+	Model       string  `yaml:"model"`    // * matches any text
 	Input       float64 `yaml:"input"`
 	CachedInput float64 `yaml:"cached_input"`
 	Output      float64 `yaml:"output"`
 }
 
-// Prices is a price table. The first row that fits a model counts; a model that none fits has no cost, which is not 0.
+// Prices is a price table. The first row that matches a model applies; a model without a matching row has an unknown cost.
 type Prices []Price
 
-// PricesDate is when DefaultPrices were written down.
+// PricesDate is the date of DefaultPrices.
 const PricesDate = "2026-04-30"
 
-// DefaultPrices returns a few public list prices of PricesDate, for prompts of usual length. They are a start: providers
-// change theirs, and customers have their own. What a provider charges for writing its cache is not in them.
+// DefaultPrices returns some public list prices of PricesDate for prompts of usual length. Providers change their prices, and
+// customers may have their own. Charges for cache writes are not included.
 func DefaultPrices() Prices {
 	return Prices{
 		{"openai", "gpt-5-mini*", 0.25, 0.025, 2},
@@ -43,19 +43,19 @@ func DefaultPrices() Prices {
 	}
 }
 
-// Validate reports every row that cannot be meant.
+// Validate reports every invalid row.
 func (p Prices) Validate() error {
 	var errs []error
 	for i, row := range p {
 		if row.Model == "" {
-			errs = append(errs, fmt.Errorf("prices[%d].model: is empty; * is any model", i))
+			errs = append(errs, fmt.Errorf("prices[%d].model: is empty; * matches any model", i))
 		}
 		for _, usd := range []struct {
 			key   string
 			value float64
 		}{{"input", row.Input}, {"cached_input", row.CachedInput}, {"output", row.Output}} {
-			if usd.value < 0 || math.IsNaN(usd.value) || math.IsInf(usd.value, 0) {
-				errs = append(errs, fmt.Errorf("prices[%d].%s: %v is no price", i, usd.key, usd.value))
+			if !(usd.value >= 0) || math.IsInf(usd.value, 0) { // also rejects NaN
+				errs = append(errs, fmt.Errorf("prices[%d].%s: %v is not a price", i, usd.key, usd.value))
 			}
 		}
 	}
@@ -64,7 +64,7 @@ func (p Prices) Validate() error {
 
 var likePattern = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`)
 
-// Bound is p as the parameter {prices:String} of a query: JSON, an array of [provider, LIKE pattern of models, input, cached
+// Bound returns p as the parameter {prices:String} of a query: a JSON array of [provider, LIKE pattern of models, input, cached
 // input, output].
 func (p Prices) Bound() string {
 	rows := make([][5]any, len(p))
@@ -73,7 +73,7 @@ func (p Prices) Bound() string {
 	}
 	text, err := json.Marshal(rows)
 	if err != nil {
-		return "[]" // of a table that Validate refuses
+		return "[]" // for a table that Validate rejects
 	}
 	return string(text)
 }

@@ -1,10 +1,10 @@
--- Which providers changed their mind: reject now what they accepted from the same version before?
+-- Which providers now reject what they accepted from the same version before?
 -- group Providers
--- param since = 30 days: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param provider = : one provider only
+-- param since = 30 days: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param provider = : only this provider
 SELECT
     first_seen AS rejected_since,
     provider,

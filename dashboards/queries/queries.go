@@ -1,20 +1,20 @@
 /*
-Package queries holds the post-incident questions, one .sql file each.
+Package queries contains the queries for incidents, one .sql file each. To add a query, add a file.
 
-	-- Which stages fail, and in which version?        the question: the first line
-	-- group Failures                                  where a list of questions shows it
-	-- param since = 1 hour: from when on              a parameter, its default, what it is
-	-- param conversation_id: as in the alert          a parameter without a default must be given
-	-- bound prices: of the configuration              a parameter that the program gives, not its user
+	-- Which stages fail, and in which version?        the question the query answers: the first line
+	-- group Failures                                  its group in the list of queries
+	-- param since = 1 hour: start of the time range   a parameter with its default and description
+	-- param conversation_id: as in the alert          a required parameter
+	-- bound prices: of the configuration              a parameter set by the program, not by the user
 	SELECT …
-	FROM exchanges_final                               the views that show each row once
+	FROM exchanges_final                               a view that shows each row once
 	WHERE started_at >= {since:DateTime64(9, 'UTC')}
 	    AND started_at < {until:DateTime64(9, 'UTC')}
 	…
 	LIMIT 50
 
-Parameters reach the statement only as ClickHouse's bound parameters, {name:Type}. One of type DateTime64 is what ParseTime
-reads, and no bound when it is empty: clocks of agents may be ahead, and their newest calls are not to be missed.
+Parameters are passed only as bound parameters of ClickHouse, {name:Type}. A parameter of type DateTime64 is parsed by ParseTime;
+if it is empty, the range is unbounded, because clocks of agents may be fast and their newest calls must not be missed.
 */
 package queries
 
@@ -23,6 +23,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"maps"
 	"slices"
 	"strings"
 	"sync"
@@ -32,22 +33,22 @@ import (
 //go:embed *.sql
 var files embed.FS
 
-// A Query is one question as SQL.
+// A Query is a stored query.
 type Query struct {
-	Name     string // failures_by_stage
-	Question string
-	Group    string // Failures
-	Params   []Param
-	Bound    []string // parameters that Bind does not give: prices, which is Prices.Bound
-	SQL      string   // the whole file
+	Name       string // failures_by_stage
+	Question   string // that the query answers
+	Group      string // Failures
+	Parameters []Parameter
+	Bound      []string // parameters not set by Bind: prices, set to Prices.Bound
+	SQL        string   // the whole file
 }
 
-// A Param is a parameter of a Query.
-type Param struct {
+// A Parameter is a parameter of a Query.
+type Parameter struct {
 	Name     string
 	Default  string
-	Required bool // it has no default
-	Time     bool // ParseTime reads it
+	Required bool // has no default
+	Time     bool // parsed by ParseTime
 	Doc      string
 }
 
@@ -74,12 +75,12 @@ func load(dir fs.FS) (map[string]Query, error) {
 	return queries, nil
 }
 
-// parse reads the comments at the top of a file.
+// parse parses the comments at the top of a file.
 func parse(name, text string) (Query, error) {
 	first, rest, _ := strings.Cut(text, "\n")
 	question, ok := strings.CutPrefix(first, "-- ")
 	if !ok {
-		return Query{}, errors.New("the first line is not a comment with the question")
+		return Query{}, errors.New("the first line must be a comment with a question")
 	}
 	q := Query{Name: name, Question: question, Group: "More", SQL: text}
 	for line := range strings.Lines(rest) {
@@ -87,46 +88,38 @@ func parse(name, text string) (Query, error) {
 		if !ok {
 			break
 		}
-		if group, ok := strings.CutPrefix(comment, "group "); ok {
-			q.Group = strings.TrimSpace(group)
+		kind, decl, _ := strings.Cut(strings.TrimSpace(comment), " ")
+		head, doc, hasDoc := strings.Cut(decl, ":")
+		switch kind {
+		case "group":
+			q.Group = decl
+		case "bound":
+			q.Bound = append(q.Bound, strings.TrimSpace(head))
+		case "param":
+			if !hasDoc {
+				return Query{}, fmt.Errorf("parameter %q has no colon: the format is NAME = DEFAULT: DESCRIPTION", decl)
+			}
+			name, def, optional := strings.Cut(head, "=")
+			name = strings.TrimSpace(name)
+			q.Parameters = append(q.Parameters, Parameter{
+				Name: name, Default: strings.TrimSpace(def), Required: !optional, Doc: strings.TrimSpace(doc),
+				Time: strings.Contains(text, "{"+name+":DateTime64("),
+			})
 		}
-		if bound, ok := strings.CutPrefix(comment, "bound "); ok {
-			bound, _, _ = strings.Cut(bound, ":")
-			q.Bound = append(q.Bound, strings.TrimSpace(bound))
-		}
-		decl, ok := strings.CutPrefix(comment, "param ")
-		if !ok {
-			continue
-		}
-		head, doc, ok := strings.Cut(decl, ":")
-		if !ok {
-			return Query{}, fmt.Errorf("%q has no colon: it is NAME = DEFAULT: what it is", strings.TrimSpace(decl))
-		}
-		pname, def, optional := strings.Cut(head, "=")
-		pname = strings.TrimSpace(pname)
-		q.Params = append(q.Params, Param{
-			Name: pname, Default: strings.TrimSpace(def), Required: !optional, Doc: strings.TrimSpace(doc),
-			Time: strings.Contains(text, "{"+pname+":DateTime64("),
-		})
 	}
 	return q, nil
 }
 
-// Names returns the names of all queries, sorted.
+// Names returns the sorted names of all queries.
 func Names() []string {
-	queries, _ := all() // a file that cannot be read is reported by Get, and by a test
-	names := make([]string, 0, len(queries))
-	for n := range queries {
-		names = append(names, n)
-	}
-	slices.Sort(names)
-	return names
+	queries, _ := all() // Get and a test report invalid files
+	return slices.Sorted(maps.Keys(queries))
 }
 
-// groups are in the order of an incident: what is broken, whose change it was, what it costs.
-var groups = []string{"Failures", "Whose change", "One conversation", "Tools", "Providers", "Use and speed"}
+// groups are in the order of an incident: what is broken, whose change it is, what it costs.
+var groups = []string{"Failures", "Whose change", "Conversations", "Tools", "Providers", "Usage and latency"}
 
-// Groups returns the groups of all queries, in the order in which they are shown.
+// Groups returns the groups of all queries in display order.
 func Groups() []string {
 	queries, _ := all() // as above
 	found := slices.Clone(groups)
@@ -138,7 +131,7 @@ func Groups() []string {
 	return found
 }
 
-// Get returns the query of that name. The error for an unknown one names the nearest.
+// Get returns the query with this name. The error for an unknown name suggests a similar one.
 func Get(name string) (Query, error) {
 	queries, err := all()
 	if err != nil {
@@ -151,30 +144,30 @@ func Get(name string) (Query, error) {
 	return q, nil
 }
 
-// forever is later than every row, and a time that ClickHouse can hold.
-const forever = "2200-01-01 00:00:00"
+// maxTime is later than the time of any row, and within the range of ClickHouse.
+const maxTime = "2200-01-01 00:00:00"
 
-// Bind returns the values of all parameters of q but the Bound ones: those given, else the defaults, lengths of time counted
-// back from now. A parameter that q does not have, that is missing or is no time where one is due is an error.
+// Bind returns the values of all parameters of q except for Bound: the given ones, or else the defaults. Durations count back
+// from now. Unknown parameters, missing required ones and invalid times are errors.
 func (q Query) Bind(given map[string]string) (map[string]string, error) {
 	return q.bindAt(given, time.Now())
 }
 
 func (q Query) bindAt(given map[string]string, now time.Time) (map[string]string, error) {
-	values := make(map[string]string, len(q.Params))
-	names := make([]string, 0, len(q.Params))
-	for _, p := range q.Params {
+	values := make(map[string]string, len(q.Parameters))
+	names := make([]string, 0, len(q.Parameters))
+	for _, p := range q.Parameters {
 		names = append(names, p.Name)
 		v, ok := given[p.Name]
 		if !ok && p.Required {
-			return nil, fmt.Errorf("query %s needs %s: %s", q.Name, p.Name, p.Doc)
+			return nil, fmt.Errorf("query %s requires %s: %s", q.Name, p.Name, p.Doc)
 		}
 		if !ok {
 			v = p.Default
 		}
 		if p.Time {
 			var err error
-			if v, err = moment(v, now); err != nil {
+			if v, err = formatTime(v, now); err != nil {
 				return nil, fmt.Errorf("%s: %w", p.Name, err)
 			}
 		}
@@ -188,10 +181,10 @@ func (q Query) bindAt(given map[string]string, now time.Time) (map[string]string
 	return values, nil
 }
 
-// moment is the time that text means as ClickHouse reads it.
-func moment(text string, now time.Time) (string, error) {
+// formatTime parses text and formats the time for ClickHouse.
+func formatTime(text string, now time.Time) (string, error) {
 	if text == "" {
-		return forever, nil
+		return maxTime, nil
 	}
 	t, err := ParseTime(text, now)
 	if err != nil {
@@ -203,17 +196,11 @@ func moment(text string, now time.Time) (string, error) {
 	return t.UTC().Format("2006-01-02 15:04:05.000000000"), nil
 }
 
-// suggest says which of names is meant by name, or lists them all.
+// suggest returns a hint with the name that name may mean, or with all names.
 func suggest(name string, names []string) string {
-	best, bestDistance := "", 1+len(name)/2
-	for _, n := range names {
-		d := distance(name, n)
-		if strings.Contains(n, name) {
-			d = min(d, 1)
-		}
-		if d < bestDistance {
-			best, bestDistance = n, d
-		}
+	best := Nearest(name, names)
+	if i := slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, name) }); best == "" && i >= 0 {
+		best = names[i]
 	}
 	switch {
 	case len(names) == 0:
@@ -221,11 +208,22 @@ func suggest(name string, names []string) string {
 	case name != "" && best != "":
 		return fmt.Sprintf("did you mean %s?", best)
 	}
-	return "there are: " + strings.Join(names, ", ")
+	return "known: " + strings.Join(names, ", ")
 }
 
-// distance is the Levenshtein distance of a and b in bytes.
-func distance(a, b string) int {
+// Nearest returns the closest of names by edit distance, or "" if more than a third of name would change.
+func Nearest(name string, names []string) string {
+	best, bestDistance := "", max(1, len(name)/3)+1
+	for _, n := range names {
+		if d := editDistance(name, n); d < bestDistance {
+			best, bestDistance = n, d
+		}
+	}
+	return best
+}
+
+// editDistance returns the Levenshtein distance of a and b in bytes.
+func editDistance(a, b string) int {
 	row := make([]int, len(b)+1)
 	for j := range row {
 		row[j] = j

@@ -10,7 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// The statements themselves are run against ClickHouse by the tests of sinks/clickhouse.
+// The tests of sinks/clickhouse run the queries.
 func TestFiles(t *testing.T) {
 	placeholder := regexp.MustCompile(`\{(\w+):[^}]+\}`)
 	if len(Names()) == 0 {
@@ -22,13 +22,13 @@ func TestFiles(t *testing.T) {
 			t.Fatal(err)
 		}
 		if q.Question == "" || !strings.ContainsAny(q.Question, "?") {
-			t.Errorf("%s: the first line asks no question: %q", name, q.Question)
+			t.Errorf("%s: the first line is not a question: %q", name, q.Question)
 		}
 		var declared, used []string
-		for _, p := range q.Params {
+		for _, p := range q.Parameters {
 			declared = append(declared, p.Name)
 			if p.Doc == "" {
-				t.Errorf("%s: parameter %s is not explained", name, p.Name)
+				t.Errorf("%s: parameter %s has no description", name, p.Name)
 			}
 		}
 		for _, m := range placeholder.FindAllStringSubmatch(q.SQL, -1) {
@@ -36,7 +36,7 @@ func TestFiles(t *testing.T) {
 		}
 		declared = append(declared, q.Bound...)
 		if !slices.Contains(Groups(), q.Group) {
-			t.Errorf("%s: group %q is not shown", name, q.Group)
+			t.Errorf("%s: group %q is not in Groups", name, q.Group)
 		}
 		slices.Sort(declared)
 		slices.Sort(used)
@@ -44,12 +44,12 @@ func TestFiles(t *testing.T) {
 			t.Errorf("%s: parameters (-declared +used):\n%s", name, d)
 		}
 		if !regexp.MustCompile(`\nLIMIT \d+\n$`).MatchString(q.SQL) {
-			t.Errorf("%s: does not end with a LIMIT", name)
+			t.Errorf("%s: does not end with LIMIT", name)
 		}
-		// Sort keys may be looked up in a table as written: the view is then asked for their rows.
+		// A query may look up sort keys in a table and then read their rows through the view.
 		views := regexp.MustCompile(`\bIN\s+\(\s+SELECT service, toDate\(started_at\), exchange_id\s+FROM exchanges\b`).ReplaceAllString(q.SQL, "")
 		if m := regexp.MustCompile(`(?m)^\s*(?:FROM|.*JOIN) (exchanges|findings|tool_calls|runs|alerts)\b(?:[^_]|$)`).FindString(views); m != "" {
-			t.Errorf("%s: reads a table that may hold a row twice: %s", name, m)
+			t.Errorf("%s: reads a table that may contain a row twice: %s", name, m)
 		}
 	}
 }
@@ -59,8 +59,8 @@ func TestParse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	want := []Param{{Name: "since", Default: "1 hour", Doc: "how far back"}, {Name: "id", Required: true, Doc: "which one"}, {Name: "stage", Doc: "one only"}}
-	if d := cmp.Diff(want, got.Params); d != "" || got.Question != "Why?" {
+	want := []Parameter{{Name: "since", Default: "1 hour", Doc: "how far back"}, {Name: "id", Required: true, Doc: "which one"}, {Name: "stage", Doc: "one only"}}
+	if d := cmp.Diff(want, got.Parameters); d != "" || got.Question != "Why?" {
 		t.Errorf("question %q, params (-want +got):\n%s", got.Question, d)
 	}
 	for _, bad := range []string{"SELECT 1", "", "-- Why?\n-- param since = 1 hour\n"} {
@@ -80,14 +80,14 @@ func TestGetUnknown(t *testing.T) {
 	f("cause", `no query "cause"; did you mean causes?`)
 	f("failure_by_stages", `no query "failure_by_stages"; did you mean failures_by_stage?`)
 	f("stage", `no query "stage"; did you mean failures_by_stage?`)
-	f("zzz", `no query "zzz"; there are: `+strings.Join(Names(), ", "))
-	f("", `no query ""; there are: `+strings.Join(Names(), ", "))
+	f("zzz", `no query "zzz"; known: `+strings.Join(Names(), ", "))
+	f("", `no query ""; known: `+strings.Join(Names(), ", "))
 }
 
 var now = time.Date(2026, 11, 21, 15, 30, 0, 123456789, time.UTC)
 
 func TestBind(t *testing.T) {
-	q := Query{Name: "x", Params: []Param{
+	q := Query{Name: "x", Parameters: []Parameter{
 		{Name: "since", Default: "1 hour", Time: true},
 		{Name: "until", Time: true},
 		{Name: "window", Default: "5 minutes"},
@@ -108,11 +108,11 @@ func TestBind(t *testing.T) {
 		map[string]string{"since": "2026-11-21 14:30:00.123456789", "until": "2200-01-01 00:00:00", "window": "5 minutes", "conversation_id": "c"}, "")
 	f(map[string]string{"conversation_id": "", "since": "2 days", "until": "2026-11-20"},
 		map[string]string{"since": "2026-11-19 15:30:00.123456789", "until": "2026-11-20 00:00:00.000000000", "window": "5 minutes", "conversation_id": ""}, "")
-	f(nil, nil, "query x needs conversation_id: as in the alert")
+	f(nil, nil, "query x requires conversation_id: as in the alert")
 	f(map[string]string{"conversation_id": "c", "sinc": "1"}, nil, `query x has no parameter "sinc"; did you mean since?`)
-	f(map[string]string{"conversation_id": "c", "since": "soon"}, nil, `since: "soon" is no time; write 15 minutes, 2h, 7d, 2026-11-20 or 2026-11-20T09:30:00Z`)
+	f(map[string]string{"conversation_id": "c", "since": "soon"}, nil, `since: "soon" is not a time; examples are 15 minutes, 2h, 7d, 2026-11-20 and 2026-11-20T09:30:00Z`)
 	f(map[string]string{"conversation_id": "c", "until": "0001-01-01"}, nil, `until: "0001-01-01" is out of range`)
-	q.Params = nil
+	q.Parameters = nil
 	f(map[string]string{"a": "1"}, nil, `query x has no parameter "a"; it has none`)
 }
 
@@ -155,10 +155,10 @@ func TestPrices(t *testing.T) {
 		t.Errorf("Bound: %s, want %s", got, want)
 	}
 	if got := (Prices{}).Bound(); got != "[]" {
-		t.Errorf("no prices: %s", got)
+		t.Errorf("Bound without prices: %s", got)
 	}
 	p[0].Output, p[1].Model = -1, ""
-	want := "prices[0].output: -1 is no price\nprices[1].model: is empty; * is any model"
+	want := "prices[0].output: -1 is not a price\nprices[1].model: is empty; * matches any model"
 	if err := p.Validate(); err == nil || err.Error() != want {
 		t.Errorf("Validate: %v, want %s", err, want)
 	}

@@ -1,9 +1,9 @@
--- Which calls took longest?
--- group Use and speed
--- param since = 1 hour: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
+-- Which calls took the longest?
+-- group Usage and latency
+-- param since = 1 hour: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
 SELECT
     round(duration, 2) AS seconds,
     round(first_byte, 2) AS seconds_to_first_byte,

@@ -1,12 +1,13 @@
--- Which tools take longest?
+-- Which tools take the longest?
 -- group Tools
--- param since = 1 day: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param tool = : one tool only
--- A call takes from its start to its end where the agent tells (measured), else from the answer that asks for it to the
--- request that holds its reply, which includes what the agent does in between.
+-- param since = 1 day: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param tool = : only this tool
+-- The duration of a tool call is the time between its start and its end if the agent reports them (measured). Otherwise it is
+-- the time from the response that requested the call to the request that contains its reply, which includes other work of the
+-- agent.
 WITH if(started_at IS NOT NULL AND ended_at IS NOT NULL, dateDiff('millisecond', started_at, ended_at), dateDiff('millisecond', asked_at, answered_at)) / 1000 AS seconds
 SELECT
     tool_name,

@@ -1,9 +1,9 @@
--- Which error texts does nothing explain? One row for each wording.
+-- Which error texts are unexplained? One row per wording.
 -- group Failures
--- param since = 7 days: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
+-- param since = 7 days: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
 SELECT
     error_cluster AS wording,
     count() AS failed_calls,

@@ -1,13 +1,13 @@
--- Who uses how many tokens, what does it cost, and how long does it take?
--- group Use and speed
--- param since = 1 day: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param model = : one model only
--- bound prices: of the configuration, as JSON
--- cost_usd is NULL for a model that the price table of the configuration does not know. Latencies are of calls that were
--- answered, and first_byte is when their answers begin.
+-- Who uses how many tokens, at which cost and latency?
+-- group Usage and latency
+-- param since = 1 day: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param model = : only this model
+-- bound prices: price table of the configuration, as JSON
+-- cost_usd is NULL for models that are not in the price table of the configuration. Latencies are those of successful calls;
+-- first_byte is the time until the response begins.
 WITH
     JSONExtract({prices:String}, 'Array(Tuple(String, String, Float64, Float64, Float64))') AS prices,
     arrayFirstIndex(p -> (p.1 = '' OR p.1 = provider) AND model LIKE p.2, prices) AS known,

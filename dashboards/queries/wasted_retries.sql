@@ -1,13 +1,14 @@
--- Which requests were sent again although their refusal was final, and what did that waste?
+-- Which requests were retried although the rejection was final, and how much did that waste?
 -- group Failures
--- param since = 1 day: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param cause = : one cause only
--- A 400, 404, 413 or 422 does not change when the same request is sent again. Again is an attempt of the SDK, or a request of
--- the same conversation with as many messages and bytes that failed for the same cause. Providers report no tokens of what
--- they refuse: about_tokens are those of as many bytes of accepted requests to the same model (NULL when there were none).
+-- param since = 1 day: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param cause = : only this cause
+-- A request rejected with 400, 404, 413 or 422 fails again when it is sent again. A retry is an SDK retry, or a request of the
+-- same conversation with the same number of messages and bytes that failed with the same cause. Providers do not report tokens
+-- of rejected requests: about_tokens is estimated from the tokens per byte of accepted requests to the same model (NULL if there
+-- are none).
 WITH
     refused AS
     (

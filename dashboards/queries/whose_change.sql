@@ -1,14 +1,14 @@
 -- Whose change is it: which version showed a defect first, which was the last clean one, and since when?
 -- group Whose change
--- param since = 7 days: from when on
--- param until = : up to when
--- param service = : one service only
--- param stage = : one stage only
--- param rule = : one rule only
--- param cause = : defects of calls that failed for this cause only
--- The analyzer remembers for weeks which version showed a defect first, and writes it into each finding: it knows versions
--- that are older than the rows. Each partition of the stream knows its own; that of the earliest row counts. Where nothing
--- is remembered, as of imported calls, first_bad_version tells from the rows.
+-- param since = 7 days: start of the time range
+-- param until = : end of the time range
+-- param service = : only this service
+-- param stage = : only this stage
+-- param rule = : only this rule
+-- param cause = : only defects of calls that failed with this cause
+-- The analyzer remembers for weeks which version showed a defect first and stores it in each finding, so it knows versions older
+-- than the rows. Each partition of the stream has its own memory; the earliest row of all partitions is used. If nothing is
+-- remembered, for example for imported calls, use first_bad_version, which derives the versions from the rows.
 SELECT
     f.service AS service,
     f.stage AS stage,

@@ -10,9 +10,9 @@ import (
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
 
-// incident is what incidents/0.txt would leave behind, half an hour ago: version 1.4.0 of the planner is clean, 1.5.0
-// saves answers without their tool calls, and the calls of every second conversation fail; three of their runs say that all
-// went well. Three days ago four calls of another service failed with a text that nobody knows, three of them one request.
+// incident returns the rows of an incident that began half an hour ago: version 1.4.0 of the planner is clean, 1.5.0 saves
+// responses without their tool calls, so the calls of every second conversation fail; three of their runs are reported as
+// successful. Three days ago, four calls of another service failed with an unknown error text, three of them the same request.
 func incident() *sinks.Batch {
 	begin := time.Now().Add(-30 * time.Minute).Truncate(5 * time.Minute)
 	b := sinktest.Rows(0, 40)
@@ -35,7 +35,7 @@ func incident() *sinks.Batch {
 		if i >= 20 && i%2 == 0 {
 			e.Status, e.Failed, e.Cause, e.RootCause, e.ErrorText = 400, true, "orphan_tool_reply", "tool_calls_dropped_on_save", "bad request"
 			f.Status, f.Fingerprint, f.FirstVersion, f.LastClean = 400, "aaaaaaaaaaaaaaaa", "1.5.0", "1.4.0"
-			if i == 30 { // of a partition that saw it first in a later version
+			if i == 30 { // from a partition that saw it first in a later version
 				f.FirstVersion, f.LastClean = "1.5.1", "1.5.0"
 			}
 			b.Findings = append(b.Findings, f)
@@ -59,7 +59,7 @@ func incident() *sinks.Batch {
 		}
 	}
 	b.Exchanges[39].Retry, b.Exchanges[39].Conversation = 1, "conv-38"
-	for i := range 4 { // the SDK sends the second one again, and then the agent
+	for i := range 4 { // the second one is retried by the SDK and then by the agent
 		e := b.Exchanges[min(i, 1)]
 		e.Retry = [4]int{0, 0, 1, 0}[i]
 		e.ID, e.StartedAt, e.Labels.Service = fmt.Sprintf("unknown-%d", i), begin.AddDate(0, 0, -3).Add(time.Duration(i)*time.Second), "quotes"
@@ -72,7 +72,7 @@ func incident() *sinks.Batch {
 		switch i % 4 {
 		case 0:
 			c.State, c.AnsweredAt = analyzer.CallAnswered, c.AskedAt.Add(2*time.Second)
-		case 1: // the agent tells when its tool ran
+		case 1: // the agent reports the start and end of the tool
 			c.State, c.AnsweredAt = analyzer.CallAnswered, c.AskedAt.Add(10*time.Second)
 			c.StartedAt, c.EndedAt, c.ToolStatus = c.AskedAt.Add(time.Second), c.AskedAt.Add(5*time.Second), "ok"
 		case 2:
@@ -85,7 +85,7 @@ func incident() *sinks.Batch {
 	return b
 }
 
-// signalOf is a signal about the exchange that f is about.
+// signalOf returns a signal about the exchange of f.
 func signalOf(f analyzer.Finding, id, detail string) analyzer.Finding {
 	f.ID, f.Fingerprint = f.ID[:16]+"signal"+id, id
 	f.Rule, f.Detail, f.Predicted, f.Severity, f.RootCause, f.Summary = id, detail, check.Signal, check.Signal, "", id

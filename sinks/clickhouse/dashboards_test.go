@@ -12,15 +12,15 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// An answer is what a question must say of the rows of incident.
-type answer struct {
+// A queryTest is the expected result of a query on the rows of incident.
+type queryTest struct {
 	query string
 	given map[string]string
-	want  string // column=value of the rows, those that tell the story
+	want  string // the relevant columns of the rows as column=value
 }
 
-// All numbers are counted by hand from what incident says.
-var answers = []answer{
+// The numbers are counted by hand from incident.
+var queryTests = []queryTest{
 	{"failures_by_stage", nil, `service=trips stage=planner service_version=1.5.0 calls=19 failed_calls=10 failed_percent=52.6 retries=1 main_cause=orphan_tool_reply main_root_cause=tool_calls_dropped_on_save
 service=trips stage=planner service_version=1.4.0 calls=20 failed_calls=0 failed_percent=0 retries=0 main_cause= main_root_cause=`},
 	{"failures_by_stage", map[string]string{"cause": "rate_limit"}, `service_version=1.4.0 calls=20 failed_calls=0 main_cause=
@@ -57,23 +57,23 @@ state=open service_version=1.5.0 tool_name=read_file calls=5`},
 target=openai_chat/openai own_target=false rule_id=tool_content_not_string provider=deepseek service=trips stage=planner violations=3 conversations=3 versions=[1.4.0]`},
 	{"latent_violations", map[string]string{"target": "openai"}, `target=openai_chat/openai violations=3`},
 	{"provider_changes", nil, `provider=deepseek violation=orphan_tool_reply after_plain_assistant service=trips version=1.5.0 evidence=accepted until 09:30`},
-	// Two of three times in vain; accepted requests have 3000 tokens in 630,490 bytes.
+	// Two of three retries were wasted; accepted requests have 3000 tokens in 630,490 bytes.
 	{"wasted_retries", map[string]string{"since": "7d"}, `service=quotes cause=unexplained status=400 refused_calls=4 wasted_calls=2 by_sdk=1 wasted_bytes=42002 about_tokens=200 wasted_seconds=2 worst_conversation_id=conv-1`},
 	{"unknown_errors", nil, `wording=no N failed_calls=4 services=[quotes] statuses=[400] example_text=no 3 last_exchange_id=unknown-3`},
-	// 2400 tokens at 1000 USD, 1600 cached ones at 100 and 400 of output at 2000 USD a million.
+	// Per million tokens: 2400 at 1000 USD, 1600 cached ones at 100 USD and 400 of output at 2000 USD.
 	{"usage", nil, `service=trips agent=trip-planner provider=deepseek model=deepseek-chat calls=40 failed_calls=10 input=4000 cached=1600 output=400 cost_usd=3.36 p50_seconds=14.5 p95_seconds=36.1 p50_first_byte=0.16 p95_first_byte=0.19`},
 	{"alerts", nil, `ended_at=<nil> state=firing severity=critical name=StageFailureRate failed=412 calls=1030 peak_value=0.45 first_bad=1.4.0 last_clean=1.3.9`},
 }
 
-// The first row that fits counts.
+// The first matching row applies.
 var testPrices = queries.Prices{
 	{Provider: "openai", Model: "*", Input: 1},
 	{Provider: "deepseek", Model: "deepseek-c*t", Input: 1000, CachedInput: 100, Output: 2000},
 	{Model: "*", Input: 7},
 }
 
-// ask binds given and returns the answer of ClickHouse, which must also be able to explain how it comes by it.
-func ask(t *testing.T, s *clickhouse.Sink, name string, given map[string]string, prices queries.Prices) *clickhouse.Result {
+// runQuery runs a query and its EXPLAIN with these parameters.
+func runQuery(t *testing.T, s *clickhouse.Sink, name string, given map[string]string, prices queries.Prices) *clickhouse.Result {
 	t.Helper()
 	q, err := queries.Get(name)
 	if err != nil {
@@ -96,32 +96,32 @@ func ask(t *testing.T, s *clickhouse.Sink, name string, given map[string]string,
 	return res
 }
 
-// Every question is answered by the rows of an incident, and ClickHouse can explain how.
+// Every query returns the expected rows of an incident, and ClickHouse can EXPLAIN it.
 func TestQueries(t *testing.T) {
 	s := open(t)
 	b := incident()
-	for range 2 { // what is written twice must not be counted twice
+	for range 2 { // rows written twice must not be counted twice
 		if err := s.Write(t.Context(), b); err != nil {
 			t.Fatal(err)
 		}
 	}
-	for _, a := range answers {
+	for _, a := range queryTests {
 		t.Run(a.query, func(t *testing.T) {
-			res := ask(t, s, a.query, a.given, testPrices)
+			res := runQuery(t, s, a.query, a.given, testPrices)
 			if d := cmp.Diff(a.want, pick(res, a.want)); d != "" && a.want != "" {
-				t.Errorf("answer to %v (-want +got):\n%s\nall: %v\n%s", a.given, d, res.Columns, text(res))
+				t.Errorf("result for %v (-want +got):\n%s\nall: %v\n%s", a.given, d, res.Columns, text(res))
 			}
 		})
 	}
-	below := []string{"conversations_hit", "messages_with", "slowest_calls"} // or in a test of its own
+	separate := []string{"conversations_hit", "messages_with", "slowest_calls"} // tested below and in other tests
 	for _, name := range queries.Names() {
-		if !slices.Contains(below, name) && !slices.ContainsFunc(answers, func(a answer) bool { return a.query == name }) {
-			t.Errorf("%s: no answer of it is known", name)
+		if !slices.Contains(separate, name) && !slices.ContainsFunc(queryTests, func(a queryTest) bool { return a.query == name }) {
+			t.Errorf("%s: not tested; add it to queryTests", name)
 		}
 	}
 
 	t.Run("conversations hit", func(t *testing.T) {
-		res := ask(t, s, "conversations_hit", map[string]string{"cause": "orphan_tool_reply"}, nil)
+		res := runQuery(t, s, "conversations_hit", map[string]string{"cause": "orphan_tool_reply"}, nil)
 		var want []string
 		for i := 38; i >= 20; i -= 2 {
 			calls := 1
@@ -135,23 +135,23 @@ func TestQueries(t *testing.T) {
 		}
 	})
 	t.Run("slowest first", func(t *testing.T) {
-		res := ask(t, s, "slowest_calls", map[string]string{"since": "90 minutes", "service": "trips"}, nil)
+		res := runQuery(t, s, "slowest_calls", map[string]string{"since": "90 minutes", "service": "trips"}, nil)
 		if len(res.Rows) != 40 || res.Rows[0][0] != 39.0 {
-			t.Errorf("%d rows, the first took %v s", len(res.Rows), res.Rows[0][0])
+			t.Errorf("%d rows, the first with %v s; want 40 and 39", len(res.Rows), res.Rows[0][0])
 		}
 	})
-	t.Run("cost that nobody knows", func(t *testing.T) {
+	t.Run("unknown cost", func(t *testing.T) {
 		for _, prices := range []queries.Prices{nil, {{Provider: "openai", Model: "*", Input: 1}}, {{Provider: "deepseek", Model: "deepseek_chat", Input: 1}}} {
-			if got := pick(ask(t, s, "usage", nil, prices), "cost_usd="); got != "cost_usd=<nil>" {
+			if got := pick(runQuery(t, s, "usage", nil, prices), "cost_usd="); got != "cost_usd=<nil>" {
 				t.Errorf("with prices %v: %s", prices, got)
 			}
 		}
 	})
 }
 
-// Of a call that was stored again only the newest row counts, also where the table as written is searched: its conversation
-// became known late, and its answer came after the time-out.
-func TestQueriesOfRowsWrittenAgain(t *testing.T) {
+// If a call is stored again, only the newest row counts, also in queries that search the table without FINAL: its conversation
+// became known later, and its response arrived after the timeout.
+func TestQueriesUseNewestRow(t *testing.T) {
 	s := open(t)
 	b := incident()
 	b.Exchanges, b.Findings, b.ToolCalls = b.Exchanges[22:25], nil, nil // 22 and 24 failed
@@ -165,17 +165,17 @@ func TestQueriesOfRowsWrittenAgain(t *testing.T) {
 		t.Fatal(err)
 	}
 	for conversation, want := range map[string]string{"conv-22": "", "conv-24": "status=200\nstatus=400"} {
-		if got := pick(ask(t, s, "conversation", map[string]string{"conversation_id": conversation}, nil), "status="); got != want {
+		if got := pick(runQuery(t, s, "conversation", map[string]string{"conversation_id": conversation}, nil), "status="); got != want {
 			t.Errorf("%s: %q, want %q", conversation, got, want)
 		}
 	}
 	want := "conversation_id=conv-24 failed_calls=1 calls=2 went_on=false"
-	if got := pick(ask(t, s, "conversations_hit", nil, nil), want); got != want {
-		t.Errorf("conversations hit: %s, want %s", got, want)
+	if got := pick(runQuery(t, s, "conversations_hit", nil, nil), want); got != want {
+		t.Errorf("conversations_hit: %s, want %s", got, want)
 	}
 }
 
-// Each parameter leaves out what it does not name.
+// Each parameter filters the rows.
 func TestQueryFilters(t *testing.T) {
 	s := open(t)
 	if err := s.Write(t.Context(), incident()); err != nil {
@@ -185,7 +185,7 @@ func TestQueryFilters(t *testing.T) {
 		"since": "now", "until": "2001-01-01", "service": "nobody", "stage": "no such", "cause": "no such", "rule": "no such", "tool": "no such",
 		"model": "no such", "provider": "no such", "target": "no such",
 	}
-	keep := map[string]bool{ // rows of other kinds are still shown
+	keep := map[string]bool{ // these also return other rows
 		"failures_by_stage cause": true, "failures_over_time cause": true, "alerts since": true,
 	}
 	for _, name := range queries.Names() {
@@ -193,20 +193,20 @@ func TestQueryFilters(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		for _, p := range q.Params {
+		for _, p := range q.Parameters {
 			value, ok := nothing[p.Name]
-			if !ok || keep[name+" "+p.Name] || slices.ContainsFunc(q.Params, func(p queries.Param) bool { return p.Required }) {
+			if !ok || keep[name+" "+p.Name] || slices.ContainsFunc(q.Parameters, func(p queries.Parameter) bool { return p.Required }) {
 				continue
 			}
 			given := map[string]string{"since": "9d", p.Name: value}
-			if rows := len(ask(t, s, name, given, nil).Rows); rows != 0 {
+			if rows := len(runQuery(t, s, name, given, nil).Rows); rows != 0 {
 				t.Errorf("%s --%s %q: %d rows", name, p.Name, value, rows)
 			}
 		}
 	}
 }
 
-// pick writes res as column=value, with the columns of the first line of want.
+// pick formats res as column=value, with the columns of the first line of want.
 func pick(res *clickhouse.Result, want string) string {
 	first, _, _ := strings.Cut(want, "\n")
 	var lines []string

@@ -171,7 +171,7 @@ func TestDistributed(t *testing.T) {
 			t.Fatal(err)
 		}
 		given := map[string]string{}
-		for _, p := range q.Params {
+		for _, p := range q.Parameters {
 			if p.Required {
 				given[p.Name] = "x"
 			}

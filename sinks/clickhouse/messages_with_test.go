@@ -11,7 +11,7 @@ import (
 	"github.com/llmtap/llmtap/sinks"
 )
 
-// Messages are found by whole words, in any case, wherever the words stand in the JSON, and the index leaves out the rest.
+// Messages are found by whole words, in any case and anywhere in the JSON, and the index skips other messages.
 func TestMessagesWith(t *testing.T) {
 	s := open(t)
 	at := time.Now().UTC().Add(-time.Hour)
@@ -51,24 +51,24 @@ func TestMessagesWith(t *testing.T) {
 			continue
 		}
 		if got := pick(res, "conversation_id="); got != strings.TrimSuffix("conversation_id="+want, "conversation_id=") {
-			t.Errorf("%q is found in %q, want %q", text, got, want)
+			t.Errorf("%q: found in %q, want %q", text, got, want)
 		}
 		if text != "needle" {
 			continue
 		}
-		// The search is a scalar: its plan is not part of the whole one's.
+		// The search is a scalar subquery, whose plan is not part of the plan of the query.
 		with, _, _ := strings.Cut(q.SQL, ",\n    (\n")
 		_, search, _ := strings.Cut(q.SQL, "        SELECT groupArray(id)\n        FROM\n        (\n")
 		search, _, found := strings.Cut(search, "        )\n    ) AS hits")
 		if !found {
-			t.Fatal("the query no longer begins with the search for hits")
+			t.Fatal("the query does not begin with the search for hits")
 		}
 		plan, err := s.Query(t.Context(), "EXPLAIN indexes = 1 "+with+"\n"+search, params)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if p := fmt.Sprint(plan.Rows); !strings.Contains(p, "body_index") {
-			t.Errorf("the index of words is not used:\n%s", strings.ReplaceAll(p, "] [", "\n"))
+			t.Errorf("body_index is not used:\n%s", strings.ReplaceAll(p, "] [", "\n"))
 		}
 	}
 }

@@ -1,8 +1,8 @@
 package clickhouse_test
 
-// Row number makes the same exchange each time. A conversation is twelve exchanges within 1,200, of one of twelve services,
-// the first of which have most of the calls; each service has a new version every three days. Two calls of a hundred fail
-// for causes of every day. Every service has an incident of a day's twentieth part: 40 of 100 calls of one stage fail.
+// A row number always generates the same exchange. A conversation is twelve exchanges within 1,200, of one of twelve services,
+// the first of which have most of the calls; each service has a new version every three days. Two percent of the calls fail for
+// ordinary causes. Every service has an incident that lasts a twentieth of a day, in which 40 % of the calls of one stage fail.
 const scaleExchanges = `INSERT INTO exchanges (exchange_id, seq, service, service_version, environment, agent, stage, conversation_id, run_id, user,
 	started_at, stored_at, operation, provider, server, path, dialect, variant, model, response_model, status, failed, error_type, cause, cause_known,
 	cause_class, root_cause, error_text, error_cluster, input_tokens, output_tokens, cached_tokens, duration, first_byte, finish_reason, stream,
@@ -80,7 +80,7 @@ SELECT
 	` + scaleAnswer + `
 FROM {source}`
 
-// scaleOthers make the rows that belong to the exchanges with these sequences.
+// scaleOthers generate the other rows of the exchanges with these sequences.
 var scaleOthers = []string{
 	`INSERT INTO tool_calls (id, seq, service, service_version, environment, agent, stage, conversation_id, run_id, user, exchange_id, tool_call_id,
 		tool_name, state, asked_at, answered_at, started_at, ended_at, tool_status)
@@ -119,20 +119,21 @@ var scaleOthers = []string{
 	FROM exchanges WHERE seq >= {from} AND seq < {to} AND root_cause != '' AND cityHash64(exchange_id) % 20 = 0`,
 }
 
-// scalePlace is the second in which conversation conv began, and scaleAnswer the id of what answered one of its exchanges.
+// scalePlace is the second in which conversation conv began, and scaleAnswer the message id of the response of an exchange.
 const (
 	scalePlace  = "lower(hex(toUInt32(({begin} + toUInt64((intDiv(conv, 100) * 1200 + conv % 100) / {total} * {span})) / 1000)))"
 	scaleAnswer = "concat(" + scalePlace + ", lower(hex(sipHash128(exchange, 5))))"
 )
 
-// scaleWords make a text of 10 to 70 words and numbers. One text of 100 has the word timeout, one of 100,000 the word needle.
+// scaleWords generate a text of 10 to 70 words and numbers. One text in 100 contains the word timeout, one in 100,000 the word
+// needle.
 const scaleWords = `concat(arrayStringConcat(arrayMap(i -> concat(
 		['connect', 'accept', 'read', 'file', 'module', 'import', 'error', 'line', 'value', 'config', 'server', 'port', 'return', 'def', 'class', 'user']
 		[cityHash64(h, i) % 16 + 1], ' ', toString(cityHash64(h, i) % 3000)), range(10 + h % 60)), ' '),
 		if(h % 100 = 0, ' timeout', ''), if(h % 100003 = 0, ' needle', ''))`
 
-// scaleMessages make the twenty messages of each of the newest conversations, one of five of which is in other conversations
-// too, and its twelve answers.
+// scaleMessages generate twenty messages, one in five of which is shared with other conversations, and twelve responses for each
+// of the newest conversations.
 var scaleMessages = []string{
 	`INSERT INTO messages (id, kind, seen_at, bytes, body)
 	WITH ` + scaleHistory + `,
@@ -154,7 +155,7 @@ var scaleMessages = []string{
 	FROM numbers({from} * 12, {conversations} * 12)`,
 }
 
-// scaleHistory tells what message a number is: of conversation conv, sent first with exchange.
+// scaleHistory maps a number to a message of conversation conv, sent first with exchange.
 const scaleHistory = `
 		intDiv(number, 20) AS conv,
 		intDiv(conv, 100) * 1200 + (1 + intDiv(number % 20, 2)) * 100 + conv % 100 AS exchange,

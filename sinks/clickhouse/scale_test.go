@@ -22,30 +22,30 @@ import (
 
 var scaleRows = flag.Int("rows", 0, "exchanges for TestScale, such as 10000000; 0 skips it")
 
-// spans are how far back TestScale asks; the empty one is the default of each question.
-var spans = []string{"", "7 days", "30 days"}
+// timeRanges are the values of since in TestScale; the empty one is the default of each query.
+var timeRanges = []string{"", "7 days", "30 days"}
 
-// floors are what no question about all exchanges of a span can be faster than.
-var floors = []queries.Query{
-	{Name: "(failed calls, rows as written)", SQL: "SELECT countIf(failed) FROM exchanges WHERE started_at >= {since:DateTime64(9, 'UTC')}"},
-	{Name: "(failed calls, rows made final)", SQL: "SELECT countIf(failed) FROM exchanges_final WHERE started_at >= {since:DateTime64(9, 'UTC')}"},
+// baselines are lower bounds for queries that read all exchanges of a time range.
+var baselines = []queries.Query{
+	{Name: "(failed calls, without FINAL)", SQL: "SELECT countIf(failed) FROM exchanges WHERE started_at >= {since:DateTime64(9, 'UTC')}"},
+	{Name: "(failed calls, with FINAL)", SQL: "SELECT countIf(failed) FROM exchanges_final WHERE started_at >= {since:DateTime64(9, 'UTC')}"},
 }
 
-// A cost is what one question took.
+// A cost is the cost of one query.
 type cost struct {
-	slowest     time.Duration // of five runs after a first one: their 95th percentile
-	rows        int           // of the answer
-	read, bytes float64       // what the engine read for it; 0 when it does not say
+	slowest     time.Duration // of five warm runs, about the 95th percentile
+	rows        int           // in the result
+	read, bytes float64       // rows and bytes read by the engine; 0 if unknown
 }
 
-// TestScale asks every question of many rows, made by the engine: 30 days of exchanges with their findings, tool calls and
-// runs, and the messages and answers of the newest 100,000 conversations. Every hundredth exchange is there twice, as after
-// a redelivery, and rows lie in as many parts as the engine leaves when its merges are through.
+// TestScale runs every query on many generated rows: 30 days of exchanges with their findings, tool calls and runs, and the
+// messages and responses of the newest 100,000 conversations. Every hundredth exchange is stored twice, as after a redelivery,
+// and the tables have as many parts as the engine leaves after its merges.
 //
 //	go test ./sinks/clickhouse -run TestScale -rows 10000000 -v -timeout 60m
 func TestScale(t *testing.T) {
 	if *scaleRows <= 0 {
-		t.Skip("NOT TESTED: give -rows 10000000")
+		t.Skip("NOT TESTED: use -rows 10000000")
 	}
 	dsn := freshDSN(t)
 	s := openDSN(t, dsn)
@@ -54,7 +54,7 @@ func TestScale(t *testing.T) {
 	measureScale(t, s, dsn)
 }
 
-// measureScale prints what each question of the rows of s costs, and why one took a second.
+// measureScale prints the cost of each query on s, with an explanation for each query of a second or more.
 func measureScale(t *testing.T, s *clickhouse.Sink, dsn string) {
 	t.Helper()
 	t.Logf("%s\nrows, parts and bytes by table:\n%s", machine(t, s), query(t, s, `SELECT table, sum(rows), count(), formatReadableSize(sum(bytes_on_disk)) FROM system.parts
@@ -62,18 +62,18 @@ func measureScale(t *testing.T, s *clickhouse.Sink, dsn string) {
 	conversation := strings.TrimSpace(query(t, s, "SELECT any(conversation_id) FROM (SELECT conversation_id FROM exchanges ORDER BY started_at DESC LIMIT 5000 OFFSET 1000)", nil))
 	var table, slow strings.Builder
 	tw := tabwriter.NewWriter(&table, 0, 0, 2, ' ', tabwriter.AlignRight)
-	fmt.Fprintln(tw, "query\tits window\ts\tM rows\tMB\t7 days s\tM rows\tMB\t30 days s\tM rows\tMB\trows out\t")
+	fmt.Fprintln(tw, "query\tdefault range\ts\tM rows\tMB\t7 days s\tM rows\tMB\t30 days s\tM rows\tMB\trows out\t")
 	final := map[string]cost{}
-	ask := func(q queries.Query, label string, given map[string]string) {
+	measure := func(q queries.Query, label string, given map[string]string) {
 		window, rows := "", 0
-		for _, p := range q.Params {
+		for _, p := range q.Parameters {
 			if p.Name == "since" {
 				window = p.Default
 			}
 		}
 		fmt.Fprintf(tw, "%s\t%s\t", label, window)
 		costs := map[string]cost{}
-		for _, since := range spans {
+		for _, since := range timeRanges {
 			if since != "" && window == "" {
 				fmt.Fprint(tw, "\t\t\t")
 				continue
@@ -81,27 +81,27 @@ func measureScale(t *testing.T, s *clickhouse.Sink, dsn string) {
 			if since != "" {
 				given["since"] = since
 			}
-			span := cmp.Or(since, window)
-			c, ok := costs[span]
+			timeRange := cmp.Or(since, window)
+			c, ok := costs[timeRange]
 			if !ok {
 				c = slowestOf5(t, s, dsn, q, given)
-				costs[span] = c
-				t.Logf("%s, %s: %.3f s", label, cmp.Or(span, "at any time"), c.slowest.Seconds())
+				costs[timeRange] = c
+				t.Logf("%s, %s: %.3f s", label, cmp.Or(timeRange, "at any time"), c.slowest.Seconds())
 				if c.slowest >= time.Second {
-					fmt.Fprintln(&slow, why(label, span, q, c, final))
+					fmt.Fprintln(&slow, explain(label, timeRange, q, c, final))
 				}
 			}
-			if q.Name == floors[1].Name {
-				final[span] = c
+			if q.Name == baselines[1].Name {
+				final[timeRange] = c
 			}
 			fmt.Fprintf(tw, "%.3f\t%.2f\t%.0f\t", c.slowest.Seconds(), c.read/1e6, c.bytes/1e6)
 			rows = c.rows
 		}
 		fmt.Fprintf(tw, "%d\t\n", rows)
 	}
-	for _, q := range floors {
-		q.Params = []queries.Param{{Name: "since", Default: "1 day", Time: true}}
-		ask(q, q.Name, map[string]string{})
+	for _, q := range baselines {
+		q.Parameters = []queries.Parameter{{Name: "since", Default: "1 day", Time: true}}
+		measure(q, q.Name, map[string]string{})
 	}
 	for _, name := range queries.Names() {
 		q, err := queries.Get(name)
@@ -110,13 +110,13 @@ func measureScale(t *testing.T, s *clickhouse.Sink, dsn string) {
 		}
 		switch name {
 		case "conversation":
-			ask(q, name, map[string]string{"conversation_id": conversation})
+			measure(q, name, map[string]string{"conversation_id": conversation})
 		case "messages_with":
 			for _, word := range []string{"needle", "timeout"} {
-				ask(q, name+" "+word, map[string]string{"text": word})
+				measure(q, name+" "+word, map[string]string{"text": word})
 			}
 		default:
-			ask(q, name, map[string]string{})
+			measure(q, name, map[string]string{})
 		}
 	}
 	if err := tw.Flush(); err != nil {
@@ -125,18 +125,18 @@ func measureScale(t *testing.T, s *clickhouse.Sink, dsn string) {
 	if slow.Len() == 0 {
 		slow.WriteString("none\n")
 	}
-	t.Logf("p95 of five warm runs:\n%s\na second or more, and why:\n%s", table.String(), slow.String())
+	t.Logf("p95 of five warm runs:\n%s\nqueries of a second or more:\n%s", table.String(), slow.String())
 }
 
-// why says what a slow question does in all its time.
-func why(label, span string, q queries.Query, c cost, final map[string]cost) string {
-	line := fmt.Sprintf("%s, %s: %.2f s to read %.2f million rows, %.0f MB, on %d cores", label, cmp.Or(span, "at any time"), c.slowest.Seconds(), c.read/1e6, c.bytes/1e6, runtime.NumCPU())
-	f, ok := final[span]
+// explain describes why a query is slow.
+func explain(label, timeRange string, q queries.Query, c cost, final map[string]cost) string {
+	line := fmt.Sprintf("%s, %s: %.2f s to read %.2f million rows, %.0f MB, on %d cores", label, cmp.Or(timeRange, "at any time"), c.slowest.Seconds(), c.read/1e6, c.bytes/1e6, runtime.NumCPU())
+	f, ok := final[timeRange]
 	switch {
 	case strings.Contains(q.SQL, "FROM messages"):
-		return line + ": where an index has the word, bodies are read"
+		return line + ": bodies are read where the index contains the word"
 	case strings.Contains(q.SQL, "FROM exchanges_final") && ok:
-		return line + fmt.Sprintf(": to make the %.2f million exchanges final takes %.2f s by itself", f.read/1e6, f.slowest.Seconds())
+		return line + fmt.Sprintf(": FINAL of the %.2f million exchanges alone takes %.2f s", f.read/1e6, f.slowest.Seconds())
 	}
 	return line
 }
@@ -152,7 +152,7 @@ func slowestOf5(t *testing.T, s *clickhouse.Sink, dsn string, q queries.Query, g
 		for _, bound := range q.Bound {
 			params[bound] = queries.DefaultPrices().Bound()
 		}
-		if i == 0 { // the first one warms up
+		if i == 0 { // warm-up
 			c.read, c.bytes = reads(t, dsn, q.SQL, params)
 			continue
 		}
@@ -167,7 +167,7 @@ func slowestOf5(t *testing.T, s *clickhouse.Sink, dsn string, q queries.Query, g
 	return c
 }
 
-// reads returns how many rows and bytes the engine reads to answer. Only HTTP tells.
+// reads returns how many rows and bytes the engine reads for a query, which only HTTP reports.
 func reads(t *testing.T, dsn, sql string, params map[string]string) (rows, bytes float64) {
 	t.Helper()
 	u, err := url.Parse(dsn)
@@ -192,7 +192,7 @@ func reads(t *testing.T, dsn, sql string, params map[string]string) (rows, bytes
 		t.Fatal(err)
 	}
 	defer res.Body.Close()
-	var answer struct {
+	var result struct {
 		Statistics struct {
 			Rows  float64 `json:"rows_read"`
 			Bytes float64 `json:"bytes_read"`
@@ -200,17 +200,17 @@ func reads(t *testing.T, dsn, sql string, params map[string]string) (rows, bytes
 	}
 	if body, err := io.ReadAll(res.Body); err != nil || res.StatusCode != http.StatusOK {
 		t.Fatalf("%s: %v %.500s", res.Status, err, body)
-	} else if err := json.Unmarshal(body, &answer); err != nil {
+	} else if err := json.Unmarshal(body, &result); err != nil {
 		t.Fatal(err)
 	}
-	return answer.Statistics.Rows, answer.Statistics.Bytes
+	return result.Statistics.Rows, result.Statistics.Bytes
 }
 
-// machine says where the numbers come from.
+// machine describes the machine of the measurement.
 func machine(t *testing.T, s *clickhouse.Sink) string {
 	t.Helper()
 	line := func(file, key string) string {
-		data, _ := os.ReadFile(file) // elsewhere than on Linux there is none
+		data, _ := os.ReadFile(file) // missing on systems other than Linux
 		_, rest, _ := strings.Cut(string(data), key)
 		rest, _, _ = strings.Cut(rest, "\n")
 		return strings.Join(strings.Fields(strings.TrimLeft(rest, "\t :")), " ")
@@ -219,7 +219,7 @@ func machine(t *testing.T, s *clickhouse.Sink) string {
 		line("/proc/meminfo", "MemTotal:"), runtime.GOOS, runtime.GOARCH, line("/proc/loadavg", ""), strings.TrimSpace(query(t, s, "SELECT version()", nil)), chdb.Default().MemoryLimit>>20)
 }
 
-// settle waits until the engine has merged what it merges by itself.
+// settle waits until the background merges of the engine are complete.
 func settle(t *testing.T, s *clickhouse.Sink) {
 	t.Helper()
 	begin, quiet := time.Now(), 0
@@ -228,10 +228,10 @@ func settle(t *testing.T, s *clickhouse.Sink) {
 			quiet = 0
 		}
 	}
-	t.Logf("merges went on for %.0f s", time.Since(begin).Seconds())
+	t.Logf("merges took %.0f s", time.Since(begin).Seconds())
 }
 
-// fill makes n exchanges and what belongs to them, the older ones first, in inserts as large as memory allows.
+// fill generates n exchanges and their other rows, oldest first, in inserts as large as memory allows.
 func fill(t *testing.T, s *clickhouse.Sink, n int) {
 	t.Helper()
 	f := filler{t, s, n, time.Now()}
@@ -249,7 +249,7 @@ func fill(t *testing.T, s *clickhouse.Sink, n int) {
 	f.messages()
 }
 
-// messages makes the messages of the newest conversations.
+// messages generates the messages of the newest conversations.
 func (f filler) messages() {
 	f.t.Helper()
 	const most, chunk = 100_000, 10_000
@@ -264,7 +264,7 @@ func (f filler) messages() {
 	}
 }
 
-// A filler makes what belongs to n exchanges of the 30 days before begin.
+// A filler generates the rows of n exchanges in the 30 days before begin.
 type filler struct {
 	t     *testing.T
 	s     *clickhouse.Sink

@@ -26,16 +26,16 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-var storage = flag.Bool("storage", false, "measure what conversations take on disk, beside whole requests")
+var storage = flag.Bool("storage", false, "compare the disk usage of conversations with that of whole requests")
 
-// A turn is a request and its answer.
+// A turn is a request and its response.
 type turn struct {
 	conversation, url string
-	request, answer   []byte
+	request, response []byte
 }
 
-// What conversations take on disk when each message is stored once, beside the whole requests and answers in a table of
-// the same engine with ZSTD(3), sorted by time and, which helps it most, by conversation.
+// TestStorage compares the disk usage of conversations whose messages are stored once with that of whole requests and responses
+// in a table of the same engine with ZSTD(3), sorted by time and by conversation, which compresses best.
 //
 //	go test ./sinks/clickhouse -run TestStorage -storage -v
 func TestStorage(t *testing.T) {
@@ -47,7 +47,7 @@ func TestStorage(t *testing.T) {
 	rows := [][]string{{"conversations", "exchanges", "MB sent", "whole, by time", "by conversation", "stored once", "of it messages", "history", "exchanges", "to whole", "bytes an exchange", "rows/s in", "MB/s in"}}
 	each := map[int]float64{}
 	for _, n := range turns {
-		m := measure(t, made(size/n, n))
+		m := measure(t, generate(size/n, n))
 		each[n] = float64(m.once()) / float64(m.exchanges)
 		rows = append(rows, m.row(fmt.Sprintf("%d of %d turns", size/n, n)))
 	}
@@ -55,10 +55,10 @@ func TestStorage(t *testing.T) {
 		return
 	}
 	if recorded := conversations(t); len(recorded) > 0 {
-		rows = append(rows, measure(t, recorded).row("recorded, one by one"), measure(t, together(recorded, 50)).row("recorded, 50 at a time"))
+		rows = append(rows, measure(t, recorded).row("recorded, one by one"), measure(t, interleave(recorded, 50)).row("recorded, 50 at a time"))
 	}
 	if each[longest] > 1.5*each[10] {
-		t.Errorf("an exchange of %d turns takes %.0f bytes, one of 10 takes %.0f: what is stored grows faster than what is new", longest, each[longest], each[10])
+		t.Errorf("an exchange in conversations of %d turns takes %.0f bytes, in those of 10 turns %.0f bytes: storage grows faster than the new messages", longest, each[longest], each[10])
 	}
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', tabwriter.AlignRight)
@@ -69,7 +69,7 @@ func TestStorage(t *testing.T) {
 	t.Log("\n" + b.String())
 }
 
-// A measurement is in bytes on disk.
+// A measurement contains sizes in bytes on disk.
 type measurement struct {
 	exchanges, sent              int
 	byTime, byConversation       uint64
@@ -89,7 +89,7 @@ func (m *measurement) row(name string) []string {
 	}
 }
 
-// measure stores turns both ways.
+// measure stores turns in both ways.
 func measure(t *testing.T, turns []turn) *measurement {
 	t.Helper()
 	s := open(t)
@@ -100,7 +100,7 @@ func measure(t *testing.T, turns []turn) *measurement {
 			t.Fatal(err)
 		}
 	}
-	// In wide parts the size of each column is known, and none is smaller.
+	// Wide parts report the size of each column.
 	for _, table := range []string{"messages", "history", "exchanges", "by_time", "by_conversation"} {
 		if err := s.Exec(t.Context(), "ALTER TABLE "+table+" MODIFY SETTING min_bytes_for_wide_part = 0"); err != nil {
 			t.Fatal(err)
@@ -125,7 +125,7 @@ func measure(t *testing.T, turns []turn) *measurement {
 		out.Reset()
 		whole = whole[:0]
 	}
-	now, seq, held := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC), uint64(0), 0
+	now, seq, buffered := time.Date(2026, 11, 21, 8, 0, 0, 0, time.UTC), uint64(0), 0
 	for i, c := range turns {
 		for _, k := range []event.Kind{event.Request, event.Response} {
 			seq++
@@ -136,16 +136,16 @@ func measure(t *testing.T, turns []turn) *measurement {
 				Labels: event.Labels{Service: "planner-api", ServiceVersion: "1.4.0", Stage: "planner", Conversation: c.conversation},
 			}
 			if ev.URL, ev.Method, ev.Body = c.url, "POST", c.request; k == event.Response {
-				ev.URL, ev.Method, ev.Status, ev.ContentType, ev.Body = "", "", 200, "application/json", c.answer
+				ev.URL, ev.Method, ev.Status, ev.ContentType, ev.Body = "", "", 200, "application/json", c.response
 			}
 			ev.BodyBytes = len(ev.Body)
 			a.Process(&ev, analyzer.Position{Seq: seq, Time: now}, true, &out)
 			m.sent += len(ev.Body)
-			held += len(ev.Body)
+			buffered += len(ev.Body)
 		}
-		if whole = append(whole, c); held > 16<<20 {
+		if whole = append(whole, c); buffered > 16<<20 {
 			flush()
-			held = 0
+			buffered = 0
 		}
 	}
 	flush()
@@ -169,22 +169,22 @@ func measure(t *testing.T, turns []turn) *measurement {
 	return m
 }
 
-// writeWhole stores requests and answers as they are; first numbers them.
+// writeWhole stores whole requests and responses, numbered from first.
 func writeWhole(t *testing.T, s *clickhouse.Sink, turns []turn, first int) {
 	t.Helper()
 	for _, name := range []string{"by_time", "by_conversation"} {
 		if err := s.ExecBatch(t.Context(), "INSERT INTO "+name, len(turns), func(i int) []any {
 			c := &turns[i]
-			return []any{c.conversation, fmt.Sprintf("019aa0b0-%012d", first+i), string(c.request), string(c.answer)}
+			return []any{c.conversation, fmt.Sprintf("019aa0b0-%012d", first+i), string(c.request), string(c.response)}
 		}); err != nil {
 			t.Fatal(err)
 		}
 	}
 }
 
-// made are conversations of an agent that calls a tool each turn, and what they read and write looks like code and logs.
-// They go on at the same time, as those of a fleet.
-func made(conversations, turns int) []turn {
+// generate returns concurrent conversations of an agent that calls a tool in each turn and reads and writes text that
+// resembles code and logs.
+func generate(conversations, turns int) []turn {
 	r := rand.New(rand.NewPCG(uint64(conversations), uint64(turns)))
 	words := make([]string, 4000)
 	for i := range words {
@@ -223,26 +223,26 @@ func made(conversations, turns int) []turn {
 	for range turns {
 		for i := range histories {
 			call := fmt.Sprintf("call_%016x%08x", r.Uint64(), r.Uint32())
-			said := object{"role": "assistant", "content": text(80), "tool_calls": []object{{"id": call, "type": "function", "function": object{"name": "read", "arguments": fmt.Sprintf(`{"path":%q}`, text(40))}}}}
+			reply := object{"role": "assistant", "content": text(80), "tool_calls": []object{{"id": call, "type": "function", "function": object{"name": "read", "arguments": fmt.Sprintf(`{"path":%q}`, text(40))}}}}
 			request, _ := json.Marshal(object{"model": "deepseek-chat", "messages": histories[i], "tools": tools, "temperature": 0})
-			answer, _ := json.Marshal(object{
+			response, _ := json.Marshal(object{
 				"id": fmt.Sprintf("chatcmpl-%016x", r.Uint64()), "object": "chat.completion", "model": "deepseek-chat",
-				"choices": []object{{"index": 0, "message": said, "finish_reason": "tool_calls"}}, "usage": object{"prompt_tokens": len(request) / 4, "completion_tokens": 60},
+				"choices": []object{{"index": 0, "message": reply, "finish_reason": "tool_calls"}}, "usage": object{"prompt_tokens": len(request) / 4, "completion_tokens": 60},
 			})
-			all = append(all, turn{fmt.Sprintf("%016x", uint64(i+1)*0x9e3779b97f4a7c15), "https://api.deepseek.com/chat/completions", request, answer})
-			histories[i] = append(histories[i], said, object{"role": "tool", "tool_call_id": call, "content": text(100 + int(4000*math.Pow(r.Float64(), 3)))})
+			all = append(all, turn{fmt.Sprintf("%016x", uint64(i+1)*0x9e3779b97f4a7c15), "https://api.deepseek.com/chat/completions", request, response})
+			histories[i] = append(histories[i], reply, object{"role": "tool", "tool_call_id": call, "content": text(100 + int(4000*math.Pow(r.Float64(), 3)))})
 		}
 	}
 	return all
 }
 
-// conversations are the recorded ones, of which each turn of the model is a request with all that was before it.
+// conversations returns recorded conversations. Each assistant message is a turn, whose request contains all messages before it.
 func conversations(t *testing.T) (all []turn) {
 	t.Helper()
 	const path = "../../../shared/data/conversations.jsonl.gz"
 	file, err := os.Open(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Logf("SKIPPED: %s is not there: recorded conversations are not stored", path)
+		t.Logf("SKIPPED: %s is missing: recorded conversations are not measured", path)
 		return nil
 	}
 	if err != nil {
@@ -266,8 +266,8 @@ func conversations(t *testing.T) (all []turn) {
 		}
 		url := map[string]string{"openai.chat": "https://api.openai.com/v1/chat/completions", "anthropic.messages": "https://api.anthropic.com/v1/messages"}[c.Format]
 		for i, m := range c.Messages {
-			var said struct{ Role string }
-			if json.Unmarshal(m, &said) != nil || said.Role != "assistant" || url == "" || i == 0 {
+			var message struct{ Role string }
+			if json.Unmarshal(m, &message) != nil || message.Role != "assistant" || url == "" || i == 0 {
 				continue
 			}
 			root := map[string]any{"model": c.Model, "messages": c.Messages[:i]}
@@ -278,15 +278,15 @@ func conversations(t *testing.T) (all []turn) {
 				root["system"] = c.System
 			}
 			request, _ := json.Marshal(root)
-			answer := fmt.Appendf(nil, `{"id":"r%d-%d","choices":[{"index":0,"message":%s,"finish_reason":"stop"}]}`, n, i, m)
-			all = append(all, turn{fmt.Sprintf("%016x", uint64(n+1)*0x9e3779b97f4a7c15), url, request, answer})
+			response := fmt.Appendf(nil, `{"id":"r%d-%d","choices":[{"index":0,"message":%s,"finish_reason":"stop"}]}`, n, i, m)
+			all = append(all, turn{fmt.Sprintf("%016x", uint64(n+1)*0x9e3779b97f4a7c15), url, request, response})
 		}
 	}
 	return all
 }
 
-// together reorders turns of conversations that follow each other so that n of them go on at the same time.
-func together(turns []turn, n int) (all []turn) {
+// interleave reorders turns of consecutive conversations so that n conversations are concurrent.
+func interleave(turns []turn, n int) (all []turn) {
 	var waiting [][]turn
 	for _, c := range turns {
 		if k := len(waiting) - 1; k >= 0 && waiting[k][0].conversation == c.conversation {

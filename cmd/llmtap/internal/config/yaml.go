@@ -11,6 +11,8 @@ import (
 	"github.com/goccy/go-yaml"
 	"github.com/goccy/go-yaml/ast"
 	"github.com/goccy/go-yaml/parser"
+
+	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
 // A yamlDecoder decodes a file into a struct, strictly. It reports every error and leaves invalid values unchanged. The YAML
@@ -103,7 +105,7 @@ func (d *yamlDecoder) section(path string, n ast.Node, v reflect.Value) {
 			return
 		}
 		known := slices.Sorted(maps.Keys(fields))
-		if near := nearest(name, known); near != "" {
+		if near := queries.Nearest(name, known); near != "" {
 			d.fail(kv.Key, "unknown key %s; did you mean %s?", key, joinPath(path, near))
 		} else if elsewhere := keysNamed(name); len(elsewhere) > 0 {
 			d.fail(kv.Key, "unknown key %s; did you mean %s?", key, strings.Join(elsewhere, " or "))
@@ -216,36 +218,4 @@ func keysNamed(name string) []string {
 		}
 	}
 	return found
-}
-
-// nearest returns the closest of names by edit distance, "" if more than a third of name would change.
-func nearest(name string, names []string) string {
-	best, bestCost := "", max(1, len(name)/3)+1
-	for _, n := range names {
-		if cost := editDistance(name, n); cost < bestCost {
-			best, bestCost = n, cost
-		}
-	}
-	return best
-}
-
-// editDistance is the Levenshtein distance of a and b, in bytes.
-func editDistance(a, b string) int {
-	row := make([]int, len(b)+1)
-	for j := range row {
-		row[j] = j
-	}
-	for i := range len(a) {
-		diagonal := row[0]
-		row[0] = i + 1
-		for j := range len(b) {
-			cost := diagonal
-			if a[i] != b[j] {
-				cost++
-			}
-			diagonal = row[j+1]
-			row[j+1] = min(cost, row[j]+1, row[j+1]+1)
-		}
-	}
-	return row[len(b)]
 }

@@ -34,7 +34,7 @@ func New(c *command.Call) (*Query, error) {
 		return nil, command.BadInput(err)
 	}
 	c.Command.Args, c.Command.Short, c.Command.Long, c.Command.Examples = q.Name, q.Question, "", q.examples()
-	for _, p := range q.Params {
+	for _, p := range q.Parameters {
 		value, help := "`text`: ", p.Doc
 		if p.Time {
 			value, c.Command.Long = "`time`: ", Times
@@ -82,7 +82,7 @@ func (q *Query) Bind(prices queries.Prices) (map[string]string, error) {
 func (q *Query) examples() string {
 	base := "  llmtap query " + q.Name
 	lines := []string{base}
-	for _, p := range q.Params {
+	for _, p := range q.Parameters {
 		switch {
 		case p.Name == "text":
 			lines[0] += " --text 'connection refused'"
