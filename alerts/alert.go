@@ -2,23 +2,30 @@ package alerts
 
 import (
 	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// State of an alert, in Prometheus's words.
+// State of an alert.
 type State string
 
-// The states that are notified.
+// The states that notifiers receive.
 const (
 	Firing   State = "firing"
 	Resolved State = "resolved"
 )
 
-// An Alert is one instance of an alert rule: the rule's name, the labels of its series, and what the tallies know.
+// An Alert is one instance of an alert rule.
 type Alert struct {
-	Name        string            // alert rule, e.g. StageFailureRate
+	Name        string            // of the rule, e.g. StageFailureRate
 	Labels      map[string]string // of the series, and the rule's own (severity)
 	Annotations map[string]string // expanded
 	State       State
@@ -26,37 +33,76 @@ type Alert struct {
 	Peak        float64
 	StartsAt    time.Time // stream time
 	EndsAt      time.Time // zero while firing
-	UpdatedAt   time.Time // stream time of the evaluation
-	// TriggeredAt is the stream second of the first failed call that only the first firing evaluation counted: the one
-	// that made the rule true, or one before it.
-	TriggeredAt time.Time
-	FoundLate   bool // it fired more than a minute before an engine that leads evaluated that time, e.g. after an outage
-	// Missing says what cannot be had now beside the evidence, which is of the tallies: such as the calls themselves while
-	// ClickHouse is down. "" is nothing.
-	Missing  string
-	Evidence Evidence
+	UpdatedAt   time.Time // stream time of the last evaluation
+	TriggeredAt time.Time // stream second of the first failed call that the first firing evaluation added
+	FoundLate   bool      // it fired more than a minute before a leading engine evaluated that time, e.g. in an outage
+	Unavailable string    // what cannot be looked up now besides the evidence, e.g. the calls while ClickHouse is down
+	Evidence    Evidence
 }
 
-// Evidence answers why, whose change and where, from exact tallies of the rule's window: of the last evaluation that
-// found the breach while the alert fires, of its peak once it is resolved.
+// ID identifies one alert in all its states: 32 hex digits of rule, labels and start.
+func (a *Alert) ID() string {
+	return digest(16, fmt.Sprintf("%s,%d", rules.Key(a.Name, a.Labels), a.StartsAt.UnixNano()))
+}
+
+// digest returns the first n bytes of the SHA-256 of text, in hex.
+func digest(n int, text string) string {
+	h := sha256.Sum256([]byte(text))
+	return hex.EncodeToString(h[:n])
+}
+
+// Severity returns the label severity.
+func (a *Alert) Severity() string { return a.Labels["severity"] }
+
+// rank orders severities. An alert inhibits alerts of lower rank on the same series.
+func rank(severity string) int {
+	switch severity {
+	case "critical", "page":
+		return 3
+	case "error":
+		return 2
+	case "warning":
+		return 1
+	}
+	return 0
+}
+
+// Series identifies what the alert is about, regardless of severity.
+func (a *Alert) Series() string { return seriesKey(a.Name, a.Labels) }
+
+func seriesKey(rule string, kv map[string]string) string {
+	kv = maps.Clone(kv)
+	delete(kv, "severity")
+	return rules.Key(rule, kv)
+}
+
+// Evidence is the cause, the service versions and examples of an alert, from exact tallies of the rule's window: of the last
+// evaluation for which the expression was true, or of the peak once the alert is resolved.
 type Evidence struct {
 	Window   time.Duration
 	Failed   uint64
 	Calls    uint64
-	Shares   []Share           // of Failed, largest first
-	Versions []VersionCount    // by service version, first seen first
-	Example  *analyzer.Example // of the largest share
-	// More are up to two other conversations: of further shares that matter, then of the largest.
-	More []*analyzer.Example
+	Shares   []Share             // of Failed, largest first
+	Versions []VersionCount      // by service version, first seen first
+	Example  *analyzer.Example   // of the largest share
+	More     []*analyzer.Example // up to two other conversations: of further material shares, then of the largest
 }
 
-// Whose is the service version that showed the largest share first, and the newest before it that did not: what the
-// ledger remembers, else what the window shows. "" is not known.
-func (ev *Evidence) Whose() (first, lastClean string) {
+// materialShare is the part of the failed calls from which a cause or a version matters.
+const materialShare = 0.05
+
+// Material reports whether a cause or version with this number of failed calls matters.
+func (ev *Evidence) Material(failed uint64) bool {
+	return failed > 0 && float64(failed) >= materialShare*float64(ev.Failed)
+}
+
+// Regression returns the first service version with the largest share's failure, and the newest version before it without:
+// from the ledger, else from the window. Both are empty if unknown.
+func (ev *Evidence) Regression() (first, lastClean string) {
 	if len(ev.Shares) > 0 && ev.Shares[0].FirstVersion != "" {
 		return ev.Shares[0].FirstVersion, ev.Shares[0].LastClean
 	}
-	for _, v := range ev.Versions { // first seen first
+	for _, v := range ev.Versions {
 		if v.Failed > 0 {
 			return v.Version, lastClean
 		}
@@ -65,59 +111,129 @@ func (ev *Evidence) Whose() (first, lastClean string) {
 	return "", ""
 }
 
-// A Share is how many of the failed calls one cause and root cause explain.
+// A Share is the failed calls with one cause and root cause.
 type Share struct {
 	Cause, RootCause string
 	Failed           uint64
 	Fix              string
 
-	// What the ledger remembers, for weeks, of calls of these stages that failed so. Empty when it does not know.
+	// From the ledger, which remembers weeks: the calls of these stages with this failure. Empty if unknown.
 	FirstVersion string    // service version of the first one
-	FirstAt      time.Time // its stream time
-	LastClean    string    // the newest other version that the stage had made calls with before it
+	FirstAt      time.Time // stream time of the first one
+	LastClean    string    // newest other version that the stage had called with before
 }
 
 // A VersionCount is the calls of one service version in the window.
 type VersionCount struct {
 	Version       string
 	Failed, Calls uint64
-	FirstSeen     time.Time // stream time of the first call that llmtap counted; zero if it no longer knows
+	FirstSeen     time.Time // stream time of its first counted call; zero if unknown
 }
 
-// A Group is alerts that share one message.
+// A Group is alerts that share one notification.
 type Group struct {
 	Key    string // stable: the rule and its grouping labels
 	Alerts []Alert
-	Repeat bool // nothing is new: a reminder that it still fires
+	Repeat bool // a reminder without news
 }
 
-// A Notifier delivers alert groups: the first call for a key posts, later ones update in place. A *RetryError means
-// "later"; any other error is final.
+// Firing reports whether any alert of the group fires.
+func (g Group) Firing() bool {
+	return slices.ContainsFunc(g.Alerts, func(a Alert) bool { return a.State == Firing })
+}
+
+// Since returns the start of the first alert of the group.
+func (g Group) Since() time.Time {
+	var t time.Time
+	for _, a := range g.Alerts {
+		if t.IsZero() || a.StartsAt.Before(t) {
+			t = a.StartsAt
+		}
+	}
+	return t
+}
+
+// Updated returns the time of the group's last evaluation.
+func (g Group) Updated() time.Time {
+	var t time.Time
+	for _, a := range g.Alerts {
+		if a.UpdatedAt.After(t) {
+			t = a.UpdatedAt
+		}
+	}
+	return t
+}
+
+// Current returns one alert per series, in order of first appearance: the firing one, else the worst resolved one. Its
+// StartsAt is that of the first alert of the series, so an escalation does not restart the clock.
+func (g Group) Current() []Alert {
+	var out []Alert
+	at := map[string]int{}
+	for _, a := range g.Alerts {
+		k := a.Series()
+		i, ok := at[k]
+		if !ok {
+			at[k] = len(out)
+			out = append(out, a)
+			continue
+		}
+		start, end, peak := out[i].StartsAt, out[i].EndsAt, max(out[i].Peak, a.Peak)
+		if a.StartsAt.Before(start) {
+			start = a.StartsAt
+		}
+		if a.EndsAt.After(end) {
+			end = a.EndsAt
+		}
+		switch firing, was := a.State == Firing, out[i].State == Firing; {
+		case firing && !was, firing == was && rank(a.Severity()) >= rank(out[i].Severity()):
+			out[i] = a
+		}
+		out[i].StartsAt, out[i].Peak = start, peak
+		if out[i].State == Resolved {
+			out[i].EndsAt = end
+		}
+	}
+	return out
+}
+
+// groupKey returns the key of the group that an alert belongs to.
+func groupKey(rule string, kv map[string]string, by []string) string {
+	var pairs []string
+	for _, l := range by {
+		if v, ok := kv[l]; ok {
+			pairs = append(pairs, fmt.Sprintf("%s=%q", l, v))
+		}
+	}
+	return rule + "{" + strings.Join(pairs, ",") + "}"
+}
+
+// A Notifier delivers alert groups: the first call for a key creates a notification, later calls update it. A *RetryError
+// is retried; any other error is final.
 type Notifier interface {
 	Notify(ctx context.Context, g Group) error
 }
 
-// A Paced notifier is told at other times than suit a message that is updated in place.
+// A Paced notifier has other intervals between notifications than one whose messages are updated in place.
 type Paced interface {
 	Notifier
 	Pace() Pace
 }
 
-// A Pace says when a notifier is told.
+// A Pace is the intervals between notifications.
 type Pace struct {
-	// Every, if positive, is how long after the last time a group that fires is told again, with news or without, also
-	// after a final error: for a receiver that takes silence for the end. There are no reminders then.
+	// Every, if positive, is the interval at which a firing group is sent again, with or without news, also after a final
+	// error: for a receiver that resolves an alert it no longer receives. It replaces reminders.
 	Every time.Duration
-	// NewsOnly leaves out changes of numbers alone: for a receiver that shows each call as a message of its own.
+	// NewsOnly suppresses notifications in which only numbers changed: for a receiver that shows each as a new message.
 	NewsOnly bool
-	// Numbers is the shortest time between two changes of numbers alone, of all groups together: for a receiver that takes
-	// only so many, and has to have room for news.
+	// Numbers is the shortest interval between two notifications of all groups in which only numbers changed: for a
+	// receiver with a rate limit, which must have room for news.
 	Numbers time.Duration
 }
 
 // RetryError is a delivery that may succeed later.
 type RetryError struct {
-	After time.Duration // 0: the caller's own back-off
+	After time.Duration // 0: the engine's own backoff
 	Err   error
 }
 

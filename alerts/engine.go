@@ -3,9 +3,8 @@ package alerts
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
-	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -15,79 +14,45 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-const (
-	// partitionLag is how far behind the newest partition one may be before evaluation goes on without it.
-	partitionLag = 60
-	// maxPartitions is the number of shards of the wire contract.
-	maxPartitions = 256
-	// lateAfter is the age of a step when an engine that leads comes to it from which alerts are marked as found late.
-	lateAfter = time.Minute
-	// maxVersions bounds the service versions whose first call is remembered.
-	maxVersions = 1000
-	// loadTimeout bounds reading the stored state.
-	loadTimeout = 10 * time.Second
-)
-
-// A Recorder keeps alerts for later questions. It is told when an alert fires, at every material change and when it
-// is resolved; Alert.ID is the identity of the row. An error means "later".
-type Recorder interface {
-	RecordAlert(ctx context.Context, a Alert) error
-}
-
-// A Store keeps small values across restarts. Get returns nil, nil for an absent key. Keys match [a-z0-9.-]+.
-type Store interface {
-	Get(ctx context.Context, key string) ([]byte, error)
-	Put(ctx context.Context, key string, value []byte) error
-}
-
-// Options are what an Engine works with. All may be zero.
+// Options configure an Engine. All may be zero.
 type Options struct {
 	Notifiers []Notifier
 	Recorder  Recorder
-	Store     Store // nil: a restart tells firing alerts again
-	// Standby engines, of several that share a Store, evaluate and tell nobody but during Run, which only one may be in.
+	Store     Store // nil: a restart notifies of firing alerts again
+	// Standby engines, of several that share a Store, evaluate, and notify only during Run, which must run in one of them at a
+	// time.
 	Standby bool
-	// Health engines evaluate the rules of llmtap's own health, those that ask for no tally: fed by Observe, with a Store
-	// and a Registerer of their own. All others evaluate the rest.
+	// Health engines evaluate the rules about llmtap itself, over the gauges of Observe. They require a Store and a
+	// Registerer of their own. All other engines evaluate the other rules.
 	Health bool
-	// Missing is asked at each evaluation what cannot be had beside the tallies, see Alert.Missing. It must not block; nil
-	// is nothing.
-	Missing    func() string
-	Logger     *slog.Logger
-	Registerer prometheus.Registerer
+	// Unavailable returns the text of Alert.Unavailable. It must not block.
+	Unavailable func() string
+	Logger      *slog.Logger
+	Registerer  prometheus.Registerer
 }
 
-// An Engine evaluates alert rules over tallies and tells notifiers about the alerts. Add feeds it, Run delivers.
+// An Engine evaluates alert rules over tallies and notifies receivers. Add feeds it, Run delivers.
 type Engine struct {
-	cfg       Config
-	log       *slog.Logger
-	m         *metrics
-	store     Store
-	receivers []receiver
-	standby   bool // it leads only during Run
-	missing   func() string
-	health    bool
-	expected  []Gauge       // applied at each step
-	wakeKeep  chan struct{} // capacity 1; never closed
+	cfg         Config
+	log         *slog.Logger
+	m           *metrics
+	health      bool
+	standby     bool
+	unavailable func() string
+	expected    []Gauge // applied at each step
 
-	written savedState // last one in the store; only Run uses it
+	dispatcher *dispatcher
+	state      *state
 
-	mu         sync.Mutex // guards everything below
-	rules      []*rules.Rule
-	samples    *samples
-	partitions map[int]int64       // first second that is not closed yet
-	pending    map[int64][]tally   // by the step that counts them
-	next       int64               // step to evaluate next, Unix seconds; 0 before the first tally
-	first      int64               // first step evaluated
-	busy       int64               // last step that counted anything
-	told       int64               // steps up to this one are in the notices already
-	versions   map[[2]string]int64 // first second, by service and version
-	notices    map[string]*notice  // by group key
-	leads      bool                // it tells its notices
-	closed     bool
+	mu      sync.Mutex // guards the rest
+	rules   []*rules.Rule
+	steps   *steps
+	samples *samples
+	groups  *groups
+	closed  bool
 }
 
-// New loads the rules and, unless ctx ends before, the stored state. The caller calls Close.
+// New loads the rules and the stored state. The caller calls Close.
 func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -99,44 +64,63 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	if o.Logger == nil {
 		o.Logger = slog.New(slog.DiscardHandler)
 	}
-	if o.Missing == nil {
-		o.Missing = func() string { return "" }
+	if o.Unavailable == nil {
+		o.Unavailable = func() string { return "" }
 	}
+	var receivers []*receiver
+	for _, n := range o.Notifiers {
+		receivers = append(receivers, newReceiver(n))
+	}
+	if o.Recorder != nil {
+		receivers = append(receivers, newReceiver(recorder{o.Recorder}))
+	}
+	m, v, changed := newMetrics(o.Registerer), newVersions(), newSignal()
+	g := &groups{cfg: cfg, m: m, receivers: len(receivers), open: map[string]*openGroup{}, leads: !o.Standby}
 	e := &Engine{
-		cfg: cfg, log: o.Logger, m: newMetrics(o.Registerer), store: o.Store, rules: list, health: o.Health, standby: o.Standby, leads: !o.Standby,
-		wakeKeep: make(chan struct{}, 1), missing: o.Missing,
-		partitions: map[int]int64{}, pending: map[int64][]tally{},
-		versions: map[[2]string]int64{}, notices: map[string]*notice{},
+		cfg: cfg, log: o.Logger, m: m, health: o.Health, standby: o.Standby, unavailable: o.Unavailable, rules: list, steps: newSteps(cfg), groups: g,
 	}
+	e.dispatcher = &dispatcher{cfg: cfg, m: m, log: o.Logger, receivers: receivers, changed: changed, mu: &e.mu, groups: g}
+	e.state = &state{store: o.Store, log: o.Logger, m: m, changed: changed, intended: e.dispatcher.wake, mu: &e.mu, groups: g, versions: v}
 	if !o.Health {
 		e.expected = expected(cfg)
 	}
-	for _, n := range o.Notifiers {
-		e.receivers = append(e.receivers, newReceiver(n))
-	}
-	if o.Recorder != nil {
-		e.receivers = append(e.receivers, receiver{Notifier: recorder{o.Recorder}, recorder: true, wake: make(chan struct{}, 1)})
-	}
-	ctx, cancel := context.WithTimeout(ctx, loadTimeout)
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
-	if e.leads {
-		if err := e.load(ctx); err != nil {
+	if e.standby {
+		// Alerts before the leader's last evaluation are its own.
+		progress, err := e.state.progress(ctx)
+		if err != nil {
+			m.failed(o.Logger, "store", err)
+		}
+		g.evaluated = progress.LastStep
+	} else {
+		saved, err := e.state.load(ctx)
+		if err != nil {
 			return nil, err
 		}
-	} else {
-		e.told = e.toldBefore(ctx)
+		g.open, g.evaluated = saved.groups, saved.evaluated
+		v.restore(saved.versions)
 	}
-	var window time.Duration
-	for _, r := range list {
-		window = max(window, r.Window)
-	}
-	if e.samples, err = openSamples(cfg, window, e.m); err != nil {
+	if e.samples, err = openSamples(cfg, longestWindow(list), v, m); err != nil {
 		return nil, err
 	}
 	return e, nil
 }
 
-// Close frees the samples. It is called after Run has returned.
+// loadRules returns the rules about llmtap's health, or the others.
+func (c Config) loadRules(health bool) ([]*rules.Rule, error) {
+	list, err := c.Rules().Load()
+	return slices.DeleteFunc(list, func(r *rules.Rule) bool { return r.Health != health }), err
+}
+
+func longestWindow(list []*rules.Rule) (longest time.Duration) {
+	for _, r := range list {
+		longest = max(longest, r.Window)
+	}
+	return longest
+}
+
+// Close deletes the samples. The caller calls it after Run has returned.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -147,17 +131,34 @@ func (e *Engine) Close() error {
 	return e.samples.Close()
 }
 
-// Add counts one bucket and evaluates every step that it completes. A bucket that is not newer than the partition's
-// last is ignored. The engine keeps t; the caller must not change it. After an error of ctx the bucket is counted and
-// the next Add goes on with the steps that were left.
+// Add counts a tally and evaluates every step that it completes. A tally that is not newer than the partition's last one is
+// ignored. The engine keeps t; the caller must not modify it. If ctx ends, the tally is counted and the next Add evaluates the
+// remaining steps.
 func (e *Engine) Add(ctx context.Context, t *analyzer.Tally) error {
 	return e.add(ctx, tally{Tally: t})
 }
 
-// A tally is an analyzer's, or one of gauges.
-type tally struct {
-	*analyzer.Tally
-	gauges []Gauge
+// A Gauge is the current value of one series.
+type Gauge struct {
+	Metric string
+	Labels map[string]string
+	Value  float64
+}
+
+// Observe evaluates a Health engine's rules at now over gauges, each of which is valid until the next call. The caller calls it
+// every Config.EvaluationInterval; calling it more often has no effect.
+func (e *Engine) Observe(ctx context.Context, now time.Time, gauges []Gauge) error {
+	interval := int64(e.cfg.EvaluationInterval.Seconds())
+	return e.add(ctx, tally{Tally: &analyzer.Tally{Second: now.Unix()/interval*interval - 1}, gauges: gauges})
+}
+
+// expected returns the gauges of Config.Services.
+func expected(cfg Config) []Gauge {
+	var gauges []Gauge
+	for _, s := range cfg.Services {
+		gauges = append(gauges, Gauge{rules.MetricExpected, map[string]string{"service": s}, 1})
+	}
+	return gauges
 }
 
 func (e *Engine) add(ctx context.Context, t tally) error {
@@ -166,146 +167,137 @@ func (e *Engine) add(ctx context.Context, t tally) error {
 	if e.closed {
 		return errors.New("add tally: the engine is closed")
 	}
-	if t.Partition < 0 || t.Partition >= maxPartitions || t.Second <= 0 || t.Second > math.MaxInt32*int64(1000) {
-		return fmt.Errorf("add tally: partition %d, second %d is out of range", t.Partition, t.Second)
-	}
 	e.m.talliesReceived.Inc()
-	if t.Second < e.partitions[t.Partition] {
+	late, stale, err := e.steps.add(t)
+	switch {
+	case err != nil:
+		return err
+	case stale:
 		e.m.talliesDropped.WithLabelValues("stale").Inc()
 		return nil
+	case late:
+		e.m.talliesLate.Inc()
 	}
-	e.partitions[t.Partition] = t.Second + 1
-	step := e.stepOf(t.Second + 1)
-	if e.next == 0 {
-		e.next, e.first, e.busy = step, step, step
-	}
-	if len(t.Counts)+len(t.Examples)+len(t.gauges) > 0 {
-		at := max(step, e.next)
-		e.pending[at] = append(e.pending[at], t)
-		if at > step {
-			e.m.talliesLate.Inc()
+	for ctx.Err() == nil {
+		step, tallies, ok := e.steps.take()
+		if !ok {
+			return nil
 		}
+		e.evaluate(ctx, step, tallies)
 	}
-	return e.catchUp(ctx)
+	return ctx.Err()
 }
 
-// stepOf is the first step at or after second.
-func (e *Engine) stepOf(second int64) int64 {
-	i := int64(e.cfg.EvaluationInterval.Seconds())
-	return (second + i - 1) / i * i
-}
-
-// complete is the first second that is not closed yet in every live partition.
-func (e *Engine) complete() int64 {
-	var newest int64
-	for _, s := range e.partitions {
-		newest = max(newest, s)
-	}
-	oldest := newest
-	for _, s := range e.partitions {
-		if s >= newest-partitionLag {
-			oldest = min(oldest, s)
-		}
-	}
-	return oldest
-}
-
-// catchUp evaluates all steps that are complete. Of a long silence only the first Retention is evaluated: after it
-// every series has ended and nothing changes.
-func (e *Engine) catchUp(ctx context.Context) error {
-	interval := int64(e.cfg.EvaluationInterval.Seconds())
-	until := e.complete() / interval * interval
-	for ; e.next <= until; e.next += interval {
-		if err := ctx.Err(); err != nil {
-			return err
-		}
-		if e.next-e.busy > int64(e.cfg.Retention.Seconds())+interval {
-			next := until
-			for s := range e.pending {
-				next = min(next, s)
-			}
-			e.next = max(e.next, next)
-		}
-		e.step(ctx, e.next)
-	}
-	return nil
-}
-
-// step counts and evaluates one step. Errors of single rules are counted and logged; the others are evaluated.
-func (e *Engine) step(ctx context.Context, step int64) {
+// evaluate counts the tallies of one step and evaluates the rules. Errors of single rules are counted and logged.
+func (e *Engine) evaluate(ctx context.Context, step int64, tallies []tally) {
 	began := time.Now()
-	tallies := e.pending[step]
-	delete(e.pending, step)
-	if len(tallies) > 0 {
-		e.busy = step
+	if err := e.samples.apply(ctx, step, tallies, e.expected); err != nil {
+		e.m.failed(e.log, "evaluate", err, "step", step)
 	}
-	e.noteVersions(tallies)
-	if len(e.expected) > 0 {
-		tallies = append(tallies, tally{Tally: new(analyzer.Tally), gauges: e.expected})
-	}
-	if err := e.samples.apply(ctx, step, tallies); err != nil {
-		e.failed("evaluate", err, "step", step)
-	}
-	ts := time.Unix(step, 0).UTC()
 	for _, r := range e.rules {
-		if step%int64(r.Every.Seconds()) != 0 {
-			continue
-		}
-		if err := r.Eval(ctx, ts, e.samples.Query); err != nil {
-			e.failed("evaluate", err, "step", step)
+		if step%int64(r.Every.Seconds()) == 0 {
+			e.evaluateRule(ctx, r, step)
 		}
 	}
 	e.m.evaluation.Observe(time.Since(began).Seconds())
 	e.m.lastEvaluation.Set(float64(step))
-	if step > e.told {
-		e.publish(ts)
-		e.told = step
-		if e.leads {
-			e.wakeAll()
-		}
+	if e.groups.update(e.result(step)) {
+		e.state.changed.raise()
+		e.dispatcher.wake()
 	}
 }
 
-func (e *Engine) failed(stage string, err error, args ...any) {
-	e.m.errors.WithLabelValues(stage).Inc()
-	e.log.Error("alert engine error", append([]any{"stage", stage, "error", err}, args...)...)
-}
-
-// noteVersions remembers when each version of a service was first counted.
-func (e *Engine) noteVersions(tallies []tally) {
-	for _, t := range tallies {
-		for _, c := range t.Counts {
-			k := [2]string{c.Labels["service"], c.Labels["service_version"]}
-			if first, ok := e.versions[k]; ok && first <= t.Second || !ok && len(e.versions) >= maxVersions {
-				continue
-			}
-			e.versions[k] = t.Second
-		}
+func (e *Engine) evaluateRule(ctx context.Context, r *rules.Rule, step int64) {
+	if err := r.Eval(ctx, time.Unix(step, 0).UTC(), e.samples.Query); err != nil {
+		e.m.failed(e.log, "evaluate", err, "step", step)
 	}
 }
 
-func (e *Engine) firstSeen(service, version string) time.Time {
-	s, ok := e.versions[[2]string{service, version}]
-	if !ok {
-		return time.Time{}
+// result returns the result of the last evaluation, which was at step.
+func (e *Engine) result(step int64) *evaluation {
+	return &evaluation{
+		at: time.Unix(step, 0).UTC(), firing: firingOf(e.rules), warm: step-e.steps.first >= e.samples.window, unavailable: e.unavailable(),
+		evidence: func(inst *rules.Instance) (Evidence, time.Time) { return e.samples.evidence(inst, step) },
 	}
-	return time.Unix(s, 0).UTC()
 }
 
-// Active returns the firing alerts of an engine that leads, those hidden by a higher severity left out.
+// Active returns the firing alerts of a leading engine, without those inhibited by a higher severity.
 func (e *Engine) Active() []Alert {
 	e.mu.Lock()
 	defer e.mu.Unlock()
-	var out []Alert
-	if !e.leads {
-		return nil
-	}
-	for _, n := range e.sortedNotices() {
-		for _, a := range n.alerts {
-			if a.State == Firing {
-				out = append(out, a.Alert)
+	return e.groups.active()
+}
+
+// Run notifies the receivers until ctx ends, then writes the state a last time. It returns nil. A Standby engine begins with
+// the state that the previous leader has written, and may run again later.
+func (e *Engine) Run(ctx context.Context) error {
+	if e.standby {
+		for !e.lead(ctx) {
+			if !newSignal().wait(ctx, stateRetry) {
+				return nil
 			}
 		}
+		defer func() {
+			e.mu.Lock()
+			defer e.mu.Unlock()
+			e.groups.leads = false
+		}()
 	}
-	return out
+	var g sync.WaitGroup
+	g.Go(func() { e.state.run(ctx) })
+	g.Go(func() { e.dispatcher.run(ctx) })
+	g.Wait()
+	last, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
+	defer cancel()
+	e.state.save(last)
+	return nil
+}
+
+// lead takes over from the previous leader; it returns false if its state cannot be read.
+func (e *Engine) lead(ctx context.Context) bool {
+	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
+	defer cancel()
+	saved, err := e.state.load(ctx)
+	if err != nil {
+		e.m.failed(e.log, "store", err)
+		return false
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	var ev *evaluation
+	if e.steps.next > 0 {
+		ev = e.result(e.steps.last())
+	}
+	e.samples.versions.restore(saved.versions)
+	e.groups.lead(saved, ev)
+	return true
+}
+
+// Reload loads the rule files again. A rule that is unchanged but for its annotations keeps its alerts. The other rules are
+// evaluated at the last step, so alerts that a changed rule still finds continue, and alerts without a rule are resolved at
+// the next step. Counts and sent notifications are kept, so windows and baselines remain complete; only evidence over a longer
+// window than any before starts empty. After an error nothing has changed, and the metric
+// llmtap_alerts_rules_last_reload_successful is 0 until a Reload succeeds.
+func (e *Engine) Reload(ctx context.Context) error {
+	list, err := e.cfg.loadRules(e.health)
+	if err != nil {
+		e.m.reloaded.Set(0)
+		return err
+	}
+	e.mu.Lock()
+	defer e.mu.Unlock()
+	if e.closed {
+		return nil
+	}
+	before := slices.Clone(e.rules)
+	for _, r := range list {
+		if i := slices.IndexFunc(before, r.Inherit); i >= 0 {
+			before = slices.Delete(before, i, i+1)
+		} else if e.steps.next > 0 {
+			e.evaluateRule(ctx, r, e.steps.last())
+		}
+	}
+	e.rules, e.samples.window = list, int64(longestWindow(list).Seconds())
+	e.m.reloaded.Set(1)
+	return nil
 }

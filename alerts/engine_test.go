@@ -94,7 +94,7 @@ func TestFiresAndResolves(t *testing.T) {
 		if n := len(b.rec.rows); n != 2 || b.rec.rows[0].ID() != b.rec.rows[1].ID() || b.rec.rows[1].State != Resolved {
 			t.Errorf("recorded %v, want one alert firing and resolved", b.rec.rows)
 		}
-		if len(b.notices) != 0 {
+		if len(b.groups.open) != 0 {
 			t.Error("a settled notice is kept")
 		}
 	})
@@ -237,7 +237,7 @@ func TestPartitions(t *testing.T) {
 		}
 		// Partition 1 is gone: after a minute evaluation goes on without it. What it brings later still counts.
 		b.add(&analyzer.Tally{Partition: 0, Second: s + 80})
-		if b.next <= s+80 {
+		if b.steps.next <= s+80 {
 			t.Error("a dead partition holds evaluation")
 		}
 		b.add(&analyzer.Tally{Partition: 1, Second: s + 6, Counts: []analyzer.Count{calls("1", 10), failures("1", "x", "", 5)}})
@@ -262,7 +262,7 @@ func TestSeriesLife(t *testing.T) {
 			t.Helper()
 			b.mu.Lock()
 			defer b.mu.Unlock()
-			ts := time.Unix(b.next-5, 0)
+			ts := time.Unix(b.steps.next-5, 0)
 			v, err := b.samples.Query(t.Context(), "sum(round(increase(llmtap_calls_total[10m1ms])))", ts)
 			if err != nil {
 				t.Fatal(err)
@@ -293,7 +293,7 @@ func TestSeriesLife(t *testing.T) {
 		}
 		skip(40 * time.Minute)
 		window(0)
-		if n := len(b.samples.series) + len(b.samples.values["stage"]); n != 0 {
+		if n := len(b.samples.series) + len(b.samples.cap.live["stage"]); n != 0 {
 			t.Errorf("%d series and label values left after an idle hour", n)
 		}
 		b.second(calls("1", 3))
@@ -315,7 +315,7 @@ func TestBounds(t *testing.T) {
 			b.second(calls(fmt.Sprint("v", i), 10))
 		}
 		b.idle(5 * time.Second)
-		if n := len(b.samples.values["service_version"]); n != 3 {
+		if n := len(b.samples.cap.live["service_version"]); n != 3 {
 			t.Errorf("%d versions, want 2 and other", n)
 		}
 		if got := testutil.ToFloat64(b.m.valuesReplaced.WithLabelValues("service_version")); got != 8 {

@@ -16,10 +16,10 @@ const (
 	maxExamples = 3
 )
 
-// addExample adds x to list, which is sorted newest first and has one example of each conversation, up to limit.
-func addExample(list []*analyzer.Example, x *analyzer.Example, limit int) []*analyzer.Example {
+// insertExample inserts x into list, which has at most maxExamples, one per conversation, newest first.
+func insertExample(list []*analyzer.Example, x *analyzer.Example) []*analyzer.Example {
 	for i, old := range list {
-		if same(old, x) {
+		if sameConversation(old, x) {
 			if old.PublishedAt > x.PublishedAt {
 				return list
 			}
@@ -31,11 +31,11 @@ func addExample(list []*analyzer.Example, x *analyzer.Example, limit int) []*ana
 		return cmp.Or(cmp.Compare(b.PublishedAt, a.PublishedAt), cmp.Compare(a.Exchange, b.Exchange))
 	})
 	list = slices.Insert(list, i, x)
-	return list[:min(len(list), limit)]
+	return list[:min(len(list), maxExamples)]
 }
 
-// same reports whether a and b are of one conversation; calls without one are each their own.
-func same(a, b *analyzer.Example) bool {
+// sameConversation reports whether a and b are of one conversation. A call without one is its own.
+func sameConversation(a, b *analyzer.Example) bool {
 	return a.Exchange == b.Exchange || a.Conversation != "" && a.Conversation == b.Conversation
 }
 
@@ -45,41 +45,40 @@ type share struct {
 	examples []*analyzer.Example
 }
 
-// add takes over an example of s and what it says of s. Series of several stages have ledger entries of their own; the
-// earliest one is when it began.
+// add adds an example and its ledger entry to s. Series of several stages have different entries; the earliest one counts.
 func (s *share) add(x *analyzer.Example) {
-	s.examples = addExample(s.examples, x, maxExamples)
+	s.examples = insertExample(s.examples, x)
 	s.Fix = s.examples[0].Fix
 	if at := time.Unix(0, x.FirstAt).UTC(); x.FirstAt > 0 && (s.FirstAt.IsZero() || at.Before(s.FirstAt)) {
 		s.FirstVersion, s.FirstAt, s.LastClean = x.FirstVersion, at, x.LastClean
 	}
 }
 
-// evidence counts the window of inst's rule that ends at step, and says in which second the first failed call was that
-// the evaluation before had not counted. It is empty for rules that do not ask for failed calls.
-func (e *Engine) evidence(inst *rules.Instance, step int64) (Evidence, time.Time) {
-	ev := Evidence{Window: inst.Rule.Window}
+// evidence counts the window of inst's rule that ends at step, and returns the second of the first failed call that the
+// previous evaluation did not count. Both are empty for rules that do not query failed calls.
+func (s *samples) evidence(inst *rules.Instance, step int64) (ev Evidence, triggered time.Time) {
+	ev.Window = inst.Rule.Window
 	matches := inst.Matcher()
 	if matches == nil {
-		return ev, time.Time{} // the rule is not about failed calls
+		return ev, triggered
 	}
-	from := step - int64(inst.Rule.Window.Seconds())
+	from := step - int64(ev.Window.Seconds())
 	shares := map[[2]string]*share{}
 	versions := map[string]*VersionCount{}
-	var active, first int64 // the newest step that counted a failed call, and its first second
-	for _, s := range e.samples.series {
-		failed := s.metric == analyzer.MetricFailed
-		if !failed && s.metric != analyzer.MetricCalls || !matches(s.metric, s.labels) {
+	var active, first int64 // the newest step with a failed call, and its first second
+	for _, c := range s.series {
+		failed := c.metric == analyzer.MetricFailed
+		if !failed && c.metric != analyzer.MetricCalls || !matches(c.metric, c.labels) {
 			continue
 		}
-		n := s.between(from, step)
+		n := c.between(from, step)
 		if n == 0 {
 			continue
 		}
-		name := s.labels["service_version"]
+		name := c.labels["service_version"]
 		v := versions[name]
 		if v == nil {
-			v = &VersionCount{Version: name, FirstSeen: e.firstSeen(s.labels["service"], name)}
+			v = &VersionCount{Version: name, FirstSeen: s.versions.firstSeen(c.labels["service"], name)}
 			versions[name] = v
 		}
 		if !failed {
@@ -89,15 +88,15 @@ func (e *Engine) evidence(inst *rules.Instance, step int64) (Evidence, time.Time
 		}
 		ev.Failed += n
 		v.Failed += n
-		if s.active > active || s.active == active && s.first < first {
-			active, first = s.active, s.first
+		if c.active > active || c.active == active && c.first < first {
+			active, first = c.active, c.first
 		}
-		k := [2]string{s.labels["cause"], s.labels["root_cause"]}
+		k := [2]string{c.labels["cause"], c.labels["root_cause"]}
 		if shares[k] == nil {
 			shares[k] = &share{Share: Share{Cause: k[0], RootCause: k[1]}}
 		}
 		shares[k].Failed += n
-		for _, x := range s.examples {
+		for _, x := range c.examples {
 			shares[k].add(x)
 		}
 	}
@@ -111,7 +110,7 @@ func (e *Engine) evidence(inst *rules.Instance, step int64) (Evidence, time.Time
 	for _, s := range all[:min(len(all), maxEvidence)] {
 		ev.Shares = append(ev.Shares, s.Share)
 	}
-	ev.Example, ev.More = proofs(all, ev.Failed)
+	ev.chooseExamples(all)
 	for _, v := range versions {
 		ev.Versions = append(ev.Versions, *v)
 	}
@@ -121,31 +120,30 @@ func (e *Engine) evidence(inst *rules.Instance, step int64) (Evidence, time.Time
 	if n := len(ev.Versions); n > maxEvidence {
 		ev.Versions = ev.Versions[n-maxEvidence:] // the newest are the suspects
 	}
-	if first == 0 {
-		return ev, time.Time{}
+	if first > 0 {
+		triggered = time.Unix(first, 0).UTC()
 	}
-	return ev, time.Unix(first, 0).UTC()
+	return ev, triggered
 }
 
-// proofs chooses the example of the largest share, and up to two more: one of each further share that matters, then
-// others of the largest.
-func proofs(all []*share, failed uint64) (first *analyzer.Example, more []*analyzer.Example) {
+// chooseExamples sets Example and More from the shares, largest first.
+func (ev *Evidence) chooseExamples(all []*share) {
 	if len(all) == 0 || len(all[0].examples) == 0 {
-		return nil, nil
+		return
 	}
-	first = all[0].examples[0]
-	take := func(x *analyzer.Example) {
-		if len(more) < maxExamples-1 && !same(first, x) && !slices.ContainsFunc(more, func(y *analyzer.Example) bool { return same(x, y) }) {
-			more = append(more, x)
+	ev.Example = all[0].examples[0]
+	add := func(x *analyzer.Example) {
+		same := func(y *analyzer.Example) bool { return sameConversation(x, y) }
+		if len(ev.More) < maxExamples-1 && !same(ev.Example) && !slices.ContainsFunc(ev.More, same) {
+			ev.More = append(ev.More, x)
 		}
 	}
 	for _, s := range all[1:] {
-		if len(s.examples) > 0 && float64(s.Failed) >= newShare*float64(failed) {
-			take(s.examples[0])
+		if len(s.examples) > 0 && ev.Material(s.Failed) {
+			add(s.examples[0])
 		}
 	}
 	for _, x := range all[0].examples[1:] {
-		take(x)
+		add(x)
 	}
-	return first, more
 }

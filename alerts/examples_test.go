@@ -64,7 +64,7 @@ func TestExamples(t *testing.T) {
 		if diff := cmp.Diff(want, ev.Shares); diff != "" {
 			t.Errorf("shares (-want +got):\n%s", diff)
 		}
-		if version, clean := ev.Whose(); version != "2.4.0" || clean != "2.3.9" {
+		if version, clean := ev.Regression(); version != "2.4.0" || clean != "2.3.9" {
 			t.Errorf("first in %q, last clean %q", version, clean)
 		}
 	})
@@ -74,7 +74,7 @@ func TestExamples(t *testing.T) {
 func TestWhose(t *testing.T) {
 	f := func(first, clean string, ev Evidence) {
 		t.Helper()
-		if gotFirst, gotClean := ev.Whose(); gotFirst != first || gotClean != clean {
+		if gotFirst, gotClean := ev.Regression(); gotFirst != first || gotClean != clean {
 			t.Errorf("first in %q, last clean %q; want %q, %q", gotFirst, gotClean, first, clean)
 		}
 	}
@@ -97,7 +97,7 @@ func TestAddExample(t *testing.T) {
 		{Exchange: "5", PublishedAt: 2}, // told twice
 		{Exchange: "6", PublishedAt: 3},
 	} {
-		list = addExample(list, &x, maxExamples)
+		list = insertExample(list, &x)
 	}
 	got := ""
 	for _, x := range list {

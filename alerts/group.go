@@ -1,108 +1,153 @@
 package alerts
 
 import (
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
-	"maps"
+	"reflect"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
-// ID is the same for all states of one alert and no other: 32 hex digits of rule, labels and start.
-func (a *Alert) ID() string {
-	h := sha256.Sum256(fmt.Appendf(nil, "%s,%d", rules.Key(a.Name, a.Labels), a.StartsAt.UnixNano()))
-	return hex.EncodeToString(h[:16])
+// maxGroupAlerts bounds the alerts of one group, so that a stored group stays below 1 MB. The oldest resolved alerts are
+// removed first.
+const maxGroupAlerts = 20
+
+// An openGroup is the current state of a Group, and what each receiver was sent of it.
+type openGroup struct {
+	key     string
+	alerts  []*trackedAlert // in order of first firing
+	version uint64          // incremented by every change
+	news    uint64          // incremented by every material change
+	raised  uint64          // news of the last rise of severity, including the first alert
+	stored  uint64          // news that the Store has, or rejected
+	dirty   bool            // not stored since the last change
+	settled bool            // every receiver was sent the latest news
+	sent    []delivery      // by receiver
 }
 
-// Severity of an alert; "" if its rule sets none.
-func (a *Alert) Severity() string { return a.Labels["severity"] }
-
-// rank orders severities; an alert hides those of lower rank on the same series.
-func rank(severity string) int {
-	switch severity {
-	case "critical", "page":
-		return 3
-	case "error":
-		return 2
-	case "warning":
-		return 1
-	}
-	return 0
+// A trackedAlert is an alert of an openGroup.
+type trackedAlert struct {
+	Alert
+	key      string
+	restored bool            // from the Store
+	opened   int64           // step that found it; 0 if restored
+	peak     Evidence        // at Alert.Peak
+	known    map[string]bool // causes and versions that are no longer news
+	reported bool            // by Backtest, as resolved
 }
 
-// seriesKey names what an alert is about, whatever its severity.
-func seriesKey(name string, kv map[string]string) string {
-	kv = maps.Clone(kv)
-	delete(kv, "severity")
-	return rules.Key(name, kv)
-}
-
-// Firing reports whether any alert of the group fires.
-func (g Group) Firing() bool {
-	return slices.ContainsFunc(g.Alerts, func(a Alert) bool { return a.State == Firing })
-}
-
-// Since is when the first alert of the group started.
-func (g Group) Since() time.Time {
-	var t time.Time
-	for _, a := range g.Alerts {
-		if t.IsZero() || a.StartsAt.Before(t) {
-			t = a.StartsAt
-		}
-	}
-	return t
-}
-
-// Current is what the group says of each series: the alert that fires, else the worst that is over. Its StartsAt is
-// that of the first alert of the series, so an escalation does not restart the clock. Order: of first appearance.
-func (g Group) Current() []Alert {
-	var out []Alert
-	at := map[string]int{}
-	for _, a := range g.Alerts {
-		k := seriesKey(a.Name, a.Labels)
-		i, ok := at[k]
-		if !ok {
-			at[k] = len(out)
-			out = append(out, a)
-			continue
-		}
-		start, end, peak := out[i].StartsAt, out[i].EndsAt, max(out[i].Peak, a.Peak)
-		if a.StartsAt.Before(start) {
-			start = a.StartsAt
-		}
-		if a.EndsAt.After(end) {
-			end = a.EndsAt
-		}
-		switch firing, was := a.State == Firing, out[i].State == Firing; {
-		case firing && !was, firing == was && rank(a.Severity()) >= rank(out[i].Severity()):
-			out[i] = a
-		}
-		out[i].StartsAt, out[i].Peak = start, peak
-		if out[i].State == Resolved {
-			out[i].EndsAt = end
-		}
+func (g *openGroup) group() Group {
+	out := Group{Key: g.key}
+	for _, a := range g.alerts {
+		out.Alerts = append(out.Alerts, a.Alert)
 	}
 	return out
 }
 
-// groupKey names the message that an alert belongs to.
-func groupKey(name string, kv map[string]string, by []string) string {
-	var b strings.Builder
-	b.WriteString(name)
-	b.WriteByte('{')
-	n := 0
-	for _, l := range by {
-		if v, ok := kv[l]; ok {
-			if n++; n > 1 {
-				b.WriteByte(',')
-			}
-			fmt.Fprintf(&b, "%s=%q", l, v)
+func (g *openGroup) firing() bool {
+	return slices.ContainsFunc(g.alerts, func(a *trackedAlert) bool { return a.State == Firing })
+}
+
+// find returns the firing alert with this key, nil if there is none.
+func (g *openGroup) find(key string) *trackedAlert {
+	for _, a := range g.alerts {
+		if a.key == key && a.State == Firing {
+			return a
 		}
 	}
-	b.WriteByte('}')
-	return b.String()
+	return nil
+}
+
+// addNews records a material change.
+func (g *openGroup) addNews() {
+	g.version++
+	g.news++
+	g.dirty, g.settled = true, false
+}
+
+// open adds the alert of inst, which began to fire; it returns false if the group is full of firing alerts.
+func (g *openGroup) open(key string, inst *rules.Instance, ev *evaluation, late bool) bool {
+	start := inst.ActiveAt
+	for _, a := range g.alerts { // an inhibited alert starts again once it is no longer inhibited
+		if a.key == key && !a.EndsAt.Before(start) {
+			start = ev.at
+		}
+	}
+	a := &trackedAlert{key: key, opened: ev.at.Unix(), known: map[string]bool{}, Alert: Alert{
+		Name: inst.Rule.Name, Labels: inst.Labels, Annotations: inst.Annotations, State: Firing,
+		Value: inst.Value, Peak: inst.Value, StartsAt: start, UpdatedAt: ev.at, FoundLate: late, Unavailable: ev.unavailable,
+	}}
+	a.Evidence, a.TriggeredAt = ev.evidence(inst)
+	a.peak = a.Evidence
+	a.learn()
+	return g.add(a, ev.at)
+}
+
+// add adds an alert that opened at ts; it returns false if the group is full of firing alerts.
+func (g *openGroup) add(a *trackedAlert, ts time.Time) bool {
+	if len(g.alerts) >= maxGroupAlerts {
+		i := slices.IndexFunc(g.alerts, func(a *trackedAlert) bool { return a.State == Resolved })
+		if i < 0 {
+			return false
+		}
+		g.alerts = slices.Delete(g.alerts, i, i+1)
+	}
+	worse := a.State == Firing && !slices.ContainsFunc(g.alerts, func(b *trackedAlert) bool {
+		// An alert that this one inhibits was resolved at ts.
+		return (b.State == Firing || b.EndsAt.Equal(ts)) && rank(b.Severity()) >= rank(a.Severity())
+	})
+	g.alerts = append(g.alerts, a)
+	g.addNews()
+	if worse {
+		g.raised = g.news
+	}
+	return true
+}
+
+// refresh updates a from the instance of ev. While it only fires because of keep_firing_for, it keeps the numbers of the last
+// evaluation for which the expression was true.
+func (g *openGroup) refresh(a *trackedAlert, inst *rules.Instance, ev *evaluation) {
+	before := a.Alert
+	a.UpdatedAt, a.Unavailable = ev.at, ev.unavailable
+	if inst.KeptSince.IsZero() {
+		a.Value, a.Annotations = inst.Value, inst.Annotations
+		a.Evidence, _ = ev.evidence(inst)
+		if a.Value > a.Peak || a.Value == a.Peak && a.Evidence.Failed > a.peak.Failed {
+			a.Peak, a.peak = a.Value, a.Evidence
+		}
+	}
+	if a.learn() {
+		g.addNews()
+		return
+	}
+	before.UpdatedAt = a.UpdatedAt
+	if !reflect.DeepEqual(before, a.Alert) {
+		g.version++
+		g.dirty = true // the peak must survive a crash
+	}
+}
+
+// learn reports whether a's evidence has a material cause or failing version for the first time.
+func (a *trackedAlert) learn() bool {
+	news := false
+	add := func(key string, failed uint64) {
+		if !a.known[key] && a.Evidence.Material(failed) {
+			a.known[key], news = true, true
+		}
+	}
+	for _, s := range a.Evidence.Shares {
+		add("cause "+s.Cause+" "+s.RootCause, s.Failed)
+	}
+	for _, v := range a.Evidence.Versions {
+		add("version "+v.Version, v.Failed)
+	}
+	return news
+}
+
+// resolve ends a. Its evidence becomes that of its peak.
+func (a *trackedAlert) resolve(ts time.Time) {
+	a.State, a.EndsAt, a.UpdatedAt = Resolved, ts, ts
+	if a.peak.Calls > 0 {
+		a.Evidence = a.peak
+	}
 }

@@ -105,30 +105,30 @@ func TestEndedWithoutLeader(t *testing.T) {
 				t.Errorf("%s: ended %v after the planner began, found late: %v", stage, d, x.FoundLate)
 			}
 		}
-		if len(b.notices) != 0 {
-			t.Errorf("%d groups are open", len(b.notices))
+		if len(b.groups.open) != 0 {
+			t.Errorf("%d groups are open", len(b.groups.open))
 		}
 	})
 }
 
-// What cannot be had beside the tallies is said as long as it cannot, and again when it is over.
-func TestMissing(t *testing.T) {
+// Alerts report what is unavailable for as long as it is.
+func TestUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		missing := "ClickHouse does not answer"
+		text := "ClickHouse does not answer"
 		b := newBench(t, Default(), nil)
 		b.mu.Lock()
-		b.missing = func() string { return missing } // called with mu held
+		b.unavailable = func() string { return text } // called with mu locked
 		b.mu.Unlock()
 		breach(b, 30)
-		if got := b.told.last().Alerts[0].Missing; got != missing {
-			t.Errorf("missing %q while the store is down", got)
+		if got := b.told.last().Alerts[0].Unavailable; got != text {
+			t.Errorf("unavailable %q while the store is down", got)
 		}
 		b.mu.Lock()
-		missing = ""
+		text = ""
 		b.mu.Unlock()
 		breach(b, 30)
-		if got := b.told.last().Alerts[0].Missing; got != "" {
-			t.Errorf("missing %q when it is back", got)
+		if got := b.told.last().Alerts[0].Unavailable; got != "" {
+			t.Errorf("unavailable %q after the store is back", got)
 		}
 	})
 }

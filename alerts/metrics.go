@@ -1,6 +1,8 @@
 package alerts
 
 import (
+	"log/slog"
+
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
@@ -54,4 +56,10 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	}
 	m.reloaded.Set(1)
 	return m
+}
+
+// failed counts and logs an error that does not stop the engine.
+func (m *metrics) failed(log *slog.Logger, stage string, err error, args ...any) {
+	m.errors.WithLabelValues(stage).Inc()
+	log.Error("alert engine error", append([]any{"stage", stage, "error", err}, args...)...)
 }

@@ -91,7 +91,7 @@ func TestForKeepAndTemplates(t *testing.T) {
 		steps(3, 3, 3, 7)
 		states("Held firing 20s")
 		b.mu.Lock()
-		for _, n := range b.notices {
+		for _, n := range b.groups.open {
 			a := n.alerts[0]
 			if a.Name != "Texts" {
 				continue

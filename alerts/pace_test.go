@@ -3,7 +3,6 @@ package alerts
 import (
 	"context"
 	"errors"
-	"net/http"
 	"os"
 	"path/filepath"
 	"sync/atomic"
@@ -212,55 +211,6 @@ func TestPaceNewsOnly(t *testing.T) {
 		<-done
 		if err := e.Close(); err != nil {
 			t.Error(err)
-		}
-	})
-}
-
-type transport func(*http.Request) (*http.Response, error)
-
-func (f transport) RoundTrip(r *http.Request) (*http.Response, error) { return f(r) }
-
-// The heart beats each minute while the rules are evaluated, and at no other time.
-func TestHeartbeat(t *testing.T) {
-	synctest.Test(t, func(t *testing.T) {
-		var beats, code atomic.Int64
-		code.Store(http.StatusOK)
-		client := &http.Client{Transport: transport(func(r *http.Request) (*http.Response, error) {
-			if r.Method != http.MethodGet || r.URL.String() != "https://heart.example.com/abc" {
-				t.Errorf("%s %s", r.Method, r.URL)
-			}
-			beats.Add(1)
-			return &http.Response{StatusCode: int(code.Load()), Body: http.NoBody}, nil
-		})}
-		e := newGauged(t, &memory{}, NewHeartbeat("https://heart.example.com/abc", client))
-		f := func(d time.Duration, from, to int64) {
-			t.Helper()
-			beats.Store(0)
-			e.pass(d)
-			if n := beats.Load(); n < from || n > to {
-				t.Errorf("%d beats in %v, want %d to %d", n, d, from, to)
-			}
-		}
-		f(10*time.Minute, 9, 11)
-		e.up = 0 // what else fires does not matter
-		f(10*time.Minute, 9, 11)
-		beats.Store(0)
-		time.Sleep(30 * time.Minute) // nobody evaluates, the deliveries go on
-		if n := beats.Load(); n > 2 {
-			t.Errorf("%d beats of a stalled engine", n)
-		}
-		f(10*time.Minute, 9, 11)
-		code.Store(http.StatusNotFound)
-		f(10*time.Minute, 9, 11)
-		code.Store(http.StatusServiceUnavailable) // backs off to a minute
-		f(10*time.Minute, 9, 18)
-		code.Store(http.StatusOK)
-		f(10*time.Minute, 8, 11)
-		e.stop()
-		beats.Store(0)
-		time.Sleep(10 * time.Minute)
-		if n := beats.Load(); n > 0 {
-			t.Errorf("%d beats after the end", n)
 		}
 	})
 }

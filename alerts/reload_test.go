@@ -46,7 +46,7 @@ func (b *bench) states() []string {
 			if inst.Firing {
 				state = "firing"
 			}
-			out = append(out, fmt.Sprintf("%s %s %v", r.Name, state, time.Unix(b.next-5, 0).UTC().Sub(inst.ActiveAt)))
+			out = append(out, fmt.Sprintf("%s %s %v", r.Name, state, time.Unix(b.steps.next-5, 0).UTC().Sub(inst.ActiveAt)))
 		}
 	}
 	slices.Sort(out)
@@ -115,8 +115,8 @@ func TestReload(t *testing.T) {
 			t.Errorf("told %v, want %v", got, told)
 		}
 		b.mu.Lock()
-		for _, n := range b.notices {
-			if a := n.alerts[0]; a.Name == "Reworded" && a.Annotations["summary"] != "after" || a.StartsAt.Sub(time.Unix(b.next, 0)).Abs() < 2*time.Minute {
+		for _, n := range b.groups.open {
+			if a := n.alerts[0]; a.Name == "Reworded" && a.Annotations["summary"] != "after" || a.StartsAt.Sub(time.Unix(b.steps.next, 0)).Abs() < 2*time.Minute {
 				t.Errorf("%s since %v: %v", a.Name, a.StartsAt, a.Annotations)
 			}
 		}

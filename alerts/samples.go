@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/common/model"
 	"github.com/prometheus/prometheus/model/labels"
 	"github.com/prometheus/prometheus/storage"
@@ -13,34 +14,33 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// otherValue stands for the values of a label beyond Config.MaxLabelValues.
+// otherValue replaces the values of a label beyond Config.MaxLabelValues.
 const otherValue = "other"
 
-// maxExampleText bounds what is kept of the texts of an example.
+// maxExampleText bounds each text of a stored example, in bytes.
 const maxExampleText = 512
 
-// A series is one counter: its total for PromQL, its increments for exact counts, and its newest examples.
+// A series is one counter or gauge.
 type series struct {
-	metric string
-	gauge  bool // it ends at the first step without a value
-	labels map[string]string
-	lset   labels.Labels // with the metric's name
-	ref    storage.SeriesRef
-	value  float64
-	active int64 // step that last added to it
-	first  int64 // Unix second of the first count of that step
-	points []point
-	// examples are of up to maxExamples conversations, newest first.
-	examples []*analyzer.Example
+	metric   string
+	gauge    bool // it ends at the first step without a value
+	labels   map[string]string
+	lset     labels.Labels // with the metric's name
+	ref      storage.SeriesRef
+	value    float64
+	active   int64               // last step with a count
+	first    int64               // second of the first count in that step
+	points   []point             // of the last window
+	examples []*analyzer.Example // of up to maxExamples conversations, newest first
 }
 
-// A point is what one step added to a series.
+// A point is the increment of a series in one step.
 type point struct {
-	step int64 // Unix seconds
+	step int64
 	n    uint64
 }
 
-// between returns what was counted in the steps of (from, to].
+// between returns the increments in the steps of (from, to].
 func (s *series) between(from, to int64) uint64 {
 	var n uint64
 	for i := len(s.points) - 1; i >= 0 && s.points[i].step > from; i-- {
@@ -51,21 +51,21 @@ func (s *series) between(from, to int64) uint64 {
 	return n
 }
 
-// samples holds the series of all tallies: as a Prometheus tsdb head for PromQL, and as exact increments over the last
+// samples contains the series of all tallies: in a time series database for PromQL, and as exact increments of the last
 // window seconds for evidence. It is not safe for concurrent use.
 type samples struct {
 	*tsdb.DB
-	cfg    Config
-	m      *metrics
-	window int64 // seconds that points are kept
-
-	series map[string]*series        // by the bytes of lset
-	values map[string]map[string]int // by label and value: how many live series have it
-	key    []byte                    // scratch
+	cfg      Config
+	m        *metrics
+	window   int64              // seconds
+	series   map[string]*series // by the bytes of lset
+	cap      labelCap
+	versions *versions
+	key      []byte // scratch
 }
 
-// openSamples returns an empty store; window is the longest window of any rule.
-func openSamples(cfg Config, window time.Duration, m *metrics) (*samples, error) {
+// openSamples returns samples without series; window is the longest window of any rule.
+func openSamples(cfg Config, window time.Duration, v *versions, m *metrics) (*samples, error) {
 	db, err := tsdb.Open(tsdb.Options{
 		Dir: cfg.TSDBDir, Retention: cfg.Retention, Lookback: 2 * cfg.EvaluationInterval, Step: cfg.EvaluationInterval,
 	})
@@ -73,13 +73,15 @@ func openSamples(cfg Config, window time.Duration, m *metrics) (*samples, error)
 		return nil, err
 	}
 	return &samples{
-		DB: db, cfg: cfg, m: m, window: int64(window.Seconds()), series: map[string]*series{}, values: map[string]map[string]int{},
+		DB: db, cfg: cfg, m: m, window: int64(window.Seconds()), series: map[string]*series{}, versions: v,
+		cap: labelCap{limit: cfg.MaxLabelValues, replaced: m.valuesReplaced, live: map[string]map[string]int{}},
 	}, nil
 }
 
-// apply counts tallies at step and writes a sample of every live series. step is in Unix seconds and only grows.
-func (s *samples) apply(ctx context.Context, step int64, tallies []tally) error {
-	err := s.Append(ctx, func(app tsdb.Appender) error { return s.append(app, step, tallies) })
+// apply counts tallies at step and appends a sample of every live series. Steps only grow.
+func (s *samples) apply(ctx context.Context, step int64, tallies []tally, gauges []Gauge) error {
+	s.versions.observe(tallies)
+	err := s.Append(ctx, func(app tsdb.Appender) error { return s.append(app, step, tallies, gauges) })
 	if err != nil {
 		return err
 	}
@@ -87,8 +89,8 @@ func (s *samples) apply(ctx context.Context, step int64, tallies []tally) error 
 	return s.Truncate(time.Unix(step-s.window, 0).Add(-s.cfg.Retention))
 }
 
-// append goes on after an error, so that one bad series cannot silence the others, and returns the first.
-func (s *samples) append(app tsdb.Appender, step int64, tallies []tally) (first error) {
+// append returns the first error and continues after it, so that one bad series cannot silence the others.
+func (s *samples) append(app tsdb.Appender, step int64, tallies []tally, gauges []Gauge) (first error) {
 	keep := func(err error) {
 		if first == nil {
 			first = err
@@ -98,18 +100,16 @@ func (s *samples) append(app tsdb.Appender, step int64, tallies []tally) (first 
 		for i := range t.Counts {
 			keep(s.count(app, step, t.Second, &t.Counts[i]))
 		}
-		for _, g := range t.gauges {
-			if e, _ := s.of(g.Metric, g.Labels); e != nil {
-				e.gauge, e.value, e.active = true, g.Value, step
-			}
-		}
 		for i := range t.Examples {
-			s.keepExample(&t.Examples[i])
+			s.addExample(&t.Examples[i])
 		}
+		s.set(step, t.gauges)
 	}
+	s.set(step, gauges)
 	for key, c := range s.series {
 		if idle := step - c.active; idle > int64(s.cfg.Retention.Seconds()) || c.gauge && idle > 0 {
-			s.end(key, c)
+			delete(s.series, key)
+			s.cap.remove(c.labels)
 			continue
 		}
 		c.trim(step - s.window)
@@ -118,59 +118,49 @@ func (s *samples) append(app tsdb.Appender, step int64, tallies []tally) (first 
 	return first
 }
 
-func (s *samples) count(app tsdb.Appender, step, second int64, c *analyzer.Count) error {
-	if c.N == 0 {
+func (s *samples) set(step int64, gauges []Gauge) {
+	for _, g := range gauges {
+		if c, _ := s.of(g.Metric, g.Labels); c != nil {
+			c.gauge, c.value, c.active = true, g.Value, step
+		}
+	}
+}
+
+func (s *samples) count(app tsdb.Appender, step, second int64, n *analyzer.Count) (err error) {
+	if n.N == 0 {
 		return nil
 	}
-	e, started := s.of(c.Metric, c.Labels)
-	if e == nil {
+	c, isNew := s.of(n.Metric, n.Labels)
+	if c == nil {
 		return nil
 	}
-	var err error
-	if started {
-		err = e.append(app, step-int64(s.cfg.EvaluationInterval.Seconds())) // the zero it starts from
+	if isNew {
+		err = c.append(app, step-int64(s.cfg.EvaluationInterval.Seconds())) // a zero one step earlier
 	}
-	e.value += float64(c.N)
-	if e.active != step {
-		e.active, e.first = step, second
+	c.value += float64(n.N)
+	if c.active != step {
+		c.active, c.first = step, second
+		c.points = append(c.points, point{step: step})
 	}
-	if n := len(e.points); n > 0 && e.points[n-1].step == step {
-		e.points[n-1].n += c.N
-	} else {
-		e.points = append(e.points, point{step, c.N})
-	}
+	c.points[len(c.points)-1].n += n.N
 	return err
 }
 
-// of returns the series of a metric with labels kv, and whether it is new; nil if there are too many series.
-func (s *samples) of(metric string, kv map[string]string) (e *series, started bool) {
-	kv = s.capLabels(kv, true)
+// of returns the series of a metric with labels kv and whether it is new; nil if there are too many series.
+func (s *samples) of(metric string, kv map[string]string) (c *series, isNew bool) {
+	kv = s.cap.apply(kv, true)
 	key, lset := s.keyOf(metric, kv)
-	if e := s.series[key]; e != nil {
-		return e, false
+	if c := s.series[key]; c != nil {
+		return c, false
 	}
 	if len(s.series) >= s.cfg.MaxSeries {
 		s.m.countsDropped.WithLabelValues("max_series").Inc()
 		return nil, false
 	}
-	e = &series{metric: metric, labels: kv, lset: lset}
-	s.series[key] = e
-	for k, v := range kv {
-		if s.values[k] == nil {
-			s.values[k] = map[string]int{}
-		}
-		s.values[k][v]++
-	}
-	return e, true
-}
-
-func (s *samples) end(key string, c *series) {
-	delete(s.series, key)
-	for k, v := range c.labels {
-		if s.values[k][v]--; s.values[k][v] == 0 {
-			delete(s.values[k], v)
-		}
-	}
+	c = &series{metric: metric, labels: kv, lset: lset}
+	s.series[key] = c
+	s.cap.add(kv)
+	return c, true
 }
 
 func (s *series) append(app tsdb.Appender, step int64) error {
@@ -179,7 +169,7 @@ func (s *series) append(app tsdb.Appender, step int64) error {
 	return err
 }
 
-// trim forgets the points of steps up to from.
+// trim removes the points of steps up to from.
 func (s *series) trim(from int64) {
 	i := 0
 	for i < len(s.points) && s.points[i].step <= from {
@@ -188,24 +178,6 @@ func (s *series) trim(from int64) {
 	if i > 0 {
 		s.points = append(s.points[:0], s.points[i:]...)
 	}
-}
-
-// capLabels copies kv without empty values and with values beyond the bound replaced.
-func (s *samples) capLabels(kv map[string]string, counted bool) map[string]string {
-	out := make(map[string]string, len(kv))
-	for k, v := range kv {
-		if v == "" {
-			continue
-		}
-		v = strings.ToValidUTF8(v, "\ufffd")
-		if known := s.values[k]; known[v] == 0 && v != otherValue && len(known) >= s.cfg.MaxLabelValues {
-			if v = otherValue; counted {
-				s.m.valuesReplaced.WithLabelValues(k).Inc()
-			}
-		}
-		out[k] = v
-	}
-	return out
 }
 
 func (s *samples) keyOf(metric string, kv map[string]string) (string, labels.Labels) {
@@ -220,21 +192,65 @@ func (s *samples) keyOf(metric string, kv map[string]string) (string, labels.Lab
 	return string(s.key), lset
 }
 
-// keepExample keeps x with the failed series it stands for.
-func (s *samples) keepExample(x *analyzer.Example) {
-	key, _ := s.keyOf(analyzer.MetricFailed, s.capLabels(x.Labels, false))
-	if e := s.series[key]; e != nil {
-		c := *x
-		c.ErrorText, c.Summary, c.Evidence, c.Fix = clip(c.ErrorText), clip(c.Summary), clip(c.Evidence), clip(c.Fix)
-		c.FirstVersion, c.LastClean = clip(c.FirstVersion), clip(c.LastClean)
-		e.examples = addExample(e.examples, &c, maxExamples)
+// addExample stores x with its failed series.
+func (s *samples) addExample(x *analyzer.Example) {
+	key, _ := s.keyOf(analyzer.MetricFailed, s.cap.apply(x.Labels, false))
+	if c := s.series[key]; c != nil {
+		x := *x
+		x.ErrorText, x.Summary, x.Evidence, x.Fix = clip(x.ErrorText), clip(x.Summary), clip(x.Evidence), clip(x.Fix)
+		x.FirstVersion, x.LastClean = clip(x.FirstVersion), clip(x.LastClean)
+		c.examples = insertExample(c.examples, &x)
 	}
 }
 
-// clip bounds a text and gives it memory of its own.
+// clip truncates a text and copies it if it was longer.
 func clip(text string) string {
 	if len(text) <= maxExampleText {
 		return text
 	}
 	return strings.ToValidUTF8(text[:maxExampleText], "") + "…"
+}
+
+// A labelCap bounds the distinct values of each label of the live series.
+type labelCap struct {
+	limit    int
+	replaced *prometheus.CounterVec    // by label
+	live     map[string]map[string]int // number of series by label and value
+}
+
+// apply returns kv without empty values and with otherValue for new values beyond the limit, which it counts.
+func (c *labelCap) apply(kv map[string]string, count bool) map[string]string {
+	out := make(map[string]string, len(kv))
+	for k, v := range kv {
+		if v == "" {
+			continue
+		}
+		v = strings.ToValidUTF8(v, "\ufffd")
+		if live := c.live[k]; live[v] == 0 && v != otherValue && len(live) >= c.limit {
+			if v = otherValue; count {
+				c.replaced.WithLabelValues(k).Inc()
+			}
+		}
+		out[k] = v
+	}
+	return out
+}
+
+// add counts the values of a new series.
+func (c *labelCap) add(kv map[string]string) {
+	for k, v := range kv {
+		if c.live[k] == nil {
+			c.live[k] = map[string]int{}
+		}
+		c.live[k][v]++
+	}
+}
+
+// remove forgets the values of a series that ended.
+func (c *labelCap) remove(kv map[string]string) {
+	for k, v := range kv {
+		if c.live[k][v]--; c.live[k][v] == 0 {
+			delete(c.live[k], v)
+		}
+	}
 }

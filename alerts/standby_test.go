@@ -36,7 +36,7 @@ func TestPartitionDiesAndIsTakenOver(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
-		if step := b.next; step > start+30+5 {
+		if step := b.steps.next; step > start+30+5 {
 			t.Errorf("step %d was evaluated, and a live partition is at %d", step-start, 30)
 		}
 		for s := start + 20; s < start+47; s++ { // from its checkpoint on
@@ -57,7 +57,7 @@ func TestPartitionDiesAndIsTakenOver(t *testing.T) {
 		}
 		e := b.Active()[0].Evidence
 		// 60 s of 10 calls of each partition, and 30 s with 8 failed ones, but for the seconds of the next step.
-		last := b.next - 5 - start
+		last := b.steps.next - 5 - start
 		if want := [2]uint64{uint64(last * 20), uint64((last - 30) * 8)}; e.Calls != want[0] || e.Failed != want[1] {
 			t.Errorf("%d of %d calls failed, want %d of %d", e.Failed, e.Calls, want[1], want[0])
 		}

@@ -1,196 +1,218 @@
 package alerts
 
 import (
-	"cmp"
 	"context"
-	"crypto/sha256"
-	"encoding/hex"
-	"encoding/json"
-	"fmt"
+	"errors"
+	"log/slog"
 	"reflect"
-	"slices"
+	"sync"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
-// stateKey is where the engine's own state is; notices are beside it.
-const stateKey = "engine"
+const (
+	// stateKey is the key of savedState; groups have keys of their own.
+	stateKey = "engine"
+	// stateTimeout bounds reading the state.
+	stateTimeout = 10 * time.Second
+	// stateRetry is the interval between attempts to write it.
+	stateRetry = 5 * time.Second
+)
 
-// savedState is the engine's state of the rules' progress.
+// savedState is the engine's progress, as stored.
 type savedState struct {
 	LastStep int64          `json:"last_step"`
-	Notices  []string       `json:"notices"` // keys of open groups
+	Groups   []string       `json:"groups"` // keys of the open groups
 	Versions []savedVersion `json:"versions"`
 }
 
-type savedVersion struct {
-	Service string `json:"service"`
-	Version string `json:"version"`
-	First   int64  `json:"first"`
+// savedGroup is an open group, stored before its notifications are sent.
+type savedGroup struct {
+	Group   Group      `json:"group"`
+	Peaks   []Evidence `json:"peaks"`   // of Group.Alerts
+	Settled bool       `json:"settled"` // every receiver was sent the latest news
+	NewsAt  time.Time  `json:"news_at"` // when
 }
 
-// savedNotice is a group as it should be told, written before it is.
-type savedNotice struct {
-	Group Group      `json:"group"`
-	Peaks []Evidence `json:"peaks"` // of Group.Alerts
-	Told  bool       `json:"told"`  // everybody was
-	News  time.Time  `json:"news"`  // when
+func groupStoreKey(group string) string { return "group." + digest(8, group) }
+
+// state writes an engine's groups to the Store.
+type state struct {
+	store    Store // nil: none
+	log      *slog.Logger
+	m        *metrics
+	changed  signal // raised when there is something to write
+	intended func() // called when the groups' news are stored, or rejected by the Store
+	written  savedState
+	mu       *sync.Mutex // Engine.mu
+	groups   *groups
+	versions *versions
 }
 
-func noticeKey(group string) string {
-	h := sha256.Sum256([]byte(group))
-	return "notice." + hex.EncodeToString(h[:8])
+// run writes the state after every change, and again after an error, until ctx ends.
+func (s *state) run(ctx context.Context) {
+	for {
+		var retry time.Duration
+		if !s.save(ctx) {
+			retry = stateRetry
+		}
+		if !s.changed.wait(ctx, retry) {
+			return
+		}
+	}
 }
 
-// save writes what changed: first the notices, then the step that made them, so that a crash in between evaluates
-// the step again and finds its notices there. News come before numbers, and wake the receivers, which wait for them. It
-// reports whether the store took everything.
-func (e *Engine) save(ctx context.Context) bool {
-	e.mu.Lock()
-	type change struct {
-		n     *notice
-		rev   uint64
-		saved savedNotice
-	}
-	var changes, numbers []change
-	state := savedState{LastStep: e.told}
-	for _, n := range e.sortedNotices() {
-		e.settle(n) // without receivers nobody else does
-		if e.notices[n.key] == nil {
-			continue
-		}
-		state.Notices = append(state.Notices, n.key)
-		if !n.dirty {
-			continue
-		}
-		n.dirty = false
-		c := change{n, n.rev, savedNotice{Group: n.group(), Told: n.settled}}
-		for _, a := range n.alerts {
-			c.saved.Peaks = append(c.saved.Peaks, a.peak)
-		}
-		for _, s := range n.sent {
-			if s.news.After(c.saved.News) {
-				c.saved.News = s.news
-			}
-		}
-		if n.saved < n.rev {
-			changes = append(changes, c)
-		} else {
-			numbers = append(numbers, c)
-		}
-	}
-	news := len(changes)
-	changes = append(changes, numbers...)
-	for k, first := range e.versions {
-		state.Versions = append(state.Versions, savedVersion{k[0], k[1], first})
-	}
-	e.mu.Unlock()
-
+// save writes the changes: first the groups, then the step whose evaluation they include, so that after a crash in between
+// the step is evaluated again and finds its groups. Groups with news come first, because their notifications wait for it. It
+// reports whether everything was written.
+func (s *state) save(ctx context.Context) bool {
+	news, others, state := s.collect()
 	ok := true
-	for i, c := range changes {
-		err := e.put(ctx, noticeKey(c.n.key), c.saved)
-		e.mu.Lock()
-		// A notice that the store refuses is told all the same: one message too many is better than none.
-		c.n.saved = max(c.n.saved, c.rev)
-		if err != nil {
-			ok, c.n.dirty = false, true
-		}
-		e.mu.Unlock()
-		if i == news-1 {
-			e.wakeReceivers()
+	write := func(list []groupChange) {
+		for _, c := range list {
+			written := s.put(ctx, groupStoreKey(c.group.key), c.saved)
+			ok = ok && written
+			s.mu.Lock()
+			// If the Store rejects the group, notifications are sent nevertheless: a duplicate is better than none.
+			c.group.stored = max(c.group.stored, c.news)
+			c.group.dirty = c.group.dirty || !written
+			s.mu.Unlock()
 		}
 	}
-	if !ok || state.LastStep == 0 {
+	if write(news); len(news) > 0 {
+		s.intended()
+	}
+	write(others)
+	if !ok || state.LastStep == 0 || reflect.DeepEqual(state, s.written) {
 		return ok
 	}
-	slices.SortFunc(state.Versions, func(a, b savedVersion) int {
-		return cmp.Or(cmp.Compare(a.Service, b.Service), cmp.Compare(a.Version, b.Version))
-	})
-	if reflect.DeepEqual(state, e.written) {
-		return true
-	}
-	if ok = e.put(ctx, stateKey, state) == nil; ok {
-		e.written = state
+	if ok = s.put(ctx, stateKey, state); ok {
+		s.written = state
 	}
 	return ok
 }
 
-func (e *Engine) put(ctx context.Context, key string, v any) error {
-	if e.store == nil {
-		return nil
-	}
-	b, err := json.Marshal(v)
-	if err == nil {
-		err = e.store.Put(ctx, key, b)
-	}
-	if err != nil {
-		err = fmt.Errorf("write alert state: %w", err)
-		e.failed("store", err, "key", key)
-	}
-	return err
+// A groupChange is a group to write.
+type groupChange struct {
+	group *openGroup
+	news  uint64
+	saved savedGroup
 }
 
-func (e *Engine) get(ctx context.Context, key string, v any) (bool, error) {
-	b, err := e.store.Get(ctx, key)
-	if err != nil {
-		return false, fmt.Errorf("read alert state %s: %w", key, err)
+// collect returns the changed groups, those with news first, and the engine's progress.
+func (s *state) collect() (news, others []groupChange, state savedState) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	state.LastStep = s.groups.evaluated
+	for _, o := range s.groups.sorted() {
+		s.groups.settle(o) // without receivers, complete does not
+		if s.groups.open[o.key] == nil {
+			continue
+		}
+		state.Groups = append(state.Groups, o.key)
+		if !o.dirty {
+			continue
+		}
+		o.dirty = false
+		c := groupChange{o, o.news, savedGroup{Group: o.group(), Settled: o.settled}}
+		for _, a := range o.alerts {
+			c.saved.Peaks = append(c.saved.Peaks, a.peak)
+		}
+		for _, d := range o.sent {
+			if d.newsAt.After(c.saved.NewsAt) {
+				c.saved.NewsAt = d.newsAt
+			}
+		}
+		if o.stored < o.news {
+			news = append(news, c)
+		} else {
+			others = append(others, c)
+		}
 	}
-	if b == nil {
-		return false, nil
-	}
-	if err := json.Unmarshal(b, v); err != nil {
-		// What cannot be read would stop every start; at worst its alerts are told twice.
-		e.failed("store", fmt.Errorf("decode alert state: %w", err), "key", key)
-		return false, nil
-	}
-	return true, nil
+	state.Versions = s.versions.save()
+	return news, others, state
 }
 
-// load reads what the last run of the engine wrote.
-func (e *Engine) load(ctx context.Context) error {
-	if e.store == nil {
-		return nil
+func (s *state) put(ctx context.Context, key string, v any) bool {
+	if s.store == nil {
+		return true
 	}
-	var state savedState
-	if ok, err := e.get(ctx, stateKey, &state); err != nil || !ok {
-		return err
+	err := putJSON(ctx, s.store, key, v)
+	if err != nil {
+		s.m.failed(s.log, "store", err, "key", key)
 	}
-	if ahead := time.Until(time.Unix(state.LastStep, 0)); ahead < time.Minute {
-		e.told = state.LastStep
-	} else {
-		e.log.Warn("stored alert step lies in the future and is ignored", "ahead", ahead)
+	return err == nil
+}
+
+// get reports whether key has a value. An unreadable value would fail every start, so it counts as absent: at worst, alerts
+// are sent twice.
+func (s *state) get(ctx context.Context, key string, v any) (bool, error) {
+	if s.store == nil {
+		return false, nil
 	}
-	for _, v := range state.Versions {
-		e.versions[[2]string{v.Service, v.Version}] = v.First
+	found, err := getJSON(ctx, s.store, key, v)
+	if errors.Is(err, errUnreadable) {
+		s.m.failed(s.log, "store", err, "key", key)
+		return false, nil
 	}
-	for _, key := range state.Notices {
-		var s savedNotice
-		ok, err := e.get(ctx, noticeKey(key), &s)
+	return found, err
+}
+
+// saved is the state that the previous leader, or this engine before a restart, has written.
+type saved struct {
+	evaluated int64
+	versions  []savedVersion
+	groups    map[string]*openGroup
+}
+
+// load reads the saved state.
+func (s *state) load(ctx context.Context) (*saved, error) {
+	state, err := s.progress(ctx)
+	if err != nil {
+		return nil, err
+	}
+	out := &saved{evaluated: state.LastStep, versions: state.Versions, groups: map[string]*openGroup{}}
+	for _, key := range state.Groups {
+		var g savedGroup
+		ok, err := s.get(ctx, groupStoreKey(key), &g)
 		if err != nil {
-			return err
+			return nil, err
 		}
 		if ok {
-			e.restore(key, s)
+			out.groups[key] = g.restore(key, s.groups.receivers)
 		}
 	}
-	return nil
+	s.written = savedState{}
+	return out, nil
 }
 
-func (e *Engine) restore(key string, s savedNotice) {
-	n := &notice{key: key, version: 1, rev: 1, saved: 1, settled: s.Told, sent: make([]delivery, len(e.receivers))}
-	for i, a := range s.Group.Alerts {
-		t := &tracked{Alert: a, key: rules.Key(a.Name, a.Labels), restored: true, known: map[string]bool{}, peak: a.Evidence}
-		if i < len(s.Peaks) {
-			t.peak = s.Peaks[i]
+// progress reads the engine's progress. A step in the future is ignored.
+func (s *state) progress(ctx context.Context) (state savedState, err error) {
+	if _, err := s.get(ctx, stateKey, &state); err != nil {
+		return state, err
+	}
+	if ahead := time.Until(time.Unix(state.LastStep, 0)); ahead >= time.Minute {
+		s.log.Warn("stored alert evaluation is in the future and is ignored", "ahead", ahead)
+		state.LastStep = 0
+	}
+	return state, nil
+}
+
+func (g *savedGroup) restore(key string, receivers int) *openGroup {
+	o := &openGroup{key: key, version: 1, news: 1, stored: 1, settled: g.Settled, sent: make([]delivery, receivers)}
+	for i, a := range g.Group.Alerts {
+		t := &trackedAlert{Alert: a, key: rules.Key(a.Name, a.Labels), restored: true, known: map[string]bool{}, peak: a.Evidence}
+		if i < len(g.Peaks) {
+			t.peak = g.Peaks[i]
 		}
 		t.learn()
-		n.alerts = append(n.alerts, t)
+		o.alerts = append(o.alerts, t)
 	}
-	if s.Told {
-		for i := range n.sent {
-			n.sent[i] = delivery{version: 1, rev: 1, at: s.News, news: s.News}
+	if g.Settled {
+		for i := range o.sent {
+			o.sent[i] = delivery{version: 1, news: 1, at: g.NewsAt, newsAt: g.NewsAt}
 		}
 	}
-	e.notices[key] = n
+	return o
 }

@@ -65,8 +65,8 @@ func TestEachGroupHasItsOwnState(t *testing.T) {
 			time.Sleep(4 * time.Second)
 			b.second(of("writer", calls("1", 4))...)
 		}
-		if x := b.changesOf("executor"); x != "firing resolved" || len(b.Active()) != 0 || len(b.notices) != 0 {
-			t.Errorf("executor %q, active %v, %d notices", x, b.Active(), len(b.notices))
+		if x := b.changesOf("executor"); x != "firing resolved" || len(b.Active()) != 0 || len(b.groups.open) != 0 {
+			t.Errorf("executor %q, active %v, %d notices", x, b.Active(), len(b.groups.open))
 		}
 	})
 }
@@ -145,7 +145,7 @@ func TestNotifiedOnlyWhenAccepted(t *testing.T) {
 		if n := len(a.told.groups); n < 3 {
 			t.Errorf("tried %d times in 30 s", n)
 		}
-		for _, n := range a.notices {
+		for _, n := range a.groups.open {
 			if d := n.sent[0]; d.version != 0 || !d.at.IsZero() || n.settled {
 				t.Errorf("counts as told: %+v", d)
 			}
@@ -184,8 +184,8 @@ func TestStormIsBounded(t *testing.T) {
 			b.idle(10 * time.Second)
 		}
 		b := newBench(t, cfg, &memory{})
-		storm(b, maxNotices+100)
-		if n, dropped := len(b.notices), testutil.ToFloat64(b.m.alertsDropped.WithLabelValues("max_alerts")); n != maxNotices || dropped < 100 {
+		storm(b, maxGroups+100)
+		if n, dropped := len(b.groups.open), testutil.ToFloat64(b.m.alertsDropped.WithLabelValues("max_alerts")); n != maxGroups || dropped < 100 {
 			t.Errorf("%d notices, %v alerts dropped", n, dropped)
 		}
 		b.stop()
@@ -195,7 +195,7 @@ func TestStormIsBounded(t *testing.T) {
 		b = newBench(t, cfg, store)
 		storm(b, 100)
 		for _, g := range b.told.groups {
-			if len(g.Alerts) > maxNoticeAlerts {
+			if len(g.Alerts) > maxGroupAlerts {
 				t.Errorf("a message of %d alerts", len(g.Alerts))
 			}
 		}

@@ -97,7 +97,7 @@ func annotationsOf(a *alerts.Alert) map[string]string {
 			causes = append(causes, fmt.Sprintf("%d more", len(ev.Shares)-maxShares))
 			break
 		}
-		words, id := s.Words(), s.ID()
+		words, id := s.Description(), s.ID()
 		if id != "" && words != id {
 			words += " (" + id + ")"
 		}
@@ -106,7 +106,7 @@ func annotationsOf(a *alerts.Alert) map[string]string {
 	}
 	add("causes", strings.Join(causes, "; "))
 	if ev.Failed > 0 {
-		first, clean := ev.Whose()
+		first, clean := ev.Regression()
 		add("first_version", first)
 		add("last_clean_version", clean)
 	}
@@ -118,7 +118,7 @@ func annotationsOf(a *alerts.Alert) map[string]string {
 	if a.FoundLate {
 		add("found_late", "it began before llmtap could evaluate it")
 	}
-	add("missing", a.Missing)
+	add("unavailable", a.Unavailable)
 	return out
 }
 

@@ -105,7 +105,7 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 	if n.token != "" {
 		req.Header.Set("Authorization", "Bearer "+n.token)
 	}
-	if err := alerts.Call(n.client, req); err != nil {
+	if err := alerts.Call(n.client, req, nil); err != nil {
 		later, ok := errors.AsType[*alerts.RetryError](err)
 		if ok && !g.Firing() && expired(after, time.Now()) {
 			return fmt.Errorf("post the end of %s to alertmanager, which has let it expire since: %w", g.Key, later.Err)

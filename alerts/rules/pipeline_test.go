@@ -150,7 +150,7 @@ type people map[string]string
 
 func (n people) Notify(_ context.Context, g alerts.Group) error {
 	for _, a := range g.Alerts {
-		n[a.Name] = a.Missing
+		n[a.Name] = a.Unavailable
 	}
 	return nil
 }
@@ -176,7 +176,7 @@ func TestPipeline(t *testing.T) {
 			told = people{}
 			o := alerts.Options{Notifiers: []alerts.Notifier{told}, Recorder: recorder{}}
 			if down {
-				o.Recorder, o.Missing = recorder{errors.New("connection refused")}, func() string { return storeIsDown }
+				o.Recorder, o.Unavailable = recorder{errors.New("connection refused")}, func() string { return storeIsDown }
 			}
 			e, err := alerts.New(t.Context(), cfg, o)
 			if err != nil {

@@ -47,8 +47,8 @@ func render(g alerts.Group, base string) message {
 		}
 		m.alert(a, base)
 	}
-	if i := slices.IndexFunc(current, func(a alerts.Alert) bool { return a.Missing != "" }); i >= 0 {
-		m.section("", ":warning: "+plain(current[i].Missing, maxSummary))
+	if i := slices.IndexFunc(current, func(a alerts.Alert) bool { return a.Unavailable != "" }); i >= 0 {
+		m.section("", ":warning: "+plain(current[i].Unavailable, maxSummary))
 	}
 	if len(current) > 0 && len(current[0].Evidence.Shares) > 0 {
 		m.text += ". " + why(current[0].Evidence)[0]
@@ -223,7 +223,7 @@ func why(ev alerts.Evidence) []string {
 			break
 		}
 		rest -= min(rest, s.Failed)
-		line := fmt.Sprintf("%s of %s: %s", number(s.Failed), number(ev.Failed), plain(s.Words(), maxSummary))
+		line := fmt.Sprintf("%s of %s: %s", number(s.Failed), number(ev.Failed), plain(s.Description(), maxSummary))
 		if id := s.ID(); id != "" {
 			line += " (" + code(id) + ")"
 		}

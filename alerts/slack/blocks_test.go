@@ -93,7 +93,7 @@ func second() alerts.Alert {
 	a := incident()
 	a.Labels = map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "总结 <!channel> *x*", "severity": "warning"}
 	a.StartsAt, a.UpdatedAt, a.FoundLate = t0.Add(time.Minute), t0.Add(2*time.Minute), true
-	a.Missing = "ClickHouse has not answered since 09:20:00 UTC."
+	a.Unavailable = "ClickHouse has not answered since 09:20:00 UTC."
 	a.Evidence = alerts.Evidence{
 		Window: 10 * time.Minute, Failed: 6, Calls: 50,
 		Shares:   []alerts.Share{{Cause: "server_error", Failed: 6}},

@@ -92,12 +92,7 @@ func New(cfg Config, o Options) (*Notifier, error) {
 func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	var updated time.Time
-	for _, a := range g.Alerts {
-		if a.UpdatedAt.After(updated) {
-			updated = a.UpdatedAt
-		}
-	}
+	updated := g.Updated()
 	r := n.load(ctx, g.Key)
 	if r == nil || r.over(g) {
 		r = &record{NoticeID: noticeID(g), Channel: n.cfg.Channel, ToldAt: updated}

@@ -74,7 +74,7 @@ func TestLifeOfAMessage(t *testing.T) {
 	}
 	want := []string{
 		"🔴 now CRITICAL: 43 of 98 calls failed (44 %)",
-		"new cause: 30 of 412: tool call without a reply (missing_tool_reply)",
+		"new cause: 30 of 412: a tool call in the history has no reply directly after it (missing_tool_reply)",
 		"🔔 still firing after 14 min: CRITICAL planner of checkout-agent: 412 of 1,030 calls failed (40 %)",
 		"🟢 resolved after 1 h 5 min, at worst 412 of 1,030 calls failed (40 %)",
 	}

@@ -14,6 +14,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/heartbeat"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/event"
@@ -44,7 +45,7 @@ func (c *collector) alert(ctx context.Context) error {
 		return alerts.New(ctx, cfg, o)
 	}
 	watch := newHealth(c.conn.Inspect, c.sink.Ping, time.Now())
-	engine, err := open(c.cfg.Alerts, alerts.Options{Store: store, Recorder: alertRows{rows}, Missing: watch.missing}, "calls")
+	engine, err := open(c.cfg.Alerts, alerts.Options{Store: store, Recorder: alertRows{rows}, Unavailable: watch.missing}, "calls")
 	if err != nil {
 		return fmt.Errorf("load alert rules: %w", err)
 	}
@@ -53,7 +54,7 @@ func (c *collector) alert(ctx context.Context) error {
 	own.GroupBy = append(slices.Clone(own.GroupBy), healthLabel)
 	o := alerts.Options{Store: prefixed{store, "health."}, Recorder: alertRows{rows}, Health: true}
 	if own.HeartbeatURL != "" {
-		o.Notifiers = []alerts.Notifier{alerts.NewHeartbeat(own.HeartbeatURL, nil)}
+		o.Notifiers = []alerts.Notifier{heartbeat.New(own.HeartbeatURL, nil)}
 	}
 	healthy, err := open(own, o, "health")
 	if err != nil {
@@ -154,7 +155,7 @@ func alertRow(a *alerts.Alert, now time.Time) sinks.Alert {
 		}
 		row.Shares[name] += s.Failed
 	}
-	row.FirstBad, row.LastClean = a.Evidence.Whose()
+	row.FirstBad, row.LastClean = a.Evidence.Regression()
 	if a.Evidence.Example != nil {
 		row.Example = a.Evidence.Example.Exchange
 	}

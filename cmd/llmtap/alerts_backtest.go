@@ -226,10 +226,10 @@ func backtested(a *alerts.Alert) backtestedAlert {
 	if a.State == alerts.Resolved {
 		out.EndsAt = &a.EndsAt
 	}
-	out.FirstVersion, out.LastClean = ev.Whose()
+	out.FirstVersion, out.LastClean = ev.Regression()
 	for _, s := range ev.Shares {
 		out.Shares = append(out.Shares, backtestedShare{s.Cause, s.RootCause, s.Failed})
-		line := fmt.Sprintf("%d of %d: %s", s.Failed, ev.Failed, s.Words())
+		line := fmt.Sprintf("%d of %d: %s", s.Failed, ev.Failed, s.Description())
 		if s.ID() != "" {
 			line += " (" + s.ID() + ")"
 		}

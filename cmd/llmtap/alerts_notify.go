@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/heartbeat"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
@@ -41,7 +42,7 @@ func runAlertsNotify(ctx context.Context, c *command.Call) error {
 		return err
 	}
 	if u := s.Alerts.HeartbeatURL; u != "" {
-		list = append(list, receiver{alerts.NewHeartbeat(u, nil), "heartbeat", urlHost(u), false})
+		list = append(list, receiver{heartbeat.New(u, nil), "heartbeat", urlHost(u), false})
 	}
 	if len(list) == 0 {
 		return command.BadInputf("the configuration names nobody; set slack.channel, webhook.url, alertmanager.urls or alerts.heartbeat_url")

@@ -102,7 +102,7 @@ func (d *doctor) checkReach(ctx context.Context, check, key, rawURL string) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, askTimeout)
 	defer cancel()
-	if err := alerts.Reach(ctx, nil, rawURL); err != nil {
+	if err := alerts.Reach(ctx, rawURL); err != nil {
 		d.fail(check, "correct "+key+", or start what listens there; then look for a firewall in between", "%v", err)
 		return
 	}

@@ -83,7 +83,7 @@ func (w *alertWatch) listen(t *testing.T, natsURL string) {
 	}
 	t.Cleanup(nc.Close)
 	if _, err = nc.Subscribe(event.TallyPrefix+">", w.tally); err == nil {
-		_, err = nc.Subscribe("$KV."+event.BucketAlerts+".notice.*", w.notice)
+		_, err = nc.Subscribe("$KV."+event.BucketAlerts+".group.*", w.notice)
 	}
 	if err == nil {
 		err = nc.Flush()

@@ -29,7 +29,7 @@ func TestCall(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		return Call(client, req)
+		return Call(client, req, nil)
 	}
 	f := func(code int, later bool, after time.Duration, want string) {
 		t.Helper()
@@ -57,7 +57,7 @@ func TestCall(t *testing.T) {
 	f(408, true, 0, "408 Request Timeout")
 	f(500, true, 0, "500 Internal Server Error")
 	header["Location"] = []string{"/elsewhere"}
-	f(302, false, 0, "set the URL that it redirects to")
+	f(302, false, 0, "set the URL of the redirect")
 	header["Retry-After"] = []string{"30"}
 	f(429, true, 30*time.Second, "429 Too Many Requests")
 	header["Retry-After"] = []string{"999999999"}
@@ -97,12 +97,12 @@ func TestCheckURL(t *testing.T) {
 	}
 	for _, bad := range []string{"", "h:9093", "ftp://h", "http://", "http://h:port", "/x"} {
 		if CheckURL(bad) == nil {
-			t.Errorf("%s is taken for a URL", bad)
+			t.Errorf("%s was accepted as a URL", bad)
 		}
 	}
 }
 
-// Reach calls the root, with no secret of the URL, and takes any answer.
+// Reach requests the root without any secret of the URL, and accepts every status.
 func TestReach(t *testing.T) {
 	var got string
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -111,12 +111,12 @@ func TestReach(t *testing.T) {
 	}))
 	defer srv.Close()
 	u := strings.Replace(srv.URL, "//", "//user:hidden@", 1) + "/hidden?key=hidden"
-	if err := Reach(t.Context(), nil, u); err != nil || got != "HEAD /" {
+	if err := Reach(t.Context(), u); err != nil || got != "HEAD /" {
 		t.Errorf("%v, called %q", err, got)
 	}
 	srv.Close()
 	for _, u := range []string{u, "hidden", "ftp://hidden/"} {
-		if err := Reach(t.Context(), nil, u); err == nil || strings.Contains(err.Error(), "hidden") {
+		if err := Reach(t.Context(), u); err == nil || strings.Contains(err.Error(), "hidden") {
 			t.Errorf("error %v", err)
 		}
 	}

@@ -1,0 +1,269 @@
+package alerts
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+)
+
+const (
+	notifyTimeout = 30 * time.Second
+	stopGrace     = 5 * time.Second // for a call in progress when Run stops
+	minBackoff    = time.Second
+	maxBackoff    = time.Minute
+)
+
+// A Recorder stores alerts for later queries: when an alert fires, at every material change and when it is resolved.
+// Alert.ID identifies the row. An error is retried.
+type Recorder interface {
+	RecordAlert(ctx context.Context, a Alert) error
+}
+
+// recorder makes a Recorder a Notifier.
+type recorder struct{ Recorder }
+
+func (r recorder) Notify(ctx context.Context, g Group) error {
+	for _, a := range g.Alerts {
+		if err := r.RecordAlert(ctx, a); err != nil {
+			return &RetryError{Err: fmt.Errorf("record alert: %w", err)}
+		}
+	}
+	return nil
+}
+
+// A receiver is a notifier, or the recorder, which gets material changes only. Each has its own goroutine, so a slow one
+// delays no other. Its queue is the open groups: one entry per group, of the newest state.
+type receiver struct {
+	Notifier
+	pace      Pace
+	recorder  bool
+	wake      signal
+	numbersAt time.Time // last notification in which only numbers changed; guarded by Engine.mu
+}
+
+func newReceiver(n Notifier) *receiver {
+	r := &receiver{Notifier: n, wake: newSignal()}
+	_, r.recorder = n.(recorder)
+	if p, ok := n.(Paced); ok {
+		r.pace = p.Pace()
+	}
+	return r
+}
+
+// A delivery is what one receiver was sent of one group.
+type delivery struct {
+	version, news uint64                      // of the group, as last sent
+	rejected      uint64                      // news for which the receiver returned a final error
+	at            time.Time                   // of the last success
+	newsAt        time.Time                   // of the last success with news, or as a reminder
+	notBefore     time.Time                   // after an error
+	backoff       *backoff.ExponentialBackOff // nil after a success
+	attempts      int                         // consecutive failures
+}
+
+// dispatcher sends open groups to receivers.
+type dispatcher struct {
+	cfg       Config
+	m         *metrics
+	log       *slog.Logger
+	receivers []*receiver
+	changed   signal      // raised after deliveries, which have to be stored
+	mu        *sync.Mutex // Engine.mu
+	groups    *groups
+}
+
+// wake makes all receivers look for due groups.
+func (d *dispatcher) wake() {
+	for _, r := range d.receivers {
+		r.wake.raise()
+	}
+}
+
+// run notifies the receivers until ctx ends.
+func (d *dispatcher) run(ctx context.Context) {
+	var g sync.WaitGroup
+	for i, r := range d.receivers {
+		g.Go(func() {
+			for ctx.Err() == nil {
+				n, wait := d.due(i, time.Now())
+				if n != nil {
+					d.send(ctx, i, n)
+				} else if !r.wake.wait(ctx, wait) {
+					return
+				}
+			}
+		})
+	}
+	g.Wait()
+}
+
+// send notifies receiver i. When ctx ends, a call in progress gets some time to complete, so that its outcome is known.
+func (d *dispatcher) send(ctx context.Context, i int, n *notification) {
+	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
+	defer cancel()
+	defer context.AfterFunc(ctx, func() { time.AfterFunc(stopGrace, cancel) })()
+	began := time.Now()
+	err := d.receivers[i].Notify(call, n.group)
+	if ctx.Err() != nil && err != nil {
+		return // not sent; the Store has the intent
+	}
+	result := d.complete(i, n, err, time.Now())
+	if !d.receivers[i].recorder {
+		d.m.notification.Observe(time.Since(began).Seconds())
+		d.m.notifications.WithLabelValues(result).Inc()
+	}
+}
+
+// A notification is one call of a notifier.
+type notification struct {
+	group         Group
+	version, news uint64
+}
+
+// An urgency orders notifications that are due at the same time.
+type urgency int
+
+const (
+	urgent  urgency = iota // the receiver does not know of the group, or of its severity
+	news                   // material changes, reminders, and resends for which the receiver has a deadline
+	numbers                // only numbers changed
+)
+
+// due returns the next notification for receiver i, or nil and the time until one may be due (0: only after a change). The
+// most urgent one is first: a receiver with a rate limit must not be busy with the numbers of many groups while a new one
+// waits.
+func (d *dispatcher) due(i int, now time.Time) (*notification, time.Duration) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	r := d.receivers[i]
+	var best *openGroup
+	var bestAt, soonest time.Time
+	var how urgency
+	repeat := false
+	for _, o := range d.groups.sorted() {
+		if o.stored < o.news {
+			continue // the intent has to be stored first, which raises r.wake
+		}
+		at, u, reminder, ok := o.due(i, r, d.cfg)
+		if !ok {
+			continue
+		}
+		ready := at
+		if next := r.numbersAt.Add(r.pace.Numbers); u == numbers && ready.Before(next) {
+			ready = next
+		}
+		if soonest.IsZero() || ready.Before(soonest) {
+			soonest = ready
+		}
+		if !ready.After(now) && (best == nil || u < how || u == how && at.Before(bestAt)) {
+			best, bestAt, how, repeat = o, at, u, reminder
+		}
+	}
+	if best == nil {
+		return nil, max(soonest.Sub(now), 0)
+	}
+	if how == numbers {
+		r.numbersAt = now
+	}
+	g := best.group()
+	g.Repeat = repeat
+	return &notification{group: g, version: best.version, news: best.news}, 0
+}
+
+// due returns when to send g to receiver r, the i-th, how urgently, whether as a reminder, and whether at all.
+func (g *openGroup) due(i int, r *receiver, cfg Config) (at time.Time, how urgency, reminder, ok bool) {
+	d := &g.sent[i]
+	resend := r.pace.Every > 0 && g.firing()
+	how = news
+	switch {
+	case d.rejected == g.news && !resend, r.recorder && d.news == g.news:
+		return at, how, false, false
+	case d.news != g.news, d.version != g.version && !r.pace.NewsOnly:
+		// The first notification is sent immediately, and so is a rise from warning to critical.
+		if d.version != 0 && !r.recorder && d.news >= g.raised {
+			at = d.at.Add(cfg.UpdateInterval)
+			if resend && cfg.UpdateInterval > r.pace.Every {
+				at = d.at.Add(r.pace.Every)
+			}
+		} else {
+			how = urgent
+		}
+		if d.news == g.news && !resend {
+			how = numbers
+		}
+	case resend:
+		at = d.at.Add(r.pace.Every)
+	case g.firing():
+		at, reminder = d.newsAt.Add(cfg.RepeatInterval), true
+	default:
+		return at, how, false, false
+	}
+	if how == numbers && g.firing() && d.newsAt.Add(cfg.RepeatInterval).Before(at) {
+		how, reminder = news, true
+	}
+	if at.Before(d.notBefore) {
+		at = d.notBefore
+	}
+	return at, how, reminder, true
+}
+
+// complete records the outcome of n for receiver i and returns it as delivered, retried or failed.
+func (d *dispatcher) complete(i int, n *notification, err error, now time.Time) string {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	defer d.changed.raise()
+	o := d.groups.open[n.group.Key] // it stays open until every receiver was sent its news
+	s := &o.sent[i]
+	defer d.groups.settle(o)
+	if err == nil {
+		if s.news != n.news || n.group.Repeat {
+			s.newsAt = now
+			o.dirty = true
+		}
+		s.version, s.news, s.at, s.notBefore, s.backoff, s.attempts = n.version, n.news, now, time.Time{}, nil, 0
+		return "delivered"
+	}
+	retry, ok := errors.AsType[*RetryError](err)
+	if !ok {
+		s.rejected = n.news
+		s.notBefore = now.Add(d.receivers[i].pace.Every)
+		d.log.Error("notification failed", "group", o.key, "error", err)
+		return "failed"
+	}
+	if s.backoff == nil {
+		s.backoff = &backoff.ExponentialBackOff{InitialInterval: minBackoff, Multiplier: 2, MaxInterval: maxBackoff}
+	}
+	wait := s.backoff.NextBackOff()
+	if retry.After > 0 {
+		wait = retry.After
+	}
+	if s.attempts&(s.attempts-1) == 0 { // attempts 0, 1, 2, 4, 8 …
+		d.log.Warn("notification failed, retrying", "group", o.key, "error", err, "retry_in", wait)
+	}
+	s.attempts++
+	s.notBefore = now.Add(wait)
+	return "retried"
+}
+
+// settle closes o once nothing fires and every receiver was sent its latest news, or rejected it.
+func (g *groups) settle(o *openGroup) {
+	sent, rejected := true, false
+	for i := range o.sent {
+		sent = sent && o.sent[i].news == o.news
+		rejected = rejected || o.sent[i].rejected == o.news
+		if o.sent[i].news != o.news && o.sent[i].rejected != o.news {
+			return
+		}
+	}
+	if sent != o.settled {
+		o.settled, o.dirty = sent, true
+	}
+	if !o.firing() && (sent || rejected) {
+		delete(g.open, o.key)
+	}
+}

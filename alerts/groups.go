@@ -1,0 +1,189 @@
+package alerts
+
+import (
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts/rules"
+)
+
+const (
+	// maxGroups bounds the open groups; alerts of further groups are dropped and counted.
+	maxGroups = 1000
+	// lateAfter is the age from which an alert counts as found late.
+	lateAfter = time.Minute
+	// standbyMemory is how long a standby remembers resolved alerts: the default retention of tallies.
+	standbyMemory = 24 * time.Hour
+)
+
+// groups are the open groups of an engine: they fire, or some receiver was not sent their latest news. Engine.mu guards them.
+type groups struct {
+	cfg       Config
+	m         *metrics
+	receivers int
+	open      map[string]*openGroup // by key
+	evaluated int64                 // last step whose evaluation the groups include
+	leads     bool                  // receivers are notified
+}
+
+// An evaluation is the result of all rules at one step.
+type evaluation struct {
+	at          time.Time
+	firing      map[string]*rules.Instance // by alert key, without inhibited ones
+	warm        bool                       // the samples cover the longest window
+	unavailable string
+	evidence    func(*rules.Instance) (ev Evidence, triggered time.Time)
+}
+
+// firingOf returns the firing instances of rules by alert key, without those inhibited by a higher severity on the same series.
+func firingOf(list []*rules.Rule) map[string]*rules.Instance {
+	out := map[string]*rules.Instance{}
+	top := map[string]int{}
+	for _, r := range list {
+		for key, inst := range r.Active {
+			if inst.Firing {
+				out[key] = inst
+				s := seriesKey(r.Name, inst.Labels)
+				top[s] = max(top[s], rank(inst.Labels["severity"]))
+			}
+		}
+	}
+	maps.DeleteFunc(out, func(_ string, inst *rules.Instance) bool {
+		return rank(inst.Labels["severity"]) < top[seriesKey(inst.Rule.Name, inst.Labels)]
+	})
+	return out
+}
+
+// update includes an evaluation, unless the groups already do, and reports whether receivers may have to be notified.
+func (g *groups) update(ev *evaluation) bool {
+	if ev.at.Unix() <= g.evaluated {
+		return false
+	}
+	g.apply(ev)
+	return g.leads
+}
+
+func (g *groups) apply(ev *evaluation) {
+	if g.leads {
+		g.m.firing.Set(float64(len(ev.firing)))
+	} else {
+		g.forgetResolved(ev.at)
+	}
+	for _, o := range g.open {
+		for _, a := range o.alerts {
+			// While few tallies were replayed, a restored alert may miss only its history.
+			if a.State == Firing && ev.firing[a.key] == nil && (ev.warm || !a.restored) {
+				a.resolve(ev.at)
+				a.Unavailable = ev.unavailable
+				o.addNews()
+			}
+		}
+	}
+	for _, key := range slices.Sorted(maps.Keys(ev.firing)) {
+		inst := ev.firing[key]
+		o := g.of(groupKey(inst.Rule.Name, inst.Labels, g.cfg.GroupBy))
+		if o == nil {
+			g.m.alertsDropped.WithLabelValues("max_alerts").Inc()
+			continue
+		}
+		if a := o.find(key); a != nil {
+			o.refresh(a, inst, ev)
+		} else if !o.open(key, inst, ev, g.late(inst, ev.at)) {
+			g.m.alertsDropped.WithLabelValues("max_alerts").Inc()
+		}
+	}
+	g.evaluated = ev.at.Unix()
+}
+
+// of returns the open group of a key, opening it if necessary; nil if there are too many.
+func (g *groups) of(key string) *openGroup {
+	o := g.open[key]
+	if o == nil && len(g.open) < maxGroups {
+		o = &openGroup{key: key, sent: make([]delivery, g.receivers)}
+		g.open[key] = o
+	}
+	return o
+}
+
+// late reports whether inst began to fire more than lateAfter ago in steps that a leading engine includes only now.
+func (g *groups) late(inst *rules.Instance, ts time.Time) bool {
+	first := time.Unix(g.evaluated, 0).Add(g.cfg.EvaluationInterval)
+	fired := inst.ActiveAt.Add(inst.Rule.For)
+	if fired.Before(first) {
+		fired = first // it was inhibited until then
+	}
+	if ts.Before(fired) {
+		fired = ts
+	}
+	return time.Since(fired) > lateAfter
+}
+
+// sorted returns the open groups by key.
+func (g *groups) sorted() []*openGroup {
+	out := make([]*openGroup, 0, len(g.open))
+	for _, k := range slices.Sorted(maps.Keys(g.open)) {
+		out = append(out, g.open[k])
+	}
+	return out
+}
+
+// active returns the firing alerts.
+func (g *groups) active() []Alert {
+	var out []Alert
+	for _, o := range g.sorted() {
+		for _, a := range o.alerts {
+			if a.State == Firing && g.leads {
+				out = append(out, a.Alert)
+			}
+		}
+	}
+	return out
+}
+
+// lead takes over the groups that the previous leader stored. Alerts that began or ended since its last evaluation are news;
+// ev is the latest evaluation, nil before the first.
+func (g *groups) lead(saved *saved, ev *evaluation) {
+	own := g.open
+	g.open, g.evaluated, g.leads = saved.groups, saved.evaluated, true
+	if ev != nil && ev.at.Unix() > g.evaluated {
+		g.adopt(own)
+		g.apply(ev)
+	}
+}
+
+// adopt adds the alerts of own that began, or ended, after the previous leader's last evaluation.
+func (g *groups) adopt(own map[string]*openGroup) {
+	for key, o := range own {
+		for _, a := range o.alerts {
+			to := g.open[key]
+			if a.opened <= g.evaluated {
+				if to == nil || a.State != Resolved || a.EndsAt.Unix() <= g.evaluated {
+					continue
+				}
+				if t := to.find(a.key); t != nil {
+					t.resolve(a.EndsAt)
+					to.addNews()
+				}
+				continue
+			}
+			if to != nil && a.State == Firing && to.find(a.key) != nil {
+				continue // receivers know it as firing
+			}
+			opened := time.Unix(a.opened, 0)
+			a.FoundLate = a.FoundLate || time.Since(opened) > lateAfter
+			if to = g.of(key); to == nil || !to.add(a, opened) {
+				g.m.alertsDropped.WithLabelValues("max_alerts").Inc()
+			}
+		}
+	}
+}
+
+// forgetResolved removes groups that a standby no longer has to remember.
+func (g *groups) forgetResolved(ts time.Time) {
+	maps.DeleteFunc(g.open, func(_ string, o *openGroup) bool {
+		return !slices.ContainsFunc(o.alerts, func(a *trackedAlert) bool {
+			return a.State == Firing || ts.Sub(a.EndsAt) < standbyMemory
+		})
+	})
+}

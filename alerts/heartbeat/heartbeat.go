@@ -1,0 +1,59 @@
+// Package heartbeat requests a URL each minute while the alert rule Watchdog fires and is evaluated, so that an external system
+// notices when alerts no longer work. A heartbeat shows that a process leads, that its engine evaluates, and that it delivers.
+package heartbeat
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+)
+
+const (
+	// watchdog is the alert rule that always fires.
+	watchdog = "Watchdog"
+	interval = time.Minute
+	// maxAge is the age of the Watchdog's last evaluation from which the engine counts as stalled.
+	maxAge = 2 * time.Minute
+)
+
+// A Notifier requests one URL.
+type Notifier struct {
+	url    string
+	client *http.Client
+}
+
+var _ alerts.Paced = (*Notifier)(nil)
+
+// New returns a Notifier for a URL. A nil client is alerts.NewClient's.
+func New(url string, client *http.Client) *Notifier {
+	if client == nil {
+		client = alerts.NewClient()
+	}
+	return &Notifier{url: url, client: client}
+}
+
+// Pace implements alerts.Paced.
+func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{Every: interval, NewsOnly: true} }
+
+// Notify requests the URL if the Watchdog of g fires and was evaluated recently.
+func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
+	for _, a := range g.Alerts {
+		if a.Name != watchdog || a.State != alerts.Firing {
+			continue
+		}
+		if age := time.Since(a.UpdatedAt); age > maxAge {
+			return &alerts.RetryError{Err: fmt.Errorf("send heartbeat: the last evaluation of the rules was %v ago", age.Round(time.Second))}
+		}
+		req, err := http.NewRequestWithContext(ctx, http.MethodGet, n.url, nil)
+		if err != nil {
+			return fmt.Errorf("prepare heartbeat: %w", err)
+		}
+		if err := alerts.Call(n.client, req, nil); err != nil {
+			return fmt.Errorf("send heartbeat: %w", err)
+		}
+	}
+	return nil
+}

@@ -1,0 +1,123 @@
+package alerts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"strings"
+	"time"
+)
+
+const (
+	callTimeout   = 10 * time.Second
+	maxRetryAfter = 10 * time.Minute
+	maxErrorText  = 300     // bytes of a response in an error
+	maxAnswer     = 4 << 20 // bytes of a response that is decoded; an Alertmanager's status contains its configuration
+)
+
+// CheckURL validates the URL of a receiver. The error does not repeat s, which may contain a secret.
+func CheckURL(s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Scheme != "https" && u.Scheme != "http" || u.Host == "" {
+		return errors.New("is not an http or https URL")
+	}
+	return nil
+}
+
+// Host returns the host of a URL, the part without secrets; empty if the URL is invalid.
+func Host(rawURL string) string {
+	u, err := url.Parse(rawURL)
+	if err != nil {
+		return ""
+	}
+	return u.Host
+}
+
+// NewClient returns the HTTP client for notifiers. It follows no redirects: a redirected POST would become a GET.
+func NewClient() *http.Client {
+	return &http.Client{Timeout: callTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
+}
+
+// Retryable reports whether a receiver that answers with this status may accept the same request later.
+func Retryable(status int) bool {
+	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status == http.StatusTooEarly
+}
+
+// Call sends req and decodes the response's JSON into answer if that is not nil. Errors are those that a Notifier returns: a
+// *RetryError if there is no response or its status is Retryable, else a final error. They name only the host: the rest of the
+// URL may be secret.
+func Call(client *http.Client, req *http.Request, answer any) error {
+	resp, err := do(client, req)
+	if err != nil {
+		return &RetryError{Err: err}
+	}
+	defer resp.Body.Close()
+	status := resp.StatusCode
+	if status >= 200 && status < 300 {
+		if answer == nil {
+			return nil
+		}
+		if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswer)).Decode(answer); err != nil {
+			return fmt.Errorf("call %s: unexpected answer: %w", req.URL.Host, err)
+		}
+		return nil
+	}
+	body, _ := io.ReadAll(io.LimitReader(resp.Body, maxErrorText))
+	err = fmt.Errorf("call %s: %d %s", req.URL.Host, status, http.StatusText(status))
+	if text := strings.Join(strings.Fields(strings.ToValidUTF8(string(body), "\ufffd")), " "); text != "" {
+		err = fmt.Errorf("%w: %s", err, text)
+	}
+	switch {
+	case Retryable(status):
+		return &RetryError{After: retryAfter(resp.Header.Get("Retry-After")), Err: err}
+	case status >= 300 && status < 400:
+		return fmt.Errorf("%w; set the URL of the redirect", err)
+	}
+	return err
+}
+
+func do(client *http.Client, req *http.Request) (*http.Response, error) {
+	resp, err := client.Do(req)
+	if err != nil {
+		if ue, ok := errors.AsType[*url.Error](err); ok {
+			err = ue.Err
+		}
+		return nil, fmt.Errorf("call %s: %w", req.URL.Host, err)
+	}
+	return resp, nil
+}
+
+// Reach reports whether the host of a URL answers HTTP. It requests no path and no query, so the call has no effect there.
+func Reach(ctx context.Context, rawURL string) error {
+	if err := CheckURL(rawURL); err != nil {
+		return err
+	}
+	u, _ := url.Parse(rawURL)
+	root := url.URL{Scheme: u.Scheme, Host: u.Host, Path: "/"}
+	req, err := http.NewRequestWithContext(ctx, http.MethodHead, root.String(), nil)
+	if err != nil {
+		return fmt.Errorf("prepare call: %w", err)
+	}
+	resp, err := do(NewClient(), req)
+	if err != nil {
+		return err
+	}
+	_ = resp.Body.Close() // HEAD has no body
+	return nil
+}
+
+// retryAfter returns the delay of a Retry-After header, at most maxRetryAfter; 0 for none.
+func retryAfter(header string) time.Duration {
+	if s, err := strconv.Atoi(header); err == nil {
+		return time.Duration(min(max(s, 0), int(maxRetryAfter.Seconds()))) * time.Second
+	}
+	if t, err := http.ParseTime(header); err == nil {
+		return min(max(time.Until(t), 0), maxRetryAfter)
+	}
+	return 0
+}

@@ -1,0 +1,111 @@
+package alerts
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+)
+
+// A Store keeps small values across restarts. Get returns nil, nil for an absent key. Keys match [a-z0-9.-]+.
+type Store interface {
+	Get(ctx context.Context, key string) ([]byte, error)
+	Put(ctx context.Context, key string, value []byte) error
+}
+
+const (
+	// maxRecords bounds the records in memory; the Store has the others.
+	maxRecords = 1000
+	putTimeout = 5 * time.Second
+)
+
+// Records is a notifier's state: one value per group, in a Store and, for the latest groups, in memory. It is not safe for
+// concurrent use.
+type Records[T any] struct {
+	store   Store // nil: memory only
+	prefix  string
+	account string // distinguishes receivers with one prefix
+	log     *slog.Logger
+	values  map[string]T
+}
+
+// NewRecords returns the records of a notifier. A nil store keeps them until the process ends, a nil logger discards errors.
+func NewRecords[T any](store Store, prefix, account string, logger *slog.Logger) *Records[T] {
+	if logger == nil {
+		logger = slog.New(slog.DiscardHandler)
+	}
+	return &Records[T]{store: store, prefix: prefix, account: account, log: logger, values: map[string]T{}}
+}
+
+// Load returns the record of a group. An unreadable record is logged and counts as absent: the receiver may get a
+// notification twice, which is better than none.
+func (r *Records[T]) Load(ctx context.Context, group string) (v T, ok bool) {
+	if v, ok = r.values[group]; ok || r.store == nil {
+		return v, ok
+	}
+	ok, err := getJSON(ctx, r.store, r.key(group), &v)
+	if err != nil {
+		r.log.Error("notifier state is unreadable; the group may be notified again", "notifier", r.prefix, "group", group, "error", err)
+		return *new(T), false
+	}
+	if ok {
+		r.Keep(group, v)
+	}
+	return v, ok
+}
+
+// Keep records v in memory.
+func (r *Records[T]) Keep(group string, v T) {
+	if _, ok := r.values[group]; !ok && len(r.values) >= maxRecords {
+		for k := range r.values {
+			delete(r.values, k)
+			break
+		}
+	}
+	r.values[group] = v
+}
+
+// Save records v in memory and in the Store, even if ctx has ended. An error is logged and delays no notification.
+func (r *Records[T]) Save(ctx context.Context, group string, v T) {
+	r.Keep(group, v)
+	if r.store == nil {
+		return
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), putTimeout)
+	defer cancel()
+	if err := putJSON(ctx, r.store, r.key(group), v); err != nil {
+		r.log.Error("notifier state not stored; after a restart the group may be notified again", "notifier", r.prefix, "group", group, "error", err)
+	}
+}
+
+func (r *Records[T]) key(group string) string { return r.prefix + "." + digest(8, r.account+group) }
+
+// errUnreadable is returned for a value that is not JSON of the expected type.
+var errUnreadable = errors.New("decode")
+
+func getJSON(ctx context.Context, s Store, key string, v any) (found bool, err error) {
+	b, err := s.Get(ctx, key)
+	if err != nil {
+		return false, fmt.Errorf("read %s: %w", key, err)
+	}
+	if b == nil {
+		return false, nil
+	}
+	if err := json.Unmarshal(b, v); err != nil {
+		return false, fmt.Errorf("%w %s: %w", errUnreadable, key, err)
+	}
+	return true, nil
+}
+
+func putJSON(ctx context.Context, s Store, key string, v any) error {
+	b, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("encode %s: %w", key, err)
+	}
+	if err := s.Put(ctx, key, b); err != nil {
+		return fmt.Errorf("write %s: %w", key, err)
+	}
+	return nil
+}

@@ -1,0 +1,103 @@
+package alerts
+
+import (
+	"fmt"
+	"math"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+const (
+	// partitionLag is how many seconds a partition may be behind the newest one before evaluation continues without it.
+	partitionLag = 60
+	// maxPartitions is the number of shards of the wire contract.
+	maxPartitions = 256
+)
+
+// A tally is one of the analyzer, or one of gauges.
+type tally struct {
+	*analyzer.Tally
+	gauges []Gauge
+}
+
+// steps assigns the tallies of all partitions to steps, the times of evaluations. A step is complete when every live
+// partition has passed it. All times are Unix seconds of stream time.
+type steps struct {
+	interval, retention int64 // seconds
+
+	partitions map[int]int64     // first second that is not closed yet
+	pending    map[int64][]tally // by step
+	first      int64             // first step evaluated
+	next       int64             // step to evaluate next; 0 before the first tally
+	busy       int64             // last step with counts
+}
+
+func newSteps(cfg Config) *steps {
+	return &steps{
+		interval: int64(cfg.EvaluationInterval.Seconds()), retention: int64(cfg.Retention.Seconds()),
+		partitions: map[int]int64{}, pending: map[int64][]tally{},
+	}
+}
+
+// add adds t to its step, or to the next one if its own was evaluated (late). A tally that is not newer than its
+// partition's last is stale and ignored.
+func (s *steps) add(t tally) (late, stale bool, err error) {
+	if t.Partition < 0 || t.Partition >= maxPartitions || t.Second <= 0 || t.Second > math.MaxInt32*int64(1000) {
+		return false, false, fmt.Errorf("add tally: partition %d, second %d is out of range", t.Partition, t.Second)
+	}
+	if t.Second < s.partitions[t.Partition] {
+		return false, true, nil
+	}
+	s.partitions[t.Partition] = t.Second + 1
+	step := (t.Second + s.interval) / s.interval * s.interval // first step after the tally's second
+	if s.next == 0 {
+		s.next, s.first, s.busy = step, step, step
+	}
+	if len(t.Counts)+len(t.Examples)+len(t.gauges) == 0 {
+		return false, false, nil
+	}
+	at := max(step, s.next)
+	s.pending[at] = append(s.pending[at], t)
+	return at > step, false, nil
+}
+
+// take returns the next complete step and its tallies. Of a long silence it returns only the first retention: after that,
+// every series has ended and nothing changes.
+func (s *steps) take() (step int64, tallies []tally, ok bool) {
+	until := s.complete() / s.interval * s.interval
+	if s.next > until {
+		return 0, nil, false
+	}
+	if s.next-s.busy > s.retention+s.interval {
+		next := until
+		for p := range s.pending {
+			next = min(next, p)
+		}
+		s.next = max(s.next, next)
+	}
+	step, tallies = s.next, s.pending[s.next]
+	delete(s.pending, step)
+	if len(tallies) > 0 {
+		s.busy = step
+	}
+	s.next += s.interval
+	return step, tallies, true
+}
+
+// last returns the last step taken; 0 or less before the first.
+func (s *steps) last() int64 { return s.next - s.interval }
+
+// complete returns the first second that is not closed yet in every live partition.
+func (s *steps) complete() int64 {
+	var newest int64
+	for _, p := range s.partitions {
+		newest = max(newest, p)
+	}
+	oldest := newest
+	for _, p := range s.partitions {
+		if p >= newest-partitionLag {
+			oldest = min(oldest, p)
+		}
+	}
+	return oldest
+}
