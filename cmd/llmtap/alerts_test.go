@@ -17,13 +17,14 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// incidentHour is an hour of a planner: sound, then ten minutes of a version that loses tool_calls, then sound again.
+// incidentHour returns an hour of a planner with ten minutes of a version that drops tool_calls.
 func incidentHour(t *testing.T, start time.Time) *analyzer.Output {
 	t.Helper()
 	type object = map[string]any
@@ -79,7 +80,7 @@ func incidentHour(t *testing.T, start time.Time) *analyzer.Output {
 	return out
 }
 
-// A backtest finds in ClickHouse the alert that the live engine raised from the tallies, at the same step, with the same
+// A backtest finds the same alerts in ClickHouse as the live engine in the tallies, at the same step and with the same
 // evidence.
 func TestAlertsBacktest(t *testing.T) {
 	needClickHouse(t)
@@ -93,7 +94,7 @@ func TestAlertsBacktest(t *testing.T) {
 		t.Fatal(err)
 	}
 	defer engine.Close()
-	live := map[string]alerts.Alert{} // as they began
+	live := map[string]alerts.Alert{} // at their start
 	for i := range out.Tallies {
 		if err := engine.Add(t.Context(), &out.Tallies[i]); err != nil {
 			t.Fatal(err)
@@ -132,14 +133,14 @@ func TestAlertsBacktest(t *testing.T) {
 		}
 		return stdout.String()
 	}
-	var r backtestReport
+	var r backtest.Report
 	if err := json.Unmarshal([]byte(ask("--format", "json")), &r); err != nil {
 		t.Fatal(err)
 	}
 	if failed := countedBy(out, analyzer.MetricFailed); r.Calls != countedBy(out, analyzer.MetricCalls) || r.Failed != failed || failed == 0 {
-		t.Errorf("%d calls, %d failed; the tallies have %d, %d", r.Calls, r.Failed, countedBy(out, analyzer.MetricCalls), failed)
+		t.Errorf("%d calls, %d failed; the tallies contain %d, %d", r.Calls, r.Failed, countedBy(out, analyzer.MetricCalls), failed)
 	}
-	got := map[string]backtestedAlert{}
+	got := map[string]backtest.Alert{}
 	for _, a := range r.Alerts {
 		if k := a.Alert + " " + a.Labels["severity"]; got[k].Alert == "" {
 			got[k] = a
@@ -153,7 +154,7 @@ func TestAlertsBacktest(t *testing.T) {
 		delete(got, k)
 	}
 	for k, a := range got {
-		t.Errorf("%s: in the backtest only, from %v", k, a.StartsAt)
+		t.Errorf("%s: only in the backtest, from %v", k, a.StartsAt)
 	}
 	i := -1
 	for j, a := range r.Alerts {
@@ -165,7 +166,7 @@ func TestAlertsBacktest(t *testing.T) {
 		t.Fatalf("no StageFailureRate: %+v", r.Alerts)
 	}
 	a := r.Alerts[i]
-	if diff := cmp.Diff([]backtestedShare{{"orphan_tool_reply", "tool_calls_dropped_on_save", a.Failed}}, a.Shares); diff != "" {
+	if diff := cmp.Diff([]backtest.Share{{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: a.Failed}}, a.Shares); diff != "" {
 		t.Errorf("shares (-want +got):\n%s", diff)
 	}
 	if a.FirstVersion != "2.4.0" || a.LastClean != "2.3.9" || a.EndsAt == nil || a.Seconds < 600 || a.Example.Rule != "orphan_tool_reply" || !strings.Contains(a.Fix, "tool_calls") {
@@ -173,7 +174,7 @@ func TestAlertsBacktest(t *testing.T) {
 	}
 	text := ask()
 	for _, want := range []string{
-		"StageFailureRate (critical)\n  until ", "first in 2.4.0, last clean 2.3.9", "(tool_calls_dropped_on_save)", "such as exchange 018f", "what to do: ", "never fired: ",
+		"StageFailureRate (critical)\n  until ", "first version 2.4.0, last clean version 2.3.9", "(tool_calls_dropped_on_save)", "example: exchange 018f", "fix: ", "never fired: ",
 		"not tested: EventsDropped", "service=checkout-agent stage=planner",
 	} {
 		if !strings.Contains(text, want) {

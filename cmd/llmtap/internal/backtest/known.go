@@ -2,16 +2,15 @@ package backtest
 
 import (
 	"context"
-	"errors"
-	"fmt"
 	"slices"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 )
 
-// What the ledger of the analyzer remembers of failures, as far as rows tell.
+// The analyzer keeps first failures and clean versions in its ledger; here they are read from rows.
 const (
 	failuresSQL = `
 SELECT service, stage, cause AS why, root_cause AS root, argMin(service_version, stored_at) AS version, min(stored_at) AS at
@@ -36,51 +35,48 @@ LIMIT 100`
 
 type failure struct{ service, stage, cause, root string }
 
-// A sighting is the first call that showed something.
+// A sighting is the first call with a failure or a version.
 type sighting struct {
 	version string
 	at      time.Time
-	counted bool // as new
+	counted bool // in analyzer.MetricNew
 }
 
-// known holds the first calls of all failures and versions.
+// known contains the first calls of all failures and versions.
 type known struct {
 	failures map[failure]*sighting
 	versions map[[2]string][]sighting // by service and stage, newest first
 }
 
-func readKnown(ctx context.Context, s Store) (*known, error) {
-	k := &known{map[failure]*sighting{}, map[[2]string][]sighting{}}
-	read := func(what, sql string, each func(r *row)) error {
-		res, err := s.Query(ctx, sql, map[string]string{"import": originImport})
-		if err != nil {
-			return fmt.Errorf("read %s: %w", what, err)
-		}
-		for _, values := range res.Rows {
-			r := row{res: res, values: values}
-			if each(&r); r.err != nil {
-				return r.err
-			}
-		}
-		return nil
+func readKnown(ctx context.Context, q rows.Querier) (*known, error) {
+	params := map[string]string{"import": originImport}
+	failures, err := rows.Read(ctx, q, "causes of failures", failuresSQL, params)
+	if err != nil {
+		return nil, err
 	}
-	return k, errors.Join(
-		read("causes of failures", failuresSQL, func(r *row) {
-			k.failures[failure{r.text("service"), r.text("stage"), r.text("why"), r.text("root")}] = &sighting{version: r.text("version"), at: r.time("at")}
-		}),
-		read("versions", versionsSQL, func(r *row) {
-			of := [2]string{r.text("service"), r.text("stage")}
-			k.versions[of] = append(k.versions[of], sighting{version: r.text("version"), at: r.time("at")})
-		}))
+	versions, err := rows.Read(ctx, q, "versions", versionsSQL, params)
+	if err != nil {
+		return nil, err
+	}
+	k := &known{map[failure]*sighting{}, map[[2]string][]sighting{}}
+	for _, r := range failures {
+		f := failure{r.Text("service"), r.Text("stage"), r.Text("why"), r.Text("root")}
+		k.failures[f] = &sighting{version: r.Text("version"), at: r.Time("at")}
+	}
+	for _, r := range versions {
+		stage := [2]string{r.Text("service"), r.Text("stage")}
+		k.versions[stage] = append(k.versions[stage], sighting{version: r.Text("version"), at: r.Time("at")})
+	}
+	return k, nil
 }
 
-func (k *known) failure(kv map[string]string) *sighting {
-	return k.failures[failure{kv["service"], kv["stage"], kv["cause"], kv["root_cause"]}]
+func (k *known) failure(labels map[string]string) *sighting {
+	return k.failures[failure{labels["service"], labels["stage"], labels["cause"], labels["root_cause"]}]
 }
 
-// lastClean is the newest other version that made calls before first.
-func (k *known) lastClean(kv map[string]string, first *sighting) string {
-	for _, v := range k.versions[[2]string{kv["service"], kv["stage"]}] {
+// lastClean returns the newest other version that made calls before first.
+func (k *known) lastClean(labels map[string]string, first *sighting) string {
+	for _, v := range k.versions[[2]string{labels["service"], labels["stage"]}] {
 		if v.version != first.version && v.at.Before(first.at) {
 			return v.version
 		}
@@ -88,29 +84,23 @@ func (k *known) lastClean(kv map[string]string, first *sighting) string {
 	return ""
 }
 
-// Explain adds to the example of a what is stored of the violation that it stands for, and what to do.
-func Explain(ctx context.Context, s Store, a *alerts.Alert) error {
+// addExample adds the stored violation and the fix to the example of a.
+func addExample(ctx context.Context, q rows.Querier, a *alerts.Alert) error {
 	if a.Evidence.Example == nil {
 		return nil
 	}
-	own := *a.Evidence.Example // the engine goes on with its own
+	own := *a.Evidence.Example // the engine continues to use its own
 	x := &own
 	a.Evidence.Example, a.Evidence.Shares = x, slices.Clone(a.Evidence.Shares)
 	why, root := x.Labels["cause"], x.Labels["root_cause"]
-	res, err := s.Query(ctx, exampleSQL, map[string]string{"conversation": x.Conversation, "exchange": x.Exchange})
+	res, err := q.Query(ctx, exampleSQL, map[string]string{"conversation": x.Conversation, "exchange": x.Exchange})
 	if err != nil {
-		return fmt.Errorf("read findings of an example: %w", err)
+		return err
 	}
-	for _, values := range res.Rows {
-		r := row{res: res, values: values}
-		if r.text("root") == root && cause.OfRule(r.text("rule")) == why {
-			x.Rule, x.Message, x.ToolCallID = r.text("rule"), int(r.int("message")), r.text("tool_call_id")
-			x.Summary, x.Evidence, x.Fix = r.text("summary"), r.text("evidence"), r.text("fix")
-		}
-		if r.err != nil {
-			return r.err
-		}
-		if x.Rule != "" {
+	for _, r := range rows.Of(res) {
+		if r.Text("root") == root && cause.OfRule(r.Text("rule")) == why {
+			x.Rule, x.Message, x.ToolCallID = r.Text("rule"), r.Int("message"), r.Text("tool_call_id")
+			x.Summary, x.Evidence, x.Fix = r.Text("summary"), r.Text("evidence"), r.Text("fix")
 			break
 		}
 	}

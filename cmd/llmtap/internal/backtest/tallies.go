@@ -1,5 +1,8 @@
-// Package backtest makes of stored rows what alert rules are evaluated over: the tallies that were counted when the rows
-// were new.
+/*
+Package backtest replays alert rules over stored rows.
+
+	calls, findings in ClickHouse ─> readTallies: as the analyzer counted them ─> alerts.Backtest ─> addExample ─> Report
+*/
 package backtest
 
 import (
@@ -11,18 +14,21 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
-	"github.com/llmtap/llmtap/sinks/clickhouse"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/ingest/event"
 )
 
 const (
-	firstChunk = time.Hour // of stream time that is read at once; it grows and shrinks with the number of rows
+	firstChunk = time.Hour // of stream time per query; it adapts to the number of rows
 	maxChunk   = 24 * time.Hour
-	fewRows    = 10_000 // of a chunk, after which the next is larger
-	longCall   = 24 * time.Hour
-	clockSkew  = time.Hour // of an agent
+	fewRows    = 10_000         // in a chunk: the next one is larger
+	maxCall    = 24 * time.Hour // duration
+	clockSkew  = time.Hour      // of agents
 )
 
-// Calls of a second by their labels. A failed one of each kind stands for the others.
+const originImport = event.OriginImport
+
+// callsSQL counts the calls of each second by labels, with an example of the failed ones.
 const callsSQL = `
 SELECT toUnixTimestamp(stored_at) AS second, service, service_version, environment, agent, stage, provider, model,
     multiIf(retry > 0, 'retry', NOT failed AND error_type = {cancelled:String}, 'cancelled', failed, 'failed', 'call') AS kind,
@@ -34,7 +40,7 @@ WHERE stored_at >= {from:DateTime64(9, 'UTC')} AND stored_at < {to:DateTime64(9,
 GROUP BY second, service, service_version, environment, agent, stage, provider, model, kind, code, why, root
 ORDER BY second, service, service_version, environment, agent, stage, provider, model, kind, code, why, root`
 
-// A finding was counted when its call ended, a signal when it was known.
+// findingsSQL counts findings when their call ended, and signals when they were found.
 const findingsSQL = `
 WITH
     found AS
@@ -57,20 +63,14 @@ WHERE greatest(f.first_seen, e.stored_at) >= {from:DateTime64(9, 'UTC')} AND gre
 GROUP BY second, service, service_version, environment, agent, stage, provider, model, rule, level, root
 ORDER BY second, service, service_version, environment, agent, stage, provider, model, rule, level, root`
 
-// A Store answers statements, as clickhouse.Sink does.
-type Store interface {
-	Query(ctx context.Context, sql string, params map[string]string) (*clickhouse.Result, error)
-}
+// notStored are the metrics of tallies without rows in ClickHouse.
+var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped}
 
-// NotStored are the metrics of tallies of which ClickHouse has no rows.
-var NotStored = []string{analyzer.MetricLost, analyzer.MetricDropped}
-
-// Tallies are the counts of the calls that ended in [from, to) and of what was found then, in order of time and without the
-// seconds that have none, but for the last. It reads a part of the time at once, so that memory is bounded. It ends with
-// the first error.
-func Tallies(ctx context.Context, s Store, from, to time.Time) iter.Seq2[*analyzer.Tally, error] {
+// readTallies returns the counts of the calls and findings in [from, to) in order of time, without empty seconds except for
+// the last. It reads chunks of time, to bound memory. It ends with the first error.
+func readTallies(ctx context.Context, q rows.Querier, from, to time.Time) iter.Seq2[*analyzer.Tally, error] {
 	return func(yield func(*analyzer.Tally, error) bool) {
-		known, err := readKnown(ctx, s)
+		known, err := readKnown(ctx, q)
 		if err != nil {
 			yield(nil, err)
 			return
@@ -80,13 +80,13 @@ func Tallies(ctx context.Context, s Store, from, to time.Time) iter.Seq2[*analyz
 			if end.After(to) {
 				end = to
 			}
-			tallies, rows, err := readChunk(ctx, s, known, at, end)
+			tallies, n, err := readChunk(ctx, q, known, at, end)
 			switch {
 			case err != nil:
 				yield(nil, err)
 				return
 			case tallies == nil && end.Sub(at) <= time.Second:
-				yield(nil, fmt.Errorf("the second %s has more than %d kinds of calls", at.Format(time.DateTime), rows))
+				yield(nil, fmt.Errorf("the second %s has more than %d combinations of labels", at.Format(time.DateTime), n))
 				return
 			case tallies == nil:
 				size = max(end.Sub(at)/4, time.Second).Truncate(time.Second)
@@ -97,7 +97,7 @@ func Tallies(ctx context.Context, s Store, from, to time.Time) iter.Seq2[*analyz
 					return
 				}
 			}
-			if at = end; rows < fewRows {
+			if at = end; n < fewRows {
 				size = min(2*size, maxChunk)
 			}
 		}
@@ -105,21 +105,20 @@ func Tallies(ctx context.Context, s Store, from, to time.Time) iter.Seq2[*analyz
 	}
 }
 
-// readChunk returns the tallies of [from, to), nil if they have too many rows.
-func readChunk(ctx context.Context, s Store, known *known, from, to time.Time) ([]*analyzer.Tally, int, error) {
-	text := func(t time.Time) string { return t.UTC().Format("2006-01-02 15:04:05.000000000") }
+// readChunk returns the tallies of [from, to) and the number of rows; the tallies are nil if there are too many rows.
+func readChunk(ctx context.Context, q rows.Querier, known *known, from, to time.Time) ([]*analyzer.Tally, int, error) {
 	params := map[string]string{
-		"from": text(from), "to": text(to), "begun": text(from.Add(-longCall)), "ended": text(to.Add(clockSkew)),
+		"from": rows.TimeParam(from), "to": rows.TimeParam(to), "begun": rows.TimeParam(from.Add(-maxCall)), "ended": rows.TimeParam(to.Add(clockSkew)),
 		"cancelled": analyzer.ErrorCancelled, "import": originImport,
 	}
-	calls, err := s.Query(ctx, callsSQL, params)
+	calls, err := q.Query(ctx, callsSQL, params)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read calls: %w", err)
 	}
 	if calls.Truncated {
 		return nil, len(calls.Rows), nil
 	}
-	findings, err := s.Query(ctx, findingsSQL, params)
+	findings, err := q.Query(ctx, findingsSQL, params)
 	if err != nil {
 		return nil, 0, fmt.Errorf("read findings: %w", err)
 	}
@@ -128,7 +127,8 @@ func readChunk(ctx context.Context, s Store, known *known, from, to time.Time) (
 	}
 	tallies := []*analyzer.Tally{}
 	bySecond := map[int64]*analyzer.Tally{}
-	tally := func(second int64) *analyzer.Tally {
+	tally := func(r rows.Row) *analyzer.Tally {
+		second := int64(r.Int("second"))
 		t := bySecond[second]
 		if t == nil {
 			t = &analyzer.Tally{Second: second}
@@ -137,51 +137,40 @@ func readChunk(ctx context.Context, s Store, known *known, from, to time.Time) (
 		}
 		return t
 	}
-	for _, values := range calls.Rows {
-		r := row{res: calls, values: values}
-		t := tally(r.int("second"))
-		addCall(t, &r, known)
-		if r.err != nil {
-			return nil, 0, r.err
-		}
+	for _, r := range rows.Of(calls) {
+		addCall(tally(r), r, known)
 	}
-	for _, values := range findings.Rows {
-		r := row{res: findings, values: values}
-		t := tally(r.int("second"))
-		kv := r.labels()
-		set(kv, "rule", r.text("rule"), "severity", r.text("level"), "root_cause", r.text("root"))
-		t.Counts = append(t.Counts, analyzer.Count{Metric: analyzer.MetricFindings, Labels: kv, N: uint64(r.int("n"))})
-		if r.err != nil {
-			return nil, 0, r.err
-		}
+	for _, r := range rows.Of(findings) {
+		t := tally(r)
+		labels := callLabels(r, "rule", r.Text("rule"), "severity", r.Text("level"), "root_cause", r.Text("root"))
+		t.Counts = append(t.Counts, analyzer.Count{Metric: analyzer.MetricFindings, Labels: labels, N: uint64(r.Int("n"))})
 	}
 	slices.SortFunc(tallies, func(a, b *analyzer.Tally) int { return int(a.Second - b.Second) })
 	return tallies, max(len(calls.Rows), len(findings.Rows)), nil
 }
 
 // addCall counts a row of callsSQL as the analyzer counted its calls.
-func addCall(t *analyzer.Tally, r *row, known *known) {
-	kv, n := r.labels(), uint64(r.int("n"))
-	count := func(metric string, kv map[string]string, n uint64) {
-		t.Counts = append(t.Counts, analyzer.Count{Metric: metric, Labels: kv, N: n})
+func addCall(t *analyzer.Tally, r rows.Row, known *known) {
+	labels, n := callLabels(r), uint64(r.Int("n"))
+	count := func(metric string, labels map[string]string, n uint64) {
+		t.Counts = append(t.Counts, analyzer.Count{Metric: metric, Labels: labels, N: n})
 	}
-	switch r.text("kind") {
+	switch r.Text("kind") {
 	case "retry":
-		count(analyzer.MetricRetries, kv, n)
+		count(analyzer.MetricRetries, labels, n)
 		return
 	case "cancelled":
-		count(analyzer.MetricCancelled, kv, n)
+		count(analyzer.MetricCancelled, labels, n)
 		return
 	case "call":
-		count(analyzer.MetricCalls, kv, n)
+		count(analyzer.MetricCalls, labels, n)
 		return
 	}
-	count(analyzer.MetricCalls, kv, n)
-	failed := r.labels()
-	set(failed, "status", strconv.FormatInt(r.int("code"), 10), "cause", r.text("why"), "root_cause", r.text("root"))
+	count(analyzer.MetricCalls, labels, n)
+	failed := callLabels(r, "status", strconv.Itoa(r.Int("code")), "cause", r.Text("why"), "root_cause", r.Text("root"))
 	count(analyzer.MetricFailed, failed, n)
-	x := analyzer.Example{Labels: failed, Status: int(r.int("code")), Message: -1, PublishedAt: t.Second * int64(time.Second)}
-	if parts := r.list("example"); len(parts) == 3 {
+	x := analyzer.Example{Labels: failed, Status: r.Int("code"), Message: -1, PublishedAt: t.Second * int64(time.Second)}
+	if parts := r.Texts("example"); len(parts) == 3 {
 		x.Exchange, x.Conversation, x.ErrorText = parts[0], parts[1], parts[2]
 	}
 	if first := known.failure(failed); first != nil {
@@ -192,4 +181,18 @@ func addCall(t *analyzer.Tally, r *row, known *known) {
 		}
 	}
 	t.Examples = append(t.Examples, x)
+}
+
+// callLabels returns the labels that all counts have, and further ones given as name, value. Empty labels are left out.
+func callLabels(r rows.Row, further ...string) map[string]string {
+	for _, name := range []string{"service", "service_version", "environment", "agent", "stage", "provider", "model"} {
+		further = append(further, name, r.Text(name))
+	}
+	labels := make(map[string]string, len(further)/2)
+	for i := 0; i < len(further); i += 2 {
+		if further[i+1] != "" {
+			labels[further[i]] = further[i+1]
+		}
+	}
+	return labels
 }

@@ -1,0 +1,101 @@
+package backtest
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// A store has fixed results by statement.
+type store map[string]*clickhouse.Result
+
+func (s store) Query(_ context.Context, sql string, params map[string]string) (*clickhouse.Result, error) {
+	res := s[sql]
+	if now := "2026-11-20 09:10:00"; res == nil || sql == callsSQL && (params["from"] > now || params["to"] < now) {
+		return &clickhouse.Result{}, nil
+	}
+	return res, nil
+}
+
+func result(columns string, rows ...[]any) *clickhouse.Result {
+	res := &clickhouse.Result{Rows: rows}
+	for name := range strings.FieldsSeq(columns) {
+		res.Columns = append(res.Columns, clickhouse.Column{Name: name})
+	}
+	return res
+}
+
+var (
+	from   = time.Date(2026, 11, 20, 9, 0, 0, 0, time.UTC)
+	at     = from.Add(10 * time.Minute)
+	stored = store{
+		callsSQL: result("second service stage kind code why root n example",
+			[]any{uint32(at.Unix()), "shop", "planner", "call", uint16(0), "", "", uint64(3), []string{"x0", "c0", ""}},
+			[]any{uint32(at.Unix()), "shop", "planner", "failed", uint16(400), "auth", "", uint64(2), []string{"x1", "c1", "no key"}}),
+		failuresSQL: result("service stage why root version at", []any{"shop", "planner", "auth", "", "1.1", at}),
+		versionsSQL: result("service stage version at", []any{"shop", "planner", "1.1", at}, []any{"shop", "planner", "1.0", from}),
+	}
+)
+
+func TestReadTallies(t *testing.T) {
+	var got []*analyzer.Tally
+	for tally, err := range readTallies(t.Context(), stored, from, from.Add(2*time.Hour)) {
+		if err != nil {
+			t.Fatal(err)
+		}
+		got = append(got, tally)
+	}
+	calls := map[string]string{"service": "shop", "stage": "planner"}
+	failed := map[string]string{"service": "shop", "stage": "planner", "cause": "auth", "status": "400"}
+	want := []*analyzer.Tally{
+		{
+			Second: at.Unix(),
+			Counts: []analyzer.Count{
+				{Metric: analyzer.MetricCalls, Labels: calls, N: 3},
+				{Metric: analyzer.MetricCalls, Labels: calls, N: 2},
+				{Metric: analyzer.MetricFailed, Labels: failed, N: 2},
+				{Metric: analyzer.MetricNew, Labels: failed, N: 1},
+			},
+			Examples: []analyzer.Example{{
+				Labels: failed, Exchange: "x1", Conversation: "c1", Status: 400, ErrorText: "no key", Message: -1, PublishedAt: at.UnixNano(),
+				FirstVersion: "1.1", FirstAt: at.UnixNano(), LastClean: "1.0",
+			}},
+		},
+		{Second: from.Add(2*time.Hour).Unix() - 1},
+	}
+	if diff := cmp.Diff(want, got, cmpopts.EquateEmpty()); diff != "" {
+		t.Errorf("(-want +got):\n%s", diff)
+	}
+}
+
+func TestReport(t *testing.T) {
+	cfg := alerts.Default()
+	r, err := New(cfg, from, from.Add(time.Hour))
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := r.Run(t.Context(), cfg, stored, nil); err != nil {
+		t.Fatal(err)
+	}
+	var b strings.Builder
+	if err := r.Write(&b, command.Text); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"0 alerts between 2026-11-20 09:00:00 and 2026-11-20 10:00:00 UTC; 5 calls, 2 failed\n", "\nnever fired: BadRequestBurst, ",
+		"not tested: EventsLost: llmtap_lost_events_total is not stored\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("no %q in\n%s", want, b.String())
+		}
+	}
+}

@@ -1,0 +1,262 @@
+package backtest
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"iter"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/rules"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+)
+
+const (
+	maxAlerts        = 1000 // kept; a rule that fires more often is wrong
+	maxLabel         = 60   // runes of a label or an id
+	maxText          = 400  // runes of a text
+	progressInterval = 5 * time.Second
+)
+
+// A Report is the result of a backtest.
+type Report struct {
+	From       time.Time         `json:"from"`
+	Until      time.Time         `json:"until"`
+	Calls      uint64            `json:"calls"`
+	Failed     uint64            `json:"failed"`
+	Alerts     []Alert           `json:"alerts"`
+	More       int               `json:"more,omitempty"` // further alerts, which are not kept
+	NeverFired []string          `json:"never_fired"`
+	NotTested  map[string]string `json:"not_tested"` // reason by rule
+}
+
+// An Alert is one alert that would have fired.
+type Alert struct {
+	Alert        string            `json:"alert"`
+	Labels       map[string]string `json:"labels"`
+	State        string            `json:"state"`
+	StartsAt     time.Time         `json:"starts_at"`
+	EndsAt       *time.Time        `json:"ends_at"` // null if it still fires at the end
+	Seconds      float64           `json:"seconds"`
+	Peak         float64           `json:"peak"`
+	Failed       uint64            `json:"failed"` // at the peak
+	Calls        uint64            `json:"calls"`
+	Shares       []Share           `json:"shares"`
+	FirstVersion string            `json:"first_version"`
+	LastClean    string            `json:"last_clean"`
+	Example      *Example          `json:"example"`
+	Summary      string            `json:"summary"`
+	Fix          string            `json:"fix"`
+
+	explanations []string // of Shares
+}
+
+// A Share is the number of failures with one cause and root cause.
+type Share struct {
+	Cause     string `json:"cause"`
+	RootCause string `json:"root_cause"`
+	Failed    uint64 `json:"failed"`
+}
+
+// An Example is a failed exchange.
+type Example struct {
+	Exchange     string `json:"exchange_id"`
+	Conversation string `json:"conversation_id"`
+	Status       int    `json:"status"`
+	Error        string `json:"error"`
+	Rule         string `json:"rule"`
+	Summary      string `json:"summary"`
+}
+
+// New returns an empty report on the rules of cfg, with the rules that cannot be tested. It fails if a rule file is invalid.
+func New(cfg alerts.Config, from, until time.Time) (*Report, error) {
+	r := &Report{From: from.UTC(), Until: until.UTC(), Alerts: []Alert{}, NeverFired: []string{}, NotTested: map[string]string{}}
+	list, err := cfg.Rules().Load()
+	if err != nil {
+		return nil, err
+	}
+	for _, rule := range list {
+		if rule.Health {
+			r.NotTested[rule.Name] = "the health of llmtap is not stored"
+			continue
+		}
+		for _, m := range rule.Metrics() {
+			switch {
+			case slices.Contains(notStored, m):
+				r.NotTested[rule.Name] = m + " is not stored"
+			case m == rules.MetricExpected && len(cfg.Services) == 0:
+				r.NotTested[rule.Name] = "alerts.services is empty"
+			}
+		}
+		if r.NotTested[rule.Name] == "" && !slices.Contains(r.NeverFired, rule.Name) {
+			r.NeverFired = append(r.NeverFired, rule.Name)
+		}
+	}
+	return r, nil
+}
+
+// Run evaluates the rules of cfg over the rows of store. It begins cfg.Retention before From, because rules look back.
+func (r *Report) Run(ctx context.Context, cfg alerts.Config, store rows.Querier, progress io.Writer) error {
+	tallies := r.count(readTallies(ctx, store, r.From.Add(-cfg.Retention), r.Until), progress)
+	cfg.TSDBDir = "" // the configured directory belongs to the running llmtap
+	err := alerts.Backtest(ctx, cfg, tallies, func(a alerts.Alert) error {
+		if a.State == alerts.Resolved && a.EndsAt.Before(r.From) || r.NotTested[a.Name] != "" {
+			return nil
+		}
+		r.NeverFired = slices.DeleteFunc(r.NeverFired, func(name string) bool { return name == a.Name })
+		if len(r.Alerts) == maxAlerts {
+			r.More++
+			return nil
+		}
+		if err := addExample(ctx, store, &a); err != nil {
+			return err
+		}
+		r.Alerts = append(r.Alerts, newAlert(&a))
+		return nil
+	})
+	slices.SortStableFunc(r.Alerts, func(a, b Alert) int { return a.StartsAt.Compare(b.StartsAt) })
+	return err
+}
+
+// count adds up calls and failures and reports progress.
+func (r *Report) count(tallies iter.Seq2[*analyzer.Tally, error], progress io.Writer) iter.Seq2[*analyzer.Tally, error] {
+	return func(yield func(*analyzer.Tally, error) bool) {
+		next := time.Now().Add(progressInterval)
+		for t, err := range tallies {
+			if err == nil && t.Second >= r.From.Unix() {
+				for _, n := range t.Counts {
+					switch n.Metric {
+					case analyzer.MetricCalls:
+						r.Calls += n.N
+					case analyzer.MetricFailed:
+						r.Failed += n.N
+					}
+				}
+				if now := time.Now(); now.After(next) {
+					next = now.Add(progressInterval)
+					fmt.Fprintf(progress, "at %s of %s\n", time.Unix(t.Second, 0).UTC().Format(time.DateTime), r.Until.Format(time.DateTime))
+				}
+			}
+			if !yield(t, err) {
+				return
+			}
+		}
+	}
+}
+
+func newAlert(a *alerts.Alert) Alert {
+	ev := &a.Evidence
+	out := Alert{
+		Alert: a.Name, Labels: a.Labels, State: string(a.State), StartsAt: a.StartsAt, Peak: a.Peak, Failed: ev.Failed, Calls: ev.Calls,
+		Shares: []Share{}, Seconds: a.UpdatedAt.Sub(a.StartsAt).Seconds(), Summary: a.Annotations["summary"], Fix: a.Annotations["runbook"],
+	}
+	if a.State == alerts.Resolved {
+		out.EndsAt = &a.EndsAt
+	}
+	out.FirstVersion, out.LastClean = ev.Regression()
+	for _, s := range ev.Shares {
+		out.Shares = append(out.Shares, Share{s.Cause, s.RootCause, s.Failed})
+		line := fmt.Sprintf("%d of %d: %s", s.Failed, ev.Failed, s.Description())
+		if s.ID() != "" {
+			line += " (" + s.ID() + ")"
+		}
+		out.explanations = append(out.explanations, line)
+		if s.Fix != "" && len(out.Shares) == 1 {
+			out.Fix = s.Fix
+		}
+	}
+	if x := ev.Example; x != nil {
+		out.Example = &Example{x.Exchange, x.Conversation, x.Status, x.ErrorText, x.Rule, x.Summary}
+	}
+	return out
+}
+
+// Write writes the report as text or json.
+func (r *Report) Write(w io.Writer, format string) error {
+	if format == command.JSON {
+		return command.WriteJSON(w, r)
+	}
+	var b strings.Builder
+	for i := range r.Alerts {
+		r.Alerts[i].write(&b)
+	}
+	fmt.Fprintf(&b, "%s between %s and %s UTC; %s, %d failed\n", terminal.Plural(len(r.Alerts)+r.More, "alert"),
+		r.From.Format(time.DateTime), r.Until.Format(time.DateTime), terminal.Plural(r.Calls, "call"), r.Failed)
+	if r.Calls == 0 {
+		b.WriteString("no calls are stored for this period\n")
+	}
+	if r.More > 0 {
+		fmt.Fprintf(&b, "only the first %d are shown\n", len(r.Alerts))
+	}
+	if len(r.NeverFired) > 0 {
+		fmt.Fprintf(&b, "never fired: %s\n", strings.Join(r.NeverFired, ", "))
+	}
+	byReason := map[string][]string{}
+	for rule, reason := range r.NotTested {
+		byReason[reason] = append(byReason[reason], rule)
+	}
+	var lines []string
+	for reason, rules := range byReason {
+		slices.Sort(rules)
+		lines = append(lines, fmt.Sprintf("not tested: %s: %s\n", strings.Join(rules, ", "), reason))
+	}
+	slices.Sort(lines)
+	b.WriteString(strings.Join(lines, ""))
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+func (a *Alert) write(b *strings.Builder) {
+	head := a.Alert
+	if s := a.Labels["severity"]; s != "" {
+		head += " (" + s + ")"
+	}
+	label := func(s string) string { return terminal.Clip(s, maxLabel) }
+	text := func(s string) string { return terminal.Clip(s, maxText) }
+	line := func(format string, args ...any) { fmt.Fprintf(b, "  "+format+"\n", args...) }
+	fmt.Fprintf(b, "%s  %s\n", a.StartsAt.UTC().Format(time.DateTime), head)
+	duration := time.Duration(a.Seconds) * time.Second
+	if a.EndsAt == nil {
+		line("still firing at the end, after %v", duration)
+	} else {
+		line("until %s, for %v", a.EndsAt.UTC().Format(time.DateTime), duration)
+	}
+	var labels []string
+	for k, v := range a.Labels {
+		if k != "severity" {
+			labels = append(labels, k+"="+label(v))
+		}
+	}
+	slices.Sort(labels)
+	if len(labels) > 0 {
+		line("%s", strings.Join(labels, " "))
+	}
+	if a.Failed > 0 {
+		line("peak: %d of %d calls failed, value %.4g", a.Failed, a.Calls, a.Peak)
+	} else {
+		line("peak: value %.4g: %s", a.Peak, text(a.Summary))
+	}
+	for _, s := range a.explanations {
+		line("%s", text(s))
+	}
+	switch {
+	case a.FirstVersion != "" && a.LastClean != "":
+		line("first version %s, last clean version %s", label(a.FirstVersion), label(a.LastClean))
+	case a.FirstVersion != "":
+		line("first version %s, no clean version known", label(a.FirstVersion))
+	}
+	if x := a.Example; x != nil {
+		line("example: exchange %s of conversation %s: %s", label(x.Exchange), label(x.Conversation), text(cmp.Or(x.Summary, x.Error)))
+	}
+	if a.Fix != "" {
+		line("fix: %s", text(a.Fix))
+	}
+	b.WriteByte('\n')
+}
