@@ -38,7 +38,7 @@ var (
 	Alerts = newTable(TableOf[Alert]{
 		name: "alerts", field: func(b *Batch) *[]Alert { return &b.Alerts },
 		key:        func(a *Alert) (string, uint64) { return a.ID, a.Version },
-		own:        func(a *Alert) { a.Labels, a.Shares = maps.Clone(a.Labels), maps.Clone(a.Shares) }, // the caller changes them later
+		clone:      func(a *Alert) { a.Labels, a.Shares = maps.Clone(a.Labels), maps.Clone(a.Shares) }, // the caller changes them later
 		extraBytes: alertMapBytes,
 	})
 )
@@ -84,7 +84,7 @@ type TableOf[R any] struct {
 	name       string
 	field      func(*Batch) *[]R
 	key        func(*R) (id string, version uint64)
-	own        func(*R)     // replaces what a copied row shares with its original; may be nil
+	clone      func(*R)     // clones the maps of a copied row; may be nil
 	strings    []uintptr    // offsets of the string fields of R
 	extraBytes func(*R) int // size of maps and slices; may be nil
 }
@@ -142,9 +142,9 @@ func (t *TableOf[R]) append(b, from *Batch) {
 	rows := t.field(b)
 	n := len(*rows)
 	*rows = append(*rows, *t.field(from)...)
-	if t.own != nil {
+	if t.clone != nil {
 		for i := n; i < len(*rows); i++ {
-			t.own(&(*rows)[i])
+			t.clone(&(*rows)[i])
 		}
 	}
 }

@@ -34,19 +34,22 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 			t.Errorf("rows (-want +got):\n%s", d)
 		}
 	}
+	run := func(name string, test func(t *testing.T, s sinks.Sink)) {
+		t.Run(name, func(t *testing.T) {
+			s := open(t)
+			defer closeSink(t, s)
+			test(t, s)
+		})
+	}
 
-	t.Run("write", func(t *testing.T) {
-		s := open(t)
-		defer closeSink(t, s)
+	run("write", func(t *testing.T, s sinks.Sink) {
 		write(t, s, Rows(0, 10))
 		want(t, s, all(10))
 		write(t, s, Rows(10, 5))
 		want(t, s, all(15))
 	})
 
-	t.Run("write does not keep the batch", func(t *testing.T) {
-		s := open(t)
-		defer closeSink(t, s)
+	run("write does not keep the batch", func(t *testing.T, s sinks.Sink) {
 		b := Rows(0, 3)
 		write(t, s, b)
 		for i := range b.Exchanges {
@@ -55,9 +58,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 		want(t, s, all(3))
 	})
 
-	t.Run("writing twice duplicates nothing", func(t *testing.T) {
-		s := open(t)
-		defer closeSink(t, s)
+	run("writing twice duplicates nothing", func(t *testing.T, s sinks.Sink) {
 		b := Rows(0, 10)
 		write(t, s, b)
 		write(t, s, b)
@@ -72,9 +73,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 		want(t, s, all(20))
 	})
 
-	t.Run("newer version replaces row", func(t *testing.T) {
-		s := open(t)
-		defer closeSink(t, s)
+	run("newer version replaces row", func(t *testing.T, s sinks.Sink) {
 		write(t, s, Rows(0, 10))
 		write(t, s, Later(Rows(0, 10)))
 		want(t, s, all(10))
@@ -82,23 +81,17 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 		want(t, s, all(10))
 	})
 
-	t.Run("empty batch", func(t *testing.T) {
-		s := open(t)
-		defer closeSink(t, s)
+	run("empty batch", func(t *testing.T, s sinks.Sink) {
 		write(t, s, &sinks.Batch{})
 		want(t, s, map[string]uint64{})
 	})
 
-	t.Run("one table only", func(t *testing.T) {
-		s := open(t)
-		defer closeSink(t, s)
+	run("one table only", func(t *testing.T, s sinks.Sink) {
 		write(t, s, &sinks.Batch{Findings: Rows(0, 4).Findings})
 		want(t, s, map[string]uint64{"findings": 4})
 	})
 
-	t.Run("cancelled", func(t *testing.T) {
-		s := open(t)
-		defer closeSink(t, s)
+	run("cancelled", func(t *testing.T, s sinks.Sink) {
 		ctx, cancel := context.WithCancel(t.Context())
 		cancel()
 		err := s.Write(ctx, Rows(0, 10))
@@ -110,9 +103,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 	})
 
 	// Writing the batch again completes an interrupted write.
-	t.Run("cancelled mid-write", func(t *testing.T) {
-		s := open(t)
-		defer closeSink(t, s)
+	run("cancelled mid-write", func(t *testing.T, s sinks.Sink) {
 		b := Rows(0, 500)
 		for _, d := range []time.Duration{time.Millisecond, 5 * time.Millisecond, 20 * time.Millisecond} {
 			ctx, cancel := context.WithTimeout(t.Context(), d)
@@ -123,16 +114,12 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 		want(t, s, all(500))
 	})
 
-	t.Run("big batch", func(t *testing.T) {
-		s := open(t)
-		defer closeSink(t, s)
+	run("big batch", func(t *testing.T, s sinks.Sink) {
 		write(t, s, Rows(0, 3000))
 		want(t, s, all(3000))
 	})
 
-	t.Run("strings", func(t *testing.T) {
-		s := open(t)
-		defer closeSink(t, s)
+	run("strings", func(t *testing.T, s sinks.Sink) {
 		b := Rows(0, len(Strings))
 		for i, text := range Strings {
 			b.Exchanges[i].ErrorText, b.Exchanges[i].Labels.Stage, b.Exchanges[i].Labels.Service = text, text, text
@@ -149,9 +136,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 	})
 
 	// Ids are compared byte by byte, including NUL.
-	t.Run("ids", func(t *testing.T) {
-		s := open(t)
-		defer closeSink(t, s)
+	run("ids", func(t *testing.T, s sinks.Sink) {
 		b := Rows(0, 4)
 		for i, id := range []string{"a", "a\x00", "a\x00b", "A"} {
 			b.Exchanges[i].ID, b.Findings[i].ID, b.ToolCalls[i].ID, b.Runs[i].ID, b.Alerts[i].ID = id, id, id, id, id
@@ -162,9 +147,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 	})
 
 	// Values from a broken agent or clock must not stop the pipeline.
-	t.Run("values out of range", func(t *testing.T) {
-		s := open(t)
-		defer closeSink(t, s)
+	run("values out of range", func(t *testing.T, s sinks.Sink) {
 		b := Rows(0, 3)
 		for i, at := range []time.Time{{}, time.Date(9999, 12, 31, 0, 0, 0, 0, time.UTC), time.Date(1600, 1, 1, 0, 0, 0, 0, time.UTC)} {
 			b.Exchanges[i].StartedAt, b.Exchanges[i].StoredAt = at, at
@@ -180,9 +163,7 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 		want(t, s, all(3))
 	})
 
-	t.Run("many months in one batch", func(t *testing.T) {
-		s := open(t)
-		defer closeSink(t, s)
+	run("many months in one batch", func(t *testing.T, s sinks.Sink) {
 		b := Rows(0, 150)
 		for i := range b.Exchanges {
 			b.Exchanges[i].StartedAt = b.Exchanges[i].StartedAt.AddDate(0, -i, 0)

@@ -56,15 +56,20 @@ func (l *Library) err(r ptr) error {
 	return nil
 }
 
-// Query runs sql with params for the {name:Type} in it and passes the whole output, in format, to use, which may be nil. The
-// slice is C memory, valid only during the call.
-func (c *Conn) Query(sql, format string, params map[string]string, use func(out []byte, st Stats) error) error {
+func (c *Conn) call(f statementFunc, sql, format string, params map[string]string) ptr {
 	p := newParams(params)
 	defer p.unpin()
-	r := c.lib.query(c.handle(), text(sql), uintptr(len(sql)), text(format), uintptr(len(format)),
+	r := f(c.handle(), text(sql), uintptr(len(sql)), text(format), uintptr(len(format)),
 		p.names, p.nameLens, p.values, p.valueLens, uintptr(len(params)))
 	runtime.KeepAlive(sql)
 	runtime.KeepAlive(format)
+	return r
+}
+
+// Query runs sql with params for the {name:Type} in it and passes the whole output, in format, to use, which may be nil. The
+// slice is C memory, valid only during the call.
+func (c *Conn) Query(sql, format string, params map[string]string, use func(out []byte, st Stats) error) error {
+	r := c.call(c.lib.query, sql, format, params)
 	if r == nil {
 		return errors.New("query libchdb: no result")
 	}

@@ -13,12 +13,7 @@ type Insert struct {
 
 // Insert starts sql, an INSERT without FORMAT clause and data. The data is in format.
 func (c *Conn) Insert(sql, format string, params map[string]string) (*Insert, error) {
-	p := newParams(params)
-	defer p.unpin()
-	h := c.lib.insert(c.handle(), text(sql), uintptr(len(sql)), text(format), uintptr(len(format)),
-		p.names, p.nameLens, p.values, p.valueLens, uintptr(len(params)))
-	runtime.KeepAlive(sql)
-	runtime.KeepAlive(format)
+	h := c.call(c.lib.insert, sql, format, params)
 	if h == nil {
 		return nil, errors.New("insert into libchdb: no stream")
 	}

@@ -14,18 +14,21 @@ const Version = "26.7.3"
 
 type ptr = unsafe.Pointer
 
+// A statementFunc is a C function that runs or starts a statement q with output or data in format f and parameters.
+type statementFunc func(conn, q ptr, qn uintptr, f ptr, fn uintptr, names, nameLens, values, valueLens ptr, n uintptr) ptr
+
 // A Library is a loaded libchdb. It stays loaded until the process ends.
 type Library struct {
 	version           func() string
 	setSignalHandlers func(enabled int32)
 	connect           func(argc int32, argv ptr) ptr
 	closeConn         func(conn ptr)
-	query             func(conn ptr, q ptr, qn uintptr, f ptr, fn uintptr, names, nameLens, values, valueLens ptr, n uintptr) ptr
-	streamQuery       func(conn ptr, q ptr, qn uintptr, f ptr, fn uintptr, names, nameLens, values, valueLens ptr, n uintptr) ptr
+	query             statementFunc
+	streamQuery       statementFunc
 	streamFetch       func(conn, stream ptr) ptr
 	streamCancel      func(conn, stream ptr)
 	destroyResult     func(result ptr)
-	insert            func(conn ptr, q ptr, qn uintptr, f ptr, fn uintptr, names, nameLens, values, valueLens ptr, n uintptr) ptr
+	insert            statementFunc
 	insertAppend      func(stream ptr, data ptr, n uintptr) int32
 	insertDone        func(stream ptr) ptr
 	insertCancel      func(stream ptr)

@@ -1,9 +1,6 @@
 package engine
 
-import (
-	"errors"
-	"runtime"
-)
+import "errors"
 
 // A Stream is a SELECT with output in chunks. Each chunk is a complete document of its format, so only formats without header
 // and footer (Native, TabSeparated, JSONEachRow …) can be concatenated.
@@ -15,12 +12,7 @@ type Stream struct {
 
 // Stream starts sql, which must be a SELECT.
 func (c *Conn) Stream(sql, format string, params map[string]string) (*Stream, error) {
-	p := newParams(params)
-	defer p.unpin()
-	r := c.lib.streamQuery(c.handle(), text(sql), uintptr(len(sql)), text(format), uintptr(len(format)),
-		p.names, p.nameLens, p.values, p.valueLens, uintptr(len(params)))
-	runtime.KeepAlive(sql)
-	runtime.KeepAlive(format)
+	r := c.call(c.lib.streamQuery, sql, format, params)
 	if r == nil {
 		return nil, errors.New("stream from libchdb: no result")
 	}
