@@ -11,9 +11,9 @@ import (
 	"time"
 )
 
-// BenchmarkCall is what the hook adds to a call on the goroutine of the agent's code: p50 and p99 of calls with it less
-// those of calls without, which alternate. There is no network: request and answer have the same size, NATS is there or
-// away. Where it is away, the queue is full after 200 calls at most, and each call drops an old one.
+// BenchmarkCall measures the time that the hook adds to a call on the agent's goroutine: p50 and p99 of calls with the hook
+// minus those of calls without it, which alternate. There is no network; request and response have the same size; NATS is
+// up or down. If it is down, the queue is full after 200 calls at most, and each call drops an older one.
 func BenchmarkCall(b *testing.B) {
 	for _, size := range [...]int{10 << 10, 100 << 10} {
 		for _, up := range [...]bool{true, false} {
@@ -65,7 +65,7 @@ func benchmarkCall(b *testing.B, size int, up bool) {
 	for b.Loop() {
 		without = append(without, call(provider))
 		with = append(with, call(hooked))
-		// Calls of an agent are far apart: what the hook does in the background is done between them.
+		// Calls of an agent are far apart: the background work of the hook falls between them.
 		for up && h.Stats().Pending > 0 {
 			runtime.Gosched()
 		}
@@ -76,7 +76,7 @@ func benchmarkCall(b *testing.B, size int, up bool) {
 	}
 	slices.Sort(with)
 	slices.Sort(without)
-	b.ReportMetric(0, "ns/op") // the loop waits for the background
+	b.ReportMetric(0, "ns/op") // includes waiting for the background work
 	b.ReportMetric(added(50), "added-p50-µs")
 	b.ReportMetric(added(99), "added-p99-µs")
 	if s := h.Stats(); up && s.Dropped > 0 {

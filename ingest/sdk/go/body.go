@@ -8,14 +8,14 @@ import (
 	"time"
 )
 
-// Bounds on reading error answers that the agent's code closed unread.
+// Bounds on reading error responses that the agent closed unread.
 const (
 	drainBytes   = 64 << 10
 	drainTimeout = time.Second
-	maxDrains    = 64 // at a time
+	maxDrains    = 64 // concurrently
 )
 
-// A requestBody is a body that can be read only once; what the transport reads of it is recorded.
+// A requestBody records a body that can be read only once, while the transport reads it.
 type requestBody struct {
 	io.ReadCloser
 	x *exchange
@@ -27,17 +27,17 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close is the transport's word that it sends no more of the body.
+// Close ends the recording: the transport sends no more of the body.
 func (b *requestBody) Close() error {
 	b.x.sendRequest()
 	return b.ReadCloser.Close()
 }
 
-// A responseBody is the provider's answer; what is read through it is recorded.
+// A responseBody records the response while the agent reads it.
 type responseBody struct {
 	io.ReadCloser
 	x       *exchange
-	drained atomic.Bool // closed, and read to its end behind the agent's back
+	drained atomic.Bool // closed by the agent, being read in the background
 }
 
 func (b *responseBody) Read(p []byte) (int, error) {
@@ -52,33 +52,33 @@ func (b *responseBody) read(p []byte) (int, error) {
 	if n > 0 || err != nil {
 		b.x.responseRead(p[:n], err)
 	}
-	runtime.KeepAlive(b) // a body that is being read is not left alone
+	runtime.KeepAlive(b) // no cleanup during a read
 	return n, err
 }
 
-// Close reads the rest of an error answer in the background, because its text is the evidence and SDKs that retry throw
-// it away unread.
+// Close reads the rest of an error response in the background, because its text is the evidence and SDKs that retry
+// discard it unread.
 func (b *responseBody) Close() error {
 	if b.drained.Load() {
 		return nil
 	}
-	if b.x.unreadError() {
+	if b.x.hasUnreadError() {
 		select {
 		case b.x.hook.drains <- struct{}{}:
-			if b.drained.Swap(true) { // closed twice at the same time
+			if b.drained.Swap(true) { // closed twice concurrently
 				<-b.x.hook.drains
 				return nil
 			}
 			go b.drain()
 			return nil
-		default: // enough of them are read
+		default: // maxDrains are being read
 		}
 	}
 	b.x.closed()
 	return b.ReadCloser.Close()
 }
 
-// drain reads what the agent's code left of an error answer, within bounds.
+// drain reads the unread part of an error response, within bounds.
 func (b *responseBody) drain() {
 	defer func() { <-b.x.hook.drains }()
 	limit := time.AfterFunc(drainTimeout, func() { b.ReadCloser.Close() })
@@ -89,7 +89,7 @@ func (b *responseBody) drain() {
 	}
 }
 
-// A writeFunc takes all that is written.
+// A writeFunc is an io.Writer that never fails.
 type writeFunc func([]byte)
 
 func (f writeFunc) Write(p []byte) (int, error) {

@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// call posts body through h and reads the answer as the agent would.
+// call posts body through h and reads the response, as an agent does.
 func call(t *testing.T, h *Hook, target string, body io.Reader, header http.Header) []byte {
 	t.Helper()
 	base := &http.Transport{}
@@ -36,7 +36,7 @@ func call(t *testing.T, h *Hook, target string, body io.Reader, header http.Head
 	return got
 }
 
-// startEcho answers every request with its own body, compressed when that is asked for by hand.
+// startEcho runs a server that responds with the body of the request, compressed if X-Gzip is set.
 func startEcho(t *testing.T) string {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -66,9 +66,9 @@ func TestBodiesInParts(t *testing.T) {
 	target := startEcho(t)
 	h := openHook(t, n.url, target, nil)
 	body := bytes.Repeat([]byte("0123456789abcdef"), (1200<<10)/16) // 1,200 KiB: three parts
-	// A reader of its own type: the request can be read only once.
+	// A MultiReader: the body can be read only once.
 	if got := call(t, h, target, io.MultiReader(bytes.NewReader(body)), nil); !bytes.Equal(got, body) {
-		t.Fatal("the agent read other bytes than the provider sent")
+		t.Fatal("the agent read a different body")
 	}
 	flush(t, h)
 	evs := n.events(t)
@@ -84,7 +84,7 @@ func TestBodiesInParts(t *testing.T) {
 			joined = append(joined, ev.Body...)
 		}
 		if !bytes.Equal(joined, body) {
-			t.Errorf("half %d: the parts are not the body", half)
+			t.Errorf("half %d: the joined parts differ from the body", half)
 		}
 	}
 	if s := h.Stats(); s.Published != 1 || s.Bytes != 0 {
@@ -142,10 +142,10 @@ func TestCaptureNone(t *testing.T) {
 		}
 	}
 	f(0, 200, 0)
-	f(1, 400, maxError) // what the provider said is kept in every mode
+	f(1, 400, maxError) // the text of an error is kept in every mode
 }
 
-func TestCompressedBodyIsPublishedAsItIs(t *testing.T) {
+func TestCompressedBodyPublishedUnchanged(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	target := startEcho(t)
 	h := openHook(t, n.url, target, nil)
@@ -157,7 +157,7 @@ func TestCompressedBodyIsPublishedAsItIs(t *testing.T) {
 	}
 }
 
-// net/http asks for gzip and decodes it unseen: what is published is what the agent reads.
+// net/http requests gzip and decodes it: the hook publishes the body that the agent reads.
 func TestTransparentGzip(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	target := startEcho(t)
@@ -174,7 +174,7 @@ func TestTransparentGzip(t *testing.T) {
 func TestLargeBodies(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	target := startEcho(t)
-	// f sends size bytes, whose length is known or not, and wants all of them published, or a stub of them.
+	// f sends size bytes of known or unknown length and expects the body or a stub of it to be published.
 	f := func(size int, once bool, wantParts int, wantCapture string) {
 		t.Helper()
 		seen := len(n.events(t))
@@ -188,7 +188,7 @@ func TestLargeBodies(t *testing.T) {
 			r = io.MultiReader(r)
 		}
 		if got := call(t, h, target, r, nil); !bytes.Equal(got, body) {
-			t.Errorf("%d bytes: the agent read others", size)
+			t.Errorf("%d bytes: the agent read a different body", size)
 		}
 		flush(t, h)
 		want := body
@@ -215,7 +215,7 @@ func TestLargeBodies(t *testing.T) {
 	}
 }
 
-// A server that takes only small messages gets more of them; one that takes too small ones gets none, and that is counted.
+// With a small maximum payload the hook publishes more parts; with one that is too small it drops and counts the exchange.
 func TestSmallMaxPayload(t *testing.T) {
 	target := startEcho(t)
 	f := func(maxPayload int, wantParts int, wantDropped uint64) {
@@ -238,8 +238,8 @@ func TestSmallMaxPayload(t *testing.T) {
 	f(600, 0, 2)
 }
 
-// The text of an error is masked in every mode, behind the agent's own redactor, compressed or not; what the agent reads
-// and what is no error is not.
+// Error texts are masked in every mode, after Config.Redact, compressed or not. Other responses, and what the agent reads,
+// are not.
 func TestErrorsAreMasked(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	target := startEcho(t)
@@ -254,14 +254,14 @@ func TestErrorsAreMasked(t *testing.T) {
 		}
 	}
 	if _, res := shapesOf(t, n, target, chatPath, body, nil, func(c *Config) { c.Capture = event.CaptureFull }); string(res.Body) != body {
-		t.Errorf("an answer that is no error became %s", res.Body)
+		t.Errorf("a response without error became %s", res.Body)
 	}
-	// A key that the cut halves.
+	// A key that the limit splits.
 	long := strings.Repeat("a ", maxError/2-5) + "sk-abc123DEF456 " + strings.Repeat("b ", 100)
 	if _, res := shapesOf(t, n, target, chatPath, long, http.Header{"X-Status": {"400"}}, nil); strings.Contains(string(res.Body), "abc") || len(res.Body) < maxError-20 {
 		t.Errorf("published %d bytes to %s", len(res.Body), res.Body[len(res.Body)-20:])
 	}
-	// Encoded so that it cannot be read.
+	// A body that cannot be decoded.
 	var zstd event.Event
 	zstd.Kind, zstd.Status, zstd.Capture, zstd.ContentEncoding, zstd.Body = event.Response, 400, event.CaptureFull, "zstd", []byte("(zstd)")
 	s := sender{queue: newQueue(1 << 20), log: slog.New(slog.DiscardHandler)}

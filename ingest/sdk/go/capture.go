@@ -2,26 +2,26 @@ package llmtap
 
 // Bounds on one body.
 const (
-	maxBody  = 16 << 20  // beyond it, a body is stubbed
-	stubHalf = 256 << 10 // of a stubbed body, its first and its last bytes
-	maxError = 4 << 10   // of an error answer when bodies are not captured
-	// What is kept of it until it is masked: one byte more tells whether a word was halved.
+	maxBody  = 16 << 20  // longer bodies are stubbed
+	stubHalf = 256 << 10 // bytes at the start and at the end of a stubbed body
+	maxError = 4 << 10   // bytes of an error response if bodies are not captured
+	// Bytes of it before masking: one more, to see whether the limit splits a word.
 	errorRead = maxError + 1
-	minGrow   = 4 << 10 // the first memory of a body
+	minGrow   = 4 << 10 // first allocation of a body
 )
 
-// A capture keeps the bytes of one body. Its memory is reserved in the hook's queue before it is allocated.
+// A capture stores the bytes of one body. It reserves memory in the hook's queue before it allocates.
 type capture struct {
 	queue *queue
-	// limit bounds what is kept, in bytes; nothing is kept where it is not positive. A body beyond maxBody is stubbed, one beyond a smaller limit
-	// just ends there.
+	// limit is the number of bytes to store; none if it is not positive. A body longer than maxBody is stubbed, one longer
+	// than a smaller limit is truncated.
 	limit int
-	want  int64 // length of the body where that is known, so that no memory is left over; else not positive
+	want  int64 // length of the body, to allocate no more than that; not positive if unknown
 
 	buf      []byte
-	tail     []byte // of a stubbed body: its last bytes, at least stubHalf of them
+	tail     []byte // last bytes of a stubbed body, at least stubHalf
 	reserved int64
-	lost     bool // there was no memory for it
+	lost     bool // there was no memory for the body
 }
 
 func (c *capture) cut() bool { return c.tail != nil }
@@ -48,7 +48,7 @@ func (c *capture) add(p []byte) {
 		if int64(need) <= c.want && c.want < int64(size) {
 			size = int(c.want)
 		}
-		if !c.hold(int64(size)) {
+		if !c.setReserved(int64(size)) {
 			return
 		}
 		c.buf = append(make([]byte, 0, size), c.buf...)
@@ -56,21 +56,21 @@ func (c *capture) add(p []byte) {
 	c.buf = append(c.buf, p...)
 }
 
-// room returns memory for a body of n bytes, to be filled and given to adopt; nil if there is none.
-func (c *capture) room(n int) []byte {
-	if !c.hold(int64(n)) {
+// allocate returns memory for a body of n bytes, for the caller to fill and pass to set; nil if there is none.
+func (c *capture) allocate(n int) []byte {
+	if !c.setReserved(int64(n)) {
 		return nil
 	}
 	return make([]byte, n)
 }
 
-// adopt makes p the body; p is a part of what room returned.
-func (c *capture) adopt(p []byte) { c.buf = p }
+// set makes p the body; p is a part of the memory from allocate.
+func (c *capture) set(p []byte) { c.buf = p }
 
-// stub turns a body that grows beyond maxBody by p into its first and last bytes.
+// stub reduces a body that grows beyond maxBody with p to its first and last bytes.
 func (c *capture) stub(p []byte) {
 	const size = 3 * stubHalf
-	if !c.hold(max(c.reserved, size)) {
+	if !c.setReserved(max(c.reserved, size)) {
 		return
 	}
 	head := make([]byte, 0, stubHalf)
@@ -82,7 +82,7 @@ func (c *capture) stub(p []byte) {
 	c.buf, c.tail = head, make([]byte, 0, 2*stubHalf)
 	c.writeTail(rest)
 	c.writeTail(p)
-	c.hold(size)
+	c.setReserved(size)
 }
 
 func (c *capture) writeTail(p []byte) {
@@ -95,8 +95,8 @@ func (c *capture) writeTail(p []byte) {
 	c.tail = append(c.tail, p...)
 }
 
-// hold makes the reservation n bytes. Where the queue has no room for them everything is given up, and it is false.
-func (c *capture) hold(n int64) bool {
+// setReserved changes the reservation to n bytes. If the queue has no room for them, it drops the body and returns false.
+func (c *capture) setReserved(n int64) bool {
 	if !c.queue.reserve(n - c.reserved) {
 		c.queue.release(c.reserved)
 		c.buf, c.tail, c.reserved, c.lost = nil, nil, 0, true
@@ -106,7 +106,7 @@ func (c *capture) hold(n int64) bool {
 	return true
 }
 
-// take returns the body and hands its reservation over to the caller.
+// take returns the body and passes its reservation to the caller.
 func (c *capture) take() (body []byte, reserved int64) {
 	body, reserved = c.buf, c.reserved
 	if c.cut() {

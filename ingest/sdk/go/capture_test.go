@@ -6,7 +6,7 @@ import (
 )
 
 func TestCaptureStubsLongBodies(t *testing.T) {
-	// f writes a body of n bytes in chunks; wantCut says whether it is stubbed.
+	// f writes a body of n bytes in chunks; wantCut is whether it is stubbed.
 	f := func(n, chunk int, wantCut bool) {
 		t.Helper()
 		body := make([]byte, n)

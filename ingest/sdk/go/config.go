@@ -29,68 +29,70 @@ const (
 	DefaultFlushTimeout = 2 * time.Second
 )
 
-// minMemoryLimit leaves room for one cut body and the messages around it.
+// minMemoryLimit is enough for one stubbed body and a few messages.
 const minMemoryLimit = 1 << 20
 
-// A Config says what a Hook records and where it publishes. Its zero value is a working one.
+// Config configures a Hook. The zero value is valid.
 type Config struct {
-	// URL of NATS, several separated by commas. Default: $LLMTAP_NATS_URL, else DefaultURL.
+	// URL of NATS, or several separated by commas. Default: $LLMTAP_NATS_URL, else DefaultURL.
 	URL string
 
-	// Service, ServiceVersion, Environment and Agent label every message. Defaults: OTEL_SERVICE_NAME, then service.name,
-	// service.version and deployment.environment.name of OTEL_RESOURCE_ATTRIBUTES, then the build information of the binary.
+	// Service, ServiceVersion, Environment and Agent label every message. Defaults: $OTEL_SERVICE_NAME, then service.name,
+	// service.version, deployment.environment.name and gen_ai.agent.name of $OTEL_RESOURCE_ATTRIBUTES, then the build
+	// information of the binary.
 	Service, ServiceVersion, Environment, Agent string
 
-	// Capture is what is published of bodies: "shape", the default, their structure with values only where the message
-	// protocol has them (roles, ids, function names, parameters, usage), each text replaced by its length and keyed hash;
-	// "full", all of them byte for byte; or "none". Of error answers the first 4 KiB are published in shape and none.
+	// Capture selects how bodies are published: "shape", the default, keeps the structure and the values of the message
+	// protocol (roles, ids, function names, parameters, usage), and replaces each text with its length and keyed hash;
+	// "full" publishes bodies byte for byte; "none" publishes no bodies. In shape and none, the first 4 KiB of error
+	// responses are published.
 	//
-	// The key of the hashes is $LLMTAP_SHAPE_KEY. Without it a process makes its own, and texts of different processes
-	// cannot be compared: an agent that goes on with the conversation of another process needs it.
+	// The key of the hashes is $LLMTAP_SHAPE_KEY. Without it each process generates a key, and texts of different processes
+	// cannot be compared. Processes that share conversations need the same key.
 	Capture string
 
-	// Hosts are recorded beside the known providers: "llm.example.com" (any port), "10.0.0.7:8000", ".example.com" (all
-	// names below it).
+	// Hosts are recorded in addition to the known providers: "llm.example.com" (any port), "10.0.0.7:8000", ".example.com"
+	// (all subdomains).
 	Hosts []string
 
-	// Redact, if set, returns the body to publish instead of the one captured; it must not change its argument. It runs in
-	// the background, after the call, and before a body is shaped; where it panics the body is withheld.
+	// Redact, if set, returns the body to publish in place of its argument, which it must not change. It runs in the
+	// background, after the call and before the body is shaped. If it panics, the body is withheld.
 	Redact func(body []byte) []byte
 
-	// OnPublished, if set, is told the id of each exchange that NATS has stored, both halves. It is called in the
-	// background, one call at a time and before Close returns; publishing waits for it, so it must be quick.
+	// OnPublished, if set, is called with the id of each exchange whose request and response NATS has stored: in the
+	// background, one call at a time, before Close returns. Publishing waits for it, so it must be quick.
 	OnPublished func(exchange string)
 
-	// Origin says which way in this process is: event.OriginHook for an agent of its own, the default, or event.OriginProxy
-	// for one that passes on the calls of others, see WithCaller.
+	// Origin is event.OriginHook, the default, for the calls of this process, or event.OriginProxy for forwarded calls; see
+	// WithCaller.
 	Origin string
 
-	// Traceparent, if set, gives the W3C trace context of a call whose request has no Traceparent header, as that of a
-	// tracer's span in the call's context. It runs on the caller's goroutine.
+	// Traceparent, if set, returns the W3C trace context of a request without a Traceparent header, for example from a span
+	// in the context. It runs on the caller's goroutine.
 	Traceparent func(context.Context) string
 
-	// KeepUser publishes the user of WithUser as it is instead of hashed.
+	// KeepUser publishes the user of WithUser unhashed.
 	KeepUser bool
 
-	// MemoryLimit bounds what waits to be published, in bytes; beyond it the oldest exchanges are dropped and counted.
-	// Default 64 MiB, at least 1 MiB.
+	// MemoryLimit bounds the memory of the queue, in bytes. Beyond it the oldest exchanges are dropped and counted. Default
+	// 64 MiB, at least 1 MiB.
 	MemoryLimit int64
 
-	// FlushTimeout is how long Close waits for what is still to be published. Default 2 s.
+	// FlushTimeout is how long Close waits for pending events. Default 2 s.
 	FlushTimeout time.Duration
 
-	// Logger gets what an operator should know (NATS not reachable, exchanges dropped), never message content. Default:
+	// Logger receives operational messages (NATS unreachable, exchanges dropped), never message content. Default:
 	// slog.Default().
 	Logger *slog.Logger
 
-	// NATSOptions are credentials, TLS and the like; they win over the hook's own options.
+	// NATSOptions are credentials, TLS settings and the like. They override the hook's own options.
 	NATSOptions []nats.Option
 
 	userKey  []byte // LLMTAP_SHAPE_KEY
-	shapeKey []byte // the same, or the process's own
+	shapeKey []byte // userKey, or the generated key of the process
 }
 
-// validate fills in the defaults and reports the first mistake.
+// validate sets the defaults and returns the first error.
 func (c *Config) validate(getenv func(string) string) error {
 	switch c.Capture {
 	case event.CaptureShape, event.CaptureFull, event.CaptureNone:
@@ -140,29 +142,29 @@ func (c *Config) validate(getenv func(string) string) error {
 	return nil
 }
 
-// processKey is the key of a process that was given none. It is made once, so that all hooks of a process hash alike.
+// processKey generates the key of a process without LLMTAP_SHAPE_KEY, once, so that all its hooks hash alike.
 var processKey = sync.OnceValue(func() []byte {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails
 	return key
 })
 
-// checkURL accepts what nats.Connect accepts, and a host.
+// checkURL accepts the URLs that nats.Connect accepts if they have a host.
 func checkURL(s string) error {
 	if !strings.Contains(s, "://") {
 		s = "nats://" + s
 	}
 	u, err := url.Parse(s)
 	if err != nil {
-		return errors.New("one address is not a URL") // the error would quote a password
+		return errors.New("invalid URL") // the error of url.Parse would quote a password
 	}
 	switch u.Scheme {
 	case "nats", "tls", "ws", "wss":
 	default:
-		return fmt.Errorf("scheme %q is none of nats, tls, ws, wss", u.Scheme)
+		return fmt.Errorf("scheme %q is not one of nats, tls, ws, wss", u.Scheme)
 	}
 	if u.Hostname() == "" {
-		return errors.New("an address has no host")
+		return errors.New("no host")
 	}
 	return nil
 }
@@ -176,7 +178,7 @@ func (c *Config) labelDefaults(getenv func(string) string) {
 	c.Agent = first(c.Agent, res["gen_ai.agent.name"])
 }
 
-// resourceAttributes reads key=value pairs separated by commas, values percent-encoded, as OpenTelemetry defines them.
+// resourceAttributes parses key=value pairs as OpenTelemetry defines them: separated by commas, values percent-encoded.
 func resourceAttributes(s string) map[string]string {
 	m := make(map[string]string)
 	for pair := range strings.SplitSeq(s, ",") {
@@ -191,7 +193,7 @@ func resourceAttributes(s string) map[string]string {
 	return m
 }
 
-// buildIdentity is the name of the main package and its version: the module's, else the commit's.
+// buildIdentity returns the name of the main package and the version of its module or, without one, its commit.
 func buildIdentity() (name, version string) {
 	bi, ok := debug.ReadBuildInfo()
 	if !ok {

@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-func TestConfigMistakes(t *testing.T) {
+func TestInvalidConfig(t *testing.T) {
 	f := func(c Config, want string) {
 		t.Helper()
 		h, err := Open(c)
@@ -19,14 +19,14 @@ func TestConfigMistakes(t *testing.T) {
 			t.Errorf("error %v, want %q", err, want)
 		}
 		if err != nil && strings.Contains(err.Error(), "secret") {
-			t.Errorf("error %v shows a password", err)
+			t.Errorf("error %v contains the password", err)
 		}
 	}
 	f(Config{Capture: "all"}, `config Capture "all"`)
 	f(Config{Capture: "full", Origin: "import"}, `config Origin "import"`)
 	f(Config{Capture: "full", URL: "http://127.0.0.1"}, `scheme "http"`)
 	f(Config{Capture: "full", URL: "127.0.0.1:4222, nats://"}, "no host")
-	f(Config{Capture: "full", URL: "nats://u:secret%zz@h:4222"}, "not a URL")
+	f(Config{Capture: "full", URL: "nats://u:secret%zz@h:4222"}, "invalid URL")
 	f(Config{Capture: "full", MemoryLimit: 1000}, "config MemoryLimit")
 	f(Config{Capture: "full", FlushTimeout: -1}, "config FlushTimeout")
 }
@@ -47,7 +47,7 @@ func TestConfigDefaults(t *testing.T) {
 	if c.URL != "nats://nats:4222" || c.Service != "checkout" || c.ServiceVersion != "2.4.0" || c.Environment != "prod eu" {
 		t.Errorf("config %+v", c)
 	}
-	// Nothing is set: the service is named after the binary.
+	// Without settings, the service has the name of the binary.
 	c = Config{Capture: event.CaptureNone}
 	if err := c.validate(func(string) string { return "" }); err != nil {
 		t.Fatal(err)

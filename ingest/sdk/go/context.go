@@ -14,13 +14,13 @@ import (
 
 type scopeKey struct{}
 
-// A scope is what a context says about the calls made under it. It never changes once made.
+// A scope contains the labels of the calls made under a context. It is immutable.
 type scope struct {
-	labels event.Labels // Agent, Stage, Conversation, Run and User; the hook knows the others
+	labels event.Labels // Agent, Stage, Conversation, Run and User; all if they are a Caller's
 	attrs  map[string]string
 
-	foreign bool   // labels are a Caller's and whole
-	client  string // address of a Caller
+	caller bool   // set by WithCaller
+	client string // address of the Caller
 
 	// last is the id of the newest exchange under the nearest WithConversation or WithRun, for tool events.
 	last *atomic.Pointer[string]
@@ -40,49 +40,48 @@ func with(ctx context.Context, change func(*scope)) context.Context {
 	return context.WithValue(ctx, scopeKey{}, &s)
 }
 
-// WithConversation labels the calls under ctx with the conversation they belong to: one message history that grows. All
-// calls of a conversation keep their order.
+// WithConversation labels the calls under ctx with their conversation: one growing message history. The calls of a
+// conversation keep their order.
 func WithConversation(ctx context.Context, id string) context.Context {
 	return with(ctx, func(s *scope) { s.labels.Conversation, s.last = clip(id), new(atomic.Pointer[string]) })
 }
 
-// WithRun labels the calls under ctx with one run of the agent, which may hold many conversations.
+// WithRun labels the calls under ctx with one run of the agent, which may have many conversations.
 func WithRun(ctx context.Context, id string) context.Context {
 	return with(ctx, func(s *scope) { s.labels.Run, s.last = clip(id), new(atomic.Pointer[string]) })
 }
 
-// A Caller is who makes a call that this process only passes on, as a proxy does.
+// A Caller is the agent whose call this process forwards, as a proxy does.
 type Caller struct {
-	Labels  event.Labels      // all of them; User is treated as that of WithUser
-	Attrs   map[string]string // as of WithAttr; not to be changed afterwards
-	Address string            // of the client; it groups its calls without a conversation, and is not published
+	Labels  event.Labels      // User is treated as in WithUser
+	Attrs   map[string]string // as in WithAttr; must not be changed afterwards
+	Address string            // of the client: groups its calls without a conversation; not published
 }
 
-// WithCaller labels the calls under ctx as c's. Labels of Config are not used for them.
+// WithCaller labels the calls under ctx with the labels of c, none from Config.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return with(ctx, func(s *scope) {
-		s.labels, s.attrs, s.client, s.foreign = c.Labels, c.Attrs, c.Address, true
+		s.labels, s.attrs, s.client, s.caller = c.Labels, c.Attrs, c.Address, true
 	})
 }
 
-// WithAgent labels the calls under ctx with an agent's name, in place of Config.Agent.
+// WithAgent labels the calls under ctx with the name of the agent instead of Config.Agent.
 func WithAgent(ctx context.Context, name string) context.Context {
 	return with(ctx, func(s *scope) { s.labels.Agent = clip(name) })
 }
 
-// WithStage labels the calls under ctx with the stage of the agent's work ("planner").
+// WithStage labels the calls under ctx with the stage of the agent, such as "planner".
 func WithStage(ctx context.Context, name string) context.Context {
 	return with(ctx, func(s *scope) { s.labels.Stage = clip(name) })
 }
 
-// WithUser labels the calls under ctx with the user they are made for. It is published hashed (with the key
-// LLMTAP_SHAPE_KEY, if that is set), unless Config.KeepUser says otherwise.
+// WithUser labels the calls under ctx with the user they are made for. The id is published as a hash, keyed with
+// LLMTAP_SHAPE_KEY if that is set, unless Config.KeepUser is true.
 func WithUser(ctx context.Context, id string) context.Context {
 	return with(ctx, func(s *scope) { s.labels.User = id })
 }
 
-// WithAttr adds an attribute to the calls under ctx. Keys are [a-z0-9._-]{1,64}; other keys, and more than 32, are
-// ignored.
+// WithAttr adds an attribute to the calls under ctx. Other keys than [a-z0-9._-]{1,64}, and more than 32 keys, are ignored.
 func WithAttr(ctx context.Context, key, value string) context.Context {
 	return with(ctx, func(s *scope) {
 		if !event.ValidAttrKey(key) || len(s.attrs) >= event.MaxAttrs && s.attrs[key] == "" {
@@ -95,10 +94,10 @@ func WithAttr(ctx context.Context, key, value string) context.Context {
 	})
 }
 
-// labels merges what the process and the context say; the context wins.
+// labels returns the labels of the process, overridden by those of the context.
 func (h *Hook) labels(s *scope) event.Labels {
 	l := s.labels
-	if !s.foreign {
+	if !s.caller {
 		l.Service, l.ServiceVersion, l.Environment = h.cfg.Service, h.cfg.ServiceVersion, h.cfg.Environment
 		if l.Agent == "" {
 			l.Agent = h.cfg.Agent
@@ -111,14 +110,14 @@ func (h *Hook) labels(s *scope) event.Labels {
 	return l
 }
 
-// hashUser gives 16 hex digits: enough to tell users apart, too few to be worth reversing without the key.
+// hashUser returns 16 hex digits: enough to distinguish users, too few to be worth reversing without the key.
 func hashUser(key []byte, user string) string {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte(user))
 	return hex.EncodeToString(m.Sum(nil)[:8])
 }
 
-// clip returns the part of s that a header value can hold, so that nothing longer waits in memory.
+// clip truncates s to the length of a header value, so that longer values use no memory in the queue.
 func clip(s string) string {
 	if len(s) <= event.MaxHeaderValue {
 		return s

@@ -16,21 +16,21 @@ import (
 	"github.com/llmtap/llmtap/ingest/event/redact"
 )
 
-// errTooLong says that a body is longer than maxBody once it is decoded.
-var errTooLong = errors.New("it is too long")
+// errTooLong is returned for a body longer than maxBody after decoding.
+var errTooLong = errors.New("too long")
 
-// unreadable reports whether readers of events do not know an encoding that the hook does: such a body is decoded before
-// it is published.
-func unreadable(encoding string) bool { return encoding == "br" || encoding == "deflate" }
+// unpublishable reports whether the hook knows an encoding that readers of events do not. Bodies in it are decoded before
+// they are published.
+func unpublishable(encoding string) bool { return encoding == "br" || encoding == "deflate" }
 
-// decoded is the body of ev without its encoding. Of a body that was broken off, what came of it is the evidence.
-func decoded(ev *event.Event, brokenOff bool) ([]byte, error) {
+// decoded returns the body of ev without its encoding; of an incomplete body, the part that arrived.
+func decoded(ev *event.Event, incomplete bool) ([]byte, error) {
 	if ev.ContentEncoding == "" {
 		return ev.Body, nil
 	}
-	if startOfError(ev) {
+	if truncatedError(ev) {
 		body, err := decode(ev.ContentEncoding, ev.Body, errorRead)
-		if err != nil && len(body) > 0 { // that is how far it goes
+		if err != nil && len(body) > 0 {
 			body = redact.Truncate(body, len(body)-1)
 		}
 		return body, nil
@@ -39,16 +39,16 @@ func decoded(ev *event.Event, brokenOff bool) ([]byte, error) {
 	switch {
 	case len(body) > maxBody:
 		err = errTooLong
-	case brokenOff && len(body) > 0:
+	case incomplete && len(body) > 0:
 		err = nil
 	}
 	if err != nil {
-		return nil, fmt.Errorf("decode a body of encoding %s: %w", ev.ContentEncoding, err)
+		return nil, fmt.Errorf("decode %s body: %w", ev.ContentEncoding, err)
 	}
 	return body, nil
 }
 
-// decode returns what b decodes to, up to limit bytes; on an error, what came before it.
+// decode decodes up to limit bytes of b. On an error it also returns what it decoded before.
 func decode(encoding string, b []byte, limit int64) ([]byte, error) {
 	r, err := decoder(encoding, b)
 	if err != nil {
@@ -64,7 +64,7 @@ func decoder(encoding string, b []byte) (io.ReadCloser, error) {
 	case "gzip":
 		return gzip.NewReader(r)
 	case "deflate":
-		// With a zlib header, as the standard says, or without, as some servers send it.
+		// The standard requires a zlib header; some servers omit it.
 		if len(b) >= 2 && b[0]&0xf == 8 && (uint(b[0])<<8|uint(b[1]))%31 == 0 {
 			return zlib.NewReader(r)
 		}

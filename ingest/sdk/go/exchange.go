@@ -18,39 +18,39 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// Values of Llmtap-Error that are the hook's own.
+// Values of Llmtap-Error that the hook sets itself.
 const (
-	errUnread    = "closed before the end of the body"
-	errLeft      = "neither read to its end nor closed"
-	errExit      = "the process ended before the answer did"
-	errNoAnswer  = "the transport returned neither an answer nor an error"
-	errTransport = "the transport panicked"
+	errUnread     = "closed before the end of the body"
+	errAbandoned  = "neither read to its end nor closed"
+	errExit       = "the process exited before the response ended"
+	errNoResponse = "the transport returned neither a response nor an error"
+	errTransport  = "the transport panicked"
 )
 
-// An exchange is one call while it lasts: its request is queued when it is sent, its response when it ends.
+// An exchange is a call in progress. Its request is queued when it is sent, its response when it ends.
 type exchange struct {
-	hook   *Hook
-	ctx    context.Context // of the call: says when it is cancelled
-	ticket ticket
-	start  time.Time
-	query  string // of the call's URL: kept out of what is published
+	hook  *Hook
+	ctx   context.Context // of the call, for cancellation
+	pair  pair
+	start time.Time
+	query string // of the URL: must not be published
 
 	mu       sync.Mutex // guards all below
 	req, res event.Event
 	reqBody  capture
 	resBody  capture
-	sending  bool // the body of the request has not been read to its end
-	reqWant  int64
+	sending  bool  // the request body has not been read to its end
+	reqWant  int64 // Content-Length of the request, not positive if unknown
 	reqGot   int64
 	reqSent  bool
 	ended    bool
 	stream   wire.StreamEnd // nil if the response has none
 	want     int64          // Content-Length of the response, -1 if unknown
 	got      int64
-	stop     func() bool // ends the watch on ctx
+	unwatch  func() bool // stops watching ctx
 }
 
-// begin makes the exchange of a call, or nil if it cannot be recorded.
+// begin returns the exchange of a call, nil if the call cannot be recorded.
 func (h *Hook) begin(req *http.Request) *exchange {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -62,7 +62,7 @@ func (h *Hook) begin(req *http.Request) *exchange {
 	if h.cfg.Capture == event.CaptureNone {
 		limit = 0
 	}
-	x.ticket.dialect = wire.PathDialect(req.URL.EscapedPath())
+	x.pair.dialect = wire.PathDialect(req.URL.EscapedPath())
 	x.reqBody = capture{queue: h.queue, limit: limit, want: req.ContentLength}
 	x.resBody = capture{queue: h.queue, limit: limit}
 	x.req = event.Event{
@@ -86,8 +86,7 @@ func (h *Hook) begin(req *http.Request) *exchange {
 	return x
 }
 
-// apiVersion joins the values of the version headers; they are all of a request's headers that leave the process, with
-// the trace. Azure has its version in the query.
+// apiVersion joins the values of the version headers. Azure has its version in the query.
 func apiVersion(req *http.Request) string {
 	var vs []string
 	for _, k := range [...]string{"Anthropic-Version", "Anthropic-Beta", "Openai-Beta", "Api-Version"} {
@@ -114,7 +113,7 @@ func (h *Hook) traceparent(req *http.Request) string {
 	return h.cfg.Traceparent(req.Context())
 }
 
-// describe sets what the headers of a body say about it. A body in an encoding that nobody here knows is not captured.
+// describe copies type and encoding of a body from its headers. A body in an unknown encoding is not captured.
 func describe(ev *event.Event, body *capture, h http.Header) {
 	ev.ContentType = h.Get("Content-Type")
 	switch e := strings.ToLower(strings.TrimSpace(strings.Join(h.Values("Content-Encoding"), ","))); e {
@@ -128,7 +127,7 @@ func describe(ev *event.Event, body *capture, h http.Header) {
 	}
 }
 
-// sendRequest queues the request as far as its body is known; once.
+// sendRequest queues the request, once, with the part of its body that was read.
 func (x *exchange) sendRequest() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -140,7 +139,7 @@ func (x *exchange) sendRequestLocked() {
 		return
 	}
 	x.reqSent = true
-	x.req.Degraded = x.sending // what was not read of the body is no evidence
+	x.req.Degraded = x.sending
 	x.putLocked(&x.req, &x.reqBody, 0)
 }
 
@@ -151,28 +150,28 @@ func (x *exchange) putLocked(ev *event.Event, body *capture, half int) {
 	lost := body.lost
 	var reserved int64
 	ev.Body, reserved = body.take()
-	x.hook.queue.put(ev, &x.ticket, half, reserved, lost)
+	x.hook.queue.push(ev, &x.pair, half, reserved, lost)
 }
 
-// sends says that the request has a body, which is still to be read.
-func (x *exchange) sends() {
+// requestBodyPending records that the request has a body, which is not read yet.
+func (x *exchange) requestBodyPending() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sending = true
 }
 
-// requestRoom is memory for a request body of n bytes, to be given back with requestCopied; nil if there is none.
-func (x *exchange) requestRoom(n int) []byte {
+// requestBuffer returns memory for a request body of n bytes, for requestCopied; nil if there is none.
+func (x *exchange) requestBuffer(n int) []byte {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.reqSent {
 		return nil
 	}
-	return x.reqBody.room(n)
+	return x.reqBody.allocate(n)
 }
 
-// requestCopied queues the request, whose body has been read to its end or up to err. It is body, which is in the memory
-// of requestRoom, or what requestRead recorded.
+// requestCopied queues the request after its body was read to the end or up to err: body, a part of requestBuffer, or, if
+// that is nil, the bytes passed to requestRead.
 func (x *exchange) requestCopied(body []byte, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -180,13 +179,13 @@ func (x *exchange) requestCopied(body []byte, err error) {
 		return
 	}
 	if body != nil {
-		x.reqBody.adopt(body)
+		x.reqBody.set(body)
 	}
 	x.sending = err != nil
 	x.sendRequestLocked()
 }
 
-// requestRead records bytes of a request body as the transport reads them.
+// requestRead records bytes of the request body while the transport reads them.
 func (x *exchange) requestRead(p []byte, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -195,14 +194,14 @@ func (x *exchange) requestRead(p []byte, err error) {
 	}
 	x.reqBody.write(p)
 	x.reqGot += int64(len(p))
-	if err == io.EOF || err == nil && x.reqGot == x.reqWant { //nolint:errorlint // the end is io.EOF itself; an error that wraps it is an error
+	if err == io.EOF || err == nil && x.reqGot == x.reqWant { //nolint:errorlint // only io.EOF itself is the end; an error that wraps it is an error
 		x.sending = false
 		x.sendRequestLocked()
 	}
 }
 
-// answered begins the response.
-func (x *exchange) answered(resp *http.Response) {
+// responded begins the response.
+func (x *exchange) responded(resp *http.Response) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.ended {
@@ -227,40 +226,40 @@ func (x *exchange) answered(resp *http.Response) {
 		x.endLocked("")
 		return
 	}
-	x.stop = context.AfterFunc(x.ctx, func() { x.end(x.why(x.ctx.Err())) })
+	x.unwatch = context.AfterFunc(x.ctx, func() { x.end(x.errorText(x.ctx.Err())) })
 	body := &responseBody{ReadCloser: resp.Body, x: x}
-	runtime.AddCleanup(body, func(x *exchange) { x.end(errLeft) }, x)
+	runtime.AddCleanup(body, func(x *exchange) { x.end(errAbandoned) }, x)
 	resp.Body = body
 }
 
-// responseRead records what the agent's code read of the answer.
+// responseRead records bytes of the response body while the agent reads them.
 func (x *exchange) responseRead(p []byte, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	if x.ended {
 		return
 	}
-	over := false
+	last := false
 	if x.stream != nil {
 		if n := x.stream.Feed(p); n >= 0 {
-			p, over = p[:n], true
+			p, last = p[:n], true
 		}
 	}
 	x.resBody.write(p)
 	x.got += int64(len(p))
 	switch {
-	case over, err == io.EOF, err == nil && x.got == x.want: //nolint:errorlint // as in requestRead
+	case last, err == io.EOF, err == nil && x.got == x.want: //nolint:errorlint // as in requestRead
 		x.endLocked("")
 	case err != nil:
-		x.endLocked(x.why(err))
+		x.endLocked(x.errorText(err))
 	}
 }
 
-// why is err as it is published: short, without the query of the call's URL, which may hold a key, and plain about a
-// call that was cancelled, whatever the cause given.
-func (x *exchange) why(err error) string {
+// errorText returns the text of err to publish: truncated, without the query of the URL, which may contain a key, and with
+// the context's error first if the call was cancelled.
+func (x *exchange) errorText(err error) string {
 	if ended := x.ctx.Err(); ended != nil {
-		if err = context.Cause(x.ctx); err == ended { //nolint:errorlint // a cause that wraps it says more
+		if err = context.Cause(x.ctx); err == ended { //nolint:errorlint // a cause that wraps it has more detail
 			return ended.Error()
 		}
 		err = fmt.Errorf("%w: %w", ended, err)
@@ -272,14 +271,14 @@ func (x *exchange) why(err error) string {
 	return clip(string(redact.Append(nil, []byte(s))))
 }
 
-// unreadError says that the answer is an error whose end has not been read.
-func (x *exchange) unreadError() bool {
+// hasUnreadError reports whether the response is an error that has not been read to its end.
+func (x *exchange) hasUnreadError() bool {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	return !x.ended && x.res.Status >= 400 && x.ctx.Err() == nil
 }
 
-// closed ends the exchange because the agent's code is done with the answer.
+// closed ends the exchange when the agent closes the response.
 func (x *exchange) closed() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -287,33 +286,33 @@ func (x *exchange) closed() {
 	case x.stream != nil && x.stream.Near():
 		x.endLocked("")
 	case x.ctx.Err() != nil:
-		x.endLocked(x.why(x.ctx.Err()))
+		x.endLocked(x.errorText(x.ctx.Err()))
 	case x.stream == nil && x.want < 0 && x.resBody.limit <= 0:
-		x.endLocked("") // without the body nobody can say whether something was left of it
+		x.endLocked("") // without the body, whether it is complete is unknown
 	default:
 		x.endLocked(errUnread)
 	}
 }
 
-// end queues the response, once. why is empty for an answer that came whole.
-func (x *exchange) end(why string) {
+// end queues the response, once. errorText is empty for a complete response.
+func (x *exchange) end(errorText string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
-	x.endLocked(why)
+	x.endLocked(errorText)
 }
 
-func (x *exchange) endLocked(why string) {
+func (x *exchange) endLocked(errorText string) {
 	if x.ended {
 		return
 	}
 	x.ended = true
-	if x.stop != nil {
-		x.stop()
+	if x.unwatch != nil {
+		x.unwatch()
 	}
 	x.sendRequestLocked()
 	x.res.Duration = time.Since(x.start)
 	x.res.Time = x.start.Add(x.res.Duration)
-	x.res.Error = why
+	x.res.Error = errorText
 	x.putLocked(&x.res, &x.resBody, 1)
 	x.hook.untrack(x)
 }

@@ -18,7 +18,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// post sends body through h and returns what an agent sees. The answer is the caller's to close.
+// post sends body through h. The caller closes the response.
 func post(t testing.TB, h *Hook, ctx context.Context, target, body string) (*http.Response, error) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, target, strings.NewReader(body))
@@ -31,7 +31,7 @@ func post(t testing.TB, h *Hook, ctx context.Context, target, body string) (*htt
 	return h.Transport(base).RoundTrip(req)
 }
 
-// only is the one exchange that h has published.
+// only returns the one exchange that h published.
 func only(t testing.TB, n *natsd, h *Hook) (req, res *event.Event) {
 	t.Helper()
 	for h.Stats().Open > 0 {
@@ -63,7 +63,7 @@ func TestFailedCalls(t *testing.T) {
 		case "/reset":
 			c, _, err := w.(http.Hijacker).Hijack()
 			if err == nil {
-				c.(*net.TCPConn).SetLinger(0) // a reset, not an orderly end
+				c.(*net.TCPConn).SetLinger(0) // send a reset
 				c.Close()
 			}
 		case "/short":
@@ -86,7 +86,7 @@ func TestFailedCalls(t *testing.T) {
 		return openHook(t, n.url, srv.URL, func(c *Config) { c.Hosts = append(c.Hosts, u.Host) })
 	}
 
-	// f calls target until wait or the end of the answer; the errors with and without the hook must be of one kind.
+	// f calls target and reads the response to the end, for wait at most.
 	f := func(target string, wait time.Duration, status int, wantBody, wantError string) {
 		t.Helper()
 		h := open()
@@ -122,7 +122,7 @@ func TestFailedCalls(t *testing.T) {
 	f(srv.URL+"/hang", 20*time.Millisecond, 0, "", "context deadline exceeded: took too long")
 }
 
-// A transport below the hook may do what no transport should.
+// Transports below the hook that violate the contract of http.RoundTripper.
 func TestBrokenTransports(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	f := func(rt roundTripFunc, wantError string) {
@@ -147,12 +147,12 @@ func TestBrokenTransports(t *testing.T) {
 			t.Errorf("%s: body %q, degraded %v", wantError, req.Body, req.Degraded)
 		}
 	}
-	f(func(*http.Request) (*http.Response, error) { return nil, nil }, errNoAnswer)
+	f(func(*http.Request) (*http.Response, error) { return nil, nil }, errNoResponse)
 	f(func(*http.Request) (*http.Response, error) { panic("a bug below") }, errTransport)
 	f(func(r *http.Request) (*http.Response, error) {
 		return nil, &url.Error{Op: "Post", URL: r.URL.String(), Err: errors.New("refused")}
 	}, `Post "http://provider.test/v1?…": refused`)
-	// The answer comes before the body was read.
+	// The response arrives before the transport has read the body.
 	f(func(r *http.Request) (*http.Response, error) {
 		r.Body.Read(make([]byte, 3))
 		return &http.Response{StatusCode: 413, Body: http.NoBody, Request: r}, nil
@@ -163,7 +163,7 @@ func TestBrokenTransports(t *testing.T) {
 	}, "")
 }
 
-// A body that is neither read nor closed, by code that forgot it, costs no memory for ever.
+// The memory of a body that is neither read to its end nor closed is released.
 func TestNeverClosed(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	body := strings.Repeat("x", 1000)
@@ -185,7 +185,7 @@ func TestNeverClosed(t *testing.T) {
 		}
 		runtime.GC()
 		if s := h.Stats(); s.Open != 1 {
-			t.Errorf("ended while it was in use: %+v", s)
+			t.Errorf("the exchange ended while its body was in use: %+v", s)
 		}
 		runtime.KeepAlive(resp)
 	}()
@@ -193,12 +193,12 @@ func TestNeverClosed(t *testing.T) {
 		runtime.GC()
 		time.Sleep(time.Millisecond)
 	}
-	if _, res := only(t, n, h); res.Error != errLeft || string(res.Body) != body[:10] {
+	if _, res := only(t, n, h); res.Error != errAbandoned || string(res.Body) != body[:10] {
 		t.Errorf("error %q, body %q", res.Error, res.Body)
 	}
 }
 
-// blockingBody gives its text, and then nothing until it is closed.
+// A blockingBody returns its text and then blocks until it is closed.
 type blockingBody struct {
 	io.Reader
 	closed chan struct{}
@@ -214,7 +214,7 @@ func (b *blockingBody) Read(p []byte) (int, error) {
 
 func (b *blockingBody) Close() error { close(b.closed); return nil }
 
-func TestErrorAnswersAreReadBehindTheAgent(t *testing.T) {
+func TestErrorResponsesReadInBackground(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	h := openHook(t, n.url, "http://provider.test", func(c *Config) { c.FlushTimeout = 10 * time.Second })
 	var body io.ReadCloser
@@ -232,7 +232,7 @@ func TestErrorAnswersAreReadBehindTheAgent(t *testing.T) {
 		}
 		return resp
 	}
-	// Closed twice, and read after that.
+	// Closed twice, then read.
 	body = io.NopCloser(strings.NewReader(badRequest))
 	resp := call()
 	resp.Body.Close()
@@ -245,7 +245,7 @@ func TestErrorAnswersAreReadBehindTheAgent(t *testing.T) {
 	if _, res := only(t, n, h); string(res.Body) != badRequest || res.Error != "" {
 		t.Errorf("body %q, error %q", res.Body, res.Error)
 	}
-	// Close of the hook waits for the text, not for the end of a body that has none; more than a bound are not begun.
+	// Hook.Close waits for the texts, not for the ends of bodies that block. At most maxDrains are read.
 	for range maxDrains + 5 {
 		body = &blockingBody{strings.NewReader(badRequest), make(chan struct{})}
 		call().Body.Close()
@@ -272,14 +272,14 @@ func zipped(s string) []byte {
 	return b.Bytes()
 }
 
-// What an agent reads of an answer, and when that is all of it.
-func TestAnswers(t *testing.T) {
+// Whether the part of a response that the agent read is complete.
+func TestCompleteResponses(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	const ollama = "application/x-ndjson"
 	lines := `{"message":{"role":"assistant","content":"\"done\":true"},"done":false}` + "\n" +
 		`{"message":{"tool_calls":[{"function":{"name":"f","arguments":{"done":true}}}]},"done":false}` + "\n" +
 		`{"message":{"content":""},"done_reason":"stop","done":true}` + "\n"
-	// f answers with body and reads all but the last rest bytes of it before it closes.
+	// f responds with body; the agent reads all but the last rest bytes and closes it.
 	f := func(contentType, encoding string, body []byte, rest int, capture, wantError, wantEncoding string) {
 		t.Helper()
 		h := openHook(t, n.url, "http://provider.test", func(c *Config) { c.Capture = capture })
@@ -313,17 +313,17 @@ func TestAnswers(t *testing.T) {
 		}
 	}
 	const full, none = event.CaptureFull, event.CaptureNone
-	f("application/json", "", []byte(answer), 0, full, "", "") // a decoder never asks for the end
+	f("application/json", "", []byte(answer), 0, full, "", "") // a JSON decoder never reads the end of the body
 	f("application/json", "", []byte(answer), 1, full, errUnread, "")
 	f("application/json", "", []byte(answer), 0, none, "", "")
 	f("application/json", "gzip", zipped(answer), 0, full, "", "gzip")
-	f("application/json", "gzip", zipped(answer), 9, full, "", "gzip") // nor for the checksum
+	f("application/json", "gzip", zipped(answer), 9, full, "", "gzip") // or the checksum
 	f("application/json", "gzip", zipped(answer), 60, full, errUnread, "gzip")
-	f("application/json", "compress", []byte("lzw"), 0, full, "", "") // nobody here knows it
+	f("application/json", "compress", []byte("lzw"), 0, full, "", "") // unknown
 	f("application/json", "br", []byte("no brotli"), 0, full, errUnread, "")
 	f("application/json", "X-GZIP", zipped(answer), 0, full, "", "gzip")
 	f("text/event-stream", "", []byte(streamed), 0, full, "", "")
-	f("text/event-stream", "", []byte(streamed), 1, full, "", "") // the last line end
+	f("text/event-stream", "", []byte(streamed), 1, full, "", "") // all but the last line end
 	f("text/event-stream", "", []byte(streamed), 20, full, errUnread, "")
 	f("text/event-stream", "", []byte(streamed), 20, none, errUnread, "")
 	f("text/event-stream; charset=utf-8", "gzip", zipped(streamed), 0, full, "", "gzip")

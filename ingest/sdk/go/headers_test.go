@@ -15,14 +15,14 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// The table of the wire contract: which header is on which kind, and what it looks like. "" is no header.
+// The table of the event contract: the headers of each kind and the pattern of their values. "" is no header.
 func TestHeaders(t *testing.T) {
 	const (
 		id   = `[0-9a-f]{8}-[0-9a-f]{4}-[47][0-9a-f]{3}-[89ab][0-9a-f]{3}-[0-9a-f]{12}`
 		ms   = `[0-9]+(\.[0-9]+)?`
 		none = ""
 	)
-	// In the order of the stream: request, response, tool started, run ended in error.
+	// In the order of the stream: request, response, tool started, run failed.
 	table := []struct{ header, request, response, tool, run string }{
 		{"Nats-Msg-Id", id + `\.q\.1`, id + `\.s\.1`, `call_1\.` + id + `\.started`, `run-1\.error`},
 		{"Llmtap-Exchange", id, id, id, none},
@@ -52,7 +52,7 @@ func TestHeaders(t *testing.T) {
 		{"Llmtap-Origin", `hook`, `hook`, `hook`, `hook`},
 		{"Llmtap-Degraded", none, none, none, none},
 		{"Content-Type", `application/json`, `text/plain`, none, none},
-		{"Content-Encoding", `zstd`, none, none, none}, // an error is decoded, to be masked
+		{"Content-Encoding", `zstd`, none, none, none}, // errors are decoded for masking
 		{"Llmtap-Part", none, none, none, none},
 		{"Llmtap-Body-Bytes", none, none, none, none},
 		{"Llmtap-Sdk", `go/0\.1\.0`, `go/0\.1\.0`, `go/0\.1\.0`, `go/0\.1\.0`},
@@ -90,7 +90,7 @@ func TestHeaders(t *testing.T) {
 	resp.Body.Close()
 	h.ToolStarted(ctx, "call_1")
 	h.RunEnded(ctx, io.EOF)
-	// Nothing to tie these to.
+	// Without a call, an id or a run: not published.
 	h.ToolStarted(t.Context(), "call_1")
 	h.ToolEnded(ctx, "", nil)
 	h.RunStarted(t.Context())
@@ -107,7 +107,7 @@ func TestHeaders(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got[i] = m.Header; strings.Contains(fmt.Sprint(m.Header, string(m.Data)), "secret") || strings.Contains(fmt.Sprint(m.Header), "anna") {
-			t.Errorf("message %d holds a secret: %v", i, m.Header)
+			t.Errorf("message %d contains a secret: %v", i, m.Header)
 		}
 	}
 	if s := stream.CachedInfo().State; s.LastSeq != uint64(len(got)) {
@@ -124,17 +124,17 @@ func TestHeaders(t *testing.T) {
 	}
 	for i := range got {
 		for k := range got[i] {
-			if !known[k] && !strings.HasPrefix(k, "Nats-") { // the server's
+			if !known[k] && !strings.HasPrefix(k, "Nats-") { // set by the server
 				t.Errorf("message %d: header %s is not in the contract", i, k)
 			}
 		}
 	}
 	if got[0].Get("Llmtap-Exchange") != got[1].Get("Llmtap-Exchange") || got[0].Get("Llmtap-Exchange") != got[2].Get("Llmtap-Exchange") {
-		t.Error("the halves and the tool are not of one exchange")
+		t.Error("request, response and tool have different exchange ids")
 	}
 }
 
-// Attributes: 32 at most, clipped, and a context's own.
+// A context has at most 32 attributes, truncated values, and a copy of its own.
 func TestAttrs(t *testing.T) {
 	ctx := t.Context()
 	for i := range event.MaxAttrs + 5 {

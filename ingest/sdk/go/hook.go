@@ -25,33 +25,33 @@ type Hook struct {
 	hosts    *hostSet
 	queue    *queue
 	cancel   context.CancelFunc
-	done     chan struct{} // closed by the sender when it has ended
-	drains   chan struct{} // holds a token for each error answer that is read in the background; never closed
+	done     chan struct{} // closed by the sender when it exits
+	drains   chan struct{} // has a token for each error response that is being read in the background; never closed
 
 	mu     sync.Mutex             // guards all below
-	open   map[*exchange]struct{} // calls whose answer has not ended
+	active map[*exchange]struct{} // calls whose response has not ended
 	closed bool
 }
 
-// Stats counts what a Hook did since Open.
+// Stats are the counters of a Hook since Open.
 type Stats struct {
 	Published uint64 // exchanges whose request and response NATS has stored
-	Events    uint64 // messages that NATS has stored, those in parts counted once
-	Dropped   uint64 // exchanges given up for want of memory, or because NATS will never take them
-	Pending   int    // events that wait to be stored
-	Open      int    // calls whose answer has not ended
-	Bytes     int64  // memory reserved for all that waits and for bodies being read; never above Config.MemoryLimit
+	Events    uint64 // events that NATS has stored; an event in parts counts once
+	Dropped   uint64 // exchanges dropped because memory ran out or NATS rejected them
+	Pending   int    // events that are not stored yet
+	Open      int    // calls whose response has not ended
+	Bytes     int64  // memory reserved for pending events and for bodies being read; at most Config.MemoryLimit
 }
 
-// Open starts a Hook. A mistake in cfg is an error; NATS being down is not: calls are recorded in memory until it is
-// there. Call Close at the end of the process.
+// Open starts a Hook. It fails on an invalid cfg, not if NATS is down: calls are kept in memory until NATS is reachable.
+// Call Close before the process exits.
 func Open(cfg Config) (*Hook, error) {
 	if err := cfg.validate(os.Getenv); err != nil {
 		return nil, err
 	}
 	id, err := uuid.NewRandom()
 	if err != nil {
-		return nil, fmt.Errorf("make instance id: %w", err)
+		return nil, fmt.Errorf("generate instance id: %w", err)
 	}
 	opts, err := natsOptions(&cfg)
 	if err != nil {
@@ -60,9 +60,9 @@ func Open(cfg Config) (*Hook, error) {
 	ctx, cancel := context.WithCancel(context.Background())
 	h := &Hook{
 		cfg: cfg, instance: id.String(), hosts: newHostSet(cfg.Hosts), queue: newQueue(cfg.MemoryLimit),
-		cancel: cancel, done: make(chan struct{}), drains: make(chan struct{}, maxDrains), open: make(map[*exchange]struct{}),
+		cancel: cancel, done: make(chan struct{}), drains: make(chan struct{}, maxDrains), active: make(map[*exchange]struct{}),
 	}
-	s := &sender{queue: h.queue, opts: opts, redact: cfg.Redact, told: cfg.OnPublished, log: cfg.Logger}
+	s := &sender{queue: h.queue, opts: opts, redact: cfg.Redact, onPublished: cfg.OnPublished, log: cfg.Logger}
 	if cfg.Capture == event.CaptureShape {
 		s.shaper = shape.New(cfg.shapeKey)
 	}
@@ -73,8 +73,8 @@ func Open(cfg Config) (*Hook, error) {
 	return h, nil
 }
 
-// Transport returns base, or http.DefaultTransport if base is nil, with recording. Calls that are no POST, or go to
-// hosts that are neither a known provider's nor in Config.Hosts, are passed on untouched.
+// Transport returns base, or http.DefaultTransport if base is nil, with recording. It records POST requests to known
+// providers and to Config.Hosts; all other requests pass unchanged.
 func (h *Hook) Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
@@ -107,26 +107,26 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	returned = true
 	switch {
 	case err != nil:
-		x.end(x.why(err))
+		x.end(x.errorText(err))
 	case resp == nil:
-		x.end(errNoAnswer)
+		x.end(errNoResponse)
 	default:
 		if resp.Request == sent {
 			resp.Request = req
 		}
-		x.answered(resp)
+		x.responded(resp)
 	}
 	return resp, err
 }
 
-// recordRequest copies the body of a request that can be read twice, and queues it. Any other body is recorded as the
-// transport reads it.
+// recordRequest queues a request whose body can be read twice, with a copy of it. Other bodies are recorded while the
+// transport reads them.
 func (x *exchange) recordRequest(req *http.Request) *http.Request {
 	if req.Body == nil || req.Body == http.NoBody || x.reqBody.limit <= 0 {
 		x.sendRequest()
 		return req
 	}
-	x.sends()
+	x.requestBodyPending()
 	if req.GetBody != nil {
 		if body, err := req.GetBody(); err == nil {
 			x.copyRequest(body, req.ContentLength)
@@ -138,7 +138,7 @@ func (x *exchange) recordRequest(req *http.Request) *http.Request {
 	return &clone
 }
 
-// copyRequest reads body to its end; size is its length if that is known.
+// copyRequest records body, which has size bytes; -1 or 0 if the size is unknown.
 func (x *exchange) copyRequest(body io.ReadCloser, size int64) {
 	defer body.Close()
 	if size <= 0 || size > maxBody {
@@ -146,46 +146,47 @@ func (x *exchange) copyRequest(body io.ReadCloser, size int64) {
 		x.requestCopied(nil, err)
 		return
 	}
-	buf := x.requestRoom(int(size))
+	buf := x.requestBuffer(int(size))
 	n, err := io.ReadFull(body, buf)
 	x.requestCopied(buf[:n], err)
 }
 
-// track remembers an open call; false once the hook is closed.
+// track adds an active call. It returns false if the hook is closed.
 func (h *Hook) track(x *exchange) bool {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
 		return false
 	}
-	h.open[x] = struct{}{}
+	h.active[x] = struct{}{}
 	return true
 }
 
 func (h *Hook) untrack(x *exchange) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	delete(h.open, x)
+	delete(h.active, x)
 }
 
-// Stats returns the counts so far.
+// Stats returns the current counters.
 func (h *Hook) Stats() Stats {
-	s := h.queue.snapshot()
+	s := h.queue.stats()
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	s.Open = len(h.open)
+	s.Open = len(h.active)
 	return s
 }
 
-// Flush waits until NATS has stored all that ended before, or ctx ends: then the error says how many events are left.
+// Flush waits until NATS has stored all exchanges that ended before. If ctx ends first, the error has the number of pending
+// events.
 func (h *Hook) Flush(ctx context.Context) error { return h.queue.flush(ctx) }
 
-// closeGrace is how much longer than Config.FlushTimeout Close may take, for an orderly end of the sender.
+// closeGrace is how much longer than Config.FlushTimeout Close may take, for an orderly exit of the sender.
 const closeGrace = 100 * time.Millisecond
 
-// Close ends the recording of calls that are still open, waits up to Config.FlushTimeout for what is to be published,
-// and stops. Its error says how many events were lost. Transports keep working, without recording. Where the network or
-// Config.Redact hangs, Close does not wait for them to end.
+// Close ends the recording of active calls, waits up to Config.FlushTimeout for pending events to be stored, and stops the
+// hook. Its error has the number of lost events. Transports keep working, without recording. Close does not wait for a
+// network or a Config.Redact that hangs.
 func (h *Hook) Close() error {
 	h.mu.Lock()
 	if h.closed {
@@ -194,10 +195,10 @@ func (h *Hook) Close() error {
 	}
 	h.closed = true
 	h.mu.Unlock()
-	ctx, cancel := context.WithTimeoutCause(context.Background(), h.cfg.FlushTimeout, errors.New("NATS did not take them in time"))
+	ctx, cancel := context.WithTimeoutCause(context.Background(), h.cfg.FlushTimeout, errors.New("NATS did not store them in time"))
 	defer cancel()
-	h.endDrains()
-	for _, x := range h.stillOpen() {
+	h.waitForDrains()
+	for _, x := range h.activeCalls() {
 		x.end(errExit)
 	}
 	err := h.Flush(ctx)
@@ -209,8 +210,9 @@ func (h *Hook) Close() error {
 	return err
 }
 
-// endDrains waits for the error answers that are being read, half of Config.FlushTimeout at most. No others are begun.
-func (h *Hook) endDrains() {
+// waitForDrains waits for the error responses that are being read, half of Config.FlushTimeout at most, and starts no new
+// ones.
+func (h *Hook) waitForDrains() {
 	limit := time.After(h.cfg.FlushTimeout / 2)
 	for range cap(h.drains) {
 		select {
@@ -221,25 +223,26 @@ func (h *Hook) endDrains() {
 	}
 }
 
-func (h *Hook) stillOpen() []*exchange {
+func (h *Hook) activeCalls() []*exchange {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return slices.Collect(maps.Keys(h.open))
+	return slices.Collect(maps.Keys(h.active))
 }
 
-// RunStarted publishes that the run of WithRun started; without a run it does nothing.
+// RunStarted publishes the start of the run set by WithRun; without a run it does nothing.
 func (h *Hook) RunStarted(ctx context.Context) { h.runEvent(ctx, event.StatusStarted) }
 
-// RunEnded publishes that the run of WithRun ended, in error if err is not nil; a context that was cancelled is no error.
+// RunEnded publishes the end of the run set by WithRun, as failed if err is not nil, as cancelled if err is
+// context.Canceled.
 func (h *Hook) RunEnded(ctx context.Context, err error) { h.runEvent(ctx, outcome(err)) }
 
-// ToolStarted publishes that the tool which the model called with id callID started. It belongs to the newest call made
-// under the nearest WithConversation or WithRun of ctx; before any, or without an id, it does nothing.
+// ToolStarted publishes the start of the tool that the model called with id callID. The event belongs to the newest call
+// made under the nearest WithConversation or WithRun of ctx; without such a call, or without an id, ToolStarted does nothing.
 func (h *Hook) ToolStarted(ctx context.Context, callID string) {
 	h.toolEvent(ctx, callID, event.StatusStarted)
 }
 
-// ToolEnded publishes that the tool of callID ended, in error if err is not nil; a context that was cancelled is no error.
+// ToolEnded publishes the end of the tool call callID, as failed if err is not nil, as cancelled if err is context.Canceled.
 func (h *Hook) ToolEnded(ctx context.Context, callID string, err error) {
 	h.toolEvent(ctx, callID, outcome(err))
 }
@@ -259,7 +262,7 @@ func (h *Hook) runEvent(ctx context.Context, status string) {
 	if s.labels.Run == "" {
 		return
 	}
-	h.step(&s, event.Event{Kind: event.Run, RunStatus: status})
+	h.publish(&s, event.Event{Kind: event.Run, RunStatus: status})
 }
 
 func (h *Hook) toolEvent(ctx context.Context, callID, status string) {
@@ -271,12 +274,12 @@ func (h *Hook) toolEvent(ctx context.Context, callID, status string) {
 		}
 	}
 	if callID == "" || ev.Exchange == "" {
-		return // nothing to tie it to: call ids alone are not unique
+		return // call ids alone are not unique
 	}
-	h.step(&s, ev)
+	h.publish(&s, ev)
 }
 
-func (h *Hook) step(s *scope, ev event.Event) {
+func (h *Hook) publish(s *scope, ev event.Event) {
 	h.mu.Lock()
 	defer h.mu.Unlock()
 	if h.closed {
@@ -284,5 +287,5 @@ func (h *Hook) step(s *scope, ev event.Event) {
 	}
 	ev.Time, ev.Labels, ev.Attrs = time.Now(), h.labels(s), s.attrs
 	ev.Instance, ev.Client, ev.Origin, ev.SDK = h.instance, s.client, h.cfg.Origin, "go/"+Version
-	h.queue.put(&ev, nil, 0, 0, false)
+	h.queue.push(&ev, nil, 0, 0, false)
 }

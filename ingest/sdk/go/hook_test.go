@@ -18,14 +18,14 @@ import (
 
 const badRequest = `{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}`
 
-// traffic is what went over the network, as the provider saw it.
+// traffic contains the bodies that the provider received and sent.
 type traffic struct {
 	mu        sync.Mutex // guards all below
 	requests  [][]byte
 	responses [][]byte
 }
 
-// startProvider answers with status and body; a body that begins with "data:" is streamed event by event.
+// startProvider runs a server that responds with status and body, event by event if body begins with "data:".
 func startProvider(t testing.TB, w *traffic, status int, body string) *httptest.Server {
 	srv := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		b, err := io.ReadAll(r.Body)
@@ -116,7 +116,7 @@ func TestUnary(t *testing.T) {
 	}
 	req, res, tool, run := evs[0], evs[1], evs[2], evs[3]
 	if !bytes.Equal(req.Body, w.requests[0]) || string(res.Body) != answer {
-		t.Errorf("published bodies differ from the wire:\n%s\n%s", req.Body, res.Body)
+		t.Errorf("published bodies differ from the traffic:\n%s\n%s", req.Body, res.Body)
 	}
 	wantLabels := event.Labels{
 		Service: "svc", ServiceVersion: "1.2.3", Environment: "test", Agent: "assistant", Stage: "规划",
@@ -184,7 +184,7 @@ func TestStreamed(t *testing.T) {
 	flush(t, h)
 	x := exchanges(t, n.events(t))[0]
 	if !bytes.Equal(x[0].Body, w.requests[0]) || string(x[1].Body) != streamed {
-		t.Errorf("published bodies differ from the wire:\n%s\n%s", x[0].Body, x[1].Body)
+		t.Errorf("published bodies differ from the traffic:\n%s\n%s", x[0].Body, x[1].Body)
 	}
 	if !x[1].StreamingResponse() || x[1].Error != "" {
 		t.Errorf("response %+v", x[1])
@@ -192,7 +192,7 @@ func TestStreamed(t *testing.T) {
 }
 
 func TestRejected(t *testing.T) {
-	// f makes attempts calls as an SDK does that retries: it closes each answer unread.
+	// f makes calls as an SDK that retries does: it closes each response unread.
 	f := func(status, attempts int) {
 		t.Helper()
 		n := startNATS(t, t.TempDir(), -1)
@@ -213,7 +213,7 @@ func TestRejected(t *testing.T) {
 			}
 			resp.Body.Close()
 		}
-		for h.Stats().Open > 0 { // the hook reads the answers in the background
+		for h.Stats().Open > 0 { // the hook reads the responses in the background
 			time.Sleep(time.Millisecond)
 		}
 		flush(t, h)
@@ -256,14 +256,14 @@ func TestCancelled(t *testing.T) {
 		return h.Transport(base).RoundTrip(req)
 	}
 
-	// Before the answer.
+	// Before the response.
 	ctx, cancel := context.WithCancel(t.Context())
 	go func() { <-started; cancel() }()
 	if resp, err := post(ctx, "/hang"); err == nil {
 		resp.Body.Close()
 		t.Fatal("no error")
 	}
-	// In the middle of the answer, while nobody reads.
+	// During the response, between two reads.
 	ctx, cancel = context.WithCancel(t.Context())
 	resp, err := post(ctx, "/stream")
 	if err != nil {
@@ -281,14 +281,14 @@ func TestCancelled(t *testing.T) {
 	flush(t, h)
 	xs := exchanges(t, n.events(t))
 	if got := xs[0][1]; got.Status != 0 || got.Error != "context canceled" || len(got.Body) != 0 {
-		t.Errorf("cancelled before the answer: status %d, error %q", got.Status, got.Error)
+		t.Errorf("cancelled before the response: status %d, error %q", got.Status, got.Error)
 	}
 	if got := xs[1][1]; got.Status != 200 || got.Error != "context canceled" || string(got.Body) != "data" {
-		t.Errorf("cancelled in the answer: status %d, error %q, body %q", got.Status, got.Error, got.Body)
+		t.Errorf("cancelled during the response: status %d, error %q, body %q", got.Status, got.Error, got.Body)
 	}
 }
 
-func TestNotReadToTheEnd(t *testing.T) {
+func TestIncompleteReads(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	srv := startProvider(t, &traffic{}, 200, answer)
 	h := openHook(t, n.url, srv.URL, nil)
@@ -308,7 +308,7 @@ func TestNotReadToTheEnd(t *testing.T) {
 		t.Fatal(err)
 	}
 	early.Body.Close()
-	exact := post() // reads all bytes but not the io.EOF, and never closes
+	exact := post() // reads all bytes but no io.EOF, and does not close
 	if _, err := io.ReadFull(exact.Body, make([]byte, len(answer))); err != nil {
 		t.Fatal(err)
 	}
@@ -329,12 +329,12 @@ func TestNotReadToTheEnd(t *testing.T) {
 			t.Errorf("status %d, body %q, error %q", got.Status, got.Body, got.Error)
 		}
 	}
-	f(0, answer[:10], "closed before the end of the body")
+	f(0, answer[:10], errUnread)
 	f(1, answer, "")
-	f(2, "", "the process ended before the answer did")
+	f(2, "", errExit)
 }
 
-func TestOtherCallsAreUntouched(t *testing.T) {
+func TestOtherCallsUnchanged(t *testing.T) {
 	srv := startProvider(t, &traffic{}, 200, answer)
 	h := openHook(t, agentURL(freePort(t)), srv.URL, func(c *Config) { c.Hosts, c.FlushTimeout = nil, time.Millisecond })
 	var seen *http.Request
@@ -348,7 +348,7 @@ func TestOtherCallsAreUntouched(t *testing.T) {
 		}
 		got, err := rt.RoundTrip(req)
 		if err != nil || got != want || seen != req {
-			t.Errorf("%s %s: request or response was changed", method, target)
+			t.Errorf("%s %s: request or response changed", method, target)
 		}
 		if s := h.Stats(); s != (Stats{}) {
 			t.Errorf("%s %s: stats %+v", method, target, s)

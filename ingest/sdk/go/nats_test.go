@@ -22,8 +22,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// testhelper is the built command ingest/sdk/testhelper, which runs nats-server in a process of its own: the module of the
-// hook must not require nats-server, because the agents that import the hook would inherit it.
+// testhelper is the path of the command ingest/sdk/testhelper, which runs nats-server in a process of its own: agents that
+// import the hook would inherit a requirement of nats-server.
 var testhelper string
 
 func TestMain(m *testing.M) {
@@ -102,7 +102,7 @@ func startNATS(t testing.TB, dir string, port int, maxPayload ...int) *natsd {
 
 func agentURL(port int) string { return fmt.Sprintf("nats://agent:agent@127.0.0.1:%d", port) }
 
-// freePort is a port nobody listens on.
+// freePort returns an unused port.
 func freePort(t testing.TB) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -112,7 +112,7 @@ func freePort(t testing.TB) int {
 	return l.Addr().(*net.TCPAddr).Port
 }
 
-// events reads all messages of the stream, as the analyzer would.
+// events reads and decodes all messages of the stream.
 func (n *natsd) events(t testing.TB) []*event.Event {
 	t.Helper()
 	ctx := context.Background()
@@ -139,7 +139,7 @@ func (n *natsd) events(t testing.TB) []*event.Event {
 	return evs
 }
 
-// exchanges pairs the events of a stream without parts, in the order of their requests.
+// exchanges pairs requests and responses, none of them in parts, in the order of the requests.
 func exchanges(t testing.TB, evs []*event.Event) [][2]*event.Event {
 	t.Helper()
 	var xs [][2]*event.Event
@@ -152,10 +152,10 @@ func exchanges(t testing.TB, evs []*event.Event) [][2]*event.Event {
 		case event.Response:
 			i, ok := at[ev.Exchange]
 			if !ok || xs[i][1] != nil {
-				t.Fatalf("exchange %s: response without request, or twice", ev.Exchange)
+				t.Fatalf("exchange %s: response without request, or two", ev.Exchange)
 			}
 			xs[i][1] = ev
-		default: // not of an exchange
+		default: // no half of an exchange
 		}
 	}
 	for _, x := range xs {
@@ -166,7 +166,7 @@ func exchanges(t testing.TB, evs []*event.Event) [][2]*event.Event {
 	return xs
 }
 
-func TestNATSDownFromTheStart(t *testing.T) {
+func TestNATSDownAtOpen(t *testing.T) {
 	dir, port := t.TempDir(), freePort(t)
 	var w traffic
 	srv := startProvider(t, &w, 200, answer)
@@ -190,7 +190,7 @@ func TestNATSDownFromTheStart(t *testing.T) {
 	}
 }
 
-func TestNATSDownAtTheEnd(t *testing.T) {
+func TestNATSDownAtClose(t *testing.T) {
 	srv := startProvider(t, &traffic{}, 200, answer)
 	h := openHook(t, agentURL(freePort(t)), srv.URL, func(c *Config) { c.FlushTimeout = 20 * time.Millisecond })
 	call(t, h, srv.URL, strings.NewReader(question), nil)
@@ -200,6 +200,6 @@ func TestNATSDownAtTheEnd(t *testing.T) {
 	if err := h.Close(); err != nil {
 		t.Errorf("second Close: %v", err)
 	}
-	// The transport still works.
+	// The transport works without the hook.
 	call(t, h, srv.URL, strings.NewReader(question), nil)
 }

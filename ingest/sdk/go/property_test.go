@@ -22,22 +22,22 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-var seeds = flag.Int("seeds", 4, "how many random histories TestAnyHistory plays")
+var seeds = flag.Int("seeds", 4, "number of random histories of TestRandomHistories")
 
-// A plan is one call: what is sent, what the provider does, and how the agent reads the answer.
+// A plan is one call: the request, the behaviour of the provider, and how the agent reads the response.
 type plan struct {
-	n       int    // number of the call, in its body
+	n       int    // number of the call, in the request body
 	request int    // bytes
 	answer  int    // bytes
-	does    string // the provider: json, gzip, stream, chunked, error, short, reset, hang
+	does    string // provider: json, gzip, stream, chunked, error, short, reset, hang
 	once    bool   // the request can be read only once
 	read    int    // bytes the agent reads, all if negative
-	then    string // the agent: close, cancel, leave
+	then    string // agent: close, cancel, abandon
 }
 
 func randomPlan(r *rand.Rand, n int) plan {
 	does := [...]string{"json", "json", "gzip", "stream", "chunked", "error", "short", "reset", "hang"}
-	then := [...]string{"close", "close", "close", "cancel", "leave"}
+	then := [...]string{"close", "close", "close", "cancel", "abandon"}
 	p := plan{
 		n: n, request: 30 + r.IntN(1<<r.IntN(18)), answer: 30 + r.IntN(1<<r.IntN(18)), does: does[r.IntN(len(does))],
 		once: r.IntN(4) == 0, read: -1, then: then[r.IntN(len(then))],
@@ -52,7 +52,7 @@ func (p plan) requestBody() []byte {
 	return filled(fmt.Sprintf(`{"n":%d,"text":"`, p.n), p.request, `"}`)
 }
 
-// answerBody is what the provider means to send, before compression.
+// answerBody returns the complete response before compression.
 func (p plan) answerBody() []byte {
 	if p.does == "stream" {
 		return filled("data: {\"a\":1}\n\ndata: {\"text\":\"", p.answer, "\"}\n\ndata: [DONE]\n\n")
@@ -66,7 +66,7 @@ func filled(start string, size int, end string) []byte {
 
 func (p plan) header() string { return fmt.Sprintf("%d %s", p.answer, p.does) }
 
-// playProvider does what the plan in a request's header says.
+// playProvider follows the plan in the X-Plan header.
 func playProvider(w http.ResponseWriter, r *http.Request) {
 	io.Copy(io.Discard, r.Body)
 	var p plan
@@ -100,7 +100,7 @@ func playProvider(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// An outcome is all that an agent sees of a call.
+// A result is everything that an agent observes of a call.
 type result struct {
 	status        int
 	header, body  string
@@ -145,12 +145,12 @@ func play(ctx context.Context, rt http.RoundTripper, target string, p plan) (o r
 		resp.Body.Close()
 	case "close":
 		o.closeErr = errorKind(resp.Body.Close())
-	case "leave": // the connection ends with ctx, and the exchange with it
+	case "abandon": // ctx ends the connection and the exchange
 	}
 	return o, nil
 }
 
-// errorKind is what an agent can tell of an error.
+// errorKind returns the comparable part of an error.
 func errorKind(err error) string {
 	var op *net.OpError
 	switch {
@@ -158,15 +158,15 @@ func errorKind(err error) string {
 		return ""
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded), errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF):
 		return err.Error()
-	case errors.As(err, &op): // says ports
+	case errors.As(err, &op): // its text contains ports
 		return "network"
 	}
 	return err.Error()
 }
 
-// Whatever calls, failures, outages and shortage of memory come together: an agent sees what it would see without the
-// hook, memory keeps its limit, and every exchange is in the stream whole or counted.
-func TestAnyHistory(t *testing.T) {
+// With any combination of calls, failures, outages and memory shortage, an agent observes the same as without the hook,
+// memory stays below its limit, and every exchange is in the stream or counted as dropped.
+func TestRandomHistories(t *testing.T) {
 	srv := httptest.NewServer(http.HandlerFunc(playProvider))
 	defer srv.Close()
 	for seed := range uint64(*seeds) {
@@ -224,7 +224,7 @@ func playHistory(t *testing.T, target string, seed uint64) {
 			time.Sleep(time.Millisecond)
 		}
 		n.stop()
-		// An outage of some time, or until the memory is used up.
+		// An outage for some time, or until exchanges are dropped.
 		before, short := h.Stats().Dropped, r.IntN(2) == 0
 		time.Sleep(time.Duration(r.IntN(50)) * time.Millisecond)
 		for !short && finished.Load() < agents && h.Stats().Dropped < before+20 {
@@ -233,7 +233,7 @@ func playHistory(t *testing.T, target string, seed uint64) {
 		n = startNATS(t, dir, n.port)
 	}
 	work.Wait()
-	for h.Stats().Open > 0 { // of answers that were left alone, or are read behind the agent
+	for h.Stats().Open > 0 { // abandoned responses, and those being read in the background
 		time.Sleep(time.Millisecond)
 	}
 	flush(t, h)
@@ -258,7 +258,7 @@ func playHistory(t *testing.T, target string, seed uint64) {
 	checkStream(t, n.events(t), plans, last, s)
 }
 
-// checkStream wants in evs each exchange whole, or counted, and byte for byte what went over the wire.
+// checkStream expects every exchange in evs or counted as dropped, with the bodies of its plan.
 func checkStream(t *testing.T, evs []*event.Event, plans []plan, last plan, s Stats) {
 	t.Helper()
 	type half struct {
@@ -280,7 +280,7 @@ func checkStream(t *testing.T, evs []*event.Event, plans []plan, last plan, s St
 		at.body, at.ev = append(at.body, ev.Body...), ev
 		seqs[ev.Seq] = true
 		if c := ev.Labels.Conversation; ev.Seq < order[c] {
-			t.Errorf("seq %d of %s comes after %d", ev.Seq, c, order[c])
+			t.Errorf("seq %d of %s follows %d", ev.Seq, c, order[c])
 		} else {
 			order[c] = ev.Seq
 		}
@@ -291,7 +291,7 @@ func checkStream(t *testing.T, evs []*event.Event, plans []plan, last plan, s St
 			continue
 		}
 		whole++
-		if x[0].ev.Degraded { // the call ended before its body was sent
+		if x[0].ev.Degraded { // the call ended before its body was read
 			continue
 		}
 		var n int
@@ -310,16 +310,16 @@ func checkStream(t *testing.T, evs []*event.Event, plans []plan, last plan, s St
 			t.Errorf("exchange %s of %+v: response of %d bytes, error %q", id, p, len(x[1].body), x[1].ev.Error)
 		}
 	}
-	// A dropped exchange may still be whole there: NATS stored it, and went down before it said so.
+	// A dropped exchange may be complete in the stream: NATS stored it and stopped before the acknowledgement.
 	calls := uint64(len(plans) + 1)
 	if whole < s.Published || calls-whole > s.Dropped || uint64(len(halves))-whole > s.Dropped {
-		t.Errorf("%d calls, %d in the stream, %d of them whole, stats %+v", calls, len(halves), whole, s)
+		t.Errorf("%d calls, %d in the stream, %d of them complete, stats %+v", calls, len(halves), whole, s)
 	}
 	end := evs[len(evs)-1]
 	if end.Seq != 2*calls || end.Dropped != s.Dropped {
 		t.Errorf("the last message has seq %d and dropped %d, stats %+v", end.Seq, end.Dropped, s)
 	}
-	// Each sequence number that is missing is a half that is missing, and the other way round.
+	// Each missing sequence number is a missing half, and vice versa.
 	if missing, want := end.Seq-uint64(len(seqs)), 2*(calls-uint64(len(halves)))+uint64(len(halves))-whole; missing != want {
 		t.Errorf("%d sequence numbers are missing, and %d halves", missing, want)
 	}

@@ -6,16 +6,16 @@ import (
 	"testing"
 )
 
-// OnPublished is told each exchange that NATS has stored, once and in order, and none before NATS is there. One that
-// panics is the agent's mistake; the exchanges after it are published all the same.
+// OnPublished is called for each stored exchange, once and in order, and not before NATS is up. After a panic of OnPublished
+// the hook publishes the following exchanges.
 func TestOnPublished(t *testing.T) {
 	dir, port := t.TempDir(), freePort(t)
 	var w traffic
 	srv := startProvider(t, &w, 200, answer)
-	var told []string // the hook's until Close
+	var got []string // owned by the hook until Close
 	h := openHook(t, agentURL(port), srv.URL, func(c *Config) {
 		c.OnPublished = func(exchange string) {
-			if told = append(told, exchange); len(told) == 1 {
+			if got = append(got, exchange); len(got) == 1 {
 				panic("the agent's")
 			}
 		}
@@ -32,7 +32,7 @@ func TestOnPublished(t *testing.T) {
 	for _, x := range exchanges(t, n.events(t)) {
 		want = append(want, x[0].Exchange)
 	}
-	if len(want) != 5 || !slices.Equal(told, want) {
-		t.Errorf("told of %q, stored %q", told, want)
+	if len(want) != 5 || !slices.Equal(got, want) {
+		t.Errorf("OnPublished got %q, want %q", got, want)
 	}
 }

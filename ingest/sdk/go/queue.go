@@ -12,82 +12,82 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// itemOverhead is what an event costs in memory beside its body, roughly, in bytes.
+// itemOverhead is the approximate memory of an event without its body, in bytes.
 const itemOverhead = 1 << 10
 
-// Bounds on what is published and not yet acknowledged.
+// Bounds on unacknowledged messages.
 const (
 	maxInFlight      = 256
 	maxInFlightBytes = 8 << 20
 )
 
-// An itemState says where an item is.
+// An itemState is the position of an item.
 type itemState uint8
 
 const (
-	out     itemState = iota // not queued: new, dropped or acknowledged
-	waiting                  // in the FIFO; may be dropped
-	flying                   // published, not acknowledged; the sender's
+	removed  itemState = iota // new, dropped or stored
+	queued                    // in the FIFO; may be dropped
+	inFlight                  // published, not acknowledged; owned by the sender
 )
 
 // An item is one event on its way to NATS.
 type item struct {
 	ev    *event.Event
-	x     *ticket // nil for run and tool events
-	size  int64   // memory, in bytes
+	pair  *pair // nil for run and tool events
+	size  int64 // memory, in bytes
 	state itemState
 
-	prepared bool                     // the body is as it will be published
-	acks     []jetstream.PubAckFuture // of a flying item, one per part
+	prepared bool                     // the body is in its published form
+	acks     []jetstream.PubAckFuture // of an item in flight, one per part
 }
 
-// A ticket is one exchange as the queue sees it; the queue's mutex guards it.
-type ticket struct {
-	dialect wire.Dialect // of its bodies; never changes
+// A pair is the request and the response of one exchange in the queue. The queue's mutex guards it.
+type pair struct {
+	dialect wire.Dialect // of the bodies; never changes
 
-	items   [2]*item // request, response, once they were put
-	acked   int
+	items   [2]*item // request, response, once pushed
+	stored  int
 	dropped bool
 }
 
-// A queue holds what is to be published: one FIFO in bounded memory. Calls put, the sender takes; nobody waits for
-// anybody. When the memory is used up, the oldest exchange that is not in flight is dropped whole.
+// A queue contains the events to publish: one FIFO in bounded memory. Calls push, the sender takes; neither waits for the
+// other. When the memory is used up, the queue drops the oldest exchange that is not in flight, both halves.
 type queue struct {
 	limit int64
-	wake  chan struct{} // holds a token when there may be something to send; never closed
+	wake  chan struct{} // has a token when there may be something to send; never closed
 
-	mu          sync.Mutex // guards all below and every ticket
-	used        int64
-	items       []*item // oldest first: inFlight flying ones, then waiting ones and the gaps that drops left
-	inFlight    int
-	flyingBytes int64
-	waitBytes   int64 // of waiting items: what dropping can free
-	live        int   // waiting and flying items
-	seq         uint64
-	published   uint64 // exchanges
-	events      uint64
-	dropped     uint64 // exchanges
-	waiters     []waiter
+	mu            sync.Mutex // guards all below and every pair
+	used          int64
+	items         []*item // oldest first: inFlight items in flight, then queued ones and the gaps of dropped ones
+	inFlight      int
+	inFlightBytes int64
+	queuedBytes   int64 // memory that dropping can free
+	pending       int   // items that are queued or in flight
+	seq           uint64
+	published     uint64 // exchanges
+	events        uint64
+	dropped       uint64 // exchanges
+	waiters       []waiter
 }
 
-// A waiter wants to know when every event up to seq is published or dropped.
+// A waiter is a call of flush.
 type waiter struct {
 	seq  uint64
-	done chan struct{} // closed by the queue
+	done chan struct{} // closed by the queue when every event up to seq is stored or dropped
 }
 
 func newQueue(limit int64) *queue { return &queue{limit: limit, wake: make(chan struct{}, 1)} }
 
-// reserve accounts for n more bytes and drops old exchanges to make room. It is false, and nothing is accounted, when
-// there is no room even so. A negative n gives memory back.
+// reserve accounts for n more bytes and drops old exchanges to make room. It returns false, and accounts for nothing, if
+// dropping all of them would not make enough room. A negative n releases memory.
 func (q *queue) reserve(n int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.reserveLocked(n)
 }
 
-// spare is reserve for memory that nobody needs: nothing is dropped for it.
-func (q *queue) spare(n int64) bool {
+// reserveFree is reserve without dropping anything.
+func (q *queue) reserveFree(n int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.used+n > q.limit {
@@ -98,8 +98,8 @@ func (q *queue) spare(n int64) bool {
 }
 
 func (q *queue) reserveLocked(n int64) bool {
-	if n > 0 && q.used+n-q.waitBytes > q.limit {
-		return false // dropping all of it would not help
+	if n > 0 && q.used+n-q.queuedBytes > q.limit {
+		return false
 	}
 	q.used += n
 	q.makeRoom()
@@ -108,30 +108,30 @@ func (q *queue) reserveLocked(n int64) bool {
 
 func (q *queue) release(n int64) { q.reserve(-n) }
 
-// put queues ev, the half-th event of exchange x, or of no exchange when x is nil. The body's reserved bytes become the
-// queue's; lost says that there was no memory for it. Every event gets its sequence number here, dropped or not, so
-// that every loss is a gap.
-func (q *queue) put(ev *event.Event, x *ticket, half int, reserved int64, lost bool) {
-	it := &item{ev: ev, x: x, size: reserved + itemOverhead}
+// push queues ev, the half-th event of p, or an event without exchange if p is nil. The queue takes over the body's
+// reserved bytes; lost means that there was no memory for the body. Every event gets its sequence number here, dropped or
+// not, so that every loss is a gap.
+func (q *queue) push(ev *event.Event, p *pair, half int, reserved int64, lost bool) {
+	it := &item{ev: ev, pair: p, size: reserved + itemOverhead}
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	q.seq++
 	ev.Seq = q.seq
-	if x != nil {
-		x.items[half] = it
+	if p != nil {
+		p.items[half] = it
 		if lost {
-			q.drop(x)
+			q.drop(p)
 		}
-		if x.dropped {
+		if p.dropped {
 			q.used -= reserved
 			return
 		}
 	}
 	q.used += itemOverhead
-	it.state = waiting
+	it.state = queued
 	q.items = append(q.items, it)
-	q.waitBytes += it.size
-	q.live++
+	q.queuedBytes += it.size
+	q.pending++
 	q.makeRoom()
 	select {
 	case q.wake <- struct{}{}:
@@ -139,86 +139,82 @@ func (q *queue) put(ev *event.Event, x *ticket, half int, reserved int64, lost b
 	}
 }
 
-// makeRoom drops the oldest waiting exchanges until the limit is kept.
+// makeRoom drops the oldest queued exchanges until the memory in use is within the limit.
 func (q *queue) makeRoom() {
 	for q.used > q.limit && q.inFlight < len(q.items) {
-		q.discard(q.items[q.inFlight])
+		it := q.items[q.inFlight]
+		if it.state == queued && it.pair != nil {
+			q.drop(it.pair)
+		}
+		q.free(it)
 		q.remove(q.inFlight)
 	}
 }
 
-// discard drops the exchange of a waiting item, or the item alone if it belongs to none.
-func (q *queue) discard(it *item) {
-	if it.state == waiting && it.x != nil {
-		q.drop(it.x)
-	}
-	q.kill(it)
-}
-
-// drop gives up an exchange: what of it waits is freed, what of it comes later is not queued.
-func (q *queue) drop(x *ticket) {
-	if x.dropped {
+// drop frees the queued halves of an exchange and keeps later ones out of the queue.
+func (q *queue) drop(p *pair) {
+	if p.dropped {
 		return
 	}
-	x.dropped = true
+	p.dropped = true
 	q.dropped++
-	for _, it := range x.items {
+	for _, it := range p.items {
 		if it != nil {
-			q.kill(it)
+			q.free(it)
 		}
 	}
 }
 
-// kill frees a waiting item. Its place in the FIFO goes when it is reached.
-func (q *queue) kill(it *item) {
-	if it.state != waiting {
+// free frees a queued item. Its place in the FIFO remains until it is reached.
+func (q *queue) free(it *item) {
+	if it.state != queued {
 		return
 	}
-	it.state, it.ev.Body = out, nil
+	it.state, it.ev.Body = removed, nil
 	q.used -= it.size
-	q.waitBytes -= it.size
-	q.live--
+	q.queuedBytes -= it.size
+	q.pending--
 }
 
-// remove takes the item at i out of the FIFO; i is at most inFlight, so that few items move.
+// remove removes the item at i from the FIFO; i is at most inFlight, so few items move.
 func (q *queue) remove(i int) {
 	copy(q.items[1:i+1], q.items[:i])
 	q.items[0] = nil
 	q.items = q.items[1:]
-	q.tell()
+	q.notifyWaiters()
 }
 
-// next takes the oldest waiting item into flight; nil if there is none, or window items are in flight, or enough bytes.
+// next puts the oldest queued item in flight and returns it; nil if there is none, or if window items or enough bytes are
+// in flight.
 func (q *queue) next(window int) *item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	for q.inFlight < len(q.items) && q.items[q.inFlight].state == out {
+	for q.inFlight < len(q.items) && q.items[q.inFlight].state == removed {
 		q.remove(q.inFlight)
 	}
 	if q.inFlight == len(q.items) || q.inFlight >= window {
 		return nil
 	}
 	it := q.items[q.inFlight]
-	if q.inFlight > 0 && q.flyingBytes+it.size > maxInFlightBytes {
+	if q.inFlight > 0 && q.inFlightBytes+it.size > maxInFlightBytes {
 		return nil
 	}
-	it.state = flying
+	it.state = inFlight
 	q.inFlight++
-	q.flyingBytes += it.size
-	q.waitBytes -= it.size
+	q.inFlightBytes += it.size
+	q.queuedBytes -= it.size
 	it.ev.Dropped = q.dropped
 	return it
 }
 
-// acked ends the flight of the oldest flying item: it is stored. When its exchange is stored with it, whole, that one's
-// id is returned.
-func (q *queue) acked() (exchange string) {
+// ack removes the oldest item in flight, which is stored. It returns the id of its exchange if that is now stored whole.
+func (q *queue) ack() (exchange string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	it := q.land(0)
+	it := q.removeInFlight(0)
 	q.events++
-	if it.x != nil {
-		if it.x.acked++; it.x.acked == len(it.x.items) {
+	if it.pair != nil {
+		if it.pair.stored++; it.pair.stored == len(it.pair.items) {
 			q.published++
 			return it.ev.Exchange
 		}
@@ -226,30 +222,30 @@ func (q *queue) acked() (exchange string) {
 	return ""
 }
 
-// refused ends the flight of it: NATS will never take it.
-func (q *queue) refused(it *item) {
+// reject removes an item in flight that NATS will never accept, and drops its exchange.
+func (q *queue) reject(it *item) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	q.land(slices.Index(q.items[:q.inFlight], it))
-	if it.x != nil {
-		q.drop(it.x)
+	q.removeInFlight(slices.Index(q.items[:q.inFlight], it))
+	if it.pair != nil {
+		q.drop(it.pair)
 	}
 }
 
-// land ends the flight of the item at i.
-func (q *queue) land(i int) *item {
+// removeInFlight removes the item in flight at i.
+func (q *queue) removeInFlight(i int) *item {
 	it := q.items[i]
-	it.state, it.acks, it.ev.Body = out, nil, nil
+	it.state, it.acks, it.ev.Body = removed, nil, nil
 	q.used -= it.size
-	q.flyingBytes -= it.size
-	q.live--
+	q.inFlightBytes -= it.size
+	q.pending--
 	q.inFlight--
 	q.remove(i)
 	return it
 }
 
-// resize accounts for the body of a flying item, which is n bytes from now on; false, and nothing is accounted, when
-// there is no room for it.
+// resize accounts for a new body of n bytes of an item in flight. It returns false, and accounts for nothing, if there is
+// no room for it.
 func (q *queue) resize(it *item, n int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -258,27 +254,26 @@ func (q *queue) resize(it *item, n int) bool {
 		return false
 	}
 	it.size += grown
-	q.flyingBytes += grown
+	q.inFlightBytes += grown
 	return true
 }
 
-// rewind makes all flying items wait again, to be sent anew in their order. Those that NATS did store are recognised by
-// their message ids.
-func (q *queue) rewind() {
+// requeue queues all items in flight again, in their order. JetStream recognises those it has stored by their message ids.
+func (q *queue) requeue() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	for _, it := range q.items[:q.inFlight] {
-		it.state, it.acks = waiting, nil
-		q.waitBytes += it.size
-		if it.x != nil && it.x.dropped {
-			q.kill(it)
+		it.state, it.acks = queued, nil
+		q.queuedBytes += it.size
+		if it.pair != nil && it.pair.dropped {
+			q.free(it)
 		}
 	}
-	q.inFlight, q.flyingBytes = 0, 0
+	q.inFlight, q.inFlightBytes = 0, 0
 }
 
-// head is the oldest flying item, or nil.
-func (q *queue) head() *item {
+// oldestInFlight returns nil if no item is in flight.
+func (q *queue) oldestInFlight() *item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	if q.inFlight == 0 {
@@ -287,10 +282,10 @@ func (q *queue) head() *item {
 	return q.items[0]
 }
 
-// flush waits until all that was put before is published or dropped.
+// flush waits until all events pushed before are stored or dropped.
 func (q *queue) flush(ctx context.Context) error {
 	q.mu.Lock()
-	if q.gone(q.seq) {
+	if q.settled(q.seq) {
 		q.mu.Unlock()
 		return nil
 	}
@@ -301,15 +296,14 @@ func (q *queue) flush(ctx context.Context) error {
 	case <-w.done:
 		return nil
 	case <-ctx.Done():
-		return fmt.Errorf("publish %d events: %w", q.snapshot().Pending, context.Cause(ctx))
+		return fmt.Errorf("publish %d events: %w", q.stats().Pending, context.Cause(ctx))
 	}
 }
 
-// tell wakes those whose events are all gone.
-func (q *queue) tell() {
+func (q *queue) notifyWaiters() {
 	keep := q.waiters[:0]
 	for _, w := range q.waiters {
-		if q.gone(w.seq) {
+		if q.settled(w.seq) {
 			close(w.done)
 		} else {
 			keep = append(keep, w)
@@ -318,10 +312,11 @@ func (q *queue) tell() {
 	q.waiters = keep
 }
 
-func (q *queue) gone(seq uint64) bool { return len(q.items) == 0 || q.items[0].ev.Seq > seq }
+// settled reports whether every event up to seq is stored or dropped.
+func (q *queue) settled(seq uint64) bool { return len(q.items) == 0 || q.items[0].ev.Seq > seq }
 
-func (q *queue) snapshot() Stats {
+func (q *queue) stats() Stats {
 	q.mu.Lock()
 	defer q.mu.Unlock()
-	return Stats{Published: q.published, Events: q.events, Dropped: q.dropped, Pending: q.live, Bytes: q.used}
+	return Stats{Published: q.published, Events: q.events, Dropped: q.dropped, Pending: q.pending, Bytes: q.used}
 }

@@ -9,92 +9,92 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// put queues an event with a body of n bytes, as an exchange does.
-func put(q *queue, x *ticket, half, n int) {
+// push queues an event with a body of n bytes, as an exchange does.
+func push(q *queue, p *pair, half, n int) {
 	ok := q.reserve(int64(n))
 	ev := &event.Event{Body: make([]byte, n)}
 	if !ok {
 		n = 0
 	}
-	q.put(ev, x, half, int64(n), !ok)
+	q.push(ev, p, half, int64(n), !ok)
 }
 
 func wantStats(t *testing.T, q *queue, want Stats) {
 	t.Helper()
-	if got := q.snapshot(); got != want {
+	if got := q.stats(); got != want {
 		t.Errorf("stats %+v, want %+v", got, want)
 	}
 }
 
-func TestQueueDropsOldestExchangesWhole(t *testing.T) {
+func TestQueueDropsBothHalves(t *testing.T) {
 	const body = 10 << 10
 	const size = body + itemOverhead
 	q := newQueue(4 * size)
-	xs := make([]*ticket, 4)
+	xs := make([]*pair, 4)
 	for i := range xs {
-		xs[i] = new(ticket)
+		xs[i] = new(pair)
 	}
-	put(q, xs[0], 0, body)
-	put(q, xs[1], 0, body)
-	put(q, xs[0], 1, body)
-	put(q, xs[1], 1, body)
+	push(q, xs[0], 0, body)
+	push(q, xs[1], 0, body)
+	push(q, xs[0], 1, body)
+	push(q, xs[1], 1, body)
 	wantStats(t, q, Stats{Pending: 4, Bytes: 4 * size})
-	// The fifth has no room: exchange 0 goes, with the half that is behind exchange 1's.
-	put(q, xs[2], 0, body)
+	// The fifth item exceeds the limit: both halves of exchange 0 are dropped.
+	push(q, xs[2], 0, body)
 	wantStats(t, q, Stats{Pending: 3, Dropped: 1, Bytes: 3 * size})
 	var seqs []uint64
 	for it := q.next(maxInFlight); it != nil; it = q.next(maxInFlight) {
 		seqs = append(seqs, it.ev.Seq)
 		if it.ev.Dropped != 1 {
-			t.Errorf("seq %d says %d dropped, want 1", it.ev.Seq, it.ev.Dropped)
+			t.Errorf("seq %d has %d dropped exchanges, want 1", it.ev.Seq, it.ev.Dropped)
 		}
 	}
 	if len(seqs) != 3 || seqs[0] != 2 || seqs[1] != 4 || seqs[2] != 5 {
 		t.Errorf("in flight: %v, want [2 4 5]", seqs)
 	}
-	// What is in flight is not dropped; the newcomers are.
-	put(q, xs[2], 1, body)
-	put(q, xs[3], 0, body)
-	put(q, xs[3], 1, body)
+	// Items in flight are not dropped; the new ones are.
+	push(q, xs[2], 1, body)
+	push(q, xs[3], 0, body)
+	push(q, xs[3], 1, body)
 	wantStats(t, q, Stats{Pending: 3, Dropped: 3, Bytes: 3 * size})
-	q.acked()
-	q.acked()
+	q.ack()
+	q.ack()
 	wantStats(t, q, Stats{Pending: 1, Published: 1, Events: 2, Dropped: 3, Bytes: size})
-	// The request of a dropped exchange is not sent again.
-	q.rewind()
+	// The request of a dropped exchange is not resent.
+	q.requeue()
 	if it := q.next(maxInFlight); it != nil {
-		t.Errorf("seq %d is sent again", it.ev.Seq)
+		t.Errorf("seq %d is resent", it.ev.Seq)
 	}
 	wantStats(t, q, Stats{Published: 1, Events: 2, Dropped: 3})
-	// A body that nothing makes room for.
-	put(q, new(ticket), 0, 5*size)
+	// A body larger than the limit.
+	push(q, new(pair), 0, 5*size)
 	wantStats(t, q, Stats{Published: 1, Events: 2, Dropped: 4})
 }
 
-func TestQueueRewinds(t *testing.T) {
+func TestQueueRequeues(t *testing.T) {
 	q := newQueue(1 << 20)
 	for range 3 {
-		x := new(ticket)
-		put(q, x, 0, 1)
-		put(q, x, 1, 1)
+		x := new(pair)
+		push(q, x, 0, 1)
+		push(q, x, 1, 1)
 	}
 	q.next(maxInFlight).acks = make([]jetstream.PubAckFuture, 1)
 	q.next(maxInFlight)
-	q.acked()
-	q.rewind()
+	q.ack()
+	q.requeue()
 	for want := uint64(2); want <= 6; want++ {
 		it := q.next(maxInFlight)
 		if it == nil || it.ev.Seq != want || it.acks != nil {
 			t.Fatalf("got %+v, want seq %d", it, want)
 		}
 	}
-	q.refused(q.items[0]) // 2: of exchange 1
-	q.refused(q.items[0]) // 3
+	q.reject(q.items[0]) // 2: response of the first exchange
+	q.reject(q.items[0]) // 3
 	wantStats(t, q, Stats{Pending: 3, Events: 1, Dropped: 2, Bytes: 3 * (itemOverhead + 1)})
 	done := make(chan error)
 	go func() { done <- q.flush(context.Background()) }()
 	for range 3 {
-		q.acked()
+		q.ack()
 	}
 	if err := <-done; err != nil {
 		t.Error(err)

@@ -20,11 +20,11 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// quickReconnect keeps tests with a server that comes back short.
+// quickReconnect shortens tests with a server that restarts.
 var quickReconnect = []nats.Option{nats.ReconnectWait(10 * time.Millisecond), nats.ReconnectJitter(0, 0)}
 
-// NATS is stopped and started again in the middle of load: nothing is lost, nothing is there twice, and every conversation
-// is in its order. At first there is no stream at all, as before a collector's first start.
+// NATS restarts under load: no event is lost or duplicated, and every conversation keeps its order. At first there is no
+// stream, as before the first start of a collector.
 func TestNATSRestarts(t *testing.T) {
 	const conversations, restarts = 8, 4
 	dir := t.TempDir()
@@ -57,7 +57,7 @@ func TestNATSRestarts(t *testing.T) {
 					t.Error(err)
 				}
 				calls[c]++
-				time.Sleep(2 * time.Millisecond) // a load, not a flood: nothing is to be dropped
+				time.Sleep(2 * time.Millisecond) // slow enough that nothing is dropped
 			}
 		})
 	}
@@ -93,15 +93,15 @@ func TestNATSRestarts(t *testing.T) {
 	for i, ev := range evs {
 		c := ev.Labels.Conversation
 		if ev.Seq <= last[c] || seen[ev.Seq] {
-			t.Fatalf("event %d: seq %d of %s comes after %d", i, ev.Seq, c, last[c])
+			t.Fatalf("event %d: seq %d of %s follows %d", i, ev.Seq, c, last[c])
 		}
 		last[c], seen[ev.Seq] = ev.Seq, true
 	}
 	t.Logf("%d calls, %d restarts", total, restarts)
 }
 
-// A server that takes connections and then says nothing, and a redactor that never returns: Close keeps its time.
-func TestCloseWhenAllHangs(t *testing.T) {
+// Close returns in time with a server that accepts connections and sends nothing, and with a redactor that blocks.
+func TestCloseDuringHang(t *testing.T) {
 	srv := startProvider(t, &traffic{}, 200, answer)
 	const flushTimeout = 50 * time.Millisecond
 	f := func(what, natsURL string, change func(*Config)) {
@@ -119,7 +119,7 @@ func TestCloseWhenAllHangs(t *testing.T) {
 		if err := h.Close(); err == nil || !strings.Contains(err.Error(), "publish") {
 			t.Errorf("%s: error %v", what, err)
 		}
-		// Ten times over would still be no hang: the time-outs behind it are seconds.
+		// Ten times as long is still no hang: the network timeouts are seconds.
 		if d := time.Since(start); d > 10*(flushTimeout+closeGrace) {
 			t.Errorf("%s: Close took %v", what, d)
 		}
@@ -150,11 +150,11 @@ func TestCloseWhenAllHangs(t *testing.T) {
 	close(release)
 }
 
-// An agent's process, started by TestKilled.
+// TestAgentProcess is the process of an agent that TestKilled starts.
 func TestAgentProcess(t *testing.T) {
 	natsURL, provider := os.Getenv("LLMTAP_TEST_NATS"), os.Getenv("LLMTAP_TEST_PROVIDER")
 	if natsURL == "" {
-		t.Skip("is a part of TestKilled")
+		t.Skip("runs in TestKilled")
 	}
 	h := openHook(t, natsURL, provider, nil)
 	for i := 0; ; i++ {
@@ -167,7 +167,7 @@ func TestAgentProcess(t *testing.T) {
 	}
 }
 
-// An agent is killed while it calls: what NATS acknowledged is there, whole, and of the rest nothing is torn.
+// An agent is killed during calls: the acknowledged exchanges are stored whole, and no other event is corrupt.
 func TestKilled(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, answer) }))
@@ -192,14 +192,14 @@ func TestKilled(t *testing.T) {
 			cmd.Process.Kill()
 		}
 	}
-	cmd.Wait() // says that it was killed
+	cmd.Wait() // its error is the kill
 	if acked < 50 {
-		t.Fatalf("the agent ended by itself after %d exchanges", acked)
+		t.Fatalf("the agent exited after %d exchanges", acked)
 	}
 	whole, last := 0, uint64(0)
-	for _, ev := range n.events(t) { // each decodes
+	for _, ev := range n.events(t) { // fails unless each decodes
 		if ev.Seq != last+1 || ev.Parts != 1 {
-			t.Errorf("seq %d comes after %d, in %d parts", ev.Seq, last, ev.Parts)
+			t.Errorf("seq %d follows %d, in %d parts", ev.Seq, last, ev.Parts)
 		}
 		if last = ev.Seq; ev.Kind == event.Response {
 			whole++

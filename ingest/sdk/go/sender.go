@@ -17,9 +17,9 @@ import (
 )
 
 const (
-	// partBytes is the most payload of one message.
+	// partBytes bounds the payload of one message.
 	partBytes = 512 << 10
-	// headerRoom is what a message may hold beside its payload, in bytes.
+	// headerRoom is reserved for the headers of a message, in bytes.
 	headerRoom = 64 << 10
 
 	ackTimeout = 5 * time.Second
@@ -27,15 +27,15 @@ const (
 	maxBackoff = time.Second
 )
 
-// codeMessageTooLarge is JetStream's error for a message above the stream's own limit.
+// codeMessageTooLarge is JetStream's error for a message above the limit of the stream.
 const codeMessageTooLarge jetstream.ErrorCode = 10054
 
-// errTooManyParts is permanent: the server takes so small messages only that a body would need more parts than a reader
-// accepts.
+// errTooManyParts is permanent: the server's maximum payload is so small that a body would need more parts than readers
+// accept.
 var errTooManyParts = fmt.Errorf("a body needs more than %d parts", event.MaxParts)
 
-// natsOptions are the hook's options and the caller's on top. They need no permission but to publish the service's
-// subjects and to read an inbox of its own.
+// natsOptions returns the hook's options, overridden by Config.NATSOptions. They require permission to publish the
+// service's subjects and to read an inbox of the service, nothing else.
 func natsOptions(cfg *Config) (nats.Options, error) {
 	o := nats.GetDefaultOptions()
 	token := event.ServiceToken(cfg.Service)
@@ -46,9 +46,9 @@ func natsOptions(cfg *Config) (nats.Options, error) {
 		nats.IgnoreAuthErrorAbort(), nats.FlusherTimeout(ackTimeout),
 		nats.ReconnectBufSize(-1), // the queue is the buffer
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			// A missing permission is reported for every message.
+			// The client reports a missing permission for every message.
 			if now := time.Now().Unix(); now-logged.Swap(now) >= 60 {
-				cfg.Logger.Warn("llmtap: nats reports an error", "error", err)
+				cfg.Logger.Warn("llmtap: NATS error", "error", err)
 			}
 		}),
 	}
@@ -66,28 +66,28 @@ func natsOptions(cfg *Config) (nats.Options, error) {
 	return o, nil
 }
 
-// A sender publishes what is queued, oldest first, and keeps it until NATS says that it is stored. Where that fails it
-// starts again at the oldest. It is one goroutine, beside those of the NATS client.
+// A sender publishes queued events, oldest first, and keeps each until NATS has stored it. After a failure it starts again
+// at the oldest. It is one goroutine, next to those of the NATS client.
 type sender struct {
-	queue  *queue
-	opts   nats.Options
-	redact func([]byte) []byte
-	shaper *shape.Shaper         // of capture mode shape; else nil
-	told   func(exchange string) // Config.OnPublished; may be nil
-	log    *slog.Logger
+	queue       *queue
+	opts        nats.Options
+	redact      func([]byte) []byte
+	shaper      *shape.Shaper // nil unless the capture mode is shape
+	onPublished func(exchange string)
+	log         *slog.Logger
 
 	nc      *nats.Conn
 	js      jetstream.JetStream
-	proven  bool // the last message that could be stored was
-	failing bool // said so in the log
-	dropped uint64
+	healthy bool   // the last attempt to publish succeeded
+	failing bool   // logged
+	dropped uint64 // exchanges dropped when publishing last recovered
 }
 
 // run publishes until ctx ends.
 func (s *sender) run(ctx context.Context) {
 	defer func() {
 		if s.nc != nil {
-			s.nc.Close() // not CleanupPublisher: right after a first publish it leaves a goroutine of the client behind
+			s.nc.Close() // not CleanupPublisher: right after a first publish it leaks a goroutine of the client
 		}
 	}()
 	for backoff := minBackoff; ; {
@@ -95,14 +95,13 @@ func (s *sender) run(ctx context.Context) {
 		if ctx.Err() != nil {
 			return
 		}
+		s.healthy = err == nil
+		s.logTransition(err)
 		if err == nil { // one more is stored
-			backoff, s.proven = minBackoff, true
-			s.report(nil)
+			backoff = minBackoff
 			continue
 		}
-		s.queue.rewind()
-		s.proven = false
-		s.report(err)
+		s.queue.requeue()
 		select {
 		case <-time.After(backoff):
 		case <-ctx.Done():
@@ -112,42 +111,42 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// window is how many items may be in flight: one until NATS has stored one. Of many, those sent first could fail and
-// those behind them be stored, and then the order would be lost when the first are sent again.
+// window returns how many items may be in flight: one until NATS has stored one. With more, the first could fail and later
+// ones be stored, and resending the first would break the order.
 func (s *sender) window() int {
-	if s.proven {
+	if s.healthy {
 		return maxInFlight
 	}
 	return 1
 }
 
-// pump sends what may be sent and waits until the oldest flying item is stored, or something fails.
+// pump sends what the window allows and waits until the oldest item in flight is stored, or something fails.
 func (s *sender) pump(ctx context.Context) error {
 	for {
 		for it := s.queue.next(s.window()); it != nil; it = s.queue.next(s.window()) {
 			if err := s.publish(it); permanent(err) {
-				s.refuse(it, err)
+				s.reject(it, err)
 			} else if err != nil {
 				return err
 			}
 		}
 		var stored <-chan *jetstream.PubAck
 		var failed <-chan error
-		head := s.queue.head()
+		head := s.queue.oldestInFlight()
 		if head != nil {
 			stored, failed = head.acks[0].Ok(), head.acks[0].Err()
 		}
 		select {
 		case <-stored:
 			if head.acks = head.acks[1:]; len(head.acks) == 0 {
-				s.published(s.queue.acked())
+				s.published(s.queue.ack())
 				return nil
 			}
 		case err := <-failed:
 			if !permanent(err) {
 				return err
 			}
-			s.refuse(head, err)
+			s.reject(head, err)
 		case <-s.queue.wake:
 		case <-ctx.Done():
 			return ctx.Err()
@@ -155,63 +154,63 @@ func (s *sender) pump(ctx context.Context) error {
 	}
 }
 
-// published tells the agent that an exchange is stored; id is empty when none is.
+// published calls OnPublished with the id of a stored exchange, unless id is empty.
 func (s *sender) published(id string) {
-	if id == "" || s.told == nil {
+	if id == "" || s.onPublished == nil {
 		return
 	}
 	defer func() {
 		if r := recover(); r != nil {
-			s.log.Error("llmtap: OnPublished panics", "panic", fmt.Sprint(r))
+			s.log.Error("llmtap: OnPublished panicked", "panic", fmt.Sprint(r))
 		}
 	}()
-	s.told(id)
+	s.onPublished(id)
 }
 
-// permanent says that sending the same message again cannot help.
+// permanent reports whether sending the same message again is useless.
 func permanent(err error) bool {
 	var api *jetstream.APIError
 	return errors.As(err, &api) && api.ErrorCode == codeMessageTooLarge || errors.Is(err, nats.ErrMaxPayload) || errors.Is(err, errTooManyParts)
 }
 
-// refuse gives up an exchange that NATS will never take.
-func (s *sender) refuse(it *item, err error) {
-	s.log.Warn("llmtap: nats will not take an exchange", "error", err)
-	s.queue.refused(it)
+// reject drops an exchange that NATS will never accept.
+func (s *sender) reject(it *item, err error) {
+	s.log.Warn("llmtap: NATS rejects an exchange, dropping it", "error", err)
+	s.queue.reject(it)
 }
 
-// report logs when publishing starts to fail and when it works again, and what was dropped.
-func (s *sender) report(err error) {
+// logTransition logs when publishing starts to fail and when it recovers.
+func (s *sender) logTransition(err error) {
 	switch {
 	case err != nil && !s.failing:
-		s.log.Warn("llmtap: cannot publish, calls are kept in memory", "error", err)
+		s.log.Warn("llmtap: publishing fails, keeping calls in memory", "error", err)
 	case err == nil && s.failing:
-		dropped := s.queue.snapshot().Dropped
-		s.log.Info("llmtap: publishing again", "dropped_exchanges", dropped-s.dropped)
+		dropped := s.queue.stats().Dropped
+		s.log.Info("llmtap: publishing recovered", "dropped_exchanges", dropped-s.dropped)
 		s.dropped = dropped
 	}
 	s.failing = err != nil
 }
 
-// connect makes the connection, in the background when NATS is not there.
+// connect connects to NATS, in the background if NATS is unreachable.
 func (s *sender) connect() error {
 	if s.nc != nil && !s.nc.IsClosed() {
 		return nil
 	}
 	nc, err := s.opts.Connect()
 	if err != nil {
-		return fmt.Errorf("connect to nats: %w", err)
+		return fmt.Errorf("connect to NATS: %w", err)
 	}
 	js, err := jetstream.New(nc, jetstream.WithPublishAsyncTimeout(ackTimeout))
 	if err != nil {
 		nc.Close()
-		return fmt.Errorf("use jetstream: %w", err)
+		return fmt.Errorf("use JetStream: %w", err)
 	}
 	s.nc, s.js = nc, js
 	return nil
 }
 
-// publish hands an item's messages to the NATS client.
+// publish passes the messages of an item to the NATS client.
 func (s *sender) publish(it *item) error {
 	if err := s.connect(); err != nil {
 		return err
@@ -234,7 +233,7 @@ func (s *sender) publish(it *item) error {
 		n := min(size, len(body))
 		ev.Body, body = body[:n], body[n:]
 		m := &nats.Msg{Subject: ev.Subject(), Header: nats.Header(ev.Encode()), Data: ev.Body}
-		// The client's own attempts would overtake messages that are sent again from here.
+		// The client's own retries would overtake messages that the sender resends.
 		ack, err := s.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
 		if err != nil {
 			return fmt.Errorf("publish to %s: %w", ev.Subject(), err)
@@ -244,7 +243,7 @@ func (s *sender) publish(it *item) error {
 	return nil
 }
 
-// partSize is how much of a body fits into one message of a server that takes maxPayload bytes, headers and all.
+// partSize returns how many bytes of a body fit into one message of a server that accepts maxPayload bytes with headers.
 func partSize(maxPayload int64) int {
 	return int(min(partBytes, max(maxPayload-headerRoom, maxPayload/2, 1)))
 }

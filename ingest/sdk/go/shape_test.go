@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// shapesOf returns what a hook of its own published of one call.
+// shapesOf makes one call with a new hook and returns the published exchange.
 func shapesOf(t *testing.T, n *natsd, target, path, body string, header http.Header, change func(*Config)) (req, res *event.Event) {
 	t.Helper()
 	h := openHook(t, n.url, target, func(c *Config) {
@@ -66,16 +66,16 @@ func TestShapeIsTheDefault(t *testing.T) {
 			c.Redact = func(b []byte) []byte { return bytes.ReplaceAll(b, []byte("gpt-5"), []byte("a model")) }
 		})
 	f("little memory", chatPath, chatBody, nil, wantReq, wantRes, func(c *Config) { c.MemoryLimit = minMemoryLimit })
-	// More memory than there is, even for a modest shape.
+	// Too little memory even for a shape of usual length.
 	long := `{"messages":[{"role":"user","content":"` + strings.Repeat("secret ", 40_000) + `"}]}`
 	f("too little memory", chatPath, long, nil, opaque(long), opaque(long), func(c *Config) { c.MemoryLimit = minMemoryLimit })
-	// A request whose encoding only the provider knows how to read.
+	// Encodings that the hook cannot decode.
 	zipped := string(zipped(chatBody)) + "damaged"
 	f("a damaged encoding", chatPath, zipped, http.Header{"Content-Encoding": {"gzip"}}, opaque(zipped), opaque(zipped), nil)
 	f("zstd", chatPath, "(zstd)", http.Header{"Content-Encoding": {"zstd"}}, opaque("(zstd)"), opaque("(zstd)"), nil)
 }
 
-// An error answer says what the provider said, in every mode; so much of it that the cause can be found.
+// The first part of an error response is published in every mode, for its cause.
 func TestShapeOfErrors(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	target := startEcho(t)
@@ -91,7 +91,7 @@ func TestShapeOfErrors(t *testing.T) {
 	}
 }
 
-// Of a body too long to keep only a stub was kept, which nobody can shape.
+// Bodies over the size limit are stubbed; a stub cannot be shaped.
 func TestShapeOfLongBodies(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	target := startEcho(t)
@@ -104,7 +104,7 @@ func TestShapeOfLongBodies(t *testing.T) {
 	}
 }
 
-// A stream is shaped whole, though it comes in pieces; what is assembled from it is the shape of the text.
+// The shape of a stream assembles to the shape of the whole text.
 func TestShapeOfStreams(t *testing.T) {
 	n := startNATS(t, t.TempDir(), -1)
 	srv := startProvider(t, new(traffic), 200, streamed)
@@ -117,7 +117,7 @@ func TestShapeOfStreams(t *testing.T) {
 	}
 }
 
-// Hooks of one process hash alike, with a key or without one.
+// Hooks of one process use the same key, set or generated.
 func TestShapeKey(t *testing.T) {
 	key := func(set string) string {
 		t.Helper()
