@@ -54,7 +54,7 @@ func OpenLazy(ctx context.Context, cfg Config, logger *slog.Logger, reg promethe
 	switch {
 	case err == nil:
 	case ctx.Err() == nil && faultOf(err) == faultServer:
-		logger.Warn("ClickHouse unreachable, retrying; rows wait in the stream, alerts are not affected", "err", err)
+		logger.Warn("ClickHouse unreachable, retrying; rows wait in the stream, alerts are not affected", "error", err)
 	default:
 		return nil, errors.Join(err, s.Close())
 	}
