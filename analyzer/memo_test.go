@@ -1,14 +1,9 @@
 package analyzer_test
 
 import (
-	"bufio"
-	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
 	"math/rand/v2"
-	"os"
 	"reflect"
 	"testing"
 
@@ -16,6 +11,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
 // sameWithout compares what comes of steps with what comes of them when each request is scanned whole.
@@ -48,31 +44,13 @@ type recorded struct {
 
 func recordedConversations(t *testing.T, f func(n int, c *recorded)) {
 	t.Helper()
-	const path = "../../shared/data/conversations.jsonl.gz"
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("%s is not there: real conversations are not played", path)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, 64<<20)
-	for n := 1; lines.Scan(); n++ {
+	recordedtest.Lines(t, recordedtest.Conversations, func(n int, line []byte) {
 		var c recorded
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+		if err := json.Unmarshal(line, &c); err != nil {
 			t.Fatal(err)
 		}
 		f(n, &c)
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 // request is the body with the first n messages, as clients of the format write it, and where they send it.

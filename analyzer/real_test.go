@@ -1,48 +1,29 @@
 package analyzer_test
 
 import (
-	"bufio"
-	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
 // Recorded conversations of real agents are played turn by turn. They saved what the model said, so no root cause may
 // be found in them, with and without a conversation id. Played again by an agent that saves answers without their
 // calls, each reply without a call has that root cause.
 func TestRealConversations(t *testing.T) {
-	const path = "../../shared/data/conversations.jsonl.gz"
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("%s is not there: real conversations are not played", path)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, 64<<20)
 	played, turns, orphans, explained := 0, 0, 0, 0
-	for n := 0; lines.Scan(); n++ {
+	recordedtest.Lines(t, recordedtest.Conversations, func(n int, line []byte) {
 		var c struct {
 			Format   string `json:"format"`
 			Messages []msg  `json:"messages"`
 		}
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+		if err := json.Unmarshal(line, &c); err != nil {
 			t.Fatal(err)
 		}
 		if c.Format != "openai.chat" || len(c.Messages) < 4 || testing.Short() && played > 200 {
-			continue
+			return
 		}
 		played++
 		id := ""
@@ -65,7 +46,7 @@ func TestRealConversations(t *testing.T) {
 		turns += s.calls
 		for _, f := range run(t, analyzer.Default(), s.steps).Findings {
 			if f.RootCause == "tool_calls_dropped_on_save" || f.RootCause == "history_truncated_mid_pair" {
-				t.Errorf("line %d: %s %s: %s: %s", n+1, f.Rule, f.ToolCallID, f.RootCause, f.Evidence)
+				t.Errorf("line %d: %s %s: %s: %s", n, f.Rule, f.ToolCallID, f.RootCause, f.Evidence)
 			}
 		}
 		for _, f := range run(t, analyzer.Default(), lossy.steps).Findings {
@@ -74,13 +55,10 @@ func TestRealConversations(t *testing.T) {
 				if f.RootCause == "tool_calls_dropped_on_save" {
 					explained++
 				} else {
-					t.Errorf("line %d, message %d: %s has root cause %q", n+1, f.Message, f.ToolCallID, f.RootCause)
+					t.Errorf("line %d, message %d: %s has root cause %q", n, f.Message, f.ToolCallID, f.RootCause)
 				}
 			}
 		}
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	})
 	t.Logf("%d conversations, %d turns; of %d replies without a call %d explained", played, turns, orphans, explained)
 }

@@ -1,20 +1,16 @@
 package analyzer_test
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"io/fs"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
 // recordedExchange is a line of exchanges.jsonl.gz.
@@ -45,31 +41,13 @@ func (r *recordedExchange) play(s *stream) {
 
 func recordedExchanges(t *testing.T, f func(n int, r *recordedExchange)) {
 	t.Helper()
-	const path = "../../shared/data/exchanges.jsonl.gz"
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("%s is not there: recorded exchanges are not played", path)
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, 64<<20)
-	for n := 1; lines.Scan(); n++ {
+	recordedtest.Lines(t, recordedtest.Exchanges, func(n int, line []byte) {
 		var r recordedExchange
-		if err := json.Unmarshal(lines.Bytes(), &r); err != nil {
+		if err := json.Unmarshal(line, &r); err != nil {
 			t.Fatal(err)
 		}
 		f(n, &r)
-	}
-	if err := lines.Err(); err != nil {
-		t.Fatal(err)
-	}
+	})
 }
 
 // trueSignals are the signals that recorded exchanges have, by line.

@@ -1,12 +1,11 @@
 package cause
 
 import (
-	"bufio"
 	"encoding/json"
 	"fmt"
-	"os"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -26,24 +25,14 @@ type record struct {
 
 func corpus(t testing.TB) []record {
 	t.Helper()
-	file, err := os.Open("../../../shared/data/errors.jsonl")
-	if err != nil {
-		t.Skipf("SKIPPED, the corpus of error texts is not here: %v", err)
-	}
-	defer file.Close()
 	var rs []record
-	s := bufio.NewScanner(file)
-	s.Buffer(nil, 1<<20)
-	for s.Scan() {
+	recordedtest.Lines(t, recordedtest.Errors, func(_ int, line []byte) {
 		var r record
-		if err := json.Unmarshal(s.Bytes(), &r); err != nil {
+		if err := json.Unmarshal(line, &r); err != nil {
 			t.Fatalf("decode record: %v", err)
 		}
 		rs = append(rs, r)
-	}
-	if err := s.Err(); err != nil {
-		t.Fatal(err)
-	}
+	})
 	return rs
 }
 

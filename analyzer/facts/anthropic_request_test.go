@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -241,7 +242,7 @@ func TestAnthropicSameAsReference(t *testing.T) {
 // anthropicExchanges calls f with the recorded exchanges of the Messages API and of Claude models on Bedrock.
 func anthropicExchanges(tb testing.TB, f func(e *exchange)) {
 	tb.Helper()
-	readLines(tb, "exchanges.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(tb, recordedtest.Exchanges, func(_ int, line []byte) {
 		var e exchange
 		if err := json.Unmarshal(line, &e); err != nil {
 			tb.Fatal(err)
@@ -273,7 +274,7 @@ func TestAnthropicRecordedRequests(t *testing.T) {
 func TestAnthropicRecordedConversations(t *testing.T) {
 	var f Request
 	var n int
-	readLines(t, "conversations.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(t, recordedtest.Conversations, func(_ int, line []byte) {
 		var c struct {
 			Format   string
 			Messages json.RawMessage

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -115,7 +116,7 @@ func checkBedrock(t *testing.T, f *Request, body []byte) {
 // bedrockExchanges calls f with the recorded calls of Converse and ConverseStream.
 func bedrockExchanges(tb testing.TB, f func(e *exchange)) {
 	tb.Helper()
-	readLines(tb, "exchanges.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(tb, recordedtest.Exchanges, func(_ int, line []byte) {
 		var e exchange
 		if err := json.Unmarshal(line, &e); err != nil {
 			tb.Fatal(err)

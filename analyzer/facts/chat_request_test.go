@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -342,7 +343,7 @@ func TestScanRecordedConversations(t *testing.T) {
 	}
 	var f Request
 	var n int
-	readLines(t, "conversations.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(t, recordedtest.Conversations, func(_ int, line []byte) {
 		var c struct {
 			Format   string
 			Messages json.RawMessage

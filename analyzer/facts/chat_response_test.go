@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -136,7 +137,7 @@ func TestScanResponseNative(t *testing.T) {
 
 func TestScanRecordedNative(t *testing.T) {
 	n := 0
-	readLines(t, "exchanges.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) {
 		var e exchange
 		if err := json.Unmarshal(line, &e); err != nil {
 			t.Fatal(err)

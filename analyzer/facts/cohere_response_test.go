@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -92,7 +93,7 @@ func TestScanCohereRequest(t *testing.T) {
 // Every recorded answer of Cohere, and its text in the request that follows.
 func TestScanRecordedCohere(t *testing.T) {
 	var n, streams, withCalls int
-	readLines(t, "exchanges.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) {
 		var e exchange
 		if err := json.Unmarshal(line, &e); err != nil {
 			t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -70,7 +71,7 @@ func TestDetectRecorded(t *testing.T) {
 		"bedrock.converse": wire.Bedrock, "cohere.chat": wire.Cohere, "ollama.chat": wire.OpenAIChat,
 	}
 	n := map[wire.Target]int{}
-	readLines(t, "exchanges.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) {
 		var e exchange
 		if err := json.Unmarshal(line, &e); err != nil {
 			t.Fatal(err)

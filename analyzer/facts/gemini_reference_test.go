@@ -12,6 +12,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/wire"
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
@@ -116,7 +117,7 @@ func compareGemini(t *testing.T, what string, want []readContent, f *Request) {
 // geminiExchanges calls f with the recorded generateContent calls.
 func geminiExchanges(tb testing.TB, f func(e *exchange)) {
 	tb.Helper()
-	readLines(tb, "exchanges.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(tb, recordedtest.Exchanges, func(_ int, line []byte) {
 		if !bytes.Contains(line, []byte(`"gemini.generateContent"`)) {
 			return
 		}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/wire"
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
@@ -15,7 +16,7 @@ import (
 // responsesExchanges calls f with the recorded calls of the Responses API.
 func responsesExchanges(tb testing.TB, f func(e *exchange)) {
 	tb.Helper()
-	readLines(tb, "exchanges.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(tb, recordedtest.Exchanges, func(_ int, line []byte) {
 		var e exchange
 		if err := json.Unmarshal(line, &e); err != nil {
 			tb.Fatal(err)
@@ -57,7 +58,7 @@ func TestResponsesRecordedRequests(t *testing.T) {
 func TestResponsesRecordedConversations(t *testing.T) {
 	var f Request
 	var n int
-	readLines(t, "conversations.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(t, recordedtest.Conversations, func(_ int, line []byte) {
 		var c struct {
 			ID, Format string
 			Messages   json.RawMessage

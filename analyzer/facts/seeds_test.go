@@ -1,13 +1,12 @@
 package facts
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/json"
 	"math/rand/v2"
-	"os"
 	"testing"
+
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
 // requestSeeds are bodies with something in them that a scanner can get wrong.
@@ -74,33 +73,6 @@ func mutate(r *rand.Rand, seed string) []byte {
 	return b
 }
 
-const sharedData = "../../../shared/data/"
-
-// readLines calls f with each line of a file of the shared recordings, or skips the test when they are not there.
-func readLines(tb testing.TB, name string, f func(line []byte)) {
-	tb.Helper()
-	file, err := os.Open(sharedData + name)
-	if os.IsNotExist(err) {
-		tb.Skipf("SKIPPED: no recorded traffic at %s", sharedData+name)
-	}
-	if err != nil {
-		tb.Fatal(err)
-	}
-	defer func() { _ = file.Close() }()
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		tb.Fatal(err)
-	}
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, 16<<20)
-	for lines.Scan() {
-		f(lines.Bytes())
-	}
-	if err := lines.Err(); err != nil {
-		tb.Fatal(err)
-	}
-}
-
 // An exchange is one recorded call.
 type exchange struct {
 	ID, API, URL string
@@ -127,7 +99,7 @@ func (e *exchange) body(tb testing.TB) []byte {
 // chatExchanges calls f with the recorded chat completions.
 func chatExchanges(tb testing.TB, f func(e *exchange)) {
 	tb.Helper()
-	readLines(tb, "exchanges.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(tb, recordedtest.Exchanges, func(_ int, line []byte) {
 		var e exchange
 		if err := json.Unmarshal(line, &e); err != nil {
 			tb.Fatal(err)

@@ -1,15 +1,13 @@
 package rules
 
 import (
-	"bufio"
-	"compress/gzip"
 	"encoding/json"
-	"os"
 	"strings"
 	"testing"
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -49,7 +47,7 @@ func (a *accepted) judge(t *testing.T, id string, target wire.Target, body []byt
 func TestAcceptedExchanges(t *testing.T) {
 	a := newAccepted()
 	other := 0
-	lines(t, "../../../shared/data/exchanges.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) {
 		var x struct {
 			ID, URL string
 			Status  int
@@ -77,7 +75,7 @@ func TestAcceptedConversations(t *testing.T) {
 		"openai.chat": wire.OpenAIChat, "openai.responses": wire.OpenAIResponses, "anthropic.messages": wire.Anthropic,
 	}
 	a := newAccepted()
-	lines(t, "../../../shared/data/conversations.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(t, recordedtest.Conversations, func(_ int, line []byte) {
 		var x struct {
 			ID, Format, URL, Model string
 			Status                 int
@@ -123,26 +121,4 @@ func TestAcceptedConversations(t *testing.T) {
 		a.judge(t, x.ID, target, b)
 	})
 	t.Logf("accepted: %v, %d of them with replies; findings that are no rejections: %v", a.requests, a.replies, a.lenient)
-}
-
-// lines calls f with each line of a compressed file of the shared data, or skips the test where it is absent.
-func lines(t *testing.T, path string, f func([]byte)) {
-	t.Helper()
-	file, err := os.Open(path)
-	if err != nil {
-		t.Skipf("SKIPPED, the recorded traffic is not here: %v", err)
-	}
-	defer file.Close()
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatalf("read %s: %v", path, err)
-	}
-	s := bufio.NewScanner(z)
-	s.Buffer(nil, 64<<20)
-	for s.Scan() {
-		f(s.Bytes())
-	}
-	if err := s.Err(); err != nil {
-		t.Fatalf("read %s: %v", path, err)
-	}
 }

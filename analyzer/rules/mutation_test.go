@@ -10,6 +10,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -153,7 +154,7 @@ func TestMutations(t *testing.T) {
 	t.Run("recorded", func(t *testing.T) {
 		s.t = t
 		formats := map[string]wire.Dialect{"openai.chat": wire.OpenAIChat, "openai.responses": wire.OpenAIResponses, "anthropic.messages": wire.Anthropic}
-		lines(t, "../../../shared/data/conversations.jsonl.gz", func(line []byte) {
+		recordedtest.Lines(t, recordedtest.Conversations, func(_ int, line []byte) {
 			var x struct {
 				ID, Format string
 				Status     int

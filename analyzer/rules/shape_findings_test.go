@@ -1,9 +1,7 @@
 package rules_test
 
 import (
-	"bufio"
 	"bytes"
-	"compress/gzip"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -18,6 +16,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/ingest/shape"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
@@ -123,7 +122,7 @@ func TestFindingsOfExamples(t *testing.T) {
 // TestFindingsOfConversations does the same for recorded conversations.
 func TestFindingsOfConversations(t *testing.T) {
 	j := newJudge()
-	lines(t, "data/conversations.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(t, recordedtest.Conversations, func(_ int, line []byte) {
 		var c struct {
 			ID, Format                     string
 			Model, Messages, Tools, System json.RawMessage
@@ -157,7 +156,7 @@ func TestFindingsOfConversations(t *testing.T) {
 func TestFactsOfExchanges(t *testing.T) {
 	j := newJudge()
 	answers, in, out := map[wire.Dialect]int{}, 0, 0
-	lines(t, "data/exchanges.jsonl.gz", func(line []byte) {
+	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) {
 		var x struct {
 			ID, URL           string
 			Status            int
@@ -218,26 +217,4 @@ func answer(d wire.Dialect, body []byte) (facts.Response, bool) {
 		return r, false
 	}
 	return r, true
-}
-
-// lines calls f with each line of a compressed file of the shared data, or skips the test where it is absent.
-func lines(t *testing.T, name string, f func([]byte)) {
-	t.Helper()
-	file, err := os.Open(shared + name)
-	if err != nil {
-		t.Skipf("SKIPPED, the recorded traffic is not here: %v", err)
-	}
-	defer file.Close()
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatalf("read %s: %v", name, err)
-	}
-	s := bufio.NewScanner(z)
-	s.Buffer(nil, 64<<20)
-	for s.Scan() {
-		f(s.Bytes())
-	}
-	if err := s.Err(); err != nil {
-		t.Fatalf("read %s: %v", name, err)
-	}
 }

@@ -1,16 +1,11 @@
 package clickhouse_test
 
 import (
-	"bufio"
-	"compress/gzip"
 	"encoding/json"
-	"errors"
 	"flag"
 	"fmt"
-	"io/fs"
 	"math"
 	"math/rand/v2"
-	"os"
 	"slices"
 	"strings"
 	"testing"
@@ -22,6 +17,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -239,29 +235,13 @@ func generate(conversations, turns int) []turn {
 // conversations returns recorded conversations. Each assistant message is a turn, whose request contains all messages before it.
 func conversations(t *testing.T) (all []turn) {
 	t.Helper()
-	const path = "../../../shared/data/conversations.jsonl.gz"
-	file, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Logf("SKIPPED: %s is missing: recorded conversations are not measured", path)
-		return nil
-	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer file.Close()
-	z, err := gzip.NewReader(file)
-	if err != nil {
-		t.Fatal(err)
-	}
-	lines := bufio.NewScanner(z)
-	lines.Buffer(nil, 64<<20)
-	for n := 0; lines.Scan(); n++ {
+	recordedtest.Lines(t, recordedtest.Conversations, func(n int, line []byte) {
 		var c struct {
 			Format, Model string
 			Messages      []json.RawMessage
 			Tools, System json.RawMessage
 		}
-		if err := json.Unmarshal(lines.Bytes(), &c); err != nil {
+		if err := json.Unmarshal(line, &c); err != nil {
 			t.Fatal(err)
 		}
 		url := map[string]string{"openai.chat": "https://api.openai.com/v1/chat/completions", "anthropic.messages": "https://api.anthropic.com/v1/messages"}[c.Format]
@@ -281,7 +261,7 @@ func conversations(t *testing.T) (all []turn) {
 			response := fmt.Appendf(nil, `{"id":"r%d-%d","choices":[{"index":0,"message":%s,"finish_reason":"stop"}]}`, n, i, m)
 			all = append(all, turn{fmt.Sprintf("%016x", uint64(n+1)*0x9e3779b97f4a7c15), url, request, response})
 		}
-	}
+	})
 	return all
 }
 

@@ -1,0 +1,73 @@
+// Package recordedtest reads the recorded traffic and error texts that tests share. They are not part of the repository:
+// tests that need them are skipped in a plain clone.
+package recordedtest
+
+import (
+	"bufio"
+	"compress/gzip"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+)
+
+// The files, one JSON object per line.
+const (
+	Exchanges     = "exchanges.jsonl.gz"
+	Conversations = "conversations.jsonl.gz"
+	Errors        = "errors.jsonl"
+)
+
+// maxLine bounds a line in bytes.
+const maxLine = 64 << 20
+
+// Path returns the path of a file and skips the test if the file is missing.
+func Path(tb testing.TB, name string) string {
+	tb.Helper()
+	root, err := os.Getwd()
+	if err != nil {
+		tb.Fatal(err)
+	}
+	for !exists(filepath.Join(root, "cmd", "llmtap")) {
+		if root == filepath.Dir(root) {
+			tb.Fatal("the test does not run inside the repository")
+		}
+		root = filepath.Dir(root)
+	}
+	path := filepath.Join(root, "..", "shared", "data", name)
+	if !exists(path) {
+		tb.Skipf("SKIPPED: no recorded traffic at ../shared/data/%s, beside the repository", name)
+	}
+	return path
+}
+
+func exists(path string) bool {
+	_, err := os.Stat(path)
+	return err == nil
+}
+
+// Lines calls f with each line of a file and its number, from 1, or skips the test if the file is missing. The line is valid until
+// f returns.
+func Lines(tb testing.TB, name string, f func(n int, line []byte)) {
+	tb.Helper()
+	file, err := os.Open(Path(tb, name))
+	if err != nil {
+		tb.Fatal(err)
+	}
+	defer func() { _ = file.Close() }() // only read
+	var r io.Reader = file
+	if strings.HasSuffix(name, ".gz") {
+		if r, err = gzip.NewReader(file); err != nil {
+			tb.Fatal(err)
+		}
+	}
+	lines := bufio.NewScanner(r)
+	lines.Buffer(nil, maxLine)
+	for n := 1; lines.Scan(); n++ {
+		f(n, lines.Bytes())
+	}
+	if err := lines.Err(); err != nil {
+		tb.Fatalf("read %s: %v", name, err)
+	}
+}
