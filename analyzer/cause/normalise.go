@@ -1,6 +1,10 @@
 package cause
 
-import "unicode/utf8"
+import (
+	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
+)
 
 // maxText bounds the bytes read of an error text. Providers state the fault at the start, exceptions printed with
 // their stack at the end; between them is an echo of the request, or the stack.
@@ -48,7 +52,7 @@ func appendNormal(dst, text []byte) []byte {
 				i++
 				space()
 			case 'u':
-				if r, ok := hex4(text[i+1:]); ok {
+				if r := jsonscan.Hex4(text[i-1:]); r >= 0 {
 					i += 5
 					if r == escape {
 						i += afterEscape(text[i:])
@@ -144,24 +148,4 @@ func fold(r rune) rune {
 		return ' '
 	}
 	return r
-}
-
-// hex4 reads the four digits of a \u escape.
-func hex4(b []byte) (r rune, ok bool) {
-	if len(b) < 4 {
-		return 0, false
-	}
-	for _, c := range b[:4] {
-		switch {
-		case '0' <= c && c <= '9':
-			r = r<<4 | rune(c-'0')
-		case 'a' <= c && c <= 'f':
-			r = r<<4 | rune(c-'a'+10)
-		case 'A' <= c && c <= 'F':
-			r = r<<4 | rune(c-'A'+10)
-		default:
-			return 0, false
-		}
-	}
-	return r, true
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/ingest/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
@@ -248,7 +249,7 @@ func (a *anthropicAnswer) readUsage(s *scanner) {
 // addText adds the raw text of a text block, or a piece of it. Blocks come one after the other.
 func (a *anthropicAnswer) addText(raw []byte) {
 	if bytes.IndexByte(raw, '\\') >= 0 {
-		a.decoded = appendText(a.decoded[:0], raw)
+		a.decoded = jsonscan.AppendText(a.decoded[:0], raw)
 		raw = a.decoded
 	}
 	_, _ = a.text.Write(raw)
@@ -267,7 +268,7 @@ func (a *anthropicAnswer) add(b *anthropicBlock, p anthropicPartial) {
 	case anthropicThinking, anthropicRedacted:
 		k, sealed := b.reasoning()
 		a.r.Reasoning = max(a.r.Reasoning, k)
-		p.tail = appendText(nil, sealed)
+		p.tail = jsonscan.AppendText(nil, sealed)
 	case anthropicToolUse:
 		p.call = b.responseCall()
 	default:
@@ -286,7 +287,7 @@ func (b *anthropicBlock) responseCall() ResponseCall {
 		ID: string(b.call.ID), Name: string(b.call.Name), ArgsKind: b.call.ArgsKind, Args: b.call.Args, Arguments: string(b.input),
 	}
 	if c.ArgsKind == String {
-		c.Arguments = string(appendText(nil, b.input[1:len(b.input)-1]))
+		c.Arguments = string(jsonscan.AppendText(nil, b.input[1:len(b.input)-1]))
 	}
 	return c
 }

@@ -7,6 +7,7 @@ import (
 	"slices"
 
 	"github.com/llmtap/llmtap/ingest/wire/eventstream"
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
@@ -191,7 +192,7 @@ func (a *anthropicAnswer) addDelta(e *anthropicEvent) {
 		a.r.BadIndex = a.r.BadIndex || want == anthropicToolUse
 	}
 	if b := &a.blocks[i]; b.typ == want {
-		b.tail = appendText(b.tail, tail)
+		b.tail = jsonscan.AppendText(b.tail, tail)
 	}
 }
 

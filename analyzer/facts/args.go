@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"encoding/binary"
 	"math/bits"
+
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
 // maxArgsDepth bounds the nesting that checkArgs follows; deeper arguments are ArgsUnknown.
@@ -174,7 +176,7 @@ func argsChar(raw []byte, i int) (c byte, width int) {
 	if i+1 < len(raw) && raw[i+1] == '"' {
 		return '"', 2
 	}
-	r, n := escape(raw[i:])
+	r, n := jsonscan.Escape(raw[i:])
 	if n == 0 {
 		return 0, -1
 	}
@@ -242,7 +244,7 @@ func argsString(raw []byte, i int) (int, Args) {
 				if c, n = argsChar(raw, i); n <= 0 {
 					return i, argsStop(n)
 				}
-				if hexDigits[c] < 0 {
+				if jsonscan.HexDigits[c] < 0 {
 					return i, ArgsBad
 				}
 				i += n
@@ -256,7 +258,7 @@ func argsString(raw []byte, i int) (int, Args) {
 // nextBackslash is the index of the next backslash at or after i, or len(raw).
 func nextBackslash(raw []byte, i int) int {
 	for i+8 <= len(raw) {
-		if m := matches(binary.LittleEndian.Uint64(raw[i:]), '\\'); m != 0 {
+		if m := jsonscan.Match(binary.LittleEndian.Uint64(raw[i:]), '\\'); m != 0 {
 			return i + bits.TrailingZeros64(m)>>3
 		}
 		i += 8

@@ -9,6 +9,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf8"
+
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
 func TestCheckArgs(t *testing.T) {
@@ -111,7 +113,7 @@ func FuzzArgs(f *testing.F) {
 func TestAppendText(t *testing.T) {
 	f := func(raw, want string) {
 		t.Helper()
-		if got := string(appendText(nil, []byte(raw))); got != want {
+		if got := string(jsonscan.AppendText(nil, []byte(raw))); got != want {
 			t.Errorf("%q: %q, want %q", raw, got, want)
 		}
 	}

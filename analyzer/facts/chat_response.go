@@ -7,6 +7,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
@@ -313,7 +314,7 @@ func (a *answer) part(s *scanner) {
 		a.thinking = max(a.thinking, Array)
 	case part&PartText != 0 && text != nil:
 		n := len(s.scratch)
-		s.scratch = appendText(s.scratch, text)
+		s.scratch = jsonscan.AppendText(s.scratch, text)
 		a.write(s.scratch[n:])
 		s.scratch = s.scratch[:n]
 	}

@@ -5,6 +5,8 @@ import (
 	"math/bits"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
 // geminiContent reads a content: a role and parts. Without a role it is the user's. Its replies are its
@@ -320,7 +322,7 @@ func foldSignature(s *scanner, sum uint64, raw []byte) uint64 {
 	n := len(s.scratch)
 	escaped := bytes.IndexByte(raw, '\\') >= 0
 	if escaped {
-		s.scratch = appendText(s.scratch, raw)
+		s.scratch = jsonscan.AppendText(s.scratch, raw)
 		raw = s.scratch[n:]
 	}
 	switch string(raw) {

@@ -1,6 +1,10 @@
 package facts
 
-import "bytes"
+import (
+	"bytes"
+
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
+)
 
 // chunk reads a GenerateContentResponse: an answer, or a piece of one.
 func (a *geminiAnswer) chunk(s *scanner) {
@@ -195,7 +199,7 @@ func (a *geminiAnswer) part(s *scanner) {
 	case p.kind&PartText != 0 && p.text != nil:
 		text := p.text
 		if bytes.IndexByte(text, '\\') >= 0 {
-			s.scratch = appendText(s.scratch, text)
+			s.scratch = jsonscan.AppendText(s.scratch, text)
 			text = s.scratch[n:]
 		}
 		_, _ = a.text.Write(text)
@@ -231,6 +235,6 @@ func (a *geminiAnswer) call(c *Call, args []byte) {
 	}
 	last.ArgsKind, last.Args, last.Arguments = c.ArgsKind, c.Args, string(args)
 	if c.ArgsKind == String {
-		last.Arguments = string(appendText(nil, args[1:len(args)-1]))
+		last.Arguments = string(jsonscan.AppendText(nil, args[1:len(args)-1]))
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
 // maxKept bounds the messages, and the calls, replies and tools, that one Request keeps: a hostile body of 64 MiB holds
@@ -189,10 +190,10 @@ func (t *texts) add(f *Request, raw []byte) {
 		return
 	}
 	if !t.joined {
-		f.joined = appendText(f.joined[:0], t.first)
+		f.joined = jsonscan.AppendText(f.joined[:0], t.first)
 		t.joined = true
 	}
-	f.joined = appendText(f.joined, raw)
+	f.joined = jsonscan.AppendText(f.joined, raw)
 }
 
 // hash is that of the joined texts; 0 when there is none.

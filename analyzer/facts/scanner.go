@@ -2,10 +2,10 @@ package facts
 
 import (
 	"bytes"
-	"encoding/binary"
 	"errors"
-	"math/bits"
 	"slices"
+
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
 // Errors of a scan. What was read before the error stays in the facts.
@@ -111,7 +111,7 @@ func (s *scanner) key() []byte {
 		return nil
 	}
 	start := s.i + 1
-	end := stringEnd(s.b, start)
+	end := jsonscan.StringEnd(s.b, start)
 	if end < 0 {
 		s.fail(ErrTruncated)
 		return nil
@@ -129,7 +129,7 @@ func (s *scanner) key() []byte {
 		return name
 	}
 	n := len(s.scratch)
-	s.scratch = appendText(s.scratch, name)
+	s.scratch = jsonscan.AppendText(s.scratch, name)
 	name = s.scratch[n:]
 	s.scratch = s.scratch[:n]
 	return name
@@ -153,11 +153,11 @@ func (s *scanner) raw(k Kind) []byte {
 	start, end := s.i, -1
 	switch k {
 	case String:
-		if end = stringEnd(s.b, s.i+1); end >= 0 {
+		if end = jsonscan.StringEnd(s.b, s.i+1); end >= 0 {
 			end++
 		}
 	case Object, Array:
-		end = containerEnd(s.b, s.i+1)
+		end = jsonscan.ContainerEnd(s.b, s.i+1)
 	case Null, Bool, Number:
 		end = scalarEnd(s.b, s.i)
 		if end < len(s.b) && !isScalar(s.b[start:end], k) {
@@ -201,7 +201,7 @@ func (s *scanner) text() ([]byte, Kind) {
 		return slices.Clip(v), k
 	}
 	n := len(s.scratch)
-	s.scratch = appendText(s.scratch, v)
+	s.scratch = jsonscan.AppendText(s.scratch, v)
 	return s.scratch[n:len(s.scratch):len(s.scratch)], k
 }
 
@@ -264,77 +264,6 @@ func (s *scanner) end() {
 	if s.err == nil && s.i < len(s.b) {
 		s.fail(ErrNotJSON)
 	}
-}
-
-const (
-	lows  = 0x0101010101010101
-	highs = 0x8080808080808080
-)
-
-// matches has the high bit set in the bytes of the word v that are c, and perhaps in bytes above the lowest such one.
-func matches(v uint64, c byte) uint64 {
-	v ^= lows * uint64(c)
-	return (v - lows) &^ v & highs
-}
-
-// stringEnd is the index of the quote that ends the string whose text starts at i, or -1. It looks for quotes only
-// and then counts the backslashes before one: in code a backslash is on every line, a quote is not. The first bytes
-// are searched by words, because most strings are short and the call of IndexByte costs more than they do.
-func stringEnd(b []byte, i int) int {
-	start := i
-	if i+16 <= len(b) {
-		m := matches(binary.LittleEndian.Uint64(b[i:]), '"')
-		if m == 0 {
-			i += 8
-			m = matches(binary.LittleEndian.Uint64(b[i:]), '"')
-		}
-		if m == 0 {
-			i += 8
-		} else {
-			i += bits.TrailingZeros64(m) >> 3
-			if i == start || b[i-1] != '\\' {
-				return i
-			}
-		}
-	}
-	for {
-		n := bytes.IndexByte(b[i:], '"')
-		if n < 0 {
-			return -1
-		}
-		i += n
-		if i == start || b[i-1] != '\\' {
-			return i
-		}
-		j := i - 1
-		for j > start && b[j-1] == '\\' {
-			j--
-		}
-		if (i-j)&1 == 0 {
-			return i
-		}
-		i++
-	}
-}
-
-// containerEnd is the index after the bracket that closes the container whose inside starts at i, or -1. It does not
-// recurse, so depth costs nothing.
-func containerEnd(b []byte, i int) int {
-	for depth := 1; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			if i = stringEnd(b, i+1); i < 0 {
-				return -1
-			}
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-	}
-	return -1
 }
 
 func scalarEnd(b []byte, i int) int {

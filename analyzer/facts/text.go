@@ -2,96 +2,11 @@ package facts
 
 import (
 	"bytes"
-	"unicode/utf16"
-	"unicode/utf8"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
-
-// appendText appends the text that raw, the inside of a JSON string, stands for. Lone surrogates become U+FFFD, as in
-// encoding/json; an escape that JSON does not know stays as it is.
-func appendText(dst, raw []byte) []byte {
-	for {
-		n := bytes.IndexByte(raw, '\\')
-		if n < 0 {
-			return append(dst, raw...)
-		}
-		dst = append(dst, raw[:n]...)
-		raw = raw[n:]
-		r, w := escape(raw)
-		if w == 0 {
-			dst = append(dst, '\\')
-			raw = raw[1:]
-			continue
-		}
-		dst = utf8.AppendRune(dst, r)
-		raw = raw[w:]
-	}
-}
-
-// escape decodes the escape at the start of raw and returns its width, 0 if it is none.
-func escape(raw []byte) (r rune, width int) {
-	if len(raw) < 2 {
-		return 0, 0
-	}
-	switch raw[1] {
-	case '"', '\\', '/':
-		return rune(raw[1]), 2
-	case 'n':
-		return '\n', 2
-	case 't':
-		return '\t', 2
-	case 'r':
-		return '\r', 2
-	case 'b':
-		return '\b', 2
-	case 'f':
-		return '\f', 2
-	case 'u':
-		r = hex4(raw)
-		if r < 0 {
-			return 0, 0
-		}
-		if utf16.IsSurrogate(r) {
-			if pair := utf16.DecodeRune(r, hex4(raw[6:])); pair != utf8.RuneError {
-				return pair, 12
-			}
-			r = utf8.RuneError
-		}
-		return r, 6
-	}
-	return 0, 0
-}
-
-// hex4 is the value of the \uXXXX at the start of raw, or -1.
-func hex4(raw []byte) rune {
-	if len(raw) < 6 || raw[0] != '\\' || raw[1] != 'u' {
-		return -1
-	}
-	var r rune
-	for _, c := range raw[2:6] {
-		d := hexDigits[c]
-		if d < 0 {
-			return -1
-		}
-		r = r<<4 | rune(d)
-	}
-	return r
-}
-
-// hexDigits is the value of a hexadecimal digit, -1 for other bytes.
-var hexDigits = func() (h [256]int8) {
-	for i := range h {
-		h[i] = -1
-	}
-	for i, c := range []byte("0123456789abcdef") {
-		h[c] = int8(i)
-	}
-	for i, c := range []byte("ABCDEF") {
-		h[c] = int8(10 + i)
-	}
-	return h
-}()
 
 // hashText is the hash of the text that raw stands for: the same however a client escapes it.
 func (s *scanner) hashText(raw []byte) uint64 {
@@ -99,7 +14,7 @@ func (s *scanner) hashText(raw []byte) uint64 {
 		return xxh3.Hash(raw)
 	}
 	n := len(s.scratch)
-	s.scratch = appendText(s.scratch, raw)
+	s.scratch = jsonscan.AppendText(s.scratch, raw)
 	h := xxh3.Hash(s.scratch[n:])
 	s.scratch = s.scratch[:n]
 	return h
@@ -127,7 +42,7 @@ func shaped(raw []byte) (bytes int, ok bool) {
 		return 0, false
 	}
 	for _, c := range raw[i+1 : i+17] {
-		if hexDigits[c] < 0 {
+		if jsonscan.HexDigits[c] < 0 {
 			return 0, false
 		}
 	}

@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"slices"
+
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
 const (
@@ -68,13 +70,13 @@ func appendQuoted(dst, text []byte) []byte {
 // are not JSON. Of several values the shape is none.
 func (s *Shaper) parseArguments(b []byte) (values int) {
 	s.resetArguments(len(b))
-	for i := jsonSpace(b, 0); i < len(b); {
+	for i := jsonscan.Space(b, 0); i < len(b); {
 		end, ok := s.canon(b, i, 0)
 		if !ok {
 			s.broken = s.broken || s.long
 			return 0
 		}
-		next := jsonSpace(b, end)
+		next := jsonscan.Space(b, end)
 		if b[i] != '{' && b[i] != '[' && b[i] != '"' && next == end && end < len(b) {
 			return 0 // 01 and truefalse are not two values
 		}
@@ -109,7 +111,7 @@ func (s *Shaper) canon(b []byte, i, depth int) (end int, ok bool) {
 	case c == '{' || c == '[':
 		if depth == maxDepth {
 			s.text = append(s.text, c, c+2)
-			end = containerEnd(b, i+1)
+			end = jsonscan.ContainerEnd(b, i+1)
 			return end, end > 0
 		}
 		if c == '{' {
@@ -127,7 +129,7 @@ func (s *Shaper) canon(b []byte, i, depth int) (end int, ok bool) {
 		return end, true
 	case c == '-' || c >= '0' && c <= '9':
 		s.text = append(s.text, '0')
-		return jsonNumber(b, i)
+		return jsonscan.NumberEnd(b, i)
 	}
 	for _, literal := range [...]string{"true", "false", "null"} {
 		if bytes.HasPrefix(b[i:], []byte(literal)) {
@@ -141,14 +143,14 @@ func (s *Shaper) canon(b []byte, i, depth int) (end int, ok bool) {
 func (s *Shaper) canonArray(b []byte, i, depth int) (end int, ok bool) {
 	s.text = append(s.text, '[')
 	for first := true; ; first = false {
-		i = jsonSpace(b, i)
+		i = jsonscan.Space(b, i)
 		if i < len(b) && b[i] == ']' && first {
 			break
 		}
 		if i, ok = s.canon(b, i, depth); !ok {
 			return i, false
 		}
-		if i = jsonSpace(b, i); i >= len(b) || b[i] != ',' {
+		if i = jsonscan.Space(b, i); i >= len(b) || b[i] != ',' {
 			break
 		}
 		s.text = append(s.text, ',')
@@ -165,7 +167,7 @@ func (s *Shaper) canonObject(b []byte, i, depth int) (end int, ok bool) {
 	s.text = append(s.text, '{')
 	mark, start, all := len(s.members), len(s.text), true
 	for first := true; ; first = false {
-		i = jsonSpace(b, i)
+		i = jsonscan.Space(b, i)
 		if i < len(b) && b[i] == '}' && first {
 			break
 		}
@@ -181,17 +183,17 @@ func (s *Shaper) canonObject(b []byte, i, depth int) (end int, ok bool) {
 		s.text = s.appendHash(s.text, name)
 		copy(m.key[:], s.text[len(s.text)-hashDigits:])
 		s.text = append(s.text, '"', ':')
-		if i = jsonSpace(b, after); i >= len(b) || b[i] != ':' {
+		if i = jsonscan.Space(b, after); i >= len(b) || b[i] != ':' {
 			return i, false
 		}
-		if i, ok = s.canon(b, jsonSpace(b, i+1), depth); !ok {
+		if i, ok = s.canon(b, jsonscan.Space(b, i+1), depth); !ok {
 			return i, false
 		}
 		m.end = len(s.text)
 		if all = all && len(s.members) < maxMembers; all {
 			s.members = append(s.members, m)
 		}
-		if i = jsonSpace(b, i); i >= len(b) || b[i] != ',' {
+		if i = jsonscan.Space(b, i); i >= len(b) || b[i] != ',' {
 			break
 		}
 		s.text = append(s.text, ',')
@@ -230,7 +232,7 @@ func (s *Shaper) sortMembers(ms []member, start int) {
 
 // innerString decodes the string that starts after a quote, strictly; its text is valid until the next call.
 func (s *Shaper) innerString(b []byte, i int) (text []byte, end int, ok bool) {
-	end = stringEnd(b, i)
+	end = jsonscan.StringEnd(b, i)
 	if end < 0 {
 		return nil, i, false
 	}
@@ -242,7 +244,7 @@ func (s *Shaper) innerString(b []byte, i int) (text []byte, end int, ok bool) {
 			return nil, i, false
 		case c == '\\':
 			escaped = true
-			if _, n := escape(raw[j:]); n == 0 {
+			if _, n := jsonscan.Escape(raw[j:]); n == 0 {
 				return nil, i, false
 			}
 			j++ // past the letter, for \\
@@ -251,67 +253,6 @@ func (s *Shaper) innerString(b []byte, i int) (text []byte, end int, ok bool) {
 	if !escaped {
 		return raw, end + 1, true
 	}
-	s.inner = appendText(s.inner[:0], raw)
+	s.inner = jsonscan.AppendText(s.inner[:0], raw)
 	return s.inner, end + 1, true
-}
-
-func jsonSpace(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\n' || b[i] == '\t' || b[i] == '\r') {
-		i++
-	}
-	return i
-}
-
-// jsonNumber returns where the number at i ends.
-func jsonNumber(b []byte, i int) (end int, ok bool) {
-	if i < len(b) && b[i] == '-' {
-		i++
-	}
-	switch {
-	case i < len(b) && b[i] == '0':
-		i++
-	default:
-		if i, ok = digits(b, i); !ok {
-			return i, false
-		}
-	}
-	if i < len(b) && b[i] == '.' {
-		if i, ok = digits(b, i+1); !ok {
-			return i, false
-		}
-	}
-	if i < len(b) && b[i]|0x20 == 'e' {
-		i++
-		if i < len(b) && (b[i] == '+' || b[i] == '-') {
-			i++
-		}
-		return digits(b, i)
-	}
-	return i, true
-}
-
-// digits steps over one digit or more.
-func digits(b []byte, i int) (end int, ok bool) {
-	for end = i; end < len(b) && b[end] >= '0' && b[end] <= '9'; end++ {
-	}
-	return end, end > i
-}
-
-// containerEnd is the index after the bracket that closes the container whose inside starts at i, or -1.
-func containerEnd(b []byte, i int) int {
-	for depth := 1; i < len(b); i++ {
-		switch b[i] {
-		case '"':
-			if i = stringEnd(b, i+1); i < 0 {
-				return -1
-			}
-		case '{', '[':
-			depth++
-		case '}', ']':
-			if depth--; depth == 0 {
-				return i + 1
-			}
-		}
-	}
-	return -1
 }

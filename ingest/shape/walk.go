@@ -6,6 +6,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/ingest/event/redact"
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
 const (
@@ -24,16 +25,7 @@ func (s *Shaper) over() bool {
 	return s.long
 }
 
-func (s *Shaper) space() {
-	for s.i < len(s.b) {
-		switch s.b[s.i] {
-		case ' ', '\n', '\t', '\r':
-			s.i++
-		default:
-			return
-		}
-	}
-}
+func (s *Shaper) space() { s.i = jsonscan.Space(s.b, s.i) }
 
 // value shapes the value at hand, which is at position n of its body.
 func (s *Shaper) value(n *node) {
@@ -159,31 +151,13 @@ func (s *Shaper) rawString() []byte {
 		return nil
 	}
 	start := s.i + 1
-	end := stringEnd(s.b, start)
+	end := jsonscan.StringEnd(s.b, start)
 	if end < 0 {
 		s.fail()
 		return nil
 	}
 	s.i = end + 1
 	return s.b[start:end]
-}
-
-// stringEnd is the index of the quote that ends the string whose text starts at i, or -1.
-func stringEnd(b []byte, i int) int {
-	for start := i; ; i++ {
-		n := bytes.IndexByte(b[i:], '"')
-		if n < 0 {
-			return -1
-		}
-		i += n
-		j := i
-		for j > start && b[j-1] == '\\' {
-			j--
-		}
-		if (i-j)&1 == 0 {
-			return i
-		}
-	}
 }
 
 // str shapes a string at a protocol position.
@@ -224,7 +198,7 @@ func clip(raw []byte) []byte {
 	for i := 0; ; {
 		_, n := utf8.DecodeRune(raw[i:])
 		if raw[i] == '\\' {
-			if _, n = escape(raw[i:]); n == 0 {
+			if _, n = jsonscan.Escape(raw[i:]); n == 0 {
 				n = 1
 			}
 		}
@@ -260,7 +234,7 @@ func (s *Shaper) scalar(keep bool) {
 }
 
 func isNumber(raw []byte) bool {
-	end, ok := jsonNumber(raw, 0)
+	end, ok := jsonscan.NumberEnd(raw, 0)
 	return ok && end == len(raw)
 }
 
