@@ -4,11 +4,11 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/heartbeat"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
@@ -37,12 +37,12 @@ func runAlertsNotify(ctx context.Context, c *command.Call) error {
 	if err != nil {
 		return err
 	}
-	list, err := receiversOf(&s.Config, memoryStore{}, slog.New(slog.DiscardHandler))
+	list, err := collector.Receivers(&s.Config, memoryStore{}, slog.New(slog.DiscardHandler))
 	if err != nil {
 		return err
 	}
 	if u := s.Alerts.HeartbeatURL; u != "" {
-		list = append(list, receiver{heartbeat.New(u, nil), "heartbeat", urlHost(u), false})
+		list = append(list, collector.Receiver{Notifier: heartbeat.New(u, nil), Kind: "heartbeat", Target: collector.Host(u)})
 	}
 	if len(list) == 0 {
 		return command.BadInputf("the configuration names nobody; set slack.channel, webhook.url, alertmanager.urls or alerts.heartbeat_url")
@@ -55,7 +55,7 @@ func runAlertsNotify(ctx context.Context, c *command.Call) error {
 			failed++
 			verdict, text = verdictFail, err.Error()
 		}
-		if _, err := fmt.Fprintf(c.Stdout, "%-4s  %-12s  %s: %s\n", verdict, r.kind, r.where, text); err != nil {
+		if _, err := fmt.Fprintf(c.Stdout, "%-4s  %-12s  %s: %s\n", verdict, r.Kind, r.Target, text); err != nil {
 			return fmt.Errorf("write what was answered: %w", err)
 		}
 	}
@@ -66,7 +66,7 @@ func runAlertsNotify(ctx context.Context, c *command.Call) error {
 }
 
 // testNotify sends a test alert to r and says how that went.
-func testNotify(ctx context.Context, r receiver) (string, error) {
+func testNotify(ctx context.Context, r collector.Receiver) (string, error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	a := alerts.Alert{
 		Name: "TestNotify", State: alerts.Firing, Labels: map[string]string{"severity": "info"}, StartsAt: now, UpdatedAt: now,
@@ -76,7 +76,7 @@ func testNotify(ctx context.Context, r receiver) (string, error) {
 		},
 	}
 	g := alerts.Group{Key: "TestNotify " + now.Format(time.RFC3339), Alerts: []alerts.Alert{a}}
-	switch r.kind {
+	switch r.Kind {
 	case "heartbeat":
 		g.Alerts[0].Name = "Watchdog"
 		return "it was fetched", r.Notify(ctx, g)
@@ -93,15 +93,6 @@ func testNotify(ctx context.Context, r receiver) (string, error) {
 		return "", fmt.Errorf("the test alert arrived, its end did not: %w", err)
 	}
 	return "a test alert and its end arrived", nil
-}
-
-// urlHost is what of a URL is no secret.
-func urlHost(rawURL string) string {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return ""
-	}
-	return u.Host
 }
 
 // memoryStore is an alerts.Store of one run.

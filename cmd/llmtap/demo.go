@@ -17,6 +17,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
@@ -85,7 +86,7 @@ type demo struct {
 
 	providerURL string
 	slack       *fleetslack.Server
-	col         *collector
+	col         *collector.Collector
 
 	mu    sync.Mutex // guards fired and posts
 	fired []alerts.Alert
@@ -107,15 +108,17 @@ func (d *demo) run(ctx context.Context, dataDir string, exit bool) (err error) {
 		return err
 	}
 	logger := slog.New(slog.NewTextHandler(d.c.Stderr, &slog.HandlerOptions{Level: slog.LevelError}))
-	if d.col, err = openCollector(ctx, cfg, logger, func(s string) { d.say("%s", s) }); err != nil {
+	d.col, err = collector.Open(ctx, cfg, collector.Options{
+		Logger: logger, Progress: func(s string) { d.say("%s", s) }, Notifiers: []alerts.Notifier{d}, Version: buildVersion().Version,
+	})
+	if err != nil {
 		return err
 	}
-	defer d.col.close()
-	d.col.notifiers = append(d.col.notifiers, d)
+	defer d.col.Close()
 
 	running, stopCollector := context.WithCancel(ctx)
 	collected := make(chan error, 1)
-	go func() { collected <- d.col.run(running) }()
+	go func() { collected <- d.col.Run(running) }()
 	defer func() {
 		stopCollector()
 		if stopErr := <-collected; err == nil {
@@ -138,7 +141,7 @@ func (d *demo) run(ctx context.Context, dataDir string, exit bool) (err error) {
 	if exit {
 		return nil
 	}
-	d.say("still running; your own agents may publish to LLMTAP_NATS_URL=%s; interrupt to end", d.col.natsURL)
+	d.say("still running; your own agents may publish to LLMTAP_NATS_URL=%s; interrupt to end", d.col.NATSURL())
 	select {
 	case <-ctx.Done():
 		return nil
@@ -201,7 +204,7 @@ func (d *demo) Notify(_ context.Context, g alerts.Group) error {
 // runAgents runs the agents in a process of their own and shows how it goes.
 func (d *demo) runAgents(ctx context.Context, collected chan error) (agents.Report, error) {
 	var report agents.Report
-	in, err := json.Marshal(agentsConfig{ProviderURL: d.providerURL, NATSURL: d.col.natsURL, Seed: d.seed})
+	in, err := json.Marshal(agentsConfig{ProviderURL: d.providerURL, NATSURL: d.col.NATSURL(), Seed: d.seed})
 	if err != nil {
 		return report, err
 	}
@@ -250,7 +253,7 @@ func (d *demo) runAgents(ctx context.Context, collected chan error) (agents.Repo
 			return report, fmt.Errorf("the collector stopped: %w", err)
 		case <-ticker.C:
 			var r demoReport
-			if err := r.fill(ctx, d.col.sink); err == nil {
+			if err := r.fill(ctx, d.col.Sink()); err == nil {
 				d.say("%d calls recorded, %d of them failed", r.Exchanges, r.Failed)
 			}
 		}
@@ -263,7 +266,7 @@ func (d *demo) result(ctx context.Context, agentsReport agents.Report) (*demoRep
 	d.say("agents have ended: %d exchanges published; waiting for the last rows", r.Published)
 	deadline := time.Now().Add(storeTimeout)
 	for {
-		if err := r.fill(ctx, d.col.sink); err != nil {
+		if err := r.fill(ctx, d.col.Sink()); err != nil {
 			return nil, err
 		}
 		if r.ClickHouse["exchanges"] >= r.Published || time.Now().After(deadline) {

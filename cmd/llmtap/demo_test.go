@@ -10,22 +10,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-
-	"github.com/llmtap/llmtap/sinks/chdb"
 )
-
-// needClickHouse fetches the engine. Where it cannot be had the test fails on CI and is skipped elsewhere.
-func needClickHouse(t *testing.T) {
-	t.Helper()
-	_, err := chdb.FindLibrary(t.Context(), chdb.LibraryConfig{Progress: func(s string) { t.Log(s) }})
-	switch {
-	case err == nil:
-	case os.Getenv("CI") == "true":
-		t.Fatal(err)
-	default:
-		t.Skipf("SKIPPED, this test needs ClickHouse: %v", err)
-	}
-}
 
 // The demo is the whole path, from the SDK calls of agents in another process to the Slack message.
 func TestDemo(t *testing.T) {

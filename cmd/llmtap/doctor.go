@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/secret"
@@ -47,7 +48,7 @@ type checkup struct {
 type doctor struct {
 	s       *config.Effective
 	results []checkup
-	running running // on the data directory
+	running collector.Running // on the data directory
 	runs    bool
 	now     time.Time
 }
@@ -188,7 +189,7 @@ func (d *doctor) natsURL() string {
 
 // checkRunning asks the process on this data directory whether it is well.
 func (d *doctor) checkRunning(ctx context.Context) {
-	d.running, d.runs = findRunning(d.s.DataDir)
+	d.running, d.runs = collector.FindRunning(d.s.DataDir)
 	r := d.running
 	switch {
 	case !d.runs && d.embedded() != "":

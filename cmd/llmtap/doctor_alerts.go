@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/alerts/alertmanager"
 	"github.com/llmtap/llmtap/alerts/slack"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
@@ -106,5 +107,5 @@ func (d *doctor) checkReach(ctx context.Context, check, key, rawURL string) {
 		d.fail(check, "correct "+key+", or start what listens there; then look for a firewall in between", "%v", err)
 		return
 	}
-	d.ok(check, "%s answers; try the rest with llmtap alerts test-notify", urlHost(rawURL))
+	d.ok(check, "%s answers; try the rest with llmtap alerts test-notify", collector.Host(rawURL))
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/nats-io/nats-server/v2/server"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/event"
@@ -114,7 +115,9 @@ func TestDoctorWithWrongConfiguration(t *testing.T) {
 
 func TestDoctorOnRunningCollector(t *testing.T) {
 	needClickHouse(t)
-	c := busyCollector(t)
+	cfg := collectortest.Config(t, func(*config.Config) {})
+	c := runCollector(t, cfg)
+	collectortest.RunAgents(t, c.NATSURL(), c.Sink())
 	slack := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"ok":true,"team":"Acme","user":"llmtap"}`)
 	}))
@@ -122,14 +125,14 @@ func TestDoctorOnRunningCollector(t *testing.T) {
 	env := map[string]string{"LLMTAP_SLACK_CHANNEL": "#oncall", "LLMTAP_SLACK_TOKEN": "xoxb-1", "LLMTAP_SLACK_API_URL": slack.URL}
 	var checks map[string]checkup
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
-		checks, _ = seeDoctor(t, env, "--data-dir", c.cfg.DataDir)
+		checks, _ = seeDoctor(t, env, "--data-dir", cfg.DataDir)
 		// The last rows may be on their way, and a second is over two seconds later.
 		if checks["backlog"].Status == verdictOK && checks["tallies"].Detail != "none yet" || time.Now().After(deadline) {
 			break
 		}
 	}
 	expect(t, checks, "collector", verdictOK, fmt.Sprintf("process %d", os.Getpid()), "is ready")
-	expect(t, checks, "nats", verdictOK, c.natsURL)
+	expect(t, checks, "nats", verdictOK, c.NATSURL())
 	expect(t, checks, "streams", verdictOK, "as configured")
 	expect(t, checks, "clock", verdictOK)
 	expect(t, checks, "backlog", verdictOK, "embedded reads it")
@@ -137,7 +140,7 @@ func TestDoctorOnRunningCollector(t *testing.T) {
 	expect(t, checks, "losses", verdictOK, "none in the last hour")
 	expect(t, checks, "dead_letters", verdictOK, "none")
 	expect(t, checks, "libchdb", verdictOK)
-	expect(t, checks, "clickhouse", verdictOK, "embedded in "+config.ClickHouseDir(c.cfg.DataDir))
+	expect(t, checks, "clickhouse", verdictOK, "embedded in "+config.ClickHouseDir(cfg.DataDir))
 	expect(t, checks, "schema", verdictOK, "up to date")
 	expect(t, checks, "slack", verdictOK, "llmtap of Acme posts to #oncall")
 }

@@ -3,6 +3,7 @@ package main
 import (
 	"context"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/erase"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -58,7 +59,7 @@ func runForget(ctx context.Context, c *command.Call) error {
 		return err
 	}
 	defer func() { _ = sink.Close() }() // the rows are deleted already
-	e := &erase.Eraser{NATS: conn, ClickHouse: sink, Settle: 3 * leaseRetry, Progress: terminal.NewProgress(c.Stderr)}
+	e := &erase.Eraser{NATS: conn, ClickHouse: sink, Settle: 3 * collector.RebalanceInterval, Progress: terminal.NewProgress(c.Stderr)}
 	report, err := e.Run(ctx, subject, *dryRun)
 	if err != nil {
 		return err

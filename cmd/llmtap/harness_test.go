@@ -8,13 +8,11 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
-	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -22,12 +20,35 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
+
+// Helpers shared with the packages of the command.
+type lockedBuffer = collectortest.Buffer
+
+var (
+	needClickHouse = collectortest.NeedClickHouse
+	freePort       = collectortest.FreePort
+	groups         = collectortest.Groups
+	replayStream   = collectortest.ReplayStream
+)
+
+// runCollector runs a collector until the test ends.
+func runCollector(t *testing.T, cfg config.Config) *collector.Collector {
+	t.Helper()
+	c, err := collector.Open(context.WithoutCancel(t.Context()), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	collectortest.Run(t, c)
+	return c
+}
 
 // ackingCommand makes the test binary the demo's agents. They work until stdin ends, and write a line for each exchange
 // that NATS has acknowledged: what a collector must have afterwards, once.
@@ -188,7 +209,7 @@ func (u *upProcess) ready(t *testing.T) {
 	t.Helper()
 	var last string
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		r, ok := findRunning(u.dir)
+		r, ok := collector.FindRunning(u.dir)
 		if !ok {
 			continue
 		}
@@ -222,22 +243,6 @@ func (u *upProcess) open(t *testing.T) *clickhouse.Sink {
 	}
 	t.Fatalf("reach the collector's ClickHouse: %v\n%s", err, u.stderr.String())
 	return nil
-}
-
-// groups reads names and counts.
-func groups(t *testing.T, sink *clickhouse.Sink, sql string) map[string]uint64 {
-	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
-	defer cancel()
-	res, err := sink.Query(ctx, sql, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	m := map[string]uint64{}
-	for _, row := range res.Rows {
-		m[row[0].(string)] = row[1].(uint64)
-	}
-	return m
 }
 
 // clickhouseChild waits for the process that is the embedded ClickHouse of parent, and returns its pid.
@@ -335,32 +340,4 @@ func (s *store) waitNewer(t *testing.T, t0 time.Time, within time.Duration) time
 	}
 	t.Fatalf("nothing newer than %v was stored within %v", t0, within)
 	return 0
-}
-
-func freePort(t *testing.T) int {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer l.Close()
-	return l.Addr().(*net.TCPAddr).Port
-}
-
-// lockedBuffer is a buffer that a process writes while the test reads it.
-type lockedBuffer struct {
-	mu sync.Mutex // guards b
-	b  bytes.Buffer
-}
-
-func (l *lockedBuffer) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.b.Write(p)
-}
-
-func (l *lockedBuffer) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return string(slices.Clone(l.b.Bytes()))
 }

@@ -42,7 +42,7 @@ var thirdParty = map[string][]string{
 	"github.com/ClickHouse/":      {"sinks/clickhouse", "sinks/chdb"},
 	"github.com/slack-go/":        {"alerts/slack"},
 	"github.com/ebitengine/":      {"sinks/chdb"},
-	"github.com/openai/":          {"cmd/llmtap/internal/fleet", "deploy/examples/go"},
+	"github.com/openai/":          {"cmd/llmtap/internal/fleet", "cmd/llmtap/internal/collectortest", "deploy/examples/go"},
 	"github.com/anthropics/":      {"deploy/examples/go"},
 	"github.com/sashabaranov/":    {"deploy/examples/go"},
 	"github.com/prometheus/":      {"ingest", "analyzer", "sinks", "alerts", "cmd", "dashboards"},

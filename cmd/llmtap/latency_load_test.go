@@ -11,6 +11,7 @@ import (
 
 	"github.com/google/uuid"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 )
@@ -138,7 +139,7 @@ func (l *alertLoad) of(s *failingStage, fails bool, now time.Time, answered func
 
 // exchange is a call in a conversation of its own: a history of about 4 KB that ends in a tool reply, and its answer.
 func (l *alertLoad) exchange(service, stage string) (q, s *event.Event) {
-	both := benchExchange(10*l.calls, 4<<10)
+	both := collectortest.Exchange(10*l.calls, 4<<10)
 	l.calls++
 	id, err := uuid.NewV7()
 	if err != nil {

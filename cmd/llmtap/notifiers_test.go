@@ -15,6 +15,7 @@ import (
 	"testing"
 
 	"github.com/llmtap/llmtap/alerts/webhook"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 )
 
@@ -202,7 +203,7 @@ func TestDoctorOnRules(t *testing.T) {
 	}))
 	defer srv.Close()
 	dir := t.TempDir()
-	remove, err := announce(dir, running{PID: os.Getpid(), HTTPAddr: strings.TrimPrefix(srv.URL, "http://")})
+	remove, err := collector.Announce(dir, collector.Running{PID: os.Getpid(), HTTPAddr: strings.TrimPrefix(srv.URL, "http://")})
 	if err != nil {
 		t.Fatal(err)
 	}

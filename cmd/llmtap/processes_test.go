@@ -27,7 +27,7 @@ func TestKilledBesideAnother(t *testing.T) {
 	load := startAgents(t, natsURL, *killRate)
 	rows.waitNewer(t, time.Now(), time.Minute)
 	second := startUp(t, flags...)
-	reading := func(u *upProcess) int { return strings.Count(u.stderr.String(), "msg=reading ") }
+	reading := func(u *upProcess) int { return strings.Count(u.stderr.String(), `msg="reading partition"`) }
 	for begun := time.Now(); reading(second) < 2; time.Sleep(50 * time.Millisecond) {
 		if time.Since(begun) > 30*time.Second {
 			t.Fatalf("the second collector holds %d partitions\n%s", reading(second), second.stderr.String())

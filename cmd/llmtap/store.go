@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/event"
@@ -57,7 +58,7 @@ func connectNATS(ctx context.Context, e *config.Effective) (*jetstream.Conn, err
 	cfg := e.NATS
 	if cfg.URL == "" {
 		cfg.URL = jetstream.Default().URL
-		if r, ok := findRunning(e.DataDir); ok && r.NATSURL != "" {
+		if r, ok := collector.FindRunning(e.DataDir); ok && r.NATSURL != "" {
 			cfg.URL = r.NATSURL
 		}
 	}

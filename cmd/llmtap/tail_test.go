@@ -9,7 +9,9 @@ import (
 	"testing"
 	"time"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
 // tailUntil runs llmtap tail on dir until its output contains text, and returns the output.
@@ -43,7 +45,12 @@ func tailUntil(t *testing.T, dir, text string, args ...string) string {
 func TestTail(t *testing.T) {
 	needClickHouse(t)
 	dir := t.TempDir()
-	runWithGateway(t, dir)
+	cfg := collectortest.Config(t, func(cfg *config.Config) {
+		cfg.DataDir = dir
+		collectortest.WithProvider(t, cfg)
+	})
+	runCollector(t, cfg)
+	collectortest.CallProxy(t, cfg.Proxy.Listen)
 	const broken = "          reject orphan_tool_reply: message 2 (tool) answers call_1"
 	tailUntil(t, dir, " 200 ")
 	tailUntil(t, dir, broken)

@@ -246,43 +246,6 @@ func countTallies(ctx context.Context, js natsjs.JetStream) (calls uint64, err e
 	return calls, err
 }
 
-// replayStream reads what a stream holds now.
-func replayStream(ctx context.Context, js natsjs.JetStream, name string, fn func(natsjs.Msg, *natsjs.MsgMetadata) error) error {
-	stream, err := js.Stream(ctx, name)
-	if err != nil {
-		return fmt.Errorf("open stream %s: %w", name, err)
-	}
-	last := stream.CachedInfo().State.LastSeq
-	if last == 0 {
-		return nil
-	}
-	consumer, err := js.OrderedConsumer(ctx, name, natsjs.OrderedConsumerConfig{DeliverPolicy: natsjs.DeliverAllPolicy})
-	if err != nil {
-		return fmt.Errorf("read stream %s: %w", name, err)
-	}
-	it, err := consumer.Messages()
-	if err != nil {
-		return fmt.Errorf("read stream %s: %w", name, err)
-	}
-	defer it.Stop()
-	for {
-		m, err := it.Next(natsjs.NextContext(ctx))
-		if err != nil {
-			return fmt.Errorf("read stream %s: %w", name, err)
-		}
-		meta, err := m.Metadata()
-		if err != nil {
-			return fmt.Errorf("read stream %s: %w", name, err)
-		}
-		if err := fn(m, meta); err != nil {
-			return fmt.Errorf("message %d of %s: %w", meta.Sequence.Stream, name, err)
-		}
-		if meta.Sequence.Stream >= last {
-			return nil
-		}
-	}
-}
-
 // check fails the test unless v is right.
 func (v *verdict) check(t *testing.T) {
 	t.Helper()

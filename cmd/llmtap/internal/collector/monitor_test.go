@@ -1,4 +1,4 @@
-package main
+package collector
 
 import (
 	"context"
@@ -48,7 +48,7 @@ func TestHealth(t *testing.T) {
 				}
 				return st
 			}
-			h := newHealth(func(context.Context) (*jetstream.State, error) {
+			h := newMonitor(func(context.Context) (*jetstream.State, error) {
 				mu.Lock()
 				defer mu.Unlock()
 				return look(), nats
@@ -61,7 +61,7 @@ func TestHealth(t *testing.T) {
 			cfg := alerts.Default()
 			cfg.TSDBDir = t.TempDir()
 			told := new(toldAlerts)
-			e, err := alerts.New(t.Context(), cfg, alerts.Options{Notifiers: []alerts.Notifier{pager{told}}, Health: true})
+			e, err := alerts.New(t.Context(), cfg, alerts.Options{Notifiers: []alerts.Notifier{withoutWatchdog{told}}, Health: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +77,7 @@ func TestHealth(t *testing.T) {
 					seen := tallies
 					mu.Unlock()
 					if seen {
-						h.saw(&analyzer.Tally{Second: time.Now().Unix() - 1})
+						h.observeTally(&analyzer.Tally{Second: time.Now().Unix() - 1})
 					}
 				}
 				synctest.Wait()
@@ -140,19 +140,19 @@ func TestHealth(t *testing.T) {
 func TestHealthMissing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down error
-		h := newHealth(func(context.Context) (*jetstream.State, error) { return &jetstream.State{}, nil },
+		h := newMonitor(func(context.Context) (*jetstream.State, error) { return &jetstream.State{}, nil },
 			func(context.Context) error { return down }, time.Now())
 		look := func() string {
 			h.observe(t.Context())
 			time.Sleep(time.Minute)
-			return h.missing()
+			return h.unavailable()
 		}
 		if got := look(); got != "" {
 			t.Errorf("with the store: %q", got)
 		}
 		down = errors.New("refused")
 		for range 2 {
-			if got := look(); !strings.HasPrefix(got, "ClickHouse has not answered since 00:01:00 UTC. ") {
+			if got := look(); !strings.HasPrefix(got, "ClickHouse has been unreachable since 00:01:00 UTC. ") {
 				t.Errorf("without the store: %q", got)
 			}
 		}

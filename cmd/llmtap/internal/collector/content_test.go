@@ -1,4 +1,4 @@
-package main
+package collector
 
 import (
 	"strings"
@@ -13,7 +13,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// What is stored of a body depends on its service; what is masked is masked in all of it.
+// The storage mode of a body depends on its service; redaction covers the whole body.
 func TestContentPolicy(t *testing.T) {
 	cfg := config.Default().Content
 	cfg.Services = map[string]string{"shaped": "shape", "silent": "none"}

@@ -1,4 +1,4 @@
-package main
+package collector
 
 import (
 	"context"
@@ -108,7 +108,7 @@ func newHostileHarness(t *testing.T) *hostileHarness {
 	bounded := analyzer.Default()
 	bounded.StateBytes = 256 << 20 // of a small machine
 	role := &analyzeRole{
-		conn: conn, sink: h.sink, analyzer: bounded, batcher: sinks.DefaultBatcherConfig(), patience: storePatience, logger: logger,
+		conn: conn, sink: h.sink, analyzer: bounded, batcher: sinks.DefaultBatcherConfig(), storeTimeout: defaultStoreTimeout, logger: logger,
 	}
 	part := newPartition(role, 0, 1, reader, h.reg)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

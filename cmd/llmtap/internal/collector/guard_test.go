@@ -1,4 +1,4 @@
-package main
+package collector
 
 import (
 	"io"
@@ -26,13 +26,13 @@ func TestGuard(t *testing.T) {
 		}
 	}
 	bearer := func(s string) map[string]string { return map[string]string{"Authorization": "Bearer " + s} }
-	// Without a token this machine is asked by its loopback names.
+	// Without a token, only loopback names are allowed.
 	f("", "GET", "http://127.0.0.1:8088/metrics", nil, 200)
 	f("", "GET", "http://localhost/metrics", nil, 200)
 	f("", "GET", "http://[::1]:8088/metrics", nil, 200)
 	f("", "GET", "http://rebound.example:8088/metrics", nil, 403)
 	f("", "GET", "http://rebound.example:8088/readyz", nil, 403)
-	// With one, by any name, but only health without it.
+	// With a token, any name is allowed, and health without the token.
 	f("s", "GET", "http://llmtap.internal:8088/metrics", bearer("s"), 200)
 	f("s", "GET", "http://llmtap.internal:8088/metrics", bearer("t"), 401)
 	f("s", "GET", "http://llmtap.internal:8088/metrics", bearer(""), 401)
@@ -42,13 +42,13 @@ func TestGuard(t *testing.T) {
 	f("s", "GET", "http://llmtap.internal:8088/readyz", nil, 200)
 	f("s", "POST", "http://llmtap.internal:8088/readyz", nil, 401)
 	f("s", "GET", "http://llmtap.internal:8088/healthz/../metrics", nil, 401)
-	// A page may ask only where it came from.
+	// Cross-origin requests are refused.
 	f("", "GET", "http://127.0.0.1:8088/metrics", map[string]string{"Origin": "http://127.0.0.1:8088"}, 200)
 	f("", "GET", "http://127.0.0.1:8088/metrics", map[string]string{"Origin": "http://127.0.0.1:3000"}, 403)
 	f("", "GET", "http://127.0.0.1:8088/healthz", map[string]string{"Origin": "null"}, 403)
 }
 
-func TestGuardReadsItsToken(t *testing.T) {
+func TestGuardTokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	if err := os.WriteFile(file, []byte(" s3cret\n"), 0o600); err != nil {
 		t.Fatal(err)
@@ -56,46 +56,46 @@ func TestGuardReadsItsToken(t *testing.T) {
 	if g, err := newGuard(config.HTTP{TokenFile: file}); err != nil || g.token != "s3cret" {
 		t.Errorf("%+v, %v", g, err)
 	}
-	// An empty file must not mean that anyone may ask.
+	// An empty file must not disable the token.
 	if err := os.WriteFile(file, []byte("\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	if g, err := newGuard(config.HTTP{TokenFile: file}); err == nil {
-		t.Errorf("an empty token file gives %+v", g)
+		t.Errorf("empty token file accepted: %+v", g)
 	}
 }
 
 func TestRunning(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "data")
-	if _, ok := findRunning(dir); ok {
-		t.Error("found where nothing is")
+	if _, ok := FindRunning(dir); ok {
+		t.Error("found in a directory that does not exist")
 	}
-	want := running{PID: 7, Roles: []string{"alert"}, NATSURL: "nats://127.0.0.1:1", HTTPAddr: "127.0.0.1:2"}
-	remove, err := announce(dir, want)
+	want := Running{PID: 7, Roles: []string{"alert"}, NATSURL: "nats://127.0.0.1:1", HTTPAddr: "127.0.0.1:2"}
+	remove, err := Announce(dir, want)
 	if err != nil {
 		t.Fatal(err)
 	}
-	st, err := os.Stat(runningPath(dir))
+	st, err := os.Stat(runningFile(dir))
 	if err != nil || st.Mode().Perm() != 0o600 {
 		t.Errorf("%v, %v", st, err)
 	}
-	second, err := announce(dir, running{PID: 8})
+	second, err := Announce(dir, Running{PID: 8})
 	if err != nil {
 		t.Fatal(err)
 	}
 	second()
-	if got, ok := findRunning(dir); !ok || got.PID != 7 || got.NATSURL != want.NATSURL {
+	if got, ok := FindRunning(dir); !ok || got.PID != 7 || got.NATSURL != want.NATSURL {
 		t.Errorf("found %+v, %v", got, ok)
 	}
 	remove()
-	if _, ok := findRunning(dir); ok {
-		t.Error("found after it was taken back")
+	if _, ok := FindRunning(dir); ok {
+		t.Error("found after it was removed")
 	}
-	// What a killed process left says nothing.
-	if err := os.WriteFile(runningPath(dir), []byte(`{"pid":7,"nats_url":"nats://127.0.0.1:1"}`), 0o600); err != nil {
+	// The file of a killed process is ignored.
+	if err := os.WriteFile(runningFile(dir), []byte(`{"pid":7,"nats_url":"nats://127.0.0.1:1"}`), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	if got, ok := findRunning(dir); ok {
+	if got, ok := FindRunning(dir); ok {
 		t.Errorf("found %+v", got)
 	}
 }

@@ -1,4 +1,4 @@
-package main
+package collector
 
 import (
 	"context"
@@ -17,6 +17,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
@@ -102,8 +103,8 @@ func (f *flock) start() {
 	cfg.MaxRows, cfg.FlushInterval, cfg.MinBackoff, cfg.MaxBackoff = 80, 30*time.Millisecond, 10*time.Millisecond, 50*time.Millisecond
 	p.role = &analyzeRole{
 		conn: p.conn, sink: p, analyzer: analyzer.Default(), batcher: cfg, partitions: f.partitions, owner: fmt.Sprint("process ", f.started),
-		lease: f.lease, retry: 50 * time.Millisecond, patience: 200 * time.Millisecond, logger: flockLogger().With("process", f.started),
-		ended: make(chan struct{}, 1), held: map[int]*term{},
+		leaseTTL: f.lease, interval: 50 * time.Millisecond, storeTimeout: 200 * time.Millisecond, logger: flockLogger().With("process", f.started),
+		ended: make(chan struct{}, 1), assigned: map[int]*assignment{},
 	}
 	p.role.analyzer.ExchangeTimeout = time.Second
 	ctx, cancel := context.WithCancel(context.WithoutCancel(f.t.Context()))
@@ -187,7 +188,7 @@ func (f *flock) tallied() (n uint64) {
 func (f *flock) tallies() map[second]map[string]uint64 {
 	f.t.Helper()
 	all, newest := map[second]map[string]uint64{}, map[int]int64{}
-	err := replayStream(f.t.Context(), f.js, event.StreamTally, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
+	err := collectortest.ReplayStream(f.t.Context(), f.js, event.StreamTally, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
 		var t analyzer.Tally
 		if err := json.Unmarshal(m.Data(), &t); err != nil {
 			return err

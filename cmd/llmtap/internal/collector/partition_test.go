@@ -1,4 +1,4 @@
-package main
+package collector
 
 import (
 	"errors"
@@ -23,7 +23,7 @@ var (
 // A random stream is read by processes that are killed at random points, with a store that refuses rows at times. The rows
 // by id, and the tallies by partition and second, are those of one process that nobody disturbs.
 //
-//	go test ./cmd/llmtap -run TestProcesses -rounds 20 -v
+//	go test ./cmd/llmtap/internal/collector -run TestProcesses -rounds 20 -v
 func TestProcesses(t *testing.T) {
 	for _, n := range []int{1, 2, 4} {
 		t.Run(fmt.Sprint(n), func(t *testing.T) {
@@ -123,7 +123,7 @@ func TestShare(t *testing.T) {
 			held = nil
 			for _, p := range f.processes {
 				p.role.mu.Lock()
-				held = append(held, len(p.role.held))
+				held = append(held, len(p.role.assigned))
 				p.role.mu.Unlock()
 			}
 			if cmp.Equal(want, held) {
@@ -152,7 +152,7 @@ func TestShare(t *testing.T) {
 	until(4)
 	f.partitions = 2
 	f.start()
-	for f.processes[1].role.ready() != "standing by: the stream is read in 4 partitions by other processes, not in 2; stop them first" {
+	for f.processes[1].role.ready() != "standing by: other processes read the stream in 4 partitions, not 2; stop them first" {
 		time.Sleep(10 * time.Millisecond)
 	}
 	f.halt(0)

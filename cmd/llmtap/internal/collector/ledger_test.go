@@ -1,4 +1,4 @@
-package main
+package collector
 
 import (
 	"encoding/json"
@@ -48,7 +48,7 @@ func versionEntry(version string, first, last uint64) ledger.Entry {
 // keepAll keeps what one step changed.
 func keepAll(t *testing.T, l *ledgerStore, gone []ledger.Key, changed ...ledger.Entry) {
 	t.Helper()
-	if err := l.keep(t.Context(), l.add(changed, gone)); err != nil {
+	if err := l.write(t.Context(), l.add(changed, gone)); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -94,20 +94,20 @@ func TestLedgerKeepsStepByStep(t *testing.T) {
 	l, _ := f.openLedger(0, 1)
 	first := l.add([]ledger.Entry{versionEntry("1", 1, 1)}, nil)
 	second := l.add([]ledger.Entry{versionEntry("1", 1, 2), versionEntry("2", 2, 2)}, nil)
-	if err := l.keep(t.Context(), first); err != nil || len(f.ledger()) != 1 {
+	if err := l.write(t.Context(), first); err != nil || len(f.ledger()) != 1 {
 		t.Errorf("%v, %d entries", err, len(f.ledger()))
 	}
 	if err := f.js.DeleteStream(t.Context(), "KV_"+event.BucketLedger); err != nil {
 		t.Fatal(err)
 	}
 	var later *sinks.RetryError
-	if err := l.keep(t.Context(), second); !errors.As(err, &later) || later.Hint == "" {
+	if err := l.write(t.Context(), second); !errors.As(err, &later) || later.Hint == "" {
 		t.Errorf("without its bucket: %v", err)
 	}
 	if err := f.conn.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.keep(t.Context(), second); err != nil || len(f.ledger()) != 2 {
+	if err := l.write(t.Context(), second); err != nil || len(f.ledger()) != 2 {
 		t.Errorf("%v, %d entries", err, len(f.ledger()))
 	}
 	if len(l.steps) != 0 {

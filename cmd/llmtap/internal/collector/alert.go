@@ -1,0 +1,152 @@
+package collector
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"log/slog"
+	"slices"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/heartbeat"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/sinks"
+)
+
+// An alertRole evaluates the alert rules over the tallies, and notifies while this process holds the lease of the role.
+//
+//	tallies ──> calls:  rules over calls ────────┬──> notifiers
+//	monitor ──> health: rules of llmtap's health ┘└─> rows of the alerts table
+//
+// It does not require ClickHouse: the rows have a queue of their own.
+type alertRole struct {
+	conn     *jetstream.Conn
+	owner    string
+	interval time.Duration // of evaluation
+	state    leasedStore
+	rows     *sinks.Batcher
+	calls    *alerts.Engine
+	health   *alerts.Engine
+	monitor  *monitor
+	files    *ruleFiles
+	logger   *slog.Logger
+}
+
+func (c *Collector) newAlertRole(ctx context.Context) (*alertRole, error) {
+	kv, err := c.conn.KV(ctx, event.BucketAlerts)
+	if err != nil {
+		return nil, fmt.Errorf("open the state of alerts: %w", err)
+	}
+	cfg := c.cfg.Alerts
+	a := &alertRole{
+		conn: c.conn, owner: c.owner, interval: cfg.EvaluationInterval, state: leasedStore{kv, new(atomic.Pointer[context.Context])},
+		rows:    sinks.NewBatcher(c.sink, c.cfg.Batcher, c.logger, nil),
+		monitor: newMonitor(c.conn.Inspect, c.sink.Ping, time.Now()),
+		files:   newRuleFiles(cfg.RuleFiles, c.opts.Hangups, c.logger), logger: c.logger,
+	}
+	a.rows.DeadLetter = deadLetterRow(c.conn)
+	notifiers, err := c.notifiers(a.state)
+	if err != nil {
+		return nil, err
+	}
+	open := func(rules string, cfg alerts.Config, o alerts.Options) (*alerts.Engine, error) {
+		o.Recorder, o.Notifiers, o.Standby, o.Logger = alertRecorder{a.rows}, append(o.Notifiers, notifiers...), true, c.logger
+		o.Registerer = prometheus.WrapRegistererWith(prometheus.Labels{"rules": rules}, c.reg)
+		engine, err := alerts.New(ctx, cfg, o)
+		if err != nil {
+			return nil, fmt.Errorf("load the alert rules of %s: %w", rules, err)
+		}
+		c.onClose(func() {
+			if err := engine.Close(); err != nil {
+				c.logger.Error("alert engine did not close cleanly", "err", err)
+			}
+		})
+		a.files.reload = append(a.files.reload, engine.Reload)
+		return engine, nil
+	}
+	if a.calls, err = open("calls", cfg, alerts.Options{Store: a.state, Unavailable: a.monitor.unavailable}); err != nil {
+		return nil, err
+	}
+	cfg.GroupBy = append(slices.Clone(cfg.GroupBy), healthLabel)
+	o := alerts.Options{Store: prefixedStore{a.state, "health."}, Health: true}
+	if cfg.HeartbeatURL != "" {
+		o.Notifiers = []alerts.Notifier{heartbeat.New(cfg.HeartbeatURL, nil)}
+	}
+	a.health, err = open("health", cfg, o)
+	return a, err
+}
+
+// run evaluates and notifies until ctx ends.
+func (a *alertRole) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return a.rows.Run(ctx) })
+	g.Go(func() error { return a.files.run(ctx) })
+	g.Go(func() error { return a.notify(ctx) })
+	g.Go(func() error { return a.monitor.run(ctx, a.health, a.interval) })
+	g.Go(func() error { return a.readTallies(ctx) })
+	if err := g.Wait(); err != nil && ctx.Err() == nil {
+		return err
+	}
+	return nil
+}
+
+// notify runs the engines' delivery while this process holds the lease.
+func (a *alertRole) notify(ctx context.Context) error {
+	return a.conn.WithLease(ctx, config.RoleAlert, a.owner, jetstream.DefaultLeaseTTL, func(leased context.Context) error {
+		a.state.lease.Store(&leased)
+		g, leased := errgroup.WithContext(leased)
+		g.Go(func() error { return a.calls.Run(leased) })
+		g.Go(func() error { return a.health.Run(leased) })
+		return g.Wait()
+	})
+}
+
+func (a *alertRole) readTallies(ctx context.Context) error {
+	return a.conn.ReadTallies(ctx, func(payload []byte, _ uint64, _ bool) error {
+		var t analyzer.Tally
+		if err := json.Unmarshal(payload, &t); err != nil {
+			a.logger.Error("skipping unreadable tally", "err", err)
+			return nil
+		}
+		a.monitor.observeTally(&t)
+		return a.calls.Add(ctx, &t)
+	})
+}
+
+// An alertRecorder writes rows of the alerts table.
+type alertRecorder struct{ rows *sinks.Batcher }
+
+func (r alertRecorder) RecordAlert(ctx context.Context, a alerts.Alert) error {
+	if a.Severity() == severityNone {
+		return nil
+	}
+	return r.rows.Add(ctx, &sinks.Batch{Alerts: []sinks.Alert{alertRow(&a, time.Now())}}, nil)
+}
+
+func alertRow(a *alerts.Alert, now time.Time) sinks.Alert {
+	row := sinks.Alert{
+		ID: a.ID(), Version: uint64(a.UpdatedAt.UnixNano()), Name: a.Name, Severity: a.Labels["severity"], Labels: a.Labels,
+		State: string(a.State), StartedAt: a.StartsAt, EndedAt: a.EndsAt, Value: a.Value, Peak: a.Peak,
+		Failed: a.Evidence.Failed, Calls: a.Evidence.Calls, Shares: map[string]uint64{}, Summary: a.Annotations["summary"], NotifiedAt: now,
+	}
+	for _, s := range a.Evidence.Shares {
+		name := s.RootCause
+		if name == "" {
+			name = s.Cause
+		}
+		row.Shares[name] += s.Failed
+	}
+	row.FirstBad, row.LastClean = a.Evidence.Regression()
+	if a.Evidence.Example != nil {
+		row.Example = a.Evidence.Example.Exchange
+	}
+	return row
+}

@@ -1,0 +1,346 @@
+package collector
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"hash/fnv"
+	"log/slog"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	dto "github.com/prometheus/client_model/go"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/sinks"
+)
+
+// RebalanceInterval is how often a process checks which partitions to read, and whether stored bodies were erased.
+const RebalanceInterval = 2 * time.Second
+
+const stopTimeout = 20 * time.Second // to store pending rows on shutdown
+
+// ownerName returns the name under which this process holds leases.
+func ownerName(shared bool) string {
+	// The embedded NATS locks its directory, so a restarted process may reclaim its own leases immediately. On a shared
+	// NATS every process has a name of its own and waits until a lease expires; host name and process id alone are the
+	// same in two containers.
+	if !shared {
+		return "embedded"
+	}
+	host, _ := os.Hostname()
+	return fmt.Sprintf("%s-%d-%06x", host, os.Getpid(), rand.N(1<<24))
+}
+
+// An analyzeRole reads the partitions of the event stream that are assigned to this process.
+//
+//	every 2 s: N partitions, L live processes: the share of each is N/L, rounded up
+//	   below its share ──> acquires partitions whose lease is released or expired (15 s after its owner died)
+//	   above its share ──> stops the surplus: stores pending rows, releases the lease, another process acquires it
+//	   the stream has another number of partitions ──> repartitions it, unless another process reads it
+//
+// Each partition has an analyzer, a batcher and a checkpoint of its own, so a failing partition does not affect the others.
+// The batchers share the limits of the configuration.
+type analyzeRole struct {
+	conn         *jetstream.Conn
+	sink         sinks.Sink
+	analyzer     analyzer.Config
+	content      contentPolicy
+	batcher      sinks.BatcherConfig
+	partitions   int
+	owner        string
+	leaseTTL     time.Duration
+	interval     time.Duration // of rebalancing
+	storeTimeout time.Duration // how long the store may refuse rows before tallies continue without them
+	logger       *slog.Logger
+	metrics      partitionMetrics
+
+	erasures atomic.Uint64 // changes when stored bodies are erased, see jetstream.Conn.AnnounceErasure
+
+	ended chan struct{} // capacity 1: a partition ended and can be acquired again; never closed
+
+	mu       sync.Mutex // guards the rest
+	assigned map[int]*assignment
+	standby  string // why no partition is assigned, if that is expected
+}
+
+// An assignment is a partition that this process reads.
+type assignment struct {
+	stop     context.CancelFunc
+	stopping bool
+}
+
+func (c *Collector) newAnalyzeRole() (*analyzeRole, error) {
+	content, err := newContentPolicy(c.cfg.Content, os.Getenv("LLMTAP_SHAPE_KEY"))
+	if err != nil {
+		return nil, err
+	}
+	return &analyzeRole{
+		conn: c.conn, sink: c.sink, analyzer: c.cfg.Analyzer, content: content, batcher: c.cfg.Batcher, partitions: c.cfg.Partitions,
+		owner: c.owner, leaseTTL: jetstream.DefaultLeaseTTL, interval: RebalanceInterval, storeTimeout: defaultStoreTimeout, logger: c.logger,
+		ended: make(chan struct{}, 1), assigned: map[int]*assignment{},
+	}, nil
+}
+
+// run reads until ctx ends. Events read by then are stored; all others stay in the stream.
+func (a *analyzeRole) run(ctx context.Context) error {
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error {
+		defer a.deregister(ctx)
+		for ctx.Err() == nil {
+			if err := a.rebalance(ctx, g); err != nil && ctx.Err() == nil {
+				return err
+			}
+			select {
+			case <-ctx.Done():
+			case <-a.ended:
+			case <-time.After(a.interval):
+			}
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// rebalance acquires or stops partitions until this process has its share.
+func (a *analyzeRole) rebalance(ctx context.Context, g *errgroup.Group) error {
+	share, err := a.share(ctx)
+	if err != nil {
+		return err
+	}
+	a.stopSurplus(share)
+	if n, err := a.conn.ErasureRevision(ctx); err == nil { // without NATS there is nothing to store
+		a.erasures.Store(n)
+	}
+	// Each process begins with a different partition, to avoid contention.
+	h := fnv.New32a()
+	_, _ = h.Write([]byte(a.owner))
+	first, leased := int(h.Sum32()%uint32(a.partitions)), 0
+	for i := range a.partitions {
+		p := (first + i) % a.partitions
+		switch assigned, room := a.count(p, share); {
+		case assigned:
+			continue
+		case !room:
+			return nil
+		}
+		reader, err := a.conn.OpenReader(ctx, jetstream.ReaderConfig{Partition: p, Partitions: a.partitions, Owner: a.owner, LeaseTTL: a.leaseTTL})
+		var count *jetstream.PartitionCountError
+		switch {
+		case err == nil:
+			a.start(ctx, g, p, reader)
+		case errors.Is(err, jetstream.ErrLeaseHeld):
+			leased++
+		case errors.As(err, &count):
+			return a.repartition(ctx, count.Partitions)
+		default:
+			return err
+		}
+	}
+	if leased == a.partitions {
+		a.setStandby("other processes read all %d partitions", a.partitions)
+	}
+	return nil
+}
+
+// share returns the number of partitions that this process should read.
+func (a *analyzeRole) share(ctx context.Context) (int, error) {
+	if a.partitions == 1 {
+		return 1, nil
+	}
+	live, err := a.conn.Heartbeat(ctx, a.owner, a.leaseTTL)
+	if err != nil {
+		return 0, fmt.Errorf("send heartbeat: %w", err)
+	}
+	return (a.partitions + live - 1) / live, nil
+}
+
+// stopSurplus stops partitions beyond share, for other processes.
+func (a *analyzeRole) stopSurplus(share int) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	surplus := -share
+	for _, as := range a.assigned {
+		if !as.stopping {
+			surplus++
+		}
+	}
+	for _, p := range slices.Sorted(maps.Keys(a.assigned)) {
+		if as := a.assigned[p]; surplus > 0 && !as.stopping {
+			a.logger.Info("releasing partition to another process", "partition", p)
+			as.stopping = true
+			as.stop()
+			surplus--
+		}
+	}
+}
+
+func (a *analyzeRole) deregister(ctx context.Context) {
+	if a.partitions == 1 {
+		return
+	}
+	if err := a.conn.Deregister(context.WithoutCancel(ctx), a.owner); err != nil {
+		a.logger.Warn("could not deregister; other processes acquire this process's partitions when its lease expires", "err", err)
+	}
+}
+
+// count reports whether p is assigned, and whether there is room for another partition.
+func (a *analyzeRole) count(p, share int) (assigned, room bool) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	return a.assigned[p] != nil, len(a.assigned) < share
+}
+
+func (a *analyzeRole) setStandby(format string, args ...any) {
+	reason := fmt.Sprintf(format, args...)
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	if len(a.assigned) == 0 && a.standby != reason {
+		a.standby = reason
+		a.logger.Info("standing by", "reason", reason)
+	}
+}
+
+// start runs an acquired partition.
+func (a *analyzeRole) start(ctx context.Context, g *errgroup.Group, p int, reader *jetstream.Reader) {
+	assigned, stop := context.WithCancel(ctx)
+	a.mu.Lock()
+	a.assigned[p], a.standby = &assignment{stop: stop}, ""
+	a.mu.Unlock()
+	g.Go(func() error {
+		defer stop()
+		err := a.runPartition(assigned, p, reader)
+		a.mu.Lock()
+		delete(a.assigned, p)
+		a.mu.Unlock()
+		select {
+		case a.ended <- struct{}{}:
+		default: // already signaled
+		}
+		switch {
+		case ctx.Err() != nil:
+			return err
+		case err == nil, errors.Is(err, errStoreRecovered):
+			return nil
+		case errors.Is(err, jetstream.ErrLeaseLost), assigned.Err() != nil:
+			a.logger.Warn("partition stopped; events not stored yet will be read again", "partition", p, "reason", err)
+			return nil
+		default:
+			return fmt.Errorf("partition %d: %w", p, err)
+		}
+	})
+}
+
+// runPartition processes a partition until ctx ends or an error occurs, and releases its lease.
+func (a *analyzeRole) runPartition(ctx context.Context, p int, reader *jetstream.Reader) error {
+	reg := a.metrics.register(p)
+	defer a.metrics.unregister(p)
+	a.logger.Info("reading partition", "partition", p, "partitions", a.partitions, "from", reader.Stored()+1, "epoch", reader.Epoch())
+	err := newPartition(a, p, a.partitions, reader, reg).run(ctx)
+	return errors.Join(err, afterStop(ctx, reader.Close))
+}
+
+// afterStop calls f with time to complete after ctx has ended.
+func afterStop(ctx context.Context, f func(context.Context) error) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	return f(ctx)
+}
+
+// repartition changes the number of partitions of the stream from from to that of this process, see jetstream.Repartition. It
+// does nothing while other processes read the stream.
+func (a *analyzeRole) repartition(ctx context.Context, from int) error {
+	r, err := a.conn.BeginRepartition(ctx, a.partitions, a.owner, a.leaseTTL)
+	if errors.Is(err, jetstream.ErrPartitionCount) {
+		return nil // another process has just done it
+	}
+	if errors.Is(err, jetstream.ErrLeaseHeld) {
+		a.setStandby("other processes read the stream in %d partitions, not %d; stop them first", from, a.partitions)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	a.logger.Info("repartitioning the stream", "from", from, "to", a.partitions, "at", r.LastSeq)
+	g, run := errgroup.WithContext(ctx)
+	for p, reader := range r.Readers {
+		g.Go(func() error {
+			part := newPartition(a, p, from, reader, prometheus.NewRegistry())
+			part.repartition = r
+			return part.run(run)
+		})
+	}
+	err = g.Wait()
+	if err == nil && ctx.Err() == nil {
+		err = r.Finish(ctx)
+	}
+	err = errors.Join(err, afterStop(ctx, r.Close))
+	if errors.Is(err, jetstream.ErrLeaseLost) || errors.Is(err, errStoreRecovered) {
+		a.logger.Warn("repartitioning was interrupted, retrying", "reason", err)
+		return nil
+	}
+	return err
+}
+
+// status describes the assignment of this process. It is an error if this process should read and does not.
+func (a *analyzeRole) status() (string, error) {
+	a.mu.Lock()
+	defer a.mu.Unlock()
+	switch {
+	case len(a.assigned) > 0:
+		var list []string
+		for _, p := range slices.Sorted(maps.Keys(a.assigned)) {
+			list = append(list, strconv.Itoa(p))
+		}
+		return fmt.Sprintf("reading partition %s of %d", strings.Join(list, ", "), a.partitions), nil
+	case a.standby != "":
+		return "standing by: " + a.standby, nil
+	default:
+		return "", errors.New("the analyzer is not reading: it is starting or repartitioning the stream")
+	}
+}
+
+// partitionMetrics gathers the metrics of the assigned partitions. A partition that is acquired again starts with new
+// counters, like its state.
+type partitionMetrics struct {
+	mu   sync.Mutex // guards regs
+	regs map[int]*prometheus.Registry
+}
+
+// register returns a new registerer for partition p.
+func (m *partitionMetrics) register(p int) prometheus.Registerer {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.regs == nil {
+		m.regs = map[int]*prometheus.Registry{}
+	}
+	m.regs[p] = prometheus.NewRegistry()
+	return prometheus.WrapRegistererWith(prometheus.Labels{"partition": strconv.Itoa(p)}, m.regs[p])
+}
+
+func (m *partitionMetrics) unregister(p int) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	delete(m.regs, p)
+}
+
+// Gather implements prometheus.Gatherer.
+func (m *partitionMetrics) Gather() ([]*dto.MetricFamily, error) {
+	m.mu.Lock()
+	var all prometheus.Gatherers
+	for _, reg := range m.regs {
+		all = append(all, reg)
+	}
+	m.mu.Unlock()
+	return all.Gather()
+}

@@ -1,0 +1,282 @@
+package collector
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strconv"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/cenkalti/backoff/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/ledger"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/sinks"
+)
+
+const (
+	ledgerWriters     = 16               // concurrent writes
+	ledgerTimeout     = 5 * time.Second  // of one write
+	ledgerReadTimeout = 30 * time.Second // of reading all entries
+	ledgerRetry       = time.Second      // between attempts to read
+	ledgerHint        = "the checkpoint waits and nothing is lost; check NATS and its bucket " + event.BucketLedger
+
+	// ledgerRetention is how long entries of a former stream or number of partitions are kept.
+	ledgerRetention = 60 * 24 * time.Hour
+)
+
+// A ledgerStore stores what an analyzer remembers for weeks, one key per entry:
+//
+//	<stream>.<partitions>.<partition>.<entry>
+//
+// The stream and its number of partitions are part of the key because sequences have no meaning elsewhere. When a partition
+// starts, it adopts entries of other streams or numbers of partitions as foreign entries; it ignores those of the other
+// partitions.
+//
+//	step 1 ── add ─┐          ┌─ write: the entries of the batch's steps, by compare-and-set;
+//	step 2 ── add ─┼─ batch ──┤         concurrent writes of another process are merged
+//	step 3 ── add ─┘  stored  └─ checkpoint
+//
+// An entry is written after the rows of its step are stored and before the checkpoint moves past it. So a process that dies
+// leaves entries ahead of its checkpoint, never behind it, and an analyzer counts nothing twice. A process that has lost the
+// partition without noticing computes the same entries as the new owner, at an earlier sequence, which loses the merge.
+type ledgerStore struct {
+	conn   *jetstream.Conn
+	layout string // prefix of the keys of this stream and number of partitions
+	own    string // prefix of the keys of this partition
+	last   uint64 // of the stream: entries beyond it are of events that the stream has lost
+	logger *slog.Logger
+
+	mu    sync.Mutex // guards steps and count
+	steps []ledgerStep
+	count uint64 // steps added
+
+	kv        *jetstream.KV     // set by load
+	mrev      sync.Mutex        // guards revisions
+	revisions map[string]uint64 // by existing key
+}
+
+// A ledgerStep is the changes of one step of the analyzer.
+type ledgerStep struct {
+	number  uint64
+	changed []ledger.Entry
+	removed []ledger.Key
+}
+
+// newLedger returns the ledger of partition p of n, which reader reads.
+func newLedger(conn *jetstream.Conn, p, n int, reader *jetstream.Reader, logger *slog.Logger) *ledgerStore {
+	created, last := reader.Stream()
+	layout := strconv.FormatInt(created.UnixNano(), 36) + "." + strconv.Itoa(n) + "."
+	return &ledgerStore{
+		conn: conn, layout: layout, own: layout + strconv.Itoa(p) + ".", last: last, logger: logger, revisions: map[string]uint64{},
+	}
+}
+
+// load restores the ledger of a. It retries until it succeeds or ctx ends: an analyzer without its ledger would report old
+// defects as new ones.
+func (l *ledgerStore) load(ctx context.Context, a *analyzer.Analyzer) error {
+	entries, err := backoff.Retry(ctx, func() ([]storedEntry, error) {
+		ctx, cancel := context.WithTimeout(ctx, ledgerReadTimeout)
+		defer cancel()
+		return l.read(ctx)
+	}, backoff.WithBackOff(backoff.NewConstantBackOff(ledgerRetry)), backoff.WithMaxElapsedTime(0), backoff.WithNotify(func(err error, _ time.Duration) {
+		l.logger.Warn("cannot read the ledger, retrying; analysis waits for it", "err", err, "hint", ledgerHint)
+	}))
+	if err != nil {
+		return fmt.Errorf("read the ledger: %w", err)
+	}
+	l.restore(ctx, a, entries)
+	return nil
+}
+
+// A storedEntry is an entry in the bucket.
+type storedEntry struct {
+	key      string // in the bucket
+	id       string // of the entry
+	value    []byte
+	revision uint64
+	own      bool // of this partition
+}
+
+// read reads all entries but those of the other partitions.
+func (l *ledgerStore) read(ctx context.Context) (entries []storedEntry, err error) {
+	if l.kv, err = l.conn.KV(ctx, event.BucketLedger); err != nil {
+		return nil, err
+	}
+	err = l.kv.Each(ctx, func(key string, value []byte, revision uint64) error {
+		id, own := strings.CutPrefix(key, l.own)
+		if !own {
+			if strings.HasPrefix(key, l.layout) {
+				return nil
+			}
+			id = key[strings.LastIndexByte(key, '.')+1:]
+		}
+		entries = append(entries, storedEntry{key, id, value, revision, own})
+		return nil
+	})
+	return entries, err
+}
+
+// restore passes entries to a and deletes expired foreign ones.
+func (l *ledgerStore) restore(ctx context.Context, a *analyzer.Analyzer, entries []storedEntry) {
+	var newest time.Time
+	foreign, at := 0, make([]time.Time, len(entries))
+	for i := range entries {
+		e := &entries[i]
+		own := e.own
+		if own {
+			l.revisions[e.key] = e.revision
+		} else {
+			foreign++
+		}
+		entry, err := ledger.Decode(e.id, e.value)
+		if at[i] = entry.LastAt; at[i].After(newest) {
+			newest = at[i]
+		}
+		if err == nil && own && entry.Last.Seq > l.last {
+			own = false
+		}
+		if err := a.Remember(e.id, e.value, own); err != nil {
+			l.logger.Warn("skipping unreadable ledger entry", "key", e.key, "err", err)
+		}
+	}
+	expired := 0
+	for i := range entries {
+		if e := &entries[i]; !e.own && newest.Sub(at[i]) > ledgerRetention {
+			if err := l.kv.Purge(ctx, e.key, e.revision); err != nil {
+				l.logger.Warn("could not delete an expired ledger entry; the next start retries", "key", e.key, "err", err)
+				break
+			}
+			expired++
+		}
+	}
+	l.logger.Info("ledger read", "entries", len(entries)-foreign, "foreign", foreign, "deleted", expired)
+}
+
+// add adds the changes of a step and returns the number of the step.
+func (l *ledgerStore) add(changed []ledger.Entry, removed []ledger.Key) uint64 {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	l.count++
+	if len(changed)+len(removed) > 0 {
+		l.steps = append(l.steps, ledgerStep{l.count, changed, removed})
+	}
+	return l.count
+}
+
+// write writes the changes of the steps up to step. Its error is a *sinks.RetryError unless NATS is closed.
+func (l *ledgerStore) write(ctx context.Context, step uint64) error {
+	entries := l.changes(step)
+	g, write := errgroup.WithContext(ctx)
+	g.SetLimit(ledgerWriters)
+	for id, e := range entries {
+		g.Go(func() error {
+			ctx, cancel := context.WithTimeout(write, ledgerTimeout)
+			defer cancel()
+			if e == nil {
+				return l.deleteEntry(ctx, l.own+id)
+			}
+			return l.writeEntry(ctx, l.own+id, id, *e)
+		})
+	}
+	if err := g.Wait(); err != nil {
+		err = fmt.Errorf("write %d ledger entries: %w", len(entries), err)
+		if errors.Is(err, jetstream.ErrClosed) {
+			return err
+		}
+		return &sinks.RetryError{Err: err, Hint: ledgerHint}
+	}
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for len(l.steps) > 0 && l.steps[0].number <= step {
+		l.steps = l.steps[1:]
+	}
+	return nil
+}
+
+// changes returns the last change of each entry id in the steps up to step; nil is a removed entry.
+func (l *ledgerStore) changes(step uint64) map[string]*ledger.Entry {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	entries := map[string]*ledger.Entry{}
+	for i := range l.steps {
+		s := &l.steps[i]
+		if s.number > step {
+			break
+		}
+		for j := range s.removed {
+			entries[s.removed[j].String()] = nil
+		}
+		for j := range s.changed {
+			entries[s.changed[j].String()] = &s.changed[j]
+		}
+	}
+	return entries
+}
+
+// writeEntry sets key to e, merged with concurrent writes of other processes.
+func (l *ledgerStore) writeEntry(ctx context.Context, key, id string, e ledger.Entry) error {
+	for {
+		value, err := json.Marshal(&e)
+		if err != nil {
+			return fmt.Errorf("encode ledger entry %s: %w", key, err)
+		}
+		revision, err := l.kv.Update(ctx, key, value, l.revision(key))
+		if err == nil {
+			l.setRevision(key, revision)
+			return nil
+		}
+		if !errors.Is(err, jetstream.ErrKeyConflict) {
+			return err
+		}
+		stored, revision, err := l.kv.Get(ctx, key)
+		if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
+			return err
+		}
+		l.setRevision(key, revision) // 0 if it does not exist
+		if err != nil {
+			continue
+		}
+		if other, err := ledger.Decode(id, stored); err == nil {
+			e = e.Merge(&other)
+			if merged, err := json.Marshal(&e); err == nil && string(merged) == string(stored) {
+				return nil // written by this process, whose acknowledgement was lost, or by one at a later sequence
+			}
+		}
+	}
+}
+
+func (l *ledgerStore) deleteEntry(ctx context.Context, key string) error {
+	revision := l.revision(key)
+	if revision == 0 {
+		return nil
+	}
+	if err := l.kv.Purge(ctx, key, revision); err != nil {
+		return err
+	}
+	l.setRevision(key, 0)
+	return nil
+}
+
+func (l *ledgerStore) revision(key string) uint64 {
+	l.mrev.Lock()
+	defer l.mrev.Unlock()
+	return l.revisions[key]
+}
+
+func (l *ledgerStore) setRevision(key string, revision uint64) {
+	l.mrev.Lock()
+	defer l.mrev.Unlock()
+	if revision == 0 {
+		delete(l.revisions, key)
+		return
+	}
+	l.revisions[key] = revision
+}

@@ -1,0 +1,167 @@
+package collector
+
+import (
+	"context"
+	"fmt"
+	"math"
+	"strconv"
+	"sync"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/rules"
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+const (
+	observeTimeout  = 4 * time.Second  // of one observation of NATS and of the store
+	inspectInterval = 30 * time.Second // of NATS, which takes some requests per partition
+)
+
+// A monitor observes llmtap itself for the alert role. It runs by the clock, because the fault may be that no tallies arrive.
+//
+//	NATS: read position of each partition ─┐
+//	ClickHouse: reachable or not ──────────┼─> gauges, every 5 s ─> alerts.Engine of the health rules
+//	tallies: age of the newest one ────────┘
+type monitor struct {
+	inspect func(context.Context) (*jetstream.State, error)
+	ping    func(context.Context) error
+	started time.Time
+
+	state      *jetstream.State // of the last inspection
+	inspected  time.Time
+	inspectErr error
+
+	mu        sync.Mutex    // guards the rest
+	lastTally map[int]int64 // newest second by partition
+	downSince time.Time     // of the store; zero while it is reachable
+}
+
+// newMonitor returns a monitor that starts now: the age of a missing tally counts from then.
+func newMonitor(inspect func(context.Context) (*jetstream.State, error), ping func(context.Context) error, now time.Time) *monitor {
+	return &monitor{inspect: inspect, ping: ping, started: now, lastTally: map[int]int64{}}
+}
+
+func (m *monitor) observeTally(t *analyzer.Tally) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.lastTally[t.Partition] = max(m.lastTally[t.Partition], t.Second)
+}
+
+// run feeds engine until ctx ends.
+func (m *monitor) run(ctx context.Context, engine *alerts.Engine, interval time.Duration) error {
+	tick := time.NewTicker(interval)
+	defer tick.Stop()
+	for {
+		if err := engine.Observe(ctx, time.Now(), m.observe(ctx)); err != nil && ctx.Err() == nil {
+			return fmt.Errorf("evaluate the health rules: %w", err)
+		}
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+	}
+}
+
+// observe returns the gauges. An unreachable server has only the gauge that reports it.
+func (m *monitor) observe(ctx context.Context) []alerts.Gauge {
+	var pingErr error
+	var g sync.WaitGroup
+	timeout, cancel := context.WithTimeout(ctx, observeTimeout)
+	defer cancel()
+	if now := time.Now(); m.inspected.IsZero() || now.Sub(m.inspected) >= inspectInterval {
+		m.inspected = now
+		g.Go(func() { m.state, m.inspectErr = m.inspect(timeout) })
+	}
+	g.Go(func() { pingErr = m.ping(timeout) })
+	g.Wait()
+	m.setStoreUp(pingErr == nil)
+	gauges := []alerts.Gauge{
+		{Metric: rules.MetricStoreUp, Value: boolValue(pingErr == nil)},
+		{Metric: rules.MetricObserved, Value: boolValue(m.inspectErr == nil)},
+	}
+	if m.inspectErr != nil {
+		return gauges
+	}
+	now := time.Now().Add(m.state.Skew) // stream time is the server's
+	for i := range m.state.Partitions {
+		p := &m.state.Partitions[i]
+		add := func(metric string, value float64) {
+			gauges = append(gauges, alerts.Gauge{Metric: metric, Labels: map[string]string{"partition": strconv.Itoa(i)}, Value: value})
+		}
+		add(rules.MetricTallyAge, seconds(now.Sub(m.tallyTime(i))))
+		add(rules.MetricUnread, float64(p.Lost))
+		age := time.Duration(0)
+		if p.Pending > 0 {
+			age = now.Sub(p.OldestPending)
+		}
+		add(rules.MetricBacklogAge, seconds(age))
+		add(rules.MetricBacklogRatio, backlogRatio(m.state, p, age))
+	}
+	return gauges
+}
+
+func (m *monitor) setStoreUp(up bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	switch {
+	case up:
+		m.downSince = time.Time{}
+	case m.downSince.IsZero():
+		m.downSince = time.Now()
+	}
+}
+
+// unavailable returns a note for alerts while the store is unreachable, see alerts.Options.
+func (m *monitor) unavailable() string {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if m.downSince.IsZero() {
+		return ""
+	}
+	return fmt.Sprintf("ClickHouse has been unreachable since %s. This alert is complete, because its data comes from NATS; "+
+		"calls and queries are unavailable until ClickHouse is back.", m.downSince.UTC().Format("15:04:05 UTC"))
+}
+
+// tallyTime returns the end of the newest tally of a partition, or when the monitor started.
+func (m *monitor) tallyTime(partition int) time.Time {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	t := time.Unix(m.lastTally[partition]+1, 0)
+	if t.Before(m.started) {
+		return m.started // the tallies read now are older than this process
+	}
+	return t
+}
+
+// backlogRatio returns the part of the stream's limit that waits to be stored, by age or by bytes, whichever is more. It is
+// in whole hundredths, so that alerts do not change with every observation.
+func backlogRatio(st *jetstream.State, p *jetstream.PartitionState, age time.Duration) float64 {
+	for i := range st.Streams {
+		s := &st.Streams[i]
+		if s.Name != event.StreamEvents {
+			continue
+		}
+		ratio := 0.0
+		if s.MaxAge > 0 {
+			ratio = age.Seconds() / s.MaxAge.Seconds()
+		}
+		if s.MaxBytes > 0 && s.Messages > 0 {
+			ratio = max(ratio, float64(p.Pending)/float64(s.Messages)*float64(s.Bytes)/float64(s.MaxBytes))
+		}
+		return math.Floor(100*max(ratio, 0)) / 100
+	}
+	return 0
+}
+
+func seconds(d time.Duration) float64 { return math.Floor(max(d.Seconds(), 0)) }
+
+func boolValue(b bool) float64 {
+	if b {
+		return 1
+	}
+	return 0
+}

@@ -1,0 +1,69 @@
+package collector
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"time"
+
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/proxy"
+)
+
+// proxyDrain is the time that calls in flight have to complete on shutdown.
+const proxyDrain = 10 * time.Second
+
+// A proxyRole is the proxy with its listener.
+type proxyRole struct {
+	proxy    *proxy.Proxy
+	listener net.Listener
+	capture  string
+	logger   *slog.Logger
+}
+
+// newProxyRole opens the proxy and its listener. It does not wait for NATS.
+func (c *Collector) newProxyRole(ctx context.Context) (*proxyRole, error) {
+	cfg := c.cfg.Proxy
+	opts, err := c.nats.ClientOptions()
+	if err != nil {
+		return nil, fmt.Errorf("log in to NATS: %w", err)
+	}
+	cfg.NATSURL, cfg.NATSOptions, cfg.Logger = c.nats.URL, opts, c.logger
+	p, err := proxy.Open(cfg, c.reg) //nolint:contextcheck // open until Close, after ctx has ended
+	if err != nil {
+		return nil, fmt.Errorf("open the proxy: %w", err)
+	}
+	c.onClose(func() { //nolint:contextcheck // as above
+		if err := p.Close(); err != nil {
+			c.logger.Error("not all proxied calls were published", "err", err)
+		}
+	})
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen)
+	if err != nil {
+		return nil, fmt.Errorf("listen on %s: %w; choose another address with --proxy-listen, or omit proxy from --roles", cfg.Listen, err)
+	}
+	c.onClose(func() { _ = l.Close() }) // already closed if it has served
+	return &proxyRole{proxy: p, listener: l, capture: cfg.Capture, logger: c.logger}, nil
+}
+
+// run serves until ctx ends and calls in flight have completed.
+func (p *proxyRole) run(ctx context.Context) error {
+	srv := &http.Server{
+		Handler: p.proxy, ReadHeaderTimeout: 10 * time.Second, IdleTimeout: 2 * time.Minute,
+		ErrorLog: slog.NewLogLogger(p.logger.Handler(), slog.LevelDebug),
+	}
+	return serve(ctx, srv, p.listener, proxyDrain)
+}
+
+// recorded describes what the proxy records.
+func (p *proxyRole) recorded() string {
+	switch p.capture {
+	case event.CaptureFull:
+		return "whole bodies"
+	case event.CaptureNone:
+		return "status and errors, no bodies"
+	}
+	return "bodies without texts (whole: --proxy-capture full)"
+}

@@ -1,0 +1,81 @@
+package collector
+
+import (
+	"encoding/json"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+)
+
+// The calls of an agent that only changed its base URL are stored, with their findings.
+func TestProxy(t *testing.T) {
+	collectortest.NeedClickHouse(t)
+	c := start(t, func(cfg *config.Config) { collectortest.WithProvider(t, cfg) })
+	collectortest.CallProxy(t, c.cfg.Proxy.Listen)
+	want := map[string]uint64{"proxy checkout planner 200 ": 1, "proxy checkout planner 400 orphan_tool_reply": 1}
+	var got map[string]uint64
+	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
+		got = collectortest.Groups(t, c.sink, "SELECT concat(origin, ' ', service, ' ', stage, ' ', toString(status), ' ', cause), count() FROM exchanges_final GROUP BY 1")
+		if len(got) == len(want) {
+			break
+		}
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Error(diff)
+	}
+	if n := collectortest.Groups(t, c.sink, "SELECT rule_id, count() FROM findings_final GROUP BY 1")["orphan_tool_reply"]; n != 1 {
+		t.Errorf("%d findings", n)
+	}
+}
+
+// The role proxy alone requires neither ClickHouse nor, to forward calls, NATS.
+func TestProxyAlone(t *testing.T) {
+	p := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { fmt.Fprint(w, "{}") }))
+	defer p.Close()
+	c := start(t, func(cfg *config.Config) {
+		cfg.Roles = []string{config.RoleProxy}
+		cfg.NATS.URL = fmt.Sprintf("nats://127.0.0.1:%d", collectortest.FreePort(t))
+		cfg.Proxy.Upstreams = map[string]string{"local": p.URL}
+	})
+	if _, err := c.ready(t.Context()); err != nil {
+		t.Errorf("not ready: %v", err)
+	}
+	f := func(method, path string, status int) string {
+		t.Helper()
+		req, err := http.NewRequestWithContext(t.Context(), method, "http://"+c.proxy.listener.Addr().String()+path, strings.NewReader("{}"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		resp, err := http.DefaultClient.Do(req)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		if err != nil || resp.StatusCode != status || !json.Valid(body) {
+			t.Errorf("%s: %d %s, %v", path, resp.StatusCode, body, err)
+		}
+		return string(body)
+	}
+	f(http.MethodPost, "/local/v1/chat/completions", 200)
+	if s := f(http.MethodPost, "/v1/chat/completions", 404); !strings.Contains(s, "/<upstream>") && !strings.Contains(s, "deepseek") {
+		t.Errorf("response to a wrong base URL: %s", s)
+	}
+	if s := c.proxy.proxy.Stats(); s.Pending != 2 {
+		t.Errorf("%+v", s)
+	}
+	var out strings.Builder
+	c.Describe(&out, "no configuration file")
+	if s := out.String(); !strings.Contains(s, "llmtap is up (proxy)") || !strings.Contains(s, "without texts") || strings.Contains(s, "embedded") {
+		t.Error(s)
+	}
+}

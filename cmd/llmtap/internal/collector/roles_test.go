@@ -1,0 +1,68 @@
+package collector
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"slices"
+	"sync/atomic"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+)
+
+var metricFolder = regexp.MustCompile(`^llmtap_(ingest_proxy|analyzer|sinks|alerts)_`)
+
+// A process builds only the roles it runs: the metrics of no other role are registered, and the proxy does not connect to
+// ClickHouse.
+func TestRoles(t *testing.T) {
+	natsURL := newFlock(t, 1).url
+	f := func(role string, want ...string) {
+		t.Helper()
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer l.Close()
+		var connections atomic.Int32
+		go func() {
+			for {
+				conn, err := l.Accept()
+				if err != nil {
+					return
+				}
+				connections.Add(1)
+				conn.Close()
+			}
+		}()
+		c := start(t, func(cfg *config.Config) {
+			cfg.Roles, cfg.NATS.URL, cfg.ClickHouse.DSN = []string{role}, natsURL, fmt.Sprintf("clickhouse://%s/llmtap", l.Addr())
+		})
+		folders := map[string]bool{}
+		for _, name := range described(c.reg) {
+			if m := metricFolder.FindStringSubmatch(name); m != nil {
+				folders[m[1]] = true
+			}
+		}
+		if c.analyze != nil {
+			folders["analyzer"] = true // its metrics are registered per partition
+		}
+		var got []string
+		for _, name := range []string{"ingest_proxy", "analyzer", "sinks", "alerts"} {
+			if folders[name] {
+				got = append(got, name)
+			}
+		}
+		if diff := cmp.Diff(want, got); diff != "" {
+			t.Errorf("%s: metrics (-want +got)\n%s", role, diff)
+		}
+		if connected := connections.Load() > 0; connected != slices.Contains(want, "sinks") {
+			t.Errorf("%s: %d connections to ClickHouse", role, connections.Load())
+		}
+	}
+	f(config.RoleProxy, "ingest_proxy")
+	f(config.RoleAnalyze, "analyzer", "sinks")
+	f(config.RoleAlert, "sinks", "alerts")
+}

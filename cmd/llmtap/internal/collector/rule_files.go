@@ -1,0 +1,84 @@
+package collector
+
+import (
+	"context"
+	"crypto/sha256"
+	"fmt"
+	"log/slog"
+	"os"
+	"time"
+)
+
+// ruleFilesInterval is how often the rule files are checked for changes.
+const ruleFilesInterval = 5 * time.Second
+
+// ruleFiles reloads the rule files in the alert engines: soon after a file changed, and immediately on SIGHUP.
+type ruleFiles struct {
+	files   []string // none: the shipped rules, which do not change
+	reload  []func(context.Context) error
+	hangups <-chan os.Signal // nil: none
+	logger  *slog.Logger
+
+	loaded [sha256.Size]byte // hash of the contents last loaded
+	seen   [sha256.Size]byte // hash of the contents at the last check
+}
+
+// newRuleFiles must be called before the engines first load the files.
+func newRuleFiles(files []string, hangups <-chan os.Signal, logger *slog.Logger) *ruleFiles {
+	w := &ruleFiles{files: files, hangups: hangups, logger: logger}
+	w.loaded = w.hash()
+	w.seen = w.loaded
+	return w
+}
+
+// run watches the files until ctx ends. It returns nil.
+func (w *ruleFiles) run(ctx context.Context) error {
+	tick := time.NewTicker(ruleFilesInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-w.hangups:
+			w.load(ctx, w.hash())
+		case <-tick.C:
+			// A file that changed since the last check may still be partly written.
+			if now := w.hash(); now != w.seen {
+				w.seen = now
+			} else if now != w.loaded {
+				w.load(ctx, now)
+			}
+		}
+	}
+}
+
+// hash returns a hash of the contents of the files, or of the errors of reading them.
+func (w *ruleFiles) hash() (sum [sha256.Size]byte) {
+	h := sha256.New()
+	for _, f := range w.files {
+		text, err := os.ReadFile(f)
+		fmt.Fprintf(h, "%d %v\n%s", len(text), err, text)
+	}
+	h.Sum(sum[:0])
+	return sum
+}
+
+// load reloads the files, whose hash is now, in all engines.
+func (w *ruleFiles) load(ctx context.Context, now [sha256.Size]byte) {
+	w.loaded, w.seen = now, now
+	if len(w.files) == 0 {
+		w.logger.Info("no rule files configured; the shipped alert rules do not change")
+		return
+	}
+	var first error // all engines report the same errors of a file
+	for _, reload := range w.reload {
+		if err := reload(ctx); err != nil && first == nil {
+			first = err
+		}
+	}
+	if first != nil {
+		w.logger.Error("invalid rule files; the previous alert rules stay in effect", "err", first, "files", w.files)
+		return
+	}
+	w.logger.Info("alert rules reloaded", "files", w.files)
+}

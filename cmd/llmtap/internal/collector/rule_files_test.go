@@ -1,0 +1,95 @@
+package collector
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/synctest"
+	"time"
+)
+
+// A change of the files is read when it is complete, a signal at once, and what cannot be read is in the log.
+func TestRuleFiles(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "r.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("1")
+	synctest.Test(t, func(t *testing.T) {
+		var log bytes.Buffer
+		hangups := make(chan os.Signal, 1)
+		w := newRuleFiles([]string{file}, hangups, slog.New(slog.NewTextHandler(&log, nil)))
+		var mu sync.Mutex // guards the next two
+		var fails error
+		var read []string
+		reload := func(context.Context) error {
+			text, _ := os.ReadFile(file)
+			mu.Lock()
+			defer mu.Unlock()
+			read = append(read, string(text))
+			return fails
+		}
+		w.reload = append(w.reload, reload, reload)
+		ctx, cancel := context.WithCancel(t.Context())
+		done := make(chan error)
+		go func() { done <- w.run(ctx) }()
+		// f lets d pass and wants the files read as want says, by both engines.
+		f := func(d time.Duration, want ...string) {
+			t.Helper()
+			time.Sleep(d)
+			synctest.Wait()
+			mu.Lock()
+			defer mu.Unlock()
+			if got := strings.Join(read, " "); got != strings.Join(want, " ") {
+				t.Errorf("read %q, want %q", got, want)
+			}
+			read = nil
+		}
+		f(12 * time.Second)
+		write("2 half")
+		f(4 * time.Second)
+		write("2 whole")
+		f(5 * time.Second)
+		f(4*time.Second, "2 whole", "2 whole")
+		f(time.Minute)
+		hangups <- syscall.SIGHUP
+		f(time.Millisecond, "2 whole", "2 whole")
+		mu.Lock()
+		fails = errors.New("r.yaml: not a rule")
+		mu.Unlock()
+		write("3")
+		f(10*time.Second, "3", "3")
+		f(time.Minute) // it is not tried again
+		if text := log.String(); strings.Count(text, "not a rule") != 1 || !strings.Contains(text, "previous alert rules stay in effect") || strings.Count(text, "reloaded") != 2 {
+			t.Errorf("the log has\n%s", text)
+		}
+		if rmErr := os.Remove(file); rmErr != nil {
+			t.Fatal(rmErr)
+		}
+		f(10*time.Second, "", "")
+		cancel()
+		if err := <-done; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+func TestNoRuleFiles(t *testing.T) {
+	var log bytes.Buffer
+	w := newRuleFiles(nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
+	w.reload = append(w.reload, func(context.Context) error { t.Error("the shipped rules were read again"); return nil })
+	w.load(t.Context(), w.hash())
+	if !strings.Contains(log.String(), "shipped alert rules do not change") {
+		t.Error(log.String())
+	}
+}

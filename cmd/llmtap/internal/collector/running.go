@@ -1,0 +1,75 @@
+package collector
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+)
+
+// Running describes a running llmtap to other commands on this machine. It is stored in llmtap.json in the data directory,
+// readable by this user only, and contains no secrets. The process holds a lock on the file, so that a file left by a killed
+// process is recognised.
+type Running struct {
+	PID      int       `json:"pid"`
+	Since    time.Time `json:"since"`
+	Version  string    `json:"version"`
+	Roles    []string  `json:"roles"`
+	NATSURL  string    `json:"nats_url,omitempty"` // of the embedded server
+	HTTPAddr string    `json:"http_addr"`          // of health and metrics
+}
+
+func runningFile(dataDir string) string { return filepath.Join(dataDir, "llmtap.json") }
+
+// Announce stores r and returns a function that removes it. If several processes use dataDir, which requires external
+// servers, the first one is stored.
+func Announce(dataDir string, r Running) (remove func(), err error) {
+	if err := os.MkdirAll(dataDir, 0o700); err != nil {
+		return nil, fmt.Errorf("create data directory: %w", err)
+	}
+	f, err := os.OpenFile(runningFile(dataDir), os.O_RDWR|os.O_CREATE, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("announce this process: %w", err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	for attempts := 1; errors.Is(err, syscall.EWOULDBLOCK) && attempts < 4; attempts++ {
+		time.Sleep(10 * time.Millisecond) // FindRunning holds the lock for an instant
+		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	}
+	if err != nil {
+		_ = f.Close() // nothing was written
+		if errors.Is(err, syscall.EWOULDBLOCK) {
+			return func() {}, nil
+		}
+		return nil, fmt.Errorf("lock %s: %w", f.Name(), err)
+	}
+	remove = func() {
+		_ = os.Remove(f.Name())
+		_ = f.Close()
+	}
+	err = f.Truncate(0)
+	if err == nil {
+		err = json.NewEncoder(f).Encode(r)
+	}
+	if err != nil {
+		remove()
+		return nil, fmt.Errorf("announce this process: %w", err)
+	}
+	return remove, nil
+}
+
+// FindRunning returns the llmtap that runs on dataDir; ok is false if none does.
+func FindRunning(dataDir string) (r Running, ok bool) {
+	f, err := os.Open(runningFile(dataDir))
+	if err != nil {
+		return r, false
+	}
+	defer func() { _ = f.Close() }()
+	if syscall.Flock(int(f.Fd()), syscall.LOCK_SH|syscall.LOCK_NB) == nil { // no process holds the lock
+		return r, false
+	}
+	return r, json.NewDecoder(f).Decode(&r) == nil
+}

@@ -1,0 +1,203 @@
+// Package collectortest runs collectors in tests, and reads what they stored.
+package collectortest
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"net"
+	"net/http/httptest"
+	"os"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	natsjs "github.com/nats-io/nats.go/jetstream"
+	"github.com/openai/openai-go/v3"
+	"github.com/openai/openai-go/v3/option"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/sinks/chdb"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// NeedClickHouse downloads the embedded engine. If it is unavailable, the test fails on CI and is skipped elsewhere.
+func NeedClickHouse(t *testing.T) {
+	t.Helper()
+	_, err := chdb.FindLibrary(t.Context(), chdb.LibraryConfig{Progress: func(s string) { t.Log(s) }})
+	switch {
+	case err == nil:
+	case os.Getenv("CI") == "true":
+		t.Fatal(err)
+	default:
+		t.Skipf("SKIPPED, this test requires ClickHouse: %v", err)
+	}
+}
+
+// Config returns the defaults with free ports and a temporary data directory, and with changes.
+func Config(t *testing.T, change func(*config.Config)) config.Config {
+	t.Helper()
+	cfg := config.Default()
+	cfg.DataDir, cfg.Listen, cfg.Proxy.Listen, cfg.NATSServer.Port = t.TempDir(), "127.0.0.1:0", "127.0.0.1:0", -1
+	change(&cfg)
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	return cfg
+}
+
+// A Collector is a *collector.Collector.
+type Collector interface {
+	Run(ctx context.Context) error
+	Close()
+}
+
+// Run runs c until the test ends.
+func Run(t *testing.T, c Collector) {
+	t.Helper()
+	t.Cleanup(c.Close)
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	stopped := make(chan error, 1)
+	go func() { stopped <- c.Run(ctx) }()
+	t.Cleanup(func() {
+		stop()
+		if err := <-stopped; err != nil {
+			t.Error(err)
+		}
+	})
+}
+
+// RunAgents runs a few agents and waits until sink has their exchanges.
+func RunAgents(t *testing.T, natsURL string, sink *clickhouse.Sink) {
+	t.Helper()
+	p := httptest.NewServer(provider.New(provider.Config{}))
+	defer p.Close()
+	report, err := agents.Run(t.Context(), agents.Config{ProviderURL: p.URL, NATSURL: natsURL, Tasks: 10})
+	if err != nil || report.Exchanges == 0 {
+		t.Fatalf("run the agents: %+v, %v", report, err)
+	}
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(50 * time.Millisecond) {
+		counts, err := sink.Counts(t.Context())
+		if err == nil && counts["exchanges"] >= report.Published {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("stored: %v, %v; published: %d", counts, err, report.Published)
+		}
+	}
+}
+
+// WithProvider makes the proxy of cfg listen on a free port and forward whole bodies to a strict provider, as openai.
+func WithProvider(t *testing.T, cfg *config.Config) {
+	t.Helper()
+	p := httptest.NewServer(provider.New(provider.Config{}))
+	t.Cleanup(p.Close)
+	cfg.Proxy.Listen, cfg.Proxy.Capture = fmt.Sprintf("127.0.0.1:%d", FreePort(t)), event.CaptureFull
+	cfg.Proxy.Upstreams = map[string]string{"openai": strings.TrimSuffix(p.URL+provider.OpenAIPath, "/v1")}
+}
+
+// CallProxy makes two calls of the planner of checkout through the proxy at addr: one that the provider accepts, and one with
+// an orphan tool reply.
+func CallProxy(t *testing.T, addr string) {
+	t.Helper()
+	client := openai.NewClient(
+		option.WithBaseURL("http://"+addr+"/openai/v1"), option.WithAPIKey("sk-1"), option.WithMaxRetries(0),
+		option.WithHeader("X-Llmtap-Service", "checkout"), option.WithHeader("X-Llmtap-Stage", "planner"),
+	)
+	ask := func(messages ...openai.ChatCompletionMessageParamUnion) error {
+		_, err := client.Chat.Completions.New(t.Context(), openai.ChatCompletionNewParams{Model: "gpt-4.1", Messages: messages})
+		return err
+	}
+	if err := ask(openai.UserMessage("read config.py")); err != nil {
+		t.Fatal(err)
+	}
+	if err := ask(openai.UserMessage("read config.py"), openai.AssistantMessage("I will."), openai.ToolMessage("PORT=80", "call_1")); err == nil {
+		t.Fatal("the provider accepted an orphan tool reply")
+	}
+}
+
+// Groups returns the rows of sql: names and counts.
+func Groups(t *testing.T, sink *clickhouse.Sink, sql string) map[string]uint64 {
+	t.Helper()
+	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
+	defer cancel()
+	res, err := sink.Query(ctx, sql, nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	m := map[string]uint64{}
+	for _, row := range res.Rows {
+		m[row[0].(string)] = row[1].(uint64)
+	}
+	return m
+}
+
+// FreePort returns a port that nobody listens on.
+func FreePort(t *testing.T) int {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close()
+	return l.Addr().(*net.TCPAddr).Port
+}
+
+// ReplayStream calls fn with every message that is in a stream now.
+func ReplayStream(ctx context.Context, js natsjs.JetStream, name string, fn func(natsjs.Msg, *natsjs.MsgMetadata) error) error {
+	stream, err := js.Stream(ctx, name)
+	if err != nil {
+		return fmt.Errorf("open stream %s: %w", name, err)
+	}
+	last := stream.CachedInfo().State.LastSeq
+	if last == 0 {
+		return nil
+	}
+	consumer, err := js.OrderedConsumer(ctx, name, natsjs.OrderedConsumerConfig{DeliverPolicy: natsjs.DeliverAllPolicy})
+	if err != nil {
+		return fmt.Errorf("read stream %s: %w", name, err)
+	}
+	it, err := consumer.Messages()
+	if err != nil {
+		return fmt.Errorf("read stream %s: %w", name, err)
+	}
+	defer it.Stop()
+	for {
+		m, err := it.Next(natsjs.NextContext(ctx))
+		if err != nil {
+			return fmt.Errorf("read stream %s: %w", name, err)
+		}
+		meta, err := m.Metadata()
+		if err != nil {
+			return fmt.Errorf("read stream %s: %w", name, err)
+		}
+		if err := fn(m, meta); err != nil {
+			return fmt.Errorf("message %d of %s: %w", meta.Sequence.Stream, name, err)
+		}
+		if meta.Sequence.Stream >= last {
+			return nil
+		}
+	}
+}
+
+// A Buffer is written by a process while the test reads it.
+type Buffer struct {
+	mu sync.Mutex // guards b
+	b  bytes.Buffer
+}
+
+func (l *Buffer) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.Write(p)
+}
+
+func (l *Buffer) String() string {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.b.String()
+}
