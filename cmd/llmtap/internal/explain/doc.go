@@ -1,10 +1,10 @@
-// Package explain says why provider calls failed, from what their users have: a text, or records of calls.
+// Package explain explains why provider calls failed, from an error text or from records of calls.
 //
-//	input ─┬─> a text: an exception's string, a log, a page, a body ───────────┐
+//	input ─┬─> text: an exception, a log, a web page, a body ──────────────────┐
 //	       └─> JSON lines of records ─> record ─┬─> text, status, provider ────┼─> cause.Classify ─> Result ─> Printer
 //	                                            └─> request ─> target ─> rules ┘
 //
-// Nothing is guessed. A violation becomes the cause only where the server that answered is known to reject it. Of a
-// server that nobody knows, and of a gateway, which has another behind it, the violations that some providers reject are
-// named as possible, and the cause stays unexplained.
+// It does not guess. A violation is the cause only if the provider is known to reject it. For an unknown provider, and for a
+// gateway in front of another one, violations that some providers reject are listed as possible, and the cause stays
+// unexplained.
 package explain

@@ -23,7 +23,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// keep is a Printer for tests.
+// keep collects results.
 type keep struct{ results []Result }
 
 func (k *keep) Print(r *Result) error { k.results = append(k.results, *r); return nil }
@@ -38,8 +38,8 @@ func explain(t testing.TB, r io.Reader) []Result {
 	return k.results
 }
 
-// say renders each result as "source id cause known rule@message", or "source error".
-func say(results []Result) []string {
+// render renders each result as "source id cause known rule@message", or "source error".
+func render(results []Result) []string {
 	var out []string
 	for _, r := range results {
 		s := r.Source
@@ -68,7 +68,7 @@ func say(results []Result) []string {
 
 func expect(t *testing.T, name, text string, want ...string) {
 	t.Helper()
-	if diff := cmp.Diff(want, say(explain(t, strings.NewReader(text)))); diff != "" {
+	if diff := cmp.Diff(want, render(explain(t, strings.NewReader(text)))); diff != "" {
 		t.Errorf("%s (-want +got):\n%s", name, diff)
 	}
 }
@@ -85,7 +85,7 @@ const (
 	deepSeek = `"url":"https://api.deepseek.com/chat/completions"`
 )
 
-// What is not a record is a text, whatever it looks like.
+// Input without records is a text.
 func TestTexts(t *testing.T) {
 	f := func(name, text, want string) {
 		t.Helper()
@@ -95,7 +95,7 @@ func TestTexts(t *testing.T) {
 	f("exception", `openai.BadRequestError: Error code: 400 - {'error': {'message': "`+orphanText+`"}}`, "orphan_tool_reply stated")
 	f("page", "<html>\n<head><title>502 Bad Gateway</title></head>\n</html>", "server_error stated")
 	f("status", "HTTP/1.1 401 x", "auth stated")
-	f("nobody knows it", "it did not like 17", "unexplained none")
+	f("unknown", "it did not like 17", "unexplained none")
 	f("not UTF-8", "\xff\xfe\x00 it did not like it", "unexplained none")
 	f("no answer", "dial tcp 127.0.0.1:1: connect: connection refused", "no_response stated")
 	f("broken JSON", `{"detail": {"message": "`+orphanText, "orphan_tool_reply stated")
@@ -145,19 +145,19 @@ func TestRecords(t *testing.T) {
 	for _, text := range []string{"", "it did not", a} {
 		got := explain(t, io.MultiReader(strings.NewReader(text), iotest.ErrReader(errors.New("broken disk"))))
 		if n := len(got); n == 0 || !strings.Contains(got[n-1].Error, "broken disk") {
-			t.Errorf("%q before a broken disk: %v", text, say(got))
+			t.Errorf("%q before a broken disk: %v", text, render(got))
 		}
 	}
 }
 
-// Records are explained as they come: the log of a running agent has no end.
-func TestRecordsAsTheyCome(t *testing.T) {
+// Records are explained incrementally: the log of a running agent has no end.
+func TestIncremental(t *testing.T) {
 	r, w := io.Pipe()
 	k := &keep{}
 	seen := make(chan struct{})
 	go func() {
 		defer close(seen)
-		_ = New(printed{k, seen}).File("-", r) // it ends with the pipe
+		_ = New(notifying{k, seen}).File("-", r) // returns when the pipe is closed
 	}()
 	if _, err := io.WriteString(w, `{"id":"a","status":401,"body":"x"}`+"\n"); err != nil {
 		t.Fatal(err)
@@ -167,13 +167,13 @@ func TestRecordsAsTheyCome(t *testing.T) {
 	<-seen
 }
 
-// printed tells of each result.
-type printed struct {
+// notifying signals each result.
+type notifying struct {
 	*keep
 	seen chan struct{}
 }
 
-func (p printed) Print(*Result) error { p.seen <- struct{}{}; return nil }
+func (p notifying) Print(*Result) error { p.seen <- struct{}{}; return nil }
 
 func TestExchanges(t *testing.T) {
 	f := func(name, rest, want string) {
@@ -194,7 +194,7 @@ func TestExchanges(t *testing.T) {
 	expect(t, "answer of no dialect", `{"id":"x","url":"https://api.openai.com/v1/embeddings","status":200,"request":{},"response":{"data":[]}}`, "-:1 x")
 }
 
-// An opaque text is explained by the request, where the server is known to refuse it.
+// An opaque text is explained by the request if the provider is known to reject it.
 func TestRequests(t *testing.T) {
 	f := func(name, who, request, text, want string) {
 		t.Helper()
@@ -215,19 +215,19 @@ func TestRequests(t *testing.T) {
 	f("nothing wrong", deepSeek, `{"messages":[`+user+`]}`, opaque, "unexplained none")
 	f("accepted by this server", `"provider":"ollama"`, lost, opaque, "unexplained none")
 	maybe := "unexplained none maybe orphan_tool_reply"
-	f("server of nobody", `"url":"http://llm.example.com/v1/chat/completions"`, lost, opaque, maybe)
-	f("provider of nobody", `"provider":"acme"`, lost, opaque, maybe)
+	f("unknown server", `"url":"http://llm.example.com/v1/chat/completions"`, lost, opaque, maybe)
+	f("unknown provider", `"provider":"acme"`, lost, opaque, maybe)
 	f("gateway", `"provider":"litellm"`, lost, opaque, maybe)
-	f("nobody named", `"id":""`, lost, opaque, maybe)
+	f("no provider", `"id":""`, lost, opaque, maybe)
 	f("another API", `"url":"https://api.openai.com/v1/images/generations"`, `{"prompt":"q"}`, opaque, "unexplained none")
 }
 
-// Each example of a defect explains an opaque text of every server that is known to reject it, and of no other.
+// Each invalid example explains an opaque text of the variants that are known to reject it, and of no other.
 func TestExamples(t *testing.T) {
 	const path = "../../../../../shared/spec/examples.json"
 	text, err := os.ReadFile(path)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("SKIPPED, the examples are not here: %v", err)
+		t.Skipf("SKIPPED: no examples: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -259,9 +259,9 @@ func TestExamples(t *testing.T) {
 			}
 		}
 	}
-	t.Logf("%d examples at their servers: %d inferred, of them %d by the rule that they show, %d accepted there", len(examples), inferred, expected, unexplained)
-	if expected*10 < inferred*9 { // the others break another rule of that server, too: Mistral refuses the id call_1
-		t.Errorf("only %d of %d by the rule that they show", expected, inferred)
+	t.Logf("%d examples: %d inferred, %d of them by the expected rule, %d accepted", len(examples), inferred, expected, unexplained)
+	if expected*10 < inferred*9 { // the others violate a further rule of the variant: Mistral rejects the id call_1
+		t.Errorf("only %d of %d by the expected rule", expected, inferred)
 	}
 }
 
@@ -273,7 +273,7 @@ func TestProvider(t *testing.T) {
 			t.Errorf("%s: %+v, want provider %q", record, got, want)
 		}
 	}
-	f(`{"body":"`+orphanText+`","provider":"litellm"}`, "deepseek") // nobody else begins with a capital letter
+	f(`{"body":"`+orphanText+`","provider":"litellm"}`, "deepseek") // only DeepSeek begins with a capital letter
 	f(`{"body":"Invalid parameter: m`+orphanText[1:]+`","provider":"acme"}`, "openai")
 	f(`{"body":"Invalid parameter: m`+orphanText[1:]+`","provider":"azure"}`, "azure")
 	f(`{"body":"Invalid parameter: m`+orphanText[1:]+`"}`, "openai")
@@ -287,7 +287,7 @@ func TestProvider(t *testing.T) {
 	f(`{"body":"x","status":401,"provider":"xai"}`, "xai")
 }
 
-// Every variant of every dialect is found by a provider's name.
+// Every variant of every dialect is found by its name.
 func TestProviders(t *testing.T) {
 	for _, d := range wire.Dialects {
 		variants := d.Variants()
@@ -295,14 +295,14 @@ func TestProviders(t *testing.T) {
 			if v == wire.OtherVariant {
 				continue
 			}
-			if own := providers[providerKey(string(v))]; variantOf(d, own) != v {
-				t.Errorf("%s/%s: its name stands for %v", d, v, own)
+			if own := variantsOf(string(v)); variantFor(d, own) != v {
+				t.Errorf("%s/%s: found %v", d, v, own)
 			}
 		}
 	}
 }
 
-func TestTelling(t *testing.T) {
+func TestRelevantPart(t *testing.T) {
 	f := func(name, text, want string) {
 		t.Helper()
 		expect(t, name, text, "- "+want)
@@ -316,18 +316,18 @@ func TestTelling(t *testing.T) {
 	f("start of a body", `{"detail":"`+orphanText+`","input":"`+strings.Repeat("rate limit ", 1000)+`"}`, "orphan_tool_reply stated")
 	f("nowhere", strings.Repeat("all is well\n", 200_000), "unexplained none")
 	dots := strings.Repeat(strings.Repeat(".", 70)+"\n", 2*window/71)
-	for at := range 2 * window / 71 { // a line lies in one window, wherever it stands
+	for at := range 2 * window / 71 { // every line is in one window
 		text := []byte(dots[:71*at] + orphanText + "\n" + dots[71*at:])
-		if c := cause.Classify(cause.Input{Status: 400, Text: telling(text, 400, "")}); c.ID != "orphan_tool_reply" {
-			t.Fatalf("a wording in line %d is read as %s", at, c.ID)
+		if c := cause.Classify(cause.Input{Status: 400, Text: relevantPart(text, 400, "")}); c.ID != "orphan_tool_reply" {
+			t.Fatalf("error in line %d: cause %s", at, c.ID)
 		}
 	}
 }
 
-func TestStatusIn(t *testing.T) {
+func TestFindStatus(t *testing.T) {
 	f := func(text string, want int) {
 		t.Helper()
-		if got := statusIn([]byte(text)); got != want {
+		if got := findStatus([]byte(text)); got != want {
 			t.Errorf("%s: status %d, want %d", text, got, want)
 		}
 	}
@@ -352,7 +352,7 @@ func TestStatusIn(t *testing.T) {
 	f("", 400)
 }
 
-// Whatever comes in, each input gives results or nothing, and no error.
+// Any input gives results or nothing, and no error.
 func FuzzFile(f *testing.F) {
 	for _, s := range []string{
 		refused, `{"id":"a","status":400,"body":"x"}` + "\n{", `[{"body":1}]`, `{"status":200,"response":"data: {}\n\n","request":` + lost + `}`,

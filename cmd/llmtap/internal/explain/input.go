@@ -8,12 +8,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 )
 
-// maxInput bounds what is read of an input before it is known to be records, and so a text.
+// maxInput bounds an input that contains no records, and so is a text.
 const maxInput = 64 << 20
 
-var errTooLong = fmt.Errorf("no records in the first %d MiB, and too long for a text", maxInput>>20)
+var errTooLong = fmt.Errorf("no records in the first %d MiB, which is the limit of a text", maxInput>>20)
 
 // An input is one text, or records.
 type input struct {
@@ -21,9 +23,9 @@ type input struct {
 	records io.Reader // nil for a text
 }
 
-// read decides what r is. It is records when its first line is one, when all of it is JSON values that start with one, or
-// when any line is one with a body, a response or a request: the other lines are broken records then. Records are read
-// on as they come. All else is a text.
+// read detects whether r contains records: its first line is one, or it consists of JSON values of which the first is one, or
+// any line has a body, a response or a request (then the other lines are invalid records). Records are read incrementally.
+// Anything else is a text.
 func read(r io.Reader) (input, error) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -33,15 +35,15 @@ func read(r io.Reader) (input, error) {
 		}
 		br = bufio.NewReaderSize(z, 64<<10)
 	}
-	if order := wide(br); order != nil {
+	if order := byteOrder(br); order != nil {
 		br = bufio.NewReaderSize(&utf16Reader{r: br, order: order}, 64<<10)
 	}
 	var head []byte
 	for {
 		line, err := br.ReadBytes('\n')
 		head = append(head, line...)
-		if recordIn(line) == whole {
-			return input{records: io.MultiReader(bytes.NewReader(head), after(br, err))}, nil
+		if likenessOf(line) == full {
+			return input{records: io.MultiReader(bytes.NewReader(head), remaining(br, err))}, nil
 		}
 		if err == nil && len(trim(line)) == 0 && len(head) < maxInput {
 			continue
@@ -56,7 +58,7 @@ func read(r io.Reader) (input, error) {
 		}
 		switch {
 		case hasRecords(head):
-			return input{records: io.MultiReader(bytes.NewReader(head), after(br, err))}, nil
+			return input{records: io.MultiReader(bytes.NewReader(head), remaining(br, err))}, nil
 		case err == nil:
 			return input{}, errTooLong
 		case !errors.Is(err, io.EOF):
@@ -66,8 +68,8 @@ func read(r io.Reader) (input, error) {
 	}
 }
 
-// after is what follows of br, of which a read gave err.
-func after(br *bufio.Reader, err error) io.Reader {
+// remaining returns the rest of br, after a read that returned err.
+func remaining(br *bufio.Reader, err error) io.Reader {
 	switch {
 	case err == nil:
 		return br
@@ -83,40 +85,40 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 func trim(b []byte) []byte { return bytes.TrimSpace(bytes.TrimPrefix(b, []byte("\ufeff"))) }
 
-// How much of a record a JSON value is.
+// A likeness tells how closely a JSON value resembles a record.
 type likeness uint8
 
 const (
-	none  likeness = iota
-	part           // an error body, or an error or a status that stands alone: a log has such lines too
-	whole          // it has a body, a response or a request
+	none    likeness = iota
+	partial          // an error body, or only an error or a status: logs contain such lines too
+	full             // with a body, a response or a request
 )
 
-// recordIn says how much of a record a JSON value is; an array counts as its first element.
-func recordIn(text []byte) likeness {
+// likenessOf classifies a JSON value; an array counts as its first element.
+func likenessOf(text []byte) likeness {
 	text = trim(text)
-	var f fields
+	var f records.Fields
 	switch {
 	case len(text) > 0 && text[0] == '[':
 		var all []json.RawMessage
 		if json.Unmarshal(text, &all) != nil || len(all) == 0 || len(trim(all[0])) == 0 || all[0][0] != '{' {
 			return none
 		}
-		return recordIn(all[0])
+		return likenessOf(all[0])
 	case len(text) == 0 || text[0] != '{' || json.Unmarshal(text, &f) != nil:
 		return none
-	case f.has("body") || f.has("response") || f.has("request"):
-		return whole
-	case f.has("error"):
-		return part
+	case f.Has("body") || f.Has("response") || f.Has("request"):
+		return full
+	case f.Has("error"):
+		return partial
 	}
 	if _, ok := statusOf(f); ok {
-		return part
+		return partial
 	}
 	return none
 }
 
-// hasRecords reports whether text, whose first line is no whole record, holds records.
+// hasRecords reports whether text contains records, although its first line is not a full one.
 func hasRecords(text []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(trim(text)))
 	for n := 0; ; n++ {
@@ -125,19 +127,19 @@ func hasRecords(text []byte) bool {
 		if errors.Is(err, io.EOF) && n > 0 {
 			return true
 		}
-		if err != nil || n == 0 && recordIn(v) == none {
+		if err != nil || n == 0 && likenessOf(v) == none {
 			break
 		}
 	}
 	for line := range bytes.Lines(text) {
-		if recordIn(line) == whole {
+		if likenessOf(line) == full {
 			return true
 		}
 	}
 	return false
 }
 
-// elements are the records of a JSON value: those of an array, else itself.
+// elements returns the records of a JSON value: the elements of an array, else the value.
 func elements(text []byte) []json.RawMessage {
 	var all []json.RawMessage
 	if len(text) > 0 && text[0] == '[' && json.Unmarshal(text, &all) == nil && len(all) > 0 {

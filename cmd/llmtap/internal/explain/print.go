@@ -6,62 +6,62 @@ import (
 	"io"
 	"strings"
 
+	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
 )
 
-// JSONL prints one object a result.
+// JSONL prints one object per result.
 type JSONL struct{ E *json.Encoder }
 
 // Print encodes r.
 func (j JSONL) Print(r *Result) error { return j.E.Encode(r) }
 
-// Close does nothing: the objects say it all.
+// Close does nothing.
 func (JSONL) Close(Counts) error { return nil }
 
-// Text prints a result as a reader wants it: what, how that is known, by whom, what it means, where in the request, what to
-// do.
+// Text prints cause, evidence, provider, meaning, findings and fix of each result.
 type Text struct{ W io.Writer }
 
-// maxShown bounds the findings that Text shows of one request.
-const maxShown = 5
+// maxFindings bounds the findings that Text prints of one request.
+const maxFindings = 5
 
-// Print shows r.
+// Print prints r.
 func (t Text) Print(r *Result) error {
 	var b strings.Builder
 	switch {
 	case r.ID != "":
 		fmt.Fprintf(&b, "%s (%s)\n", r.Source, r.ID)
-	case r.Source != "-" && r.Source != Argument: // a text at hand needs no name
+	case r.Source != "-" && r.Source != Argument: // one text needs no name
 		b.WriteString(r.Source + "\n")
 	}
 	line := func(name, text string) {
 		if text != "" {
-			fmt.Fprintf(&b, "  %-8s %s\n", name, text)
+			fmt.Fprintf(&b, "  %-9s %s\n", name, text)
 		}
 	}
 	if r.Summary != "" {
-		line("cause", what(r))
+		line("cause", title(r))
 		if r.Cause != "" {
-			line("known", known(r))
+			line("evidence", evidence(r))
 		}
 		line("provider", r.Provider)
-		line("means", r.Summary)
+		line("meaning", r.Summary)
 	}
 	for i := range r.Findings {
-		if i == maxShown && len(r.Findings) > maxShown+1 {
+		if i == maxFindings && len(r.Findings) > maxFindings+1 {
 			line("", fmt.Sprintf("and %d more in the request", len(r.Findings)-i))
 			break
 		}
 		f := &r.Findings[i]
-		name := "found"
+		name := "finding"
 		if f.Predicted != check.Reject && len(r.Possible) > 0 {
-			name = "maybe"
+			name = "possible"
 		}
 		line(name, f.Rule+": "+f.Summary)
 	}
 	line("fix", r.Fix)
 	if r.Other != nil {
-		line("or", fmt.Sprintf("%s (%s), as the request shows: %s", r.Other.Cause, r.Other.Class, r.Other.Fix))
+		line("or", fmt.Sprintf("%s (%s), by the request: %s", r.Other.Cause, r.Other.Class, r.Other.Fix))
 	}
 	line("cluster", r.Cluster)
 	line("error", r.Error)
@@ -69,11 +69,56 @@ func (t Text) Print(r *Result) error {
 	return err
 }
 
-// Close prints the sum, unless there was one result.
+// Close prints the counts, unless there was one result.
 func (t Text) Close(c Counts) error {
 	if c.Explained+c.Unexplained+c.Fine+c.Unreadable <= 1 {
 		return nil
 	}
 	_, err := fmt.Fprintf(t.W, "%d explained, %d unexplained, %d did not fail, %d unreadable\n", c.Explained, c.Unexplained, c.Fine, c.Unreadable)
 	return err
+}
+
+// evidence describes how the cause of res is known.
+func evidence(res *Result) string {
+	by := "the text"
+	switch res.StatedBy {
+	case "", "hosts", "common": // wording of several providers
+	case "status":
+		by = fmt.Sprintf("HTTP status %d", res.Status)
+		if res.Status == 0 {
+			by = "the client, which received no answer"
+		}
+	default:
+		by = "the text, in the wording of " + res.StatedBy
+	}
+	if res.Gateway != "" {
+		by += ", relayed by " + res.Gateway
+	}
+	where := "the request"
+	if res.Message != nil && *res.Message >= 0 {
+		where = fmt.Sprintf("message %d of the request", *res.Message)
+	}
+	switch res.Known {
+	case cause.Stated:
+		return "stated by " + by
+	case cause.Inferred:
+		return fmt.Sprintf("inferred: the text states no cause; %s violates %s, which %s rejects", where, res.Rule, res.Variant)
+	case cause.Both:
+		return fmt.Sprintf("both: stated by %s, and %s violates %s", by, where, res.Rule)
+	case cause.Conflict:
+		other := "another rule"
+		if res.Other != nil {
+			other = res.Other.Rule
+		}
+		return fmt.Sprintf("conflict: stated by %s, but the request violates %s and no rule of this cause", by, other)
+	}
+	return "unknown"
+}
+
+// title returns the cause and class of res.
+func title(res *Result) string {
+	if res.Cause == "" {
+		return "no failure"
+	}
+	return strings.TrimSpace(res.Cause + " (" + res.Class + ")")
 }

@@ -1,7 +1,6 @@
 package explain
 
 import (
-	"encoding/base64"
 	"encoding/json"
 	"errors"
 	"slices"
@@ -9,113 +8,95 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// unknownStatus is the status of a record that has none; 0 says that no answer came.
+// unknownStatus is the status of a record without one; 0 means that no answer arrived.
 const unknownStatus = -1
 
 // A record is one failed call.
 type record struct {
 	id, provider string
 	status       int
-	text         []byte // the error; of an answer, what it says of it
-	failed       bool   // false for an answer that tells no error
-	request      []byte // a body or a bare array of messages; empty when there is none
+	text         []byte // the error text
+	failed       bool   // false for an answer without an error
+	request      []byte // a body or a message array; empty if absent
 	target       wire.Target
 }
 
-// errNoRecord is the error of a value that is JSON, and nothing that explain knows.
+// errNoRecord is the error for JSON that explain does not recognise.
 var errNoRecord = errors.New("no record: neither a body, a response, an error, a request nor a status")
 
-// fields is a JSON object whose members have any type.
-type fields map[string]json.RawMessage
-
-func (f fields) has(key string) bool { return len(f[key]) > 0 && string(f[key]) != "null" }
-
-func (f fields) text(key string) string {
-	var s string
-	_ = json.Unmarshal(f[key], &s) // another type is no text
-	return s
-}
-
-// statusOf is the HTTP status of an object, a number or a string that holds one.
-func statusOf(f fields) (status int, ok bool) {
+// statusOf returns the HTTP status of an object, a number or a string.
+func statusOf(f records.Fields) (status int, ok bool) {
 	n, err := strconv.Atoi(strings.Trim(string(f["status"]), `"`))
 	return n, err == nil && n >= 0 && n <= 999
 }
 
-// newRecord reads one record. Of one that cannot be read, too, the id is known where it has one.
+// newRecord reads one record. It returns the id, if any, also with an error.
 func newRecord(text []byte) (*record, error) {
-	var f fields
+	var f records.Fields
 	_ = json.Unmarshal(text, &f) // another type has no members
-	r := &record{provider: f.text("provider"), failed: true}
-	if f.has("id") {
-		r.id = string(lint.Unquoted(f["id"]))
+	r := &record{provider: f.Text("provider"), failed: true}
+	if f.Has("id") {
+		r.id = string(records.Unquote(f["id"]))
 	}
-	if f.has("request") {
-		r.request = lint.Unquoted(f["request"])
+	if f.Has("request") {
+		r.request = records.Unquote(f["request"])
 	}
 	status, ok := statusOf(f)
 	if r.status = status; !ok {
 		r.status = unknownStatus
 	}
-	r.target = r.judge(f)
+	r.target = r.targetOf(f)
 	switch {
-	case f.has("body"):
-		r.text = lint.Unquoted(f["body"])
-		if e := inStream(r.target.Dialect, r.text); e != nil {
+	case f.Has("body"):
+		r.text = records.Unquote(f["body"])
+		if e := streamError(r.target.Dialect, r.text); e != nil {
 			r.text = e
 		}
-	case f.has("response"):
-		r.answer(f)
-	case f.has("error") && (f.has("request") || f.has("url") || f.has("provider")):
-		r.text = lint.Unquoted(f["error"])
-	case f.has("error"):
-		r.text = text // it is itself the body
-	case !ok && !f.has("request"):
+	case f.Has("response"):
+		r.readAnswer(f)
+	case f.Has("error") && (f.Has("request") || f.Has("url") || f.Has("provider")):
+		r.text = records.Unquote(f["error"])
+	case f.Has("error"):
+		r.text = text // the value is the body
+	case !ok && !f.Has("request"):
 		return r, errNoRecord
 	}
 	return r, nil
 }
 
-// answer takes the error from the response of an exchange, if it tells one.
-func (r *record) answer(f fields) {
-	body := lint.Unquoted(f["response"])
-	if f.text("response_encoding") == "base64" {
-		if raw, err := base64.StdEncoding.DecodeString(string(body)); err == nil {
-			body = raw
-		}
-	}
+// readAnswer reads the error, if any, from the response of an exchange.
+func (r *record) readAnswer(f records.Fields) {
+	body := f.Body("response")
 	a := scanAnswer(r.target.Dialect, body)
-	told := len(a.Error) > 0 && !a.Malformed
 	switch {
 	case r.status >= 400 || r.status == 0 || r.status == unknownStatus && a.Malformed:
 		r.text = body
-		if e := inStream(r.target.Dialect, body); e != nil {
+		if e := streamError(r.target.Dialect, body); e != nil {
 			r.text = e
 		}
-	case told:
+	case len(a.Error) > 0 && !a.Malformed:
 		r.text = a.Error
 	default:
 		r.failed = false
 	}
 }
 
-// scanAnswer reads an answer; one of no dialect that is judged as one of chat completions, whose errors most others have.
+// scanAnswer reads an answer. An unknown dialect is read as chat completions, whose form of errors is the most common.
 func scanAnswer(d wire.Dialect, body []byte) facts.Response {
 	if d == wire.Other || d == "" {
 		d = wire.OpenAIChat
 	}
 	var a facts.Response
-	_ = facts.ScanResponse(d, "", body, &a) // every dialect but Other is known to it
+	_ = facts.ScanResponse(d, "", body, &a) // it knows every dialect but Other
 	return a
 }
 
-// inStream is the error that a stream of events ends with; nil for what is none or tells none. The events before it are
-// the answer, which says nothing of it.
-func inStream(d wire.Dialect, text []byte) []byte {
+// streamError returns the error at the end of an event stream; nil without one. The events before it contain no cause.
+func streamError(d wire.Dialect, text []byte) []byte {
 	start := string(trim(text[:min(len(text), 64)]))
 	if !strings.HasPrefix(start, "data:") && !strings.HasPrefix(start, "event:") && !strings.HasPrefix(start, ":") {
 		return nil
@@ -126,78 +107,76 @@ func inStream(d wire.Dialect, text []byte) []byte {
 	return nil
 }
 
-// Variant is who judges what is sent to a provider, by the name that people give it and, where it has several APIs, by that
-// of the API; OtherVariant for a provider that nobody knows.
+// Variant returns the variant of a provider and an API by their names; OtherVariant if the provider is unknown.
 func Variant(provider, api string) wire.Variant {
-	own := providers[providerKey(provider)]
+	variants := variantsOf(provider)
 	if d := wire.DialectNamed(api); d != "" {
-		return variantOf(d, own)
+		return variantFor(d, variants)
 	}
-	if len(own) == 0 {
+	if len(variants) == 0 {
 		return wire.OtherVariant
 	}
-	return own[0]
+	return variants[0]
 }
 
-// judge says who judged the request. The URL decides. Where it names nobody's own host, the record's provider does; with
-// neither, the model where its name tells the maker.
-func (r *record) judge(f fields) wire.Target {
-	url, format := f.text("url"), f.text("format")
+// targetOf returns the target of the request: by the URL, else by the provider, else by the model if its name identifies the
+// vendor.
+func (r *record) targetOf(f records.Fields) wire.Target {
+	url, format := f.Text("url"), f.Text("format")
 	if format == "" && url == "" {
-		format = f.text("api")
+		format = f.Text("api")
 	}
-	t := lint.Target(url, f.text("model"), wire.DialectNamed(format), r.request)
-	own, known := providers[providerKey(r.provider)]
+	t := records.TargetOf(url, f.Text("model"), wire.DialectNamed(format), r.request)
+	variants := variantsOf(r.provider)
+	known := len(variants) > 0
 	switch {
 	case known && len(r.request) == 0 && url == "" && wire.DialectNamed(format) == "":
-		t.Dialect, t.Variant = dialectOf(own[0]), own[0]
+		t.Dialect, t.Variant = dialectOf(variants[0]), variants[0]
 	case r.provider != "" && url == "" || known && t.Variant == wire.OtherVariant:
-		t.Variant = variantOf(t.Dialect, own)
-	case url == "" && t.Dialect == wire.OpenAIChat && t.Variant == wire.OpenAI && !ofOpenAI(t.Model):
+		t.Variant = variantFor(t.Dialect, variants)
+	case url == "" && t.Dialect == wire.OpenAIChat && t.Variant == wire.OpenAI && !isOpenAIModel(t.Model):
 		t.Variant = wire.OtherVariant
 	}
 	return t
 }
 
-// providers maps what people call a provider, without case and punctuation, to its variants, at most one a dialect.
+// aliases are further names of providers and gateways, without case and punctuation, by wire.Provider.Name.
+var aliases = map[string]string{
+	"azure.ai.openai": "azureopenai azureaiopenai",
+	"qwen":            "dashscope qwendashscope alibaba",
+	"gcp.gemini":      "google geminiapi",
+	"gcp.vertex_ai":   "vertex vertexai googlevertex",
+	"anthropic":       "claude",
+	"aws.bedrock":     "amazonbedrock",
+	"x_ai":            "grok",
+	"together":        "togetherai",
+	"fireworks":       "fireworksai",
+	"moonshot_ai":     "moonshot",
+	"glm":             "zhipu zhipuai zai bigmodel",
+}
+
+// providers maps names of providers, of their variants, and aliases to variants, at most one per dialect.
 var providers = func() map[string][]wire.Variant {
-	m := map[string][]wire.Variant{}
-	for names, own := range map[string][]wire.Variant{
-		"openai":                                                {wire.OpenAI},
-		"azure azureopenai azureaiopenai":                       {wire.Azure},
-		"deepseek deepseekresponses":                            {wire.DeepSeek, wire.DeepSeekResponses},
-		"qwen dashscope qwendashscope alibaba":                  {wire.Qwen},
-		"gemini google gcpgemini geminiapi":                     {wire.GeminiAPI, wire.GeminiOpenAI},
-		"geminiopenai geminiopenaicompat":                       {wire.GeminiOpenAI, wire.GeminiAPI},
-		"vertex vertexai gcpvertexai vertexgemini googlevertex": {wire.VertexGemini, wire.GeminiOpenAI, wire.VertexAnthropic},
-		"vertexanthropic":                                       {wire.VertexAnthropic},
-		"anthropic claude":                                      {wire.AnthropicAPI},
-		"bedrock awsbedrock amazonbedrock":                      {wire.BedrockAPI},
-		"cohere":                                                {wire.CohereAPI},
-		"mistral mistralai":                                     {wire.Mistral},
-		"groq":                                                  {wire.Groq},
-		"xai grok":                                              {wire.XAI},
-		"together togetherai":                                   {wire.Together},
-		"fireworks fireworksai":                                 {wire.Fireworks},
-		"openrouter":                                            {wire.OpenRouter},
-		"kimi moonshot moonshotai":                              {wire.Kimi},
-		"glm zhipu zhipuai zai bigmodel":                        {wire.GLM},
-		"minimax":                                               {wire.MiniMax},
-		"ollama":                                                {wire.Ollama},
-		"vllm":                                                  {wire.VLLM},
-		"sglang":                                                {wire.SGLang},
-		"llamacpp":                                              {wire.LlamaCPP},
-		"litellm":                                               {wire.LiteLLM},
-	} {
-		for name := range strings.FieldsSeq(names) {
-			m[name] = own
+	m := map[string][]wire.Variant{"geminiopenaicompat": {wire.GeminiOpenAI, wire.GeminiAPI}}
+	for _, p := range wire.Providers {
+		for _, name := range append(strings.Fields(aliases[p.Name]), normalize(p.Name)) {
+			m[name] = p.Variants
+		}
+	}
+	for _, p := range wire.Providers {
+		for _, v := range p.Variants { // the variant itself comes first
+			if name := normalize(string(v)); m[name] == nil {
+				m[name] = append([]wire.Variant{v}, p.Variants...)
+			}
 		}
 	}
 	return m
 }()
 
-// providerKey is a provider's name without case and punctuation.
-func providerKey(name string) string {
+func variantsOf(provider string) []wire.Variant { return providers[normalize(provider)] }
+
+// normalize removes case and punctuation from a name.
+func normalize(name string) string {
 	return strings.Map(func(c rune) rune {
 		switch {
 		case 'A' <= c && c <= 'Z':
@@ -209,9 +188,9 @@ func providerKey(name string) string {
 	}, name)
 }
 
-// variantOf is the one of own that speaks d; OtherVariant when none does.
-func variantOf(d wire.Dialect, own []wire.Variant) wire.Variant {
-	for _, v := range own {
+// variantFor returns the first variant that speaks d, else OtherVariant.
+func variantFor(d wire.Dialect, variants []wire.Variant) wire.Variant {
+	for _, v := range variants {
 		if slices.Contains(d.Variants(), v) {
 			return v
 		}
@@ -219,18 +198,18 @@ func variantOf(d wire.Dialect, own []wire.Variant) wire.Variant {
 	return wire.OtherVariant
 }
 
-// dialectOf is the first dialect that v speaks.
+// dialectOf returns the first dialect that v speaks.
 func dialectOf(v wire.Variant) wire.Dialect {
 	for _, d := range wire.Dialects {
-		if variantOf(d, []wire.Variant{v}) == v {
+		if slices.Contains(d.Variants(), v) {
 			return d
 		}
 	}
 	return wire.Other
 }
 
-// ofOpenAI reports whether OpenAI made the model that is called so.
-func ofOpenAI(model string) bool {
+// isOpenAIModel reports whether the name is that of a model of OpenAI.
+func isOpenAIModel(model string) bool {
 	for _, p := range []string{"gpt-", "chatgpt", "o1", "o3", "o4", "ft:gpt-"} {
 		if strings.HasPrefix(strings.ToLower(model), p) {
 			return true

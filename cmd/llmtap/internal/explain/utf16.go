@@ -9,9 +9,9 @@ import (
 	"unicode/utf8"
 )
 
-// wide is the byte order of an input in UTF-16, which the shell of Windows redirects to; nil for any other. Without a
-// mark at its start two ASCII characters show it.
-func wide(br *bufio.Reader) binary.ByteOrder {
+// byteOrder returns the byte order of UTF-16 input, which PowerShell writes when it redirects; nil for other encodings. It is
+// detected by the byte order mark or by two ASCII characters.
+func byteOrder(br *bufio.Reader) binary.ByteOrder {
 	b, _ := br.Peek(4)
 	if len(b) < 4 {
 		return nil
@@ -25,12 +25,12 @@ func wide(br *bufio.Reader) binary.ByteOrder {
 	return nil
 }
 
-// A utf16Reader reads UTF-16 as UTF-8. Half of a character, and half of a pair, are read as U+FFFD.
+// A utf16Reader converts UTF-16 to UTF-8. Incomplete characters and surrogate pairs become U+FFFD.
 type utf16Reader struct {
 	r     *bufio.Reader
 	order binary.ByteOrder
-	rest  []byte // of the last character, not yet read
-	next  rune   // a unit that was read ahead, if any
+	rest  []byte // unread bytes of the last character
+	next  rune   // a unit read ahead, if ahead
 	ahead bool
 }
 
@@ -50,13 +50,13 @@ func (u *utf16Reader) Read(p []byte) (int, error) {
 		k := copy(p[n:], u.rest)
 		u.rest = u.rest[k:]
 		if n += k; u.r.Buffered() == 0 {
-			break // what is here is not kept waiting for what is not
+			break // do not block while there is output
 		}
 	}
 	return n, nil
 }
 
-// char reads a character.
+// char reads one character.
 func (u *utf16Reader) char() (rune, error) {
 	c, err := u.unit()
 	if err != nil || !utf16.IsSurrogate(c) {
@@ -64,16 +64,16 @@ func (u *utf16Reader) char() (rune, error) {
 	}
 	low, err := u.unit()
 	if err != nil {
-		return utf8.RuneError, nil //nolint:nilerr // the next call meets the end again
+		return utf8.RuneError, nil //nolint:nilerr // the next call returns it
 	}
-	if both := utf16.DecodeRune(c, low); both != utf8.RuneError {
-		return both, nil
+	if r := utf16.DecodeRune(c, low); r != utf8.RuneError {
+		return r, nil
 	}
 	u.next, u.ahead = low, true
 	return utf8.RuneError, nil
 }
 
-// unit reads two bytes.
+// unit reads one code unit.
 func (u *utf16Reader) unit() (rune, error) {
 	if u.ahead {
 		u.ahead = false

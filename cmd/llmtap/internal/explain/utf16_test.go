@@ -10,7 +10,7 @@ import (
 	"unicode/utf16"
 )
 
-// The shell of Windows redirects to UTF-16, with and without a mark, and ends lines with two characters.
+// PowerShell writes UTF-16 with and without a byte order mark, and CR LF.
 func TestUTF16(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
@@ -24,7 +24,7 @@ func TestUTF16(t *testing.T) {
 			mark := order.AppendUint16(nil, 0xfeff)
 			expect(t, name+" marked", string(mark)+string(b), want...)
 			expect(t, name+" unmarked", string(b), want...)
-			if got := say(explain(t, iotest.OneByteReader(bytes.NewReader(b)))); !slices.Equal(got, want) {
+			if got := render(explain(t, iotest.OneByteReader(bytes.NewReader(b)))); !slices.Equal(got, want) {
 				t.Errorf("%s byte by byte: %s, want %s", name, got, want)
 			}
 		}
@@ -32,5 +32,5 @@ func TestUTF16(t *testing.T) {
 	f("text", "API 错误 😀 400: "+orphanText+"\n", "- orphan_tool_reply stated")
 	f("records", `{"id":"😀","status":401}`+"\n"+`{"id":"b","status":429}`+"\n", "-:1 😀 auth stated", "-:2 b rate_limit stated")
 	half := "\xff\xfe" + strings.Join(strings.Split("HTTP 401 x", ""), "\x00") + "\x00\x3d\xd8y"
-	expect(t, "half a pair and half a character", half, "- auth stated")
+	expect(t, "incomplete pair and character", half, "- auth stated")
 }

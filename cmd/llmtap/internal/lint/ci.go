@@ -13,36 +13,36 @@ import (
 	"github.com/llmtap/llmtap/analyzer/rules"
 )
 
-// JSONL prints one object a record.
+// JSONL prints one object per record.
 type JSONL struct{ E *json.Encoder }
 
 // Print encodes r.
 func (j JSONL) Print(r *Result) error { return j.E.Encode(r) }
 
-// Close does nothing: the objects say it all.
+// Close does nothing.
 func (JSONL) Close(Counts) error { return nil }
 
-// GitHub prints workflow commands, which GitHub shows as annotations of the file and line.
+// GitHub prints workflow commands, which GitHub shows as annotations of files.
 type GitHub struct{ W io.Writer }
 
-// Print shows each finding of r as an error, a warning or a notice, unless an earlier record had it.
+// Print prints each finding of r as an error, a warning or a notice, unless an earlier record reported it.
 func (g GitHub) Print(r *Result) error {
 	if r.Error != "" {
 		return g.command("error", r, r.line, "unreadable", r.Error)
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		if f.again {
+		if f.repeated {
 			continue
 		}
-		if err := g.command(f.level("notice"), r, f.line, f.Rule, f.said()+"\nfix: "+f.Fix); err != nil {
+		if err := g.command(f.level("notice"), r, f.line, f.Rule, f.message()+"\nfix: "+f.Fix); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// Close does nothing: the annotations say it all.
+// Close does nothing.
 func (GitHub) Close(Counts) error { return nil }
 
 var (
@@ -55,27 +55,27 @@ func (g GitHub) command(level string, r *Result, line int, title, text string) e
 	return err
 }
 
-// level is how loud both formats show the finding; weakest is their word for style.
-func (f *Finding) level(weakest string) string {
+// level returns the level of the finding; style is the name of the format for the lowest one.
+func (f *Finding) level(style string) string {
 	switch f.Predicted {
 	case check.Reject:
 		return "error"
 	case check.Lenient:
 		return "warning"
 	default:
-		return weakest
+		return style
 	}
 }
 
-// said is the summary of a finding with its root cause, if that is known.
-func (f *Finding) said() string {
+// message returns the summary with the root cause, if known.
+func (f *Finding) message() string {
 	if !f.explained {
 		return f.Summary
 	}
 	return fmt.Sprintf("%s\nroot cause: %s (%s): %s", f.Summary, f.RootCause, f.Confidence, f.Evidence)
 }
 
-// SARIF gathers all results into one SARIF 2.1.0 log, written by Close.
+// SARIF collects all results in one SARIF 2.1.0 log, which Close writes.
 type SARIF struct {
 	W       io.Writer
 	Version string // of llmtap
@@ -84,7 +84,7 @@ type SARIF struct {
 	notes   []sarifNote
 }
 
-// maxSARIF bounds the results that one log holds: code scanning services take some 25,000.
+// maxSARIF bounds the results of a log: code scanning services accept about 25,000.
 const maxSARIF = 25_000
 
 type (
@@ -135,7 +135,7 @@ type (
 	}
 )
 
-// location is that of a finding; message is -1 where it is of none.
+// location returns the location of a finding; message is -1 if it has none.
 func (r *Result) location(line, message int) []sarifLocation {
 	var l sarifLocation
 	l.Physical.Artifact.URI = fileURI(r.file)
@@ -146,7 +146,7 @@ func (r *Result) location(line, message int) []sarifLocation {
 	return []sarifLocation{l}
 }
 
-// fileURI is a file's name as a URI reference: a relative one stays so, for the reader knows where the project lies.
+// fileURI returns a file name as a URI reference. A relative name stays relative to the root of the project.
 func fileURI(name string) string {
 	u := url.URL{Path: filepath.ToSlash(name)}
 	if filepath.IsAbs(name) {
@@ -155,7 +155,7 @@ func fileURI(name string) string {
 	return u.String()
 }
 
-// fingerprints tell code scanning that two results are one defect.
+// fingerprints identifies results of the same defect for code scanning.
 func fingerprints(f *Finding) map[string]string {
 	if f.ID == "" {
 		return nil
@@ -163,21 +163,21 @@ func fingerprints(f *Finding) map[string]string {
 	return map[string]string{"llmtapFinding/v1": f.ID}
 }
 
-// Print keeps the findings of r that no earlier record had.
+// Print collects the findings of r that no earlier record reported.
 func (s *SARIF) Print(r *Result) error {
 	if r.Error != "" && len(s.notes) < maxSARIF {
 		s.notes = append(s.notes, sarifNote{Level: "error", Message: sarifText{r.Error}, Locations: r.location(r.line, -1)})
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		if f.again {
+		if f.repeated {
 			continue
 		}
 		if len(s.results) == maxSARIF {
 			return nil
 		}
 		s.results = append(s.results, sarifResult{
-			RuleID: f.Rule, RuleIndex: ruleIndex[f.Rule], Level: f.level("note"), Message: sarifText{f.said()},
+			RuleID: f.Rule, RuleIndex: ruleIndex[f.Rule], Level: f.level("note"), Message: sarifText{f.message()},
 			Locations: r.location(f.line, f.Message), Fingerprints: fingerprints(f),
 			Properties: sarifProperties{
 				Record: r.ID, Target: string(r.Dialect) + "/" + string(r.Variant), ToolCallID: f.ToolCallID, Severity: string(f.Severity),
@@ -188,7 +188,7 @@ func (s *SARIF) Print(r *Result) error {
 	return nil
 }
 
-// ruleIndex is the place of each rule in rules.All.
+// ruleIndex is the index of each rule in rules.All.
 var ruleIndex = func() map[string]int {
 	m := make(map[string]int, len(rules.All))
 	for i, r := range rules.All {

@@ -1,9 +1,7 @@
 // Package lint checks recorded message histories against the rules of package rules.
 //
-//	file ─> Linter.File ─> values ─> record: which dialect, which judge, which body
-//	                                    │
-//	                                    └─> scan, rules ─> Result ─> Printer: text, jsonl, github, sarif
+//	file ─> records.Values ─> record: target, request, answer ─> judge ─> Result ─> Printer: text, jsonl, github, sarif
 //
-// A value is recognised by itself: a request body, a bare array of messages, an exchange, a conversation, or an array of
-// these. What cannot be read is a Result with an Error; it never stops the rest.
+// A value is a request body, a message array, an exchange, a conversation, or an array of these; the kind is detected. An
+// unreadable value is a Result with an Error and never stops the run.
 package lint

@@ -10,11 +10,11 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// historyBytes bounds the memory of the exchanges of a run; the conversation that is idle longest is forgotten first.
+// historyBytes bounds the memory for exchanges; the longest idle conversation is evicted first.
 const historyBytes = 1 << 30
 
-// exchange judges the scanned request of an exchange in its conversation and remembers its answer. Records are in order
-// of time, and an answer comes before the next request.
+// exchange judges the scanned request of an exchange in its conversation and stores its answer. Records are ordered by time:
+// an answer precedes the next request.
 func (l *Linter) exchange(res *Result, rec *record, t wire.Target) {
 	l.seq++
 	turn, findings := l.judge.Request(&judge.Request{
@@ -33,7 +33,7 @@ func (l *Linter) exchange(res *Result, rec *record, t wire.Target) {
 		return
 	}
 	if a.Cut {
-		a.ID = "" // a request that names it may reply to calls that the record lacks
+		a.ID = "" // a request that refers to it may answer calls that the record lacks
 	}
 	l.seq++
 	l.judge.Answer(turn, session.Answer{Facts: a, Seq: l.seq, Need: l.seq, Cut: rec.failed && a.FinishReason == ""})

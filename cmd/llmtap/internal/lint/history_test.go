@@ -73,7 +73,7 @@ func lintText(t *testing.T, text string) []Result {
 	return k.results
 }
 
-// rejections are the findings that would be rejected, one line each.
+// rejections returns the findings that predict reject, one per line.
 func rejections(results []Result) []string {
 	var out []string
 	for _, r := range results {
@@ -91,7 +91,7 @@ func rejections(results []Result) []string {
 	return out
 }
 
-// Incidents 0 and 2, with and without a conversation id: what must be found, and what must not.
+// Incidents 0 and 2, with and without a conversation id.
 func TestRootCauses(t *testing.T) {
 	f := func(name, text string, want ...string) {
 		t.Helper()
@@ -111,7 +111,7 @@ func TestRootCauses(t *testing.T) {
 	f("history cut", lines([]exchange{{id, 200, system + "," + task, working}, cut}),
 		"-:2@1 orphan_tool_reply history_truncated_mid_pair high")
 	f("in the wrong order", lines([]exchange{broken, asked}), "-:1@3 orphan_tool_reply unknown_no_history low")
-	f("of another conversation", lines([]exchange{asked, {`"conversation":"c2",`, 400, broken.request, orphaned}}), dropped) // it has the answer of c1: resumed
+	f("of another conversation", lines([]exchange{asked, {`"conversation":"c2",`, 400, broken.request, orphaned}}), dropped) // it contains the answer of c1: resumed
 	f("of another service", lines([]exchange{asked, {id + `"service":"s",`, 400, broken.request, orphaned}}), "-:2@3 orphan_tool_reply unknown_no_history low")
 	f("an id that is a number", lines([]exchange{{`"conversation_id":7,`, 200, asked.request, called}, {`"conversation_id":7,`, 400, broken.request, orphaned}}), dropped)
 	f("no answer to build on", lines([]exchange{{id, 500, asked.request, orphaned}, broken}), "-:2@3 orphan_tool_reply")
@@ -122,7 +122,7 @@ func TestRootCauses(t *testing.T) {
 	anonymous := []exchange{{"", 200, asked.request, called}, {"", 400, broken.request, orphaned}}
 	f("without an id", lines(anonymous), dropped)
 	f("not of any call_1", lines([]exchange{anonymous[0], anonymous[0], anonymous[1]}), "-:3@3 orphan_tool_reply unknown_no_history low")
-	// Records on one line have names of their own.
+	// Records on one line have distinct names.
 	f("an array on one line", "["+anonymous[0].line()+","+anonymous[1].line()+","+anonymous[1].line()+"]",
 		"-:1@3 orphan_tool_reply tool_calls_dropped_on_save high", "-:1@3 orphan_tool_reply tool_calls_dropped_on_save high first -:1[1]")
 
@@ -205,8 +205,8 @@ func TestSameFindingsAsStream(t *testing.T) {
 	}
 }
 
-// A defect is shown in full once, and again when it turns out to be worse.
-func TestAgain(t *testing.T) {
+// A finding is printed in full once, and again if its severity rises.
+func TestRepeated(t *testing.T) {
 	asked := exchange{"", 200, task, called}
 	broken := exchange{"", 200, task + "," + empty + "," + reply, empty}
 	text := lines([]exchange{asked, broken, {"", 400, broken.request + "," + next, orphaned}, {"", 400, broken.request, orphaned}})
@@ -234,9 +234,9 @@ func TestAgain(t *testing.T) {
 		t.Errorf("first (-want +got):\n%s", cmp.Diff(want, got))
 	}
 	if n := strings.Count(b.String(), fix); n != 2 {
-		t.Errorf("shown in full %d times, want 2:\n%s", n, b.String())
+		t.Errorf("%d findings in full, want 2:\n%s", n, b.String())
 	}
-	want = "-:4  openai_chat/deepseek\n  orphan_tool_reply (would be rejected): message 2, again, first in -:2\n\n"
+	want = "-:4  openai_chat/deepseek\n  orphan_tool_reply (would be rejected): message 2, first seen in -:2\n\n"
 	if !strings.Contains(b.String(), want) {
 		t.Errorf("no %q in\n%s", want, b.String())
 	}
@@ -267,7 +267,7 @@ func TestAgain(t *testing.T) {
 	}
 }
 
-// What a recorded answer lacks because it was cut short is not held against the reply.
+// A reply to a call that a truncated answer lacks is no violation.
 func TestChainCut(t *testing.T) {
 	const url = `{"url":"https://api.openai.com/v1/responses","status":200,`
 	cut := `event: response.created\ndata: {\"type\":\"response.created\",\"response\":{\"id\":\"resp_1\",\"object\":\"response\",\"status\":\"in_progress\",\"output\":[]}}\n\n`
@@ -278,7 +278,7 @@ func TestChainCut(t *testing.T) {
 	}
 }
 
-// Of recorded exchanges that were accepted no agent is accused.
+// Accepted recorded exchanges have no root causes.
 func TestRecordedExchanges(t *testing.T) {
 	path := filepath.Join("..", "..", "..", "..", "..", "shared", "data", "exchanges.jsonl.gz")
 	if _, err := os.Stat(path); os.IsNotExist(err) {

@@ -14,10 +14,11 @@ import (
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// A Result is what lint says of one record.
+// A Result is the result for one record.
 type Result struct {
 	Source   string       `json:"source"` // file:line
 	ID       string       `json:"id,omitempty"`
@@ -28,50 +29,50 @@ type Result struct {
 
 	file     string
 	line     int
-	exchange string // how other records' findings name this one
-	body     []byte // the request that was checked
-	rejected bool   // it has a finding predicted reject
+	exchange string // the name of this record in findings of others
+	body     []byte // the checked request
+	rejected bool   // a finding predicts reject
 }
 
-// A Finding is one violation. Findings of an exchange know the exchanges before it.
+// A Finding is one violation. In an exchange it takes earlier exchanges into account.
 type Finding struct {
-	ID         string         `json:"id,omitempty"`    // the same in each record that has the defect
-	First      string         `json:"first,omitempty"` // the record that had it first, if that is another
+	ID         string         `json:"id,omitempty"`    // the same in every record with the defect
+	First      string         `json:"first,omitempty"` // the first record with the defect, if another
 	Rule       string         `json:"rule"`
 	Predicted  check.Severity `json:"predicted"`
-	Severity   check.Severity `json:"severity"` // predicted, but for a request that was accepted
-	Message    int            `json:"message"`  // 0-based index in messages as sent; -1 for the request as a whole
+	Severity   check.Severity `json:"severity"` // predicted, unless the request was accepted
+	Message    int            `json:"message"`  // 0-based index in the sent messages; -1 for the request as a whole
 	ToolCallID string         `json:"tool_call_id,omitempty"`
 	ToolName   string         `json:"tool_name,omitempty"`
 	Detail     string         `json:"detail,omitempty"`
 	Summary    string         `json:"summary"`
-	RootCause  string         `json:"root_cause,omitempty"` // what the agent did; one of session.RootCauses
-	Confidence string         `json:"confidence,omitempty"` // of the root cause: high, medium, low
-	Evidence   string         `json:"evidence,omitempty"`   // of the root cause
-	Fix        string         `json:"fix"`                  // of the root cause, else of the rule
+	RootCause  string         `json:"root_cause,omitempty"` // one of session.RootCauses
+	Confidence string         `json:"confidence,omitempty"` // in the root cause: high, medium, low
+	Evidence   string         `json:"evidence,omitempty"`   // for the root cause
+	Fix        string         `json:"fix"`                  // for the root cause, else for the rule
 
-	line      int  // where its message starts, that of the record if this is not known
+	line      int  // of the message, or of the record if unknown
 	explained bool // the root cause is known
-	again     bool // it was printed before, no weaker
+	repeated  bool // an earlier record reported it with at least this severity
 }
 
-// Counts is what a Linter saw.
+// Counts counts records.
 type Counts struct {
-	Checked    int // records that were judged
-	Rejected   int // of these, with a finding predicted reject
-	Unjudged   int // records of a dialect without rules
+	Checked    int
+	Rejected   int // checked, with a finding that predicts reject
+	Unjudged   int // in a dialect without rules
 	Unreadable int
 }
 
-// A Printer takes the results one by one. Close ends the output.
+// A Printer prints results. Close ends the output.
 type Printer interface {
 	Print(*Result) error
 	Close(Counts) error
 }
 
-// A Linter checks records one by one and remembers the exchanges. It is not safe for concurrent use.
+// A Linter checks records in order; it remembers exchanges. It is not safe for concurrent use.
 type Linter struct {
-	Forced  *wire.Target   // judges every record; nil: each record's own
+	Forced  *wire.Target   // of every record; nil: detected
 	Minimum check.Severity // lowest severity to report
 	Printer Printer
 	Counts  Counts
@@ -79,7 +80,7 @@ type Linter struct {
 	judge   *judge.Judge
 	request facts.Request
 	answer  facts.Response
-	seq     uint64 // of requests and answers
+	seq     uint64 // of the last request or answer
 }
 
 // New returns a Linter with all rules.
@@ -89,15 +90,15 @@ func New(p Printer) *Linter {
 	}
 }
 
-// ParseSeverity reads a severity's name.
+// ParseSeverity parses a severity.
 func ParseSeverity(s string) (check.Severity, error) {
 	if !slices.Contains(check.Severities, check.Severity(s)) {
-		return "", fmt.Errorf("severity: %q is none of reject, lenient, style", s)
+		return "", fmt.Errorf("--severity: %q must be one of reject, lenient, style", s)
 	}
 	return check.Severity(s), nil
 }
 
-// ParseTarget reads "dialect" or "dialect/variant"; "auto" is nil. Without a variant it is the first of the dialect.
+// ParseTarget parses "dialect" or "dialect/variant"; the default is the first variant. It returns nil for "auto".
 func ParseTarget(s string) (*wire.Target, error) {
 	if s == "auto" {
 		return nil, nil
@@ -106,11 +107,11 @@ func ParseTarget(s string) (*wire.Target, error) {
 	variants := wire.Dialect(d).Variants()
 	switch {
 	case len(variants) == 0:
-		return nil, fmt.Errorf("dialect: %q is none of auto, %s", d, joined(wire.Dialects))
+		return nil, fmt.Errorf("--dialect: %q must be one of auto, %s", d, joined(wire.Dialects))
 	case v == "":
 		v = string(variants[0])
 	case !slices.Contains(variants, wire.Variant(v)):
-		return nil, fmt.Errorf("dialect: %q is no variant of %s; there are %s", v, d, joined(variants))
+		return nil, fmt.Errorf("--dialect: %q is not a variant of %s, which has %s", v, d, joined(variants))
 	}
 	return &wire.Target{Dialect: wire.Dialect(d), Variant: wire.Variant(v)}, nil
 }
@@ -123,7 +124,7 @@ func joined[T ~string](names []T) string {
 	return strings.Join(s, ", ")
 }
 
-// File checks every record of a file; "-" is stdin. Only a failed write is an error: what cannot be read is a Result.
+// File checks the records of a file; "-" is stdin. It returns only write errors: read errors are Results.
 func (l *Linter) File(name string, stdin io.Reader) error {
 	r := stdin
 	if name != "-" {
@@ -134,9 +135,9 @@ func (l *Linter) File(name string, stdin io.Reader) error {
 		defer func() { _ = f.Close() }() // only read
 		r = f
 	}
-	for v := range Values(r) {
+	for v := range records.Values(r) {
 		last := 0
-		for i, v := range records(v) {
+		for i, v := range split(v) {
 			res := &Result{Source: fmt.Sprintf("%s:%d", name, v.Line), file: name, line: v.Line}
 			if res.exchange = res.Source; v.Line == last {
 				res.exchange = fmt.Sprintf("%s[%d]", res.Source, i)
@@ -156,7 +157,7 @@ func (l *Linter) unreadable(res *Result, err error) error {
 	return l.Printer.Print(res)
 }
 
-func (l *Linter) record(res *Result, v Value) error {
+func (l *Linter) record(res *Result, v records.Value) error {
 	if v.Err != nil {
 		return l.unreadable(res, fmt.Errorf("read JSON: %w", v.Err))
 	}
@@ -167,9 +168,9 @@ func (l *Linter) record(res *Result, v Value) error {
 	res.ID, res.body, res.Findings = rec.id, rec.body, []Finding{}
 	t := rec.target()
 	if l.Forced != nil {
-		found := t
+		detected := t
 		t = *l.Forced
-		t.Model, t.Native = found.Model, found.Native && t.Variant == wire.Ollama
+		t.Model, t.Native = detected.Model, detected.Native && t.Variant == wire.Ollama
 	}
 	if res.Dialect, res.Variant = t.Dialect, t.Variant; t.Dialect == wire.Other {
 		l.Counts.Unjudged++
@@ -183,7 +184,7 @@ func (l *Linter) record(res *Result, v Value) error {
 	if err := scan(t.Dialect, rec.body, q); err != nil {
 		return l.unreadable(res, fmt.Errorf("read request: %w", err))
 	}
-	// A recorded request without a history is the caller's mistake, where the URL says that it should have one.
+	// A recorded request without messages is an error of the caller if the URL requires them.
 	if q.MessagesKind == facts.Absent && (!rec.exchange || rec.url == "") {
 		return l.unreadable(res, errNoHistory)
 	}
@@ -206,8 +207,7 @@ func (l *Linter) record(res *Result, v Value) error {
 	return l.Printer.Print(res)
 }
 
-// add adds a violation to res, unless it is below the minimum. f is its finding in the conversation; nil for a request
-// outside any.
+// add adds a violation to res, unless it is below the minimum. f is its finding in the conversation, nil without one.
 func (l *Linter) add(res *Result, v *check.Violation, f *judge.Finding, accepted bool) {
 	res.rejected = res.rejected || v.Predicted == check.Reject
 	if v.Predicted.Rank() < l.Minimum.Rank() {
@@ -222,30 +222,29 @@ func (l *Linter) add(res *Result, v *check.Violation, f *judge.Finding, accepted
 		row.ID, row.Fix, row.explained = hex.EncodeToString(f.ID[:]), f.Fix(), in.Root.Rank() > 0
 		row.RootCause, row.Confidence, row.Evidence = in.Root.ID, in.Root.Confidence, in.Root.Evidence
 		if in.Exchange != res.exchange {
-			row.First, row.again = in.Exchange, report.Known
+			row.First, row.repeated = in.Exchange, report.Known
 		}
 	}
 	res.Findings = append(res.Findings, row)
 }
 
-// locate sets the line of each finding to that of its message, where the text of the record spans several and has the
-// request as it was checked.
+// locate sets the lines of findings, if the record spans several lines and contains the checked request verbatim.
 func (l *Linter) locate(res *Result, text []byte) {
-	inOrder := make([]*Finding, len(res.Findings))
+	byMessage := make([]*Finding, len(res.Findings))
 	for i := range res.Findings {
-		inOrder[i] = &res.Findings[i]
-		inOrder[i].line = res.line
+		byMessage[i] = &res.Findings[i]
+		byMessage[i].line = res.line
 	}
-	if len(inOrder) == 0 || bytes.IndexByte(text, '\n') < 0 {
+	if len(byMessage) == 0 || bytes.IndexByte(text, '\n') < 0 {
 		return
 	}
 	body := bytes.Index(text, res.body)
 	if body < 0 {
 		return
 	}
-	slices.SortFunc(inOrder, func(a, b *Finding) int { return a.Message - b.Message })
+	slices.SortFunc(byMessage, func(a, b *Finding) int { return a.Message - b.Message })
 	line, counted := res.line, 0
-	for _, f := range inOrder {
+	for _, f := range byMessage {
 		if f.Message >= 0 {
 			start := body + l.request.Messages[f.Message].Start
 			line += bytes.Count(text[counted:start], []byte("\n"))

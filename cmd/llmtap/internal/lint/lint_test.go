@@ -15,7 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 )
 
-// keep is a Printer for tests.
+// keep collects results.
 type keep struct{ results []Result }
 
 func (k *keep) Print(r *Result) error { k.results = append(k.results, *r); return nil }
@@ -69,7 +69,7 @@ func TestRecords(t *testing.T) {
 	f("conversation", `{"format":"openai.chat","messages":`+orphan+`}`, "1 openai_chat/openai orphan_tool_reply@1")
 	f("conversation with its answer", `{"format":"openai.chat","messages":[`+user+`,`+called+`],"n_request":1}`, "1 openai_chat/openai")
 	f("conversation without", `{"format":"openai.chat","messages":[`+user+`,`+called+`,`+user+`]}`, "1 openai_chat/openai missing_tool_reply@1")
-	// What is named beats what the body looks like, and Ollama's own API has objects for arguments and no ids.
+	// The named format overrides the form of the body. Ollama's own API has objects as arguments and no ids.
 	native := `[{"role":"assistant","tool_calls":[{"function":{"name":"f","arguments":{}}}]},{"role":"tool","tool_name":"f","content":"ok"}]`
 	f("Ollama's own API", `{"format":"ollama.chat","model":"qwen3","messages":`+native+`}`, "1 openai_chat/ollama")
 	f("Ollama's own API, asked", `{"api":"ollama.chat","request":{"messages":`+native+`}}`, "1 openai_chat/ollama")
@@ -112,7 +112,7 @@ func TestFiles(t *testing.T) {
 	f("no gzip", "\x1f\x8bxx", "1 error")
 }
 
-// An answer that a record holds is known to the next one.
+// A recorded answer is known to the next record.
 func TestChain(t *testing.T) {
 	asked := `{"url":"https://api.openai.com/v1/responses","status":200,"request":{"model":"gpt-5","input":"q"},"response":{"id":"resp_1","object":"response","status":"completed",` +
 		`"output":[{"type":"function_call","id":"fc_1","call_id":"call_1","name":"f","arguments":"{}"}]}}`
@@ -126,38 +126,13 @@ func TestChain(t *testing.T) {
 	if got := linted(t, asked+"\n"+next("call_2")); len(got) != 2 || !strings.Contains(got[1], "previous_response_unresolved") || !strings.Contains(got[1], "@0") {
 		t.Errorf("another call answered: %q", got)
 	}
-	// Of an answer that was not seen nothing is known.
+	// Nothing is known of an answer without a record.
 	if diff := cmp.Diff([]string{"1 openai_responses/openai"}, linted(t, next("call_2"))); diff != "" {
 		t.Errorf("unseen (-want +got):\n%s", diff)
 	}
 }
 
-// Every kind of message shows who speaks, what is called and what is answered.
-func TestDescribe(t *testing.T) {
-	f := func(message, want string) {
-		t.Helper()
-		if got := Describe(json.RawMessage(message), shownText); got != want {
-			t.Errorf("%s\n got %q\nwant %q", message, got, want)
-		}
-	}
-	f(user, `user       "q"`)
-	f(called, `assistant  calls f (call_1)  ""`)
-	f(reply, `tool       answers call_1  "ok"`)
-	f(`{"role":"user","content":[{"type":"tool_result","tool_use_id":"toolu_1","content":"ok"},{"type":"text","text":"hi"}]}`, `user       answers toolu_1  "hi"`)
-	f(`{"role":"assistant","content":[{"type":"thinking","thinking":"…"},{"type":"tool_use","id":"toolu_1","name":"f","input":{}}]}`, `assistant  [thinking]  calls f (toolu_1)`)
-	f(`{"role":"model","parts":[{"functionCall":{"name":"f","args":{}}}]}`, `model      calls f`)
-	f(`{"role":"user","parts":[{"functionResponse":{"name":"f","response":{}}}]}`, `user       answers f`)
-	f(`{"role":"assistant","content":[{"toolUse":{"toolUseId":"t1","name":"f","input":{}}}]}`, `assistant  calls f (t1)`)
-	f(`{"role":"user","content":[{"toolResult":{"toolUseId":"t1","content":[]}}]}`, `user       answers t1`)
-	f(`{"type":"function_call","call_id":"call_1","name":"f","arguments":"{}"}`, `function_call  calls f (call_1)`)
-	f(`{"type":"function_call_output","call_id":"call_1","output":"ok"}`, `function_call_output  answers call_1  "ok"`)
-	f(`{"type":"reasoning","id":"rs_1"}`, `reasoning  [reasoning]`)
-	f(`7`, `7`)
-	f(`null`, `null`)
-	f(`{"role":"tool","tool_call_id":"\u001b[2J\u009b"}`, `tool       answers [2J`)
-}
-
-// SARIF must have what code scanning asks for, also when there is nothing to say.
+// A SARIF log has the members that code scanning requires, also without results.
 func TestSARIF(t *testing.T) {
 	log := func(text string) (n, line int, level, uri string) {
 		t.Helper()
@@ -205,7 +180,7 @@ func TestSARIF(t *testing.T) {
 		return len(run.Results), line, level, uri
 	}
 	if n, _, _, _ := log(`[` + user + `]`); n != 0 {
-		t.Errorf("%d results for a good history", n)
+		t.Errorf("%d results for a valid history", n)
 	}
 	if n, line, level, uri := log("[" + user + ",\n" + reply + "]"); n != 1 || line != 2 || level != "error" || uri != "-" {
 		t.Errorf("%d results, line %d, level %s, file %s", n, line, level, uri)
@@ -217,7 +192,7 @@ func TestSARIF(t *testing.T) {
 	}
 }
 
-// Every record of the shared data that a conversation or a known API is can be read.
+// Every shared record of a conversation or of a known API is readable.
 func TestRecordedData(t *testing.T) {
 	for _, name := range []string{"conversations.jsonl.gz", "exchanges.jsonl.gz"} {
 		path := filepath.Join("..", "..", "..", "..", "..", "shared", "data", name)

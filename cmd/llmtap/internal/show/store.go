@@ -9,7 +9,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 )
 
@@ -182,7 +182,7 @@ func (c *Conversation) describe(ctx context.Context, q rows.Querier, known branc
 		before = ids
 	}
 	return readContents(ctx, q, want, maxDescribed, func(id, body string) {
-		text := lint.Describe([]byte(body), describedText)
+		text := records.Describe([]byte(body), describedText)
 		for _, n := range places[id] {
 			n.Text = text
 		}

@@ -8,7 +8,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/lint"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
@@ -75,7 +75,7 @@ func (e *Exchange) writeMessages(b *strings.Builder) {
 			mark = ">"
 		}
 		if m != "" {
-			text = lint.Describe([]byte(m), shownText)
+			text = records.Describe([]byte(m), shownText)
 		}
 		fmt.Fprintf(b, "  %s %3d %s\n", mark, i, text)
 		for _, f := range byMessage[i] {

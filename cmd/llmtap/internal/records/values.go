@@ -1,4 +1,10 @@
-package lint
+/*
+Package records reads what programs record of LLM calls: JSON or JSON lines with requests, messages, answers and errors.
+
+	file ─> Values ─> one JSON value per record ─> Fields ─> TargetOf: the API that it was sent to
+	                                                  └────> Describe: a message on one line
+*/
+package records
 
 import (
 	"bufio"
@@ -11,24 +17,26 @@ import (
 	"iter"
 )
 
-// A Value is one JSON value of a file, or what could not be read as one.
+const bufferSize = 1 << 20
+
+// A Value is one JSON value of a file, or an unreadable part of the file.
 type Value struct {
-	Line int // where it starts, from 1
+	Line int // of its start, from 1
 	Text []byte
 	Err  error
 }
 
-// Values cuts a file, which may be gzip, into its JSON values: the one JSON document that it is, or one a line.
+// Values returns the JSON values of a file, which may be gzip: documents that may span lines, or one value per line.
 func Values(r io.Reader) iter.Seq[Value] {
 	return func(yield func(Value) bool) {
-		br := bufio.NewReaderSize(r, 1<<20)
+		br := bufio.NewReaderSize(r, bufferSize)
 		if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
 			z, err := gzip.NewReader(br)
 			if err != nil {
 				yield(Value{Line: 1, Err: fmt.Errorf("unpack gzip: %w", err)})
 				return
 			}
-			br = bufio.NewReaderSize(unpacker{z}, 1<<20)
+			br = bufio.NewReaderSize(unpacker{z}, bufferSize)
 		}
 		first := true
 		for line := 1; ; line++ {
@@ -36,13 +44,13 @@ func Values(r io.Reader) iter.Seq[Value] {
 			text = bytes.TrimSpace(bytes.TrimPrefix(text, []byte("\ufeff")))
 			if first && len(text) > 0 && err == nil && !json.Valid(text) {
 				rest, readErr := io.ReadAll(br)
-				if document(line, text, rest, readErr, yield) {
+				if documents(line, text, rest, readErr, yield) {
 					return
 				}
 				br, err = bufio.NewReader(io.MultiReader(bytes.NewReader(rest), failing{readErr})), nil
 			}
 			first = first && len(text) == 0
-			if len(text) > 0 && !yield(Value{Line: line, Text: text, Err: syntax(text)}) {
+			if len(text) > 0 && !yield(Value{Line: line, Text: text, Err: syntaxError(text)}) {
 				return
 			}
 			if err == nil {
@@ -56,10 +64,9 @@ func Values(r io.Reader) iter.Seq[Value] {
 	}
 }
 
-// document yields a file as the JSON values that stretch over its lines, of which the first with text is number start,
-// and reports whether it is that: unlike in a file of JSON lines with a broken first one, no line after the first is a
-// whole value that could be a record.
-func document(start int, first, rest []byte, readErr error, yield func(Value) bool) bool {
+// documents yields the JSON documents of a file; start is the line of the first one. It returns false for JSON lines with an
+// invalid first line: then a later line alone is an object.
+func documents(start int, first, rest []byte, readErr error, yield func(Value) bool) bool {
 	whole := append(append(bytes.Clone(first), '\n'), rest...)
 	if readErr == nil && json.Valid(whole) {
 		yield(Value{Line: start, Text: bytes.TrimSpace(whole)})
@@ -90,13 +97,13 @@ func document(start int, first, rest []byte, readErr error, yield func(Value) bo
 		}
 	}
 	if readErr == nil {
-		readErr = syntax(whole)
+		readErr = syntaxError(whole)
 	}
 	yield(Value{Line: start, Text: whole, Err: readErr})
 	return true
 }
 
-// unpacker says in its errors what could not be read.
+// An unpacker adds context to gzip errors.
 type unpacker struct{ z *gzip.Reader }
 
 func (u unpacker) Read(p []byte) (int, error) {
@@ -107,7 +114,7 @@ func (u unpacker) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// failing is a reader that ends with an error; io.EOF if that is nil.
+// failing is a reader that returns an error; nil means io.EOF.
 type failing struct{ err error }
 
 func (f failing) Read([]byte) (int, error) {
@@ -117,8 +124,8 @@ func (f failing) Read([]byte) (int, error) {
 	return 0, f.err
 }
 
-// syntax says where text is no JSON; nil if it is.
-func syntax(text []byte) error {
+// syntaxError returns the syntax error of text, nil if it is valid JSON.
+func syntaxError(text []byte) error {
 	if json.Valid(text) {
 		return nil
 	}

@@ -1,0 +1,77 @@
+package records
+
+import (
+	"encoding/json"
+	"strings"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+// TargetOf returns the target of a request, or of a message array, by the URL, else by the dialect that the record names ("" if
+// none), else by the body. If no provider is known, it is the vendor of the model, else the first variant of the dialect.
+func TargetOf(url, model string, named wire.Dialect, body []byte) wire.Target {
+	if len(body) > 0 && body[0] == '[' {
+		body = append(append([]byte(`{"`+messagesKey(body)+`":`), body...), '}')
+	}
+	t := facts.Detect(url, model, body)
+	if named != "" && t.Dialect != named && facts.Detect(url, model, nil).Dialect == wire.Other { // unknown by the URL
+		t.Dialect, t.Variant, t.Native = named, wire.OtherVariant, false
+	}
+	if t.Dialect == wire.Other && url == "" && named == "" {
+		t.Dialect = wire.OpenAIChat
+	}
+	if url == "" && t.Dialect != wire.Other && !t.Native {
+		t.Variant = vendor(t)
+	}
+	return t
+}
+
+// messagesKey returns the key of a message array in a request.
+func messagesKey(array []byte) string {
+	var elements []struct {
+		Role, Type string
+		Parts      json.RawMessage
+	}
+	_ = json.Unmarshal(array, &elements) // elements of other types have no such members
+	for _, e := range elements {
+		switch {
+		case len(e.Parts) > 0:
+			return "contents"
+		case e.Type != "" && (e.Role == "" || e.Type == "message"):
+			return "input"
+		}
+	}
+	return "messages"
+}
+
+// vendors maps prefixes of model names to the API of the vendor.
+var vendors = []struct {
+	prefix  string
+	variant wire.Variant
+}{
+	{"deepseek", wire.DeepSeek},
+	{"gemini", wire.GeminiOpenAI},
+	{"mistral", wire.Mistral},
+	{"codestral", wire.Mistral},
+	{"magistral", wire.Mistral},
+	{"ministral", wire.Mistral},
+	{"grok", wire.XAI},
+	{"kimi", wire.Kimi},
+	{"moonshot", wire.Kimi},
+	{"glm", wire.GLM},
+	{"qwen", wire.Qwen},
+	{"minimax", wire.MiniMax},
+}
+
+func vendor(t wire.Target) wire.Variant {
+	if t.Dialect == wire.OpenAIChat {
+		model := strings.ToLower(t.Model)
+		for _, v := range vendors {
+			if strings.HasPrefix(model, v.prefix) {
+				return v.variant
+			}
+		}
+	}
+	return t.Dialect.Variants()[0]
+}
