@@ -88,7 +88,7 @@ func BenchmarkProcess(b *testing.B) {
 		run("all", func(b *testing.B) func() { return process(newAnalyzer(b, analyzer.Default())) })
 		run("stored", func(b *testing.B) func() {
 			a := newAnalyzer(b, analyzer.Default())
-			mask, err := redact.NewRedactor(redact.Config{Mask: redact.Kinds})
+			mask, err := redact.NewRedactor(redact.Config{Kinds: redact.Kinds})
 			if err != nil {
 				b.Fatal(err)
 			}

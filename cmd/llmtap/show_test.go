@@ -258,7 +258,7 @@ func TestShowImported(t *testing.T) {
 	if code := command.Report(err, &stderr); code != command.ExitOK {
 		t.Fatalf("exit code %d\n%s", code, &stderr)
 	}
-	mask, err := redact.NewRedactor(redact.Config{Mask: redact.Kinds})
+	mask, err := redact.NewRedactor(redact.Config{Kinds: redact.Kinds})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -31,36 +31,36 @@ const (
 
 // Config configures a Redactor.
 type Config struct {
-	// Mask lists the kinds to mask.
-	Mask []string `yaml:"mask"`
+	// Kinds are the kinds to mask.
+	Kinds []string
 	// Patterns are additional regular expressions to mask, in RE2 syntax. They match within a JSON string, including its
 	// escapes. A pattern with a literal, such as EMP-\d{6}, costs little where the literal is absent; [A-Z]{3}\d{6} takes
 	// ten times as long as all kinds together.
-	Patterns []string `yaml:"patterns"`
+	Patterns []string
 }
 
 // NewRedactor returns a Redactor for cfg. Its error lists every invalid key.
 func NewRedactor(cfg Config) (*Redactor, error) {
 	c := &Redactor{}
 	var errs []error
-	for i, k := range cfg.Mask {
+	for i, k := range cfg.Kinds {
 		if !slices.Contains(Kinds, k) {
-			errs = append(errs, fmt.Errorf("mask[%d]: %q is none of %s", i, k, strings.Join(Kinds, ", ")))
+			errs = append(errs, fmt.Errorf("redact[%d]: %q is not one of %s", i, k, strings.Join(Kinds, ", ")))
 		}
 	}
 	if len(cfg.Patterns) > MaxPatterns {
-		errs = append(errs, fmt.Errorf("patterns: %d are too many; at most %d", len(cfg.Patterns), MaxPatterns))
+		errs = append(errs, fmt.Errorf("redact_patterns: %d are too many; at most %d", len(cfg.Patterns), MaxPatterns))
 	}
 	for i, p := range cfg.Patterns {
 		re, err := compilePattern(p)
 		if err != nil {
-			errs = append(errs, fmt.Errorf("patterns[%d]: %w", i, err))
+			errs = append(errs, fmt.Errorf("redact_patterns[%d]: %w", i, err))
 			continue
 		}
 		c.patterns = append(c.patterns, newPattern(re))
 	}
 	for kind, anchors := range anchorsOf {
-		if slices.Contains(cfg.Mask, kind) {
+		if slices.Contains(cfg.Kinds, kind) {
 			for b, check := range anchors {
 				c.anchors[b] |= check
 			}

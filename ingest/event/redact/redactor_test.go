@@ -10,7 +10,7 @@ import (
 
 func newRedactor(t testing.TB, patterns ...string) *Redactor {
 	t.Helper()
-	c, err := NewRedactor(Config{Mask: Kinds, Patterns: patterns})
+	c, err := NewRedactor(Config{Kinds: Kinds, Patterns: patterns})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -151,7 +151,7 @@ func quote(s string) string {
 func TestRedactorKinds(t *testing.T) {
 	text := "sk-" + alnum(48) + " a@example.com +14155552671 4111111111111111 now -----BEGIN PRIVATE KEY-----" + alnum(64) + "-----END PRIVATE KEY-----"
 	for kind, want := range map[string]int{Credentials: 1, PrivateKeys: 1, Emails: 2, Phones: 1, Cards: 1} {
-		c, err := NewRedactor(Config{Mask: []string{kind}})
+		c, err := NewRedactor(Config{Kinds: []string{kind}})
 		if err != nil {
 			t.Fatal(err)
 		}
@@ -181,11 +181,11 @@ func TestRedactorPatterns(t *testing.T) {
 		{Patterns: []string{"a*"}},
 		{Patterns: make([]string, MaxPatterns+1)},
 		{Patterns: []string{strings.Repeat("a", 2000)}},
-		{Mask: []string{"mails"}},
+		{Kinds: []string{"mails"}},
 	} {
 		if _, err := NewRedactor(bad); err == nil {
 			t.Errorf("%v is accepted", bad)
-		} else if len(bad.Patterns) == 2 && !strings.Contains(err.Error(), "patterns[1]: ") {
+		} else if len(bad.Patterns) == 2 && !strings.Contains(err.Error(), "redact_patterns[1]: ") {
 			t.Error(err)
 		}
 	}

@@ -24,7 +24,7 @@ const maxShape = 8 << 20
 
 // newContentPolicy returns the policy of a valid configuration. Without a key for shapes, it generates one.
 func newContentPolicy(cfg config.Content, shapeKey string) (contentPolicy, error) {
-	redactor, err := redact.NewRedactor(redact.Config{Mask: cfg.Mask, Patterns: cfg.Patterns})
+	redactor, err := redact.NewRedactor(redact.Config{Kinds: cfg.Redact, Patterns: cfg.RedactPatterns})
 	if err != nil {
 		return contentPolicy{}, fmt.Errorf("content: %w", err)
 	}

@@ -17,7 +17,7 @@ import (
 func TestContentPolicy(t *testing.T) {
 	cfg := config.Default().Content
 	cfg.Services = map[string]string{"shaped": "shape", "silent": "none"}
-	cfg.Patterns = []string{`EMP-\d{6}`}
+	cfg.RedactPatterns = []string{`EMP-\d{6}`}
 	policy, err := newContentPolicy(cfg, "key")
 	if err != nil {
 		t.Fatal(err)

@@ -83,7 +83,7 @@ func benchStream(b *testing.B, n, size int) (*jetstream.Conn, int64) {
 func newBenchAnalyzer(b *testing.B, stores bool) *analyzer.Analyzer {
 	an := analyzer.New(analyzer.Default(), rules.InOrder, nil)
 	if stores {
-		mask, err := redact.NewRedactor(redact.Config{Mask: redact.Kinds})
+		mask, err := redact.NewRedactor(redact.Config{Kinds: redact.Kinds})
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -73,10 +73,10 @@ type HTTP struct {
 // Content selects what is stored of fully captured bodies. Bodies captured as shapes are stored unchanged, unless the mode
 // is none.
 type Content struct {
-	Store    string            `yaml:"store"`    // full, shape or none
-	Services map[string]string `yaml:"services"` // the mode by service
-	Mask     []string          `yaml:"mask"`     // redact.Kinds
-	Patterns []string          `yaml:"patterns"` // further regular expressions to redact
+	Store          string            `yaml:"store"`           // full, shape or none
+	Services       map[string]string `yaml:"services"`        // the mode by service
+	Redact         []string          `yaml:"redact"`          // subset of redact.Kinds
+	RedactPatterns []string          `yaml:"redact_patterns"` // further regular expressions to redact
 }
 
 // UI describes the web pages.
@@ -93,7 +93,7 @@ func Default() Config {
 		Roles: slices.Clone(Roles), Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text",
 		NATS: jetstream.Default(), NATSServer: natsserver.Default(), Proxy: proxy.Default(),
 		ClickHouse: clickhouse.Default(), Chdb: chdb.Default(), Analyzer: analyzer.Default(),
-		Content: Content{Store: event.CaptureFull, Mask: slices.Clone(redact.Kinds)},
+		Content: Content{Store: event.CaptureFull, Redact: slices.Clone(redact.Kinds)},
 		Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(),
 		Slack: slack.Default(), Alertmanager: alertmanager.Default(), Webhook: webhook.Default(),
 		Prices: queries.DefaultPrices(),

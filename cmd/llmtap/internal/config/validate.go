@@ -143,7 +143,7 @@ func (c *Content) Validate() error {
 	for _, service := range slices.Sorted(maps.Keys(c.Services)) {
 		check("services."+service, c.Services[service])
 	}
-	_, err := redact.NewRedactor(redact.Config{Mask: c.Mask, Patterns: c.Patterns})
+	_, err := redact.NewRedactor(redact.Config{Kinds: c.Redact, Patterns: c.RedactPatterns})
 	return errors.Join(errors.Join(v...), err)
 }
 
