@@ -253,7 +253,7 @@ func (d *demo) runAgents(ctx context.Context, collected chan error) (agents.Repo
 			return report, fmt.Errorf("the collector stopped: %w", err)
 		case <-ticker.C:
 			var r demoReport
-			if err := r.fill(ctx, d.col.Sink()); err == nil {
+			if err := r.fill(ctx, d.col.ClickHouse()); err == nil {
 				d.say("%d calls recorded, %d of them failed", r.Exchanges, r.Failed)
 			}
 		}
@@ -266,7 +266,7 @@ func (d *demo) result(ctx context.Context, agentsReport agents.Report) (*demoRep
 	d.say("agents have ended: %d exchanges published; waiting for the last rows", r.Published)
 	deadline := time.Now().Add(storeTimeout)
 	for {
-		if err := r.fill(ctx, d.col.Sink()); err != nil {
+		if err := r.fill(ctx, d.col.ClickHouse()); err != nil {
 			return nil, err
 		}
 		if r.ClickHouse["exchanges"] >= r.Published || time.Now().After(deadline) {

@@ -117,7 +117,7 @@ func TestDoctorOnRunningCollector(t *testing.T) {
 	needClickHouse(t)
 	cfg := collectortest.Config(t, func(*config.Config) {})
 	c := runCollector(t, cfg)
-	collectortest.RunAgents(t, c.NATSURL(), c.Sink())
+	collectortest.RunAgents(t, c.NATSURL(), c.ClickHouse())
 	slack := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		_, _ = io.WriteString(w, `{"ok":true,"team":"Acme","user":"llmtap"}`)
 	}))

@@ -26,6 +26,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -48,7 +49,7 @@ type Collector struct {
 	metrics  prometheus.Gatherers
 	nats     jetstream.Config // URL and login of the server in use
 	conn     *jetstream.Conn  // nil if only the proxy runs, on an external NATS
-	sink     *clickhouse.Sink // nil if only the proxy runs
+	sink     rowSink          // nil if only the proxy runs
 	owner    string           // of leases
 	proxy    *proxyRole       // nil if not run; so are the other roles
 	analyze  *analyzeRole
@@ -56,6 +57,12 @@ type Collector struct {
 	guard    guard
 	listener net.Listener
 	closers  []func()
+}
+
+// A rowSink stores rows and reports whether its server responds.
+type rowSink interface {
+	sinks.Sink
+	Ping(ctx context.Context) error
 }
 
 // Open starts or connects to NATS and ClickHouse, creates streams and tables, and builds the roles of cfg, a valid
@@ -83,9 +90,14 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 		}
 	}
 	if c.stores() {
-		if err := c.openClickHouse(ctx); err != nil {
+		if c.sink, err = c.openClickHouse(ctx); err != nil {
 			return nil, err
 		}
+		c.onClose(func() {
+			if err := c.sink.Close(); err != nil {
+				c.logger.Error("sink did not close cleanly", "err", err)
+			}
+		})
 	}
 	if cfg.HasRole(config.RoleAnalyze) {
 		if c.analyze, err = c.newAnalyzeRole(); err != nil {
@@ -127,8 +139,11 @@ func (c *Collector) stores() bool {
 // NATSURL returns the URL of the NATS server in use.
 func (c *Collector) NATSURL() string { return c.nats.URL }
 
-// Sink returns the ClickHouse in use, nil if only the proxy runs.
-func (c *Collector) Sink() *clickhouse.Sink { return c.sink }
+// ClickHouse returns the ClickHouse in use, nil if only the proxy runs.
+func (c *Collector) ClickHouse() *clickhouse.Sink {
+	s, _ := c.sink.(*clickhouse.Sink)
+	return s
+}
 
 func (c *Collector) httpAddr() string { return c.listener.Addr().String() }
 
@@ -170,14 +185,14 @@ func (c *Collector) openNATS(ctx context.Context) error {
 	return nil
 }
 
-func (c *Collector) openClickHouse(ctx context.Context) error {
+func (c *Collector) openClickHouse(ctx context.Context) (rowSink, error) {
 	cfg := c.cfg.ClickHouse
 	if cfg.DSN == "" {
 		engine := c.cfg.Chdb
 		engine.Logger, engine.Progress, engine.Registerer = c.logger, c.opts.Progress, c.reg
 		srv, err := chdb.Start(ctx, engine)
 		if err != nil {
-			return fmt.Errorf("start embedded ClickHouse: %w", err)
+			return nil, fmt.Errorf("start embedded ClickHouse: %w", err)
 		}
 		c.onClose(func() {
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 15*time.Second)
@@ -190,15 +205,9 @@ func (c *Collector) openClickHouse(ctx context.Context) error {
 	}
 	sink, err := clickhouse.OpenLazy(ctx, cfg, c.logger, c.reg)
 	if err != nil {
-		return fmt.Errorf("open ClickHouse: %w", err)
+		return nil, fmt.Errorf("open ClickHouse: %w", err)
 	}
-	c.sink = sink
-	c.onClose(func() {
-		if err := sink.Close(); err != nil {
-			c.logger.Error("clickhouse did not close cleanly", "err", err)
-		}
-	})
-	return nil
+	return sink, nil
 }
 
 // Run runs the roles until ctx ends, then stops them without losing events: those read are stored, all others stay in the

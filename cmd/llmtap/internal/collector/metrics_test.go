@@ -23,7 +23,7 @@ var (
 func TestMetrics(t *testing.T) {
 	collectortest.NeedClickHouse(t)
 	c := start(t, func(*config.Config) {})
-	collectortest.RunAgents(t, c.NATSURL(), c.sink)
+	collectortest.RunAgents(t, c.NATSURL(), c.ClickHouse())
 	problems, err := testutil.GatherAndLint(c.metrics)
 	if err != nil {
 		t.Fatal(err)

@@ -24,7 +24,7 @@ func TestProxy(t *testing.T) {
 	want := map[string]uint64{"proxy checkout planner 200 ": 1, "proxy checkout planner 400 orphan_tool_reply": 1}
 	var got map[string]uint64
 	for deadline := time.Now().Add(60 * time.Second); time.Now().Before(deadline); time.Sleep(50 * time.Millisecond) {
-		got = collectortest.Groups(t, c.sink, "SELECT concat(origin, ' ', service, ' ', stage, ' ', toString(status), ' ', cause), count() FROM exchanges_final GROUP BY 1")
+		got = collectortest.Groups(t, c.ClickHouse(), "SELECT concat(origin, ' ', service, ' ', stage, ' ', toString(status), ' ', cause), count() FROM exchanges_final GROUP BY 1")
 		if len(got) == len(want) {
 			break
 		}
@@ -32,7 +32,7 @@ func TestProxy(t *testing.T) {
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Error(diff)
 	}
-	if n := collectortest.Groups(t, c.sink, "SELECT rule_id, count() FROM findings_final GROUP BY 1")["orphan_tool_reply"]; n != 1 {
+	if n := collectortest.Groups(t, c.ClickHouse(), "SELECT rule_id, count() FROM findings_final GROUP BY 1")["orphan_tool_reply"]; n != 1 {
 		t.Errorf("%d findings", n)
 	}
 }
