@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -30,7 +31,7 @@ func final(out *analyzer.Output) []string {
 func ownSignals(out *analyzer.Output) (lines []string) {
 	for _, f := range out.Findings {
 		switch f.Rule {
-		case analyzer.ReplyNeverArrived, analyzer.MaskedFailure, analyzer.ConversationEndedOnError:
+		case signals.ReplyNeverArrived, signals.MaskedFailure, signals.ConversationEndedOnError:
 			lines = append(lines, f.Rule+" "+dash(f.Detail)+" "+dash(f.ToolCallID))
 		}
 	}

@@ -78,7 +78,7 @@ type counter struct {
 	second   int64 // the open second that has counts, when counts is not empty
 	counts   map[series]uint64
 	examples map[exampleKey]Example
-	need     uint64 // oldest sequence that the counts were made from
+	minSeq   uint64 // oldest sequence that the counts were made from
 
 	countBytes, exampleBytes int // of JSON, estimated
 
@@ -154,9 +154,9 @@ func (c *counter) limited(label int, v string) string {
 	return v
 }
 
-// exchange counts e, which was made from need and later sequences; ex makes its example when it failed, isNew says that
+// exchange counts e, which was made from minSeq and later sequences; ex makes its example when it failed, isNew says that
 // it did so for a reason that was not known.
-func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, need uint64, now time.Time) {
+func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq uint64, now time.Time) {
 	s := c.base(&e.Labels, e.Provider, e.Model, now)
 	switch {
 	case e.Retry > 0:
@@ -166,16 +166,16 @@ func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, need uint
 	default:
 		s.metric = MetricCalls
 	}
-	c.add(s, 1, need, now)
+	c.add(s, 1, minSeq, now)
 	if !e.Failed || e.Retry > 0 {
 		return
 	}
 	s.metric, s.status, s.cause, s.rootCause = MetricFailed, strconv.Itoa(e.Status), e.Cause, e.RootCause
-	s = c.add(s, 1, need, now)
+	s = c.add(s, 1, minSeq, now)
 	if isNew {
 		first := s
 		first.metric = MetricNew
-		c.add(first, 1, need, now)
+		c.add(first, 1, minSeq, now)
 	}
 	k := exampleKey{s.service, s.stage, s.cause, s.rootCause}
 	old, known := c.examples[k]
@@ -190,27 +190,27 @@ func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, need uint
 }
 
 // finding counts f.
-func (c *counter) finding(f *Finding, need uint64, now time.Time) {
+func (c *counter) finding(f *Finding, minSeq uint64, now time.Time) {
 	s := c.base(&f.Labels, f.Provider, f.Model, now)
 	s.metric, s.rule, s.severe, s.rootCause = MetricFindings, f.Rule, string(f.Severity), f.RootCause
-	c.add(s, 1, need, now)
+	c.add(s, 1, minSeq, now)
 }
 
-// instance counts n of a process.
-func (c *counter) instance(metric string, in *instance, n, need uint64, now time.Time) {
+// process counts n events or exchanges of a process.
+func (c *counter) process(metric string, p *process, n, minSeq uint64, now time.Time) {
 	if n == 0 {
 		return
 	}
 	c.newHour(now)
-	c.add(series{metric: metric, service: c.limited(0, in.service), environment: c.limited(2, in.environment)}, n, need, now)
+	c.add(series{metric: metric, service: c.limited(0, p.service), environment: c.limited(2, p.environment)}, n, minSeq, now)
 }
 
 // add counts n of s, or of what stands for s when the second has too many series. It returns what was counted.
-func (c *counter) add(s series, n, need uint64, now time.Time) series {
+func (c *counter) add(s series, n, minSeq uint64, now time.Time) series {
 	if len(c.counts) == 0 {
-		c.second, c.need = max(now.Unix(), c.closed+1), need
+		c.second, c.minSeq = max(now.Unix(), c.closed+1), minSeq
 	}
-	c.need = min(c.need, need)
+	c.minSeq = min(c.minSeq, minSeq)
 	if _, ok := c.counts[s]; !ok {
 		size := s.jsonBytes()
 		if c.countBytes+size > maxCountBytes {
@@ -278,6 +278,6 @@ func (c *counter) take() Tally {
 	slices.SortFunc(t.Examples, func(a, b Example) int { return cmp.Compare(a.Exchange, b.Exchange) })
 	clear(c.counts)
 	clear(c.examples)
-	c.closed, c.need, c.countBytes, c.exampleBytes = c.second, 0, 0, 0
+	c.closed, c.minSeq, c.countBytes, c.exampleBytes = c.second, 0, 0, 0
 	return t
 }

@@ -1,10 +1,7 @@
 package analyzer
 
 import (
-	"encoding/json"
-	"strconv"
 	"strings"
-	"time"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
@@ -13,278 +10,293 @@ import (
 	"github.com/llmtap/llmtap/analyzer/judge"
 	"github.com/llmtap/llmtap/analyzer/limit"
 	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// Bounds of what bodies put into rows, in bytes.
-const (
-	maxErrorText = 4 << 10  // Exchange.ErrorText
-	maxErrorRead = 64 << 10 // of an error answer, to find its cause
-)
+// pending is an exchange that waits for its response.
+type pending struct {
+	row      Exchange
+	target   wire.Target
+	turn     *session.Turn // nil when the request was not judged
+	findings []judge.Finding
+	signals  []signals.Signal // emitted with the exchange
+	request  signals.Request
+	contents content.Time
+	dropped  uint64 // exchanges that its process had dropped before
 
-// open is a request that waits for its response.
-type open struct {
-	row     Exchange
-	target  wire.Target
-	turn    *session.Turn // nil when the request was not judged
-	found   []judge.Finding
-	signals []signal // put out with the exchange
-	dropped uint64   // exchanges that its process had dropped before
-	run     *run     // nil when it has no run
-	nth     uint64   // in its run
-	alone   bool     // no other call of the run was under way
-
-	maxTokens int64  // that the request allows; 0 when it does not say
-	forced    bool   // the request leaves the model no choice of tools
-	sum       uint64 // hash of the request
-	contents  content.Time
+	run      *run   // nil when it has no run
+	runIndex uint64 // in its run
+	alone    bool   // no other call of the run was under way
 }
 
-// size is about the memory that o takes, with the conversation that may have no one else who needs it.
-func (o *open) size() int {
+// size returns the approximate memory of p, with the conversation that may belong to it alone.
+func (p *pending) size() int {
 	n := 1536
-	if o.turn != nil {
+	if p.turn != nil {
 		n += 2048
 	}
-	for i := range o.found {
-		n += 512 + len(o.found[i].ToolCallID)
+	for i := range p.findings {
+		n += 512 + len(p.findings[i].ToolCallID)
 	}
 	return n
 }
 
-// keyOf is the id by which the halves of an exchange find each other. An exchange of an import has the same id in each
-// import, and each is read on its own.
-func keyOf(ev *event.Event) string {
-	if ev.Origin == event.OriginImport {
-		return ev.Exchange + "@" + ev.Instance
+// half processes one half of an exchange. The second half completes it.
+func (a *Analyzer) half(h half) {
+	s, x, key := &a.step, a.exchanges, keyOf(h.ev)
+	if x.isDuplicate(s, h.ev) {
+		return
 	}
-	return ev.Exchange
+	if h.ev.Kind == event.Response {
+		if e := x.takePending(key); e != nil {
+			h.minSeq = min(h.minSeq, e.MinSeq)
+			a.complete(e.Value, h)
+			return
+		}
+		x.addEarly(key, h, s.now)
+		return
+	}
+	early := x.takeEarly(key)
+	if early != nil {
+		h.minSeq = min(h.minSeq, early.MinSeq)
+	}
+	p := a.request(h)
+	a.runs.begin(s, p, h)
+	a.endings.continues(p)
+	if early != nil {
+		a.complete(p, half{&early.Value.ev, h.at, h.minSeq})
+		return
+	}
+	x.addPending(key, p, h.minSeq, s.now)
 }
 
-// seen is when what ev says was known: when the stream had it, or, of recorded traffic, when it was recorded.
-func seen(ev *event.Event, at Position) time.Time {
-	if ev.Origin == event.OriginImport {
-		return ev.Time
+// request reads and judges a request and begins its row.
+func (a *Analyzer) request(h half) *pending {
+	s, ev := &a.step, h.ev
+	p := a.newPending(h)
+	body, whole := a.bodies.read(s, ev, h.at)
+	if whole {
+		p.row.RequestBytes = len(body)
+	} else {
+		body = beginning(ev)
 	}
-	return at.Time
+	if !whole && body == nil {
+		return p
+	}
+	if p.target.Dialect == wire.Other { // the body may tell
+		p.setTarget(facts.Detect(ev.URL, "", body), a.strings)
+	}
+	if p.target.Dialect == wire.Other {
+		return p
+	}
+	e, r := &p.row, &a.bodies.request
+	e.Operation = "chat"
+	if !whole { // of a truncated request, only what the rest cannot change
+		_ = facts.ScanRequest(p.target.Dialect, body, r) // it always ends early
+		e.Stream = r.Stream || wire.Streams(e.Path)
+		p.setTarget(p.target.WithModel(a.strings.name(r.Model)), a.strings)
+		return p
+	}
+	err := a.bodies.scanRequest(s, e, p.target.Dialect, body)
+	e.Stream, e.Messages = r.Stream || wire.Streams(e.Path), len(r.Messages)
+	p.setTarget(p.target.WithModel(a.strings.name(r.Model)), a.strings)
+	switch {
+	case err != nil:
+		s.deadLetter(dropUnreadable, ev, h.at, err)
+	case ev.Degraded: // absence is no evidence, and an incomplete history explains nothing
+	default:
+		a.judgeRequest(p, h, body)
+	}
+	return p
 }
 
-// request reads and judges a request and begins its row; need is the oldest sequence it was made from.
-func (a *Analyzer) request(ev *event.Event, at Position, need uint64) *open {
+// newPending begins the row of a request. It may wait long for the response, so it keeps no memory of the event.
+func (a *Analyzer) newPending(h half) *pending {
+	ev, in := h.ev, a.strings
 	host, _, path := wire.SplitURL(ev.URL)
-	o := &open{dropped: ev.Dropped}
-	in := a.strings // the row may wait long for its response
-	o.row = Exchange{
-		ID: strings.Clone(ev.Exchange), Seq: at.Seq, Labels: in.labels(ev), StartedAt: ev.Time, Server: in.string(host), Path: in.string(path),
+	p := &pending{dropped: ev.Dropped}
+	p.row = Exchange{
+		ID: strings.Clone(ev.Exchange), Seq: h.at.Seq, Labels: in.labels(ev), StartedAt: ev.Time, Server: in.string(host), Path: in.string(path),
 		RequestBytes: ev.BodyBytes, Retry: ev.Retry, Instance: in.string(ev.Instance), InstanceSeq: ev.Seq, Origin: in.string(ev.Origin),
 		Capture: in.string(ev.Capture), Degraded: ev.Degraded,
 	}
-	o.row.Conversation = o.row.Labels.Conversation
-	a.target(o, facts.Detect(ev.URL, "", nil))
-	body, ok := a.body(ev, at)
-	if !ok {
-		a.stubbed(o, ev)
-		return o
-	}
-	o.row.RequestBytes = len(body)
-	if o.target.Dialect == wire.Other { // the body may tell
-		a.target(o, facts.Detect(ev.URL, "", body))
-	}
-	if o.target.Dialect == wire.Other {
-		return o
-	}
-	o.row.Operation = "chat"
-	err := a.scan(&o.row, o.target.Dialect, body)
-	o.row.Stream, o.row.Messages = a.req.Stream || wire.Streams(path), len(a.req.Messages)
-	a.target(o, o.target.WithModel(a.strings.name(a.req.Model)))
-	switch {
-	case err != nil:
-		a.dead(dropUnreadable, ev, at, err)
-	case ev.Degraded: // what is absent is no evidence, and a history with holes explains nothing
-	default:
-		a.judge(o, body, at, seen(ev, at), need)
-		a.watchRequest(o, body)
-		a.contents.request(o, body, at)
-	}
-	return o
+	p.row.Conversation = p.row.Labels.Conversation
+	p.setTarget(facts.Detect(ev.URL, "", nil), in)
+	return p
 }
 
-// stubbed takes from the first bytes of a stubbed request what cannot be otherwise in the rest.
-func (a *Analyzer) stubbed(o *open, ev *event.Event) {
-	body := stub(ev)
-	if body == nil {
-		return
-	}
-	if o.target.Dialect == wire.Other {
-		a.target(o, facts.Detect(ev.URL, "", body))
-	}
-	if o.target.Dialect == wire.Other {
-		return
-	}
-	o.row.Operation = "chat"
-	_ = facts.ScanRequest(o.target.Dialect, body, &a.req) // it ends early, as a stub does
-	o.row.Stream = a.req.Stream || wire.Streams(o.row.Path)
-	a.target(o, o.target.WithModel(a.strings.name(a.req.Model)))
+// setTarget sets the target of a request, as far as it is known by now.
+func (p *pending) setTarget(t wire.Target, strings interner) {
+	t.Model = strings.string(limit.Name(t.Model))
+	p.target = t
+	p.row.Dialect, p.row.Variant, p.row.Provider, p.row.Model = string(t.Dialect), string(t.Variant), t.Provider(), t.Model
 }
 
-// target sets who judges a request, as far as that is known by now.
-func (a *Analyzer) target(o *open, t wire.Target) {
-	t.Model = a.strings.string(limit.Name(t.Model))
-	o.target = t
-	o.row.Dialect, o.row.Variant, o.row.Provider, o.row.Model = string(t.Dialect), string(t.Variant), t.Provider(), t.Model
-}
-
-// complete ends an exchange with its response and puts out its rows; need is the oldest sequence it was made from.
-func (a *Analyzer) complete(o *open, ev *event.Event, at Position, need uint64) {
-	e := &o.row
-	e.Seq, e.StoredAt = at.Seq, at.Time
-	e.Status, e.Duration, e.FirstByte, e.ProviderRequestID = ev.Status, ev.Duration, ev.FirstByte, ev.ProviderRequestID
-	e.ResponseBytes = ev.BodyBytes
-	text := []byte(ev.Error)
-	body, ok := a.body(ev, at)
-	a.res = facts.Response{}
-	if ok {
-		e.ResponseBytes = len(body)
-	} else {
-		body = stub(ev)
+// judgeRequest takes the request in a.bodies through its conversation: its violations with their root causes, the calls
+// that it answers, its signals, and what is new in it.
+func (a *Analyzer) judgeRequest(p *pending, h half, body []byte) {
+	s, e, q := &a.step, &p.row, &a.bodies.request
+	process := p.agentProcess()
+	r := judge.Request{
+		In: session.In{
+			Seq: h.at.Seq, MinSeq: h.minSeq, Time: h.at.Time, Seen: h.seenAt(), Service: p.scope(), Conversation: e.Labels.Conversation,
+			Exchange: e.ID, Instance: process, Run: e.Labels.Run, Sent: e.StartedAt, Fresh: process != "" && e.InstanceSeq == 1,
+			Shaped: e.Capture == event.CaptureShape, Target: p.target, Facts: q, Body: body,
+		},
+		Sender: e.Labels.Service, Version: e.Labels.ServiceVersion,
 	}
-	if e.Status >= 400 && len(body) > 0 {
-		text = body
-	}
-	if ok && o.target.Dialect != wire.Other && facts.ScanResponse(o.target.Dialect, ev.ContentType, body, &a.res) == nil {
-		a.answered(o, ev, at, need)
-		a.contents.answer(o, body, at)
-		if err := unreadable(ev, &a.res); err != nil {
-			a.dead(dropUnreadable, ev, at, err)
+	p.turn, p.findings = a.judge.Request(&r)
+	e.Conversation, e.Inferred = p.turn.Conversation, p.turn.Inferred
+	e.Findings = len(p.findings)
+	for i := range p.findings {
+		if p.findings[i].Predicted == check.Reject {
+			e.Rejects++
 		}
 	}
-	inBand := e.Status >= 200 && e.Status < 300 && len(a.res.Error) > 0 && !a.res.Malformed
-	if inBand {
-		text = a.res.Error
+	a.calls.replies(s, p, a.judge.Pairing(), h.at)
+	a.judge.FindRejecters(&r, p.findings)
+	x := p.observed()
+	a.detector.Judged(&x, q, body)
+	p.signals, p.request = x.Signals, x.Request
+	a.contents.request(s, p, q, body, h.at)
+}
+
+// agentProcess returns the process of the agent that sent the request; "" when that is not known.
+func (p *pending) agentProcess() string {
+	if p.row.Origin == event.OriginHook {
+		return p.row.Instance
 	}
-	cancelled := ev.Cancelled()
-	e.Failed = e.Status >= 400 || inBand || e.Status == 0 && !cancelled
+	return "" // the instance is that of the proxy or importer
+}
+
+// scope returns the name under which conversations of the service are remembered, see scopeOf.
+func (p *pending) scope() string { return scopeOf(p.row.Labels.Service, p.row.Origin, p.row.Instance) }
+
+// scopeOf returns the name under which conversations of a service are remembered. Each import has a scope of its own:
+// importing the same lines again gives the same rows, and recorded and live conversations never explain each other.
+func scopeOf(service, origin, instance string) string {
+	if origin == event.OriginImport {
+		return service + "@" + instance
+	}
+	return service
+}
+
+// complete ends an exchange with its response. h.minSeq is the oldest sequence that the whole exchange was made from.
+func (a *Analyzer) complete(p *pending, h half) {
+	s, e, ev := &a.step, &p.row, h.ev
+	e.Seq, e.StoredAt = h.at.Seq, h.at.Time
+	e.Status, e.Duration, e.FirstByte, e.ProviderRequestID = ev.Status, ev.Duration, ev.FirstByte, ev.ProviderRequestID
+	e.ResponseBytes = ev.BodyBytes
+	body, whole := a.bodies.read(s, ev, h.at)
+	if whole {
+		e.ResponseBytes = len(body)
+	} else {
+		body = beginning(ev)
+	}
+	r := &a.bodies.response
+	if a.bodies.scanResponse(p.target.Dialect, ev.ContentType, body, whole) {
+		a.answer(p, h)
+		a.contents.answer(s, p, body, h.at)
+		if err := unreadable(ev, r); err != nil {
+			s.deadLetter(dropUnreadable, ev, h.at, err)
+		}
+	}
+	inBand := e.Status >= 200 && e.Status < 300 && len(r.Error) > 0 && !r.Malformed
+	e.Failed = e.Status >= 400 || inBand || e.Status == 0 && !ev.Cancelled()
+	text := []byte(ev.Error)
+	switch {
+	case inBand:
+		text = r.Error
+	case e.Status >= 400 && len(body) > 0:
+		text = body
+	}
 	switch {
 	case e.Failed:
-		a.explain(o, text)
-	case cancelled:
+		p.explain(text)
+	case ev.Cancelled():
 		e.ErrorType = ErrorCancelled
 	case ev.Error != "":
 		e.ErrorType, e.ErrorText = ErrorCutShort, limit.Text(cause.Redact(text), maxErrorText)
 	}
-	a.watchAnswer(o, ev, inBand)
-	a.used(need)
-	if _, over := a.done.get(keyOf(ev)); !over { // given up, with what there was
-		a.remember(keyOf(ev), completed(need))
+	x := p.observed()
+	x.InBand, x.MayBeLost = inBand, a.mayBeLost(p)
+	a.detector.Answered(&x, ev, r)
+	p.signals = x.Signals
+	a.replay.used(h.minSeq, s.now)
+	key := keyOf(ev)
+	if _, expired := a.exchanges.completed.get(key); !expired {
+		a.exchanges.complete(s, key, completed(h.minSeq))
 	}
-	a.report(o, need)
+	a.report(p, h.minSeq)
 }
 
-// answered takes over what the answer says and makes its tool calls known. An answer that the agent did not read to its
+// answer takes over the facts of an answer and adds it to its conversation. An answer that the agent did not read to its
 // end has no calls that it must answer.
-func (a *Analyzer) answered(o *open, ev *event.Event, at Position, need uint64) {
-	e, r := &o.row, &a.res
+func (a *Analyzer) answer(p *pending, h half) {
+	s, e, r := &a.step, &p.row, &a.bodies.response
 	e.ResponseModel, e.ResponseID, e.FinishReason = limit.Name(r.Model), limit.Name(r.ID), limit.Name(r.FinishReason)
 	e.InputTokens, e.OutputTokens, e.CachedTokens = r.InputTokens, r.OutputTokens, r.CachedTokens
 	e.ToolCalls = len(r.Calls)
-	if o.turn == nil || !judge.Usable(e.Status, r) {
+	if p.turn == nil || !judge.Usable(e.Status, r) {
 		return
 	}
-	cut := ev.Error != "" && r.FinishReason == ""
-	var asker *asker
+	in := session.Answer{Facts: r, Seq: h.at.Seq, MinSeq: h.minSeq, At: h.seenAt(), Cut: h.ev.Error != "" && r.FinishReason == ""}
 	if len(r.Calls) > 0 {
-		asker = a.askerOf(o)
+		in.Context = newCaller(p)
 	}
-	a.asked(o, a.judging.Answer(o.turn, session.Answer{Facts: r, Seq: at.Seq, Need: need, At: seen(ev, at), Cut: cut, Asker: asker}), at.Seq)
+	a.calls.asked(s, p, a.judge.Answer(p.turn, in))
 }
 
-// explain says why a failed exchange failed.
-func (a *Analyzer) explain(o *open, text []byte) {
-	e := &o.row
-	text = text[:min(len(text), maxErrorRead)]
-	var rejected []string
-	for i := range o.found {
-		if o.found[i].Predicted == check.Reject {
-			rejected = append(rejected, o.found[i].Rule.ID)
-		}
-	}
-	c := cause.Classify(cause.Input{Status: e.Status, Text: text, Rules: rejected, Variant: o.target.Variant})
-	e.Cause, e.CauseKnown, e.CauseClass = c.ID, c.Known, c.Class
-	e.ErrorType = errorType(text, e.Status)
-	e.ErrorText = limit.Text(cause.Redact(text), maxErrorText)
-	e.ErrorCluster = cause.Cluster(e.ErrorText)
+// mayBeLost reports whether the answer to p may have been sent and lost, so that its absence is no evidence.
+func (a *Analyzer) mayBeLost(p *pending) bool {
+	return a.processes.lostAfter(p.row.Instance, p.row.InstanceSeq, p.dropped)
 }
 
-// errorType is the provider's error type, else its code, else the status.
-func errorType(text []byte, status int) string {
-	type fault struct {
-		Type, Code, Status any
-		Error              json.RawMessage
+// expireParts continues without the oldest body whose parts did not all arrive.
+func (a *Analyzer) expireParts() {
+	if h, ok := a.exchanges.expireParts(&a.step); ok {
+		a.half(h)
 	}
-	var f fault
-	for range 3 { // {"error": …}, or the array around it that Gemini sends
-		var list []json.RawMessage
-		if json.Unmarshal(text, &list) == nil && len(list) > 0 {
-			text = list[0]
-		}
-		f = fault{}
-		if json.Unmarshal(text, &f) != nil || len(f.Error) == 0 || f.Error[0] != '{' {
-			break
-		}
-		text = f.Error
-	}
-	for _, v := range [...]any{f.Type, f.Code, f.Status} {
-		switch v := v.(type) {
-		case string:
-			if v != "" {
-				return limit.Text(strings.ToValidUTF8(v, "\uFFFD"), 128)
-			}
-		case float64:
-			return strconv.FormatFloat(v, 'f', -1, 64)
-		}
-	}
-	if status == 0 {
-		return ErrorNoResponse
-	}
-	return strconv.Itoa(status)
 }
 
-// giveUpOpen ends the oldest request without its response. Where the response may have been sent and lost, or come by
-// another way, this is no failure. Of an import that was broken off, the file has the response.
-func (a *Analyzer) giveUpOpen() {
-	it := a.takeOpen(a.open.First().Key)
-	a.remember(it.Key, completed(it.MinSeq)|expired)
-	o := it.Value
-	if o.row.Origin == event.OriginImport {
-		a.drop(dropImport)
+// expirePending completes the oldest request without its response. That is no failure where the response may have been
+// sent and lost, or may arrive by another way. For an import that was interrupted, the file has the response.
+func (a *Analyzer) expirePending() {
+	s := &a.step
+	it := a.exchanges.takePending(a.exchanges.pending.First().Key)
+	a.exchanges.complete(s, it.Key, completed(it.MinSeq)|expired)
+	p := it.Value
+	if p.row.Origin == event.OriginImport {
+		s.drop(dropImport)
 		return
 	}
-	o.row.StoredAt = it.Deadline
-	if o.row.Degraded || a.mayBeLost(o) {
-		o.row.ErrorType = ErrorLost
+	p.row.StoredAt = it.Deadline
+	if p.row.Degraded || a.mayBeLost(p) {
+		p.row.ErrorType = ErrorLost
 	} else {
-		o.row.Failed = true
-		a.explain(o, nil)
+		p.row.Failed = true
+		p.explain(nil)
 	}
-	a.report(o, it.MinSeq)
+	a.report(p, it.MinSeq)
 }
 
-// giveUpEarly makes a row from the oldest response whose request did not come.
-func (a *Analyzer) giveUpEarly() {
-	it := a.early.TakeFirst()
-	a.remember(it.Key, completed(it.MinSeq)|expired)
+// expireEarly makes a row of the oldest response whose request did not arrive.
+func (a *Analyzer) expireEarly() {
+	s := &a.step
+	it := a.exchanges.takeEarly(a.exchanges.early.First().Key)
+	a.exchanges.complete(s, it.Key, completed(it.MinSeq)|expired)
 	ev := &it.Value.ev
-	a.held -= it.Value.size()
 	if ev.Origin == event.OriginImport {
-		a.drop(dropImport)
+		s.drop(dropImport)
 		return
 	}
-	o := &open{target: wire.Target{Dialect: wire.Other, Variant: wire.OtherVariant}}
-	o.row = Exchange{
+	p := &pending{target: wire.Target{Dialect: wire.Other, Variant: wire.OtherVariant}}
+	p.row = Exchange{
 		ID: ev.Exchange, Labels: a.strings.labels(ev), StartedAt: ev.Time.Add(-ev.Duration), Conversation: ev.Labels.Conversation,
 		Dialect: string(wire.Other), Variant: string(wire.OtherVariant), Instance: ev.Instance, InstanceSeq: ev.Seq,
 		Origin: ev.Origin, Capture: ev.Capture, Degraded: ev.Degraded,
 	}
-	a.complete(o, ev, it.Value.at, it.MinSeq)
+	a.complete(p, half{ev, it.Value.at, it.MinSeq})
 }

@@ -1,8 +1,6 @@
 package analyzer
 
 import (
-	"time"
-
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -29,13 +27,13 @@ const (
 )
 
 type metrics struct {
-	in, out, dropped *prometheus.CounterVec
-	replayed         prometheus.Counter
-	seconds          prometheus.Histogram
-	sessions, state  prometheus.Gauge
-	open, instances  prometheus.Gauge
-	memos, ledger    prometheus.Gauge
-	known            prometheus.Counter
+	in, out, dropped   *prometheus.CounterVec
+	replayed           prometheus.Counter
+	seconds            prometheus.Histogram
+	sessions, state    prometheus.Gauge
+	pending, processes prometheus.Gauge
+	memos, ledger      prometheus.Gauge
+	known              prometheus.Counter
 
 	lost, droppedByHooks prometheus.Counter
 
@@ -69,11 +67,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		state: f.NewGauge(prometheus.GaugeOpts{
 			Name: "llmtap_analyzer_state_bytes", Help: "Estimated memory of the conversations remembered.",
 		}),
-		open: f.NewGauge(prometheus.GaugeOpts{
+		pending: f.NewGauge(prometheus.GaugeOpts{
 			Name: "llmtap_analyzer_open_exchanges", Help: "Requests that wait for their response.",
 		}),
 	}
-	m.instances = f.NewGauge(prometheus.GaugeOpts{
+	m.processes = f.NewGauge(prometheus.GaugeOpts{
 		Name: "llmtap_analyzer_instances", Help: "Processes that send events and were not silent for long.",
 	})
 	m.memos = f.NewGauge(prometheus.GaugeOpts{
@@ -101,5 +99,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// Observe records how long the caller took for a batch of events. The analyzer itself has no clock.
-func (a *Analyzer) Observe(d time.Duration) { a.metrics.seconds.Observe(d.Seconds()) }
+// received counts an event.
+func (m *metrics) received(k event.Kind, emit bool) {
+	if emit {
+		m.kinds[min(k, event.Tool)].Inc()
+	} else {
+		m.replayed.Inc()
+	}
+}

@@ -41,10 +41,10 @@ func TestSignalsOfAnswers(t *testing.T) {
 				change(r)
 			}
 		}
-		if diff := cmp.Diff(want, signals(t, s)); diff != "" {
+		if diff := cmp.Diff(want, signalsOf(t, s)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		if diff := cmp.Diff(want, signals(t, shaped(s))); diff != "" {
+		if diff := cmp.Diff(want, signalsOf(t, shaped(s))); diff != "" {
 			t.Errorf("%s, its shape (-want +got):\n%s", name, diff)
 		}
 	}

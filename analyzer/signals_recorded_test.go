@@ -8,7 +8,7 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
@@ -78,7 +78,7 @@ func TestSignalsOfRecordedExchanges(t *testing.T) {
 				s = shaped(s)
 			}
 			played++
-			got := strings.Join(signals(t, s), ", ")
+			got := strings.Join(signalsOf(t, s), ", ")
 			if got == "" {
 				silent++
 			}
@@ -115,8 +115,8 @@ func TestSignalsOfRecordedConversations(t *testing.T) {
 			if i == 2 {
 				s = shaped(s)
 			}
-			for _, got := range signals(t, s) {
-				if playedElsewhere[n] && strings.HasPrefix(got, analyzer.LatentViolation) {
+			for _, got := range signalsOf(t, s) {
+				if playedElsewhere[n] && strings.HasPrefix(got, signals.LatentViolation) {
 					continue
 				}
 				found[fmt.Sprintf("line %d: %s", n, got)]++

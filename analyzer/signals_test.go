@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/shape"
 	"github.com/llmtap/llmtap/ingest/wire"
@@ -43,7 +44,7 @@ func shaped(s *stream) *stream {
 }
 
 // signals are the signals of what was played: the newest row of each, with its detail.
-func signals(t *testing.T, s *stream) []string {
+func signalsOf(t *testing.T, s *stream) []string {
 	t.Helper()
 	var list []string
 	_, findings, _ := latest(run(t, analyzer.Default(), s.steps))
@@ -51,7 +52,7 @@ func signals(t *testing.T, s *stream) []string {
 		if f.Severity != check.Signal {
 			continue
 		}
-		if f.Summary == "" || f.Evidence == "" && f.Rule != analyzer.Unexplained400 || f.Fix == "" || f.Predicted != check.Signal {
+		if f.Summary == "" || f.Evidence == "" && f.Rule != signals.Unexplained400 || f.Fix == "" || f.Predicted != check.Signal {
 			t.Errorf("%s: summary %q, evidence %q, fix %q", f.Rule, f.Summary, f.Evidence, f.Fix)
 		}
 		list = append(list, strings.TrimSpace(f.Rule+" "+f.Detail))
@@ -66,11 +67,11 @@ func TestSignals(t *testing.T) {
 		t.Helper()
 		s := newStream("c1")
 		play(s)
-		if diff := cmp.Diff(want, signals(t, s)); diff != "" {
+		if diff := cmp.Diff(want, signalsOf(t, s)); diff != "" {
 			t.Errorf("%s (-want +got):\n%s", name, diff)
 		}
-		visible := slices.DeleteFunc(slices.Clone(want), func(w string) bool { return strings.HasPrefix(w, analyzer.SanitizerAtWork) })
-		if diff := cmp.Diff(visible, signals(t, shaped(s)), cmpopts.EquateEmpty()); diff != "" {
+		visible := slices.DeleteFunc(slices.Clone(want), func(w string) bool { return strings.HasPrefix(w, signals.SanitizerAtWork) })
+		if diff := cmp.Diff(visible, signalsOf(t, shaped(s)), cmpopts.EquateEmpty()); diff != "" {
 			t.Errorf("%s, its shape (-want +got):\n%s", name, diff)
 		}
 		if s.now.Sub(epoch) > analyzer.Default().SessionLookback {
@@ -331,8 +332,8 @@ func TestSignals(t *testing.T) {
 
 // Each signal has one sentence, and no name is a rule's.
 func TestSignalsAreDescribed(t *testing.T) {
-	for i, s := range analyzer.Signals {
-		if s.ID == "" || !strings.HasSuffix(s.Doc, ".") || i > 0 && analyzer.Signals[i-1].ID >= s.ID || rules.ByID(s.ID) != nil {
+	for i, s := range signals.All {
+		if s.ID == "" || !strings.HasSuffix(s.Doc, ".") || i > 0 && signals.All[i-1].ID >= s.ID || rules.ByID(s.ID) != nil {
 			t.Errorf("signal %d is %+v", i, s)
 		}
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/signals"
 )
 
 // years is a stream of many conversations, each of one call whose history has an orphaned reply.
@@ -47,13 +48,13 @@ func (y *years) week(n int, services ...string) {
 func tightened(out *analyzer.Output) (rows []string, counted uint64) {
 	_, findings, _ := latest(out)
 	for _, f := range findings {
-		if f.Rule == analyzer.ProviderTightened {
+		if f.Rule == signals.ProviderTightened {
 			rows = append(rows, fmt.Sprintf("%s %s: %s\n%s", f.Confidence, f.Detail, f.Summary, f.Evidence))
 		}
 	}
 	for _, t := range out.Tallies {
 		for _, c := range t.Counts {
-			if c.Metric == analyzer.MetricFindings && c.Labels["rule"] == analyzer.ProviderTightened {
+			if c.Metric == analyzer.MetricFindings && c.Labels["rule"] == signals.ProviderTightened {
 				counted += c.N
 			}
 		}
@@ -90,7 +91,7 @@ func TestProviderTightened(t *testing.T) {
 	out := y.check(t, `medium orphan_tool_reply after_plain_assistant: api.deepseek.com rejects deepseek-chat with orphan_tool_reply after_plain_assistant, which it accepted 168 times until 2026-11-28 07:05:36 UTC
 accepted 168 times from 2026-11-21 08:00:02 UTC to 2026-11-28 07:05:36 UTC, by builder 1.4.0 (168 times, rejected since 2026-11-28 08:05:40 UTC); rejected since 2026-11-28 08:05:40 UTC, 2 times in 2 conversations, and not accepted since`)
 	for _, f := range out.Findings {
-		if f.Rule != analyzer.ProviderTightened {
+		if f.Rule != signals.ProviderTightened {
 			continue
 		}
 		if late := f.FirstSeen.Sub(flip); late > time.Minute {
@@ -130,7 +131,7 @@ func TestProviderTightenedIsUpdated(t *testing.T) {
 	out := run(t, analyzer.Default(), y.steps)
 	n := 0
 	for _, f := range out.Findings {
-		if f.Rule == analyzer.ProviderTightened {
+		if f.Rule == signals.ProviderTightened {
 			n++
 		}
 	}

@@ -25,14 +25,15 @@ func TestNothingWaitsForEver(t *testing.T) {
 			BodyBytes: 50 + rnd.IntN(2), Instance: fmt.Sprintf("i%d", rnd.IntN(3)), Seq: uint64(i + rnd.IntN(20)),
 		}
 		a.Process(ev, Position{Seq: uint64(i + 1), Time: now}, true, out)
-		if a.held < 0 || a.bytes < 0 {
-			t.Fatalf("after %d events: %d bytes held, %d open", i, a.held, a.bytes)
+		if x := a.exchanges; x.waitingBytes < 0 || x.pendingBytes < 0 {
+			t.Fatalf("after %d events: %d bytes waiting, %d pending", i, x.waitingBytes, x.pendingBytes)
 		}
 	}
 	a.Advance(now.Add(2*time.Hour), true, out)
-	if a.held != 0 || a.bytes != 0 || a.parts.Len() != 0 || a.early.Len() != 0 || a.open.Len() != 0 || a.instances.Len() != 0 || a.done.exchanges.Len() != 0 {
-		t.Errorf("%d bytes held, %d of open; %d parts, %d early, %d open, %d instances, %d done", a.held, a.bytes, a.parts.Len(), a.early.Len(),
-			a.open.Len(), a.instances.Len(), a.done.exchanges.Len())
+	x, processes := a.exchanges, a.processes.queue.Len()
+	if x.waitingBytes != 0 || x.pendingBytes != 0 || x.parts.Len() != 0 || x.early.Len() != 0 || x.pending.Len() != 0 || processes != 0 || x.completed.exchanges.Len() != 0 {
+		t.Errorf("%d bytes waiting, %d pending; %d parts, %d early, %d pending, %d processes, %d completed", x.waitingBytes, x.pendingBytes, x.parts.Len(), x.early.Len(),
+			x.pending.Len(), processes, x.completed.exchanges.Len())
 	}
 	if len(out.Dead) == 0 || len(out.Exchanges) == 0 {
 		t.Error("no dead letter or no row; the test shows nothing")

@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/signals"
 )
 
 var dayHours = flag.Int("day.hours", 2, "how much of the healthy day is simulated")
@@ -118,7 +119,7 @@ func found(kv map[string]string, rule string, n uint64) analyzer.Count {
 var usual = []struct {
 	rule  string
 	share float64
-}{{analyzer.HistoryShrunk, 0.02}, {analyzer.ReplyNeverArrived, 0.0005}, {analyzer.ConversationEndedOnError, 0.0005}, {analyzer.LatentViolation, 0.001}}
+}{{signals.HistoryShrunk, 0.02}, {signals.ReplyNeverArrived, 0.0005}, {signals.ConversationEndedOnError, 0.0005}, {signals.LatentViolation, 0.001}}
 
 // counts are those of a step of some seconds of a minute.
 func (d *day) counts(minute int, seconds float64) (out []analyzer.Count) {
@@ -249,7 +250,7 @@ func TestDayOfIncidents(t *testing.T) {
 	}{
 		{
 			"tool_calls are not saved, and the agent says that it is done",
-			[]func(*day, *service, int, uint64) []analyzer.Count{refused("orphan_tool_reply", 0.4, true), signal(analyzer.MaskedFailure, 0.1)},
+			[]func(*day, *service, int, uint64) []analyzer.Count{refused("orphan_tool_reply", 0.4, true), signal(signals.MaskedFailure, 0.1)},
 			[]string{"critical StageFailureRate", "warning MaskedFailures", "warning StageFailureRate"},
 		},
 		{
@@ -264,12 +265,12 @@ func TestDayOfIncidents(t *testing.T) {
 		},
 		{
 			"reloaded histories are refused and sent again",
-			[]func(*day, *service, int, uint64) []analyzer.Count{refused("unexplained", 0.2, false), signal(analyzer.RetryStorm, 0.02)},
+			[]func(*day, *service, int, uint64) []analyzer.Count{refused("unexplained", 0.2, false), signal(signals.RetryStorm, 0.02)},
 			[]string{"warning RetryStorm", "warning StageFailureRate"},
 		},
 		{
 			"tool calls never get a reply",
-			[]func(*day, *service, int, uint64) []analyzer.Count{signal(analyzer.ReplyNeverArrived, 0.05)},
+			[]func(*day, *service, int, uint64) []analyzer.Count{signal(signals.ReplyNeverArrived, 0.05)},
 			[]string{"warning MissingToolReplies"},
 		},
 		{
@@ -278,7 +279,7 @@ func TestDayOfIncidents(t *testing.T) {
 				if (minute-9*60)%15 != 0 {
 					return nil
 				}
-				return []analyzer.Count{found(s.labels("planner", minute), analyzer.ProviderTightened, 1)}
+				return []analyzer.Count{found(s.labels("planner", minute), signals.ProviderTightened, 1)}
 			}},
 			[]string{"warning ProviderTightened"},
 		},

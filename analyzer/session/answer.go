@@ -38,19 +38,19 @@ type answer struct {
 
 // An Answer is an answer as the store wants it.
 type Answer struct {
-	Facts *facts.Response
-	Seq   uint64 // of the event that completed it
-	Need  uint64 // oldest sequence that it was made from
-	At    time.Time
-	Cut   bool // the agent did not read it to its end; then nobody waits for replies to its calls, and none are returned
-	Asker any  // kept with the calls, for the caller
+	Facts   *facts.Response
+	Seq     uint64 // of the event that completed it
+	MinSeq  uint64 // oldest sequence that it was made from
+	At      time.Time
+	Cut     bool // the agent did not read it to its end; then nobody waits for replies to its calls, and none are returned
+	Context any  // kept with the calls, for the caller
 }
 
 // Answer remembers the answer to t and returns the calls in it.
 func (s *Store) Answer(t *Turn, in Answer) []*Call {
 	c, r := t.conv, in.Facts
 	s.End(t)
-	s.lower(c, in.Need)
+	s.lower(c, in.MinSeq)
 	a := &answer{
 		exchange: t.exchange, seq: t.seq, ended: in.Seq, after: t.length, text: r.ContentHash, noText: r.ContentBytes == 0,
 		end: endOf(r, in.Cut), streamed: t.streamed, joined: r.BadIndex, blank: r.BlankReasoning, reasons: reasons(r),
@@ -65,7 +65,7 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 		rc := &r.Calls[i]
 		call := &Call{
 			CallID: rc.ID, Name: rc.Name, Position: i, Exchange: t.exchange, Conversation: t.Conversation, AskedAt: in.At,
-			State: state, Forced: t.forced != 0 && t.forced == hashName(rc.Name), Asker: in.Asker, conv: c, answer: a, kind: rc.ArgsKind, args: rc.Args, signed: rc.Signature,
+			State: state, Forced: t.forced != 0 && t.forced == hashName(rc.Name), Context: in.Context, conv: c, answer: a, kind: rc.ArgsKind, args: rc.Args, signed: rc.Signature,
 		}
 		call.id = t.callID(call, a.calls)
 		call.meaning, call.raw, call.sent = canonical([]byte(rc.Arguments)), hashName(rc.Arguments), s.hashSent(rc.Arguments)

@@ -35,7 +35,7 @@ type Call struct {
 	EndedAt      time.Time
 	ToolStatus   string // of its newest event
 	Forced       bool   // the request left the model no other tool
-	Asker        any    // what the caller gave in Answer
+	Context      any    // what the caller gave in Answer
 
 	conv    *conversation
 	answer  *answer
@@ -58,8 +58,8 @@ func (c *Call) Forgotten() bool { return c.conv.gone }
 // Paired reports whether replies can name the call.
 func (c *Call) Paired() bool { return c.id != 0 }
 
-// Need is the oldest sequence that what is known of the call was made from.
-func (c *Call) Need() uint64 { return c.conv.need }
+// MinSeq is the oldest sequence that what is known of the call was made from.
+func (c *Call) MinSeq() uint64 { return c.conv.minSeq }
 
 // Seq is the sequence of the event that completed the answer.
 func (c *Call) Seq() uint64 { return c.answer.ended }

@@ -37,26 +37,26 @@ func unique[S string | []byte](id S) bool {
 
 // search is the state of looking for the conversation of a request.
 type search struct {
-	store *Store
-	q     *skeleton
-	need  uint64        // oldest sequence that the decision depends on
-	weak  *conversation // found by one answer that others may have given too
-	names bool          // calls are known by the names of their functions, whatever ids they have
+	store  *Store
+	q      *skeleton
+	minSeq uint64        // oldest sequence that the decision depends on
+	weak   *conversation // found by one answer that others may have given too
+	names  bool          // calls are known by the names of their functions, whatever ids they have
 }
 
 // infer finds the one conversation whose answer the request holds, newest message first. It also returns the oldest
 // sequence that the decision depends on.
-func (s *Store) infer(in *In, q *skeleton) (c *conversation, need uint64) {
+func (s *Store) infer(in *In, q *skeleton) (c *conversation, minSeq uint64) {
 	if len(s.found) == 0 {
-		return nil, in.Need
+		return nil, in.MinSeq
 	}
-	f := search{store: s, q: q, need: in.Need}
+	f := search{store: s, q: q, minSeq: in.MinSeq}
 	if c = f.messages(in); c == nil && in.Target.Dialect.Descriptor().Pairing.Names {
 		q.byName(in.Facts, func(uint64) bool { return false })
 		f.names, f.weak = true, nil
 		c = f.messages(in)
 	}
-	return c, f.need
+	return c, f.minSeq
 }
 
 func (f *search) messages(in *In) *conversation {
@@ -105,9 +105,9 @@ func (f *search) ask(k uint64, sure bool) *conversation {
 	if c == nil {
 		return nil
 	}
-	f.need = min(f.need, c.need)
+	f.minSeq = min(f.minSeq, c.minSeq)
 	for _, h := range others {
-		f.need = min(f.need, h.need)
+		f.minSeq = min(f.minSeq, h.minSeq)
 	}
 	switch {
 	case len(others) > 0:

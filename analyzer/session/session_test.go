@@ -44,7 +44,7 @@ func (k *talk) ask(conversation string, messages ...msg) *session.Turn {
 	k.seq++
 	k.now = k.now.Add(time.Second)
 	return k.store.Request(session.In{
-		Seq: k.seq, Need: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: conversation, Exchange: fmt.Sprintf("x%d", k.seq),
+		Seq: k.seq, MinSeq: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: conversation, Exchange: fmt.Sprintf("x%d", k.seq),
 		Target: wire.Target{Dialect: wire.OpenAIChat}, Facts: &r, Body: b,
 	})
 }
@@ -61,7 +61,7 @@ func (k *talk) answer(t *session.Turn, m msg) []*session.Call {
 	}
 	k.seq++
 	k.now = k.now.Add(time.Second)
-	return k.store.Answer(t, session.Answer{Facts: &r, Seq: k.seq, Need: k.seq, At: k.now, Asker: "asker"})
+	return k.store.Answer(t, session.Answer{Facts: &r, Seq: k.seq, MinSeq: k.seq, At: k.now, Context: "asker"})
 }
 
 func system(s string) msg      { return msg{"role": "system", "content": s} }
@@ -141,8 +141,8 @@ func TestCalls(t *testing.T) {
 	changed := func(turn *session.Turn) (list []string) {
 		for _, c := range turn.Changed {
 			list = append(list, c.CallID+" "+c.State+" "+c.AnsweredBy)
-			if c.Asker != "asker" {
-				t.Errorf("asker %v", c.Asker)
+			if c.Context != "asker" {
+				t.Errorf("asker %v", c.Context)
 			}
 		}
 		return list
@@ -196,16 +196,16 @@ func TestExpire(t *testing.T) {
 	first := k.now
 	k.now = k.now.Add(20 * time.Minute)
 	k.ask("b", user("u"))
-	if k.store.Need() != 1 || k.store.Len() != 2 {
-		t.Fatalf("need %d, %d conversations", k.store.Need(), k.store.Len())
+	if k.store.MinSeq() != 1 || k.store.Len() != 2 {
+		t.Fatalf("minSeq %d, %d conversations", k.store.MinSeq(), k.store.Len())
 	}
 	k.store.Expire(first.Add(30*time.Minute + 1))
-	if k.store.Need() != 2 || k.store.Len() != 1 {
-		t.Errorf("need %d, %d conversations", k.store.Need(), k.store.Len())
+	if k.store.MinSeq() != 2 || k.store.Len() != 1 {
+		t.Errorf("minSeq %d, %d conversations", k.store.MinSeq(), k.store.Len())
 	}
 	k.store.Expire(first.Add(2 * time.Hour))
-	if k.store.Need() != 0 || k.store.Len() != 0 || k.store.Bytes() != 0 {
-		t.Errorf("need %d, %d conversations, %d bytes", k.store.Need(), k.store.Len(), k.store.Bytes())
+	if k.store.MinSeq() != 0 || k.store.Len() != 0 || k.store.Bytes() != 0 {
+		t.Errorf("minSeq %d, %d conversations, %d bytes", k.store.MinSeq(), k.store.Len(), k.store.Bytes())
 	}
 }
 
@@ -230,8 +230,8 @@ func TestEviction(t *testing.T) {
 		k.answer(k.ask(fmt.Sprint("c", i), user("u")), assistant("", "call_1"))
 		kept = k.ask("kept", user("u"))
 	}
-	if k.store.Bytes() > cfg.Bytes+4096 || k.store.Evicted() == 0 {
-		t.Errorf("%d bytes, %d evicted", k.store.Bytes(), k.store.Evicted())
+	if k.store.Bytes() > cfg.Bytes+4096 || k.store.TakeEvicted() == 0 {
+		t.Errorf("%d bytes, %d evicted", k.store.Bytes(), k.store.TakeEvicted())
 	}
 	if r := kept.RootCause(session.Symptom{Rule: "orphan_tool_reply"}); r.ID != "" {
 		t.Errorf("the conversation in use was forgotten: %+v", r)
@@ -258,7 +258,7 @@ func TestShrunkCountsOneDialect(t *testing.T) {
 		k.answer(k.ask("c", user("q"), assistant("", "call_1", "call_2"), tool("call_1", "a"), tool("call_2", "b")), assistant("", "call_3"))
 		k.seq++
 		turn := k.store.Request(session.In{
-			Seq: k.seq, Need: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: "c", Exchange: fmt.Sprintf("x%d", k.seq),
+			Seq: k.seq, MinSeq: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: "c", Exchange: fmt.Sprintf("x%d", k.seq),
 			Target: wire.Target{Dialect: dialect}, Facts: &r, Body: b,
 		})
 		if from, to, shrunk := turn.Shrunk(); shrunk != want {

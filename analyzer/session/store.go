@@ -40,7 +40,7 @@ type Store struct {
 
 	used, made list // of conversations: by last use, by first request; oldest first
 	bytes      int64
-	evicted    uint64
+	evicted    int
 
 	scratch skeleton // of the request that Request reads; then of the request before it
 	escaped []byte   // of hashSent
@@ -53,7 +53,7 @@ type conversation struct {
 	key       key
 	inferred  bool
 	resumed   []string // other given ids under which it went on
-	need      uint64   // oldest sequence; never above that of a conversation made later
+	minSeq    uint64   // oldest sequence; never above that of a conversation made later
 	lastUsed  time.Time
 	lines     []*line // oldest use first
 	calls     map[uint64]*Call
@@ -109,7 +109,7 @@ func New(cfg Config) *Store {
 // In is a request as the store wants it.
 type In struct {
 	Seq          uint64
-	Need         uint64    // oldest sequence that the request was made from; Seq, if its body did not come in parts
+	MinSeq       uint64    // oldest sequence that the request was made from; Seq, if its body did not come in parts
 	Time         time.Time // of the stream
 	Seen         time.Time // of Call.AnsweredAt and Instance.Since: Time, but of recorded traffic when it was recorded
 	Sent         time.Time // by the clock of the process that sent it
@@ -235,8 +235,8 @@ func (s *Store) Request(in In) *Turn {
 // Apart reports whether the request shares nothing with what was said in its conversation before: an agent's side call.
 func (t *Turn) Apart() bool { return t.Branch != "" && t.p == nil }
 
-// Need is the oldest sequence that what is known of the conversation was made from.
-func (t *Turn) Need() uint64 { return t.conv.need }
+// MinSeq is the oldest sequence that what is known of the conversation was made from.
+func (t *Turn) MinSeq() uint64 { return t.conv.minSeq }
 
 // sent is the source of a request, which c then knows as its newest.
 func (c *conversation) sent(in *In) *source {
@@ -260,12 +260,12 @@ func (s *Store) Expire(now time.Time) {
 	}
 }
 
-// Need is the oldest sequence whose event the memory still needs; 0 when it is empty.
-func (s *Store) Need() uint64 {
+// MinSeq is the oldest sequence whose event the memory still needs; 0 when it is empty.
+func (s *Store) MinSeq() uint64 {
 	if s.made.first == nil {
 		return 0
 	}
-	return s.made.first.need
+	return s.made.first.minSeq
 }
 
 // Len is the number of ids of conversations remembered.
@@ -274,21 +274,25 @@ func (s *Store) Len() int { return len(s.convs) }
 // Bytes is about how much memory they take.
 func (s *Store) Bytes() int64 { return s.bytes }
 
-// Evicted counts the conversations forgotten for want of memory.
-func (s *Store) Evicted() uint64 { return s.evicted }
+// TakeEvicted returns the number of conversations evicted since the last call to stay within the bound.
+func (s *Store) TakeEvicted() int {
+	n := s.evicted
+	s.evicted = 0
+	return n
+}
 
 // conversation finds or makes the conversation of a request.
 func (s *Store) conversation(in *In, q *skeleton, named *ending) *conversation {
 	k := key{in.Service, in.Conversation}
 	given := k.id != ""
-	need := in.Need
+	minSeq := in.MinSeq
 	c := s.convs[k]
 	if c == nil || !given {
 		switch {
 		case named != nil:
-			c, need = named.conv, min(need, named.conv.need)
+			c, minSeq = named.conv, min(minSeq, named.conv.minSeq)
 		default:
-			c, need = s.infer(in, q)
+			c, minSeq = s.infer(in, q)
 		}
 		if c != nil && given { // it goes on under a new id
 			c.resume(s, k)
@@ -301,14 +305,14 @@ func (s *Store) conversation(in *In, q *skeleton, named *ending) *conversation {
 		c = s.convs[k]
 	}
 	if c != nil {
-		s.lower(c, need)
+		s.lower(c, minSeq)
 		return c
 	}
-	c = &conversation{key: k, inferred: !given, need: math.MaxUint64, lastUsed: in.Time}
+	c = &conversation{key: k, inferred: !given, minSeq: math.MaxUint64, lastUsed: in.Time}
 	s.convs[k] = c
 	s.used.push(c)
 	s.made.push(c)
-	s.lower(c, need)
+	s.lower(c, minSeq)
 	return c
 }
 
@@ -322,11 +326,11 @@ func (c *conversation) resume(s *Store, k key) {
 	s.convs[k] = c
 }
 
-// lower makes c need a sequence. The conversations made before c then need it too, so that the first of all has the
+// lower makes c require a sequence. The conversations made before c then require it too, so that the first of all has the
 // oldest: to read back further than needed is no harm.
-func (s *Store) lower(c *conversation, need uint64) {
-	for ; c != nil && c.need > need; c = c.inMade.before {
-		c.need = need
+func (s *Store) lower(c *conversation, minSeq uint64) {
+	for ; c != nil && c.minSeq > minSeq; c = c.inMade.before {
+		c.minSeq = minSeq
 	}
 }
 

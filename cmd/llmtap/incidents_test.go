@@ -13,7 +13,7 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 
-	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -34,7 +34,7 @@ var incidents = []incident{
 		path: provider.DeepSeekPath, calls: [2]uint64{2, 3}, print: "task finished",
 		findings: map[string]uint64{"orphan_tool_reply tool_calls_dropped_on_save": 1},
 		failed:   map[string]uint64{"orphan_tool_reply tool_calls_dropped_on_save": 1},
-		signal:   analyzer.MaskedFailure,
+		signal:   signals.MaskedFailure,
 	},
 	{
 		path: provider.OpenAIPath, calls: [2]uint64{2, 2}, print: "did not have response messages",

@@ -11,8 +11,8 @@ import (
 	"testing"
 
 	alertrules "github.com/llmtap/llmtap/alerts/rules"
-	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/analyzer/signals"
 )
 
 //go:generate go test -run ^TestReadme$ -args -update
@@ -38,7 +38,7 @@ func TestReadme(t *testing.T) {
 		{"alerts/README.md", "alerts", alertTable},
 		{"alerts/README.md", "signed", goFunc(t, "alerts/webhook/example_test.go", "signed")},
 		{"analyzer/rules/README.md", "rules", rules.Table()},
-		{"analyzer/rules/README.md", "signals", analyzer.SignalTable()},
+		{"analyzer/rules/README.md", "signals", signals.Table()},
 		{"analyzer/rules/README.md", "lint", goExample(t, "analyzer/rules/example_test.go")},
 		{"analyzer/rules/README.md", "pytest", "```python\n" + source(t, "cmd/llmtap/testdata/test_history.py") + "```"},
 	} {

@@ -6,6 +6,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
@@ -41,11 +42,11 @@ func incident() *sinks.Batch {
 			b.Findings = append(b.Findings, f)
 			switch i {
 			case 22, 24, 26:
-				b.Findings = append(b.Findings, signalOf(f, analyzer.MaskedFailure, e.Cause))
+				b.Findings = append(b.Findings, signalOf(f, signals.MaskedFailure, e.Cause))
 			case 28:
-				b.Findings = append(b.Findings, signalOf(f, analyzer.ConversationEndedOnError, e.Cause))
+				b.Findings = append(b.Findings, signalOf(f, signals.ConversationEndedOnError, e.Cause))
 			case 38:
-				s := signalOf(f, analyzer.ProviderTightened, "orphan_tool_reply after_plain_assistant")
+				s := signalOf(f, signals.ProviderTightened, "orphan_tool_reply after_plain_assistant")
 				s.Evidence = "accepted until 09:30"
 				b.Findings = append(b.Findings, s)
 			}
@@ -53,7 +54,7 @@ func incident() *sinks.Batch {
 		if i < 3 { // accepted, but only by this provider
 			f.Rule, f.Fingerprint, f.Severity, f.RootCause = "tool_content_not_string", "bbbbbbbbbbbbbbbb", check.Lenient, ""
 			f.FirstVersion, f.LastClean = "1.2.0", "" // weeks ago
-			s := signalOf(f, analyzer.LatentViolation, f.Rule)
+			s := signalOf(f, signals.LatentViolation, f.Rule)
 			s.RejectedBy = []string{"openai_chat/deepseek", "openai_chat/openai"}
 			b.Findings = append(b.Findings, f, s)
 		}

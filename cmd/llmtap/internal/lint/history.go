@@ -19,7 +19,7 @@ func (l *Linter) exchange(res *Result, rec *record, t wire.Target) {
 	l.seq++
 	turn, findings := l.judge.Request(&judge.Request{
 		In: session.In{
-			Seq: l.seq, Need: l.seq, Service: rec.service, Conversation: rec.conversation, Exchange: res.exchange, Instance: rec.instance,
+			Seq: l.seq, MinSeq: l.seq, Service: rec.service, Conversation: rec.conversation, Exchange: res.exchange, Instance: rec.instance,
 			Run: rec.run, Target: t, Facts: &l.request, Body: rec.body,
 		},
 		Sender: cmp.Or(rec.service, event.UnknownService),
@@ -36,5 +36,5 @@ func (l *Linter) exchange(res *Result, rec *record, t wire.Target) {
 		a.ID = "" // a request that refers to it may answer calls that the record lacks
 	}
 	l.seq++
-	l.judge.Answer(turn, session.Answer{Facts: a, Seq: l.seq, Need: l.seq, Cut: rec.failed && a.FinishReason == ""})
+	l.judge.Answer(turn, session.Answer{Facts: a, Seq: l.seq, MinSeq: l.seq, Cut: rec.failed && a.FinishReason == ""})
 }

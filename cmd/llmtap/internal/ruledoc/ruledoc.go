@@ -8,9 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
@@ -75,9 +75,9 @@ func Write(w io.Writer, ids []string, format string) error {
 // WriteSignals writes the signals as text or json.
 func WriteSignals(w io.Writer, format string) error {
 	if format == command.JSON {
-		return command.WriteJSON(w, analyzer.Signals)
+		return command.WriteJSON(w, signals.All)
 	}
-	for _, s := range analyzer.Signals {
+	for _, s := range signals.All {
 		fmt.Fprintf(w, "%-32s %s\n", s.ID, s.Doc)
 	}
 	return nil

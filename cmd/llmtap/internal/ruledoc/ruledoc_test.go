@@ -5,8 +5,8 @@ import (
 	"strings"
 	"testing"
 
-	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 )
 
@@ -38,7 +38,7 @@ func TestWrite(t *testing.T) {
 
 func TestWriteSignals(t *testing.T) {
 	var b strings.Builder
-	if err := WriteSignals(&b, command.Text); err != nil || strings.Count(b.String(), "\n") != len(analyzer.Signals) {
+	if err := WriteSignals(&b, command.Text); err != nil || strings.Count(b.String(), "\n") != len(signals.All) {
 		t.Errorf("%v\n%s", err, b.String())
 	}
 }

@@ -69,23 +69,3 @@ func (s *memos) evict() bool {
 }
 
 func (s *memos) forget() { s.bytes -= s.queue.TakeFirst().Value.bytes }
-
-// scan reads the body of the request whose row is e into a.req.
-func (a *Analyzer) scan(e *Exchange, d wire.Dialect, body []byte) error {
-	a.memos.expire(a.now)
-	if e.Labels.Conversation == "" {
-		return facts.ScanRequest(d, body, &a.req)
-	}
-	k := memoKey{e.Labels.Service, e.Labels.Conversation, d}
-	m := a.memos.get(k, a.now)
-	known, err := facts.ScanRequestAfter(d, body, &m.Memo, &a.req)
-	a.memos.account(&k, m)
-	for a.memos.evict() {
-		a.drop(dropMemo)
-	}
-	if a.emit {
-		a.metrics.known.Add(float64(known))
-	}
-	a.metrics.memos.Set(float64(a.memos.bytes))
-	return err
-}

@@ -1,0 +1,94 @@
+package analyzer
+
+import (
+	"fmt"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/expiry"
+	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// endings follows the conversations whose newest call was refused, until they continue or have ended on that error.
+type endings struct {
+	queue     *expiry.Queue[conversationKey, *ending]
+	processes *processes
+}
+
+type conversationKey struct{ scope, id string }
+
+// ending is a conversation whose newest call was refused.
+type ending struct {
+	last         signals.Subject
+	cause        string
+	seq, dropped uint64 // of the process, of the request
+	version      uint64 // of the exchange's row
+	run          *run
+}
+
+func newEndings(cfg *Config, processes *processes) *endings {
+	return &endings{expiry.NewQueue[conversationKey, *ending](cfg.ConversationEnd), processes}
+}
+
+// continues records that a request of the conversation was sent.
+func (es *endings) continues(p *pending) {
+	k := conversationKey{p.scope(), p.row.Labels.Conversation}
+	if k.id == "" {
+		return
+	}
+	es.queue.Take(k)
+	if p.turn != nil && p.turn.Root != k.id {
+		es.queue.Take(conversationKey{k.scope, p.turn.Root})
+	}
+}
+
+// wait lets a conversation wait for what follows a refused call. Without a given id, nobody knows that nothing follows; a
+// request that shares nothing with its conversation is a side call, whose failure may not matter.
+func (es *endings) wait(s *step, p *pending, minSeq uint64) {
+	e := &p.row
+	if !refused(e) || p.turn == nil || p.turn.Inferred || p.turn.Apart() || e.Degraded || e.Origin == event.OriginImport {
+		return
+	}
+	k := conversationKey{p.scope(), p.turn.Root}
+	es.queue.Take(k)
+	es.queue.Add(k, &ending{
+		last: p.subject(), cause: e.Cause, seq: e.InstanceSeq, dropped: p.dropped, version: e.Seq, run: p.run,
+	}, min(minSeq, p.turn.MinSeq()), s.now)
+	for es.queue.Len() > maxPending {
+		es.queue.TakeFirst()
+		s.drop(dropOverflow)
+	}
+}
+
+func (es *endings) minSeq() uint64 { return es.queue.MinSeq() }
+
+// expire emits the signal that the conversation that waits longest ended on its error, unless run events report how its
+// run ends.
+func (es *endings) expire(s *step) {
+	it := es.queue.TakeFirst()
+	e := it.Value
+	if e.run != nil && e.run.reported || es.processes.lostAfter(e.last.Instance, e.seq, e.dropped) {
+		return
+	}
+	x := e.last
+	x.SeenAt = it.Deadline
+	s.emitSignal(&x, &signals.Signal{
+		ID: signals.ConversationEndedOnError, Detail: e.cause, Message: -1, Key: x.Exchange,
+		Summary: fmt.Sprintf("the last call of conversation %s failed with %s, and nothing followed for %v",
+			limit.Text(x.Conversation, limit.NameBytes), failure(x.Status, e.cause), shortDuration(es.queue.Timeout())),
+		Evidence: fmt.Sprintf("exchange %s is the last of its conversation", x.Exchange),
+		Fix:      "Find out what the agent told its user: an error that looks like an answer without tool calls ends many agent loops as if all were done.",
+	}, e.version, it.MinSeq)
+}
+
+// shortDuration formats d without its zero units.
+func shortDuration(d time.Duration) string {
+	switch {
+	case d%time.Hour == 0:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	case d%time.Minute == 0:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	}
+	return d.String()
+}

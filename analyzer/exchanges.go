@@ -1,0 +1,252 @@
+package analyzer
+
+import (
+	"errors"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/expiry"
+	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/analyzer/payload"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+const (
+	partsTimeout   = 20 * time.Second    // of the other parts of a body
+	requestTimeout = 30 * time.Second    // of the request of a response that arrived first; it may wait for parts itself
+	maxPending     = 200_000             // requests that wait for their response
+	minWaiting     = 2 * limit.BodyBytes // smallest bound of parts, and of responses that arrived first
+)
+
+// A half is one half of an exchange: a request or a response, whole or without its body.
+type half struct {
+	ev     *event.Event
+	at     Position
+	minSeq uint64 // oldest sequence that it was made from
+}
+
+// seenAt returns when the content of the event was known: the stream's time, or the recording time of recorded traffic.
+func (h *half) seenAt() time.Time {
+	if h.ev.Origin == event.OriginImport {
+		return h.ev.Time
+	}
+	return h.at.Time
+}
+
+// exchanges contains the halves of exchanges that wait: for their other half, or for parts of their body.
+type exchanges struct {
+	pending   *expiry.Queue[string, *pending]
+	early     *expiry.Queue[string, *earlyResponse]
+	parts     *expiry.Queue[partsKey, *assembly]
+	completed *dedupSet
+	replay    *replayWindow
+
+	pendingBytes, maxPending int // of pending, estimated
+	waitingBytes, maxWaiting int // of early and parts, estimated
+}
+
+// earlyResponse is a response that arrived before its request.
+type earlyResponse struct {
+	ev event.Event
+	at Position
+}
+
+func (r *earlyResponse) size() int { return payload.EventBytes + len(r.ev.Body) }
+
+// partsKey identifies a body that arrives in parts.
+type partsKey struct {
+	exchange string
+	kind     event.Kind
+}
+
+// assembly is the parts of a body.
+type assembly struct {
+	*payload.Parts
+	at      Position // of the newest
+	refused bool     // the exchange continued without this body; further parts are ignored
+}
+
+func newExchanges(cfg *Config, replay *replayWindow) *exchanges {
+	return &exchanges{
+		pending:    expiry.NewQueue[string, *pending](cfg.ExchangeTimeout),
+		early:      expiry.NewQueue[string, *earlyResponse](requestTimeout),
+		parts:      expiry.NewQueue[partsKey, *assembly](partsTimeout),
+		completed:  newDedupSet(cfg.SessionLookback),
+		replay:     replay,
+		maxPending: int(cfg.StateBytes / 2),
+		maxWaiting: max(minWaiting, int(cfg.StateBytes/4)),
+	}
+}
+
+// keyOf returns the key that both halves of an exchange have. Imports repeat the ids of exchanges, and each import is
+// read independently.
+func keyOf(ev *event.Event) string {
+	if ev.Origin == event.OriginImport {
+		return ev.Exchange + "@" + ev.Instance
+	}
+	return ev.Exchange
+}
+
+// assemble returns the half of an exchange that ev completes, if it does: an event with a whole body, or the last part of
+// one. Halves of completed exchanges change nothing.
+func (x *exchanges) assemble(s *step, ev *event.Event, at Position) (half, bool) {
+	if x.isCompleted(s, keyOf(ev)) {
+		return half{}, false
+	}
+	if ev.Parts > 1 {
+		return x.join(s, ev, at)
+	}
+	return half{ev, at, at.Seq}, true
+}
+
+// isCompleted reports whether an exchange is completed, and then drops the event.
+func (x *exchanges) isCompleted(s *step, key string) bool {
+	c, ok := x.completed.get(key)
+	if !ok {
+		return false
+	}
+	if c&expired != 0 {
+		s.drop(dropLate)
+	} else {
+		s.drop(dropDuplicate)
+	}
+	// Its time starts again: a restart that reads this event must recognize it too.
+	x.replay.used(c.minSeq(), s.now)
+	x.complete(s, key, c)
+	return true
+}
+
+// complete remembers an exchange as completed.
+func (x *exchanges) complete(s *step, key string, c completed) {
+	s.dropN(dropOverflow, x.completed.add(key, c, s.now))
+}
+
+// isWaiting reports whether this half of the exchange has arrived already.
+func (x *exchanges) isWaiting(ev *event.Event) bool {
+	if ev.Kind == event.Request {
+		return x.pending.Get(keyOf(ev)) != nil
+	}
+	return x.early.Get(keyOf(ev)) != nil
+}
+
+// isDuplicate reports whether a half arrived before, and then drops it.
+func (x *exchanges) isDuplicate(s *step, ev *event.Event) bool {
+	if x.isCompleted(s, keyOf(ev)) {
+		return true
+	}
+	waiting := x.isWaiting(ev)
+	if waiting {
+		s.drop(dropDuplicate)
+	}
+	return waiting
+}
+
+// join adds a part of a body. It returns the half when that was the last missing part, or when the parts cannot become a
+// whole.
+func (x *exchanges) join(s *step, ev *event.Event, at Position) (half, bool) {
+	k := partsKey{keyOf(ev), ev.Kind}
+	e := x.parts.Get(k)
+	if e == nil {
+		e = x.parts.Add(k, &assembly{Parts: payload.NewParts(ev)}, at.Seq, s.now)
+		x.waitingBytes += e.Value.Size()
+	}
+	p := e.Value
+	if p.refused {
+		return half{}, false
+	}
+	before := p.Size()
+	p.at = at
+	err := p.Add(ev)
+	x.waitingBytes += p.Size() - before
+	if err != nil {
+		return x.refuse(s, e, err)
+	}
+	if !p.Complete() {
+		return half{}, false
+	}
+	x.parts.Take(k)
+	x.waitingBytes -= p.Size()
+	return half{p.Whole(), at, e.MinSeq}, true
+}
+
+// refuse drops a body. It returns the half without its body: the exchange is recorded and not judged.
+func (x *exchanges) refuse(s *step, e *expiry.Entry[partsKey, *assembly], err error) (half, bool) {
+	p := e.Value
+	before := p.Size()
+	ev := p.Discard()
+	p.refused = true
+	x.waitingBytes += p.Size() - before
+	if x.isWaiting(ev) {
+		s.drop(dropDuplicate) // this half arrived already
+		return half{}, false
+	}
+	reason := dropParts
+	if errors.Is(err, payload.ErrTooLarge) {
+		reason = dropTooLarge
+	}
+	s.deadLetter(reason, ev, p.at, err)
+	if ev.Origin == event.OriginImport {
+		s.drop(dropImport) // the file has the whole body
+		return half{}, false
+	}
+	return half{ev, p.at, e.MinSeq}, true
+}
+
+// expireParts refuses the oldest body whose parts did not all arrive.
+func (x *exchanges) expireParts(s *step) (h half, ok bool) {
+	e := x.parts.TakeFirst()
+	if !e.Value.refused {
+		h, ok = x.refuse(s, e, e.Value.Missing())
+	}
+	x.waitingBytes -= e.Value.Size()
+	return h, ok
+}
+
+// partsFirst reports whether parts, not a response that arrived first, wait longest.
+func (x *exchanges) partsFirst() bool {
+	p, e := x.parts.First(), x.early.First()
+	return p != nil && (e == nil || p.MinSeq < e.MinSeq)
+}
+
+func (x *exchanges) addPending(key string, p *pending, minSeq uint64, now time.Time) {
+	x.pending.Add(strings.Clone(key), p, minSeq, now)
+	x.pendingBytes += p.size()
+}
+
+// takePending removes and returns the request of an exchange, or nil.
+func (x *exchanges) takePending(key string) *expiry.Entry[string, *pending] {
+	e := x.pending.Take(key)
+	if e != nil {
+		x.pendingBytes -= e.Value.size()
+	}
+	return e
+}
+
+func (x *exchanges) addEarly(key string, h half, now time.Time) {
+	r := &earlyResponse{*h.ev, h.at}
+	r.ev.Body = append([]byte(nil), h.ev.Body...)
+	x.waitingBytes += r.size()
+	x.early.Add(key, r, h.minSeq, now)
+}
+
+// takeEarly removes and returns the response of an exchange that arrived first, or nil.
+func (x *exchanges) takeEarly(key string) *expiry.Entry[string, *earlyResponse] {
+	e := x.early.Take(key)
+	if e != nil {
+		x.waitingBytes -= e.Value.size()
+	}
+	return e
+}
+
+// bound forgets the oldest pending requests beyond the bounds.
+func (x *exchanges) bound(s *step) {
+	for x.pending.Len() > maxPending || x.pendingBytes > x.maxPending {
+		s.drop(dropOverflow)
+		x.takePending(x.pending.First().Key)
+	}
+}
+
+// minSeq returns the oldest sequence that the state was made from, or 0.
+func (x *exchanges) minSeq() uint64 {
+	return expiry.Oldest(x.pending.MinSeq(), x.early.MinSeq(), x.parts.MinSeq(), x.completed.exchanges.MinSeq())
+}

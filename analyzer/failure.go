@@ -1,0 +1,106 @@
+package analyzer
+
+import (
+	"encoding/json"
+	"strconv"
+	"strings"
+
+	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/judge"
+	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+const (
+	maxErrorText = 4 << 10  // bytes of Exchange.ErrorText
+	maxErrorRead = 64 << 10 // bytes of an error answer that are searched for its cause
+)
+
+// explain finds the cause of a failed exchange; text is the provider's.
+func (p *pending) explain(text []byte) {
+	e := &p.row
+	text = text[:min(len(text), maxErrorRead)]
+	var rejected []string
+	for i := range p.findings {
+		if p.findings[i].Predicted == check.Reject {
+			rejected = append(rejected, p.findings[i].Rule.ID)
+		}
+	}
+	c := cause.Classify(cause.Input{Status: e.Status, Text: text, Rules: rejected, Variant: p.target.Variant})
+	e.Cause, e.CauseKnown, e.CauseClass = c.ID, c.Known, c.Class
+	e.ErrorType = errorType(text, e.Status)
+	e.ErrorText = limit.Text(cause.Redact(text), maxErrorText)
+	e.ErrorCluster = cause.Cluster(e.ErrorText)
+}
+
+// errorType returns the provider's error type, else its code, else the status.
+func errorType(text []byte, status int) string {
+	type fault struct {
+		Type, Code, Status any
+		Error              json.RawMessage
+	}
+	var f fault
+	for range 3 { // {"error": …}, or the array around it that Gemini sends
+		var list []json.RawMessage
+		if json.Unmarshal(text, &list) == nil && len(list) > 0 {
+			text = list[0]
+		}
+		f = fault{}
+		if json.Unmarshal(text, &f) != nil || len(f.Error) == 0 || f.Error[0] != '{' {
+			break
+		}
+		text = f.Error
+	}
+	for _, v := range [...]any{f.Type, f.Code, f.Status} {
+		switch v := v.(type) {
+		case string:
+			if v != "" {
+				return limit.Text(strings.ToValidUTF8(v, "\uFFFD"), 128)
+			}
+		case float64:
+			return strconv.FormatFloat(v, 'f', -1, 64)
+		}
+	}
+	if status == 0 {
+		return ErrorNoResponse
+	}
+	return strconv.Itoa(status)
+}
+
+// refused reports whether the provider refused the request for its content, so that it would refuse it again: not for
+// lack of capacity, credit or a key.
+func refused(e *Exchange) bool {
+	return e.Failed && e.Status >= 400 && !wire.RetryableStatus(e.Status) && e.CauseClass != "access" && e.CauseClass != "policy" && e.CauseClass != "provider"
+}
+
+// accepted reports whether the provider accepted the request.
+func accepted(e *Exchange) bool { return e.Status >= 200 && e.Status < 300 && !e.Failed }
+
+// failure describes how a call failed, for humans.
+func failure(status int, cause string) string {
+	if status == 0 {
+		return cause
+	}
+	return strconv.Itoa(status) + " (" + cause + ")"
+}
+
+// proof returns the finding that represents the exchange, or nil. For a failed one it is a finding that shows the cause of
+// the failure: a request that failed for a rate limit did not fail for its history.
+func (p *pending) proof() *judge.Finding {
+	var best *judge.Finding
+	score := 0
+	for i := range p.findings {
+		f := &p.findings[i]
+		if p.row.Failed {
+			of := cause.OfRule(f.Rule.ID)
+			if of != p.row.Cause && (p.row.CauseKnown != cause.Conflict || f.Predicted != check.Reject) {
+				continue
+			}
+		}
+		if n := 1 + f.Instance.Root.Rank()*4 + f.Predicted.Rank(); n > score {
+			best, score = f, n
+		}
+	}
+	return best
+}

@@ -1,0 +1,206 @@
+package analyzer
+
+import (
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/expiry"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+const (
+	// gapTimeout is how long a gap in a sequence may be filled by events that were overtaken. It ends when a newer event of
+	// the same process arrives after it; a process that was cut off from NATS sends older events first.
+	gapTimeout   = 30 * time.Second
+	maxGaps      = 64 // of one process; the oldest counts as lost
+	maxProcesses = 100_000
+	maxStep      = 1 << 24 // a sequence or count that increases by more is garbage
+)
+
+// processes follows the sequence numbers of the processes that send events, and counts what is missing.
+type processes struct {
+	queue    *expiry.Queue[string, *process] // the longest silent first
+	replay   *replayWindow
+	strings  interner
+	complete bool // there is one partition, so that all events of a process are seen
+}
+
+// process is one process that sends events.
+type process struct {
+	service, environment string // of its newest event
+
+	newest  uint64 // highest sequence number seen
+	at      uint64 // stream sequence of the event with that number
+	dropped uint64 // exchanges that it reported as dropped
+	gaps    []gap  // that may still be filled, lowest first
+	lost    uint64 // highest number that is lost for good
+}
+
+// gap is the missing numbers from..to.
+type gap struct {
+	from, to uint64
+	since    time.Time // stream time
+	minSeq   uint64    // stream sequence of the event before it
+}
+
+func newProcesses(cfg *Config, replay *replayWindow, strings interner) *processes {
+	return &processes{
+		queue: expiry.NewQueue[string, *process](cfg.SessionLookback), replay: replay, strings: strings, complete: cfg.Partitions <= 1,
+	}
+}
+
+// track follows the sequence of the process that sent ev.
+func (ps *processes) track(s *step, ev *event.Event, at Position) {
+	if ev.Instance == "" || ev.Seq == 0 || ev.Origin == event.OriginImport {
+		return
+	}
+	// A process can have dropped everything before this event: two events an exchange.
+	nothingBefore := ev.Seq > 1 && ev.Dropped < maxStep && ev.Seq-1 <= 2*ev.Dropped
+	e := ps.queue.Get(ev.Instance)
+	if e == nil {
+		p := &process{newest: ev.Seq, at: at.Seq, dropped: ev.Dropped}
+		ps.label(p, ev)
+		if nothingBefore {
+			s.countDropped(p, ev.Dropped, at.Seq)
+			if ps.complete {
+				p.lose(s, gap{from: 1, to: ev.Seq - 1, minSeq: at.Seq})
+			}
+		}
+		ps.queue.Add(strings.Clone(ev.Instance), p, 0, s.now)
+		return
+	}
+	p := e.Value
+	if ev.Seq < p.newest || ev.Dropped < p.dropped || nothingBefore {
+		ps.replay.keepTogether(p.minSeq(), at.Seq)
+	}
+	if n := ev.Dropped - p.dropped; ev.Dropped > p.dropped {
+		if p.dropped = ev.Dropped; n <= maxStep {
+			s.countDropped(p, n, p.at)
+		}
+	}
+	if ev.Seq < p.newest {
+		p.fill(ev.Seq)
+	} else {
+		ps.advance(s, p, ev, at)
+	}
+	ps.queue.Renew(e, s.now)
+}
+
+// advance takes an event whose number is not below the newest.
+func (ps *processes) advance(s *step, p *process, ev *event.Event, at Position) {
+	if ev.Seq > p.newest {
+		for len(p.gaps) > 0 && at.Time.Sub(p.gaps[0].since) >= gapTimeout {
+			p.loseFirst(s)
+		}
+		switch missing := ev.Seq - p.newest - 1; {
+		case missing > maxStep:
+			s.drop(dropSequence)
+		case missing > 0 && ps.complete:
+			p.gaps = append(p.gaps, gap{from: p.newest + 1, to: ev.Seq - 1, since: at.Time, minSeq: p.at})
+			if len(p.gaps) > maxGaps {
+				p.loseFirst(s)
+			}
+		}
+	}
+	p.newest, p.at = ev.Seq, at.Seq
+	ps.label(p, ev)
+}
+
+func (ps *processes) label(p *process, ev *event.Event) {
+	p.service, p.environment = ps.strings.string(ev.Labels.Service), ps.strings.string(ev.Labels.Environment)
+}
+
+// fill takes number n out of its gap, if any.
+func (p *process) fill(n uint64) {
+	for i, g := range slices.Backward(p.gaps) {
+		if n < g.from || n > g.to {
+			continue
+		}
+		var rest []gap
+		if g.from < n {
+			rest = append(rest, gap{g.from, n - 1, g.since, g.minSeq})
+		}
+		if n < g.to {
+			rest = append(rest, gap{n + 1, g.to, g.since, g.minSeq})
+		}
+		p.gaps = slices.Replace(p.gaps, i, i+1, rest...)
+		return
+	}
+}
+
+func (p *process) loseFirst(s *step) {
+	g := p.gaps[0]
+	p.gaps = p.gaps[1:]
+	p.lose(s, g)
+}
+
+// lose counts a gap that will not be filled.
+func (p *process) lose(s *step, g gap) {
+	n := g.to - g.from + 1
+	p.lost = max(p.lost, g.to)
+	s.tallies.process(MetricLost, p, n, g.minSeq, s.now)
+	if s.emit {
+		s.metrics.lost.Add(float64(n))
+	}
+}
+
+func (s *step) countDropped(p *process, n, minSeq uint64) {
+	s.tallies.process(MetricDropped, p, n, minSeq, s.now)
+	if s.emit {
+		s.metrics.droppedByHooks.Add(float64(n))
+	}
+}
+
+// expire forgets the process that was silent longest; its gaps are lost.
+func (ps *processes) expire(s *step) {
+	p := ps.queue.TakeFirst().Value
+	for len(p.gaps) > 0 {
+		p.loseFirst(s)
+	}
+}
+
+// bound forgets the longest silent processes beyond the bound.
+func (ps *processes) bound(s *step) {
+	for ps.queue.Len() > maxProcesses {
+		s.drop(dropOverflow)
+		ps.expire(s)
+	}
+}
+
+// lostAfter reports whether events may be missing that a process sent after its event number n, by which it had dropped
+// so many exchanges: what did not arrive after that may have been sent.
+func (ps *processes) lostAfter(instance string, n, dropped uint64) bool {
+	e := ps.queue.Get(instance)
+	if e == nil {
+		return false
+	}
+	p, hole := e.Value, e.Value.lost
+	if last := len(p.gaps) - 1; last >= 0 {
+		hole = max(hole, p.gaps[last].to)
+	}
+	return hole > n || p.dropped > dropped
+}
+
+// silentSince reports whether a process is known to have sent nothing after the event at seq.
+func (ps *processes) silentSince(instance string, seq uint64) bool {
+	e := ps.queue.Get(instance)
+	return ps.complete && e != nil && e.Value.at <= seq
+}
+
+// minSeq returns the oldest sequence that a restart must read to know the processes, or 0.
+func (ps *processes) minSeq() uint64 {
+	var seq uint64
+	for e := range ps.queue.All() {
+		seq = expiry.Oldest(seq, e.Value.minSeq())
+	}
+	return seq
+}
+
+func (p *process) minSeq() uint64 {
+	seq := p.at
+	for i := range p.gaps {
+		seq = min(seq, p.gaps[i].minSeq)
+	}
+	return seq
+}

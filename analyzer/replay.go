@@ -1,0 +1,95 @@
+package analyzer
+
+import (
+	"slices"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/expiry"
+)
+
+const (
+	marks    = 64 // marks of the stream's bytes within the look-back
+	maxSpans = 1024
+)
+
+// A replayWindow knows from where a restart has to read the stream again.
+type replayWindow struct {
+	lookback  int64 // bytes of the stream
+	bytesRead int64
+	marks     []mark // oldest first
+
+	// recent lists the requests of the responses read within requestTimeout, as a queue of minima: when a restart reads a
+	// response, its request must be read too, or the response would be taken for one that arrived first.
+	recent []recentRequest
+	spans  []span // disjoint, oldest first
+}
+
+type mark struct {
+	seq       uint64
+	bytesRead int64
+}
+
+type recentRequest struct {
+	at  time.Time
+	seq uint64
+}
+
+// A span is a part of the stream that a restart must read whole: beginning inside it would show a sequence that steps
+// back.
+type span struct{ first, last uint64 }
+
+func newReplayWindow(lookback int64) *replayWindow { return &replayWindow{lookback: lookback} }
+
+// read records that the event at seq, of n bytes, is read at the time now.
+func (w *replayWindow) read(seq uint64, n int, now time.Time) {
+	w.bytesRead += int64(n)
+	if len(w.marks) == 0 || w.bytesRead-w.marks[len(w.marks)-1].bytesRead >= w.lookback/marks {
+		w.marks = append(w.marks, mark{seq, w.bytesRead})
+	}
+	for w.bytesRead-w.marks[0].bytesRead > w.lookback {
+		w.marks = w.marks[1:]
+	}
+	// By the time of events, not of Advance: a new process starts at the time of the last event.
+	for len(w.recent) > 0 && now.Sub(w.recent[0].at) > requestTimeout {
+		w.recent = w.recent[1:]
+	}
+}
+
+// used records that the event at seq completed a response that is read now.
+func (w *replayWindow) used(seq uint64, now time.Time) {
+	for len(w.recent) > 0 && w.recent[len(w.recent)-1].seq >= seq {
+		w.recent = w.recent[:len(w.recent)-1]
+	}
+	w.recent = append(w.recent, recentRequest{now, seq})
+}
+
+// keepTogether makes a restart read the events from first to last all or not at all.
+func (w *replayWindow) keepTogether(first, last uint64) {
+	s := span{first, last}
+	for n := len(w.spans); n > 0 && w.spans[n-1].last >= s.first; n-- {
+		s.first = min(s.first, w.spans[n-1].first)
+		w.spans = w.spans[:n-1]
+	}
+	if w.spans = append(w.spans, s); len(w.spans) > maxSpans {
+		w.spans = w.spans[1:]
+	}
+}
+
+// from returns where a restart has to begin, for state and a pending tally that were made from these sequences; 0 when it
+// needs nothing.
+func (w *replayWindow) from(state, tally uint64) uint64 {
+	seq := state
+	if seq > 0 && len(w.marks) > 0 {
+		seq = max(seq, w.marks[0].seq)
+	}
+	if len(w.recent) > 0 {
+		seq = expiry.Oldest(seq, w.recent[0].seq)
+	}
+	seq = expiry.Oldest(seq, tally)
+	for _, s := range slices.Backward(w.spans) {
+		if s.first < seq && seq <= s.last {
+			return s.first
+		}
+	}
+	return seq
+}

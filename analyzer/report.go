@@ -1,0 +1,112 @@
+package analyzer
+
+import (
+	"encoding/hex"
+
+	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/identity"
+	"github.com/llmtap/llmtap/analyzer/judge"
+	"github.com/llmtap/llmtap/analyzer/ledger"
+	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// report emits the rows of a completed exchange and counts it.
+//
+//	conversation ─> tool calls, run ─> ledger ─> Exchange ─> Findings ─> verdicts of the provider ─> signals
+func (a *Analyzer) report(p *pending, minSeq uint64) {
+	s, e := &a.step, &p.row
+	if p.turn != nil {
+		a.judge.Sessions.End(p.turn)
+		a.calls.settle(s, p)
+	}
+	a.runs.complete(s, p, minSeq)
+	a.endings.wait(s, p, minSeq)
+	proof := p.proof()
+	if proof != nil {
+		e.RootCause = proof.Instance.Root.ID
+	}
+	known, isNew := a.memory.exchange(s, p)
+	counted := e.Origin != event.OriginImport
+	if counted {
+		s.tallies.exchange(e, func() Example { return example(e, proof, known) }, isNew, minSeq, s.now)
+	}
+	s.emitExchange(e)
+	for i := range p.findings {
+		f := &p.findings[i]
+		if r := f.Report(accepted(e)); !r.Known {
+			row := p.findingRow(f, r.Severity)
+			a.memory.defect(s, e, &row, r.New)
+			s.emitFinding(&row, r.First && counted, minSeq)
+		}
+	}
+	a.memory.verdicts(s, p, minSeq)
+	x := p.observed()
+	s.dropN(dropOverflow, a.detector.Completed(&x, proof, minSeq, s.now))
+	for i := range x.Signals {
+		s.emitSignal(&x.Subject, &x.Signals[i], e.Seq, minSeq)
+	}
+}
+
+// findingRow returns the row of f.
+func (p *pending) findingRow(f *judge.Finding, s check.Severity) Finding {
+	e, in := &p.row, f.Instance
+	root := &in.Root
+	fingerprint := identity.Of(e.Labels.Service, e.Labels.Stage, f.Rule.ID, f.Detail, f.ToolName, root.ID)
+	return Finding{
+		ID: hex.EncodeToString(f.ID[:]), Fingerprint: fingerprint.Fingerprint(), Seq: e.Seq, FirstSeen: in.Since,
+		Exchange: in.Exchange, ExchangeVersion: in.Version, ExchangeInstance: in.Process, ExchangeMessages: in.Messages,
+		Labels: e.Labels, Conversation: e.Conversation, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
+		Rule: f.Rule.ID, Detail: f.Detail, Predicted: f.Predicted, Severity: s,
+		Status: e.Status, Message: f.Message, ToolCallID: f.ToolCallID, ToolName: f.ToolName, Summary: f.Summary,
+		RootCause: root.ID, Confidence: root.Confidence, Evidence: root.Evidence, Fix: f.Fix(),
+	}
+}
+
+// subject returns the exchange as signals remember it.
+func (p *pending) subject() signals.Subject {
+	e := &p.row
+	x := signals.Subject{
+		Labels: e.Labels, Exchange: e.ID, Conversation: e.Conversation, Instance: p.agentProcess(), Origin: e.Origin, Provider: e.Provider,
+		Model: e.Model, Dialect: e.Dialect, Variant: e.Variant, Status: e.Status, Messages: e.Messages, Degraded: e.Degraded, SeenAt: e.StoredAt,
+	}
+	if e.Origin == event.OriginImport {
+		x.SeenAt = e.StartedAt
+	}
+	if p.turn != nil {
+		x.Root, x.Branch = p.turn.Root, p.turn.Branch
+	}
+	return x
+}
+
+// observed returns the exchange as the detector of signals reads it.
+func (p *pending) observed() signals.Exchange {
+	e := &p.row
+	return signals.Exchange{
+		Subject: p.subject(), Turn: p.turn, Target: p.target, Process: e.Instance, Capture: e.Capture, StartedAt: e.StartedAt,
+		Findings: p.findings, Signals: p.signals, Request: p.request,
+		Stream: e.Stream, Failed: e.Failed, Refused: refused(e), ErrorType: e.ErrorType, ErrorText: e.ErrorText, ErrorCluster: e.ErrorCluster,
+		Cause: e.Cause, CauseKnown: e.CauseKnown, Rejects: e.Rejects, ResponseBytes: e.ResponseBytes,
+	}
+}
+
+// example returns the proof for alerts that e gives; known is the ledger's record of the failure, or nil.
+func example(e *Exchange, f *judge.Finding, known *ledger.Record) Example {
+	ex := Example{
+		Exchange: e.ID, Conversation: e.Conversation, Status: e.Status, ErrorText: limit.Text(e.ErrorText, maxExampleText), Message: -1,
+		PublishedAt: e.StoredAt.UnixNano(),
+	}
+	if known != nil {
+		ex.FirstVersion, ex.FirstAt = limit.Text(known.First.Version, maxLabelBytes), known.First.At.UnixNano()
+		ex.LastClean = limit.Text(known.LastClean, maxLabelBytes)
+	}
+	if f == nil {
+		_, ex.Fix = cause.Meaning(e.Cause)
+		return ex
+	}
+	ex.Rule, ex.Message, ex.ToolCallID, ex.Summary = f.Rule.ID, f.Message, limit.Text(f.ToolCallID, maxExampleText), f.Summary
+	ex.Evidence, ex.Fix = limit.Text(f.Instance.Root.Evidence, maxExampleText), f.Fix()
+	return ex
+}

@@ -1,0 +1,142 @@
+package signals
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+// Answered finds the signals of an answer: the event and its facts.
+func (d *Detector) Answered(x *Exchange, ev *event.Event, r *facts.Response) {
+	if x.Turn != nil {
+		d.overlap(x, ev)
+	}
+	if x.InBand {
+		where := "the body"
+		if x.Stream {
+			where = "the stream"
+		}
+		d.once(x, Signal{
+			ID: StreamErrorIn200, Detail: x.Cause, Message: -1,
+			Summary:  fmt.Sprintf("%s of an answer with status %d ends in an error: %s", where, x.Status, x.ErrorType),
+			Evidence: fmt.Sprintf("status %d, then %s", x.Status, limit.Text(x.ErrorText, maxText)),
+			Fix:      "Look for an error in the body before taking an answer with status 200 for one.",
+		})
+		return
+	}
+	// Without the whole answer, its end is unknown.
+	if x.Status < 200 || x.Status > 299 || x.Degraded || ev.Degraded || ev.Capture == event.CaptureCut || ev.Cancelled() || r.Malformed || x.Target.Dialect == wire.Other {
+		return
+	}
+	if x.Stream && r.Cut && (ev.Error == "" || connectionBroke(ev.Error)) && ev.BodyBytes > 0 && !x.MayBeLost {
+		how := "the connection was closed in order"
+		if ev.Error != "" {
+			how = limit.Text(cause.Redact([]byte(ev.Error)), maxText)
+		}
+		d.once(x, Signal{
+			ID: StreamCut, Message: -1,
+			Summary:  "the stream ended without its last event",
+			Evidence: fmt.Sprintf("%d bytes came, %d tool calls in them, and no finish reason; %s", x.ResponseBytes, len(r.Calls), how),
+			Fix:      "Take no call from a stream that did not end; ask again.",
+		})
+	}
+	if ev.Error != "" {
+		return
+	}
+	d.truncated(x, r)
+	if !r.Cut {
+		d.finishReason(x, r)
+	}
+}
+
+// connectionBroke reports whether a hook's error means that the connection ended, not that the agent stopped reading.
+func connectionBroke(err string) bool {
+	err = strings.ToLower(err)
+	for _, s := range [...]string{"eof", "reset", "broken pipe", "timeout", "timed out", "deadline", "peer closed", "incomplete", "terminated", "premature"} {
+		if strings.Contains(err, s) {
+			return true
+		}
+	}
+	return false
+}
+
+// truncated finds calls whose arguments end at the token limit.
+func (d *Detector) truncated(x *Exchange, r *facts.Response) {
+	limited := ""
+	switch {
+	case len(r.Calls) == 0:
+		return
+	case wire.AtTokenLimit(r.FinishReason):
+		limited = "length"
+	case x.Request.MaxTokens > 0 && r.OutputTokens >= x.Request.MaxTokens:
+		limited = "max_tokens"
+	default:
+		return
+	}
+	for i := range r.Calls {
+		c := &r.Calls[i]
+		broken := c.Args == facts.ArgsTruncated || c.Args == facts.ArgsBad || limited == "length" && c.Args == facts.ArgsEmpty
+		if c.ArgsKind != facts.String || !broken {
+			continue
+		}
+		d.once(x, Signal{
+			ID: TruncatedToolCall, Detail: limited, Message: -1, CallID: limit.Text(c.ID, limit.CallIDBytes), Tool: c.Name, Key: c.ID,
+			Summary:  fmt.Sprintf("the arguments of call %s end before their JSON does", limit.Name(c.Name)),
+			Evidence: fmt.Sprintf("finish reason %s, %d output tokens of at most %d", limit.Name(r.FinishReason), r.OutputTokens, x.Request.MaxTokens),
+			Fix:      "Raise the token limit or ask for less at once; do not run or save the call.",
+		})
+	}
+}
+
+// finishReason finds an answer whose finish reason contradicts its calls. OpenAI itself answers stop where a tool was
+// forced; Gemini and Ollama always do.
+func (d *Detector) finishReason(x *Exchange, r *facts.Response) {
+	dialect := x.Target.Dialect.Descriptor()
+	if dialect.CallsReason == "" {
+		return
+	}
+	gemini := strings.Contains(strings.ToLower(x.Target.Model), "gemini") || x.Target.Variant == wire.GeminiOpenAI
+	s := Signal{ID: FinishMismatch, Message: -1, Fix: "Decide by the calls of an answer, not by its finish reason."}
+	switch {
+	case r.FinishReason == dialect.CallsReason && len(r.Calls) == 0 && !r.OtherCalls:
+		s.Detail, s.Key, s.Summary = "no_calls", "no_calls", "the answer says that it calls tools, and calls none"
+	case r.FinishReason == dialect.StopReason && len(r.Calls) > 0 && !x.Request.Forced && !gemini && x.Target.Variant != wire.Ollama:
+		s.Detail, s.Key, s.Summary = "calls", "calls", "the answer calls tools, and its finish reason says that it calls none"
+	default:
+		return
+	}
+	s.Evidence = fmt.Sprintf("finish reason %s, %d tool calls", limit.Name(r.FinishReason), len(r.Calls))
+	d.repeated(x, s)
+}
+
+// clockSkew is the allowed difference between the clocks of two processes.
+const clockSkew = 5 * time.Second
+
+// overlap finds another request that was sent into the history before the answer to this one had ended. The stream may
+// deliver that request before the end of the answer, so the clocks of the processes decide.
+func (d *Detector) overlap(x *Exchange, ev *event.Event) {
+	by := x.Turn.Overtaken()
+	if by == nil || ev.Cancelled() || ev.Error != "" && !connectionBroke(ev.Error) {
+		return // it is unknown when the agent stopped reading
+	}
+	margin := time.Duration(0)
+	if x.Origin == event.OriginHook && by.Instance != x.Instance {
+		margin = clockSkew
+	}
+	both := ev.Time.Sub(by.Sent)
+	if both <= margin {
+		return
+	}
+	d.repeated(x, Signal{
+		ID: ConcurrentRequests, Message: -1,
+		Summary:  "two requests of one history were under way at once",
+		Evidence: fmt.Sprintf("exchange %s was sent %v before the answer to this one had ended", by.Exchange, both.Round(time.Millisecond)),
+		Fix:      "Let one run at a time write into a conversation: take a lock, or queue the second request until the first is saved.",
+	})
+}

@@ -1,0 +1,186 @@
+package signals
+
+import (
+	"encoding/hex"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/judge"
+	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/analyzer/session"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+const (
+	retryWindow = 10 * time.Minute // from the first refusal of a request
+	stormSize   = 3                // refusals of one request
+	poisonSize  = 3                // refused requests with one defect
+	maxRetries  = 10_000           // requests; the one that was first refused longest ago is forgotten
+)
+
+// Completed finds the signals of a completed exchange; proof is the finding that explains it, or nil. It returns the number
+// of requests forgotten to stay within the bound.
+func (d *Detector) Completed(x *Exchange, proof *judge.Finding, minSeq uint64, now time.Time) (forgotten int) {
+	switch {
+	case x.Failed:
+		d.failure(x)
+	case x.accepted():
+		d.latent(x)
+	}
+	forgotten = d.retryStorm(x, minSeq, now)
+	d.poisoned(x, proof)
+	return forgotten
+}
+
+// latent finds the defects of an accepted exchange that other targets would have refused.
+func (d *Detector) latent(x *Exchange) {
+	for i := range x.Findings {
+		f := &x.Findings[i]
+		in := f.Instance
+		if in.Latent || len(in.RejectedBy) == 0 || !f.Latent() {
+			continue
+		}
+		in.Latent = true
+		x.Signals = append(x.Signals, Signal{
+			ID: LatentViolation, Detail: f.Rule.ID, Message: f.Message, CallID: f.ToolCallID, Tool: f.ToolName, Key: hex.EncodeToString(f.ID[:]),
+			Summary: "accepted, though " + f.Summary, RejectedBy: in.RejectedBy, Fix: f.Fix(),
+			Evidence: fmt.Sprintf("%s answered %d; rejected by %s", judge.TargetName(x.Target.Dialect, x.Target.Variant), x.Status, strings.Join(in.RejectedBy, ", ")),
+		})
+	}
+}
+
+// failure finds the signals of a failed exchange.
+func (d *Detector) failure(x *Exchange) {
+	s := Signal{Message: -1, Evidence: limit.Text(x.ErrorText, maxText)}
+	switch {
+	case x.Status == 0:
+		s.ID, s.Detail, s.Summary = NoResponse, "error", "no answer came"
+		if x.ErrorText == "" {
+			s.Detail, s.Evidence = "timeout", fmt.Sprintf("no response event within %v", d.exchangeTimeout)
+		}
+		s.Fix = "Look at the provider, the network and the process itself: it may have ended during the call."
+	case (x.Status == 400 || x.Status == 422) && x.Cause == "unexplained" && x.Rejects == 0:
+		s.ID, s.Key = Unexplained400, x.ErrorCluster
+		s.Summary = fmt.Sprintf("status %d, and neither its text nor the request says why", x.Status)
+		s.Fix = "Read the text, and compare the request with the last one that was accepted."
+	case x.CauseKnown == cause.Conflict:
+		shows := ""
+		for i := range x.Findings {
+			if f := &x.Findings[i]; f.Predicted == check.Reject {
+				shows, s.Message, s.CallID = f.Rule.ID, f.Message, f.ToolCallID
+				break
+			}
+		}
+		s.ID, s.Detail, s.Key = ErrorRuleMismatch, x.Cause, x.Cause+" "+shows
+		s.Summary = fmt.Sprintf("the provider speaks of %s, the request shows %s", x.Cause, shows)
+		s.Fix = "Look for a gateway that changes requests on the way; else mend what the request shows first."
+	default:
+		return
+	}
+	d.once(x, s)
+}
+
+// retries counts the refusals of one request.
+type retries struct {
+	first Subject
+	since time.Time
+	n     int
+}
+
+// retryKey identifies a request in its conversation; without a given id, in its process.
+func retryKey(x *Exchange) uint64 {
+	scope := x.Labels.Conversation
+	if scope == "" {
+		scope = x.Process
+	}
+	if x.Origin == event.OriginImport {
+		scope += "@" + x.Process // imports are independent of each other
+	}
+	return xxh3.HashStringSeed(scope, xxh3.HashStringSeed(x.Labels.Service, x.Request.Hash))
+}
+
+// retryStorm finds a request that is sent again and again, and refused each time.
+func (d *Detector) retryStorm(x *Exchange, minSeq uint64, now time.Time) (forgotten int) {
+	if x.Turn == nil {
+		return 0
+	}
+	if x.Status < 400 || wire.RetryableStatus(x.Status) {
+		if x.accepted() && d.retries.Len() > 0 {
+			d.retries.Take(retryKey(x))
+		}
+		return 0
+	}
+	key := retryKey(x)
+	e := d.retries.Get(key)
+	if e == nil {
+		d.retries.Add(key, &retries{first: x.Subject, since: x.StartedAt, n: 1}, minSeq, now)
+		for ; d.retries.Len() > maxRetries; forgotten++ {
+			d.retries.TakeFirst()
+		}
+		return forgotten
+	}
+	r := e.Value
+	if r.n++; !doubled(r.n, stormSize) {
+		return 0
+	}
+	x.Signals = append(x.Signals, Signal{
+		ID: RetryStorm, Detail: strconv.Itoa(x.Status), Message: -1, About: &r.first, Key: r.first.Exchange, Update: r.n > stormSize,
+		Summary:  fmt.Sprintf("the same request was sent %d times and refused each time, now with status %d", r.n, x.Status),
+		Evidence: fmt.Sprintf("since %s, first in exchange %s, within %v", stamp(r.since), r.first.Exchange, x.StartedAt.Sub(r.since).Round(time.Second)),
+		Fix:      "Do not send a request again that was refused with a status from 400 to 499, other than 408, 409, 425 and 429.",
+	})
+	return 0
+}
+
+// poisoned finds a growing history that is refused for one defect ever since it entered the history.
+func (d *Detector) poisoned(x *Exchange, proof *judge.Finding) {
+	t := x.Turn
+	if t == nil {
+		return
+	}
+	if x.accepted() {
+		t.Note(nil)
+	}
+	if !x.Refused {
+		return // failures of the server, the network or the account say nothing about the history
+	}
+	tr := t.Trouble()
+	var same *judge.Finding
+	for i := range x.Findings {
+		if tr != nil && x.Findings[i].ID == tr.Defect {
+			same = &x.Findings[i]
+			break
+		}
+	}
+	switch {
+	case same != nil:
+		tr.Failed++
+		tr.Now = x.Messages
+	case proof == nil || proof.Predicted != check.Reject:
+		t.Note(nil)
+		return
+	default:
+		t.Note(&session.Trouble{Defect: proof.ID, Exchange: x.Exchange, Since: x.StartedAt, Failed: 1, Length: x.Messages, Now: x.Messages})
+		return
+	}
+	if tr.Failed < poisonSize || tr.Now <= tr.Length || tr.Failed < 2*tr.Told {
+		return
+	}
+	s := Signal{
+		ID: PoisonedSession, Detail: same.Rule.ID, Message: same.Message, CallID: same.ToolCallID, Tool: same.ToolName, Update: tr.Told > 0,
+		Key:      hex.EncodeToString(tr.Defect[:]) + tr.Exchange,
+		Summary:  fmt.Sprintf("%d requests in a row were refused with the same defect in them: %s", tr.Failed, same.Summary),
+		Evidence: fmt.Sprintf("since %s, first in exchange %s; the history went from %d to %d messages, and the defect stayed", stamp(tr.Since), tr.Exchange, tr.Length, tr.Now),
+		Fix:      "Mend the stored history, or begin a new one: whatever is added to this one is refused too.",
+	}
+	tr.Told = tr.Failed
+	d.times(x, &s)
+	x.Signals = append(x.Signals, s)
+}

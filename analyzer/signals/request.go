@@ -1,0 +1,103 @@
+package signals
+
+import (
+	"bytes"
+	"fmt"
+	"math/bits"
+	"strconv"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// Judged finds the signals of a judged request, by itself or compared with the one before it, and keeps in x.Request what
+// its answer is compared with.
+func (d *Detector) Judged(x *Exchange, r *facts.Request, body []byte) {
+	t := x.Turn
+	x.Request.MaxTokens, x.Request.Forced = r.MaxTokens, len(r.Forced) > 0 || r.ToolChoice == facts.Object
+	h := xxh3.Hash(r.Model) ^ uint64(len(body))
+	for i := range r.Messages {
+		h = bits.RotateLeft64(h*0x9E3779B97F4A7C15, 31) ^ r.Messages[i].Hash
+	}
+	x.Request.Hash = h
+	if from, to, ok := t.Shrunk(); ok {
+		d.repeated(x, Signal{
+			ID: HistoryShrunk, Message: -1,
+			Summary: fmt.Sprintf("the history went from %d to %d messages", from, to),
+			Evidence: fmt.Sprintf("the request before had %d messages after the system messages, this one has %d, and it goes on with the same history",
+				from, to),
+			Fix: "Nothing, if the agent compacts its history on purpose; then look that calls and replies go together.",
+		})
+	}
+	if w, ok := t.Rewritten(); ok {
+		s := Signal{
+			ID: HistoryRewritten, Message: w.Message, Detail: "content", Key: "content",
+			Summary:  fmt.Sprintf("message %d (assistant) is not what the model said", w.Message),
+			Evidence: fmt.Sprintf("message %d stands where the last answer belongs, and its text is another one", w.Message),
+			Fix:      "Save answers as they came; what is changed in them, the model takes for its own words.",
+		}
+		if c := w.Call; c != nil {
+			s.Detail, s.Key, s.CallID, s.Tool = "arguments", "arguments", c.CallID, c.Name
+			s.Summary = fmt.Sprintf("message %d (assistant) calls %s with other arguments than the model did", w.Message, limit.Name(c.Name))
+			s.Evidence = fmt.Sprintf("the answer of exchange %s made the call with arguments that mean something else as JSON", c.Exchange)
+		}
+		d.repeated(x, s)
+	}
+	if x.Capture != event.CaptureShape {
+		d.placeholders(x, r, body)
+	}
+}
+
+// A placeholder is text that a gateway or framework inserts into a history that providers would reject. A history that was
+// published as a shape does not show it: its texts are hashes under a key that only the agent has.
+type placeholder struct {
+	text   []byte // with the quote before or after it, so that it is a whole text
+	detail string
+	what   string
+}
+
+const maxPlaceholder = 320 // bytes of the longest, with the name of a tool in it
+
+var placeholders = [...]placeholder{
+	{[]byte(`"[System: Tool execution skipped`), "missing_reply", "LiteLLM's stand-in for a missing reply"},
+	{[]byte(`"[System: Empty message content sanitised`), "empty_content", "LiteLLM's stand-in for an empty content"},
+	{[]byte(`was cancelled - another message came in before it could be completed."`), "missing_reply", "LangChain's stand-in for a missing reply"},
+}
+
+// placeholders finds placeholders in the new messages.
+func (d *Detector) placeholders(x *Exchange, r *facts.Request, body []byte) {
+	for i := x.Turn.New(); i < len(r.Messages); i++ {
+		m := &r.Messages[i]
+		for j := range m.Replies {
+			if p := &m.Replies[j]; p.ContentBytes <= maxPlaceholder {
+				d.placeholder(x, i, string(p.ID), body[p.Start:p.End])
+			}
+		}
+		if len(m.Replies) == 0 && m.Kind == facts.Object && m.ContentBytes > 0 && m.ContentBytes <= maxPlaceholder {
+			d.placeholder(x, i, "", body[m.Start:m.End])
+		}
+	}
+}
+
+func (d *Detector) placeholder(x *Exchange, i int, callID string, text []byte) {
+	for k := range placeholders {
+		p := &placeholders[k]
+		if !bytes.Contains(text, p.text) {
+			continue
+		}
+		key := callID
+		if key == "" {
+			key = strconv.FormatUint(x.Turn.Identity(i), 16)
+		}
+		d.once(x, Signal{
+			ID: SanitizerAtWork, Detail: p.detail, Message: i, CallID: limit.Text(callID, limit.CallIDBytes), Tool: x.Turn.ToolName(callID), Key: p.detail + key,
+			Summary:  fmt.Sprintf("message %d is no message of the agent: %s", i, p.what),
+			Evidence: fmt.Sprintf("the text of message %d is %s, which is put in where a provider would answer 400", i, p.what),
+			Fix:      "Send a history that needs no repair: the model takes the stand-in for what happened.",
+		})
+		return
+	}
+}

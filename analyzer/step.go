@@ -1,0 +1,105 @@
+package analyzer
+
+import (
+	"bytes"
+	"time"
+
+	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/identity"
+	"github.com/llmtap/llmtap/analyzer/limit"
+	"github.com/llmtap/llmtap/analyzer/signals"
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// A step is one event, or one time-out, as the parts of the analyzer see it: the time, and where rows go.
+type step struct {
+	now       time.Time // stream time; never goes back
+	seq       uint64    // of the newest event
+	completed uint32    // exchanges since that event
+	emit      bool      // false in the silent replay after a start
+	out       *Output   // nil unless emit
+
+	metrics *metrics
+	tallies *counter
+}
+
+// drop counts something that was not used.
+func (s *step) drop(reason string) { s.dropN(reason, 1) }
+
+func (s *step) dropN(reason string, n int) {
+	if s.emit && n > 0 {
+		s.metrics.dropped.WithLabelValues(reason).Add(float64(n))
+	}
+}
+
+// deadLetter counts an event whose content could not be used and emits its beginning.
+func (s *step) deadLetter(reason string, ev *event.Event, at Position, err error) {
+	s.drop(reason)
+	if !s.emit {
+		return
+	}
+	d := DeadLetter{Reason: reason, Seq: at.Seq, Error: err.Error(), Event: *ev}
+	d.Event.Body = bytes.Clone(ev.Body[:min(len(ev.Body), maxDeadBody)])
+	s.out.Dead = append(s.out.Dead, d)
+}
+
+func (s *step) emitExchange(e *Exchange) {
+	if s.emit {
+		s.metrics.exchanges.Inc()
+		s.out.Exchanges = append(s.out.Exchanges, *e)
+	}
+}
+
+func (s *step) emitToolCall(c *ToolCall) {
+	if s.emit {
+		s.metrics.calls.Inc()
+		s.out.ToolCalls = append(s.out.ToolCalls, *c)
+	}
+}
+
+func (s *step) emitRun(r *Run) {
+	if s.emit {
+		s.metrics.runs.Inc()
+		s.out.Runs = append(s.out.Runs, *r)
+	}
+}
+
+func (s *step) emitTally(t Tally) {
+	if s.emit {
+		s.metrics.tick.Inc()
+		s.out.Tallies = append(s.out.Tallies, t)
+	}
+}
+
+// emitFinding emits f, which was made from minSeq and later sequences. counted says that the tallies count it.
+func (s *step) emitFinding(f *Finding, counted bool, minSeq uint64) {
+	if counted {
+		s.tallies.finding(f, minSeq, s.now)
+	}
+	if s.emit {
+		s.metrics.findings.Inc()
+		s.out.Findings = append(s.out.Findings, *f)
+	}
+}
+
+// emitSignal emits a signal about the exchange x; seq is the version of its row. The caller makes sure that each instance
+// is emitted once.
+func (s *step) emitSignal(x *signals.Subject, sig *signals.Signal, seq, minSeq uint64) {
+	if sig.About != nil {
+		x = sig.About
+	}
+	id := identity.Of(x.Labels.Service, x.Root, x.Branch, sig.ID, sig.Key)
+	fingerprint := identity.Of(x.Labels.Service, x.Labels.Stage, sig.ID, sig.Detail, sig.Tool, "")
+	f := Finding{
+		ID: id.ID(), Fingerprint: fingerprint.Fingerprint(), Seq: seq, FirstSeen: x.SeenAt,
+		Exchange: x.Exchange, ExchangeVersion: x.Labels.ServiceVersion, ExchangeInstance: x.Instance, ExchangeMessages: x.Messages,
+		Labels: x.Labels, Conversation: x.Conversation, Provider: x.Provider, Model: x.Model, Dialect: x.Dialect, Variant: x.Variant,
+		Rule: sig.ID, Detail: sig.Detail, Predicted: check.Signal, Severity: check.Signal, Status: x.Status, Message: sig.Message,
+		ToolCallID: sig.CallID, ToolName: limit.Name(sig.Tool), Summary: sig.Summary, Evidence: sig.Evidence, Fix: sig.Fix, RejectedBy: sig.RejectedBy,
+	}
+	if in := sig.First; in != nil {
+		f.FirstSeen, f.Exchange = in.Since, in.Exchange
+		f.ExchangeVersion, f.ExchangeInstance, f.ExchangeMessages = in.Version, in.Process, in.Messages
+	}
+	s.emitFinding(&f, x.Origin != event.OriginImport && !sig.Update, minSeq)
+}

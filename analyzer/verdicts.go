@@ -1,0 +1,136 @@
+package analyzer
+
+import (
+	"cmp"
+	"encoding/hex"
+
+	"github.com/llmtap/llmtap/analyzer/cause"
+	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/identity"
+	"github.com/llmtap/llmtap/analyzer/judge"
+	"github.com/llmtap/llmtap/analyzer/ledger"
+	"github.com/llmtap/llmtap/analyzer/signals"
+)
+
+// verdicts remembers how the provider answered the violations of p's request, and emits a signal when it became stricter.
+//
+//	2xx                            ──> each violation of the request was accepted
+//	4xx whose text names the rule  ──> the one violation of that rule was rejected
+//	every other answer             ──> no evidence
+//
+// A violation is one of a host, a model, a rule and its detail. Only rejections of a service version that was accepted
+// before count: a deploy that brings the violation, or another form of it, was never accepted. The cause and root cause of
+// the failed exchange stay; the signal explains why it failed now.
+func (m *memory) verdicts(s *step, p *pending, minSeq uint64) {
+	e := &p.row
+	if len(p.findings) == 0 || e.Server == "" || !remembered(e) {
+		return
+	}
+	switch {
+	case accepted(e):
+		for i := range p.findings {
+			if !p.repeats(i) {
+				m.verdict(s, e, &p.findings[i], true, minSeq)
+			}
+		}
+	case e.Status >= 400 && e.Status < 500 && e.Retry == 0 && (e.CauseKnown == cause.Stated || e.CauseKnown == cause.Both):
+		if f := m.blamed(s, p, minSeq); f != nil {
+			m.verdict(s, e, f, false, minSeq)
+		}
+	}
+}
+
+// repeats reports whether finding i has the verdict of the one before it.
+func (p *pending) repeats(i int) bool {
+	return i > 0 && p.findings[i].Rule == p.findings[i-1].Rule && p.findings[i].Detail == p.findings[i-1].Detail
+}
+
+func verdictKey(e *Exchange, f *judge.Finding) ledger.Key {
+	return ledger.Key{Kind: ledger.KindVerdict, Host: e.Server, Model: e.Model, Name: f.Rule.ID, Detail: f.Detail}
+}
+
+// blamed returns the violation that the provider's text is about; nil when the ledger includes the exchange. Where several
+// match, one that was never accepted explains the rejection without a change at the provider; else it is the worst.
+func (m *memory) blamed(s *step, p *pending, minSeq uint64) (best *judge.Finding) {
+	e, score := &p.row, 0
+	for i := range p.findings {
+		f := &p.findings[i]
+		if cause.OfRule(f.Rule.ID) != e.Cause || p.repeats(i) {
+			continue
+		}
+		r := m.Get(verdictKey(e, f))
+		if r != nil && r.Includes(m.sighting.Position) {
+			m.reportAgain(s, e, f, r, minSeq)
+			return nil
+		}
+		n := 1 + f.Predicted.Rank()
+		if r == nil || r.Verdict.Client(e.Labels.Service, e.Labels.ServiceVersion) == nil {
+			n += 10
+		}
+		if n > score {
+			best, score = f, n
+		}
+	}
+	return best
+}
+
+// verdict remembers that the provider accepted or rejected f.
+func (m *memory) verdict(s *step, e *Exchange, f *judge.Finding, accepted bool, minSeq uint64) {
+	k := verdictKey(e, f)
+	if !s.emit || m.Has(&k, m.sighting.Position) {
+		if r := m.Get(k); r != nil {
+			m.reportAgain(s, e, f, r, minSeq)
+		}
+		return
+	}
+	r := m.See(&k, &m.sighting)
+	r.VerdictAt = m.sighting.Position
+	if r.Verdict == nil {
+		r.Verdict = new(ledger.Verdict)
+	}
+	changed := false
+	if accepted {
+		changed = r.Verdict.Accept(&m.sighting, e.Labels.Service, e.Conversation)
+	} else {
+		what := e.Server + " rejects " + cmp.Or(e.Model, "requests") + " with " + violationName(f)
+		changed = r.Verdict.Reject(&m.sighting, e.Labels.Service, e.Conversation, what)
+	}
+	if changed {
+		m.emitTightened(s, e, f, r.Verdict, minSeq)
+	}
+}
+
+// reportAgain emits and counts again what the exchange led to when it was first read: rows may be written again, and a
+// tally second that was open when a process ended is counted anew.
+func (m *memory) reportAgain(s *step, e *Exchange, f *judge.Finding, r *ledger.Record, minSeq uint64) {
+	if r.VerdictAt == m.sighting.Position {
+		return
+	}
+	r.VerdictAt = m.sighting.Position
+	if p := r.Verdict.Report; p != nil && (p.Last == m.sighting.Position || p.Counted == m.sighting.Position) {
+		m.emitTightened(s, e, f, r.Verdict, minSeq)
+	}
+}
+
+// emitTightened emits the row of v, one per host, model, rule and detail, and counts it when it begins. It belongs to no
+// conversation: it is about those of all services.
+func (m *memory) emitTightened(s *step, e *Exchange, f *judge.Finding, v *ledger.Verdict, minSeq uint64) {
+	r, labels := v.Report, e.Labels
+	labels.Conversation, labels.Run, labels.User = "", "", ""
+	id := identity.Of(signals.ProviderTightened, e.Server, e.Model, f.Rule.ID, f.Detail)
+	s.emitFinding(&Finding{
+		ID: id.ID(), Fingerprint: hex.EncodeToString(id[16:24]), Seq: e.Seq, FirstSeen: r.First.At,
+		Exchange: r.First.Exchange, ExchangeVersion: r.First.Version, ExchangeInstance: r.First.Instance,
+		Labels: labels, Provider: e.Provider, Model: e.Model, Dialect: e.Dialect, Variant: e.Variant,
+		Rule: signals.ProviderTightened, Detail: violationName(f), Predicted: check.Signal, Severity: check.Signal, Status: e.Status, Message: -1,
+		Summary: r.Summary, Confidence: r.Confidence, Evidence: r.Evidence, Fix: f.Rule.Fix,
+	}, r.Counted == m.sighting.Position, minSeq)
+}
+
+// violationName names the violation of f outside its conversation.
+func violationName(f *judge.Finding) string {
+	if f.Detail == "" {
+		return f.Rule.ID
+	}
+	return f.Rule.ID + " " + f.Detail
+}
