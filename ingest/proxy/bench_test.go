@@ -16,9 +16,9 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// BenchmarkProxy measures a call through the proxy beside the same call through a bare httputil.ReverseProxy and without
-// any, one after the other, and prints what each adds to a call. Calls are back to back, and NATS stores what is recorded
-// in this process and on the same cores: more than an agent meets.
+// BenchmarkProxy measures calls through the proxy, through a bare httputil.ReverseProxy, and without either, and prints the
+// added time of each. Calls are back to back, and NATS stores the events in this process on the same cores: more load than
+// agents make.
 func BenchmarkProxy(b *testing.B) {
 	table := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(table, "\nbody each way\tcall µs\tReverseProxy adds\tproxy adds, capture none\tproxy adds, capture full")
@@ -71,8 +71,8 @@ func (r *rig) call(b *testing.B, target string, body []byte) {
 	}
 }
 
-// bareProxy is the least that one would write by hand. It asks for full duplex as the proxy does, because without it
-// some calls of this benchmark break off.
+// bareProxy returns a minimal reverse proxy. It enables full duplex as the proxy does, because without it some calls of this
+// benchmark break off.
 func bareProxy(b *testing.B, upstream string) http.Handler {
 	u, err := url.Parse(upstream)
 	if err != nil {

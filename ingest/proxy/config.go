@@ -14,51 +14,51 @@ import (
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
-// Config says who may ask the proxy, what it reaches, and what it records.
+// Config configures the listener of the proxy, its upstreams, and what it records.
 type Config struct {
-	// Listen is the address of the listener that the proxy will serve. Any but a loopback address needs a token.
+	// Listen is the address of the listener. Addresses other than loopback require a token.
 	Listen string `yaml:"listen"`
-	// Token, if set, must be in the header X-Llmtap-Token of every request.
+	// Token, if set, is required in the header X-Llmtap-Token of every request.
 	Token string `yaml:"token" secret:"all"`
-	// TokenFile is a file that holds the token; it replaces Token.
+	// TokenFile is a file with the token, instead of Token.
 	TokenFile string `yaml:"token_file"`
-	// Upstreams are reached beside the known providers, or in their place: name -> base URL.
+	// Upstreams add to the known providers or override them: name -> base URL.
 	Upstreams map[string]string `yaml:"upstreams"`
 
-	// Capture is "shape", bodies with values only at protocol positions, "full", the bodies byte for byte, or "none"; in
-	// shape and none with the first 4 KiB of error answers.
+	// Capture is "shape" (bodies without their texts), "full" (bodies byte for byte) or "none". In shape and none, the first
+	// 4 KiB of error responses are recorded.
 	Capture string `yaml:"capture"`
-	// Service, Environment and Agent label calls whose headers do not.
+	// Service, Environment and Agent label calls without headers for them.
 	Service     string `yaml:"service"`
 	Environment string `yaml:"environment"`
 	Agent       string `yaml:"agent"`
-	// KeepUser publishes X-Llmtap-User as it is instead of hashed.
+	// KeepUser publishes X-Llmtap-User unhashed.
 	KeepUser bool `yaml:"keep_user"`
-	// MemoryLimit bounds what waits to be published, in bytes; beyond it the oldest exchanges are dropped and counted.
-	MemoryLimit int64 `yaml:"memory_limit" unit:"bytes"`
+	// QueueBytes bounds the memory of the queue to NATS. Beyond it the oldest exchanges are dropped and counted.
+	QueueBytes int64 `yaml:"queue_bytes" unit:"bytes"`
 
-	// NATSURL and NATSOptions are where and how events are published.
+	// NATSURL and NATSOptions are for publishing.
 	NATSURL     string        `yaml:"-"`
 	NATSOptions []nats.Option `yaml:"-"`
 	Logger      *slog.Logger  `yaml:"-"` // nil: slog.Default()
 }
 
-// Default returns the configuration for agents on this machine. It records no texts: an operator who wants them says so.
+// Default returns the configuration for agents on this machine. It records no texts.
 func Default() Config {
-	return Config{Listen: "127.0.0.1:8089", Capture: event.CaptureShape, MemoryLimit: llmtap.DefaultMemoryLimit}
+	return Config{Listen: "127.0.0.1:8089", Capture: event.CaptureShape, QueueBytes: llmtap.DefaultMemoryLimit}
 }
 
-// Validate reports every mistake in c.
+// Validate returns all errors in c.
 func (c *Config) Validate() error {
 	var errs []error
 	host, _, err := net.SplitHostPort(c.Listen)
 	switch {
 	case err != nil:
-		errs = append(errs, fmt.Errorf("listen: %q is no address with a port, such as 127.0.0.1:8089", c.Listen))
+		errs = append(errs, fmt.Errorf("listen: %q is not host:port, for example 127.0.0.1:8089", c.Listen))
 	case c.Token != "" && c.TokenFile != "":
 		errs = append(errs, errors.New("token, token_file: both are set; keep one"))
 	case c.Token == "" && c.TokenFile == "" && !loopback(host):
-		errs = append(errs, fmt.Errorf("listen: %s is not loopback; set token or token_file, or everyone who reaches it can use it", c.Listen))
+		errs = append(errs, fmt.Errorf("listen: %s is not loopback; set token or token_file, or everyone with access to it can use it", c.Listen))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {
 		if _, err := newUpstream(name, c.Upstreams[name]); err != nil {
@@ -68,10 +68,10 @@ func (c *Config) Validate() error {
 	switch c.Capture {
 	case event.CaptureShape, event.CaptureFull, event.CaptureNone:
 	default:
-		errs = append(errs, fmt.Errorf("capture: %q is none of shape, full and none", c.Capture))
+		errs = append(errs, fmt.Errorf("capture: %q is not one of shape, full, none", c.Capture))
 	}
-	if c.MemoryLimit < 1<<20 {
-		errs = append(errs, fmt.Errorf("memory_limit: %d bytes is below 1 MiB", c.MemoryLimit))
+	if c.QueueBytes < 1<<20 {
+		errs = append(errs, fmt.Errorf("queue_bytes: %d bytes is below 1 MiB", c.QueueBytes))
 	}
 	return errors.Join(errs...)
 }

@@ -11,7 +11,7 @@ import (
 	"strings"
 )
 
-// A refusal is the proxy's own answer: the call goes nowhere. Its message says what to do.
+// A refusal is an error response of the proxy itself. Its message names the remedy.
 type refusal struct {
 	status  int
 	message string
@@ -21,7 +21,7 @@ func refuse(status int, format string, args ...any) *refusal {
 	return &refusal{status, fmt.Sprintf(format, args...)}
 }
 
-// write answers in the shape that the SDKs of all providers can show: an object error with a message.
+// write responds with the error object that the SDKs of all providers can display.
 func (f *refusal) write(w http.ResponseWriter) {
 	type body struct {
 		Message string `json:"message"`
@@ -33,19 +33,19 @@ func (f *refusal) write(w http.ResponseWriter) {
 	}
 	w.Header().Set("Content-Type", "application/json")
 	w.WriteHeader(f.status)
-	_, _ = w.Write(b) // fails only where the caller has gone
+	_, _ = w.Write(b) // fails only if the caller has disconnected
 }
 
-// admit says where r goes and which path it asks for there, or why it goes nowhere.
-func (p *Proxy) admit(r *http.Request) (up *upstream, rest string, no *refusal) {
-	if no := p.allowed(r); no != nil {
-		return nil, "", no
+// route returns the upstream of r and the escaped path below it, or refuses r.
+func (p *Proxy) route(r *http.Request) (up *upstream, rest string, err *refusal) {
+	if err := p.authorize(r); err != nil {
+		return nil, "", err
 	}
 	if r.Method == http.MethodConnect {
-		return nil, "", refuse(http.StatusMethodNotAllowed, "CONNECT is not for a reverse proxy; set the SDK's base URL instead of HTTP_PROXY")
+		return nil, "", refuse(http.StatusMethodNotAllowed, "CONNECT is not supported; set the SDK's base URL instead of HTTP_PROXY")
 	}
 	if to := upgrade(r.Header); to != "" && !strings.EqualFold(to, "h2c") {
-		return nil, "", refuse(http.StatusNotImplemented, "an upgrade to %q is not passed on; connect to the provider itself for it", to)
+		return nil, "", refuse(http.StatusNotImplemented, "upgrade to %q is not supported; connect to the provider directly", to)
 	}
 	path := r.URL.EscapedPath()
 	name := r.Header.Get("X-Llmtap-Upstream")
@@ -55,38 +55,39 @@ func (p *Proxy) admit(r *http.Request) (up *upstream, rest string, no *refusal) 
 		name, rest = split(path)
 	}
 	if up = p.upstreams[name]; up == nil {
-		return nil, "", refuse(http.StatusNotFound, "there is no upstream %q; set the SDK's base URL to http://%s/<upstream> and the path of the provider's own base URL, "+
-			"or send X-Llmtap-Upstream. Upstreams: %s. More can be configured (--proxy-upstream name=url)", name, r.Host, names(p.upstreams))
+		return nil, "", refuse(http.StatusNotFound, "unknown upstream %q; set the SDK's base URL to http://%s/<upstream> and the path of the provider's base URL, "+
+			"or send X-Llmtap-Upstream. Upstreams: %s. Add others with --proxy-upstream name=url", name, r.Host, names(p.upstreams))
 	}
 	if rest != "" && rest[0] != '/' || dots(r.URL.Path) {
-		return nil, "", refuse(http.StatusBadRequest, "the path %q has a dot segment or no slash at its start", r.URL.Path)
+		return nil, "", refuse(http.StatusBadRequest, "path %q has a dot segment or does not start with a slash", r.URL.Path)
 	}
 	return up, rest, nil
 }
 
-// allowed lets in who has the token; where none is configured, whoever means this machine by its loopback name.
-func (p *Proxy) allowed(r *http.Request) *refusal {
+// authorize requires the token if one is configured, otherwise a Host header with a loopback name. It refuses requests from
+// web pages of other origins.
+func (p *Proxy) authorize(r *http.Request) *refusal {
 	host := hostname(r.Host)
 	if origin := r.Header.Get("Origin"); origin != "" {
 		u, err := url.Parse(origin)
 		if err != nil || !loopback(u.Hostname()) && !strings.EqualFold(u.Hostname(), host) {
-			return refuse(http.StatusForbidden, "web pages of %s may not use it", origin)
+			return refuse(http.StatusForbidden, "requests from web pages of %s are not allowed", origin)
 		}
 	}
 	if p.token == nil {
 		if !loopback(host) {
-			return refuse(http.StatusForbidden, "the host %q is not loopback; ask 127.0.0.1, or configure a token and send it as X-Llmtap-Token", r.Host)
+			return refuse(http.StatusForbidden, "host %q is not loopback; use 127.0.0.1, or configure a token and send it as X-Llmtap-Token", r.Host)
 		}
 		return nil
 	}
 	sum := sha256.Sum256([]byte(r.Header.Get("X-Llmtap-Token")))
 	if subtle.ConstantTimeCompare(sum[:], p.token) != 1 {
-		return refuse(http.StatusUnauthorized, "send the proxy's token in the header X-Llmtap-Token, beside the provider's own key")
+		return refuse(http.StatusUnauthorized, "send the proxy's token in the header X-Llmtap-Token, in addition to the provider's key")
 	}
 	return nil
 }
 
-// upgrade returns the protocol that the connection shall change to.
+// upgrade returns the protocol that the client requests for the connection.
 func upgrade(h http.Header) string {
 	for _, v := range h["Connection"] {
 		for token := range strings.SplitSeq(v, ",") {

@@ -29,19 +29,19 @@ func TestRefused(t *testing.T) {
 			t.Errorf("%s %s %v: %d %s, want %d %s", method, path, header, resp.StatusCode, body, status, message)
 		}
 	}
-	f(404, `there is no upstream \"v1\"`, "POST", "/v1/chat/completions")
+	f(404, `unknown upstream \"v1\"`, "POST", "/v1/chat/completions")
 	f(404, "anthropic, cohere", "GET", "/")
-	f(404, `there is no upstream \"169.254.169.254\"`, "GET", "/169.254.169.254/latest")
-	f(404, `there is no upstream \"http://evil.example\"`, "GET", "/test/v1", "X-Llmtap-Upstream", "http://evil.example")
-	f(404, `no upstream \"test%2Fv1\"`, "GET", "/test%2Fv1")
+	f(404, `unknown upstream \"169.254.169.254\"`, "GET", "/169.254.169.254/latest")
+	f(404, `unknown upstream \"http://evil.example\"`, "GET", "/test/v1", "X-Llmtap-Upstream", "http://evil.example")
+	f(404, `unknown upstream \"test%2Fv1\"`, "GET", "/test%2Fv1")
 	f(400, "dot segment", "GET", "/test/v1/../admin")
 	f(400, "dot segment", "GET", "/test/%2e%2e/admin")
 	f(400, "dot segment", "GET", `/test/..%5Cadmin`)
 	f(403, "is not loopback", "POST", chat, "Host", "evil.example")
 	f(403, "is not loopback", "POST", chat, "Host", "127.0.0.1.evil.example:8089")
-	f(403, "web pages of https://evil.example", "POST", chat, "Origin", "https://evil.example")
+	f(403, "from web pages of https://evil.example", "POST", chat, "Origin", "https://evil.example")
 	f(403, "web pages of null", "POST", chat, "Origin", "null")
-	f(501, "upgrade to", "GET", "/test/v1/realtime", "Connection", "Upgrade", "Upgrade", "websocket")
+	f(501, "is not supported", "GET", "/test/v1/realtime", "Connection", "Upgrade", "Upgrade", "websocket")
 	f(405, "base URL instead of HTTP_PROXY", "CONNECT", "")
 	if len(p.seen) > 0 {
 		t.Fatalf("the provider got %d requests", len(p.seen))
@@ -53,17 +53,17 @@ func TestRefused(t *testing.T) {
 	if sent, _ := p.last(t); sent.URL.Path != "/v1/chat/completions" {
 		t.Errorf("the provider got %s", sent.URL)
 	}
-	// JDK clients offer HTTP/2 with each request.
+	// JDK clients offer HTTP/2 with every request.
 	f(200, "", "POST", chat, "Connection", "Upgrade, HTTP2-Settings", "Upgrade", "h2c", "HTTP2-Settings", "AAMAAABkAAQAAP__")
 	if sent, _ := p.last(t); sent.Header.Get("Upgrade")+sent.Header.Get("Http2-Settings")+sent.Header.Get("Connection") != "" {
 		t.Errorf("the provider got %v", sent.Header)
 	}
-	if n := testutil.ToFloat64(r.m.requests.WithLabelValues(noUpstream, codeRefused)); n != 14 {
+	if n := testutil.ToFloat64(r.m.received.WithLabelValues(noUpstream, codeRefused)); n != 14 {
 		t.Errorf("%v refusals counted", n)
 	}
 }
 
-// A caller that names a URL in its request line, as to a forward proxy, does not get there.
+// A URL in the request line, as for a forward proxy, is not followed.
 func TestNoOpenProxy(t *testing.T) {
 	other := &recorder{}
 	elsewhere := httptest.NewServer(other)
@@ -81,11 +81,11 @@ func TestNoOpenProxy(t *testing.T) {
 	}
 	defer resp.Body.Close()
 	if resp.StatusCode != 404 || len(other.seen) > 0 {
-		t.Errorf("status %d, %d requests went elsewhere", resp.StatusCode, len(other.seen))
+		t.Errorf("status %d, %d requests reached another server", resp.StatusCode, len(other.seen))
 	}
 }
 
-func TestRedirectIsNotFollowed(t *testing.T) {
+func TestRedirectNotFollowed(t *testing.T) {
 	other := &recorder{}
 	elsewhere := httptest.NewServer(other)
 	defer elsewhere.Close()
@@ -93,7 +93,7 @@ func TestRedirectIsNotFollowed(t *testing.T) {
 	r.client.CheckRedirect = func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }
 	resp, _ := r.do(t, http.MethodPost, chat, "{}")
 	if resp.StatusCode != 307 || resp.Header.Get("Location") != elsewhere.URL+"/v1" || len(other.seen) > 0 {
-		t.Errorf("status %d, %v, %d requests went elsewhere", resp.StatusCode, resp.Header, len(other.seen))
+		t.Errorf("status %d, %v, %d requests reached another server", resp.StatusCode, resp.Header, len(other.seen))
 	}
 }
 
@@ -121,8 +121,8 @@ func TestToken(t *testing.T) {
 	}
 }
 
-// A provider that answers before it has the body (a wrong key, a limit) is heard to the end.
-func TestAnswerBeforeTheBodyHasCome(t *testing.T) {
+// A response that begins before the provider has read the request (a wrong key, a limit) is complete.
+func TestResponseBeforeRequestBody(t *testing.T) {
 	answer := strings.Repeat("no", 100<<10)
 	r := start(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		rc := http.NewResponseController(w)
@@ -169,7 +169,7 @@ func TestTrailers(t *testing.T) {
 	}
 }
 
-// Whatever state NATS is in, calls go through, and what was seen is kept.
+// While NATS is down, calls pass and their events are queued.
 func TestNATSDown(t *testing.T) {
 	r := start(t, &recorder{answer: []byte("{}")}, func(c *Config) { c.NATSURL = "nats://127.0.0.1:1" })
 	for range 20 {
@@ -195,12 +195,12 @@ func TestMetrics(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
-	if n, err := testutil.GatherAndCount(reg, "llmtap_ingest_proxy_requests_total"); n != 1 || err != nil {
+	if n, err := testutil.GatherAndCount(reg, "llmtap_ingest_proxy_requests_received_total"); n != 1 || err != nil {
 		t.Error(n, err)
 	}
 }
 
-func TestConfigMistakes(t *testing.T) {
+func TestInvalidConfig(t *testing.T) {
 	f := func(want string, change func(*Config)) {
 		t.Helper()
 		c := Default()
@@ -214,19 +214,19 @@ func TestConfigMistakes(t *testing.T) {
 	f("set token or token_file", func(c *Config) { c.Listen = "10.0.0.7:8089" })
 	f("both are set", func(c *Config) { c.Token, c.TokenFile = "s3cret", "f" })
 	f(`capture: "text"`, func(c *Config) { c.Capture = "text" })
-	f("memory_limit", func(c *Config) { c.MemoryLimit = 0 })
+	f("queue_bytes", func(c *Config) { c.QueueBytes = 0 })
 	up := func(want, name, base string) {
 		t.Helper()
 		f("upstreams: "+want, func(c *Config) { c.Upstreams = map[string]string{name: base} })
 	}
-	up(`name "Local" is not`, "Local", "http://127.0.0.1:11434")
-	up(`name "a/b" is not`, "a/b", "http://127.0.0.1:11434")
+	up(`name "Local" does not match`, "Local", "http://127.0.0.1:11434")
+	up(`name "a/b" does not match`, "a/b", "http://127.0.0.1:11434")
 	up(`local: "127.0.0.1" is not like`, "local", "127.0.0.1")
-	up("local: not a URL", "local", "http://u:s3cret@h:x")
+	up("local: invalid URL", "local", "http://u:s3cret@h:x")
 	up(`local: "ftp://h" is not like`, "local", "ftp://h")
-	up("local: a user", "local", "https://u:s3cret@h/v1")
-	up("local: a user", "local", "https://h/v1?key=s3cret")
-	up("local: its path", "local", "https://h/v1/%2e%2e")
+	up("local: user, query", "local", "https://u:s3cret@h/v1")
+	up("local: user, query", "local", "https://h/v1?key=s3cret")
+	up("local: the path", "local", "https://h/v1/%2e%2e")
 	c := Default()
 	if err := c.Validate(); err != nil {
 		t.Error(err)
@@ -246,7 +246,7 @@ func TestUpstreams(t *testing.T) {
 	f := func(name, rest, want string) {
 		t.Helper()
 		r := httptest.NewRequest(http.MethodPost, "http://127.0.0.1/x?q=1", nil)
-		m[name].target(r.URL, rest)
+		m[name].setTarget(r.URL, rest)
 		if r.URL.String() != want {
 			t.Errorf("got %s, want %s", r.URL, want)
 		}
@@ -255,18 +255,18 @@ func TestUpstreams(t *testing.T) {
 	f("openai", "/v1/responses", "https://eu.api.openai.com/v1/responses?q=1")
 	f("local", "/chat%2Fx", "http://127.0.0.1:11434/v1/chat%2Fx?q=1")
 	if m["local"].plaintext() || !(&upstream{scheme: "http", host: "10.0.0.7:80"}).plaintext() {
-		t.Error("what leaves the machine unencrypted is not known")
+		t.Error("plaintext upstreams are not recognised")
 	}
 }
 
-func TestKeepReadable(t *testing.T) {
+func TestLimitEncodings(t *testing.T) {
 	f := func(in []string, want string) {
 		t.Helper()
 		h := http.Header{}
 		if in != nil {
 			h["Accept-Encoding"] = in
 		}
-		keepReadable(h)
+		limitEncodings(h)
 		if got := strings.Join(h["Accept-Encoding"], "|"); got != want {
 			t.Errorf("%q became %q, want %q", in, got, want)
 		}
@@ -282,7 +282,7 @@ func TestKeepReadable(t *testing.T) {
 	f([]string{"zstd"}, "identity")
 }
 
-func TestLabelIsBounded(t *testing.T) {
+func TestLabelsAreBounded(t *testing.T) {
 	if v := label(strings.Repeat("规", 300)); len(v) > event.MaxHeaderValue || !strings.HasPrefix(v, "规规") || strings.ContainsRune(v, '\uFFFD') {
 		t.Errorf("%d bytes: %q", len(v), v)
 	}

@@ -26,7 +26,7 @@ func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
 var quiet = slog.New(slog.DiscardHandler)
 
-// A rig is a proxy between a client and a provider, which is its upstream "test", with a NATS behind it.
+// A rig is a client, a proxy, a provider as upstream "test", and a NATS server.
 type rig struct {
 	*Proxy
 	url    string // of the proxy
@@ -34,7 +34,7 @@ type rig struct {
 	js     jetstream.JetStream
 }
 
-// start runs a rig. With a nil provider nobody listens where the upstream is.
+// start runs a rig. With a nil provider, the upstream is unreachable.
 func start(t testing.TB, provider http.Handler, change func(*Config)) *rig {
 	t.Helper()
 	srv := httptest.NewServer(provider)
@@ -85,18 +85,18 @@ func (r *rig) startNATS(t testing.TB, cfg *Config) {
 	}
 }
 
-// message is an event and the subject it came with.
+// A message is an event and its subject.
 type message struct {
 	*event.Event
 	subject string
 }
 
-// events returns all that was published, once all is.
+// events waits until all events are published and returns them.
 func (r *rig) events(t testing.TB) []message {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(context.Background(), 30*time.Second)
 	defer cancel()
-	for r.Stats().Open > 0 && ctx.Err() == nil { // a handler may still be on its way out
+	for r.Stats().Open > 0 && ctx.Err() == nil { // a handler may not have returned
 		time.Sleep(time.Millisecond)
 	}
 	if err := r.Flush(ctx); err != nil {
@@ -121,7 +121,7 @@ func (r *rig) events(t testing.TB) []message {
 	return all
 }
 
-// exchange returns the halves of the only exchange, its bodies put together.
+// exchange returns request and response of the only exchange, with joined bodies.
 func (r *rig) exchange(t testing.TB) (req, res message) {
 	t.Helper()
 	for _, m := range r.events(t) {
@@ -138,12 +138,12 @@ func (r *rig) exchange(t testing.TB) (req, res message) {
 		*half = m
 	}
 	if req.Event == nil || res.Event == nil || req.Exchange != res.Exchange {
-		t.Fatalf("request %v, response %v: not the halves of an exchange", req.Event, res.Event)
+		t.Fatalf("request %v, response %v: not one exchange", req.Event, res.Event)
 	}
 	return req, res
 }
 
-// do sends a request to the proxy and reads the whole answer.
+// do sends a request to the proxy and reads the whole response.
 func (r *rig) do(t testing.TB, method, path, body string, header ...string) (*http.Response, string) {
 	t.Helper()
 	resp, err := r.client.Do(r.request(t, method, path, body, header...))
@@ -173,7 +173,7 @@ func (r *rig) request(t testing.TB, method, path, body string, header ...string)
 	return req
 }
 
-// A recorder is a provider that remembers what it was sent and answers as it is told.
+// A recorder is a provider that records requests and responds as configured.
 type recorder struct {
 	status int
 	header http.Header

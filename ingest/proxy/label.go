@@ -11,16 +11,16 @@ import (
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
-// prefix of the headers that are for the proxy and not for the provider.
+// prefix is the prefix of headers for the proxy.
 const prefix = "X-Llmtap-"
 
-// caller reads the labels of a request.
+// caller returns the labels of a request.
 func (p *Proxy) caller(r *http.Request) llmtap.Caller {
-	get := func(name, otherwise string) string {
+	get := func(name, fallback string) string {
 		if v := label(r.Header.Get(prefix + name)); v != "" {
 			return v
 		}
-		return otherwise
+		return fallback
 	}
 	return llmtap.Caller{
 		Labels: event.Labels{
@@ -32,7 +32,7 @@ func (p *Proxy) caller(r *http.Request) llmtap.Caller {
 	}
 }
 
-// label decodes a value and cuts it to what an event can hold, so that headers cannot fill the queue.
+// label decodes a value and truncates it to the maximum of an event, so that headers cannot fill the queue.
 func label(v string) string {
 	if v == "" {
 		return ""
@@ -43,7 +43,7 @@ func label(v string) string {
 	return strings.ToValidUTF8(v[:min(len(v), event.MaxHeaderValue)], "")
 }
 
-// attrs reads the attributes, the first event.MaxAttrs by key; nil if there is none.
+// attrs returns the first event.MaxAttrs attributes by key, nil if there are none.
 func attrs(h http.Header) map[string]string {
 	var m map[string]string
 	for k, v := range h {
@@ -66,8 +66,8 @@ func attrs(h http.Header) map[string]string {
 	return m
 }
 
-// strip removes what is for the proxy alone.
-func strip(h http.Header) {
+// removeProxyHeaders removes the headers for the proxy.
+func removeProxyHeaders(h http.Header) {
 	for k := range h {
 		if strings.HasPrefix(k, prefix) {
 			delete(h, k)
@@ -75,9 +75,9 @@ func strip(h http.Header) {
 	}
 }
 
-// keepReadable takes the encodings out of Accept-Encoding that the hook cannot read: it shapes answers and masks errors. A
-// caller that accepts no other gets an answer that is not encoded.
-func keepReadable(h http.Header) {
+// limitEncodings removes the encodings from Accept-Encoding that the proxy does not decode, to shape responses and to mask
+// errors: all but gzip. A caller that accepts no other encoding gets an unencoded response.
+func limitEncodings(h http.Header) {
 	values, ok := h["Accept-Encoding"]
 	if !ok {
 		return

@@ -19,10 +19,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
-// A Proxy passes requests on to upstreams and publishes what it saw. It is an http.Handler, safe for concurrent use.
+// A Proxy forwards requests to upstreams and publishes the exchanges. It is an http.Handler, safe for concurrent use.
 type Proxy struct {
 	cfg       Config
-	token     []byte // SHA-256 of the token; nil: none is needed
+	token     []byte // SHA-256 of the token, nil without a token
 	upstreams map[string]*upstream
 	hook      *llmtap.Hook
 	base      *http.Transport
@@ -30,7 +30,7 @@ type Proxy struct {
 	m         *metrics
 }
 
-// Open makes a Proxy. NATS being down is no error. A nil reg registers nothing. Close it after its server has ended.
+// Open returns a Proxy. It does not fail if NATS is down. A nil reg registers no metrics. Close the Proxy after its server.
 func Open(cfg Config, reg prometheus.Registerer) (*Proxy, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -54,26 +54,26 @@ func Open(cfg Config, reg prometheus.Registerer) (*Proxy, error) {
 	for _, up := range p.upstreams {
 		hosts = append(hosts, up.host)
 		if up.plaintext() {
-			cfg.Logger.Warn("calls to an upstream, and the keys in them, go over the network unencrypted", "upstream", up.name, "host", up.host)
+			cfg.Logger.Warn("calls to an upstream, and the keys in them, are not encrypted", "upstream", up.name, "host", up.host)
 		}
 	}
 	p.hook, err = llmtap.Open(llmtap.Config{
 		URL: cfg.NATSURL, NATSOptions: cfg.NATSOptions, Service: "llmtap-proxy", Origin: event.OriginProxy, Hosts: hosts,
-		Capture: cfg.Capture, KeepUser: cfg.KeepUser, MemoryLimit: cfg.MemoryLimit, Logger: cfg.Logger,
+		Capture: cfg.Capture, KeepUser: cfg.KeepUser, MemoryLimit: cfg.QueueBytes, Logger: cfg.Logger,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("open hook: %w", err)
 	}
 	p.m = newMetrics(reg, p.hook.Stats)
 	p.reverse = &httputil.ReverseProxy{
-		Rewrite: p.rewrite, Transport: p.hook.Transport(p.base), ModifyResponse: answered, ErrorHandler: p.unreachable,
+		Rewrite: p.rewrite, Transport: p.hook.Transport(p.base), ModifyResponse: recordStatus, ErrorHandler: p.unreachable,
 		FlushInterval: -1, BufferPool: &buffers, ErrorLog: slog.NewLogLogger(cfg.Logger.Handler(), slog.LevelDebug),
 	}
 	return p, nil
 }
 
-// newTransport is http.DefaultTransport but for two things: bodies come as the upstream encodes them, and connections
-// are kept for as many calls as there are at once.
+// newTransport returns a transport like http.DefaultTransport that does not decompress bodies and keeps more idle
+// connections per upstream.
 func newTransport() *http.Transport {
 	return &http.Transport{
 		Proxy:               http.ProxyFromEnvironment,
@@ -85,13 +85,13 @@ func newTransport() *http.Transport {
 	}
 }
 
-// Stats counts what was recorded and published.
+// Stats returns the counters of the hook.
 func (p *Proxy) Stats() llmtap.Stats { return p.hook.Stats() }
 
-// Flush waits until NATS has stored all that ended before, or ctx ends.
+// Flush waits until NATS has stored all exchanges that ended before, or ctx ends.
 func (p *Proxy) Flush(ctx context.Context) error { return p.hook.Flush(ctx) }
 
-// Close publishes what is left, as llmtap.Hook.Close does, and closes idle connections.
+// Close publishes pending events, as llmtap.Hook.Close does, and closes idle connections.
 func (p *Proxy) Close() error {
 	p.base.CloseIdleConnections()
 	if err := p.hook.Close(); err != nil {
@@ -100,74 +100,74 @@ func (p *Proxy) Close() error {
 	return nil
 }
 
-// A call is one request on its way through the proxy; only the goroutine of its handler has it.
+// A call is one request, owned by the goroutine of its handler.
 type call struct {
 	upstream *upstream
-	rest     string // of the path, as on the wire
-	code     string // of the metric
+	path     string // escaped, below the upstream's path
+	code     string // label of the metric
 }
 
 type callKey struct{}
 
-// callOf returns the call of a request that ServeHTTP passed on.
+// callOf returns the call of a request that ServeHTTP forwards.
 func callOf(ctx context.Context) *call { return ctx.Value(callKey{}).(*call) }
 
 // ServeHTTP implements http.Handler.
 func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	up, rest, no := p.admit(r)
-	if no != nil {
-		p.m.requests.WithLabelValues(noUpstream, codeRefused).Inc()
-		no.write(w)
+	up, path, err := p.route(r)
+	if err != nil {
+		p.m.received.WithLabelValues(noUpstream, codeRefused).Inc()
+		err.write(w)
 		return
 	}
-	c := &call{upstream: up, rest: rest, code: codeCancelled}
+	c := &call{upstream: up, path: path, code: codeCancelled}
 	start := time.Now()
 	p.m.inFlight.Inc()
-	defer func() { // the reverse proxy panics to cut a connection short
+	defer func() { // deferred: the reverse proxy panics to abort a connection
 		p.m.inFlight.Dec()
-		p.m.requests.WithLabelValues(up.name, c.code).Inc()
-		p.m.seconds.WithLabelValues(up.name).Observe(time.Since(start).Seconds())
+		p.m.received.WithLabelValues(up.name, c.code).Inc()
+		p.m.duration.WithLabelValues(up.name).Observe(time.Since(start).Seconds())
 	}()
 	ctx := llmtap.WithCaller(context.WithValue(r.Context(), callKey{}, c), p.caller(r))
 	r = r.WithContext(ctx)
 	if _, ok := r.Header["Upgrade"]; ok {
-		// JDK clients offer h2c with every request; whoever does not take the offer ignores it.
+		// JDK clients offer h2c with every request; a server may ignore the offer.
 		r.Header = r.Header.Clone()
 		r.Header.Del("Upgrade")
 	}
-	// Else the server would close the request's body when the answer begins, under the transport that still reads it, which
-	// would then close the upstream's connection in the middle of the answer. A writer that cannot do it does not do that.
+	// Without full duplex the server closes the request body when the response begins. The transport, still reading it, then
+	// closes the upstream's connection in the middle of the response. Writers without support do not close the body.
 	_ = http.NewResponseController(w).EnableFullDuplex()
-	w.Header()["Content-Type"] = nil // an answer without one gets none
+	w.Header()["Content-Type"] = nil // do not detect one for a response without it
 	p.reverse.ServeHTTP(w, r)
 }
 
-// rewrite makes the upstream's request of the client's. Its query is the client's to the byte: nothing here reads it.
+// rewrite turns the client's request into the upstream's. It copies the query byte for byte.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	c := callOf(pr.In.Context())
-	c.upstream.target(pr.Out.URL, c.rest)
+	c.upstream.setTarget(pr.Out.URL, c.path)
 	pr.Out.URL.RawQuery = pr.In.URL.RawQuery
 	pr.Out.Host = ""
-	strip(pr.Out.Header)
-	keepReadable(pr.Out.Header)
+	removeProxyHeaders(pr.Out.Header)
+	limitEncodings(pr.Out.Header)
 }
 
-// answered notes the class of the upstream's answer.
-func answered(resp *http.Response) error {
+// recordStatus records the class of the response status.
+func recordStatus(resp *http.Response) error {
 	callOf(resp.Request.Context()).code = strconv.Itoa(resp.StatusCode/100) + "xx"
 	return nil
 }
 
-// unreachable answers in place of an upstream that did not.
+// unreachable responds for an upstream that did not.
 func (p *Proxy) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	c := callOf(r.Context())
 	if r.Context().Err() == nil {
 		c.code = codeUnreachable
 	}
-	refuse(http.StatusBadGateway, "reach %s at %s: %v", c.upstream.name, c.upstream.host, err).write(w)
+	refuse(http.StatusBadGateway, "upstream %s (%s): %v", c.upstream.name, c.upstream.host, err).write(w)
 }
 
-// buffers are for copying answers; a pool, because a collector of short-lived ones would cost more than the copy.
+// buffers are for copying responses. Allocating one per response would cost more than the copy.
 var buffers bufferPool
 
 const bufferBytes = 32 << 10

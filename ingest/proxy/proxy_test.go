@@ -54,12 +54,12 @@ func TestUnary(t *testing.T) {
 		s.Status != 200 || s.Error != "" || s.ProviderRequestID != "req_1" {
 		t.Errorf("request %+v, response %+v", q.Event, s.Event)
 	}
-	if n := testutil.ToFloat64(r.m.requests.WithLabelValues("test", "2xx")); n != 1 {
+	if n := testutil.ToFloat64(r.m.received.WithLabelValues("test", "2xx")); n != 1 {
 		t.Errorf("%v requests counted", n)
 	}
 }
 
-// The first event is with the client while the provider still writes the second.
+// The client receives the first event before the provider writes the second.
 func TestStreamed(t *testing.T) {
 	const first = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"role":"assistant","content":"hel"}}]}` + "\n\n"
 	const second = `data: {"id":"c","object":"chat.completion.chunk","choices":[{"index":0,"delta":{"content":"lo"},"finish_reason":"stop"}]}` + "\n\ndata: [DONE]\n\n"
@@ -105,7 +105,7 @@ func TestRejected(t *testing.T) {
 	}
 }
 
-// By default no text is published, and the answer comes in an encoding that can be shaped.
+// By default no text is published, and the response has an encoding that can be shaped.
 func TestShape(t *testing.T) {
 	p := &recorder{header: http.Header{"Content-Type": {"application/json"}}, answer: []byte(`{"choices":[{"message":{"role":"assistant","content":"a secret"}}]}`)}
 	r := start(t, p, func(c *Config) { c.Capture = Default().Capture })
@@ -123,7 +123,7 @@ func TestShape(t *testing.T) {
 		t.Errorf("the caller read %s, %v", got, err)
 	}
 	if sent, _ := p.last(t); sent.Header.Get("Accept-Encoding") != "gzip" {
-		t.Errorf("asked for %q", sent.Header.Get("Accept-Encoding"))
+		t.Errorf("Accept-Encoding %q", sent.Header.Get("Accept-Encoding"))
 	}
 	q, s := r.exchange(t)
 	for _, ev := range []message{q, s} {
@@ -133,7 +133,7 @@ func TestShape(t *testing.T) {
 	}
 }
 
-// What goes in comes out, whatever it is.
+// Bodies, paths and content types pass unchanged.
 func TestBytes(t *testing.T) {
 	p := &recorder{}
 	r := start(t, p, nil)
@@ -148,7 +148,7 @@ func TestBytes(t *testing.T) {
 		resp, got := r.do(t, http.MethodPost, path, body)
 		sent, sentBody := p.last(t)
 		if string(sentBody) != body || got != string(answer) {
-			t.Errorf("%s: %d bytes became %d, the answer's %d became %d", path, len(body), len(sentBody), len(answer), len(got))
+			t.Errorf("%s: %d bytes became %d, the response's %d became %d", path, len(body), len(sentBody), len(answer), len(got))
 		}
 		if sent.RequestURI != wire {
 			t.Errorf("%s became %s, want %s", path, sent.RequestURI, wire)
@@ -190,14 +190,14 @@ func TestGzip(t *testing.T) {
 		t.Errorf("answer %q, header %v", got, resp.Header)
 	}
 	if sent, _ := p.last(t); sent.Header.Get("Accept-Encoding") != "gzip" {
-		t.Errorf("the provider may answer in %q", sent.Header.Get("Accept-Encoding"))
+		t.Errorf("the provider got Accept-Encoding %q", sent.Header.Get("Accept-Encoding"))
 	}
 	if _, s := r.exchange(t); !bytes.Equal(s.Body, packed.Bytes()) || s.ContentEncoding != "gzip" {
 		t.Errorf("response %+v", s.Event)
 	}
 }
 
-// A body beyond what the hook keeps goes through all the same, and the queue holds its two ends alone.
+// A body over the size limit of the hook passes; only its first and last bytes are queued.
 func TestLongBody(t *testing.T) {
 	p := http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		n, _ := io.Copy(io.Discard, r.Body)
@@ -259,18 +259,18 @@ func TestCancelled(t *testing.T) {
 func TestUpstreamDown(t *testing.T) {
 	r := start(t, nil, nil)
 	resp, body := r.do(t, http.MethodPost, chat, "{}")
-	if resp.StatusCode != 502 || !strings.Contains(body, `"type":"llmtap_proxy_error"`) || !strings.Contains(body, "reach test at 127.0.0.1:") {
+	if resp.StatusCode != 502 || !strings.Contains(body, `"type":"llmtap_proxy_error"`) || !strings.Contains(body, "upstream test (127.0.0.1:") {
 		t.Errorf("%d %s", resp.StatusCode, body)
 	}
 	if _, s := r.exchange(t); s.Status != 0 || !strings.Contains(s.Error, "refused") {
 		t.Errorf("response %+v", s.Event)
 	}
-	if n := testutil.ToFloat64(r.m.requests.WithLabelValues("test", codeUnreachable)); n != 1 {
+	if n := testutil.ToFloat64(r.m.received.WithLabelValues("test", codeUnreachable)); n != 1 {
 		t.Errorf("%v requests counted", n)
 	}
 }
 
-// An answer that breaks off is not made to look whole.
+// A response that breaks off reaches the client as broken off.
 func TestUpstreamBreaksOff(t *testing.T) {
 	r := start(t, http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
 		io.WriteString(w, "data: {}\n\n")

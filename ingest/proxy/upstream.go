@@ -11,29 +11,29 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// An upstream is a place that the proxy may reach.
+// An upstream is a target of the proxy.
 type upstream struct {
 	name         string
 	scheme, host string
-	path         string // as on the wire, without the slash at its end
+	path         string // escaped, without a trailing slash
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
 
 func newUpstream(name, base string) (*upstream, error) {
 	if !validName.MatchString(name) {
-		return nil, fmt.Errorf("name %q is not of a-z, 0-9, _ and -, 32 characters at most", name)
+		return nil, fmt.Errorf("name %q does not match %s", name, validName)
 	}
 	u, err := url.Parse(base)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: not a URL", name) // the error would quote a password
+		return nil, fmt.Errorf("%s: invalid URL", name) // the error of url.Parse would quote a password
 	case u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
 		return nil, fmt.Errorf("%s: %q is not like https://llm.example.com or http://127.0.0.1:11434", name, u.Redacted())
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
-		return nil, fmt.Errorf("%s: a user, a query or a fragment cannot be part of it; keys come with each request", name)
+		return nil, fmt.Errorf("%s: user, query and fragment are not allowed; keys come with each request", name)
 	case dots(u.Path):
-		return nil, fmt.Errorf("%s: its path has a dot segment", name)
+		return nil, fmt.Errorf("%s: the path has a dot segment", name)
 	}
 	return &upstream{name: name, scheme: u.Scheme, host: u.Host, path: strings.TrimRight(u.EscapedPath(), "/")}, nil
 }
@@ -55,22 +55,22 @@ func newUpstreams(configured map[string]string) (map[string]*upstream, error) {
 	return m, nil
 }
 
-// plaintext says that calls, and the keys in them, leave this machine unencrypted.
+// plaintext reports whether calls, and the keys in them, leave this machine unencrypted.
 func (u *upstream) plaintext() bool {
 	host := (&url.URL{Host: u.host}).Hostname()
 	return u.scheme == "http" && !loopback(host)
 }
 
-// target sets where out goes; rest is the path below the upstream's, as on the wire. Query and the rest stay.
-func (u *upstream) target(out *url.URL, rest string) {
+// setTarget sets scheme, host and path of out; rest is the escaped path below the upstream's.
+func (u *upstream) setTarget(out *url.URL, rest string) {
 	out.Scheme, out.Host = u.scheme, u.host
 	out.RawPath = u.path + rest
-	if p, err := url.PathUnescape(out.RawPath); err == nil { // an error cannot be: both halves were parsed
+	if p, err := url.PathUnescape(out.RawPath); err == nil { // never fails: both parts were parsed
 		out.Path = p
 	}
 }
 
-// split cuts the first segment off an escaped path: /openai/v1/models is openai and /v1/models.
+// split splits off the first segment of an escaped path: /openai/v1/models becomes openai and /v1/models.
 func split(path string) (name, rest string) {
 	path = strings.TrimPrefix(path, "/")
 	if i := strings.IndexByte(path, '/'); i >= 0 {
@@ -79,7 +79,7 @@ func split(path string) (name, rest string) {
 	return path, ""
 }
 
-// dots says that a decoded path has a segment . or .., which could leave the upstream's own path.
+// dots reports whether a decoded path has a segment "." or "..", which could leave the path of the upstream.
 func dots(path string) bool {
 	for s := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
 		if s == "." || s == ".." {
