@@ -42,15 +42,15 @@ type Analyzer struct {
 // New returns an Analyzer that judges requests by rules, in their order, and registers its metrics with reg. The
 // configuration must be valid.
 func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
-	strings, replay := make(interner), newReplayWindow(cfg.SessionBytes)
-	j := judge.New(rules, session.Config{Lookback: cfg.SessionLookback, Bytes: cfg.StateBytes})
+	strings, replay := make(interner), newReplayWindow(cfg.SessionLookbackBytes)
+	j := judge.New(rules, session.Config{Lookback: cfg.SessionLookback, Bytes: cfg.MaxStateBytes})
 	processes := newProcesses(&cfg, replay, strings)
 	calls := newToolCalls(&cfg, j.Sessions, processes, strings)
 	return &Analyzer{
 		cfg:       cfg,
 		step:      step{metrics: newMetrics(reg), tallies: newCounter(&cfg)},
 		exchanges: newExchanges(&cfg, replay),
-		bodies:    bodies{memos: newMemos(int(cfg.StateBytes/4), cfg.SessionLookback)},
+		bodies:    bodies{memos: newMemos(int(cfg.MaxStateBytes/4), cfg.SessionLookback)},
 		judge:     j,
 		detector:  signals.NewDetector(j.Sessions, cfg.ExchangeTimeout),
 		calls:     calls,
@@ -103,7 +103,7 @@ func (a *Analyzer) AdvanceTo(now time.Time, emit bool, out *Output) {
 }
 
 // ReplayFrom returns the oldest sequence that live state still needs, or 0: a new Analyzer that reads silently from there
-// continues as if nothing had happened. For conversations and pending requests it goes back at most Config.SessionBytes of
+// continues as if nothing had happened. For conversations and pending requests it goes back at most Config.SessionLookbackBytes of
 // the stream; beyond that root causes are lost, and of requests that were pending for so long all but their response.
 func (a *Analyzer) ReplayFrom() uint64 {
 	state := expiry.Oldest(a.judge.Sessions.MinSeq(), a.exchanges.minSeq(), a.detector.MinSeq(), a.processes.minSeq(), a.calls.stats.MinSeq(),

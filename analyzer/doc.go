@@ -24,7 +24,7 @@
 // An agent sends its whole history each turn: of 50 turns, 96 of 100 bytes came before. Of a conversation with a given
 // id, facts keep for each message of its newest two histories the xxh3 of its bytes and what was found in it, some 40
 // bytes, and take from there what a new request repeats: hashing runs ten times as fast as scanning. This changes the
-// time that a request takes and nothing else. It is bounded by a quarter of StateBytes; what is evicted costs one whole
+// time that a request takes and nothing else. It is bounded by a quarter of MaxStateBytes; what is evicted costs one whole
 // scan. Without an id there is none: which conversation it is, the body tells. BenchmarkConversation measures it.
 //
 // # What an exchange goes through
@@ -63,7 +63,7 @@
 //
 // masked_failure wants a run that says ok and whose last call failed, alone: of calls side by side none is the last.
 // conversation_ended_on_error stands for it where no run says how it ended, of a given conversation whose last request was
-// refused for what it is, and after which no other came for ConversationEnd. Neither tells of silence alone. Run events
+// refused for what it is, and after which no other came for ConversationIdleTimeout. Neither tells of silence alone. Run events
 // are counted with the calls of their own partition: of several, that of the conversation.
 //
 // # What is new

@@ -28,7 +28,7 @@ type ending struct {
 }
 
 func newEndings(cfg *Config, processes *processes) *endings {
-	return &endings{expiry.NewQueue[conversationKey, *ending](cfg.ConversationEnd), processes}
+	return &endings{expiry.NewQueue[conversationKey, *ending](cfg.ConversationIdleTimeout), processes}
 }
 
 // continues records that a request of the conversation was sent.

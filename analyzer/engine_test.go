@@ -263,7 +263,7 @@ func TestLateResponseChangesNothing(t *testing.T) {
 
 func TestMemoryIsBounded(t *testing.T) {
 	cfg := analyzer.Default()
-	cfg.StateBytes = 1 << 20
+	cfg.MaxStateBytes = 1 << 20
 	a := newAnalyzer(t, cfg)
 	s := newStream("")
 	for i := range 5000 {
@@ -286,7 +286,7 @@ func TestMemoryIsBounded(t *testing.T) {
 
 func TestReplayIsBounded(t *testing.T) {
 	cfg := analyzer.Default()
-	cfg.SessionBytes = 1 << 20
+	cfg.SessionLookbackBytes = 1 << 20
 	a := newAnalyzer(t, cfg)
 	s := newStream("c1")
 	for range 2000 {
@@ -312,11 +312,11 @@ func TestConfigValidate(t *testing.T) {
 	f("partition", func(c *analyzer.Config) { c.Partition = -1 })
 	f("exchange_timeout", func(c *analyzer.Config) { c.ExchangeTimeout = 0 })
 	f("session_lookback", func(c *analyzer.Config) { c.SessionLookback = time.Minute })
-	f("session_bytes", func(c *analyzer.Config) { c.SessionBytes = 1 })
-	f("state_bytes", func(c *analyzer.Config) { c.StateBytes = 1 })
+	f("session_lookback_bytes", func(c *analyzer.Config) { c.SessionLookbackBytes = 1 })
+	f("max_state_bytes", func(c *analyzer.Config) { c.MaxStateBytes = 1 })
 	f("tool_reply_timeout", func(c *analyzer.Config) { c.ToolReplyTimeout = 0 })
 	f("tool_reply_timeouts", func(c *analyzer.Config) { c.ToolReplyTimeouts = map[string]time.Duration{"f": time.Hour} })
-	f("conversation_end", func(c *analyzer.Config) { c.ConversationEnd = 0 })
+	f("conversation_idle_timeout", func(c *analyzer.Config) { c.ConversationIdleTimeout = 0 })
 	f("max_label_values", func(c *analyzer.Config) { c.MaxLabelValues = 0 })
 }
 

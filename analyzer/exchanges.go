@@ -73,8 +73,8 @@ func newExchanges(cfg *Config, replay *replayWindow) *exchanges {
 		parts:      expiry.NewQueue[partsKey, *assembly](partsTimeout),
 		completed:  newDedupSet(cfg.SessionLookback),
 		replay:     replay,
-		maxPending: int(cfg.StateBytes / 2),
-		maxWaiting: max(minWaiting, int(cfg.StateBytes/4)),
+		maxPending: int(cfg.MaxStateBytes / 2),
+		maxWaiting: max(minWaiting, int(cfg.MaxStateBytes/4)),
 	}
 }
 

@@ -23,7 +23,7 @@ func FuzzProcess(f *testing.F) {
 	f.Add([]byte("\x01\x05\x00\x00\x00\x02\x00\x00\x08\x00\xff\xff\x00\x03\x21\x40"))
 	f.Fuzz(func(t *testing.T, data []byte) {
 		cfg := analyzer.Default()
-		cfg.StateBytes, cfg.SessionBytes, cfg.MaxLabelValues = 1<<20, 1<<20, 2
+		cfg.MaxStateBytes, cfg.SessionLookbackBytes, cfg.MaxLabelValues = 1<<20, 1<<20, 2
 		a := newAnalyzer(t, cfg)
 		out := new(analyzer.Output)
 		now := epoch

@@ -123,7 +123,7 @@ func TestStreamsWithoutMemos(t *testing.T) {
 // What is known of requests is bounded, in bytes and in time, and conversations that nobody names have none.
 func TestMemosAreBounded(t *testing.T) {
 	cfg := analyzer.Default()
-	cfg.StateBytes = 1 << 20
+	cfg.MaxStateBytes = 1 << 20
 	a := newAnalyzer(t, cfg)
 	out := new(analyzer.Output)
 	s := newStream("")

@@ -106,7 +106,7 @@ func newHostileHarness(t *testing.T) *hostileHarness {
 		t.Fatal(err)
 	}
 	bounded := analyzer.Default()
-	bounded.StateBytes = 256 << 20 // of a small machine
+	bounded.MaxStateBytes = 256 << 20 // of a small machine
 	role := &analyzeRole{
 		conn: conn, sink: h.sink, analyzer: bounded, batcher: sinks.DefaultBatcherConfig(), storeTimeout: defaultStoreTimeout, logger: logger,
 	}

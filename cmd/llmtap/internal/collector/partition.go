@@ -70,7 +70,7 @@ type partition struct {
 func newPartition(a *analyzeRole, p, n int, reader *jetstream.Reader, reg prometheus.Registerer) *partition {
 	cfg := a.analyzer
 	cfg.Partition, cfg.Partitions, cfg.Epoch = p, n, reader.Epoch()
-	cfg.StateBytes, cfg.SessionBytes = max(cfg.StateBytes/int64(n), 1<<20), max(cfg.SessionBytes/int64(n), 1<<20)
+	cfg.MaxStateBytes, cfg.SessionLookbackBytes = max(cfg.MaxStateBytes/int64(n), 1<<20), max(cfg.SessionLookbackBytes/int64(n), 1<<20)
 	batches := a.batcher
 	batches.MaxRows, batches.MaxBytes = max(batches.MaxRows/n, 1), max(batches.MaxBytes/n, 1)
 	batcher := sinks.NewBatcher(a.sink, batches, a.logger, reg)
