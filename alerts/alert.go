@@ -1,7 +1,6 @@
 package alerts
 
 import (
-	"context"
 	"crypto/sha256"
 	"encoding/hex"
 	"fmt"
@@ -206,36 +205,3 @@ func groupKey(rule string, kv map[string]string, by []string) string {
 	}
 	return rule + "{" + strings.Join(pairs, ",") + "}"
 }
-
-// A Notifier delivers alert groups: the first call for a key creates a notification, later calls update it. A *RetryError
-// is retried; any other error is final.
-type Notifier interface {
-	Notify(ctx context.Context, g Group) error
-}
-
-// A Paced notifier has other intervals between notifications than one whose messages are updated in place.
-type Paced interface {
-	Notifier
-	Pace() Pace
-}
-
-// A Pace is the intervals between notifications.
-type Pace struct {
-	// Every, if positive, is the interval at which a firing group is sent again, with or without news, also after a final
-	// error: for a receiver that resolves an alert it no longer receives. It replaces reminders.
-	Every time.Duration
-	// NewsOnly suppresses notifications in which only numbers changed: for a receiver that shows each as a new message.
-	NewsOnly bool
-	// Numbers is the shortest interval between two notifications of all groups in which only numbers changed: for a
-	// receiver with a rate limit, which must have room for news.
-	Numbers time.Duration
-}
-
-// RetryError is a delivery that may succeed later.
-type RetryError struct {
-	After time.Duration // 0: the engine's own backoff
-	Err   error
-}
-
-func (e *RetryError) Error() string { return e.Err.Error() }
-func (e *RetryError) Unwrap() error { return e.Err }

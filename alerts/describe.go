@@ -1,7 +1,9 @@
 package alerts
 
 import (
+	"net/url"
 	"strings"
+	"unicode/utf8"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/session"
@@ -61,4 +63,24 @@ func (s Share) Description() string {
 		return strings.ReplaceAll(id, "_", " ")
 	}
 	return text
+}
+
+// Truncate shortens text to n characters, the last one an ellipsis.
+func Truncate(text string, n int) string {
+	text = strings.ToValidUTF8(text, "\ufffd")
+	if utf8.RuneCountInString(text) <= n {
+		return text
+	}
+	return string([]rune(text)[:n-1]) + "…"
+}
+
+// MaxID is the longest id in a notification, in bytes.
+const MaxID = 200
+
+// ConversationURL returns the web page of a conversation; "" without an external URL or a usable id.
+func ConversationURL(externalURL, id string) string {
+	if externalURL == "" || id == "" || len(id) > MaxID {
+		return ""
+	}
+	return strings.TrimRight(externalURL, "/") + "/conversation/" + url.PathEscape(id)
 }

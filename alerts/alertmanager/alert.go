@@ -3,10 +3,8 @@ package alertmanager
 import (
 	"fmt"
 	"maps"
-	"net/url"
 	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/prometheus/common/model"
 
@@ -14,23 +12,22 @@ import (
 )
 
 const (
-	maxShares = 5    // causes that are named
+	maxShares = 5    // in the annotation causes
 	maxText   = 1000 // characters of an annotation
-	maxID     = 200  // characters of an id that is told
 )
 
-// An Alert is one alert in Alertmanager's words; in its API the labels alone are its identity.
+// An Alert is one alert of Alertmanager's API. Its labels identify it.
 type Alert struct {
 	Labels       map[string]string `json:"labels"` // alertname and the alert's own
 	Annotations  map[string]string `json:"annotations"`
 	StartsAt     time.Time         `json:"startsAt"`
-	EndsAt       time.Time         `json:"endsAt"` // zero while it fires
+	EndsAt       time.Time         `json:"endsAt"` // zero while firing
 	GeneratorURL string            `json:"generatorURL,omitempty"`
 
 	id string // alerts.Alert.ID
 }
 
-// Fingerprint is Alertmanager's own: 16 hex digits of the labels.
+// Fingerprint returns Alertmanager's own id: 16 hex digits of the labels.
 func (a *Alert) Fingerprint() string { return fingerprint(a.Labels) }
 
 func fingerprint(kv map[string]string) string {
@@ -41,15 +38,15 @@ func fingerprint(kv map[string]string) string {
 	return set.Fingerprint().String()
 }
 
-// Alerts are those of g, in order of first firing. Of several with the same labels only the last is there: the others
-// ended before it began. Links go to base if it is not empty.
-func Alerts(g alerts.Group, base string) []Alert {
+// Alerts returns the alerts of g, in order of first firing. Of several with the same labels it returns only the last one: the
+// others ended before it began.
+func Alerts(g alerts.Group, externalURL string) []Alert {
 	var out []Alert
 	at := map[string]int{}
 	for i := range g.Alerts {
 		a := &g.Alerts[i]
 		x := Alert{
-			Labels: labelsOf(a), Annotations: annotationsOf(a), GeneratorURL: link(a, base),
+			Labels: labelsOf(a), Annotations: annotationsOf(a), GeneratorURL: link(a, externalURL),
 			StartsAt: a.StartsAt.UTC(), EndsAt: a.EndsAt.UTC(), id: a.ID(),
 		}
 		f := x.Fingerprint()
@@ -63,7 +60,7 @@ func Alerts(g alerts.Group, base string) []Alert {
 	return out
 }
 
-// labelsOf leaves out empty labels, which Alertmanager takes for absent ones.
+// labelsOf omits empty labels, which Alertmanager treats as absent.
 func labelsOf(a *alerts.Alert) map[string]string {
 	kv := maps.Clone(a.Labels)
 	if kv == nil {
@@ -74,17 +71,18 @@ func labelsOf(a *alerts.Alert) map[string]string {
 	return kv
 }
 
-// annotationsOf are the rule's, and what the tallies know: numbers, causes, versions and ids, no content of messages.
+// annotationsOf returns the annotations of the rule and the evidence: numbers, causes, versions and ids, but no message
+// contents.
 func annotationsOf(a *alerts.Alert) map[string]string {
 	out := map[string]string{}
 	for k, v := range a.Annotations {
-		if !strings.HasPrefix(k, "llmtap_") { // for the engine
-			out[k] = cut(v, maxText)
+		if !strings.HasPrefix(k, "llmtap_") { // those are for the engine
+			out[k] = alerts.Truncate(v, maxText)
 		}
 	}
 	add := func(k, v string) {
 		if _, ok := out[k]; !ok && v != "" {
-			out[k] = cut(v, maxText)
+			out[k] = alerts.Truncate(v, maxText)
 		}
 	}
 	ev := &a.Evidence
@@ -97,11 +95,11 @@ func annotationsOf(a *alerts.Alert) map[string]string {
 			causes = append(causes, fmt.Sprintf("%d more", len(ev.Shares)-maxShares))
 			break
 		}
-		words, id := s.Description(), s.ID()
-		if id != "" && words != id {
-			words += " (" + id + ")"
+		text, id := s.Description(), s.ID()
+		if id != "" && text != id {
+			text += " (" + id + ")"
 		}
-		causes = append(causes, fmt.Sprintf("%d: %s", s.Failed, cut(words, maxID)))
+		causes = append(causes, fmt.Sprintf("%d: %s", s.Failed, alerts.Truncate(text, alerts.MaxID)))
 		add("fix", s.Fix)
 	}
 	add("causes", strings.Join(causes, "; "))
@@ -111,34 +109,26 @@ func annotationsOf(a *alerts.Alert) map[string]string {
 		add("last_clean_version", clean)
 	}
 	if x := ev.Example; x != nil {
-		add("conversation", cut(x.Conversation, maxID))
-		add("exchange", cut(x.Exchange, maxID))
+		add("conversation", alerts.Truncate(x.Conversation, alerts.MaxID))
+		add("exchange", alerts.Truncate(x.Exchange, alerts.MaxID))
 		add("fix", x.Fix)
 	}
 	if a.FoundLate {
-		add("found_late", "it began before llmtap could evaluate it")
+		add("found_late", "llmtap evaluated this period with more than a minute of delay")
 	}
 	add("unavailable", a.Unavailable)
 	return out
 }
 
-// link is the page of the example's conversation, or that of llmtap.
-func link(a *alerts.Alert, base string) string {
-	if base == "" {
+// link returns the web page of the example's conversation, else llmtap's home page.
+func link(a *alerts.Alert, externalURL string) string {
+	if x := a.Evidence.Example; x != nil {
+		if u := alerts.ConversationURL(externalURL, x.Conversation); u != "" {
+			return u
+		}
+	}
+	if externalURL == "" {
 		return ""
 	}
-	base = strings.TrimRight(base, "/")
-	if x := a.Evidence.Example; x != nil && x.Conversation != "" && len(x.Conversation) <= maxID {
-		return base + "/conversation/" + url.PathEscape(x.Conversation)
-	}
-	return base + "/"
-}
-
-// cut shortens text to n characters, the last of them an ellipsis.
-func cut(text string, n int) string {
-	text = strings.ToValidUTF8(text, "\ufffd")
-	if utf8.RuneCountInString(text) <= n {
-		return text
-	}
-	return string([]rune(text)[:n-1]) + "…"
+	return strings.TrimRight(externalURL, "/") + "/"
 }

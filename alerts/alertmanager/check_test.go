@@ -1,14 +1,13 @@
 package alertmanager
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/alerts"
 )
 
 func TestCheck(t *testing.T) {
@@ -23,42 +22,33 @@ func TestCheck(t *testing.T) {
 	}))
 	defer srv.Close()
 	cfg := Config{URLs: []string{srv.URL + "/am/"}, Token: "t0ken"}
-	// f wants a version, or an error with want in it.
+	// f expects a version, or an error.
 	f := func(code int, text, version, want string) {
 		t.Helper()
 		status, answer = code, text
-		all, err := Check(t.Context(), cfg)
-		if err != nil || len(all) != 1 {
+		all, err := cfg.Receivers(alerts.NotifierOptions{})
+		if err != nil || len(all) != 1 || all[0].Destination != strings.TrimPrefix(srv.URL, "http://") {
 			t.Fatal(all, err)
 		}
-		s := all[0]
-		if s.Version != version || s.Host != strings.TrimPrefix(srv.URL, "http://") || (s.Err == nil) != (want == "") || s.Err != nil && !strings.Contains(s.Err.Error(), want) {
-			t.Errorf("%d %s: %+v, want %q", code, text, s, want)
+		got, err := all[0].Check(t.Context())
+		if got != version || (err == nil) != (want == "") || err != nil && (!strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "hunter2")) {
+			t.Errorf("%d %s: %q, %v; want %q", code, text, got, err, want)
 		}
 	}
-	f(200, `{"versionInfo":{"version":"0.28.1"}}`, "0.28.1", "")
+	f(200, `{"versionInfo":{"version":"0.28.1"}}`, "version 0.28.1", "")
 	if auth != "Bearer t0ken" {
 		t.Errorf("sent %q", auth)
 	}
 	f(401, "", "", "401 Unauthorized")
-	f(200, "<html>", "", "not that of an Alertmanager")
+	f(200, "<html>", "", "unexpected answer")
 	f(200, "{}", "", "not that of an Alertmanager")
 
-	// A user and password in the URL are sent, and not told.
+	// A user and password in the URL are sent, and not part of an error.
 	cfg = Config{URLs: []string{strings.Replace(srv.URL, "//", "//u:hunter2@", 1) + "/am"}}
-	f(200, `{"versionInfo":{"version":"0.28.1"}}`, "0.28.1", "")
+	f(200, `{"versionInfo":{"version":"0.28.1"}}`, "version 0.28.1", "")
 	if !strings.HasPrefix(auth, "Basic ") {
 		t.Errorf("sent %q", auth)
 	}
 	srv.Close()
-	if all, err := Check(t.Context(), cfg); err != nil || all[0].Err == nil || strings.Contains(all[0].Err.Error(), "hunter2") {
-		t.Errorf("%+v %v", all, err)
-	}
-	if _, err := Check(t.Context(), Config{}); err == nil {
-		t.Error("a configuration without a URL was accepted")
-	}
-	cfg.TokenFile = filepath.Join(t.TempDir(), "absent")
-	if _, err := Check(t.Context(), cfg); err == nil || !errors.Is(err, os.ErrNotExist) {
-		t.Errorf("an absent token file: %v", err)
-	}
+	f(0, "", "", "alertmanager.urls")
 }

@@ -1,24 +1,24 @@
-// Package alertmanager passes alerts on to Prometheus's Alertmanager, by POST /api/v2/alerts, as Prometheus does.
+// Package alertmanager sends alerts to Prometheus's Alertmanager with POST /api/v2/alerts, as Prometheus does.
 //
 //	Group ─> Notify ─┬─ firing:   endsAt in 4 minutes, sent again each minute
 //	                 ├─ resolved: endsAt when it ended
-//	                 └─ over before Alertmanager heard of it: endsAt in 4 minutes, once
+//	                 └─ resolved before Alertmanager received it: endsAt in 4 minutes, once
 //
-// The Watchdog is sent too. It always fires: route it to a dead man's switch, or to nobody.
+// It also sends the Watchdog, which always fires: route it to a dead man's switch, or drop it.
 //
 // # Why endsAt moves
 //
-// Alertmanager takes an alert for resolved once endsAt is past. If llmtap dies, its alerts end by themselves after
-// 4 minutes, and not while one or two posts get lost: these are the pace and the factor of Prometheus.
+// Alertmanager resolves an alert when its endsAt has passed. If llmtap dies, its alerts end after 4 minutes, but not because
+// one or two posts were lost. The interval and the factor are Prometheus's.
 //
-// # Why a resolved alert may be sent as one that fires
+// # Why a resolved alert may be sent as firing
 //
-// Alertmanager tells nobody of an alert that it only knows as resolved. One that ended while Alertmanager was down, or
-// that was found late, would be lost; so it is sent as firing for 4 minutes, with its end as the annotation ended_at.
-// Which alerts Alertmanager knows is in the Store, so that a restart of llmtap fires nothing anew.
+// Alertmanager does not notify of an alert that it has only received as resolved. An alert that ended while Alertmanager was
+// down, or that was found late, would be lost; so it is sent as firing for 4 minutes, with its end in the annotation ended_at.
+// The Store records the alerts that Alertmanager knows, so that a restart of llmtap does not fire them again.
 //
 // # Several Alertmanagers
 //
-// Members of a cluster share silences and what was notified, not alerts. So each has a Notifier of its own, and each is
-// told of everything.
+// The members of a cluster share silences and notifications, but not alerts. So each has its own Notifier and gets every
+// alert.
 package alertmanager

@@ -23,7 +23,7 @@ import (
 
 var update = flag.Bool("update", false, "write golden files")
 
-// fake is an Alertmanager that keeps what it is sent.
+// fake is an Alertmanager that records requests.
 type fake struct {
 	mu     sync.Mutex
 	posts  [][]Alert
@@ -31,7 +31,7 @@ type fake struct {
 	header http.Header
 	path   string
 	status int   // 0: 200
-	err    error // no answer
+	err    error // instead of an answer
 }
 
 func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
@@ -73,11 +73,11 @@ func (s *memory) Put(_ context.Context, k string, v []byte) error {
 func newNotifier(t *testing.T, f *fake, store alerts.Store) *Notifier {
 	t.Helper()
 	cfg := Config{URLs: []string{"http://alertmanager.example.com/am/"}, Token: "t0k3n"}
-	list, err := New(cfg, Options{Store: store, ExternalURL: "https://llmtap.example.com/", Client: &http.Client{Transport: f}})
+	list, err := cfg.Receivers(alerts.NotifierOptions{Store: store, ExternalURL: "https://llmtap.example.com/", Client: &http.Client{Transport: f}})
 	if err != nil || len(list) != 1 {
 		t.Fatal(list, err)
 	}
-	return list[0]
+	return list[0].Notifier.(*Notifier)
 }
 
 var start = time.Date(2026, 5, 4, 3, 2, 0, 0, time.UTC)
@@ -97,7 +97,7 @@ func incident(at time.Time) alerts.Alert {
 				{Cause: "orphan_tool_reply", RootCause: "tool_calls_dropped_on_save", Failed: 380, Fix: "Save the message with its tool_calls.", FirstVersion: "2.4.0", LastClean: "2.3.9"},
 				{Cause: "rate_limit", Failed: 32},
 			},
-			Example: &analyzer.Example{Conversation: "order/7781", Exchange: "0197-a", Evidence: "never told"},
+			Example: &analyzer.Example{Conversation: "order/7781", Exchange: "0197-a", Evidence: "never sent"},
 		},
 	}
 }
@@ -142,7 +142,7 @@ func TestNotify(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
 		n := newNotifier(t, f, nil)
-		tell := func(g alerts.Group) []Alert {
+		send := func(g alerts.Group) []Alert {
 			t.Helper()
 			if err := n.Notify(t.Context(), g); err != nil {
 				t.Fatal(err)
@@ -150,30 +150,30 @@ func TestNotify(t *testing.T) {
 			return f.last()
 		}
 		a := incident(time.Now().UTC())
-		if got := tell(group(a)); len(got) != 1 || !got[0].EndsAt.Equal(time.Now().Add(4*time.Minute)) {
-			t.Errorf("fires: %+v", got)
+		if got := send(group(a)); len(got) != 1 || !got[0].EndsAt.Equal(time.Now().Add(4*time.Minute)) {
+			t.Errorf("firing: %+v", got)
 		}
 		if f.path != "/am/api/v2/alerts" || f.header.Get("Authorization") != "Bearer t0k3n" || f.header.Get("Content-Type") != "application/json" {
 			t.Errorf("%s %v", f.path, f.header)
 		}
 		time.Sleep(time.Minute)
-		if got := tell(group(a)); !got[0].EndsAt.Equal(time.Now().Add(4 * time.Minute)) {
-			t.Errorf("fires still: %+v", got)
+		if got := send(group(a)); !got[0].EndsAt.Equal(time.Now().Add(4 * time.Minute)) {
+			t.Errorf("still firing: %+v", got)
 		}
 		end := time.Now().UTC()
 		time.Sleep(time.Second)
-		if got := tell(group(resolved(a, end))); !got[0].EndsAt.Equal(end) || got[0].Annotations["ended_at"] != "" {
-			t.Errorf("is over: %+v", got)
+		if got := send(group(resolved(a, end))); !got[0].EndsAt.Equal(end) || got[0].Annotations["ended_at"] != "" {
+			t.Errorf("resolved: %+v", got)
 		}
-		ahead := incident(time.Now().Add(time.Hour).UTC()) // its clock is ahead of ours
-		if got := tell(group(ahead)); got[0].EndsAt.Before(got[0].StartsAt) {
-			t.Errorf("Alertmanager refuses %+v", got)
+		ahead := incident(time.Now().Add(time.Hour).UTC()) // stream time is ahead of the local clock
+		if got := send(group(ahead)); got[0].EndsAt.Before(got[0].StartsAt) {
+			t.Errorf("Alertmanager would reject %+v", got)
 		}
 	})
 }
 
-// What ended before Alertmanager heard of it is told all the same, once, and ends by itself.
-func TestOverBeforeTold(t *testing.T) {
+// An alert that was resolved before Alertmanager received it is sent once and expires.
+func TestResolvedBeforeSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
 		store := &memory{}
@@ -181,31 +181,31 @@ func TestOverBeforeTold(t *testing.T) {
 		began := time.Now().UTC()
 		end := began.Add(time.Minute)
 		over := resolved(incident(began), end)
-		hidden := over
-		hidden.Labels = map[string]string{"service": "checkout-agent", "environment": "", "stage": "planner", "severity": "warning"}
+		inhibited := over
+		inhibited.Labels = map[string]string{"service": "checkout-agent", "environment": "", "stage": "planner", "severity": "warning"}
 		time.Sleep(10 * time.Minute)
 		until := time.Now().Add(4 * time.Minute)
 		for range 2 { // the second time after a restart
-			if err := n.Notify(t.Context(), group(hidden, over)); err != nil {
+			if err := n.Notify(t.Context(), group(inhibited, over)); err != nil {
 				t.Fatal(err)
 			}
 			if got := f.last(); len(got) != 1 || !got[0].EndsAt.Equal(until) || got[0].Annotations["ended_at"] != end.Format(time.RFC3339) {
-				t.Errorf("told %+v", got)
+				t.Errorf("sent %+v", got)
 			}
 			time.Sleep(time.Minute)
 			n = newNotifier(t, f, store)
 		}
-		// Each Alertmanager has a memory of its own, and each alert too.
+		// Another alert of the same series has its own record.
 		if err := n.Notify(t.Context(), group(resolved(incident(end.Add(time.Minute)), end.Add(2*time.Minute)))); err != nil {
 			t.Fatal(err)
 		}
 		if got := f.last(); !got[0].EndsAt.Equal(time.Now().Add(4 * time.Minute)) {
-			t.Errorf("told %+v", got)
+			t.Errorf("sent %+v", got)
 		}
 	})
 }
 
-// An alert that was told before a restart, and ended during it, is told as resolved and not fired anew.
+// An alert that was sent before a restart, and ended during it, is sent as resolved.
 func TestResolvedAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
@@ -220,7 +220,7 @@ func TestResolvedAfterRestart(t *testing.T) {
 			t.Fatal(err)
 		}
 		if got := f.last(); len(got) != 1 || !got[0].EndsAt.Equal(end) {
-			t.Errorf("told %+v", got)
+			t.Errorf("sent %+v", got)
 		}
 	})
 }
@@ -251,13 +251,13 @@ func TestErrors(t *testing.T) {
 		if err := n.Notify(t.Context(), group(a)); err != nil {
 			t.Error(err)
 		}
-		// The end is tried for as long as Alertmanager holds the alert; then it has ended by itself.
+		// The end is retried until the alert has expired in Alertmanager.
 		f.err = errors.New("connection refused")
 		over := group(resolved(a, time.Now()))
 		check(over, true, "connection refused")
-		time.Sleep(hold + time.Second)
-		check(over, false, "let it expire since: call alertmanager.example.com: connection refused")
-		// One that it never heard of has to be told.
+		time.Sleep(validity + time.Second)
+		check(over, false, "where it has expired meanwhile: call alertmanager.example.com: connection refused")
+		// The end of an alert that Alertmanager does not know has to be sent.
 		time.Sleep(time.Hour)
 		b := incident(time.Now().UTC())
 		b.Labels = map[string]string{"service": "other"}
@@ -289,7 +289,8 @@ func TestHostileContent(t *testing.T) {
 func TestTokenFile(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "token")
 	cfg := Config{URLs: []string{"http://a:9093", "http://b:9093/"}, TokenFile: file}
-	if _, err := New(cfg, Options{}); err == nil || !strings.Contains(err.Error(), "read token_file") {
+	open := func() ([]alerts.Receiver, error) { return cfg.Receivers(alerts.NotifierOptions{}) }
+	if _, err := open(); err == nil || !strings.Contains(err.Error(), "read token_file") {
 		t.Error(err)
 	}
 	write := func(text string) {
@@ -298,15 +299,18 @@ func TestTokenFile(t *testing.T) {
 		}
 	}
 	write(" \n")
-	if _, err := New(cfg, Options{}); err == nil || !strings.Contains(err.Error(), "is empty") {
+	if _, err := open(); err == nil || !strings.Contains(err.Error(), "is empty") {
 		t.Error(err)
 	}
 	write("abc\n")
-	list, err := New(cfg, Options{})
-	if err != nil || len(list) != 2 || list[1].token != "abc" || list[1].url != "http://b:9093/api/v2/alerts" || list[0].storeKey("x") == list[1].storeKey("x") {
-		t.Error(list, err)
+	list, err := open()
+	if err != nil || len(list) != 2 {
+		t.Fatal(list, err)
 	}
-	if _, err := New(Config{}, Options{}); err == nil {
-		t.Error("no URL is accepted")
+	if n := list[1].Notifier.(*Notifier); n.token != "abc" || n.url != "http://b:9093/api/v2/alerts" {
+		t.Errorf("%+v", n)
+	}
+	if err := (Config{Token: "abc"}).Validate(); err == nil {
+		t.Error("a token without a URL was accepted")
 	}
 }

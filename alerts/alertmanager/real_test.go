@@ -10,6 +10,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -19,8 +20,8 @@ import (
 	"github.com/llmtap/llmtap/alerts/webhook"
 )
 
-// hook is what an Alertmanager's webhook receiver was posted, read strictly as our own webhook's message: the formats are
-// one and the same.
+// hook receives the posts of an Alertmanager's webhook, decoded strictly as the messages of our own webhook: both have one
+// format.
 type hook struct {
 	t    *testing.T
 	mu   sync.Mutex
@@ -32,7 +33,7 @@ func (h *hook) ServeHTTP(_ http.ResponseWriter, r *http.Request) {
 	d := json.NewDecoder(r.Body)
 	d.DisallowUnknownFields()
 	if err := d.Decode(&m); err != nil {
-		h.t.Errorf("our message has no such field: %v", err)
+		h.t.Errorf("field unknown to our message: %v", err)
 	}
 	h.mu.Lock()
 	defer h.mu.Unlock()
@@ -52,11 +53,11 @@ func (h *hook) wait(status, alert string) webhook.Message {
 		}
 		h.mu.Unlock()
 	}
-	h.t.Fatalf("alertmanager never told that %s is %s", alert, status)
+	h.t.Fatalf("no notification that %s is %s", alert, status)
 	return webhook.Message{}
 }
 
-// serve starts a real Alertmanager on loopback, which tells h, and returns its URL.
+// serve starts a real Alertmanager on loopback, which notifies h, and returns its URL.
 func serve(t *testing.T, h http.Handler) string {
 	t.Helper()
 	binary, err := exec.LookPath("prometheus-alertmanager")
@@ -64,7 +65,7 @@ func serve(t *testing.T, h http.Handler) string {
 		if os.Getenv("CI") == "true" {
 			t.Fatal("prometheus-alertmanager is not installed")
 		}
-		t.Skip("SKIPPED, NOT PROVEN against Alertmanager: install Debian's prometheus-alertmanager")
+		t.Skip("NOT TESTED against Alertmanager: install Debian's prometheus-alertmanager")
 	}
 	srv := httptest.NewServer(h)
 	t.Cleanup(srv.Close)
@@ -92,11 +93,11 @@ receivers: [{name: hook, webhook_configs: [{url: "%s/hook", send_resolved: true}
 		t.Fatal(err)
 	}
 	t.Cleanup(func() {
-		_ = cmd.Wait() // the end of the test's context killed it
+		_ = cmd.Wait() // killed when the context of the test ended
 		log.Close()
 		if t.Failed() {
 			text, _ := os.ReadFile(log.Name())
-			t.Logf("alertmanager said:\n%s", text)
+			t.Logf("alertmanager log:\n%s", text)
 		}
 	})
 	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(20 * time.Millisecond) {
@@ -116,15 +117,15 @@ receivers: [{name: hook, webhook_configs: [{url: "%s/hook", send_resolved: true}
 func TestRealAlertmanager(t *testing.T) {
 	h := &hook{t: t}
 	base := serve(t, h)
-	list, err := alertmanager.New(alertmanager.Config{URLs: []string{base}}, alertmanager.Options{ExternalURL: "https://llmtap.example.com"})
+	list, err := alertmanager.Config{URLs: []string{base}}.Receivers(alerts.NotifierOptions{ExternalURL: "https://llmtap.example.com"})
 	if err != nil {
 		t.Fatal(err)
 	}
 	n := list[0]
-	if all, err := alertmanager.Check(t.Context(), alertmanager.Config{URLs: []string{base}}); err != nil || all[0].Err != nil || all[0].Version == "" {
-		t.Errorf("it says of itself %+v, %v", all, err)
+	if text, err := n.Check(t.Context()); err != nil || !strings.HasPrefix(text, "version ") {
+		t.Errorf("check: %q, %v", text, err)
 	}
-	tell := func(a alerts.Alert) {
+	send := func(a alerts.Alert) {
 		t.Helper()
 		if err := n.Notify(t.Context(), alerts.Group{Key: a.Name, Alerts: []alerts.Alert{a}}); err != nil {
 			t.Fatal(err)
@@ -136,17 +137,17 @@ func TestRealAlertmanager(t *testing.T) {
 		Labels:      map[string]string{"service": "checkout-agent", "stage": "planner", "severity": "critical", "environment": ""},
 		Annotations: map[string]string{"summary": "planner fails"},
 	}
-	tell(a)
+	send(a)
 	m := h.wait("firing", "StageFailureRate")
 	if len(m.Alerts) != 1 || m.Alerts[0].Annotations["summary"] != "planner fails" || m.Version != "4" {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 	if want := alertmanager.Alerts(alerts.Group{Alerts: []alerts.Alert{a}}, "")[0]; m.Alerts[0].Fingerprint != want.Fingerprint() {
 		t.Errorf("fingerprint %s, ours is %s", m.Alerts[0].Fingerprint, want.Fingerprint())
 	}
 
-	// Sent again, it is the same alert, which lasts 4 minutes from now.
-	tell(a)
+	// Sent again, it is the same alert, valid for another 4 minutes.
+	send(a)
 	var active []struct {
 		EndsAt      time.Time
 		Fingerprint string
@@ -168,21 +169,21 @@ func TestRealAlertmanager(t *testing.T) {
 	}
 
 	a.State, a.EndsAt = alerts.Resolved, time.Now().UTC()
-	tell(a)
+	send(a)
 	m = h.wait("resolved", "StageFailureRate")
 	if !m.Alerts[0].EndsAt.Equal(a.EndsAt.Truncate(time.Millisecond)) && !m.Alerts[0].EndsAt.Equal(a.EndsAt) {
 		t.Errorf("it ended at %v, want %v", m.Alerts[0].EndsAt, a.EndsAt)
 	}
 
-	// What it hears of only when it is over still reaches somebody.
+	// An alert that it receives only as resolved is notified nevertheless.
 	a.Name = "FoundLate"
-	tell(a)
+	send(a)
 	if m = h.wait("firing", "FoundLate"); m.Alerts[0].Annotations["ended_at"] == "" {
-		t.Errorf("told %+v", m)
+		t.Errorf("received %+v", m)
 	}
 
-	// What it refuses is refused for good.
-	a.Name, a.State, a.EndsAt = "Refused", alerts.Firing, time.Time{}
+	// A rejected alert is a final error.
+	a.Name, a.State, a.EndsAt = "Rejected", alerts.Firing, time.Time{}
 	a.Labels = map[string]string{"not a name": "x"}
 	if err := n.Notify(t.Context(), alerts.Group{Key: "x", Alerts: []alerts.Alert{a}}); err == nil {
 		t.Error("a label with a space in its name was accepted")

@@ -35,6 +35,13 @@ func New(url string, client *http.Client) *Notifier {
 	return &Notifier{url: url, client: client}
 }
 
+// Receiver returns the receiver of heartbeats at a URL.
+func Receiver(url string) alerts.Receiver {
+	return alerts.Receiver{
+		Notifier: New(url, nil), Destination: alerts.Host(url), System: true, Check: alerts.CheckReachable("alerts.heartbeat_url", url),
+	}
+}
+
 // Pace implements alerts.Paced.
 func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{Every: interval, NewsOnly: true} }
 

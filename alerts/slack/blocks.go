@@ -2,7 +2,6 @@ package slack
 
 import (
 	"fmt"
-	"net/url"
 	"slices"
 	"strings"
 	"unicode/utf8"
@@ -14,26 +13,26 @@ import (
 )
 
 const (
-	// maxAlerts is how many alerts of a group are shown in full; at most 8 blocks each, of 50.
+	// maxAlerts is how many alerts of a group are shown, each in at most 8 of the 50 blocks.
 	maxAlerts = 5
 	// maxShares and maxVersions bound the lines of one section.
 	maxShares   = 5
 	maxVersions = 5
 )
 
-// A message is what a group looks like in Slack.
+// A message is a group as Slack shows it.
 type message struct {
 	text   string // for notifications and for clients without blocks; escaped
 	blocks []slack.Block
 }
 
-// render makes the message of g. Links go to base if it is not empty.
-func render(g alerts.Group, base string) message {
+// render returns the message of g.
+func render(g alerts.Group, externalURL string) message {
 	current := g.Current()
 	var m message
-	head := headline(g, current)
-	m.text = escape(head)
-	m.blocks = append(m.blocks, slack.NewHeaderBlock(slack.NewTextBlockObject(slack.PlainTextType, cut(head, maxHeader), true, false)))
+	title := groupHeadline(g, current)
+	m.text = escape(title)
+	m.blocks = append(m.blocks, slack.NewHeaderBlock(slack.NewTextBlockObject(slack.PlainTextType, alerts.Truncate(title, maxHeader), true, false)))
 	for i, a := range current {
 		if i == maxAlerts {
 			m.section("", fmt.Sprintf("… and %d more", len(current)-maxAlerts))
@@ -43,55 +42,55 @@ func render(g alerts.Group, base string) message {
 			if i > 0 {
 				m.blocks = append(m.blocks, slack.NewDividerBlock())
 			}
-			m.section("", icon(a)+" *"+strings.ReplaceAll(escape(what(a)), "*", "∗")+"*")
+			m.section("", icon(a)+" *"+strings.ReplaceAll(escape(headline(a)), "*", "∗")+"*")
 		}
-		m.alert(a, base)
+		m.alert(a, externalURL)
 	}
 	if i := slices.IndexFunc(current, func(a alerts.Alert) bool { return a.Unavailable != "" }); i >= 0 {
-		m.section("", ":warning: "+plain(current[i].Unavailable, maxSummary))
+		m.section("", ":warning: "+plain(current[i].Unavailable, maxText))
 	}
 	if len(current) > 0 && len(current[0].Evidence.Shares) > 0 {
 		m.text += ". " + why(current[0].Evidence)[0]
-		if first := remembered(current[0].Evidence, current[0].StartsAt); len(first) > 0 {
-			m.text += "; first in " + code(first[0].version)
+		if first := regressions(current[0].Evidence, current[0].StartsAt); len(first) > 0 {
+			m.text += "; first seen in " + code(first[0].version)
 			if first[0].clean != "" {
-				m.text += ", last clean " + code(first[0].clean)
+				m.text += ", last clean version " + code(first[0].clean)
 			}
 		}
 	}
 	return m
 }
 
-// alert adds the answers about one alert, in the order in which they are asked.
-func (m *message) alert(a alerts.Alert, base string) {
+// alert adds the sections about one alert.
+func (m *message) alert(a alerts.Alert, externalURL string) {
 	m.section("", since(a))
 	ev := a.Evidence
 	if len(ev.Shares) > 0 {
 		m.section("Why", bullets(why(ev))...)
 	} else if d := a.Annotations["description"]; d != "" {
-		m.section("Why", plain(d, maxSummary))
+		m.section("Why", plain(d, maxText))
 	}
 	if ev.Failed > 0 {
-		m.section("Whose change", bullets(whose(ev, a.StartsAt))...)
+		m.section("Whose change", bullets(whoseChange(ev, a.StartsAt))...)
 	}
 	if x := ev.Example; x != nil {
-		m.section("Proof", append(proof(x), also(ev.More)...)...)
+		m.section("Proof", append(proof(x), furtherExamples(ev.More)...)...)
 	} else if ev.Failed > 0 {
-		m.section("Proof", "No example was kept of these calls.")
+		m.section("Proof", "No example of these calls is available.")
 	}
 	if fix := fix(a); fix != "" {
 		title := "What to do"
 		if a.State == alerts.Resolved {
-			title = "What to do, if it is not done yet"
+			title = "What to do, if not done yet"
 		}
-		m.section(title, plain(fix, maxSummary))
+		m.section(title, plain(fix, maxText))
 	}
-	if lines := look(a, base); len(lines) > 0 {
-		m.section("Look", lines...)
+	if lines := links(a, externalURL); len(lines) > 0 {
+		m.section("Investigate", lines...)
 	}
 }
 
-// section adds one block of lines under a bold title. Lines that Slack would refuse are left out whole.
+// section adds one block of lines under a bold title. Lines beyond Slack's limit are omitted.
 func (m *message) section(title string, lines ...string) {
 	text := ""
 	if title != "" {
@@ -117,8 +116,8 @@ func bullets(lines []string) []string {
 	return lines
 }
 
-// headline says what is wrong, or was.
-func headline(g alerts.Group, current []alerts.Alert) string {
+// groupHeadline returns the headline of the worst alert and the number of the others.
+func groupHeadline(g alerts.Group, current []alerts.Alert) string {
 	if len(current) == 0 {
 		return oneLine(g.Key, maxHeader)
 	}
@@ -131,9 +130,9 @@ func headline(g alerts.Group, current []alerts.Alert) string {
 			worst = a
 		}
 	}
-	s := icon(worst) + " " + what(worst)
+	s := icon(worst) + " " + headline(worst)
 	if n := firing - 1; n > 0 {
-		s = fmt.Sprintf("%s, and %d more", cut(s, maxHeader-20), n)
+		s = fmt.Sprintf("%s, and %d more", alerts.Truncate(s, maxHeader-20), n)
 	}
 	return s
 }
@@ -150,40 +149,46 @@ func icon(a alerts.Alert) string {
 	return ":large_blue_circle:"
 }
 
-// what is the one sentence that everybody reads; not escaped.
-func what(a alerts.Alert) string {
+// headline returns the one sentence that everyone reads; not escaped.
+func headline(a alerts.Alert) string {
 	word := strings.ToUpper(a.Severity())
 	if a.State == alerts.Resolved {
 		word = "RESOLVED"
 	}
-	return oneLine(word+" "+subject(a)+": "+counts(a), maxHeader)
+	text := counts(a)
+	if service := a.Labels["service"]; service == "" || !strings.Contains(text, service) { // summaries often name it
+		text = subject(a) + ": " + text
+	}
+	return oneLine(word+" "+text, maxHeader)
 }
 
 func counts(a alerts.Alert) string {
 	ev := a.Evidence
 	switch {
-	case ev.Failed > 0 && ev.Calls > 0 && a.State == alerts.Resolved:
-		return fmt.Sprintf("at worst %s of %s calls failed (%s)", number(ev.Failed), number(ev.Calls), percent(ev.Failed, ev.Calls))
 	case ev.Failed > 0 && ev.Calls > 0:
-		return fmt.Sprintf("%s of %s calls failed (%s)", number(ev.Failed), number(ev.Calls), percent(ev.Failed, ev.Calls))
+		when := ""
+		if a.State == alerts.Resolved {
+			when = " at the peak"
+		}
+		return fmt.Sprintf("%s of %s calls failed%s (%s)", number(ev.Failed), number(ev.Calls), when, percent(ev.Failed, ev.Calls))
 	case a.Annotations["summary"] != "":
 		return a.Annotations["summary"]
 	}
 	return fmt.Sprintf("%s (value %.4g)", a.Name, a.Value)
 }
 
-// subject is whose calls an alert is about.
+// subject returns whose calls an alert is about, such as checkout-agent/planner.
 func subject(a alerts.Alert) string {
-	who, service := a.Labels["stage"], a.Labels["service"]
-	if who == "" {
-		who = a.Labels["agent"]
+	service, stage := a.Labels["service"], a.Labels["stage"]
+	if stage == "" {
+		stage = a.Labels["agent"]
 	}
-	who, service = oneLine(who, 40), oneLine(service, 40)
+	service, stage = oneLine(service, 40), oneLine(stage, 40)
 	switch {
-	case who != "" && service != "":
-		return who + " of " + service
-	case who+service != "":
-		return who + service
+	case service != "" && stage != "":
+		return service + "/" + stage
+	case service+stage != "":
+		return service + stage
 	}
 	return a.Name
 }
@@ -199,7 +204,7 @@ func since(a alerts.Alert) string {
 		}
 	}
 	if a.Evidence.Window > 0 && a.Evidence.Calls > 0 {
-		fmt.Fprintf(&b, ", counted over %s", duration(a.Evidence.Window))
+		fmt.Fprintf(&b, " · window %s", duration(a.Evidence.Window))
 	}
 	for _, l := range []string{"service", "environment", "stage"} {
 		if v := a.Labels[l]; v != "" {
@@ -208,12 +213,12 @@ func since(a alerts.Alert) string {
 	}
 	fmt.Fprintf(&b, " · rule %s", code(a.Name))
 	if a.FoundLate {
-		b.WriteString("\n:hourglass: Found late: llmtap evaluated this time more than a minute afterwards.")
+		b.WriteString("\n:hourglass: Found late: llmtap evaluated this period with more than a minute of delay.")
 	}
 	return b.String()
 }
 
-// why is one line for each cause, largest share first.
+// why returns one line per cause, largest share first.
 func why(ev alerts.Evidence) []string {
 	var lines []string
 	rest := ev.Failed
@@ -223,7 +228,7 @@ func why(ev alerts.Evidence) []string {
 			break
 		}
 		rest -= min(rest, s.Failed)
-		line := fmt.Sprintf("%s of %s: %s", number(s.Failed), number(ev.Failed), plain(s.Description(), maxSummary))
+		line := fmt.Sprintf("%s of %s: %s", number(s.Failed), number(ev.Failed), plain(s.Description(), maxText))
 		if id := s.ID(); id != "" {
 			line += " (" + code(id) + ")"
 		}
@@ -232,7 +237,7 @@ func why(ev alerts.Evidence) []string {
 	return lines
 }
 
-// fix is what to do about the largest share, else what the rule says.
+// fix returns the fix of the largest share, else the rule's runbook.
 func fix(a alerts.Alert) string {
 	if len(a.Evidence.Shares) > 0 && a.Evidence.Shares[0].Fix != "" {
 		return a.Evidence.Shares[0].Fix
@@ -240,27 +245,27 @@ func fix(a alerts.Alert) string {
 	return a.Annotations["runbook"]
 }
 
-// proof shows one failed call: where, what was wrong, what the provider said.
+// proof returns the lines about one failed call: its place, the defect and the provider's answer.
 func proof(x *analyzer.Example) []string {
 	lines := []string{"In " + place(x)}
 	if x.Summary != "" {
-		lines = append(lines, plain(x.Summary, maxSummary))
+		lines = append(lines, plain(x.Summary, maxText))
 	}
 	if x.Evidence != "" {
-		lines = append(lines, plain(x.Evidence, maxQuote))
+		lines = append(lines, plain(x.Evidence, maxText))
 	}
 	switch {
 	case x.ErrorText != "" && x.Status > 0:
-		lines = append(lines, fmt.Sprintf("The provider answered %d:", x.Status), "> "+plain(x.ErrorText, maxQuote))
+		lines = append(lines, fmt.Sprintf("The provider answered %d:", x.Status), "> "+plain(x.ErrorText, maxText))
 	case x.ErrorText != "":
-		lines = append(lines, "No answer came:", "> "+plain(x.ErrorText, maxQuote))
+		lines = append(lines, "The provider did not answer:", "> "+plain(x.ErrorText, maxText))
 	case x.Status > 0:
-		lines = append(lines, fmt.Sprintf("The provider answered %d without a text.", x.Status))
+		lines = append(lines, fmt.Sprintf("The provider answered %d without an error text.", x.Status))
 	}
 	return lines
 }
 
-// place is where an example was seen.
+// place returns where an example was seen.
 func place(x *analyzer.Example) string {
 	where := fmt.Sprintf("conversation %s", code(x.Conversation))
 	if x.Conversation == "" {
@@ -278,8 +283,8 @@ func place(x *analyzer.Example) string {
 	return where
 }
 
-// also names the other conversations, a line each.
-func also(more []*analyzer.Example) []string {
+// furtherExamples returns a line for each of the other conversations.
+func furtherExamples(more []*analyzer.Example) []string {
 	var lines []string
 	for _, x := range more {
 		line := "Also in " + place(x)
@@ -291,27 +296,27 @@ func also(more []*analyzer.Example) []string {
 	return lines
 }
 
-// look is where to go on: a page if there is one, and commands.
-func look(a alerts.Alert, base string) []string {
+// links returns a link to the conversation's page, if there is one, and commands.
+func links(a alerts.Alert, externalURL string) []string {
 	var lines, commands []string
-	usable := func(id string) bool { return id != "" && !strings.ContainsAny(id, "`\n\r") && len(id) <= 200 }
+	usable := func(id string) bool { return id != "" && !strings.ContainsAny(id, "`\n\r") && len(id) <= alerts.MaxID }
+	add := func(text, id string) {
+		if usable(id) {
+			commands = append(commands, fmt.Sprintf(text, escape(shell(id))))
+		}
+	}
 	if x := a.Evidence.Example; x != nil {
-		if base != "" && usable(x.Conversation) {
-			lines = append(lines, fmt.Sprintf("<%s/conversation/%s|The conversation, message by message>", strings.TrimRight(base, "/"), escape(url.PathEscape(x.Conversation))))
+		if u := alerts.ConversationURL(externalURL, x.Conversation); u != "" {
+			lines = append(lines, fmt.Sprintf("<%s|Open the conversation>", escape(u)))
 		}
-		if usable(x.Exchange) {
-			commands = append(commands, "llmtap show "+escape(shell(x.Exchange))+" # the call, the fault marked")
-		}
-		if usable(x.Conversation) {
-			commands = append(commands, "llmtap show "+escape(shell(x.Conversation))+" # its conversation")
-		}
+		add("llmtap show %s # the call, with the defect marked", x.Exchange)
+		add("llmtap show %s # the conversation", x.Conversation)
 	}
 	query := "llmtap query causes"
 	if a.Evidence.Failed == 0 {
 		query = "llmtap query finding_examples"
 	}
-	service, stage := a.Labels["service"], a.Labels["stage"]
-	if usable(service) {
+	if service, stage := a.Labels["service"], a.Labels["stage"]; usable(service) {
 		query += " --service " + escape(shell(service))
 		if usable(stage) {
 			query += " --stage " + escape(shell(stage))

@@ -21,14 +21,14 @@ var update = flag.Bool("update", false, "write the golden files")
 
 var t0 = time.Date(2026, 11, 21, 9, 21, 5, 0, time.UTC)
 
-// incident is the planner of DESIGN.md's incident 0 while it fires.
+// incident is DESIGN.md's incident 0 while it fires.
 func incident() alerts.Alert {
 	return alerts.Alert{
 		Name: "StageFailureRate", State: alerts.Firing, Value: 43.0 / 98, Peak: 43.0 / 98,
 		Labels: map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "severity": "critical"},
 		Annotations: map[string]string{
-			"summary":     "planner of checkout-agent: 43.88% of the calls fail",
-			"description": "More than 30 % of the calls that planner of checkout-agent made to its model in the last 10 minutes failed.",
+			"summary":     "checkout-agent/planner: 43.88% of calls fail",
+			"description": "More than 30% of the model calls of checkout-agent/planner failed in the last 10 minutes.",
 		},
 		StartsAt: t0, UpdatedAt: t0,
 		Evidence: alerts.Evidence{
@@ -49,7 +49,7 @@ func incident() alerts.Alert {
 				Exchange: "0193-1", Conversation: "order-7781", Status: 400, Rule: "orphan_tool_reply", Message: 4, ToolCallID: "call_9",
 				ErrorText: "Messages with role 'tool' must be a response to a preceding message with 'tool_calls'",
 				Summary:   "messages[4] is a tool message for call_9, but messages[3] is an assistant message without tool_calls",
-				Evidence:  "The answer before asked for call_9 (read_file); this request sends that assistant message back without tool_calls.",
+				Evidence:  "The previous answer called read_file (call_9); this request sends that assistant message back without tool_calls.",
 			},
 			More: []*analyzer.Example{
 				{Exchange: "0193-7", Conversation: "order-7790", Status: 400, Rule: "orphan_tool_reply", Message: 6, ToolCallID: "call_2", Summary: "messages[6] is a tool message"},
@@ -63,7 +63,7 @@ func group(as ...alerts.Alert) alerts.Group {
 	return alerts.Group{Key: `StageFailureRate{service="checkout-agent",environment="prod",stage="planner"}`, Alerts: as}
 }
 
-// later is incident after a quarter of an hour, with more of everything.
+// later is incident a quarter of an hour later.
 func later() alerts.Alert {
 	a := incident()
 	a.UpdatedAt = t0.Add(14 * time.Minute)
@@ -88,7 +88,7 @@ func resolved() alerts.Alert {
 	return a
 }
 
-// second is another alert of a group that is wider than a stage; its stage has a Chinese name and no version.
+// second is another alert of a group of several stages; its stage has a Chinese name and no version.
 func second() alerts.Alert {
 	a := incident()
 	a.Labels = map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "总结 <!channel> *x*", "severity": "warning"}
@@ -114,7 +114,7 @@ func bare() alerts.Alert {
 	}
 }
 
-// The golden files hold what is sent, and after it how it reads.
+// The golden files are the JSON that is sent and the text that people see.
 func TestGolden(t *testing.T) {
 	f := func(name string, g alerts.Group) {
 		t.Helper()
@@ -149,13 +149,13 @@ func TestGolden(t *testing.T) {
 	f("resolved", group(resolved()))
 	f("group", group(incident(), second()))
 	f("no_evidence", group(bare()))
-	// Every call of the window is of the version that fails, and the ledger has an entry of it for each of two causes.
+	// All calls in the window are of the failing version, and the ledger has an entry for each of two causes.
 	alone := incident()
 	alone.Evidence.Versions, alone.Evidence.More = alone.Evidence.Versions[1:], nil
 	f("one_version", group(alone))
 	described := bare()
 	described.Labels = map[string]string{"service": "checkout-agent", "stage": "planner", "severity": "info"}
-	described.Annotations["runbook"] = "Look at the defects."
+	described.Annotations["runbook"] = "List the defects."
 	f("runbook", group(described))
 	lost := incident()
 	lost.Evidence.Example, lost.Evidence.Shares = nil, nil
@@ -192,7 +192,7 @@ func checkLimits(t *testing.T, m message) {
 	}
 }
 
-// Whatever agents and providers write, Slack gets a message within its limits that mentions nobody.
+// Hostile names and texts produce a message within Slack's limits and without mentions.
 func TestHostileContent(t *testing.T) {
 	long := strings.Repeat("<!channel> & `<@U123>` \n```*_~", 2000)
 	a := incident()
@@ -220,10 +220,10 @@ func TestHostileContent(t *testing.T) {
 		m := render(g, "https://llmtap.example.com/")
 		checkLimits(t, m)
 		raw, _ := json.Marshal(m.blocks)
-		_, sections, _ := strings.Cut(string(raw), `"section"`) // a header is no mrkdwn: Slack reads no mention there
+		_, sections, _ := strings.Cut(string(raw), `"section"`) // a header is plain text, without mentions
 		for _, bad := range []string{`\u003c!channel`, `\u003c@U123`, "<!channel", "<@U123"} {
 			if strings.Contains(sections, bad) {
-				t.Errorf("%s gets through", bad)
+				t.Errorf("%s is not escaped", bad)
 			}
 		}
 		if strings.Contains(m.text, "<!channel") {
@@ -242,11 +242,11 @@ func TestText(t *testing.T) {
 	f(number(0), "0")
 	f(number(1030), "1,030")
 	f(number(1234567), "1,234,567")
-	f(percent(43, 98), "44 %")
-	f(percent(1, 1000), "<1 %")
-	f(percent(999, 1000), ">99 %")
-	f(percent(5, 5), "100 %")
-	f(percent(0, 0), "0 %")
+	f(percent(43, 98), "44%")
+	f(percent(1, 1000), "<1%")
+	f(percent(999, 1000), ">99%")
+	f(percent(5, 5), "100%")
+	f(percent(0, 0), "0%")
 	f(duration(40*time.Second), "40 s")
 	f(duration(65*time.Minute), "1 h 5 min")
 	f(duration(4*time.Hour), "4 h")
@@ -254,6 +254,6 @@ func TestText(t *testing.T) {
 	f(shell("order-7781"), "order-7781")
 	f(shell("a'b; rm -rf /"), `'a'\''b; rm -rf /'`)
 	f(shell(""), "''")
-	f(cut("阶段规划", 3), "阶段…")
+	f(alerts.Truncate("阶段规划", 3), "阶段…")
 	f(oneLine(" a\n\tb\x00\xff ", 10), "a b\x00\ufffd")
 }

@@ -4,17 +4,13 @@ import (
 	"io"
 	"net/http"
 	"net/http/httptest"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
+
+	"github.com/llmtap/llmtap/alerts"
 )
 
 func TestCheck(t *testing.T) {
-	file := filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(file, []byte("xoxb-1\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		answer := `{"ok":false,"error":"invalid_auth"}`
 		if r.URL.Path == "/api/auth.test" && (r.FormValue("token") == "xoxb-1" || r.Header.Get("Authorization") == "Bearer xoxb-1") {
@@ -23,24 +19,24 @@ func TestCheck(t *testing.T) {
 		_, _ = io.WriteString(w, answer)
 	}))
 	defer srv.Close()
-	cfg := Default()
-	cfg.APIURL, cfg.Channel, cfg.TokenFile = srv.URL+"/api/", "C1", file
-	if team, user, err := Check(t.Context(), cfg); err != nil || team != "Acme" || user != "llmtap" {
-		t.Errorf("%q, %q, %v", team, user, err)
-	}
-	f := func(want string) {
+	check := func(token string) (string, error) {
 		t.Helper()
-		if _, _, err := Check(t.Context(), cfg); err == nil || !strings.Contains(err.Error(), want) {
+		list, err := Config{APIURL: srv.URL + "/api/", Channel: "C1", Token: token}.Receivers(alerts.NotifierOptions{})
+		if err != nil || len(list) != 1 {
+			t.Fatal(list, err)
+		}
+		return list[0].Check(t.Context())
+	}
+	if text, err := check("xoxb-1"); err != nil || text != "posts as llmtap of Acme" {
+		t.Errorf("%q, %v", text, err)
+	}
+	f := func(token, want string) {
+		t.Helper()
+		if _, err := check(token); err == nil || !strings.Contains(err.Error(), want) {
 			t.Errorf("got %v, want %q", err, want)
 		}
 	}
-	cfg.TokenFile, cfg.Token = "", "xoxb-2"
-	f("auth.test: invalid_auth; check slack.token")
-	cfg.Token = ""
-	f("token, token_file: one must be set")
-	cfg.TokenFile = file + "-not"
-	f("read token_file")
-	cfg.TokenFile = file
+	f("xoxb-2", "auth.test: invalid_auth; check slack.token")
 	srv.Close()
-	f("ask Slack about the token: auth.test")
+	f("xoxb-1", "verify the token: auth.test")
 }

@@ -1,54 +1,79 @@
 package slack
 
 import (
+	"context"
 	"errors"
 	"fmt"
-	"net/url"
+	"strings"
+	"time"
 
 	"github.com/slack-go/slack"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
-// Config says where messages go.
+// Config is the configuration of Slack.
 type Config struct {
-	// Token is a bot token (xoxb-…) with the scope chat:write, and channels:history (groups:history in a private
-	// channel) so that a message in doubt can be looked up instead of being sent again.
-	Token string `yaml:"token" secret:"all"`
-	// TokenFile is a file that holds the token; it replaces Token.
+	// Token is a bot token (xoxb-…) with the scope chat:write, and channels:history (groups:history in a private channel) so
+	// that a message in doubt can be found instead of being posted again.
+	Token     string `yaml:"token" secret:"all"`
 	TokenFile string `yaml:"token_file"`
-	// Channel is a channel's id (C0123456789) or name (#alerts). With a name, a message in doubt is sent again.
+	// Channel is the id (C0123456789) or name (#alerts) of a channel. With a name, a message in doubt is posted again.
 	Channel string `yaml:"channel"`
-	// APIURL is the base of Slack's methods.
+	// APIURL is the base URL of Slack's methods.
 	APIURL string `yaml:"api_url"`
 }
+
+var _ alerts.NotifierConfig = Config{}
 
 // Default returns the configuration without a token and a channel.
 func Default() Config { return Config{APIURL: slack.APIURL} }
 
-// Validate reports every mistake in c.
+// Validate implements alerts.NotifierConfig.
 func (c Config) Validate() error {
+	if c.Token == "" && c.TokenFile == "" && c.Channel == "" {
+		return nil
+	}
 	var errs []error
 	switch {
 	case c.Token != "" && c.TokenFile != "":
 		errs = append(errs, errors.New("token, token_file: both are set; keep one"))
 	case c.Token == "" && c.TokenFile == "":
-		errs = append(errs, errors.New("token, token_file: one must be set, to a bot token (xoxb-…)"))
+		errs = append(errs, errors.New("token, token_file: set one of them to a bot token (xoxb-…)"))
 	}
 	if c.Channel == "" {
-		errs = append(errs, errors.New("channel: is empty; set it to a channel's id (C0123456789) or name (#alerts)"))
+		errs = append(errs, errors.New("channel: is empty; set it to the id (C0123456789) or name (#alerts) of a channel"))
 	}
-	if err := checkURL(c.APIURL); err != nil {
+	if err := alerts.CheckURL(c.APIURL); err != nil {
 		errs = append(errs, fmt.Errorf("api_url: %w", err))
 	}
 	return errors.Join(errs...)
 }
 
-func checkURL(s string) error {
-	u, err := url.Parse(s)
+// Receivers implements alerts.NotifierConfig.
+func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
+	if err := c.Validate(); err != nil || c.Channel == "" {
+		return nil, err
+	}
+	token, err := secret.Read(c.Token, "token_file", c.TokenFile)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	if (u.Scheme != "https" && u.Scheme != "http") || u.Host == "" {
-		return fmt.Errorf("%q is not an http or https URL", s)
+	o.SetDefaults()
+	n := &Notifier{
+		channel: c.Channel, externalURL: o.ExternalURL, log: o.Logger, limited: map[string]time.Time{},
+		api:     slack.New(token, slack.OptionAPIURL(strings.TrimRight(c.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client)),
+		records: alerts.NewRecords[*record](o.Store, "slack", "", o.Logger),
 	}
-	return nil
+	return []alerts.Receiver{{Notifier: n, Destination: c.Channel, Check: n.check}}, nil
+}
+
+// check asks Slack whose token it is.
+func (n *Notifier) check(ctx context.Context) (string, error) {
+	answer, err := n.api.AuthTestContext(ctx)
+	if err != nil {
+		return "", fmt.Errorf("verify the token: %w", classify("auth.test", err).err)
+	}
+	return fmt.Sprintf("posts as %s of %s", answer.User, answer.Team), nil
 }

@@ -63,8 +63,8 @@ func TestEngineToSlack(t *testing.T) {
 	says := func(text string) func() bool {
 		return func() bool { m := f.top(); return len(m) > 0 && strings.Contains(m[0].Text, text) }
 	}
-	run(0, 61, says("CRITICAL planner of checkout-agent: 120 of 300 calls failed (40 %)"))
-	run(0, 1800, says("RESOLVED planner of checkout-agent: at worst 120 of 300 calls failed (40 %)"))
+	run(0, 61, says("CRITICAL checkout-agent/planner: 120 of 300 calls failed (40%)"))
+	run(0, 1800, says("RESOLVED checkout-agent/planner: 120 of 300 calls failed at the peak (40%)"))
 	if m := f.top(); len(m) != 1 {
 		t.Errorf("%d messages, want 1", len(m))
 	}

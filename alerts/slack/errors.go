@@ -11,20 +11,20 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 )
 
-// errNoTimestamp is an answer that says neither that a message was stored nor that it was not.
+// errNoTimestamp is an answer that does not show whether a message was stored.
 var errNoTimestamp = errors.New("slack's answer names no message")
 
-// errLimited is a call that Slack has said not to make yet.
+// errLimited is a call that was not made because of a rate limit.
 var errLimited = errors.New("over Slack's rate limit")
 
-// An outcome is what is known after a call that failed.
+// An outcome is what is known after a failed call.
 type outcome struct {
 	err   error // *alerts.RetryError, or final
-	doubt bool  // Slack may have done it all the same
+	doubt bool  // Slack may have executed the call
 	code  string
 }
 
-// advice is what an operator can do about errors that do not go away.
+// advice tells an operator how to resolve an error.
 var advice = map[string]string{
 	"invalid_auth":      "check slack.token: Slack does not know it",
 	"not_authed":        "check slack.token: it is empty",
@@ -35,34 +35,31 @@ var advice = map[string]string{
 	"missing_scope":     "give the app the missing scope and install it again",
 	"channel_not_found": "check slack.channel, and invite the app if the channel is private",
 	"not_in_channel":    "invite the app: /invite @<app> in the channel",
-	"is_archived":       "the channel is archived; choose another slack.channel",
+	"is_archived":       "the channel is archived; set another slack.channel",
 	"restricted_action": "a workspace setting forbids the app to post here; ask an administrator",
 }
 
-// classify tells errors that may pass from those that need somebody.
+// classify tells transient errors from errors that someone has to resolve.
 func classify(method string, err error) outcome {
 	var limited *slack.RateLimitedError
 	var status slack.StatusCodeError
 	var answer slack.SlackErrorResponse
 	err = fmt.Errorf("%s: %w", method, err)
-	later := func(after time.Duration) error { return &alerts.RetryError{After: after, Err: err} }
+	retry := func(after time.Duration) error { return &alerts.RetryError{After: after, Err: err} }
 	switch {
 	case errors.As(err, &limited):
-		return outcome{err: later(limited.RetryAfter)}
+		return outcome{err: retry(limited.RetryAfter)}
 	case errors.As(err, &status):
-		if status.Code >= http.StatusInternalServerError {
-			return outcome{err: later(0), doubt: true}
-		}
-		if status.Code == http.StatusTooManyRequests || status.Code == http.StatusRequestTimeout {
-			return outcome{err: later(0), doubt: status.Code == http.StatusRequestTimeout}
+		if alerts.Retryable(status.Code) {
+			return outcome{err: retry(0), doubt: status.Code >= http.StatusInternalServerError || status.Code == http.StatusRequestTimeout}
 		}
 		return outcome{err: fmt.Errorf("%w; check slack.api_url", err)}
 	case errors.As(err, &answer):
 		switch answer.Err {
 		case "ratelimited", "rate_limited":
-			return outcome{err: later(0), code: answer.Err}
+			return outcome{err: retry(0), code: answer.Err}
 		case "internal_error", "fatal_error", "service_unavailable", "request_timeout":
-			return outcome{err: later(0), doubt: true, code: answer.Err}
+			return outcome{err: retry(0), doubt: true, code: answer.Err}
 		}
 		if answer.Needed != "" {
 			err = fmt.Errorf("%w (needed: %s)", err, answer.Needed)
@@ -72,5 +69,5 @@ func classify(method string, err error) outcome {
 		}
 		return outcome{err: err, code: answer.Err}
 	}
-	return outcome{err: later(0), doubt: true} // network, time-out, or an answer that is not Slack's
+	return outcome{err: retry(0), doubt: true} // network error, timeout, or an answer of something other than Slack
 }

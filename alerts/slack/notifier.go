@@ -4,11 +4,9 @@ import (
 	"context"
 	"crypto/sha256"
 	"encoding/hex"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"net/http"
 	"strings"
 	"sync"
 	"time"
@@ -16,100 +14,66 @@ import (
 	"github.com/slack-go/slack"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 const (
 	// eventType marks the metadata of llmtap's messages.
 	eventType = "llmtap_alert"
-	// callTimeout bounds one call of Slack's API.
-	callTimeout = 10 * time.Second
-	// maxRecords bounds the messages remembered in memory; the Store remembers the others.
-	maxRecords = 1000
-	// lookBack is how long before the intent a message in doubt is looked for: the clocks may differ.
-	lookBack = 2 * time.Minute
+	// clockSkew is how long before its intent a message in doubt is searched.
+	clockSkew = 2 * time.Minute
 )
 
-// Options are what a Notifier works with. All may be zero.
-type Options struct {
-	Store       alerts.Store // nil: a restart posts firing groups again
-	ExternalURL string       // of llmtap's web pages; without one messages contain commands only
-	Client      *http.Client
-	Logger      *slog.Logger
-}
-
-// A Notifier tells alert groups in one Slack channel. It is safe for concurrent use; calls go one after another.
+// A Notifier sends alert groups to one Slack channel. It is safe for concurrent use; calls are serialized.
 type Notifier struct {
-	cfg         Config
-	externalURL string
-	api         *slack.Client
-	store       alerts.Store
-	log         *slog.Logger
+	channel, externalURL string
+	api                  *slack.Client
+	log                  *slog.Logger
 
-	mu      sync.Mutex // guards the rest, and keeps one call at a time
-	records map[string]*record
-	limited map[string]time.Time // by method: Slack takes no call before
+	mu      sync.Mutex // guards the rest, and serializes calls
+	records *alerts.Records[*record]
+	limited map[string]time.Time // by method: end of a rate limit
 }
 
 var _ alerts.Paced = (*Notifier)(nil)
 
-// Pace implements alerts.Paced. Slack takes about 50 edits a minute, of all messages together; news need some of them.
+// Pace implements alerts.Paced. Slack accepts about 50 edits a minute, of all messages; news need some of them.
 func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{Numbers: 1500 * time.Millisecond} }
 
-// A record is what is known of the message of one group.
+// A record is the state of the message of one group.
 type record struct {
-	NoticeID string          `json:"notice_id"`
-	Channel  string          `json:"channel"` // as Slack named it
-	TS       string          `json:"ts"`      // "": not posted, or in doubt
-	IntentAt time.Time       `json:"intent"`  // wall time before the first try whose end is not known; zero: no doubt
-	Told     map[string]gist `json:"told"`    // by series
-	ToldAt   time.Time       `json:"told_at"` // stream time of the newest state told
+	NoticeID  string               `json:"notice_id"`
+	Channel   string               `json:"channel"`    // id from Slack
+	TS        string               `json:"ts"`         // empty: not posted, or in doubt
+	IntentAt  time.Time            `json:"intent"`     // wall time before the first post with an unknown outcome; zero: no doubt
+	Sent      map[string]sentState `json:"sent"`       // by series
+	UpdatedAt time.Time            `json:"updated_at"` // stream time of the newest state sent
 }
 
-// New reads the token and returns a Notifier. It does not call Slack.
-func New(cfg Config, o Options) (*Notifier, error) {
-	if err := cfg.Validate(); err != nil {
-		return nil, err
-	}
-	token, err := secret.Read(cfg.Token, "token_file", cfg.TokenFile)
-	if err != nil {
-		return nil, err
-	}
-	if o.Client == nil {
-		o.Client = &http.Client{Timeout: callTimeout}
-	}
-	if o.Logger == nil {
-		o.Logger = slog.New(slog.DiscardHandler)
-	}
-	api := slack.New(token, slack.OptionAPIURL(strings.TrimRight(cfg.APIURL, "/")+"/"), slack.OptionHTTPClient(o.Client))
-	return &Notifier{
-		cfg: cfg, externalURL: o.ExternalURL, api: api, store: o.Store, log: o.Logger,
-		records: map[string]*record{}, limited: map[string]time.Time{},
-	}, nil
-}
-
-// Notify posts the first state of g and edits the message for later ones. What is new is also told in the thread.
+// Notify posts the first state of g and edits the message for later ones. It also posts news to the thread.
 func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
-	updated := g.Updated()
-	r := n.load(ctx, g.Key)
-	if r == nil || r.over(g) {
-		r = &record{NoticeID: noticeID(g), Channel: n.cfg.Channel, ToldAt: updated}
-		n.remember(g.Key, r)
+	r, ok := n.records.Load(ctx, g.Key)
+	if !ok || g.Since().After(r.UpdatedAt) { // no message, or that of an earlier incident
+		r = &record{NoticeID: noticeID(g), Channel: n.channel, UpdatedAt: g.Updated()}
+		n.records.Keep(g.Key, r)
 	}
+	if err := n.show(ctx, g, r); err != nil {
+		return err
+	}
+	r.Sent, r.UpdatedAt = sentStates(g, r.Sent), g.Updated()
+	n.records.Save(ctx, g.Key, r)
+	return nil
+}
+
+// show posts or edits the message and replies in its thread.
+func (n *Notifier) show(ctx context.Context, g alerts.Group, r *record) error {
 	m := render(g, n.externalURL)
 	if r.TS == "" {
-		found, err := n.find(ctx, r)
-		if err != nil {
+		if found, err := n.find(ctx, r); err != nil {
 			return err
-		}
-		if !found {
-			if err := n.post(ctx, g, r, m); err != nil {
-				return err
-			}
-			n.told(ctx, g, r, updated)
-			return nil
+		} else if !found {
+			return n.post(ctx, g, r, m)
 		}
 	}
 	gone, err := n.update(ctx, r, m)
@@ -117,29 +81,20 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 		return err
 	}
 	if gone {
-		n.log.Warn("alert message is gone from slack; posting a new one", "group", g.Key)
-		r.TS, r.IntentAt, r.Told = "", time.Time{}, nil
-		if err := n.post(ctx, g, r, m); err != nil {
-			return err
-		}
-	} else if err := n.reply(ctx, g, r); err != nil {
-		return err
+		n.log.Warn("alert message no longer exists in slack; posting a new one", "group", g.Key)
+		r.TS, r.IntentAt, r.Sent = "", time.Time{}, nil
+		return n.post(ctx, g, r, m)
 	}
-	n.told(ctx, g, r, updated)
-	return nil
+	return n.reply(ctx, g, r)
 }
 
-// over reports whether g is a later incident than the one r tells: it started after the last state that was told.
-func (r *record) over(g alerts.Group) bool { return g.Since().After(r.ToldAt) }
-
-// noticeID is the same for all states of one incident.
+// noticeID returns the same id for all states of one incident.
 func noticeID(g alerts.Group) string {
 	h := sha256.Sum256(fmt.Appendf(nil, "%s %d", g.Key, g.Since().UnixNano()))
 	return hex.EncodeToString(h[:16])
 }
 
-// send posts or edits the message. If Slack refuses its blocks, the text alone has to do: an alert that cannot be
-// drawn is still an alert.
+// send posts or edits the message. If Slack rejects its blocks, it sends only the text.
 func (n *Notifier) send(ctx context.Context, method string, r *record, m message, how slack.MsgOption) (channel, ts string, out outcome) {
 	options := []slack.MsgOption{
 		how,
@@ -148,8 +103,8 @@ func (n *Notifier) send(ctx context.Context, method string, r *record, m message
 		slack.MsgOptionDisableMediaUnfurl(),
 		slack.MsgOptionMetadata(slack.SlackMetadata{EventType: eventType, EventPayload: map[string]any{"notice_id": r.NoticeID}}),
 	}
-	if out = n.free(method); out.err != nil {
-		return "", "", out
+	if err := n.checkLimit(method); err != nil {
+		return "", "", outcome{err: err}
 	}
 	for _, blocks := range [][]slack.Block{m.blocks, nil} {
 		var err error
@@ -160,69 +115,67 @@ func (n *Notifier) send(ctx context.Context, method string, r *record, m message
 		if err == nil {
 			return channel, ts, outcome{}
 		}
-		if out = n.classify(method, err); out.code != "invalid_blocks" && out.code != "invalid_blocks_format" && out.code != "msg_blocks_too_long" {
+		if out = n.failed(method, err); out.code != "invalid_blocks" && out.code != "invalid_blocks_format" && out.code != "msg_blocks_too_long" {
 			break
 		}
-		n.log.Error("slack refuses the blocks of an alert; sending its text alone", "error", out.err)
+		n.log.Error("slack rejects the blocks of an alert; sending only the text", "error", out.err)
 	}
 	return "", "", out
 }
 
-// free is an error while Slack takes no call of method: asking all the same would only make it longer.
-func (n *Notifier) free(method string) outcome {
+// checkLimit returns an error while Slack limits the rate of method: a call would prolong it.
+func (n *Notifier) checkLimit(method string) error {
 	if wait := time.Until(n.limited[method]); wait > 0 {
-		return outcome{err: &alerts.RetryError{After: wait, Err: fmt.Errorf("%s: %w", method, errLimited)}}
+		return &alerts.RetryError{After: wait, Err: fmt.Errorf("%s: %w", method, errLimited)}
 	}
-	return outcome{}
+	return nil
 }
 
-// classify is the function of that name, and remembers until when Slack takes no more of method.
-func (n *Notifier) classify(method string, err error) outcome {
-	out := classify(method, err)
+// failed classifies err and remembers a rate limit of method.
+func (n *Notifier) failed(method string, err error) outcome {
 	if limited, ok := errors.AsType[*slack.RateLimitedError](err); ok {
 		n.limited[method] = time.Now().Add(limited.RetryAfter)
 	}
-	return out
+	return classify(method, err)
 }
 
-// post sends the first message. The intent is stored before, and stays until Slack has said yes or no.
+// post sends the first message. The intent is stored before, and removed when the outcome is known.
 func (n *Notifier) post(ctx context.Context, g alerts.Group, r *record, m message) error {
-	if out := n.free("chat.postMessage"); out.err != nil {
-		return out.err
+	if err := n.checkLimit("chat.postMessage"); err != nil {
+		return err
 	}
 	if r.IntentAt.IsZero() {
 		r.IntentAt = time.Now().UTC()
 	}
-	n.save(ctx, g.Key, r)
+	n.records.Save(ctx, g.Key, r)
 	channel, ts, out := n.send(ctx, "chat.postMessage", r, m, slack.MsgOptionPost())
 	if out.err != nil {
 		if !out.doubt {
 			r.IntentAt = time.Time{}
-			n.save(ctx, g.Key, r)
+			n.records.Save(ctx, g.Key, r)
 		}
 		return out.err
 	}
 	r.Channel, r.TS, r.IntentAt = channel, ts, time.Time{}
-	n.save(ctx, g.Key, r) // the message is known even if the process ends before it is told in full
 	return nil
 }
 
-// find looks for the message of a record whose post ended in doubt. Where Slack does not let us look, the message is
-// sent again: one too many is better than none.
+// find searches the message of a record whose post has an unknown outcome. If the app may not read the channel, it returns
+// false, and the message is posted again: a duplicate is better than none.
 func (n *Notifier) find(ctx context.Context, r *record) (bool, error) {
 	if r.IntentAt.IsZero() {
 		return false, nil
 	}
 	h, err := n.api.GetConversationHistoryContext(ctx, &slack.GetConversationHistoryParameters{
 		ChannelID: r.Channel, IncludeAllMetadata: true, Inclusive: true, Limit: 200,
-		Oldest: fmt.Sprintf("%d.000000", r.IntentAt.Add(-lookBack).Unix()),
+		Oldest: fmt.Sprintf("%d.000000", r.IntentAt.Add(-clockSkew).Unix()),
 	})
 	if err != nil {
-		out := n.classify("conversations.history", err)
-		if out.code == "" || out.doubt { // not an answer about our rights
+		out := n.failed("conversations.history", err)
+		if out.code == "" || out.doubt { // not about permissions
 			return false, out.err
 		}
-		n.log.Warn("cannot look for an alert message in doubt; posting it again", "error", out.err)
+		n.log.Warn("cannot search for an alert message in doubt; posting it again", "error", out.err)
 		return false, nil
 	}
 	for _, msg := range h.Messages {
@@ -234,7 +187,7 @@ func (n *Notifier) find(ctx context.Context, r *record) (bool, error) {
 	return false, nil
 }
 
-// update edits the message; gone says that Slack no longer has it, or no longer lets it be edited.
+// update edits the message; gone means that it no longer exists, or can no longer be edited.
 func (n *Notifier) update(ctx context.Context, r *record, m message) (gone bool, err error) {
 	_, _, out := n.send(ctx, "chat.update", r, m, slack.MsgOptionUpdate(r.TS))
 	switch out.code {
@@ -244,11 +197,11 @@ func (n *Notifier) update(ctx context.Context, r *record, m message) (gone bool,
 	return false, out.err
 }
 
-// reply tells in the thread what is new; a reminder is shown in the channel too.
+// reply posts news to the thread; a reminder is also shown in the channel.
 func (n *Notifier) reply(ctx context.Context, g alerts.Group, r *record) error {
 	var lines []string
-	if r.Told != nil {
-		lines = news(g, r.Told)
+	if r.Sent != nil {
+		lines = news(g, r.Sent)
 	}
 	options := []slack.MsgOption{slack.MsgOptionTS(r.TS), slack.MsgOptionDisableLinkUnfurl(), slack.MsgOptionDisableMediaUnfurl()}
 	if len(lines) == 0 && g.Repeat {
@@ -258,70 +211,12 @@ func (n *Notifier) reply(ctx context.Context, g alerts.Group, r *record) error {
 	if len(lines) == 0 {
 		return nil
 	}
-	text := cut(strings.Join(lines, "\n"), maxSection)
-	if out := n.free("chat.postMessage"); out.err != nil {
-		return out.err
+	if err := n.checkLimit("chat.postMessage"); err != nil {
+		return err
 	}
-	if _, _, err := n.api.PostMessageContext(ctx, r.Channel, append(options, slack.MsgOptionText(text, false))...); err != nil {
-		return n.classify("chat.postMessage", fmt.Errorf("in thread: %w", err)).err
+	text := slack.MsgOptionText(alerts.Truncate(strings.Join(lines, "\n"), maxSection), false)
+	if _, _, err := n.api.PostMessageContext(ctx, r.Channel, append(options, text)...); err != nil {
+		return n.failed("chat.postMessage", fmt.Errorf("in thread: %w", err)).err
 	}
 	return nil
-}
-
-// told notes that g was told in full.
-func (n *Notifier) told(ctx context.Context, g alerts.Group, r *record, updated time.Time) {
-	r.Told, r.ToldAt = gistOf(g, r.Told), updated
-	n.save(ctx, g.Key, r)
-}
-
-func storeKey(group string) string {
-	h := sha256.Sum256([]byte(group))
-	return "slack." + hex.EncodeToString(h[:8])
-}
-
-func (n *Notifier) load(ctx context.Context, group string) *record {
-	if r := n.records[group]; r != nil || n.store == nil {
-		return r
-	}
-	b, err := n.store.Get(ctx, storeKey(group))
-	if err != nil || b == nil {
-		if err != nil {
-			n.log.Error("cannot read which slack message tells an alert; a new one may be posted", "group", group, "error", err)
-		}
-		return nil
-	}
-	r := new(record)
-	if err := json.Unmarshal(b, r); err != nil {
-		n.log.Error("stored slack message is unreadable; a new one may be posted", "group", group, "error", err)
-		return nil
-	}
-	n.remember(group, r)
-	return r
-}
-
-// remember keeps r in memory; when it is full, any other goes, the Store still has it.
-func (n *Notifier) remember(group string, r *record) {
-	if len(n.records) >= maxRecords {
-		for k := range n.records {
-			delete(n.records, k)
-			break
-		}
-	}
-	n.records[group] = r
-}
-
-// save writes r. That the store refuses it delays no message: at worst a restart posts one again.
-func (n *Notifier) save(ctx context.Context, group string, r *record) {
-	if n.store == nil {
-		return
-	}
-	b, err := json.Marshal(r)
-	if err == nil {
-		put, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-		defer cancel()
-		err = n.store.Put(put, storeKey(group), b)
-	}
-	if err != nil {
-		n.log.Error("cannot store which slack message tells an alert", "group", group, "error", err)
-	}
 }

@@ -20,11 +20,11 @@ func newNotifier(t *testing.T, cfg Config, store alerts.Store) *Notifier {
 	t.Helper()
 	tr := &http.Transport{}
 	t.Cleanup(tr.CloseIdleConnections)
-	n, err := New(cfg, Options{Store: store, Client: &http.Client{Transport: tr, Timeout: 500 * time.Millisecond}})
+	list, err := cfg.Receivers(alerts.NotifierOptions{Store: store, Client: &http.Client{Transport: tr, Timeout: 500 * time.Millisecond}})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return list[0].Notifier.(*Notifier)
 }
 
 func notify(t *testing.T, n *Notifier, g alerts.Group) {
@@ -34,19 +34,19 @@ func notify(t *testing.T, n *Notifier, g alerts.Group) {
 	}
 }
 
-// One incident is one message; what is new is in its thread. A restart in the middle changes nothing.
-func TestLifeOfAMessage(t *testing.T) {
+// One incident is one message, with news in its thread, also across a restart.
+func TestMessageLifecycle(t *testing.T) {
 	f, cfg := newSlack(t)
 	store := &memory{}
 	n := newNotifier(t, cfg, store)
 	warning := incident()
 	warning.Labels = map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "severity": "warning"}
 	notify(t, n, group(warning))
-	if m := f.top(); len(m) != 1 || !strings.Contains(m[0].Text, "WARNING planner of checkout-agent") ||
+	if m := f.top(); len(m) != 1 || !strings.Contains(m[0].Text, "WARNING checkout-agent/planner") ||
 		!strings.Contains(string(m[0].Metadata), `"event_type":"llmtap_alert"`) || !strings.Contains(m[0].Blocks, `"type":"header"`) {
 		t.Fatalf("posted %+v", m)
 	}
-	notify(t, n, group(warning)) // the same again: an edit, no news
+	notify(t, n, group(warning)) // unchanged: an edit without news
 	over := warning
 	over.State, over.EndsAt = alerts.Resolved, t0.Add(time.Minute)
 	critical := incident()
@@ -73,16 +73,16 @@ func TestLifeOfAMessage(t *testing.T) {
 		got = append(got, plainText(m.Text))
 	}
 	want := []string{
-		"🔴 now CRITICAL: 43 of 98 calls failed (44 %)",
-		"new cause: 30 of 412: a tool call in the history has no reply directly after it (missing_tool_reply)",
-		"🔔 still firing after 14 min: CRITICAL planner of checkout-agent: 412 of 1,030 calls failed (40 %)",
-		"🟢 resolved after 1 h 5 min, at worst 412 of 1,030 calls failed (40 %)",
+		"🔴 Now CRITICAL: 43 of 98 calls failed (44%)",
+		"New cause: 30 of 412: a tool call in the history has no reply directly after it (missing_tool_reply)",
+		"🔔 Still firing after 14 min: CRITICAL checkout-agent/planner: 412 of 1,030 calls failed (40%)",
+		"🟢 Resolved after 1 h 5 min: 412 of 1,030 calls failed at the peak (40%)",
 	}
 	if strings.Join(got, "\n") != strings.Join(want, "\n") {
 		t.Errorf("thread:\n%s\nwant:\n%s", strings.Join(got, "\n"), strings.Join(want, "\n"))
 	}
 	if r := f.thread()[2]; !r.Broadcast {
-		t.Error("the reminder stays in the thread")
+		t.Error("the reminder is not shown in the channel")
 	}
 
 	// The next incident of the same group is a new message.
@@ -106,8 +106,8 @@ func TestTwoAlertsInAThread(t *testing.T) {
 	for _, m := range f.thread() {
 		got = append(got, plainText(m.Text))
 	}
-	want := "🟠 WARNING 总结 <!channel> x of checkout-agent: 6 of 50 calls failed (12 %)\n" +
-		"🟢 总结 <!channel> x of checkout-agent: resolved after 10 min, at worst 6 of 50 calls failed (12 %)"
+	want := "🟠 WARNING checkout-agent/总结 <!channel> x: 6 of 50 calls failed (12%)\n" +
+		"🟢 checkout-agent/总结 <!channel> x: Resolved after 10 min: 6 of 50 calls failed at the peak (12%)"
 	if s := strings.Join(got, "\n"); s != want {
 		t.Errorf("thread:\n%s\nwant:\n%s", s, want)
 	}
@@ -230,7 +230,8 @@ func TestConfig(t *testing.T) {
 	ok := Default()
 	ok.Token, ok.Channel = "xoxb-1", "C1"
 	f(ok, "")
-	f(Default(), "token, token_file: one must be set")
+	f(Default(), "")
+	f(Config{Channel: "C1", APIURL: ok.APIURL}, "token, token_file: set one of them")
 	c := ok
 	c.TokenFile = "/run/secrets/slack"
 	f(c, "token, token_file: both are set")
@@ -239,20 +240,20 @@ func TestConfig(t *testing.T) {
 	f(c, "channel: is empty")
 	c = ok
 	c.APIURL = "slack.com"
-	f(c, `api_url: "slack.com" is not`)
+	f(c, `api_url: is not an http or https URL`)
 	c = ok
 
 	file := filepath.Join(t.TempDir(), "token")
 	c = ok
 	c.Token, c.TokenFile = "", file
-	if _, err := New(c, Options{}); err == nil || !strings.Contains(err.Error(), "token_file") {
+	if _, err := c.Receivers(alerts.NotifierOptions{}); err == nil || !strings.Contains(err.Error(), "token_file") {
 		t.Errorf("absent token file: %v", err)
 	}
 	for content, want := range map[string]string{" \n": "is empty", "xoxb-2\n": ""} {
 		if err := os.WriteFile(file, []byte(content), 0o600); err != nil {
 			t.Fatal(err)
 		}
-		if _, err := New(c, Options{}); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
+		if _, err := c.Receivers(alerts.NotifierOptions{}); want == "" && err != nil || want != "" && (err == nil || !strings.Contains(err.Error(), want)) {
 			t.Errorf("token file %q: %v, want %q", content, err, want)
 		}
 	}

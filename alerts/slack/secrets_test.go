@@ -21,9 +21,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// From calls captured in full to what leaves the house: neither what users wrote, nor what tools answered, nor the
-// credentials that a provider repeats in its error are in any message.
-func TestNoContentLeaves(t *testing.T) {
+// Notifications about fully captured calls contain no prompts, no tool results and no credentials from a provider's error.
+func TestNoContentLeaks(t *testing.T) {
 	const prompt, reply, argument = "transfer 4000 to Ottilie", "balance of Ottilie: 12", "ottilie-account"
 	const key, mail = "sk-proj-abcdefghijklmnopqrstuvwxyz0123456789", "ottilie@example.org"
 	type object = map[string]any
@@ -80,35 +79,37 @@ func TestNoContentLeaves(t *testing.T) {
 	}))
 	defer hook.Close()
 	f, slackCfg := newSlack(t)
-	hooked, err := webhook.New(webhook.Config{URL: hook.URL, Secret: "0123456789abcdef"}, webhook.Options{})
-	if err != nil {
-		t.Fatal(err)
-	}
-	managers, err := alertmanager.New(alertmanager.Config{URLs: []string{hook.URL}}, alertmanager.Options{})
-	if err != nil {
-		t.Fatal(err)
+	var notifiers []alerts.Notifier
+	for _, cfg := range []alerts.NotifierConfig{
+		slackCfg, webhook.Config{URL: hook.URL, Secret: "0123456789abcdef"}, alertmanager.Config{URLs: []string{hook.URL}},
+	} {
+		list, err := cfg.Receivers(alerts.NotifierOptions{})
+		if err != nil {
+			t.Fatal(err)
+		}
+		notifiers = append(notifiers, list[0])
 	}
 	cfg := alerts.Default()
 	cfg.TSDBDir = t.TempDir()
-	told := 0
-	err = alerts.Backtest(t.Context(), cfg, func(yield func(*analyzer.Tally, error) bool) {
+	notified := 0
+	err := alerts.Backtest(t.Context(), cfg, func(yield func(*analyzer.Tally, error) bool) {
 		for i := range out.Tallies {
 			if !yield(&out.Tallies[i], nil) {
 				return
 			}
 		}
 	}, func(a alerts.Alert) error {
-		told++
+		notified++
 		g := alerts.Group{Key: a.Name + a.Severity(), Alerts: []alerts.Alert{a}}
-		for _, n := range []alerts.Notifier{newNotifier(t, slackCfg, nil), hooked, managers[0]} {
+		for _, n := range notifiers {
 			if err := n.Notify(t.Context(), g); err != nil {
 				return err
 			}
 		}
 		return nil
 	})
-	if err != nil || told == 0 {
-		t.Fatalf("%d alerts, %v", told, err)
+	if err != nil || notified == 0 {
+		t.Fatalf("%d alerts, %v", notified, err)
 	}
 	all := sent.String()
 	for _, m := range append(f.top(), f.thread()...) {
@@ -119,7 +120,7 @@ func TestNoContentLeaves(t *testing.T) {
 	}
 	for _, secret := range []string{prompt, reply, argument, key, mail, "Ottilie", "ottilie"} {
 		if strings.Contains(all, secret) {
-			t.Errorf("%q leaves in a message", secret)
+			t.Errorf("a message contains %q", secret)
 		}
 	}
 }

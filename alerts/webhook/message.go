@@ -9,7 +9,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/alertmanager"
 )
 
-// A Message is the body of a post, as Alertmanager's webhook receiver has it.
+// A Message is the body of a post, in the format of Alertmanager's webhook receiver.
 type Message struct {
 	Receiver          string            `json:"receiver"` // llmtap
 	Status            string            `json:"status"`   // firing while any alert fires, else resolved
@@ -29,12 +29,12 @@ type Alert struct {
 	Labels       map[string]string `json:"labels"`
 	Annotations  map[string]string `json:"annotations"`
 	StartsAt     time.Time         `json:"startsAt"`
-	EndsAt       time.Time         `json:"endsAt"` // 0001-01-01T00:00:00Z while it fires
+	EndsAt       time.Time         `json:"endsAt"` // 0001-01-01T00:00:00Z while firing
 	GeneratorURL string            `json:"generatorURL"`
-	Fingerprint  string            `json:"fingerprint"` // of the labels, Alertmanager's
+	Fingerprint  string            `json:"fingerprint"` // Alertmanager's, of the labels
 }
 
-// newMessage makes the body about g. Its bytes are the same for the same state.
+// newMessage returns the body for g, which is the same for the same state.
 func newMessage(g alerts.Group, groupBy []string, externalURL string) *Message {
 	m := &Message{
 		Receiver: "llmtap", Version: "4", Status: string(alerts.Resolved), GroupKey: g.Key, Alerts: []Alert{},
@@ -69,7 +69,7 @@ func newMessage(g alerts.Group, groupBy []string, externalURL string) *Message {
 	return m
 }
 
-// common leaves in kv what other has too.
+// common deletes from kv what other does not have.
 func common(kv, other map[string]string) {
 	maps.DeleteFunc(kv, func(k, v string) bool {
 		o, ok := other[k]

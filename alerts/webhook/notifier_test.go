@@ -29,7 +29,7 @@ var update = flag.Bool("update", false, "write golden files")
 
 const signingKey = "0123456789abcdef0123456789abcdef"
 
-// A post is what the receiver got, and when.
+// A post is one request to the receiver.
 type post struct {
 	at                             time.Time
 	delivery, timestamp, signature string
@@ -37,7 +37,7 @@ type post struct {
 	message                        Message
 }
 
-// receiver is the other end.
+// receiver is the server of the URL.
 type receiver struct {
 	mu     sync.Mutex
 	posts  []post
@@ -70,12 +70,13 @@ func (r *receiver) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func newNotifier(t *testing.T, r *receiver) *Notifier {
 	t.Helper()
-	n, err := New(Config{URL: "https://hooks.example.com/T0K3N", Secret: signingKey},
-		Options{Client: &http.Client{Transport: r}, GroupBy: []string{"service", "stage", "component"}, ExternalURL: "https://llmtap.example.com/"})
+	list, err := Config{URL: "https://hooks.example.com/T0K3N", Secret: signingKey}.Receivers(alerts.NotifierOptions{
+		Client: &http.Client{Transport: r}, GroupBy: []string{"service", "stage", "component"}, ExternalURL: "https://llmtap.example.com/",
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
-	return n
+	return list[0].Notifier.(*Notifier)
 }
 
 func incident(stage string, start time.Time) alerts.Alert {
@@ -125,7 +126,7 @@ func TestNotify(t *testing.T) {
 		r := &receiver{}
 		n := newNotifier(t, r)
 		g := alerts.Group{Key: "k", Alerts: []alerts.Alert{incident("planner", time.Now().UTC())}}
-		tell := func() post {
+		send := func() post {
 			t.Helper()
 			if err := n.Notify(t.Context(), g); err != nil {
 				t.Fatal(err)
@@ -138,21 +139,21 @@ func TestNotify(t *testing.T) {
 			}
 			return p
 		}
-		first := tell()
+		first := send()
 		time.Sleep(time.Minute)
-		again := tell()
+		again := send()
 		if again.delivery != first.delivery || again.signature == first.signature || len(first.delivery) != 32 {
 			t.Errorf("the same state is delivery %s, then %s", first.delivery, again.delivery)
 		}
 		g.Repeat = true
-		reminder := tell()
+		reminder := send()
 		g.Alerts[0].UpdatedAt = g.Alerts[0].UpdatedAt.Add(time.Hour)
-		if next := tell(); reminder.delivery == first.delivery || next.delivery == reminder.delivery {
-			t.Error("a reminder passes for what was told before")
+		if next := send(); reminder.delivery == first.delivery || next.delivery == reminder.delivery {
+			t.Error("a reminder has the delivery id of an earlier post")
 		}
 		g.Repeat = false
 		g.Alerts[0].State, g.Alerts[0].EndsAt = alerts.Resolved, time.Now().UTC()
-		if end := tell(); end.delivery == first.delivery || end.message.Status != "resolved" || end.message.Alerts[0].EndsAt.IsZero() {
+		if end := send(); end.delivery == first.delivery || end.message.Status != "resolved" || end.message.Alerts[0].EndsAt.IsZero() {
 			t.Errorf("the end: %+v", end)
 		}
 	})
@@ -177,7 +178,7 @@ func tallies(t *testing.T, e *alerts.Engine, n int, failed uint64) {
 	synctest.Wait()
 }
 
-// run starts an engine that tells r; stop ends it.
+// run starts an engine that notifies r; stop ends it.
 func run(t *testing.T, r *receiver, store alerts.Store) (e *alerts.Engine, stop func()) {
 	t.Helper()
 	cfg := alerts.Default()
@@ -198,7 +199,7 @@ func run(t *testing.T, r *receiver, store alerts.Store) (e *alerts.Engine, stop 
 	}
 }
 
-// A receiver that is down is tried with a growing wait of up to a minute, for as long as it takes.
+// An unreachable receiver is retried with backoff of up to a minute, without limit.
 func TestRetries(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &receiver{}
@@ -216,35 +217,35 @@ func TestRetries(t *testing.T) {
 		tallies(t, e, 3600, 2)
 		n := len(r.posts)
 		if n < 60 || n > 70 {
-			t.Errorf("tried %d times in an hour", n)
+			t.Errorf("%d attempts in an hour", n)
 		}
 		for i := 1; i < n; i++ {
 			want := min(time.Second<<min(i-1, 10), time.Minute)
 			if d := r.posts[i].at.Sub(r.posts[i-1].at); d != want {
-				t.Errorf("try %d after %v, want %v", i, d, want)
+				t.Errorf("attempt %d after %v, want %v", i, d, want)
 			}
 		}
 		down = false
 		tallies(t, e, 120, 2)
 		if len(r.posts) != n+1 {
-			t.Errorf("told %d times when it was back, want once", len(r.posts)-n)
+			t.Errorf("%d posts after the receiver is back, want 1", len(r.posts)-n)
 		}
 		stop()
 	})
 }
 
-// What the receiver refuses is told again only when there is news.
-func TestRefused(t *testing.T) {
+// A rejected notification is sent again only when there is news.
+func TestRejected(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r := &receiver{answer: func(int) (int, error) { return http.StatusNotFound, nil }}
 		e, stop := run(t, r, nil)
 		tallies(t, e, 3600, 2)
 		if n := len(r.posts); n != 1 {
-			t.Errorf("tried %d times", n)
+			t.Errorf("%d attempts", n)
 		}
 		tallies(t, e, 1800, 0)
 		if n := len(r.posts); n < 2 || n > 4 || r.posts[n-1].message.Status != "resolved" {
-			t.Errorf("tried %d times with the end", n)
+			t.Errorf("%d attempts including the end", n)
 		}
 		stop()
 	})
@@ -265,7 +266,7 @@ func (s *memory) Put(_ context.Context, k string, v []byte) error {
 	return nil
 }
 
-// A restart tells nothing twice, and what is resolved after it.
+// After a restart nothing is sent twice, and the end of an alert is sent.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		r, store := &receiver{}, &memory{}
@@ -273,13 +274,13 @@ func TestRestart(t *testing.T) {
 		tallies(t, e, 60, 2)
 		stop()
 		if n := len(r.posts); n != 1 {
-			t.Fatalf("told %d times before the restart", n)
+			t.Fatalf("%d posts before the restart", n)
 		}
 		e, stop = run(t, r, store)
 		tallies(t, e, 2400, 0)
 		stop()
 		if n := len(r.posts); n != 2 || r.posts[1].message.Status != "resolved" || r.posts[1].message.Alerts[0].StartsAt != r.posts[0].message.Alerts[0].StartsAt {
-			t.Errorf("told %d times in all: %+v", n, r.posts[1:])
+			t.Errorf("%d posts in all: %+v", n, r.posts[1:])
 		}
 	})
 }
@@ -289,8 +290,8 @@ func TestSecretFile(t *testing.T) {
 	cfg := Config{URL: "https://hooks.example.com/T0K3N", SecretFile: file}
 	f := func(want string) {
 		t.Helper()
-		n, err := New(cfg, Options{})
-		if want == "" && (err != nil || string(n.secret) != signingKey) || want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "T0K3N")) {
+		list, err := cfg.Receivers(alerts.NotifierOptions{})
+		if want == "" && (err != nil || string(list[0].Notifier.(*Notifier).secret) != signingKey) || want != "" && (err == nil || !strings.Contains(err.Error(), want) || strings.Contains(err.Error(), "T0K3N")) {
 			t.Errorf("%v, want %q", err, want)
 		}
 	}

@@ -7,7 +7,6 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/alerts/heartbeat"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
@@ -41,11 +40,9 @@ func runAlertsNotify(ctx context.Context, c *command.Call) error {
 	if err != nil {
 		return err
 	}
-	if u := s.Alerts.HeartbeatURL; u != "" {
-		list = append(list, collector.Receiver{Notifier: heartbeat.New(u, nil), Kind: "heartbeat", Target: collector.Host(u)})
-	}
+	list = append(list, collector.Heartbeat(&s.Config)...)
 	if len(list) == 0 {
-		return command.BadInputf("the configuration names nobody; set slack.channel, webhook.url, alertmanager.urls or alerts.heartbeat_url")
+		return command.BadInputf("no receivers are configured; set slack.channel, webhook.url, alertmanager.urls or alerts.heartbeat_url")
 	}
 	failed := 0
 	for _, r := range list {
@@ -55,8 +52,8 @@ func runAlertsNotify(ctx context.Context, c *command.Call) error {
 			failed++
 			verdict, text = verdictFail, err.Error()
 		}
-		if _, err := fmt.Fprintf(c.Stdout, "%-4s  %-12s  %s: %s\n", verdict, r.Kind, r.Target, text); err != nil {
-			return fmt.Errorf("write what was answered: %w", err)
+		if _, err := fmt.Fprintf(c.Stdout, "%-4s  %-12s  %s: %s\n", verdict, r.Kind, r.Destination, text); err != nil {
+			return fmt.Errorf("write result: %w", err)
 		}
 	}
 	if failed > 0 {
@@ -65,23 +62,23 @@ func runAlertsNotify(ctx context.Context, c *command.Call) error {
 	return nil
 }
 
-// testNotify sends a test alert to r and says how that went.
+// testNotify sends a test alert to r and describes the outcome.
 func testNotify(ctx context.Context, r collector.Receiver) (string, error) {
 	now := time.Now().UTC().Truncate(time.Second)
 	a := alerts.Alert{
 		Name: "TestNotify", State: alerts.Firing, Labels: map[string]string{"severity": "info"}, StartsAt: now, UpdatedAt: now,
 		Annotations: map[string]string{
 			"summary":     "this is a test, nothing is wrong",
-			"description": "Somebody ran llmtap alerts test-notify. Alerts of llmtap arrive here.",
+			"description": "Someone ran llmtap alerts test-notify. llmtap sends alerts here.",
 		},
 	}
 	g := alerts.Group{Key: "TestNotify " + now.Format(time.RFC3339), Alerts: []alerts.Alert{a}}
-	switch r.Kind {
-	case "heartbeat":
+	switch {
+	case r.Kind == "heartbeat":
 		g.Alerts[0].Name = "Watchdog"
-		return "it was fetched", r.Notify(ctx, g)
-	case "alertmanager":
-		return "it took the test alert, which ends in 4 minutes", r.Notify(ctx, g)
+		return "the heartbeat arrived", r.Notify(ctx, g)
+	case r.System:
+		return "the test alert arrived and ends in 4 minutes", r.Notify(ctx, g)
 	}
 	if err := r.Notify(ctx, g); err != nil {
 		return "", err
@@ -90,9 +87,9 @@ func testNotify(ctx context.Context, r collector.Receiver) (string, error) {
 	end.State, end.EndsAt = alerts.Resolved, time.Now().UTC()
 	end.UpdatedAt = end.EndsAt
 	if err := r.Notify(ctx, g); err != nil {
-		return "", fmt.Errorf("the test alert arrived, its end did not: %w", err)
+		return "", fmt.Errorf("the test alert arrived, but its end did not: %w", err)
 	}
-	return "a test alert and its end arrived", nil
+	return "the test alert and its end arrived", nil
 }
 
 // memoryStore is an alerts.Store of one run.

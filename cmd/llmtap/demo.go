@@ -295,7 +295,7 @@ func (d *demo) addAlerts(r *demoReport) {
 	for _, a := range d.fired {
 		da := demoAlert{Alert: a.Name, Labels: a.Labels, Value: a.Value, State: string(a.State)}
 		for _, p := range d.posts {
-			if p.ThreadTS == "" && strings.Contains(p.Text, a.Labels["stage"]+" of "+a.Labels["service"]) &&
+			if p.ThreadTS == "" && strings.Contains(p.Text, a.Labels["service"]+"/"+a.Labels["stage"]) &&
 				strings.Contains(p.Text, strings.ToUpper(a.Severity())) {
 				da.text = fleetslack.Text(p)
 				at := p.ReceivedAt

@@ -92,10 +92,7 @@ func (d *doctor) examine(ctx context.Context) {
 	d.checkDisk()
 	d.checkClickHouse(ctx)
 	d.checkRules(ctx)
-	d.checkSlack(ctx)
-	d.checkAlertmanager(ctx)
-	d.checkReach(ctx, "webhook", "webhook.url", d.s.Webhook.URL)
-	d.checkReach(ctx, "heartbeat", "alerts.heartbeat_url", d.s.Alerts.HeartbeatURL)
+	d.checkReceivers(ctx)
 }
 
 func (d *doctor) ok(check, format string, args ...any) {

@@ -8,8 +8,6 @@ import (
 	"regexp"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/alerts/alertmanager"
-	"github.com/llmtap/llmtap/alerts/slack"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
@@ -60,52 +58,31 @@ func (d *doctor) rulesRefused(ctx context.Context) bool {
 	return false
 }
 
-func (d *doctor) checkSlack(ctx context.Context) {
-	if d.s.Slack.Channel == "" {
-		if d.s.Webhook.URL == "" && len(d.s.Alertmanager.URLs) == 0 {
-			d.warn("slack", "set slack.channel and slack.token_file, or webhook.url, or alertmanager.urls", "not configured: alerts go to the log only")
+// checkReceivers verifies the receivers of alerts without notifying them.
+func (d *doctor) checkReceivers(ctx context.Context) {
+	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	defer cancel()
+	check := func(kind string, r alerts.Receiver) {
+		if text, err := r.Check(ctx); err != nil {
+			d.fail(kind, "", "%v", err) // it ends with what to do
+		} else {
+			d.ok(kind, "%s: %s", r.Destination, text)
 		}
-		return
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	team, user, err := slack.Check(ctx, d.s.Slack)
-	if err != nil {
-		d.fail("slack", "", "%v", err) // which says what to do
-		return
-	}
-	d.ok("slack", "%s of %s posts to %s", user, team, d.s.Slack.Channel)
-}
-
-func (d *doctor) checkAlertmanager(ctx context.Context) {
-	if len(d.s.Alertmanager.URLs) == 0 {
-		return
-	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	all, err := alertmanager.Check(ctx, d.s.Alertmanager)
-	if err != nil {
-		d.fail("alertmanager", "", "%v", err)
-	}
-	for _, s := range all {
-		if s.Err != nil {
-			d.fail("alertmanager", "start it, or correct alertmanager.urls and its token; then look for a firewall in between", "%v", s.Err)
-			continue
+	before := len(d.results)
+	for kind, n := range d.s.Notifiers() {
+		list, err := n.Receivers(alerts.NotifierOptions{})
+		if err != nil {
+			d.fail(kind, "", "%v", err)
 		}
-		d.ok("alertmanager", "%s is version %s", s.Host, s.Version)
+		for _, r := range list {
+			check(kind, r)
+		}
 	}
-}
-
-// checkReach asks only whether the host of a URL answers: a call to the URL itself would mean something.
-func (d *doctor) checkReach(ctx context.Context, check, key, rawURL string) {
-	if rawURL == "" {
-		return
+	if len(d.results) == before {
+		d.warn("slack", "set slack.channel and slack.token_file, or webhook.url, or alertmanager.urls", "not configured: alerts go to the log only")
 	}
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
-	defer cancel()
-	if err := alerts.Reach(ctx, rawURL); err != nil {
-		d.fail(check, "correct "+key+", or start what listens there; then look for a firewall in between", "%v", err)
-		return
+	for _, r := range collector.Heartbeat(&d.s.Config) {
+		check(r.Kind, r.Receiver)
 	}
-	d.ok(check, "%s answers; try the rest with llmtap alerts test-notify", collector.Host(rawURL))
 }

@@ -142,7 +142,7 @@ func TestDoctorOnRunningCollector(t *testing.T) {
 	expect(t, checks, "libchdb", verdictOK)
 	expect(t, checks, "clickhouse", verdictOK, "embedded in "+config.ClickHouseDir(cfg.DataDir))
 	expect(t, checks, "schema", verdictOK, "up to date")
-	expect(t, checks, "slack", verdictOK, "llmtap of Acme posts to #oncall")
+	expect(t, checks, "slack", verdictOK, "#oncall: posts as llmtap of Acme")
 }
 
 // external is the configuration of a set-up whose NATS is at url, and whose ClickHouse is away.

@@ -37,8 +37,8 @@ func TestAlertRoleKilledAroundBurst(t *testing.T) {
 			killedAroundBurst(t, gap, want)
 		})
 	}
-	f(10*time.Minute, "CRITICAL planner of shop: 900 of 2,400 calls failed (38 %)")
-	f(40*time.Minute, "RESOLVED planner of shop: at worst 900 of 2,400 calls failed (38 %)")
+	f(10*time.Minute, "CRITICAL shop/planner: 900 of 2,400 calls failed (38%)")
+	f(40*time.Minute, "RESOLVED shop/planner: 900 of 2,400 calls failed at the peak (38%)")
 }
 
 func killedAroundBurst(t *testing.T, gap time.Duration, want string) {

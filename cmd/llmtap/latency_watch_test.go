@@ -34,7 +34,7 @@ type failingStage struct {
 	webhook  time.Time
 }
 
-func (s *failingStage) String() string { return s.stage + " of " + s.service }
+func (s *failingStage) String() string { return s.service + "/" + s.stage }
 
 func newFailingStages(n int) (all []*failingStage) {
 	names := []string{"planner", "router", "critic", "summary"}

@@ -112,10 +112,10 @@ func TestNotifyEverybody(t *testing.T) {
 		return strings.ReplaceAll(out.String(), host, "HOST"), err
 	}
 	got, err := try()
-	want := `ok    slack         #oncall: a test alert and its end arrived
-ok    webhook       HOST: a test alert and its end arrived
-ok    alertmanager  HOST: it took the test alert, which ends in 4 minutes
-ok    heartbeat     HOST: it was fetched
+	want := `ok    slack         #oncall: the test alert and its end arrived
+ok    alertmanager  HOST: the test alert arrived and ends in 4 minutes
+ok    webhook       HOST: the test alert and its end arrived
+ok    heartbeat     HOST: the heartbeat arrived
 `
 	if err != nil || got != want {
 		t.Errorf("%v\n%s, want\n%s", err, got, want)
@@ -149,8 +149,8 @@ func TestDoctorOnReceivers(t *testing.T) {
 	r := startReceivers(t)
 	config := r.config(t)
 	checks, _ := seeDoctor(t, nil, "--config", config)
-	expect(t, checks, "slack", verdictOK, "llmtap of Acme posts to #oncall")
-	expect(t, checks, "alertmanager", verdictOK, "is version 0.28.1")
+	expect(t, checks, "slack", verdictOK, "#oncall: posts as llmtap of Acme")
+	expect(t, checks, "alertmanager", verdictOK, "version 0.28.1")
 	expect(t, checks, "webhook", verdictOK, "answers", "test-notify")
 	expect(t, checks, "heartbeat", verdictOK, "answers")
 	calls := r.calls()

@@ -37,17 +37,12 @@ func (c *Collector) Describe(w io.Writer, source string) {
 	_, _ = io.WriteString(w, b.String())
 }
 
-// alertTargets lists the notifiers of cfg.
+// alertTargets lists the receivers of cfg.
 func alertTargets(cfg *config.Config) string {
 	targets := []string{"log"}
-	if cfg.Slack.Channel != "" {
-		targets = append(targets, "Slack "+cfg.Slack.Channel)
-	}
-	if len(cfg.Alertmanager.URLs) > 0 {
-		targets = append(targets, "Alertmanager")
-	}
-	if cfg.Webhook.URL != "" {
-		targets = append(targets, "webhook")
+	list, _ := Receivers(cfg, nil, nil) // an error ends the start
+	for _, r := range list {
+		targets = append(targets, r.Kind+" "+r.Destination)
 	}
 	if len(targets) == 1 {
 		return "log only; for Slack: --slack-token-file, --slack-channel"

@@ -4,60 +4,43 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
-	"net/url"
 	"slices"
 
 	"github.com/llmtap/llmtap/alerts"
-	"github.com/llmtap/llmtap/alerts/alertmanager"
-	"github.com/llmtap/llmtap/alerts/slack"
-	"github.com/llmtap/llmtap/alerts/webhook"
+	"github.com/llmtap/llmtap/alerts/heartbeat"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
-// A Receiver is a configured notifier.
+// A Receiver is a configured receiver of notifications.
 type Receiver struct {
-	alerts.Notifier
-	Kind   string // its section of the configuration
-	Target string // without secrets
-	Human  bool   // it is not sent the watchdog
+	alerts.Receiver
+	Kind string // key of its section of the configuration
 }
 
-// Receivers returns the configured notifiers. It makes no connections.
+// Receivers returns the configured receivers. It makes no connections.
 func Receivers(cfg *config.Config, store alerts.Store, logger *slog.Logger) ([]Receiver, error) {
+	o := alerts.NotifierOptions{
+		Store: store, ExternalURL: cfg.UI.ExternalURL, GroupBy: append(slices.Clone(cfg.Alerts.GroupBy), healthLabel), Logger: logger,
+	}
 	var all []Receiver
-	if cfg.Slack.Channel != "" {
-		n, err := slack.New(cfg.Slack, slack.Options{Store: store, ExternalURL: cfg.UI.ExternalURL, Logger: logger})
+	for kind, n := range cfg.Notifiers() {
+		list, err := n.Receivers(o)
 		if err != nil {
-			return nil, fmt.Errorf("create the Slack notifier: %w", err)
+			return nil, fmt.Errorf("open %s: %w", kind, err)
 		}
-		all = append(all, Receiver{n, "slack", cfg.Slack.Channel, true})
-	}
-	if cfg.Webhook.URL != "" {
-		n, err := webhook.New(cfg.Webhook, webhook.Options{GroupBy: append(slices.Clone(cfg.Alerts.GroupBy), healthLabel), ExternalURL: cfg.UI.ExternalURL})
-		if err != nil {
-			return nil, fmt.Errorf("create the webhook notifier: %w", err)
-		}
-		all = append(all, Receiver{n, "webhook", Host(cfg.Webhook.URL), true})
-	}
-	if len(cfg.Alertmanager.URLs) > 0 {
-		list, err := alertmanager.New(cfg.Alertmanager, alertmanager.Options{Store: store, ExternalURL: cfg.UI.ExternalURL, Logger: logger})
-		if err != nil {
-			return nil, fmt.Errorf("create the Alertmanager notifier: %w", err)
-		}
-		for _, n := range list {
-			all = append(all, Receiver{n, "alertmanager", n.Host(), false})
+		for _, r := range list {
+			all = append(all, Receiver{r, kind})
 		}
 	}
 	return all, nil
 }
 
-// Host returns the host of rawURL, whose other parts may be secret.
-func Host(rawURL string) string {
-	u, err := url.Parse(rawURL)
-	if err != nil {
-		return ""
+// Heartbeat returns the receiver of heartbeats, if it is configured.
+func Heartbeat(cfg *config.Config) []Receiver {
+	if u := cfg.Alerts.HeartbeatURL; u != "" {
+		return []Receiver{{heartbeat.Receiver(u), "heartbeat"}}
 	}
-	return u.Host
+	return nil
 }
 
 // notifiers returns the log, the notifiers of the process and the configured ones.
@@ -71,10 +54,10 @@ func (c *Collector) notifiers(store alerts.Store) ([]alerts.Notifier, error) {
 		all = append(all, withoutWatchdog{n})
 	}
 	for _, r := range configured {
-		if r.Human {
-			all = append(all, withoutWatchdog{r.Notifier})
-		} else {
+		if r.System {
 			all = append(all, r.Notifier)
+		} else {
+			all = append(all, withoutWatchdog{r.Notifier})
 		}
 	}
 	return all, nil

@@ -7,8 +7,10 @@
 package config
 
 import (
+	"iter"
 	"os"
 	"path/filepath"
+	"reflect"
 	"slices"
 	"time"
 
@@ -58,9 +60,9 @@ type Config struct {
 	Batcher      sinks.BatcherConfig `yaml:"batcher"`
 	UI           UI                  `yaml:"ui"`
 	Alerts       alerts.Config       `yaml:"alerts"`
-	Slack        slack.Config        `yaml:"slack"`        // Channel empty: none
-	Alertmanager alertmanager.Config `yaml:"alertmanager"` // URLs empty: none
-	Webhook      webhook.Config      `yaml:"webhook"`      // URL empty: none
+	Slack        slack.Config        `yaml:"slack"`
+	Alertmanager alertmanager.Config `yaml:"alertmanager"`
+	Webhook      webhook.Config      `yaml:"webhook"`
 	Prices       queries.Prices      `yaml:"prices"`
 }
 
@@ -95,7 +97,7 @@ func Default() Config {
 		ClickHouse: clickhouse.Default(), Chdb: chdb.Default(), Analyzer: analyzer.Default(),
 		Content: Content{Store: event.CaptureFull, Redact: slices.Clone(redact.Kinds)},
 		Batcher: sinks.DefaultBatcherConfig(), Alerts: alerts.Default(),
-		Slack: slack.Default(), Alertmanager: alertmanager.Default(), Webhook: webhook.Default(),
+		Slack:  slack.Default(),
 		Prices: queries.DefaultPrices(),
 	}
 	cfg.NATS.URL, cfg.ClickHouse.DSN = "", ""
@@ -121,3 +123,15 @@ func ClickHouseDir(dataDir string) string { return filepath.Join(dataDir, "click
 
 // HasRole reports whether this process runs role.
 func (c *Config) HasRole(role string) bool { return slices.Contains(c.Roles, role) }
+
+// Notifiers returns the sections that configure notifiers, by key: all fields that implement alerts.NotifierConfig.
+func (c *Config) Notifiers() iter.Seq2[string, alerts.NotifierConfig] {
+	return func(yield func(string, alerts.NotifierConfig) bool) {
+		v := reflect.ValueOf(c).Elem()
+		for i := range v.NumField() {
+			if n, ok := v.Field(i).Interface().(alerts.NotifierConfig); ok && !yield(yamlName(v.Type().Field(i)), n) {
+				return
+			}
+		}
+	}
+}

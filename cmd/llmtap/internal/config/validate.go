@@ -46,14 +46,8 @@ func (c *Config) Validate() error {
 		}
 	}
 	v.section("alerts", c.Alerts.Validate())
-	if c.Slack.Channel != "" || c.Slack.Token != "" || c.Slack.TokenFile != "" {
-		v.section("slack", c.Slack.Validate())
-	}
-	if a := c.Alertmanager; len(a.URLs) > 0 || a.Token != "" || a.TokenFile != "" {
-		v.section("alertmanager", a.Validate())
-	}
-	if w := c.Webhook; w.URL != "" || w.Secret != "" || w.SecretFile != "" {
-		v.section("webhook", w.Validate())
+	for key, n := range c.Notifiers() {
+		v.section(key, n.Validate())
 	}
 	v = append(v, flatten(c.Prices.Validate())...)
 	return errors.Join(v...)

@@ -1,0 +1,102 @@
+package slack
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+)
+
+// recent is the age of a failure from which it is not new.
+const recent = 24 * time.Hour
+
+// noDeployment lists causes that no deployment of the agent explains.
+var noDeployment = []string{"rate_limit", "server_error", "no_response", "stream_error", "content_policy", "billing"}
+
+// failures formats the counts of one version.
+func failures(v alerts.VersionCount) string {
+	return fmt.Sprintf("%s: %s of %s calls failed", code(v.Version), number(v.Failed), number(v.Calls))
+}
+
+// whoseChange returns the lines about the responsible change: from the ledger, then the versions of the window that fail and
+// those that do not.
+func whoseChange(ev alerts.Evidence, start time.Time) []string {
+	if len(ev.Versions) == 1 && ev.Versions[0].Version == "" {
+		return []string{"unknown: the agent reports no service version (set `service.version` in `OTEL_RESOURCE_ATTRIBUTES`)"}
+	}
+	var lines, firsts []string
+	for _, r := range regressions(ev, start) {
+		lines, firsts = append(lines, r.line), append(firsts, r.version)
+	}
+	known := len(lines) > 0
+	var failing, clean []alerts.VersionCount
+	for _, v := range ev.Versions {
+		switch {
+		case v.Failed > 0:
+			failing = append(failing, v)
+		case v.Calls > 0:
+			clean = append(clean, v)
+		}
+	}
+	limit := len(lines) + maxVersions
+	for _, v := range slices.Backward(failing) {
+		if len(lines) == limit {
+			break
+		}
+		s := failures(v)
+		if len(failing) == 1 && len(clean) > 0 {
+			s = "only in " + s
+		}
+		if !v.FirstSeen.IsZero() && !slices.Contains(firsts, v.Version) {
+			s += ", first call " + date(v.FirstSeen)
+		}
+		lines = append(lines, s)
+	}
+	for _, v := range slices.Backward(clean) {
+		if len(lines) == limit {
+			break
+		}
+		lines = append(lines, failures(v))
+	}
+	if len(failing) > 1 && len(clean) == 0 && !known {
+		lines = append(lines, "all versions fail, so a single deployment is not the cause")
+	}
+	return lines
+}
+
+// A regression is the ledger's entry for a share: the first version with the failure, the last one without, and the line that
+// reports them.
+type regression struct{ version, clean, line string }
+
+// regressions returns the distinct ledger entries of the shares.
+func regressions(ev alerts.Evidence, start time.Time) []regression {
+	var out []regression
+	seen := map[[2]string]bool{}
+	for i, s := range ev.Shares {
+		k := [2]string{s.FirstVersion, s.LastClean}
+		if i == maxShares || s.FirstVersion == "" || s.RootCause == "" && slices.Contains(noDeployment, s.Cause) || seen[k] {
+			continue
+		}
+		seen[k] = true
+		var prefix []string
+		if i > 0 {
+			prefix = append(prefix, code(s.ID()))
+		}
+		if start.Sub(s.FirstAt) > recent {
+			prefix = append(prefix, "not new")
+		}
+		line := fmt.Sprintf("first seen in %s (%s), ", code(s.FirstVersion), date(s.FirstAt))
+		if len(prefix) > 0 {
+			line = strings.Join(prefix, ", ") + ": " + line
+		}
+		if s.LastClean != "" {
+			line += "last clean version " + code(s.LastClean)
+		} else {
+			line += "no clean version known"
+		}
+		out = append(out, regression{s.FirstVersion, s.LastClean, line})
+	}
+	return out
+}
