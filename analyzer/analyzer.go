@@ -22,7 +22,6 @@ const clockMargin = 2 * time.Second
 // An Analyzer turns the events of a partition into exchanges, findings, tool calls and tallies. It is a pure function
 // of the events and their positions: it has no clock and does no I/O. It is not safe for concurrent use.
 type Analyzer struct {
-	cfg  Config
 	step step // the event, or the time-out, that is being processed
 
 	exchanges *exchanges // requests and responses that wait for their other half
@@ -47,7 +46,6 @@ func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
 	processes := newProcesses(&cfg, replay, strings)
 	calls := newToolCalls(&cfg, j.Sessions, processes, strings)
 	return &Analyzer{
-		cfg:       cfg,
 		step:      step{metrics: newMetrics(reg), tallies: newCounter(&cfg)},
 		exchanges: newExchanges(&cfg, replay),
 		bodies:    bodies{memos: newMemos(int(cfg.MaxStateBytes/4), cfg.SessionLookback)},
@@ -67,7 +65,8 @@ func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
 // Process takes the next event of the stream and adds to out what follows from it. With emit false, in the silent
 // replay after a start, it only builds state: nothing is added and out may be nil. It does not retain ev's body.
 func (a *Analyzer) Process(ev *event.Event, at Position, emit bool, out *Output) {
-	s := a.begin(emit, out)
+	s := &a.step
+	s.emit, s.out = emit, out
 	s.metrics.received(ev.Kind, emit)
 	a.advance(at.Time)
 	s.seq, s.completed = at.Seq, 0
@@ -97,7 +96,7 @@ func (a *Analyzer) Advance(now time.Time, emit bool, out *Output) {
 
 // AdvanceTo is Advance for callers that know that no event from before now will follow.
 func (a *Analyzer) AdvanceTo(now time.Time, emit bool, out *Output) {
-	a.begin(emit, out)
+	a.step.emit, a.step.out = emit, out
 	a.advance(now)
 	a.end()
 }
@@ -113,11 +112,6 @@ func (a *Analyzer) ReplayFrom() uint64 {
 
 // Observe records how long the caller took for a batch of events. The analyzer itself has no clock.
 func (a *Analyzer) Observe(d time.Duration) { a.step.metrics.seconds.Observe(d.Seconds()) }
-
-func (a *Analyzer) begin(emit bool, out *Output) *step {
-	a.step.emit, a.step.out = emit, out
-	return &a.step
-}
 
 // end sets the gauges.
 func (a *Analyzer) end() {
@@ -163,7 +157,11 @@ func (a *Analyzer) expireNext(now time.Time) bool {
 		silent, expire = len(a.processes.queue.First().Value.gaps) == 0, func(a *Analyzer) { a.processes.expire(&a.step) }
 	}
 	if due(a.exchanges.parts.Due(at)) {
-		expire = (*Analyzer).expireParts
+		expire = func(a *Analyzer) {
+			if h, ok := a.exchanges.expireParts(&a.step); ok {
+				a.half(h)
+			}
+		}
 	}
 	if due(a.exchanges.early.Due(at)) {
 		expire = (*Analyzer).expireEarly
@@ -200,10 +198,10 @@ func (a *Analyzer) bound() {
 	s, x := &a.step, a.exchanges
 	for x.waitingBytes > x.maxWaiting {
 		s.drop(dropOverflow)
-		if x.partsFirst() {
-			a.expireParts()
-		} else {
+		if !x.partsFirst() {
 			a.expireEarly()
+		} else if h, ok := x.expireParts(s); ok {
+			a.half(h)
 		}
 	}
 	x.bound(s)

@@ -63,7 +63,7 @@ func (b *bodies) scanRequest(s *step, e *Exchange, d wire.Dialect, body []byte) 
 		s.drop(dropMemo)
 	}
 	if s.emit {
-		s.metrics.known.Add(float64(known))
+		s.metrics.skipped.Add(float64(known))
 	}
 	s.metrics.memos.Set(float64(m.bytes))
 	return err

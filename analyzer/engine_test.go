@@ -132,7 +132,7 @@ func TestNotJudged(t *testing.T) {
 		if len(out.Exchanges) != 1 || len(out.Findings) != 0 || out.Exchanges[0].Findings != 0 {
 			t.Errorf("%s: %d rows, %d findings", name, len(out.Exchanges), len(out.Findings))
 		}
-		if got := sumOf(t, reg, "llmtap_analyzer_dropped_total"); got != wantDropped {
+		if got := sumOf(t, reg, "llmtap_analyzer_events_dropped_total"); got != wantDropped {
 			t.Errorf("%s: %v dropped, want %v", name, got, wantDropped)
 		}
 	}
@@ -332,7 +332,7 @@ func TestMetrics(t *testing.T) {
 	if problems, err := testutil.GatherAndLint(reg); err != nil || len(problems) > 0 {
 		t.Error(problems, err)
 	}
-	if n := sumOf(t, reg, "llmtap_analyzer_in_events_total"); n != 2 {
+	if n := sumOf(t, reg, "llmtap_analyzer_events_received_total"); n != 2 {
 		t.Errorf("%v events in", n)
 	}
 }

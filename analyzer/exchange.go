@@ -75,7 +75,7 @@ func (a *Analyzer) half(h half) {
 // request reads and judges a request and begins its row.
 func (a *Analyzer) request(h half) *pending {
 	s, ev := &a.step, h.ev
-	p := a.newPending(h)
+	p := newPending(h, a.strings)
 	body, whole := a.bodies.read(s, ev, h.at)
 	if whole {
 		p.row.RequestBytes = len(body)
@@ -113,8 +113,8 @@ func (a *Analyzer) request(h half) *pending {
 }
 
 // newPending begins the row of a request. It may wait long for the response, so it keeps no memory of the event.
-func (a *Analyzer) newPending(h half) *pending {
-	ev, in := h.ev, a.strings
+func newPending(h half, in interner) *pending {
+	ev := h.ev
 	host, _, path := wire.SplitURL(ev.URL)
 	p := &pending{dropped: ev.Dropped}
 	p.row = Exchange{
@@ -221,7 +221,7 @@ func (a *Analyzer) complete(p *pending, h half) {
 		e.ErrorType, e.ErrorText = ErrorCutShort, limit.Text(cause.Redact(text), maxErrorText)
 	}
 	x := p.observed()
-	x.InBand, x.MayBeLost = inBand, a.mayBeLost(p)
+	x.InBand, x.MayBeLost = inBand, a.processes.mayLack(p)
 	a.detector.Answered(&x, ev, r)
 	p.signals = x.Signals
 	a.replay.used(h.minSeq, s.now)
@@ -249,18 +249,6 @@ func (a *Analyzer) answer(p *pending, h half) {
 	a.calls.asked(s, p, a.judge.Answer(p.turn, in))
 }
 
-// mayBeLost reports whether the answer to p may have been sent and lost, so that its absence is no evidence.
-func (a *Analyzer) mayBeLost(p *pending) bool {
-	return a.processes.lostAfter(p.row.Instance, p.row.InstanceSeq, p.dropped)
-}
-
-// expireParts continues without the oldest body whose parts did not all arrive.
-func (a *Analyzer) expireParts() {
-	if h, ok := a.exchanges.expireParts(&a.step); ok {
-		a.half(h)
-	}
-}
-
 // expirePending completes the oldest request without its response. That is no failure where the response may have been
 // sent and lost, or may arrive by another way. For an import that was interrupted, the file has the response.
 func (a *Analyzer) expirePending() {
@@ -273,7 +261,7 @@ func (a *Analyzer) expirePending() {
 		return
 	}
 	p.row.StoredAt = it.Deadline
-	if p.row.Degraded || a.mayBeLost(p) {
+	if p.row.Degraded || a.processes.mayLack(p) {
 		p.row.ErrorType = ErrorLost
 	} else {
 		p.row.Failed = true

@@ -7,95 +7,79 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// Reasons of llmtap_analyzer_dropped_total.
+// Reasons of llmtap_analyzer_events_dropped_total.
 const (
-	dropDuplicate   = "duplicate"    // a request, response or part that came before
-	dropLate        = "late"         // the other half of an exchange that was given up
-	dropParts       = "parts"        // parts of a body that never became whole, or contradict each other
+	dropDuplicate   = "duplicate"    // a request, response or part that arrived before
+	dropLate        = "late"         // the other half of an exchange that timed out
+	dropParts       = "parts"        // parts of a body that are incomplete or contradict each other
 	dropEncoding    = "encoding"     // a body that cannot be decompressed
-	dropOverflow    = "overflow"     // the oldest of what waits, for want of memory
-	dropSession     = "session"      // a conversation forgotten for want of memory
-	dropTooLarge    = "too_large"    // a body beyond the bounds, as it is or decompressed
-	dropUnreadable  = "unreadable"   // a request that is no JSON, an accepted answer that is none of its dialect
-	dropSequence    = "sequence"     // a leap of a process's sequence that is no loss but garbage
-	dropImport      = "import"       // an exchange of an import that was broken off between its halves
-	dropMemo        = "memo"         // what is known of a conversation's requests, for want of memory: the next one is read whole
-	dropLedger      = "ledger"       // an entry of the ledger, the longest unseen, for want of room
-	dropLedgerEntry = "ledger_entry" // an entry that was kept and cannot be read
+	dropOverflow    = "overflow"     // the oldest state beyond a bound
+	dropSession     = "session"      // a conversation evicted to stay within the memory bound
+	dropTooLarge    = "too_large"    // a body beyond the bounds, compressed or decompressed
+	dropUnreadable  = "unreadable"   // a request that is not JSON, an accepted answer that is not of its dialect
+	dropSequence    = "sequence"     // an increase of a process's sequence that is garbage, not a loss
+	dropImport      = "import"       // an exchange of an import that was interrupted between its halves
+	dropMemo        = "memo"         // a memo of a conversation's requests beyond the memory bound; the next request is scanned whole
+	dropLedger      = "ledger"       // the longest unseen entry of a full ledger
+	dropLedgerEntry = "ledger_entry" // a stored entry of the ledger that cannot be read
 	dropContent     = "content"      // a message or another part of a body that is too large to be stored
-	dropKind        = "kind"         // an event that is none of the contract's
+	dropKind        = "kind"         // an event of an unknown kind
 )
 
 type metrics struct {
-	in, out, dropped   *prometheus.CounterVec
-	replayed           prometheus.Counter
-	seconds            prometheus.Histogram
-	sessions, state    prometheus.Gauge
-	pending, processes prometheus.Gauge
-	memos, ledger      prometheus.Gauge
-	known              prometheus.Counter
+	dropped   *prometheus.CounterVec
+	seconds   prometheus.Histogram
+	sessions  prometheus.Gauge
+	state     prometheus.Gauge
+	pending   prometheus.Gauge
+	processes prometheus.Gauge
+	memos     prometheus.Gauge
+	ledger    prometheus.Gauge
 
-	lost, droppedByHooks prometheus.Counter
+	kinds                                [event.Tool + 1]prometheus.Counter
+	replayed, skipped, lost, hookDropped prometheus.Counter
 
-	kinds                            [event.Tool + 1]prometheus.Counter
-	exchanges, findings, calls, tick prometheus.Counter
-	runs, contents, positions        prometheus.Counter
+	// Rows, by table.
+	exchanges, findings, calls, runs, contents, positions, tallies prometheus.Counter
 }
 
 func newMetrics(reg prometheus.Registerer) *metrics {
 	f := promauto.With(reg)
+	counter := func(name, help string) prometheus.Counter {
+		return f.NewCounter(prometheus.CounterOpts{Name: "llmtap_analyzer_" + name, Help: help})
+	}
+	vec := func(name, help, label string) *prometheus.CounterVec {
+		return f.NewCounterVec(prometheus.CounterOpts{Name: "llmtap_analyzer_" + name, Help: help}, []string{label})
+	}
+	gauge := func(name, help string) prometheus.Gauge {
+		return f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_analyzer_" + name, Help: help})
+	}
+	received := vec("events_received_total", "Events analyzed, without those replayed after a start.", "kind")
+	rows := vec("rows_emitted_total", "Rows emitted, including tallies, by table.", "table").WithLabelValues
 	m := &metrics{
-		in: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_analyzer_in_events_total", Help: "Events analyzed, replayed ones not counted.",
-		}, []string{"kind"}),
-		out: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_analyzer_out_rows_total", Help: "Rows put out, tallies included, by table.",
-		}, []string{"table"}),
-		dropped: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_analyzer_dropped_total", Help: "Events, bodies and conversations that were not used, by reason.",
-		}, []string{"reason"}),
-		replayed: f.NewCounter(prometheus.CounterOpts{
-			Name: "llmtap_analyzer_replayed_events_total", Help: "Events read silently after a start to build state.",
-		}),
+		dropped: vec("events_dropped_total", "Events, bodies, conversations and other state that were dropped, by reason.", "reason"),
 		seconds: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "llmtap_analyzer_batch_seconds", Help: "Time to analyze one batch of events, as measured by the caller.",
+			Name: "llmtap_analyzer_batch_duration_seconds", Help: "Time to analyze one batch of events, as measured by the caller.",
 			Buckets: prometheus.ExponentialBuckets(0.0001, 4, 9),
 		}),
-		sessions: f.NewGauge(prometheus.GaugeOpts{
-			Name: "llmtap_analyzer_sessions", Help: "Conversations remembered.",
-		}),
-		state: f.NewGauge(prometheus.GaugeOpts{
-			Name: "llmtap_analyzer_state_bytes", Help: "Estimated memory of the conversations remembered.",
-		}),
-		pending: f.NewGauge(prometheus.GaugeOpts{
-			Name: "llmtap_analyzer_open_exchanges", Help: "Requests that wait for their response.",
-		}),
+		sessions:  gauge("conversations", "Conversations in memory."),
+		state:     gauge("conversations_bytes", "Estimated memory of the conversations."),
+		pending:   gauge("pending_exchanges", "Requests that wait for their response."),
+		processes: gauge("processes", "Processes that recently sent events."),
+		memos:     gauge("memos_bytes", "Estimated memory of what is known of the newest requests of conversations."),
+		ledger:    gauge("ledger_entries", "Defects, causes of failures, service versions and verdicts in the ledger."),
+
+		replayed:    counter("events_replayed_total", "Events read silently after a start to rebuild state."),
+		skipped:     counter("request_bytes_skipped_total", "Bytes of requests that were known from the request before and not scanned again."),
+		lost:        counter("events_lost_total", "Events missing in the sequences of the processes that send them."),
+		hookDropped: counter("hook_exchanges_dropped_total", "Exchanges that hooks reported as dropped for lack of memory."),
+
+		exchanges: rows("exchanges"), findings: rows("findings"), calls: rows("tool_calls"), runs: rows("runs"),
+		contents: rows("messages"), positions: rows("history"), tallies: rows("tallies"),
 	}
-	m.processes = f.NewGauge(prometheus.GaugeOpts{
-		Name: "llmtap_analyzer_instances", Help: "Processes that send events and were not silent for long.",
-	})
-	m.memos = f.NewGauge(prometheus.GaugeOpts{
-		Name: "llmtap_analyzer_memo_bytes", Help: "Estimated memory of what is known of the newest requests of conversations.",
-	})
-	m.ledger = f.NewGauge(prometheus.GaugeOpts{
-		Name: "llmtap_analyzer_ledger_entries", Help: "Defects, causes of failures and service versions that the ledger remembers.",
-	})
-	m.known = f.NewCounter(prometheus.CounterOpts{
-		Name: "llmtap_analyzer_known_bytes_total", Help: "Bytes of requests that were recognised from the request before and not read again.",
-	})
-	m.lost = f.NewCounter(prometheus.CounterOpts{
-		Name: "llmtap_analyzer_lost_events_total", Help: "Events missing in the sequences of the processes that send them.",
-	})
-	m.droppedByHooks = f.NewCounter(prometheus.CounterOpts{
-		Name: "llmtap_analyzer_hook_dropped_exchanges_total", Help: "Exchanges that hooks say they dropped for want of memory.",
-	})
 	for k := event.KindUnknown; k <= event.Tool; k++ {
-		m.kinds[k] = m.in.WithLabelValues(k.String())
+		m.kinds[k] = received.WithLabelValues(k.String())
 	}
-	m.exchanges, m.findings = m.out.WithLabelValues("exchanges"), m.out.WithLabelValues("findings")
-	m.runs = m.out.WithLabelValues("runs")
-	m.contents, m.positions = m.out.WithLabelValues("messages"), m.out.WithLabelValues("history")
-	m.calls, m.tick = m.out.WithLabelValues("tool_calls"), m.out.WithLabelValues("tallies")
 	return m
 }
 

@@ -148,7 +148,7 @@ func (p *process) lose(s *step, g gap) {
 func (s *step) countDropped(p *process, n, minSeq uint64) {
 	s.tallies.process(MetricDropped, p, n, minSeq, s.now)
 	if s.emit {
-		s.metrics.droppedByHooks.Add(float64(n))
+		s.metrics.hookDropped.Add(float64(n))
 	}
 }
 
@@ -180,6 +180,11 @@ func (ps *processes) lostAfter(instance string, n, dropped uint64) bool {
 		hole = max(hole, p.gaps[last].to)
 	}
 	return hole > n || p.dropped > dropped
+}
+
+// mayLack reports whether the answer to p may have been sent and lost, so that its absence is no evidence.
+func (ps *processes) mayLack(p *pending) bool {
+	return ps.lostAfter(p.row.Instance, p.row.InstanceSeq, p.dropped)
 }
 
 // silentSince reports whether a process is known to have sent nothing after the event at seq.

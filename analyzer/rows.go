@@ -233,7 +233,7 @@ func (o *Output) Reset() {
 // A DeadLetter is an event whose content could not be used: it is kept for someone to look at. The exchange has its row,
 // as far as it is known.
 type DeadLetter struct {
-	Reason string // one of llmtap_analyzer_dropped_total
+	Reason string // one of llmtap_analyzer_events_dropped_total
 	Error  string // what was wrong; quotes no content
 	Seq    uint64 // stream sequence of the event; of a body in parts, of the last that came
 	Event  event.Event

@@ -66,7 +66,7 @@ func (s *step) emitRun(r *Run) {
 
 func (s *step) emitTally(t Tally) {
 	if s.emit {
-		s.metrics.tick.Inc()
+		s.metrics.tallies.Inc()
 		s.out.Tallies = append(s.out.Tallies, t)
 	}
 }

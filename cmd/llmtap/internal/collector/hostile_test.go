@@ -216,8 +216,8 @@ func (h *hostileHarness) counters(t *testing.T) map[string]uint64 {
 	m := map[string]uint64{}
 	for _, f := range families {
 		name := f.GetName()
-		short, ok := strings.CutPrefix(name, "llmtap_analyzer_lost_events_")
-		if !ok && name != "llmtap_analyzer_dropped_total" && name != "llmtap_ingest_events_dropped_total" {
+		short, ok := strings.CutPrefix(name, "llmtap_analyzer_events_lost_")
+		if !ok && name != "llmtap_analyzer_events_dropped_total" && name != "llmtap_ingest_events_dropped_total" {
 			continue
 		}
 		for _, c := range f.GetMetric() {
