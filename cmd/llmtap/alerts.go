@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"errors"
-	"fmt"
-	"io"
-	"strings"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/alertcheck"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
 var alertsCommand = &command.Command{
@@ -32,31 +29,16 @@ Exit code: 1 if there are errors.`,
 }
 
 func runAlertsCheck(ctx context.Context, c *command.Call) error {
-	flags := configFlag(c)
+	flags := config.AddFlags(c.Flags, c.Getenv, "alerts.rule_files")
 	if err := c.Parse(); err != nil {
 		return err
 	}
-	s, err := flags.Load()
+	cfg, err := flags.Load()
 	if err != nil {
 		return err
 	}
-	cfg := s.Alerts
 	if len(c.Args) > 0 {
-		cfg.RuleFiles = c.Args
+		cfg.Alerts.RuleFiles = c.Args
 	}
-	rules, problems := cfg.Rules().Lint(ctx)
-	var b strings.Builder
-	for _, p := range problems {
-		fmt.Fprintln(&b, p)
-	}
-	if len(problems) == 0 {
-		fmt.Fprintf(&b, "%s, no errors\n", terminal.Plural(rules, "alert rule"))
-	}
-	if _, err := io.WriteString(c.Stdout, b.String()); err != nil {
-		return fmt.Errorf("write errors: %w", err)
-	}
-	if len(problems) > 0 {
-		return &command.ExitError{Code: command.ExitFailed, Err: errors.New(terminal.Plural(len(problems), "error"))}
-	}
-	return nil
+	return alertcheck.Check(ctx, c.Stdout, cfg.Alerts)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/backtest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
 	"github.com/llmtap/llmtap/dashboards/queries"
 )
@@ -32,7 +33,7 @@ stored. A cause counts as new if no stored call failed for it before.
 }
 
 func runAlertsBacktest(ctx context.Context, c *command.Call) error {
-	flags := serverFlags(c)
+	servers := connect.Flags(c)
 	since := c.Parameters.String("since", "7d", "start `time`")
 	until := c.Parameters.String("until", "", "end `time`; empty: now")
 	format := c.Format(command.Text, command.JSON)
@@ -51,11 +52,11 @@ func runAlertsBacktest(ctx context.Context, c *command.Call) error {
 	if err != nil {
 		return command.BadInput(err)
 	}
-	servers, err := flags.Load()
+	effective, err := servers.Config()
 	if err != nil {
 		return err
 	}
-	cfg := servers.Alerts
+	cfg := effective.Alerts
 	if len(c.Args) > 0 {
 		cfg.RuleFiles = c.Args
 	}
@@ -63,7 +64,7 @@ func runAlertsBacktest(ctx context.Context, c *command.Call) error {
 	if err != nil {
 		return command.BadInput(err)
 	}
-	sink, err := openClickHouse(ctx, servers)
+	sink, err := servers.ClickHouse(ctx)
 	if err != nil {
 		return err
 	}

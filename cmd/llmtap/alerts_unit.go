@@ -2,13 +2,10 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"io"
-	"strings"
 
-	"github.com/llmtap/llmtap/alerts/ruletest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/alertcheck"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
 var alertsTestCommand = &command.Command{
@@ -33,7 +30,8 @@ expectation and a diff: - is expected, + is actual.
           alertname: PlannerFails
           exp_alerts:
             - exp_labels: {service: shop, severity: warning}
-              exp_annotations: {summary: '16 calls of the planner of shop failed'}
+              exp_annotations:
+                summary: '16 calls of the planner of shop failed'
 
 Start each counter at 0, as llmtap does. Unlike promtool, an alertname without a
 rule and a missing rule file are errors: they would test nothing.
@@ -45,37 +43,14 @@ Exit code: 1 if a test fails or a file is invalid.`,
 }
 
 func runAlertsTest(ctx context.Context, c *command.Call) error {
-	flags := configFlag(c)
+	flags := config.AddFlags(c.Flags, c.Getenv, "alerts.evaluation_interval")
 	format := c.Format(command.Text, command.JSON)
 	if err := c.Parse(); err != nil {
 		return err
 	}
-	s, err := flags.Load()
+	cfg, err := flags.Load()
 	if err != nil {
 		return err
 	}
-	r, err := ruletest.Run(ctx, s.Alerts.Rules(), c.Args)
-	if err != nil {
-		return err
-	}
-	if err := writeTested(c.Stdout, *format, r); err != nil {
-		return fmt.Errorf("write the result: %w", err)
-	}
-	if r.Failed > 0 {
-		return &command.ExitError{Code: command.ExitFailed, Err: fmt.Errorf("%d failed", r.Failed)}
-	}
-	return nil
-}
-
-func writeTested(w io.Writer, format string, r *ruletest.Report) error {
-	if format == "json" {
-		return command.WriteJSON(w, r)
-	}
-	var b strings.Builder
-	for _, f := range r.Failures {
-		fmt.Fprintln(&b, f)
-	}
-	fmt.Fprintf(&b, "%s of %s, %d failed\n", terminal.Plural(r.Tests, "test"), terminal.Plural(r.Files, "file"), r.Failed)
-	_, err := io.WriteString(w, b.String())
-	return err
+	return alertcheck.Test(ctx, c.Stdout, cfg.Alerts, c.Args, *format)
 }

@@ -4,15 +4,11 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/explain"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
-	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
 )
 
 var explainCommand = &command.Command{
@@ -38,13 +34,10 @@ still explained).`,
 	Run: runExplain,
 }
 
-// unknownQuery is the question of --unknown.
-const unknownQuery = "unknown_errors"
-
 func runExplain(ctx context.Context, c *command.Call) error {
 	unknown := c.Parameters.Bool("unknown", false, "list the stored error texts that llmtap cannot explain")
-	since := c.Parameters.String("since", "", "with --unknown: start `time`; empty: 7 days ago")
-	flags := serverFlags(c)
+	since := c.Parameters.String("since", "7d", "with --unknown: start `time`")
+	servers := connect.Flags(c)
 	format := c.Format(command.Text, command.JSONL)
 	if err := c.Parse(); err != nil {
 		return err
@@ -53,71 +46,22 @@ func runExplain(ctx context.Context, c *command.Call) error {
 		if len(c.Args) > 0 {
 			return command.BadInputf("unexpected argument %q: --unknown reads no files", c.Args[0])
 		}
-		return listUnknown(ctx, c, flags, *since, *format)
+		q, err := query.Named("unknown_errors", map[string]string{"since": *since})
+		if err != nil {
+			return err
+		}
+		return q.Run(ctx, c, servers, *format)
 	}
 	var p explain.Printer = explain.Text{W: c.Stdout}
-	if *format == "jsonl" {
+	if *format == command.JSONL {
 		p = explain.JSONL{E: json.NewEncoder(c.Stdout)}
 	}
 	e := explain.New(p)
-	inputs := c.Args
-	if len(inputs) == 0 {
-		inputs = []string{"-"}
-	}
-	for _, in := range inputs {
-		err := error(nil)
-		if isText(in) {
-			err = e.Text(explain.Argument, []byte(in))
-		} else {
-			err = e.File(in, c.Stdin)
-		}
-		if err != nil {
-			return fmt.Errorf("write explanation: %w", err)
-		}
-	}
-	if err := p.Close(e.Counts); err != nil {
+	if err := e.Inputs(c.Args, c.Stdin); err != nil {
 		return fmt.Errorf("write explanation: %w", err)
 	}
 	if e.Counts.Unreadable > 0 {
 		return &command.ExitError{Code: command.ExitBadInput}
 	}
 	return nil
-}
-
-// isText reports whether an argument is an error text itself: it is no file, and no name that somebody mistyped.
-func isText(arg string) bool {
-	if _, err := os.Stat(arg); err == nil {
-		return false
-	}
-	return strings.ContainsAny(arg, " \n{<")
-}
-
-// listUnknown prints the wordings that nothing explains.
-func listUnknown(ctx context.Context, c *command.Call, flags *config.Flags, since, format string) error {
-	q, err := queries.Get(unknownQuery)
-	if err != nil {
-		return err
-	}
-	given := map[string]string{}
-	if since != "" {
-		given["since"] = since
-	}
-	params, err := q.Bind(given)
-	if err != nil {
-		return err
-	}
-	servers, err := flags.Load()
-	if err != nil {
-		return err
-	}
-	sink, err := openClickHouse(ctx, servers)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sink.Close() }() // only read
-	res, err := sink.Query(ctx, q.SQL, params)
-	if err != nil {
-		return err
-	}
-	return table.Write(c.Stdout, res, format, terminal.Width(c.Getenv))
 }

@@ -5,6 +5,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/erase"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -34,7 +35,7 @@ func runForget(ctx context.Context, c *command.Call) error {
 	c.Parameters.StringVar(&subject.User, "user", "", "`hash` of the user")
 	dryRun := c.Parameters.Bool("dry-run", false, "report what would be deleted, delete nothing")
 	yes := c.Parameters.Bool("yes", false, "delete")
-	flags := serverFlags(c, "nats.url")
+	servers := connect.Flags(c, "nats.url")
 	format := c.Format(command.Text, command.JSON)
 	if err := c.Parse(); err != nil {
 		return err
@@ -45,16 +46,12 @@ func runForget(ctx context.Context, c *command.Call) error {
 	case !*yes && !*dryRun:
 		return command.BadInputf("deletion is permanent: check with --dry-run, then confirm with --yes")
 	}
-	servers, err := flags.Load()
-	if err != nil {
-		return err
-	}
-	conn, err := connectNATS(ctx, servers)
+	conn, err := servers.NATS(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	sink, err := openClickHouse(ctx, servers)
+	sink, err := servers.ClickHouse(ctx)
 	if err != nil {
 		return err
 	}

@@ -7,6 +7,7 @@ import (
 	"github.com/google/uuid"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/importer"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/ingest/recorded"
@@ -43,7 +44,7 @@ func runImport(ctx context.Context, c *command.Call) error {
 	service := c.Parameters.String("service", "imported", "service `name` of records that contain none")
 	date := c.Parameters.String("date", "", "`day` (2006-01-02, UTC) of records without a time; empty: 1970-01-01")
 	wait := c.Flags.Bool("wait", true, "wait until everything is stored, if ClickHouse is reachable")
-	flags := serverFlags(c, "nats.url")
+	servers := connect.Flags(c, "nats.url")
 	format := c.Format(command.Text, command.JSON)
 	if err := c.Parse(); err != nil {
 		return err
@@ -58,23 +59,19 @@ func runImport(ctx context.Context, c *command.Call) error {
 			return command.BadInputf("--date: %q is not a day such as 2006-01-02", *date)
 		}
 	}
-	servers, err := flags.Load()
-	if err != nil {
-		return err
-	}
-	conn, err := connectNATS(ctx, servers)
+	conn, err := servers.NATS(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	im := &importer.Importer{Config: cfg, Publisher: conn.NewPublisher(0), Stdin: c.Stdin, Progress: terminal.NewProgress(c.Stderr)}
 	if *wait {
-		sink, err := openClickHouse(ctx, servers)
+		sink, err := servers.ClickHouse(ctx)
 		switch {
 		case err == nil:
 			defer func() { _ = sink.Close() }() // only read
 			im.Store = sink
-		case servers.ClickHouse.DSN != "":
+		case servers.Remote():
 			return err
 		default:
 			im.Progress.Printf("not waiting until everything is stored: %v", err)

@@ -50,15 +50,7 @@ func runLint(_ context.Context, c *command.Call) error {
 	if l.Forced, err = lint.ParseTarget(*dialect); err != nil {
 		return command.BadInput(err)
 	}
-	if len(c.Args) == 0 {
-		c.Args = []string{"-"}
-	}
-	for _, name := range c.Args {
-		if err := l.File(name, c.Stdin); err != nil {
-			return fmt.Errorf("write findings: %w", err)
-		}
-	}
-	if err := l.Printer.Close(l.Counts); err != nil {
+	if err := l.Files(c.Args, c.Stdin); err != nil {
 		return fmt.Errorf("write findings: %w", err)
 	}
 	switch {

@@ -2,10 +2,9 @@ package main
 
 import (
 	"context"
-	"fmt"
-	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/query"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
@@ -31,34 +30,13 @@ func runQuery(ctx context.Context, c *command.Call) error {
 	if err != nil {
 		return err
 	}
-	flags := serverFlags(c)
+	servers := connect.Flags(c)
 	format := c.Format(table.Formats...)
 	if err := c.Parse(); err != nil {
 		return err
 	}
-	width := terminal.Width(c.Getenv)
 	if q.SQL == "" {
-		return query.List(c.Stdout, width)
+		return query.List(c.Stdout, terminal.Width(c.Getenv))
 	}
-	servers, err := flags.Load()
-	if err != nil {
-		return err
-	}
-	params, err := q.Bind(servers.Prices)
-	if err != nil {
-		return err
-	}
-	sink, err := openClickHouse(ctx, servers)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sink.Close() }() // only read
-	res, err := sink.Query(ctx, q.SQL, params)
-	if err != nil {
-		return err
-	}
-	if q.Name != "" && *format == command.Text {
-		fmt.Fprintf(c.Stdout, "%s\n\n", strings.Join(terminal.Wrap(q.Question, width, ""), "\n"))
-	}
-	return table.Write(c.Stdout, res, *format, width)
+	return q.Run(ctx, c, servers, *format)
 }

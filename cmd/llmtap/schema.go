@@ -7,6 +7,7 @@ import (
 	"log/slog"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/schema"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -30,7 +31,7 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	cluster := c.Parameters.String("cluster", "", "`name` of the cluster that tables are created on; existing tables know theirs")
 	database := c.Parameters.String("database", chdb.Database, "print: `name` of the database")
 	dryRun := c.Parameters.Bool("dry-run", false, "migrate: print the statements, run none")
-	flags := serverFlags(c, "clickhouse.password_file")
+	servers := connect.Flags(c, "clickhouse.password_file")
 	if err := c.Parse(); err != nil {
 		return err
 	}
@@ -44,15 +45,11 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	default:
 		return command.BadInputf("unknown action %q; see llmtap schema --help", action)
 	}
-	servers, err := flags.Load()
+	cfg, err := servers.ClickHouseConfig()
 	if err != nil {
 		return err
 	}
-	cfg, err := clickHouseConfig(servers)
-	if err != nil {
-		return err
-	}
-	cfg.Cluster = cmp.Or(*cluster, servers.ClickHouse.Cluster)
+	cfg.Cluster = cmp.Or(*cluster, cfg.Cluster)
 	switch {
 	case action == "status":
 		return schema.Status(ctx, c.Stdout, cfg)

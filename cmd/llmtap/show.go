@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
 )
 
@@ -27,16 +28,12 @@ Exit code: 1 if the ID is unknown or its bodies are not stored.`,
 }
 
 func runShow(ctx context.Context, c *command.Call) error {
-	flags := serverFlags(c)
+	servers := connect.Flags(c)
 	format := c.Format(command.Text, command.JSON, show.Body)
 	if err := c.Parse(); err != nil {
 		return err
 	}
-	servers, err := flags.Load()
-	if err != nil {
-		return err
-	}
-	sink, err := openClickHouse(ctx, servers)
+	sink, err := servers.ClickHouse(ctx)
 	if err != nil {
 		return err
 	}

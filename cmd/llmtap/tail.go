@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/tail"
 )
 
@@ -27,7 +28,7 @@ func runTail(ctx context.Context, c *command.Call) error {
 	c.Parameters.StringVar(&t.Stage, "stage", "", "only calls of this `stage`")
 	c.Parameters.BoolVar(&t.Failed, "failed", false, "only failed calls")
 	c.Parameters.StringVar(&t.Rule, "rule", "", "only calls with a finding of this `rule` or signal")
-	flags := serverFlags(c)
+	servers := connect.Flags(c)
 	format := c.Format(command.Text, command.JSONL)
 	if err := c.Parse(); err != nil {
 		return err
@@ -36,11 +37,7 @@ func runTail(ctx context.Context, c *command.Call) error {
 		return command.BadInputf("--since %v is negative", *since)
 	}
 	t.JSONL = *format == command.JSONL
-	servers, err := flags.Load()
-	if err != nil {
-		return err
-	}
-	sink, err := openClickHouse(ctx, servers)
+	sink, err := servers.ClickHouse(ctx)
 	if err != nil {
 		return err
 	}

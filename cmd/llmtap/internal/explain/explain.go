@@ -5,6 +5,7 @@ import (
 	"io"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/cause"
 	"github.com/llmtap/llmtap/analyzer/check"
@@ -79,6 +80,31 @@ func New(p Printer) *Explainer {
 
 // Argument is the Source of a text given on the command line.
 const Argument = "argument"
+
+// Inputs explains files and texts, stdin if there are none, and closes the Printer.
+func (e *Explainer) Inputs(inputs []string, stdin io.Reader) error {
+	if len(inputs) == 0 {
+		inputs = []string{"-"}
+	}
+	for _, in := range inputs {
+		explain := func() error { return e.File(in, stdin) }
+		if isText(in) {
+			explain = func() error { return e.Text(Argument, []byte(in)) }
+		}
+		if err := explain(); err != nil {
+			return err
+		}
+	}
+	return e.Printer.Close(e.Counts)
+}
+
+// isText reports whether an argument is an error text: it is no file, and looks like no misspelled file name.
+func isText(arg string) bool {
+	if _, err := os.Stat(arg); err == nil {
+		return false
+	}
+	return strings.ContainsAny(arg, " \n{<")
+}
 
 // File explains the contents of a file; "-" is stdin. It returns only write errors: read errors are Results.
 func (e *Explainer) File(name string, stdin io.Reader) error {

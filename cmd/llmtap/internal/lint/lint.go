@@ -124,6 +124,19 @@ func joined[T ~string](names []T) string {
 	return strings.Join(s, ", ")
 }
 
+// Files checks files, stdin if there are none, and closes the Printer.
+func (l *Linter) Files(names []string, stdin io.Reader) error {
+	if len(names) == 0 {
+		names = []string{"-"}
+	}
+	for _, name := range names {
+		if err := l.File(name, stdin); err != nil {
+			return err
+		}
+	}
+	return l.Printer.Close(l.Counts)
+}
+
 // File checks the records of a file; "-" is stdin. It returns only write errors: read errors are Results.
 func (l *Linter) File(name string, stdin io.Reader) error {
 	r := stdin

@@ -2,12 +2,15 @@
 package query
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
 	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
 )
@@ -66,9 +69,41 @@ func firstArg(args []string) string {
 	return ""
 }
 
-// Bind returns the values of all parameters.
-func (q *Query) Bind(prices queries.Prices) (map[string]string, error) {
-	params, err := q.Query.Bind(q.values)
+// Named returns a stored query with the given values of its parameters.
+func Named(name string, values map[string]string) (*Query, error) {
+	q, err := queries.Get(name)
+	return &Query{q, values}, err
+}
+
+// Run runs q on the ClickHouse of servers and writes the result in one of table.Formats.
+func (q *Query) Run(ctx context.Context, c *command.Call, servers *connect.Servers, format string) error {
+	cfg, err := servers.Config()
+	if err != nil {
+		return err
+	}
+	params, err := q.bind(cfg.Prices)
+	if err != nil {
+		return err
+	}
+	sink, err := servers.ClickHouse(ctx)
+	if err != nil {
+		return err
+	}
+	defer func() { _ = sink.Close() }() // only read
+	res, err := sink.Query(ctx, q.SQL, params)
+	if err != nil {
+		return err
+	}
+	width := terminal.Width(c.Getenv)
+	if q.Name != "" && format == command.Text {
+		fmt.Fprintf(c.Stdout, "%s\n\n", strings.Join(terminal.Wrap(q.Question, width, ""), "\n"))
+	}
+	return table.Write(c.Stdout, res, format, width)
+}
+
+// bind returns the values of all parameters.
+func (q *Query) bind(prices queries.Prices) (map[string]string, error) {
+	params, err := q.Bind(q.values)
 	if err != nil {
 		return nil, command.BadInput(err)
 	}
@@ -85,13 +120,13 @@ func (q *Query) examples() string {
 	for _, p := range q.Parameters {
 		switch {
 		case p.Name == "text":
-			lines[0] += " --text 'connection refused'"
+			lines[0] += " --text refund"
 		case p.Required:
 			lines[0] += " --" + p.Name + " conv-7"
 		case p.Name == "since":
-			lines = append(lines, lines[0]+" --since '15 minutes'", lines[0]+" --since 2026-11-20 --until 2026-11-21T09:30:00Z")
+			lines = append(lines, lines[0]+" --since '15 minutes'", lines[0]+" --since 2026-11-20 --until 2026-11-21")
 		case p.Name == "service":
-			lines = append(lines, lines[0]+" --since 7d --service planner-api --format csv")
+			lines = append(lines, lines[0]+" --service planner --format csv")
 		}
 	}
 	return strings.Join(lines, "\n")

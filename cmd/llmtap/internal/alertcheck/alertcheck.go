@@ -1,0 +1,53 @@
+// Package alertcheck checks alert rules and runs their unit tests.
+package alertcheck
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/ruletest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+)
+
+// Check writes the errors in the rules of cfg, and returns an error if there are any.
+func Check(ctx context.Context, w io.Writer, cfg alerts.Config) error {
+	rules, problems := cfg.Rules().Lint(ctx)
+	var b strings.Builder
+	for _, p := range problems {
+		fmt.Fprintln(&b, p)
+	}
+	if len(problems) == 0 {
+		fmt.Fprintf(&b, "%s, no errors\n", terminal.Plural(rules, "alert rule"))
+	}
+	if _, err := io.WriteString(w, b.String()); err != nil || len(problems) == 0 {
+		return err
+	}
+	return errors.New(terminal.Plural(len(problems), "error"))
+}
+
+// Test runs the unit tests in files and writes the failures as text or json. It returns an error if a test fails.
+func Test(ctx context.Context, w io.Writer, cfg alerts.Config, files []string, format string) error {
+	r, err := ruletest.Run(ctx, cfg.Rules(), files)
+	if err != nil {
+		return err
+	}
+	if format == command.JSON {
+		err = command.WriteJSON(w, r)
+	} else {
+		var b strings.Builder
+		for _, f := range r.Failures {
+			fmt.Fprintln(&b, f)
+		}
+		fmt.Fprintf(&b, "%s of %s, %d failed\n", terminal.Plural(r.Tests, "test"), terminal.Plural(r.Files, "file"), r.Failed)
+		_, err = io.WriteString(w, b.String())
+	}
+	if err == nil && r.Failed > 0 {
+		err = fmt.Errorf("%d failed", r.Failed)
+	}
+	return err
+}

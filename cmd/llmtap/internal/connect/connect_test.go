@@ -1,0 +1,72 @@
+package connect
+
+import (
+	"context"
+	"io"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+// parse returns the servers of a command line.
+func parse(t *testing.T, env map[string]string, args ...string) *Servers {
+	t.Helper()
+	var s *Servers
+	cmd := &command.Command{Name: "test", Run: func(_ context.Context, c *command.Call) error {
+		s = Flags(c, "nats.url")
+		return c.Parse()
+	}}
+	call := &command.Call{Args: append([]string{"test"}, args...), Stdout: io.Discard, Stderr: io.Discard, Getenv: func(k string) string { return env[k] }}
+	if err := command.Run(t.Context(), &command.Command{Commands: []*command.Command{cmd}}, call); err != nil {
+		t.Fatal(err)
+	}
+	return s
+}
+
+// The DSN is that of the flag, else of the environment, else of the file.
+func TestClickHouseConfig(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "llmtap.yaml")
+	if err := os.WriteFile(file, []byte("clickhouse:\n  dsn: http://file:8123\n  password_file: /secret\n  retention: 24h\n"), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	f := func(want string, env map[string]string, args ...string) {
+		t.Helper()
+		cfg, err := parse(t, env, args...).ClickHouseConfig()
+		if err != nil || cfg.DSN != want || cfg.Retention != 0 {
+			t.Errorf("%v %q: DSN %q, retention %v, %v, want %q", env, args, cfg.DSN, cfg.Retention, err, want)
+		}
+	}
+	f("http://file:8123", nil, "--config", file)
+	f("http://file:8123", map[string]string{"LLMTAP_CONFIG": file})
+	f("http://env:8123", map[string]string{"LLMTAP_CONFIG": file, "LLMTAP_CLICKHOUSE_DSN": "http://env:8123"})
+	f("http://flag:8123", map[string]string{"LLMTAP_CLICKHOUSE_DSN": "http://env:8123"}, "--config", file, "--clickhouse-dsn", "http://flag:8123")
+
+	_, err := parse(t, nil, "--data-dir", "nowhere").ClickHouseConfig()
+	if err == nil || !strings.HasPrefix(err.Error(), "no llmtap runs on nowhere; start one with llmtap up") {
+		t.Errorf("no running llmtap: %v", err)
+	}
+}
+
+// The NATS URL is that of the configuration, else of the running llmtap, else the default.
+func TestNATSConfig(t *testing.T) {
+	dir := t.TempDir()
+	f := func(want string, args ...string) {
+		t.Helper()
+		if cfg, err := parse(t, nil, append(args, "--data-dir", dir)...).natsConfig(); err != nil || cfg.URL != want {
+			t.Errorf("%q: URL %q, %v, want %q", args, cfg.URL, err, want)
+		}
+	}
+	f(jetstream.Default().URL)
+	remove, err := collector.Announce(dir, collector.Running{NATSURL: "nats://127.0.0.1:4333"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer remove()
+	f("nats://127.0.0.1:4333")
+	f("nats://mine:4222", "--nats-url", "nats://mine:4222")
+}

@@ -1,0 +1,88 @@
+package query
+
+import (
+	"context"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
+	"github.com/llmtap/llmtap/dashboards/queries"
+)
+
+// parse selects a query by a command line, and returns its help.
+func parse(t *testing.T, args ...string) (q *Query, help string, err error) {
+	t.Helper()
+	var out strings.Builder
+	cmd := &command.Command{Name: "query", Args: "[NAME]", Run: func(_ context.Context, c *command.Call) error {
+		if q, err = New(c); err != nil {
+			return err
+		}
+		c.Flags.String("config", "", "")
+		return c.Parse()
+	}}
+	call := &command.Call{Args: append([]string{"query"}, args...), Stdout: &out, Stderr: &out, Getenv: func(string) string { return "" }}
+	err = command.Run(t.Context(), &command.Command{Commands: []*command.Command{cmd}}, call)
+	return q, out.String(), err
+}
+
+func TestNew(t *testing.T) {
+	f := func(name string, values map[string]string, args ...string) {
+		t.Helper()
+		q, _, err := parse(t, args...)
+		if err != nil {
+			t.Fatal(args, err)
+		}
+		if q.Name != name || !cmp.Equal(values, q.values) {
+			t.Errorf("%q: query %q with %v, want %q with %v", args, q.Name, q.values, name, values)
+		}
+	}
+	none := map[string]string{}
+	f("", none)
+	f("", none, "--sql", "SELECT 1")
+	f("causes", none, "causes")
+	f("causes", map[string]string{"since": "2h", "stage": "planner"}, "causes", "--since", "2h", "--stage=planner")
+	f("causes", map[string]string{"since": "usage"}, "--config", "x", "--since=usage", "causes")
+
+	if _, _, err := parse(t, "cause"); command.Report(err, &strings.Builder{}) != command.ExitBadInput {
+		t.Errorf("unknown query: %v", err)
+	}
+	if _, _, err := parse(t, "causes", "usage"); err == nil || !strings.HasPrefix(err.Error(), `unexpected argument "usage"`) {
+		t.Errorf("two names: %v", err)
+	}
+}
+
+// The help of every query fits into 80 columns and contains its parameters.
+func TestHelp(t *testing.T) {
+	for _, name := range queries.Names() {
+		q, help, _ := parse(t, name, "--help")
+		for line := range strings.Lines(help) {
+			if len([]rune(line)) > 81 {
+				t.Errorf("%s: line of %d columns: %s", name, len([]rune(line))-1, line)
+			}
+		}
+		for _, p := range q.Parameters {
+			if !strings.Contains(help, "\n  --"+p.Name+" ") {
+				t.Errorf("%s: no parameter %s in\n%s", name, p.Name, help)
+			}
+		}
+	}
+}
+
+func TestBind(t *testing.T) {
+	q, err := Named("usage", nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	params, err := q.bind(queries.DefaultPrices())
+	if err != nil || params["prices"] == "" || params["since"] == "" {
+		t.Errorf("%v, %v", params, err)
+	}
+	if q, _ = Named("conversation", nil); q == nil {
+		t.Fatal("no query")
+	}
+	if _, err := q.bind(nil); command.Report(err, &strings.Builder{}) != command.ExitBadInput {
+		t.Errorf("missing parameter: %v", err)
+	}
+}
