@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
@@ -115,7 +116,7 @@ func TestContentsAreMaskedOnce(t *testing.T) {
 			if strings.Contains(c.Body, "hunter22") {
 				t.Errorf("exchange %d: %s", n, c.Body)
 			}
-			if c.Kind == analyzer.ContentParameters && c.Body != `{"user":"***","messages":[],"stop":"***"}` {
+			if c.Kind == content.KindParameters && c.Body != `{"user":"***","messages":[],"stop":"***"}` {
 				t.Errorf("exchange %d: parameters %s", n, c.Body)
 			}
 		}

@@ -11,10 +11,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// other is the label value that stands for all beyond Config.MaxLabelValues.
+// other is the label value for values beyond Config.MaxLabelValues.
 const other = "other"
 
-// series is one counter's labels; its fields are in the order in which a tally's counts are sorted.
+// series is the labels of a counter. Its fields are in the sort order of a tally's counts.
 type series struct {
 	metric                                                  string
 	service, version, environment, agent, stage             string
@@ -31,7 +31,7 @@ func (s *series) compare(o *series) int {
 	)
 }
 
-// labels are the non-empty labels of s; to Prometheus an empty label is an absent one.
+// labels returns the non-empty labels of s; for Prometheus an empty label is an absent one.
 func (s *series) labels() map[string]string {
 	m := make(map[string]string, 12)
 	for _, l := range [...][2]string{
@@ -55,19 +55,19 @@ func (s *series) labels() map[string]string {
 	return m
 }
 
-// exampleKey is what an Example stands for.
+// exampleKey is what an Example represents.
 type exampleKey struct{ service, stage, cause, rootCause string }
 
-// Bounds of a second, so that its tally fits a message of NATS, 1 MiB.
+// Bounds of a second, so that its tally fits into a NATS message of 1 MiB.
 const (
 	maxExamples     = 256
 	maxExampleText  = 512       // bytes of each text of an example
 	maxExampleBytes = 256 << 10 // of JSON, estimated
-	maxCountBytes   = 512 << 10 // of JSON, estimated; what comes beyond is counted under "other"
+	maxCountBytes   = 512 << 10 // of JSON, estimated; further series are counted as "other"
 	maxLabelBytes   = 128
 )
 
-// counter adds up the open second and closes it.
+// counter sums up the current second and closes it.
 type counter struct {
 	partition int
 	epoch     uint64
@@ -75,7 +75,7 @@ type counter struct {
 
 	started  bool
 	closed   int64 // the last closed second
-	second   int64 // the open second that has counts, when counts is not empty
+	second   int64 // of counts, when they are not empty
 	counts   map[series]uint64
 	examples map[exampleKey]Example
 	minSeq   uint64 // oldest sequence that the counts were made from
@@ -97,8 +97,8 @@ func newCounter(cfg *Config) *counter {
 	return c
 }
 
-// moveTo closes the seconds before now and passes them to publish: the one that has counts, and the last one, so that
-// time moves on for the reader when nothing is counted.
+// moveTo closes the seconds before now and passes them to publish: the one with counts, and the last one, so that time
+// advances for the reader even when nothing is counted.
 func (c *counter) moveTo(now time.Time, publish func(Tally)) {
 	s := now.Unix()
 	if !c.started {
@@ -117,7 +117,7 @@ func (c *counter) moveTo(now time.Time, publish func(Tally)) {
 	}
 }
 
-// base returns the labels that all metrics of an exchange share, each limited in distinct values.
+// base returns the labels that all metrics of an exchange share, each with a bounded number of values.
 func (c *counter) base(l *event.Labels, provider, model string, now time.Time) series {
 	c.newHour(now)
 	return series{
@@ -126,7 +126,7 @@ func (c *counter) base(l *event.Labels, provider, model string, now time.Time) s
 	}
 }
 
-// newHour forgets the values of an hour ago: a limit for ever would turn tomorrow's service versions into "other".
+// newHour forgets the values of the hour before: a permanent bound would turn tomorrow's service versions into "other".
 func (c *counter) newHour(now time.Time) {
 	if h := now.Unix() / 3600; h != c.hour {
 		c.hour = h
@@ -154,8 +154,8 @@ func (c *counter) limited(label int, v string) string {
 	return v
 }
 
-// exchange counts e, which was made from minSeq and later sequences; ex makes its example when it failed, isNew says that
-// it did so for a reason that was not known.
+// exchange counts e, which was made from minSeq and later sequences. ex makes its example if it failed; isNew says that its
+// cause is new.
 func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq uint64, now time.Time) {
 	s := c.base(&e.Labels, e.Provider, e.Model, now)
 	switch {
@@ -205,7 +205,7 @@ func (c *counter) process(metric string, p *process, n, minSeq uint64, now time.
 	c.add(series{metric: metric, service: c.limited(0, p.service), environment: c.limited(2, p.environment)}, n, minSeq, now)
 }
 
-// add counts n of s, or of what stands for s when the second has too many series. It returns what was counted.
+// add counts n of s, or of its folded series when the second has too many. It returns the counted series.
 func (c *counter) add(s series, n, minSeq uint64, now time.Time) series {
 	if len(c.counts) == 0 {
 		c.second, c.minSeq = max(now.Unix(), c.closed+1), minSeq
@@ -216,13 +216,13 @@ func (c *counter) add(s series, n, minSeq uint64, now time.Time) series {
 		if c.countBytes+size > maxCountBytes {
 			s = s.folded()
 		}
-		c.countBytes += size // of the few that stand for the rest, too often; it matters no more
+		c.countBytes += size // counted again for folded series, which no longer matters
 	}
 	c.counts[s] += n
 	return s
 }
 
-// folded is s without what tells it from others of its metric.
+// folded returns s without the labels that distinguish it from others of its metric.
 func (s series) folded() series {
 	for _, v := range [...]*string{&s.service, &s.version, &s.environment, &s.agent, &s.stage, &s.provider, &s.model} {
 		if *v != "" {
@@ -232,7 +232,7 @@ func (s series) folded() series {
 	return s
 }
 
-// jsonBytes is about what a count of s takes in a message.
+// jsonBytes returns the approximate size of a count of s in a message.
 func (s *series) jsonBytes() int {
 	return 256 + jsonBytes(s.metric, s.service, s.version, s.environment, s.agent, s.stage, s.provider, s.model, s.status, s.cause, s.rootCause, s.rule, s.severe)
 }
@@ -248,7 +248,7 @@ func (x *Example) jsonBytes() int {
 	return n
 }
 
-// jsonBytes is at least what the strings take in JSON.
+// jsonBytes returns an upper bound of the size of the strings in JSON.
 func jsonBytes(ss ...string) (n int) {
 	for _, s := range ss {
 		for i := range len(s) {
@@ -261,7 +261,7 @@ func jsonBytes(ss ...string) (n int) {
 	return n
 }
 
-// take closes the second that has counts.
+// take closes the second with counts.
 func (c *counter) take() Tally {
 	t := Tally{Partition: c.partition, Epoch: c.epoch, Second: c.second, Counts: make([]Count, 0, len(c.counts))}
 	all := make([]series, 0, len(c.counts))

@@ -1,95 +1,94 @@
-// Package analyzer turns the events of LLM calls into findings, causes and tallies: what is wrong in a request, why an
-// exchange failed, and what the agent did that made it so.
+// Package analyzer turns the events of LLM calls into exchanges, findings, tool calls, runs and tallies: what is wrong in a
+// request, why an exchange failed, and what the agent did to cause it.
 //
-//	event ─> parts, encoding ─> facts ─┬─> rules ──────> violations ─┐
-//	                                   └─> session ────> root causes ┼─> open exchange
-//	event (response) ──────────────────> facts, cause ───────────────┴─> Exchange, Finding, ToolCall rows, Tally
-//	event (run, tool) ─────────────────> runs, calls ────────────────> Run, ToolCall rows, Finding (signals)
+//	Process ─> time-outs that are due (Analyzer.expireNext)
+//	   │
+//	   ├─ request, response ─> exchanges: parts, halves ─┬─> Analyzer.request
+//	   │                                                 │     bodies, facts ─> judge ─> calls ─> signals ─> contents
+//	   │                                                 └─> Analyzer.complete: the second half, or a time-out
+//	   │                                                       bodies, facts ─> judge ─> calls ─> contents ─> cause ─> signals
+//	   │                                                       Analyzer.report ─> rows, tallies
+//	   ├─ tool ─> calls ─> ToolCall rows
+//	   └─ run ──> runs ──> Run rows, signals
 //
-// A rule (check.Rule, folder rules) says what is wrong in one request. The cause (folder cause) says why an exchange failed:
-// the provider's words first, then the rules. The root cause (folder session) says what the agent did: it needs the
-// request and the answer before. Analyzer joins them; check.Checker is the part that lint uses without a stream.
+// A rule (package rules) says what is wrong in one request. The cause (package cause) says why an exchange failed: the
+// provider's text first, then the rules. The root cause (package session) says what the agent did, from the request and
+// the answer before. Package judge joins rules and root causes, for the stream and for lint. A part of the analyzer, such as
+// toolCalls or runs, gets a step: the time, and where its rows go.
 //
 // # Why there is no clock and no I/O
 //
 // Everything is a function of the events and their stream positions. A process that dies leaves a checkpoint: every
-// effect of the events up to `stored` is kept, and Analyzer.ReplayFrom said which older events live state still needs.
-// The next process reads from there silently and goes on from stored+1, with the same rows, ids and tallies as if
-// nothing had happened. A test stops the analyzer after each event of random streams and compares. Time-outs are
-// events of their own, in stream time, at their deadline; so it makes no difference whether the next event or Advance
-// finds them due.
+// effect of the events up to `stored` is stored, and Analyzer.ReplayFrom names the oldest event that live state still
+// needs. The next process reads from there silently and continues at stored+1 with the same rows, ids and tallies. A test
+// stops the analyzer after each event of random streams and compares. Time-outs happen in stream time, at their deadline,
+// so it makes no difference whether the next event or Advance finds them due.
 //
-// # Why known requests are not read again
+// # Why known requests are not scanned again
 //
-// An agent sends its whole history each turn: of 50 turns, 96 of 100 bytes came before. Of a conversation with a given
-// id, facts keep for each message of its newest two histories the xxh3 of its bytes and what was found in it, some 40
-// bytes, and take from there what a new request repeats: hashing runs ten times as fast as scanning. This changes the
-// time that a request takes and nothing else. It is bounded by a quarter of MaxStateBytes; what is evicted costs one whole
-// scan. Without an id there is none: which conversation it is, the body tells. BenchmarkConversation measures it.
+// An agent sends its whole history each turn: over 50 turns, 96 of 100 bytes were sent before. For a conversation with a
+// given id, facts keep the xxh3 of each message of its newest two histories and what was found in it, some 40 bytes, and
+// reuse that for what a new request repeats: hashing is ten times as fast as scanning. This changes nothing but the time
+// that a request takes. The memos take at most a quarter of MaxStateBytes; an evicted one costs one whole scan. Without a
+// given id there is none, because only the body identifies the conversation. BenchmarkConversation measures it.
 //
-// # What an exchange goes through
+// # Which exchanges are judged
 //
-// A request is scanned and judged when it comes, and only hashes, ids and names of it are kept. Its response completes
-// it; a response that comes first waits 30 s, a request waits ExchangeTimeout. What has no readable body (capture none
-// or cut, a dialect that cannot be scanned, a broken encoding) or is degraded becomes a row and counts in the tallies,
-// but is not judged; of a stubbed request the model is taken, of a stubbed error its text.
+// A request is scanned and judged when it arrives, and only its hashes, ids and names are kept. Its response completes it. A
+// response that arrives first waits 30 s for its request; a request waits ExchangeTimeout for its response. A degraded
+// exchange, or one without a readable body (capture none or cut, an unknown dialect, a broken encoding), has a row and
+// counts in the tallies, but is not judged; a truncated request still supplies its model, a truncated error its text.
 //
-// A body that should be readable and is not (a bad or unknown encoding, a bomb, parts that contradict each other or do
-// not come, no JSON) is counted by reason and handed out as a DeadLetter beside the row. An exchange that is over is
-// remembered by its hash for SessionLookback at least: what comes of it again changes nothing.
+// A body that should be readable and is not (unknown encoding, decompression bomb, contradicting or missing parts, no JSON)
+// is counted by reason and emitted as a DeadLetter in addition to the row. The hash of a completed exchange is kept for
+// SessionLookback at least: its events change nothing when they arrive again.
 //
-// # What absence says
+// # When absence is evidence
 //
-// An answer that did not come is a failure, unless it may have been sent and lost: then, and for degraded requests, the
-// row says "lost" and is no failure. Imports are never waited for. An answer that the agent did not read to its end is
-// no failure either, and its calls count only if it was read up to its finish reason. A call that the agent itself gave
-// up before it knew of an error is counted apart, as an SDK's retries are.
+// A missing answer is a failure, unless it may have been sent and lost: then, and for degraded requests, the row says
+// "lost" and is no failure. Imports never wait. An answer that the agent did not read to its end is no failure, and its
+// calls count only if the agent read its finish reason. A call that the agent cancelled before it knew of an error is
+// counted separately, as are an SDK's retries.
 //
 // # What becomes of a tool call
 //
-// A call is open until a request of its conversation holds its reply (answered, or duplicate, or late), or holds the call
-// and no reply (missing). When that request is refused, no model read the reply: rejected, until another request with it
-// is accepted. When the conversation just stops for ToolReplyTimeout, the call is abandoned: a user who left is no defect. It
-// is terminal when the request had forced the tool, or when calls of the tool are hardly ever answered: structured
-// outputs and final answers. What agents do with a tool is learned from the calls of the last SessionLookback, per
-// service, so that a start reads it again.
+// A call is open until a request of its conversation contains its reply (answered, or duplicate, or late), or contains the
+// call and no reply (missing). If that request is refused, no model read the reply: the call is rejected, until another
+// request with the reply is accepted. If the conversation just stops for ToolReplyTimeout, the call is abandoned: a user who
+// left is no defect. A call is terminal if the request forced the tool, or if calls of the tool are hardly ever answered:
+// structured outputs and final answers. The outcomes of the last SessionLookback are counted per service and tool, so that
+// a restart reads them again.
 //
-// A call is missing too when the conversation goes on as if it had not been made, when its run ends in error, and when its
-// process is silent since and another one goes on from a newer answer. This is told from absence: not of imports and
-// degraded events, not after a gap in the sequence of the process, and as a signal (reply_never_arrived) only when calls
-// of the tool are usually answered or its events say that it ran. What a request shows by itself, the rule
-// missing_tool_reply tells, and says more: then there is no signal. A row of a call whose conversation is forgotten stays
-// as it is.
+// A call is also missing if the conversation continues as if the call had not been made, if its run ends in error, and if
+// its process has been silent since and another one continues from a newer answer. Absence is no evidence for imports and
+// degraded events, nor after a gap in the sequence of the process. It becomes a signal (reply_never_arrived) only if calls
+// of the tool are usually answered or its events report that it ran. Where the request itself shows it, the finding of the
+// rule missing_tool_reply contains more, and there is no signal. A row of a call whose conversation is forgotten stays as
+// it is.
 //
-// masked_failure wants a run that says ok and whose last call failed, alone: of calls side by side none is the last.
-// conversation_ended_on_error stands for it where no run says how it ended, of a given conversation whose last request was
-// refused for what it is, and after which no other came for ConversationIdleTimeout. Neither tells of silence alone. Run events
-// are counted with the calls of their own partition: of several, that of the conversation.
+// masked_failure requires a run that reports ok and a last call that failed and was alone: none of several concurrent calls
+// is the last. conversation_ended_on_error replaces it where no run event reports the end, for a conversation with a given
+// id whose last request was refused for its content and that was idle for ConversationIdleTimeout. Run events are counted
+// with the calls of their own partition: with several, that of the conversation.
 //
-// # What is new
+// # When a cause is new
 //
-// llmtap_new_causes_total counts a failed call whose cause and root cause its stage had not shown before, by what the
-// ledger remembers for weeks. With N partitions each has a ledger of its own, so one cause is new N times at most.
+// llmtap_new_causes_total counts a failed call whose cause and root cause its stage had not shown before, according to the
+// ledger. With N partitions each has a ledger of its own, so one cause is new at most N times.
 //
 // # How exact losses are
 //
-// A process numbers its events 1, 2, 3 …, dropped ones too, and each says how many exchanges the process dropped so far.
-// With one partition, llmtap_lost_events_total is exactly the numbers missing between the first and the last event that
-// was seen of a process: one is missing once a newer event came 30 s of stream time after it should have, or its process
-// was silent for SessionLookback. (A process that was cut off sends what is older first, so the time of the outage does
-// not count.) What hooks dropped is in it, up to two events an exchange, so what is lost on the way is at least
-// lost - 2 * dropped. What cannot be decoded is missing too. Numbers before the first event count when the process says
-// that it dropped all of them: NATS was away when it started. What it lost after its last event nobody knows.
-// llmtap_dropped_exchanges_total is exactly what processes say; one that was silent for SessionLookback is a new one.
+// A process numbers its events 1, 2, 3 …, including dropped ones, and each event contains the number of exchanges that the
+// process has dropped. With one partition, llmtap_lost_events_total is exactly the numbers missing between the first and
+// the last event seen of a process. A number is missing once a newer event arrived 30 s of stream time after it was due, or
+// the process was silent for SessionLookback. (A process that was cut off sends older events first, so the time of the
+// outage does not count.) Events that hooks dropped are included, up to two per exchange, so at least lost - 2 * dropped
+// were lost on the way. Events that cannot be decoded are missing too. Numbers before the first event count if the process
+// reports that it dropped all of them: NATS was unreachable when it started. Losses after its last event are unknown.
+// llmtap_dropped_exchanges_total is exactly what processes report; a process that was silent for SessionLookback counts
+// as new.
 //
-// With N partitions each sees only some events of a process, and a gap in one may lie in another: losses are not counted,
-// and each partition counts the drops it hears of, N times at most. The reader's own count of events that left the stream
-// unread is exact by partition.
-//
-// # What an identity is
-//
-// A caller sends its whole history each turn, so a defect is seen again and again. Finding.ID = SHA-256/128 of service,
-// conversation, branch, rule, and call id or message hash: the conversation reports it once, and again only when its
-// severity or root cause becomes stronger. Conversation ids are scoped by service, because nothing keeps two services
-// from both counting 1, 2, 3.
+// With N partitions each sees only some events of a process, and a gap in one may be filled in another: losses are not
+// counted, and each partition counts the drops that it sees, at most N times. The reader's own count of events that left
+// the stream unread is exact per partition.
 package analyzer

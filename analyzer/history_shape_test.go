@@ -10,6 +10,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/analyzer/rules"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/shape"
@@ -63,10 +64,10 @@ func TestShapeContents(t *testing.T) {
 		}
 		for _, c := range out.Contents {
 			text := strings.Contains(c.Body, "secret plan") || strings.Contains(c.Body, "confidence") || strings.Contains(c.Body, "brief")
-			if c.Kind != analyzer.ContentParameters && text != secret {
+			if c.Kind != content.KindParameters && text != secret {
 				t.Errorf("%s: %s", service, c.Body)
 			}
-			if c.Kind == analyzer.ContentMessage && !strings.HasPrefix(c.Body, `{"role":"`) {
+			if c.Kind == content.KindMessage && !strings.HasPrefix(c.Body, `{"role":"`) {
 				t.Errorf("%s: message %s", service, c.Body)
 			}
 		}
@@ -87,7 +88,7 @@ func TestForgetContents(t *testing.T) {
 		}
 		return k
 	}
-	if got := kinds(first[1]); !slices.Equal(got, []string{analyzer.ContentMessage, analyzer.ContentAnswer}) {
+	if got := kinds(first[1]); !slices.Equal(got, []string{content.KindMessage, content.KindAnswer}) {
 		t.Errorf("the second conversation puts out %v", got)
 	}
 	a.ForgetContents()

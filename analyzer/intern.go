@@ -7,14 +7,14 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// maxInterned bounds the strings that an interner knows; when there are more it starts anew.
+// maxInterned bounds the strings of an interner; when it is full, it starts anew.
 const maxInterned = 8192
 
-// interner makes equal strings share their memory. The strings of an event lie in one block with all its headers, and
-// one that is kept keeps the block.
+// An interner makes equal strings share their memory. The strings of an event are in one block with all its headers, and
+// retaining one of them would retain the block.
 type interner map[string]string
 
-// string returns s in memory of its own, shared with what is equal.
+// string returns a copy of s, shared with equal strings.
 func (in interner) string(s string) string {
 	if s == "" {
 		return ""
@@ -27,7 +27,7 @@ func (in interner) string(s string) string {
 	return s
 }
 
-// name is string for bytes, made fit for a row.
+// name is string for bytes, bounded as by limit.Name.
 func (in interner) name(b []byte) string {
 	if same, ok := in[string(b)]; ok {
 		return same
@@ -49,7 +49,7 @@ func (in interner) add(s string) {
 	in[s] = s
 }
 
-// labels are the labels of ev with their defaults, in memory of their own.
+// labels returns a copy of the labels of ev with their defaults.
 func (in interner) labels(ev *event.Event) event.Labels {
 	l := ev.Labels
 	l.Stage = l.StageOrAgent()

@@ -5,18 +5,16 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer/check"
-	"github.com/llmtap/llmtap/analyzer/content"
-	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// Position is where in the stream an event stands.
+// A Position is the place of an event in the stream.
 type Position struct {
 	Seq  uint64    // stream sequence
 	Time time.Time // the stream's timestamp: the time of windows and time-outs
 }
 
-// An Exchange is one LLM call, complete: a request and its answer, or the knowledge that none came.
+// An Exchange is one completed LLM call: a request and its answer, or the knowledge that there is none.
 type Exchange struct {
 	ID     string // Llmtap-Exchange
 	Seq    uint64 // stream sequence of the event that completed it; the row's version
@@ -33,18 +31,18 @@ type Exchange struct {
 	Path          string
 	Dialect       string
 	Variant       string
-	Model         string // asked
+	Model         string // requested
 	ResponseModel string
 
 	Status       int
-	Failed       bool   // status >= 400, an error inside a 200, or no answer, unless the agent cancelled or it may be lost
+	Failed       bool   // status >= 400, an error inside a 200, or no answer, unless the agent cancelled it or it may be lost
 	ErrorType    string // the provider's error type or code; "" on success, or one of the ErrorTypes below
 	Cause        string // of spec/causes.json; "" on success
 	CauseKnown   string // stated, inferred, both, conflict, none; "" on success
 	CauseClass   string
 	RootCause    string // of the findings; "" when none
 	ErrorText    string // redacted, at most 4 KiB
-	ErrorCluster string // key that groups texts that fit no pattern
+	ErrorCluster string // key that groups texts without a known pattern
 
 	InputTokens, OutputTokens, CachedTokens int64
 	Duration, FirstByte                     time.Duration
@@ -53,8 +51,8 @@ type Exchange struct {
 	RequestBytes, ResponseBytes             int
 	Messages                                int // in the request
 	ToolCalls                               int // in the answer
-	Findings                                int // violations seen in the request, old ones included
-	Rejects                                 int // of them with predicted reject
+	Findings                                int // violations seen in the request, including old ones
+	Rejects                                 int // violations with predicted reject
 
 	Retry             int
 	Instance          string
@@ -70,15 +68,15 @@ type Exchange struct {
 	Lead       []string          // contents of the leading system and developer messages
 	Marked     map[uint32]string // contents of the messages that carry cache marks, by position
 	Parameters string            // content of the body without its messages
-	MessagesAt int               // where the messages stood in Parameters, in bytes as stored
+	MessagesAt int               // offset of the messages in Parameters, in bytes as stored
 	Answer     string            // content of the answer's body
 }
 
 // Values of Exchange.ErrorType that are not the provider's.
 const (
-	ErrorCancelled  = "cancelled"   // the agent gave the call up; not Failed unless the provider had said so
+	ErrorCancelled  = "cancelled"   // by the agent; not Failed unless the provider had reported an error
 	ErrorCutShort   = "cut_short"   // the answer was not read to its end; not Failed
-	ErrorNoResponse = "no_response" // no answer came
+	ErrorNoResponse = "no_response" // no answer arrived
 	ErrorLost       = "lost"        // events of the process are missing, perhaps the answer; not Failed
 )
 
@@ -93,10 +91,10 @@ type Finding struct {
 	Exchange         string // the first exchange that showed it
 	ExchangeVersion  string // its service version, which may be older than that of Labels
 	ExchangeInstance string // the process that sent it; "" when that is not known
-	ExchangeMessages int    // in its request: how far the conversation was
+	ExchangeMessages int    // in its request
 
-	// Of the defect in all conversations, as far as the ledger goes back: what showed it first, and the newest other
-	// version that made calls before. "" of imports and degraded calls.
+	// The first service version with the defect in any conversation that the ledger knows, and the newest other version
+	// with calls before that. "" for imports and degraded calls.
 	FirstVersion string
 	LastClean    string
 
@@ -119,31 +117,24 @@ type Finding struct {
 
 	RejectedBy []string // of a LatentViolation: the targets that would reject it, as dialect/variant, sorted
 
-	RootCause  string // "" when the history says nothing yet
+	RootCause  string // "" when the history explains nothing yet
 	Confidence string // high, medium, low
-	Evidence   string // what answer N said and what request N+1 sent
+	Evidence   string // from answer N and request N+1
 	Fix        string
 }
 
-// Kinds of a Content.
-const (
-	ContentMessage    = content.KindMessage
-	ContentParameters = content.KindParameters
-	ContentAnswer     = content.KindAnswer
-)
-
-// A Content is a part of a body, stored once however often it is sent: a message and an answer once for their conversation,
-// a leading system message and parameters once for all. Ids sort by when the conversation began.
+// A Content is a part of a body, stored once however often it is sent: messages and answers once per conversation, leading
+// system messages and parameters once for all conversations. Ids sort by the start of the conversation, see package content.
 type Content struct {
-	ID     string // 40 hex digits: 8 of the second in which the first request seen of the conversation was sent, 0 when all share it; the first half of the SHA-256 of the captured bytes
-	Kind   string
+	ID     string    // 40 hex digits: 8 for the second in which the first request seen of the conversation was sent, 0 for shared contents; then half of the SHA-256 of the captured bytes
+	Kind   string    // one of the kinds of package content
 	SeenAt time.Time // stream time
 	Bytes  int       // as captured
 	Body   string    // redacted
 }
 
-// A HistoryEntry is a message of a conversation: the one that stands at Position after the leading system messages, in
-// each request of the branch that has so many. The first Shared positions of a branch are those of its parent.
+// A HistoryEntry is a message of a conversation: the one at Position after the leading system messages, in each request of
+// the branch that is long enough. The first Shared positions of a branch are those of its parent.
 type HistoryEntry struct {
 	Seq          uint64 // stream sequence; the row's version
 	SeenAt       time.Time
@@ -155,41 +146,29 @@ type HistoryEntry struct {
 	Role         string // as sent
 	Parent       string // branch; "" when it shares nothing
 	Shared       int
-	Exchange     string // the first that sent the message here
+	Exchange     string // the first that sent the message at this position
 }
 
-// ID names the position.
+// ID returns the branch and the position.
 func (h *HistoryEntry) ID() string { return h.Branch + "." + strconv.Itoa(h.Position) }
 
-// A ToolCall is one tool call that a model made, and what became of it.
+// A ToolCall is one tool call of a model, and its outcome.
 type ToolCall struct {
-	ID           string // 32 hex digits: hash(exchange that asked, position, call id)
+	ID           string // 32 hex digits: hash(exchange, position in the answer, call id)
 	Seq          uint64 // stream sequence; the row's version
 	Labels       event.Labels
 	Conversation string
-	Exchange     string // whose answer asked for it
+	Exchange     string // whose answer made the call
 	CallID       string
 	Name         string
-	State        string // one of the states below
+	State        string // one of the states of a session.Call
 	AskedAt      time.Time
-	AnsweredAt   time.Time // zero while no reply was seen
-	AnsweredBy   string    // exchange whose request held the reply
-	StartedAt    time.Time // when the tool started, by the hook's clock; zero when no tool event said so
+	AnsweredAt   time.Time // zero until a reply is seen
+	AnsweredBy   string    // exchange whose request contained the reply
+	StartedAt    time.Time // when the tool started, by the hook's clock; zero without a tool event
 	EndedAt      time.Time // when the tool ended
 	ToolStatus   string    // of the newest tool event: started, ok, error, cancelled; "" without one
 }
-
-// States of a ToolCall.
-const (
-	CallOpen      = session.Open
-	CallAnswered  = session.Answered
-	CallMissing   = session.Missing   // the conversation went on without its reply, or its run or process ended before it came
-	CallDuplicate = session.Duplicate // a request held several replies
-	CallLate      = session.Late      // the reply came after the conversation had gone on without it
-	CallRejected  = session.Rejected  // the provider refused the request that held the reply, so no model read it
-	CallAbandoned = session.Abandoned // the conversation just stopped for Config.ToolReplyTimeout
-	CallTerminal  = session.Terminal  // unanswered, and the request forced this tool or its calls are hardly ever answered
-)
 
 // A Run is one run of an agent that sends run events.
 type Run struct {
@@ -198,17 +177,17 @@ type Run struct {
 	Labels event.Labels
 	Status string    // of its newest event: started, ok, error, cancelled
 	SeenAt time.Time // stream time of this version
-	// StartedAt and EndedAt are by the hook's clock; zero when the event did not come, or came longer ago than
-	// Config.SessionLookback without a sign of the run since.
+	// StartedAt and EndedAt are by the hook's clock; zero without the event, or when the run was forgotten since, after it
+	// was silent for Config.SessionLookback.
 	StartedAt, EndedAt time.Time
-	Calls              int    // exchanges that are over, without an SDK's further attempts
-	Failed             int    // of them
-	LastExchange       string // the newest one that is over
+	Calls              int    // completed exchanges, without an SDK's retries
+	Failed             int    // of Calls
+	LastExchange       string // the newest completed one
 	LastStatus         int
 	LastCause          string // "" when it did not fail
 }
 
-// Output is what processing events added. The caller owns and resets it.
+// Output collects the rows of processed events. The caller owns and resets it.
 type Output struct {
 	Exchanges []Exchange
 	Findings  []Finding
@@ -226,23 +205,23 @@ func (o *Output) Reset() {
 	o.Runs, o.History = o.Runs[:0], o.History[:0]
 	clear(o.Contents)
 	o.Contents = o.Contents[:0]
-	clear(o.Dead) // the events in it hold bodies
+	clear(o.Dead) // its events contain bodies
 	o.Dead = o.Dead[:0]
 }
 
-// A DeadLetter is an event whose content could not be used: it is kept for someone to look at. The exchange has its row,
-// as far as it is known.
+// A DeadLetter is an event whose content could not be used. It is stored for investigation, in addition to the row of the
+// exchange.
 type DeadLetter struct {
 	Reason string // one of llmtap_analyzer_events_dropped_total
-	Error  string // what was wrong; quotes no content
-	Seq    uint64 // stream sequence of the event; of a body in parts, of the last that came
+	Error  string // quotes no content
+	Seq    uint64 // stream sequence of the event; for a body in parts, of the newest part
 	Event  event.Event
 }
 
-// maxDeadBody bounds the body of a dead letter's event; the stream has the whole.
+// maxDeadBody bounds the body of a dead letter's event; the stream has the whole body.
 const maxDeadBody = 64 << 10
 
-// Rows is the number of rows in o.
+// Rows returns the number of rows in o.
 func (o *Output) Rows() int {
 	return len(o.Exchanges) + len(o.Findings) + len(o.ToolCalls) + len(o.Runs) + len(o.Contents) + len(o.History)
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/analyzer/signals"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/sinktest"
@@ -72,12 +73,12 @@ func incident() *sinks.Batch {
 		c.Labels, c.AskedAt = b.Exchanges[i].Labels, b.Exchanges[i].StoredAt
 		switch i % 4 {
 		case 0:
-			c.State, c.AnsweredAt = analyzer.CallAnswered, c.AskedAt.Add(2*time.Second)
+			c.State, c.AnsweredAt = session.Answered, c.AskedAt.Add(2*time.Second)
 		case 1: // the agent reports the start and end of the tool
-			c.State, c.AnsweredAt = analyzer.CallAnswered, c.AskedAt.Add(10*time.Second)
+			c.State, c.AnsweredAt = session.Answered, c.AskedAt.Add(10*time.Second)
 			c.StartedAt, c.EndedAt, c.ToolStatus = c.AskedAt.Add(time.Second), c.AskedAt.Add(5*time.Second), "ok"
 		case 2:
-			c.State = analyzer.CallMissing
+			c.State = session.Missing
 		}
 	}
 	b.ToolCalls[1].ToolStatus = "error"

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/dashboards/queries"
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -26,7 +27,7 @@ func TestMessagesWith(t *testing.T) {
 			Exchange: fmt.Sprint(i),
 		}
 		b.History = append(b.History, h)
-		b.Contents = append(b.Contents, analyzer.Content{ID: h.Content, Kind: analyzer.ContentMessage, SeenAt: at, Bytes: len(text), Body: `{"role":"user","content":"` + text + `"}`})
+		b.Contents = append(b.Contents, analyzer.Content{ID: h.Content, Kind: content.KindMessage, SeenAt: at, Bytes: len(text), Body: `{"role":"user","content":"` + text + `"}`})
 	}
 	for range 2 {
 		if err := s.Write(t.Context(), b); err != nil {

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/analyzer/content"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -70,7 +71,7 @@ func TestErase(t *testing.T) {
 		Alerts:  []sinks.Alert{{ID: "x", StartedAt: old, Example: "e1"}, {ID: "y", StartedAt: old, Example: "e2"}},
 	}
 	for id := range strings.FieldsSeq("p p5 a1 a2 a3 a4 a5 sys m1 m2 m3") {
-		b.Contents = append(b.Contents, analyzer.Content{ID: id, Kind: analyzer.ContentMessage, SeenAt: old, Body: id})
+		b.Contents = append(b.Contents, analyzer.Content{ID: id, Kind: content.KindMessage, SeenAt: old, Body: id})
 	}
 	if err := s.Write(t.Context(), b); err != nil {
 		t.Fatal(err)

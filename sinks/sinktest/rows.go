@@ -6,6 +6,8 @@ import (
 
 	"github.com/llmtap/llmtap/analyzer"
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/analyzer/content"
+	"github.com/llmtap/llmtap/analyzer/session"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/sinks"
 )
@@ -57,10 +59,10 @@ func Rows(first, n int) *sinks.Batch {
 		})
 		b.ToolCalls = append(b.ToolCalls, analyzer.ToolCall{
 			ID: fmt.Sprintf("%032x", i), Seq: uint64(2 * i), Labels: labels, Conversation: labels.Conversation, Exchange: e.ID,
-			CallID: fmt.Sprintf("call_%08d", i), Name: "read_file", State: analyzer.CallOpen, AskedAt: e.StoredAt,
+			CallID: fmt.Sprintf("call_%08d", i), Name: "read_file", State: session.Open, AskedAt: e.StoredAt,
 		})
 		b.Contents = append(b.Contents, analyzer.Content{
-			ID: fmt.Sprintf("%032x", i), Kind: analyzer.ContentMessage, SeenAt: e.StoredAt, Bytes: 62,
+			ID: fmt.Sprintf("%032x", i), Kind: content.KindMessage, SeenAt: e.StoredAt, Bytes: 62,
 			Body: fmt.Sprintf(`{"role":"tool","tool_call_id":"call_%08d","content":"PORT = %d"}`, i, i),
 		})
 		b.History = append(b.History, analyzer.HistoryEntry{
@@ -97,7 +99,7 @@ func Later(b *sinks.Batch) *sinks.Batch {
 	for i := range b.ToolCalls {
 		c := &b.ToolCalls[i]
 		c.Seq++
-		c.State, c.AnsweredAt, c.AnsweredBy = analyzer.CallAnswered, c.AskedAt.Add(time.Minute), "another"
+		c.State, c.AnsweredAt, c.AnsweredBy = session.Answered, c.AskedAt.Add(time.Minute), "another"
 		c.StartedAt, c.EndedAt, c.ToolStatus = c.AskedAt.Add(time.Second), c.AskedAt.Add(30*time.Second), event.StatusOK
 		c.Labels.ServiceVersion, c.Labels.Stage = "2.0.0", "executor"
 	}
