@@ -68,7 +68,7 @@ func TestFiresAndResolves(t *testing.T) {
 		if diff := cmp.Diff([]Alert{want}, g.Alerts); diff != "" {
 			t.Errorf("first notice (-want +got):\n%s", diff)
 		}
-		if got := g.Alerts[0].Annotations["summary"]; got != "planner of checkout-agent: 43.88% of the calls fail" {
+		if got := g.Alerts[0].Annotations["summary"]; got != "checkout-agent/planner: 43.88% of calls are failing" {
 			t.Errorf("summary %q", got)
 		}
 		if a := b.Active(); len(a) != 1 || a[0].Severity() != "critical" {

@@ -88,7 +88,7 @@ func incident(at time.Time) alerts.Alert {
 		Name:   "StageFailureRate",
 		Labels: map[string]string{"service": "checkout-agent", "environment": "", "stage": "planner", "severity": "critical"},
 		Annotations: map[string]string{
-			"summary": "planner of checkout-agent: 40 % of the calls fail", "llmtap_window": "10m",
+			"summary": "checkout-agent/planner: 40% of calls are failing", "llmtap_window": "10m",
 		},
 		State: alerts.Firing, StartsAt: at, UpdatedAt: at,
 		Evidence: alerts.Evidence{

@@ -27,7 +27,7 @@ func incident() alerts.Alert {
 		Name: "StageFailureRate", State: alerts.Firing, Value: 43.0 / 98, Peak: 43.0 / 98,
 		Labels: map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "severity": "critical"},
 		Annotations: map[string]string{
-			"summary":     "checkout-agent/planner: 43.88% of calls fail",
+			"summary":     "checkout-agent/planner: 43.88% of calls are failing",
 			"description": "More than 30% of the model calls of checkout-agent/planner failed in the last 10 minutes.",
 		},
 		StartsAt: t0, UpdatedAt: t0,
