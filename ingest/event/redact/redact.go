@@ -119,15 +119,19 @@ func (r *reader) escape() {
 	r.keep(n - r.i)
 }
 
-// userinfo masks the text between the slashes of a URL, whose colon was just copied, and an @.
-func (r *reader) userinfo() {
-	rest := r.text[r.i:]
-	slashes := 0
+// urlSlashes returns the length of the slashes at the start of text, plain or escaped as in JSON, or 0.
+func urlSlashes(text []byte) int {
 	for _, s := range [...]string{"//", `\/\/`} {
-		if bytes.HasPrefix(rest, []byte(s)) {
-			slashes = len(s)
+		if bytes.HasPrefix(text, []byte(s)) {
+			return len(s)
 		}
 	}
+	return 0
+}
+
+// userinfo masks the text between the slashes of a URL, whose colon was just copied, and an @.
+func (r *reader) userinfo() {
+	slashes := urlSlashes(r.text[r.i:])
 	if slashes == 0 {
 		return
 	}
@@ -267,16 +271,12 @@ func (r *reader) wordEnd(i int) int {
 // valueEnd returns the end of the value that contains i.
 func (r *reader) valueEnd(i int) int {
 	for i < len(r.text) {
-		switch {
-		case is(r.text[i], inValue):
+		if is(r.text[i], inValue) {
 			i++
-		case r.text[i] == '\\' && i+1 < len(r.text) && r.text[i+1] == '/':
+		} else if bytes.HasPrefix(r.text[i:], []byte(`\/`)) {
 			i += 2
-		default:
-			for r.text[i-1] == '.' {
-				i--
-			}
-			return i
+		} else {
+			break
 		}
 	}
 	for r.text[i-1] == '.' {

@@ -1,5 +1,10 @@
 package redact
 
+import (
+	"slices"
+	"strings"
+)
+
 // A key is a prefix of API keys and other credentials.
 type key struct {
 	prefix   string
@@ -21,97 +26,47 @@ const (
 )
 
 // keys are the known keys. A formDense key must look random: sk-container-id-1 is not a key.
-var keys = []key{
-	{"sk-", 8, 20, formDense, 0},
-	{"rk-", 8, 20, formDense, 0},
-	{"pk-", 8, 24, formDense, 0},
-	{"sess-", 16, 24, formDense, 0},
-	{"csk-", 8, 24, formDense, 0},
-	{"xai-", 8, 24, formDense, 0},
-	{"pplx-", 8, 24, formDense, 0},
-	{"nvapi-", 8, 24, formDense, 0},
-	{"tvly-", 8, 20, formDense, 0},
-	{"bedrock-api-key-", 8, 20, formDense, 0},
-	{"GOCSPX-", 8, 20, formDense, 0},
-	{"glpat-", 8, 16, formDense, 0},
-	{"gldt-", 0, 16, formDense, 0},
-	{"glrt-", 0, 16, formDense, 0},
-	{"glptt-", 0, 20, formDense, 0},
-	{"gloas-", 0, 20, formDense, 0},
-	{"sq0atp-", 0, 20, formDense, 0},
-	{"sq0csp-", 0, 20, formDense, 0},
-	{"AGE-SECRET-KEY-", 0, 50, formDense, 0},
-	{"xoxb-", 8, 20, formDense, 0},
-	{"xoxp-", 8, 20, formDense, 0},
-	{"xoxa-", 0, 20, formDense, 0},
-	{"xoxe-", 0, 20, formDense, 0},
-	{"xoxs-", 0, 20, formDense, 0},
-	{"xoxc-", 0, 20, formDense, 0},
-	{"xoxd-", 0, 20, formDense, 0},
-	{"xapp-", 8, 20, formDense, 0},
-	{"pypi-", 16, 40, formDense, 0},
-	{"PMAK-", 0, 24, formDense, 0},
-	{"NRAK-", 0, 20, formDense, 0},
-	{"HRKU-", 0, 20, formDense, 0},
-	{"pk_", 8, 0, formDense, 0},
-	{"sk_", 8, 20, formDense, 0},
-	{"rk_", 8, 20, formDense, 0},
-	{"gsk_", 8, 24, formDense, 0},
-	{"hf_", 8, 24, formDense, 0},
-	{"r8_", 8, 24, formDense, 0},
-	{"fw_", 8, 20, formDense, 0},
-	{"tgp_v1_", 8, 24, formDense, 0},
-	{"jina_", 8, 24, formDense, 0},
-	{"e2b_", 8, 24, formDense, 0},
-	{"vck_", 8, 24, formDense, 0},
-	{"pcsk_", 0, 40, formDense, 0},
-	{"rpa_", 0, 30, formDense, 0},
-	{"sgp_", 0, 36, formDense, 0},
-	{"CCIPAT_", 0, 30, formDense, 0},
-	{"lsv2_", 8, 24, formDense, 0},
-	{"api_org_", 8, 24, formDense, 0},
-	{"ghp_", 8, 30, formDense, 0},
-	{"gho_", 8, 30, formDense, 0},
-	{"ghu_", 8, 30, formDense, 0},
-	{"ghs_", 8, 30, formDense, 0},
-	{"ghr_", 8, 30, formDense, 0},
-	{"github_pat_", 8, 30, formDense, 0},
-	{"npm_", 16, 30, formDense, 0},
-	{"whsec_", 0, 24, formDense, 0},
-	{"dop_v1_", 0, 32, formDense, 0},
-	{"doo_v1_", 0, 32, formDense, 0},
-	{"shpat_", 0, 24, formDense, 0},
-	{"shpss_", 0, 24, formDense, 0},
-	{"shpca_", 0, 24, formDense, 0},
-	{"shppa_", 0, 24, formDense, 0},
-	{"lin_api_", 0, 24, formDense, 0},
-	{"ntn_", 0, 30, formDense, 0},
-	{"glsa_", 0, 30, formDense, 0},
-	{"glc_", 0, 30, formDense, 0},
-	{"sntrys_", 0, 30, formDense, 0},
-	{"dckr_pat_", 0, 20, formDense, 0},
-	{"rubygems_", 0, 32, formDense, 0},
-	{"sbp_", 0, 30, formDense, 0},
-	{"figd_", 0, 24, formDense, 0},
-	{"pscale_tkn_", 0, 24, formDense, 0},
-	{"SG.", 0, 40, formDense, 0},
-	{"hvs.", 0, 20, formDense, 0},
-	{"hvb.", 0, 20, formDense, 0},
-	{"ya29.", 8, 24, formDense, 0},
-	{"AQ.", 24, 30, formDense, 0},
-	{"dp.pt.", 0, 30, formDense, 0},
-	{"dp.st.", 0, 30, formDense, 0},
-	{"AKIA", 12, 16, formUpper, 1},
-	{"ASIA", 12, 16, formUpper, 1},
-	{"LTAI", 0, 12, formRun, 3},
-	{"AKID", 0, 32, formRun, 1},
-	{"AKLT", 0, 40, formRun, 1},
-	{"ATATT3", 0, 60, formRun, 3},
-	{"AIza", 8, 35, formRun, 2},
-	{"ABSK", 16, 40, formRun, 3},
-	{"dapi", 16, 32, formHex, 2},
-	{"eyJ", 16, 40, formJWT, 2},
-}
+var keys = func() []key {
+	list := []key{
+		{"AKIA", 12, 16, formUpper, 1},
+		{"ASIA", 12, 16, formUpper, 1},
+		{"LTAI", 0, 12, formRun, 3},
+		{"AKID", 0, 32, formRun, 1},
+		{"AKLT", 0, 40, formRun, 1},
+		{"ATATT3", 0, 60, formRun, 3},
+		{"AIza", 8, 35, formRun, 2},
+		{"ABSK", 16, 40, formRun, 3},
+		{"dapi", 16, 32, formHex, 2},
+		{"eyJ", 16, 40, formJWT, 2},
+	}
+	for _, dense := range []struct {
+		errorMin, min int
+		prefixes      string
+	}{
+		{8, 24, "pk- csk- xai- pplx- nvapi- gsk_ hf_ r8_ tgp_v1_ jina_ e2b_ vck_ lsv2_ api_org_ ya29."},
+		{8, 20, "sk- rk- tvly- bedrock-api-key- GOCSPX- xoxb- xoxp- xapp- sk_ rk_ fw_"},
+		{8, 30, "ghp_ gho_ ghu_ ghs_ ghr_ github_pat_"},
+		{16, 24, "sess-"},
+		{8, 16, "glpat-"},
+		{16, 40, "pypi-"},
+		{8, 0, "pk_"},
+		{16, 30, "npm_"},
+		{24, 30, "AQ."},
+		{0, 20, "glptt- gloas- sq0atp- sq0csp- xoxa- xoxe- xoxs- xoxc- xoxd- NRAK- HRKU- dckr_pat_ hvs. hvb."},
+		{0, 24, "PMAK- whsec_ shpat_ shpss_ shpca_ shppa_ lin_api_ figd_ pscale_tkn_"},
+		{0, 30, "rpa_ CCIPAT_ ntn_ glsa_ glc_ sntrys_ sbp_ dp.pt. dp.st."},
+		{0, 32, "dop_v1_ doo_v1_ rubygems_"},
+		{0, 16, "gldt- glrt-"},
+		{0, 40, "pcsk_ SG."},
+		{0, 50, "AGE-SECRET-KEY-"},
+		{0, 36, "sgp_"},
+	} {
+		for _, p := range strings.Fields(dense.prefixes) {
+			list = append(list, key{p, dense.errorMin, dense.min, formDense, 0})
+		}
+	}
+	return list
+}()
 
 var separatedBy, separatedBefore, joinedBy = indexKeys()
 
@@ -190,12 +145,7 @@ func (s *scan) zhipu() (start, end int) {
 	if end > len(s.text) || isDigits(s.text[s.i+1:end]) || s.run(s.i+1, isAlnum) != end || end < len(s.text) && hasClass(s.text[end], isKey) {
 		return 0, 0
 	}
-	for _, c := range s.text[start:s.i] {
-		if !lowerHex(c) {
-			return 0, 0
-		}
-	}
-	if !s.begins(start) {
+	if !allBytes(s.text[start:s.i], lowerHex) || !s.begins(start) {
 		return 0, 0
 	}
 	return start, end
@@ -248,17 +198,13 @@ func (s *scan) jwt(i int) int {
 func lowerHex(c byte) bool   { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
 func upperAlnum(c byte) bool { return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' }
 
-// exactly reports whether a word of n bytes that are ok begins at i.
+// exactly reports whether the word at i has n bytes, all of them ok.
 func (s *scan) exactly(i, n int, ok func(byte) bool) bool {
-	if len(s.text)-i < n {
-		return false
-	}
-	for _, c := range s.text[i : i+n] {
-		if !ok(c) {
-			return false
-		}
-	}
-	return i+n == len(s.text) || !hasClass(s.text[i+n], isKey)
+	return len(s.text)-i >= n && allBytes(s.text[i:i+n], ok) && (i+n == len(s.text) || !hasClass(s.text[i+n], isKey))
+}
+
+func allBytes(w []byte, ok func(byte) bool) bool {
+	return !slices.ContainsFunc(w, func(c byte) bool { return !ok(c) })
 }
 
 // denseRun is the minimum length of a word with letters and digits that does not occur in names.

@@ -34,10 +34,8 @@ func (s *scan) mail() (start, end int) {
 	if dot < 1 || len(host)-dot-1 < 2 || host[0] == '.' || host[0] == '-' || bytes.Contains(host, []byte("..")) {
 		return 0, 0
 	}
-	for _, c := range host[dot+1:] {
-		if c |= 0x20; c < 'a' || c > 'z' {
-			return 0, 0
-		}
+	if !isLetters(host[dot+1:]) {
+		return 0, 0
 	}
 	if bytes.HasPrefix(host[1:], []byte("x.")) && '1' <= host[0] && host[0] <= '9' { // a high-resolution image
 		return 0, 0

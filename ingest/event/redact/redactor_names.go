@@ -1,6 +1,9 @@
 package redact
 
-import "bytes"
+import (
+	"bytes"
+	"strings"
+)
 
 // A valueKind is the kind of secret that follows a name.
 type valueKind uint8
@@ -17,72 +20,43 @@ const (
 // secretNames are suffixes of the names of secrets, in lower case, without "_" and "-". With whole, the suffix must be the
 // name: next_page_token and max_tokens are not secrets.
 var secretNames = []struct {
+	kind  valueKind
+	whole bool
+	texts string
+}{
+	{valueKey, false, "apikey accesskey secretkey accountkey privatekey signingkey encryptionkey " +
+		"subscriptionkey servicerolekey accesstoken authtoken refreshtoken sessiontoken " +
+		"securitytoken bearertoken privatetoken apitoken openaikey azurekey storagekey bottoken " +
+		"idtoken githubtoken"},
+	{valueToken, true, "token sig"},
+	{valueToken, false, "amzsignature"},
+	{valuePassword, false, "password passwd passphrase pwd dbpass pgpass smtppass userpass secret"},
+	{valueHeader, false, "authorization"},
+	{valueCookie, false, "cookie"},
+}
+
+// A secretName is one of secretNames.
+type secretName struct {
 	text  string
 	kind  valueKind
 	whole bool
-}{
-	{"apikey", valueKey, false},
-	{"accesskey", valueKey, false},
-	{"secretkey", valueKey, false},
-	{"accountkey", valueKey, false},
-	{"privatekey", valueKey, false},
-	{"signingkey", valueKey, false},
-	{"encryptionkey", valueKey, false},
-	{"subscriptionkey", valueKey, false},
-	{"servicerolekey", valueKey, false},
-	{"accesstoken", valueKey, false},
-	{"authtoken", valueKey, false},
-	{"refreshtoken", valueKey, false},
-	{"sessiontoken", valueKey, false},
-	{"securitytoken", valueKey, false},
-	{"bearertoken", valueKey, false},
-	{"privatetoken", valueKey, false},
-	{"apitoken", valueKey, false},
-	{"openaikey", valueKey, false},
-	{"azurekey", valueKey, false},
-	{"storagekey", valueKey, false},
-	{"bottoken", valueKey, false},
-	{"idtoken", valueKey, false},
-	{"githubtoken", valueKey, false},
-	{"token", valueToken, true},
-	{"amzsignature", valueToken, false},
-	{"sig", valueToken, true},
-	{"password", valuePassword, false},
-	{"passwd", valuePassword, false},
-	{"passphrase", valuePassword, false},
-	{"pwd", valuePassword, false},
-	{"dbpass", valuePassword, false},
-	{"pgpass", valuePassword, false},
-	{"smtppass", valuePassword, false},
-	{"userpass", valuePassword, false},
-	{"secret", valuePassword, false},
-	{"authorization", valueHeader, false},
-	{"cookie", valueCookie, false},
 }
 
-// secretNamesBy indexes secretNames by their last letter.
-var secretNamesBy = func() (by [256][]int) {
-	for i, n := range secretNames {
-		last := n.text[len(n.text)-1]
-		by[last] = append(by[last], i)
-		by[last-'a'+'A'] = by[last]
-	}
-	return by
-}()
-
-// secretNamesBefore contains, by the last letter of secretNames, the second and third last letters as bits; upper and lower
-// case share the low 5 bits. Either may be "_" or "-".
-var secretNamesBefore = func() (before [256][2]uint32) {
-	for _, n := range secretNames {
-		for at := range 2 {
-			b := &before[n.text[len(n.text)-1]][at]
-			*b |= 1<<(n.text[len(n.text)-2-at]&31) | 1<<('_'&31) | 1<<('-'&31)
+// Indexes of secretNames by their last letter in either case. secretNamesBefore contains the second and third last letters
+// as bits; upper and lower case share the low 5 bits. Either may be "_" or "-".
+var secretNamesBy, secretNamesBefore = func() (by [256][]secretName, before [256][2]uint32) {
+	for _, group := range secretNames {
+		for _, text := range strings.Fields(group.texts) {
+			n := len(text)
+			for _, last := range []byte{text[n-1], text[n-1] - 'a' + 'A'} {
+				by[last] = append(by[last], secretName{text, group.kind, group.whole})
+				for at := range before[last] {
+					before[last][at] |= 1<<(text[n-2-at]&31) | 1<<('_'&31) | 1<<('-'&31)
+				}
+			}
 		}
 	}
-	for c := 'a'; c <= 'z'; c++ {
-		before[c-'a'+'A'] = before[c]
-	}
-	return before
+	return by, before
 }()
 
 const (
@@ -116,7 +90,7 @@ func (s *scan) named() (start, end int) {
 	return s.value(kind, bare, s.text[s.i] == ':')
 }
 
-// nameKind returns the kind of the value of the name that ends at end.
+// nameKind returns the kind of value announced by the name that ends at end.
 func (s *scan) nameKind(end int) valueKind {
 	at := end
 	for at > s.done && end-at < maxName && hasClass(s.text[at-1], isNameByte) {
@@ -136,8 +110,8 @@ func (s *scan) nameKind(end int) valueKind {
 			w = append(w, c)
 		}
 	}
-	for _, i := range secretNamesBy[s.text[end-1]] {
-		if n := &secretNames[i]; string(w) == n.text || !n.whole && bytes.HasSuffix(w, []byte(n.text)) {
+	for _, n := range secretNamesBy[s.text[end-1]] {
+		if string(w) == n.text || !n.whole && bytes.HasSuffix(w, []byte(n.text)) {
 			return n.kind
 		}
 	}
@@ -299,15 +273,11 @@ func (s *scan) afterColon() (start, end int) {
 
 // url matches the password in the URL whose slashes begin here, or a secret path.
 func (s *scan) url() (start, end int) {
-	rest := s.text[s.i:]
-	switch {
-	case bytes.HasPrefix(rest, []byte("//")):
-		start = s.i + 2
-	case bytes.HasPrefix(rest, []byte(`\/\/`)):
-		start = s.i + 4
-	default:
+	slashes := urlSlashes(s.text[s.i:])
+	if slashes == 0 {
 		return 0, 0
 	}
+	start = s.i + slashes
 	for _, host := range []string{"hooks.slack.com/services/", "hooks.slack.com/workflows/", "discord.com/api/webhooks/", "discordapp.com/api/webhooks/"} {
 		if bytes.HasPrefix(s.text[start:], []byte(host)) {
 			start += len(host)

@@ -1,6 +1,9 @@
 package redact
 
-import "bytes"
+import (
+	"bytes"
+	"slices"
+)
 
 const (
 	numberMask = "0" // mask of a JSON number
@@ -130,10 +133,8 @@ func (s *scan) numberEnds(i int, seps byte) bool {
 
 // numberMask returns the mask of a number: 0 for a JSON number.
 func (s *scan) numberMask(start, end int) string {
-	for _, c := range s.text[start:end] {
-		if c < '0' || c > '9' {
-			return mask
-		}
+	if !isDigits(s.text[start:end]) {
+		return mask
 	}
 	for start > s.done && bytes.IndexByte([]byte(" \t\r\n"), s.text[start-1]) >= 0 {
 		start--
@@ -229,10 +230,5 @@ func (s *scan) areaCode() int {
 }
 
 func isDigits(b []byte) bool {
-	for _, c := range b {
-		if c < '0' || c > '9' {
-			return false
-		}
-	}
-	return true
+	return !slices.ContainsFunc(b, func(c byte) bool { return c < '0' || c > '9' })
 }

@@ -16,7 +16,6 @@ type pattern struct {
 	folded  string // the same in lower case if the pattern ignores case
 }
 
-// newPattern returns the pattern of re.
 func newPattern(re *regexp.Regexp) pattern {
 	p := pattern{Regexp: re}
 	if tree, err := syntax.Parse(re.String(), syntax.Perl); err == nil {
@@ -25,7 +24,7 @@ func newPattern(re *regexp.Regexp) pattern {
 	return p
 }
 
-// require sets the literal to the longest text that all matches of tree contain, if it is longer.
+// require replaces the literal with the longest text that all matches of tree contain, if that is longer.
 func (p *pattern) require(tree *syntax.Regexp) {
 	switch op := tree.Op; {
 	case op == syntax.OpLiteral:

@@ -17,7 +17,7 @@ func (s *scan) bearer() (start, end int) {
 	default:
 		return 0, 0
 	}
-	// Reading a long token that turns out to be none would be quadratic if it repeats.
+	// Only the head is examined: scanning long words to their end would be quadratic in a text of such words.
 	if head := s.head(start, isBearer); head-start < 16 || !mixed(s.text[start:head]) {
 		return 0, 0
 	}
@@ -54,7 +54,7 @@ const minPEM = 32
 // flag matches the value of a command-line flag at its second hyphen: --password hunter22.
 func (s *scan) flag() (start, end int) {
 	at := s.i + 1
-	if at >= len(s.text) || !hasClass(s.text[at], isAlnum) {
+	if s.i == s.done || s.text[s.i-1] != '-' || at >= len(s.text) || !hasClass(s.text[at], isAlnum) {
 		return 0, 0
 	}
 	for end = at; end < len(s.text) && end-at < maxName && hasClass(s.text[end], isNameByte); end++ {

@@ -14,35 +14,24 @@ const (
 	maxGap      = 24 // between a name and its value
 )
 
-// A prefix begins a key or an id. It is kept; the text after it is masked if it has at least min bytes.
+// A prefix of a key or an id is kept; the text after it is masked if it has at least min bytes.
 type prefix struct {
 	text string // in lower case
 	min  int
+	id   bool // of an account, a user or a request
 }
 
-// keyPrefixes are the prefixes of keys, idPrefixes those of ids of accounts, users and requests.
-var (
-	keyPrefixes = func() (list []prefix) {
-		for _, k := range keys {
-			if k.errorMin > 0 {
-				list = append(list, prefix{strings.ToLower(k.prefix), k.errorMin})
-			}
+var prefixes = func() (list []prefix) {
+	for _, k := range keys {
+		if k.errorMin > 0 {
+			list = append(list, prefix{strings.ToLower(k.prefix), k.errorMin, false})
 		}
-		return list
-	}()
-	idPrefixes = []prefix{
-		{"org-", 8},
-		{"org_", 8},
-		{"proj_", 8},
-		{"user_", 8},
-		{"user-", 8},
-		{"acct_", 8},
-		{"cus_", 8},
-		{"req_", 8},
-		{"request_", 8},
-		{"wrkspc_", 8},
 	}
-)
+	for _, id := range strings.Fields("org- org_ proj_ user_ user- acct_ cus_ req_ request_ wrkspc_") {
+		list = append(list, prefix{id, 8, true})
+	}
+	return list
+}()
 
 // A hint is the kind of value that a word announces.
 type hint uint8
@@ -57,35 +46,34 @@ const (
 	hintProvided      // "provided", which keeps the previous hint
 )
 
-// names announce values. With suffix, a longer name that ends in "_", "-" or "." and the text announces the value too.
-var names = []struct {
+// A name announces a value. With suffix, a longer name that ends in "_", "-" or "." and the text announces the value too.
+type name struct {
 	text   string // in lower case
 	hint   hint
 	suffix bool
-}{
-	{"bearer", hintScheme, false},
-	{"basic", hintScheme, false},
-	{"apikey", hintName, true},
-	{"accesskey", hintName, true},
-	{"secretkey", hintName, true},
-	{"accesstoken", hintName, true},
-	{"authtoken", hintName, true},
-	{"refreshtoken", hintName, true},
-	{"authorization", hintName, true},
-	{"key", hintQuery, true},
-	{"token", hintQuery, true},
-	{"signature", hintQuery, true},
-	{"credential", hintQuery, true},
-	{"sig", hintQuery, false},
-	{"password", hintPassword, true},
-	{"passwd", hintPassword, true},
-	{"pwd", hintPassword, false},
-	{"secret", hintPassword, true},
-	{"clientsecret", hintPassword, true},
-	{"cookie", hintCookie, false},
-	{"set-cookie", hintCookie, false},
-	{"provided", hintProvided, false},
 }
+
+var names = func() (list []name) {
+	for _, group := range []struct {
+		hint   hint
+		suffix bool
+		texts  string
+	}{
+		{hintScheme, false, "bearer basic"},
+		{hintName, true, "apikey accesskey secretkey accesstoken authtoken refreshtoken authorization"},
+		{hintQuery, true, "key token signature credential"},
+		{hintQuery, false, "sig"},
+		{hintPassword, true, "password passwd secret clientsecret"},
+		{hintPassword, false, "pwd"},
+		{hintCookie, false, "cookie set-cookie"},
+		{hintProvided, false, "provided"},
+	} {
+		for _, text := range strings.Fields(group.texts) {
+			list = append(list, name{text, group.hint, group.suffix})
+		}
+	}
+	return list
+}()
 
 // plain lists words that follow Bearer and Basic in sentences.
 var plain = []string{
@@ -93,10 +81,9 @@ var plain = []string{
 	"provided", "supported",
 }
 
-// announced returns the hint of w. A longer name that ends in key or token is a name of its own.
+// announced returns the hint of w. A name such as x_key or x_token has hintName, unlike key and token alone.
 func announced(w []byte) hint {
-	for _, i := range namesBy[w[len(w)-1]|0x20] {
-		n := &names[i]
+	for _, n := range namesBy[w[len(w)-1]|0x20] {
 		at := len(w) - len(n.text)
 		if at < 0 || !equalFold(w[at:], n.text) {
 			continue
@@ -150,42 +137,28 @@ func isPlain(v []byte) bool {
 
 // prefixOf returns the length of the prefix of the key or id w, or 0.
 func prefixOf(w []byte) (n int, id bool) {
-	for _, i := range prefixesBy[w[0]|0x20] {
-		if p := prefixAt(i); p.begins(w) {
-			return len(p.text), i >= len(keyPrefixes)
+	for _, p := range prefixesBy[w[0]|0x20] {
+		if p.begins(w) {
+			return len(p.text), p.id
 		}
 	}
 	return 0, false
 }
 
-// prefixAt returns prefix i of keyPrefixes followed by idPrefixes.
-func prefixAt(i int) *prefix {
-	if i < len(keyPrefixes) {
-		return &keyPrefixes[i]
-	}
-	return &idPrefixes[i-len(keyPrefixes)]
-}
-
 // Indexes of prefixes by their first byte and of names by their last byte, which exclude most words.
-var (
-	prefixesBy = func() (by [256][]int) {
-		for i := range len(keyPrefixes) + len(idPrefixes) {
-			c := prefixAt(i).text[0]
-			by[c] = append(by[c], i)
-		}
-		return by
-	}()
-	namesBy = func() (by [256][]int) {
-		for i, n := range names {
-			c := n.text[len(n.text)-1]
-			by[c] = append(by[c], i)
-		}
-		return by
-	}()
-)
+var prefixesBy, namesBy = func() (byFirst [256][]prefix, byLast [256][]name) {
+	for _, p := range prefixes {
+		byFirst[p.text[0]] = append(byFirst[p.text[0]], p)
+	}
+	for _, n := range names {
+		last := n.text[len(n.text)-1]
+		byLast[last] = append(byLast[last], n)
+	}
+	return byFirst, byLast
+}()
 
 // begins reports whether w is a secret with prefix p: asia-northeast1 is not.
-func (p *prefix) begins(w []byte) bool {
+func (p prefix) begins(w []byte) bool {
 	n := len(p.text)
 	return len(w) >= n+p.min && equalFold(w[:n], p.text) && w[n] != '-' && looksRandom(w[n:])
 }
@@ -223,15 +196,11 @@ func isMail(w []byte) bool {
 	}
 	host := w[at+1:]
 	top := host[bytes.LastIndexByte(host, '.')+1:]
-	if len(top) < 2 || len(top) == len(host) {
-		return false
-	}
-	for _, c := range top {
-		if c |= 0x20; c < 'a' || c > 'z' {
-			return false
-		}
-	}
-	return true
+	return len(top) >= 2 && len(top) < len(host) && isLetters(top)
+}
+
+func isLetters(w []byte) bool {
+	return !slices.ContainsFunc(w, func(c byte) bool { return c|0x20 < 'a' || c|0x20 > 'z' })
 }
 
 func isHex(c byte) bool {
