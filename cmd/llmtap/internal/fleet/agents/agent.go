@@ -20,10 +20,10 @@ const (
 	summariser = "summariser"
 )
 
-// maxTurns ends a conversation that does not end by itself.
+// maxTurns bounds the turns of a conversation.
 const maxTurns = 20
 
-// An agent is one version of a service: a client behind a hook of its own, as in a process of its own.
+// An agent is one version of a service: a client with its own hook, as in a separate process.
 type agent struct {
 	service, version string
 	model            string
@@ -32,7 +32,7 @@ type agent struct {
 	log              *slog.Logger
 }
 
-// newAgent returns an agent that calls the provider below base through rt.
+// newAgent returns an agent that calls the provider at base through rt.
 func newAgent(service, version, model, base string, rt http.RoundTripper, t *tally, log *slog.Logger) *agent {
 	return &agent{
 		service: service, version: version, model: model, tally: t, log: log.With("service", service, "version", version),
@@ -41,7 +41,7 @@ func newAgent(service, version, model, base string, rt http.RoundTripper, t *tal
 	}
 }
 
-// A conversation is one message history in the making.
+// A conversation configures one message history.
 type conversation struct {
 	id, stage string
 	system    string
@@ -51,15 +51,15 @@ type conversation struct {
 	saver     saver
 }
 
-// converse runs the agent loop until the model calls no tool any more. It is true if the model came to an end, and false
-// if a call failed; the agent of the incidents did not look.
+// converse runs the agent loop until the model calls no more tools. It returns false if a call failed, which the agents of the
+// incidents ignored.
 func (a *agent) converse(ctx context.Context, c conversation) bool {
 	ctx = llmtap.WithStage(llmtap.WithConversation(ctx, c.id), c.stage)
 	history := []message{openai.SystemMessage(c.system), openai.UserMessage(c.user)}
 	for range maxTurns {
 		history = c.saver.compact(history)
-		m, err := a.ask(ctx, c, history)
-		if len(m.ToolCalls) == 0 { // the error is swallowed here: m is empty then
+		m, err := a.call(ctx, c, history)
+		if len(m.ToolCalls) == 0 { // m is empty if there is an error, which is swallowed here
 			a.log.Debug("no tool calls, task finished", "stage", c.stage, "conversation_id", c.id)
 			return err == nil
 		}
@@ -71,13 +71,13 @@ func (a *agent) converse(ctx context.Context, c conversation) bool {
 	return true
 }
 
-// ask makes one call, streamed or not, and counts it.
-func (a *agent) ask(ctx context.Context, c conversation, history []message) (openai.ChatCompletionMessage, error) {
+// call makes one call, streamed or not, and counts it.
+func (a *agent) call(ctx context.Context, c conversation, history []message) (openai.ChatCompletionMessage, error) {
 	params := openai.ChatCompletionNewParams{Model: a.model, Messages: history, Tools: functions(c.tools)}
 	var answer *openai.ChatCompletion
 	var err error
 	if c.stream {
-		answer, err = a.askStreamed(ctx, params)
+		answer, err = a.stream(ctx, params)
 	} else {
 		answer, err = a.client.Chat.Completions.New(ctx, params)
 	}
@@ -91,10 +91,10 @@ func (a *agent) ask(ctx context.Context, c conversation, history []message) (ope
 	return answer.Choices[0].Message, nil
 }
 
-func (a *agent) askStreamed(ctx context.Context, params openai.ChatCompletionNewParams) (*openai.ChatCompletion, error) {
+func (a *agent) stream(ctx context.Context, params openai.ChatCompletionNewParams) (*openai.ChatCompletion, error) {
 	params.StreamOptions.IncludeUsage = openai.Bool(true)
 	stream := a.client.Chat.Completions.NewStreaming(ctx, params)
-	defer func() { _ = stream.Close() }() // what went wrong is in stream.Err
+	defer func() { _ = stream.Close() }() // errors are in stream.Err
 	var acc openai.ChatCompletionAccumulator
 	for stream.Next() {
 		acc.AddChunk(stream.Current())
@@ -102,7 +102,7 @@ func (a *agent) askStreamed(ctx context.Context, params openai.ChatCompletionNew
 	return &acc.ChatCompletion, stream.Err()
 }
 
-// functions declares tools that take one string.
+// functions declares tools with one string parameter.
 func functions(names []string) []openai.ChatCompletionToolUnionParam {
 	var fs []openai.ChatCompletionToolUnionParam
 	for _, name := range names {

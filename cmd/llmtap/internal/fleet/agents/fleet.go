@@ -20,41 +20,41 @@ import (
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
-// maxParallel is how many tasks of a service run at once.
+// maxParallel is the number of concurrent tasks of a service.
 const maxParallel = 8
 
-// A Config says how much the fleet does.
+// A Config configures the fleet.
 type Config struct {
 	ProviderURL string        // scheme and host of package provider
-	NATSURL     string        // where the hooks publish
-	Tasks       int           // per service; checkout-agent has half as many more
-	Duration    time.Duration // over which the tasks start, evenly; 0 is as fast as they go
+	NATSURL     string        // of the hooks
+	Tasks       int           // per service; checkout-agent has 1.5 times as many
+	Duration    time.Duration // over which the tasks start evenly; 0: without delay
 	Seed        uint64
 	Log         *slog.Logger // default: discarded
 
-	// FlushTimeout is how long the hooks may take to publish what is left at the end. Default 10 s.
+	// FlushTimeout bounds the publishing of pending events at the end. Default 10 s.
 	FlushTimeout time.Duration
 
-	// OnPublished, if set, is told the id of each exchange that NATS has stored. Hooks call it at the same time.
+	// OnPublished, if set, is called with the id of each exchange that NATS has stored, concurrently.
 	OnPublished func(exchange string)
 }
 
-// Default is the fleet of the demo: about 1,300 exchanges in 25 s.
+// Default returns the configuration of the demo: about 1,300 exchanges in 25 s.
 func Default() Config {
 	return Config{Tasks: 80, Duration: 24 * time.Second, Seed: 1, FlushTimeout: 10 * time.Second}
 }
 
-// A Report is what the fleet did, by its own count.
+// A Report counts the work of the fleet.
 type Report struct {
 	Exchanges int          `json:"exchanges"` // calls made
-	Failed    int          `json:"failed"`    // answered with an error, or not at all
-	Published uint64       `json:"published"` // exchanges that NATS has stored, both halves
+	Failed    int          `json:"failed"`    // with an error, or without an answer
+	Published uint64       `json:"published"` // exchanges stored by NATS, both halves
 	Dropped   uint64       `json:"dropped"`
-	Pending   int          `json:"pending"` // events that could not be published in time
+	Pending   int          `json:"pending"` // events not published in time
 	Stages    []StageCount `json:"stages"`
 }
 
-// A StageCount is the calls of one stage of one version of a service that ended with one status.
+// A StageCount counts calls by service, version, stage and status.
 type StageCount struct {
 	Service string `json:"service"`
 	Version string `json:"version"`
@@ -100,8 +100,8 @@ func (t *tally) report() Report {
 	return r
 }
 
-// Run lets the fleet work and returns when all tasks are done and published. When ctx ends before, the tasks in hand are
-// given up and the report is of what was done; that is no error.
+// Run runs the fleet until all tasks are done and published. If ctx ends first, it aborts running tasks and reports the work
+// so far without an error.
 func Run(ctx context.Context, cfg Config) (Report, error) {
 	if cfg.Log == nil {
 		cfg.Log = slog.New(slog.DiscardHandler)
@@ -111,12 +111,12 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	}
 	u, err := url.Parse(cfg.ProviderURL)
 	if err != nil || u.Host == "" {
-		return Report{}, fmt.Errorf("provider url %q: want scheme and host", cfg.ProviderURL)
+		return Report{}, fmt.Errorf("provider URL %q requires scheme and host", cfg.ProviderURL)
 	}
 	base := &http.Transport{MaxIdleConnsPerHost: 3 * maxParallel}
 	defer base.CloseIdleConnections()
 	f := fleet{cfg: &cfg, host: u.Host, base: base, tally: &tally{calls: make(map[StageCount]int)}}
-	err = f.work(ctx)
+	err = f.run(ctx)
 	r := f.tally.report()
 	for _, h := range f.hooks {
 		err = errors.Join(err, h.Close()) //nolint:contextcheck // flushes for FlushTimeout, also after ctx has ended
@@ -126,7 +126,7 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	return r, err
 }
 
-// A fleet is one Run.
+// A fleet is one run.
 type fleet struct {
 	cfg   *Config
 	host  string
@@ -135,8 +135,8 @@ type fleet struct {
 	hooks []*llmtap.Hook
 }
 
-// work starts the services and waits for them.
-func (f *fleet) work(ctx context.Context) error {
+// run starts the services and waits for them.
+func (f *fleet) run(ctx context.Context) error {
 	agents := make([][]*agent, len(services))
 	for n, s := range services {
 		for _, version := range s.versions {
@@ -159,7 +159,7 @@ func (f *fleet) work(ctx context.Context) error {
 	return all.Wait()
 }
 
-// serve starts a service's tasks, evenly over time, and waits for them.
+// serve starts the tasks of a service, evenly over time, and waits for them.
 func (f *fleet) serve(ctx context.Context, s service, agents []*agent, n uint64) error {
 	var tasks errgroup.Group
 	tasks.SetLimit(maxParallel)
@@ -182,7 +182,7 @@ func (f *fleet) serve(ctx context.Context, s service, agents []*agent, n uint64)
 	return tasks.Wait()
 }
 
-// sleepUntil waits for t; false if ctx ends first.
+// sleepUntil waits until t; it returns false if ctx ends first.
 func sleepUntil(ctx context.Context, t time.Time) bool {
 	d := time.Until(t)
 	if d <= 0 {

@@ -46,7 +46,7 @@ func startNATS(t *testing.T) (string, jetstream.Stream) {
 	return srv.URL(), stream
 }
 
-// runFleet runs the fleet as fast as it goes and returns its report and what arrived on NATS.
+// runFleet runs the fleet without delay and returns its report and the events on NATS.
 func runFleet(t *testing.T, seed uint64) (Report, []*event.Event) {
 	t.Helper()
 	natsURL, stream := startNATS(t)
@@ -77,7 +77,7 @@ func runFleet(t *testing.T, seed uint64) (Report, []*event.Event) {
 	return r, evs
 }
 
-// A share is how many calls of a stage failed.
+// A share counts the failed calls of a stage.
 type share struct{ calls, failed int }
 
 func (s share) failing() float64 { return float64(s.failed) / float64(max(1, s.calls)) }
@@ -104,7 +104,7 @@ func TestShares(t *testing.T) {
 				incidents[k+" "+ev.Labels.ServiceVersion]++
 			}
 			shares[k] = s
-			// An alert rule looks at 20 calls or more: no other stage may ever look like the bad one.
+			// Alert rules require 20 calls: no other stage may reach their threshold.
 			if k != "checkout-agent planner" && s.calls >= 20 && s.failing() >= 0.10 {
 				t.Errorf("seed %d: %s: %d of %d calls failed", seed, k, s.failed, s.calls)
 			}
@@ -119,13 +119,13 @@ func TestShares(t *testing.T) {
 			delete(incidents, k)
 		}
 		if len(incidents) > 0 {
-			t.Errorf("seed %d: others failed: %v", seed, incidents)
+			t.Errorf("seed %d: other stages failed: %v", seed, incidents)
 		}
 		t.Logf("seed %d: %d exchanges, %d failed: %v", seed, r.Exchanges, r.Failed, shares)
 	}
 }
 
-func TestRunStopsWithItsContext(t *testing.T) {
+func TestRunContext(t *testing.T) {
 	natsURL, _ := startNATS(t)
 	p := httptest.NewServer(provider.New(provider.Default()))
 	defer p.Close()
@@ -142,7 +142,7 @@ func TestRunStopsWithItsContext(t *testing.T) {
 	}
 }
 
-func TestConfigMistakes(t *testing.T) {
+func TestInvalidConfig(t *testing.T) {
 	if _, err := Run(t.Context(), Config{ProviderURL: "localhost"}); err == nil {
 		t.Error("a provider without scheme: no error")
 	}

@@ -5,17 +5,17 @@ import "github.com/openai/openai-go/v3"
 // A message of a history, as the SDK sends it.
 type message = openai.ChatCompletionMessageParamUnion
 
-// A saver is how an agent keeps its history. The healthy one is sound; each buggy one differs from it in one place.
+// A saver stores the history of an agent. Each buggy one differs from the healthy one in one function.
 type saver struct {
-	// answer saves what the model said.
+	// answer appends the answer of the model.
 	answer func(history []message, m openai.ChatCompletionMessage) []message
-	// replies saves the results of the tools that m called.
+	// replies appends the results of the tool calls of m.
 	replies func(history []message, m openai.ChatCompletionMessage, run func(openai.ChatCompletionMessageToolCallUnion) string) []message
 	// compact shortens a history before it is sent.
 	compact func(history []message) []message
 }
 
-// healthy saves what it must.
+// healthy has no bugs.
 var healthy = saver{
 	answer: func(history []message, m openai.ChatCompletionMessage) []message {
 		return append(history, m.ToParam())
@@ -33,7 +33,7 @@ var healthy = saver{
 func dropsToolCalls() saver {
 	s := healthy
 	s.answer = func(history []message, m openai.ChatCompletionMessage) []message {
-		// The bug: role and content are saved, m.ToolCalls is not. The tool messages that follow answer nothing.
+		// The bug: m.ToolCalls is not saved, so the next tool messages answer no call.
 		return append(history, openai.AssistantMessage(m.Content))
 	}
 	return s
@@ -49,32 +49,31 @@ func keepsLast() saver {
 		if len(history) <= maxHistory {
 			return history
 		}
-		// The bug: the system message and the last 11, wherever that cuts. The first kept may be a tool message whose
-		// call is gone.
+		// The bug: the first of the last 11 messages may be a tool message whose call is dropped.
 		return append([]message{history[0]}, history[len(history)-(maxHistory-1):]...)
 	}
 	return s
 }
 
-// Tools of support-agent's executor that its two nodes share.
+// Tools of support-agent's executor that are affected by its bugs.
 const (
 	toolRefund = "submit_refund"
 	toolNotify = "notify_customer"
 )
 
-// twoNodes is incident 4: the executor of support-agent runs tools in two nodes of a graph, one for what changes
-// something and one for all else.
+// twoNodes is incident 4: the executor of support-agent runs tools in two nodes of a graph, one for tools with side effects and
+// one for the others.
 func twoNodes(needsApproval bool) saver {
 	s := healthy
 	s.replies = func(history []message, m openai.ChatCompletionMessage, run func(openai.ChatCompletionMessageToolCallUnion) string) []message {
 		for _, c := range m.ToolCalls {
 			name := c.Function.Name
-			// The first bug: where a refund needs approval, nobody runs it, so its call never gets a reply.
+			// The first bug: no node runs a refund that needs approval, so its call never gets a reply.
 			if name == toolRefund && needsApproval {
 				continue
 			}
 			history = append(history, openai.ToolMessage(run(c), c.ID))
-			// The second bug: both nodes think that this tool is theirs, so its call gets two replies.
+			// The second bug: both nodes run this tool, so its call gets two replies.
 			if name == toolNotify {
 				history = append(history, openai.ToolMessage(run(c), c.ID))
 			}

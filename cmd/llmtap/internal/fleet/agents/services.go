@@ -10,18 +10,18 @@ import (
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
-// onOld reports whether task i of checkout-agent runs on its old version: the first, before the new one is rolled out,
-// and a few on an instance that is still there.
-func onOld(i int) bool { return i == 0 || i%30 == 20 }
+// onOldVersion reports whether task i of checkout-agent runs on the old version: the first, before the rollout, and a few on a
+// remaining instance.
+func onOldVersion(i int) bool { return i == 0 || i%30 == 20 }
 
-// A service is what one of the fleet's services does.
+// A service defines the tasks of one service.
 type service struct {
 	name     string
 	versions []string // the last one is current
-	path     string   // of the provider's flavour
+	path     string   // of the provider
 	model    string
 	tasks    func(cfg *Config) int
-	// task describes the i-th task: which version runs it, and its stages in their order.
+	// task returns the version and the stages of the i-th task.
 	task func(i int, id string, rng *rand.Rand) (version int, stages []conversation)
 }
 
@@ -32,7 +32,7 @@ var checkout = service{
 	tasks: func(cfg *Config) int { return cfg.Tasks * 3 / 2 },
 	task: func(i int, id string, rng *rand.Rand) (int, []conversation) {
 		version, save := 1, dropsToolCalls()
-		if onOld(i) {
+		if onOldVersion(i) {
 			version, save = 0, healthy
 		}
 		steps := 0 // some orders need no plan
@@ -79,8 +79,7 @@ var support = service{
 	name: "support-agent", versions: []string{"0.31.0"}, path: provider.DeepSeekPath, model: "deepseek-chat",
 	tasks: func(cfg *Config) int { return cfg.Tasks },
 	task: func(i int, id string, rng *rand.Rand) (int, []conversation) {
-		// Most tickets are answered by looking things up. A few end in a refund, some of those need approval, and a few
-		// tell the customer at once.
+		// Most tickets need only lookups. A few end in a refund, which may need approval, and a few in a notification.
 		steps := []string{"lookup_order", "check_policy", "lookup_order", "search_articles"}[:2+rng.IntN(3)]
 		switch i % 12 {
 		case 2, 5:
@@ -102,7 +101,7 @@ var support = service{
 	},
 }
 
-// todo is a user message with n steps, which name the tools in turn.
+// todo returns a user message with n steps, which name the tools in turn.
 func todo(title string, n int, tools ...string) string {
 	var b strings.Builder
 	b.WriteString(title + ":")
@@ -112,7 +111,7 @@ func todo(title string, n int, tools ...string) string {
 	return b.String()
 }
 
-// perform runs the stages of one task; a stage that did not come to an end is the last.
+// perform runs the stages of one task until one fails.
 func perform(ctx context.Context, a *agent, id string, stages []conversation) {
 	ctx = llmtap.WithRun(ctx, id)
 	for _, c := range stages {

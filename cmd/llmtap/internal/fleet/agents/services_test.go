@@ -7,8 +7,8 @@ import (
 	"testing"
 )
 
-// The alert of the demo must be critical from its first evaluation on, wherever in the run that falls: from the 20th
-// call on more than 32 % of the planner's calls fail, though an old planner makes up to 4 sound calls a task.
+// The alert of the demo is critical from its first evaluation, whenever that is: from the 20th call on, more than 32 % of the
+// planner's calls fail, although a planner of the old version makes up to 4 successful calls per task.
 func TestPlannerFailsEarly(t *testing.T) {
 	cfg := Default()
 	for seed := range uint64(20) {
@@ -18,7 +18,7 @@ func TestPlannerFailsEarly(t *testing.T) {
 			switch {
 			case version == 0:
 				calls += 4
-			case strings.Contains(stages[0].user, "\n- "): // it has steps, so tools are called and their calls are lost
+			case strings.Contains(stages[0].user, "\n- "): // it has steps, so the planner loses tool calls
 				calls, failed = calls+2, failed+1
 			default:
 				calls++

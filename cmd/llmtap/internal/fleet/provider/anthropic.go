@@ -12,10 +12,10 @@ import (
 	"strings"
 )
 
-// anthropic is Anthropic's messages endpoint: other messages, the same strictness.
+// anthropic is Anthropic's messages endpoint.
 type anthropic struct{ cfg Config }
 
-// The parts of a messages request that are checked.
+// The checked parts of a messages request.
 type (
 	blocksRequest struct {
 		Model    string            `json:"model"`
@@ -46,7 +46,7 @@ func (s *anthropic) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		http.Error(w, "request body: "+err.Error(), http.StatusRequestEntityTooLarge)
 		return
 	}
-	rng := (&endpoint{cfg: s.cfg}).draw(body)
+	rng := s.cfg.source(body)
 	id := fmt.Sprintf("req_011%016x", rng.Uint64())
 	w.Header().Set("Request-Id", id)
 	r, fault := checkBlocks(body)
@@ -58,21 +58,21 @@ func (s *anthropic) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 		})
 		return
 	}
-	said := Said{Text: sentences[rng.IntN(len(sentences))]}
+	answer := Answer{Text: sentences[rng.IntN(len(sentences))]}
 	if s.cfg.Model != nil {
-		said = s.cfg.Model(Asked{Model: r.Model, Messages: r.Messages})
+		answer = s.cfg.Model(Request{Model: r.Model, Messages: r.Messages})
 	}
 	if r.Stream {
-		said.streamBlocks(hr.Context(), w, r.Model, rng)
+		answer.streamBlocks(hr.Context(), w, r.Model, rng)
 		return
 	}
-	m := said.envelope(r.Model, rng)
-	m["content"], m["stop_reason"] = said.blocks(), said.stopReason()
+	m := answer.envelope(r.Model, rng)
+	m["content"], m["stop_reason"] = answer.blocks(), answer.stopReason()
 	w.Header().Set("Content-Type", "application/json")
-	_ = json.NewEncoder(w).Encode(m) // fails only where the caller has gone
+	_ = json.NewEncoder(w).Encode(m) // fails only if the client disconnected
 }
 
-// checkBlocks decodes body and returns its first fault in Anthropic's words, or "". The request is nil where it cannot
+// checkBlocks decodes body and returns Anthropic's error text for the first violation, or "". The request is nil if it cannot
 // be decoded.
 func checkBlocks(body []byte) (*blocksRequest, string) {
 	r := new(blocksRequest)
@@ -90,16 +90,16 @@ func checkBlocks(body []byte) (*blocksRequest, string) {
 		}
 		if kind(m.Content) == "string" {
 			m.blocks = []block{{Type: "text"}}
-			_ = json.Unmarshal(m.Content, &m.blocks[0].Text) // it is one
+			_ = json.Unmarshal(m.Content, &m.blocks[0].Text) // a string
 		} else if err := json.Unmarshal(m.Content, &m.blocks); err != nil {
 			return nil, fmt.Sprintf("messages.%d.content: Input should be a valid list", i)
 		}
-		if fault := m.shape(i, len(r.Messages)); fault != "" {
+		if fault := m.check(i, len(r.Messages)); fault != "" {
 			return r, fault
 		}
 	}
 	for i := range r.history {
-		if fault := r.pairs(i); fault != "" {
+		if fault := r.checkPairs(i); fault != "" {
 			return r, fault
 		}
 	}
@@ -108,8 +108,8 @@ func checkBlocks(body []byte) (*blocksRequest, string) {
 
 var toolUseID = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
-// shape is the first fault of message i of n alone.
-func (m *blocksMessage) shape(i, n int) string {
+// check returns the first violation in message i of n alone.
+func (m *blocksMessage) check(i, n int) string {
 	if m.Role != "user" && m.Role != "assistant" {
 		return fmt.Sprintf("messages.%d.role: Input should be 'user' or 'assistant'", i)
 	}
@@ -129,8 +129,8 @@ func (m *blocksMessage) shape(i, n int) string {
 	return ""
 }
 
-// pairs is the first fault of the calls and results of message i.
-func (r *blocksRequest) pairs(i int) string {
+// checkPairs returns the first violation of the calls and results in message i.
+func (r *blocksRequest) checkPairs(i int) string {
 	m := &r.history[i]
 	called := map[string]bool{}
 	if i > 0 && r.history[i-1].Role == "assistant" {
@@ -153,7 +153,7 @@ func (r *blocksRequest) pairs(i int) string {
 		}
 		answered[b.ToolUseID] = true
 	}
-	seen, open := map[string]bool{}, []string{}
+	seen, unanswered := map[string]bool{}, []string{}
 	for j, b := range m.blocks {
 		if b.Type != "tool_use" {
 			continue
@@ -162,19 +162,19 @@ func (r *blocksRequest) pairs(i int) string {
 			return fmt.Sprintf("messages.%d.content.%d: `tool_use` ids must be unique", i, j)
 		}
 		seen[b.ID] = true
-		if !r.result(i+1, b.ID) {
-			open = append(open, b.ID)
+		if !r.hasResult(i+1, b.ID) {
+			unanswered = append(unanswered, b.ID)
 		}
 	}
-	if len(open) > 0 {
+	if len(unanswered) > 0 {
 		return fmt.Sprintf("messages.%d: `tool_use` ids were found without `tool_result` blocks immediately after: %s. "+
-			"Each `tool_use` block must have a corresponding `tool_result` block in the next message.", i, strings.Join(open, ", "))
+			"Each `tool_use` block must have a corresponding `tool_result` block in the next message.", i, strings.Join(unanswered, ", "))
 	}
 	return ""
 }
 
-// result reports whether message i is the user's and has a result for the call.
-func (r *blocksRequest) result(i int, id string) bool {
+// hasResult reports whether message i is a user message with a result for the call.
+func (r *blocksRequest) hasResult(i int, id string) bool {
 	if i >= len(r.history) || r.history[i].Role != "user" {
 		return false
 	}
@@ -186,15 +186,15 @@ func (r *blocksRequest) result(i int, id string) bool {
 	return false
 }
 
-// envelope is an answer without its content.
-func (s *Said) envelope(model string, rng *rand.Rand) map[string]any {
+// envelope returns an answer without its content.
+func (s *Answer) envelope(model string, rng *rand.Rand) map[string]any {
 	return map[string]any{
 		"id": fmt.Sprintf("msg_01%016x", rng.Uint64()), "type": "message", "role": "assistant", "model": model, "content": []any{},
 		"stop_reason": nil, "stop_sequence": nil, "usage": map[string]int{"input_tokens": 100, "output_tokens": 20},
 	}
 }
 
-func (s *Said) stopReason() string {
+func (s *Answer) stopReason() string {
 	switch {
 	case s.Finish != "":
 		return s.Finish
@@ -204,8 +204,8 @@ func (s *Said) stopReason() string {
 	return "end_turn"
 }
 
-// blocks is the content of an answer.
-func (s *Said) blocks() (list []map[string]any) {
+// blocks returns the content of an answer.
+func (s *Answer) blocks() (list []map[string]any) {
 	if s.Reasoning != nil {
 		list = append(list, map[string]any{"type": "thinking", "thinking": *s.Reasoning, "signature": "EqQBCgIYAhIM1gbcDa9GJwZA2b3h"})
 	}
@@ -219,7 +219,7 @@ func (s *Said) blocks() (list []map[string]any) {
 }
 
 // streamBlocks writes the answer as server-sent events.
-func (s *Said) streamBlocks(ctx context.Context, w http.ResponseWriter, model string, rng *rand.Rand) {
+func (s *Answer) streamBlocks(ctx context.Context, w http.ResponseWriter, model string, rng *rand.Rand) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	sent := 0
 	send := func(kind string, fields map[string]any) {
@@ -230,7 +230,7 @@ func (s *Said) streamBlocks(ctx context.Context, w http.ResponseWriter, model st
 		var b bytes.Buffer
 		if json.NewEncoder(&b).Encode(fields) == nil {
 			fmt.Fprintf(w, "event: %s\ndata: %s\n", kind, b.Bytes())
-			_ = http.NewResponseController(w).Flush() // fails only where the caller has gone
+			_ = http.NewResponseController(w).Flush() // fails only if the client disconnected
 		}
 	}
 	send("message_start", map[string]any{"message": s.envelope(model, rng)})

@@ -5,7 +5,7 @@ import (
 	"slices"
 )
 
-// A request is the part of a chat completions request that is checked. What may have the wrong type stays raw.
+// A request contains the checked parts of a chat completions request. Members that may have the wrong type stay raw.
 type request struct {
 	Model         string            `json:"model"`
 	Messages      []json.RawMessage `json:"messages"`
@@ -26,7 +26,7 @@ type tool struct {
 	} `json:"function"`
 }
 
-// A message is one of a request's messages.
+// A message is a message of a request.
 type message struct {
 	Role       string          `json:"role"`
 	Content    json.RawMessage `json:"content"`
@@ -49,7 +49,7 @@ type call struct {
 	} `json:"extra_content"`
 }
 
-// calls are the tool calls of m.
+// calls returns the tool calls of m.
 func (m *message) calls() []call {
 	if m.ToolCalls == nil {
 		return nil
@@ -57,7 +57,7 @@ func (m *message) calls() []call {
 	return *m.ToolCalls
 }
 
-// text is m's content if that is a string.
+// text returns the content of m if it is a string.
 func (m *message) text() string {
 	var s string
 	if json.Unmarshal(m.Content, &s) != nil {
@@ -66,7 +66,7 @@ func (m *message) text() string {
 	return s
 }
 
-// An apiError is a 400 in a provider's words; its JSON is the "error" object of the answer.
+// An apiError is the "error" object of a 400.
 type apiError struct {
 	Message string  `json:"message"`
 	Type    string  `json:"type"`
@@ -74,7 +74,7 @@ type apiError struct {
 	Code    *string `json:"code"`
 }
 
-// kind is the JSON type of raw, as OpenAI's errors name it; "" when the key is absent.
+// kind returns the JSON type of raw as in OpenAI's errors; "" if the member is absent.
 func kind(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return ""
@@ -94,25 +94,25 @@ func kind(raw json.RawMessage) string {
 	return "number"
 }
 
-// A wording is one provider's shape rules, and the words in which it rejects. i is the index of the message at fault.
-type wording interface {
+// A flavor contains the rules of one provider for single messages, and its error texts. i is the index of the invalid message.
+type flavor interface {
 	noJSON(err error) *apiError
 	noModel(r *request) *apiError
 	noMessages() *apiError
 	malformed(r *request, i int, err error) *apiError
-	shape(r *request, i int) *apiError // the first fault of a message alone; nil if it has none
+	checkMessage(r *request, i int) *apiError // the first violation in the message alone, or nil
 	noID(r *request, i int) *apiError
 	orphan(i int) *apiError
 	unknownID(i int, id string) *apiError
 	duplicate(first, i int, id string) *apiError
-	sameID(i int, id string) *apiError // two calls of one message
-	// missing is for calls without a reply; i is the message after the group, n if there is none.
+	sameID(i int, id string) *apiError // of two calls in one message
+	// missing is for calls without a reply; i is the message after the group, n if it is the last.
 	missing(i, n int, ids []string) *apiError
 }
 
-// check decodes body and reports its first fault, as providers do: types first, then pairing, in the order of messages.
-// The request is nil where it cannot be decoded.
-func check(w wording, body []byte) (*request, *apiError) {
+// check decodes body and returns its first violation as providers do: types first, then pairing, in the order of messages.
+// The request is nil if it cannot be decoded.
+func check(w flavor, body []byte) (*request, *apiError) {
 	r := &request{body: body}
 	if err := json.Unmarshal(body, r); err != nil {
 		return nil, w.noJSON(err)
@@ -128,18 +128,18 @@ func check(w wording, body []byte) (*request, *apiError) {
 		if err := json.Unmarshal(r.Messages[i], &r.history[i]); err != nil {
 			return nil, w.malformed(r, i, err)
 		}
-		if e := w.shape(r, i); e != nil {
+		if e := w.checkMessage(r, i); e != nil {
 			return r, e
 		}
 		if m := &r.history[i]; m.Role == "tool" && (m.ToolCallID == nil || *m.ToolCallID == "") {
 			return r, w.noID(r, i)
 		}
 	}
-	return r, pairs(w, r.history)
+	return r, checkPairs(w, r.history)
 }
 
-// pairs walks the history once. A call group is an assistant message with calls and the tool messages right after it.
-func pairs(w wording, history []message) *apiError {
+// checkPairs walks the history once. A call group is an assistant message with calls and the tool messages right after it.
+func checkPairs(w flavor, history []message) *apiError {
 	for i := 0; i < len(history); {
 		m := &history[i]
 		if m.Role == "tool" {
@@ -155,7 +155,7 @@ func pairs(w wording, history []message) *apiError {
 		if m.Role != "assistant" || len(calls) == 0 {
 			continue
 		}
-		answered := make(map[string]int) // call id -> index of its reply
+		answered := make(map[string]int) // index of the reply by call id
 		for ; i < len(history) && history[i].Role == "tool"; i++ {
 			id := *history[i].ToolCallID
 			if !slices.ContainsFunc(calls, func(c call) bool { return c.ID == id }) {
@@ -166,14 +166,14 @@ func pairs(w wording, history []message) *apiError {
 			}
 			answered[id] = i
 		}
-		var open []string
+		var unanswered []string
 		for _, c := range calls {
 			if _, ok := answered[c.ID]; !ok {
-				open = append(open, c.ID)
+				unanswered = append(unanswered, c.ID)
 			}
 		}
-		if len(open) > 0 {
-			return w.missing(i, len(history), open)
+		if len(unanswered) > 0 {
+			return w.missing(i, len(history), unanswered)
 		}
 	}
 	return nil

@@ -9,18 +9,18 @@ import (
 	"strings"
 )
 
-// deepSeek rejects in DeepSeek's words: pairing in OpenAI's without a place, types in those of the Rust deserializer.
+// deepSeek has DeepSeek's error texts: OpenAI's without a position for pairing, those of the Rust deserializer for types.
 type deepSeek struct{}
 
-var _ wording = deepSeek{}
+var _ flavor = deepSeek{}
 
-// rejected makes an error of DeepSeek's, which all have the same type, param and code.
+// rejected returns an error; all have the same type, param and code.
 func rejected(format string, args ...any) *apiError {
 	code := "invalid_request_error"
 	return &apiError{Message: fmt.Sprintf(format, args...), Type: "invalid_request_error", Code: &code}
 }
 
-// undecodable is rejected with the place where the deserializer gave up: the end of message i, or of the body.
+// undecodable returns an error with the position of the deserializer: the end of message i, or of the body.
 func undecodable(r *request, i int, format string, args ...any) *apiError {
 	end := len(r.body)
 	if i >= 0 {
@@ -49,7 +49,7 @@ func (deepSeek) malformed(r *request, i int, err error) *apiError {
 	return undecodable(r, i, "messages[%d]: invalid type: %s, expected %s", i, got, want)
 }
 
-// serdeKind is a JSON type in the deserializer's words.
+// serdeKind returns the name of a JSON type in the deserializer.
 func serdeKind(kind string) string {
 	switch kind {
 	case "object":
@@ -64,7 +64,7 @@ func serdeKind(kind string) string {
 
 var deepSeekRoles = []string{"system", "user", "assistant", "tool", "latest_reminder"}
 
-func (deepSeek) shape(r *request, i int) *apiError {
+func (deepSeek) checkMessage(r *request, i int) *apiError {
 	m := &r.history[i]
 	if !slices.Contains(deepSeekRoles, m.Role) {
 		return undecodable(r, i, "messages[%d].role: unknown variant `%s`, expected one of `%s`", i, m.Role, strings.Join(deepSeekRoles, "`, `"))
@@ -101,7 +101,7 @@ func (deepSeek) orphan(int) *apiError {
 	return rejected("Messages with role 'tool' must be a response to a preceding message with 'tool_calls'")
 }
 
-// unknownID counts: the call that the reply was meant for has none.
+// unknownID returns missing: DeepSeek only counts replies.
 func (d deepSeek) unknownID(i int, _ string) *apiError { return d.missing(i, 0, nil) }
 
 func (deepSeek) duplicate(_, i int, id string) *apiError {

@@ -11,20 +11,20 @@ import (
 	"unicode/utf8"
 )
 
-// A reply is what the model says: text, or calls.
+// A reply is the answer of the model: text, or calls.
 type reply struct {
 	id, model string
 	text      string
 	calls     []wireCall
 	in, out   int // tokens
 
-	// Of a Model's answer only.
+	// Set by a Model only.
 	reasoning *string
 	reason    string // finish_reason
-	fault     Said   // for its faults of a stream
+	defects   Answer // stream defects
 }
 
-// The wire types of answers, in OpenAI's order of keys.
+// The JSON of answers, with OpenAI's order of keys.
 type (
 	wireFunction struct {
 		Name      string `json:"name,omitempty"`
@@ -76,10 +76,10 @@ type (
 	}
 )
 
-// answer lets the model speak: tools while steps of the task are left, then text.
-func answer(r *request, rng *rand.Rand, prefix string) *reply {
+// script answers with tool calls while steps of the task remain, then with text.
+func script(r *request, rng *rand.Rand, prefix string) *reply {
 	a := &reply{id: newID(rng), model: r.Model, in: len(r.body) / 4}
-	steps := openSteps(r.history)
+	steps := remainingSteps(r.history)
 	if len(steps) == 0 || len(r.Tools) == 0 {
 		a.text = sentences[rng.IntN(len(sentences))]
 		a.out = len(a.text) / 4
@@ -100,7 +100,7 @@ func answer(r *request, rng *rand.Rand, prefix string) *reply {
 	return a
 }
 
-// argumentsFor are the arguments that the step ends in, as in `read_file {"path": "a.go"}`; else the step itself is one.
+// argumentsFor returns the arguments at the end of a step, as in `read_file {"path": "a.go"}`, else the step as an argument.
 func argumentsFor(step string) string {
 	if i := strings.IndexByte(step, '{'); i >= 0 && json.Valid([]byte(step[i:])) {
 		return step[i:]
@@ -116,8 +116,8 @@ func newID(rng *rand.Rand) string {
 	return fmt.Sprintf("chatcmpl-%016x%08x", rng.Uint64(), rng.Uint32())
 }
 
-// openSteps are the lines "- ..." of the last user message that no call was made for yet.
-func openSteps(history []message) []string {
+// remainingSteps returns the lines "- ..." of the last user message without a call.
+func remainingSteps(history []message) []string {
 	var steps []string
 	for i := range history {
 		m := &history[i]
@@ -134,7 +134,7 @@ func openSteps(history []message) []string {
 	return steps
 }
 
-// toolFor is the tool that the step names, else any.
+// toolFor returns the tool named in the step, else any.
 func toolFor(step string, tools []tool, rng *rand.Rand) string {
 	for _, t := range tools {
 		if strings.Contains(step, t.Function.Name) {
@@ -165,7 +165,7 @@ func (a *reply) usage() *wireUsage {
 	return &wireUsage{PromptTokens: a.in, CompletionTokens: a.out, TotalTokens: a.in + a.out}
 }
 
-// completion is the unary answer.
+// completion returns the answer without streaming.
 func (a *reply) completion() *wireAnswer {
 	m := &wireMessage{Role: "assistant", ToolCalls: a.calls, Reasoning: a.reasoning}
 	if len(a.calls) == 0 || a.text != "" {
@@ -177,7 +177,7 @@ func (a *reply) completion() *wireAnswer {
 	}
 }
 
-// stream writes the answer as server-sent events, a few words or a piece of a call's arguments in each.
+// stream writes the answer as server-sent events with a few words, or a piece of arguments, each.
 func (a *reply) stream(ctx context.Context, w http.ResponseWriter, usage bool) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	flush := http.NewResponseController(w).Flush
@@ -192,7 +192,7 @@ func (a *reply) stream(ctx context.Context, w http.ResponseWriter, usage bool) {
 			return
 		}
 		fmt.Fprintf(w, "data: %s\n\n", data)
-		_ = flush() // fails only where the caller has gone
+		_ = flush() // fails only if the client disconnected
 	}
 	delta := func(d wireDelta) { send([]wireChoice{{Delta: &d}}, nil) }
 
@@ -205,16 +205,16 @@ func (a *reply) stream(ctx context.Context, w http.ResponseWriter, usage bool) {
 		delta(wireDelta{Content: &piece})
 	}
 	for i, c := range a.calls {
-		if a.fault.OneIndex {
+		if a.defects.OneIndex {
 			i = 0
 		}
 		head := c
 		head.Index, head.Function.Arguments = &i, ""
-		if a.fault.LateID {
+		if a.defects.LateID {
 			head.ID = ""
 		}
 		delta(wireDelta{ToolCalls: []wireCall{head}})
-		if a.fault.LateID {
+		if a.defects.LateID {
 			delta(wireDelta{ToolCalls: []wireCall{{Index: &i, ID: c.ID}}})
 		}
 		for _, piece := range pieces(c.Function.Arguments) {
@@ -232,10 +232,10 @@ func (a *reply) stream(ctx context.Context, w http.ResponseWriter, usage bool) {
 	_ = flush()
 }
 
-// cut reports whether a stream ends before its n-th event.
-func (a *reply) cut(n int) bool { return a.fault.Cut > 0 && n > a.fault.Cut }
+// cut reports whether the stream ends before its n-th event.
+func (a *reply) cut(n int) bool { return a.defects.Cut > 0 && n > a.defects.Cut }
 
-// pieces cuts s into runs of about 24 bytes, between runes.
+// pieces splits s between runes into pieces of about 24 bytes.
 func pieces(s string) []string {
 	var out []string
 	for len(s) > 0 {

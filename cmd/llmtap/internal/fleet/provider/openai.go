@@ -8,12 +8,12 @@ import (
 	"strings"
 )
 
-// openAI rejects in OpenAI's words.
+// openAI has OpenAI's error texts.
 type openAI struct{}
 
-var _ wording = openAI{}
+var _ flavor = openAI{}
 
-// invalid makes an error of OpenAI's; an empty param or code is null.
+// invalid returns an error; an empty param or code is null.
 func invalid(param, code, format string, args ...any) *apiError {
 	e := &apiError{Message: fmt.Sprintf(format, args...), Type: "invalid_request_error"}
 	if param != "" {
@@ -73,7 +73,7 @@ func article(kind string) string {
 
 var openAIRoles = []string{"system", "assistant", "user", "function", "tool", "developer"}
 
-func (openAI) shape(r *request, i int) *apiError {
+func (openAI) checkMessage(r *request, i int) *apiError {
 	m := &r.history[i]
 	at := fmt.Sprintf("messages[%d]", i)
 	if !slices.Contains(openAIRoles, m.Role) {

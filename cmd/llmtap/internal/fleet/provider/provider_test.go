@@ -16,7 +16,7 @@ import (
 	"github.com/openai/openai-go/v3/option"
 )
 
-// shared is the folder of recorded traffic and rules beside the project.
+// shared is the directory of recorded traffic and rules next to the repository.
 const shared = "../../../../../../shared"
 
 // post sends messages and returns status and body.
@@ -31,13 +31,13 @@ func post(t *testing.T, path, messages string) (int, string) {
 	return w.Code, w.Body.String()
 }
 
-// The providers' own texts, as recorded (RULES.md 2.1 and 2.4).
+// Error texts as recorded from the providers (RULES.md 2.1 and 2.4).
 func TestRejections(t *testing.T) {
 	const (
 		called = `{"role":"user","content":"q"},{"role":"assistant","content":"","tool_calls":[{"id":"call_1","type":"function","function":{"name":"f","arguments":"{}"}}]}`
 		reply  = `{"role":"tool","tool_call_id":"call_1","content":"ok"}`
 	)
-	// f wants OpenAI's message and param, null when empty, and DeepSeek's message.
+	// f takes OpenAI's message and param, null if empty, and DeepSeek's message.
 	f := func(messages, openAIText, param, deepSeekText string) {
 		t.Helper()
 		for path, want := range map[string]apiError{
@@ -65,7 +65,7 @@ func TestRejections(t *testing.T) {
 	f(`[{"role":"user","content":"q"},{"role":"assistant","content":""},`+reply+`]`,
 		"Invalid parameter: messages with role 'tool' must be a response to a preceeding message with 'tool_calls'.", "messages.[2].role",
 		"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'")
-	// Missing reply, the conversation goes on.
+	// Missing reply in the middle of a conversation.
 	f(`[`+called+`,{"role":"user","content":"q"},`+reply+`]`,
 		"An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. The following tool_call_ids did not have response messages: call_1", "messages.[2].role",
 		"An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. (insufficient tool messages following tool_calls message)")
@@ -99,7 +99,7 @@ func TestRejections(t *testing.T) {
 	f(`[`+called+`,`+reply+`]`, "", "", "")
 }
 
-// enforced are the rules that the provider checks; what breaks another rule only may pass.
+// enforced are the rules that the provider checks.
 var enforced = []string{
 	"orphan_tool_reply", "tool_reply_before_call", "late_tool_reply", "unknown_tool_call_id", "missing_tool_reply",
 	"duplicate_tool_reply", "missing_tool_call_id", "arguments_not_string", "tool_content_not_string",
@@ -124,18 +124,18 @@ func TestExamples(t *testing.T) {
 		}
 		for _, path := range []string{OpenAIPath, DeepSeekPath} {
 			if status, body := post(t, path, string(ex.Fixed.Messages)); status != 200 {
-				t.Errorf("%s: %s: the fixed history gets %d: %s", path, ex.Rule, status, body)
+				t.Errorf("%s: %s: status %d for the valid history: %s", path, ex.Rule, status, body)
 			}
 			if slices.Contains(enforced, ex.Rule) {
 				checked++
 				if status, _ := post(t, path, string(ex.Violating.Messages)); status != 400 {
-					t.Errorf("%s: %s: the broken history gets %d", path, ex.Rule, status)
+					t.Errorf("%s: %s: status %d for the invalid history", path, ex.Rule, status)
 				}
 			}
 		}
 	}
 	if checked != 2*len(enforced) {
-		t.Errorf("%d broken histories checked, want %d", checked, 2*len(enforced))
+		t.Errorf("%d invalid histories checked, want %d", checked, 2*len(enforced))
 	}
 }
 
@@ -154,7 +154,7 @@ func TestNotJSON(t *testing.T) {
 	f(DeepSeekPath, `{}`, "missing field `model`")
 }
 
-// The real client reads both forms of an answer, and they say the same.
+// The real client reads the same answer with and without streaming.
 func TestAnswers(t *testing.T) {
 	srv := httptest.NewServer(New(Config{Seed: 7}))
 	defer srv.Close()
@@ -175,7 +175,7 @@ func TestAnswers(t *testing.T) {
 				t.Fatal(err)
 			}
 			if unary.ID != again.ID {
-				t.Error("the same request has two answers")
+				t.Error("two answers to the same request")
 			}
 			p.StreamOptions.IncludeUsage = openai.Bool(true)
 			s := c.Chat.Completions.NewStreaming(t.Context(), p)
@@ -183,7 +183,7 @@ func TestAnswers(t *testing.T) {
 			var acc openai.ChatCompletionAccumulator
 			for s.Next() {
 				if !acc.AddChunk(s.Current()) {
-					t.Error("a chunk does not fit")
+					t.Error("invalid chunk")
 				}
 			}
 			if s.Err() != nil {
@@ -222,7 +222,7 @@ func TestUnknownPath(t *testing.T) {
 	}
 }
 
-// Bodies as the real providers sent them, byte for byte.
+// Error bodies equal those of the real providers, byte for byte.
 func TestRecordedBodies(t *testing.T) {
 	data, err := os.ReadFile(shared + "/data/errors.jsonl")
 	if err != nil {

@@ -5,38 +5,37 @@ import (
 	"math/rand/v2"
 )
 
-// A Model answers in place of the scripted one, so that a test can let it say what it needs. It is called for requests
-// that passed the checks, each on a goroutine of its own.
-type Model func(Asked) Said
+// A Model replaces the scripted model in tests. It is called concurrently, for requests that passed the checks.
+type Model func(Request) Answer
 
-// Asked is a request as a Model sees it.
-type Asked struct {
+// A Request is a request to a Model.
+type Request struct {
 	Model    string
 	Messages []json.RawMessage
 }
 
-// Said is an answer of a Model.
-type Said struct {
+// An Answer is an answer of a Model.
+type Answer struct {
 	Text      string
-	Reasoning *string // reasoning_content or a thinking block; nil leaves it out
-	Calls     []Called
-	Finish    string // finish_reason; by default what fits, "stop" or "tool_calls"
+	Reasoning *string // reasoning_content or a thinking block; nil: absent
+	Calls     []Call
+	Finish    string // finish_reason; default: "stop" or "tool_calls"
 
-	// Faults of a stream.
-	Cut      int  // it ends after so many events without a word; 0 is a whole one
+	// Stream defects.
+	Cut      int  // the stream ends after this many events; 0: complete
 	OneIndex bool // all calls have the index 0
-	LateID   bool // a call's id comes in an event after its name
+	LateID   bool // the id of a call follows in an event after its name
 }
 
-// Called is one tool call.
-type Called struct {
+// A Call is a tool call.
+type Call struct {
 	ID, Name, Arguments string
-	Signature           string // Gemini's thought_signature; empty leaves it out
+	Signature           string // Gemini's thought_signature; empty: absent
 }
 
-// said is the reply that a Model gave.
-func said(s *Said, r *request, rng *rand.Rand) *reply {
-	a := &reply{id: newID(rng), model: r.Model, in: len(r.body) / 4, text: s.Text, reasoning: s.Reasoning, reason: s.Finish, fault: *s}
+// newReply returns the answer of a Model as a reply.
+func newReply(s *Answer, r *request, rng *rand.Rand) *reply {
+	a := &reply{id: newID(rng), model: r.Model, in: len(r.body) / 4, text: s.Text, reasoning: s.Reasoning, reason: s.Finish, defects: *s}
 	a.out = len(s.Text)/4 + 20*len(s.Calls)
 	for _, c := range s.Calls {
 		w := wireCall{ID: c.ID, Type: "function", Function: wireFunction{Name: c.Name, Arguments: c.Arguments}}

@@ -8,7 +8,7 @@ import (
 	"testing"
 )
 
-// A task says which tools the model calls, with which arguments and how many at once.
+// The task determines tools, arguments and the number of parallel calls.
 func TestSteps(t *testing.T) {
 	f := func(parallel, task string, want ...string) {
 		t.Helper()

@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// qwen rejects in Qwen's words. It wants arguments that parse.
+// qwen has Qwen's error texts and requires arguments to be valid JSON.
 type qwen struct{ openAI }
 
 func (qwen) envelope(e *apiError) any {
@@ -16,8 +16,8 @@ func (qwen) envelope(e *apiError) any {
 	return map[string]*apiError{"error": e}
 }
 
-func (q qwen) shape(r *request, i int) *apiError {
-	if e := q.openAI.shape(r, i); e != nil {
+func (q qwen) checkMessage(r *request, i int) *apiError {
+	if e := q.openAI.checkMessage(r, i); e != nil {
 		return e
 	}
 	for _, c := range r.history[i].calls() {
@@ -38,7 +38,7 @@ func (qwen) missing(i, _ int, _ []string) *apiError {
 		`The following tool_call_ids did not have response messages: message[%d].role`, i)
 }
 
-// gemini is Gemini's endpoint in OpenAI's format: it says that an argument is invalid, and not which.
+// gemini is Gemini's endpoint in OpenAI's format, whose error does not name the invalid argument.
 type gemini struct{ openAI }
 
 func (gemini) envelope(e *apiError) any {
@@ -49,9 +49,9 @@ func (gemini) envelope(e *apiError) any {
 	return []any{map[string]any{"error": fault}}
 }
 
-func (g gemini) shape(r *request, i int) *apiError {
+func (g gemini) checkMessage(r *request, i int) *apiError {
 	m := &r.history[i]
-	if e := g.openAI.shape(r, i); e != nil {
+	if e := g.openAI.checkMessage(r, i); e != nil {
 		return e
 	}
 	if calls := m.calls(); len(calls) > 0 && calls[0].Extra.Google.Signature == "" && strings.Contains(r.Model, "gemini-3") {
@@ -62,7 +62,7 @@ func (g gemini) shape(r *request, i int) *apiError {
 	return nil
 }
 
-// mistral rejects in Mistral's words, and ids that are not its own.
+// mistral has Mistral's error texts and rejects ids of another format.
 type mistral struct{ openAI }
 
 func (mistral) envelope(e *apiError) any {
@@ -71,8 +71,8 @@ func (mistral) envelope(e *apiError) any {
 
 var mistralID = regexp.MustCompile(`^[a-zA-Z0-9]{9}$`)
 
-func (q mistral) shape(r *request, i int) *apiError {
-	if e := q.openAI.shape(r, i); e != nil {
+func (q mistral) checkMessage(r *request, i int) *apiError {
+	if e := q.openAI.checkMessage(r, i); e != nil {
 		return e
 	}
 	for _, c := range r.history[i].calls() {
@@ -91,10 +91,10 @@ func (mistral) missing(int, int, []string) *apiError {
 	return invalid("", "", "Not the same number of function calls and responses")
 }
 
-// groq rejects fields that it does not know.
+// groq rejects unknown members.
 type groq struct{ openAI }
 
-func (q groq) shape(r *request, i int) *apiError {
+func (q groq) checkMessage(r *request, i int) *apiError {
 	var fields map[string]json.RawMessage
 	if json.Unmarshal(r.Messages[i], &fields) == nil {
 		for _, f := range []string{"reasoning_content", "reasoning_details", "timestamp", "metadata"} {
@@ -104,5 +104,5 @@ func (q groq) shape(r *request, i int) *apiError {
 			}
 		}
 	}
-	return q.openAI.shape(r, i)
+	return q.openAI.checkMessage(r, i)
 }

@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// The texts of RULES.md 2.5 to 2.16.
+// Error texts of RULES.md 2.5 to 2.16.
 func TestOtherRejections(t *testing.T) {
 	f := func(path, model, messages, want string) {
 		t.Helper()
@@ -65,11 +65,11 @@ func TestOtherRejections(t *testing.T) {
 	f(AnthropicPath, "m", `{"role":"system","content":"q"}`, "Input should be 'user' or 'assistant'")
 }
 
-// A model of a test's own, its faults, and a provider that takes everything.
+// A Model of a test, its stream defects, and a lenient provider.
 func TestModel(t *testing.T) {
-	said := Said{Calls: []Called{{ID: "call_1", Name: "f", Arguments: `{"a":1}`}, {ID: "call_2", Name: "g", Arguments: `{}`}}}
+	said := Answer{Calls: []Call{{ID: "call_1", Name: "f", Arguments: `{"a":1}`}, {ID: "call_2", Name: "g", Arguments: `{}`}}}
 	lenient := false
-	p := New(Config{Model: func(Asked) Said { return said }, Lenient: func() bool { return lenient }})
+	p := New(Config{Model: func(Request) Answer { return said }, Lenient: func() bool { return lenient }})
 	post := func(body string) string {
 		w := httptest.NewRecorder()
 		p.ServeHTTP(w, httptest.NewRequest(http.MethodPost, OpenAIPath+"/chat/completions", strings.NewReader(body)))
@@ -77,7 +77,7 @@ func TestModel(t *testing.T) {
 	}
 	const streamed = `{"model":"m","stream":true,"messages":[{"role":"user","content":"q"}]}`
 	if got := post(streamed); strings.Count(got, `"index":1`) != 2 || !strings.HasSuffix(got, "data: [DONE]\n\n") {
-		t.Errorf("a sound stream: %s", got)
+		t.Errorf("stream without defects: %s", got)
 	}
 	said.OneIndex = true
 	if got := post(streamed); strings.Contains(got, `"index":1`) {

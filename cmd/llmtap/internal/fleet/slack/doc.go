@@ -1,8 +1,8 @@
-// Package slack is a stand-in for Slack's Web API on loopback: it accepts messages in Slack's wire format, refuses what
-// Slack refuses, and keeps them.
+// Package slack fakes Slack's Web API on loopback: it accepts messages in Slack's wire format, rejects what Slack rejects, and
+// stores them.
 //
-//	slack-go ── POST /api/chat.postMessage ──> Server ──> Messages, Text (as a reader would see it)
+//	slack-go ── POST /api/chat.postMessage ──> Server ──> Messages, Text (as displayed)
 //
-// Clients use the base URL http://<address>/api/ and any token that begins with "xox". The channels of Config exist; a
-// message may name them by id or by name.
+// Clients use the base URL http://<address>/api/ and any token that begins with "xox". Messages name the channels of Config by
+// id or by name.
 package slack

@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// channel returns the index of the channel that args name.
+// channel returns the index of the channel named in args.
 func (s *Server) channel(args url.Values) (i int, err error) {
 	want := strings.TrimPrefix(args.Get("channel"), "#")
 	for i, name := range s.cfg.Channels {
@@ -21,7 +21,7 @@ func (s *Server) channel(args url.Values) (i int, err error) {
 
 func channelID(i int) string { return fmt.Sprintf("C%08d", i+1) }
 
-// content reads what a message shows and refuses what Slack refuses.
+// content reads the content of a message and rejects what Slack rejects.
 func content(args url.Values) (Message, error) {
 	m := Message{Text: args.Get("text"), Blocks: raw(args, "blocks"), Attachments: raw(args, "attachments"), Metadata: raw(args, "metadata")}
 	if m.Text == "" && m.Blocks == nil && m.Attachments == nil {
@@ -116,7 +116,7 @@ func (s *Server) tell(m Message) {
 	}
 }
 
-// find returns the message of a channel by its TS; nil if there is none.
+// find returns the message of a channel by its TS, or nil.
 func (s *Server) find(channel, ts string) *Message {
 	for _, m := range s.messages {
 		if m.Channel == channel && m.TS == ts {
@@ -161,7 +161,7 @@ func (s *Server) describe(i int) fields {
 	return fields{"id": channelID(i), "name": s.cfg.Channels[i], "is_channel": true, "is_member": true, "is_archived": false, "is_private": false}
 }
 
-// history returns a channel's messages, newest first, or those of a thread, oldest first, in one page.
+// history returns the messages of a channel, newest first, or of a thread, oldest first, in one page.
 func (s *Server) history(args url.Values, thread string) (fields, error) {
 	i, err := s.channel(args)
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *Server) history(args url.Values, thread string) (fields, error) {
 	return fields{"messages": page, "has_more": false, "response_metadata": fields{"next_cursor": ""}}, nil
 }
 
-// wire is the message as Slack returns it.
+// wire returns the message in Slack's format.
 func (m *Message) wire() fields {
 	f := fields{"type": "message", "subtype": "bot_message", "ts": m.TS, "text": m.Text, "bot_id": "B00000001", "user": "U00000001", "team": "T00000001"}
 	for k, v := range map[string]json.RawMessage{"blocks": m.Blocks, "attachments": m.Attachments, "metadata": m.Metadata} {

@@ -14,25 +14,25 @@ import (
 // maxRequest bounds a request body, in bytes.
 const maxRequest = 1 << 20
 
-// A Config says what the workspace has.
+// A Config describes the workspace.
 type Config struct {
 	// Channels are the names of the public channels, without "#". Default: "alerts". The i-th has the id C00000001 and up.
 	Channels []string
-	// OnPost, if set, is called for every new message and every update, after the answer is decided; it must not block.
+	// OnPost, if set, is called for every new message and every update. It must not block.
 	OnPost func(Message)
 }
 
 // A Message is one message of a channel or a thread.
 type Message struct {
 	Channel     string // id
-	TS          string // Slack's name of the message in its channel
-	ThreadTS    string // of the message it replies to, else ""
+	TS          string // identifies the message in its channel
+	ThreadTS    string // of the first message of its thread, or ""
 	Text        string
 	Blocks      json.RawMessage // as posted; nil if none
 	Attachments json.RawMessage
 	Metadata    json.RawMessage
 	ReceivedAt  time.Time // of the first post
-	UpdatedAt   time.Time // of the last update; zero if there was none
+	UpdatedAt   time.Time // of the last update, or zero
 	Updates     int
 }
 
@@ -40,8 +40,8 @@ type Message struct {
 type Server struct {
 	cfg Config
 
-	mu       sync.Mutex // guards all below
-	messages []*Message // in the order of their posts
+	mu       sync.Mutex // guards the fields below
+	messages []*Message // in posting order
 	last     int64      // microseconds of the newest TS
 }
 
@@ -53,7 +53,7 @@ func New(cfg Config) *Server {
 	return &Server{cfg: cfg}
 }
 
-// Messages returns what was posted so far, as it stands now, oldest first.
+// Messages returns all messages in their current state, oldest first.
 func (s *Server) Messages() []Message {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -83,7 +83,7 @@ func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		answer["error"] = err.Error()
 	}
 	w.Header().Set("Content-Type", "application/json; charset=utf-8")
-	_ = json.NewEncoder(w).Encode(answer) // fails only where the caller has gone
+	_ = json.NewEncoder(w).Encode(answer) // fails only if the client disconnected
 }
 
 func (s *Server) call(w http.ResponseWriter, r *http.Request) (fields, error) {

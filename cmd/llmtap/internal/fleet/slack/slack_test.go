@@ -10,7 +10,7 @@ import (
 	api "github.com/slack-go/slack"
 )
 
-// start returns a workspace and the real client for it.
+// start returns a workspace and the real client.
 func start(t *testing.T, token string) (*Server, *api.Client) {
 	t.Helper()
 	s := New(Config{Channels: []string{"general", "alerts"}})

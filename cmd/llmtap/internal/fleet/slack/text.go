@@ -8,7 +8,7 @@ import (
 	"unicode/utf8"
 )
 
-// The parts of Block Kit that are checked and rendered.
+// The checked and rendered parts of Block Kit.
 type (
 	block struct {
 		Type     string          `json:"type"`
@@ -34,7 +34,7 @@ type (
 	}
 )
 
-// checkBlocks refuses what Slack refuses: unknown types, missing texts, texts and lists over Slack's limits.
+// checkBlocks rejects unknown types, missing texts, and texts and lists over Slack's limits.
 func checkBlocks(raw json.RawMessage) error {
 	if raw == nil {
 		return nil
@@ -88,8 +88,7 @@ func textOf(raw json.RawMessage) string {
 	return ""
 }
 
-// Text renders m for a terminal, as a reader of the channel sees it: blocks if it has any, else its text; attachments
-// below, marked by a bar.
+// Text renders m for a terminal as the channel displays it: its blocks, else its text, and attachments marked by a bar.
 func Text(m Message) string {
 	var b strings.Builder
 	writeBlocks(&b, m.Blocks)
@@ -154,7 +153,7 @@ func writeBlocks(b *strings.Builder, raw json.RawMessage) {
 	}
 }
 
-// writeFields sets the fields of a section in two columns, as Slack does; a field of several lines gets its own.
+// writeFields writes the fields of a section in two columns, as Slack does; a field of several lines takes a row.
 func writeFields(b *strings.Builder, fields []textObject) {
 	const column = 36
 	for i := 0; i < len(fields); i += 2 {
@@ -177,7 +176,7 @@ func writeFields(b *strings.Builder, fields []textObject) {
 	}
 }
 
-// rich renders rich text: the text of all that is in e.
+// rich renders rich text.
 func rich(e element) string {
 	s := emoji(textOf(e.Text))
 	if s == "" {
@@ -192,7 +191,7 @@ func rich(e element) string {
 var (
 	linkPattern  = regexp.MustCompile(`<([^<>|]+)(?:\|([^<>]*))?>`)
 	emojiPattern = regexp.MustCompile(`:[a-z0-9_+-]+:`)
-	// markPatterns find *bold*, _italic_ and ~struck~ that stand alone, so not the underscores of a name.
+	// markPatterns match *bold*, _italic_ and ~struck~ at word boundaries, not the underscores of a name.
 	markPatterns = []*regexp.Regexp{
 		regexp.MustCompile("(^|[\\s(])\\*([^*\\s](?:[^*\n]*[^*\\s])?)\\*($|[\\s.,:;!?)])"),
 		regexp.MustCompile("(^|[\\s(])_([^_\\s](?:[^_\n]*[^_\\s])?)_($|[\\s.,:;!?)])"),
@@ -200,7 +199,7 @@ var (
 	}
 )
 
-// mrkdwn is Slack's markup as plain text: links as "label (address)", no marks for bold and italic outside code.
+// mrkdwn renders Slack's markup as plain text: links as "label (address)", without marks for bold and italic outside code.
 func mrkdwn(s string) string {
 	parts := strings.Split(s, "```")
 	for i := range parts {
@@ -211,7 +210,7 @@ func mrkdwn(s string) string {
 		}
 		parts[i] = linkPattern.ReplaceAllStringFunc(parts[i], link)
 		for _, p := range markPatterns {
-			// Twice, because neighbours share the space between them.
+			// Twice, because adjacent matches share a space.
 			parts[i] = p.ReplaceAllString(p.ReplaceAllString(parts[i], "$1$2$3"), "$1$2$3")
 		}
 		parts[i] = html.UnescapeString(emoji(parts[i]))
@@ -240,7 +239,7 @@ var emojis = map[string]string{
 	":mag:": "🔍", ":bell:": "🔔", ":no_bell:": "🔕", ":information_source:": "ℹ️",
 }
 
-// emoji replaces the names of the emojis that alerts use; others stay as they are.
+// emoji replaces the names of the emojis used in alerts.
 func emoji(s string) string {
 	return emojiPattern.ReplaceAllStringFunc(s, func(name string) string {
 		if e, ok := emojis[name]; ok {

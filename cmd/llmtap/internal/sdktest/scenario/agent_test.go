@@ -93,19 +93,19 @@ func assemble(chunks []openai.ChatCompletionChunk) openai.ChatCompletionMessage 
 // What models say.
 
 // calls is an answer that calls these tools.
-func calls(names ...string) provider.Said {
-	var s provider.Said
+func calls(names ...string) provider.Answer {
+	var s provider.Answer
 	for i, name := range names {
-		s.Calls = append(s.Calls, provider.Called{Name: name, Arguments: fmt.Sprintf(`{"path":"file_%d.go"}`, i+1)})
+		s.Calls = append(s.Calls, provider.Call{Name: name, Arguments: fmt.Sprintf(`{"path":"file_%d.go"}`, i+1)})
 	}
 	return s
 }
 
 // text is an answer without calls.
-func text(s string) provider.Said { return provider.Said{Text: s} }
+func text(s string) provider.Answer { return provider.Answer{Text: s} }
 
 // times is the same answer n times.
-func times(n int, s provider.Said) (list []provider.Said) {
+func times(n int, s provider.Answer) (list []provider.Answer) {
 	for range n {
 		list = append(list, s)
 	}

@@ -17,7 +17,7 @@ const notRun = "tool_skipped_or_interrupted"
 var answering = []scenario{
 	{
 		name: "runs the first two of the parallel calls, in three conversations", model: deepSeek,
-		says: []provider.Said{calls("search", "search", "search"), calls("search", "search", "search", "search"), calls("search", "search", "search")},
+		says: []provider.Answer{calls("search", "search", "search"), calls("search", "search", "search", "search"), calls("search", "search", "search")},
 		loop: func(a *agent) {
 			for i := range 3 {
 				a, h := a.in(fmt.Sprintf("conversation-%d", i)), start(fmt.Sprintf("Question %d.", i))
@@ -58,7 +58,7 @@ var answering = []scenario{
 		},
 	},
 	{
-		name: "incident 4: a call that needs approval is never run", model: deepSeek, says: []provider.Said{calls("weather", "submit_trip", "policy")},
+		name: "incident 4: a call that needs approval is never run", model: deepSeek, says: []provider.Answer{calls("weather", "submit_trip", "policy")},
 		loop: func(a *agent) {
 			h := start("Book the trip.")
 			m := a.ask(h)
@@ -75,7 +75,7 @@ var answering = []scenario{
 		want:  []want{{rule: "missing_tool_reply", root: "tool_skipped", confidence: "medium"}},
 	},
 	{
-		name: "incident 4: the same, with tool events", model: deepSeek, says: []provider.Said{calls("weather", "submit_trip", "policy")},
+		name: "incident 4: the same, with tool events", model: deepSeek, says: []provider.Answer{calls("weather", "submit_trip", "policy")},
 		loop: func(a *agent) {
 			h := start("Book the trip.")
 			m := a.ask(h)
@@ -94,7 +94,7 @@ var answering = []scenario{
 		want:  []want{{rule: "missing_tool_reply", root: "tool_skipped", confidence: "high"}},
 	},
 	{
-		name: "a tool that the agent does not know is left out, and the user asks on", model: gpt, says: []provider.Said{calls("teleport")},
+		name: "a tool that the agent does not know is left out, and the user asks on", model: gpt, says: []provider.Answer{calls("teleport")},
 		loop: func(a *agent) {
 			h := start("Go home.")
 			m := a.ask(h)
@@ -110,7 +110,7 @@ var answering = []scenario{
 		want:  []want{{rule: "missing_tool_reply", root: notRun, confidence: "medium"}},
 	},
 	{
-		name: "healthy: a tool that the agent does not run is answered with why", model: gpt, says: []provider.Said{calls("teleport", "walk")},
+		name: "healthy: a tool that the agent does not run is answered with why", model: gpt, says: []provider.Answer{calls("teleport", "walk")},
 		loop: func(a *agent) {
 			h := start("Go home.")
 			m := a.ask(h)
@@ -119,7 +119,7 @@ var answering = []scenario{
 		},
 	},
 	{
-		name: "healthy: a tool fails, and the reply says so", model: gpt, says: []provider.Said{calls("walk")},
+		name: "healthy: a tool fails, and the reply says so", model: gpt, says: []provider.Answer{calls("walk")},
 		loop: func(a *agent) {
 			h := start("Go home.")
 			m := a.ask(h)
@@ -129,7 +129,7 @@ var answering = []scenario{
 		},
 	},
 	{
-		name: "crashes between call and reply, and resumes from disk", model: deepSeek, says: []provider.Said{calls("write_file")},
+		name: "crashes between call and reply, and resumes from disk", model: deepSeek, says: []provider.Answer{calls("write_file")},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			h = append(h, a.ask(h).ToParam()) // saved to disk; then the process dies
@@ -141,7 +141,7 @@ var answering = []scenario{
 	},
 	{
 		name: "crashes while a tool runs, with tool events, and resumes the next day", model: deepSeek,
-		says: []provider.Said{calls("write_file")},
+		says: []provider.Answer{calls("write_file")},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			m := a.ask(h)
@@ -156,7 +156,7 @@ var answering = []scenario{
 	},
 	{
 		name: "healthy: crashes between call and reply, resumes from disk and runs the tool", model: deepSeek,
-		says: []provider.Said{calls("write_file")},
+		says: []provider.Answer{calls("write_file")},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			m := a.ask(h)
@@ -165,7 +165,7 @@ var answering = []scenario{
 		},
 	},
 	{
-		name: "look-alike: the call was skipped long before the restart", model: deepSeek, says: []provider.Said{calls("submit_trip")},
+		name: "look-alike: the call was skipped long before the restart", model: deepSeek, says: []provider.Answer{calls("submit_trip")},
 		loop: func(a *agent) {
 			h := start("Book the trip.")
 			h = append(h, a.ask(h).ToParam(), user("And?")) // BUG: not run
@@ -177,7 +177,7 @@ var answering = []scenario{
 		want:  []want{{rule: "missing_tool_reply", root: notRun, confidence: "medium"}},
 	},
 	{
-		name: "the user writes while a tool runs, with tool events", model: gpt, says: []provider.Said{calls("search")},
+		name: "the user writes while a tool runs, with tool events", model: gpt, says: []provider.Answer{calls("search")},
 		loop: func(a *agent) {
 			h := start("What is new?")
 			m := a.ask(h)
@@ -195,7 +195,7 @@ var answering = []scenario{
 		},
 	},
 	{
-		name: "healthy: the user writes while a tool runs, and its call is answered as cancelled", model: gpt, says: []provider.Said{calls("search")},
+		name: "healthy: the user writes while a tool runs, and its call is answered as cancelled", model: gpt, says: []provider.Answer{calls("search")},
 		loop: func(a *agent) {
 			h := start("What is new?")
 			m := a.ask(h)
@@ -203,7 +203,7 @@ var answering = []scenario{
 		},
 	},
 	{
-		name: "incident 4: two nodes run the same tool, and both answer", model: deepSeek, says: []provider.Said{calls("weather", "notify")},
+		name: "incident 4: two nodes run the same tool, and both answer", model: deepSeek, says: []provider.Answer{calls("weather", "notify")},
 		loop: func(a *agent) {
 			h := start("Tell the customer.")
 			m := a.ask(h)
@@ -219,7 +219,7 @@ var answering = []scenario{
 		want:  []want{{rule: "duplicate_tool_reply", root: "duplicate_reply", confidence: "medium"}},
 	},
 	{
-		name: "a resumed process appends a reply that was saved already", model: gpt, says: []provider.Said{calls("weather", "search")},
+		name: "a resumed process appends a reply that was saved already", model: gpt, says: []provider.Answer{calls("weather", "search")},
 		loop: func(a *agent) {
 			h := start("How is the weather?")
 			h = append(h, turn(a.ask(h))...) // saved to disk; then the process dies
@@ -230,7 +230,7 @@ var answering = []scenario{
 		want:  []want{{rule: "duplicate_tool_reply", root: "duplicate_reply", confidence: "high"}},
 	},
 	{
-		name: "a call that waits for approval is answered at once, and again when it has run", model: gpt, says: []provider.Said{calls("refund")},
+		name: "a call that waits for approval is answered at once, and again when it has run", model: gpt, says: []provider.Answer{calls("refund")},
 		loop: func(a *agent) {
 			h := start("Refund order 12.")
 			m := a.ask(h)
@@ -243,7 +243,7 @@ var answering = []scenario{
 		want:  []want{{rule: "duplicate_tool_reply", root: "duplicate_reply", confidence: "medium"}},
 	},
 	{
-		name: "healthy: the result takes the place of the placeholder", model: gpt, says: []provider.Said{calls("refund")},
+		name: "healthy: the result takes the place of the placeholder", model: gpt, says: []provider.Answer{calls("refund")},
 		loop: func(a *agent) {
 			h := start("Refund order 12.")
 			m := a.ask(h)
@@ -254,7 +254,7 @@ var answering = []scenario{
 		},
 	},
 	{
-		name: "a resumed process appends the last turn twice", model: deepSeek, says: []provider.Said{calls("read_file")},
+		name: "a resumed process appends the last turn twice", model: deepSeek, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			h = append(h, turn(a.ask(h))...)
@@ -264,7 +264,7 @@ var answering = []scenario{
 		want: []want{{rule: "duplicate_call_id_in_history", root: "turn_appended_twice", confidence: "high"}},
 	},
 	{
-		name: "an answer is saved by the stream's handler and by the loop", model: gpt, says: []provider.Said{calls("read_file")},
+		name: "an answer is saved by the stream's handler and by the loop", model: gpt, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)

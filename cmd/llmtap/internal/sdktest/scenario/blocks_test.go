@@ -7,10 +7,10 @@ import (
 )
 
 // use is an answer of text and calls, with ids as Claude gives them.
-func use(words string, ids ...string) provider.Said {
-	s := provider.Said{Text: words}
+func use(words string, ids ...string) provider.Answer {
+	s := provider.Answer{Text: words}
 	for _, id := range ids {
-		s.Calls = append(s.Calls, provider.Called{ID: "toolu_01" + id, Name: "read_file", Arguments: `{"path":"` + id + `.go"}`})
+		s.Calls = append(s.Calls, provider.Call{ID: "toolu_01" + id, Name: "read_file", Arguments: `{"path":"` + id + `.go"}`})
 	}
 	return s
 }
@@ -18,7 +18,7 @@ func use(words string, ids ...string) provider.Said {
 // Agents that speak Anthropic's format: replies are blocks of a user message.
 var blocks = []scenario{
 	{
-		name: "Claude, incident 0: saves the text of an answer without its tool_use", model: claude, says: []provider.Said{use("I read it.", "A")},
+		name: "Claude, incident 0: saves the text of an answer without its tool_use", model: claude, says: []provider.Answer{use("I read it.", "A")},
 		loop: func(a *agent) {
 			c, h := a.claude(), []turnOf{asks("Read config.py.")}
 			m := c.ask(h)
@@ -30,7 +30,7 @@ var blocks = []scenario{
 	},
 	{
 		name: "Claude, incident 0, streamed, after a sound turn", model: claude,
-		says: []provider.Said{use("I read the first.", "A"), use("And the two others.", "B", "C")},
+		says: []provider.Answer{use("I read the first.", "A"), use("And the two others.", "B", "C")},
 		loop: func(a *agent) {
 			c, h := a.claude(), []turnOf{asks("Read three files.")}
 			m := c.stream(h)
@@ -44,7 +44,7 @@ var blocks = []scenario{
 	},
 	{
 		name: "Claude, healthy: saves all blocks, streamed", model: claude,
-		says: []provider.Said{thought("Three files.", use("I read the first.", "A")), use("", "B", "C")},
+		says: []provider.Answer{thought("Three files.", use("I read the first.", "A")), use("", "B", "C")},
 		loop: func(a *agent) {
 			c, h := a.claude(), []turnOf{asks("Read three files.")}
 			for {
@@ -59,7 +59,7 @@ var blocks = []scenario{
 		},
 	},
 	{
-		name: "Claude: a call that needs approval is never run", model: claude, says: []provider.Said{use("I do it all.", "A", "B", "C")},
+		name: "Claude: a call that needs approval is never run", model: claude, says: []provider.Answer{use("I do it all.", "A", "B", "C")},
 		loop: func(a *agent) {
 			c, h := a.claude(), []turnOf{asks("Read three files.")}
 			m := c.ask(h)
@@ -71,7 +71,7 @@ var blocks = []scenario{
 		want:  []want{{rule: "missing_tool_reply", root: "tool_skipped", confidence: "medium"}},
 	},
 	{
-		name: "Claude: the user writes while a tool runs, and its result comes later", model: claude, says: []provider.Said{use("I read it.", "A")},
+		name: "Claude: the user writes while a tool runs, and its result comes later", model: claude, says: []provider.Answer{use("I read it.", "A")},
 		loop: func(a *agent) {
 			c, h := a.claude(), []turnOf{asks("Read config.py.")}
 			m := c.ask(h)
@@ -86,7 +86,7 @@ var blocks = []scenario{
 	},
 	{
 		name: "Claude: keeps the last messages, the first of them a result", model: claude,
-		says: []provider.Said{use("One.", "A"), use("Two.", "B"), use("Three.", "C")},
+		says: []provider.Answer{use("One.", "A"), use("Two.", "B"), use("Three.", "C")},
 		loop: func(a *agent) {
 			c, h := a.claude(), []turnOf{asks("Read three files.")}
 			for {
@@ -105,7 +105,7 @@ var blocks = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "history_truncated_mid_pair", confidence: "high"}},
 	},
 	{
-		name: "Claude: a result is sent twice by one process", model: claude, says: []provider.Said{use("I read it.", "A")},
+		name: "Claude: a result is sent twice by one process", model: claude, says: []provider.Answer{use("I read it.", "A")},
 		loop: func(a *agent) {
 			c, h := a.claude(), []turnOf{asks("Read config.py.")}
 			m := c.ask(h)
@@ -117,7 +117,7 @@ var blocks = []scenario{
 	},
 	{
 		name: "Claude: saves text and tool_use without the thinking before them", model: claude,
-		says: []provider.Said{thought("One file is enough.", use("I read it.", "A"))},
+		says: []provider.Answer{thought("One file is enough.", use("I read it.", "A"))},
 		loop: func(a *agent) {
 			c, h := a.claude(), []turnOf{asks("Read config.py.")}
 			c.params.Thinking = anthropic.ThinkingConfigParamOfEnabled(1024)
@@ -129,7 +129,7 @@ var blocks = []scenario{
 		want: []want{{rule: "thinking_block_missing", root: "reasoning_stripped", confidence: "high"}},
 	},
 	{
-		name: "Claude, healthy: the question stands behind the results in one message", model: claude, says: []provider.Said{use("I read it.", "A")},
+		name: "Claude, healthy: the question stands behind the results in one message", model: claude, says: []provider.Answer{use("I read it.", "A")},
 		loop: func(a *agent) {
 			c, h := a.claude(), []turnOf{asks("Read config.py.")}
 			m := c.ask(h)

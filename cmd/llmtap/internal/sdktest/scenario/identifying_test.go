@@ -9,7 +9,7 @@ import (
 )
 
 // same is an answer whose calls all have this id.
-func same(id string, names ...string) provider.Said {
+func same(id string, names ...string) provider.Answer {
 	s := calls(names...)
 	for i := range s.Calls {
 		s.Calls[i].ID = id
@@ -20,7 +20,7 @@ func same(id string, names ...string) provider.Said {
 // Agents and models that are careless with ids.
 var identifying = []scenario{
 	{
-		name: "makes new ids for calls when it saves, and not for replies", model: gpt, says: []provider.Said{calls("read_file")},
+		name: "makes new ids for calls when it saves, and not for replies", model: gpt, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
@@ -37,7 +37,7 @@ var identifying = []scenario{
 		},
 	},
 	{
-		name: "answers with an id that is written in the code", model: gpt, says: []provider.Said{calls("read_file")},
+		name: "answers with an id that is written in the code", model: gpt, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
@@ -50,7 +50,7 @@ var identifying = []scenario{
 		},
 	},
 	{
-		name: "answers with the tool's name as id", model: deepSeek, says: []provider.Said{calls("read_file")},
+		name: "answers with the tool's name as id", model: deepSeek, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
@@ -63,7 +63,7 @@ var identifying = []scenario{
 		},
 	},
 	{
-		name: "mixes up result and id", model: gpt, says: []provider.Said{calls("read_file")},
+		name: "mixes up result and id", model: gpt, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
@@ -92,13 +92,13 @@ var identifying = []scenario{
 		},
 	},
 	{
-		name: "the model gives two calls of an answer one id", model: deepSeek, says: []provider.Said{same("call_0", "read_file", "search")},
+		name: "the model gives two calls of an answer one id", model: deepSeek, says: []provider.Answer{same("call_0", "read_file", "search")},
 		loop: sound, fails: 1,
 		want: []want{{rule: "duplicate_call_id_in_message", root: "duplicate_id_from_model", confidence: "high"}},
 	},
 	{
 		name: "the model numbers its calls anew in each answer", model: deepSeek,
-		says: []provider.Said{same("call_0", "read_file"), same("call_0", "search")}, loop: sound,
+		says: []provider.Answer{same("call_0", "read_file"), same("call_0", "search")}, loop: sound,
 		want: []want{{rule: "duplicate_call_id_in_history", root: "duplicate_id_from_model", confidence: "high"}},
 	},
 	{

@@ -36,18 +36,18 @@ func sound(a *agent) {
 // Agents that lose something of an answer when they save it, and agents that do not.
 var saving = []scenario{
 	{
-		name: "incident 0: saves role and content without tool_calls", model: deepSeek, says: []provider.Said{calls("read_file")},
+		name: "incident 0: saves role and content without tool_calls", model: deepSeek, says: []provider.Answer{calls("read_file")},
 		loop: dropsCalls, fails: 1,
 		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
-		name: "incident 0: three calls at once, OpenAI", model: gpt, says: []provider.Said{calls("read_file", "search", "read_file")},
+		name: "incident 0: three calls at once, OpenAI", model: gpt, says: []provider.Answer{calls("read_file", "search", "read_file")},
 		loop: dropsCalls, fails: 1,
 		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high", n: 3}},
 	},
 	{
 		name: "incident 0: the answer has text too", model: deepSeek,
-		says: []provider.Said{{Text: "I read the file first.", Calls: []provider.Called{{Name: "read_file", Arguments: `{"path":"config.py"}`}}}},
+		says: []provider.Answer{{Text: "I read the file first.", Calls: []provider.Call{{Name: "read_file", Arguments: `{"path":"config.py"}`}}}},
 		loop: dropsCalls, fails: 1,
 		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
@@ -72,7 +72,7 @@ var saving = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
-		name: "incident 0: retries and new questions send one defect again", model: deepSeek, says: []provider.Said{calls("read_file")},
+		name: "incident 0: retries and new questions send one defect again", model: deepSeek, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
@@ -103,7 +103,7 @@ var saving = []scenario{
 	},
 	{
 		name: "healthy: saves all", model: deepSeek,
-		says: []provider.Said{calls("read_file", "search"), calls("write_file"), calls("read_file")}, loop: sound,
+		says: []provider.Answer{calls("read_file", "search"), calls("write_file"), calls("read_file")}, loop: sound,
 	},
 	{
 		name: "healthy: saves calls with an empty content instead of null", model: gpt, says: times(2, calls("read_file", "search")),
@@ -119,7 +119,7 @@ var saving = []scenario{
 		},
 	},
 	{
-		name: "incident 3: arguments are parsed, and saved as an object", model: gemini2, says: []provider.Said{calls("search")},
+		name: "incident 3: arguments are parsed, and saved as an object", model: gemini2, says: []provider.Answer{calls("search")},
 		loop: func(a *agent) {
 			h := start("What is new?")
 			m := a.ask(h)
@@ -136,7 +136,7 @@ var saving = []scenario{
 		want:  []want{{rule: "arguments_not_string", root: "arguments_reserialised_as_object", confidence: "high"}},
 	},
 	{
-		name: "incident 3: the object comes back from the database in a later process, OpenAI", model: gpt, says: []provider.Said{calls("search")},
+		name: "incident 3: the object comes back from the database in a later process, OpenAI", model: gpt, says: []provider.Answer{calls("search")},
 		loop: func(a *agent) {
 			h := start("What is new?")
 			m := a.ask(h)
@@ -153,7 +153,7 @@ var saving = []scenario{
 	},
 	{
 		name: "healthy: arguments are parsed and written again, with other spaces", model: gpt,
-		says: []provider.Said{{Calls: []provider.Called{{Name: "search", Arguments: `{ "path": "a.go",  "deep": true }`}}}},
+		says: []provider.Answer{{Calls: []provider.Call{{Name: "search", Arguments: `{ "path": "a.go",  "deep": true }`}}}},
 		loop: func(a *agent) {
 			h := start("What is new?")
 			m := a.ask(h)
@@ -166,7 +166,7 @@ var saving = []scenario{
 		},
 	},
 	{
-		name: "look-alike: the object is not what the model wrote", model: gpt, says: []provider.Said{calls("search")},
+		name: "look-alike: the object is not what the model wrote", model: gpt, says: []provider.Answer{calls("search")},
 		loop: func(a *agent) {
 			h := start("What is new?")
 			m := a.ask(h)
@@ -192,7 +192,7 @@ var saving = []scenario{
 		want:  []want{{rule: "arguments_not_string", root: noHistory, confidence: "low"}},
 	},
 	{
-		name: "no history: a call from before the recording has no reply", model: deepSeek, says: []provider.Said{calls("search")},
+		name: "no history: a call from before the recording has no reply", model: deepSeek, says: []provider.Answer{calls("search")},
 		loop: func(a *agent) {
 			h := start("What is new?")
 			h = append(h, a.ask(h).ToParam(), user("And?")) // BUG, but whose?
@@ -219,7 +219,7 @@ var saving = []scenario{
 	},
 	{
 		name: "incident 3: the same of an earlier run that was recorded", model: gemini2,
-		says: []provider.Said{calls("search"), text("Three new things were found in the library.")},
+		says: []provider.Answer{calls("search"), text("Three new things were found in the library.")},
 		loop: func(a *agent) {
 			h := start("What is new?")
 			m := a.ask(h)
@@ -237,7 +237,7 @@ var saving = []scenario{
 	},
 	{
 		name: "healthy: a history from the database without its tool messages", model: gemini2,
-		says: []provider.Said{calls("search"), text("Three new things were found in the library.")},
+		says: []provider.Answer{calls("search"), text("Three new things were found in the library.")},
 		loop: func(a *agent) {
 			h := start("What is new?")
 			h = append(h, turn(a.ask(h))...)
@@ -259,7 +259,7 @@ var saving = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: noHistory, confidence: "low"}},
 	},
 	{
-		name: "saves calls without their ids", model: gpt, needsID: true, says: []provider.Said{calls("read_file")},
+		name: "saves calls without their ids", model: gpt, needsID: true, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
@@ -276,7 +276,7 @@ var saving = []scenario{
 		},
 	},
 	{
-		name: "saves replies without the id of their call", model: deepSeek, says: []provider.Said{calls("read_file")},
+		name: "saves replies without the id of their call", model: deepSeek, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
@@ -290,7 +290,7 @@ var saving = []scenario{
 		},
 	},
 	{
-		name: "a framework's field in every message", model: llama, says: []provider.Said{calls("read_file"), text("ok"), calls("read_file")},
+		name: "a framework's field in every message", model: llama, says: []provider.Answer{calls("read_file"), text("ok"), calls("read_file")},
 		loop: func(a *agent) {
 			for _, id := range []string{"conversation-1", "conversation-2", "conversation-3"} {
 				h := []msg{

@@ -47,13 +47,13 @@ func shortened(compact func([]msg) []msg) func(*agent) {
 var shortening = []scenario{
 	{
 		name: "incident 2: 13 messages are cut to the last 10, in the middle of ten replies", model: qwen,
-		says: []provider.Said{calls("extract", "extract", "extract", "extract", "extract", "extract", "extract", "extract", "extract", "extract")},
+		says: []provider.Answer{calls("extract", "extract", "extract", "extract", "extract", "extract", "extract", "extract", "extract", "extract")},
 		loop: shortened(func(h []msg) []msg { return keepLast(h, 10) }), fails: 1,
 		want: []want{{rule: "orphan_tool_reply", root: "history_truncated_mid_pair", confidence: "high", n: 9}},
 	},
 	{
 		name: "the last items are sent, each call an item of its own, and the first calls of an answer are cut off", model: gpt,
-		says: []provider.Said{calls("read_file", "search", "search")},
+		says: []provider.Answer{calls("read_file", "search", "search")},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			m := a.ask(h)
@@ -117,7 +117,7 @@ var shortening = []scenario{
 	},
 	{
 		name: "undo takes back the last two messages, one of them a reply", model: deepSeek,
-		says: []provider.Said{calls("write_file"), text("The file is written as you wished.")},
+		says: []provider.Answer{calls("write_file"), text("The file is written as you wished.")},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			h = append(h, turn(a.ask(h))...)
@@ -174,7 +174,7 @@ var shortening = []scenario{
 	},
 	{
 		name: "a sanitizer removes a call without a name, and leaves its reply", model: gpt,
-		says: []provider.Said{calls("read_file"), {Calls: []provider.Called{{Name: "", Arguments: `{"path":"b.go"}`}}}},
+		says: []provider.Answer{calls("read_file"), {Calls: []provider.Call{{Name: "", Arguments: `{"path":"b.go"}`}}}},
 		loop: func(a *agent) {
 			h := start("Read two files.")
 			h = append(h, turn(a.ask(h))...)
@@ -189,7 +189,7 @@ var shortening = []scenario{
 	},
 	{
 		name: "the same with the first answer of all", model: gpt,
-		says: []provider.Said{{Calls: []provider.Called{{Name: "", Arguments: `{"path":"b.go"}`}}}},
+		says: []provider.Answer{{Calls: []provider.Call{{Name: "", Arguments: `{"path":"b.go"}`}}}},
 		loop: func(a *agent) {
 			h := start("Read a file.")
 			m := a.ask(h)
@@ -205,7 +205,7 @@ var shortening = []scenario{
 	},
 	{
 		name: "healthy: a sanitizer removes a call without a name, and its reply", model: deepSeek,
-		says: []provider.Said{calls("read_file"), {Calls: []provider.Called{{Name: "", Arguments: `{"path":"b.go"}`}}}},
+		says: []provider.Answer{calls("read_file"), {Calls: []provider.Call{{Name: "", Arguments: `{"path":"b.go"}`}}}},
 		loop: func(a *agent) {
 			h := start("Read two files.")
 			h = append(h, turn(a.ask(h))...)

@@ -9,8 +9,8 @@ import (
 )
 
 // long is an answer whose call has so long arguments that a stream sends them in pieces.
-func long() provider.Said {
-	return provider.Said{Calls: []provider.Called{{
+func long() provider.Answer {
+	return provider.Answer{Calls: []provider.Call{{
 		Name: "write_file", Arguments: `{"path":"notes.md","text":"first line, second line, third line, fourth line"}`,
 	}}}
 }
@@ -65,7 +65,7 @@ func answered(h []msg, list []call) []msg {
 // Agents and models that handle streams and arguments badly. Qwen looks into the arguments that it gets back.
 var streaming = []scenario{
 	{
-		name: "incident 0, streamed", model: deepSeek, says: []provider.Said{calls("read_file")},
+		name: "incident 0, streamed", model: deepSeek, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := assemble(a.stream(h))
@@ -76,7 +76,7 @@ var streaming = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
-		name: "healthy: streamed", model: deepSeek, says: []provider.Said{calls("read_file", "search"), long()},
+		name: "healthy: streamed", model: deepSeek, says: []provider.Answer{calls("read_file", "search"), long()},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			for {
@@ -90,7 +90,7 @@ var streaming = []scenario{
 	},
 	{
 		name: "saves a call from a stream that was cut", model: qwen,
-		says: []provider.Said{func() provider.Said { s := long(); s.Cut = 4; return s }()},
+		says: []provider.Answer{func() provider.Answer { s := long(); s.Cut = 4; return s }()},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			list := byIndex(a.stream(h)) // BUG: does not look for the end
@@ -101,7 +101,7 @@ var streaming = []scenario{
 	},
 	{
 		name: "healthy: a stream is cut, and the agent asks again", signals: []string{"stream_cut"}, model: qwen,
-		says: []provider.Said{func() provider.Said { s := long(); s.Cut = 4; return s }(), long()},
+		says: []provider.Answer{func() provider.Answer { s := long(); s.Cut = 4; return s }(), long()},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			list := byIndex(a.stream(h))
@@ -113,7 +113,7 @@ var streaming = []scenario{
 	},
 	{
 		name: "saves a call that max_tokens cut", model: qwen,
-		says: []provider.Said{{Finish: "length", Calls: []provider.Called{{Name: "write_file", Arguments: `{"path":"notes.md","text":"first li`}}}},
+		says: []provider.Answer{{Finish: "length", Calls: []provider.Call{{Name: "write_file", Arguments: `{"path":"notes.md","text":"first li`}}}},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			m := a.ask(h) // BUG: does not look at the finish reason
@@ -124,7 +124,7 @@ var streaming = []scenario{
 	},
 	{
 		name: "joins two calls of a stream, whose indexes are all 0, into one", model: qwen,
-		says: []provider.Said{func() provider.Said { s := calls("read_file", "read_file"); s.OneIndex = true; return s }()},
+		says: []provider.Answer{func() provider.Answer { s := calls("read_file", "read_file"); s.OneIndex = true; return s }()},
 		loop: func(a *agent) {
 			h := start("Read two files.")
 			list := byIndex(a.stream(h)) // BUG: a new id is a new call, whatever its index
@@ -134,7 +134,7 @@ var streaming = []scenario{
 		want:  []want{{rule: "arguments_invalid_json", root: "stream_assembly_bug", confidence: "high"}},
 	},
 	{
-		name: "joins two calls of a sound stream into one", model: qwen, says: []provider.Said{calls("read_file", "read_file")},
+		name: "joins two calls of a sound stream into one", model: qwen, says: []provider.Answer{calls("read_file", "read_file")},
 		loop: func(a *agent) {
 			h := start("Read two files.")
 			list := byID(a.stream(h))
@@ -148,7 +148,7 @@ var streaming = []scenario{
 	},
 	{
 		name: "healthy: a stream whose indexes are all 0 is joined by ids", model: qwen,
-		says: []provider.Said{func() provider.Said { s := calls("read_file", "read_file"); s.OneIndex = true; return s }()},
+		says: []provider.Answer{func() provider.Answer { s := calls("read_file", "read_file"); s.OneIndex = true; return s }()},
 		loop: func(a *agent) {
 			h := start("Read two files.")
 			a.ask(answered(h, byID(a.stream(h))))
@@ -156,7 +156,7 @@ var streaming = []scenario{
 	},
 	{
 		name: "takes the id of a streamed call from its first fragment, where it is not", model: gpt, needsID: true,
-		says: []provider.Said{func() provider.Said { s := calls("read_file"); s.LateID = true; return s }()},
+		says: []provider.Answer{func() provider.Answer { s := calls("read_file"); s.LateID = true; return s }()},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			a.ask(answered(h, byIndex(a.stream(h)))) // BUG: in byIndex
@@ -169,7 +169,7 @@ var streaming = []scenario{
 	},
 	{
 		name: "saves arguments that the model wrote badly", model: qwen,
-		says: []provider.Said{{Calls: []provider.Called{{Name: "write_file", Arguments: `{"path": notes.md}`}}}},
+		says: []provider.Answer{{Calls: []provider.Call{{Name: "write_file", Arguments: `{"path": notes.md}`}}}},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			m := a.ask(h)
@@ -180,7 +180,7 @@ var streaming = []scenario{
 	},
 	{
 		name: "the same, streamed, and kept for three turns", model: qwen,
-		says: []provider.Said{{Calls: []provider.Called{{Name: "write_file", Arguments: `{"path": notes.md}`}}}},
+		says: []provider.Answer{{Calls: []provider.Call{{Name: "write_file", Arguments: `{"path": notes.md}`}}}},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			h = answered(h, byIndex(a.stream(h))) // BUG
@@ -193,7 +193,7 @@ var streaming = []scenario{
 	},
 	{
 		name: "healthy: arguments that the model wrote badly are saved as {}", model: qwen,
-		says: []provider.Said{{Calls: []provider.Called{{Name: "write_file", Arguments: `{"path": notes.md}`}}}},
+		says: []provider.Answer{{Calls: []provider.Call{{Name: "write_file", Arguments: `{"path": notes.md}`}}}},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			c := a.ask(h).ToolCalls[0]
@@ -202,7 +202,7 @@ var streaming = []scenario{
 		},
 	},
 	{
-		name: "look-alike: the agent itself shortens sound arguments", model: qwen, says: []provider.Said{long()},
+		name: "look-alike: the agent itself shortens sound arguments", model: qwen, says: []provider.Answer{long()},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			c := a.ask(h).ToolCalls[0]

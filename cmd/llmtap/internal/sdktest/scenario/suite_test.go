@@ -24,7 +24,7 @@ func TestMain(m *testing.M) {
 type scenario struct {
 	name  string
 	model string // that the agent calls first
-	says  []provider.Said
+	says  []provider.Answer
 	loop  func(a *agent)
 	fails int // calls that end in an error
 	want  []want

@@ -7,13 +7,13 @@ import (
 )
 
 // thought is an answer with reasoning.
-func thought(reasoning string, s provider.Said) provider.Said {
+func thought(reasoning string, s provider.Answer) provider.Answer {
 	s.Reasoning = &reasoning
 	return s
 }
 
 // signed is an answer whose first call has Gemini's signature.
-func signed(s provider.Said) provider.Said {
+func signed(s provider.Answer) provider.Answer {
 	s.Calls[0].Signature = "EpkECpYEAR9hdmUgYSBsb29r"
 	return s
 }
@@ -34,12 +34,12 @@ func whole(a *agent) {
 var thinkingAloud = []scenario{
 	{
 		name: "saves what the SDK's type has, and that has no reasoning_content", model: thinking,
-		says: []provider.Said{thought("The user wants a file.", calls("read_file"))},
+		says: []provider.Answer{thought("The user wants a file.", calls("read_file"))},
 		loop: sound, fails: 1, // BUG: in ToParam
 		want: []want{{rule: "reasoning_content_missing", root: "reasoning_stripped", confidence: "high"}},
 	},
 	{
-		name: "the same, streamed", model: thinking, says: []provider.Said{thought("The user wants a file.", calls("read_file"))},
+		name: "the same, streamed", model: thinking, says: []provider.Answer{thought("The user wants a file.", calls("read_file"))},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := assemble(a.stream(h)) // BUG: the accumulator keeps no reasoning_content
@@ -50,11 +50,11 @@ var thinkingAloud = []scenario{
 	},
 	{
 		name: "healthy: saves answers with their reasoning", model: thinking,
-		says: []provider.Said{thought("One file.", calls("read_file")), thought("", calls("search")), thought("Now all is known.", text("Done with all of it."))},
+		says: []provider.Answer{thought("One file.", calls("read_file")), thought("", calls("search")), thought("Now all is known.", text("Done with all of it."))},
 		loop: whole,
 	},
 	{
-		name: "leaves out reasoning that is empty", model: thinking, says: []provider.Said{thought("One file.", calls("read_file")), thought("", calls("search"))},
+		name: "leaves out reasoning that is empty", model: thinking, says: []provider.Answer{thought("One file.", calls("read_file")), thought("", calls("search"))},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			for {
@@ -73,13 +73,13 @@ var thinkingAloud = []scenario{
 		want:  []want{{rule: "reasoning_content_missing", root: "empty_reasoning_omitted", confidence: "high"}},
 	},
 	{
-		name: "saves calls without Gemini's signature", model: gemini3, says: []provider.Said{signed(calls("search", "read_file"))},
+		name: "saves calls without Gemini's signature", model: gemini3, says: []provider.Answer{signed(calls("search", "read_file"))},
 		loop: sound, fails: 1, // BUG: in ToParam
 		want: []want{{rule: "thought_signature_missing", root: "reasoning_stripped", confidence: "high"}},
 	},
 	{
 		name: "healthy: saves calls with Gemini's signature", model: gemini3,
-		says: []provider.Said{signed(calls("search", "read_file")), signed(calls("search"))}, loop: whole,
+		says: []provider.Answer{signed(calls("search", "read_file")), signed(calls("search"))}, loop: whole,
 	},
 }
 
@@ -97,7 +97,7 @@ var switching = []scenario{
 	},
 	{
 		name: "strips the thoughts of one answer, and has none from another model's", model: thinking,
-		says: []provider.Said{thought("One file.", calls("read_file")), calls("search")},
+		says: []provider.Answer{thought("One file.", calls("read_file")), calls("search")},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			h = append(h, turn(a.ask(h))...) // BUG: in ToParam
@@ -111,7 +111,7 @@ var switching = []scenario{
 		},
 	},
 	{
-		name: "goes on with Gemini after OpenAI", model: gpt, says: []provider.Said{calls("read_file")},
+		name: "goes on with Gemini after OpenAI", model: gpt, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			h = append(h, turn(a.ask(h))...)
@@ -121,7 +121,7 @@ var switching = []scenario{
 		want:  []want{{rule: "thought_signature_missing", root: "provider_switched", confidence: "high"}},
 	},
 	{
-		name: "goes on with Mistral after OpenAI", model: gpt, says: []provider.Said{calls("read_file")},
+		name: "goes on with Mistral after OpenAI", model: gpt, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			h = append(h, turn(a.ask(h))...)
@@ -131,7 +131,7 @@ var switching = []scenario{
 		want:  []want{{rule: "tool_call_id_format", root: "provider_switched", confidence: "high"}},
 	},
 	{
-		name: "healthy: goes on with Mistral, and maps the ids", model: gpt, says: []provider.Said{calls("read_file")},
+		name: "healthy: goes on with Mistral, and maps the ids", model: gpt, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			m := a.ask(h)
@@ -141,7 +141,7 @@ var switching = []scenario{
 		},
 	},
 	{
-		name: "goes on with Groq after a model that thinks", model: thinking, says: []provider.Said{thought("One file.", calls("read_file"))},
+		name: "goes on with Groq after a model that thinks", model: thinking, says: []provider.Answer{thought("One file.", calls("read_file"))},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			m := a.ask(h)
@@ -153,7 +153,7 @@ var switching = []scenario{
 		want:  []want{{rule: "reasoning_content_forbidden", root: "provider_switched", confidence: "high"}},
 	},
 	{
-		name: "healthy: goes on with Groq without the thoughts", model: thinking, says: []provider.Said{thought("One file.", calls("read_file"))},
+		name: "healthy: goes on with Groq without the thoughts", model: thinking, says: []provider.Answer{thought("One file.", calls("read_file"))},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			m := a.ask(h)
@@ -161,7 +161,7 @@ var switching = []scenario{
 		},
 	},
 	{
-		name: "look-alike: a framework's field shows only at the provider that is asked next", model: deepSeek, says: []provider.Said{calls("read_file")},
+		name: "look-alike: a framework's field shows only at the provider that is asked next", model: deepSeek, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := []msg{raw(row{"role": "user", "content": "Read config.py.", "timestamp": 1763726400})} // BUG
 			h = append(h, turn(a.ask(h))...)
@@ -172,7 +172,7 @@ var switching = []scenario{
 	},
 	{
 		name: "look-alike: stays with Mistral, and makes ids of its own", model: mistral, needsID: true,
-		says: []provider.Said{same("Xk3mP9qRt", "read_file")},
+		says: []provider.Answer{same("Xk3mP9qRt", "read_file")},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			m := a.ask(h)
@@ -183,7 +183,7 @@ var switching = []scenario{
 		want:  []want{{rule: "tool_call_id_format", root: "|id_rewritten"}},
 	},
 	{
-		name: "a gateway makes ids that the provider behind it does not take", model: mistral, says: []provider.Said{same("call_gw_77", "read_file")},
+		name: "a gateway makes ids that the provider behind it does not take", model: mistral, says: []provider.Answer{same("call_gw_77", "read_file")},
 		loop: sound, fails: 1, // BUG: in the gateway
 		want: []want{{rule: "tool_call_id_format", root: "id_regenerated_by_gateway", confidence: "low"}},
 	},
@@ -192,7 +192,7 @@ var switching = []scenario{
 // Agents that give no conversation, or another one.
 var unlabelled = []scenario{
 	{
-		name: "incident 0 without a conversation's id", model: deepSeek, says: []provider.Said{calls("read_file")},
+		name: "incident 0 without a conversation's id", model: deepSeek, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) { dropsCalls(a.in("")) }, fails: 1,
 		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
@@ -242,7 +242,7 @@ var unlabelled = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "medium"}},
 	},
 	{
-		name: "crashes between call and reply, and resumes under a new id", model: deepSeek, says: []provider.Said{calls("write_file")},
+		name: "crashes between call and reply, and resumes under a new id", model: deepSeek, says: []provider.Answer{calls("write_file")},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			h = append(h, a.ask(h).ToParam())

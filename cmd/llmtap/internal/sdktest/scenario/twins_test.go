@@ -30,7 +30,7 @@ var twins = []scenario{
 	},
 	{
 		name: "the text is trimmed on saving, and tool_calls are lost", model: deepSeek,
-		says: []provider.Said{{Text: "I read the file.\n\n", Calls: calls("read_file").Calls}},
+		says: []provider.Answer{{Text: "I read the file.\n\n", Calls: calls("read_file").Calls}},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
@@ -42,7 +42,7 @@ var twins = []scenario{
 	},
 	{
 		name: "the model numbers calls anew in each answer, and the agent loses them", model: deepSeek,
-		says: []provider.Said{same("call_0", "read_file"), same("call_0", "search")},
+		says: []provider.Answer{same("call_0", "read_file"), same("call_0", "search")},
 		loop: func(a *agent) {
 			a.accept(true)
 			dropsCalls(a)
@@ -50,7 +50,7 @@ var twins = []scenario{
 		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
-		name: "a broken history is repaired after the first error", model: gpt, says: []provider.Said{calls("read_file"), calls("search")},
+		name: "a broken history is repaired after the first error", model: gpt, says: []provider.Answer{calls("read_file"), calls("search")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
@@ -64,7 +64,7 @@ var twins = []scenario{
 	},
 	{
 		name: "two bugs in one request: a skipped call, and tool_calls lost in the turn after it", model: gpt,
-		says: []provider.Said{calls("search", "refund", "search"), calls("read_file")},
+		says: []provider.Answer{calls("search", "refund", "search"), calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Refund order 12.")
 			m := a.ask(h)
@@ -144,7 +144,7 @@ var twins = []scenario{
 	},
 	{
 		name: "a tool that the agent does not know is the last of the calls, in three conversations", model: deepSeek,
-		says: []provider.Said{calls("search", "teleport"), calls("search", "search", "teleport"), calls("search", "search", "search", "teleport")},
+		says: []provider.Answer{calls("search", "teleport"), calls("search", "search", "teleport"), calls("search", "search", "search", "teleport")},
 		loop: func(a *agent) {
 			for i := range 3 {
 				a, h := a.in(fmt.Sprintf("conversation-%d", i)), start(fmt.Sprintf("Question %d.", i))
@@ -180,7 +180,7 @@ var twins = []scenario{
 	},
 	{
 		name: "healthy: two users ask the same, get the same answers with the same ids, and take turns", model: deepSeek,
-		says: []provider.Said{same("call_0", "read_file"), same("call_0", "read_file"), text("It is port 80, as you can see."), text("It is port 80, as you can see.")},
+		says: []provider.Answer{same("call_0", "read_file"), same("call_0", "read_file"), text("It is port 80, as you can see."), text("It is port 80, as you can see.")},
 		loop: func(a *agent) {
 			users := [2][]msg{start("Which port?"), start("Which port?")}
 			for range 2 {

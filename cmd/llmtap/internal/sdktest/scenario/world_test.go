@@ -97,7 +97,7 @@ type world struct {
 	server  *httptest.Server
 
 	mu      sync.Mutex // guards all below
-	says    []provider.Said
+	says    []provider.Answer
 	model   provider.Model // in place of says
 	lenient bool
 	calls   int // made by the model, for their ids
@@ -112,7 +112,7 @@ type world struct {
 	events []*event.Event
 }
 
-func newWorld(t *testing.T, natsURL string, stream jetstream.Stream, service string, m mode, says []provider.Said) *world {
+func newWorld(t *testing.T, natsURL string, stream jetstream.Stream, service string, m mode, says []provider.Answer) *world {
 	t.Helper()
 	info, err := stream.Info(t.Context())
 	if err != nil {
@@ -132,10 +132,10 @@ func newWorld(t *testing.T, natsURL string, stream jetstream.Stream, service str
 }
 
 // say is the model: it says what the scenario has in store, then that it is done. Calls without an id get one.
-func (w *world) say(asked provider.Asked) provider.Said {
+func (w *world) say(asked provider.Request) provider.Answer {
 	w.mu.Lock()
 	model := w.model
-	s := provider.Said{Text: "All of it is done; there is nothing left to look up."}
+	s := provider.Answer{Text: "All of it is done; there is nothing left to look up."}
 	if model == nil && len(w.says) > 0 {
 		s, w.says = w.says[0], w.says[1:]
 	}

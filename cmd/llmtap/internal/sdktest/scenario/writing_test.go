@@ -10,7 +10,7 @@ import (
 
 // together makes calls that overlap: each is sent when the one before it is at the provider, and none is answered before
 // all are sent. Answers come in the same order. The model gives all of them the same answer.
-func (w *world) together(said provider.Said, asks ...func() openai.ChatCompletionMessage) []openai.ChatCompletionMessage {
+func (w *world) together(said provider.Answer, asks ...func() openai.ChatCompletionMessage) []openai.ChatCompletionMessage {
 	w.t.Helper()
 	arrived, release := make(chan int), make([]chan struct{}, len(asks))
 	for i := range release {
@@ -18,7 +18,7 @@ func (w *world) together(said provider.Said, asks ...func() openai.ChatCompletio
 	}
 	w.collect()
 	next, done := 0, int(w.whole) // next is guarded by w.mu
-	w.setModel(func(provider.Asked) provider.Said {
+	w.setModel(func(provider.Request) provider.Answer {
 		w.mu.Lock()
 		i := next
 		next++
@@ -62,7 +62,7 @@ func (w *world) setModel(m provider.Model) {
 var writing = []scenario{
 	{
 		name: "puts a reminder between the replies, in two conversations", model: deepSeek,
-		says: []provider.Said{calls("read_file", "search"), calls("read_file", "search")},
+		says: []provider.Answer{calls("read_file", "search"), calls("read_file", "search")},
 		loop: func(a *agent) {
 			for _, id := range []string{"conversation-1", "conversation-2"} {
 				a, h := a.in(id), start("Task of "+id)
@@ -85,7 +85,7 @@ var writing = []scenario{
 	},
 	{
 		name: "puts a reminder in the user's name behind each reply, also where another is to come", model: deepSeek,
-		says: []provider.Said{calls("read_file"), calls("search"), calls("read_file", "search")},
+		says: []provider.Answer{calls("read_file"), calls("search"), calls("read_file", "search")},
 		loop: func(a *agent) {
 			h := start("Read files.")
 			for {
@@ -119,7 +119,7 @@ var writing = []scenario{
 		},
 	},
 	{
-		name: "saves parallel calls as several messages, and the replies behind", model: deepSeek, says: []provider.Said{calls("read_file", "search")},
+		name: "saves parallel calls as several messages, and the replies behind", model: deepSeek, says: []provider.Answer{calls("read_file", "search")},
 		loop: func(a *agent) {
 			h := start("Read files.")
 			m := a.ask(h)
@@ -135,7 +135,7 @@ var writing = []scenario{
 		},
 	},
 	{
-		name: "healthy: saves parallel calls as several messages, each with its reply", model: deepSeek, says: []provider.Said{calls("read_file", "search")},
+		name: "healthy: saves parallel calls as several messages, each with its reply", model: deepSeek, says: []provider.Answer{calls("read_file", "search")},
 		loop: func(a *agent) {
 			h := start("Read files.")
 			m := a.ask(h)
@@ -191,7 +191,7 @@ var writing = []scenario{
 	},
 	{
 		name: "healthy: a second process waits, and goes on with what the first one wrote", model: deepSeek,
-		says: []provider.Said{calls("read_file"), text("The first file is read, and all is well."), calls("read_file")},
+		says: []provider.Answer{calls("read_file"), text("The first file is read, and all is well."), calls("read_file")},
 		loop: func(a *agent) {
 			b, h := a.process(deepSeek), start("Read files.")
 			h = append(h, turn(a.ask(h))...)
