@@ -1,10 +1,10 @@
-"""Measures what the hook costs: time added to a call on the agent's thread, and CPU behind it.
+"""Measures the cost of the hook: time added to a call on the agent's thread, and CPU of the sender thread.
 
     python bench.py HELPER
 
-HELPER is the program of ingest/sdk/testhelper (go build -o HELPER ../testhelper), for a real nats-server. The provider is a transport in
-this process, so that what is measured is the hook and not the network: each call is made with and without the hook in turn, and
-the difference of the two is what the hook adds. Pauses of 2 ms between calls stand for the network, during which the sender works.
+HELPER is the program ingest/sdk/testhelper (go build -o HELPER ../testhelper), which runs nats-server. The provider is a transport in
+this process, so the network is not measured. Calls with and without the hook alternate; the result is the difference. Pauses of 2 ms
+between calls simulate the network; the sender works during them.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ PAUSE = 0.002
 
 
 def body(size: int) -> bytes:
-    """A chat request of about this many bytes, of messages of 1 KB."""
+    """A chat request of about size bytes with messages of 1 KB."""
     text = "It was a bright cold day in April, and the clocks were striking thirteen. " * 13
     message: dict[str, Any] = {"role": "user", "content": text}
     tool = {"role": "assistant", "tool_calls": [{"id": "call_1", "type": "function", "function": {"name": "read", "arguments": '{"path":"a.py"}'}}]}
@@ -40,7 +40,7 @@ def body(size: int) -> bytes:
 
 
 class Chunks(httpx.SyncByteStream):
-    """An answer in pieces, as a socket gives it."""
+    """A response in pieces, as from a socket."""
 
     def __init__(self, data: bytes) -> None:
         self._data = data
@@ -51,7 +51,7 @@ class Chunks(httpx.SyncByteStream):
 
 
 def provider(data: bytes) -> Any:
-    """What the transport does in place of a call over the network."""
+    """A transport method that responds with data."""
 
     def handle_request(self: Any, request: httpx.Request) -> httpx.Response:
         return httpx.Response(200, headers={"content-type": "application/json", "content-length": str(len(data))}, stream=Chunks(data))
@@ -60,7 +60,7 @@ def provider(data: bytes) -> Any:
 
 
 def one(transport: httpx.HTTPTransport, url: str, data: bytes) -> int:
-    """The time of one call, in ns."""
+    """The duration of one call in ns."""
     request = httpx.Request("POST", url, content=data, headers={"content-type": "application/json"})
     began = time.perf_counter_ns()
     response = transport.handle_request(request)
@@ -88,11 +88,11 @@ def measure(size: int, capture: str, url: str) -> str:
     mine = time.thread_time() - began
     llmtap.flush(10)
     after = resource.getrusage(resource.RUSAGE_SELF)
-    behind = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime - mine
+    sender = after.ru_utime + after.ru_stime - used.ru_utime - used.ru_stime - mine
     llmtap.uninstrument()
     base = statistics.median(without) / 1000
     added = sorted(t / 1000 - base for t in with_hook)
-    return f"{added[CALLS // 2]:>6.0f} {added[CALLS * 99 // 100]:>6.0f} {behind / CALLS * 1e6:>8.0f}"
+    return f"{added[CALLS // 2]:>6.0f} {added[CALLS * 99 // 100]:>6.0f} {sender / CALLS * 1e6:>8.0f}"
 
 
 def main() -> None:
@@ -101,7 +101,7 @@ def main() -> None:
         nats = subprocess.Popen([sys.argv[1], "nats", folder, "-1"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
         assert nats.stdin is not None and nats.stdout is not None
         up = "nats://agent:agent@127.0.0.1:" + nats.stdout.readline().decode().strip()
-        print("us per call               p50    p99   behind")
+        print("us per call               p50    p99   sender")
         for name, url in (("up", up), ("down", "nats://127.0.0.1:1")):
             for capture in ("full", "shape"):
                 for size in (10 << 10, 100 << 10):

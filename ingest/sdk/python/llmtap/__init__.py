@@ -4,10 +4,10 @@
     llmtap.instrument(service="checkout-agent")
 
     with llmtap.context(conversation="order-17", stage="planner"):
-        client.chat.completions.create(...)  # as always
+        client.chat.completions.create(...)
 
-The calls that httpx, requests and aiohttp make to known LLM providers are published to NATS, as package ingest/event defines it:
-the request when it is sent, the response when it ends. All else is untouched, and nothing here breaks, blocks or slows the agent.
+The calls of httpx, requests and aiohttp to known LLM providers are published to NATS as package ingest/event defines them: the
+request when it is sent, the response when it ends. All other calls pass unchanged, and the hook never breaks, blocks or slows the agent.
 """
 
 from __future__ import annotations

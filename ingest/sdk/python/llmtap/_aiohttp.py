@@ -1,4 +1,4 @@
-"""Records what aiohttp sends: a call begins when it asks for a connection, its answer is seen where it is read, decoded."""
+"""Records aiohttp: a call begins when it requests a connection; the decoded response is recorded where it is read."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def _begin(req: Any) -> Optional[Exchange]:
         if x is None:
             return None
     except Exception:
-        hook.oops()
+        hook.count_error()
         return None
     try:
         body = req.body
@@ -63,9 +63,9 @@ def _begin(req: Any) -> Optional[Exchange]:
         elif getattr(body, "size", None) == 0:
             x.request(None)
         else:
-            x.sending()  # it is published without its body, and degraded
+            x.body_pending()  # published as degraded, without its body
     except Exception:
-        hook.oops()
+        hook.count_error()
     return x
 
 
@@ -96,15 +96,15 @@ def _start(original: Callable[..., Any]) -> Callable[..., Any]:
         except BaseException as e:
             x.failed(e)
             raise
-        _answered(x, self, decoded)
+        _responded(x, self, decoded)
         return result
 
     return start
 
 
-def _answered(x: Exchange, response: Any, decoded: bool) -> None:
+def _responded(x: Exchange, response: Any, decoded: bool) -> None:
     try:
-        x.answered(response.status, headers_of(response.headers.items()), decoded)
+        x.responded(response.status, headers_of(response.headers.items()), decoded)
         if x.ended:
             return
         if response.content.at_eof():
@@ -114,13 +114,13 @@ def _answered(x: Exchange, response: Any, decoded: bool) -> None:
         base: Any = type(response)
         response.__class__ = _tee(base)
     except Exception:
-        x.hook.oops()
+        x.hook.count_error()
         x.closed()
 
 
 @functools.cache
 def _tee(base: Any) -> Any:
-    """A subclass of a response that says when it is closed."""
+    """Returns a subclass of a response that records its end."""
 
     class Response(base):  # type: ignore[misc]
         _llmtap_draining = False
@@ -136,17 +136,17 @@ def _tee(base: Any) -> Any:
             return super().release()
 
         def _llmtap_drains(self) -> bool:
-            """An error's text that the agent's code left is still being read: then the connection is given back later."""
+            """Whether an unread error response is being read in the background; the connection is released afterwards."""
             x: Exchange = self._llmtap_x
             if self._llmtap_draining:
                 return True
-            if x.ended or not x.unread_error() or not isinstance(self.content, _Content) or cancelled():
+            if x.ended or not x.has_unread_error() or not isinstance(self.content, _Content) or cancelled():
                 return False
             if not x.hook.drains.acquire(blocking=False):
                 return False
             try:
                 task = asyncio.get_running_loop().create_task(self._llmtap_drain())
-            except RuntimeError:  # no loop runs any more
+            except RuntimeError:  # no running loop
                 x.hook.drains.release()
                 return False
             self._llmtap_draining = True
@@ -161,7 +161,7 @@ def _tee(base: Any) -> Any:
                 while not x.ended and x.got < DRAIN_BYTES:
                     await asyncio.wait_for(self.content.readany(), DRAIN_TIMEOUT)
             except Exception:
-                pass  # it ended the exchange
+                pass  # the exchange has ended
             finally:
                 self._llmtap_draining = False
                 x.hook.drains.release()
@@ -176,8 +176,8 @@ def _tee(base: Any) -> Any:
         def __del__(self, *args: Any) -> None:
             x: Exchange = self._llmtap_x
             if not x.ended:
-                # Not here: the garbage collector may have stopped a thread that holds a lock.
-                x.hook.left.append(x)
+                # Not end(): the garbage collector may have interrupted a thread that holds the lock.
+                x.hook.abandoned.append(x)
             super().__del__(*args)
 
     Response.__name__, Response.__qualname__ = base.__name__, base.__qualname__
@@ -185,7 +185,7 @@ def _tee(base: Any) -> Any:
 
 
 class _Content:
-    """The stream of an answer; what is read of it is recorded."""
+    """Records the stream of a response while it is read."""
 
     def __init__(self, reader: Any, x: Exchange) -> None:
         self._reader, self._x = reader, x
@@ -194,10 +194,10 @@ class _Content:
         return getattr(self._reader, name)
 
     def llmtap_closed(self) -> None:
-        """The agent's code is done with it."""
+        """Ends the exchange when the agent closes the response."""
         self._x.closed(cancelled())
 
-    async def _see(self, reading: Awaitable[Any]) -> Any:
+    async def _record(self, reading: Awaitable[Any]) -> Any:
         x = self._x
         try:
             data = await reading
@@ -213,27 +213,27 @@ class _Content:
         return data
 
     async def read(self, n: int = -1) -> bytes:
-        data: bytes = await self._see(self._reader.read(n))
+        data: bytes = await self._record(self._reader.read(n))
         return data
 
     async def readany(self) -> bytes:
-        data: bytes = await self._see(self._reader.readany())
+        data: bytes = await self._record(self._reader.readany())
         return data
 
     async def readexactly(self, n: int) -> bytes:
-        data: bytes = await self._see(self._reader.readexactly(n))
+        data: bytes = await self._record(self._reader.readexactly(n))
         return data
 
     async def readline(self, *args: Any, **kwargs: Any) -> bytes:
-        data: bytes = await self._see(self._reader.readline(*args, **kwargs))
+        data: bytes = await self._record(self._reader.readline(*args, **kwargs))
         return data
 
     async def readuntil(self, *args: Any, **kwargs: Any) -> bytes:
-        data: bytes = await self._see(self._reader.readuntil(*args, **kwargs))
+        data: bytes = await self._record(self._reader.readuntil(*args, **kwargs))
         return data
 
     async def readchunk(self) -> tuple[bytes, bool]:
-        data: tuple[bytes, bool] = await self._see(self._reader.readchunk())
+        data: tuple[bytes, bool] = await self._record(self._reader.readchunk())
         return data
 
     def read_nowait(self, n: int = -1) -> bytes:

@@ -1,4 +1,4 @@
-"""What an agent calls."""
+"""The public functions and context managers."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from multiprocessing import util
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 from . import _aiohttp, _event, _httpx, _requests
-from ._config import DEFAULT_FLUSH_TIMEOUT, DEFAULT_MEMORY_LIMIT, Config, EnvironmentMistake, log
-from ._context import Enclosed, Last, Scope
+from ._config import DEFAULT_FLUSH_TIMEOUT, DEFAULT_MEMORY_LIMIT, Config, InvalidEnvironment, log
+from ._context import Last, Scope, ScopeManager
 from ._event import clip
 from ._hook import Hook, Stats
 from ._patch import Patches, hook_of, set_hook
 
-_lock = threading.Lock()  # guards the hook's beginning and end
+_lock = threading.Lock()  # guards starting and closing the hook
 _patches = Patches()
 _CLIENTS: dict[str, Callable[[Patches], None]] = {
     "httpx": lambda patches: _httpx.patch(patches, "httpx"),
@@ -44,26 +44,27 @@ def instrument(
     flush_timeout: float = DEFAULT_FLUSH_TIMEOUT,
     nats_options: Optional[Mapping[str, Any]] = None,
 ) -> None:
-    """Begins to record the calls of this process. A second call changes nothing until uninstrument().
+    """Starts recording the calls of this process. A second call does nothing until uninstrument().
 
-    A mistake in an argument is a ValueError. NATS being down is not: calls wait in memory until it is there.
+    Invalid arguments raise ValueError. An unreachable NATS does not: calls are kept in memory until it is reachable.
 
-    url            NATS, several addresses separated by commas. Default: $LLMTAP_NATS_URL, else nats://127.0.0.1:4222.
+    url            URL of NATS, or several separated by commas. Default: $LLMTAP_NATS_URL, else nats://127.0.0.1:4222.
     service, service_version, environment, agent
-                   label every message. Defaults: OTEL_SERVICE_NAME; service.name, service.version,
-                   deployment.environment.name and gen_ai.agent.name of OTEL_RESOURCE_ATTRIBUTES; else the program's name
-                   and the version of its package or the commit in the environment.
-    capture        what is published of bodies: "shape" (the default: their structure; each text becomes its length and a
-                   hash keyed with $LLMTAP_SHAPE_KEY), "full" or "none".
-    hosts          to record beside the known providers: "llm.example.com", "10.0.0.7:8000", ".example.com".
-    redact         returns the body to publish in the place of the one captured. It runs in the background, before a body is
-                   shaped; where it raises, the body is withheld.
-    on_published   is told, in the background, the id of each exchange that NATS has stored, both halves.
-    traceparent    gives the W3C trace context of a call whose request has no traceparent header.
-    keep_user      publishes the user of context() as it is instead of hashed.
-    memory_limit   bytes that may wait; beyond it the oldest exchanges are dropped and counted.
-    flush_timeout  seconds that the end of the process waits for what is still to be published.
-    nats_options   credentials, TLS and the like, for nats.connect.
+                   Labels of every message. Defaults: $OTEL_SERVICE_NAME; service.name, service.version,
+                   deployment.environment.name and gen_ai.agent.name of $OTEL_RESOURCE_ATTRIBUTES; else the name of the
+                   program and the version of its package or the commit in the environment.
+    capture        How bodies are published: "shape" (the default: their structure; each text becomes its length and a hash
+                   keyed with $LLMTAP_SHAPE_KEY), "full" or "none".
+    hosts          Hosts to record in addition to the known providers: "llm.example.com", "10.0.0.7:8000", ".example.com".
+    redact         Function that returns the body to publish in place of its argument. It runs in the background, before the
+                   body is shaped; if it raises, the body is withheld.
+    on_published   Function that is called in the background with the id of each exchange whose request and response NATS
+                   has stored.
+    traceparent    Function that returns the W3C trace context of a request without a traceparent header.
+    keep_user      Whether to publish the user of context() unhashed.
+    memory_limit   Memory of the queue in bytes; beyond it the oldest exchanges are dropped and counted.
+    flush_timeout  Seconds to wait for pending events when the process exits.
+    nats_options   Credentials, TLS settings and the like, for nats.connect.
     """
     with _lock:
         if hook_of() is not None:
@@ -76,28 +77,28 @@ def instrument(
         )  # fmt: skip
         try:
             config.complete(os.environ)
-        except EnvironmentMistake as e:
-            log.error("%s: calls are not recorded", e)
+        except InvalidEnvironment as e:
+            log.error("%s; calls are not recorded", e)
             return
         hook = Hook(config)
         set_hook(hook)
         for name, patch in _CLIENTS.items():
             try:
                 patch(_patches)
-            except Exception:  # a version of it that nobody here knows
+            except Exception:  # an unknown version
                 log.warning("llmtap: calls of %s are not recorded", name, exc_info=True)
         hook.start()
-        # A worker of multiprocessing ends without atexit; it forgets what was to run at its end just before it runs after-fork.
-        _end_with_worker(_patches)
-        util.register_after_fork(_patches, _end_with_worker)
+        # A worker of multiprocessing exits without atexit, and clears its finalizers just before the after-fork functions run.
+        _close_with_worker(_patches)
+        util.register_after_fork(_patches, _close_with_worker)
 
 
-def _end_with_worker(_: object) -> None:
+def _close_with_worker(_: object) -> None:
     util.Finalize(None, uninstrument, exitpriority=0)
 
 
 def uninstrument() -> None:
-    """Ends the recording: publishes what waits, as the end of the process does, and puts the clients back as they were."""
+    """Stops recording: publishes pending events, as the exit of the process does, and restores the clients."""
     with _lock:
         hook = hook_of()
         _patches.undo()
@@ -107,21 +108,21 @@ def uninstrument() -> None:
 
 
 def flush(timeout: float = DEFAULT_FLUSH_TIMEOUT) -> bool:
-    """Waits until NATS has stored all calls that ended before; False when that took longer than timeout seconds."""
+    """Waits until NATS has stored all calls that ended before. False after timeout seconds."""
     hook = hook_of()
     return hook is None or hook.flush(timeout)
 
 
 def stats() -> Stats:
-    """The counts since instrument(), or since the fork."""
+    """The counters since instrument() or since the fork."""
     hook = hook_of()
     return hook.stats() if hook is not None else Stats(0, 0, 0, 0, 0, 0, 0)
 
 
-class run(Enclosed):
-    """One run of the agent: publishes that it starts and how it ends, and labels the calls inside. `as` binds its id.
+class run(ScopeManager):
+    """One run of the agent: publishes its start and end and labels the calls inside. `as` binds its id.
 
-    `with llmtap.run() as run_id: ...`, or as a decorator, which makes a new id for each call unless one is given.
+    `with llmtap.run() as run_id: ...`, or as a decorator, which generates an id for each call unless one is given.
     """
 
     def __init__(self, run_id: str = "") -> None:
@@ -138,11 +139,11 @@ class run(Enclosed):
         _guarded(lambda hook: hook.run_event(s, _outcome(error)))
 
 
-class tool(Enclosed):
-    """The work of one tool that the model called: publishes that it starts and how it ends.
+class tool(ScopeManager):
+    """One tool that the model called: publishes its start and end.
 
-    `with llmtap.tool(call.id): ...`. It belongs to the newest call made under the nearest conversation or run. As a decorator
-    it takes the call's id from an argument: `@llmtap.tool(argument="tool_call_id")`.
+    `with llmtap.tool(call.id): ...`. The events belong to the newest call made under the nearest conversation or run. A decorator
+    takes the id of the call from an argument: `@llmtap.tool(argument="tool_call_id")`.
     """
 
     def __init__(self, call_id: str = "", *, argument: str = "") -> None:
@@ -157,7 +158,7 @@ class tool(Enclosed):
     def _left(self, s: Scope, error: Optional[BaseException]) -> None:
         _guarded(lambda hook: hook.tool_event(s, str(self._call_id or ""), _outcome(error)))
 
-    def _for_call(self, f: Callable[..., Any], args: Any, kwargs: Any) -> Enclosed:
+    def _for_call(self, f: Callable[..., Any], args: Any, kwargs: Any) -> ScopeManager:
         if not self._argument:
             return self
         try:
@@ -177,7 +178,7 @@ def _guarded(publish: Callable[[Hook], None]) -> None:
     try:
         publish(hook)
     except Exception:
-        hook.oops()
+        hook.count_error()
 
 
 def _forked() -> None:

@@ -1,4 +1,4 @@
-"""The bytes of one body, as far as they are kept."""
+"""Bounded storage for the bytes of one body."""
 
 from __future__ import annotations
 
@@ -7,34 +7,34 @@ from typing import Optional
 from ._event import Body
 from ._queue import Queue
 
-MAX_BODY = 16 << 20  # beyond it, a body is stubbed
-STUB_HALF = 256 << 10  # of a stubbed body, its first and its last bytes
-MAX_ERROR = 4 << 10  # of an error answer when bodies are not captured
-ERROR_READ = MAX_ERROR + 1  # what is kept of it until it is masked: one byte more tells whether a word was halved
+MAX_BODY = 16 << 20  # longer bodies are stubbed
+STUB_HALF = 256 << 10  # bytes at the start and at the end of a stubbed body
+MAX_ERROR = 4 << 10  # bytes of an error response if bodies are not captured
+ERROR_READ = MAX_ERROR + 1  # bytes of it before masking: one more, to see whether the limit splits a word
 _MIN_GROW = 4 << 10
 
 
 class Capture:
-    """Keeps the bytes of one body. Their memory is reserved in the queue first; a body in one piece is not even copied."""
+    """Stores the bytes of one body. It reserves memory in the queue first; a body in one piece is not copied."""
 
     __slots__ = ("_queue", "limit", "want", "_buf", "_tail", "_reserved", "lost")
 
     def __init__(self, queue: Queue, limit: int) -> None:
         self._queue = queue
-        self.limit = limit  # bytes kept; none unless positive
+        self.limit = limit  # bytes to store; none if not positive
         self.want = -1  # length of the body, if known
         self._buf: Optional[Body] = None
-        self._tail: Optional[bytearray] = None  # of a stubbed body: its last bytes
+        self._tail: Optional[bytearray] = None  # last bytes of a stubbed body
         self._reserved = 0
-        self.lost = False  # there was no memory for it
+        self.lost = False  # there was no memory for the body
 
     @property
     def cut(self) -> bool:
-        """The body is stubbed."""
+        """Whether the body is stubbed."""
         return self._tail is not None
 
     def write(self, p: bytes) -> None:
-        """Keeps p, the next bytes of the body."""
+        """Stores p, the next bytes of the body."""
         if self.limit <= 0 or self.lost or not p:
             return
         if self._tail is not None:
@@ -54,7 +54,7 @@ class Capture:
             room = min(max(need, 2 * self._reserved, _MIN_GROW), self.limit)
             if need <= self.want < room or self._buf is None:
                 room = max(need, min(self.want, self.limit))
-            if not self._hold(room):
+            if not self._set_reserved(room):
                 return
         if self._buf is None:
             self._buf = p if isinstance(p, bytes) else bytes(p)
@@ -66,7 +66,7 @@ class Capture:
 
     def _stub(self, p: bytes) -> None:
         size = 3 * STUB_HALF
-        if not self._hold(max(self._reserved, size)):
+        if not self._set_reserved(max(self._reserved, size)):
             return
         body = self._buf or b""
         head = bytearray(body[:STUB_HALF])
@@ -79,7 +79,7 @@ class Capture:
             p = p[missing:]
         self._buf, self._tail = head, bytearray(rest)
         self._write_tail(p)
-        self._hold(size)
+        self._set_reserved(size)
 
     def _write_tail(self, p: bytes) -> None:
         assert self._tail is not None
@@ -87,8 +87,8 @@ class Capture:
         if len(self._tail) > 2 * STUB_HALF:
             del self._tail[:-STUB_HALF]
 
-    def _hold(self, n: int) -> bool:
-        """Makes the reservation n bytes. Where there is no room for them everything is given up, and it is False."""
+    def _set_reserved(self, n: int) -> bool:
+        """Changes the reservation to n bytes. If the queue has no room for them, drops the body and returns False."""
         if not self._queue.reserve(n - self._reserved):
             self._queue.reserve(-self._reserved)
             self._buf, self._tail, self._reserved, self.lost = None, None, 0, True
@@ -97,7 +97,7 @@ class Capture:
         return True
 
     def take(self) -> tuple[Optional[Body], int]:
-        """The body; its reservation is the caller's from now on."""
+        """Returns the body and passes its reservation to the caller."""
         body, reserved = self._buf, self._reserved
         if self._tail is not None:
             body = bytes(body or b"") + bytes(self._tail[-STUB_HALF:])

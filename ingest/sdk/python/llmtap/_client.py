@@ -1,4 +1,4 @@
-"""nats-py's client with a short way to publish and to be told that messages are stored."""
+"""The client of nats-py with a faster path for publishing and for acknowledgements."""
 
 from __future__ import annotations
 
@@ -8,49 +8,49 @@ from nats.aio.client import Client
 
 
 class Outgoing(NamedTuple):
-    """One message on its way out."""
+    """A message to publish."""
 
     subject: str
     reply: str
-    headers: str  # lines, each with its end
+    headers: str  # lines, each with its line end
     body: bytes
 
     def head(self) -> bytes:
-        """What is written to the connection but for the body and the end of the line behind it."""
+        """The bytes on the connection before the body."""
         head = f"NATS/1.0\r\n{self.headers}\r\n"
         return f"HPUB {self.subject} {self.reply} {len(head)} {len(head) + len(self.body)}\r\n{head}".encode("ascii")
 
 
-class ShortClient(Client):
-    """Connects as nats-py does. nats-py's own publish checks and copies each header, and wakes a task for each message, and one
-    more for each answer: 70 us of CPU for a message, of which an agent that makes 1,000 calls a second has none to spare. Here a
-    message is written as it is, many at a time, and its answer is read where it comes in. It takes what nats-py calls private; in a
-    version of nats-py that has it no more the long way is taken."""
+class FastClient(Client):
+    """Connects as nats-py does. The publish method of nats-py checks and copies each header, and wakes a task for each message
+    and one for each acknowledgement: 70 us of CPU per message, too much for an agent that makes 1,000 calls per second. FastClient
+    writes messages in batches and reads acknowledgements where they arrive. It uses private attributes of nats-py; if a version
+    of nats-py lacks them, it publishes as nats-py does."""
 
     def __init__(self) -> None:
         super().__init__()
         self._llmtap_inbox = b""
-        self._llmtap_answer: Optional[Callable[[str, bytes], None]] = None
+        self._llmtap_on_ack: Optional[Callable[[str, bytes], None]] = None
 
-    async def answers(self, inbox: str, answer: Callable[[str, bytes], None]) -> None:
-        """Has answer called with the subject and the text of each message whose subject begins with inbox. An answer that says
-        in its headers that nobody took the message has no text."""
+    async def subscribe_acks(self, inbox: str, on_ack: Callable[[str, bytes], None]) -> None:
+        """Calls on_ack with subject and data of each message whose subject begins with inbox. The data is empty if no stream
+        has the subject."""
 
         async def called(msg: Any) -> None:
-            answer(msg.subject, msg.data)
+            on_ack(msg.subject, msg.data)
 
-        self._llmtap_inbox, self._llmtap_answer = inbox.encode(), answer
+        self._llmtap_inbox, self._llmtap_on_ack = inbox.encode(), on_ack
         await self.subscribe(inbox + "*", cb=called)
-        await self.flush()  # what send writes must not overtake it
+        await self.flush()  # before the first message of send
 
     async def _process_msg(self, sid: Any, subject: Any, reply: Any, data: Any, headers: Any, *more: Any) -> None:
-        if self._llmtap_answer is not None and not more and subject.startswith(self._llmtap_inbox):
-            self._llmtap_answer(subject.decode(), data)
+        if self._llmtap_on_ack is not None and not more and subject.startswith(self._llmtap_inbox):
+            self._llmtap_on_ack(subject.decode(), data)
         else:
             await super()._process_msg(sid, subject, reply, data, headers, *more)
 
     async def send(self, messages: list[Outgoing]) -> None:
-        """Hands messages to the network, in their order."""
+        """Writes messages to the connection, in their order."""
         transport: Any = getattr(self, "_transport", None)
         if hasattr(transport, "write") and hasattr(transport, "drain"):
             pieces: list[bytes] = []

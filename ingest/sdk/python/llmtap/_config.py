@@ -1,4 +1,4 @@
-"""What a hook records and where it publishes."""
+"""The configuration of a hook."""
 
 from __future__ import annotations
 
@@ -14,26 +14,26 @@ from . import _event
 DEFAULT_URL = "nats://127.0.0.1:4222"
 DEFAULT_MEMORY_LIMIT = 64 << 20
 DEFAULT_FLUSH_TIMEOUT = 2.0
-_MIN_MEMORY_LIMIT = 1 << 20  # room for one cut body and the messages around it
+_MIN_MEMORY_LIMIT = 1 << 20  # enough for one stubbed body and a few messages
 
-# Where builders put the commit, in the order they are asked.
+# Variables in which build systems store the commit, in the order of preference.
 _COMMIT_VARIABLES = (
     "GIT_COMMIT", "COMMIT_SHA", "GITHUB_SHA", "CI_COMMIT_SHA", "SOURCE_COMMIT", "SOURCE_VERSION", "BUILD_VCS_NUMBER",
     "HEROKU_SLUG_COMMIT", "RENDER_GIT_COMMIT", "VERCEL_GIT_COMMIT_SHA", "K_REVISION",
 )  # fmt: skip
 
-_process_key = os.urandom(32)  # of a process that was given none
+_process_key = os.urandom(32)  # of a process without LLMTAP_SHAPE_KEY
 
 log = logging.getLogger("llmtap")
 
 
-class EnvironmentMistake(ValueError):
-    """A variable of the environment is wrong. It does not stop an agent, as a wrong argument does."""
+class InvalidEnvironment(ValueError):
+    """An environment variable is invalid. Unlike an invalid argument, it must not stop an agent."""
 
 
 @dataclass
 class Config:
-    """The arguments of instrument(), with their defaults filled in."""
+    """The arguments of instrument() with defaults."""
 
     url: str = ""
     service: str = ""
@@ -51,15 +51,15 @@ class Config:
     nats_options: dict[str, Any] = field(default_factory=dict)
 
     user_key: bytes = b""  # LLMTAP_SHAPE_KEY
-    shape_key: bytes = b""  # the same, or the process's own
+    shape_key: bytes = b""  # user_key, or the generated key of the process
 
     def complete(self, env: Mapping[str, str]) -> None:
-        """Fills in the defaults. ValueError says what is wrong."""
+        """Sets the defaults. Raises ValueError for the first error."""
         self.capture = self.capture or _event.SHAPE
         if self.capture not in (_event.SHAPE, _event.FULL, _event.NONE):
             raise ValueError(f'llmtap: capture {self.capture!r}: use "shape", "full" or "none"')
         if isinstance(self.hosts, str):
-            raise ValueError("llmtap: hosts is one string; give a list of hosts")
+            raise ValueError("llmtap: hosts is a string; pass a list of strings")
         self.hosts = tuple(str(h) for h in self.hosts)
         given = self.url
         self.url = given or env.get("LLMTAP_NATS_URL", "") or DEFAULT_URL
@@ -69,7 +69,7 @@ class Config:
         except ValueError as e:
             if given:
                 raise
-            raise EnvironmentMistake(f"{e} (LLMTAP_NATS_URL)") from None
+            raise InvalidEnvironment(f"{e} (LLMTAP_NATS_URL)") from None
         if self.memory_limit < _MIN_MEMORY_LIMIT:
             raise ValueError(f"llmtap: memory_limit: {self.memory_limit} bytes is below {_MIN_MEMORY_LIMIT}")
         if self.flush_timeout < 0:
@@ -79,7 +79,7 @@ class Config:
         self._labels(env)
 
     def servers(self) -> Iterable[str]:
-        """The addresses of NATS."""
+        """The URLs of NATS."""
         return [u if "://" in u else "nats://" + u for u in (u.strip() for u in self.url.split(","))]
 
     def _labels(self, env: Mapping[str, str]) -> None:
@@ -96,15 +96,15 @@ def _check_url(url: str) -> None:
         u = urlsplit(url)
         host, _ = u.hostname, u.port
     except ValueError:
-        raise ValueError("llmtap: url: one address is not a URL") from None  # the error would quote a password
+        raise ValueError("llmtap: url: invalid URL") from None  # the error of urlsplit would quote a password
     if u.scheme not in ("nats", "tls", "ws", "wss"):
-        raise ValueError(f"llmtap: url: scheme {u.scheme!r} is none of nats, tls, ws, wss")
+        raise ValueError(f"llmtap: url: scheme {u.scheme!r} is not one of nats, tls, ws, wss")
     if not host:
-        raise ValueError("llmtap: url: an address has no host")
+        raise ValueError("llmtap: url: no host")
 
 
 def resource_attributes(s: str) -> dict[str, str]:
-    """key=value pairs separated by commas, values percent-encoded, as OpenTelemetry defines them."""
+    """Parses key=value pairs as OpenTelemetry defines them: separated by commas, values percent-encoded."""
     found = {}
     for pair in s.split(","):
         key, eq, value = pair.partition("=")
@@ -122,7 +122,7 @@ def _unescape(value: str) -> Optional[str]:
 
 
 def _main_module() -> str:
-    """The module that `python -m` runs, else nothing."""
+    """The module that `python -m` runs, if any."""
     spec = getattr(sys.modules.get("__main__"), "__spec__", None)
     name = getattr(spec, "name", "") or ""
     return name[: -len(".__main__")] if name.endswith(".__main__") else name
@@ -139,10 +139,10 @@ def _program() -> str:
 
 
 def _version(env: Mapping[str, str]) -> str:
-    """The version of the program's package, else the commit that its builder named."""
+    """The version of the program's package, else the commit from the environment."""
     try:
         version = _package_version()
-    except Exception:  # metadata of some other package is broken
+    except Exception:  # the metadata of another package is invalid
         version = ""
     if version:
         return version
@@ -159,7 +159,7 @@ def _package_version() -> str:
     script = os.path.basename(sys.argv[0]) if sys.argv else ""
     for dist in metadata.distributions():
         for ep in dist.entry_points:
-            # A console script, or `python -m` of its package.
+            # A console script, or the package of `python -m`.
             if ep.group == "console_scripts" and (
                 script and not module and ep.name == script or module and ep.value.partition(":")[0].partition(".")[0] == module
             ):

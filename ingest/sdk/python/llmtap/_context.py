@@ -23,16 +23,16 @@ class Last:
 
 
 class Scope:
-    """What a context says about its calls. It never changes once entered."""
+    """The labels of the calls made under a context. Immutable once entered."""
 
     __slots__ = ("agent", "stage", "conversation", "run", "user", "attrs", "last", "owner", "outer", "labels")
 
-    def __init__(self, outer: Optional[Scope] = None, owner: Optional[Enclosed] = None) -> None:
+    def __init__(self, outer: Optional[Scope] = None, owner: Optional[ScopeManager] = None) -> None:
         self.agent = self.stage = self.conversation = self.run = self.user = ""
         self.attrs: dict[str, str] = {}
         self.last: Optional[Last] = None
         self.owner, self.outer = owner, outer
-        self.labels: Optional[Labels] = None  # of a hook's events, made at the first
+        self.labels: Optional[Labels] = None  # built for the first event
         if outer is not None:
             self.agent, self.stage, self.conversation = outer.agent, outer.stage, outer.conversation
             self.run, self.user, self.attrs, self.last = outer.run, outer.user, outer.attrs, outer.last
@@ -43,28 +43,28 @@ _current: contextvars.ContextVar[Scope] = contextvars.ContextVar("llmtap", defau
 
 
 def current() -> Scope:
-    """The scope of the running code."""
+    """The current scope."""
     return _current.get()
 
 
-class Enclosed:
-    """A thing to be entered with `with` or `async with`, or to decorate a function, coroutine function or generator with.
+class ScopeManager:
+    """A context manager, synchronous and asynchronous, and decorator of functions, coroutine functions and generators.
 
-    It keeps no state: the same one may be entered again, inside itself and by several threads and tasks at a time.
+    It has no state: it may be entered again, inside itself and by several threads and tasks concurrently.
     """
 
     def _scope(self, s: Scope) -> None:
-        """Labels a scope that is about to be entered."""
+        """Sets the labels of a scope before it is entered."""
         raise NotImplementedError
 
     def _entered(self, s: Scope) -> None:
-        """Is called inside."""
+        """Called after the scope is entered."""
 
     def _left(self, s: Scope, error: Optional[BaseException]) -> None:
-        """Is called inside, at the end."""
+        """Called before the scope is left."""
 
-    def _for_call(self, f: Callable[..., Any], args: Any, kwargs: Any) -> Enclosed:
-        """The thing that a call of a decorated function is enclosed in."""
+    def _for_call(self, f: Callable[..., Any], args: Any, kwargs: Any) -> ScopeManager:
+        """The scope manager for a call of a decorated function."""
         return self
 
     def __enter__(self) -> Any:
@@ -72,7 +72,7 @@ class Enclosed:
         try:
             self._scope(s)
         except Exception:
-            log.warning("llmtap: a label has no text", exc_info=True)
+            log.warning("llmtap: a label cannot be converted to a string", exc_info=True)
         _current.set(s)
         self._entered(s)
         return s.run
@@ -80,7 +80,7 @@ class Enclosed:
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         s = current()
         if s.owner is not self or s.outer is None:
-            return  # a generator that is closed in another context than it began in
+            return  # a generator closed in another context than it was started in
         self._left(s, error)
         _current.set(s.outer)
 
@@ -125,12 +125,12 @@ class Enclosed:
         return cast(F, function)
 
 
-class context(Enclosed):
+class context(ScopeManager):
     """Labels the calls made inside: `with llmtap.context(conversation="order-17", stage="planner"): ...`, or as a decorator.
 
-    A conversation is one message history that grows; its calls keep their order. A run is one run of the agent and may hold
-    many conversations. The user is published hashed unless instrument(keep_user=True). attrs are further attributes, at most
-    32; their keys are [a-z0-9._-]{1,64}, others are ignored. What is left out stays as it is outside.
+    A conversation is one growing message history; its calls keep their order. A run is one run of the agent and may have many
+    conversations. The user is published as a hash unless instrument(keep_user=True). attrs are additional attributes, at most
+    32; other keys than [a-z0-9._-]{1,64} are ignored. Omitted labels keep their outer values.
     """
 
     def __init__(
@@ -158,9 +158,9 @@ class context(Enclosed):
 
 
 def bind(f: F) -> F:
-    """f with the labels of the place where bind was called: `executor.submit(llmtap.bind(work), x)`, `Thread(target=llmtap.bind(work))`.
+    """Wraps f to run with the current labels: `executor.submit(llmtap.bind(work), x)`, `Thread(target=llmtap.bind(work))`.
 
-    asyncio tasks and asyncio.to_thread carry labels by themselves.
+    asyncio tasks and asyncio.to_thread inherit labels without it.
     """
     scope = current()
 

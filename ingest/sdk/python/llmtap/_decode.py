@@ -1,4 +1,4 @@
-"""Bodies without their content encoding, bounded."""
+"""Decodes content encodings within bounds."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from ._event import Body
 
 
 class DecodeError(Exception):
-    """A body is not what its encoding says, or nothing here decodes it."""
+    """A body is invalid in its encoding, or no decoder is available."""
 
 
 def decode(encoding: str, body: Body, limit: int) -> bytes:
-    """What body decodes to, up to limit bytes. DecodeError if it is broken or cut short."""
+    """Decodes up to limit bytes of body. Raises DecodeError if it is invalid or truncated."""
     text, error = decode_some(encoding, body, limit)
     if error:
-        raise DecodeError(f"decode a body of encoding {encoding}: {error}")
+        raise DecodeError(f"decode {encoding} body: {error}")
     return text
 
 
 def decode_some(encoding: str, body: Body, limit: int) -> tuple[bytes, str]:
-    """What body decodes to, up to limit bytes, as far as it goes; and why it goes no further."""
+    """Decodes up to limit bytes of body. Returns what was decoded before an error, and the error."""
     out = bytearray()
     error = ""
     try:
@@ -30,7 +30,7 @@ def decode_some(encoding: str, body: Body, limit: int) -> tuple[bytes, str]:
             out += piece
             if len(out) >= limit:
                 return bytes(out[:limit]), ""
-    except Exception as e:  # each decoder has its own
+    except Exception as e:  # each decoder has its own exceptions
         error = f"{type(e).__name__}: {e}"
     return bytes(out), error
 
@@ -39,7 +39,7 @@ def _pieces(encoding: str, body: bytes, limit: int) -> Iterator[bytes]:
     if encoding == "gzip":
         yield from _inflate(body, 31, limit)
     elif encoding == "deflate":
-        # With a zlib header, as the standard says, or without, as some servers send it.
+        # The standard requires a zlib header; some servers omit it.
         zlib_header = len(body) >= 2 and body[0] & 0xF == 8 and (body[0] << 8 | body[1]) % 31 == 0
         yield from _inflate(body, 15 if zlib_header else -15, limit)
     elif encoding == "br":
@@ -47,7 +47,7 @@ def _pieces(encoding: str, body: bytes, limit: int) -> Iterator[bytes]:
     elif encoding == "zstd":
         yield from _zstd(body)
     else:
-        raise DecodeError("it is not known")
+        raise DecodeError("unknown encoding")
 
 
 def _inflate(body: bytes, wbits: int, limit: int) -> Iterator[bytes]:
@@ -60,13 +60,13 @@ def _inflate(body: bytes, wbits: int, limit: int) -> Iterator[bytes]:
         if not d.eof:
             yield d.flush(limit)
         if not d.eof:
-            raise DecodeError("it is cut short")
+            raise DecodeError("truncated")
         body = d.unused_data
         if not body or wbits != 31:
             return
 
 
-_PIECE = 4 << 10  # of encoded bytes at a time, so that a bomb does not go off at once
+_PIECE = 4 << 10  # encoded bytes to decode at a time, to bound the expansion
 
 
 def _feed(decompressor: Any, body: bytes) -> Iterator[bytes]:
@@ -75,11 +75,11 @@ def _feed(decompressor: Any, body: bytes) -> Iterator[bytes]:
         yield process(body[at : at + _PIECE])
     finished = getattr(decompressor, "is_finished", None)
     if finished is not None and not finished():
-        raise DecodeError("it is cut short")
+        raise DecodeError("truncated")
 
 
 def _brotli() -> Any:
-    """A decompressor of whichever brotli package the agent has."""
+    """A decompressor of the installed brotli package."""
     for name in ("brotli", "brotlicffi"):
         try:
             return importlib.import_module(name).Decompressor()

@@ -1,4 +1,4 @@
-"""Finds the end of a stream of events, in whatever chunks it comes."""
+"""Finds the end of a stream of events that arrives in chunks of any size."""
 
 from __future__ import annotations
 
@@ -16,22 +16,22 @@ _TERMINAL_LINE = re.compile(rb"(?:(?:%s)\r?|%s.*)\Z" % (_LINES, _PREFIXES), re.D
 _TERMINAL = re.compile(rb"^(?:(?:%s)\r?|%s[^\n]*)\n" % (_LINES, _PREFIXES), re.MULTILINE)
 _BLANK = re.compile(rb"^\r?\n", re.MULTILINE)
 
-_MAX_HEAD = 48  # bytes of a line that are looked at, more than any terminal line has
-_MAX_LINE = 16 << 10  # bytes of the line of JSON that is looked into; a last line is short, for it holds no text
+_MAX_HEAD = 48  # bytes of a line to compare, more than any terminal line has
+_MAX_LINE = 16 << 10  # bytes of a JSON line to parse; the last line is short, because it contains no text
 
 
 class Ending(Protocol):
     """The end of one kind of stream."""
 
     def feed(self, p: bytes) -> int:
-        """How many bytes of p belong to the stream up to the end of its terminal event; -1 while that has not come."""
+        """How many bytes of p belong to the stream up to the end of its terminal event, -1 before that event is complete."""
 
     def near(self) -> bool:
-        """The terminal event has come, though perhaps not its last line end."""
+        """Whether the terminal event has arrived, though perhaps not its last line end."""
 
 
 def ending_of(content_type: str) -> Optional[Ending]:
-    """The ending of a stream of a content type, None if that is no stream."""
+    """The ending for a content type, None if that is no stream."""
     media = content_type.partition(";")[0].strip().lower()
     if media == "text/event-stream":
         return Terminal()
@@ -41,7 +41,7 @@ def ending_of(content_type: str) -> Optional[Ending]:
 
 
 class Terminal:
-    """Server-sent events end with the blank line behind LAST_DATA or one of LAST_EVENTS."""
+    """Server-sent events end with the blank line after LAST_DATA or one of LAST_EVENTS."""
 
     __slots__ = ("_line", "_long", "_seen")
 
@@ -79,7 +79,7 @@ class Terminal:
         self._long = self._long or len(p) > room
 
     def _end_line(self) -> bool:
-        """Judges the line and begins the next; True if it ended a terminal event."""
+        """Evaluates the line and begins the next; True if the line ended a terminal event."""
         line, long = self._line, self._long
         self._line, self._long = b"", False
         if not long and line in (b"", b"\r"):
@@ -90,7 +90,7 @@ class Terminal:
 
 
 class LastLine:
-    """JSON lines as Ollama sends them end with the line whose object has one of LAST_MEMBERS that is true."""
+    """JSON lines, as Ollama sends them, end with the line in whose object one of LAST_MEMBERS is true."""
 
     __slots__ = ("_line", "_long")
 
@@ -99,7 +99,7 @@ class LastLine:
         self._long = False
 
     def near(self) -> bool:
-        if self._long or b"true" not in self._line:  # spares nearly every line the reading
+        if self._long or b"true" not in self._line:  # avoids parsing nearly every line
             return False
         try:
             value = json.loads(bytes(self._line))

@@ -1,4 +1,4 @@
-"""The wire contract: which subject a message has and what its headers say. Package ingest/event is the reference."""
+"""Subjects and headers of the messages. Package ingest/event is the reference."""
 
 from __future__ import annotations
 
@@ -28,8 +28,7 @@ _NOT_TOKEN = re.compile(r"[^A-Za-z0-9_-]")
 
 
 class Labels:
-    """Whose call it is, and who says so. Every label may be empty. It never changes once it has events: what they have in common
-    is encoded once."""
+    """The labels of an event and the instance of the hook. Immutable once used by an event: the common headers are encoded once."""
 
     __slots__ = (
         "service", "service_version", "environment", "agent", "stage", "conversation", "run", "user", "attrs", "instance", "sdk",
@@ -55,7 +54,7 @@ class Labels:
         return shard_of(self.service or UNKNOWN_SERVICE, self.agent, self.instance)
 
     def headers(self) -> str:
-        """The headers that all events have in common."""
+        """The common headers of the events."""
         if not self._headers:
             self._headers = (
                 _text("Llmtap-Service", self.service)
@@ -92,7 +91,7 @@ class Event:
         self.body: Optional[Body] = None
 
     def message_id(self, part: int) -> str:
-        """The id by which JetStream knows a message that is sent again."""
+        """The id by which JetStream recognises a resent message."""
         if self.kind == RUN:
             return message_id_header(self.labels.run + "." + self.step)
         if self.kind == TOOL:
@@ -104,7 +103,7 @@ class Event:
         return f"llmtap.v1.{self.kind}.{self.labels.route()}"
 
     def headers(self) -> str:
-        """All headers, as they are written, but Nats-Msg-Id, Llmtap-Part and Llmtap-Body-Bytes, which depend on the part."""
+        """All headers in wire format except Nats-Msg-Id, Llmtap-Part and Llmtap-Body-Bytes, which depend on the part."""
         h = f"Llmtap-Time: {rfc3339(self.time)}\r\n"
         if self.exchange:
             h += f"Llmtap-Exchange: {self.exchange}\r\n"
@@ -135,7 +134,7 @@ class Event:
 
 
 def _text(key: str, value: str) -> str:
-    """A header, nothing if it has no value."""
+    """A header line, empty without a value."""
     return f"{key}: {escape(value)}\r\n" if value else ""
 
 
@@ -145,7 +144,7 @@ def valid_attr_key(key: str) -> bool:
 
 
 def utf8(s: str) -> bytes:
-    """The bytes of s; half a character that clip left is kept, what no encoding knows is a question mark."""
+    """Encodes s. Keeps the bytes of a character that clip has split, and replaces lone surrogates with question marks."""
     try:
         return s.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -153,7 +152,7 @@ def utf8(s: str) -> bytes:
 
 
 def clip(s: str) -> str:
-    """The part of s that a header value can hold, so that nothing longer waits in memory."""
+    """Truncates s to the length of a header value, so that longer values use no memory in the queue."""
     if len(s) * 4 <= MAX_HEADER_VALUE:
         return s
     b = utf8(s)
@@ -161,7 +160,7 @@ def clip(s: str) -> str:
 
 
 def escape(s: str) -> str:
-    """Percent-encodes what is not printable ASCII, and cuts to MAX_HEADER_VALUE bytes, never inside an escape or a character."""
+    """Percent-encodes everything but printable ASCII and truncates to MAX_HEADER_VALUE bytes, not inside an escape or a character."""
     if len(s) <= MAX_HEADER_VALUE and _PLAIN.match(s):
         return s
     b = utf8(s)
@@ -189,7 +188,7 @@ def escape(s: str) -> str:
 
 
 def _width(b: bytes, i: int) -> int:
-    """The length of the character at i, 1 for a byte that begins none."""
+    """The length of the character at i, 1 for an invalid byte."""
     for n in (2, 3, 4):
         try:
             b[i : i + n].decode("utf-8")
@@ -200,7 +199,7 @@ def _width(b: bytes, i: int) -> int:
 
 
 def message_id_header(message_id: str) -> str:
-    """The id as a header value. One that does not fit is hashed: the end of an id tells a start from an end."""
+    """The id as a header value. Longer ids are hashed, not truncated: they differ in their ends."""
     b = utf8(message_id)
     plain = sum(1 if 0x20 < c < 0x7F and c != 0x25 or c == 0x20 and 0 < i < len(b) - 1 else 3 for i, c in enumerate(b))
     if plain <= MAX_HEADER_VALUE:
@@ -209,7 +208,7 @@ def message_id_header(message_id: str) -> str:
 
 
 def service_token(name: str) -> str:
-    """name if it fits a subject; any other is cleaned and gets 6 hex digits of its hash."""
+    """name if it is valid in a subject, otherwise a cleaned name with 6 hex digits of its hash."""
     if not name:
         return UNKNOWN_SERVICE
     b = utf8(name)
@@ -233,11 +232,11 @@ def shard_of(*parts: str) -> int:
     return _fnv1a(_FNV_OFFSET, b"\0".join(utf8(p) for p in parts)) & 0xFF
 
 
-_second = (0, "1970-01-01T00:00:00")  # the last one that was written
+_second = (0, "1970-01-01T00:00:00")  # the last formatted second
 
 
 def rfc3339(ns: int) -> str:
-    """A time with nanoseconds, in UTC, without trailing zeros."""
+    """Formats a time with nanoseconds, in UTC, without trailing zeros."""
     global _second
     seconds, rest = divmod(ns, 10**9)
     known, whole = _second
@@ -248,14 +247,14 @@ def rfc3339(ns: int) -> str:
 
 
 def millis(ns: int) -> str:
-    """A duration in milliseconds, exact to the nanosecond."""
+    """Formats a duration in milliseconds, exact to the nanosecond."""
     whole, rest = divmod(min(max(ns, 0), MAX_DURATION_NS), 10**6)
     return (f"{whole}.{rest:06d}".rstrip("0").rstrip(".")) if rest else str(whole)
 
 
 def uuid7(r: random.Random) -> str:
-    """A new exchange id: a UUID that sorts by time. r is not asked of the system each time, which would give the interpreter's
-    lock away in the middle of the agent's call."""
+    """A new exchange id, a UUIDv7. Reading random bytes from the system for each id would release the interpreter lock in the middle
+    of the agent's call."""
     n = (time.time_ns() // 10**6 & 0xFFFFFFFFFFFF) << 80 | r.getrandbits(80)
     h = f"{n & ~(0xF << 76) & ~(0x3 << 62) | 0x7 << 76 | 0x2 << 62:032x}"
     return f"{h[:8]}-{h[8:12]}-{h[12:16]}-{h[16:20]}-{h[20:]}"

@@ -1,4 +1,4 @@
-"""One call while it lasts: its request is queued when it is sent, its response when it ends."""
+"""A call in progress: its request is queued when it is sent, its response when it ends."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from ._capture import ERROR_READ, MAX_BODY, Capture
 from ._endings import Ending, ending_of
 from ._event import Event, clip
 from ._hosts import Target
-from ._queue import Ticket
+from ._queue import Pair
 from ._redact import masked
 from ._shape.detect import detect
 
 if TYPE_CHECKING:
     from ._hook import Hook
 
-# Values of Llmtap-Error that are the hook's own.
+# Values of Llmtap-Error that the hook sets itself.
 UNREAD = "closed before the end of the body"
-LEFT = "neither read to its end nor closed"
-EXIT = "the process ended before the answer did"
+ABANDONED = "neither read to its end nor closed"
+EXIT = "the process exited before the response ended"
 
-# Bounds on reading error answers that the agent's code closed unread.
+# Bounds on reading error responses that the agent closed unread.
 DRAIN_BYTES = 64 << 10
 DRAIN_TIMEOUT = 1.0
-DRAINS: set[asyncio.Task[None]] = set()  # tasks that read them: the event loop itself keeps weak references only
+DRAINS: set[asyncio.Task[None]] = set()  # the tasks that read them: event loops keep only weak references
 
 _VERSION_HEADERS = ("anthropic-version", "anthropic-beta", "openai-beta", "api-version")
 _REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid")
@@ -38,7 +38,7 @@ _CANCELLATIONS = ("CancelledError", "Cancelled", "KeyboardInterrupt", "SystemExi
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-# The values of the headers that are read here, by their names.
+# Values of the headers in _NAMES, by name.
 Headers = dict[str, list[str]]
 
 _NAMES = (*_VERSION_HEADERS, *_REQUEST_IDS, "content-type", "content-encoding", "content-length", "x-stainless-retry-count", "traceparent")
@@ -46,7 +46,7 @@ _READ: dict[Any, str] = {**{name: name for name in _NAMES}, **{name.encode(): na
 
 
 def headers_of(pairs: Iterable[tuple[Any, Any]]) -> Headers:
-    """Picks what is read of the headers of a message; names and values are str or bytes."""
+    """The headers of a message that are in _NAMES. Names and values are str or bytes."""
     found: Headers = {}
     for key, value in pairs:
         name = _READ.get(key) or _READ.get(key.lower())
@@ -61,20 +61,20 @@ def _first(headers: Headers, name: str) -> str:
 
 
 def _guarded(f: F) -> F:
-    """f, whose mistakes are counted and kept from the agent."""
+    """Wraps f: counts its exceptions instead of raising them."""
 
     @functools.wraps(f)
     def guarded(self: Exchange, *args: Any) -> Any:
         try:
             return f(self, *args)
         except Exception:
-            self.hook.oops()
+            self.hook.count_error()
 
     return cast(F, guarded)
 
 
 class Exchange:
-    """Times are by a monotonic clock. Its methods may be called from any thread; none raises."""
+    """Methods may be called from any thread and never raise. Durations are by a monotonic clock."""
 
     def __init__(self, hook: Hook, target: Target, method: str, headers: Headers) -> None:
         self.hook = hook
@@ -84,15 +84,15 @@ class Exchange:
         self._lock = threading.RLock()  # guards all below
         self._request_sent = False
         self.ended = False
-        self._sending = False  # the body of the request has not been read to its end
+        self._sending = False  # the request body has not been read to its end
         self._stream: Optional[Ending] = None
-        self._want = -1  # Content-Length of the response
+        self._want = -1  # Content-Length of the response, if known
         self._got = 0
         scope = hook.scope()
         labels, capture = hook.labels(scope), hook.config.capture
         limit = 0 if capture == _event.NONE else MAX_BODY
         self._request_body, self._response_body = Capture(hook.queue, limit), Capture(hook.queue, limit)
-        self.ticket = Ticket(detect(target.path))
+        self.pair = Pair(detect(target.path))
         req = self._req = Event(_event.REQUEST, labels)
         req.exchange, req.time, req.capture = _event.uuid7(hook.random), self._time, capture
         req.url, req.method = target.url, method
@@ -107,11 +107,11 @@ class Exchange:
 
     @property
     def status(self) -> int:
-        """The status of the answer, 0 before it."""
+        """The status of the response, 0 before it."""
         return self._res.status
 
     def request(self, body: Optional[bytes]) -> None:
-        """Queues the request with its whole body."""
+        """Queues the request with its complete body."""
         with self._lock:
             if body and not self._request_sent:
                 self._request_body.want = len(body)
@@ -119,8 +119,8 @@ class Exchange:
             self._send_request()
 
     @_guarded
-    def sending(self) -> None:
-        """The request has a body that is still to be read."""
+    def body_pending(self) -> None:
+        """Records that the request has a body, which is not read yet."""
         with self._lock:
             self._sending = self._request_body.limit > 0
             if not self._sending:
@@ -128,14 +128,14 @@ class Exchange:
 
     @_guarded
     def request_read(self, p: bytes) -> None:
-        """Records bytes of a request body as the transport reads them."""
+        """Records bytes of the request body while the transport reads them."""
         with self._lock:
             if not self._request_sent:
                 self._request_body.write(p)
 
     @_guarded
     def request_end(self) -> None:
-        """The body of the request was read to its end."""
+        """Queues the request, whose body was read to its end."""
         with self._lock:
             self._sending = False
             self._send_request()
@@ -144,17 +144,17 @@ class Exchange:
         if self._request_sent:
             return
         self._request_sent = True
-        self._req.degraded = self._sending  # what was not read of the body is no evidence
+        self._req.degraded = self._sending
         self._put(self._req, self._request_body)
 
     def _put(self, ev: Event, body: Capture) -> None:
         if body.cut:
             ev.capture = _event.CUT
         ev.body, reserved = body.take()
-        self.hook.queue.put(ev, self.ticket, reserved, body.lost)
+        self.hook.queue.push(ev, self.pair, reserved, body.lost)
 
-    def answered(self, status: int, headers: Headers, decoded: bool = False) -> None:
-        """Begins the response. decoded says that its bytes come without the encoding that its headers name."""
+    def responded(self, status: int, headers: Headers, decoded: bool = False) -> None:
+        """Begins the response. decoded means that its bytes are decoded already, whatever its headers say."""
         with self._lock:
             if self.ended:
                 return
@@ -177,56 +177,56 @@ class Exchange:
                 self._end("")
 
     def read(self, p: bytes) -> None:
-        """Records what the agent's code read of the answer."""
+        """Records bytes of the response while the agent reads them."""
         if not self.ended and p:
             self._read(p)
 
     @_guarded
     def _read(self, p: bytes) -> None:
         with self._lock:
-            over = False
+            last = False
             if self._stream is not None:
                 n = self._stream.feed(p)
                 if n >= 0:
-                    p, over = p[:n], True
+                    p, last = p[:n], True
             self._response_body.write(p)
             self._got += len(p)
-            if over or self._got == self._want:
+            if last or self._got == self._want:
                 self._end("")
 
     def eof(self) -> None:
-        """The answer was read to its end."""
+        """Ends the response, which was read to its end."""
         self.end("")
 
     @_guarded
     def failed(self, error: BaseException) -> None:
-        """The call or the reading of its answer raised."""
-        self.end(self._why(error))
+        """Ends the exchange, whose call or read raised."""
+        self.end(self._error_text(error))
 
     @_guarded
     def closed(self, cancelled: bool = False) -> None:
-        """The agent's code is done with the answer."""
+        """Ends the exchange when the agent closes the response."""
         with self._lock:
             if self._stream is not None and self._stream.near():
                 self._end("")
             elif cancelled:
                 self._end(_event.CANCELLED)
             elif self._stream is None and self._want < 0 and self._response_body.limit <= 0:
-                self._end("")  # without the body nobody can say whether something was left of it
+                self._end("")  # without the body, whether it is complete is unknown
             else:
                 self._end(UNREAD)
 
     @property
     def got(self) -> int:
-        """Bytes of the answer that were read."""
+        """Bytes of the response that were read."""
         return self._got
 
-    def unread_error(self) -> bool:
-        """The answer is an error whose end has not been read."""
+    def has_unread_error(self) -> bool:
+        """Whether the response is an error that has not been read to its end."""
         return not self.ended and self._res.status >= 400
 
-    def _why(self, error: BaseException) -> str:
-        """error as it is published: short, and without the query of the call's URL, which may hold a key."""
+    def _error_text(self, error: BaseException) -> str:
+        """The text of error to publish: truncated, without the query of the URL, which may contain a key."""
         name = type(error).__name__
         if isinstance(error, asyncio.CancelledError) or name in _CANCELLATIONS:
             return _event.CANCELLED
@@ -240,28 +240,28 @@ class Exchange:
         return clip(masked(_event.utf8(text)).decode("utf-8", "surrogateescape"))
 
     @_guarded
-    def end(self, why: str) -> None:
-        """Queues the response, once. why is empty for an answer that came whole."""
+    def end(self, error_text: str) -> None:
+        """Queues the response, once. error_text is empty for a complete response."""
         with self._lock:
-            self._end(why)
+            self._end(error_text)
 
-    def _end(self, why: str) -> None:
+    def _end(self, error_text: str) -> None:
         if self.ended:
             return
         self.ended = True
         self.hook.untrack(self)
         if self.epoch != self.hook.epoch:
-            return  # a fork's copy: the call is the parent's
+            return  # forked: the call belongs to the parent
         self._send_request()
         res = self._res
         res.duration = time.monotonic_ns() - self._start
         res.time = self._time + res.duration
-        res.error = why
+        res.error = error_text
         self._put(res, self._response_body)
 
 
 def _api_version(headers: Headers, query: str) -> str:
-    """The values of the version headers; they and the trace are all of a request's headers that leave the process."""
+    """The values of the version headers."""
     versions = [v for name in _VERSION_HEADERS for v in headers.get(name, ())]
     if not versions and "api-version=" in query:  # Azure
         return "".join(parse_qs(query).get("api-version", [])[:1])
@@ -274,7 +274,7 @@ def _retry(headers: Headers) -> int:
 
 
 def _describe(ev: Event, body: Capture, headers: Headers) -> None:
-    """Sets what the headers of a body say about it."""
+    """Copies type and encoding of a body from its headers. A body in an unknown encoding is not captured."""
     ev.content_type = _first(headers, "content-type")
     encoding = ",".join(headers.get("content-encoding", ())).strip().lower()
     if encoding in ("", "identity"):
@@ -282,13 +282,13 @@ def _describe(ev: Event, body: Capture, headers: Headers) -> None:
     if encoding in ("gzip", "x-gzip"):
         ev.content_encoding = "gzip"
     elif encoding in ("zstd", "br", "deflate"):
-        ev.content_encoding = encoding  # the sender decodes what readers of events do not know
+        ev.content_encoding = encoding  # the sender decodes those that readers of events do not know
     else:
         body.limit, ev.capture = -1, _event.NONE
 
 
 def cancelled() -> bool:
-    """The running task is being cancelled, or the program interrupted."""
+    """Whether the current task is being cancelled or the program interrupted."""
     kind = sys.exc_info()[0]
     if kind is not None and (issubclass(kind, (asyncio.CancelledError, KeyboardInterrupt)) or kind.__name__ == "Cancelled"):
         return True
@@ -296,5 +296,5 @@ def cancelled() -> bool:
         task = asyncio.current_task()
     except RuntimeError:
         return False
-    cancelling = getattr(task, "cancelling", None)  # since Python 3.11
+    cancelling = getattr(task, "cancelling", None)  # Python 3.11 and later
     return bool(cancelling is not None and cancelling())

@@ -1,4 +1,4 @@
-"""The hook of this process: it makes exchanges, numbers their events and keeps the sender running."""
+"""The hook of this process: starts exchanges and the sender."""
 
 from __future__ import annotations
 
@@ -15,32 +15,32 @@ from typing import Any, NamedTuple, Optional
 from . import _context, _event
 from ._config import Config, log
 from ._event import Event, Labels, clip
-from ._exchange import EXIT, LEFT, Exchange, Headers
+from ._exchange import ABANDONED, EXIT, Exchange, Headers
 from ._hosts import Hosts, Target
 from ._queue import Queue
 from ._sender import Sender
 
 VERSION = "0.1.0"
 
-# How much longer than Config.flush_timeout close may take, for an orderly end of the sender, in seconds.
+# Seconds that close may take longer than Config.flush_timeout, for an orderly exit of the sender.
 _CLOSE_GRACE = 0.1
-MAX_DRAINS = 64  # unread error answers that are read in the background at a time
+MAX_DRAINS = 64  # unread error responses that are read in the background concurrently
 
 
 class Stats(NamedTuple):
-    """What the hook of this process did."""
+    """The counters of the hook."""
 
     published: int  # exchanges whose request and response NATS has stored
-    events: int  # messages that NATS has stored, those in parts counted once
-    dropped: int  # exchanges given up for want of memory, or because NATS will never take them
-    pending: int  # events that wait to be stored
-    open: int  # calls whose answer has not ended
-    bytes: int  # memory reserved for all that waits and for bodies being read
-    errors: int  # mistakes of the hook's own that it kept from the agent
+    events: int  # events that NATS has stored; an event in parts counts once
+    dropped: int  # exchanges dropped because memory ran out or NATS rejected them
+    pending: int  # events that are not stored yet
+    open: int  # calls whose response has not ended
+    bytes: int  # memory reserved for pending events and for bodies being read
+    errors: int  # internal errors of the hook
 
 
 class Hook:
-    """Records the calls of one process. Safe for concurrent use; a forked child starts anew with an instance of its own."""
+    """Records the calls of one process. Safe for concurrent use; a forked child has its own instance."""
 
     def __init__(self, config: Config) -> None:
         self.config = config
@@ -51,9 +51,9 @@ class Hook:
         self._begin()
 
     def _begin(self) -> None:
-        self.random = random.Random()  # of exchange ids; seeded by the system
+        self.random = random.Random()  # for exchange ids; seeded by the system
         self.instance = str(uuid.UUID(bytes=os.urandom(16), version=4))
-        self.left: deque[Exchange] = deque()  # answers that the garbage collector found; ended by the sender
+        self.abandoned: deque[Exchange] = deque()  # responses found by the garbage collector; the sender ends them
         self._lock = threading.RLock()  # guards all below
         self._open: dict[int, Exchange] = {}
         self._closed = False
@@ -63,13 +63,13 @@ class Hook:
         self.queue = Queue(self.config.memory_limit, self.wake)
 
     def forked(self) -> None:
-        """Starts anew in the child of a fork. What waits is the parent's, and so is the connection, which must not be closed here."""
-        self._inherited.append((self.queue, self._sender, self._open, self.left))
+        """Resets the hook in the child of a fork. Pending events and the connection belong to the parent and must not be closed."""
+        self._inherited.append((self.queue, self._sender, self._open, self.abandoned))
         self.epoch += 1
         self._begin()
 
     def wake(self) -> None:
-        """There may be something to send."""
+        """Wakes the sender."""
         sender = self._sender
         if sender is None:
             sender = self.start()
@@ -77,7 +77,7 @@ class Hook:
             sender.wake()
 
     def start(self) -> Optional[Sender]:
-        """Starts the sender, unless it runs or the hook is closed."""
+        """Starts the sender unless it runs or the hook is closed."""
         with self._lock:
             if self._sender is None and not self._closed:
                 sender = Sender(self)
@@ -85,16 +85,16 @@ class Hook:
                 self._sender = sender
             return self._sender
 
-    def oops(self) -> None:
-        """Counts the exception at hand, which is the hook's own mistake, and says so at the first."""
+    def count_error(self) -> None:
+        """Counts the current exception, an internal error, and logs the first."""
         with self._lock:
             self._errors += 1
             first = self._errors == 1
         if first:
-            log.warning("llmtap: a call may not be recorded; further mistakes are counted only", exc_info=True)
+            log.warning("llmtap: internal error, a call may not be recorded; further errors are only counted", exc_info=True)
 
     def begin(self, target: Target, method: str, headers: Headers) -> Optional[Exchange]:
-        """The exchange of a call, None once the hook is closed."""
+        """Starts the exchange of a call, None if the hook is closed."""
         x = Exchange(self, target, method, headers)
         with self._lock:
             if self._closed:
@@ -103,21 +103,21 @@ class Hook:
         return x
 
     def untrack(self, x: Exchange) -> None:
-        """x has ended."""
+        """Removes x, which has ended."""
         with self._lock:
             self._open.pop(id(x), None)
 
     def sweep(self) -> None:
-        """Ends the calls whose answers were left alone."""
-        while self.left:
-            self.left.popleft().end(LEFT)
+        """Ends the calls whose responses were abandoned."""
+        while self.abandoned:
+            self.abandoned.popleft().end(ABANDONED)
 
     def scope(self) -> _context.Scope:
-        """What the running code says about its calls."""
+        """The current scope."""
         return _context.current()
 
     def labels(self, scope: _context.Scope) -> Labels:
-        """What the process and the scope say; the scope wins."""
+        """The labels of the process, overridden by those of the scope."""
         labels = scope.labels
         if labels is None or labels.instance is not self.instance:
             labels = scope.labels = self._labels(scope)
@@ -131,28 +131,28 @@ class Hook:
         labels.stage, labels.conversation, labels.run = scope.stage, scope.conversation, scope.run
         user = scope.user
         if user and not cfg.keep_user:
-            # 16 hex digits: enough to tell users apart, too few to be worth reversing without the key.
+            # 16 hex digits: enough to distinguish users, too few to be worth reversing without the key.
             user = hmac.new(cfg.user_key, _event.utf8(user), hashlib.sha256).hexdigest()[:16]
         labels.user = clip(user)
         return labels
 
     def traceparent(self) -> str:
-        """The trace of a call whose request names none."""
+        """The trace of a request without a traceparent header."""
         if self.config.traceparent is None:
             return ""
         try:
             return str(self.config.traceparent() or "")
         except Exception:
-            self.oops()
+            self.count_error()
             return ""
 
     def run_event(self, scope: _context.Scope, step: str) -> None:
-        """Publishes that the scope's run started or ended."""
+        """Publishes the start or end of the run of the scope."""
         if scope.run:
             self._step(Event(_event.RUN, self.labels(scope)), step)
 
     def tool_event(self, scope: _context.Scope, call_id: str, step: str) -> None:
-        """Publishes that a tool started or ended; nothing without a call id and an exchange, because call ids alone are not unique."""
+        """Publishes the start or end of a tool. Without an exchange nothing is published: call ids alone are not unique."""
         if call_id and scope.last is not None and scope.last.exchange:
             ev = Event(_event.TOOL, self.labels(scope))
             ev.tool_call_id, ev.exchange = clip(call_id), scope.last.exchange
@@ -163,39 +163,39 @@ class Hook:
             if self._closed:
                 return
         ev.step, ev.time = step, time.time_ns()
-        self.queue.put(ev, None, 0, False)
+        self.queue.push(ev, None, 0, False)
 
     def stats(self) -> Stats:
-        """The counts so far."""
-        published, events, dropped, pending, used = self.queue.snapshot()
+        """The current counters."""
+        published, events, dropped, pending, used = self.queue.counts()
         with self._lock:
             return Stats(published, events, dropped, pending, len(self._open), used, self._errors)
 
     def flush(self, timeout: float) -> bool:
-        """Waits until NATS has stored all that ended before; False when that took longer than timeout seconds."""
+        """Waits until NATS has stored all exchanges that ended before. False after timeout seconds."""
         return self.queue.flush(timeout)
 
     def close(self) -> bool:
-        """Ends the recording of open calls, publishes what waits within Config.flush_timeout, and stops."""
+        """Ends the recording of active calls, publishes pending events within Config.flush_timeout, and stops."""
         with self._lock:
             if self._closed:
                 return True
             self._closed = True
-            still_open, sender = list(self._open.values()), self._sender
+            active, sender = list(self._open.values()), self._sender
         deadline = time.monotonic() + self.config.flush_timeout
-        self._end_drains(self.config.flush_timeout / 2)
+        self._wait_for_drains(self.config.flush_timeout / 2)
         self.sweep()
-        for x in still_open:
+        for x in active:
             x.end(EXIT)
         if sender is None:
-            return self.queue.snapshot()[3] == 0
+            return self.queue.counts()[3] == 0
         stored = self.flush(max(0.0, deadline - time.monotonic()))
         sender.stop()
         sender.join(_CLOSE_GRACE)
         return stored
 
-    def _end_drains(self, timeout: float) -> None:
-        """Waits for the error answers that are being read."""
+    def _wait_for_drains(self, timeout: float) -> None:
+        """Waits for the error responses that are being read."""
         limit = time.monotonic() + timeout
         for _ in range(MAX_DRAINS):
             if not self.drains.acquire(timeout=max(0.0, limit - time.monotonic())):

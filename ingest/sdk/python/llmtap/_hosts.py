@@ -1,4 +1,4 @@
-"""Which calls are recorded: those to the known providers' API hosts and to configured ones."""
+"""Selects the calls to record by host: known providers and configured hosts."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from ._wire import HOST_LABELS, HOST_SUFFIXES, HOSTS, OLLAMA_PORT
 _HOSTS = frozenset(HOSTS)
 _OLLAMA = frozenset(f"{h}:{OLLAMA_PORT}" for h in ("localhost", "127.0.0.1", "[::1]"))
 
-_MAX_KNOWN = 128  # URLs whose answer is kept: agents call few
+_MAX_KNOWN = 128  # cached URLs: agents call few
 
 
 class Target(NamedTuple):
-    """Where a call goes."""
+    """The URL of a call in parts."""
 
-    url: str  # scheme, host, port and escaped path: what may be published
+    url: str  # scheme, host, port and escaped path, for publishing
     path: str
-    query: str  # may hold a key
+    query: str  # may contain a key
 
 
 class Hosts:
-    """Answers whether calls to a host are recorded. It never changes once made."""
+    """The hosts to record. Immutable."""
 
     def __init__(self, extra: Iterable[str] = ()) -> None:
         self._exact: set[str] = set()  # "host" or "host:port"
@@ -38,11 +38,11 @@ class Hosts:
         self._known = functools.lru_cache(_MAX_KNOWN)(self._target)
 
     def has(self, host: str, name: str) -> bool:
-        """host is with its port, if any; name without. Both in lower case."""
+        """Whether a host is recorded: host with its port, if any, name without. Both in lower case."""
         return _known(host, name) or host in self._exact or name in self._exact or name.endswith(self._suffixes)
 
     def target(self, url: str) -> Optional[Target]:
-        """The target of a call to url, None if it is not to be recorded."""
+        """The target of a call to url, None if it is not recorded."""
         return self._known(url)
 
     def _target(self, url: str) -> Optional[Target]:
@@ -54,7 +54,7 @@ class Hosts:
 
 
 def _known(host: str, name: str) -> bool:
-    """Whether a host is a provider's, or that of Ollama on this machine."""
+    """Whether a host belongs to a known provider or to a local Ollama."""
     if name.endswith(HOST_SUFFIXES) or host in _OLLAMA:
         return True
     while name:

@@ -1,5 +1,5 @@
-"""Records what httpx and httpx2 send, at their HTTP transports: the bytes of the wire, after redirects, authentication and retries
-have made calls of their own."""
+"""Records httpx and httpx2 at their HTTP transports: encoded bytes, below redirects, authentication and retries, whose requests are
+calls of their own."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ._patch import Patches, hook_of
 
 
 def patch(patches: Patches, module: str) -> None:
-    """Patches the transports of a module that is httpx or has its interface, if it is installed."""
+    """Patches the transports of httpx, or of a module with the same interface, if it is installed."""
     try:
         httpx = importlib.import_module(module)
     except ImportError:
@@ -24,7 +24,7 @@ def patch(patches: Patches, module: str) -> None:
 
 
 class _Tees:
-    """The classes that see the bodies pass, as subclasses of a module's own."""
+    """The classes that record bodies, subclasses of those of a module."""
 
     request: Any
     response: Any
@@ -34,7 +34,7 @@ class _Tees:
 
 
 def _begin(request: Any, tees: _Tees, asynchronous: bool) -> Optional[Exchange]:
-    """The exchange of a request, its body recorded or about to be; None if it is not to be recorded."""
+    """Starts the exchange of a request, None if it is not recorded."""
     hook = hook_of()
     if hook is None or request.method != "POST":
         return None
@@ -46,31 +46,31 @@ def _begin(request: Any, tees: _Tees, asynchronous: bool) -> Optional[Exchange]:
         if x is None:
             return None
     except Exception:
-        hook.oops()
+        hook.count_error()
         return None
     try:
         if isinstance(request.stream, tees.byte_stream):
             x.request(b"".join(request.stream))
         else:
-            x.sending()
+            x.body_pending()
             request.stream = (tees.async_request if asynchronous else tees.request)(request.stream, x)
     except Exception:
-        hook.oops()
+        hook.count_error()
     return x
 
 
-def _answered(x: Exchange, request: Any, response: Any, tee: Any) -> None:
+def _responded(x: Exchange, request: Any, response: Any, tee: Any) -> None:
     try:
-        x.answered(response.status_code, headers_of(response.headers.raw))
+        x.responded(response.status_code, headers_of(response.headers.raw))
         if not x.ended:
             response.stream = tee(response.stream, x, response.extensions)
     except Exception:
-        x.hook.oops()
+        x.hook.count_error()
         x.closed()
 
 
-def _put_back(request: Any) -> None:
-    """Gives the request its own body again: it may be sent once more."""
+def _restore_body(request: Any) -> None:
+    """Restores the body of the request, which may be sent again."""
     body = getattr(request.stream, "_llmtap_body", None)
     if body is not None:
         request.stream = body
@@ -87,8 +87,8 @@ def _sync(original: Callable[..., Any], tees: _Tees) -> Callable[..., Any]:
             x.failed(e)
             raise
         finally:
-            _put_back(request)
-        _answered(x, request, response, tees.response)
+            _restore_body(request)
+        _responded(x, request, response, tees.response)
         return response
 
     return handle_request
@@ -105,8 +105,8 @@ def _async(original: Callable[..., Any], tees: _Tees) -> Callable[..., Any]:
             x.failed(e)
             raise
         finally:
-            _put_back(request)
-        _answered(x, request, response, tees.async_response)
+            _restore_body(request)
+        _responded(x, request, response, tees.async_response)
         return response
 
     return handle_async_request
@@ -168,15 +168,15 @@ def _tees(httpx: Any) -> _Tees:
                 try:
                     threading.Thread(target=self._drain, name="llmtap-drain", daemon=True).start()
                     return
-                except RuntimeError:  # the process ends
+                except RuntimeError:  # the process exits
                     self._x.hook.drains.release()
             self._x.closed(cancelled())
             self._stream.close()
 
         def _drain(self) -> None:
-            """Reads what the agent's code left of an error answer, within bounds: its text is the evidence."""
+            """Reads the unread part of an error response, within bounds: its text is the evidence."""
             x = self._x
-            limit = threading.Timer(DRAIN_TIMEOUT, _shut, [self._extensions])
+            limit = threading.Timer(DRAIN_TIMEOUT, _shutdown, [self._extensions])
             limit.daemon = True
             try:
                 limit.start()
@@ -186,7 +186,7 @@ def _tees(httpx: Any) -> _Tees:
                     if size > DRAIN_BYTES:
                         break
             except Exception:
-                pass  # it ended the exchange
+                pass  # the exchange has ended
             finally:
                 limit.cancel()
                 x.hook.drains.release()
@@ -198,7 +198,7 @@ def _tees(httpx: Any) -> _Tees:
 
         def __del__(self) -> None:
             if not self._x.ended:
-                self._x.hook.left.append(self._x)
+                self._x.hook.abandoned.append(self._x)
 
     class AsyncResponse(httpx.AsyncByteStream):  # type: ignore[misc]
         def __init__(self, stream: Any, x: Exchange, extensions: Any) -> None:
@@ -224,16 +224,16 @@ def _tees(httpx: Any) -> _Tees:
             if self._x.ended:
                 await self._stream.aclose()
                 return
-            given_up = cancelled()
-            if not given_up and _drainable(self._x, self._extensions) and self._x.hook.drains.acquire(blocking=False):
+            is_cancelled = cancelled()
+            if not is_cancelled and _drainable(self._x, self._extensions) and self._x.hook.drains.acquire(blocking=False):
                 self._drained = True
                 try:
                     DRAINS.add(asyncio.get_running_loop().create_task(self._drain()))
                     return
-                except RuntimeError:  # another kind of event loop
+                except RuntimeError:  # not an asyncio event loop
                     self._drained = False
                     self._x.hook.drains.release()
-            self._x.closed(given_up)
+            self._x.closed(is_cancelled)
             await self._stream.aclose()
 
         async def _drain(self) -> None:
@@ -241,7 +241,7 @@ def _tees(httpx: Any) -> _Tees:
             try:
                 await asyncio.wait_for(self._rest(), DRAIN_TIMEOUT)
             except Exception:
-                pass  # it ended the exchange
+                pass  # the exchange has ended
             finally:
                 x.hook.drains.release()
                 x.closed()
@@ -262,7 +262,7 @@ def _tees(httpx: Any) -> _Tees:
 
         def __del__(self) -> None:
             if not self._x.ended:
-                self._x.hook.left.append(self._x)
+                self._x.hook.abandoned.append(self._x)
 
     tees = _Tees()
     tees.request, tees.response, tees.async_request, tees.async_response = Request, Response, AsyncRequest, AsyncResponse
@@ -271,11 +271,11 @@ def _tees(httpx: Any) -> _Tees:
 
 
 def _drainable(x: Exchange, extensions: Any) -> bool:
-    return x.unread_error() and extensions.get("http_version") != b"HTTP/2"
+    return x.has_unread_error() and extensions.get("http_version") != b"HTTP/2"
 
 
-def _shut(extensions: Any) -> None:
-    """Ends a read that takes too long."""
+def _shutdown(extensions: Any) -> None:
+    """Ends a read that takes too long by closing the socket."""
     try:
         extensions["network_stream"].get_extra_info("socket").shutdown(2)
     except Exception:

@@ -1,4 +1,4 @@
-"""The hook of this process and the methods that are replaced for it."""
+"""The hook of this process and the client methods that it replaces."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ _hook: Optional[Hook] = None
 
 
 def hook_of() -> Optional[Hook]:
-    """The hook of this process, None when there is none."""
+    """The hook of this process, if any."""
     return _hook
 
 
 def set_hook(hook: Optional[Hook]) -> None:
-    """Makes hook the one of this process."""
+    """Sets the hook of this process."""
     global _hook
     _hook = hook
 
 
 class Patches:
-    """Methods that were replaced, to be put back."""
+    """The replaced methods and their originals."""
 
     def __init__(self) -> None:
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Puts make(original) in the place of a method, unless that is done already."""
+        """Replaces a method with make(original), unless it is replaced already."""
         original = owner.__dict__.get(name)
         if original is None or hasattr(original, "_llmtap"):
             return
@@ -38,7 +38,7 @@ class Patches:
         self._replaced.append((owner, name, original, replacement))
 
     def undo(self) -> None:
-        """Puts the originals back, but where somebody else has replaced ours since: ours passes on there."""
+        """Restores the originals, except where another library has replaced ours: then ours calls the original."""
         while self._replaced:
             owner, name, original, replacement = self._replaced.pop()
             if owner.__dict__.get(name) is replacement:

@@ -1,4 +1,4 @@
-"""Makes an event what may leave the process: decoded, redacted, shaped. It runs on the sender's thread, once for each event."""
+"""Converts an event to its published form: decoded, redacted, shaped. Runs on the sender's thread, once per event."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ from ._endings import ending_of
 from ._event import Event
 from ._exchange import UNREAD
 from ._queue import Item, Queue
-from ._redact import cut, masked
+from ._redact import masked, truncate
 from ._shape.shaper import Shaper
 
-# Memory that shaping a body of n bytes takes.
-_SHAPE_MOST = 8  # times n, the most that a shape is long: "" becomes ~0: and a hash
+# Memory for shaping a body of n bytes.
+_SHAPE_MOST = 8  # times n, the maximum length of a shape: "" becomes ~0: and a hash
 _SHAPE_USUAL = 2  # times n, when memory is short
-_SHAPE_SCRATCH = 4  # times n, for texts that are decoded or joined
+_SHAPE_SCRATCH = 4  # times n, for decoded and joined texts
 _SHAPE_MIN = 4 << 10  # for a short body
 
-_REST = 50e-6  # seconds
-_BACKLOG = 256  # events; above it there is no time to rest
+_YIELD_TIME = 50e-6  # seconds
+_BACKLOG = 256  # pending events above which the sender does not pause
 
 
 class _WithheldError(Exception):
@@ -32,23 +32,23 @@ class _WithheldError(Exception):
 
 
 class Preparer:
-    """What it does is what Config asks for."""
+    """Prepares events according to Config."""
 
     def __init__(self, queue: Queue, config: Config) -> None:
         self._queue = queue
         self._redact = config.redact
-        self._shaper: Optional[Shaper] = Shaper(config.shape_key, self.rest) if config.capture == _event.SHAPE else None
+        self._shaper: Optional[Shaper] = Shaper(config.shape_key, self.yield_gil) if config.capture == _event.SHAPE else None
 
-    def rest(self) -> None:
-        """Lets the agent's threads run: a thread that only computes would keep each of them waiting for 5 ms."""
-        if self._queue.backlog < _BACKLOG:
-            time.sleep(_REST)
+    def yield_gil(self) -> None:
+        """Releases the interpreter lock: a thread that only computes makes each other thread wait for 5 ms."""
+        if self._queue.pending < _BACKLOG:
+            time.sleep(_YIELD_TIME)
 
     def prepare(self, it: Item) -> None:
-        """Changes the event of it, and accounts for its new body."""
+        """Replaces the body of the event and accounts for its memory."""
         ev = it.ev
-        broken_off = bool(ev.error)
-        if ev.error == UNREAD and _whole(ev):
+        incomplete = bool(ev.error)
+        if ev.error == UNREAD and _complete(ev):
             ev.error = ""
         if not ev.body:
             if ev.content_encoding in ("br", "deflate"):
@@ -57,21 +57,21 @@ class Preparer:
         if self._redact is None and self._shaper is None and not _is_error(ev) and ev.content_encoding not in ("br", "deflate"):
             return
         try:
-            body = self._publishable(it, broken_off)
+            body = self._publishable(it, incomplete)
             if not self._queue.resize(it, len(body)):
                 raise _WithheldError("no memory for the redacted body")
-        except Exception as e:  # the redactor's too; its text may hold content
-            log.warning("llmtap: a body is withheld: %s", e if isinstance(e, (DecodeError, _WithheldError)) else type(e).__name__)
+        except Exception as e:  # its text may contain message content
+            log.warning("llmtap: withholding a body: %s", e if isinstance(e, (DecodeError, _WithheldError)) else type(e).__name__)
             ev.body, ev.capture = None, _event.NONE
             if ev.content_encoding in ("br", "deflate"):
                 ev.content_encoding = ""
             return
         ev.body, ev.content_encoding = body, ""
 
-    def _publishable(self, it: Item, broken_off: bool) -> bytes:
+    def _publishable(self, it: Item, incomplete: bool) -> bytes:
         ev = it.ev
         try:
-            body = _decoded(ev, broken_off)
+            body = _decoded(ev, incomplete)
         except DecodeError:
             if self._shaper is None:
                 raise
@@ -79,56 +79,56 @@ class Preparer:
         if self._redact is not None:
             body = self._redact(body)
             if not isinstance(body, (bytes, bytearray)):
-                raise _WithheldError("redact returns no bytes")
+                raise _WithheldError("redact did not return bytes")
             body = bytes(body)
-        if _start_of_error(ev):
-            return masked(cut(body, MAX_ERROR))[:MAX_ERROR]
+        if _truncated_error(ev):
+            return masked(truncate(body, MAX_ERROR))[:MAX_ERROR]
         if self._shaper is None:
             return masked(body) if _is_error(ev) else body
         return self._shape(self._shaper, it, body)
 
     def _shape(self, shaper: Shaper, it: Item, body: bytes) -> bytes:
-        """The shape of a body. The memory for it is reserved first; where there is not enough, length and hash are all that stays."""
-        if it.ev.capture == _event.CUT or it.ticket is None:
+        """The shape of a body. Reserves the memory first; if there is not enough, returns length and hash of the body."""
+        if it.ev.capture == _event.CUT or it.pair is None:
             return shaper.opaque(body)
         n = len(body)
         limit = n * _SHAPE_MOST + _SHAPE_MIN
-        if not self._queue.spare(limit + n * _SHAPE_SCRATCH):
+        if not self._queue.reserve_free(limit + n * _SHAPE_SCRATCH):
             limit = n * _SHAPE_USUAL + _SHAPE_MIN
             if not self._queue.reserve(limit + n * _SHAPE_SCRATCH):
                 return shaper.opaque(body)
         try:
             shape = shaper.request if it.ev.kind == _event.REQUEST else shaper.response
-            return shape(it.ticket.dialect, body, limit)
+            return shape(it.pair.dialect, body, limit)
         finally:
             self._queue.reserve(-(limit + n * _SHAPE_SCRATCH))
 
 
 def _is_error(ev: Event) -> bool:
-    """ev is an error answer: its text is masked in every mode."""
+    """Whether ev is an error response, whose text is masked in every mode."""
     return ev.kind == _event.RESPONSE and ev.status >= 400
 
 
-def _start_of_error(ev: Event) -> bool:
-    """No more than the first bytes of an error answer are kept. Compressed, no reader could decompress them."""
+def _truncated_error(ev: Event) -> bool:
+    """Whether only the first bytes of an error response are kept. Compressed, they could not be decompressed."""
     return _is_error(ev) and ev.capture not in (_event.FULL, _event.CUT)
 
 
-def _decoded(ev: Event, broken_off: bool) -> bytes:
-    """The body of ev without its encoding."""
+def _decoded(ev: Event, incomplete: bool) -> bytes:
+    """The body of ev without its encoding; of an incomplete body, the part that arrived."""
     body = bytes(ev.body or b"")
     if not ev.content_encoding:
         return body
-    if _start_of_error(ev):
+    if _truncated_error(ev):
         text, error = decode_some(ev.content_encoding, body, ERROR_READ)
-        return cut(text, len(text) - 1) if error and text else text  # that is how far it goes
-    if broken_off and ev.content_encoding != "zstd":
-        # Broken off with the answer: what came is the evidence. An answer that lacks nothing may still lack its checksum.
+        return truncate(text, len(text) - 1) if error and text else text
+    if incomplete and ev.content_encoding != "zstd":
+        # A complete response may still lack its checksum.
         text, _ = decode_some(ev.content_encoding, body, MAX_BODY + 1)
     else:
         text = decode(ev.content_encoding, body, MAX_BODY + 1)
     if len(text) > MAX_BODY:
-        raise DecodeError(f"decode a body: it is over {MAX_BODY} bytes")
+        raise DecodeError(f"decode {ev.content_encoding} body: longer than {MAX_BODY} bytes")
     return text
 
 
@@ -136,9 +136,9 @@ def _no_constant(name: str) -> None:
     raise ValueError(name)
 
 
-def _whole(ev: Event) -> bool:
-    """Whether the body of an answer that was closed before its end was read lacks nothing: a client that decodes JSON stops at the
-    last brace, and one that decompresses a stream itself stops at its terminal event."""
+def _complete(ev: Event) -> bool:
+    """Whether the body of a response that was closed before its end is complete nevertheless: a client that decodes JSON stops at
+    the last brace, and one that decompresses a stream itself stops at its terminal event."""
     body = bytes(ev.body or b"")
     if ev.content_encoding:
         body, _ = decode_some(ev.content_encoding, body, MAX_BODY)

@@ -1,4 +1,4 @@
-"""Masks credentials and personal data in the error texts of providers, as redact.json says. Package ingest/event/redact is the reference."""
+"""Masks credentials and personal data in error texts by the rules of redact.json. Package ingest/event/redact is the reference."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ import re
 
 _MASK = b"***"
 
-# Bounds on what is taken for a secret.
-_MIN_SECRET = 8  # shorter is a word: user_id, org-wide
-_MIN_PASSWORD = 6  # behind the name of a password
-_MIN_PLAIN = 16  # so long without a digit or a joint is no English word
+# Lengths in bytes.
+_MIN_SECRET = 8  # shorter values are words: user_id, org-wide
+_MIN_PASSWORD = 6  # of a value after the name of a password
+_MIN_PLAIN = 16  # words without digit or separator that are no English words
 _MAX_GAP = 24  # between a name and its value
-_MAX_HALVED = 512  # what cut takes off, and what a URL's user and password may be
+_MAX_WORD = 512  # of a word that truncate removes, and of the userinfo of a URL
 
 _MARKUP = b"*.+_@-"
 _NO_WORD = re.compile(rb"[^A-Za-z0-9\-_.@+*\\%:]+")
@@ -23,7 +23,7 @@ _VALUE = re.compile(rb"(?:[A-Za-z0-9\-_.@+*/=~%]|\\/)*")
 _ESCAPE = re.compile(rb"\\+(?:[nrtbf]|u[0-9a-fA-F]{4})?")
 _PERCENT = re.compile(rb"%[0-9a-fA-F]{2}")
 _USER = re.compile(rb"(//|\\/\\/)([^\x00-\x20/?#\"'<>\\@\x7f]{1,511})@")
-_HALVED = re.compile(rb"[!#-&(-~]*\Z")
+_SPLIT = re.compile(rb"[!#-&(-~]*\Z")
 _TEXT = re.compile(rb"[!#-&(-~]")
 _ZHIPU = re.compile(rb"[0-9a-fA-F]{32}\.[A-Za-z0-9]{16}\Z")
 _MAIL = re.compile(rb"[^@]+@.*\.[A-Za-z]{2,}\Z", re.DOTALL)
@@ -37,22 +37,22 @@ _IDENTITY = re.compile(rb"[A-Za-z0-9\-_.@+*/=~%:,]*")
 
 
 class _Words:
-    """What redact.json knows."""
+    """The rules of redact.json."""
 
     def __init__(self) -> None:
         with open(os.path.join(os.path.dirname(__file__), "redact.json"), encoding="utf-8") as f:
             known = json.load(f)
-        # By their first letter: prefix, bytes behind it, whether it is one of ids.
+        # By first letter: prefix, minimum length of the rest, whether it is the prefix of an id.
         self.prefixes: dict[int, list[tuple[bytes, int, bool]]] = {}
-        for kind in ("keys", "ids"):
-            for text, least in known[kind].items():
-                self.prefixes.setdefault(ord(text[0]), []).append((text.encode(), least, kind == "ids"))
-        # By their last letter: name, what it says, whether it may end a longer one.
+        for section in ("keys", "ids"):
+            for text, least in known[section].items():
+                self.prefixes.setdefault(ord(text[0]), []).append((text.encode(), least, section == "ids"))
+        # By last letter: name, kind of the value, whether it may end a longer name.
         self.names: dict[int, list[tuple[bytes, str, bool]]] = {}
-        for said, names in known["names"].items():
+        for kind, names in known["names"].items():
             for name in names:
                 text = name.rstrip("$")
-                self.names.setdefault(ord(text[-1]), []).append((text.encode(), said, name.endswith("$")))
+                self.names.setdefault(ord(text[-1]), []).append((text.encode(), kind, name.endswith("$")))
         self.plain: frozenset[bytes] = frozenset(w.encode() for w in known["plain"])
 
 
@@ -61,30 +61,30 @@ def _words() -> _Words:
     return _Words()
 
 
-def cut(text: bytes, limit: int) -> bytes:
-    """The first limit bytes of text, less what the cut halves: the rest of a secret might not look like one. What is longer than 512
-    bytes is halved, for it is known by how it begins."""
+def truncate(text: bytes, limit: int) -> bytes:
+    """The first limit bytes of text without a word split by the limit: the first part of a secret may be unrecognizable. Words
+    longer than 512 bytes are split, since they are recognized by their start."""
     if len(text) <= limit:
         return text
     if limit <= 0 or not _TEXT.match(text, limit):
         return text[:limit]
-    m = _HALVED.search(text[max(0, limit - _MAX_HALVED - 1) : limit])
-    halved = len(m.group()) if m else 0
-    return text[:limit] if halved > _MAX_HALVED else text[: limit - halved]
+    m = _SPLIT.search(text[max(0, limit - _MAX_WORD - 1) : limit])
+    split = len(m.group()) if m else 0
+    return text[:limit] if split > _MAX_WORD else text[: limit - split]
 
 
 def masked(text: bytes) -> bytes:
-    """text without credentials and personal data."""
+    """The text without credentials and personal data."""
     return _Reader(text).read()
 
 
 def _looks_random(w: bytes) -> bool:
-    """w is no English words joined by hyphens, dots or underscores."""
+    """Whether w is not English words joined by hyphens, dots or underscores."""
     return _RANDOM.search(w) is not None or len(w) >= _MIN_PLAIN and _JOINED.search(w) is None
 
 
 def _prefix_of(w: bytes) -> tuple[int, bool]:
-    """How long the prefix of the key or the id in w is, 0 if w is none; and whether it is an id."""
+    """The length of the prefix of the key or id w, 0 if w is neither; and whether w is an id."""
     for text, least, is_id in _words().prefixes.get(w[0] | 0x20, ()):
         n = len(text)
         if len(w) >= n + least and w[:n].lower() == text and w[n] != 0x2D and _looks_random(w[n:]):
@@ -92,42 +92,42 @@ def _prefix_of(w: bytes) -> tuple[int, bool]:
     return 0, False
 
 
-def _announced(w: bytes) -> str:
-    """What w says of the value that follows it. A longer name that ends in key or token is a name by itself."""
-    for name, said, may_end in _words().names.get(w[-1] | 0x20, ()):
+def _kind_after(w: bytes) -> str:
+    """The kind of the value expected after w. A longer name that ends in key or token is a name."""
+    for name, kind, may_end in _words().names.get(w[-1] | 0x20, ()):
         at = len(w) - len(name)
         if at < 0 or w[at:].lower() != name:
             continue
         if at == 0:
-            return said
+            return kind
         if may_end and w[at - 1] in b"_-.":
-            return "name" if said == "query" else said
+            return "name" if kind == "query" else kind
     return ""
 
 
-def _gap(g: bytes, said: str) -> tuple[bool, bool]:
-    """Whether a colon, or an equals sign or a scheme's space, stands between a word and its value."""
+def _gap(g: bytes, kind: str) -> tuple[bool, bool]:
+    """Whether g, between a word and its value, is a colon; and whether it is an equals sign or the space after a scheme."""
     if not g:
         return False, False
-    if said == "scheme":
+    if kind == "scheme":
         return False, g in (b"+", b"%20") or not g.strip(b" \t")
     if g[0] in b"\"'\\" and g[-1] not in b"\"'\\/":
-        return False, False  # a number or null, and JSON that must stay JSON
+        return False, False  # a number or null: the JSON must stay valid
     sign = g.strip(b"\"'\\/ ")
-    return sign == b":" and said != "query", sign in (b"=", b"%3D", b"%3d")
+    return sign == b":" and kind != "query", sign in (b"=", b"%3D", b"%3d")
 
 
 class _Reader:
-    """Goes through a text once."""
+    """Masks a text in one pass."""
 
     def __init__(self, text: bytes) -> None:
         self._text = text
         self._out: list[bytes] = []
-        self._i = 0  # what is before it is in out
-        self._no_mail = 0  # no @ stands in the run of word characters that ends here
-        self._said = ""  # what the last word says of the next
-        self._ended = 0  # where that word ended
-        self._api = False  # that word is "api"
+        self._i = 0  # everything before it is in out
+        self._no_mail = 0  # end of a run of word characters without @
+        self._kind = ""  # kind of the value expected after the previous word
+        self._ended = 0  # end of that word
+        self._api = False  # whether that word is "api"
 
     def read(self) -> bytes:
         text = self._text
@@ -162,11 +162,11 @@ class _Reader:
         self._i = end
 
     def _word(self) -> None:
-        """Copies or masks the word that begins here, or the value that the word before announced."""
+        """Copies or masks the word that starts here, or the value expected after the previous word."""
         if self._secret_here():
             return
         text = self._text
-        # Around a word there may be markup: **sk-…**, _sk-…_, "sk-….".
+        # A word may have markup: **sk-…**, _sk-…_, "sk-….".
         start = self._i
         while start < len(text) and text[start] in _MARKUP:
             start += 1
@@ -177,19 +177,19 @@ class _Reader:
         end = self._word_end(start)
         self._keep(start)
         if start == end:
-            self._said = ""
+            self._kind = ""
             return
         w = text[start:end]
         bare = w.rstrip(b".")
         stop = start + len(bare)
-        said, api = _announced(bare), self._api
+        kind, api = _kind_after(bare), self._api
         prefix, is_id = _prefix_of(bare)
         if _MAIL.match(bare):
             self._out.append(_MASK + b"@")
             self._hide(stop)
         elif w == b"arn" and text.startswith(b":aws", end):
             self._arn(end)
-        elif said == "cookie" and _COOKIE_NEXT.match(text[end : end + _MAX_GAP]):
+        elif kind == "cookie" and _COOKIE_NEXT.match(text[end : end + _MAX_GAP]):
             m = _COOKIE.match(text, end)
             assert m is not None
             self._keep(m.start(1))
@@ -201,42 +201,42 @@ class _Reader:
             self._keep(self._i + prefix)
             self._hide(stop if is_id else self._value_end(stop))
         between = text[self._ended : start]
-        if said == "provided":  # "API key provided: …"
-            said = "name" if self._said == "name" and between == b" " else ""
-        if said == "query" and api and between == b" " and w.lower() == b"key":
-            said = "name"
+        if kind == "provided":  # "API key provided: …"
+            kind = "name" if self._kind == "name" and between == b" " else ""
+        if kind == "query" and api and between == b" " and w.lower() == b"key":
+            kind = "name"
         if self._i < end:
             self._keep(end)
-        self._said, self._ended, self._api = said, self._i, w.lower() == b"api"
+        self._kind, self._ended, self._api = kind, self._i, w.lower() == b"api"
         if text.startswith(b"+", self._i):
             self._keep(self._i + 1)  # a space, in a query
 
     def _secret_here(self) -> bool:
-        """Masks what the word before announced, if it is that."""
-        said, text, i = self._said, self._text, self._i
-        if said in ("", "cookie") or i - self._ended > _MAX_GAP:
+        """Masks the value expected after the previous word, if it looks like one."""
+        kind, text, i = self._kind, self._text, self._i
+        if kind in ("", "cookie") or i - self._ended > _MAX_GAP:
             return False
-        colon, equals = _gap(text[self._ended : i], said)
+        colon, equals = _gap(text[self._ended : i], kind)
         if not colon and not equals:
             return False
-        if said == "scheme" and text[i : self._word_end(i)].rstrip(b".").lower() in _words().plain:
+        if kind == "scheme" and text[i : self._word_end(i)].rstrip(b".").lower() in _words().plain:
             return False
         end = self._value_end(i)
         v = text[i:end]
         if _MASK in v:  # masked already
             return False
-        if not (said == "password" and len(v) >= _MIN_PASSWORD) and (len(v) < _MIN_SECRET or colon and not _looks_random(v)):
+        if not (kind == "password" and len(v) >= _MIN_PASSWORD) and (len(v) < _MIN_SECRET or colon and not _looks_random(v)):
             return False
-        # What says of which kind a key is stays.
+        # The prefix of a key stays.
         prefix, _ = _prefix_of(v)
         if prefix:
             self._keep(i + prefix)
         self._hide(end)
-        self._said, self._ended, self._api = "", self._i, False
+        self._kind, self._ended, self._api = "", self._i, False
         return True
 
     def _word_end(self, i: int) -> int:
-        """Where the word at i ends. A + joins words, as in a query, but not in a mail address."""
+        """The end of the word at i. A + separates words, as in a query, except in a mail address."""
         text = self._text
         m = _WORD.match(text, i)
         assert m is not None
@@ -253,7 +253,7 @@ class _Reader:
         return plus
 
     def _value_end(self, i: int) -> int:
-        """Where the value that i is in ends."""
+        """The end of the value that contains i."""
         m = _VALUE.match(self._text, i)
         assert m is not None
         end = m.end()
@@ -262,9 +262,9 @@ class _Reader:
         return end
 
     def _private(self) -> None:
-        """Masks a private key in PEM, up to its end, or to the quote that ends it."""
+        """Masks a PEM private key up to its end or the closing quote."""
         text, i = self._text, self._i
-        self._said, self._api = "", False
+        self._kind, self._api = "", False
         if b"PRIVATE KEY" not in text[i : i + 48]:
             self._keep(i + len(b"-----BEGIN"))
             return
@@ -277,7 +277,7 @@ class _Reader:
         self._hide(end)
 
     def _arn(self, at: int) -> None:
-        """Masks the account in a name of AWS, and who it is: arn:aws:sts::123456789012:assumed-role/agent/jane."""
+        """Masks the account and identity in an ARN: arn:aws:sts::123456789012:assumed-role/agent/jane."""
         text, service = self._text, b""
         at = self._i
         for n in range(4):  # arn, partition, service, region

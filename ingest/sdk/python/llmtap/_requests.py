@@ -1,4 +1,4 @@
-"""Records what requests sends, at its adapter and at urllib3's response: the bytes of the wire, before they are decoded."""
+"""Records requests, at its adapter and at the response of urllib3: the encoded bytes."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ def _send(original: Callable[..., Any]) -> Callable[..., Any]:
             body = getattr(request, "body", None)
             if isinstance(body, _Body):
                 request.body = body.llmtap_body
-        _answered(x, response)
+        _responded(x, response)
         return response
 
     return send
 
 
 def _begin(request: Any) -> Optional[Exchange]:
-    """The exchange of a request, its body recorded or about to be; None if it is not to be recorded."""
+    """Starts the exchange of a request, None if it is not recorded."""
     hook = hook_of()
     if hook is None or request.method != "POST":
         return None
@@ -52,7 +52,7 @@ def _begin(request: Any) -> Optional[Exchange]:
         if x is None:
             return None
     except Exception:
-        hook.oops()
+        hook.count_error()
         return None
     try:
         body = request.body
@@ -61,16 +61,16 @@ def _begin(request: Any) -> Optional[Exchange]:
         elif isinstance(body, str):
             x.request(body.encode())
         else:
-            x.sending()
-            if not hasattr(body, "read"):  # of a file, length and position are looked at in many ways
+            x.body_pending()
+            if not hasattr(body, "read"):  # requests reads length and position of files in many ways
                 request.body = _Body(body, x)
     except Exception:
-        hook.oops()
+        hook.count_error()
     return x
 
 
 class _Body:
-    """A body in pieces."""
+    """Records a body in pieces."""
 
     def __init__(self, body: Any, x: Exchange) -> None:
         self.llmtap_body, self._x = body, x
@@ -85,28 +85,28 @@ class _Body:
         return getattr(self.llmtap_body, name)
 
 
-def _answered(x: Exchange, response: Any) -> None:
+def _responded(x: Exchange, response: Any) -> None:
     try:
         raw = response.raw
-        x.answered(response.status_code, headers_of(response.headers.items()))
+        x.responded(response.status_code, headers_of(response.headers.items()))
         if not x.ended:
             raw._llmtap_x = x
             base: Any = type(raw)
             raw.__class__ = _tee(base)
     except Exception:
-        x.hook.oops()
+        x.hook.count_error()
         x.closed()
 
 
 @functools.cache
 def _tee(base: Any) -> Any:
-    """A subclass of a response of urllib3 whose bytes are seen as they are read."""
+    """Returns a subclass of a response of urllib3 that records its bytes while they are read."""
     if not hasattr(base, "_handle_chunk") or not (hasattr(base, "_raw_read") or hasattr(base, "_fp_read")):
-        raise TypeError(f"{base!r} is read in another way")
+        raise TypeError(f"{base!r} lacks the read methods of urllib3")
 
     class Response(base):  # type: ignore[misc]
         _llmtap_x: Any
-        _llmtap_chunk = False  # the length of a chunk is being read; where that fails urllib3 closes before it raises
+        _llmtap_chunk = False  # reading the length of a chunk: on an error urllib3 closes before it raises
 
         def _llmtap_read(self, read: Callable[..., Any], args: Any, kwargs: Any) -> Any:
             x: Exchange = self._llmtap_x
@@ -171,16 +171,16 @@ def _tee(base: Any) -> Any:
         def __del__(self) -> None:
             x: Exchange = self._llmtap_x
             if not x.ended:
-                # Not here: the garbage collector may have stopped a thread that holds a lock.
-                x.hook.left.append(x)
-                self._llmtap_x = _Nobody()
+                # Not end(): the garbage collector may have interrupted a thread that holds the lock.
+                x.hook.abandoned.append(x)
+                self._llmtap_x = _Ended()
             super().__del__()
 
     Response.__name__, Response.__qualname__ = base.__name__, base.__qualname__
     return Response
 
 
-class _Nobody:
-    """In the place of an exchange that is left alone."""
+class _Ended:
+    """Replaces an abandoned exchange."""
 
     ended = True

@@ -1,4 +1,4 @@
-"""Publishes what is queued, oldest first, and keeps it until NATS says that it is stored. One daemon thread with its own event loop."""
+"""Publishes queued events, oldest first, and keeps each until NATS has stored it. One daemon thread with its own event loop."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Optional
 import nats.errors
 
 from . import _event
-from ._client import Outgoing, ShortClient
+from ._client import FastClient, Outgoing
 from ._config import log
 from ._prepare import Preparer
 from ._queue import MAX_IN_FLIGHT, Item
@@ -21,42 +21,42 @@ from ._queue import MAX_IN_FLIGHT, Item
 if TYPE_CHECKING:
     from ._hook import Hook
 
-PART_BYTES = 512 << 10  # the most payload of one message
-_HEADER_ROOM = 64 << 10  # what a message may hold beside its payload
+PART_BYTES = 512 << 10  # maximum payload of one message
+_HEADER_ROOM = 64 << 10  # reserved for the headers of a message
 
 _ACK_TIMEOUT = 5.0
 _CONNECT_TIMEOUT = 2.0
 _MIN_BACKOFF, _MAX_BACKOFF = 0.05, 1.0
-_TICK = 0.01  # seconds between two sendings, and between the first event after a silence and its sending: meanwhile more may come
-_SLICE = 16  # messages that are made or answers that are read at a time: then the agent's threads may run
-_BATCH, _BATCH_BYTES = 64, 128 << 10  # what is handed to the network at a time
-_SWEEP = 1.0  # seconds between looks for answers that were left alone
-_REPORT = 60.0  # seconds between reports of what NATS complains about
+_TICK = 0.01  # seconds between two batches, and between the first event after a pause and its batch, to collect more events
+_SLICE = 16  # messages or acknowledgements to process before the agent's threads may run
+_BATCH, _BATCH_BYTES = 64, 128 << 10  # bounds of one write to the connection
+_SWEEP = 1.0  # seconds between checks for abandoned responses
+_REPORT = 60.0  # seconds between logged NATS errors
 
-_STORED = b'{"stream":"'  # how an answer begins that names no error
-_MESSAGE_TOO_LARGE = 10054  # JetStream's code for a message above the stream's own limit
+_STORED = b'{"stream":"'  # start of an acknowledgement without an error
+_MESSAGE_TOO_LARGE = 10054  # JetStream's code for a message above the limit of the stream
 
 
 class PublishError(Exception):
-    """NATS did not take a message."""
+    """NATS did not store a message."""
 
 
-class RefusedError(PublishError):
-    """NATS will never take it."""
+class RejectedError(PublishError):
+    """NATS will never store the message."""
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Looks names up on its own thread: at the end of a process no thread can be started for it."""
+    """Resolves host names on its own thread: no thread can be started while the process exits."""
 
     async def getaddrinfo(self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> Any:
         return socket.getaddrinfo(host, port, family, type, proto, flags)
 
 
 class Sender(threading.Thread):
-    """Where publishing fails it starts again at the oldest event; JetStream knows those it has stored by their ids.
+    """After a failure the sender starts again at the oldest event; JetStream recognises stored ones by their ids.
 
-    One message is in flight until NATS has stored one: of many, those sent first could fail and those behind them be stored,
-    and then the order would be lost when the first are sent again.
+    At the start and after a failure only one message is in flight until NATS has stored it. With more, the first could fail and
+    later ones be stored, and resending the first would break the order.
     """
 
     def __init__(self, hook: Hook) -> None:
@@ -65,25 +65,25 @@ class Sender(threading.Thread):
         self._token = _event.service_token(hook.config.service)
         self._preparer = Preparer(hook.queue, hook.config)
         self._loop = _Loop()
-        self._asleep = False  # the loop waits for something to do
+        self._asleep = False  # the loop waits for events
         self._stopping = False
-        self._something: Optional[asyncio.Future[bool]] = None
+        self._wakeup: Optional[asyncio.Future[bool]] = None
 
         self._nc: Any = None
         self._server = 0
         self._inbox = ""
-        self._sent = self._answers = 0
-        self._flights: dict[str, Item] = {}  # by the reply subject
+        self._sent = self._acks = 0
+        self._replies: dict[str, Item] = {}  # items in flight by reply subject
         self._batch: list[Outgoing] = []
         self._batch_bytes = 0
-        self._proven = False  # NATS stored a message of this connection, and none failed since
+        self._healthy = False  # the last attempt to publish on this connection succeeded
         self._backoff = _MIN_BACKOFF
-        self._failing = False  # said so in the log
+        self._failing = False  # logged
         self._reported = float("-inf")
         self._dropped = 0
 
     def wake(self) -> None:
-        """There may be something to send. Called by the agent's threads."""
+        """Wakes the sender. Called by the agent's threads."""
         if self._asleep:
             self._asleep = False
             try:
@@ -92,7 +92,7 @@ class Sender(threading.Thread):
                 pass  # the loop is closed
 
     def stop(self) -> None:
-        """Ends the thread soon."""
+        """Makes the thread exit soon."""
         self._stopping = True
         try:
             self._loop.call_soon_threadsafe(self._changed)
@@ -100,11 +100,11 @@ class Sender(threading.Thread):
             pass
 
     def run(self) -> None:
-        """The thread."""
+        """Publishes until stop()."""
         try:
             self._loop.run_until_complete(self._run())
         except Exception:
-            self._hook.oops()
+            self._hook.count_error()
         finally:
             self._loop.close()
 
@@ -114,68 +114,68 @@ class Sender(threading.Thread):
                 await self._turn()
                 continue
             except (PublishError, nats.errors.Error, OSError, asyncio.TimeoutError) as e:
-                self._report(e)
-            except Exception as e:  # a mistake here must not end the sender
-                self._hook.oops()
-                self._report(e)
-            self._flights.clear()
+                self._log_transition(e)
+            except Exception as e:  # an internal error must not end the sender
+                self._hook.count_error()
+                self._log_transition(e)
+            self._replies.clear()
             self._batch, self._batch_bytes = [], 0
-            self._queue.rewind()
-            self._proven = False
+            self._queue.requeue()
+            self._healthy = False
             await self._pause(self._backoff)
             self._backoff = min(2 * self._backoff, _MAX_BACKOFF)
         await self._disconnect()
 
     async def _turn(self) -> None:
-        """Sends what may be sent, and lets go of what is stored."""
+        """Sends what the window allows and removes what is stored."""
         self._hook.sweep()
         await self._send()
-        self._land()
-        head = self._queue.head()
+        self._acknowledge()
+        head = self._queue.oldest_in_flight()
         if head is None:
             if self._nc is None:
                 await self._connect()
             if await self._wait(idle=True):
                 self._tick()
         elif not self._connected():
-            raise PublishError("the connection is lost")
+            raise PublishError("connection lost")
         else:
-            if not self._queue.waiting:
-                self._tick()  # and the answers that come meanwhile are read together
-            # How long ago it was sent says nothing while this thread did not read: shaping what came behind it may take long.
+            if not self._queue.has_queued:
+                self._tick()  # collects acknowledgements
+            # The timeout counts only after a wait: shaping other events may take longer than it.
             if not await self._wait(idle=False) and time.monotonic() - head.sent > _ACK_TIMEOUT:
-                raise PublishError("no acknowledgement in time")
+                raise PublishError("acknowledgement timed out")
 
     def _window(self) -> int:
-        return MAX_IN_FLIGHT if self._proven else 1
+        return MAX_IN_FLIGHT if self._healthy else 1
 
     def _tick(self) -> None:
-        """Sleeps, network and all, unless somebody waits."""
-        if not (self._stopping or self._queue.awaited):
+        """Sleeps without reading the connection, unless a thread waits in flush."""
+        if not (self._stopping or self._queue.has_waiters):
             time.sleep(_TICK)
 
-    def _land(self) -> None:
-        """Takes the items that are stored, or never will be, out of flight."""
-        stored, published = self._queue.acked()
+    def _acknowledge(self) -> None:
+        """Removes the items that are stored or rejected from flight."""
+        stored, published = self._queue.ack()
         if stored:
-            self._proven, self._backoff = True, _MIN_BACKOFF
-            self._report(None)
+            self._healthy, self._backoff = True, _MIN_BACKOFF
+            self._log_transition(None)
         for exchange in published:
-            self._told(exchange)
-        head = self._queue.head()
+            self._published(exchange)
+        head = self._queue.oldest_in_flight()
         if head is not None and head.failure is not None:
-            if not isinstance(head.failure, RefusedError):
+            if not isinstance(head.failure, RejectedError):
                 raise head.failure
-            self._refuse(head, head.failure)
-            self._land()
+            self._reject(head, head.failure)
+            self._acknowledge()
 
     async def _wait(self, idle: bool) -> bool:
-        """Waits for an answer of NATS, or, idle, for something to send; False when nothing came."""
+        """Waits for an acknowledgement or, if idle, for an event to send. False on a timeout."""
         future: asyncio.Future[bool] = self._loop.create_future()
-        self._something = future
+        self._wakeup = future
         self._asleep = idle
-        # What was put between the last look and now woke nobody.
-        if self._stopping or idle and self._queue.waiting:
+        # An event pushed since the last check did not wake the loop.
+        if self._stopping or idle and self._queue.has_queued:
             self._asleep = False
             return True
         timer = self._loop.call_later(_SWEEP, self._changed, False)
@@ -186,8 +186,8 @@ class Sender(threading.Thread):
             self._asleep = False
 
     async def _pause(self, seconds: float) -> None:
-        """Waits, whatever is put."""
-        future = self._something = self._loop.create_future()
+        """Waits, even if events are pushed."""
+        future = self._wakeup = self._loop.create_future()
         timer = self._loop.call_later(seconds, self._changed)
         try:
             while not self._stopping and not future.done():
@@ -196,35 +196,35 @@ class Sender(threading.Thread):
             timer.cancel()
 
     def _changed(self, something: bool = True) -> None:
-        if self._something is not None and not self._something.done():
-            self._something.set_result(something)
+        if self._wakeup is not None and not self._wakeup.done():
+            self._wakeup.set_result(something)
 
-    def _told(self, exchange: str) -> None:
+    def _published(self, exchange: str) -> None:
         if self._config.on_published is not None:
             try:
                 self._config.on_published(exchange)
             except Exception:
-                log.error("llmtap: on_published raises", exc_info=True)
+                log.error("llmtap: on_published raised", exc_info=True)
 
-    def _refuse(self, it: Item, error: Exception) -> None:
-        log.warning("llmtap: NATS will not take an exchange: %s", error)
-        self._queue.refused(it)
+    def _reject(self, it: Item, error: Exception) -> None:
+        log.warning("llmtap: NATS rejects an exchange, dropping it: %s", error)
+        self._queue.reject(it)
 
-    def _report(self, error: Optional[Exception]) -> None:
-        """Logs when publishing starts to fail and when it works again, and what was dropped."""
+    def _log_transition(self, error: Optional[Exception]) -> None:
+        """Logs when publishing starts to fail and when it recovers."""
         if error is not None and not self._failing:
-            log.warning("llmtap: cannot publish, calls are kept in memory: %s: %s", type(error).__name__, error)
+            log.warning("llmtap: publishing fails, keeping calls in memory: %s: %s", type(error).__name__, error)
         elif error is None and self._failing:
-            dropped = self._queue.snapshot()[2]
-            log.info("llmtap: publishing again; %d exchanges were dropped", dropped - self._dropped)
+            dropped = self._queue.counts()[2]
+            log.info("llmtap: publishing recovered, %d exchanges were dropped", dropped - self._dropped)
             self._dropped = dropped
         self._failing = error is not None
 
     async def _connect(self) -> None:
-        """Makes a connection to one of the servers, the next one at each call. The client's own reconnecting is off: it would send
-        what it holds before what is sent again from here."""
+        """Connects to the next server of the list. The client does not reconnect itself: it would send its buffer before the events
+        that the sender resends."""
         await self._disconnect()
-        self._proven = False
+        self._healthy = False
         servers = list(self._config.servers())
         url = servers[self._server % len(servers)]
         self._server += 1
@@ -239,11 +239,11 @@ class Sender(threading.Thread):
             **self._config.nats_options,
             "allow_reconnect": False,
         }
-        nc = ShortClient()
+        nc = FastClient()
         try:
             await asyncio.wait_for(nc.connect(url, **options), 3 * _CONNECT_TIMEOUT)
             self._inbox = f"_INBOX.{self._token}.{os.urandom(8).hex()}."
-            await nc.answers(self._inbox, self._acked)
+            await nc.subscribe_acks(self._inbox, self._on_ack)
         except BaseException:
             await _close(nc)
             raise
@@ -258,21 +258,21 @@ class Sender(threading.Thread):
             await _close(nc)
 
     async def _nats_error(self, error: Exception) -> None:
-        # A missing permission is reported for every message.
+        # The client reports a missing permission for every message.
         if self._nc is not None and time.monotonic() - self._reported >= _REPORT:
             self._reported = time.monotonic()
-            log.warning("llmtap: NATS reports an error: %s", error)
+            log.warning("llmtap: NATS error: %s", error)
 
     async def _nats_closed(self) -> None:
         self._changed()
 
     async def _send(self) -> None:
-        """Sends the items that may fly."""
+        """Sends the items that the window allows."""
         sliced = 0
-        while not self._stopping and self._queue.waiting:
+        while not self._stopping and self._queue.has_queued:
             if not self._connected():
-                if self._queue.head() is not None:
-                    raise PublishError("the connection is lost")
+                if self._queue.oldest_in_flight() is not None:
+                    raise PublishError("connection lost")
                 await self._connect()
             it = self._queue.next(self._window())
             if it is None:
@@ -282,21 +282,21 @@ class Sender(threading.Thread):
                 it.prepared = True
             try:
                 await self._publish(it)
-            except RefusedError as e:
-                self._refuse(it, e)
+            except RejectedError as e:
+                self._reject(it, e)
             sliced += 1
             if sliced % _SLICE == 0:
-                self._preparer.rest()
+                self._preparer.yield_gil()
         await self._flush()
 
     async def _publish(self, it: Item) -> None:
-        """Hands an item's messages to the batch."""
+        """Adds the messages of an item to the batch."""
         ev = it.ev
         body = bytes(ev.body) if ev.body else b""
         size = part_size(self._nc.max_payload)
         parts = max(1, -(-len(body) // size))
         if parts > _event.MAX_PARTS:
-            raise RefusedError(f"a body needs more than {_event.MAX_PARTS} parts")
+            raise RejectedError(f"a body needs more than {_event.MAX_PARTS} parts")
         subject, headers = ev.subject(), ev.headers()
         if parts > 1:
             headers += f"Llmtap-Body-Bytes: {len(body)}\r\n"
@@ -307,60 +307,60 @@ class Sender(threading.Thread):
                 own += f"Llmtap-Part: {part}/{parts}\r\n"
             self._sent += 1
             reply = self._inbox + str(self._sent)
-            self._flights[reply] = it
+            self._replies[reply] = it
             piece = body[(part - 1) * size : part * size]
             self._batch.append(Outgoing(subject, reply, own + headers, piece))
             self._batch_bytes += len(piece)
             if len(self._batch) >= _BATCH or self._batch_bytes >= _BATCH_BYTES:
                 await self._flush()
-                self._preparer.rest()
+                self._preparer.yield_gil()
 
     async def _flush(self) -> None:
-        """Hands the batch to the network."""
+        """Writes the batch to the connection."""
         batch, self._batch, self._batch_bytes = self._batch, [], 0
         if batch:
             await self._nc.send(batch)
 
-    def _acked(self, reply: str, answer: bytes) -> None:
-        """Reads JetStream's answer to one message."""
-        it = self._flights.pop(reply, None)
+    def _on_ack(self, reply: str, ack: bytes) -> None:
+        """Processes the acknowledgement of one message."""
+        it = self._replies.pop(reply, None)
         if it is None:
             return
-        error = _ack_error(answer)
+        error = _ack_error(ack)
         if error is None:
             it.acks -= 1
         else:
             it.failure = error
         self._changed()
-        self._answers += 1
-        if self._answers % _SLICE == 0:
-            self._preparer.rest()
+        self._acks += 1
+        if self._acks % _SLICE == 0:
+            self._preparer.yield_gil()
 
 
 async def _close(nc: Any) -> None:
     try:
         await asyncio.wait_for(nc.close(), 1.0)
-    except Exception:  # it is given up anyway
+    except Exception:  # not used any more
         pass
 
 
-def _ack_error(answer: bytes) -> Optional[PublishError]:
-    """What JetStream says against a message; None when it is stored."""
-    if answer.startswith(_STORED):
+def _ack_error(ack: bytes) -> Optional[PublishError]:
+    """The error in an acknowledgement, None if the message is stored."""
+    if ack.startswith(_STORED):
         return None
-    if not answer:
-        return PublishError("no stream takes the subject")
+    if not ack:
+        return PublishError("no stream has the subject")
     try:
-        value = json.loads(answer)
+        value = json.loads(ack)
     except ValueError:
-        return PublishError("the acknowledgement is no JSON")
+        return PublishError("the acknowledgement is not JSON")
     error = value.get("error") if isinstance(value, dict) else None
     if isinstance(error, dict):
-        kind = RefusedError if error.get("err_code") == _MESSAGE_TOO_LARGE else PublishError
+        kind = RejectedError if error.get("err_code") == _MESSAGE_TOO_LARGE else PublishError
         return kind(f"{error.get('description')} ({error.get('err_code')})")
     return None if isinstance(value, dict) and value.get("stream") else PublishError("the acknowledgement names no stream")
 
 
 def part_size(max_payload: int) -> int:
-    """How much of a body fits into one message of a server that takes max_payload bytes, headers and all."""
+    """How many bytes of a body fit into one message of a server that accepts max_payload bytes with headers."""
     return min(PART_BYTES, max(max_payload - _HEADER_ROOM, max_payload // 2, 1))

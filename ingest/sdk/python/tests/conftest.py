@@ -1,4 +1,4 @@
-"""A real nats-server for every test, and Go's own code to compare with. Both are one small program, ingest/sdk/testhelper, built here."""
+"""Builds ingest/sdk/testhelper: a real nats-server for every test, and the Go reference."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ for name in ("OTEL_SERVICE_NAME", "OTEL_RESOURCE_ATTRIBUTES", "LLMTAP_NATS_URL")
 
 @pytest.fixture(scope="session")
 def helper(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The helper's path. $LLMTAP_TEST_HELPER names one that is built already."""
+    """The path of the helper. $LLMTAP_TEST_HELPER is the path of a built one."""
     built = os.environ.get("LLMTAP_TEST_HELPER")
     if built:
         return built
@@ -41,7 +41,7 @@ def helper(tmp_path_factory: pytest.TempPathFactory) -> str:
 
 @pytest.fixture(scope="session")
 def ask(helper: str) -> Callable[..., list[Any]]:
-    """Runs the helper over questions and returns its answers."""
+    """Runs the helper with one input per line and returns its outputs."""
 
     def run(questions: list[dict[str, Any]], *args: str) -> list[Any]:
         text = "\n".join(json.dumps(q) for q in questions)
@@ -52,7 +52,7 @@ def ask(helper: str) -> Callable[..., list[Any]]:
 
 
 class Message(NamedTuple):
-    """One stored message."""
+    """A stored message."""
 
     subject: str
     headers: dict[str, str]
@@ -63,7 +63,7 @@ class Message(NamedTuple):
 
 
 class Nats:
-    """A nats-server with the stream of the contract; a hook of service "svc" may do no more than it needs."""
+    """A nats-server with the event stream; user agent has the permissions of a hook of service "svc"."""
 
     def __init__(self, helper: str, dir: pathlib.Path) -> None:
         self._helper, self._dir = helper, dir
@@ -89,7 +89,7 @@ class Nats:
         process.stdout.close()
 
     def messages(self) -> list[Message]:
-        """All that is stored, in order."""
+        """All stored messages, in order."""
 
         async def read() -> list[Message]:
             nc = await nats.connect(f"nats://admin:admin@127.0.0.1:{self.port}")
@@ -105,7 +105,7 @@ class Nats:
         return asyncio.run(read())
 
     def empty(self) -> None:
-        """Forgets all messages, but not their ids."""
+        """Purges the stream; the server still recognises the message ids."""
 
         async def purge() -> None:
             nc = await nats.connect(f"nats://admin:admin@127.0.0.1:{self.port}")
@@ -124,14 +124,14 @@ def running(helper: str, tmp_path_factory: pytest.TempPathFactory) -> Iterator[N
 
 @pytest.fixture
 def nats_server(running: Nats) -> Nats:
-    """A server whose stream is empty."""
+    """A server with an empty stream."""
     running.empty()
     return running
 
 
 @pytest.fixture
 def stopped_nats(helper: str, tmp_path: pathlib.Path) -> Iterator[Nats]:
-    """A server to be started and stopped by the test."""
+    """A server that the test starts and stops."""
     server = Nats(helper, tmp_path / "nats")
     yield server
     server.stop()
@@ -139,6 +139,6 @@ def stopped_nats(helper: str, tmp_path: pathlib.Path) -> Iterator[Nats]:
 
 @pytest.fixture(autouse=True)
 def uninstrumented() -> Iterator[None]:
-    """Every test leaves the clients as they were."""
+    """Restores the clients after every test."""
     yield
     llmtap.uninstrument()

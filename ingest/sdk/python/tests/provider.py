@@ -1,4 +1,4 @@
-"""A provider on loopback whose answers the path of the URL chooses, and calls to it through every client that the hook knows."""
+"""A provider on loopback that selects the response by the path of the URL, and calls to it with every supported client."""
 
 from __future__ import annotations
 
@@ -70,11 +70,11 @@ class _Handler(http.server.BaseHTTPRequestHandler):
         elif what == "redirect":
             self._answer(307, b"", {"location": "/ok/v1/chat/completions"})
         elif what == "hang":
-            self._hold()
+            self._set_reserved()
         elif what != "reset":
             self._answer(200, ANSWER)
 
-    def _hold(self) -> None:
+    def _set_reserved(self) -> None:
         self.server.hold.wait(20)  # type: ignore[attr-defined]
 
     def _head(self, status: int, headers: dict[str, str], more: dict[str, str]) -> None:
@@ -93,13 +93,13 @@ class _Handler(http.server.BaseHTTPRequestHandler):
             self.wfile.write(b"%x\r\n%s\r\n" % (len(p), p))
             self.wfile.flush()
         if hold:
-            self._hold()
+            self._set_reserved()
         if end:
             self.wfile.write(b"0\r\n\r\n")
 
 
 class Provider:
-    """The provider and what reaches it."""
+    """The provider and the requests that it received."""
 
     def __init__(self) -> None:
         self._server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), _Handler)
@@ -127,7 +127,7 @@ def provider() -> Iterator[Provider]:
 BODY = b'{"model":"gpt-5","messages":[{"role":"user","content":"' + "你好".encode() + b'"}]}'
 HEADERS = {"content-type": "application/json", "authorization": "Bearer topsecret", "x-stainless-retry-count": "1"}
 
-# A call: (url, body, timeout, how) -> (status, body). how is "read", "stream" or "close": read it whole, in pieces, or one piece only.
+# A call: (url, body, timeout, how) -> (status, body). how is "read", "stream" or "close": read all at once, in pieces, or one piece only.
 Call = Callable[..., "tuple[int, bytes]"]
 
 
@@ -176,7 +176,7 @@ def _async_httpx(module: Any) -> Call:
 
 
 async def _and_rest(call: Any) -> Any:
-    """A call, and a moment for what it left behind, as in an agent whose loop goes on."""
+    """A call followed by a pause for background tasks, as in an agent whose event loop keeps running."""
     try:
         return await call
     finally:
@@ -227,7 +227,7 @@ CLIENTS: dict[str, Call] = {
 
 
 def wait_until(what: Callable[[], bool], timeout: float = 10) -> bool:
-    """Waits for what happens in another thread."""
+    """Waits for a condition that another thread fulfils."""
     limit = time.monotonic() + timeout
     while time.monotonic() < limit:
         if what():

@@ -1,4 +1,4 @@
-"""Each client sees what it would see without the hook, and each call becomes the two messages of the contract."""
+"""Each client observes the same as without the hook, and each call becomes two messages."""
 
 from __future__ import annotations
 
@@ -159,7 +159,7 @@ def test_timeout(nats_server: Nats, provider: Provider, client: Call, what: str)
 
 
 def test_cut(nats_server: Nats, provider: Provider, client: Call) -> None:
-    """A stream whose connection ends before it does."""
+    """A stream whose connection breaks off."""
     start(nats_server, provider)
     with pytest.raises(Exception):  # noqa: B017
         client(provider.url("cut"), how="stream")
@@ -168,7 +168,7 @@ def test_cut(nats_server: Nats, provider: Provider, client: Call) -> None:
 
 
 def test_closed(nats_server: Nats, provider: Provider, client: Call) -> None:
-    """A stream that the agent does not read to its end."""
+    """A stream that the agent closes early."""
     start(nats_server, provider)
     status, got = client(provider.url("slow"), how="close")
     _, response = halves(nats_server)
@@ -178,18 +178,18 @@ def test_closed(nats_server: Nats, provider: Provider, client: Call) -> None:
 
 @pytest.mark.parametrize("what", ["400", "errorstream"])
 def test_unread_error(nats_server: Nats, provider: Provider, client: Call, what: str, request: Any) -> None:
-    """SDKs that try again throw an error's text away unread, but it is the evidence."""
+    """SDKs that retry discard error responses unread, but their text is the evidence."""
     start(nats_server, provider)
     client(provider.url(what), how="unread")
     llmtap.uninstrument()
     messages = nats_server.messages()
     assert len(messages) == 2
-    if request.node.callspec.params["client"] != "requests":  # urllib3 gives the connection back at once
+    if request.node.callspec.params["client"] != "requests":  # urllib3 releases the connection immediately
         assert messages[1].data == ERROR.replace(b"sk-aB3dE5gH7jK9mN1pQrS2", b"sk-***")
 
 
 def test_redirect(nats_server: Nats, provider: Provider, client: Call) -> None:
-    """Each hop is a call."""
+    """Each request of a redirect is a call."""
     start(nats_server, provider)
     assert client(provider.url("redirect")) == (200, ANSWER)
     assert llmtap.flush(10)
@@ -211,7 +211,7 @@ def test_body_in_pieces(nats_server: Nats, provider: Provider) -> None:
 
 
 def test_other_calls(nats_server: Nats, provider: Provider, client: Call) -> None:
-    """Other hosts and other methods are nobody's business."""
+    """Other hosts and methods are not recorded."""
     import httpx
 
     llmtap.instrument(url=nats_server.url, service="svc", hosts=["llm.example.com"])
@@ -226,7 +226,7 @@ def test_other_calls(nats_server: Nats, provider: Provider, client: Call) -> Non
 def test_redact(nats_server: Nats, provider: Provider, client: Call) -> None:
     def redact(body: bytes) -> bytes:
         if b"choices" in body:
-            raise ValueError("the agent's mistake")
+            raise ValueError("an error of the agent")
         return body.replace("你好".encode(), b"[greeting]")
 
     start(nats_server, provider, redact=redact)

@@ -1,4 +1,4 @@
-"""Subjects, header values and ids are those of package ingest/event; the configuration is read as the Go hook reads it."""
+"""Subjects, header values and ids equal those of package ingest/event; the configuration equals that of the Go hook."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import pytest
 import llmtap
 from llmtap import _event
 from llmtap._capture import STUB_HALF, Capture
-from llmtap._client import Outgoing, ShortClient
+from llmtap._client import FastClient, Outgoing
 from llmtap._config import Config, resource_attributes
 from llmtap._endings import LastLine, Terminal
 from llmtap._hosts import Hosts
@@ -100,25 +100,25 @@ def test_configuration() -> None:
 
 
 @pytest.mark.parametrize(
-    ("arguments", "says"),
+    ("arguments", "message"),
     [
         ({"capture": "all"}, "capture 'all': use"),
         ({"url": "http://x"}, "scheme 'http'"),
         ({"url": "nats://"}, "no host"),
-        ({"url": "nats://u:secret@[::1"}, "not a URL"),
+        ({"url": "nats://u:secret@[::1"}, "invalid URL"),
         ({"memory_limit": 1}, "memory_limit: 1 bytes"),
         ({"flush_timeout": -1}, "flush_timeout"),
-        ({"hosts": "llm.example.com"}, "hosts is one string"),
+        ({"hosts": "llm.example.com"}, "hosts is a string"),
     ],
 )
-def test_mistakes(arguments: dict[str, Any], says: str) -> None:
+def test_invalid_arguments(arguments: dict[str, Any], message: str) -> None:
     with pytest.raises(ValueError, match=r".*") as e:
         llmtap.instrument(**arguments)
-    assert says in str(e.value) and "secret" not in str(e.value)
+    assert message in str(e.value) and "secret" not in str(e.value)
 
 
-def test_a_mistake_in_the_environment(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """It stops no agent."""
+def test_invalid_environment(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+    """It does not stop the agent."""
     monkeypatch.setenv("LLMTAP_NATS_URL", "http://u:secret@x")
     llmtap.instrument()
     assert "LLMTAP_NATS_URL" in caplog.text and "secret" not in caplog.text
@@ -159,7 +159,7 @@ STREAMS = [
 
 @pytest.mark.parametrize(("stream", "want"), STREAMS)
 def test_terminal_event(stream: bytes, want: int) -> None:
-    """In whatever chunks it comes."""
+    """With chunks of any size."""
     want = stream.rindex(b"\n\n") + 2 if want == -2 else want
     for size in (1, 2, 3, 7, 50, len(stream)):
         t, at, found = Terminal(), 0, -1
@@ -184,7 +184,7 @@ def test_last_line() -> None:
 @pytest.mark.parametrize("size", [1, 100_000, (16 << 20) - 1, 16 << 20, (16 << 20) + 1, 40 << 20])
 @pytest.mark.parametrize("piece", [1 << 16, 300_001, 20 << 20])
 def test_stub(size: int, piece: int) -> None:
-    """A body beyond 16 MiB is its first and its last 256 KiB, however it comes, and what is reserved is given back."""
+    """A body over 16 MiB is stubbed to its first and last 256 KiB with pieces of any size, and releases its memory."""
     q = Queue(64 << 20, lambda: None)
     body = bytes(range(251)) * (size // 251 + 1)
     body = body[:size]
@@ -195,19 +195,19 @@ def test_stub(size: int, piece: int) -> None:
     kept, reserved = c.take()
     assert cut == (size > 16 << 20)
     assert kept == (body[:STUB_HALF] + body[-STUB_HALF:] if cut else body)
-    assert q.snapshot()[4] == reserved >= len(kept or b"")
+    assert q.counts()[4] == reserved >= len(kept or b"")
     q.reserve(-reserved)
-    assert q.snapshot()[4] == 0
+    assert q.counts()[4] == 0
 
 
 def test_another_nats_py(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A client that lacks what nats-py calls private publishes as nats-py does."""
+    """Without the private attributes of nats-py, the client publishes as nats-py does."""
     sent = []
 
     async def publish(*message: Any) -> None:
         sent.append(message)
 
-    c = ShortClient()
+    c = FastClient()
     monkeypatch.setattr(c, "publish", publish)
     monkeypatch.delattr(c, "_transport", raising=False)
     m = Outgoing("llmtap.v1.request.svc.00", "_INBOX.svc.1", "Nats-Msg-Id: x.q.1\r\nLlmtap-Url: http://a: 1\r\n", b"{}")

@@ -1,4 +1,4 @@
-"""The hook through an agent's life: NATS that is not there or goes, full memory, forks, threads, the end of the process."""
+"""NATS outages, full memory, forks, threads and process exit."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def gapless(messages: list[Message]) -> None:
     assert [int(m["Llmtap-Seq"]) for m in messages] == list(range(1, len(messages) + 1))
 
 
-def test_nats_is_down_at_first(stopped_nats: Nats, provider: Provider) -> None:
+def test_nats_down_at_start(stopped_nats: Nats, provider: Provider) -> None:
     start(stopped_nats, provider)
     for _ in range(20):
         call(provider)
@@ -45,8 +45,8 @@ def test_nats_is_down_at_first(stopped_nats: Nats, provider: Provider) -> None:
     gapless(messages)
 
 
-def test_nats_is_restarted(stopped_nats: Nats, provider: Provider) -> None:
-    """Nothing is lost, doubled or out of order."""
+def test_nats_restarts(stopped_nats: Nats, provider: Provider) -> None:
+    """No event is lost, duplicated or out of order."""
     stopped_nats.start()
     start(stopped_nats, provider)
     for _ in range(3):
@@ -64,7 +64,7 @@ def test_nats_is_restarted(stopped_nats: Nats, provider: Provider) -> None:
 
 
 def test_full_memory(stopped_nats: Nats, provider: Provider) -> None:
-    """The oldest exchanges go, whole; each is counted, and the numbers show where."""
+    """The oldest exchanges are dropped, both halves; each is counted, and sequence numbers show the gaps."""
     start(stopped_nats, provider, memory_limit=1 << 20)
     body = b'{"x":"' + b"x" * 50_000 + b'"}'
     for _ in range(60):
@@ -75,7 +75,7 @@ def test_full_memory(stopped_nats: Nats, provider: Provider) -> None:
     stopped_nats.start()
     assert llmtap.flush(20)
     messages = stopped_nats.messages()
-    # One exchange may have been in flight all the time.
+    # One exchange may have been in flight.
     assert len(messages) == 2 * (60 - dropped) and messages[-1]["Llmtap-Seq"] == "120"
     assert messages[-1]["Llmtap-Dropped"] == str(dropped)
     assert {m["Llmtap-Exchange"] for m in messages[::2]} == {m["Llmtap-Exchange"] for m in messages[1::2]}
@@ -94,7 +94,7 @@ def test_too_large_for_the_memory(nats_server: Nats, provider: Provider) -> None
 
 
 def test_cut(nats_server: Nats, provider: Provider) -> None:
-    """A body over 16 MiB becomes its first and its last 256 KiB."""
+    """A body over 16 MiB is stubbed to its first and last 256 KiB."""
     start(nats_server, provider)
     body = b"<" + b"a" * (17 << 20) + b">"
     CLIENTS["httpx"](provider.url("ok"), body=body, timeout=60)
@@ -127,7 +127,7 @@ def test_many_threads(nats_server: Nats, provider: Provider) -> None:
 
 
 def test_cancelled(nats_server: Nats, provider: Provider) -> None:
-    """An agent's own giving up is told from a provider's slowness."""
+    """A cancellation by the agent is distinguished from a timeout of the client."""
     start(nats_server, provider)
 
     async def main() -> None:
@@ -149,8 +149,8 @@ def test_cancelled(nats_server: Nats, provider: Provider) -> None:
     assert responses[1].data == b"".join(EVENTS[:2])
 
 
-def test_left_alone(nats_server: Nats, provider: Provider) -> None:
-    """An answer that is neither read nor closed ends when the garbage collector finds it."""
+def test_abandoned(nats_server: Nats, provider: Provider) -> None:
+    """A response that is neither read nor closed ends when the garbage collector finds it."""
     start(nats_server, provider)
     c = httpx.Client()
     r = c.send(c.build_request("POST", provider.url("slow"), content=BODY), stream=True)
@@ -168,7 +168,7 @@ def test_left_alone(nats_server: Nats, provider: Provider) -> None:
 def test_run_and_tools(nats_server: Nats, provider: Provider) -> None:
     start(nats_server, provider)
     with llmtap.tool("call_0"):
-        pass  # before any call: nothing to tie it to
+        pass  # before any call: not published
     with llmtap.run() as run_id, llmtap.context(conversation="c"):
         call(provider)
         with llmtap.tool("call_1"):
@@ -280,7 +280,7 @@ def test_fork(nats_server: Nats, provider: Provider) -> None:
 
 
 def test_workers(nats_server: Nats, provider: Provider) -> None:
-    """Workers of multiprocessing publish before they end, though they end without atexit."""
+    """Workers of multiprocessing publish before they exit, although they exit without atexit."""
     start(nats_server, provider)
     fork = multiprocessing.get_context("fork")
     workers = [fork.Process(target=call, args=(provider,)) for _ in range(3)]
@@ -310,15 +310,15 @@ def run_agent(url: str, provider: Provider) -> float:
     return time.monotonic() - began
 
 
-def test_end_of_the_process(nats_server: Nats, provider: Provider) -> None:
+def test_exit(nats_server: Nats, provider: Provider) -> None:
     run_agent(nats_server.url.replace("127.0.0.1", "localhost"), provider)
     messages = nats_server.messages()
-    assert [m["Llmtap-Error"] for m in messages] == ["", "", "", "the process ended before the answer did"]
+    assert [m["Llmtap-Error"] for m in messages] == ["", "", "", "the process exited before the response ended"]
     gapless(messages)
 
 
-def test_end_of_the_process_without_nats(provider: Provider) -> None:
-    """The end waits for its limit and no longer."""
+def test_exit_without_nats(provider: Provider) -> None:
+    """The exit waits for flush_timeout and no longer."""
     assert run_agent("nats://127.0.0.1:1", provider) < 15
 
 
@@ -352,23 +352,23 @@ def test_on_published(nats_server: Nats, provider: Provider) -> None:
     assert told == [m["Llmtap-Exchange"] for m in nats_server.messages()[::2]]
 
 
-def test_mistakes_stay_inside(nats_server: Nats, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever breaks in the hook, the agent's call works, and the mistake is counted."""
+def test_internal_errors(nats_server: Nats, provider: Provider, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An internal error of the hook is counted and does not affect the call of the agent."""
     from llmtap import _capture, _exchange, _hosts, _queue
 
     start(nats_server, provider)
 
     def broken(*args: Any, **kwargs: Any) -> Any:
-        raise RuntimeError("the hook's mistake")
+        raise RuntimeError("an internal error")
 
-    mistakes = [
+    methods = [
         (_hosts.Hosts, "target"),
         (_exchange.Exchange, "request"),
-        (_exchange.Exchange, "answered"),
+        (_exchange.Exchange, "responded"),
         (_capture.Capture, "write"),
-        (_queue.Queue, "put"),
+        (_queue.Queue, "push"),
     ]
-    for owner, name in mistakes:
+    for owner, name in methods:
         with monkeypatch.context() as m:
             m.setattr(owner, name, broken)
             before = llmtap.stats().errors

@@ -1,4 +1,4 @@
-"""Error texts are masked as the contract's cases say."""
+"""Error texts are masked as in the shared test cases."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, Callable
 
 from conftest import HERE
 
-from llmtap._redact import cut, masked
+from llmtap._redact import masked, truncate
 
 CONTRACT = HERE.parents[1] / "testdata" / "redact.json"
 
@@ -25,19 +25,19 @@ def test_cases() -> None:
         assert masked(got) == got, c["about"]
 
 
-def test_words_are_the_contracts() -> None:
+def test_rules_are_the_shared_file() -> None:
     ours = pathlib.Path(HERE).parent / "llmtap" / "redact.json"
     assert ours.read_bytes() == CONTRACT.read_bytes()
 
 
 def test_cut() -> None:
-    assert cut(b"abc", 3) == b"abc"
-    assert cut(b"key sk-abcdef", 8) == b"key "
-    assert cut(b"key sk-abcdef", 4) == b"key "
-    assert cut(b"key sk-abcdef", 3) == b"key"
-    assert cut(b"a" * 600, 512) == b""
-    assert cut(b"a" * 600, 513) == b"a" * 513
-    assert cut("héé".encode(), 4) == "héé".encode()[:4]
+    assert truncate(b"abc", 3) == b"abc"
+    assert truncate(b"key sk-abcdef", 8) == b"key "
+    assert truncate(b"key sk-abcdef", 4) == b"key "
+    assert truncate(b"key sk-abcdef", 3) == b"key"
+    assert truncate(b"a" * 600, 512) == b""
+    assert truncate(b"a" * 600, 513) == b"a" * 513
+    assert truncate("héé".encode(), 4) == "héé".encode()[:4]
 
 
 PIECES = [
@@ -53,10 +53,10 @@ def test_random(ask: Callable[..., list[Any]]) -> None:
     answers = ask([{"body": base64.b64encode(t).decode(), "limit": len(t) * 2 // 3} for t in texts], "redact")
     for text, (whole, part) in zip(texts, answers):
         assert masked(text) == base64.b64decode(whole), text
-        assert cut(text, len(text) * 2 // 3) == base64.b64decode(part), text
+        assert truncate(text, len(text) * 2 // 3) == base64.b64decode(part), text
 
 
 def test_linear() -> None:
-    """Hostile texts end."""
+    """Adversarial texts take linear time."""
     for piece in (b"-----BEGIN ", b"a+", b"://", b"key=", b"@", b"\\u", b"%2", b"arn:aws:", b"sk-", b"Bearer ", b"*", b"."):
         masked(piece * 20_000)

@@ -1,4 +1,4 @@
-"""The same body gives the same shape in Go and in Python, byte for byte."""
+"""Shapes are the same in Go and Python, byte for byte."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def most(body: bytes) -> int:
 
 
 def examples() -> list[Case]:
-    """Every body of the examples in the specification, as a request and as an answer of its dialect."""
+    """Every body of the examples in the specification, as a request and as a response of its dialect."""
     path = SHARED / "spec" / "examples.json"
     if not path.exists():
         pytest.skip(f"{path} is absent")
@@ -149,7 +149,7 @@ def body(r: random.Random) -> bytes:
 
 
 def event(r: random.Random) -> Any:
-    """A part of a stream: mostly what some provider sends."""
+    """A random event of a stream, mostly of the form of some provider."""
     piece = r.choice(["", "a", "{", '{"x":', "1}", "}", "\\u00e9", "\U0001f600", "\n"])
     call: dict[str, Any] = {"function": {"arguments": piece}}
     for key, v in (("id", r.choice(["", "c1", "c2", None])), ("index", r.choice([0, 1, None])), ("type", "function")):
@@ -191,7 +191,7 @@ def test_random(ask: Callable[..., list[Any]], seed: int) -> None:
 
 
 def test_hostile(ask: Callable[..., list[Any]]) -> None:
-    """Deep, wide and long: as Go does it, without recursion and in linear time."""
+    """Deep, wide and long bodies: the same shape as in Go, without recursion, in linear time."""
     deep = b"[" * 3000 + b"]" * 3000
     objects = b'{"a":' * 1500 + b"1" + b"}" * 1500
     bodies = [
@@ -208,8 +208,8 @@ def test_hostile(ask: Callable[..., list[Any]]) -> None:
     check(ask, [(kind, "openai_chat", b, most(b)) for b in bodies for kind in ("request", "response")])
 
 
-def test_paths_are_the_contracts() -> None:
-    """The package has a copy of the file that all hooks read."""
+def test_paths_are_the_shared_file() -> None:
+    """The package has a copy of the shared file."""
     ours = pathlib.Path(HERE).parent / "llmtap" / "_shape" / "shape_paths.json"
     assert ours.read_bytes() == (HERE.parents[1] / "testdata" / "shape_paths.json").read_bytes()
 

@@ -7,8 +7,8 @@ from typing import Callable
 
 from .text import BAD, MULTI, Hasher, decode, strict_string, string_end
 
-_MAX_DEPTH = 1024  # of containers; deeper ones are emptied
-_MAX_MEMBERS = 1 << 16  # that are remembered to be sorted; of more, keys stay in their order
+_MAX_DEPTH = 1024  # nesting of containers; deeper ones are emptied
+_MAX_MEMBERS = 1 << 16  # members to sort; beyond them keys keep their order
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -17,38 +17,38 @@ _MARK = re.compile(rb'["{}\[\]]')
 
 
 class _Open:
-    """A container that is being shaped."""
+    """A container while it is shaped."""
 
     __slots__ = ("object", "start", "members", "all", "key", "at")
 
     def __init__(self, is_object: bool, start: int) -> None:
         self.object, self.start = is_object, start
-        self.members: list[tuple[bytes, int, int]] = []  # key, where it stands
-        self.all = True  # members has all of them
-        self.key, self.at = b"", 0  # of the member at hand
+        self.members: list[tuple[bytes, int, int]] = []  # key, start, end
+        self.all = True  # whether members is complete
+        self.key, self.at = b"", 0  # of the current member
 
 
 class Arguments(Hasher):
-    """The part of a shaper that shapes arguments."""
+    """Shapes arguments."""
 
-    def __init__(self, key: bytes, rest: Callable[[], None]) -> None:
-        super().__init__(key, rest)
+    def __init__(self, key: bytes, yield_gil: Callable[[], None]) -> None:
+        super().__init__(key, yield_gil)
         self.out = bytearray()
         self.limit = 0
-        self.long = False  # the shape went beyond limit
-        self.broken = False  # ends the reading of the text at hand
-        self._text = bytearray()  # the result so far
-        self._members = 0  # that are remembered
-        self._moves = 0  # bytes that sorting may still move; hostile nesting would move everything at each level
+        self.long = False  # the shape exceeds the limit
+        self.broken = False  # stops parsing the current text
+        self._text = bytearray()
+        self._members = 0  # members stored for sorting
+        self._moves = 0  # bytes that sorting may still move: nesting can make it move everything at each level
 
     def over(self) -> bool:
-        """The shape is, or was, longer than may be."""
+        """Whether the shape exceeds the limit."""
         if len(self.out) + len(self._text) > self.limit:
             self.long = True
         return self.long
 
     def arguments(self, raw: bytes) -> bytes:
-        """The shape of arguments as it stands between the quotes of a string."""
+        """The shape of arguments in a string, without the quotes."""
         text = decode(raw)
         values = self._parse(text)
         canon = bytes(self._text)
@@ -62,7 +62,7 @@ class Arguments(Hasher):
         return self.shape(text) + BAD
 
     def _parse(self, b: bytes) -> int:
-        """Leaves the shape of b in self._text and returns how many JSON values it is; 0 if it is not JSON."""
+        """Stores the shape of b in self._text and returns the number of JSON values in b, 0 if it is not JSON."""
         self._reset(len(b))
         values = 0
         i = space(b, 0)
@@ -82,7 +82,7 @@ class Arguments(Hasher):
         self._members, self._moves = 0, 64 * n
 
     def arguments_value(self, b: bytes, i: int) -> int:
-        """Writes the shape of arguments that are no string, and returns where they end; -1 if they are not JSON."""
+        """Writes the shape of arguments that are not a string and returns their end, -1 if they are not JSON."""
         self._reset(len(b) - i)
         end = self._canon(b, i)
         if end >= 0:
@@ -91,12 +91,12 @@ class Arguments(Hasher):
         return end
 
     def _canon(self, b: bytes, i: int) -> int:
-        """Appends the canonical shape of the JSON value at i and returns where the value ends, -1 if it is none."""
+        """Appends the canonical shape of the JSON value at i and returns its end, -1 if it is invalid."""
         text = self._text
         n = len(b)
         stack: list[_Open] = []
         while True:
-            # A value begins.
+            # Start of a value.
             if i >= n or self.over():
                 return -1
             c = b[i]
@@ -136,7 +136,7 @@ class Arguments(Hasher):
                     return -1
                 text += m.group()
                 i = m.end()
-            # A value has ended, and perhaps the containers around it.
+            # End of a value, and perhaps of the containers around it.
             while stack:
                 top = stack[-1]
                 if top.object:
@@ -159,7 +159,7 @@ class Arguments(Hasher):
                 return i
 
     def _member(self, b: bytes, i: int, top: _Open) -> int:
-        """Steps over what is before a value in a container: of an object, the key. -1 if there is none."""
+        """Skips the text before a value in a container, in an object the key. -1 if it is invalid."""
         if not top.object:
             return i
         if i >= len(b) or b[i] != 0x22:
@@ -181,7 +181,7 @@ class Arguments(Hasher):
             self._members += 1
 
     def _close(self, top: _Open) -> None:
-        """Puts the members of an object in the order of their keys."""
+        """Sorts the members of an object by key."""
         members, text = top.members, self._text
         self._members -= len(members)
         if not top.all or all(members[k][0] <= members[k + 1][0] for k in range(len(members) - 1)):
@@ -194,7 +194,7 @@ class Arguments(Hasher):
 
 
 def space(b: bytes, i: int) -> int:
-    """Where the white space at i ends."""
+    """The end of the white space at i."""
     if i < len(b) and b[i] in b" \t\r\n":
         m = _SPACE.match(b, i)
         assert m is not None
@@ -203,12 +203,12 @@ def space(b: bytes, i: int) -> int:
 
 
 def is_number(raw: bytes) -> bool:
-    """raw is a JSON number."""
+    """Whether raw is a JSON number."""
     return _NUMBER.fullmatch(raw) is not None
 
 
 def container_end(b: bytes, i: int) -> int:
-    """The index after the bracket that closes the container whose inside starts at i, or -1."""
+    """The index after the bracket that closes the container whose content starts at i, or -1."""
     depth = 1
     while True:
         m = _MARK.search(b, i)

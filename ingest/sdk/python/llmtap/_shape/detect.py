@@ -1,4 +1,4 @@
-"""Detects the dialect of a call by the path of its URL."""
+"""Detects the dialect of a call from the path of its URL."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ OTHER = "other"
 
 
 def detect(path: str) -> str:
-    """The dialect of a call to a path, named as in dialects.json. Gateways may prefix the path."""
+    """The dialect of a call to a path, as in dialects.json. Gateways may prefix the path."""
     front, slash, last = path.rstrip("/").rpartition("/")
     path = front + slash + last.replace("%3A", ":").replace("%3a", ":")
     for dialect, end, within, before, excluded in ENDPOINTS:
@@ -25,7 +25,7 @@ def detect(path: str) -> str:
 
 
 def _model(path: str, before: str, end: str) -> str:
-    """The model's name in a path without its end. Before a colon it may be the last segment."""
+    """The name of the model in a path without its end. If the end starts with a colon, it may be the last segment."""
     _, found, model = path.partition(before)
     if not found and end[0] == ":":
         model = path.rpartition("/")[2]

@@ -1,4 +1,4 @@
-"""AWS event streams: frames of a prelude with checksum, headers, a payload and a checksum."""
+"""AWS event streams. A frame is a prelude with a checksum, headers, a payload and a checksum."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ import zlib
 from .paths import Table
 from .stream import Streamer
 
-_PRELUDE = 12  # length of the frame, length of the headers, CRC-32 of these two
+_PRELUDE = 12  # length of the frame, length of the headers, CRC-32 of both
 _MIN_FRAME = _PRELUDE + 4
-_STRING = 7  # the type of a header's value
-_MAX_HEADER = 4 << 10  # bytes of the value of a kept header
+_STRING = 7  # type of a header value
+_MAX_HEADER = 4 << 10  # bytes of a header value to keep
 
 _KEPT = (b":event-type", b":message-type", b":exception-type", b":content-type", b":error-code", b":error-message")
-_SIZES = {0: 1, 1: 1, 2: 2, 3: 3, 4: 5, 5: 9, 8: 9, 9: 17}  # of values with their type
+_SIZES = {0: 1, 1: 1, 2: 2, 3: 3, 4: 5, 5: 9, 8: 9, 9: 17}  # of a value and its type, by type
 
 
 def is_frame(b: bytes, at: int = 0) -> bool:
-    """The prelude of a frame is at this index."""
+    """Whether the prelude of a frame is at this index."""
     if len(b) - at < _PRELUDE:
         return False
     size, headers, check = struct.unpack_from(">III", b, at)
@@ -26,10 +26,10 @@ def is_frame(b: bytes, at: int = 0) -> bool:
 
 
 class Frames(Streamer):
-    """The part of a shaper that knows frames."""
+    """Shapes frames."""
 
     def frames(self, t: Table) -> None:
-        """Shapes a stream as far as its frames are whole. reframed makes frames of the result."""
+        """Shapes the complete frames of a stream. reframed makes frames of the result."""
         at, body = 0, self.body
         while is_frame(body, at) and len(self.out) <= self.limit:
             size, headers = struct.unpack_from(">II", body, at)
@@ -63,7 +63,7 @@ class Frames(Streamer):
 
 
 def _headers(h: bytes) -> bytes:
-    """The headers that stay."""
+    """The headers to keep."""
     kept = b""
     while h:
         n = 1 + h[0]
@@ -79,7 +79,7 @@ def _headers(h: bytes) -> bytes:
 
 
 def _value_size(h: bytes, at: int) -> int:
-    """The length of a header's value with its type, which it begins with; -1 if it is cut short or unknown."""
+    """The length of a header value with its type, -1 if it is truncated or unknown."""
     size = _SIZES.get(h[at], -1)
     if h[at] in (6, _STRING) and len(h) - at >= 3:
         size = 3 + int.from_bytes(h[at + 1 : at + 3], "big")

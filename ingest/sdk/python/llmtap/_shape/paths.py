@@ -1,4 +1,4 @@
-"""shape_paths.json, compiled: which positions of a body are protocol."""
+"""Compiles shape_paths.json: the protocol positions of bodies."""
 
 from __future__ import annotations
 
@@ -7,22 +7,22 @@ import json
 import os
 from typing import Any, Optional
 
-# What the value at a node says of its tool call.
+# The part of a tool call that a node contains.
 HEAD_NONE, HEAD_ID, HEAD_NAME, HEAD_INDEX = range(4)
 
-_MAX_DEFS = 8  # how deep defs use defs
+_MAX_DEFS = 8  # nesting of defs
 
 
 class Join:
-    """A set of positions whose fragments are one text."""
+    """Positions whose fragments are one text."""
 
     __slots__ = ("slots", "arguments", "args_slot", "args_if", "blank", "run", "calls", "salt")
 
     def __init__(self, salt: int, spec: dict[str, Any]) -> None:
         self.salt = salt
-        self.slots: tuple[int, ...] = ()  # of by
+        self.slots: tuple[int, ...] = ()  # of the values in "by"
         self.arguments = bool(spec.get("arguments"))
-        self.args_slot = -1  # the slot whose value makes it arguments, if it is one of args_if
+        self.args_slot = -1  # the text is arguments if the value of this slot is one of args_if
         self.args_if: tuple[bytes, ...] = ()
         self.blank = bool(spec.get("blank"))
         self.run = bool(spec.get("run"))
@@ -30,22 +30,22 @@ class Join:
 
 
 class Node:
-    """One position of a body. None in the place of a node is free content."""
+    """One position of a body. None instead of a node is free content."""
 
     __slots__ = ("kids", "elem", "keep", "below", "text", "arguments", "join", "slot", "own", "run", "calls", "head", "noted", "marked")
 
     def __init__(self) -> None:
         self.kids: Optional[dict[bytes, Node]] = None
-        self.elem: Optional[Node] = None  # of an array
+        self.elem: Optional[Node] = None  # elements of an array
         self.keep = self.below = self.text = self.arguments = False
         self.join: Optional[Join] = None
-        self.slot = -1  # of the value it has for a join's by
-        # Of an event, or of an element in one, whose members tell fragments apart:
-        self.own: tuple[int, ...] = ()  # the slots below it and below no element further down
-        self.run: Optional[Join] = None  # it is a part of a message, and this the join of its text
-        self.calls: Optional[Join] = None  # it is a tool call, and this the join of its arguments
+        self.slot = -1  # of its value, if it is in "by" of a join
+        # Of an event, or of an element in one, whose members identify fragments:
+        self.own: tuple[int, ...] = ()  # the slots below it, without those below other elements
+        self.run: Optional[Join] = None  # join of the text, if it is a part of a message
+        self.calls: Optional[Join] = None  # join of the arguments, if it is a tool call
         self.head = HEAD_NONE
-        self.noted = self.marked = False  # has a slot or a head; has own, run or calls
+        self.noted = self.marked = False  # has slot or head; has own, run or calls
 
     def member(self, spellings: list[str]) -> Node:
         """The node of a member."""
@@ -60,7 +60,7 @@ class Node:
 
 
 class Table:
-    """A dialect, compiled."""
+    """The positions of a dialect."""
 
     __slots__ = ("request", "response", "event", "events", "slots")
 
@@ -69,7 +69,7 @@ class Table:
         self.request, _ = _compile(defs, spec.get("request", {}))
         self.response, _ = _compile(defs, spec.get("response", {}))
         self.event, self.slots = _compile(defs, spec.get("event", {}))
-        self.events = Node()  # an array of them
+        self.events = Node()  # an array of events
         self.events.elem = self.event
 
 
@@ -103,7 +103,7 @@ def _mark(n: Node, seen: set[int]) -> None:
 
 def _add(root: Node, prefix: str, spec: dict[str, Any], defs: dict[str, Any], depth: int) -> None:
     if depth > _MAX_DEFS:
-        raise ValueError(f"{prefix}: defs use each other")
+        raise ValueError(f"{prefix}: recursive defs")
     for kind in ("keep", "below", "text", "arguments"):
         for path in spec.get(kind, []):
             setattr(_reach(root, prefix, path), kind, True)
@@ -119,7 +119,7 @@ def _dotted(prefix: str, path: str) -> str:
 
 
 def _reach(root: Node, prefix: str, path: str) -> Node:
-    """The node at a path; those on the way are made."""
+    """The node at a path. Creates missing nodes."""
     n = root
     for segment in _dotted(prefix, path).split("."):
         name = segment.rstrip("[]")
@@ -133,7 +133,7 @@ def _reach(root: Node, prefix: str, path: str) -> Node:
 
 
 def _joins(root: Node, specs: list[dict[str, Any]]) -> int:
-    """Marks where fragments of texts stand, and the values that tell them apart."""
+    """Marks the positions of fragments and of the values that identify them."""
     slots: list[str] = []
 
     def slot(path: str) -> int:

@@ -17,13 +17,13 @@ def _nothing() -> None:
 
 
 class Shaper(Events):
-    """Shapes bodies with hashes of one key. Not safe for concurrent use. rest is called now and then, to let other threads run."""
+    """Shapes bodies with hashes of one key. Not safe for concurrent use. Calls yield_gil regularly, to let other threads run."""
 
-    def __init__(self, key: bytes, rest: Callable[[], None] = _nothing) -> None:
-        super().__init__(key, rest)
+    def __init__(self, key: bytes, yield_gil: Callable[[], None] = _nothing) -> None:
+        super().__init__(key, yield_gil)
 
     def request(self, dialect: str, body: bytes, limit: int) -> bytes:
-        """The shape of the decoded body of a request. One of more than limit bytes becomes opaque."""
+        """The shape of the decoded body of a request; a shape longer than limit becomes opaque."""
         t = tables().get(dialect)
         if t is None or not looks_like_json(body) or len(body) > _MAX_BODY:
             return self.opaque(body)
@@ -35,7 +35,7 @@ class Shaper(Events):
         return self._result(body)
 
     def response(self, dialect: str, body: bytes, limit: int) -> bytes:
-        """The shape of the decoded body of an answer: one JSON value, or a stream in any of its framings."""
+        """The shape of the decoded body of a response: one JSON value, or a stream in any framing."""
         t = tables().get(dialect)
         if t is None or len(body) > _MAX_BODY:
             return self.opaque(body)
@@ -51,15 +51,15 @@ class Shaper(Events):
             return self.opaque(body)
         self.finish()
         if not self.out:
-            return self._bad(body)  # an only event, cut short
+            return self._bad(body)  # a single event, truncated
         return self._result(body)
 
     def opaque(self, body: bytes) -> bytes:
-        """What stays of a body of which nothing is known: ~<bytes>:<hash>."""
+        """The shape of an unknown body: ~<bytes>:<hash>."""
         return self.shape(body)
 
     def _bad(self, body: bytes) -> bytes:
-        """opaque for a body that begins like JSON and is not."""
+        """opaque for a body that starts like JSON but is invalid."""
         return self.opaque(body) + (b"" if self.over() else BAD)
 
     def _result(self, body: bytes) -> bytes:
@@ -75,9 +75,9 @@ class Shaper(Events):
         self._forget(slots)
 
     def _unary(self, t: Table) -> bool:
-        """Shapes an answer of one JSON value; False if it is not one, and then nothing is written."""
+        """Shapes a response of one JSON value. False, with nothing written, if it is not one."""
         self.space()
-        if self.b[self.i] == 0x5B:  # Gemini's stream without server-sent events
+        if self.b[self.i] == 0x5B:  # Gemini's stream as a JSON array
             return self.events(t, self.b, 0)
         self.value(t.response)
         if self.at_end():

@@ -8,7 +8,7 @@ from .frames import Frames
 from .paths import Table
 from .text import BAD
 
-_MAX_FIELD = 256  # bytes of an event's name or a comment that stay
+_MAX_FIELD = 256  # bytes of an event name or a comment to keep
 _MAX_TEXT = 4 << 10
 
 _BOM = b"\xef\xbb\xbf"
@@ -18,12 +18,12 @@ _SPACES = frozenset("\t\n\v\f\r \x85\xa0\u1680\u2028\u2029\u202f\u205f\u3000") |
 
 
 def looks_like_json(b: bytes) -> bool:
-    """b begins like an object or an array."""
+    """Whether b starts like an object or an array."""
     return _LIKE_JSON.match(b) is not None
 
 
 def looks_like_sse(body: bytes) -> bool:
-    """body starts with a line that only an event stream starts with."""
+    """Whether the first line of body is one of an event stream."""
     if body.startswith(_BOM):
         body = body[3:]
     name, colon, _ = body.lstrip(b"\r\n")[:16].partition(b":")
@@ -42,18 +42,18 @@ def _blank(b: bytes) -> bool:
 
 
 class _Event:
-    """The event at hand as far as it has been read."""
+    """The current event."""
 
     __slots__ = ("is_error", "lines", "start")
 
     def __init__(self) -> None:
         self.is_error = False
-        self.lines = 0  # of data that alone are no JSON
-        self.start = 0  # of these, joined by line feeds, in extra
+        self.lines = 0  # data lines that are not JSON alone
+        self.start = 0  # of these lines, joined by line feeds, in extra
 
 
 class Events(Frames):
-    """The part of a shaper that knows lines."""
+    """Shapes lines."""
 
     def sse(self, t: Table) -> None:
         """Shapes server-sent events. Line ends become line feeds."""
@@ -74,7 +74,7 @@ class Events(Frames):
         self._end_event(t, e, True)
 
     def _line(self, t: Table, e: _Event, line: bytes, end: int) -> None:
-        """Shapes one line, which ends at an index of the body."""
+        """Shapes one line, whose end is an index of the body."""
         name, _, value = line.partition(b":")
         if value[:1] == b" ":
             value = value[1:]
@@ -94,7 +94,7 @@ class Events(Frames):
         self.out += name + (value if len(value) <= _MAX_FIELD else self.shape(value)) + b"\n"
 
     def _data(self, t: Table, e: _Event, value: bytes, base: int) -> None:
-        """Shapes a data line, or keeps it until the event ends, because its JSON may go over several lines."""
+        """Shapes a data line, or keeps it until the event ends if its JSON spans several lines."""
         if e.lines == 0 and _blank(value):
             self.out += b"data:\n"
             return
@@ -112,7 +112,7 @@ class Events(Frames):
         self.extra += value
 
     def _end_event(self, t: Table, e: _Event, last: bool) -> None:
-        """Shapes the data that was kept; last says that the body ends here, perhaps within the event."""
+        """Shapes the kept data; last means that the body ends here, perhaps within the event."""
         lines, is_error = e.lines, e.is_error
         e.lines, e.is_error = 0, False
         if lines == 0:
@@ -131,7 +131,7 @@ class Events(Frames):
         self.out += b"\n"
 
     def lines(self, t: Table) -> bool:
-        """Shapes an answer of JSON lines; False if it is none."""
+        """Shapes a response of JSON lines. False if it is not one."""
         if self.over():
             return False
         some, at, body = False, 0, self.body

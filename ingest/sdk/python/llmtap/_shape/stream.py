@@ -1,4 +1,4 @@
-"""Streams: the fragments of one text are collected, and the shape of the whole stands where its first fragment stood."""
+"""Streams: collects the fragments of each text and puts the shape of the text in place of its first fragment."""
 
 from __future__ import annotations
 
@@ -8,56 +8,56 @@ from .paths import Join, Table
 from .text import BAD, decode
 from .walk import CallHead, Pending, Walker
 
-# Bounds on what fragments cost in memory.
+# Bounds on the memory of fragments.
 _MAX_GROUPS = 1 << 14
-_MAX_CALLS = 1 << 10  # of one choice, because each fragment looks through them
+_MAX_CALLS = 1 << 10  # of one choice: each fragment is compared with all
 
 _GAP = object()
 
 
 class _Group:
-    """A text that came in fragments."""
+    """A text in fragments."""
 
     __slots__ = ("join", "args", "fragments", "place", "empty", "head", "prev", "end")
 
     def __init__(self, p: Pending) -> None:
         self.join, self.args = p.join, p.args
-        self.fragments: list[tuple[int, int]] = []  # where in the body each starts and ends
-        self.place = -1  # in out, of the shape
-        self.empty = True  # the fragment there is
-        # Of a tool call:
+        self.fragments: list[tuple[int, int]] = []  # start and end in the body
+        self.place = -1  # of the shape in out
+        self.empty = True  # whether the fragment there is empty
+        # If it is a tool call:
         self.head = CallHead()
         self.head.id, self.head.index, self.head.named = p.head.id, p.head.index, p.head.named
-        self.prev: Optional[_Group] = None  # the call before it
-        self.end = 0  # its last byte so far
+        self.prev: Optional[_Group] = None  # previous call
+        self.end = 0  # last byte of its fragments
 
 
 class Streamer(Walker):
-    """The part of a shaper that puts streams together."""
+    """Shapes events."""
 
-    def __init__(self, key: bytes, rest: Callable[[], None]) -> None:
-        super().__init__(key, rest)
+    def __init__(self, key: bytes, yield_gil: Callable[[], None]) -> None:
+        super().__init__(key, yield_gil)
         self.body = b""
-        self.extra = bytearray()  # what was joined of it; offsets from len(body) on are of extra
+        self.extra = bytearray()  # joined parts of body; offsets from len(body) on are in extra
         self._forget(0)
 
     def _forget(self, slots: int) -> None:
         self.slots, self.head, self.pending, self.fragments = [b""] * slots, CallHead(), [], 0
         self._groups: list[_Group] = []
         self._by_key: dict[object, _Group] = {}
-        self._last_call: dict[object, _Group] = {}  # by the key of a choice
-        self._runs: dict[object, tuple[object, int]] = {}  # of one message: its latest part, and how many there were
+        self._last_call: dict[object, _Group] = {}  # by key of the choice
+        self._runs: dict[object, tuple[object, int]] = {}  # by message: the latest part and the number of parts
         self._patches: list[tuple[int, bytes]] = []
-        self.framed: list[tuple[int, int]] = []  # where the headers and the payload of each frame end in out
+        self.framed: list[tuple[int, int]] = []  # end of the headers and of the payload of each frame in out
 
     def events(self, t: Table, text: bytes, base: int) -> bool:
-        """Shapes a text of one event or several, which starts base bytes into the body. False, and nothing is written, if it is none."""
+        """Shapes a text of events that starts at offset base of the body. False, with nothing written, if it has none."""
         mark = len(self.out)
         self.b, self.i, self.base, self.broken, self.in_event, self.pending = text, 0, base, False, True, []
         self.space()
         while self.i < len(self.b):
             if len(self.out) > mark:
-                self.out += b" "  # a server that forgets the line between its events
+                self.out += b" "  # a server that omits the line end between events
             c = self.b[self.i]
             if c == 0x7B:
                 self.element(t.event)
@@ -79,7 +79,7 @@ class Streamer(Walker):
         return True
 
     def _settle(self, p: Pending) -> None:
-        """Puts a fragment into its group."""
+        """Adds a fragment to its group."""
         key: object = (p.key, p.join.salt)
         if p.join.run:
             if p.gap:
@@ -104,7 +104,7 @@ class Streamer(Walker):
                     self._by_key[key] = group
         if p.gap:
             return
-        if group is None:  # too many: it stands alone
+        if group is None:  # too many groups: shape it alone
             self._patch(p.join, p.args, p.out, self._raw(p.start, p.end))
         else:
             self._add(group, p)
@@ -119,24 +119,24 @@ class Streamer(Walker):
 
     def _add(self, g: _Group, p: Pending) -> None:
         if g.empty:
-            g.place, g.empty = p.out, p.start == p.end  # the first that is not empty, so far
+            g.place, g.empty = p.out, p.start == p.end  # the first fragment that is not empty
         g.fragments.append((p.start, p.end))
-        g.args = g.args or p.args  # what began the group may have been a name without arguments
+        g.args = g.args or p.args  # the first fragment may be a name without arguments
         self.fragments += 1
         if p.end > p.start:
             g.end = self._raw(p.end - 1, p.end)[0]
 
     def _raw(self, start: int, end: int) -> bytes:
-        """What is between the quotes of a fragment."""
+        """A fragment without its quotes."""
         n = len(self.body)
         if start >= n and end > start:
             return bytes(self.extra[start - n : end - n])
         return self.body[start:end]
 
     def _call(self, choice: object, p: Pending) -> Optional[_Group]:
-        """The group of the tool call that a fragment belongs to, None if there are too many. Servers are not careful with indexes:
-        some give every call index 0, others put the tail of a call under another one, others make a new id for each fragment.
-        So an id that is known beats an id that is new and comes with a name, and that beats the index."""
+        """The group of the tool call of a fragment, None if there are too many groups. Indexes are unreliable: some servers give
+        every call index 0, others send the end of a call with another index or a new id with each fragment. So a known id has
+        precedence over a new id with a name, and that over the index."""
         g = self._find_call(choice, p)
         if g is None:
             n = 0
@@ -155,7 +155,7 @@ class Streamer(Walker):
         return g
 
     def _find_call(self, choice: object, p: Pending) -> Optional[_Group]:
-        """The group of the call that a fragment continues, None if it begins a new one."""
+        """The group of the call that a fragment continues, None if it starts a new call."""
         last = self._last_call.get(choice)
         at: Optional[_Group] = None
         g = last
@@ -172,23 +172,23 @@ class Streamer(Walker):
         if not p.head.named:
             if at is not None:
                 return at
-            return None if p.head.id else last  # its name follows
+            return None if p.head.id else last  # the name follows
         if at is None:
             if p.head.index:
                 return None
             at = last
         if not at.head.named and (not at.head.id or not p.head.id):
-            return at  # its id or its first arguments came ahead of the name
+            return at  # the id or the first arguments preceded the name
         if p.head.id and not at.head.id and at.end == 0:
-            return at  # its name came ahead of the id
+            return at  # the name preceded the id
         if p.head.id or not p.head.index:
             return None
         if at.end == 0x7D and p.end > p.start and self._raw(p.start, p.start + 1) == b"{":
-            return None  # another whole call under the same index, without an id
+            return None  # another complete call with the same index, without an id
         return at
 
     def finish(self) -> None:
-        """Puts the shape of each text where its first fragment stood."""
+        """Puts the shape of each text in place of its first fragment."""
         for g in self._groups:
             if g.fragments:
                 self._patch(g.join, g.args, g.place, b"".join([self._raw(start, end) for start, end in g.fragments]))
@@ -198,12 +198,12 @@ class Streamer(Walker):
         self.out = bytearray(self.reframed() if self.framed else self.patched(0, len(self.out)))
 
     def _patch(self, j: Join, args: bool, out: int, raw: bytes) -> None:
-        """Notes what stands in the place of a text."""
+        """Adds the replacement of a text."""
         if raw or not j.blank:
             self._patches.append((out, self.arguments(raw) if args else self.shape(decode(raw))))
 
     def patched(self, start: int, end: int) -> bytes:
-        """out[start:end] with its patches, which are used up."""
+        """out[start:end] with its patches, which are removed."""
         pieces = []
         used = 0
         for at, text in self._patches:
@@ -217,9 +217,9 @@ class Streamer(Walker):
         return b"".join(pieces)
 
     def reframed(self) -> bytes:
-        """The frames that the shape is made of."""
+        """The frames of the shape."""
         raise NotImplementedError
 
     def bad_event(self, text: bytes) -> bytes:
-        """The shape of a text that should be an event and is none."""
+        """The shape of a text that should be an event and is not."""
         return self.shape(text) + BAD

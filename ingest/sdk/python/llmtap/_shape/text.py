@@ -8,13 +8,13 @@ import json
 import re
 from typing import Callable
 
-from .._redact import cut
+from .._redact import truncate
 
-BAD, MULTI = b":bad", b":multi"  # verdicts on a text that should be one JSON value and is not
+BAD, MULTI = b":bad", b":multi"  # suffixes for texts that should be one JSON value and are not
 
-_MAX_KNOWN = 40  # bytes of a text whose hash is remembered: keys and the words of schemas come again and again
+_MAX_KNOWN = 40  # bytes of texts with cached hashes: keys and words of schemas recur
 _MAX_KNOWN_TEXTS = 1 << 12
-_REST_EVERY = 48  # hashes between rests
+_YIELD_EVERY = 48  # hashes between calls of yield_gil
 
 _ESCAPE = re.compile(rb'\\(?:(["\\/bfnrt])|u([dD][89abAB][0-9a-fA-F]{2})\\u([dD][c-fC-F][0-9a-fA-F]{2})|u([0-9a-fA-F]{4}))', re.DOTALL)
 _ANY_ESCAPE = re.compile(rb'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
@@ -30,10 +30,10 @@ def _nothing() -> None:
 class Hasher:
     """Keyed hashes of texts."""
 
-    def __init__(self, key: bytes, rest: Callable[[], None] = _nothing) -> None:
+    def __init__(self, key: bytes, yield_gil: Callable[[], None] = _nothing) -> None:
         self._mac = hmac.new(key, b"", hashlib.sha256)
         self._known: dict[bytes, bytes] = {}
-        self._rest = rest  # called now and then, to let other threads run
+        self._yield_gil = yield_gil  # called regularly, to let other threads run
         self._work = 0
 
     def digest(self, text: bytes) -> bytes:
@@ -42,9 +42,9 @@ class Hasher:
         if known is not None:
             return known
         self._work += 1
-        if self._work >= _REST_EVERY:
+        if self._work >= _YIELD_EVERY:
             self._work = 0
-            self._rest()
+            self._yield_gil()
         m = self._mac.copy()
         m.update(text)
         h = m.hexdigest()[:16].encode()
@@ -73,13 +73,13 @@ def string_end(b: bytes, start: int) -> int:
 
 
 def decode(raw: bytes) -> bytes:
-    """The text of what is between the quotes of a string. A lone surrogate becomes U+FFFD; an escape that JSON does not know stays."""
+    """Decodes the content of a string. A lone surrogate becomes U+FFFD; an invalid escape stays."""
     if b"\\" not in raw:
         return raw
     try:
         text: str = json.loads(f'"{raw.decode()}"', strict=False)
         return text.encode()
-    except ValueError:  # something that only a lenient reader reads
+    except ValueError:  # invalid JSON that a lenient parser accepts
         return _ESCAPE.sub(_unescape, raw)
 
 
@@ -95,7 +95,7 @@ def _unescape(m: re.Match[bytes]) -> bytes:
 
 
 def strict_string(b: bytes, i: int) -> tuple[bytes, int]:
-    """The text of the string that starts after a quote, and where it ends; -1 if it is none by the book."""
+    """The text of the string that starts after a quote and its end, -1 if it is invalid."""
     end = string_end(b, i)
     if end < 0:
         return b"", -1
@@ -113,18 +113,18 @@ def strict_string(b: bytes, i: int) -> tuple[bytes, int]:
         return _ESCAPE.sub(_unescape, raw), end + 1
 
 
-_MAX_TEXT = 4 << 10  # bytes of an error's text that stay
+_MAX_TEXT = 4 << 10  # bytes of an error text to keep
 
 
 def clip(raw: bytes) -> bytes:
-    """The first bytes of what is between the quotes of a string, cut at a character and at no word."""
+    """The first bytes of the content of a string, not ending inside a character or a word."""
     if len(raw) <= _MAX_TEXT:
         return raw
     i = 0
     while True:
         n = _width(raw, i)
         if i + n > _MAX_TEXT:
-            return cut(raw, i)
+            return truncate(raw, i)
         i += n
 
 

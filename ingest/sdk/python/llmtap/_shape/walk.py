@@ -1,4 +1,4 @@
-"""One JSON value, read and shaped in one pass. What is no JSON is told at once; texts are taken as they are."""
+"""Parses and shapes one JSON value in one pass. Detects invalid JSON but does not validate strings."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from .arguments import Arguments, is_number, space
 from .paths import HEAD_ID, HEAD_INDEX, HEAD_NAME, Join, Node
 from .text import clip, decode, string_end
 
-_MAX_KEY = 64  # bytes of a key that stays
-MAX_FRAGMENTS = 1 << 18  # of a stream's texts; what is beyond is shaped fragment by fragment
+_MAX_KEY = 64  # bytes of a key to keep
+MAX_FRAGMENTS = 1 << 18  # of the texts of a stream; others are shaped one by one
 
 _SCALAR = re.compile(rb"[0-9a-z\-+.E]*")
 _LITERALS = (b"true", b"false", b"null")
 _NO_VALUE = (b"0", b"false", b"null", b"")
 
-# What free expects next.
+# States of free: the expected token.
 _VALUE, _VALUE_OR_END, _KEY, _KEY_OR_END, _MORE = range(5)
 
 
 class CallHead:
-    """What an element says of the tool call that it is a part of."""
+    """The values of an element that identify its tool call."""
 
     __slots__ = ("id", "index", "named")
 
@@ -32,47 +32,47 @@ class CallHead:
 
 
 class Pending:
-    """A fragment of an event, before its event says which text it belongs to; or an element without one."""
+    """A fragment whose text is not known before the end of its event; or an element without one."""
 
     __slots__ = ("join", "gap", "args", "out", "start", "end", "part", "key", "head")
 
     def __init__(self, join: Join, gap: bool, out: int = 0, start: int = 0, end: int = 0) -> None:
         self.join, self.gap, self.out, self.start, self.end = join, gap, out, start, end
         self.args = join.arguments
-        self.part: object = ()  # values of the part of a run
-        self.key: object = ()  # all other values
+        self.part: object = ()  # values that identify the part of a run
+        self.key: object = ()  # the other values
         self.head = CallHead()
 
 
 class Walker(Arguments):
-    """The part of a shaper that reads JSON."""
+    """Parses JSON."""
 
-    def __init__(self, key: bytes, rest: Callable[[], None]) -> None:
-        super().__init__(key, rest)
-        self.b = b""  # the text at hand, which is base bytes into the body
+    def __init__(self, key: bytes, yield_gil: Callable[[], None]) -> None:
+        super().__init__(key, yield_gil)
+        self.b = b""  # the current text, at offset base of the body
         self.i = self.base = 0
         self.in_event = False
-        # Of a stream: the values that joins ask for, of the event and the elements at hand.
+        # Of a stream: the values for joins, from the current event and elements.
         self.slots: list[bytes] = []
-        self.head = CallHead()  # of the tool call at hand
-        self.pending: list[Pending] = []  # of the data at hand: it counts only when the data is JSON to its end
-        self.fragments = 0  # that are remembered
+        self.head = CallHead()  # of the current tool call
+        self.pending: list[Pending] = []  # of the current data; discarded if the data is invalid JSON
+        self.fragments = 0  # stored fragments
 
     def fail(self) -> None:
-        """Ends the reading: the text is no JSON, or its shape is too long."""
+        """Stops parsing: the text is invalid JSON, or its shape is too long."""
         self.broken, self.i = True, len(self.b)
 
     def space(self) -> None:
-        """Steps over white space."""
+        """Skips white space."""
         self.i = space(self.b, self.i)
 
     def at_end(self) -> bool:
-        """The text was read whole, with nothing behind it."""
+        """Whether the text was parsed to its end."""
         self.space()
         return not self.broken and self.i == len(self.b)
 
     def value(self, n: Optional[Node]) -> None:
-        """Shapes the value at hand, which is at position n of its body."""
+        """Shapes the current value, which is at position n of the body."""
         if self.i >= len(self.b) or self.over():
             self.fail()
             return
@@ -136,7 +136,7 @@ class Walker(Arguments):
         self._closing(0x5D)
 
     def element(self, n: Node) -> None:
-        """Shapes an element of an array and, in a stream, says whose the fragments in it are."""
+        """Shapes an element of an array and, in a stream, identifies its fragments."""
         if not n.marked:
             self.value(n)
             return
@@ -153,7 +153,7 @@ class Walker(Arguments):
         self.i = space(self.b, i + 1)
 
     def _comma(self, end: int) -> bool:
-        """Steps over what follows an element; True if another one does, which is then at hand."""
+        """Skips the comma after an element; True if another element follows."""
         i = self.i = space(self.b, self.i)
         if i >= len(self.b) or self.b[i] != 0x2C:
             return False
@@ -172,7 +172,7 @@ class Walker(Arguments):
         self.i += 1
 
     def _raw_string(self) -> bytes:
-        """Steps over the string at hand and returns what is between its quotes."""
+        """Skips the current string and returns its content."""
         i = self.i
         if i >= len(self.b) or self.b[i] != 0x22:
             self.fail()
@@ -212,7 +212,7 @@ class Walker(Arguments):
             self.out += b'""'
 
     def _scalar(self, keep: bool) -> None:
-        """Steps over a number or literal. A number becomes 0 unless it stays."""
+        """Skips a number or literal. A number becomes 0 unless keep is true."""
         m = _SCALAR.match(self.b, self.i)
         assert m is not None
         raw, self.i = m.group(), m.end()
@@ -224,7 +224,7 @@ class Walker(Arguments):
             self.fail()
 
     def _free(self, keep: bool) -> None:
-        """Shapes a value that is free content, or copies one of which all stays. It does not recurse: depth costs one byte."""
+        """Shapes a value of free content, or copies it if keep is true. Not recursive: each level uses one byte."""
         out, b, n = self.out, self.b, len(self.b)
         stack = bytearray()
         want = _VALUE
@@ -290,14 +290,14 @@ class Walker(Arguments):
                 return
         self.fail()
 
-    # What fragments of a stream say of themselves.
+    # Identification of fragments in a stream.
 
     def _room(self) -> bool:
-        """One more fragment can be remembered."""
+        """Whether one more fragment can be stored."""
         return self.fragments + len(self.pending) < MAX_FRAGMENTS
 
     def _note(self, n: Node, raw: bytes) -> None:
-        """Remembers a value that tells fragments of a stream apart."""
+        """Stores a value that identifies fragments of a stream."""
         if not self.in_event:
             return
         if n.slot >= 0:
@@ -312,7 +312,7 @@ class Walker(Arguments):
             self.head.index = raw
 
     def _enter(self, n: Node) -> int:
-        """Begins an event or an element of one; _leave ends it."""
+        """Starts an event or an element of one; _leave ends it."""
         for slot in n.own:
             self.slots[slot] = b""
         if n.calls is not None:
@@ -320,7 +320,7 @@ class Walker(Arguments):
         return len(self.pending)
 
     def _leave(self, n: Node, first: int) -> None:
-        """Tells the fragments from the first on what n says of them."""
+        """Adds the values of n to the fragments from first on."""
         for j in (n.run, n.calls):
             if j is not None and not any(p.join is j for p in self.pending[first:]) and self._room():
                 self.pending.append(Pending(j, True))
