@@ -6,6 +6,7 @@ import (
 	"strings"
 	"testing"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
@@ -28,5 +29,50 @@ func TestRun(t *testing.T) {
 	b.Reset()
 	if err := Run(t.Context(), &b, &cfg); err == nil || err.Error() != "1 of 1 receivers failed" || !strings.HasPrefix(b.String(), "fail  heartbeat ") || strings.Contains(b.String(), "secret") {
 		t.Errorf("%v\n%s", err, b.String())
+	}
+}
+
+func TestNotifyReceivers(t *testing.T) {
+	r := collectortest.StartReceivers(t)
+	cfg, err := config.Load(r.ConfigFile(t), func(string) string { return "" })
+	if err != nil {
+		t.Fatal(err)
+	}
+	host := strings.TrimPrefix(r.URL, "http://")
+	try := func() (string, error) {
+		var out strings.Builder
+		err := Run(t.Context(), &out, &cfg.Config)
+		return strings.ReplaceAll(out.String(), host, "HOST"), err
+	}
+	got, err := try()
+	want := `ok    slack         #oncall: the test alert and its end arrived
+ok    alertmanager  HOST: the test alert arrived and ends in 4 minutes
+ok    webhook       HOST: the test alert and its end arrived
+ok    heartbeat     HOST: the heartbeat arrived
+`
+	if err != nil || got != want {
+		t.Errorf("%v\n%s, want\n%s", err, got, want)
+	}
+	calls := r.Requests()
+	for _, call := range []string{
+		"POST /slack/chat.postMessage\n", "POST /slack/chat.update\n", "POST /hook firing TestNotify\nPOST /hook resolved TestNotify\n",
+		`POST /api/v2/alerts "alertname":"TestNotify"` + "\n", "GET /ping/hidden",
+	} {
+		if !strings.Contains(calls, call) {
+			t.Errorf("no call %s in\n%s", call, calls)
+		}
+	}
+
+	// A failing receiver does not affect the others, and no secret is printed.
+	r.Break("/hook")
+	got, err = try()
+	if err == nil || err.Error() != "1 of 4 receivers failed" {
+		t.Errorf("error %v", err)
+	}
+	if !strings.Contains(got, "fail  webhook       HOST: post to webhook: call HOST: 503 Service Unavailable: not today\n") || strings.Count(got, "\n") != 4 || strings.Count(got, "fail  ") != 1 {
+		t.Error(got)
+	}
+	if strings.Contains(got+err.Error(), "hidden") {
+		t.Errorf("a secret is printed:\n%s%v", got, err)
 	}
 }

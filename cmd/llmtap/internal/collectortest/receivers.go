@@ -1,0 +1,102 @@
+package collectortest
+
+import (
+	"encoding/json"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"sync"
+	"testing"
+
+	"github.com/llmtap/llmtap/alerts/webhook"
+)
+
+// Receivers is a server that acts as Slack, a webhook, an Alertmanager and a heartbeat monitor, and records its requests.
+type Receivers struct {
+	*httptest.Server
+	mu       sync.Mutex // guards the rest
+	requests []string
+	broken   string // path that fails
+}
+
+// StartReceivers starts the server until the test ends.
+func StartReceivers(t *testing.T) *Receivers {
+	t.Helper()
+	r := new(Receivers)
+	r.Server = httptest.NewServer(r)
+	t.Cleanup(r.Close)
+	return r
+}
+
+// HookSecret is the secret of the webhook.
+const HookSecret = "0123456789abcdef"
+
+func (r *Receivers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
+	body, _ := io.ReadAll(req.Body)
+	what := req.Method + " " + req.URL.Path
+	switch req.URL.Path {
+	case "/hook":
+		if req.Header.Get(webhook.HeaderSignature) != webhook.Sign([]byte(HookSecret), req.Header.Get(webhook.HeaderTimestamp), body) {
+			what += " unsigned"
+		}
+		var m webhook.Message
+		if err := json.Unmarshal(body, &m); err == nil {
+			what += " " + m.Status + " " + m.CommonLabels["alertname"]
+		}
+	case "/api/v2/alerts":
+		if req.Header.Get("Authorization") != "Bearer s3cret" {
+			what += " without token"
+		}
+		what += " " + regexp.MustCompile(`"alertname":"\w+"`).FindString(string(body))
+	}
+	r.mu.Lock()
+	r.requests = append(r.requests, what)
+	broken := r.broken == req.URL.Path
+	r.mu.Unlock()
+	switch {
+	case broken:
+		http.Error(w, "not today", http.StatusServiceUnavailable)
+	case strings.HasPrefix(req.URL.Path, "/slack/"):
+		_, _ = io.WriteString(w, `{"ok":true,"team":"Acme","user":"llmtap","channel":"C1","ts":"1.2"}`)
+	case req.URL.Path == "/api/v2/status":
+		_, _ = io.WriteString(w, `{"cluster":{},"versionInfo":{"version":"0.28.1"}}`)
+	}
+}
+
+// Requests returns the requests since the last call: method, path, and the alerts.
+func (r *Receivers) Requests() string {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	requests := strings.Join(r.requests, "\n")
+	r.requests = nil
+	return requests
+}
+
+// Break makes requests of path fail with 503.
+func (r *Receivers) Break(path string) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.broken = path
+}
+
+// ConfigFile returns a configuration file with all receivers.
+func (r *Receivers) ConfigFile(t *testing.T) string {
+	t.Helper()
+	file := filepath.Join(t.TempDir(), "llmtap.yaml")
+	text := strings.ReplaceAll(`data_dir: `+t.TempDir()+`
+slack: {channel: "#oncall", token: xoxb-1, api_url: URL/slack/}
+webhook: {url: URL/hook?key=hidden, secret: `+HookSecret+`}
+alertmanager:
+  urls: [URL]
+  token: s3cret
+alerts: {heartbeat_url: URL/ping/hidden}
+`, "URL", r.URL)
+	if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+		t.Fatal(err)
+	}
+	return file
+}

@@ -1,0 +1,119 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/sinks/chdb"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+// Thresholds of the free ratio of a disk.
+const (
+	diskWarn = 0.10
+	diskFail = 0.02
+)
+
+// checkClickHouse checks the configured server, or the running embedded one.
+func (c *checker) checkClickHouse(ctx context.Context) {
+	cfg, where := c.cfg.ClickHouse, config.MaskURL(c.cfg.ClickHouse.DSN)
+	if cfg.DSN == "" {
+		c.checkLibrary()
+		dir := config.ClickHouseDir(c.cfg.DataDir)
+		dsn, ok := chdb.Running(dir)
+		if !ok {
+			if c.running {
+				c.fail("clickhouse", "see the log of llmtap up, and restart it", "the embedded server in %s is not running", dir)
+			}
+			return
+		}
+		cfg.DSN, where = dsn, "embedded in "+dir
+	}
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	st, err := clickhouse.Inspect(ctx, cfg)
+	if err != nil {
+		fix := "start the server or correct clickhouse.dsn; check firewalls"
+		switch {
+		case errors.Is(err, clickhouse.ErrLogin):
+			fix = "correct the user in clickhouse.dsn, and the password there or in clickhouse.password_file"
+		case st.Version != "":
+			fix = "permit this user to read the database"
+		}
+		c.fail("clickhouse", fix, "%s: %v", where, err)
+		return
+	}
+	c.ok("clickhouse", "%s, %s, database %s", st.Version, where, st.Database)
+	c.checkSchema(st)
+	if c.cfg.ClickHouse.DSN == "" {
+		return // it shares the disk of the data directory
+	}
+	for _, disk := range st.Disks {
+		c.checkSpace("ClickHouse disk "+disk.Name+" ("+disk.Path+")", disk.Free, disk.Total, 0)
+	}
+}
+
+func (c *checker) checkSchema(st *clickhouse.State) {
+	changed, pending, newer := st.In(clickhouse.Changed), st.In(clickhouse.Pending), st.In(clickhouse.Newer)
+	switch {
+	case len(changed) > 0:
+		c.fail("schema", "use the release that created this database, or an empty database", "applied migrations differ from those of this release: %s", strings.Join(changed, ", "))
+	case st.NoDatabase:
+		c.warn("schema", "start llmtap up, which creates it", "database %s does not exist yet", st.Database)
+	case len(pending) > 0:
+		c.warn("schema", "start llmtap up of this release, which applies them", "migrations are missing: %s", strings.Join(pending, ", "))
+	case len(newer) > 0:
+		c.warn("schema", "finish the upgrade, or use the newer release", "the database belongs to a newer release (migrations %s)", strings.Join(newer, ", "))
+	default:
+		c.ok("schema", "up to date")
+	}
+}
+
+// checkLibrary checks the library of the embedded ClickHouse.
+func (c *checker) checkLibrary() {
+	path, err := chdb.PresentLibrary(chdb.LibraryConfig{CacheDir: c.cfg.Chdb.CacheDir})
+	switch {
+	case err != nil:
+		c.fail("libchdb", "", "%v", err) // includes the fix
+	case path == "":
+		c.ok("libchdb", "not installed yet; the first start downloads it with npm (178 MB)")
+	default:
+		c.ok("libchdb", "%s", path)
+	}
+}
+
+// checkDisk checks the disk of the embedded servers.
+func (c *checker) checkDisk() {
+	if c.embedded() == "" {
+		return
+	}
+	free, total, err := config.DiskSpace(c.cfg.DataDir)
+	if err != nil {
+		c.fail("disk", "set data_dir to a readable directory", "%v", err)
+		return
+	}
+	stream := int64(0)
+	if c.cfg.NATS.URL == "" {
+		stream = c.cfg.NATS.MaxBytes
+	}
+	c.checkSpace(c.cfg.DataDir, free, total, uint64(stream))
+}
+
+// checkSpace checks the free space of a disk, also for a stream that may grow to this size.
+func (c *checker) checkSpace(name string, free, total, stream uint64) {
+	text := fmt.Sprintf("%s: %s of %s free", name, config.FormatBytes(free), config.FormatBytes(total))
+	ratio := float64(free) / float64(max(total, 1))
+	switch {
+	case ratio < diskFail:
+		c.fail("disk", "free space: NATS and ClickHouse stop writing when the disk is full", "%s", text)
+	case ratio < diskWarn:
+		c.warn("disk", "free space, or lower nats.max_bytes or clickhouse.retention", "%s", text)
+	case stream > free:
+		c.warn("disk", "free space, or lower nats.max_bytes", "%s, less than the %s that the stream may take", text, config.FormatBytes(stream))
+	default:
+		c.ok("disk", "%s", text)
+	}
+}

@@ -1,0 +1,185 @@
+// Package doctor checks a set-up: what is wrong, and how to fix it. It changes nothing.
+//
+//	configuration ─> running process ─> NATS: streams, clock, backlog, tallies, losses, dead letters
+//	                                 └> disk ─> ClickHouse: schema ─> rule files ─> receivers of alerts
+//
+// Each check adds one result or more. A check whose prerequisite fails is left out.
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+)
+
+// Statuses of a result.
+const (
+	OK   = "ok"
+	Warn = "warn" // works, but needs attention
+	Fail = "fail" // does not work
+)
+
+// A Result is the result of one check.
+type Result struct {
+	Check  string `json:"check"`
+	Status string `json:"status"`
+	Detail string `json:"detail"`
+	Fix    string `json:"fix,omitempty"`
+}
+
+// A Report is the results of all checks.
+type Report struct {
+	Checks []Result `json:"checks"`
+	Status string   `json:"status"` // the worst one
+}
+
+const (
+	runTimeout   = 30 * time.Second // of all checks
+	checkTimeout = 5 * time.Second  // of the response of one server
+)
+
+// A checker runs the checks.
+type checker struct {
+	cfg     *config.Effective
+	report  Report
+	process collector.Running // on the data directory
+	running bool
+	now     time.Time
+}
+
+// Run checks the set-up of cfg.
+func Run(ctx context.Context, cfg *config.Effective) *Report {
+	ctx, cancel := context.WithTimeout(ctx, runTimeout)
+	defer cancel()
+	c := newChecker(cfg, time.Now())
+	c.checkConfig()
+	c.checkProcess(ctx)
+	if url := cmp.Or(cfg.NATS.URL, c.process.NATSURL); url != "" {
+		c.checkNATS(ctx, url)
+	}
+	c.checkDisk()
+	c.checkClickHouse(ctx)
+	c.checkRules(ctx)
+	c.checkReceivers(ctx)
+	return &c.report
+}
+
+func newChecker(cfg *config.Effective, now time.Time) *checker {
+	return &checker{cfg: cfg, report: Report{Status: OK}, now: now}
+}
+
+// Invalid reports the errors of an invalid configuration.
+func Invalid(err error) *Report {
+	c := newChecker(nil, time.Now())
+	_, list, several := strings.Cut(err.Error(), "\n")
+	if !several {
+		list = err.Error()
+	}
+	for line := range strings.SplitSeq(list, "\n") {
+		c.fail("config", "", "%s", line)
+	}
+	return &c.report
+}
+
+func (c *checker) ok(check, format string, args ...any) {
+	c.add(Result{Check: check, Status: OK, Detail: fmt.Sprintf(format, args...)})
+}
+
+func (c *checker) warn(check, fix, format string, args ...any) {
+	c.add(Result{check, Warn, fmt.Sprintf(format, args...), fix})
+}
+
+func (c *checker) fail(check, fix, format string, args ...any) {
+	c.add(Result{check, Fail, fmt.Sprintf(format, args...), fix})
+}
+
+func (c *checker) add(r Result) {
+	c.report.Checks = append(c.report.Checks, r)
+	if r.Status == Fail || r.Status == Warn && c.report.Status == OK {
+		c.report.Status = r.Status
+	}
+}
+
+// Write writes the report as text or json. Text is wrapped at 80 columns.
+func (r *Report) Write(w io.Writer, format string) error {
+	if format == "json" {
+		return json.NewEncoder(w).Encode(r)
+	}
+	const width, column = 80, 20 // of the details
+	var b strings.Builder
+	for _, c := range r.Checks {
+		lines := terminal.Wrap(c.Detail, width-column, "")
+		if c.Fix != "" {
+			lines = append(lines, terminal.Wrap("fix: "+c.Fix, width-column, "     ")...)
+		}
+		head := fmt.Sprintf("%-4s  %-12s", c.Status, c.Check)
+		for _, line := range lines {
+			fmt.Fprintf(&b, "%-*s%s\n", column, head, line)
+			head = ""
+		}
+	}
+	_, err := io.WriteString(w, b.String())
+	return err
+}
+
+// checkConfig reports which configuration is in effect, and files in it that cannot be read.
+func (c *checker) checkConfig() {
+	set, keys := 0, c.cfg.Keys()
+	for _, k := range keys {
+		if c.cfg.Origin(k.Path).Source != config.FromDefault {
+			set++
+		}
+		file := k.File()
+		if file == "" {
+			continue
+		}
+		if b, err := os.ReadFile(file); err != nil {
+			c.fail("config", "create it, or make it readable for the user that runs llmtap", "%s: %v", k.Path, err)
+		} else if strings.TrimSpace(string(b)) == "" {
+			c.fail("config", "write the secret to it", "%s: %s is empty", k.Path, file)
+		}
+	}
+	c.ok("config", "%s, %d of %d keys set; see llmtap config", c.cfg.Source(), set, len(keys))
+}
+
+// age formats a time span.
+func age(d time.Duration) string {
+	switch {
+	case d < 10*time.Millisecond:
+		return d.Round(100 * time.Microsecond).String()
+	case d < time.Second:
+		return d.Round(10 * time.Millisecond).String()
+	case d < time.Minute:
+		return config.FormatDuration(d.Round(time.Second))
+	}
+	return config.FormatDuration(d.Round(time.Minute))
+}
+
+// maxRanking is the maximum number of names in a ranking.
+const maxRanking = 5
+
+// ranking formats counts, largest first.
+func ranking(counts map[string]uint64) string {
+	names := slices.SortedFunc(maps.Keys(counts), func(a, b string) int {
+		return cmp.Or(cmp.Compare(counts[b], counts[a]), cmp.Compare(a, b))
+	})
+	var parts []string
+	for _, n := range names[:min(len(names), maxRanking)] {
+		parts = append(parts, fmt.Sprintf("%s %d", n, counts[n]))
+	}
+	if more := len(names) - maxRanking; more > 0 {
+		parts = append(parts, fmt.Sprintf("and %d more", more))
+	}
+	return strings.Join(parts, ", ")
+}

@@ -1,0 +1,332 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"maps"
+	"net/http"
+	"net/http/httptest"
+	"net/url"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/sinks/chdb"
+)
+
+func TestMain(m *testing.M) {
+	chdb.RunChild() // the embedded ClickHouse is this binary again
+	m.Run()
+}
+
+// examine runs the checks with the configuration of env and returns the worst result of each.
+func examine(t *testing.T, env map[string]string) map[string]Result {
+	t.Helper()
+	// Not the configuration and data of this machine.
+	settings := map[string]string{"LLMTAP_CONFIG": os.DevNull, "LLMTAP_DATA_DIR": t.TempDir()}
+	maps.Copy(settings, env)
+	var report *Report
+	if cfg, err := config.Load("", func(k string) string { return settings[k] }); err != nil {
+		report = Invalid(err)
+	} else {
+		report = Run(t.Context(), cfg)
+	}
+	checks := map[string]Result{}
+	worst, rank := OK, map[string]int{OK: 1, Warn: 2, Fail: 3}
+	for _, r := range report.Checks {
+		t.Logf("%s %s: %s; %s", r.Status, r.Check, r.Detail, r.Fix)
+		if rank[r.Status] > rank[checks[r.Check].Status] {
+			checks[r.Check] = r
+		}
+		if rank[r.Status] > rank[worst] {
+			worst = r.Status
+		}
+	}
+	if report.Status != worst {
+		t.Errorf("status %s, want %s", report.Status, worst)
+	}
+	return checks
+}
+
+// expect compares the status of a result, and parts of its text.
+func expect(t *testing.T, checks map[string]Result, check, status string, parts ...string) {
+	t.Helper()
+	r := checks[check]
+	text := r.Detail + "; " + r.Fix
+	if r.Status != status {
+		t.Errorf("%s is %q, want %q: %s", check, r.Status, status, text)
+	}
+	for _, p := range parts {
+		if !strings.Contains(text, p) {
+			t.Errorf("%s: %q does not contain %q", check, text, p)
+		}
+	}
+}
+
+func TestNothingRunning(t *testing.T) {
+	dir := t.TempDir()
+	checks := examine(t, map[string]string{"LLMTAP_DATA_DIR": dir})
+	expect(t, checks, "config", OK, os.DevNull)
+	expect(t, checks, "collector", Fail, "no llmtap runs on "+dir, "embedded NATS and ClickHouse", "llmtap up")
+	expect(t, checks, "slack", Warn, "slack.channel")
+	for _, absent := range []string{"nats", "clickhouse", "backlog"} {
+		if c, ok := checks[absent]; ok {
+			t.Errorf("%+v without a running process", c)
+		}
+	}
+}
+
+func TestInvalidConfig(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "llmtap.yaml")
+	write := func(text string) {
+		t.Helper()
+		if err := os.WriteFile(file, []byte(text), 0o600); err != nil {
+			t.Fatal(err)
+		}
+	}
+	write("nats:\n  ur: x\nroles: [cook]\n")
+	checks := examine(t, map[string]string{"LLMTAP_CONFIG": file})
+	expect(t, checks, "config", Fail, file+":2: unknown key nats.ur; did you mean nats.url?")
+	if len(checks) != 1 {
+		t.Errorf("%d checks of an invalid configuration", len(checks))
+	}
+	// A valid configuration with a missing file.
+	write("slack:\n  channel: C1\n  token_file: " + dir + "/token\n")
+	checks = examine(t, map[string]string{"LLMTAP_CONFIG": file})
+	expect(t, checks, "config", Fail, "slack.token_file: open "+dir+"/token", "make it readable for the user that runs llmtap")
+	expect(t, checks, "slack", Fail, "read token_file")
+}
+
+func TestRunningCollector(t *testing.T) {
+	collectortest.NeedClickHouse(t)
+	cfg := collectortest.Config(t, func(*config.Config) {})
+	c, err := collector.Open(context.WithoutCancel(t.Context()), cfg, collector.Options{Logger: slog.New(slog.DiscardHandler), Progress: func(s string) { t.Log(s) }})
+	if err != nil {
+		t.Fatal(err)
+	}
+	collectortest.Run(t, c)
+	collectortest.RunAgents(t, c.NATSURL(), c.ClickHouse())
+	slack := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = io.WriteString(w, `{"ok":true,"team":"Acme","user":"llmtap"}`)
+	}))
+	defer slack.Close()
+	env := map[string]string{"LLMTAP_SLACK_CHANNEL": "#oncall", "LLMTAP_SLACK_TOKEN": "xoxb-1", "LLMTAP_SLACK_API_URL": slack.URL, "LLMTAP_DATA_DIR": cfg.DataDir}
+	var checks map[string]Result
+	for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(100 * time.Millisecond) {
+		checks = examine(t, env)
+		// The last rows may be pending, and a second is tallied two seconds later.
+		if checks["backlog"].Status == OK && checks["tallies"].Detail != "none yet" || time.Now().After(deadline) {
+			break
+		}
+	}
+	expect(t, checks, "collector", OK, fmt.Sprintf("process %d", os.Getpid()), "is ready")
+	expect(t, checks, "nats", OK, c.NATSURL())
+	expect(t, checks, "streams", OK, "as configured")
+	expect(t, checks, "clock", OK)
+	expect(t, checks, "backlog", OK, "read by embedded")
+	expect(t, checks, "tallies", OK, "the newest is")
+	expect(t, checks, "losses", OK, "none in the last hour")
+	expect(t, checks, "dead_letters", OK, "none")
+	expect(t, checks, "libchdb", OK)
+	expect(t, checks, "clickhouse", OK, "embedded in "+config.ClickHouseDir(cfg.DataDir))
+	expect(t, checks, "schema", OK, "up to date")
+	expect(t, checks, "slack", OK, "#oncall: posts as llmtap of Acme")
+}
+
+// external returns the configuration of a NATS at url and a ClickHouse that is down.
+func external(url string) map[string]string {
+	return map[string]string{
+		"LLMTAP_NATS_URL": url, "LLMTAP_CLICKHOUSE_DSN": "http://u:hunter2@127.0.0.1:1/llmtap", "LLMTAP_NATS_MAX_BYTES": "1MiB",
+	}
+}
+
+func TestServersDown(t *testing.T) {
+	t.Parallel()
+	checks := examine(t, external("nats://127.0.0.1:1"))
+	expect(t, checks, "collector", OK, "it may run elsewhere")
+	expect(t, checks, "nats", Fail, "nats://127.0.0.1:1", "start the server or correct nats.url")
+	expect(t, checks, "clickhouse", Fail, "start the server or correct clickhouse.dsn")
+	for _, c := range checks {
+		if strings.Contains(c.Detail, "hunter2") {
+			t.Errorf("password in %s", c.Detail)
+		}
+	}
+}
+
+func TestNoJetStream(t *testing.T) {
+	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
+	if err != nil {
+		t.Fatal(err)
+	}
+	srv.Start()
+	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
+	if !srv.ReadyForConnections(30 * time.Second) {
+		t.Fatal("nats-server is not ready")
+	}
+	checks := examine(t, external(srv.ClientURL()))
+	expect(t, checks, "nats", Fail, "has no JetStream", "-js")
+}
+
+func startNATS(t *testing.T, token string) string {
+	t.Helper()
+	cfg := natsserver.Default()
+	cfg.Dir, cfg.Port, cfg.Token, cfg.Logger = filepath.Join(t.TempDir(), "nats"), -1, token, slog.New(slog.DiscardHandler)
+	srv, err := natsserver.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Shutdown)
+	return srv.URL()
+}
+
+func TestNATS(t *testing.T) {
+	natsURL := startNATS(t, "s3cret")
+	env := external(natsURL)
+	checks := examine(t, env)
+	expect(t, checks, "nats", Fail, "Authorization Violation", "set nats.user and nats.password, nats.token")
+	env["LLMTAP_NATS_TOKEN"] = "s3cret"
+	checks = examine(t, env)
+	expect(t, checks, "streams", Fail, "is missing", "run llmtap up")
+
+	cfg := jetstream.Default()
+	cfg.URL, cfg.Token, cfg.MaxBytes = natsURL, "s3cret", 1<<20
+	conn, err := jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Close()
+	if err := conn.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	checks = examine(t, env)
+	expect(t, checks, "streams", OK, "LLMTAP has 0 events, 0 B of 1MiB, retention 24h")
+	expect(t, checks, "backlog", Fail, "no process reads it", "role analyze")
+	expect(t, checks, "tallies", OK, "none yet")
+
+	// 700 KiB are pending, in a stream of at most 1 MiB.
+	p := conn.NewPublisher(0)
+	for i := range 7 {
+		e := &event.Event{
+			Kind: event.Request, Exchange: fmt.Sprintf("x%d", i), Time: time.Now(), Labels: event.Labels{Service: "checkout"},
+			Part: 1, Parts: 1, Body: make([]byte, 100<<10),
+		}
+		if err := p.Publish(t.Context(), e); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if err := p.Flush(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	reader, err := conn.OpenReader(t.Context(), jetstream.ReaderConfig{Partition: 0, Partitions: 1, Owner: "here"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer reader.Close(t.Context())
+	conn.DeadLetter(t.Context(), &event.Event{Kind: event.Request}, 1, "too_large", "test")
+	tally, err := json.Marshal(analyzer.Tally{Epoch: 1, Counts: []analyzer.Count{
+		{Metric: analyzer.MetricDropped, Labels: map[string]string{"service": "checkout"}, N: 3},
+		{Metric: analyzer.MetricLost, Labels: map[string]string{"service": "planner"}, N: 4},
+	}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	for second := range int64(2) {
+		if err := conn.PublishTally(t.Context(), 0, 1, second, tally); err != nil {
+			t.Fatal(err)
+		}
+	}
+	checks = examine(t, env)
+	expect(t, checks, "backlog", Fail, "p0of1: 7 events pending", "of 24h (68% of its size)", "clickhouse")
+	expect(t, checks, "dead_letters", Warn, "too_large 1", event.StreamDead)
+	expect(t, checks, "losses", Warn, "hooks dropped exchanges in the last hour: checkout 6")
+	expect(t, checks, "tallies", OK)
+
+	env["LLMTAP_NATS_MAX_AGE"] = "12h"
+	checks = examine(t, env)
+	expect(t, checks, "streams", Warn, "stream LLMTAP: max_age is 24h0m0s, want 12h0m0s", "restart llmtap up")
+}
+
+func TestClickHouse(t *testing.T) {
+	collectortest.NeedClickHouse(t)
+	cfg := chdb.Default()
+	cfg.Dir = filepath.Join(t.TempDir(), "clickhouse")
+	srv, err := chdb.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close(t.Context())
+	u, err := url.Parse(srv.DSN())
+	if err != nil {
+		t.Fatal(err)
+	}
+	env := external(startNATS(t, ""))
+	env["LLMTAP_CLICKHOUSE_DSN"] = srv.DSN()
+	checks := examine(t, env)
+	expect(t, checks, "clickhouse", OK, "database llmtap")
+	expect(t, checks, "schema", Warn, "migrations are missing: 0001_exchanges.sql", "start llmtap up")
+	if c := checks["disk"]; c.Status == "" || !strings.Contains(c.Detail, "ClickHouse disk default") {
+		t.Errorf("disk: %+v", c)
+	}
+	u.User = url.UserPassword(u.User.Username(), "hunter2")
+	env["LLMTAP_CLICKHOUSE_DSN"] = u.String()
+	checks = examine(t, env)
+	expect(t, checks, "clickhouse", Fail, "rejects the login", "clickhouse.password_file")
+	if strings.Contains(checks["clickhouse"].Detail, "hunter2") {
+		t.Errorf("password in %s", checks["clickhouse"].Detail)
+	}
+}
+
+func TestThresholds(t *testing.T) {
+	now := time.Now()
+	f := func(check, status string, look func(c *checker)) {
+		t.Helper()
+		c := newChecker(&config.Effective{Config: config.Default()}, now)
+		look(c)
+		if got := c.report.Checks; len(got) != 1 || got[0].Check != check || got[0].Status != status {
+			t.Errorf("%+v, want %s %s", got, status, check)
+		}
+	}
+	backlog := func(behind uint64, age time.Duration, messages, bytes uint64) func(c *checker) {
+		return func(c *checker) {
+			p := jetstream.PartitionState{Name: "p0of1", Owner: "o", LeaseUntil: now.Add(time.Second), Pending: behind, OldestPending: now.Add(-age)}
+			c.checkBacklog(&p, &jetstream.StreamState{MaxAge: 24 * time.Hour, MaxBytes: 1000, Messages: messages, Bytes: bytes})
+		}
+	}
+	f("backlog", OK, backlog(0, 0, 100, 900))
+	f("backlog", OK, backlog(10, time.Second, 100, 900))
+	f("backlog", Warn, backlog(10, 2*time.Minute, 100, 900))
+	f("backlog", Fail, backlog(10, 13*time.Hour, 100, 900))
+	f("backlog", Fail, backlog(60, time.Second, 100, 900))
+	f("backlog", Fail, func(c *checker) {
+		c.checkBacklog(&jetstream.PartitionState{Owner: "dead", LeaseUntil: now.Add(-time.Second)}, &jetstream.StreamState{})
+	})
+	clock := func(skew, rtt time.Duration) func(c *checker) {
+		return func(c *checker) { c.checkClock(&jetstream.State{Skew: skew, RTT: rtt}) }
+	}
+	f("clock", OK, clock(-time.Second, 0))
+	f("clock", OK, clock(3*time.Second, 3*time.Second)) // the round trip may explain it
+	f("clock", Warn, clock(-3*time.Second, time.Millisecond))
+	f("clock", Fail, clock(time.Minute, time.Millisecond))
+	disk := func(free, total, stream uint64) func(c *checker) {
+		return func(c *checker) { c.checkSpace("/", free, total, stream) }
+	}
+	f("disk", OK, disk(50, 100, 20))
+	f("disk", Warn, disk(50, 100, 60))
+	f("disk", Warn, disk(9, 100, 0))
+	f("disk", Fail, disk(1, 100, 0))
+}

@@ -1,0 +1,214 @@
+package doctor
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/nats-io/nats.go"
+
+	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+)
+
+// Thresholds of the checks of NATS.
+const (
+	skewWarn    = 2 * time.Second  // the tolerance of the analyzer
+	skewFail    = 10 * time.Second // leases last 15 s
+	backlogWarn = time.Minute
+	tallyFail   = time.Minute
+	lossWindow  = time.Hour
+)
+
+// checkNATS checks the server and the streams.
+func (c *checker) checkNATS(ctx context.Context, url string) {
+	cfg := c.cfg.NATS
+	if cfg.URL == "" {
+		cfg.Token, cfg.TokenFile = c.cfg.NATSServer.Token, c.cfg.NATSServer.TokenFile
+	}
+	cfg.URL = url
+	dial, cancel := context.WithTimeout(ctx, checkTimeout)
+	conn, err := jetstream.Connect(dial, cfg, slog.New(slog.DiscardHandler), nil)
+	cancel()
+	if err != nil {
+		c.fail("nats", c.natsFix(err), "%v", err)
+		return
+	}
+	defer conn.Close()
+	st, err := conn.Inspect(ctx)
+	switch {
+	case errors.Is(err, jetstream.ErrNoJetStream):
+		c.fail("nats", "start the server with -js or a jetstream block, enable JetStream for the account, or unset nats.url to use an embedded server",
+			"the server at %s has no JetStream", config.MaskURL(url))
+		return
+	case err != nil:
+		c.fail("nats", "see the log of the NATS server, and permit this user to publish to $JS.API.>", "%v", err)
+		return
+	}
+	c.ok("nats", "nats-server %s at %s, responds in %s", st.Server, config.MaskURL(url), age(st.RTT))
+	if !c.checkStreams(st) {
+		return
+	}
+	c.checkClock(st)
+	for i := range st.Partitions {
+		c.checkBacklog(&st.Partitions[i], &st.Streams[0])
+	}
+	c.checkTallies(st)
+	c.checkLosses(ctx, conn)
+	if len(st.DeadLetters) == 0 {
+		c.ok("dead_letters", "none")
+	} else {
+		c.warn("dead_letters", "inspect them with the NATS client: nats stream view "+event.StreamDead, "unusable events by reason: %s", ranking(st.DeadLetters))
+	}
+}
+
+// natsFix returns the fix of a connection error.
+func (c *checker) natsFix(err error) string {
+	switch {
+	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrPermissionViolation):
+		if c.cfg.NATS.URL == "" {
+			return "set nats_server.token to the token of llmtap up"
+		}
+		return "set nats.user and nats.password, nats.token, nats.creds_file or nats.nkey_file"
+	case strings.Contains(err.Error(), "x509") || strings.Contains(err.Error(), "tls"):
+		return "set nats.ca_file to the CA of the server's certificate, and nats.cert_file if the server requires a client certificate"
+	}
+	return "start the server or correct nats.url; check firewalls"
+}
+
+// checkStreams returns false if the streams cannot be checked further.
+func (c *checker) checkStreams(st *jetstream.State) bool {
+	const start = "run llmtap up once to create it"
+	sound := true
+	for _, s := range st.Streams {
+		if s.Missing {
+			c.fail("streams", start, "stream %s is missing", s.Name)
+			sound = false
+		} else if len(s.Mismatches) > 0 {
+			c.warn("streams", "run llmtap doctor with the configuration of llmtap up, or restart llmtap up to apply the limits", "stream %s: %s", s.Name, strings.Join(s.Mismatches, ", "))
+			sound = false
+		}
+	}
+	for _, b := range st.MissingBuckets {
+		c.fail("streams", start, "bucket %s is missing", b)
+		sound = false
+	}
+	if events := st.Streams[0]; sound {
+		size := config.FormatBytes(events.Bytes)
+		if events.MaxBytes > 0 {
+			size += " of " + config.FormatSize(events.MaxBytes)
+		}
+		c.ok("streams", "as configured; %s has %d events, %s, retention %s", events.Name, events.Messages, size, config.FormatDuration(events.MaxAge))
+	}
+	return !st.Streams[0].Missing && len(st.MissingBuckets) == 0
+}
+
+func (c *checker) checkClock(st *jetstream.State) {
+	skew := max(st.Skew.Abs()-st.RTT/2, 0)
+	const fix = "synchronize both clocks (chrony, systemd-timesyncd)"
+	direction := "ahead of"
+	if st.Skew < 0 {
+		direction = "behind"
+	}
+	switch {
+	case skew > skewFail:
+		c.fail("clock", fix, "the clock of NATS is %s %s this machine's: leases and alert windows are wrong", age(skew), direction)
+	case skew > skewWarn:
+		c.warn("clock", fix, "the clock of NATS is %s %s this machine's", age(skew), direction)
+	default:
+		c.ok("clock", "NATS and this machine agree within %s", age(max(st.Skew.Abs(), st.RTT/2, time.Millisecond)))
+	}
+}
+
+// checkBacklog reports events of a partition that are not stored yet.
+func (c *checker) checkBacklog(p *jetstream.PartitionState, events *jetstream.StreamState) {
+	if p.Lost > 0 {
+		c.fail("backlog", "raise nats.max_age and nats.max_bytes, and find out why rows were not stored in time", "%s: %d events left the stream before they were stored",
+			p.Name, p.Lost)
+	}
+	if p.Owner == "" || c.now.After(p.LeaseUntil) {
+		last := ""
+		if p.Owner != "" {
+			last = fmt.Sprintf(" since %s (%s)", p.LeaseUntil.UTC().Format(time.RFC3339), p.Owner)
+		}
+		c.fail("backlog", "start llmtap up with the role analyze", "%s: no process reads it%s; %d events pending", p.Name, last, p.Pending)
+		return
+	}
+	if p.Pending == 0 {
+		c.ok("backlog", "%s: none; read by %s", p.Name, p.Owner)
+		return
+	}
+	oldest := c.now.Sub(p.OldestPending)
+	text := fmt.Sprintf("%s: %d events pending, the oldest for %s of %s", p.Name, p.Pending, age(oldest), config.FormatDuration(events.MaxAge))
+	full := 0.0 // ratio of the backlog to the maximum size of the stream
+	if events.MaxBytes > 0 && events.Messages > 0 {
+		full = float64(events.Bytes) / float64(events.Messages) * float64(p.Pending) / float64(events.MaxBytes)
+	}
+	const fix = "see the check of clickhouse and the log of llmtap up; nothing is lost while the events are in the stream"
+	switch {
+	case oldest > events.MaxAge/2 || full > 0.5:
+		c.fail("backlog", "act before the stream drops them: "+fix, "%s (%.0f%% of its size)", text, 100*full)
+	case oldest > backlogWarn:
+		c.warn("backlog", fix, "%s", text)
+	default:
+		c.ok("backlog", "%s", text)
+	}
+}
+
+// checkTallies reports missing counts, without which alerts cannot fire.
+func (c *checker) checkTallies(st *jetstream.State) {
+	now, events := c.now.Add(st.Skew), st.Streams[0]
+	i := slices.IndexFunc(st.Streams, func(s jetstream.StreamState) bool { return s.Name == event.StreamTally })
+	tallies := st.Streams[i]
+	switch newest := now.Sub(tallies.LastTime); {
+	case tallies.Missing:
+	case tallies.Messages == 0 && events.Messages > 0 && now.Sub(events.FirstTime) > tallyFail:
+		c.fail("tallies", "start llmtap up with the role analyze", "none, although there are events: alerts cannot fire")
+	case tallies.Messages == 0:
+		c.ok("tallies", "none yet")
+	case newest > tallyFail:
+		c.fail("tallies", "see the check of the backlog, and the log of the role analyze", "the newest is %s old: alerts cannot fire", age(newest))
+	default:
+		c.ok("tallies", "the newest is %s old", age(max(newest, 0)))
+	}
+}
+
+// checkLosses reports the losses in recent tallies.
+func (c *checker) checkLosses(ctx context.Context, conn *jetstream.Conn) {
+	lost, dropped := map[string]uint64{}, map[string]uint64{}
+	err := conn.TalliesSince(ctx, c.now.Add(-lossWindow), func(payload []byte) error {
+		var t analyzer.Tally
+		if err := json.Unmarshal(payload, &t); err != nil {
+			return nil //nolint:nilerr // the alert role reports it
+		}
+		for _, n := range t.Counts {
+			switch n.Metric {
+			case analyzer.MetricLost:
+				lost[n.Labels["service"]] += n.N
+			case analyzer.MetricDropped:
+				dropped[n.Labels["service"]] += n.N
+			}
+		}
+		return nil
+	})
+	if err != nil {
+		c.fail("losses", "see the log of the NATS server", "%v", err)
+		return
+	}
+	if len(dropped) > 0 {
+		c.warn("losses", "their queues were full: check the network to NATS, and the memory limit of the hooks", "hooks dropped exchanges in the last hour: %s", ranking(dropped))
+	}
+	if len(lost) > 0 {
+		c.warn("losses", "look for killed processes, and check the limits of the stream", "events were lost in the last hour, including those of dropped exchanges: %s", ranking(lost))
+	}
+	if len(lost)+len(dropped) == 0 {
+		c.ok("losses", "none in the last hour")
+	}
+}
