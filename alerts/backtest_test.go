@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// A backtest over the seconds that had counts finds what the live engine found, which got every second.
+// A backtest over the seconds with counts finds the alerts of the live engine, which received every second.
 func TestBacktest(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
@@ -46,7 +46,7 @@ func TestBacktest(t *testing.T) {
 		}
 		of := func(a Alert) row {
 			r := row{Name: a.Name, Severity: a.Severity(), State: a.State, Start: a.StartsAt.Sub(time.Unix(start, 0)), FoundLate: a.FoundLate}
-			if a.State == Resolved { // rows of what fires are as old as the last news
+			if a.State == Resolved { // rows of firing alerts are as old as the last news
 				r.End, r.Peak, r.Failed, r.Calls = a.EndsAt.Sub(time.Unix(start, 0)), a.Peak, a.Evidence.Failed, a.Evidence.Calls
 			}
 			return r
@@ -63,7 +63,7 @@ func TestBacktest(t *testing.T) {
 		}
 		cfg := Default()
 		cfg.TSDBDir = t.TempDir()
-		time.Sleep(100 * time.Hour) // it happened long ago
+		time.Sleep(100 * time.Hour) // long ago
 		err := Backtest(t.Context(), cfg, each(stored), func(a Alert) error {
 			got = append(got, of(a))
 			return nil
@@ -90,7 +90,7 @@ func each(tallies []*analyzer.Tally) iter.Seq2[*analyzer.Tally, error] {
 	}
 }
 
-// What goes wrong while tallies are read, and while alerts are told, ends a backtest.
+// An error of the tallies or of the report ends a backtest.
 func TestBacktestErrors(t *testing.T) {
 	cfg := Default()
 	cfg.TSDBDir = t.TempDir()
@@ -110,6 +110,6 @@ func TestBacktestErrors(t *testing.T) {
 	}
 	cfg.RuleFiles = []string{"absent.yaml"}
 	if err := Backtest(t.Context(), cfg, each(tallies), nil); err == nil {
-		t.Error("an absent rule file is no error")
+		t.Error("a missing rule file was accepted")
 	}
 }

@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// One step of a large fleet: 500 stages in two versions, a tenth of them failing, each of them counted every second.
+// One step of a large fleet: 500 stages in two versions, each with calls every second, a tenth with failures.
 func BenchmarkStep(b *testing.B) {
 	cfg := Default()
 	cfg.TSDBDir = b.TempDir()

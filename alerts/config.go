@@ -10,30 +10,30 @@ import (
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
-// Config says which rules are evaluated and how often their alerts are told.
+// Config is the configuration of an Engine.
 type Config struct {
-	// RuleFiles are Prometheus rule files; empty means the shipped ones.
+	// RuleFiles are Prometheus rule files; empty: the shipped ones.
 	RuleFiles []string `yaml:"rule_files"`
-	// Services are those that call models at all times: one that is silent is told.
+	// Services are those that always call models: one without calls fires CollectorBlind.
 	Services []string `yaml:"services"`
 	// EvaluationInterval is the step of samples and evaluations, in whole seconds.
 	EvaluationInterval time.Duration `yaml:"evaluation_interval"`
-	// TSDBDir contains the scratch files of the time series database; empty means a temporary directory. They are
-	// rebuilt from the tallies at each start.
+	// TSDBDir is the directory for scratch files of the time series database, which is rebuilt from the tallies at each
+	// start; empty: a temporary directory.
 	TSDBDir string `yaml:"tsdb_dir"`
-	// GroupBy are the labels that, with the rule's name, make one message of several alerts.
+	// GroupBy are the labels that, with the rule's name, group alerts.
 	GroupBy []string `yaml:"group_by"`
-	// UpdateInterval is the shortest time between two states of one message.
+	// UpdateInterval is the shortest time between two notifications of one group.
 	UpdateInterval time.Duration `yaml:"update_interval"`
-	// RepeatInterval is when a firing group without news is told again.
+	// RepeatInterval is the time after which a firing group without news is sent again.
 	RepeatInterval time.Duration `yaml:"repeat_interval"`
-	// HeartbeatURL is fetched each minute while the alert rule Watchdog is evaluated and fires.
+	// HeartbeatURL is requested each minute while the rule Watchdog is evaluated and fires.
 	HeartbeatURL string `yaml:"heartbeat_url" secret:"all"`
-	// Retention is how long samples are kept, and how long a series without counts lives.
+	// Retention is the retention of samples, and the life of a series without counts.
 	Retention time.Duration `yaml:"retention"`
-	// MaxSeries bounds the live series; counts of further ones are dropped and counted.
+	// MaxSeries bounds the live series; counts of further series are dropped and counted.
 	MaxSeries int `yaml:"max_series"`
-	// MaxLabelValues bounds the live values of each label; further ones become "other".
+	// MaxLabelValues bounds the live values of each label; further values become "other".
 	MaxLabelValues int `yaml:"max_label_values"`
 }
 
@@ -55,7 +55,7 @@ func (c Config) Rules() rules.Source {
 	return rules.Source{Files: c.RuleFiles, Interval: c.EvaluationInterval, MaxWindow: c.Retention}
 }
 
-// Validate reports every mistake in c.
+// Validate returns every error, joined.
 func (c Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

@@ -37,10 +37,10 @@ func TestFiresAndResolves(t *testing.T) {
 		b.sec++
 		b.idle(5 * time.Second)
 
-		if n := len(b.told.groups); n != 1 {
-			t.Fatalf("told %d times, want once", n)
+		if n := len(b.sent.groups); n != 1 {
+			t.Fatalf("%d notifications, want 1", n)
 		}
-		g := b.told.groups[0]
+		g := b.sent.groups[0]
 		if want := `StageFailureRate{service="checkout-agent",environment="prod",stage="planner"}`; g.Key != want {
 			t.Errorf("key %s, want %s", g.Key, want)
 		}
@@ -66,70 +66,70 @@ func TestFiresAndResolves(t *testing.T) {
 			},
 		}
 		if diff := cmp.Diff([]Alert{want}, g.Alerts); diff != "" {
-			t.Errorf("first notice (-want +got):\n%s", diff)
+			t.Errorf("first notification (-want +got):\n%s", diff)
 		}
 		if got := g.Alerts[0].Annotations["summary"]; got != "checkout-agent/planner: 43.88% of calls are failing" {
 			t.Errorf("summary %q", got)
 		}
 		if a := b.Active(); len(a) != 1 || a[0].Severity() != "critical" {
-			t.Errorf("active %v, want the critical one alone", a)
+			t.Errorf("active %v, want only the critical one", a)
 		}
 
-		// The failures leave the window 10 minutes after they came, keep_firing_for ends 5 minutes later.
+		// The failures leave the window after 10 minutes, keep_firing_for ends 5 minutes later.
 		b.idle(14 * time.Minute)
 		if len(b.Active()) != 1 {
 			t.Error("resolved before keep_firing_for ended")
 		}
 		b.idle(2 * time.Minute)
-		last := b.told.last().Alerts[0]
+		last := b.sent.last().Alerts[0]
 		if last.State != Resolved || last.EndsAt.Sub(last.StartsAt) != 15*time.Minute {
 			t.Errorf("state %s after %v, want resolved after 15m", last.State, last.EndsAt.Sub(last.StartsAt))
 		}
 		if last.Evidence.Failed != 43 || last.Peak != 43.0/98 {
-			t.Errorf("resolved with %d failed, peak %v; want those of the peak", last.Evidence.Failed, last.Peak)
+			t.Errorf("resolved with %d failed, peak %v; want those at the peak", last.Evidence.Failed, last.Peak)
 		}
-		if n := len(b.told.groups); n != 2 {
-			t.Errorf("told %d times, want firing and resolved", n)
+		if n := len(b.sent.groups); n != 2 {
+			t.Errorf("%d notifications, want firing and resolved", n)
 		}
 		if n := len(b.rec.rows); n != 2 || b.rec.rows[0].ID() != b.rec.rows[1].ID() || b.rec.rows[1].State != Resolved {
 			t.Errorf("recorded %v, want one alert firing and resolved", b.rec.rows)
 		}
 		if len(b.groups.open) != 0 {
-			t.Error("a settled notice is kept")
+			t.Error("a settled group remains open")
 		}
 	})
 }
 
-// While numbers change the message follows every 15 s; the recorder is told of news only.
+// Changed numbers are sent every 15 s; the recorder gets news only.
 func TestUpdatesAndRepeats(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
 		for range 61 {
 			b.second(calls("1", 4), failures("1", "context_length", "", 2))
 		}
-		for i := 1; i < len(b.told.at); i++ {
-			if d := b.told.at[i].Sub(b.told.at[i-1]); d < 15*time.Second {
-				t.Errorf("update %d came after %v", i, d)
+		for i := 1; i < len(b.sent.at); i++ {
+			if d := b.sent.at[i].Sub(b.sent.at[i-1]); d < 15*time.Second {
+				t.Errorf("update %d after %v", i, d)
 			}
 		}
-		if n := len(b.told.groups); n < 4 || n > 5 {
-			t.Errorf("told %d times in a minute, want one each 15 s", n)
+		if n := len(b.sent.groups); n < 4 || n > 5 {
+			t.Errorf("%d notifications in a minute, want one per 15 s", n)
 		}
 		if n := len(b.rec.rows); n != 1 {
-			t.Errorf("recorded %d times, want once", n)
+			t.Errorf("%d records, want 1", n)
 		}
 		b.second(calls("1", 40), failures("1", "rate_limit", "", 40))
 		b.idle(20 * time.Second)
 		if n := len(b.rec.rows); n != 2 {
-			t.Errorf("recorded %d times after a new cause, want 2", n)
+			t.Errorf("%d records after a new cause, want 2", n)
 		}
-		for range 4 * 60 * 12 { // 4 h, fed every 5 s
+		for range 4 * 60 * 12 { // 4 h in steps of 5 s
 			b.sec += 4
 			time.Sleep(4 * time.Second)
 			b.second(calls("1", 4), failures("1", "rate_limit", "", 2))
 		}
 		repeats := 0
-		for _, g := range b.told.groups {
+		for _, g := range b.sent.groups {
 			if g.Repeat {
 				repeats++
 			}
@@ -140,8 +140,8 @@ func TestUpdatesAndRepeats(t *testing.T) {
 	})
 }
 
-// News waits for the update interval, but a rise from warning to critical does not.
-func TestRiseIsToldAtOnce(t *testing.T) {
+// News waits for the update interval; a rise from warning to critical does not.
+func TestRiseIsSentImmediately(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()
 		cfg.UpdateInterval = time.Hour
@@ -150,13 +150,13 @@ func TestRiseIsToldAtOnce(t *testing.T) {
 		b.idle(10 * time.Second)
 		b.second(calls("1", 40), failures("1", "y", "", 40)) // 60 of 140
 		b.idle(10 * time.Second)
-		if n := len(b.told.groups); n != 2 || b.told.last().Current()[0].Severity() != "critical" {
-			t.Fatalf("told %d times, the last of %v; want the warning, then the critical one", n, b.told.last().Current())
+		if n := len(b.sent.groups); n != 2 || b.sent.last().Current()[0].Severity() != "critical" {
+			t.Fatalf("%d notifications, the last of %v; want the warning, then the critical alert", n, b.sent.last().Current())
 		}
 		b.second(calls("1", 100), failures("1", "z", "", 90))
 		b.idle(10 * time.Second)
-		if n := len(b.told.groups); n != 2 {
-			t.Errorf("told %d times, want a new cause to wait", n)
+		if n := len(b.sent.groups); n != 2 {
+			t.Errorf("%d notifications, want a new cause to wait", n)
 		}
 	})
 }
@@ -172,28 +172,28 @@ func TestInhibition(t *testing.T) {
 		b.second(calls("1", 40), failures("1", "x", "", 40)) // 60 of 140
 		b.idle(30 * time.Second)
 		if a := b.Active(); len(a) != 1 || a[0].Severity() != "critical" {
-			t.Fatalf("active %v, want the critical one alone", a)
+			t.Fatalf("active %v, want only the critical one", a)
 		}
-		g := b.told.last()
+		g := b.sent.last()
 		if cur := g.Current(); len(cur) != 1 || cur[0].Severity() != "critical" || !cur[0].StartsAt.Equal(g.Alerts[0].StartsAt) {
 			t.Errorf("current %v, want one series, critical, since the warning", cur)
 		}
-		b.second(calls("1", 300)) // 60 of 440: only the warning holds; critical ends after keep_firing_for
+		b.second(calls("1", 300)) // 60 of 440: only the warning is true; critical ends after keep_firing_for
 		b.idle(5*time.Minute + 30*time.Second)
 		if a := b.Active(); len(a) != 1 || a[0].Severity() != "warning" {
 			t.Fatalf("active %v, want the warning again", a)
 		}
-		if n := len(b.told.last().Alerts); n != 3 {
-			t.Errorf("%d alerts in the notice, want warning, critical, warning", n)
+		if n := len(b.sent.last().Alerts); n != 3 {
+			t.Errorf("%d alerts in the group, want warning, critical, warning", n)
 		}
 		b.idle(15 * time.Minute)
-		if b.told.last().Firing() || len(b.Active()) != 0 {
+		if b.sent.last().Firing() || len(b.Active()) != 0 {
 			t.Error("not resolved")
 		}
 	})
 }
 
-// A breach inside a gap is found, and says that it is found late.
+// A breach inside a gap is found, and marked as found late.
 func TestGap(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
@@ -201,15 +201,15 @@ func TestGap(t *testing.T) {
 		b.add(&analyzer.Tally{Second: from, Counts: []analyzer.Count{calls("1", 50), failures("1", "x", "", 50)}})
 		b.add(&analyzer.Tally{Second: b.sec})
 		b.idle(20 * time.Second)
-		if n := len(b.told.groups); n != 1 {
-			t.Fatalf("told %d times, want once", n)
+		if n := len(b.sent.groups); n != 1 {
+			t.Fatalf("%d notifications, want 1", n)
 		}
-		a := b.told.groups[0].Alerts[0]
+		a := b.sent.groups[0].Alerts[0]
 		if a.State != Resolved || !a.FoundLate || a.EndsAt.Sub(a.StartsAt) != 15*time.Minute {
 			t.Errorf("%s, late %v, lasted %v; want resolved, late, 15m", a.State, a.FoundLate, a.EndsAt.Sub(a.StartsAt))
 		}
 		if n := evaluations(t, b.m); n > 800 {
-			t.Errorf("%v steps evaluated of a silence of 49 h", n)
+			t.Errorf("%v steps evaluated in a silence of 49 h", n)
 		}
 	})
 }
@@ -221,24 +221,24 @@ func TestPartitions(t *testing.T) {
 		b.add(&analyzer.Tally{Partition: 0, Second: s - 1})
 		b.add(&analyzer.Tally{Partition: 1, Second: s - 1})
 		b.add(&analyzer.Tally{Partition: 0, Second: s, Counts: []analyzer.Count{calls("1", 20), failures("1", "x", "", 7)}})
-		b.add(&analyzer.Tally{Partition: 0, Second: s, Counts: []analyzer.Count{calls("1", 20), failures("1", "x", "", 7)}}) // again
+		b.add(&analyzer.Tally{Partition: 0, Second: s, Counts: []analyzer.Count{calls("1", 20), failures("1", "x", "", 7)}}) // duplicate
 		b.add(&analyzer.Tally{Partition: 0, Second: s + 20})
 		synctest.Wait()
-		if len(b.told.groups) != 0 {
+		if len(b.sent.groups) != 0 {
 			t.Fatal("evaluated before partition 1 was complete")
 		}
 		b.add(&analyzer.Tally{Partition: 1, Second: s + 4, Counts: []analyzer.Count{calls("1", 1)}})
 		synctest.Wait()
-		if n := len(b.told.groups); n != 1 {
-			t.Fatalf("told %d times, want once", n)
+		if n := len(b.sent.groups); n != 1 {
+			t.Fatalf("%d notifications, want 1", n)
 		}
-		if ev := b.told.groups[0].Alerts[0].Evidence; ev.Failed != 7 || ev.Calls != 21 {
+		if ev := b.sent.groups[0].Alerts[0].Evidence; ev.Failed != 7 || ev.Calls != 21 {
 			t.Errorf("%d of %d, want 7 of 21", ev.Failed, ev.Calls)
 		}
-		// Partition 1 is gone: after a minute evaluation goes on without it. What it brings later still counts.
+		// Partition 1 stops: after a minute evaluation continues without it. Its later tallies still count.
 		b.add(&analyzer.Tally{Partition: 0, Second: s + 80})
 		if b.steps.next <= s+80 {
-			t.Error("a dead partition holds evaluation")
+			t.Error("a dead partition blocks evaluation")
 		}
 		b.add(&analyzer.Tally{Partition: 1, Second: s + 6, Counts: []analyzer.Count{calls("1", 10), failures("1", "x", "", 5)}})
 		b.add(&analyzer.Tally{Partition: 0, Second: s + 90})
@@ -254,7 +254,7 @@ func TestPartitions(t *testing.T) {
 	})
 }
 
-// Counts stay exact over the whole life of a series: slow, gone for an hour, back again.
+// Counts are exact during the whole life of a series: slow, ended for an hour, started again.
 func TestSeriesLife(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
@@ -294,7 +294,7 @@ func TestSeriesLife(t *testing.T) {
 		skip(40 * time.Minute)
 		window(0)
 		if n := len(b.samples.series) + len(b.samples.cap.live["stage"]); n != 0 {
-			t.Errorf("%d series and label values left after an idle hour", n)
+			t.Errorf("%d series and label values remain after an idle hour", n)
 		}
 		b.second(calls("1", 3))
 		skip(5 * time.Second)
@@ -319,7 +319,7 @@ func TestBounds(t *testing.T) {
 			t.Errorf("%d versions, want 2 and other", n)
 		}
 		if got := testutil.ToFloat64(b.m.valuesReplaced.WithLabelValues("service_version")); got != 8 {
-			t.Errorf("%v relabelled, want 8", got)
+			t.Errorf("%v values replaced, want 8", got)
 		}
 		b.second(failures("v0", "a", "", 1), failures("v0", "b", "", 1))
 		b.idle(5 * time.Second)
@@ -338,7 +338,7 @@ func TestBounds(t *testing.T) {
 func TestRetryAndFinal(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
-		b.told.err = func(n int) error {
+		b.sent.err = func(n int) error {
 			switch {
 			case n < 2:
 				return &RetryError{After: 7 * time.Second, Err: errors.New("rate limited")}
@@ -350,27 +350,27 @@ func TestRetryAndFinal(t *testing.T) {
 		b.second(calls("1", 100), failures("1", "x", "", 100))
 		b.idle(30 * time.Second)
 		var gaps []time.Duration
-		for i := 1; i < len(b.told.at); i++ {
-			gaps = append(gaps, b.told.at[i].Sub(b.told.at[i-1]))
+		for i := 1; i < len(b.sent.at); i++ {
+			gaps = append(gaps, b.sent.at[i].Sub(b.sent.at[i-1]))
 		}
 		want := []time.Duration{7 * time.Second, 7 * time.Second, 4 * time.Second, 8 * time.Second}
 		if diff := cmp.Diff(want, gaps); diff != "" {
-			t.Errorf("gaps between tries (-want +got):\n%s", diff)
+			t.Errorf("gaps between attempts (-want +got):\n%s", diff)
 		}
 
-		// A final error ends the tries until there is news; the resolve is news.
-		b.told.err = func(int) error { return errors.New("invalid_auth") }
+		// After a final error there are no attempts until there is news, such as the end.
+		b.sent.err = func(int) error { return errors.New("invalid_auth") }
 		b.second(failures("2", "y", "", 30))
 		b.idle(time.Minute)
-		n := len(b.told.groups)
+		n := len(b.sent.groups)
 		b.idle(time.Minute)
-		if len(b.told.groups) != n {
-			t.Errorf("told %d times more after a final error", len(b.told.groups)-n)
+		if len(b.sent.groups) != n {
+			t.Errorf("%d notifications after a final error", len(b.sent.groups)-n)
 		}
-		b.told.err = nil
+		b.sent.err = nil
 		b.idle(20 * time.Minute)
-		if b.told.last().Firing() || len(b.told.groups) != n+1 {
-			t.Error("the resolve was not told once")
+		if b.sent.last().Firing() || len(b.sent.groups) != n+1 {
+			t.Error("the end was not sent once")
 		}
 	})
 }
@@ -379,11 +379,11 @@ func TestRetryAndFinal(t *testing.T) {
 func TestSlowNotifier(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
-		b.told.err = func(int) error { time.Sleep(25 * time.Second); return nil }
+		b.sent.err = func(int) error { time.Sleep(25 * time.Second); return nil }
 		b.second(calls("1", 100), failures("1", "x", "", 100))
 		b.idle(10 * time.Second)
 		if n := len(b.rec.rows); n != 1 {
-			t.Errorf("recorded %d, want 1 while the notifier hangs", n)
+			t.Errorf("%d records while the notifier hangs, want 1", n)
 		}
 		b.idle(30 * time.Second)
 	})

@@ -11,7 +11,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// Evidence counts what the expression counted: its groups, its selector, and the absence of a label it groups by.
+// Evidence counts the calls of the expression: by its groups, its selector, and the absence of a label in its groups.
 func TestEvidenceMatches(t *testing.T) {
 	f := func(expr string, want ...string) {
 		t.Helper()

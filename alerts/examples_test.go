@@ -12,8 +12,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// Three conversations prove an alert: of the largest share, of another that matters, and one more of the largest. Whose
-// change each share is comes from the ledger, though no clean version is in the window. ClickHouse is needed for none of it.
+// An alert has three examples: of the largest share, of another material share, and one more of the largest. The first version
+// of each share comes from the ledger, even without a clean version in the window. ClickHouse is not required.
 func TestExamples(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
@@ -46,8 +46,8 @@ func TestExamples(t *testing.T) {
 			t.Fatalf("%d alerts, want 1", len(active))
 		}
 		ev := active[0].Evidence
-		if diff := cmp.Diff(active[0].Evidence, b.told.last().Alerts[0].Evidence); diff != "" {
-			t.Errorf("told is not what is known (-known +told):\n%s", diff)
+		if diff := cmp.Diff(active[0].Evidence, b.sent.last().Alerts[0].Evidence); diff != "" {
+			t.Errorf("sent evidence (-active +sent):\n%s", diff)
 		}
 		got := []string{ev.Example.Conversation}
 		for _, x := range ev.More {
@@ -70,8 +70,8 @@ func TestExamples(t *testing.T) {
 	})
 }
 
-// Without a ledger the window tells what it can.
-func TestWhose(t *testing.T) {
+// Without a ledger entry the versions of the window count.
+func TestRegression(t *testing.T) {
 	f := func(first, clean string, ev Evidence) {
 		t.Helper()
 		if gotFirst, gotClean := ev.Regression(); gotFirst != first || gotClean != clean {
@@ -86,7 +86,7 @@ func TestWhose(t *testing.T) {
 	f("3", "", Evidence{Versions: []VersionCount{good, bad}, Shares: []Share{{FirstVersion: "3"}}})
 }
 
-func TestAddExample(t *testing.T) {
+func TestInsertExample(t *testing.T) {
 	var list []*analyzer.Example
 	for _, x := range []analyzer.Example{
 		{Exchange: "1", Conversation: "a", PublishedAt: 5},
@@ -94,7 +94,7 @@ func TestAddExample(t *testing.T) {
 		{Exchange: "3", Conversation: "a", PublishedAt: 6}, // newer of a
 		{Exchange: "4", Conversation: "b", PublishedAt: 1}, // older of b
 		{Exchange: "5", PublishedAt: 2},
-		{Exchange: "5", PublishedAt: 2}, // told twice
+		{Exchange: "5", PublishedAt: 2}, // duplicate
 		{Exchange: "6", PublishedAt: 3},
 	} {
 		list = insertExample(list, &x)

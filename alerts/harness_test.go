@@ -16,7 +16,7 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// planner are the labels of the stage that most tests watch.
+// planner returns the labels of the stage in most tests.
 func planner(version string) map[string]string {
 	return map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "service_version": version}
 }
@@ -40,13 +40,13 @@ func failures(version, cause, root string, n uint64) analyzer.Count {
 	}
 }
 
-// A bench is an engine, its clock, and what it told.
+// A bench is an engine, its clock, and its notifications.
 type bench struct {
 	t *testing.T
 	*Engine
 	reg   *prometheus.Registry
-	sec   int64 // next second to feed
-	told  *notifier
+	sec   int64 // next second to add
+	sent  *notifier
 	rec   *records
 	store Store
 	stop  func()
@@ -112,15 +112,15 @@ func (s *memory) Put(_ context.Context, k string, v []byte) error {
 	return nil
 }
 
-// newBench opens an engine at the current (synctest) time and runs it.
+// newBench starts an engine at the current synctest time.
 func newBench(t *testing.T, cfg Config, store Store) *bench {
 	t.Helper()
 	cfg.TSDBDir = t.TempDir()
-	if cfg.RuleFiles == nil { // the others would tell of the same failures
+	if cfg.RuleFiles == nil { // the others fire for the same failures
 		cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
 	}
-	b := &bench{t: t, reg: prometheus.NewRegistry(), sec: time.Now().Unix(), told: &notifier{}, rec: &records{}, store: store}
-	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{b.told}, Recorder: b.rec, Store: store, Registerer: b.reg})
+	b := &bench{t: t, reg: prometheus.NewRegistry(), sec: time.Now().Unix(), sent: &notifier{}, rec: &records{}, store: store}
+	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{b.sent}, Recorder: b.rec, Store: store, Registerer: b.reg})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -139,7 +139,7 @@ func newBench(t *testing.T, cfg Config, store Store) *bench {
 	return b
 }
 
-// second feeds the next second and lets a second pass.
+// second adds the tally of the next second and waits a second.
 func (b *bench) second(counts ...analyzer.Count) {
 	b.t.Helper()
 	b.add(&analyzer.Tally{Second: b.sec, Counts: counts})
@@ -155,7 +155,7 @@ func (b *bench) add(t *analyzer.Tally) {
 	}
 }
 
-// idle feeds d of empty seconds.
+// idle adds empty tallies for d.
 func (b *bench) idle(d time.Duration) {
 	b.t.Helper()
 	for range int(d.Seconds()) {

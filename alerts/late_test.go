@@ -8,8 +8,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// What began to fire while no engine led is told by the one that leads next, and it says that it comes late, however warm
-// that one is. What had been told says nothing of the kind.
+// An alert that began without a leader is sent by the next leader as found late, even if that engine is warm. An alert that was
+// already sent is not marked.
 func TestFoundLateWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
@@ -34,7 +34,7 @@ func TestFoundLateWithoutLeader(t *testing.T) {
 		stop := a.lead(t)
 		second(120, known...)
 		stop()
-		both = both[1:] // a is dead, b reads on and does not lead
+		both = both[1:] // a is dead, b evaluates and does not lead
 		burst := time.Now()
 		second(300, broken...)
 		second(300, known...)
@@ -43,22 +43,22 @@ func TestFoundLateWithoutLeader(t *testing.T) {
 		second(20, known...)
 		stop()
 
-		told := map[string]Alert{}
-		for _, g := range b.told.groups {
+		sent := map[string]Alert{}
+		for _, g := range b.sent.groups {
 			for _, x := range g.Alerts {
-				told[x.Labels["stage"]] = x
+				sent[x.Labels["stage"]] = x
 			}
 		}
-		if x := told["writer"]; !x.FoundLate || x.StartsAt.Sub(burst) > 3*time.Minute || x.Evidence.Failed != 1800 {
-			t.Errorf("the burst that began at %v is told as one since %v with %d failed calls, found late: %v", burst, x.StartsAt, x.Evidence.Failed, x.FoundLate)
+		if x := sent["writer"]; !x.FoundLate || x.StartsAt.Sub(burst) > 3*time.Minute || x.Evidence.Failed != 1800 {
+			t.Errorf("the burst that began at %v is sent as one since %v with %d failed calls, found late: %v", burst, x.StartsAt, x.Evidence.Failed, x.FoundLate)
 		}
-		if x := told["planner"]; x.FoundLate {
-			t.Error("what the engine before had told is said to be found late")
+		if x := sent["planner"]; x.FoundLate {
+			t.Error("an alert of the previous leader is marked as found late")
 		}
 	})
 }
 
-// What ended while no engine led is told with the time of its end, and what began and ended is told once, as over.
+// An alert that ended without a leader is sent with the time of its end, and one that began and ended is sent once, as resolved.
 func TestEndedWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
@@ -90,14 +90,14 @@ func TestEndedWithoutLeader(t *testing.T) {
 		stop()
 
 		last := map[string]Group{}
-		for _, g := range b.told.groups {
+		for _, g := range b.sent.groups {
 			last[g.Alerts[0].Labels["stage"]] = g
 		}
-		began := a.told.last().Since()
+		began := a.sent.last().Since()
 		for stage, ended := range map[string][2]time.Duration{"planner": {8 * time.Minute, 16 * time.Minute}, "writer": {14 * time.Minute, 20 * time.Minute}} {
 			g := last[stage]
 			if len(g.Alerts) == 0 || g.Firing() {
-				t.Errorf("%s: told %+v, want its end", stage, g)
+				t.Errorf("%s: sent %+v, want its end", stage, g)
 				continue
 			}
 			x := g.Current()[0]
@@ -120,14 +120,14 @@ func TestUnavailable(t *testing.T) {
 		b.unavailable = func() string { return text } // called with mu locked
 		b.mu.Unlock()
 		breach(b, 30)
-		if got := b.told.last().Alerts[0].Unavailable; got != text {
+		if got := b.sent.last().Alerts[0].Unavailable; got != text {
 			t.Errorf("unavailable %q while the store is down", got)
 		}
 		b.mu.Lock()
 		text = ""
 		b.mu.Unlock()
 		breach(b, 30)
-		if got := b.told.last().Alerts[0].Unavailable; got != "" {
+		if got := b.sent.last().Alerts[0].Unavailable; got != "" {
 			t.Errorf("unavailable %q after the store is back", got)
 		}
 	})

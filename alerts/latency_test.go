@@ -11,7 +11,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// A narrow notifier takes 300 ms for a call, and a first message of a group only a second after the one before.
+// A narrow notifier takes 300 ms per call, and accepts one first message of a group per second.
 type narrow struct {
 	paced
 	posted time.Time
@@ -29,10 +29,10 @@ func (n *narrow) Notify(ctx context.Context, g Group) error {
 	return n.paced.Notify(ctx, g)
 }
 
-// Many groups fire, and their numbers change all the time. A group that begins to fire meanwhile does not wait for them,
-// also when its first try is refused, and no group's numbers wait for ever. It is so with a pace for numbers, and without
-// one, when the notifier is never free.
-func TestFirstNoticeGoesBeforeNumbers(t *testing.T) {
+// Many groups fire, and their numbers change continuously. A group that begins to fire meanwhile does not wait for them, not
+// even if its first attempt is rejected, and the numbers of every group are sent eventually: with a pace for numbers, and
+// without one, when the notifier is always busy.
+func TestNewGroupsBeforeNumbers(t *testing.T) {
 	firstNotice(t, 1500*time.Millisecond)
 	firstNotice(t, 0)
 }
@@ -76,7 +76,7 @@ func firstNotice(t *testing.T, pace time.Duration) {
 			t.Error(err)
 		}
 
-		first, told := map[string]time.Time{}, map[string]int{}
+		first, sent := map[string]time.Time{}, map[string]int{}
 		numbers := 0
 		for i, g := range n.groups {
 			if first[g.Key].IsZero() {
@@ -84,21 +84,21 @@ func firstNotice(t *testing.T, pace time.Duration) {
 			} else {
 				numbers++
 			}
-			told[g.Key]++
+			sent[g.Key]++
 		}
 		if len(first) != 63 {
-			t.Fatalf("%d groups were told, want 63", len(first))
+			t.Fatalf("%d groups were sent, want 63", len(first))
 		}
 		for key, at := range first {
 			if late := at.Sub(began); late > 10*time.Second {
-				t.Errorf("pace %v: %s was told %v after it began", pace, key, late)
+				t.Errorf("pace %v: %s was sent %v after it began", pace, key, late)
 			}
-			if told[key] < 3 && at.Before(began.Add(-2*time.Minute)) {
-				t.Errorf("pace %v: %s was told %d times in minutes in which its numbers changed", pace, key, told[key])
+			if sent[key] < 3 && at.Before(began.Add(-2*time.Minute)) {
+				t.Errorf("pace %v: %s was sent %d times in minutes in which its numbers changed", pace, key, sent[key])
 			}
 		}
 		if pace > 0 && numbers > int(320*time.Second/pace) {
-			t.Errorf("pace %v: numbers were told %d times in 320 s", pace, numbers)
+			t.Errorf("pace %v: numbers were sent %d times in 320 s", pace, numbers)
 		}
 	})
 }

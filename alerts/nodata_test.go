@@ -9,9 +9,9 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// A configured service that is silent is told, each by itself: one that stopped, and one that never called. A service that
-// is not configured may be silent.
-func TestConfiguredServiceIsSilent(t *testing.T) {
+// Each configured service without calls fires: one that stopped, and one that never called. A service that is not configured
+// may be silent.
+func TestExpectedServiceWithoutCalls(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()
 		cfg.RuleFiles = []string{"rules/collector_blind.yaml"}
@@ -20,7 +20,7 @@ func TestConfiguredServiceIsSilent(t *testing.T) {
 		of := func(service string) analyzer.Count {
 			return analyzer.Count{Metric: analyzer.MetricCalls, N: 1, Labels: with(planner("1"), "service", service)}
 		}
-		// pass feeds d, in which the services call once a minute.
+		// pass adds tallies for d, in which the services call once a minute.
 		pass := func(d time.Duration, services ...string) {
 			t.Helper()
 			for i := range int(d / (5 * time.Second)) {
@@ -46,7 +46,7 @@ func TestConfiguredServiceIsSilent(t *testing.T) {
 			}
 		}
 		pass(25*time.Minute, "shop", "desk", "other")
-		silent() // nobody has watched for half an hour yet
+		silent() // the half hour is not over yet
 		pass(11*time.Minute, "shop", "desk")
 		silent("CollectorBlind warning mail")
 		pass(36*time.Minute, "shop")
@@ -58,9 +58,8 @@ func TestConfiguredServiceIsSilent(t *testing.T) {
 	})
 }
 
-// An alert that is not held for its time starts again, one that is kept fires on over a gap, and templates know labels, the
-// value and what they ask for.
-func TestForKeepAndTemplates(t *testing.T) {
+// A pending alert starts over after a gap, keep_firing_for bridges a gap, and templates have labels, the value and queries.
+func TestForKeepFiringForAndTemplates(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()
 		cfg.RuleFiles = []string{ruleFile(t, "",
@@ -70,7 +69,7 @@ func TestForKeepAndTemplates(t *testing.T) {
 		)}
 		b := newBench(t, cfg, &memory{})
 		b.sec = b.sec / 5 * 5
-		// steps feeds five seconds each, with so many failures.
+		// steps adds tallies of five seconds each, with these numbers of failures.
 		steps := func(failed ...uint64) {
 			t.Helper()
 			for _, n := range failed {
@@ -100,7 +99,7 @@ func TestForKeepAndTemplates(t *testing.T) {
 				t.Errorf("%v: %v", last.Labels, last.Annotations)
 			}
 			if a.Annotations["broken"][:25] != "<error expanding template" {
-				t.Errorf("a template that fails says %q", a.Annotations["broken"])
+				t.Errorf("a failing template expands to %q", a.Annotations["broken"])
 			}
 		}
 		b.mu.Unlock()

@@ -22,7 +22,7 @@ type paced struct {
 
 func (p *paced) Pace() Pace { return p.pace }
 
-// A gauged is a health engine with one rule, which holds while the gauge is 0.
+// A gauged is a health engine with one rule, which is true while the gauge is 0.
 type gauged struct {
 	t *testing.T
 	*Engine
@@ -55,7 +55,7 @@ func newGauged(t *testing.T, store Store, n Notifier) *gauged {
 	}}
 }
 
-// pass lets d pass, evaluated every 5 seconds.
+// pass waits for d with an evaluation every 5 seconds.
 func (g *gauged) pass(d time.Duration) {
 	g.t.Helper()
 	for range int(d / (5 * time.Second)) {
@@ -67,7 +67,7 @@ func (g *gauged) pass(d time.Duration) {
 	synctest.Wait()
 }
 
-// down are the groups of the rule Down that p was told.
+// down returns the groups of the rule Down that p was sent.
 func (p *paced) down() (out []Group) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -86,28 +86,28 @@ func TestPaceEvery(t *testing.T) {
 		e := newGauged(t, store, p)
 		e.pass(time.Minute)
 		if n := len(p.down()); n != 0 {
-			t.Fatalf("told %d times before anything fires", n)
+			t.Fatalf("%d notifications before an alert fires", n)
 		}
 		e.up = 0
 		e.pass(5 * time.Hour) // longer than the repeat interval
 		d := p.down()
 		if n := len(d); n < 299 || n > 301 {
-			t.Errorf("told %d times in 300 minutes", n)
+			t.Errorf("%d notifications in 300 minutes", n)
 		}
 		for _, g := range d {
 			if !g.Firing() || g.Repeat {
-				t.Errorf("told %+v", g)
+				t.Errorf("received %+v", g)
 			}
 		}
 		e.stop()
 
-		// The process is away for 2 minutes: the next one goes on, and tells that it is over.
+		// The process is down for 2 minutes: the next one continues, and sends the end.
 		time.Sleep(2 * time.Minute)
 		p = &paced{pace: Pace{Every: time.Minute}}
 		e = newGauged(t, store, p)
 		e.pass(time.Second * 10)
 		if d := p.down(); len(d) != 1 || !d[0].Firing() {
-			t.Fatalf("told %d times after the restart, want once", len(d))
+			t.Fatalf("%d notifications after the restart, want 1", len(d))
 		}
 		e.up = 1
 		e.pass(2 * time.Hour)
@@ -119,14 +119,14 @@ func TestPaceEvery(t *testing.T) {
 			}
 		}
 		if last != 1 || d[len(d)-1].Firing() {
-			t.Errorf("the end was told %d times of %d, want once and last", last, len(d))
+			t.Errorf("the end was sent %d times in %d notifications, want once, last", last, len(d))
 		}
 		e.stop()
 	})
 }
 
-// A final error costs a paced notifier one turn; the end of an alert is tried once.
-func TestPaceAfterRefusal(t *testing.T) {
+// After a final error a paced notifier skips one interval; the end of an alert is attempted once.
+func TestPaceAfterFinalError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &paced{pace: Pace{Every: time.Minute}}
 		var refuse atomic.Bool
@@ -141,12 +141,12 @@ func TestPaceAfterRefusal(t *testing.T) {
 		e.up = 0
 		e.pass(10 * time.Minute)
 		if n := len(p.down()); n < 9 || n > 11 {
-			t.Errorf("tried %d times in 10 minutes", n)
+			t.Errorf("%d attempts in 10 minutes", n)
 		}
 		refuse.Store(false)
 		e.pass(2 * time.Minute)
 		if n := len(p.down()); n < 11 || n > 14 {
-			t.Errorf("told %d times", n)
+			t.Errorf("%d notifications", n)
 		}
 		refuse.Store(true)
 		e.up = 1
@@ -159,13 +159,13 @@ func TestPaceAfterRefusal(t *testing.T) {
 			}
 		}
 		if ends != 1 {
-			t.Errorf("the end was tried %d times", ends)
+			t.Errorf("%d attempts to send the end", ends)
 		}
 		e.stop()
 	})
 }
 
-// Numbers that change are no news.
+// Changed numbers are not news.
 func TestPaceNewsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
@@ -190,22 +190,22 @@ func TestPaceNewsOnly(t *testing.T) {
 		}
 		feed(300, calls("1", 4), failures("1", "x", "", 2))
 		if n := len(quiet.groups); n != 1 {
-			t.Errorf("told %d times of one cause", n)
+			t.Errorf("%d notifications of one cause", n)
 		}
 		if n := len(all.groups); n < 10 {
-			t.Errorf("the other was told %d times only", n)
+			t.Errorf("only %d notifications with numbers", n)
 		}
 		feed(300, calls("1", 4), failures("1", "y", "", 2))
 		if n := len(quiet.groups); n != 2 {
-			t.Errorf("told %d times of two causes", n)
+			t.Errorf("%d notifications of two causes", n)
 		}
 		feed(4*3600+300, calls("1", 4), failures("1", "y", "", 2))
 		if n := len(quiet.groups); n != 3 || !quiet.last().Repeat {
-			t.Errorf("told %d times with a reminder", n)
+			t.Errorf("%d notifications including a reminder", n)
 		}
 		feed(1800)
 		if n := len(quiet.groups); n != 4 || quiet.last().Firing() {
-			t.Errorf("told %d times with the end", n)
+			t.Errorf("%d notifications including the end", n)
 		}
 		cancel()
 		<-done

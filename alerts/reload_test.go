@@ -35,7 +35,7 @@ func ruleFile(t *testing.T, path string, rules ...string) string {
 	return path
 }
 
-// states are the alerts of the rules: "name pending|firing, for so long".
+// states returns the alerts of the rules: "name pending|firing duration".
 func (b *bench) states() []string {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -53,12 +53,12 @@ func (b *bench) states() []string {
 	return out
 }
 
-// toldOf are the states that receivers were told, by alert.
-func (b *bench) toldOf() map[string]string {
-	b.told.mu.Lock()
-	defer b.told.mu.Unlock()
+// statesSent returns the states that the notifier was sent, by alert.
+func (b *bench) statesSent() map[string]string {
+	b.sent.mu.Lock()
+	defer b.sent.mu.Unlock()
 	out := map[string]string{}
-	for _, g := range b.told.groups {
+	for _, g := range b.sent.groups {
 		for _, a := range g.Alerts {
 			if s := string(a.State); !strings.HasSuffix(" "+out[a.Name], " "+s) {
 				out[a.Name] = strings.TrimSpace(out[a.Name] + " " + s)
@@ -88,7 +88,7 @@ func TestReload(t *testing.T) {
 		b.idle(2 * time.Minute)
 		ruleFile(t, path,
 			"Added|"+failedOver+" > 5|for: 1m",
-			"Same|"+strings.ReplaceAll(failedOver, " (", "   (")+" > 5", // in other spaces
+			"Same|"+strings.ReplaceAll(failedOver, " (", "   (")+" > 5", // other white space
 			"SamePending|"+failedOver+" > 5|for: 5m",
 			"Reworded|"+failedOver+" > 5|annotations: {summary: after}",
 			"Changed|"+failedOver+" > 6",
@@ -107,12 +107,12 @@ func TestReload(t *testing.T) {
 			t.Errorf("after the reload\n%v, want\n%v", got, want)
 		}
 		b.idle(30 * time.Second)
-		// What goes on is not told again; what no rule makes any more is over.
-		told := map[string]string{
+		// Continuing alerts are not sent again; alerts without a rule are resolved.
+		sent := map[string]string{
 			"Same": "firing", "Reworded": "firing", "Changed": "firing", "ChangedAway": "firing resolved", "Removed": "firing resolved",
 		}
-		if got := b.toldOf(); !maps.Equal(got, told) {
-			t.Errorf("told %v, want %v", got, told)
+		if got := b.statesSent(); !maps.Equal(got, sent) {
+			t.Errorf("sent %v, want %v", got, sent)
 		}
 		b.mu.Lock()
 		for _, n := range b.groups.open {
@@ -122,22 +122,22 @@ func TestReload(t *testing.T) {
 		}
 		b.mu.Unlock()
 		b.idle(time.Minute)
-		told["Added"] = "firing"
-		if got := b.toldOf(); !maps.Equal(got, told) {
-			t.Errorf("a minute later told %v, want %v", got, told)
+		sent["Added"] = "firing"
+		if got := b.statesSent(); !maps.Equal(got, sent) {
+			t.Errorf("a minute later: sent %v, want %v", got, sent)
 		}
 		b.idle(2 * time.Minute) // 5m30s after the failures, 3m30s after the reload
-		if told["SamePending"] = "firing"; !maps.Equal(b.toldOf(), told) {
-			t.Errorf("then told %v, want %v", b.toldOf(), told)
+		if sent["SamePending"] = "firing"; !maps.Equal(b.statesSent(), sent) {
+			t.Errorf("then: sent %v, want %v", b.statesSent(), sent)
 		}
 		b.idle(2 * time.Minute)
-		if told["ChangedPending"] = "firing"; !maps.Equal(b.toldOf(), told) {
-			t.Errorf("at last told %v, want %v", b.toldOf(), told)
+		if sent["ChangedPending"] = "firing"; !maps.Equal(b.statesSent(), sent) {
+			t.Errorf("finally: sent %v, want %v", b.statesSent(), sent)
 		}
 	})
 }
 
-// What was counted before is a baseline after.
+// Counts from before a reload remain a baseline.
 func TestReloadKeepsBaselines(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()
@@ -168,8 +168,8 @@ func TestReloadKeepsBaselines(t *testing.T) {
 	})
 }
 
-// A broken file changes nothing but the metric, until it is whole again.
-func TestReloadRefuses(t *testing.T) {
+// An invalid file changes only the metric.
+func TestReloadRejects(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()
 		path := ruleFile(t, "", "A|"+failedOver+" > 5", "B|"+failedOver+" > 5|for: 5m")
@@ -198,14 +198,14 @@ func TestReloadRefuses(t *testing.T) {
 			t.Fatal(err)
 		}
 		if err := b.Reload(t.Context()); err == nil {
-			t.Error("an absent file was accepted")
+			t.Error("a missing file was accepted")
 		}
 		if after := b.states(); !slices.Equal(before, after) || len(after) != 2 {
 			t.Errorf("before %v, after %v", before, after)
 		}
 		b.idle(5 * time.Minute)
-		if got := b.toldOf(); got["A"] != "firing" || got["B"] != "firing" {
-			t.Errorf("told %v by the rules before", got)
+		if got := b.statesSent(); got["A"] != "firing" || got["B"] != "firing" {
+			t.Errorf("sent %v by the previous rules", got)
 		}
 		ruleFile(t, path, "A|"+failedOver+" > 5")
 		if err := b.Reload(t.Context()); err != nil {
@@ -213,13 +213,13 @@ func TestReloadRefuses(t *testing.T) {
 		}
 		current(1)
 		b.idle(20 * time.Second)
-		if got := b.toldOf(); got["A"] != "firing" || got["B"] != "firing resolved" {
-			t.Errorf("told %v, want the end of the rule that was removed", got)
+		if got := b.statesSent(); got["A"] != "firing" || got["B"] != "firing resolved" {
+			t.Errorf("sent %v, want the end of the alert of the removed rule", got)
 		}
 	})
 }
 
-// A restart with other rules is a reload for those who are told.
+// For receivers, a restart with other rules is like a reload.
 func TestReloadByRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()
@@ -234,10 +234,10 @@ func TestReloadByRestart(t *testing.T) {
 		b := newBench(t, cfg, store)
 		replay(b, start, b.sec)
 		breach(b, 11*60)
-		// A goes on as it was told, B is over, C is found.
+		// A continues, B is resolved, C is new.
 		want := map[string]string{"A": "firing", "B": "resolved", "C": "firing"}
-		if got := b.toldOf(); !maps.Equal(got, want) {
-			t.Errorf("told %v, want %v", got, want)
+		if got := b.statesSent(); !maps.Equal(got, want) {
+			t.Errorf("sent %v, want %v", got, want)
 		}
 		for _, x := range b.Active() {
 			if x.Name == "A" && !x.StartsAt.Equal(a.Active()[0].StartsAt) {

@@ -9,7 +9,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// A breaking stage, fed for n seconds.
+// breach adds n seconds of a failing stage.
 func breach(b *bench, n int) {
 	b.t.Helper()
 	for range n {
@@ -17,7 +17,7 @@ func breach(b *bench, n int) {
 	}
 }
 
-// replay feeds the tallies of breach from start again, as the stream does after a restart.
+// replay adds the tallies of breach again from start, as the stream does after a restart.
 func replay(b *bench, start, end int64) {
 	b.t.Helper()
 	for s := start; s < end; s++ {
@@ -25,25 +25,25 @@ func replay(b *bench, start, end int64) {
 	}
 }
 
-func TestRestartTellsNothingTwice(t *testing.T) {
+func TestRestartRepeatsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
 		a := newBench(t, Default(), store)
 		start := a.sec
 		breach(a, 60)
-		first := a.told.groups[0].Alerts[0]
+		first := a.sent.groups[0].Alerts[0]
 		a.stop()
 
 		b := newBench(t, Default(), store)
 		replay(b, start, b.sec)
 		b.idle(10 * time.Second)
-		for _, g := range b.told.groups {
+		for _, g := range b.sent.groups {
 			if x := g.Alerts[0]; !x.StartsAt.Equal(first.StartsAt) || !x.TriggeredAt.Equal(first.TriggeredAt) || x.ID() != first.ID() || g.Repeat {
 				t.Errorf("after the restart it started at %v, repeat %v; want an update of the one since %v", x.StartsAt, g.Repeat, first.StartsAt)
 			}
 		}
 		if n := len(b.rec.rows); n != 0 {
-			t.Errorf("recorded %d times after the restart, want none without news", n)
+			t.Errorf("%d records after the restart, want none without news", n)
 		}
 		if len(b.Active()) != 1 {
 			t.Error("the alert is lost")
@@ -51,49 +51,49 @@ func TestRestartTellsNothingTwice(t *testing.T) {
 	})
 }
 
-func TestRestartLosesNoResolve(t *testing.T) {
+func TestRestartSendsResolved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
 		a := newBench(t, Default(), store)
 		start, end := a.sec, a.sec+60
 		breach(a, 60)
 		a.stop()
-		time.Sleep(40 * time.Minute) // it ends while nobody evaluates
+		time.Sleep(40 * time.Minute) // it ends without an evaluation
 
 		b := newBench(t, Default(), store)
 		replay(b, start, end)
 		b.sec = time.Now().Unix()
 		b.idle(20 * time.Second)
-		if n := len(b.told.groups); n != 1 || b.told.last().Firing() {
-			t.Fatalf("told %d times, want the resolve", n)
+		if n := len(b.sent.groups); n != 1 || b.sent.last().Firing() {
+			t.Fatalf("%d notifications, want the resolved one", n)
 		}
-		x := b.told.last().Alerts[0]
+		x := b.sent.last().Alerts[0]
 		if d := x.EndsAt.Sub(x.StartsAt); d < 15*time.Minute || d > 17*time.Minute {
 			t.Errorf("lasted %v, want 16 minutes", d)
 		}
 		if n := len(b.rec.rows); n != 1 || b.rec.rows[0].State != Resolved {
-			t.Errorf("recorded %v, want the resolve", b.rec.rows)
+			t.Errorf("recorded %v, want the resolved alert", b.rec.rows)
 		}
 	})
 }
 
-// What was written but not told before a crash is told at the start, before any tally comes.
-func TestRestartTellsIntent(t *testing.T) {
+// An intent that was stored but not sent before a crash is sent at the start, before the first tally.
+func TestRestartSendsIntent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
 		a := newBench(t, Default(), store)
-		a.told.err = func(int) error { return &RetryError{Err: errors.New("503")} }
+		a.sent.err = func(int) error { return &RetryError{Err: errors.New("503")} }
 		breach(a, 20)
 		a.stop()
 		b := newBench(t, Default(), store)
 		synctest.Wait()
-		if n := len(b.told.groups); n != 1 || !b.told.last().Firing() {
-			t.Errorf("told %d times, want the intent once", n)
+		if n := len(b.sent.groups); n != 1 || !b.sent.last().Firing() {
+			t.Errorf("%d notifications, want one of the intent", n)
 		}
 	})
 }
 
-// A start that replays too little must not take a missing history for the end of an alert.
+// A start with too short a replay must not resolve an alert because of its missing history.
 func TestRestartWithoutHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
@@ -106,27 +106,27 @@ func TestRestartWithoutHistory(t *testing.T) {
 			t.Error("resolved without history")
 		}
 		b.idle(6 * time.Minute)
-		if len(b.Active()) != 0 || b.told.last().Firing() {
+		if len(b.Active()) != 0 || b.sent.last().Firing() {
 			t.Error("not resolved when the window was full")
 		}
 	})
 }
 
-// A store that refuses writes delays no alert.
+// A store that rejects writes delays no notification.
 func TestStoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{err: errors.New("no quorum")}
 		b := newBench(t, Default(), store)
 		breach(b, 20)
-		if len(b.told.groups) == 0 {
-			t.Error("nothing told while the store is down")
+		if len(b.sent.groups) == 0 {
+			t.Error("no notification while the store is down")
 		}
 		store.mu.Lock()
 		store.err = nil
 		store.mu.Unlock()
 		breach(b, 10)
 		if len(store.m) != 2 {
-			t.Errorf("%d keys stored, want the engine's and the notice's", len(store.m))
+			t.Errorf("%d keys stored, want the engine's and the group's", len(store.m))
 		}
 	})
 }
@@ -140,8 +140,8 @@ func TestRecorderDown(t *testing.T) {
 		b.rec.err = nil
 		b.rec.mu.Unlock()
 		b.idle(90 * time.Second)
-		if n := len(b.rec.rows); n != 1 || len(b.told.groups) == 0 {
-			t.Errorf("recorded %d times, told %d", n, len(b.told.groups))
+		if n := len(b.rec.rows); n != 1 || len(b.sent.groups) == 0 {
+			t.Errorf("%d records, %d notifications", n, len(b.sent.groups))
 		}
 	})
 }

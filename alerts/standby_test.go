@@ -14,8 +14,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// One of two partitions dies and is taken over 17 s later: its seconds since the checkpoint come again, in another epoch,
-// and then those that were missing. Each is counted once, at its time, and the breach in the gap is found.
+// One of two partitions dies and is taken over 17 s later: its seconds since the checkpoint arrive again, in another epoch, and
+// then the missing ones. Each is counted once, in its step, and the breach in the gap is found.
 func TestPartitionDiesAndIsTakenOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), nil)
@@ -25,7 +25,7 @@ func TestPartitionDiesAndIsTakenOver(t *testing.T) {
 			b.add(&analyzer.Tally{Partition: partition, Epoch: epoch, Second: second, Counts: counts})
 		}
 		broken := []analyzer.Count{calls("1", 10), failures("1", "x", "", 8)}
-		for s := start; s < start+30; s++ { // partition 1 counts nothing failed until it dies
+		for s := start; s < start+30; s++ { // partition 1 has no failures until it dies
 			tally(0, 1, s, calls("1", 10))
 			tally(1, 1, s, calls("1", 10))
 			time.Sleep(time.Second)
@@ -37,7 +37,7 @@ func TestPartitionDiesAndIsTakenOver(t *testing.T) {
 			synctest.Wait()
 		}
 		if step := b.steps.next; step > start+30+5 {
-			t.Errorf("step %d was evaluated, and a live partition is at %d", step-start, 30)
+			t.Errorf("step %d was evaluated while a live partition is at %d", step-start, 30)
 		}
 		for s := start + 20; s < start+47; s++ { // from its checkpoint on
 			counts := broken
@@ -52,11 +52,11 @@ func TestPartitionDiesAndIsTakenOver(t *testing.T) {
 			time.Sleep(time.Second)
 			synctest.Wait()
 		}
-		if len(b.told.groups) == 0 {
-			t.Fatal("the breach was not told")
+		if len(b.sent.groups) == 0 {
+			t.Fatal("the breach was not sent")
 		}
 		e := b.Active()[0].Evidence
-		// 60 s of 10 calls of each partition, and 30 s with 8 failed ones, but for the seconds of the next step.
+		// 60 s of 10 calls of each partition, and 30 s with 8 failed ones, without the seconds of the next step.
 		last := b.steps.next - 5 - start
 		if want := [2]uint64{uint64(last * 20), uint64((last - 30) * 8)}; e.Calls != want[0] || e.Failed != want[1] {
 			t.Errorf("%d of %d calls failed, want %d of %d", e.Failed, e.Calls, want[1], want[0])
@@ -64,8 +64,8 @@ func TestPartitionDiesAndIsTakenOver(t *testing.T) {
 	})
 }
 
-// Two engines are fed; one leads until it dies, then the other does. What the first has told is told by nobody again, what
-// happened in between is told once.
+// Of two engines one leads until it dies, then the other one. Notifications of the first are not repeated, and alerts in between
+// are sent once.
 func TestStandbyTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
@@ -85,35 +85,35 @@ func TestStandbyTakesOver(t *testing.T) {
 		}
 		stop := a.lead(t)
 		second(60, calls("1", 10), failures("1", "x", "", 5))
-		told := a.told.last().Alerts[0]
-		if len(b.told.groups) != 0 || len(b.Active()) != 0 {
-			t.Errorf("the standby told %d times", len(b.told.groups))
+		sent := a.sent.last().Alerts[0]
+		if len(b.sent.groups) != 0 || len(b.Active()) != 0 {
+			t.Errorf("%d notifications of the standby", len(b.sent.groups))
 		}
 
 		stop()
-		before := len(a.told.groups)
+		before := len(a.sent.groups)
 		other := with(planner("1"), "stage", "writer")
-		second(15, // nobody leads
+		second(15, // no leader
 			calls("1", 10), failures("1", "x", "", 5), analyzer.Count{Metric: analyzer.MetricCalls, Labels: other, N: 10},
 			analyzer.Count{Metric: analyzer.MetricFailed, Labels: with(other, "status", "400", "cause", "y"), N: 9})
-		if len(a.told.groups) != before || len(b.told.groups) != 0 {
-			t.Error("an engine told without leading")
+		if len(a.sent.groups) != before || len(b.sent.groups) != 0 {
+			t.Error("an engine notified without leading")
 		}
 
 		stop = b.lead(t)
 		synctest.Wait()
 		second(20, calls("1", 10), failures("1", "x", "", 5))
 		stages := map[string]int{}
-		for _, g := range b.told.groups {
+		for _, g := range b.sent.groups {
 			for _, x := range g.Alerts {
 				stages[x.Labels["stage"]]++
-				if x.Labels["stage"] == "planner" && (x.ID() != told.ID() || g.Repeat) {
-					t.Errorf("the planner's alert since %v is told as a new one, or as a repeat", x.StartsAt)
+				if x.Labels["stage"] == "planner" && (x.ID() != sent.ID() || g.Repeat) {
+					t.Errorf("the planner's alert since %v is sent as a new one, or as a reminder", x.StartsAt)
 				}
 			}
 		}
 		if stages["writer"] == 0 {
-			t.Errorf("what fired while nobody led was not told: %v", stages)
+			t.Errorf("an alert that fired without a leader was not sent: %v", stages)
 		}
 		names := func(e *Engine) (out []string) {
 			for _, x := range e.Active() {
@@ -133,10 +133,10 @@ func TestStandbyTakesOver(t *testing.T) {
 	})
 }
 
-// A standby is an engine of several on one store.
+// A standby is one of several engines with one store.
 type standby struct {
 	*Engine
-	told *notifier
+	sent *notifier
 }
 
 func newStandby(t *testing.T, store Store) *standby {
@@ -144,8 +144,8 @@ func newStandby(t *testing.T, store Store) *standby {
 	cfg := Default()
 	cfg.RuleFiles = []string{"rules/stage_failure_rate.yaml"}
 	cfg.TSDBDir = t.TempDir()
-	s := &standby{told: &notifier{}}
-	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{s.told}, Store: store, Standby: true, Registerer: prometheus.NewRegistry()})
+	s := &standby{sent: &notifier{}}
+	e, err := New(t.Context(), cfg, Options{Notifiers: []Notifier{s.sent}, Store: store, Standby: true, Registerer: prometheus.NewRegistry()})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -12,9 +12,9 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// The tests of this file are of mistakes that other alerting of LLM traffic made, as their bug reports tell.
+// The tests of this file cover bugs reported about other alerting on LLM traffic.
 
-// of are counts of another stage.
+// of moves counts to another stage.
 func of(stage string, counts ...analyzer.Count) []analyzer.Count {
 	for i := range counts {
 		counts[i].Labels = with(counts[i].Labels, "stage", stage)
@@ -22,12 +22,12 @@ func of(stage string, counts ...analyzer.Count) []analyzer.Count {
 	return counts
 }
 
-// changesOf are the changes that were told of a stage: "firing" or "resolved", each once in a row.
+// changesOf returns the state changes that were sent of a stage.
 func (b *bench) changesOf(stage string) string {
-	b.told.mu.Lock()
-	defer b.told.mu.Unlock()
+	b.sent.mu.Lock()
+	defer b.sent.mu.Unlock()
 	var out []string
-	for _, g := range b.told.groups {
+	for _, g := range b.sent.groups {
 		for _, a := range g.Alerts {
 			if s := string(a.State); a.Labels["stage"] == stage && (len(out) == 0 || out[len(out)-1] != s) {
 				out = append(out, s)
@@ -37,8 +37,7 @@ func (b *bench) changesOf(stage string) string {
 	return strings.Join(out, " ")
 }
 
-// A group that begins to fire is told at once while another one fires; one that nothing is counted of any more is resolved
-// while another one fires.
+// While one group fires, another one that begins to fire is sent immediately, and one without further counts is resolved.
 func TestEachGroupHasItsOwnState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		b := newBench(t, Default(), &memory{})
@@ -47,14 +46,14 @@ func TestEachGroupHasItsOwnState(t *testing.T) {
 		b.second(of("executor", calls("1", 40), failures("1", "x", "", 30))...)
 		b.idle(4 * time.Second) // far less than the update interval
 		if p, x := b.changesOf("planner"), b.changesOf("executor"); p != "firing" || x != "firing" {
-			t.Fatalf("planner %q, executor %q; want both told", p, x)
+			t.Fatalf("planner %q, executor %q; want both sent", p, x)
 		}
-		for _, g := range b.told.groups {
+		for _, g := range b.sent.groups {
 			if len(g.Alerts) != 1 {
-				t.Errorf("%s speaks of %d alerts", g.Key, len(g.Alerts))
+				t.Errorf("%s has %d alerts", g.Key, len(g.Alerts))
 			}
 		}
-		for range 25 * 60 { // the executor goes on failing, the planner is gone
+		for range 25 * 60 { // the executor keeps failing, the planner stopped
 			b.second(of("executor", calls("1", 4), failures("1", "x", "", 3))...)
 		}
 		if p, x := b.changesOf("planner"), b.changesOf("executor"); p != "firing resolved" || x != "firing" {
@@ -66,13 +65,13 @@ func TestEachGroupHasItsOwnState(t *testing.T) {
 			b.second(of("writer", calls("1", 4))...)
 		}
 		if x := b.changesOf("executor"); x != "firing resolved" || len(b.Active()) != 0 || len(b.groups.open) != 0 {
-			t.Errorf("executor %q, active %v, %d notices", x, b.Active(), len(b.groups.open))
+			t.Errorf("executor %q, active %v, %d open groups", x, b.Active(), len(b.groups.open))
 		}
 	})
 }
 
-// After a pause the steps that were missed are evaluated one by one: a breach in the middle one is told, though the last
-// says that all is well.
+// After a pause the missed steps are evaluated one by one: a breach in the middle one is sent, although it has ended by the last
+// one.
 func TestBreachInsideMissedSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()
@@ -81,26 +80,26 @@ func TestBreachInsideMissedSteps(t *testing.T) {
 		b.sec = b.sec/5*5 + 5
 		b.second()
 		b.idle(9 * time.Second)
-		time.Sleep(10 * time.Minute) // nothing is read
+		time.Sleep(10 * time.Minute) // no tallies
 		for i, n := range []uint64{1, 3, 1} {
 			b.add(&analyzer.Tally{Second: b.sec + int64(5*i), Counts: []analyzer.Count{failures("1", "x", "", n)}})
 		}
 		b.add(&analyzer.Tally{Second: time.Now().Unix()})
 		synctest.Wait()
-		if n := len(b.told.groups); n != 1 {
-			t.Fatalf("told %d times, want once", n)
+		if n := len(b.sent.groups); n != 1 {
+			t.Fatalf("%d notifications, want 1", n)
 		}
-		a := b.told.groups[0].Alerts[0]
+		a := b.sent.groups[0].Alerts[0]
 		if a.State != Resolved || !a.FoundLate || a.EndsAt.Sub(a.StartsAt) != 5*time.Second || a.Peak != 3 {
 			t.Errorf("%s, late %v, for %v, peak %v", a.State, a.FoundLate, a.EndsAt.Sub(a.StartsAt), a.Peak)
 		}
 	})
 }
 
-// A reminder is due when it was before a restart.
+// A restart does not change when a reminder is due.
 func TestReminderSurvivesRestart(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long, and the race detector sees nothing new in it")
+		t.Skip("slow, and without concurrency for the race detector")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
@@ -114,19 +113,19 @@ func TestReminderSurvivesRestart(t *testing.T) {
 		}
 		a := newBench(t, Default(), store)
 		feed(a, 3*time.Hour+50*time.Minute)
-		first := a.told.at[0]
+		first := a.sent.at[0]
 		a.stop()
-		for _, g := range a.told.groups {
+		for _, g := range a.sent.groups {
 			if g.Repeat {
-				t.Error("a reminder came early")
+				t.Error("a reminder was early")
 			}
 		}
 		b := newBench(t, Default(), store)
 		feed(b, 30*time.Minute)
 		var at []time.Duration
-		for i, g := range b.told.groups {
+		for i, g := range b.sent.groups {
 			if g.Repeat {
-				at = append(at, b.told.at[i].Sub(first))
+				at = append(at, b.sent.at[i].Sub(first))
 			}
 		}
 		if len(at) != 1 || at[0] < 4*time.Hour || at[0] > 4*time.Hour+time.Minute {
@@ -135,41 +134,41 @@ func TestReminderSurvivesRestart(t *testing.T) {
 	})
 }
 
-// What a receiver refused to take counts as told neither in memory nor in the store: it is told again, after a restart too.
+// A rejected notification does not count as sent, in memory or in the store: it is sent again, also after a restart.
 func TestNotifiedOnlyWhenAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		store := &memory{}
 		a := newBench(t, Default(), store)
-		a.told.err = func(int) error { return &RetryError{Err: fmt.Errorf("503")} }
+		a.sent.err = func(int) error { return &RetryError{Err: fmt.Errorf("503")} }
 		breach(a, 30)
-		if n := len(a.told.groups); n < 3 {
-			t.Errorf("tried %d times in 30 s", n)
+		if n := len(a.sent.groups); n < 3 {
+			t.Errorf("%d attempts in 30 s", n)
 		}
 		for _, n := range a.groups.open {
 			if d := n.sent[0]; d.version != 0 || !d.at.IsZero() || n.settled {
-				t.Errorf("counts as told: %+v", d)
+				t.Errorf("counts as sent: %+v", d)
 			}
 		}
 		a.stop()
 		b := newBench(t, Default(), store)
 		synctest.Wait()
-		if n := len(b.told.groups); n != 1 {
-			t.Errorf("told %d times after the restart, want at once", n)
+		if n := len(b.sent.groups); n != 1 {
+			t.Errorf("%d notifications after the restart, want 1 immediately", n)
 		}
 		a, b = b, nil
 		a.stop()
 		b = newBench(t, Default(), store)
 		synctest.Wait()
-		if n := len(b.told.groups); n != 0 {
-			t.Errorf("told %d times again", n)
+		if n := len(b.sent.groups); n != 0 {
+			t.Errorf("%d repeated notifications", n)
 		}
 	})
 }
 
-// However much fires at once, what is kept, stored and told of it is bounded, and what is left out is counted.
+// However many alerts fire, memory, store and notifications are bounded, and dropped alerts are counted.
 func TestStormIsBounded(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long, and the race detector sees nothing new in it")
+		t.Skip("slow, and without concurrency for the race detector")
 	}
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()
@@ -186,17 +185,17 @@ func TestStormIsBounded(t *testing.T) {
 		b := newBench(t, cfg, &memory{})
 		storm(b, maxGroups+100)
 		if n, dropped := len(b.groups.open), testutil.ToFloat64(b.m.alertsDropped.WithLabelValues("max_alerts")); n != maxGroups || dropped < 100 {
-			t.Errorf("%d notices, %v alerts dropped", n, dropped)
+			t.Errorf("%d groups, %v alerts dropped", n, dropped)
 		}
 		b.stop()
 
-		cfg.GroupBy = []string{"service"} // all of them in one message
+		cfg.GroupBy = []string{"service"} // all in one group
 		store := &memory{}
 		b = newBench(t, cfg, store)
 		storm(b, 100)
-		for _, g := range b.told.groups {
+		for _, g := range b.sent.groups {
 			if len(g.Alerts) > maxGroupAlerts {
-				t.Errorf("a message of %d alerts", len(g.Alerts))
+				t.Errorf("a group of %d alerts", len(g.Alerts))
 			}
 		}
 		for k, v := range store.m {
@@ -204,8 +203,8 @@ func TestStormIsBounded(t *testing.T) {
 				t.Errorf("%d bytes at %s", len(v), k)
 			}
 		}
-		if n := len(b.told.groups); n != 1 {
-			t.Errorf("told %d times, want one message", n)
+		if n := len(b.sent.groups); n != 1 {
+			t.Errorf("%d notifications, want 1", n)
 		}
 	})
 }

@@ -19,40 +19,40 @@ import (
 
 var dayHours = flag.Int("day.hours", 2, "how much of the healthy day is simulated")
 
-// dayStep is the step of the engine; the shipped one of 5 s finds the same, and takes three times as long.
+// dayStep is the evaluation interval; the default of 5 s finds the same alerts and takes three times as long.
 const dayStep = 30 * time.Second
 
-// A day is 24 hours of a fleet, in tallies. Its seed decides everything.
+// A day is 24 hours of a fleet, in tallies, generated from a seed.
 type day struct {
 	rnd      *rand.Rand
 	services []*service
 	hiccups  []hiccup
 	start    int64
-	incident func(d *day, minute int, s *service, stage string, calls uint64) []analyzer.Count // what goes wrong, or nil
+	incident func(d *day, minute int, s *service, stage string, calls uint64) []analyzer.Count // nil: none
 }
 
 type service struct {
 	name    string
 	stages  []string
-	busy    float64 // calls a minute of each stage at noon
+	busy    float64 // calls per minute of each stage at noon
 	deploys []int   // minutes
-	night   float64 // of the busy rate
+	night   float64 // relative to busy
 }
 
-// A hiccup is a time in which a provider answers some calls of some services with errors of its own.
+// A hiccup is a period in which a provider answers some calls of some services with server errors.
 type hiccup struct {
 	from, to int // minutes
 	cause    string
 	status   string
 	share    float64
-	of       int // every how many-th service
+	of       int // every n-th service
 }
 
 func newDay(seed uint64, start int64) *day {
 	d := &day{rnd: rand.New(rand.NewPCG(seed, 1)), start: start}
 	for i := range 50 {
 		s := &service{name: fmt.Sprintf("svc-%02d", i), stages: []string{"planner"}, night: 0.02 + 0.3*d.rnd.Float64()}
-		s.busy = math.Exp(d.rnd.Float64()*math.Log(400)) / 4 // 0.25 to 100 calls a minute, most of them few
+		s.busy = math.Exp(d.rnd.Float64()*math.Log(400)) / 4 // 0.25 to 100 calls per minute, log-uniform
 		if i%5 == 0 {
 			s.stages = append(s.stages, "executor", "summary")
 		}
@@ -73,7 +73,7 @@ func newDay(seed uint64, start int64) *day {
 	return d
 }
 
-// poisson draws how many of something happen.
+// poisson returns a Poisson-distributed number.
 func (d *day) poisson(mean float64) uint64 {
 	if mean > 50 {
 		return uint64(max(0, math.Round(mean+math.Sqrt(mean)*d.rnd.NormFloat64())))
@@ -87,7 +87,7 @@ func (d *day) poisson(mean float64) uint64 {
 
 func (d *day) some(n uint64, share float64) uint64 { return min(n, d.poisson(float64(n)*share)) }
 
-// labels of a stage's series; more are pairs.
+// labels returns the labels of a stage's series; more are pairs.
 func (s *service) labels(stage string, minute int, more ...string) map[string]string {
 	version := 1
 	for _, at := range s.deploys {
@@ -109,21 +109,21 @@ func failed(kv map[string]string, n uint64) analyzer.Count {
 	return analyzer.Count{Metric: analyzer.MetricFailed, Labels: kv, N: n}
 }
 
-// found are findings of a rule.
+// found returns findings of a rule.
 func found(kv map[string]string, rule string, n uint64) analyzer.Count {
 	kv["rule"], kv["severity"] = rule, string(check.Signal)
 	return analyzer.Count{Metric: analyzer.MetricFindings, Labels: kv, N: n}
 }
 
-// usual are the signals that a healthy fleet shows, by share of the calls.
+// usual are the signals in a healthy fleet, as a share of the calls.
 var usual = []struct {
 	rule  string
 	share float64
 }{{signals.HistoryShrunk, 0.02}, {signals.ReplyNeverArrived, 0.0005}, {signals.ConversationEndedOnError, 0.0005}, {signals.LatentViolation, 0.001}}
 
-// counts are those of a step of some seconds of a minute.
+// counts returns the counts of one step in a minute.
 func (d *day) counts(minute int, seconds float64) (out []analyzer.Count) {
-	clock := 0.5 - 0.5*math.Cos(2*math.Pi*float64(minute-180)/1440) // nothing at 03:00, all at 15:00
+	clock := 0.5 - 0.5*math.Cos(2*math.Pi*float64(minute-180)/1440) // 0 at 03:00, 1 at 15:00
 	for i, s := range d.services {
 		rate := s.busy * (s.night + (1-s.night)*clock) * seconds / 60
 		for _, stage := range s.stages {
@@ -137,7 +137,7 @@ func (d *day) counts(minute int, seconds float64) (out []analyzer.Count) {
 					out = append(out, failed(s.labels(stage, minute, "cause", cause, "status", status), n))
 				}
 			}
-			// What every fleet has: now and then a refusal, a limit, an answer that does not come.
+			// Every fleet has some rejected calls, rate limits and missing responses.
 			add("context_length_exceeded", "400", d.some(calls, 0.003))
 			add("content_policy", "400", d.some(calls, 0.002))
 			add("rate_limit", "429", d.some(calls, 0.004))
@@ -149,7 +149,7 @@ func (d *day) counts(minute int, seconds float64) (out []analyzer.Count) {
 				}
 			}
 			for _, at := range s.deploys {
-				if minute == at { // connections of the old processes break off
+				if minute == at { // connections of the old processes are cut
 					add("no_response", "0", d.some(calls, 0.05))
 				}
 			}
@@ -166,8 +166,8 @@ func (d *day) counts(minute int, seconds float64) (out []analyzer.Count) {
 	return out
 }
 
-// play feeds the minutes [from, to) of the day and returns what fired: "severity rule service/stage", in the order of
-// its first time.
+// play adds the minutes [from, to) of the day and returns the alerts that fired: "severity rule service/stage", in order of their
+// start.
 func (d *day) play(t *testing.T, from, to int) (fired []string) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
@@ -195,11 +195,11 @@ func (d *day) play(t *testing.T, from, to int) (fired []string) {
 	return fired
 }
 
-// In a day of a healthy fleet nobody is woken. Where a provider's hiccup takes more than 10 % of a stage's calls, that is
-// said, and nothing else.
+// In a day of a healthy fleet no critical alert fires. A hiccup of a provider that affects more than 10 % of a stage's calls is a
+// warning, and there are no others.
 func TestDayIsQuiet(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long, and the race detector sees nothing new in it")
+		t.Skip("slow, and without concurrency for the race detector")
 	}
 	fired := newDay(1, midnight).play(t, 12*60-30*(*dayHours), 12*60+30*(*dayHours))
 	for _, f := range fired {
@@ -215,11 +215,10 @@ func TestDayIsQuiet(t *testing.T) {
 
 const midnight = 1_795_219_200
 
-// The incidents that llmtap is for, a quarter of an hour after each other in the same fleet: each is found by the rule
-// meant for it, and by no other.
+// The incidents that llmtap exists for, a quarter of an hour apart in one fleet: each fires the rule written for it, and no other.
 func TestDayOfIncidents(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long, and the race detector sees nothing new in it")
+		t.Skip("slow, and without concurrency for the race detector")
 	}
 	refused := func(cause string, share float64, isNew bool) func(*day, *service, int, uint64) []analyzer.Count {
 		return func(d *day, s *service, minute int, calls uint64) (out []analyzer.Count) {
@@ -288,7 +287,7 @@ func TestDayOfIncidents(t *testing.T) {
 	d.hiccups = nil
 	var struck []*service
 	for i := range incidents {
-		s := d.services[5*i+1] // of one stage
+		s := d.services[5*i+1] // with one stage
 		s.busy, s.night, s.deploys = 60, 1, nil
 		struck = append(struck, s)
 	}
@@ -320,7 +319,7 @@ func TestDayOfIncidents(t *testing.T) {
 	for at, fired := range got {
 		for _, f := range fired {
 			if f != "warning StageFailureRate" {
-				t.Errorf("%s fires in %s, where nothing happened", f, at)
+				t.Errorf("%s fires in %s, which had no incident", f, at)
 			}
 		}
 	}

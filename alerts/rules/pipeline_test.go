@@ -37,7 +37,7 @@ var (
 	orphan = []msg{question, done, reply}
 )
 
-// A pipeline is events, the analyzer, its tallies and the engine, all in simulated time.
+// A pipeline is events, the analyzer, its tallies and the engine, in simulated time.
 type pipeline struct {
 	t      *testing.T
 	a      *analyzer.Analyzer
@@ -45,14 +45,14 @@ type pipeline struct {
 	out    analyzer.Output
 	now    time.Time
 	seq    uint64
-	own    map[string]uint64 // numbers that the process of a service gave to its events
+	own    map[string]uint64 // last sequence number of the process of each service
 	labels event.Labels
 	drops  uint64
 	retry  int
-	early  bool // the engine does not look yet
+	early  bool // tallies are not added to the engine yet
 	talks  int
 	fired  []string
-	first  map[string]alerts.Alert // as each rule fired first
+	first  map[string]alerts.Alert // first alert of each rule
 }
 
 func (p *pipeline) feed() {
@@ -72,7 +72,7 @@ func (p *pipeline) feed() {
 	p.out.Reset()
 }
 
-// wait lets time pass in which nothing comes.
+// wait waits without events.
 func (p *pipeline) wait(d time.Duration) {
 	for end := p.now.Add(d); p.now.Before(end); {
 		p.now = p.now.Add(min(20*time.Second, end.Sub(p.now)))
@@ -131,7 +131,7 @@ func (p *pipeline) fail(status int, text string, history ...msg) {
 
 func (p *pipeline) run(status string) { p.event(&event.Event{Kind: event.Run, RunStatus: status}) }
 
-// many does something in n conversations, a time apart.
+// many calls fn in n conversations, every apart.
 func (p *pipeline) many(n int, apart time.Duration, do func(i int)) {
 	for i := range n {
 		p.talk()
@@ -140,41 +140,41 @@ func (p *pipeline) many(n int, apart time.Duration, do func(i int)) {
 	}
 }
 
-// hour is a quiet one.
+// hour is an hour without failures.
 func (p *pipeline) hour() {
 	p.many(120, 30*time.Second, func(int) { p.ok(done, question) })
 }
 
-// people are told; by rule, what is missing.
-type people map[string]string
+// notified records notifications: Alert.Unavailable by rule.
+type notified map[string]string
 
-func (n people) Notify(_ context.Context, g alerts.Group) error {
+func (n notified) Notify(_ context.Context, g alerts.Group) error {
 	for _, a := range g.Alerts {
 		n[a.Name] = a.Unavailable
 	}
 	return nil
 }
 
-// A recorder is the store of alerts; an error is that it is down.
+// A recorder is the store of alerts; its error means that it is down.
 type recorder struct{ err error }
 
 func (r recorder) RecordAlert(context.Context, alerts.Alert) error { return r.err }
 
 const storeIsDown = "ClickHouse does not answer"
 
-// Each rule about calls fires on what the analyzer makes of real events, and does not on what looks like it. With the
-// store down it fires too, and people are told the same evidence, and what is missing.
+// Each rule about calls fires on tallies of real events, and does not fire on similar harmless ones. With the store down it fires
+// with the same evidence, and reports what is unavailable.
 func TestPipeline(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long, and the race detector sees nothing new in it")
+		t.Skip("slow, and without concurrency for the race detector")
 	}
-	play := func(t *testing.T, down bool, script func(p *pipeline)) (p *pipeline, told people) {
+	play := func(t *testing.T, down bool, script func(p *pipeline)) (p *pipeline, sent notified) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			cfg := alerts.Default()
 			cfg.TSDBDir = t.TempDir()
-			told = people{}
-			o := alerts.Options{Notifiers: []alerts.Notifier{told}, Recorder: recorder{}}
+			sent = notified{}
+			o := alerts.Options{Notifiers: []alerts.Notifier{sent}, Recorder: recorder{}}
 			if down {
 				o.Recorder, o.Unavailable = recorder{errors.New("connection refused")}, func() string { return storeIsDown }
 			}
@@ -198,27 +198,27 @@ func TestPipeline(t *testing.T) {
 				t.Error(err)
 			}
 		})
-		return p, told
+		return p, sent
 	}
 	f := func(rule string, fires, near func(p *pipeline)) {
 		t.Run(rule, func(t *testing.T) {
-			up, told := play(t, false, fires)
-			if missing, ok := told[rule]; !ok || missing != "" {
-				t.Errorf("%v fired; missing is %q", up.fired, missing)
+			up, sent := play(t, false, fires)
+			if unavailable, ok := sent[rule]; !ok || unavailable != "" {
+				t.Errorf("%v fired; unavailable: %q", up.fired, unavailable)
 			}
-			down, told := play(t, true, fires)
-			if missing, ok := told[rule]; !ok || missing != storeIsDown {
-				t.Errorf("without the store %v fired; missing is %q", down.fired, missing)
+			down, sent := play(t, true, fires)
+			if unavailable, ok := sent[rule]; !ok || unavailable != storeIsDown {
+				t.Errorf("without the store %v fired; unavailable: %q", down.fired, unavailable)
 			}
 			if diff := cmp.Diff(up.first, down.first, cmpopts.IgnoreFields(alerts.Alert{}, "Missing")); diff != "" {
 				t.Errorf("fired (-with the store +without)\n%s", diff)
 			}
 			if p, _ := play(t, false, near); slices.Contains(p.fired, rule) {
-				t.Error("it fires on what looks like it")
+				t.Error("it fires on harmless events")
 			}
 		})
 	}
-	// some of the calls of ten minutes are refused.
+	// some of the calls of ten minutes are rejected.
 	refused := func(n int) func(p *pipeline) {
 		return func(p *pipeline) {
 			p.many(400, 1500*time.Millisecond, func(i int) {
@@ -248,7 +248,7 @@ func TestPipeline(t *testing.T) {
 			}
 		})
 	}, func(p *pipeline) {
-		p.many(20, time.Second, func(int) { // what an SDK retries is no call of its own
+		p.many(20, time.Second, func(int) { // a retry by an SDK is not a separate call
 			p.retry = 1
 			p.fail(429, "slow down", question)
 			p.retry = 0

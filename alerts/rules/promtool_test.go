@@ -12,12 +12,12 @@ import (
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
-// promtoolEnv names the promtools to test with, separated as in PATH: that of the Prometheus version whose engine the
-// alerts use, go build -modfile=.github/prometheus.mod -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool,
+// promtoolEnv lists the promtools to test with, separated as in PATH: one of the Prometheus version whose engine llmtap uses,
+// go build -modfile=.github/prometheus.mod -tags remove_all_sd github.com/prometheus/prometheus/cmd/promtool,
 // and Debian's, package prometheus. .ci/run sets it.
 const promtoolEnv = "LLMTAP_TEST_PROMTOOL"
 
-// Every rule file has a unit test of promtool.
+// Every rule file has a promtool unit test.
 func TestUnitTestsAreComplete(t *testing.T) {
 	names := func(pattern, suffix string) (list []string) {
 		files, err := filepath.Glob(pattern)
@@ -38,7 +38,7 @@ func TestUnitTestsAreComplete(t *testing.T) {
 	}
 }
 
-// The tool that CI builds is of the Prometheus that the engine is from.
+// CI builds promtool from the Prometheus version of the engine.
 func TestPromtoolVersion(t *testing.T) {
 	version := func(file string) string {
 		text, err := os.ReadFile(file)
@@ -52,23 +52,23 @@ func TestPromtoolVersion(t *testing.T) {
 	}
 }
 
-// promtools are the tools to test with; without one t is skipped.
+// promtools returns the tools to test with; it skips t if there are none.
 func promtools(t *testing.T) []string {
 	t.Helper()
 	if testing.Short() {
-		t.Skip("takes long, and the race detector sees nothing in other processes")
+		t.Skip("slow, and other processes are invisible to the race detector")
 	}
 	if tools := filepath.SplitList(os.Getenv(promtoolEnv)); len(tools) > 0 {
 		return tools
 	}
 	path, err := exec.LookPath("promtool")
 	if err != nil {
-		t.Skipf("NOT TESTED: no promtool; name some in %s, or install the package prometheus", promtoolEnv)
+		t.Skipf("NOT TESTED: no promtool; set %s, or install the package prometheus", promtoolEnv)
 	}
 	return []string{path}
 }
 
-// Prometheus's own tool, of our version and of Debian's, accepts the rule files and passes their unit tests.
+// promtool, of our version and of Debian's, accepts the rule files and their unit tests.
 func TestPromtool(t *testing.T) {
 	tools := promtools(t)
 	files, err := filepath.Glob("*.yaml")

@@ -16,14 +16,14 @@ import (
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
 
-// load is failed of calls of one stage at a minute of stream time.
+// load is the calls of one stage in a minute of stream time.
 type load struct {
 	minute        int
 	stage         string
 	failed, calls uint64
 }
 
-// alertsAt feeds loads and returns what is active at the end of minute: "severity stage failed/calls".
+// alertsAt adds loads and returns the active alerts at the end of minute: "severity stage failed/calls".
 func alertsAt(t *testing.T, minute int, loads ...load) []string {
 	t.Helper()
 	var out []string
@@ -40,7 +40,7 @@ func alertsAt(t *testing.T, minute int, loads ...load) []string {
 		for s := start; s < start+int64(minute)*60; s++ {
 			tally := &analyzer.Tally{Second: s}
 			for _, l := range loads {
-				// The calls of a minute come in its 31st second; the window of a later minute holds them or not.
+				// The calls of a minute are in its 31st second, so a window contains all of them or none.
 				if start+int64(l.minute)*60+30 != s {
 					continue
 				}
@@ -74,25 +74,25 @@ func TestStageFailureRate(t *testing.T) {
 	f("20 calls are enough", 1, one(20, 20), "critical planner 20/20")
 	f("10 % exactly", 1, one(10, 100))
 	f("above 10 %", 1, one(11, 100), "warning planner 11/100")
-	f("30 % exactly is no critical", 1, one(30, 100), "warning planner 30/100")
+	f("30 % exactly is not critical", 1, one(30, 100), "warning planner 30/100")
 	f("30 % of 20 exactly", 1, one(6, 20), "warning planner 6/20")
-	f("above 30 %, and the warning is hidden", 1, one(31, 100), "critical planner 31/100")
+	f("above 30 %, and the warning is inhibited", 1, one(31, 100), "critical planner 31/100")
 	f("one million calls", 1, one(300_001, 1_000_000), "critical planner 300001/1000000")
 
-	// A share of exactly 30 % stays exact for counters that are older than the window, or younger, or both.
+	// A share of exactly 30 % is exact for counters that are older or younger than the window, or both.
 	var steady []load
 	for m := range 25 {
 		steady = append(steady, load{m, "planner", 3, 10})
 	}
-	f("30 % over long", 25, steady, "warning planner 30/100")
+	f("30 % for a long time", 25, steady, "warning planner 30/100")
 	f("30 %, the calls older than the failures", 12, []load{{0, "planner", 0, 7}, {9, "planner", 0, 14}, {11, "planner", 6, 6}}, "warning planner 6/20")
 	f("10 calls a minute, one stopped", 20, []load{{0, "planner", 20, 20}, {12, "planner", 0, 19}})
 
-	// Stages are told apart.
-	f("the broken stage alone", 1, []load{{0, "planner", 40, 100}, {0, "executor", 0, 500}, {0, "总结", 9, 50}},
+	// Stages are separate.
+	f("only the failing stage", 1, []load{{0, "planner", 40, 100}, {0, "executor", 0, 500}, {0, "总结", 9, 50}},
 		"critical planner 40/100", "warning 总结 9/50")
 
-	// Old failures leave the window 10 minutes after they came; keep_firing_for adds 5.
+	// Failures leave the window after 10 minutes; keep_firing_for adds 5.
 	busy := []load{{0, "planner", 50, 100}}
 	for m := 1; m < 30; m++ {
 		busy = append(busy, load{m, "planner", 0, 5})

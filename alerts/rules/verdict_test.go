@@ -13,7 +13,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/ruletest"
 )
 
-// The unit tests pass in llmtap alerts test too.
+// The unit tests also pass in llmtap alerts test.
 func TestUnitTests(t *testing.T) {
 	files, err := filepath.Glob("testdata/*_test.yaml")
 	if err != nil {
@@ -31,8 +31,8 @@ func TestUnitTests(t *testing.T) {
 	}
 }
 
-// slips are changes of a rule that its unit test should notice, but for those that it does not ask about.
-var slips = []struct {
+// mutations are changes of a rule that most unit tests notice.
+var mutations = []struct {
 	name   string
 	change func(rule string) string
 }{
@@ -49,7 +49,7 @@ var slips = []struct {
 	{"text", func(s string) string { return strings.Replace(s, "summary: '", "summary: 'Oh, ", 1) }},
 }
 
-// promtool and llmtap alerts test agree about the unit tests of rules that were changed since, and about those of ruletest.
+// promtool and llmtap alerts test have the same verdicts on the unit tests of mutated rules, and on those of ruletest.
 func TestSameVerdicts(t *testing.T) {
 	tool := promtools(t)[0]
 	rules, err := filepath.Glob("*.yaml")
@@ -78,20 +78,20 @@ func TestSameVerdicts(t *testing.T) {
 	for i, rule := range rules {
 		test := strings.TrimSuffix(rule, ".yaml") + "_test.yaml"
 		whole, changed := read(rule), 0
-		for j := range slips { // two each, for the sake of time
-			slip := slips[(i+j)%len(slips)]
-			text := slip.change(whole)
+		for j := range mutations { // two each, to save time
+			mutation := mutations[(i+j)%len(mutations)]
+			text := mutation.change(whole)
 			if text == whole || changed == 2 {
 				continue
 			}
 			changed++
-			write(filepath.Join(slip.name, rule), text)
-			write(filepath.Join(slip.name, "testdata", test), read(filepath.Join("testdata", test)))
-			files = append(files, filepath.Join(dir, slip.name, "testdata", test))
+			write(filepath.Join(mutation.name, rule), text)
+			write(filepath.Join(mutation.name, "testdata", test), read(filepath.Join("testdata", test)))
+			files = append(files, filepath.Join(dir, mutation.name, "testdata", test))
 		}
 	}
 	files = append(files, "../ruletest/testdata/failing_test.yaml")
-	// An older promtool knows not all keys.
+	// An older promtool does not know all keys.
 	if recent := []string{"../ruletest/testdata/start_test.yaml", "../ruletest/testdata/features_test.yaml"}; promtoolVerdicts(t, tool, recent[:1])[recent[0]] {
 		files = append(files, recent...)
 	}
@@ -116,13 +116,13 @@ func TestSameVerdicts(t *testing.T) {
 	t.Logf("%d files, of which %d fail", len(files), failed)
 }
 
-// promtoolVerdicts are which of the files pass.
+// promtoolVerdicts returns whether each file passes.
 func promtoolVerdicts(t *testing.T, tool string, files []string) map[string]bool {
 	t.Helper()
-	// It exits with 1 when a test fails; a tool that does not run gives no verdicts.
+	// It exits with 1 if a test fails; without verdicts it did not run.
 	out, err := exec.CommandContext(t.Context(), tool, append([]string{"test", "rules"}, files...)...).CombinedOutput()
 	verdicts, i := map[string]bool{}, 0
-	for line := range strings.Lines(string(out)) { // one word for each file, in their order
+	for line := range strings.Lines(string(out)) { // one word per file, in order
 		if word := strings.TrimSpace(line); i < len(files) && (word == "SUCCESS" || word == "FAILED:") {
 			verdicts[files[i]] = word == "SUCCESS"
 			i++

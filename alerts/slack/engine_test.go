@@ -49,7 +49,7 @@ func TestEngineToSlack(t *testing.T) {
 		}
 		for deadline := time.Now().Add(10 * time.Second); !done(); time.Sleep(time.Millisecond) {
 			if time.Now().After(deadline) {
-				t.Fatalf("not told: %v", f.top())
+				t.Fatalf("not sent: %v", f.top())
 			}
 		}
 		cancel()
@@ -60,11 +60,11 @@ func TestEngineToSlack(t *testing.T) {
 			t.Error(err)
 		}
 	}
-	says := func(text string) func() bool {
+	shows := func(text string) func() bool {
 		return func() bool { m := f.top(); return len(m) > 0 && strings.Contains(m[0].Text, text) }
 	}
-	run(0, 61, says("CRITICAL checkout-agent/planner: 120 of 300 calls failed (40%)"))
-	run(0, 1800, says("RESOLVED checkout-agent/planner: 120 of 300 calls failed at the peak (40%)"))
+	run(0, 61, shows("CRITICAL checkout-agent/planner: 120 of 300 calls failed (40%)"))
+	run(0, 1800, shows("RESOLVED checkout-agent/planner: 120 of 300 calls failed at the peak (40%)"))
 	if m := f.top(); len(m) != 1 {
 		t.Errorf("%d messages, want 1", len(m))
 	}

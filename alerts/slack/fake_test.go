@@ -14,7 +14,7 @@ import (
 	"time"
 )
 
-// A posted message, as the fake Slack keeps it.
+// A posted message.
 type posted struct {
 	TS, Thread, Text, Blocks string
 	Metadata                 json.RawMessage
@@ -22,11 +22,11 @@ type posted struct {
 	Edits                    int
 }
 
-// fake is Slack on loopback, in its wire format: form posts in, JSON out.
+// fake is a Slack API on loopback.
 type fake struct {
 	t  *testing.T
 	mu sync.Mutex
-	// answer may take a call over: what it returns is sent instead; stored says that the message is kept all the same.
+	// answer may replace the response of a call; stored reports whether the message is stored nevertheless.
 	answer   func(method string, n int) (status int, header http.Header, body string, stored bool)
 	calls    []string
 	messages []posted
@@ -123,7 +123,7 @@ func (f *fake) handle(method string, r *http.Request) string {
 	return `{"ok":false,"error":"unknown_method"}`
 }
 
-// top and thread are the messages in the channel and the replies.
+// top returns the messages in the channel, thread the replies.
 func (f *fake) top() (out []posted)    { return f.which("") }
 func (f *fake) thread() (out []posted) { return f.which("1700000000.000001") }
 

@@ -63,7 +63,7 @@ func TestMessageLifecycle(t *testing.T) {
 	end := resolved()
 	end.StartsAt = critical.StartsAt
 	notify(t, n, group(over, end))
-	notify(t, n, group(over, end)) // delivered again after a crash
+	notify(t, n, group(over, end)) // sent again after a crash
 
 	if m := f.top(); len(m) != 1 || m[0].Edits != 6 || !strings.Contains(m[0].Text, "RESOLVED") {
 		t.Errorf("%d messages, want one with 6 edits, resolved: %+v", len(m), m)
@@ -113,7 +113,7 @@ func TestTwoAlertsInAThread(t *testing.T) {
 	}
 }
 
-// Slack stored the message, but its answer was lost.
+// Slack stored the message, but its response was lost.
 func TestPostInDoubt(t *testing.T) {
 	lost := func(f *fake) func(string, int) (int, http.Header, string, bool) {
 		return func(method string, n int) (int, http.Header, string, bool) {
@@ -131,7 +131,7 @@ func TestPostInDoubt(t *testing.T) {
 		if _, ok := errors.AsType[*alerts.RetryError](err); !ok {
 			t.Fatalf("got %v, want a RetryError", err)
 		}
-		n := newNotifier(t, cfg, store) // and the process died, too
+		n := newNotifier(t, cfg, store) // and the process restarted
 		notify(t, n, group(incident()))
 		notify(t, n, group(resolved()))
 		m := f.top()
@@ -139,9 +139,9 @@ func TestPostInDoubt(t *testing.T) {
 			t.Errorf("%d messages, want %d, the last resolved: %v", len(m), want, f.calls)
 		}
 	}
-	t.Run("looked up", func(t *testing.T) { run(t, "C123", 0, 1) })
-	t.Run("looked up after a time-out", func(t *testing.T) { run(t, "C123", time.Minute, 1) })
-	t.Run("cannot look", func(t *testing.T) { run(t, "#alerts", 0, 2) })
+	t.Run("found", func(t *testing.T) { run(t, "C123", 0, 1) })
+	t.Run("found after a timeout", func(t *testing.T) { run(t, "C123", time.Minute, 1) })
+	t.Run("not permitted", func(t *testing.T) { run(t, "#alerts", 0, 2) })
 }
 
 func TestErrors(t *testing.T) {
@@ -168,8 +168,8 @@ func TestErrors(t *testing.T) {
 	f("404", 404, nil, "", false, 0, "check slack.api_url")
 }
 
-// A refusal leaves no doubt: nothing is looked up, the next try posts once, and not before Slack takes it.
-func TestRetryAfterRefusal(t *testing.T) {
+// After a rate limit there is no doubt and no search; the next attempt posts once, when the limit has ended.
+func TestRetryAfterRateLimit(t *testing.T) {
 	f, cfg := newSlack(t)
 	f.answer = func(_ string, n int) (int, http.Header, string, bool) {
 		if n == 0 {
@@ -183,7 +183,7 @@ func TestRetryAfterRefusal(t *testing.T) {
 	}
 	var later *alerts.RetryError
 	if err := n.Notify(t.Context(), group(incident())); !errors.As(err, &later) || later.After <= 0 || later.After > time.Second || len(f.calls) != 1 {
-		t.Errorf("at once: %v, %d calls", err, len(f.calls))
+		t.Errorf("immediately: %v, %d calls", err, len(f.calls))
 	}
 	n.limited["chat.postMessage"] = time.Now() // a second later
 	notify(t, n, group(incident()))
@@ -192,7 +192,7 @@ func TestRetryAfterRefusal(t *testing.T) {
 	}
 }
 
-func TestBlocksRefused(t *testing.T) {
+func TestBlocksRejected(t *testing.T) {
 	f, cfg := newSlack(t)
 	f.answer = func(_ string, n int) (int, http.Header, string, bool) {
 		if n == 0 {
@@ -202,7 +202,7 @@ func TestBlocksRefused(t *testing.T) {
 	}
 	notify(t, newNotifier(t, cfg, nil), group(incident()))
 	if m := f.top(); len(m) != 1 || !strings.Contains(m[0].Text, "43 of 98") || strings.Contains(m[0].Blocks, "header") {
-		t.Errorf("%+v, want the text alone", m)
+		t.Errorf("%+v, want only the text", m)
 	}
 }
 
@@ -215,7 +215,7 @@ func TestMessageDeleted(t *testing.T) {
 	f.mu.Unlock()
 	notify(t, n, group(later()))
 	if m := f.top(); len(m) != 1 || !strings.Contains(m[0].Text, "412 of 1,030") {
-		t.Errorf("%+v, want the message anew", m)
+		t.Errorf("%+v, want a new message", m)
 	}
 }
 

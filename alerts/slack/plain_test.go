@@ -16,7 +16,7 @@ var (
 	bold = regexp.MustCompile(`\*([^*\n]+)\*`)
 )
 
-// plainBlocks renders the JSON of a message's blocks as it reads in Slack, for people who judge it. Times are in UTC.
+// plainBlocks renders the JSON of a message's blocks as the text that people see in Slack. Times are in UTC.
 func plainBlocks(t *testing.T, blocks []byte) string {
 	t.Helper()
 	var list []struct {

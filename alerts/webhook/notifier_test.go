@@ -159,7 +159,7 @@ func TestNotify(t *testing.T) {
 	})
 }
 
-// tallies feeds an engine with n seconds of calls, half of which fail or none.
+// tallies adds n seconds of calls, some of which fail.
 func tallies(t *testing.T, e *alerts.Engine, n int, failed uint64) {
 	t.Helper()
 	for range n {
