@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
 
-// What agents are made of. All of it is sound; the bugs are in the loops.
+// Building blocks of agents without bugs: the bugs are in the loops.
 
 // A msg is a message of a history, as the SDK sends it.
 type msg = openai.ChatCompletionMessageParamUnion
@@ -23,15 +23,15 @@ func start(task string) []msg {
 
 func user(text string) msg { return openai.UserMessage(text) }
 
-// run runs the tool that c names.
+// run runs the tool of c.
 func run(c call) string {
 	return fmt.Sprintf("%s did %s for %s", c.Function.Name, c.Function.Arguments, c.ID)
 }
 
-// reply is the tool message for c.
+// reply returns the tool message for c.
 func reply(c call) msg { return openai.ToolMessage(run(c), c.ID) }
 
-// replies are the tool messages for all calls of m.
+// replies returns the tool messages for all calls of m.
 func replies(m openai.ChatCompletionMessage) (list []msg) {
 	for _, c := range m.ToolCalls {
 		list = append(list, reply(c))
@@ -39,13 +39,13 @@ func replies(m openai.ChatCompletionMessage) (list []msg) {
 	return list
 }
 
-// turn is m and the replies to all its calls, as they are to be saved.
+// turn returns m and the replies to all its calls.
 func turn(m openai.ChatCompletionMessage) []msg { return append([]msg{m.ToParam()}, replies(m)...) }
 
-// row is a message as a database or a framework keeps it.
+// row is a message in a database or a framework.
 type row = map[string]any
 
-// raw is a message that is sent as it is.
+// raw returns a message that is sent unchanged.
 func raw(v any) msg {
 	b, err := json.Marshal(v)
 	if err != nil {
@@ -54,7 +54,7 @@ func raw(v any) msg {
 	return param.Override[msg](json.RawMessage(b))
 }
 
-// load makes a row of a message, as code does that keeps its history as JSON.
+// load returns a message as a row, as code that stores JSON does.
 func load(m any) row {
 	b, err := json.Marshal(m)
 	if r, ok := m.(interface{ RawJSON() string }); ok && r.RawJSON() != "" {
@@ -67,7 +67,7 @@ func load(m any) row {
 	return v
 }
 
-// assistant is an assistant message with these calls.
+// assistant returns an assistant message with these calls.
 func assistant(calls ...call) msg {
 	m := row{"role": "assistant", "content": ""}
 	var list []any
@@ -90,9 +90,9 @@ func assemble(chunks []openai.ChatCompletionChunk) openai.ChatCompletionMessage 
 	return acc.Choices[0].Message
 }
 
-// What models say.
+// Answers of models.
 
-// calls is an answer that calls these tools.
+// calls returns an answer that calls these tools.
 func calls(names ...string) provider.Answer {
 	var s provider.Answer
 	for i, name := range names {
@@ -101,10 +101,10 @@ func calls(names ...string) provider.Answer {
 	return s
 }
 
-// text is an answer without calls.
+// text returns an answer without calls.
 func text(s string) provider.Answer { return provider.Answer{Text: s} }
 
-// times is the same answer n times.
+// times returns the same answer n times.
 func times(n int, s provider.Answer) (list []provider.Answer) {
 	for range n {
 		list = append(list, s)

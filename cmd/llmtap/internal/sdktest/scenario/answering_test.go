@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
 
-// notRun stands for what only events of tools could tell apart.
+// notRun lists the root causes that only tool events distinguish.
 const notRun = "tool_skipped_or_interrupted"
 
 // Agents that do not answer all calls, or answer some twice.
@@ -43,7 +43,7 @@ var answering = []scenario{
 		},
 	},
 	{
-		name: "healthy: two agents speak in turn, and each knows of the other's tools what it says", model: gpt,
+		name: "healthy: two agents take turns, and each sees the other's tool results as text", model: gpt,
 		says: times(12, calls("search")),
 		loop: func(a *agent) {
 			anna, ben := start("Find a hotel."), start("Find a hotel.")
@@ -64,7 +64,7 @@ var answering = []scenario{
 			m := a.ask(h)
 			h = append(h, m.ToParam())
 			for _, c := range m.ToolCalls {
-				if c.Function.Name == "submit_trip" { // BUG: the other node does these, but the graph never goes there
+				if c.Function.Name == "submit_trip" { // BUG: the graph never reaches the node of this tool
 					continue
 				}
 				h = append(h, reply(c))
@@ -94,7 +94,7 @@ var answering = []scenario{
 		want:  []want{{rule: "missing_tool_reply", root: "tool_skipped", confidence: "high"}},
 	},
 	{
-		name: "a tool that the agent does not know is left out, and the user asks on", model: gpt, says: []provider.Answer{calls("teleport")},
+		name: "an unknown tool is skipped, and the user continues", model: gpt, says: []provider.Answer{calls("teleport")},
 		loop: func(a *agent) {
 			h := start("Go home.")
 			m := a.ask(h)
@@ -110,7 +110,7 @@ var answering = []scenario{
 		want:  []want{{rule: "missing_tool_reply", root: notRun, confidence: "medium"}},
 	},
 	{
-		name: "healthy: a tool that the agent does not run is answered with why", model: gpt, says: []provider.Answer{calls("teleport", "walk")},
+		name: "healthy: an unknown tool is answered with an error", model: gpt, says: []provider.Answer{calls("teleport", "walk")},
 		loop: func(a *agent) {
 			h := start("Go home.")
 			m := a.ask(h)
@@ -119,7 +119,7 @@ var answering = []scenario{
 		},
 	},
 	{
-		name: "healthy: a tool fails, and the reply says so", model: gpt, says: []provider.Answer{calls("walk")},
+		name: "healthy: a failed tool is answered with an error", model: gpt, says: []provider.Answer{calls("walk")},
 		loop: func(a *agent) {
 			h := start("Go home.")
 			m := a.ask(h)
@@ -132,9 +132,9 @@ var answering = []scenario{
 		name: "crashes between call and reply, and resumes from disk", model: deepSeek, says: []provider.Answer{calls("write_file")},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
-			h = append(h, a.ask(h).ToParam()) // saved to disk; then the process dies
+			h = append(h, a.ask(h).ToParam()) // saved to disk before the process dies
 			a = a.restart()
-			a.ask(append(h, user("Go on."))) // BUG: the call is taken from disk and not run again
+			a.ask(append(h, user("Go on."))) // BUG: the call is loaded from disk and not run
 		},
 		fails: 1,
 		want:  []want{{rule: "missing_tool_reply", root: "crash_between_call_and_reply", confidence: "medium"}},
@@ -184,7 +184,7 @@ var answering = []scenario{
 			c := m.ToolCalls[0]
 			a.hook.ToolStarted(a.ctx, c.ID)
 			h = append(h, m.ToParam(), user("Never mind. What time is it?"))
-			a.ask(h) // BUG: does not wait for the tool, nor answers its call
+			a.ask(h) // BUG: neither waits for the tool nor answers its call
 			a.hook.ToolEnded(a.ctx, c.ID, nil)
 			a.ask(append(h, reply(c)))
 		},
@@ -209,7 +209,7 @@ var answering = []scenario{
 			m := a.ask(h)
 			h = append(h, turn(m)...)
 			for _, c := range m.ToolCalls {
-				if c.Function.Name == "notify" { // BUG: this node thinks that the tool is its own
+				if c.Function.Name == "notify" { // BUG: both nodes run this tool
 					h = append(h, openai.ToolMessage("customer notified a second time", c.ID))
 				}
 			}
@@ -219,31 +219,31 @@ var answering = []scenario{
 		want:  []want{{rule: "duplicate_tool_reply", root: "duplicate_reply", confidence: "medium"}},
 	},
 	{
-		name: "a resumed process appends a reply that was saved already", model: gpt, says: []provider.Answer{calls("weather", "search")},
+		name: "a resumed process appends a saved reply again", model: gpt, says: []provider.Answer{calls("weather", "search")},
 		loop: func(a *agent) {
 			h := start("How is the weather?")
-			h = append(h, turn(a.ask(h))...) // saved to disk; then the process dies
+			h = append(h, turn(a.ask(h))...) // saved to disk before the process dies
 			a = a.restart()
-			a.ask(append(h, h[len(h)-1])) // BUG: the last step is taken to be unfinished, and its reply appended again
+			a.ask(append(h, h[len(h)-1])) // BUG: treats the last step as unfinished and appends its reply again
 		},
 		fails: 1,
 		want:  []want{{rule: "duplicate_tool_reply", root: "duplicate_reply", confidence: "high"}},
 	},
 	{
-		name: "a call that waits for approval is answered at once, and again when it has run", model: gpt, says: []provider.Answer{calls("refund")},
+		name: "a call that waits for approval is answered immediately, and again after it ran", model: gpt, says: []provider.Answer{calls("refund")},
 		loop: func(a *agent) {
 			h := start("Refund order 12.")
 			m := a.ask(h)
 			h = append(h, m.ToParam(), openai.ToolMessage("Waiting for approval.", m.ToolCalls[0].ID))
 			h = append(h, a.ask(h).ToParam())
-			h = append(h[:4:4], reply(m.ToolCalls[0])) // BUG: the placeholder stays, the result goes behind it
+			h = append(h[:4:4], reply(m.ToolCalls[0])) // BUG: keeps the placeholder before the result
 			a.ask(h)
 		},
 		fails: 1,
 		want:  []want{{rule: "duplicate_tool_reply", root: "duplicate_reply", confidence: "medium"}},
 	},
 	{
-		name: "healthy: the result takes the place of the placeholder", model: gpt, says: []provider.Answer{calls("refund")},
+		name: "healthy: the result replaces the placeholder", model: gpt, says: []provider.Answer{calls("refund")},
 		loop: func(a *agent) {
 			h := start("Refund order 12.")
 			m := a.ask(h)

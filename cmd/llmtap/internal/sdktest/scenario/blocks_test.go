@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
 
-// use is an answer of text and calls, with ids as Claude gives them.
+// use returns an answer with text and calls, with ids in Claude's format.
 func use(words string, ids ...string) provider.Answer {
 	s := provider.Answer{Text: words}
 	for _, id := range ids {
@@ -15,7 +15,7 @@ func use(words string, ids ...string) provider.Answer {
 	return s
 }
 
-// Agents that speak Anthropic's format: replies are blocks of a user message.
+// Agents that use Anthropic's format: replies are blocks of a user message.
 var blocks = []scenario{
 	{
 		name: "Claude, incident 0: saves the text of an answer without its tool_use", model: claude, says: []provider.Answer{use("I read it.", "A")},
@@ -29,7 +29,7 @@ var blocks = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
-		name: "Claude, incident 0, streamed, after a sound turn", model: claude,
+		name: "Claude, incident 0, streamed, after a valid turn", model: claude,
 		says: []provider.Answer{use("I read the first.", "A"), use("And the two others.", "B", "C")},
 		loop: func(a *agent) {
 			c, h := a.claude(), []turnOf{asks("Read three files.")}
@@ -123,13 +123,13 @@ var blocks = []scenario{
 			c.params.Thinking = anthropic.ThinkingConfigParamOfEnabled(1024)
 			m := c.ask(h)
 			saved := m.ToParam()
-			saved.Content = saved.Content[1:] // BUG: keeps what it knows, and drops thinking
+			saved.Content = saved.Content[1:] // BUG: drops thinking
 			c.ask(append(h, saved, anthropic.NewUserMessage(results(m)...)))
 		},
 		want: []want{{rule: "thinking_block_missing", root: "reasoning_stripped", confidence: "high"}},
 	},
 	{
-		name: "Claude, healthy: the question stands behind the results in one message", model: claude, says: []provider.Answer{use("I read it.", "A")},
+		name: "Claude, healthy: the question follows the results in one message", model: claude, says: []provider.Answer{use("I read it.", "A")},
 		loop: func(a *agent) {
 			c, h := a.claude(), []turnOf{asks("Read config.py.")}
 			m := c.ask(h)

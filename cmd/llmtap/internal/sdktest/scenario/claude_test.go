@@ -35,7 +35,7 @@ func (a *agent) claude() *claudeAgent {
 	return c
 }
 
-// ask makes a call; as in the agents of the incidents, an error looks like an answer without calls.
+// ask makes a call. An error looks like an answer without calls, as in the agents of the incidents.
 func (a *claudeAgent) ask(history []turnOf) *anthropic.Message {
 	p := a.params
 	p.Messages = history
@@ -61,7 +61,7 @@ func (a *claudeAgent) stream(history []turnOf) *anthropic.Message {
 	return m
 }
 
-// results are the tool_result blocks for all calls of m.
+// results returns the tool_result blocks for all calls of m.
 func results(m *anthropic.Message) (list []anthropic.ContentBlockParamUnion) {
 	for _, b := range m.Content {
 		if b.Type == "tool_use" {
@@ -71,7 +71,7 @@ func results(m *anthropic.Message) (list []anthropic.ContentBlockParamUnion) {
 	return list
 }
 
-// textOf are the text blocks of m.
+// textOf returns the text blocks of m.
 func textOf(m *anthropic.Message) (list []anthropic.ContentBlockParamUnion) {
 	for _, b := range m.Content {
 		if b.Type == "text" {

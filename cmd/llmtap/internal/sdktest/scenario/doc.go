@@ -1,15 +1,14 @@
-// Package scenario holds, for each root cause, a small agent that really has the bug, and beside it healthy agents and
-// agents with the neighbouring bug that look alike. All of it is tests.
+// Package scenario contains, for each root cause, a small agent with the bug, and healthy agents and agents with a similar bug
+// that look alike. It consists of tests only.
 //
 //	agent's loop ── openai-go ── hook ──> strict provider (loopback)
 //	                               └────> nats-server ── events in order ──> analyzer ──> findings, root causes
 //
-// A scenario is an entry of a table: what the model says, the loop, and what the analyzer must find. The loop is the
-// code that a developer would have to fix, with a comment where the bug is. Each runs three times and must give the same:
-// with bodies published in full, as their shape, and as their shape without ids of conversations.
+// A scenario is an entry of a table: the answers of the model, the loop, and the expected findings. The loop is the code that a
+// developer would fix, with a comment at the bug. Each scenario runs three times with the same result: with full bodies, with
+// their shapes, and with shapes without conversation ids.
 //
-// # Why nothing else may be found
+// # Why unexpected findings fail
 //
-// A root cause that is not in the table is a false accusation of somebody's change, so it fails the test, as does a
-// predicted rejection of a request that is sound.
+// An unexpected root cause accuses the wrong change, so it fails the test, as does a predicted rejection of a valid request.
 package scenario

@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
 
-// same is an answer whose calls all have this id.
+// same returns an answer whose calls all have this id.
 func same(id string, names ...string) provider.Answer {
 	s := calls(names...)
 	for i := range s.Calls {
@@ -17,10 +17,10 @@ func same(id string, names ...string) provider.Answer {
 	return s
 }
 
-// Agents and models that are careless with ids.
+// Agents and models with bugs in ids.
 var identifying = []scenario{
 	{
-		name: "makes new ids for calls when it saves, and not for replies", model: gpt, says: []provider.Answer{calls("read_file")},
+		name: "makes new ids for saved calls, but not for replies", model: gpt, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
@@ -37,7 +37,7 @@ var identifying = []scenario{
 		},
 	},
 	{
-		name: "answers with an id that is written in the code", model: gpt, says: []provider.Answer{calls("read_file")},
+		name: "answers with a hard-coded id", model: gpt, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
@@ -63,11 +63,11 @@ var identifying = []scenario{
 		},
 	},
 	{
-		name: "mixes up result and id", model: gpt, says: []provider.Answer{calls("read_file")},
+		name: "swaps result and id", model: gpt, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
-			a.ask(append(h, m.ToParam(), openai.ToolMessage(m.ToolCalls[0].ID, "PORT=80"))) // BUG: the arguments are in the wrong order
+			a.ask(append(h, m.ToParam(), openai.ToolMessage(m.ToolCalls[0].ID, "PORT=80"))) // BUG: swapped arguments
 		},
 		fails: 1,
 		want: []want{
@@ -76,7 +76,7 @@ var identifying = []scenario{
 		},
 	},
 	{
-		name: "healthy: makes new ids for calls and replies alike", model: gpt, says: times(2, calls("read_file", "search")),
+		name: "healthy: makes new ids for both calls and replies", model: gpt, says: times(2, calls("read_file", "search")),
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			for n := 0; ; n++ {
@@ -92,17 +92,17 @@ var identifying = []scenario{
 		},
 	},
 	{
-		name: "the model gives two calls of an answer one id", model: deepSeek, says: []provider.Answer{same("call_0", "read_file", "search")},
-		loop: sound, fails: 1,
+		name: "the model gives two calls of an answer the same id", model: deepSeek, says: []provider.Answer{same("call_0", "read_file", "search")},
+		loop: healthyLoop, fails: 1,
 		want: []want{{rule: "duplicate_call_id_in_message", root: "duplicate_id_from_model", confidence: "high"}},
 	},
 	{
-		name: "the model numbers its calls anew in each answer", model: deepSeek,
-		says: []provider.Answer{same("call_0", "read_file"), same("call_0", "search")}, loop: sound,
+		name: "the model restarts the numbering of calls in each answer", model: deepSeek,
+		says: []provider.Answer{same("call_0", "read_file"), same("call_0", "search")}, loop: healthyLoop,
 		want: []want{{rule: "duplicate_call_id_in_history", root: "duplicate_id_from_model", confidence: "high"}},
 	},
 	{
-		name: "look-alike: the agent numbers calls anew in each turn, on both sides", model: deepSeek, needsID: true, says: times(2, calls("read_file")),
+		name: "look-alike: the agent restarts the numbering of calls and replies in each turn", model: deepSeek, needsID: true, says: times(2, calls("read_file")),
 		loop: func(a *agent) {
 			h := start("Read two files.")
 			for {

@@ -8,21 +8,21 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
 
-// dropsCalls is incident 0: role and content are saved, the calls are not.
+// dropsCalls is incident 0: it saves role and content, but no calls.
 func dropsCalls(a *agent) {
 	h := start("Read config.py and change the port.")
 	for {
 		m := a.ask(h)
 		if len(m.ToolCalls) == 0 {
-			return // the incident's log: no tool calls, task finished
+			return // logged in the incident: no tool calls, task finished
 		}
 		h = append(h, openai.AssistantMessage(m.Content)) // BUG: without m.ToolCalls
 		h = append(h, replies(m)...)
 	}
 }
 
-// sound saves what it must.
-func sound(a *agent) {
+// healthyLoop has no bugs.
+func healthyLoop(a *agent) {
 	h := start("Read config.py and change the port.")
 	for {
 		m := a.ask(h)
@@ -33,7 +33,7 @@ func sound(a *agent) {
 	}
 }
 
-// Agents that lose something of an answer when they save it, and agents that do not.
+// Agents that lose parts of an answer on save, and healthy ones.
 var saving = []scenario{
 	{
 		name: "incident 0: saves role and content without tool_calls", model: deepSeek, says: []provider.Answer{calls("read_file")},
@@ -52,7 +52,7 @@ var saving = []scenario{
 		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
-		name: "incident 0: after many sound turns, one path forgets", model: deepSeek, says: times(4, calls("read_file")),
+		name: "incident 0: one code path has the bug, after many valid turns", model: deepSeek, says: times(4, calls("read_file")),
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			for i := 0; ; i++ {
@@ -72,7 +72,7 @@ var saving = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
-		name: "incident 0: retries and new questions send one defect again", model: deepSeek, says: []provider.Answer{calls("read_file")},
+		name: "incident 0: retries and new questions repeat the defect", model: deepSeek, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
@@ -85,7 +85,7 @@ var saving = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
-		name: "incident 0: the provider accepted it for long, and then did not", model: deepSeek, says: times(3, calls("read_file")),
+		name: "incident 0: the provider accepted it at first, then rejects it", model: deepSeek, says: times(3, calls("read_file")),
 		loop: func(a *agent) {
 			a.accept(true)
 			h := start("Read all files.")
@@ -102,8 +102,8 @@ var saving = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high", n: 3}},
 	},
 	{
-		name: "healthy: saves all", model: deepSeek,
-		says: []provider.Answer{calls("read_file", "search"), calls("write_file"), calls("read_file")}, loop: sound,
+		name: "healthy: saves everything", model: deepSeek,
+		says: []provider.Answer{calls("read_file", "search"), calls("write_file"), calls("read_file")}, loop: healthyLoop,
 	},
 	{
 		name: "healthy: saves calls with an empty content instead of null", model: gpt, says: times(2, calls("read_file", "search")),
@@ -128,7 +128,7 @@ var saving = []scenario{
 				f := c.(row)["function"].(row)
 				var args any
 				_ = json.Unmarshal([]byte(f["arguments"].(string)), &args)
-				f["arguments"] = args // BUG: the database has a JSON column, and nobody makes a string of it again
+				f["arguments"] = args // BUG: the database has a JSON column
 			}
 			a.ask(append(append(h, raw(stored)), replies(m)...))
 		},
@@ -141,7 +141,7 @@ var saving = []scenario{
 			h := start("What is new?")
 			m := a.ask(h)
 			h = append(h, turn(m)...)
-			a.ask(h) // as it is in memory, it is sound
+			a.ask(h) // valid in memory
 			a = a.restart()
 			stored := load(m)
 			f := stored["tool_calls"].([]any)[0].(row)["function"].(row)
@@ -152,7 +152,7 @@ var saving = []scenario{
 		want:  []want{{rule: "arguments_not_string", root: "arguments_reserialised_as_object", confidence: "high"}},
 	},
 	{
-		name: "healthy: arguments are parsed and written again, with other spaces", model: gpt,
+		name: "healthy: arguments are parsed and encoded again, with other white space", model: gpt,
 		says: []provider.Answer{{Calls: []provider.Call{{Name: "search", Arguments: `{ "path": "a.go",  "deep": true }`}}}},
 		loop: func(a *agent) {
 			h := start("What is new?")
@@ -172,14 +172,14 @@ var saving = []scenario{
 			m := a.ask(h)
 			stored := load(m)
 			f := stored["tool_calls"].([]any)[0].(row)["function"].(row)
-			f["arguments"] = row{"redacted": true} // BUG: of a filter, which writes objects of its own
+			f["arguments"] = row{"redacted": true} // BUG: a filter replaces the arguments by its own object
 			a.ask(append(append(h, raw(stored)), replies(m)...))
 		},
 		fails: 1,
 		want:  []want{{rule: "arguments_not_string"}},
 	},
 	{
-		name: "no history: the object stands in a turn from before the recording", model: gpt,
+		name: "no history: the object is in a turn before the recording", model: gpt,
 		loop: func(a *agent) {
 			h := append(start("What is new?"),
 				raw(row{"role": "assistant", "content": "", "tool_calls": []row{
@@ -228,7 +228,7 @@ var saving = []scenario{
 			a = a.restart()
 			a.ask([]msg{
 				openai.SystemMessage("You are a careful assistant. Today is Friday."), user("What is new?"),
-				h[3], // BUG: the tool row, without the assistant message that called
+				h[3], // BUG: the tool row without the assistant message with the call
 				said.ToParam(), user("And today?"),
 			})
 		},
@@ -253,7 +253,7 @@ var saving = []scenario{
 			h = append(h, turn(a.ask(h))...)
 			m := a.ask(h)
 			a.unseen()
-			a.ask(append(append(h, openai.AssistantMessage(m.Content)), replies(m)...)) // BUG, but of what?
+			a.ask(append(append(h, openai.AssistantMessage(m.Content)), replies(m)...)) // BUG, but the cause is unknown
 		},
 		fails: 1,
 		want:  []want{{rule: "orphan_tool_reply", root: noHistory, confidence: "low"}},
@@ -290,7 +290,7 @@ var saving = []scenario{
 		},
 	},
 	{
-		name: "a framework's field in every message", model: llama, says: []provider.Answer{calls("read_file"), text("ok"), calls("read_file")},
+		name: "a field of a framework in every message", model: llama, says: []provider.Answer{calls("read_file"), text("ok"), calls("read_file")},
 		loop: func(a *agent) {
 			for _, id := range []string{"conversation-1", "conversation-2", "conversation-3"} {
 				h := []msg{

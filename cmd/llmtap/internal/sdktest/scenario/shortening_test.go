@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
 
-// keepLast is incident 2: the system message and the last n messages, wherever that cuts.
+// keepLast is incident 2: it keeps the system message and the last n messages, even if that splits a pair.
 func keepLast(h []msg, n int) []msg {
 	if len(h) <= n {
 		return h
@@ -16,7 +16,7 @@ func keepLast(h []msg, n int) []msg {
 	return append([]msg{h[0]}, h[len(h)-n+1:]...) // BUG
 }
 
-// keepTurns keeps the system message and about the last n messages, from where a turn begins.
+// keepTurns keeps the system message and about n messages, from the start of a turn.
 func keepTurns(h []msg, n int) []msg {
 	if len(h) <= n {
 		return h
@@ -28,7 +28,7 @@ func keepTurns(h []msg, n int) []msg {
 	return append([]msg{h[0]}, h[from:]...)
 }
 
-// shortened is an agent that compacts its history before each call.
+// shortened returns a loop that compacts the history before each call.
 func shortened(compact func([]msg) []msg) func(*agent) {
 	return func(a *agent) {
 		h := start("Read all files.")
@@ -43,7 +43,7 @@ func shortened(compact func([]msg) []msg) func(*agent) {
 	}
 }
 
-// Agents that shorten their history, well and badly.
+// Agents that shorten their history, with and without bugs.
 var shortening = []scenario{
 	{
 		name: "incident 2: 13 messages are cut to the last 10, in the middle of ten replies", model: qwen,
@@ -87,13 +87,13 @@ var shortening = []scenario{
 		want: []want{{rule: "orphan_tool_reply", root: "history_truncated_mid_pair", confidence: "high"}},
 	},
 	{
-		name: "a summary takes the place of the first messages, and cuts a pair", model: gpt, says: times(6, calls("read_file", "search")),
+		name: "a summary replaces the first messages and splits a pair", model: gpt, says: times(6, calls("read_file", "search")),
 		loop: shortened(func(h []msg) []msg {
 			if len(h) < 10 {
 				return h
 			}
 			summary := openai.SystemMessage("Summary of the conversation so far: some files were read.")
-			return append([]msg{h[0], summary}, h[len(h)-5:]...) // BUG: 5 is in the middle of a turn
+			return append([]msg{h[0], summary}, h[len(h)-5:]...) // BUG: the 5 last messages begin in the middle of a turn
 		}),
 		fails: 1,
 		want:  []want{{rule: "orphan_tool_reply", root: "history_truncated_mid_pair", confidence: "high", n: 2}},
@@ -108,7 +108,7 @@ var shortening = []scenario{
 					return
 				}
 				if h = append(h, turn(m)...); i == 2 {
-					h = append(h[:3:3], h[4:]...) // BUG: the first reply, which is long, goes; its call does not
+					h = append(h[:3:3], h[4:]...) // BUG: drops the long reply, but not its call
 				}
 			}
 		},
@@ -116,13 +116,13 @@ var shortening = []scenario{
 		want:  []want{{rule: "missing_tool_reply", root: "history_truncated_mid_pair", confidence: "high"}},
 	},
 	{
-		name: "undo takes back the last two messages, one of them a reply", model: deepSeek,
+		name: "undo removes the last two messages, one of them a reply", model: deepSeek,
 		says: []provider.Answer{calls("write_file"), text("The file is written as you wished.")},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			h = append(h, turn(a.ask(h))...)
 			h = append(h, a.ask(h).ToParam())
-			h = h[:len(h)-2] // BUG: a turn is a call, its replies and the answer
+			h = h[:len(h)-2] // BUG: a turn consists of a call, its replies and the answer
 			a.ask(append(h, user("No, write todo.md.")))
 		},
 		fails: 1,
@@ -133,7 +133,7 @@ var shortening = []scenario{
 		loop: shortened(func(h []msg) []msg { return keepTurns(h, 8) }),
 	},
 	{
-		name: "healthy: replaces all by a summary", model: qwen, says: times(6, calls("read_file")),
+		name: "healthy: replaces all messages by a summary", model: qwen, says: times(6, calls("read_file")),
 		loop: shortened(func(h []msg) []msg {
 			if len(h) < 8 {
 				return h
@@ -173,13 +173,13 @@ var shortening = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "medium"}},
 	},
 	{
-		name: "a sanitizer removes a call without a name, and leaves its reply", model: gpt,
+		name: "a sanitizer removes a call without a name, but not its reply", model: gpt,
 		says: []provider.Answer{calls("read_file"), {Calls: []provider.Call{{Name: "", Arguments: `{"path":"b.go"}`}}}},
 		loop: func(a *agent) {
 			h := start("Read two files.")
 			h = append(h, turn(a.ask(h))...)
 			m := a.ask(h)
-			if m.ToolCalls[0].Function.Name != "" { // BUG: the message is skipped, what follows is not
+			if m.ToolCalls[0].Function.Name != "" { // BUG: skips the message, but not its replies
 				h = append(h, m.ToParam())
 			}
 			a.ask(append(h, openai.ToolMessage("error: no such tool", m.ToolCalls[0].ID)))
@@ -194,7 +194,7 @@ var shortening = []scenario{
 			h := start("Read a file.")
 			m := a.ask(h)
 			h = append(h, m.ToParam(), openai.ToolMessage("error: no such tool", m.ToolCalls[0].ID))
-			// BUG: what repairs the history before it is sent looks at assistant messages only.
+			// BUG: the repair before sending only considers assistant messages.
 			h = slices.DeleteFunc(h, func(m msg) bool {
 				return m.OfAssistant != nil && m.OfAssistant.ToolCalls[0].OfFunction.Function.Name == ""
 			})
@@ -214,11 +214,11 @@ var shortening = []scenario{
 		},
 	},
 	{
-		name: "look-alike: one message with a sound call is lost, its reply is not", model: gpt, says: times(2, calls("read_file")),
+		name: "look-alike: one message with a valid call is lost, but not its reply", model: gpt, says: times(2, calls("read_file")),
 		loop: func(a *agent) {
 			h := start("Read two files.")
 			h = append(h, turn(a.ask(h))...)
-			a.ask(append(h, replies(a.ask(h))...)) // BUG: the answer is not saved at all
+			a.ask(append(h, replies(a.ask(h))...)) // BUG: does not save the answer
 		},
 		fails: 1,
 		want:  []want{{rule: "unknown_tool_call_id", root: "|tool_calls_dropped_on_save"}},

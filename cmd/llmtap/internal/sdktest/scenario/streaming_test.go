@@ -8,14 +8,14 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
 
-// long is an answer whose call has so long arguments that a stream sends them in pieces.
+// long returns an answer with arguments that are streamed in pieces.
 func long() provider.Answer {
 	return provider.Answer{Calls: []provider.Call{{
 		Name: "write_file", Arguments: `{"path":"notes.md","text":"first line, second line, third line, fourth line"}`,
 	}}}
 }
 
-// byIndex joins the fragments of streamed calls by their index alone.
+// byIndex joins the fragments of streamed calls by index only.
 func byIndex(chunks []openai.ChatCompletionChunk) (list []call) {
 	for _, c := range chunks {
 		if len(c.Choices) == 0 {
@@ -32,7 +32,7 @@ func byIndex(chunks []openai.ChatCompletionChunk) (list []call) {
 	return list
 }
 
-// byID joins them as one must where indexes cannot be trusted: a new id is a new call.
+// byID joins fragments without reliable indexes: a new id is a new call.
 func byID(chunks []openai.ChatCompletionChunk) (list []call) {
 	for _, c := range chunks {
 		if len(c.Choices) == 0 {
@@ -49,7 +49,7 @@ func byID(chunks []openai.ChatCompletionChunk) (list []call) {
 	return list
 }
 
-// answered is h with calls and their replies.
+// answered returns h with calls and their replies.
 func answered(h []msg, list []call) []msg {
 	h = append(h, assistant(list...))
 	for _, c := range list {
@@ -62,7 +62,7 @@ func answered(h []msg, list []call) []msg {
 	return h
 }
 
-// Agents and models that handle streams and arguments badly. Qwen looks into the arguments that it gets back.
+// Agents and models with bugs in streams and arguments. Qwen checks the arguments in a history.
 var streaming = []scenario{
 	{
 		name: "incident 0, streamed", model: deepSeek, says: []provider.Answer{calls("read_file")},
@@ -89,18 +89,18 @@ var streaming = []scenario{
 		},
 	},
 	{
-		name: "saves a call from a stream that was cut", model: qwen,
+		name: "saves a call from a truncated stream", model: qwen,
 		says: []provider.Answer{func() provider.Answer { s := long(); s.Cut = 4; return s }()},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
-			list := byIndex(a.stream(h)) // BUG: does not look for the end
+			list := byIndex(a.stream(h)) // BUG: does not check for the end
 			a.ask(answered(h, list))
 		},
 		fails: 1,
 		want:  []want{{rule: "arguments_invalid_json", root: "arguments_truncated_stream", confidence: "high"}},
 	},
 	{
-		name: "healthy: a stream is cut, and the agent asks again", signals: []string{"stream_cut"}, model: qwen,
+		name: "healthy: a stream is truncated, and the agent repeats the call", signals: []string{"stream_cut"}, model: qwen,
 		says: []provider.Answer{func() provider.Answer { s := long(); s.Cut = 4; return s }(), long()},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
@@ -112,34 +112,34 @@ var streaming = []scenario{
 		},
 	},
 	{
-		name: "saves a call that max_tokens cut", model: qwen,
+		name: "saves a call truncated by max_tokens", model: qwen,
 		says: []provider.Answer{{Finish: "length", Calls: []provider.Call{{Name: "write_file", Arguments: `{"path":"notes.md","text":"first li`}}}},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
-			m := a.ask(h) // BUG: does not look at the finish reason
+			m := a.ask(h) // BUG: ignores the finish reason
 			a.ask(answered(h, m.ToolCalls))
 		},
 		fails: 1,
 		want:  []want{{rule: "arguments_invalid_json", root: "arguments_truncated_stream", confidence: "high"}},
 	},
 	{
-		name: "joins two calls of a stream, whose indexes are all 0, into one", model: qwen,
+		name: "joins two calls of a stream with index 0 into one", model: qwen,
 		says: []provider.Answer{func() provider.Answer { s := calls("read_file", "read_file"); s.OneIndex = true; return s }()},
 		loop: func(a *agent) {
 			h := start("Read two files.")
-			list := byIndex(a.stream(h)) // BUG: a new id is a new call, whatever its index
+			list := byIndex(a.stream(h)) // BUG: a new id is a new call, even with the same index
 			a.ask(answered(h, list))
 		},
 		fails: 1,
 		want:  []want{{rule: "arguments_invalid_json", root: "stream_assembly_bug", confidence: "high"}},
 	},
 	{
-		name: "joins two calls of a sound stream into one", model: qwen, says: []provider.Answer{calls("read_file", "read_file")},
+		name: "joins two calls of a valid stream into one", model: qwen, says: []provider.Answer{calls("read_file", "read_file")},
 		loop: func(a *agent) {
 			h := start("Read two files.")
 			list := byID(a.stream(h))
 			for _, c := range list[1:] {
-				list[0].Function.Arguments += c.Function.Arguments // BUG: keeps one call at a time
+				list[0].Function.Arguments += c.Function.Arguments // BUG: keeps only one call
 			}
 			a.ask(answered(h, list[:1]))
 		},
@@ -155,7 +155,7 @@ var streaming = []scenario{
 		},
 	},
 	{
-		name: "takes the id of a streamed call from its first fragment, where it is not", model: gpt, needsID: true,
+		name: "takes the id of a streamed call from its first fragment, which has none", model: gpt, needsID: true,
 		says: []provider.Answer{func() provider.Answer { s := calls("read_file"); s.LateID = true; return s }()},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
@@ -168,12 +168,12 @@ var streaming = []scenario{
 		},
 	},
 	{
-		name: "saves arguments that the model wrote badly", model: qwen,
+		name: "saves invalid arguments of the model", model: qwen,
 		says: []provider.Answer{{Calls: []provider.Call{{Name: "write_file", Arguments: `{"path": notes.md}`}}}},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			m := a.ask(h)
-			a.ask(answered(h, m.ToolCalls)) // BUG: saves what it could not parse
+			a.ask(answered(h, m.ToolCalls)) // BUG: saves invalid JSON
 		},
 		fails: 1,
 		want:  []want{{rule: "arguments_invalid_json", root: "malformed_by_model", confidence: "high"}},
@@ -192,7 +192,7 @@ var streaming = []scenario{
 		want:  []want{{rule: "arguments_invalid_json", root: "malformed_by_model", confidence: "high"}},
 	},
 	{
-		name: "healthy: arguments that the model wrote badly are saved as {}", model: qwen,
+		name: "healthy: invalid arguments of the model are saved as {}", model: qwen,
 		says: []provider.Answer{{Calls: []provider.Call{{Name: "write_file", Arguments: `{"path": notes.md}`}}}},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
@@ -202,7 +202,7 @@ var streaming = []scenario{
 		},
 	},
 	{
-		name: "look-alike: the agent itself shortens sound arguments", model: qwen, says: []provider.Answer{long()},
+		name: "look-alike: the agent truncates valid arguments", model: qwen, says: []provider.Answer{long()},
 		loop: func(a *agent) {
 			h := start("Write notes.md.")
 			c := a.ask(h).ToolCalls[0]

@@ -20,25 +20,25 @@ func TestMain(m *testing.M) {
 	goleak.VerifyTestMain(m)
 }
 
-// A scenario is an agent and what must be found out about it.
+// A scenario is an agent with its expected findings.
 type scenario struct {
 	name  string
-	model string // that the agent calls first
-	says  []provider.Answer
+	model string            // of the first calls
+	says  []provider.Answer // of the model
 	loop  func(a *agent)
-	fails int // calls that end in an error
+	fails int // number of failed calls
 	want  []want
 
-	signals []string // of an agent of which nothing is wanted; what it does is not wrong, but shows
+	signals []string // expected of a healthy agent
 
-	needsID bool // what must be found is found only where the agent gives its conversations' ids
+	needsID bool // the findings require conversation ids
 }
 
-// A want is one or more findings: a rule with its root cause.
+// A want is an expected rule with its root cause.
 type want struct {
-	rule, root string // several root causes, separated by |, are as right; no rule means the exchange alone
-	confidence string // at least
-	n          int    // findings; 0 is one
+	rule, root string // alternatives are separated by |; no rule: the exchange only
+	confidence string // minimum
+	n          int    // findings; 0 means 1
 }
 
 func (w want) String() string {
@@ -49,12 +49,12 @@ func (w want) is(root string) bool { return slices.Contains(strings.Split(w.root
 
 var degrees = []string{"", "low", "medium", "high"}
 
-// noHistory is the root cause that accuses nobody.
+// noHistory is the root cause without an accusation.
 const noHistory = "unknown_no_history"
 
 var scenarios = slices.Concat(saving, shortening, answering, identifying, writing, streaming, thinkingAloud, switching, unlabelled, blocks, twins)
 
-// A mode is how an agent is recorded.
+// A mode determines how agents are recorded.
 type mode struct {
 	name, capture string
 	ids           bool // of conversations
@@ -68,7 +68,7 @@ func TestScenarios(t *testing.T) {
 	rows := [][]string{{"SCENARIO", "EXPECTED", "FOUND"}}
 	for i, s := range scenarios {
 		if names[s.name] {
-			t.Errorf("two scenarios are called %q", s.name)
+			t.Errorf("two scenarios named %q", s.name)
 		}
 		names[s.name] = true
 		t.Run(s.name, func(t *testing.T) {
@@ -80,7 +80,7 @@ func TestScenarios(t *testing.T) {
 				if m == modes[0] {
 					got = found(out)
 				}
-				for _, p := range s.judge(out, m) {
+				for _, p := range s.check(out, m) {
 					wrong = append(wrong, m.name+": "+p)
 				}
 			}
@@ -93,8 +93,8 @@ func TestScenarios(t *testing.T) {
 	t.Logf("%d scenarios\n%s", len(scenarios), columns(rows))
 }
 
-// A root cause that no agent here has is one that nobody has seen found.
-func TestEveryRootCauseHasAnAgent(t *testing.T) {
+// Every root cause has a scenario.
+func TestRootCauses(t *testing.T) {
 	for _, id := range session.RootCauses {
 		if !slices.ContainsFunc(scenarios, func(s scenario) bool { return slices.ContainsFunc(s.want, func(w want) bool { return w.is(id) }) }) {
 			t.Errorf("no scenario has the root cause %s", id)
@@ -104,14 +104,14 @@ func TestEveryRootCauseHasAnAgent(t *testing.T) {
 		for _, w := range s.want {
 			for id := range strings.SplitSeq(w.root, "|") {
 				if id != "" && !slices.Contains(session.RootCauses, id) {
-					t.Errorf("%s: %q is no root cause", s.name, id)
+					t.Errorf("%s: unknown root cause %q", s.name, id)
 				}
 			}
 		}
 	}
 }
 
-// columns formats rows of cells, the first one the head.
+// columns formats rows of cells; the first row is the header.
 func columns(rows [][]string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -133,7 +133,7 @@ func expected(wants []want) string {
 	return strings.Join(list, "; ")
 }
 
-// newest are the last rows of all findings, in the order of their first ones.
+// newest returns the last row of each finding, in the order of the first ones.
 func newest(out *analyzer.Output) []analyzer.Finding {
 	var list []analyzer.Finding
 	at := map[string]int{}
@@ -148,7 +148,7 @@ func newest(out *analyzer.Output) []analyzer.Finding {
 	return list
 }
 
-// found are the findings that say more than that something is a matter of style.
+// found returns the findings with a root cause or a predicted rejection.
 func found(out *analyzer.Output) []string {
 	count := map[string]int{}
 	var order []string
@@ -167,9 +167,9 @@ func found(out *analyzer.Output) []string {
 	return order
 }
 
-// judge says what is wrong with what was found. Where that is the most that can be known, nothing is as right as all.
-func (s *scenario) judge(out *analyzer.Output, m mode) (wrong []string) {
-	maybe := s.needsID && !m.ids
+// check compares the findings with the expected ones. If the scenario needs ids, a mode without them may find nothing.
+func (s *scenario) check(out *analyzer.Output, m mode) (wrong []string) {
+	optional := s.needsID && !m.ids
 	add := func(format string, args ...any) { wrong = append(wrong, fmt.Sprintf(format, args...)) }
 	findings := newest(out)
 	for _, w := range s.want {
@@ -182,17 +182,17 @@ func (s *scenario) judge(out *analyzer.Output, m mode) (wrong []string) {
 				n++
 			}
 		}
-		if n != max(w.n, 1) && (!maybe || n > 0) {
+		if n != max(w.n, 1) && (!optional || n > 0) {
 			add("want %v, got %d", w, n)
 		}
 	}
 	known := func(root string) bool {
-		return maybe && (root == "" || root == noHistory) || slices.ContainsFunc(s.want, func(w want) bool { return w.is(root) })
+		return optional && (root == "" || root == noHistory) || slices.ContainsFunc(s.want, func(w want) bool { return w.is(root) })
 	}
 	for _, f := range findings {
 		says := fmt.Sprintf("%s at message %d (%s): %q %s: %s", f.Rule, f.Message, f.Summary, f.RootCause, f.Confidence, f.Evidence)
 		wanted := slices.ContainsFunc(s.want, func(w want) bool {
-			return w.rule == f.Rule && (w.is(f.RootCause) || maybe && (f.RootCause == "" || f.RootCause == noHistory))
+			return w.rule == f.Rule && (w.is(f.RootCause) || optional && (f.RootCause == "" || f.RootCause == noHistory))
 		})
 		switch {
 		case f.Severity == check.Signal:
@@ -203,9 +203,9 @@ func (s *scenario) judge(out *analyzer.Output, m mode) (wrong []string) {
 			add("no evidence or no fix: %s", says)
 		case wanted:
 		case f.RootCause != "" && f.RootCause != noHistory:
-			add("accuses wrongly: %s", says)
+			add("wrong root cause: %s", says)
 		case f.Predicted == check.Reject:
-			add("found: %s", says)
+			add("unexpected: %s", says)
 		}
 	}
 	failed := 0

@@ -6,19 +6,19 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
 
-// thought is an answer with reasoning.
+// thought returns an answer with reasoning.
 func thought(reasoning string, s provider.Answer) provider.Answer {
 	s.Reasoning = &reasoning
 	return s
 }
 
-// signed is an answer whose first call has Gemini's signature.
+// signed returns an answer whose first call has Gemini's signature.
 func signed(s provider.Answer) provider.Answer {
 	s.Calls[0].Signature = "EpkECpYEAR9hdmUgYSBsb29r"
 	return s
 }
 
-// whole saves an answer as it came.
+// whole saves an answer unchanged.
 func whole(a *agent) {
 	h := start("Read all files.")
 	for {
@@ -30,19 +30,19 @@ func whole(a *agent) {
 	}
 }
 
-// Agents whose models want their thoughts back.
+// Agents with models that require their reasoning in the history.
 var thinkingAloud = []scenario{
 	{
-		name: "saves what the SDK's type has, and that has no reasoning_content", model: thinking,
+		name: "saves the SDK's type, which has no reasoning_content", model: thinking,
 		says: []provider.Answer{thought("The user wants a file.", calls("read_file"))},
-		loop: sound, fails: 1, // BUG: in ToParam
+		loop: healthyLoop, fails: 1, // BUG: in ToParam
 		want: []want{{rule: "reasoning_content_missing", root: "reasoning_stripped", confidence: "high"}},
 	},
 	{
 		name: "the same, streamed", model: thinking, says: []provider.Answer{thought("The user wants a file.", calls("read_file"))},
 		loop: func(a *agent) {
 			h := start("Read config.py.")
-			m := assemble(a.stream(h)) // BUG: the accumulator keeps no reasoning_content
+			m := assemble(a.stream(h)) // BUG: the accumulator drops reasoning_content
 			a.stream(append(h, turn(m)...))
 		},
 		fails: 1,
@@ -54,7 +54,7 @@ var thinkingAloud = []scenario{
 		loop: whole,
 	},
 	{
-		name: "leaves out reasoning that is empty", model: thinking, says: []provider.Answer{thought("One file.", calls("read_file")), thought("", calls("search"))},
+		name: "omits empty reasoning", model: thinking, says: []provider.Answer{thought("One file.", calls("read_file")), thought("", calls("search"))},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			for {
@@ -74,7 +74,7 @@ var thinkingAloud = []scenario{
 	},
 	{
 		name: "saves calls without Gemini's signature", model: gemini3, says: []provider.Answer{signed(calls("search", "read_file"))},
-		loop: sound, fails: 1, // BUG: in ToParam
+		loop: healthyLoop, fails: 1, // BUG: in ToParam
 		want: []want{{rule: "thought_signature_missing", root: "reasoning_stripped", confidence: "high"}},
 	},
 	{
@@ -83,26 +83,26 @@ var thinkingAloud = []scenario{
 	},
 }
 
-// Agents that go on with another provider or model.
+// Agents that switch the provider or model.
 var switching = []scenario{
 	{
-		name: "goes on with a thinking model after one that does not think", model: deepSeek, says: times(2, calls("read_file")),
+		name: "switches to a thinking model from one without reasoning", model: deepSeek, says: times(2, calls("read_file")),
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			h = append(h, turn(a.ask(h))...)
-			a.with(thinking).ask(h) // BUG: wants reasoning_content that nobody gave
+			a.with(thinking).ask(h) // BUG: requires reasoning_content, which does not exist
 		},
 		fails: 1,
 		want:  []want{{rule: "reasoning_content_missing", root: "provider_switched", confidence: "high"}},
 	},
 	{
-		name: "strips the thoughts of one answer, and has none from another model's", model: thinking,
+		name: "strips the reasoning of one answer, and has none from another model", model: thinking,
 		says: []provider.Answer{thought("One file.", calls("read_file")), calls("search")},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			h = append(h, turn(a.ask(h))...) // BUG: in ToParam
 			h = append(h, turn(a.with(deepSeek).ask(h))...)
-			a.ask(h) // BUG: the second answer came without thoughts
+			a.ask(h) // BUG: the second answer has no reasoning
 		},
 		fails: 1,
 		want: []want{
@@ -111,7 +111,7 @@ var switching = []scenario{
 		},
 	},
 	{
-		name: "goes on with Gemini after OpenAI", model: gpt, says: []provider.Answer{calls("read_file")},
+		name: "switches from OpenAI to Gemini", model: gpt, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			h = append(h, turn(a.ask(h))...)
@@ -121,7 +121,7 @@ var switching = []scenario{
 		want:  []want{{rule: "thought_signature_missing", root: "provider_switched", confidence: "high"}},
 	},
 	{
-		name: "goes on with Mistral after OpenAI", model: gpt, says: []provider.Answer{calls("read_file")},
+		name: "switches from OpenAI to Mistral", model: gpt, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			h = append(h, turn(a.ask(h))...)
@@ -131,7 +131,7 @@ var switching = []scenario{
 		want:  []want{{rule: "tool_call_id_format", root: "provider_switched", confidence: "high"}},
 	},
 	{
-		name: "healthy: goes on with Mistral, and maps the ids", model: gpt, says: []provider.Answer{calls("read_file")},
+		name: "healthy: switches to Mistral and maps the ids", model: gpt, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			m := a.ask(h)
@@ -141,7 +141,7 @@ var switching = []scenario{
 		},
 	},
 	{
-		name: "goes on with Groq after a model that thinks", model: thinking, says: []provider.Answer{thought("One file.", calls("read_file"))},
+		name: "switches to Groq from a thinking model", model: thinking, says: []provider.Answer{thought("One file.", calls("read_file"))},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			m := a.ask(h)
@@ -153,7 +153,7 @@ var switching = []scenario{
 		want:  []want{{rule: "reasoning_content_forbidden", root: "provider_switched", confidence: "high"}},
 	},
 	{
-		name: "healthy: goes on with Groq without the thoughts", model: thinking, says: []provider.Answer{thought("One file.", calls("read_file"))},
+		name: "healthy: switches to Groq without the reasoning", model: thinking, says: []provider.Answer{thought("One file.", calls("read_file"))},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			m := a.ask(h)
@@ -161,7 +161,7 @@ var switching = []scenario{
 		},
 	},
 	{
-		name: "look-alike: a framework's field shows only at the provider that is asked next", model: deepSeek, says: []provider.Answer{calls("read_file")},
+		name: "look-alike: only the next provider rejects a framework's field", model: deepSeek, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) {
 			h := []msg{raw(row{"role": "user", "content": "Read config.py.", "timestamp": 1763726400})} // BUG
 			h = append(h, turn(a.ask(h))...)
@@ -171,38 +171,38 @@ var switching = []scenario{
 		want:  []want{{rule: "unexpected_message_field", root: "sdk_field_leak", confidence: "medium"}},
 	},
 	{
-		name: "look-alike: stays with Mistral, and makes ids of its own", model: mistral, needsID: true,
+		name: "look-alike: stays with Mistral and makes its own ids", model: mistral, needsID: true,
 		says: []provider.Answer{same("Xk3mP9qRt", "read_file")},
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			m := a.ask(h)
-			m.ToolCalls[0].ID = "call_1" // BUG: on both sides, but not in Mistral's form
+			m.ToolCalls[0].ID = "call_1" // BUG: consistent, but not in Mistral's format
 			a.ask(append(h, turn(m)...))
 		},
 		fails: 1,
 		want:  []want{{rule: "tool_call_id_format", root: "|id_rewritten"}},
 	},
 	{
-		name: "a gateway makes ids that the provider behind it does not take", model: mistral, says: []provider.Answer{same("call_gw_77", "read_file")},
-		loop: sound, fails: 1, // BUG: in the gateway
+		name: "a gateway makes ids that its provider rejects", model: mistral, says: []provider.Answer{same("call_gw_77", "read_file")},
+		loop: healthyLoop, fails: 1, // BUG: in the gateway
 		want: []want{{rule: "tool_call_id_format", root: "id_regenerated_by_gateway", confidence: "low"}},
 	},
 }
 
-// Agents that give no conversation, or another one.
+// Agents without conversation ids, or with a new one.
 var unlabelled = []scenario{
 	{
-		name: "incident 0 without a conversation's id", model: deepSeek, says: []provider.Answer{calls("read_file")},
+		name: "incident 0 without a conversation id", model: deepSeek, says: []provider.Answer{calls("read_file")},
 		loop: func(a *agent) { dropsCalls(a.in("")) }, fails: 1,
 		want: []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
-		name: "incident 2 without a conversation's id", model: deepSeek, says: times(8, calls("read_file")),
+		name: "incident 2 without a conversation id", model: deepSeek, says: times(8, calls("read_file")),
 		loop: func(a *agent) { shortened(func(h []msg) []msg { return keepLast(h, 8) })(a.in("")) }, fails: 1,
 		want: []want{{rule: "orphan_tool_reply", root: "history_truncated_mid_pair", confidence: "high"}},
 	},
 	{
-		name: "healthy: four tasks with one prompt take turns, without ids", model: deepSeek, says: times(12, calls("read_file")),
+		name: "healthy: four interleaved tasks with the same prompt, without ids", model: deepSeek, says: times(12, calls("read_file")),
 		loop: func(a *agent) {
 			a = a.in("")
 			tasks := [4][]msg{}
@@ -219,7 +219,7 @@ var unlabelled = []scenario{
 		},
 	},
 	{
-		name: "four tasks with one prompt take turns, without ids; one of them saves no tool_calls", model: deepSeek, says: times(12, calls("read_file")),
+		name: "four interleaved tasks with the same prompt, without ids; one of them saves no tool_calls", model: deepSeek, says: times(12, calls("read_file")),
 		loop: func(a *agent) {
 			a = a.in("")
 			tasks := [4][]msg{}
@@ -253,10 +253,10 @@ var unlabelled = []scenario{
 		want:  []want{{rule: "missing_tool_reply", root: "crash_between_call_and_reply", confidence: "medium"}},
 	},
 	{
-		name: "healthy: the user's second conversation begins with the same words", model: deepSeek, says: times(2, calls("read_file")),
+		name: "healthy: the user's second conversation begins with the same text", model: deepSeek, says: times(2, calls("read_file")),
 		loop: func(a *agent) {
-			sound(a)
-			sound(a.in("conversation-2"))
+			healthyLoop(a)
+			healthyLoop(a.in("conversation-2"))
 		},
 	},
 }

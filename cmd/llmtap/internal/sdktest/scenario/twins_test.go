@@ -9,10 +9,10 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
 
-// Agents that make it hard: what they do right looks like a bug, or hides one.
+// Agents whose correct behaviour resembles a bug, or hides one.
 var twins = []scenario{
 	{
-		name: "the system prompt has the time in it, and tool_calls are lost", model: deepSeek, says: times(3, calls("read_file")),
+		name: "the system prompt contains the time, and tool_calls are lost", model: deepSeek, says: times(3, calls("read_file")),
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			for i := range 3 {
@@ -41,7 +41,7 @@ var twins = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "medium"}},
 	},
 	{
-		name: "the model numbers calls anew in each answer, and the agent loses them", model: deepSeek,
+		name: "the model restarts the numbering of calls, and the agent loses them", model: deepSeek,
 		says: []provider.Answer{same("call_0", "read_file"), same("call_0", "search")},
 		loop: func(a *agent) {
 			a.accept(true)
@@ -68,7 +68,7 @@ var twins = []scenario{
 		loop: func(a *agent) {
 			h := start("Refund order 12.")
 			m := a.ask(h)
-			a.accept(true)                                                           // as some do that repair what they get
+			a.accept(true)                                                           // as providers that repair histories
 			h = append(h, m.ToParam(), reply(m.ToolCalls[0]), reply(m.ToolCalls[2])) // BUG: refunds are not run
 			m = a.ask(h)
 			a.accept(false)
@@ -81,18 +81,18 @@ var twins = []scenario{
 		},
 	},
 	{
-		name: "healthy: sends each request twice, and goes on with the first answer", model: deepSeek, says: times(4, calls("read_file")),
+		name: "healthy: sends each request twice and continues with the first answer", model: deepSeek, says: times(4, calls("read_file")),
 		loop: func(a *agent) {
 			h := start("Read four files.")
 			for range 4 {
 				m := a.ask(h)
-				a.ask(slices.Clip(h)) // the same again
+				a.ask(slices.Clip(h)) // repeated
 				h = append(h, turn(m)...)
 			}
 		},
 	},
 	{
-		name: "healthy: the user changes an earlier question, and goes on from there", model: deepSeek, says: times(4, calls("read_file")),
+		name: "healthy: the user edits an earlier question and continues from there", model: deepSeek, says: times(4, calls("read_file")),
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			h = append(h, turn(a.ask(h))...)
@@ -103,7 +103,7 @@ var twins = []scenario{
 		},
 	},
 	{
-		name: "healthy: asks twice at once and goes on with the second answer", model: gpt,
+		name: "healthy: sends two concurrent requests and continues with the second answer", model: gpt,
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			ask := func() openai.ChatCompletionMessage { return a.ask(h) }
@@ -135,7 +135,7 @@ var twins = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "tool_calls_dropped_on_save", confidence: "high"}},
 	},
 	{
-		name: "healthy: tool messages become text when the history is handed on", model: deepSeek, says: times(2, calls("read_file")),
+		name: "healthy: tool messages become text when the history is passed on", model: deepSeek, says: times(2, calls("read_file")),
 		loop: func(a *agent) {
 			h := start("Read config.py.")
 			m := a.ask(h)
@@ -143,7 +143,7 @@ var twins = []scenario{
 		},
 	},
 	{
-		name: "a tool that the agent does not know is the last of the calls, in three conversations", model: deepSeek,
+		name: "the last call is of an unknown tool, in three conversations", model: deepSeek,
 		says: []provider.Answer{calls("search", "teleport"), calls("search", "search", "teleport"), calls("search", "search", "search", "teleport")},
 		loop: func(a *agent) {
 			for i := range 3 {
@@ -162,7 +162,7 @@ var twins = []scenario{
 		want:  []want{{rule: "missing_tool_reply", root: "tool_skipped", confidence: "medium", n: 3}},
 	},
 	{
-		name: "keeps the last messages, and a system prompt that has the time in it", model: gpt, says: times(5, calls("read_file", "search")),
+		name: "keeps the last messages and a system prompt with the time", model: gpt, says: times(5, calls("read_file", "search")),
 		loop: func(a *agent) {
 			h := start("Read all files.")
 			for i := 0; ; i++ {
@@ -179,7 +179,7 @@ var twins = []scenario{
 		want:  []want{{rule: "orphan_tool_reply", root: "history_truncated_mid_pair", confidence: "high"}},
 	},
 	{
-		name: "healthy: two users ask the same, get the same answers with the same ids, and take turns", model: deepSeek,
+		name: "healthy: two users ask the same and get the same answers with the same ids, interleaved", model: deepSeek,
 		says: []provider.Answer{same("call_0", "read_file"), same("call_0", "read_file"), text("It is port 80, as you can see."), text("It is port 80, as you can see.")},
 		loop: func(a *agent) {
 			users := [2][]msg{start("Which port?"), start("Which port?")}

@@ -55,7 +55,7 @@ func startNATS(t *testing.T) (string, jetstream.Stream) {
 	return srv.URL(), stream
 }
 
-// hosts are the providers that agents believe they call, with the path below which the strict one plays them.
+// hosts maps the hosts that agents call to the paths of the fake provider.
 var hosts = map[string]string{
 	"api.openai.com":                    provider.OpenAIPath,
 	"api.deepseek.com":                  provider.DeepSeekPath,
@@ -66,7 +66,7 @@ var hosts = map[string]string{
 	"api.anthropic.com":                 provider.AnthropicPath,
 }
 
-// A redirect sends calls to providers to the strict one. It stands below the hook, which records the provider's own URL.
+// A redirect sends calls to the fake provider. It is below the hook, which records the original URL.
 type redirect struct {
 	to   *url.URL
 	sent *atomic.Int64 // calls
@@ -87,7 +87,7 @@ func (r redirect) RoundTrip(req *http.Request) (*http.Response, error) {
 	return http.DefaultTransport.RoundTrip(clone)
 }
 
-// A world is one scenario being played: its provider, its agents and what their hooks published.
+// A world is one run of a scenario: its provider, its agents and the published events.
 type world struct {
 	t       *testing.T
 	natsURL string
@@ -96,18 +96,18 @@ type world struct {
 	mode    mode
 	server  *httptest.Server
 
-	mu      sync.Mutex // guards all below
+	mu      sync.Mutex // guards the fields below
 	says    []provider.Answer
-	model   provider.Model // in place of says
+	model   provider.Model // replaces says
 	lenient bool
-	calls   int // made by the model, for their ids
+	calls   int // tool calls made by the model
 
 	sent   atomic.Int64
-	stored chan string // ids of the calls whose both halves NATS has
+	stored chan string // ids of exchanges stored by NATS, both halves
 	whole  int64       // received from stored
 
 	hooks  []*llmtap.Hook
-	late   time.Duration // how much later than the clock says it is
+	late   time.Duration // added to the times of events
 	next   uint64        // sequence in the stream
 	events []*event.Event
 }
@@ -122,7 +122,7 @@ func newWorld(t *testing.T, natsURL string, stream jetstream.Stream, service str
 		t: t, natsURL: natsURL, stream: stream, service: service, mode: m, says: says, stored: make(chan string, 1000),
 		next: info.State.LastSeq + 1,
 	}
-	w.server = httptest.NewServer(provider.New(provider.Config{Seed: 1, Model: w.say, Lenient: func() bool {
+	w.server = httptest.NewServer(provider.New(provider.Config{Seed: 1, Model: w.answer, Lenient: func() bool {
 		w.mu.Lock()
 		defer w.mu.Unlock()
 		return w.lenient
@@ -131,8 +131,8 @@ func newWorld(t *testing.T, natsURL string, stream jetstream.Stream, service str
 	return w
 }
 
-// say is the model: it says what the scenario has in store, then that it is done. Calls without an id get one.
-func (w *world) say(asked provider.Request) provider.Answer {
+// answer is the model: it returns the answers of the scenario, then a final text. Calls without an id get one.
+func (w *world) answer(asked provider.Request) provider.Answer {
 	w.mu.Lock()
 	model := w.model
 	s := provider.Answer{Text: "All of it is done; there is nothing left to look up."}
@@ -145,36 +145,36 @@ func (w *world) say(asked provider.Request) provider.Answer {
 	}
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	said := s
-	said.Calls = nil
+	out := s
+	out.Calls = nil
 	for _, c := range s.Calls {
 		w.calls++
 		if c.ID == "" {
 			c.ID = fmt.Sprintf("call_00_%020d", 7919*w.calls)
 		}
-		said.Calls = append(said.Calls, c)
+		out.Calls = append(out.Calls, c)
 	}
-	return said
+	return out
 }
 
-// accept makes the provider take histories as they are, or not.
+// accept makes the provider accept or reject invalid histories.
 func (w *world) accept(all bool) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lenient = all
 }
 
-// later lets time pass: what is published from here on is so much later.
+// later adds d to the times of the following events.
 func (w *world) later(d time.Duration) {
 	w.collect()
 	w.late += d
 }
 
-// collect waits for the end of all calls, and takes over what the hooks published.
+// collect waits for the end of all calls and reads their events.
 func (w *world) collect() {
 	w.t.Helper()
 	for ; w.whole < w.sent.Load(); w.whole++ {
-		select { // an answer ends for the hook a little after it does for the agent
+		select { // the hook sees the end of an answer later than the agent
 		case <-w.stored:
 		case <-w.t.Context().Done():
 			w.t.Fatal("a call was not published")
@@ -183,7 +183,7 @@ func (w *world) collect() {
 	w.take()
 }
 
-// take takes over what the hooks have published so far; calls may be open.
+// take reads the events published so far; calls may be pending.
 func (w *world) take() {
 	w.t.Helper()
 	for _, h := range w.hooks {
@@ -208,7 +208,7 @@ func (w *world) take() {
 	}
 }
 
-// analyze lets an analyzer read what was published. Events are a second apart, besides what later said.
+// analyze runs an analyzer over the events, one per second, plus the pauses of later.
 func (w *world) analyze() *analyzer.Output {
 	w.t.Helper()
 	w.collect()
@@ -221,7 +221,7 @@ func (w *world) analyze() *analyzer.Output {
 	cfg.Epoch = 1
 	an, out := analyzer.New(cfg, rules.InOrder, prometheus.NewRegistry()), new(analyzer.Output)
 	if len(w.events) == 0 {
-		w.t.Fatal("nothing was published")
+		w.t.Fatal("no events were published")
 	}
 	start := w.events[0].Time
 	var at time.Time
@@ -237,7 +237,7 @@ func (w *world) analyze() *analyzer.Output {
 	return out
 }
 
-// An agent is one process of the service: a hook of its own and a client of one provider.
+// An agent is one process of the service with a hook and a client of one provider.
 type agent struct {
 	*world
 	ctx    context.Context
@@ -245,7 +245,7 @@ type agent struct {
 	client openai.Client
 	model  string
 	tools  []string
-	failed int // calls that were answered with an error
+	failed int // failed calls
 }
 
 // Models and the hosts that serve them.
@@ -270,7 +270,7 @@ var baseURLs = map[string]string{
 	llama:   "https://api.groq.com/openai/v1",
 }
 
-// process starts another process of the service that goes on with the conversation.
+// process starts another process of the service, which continues the conversation.
 func (w *world) process(model string) *agent {
 	w.t.Helper()
 	h, err := llmtap.Open(llmtap.Config{
@@ -285,7 +285,7 @@ func (w *world) process(model string) *agent {
 	return a.in("conversation-1").with(model)
 }
 
-// with is the same process with a client for another model.
+// with returns the same process with a client for another model.
 func (a *agent) with(model string) *agent {
 	b := *a
 	to, err := url.Parse(a.server.URL)
@@ -297,7 +297,7 @@ func (a *agent) with(model string) *agent {
 	return &b
 }
 
-// in is the same process in another conversation, and in a run of its own; an empty id gives no conversation.
+// in returns the same process in another conversation and run; an empty id means no conversation.
 func (a *agent) in(conversation string) *agent {
 	b := *a
 	b.ctx = llmtap.WithRun(a.t.Context(), fmt.Sprintf("run-%d-%s", len(a.hooks), conversation))
@@ -307,7 +307,7 @@ func (a *agent) in(conversation string) *agent {
 	return &b
 }
 
-// restart is the end of this process and the start of the next one. Nothing is said to anybody, as after a crash.
+// restart ends this process without a notice, as in a crash, and starts the next one.
 func (a *agent) restart() *agent {
 	a.collect()
 	return a.process(a.model)
@@ -323,7 +323,7 @@ func (a *agent) params(history []msg) openai.ChatCompletionNewParams {
 	return p
 }
 
-// ask makes a call. As in the agents of the incidents, an error looks like an answer without calls.
+// ask makes a call. An error looks like an answer without calls, as in the agents of the incidents.
 func (a *agent) ask(history []msg) openai.ChatCompletionMessage {
 	answer, err := a.client.Chat.Completions.New(a.ctx, a.params(history))
 	if err != nil || len(answer.Choices) == 0 {
@@ -333,7 +333,7 @@ func (a *agent) ask(history []msg) openai.ChatCompletionMessage {
 	return answer.Choices[0].Message
 }
 
-// stream makes a streamed call and returns its chunks, as far as they came.
+// stream makes a streamed call and returns the received chunks.
 func (a *agent) stream(history []msg) []openai.ChatCompletionChunk {
 	s := a.client.Chat.Completions.NewStreaming(a.ctx, a.params(history))
 	defer s.Close()
@@ -347,7 +347,7 @@ func (a *agent) stream(history []msg) []openai.ChatCompletionChunk {
 	return chunks
 }
 
-// unseen hides from the analyzer what happened so far: it was not there yet.
+// unseen discards the events so far: the analyzer was not running yet.
 func (w *world) unseen() {
 	w.collect()
 	w.events = nil

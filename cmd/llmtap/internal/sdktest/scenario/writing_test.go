@@ -8,8 +8,8 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
 
-// together makes calls that overlap: each is sent when the one before it is at the provider, and none is answered before
-// all are sent. Answers come in the same order. The model gives all of them the same answer.
+// together makes overlapping calls: each is sent when the previous one has reached the provider, and none is answered before all
+// are sent. Answers arrive in the same order, and are the same.
 func (w *world) together(said provider.Answer, asks ...func() openai.ChatCompletionMessage) []openai.ChatCompletionMessage {
 	w.t.Helper()
 	arrived, release := make(chan int), make([]chan struct{}, len(asks))
@@ -58,7 +58,7 @@ func (w *world) setModel(m provider.Model) {
 	w.model = m
 }
 
-// Agents that put something in the wrong place, and several that write to one history.
+// Agents that insert messages in the wrong place, and several that write to one history.
 var writing = []scenario{
 	{
 		name: "puts a reminder between the replies, in two conversations", model: deepSeek,
@@ -84,7 +84,7 @@ var writing = []scenario{
 		},
 	},
 	{
-		name: "puts a reminder in the user's name behind each reply, also where another is to come", model: deepSeek,
+		name: "puts a user message with a reminder after each reply, even before another reply", model: deepSeek,
 		says: []provider.Answer{calls("read_file"), calls("search"), calls("read_file", "search")},
 		loop: func(a *agent) {
 			h := start("Read files.")
@@ -106,7 +106,7 @@ var writing = []scenario{
 		},
 	},
 	{
-		name: "healthy: puts a reminder behind the replies", model: deepSeek, says: times(2, calls("read_file", "search")),
+		name: "healthy: puts a reminder after the replies", model: deepSeek, says: times(2, calls("read_file", "search")),
 		loop: func(a *agent) {
 			h := start("Read files.")
 			for {
@@ -119,12 +119,12 @@ var writing = []scenario{
 		},
 	},
 	{
-		name: "saves parallel calls as several messages, and the replies behind", model: deepSeek, says: []provider.Answer{calls("read_file", "search")},
+		name: "saves parallel calls as several messages, followed by the replies", model: deepSeek, says: []provider.Answer{calls("read_file", "search")},
 		loop: func(a *agent) {
 			h := start("Read files.")
 			m := a.ask(h)
 			for _, c := range m.ToolCalls {
-				h = append(h, assistant(c)) // BUG: one message each
+				h = append(h, assistant(c)) // BUG: one message per call
 			}
 			a.ask(append(h, replies(m)...))
 		},
@@ -166,11 +166,11 @@ var writing = []scenario{
 		},
 	},
 	{
-		name: "two processes go on with one conversation, and the store keeps what both write", model: deepSeek, needsID: true,
+		name: "two processes continue one conversation, and the store keeps the messages of both", model: deepSeek, needsID: true,
 		loop: func(a *agent) {
 			b, h := a.process(deepSeek), start("Read files.")
 			m := a.together(calls("read_file"), forked(a, h, "File a."), forked(b, h, "File b."))
-			// BUG: rows are in the order in which they came, not in that of a turn.
+			// BUG: rows are in the order of arrival, not of turns.
 			h = append(h, user("File a."), user("File b."), m[0].ToParam(), m[1].ToParam())
 			b.ask(append(append(h, replies(m[0])...), replies(m[1])...))
 		},
@@ -181,7 +181,7 @@ var writing = []scenario{
 		},
 	},
 	{
-		name: "healthy: two workers go on from one history, each with its copy", model: deepSeek,
+		name: "healthy: two workers continue one history, each with its own copy", model: deepSeek,
 		loop: func(a *agent) {
 			h := start("Read files.")
 			m := a.together(calls("read_file"), forked(a, h, "File a."), forked(a, h, "File b."))
@@ -190,7 +190,7 @@ var writing = []scenario{
 		},
 	},
 	{
-		name: "healthy: a second process waits, and goes on with what the first one wrote", model: deepSeek,
+		name: "healthy: a second process waits and continues with the messages of the first", model: deepSeek,
 		says: []provider.Answer{calls("read_file"), text("The first file is read, and all is well."), calls("read_file")},
 		loop: func(a *agent) {
 			b, h := a.process(deepSeek), start("Read files.")
@@ -202,7 +202,7 @@ var writing = []scenario{
 		},
 	},
 	{
-		name: "look-alike: two workers with histories of their own, one saves no tool_calls", model: deepSeek,
+		name: "look-alike: two workers with separate histories, one saves no tool_calls", model: deepSeek,
 		loop: func(a *agent) {
 			h := start("Read files.")
 			m := a.together(calls("read_file"), forked(a, h, "File a."), forked(a, h, "File b."))
@@ -215,7 +215,7 @@ var writing = []scenario{
 	},
 }
 
-// forked asks with a copy of h and a task of its own.
+// forked makes a call with a copy of h and its own task.
 func forked(a *agent, h []msg, task string) func() openai.ChatCompletionMessage {
 	return func() openai.ChatCompletionMessage { return a.ask(slices.Concat(h, []msg{user(task)})) }
 }
