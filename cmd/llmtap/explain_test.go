@@ -20,7 +20,7 @@ import (
 	"github.com/llmtap/llmtap/sinks/sinktest"
 )
 
-// explained runs llmtap explain over file and returns its objects.
+// explained runs llmtap explain on file and returns the results.
 func explained(t *testing.T, file string) []explain.Result {
 	t.Helper()
 	var stdout, stderr bytes.Buffer
@@ -39,12 +39,12 @@ func explained(t *testing.T, file string) []explain.Result {
 	return all
 }
 
-// Each of the public error texts is explained as the analyzer would, as a record and as a text alone.
+// Every public error text has the cause that the analyzer finds, as a record and as a text.
 func TestExplainCorpus(t *testing.T) {
 	const file = "../../../shared/data/errors.jsonl"
 	in, err := os.Open(file)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("SKIPPED, the corpus of error texts is not here: %v", err)
+		t.Skipf("SKIPPED: no corpus of error texts: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -61,13 +61,13 @@ func TestExplainCorpus(t *testing.T) {
 			t.Fatal(err)
 		}
 		if n >= len(got) || got[n].ID != r.ID {
-			t.Fatalf("%d results, and number %d is not %s", len(got), n, r.ID)
+			t.Fatalf("%d results; result %d is not %s", len(got), n, r.ID)
 		}
 		g := &got[n]
 		v := explain.Variant(r.Provider, r.API)
 		want := cause.Classify(cause.Input{Status: r.Status, Text: []byte(r.Body), Variant: v, Provider: r.Provider})
 		if g.Cause != want.ID || g.Class != want.Class || g.Known != want.Known || g.Summary == "" || g.Fix == "" || g.Error != "" || g.Provider == "" {
-			t.Errorf("%s: %+v, Classify says %+v", r.ID, g, want)
+			t.Errorf("%s: %+v, Classify returns %+v", r.ID, g, want)
 		}
 		text := &results{}
 		if err := explain.New(text).Text("", []byte(r.Body)); err != nil || len(text.all) != 1 {
@@ -82,9 +82,9 @@ func TestExplainCorpus(t *testing.T) {
 	if n != len(got) || n == 0 {
 		t.Errorf("%d records, %d results", n, len(got))
 	}
-	t.Logf("%d records; %d have the same cause as a text alone, without status and provider", n, alone)
+	t.Logf("%d records; %d have the same cause as a text without status and provider", n, alone)
 	if alone*100 < n*98 {
-		t.Errorf("only %d of %d texts alone have the cause of their record", alone, n)
+		t.Errorf("only %d of %d texts have the cause of their record", alone, n)
 	}
 }
 
@@ -93,14 +93,14 @@ type results struct{ all []explain.Result }
 func (r *results) Print(x *explain.Result) error { r.all = append(r.all, *x); return nil }
 func (*results) Close(explain.Counts) error      { return nil }
 
-// Real exchanges: those that were answered did not fail, and what failed has a cause or a cluster.
+// Of the recorded exchanges, the answered ones have no cause, and the failed ones have a cause or a cluster.
 func TestExplainExchanges(t *testing.T) {
 	if testing.Short() {
-		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
+		t.Skip("slow")
 	}
 	f, err := os.Open(exchangesFile)
 	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("SKIPPED, the recorded exchanges are not here: %v", err)
+		t.Skipf("SKIPPED: no recorded exchanges: %v", err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -133,7 +133,7 @@ func TestExplainExchanges(t *testing.T) {
 	}
 }
 
-// The wordings that nothing explains, from a running store.
+// --unknown lists unexplained wordings of a running llmtap.
 func TestExplainUnknown(t *testing.T) {
 	needClickHouse(t)
 	up := startUp(t)
@@ -191,9 +191,9 @@ func TestExplainUnknown(t *testing.T) {
 		t.Errorf("wordings (-want +got):\n%s", diff)
 	}
 	if text := ask("--since", "3 hours"); !strings.Contains(text, "it did not like N of them") || strings.Contains(text, "so it went") {
-		t.Errorf("of the last three hours:\n%s", text)
+		t.Errorf("last three hours:\n%s", text)
 	}
 	if text := ask("--since", "90 minutes"); !strings.Contains(text, "(no rows)") {
-		t.Errorf("of the last 90 minutes:\n%s", text)
+		t.Errorf("last 90 minutes:\n%s", text)
 	}
 }

@@ -9,7 +9,7 @@ import (
 	"testing"
 )
 
-// Each base URL that the command prints refuses a reply without its call.
+// Every printed base URL rejects a reply without its call.
 func TestProvider(t *testing.T) {
 	ctx, stop := context.WithCancel(t.Context())
 	defer stop()

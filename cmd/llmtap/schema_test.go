@@ -11,7 +11,7 @@ import (
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
-// llmtap schema on a real engine: what is missing, what is printed, what is there afterwards.
+// llmtap schema on a real engine, before and after the migrations.
 func TestSchema(t *testing.T) {
 	needClickHouse(t)
 	cfg := chdb.Default()
@@ -46,7 +46,7 @@ func TestSchema(t *testing.T) {
 	expect(command.ExitOK, []string{`^database llmtap, on one server$`, `^0001_exchanges.sql +pending +[0-9a-f]{12}$`, `^Migrations are pending: llmtap schema migrate`}, "status")
 	all := expect(command.ExitOK, []string{`^CREATE TABLE IF NOT EXISTS exchanges$`}, "migrate", "--dry-run")
 	if printed := expect(command.ExitOK, nil, "print"); printed != all {
-		t.Errorf("print differs from what an empty database needs:\n%s", printed)
+		t.Errorf("print differs from the migrations of an empty database:\n%s", printed)
 	}
 	expect(command.ExitOK, []string{`^0001_exchanges.sql +pending`}, "status")
 	expect(command.ExitOK, []string{`msg="migration applied" migration=0001_exchanges.sql`, `^up to date$`}, "migrate")
