@@ -112,9 +112,7 @@ func TestBatcherFlushInterval(t *testing.T) {
 		time.Sleep(time.Hour)
 		mustAdd(t, b, rows("c"), nil)
 		time.Sleep(2 * time.Second)
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stop())
 		r.want(t, "1s write a,b", "1s commit 2", "1h0m2.2s write c")
 	})
 }
@@ -136,9 +134,7 @@ func TestBatcherWritesFullBatch(t *testing.T) {
 		mustAdd(t, b, big, nil)
 		synctest.Wait()
 		r.want(t, "0s write a,b,c,d", "0s write e")
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stop())
 	})
 }
 
@@ -150,9 +146,7 @@ func TestBatcherCommitWithoutRows(t *testing.T) {
 		mustAdd(t, b, &Batch{}, nil)
 		time.Sleep(2 * time.Second)
 		r.want(t, "1s commit 1")
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stop())
 	})
 }
 
@@ -167,9 +161,7 @@ func TestBatcherCopiesRows(t *testing.T) {
 		mustAdd(t, b, batch, nil)
 		batch.Exchanges[0].ID = "changed"
 		batch.Alerts[0].Labels["stage"] = "changed"
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stop())
 		r.want(t, "0s write a")
 		if got["stage"] != "planner" {
 			t.Errorf("stored alert has labels %v", got)
@@ -231,9 +223,7 @@ func TestBatcherRetries(t *testing.T) {
 		if !strings.HasSuffix(last, "commit 1") {
 			t.Errorf("last event: %s", last)
 		}
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stop())
 	})
 }
 
@@ -297,9 +287,7 @@ func TestBatcherDrains(t *testing.T) {
 		mustAdd(t, b, rows("a"), r.commit("1"))
 		synctest.Wait()
 		mustAdd(t, b, rows("b"), r.commit("2"))
-		if err := stop(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, stop())
 		r.want(t, "0s write a", "5s commit 1", "5s write b", "10s commit 2")
 		if err := b.Add(t.Context(), rows("c"), nil); !errors.Is(err, ErrStopped) {
 			t.Errorf("Add after Run: %v, want ErrStopped", err)
@@ -386,5 +374,12 @@ func TestMetricsLint(t *testing.T) {
 	problems, err := testutil.GatherAndLint(reg)
 	if err != nil || len(problems) > 0 {
 		t.Errorf("lint: %v %v", problems, err)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

@@ -32,13 +32,9 @@ func BenchmarkPublish(b *testing.B) {
 			b.ReportAllocs()
 			for b.Loop() {
 				e.Exchange = fmt.Sprintf("%016x", rand.Uint64())
-				if err := p.Publish(ctx, e); err != nil {
-					b.Fatal(err)
-				}
+				must(b, p.Publish(ctx, e))
 			}
-			if err := p.Flush(ctx); err != nil {
-				b.Fatal(err)
-			}
+			must(b, p.Flush(ctx))
 			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 		})
 	}
@@ -51,27 +47,19 @@ func BenchmarkRead(b *testing.B) {
 			count := 200_000_000 / size
 			p := c.NewPublisher(256)
 			for _, e := range benchEvents(count, size) {
-				if err := p.Publish(ctx, e); err != nil {
-					b.Fatal(err)
-				}
+				must(b, p.Publish(ctx, e))
 			}
-			if err := p.Flush(ctx); err != nil {
-				b.Fatal(err)
-			}
+			must(b, p.Flush(ctx))
 			b.SetBytes(int64(size * count))
 			b.ReportAllocs()
 			for b.Loop() { // one op reads the whole stream, including opening the reader
 				r := openReader(b, ctx, c, "a")
 				for left := count; left > 0; {
 					msgs, err := r.Next(ctx, 1000, time.Second)
-					if err != nil {
-						b.Fatal(err)
-					}
+					must(b, err)
 					left -= len(msgs)
 				}
-				if err := r.Close(ctx); err != nil {
-					b.Fatal(err)
-				}
+				must(b, r.Close(ctx))
 			}
 			b.ReportMetric(float64(b.N*count)/b.Elapsed().Seconds(), "events/s")
 		})
@@ -91,13 +79,9 @@ func BenchmarkReadPartitions(b *testing.B) {
 			for i, e := range benchEvents(count, size) {
 				e.Labels.Conversation = fmt.Sprint("c", i/10)
 				inPartition[int(e.Shard())%n]++
-				if err := p.Publish(ctx, e); err != nil {
-					b.Fatal(err)
-				}
+				must(b, p.Publish(ctx, e))
 			}
-			if err := p.Flush(ctx); err != nil {
-				b.Fatal(err)
-			}
+			must(b, p.Flush(ctx))
 			b.SetBytes(size * count)
 			for b.Loop() { // one op reads the whole stream
 				var g errgroup.Group
@@ -117,9 +101,7 @@ func BenchmarkReadPartitions(b *testing.B) {
 						return r.Close(ctx)
 					})
 				}
-				if err := g.Wait(); err != nil {
-					b.Fatal(err)
-				}
+				must(b, g.Wait())
 			}
 			b.ReportMetric(float64(b.N*count)/b.Elapsed().Seconds(), "events/s")
 		})

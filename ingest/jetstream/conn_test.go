@@ -25,18 +25,12 @@ func TestEnsureIsIdempotent(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	publish(t, ctx, c, 1, 4)
 	kv, err := c.KV(ctx, event.BucketLedger)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := kv.Put(ctx, "k", []byte("v")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, kv.Put(ctx, "k", []byte("v")))
 	limits := func() natsjs.StreamConfig {
 		t.Helper()
 		s, err := c.js.Stream(ctx, event.StreamEvents)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if info := s.CachedInfo(); info.State.Msgs != 3 {
 			t.Errorf("%d messages", info.State.Msgs)
 		}
@@ -47,9 +41,7 @@ func TestEnsureIsIdempotent(t *testing.T) {
 	}
 	c.cfg.MaxAge, c.cfg.MaxBytes = time.Hour, 64<<20
 	for range 2 {
-		if err := c.Ensure(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.Ensure(ctx))
 		if cfg := limits(); cfg.MaxAge != time.Hour || cfg.MaxBytes != 64<<20 {
 			t.Errorf("limits %+v", cfg)
 		}
@@ -62,9 +54,7 @@ func TestEnsureIsIdempotent(t *testing.T) {
 		t.Fatal(err)
 	}
 	c.cfg.MaxAge = 2 * time.Hour
-	if err := c.Ensure(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Ensure(ctx))
 	if cfg := limits(); cfg.MaxAge != 2*time.Hour || !slices.Contains(cfg.Subjects, "mine.>") || cfg.MaxMsgSize != 1<<20 {
 		t.Errorf("after a change by an operator: %+v", cfg)
 	}
@@ -76,9 +66,7 @@ func TestEnsureIsIdempotent(t *testing.T) {
 func TestKV(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	kv, err := c.KV(ctx, event.BucketAlerts)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if keys, err := kv.Keys(ctx); err != nil || len(keys) != 0 {
 		t.Errorf("keys of an empty bucket: %v, %v", keys, err)
 	}
@@ -86,9 +74,7 @@ func TestKV(t *testing.T) {
 		t.Errorf("get: %v", err)
 	}
 	rev, err := kv.Update(ctx, "a", []byte("1"), 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if _, err := kv.Update(ctx, "a", []byte("2"), 0); !errors.Is(err, ErrKeyConflict) {
 		t.Errorf("create twice: %v", err)
 	}
@@ -128,18 +114,12 @@ func TestPublisher(t *testing.T) {
 	p := c.NewPublisher(2)
 	for range 2 { // the second round publishes duplicates
 		for i := range 10 {
-			if err := p.Publish(ctx, testEvent(i, 10)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, p.Publish(ctx, testEvent(i, 10)))
 		}
-		if err := p.Flush(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Flush(ctx))
 	}
 	s, err := c.js.Stream(ctx, event.StreamEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n := s.CachedInfo().State.Msgs; n != 10 || p.Acked() != 20 || p.Failed() != 0 {
 		t.Errorf("%d stored, %d acked, %d failed", n, p.Acked(), p.Failed())
 	}
@@ -155,9 +135,7 @@ func TestPublisher(t *testing.T) {
 		t.Fatal(err)
 	}
 	for _, size := range []int{20_000, 30_000, 10} {
-		if err := p.Publish(ctx, testEvent(20+size, size)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Publish(ctx, testEvent(20+size, size)))
 	}
 	if err := p.Flush(ctx); err == nil || !strings.Contains(err.Error(), "exceeds maximum") {
 		t.Errorf("flush after a rejection: %v", err)
@@ -209,13 +187,9 @@ func TestConnectWithToken(t *testing.T) {
 		t.Errorf("connect without a token: %v", err)
 	}
 	cfg.TokenFile = filepath.Join(t.TempDir(), "token")
-	if err := os.WriteFile(cfg.TokenFile, []byte("secret\n"), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(cfg.TokenFile, []byte("secret\n"), 0o600))
 	c, err := Connect(t.Context(), cfg, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c.Close()
 }
 

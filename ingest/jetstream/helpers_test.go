@@ -45,9 +45,7 @@ func startNATS(t testing.TB) *testNATS {
 
 func freePort(t testing.TB) int {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer l.Close()
 	return l.Addr().(*net.TCPAddr).Port
 }
@@ -55,9 +53,7 @@ func freePort(t testing.TB) int {
 func (n *testNATS) start() {
 	n.t.Helper()
 	s, err := natsserver.Start(n.t.Context(), n.cfg)
-	if err != nil {
-		n.t.Fatal(err)
-	}
+	must(n.t, err)
 	n.s = s
 	if u, err := url.Parse(s.URL()); err != nil || u.Port() != strconv.Itoa(n.cfg.Port) {
 		n.t.Fatalf("server listens at %s, want port %d", s.URL(), n.cfg.Port)
@@ -77,13 +73,9 @@ func (n *testNATS) connect(t testing.TB) (*Conn, context.Context) {
 	cfg := Default()
 	cfg.URL = n.s.URL()
 	c, err := Connect(ctx, cfg, nil, prometheus.NewRegistry())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { c.Close(); cancel() })
-	if err := c.Ensure(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Ensure(ctx))
 	return c, ctx
 }
 
@@ -103,21 +95,15 @@ func publish(t testing.TB, ctx context.Context, c *Conn, from, to int) {
 	t.Helper()
 	p := c.NewPublisher(0)
 	for i := from; i < to; i++ {
-		if err := p.Publish(ctx, testEvent(i, 100)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Publish(ctx, testEvent(i, 100)))
 	}
-	if err := p.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Flush(ctx))
 }
 
 func openReader(t testing.TB, ctx context.Context, c *Conn, owner string) *Reader {
 	t.Helper()
 	r, err := c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: owner})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { r.stop(); r.done.Wait() })
 	return r
 }
@@ -141,5 +127,12 @@ func expectNone(t testing.TB, ctx context.Context, r *Reader) {
 	t.Helper()
 	if msgs, err := r.Next(ctx, 10, 50*time.Millisecond); err != nil || len(msgs) > 0 {
 		t.Fatalf("got %+v, %v; want no message", msgs, err)
+	}
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
 	}
 }

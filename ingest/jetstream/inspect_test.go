@@ -17,23 +17,17 @@ import (
 func inspect(t *testing.T, ctx context.Context, c *Conn) *State {
 	t.Helper()
 	st, err := c.Inspect(ctx)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return st
 }
 
 func TestInspect(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
-	if err := c.js.DeleteStream(ctx, event.StreamDead); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.js.DeleteStream(ctx, event.StreamDead))
 	if st := inspect(t, ctx, c); !st.Streams[1].Missing || len(st.DeadLetters) != 0 {
 		t.Errorf("without the dead-letter stream: %+v", st)
 	}
-	if err := c.Ensure(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Ensure(ctx))
 	st := inspect(t, ctx, c)
 	if st.Server == "" || st.RTT <= 0 || st.Skew.Abs() > time.Second || len(st.MissingBuckets) != 0 || len(st.Streams) != 3 {
 		t.Errorf("fresh: %+v", st)
@@ -55,19 +49,13 @@ func TestInspect(t *testing.T) {
 		t.Errorf("five events pending: %+v", p)
 	}
 	readN(t, ctx, r, 5)
-	if err := r.Commit(ctx, 3, 1); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Commit(ctx, 3, 1))
 	if p := inspect(t, ctx, c).Partitions[0]; p.Pending != 2 {
 		t.Errorf("two events pending: %+v", p)
 	}
 	s, err := c.js.Stream(ctx, event.StreamEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Purge(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.Purge(ctx))
 	if p := inspect(t, ctx, c).Partitions[0]; p.Pending != 0 || p.Lost != 2 {
 		t.Errorf("two events lost: %+v", p)
 	}
@@ -79,15 +67,11 @@ func TestInspect(t *testing.T) {
 func TestInspectPartitions(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	kv, err := c.KV(ctx, event.BucketCheckpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for key, value := range map[string]string{
 		partitionsKey: `{"partitions":2}`, "p0of1": `{"stored":0}`, "p1of2": `{"stored":2,"caught_up":6,"owner":"b"}`,
 	} {
-		if err := kv.Put(ctx, key, []byte(value)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, kv.Put(ctx, key, []byte(value)))
 	}
 	// Six unread events of partition 0.
 	for i := range 6 {
@@ -96,9 +80,7 @@ func TestInspectPartitions(t *testing.T) {
 			e.Labels.Conversation += "y"
 		}
 		p := c.NewPublisher(1)
-		if err := errors.Join(p.Publish(ctx, e), p.Flush(ctx)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, errors.Join(p.Publish(ctx, e), p.Flush(ctx)))
 	}
 	st := inspect(t, ctx, c)
 	if len(st.Partitions) != 2 {
@@ -110,9 +92,7 @@ func TestInspectPartitions(t *testing.T) {
 	if p := st.Partitions[1]; p.Name != "p1of2" || p.Owner != "b" || p.Pending != 0 || p.Lost != 0 {
 		t.Errorf("%+v", p)
 	}
-	if err := kv.Put(ctx, partitionsKey, []byte("{")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, kv.Put(ctx, partitionsKey, []byte("{")))
 	if _, err := c.Inspect(ctx); err == nil || !strings.Contains(err.Error(), "number of partitions") {
 		t.Errorf("invalid number of partitions: %v", err)
 	}
@@ -143,9 +123,7 @@ func TestTalliesSince(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	begun := time.Now()
 	for second := range int64(20) {
-		if err := c.PublishTally(ctx, 0, 1, second, []byte{byte(second)}); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.PublishTally(ctx, 0, 1, second, []byte{byte(second)}))
 	}
 	var got []byte
 	add := func(b []byte) error { got = append(got, b...); return nil }
@@ -164,9 +142,7 @@ func TestTalliesSince(t *testing.T) {
 
 func TestInspectWithoutJetStream(t *testing.T) {
 	srv, err := server.NewServer(&server.Options{Host: "127.0.0.1", Port: -1, NoSigs: true, NoLog: true})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	srv.Start()
 	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
 	if !srv.ReadyForConnections(30 * time.Second) {
@@ -175,9 +151,7 @@ func TestInspectWithoutJetStream(t *testing.T) {
 	cfg := Default()
 	cfg.URL = srv.ClientURL()
 	c, err := Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer c.Close()
 	if _, err := c.Inspect(t.Context()); !errors.Is(err, ErrNoJetStream) {
 		t.Errorf("got %v", err)

@@ -49,23 +49,15 @@ func TestLeaseTakenOver(t *testing.T) {
 func TestLeaseRenewedWhileIdle(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	kv, err := c.KV(ctx, event.BucketCheckpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	r, err := c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: "a", LeaseTTL: 30 * time.Millisecond})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer r.Close(ctx)
 	first, _, err := readCheckpoint(ctx, kv, "p0of1")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for {
 		cp, _, err := readCheckpoint(ctx, kv, "p0of1")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if cp.Lease.After(first.Lease) {
 			break
 		}
@@ -95,24 +87,16 @@ func TestLeaseTakenBack(t *testing.T) {
 func TestLeaseResponseLost(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	r := openReader(t, ctx, c, "a")
-	if err := r.lease.write(ctx, func(*checkpoint) {}); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.lease.mu.lock(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.lease.write(ctx, func(*checkpoint) {}))
+	must(t, r.lease.mu.lock(ctx))
 	r.lease.rev-- // as if the response was lost
 	r.lease.mu.unlock()
 	if err := r.Commit(ctx, 0, 0); err != nil {
 		t.Error(err)
 	}
 	kv, err := c.KV(ctx, event.BucketCheckpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := kv.Delete(ctx, "p0of1"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, kv.Delete(ctx, "p0of1"))
 	if err := r.Commit(ctx, 0, 0); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("commit after the key was deleted: %v", err)
 	}
@@ -121,12 +105,8 @@ func TestLeaseResponseLost(t *testing.T) {
 func TestInvalidCheckpoint(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	kv, err := c.KV(ctx, event.BucketCheckpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := kv.Put(ctx, "p0of1", []byte("{")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, kv.Put(ctx, "p0of1", []byte("{")))
 	if _, err := c.OpenReader(ctx, ReaderConfig{Partitions: 1, Owner: "a"}); err == nil {
 		t.Error("an invalid checkpoint was overwritten")
 	}

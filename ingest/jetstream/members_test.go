@@ -83,16 +83,10 @@ func TestHeartbeat(t *testing.T) {
 	now = now.Add(40 * time.Second)
 	f("b", 1) // the heartbeat of a has expired
 	f("c", 2)
-	if err := c.Deregister(ctx, "b"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Deregister(ctx, "b"))
 	f("c", 1)
 	kv, err := c.KV(ctx, event.BucketCheckpoint)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := kv.Put(ctx, membersKey, []byte("{")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, kv.Put(ctx, membersKey, []byte("{")))
 	f("c", 1)
 }

@@ -18,21 +18,15 @@ func publishConversations(t testing.TB, ctx context.Context, c *Conn, from, to i
 	for i := from; i < to; i++ {
 		e := testEvent(i, 100)
 		e.Labels.Conversation = fmt.Sprint("c", i)
-		if err := p.Publish(ctx, e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Publish(ctx, e))
 	}
-	if err := p.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Flush(ctx))
 }
 
 func openPartition(t testing.TB, ctx context.Context, c *Conn, p, n int) *Reader {
 	t.Helper()
 	r, err := c.OpenReader(ctx, ReaderConfig{Partition: p, Partitions: n, Owner: "a"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() { r.stop(); r.done.Wait() })
 	return r
 }
@@ -80,9 +74,7 @@ func TestPartitionsReadEverythingOnce(t *testing.T) {
 		var until time.Time
 		for ok := false; !ok; until, ok = r.CaughtUp(ctx) {
 			msgs, err := r.Next(ctx, 50, 20*time.Millisecond)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, m := range msgs {
 				if seen[m.Seq] || m.Seq <= last || m.Event != nil && int(m.Event.Shard())%3 != p {
 					t.Fatalf("partition %d got %+v after %d", p, m, last)
@@ -117,13 +109,9 @@ func TestLargeMessageInPartition(t *testing.T) {
 	p := c.NewPublisher(0)
 	for i := range 3 {
 		e.Exchange = fmt.Sprint("x", i)
-		if err := p.Publish(ctx, e); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Publish(ctx, e))
 	}
-	if err := p.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Flush(ctx))
 	readN(t, ctx, openPartition(t, ctx, c, int(e.Shard())%64, 64), 3)
 }
 
@@ -132,9 +120,7 @@ func TestPartitionsLost(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	repartition(t, ctx, c, 2)
 	s, err := c.js.Stream(ctx, event.StreamEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	publish(t, ctx, c, 0, 50) // all of one conversation
 	busy := int(testEvent(0, 0).Shard()) % 2
 	r := openPartition(t, ctx, c, busy, 2)
@@ -144,12 +130,8 @@ func TestPartitionsLost(t *testing.T) {
 		expectNone(t, ctx, idle)
 	}
 	for p, stored := range map[*Reader]uint64{r: 50, idle: 0} {
-		if err := p.Commit(ctx, stored, 0); err != nil {
-			t.Fatal(err)
-		}
-		if err := p.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Commit(ctx, stored, 0))
+		must(t, p.Close(ctx))
 	}
 	if err := s.Purge(ctx, natsjs.WithPurgeSequence(41)); err != nil { // drops 40 events that were read
 		t.Fatal(err)
@@ -161,9 +143,7 @@ func TestPartitionsLost(t *testing.T) {
 			t.Errorf("lost %d and %d, want %d", r.Lost(), idle.Lost(), want)
 		}
 		for _, r := range []*Reader{r, idle} {
-			if err := r.Close(ctx); err != nil {
-				t.Fatal(err)
-			}
+			must(t, r.Close(ctx))
 		}
 	}
 	f(0)
@@ -186,20 +166,14 @@ func TestPartitionLostWhileReading(t *testing.T) {
 		readers = append(readers, r)
 	}
 	s, err := c.js.Stream(ctx, event.StreamEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Purge(ctx, natsjs.WithPurgeSequence(9_001)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, s.Purge(ctx, natsjs.WithPurgeSequence(9_001)))
 	var lost uint64
 	got := 2
 	for _, r := range readers {
 		for _, ok := r.CaughtUp(ctx); !ok; _, ok = r.CaughtUp(ctx) {
 			msgs, err := r.Next(ctx, 1000, 20*time.Millisecond)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got += len(msgs)
 		}
 		lost += r.Lost()

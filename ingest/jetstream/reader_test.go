@@ -31,15 +31,11 @@ func TestReadCommitReopen(t *testing.T) {
 	if r.Pending() != 0 || r.Lost() != 0 || r.Epoch() != 1 || r.Stored() != 0 {
 		t.Errorf("pending %d, lost %d, epoch %d, stored %d", r.Pending(), r.Lost(), r.Epoch(), r.Stored())
 	}
-	if err := r.Commit(ctx, 8, 4); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Commit(ctx, 8, 4))
 	if r.Stored() != 8 {
 		t.Errorf("stored %d after a commit of 8", r.Stored())
 	}
-	if err := r.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Close(ctx))
 	if _, err := r.Next(ctx, 1, time.Second); err == nil {
 		t.Error("a closed reader returned messages")
 	}
@@ -58,12 +54,8 @@ func TestReadCommitReopen(t *testing.T) {
 	if r.Epoch() != 2 || r.Stored() != 8 {
 		t.Errorf("epoch %d, stored %d", r.Epoch(), r.Stored())
 	}
-	if err := r.Commit(ctx, 10, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Commit(ctx, 10, 0))
+	must(t, r.Close(ctx))
 
 	// No replay is needed, so only new events are returned.
 	r = openReader(t, ctx, c, "a")
@@ -72,9 +64,7 @@ func TestReadCommitReopen(t *testing.T) {
 	if m := readN(t, ctx, r, 1)[0]; m.Seq != 11 || m.Replay {
 		t.Errorf("got %+v", m)
 	}
-	if err := r.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Close(ctx))
 }
 
 func TestCommitInvalid(t *testing.T) {
@@ -82,9 +72,7 @@ func TestCommitInvalid(t *testing.T) {
 	publish(t, ctx, c, 1, 6)
 	r := openReader(t, ctx, c, "a")
 	readN(t, ctx, r, 3)
-	if err := r.Commit(ctx, 2, 0); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Commit(ctx, 2, 0))
 	for _, bad := range [][2]uint64{{4, 0}, {1, 0}, {3, 5}} {
 		if err := r.Commit(ctx, bad[0], bad[1]); err == nil {
 			t.Errorf("commit %v succeeded", bad)
@@ -133,13 +121,9 @@ func TestLargeBodiesAreBounded(t *testing.T) {
 	p := c.NewPublisher(8)
 	const size, count = 4 << 20, 10 // 40 MiB: exceeds the buffer and one pull
 	for i := range count {
-		if err := p.Publish(ctx, testEvent(i, size)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Publish(ctx, testEvent(i, size)))
 	}
-	if err := p.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Flush(ctx))
 	r := openReader(t, ctx, c, "a")
 	for i, m := range readN(t, ctx, r, count) {
 		if m.Seq != uint64(i+1) || len(m.Event.Body) != size {
@@ -178,15 +162,11 @@ func TestUndecodable(t *testing.T) {
 		}
 	}
 	dead, err := c.js.Stream(ctx, event.StreamDead)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	f := func(seq uint64, subject, reason, original, body, why string) {
 		t.Helper()
 		m, err := dead.GetMsg(ctx, seq)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if m.Subject != subject || m.Header.Get(HeaderDeadReason) != reason || m.Header.Get(HeaderDeadSubject) != original ||
 			m.Header.Get(HeaderDeadSeq) != fmt.Sprint(seq) || !strings.Contains(m.Header.Get(HeaderDeadError), why) || string(m.Data) != body {
 			t.Errorf("dead letter %d: %s %v %q", seq, m.Subject, m.Header, m.Data)
@@ -200,12 +180,8 @@ func TestUndecodable(t *testing.T) {
 	}
 
 	// A replay writes no second dead letter.
-	if err := r.Commit(ctx, 4, 1); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Commit(ctx, 4, 1))
+	must(t, r.Close(ctx))
 	readN(t, ctx, openReader(t, ctx, c, "a"), 4)
 	if info, err := dead.Info(ctx); err != nil || info.State.LastSeq != 3 {
 		t.Errorf("dead letters after a replay: %+v, %v", info, err)
@@ -225,9 +201,7 @@ func TestUndecodableMaxPayload(t *testing.T) {
 	}
 	readN(t, ctx, openReader(t, ctx, c, "a"), 1)
 	dead, err := c.js.Stream(ctx, event.StreamDead)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	m, err := dead.GetMsg(ctx, 1)
 	if err != nil || len(m.Data) < len(body)-2*deadOverhead || !strings.HasPrefix(body, string(m.Data)) {
 		t.Errorf("dead letter of %d bytes, %v", len(m.Data), err)
@@ -237,9 +211,7 @@ func TestUndecodableMaxPayload(t *testing.T) {
 func TestLost(t *testing.T) {
 	c, ctx := startNATS(t).connect(t)
 	s, err := c.js.Stream(ctx, event.StreamEvents)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	publish(t, ctx, c, 1, 11)
 	if err := s.DeleteMsg(ctx, 1); err != nil { // before the first reader: no loss
 		t.Fatal(err)
@@ -249,20 +221,14 @@ func TestLost(t *testing.T) {
 	if r.Lost() != 0 || r.Stored() != 1 {
 		t.Errorf("first reader: lost %d, stored %d", r.Lost(), r.Stored())
 	}
-	if err := r.Commit(ctx, 5, 3); err != nil {
-		t.Fatal(err)
-	}
-	if err := r.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Commit(ctx, 5, 3))
+	must(t, r.Close(ctx))
 	// 6 and 7 are dropped while no reader is open, 9 leaves a gap.
 	if _, err := c.js.PublishMsg(ctx, nats.NewMsg("llmtap.v1.run.s.00")); err != nil {
 		t.Fatal(err)
 	}
 	for _, seq := range []uint64{2, 3, 4, 5, 6, 7, 9} {
-		if err := s.DeleteMsg(ctx, seq); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.DeleteMsg(ctx, seq))
 	}
 	r = openReader(t, ctx, c, "a")
 	msgs := readN(t, ctx, r, 3)
@@ -279,15 +245,9 @@ func TestStreamRecreated(t *testing.T) {
 	publish(t, ctx, c, 1, 11)
 	r := openReader(t, ctx, c, "a")
 	readN(t, ctx, r, 10)
-	if err := r.Commit(ctx, 10, 0); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.js.DeleteStream(ctx, event.StreamEvents); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Ensure(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Commit(ctx, 10, 0))
+	must(t, c.js.DeleteStream(ctx, event.StreamEvents))
+	must(t, c.Ensure(ctx))
 	publish(t, ctx, c, 20, 23)
 	for {
 		msgs, err := r.Next(ctx, 1, time.Second)
@@ -298,9 +258,7 @@ func TestStreamRecreated(t *testing.T) {
 			break
 		}
 	}
-	if err := r.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, r.Close(ctx))
 	r = openReader(t, ctx, c, "a")
 	if m := readN(t, ctx, r, 3)[0]; m.Seq != 1 || m.Replay {
 		t.Errorf("got %+v", m)

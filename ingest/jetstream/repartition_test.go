@@ -17,21 +17,13 @@ import (
 func repartition(t testing.TB, ctx context.Context, c *Conn, n int) {
 	t.Helper()
 	rep, err := c.BeginRepartition(ctx, n, "a", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, r := range rep.Readers {
 		drain(t, ctx, r)
-		if err := r.Commit(ctx, rep.LastSeq, 0); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Commit(ctx, rep.LastSeq, 0))
 	}
-	if err := rep.Finish(ctx); err != nil {
-		t.Fatal(err)
-	}
-	if err := rep.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rep.Finish(ctx))
+	must(t, rep.Close(ctx))
 }
 
 // drain reads to io.EOF and returns the sequences that are not replays.
@@ -42,9 +34,7 @@ func drain(t testing.TB, ctx context.Context, r *Reader) (seqs []uint64) {
 		if errors.Is(err, io.EOF) {
 			return seqs
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, m := range msgs {
 			if !m.Replay {
 				seqs = append(seqs, m.Seq)
@@ -98,33 +88,21 @@ func TestRepartition(t *testing.T) {
 		for _, m := range msgs {
 			fresh[m.Seq]++
 		}
-		if err := r.Commit(ctx, msgs[n-1].Seq, msgs[n/2].Seq); err != nil {
-			t.Fatal(err)
-		}
-		if err := c.PublishTally(ctx, p, r.Epoch(), msgs[n-1].Time.Unix()-int64(p), nil); err != nil {
-			t.Fatal(err)
-		}
-		if err := r.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Commit(ctx, msgs[n-1].Seq, msgs[n/2].Seq))
+		must(t, c.PublishTally(ctx, p, r.Epoch(), msgs[n-1].Time.Unix()-int64(p), nil))
+		must(t, r.Close(ctx))
 	}
 	busy := openPartition(t, ctx, c, 1, 2)
 	other, err := Connect(ctx, c.cfg, nil, nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer other.Close()
 	if _, err := other.BeginRepartition(ctx, 3, "b", 0); !errors.Is(err, ErrLeaseHeld) {
 		t.Errorf("repartition while a partition is read: %v", err)
 	}
-	if err := busy.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, busy.Close(ctx))
 
 	rep, err := c.BeginRepartition(ctx, 3, "a", 0)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	publishConversations(t, ctx, c, 200, 260) // after the repartitioning
 	if err := rep.Finish(ctx); err == nil {
 		t.Error("finished before the old partitions were read")
@@ -134,20 +112,14 @@ func TestRepartition(t *testing.T) {
 		for _, seq := range drain(t, ctx, r) {
 			fresh[seq]++
 		}
-		if err := r.Commit(ctx, rep.LastSeq, rep.LastSeq-uint64(r.cfg.Partition)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Commit(ctx, rep.LastSeq, rep.LastSeq-uint64(r.cfg.Partition)))
 		first = rep.LastSeq - uint64(r.cfg.Partition)
 	}
-	if err := rep.Finish(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rep.Finish(ctx))
 	if err := rep.Finish(ctx); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("second finish, by an expired process: %v", err)
 	}
-	if err := rep.Close(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, rep.Close(ctx))
 	for p := range 3 {
 		r := openPartition(t, ctx, c, p, 3)
 		if r.Stored() != rep.LastSeq || r.LastTally() != rep.LastSecond || r.cp.ReplayFrom != first {
@@ -155,9 +127,7 @@ func TestRepartition(t *testing.T) {
 		}
 		for ok := false; !ok; _, ok = r.CaughtUp(ctx) {
 			msgs, err := r.Next(ctx, 100, 20*time.Millisecond)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for _, m := range msgs {
 				if !m.Replay {
 					fresh[m.Seq]++
@@ -167,9 +137,7 @@ func TestRepartition(t *testing.T) {
 				}
 			}
 		}
-		if err := r.Close(ctx); err != nil {
-			t.Fatal(err)
-		}
+		must(t, r.Close(ctx))
 	}
 	want := map[uint64]int{}
 	for seq := range uint64(260) {
@@ -194,13 +162,9 @@ func TestLastTally(t *testing.T) {
 	}
 	f(0)
 	for _, second := range []int64{100, 105} {
-		if err := c.PublishTally(ctx, 0, 1, second, []byte("{}")); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.PublishTally(ctx, 0, 1, second, []byte("{}")))
 	}
-	if err := c.PublishTally(ctx, 1, 1, 200, []byte("{}")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.PublishTally(ctx, 1, 1, 200, []byte("{}")))
 	f(105)
 	if _, err := c.js.PublishMsg(ctx, nats.NewMsg(event.TallyPrefix+"0")); err != nil {
 		t.Fatal(err)

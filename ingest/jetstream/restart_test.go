@@ -92,9 +92,7 @@ func TestPublishWithoutNATS(t *testing.T) {
 	p := c.NewPublisher(4)
 	n.s.Shutdown()
 	for i := range 4 {
-		if err := p.Publish(ctx, testEvent(i, 10)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, p.Publish(ctx, testEvent(i, 10)))
 	}
 	short, cancel := context.WithTimeout(ctx, 50*time.Millisecond)
 	defer cancel()
@@ -105,9 +103,7 @@ func TestPublishWithoutNATS(t *testing.T) {
 		t.Errorf("flush without NATS: %v", err)
 	}
 	n.start()
-	if err := p.Flush(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Flush(ctx))
 	r := openReader(t, ctx, c, "a")
 	for i, m := range readN(t, ctx, r, 4) {
 		if m.Event.Exchange != testEvent(i, 0).Exchange {
@@ -122,9 +118,7 @@ func TestTalliesOverRestart(t *testing.T) {
 	c, ctx := n.connect(t)
 	tally := func(second int64) {
 		t.Helper()
-		if err := c.PublishTally(ctx, 0, 7, second, fmt.Append(nil, second)); err != nil {
-			t.Fatal(err)
-		}
+		must(t, c.PublishTally(ctx, 0, 7, second, fmt.Append(nil, second)))
 	}
 	for second := range int64(3) {
 		tally(second)
@@ -158,12 +152,8 @@ func TestTalliesOverRestart(t *testing.T) {
 	f("3 at 4, caught up true")
 
 	// A recreated stream is read from its start.
-	if err := c.js.DeleteStream(ctx, event.StreamTally); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Ensure(ctx); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.js.DeleteStream(ctx, event.StreamTally))
+	must(t, c.Ensure(ctx))
 	tally(9)
 	f("9 at 1, caught up true")
 	stop()

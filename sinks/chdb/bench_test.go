@@ -18,18 +18,12 @@ func BenchmarkInsert(b *testing.B) {
 	b.SetBytes(int64(rows * (len(body) + 60)))
 	for b.Loop() {
 		batch, err := c.PrepareBatch(b.Context(), "INSERT INTO bench")
-		if err != nil {
-			b.Fatal(err)
-		}
+		must(b, err)
 		for i := range rows {
 			id := uuid.UUID{byte(i), byte(i >> 8)}
-			if err := batch.Append(id, int64(1_790_000_000_000_000+i), "planner", labels, body); err != nil {
-				b.Fatal(err)
-			}
+			must(b, batch.Append(id, int64(1_790_000_000_000_000+i), "planner", labels, body))
 		}
-		if err := batch.Send(); err != nil {
-			b.Fatal(err)
-		}
+		must(b, batch.Send())
 	}
 	b.ReportMetric(rows*float64(b.N)/b.Elapsed().Seconds(), "rows/s")
 }

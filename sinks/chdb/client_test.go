@@ -61,22 +61,14 @@ func TestCompressions(t *testing.T) {
 				fs FixedString(4), raw String CODEC(ZSTD(3))) ENGINE = MergeTree ORDER BY n`)
 			const rows = 1000
 			b, err := c.PrepareBatch(ctx, "INSERT INTO "+table)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			for i := range rows {
 				r := everyTypeRow(i)
-				if err := b.AppendStruct(&r); err != nil {
-					t.Fatal(err)
-				}
+				must(t, b.AppendStruct(&r))
 			}
-			if err := b.Send(); err != nil {
-				t.Fatal(err)
-			}
+			must(t, b.Send())
 			var got []everyType
-			if err := c.Select(ctx, &got, "SELECT * REPLACE (toString(d) AS d) FROM "+table+" ORDER BY n"); err != nil {
-				t.Fatal(err)
-			}
+			must(t, c.Select(ctx, &got, "SELECT * REPLACE (toString(d) AS d) FROM "+table+" ORDER BY n"))
 			if len(got) != rows {
 				t.Fatalf("%d rows, want %d", len(got), rows)
 			}
@@ -95,9 +87,7 @@ func lateException(t *testing.T, c driver.Conn) {
 	t.Helper()
 	ctx := clickhouse.Context(t.Context(), clickhouse.WithSettings(clickhouse.Settings{"max_block_size": 1000, "max_threads": 1}))
 	rows, err := c.Query(ctx, "SELECT throwIf(number = 300000, 'it broke'), toString(number) FROM numbers(400000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close()
 	n := 0
 	for rows.Next() {
@@ -147,9 +137,7 @@ func TestQueries(t *testing.T) {
 	}
 	f(6, ctx, "SELECT count() FROM q WHERE n >= 100")
 	rows, err := c.Query(ctx, "SELECT n, s FROM q WHERE 0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if rows.Next() || rows.Err() != nil {
 		t.Error(rows.Err())
 	}
@@ -175,17 +163,11 @@ func TestSemistructured(t *testing.T) {
 	c := open(t, server(t))
 	mustExec(t, c, "CREATE TABLE semi (j JSON, v Variant(String, UInt64), d Dynamic, t Tuple(x UInt8, y String)) ENGINE = MergeTree ORDER BY tuple()")
 	b, err := c.PrepareBatch(ctx, "INSERT INTO semi")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	j := clickhouse.NewJSON()
 	j.SetValueAtPath("a.b", int64(5))
-	if err := b.Append(j, "str", clickhouse.NewDynamicWithType(int64(9), "Int64"), map[string]any{"x": uint8(1), "y": "q"}); err != nil {
-		t.Fatal(err)
-	}
-	if err := b.Send(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Append(j, "str", clickhouse.NewDynamicWithType(int64(9), "Int64"), map[string]any{"x": uint8(1), "y": "q"}))
+	must(t, b.Send())
 	var n int64
 	var v, d, y string
 	err = c.QueryRow(ctx, "SELECT j.a.b::Int64, v::String, d::String, t.y FROM semi").Scan(&n, &v, &d, &y)
@@ -229,15 +211,11 @@ func TestStreaming(t *testing.T) {
 	for _, m := range []clickhouse.CompressionMethod{clickhouse.CompressionNone, clickhouse.CompressionLZ4} {
 		c := open(t, server(t), func(o *clickhouse.Options) { o.Compression = &clickhouse.Compression{Method: m} })
 		rows, err := c.Query(t.Context(), "SELECT number, toString(number) FROM numbers(1000000)")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		var n, sum, x uint64
 		var s string
 		for rows.Next() {
-			if err := rows.Scan(&x, &s); err != nil {
-				t.Fatal(err)
-			}
+			must(t, rows.Scan(&x, &s))
 			n++
 			sum += x
 		}
@@ -265,9 +243,7 @@ func TestCancel(t *testing.T) {
 	// A client that disconnects from a stream.
 	ctx, cancel = context.WithCancel(t.Context())
 	rows, err := c.Query(ctx, "SELECT number, repeat('x', 100) FROM numbers(1000000000)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	rows.Next()
 	cancel()
 	waitRunning(t, c, 0)
@@ -298,12 +274,8 @@ func TestSessions(t *testing.T) {
 		return clickhouse.Context(t.Context(), clickhouse.WithSettings(s))
 	}
 	ctx := in(clickhouse.Settings{"session_id": "s1", "session_timeout": 60})
-	if err := c.Exec(ctx, "CREATE TEMPORARY TABLE tmp (a UInt8)"); err != nil {
-		t.Fatal(err)
-	}
-	if err := c.Exec(ctx, "INSERT INTO tmp VALUES (1), (2)"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.Exec(ctx, "CREATE TEMPORARY TABLE tmp (a UInt8)"))
+	must(t, c.Exec(ctx, "INSERT INTO tmp VALUES (1), (2)"))
 	// A failed statement does not affect the next one, and settings apply to one request only.
 	if err := c.Exec(in(clickhouse.Settings{"session_id": "s1", "max_threads": 1}), "SELECT throwIf(1) AS leaked FORMAT TSVWithNames"); err == nil {
 		t.Error("no exception")
@@ -348,24 +320,16 @@ func TestDeduplication(t *testing.T) {
 func insertNumbers(t *testing.T, ctx context.Context, c driver.Conn, table string, numbers ...uint32) {
 	t.Helper()
 	b, err := c.PrepareBatch(ctx, "INSERT INTO "+table+" (n)")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, n := range numbers {
-		if err := b.Append(n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b.Append(n))
 	}
-	if err := b.Send(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, b.Send())
 }
 
 func count(t *testing.T, c driver.Conn, table string) (n uint64) {
 	t.Helper()
-	if err := c.QueryRow(context.Background(), "SELECT count() FROM "+table).Scan(&n); err != nil {
-		t.Fatal(err)
-	}
+	must(t, c.QueryRow(context.Background(), "SELECT count() FROM "+table).Scan(&n))
 	return n
 }
 

@@ -88,17 +88,13 @@ func TestKill(t *testing.T) {
 		t.Errorf("%v restarts, want %d", n, kills)
 	}
 	rows, err := c.Query(t.Context(), "SELECT batch, count() FROM t GROUP BY batch")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer rows.Close()
 	whole := map[uint32]bool{}
 	for rows.Next() {
 		var id uint32
 		var n uint64
-		if err := rows.Scan(&id, &n); err != nil {
-			t.Fatal(err)
-		}
+		must(t, rows.Scan(&id, &n))
 		if n != perBatch {
 			t.Errorf("batch %d has %d rows", id, n)
 		}
@@ -132,9 +128,7 @@ func killChild(t *testing.T) {
 	if err != nil || newest == 0 {
 		t.Fatal("no child found", err)
 	}
-	if err := p.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, p.Kill())
 }
 
 // A directory is used by one server at a time, and its data outlives the server.
@@ -146,9 +140,7 @@ func TestSecondProcess(t *testing.T) {
 	reg := prometheus.NewRegistry()
 	cfg.Registerer = reg
 	first, err := Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c := open(t, first)
 	mustExec(t, c, "CREATE TABLE t (n UInt32) ENGINE = MergeTree ORDER BY n")
 	insertNumbers(t, t.Context(), c, "t", 1, 2, 3)
@@ -163,9 +155,7 @@ func TestSecondProcess(t *testing.T) {
 	}
 	// The error is as clear if an engine without our lock uses the data. The lock is held by the first child.
 	other := t.TempDir()
-	if err := os.Symlink(filepath.Join(dir, "data"), filepath.Join(other, "data")); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.Symlink(filepath.Join(dir, "data"), filepath.Join(other, "data")))
 	cfg.Dir = other
 	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 	defer cancel()
@@ -180,9 +170,7 @@ func TestSecondProcess(t *testing.T) {
 		t.Errorf("%d query counters, %v", n, err)
 	}
 	since := time.Now()
-	if err := first.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, first.Close(t.Context()))
 	if d := time.Since(since); d > childGrace {
 		t.Errorf("stopping took %s", d)
 	}
@@ -213,9 +201,7 @@ func TestStopUnderLoad(t *testing.T) {
 	}()
 	waitRunning(t, open(t, s), 1)
 	start := time.Now()
-	if err := s.Close(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Close(t.Context()))
 	if d := time.Since(start); d > stopTimeout {
 		t.Errorf("stopping took %s", d)
 	}
@@ -247,12 +233,8 @@ func TestParentKilled(t *testing.T) {
 	cmd.Env = append(os.Environ(), parentEnv+"="+dir)
 	cmd.Stderr = os.Stderr
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil || !strings.HasPrefix(line, "http://") {
 		t.Fatal(line, err)
@@ -261,19 +243,13 @@ func TestParentKilled(t *testing.T) {
 		t.Errorf("Running: %q %v, want %q", dsn, ok, line)
 	}
 	opt, err := clickhouse.ParseDSN(strings.TrimSpace(line))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	c, err := clickhouse.Open(opt)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	mustExec(t, c, "CREATE TABLE t (n UInt32) ENGINE = MergeTree ORDER BY n")
 	insertNumbers(t, t.Context(), c, "t", 1, 2, 3)
 	c.Close()
-	if err := cmd.Process.Kill(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, cmd.Process.Kill())
 	_ = cmd.Wait()
 	if n := count(t, open(t, start(t, dir)), "t"); n != 3 {
 		t.Errorf("%d rows, want 3", n)

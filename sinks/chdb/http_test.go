@@ -20,23 +20,17 @@ import (
 func do(t *testing.T, s *Server, params url.Values, body io.Reader, change ...func(*http.Request)) (*http.Response, string) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, s.dsnOrigin()+"?"+params.Encode(), body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Header.Set("X-ClickHouse-Key", s.config.Password)
 	for _, c := range change {
 		c(req)
 	}
 	tr := &http.Transport{DisableCompression: true, DisableKeepAlives: true}
 	resp, err := tr.RoundTrip(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer resp.Body.Close()
 	b, err := io.ReadAll(resp.Body)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return resp, string(b)
 }
 
@@ -172,18 +166,14 @@ func TestBodies(t *testing.T) {
 	_, _ = gw.Write(data)
 	gw.Close()
 	zw, err := zstd.NewWriter(&zs)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	_, _ = zw.Write(data)
 	zw.Close()
 	var lastFrame int
 	cw := compress.NewWriter(compress.LevelZero, compress.LZ4)
 	for part := data; len(part) > 0; {
 		n := min(len(part), 100000)
-		if err := cw.Compress(part[:n]); err != nil {
-			t.Fatal(err)
-		}
+		must(t, cw.Compress(part[:n]))
 		lastFrame = frames.Len()
 		frames.Write(cw.Data)
 		part = part[n:]
@@ -240,9 +230,7 @@ func sendIncomplete(t *testing.T, s *Server, params url.Values, encoding string,
 	t.Helper()
 	var d net.Dialer
 	conn, err := d.DialContext(context.Background(), "tcp", s.listener.Addr().String())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer conn.Close()
 	head := fmt.Sprintf("POST /?%s HTTP/1.1\r\nHost: localhost\r\nX-ClickHouse-Key: %s\r\nContent-Encoding: %s\r\n", params.Encode(), s.config.Password, encoding)
 	if chunked {
@@ -250,12 +238,8 @@ func sendIncomplete(t *testing.T, s *Server, params url.Values, encoding string,
 	} else {
 		_, err = fmt.Fprintf(conn, "%sContent-Length: %d\r\n\r\n%s", head, len(body)+1, body)
 	}
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := conn.(*net.TCPConn).CloseWrite(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, conn.(*net.TCPConn).CloseWrite())
 	_, _ = io.Copy(io.Discard, conn) // until the server closes it
 }
 

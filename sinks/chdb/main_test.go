@@ -99,9 +99,7 @@ func start(t testing.TB, dir string) *Server {
 	cfg.Dir = dir
 	cfg.Logger = testLogger()
 	s, err := Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	t.Cleanup(func() {
 		if err := s.Close(context.Background()); err != nil {
 			t.Error(err)
@@ -114,16 +112,19 @@ func start(t testing.TB, dir string) *Server {
 func open(t testing.TB, s *Server, change ...func(*clickhouse.Options)) driver.Conn {
 	t.Helper()
 	opt, err := clickhouse.ParseDSN(s.DSN())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, c := range change {
 		c(opt)
 	}
 	conn, err := clickhouse.Open(opt)
+	must(t, err)
+	t.Cleanup(func() { conn.Close() })
+	return conn
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { conn.Close() })
-	return conn
 }

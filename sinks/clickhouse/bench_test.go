@@ -21,9 +21,7 @@ func BenchmarkWrite(b *testing.B) {
 		first += n
 		b.SetBytes(int64(batch.Bytes()))
 		b.StartTimer()
-		if err := s.Write(b.Context(), batch); err != nil {
-			b.Fatal(err)
-		}
+		must(b, s.Write(b.Context(), batch))
 	}
 	b.ReportMetric(n*float64(b.N)/b.Elapsed().Seconds(), "exchanges/s")
 }

@@ -13,9 +13,7 @@ func TestContract(t *testing.T) {
 		func(t *testing.T) sinks.Sink { return open(t) },
 		func(t *testing.T, s sinks.Sink) map[string]uint64 {
 			n, err := s.(*clickhouse.Sink).Counts(t.Context())
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			return n
 		})
 }

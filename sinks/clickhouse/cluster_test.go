@@ -12,9 +12,7 @@ import (
 // The golden file contains all statements for a cluster; the parser of the engine accepts each of them.
 func TestClusterGolden(t *testing.T) {
 	script, err := clickhouse.Script("main", "llmtap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	golden(t, "cluster.sql", script)
 	s := open(t)
 	for _, stmt := range clickhouse.Statements(script) {

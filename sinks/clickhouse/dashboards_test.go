@@ -76,13 +76,9 @@ var testPrices = queries.Prices{
 func runQuery(t *testing.T, s *clickhouse.Sink, name string, given map[string]string, prices queries.Prices) *clickhouse.Result {
 	t.Helper()
 	q, err := queries.Get(name)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	params, err := q.Bind(given)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for _, bound := range q.Bound {
 		params[bound] = prices.Bound()
 	}
@@ -101,9 +97,7 @@ func TestQueries(t *testing.T) {
 	s := open(t)
 	b := incident()
 	for range 2 { // rows written twice must not be counted twice
-		if err := s.Write(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Write(t.Context(), b))
 	}
 	for _, a := range queryTests {
 		t.Run(a.query, func(t *testing.T) {
@@ -155,15 +149,11 @@ func TestQueriesUseNewestRow(t *testing.T) {
 	s := open(t)
 	b := incident()
 	b.Exchanges, b.Findings, b.ToolCalls = b.Exchanges[22:25], nil, nil // 22 and 24 failed
-	if err := s.Write(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Write(t.Context(), b))
 	e := &b.Exchanges[0]
 	e.Seq++
 	e.Conversation, e.Status, e.Failed, e.Cause, e.RootCause, e.ErrorText = "conv-24", 200, false, "", "", ""
-	if err := s.Write(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Write(t.Context(), b))
 	for conversation, want := range map[string]string{"conv-22": "", "conv-24": "status=200\nstatus=400"} {
 		if got := pick(runQuery(t, s, "conversation", map[string]string{"conversation_id": conversation}, nil), "status="); got != want {
 			t.Errorf("%s: %q, want %q", conversation, got, want)
@@ -178,9 +168,7 @@ func TestQueriesUseNewestRow(t *testing.T) {
 // Each parameter filters the rows.
 func TestQueryFilters(t *testing.T) {
 	s := open(t)
-	if err := s.Write(t.Context(), incident()); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Write(t.Context(), incident()))
 	nothing := map[string]string{
 		"since": "now", "until": "2001-01-01", "service": "nobody", "stage": "no such", "cause": "no such", "rule": "no such", "tool": "no such",
 		"model": "no such", "provider": "no such", "target": "no such",
@@ -190,9 +178,7 @@ func TestQueryFilters(t *testing.T) {
 	}
 	for _, name := range queries.Names() {
 		q, err := queries.Get(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, p := range q.Parameters {
 			value, ok := nothing[p.Name]
 			if !ok || keep[name+" "+p.Name] || slices.ContainsFunc(q.Parameters, func(p queries.Parameter) bool { return p.Required }) {

@@ -100,16 +100,10 @@ func startShards(t *testing.T) string {
 	cmd.Env = append(os.Environ(), shardsEnv+"="+t.TempDir())
 	cmd.Stderr = os.Stderr
 	in, err := cmd.StdinPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	out, err := cmd.StdoutPipe()
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := cmd.Start(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
+	must(t, cmd.Start())
 	t.Cleanup(func() {
 		in.Close()
 		if err := cmd.Wait(); err != nil {
@@ -130,25 +124,17 @@ var replicated = regexp.MustCompile(`ReplicatedReplacingMergeTree\('[^']*', '[^'
 func TestDistributed(t *testing.T) {
 	addr := startShards(t)
 	script, err := clickhouse.Script("one", "llmtap")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	script = strings.ReplaceAll(script, " ON CLUSTER 'one'", "")
 	script = replicated.ReplaceAllString(script, "ReplacingMergeTree(")
-	if err := clickhouse.ExecAll(t.Context(), "http://default:shards@"+addr+"/default", clickhouse.Statements(script)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, clickhouse.ExecAll(t.Context(), "http://default:shards@"+addr+"/default", clickhouse.Statements(script)))
 	s := openDSN(t, "http://default:shards@"+addr+"/llmtap")
 	const n = 200
 	for _, b := range []*sinks.Batch{sinktest.Rows(0, n), sinktest.Later(sinktest.Rows(0, n)), sinktest.Rows(0, n)} {
-		if err := s.Write(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Write(t.Context(), b))
 	}
 	counts, err := s.Counts(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for table := range clickhouse.ColumnNames() {
 		// The rows are on the shards when Write returns.
 		if got := query(t, s, "SELECT count() FROM "+table+"_local FINAL", nil); got != fmt.Sprintln(counts[table]) || counts[table] == 0 {
@@ -167,9 +153,7 @@ func TestDistributed(t *testing.T) {
 	}
 	for _, name := range queries.Names() {
 		q, err := queries.Get(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		given := map[string]string{}
 		for _, p := range q.Parameters {
 			if p.Required {
@@ -177,18 +161,14 @@ func TestDistributed(t *testing.T) {
 			}
 		}
 		params, err := q.Bind(given)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		params["prices"] = "[]"
 		if _, err := s.Query(t.Context(), q.SQL, params); err != nil {
 			t.Errorf("query %s: %v", name, err)
 		}
 	}
 	st, err := clickhouse.Inspect(t.Context(), clickhouse.Config{DSN: "http://default:shards@" + addr + "/llmtap"})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if st.Cluster != "one" || len(st.In(clickhouse.Pending)) > 0 {
 		t.Errorf("Inspect: %+v", st)
 	}

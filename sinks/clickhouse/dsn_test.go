@@ -111,9 +111,7 @@ func TestDialEvenly(t *testing.T) {
 func reverseProxy(t *testing.T, start func(*httptest.Server)) (*httptest.Server, *url.URL) {
 	t.Helper()
 	u, err := url.Parse(freshDSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if u.Scheme != "http" {
 		t.Skip("not the embedded server")
 	}
@@ -128,17 +126,13 @@ func reverseProxy(t *testing.T, start func(*httptest.Server)) (*httptest.Server,
 
 func TestFailover(t *testing.T) {
 	dead, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dead.Close()
 	first, u := reverseProxy(t, (*httptest.Server).Start)
 	engineHost := u.Host
 	u.Host = dead.Addr().String() + "," + first.Listener.Addr().String() + "," + engineHost
 	s := openDSN(t, u.String())
-	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
 	first.CloseClientConnections()
 	first.Close()
 	// A broken connection is a RetryError; the next connection is made to the remaining address.
@@ -161,14 +155,10 @@ func TestTLS(t *testing.T) {
 	ca, cert, key := certificates(t)
 	pool := x509.NewCertPool()
 	pemCA, err := os.ReadFile(ca)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pool.AppendCertsFromPEM(pemCA)
 	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	srv, u := reverseProxy(t, func(s *httptest.Server) {
 		s.TLS = &tls.Config{Certificates: []tls.Certificate{pair}, ClientCAs: pool, ClientAuth: tls.RequireAndVerifyClientCert}
 		s.StartTLS()
@@ -176,9 +166,7 @@ func TestTLS(t *testing.T) {
 	u.Scheme, u.Host = "https", srv.Listener.Addr().String()
 	dsn := func(options ...string) string { return u.String() + "?" + strings.Join(options, "&") }
 	s := openDSN(t, dsn("ca_file="+ca, "cert_file="+cert, "key_file="+key))
-	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Write(t.Context(), sinktest.Rows(0, 10)))
 	f := func(cfg clickhouse.Config, want string) {
 		t.Helper()
 		s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
@@ -202,13 +190,9 @@ func TestTLS(t *testing.T) {
 func TestNativeTLS(t *testing.T) {
 	ca, cert, key := certificates(t)
 	pair, err := tls.LoadX509KeyPair(cert, key)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	ln, err := tls.Listen("tcp", "127.0.0.1:0", &tls.Config{Certificates: []tls.Certificate{pair}})
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer ln.Close()
 	hello := make(chan string, 1)
 	go func() {
@@ -235,9 +219,7 @@ func TestNativeTLS(t *testing.T) {
 func certificates(t *testing.T) (ca, cert, key string) {
 	t.Helper()
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	template := &x509.Certificate{
 		SerialNumber: big.NewInt(1), Subject: pkix.Name{CommonName: "llmtap test"},
 		NotBefore: time.Now().Add(-time.Hour), NotAfter: time.Now().Add(time.Hour),
@@ -246,13 +228,9 @@ func certificates(t *testing.T) (ca, cert, key string) {
 		IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)},
 	}
 	der, err := x509.CreateCertificate(rand.Reader, template, template, &private.PublicKey, private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	pkcs8, err := x509.MarshalPKCS8PrivateKey(private)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	dir := t.TempDir()
 	cert, key = filepath.Join(dir, "cert.pem"), filepath.Join(dir, "key.pem")
 	if err := errors.Join(

@@ -79,9 +79,7 @@ func freshDSN(t testing.TB) string {
 	}
 	name := fmt.Sprintf("llmtap_test_%d_%d", os.Getpid(), databases.Add(1))
 	u, err := url.Parse(engine.dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u.Path = "/" + name
 	t.Cleanup(func() {
 		ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
@@ -137,4 +135,11 @@ func text(res *clickhouse.Result) string {
 		b.WriteByte('\n')
 	}
 	return b.String()
+}
+
+func must(t testing.TB, err error) {
+	t.Helper()
+	if err != nil {
+		t.Fatal(err)
+	}
 }

@@ -74,9 +74,7 @@ func TestWriteThroughFaults(t *testing.T) {
 		t.Skip("the proxy supports only HTTP")
 	}
 	target, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var fault atomic.Pointer[http.HandlerFunc]
 	forward := httputil.NewSingleHostReverseProxy(&url.URL{Scheme: "http", Host: target.Host})
 	proxy := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
@@ -92,9 +90,7 @@ func TestWriteThroughFaults(t *testing.T) {
 	cfg := clickhouse.Default()
 	cfg.DSN, cfg.WriteTimeout = proxied.String(), 2*time.Second
 	s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 
 	exception := func(status, code int, text string) http.HandlerFunc {
@@ -129,9 +125,7 @@ func TestWriteThroughFaults(t *testing.T) {
 		panic(http.ErrAbortHandler)
 	}, true)
 
-	if err := s.Write(t.Context(), sinktest.Rows(0, 100)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Write(t.Context(), sinktest.Rows(0, 100)))
 	counts, err := s.Counts(t.Context())
 	if err != nil || counts["exchanges"] != 100 || counts["findings"] != 100 {
 		t.Errorf("after all faults: %v %v", counts, err)
@@ -140,13 +134,9 @@ func TestWriteThroughFaults(t *testing.T) {
 
 func TestServerIsDown(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	addr := l.Addr().String()
-	if err := l.Close(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, l.Close())
 	for _, scheme := range []string{"http", "clickhouse"} {
 		_, err := clickhouse.Open(t.Context(), clickhouse.Config{DSN: scheme + "://user:secret@" + addr + "/llmtap"}, slog.New(slog.DiscardHandler), nil)
 		if err == nil || !strings.HasPrefix(err.Error(), "connect to ClickHouse: ") || strings.Contains(err.Error(), "secret") {
@@ -178,9 +168,7 @@ func TestOpenLazy(t *testing.T) {
 	cfg := clickhouse.Default()
 	cfg.DSN = target.String()
 	s, err := clickhouse.OpenLazy(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer s.Close()
 	var later *sinks.RetryError
 	if err := s.Write(t.Context(), sinktest.Rows(0, 10)); !errors.As(err, &later) || later.Hint != "" {

@@ -32,9 +32,7 @@ func TestInspect(t *testing.T) {
 	inspect := func() *clickhouse.State {
 		t.Helper()
 		st, err := clickhouse.Inspect(t.Context(), cfg)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return st
 	}
 	st := inspect()
@@ -56,16 +54,12 @@ func TestInspect(t *testing.T) {
 		"INSERT INTO migrations (number, name, checksum, applied_at) VALUES (1, '0001_other.sql', 'x', now64(3))",
 		"INSERT INTO migrations (number, name, checksum, applied_at) VALUES (9999, '9999_later.sql', 'x', now64(3))",
 	} {
-		if err := s.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Exec(t.Context(), sql))
 	}
 	if st = inspect(); !slices.Equal(st.In(clickhouse.Changed), []string{"0001_exchanges.sql"}) || !slices.Equal(st.In(clickhouse.Newer), []string{"9999_later.sql"}) {
 		t.Errorf("with migrations of other releases: %+v", st)
 	}
-	if err := s.Exec(t.Context(), "DROP TABLE migrations"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Exec(t.Context(), "DROP TABLE migrations"))
 	if st = inspect(); st.NoDatabase || states(st) != all+"pending" {
 		t.Errorf("without the table migrations: %+v", st)
 	}
@@ -73,9 +67,7 @@ func TestInspect(t *testing.T) {
 
 func TestInspectRejectedLogin(t *testing.T) {
 	u, err := url.Parse(freshDSN(t))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	u.User = url.UserPassword("default", "not-the-password")
 	cfg := clickhouse.Default()
 	cfg.DSN = u.String()
@@ -96,9 +88,7 @@ func TestInspectRejectedLogin(t *testing.T) {
 func TestPasswordFile(t *testing.T) {
 	dsn := freshDSN(t)
 	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	password, _ := u.User.Password()
 	u.User = url.UserPassword(u.User.Username(), "not-the-password")
 	cfg := clickhouse.Default()
@@ -111,8 +101,6 @@ func TestPasswordFile(t *testing.T) {
 func writeFile(t *testing.T, text string) string {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "file")
-	if err := os.WriteFile(path, []byte(text), 0o600); err != nil {
-		t.Fatal(err)
-	}
+	must(t, os.WriteFile(path, []byte(text), 0o600))
 	return path
 }

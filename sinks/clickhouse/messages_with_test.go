@@ -30,22 +30,16 @@ func TestMessagesWith(t *testing.T) {
 		b.Contents = append(b.Contents, analyzer.Content{ID: h.Content, Kind: content.KindMessage, SeenAt: at, Bytes: len(text), Body: `{"role":"user","content":"` + text + `"}`})
 	}
 	for range 2 {
-		if err := s.Write(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Write(t.Context(), b))
 	}
 	q, err := queries.Get("messages_with")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for text, want := range map[string]string{
 		"needle": "conv-77", "Needle.py: PORT": "conv-77", "quoted": "conv-77", "8080": "conv-77", "世界": "conv-77", "word399 of": "conv-399", "c3po": "conv-77",
 		"needl": "", "nothing": "", "word400": "", `"role":"tool"`: "", "\x00": "", "…": "",
 	} {
 		params, err := q.Bind(map[string]string{"text": text})
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		res, err := s.Query(t.Context(), q.SQL, params)
 		if err != nil {
 			t.Errorf("%q: %v", text, err)
@@ -65,9 +59,7 @@ func TestMessagesWith(t *testing.T) {
 			t.Fatal("the query does not begin with the search for hits")
 		}
 		plan, err := s.Query(t.Context(), "EXPLAIN indexes = 1 "+with+"\n"+search, params)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if p := fmt.Sprint(plan.Rows); !strings.Contains(p, "body_index") {
 			t.Errorf("body_index is not used:\n%s", strings.ReplaceAll(p, "] [", "\n"))
 		}

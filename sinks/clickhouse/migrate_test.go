@@ -25,18 +25,14 @@ import (
 func files(t *testing.T, n int) fstest.MapFS {
 	t.Helper()
 	names, err := fs.Glob(clickhouse.Schema, "schema/*.sql")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if n < 0 {
 		n = len(names)
 	}
 	dir := fstest.MapFS{}
 	for _, name := range names[:n] {
 		text, err := fs.ReadFile(clickhouse.Schema, name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		dir[strings.TrimPrefix(name, "schema/")] = &fstest.MapFile{Data: text}
 	}
 	return dir
@@ -57,9 +53,7 @@ func TestMigrationKeepsRows(t *testing.T) {
 		before := hash()
 		dir := files(t, -1)
 		dir["9000_"+table+".sql"] = &fstest.MapFile{Data: []byte("ALTER TABLE " + table + " ADD COLUMN IF NOT EXISTS added LowCardinality(String);\nCREATE OR REPLACE VIEW " + table + "_final AS\nSELECT * FROM " + table + " FINAL;\n")}
-		if err := s.Apply(t.Context(), dir); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Apply(t.Context(), dir))
 		if got := hash(); got != before {
 			t.Errorf("rows of %s: %s, before the migration %s", table, got, before)
 		}
@@ -77,9 +71,7 @@ func openBare(t *testing.T, dsn string) *clickhouse.Sink {
 	t.Helper()
 	s := openDSN(t, dsn)
 	for name := range strings.FieldsSeq(query(t, s, "SELECT name FROM system.tables WHERE database = currentDatabase()", nil)) {
-		if err := s.Exec(t.Context(), "DROP TABLE "+name+" SYNC"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Exec(t.Context(), "DROP TABLE "+name+" SYNC"))
 	}
 	return s
 }
@@ -113,9 +105,7 @@ func TestProcessesMigrateConcurrently(t *testing.T) {
 		dsn := freshDSN(t)
 		s := openBare(t, dsn)
 		if from > 0 {
-			if err := s.Apply(t.Context(), files(t, from)); err != nil {
-				t.Fatal(err)
-			}
+			must(t, s.Apply(t.Context(), files(t, from)))
 		}
 		var wg sync.WaitGroup
 		for range 3 {
@@ -141,14 +131,10 @@ func TestProcessesMigrateConcurrently(t *testing.T) {
 func TestOpenNewerDatabase(t *testing.T) {
 	dsn := freshDSN(t)
 	s := openDSN(t, dsn)
-	if err := s.Exec(t.Context(), "INSERT INTO migrations VALUES (9999, '9999_next.sql', 'x', now64(3))"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Exec(t.Context(), "INSERT INTO migrations VALUES (9999, '9999_next.sql', 'x', now64(3))"))
 	var logs bytes.Buffer
 	older, err := clickhouse.Open(t.Context(), clickhouse.Config{DSN: dsn}, slog.New(slog.NewTextHandler(&logs, nil)), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	older.Close()
 	if want := fmt.Sprintf(`level=WARN msg="database belongs to a newer release: its new columns stay empty in rows of this release; finish the update" migration=9999_next.sql newest_known=%d`, len(files(t, -1))); !strings.Contains(logs.String(), want) {
 		t.Errorf("log: %s, want %s", &logs, want)

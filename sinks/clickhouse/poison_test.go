@@ -71,9 +71,7 @@ func wait(t *testing.T, stored <-chan struct{}) {
 func counts(t *testing.T, s *clickhouse.Sink) map[string]uint64 {
 	t.Helper()
 	n, err := s.Counts(t.Context())
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	return n
 }
 
@@ -84,9 +82,7 @@ func TestPoisonRows(t *testing.T) {
 		"ALTER TABLE exchanges ADD CONSTRAINT sane_tokens CHECK input_tokens < 1000000",
 		"ALTER TABLE findings ADD CONSTRAINT has_summary CHECK summary != ''",
 	} {
-		if err := s.Exec(t.Context(), sql); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Exec(t.Context(), sql))
 	}
 	_, dead, add := runBatcher(t, s)
 	rows := sinktest.Rows(0, 2000)
@@ -148,19 +144,13 @@ func TestChangedTable(t *testing.T) {
 // Write returns a RowError for refused rows and a RetryError with a hint for a changed table.
 func TestWriteErrors(t *testing.T) {
 	s := open(t)
-	if err := s.Exec(t.Context(), "ALTER TABLE exchanges ADD CONSTRAINT c CHECK status != 200"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Exec(t.Context(), "ALTER TABLE exchanges ADD CONSTRAINT c CHECK status != 200"))
 	err := s.Write(t.Context(), sinktest.Rows(0, 3))
 	if refused, ok := errors.AsType[*sinks.RowError](err); !ok || refused.Table != "exchanges" || !strings.HasPrefix(err.Error(), "insert 3 exchanges: ") {
 		t.Errorf("Write with a violated constraint: %T %v", err, err)
 	}
-	if err := s.Exec(t.Context(), "ALTER TABLE exchanges DROP CONSTRAINT c"); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Exec(t.Context(), "ALTER TABLE alerts DROP COLUMN summary"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Exec(t.Context(), "ALTER TABLE exchanges DROP CONSTRAINT c"))
+	must(t, s.Exec(t.Context(), "ALTER TABLE alerts DROP COLUMN summary"))
 	err = s.Write(t.Context(), sinktest.Rows(0, 1))
 	if later, ok := errors.AsType[*sinks.RetryError](err); !ok || later.Hint == "" || !strings.Contains(err.Error(), "insert 1 alerts: ") || !strings.Contains(err.Error(), "summary") {
 		t.Errorf("Write with a missing column: %T %v", err, err)

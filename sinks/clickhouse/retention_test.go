@@ -24,9 +24,7 @@ func TestRetentions(t *testing.T) {
 		for opened := range 2 {
 			var log strings.Builder
 			s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.NewTextHandler(&log, nil)), nil)
-			if err != nil {
-				t.Fatal(err)
-			}
+			must(t, err)
 			got := query(t, s, `SELECT name, toUInt32OrZero(extract(engine_full, 'toIntervalSecond\\((\\d+)')) / 86400 FROM system.tables
 				WHERE database = currentDatabase() AND name IN ('exchanges', 'history', 'messages', 'runs') ORDER BY name`, nil)
 			if err := s.Close(); err != nil {
@@ -73,18 +71,14 @@ func TestErase(t *testing.T) {
 	for id := range strings.FieldsSeq("p p5 a1 a2 a3 a4 a5 sys m1 m2 m3") {
 		b.Contents = append(b.Contents, analyzer.Content{ID: id, Kind: content.KindMessage, SeenAt: old, Body: id})
 	}
-	if err := s.Write(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Write(t.Context(), b))
 	erase := func(subject clickhouse.ErasureSubject, before time.Time) *clickhouse.Erasure {
 		t.Helper()
 		r, err := s.PlanErasure(t.Context(), subject)
 		if err == nil {
 			err = s.Erase(t.Context(), r, before)
 		}
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return r
 	}
 	remaining := func(want string) {

@@ -105,9 +105,7 @@ func measureScale(t *testing.T, s *clickhouse.Sink, dsn string) {
 	}
 	for _, name := range queries.Names() {
 		q, err := queries.Get(name)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		switch name {
 		case "conversation":
 			measure(q, name, map[string]string{"conversation_id": conversation})
@@ -119,9 +117,7 @@ func measureScale(t *testing.T, s *clickhouse.Sink, dsn string) {
 			measure(q, name, map[string]string{})
 		}
 	}
-	if err := tw.Flush(); err != nil {
-		t.Fatal(err)
-	}
+	must(t, tw.Flush())
 	if slow.Len() == 0 {
 		slow.WriteString("none\n")
 	}
@@ -146,9 +142,7 @@ func slowestOf5(t *testing.T, s *clickhouse.Sink, dsn string, q queries.Query, g
 	for i := range 6 {
 		begin := time.Now()
 		params, err := q.Bind(given)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		for _, bound := range q.Bound {
 			params[bound] = queries.DefaultPrices().Bound()
 		}
@@ -171,9 +165,7 @@ func slowestOf5(t *testing.T, s *clickhouse.Sink, dsn string, q queries.Query, g
 func reads(t *testing.T, dsn, sql string, params map[string]string) (rows, bytes float64) {
 	t.Helper()
 	u, err := url.Parse(dsn)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if u.Scheme == "clickhouse" {
 		return 0, 0
 	}
@@ -183,14 +175,10 @@ func reads(t *testing.T, dsn, sql string, params map[string]string) (rows, bytes
 	}
 	u.Path, u.RawQuery = "/", values.Encode()
 	req, err := http.NewRequestWithContext(t.Context(), http.MethodPost, u.String(), strings.NewReader(sql+"\nFORMAT JSONCompact"))
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	req.Close = true // no connection outlives the test
 	res, err := http.DefaultClient.Do(req)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	defer res.Body.Close()
 	var result struct {
 		Statistics struct {

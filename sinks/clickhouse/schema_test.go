@@ -27,17 +27,11 @@ func golden(t *testing.T, name, got string) {
 	t.Helper()
 	path := filepath.Join("testdata", name)
 	if *update {
-		if err := os.MkdirAll("testdata", 0o755); err != nil {
-			t.Fatal(err)
-		}
-		if err := os.WriteFile(path, []byte(got), 0o644); err != nil {
-			t.Fatal(err)
-		}
+		must(t, os.MkdirAll("testdata", 0o755))
+		must(t, os.WriteFile(path, []byte(got), 0o644))
 	}
 	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	if d := cmp.Diff(string(want), got); d != "" {
 		t.Errorf("%s (-want +got; -update writes it):\n%s", path, d)
 	}
@@ -50,9 +44,7 @@ func TestSchemaGolden(t *testing.T) {
 		t.Skip("not the embedded server")
 	}
 	res, err := s.Query(t.Context(), "SELECT create_table_query, currentDatabase() FROM system.tables WHERE database = currentDatabase() ORDER BY name", nil)
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	var b strings.Builder
 	for _, row := range res.Rows {
 		ddl := strings.ReplaceAll(row[0].(string), row[1].(string)+".", "")
@@ -78,17 +70,13 @@ func TestColumnsMatchSchema(t *testing.T) {
 
 func TestMigrationFiles(t *testing.T) {
 	files, err := fs.Glob(clickhouse.Schema, "schema/*")
-	if err != nil {
-		t.Fatal(err)
-	}
+	must(t, err)
 	for i, f := range files {
 		if want := fmt.Sprintf("schema/%04d_", i+1); !strings.HasPrefix(f, want) || !strings.HasSuffix(f, ".sql") {
 			t.Errorf("%s: name does not follow %sNAME.sql", f, want)
 		}
 		text, err := fs.ReadFile(clickhouse.Schema, f)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		if !strings.HasPrefix(string(text), "-- ") {
 			t.Errorf("%s: does not begin with a comment that describes a row", f)
 		}
@@ -109,18 +97,14 @@ func TestKeysAreConstant(t *testing.T) {
 		func() error { return s.Write(t.Context(), sinktest.Later(sinktest.Rows(0, n))) },
 		func() error { return s.Write(t.Context(), sinktest.Rows(0, n)) },
 	} {
-		if err := b(); err != nil {
-			t.Fatal(err)
-		}
+		must(t, b())
 	}
 	f := func(table, newest string) {
 		t.Helper()
 		if got := query(t, s, "SELECT count(), countIf("+newest+") FROM "+table+"_final", nil); got != "50\t50\n" {
 			t.Errorf("%s_final: rows, newest rows = %q, want 50, 50", table, got)
 		}
-		if err := s.Exec(t.Context(), "OPTIMIZE TABLE "+table+" FINAL"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Exec(t.Context(), "OPTIMIZE TABLE "+table+" FINAL"))
 		if got := query(t, s, "SELECT count(), countIf("+newest+") FROM "+table, nil); got != "50\t50\n" {
 			t.Errorf("%s after merging: rows, newest rows = %q, want 50, 50", table, got)
 		}
@@ -135,9 +119,7 @@ func TestKeysAreConstant(t *testing.T) {
 // Indexes are used through the _final views.
 func TestIndexesAreUsed(t *testing.T) {
 	s := open(t)
-	if err := s.Write(t.Context(), sinktest.Rows(0, 100)); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Write(t.Context(), sinktest.Rows(0, 100)))
 	f := func(table, where, index string) {
 		t.Helper()
 		plan := query(t, s, "EXPLAIN indexes = 1 SELECT count() FROM "+table+"_final WHERE "+where, nil)
@@ -226,9 +208,7 @@ func TestRetention(t *testing.T) {
 		cfg := clickhouse.Default()
 		cfg.DSN, cfg.Retention = dsn, d
 		s, err := clickhouse.Open(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		t.Cleanup(func() { s.Close() })
 		return s
 	}
@@ -244,12 +224,8 @@ func TestRetention(t *testing.T) {
 	// Old rows are deleted, new ones are kept.
 	b := sinktest.Rows(0, 2)
 	b.Exchanges[0].StoredAt, b.Exchanges[1].StoredAt = time.Now().Add(-48*time.Hour), time.Now()
-	if err := s.Write(t.Context(), b); err != nil {
-		t.Fatal(err)
-	}
-	if err := s.Exec(t.Context(), "OPTIMIZE TABLE exchanges FINAL"); err != nil {
-		t.Fatal(err)
-	}
+	must(t, s.Write(t.Context(), b))
+	must(t, s.Exec(t.Context(), "OPTIMIZE TABLE exchanges FINAL"))
 	if got := query(t, s, "SELECT exchange_id FROM exchanges_final", nil); got != b.Exchanges[1].ID+"\n" {
 		t.Errorf("exchanges after the retention: %q", got)
 	}

@@ -92,15 +92,11 @@ func measure(t *testing.T, turns []turn) *measurement {
 	for table, order := range map[string]string{"by_time": "id", "by_conversation": "conversation_id, id"} {
 		err := s.Exec(t.Context(), "CREATE TABLE "+table+` (conversation_id String CODEC(ZSTD(1)), id String CODEC(ZSTD(1)), request String CODEC(ZSTD(3)), answer String CODEC(ZSTD(3)))
 			ENGINE = ReplacingMergeTree ORDER BY (`+order+")")
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 	}
 	// Wide parts report the size of each column.
 	for _, table := range []string{"messages", "history", "exchanges", "by_time", "by_conversation"} {
-		if err := s.Exec(t.Context(), "ALTER TABLE "+table+" MODIFY SETTING min_bytes_for_wide_part = 0"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Exec(t.Context(), "ALTER TABLE "+table+" MODIFY SETTING min_bytes_for_wide_part = 0"))
 	}
 	a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
 	a.KeepContents(func(string) bool { return true }, nil)
@@ -111,9 +107,7 @@ func measure(t *testing.T, turns []turn) *measurement {
 	flush := func() {
 		b := &sinks.Batch{Exchanges: out.Exchanges, Contents: out.Contents, History: out.History}
 		begun := time.Now()
-		if err := s.Write(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Write(t.Context(), b))
 		m.took += time.Since(begun)
 		m.written += out.Rows() - len(out.Findings) - len(out.ToolCalls) - len(out.Runs)
 		writeWhole(t, s, whole, stored)
@@ -147,15 +141,11 @@ func measure(t *testing.T, turns []turn) *measurement {
 	flush()
 	disk := func(sql string) uint64 {
 		res, err := s.Query(t.Context(), sql, nil)
-		if err != nil {
-			t.Fatal(err)
-		}
+		must(t, err)
 		return res.Rows[0][0].(uint64)
 	}
 	table := func(name string) uint64 {
-		if err := s.Exec(t.Context(), "OPTIMIZE TABLE "+name+" FINAL"); err != nil {
-			t.Fatal(err)
-		}
+		must(t, s.Exec(t.Context(), "OPTIMIZE TABLE "+name+" FINAL"))
 		return disk("SELECT sum(bytes_on_disk) FROM system.parts WHERE active AND database = currentDatabase() AND table = '" + name + "'")
 	}
 	m.byTime, m.byConversation, m.messages, m.history = table("by_time"), table("by_conversation"), table("messages"), table("history")
@@ -241,9 +231,7 @@ func conversations(t *testing.T) (all []turn) {
 			Messages      []json.RawMessage
 			Tools, System json.RawMessage
 		}
-		if err := json.Unmarshal(line, &c); err != nil {
-			t.Fatal(err)
-		}
+		must(t, json.Unmarshal(line, &c))
 		url := map[string]string{"openai.chat": "https://api.openai.com/v1/chat/completions", "anthropic.messages": "https://api.anthropic.com/v1/messages"}[c.Format]
 		for i, m := range c.Messages {
 			var message struct{ Role string }
