@@ -8,6 +8,7 @@ import (
 
 	"github.com/rogpeppe/go-internal/testscript"
 
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/demo"
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
@@ -17,7 +18,7 @@ var update = flag.Bool("update", false, "write golden files")
 func TestMain(m *testing.M) {
 	chdb.RunChild()
 	// The demo's second process, and the collectors that tests kill, are this binary again.
-	if len(os.Args) > 1 && (os.Args[1] == agentsName || os.Args[1] == "up") {
+	if len(os.Args) > 1 && (os.Args[1] == demo.AgentsCommand || os.Args[1] == "up") {
 		main()
 	}
 	if len(os.Args) > 1 && os.Args[1] == ackingCommand {

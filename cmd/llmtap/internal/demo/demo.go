@@ -1,0 +1,263 @@
+// Package demo runs a fleet of agents, three of them defective, against a complete llmtap on this machine.
+//
+//	agents (second process) ─> strict provider
+//	          └─ openai-go with the hook ─> collector: NATS ─> analyze ─> ClickHouse ─> Report
+//	                                                              └─> alert ─> local Slack, terminal
+//
+// Only the provider and Slack are simulated.
+package demo
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
+)
+
+const (
+	storeTimeout     = 30 * time.Second // for the last rows to arrive in ClickHouse
+	alertTimeout     = 60 * time.Second // for the alert, after the agents have ended
+	pollInterval     = 200 * time.Millisecond
+	progressInterval = 5 * time.Second
+	maxPosts         = 1000 // kept while a demo runs on
+)
+
+// Options configure a demo.
+type Options struct {
+	Exit    bool   // end after the report, rather than when ctx ends
+	Format  string // of the report: text or json
+	DataDir string // "": a temporary directory
+	Seed    uint64 // of the agents' behavior
+	Version string
+	Stdout  io.Writer // for the report
+	Stderr  io.Writer // for progress and the alert
+}
+
+// A demo is one run.
+type demo struct {
+	Options
+	started     time.Time
+	providerURL string
+	slack       *slack.Server
+	collector   *collector.Collector
+
+	mu     sync.Mutex // guards alerts and posts
+	alerts []alerts.Alert
+	posts  []slack.Message // every message and update
+}
+
+// Run runs the demo.
+func Run(ctx context.Context, o Options) error {
+	o.Stderr = &lockedWriter{w: o.Stderr} // shared by progress, alerts and agents
+	if o.DataDir == "" {
+		dir, err := os.MkdirTemp("", "llmtap-demo-")
+		if err != nil {
+			return fmt.Errorf("create temporary directory: %w", err)
+		}
+		defer func() {
+			if err := os.RemoveAll(dir); err != nil {
+				fmt.Fprintf(o.Stderr, "could not remove the temporary directory: %v\n", err)
+			}
+		}()
+		o.DataDir = dir
+	}
+	return (&demo{Options: o, started: time.Now()}).run(ctx)
+}
+
+// progress prints a line with the seconds since the start.
+func (d *demo) progress(format string, args ...any) {
+	fmt.Fprintf(d.Stderr, "%4.0fs  %s\n", time.Since(d.started).Seconds(), fmt.Sprintf(format, args...))
+}
+
+func (d *demo) run(ctx context.Context) (err error) {
+	// The servers outlive ctx: on interrupt, the collector stops first.
+	servers, stopServers := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopServers()
+	d.progress("starting NATS, ClickHouse, a strict provider and a local Slack")
+	cfg, err := d.startServers(servers)
+	if err != nil {
+		return err
+	}
+	d.collector, err = collector.Open(ctx, cfg, collector.Options{
+		Logger:   slog.New(slog.NewTextHandler(d.Stderr, &slog.HandlerOptions{Level: slog.LevelError})),
+		Progress: func(s string) { d.progress("%s", s) }, Notifiers: []alerts.Notifier{d}, Version: d.Version,
+	})
+	if err != nil {
+		return err
+	}
+	defer d.collector.Close()
+
+	ctx, stop := context.WithCancelCause(ctx)
+	stopped := make(chan error, 1)
+	go func() {
+		err := d.collector.Run(ctx)
+		stop(err) // if it has stopped early
+		stopped <- err
+	}()
+	defer func() {
+		stop(nil)
+		if stopErr := <-stopped; err == nil {
+			err = stopErr
+		}
+	}()
+
+	d.progress("three services run; version 2.4.0 of checkout-agent does not save tool_calls")
+	made, err := d.runAgents(ctx)
+	if err != nil {
+		return err
+	}
+	r, err := d.report(ctx, made)
+	if err != nil {
+		return err
+	}
+	if err := r.write(d.Stdout, d.Format, d.DataDir); err != nil {
+		return err
+	}
+	if !d.Exit {
+		d.progress("still running: set LLMTAP_NATS_URL=%s in your agents; Ctrl-C to end", d.collector.NATSURL())
+		<-ctx.Done()
+	}
+	return nil
+}
+
+// startServers starts the provider and Slack and returns the configuration of the collector.
+func (d *demo) startServers(ctx context.Context) (config.Config, error) {
+	cfg := config.Default()
+	cfg.Roles = []string{config.RoleAnalyze, config.RoleAlert} // the agents have the hook
+	cfg.DataDir, cfg.Listen, cfg.NATSServer.Port = d.DataDir, "127.0.0.1:0", -1
+	d.slack = slack.New(slack.Config{Channels: []string{"oncall"}, OnPost: d.posted})
+	var err error
+	if d.providerURL, err = serveLocal(ctx, provider.New(provider.Default())); err != nil {
+		return cfg, err
+	}
+	slackURL, err := serveLocal(ctx, d.slack)
+	if err != nil {
+		return cfg, err
+	}
+	cfg.Slack.Token, cfg.Slack.Channel, cfg.Slack.APIURL = "xoxb-demo", "#oncall", slackURL+"/api/"
+	return cfg, cfg.Validate()
+}
+
+// serveLocal serves h on a free loopback port until ctx ends, and returns its URL.
+func serveLocal(ctx context.Context, h http.Handler) (url string, err error) {
+	l, err := (&net.ListenConfig{}).Listen(ctx, "tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", fmt.Errorf("listen on loopback: %w", err)
+	}
+	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
+	context.AfterFunc(ctx, func() { _ = srv.Close() })
+	go func() { _ = srv.Serve(l) }() // ends when it is closed
+	return "http://" + l.Addr().String(), nil
+}
+
+// Notify implements alerts.Notifier: it prints new alerts.
+func (d *demo) Notify(_ context.Context, g alerts.Group) error {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for _, a := range g.Alerts {
+		known := false
+		for i := range d.alerts {
+			if d.alerts[i].ID() == a.ID() {
+				d.alerts[i], known = a, true
+			}
+		}
+		if !known {
+			d.alerts = append(d.alerts, a)
+			d.progress("ALERT %s (%s): %s/%s, %d of %d calls failed", a.Name, a.Labels["severity"], a.Labels["service"], a.Labels["stage"],
+				a.Evidence.Failed, a.Evidence.Calls)
+		}
+	}
+	return nil
+}
+
+func (d *demo) posted(m slack.Message) {
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if len(d.posts) < maxPosts {
+		d.posts = append(d.posts, m)
+	}
+}
+
+// report waits for the last rows and the alert, then reads the counts. made is the report of the agents.
+func (d *demo) report(ctx context.Context, made agents.Report) (*report, error) {
+	r := &report{Published: made.Published, Alerts: []alert{}}
+	d.progress("the agents have ended: %d calls published; waiting for the last rows", r.Published)
+	var err error
+	if waitErr := poll(ctx, storeTimeout, func() bool {
+		err = r.read(ctx, d.collector.ClickHouse())
+		return err != nil || r.ClickHouse["exchanges"] >= r.Published
+	}); waitErr != nil {
+		return nil, waitErr
+	}
+	if err != nil {
+		return nil, err
+	}
+	if made := uint64(made.Exchanges); made > r.ClickHouse["exchanges"] {
+		r.Lost = made - r.ClickHouse["exchanges"]
+	}
+	err = poll(ctx, alertTimeout, func() bool { return len(d.slack.Messages()) > 0 })
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	for i := range d.alerts {
+		r.Alerts = append(r.Alerts, newAlert(&d.alerts[i], d.posts))
+	}
+	return r, err
+}
+
+// newAlert describes a, with its Slack message in posts.
+func newAlert(a *alerts.Alert, posts []slack.Message) alert {
+	r := alert{Alert: a.Name, Labels: a.Labels, Value: a.Value, State: string(a.State)}
+	for _, p := range posts {
+		if p.ThreadTS != "" || !strings.Contains(p.Text, a.Labels["service"]+"/"+a.Labels["stage"]) || !strings.Contains(p.Text, strings.ToUpper(a.Severity())) {
+			continue
+		}
+		r.text = slack.Text(p)
+		at := p.ReceivedAt
+		if p.Updates > 0 {
+			at = p.UpdatedAt
+		}
+		if r.PublishedToPosted == 0 { // of the first post
+			r.PublishedToPosted = float64(at.Sub(a.TriggeredAt).Microseconds()) / 1000
+		}
+	}
+	return r
+}
+
+// poll calls done until it returns true or the timeout expires. Its error is that of ctx.
+func poll(ctx context.Context, timeout time.Duration, done func() bool) error {
+	tick := time.NewTicker(pollInterval)
+	defer tick.Stop()
+	for deadline := time.Now().Add(timeout); !done() && time.Now().Before(deadline); {
+		select {
+		case <-ctx.Done():
+			return context.Cause(ctx)
+		case <-tick.C:
+		}
+	}
+	return nil
+}
+
+// A lockedWriter is safe for concurrent use.
+type lockedWriter struct {
+	mu sync.Mutex // guards w
+	w  io.Writer
+}
+
+func (l *lockedWriter) Write(p []byte) (int, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	return l.w.Write(p)
+}

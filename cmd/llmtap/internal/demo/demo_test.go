@@ -1,0 +1,96 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/sinks/chdb"
+)
+
+func TestMain(m *testing.M) {
+	chdb.RunChild() // the embedded ClickHouse and the agents are this binary again
+	if len(os.Args) > 1 && os.Args[1] == AgentsCommand {
+		if err := RunAgents(context.Background(), os.Stdin, os.Stdout, os.Stderr); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	m.Run()
+}
+
+// The demo covers the whole path, from the SDK calls of agents in another process to the Slack message.
+func TestRun(t *testing.T) {
+	if testing.Short() {
+		t.Skip("takes half a minute")
+	}
+	collectortest.NeedClickHouse(t)
+	var stdout, stderr bytes.Buffer
+	start := time.Now()
+	if err := Run(t.Context(), Options{Exit: true, Format: "json", Seed: 1, Stdout: &stdout, Stderr: &stderr}); err != nil {
+		t.Fatalf("demo: %v\n%s", err, &stderr)
+	}
+	t.Logf("took %v\n%s", time.Since(start).Round(time.Second), &stderr)
+	var r report
+	if err := json.Unmarshal(stdout.Bytes(), &r); err != nil {
+		t.Fatalf("stdout is not a JSON object: %v\n%s", err, &stdout)
+	}
+	if r.Lost != 0 || r.Exchanges == 0 || r.Exchanges != r.Published || r.ClickHouse["exchanges"] != r.Exchanges {
+		t.Errorf("exchanges: %d published, %d counted, %d rows, %d lost", r.Published, r.Exchanges, r.ClickHouse["exchanges"], r.Lost)
+	}
+	if got, want := slices.Sorted(maps.Keys(r.RootCauses)), []string{"duplicate_reply", "history_truncated_mid_pair", "tool_calls_dropped_on_save", "tool_skipped"}; !cmp.Equal(got, want) {
+		t.Errorf("root causes %v, want %v", got, want)
+	}
+	if got, want := slices.Sorted(maps.Keys(r.Causes)), []string{"duplicate_tool_reply", "missing_tool_reply", "orphan_tool_reply"}; !cmp.Equal(got, want) {
+		t.Errorf("causes %v, want %v", got, want)
+	}
+	if len(r.Alerts) != 1 {
+		t.Fatalf("%d alerts, want only that of the planner: %+v", len(r.Alerts), r.Alerts)
+	}
+	a := r.Alerts[0]
+	want := map[string]string{"service": "checkout-agent", "stage": "planner", "environment": "demo", "severity": "critical"}
+	if diff := cmp.Diff(want, a.Labels); a.Alert != "StageFailureRate" || a.State != "firing" || diff != "" {
+		t.Errorf("alert %s is %s, labels (-want +got):\n%s", a.Alert, a.State, diff)
+	}
+	if a.PublishedToPosted <= 0 || a.PublishedToPosted > 60_000 {
+		t.Errorf("published to posted took %v ms", a.PublishedToPosted)
+	}
+}
+
+// The text of a report has no line above 80 columns.
+func TestReport(t *testing.T) {
+	r := report{
+		Exchanges: 1300, Failed: 42, Causes: map[string]uint64{"orphan_tool_reply": 40, "missing_tool_reply": 2},
+		RootCauses: map[string]uint64{"tool_calls_dropped_on_save": 40},
+		Alerts:     []alert{{Alert: "StageFailureRate", PublishedToPosted: 4200, text: "CRITICAL checkout-agent/planner\n40 of 100 calls failed"}},
+	}
+	var b strings.Builder
+	if err := r.write(&b, "text", "data"); err != nil {
+		t.Fatal(err)
+	}
+	for _, want := range []string{
+		"1300 LLM calls recorded, 42 failed, 0 lost\n", "       40  orphan_tool_reply\n        2  missing_tool_reply\n", "Slack message, 4.2 s after",
+		"  │ CRITICAL checkout-agent/planner\n", " query causes --data-dir data\n",
+	} {
+		if !strings.Contains(b.String(), want) {
+			t.Errorf("%q is missing in\n%s", want, &b)
+		}
+	}
+	for line := range strings.Lines(b.String()) {
+		if n := utf8.RuneCountInString(line) - 1; n > 80 && !strings.Contains(line, " query ") {
+			t.Errorf("%d columns: %s", n, line)
+		}
+	}
+}
