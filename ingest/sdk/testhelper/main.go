@@ -13,7 +13,6 @@ package main
 
 import (
 	"bufio"
-	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -21,14 +20,10 @@ import (
 	"net"
 	"os"
 	"strconv"
-	"time"
-
-	"github.com/nats-io/nats-server/v2/server"
-	"github.com/nats-io/nats.go"
-	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/event/redact"
+	"github.com/llmtap/llmtap/ingest/sdk/testhelper/natsd"
 	"github.com/llmtap/llmtap/ingest/shape"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
@@ -54,8 +49,7 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	return errors.New("usage: testhelper nats DIR PORT [MAX_PAYLOAD] | shape KEY | event | redact")
 }
 
-// runNATS grants the user "agent" the permissions of a hook of service "svc", and "admin" all. Numbers are the port, -1 for
-// a free one, and optionally the largest payload in bytes.
+// runNATS runs nats-server until in ends. Numbers are the port, -1 for a free one, and optionally the largest payload.
 func runNATS(dir string, numbers []string, in io.Reader, out io.Writer) error {
 	var n [2]int
 	for i, s := range numbers {
@@ -64,41 +58,11 @@ func runNATS(dir string, numbers []string, in io.Reader, out io.Writer) error {
 			return fmt.Errorf("parse port and payload: %w", err)
 		}
 	}
-	srv, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: n[0], MaxPayload: int32(n[1]), JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,
-		Users: []*server.User{
-			{Username: "admin", Password: "admin"},
-			{Username: "agent", Password: "agent", Permissions: &server.Permissions{
-				Publish:   &server.SubjectPermission{Allow: []string{"llmtap.v1.*.svc.*"}},
-				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.svc.>"}},
-			}},
-		},
-	})
+	srv, err := natsd.Start(dir, n[0], n[1])
 	if err != nil {
-		return fmt.Errorf("make nats-server: %w", err)
+		return err
 	}
-	srv.Start()
-	defer func() { srv.Shutdown(); srv.WaitForShutdown() }()
-	if !srv.ReadyForConnections(10 * time.Second) {
-		return errors.New("nats-server is not ready")
-	}
-	nc, err := nats.Connect(srv.ClientURL(), nats.UserInfo("admin", "admin"))
-	if err != nil {
-		return fmt.Errorf("connect to nats: %w", err)
-	}
-	defer nc.Close()
-	js, err := jetstream.New(nc)
-	if err != nil {
-		return fmt.Errorf("use jetstream: %w", err)
-	}
-	ctx, cancel := context.WithTimeout(context.Background(), 10*time.Second)
-	defer cancel()
-	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, Duplicates: 2 * time.Minute, AllowDirect: true,
-	})
-	if err != nil {
-		return fmt.Errorf("make stream: %w", err)
-	}
+	defer natsd.Stop(srv)
 	addr, ok := srv.Addr().(*net.TCPAddr)
 	if !ok {
 		return errors.New("nats-server listens on no TCP port")
@@ -151,7 +115,7 @@ func first(v []string) string {
 	return v[0]
 }
 
-// each reads lines of JSON into line and prints what f makes of them, as JSON.
+// each decodes lines of JSON into line and prints the results of f as JSON.
 func each[T any](in io.Reader, out io.Writer, line *T, f func() any) error {
 	w := bufio.NewWriter(out)
 	enc, dec := json.NewEncoder(w), json.NewDecoder(in)
@@ -163,10 +127,10 @@ func each[T any](in io.Reader, out io.Writer, line *T, f func() any) error {
 			return w.Flush()
 		}
 		if err != nil {
-			return fmt.Errorf("read a line: %w", err)
+			return fmt.Errorf("decode line: %w", err)
 		}
 		if err := enc.Encode(f()); err != nil {
-			return fmt.Errorf("write a line: %w", err)
+			return fmt.Errorf("encode result: %w", err)
 		}
 	}
 }

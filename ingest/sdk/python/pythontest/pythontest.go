@@ -1,4 +1,4 @@
-// Package pythontest gives Go tests a Python with the packages that they need.
+// Package pythontest provides Go tests with Python environments.
 package pythontest
 
 import (
@@ -15,9 +15,9 @@ import (
 	"testing"
 )
 
-// Interpreter returns the path of a Python in whose virtual environment these packages are, in pip's notation such as
-// "openai>=2,<4", and no others. The environment is made with python3 and pip once, and kept in the user's cache. Where
-// that is impossible the test fails on CI and is skipped elsewhere.
+// Interpreter returns the path of a Python in a virtual environment with these packages only, in pip's notation such as
+// "openai>=2,<4". It creates the environment with python3 and pip once and keeps it in the user's cache. If that fails, the
+// test fails on CI and is skipped elsewhere.
 func Interpreter(t testing.TB, packages ...string) string {
 	t.Helper()
 	python, err := environment(t, packages)
@@ -26,13 +26,13 @@ func Interpreter(t testing.TB, packages ...string) string {
 	case os.Getenv("CI") == "true":
 		t.Fatal(err)
 	default:
-		t.Skipf("SKIPPED, this test needs Python with %s: %v", strings.Join(packages, ", "), err)
+		t.Skipf("SKIPPED: requires Python with %s: %v", strings.Join(packages, ", "), err)
 	}
 	return python
 }
 
-// Watch makes the result of the test depend on the Python files below dir: Go keeps a result as long as the files that
-// the test itself looked at stay the same.
+// Watch makes the cached result of the test depend on the Python files below dir: Go tracks only the files that the test
+// itself opens or stats.
 func Watch(t testing.TB, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -55,7 +55,7 @@ func environment(t testing.TB, packages []string) (python string, err error) {
 	}
 	cache, err := os.UserCacheDir()
 	if err != nil {
-		return "", fmt.Errorf("find a cache: %w", err)
+		return "", fmt.Errorf("find the user's cache: %w", err)
 	}
 	sum := sha256.Sum256([]byte(string(base) + "\n" + strings.Join(packages, "\n")))
 	dir := filepath.Join(cache, "llmtap", "python-"+hex.EncodeToString(sum[:8]))
@@ -63,14 +63,14 @@ func environment(t testing.TB, packages []string) (python string, err error) {
 	if _, err := os.Stat(python); err == nil {
 		return python, nil
 	}
-	// It is made beside its place, and is there at once and whole or not at all. An interpreter finds its packages from
-	// where it stands, so it may be moved.
+	// The environment is created in a temporary directory and renamed, so that it is complete or absent. An interpreter finds
+	// its packages relative to its own path, so it may be moved.
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
-		return "", fmt.Errorf("make the cache: %w", err)
+		return "", fmt.Errorf("create the cache: %w", err)
 	}
-	tmp, err := os.MkdirTemp(filepath.Dir(dir), "python-new-") //nolint:usetesting // on the file system of the cache, where it can be renamed
+	tmp, err := os.MkdirTemp(filepath.Dir(dir), "python-new-") //nolint:usetesting // on the file system of the cache, for the rename
 	if err != nil {
-		return "", fmt.Errorf("make an environment: %w", err)
+		return "", fmt.Errorf("create an environment: %w", err)
 	}
 	defer func() { err = errors.Join(err, os.RemoveAll(tmp)) }()
 	t.Logf("installing %s into %s", strings.Join(packages, ", "), dir)
@@ -83,8 +83,8 @@ func environment(t testing.TB, packages []string) (python string, err error) {
 			return "", fmt.Errorf("run %s: %w\n%s", strings.Join(c, " "), err, out)
 		}
 	}
-	if err := os.Rename(tmp, dir); err != nil && !errors.Is(err, fs.ErrExist) { // else another test was faster
-		return "", fmt.Errorf("keep the environment: %w", err)
+	if err := os.Rename(tmp, dir); err != nil && !errors.Is(err, fs.ErrExist) { // ErrExist: created by another test
+		return "", fmt.Errorf("rename the environment: %w", err)
 	}
 	return python, nil
 }

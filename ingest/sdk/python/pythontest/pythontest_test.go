@@ -6,7 +6,7 @@ import (
 	"testing"
 )
 
-// The second time, the environment is there.
+// The second call uses the existing environment.
 func TestInterpreter(t *testing.T) {
 	t.Setenv("XDG_CACHE_HOME", t.TempDir())
 	python := Interpreter(t, "iniconfig")
@@ -15,6 +15,6 @@ func TestInterpreter(t *testing.T) {
 	}
 	out, err := exec.CommandContext(t.Context(), python, "-c", "import iniconfig, sys; print(sys.prefix)").CombinedOutput()
 	if prefix := strings.TrimSpace(string(out)); err != nil || !strings.HasPrefix(python, prefix+"/") {
-		t.Errorf("%s says %s: %v", python, prefix, err)
+		t.Errorf("%s printed %s: %v", python, prefix, err)
 	}
 }

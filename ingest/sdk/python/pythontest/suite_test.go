@@ -5,13 +5,13 @@ import (
 	"testing"
 )
 
-// packages are what the tests of the Python hook need.
+// packages are the requirements of the tests of the Python hook.
 var packages = []string{"nats-py>=2.6,<3", "pytest>=8", "httpx", "httpx2", "requests", "aiohttp", "brotli", "mypy", "ruff"}
 
-// The Python hook's own tests, types and style.
+// TestPythonHook runs the linter, the type checker and the tests of the Python hook.
 func TestPythonHook(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long, and the race detector sees nothing new in it")
+		t.Skip("slow, and Python code is not checked for races")
 	}
 	python := Interpreter(t, packages...)
 	Watch(t, "..")

@@ -22,35 +22,35 @@ type contractCase struct {
 	Name  string
 	About string
 
-	// What a raw transport sends, or what an SDK is called with.
+	// The request of a raw transport, or the parameters of an SDK.
 	Request *struct {
 		Path     string
 		Headers  map[string]string
 		Body     text
-		Encoding string // that the agent compresses Body with
+		Encoding string // with which the agent compresses Body
 	}
-	Chat json.RawMessage // the parameters of an SDK's call
-	Fill int             // bytes for the @ in Chat
+	Chat json.RawMessage
+	Fill int // bytes of text for the @ in Chat
 
-	Answers []answer // one for each request, the last for all after it; without any, the strict provider answers
+	Answers []answer // one per request, the last also for later requests; without any, the strict provider responds
 
-	Clients []string // Python's, by default all raw transports
+	Clients []string // of Python, by default all raw transports
 	Go      []string // SDKs for Go: openai, go-openai, anthropic
 	Labels  labels
 	Capture []string // by default all modes
 
-	How      string  // read (all at once), stream (in pieces), close (after the first piece), cancel (after it)
-	Parallel int     // calls at once, each with a number behind its conversation
-	Times    int     // calls one after the other
-	Retries  int     // that an SDK may make
+	How      string  // read (all at once), stream (in pieces), close or cancel (after the first piece)
+	Parallel int     // concurrent calls, each with a number after its conversation
+	Times    int     // calls in sequence
+	Retries  int     // retries of an SDK
 	Timeout  float64 // seconds
-	Tool     string  // id of a tool that runs between two calls, in a run
+	Tool     string  // id of a tool call between two calls, in a run
 
-	NATS        string `json:"nats"` // late or restarted; else it is there
+	NATS        string `json:"nats"` // late or restarted; by default NATS is up
 	MemoryLimit int64  `json:"memory_limit"`
 
 	Error   string // class of Llmtap-Error, by default none; see errorClass
-	Results *bool  // false: what the agent sees is the client's own affair
+	Results *bool  // false: the results of the agent depend on the client
 }
 
 type labels struct {
@@ -86,19 +86,19 @@ func fill(s string, n int) string {
 	return strings.Replace(s, "@", strings.Repeat(word, n/len(word)), 1)
 }
 
-// An answer is what the provider does with a request.
+// An answer is the response of the provider to a request.
 type answer struct {
 	Status   int
 	Headers  map[string]string
 	Body     *text
 	Events   []string // a body in pieces, without a length
 	Encoding string   // of the body: gzip, br, deflate
-	Short    int      // bytes that are missing at the end of the encoded body
-	Length   int      // Content-Length, if it is not the body's
-	End      string   // reset, hold (nothing more comes) or refused (no connection)
+	Short    int      // bytes missing at the end of the encoded body
+	Length   int      // Content-Length, if not that of the body
+	End      string   // reset, hold (no more data) or refused (no connection)
 }
 
-// pieces returns the answer's body as it goes over the network, and whether its length is told.
+// pieces returns the body as sent over the network, and whether it has a Content-Length.
 func (a *answer) pieces(t testing.TB) (pieces [][]byte, sized bool) {
 	for _, e := range a.Events {
 		pieces = append(pieces, []byte(e))
@@ -137,7 +137,7 @@ func encode(t testing.TB, encoding string, body []byte) []byte {
 	return b.Bytes()
 }
 
-// decode is the inverse of encode. Of a body that is broken it returns what came before the fault, and an error.
+// decode is the inverse of encode. With an error it returns the bytes before the fault.
 func decode(encoding string, body []byte) ([]byte, error) {
 	var r io.Reader
 	var err error
@@ -177,7 +177,7 @@ func readCases(t testing.TB) map[string][]contractCase {
 			t.Fatalf("%s: %v", file, err)
 		}
 		for i := range f.Cases {
-			f.Cases[i].complete()
+			f.Cases[i].setDefaults()
 		}
 		name := strings.TrimSuffix(strings.TrimPrefix(filepath.Base(file), "cases_"), ".json")
 		all[name] = f.Cases
@@ -185,8 +185,8 @@ func readCases(t testing.TB) map[string][]contractCase {
 	return all
 }
 
-// complete fills in the defaults.
-func (c *contractCase) complete() {
+// setDefaults sets the defaults.
+func (c *contractCase) setDefaults() {
 	if c.Clients == nil {
 		c.Clients = []string{"httpx", "httpx-async", "requests", "aiohttp"}
 	}

@@ -38,7 +38,7 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// A run is what one hook made of a case.
+// A run is the result of one case with one hook.
 type run struct {
 	messages []*message
 	wire     []*exchange
@@ -46,10 +46,10 @@ type run struct {
 	stats    stats
 }
 
-// The hooks publish the same events for the same calls, whatever client makes them.
+// All hooks publish the same events for the same calls, with any client.
 func TestContract(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long, and the race detector sees nothing new in it")
+		t.Skip("slow, and other tests cover it for the race detector")
 	}
 	t.Setenv("LLMTAP_SHAPE_KEY", shapeKey)
 	python := interpreter(t)
@@ -65,11 +65,11 @@ func TestContract(t *testing.T) {
 	}
 }
 
-// processes are what cases share that run one after the other.
+// processes are shared by cases that run in sequence.
 type processes struct {
 	nats   *natsd
 	python *pythonHook
-	runs   int // so far
+	runs   int // number of runs
 }
 
 func (p *processes) test(t *testing.T, c *contractCase) {
@@ -92,7 +92,7 @@ type suite struct {
 	capture string
 }
 
-// raw sends the same bytes through both hooks, and expects the same of each.
+// raw sends the same bytes through both hooks and compares their events.
 func (s *suite) raw(t *testing.T) {
 	c := s.newCall(t, "")
 	want := s.run(t, new(goHook), c, s.c.Answers)
@@ -108,7 +108,7 @@ func (s *suite) raw(t *testing.T) {
 	}
 }
 
-// sdk makes the same calls through the SDKs of both languages. What Python's sent is sent again through the Go hook.
+// sdk makes the same calls through the SDKs of both languages. It repeats the requests of the Python SDKs through the Go hook.
 func (s *suite) sdk(t *testing.T) {
 	for _, sdk := range s.c.Go {
 		t.Run("go "+sdk, func(t *testing.T) { s.run(t, new(goHook), s.newCall(t, sdk), s.c.Answers) })
@@ -116,7 +116,7 @@ func (s *suite) sdk(t *testing.T) {
 	for _, client := range s.c.Clients {
 		t.Run(client, func(t *testing.T) {
 			got := s.run(t, s.python, s.newCall(t, client), s.c.Answers)
-			s.compare(t, got, s.again(t, got))
+			s.compare(t, got, s.repeat(t, got))
 		})
 	}
 }
@@ -132,7 +132,7 @@ func (s *suite) newCall(t testing.TB, client string) *call {
 	return c
 }
 
-// run makes the calls of the case through h, and reads what it publishes.
+// run makes the calls of the case through h and reads the published events.
 func (s *suite) run(t *testing.T, h hook, c *call, answers []answer) *run {
 	t.Helper()
 	m := startModel(t, answers)
@@ -140,7 +140,7 @@ func (s *suite) run(t *testing.T, h hook, c *call, answers []answer) *run {
 	return s.record(t, h, m, func(n *natsd) (results []result) {
 		c.Base = "http://" + m.host()
 		if c.Labels.Run = s.c.Labels.Run; c.Tool != "" {
-			c.Labels.Run += fmt.Sprint("#", s.runs) // JetStream would take another run of this name for the same
+			c.Labels.Run += fmt.Sprint("#", s.runs) // JetStream drops messages of a second run with the same name as duplicates
 		}
 		for i := range s.c.Times {
 			results = append(results, h.call(t, c)...)
@@ -152,8 +152,8 @@ func (s *suite) run(t *testing.T, h hook, c *call, answers []answer) *run {
 	})
 }
 
-// again sends what a run sent once more, through the Go hook.
-func (s *suite) again(t *testing.T, sent *run) *run {
+// repeat sends the requests of a run through the Go hook.
+func (s *suite) repeat(t *testing.T, sent *run) *run {
 	t.Helper()
 	m := startModel(t, replay(sent.wire))
 	defer m.close()
@@ -177,7 +177,7 @@ func (s *suite) again(t *testing.T, sent *run) *run {
 	})
 }
 
-// record opens h, lets calls make its calls, and reads what is published of them.
+// record opens h, calls calls, and reads the published events.
 func (s *suite) record(t *testing.T, h hook, m *model, calls func(*natsd) []result) *run {
 	t.Helper()
 	n, began := s.nats, time.Now()
@@ -192,18 +192,18 @@ func (s *suite) record(t *testing.T, h hook, m *model, calls func(*natsd) []resu
 	h.open(t, &options{NATS: n.url(), Host: m.host(), Capture: s.capture, MemoryLimit: s.c.MemoryLimit})
 	r := &run{results: calls(n)}
 	if s.c.NATS == "late" && h.flush(t, 0.05).Flushed {
-		t.Error("events are stored, but NATS is not there")
+		t.Error("events are stored while NATS is down")
 	}
 	if n.server == nil {
 		n.start(t)
 	}
 	r.stats = h.flush(t, 20)
 	if !r.stats.Flushed || r.stats.Pending != 0 || r.stats.Open != 0 || r.stats.Bytes != 0 {
-		t.Errorf("something is left: %+v", r.stats)
+		t.Errorf("not all events are published: %+v", r.stats)
 	}
 	h.close(t)
-	r.wire = m.took()
-	r.messages = readEvents(t, n.news(t), began, m.host(), fmt.Sprint("#", s.runs))
+	r.wire = m.exchanges()
+	r.messages = readEvents(t, n.newMessages(t), began, m.host(), fmt.Sprint("#", s.runs))
 	s.check(t, r)
 	if s.c.Parallel > 1 {
 		byConversation(r.messages)
@@ -211,7 +211,7 @@ func (s *suite) record(t *testing.T, h hook, m *model, calls func(*natsd) []resu
 	return r
 }
 
-// check judges a run by itself.
+// check checks a single run.
 func (s *suite) check(t *testing.T, r *run) {
 	t.Helper()
 	if uint64(len(r.messages)) != r.stats.Events || len(r.messages) == 0 {
@@ -230,25 +230,25 @@ func (s *suite) check(t *testing.T, r *run) {
 	}
 }
 
-// escaped is a label as a header has it.
+// escaped returns the header value of a label.
 func escaped(label string) string {
 	ev := event.Event{Labels: event.Labels{Agent: label}}
 	return strings.Join(ev.Encode()[event.HeaderAgent], "")
 }
 
-// compareDrops expects that both hooks dropped the oldest exchanges and counted each. How many is not the contract's: what
-// an event costs in memory differs, and one may have been in flight.
+// compareDrops expects that both hooks dropped the oldest exchanges and counted each. Their number may differ, because the
+// memory of an event does, and because one exchange may have been in flight.
 func (s *suite) compareDrops(t *testing.T, got, want *run) {
 	t.Helper()
 	for _, r := range []*run{got, want} {
 		kept, last := uint64(len(r.messages)/2), r.messages[len(r.messages)-1].ev
 		calls := uint64(s.c.Times)
 		if kept+r.stats.Dropped != calls || last.Dropped != r.stats.Dropped || last.Seq != 2*calls || r.stats.Published != kept {
-			t.Errorf("%d exchanges of %d are kept, the last says %d dropped and is number %d; stats %+v", kept, calls, last.Dropped, last.Seq, r.stats)
+			t.Errorf("%d exchanges of %d are kept, the last has %d dropped and seq %d; stats %+v", kept, calls, last.Dropped, last.Seq, r.stats)
 		}
 		for i, m := range r.messages {
-			if i > 2 && m.ev.Seq != r.messages[i-1].ev.Seq+1 { // the first may have been in flight
-				t.Errorf("number %d follows %d: a newer exchange went before an older one", m.ev.Seq, r.messages[i-1].ev.Seq)
+			if i > 2 && m.ev.Seq != r.messages[i-1].ev.Seq+1 { // the first exchange may have been in flight
+				t.Errorf("seq %d follows %d: a newer exchange was dropped before an older one", m.ev.Seq, r.messages[i-1].ev.Seq)
 			}
 		}
 	}
@@ -257,7 +257,7 @@ func (s *suite) compareDrops(t *testing.T, got, want *run) {
 	}
 }
 
-// sameResults expects that the agent saw the same.
+// sameResults expects the same results for the agent.
 func (s *suite) sameResults(t *testing.T, got, want []result) {
 	t.Helper()
 	if len(got) != len(want) {
@@ -274,7 +274,7 @@ func (s *suite) sameResults(t *testing.T, got, want []result) {
 	}
 }
 
-// compare expects the same events of two hooks.
+// compare expects the same events from two hooks.
 func (s *suite) compare(t *testing.T, got, want *run) {
 	t.Helper()
 	if s.c.MemoryLimit > 0 {
@@ -292,7 +292,7 @@ func (s *suite) compare(t *testing.T, got, want *run) {
 		if diff := gocmp.Diff(b.Header, a.Header); diff != "" {
 			t.Errorf("event %d: headers (-Go +Python):\n%s%q\n%q", i, diff, b.ev.Error, a.ev.Error)
 		}
-		// Of an answer that ended early, each may have read another part: checkWire judges it.
+		// If the response ended early, the hooks may have read different parts; checkWire checks them.
 		if a.class == "none" && !bytes.Equal(a.Body, b.Body) {
 			t.Errorf("event %d: payload (-Go +Python):\n-%s\n+%s", i, start(b.Body), start(a.Body))
 		}

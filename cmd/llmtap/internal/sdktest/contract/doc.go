@@ -1,27 +1,28 @@
 // Package contract tests that the hooks of all languages publish the same events for the same calls.
 //
 //	ingest/sdk/testdata/cases*.json ──> Go:     hook ── net/http, openai-go, go-openai, … ─┐
-//	                                └─> Python: hook ── httpx, requests, aiohttp, openai, …  ──┴─> provider, which remembers the wire
+//	                                └─> Python: hook ── httpx, requests, aiohttp, openai, …  ──┴─> provider, which records the traffic
 //	                                              │
-//	                                              └─> NATS ──> events, compared with the wire and with each other
+//	                                              └─> NATS ──> events, compared with the traffic and with each other
 //
-// A case says what a client sends and what the provider answers. It is run in every capture mode, by the Go hook and by
-// every client of the others. Each run is first held against the wire: the payload is what the provider saw and said
-// (full), its shape, or nothing. Then the runs of two languages are compared, header by header and byte by byte.
+// A case contains the request of a client and the response of the provider. It runs in every capture mode, with the Go hook
+// and with every client of the other hooks. Each run is compared with the traffic: the payload is the body that the provider
+// received or sent (full), its shape, or nothing. Then the runs of two languages are compared, headers and payloads byte for
+// byte.
 //
-// # What may differ
+// # Permitted differences
 //
-// Ids, times, durations, the instance, the name of the SDK and the port of the provider, all of which are checked by
-// themselves; the words of an error, where it is of the same class; whether a body travels in the encoding that the
-// provider chose or decoded, for a hook publishes what its client's transport gives it.
+// Ids, times, durations, the instance, the name of the SDK and the port of the provider are checked separately. The texts of
+// an error may differ within a class. A body may be encoded or decoded, because a hook publishes the bytes of its client's
+// transport.
 //
-// # How clients are compared that write other bodies
+// # Clients with different request bodies
 //
-// The SDKs of two languages write the same question with other bytes. What a Python client sent is therefore sent again,
-// byte for byte, through the Go hook, and answered with what the provider said to the Python client.
+// The SDKs of two languages encode the same parameters differently. The test therefore sends the requests of a Python client
+// again, byte for byte, through the Go hook, with the responses that the Python client received.
 //
-// # What a new case or a new language needs
+// # New cases and languages
 //
-// A case is one entry of data. A language is a program like those in python/, which reads commands and answers them, and
-// an implementation of hook that starts it.
+// A case is one entry of data. A language is a program like those in python/, which reads commands and prints results, and an
+// implementation of hook that starts it.
 package contract

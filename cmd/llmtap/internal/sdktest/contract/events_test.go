@@ -15,17 +15,17 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// A message is one event as it was published, its parts joined, without what differs from run to run.
+// A message is one published event with joined parts, without the values that differ between runs.
 type message struct {
 	Subject string // without its shard
 	Header  map[string]string
 	Body    []byte // decoded
 
 	ev    *event.Event
-	class string // of its error
+	class string // of the error
 }
 
-// What stands in a header for a value that was checked and may differ.
+// Placeholders for header values that were checked and differ between runs.
 const (
 	anID       = "(id)"
 	aTime      = "(time)"
@@ -41,8 +41,8 @@ var (
 	isSDK = regexp.MustCompile(`^(go|python)/\d+\.\d+\.\d+$`)
 )
 
-// readEvents makes messages of what is stored, in its order; began is when the run began, host the
-// provider's, and run what was put behind the name of its run.
+// readEvents converts stored messages, in their order. began is the start of the run, host that of the provider, and run
+// the suffix of the run's name.
 func readEvents(t testing.TB, raw []*jetstream.RawStreamMsg, began time.Time, host, run string) []*message {
 	t.Helper()
 	var ms []*message
@@ -61,12 +61,12 @@ type reading struct {
 	t        testing.TB
 	began    time.Time
 	host     string
-	run      string            // what stands behind the name of a run
+	run      string            // suffix of the name of a run
 	ids      map[string]string // of exchanges -> x1, x2 …
 	instance string
 }
 
-// parts returns how many of the next messages carry one event.
+// parts returns the number of messages of the next event.
 func (r *reading) parts(raw []*jetstream.RawStreamMsg) int {
 	part := raw[0].Header.Get(event.HeaderPart)
 	if part == "" {
@@ -89,7 +89,7 @@ func (r *reading) parts(raw []*jetstream.RawStreamMsg) int {
 			}
 		}
 		if !maps.EqualFunc(a, b, slices.Equal) {
-			r.t.Errorf("the parts of an event have other headers: %v, %v", a, b)
+			r.t.Errorf("the parts of an event have different headers: %v, %v", a, b)
 		}
 	}
 	return n
@@ -121,7 +121,7 @@ func (r *reading) message(parts []*jetstream.RawStreamMsg) *message {
 	m.Subject = parts[0].Subject[:strings.LastIndexByte(parts[0].Subject, '.')]
 	for k, v := range parts[0].Header {
 		if strings.HasPrefix(k, "Nats-") && k != event.HeaderMsgID {
-			continue // the server's, of the stored message
+			continue // set by the server
 		}
 		if len(v) != 1 {
 			t.Errorf("%s has %d values", k, len(v))
@@ -131,7 +131,7 @@ func (r *reading) message(parts []*jetstream.RawStreamMsg) *message {
 			t.Errorf("a secret is published: %s: %s", k, v[0])
 		}
 	}
-	delete(m.Header, event.HeaderMsgID) // judged above
+	delete(m.Header, event.HeaderMsgID) // checked above
 	if e := m.ev.ContentEncoding; e != "" {
 		delete(m.Header, event.HeaderContentEncoding)
 		if plain, err := decode(e, m.Body); err == nil || len(plain) > 0 {
@@ -145,13 +145,13 @@ func (r *reading) message(parts []*jetstream.RawStreamMsg) *message {
 	return m
 }
 
-// normal checks a value that differs from run to run and returns what is the same in all.
+// normal checks a value that differs between runs and returns its placeholder.
 func (r *reading) normal(key, value string, ev *event.Event) string {
 	t := r.t
 	switch key {
 	case event.HeaderExchange:
 		if !uuid7.MatchString(value) {
-			t.Errorf("%s %q is no UUIDv7", key, value)
+			t.Errorf("%s %q is not a UUIDv7", key, value)
 		}
 		if r.ids[value] == "" {
 			r.ids[value] = fmt.Sprint("x", len(r.ids)+1)
@@ -169,7 +169,7 @@ func (r *reading) normal(key, value string, ev *event.Event) string {
 		return aDuration
 	case event.HeaderInstance:
 		if !uuid4.MatchString(value) || r.instance != "" && value != r.instance {
-			t.Errorf("%s %q, before it was %q", key, value, r.instance)
+			t.Errorf("%s %q, previously %q", key, value, r.instance)
 		}
 		r.instance = value
 		return anInstance
@@ -186,7 +186,7 @@ func (r *reading) normal(key, value string, ev *event.Event) string {
 	return value
 }
 
-// numbers checks that the sequence has no gap but where exchanges were dropped, and that requests come before their
+// numbers checks that sequence numbers have gaps only where exchanges were dropped, and that requests precede their
 // responses.
 func (r *reading) numbers(ms []*message) {
 	if len(ms) == 0 {
@@ -204,20 +204,20 @@ func (r *reading) numbers(ms []*message) {
 			half[m.ev.Exchange]++
 		case event.Response:
 			if half[m.ev.Exchange] != 1 {
-				r.t.Errorf("seq %d: a response before its request, or twice", m.ev.Seq)
+				r.t.Errorf("seq %d: a response before its request, or a second one", m.ev.Seq)
 			}
 			half[m.ev.Exchange]++
-		default: // not of an exchange
+		default: // no half of an exchange
 		}
 	}
 	for _, n := range half {
 		if n != 2 {
-			r.t.Error("half an exchange is published")
+			r.t.Error("only half of an exchange is published")
 		}
 	}
 }
 
-// byConversation sorts the events of calls that were made at the same time, whose order is chance; their numbers go.
+// byConversation sorts the events of concurrent calls, whose order is random, and removes their sequence numbers.
 func byConversation(ms []*message) {
 	names := make(map[string]string)
 	slices.SortStableFunc(ms, func(a, b *message) int {

@@ -23,7 +23,7 @@ import (
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
-// The options of a hook, as runners of all languages take them.
+// options are the options of a hook in any language.
 type options struct {
 	NATS        string `json:"nats"`
 	Host        string `json:"host"`
@@ -31,7 +31,7 @@ type options struct {
 	MemoryLimit int64  `json:"memory_limit"`
 }
 
-// A call is what an agent does; Parallel of them at once.
+// A call is one call of an agent, or Parallel concurrent ones.
 type call struct {
 	Client   string            `json:"client"`
 	Base     string            `json:"base"` // URL of the provider
@@ -47,17 +47,17 @@ type call struct {
 	Retries  int               `json:"retries"`
 }
 
-// A result is what the agent sees of a raw call: its status and the decoded body, as far as it came. Error says that the
-// call failed; its words are the client's.
+// A result is what the agent observes of a raw call: the status and the received part of the decoded body. Error is the
+// client's text if the call failed.
 type result struct {
 	Status int    `json:"status"`
 	Body   []byte `json:"body"`
 	Error  string `json:"error"`
 }
 
-// stats are the counts of a hook.
+// stats are the counters of a hook.
 type stats struct {
-	Flushed   bool   `json:"flushed"` // all that ended before is stored
+	Flushed   bool   `json:"flushed"` // all events are stored
 	Published uint64 `json:"published"`
 	Events    uint64 `json:"events"`
 	Dropped   uint64 `json:"dropped"`
@@ -66,11 +66,11 @@ type stats struct {
 	Bytes     int64  `json:"bytes"`
 }
 
-// A hook is one language's, in a process that makes calls.
+// A hook is the hook of one language in a process that makes calls.
 type hook interface {
 	open(t testing.TB, o *options)
 	call(t testing.TB, c *call) []result
-	// flush waits until no call is open and all is stored, or for so many seconds.
+	// flush waits until all calls have ended and all events are stored, for at most seconds.
 	flush(t testing.TB, seconds float64) stats
 	close(t testing.TB)
 }
@@ -125,7 +125,7 @@ func (g *goHook) call(t testing.TB, c *call) []result {
 			results[i] = g.one(ctx, c)
 			if c.Tool != "" {
 				g.h.ToolStarted(ctx, c.Tool)
-				g.h.ToolEnded(ctx, c.Tool, errors.New("the tool fails"))
+				g.h.ToolEnded(ctx, c.Tool, errors.New("tool failed"))
 				results[i] = g.one(ctx, c)
 				g.h.RunEnded(ctx, nil)
 			}
@@ -188,7 +188,7 @@ func raw(ctx context.Context, c *call, client *http.Client) (r result) {
 	defer resp.Body.Close()
 	r.Status = resp.StatusCode
 	encoding := resp.Header.Get("Content-Encoding")
-	defer func() { r.Body, _ = decode(encoding, r.Body) }() // as far as it goes
+	defer func() { r.Body, _ = decode(encoding, r.Body) }() // a broken body up to the fault
 	if c.How == "close" || c.How == "cancel" {
 		p := make([]byte, 64<<10)
 		n, err := resp.Body.Read(p)
@@ -209,7 +209,7 @@ func raw(ctx context.Context, c *call, client *http.Client) (r result) {
 	return r
 }
 
-// openai asks until the model wants no more tools.
+// openai makes calls until the model calls no more tools.
 func (g *goHook) openai(ctx context.Context, c *call, client *http.Client) error {
 	var p openai.ChatCompletionNewParams
 	if err := json.Unmarshal(c.Chat, &p); err != nil {
@@ -298,7 +298,7 @@ func streamed(chat json.RawMessage) bool {
 	return json.Unmarshal(chat, &p) == nil && p.Stream
 }
 
-// environ is the environment of a runner, without what would tell a hook something.
+// environ returns the environment of a runner without variables that configure a hook.
 func environ(more ...string) []string {
 	env := slices.DeleteFunc(os.Environ(), func(s string) bool {
 		return strings.HasPrefix(s, "OTEL_") || strings.HasPrefix(s, "LLMTAP_") || strings.Contains(strings.ToLower(s), "_proxy=")

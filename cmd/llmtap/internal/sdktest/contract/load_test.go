@@ -15,20 +15,20 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-var load = flag.Duration("load", 0, "how long each load of TestLoad lasts, at its full rate; by default it is short and slow")
+var load = flag.Duration("load", 0, "duration of each load of TestLoad at its full rate; by default short and slow")
 
-// A report is what python/load.py says of a load.
+// A report is the result of a load from python/load.py.
 type report struct {
 	Made    int     // calls
-	Seconds float64 // that they took
-	Cores   float64 // that the process used
-	Grown   int64   // bytes of memory, at most, over what the process had before
-	Bytes   int64   // that the hook counts in its queue
-	Errors  int     // mistakes of the hook's own
+	Seconds float64 // duration
+	Cores   float64 // used by the process
+	Grown   int64   // maximum growth of the process in bytes
+	Bytes   int64   // reserved by the hook
+	Errors  int     // internal errors of the hook
 }
 
-// The Python hook under load: no event is lost while NATS takes them; without NATS memory stays bounded, and what was
-// dropped is counted exactly. With -load 60s it tells what a machine can do.
+// The Python hook under load: while NATS is up no event is lost; while it is down memory stays bounded and the dropped
+// exchanges are counted exactly. With -load 60s the test measures the capacity of the machine.
 func TestLoad(t *testing.T) {
 	t.Setenv("LLMTAP_SHAPE_KEY", shapeKey)
 	python := interpreter(t)
@@ -45,7 +45,7 @@ func TestLoad(t *testing.T) {
 			l.run(t, &options{NATS: l.nats.url(), Capture: capture, MemoryLimit: 64 << 20}, client, rate/processes, threads, up)
 		})
 	}
-	f("httpx", "", 1, 1000, 4, true) // not recorded: what the client itself takes
+	f("httpx", "", 1, 1000, 4, true) // not recorded: the cost of the client
 	f("openai", event.CaptureShape, 1, 200, 4, true)
 	f("httpx", event.CaptureFull, 1, 1000, 4, true)
 	f("httpx", event.CaptureFull, 2, 1000, 4, true)
@@ -61,7 +61,7 @@ func (l *loading) run(t *testing.T, o *options, client string, rate, threads int
 	provider := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if _, err := io.Copy(io.Discard, r.Body); err == nil {
 			w.Header().Set("Content-Type", "application/json")
-			_, _ = io.WriteString(w, loadAnswer) // the agent may be gone
+			_, _ = io.WriteString(w, loadAnswer) // fails if the agent has disconnected
 		}
 	}))
 	defer provider.Close()
@@ -93,9 +93,9 @@ func (l *loading) run(t *testing.T, o *options, client string, rate, threads int
 		if r.Made < threads || r.Errors > 0 {
 			t.Errorf("%+v", r)
 		}
-		// Python's own memory for what waits, and for the client, comes on top.
+		// Python objects of the queue and of the client need additional memory.
 		if r.Bytes > o.MemoryLimit || r.Grown > 3*o.MemoryLimit+32<<20 {
-			t.Errorf("the queue holds %d bytes of %d, the process grew by %d", r.Bytes, o.MemoryLimit, r.Grown)
+			t.Errorf("the queue reserves %d of %d bytes, the process grew by %d", r.Bytes, o.MemoryLimit, r.Grown)
 		}
 		all = report{Made: all.Made + r.Made, Seconds: max(all.Seconds, r.Seconds), Cores: all.Cores + r.Cores, Grown: max(all.Grown, r.Grown)}
 	}
@@ -116,25 +116,25 @@ func (l *loading) run(t *testing.T, o *options, client string, rate, threads int
 		all.Made = 0
 	}
 	if !whole || published != kept || lost != dropped || kept+dropped != uint64(all.Made) || up != (dropped == 0) {
-		t.Errorf("%d calls, %d stored, the last of each process says %d dropped; stats %+v", all.Made, kept, dropped, flushed)
+		t.Errorf("%d calls, %d stored, the last of each process has %d dropped; stats %+v", all.Made, kept, dropped, flushed)
 	}
 }
 
-// count returns how many exchanges are stored, and how many were dropped as the last message of each process says. Their
-// numbers must tell the same.
+// count returns the number of stored exchanges, and of dropped ones from the last message of each process, which must match
+// the gaps in the sequence numbers.
 func (l *loading) count(t *testing.T) (kept, dropped uint64) {
-	type process struct{ seq, gone, dropped uint64 }
+	type process struct{ seq, missing, dropped uint64 }
 	processes, open := make(map[string]process), make(map[string]bool)
-	for _, m := range l.nats.news(t) {
+	for _, m := range l.nats.newMessages(t) {
 		ev, err := event.Decode(m.Subject, event.Header(m.Header), m.Data)
 		if err != nil {
 			t.Fatal(err)
 		}
 		p := processes[ev.Instance]
 		if ev.Seq <= p.seq {
-			t.Fatalf("number %d after %d", ev.Seq, p.seq)
+			t.Fatalf("seq %d follows %d", ev.Seq, p.seq)
 		}
-		processes[ev.Instance] = process{seq: ev.Seq, gone: p.gone + ev.Seq - p.seq - 1, dropped: ev.Dropped}
+		processes[ev.Instance] = process{seq: ev.Seq, missing: p.missing + ev.Seq - p.seq - 1, dropped: ev.Dropped}
 		if open[ev.Exchange] {
 			delete(open, ev.Exchange)
 			kept++
@@ -143,18 +143,18 @@ func (l *loading) count(t *testing.T) (kept, dropped uint64) {
 		}
 	}
 	for id, p := range processes {
-		if p.gone != 2*p.dropped {
-			t.Errorf("of %s %d numbers are missing, %d exchanges dropped", id, p.gone, p.dropped)
+		if p.missing != 2*p.dropped {
+			t.Errorf("instance %s: %d sequence numbers are missing, %d exchanges dropped", id, p.missing, p.dropped)
 		}
 		dropped += p.dropped
 	}
 	if len(open) > 0 {
-		t.Errorf("%d halves are alone", len(open))
+		t.Errorf("%d requests without response", len(open))
 	}
 	return kept, dropped
 }
 
-// What is asked and answered: messages of 2 KB.
+// Request and response of 2 KB.
 var (
 	loadRequest = mustJSON(map[string]any{"model": "gpt-5", "messages": []map[string]string{
 		{"role": "system", "content": strings.Repeat("You plan the work of others. ", 35)},

@@ -11,10 +11,10 @@ import (
 	"github.com/nats-io/nats.go/jetstream"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	testnats "github.com/llmtap/llmtap/ingest/sdk/testhelper/natsd"
 )
 
-// A natsd is the real server with the stream of the contract, on loopback. The user "agent" may do no more than a hook of
-// this service needs.
+// A natsd is a nats-server on a fixed port, which can be stopped and started.
 type natsd struct {
 	dir  string
 	port int
@@ -22,10 +22,10 @@ type natsd struct {
 	server *server.Server // nil while it is stopped
 	admin  *nats.Conn
 	stream jetstream.Stream
-	mark   uint64 // the last message that was read
+	mark   uint64 // sequence of the last message that was read
 }
 
-// newNATS returns a server that is still to be started.
+// newNATS returns a stopped server.
 func newNATS(t testing.TB) *natsd {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
@@ -43,37 +43,18 @@ func (n *natsd) url() string {
 
 func (n *natsd) start(t testing.TB) {
 	t.Helper()
-	srv, err := server.NewServer(&server.Options{
-		Host: "127.0.0.1", Port: n.port, JetStream: true, StoreDir: n.dir, NoLog: true, NoSigs: true,
-		Users: []*server.User{
-			{Username: "admin", Password: "admin"},
-			{Username: "agent", Password: "agent", Permissions: &server.Permissions{
-				Publish:   &server.SubjectPermission{Allow: []string{"llmtap.v1.*." + service + ".*"}},
-				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX." + service + ".>"}},
-			}},
-		},
-	})
-	if err != nil {
+	var err error
+	if n.server, err = testnats.Start(n.dir, n.port, 0); err != nil {
 		t.Fatal(err)
 	}
-	n.server = srv
-	srv.Start()
-	if !srv.ReadyForConnections(20 * time.Second) {
-		t.Fatal("nats-server is not ready")
-	}
-	if n.admin, err = nats.Connect(srv.ClientURL(), nats.UserInfo("admin", "admin")); err != nil {
+	if n.admin, err = nats.Connect(n.server.ClientURL(), nats.UserInfo("admin", "admin")); err != nil {
 		t.Fatal(err)
 	}
 	js, err := jetstream.New(n.admin)
 	if err != nil {
 		t.Fatal(err)
 	}
-	ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
-	defer cancel()
-	n.stream, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
-		Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, Duplicates: 2 * time.Minute, AllowDirect: true,
-	})
-	if err != nil {
+	if n.stream, err = js.Stream(t.Context(), event.StreamEvents); err != nil {
 		t.Fatal(err)
 	}
 }
@@ -83,12 +64,11 @@ func (n *natsd) stop() {
 		return
 	}
 	n.admin.Close()
-	n.server.Shutdown()
-	n.server.WaitForShutdown()
+	testnats.Stop(n.server)
 	n.server = nil
 }
 
-// toggle stops the server, or starts it again.
+// toggle stops a running server and starts a stopped one.
 func (n *natsd) toggle(t testing.TB) {
 	if n.server != nil {
 		n.stop()
@@ -97,8 +77,8 @@ func (n *natsd) toggle(t testing.TB) {
 	}
 }
 
-// news returns the messages that were stored since the last call.
-func (n *natsd) news(t testing.TB) (msgs []*jetstream.RawStreamMsg) {
+// newMessages returns the messages stored since the last call.
+func (n *natsd) newMessages(t testing.TB) (msgs []*jetstream.RawStreamMsg) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

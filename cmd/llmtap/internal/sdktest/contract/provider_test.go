@@ -19,27 +19,27 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 )
 
-// An exchange is one call as the provider saw it.
+// An exchange is one call as recorded by the provider.
 type exchange struct {
 	path, method string // the path with its query
 	header       http.Header
 	request      []byte
 
 	answer answer
-	pieces [][]byte // of the answer, as they went over the network
+	pieces [][]byte // of the response body as sent over the network
 	sized  bool
 }
 
-// response returns the answer's body as it went over the network.
+// response returns the response body as sent over the network.
 func (x *exchange) response() []byte { return bytes.Join(x.pieces, nil) }
 
-// A model is the provider of one run: it answers what its case says, or as the strict provider does.
+// A model is the provider of one run. It responds as configured by the case, or as the strict provider.
 type model struct {
 	t       testing.TB
 	server  *httptest.Server
 	answers []answer
 	strict  http.Handler
-	done    chan struct{} // closed when the run is over
+	done    chan struct{} // closed at the end of the run
 
 	mu    sync.Mutex // guards all below
 	wire  []*exchange
@@ -65,8 +65,8 @@ func (m *model) close() {
 
 func (m *model) host() string { return m.server.Listener.Addr().String() }
 
-// took returns what was asked and answered, in the order of the requests.
-func (m *model) took() []*exchange {
+// exchanges returns the recorded exchanges in the order of the requests.
+func (m *model) exchanges() []*exchange {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	return slices.Clone(m.wire)
@@ -75,7 +75,7 @@ func (m *model) took() []*exchange {
 func (m *model) serve(w http.ResponseWriter, r *http.Request) {
 	body, err := io.ReadAll(r.Body)
 	if err != nil {
-		return // the agent is gone
+		return // the agent has disconnected
 	}
 	x := &exchange{path: r.RequestURI, method: r.Method, header: r.Header, request: body}
 	m.mu.Lock()
@@ -83,7 +83,7 @@ func (m *model) serve(w http.ResponseWriter, r *http.Request) {
 	m.calls++
 	m.mu.Unlock()
 	if len(m.answers) == 0 {
-		m.askStrict(x, r)
+		m.respondStrict(x, r)
 	} else {
 		x.answer = m.answers[min(n, len(m.answers)-1)]
 		x.pieces, x.sized = x.answer.pieces(m.t)
@@ -91,11 +91,11 @@ func (m *model) serve(w http.ResponseWriter, r *http.Request) {
 	m.mu.Lock()
 	m.wire = append(m.wire, x)
 	m.mu.Unlock()
-	m.say(w, r, x)
+	m.respond(w, r, x)
 }
 
-// askStrict lets the strict provider answer.
-func (m *model) askStrict(x *exchange, r *http.Request) {
+// respondStrict gets the response from the strict provider.
+func (m *model) respondStrict(x *exchange, r *http.Request) {
 	r2 := r.Clone(context.Background())
 	r2.Body = io.NopCloser(bytes.NewReader(x.request))
 	rec := &recorder{header: make(http.Header)}
@@ -107,8 +107,8 @@ func (m *model) askStrict(x *exchange, r *http.Request) {
 	x.pieces, x.sized = rec.pieces, len(rec.pieces) == 1
 }
 
-// say answers over the network.
-func (m *model) say(w http.ResponseWriter, r *http.Request, x *exchange) {
+// respond writes the response.
+func (m *model) respond(w http.ResponseWriter, r *http.Request, x *exchange) {
 	a := &x.answer
 	if a.Status != 0 {
 		for k, v := range a.Headers {
@@ -125,7 +125,7 @@ func (m *model) say(w http.ResponseWriter, r *http.Request, x *exchange) {
 			if _, err := w.Write(p); err != nil {
 				return
 			}
-			_ = http.NewResponseController(w).Flush() // fails only where the agent is gone
+			_ = http.NewResponseController(w).Flush() // fails only if the agent has disconnected
 		}
 	}
 	switch a.End {
@@ -139,10 +139,10 @@ func (m *model) say(w http.ResponseWriter, r *http.Request, x *exchange) {
 	}
 }
 
-// reset ends the connection; before an answer, by a reset.
-func (m *model) reset(w http.ResponseWriter, said bool) {
-	if said {
-		panic(http.ErrAbortHandler) // what was said still arrives
+// reset closes the connection, with a TCP reset if nothing was sent.
+func (m *model) reset(w http.ResponseWriter, sent bool) {
+	if sent {
+		panic(http.ErrAbortHandler) // the sent data still arrives
 	}
 	conn, _, err := http.NewResponseController(w).Hijack()
 	if err != nil {
@@ -155,7 +155,7 @@ func (m *model) reset(w http.ResponseWriter, said bool) {
 	conn.Close()
 }
 
-// A recorder is the ResponseWriter of an answer that is said later.
+// A recorder is a ResponseWriter that stores the response.
 type recorder struct {
 	header http.Header
 	status int
@@ -170,7 +170,7 @@ func (r *recorder) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// replay returns the answers that make a model say again what it said to xs.
+// replay returns answers with the responses of xs.
 func replay(xs []*exchange) []answer {
 	var as []answer
 	for _, x := range xs {
@@ -192,12 +192,11 @@ func replay(xs []*exchange) []answer {
 	return as
 }
 
-// errorClass says what kind of failure Llmtap-Error tells: none, cancelled, timeout, unread (the agent closed the answer)
-// or other.
-func errorClass(why string, cancelled bool) string {
-	low := strings.ToLower(why)
+// errorClass returns the class of Llmtap-Error: none, cancelled, timeout, unread (the agent closed the response) or other.
+func errorClass(text string, cancelled bool) string {
+	low := strings.ToLower(text)
 	switch {
-	case why == "":
+	case text == "":
 		return "none"
 	case cancelled:
 		return "cancelled"
@@ -209,9 +208,9 @@ func errorClass(why string, cancelled bool) string {
 	return "other"
 }
 
-var errTimeout = errors.New("it took too long")
+var errTimeout = errors.New("timed out")
 
-// waitFor asks ok until it says yes; false after limit.
+// waitFor polls ok until it returns true. It returns false after limit.
 func waitFor(limit time.Duration, ok func() bool) bool {
 	for end := time.Now().Add(limit); time.Now().Before(end); time.Sleep(2 * time.Millisecond) {
 		if ok() {

@@ -5,7 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"io"
-	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -14,20 +13,20 @@ import (
 	"github.com/llmtap/llmtap/ingest/sdk/python/pythontest"
 )
 
-// packages are the Python clients under test, and what the hook needs.
+// packages are the Python clients under test and the requirements of the hook.
 var packages = []string{
 	"nats-py>=2.6,<3", "httpx>=0.27,<1", "requests>=2.31,<3", "aiohttp>=3.10,<4", "brotli>=1.1,<2",
 	"openai>=2,<4", "anthropic>=0.60,<3", "google-genai>=1,<4", "langchain-openai>=1,<2", "langgraph>=1,<2", "litellm>=1.70,<2",
 }
 
-// pythonHook is the Python hook in a process that python/runner.py makes calls in.
+// A pythonHook is the Python hook in a process of python/runner.py.
 type pythonHook struct {
 	in  io.WriteCloser
 	out *bufio.Reader
-	err *strings.Builder // what the process printed
+	err *strings.Builder // output of the process
 }
 
-// interpreter returns a Python that has the clients.
+// interpreter returns a Python with the clients.
 func interpreter(t testing.TB) string { return pythontest.Interpreter(t, packages...) }
 
 func startPython(t testing.TB, python string) *pythonHook {
@@ -36,10 +35,10 @@ func startPython(t testing.TB, python string) *pythonHook {
 	if err != nil {
 		t.Fatal(err)
 	}
-	look(t, filepath.Join(sdk, "llmtap"))
-	look(t, "python")
+	pythontest.Watch(t, filepath.Join(sdk, "llmtap"))
+	pythontest.Watch(t, "python")
 	p := &pythonHook{err: new(strings.Builder)}
-	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), python, filepath.Join("python", "runner.py")) // ended by the end of its input
+	cmd := exec.CommandContext(context.WithoutCancel(t.Context()), python, filepath.Join("python", "runner.py")) // exits at the end of its input
 	cmd.Env = environ("PYTHONPATH="+sdk, "PYTHONDONTWRITEBYTECODE=1", "PYTHONUTF8=1", "LLMTAP_SHAPE_KEY="+shapeKey,
 		"LITELLM_LOCAL_MODEL_COST_MAP=True", "LANGSMITH_TRACING=false")
 	cmd.Stderr = p.err
@@ -63,20 +62,7 @@ func startPython(t testing.TB, python string) *pythonHook {
 	return p
 }
 
-// look reads the Python files at path: the test cache knows of no files but those that the test itself opened.
-func look(t testing.TB, path string) {
-	err := filepath.Walk(path, func(p string, info os.FileInfo, err error) error {
-		if err == nil && filepath.Ext(p) == ".py" {
-			_, err = os.ReadFile(p)
-		}
-		return err
-	})
-	if err != nil {
-		t.Fatal(err)
-	}
-}
-
-// do sends a command, whose fields are those of args, and reads its answer.
+// do sends a command with the fields of args and decodes its result.
 func (p *pythonHook) do(t testing.TB, command string, args, answer any) {
 	t.Helper()
 	line := map[string]any{}
@@ -89,13 +75,13 @@ func (p *pythonHook) do(t testing.TB, command string, args, answer any) {
 	}
 	line["do"] = command
 	if err := json.NewEncoder(p.in).Encode(line); err != nil {
-		t.Fatalf("python is gone: %v\n%s", err, p.err)
+		t.Fatalf("python exited: %v\n%s", err, p.err)
 	}
 	if data, err = p.out.ReadBytes('\n'); err != nil {
-		t.Fatalf("python is gone: %v\n%s", err, p.err)
+		t.Fatalf("python exited: %v\n%s", err, p.err)
 	}
 	if err := json.Unmarshal(data, answer); err != nil {
-		t.Fatalf("python answers %s: %v", data, err)
+		t.Fatalf("python responded %s: %v", data, err)
 	}
 }
 

@@ -12,12 +12,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// maxError is how much of an error answer is published in shape and none, in bytes.
+// maxError is the number of bytes of an error response that are published in shape and none.
 const maxError = 4 << 10
 
-var shapes = shape.New([]byte(shapeKey))
-
-// checkWire holds the events of a run against what the provider saw and said.
+// checkWire compares the events of a run with the exchanges recorded by the provider.
 func checkWire(t testing.TB, capture string, ms []*message, wire []*exchange) {
 	t.Helper()
 	at := make(map[string]*exchange)
@@ -25,7 +23,7 @@ func checkWire(t testing.TB, capture string, ms []*message, wire []*exchange) {
 		switch m.ev.Kind {
 		case event.Request:
 			if len(at) >= len(wire) {
-				continue // it did not reach the provider
+				continue // the request did not reach the provider
 			}
 			x := wire[len(at)]
 			at[m.ev.Exchange] = x
@@ -37,7 +35,7 @@ func checkWire(t testing.TB, capture string, ms []*message, wire []*exchange) {
 			x := at[m.ev.Exchange]
 			if x == nil || x.answer.Status == 0 {
 				if m.ev.Status != 0 || len(m.Body) > 0 {
-					t.Errorf("status %d, body %s of no answer", m.ev.Status, start(m.Body))
+					t.Errorf("status %d, body %s without a response", m.ev.Status, start(m.Body))
 				}
 				continue
 			}
@@ -52,7 +50,7 @@ func checkWire(t testing.TB, capture string, ms []*message, wire []*exchange) {
 	}
 }
 
-// checkResponse accepts the whole body, and of an answer that ended early what may have come.
+// checkResponse accepts the whole body or, if the response ended early, any number of its first pieces.
 func checkResponse(t testing.TB, capture string, m *message, x *exchange) {
 	t.Helper()
 	encoding := cmp.Or(x.answer.Encoding, header(x, "Content-Encoding"))
@@ -96,7 +94,7 @@ func same(t testing.TB, m *message, key, want string) {
 	}
 }
 
-// header returns a header of the answer to x.
+// header returns a header of the response of x.
 func header(x *exchange, key string) string {
 	for k, v := range x.answer.Headers {
 		if strings.EqualFold(k, key) {
@@ -106,17 +104,17 @@ func header(x *exchange, key string) string {
 	return ""
 }
 
-// lastEvent is the end of OpenAI's streams.
+// lastEvent ends streams of OpenAI.
 const lastEvent = "data: [DONE]\n\n"
 
-// published is what a capture mode leaves of a body of the wire.
+// published returns the payload for a body on the network in a capture mode.
 func published(m *message, capture string, x *exchange, raw []byte, encoding string) []byte {
 	body, err := decode(encoding, raw)
 	if i := bytes.Index(body, []byte(lastEvent)); i >= 0 {
-		body, err = body[:i+len(lastEvent)], nil // what follows is not the stream's
+		body, err = body[:i+len(lastEvent)], nil // bytes after the end of the stream
 	}
 	dialect, _, _ := strings.Cut(x.path, "?")
-	limit := 8*len(body) + 4<<10
+	shaper, limit := shape.New([]byte(shapeKey)), 8*len(body)+4<<10 // a Shaper is not safe for concurrent use
 	isError := m.ev.Kind == event.Response && m.ev.Status >= 400
 	switch {
 	case isError && capture == event.CaptureFull:
@@ -127,16 +125,16 @@ func published(m *message, capture string, x *exchange, raw []byte, encoding str
 	case capture == event.CaptureNone, len(raw) == 0:
 		return nil
 	case err != nil && len(body) == 0 && capture == event.CaptureFull:
-		return raw // it came as it is
+		return raw // published undecoded
 	case err != nil && m.class == "none" && capture == event.CaptureShape:
-		return bytes.Clone(shapes.Opaque(raw))
+		return shaper.Opaque(raw)
 	case capture == event.CaptureFull:
 		return body
 	case m.ev.Kind == event.Request:
-		return bytes.Clone(shapes.Request(wire.PathDialect(dialect), body, limit))
+		return shaper.Request(wire.PathDialect(dialect), body, limit)
 	}
-	return bytes.Clone(shapes.Response(wire.PathDialect(dialect), body, limit))
+	return shaper.Response(wire.PathDialect(dialect), body, limit)
 }
 
-// start is the beginning of a body, to be read by a person.
+// start returns the first bytes of a body for an error message.
 func start(b []byte) []byte { return b[:min(len(b), 600)] }

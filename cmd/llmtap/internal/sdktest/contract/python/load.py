@@ -1,4 +1,4 @@
-"""Makes calls at a steady rate, and says what that took."""
+"""Makes calls at a constant rate and measures their cost."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import llmtap
 
 
 def load(line: dict[str, Any]) -> dict[str, Any]:
-    """Calls as often as line says, from as many threads; each begins its calls at the times that are its share."""
+    """Makes calls at the configured rate. Each thread starts its share of the calls at their scheduled times."""
     call = _openai(line) if line["client"] == "openai" else _httpx(line)
     threads, rate, seconds = line["threads"], line["rate"], line["seconds"]
     began, used = time.monotonic(), time.process_time()
@@ -38,9 +38,9 @@ def load(line: dict[str, Any]) -> dict[str, Any]:
 
 
 def _memory(key: str) -> int:
-    """VmRSS, the memory of this process, or VmHWM, the most that it was, in bytes; 0 where the system does not say.
+    """VmRSS, the memory of this process, or VmHWM, its maximum, in bytes; 0 if unknown.
 
-    getrusage would count what the parent had before it became this program.
+    getrusage would include the memory of the parent before exec.
     """
     try:
         with open("/proc/self/status", encoding="ascii") as f:

@@ -1,4 +1,4 @@
-"""Calls through the HTTP libraries, byte for byte as a case has them. Each returns what the agent sees."""
+"""Calls with the HTTP libraries and the exact bytes of a case. Each function returns what the agent observes."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ async def by_aiohttp(c: Call) -> Result:
 
 
 async def cancellable(c: Call, work: Callable[[asyncio.Event], Any], got: dict[str, Any]) -> Result:
-    """Runs work, and cancels it after its first piece if that is how."""
+    """Runs work; cancels it after the first piece if how is "cancel"."""
     first = asyncio.Event()
     task = asyncio.ensure_future(work(first))
     error = ""

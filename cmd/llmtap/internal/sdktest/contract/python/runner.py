@@ -1,6 +1,6 @@
-"""Makes the calls of the contract's cases through the Python hook: reads commands as lines of JSON, answers each with one.
+"""Makes the calls of the contract cases with the Python hook. Reads commands and prints results, one line of JSON each.
 
-{"do": "open", ...} instruments, "call" makes calls, "load" makes many, "flush" waits until all is stored, "close" ends the recording.
+{"do": "open", ...} instruments, "call" makes calls, "load" makes many, "flush" waits until all events are stored, "close" stops recording.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ async def agent_async(c: Call, i: int) -> Result:
 
 
 def with_tool(c: Call, call: Callable[[], Result]) -> Result:
-    """Two calls and a tool that fails between them, in a run."""
+    """Two calls and a failing tool between them, in a run."""
     with llmtap.context(conversation=c["labels"]["conversation"]), llmtap.run(c["labels"]["run"]):
         call()
         try:
             with llmtap.tool(c["tool"]):
-                raise ValueError("the tool fails")
+                raise ValueError("tool failed")
         except ValueError:
             pass
         return call()
@@ -88,7 +88,7 @@ def call(c: Call) -> list[Result]:
 
         async def together() -> list[Result]:
             results = list(await asyncio.gather(*(agent_async(c, i) for i in range(n))))
-            while llmtap.stats().open:  # what a call left behind, as in an agent whose loop goes on
+            while llmtap.stats().open:  # background tasks, as in an agent whose event loop keeps running
                 await asyncio.sleep(0.002)
             return results
 
@@ -109,7 +109,7 @@ def flush(seconds: float) -> dict[str, Any]:
         time.sleep(0.002)
     flushed = llmtap.flush(max(0.0, limit - time.monotonic()))
     s = llmtap.stats()
-    assert s.errors == 0, "the hook made a mistake"
+    assert s.errors == 0, "internal errors of the hook"
     return {"flushed": flushed, **{k: getattr(s, k) for k in ("published", "events", "dropped", "pending", "open", "bytes")}}
 
 

@@ -1,4 +1,4 @@
-"""Calls through the SDKs and frameworks, until the model wants no more tools."""
+"""Calls with the SDKs and frameworks, until the model calls no more tools."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ TOOL_REPLY = "-3 °C"
 
 
 def replies(message: Any) -> list[Any]:
-    """A message of openai's that calls tools, and a reply to each."""
+    """A message of openai with tool calls, and a reply to each."""
     return [message, *({"role": "tool", "tool_call_id": t.id, "content": TOOL_REPLY} for t in message.tool_calls)]
 
 

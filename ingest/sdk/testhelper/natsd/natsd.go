@@ -1,0 +1,69 @@
+// Package natsd runs the nats-server for the tests of the hooks.
+package natsd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/nats-io/nats-server/v2/server"
+	"github.com/nats-io/nats.go"
+	"github.com/nats-io/nats.go/jetstream"
+
+	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// Start runs a nats-server on loopback with the event stream, stored in dir. Port -1 selects a free port, maxPayload 0 the
+// default. User "agent" has the permissions of a hook of service "svc", user "admin" all.
+func Start(dir string, port, maxPayload int) (*server.Server, error) {
+	srv, err := server.NewServer(&server.Options{
+		Host: "127.0.0.1", Port: port, MaxPayload: int32(maxPayload), JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,
+		Users: []*server.User{
+			{Username: "admin", Password: "admin"},
+			{Username: "agent", Password: "agent", Permissions: &server.Permissions{
+				Publish:   &server.SubjectPermission{Allow: []string{"llmtap.v1.*.svc.*"}},
+				Subscribe: &server.SubjectPermission{Allow: []string{"_INBOX.svc.>"}},
+			}},
+		},
+	})
+	if err != nil {
+		return nil, fmt.Errorf("create nats-server: %w", err)
+	}
+	srv.Start()
+	if err := createStream(srv); err != nil {
+		Stop(srv)
+		return nil, err
+	}
+	return srv, nil
+}
+
+// Stop returns when srv has stopped.
+func Stop(srv *server.Server) {
+	srv.Shutdown()
+	srv.WaitForShutdown()
+}
+
+func createStream(srv *server.Server) error {
+	if !srv.ReadyForConnections(20 * time.Second) {
+		return errors.New("nats-server is not ready")
+	}
+	nc, err := nats.Connect(srv.ClientURL(), nats.UserInfo("admin", "admin"))
+	if err != nil {
+		return fmt.Errorf("connect to NATS: %w", err)
+	}
+	defer nc.Close()
+	js, err := jetstream.New(nc)
+	if err != nil {
+		return fmt.Errorf("use JetStream: %w", err)
+	}
+	ctx, cancel := context.WithTimeout(context.Background(), 20*time.Second)
+	defer cancel()
+	_, err = js.CreateOrUpdateStream(ctx, jetstream.StreamConfig{
+		Name: event.StreamEvents, Subjects: []string{event.SubjectAll}, Duplicates: 2 * time.Minute, AllowDirect: true,
+	})
+	if err != nil {
+		return fmt.Errorf("create stream: %w", err)
+	}
+	return nil
+}
