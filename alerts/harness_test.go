@@ -87,31 +87,6 @@ func (r *records) RecordAlert(_ context.Context, a Alert) error {
 	return nil
 }
 
-type memory struct {
-	mu  sync.Mutex
-	m   map[string][]byte
-	err error
-}
-
-func (s *memory) Get(_ context.Context, k string) ([]byte, error) {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	return s.m[k], nil
-}
-
-func (s *memory) Put(_ context.Context, k string, v []byte) error {
-	s.mu.Lock()
-	defer s.mu.Unlock()
-	if s.err != nil {
-		return s.err
-	}
-	if s.m == nil {
-		s.m = map[string][]byte{}
-	}
-	s.m[k] = v
-	return nil
-}
-
 // newBench starts an engine at the current synctest time.
 func newBench(t *testing.T, cfg Config, store Store) *bench {
 	t.Helper()

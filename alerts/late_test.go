@@ -5,6 +5,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -12,7 +13,7 @@ import (
 // already sent is not marked.
 func TestFoundLateWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memory{}
+		store := &alertstest.Store{}
 		a, b := newStandby(t, store), newStandby(t, store)
 		both := []*standby{a, b}
 		second := func(n int, counts ...analyzer.Count) {
@@ -61,7 +62,7 @@ func TestFoundLateWithoutLeader(t *testing.T) {
 // An alert that ended without a leader is sent with the time of its end, and one that began and ended is sent once, as resolved.
 func TestEndedWithoutLeader(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memory{}
+		store := &alertstest.Store{}
 		a, b := newStandby(t, store), newStandby(t, store)
 		both := []*standby{a, b}
 		pass := func(d time.Duration, counts ...analyzer.Count) {

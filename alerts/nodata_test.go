@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -16,7 +17,7 @@ func TestExpectedServiceWithoutCalls(t *testing.T) {
 		cfg := Default()
 		cfg.RuleFiles = []string{"rules/collector_blind.yaml"}
 		cfg.Services = []string{"shop", "desk", "mail"}
-		b := newBench(t, cfg, &memory{})
+		b := newBench(t, cfg, &alertstest.Store{})
 		of := func(service string) analyzer.Count {
 			return analyzer.Count{Metric: analyzer.MetricCalls, N: 1, Labels: with(planner("1"), "service", service)}
 		}
@@ -67,7 +68,7 @@ func TestForKeepFiringForAndTemplates(t *testing.T) {
 			"Texts|'sum by (stage) (round(increase(llmtap_failed_calls_total[5s1ms]))) >= 3'|labels: {severity: '{{ if gt $value 5.0 }}critical{{ else }}warning{{ end }}'}"+
 				`|annotations: {summary: '{{ title $labels.stage }} {{ .Value }} of {{ value (first (query "sum(llmtap_calls_total)")) }}', broken: '{{ humanize $labels.stage }}'}`,
 		)}
-		b := newBench(t, cfg, &memory{})
+		b := newBench(t, cfg, &alertstest.Store{})
 		b.sec = b.sec / 5 * 5
 		// steps adds tallies of five seconds each, with these numbers of failures.
 		steps := func(failed ...uint64) {

@@ -10,6 +10,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/alerts/rules"
 	"github.com/llmtap/llmtap/analyzer"
 )
@@ -82,7 +83,7 @@ func (p *paced) down() (out []Group) {
 func TestPaceEvery(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &paced{pace: Pace{Every: time.Minute}}
-		store := &memory{}
+		store := &alertstest.Store{}
 		e := newGauged(t, store, p)
 		e.pass(time.Minute)
 		if n := len(p.down()); n != 0 {
@@ -137,7 +138,7 @@ func TestPaceAfterFinalError(t *testing.T) {
 			}
 			return nil
 		}
-		e := newGauged(t, &memory{}, p)
+		e := newGauged(t, &alertstest.Store{}, p)
 		e.up = 0
 		e.pass(10 * time.Minute)
 		if n := len(p.down()); n < 9 || n > 11 {
@@ -168,7 +169,7 @@ func TestPaceAfterFinalError(t *testing.T) {
 // Changed numbers are not news.
 func TestPaceNewsOnly(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memory{}
+		store := &alertstest.Store{}
 		cfg := Default()
 		cfg.RuleFiles, cfg.TSDBDir = []string{"rules/stage_failure_rate.yaml"}, t.TempDir()
 		quiet, all := &paced{pace: Pace{NewsOnly: true}}, &paced{}

@@ -12,6 +12,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/llmtap/llmtap/alerts/alertstest"
 )
 
 // ruleFile writes rules, each "name|expr|more lines", and returns the path.
@@ -83,7 +85,7 @@ func TestReload(t *testing.T) {
 			"Removed|"+failedOver+" > 5",
 		)
 		cfg.RuleFiles = []string{path}
-		b := newBench(t, cfg, &memory{})
+		b := newBench(t, cfg, &alertstest.Store{})
 		b.second(calls("1", 10), failures("1", "x", "", 10))
 		b.idle(2 * time.Minute)
 		ruleFile(t, path,
@@ -143,7 +145,7 @@ func TestReloadKeepsBaselines(t *testing.T) {
 		cfg := Default()
 		path := ruleFile(t, "", "A|"+failedOver+" > 1000")
 		cfg.RuleFiles = []string{path}
-		b := newBench(t, cfg, &memory{})
+		b := newBench(t, cfg, &alertstest.Store{})
 		for range 12 * 60 { // 12 minutes of 3 failures each
 			if b.sec%60 == 30 {
 				b.second(calls("1", 10), failures("1", "x", "", 3))
@@ -174,7 +176,7 @@ func TestReloadRejects(t *testing.T) {
 		cfg := Default()
 		path := ruleFile(t, "", "A|"+failedOver+" > 5", "B|"+failedOver+" > 5|for: 5m")
 		cfg.RuleFiles = []string{path}
-		b := newBench(t, cfg, &memory{})
+		b := newBench(t, cfg, &alertstest.Store{})
 		b.second(calls("1", 10), failures("1", "x", "", 10))
 		b.idle(30 * time.Second)
 		current := func(want float64) {
@@ -225,7 +227,7 @@ func TestReloadByRestart(t *testing.T) {
 		cfg := Default()
 		path := ruleFile(t, "", "A|"+failedOver+" > 1", "B|"+failedOver+" > 1")
 		cfg.RuleFiles = []string{path}
-		store := &memory{}
+		store := &alertstest.Store{}
 		a := newBench(t, cfg, store)
 		start := a.sec
 		breach(a, 60)

@@ -6,6 +6,7 @@ import (
 	"testing/synctest"
 	"time"
 
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -27,7 +28,7 @@ func replay(b *bench, start, end int64) {
 
 func TestRestartRepeatsNothing(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memory{}
+		store := &alertstest.Store{}
 		a := newBench(t, Default(), store)
 		start := a.sec
 		breach(a, 60)
@@ -53,7 +54,7 @@ func TestRestartRepeatsNothing(t *testing.T) {
 
 func TestRestartSendsResolved(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memory{}
+		store := &alertstest.Store{}
 		a := newBench(t, Default(), store)
 		start, end := a.sec, a.sec+60
 		breach(a, 60)
@@ -80,7 +81,7 @@ func TestRestartSendsResolved(t *testing.T) {
 // An intent that was stored but not sent before a crash is sent at the start, before the first tally.
 func TestRestartSendsIntent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memory{}
+		store := &alertstest.Store{}
 		a := newBench(t, Default(), store)
 		a.sent.err = func(int) error { return &RetryError{Err: errors.New("503")} }
 		breach(a, 20)
@@ -96,7 +97,7 @@ func TestRestartSendsIntent(t *testing.T) {
 // A start with too short a replay must not resolve an alert because of its missing history.
 func TestRestartWithoutHistory(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memory{}
+		store := &alertstest.Store{}
 		a := newBench(t, Default(), store)
 		breach(a, 20)
 		a.stop()
@@ -115,18 +116,17 @@ func TestRestartWithoutHistory(t *testing.T) {
 // A store that rejects writes delays no notification.
 func TestStoreDown(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memory{err: errors.New("no quorum")}
+		store := &alertstest.Store{}
+		store.Fail(errors.New("no quorum"))
 		b := newBench(t, Default(), store)
 		breach(b, 20)
 		if len(b.sent.groups) == 0 {
 			t.Error("no notification while the store is down")
 		}
-		store.mu.Lock()
-		store.err = nil
-		store.mu.Unlock()
+		store.Fail(nil)
 		breach(b, 10)
-		if len(store.m) != 2 {
-			t.Errorf("%d keys stored, want the engine's and the group's", len(store.m))
+		if n := len(store.Values()); n != 2 {
+			t.Errorf("%d keys stored, want the engine's and the group's", n)
 		}
 	})
 }
@@ -147,7 +147,10 @@ func TestRecorderDown(t *testing.T) {
 }
 
 func TestUnreadableState(t *testing.T) {
-	store := &memory{m: map[string][]byte{stateKey: []byte("{")}}
+	store := &alertstest.Store{}
+	if err := store.Put(t.Context(), stateKey, []byte("{")); err != nil {
+		t.Fatal(err)
+	}
 	e, err := New(t.Context(), Default(), Options{Store: store})
 	if err != nil {
 		t.Fatal(err)

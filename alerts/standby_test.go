@@ -11,6 +11,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -68,7 +69,7 @@ func TestPartitionDiesAndIsTakenOver(t *testing.T) {
 // are sent once.
 func TestStandbyTakesOver(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memory{}
+		store := &alertstest.Store{}
 		a, b := newStandby(t, store), newStandby(t, store)
 		second := func(n int, counts ...analyzer.Count) {
 			t.Helper()

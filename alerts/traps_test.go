@@ -9,6 +9,7 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
@@ -40,7 +41,7 @@ func (b *bench) changesOf(stage string) string {
 // While one group fires, another one that begins to fire is sent immediately, and one without further counts is resolved.
 func TestEachGroupHasItsOwnState(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		b := newBench(t, Default(), &memory{})
+		b := newBench(t, Default(), &alertstest.Store{})
 		b.second(of("planner", calls("1", 40), failures("1", "x", "", 30))...)
 		b.idle(10 * time.Second)
 		b.second(of("executor", calls("1", 40), failures("1", "x", "", 30))...)
@@ -76,7 +77,7 @@ func TestBreachInsideMissedSteps(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		cfg := Default()
 		cfg.RuleFiles = []string{ruleFile(t, "", "Three|sum by (stage) (round(increase(llmtap_failed_calls_total[5s1ms]))) >= 3")}
-		b := newBench(t, cfg, &memory{})
+		b := newBench(t, cfg, &alertstest.Store{})
 		b.sec = b.sec/5*5 + 5
 		b.second()
 		b.idle(9 * time.Second)
@@ -102,7 +103,7 @@ func TestReminderSurvivesRestart(t *testing.T) {
 		t.Skip("slow, and without concurrency for the race detector")
 	}
 	synctest.Test(t, func(t *testing.T) {
-		store := &memory{}
+		store := &alertstest.Store{}
 		feed := func(b *bench, d time.Duration) {
 			t.Helper()
 			for range int(d / (5 * time.Second)) {
@@ -137,7 +138,7 @@ func TestReminderSurvivesRestart(t *testing.T) {
 // A rejected notification does not count as sent, in memory or in the store: it is sent again, also after a restart.
 func TestNotifiedOnlyWhenAccepted(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		store := &memory{}
+		store := &alertstest.Store{}
 		a := newBench(t, Default(), store)
 		a.sent.err = func(int) error { return &RetryError{Err: fmt.Errorf("503")} }
 		breach(a, 30)
@@ -182,7 +183,7 @@ func TestStormIsBounded(t *testing.T) {
 			b.second(counts...)
 			b.idle(10 * time.Second)
 		}
-		b := newBench(t, cfg, &memory{})
+		b := newBench(t, cfg, &alertstest.Store{})
 		storm(b, maxGroups+100)
 		if n, dropped := len(b.groups.open), testutil.ToFloat64(b.m.alertsDropped.WithLabelValues("max_alerts")); n != maxGroups || dropped < 100 {
 			t.Errorf("%d groups, %v alerts dropped", n, dropped)
@@ -190,7 +191,7 @@ func TestStormIsBounded(t *testing.T) {
 		b.stop()
 
 		cfg.GroupBy = []string{"service"} // all in one group
-		store := &memory{}
+		store := &alertstest.Store{}
 		b = newBench(t, cfg, store)
 		storm(b, 100)
 		for _, g := range b.sent.groups {
@@ -198,7 +199,7 @@ func TestStormIsBounded(t *testing.T) {
 				t.Errorf("a group of %d alerts", len(g.Alerts))
 			}
 		}
-		for k, v := range store.m {
+		for k, v := range store.Values() {
 			if len(v) > 1<<20 {
 				t.Errorf("%d bytes at %s", len(v), k)
 			}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"net/http"
 	"os"
@@ -15,13 +14,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 // fake is an Alertmanager that records requests.
 type fake struct {
@@ -122,20 +118,7 @@ func TestWire(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got = append(got, '\n')
-	path := filepath.Join("testdata", "alerts.json")
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Error(diff)
-	}
+	alertstest.Golden(t, "alerts.json", string(got)+"\n")
 }
 
 func TestNotify(t *testing.T) {
@@ -176,7 +159,7 @@ func TestNotify(t *testing.T) {
 func TestResolvedBeforeSent(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
-		store := &memory{}
+		store := &alertstest.Store{}
 		n := newNotifier(t, f, store)
 		began := time.Now().UTC()
 		end := began.Add(time.Minute)
@@ -209,7 +192,7 @@ func TestResolvedBeforeSent(t *testing.T) {
 func TestResolvedAfterRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		f := &fake{}
-		store := &memory{}
+		store := &alertstest.Store{}
 		a := incident(time.Now().UTC())
 		if err := newNotifier(t, f, store).Notify(t.Context(), group(a)); err != nil {
 			t.Fatal(err)

@@ -2,22 +2,16 @@ package slack
 
 import (
 	"encoding/json"
-	"flag"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 )
-
-var update = flag.Bool("update", false, "write the golden files")
 
 var t0 = time.Date(2026, 11, 21, 9, 21, 5, 0, time.UTC)
 
@@ -129,19 +123,7 @@ func TestGolden(t *testing.T) {
 			name + ".json": string(raw) + "\n",
 			name + ".txt":  "notification: " + m.text + "\n\n" + text,
 		} {
-			file = filepath.Join("testdata", file)
-			if *update {
-				if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
-					t.Fatal(err)
-				}
-			}
-			want, err := os.ReadFile(file)
-			if err != nil {
-				t.Fatal(err)
-			}
-			if diff := cmp.Diff(string(want), got); diff != "" {
-				t.Errorf("%s (-want +got):\n%s", file, diff)
-			}
+			alertstest.Golden(t, file, got)
 		}
 	}
 	f("firing", group(incident()))

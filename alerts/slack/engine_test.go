@@ -7,13 +7,14 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 )
 
 // From tallies to Slack, with a restart of engine and notifier in the middle: one message, red and then green.
 func TestEngineToSlack(t *testing.T) {
 	f, cfg := newSlack(t)
-	store := &memory{}
+	store := &alertstest.Store{}
 	start := (time.Now().Unix() - 1800) / 5 * 5
 	tally := func(i int64) *analyzer.Tally {
 		out := &analyzer.Tally{Second: start + i}

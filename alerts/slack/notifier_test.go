@@ -12,6 +12,7 @@ import (
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertstest"
 )
 
 func TestMain(m *testing.M) { goleak.VerifyTestMain(m) }
@@ -37,7 +38,7 @@ func notify(t *testing.T, n *Notifier, g alerts.Group) {
 // One incident is one message, with news in its thread, also across a restart.
 func TestMessageLifecycle(t *testing.T) {
 	f, cfg := newSlack(t)
-	store := &memory{}
+	store := &alertstest.Store{}
 	n := newNotifier(t, cfg, store)
 	warning := incident()
 	warning.Labels = map[string]string{"service": "checkout-agent", "environment": "prod", "stage": "planner", "severity": "warning"}
@@ -126,7 +127,7 @@ func TestPostInDoubt(t *testing.T) {
 	run := func(t *testing.T, channel string, hang time.Duration, want int) {
 		f, cfg := newSlack(t)
 		f.answer, f.hang, cfg.Channel = lost(f), hang, channel
-		store := &memory{}
+		store := &alertstest.Store{}
 		err := newNotifier(t, cfg, store).Notify(t.Context(), group(incident()))
 		if _, ok := errors.AsType[*alerts.RetryError](err); !ok {
 			t.Fatalf("got %v, want a RetryError", err)
@@ -149,7 +150,7 @@ func TestErrors(t *testing.T) {
 		t.Helper()
 		s, cfg := newSlack(t)
 		s.answer = func(string, int) (int, http.Header, string, bool) { return status, header, body, false }
-		err := newNotifier(t, cfg, &memory{}).Notify(t.Context(), group(incident()))
+		err := newNotifier(t, cfg, &alertstest.Store{}).Notify(t.Context(), group(incident()))
 		var later *alerts.RetryError
 		if err == nil || errors.As(err, &later) != retry || retry && later.After != after || !strings.Contains(err.Error(), want) {
 			t.Errorf("%s: %v (retry %v), want %q, retry %v after %v", name, err, later, want, retry, after)
@@ -177,7 +178,7 @@ func TestRetryAfterRateLimit(t *testing.T) {
 		}
 		return 0, nil, "", false
 	}
-	n := newNotifier(t, cfg, &memory{})
+	n := newNotifier(t, cfg, &alertstest.Store{})
 	if err := n.Notify(t.Context(), group(incident())); err == nil {
 		t.Fatal("no error")
 	}
@@ -208,7 +209,7 @@ func TestBlocksRejected(t *testing.T) {
 
 func TestMessageDeleted(t *testing.T) {
 	f, cfg := newSlack(t)
-	n := newNotifier(t, cfg, &memory{})
+	n := newNotifier(t, cfg, &alertstest.Store{})
 	notify(t, n, group(incident()))
 	f.mu.Lock()
 	f.messages = nil

@@ -7,7 +7,6 @@ import (
 	"encoding/hex"
 	"encoding/json"
 	"errors"
-	"flag"
 	"io"
 	"net/http"
 	"os"
@@ -19,13 +18,10 @@ import (
 	"testing/synctest"
 	"time"
 
-	"github.com/google/go-cmp/cmp"
-
 	"github.com/llmtap/llmtap/alerts"
+	"github.com/llmtap/llmtap/alerts/alertstest"
 	"github.com/llmtap/llmtap/analyzer"
 )
-
-var update = flag.Bool("update", false, "write golden files")
 
 const signingKey = "0123456789abcdef0123456789abcdef"
 
@@ -97,20 +93,7 @@ func TestMessage(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	got = append(got, '\n')
-	path := filepath.Join("testdata", "message.json")
-	if *update {
-		if err := os.WriteFile(path, got, 0o644); err != nil {
-			t.Fatal(err)
-		}
-	}
-	want, err := os.ReadFile(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if diff := cmp.Diff(string(want), string(got)); diff != "" {
-		t.Error(diff)
-	}
+	alertstest.Golden(t, "message.json", string(got)+"\n")
 }
 
 // The signature was computed with openssl dgst -sha256 -hmac.
@@ -269,7 +252,7 @@ func (s *memory) Put(_ context.Context, k string, v []byte) error {
 // After a restart nothing is sent twice, and the end of an alert is sent.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
-		r, store := &receiver{}, &memory{}
+		r, store := &receiver{}, &alertstest.Store{}
 		e, stop := run(t, r, store)
 		tallies(t, e, 60, 2)
 		stop()

@@ -5,7 +5,6 @@ import (
 	"context"
 	"fmt"
 	"io"
-	"log/slog"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -16,7 +15,7 @@ import (
 
 // Run sends a test alert to every receiver of cfg and writes one line per receiver. It returns an error if one failed.
 func Run(ctx context.Context, w io.Writer, cfg *config.Config) error {
-	receivers, err := collector.Receivers(cfg, memoryStore{}, slog.New(slog.DiscardHandler))
+	receivers, err := collector.Receivers(cfg, nil, nil)
 	if err != nil {
 		return err
 	}
@@ -70,14 +69,4 @@ func notify(ctx context.Context, r collector.Receiver) (string, error) {
 		return "", fmt.Errorf("the test alert arrived, but its end did not: %w", err)
 	}
 	return "the test alert and its end arrived", nil
-}
-
-// memoryStore is an alerts.Store in memory.
-type memoryStore map[string][]byte
-
-func (m memoryStore) Get(_ context.Context, key string) ([]byte, error) { return m[key], nil }
-
-func (m memoryStore) Put(_ context.Context, key string, value []byte) error {
-	m[key] = value
-	return nil
 }

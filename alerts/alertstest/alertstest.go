@@ -1,0 +1,75 @@
+// Package alertstest contains what the tests of the engine and of the notifiers share.
+package alertstest
+
+import (
+	"context"
+	"flag"
+	"os"
+	"path/filepath"
+	"sync"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+var update = flag.Bool("update", false, "write the golden files")
+
+// Golden compares got with a file of testdata.
+func Golden(t *testing.T, file, got string) {
+	t.Helper()
+	file = filepath.Join("testdata", file)
+	if *update {
+		if err := os.WriteFile(file, []byte(got), 0o644); err != nil {
+			t.Fatal(err)
+		}
+	}
+	want, err := os.ReadFile(file)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(string(want), got); diff != "" {
+		t.Errorf("%s (-want +got):\n%s", file, diff)
+	}
+}
+
+// Store is an alerts.Store in memory.
+type Store struct {
+	mu     sync.Mutex
+	values map[string][]byte
+	err    error
+}
+
+// Get implements alerts.Store.
+func (s *Store) Get(_ context.Context, key string) ([]byte, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.values[key], nil
+}
+
+// Put implements alerts.Store.
+func (s *Store) Put(_ context.Context, key string, value []byte) error {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if s.err != nil {
+		return s.err
+	}
+	if s.values == nil {
+		s.values = map[string][]byte{}
+	}
+	s.values[key] = value
+	return nil
+}
+
+// Fail makes Put return err; nil ends that.
+func (s *Store) Fail(err error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.err = err
+}
+
+// Values returns the stored values by key.
+func (s *Store) Values() map[string][]byte {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.values
+}
