@@ -28,21 +28,20 @@ import (
 	"github.com/llmtap/llmtap/sinks"
 )
 
-var hostile = flag.Bool("hostile", false, "TestHostileInput in full size: bodies of 100 MB, a million services; prints a table")
+var hostile = flag.Bool("hostile", false, "run TestHostileInput in full size (bodies of 100 MB, a million services) and print a table")
 
-// Bounds of the heap in modest and in full size. In it are the NATS server, which knows a million subjects and two million
-// message ids then, what the test publishes, and the garbage of both.
+// Limits of the heap in reduced and full size. The heap includes the NATS server, with a million subjects and two million
+// message ids in full size, and the messages of the test.
 const (
-	modestHeap = 400 << 20
-	fullHeap   = 4 << 30
+	reducedHeap = 400 << 20
+	fullHeap    = 4 << 30
 )
 
-// TestHostileInput sends what nobody should through NATS, the reader and the analyzer. Each input ends in a good call
-// that must be recorded and judged: the reader goes on. What could not be used is counted and a dead letter; the heap
-// stays within its bound.
+// TestHostileInput sends invalid and extreme messages through NATS, the reader and the analyzer. Each input ends in a good
+// call that must be recorded and analyzed. Unusable messages are counted and dead-lettered; the heap stays within its limit.
 func TestHostileInput(t *testing.T) {
 	if testing.Short() {
-		t.Skip("it publishes bodies of many megabytes")
+		t.Skip("publishes bodies of many megabytes")
 	}
 	h := newHostileHarness(t)
 	table := tabwriter.NewWriter(os.Stdout, 0, 4, 2, ' ', 0)
@@ -57,15 +56,15 @@ func TestHostileInput(t *testing.T) {
 	}
 }
 
-// A hostileInput is some messages and what must come of them.
+// A hostileInput is messages and the expected results.
 type hostileInput struct {
 	name string
-	send func(send func(subject string, h event.Header, body []byte))
-	rows int               // exchanges, without the good call; -1: any number
-	dead map[string]uint64 // counted by reason, and dead letters; nil: any
+	send func(send sendRaw)
+	rows int               // exchanges without the good call; -1: any number
+	dead map[string]uint64 // dropped events and dead letters by reason; nil: any
 }
 
-// hostileHarness is a NATS server, and the analyze role on it with a sink in memory.
+// A hostileHarness is a NATS server with a partition that writes to a sink in memory.
 type hostileHarness struct {
 	js   natsjs.JetStream
 	reg  *prometheus.Registry
@@ -106,7 +105,7 @@ func newHostileHarness(t *testing.T) *hostileHarness {
 		t.Fatal(err)
 	}
 	bounded := analyzer.Default()
-	bounded.MaxStateBytes = 256 << 20 // of a small machine
+	bounded.MaxStateBytes = 256 << 20 // as on a small machine
 	role := &analyzeRole{
 		conn: conn, sink: h.sink, analyzer: bounded, batcher: sinks.DefaultBatcherConfig(), storeTimeout: defaultStoreTimeout, logger: logger,
 	}
@@ -115,7 +114,7 @@ func newHostileHarness(t *testing.T) *hostileHarness {
 	var running sync.WaitGroup
 	running.Go(func() {
 		if err := part.run(ctx); err != nil {
-			t.Errorf("the analyze role ended: %v", err)
+			t.Errorf("the partition ended: %v", err)
 		}
 	})
 	t.Cleanup(func() {
@@ -128,7 +127,7 @@ func newHostileHarness(t *testing.T) *hostileHarness {
 	return h
 }
 
-// play sends in and a good call, waits for the call's row and checks what else came.
+// play sends in and a good call, waits for the row of the call and checks the results.
 func (h *hostileHarness) play(t *testing.T, in hostileInput) string {
 	t.Helper()
 	begun := time.Now()
@@ -152,11 +151,11 @@ func (h *hostileHarness) play(t *testing.T, in hostileInput) string {
 	select {
 	case <-h.js.PublishAsyncComplete():
 	case <-time.After(5 * time.Minute):
-		t.Fatalf("%s: not all is published", in.name)
+		t.Fatalf("%s: publishing timed out", in.name)
 	}
 	row := h.sink.wait(t, good[0].Exchange)
 	if row.Cause != "orphan_tool_reply" || row.Rejects != 1 {
-		t.Errorf("%s: the good call was not judged: %+v", in.name, row)
+		t.Errorf("%s: the good call has no finding: %+v", in.name, row)
 	}
 	heap, rows := peak(), h.sink.rows()-rowsBefore-1
 	dead := minus(h.deadLetters(t), deadBefore)
@@ -166,19 +165,19 @@ func (h *hostileHarness) play(t *testing.T, in hostileInput) string {
 	}
 	for reason, n := range in.dead {
 		if counters[reason] != n {
-			t.Errorf("%s: counted %v, want %v", in.name, counters, in.dead)
+			t.Errorf("%s: counters %v, want %v", in.name, counters, in.dead)
 		}
 	}
-	// In full size there are more dead letters than their stream keeps.
+	// In full size there are more dead letters than their stream may contain.
 	if in.dead != nil && !*hostile && fmt.Sprint(dead) != fmt.Sprint(in.dead) {
 		t.Errorf("%s: dead letters %v, want %v", in.name, dead, in.dead)
 	}
-	bound := uint64(modestHeap)
+	limit := uint64(reducedHeap)
 	if *hostile {
-		bound = fullHeap
+		limit = fullHeap
 	}
-	if heap > bound {
-		t.Errorf("%s: the heap grew to %d MiB", in.name, heap>>20)
+	if heap > limit {
+		t.Errorf("%s: peak heap %d MiB", in.name, heap>>20)
 	}
 	return fmt.Sprintf("%s\t%d\t%d\t%s\t%s\t%d MiB\t%s\t%v", in.name, messages, rows, words(dead), words(counters), heap>>20, peakRSS(),
 		time.Since(begun).Round(10*time.Millisecond))
@@ -191,7 +190,7 @@ func (h *hostileHarness) publish(t *testing.T, m *nats.Msg) {
 	}
 }
 
-// goodCall is a request that answers a call it does not hold, and its refusal.
+// goodCall returns a request with an orphan tool reply, and its rejection.
 func goodCall(n int) [2]*event.Event {
 	id, _ := uuid.NewV7()
 	base := event.Event{
@@ -206,7 +205,7 @@ func goodCall(n int) [2]*event.Event {
 	return [2]*event.Event{&q, &s}
 }
 
-// counters are what the analyzer and the reader dropped, by reason, and what hooks lost.
+// counters returns the events that the analyzer and the reader dropped, by reason, and the events that hooks lost.
 func (h *hostileHarness) counters(t *testing.T) map[string]uint64 {
 	t.Helper()
 	families, err := h.reg.Gather()
@@ -231,7 +230,7 @@ func (h *hostileHarness) counters(t *testing.T) map[string]uint64 {
 	return m
 }
 
-// deadLetters counts the letters by reason.
+// deadLetters returns the number of dead letters by reason.
 func (h *hostileHarness) deadLetters(t *testing.T) map[string]uint64 {
 	t.Helper()
 	s, err := h.js.Stream(t.Context(), event.StreamDead)
@@ -268,7 +267,7 @@ func words(m map[string]uint64) string {
 	return strings.Join(append(w, "")[:max(len(w), 1)], ", ")
 }
 
-// memorySink keeps the rows of good calls and counts the others.
+// A memorySink stores the rows of good calls and counts the others.
 type memorySink struct {
 	mu   sync.Mutex // guards the rest
 	n    int
@@ -305,24 +304,24 @@ func (s *memorySink) wait(t *testing.T, id string) analyzer.Exchange {
 			return e
 		}
 	}
-	t.Fatal("the good call behind the input did not arrive: the reader stands still")
+	t.Fatal("the good call after the input was not stored")
 	return analyzer.Exchange{}
 }
 
-// watchHeap samples the heap in use until the returned function is called, which returns the most.
+// watchHeap samples the heap until the returned function is called, which returns the peak.
 func watchHeap() func() uint64 {
 	stop, done := make(chan struct{}), make(chan uint64)
 	go func() {
-		var most uint64
+		var peak uint64
 		var m runtime.MemStats
 		for tick := time.NewTicker(50 * time.Millisecond); ; {
 			runtime.ReadMemStats(&m)
-			most = max(most, m.HeapAlloc)
+			peak = max(peak, m.HeapAlloc)
 			select {
 			case <-tick.C:
 			case <-stop:
 				tick.Stop()
-				done <- most
+				done <- peak
 				return
 			}
 		}
@@ -333,7 +332,7 @@ func watchHeap() func() uint64 {
 	}
 }
 
-// resetPeakRSS and peakRSS are Linux's own measure; elsewhere it is unknown.
+// resetPeakRSS and peakRSS use Linux's own measurement; elsewhere it is unknown.
 func resetPeakRSS() { _ = os.WriteFile("/proc/self/clear_refs", []byte("5"), 0o200) }
 
 func peakRSS() string {

@@ -19,19 +19,19 @@ import (
 	"github.com/llmtap/llmtap/sinks"
 )
 
-// openLedger is the ledger of partition p of n of the flock's stream, read into an analyzer of its own.
-func (f *flock) openLedger(p, n int) (*ledgerStore, *analyzer.Analyzer) {
-	f.t.Helper()
-	reader, err := f.conn.OpenReader(f.t.Context(), jetstream.ReaderConfig{Partition: 0, Partitions: 1, Owner: "test"})
+// openLedger returns the ledger of partition p of n, loaded into a new analyzer.
+func (c *cluster) openLedger(p, n int) (*ledgerStore, *analyzer.Analyzer) {
+	c.t.Helper()
+	reader, err := c.conn.OpenReader(c.t.Context(), jetstream.ReaderConfig{Partition: 0, Partitions: 1, Owner: "test"})
 	if err != nil {
-		f.t.Fatal(err)
+		c.t.Fatal(err)
 	}
-	defer func() { _ = reader.Close(f.t.Context()) }()
+	defer func() { _ = reader.Close(c.t.Context()) }()
 	a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
-	l := newLedger(f.conn, p, n, reader, slog.New(slog.DiscardHandler))
+	l := newLedger(c.conn, p, n, reader, slog.New(slog.DiscardHandler))
 	l.last = 1 << 40
-	if err := l.load(f.t.Context(), a); err != nil {
-		f.t.Fatal(err)
+	if err := l.load(c.t.Context(), a); err != nil {
+		c.t.Fatal(err)
 	}
 	return l, a
 }
@@ -45,90 +45,89 @@ func versionEntry(version string, first, last uint64) ledger.Entry {
 	}
 }
 
-// keepAll keeps what one step changed.
-func keepAll(t *testing.T, l *ledgerStore, gone []ledger.Key, changed ...ledger.Entry) {
+// writeStep writes the changes of one step.
+func writeStep(t *testing.T, l *ledgerStore, removed []ledger.Key, changed ...ledger.Entry) {
 	t.Helper()
-	if err := l.write(t.Context(), l.add(changed, gone)); err != nil {
+	if err := l.write(t.Context(), l.add(changed, removed)); err != nil {
 		t.Fatal(err)
 	}
 }
 
-// A process that has lost its partition and does not know it writes and forgets after the one that has it: what that one
-// wrote stays.
-func TestLedgerOfTheLate(t *testing.T) {
+// A process that has lost its partition without noticing writes and deletes entries: those of the new owner stay.
+func TestLedgerStaleOwner(t *testing.T) {
 	t.Parallel()
-	f := newFlock(t, 1)
-	late, _ := f.openLedger(0, 1)
-	keepAll(t, late, nil, versionEntry("1", 1, 5), versionEntry("2", 2, 6), versionEntry("3", 3, 3))
-	next, _ := f.openLedger(0, 1)
-	want := f.ledger()
-	keepAll(t, next, nil, versionEntry("1", 1, 9), versionEntry("2", 2, 8))
-	later := f.ledger()
+	c := newCluster(t, 1)
+	stale, _ := c.openLedger(0, 1)
+	writeStep(t, stale, nil, versionEntry("1", 1, 5), versionEntry("2", 2, 6), versionEntry("3", 3, 3))
+	owner, _ := c.openLedger(0, 1)
+	want := c.ledger()
+	writeStep(t, owner, nil, versionEntry("1", 1, 9), versionEntry("2", 2, 8))
+	later := c.ledger()
 	if cmp.Equal(want, later) || len(later) != 3 {
-		t.Fatalf("%d entries are kept", len(later))
+		t.Fatalf("%d entries", len(later))
 	}
 	one := versionEntry("1", 1, 7)
-	keepAll(t, late, []ledger.Key{versionEntry("2", 2, 6).Key}, one)
-	if diff := cmp.Diff(later, f.ledger()); diff != "" {
-		t.Errorf("-kept +after the late one\n%s", diff)
+	writeStep(t, stale, []ledger.Key{versionEntry("2", 2, 6).Key}, one)
+	if diff := cmp.Diff(later, c.ledger()); diff != "" {
+		t.Errorf("-before +after the stale owner\n%s", diff)
 	}
-	// And it is forgotten by the one that has it, without a trace.
-	keepAll(t, next, []ledger.Key{one.Key, versionEntry("3", 3, 3).Key})
-	if n := len(f.ledger()); n != 1 {
-		t.Errorf("%d entries are left", n)
+	// The owner deletes entries without leaving delete markers.
+	writeStep(t, owner, []ledger.Key{one.Key, versionEntry("3", 3, 3).Key})
+	if n := len(c.ledger()); n != 1 {
+		t.Errorf("%d entries", n)
 	}
-	s, err := f.js.Stream(t.Context(), "KV_"+event.BucketLedger)
+	s, err := c.js.Stream(t.Context(), "KV_"+event.BucketLedger)
 	if err != nil || s.CachedInfo().State.Msgs != 1 {
 		t.Errorf("%v, %+v", err, s.CachedInfo().State)
 	}
-	keepAll(t, next, nil, one) // it comes again
-	if n := len(f.ledger()); n != 2 {
-		t.Errorf("%d entries are left", n)
+	writeStep(t, owner, nil, one) // it is added again
+	if n := len(c.ledger()); n != 2 {
+		t.Errorf("%d entries", n)
 	}
 }
 
-// Only the steps that a batch is of are kept with it, and nothing is lost when that fails.
-func TestLedgerKeepsStepByStep(t *testing.T) {
+// A batch writes only the changes of its steps, and a failed write loses none.
+func TestLedgerSteps(t *testing.T) {
 	t.Parallel()
-	f := newFlock(t, 1)
-	l, _ := f.openLedger(0, 1)
+	c := newCluster(t, 1)
+	l, _ := c.openLedger(0, 1)
 	first := l.add([]ledger.Entry{versionEntry("1", 1, 1)}, nil)
 	second := l.add([]ledger.Entry{versionEntry("1", 1, 2), versionEntry("2", 2, 2)}, nil)
-	if err := l.write(t.Context(), first); err != nil || len(f.ledger()) != 1 {
-		t.Errorf("%v, %d entries", err, len(f.ledger()))
+	if err := l.write(t.Context(), first); err != nil || len(c.ledger()) != 1 {
+		t.Errorf("%v, %d entries", err, len(c.ledger()))
 	}
-	if err := f.js.DeleteStream(t.Context(), "KV_"+event.BucketLedger); err != nil {
+	if err := c.js.DeleteStream(t.Context(), "KV_"+event.BucketLedger); err != nil {
 		t.Fatal(err)
 	}
 	var later *sinks.RetryError
 	if err := l.write(t.Context(), second); !errors.As(err, &later) || later.Hint == "" {
-		t.Errorf("without its bucket: %v", err)
+		t.Errorf("error without the bucket: %v", err)
 	}
-	if err := f.conn.Ensure(t.Context()); err != nil {
+	if err := c.conn.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	if err := l.write(t.Context(), second); err != nil || len(f.ledger()) != 2 {
-		t.Errorf("%v, %d entries", err, len(f.ledger()))
+	if err := l.write(t.Context(), second); err != nil || len(c.ledger()) != 2 {
+		t.Errorf("%v, %d entries", err, len(c.ledger()))
 	}
 	if len(l.steps) != 0 {
-		t.Errorf("%d steps are not forgotten", len(l.steps))
+		t.Errorf("%d steps remain", len(l.steps))
 	}
 }
 
-// A partition reads its own entries and those of other cuts, not those of its neighbours; an entry that cannot be read
-// does not stop it.
-func TestLedgerOfOthers(t *testing.T) {
+// A partition reads its own entries and those of other numbers of partitions, but not those of other partitions. It skips
+// unreadable entries.
+func TestLedgerForeign(t *testing.T) {
 	t.Parallel()
-	f := newFlock(t, 1)
+	c := newCluster(t, 1)
 	for i, place := range [][2]int{{0, 4}, {1, 4}, {0, 1}} {
-		l, _ := f.openLedger(place[0], place[1])
-		keepAll(t, l, nil, versionEntry(fmt.Sprint(i), 1, 1))
+		l, _ := c.openLedger(place[0], place[1])
+		writeStep(t, l, nil, versionEntry(fmt.Sprint(i), 1, 1))
 	}
-	kv, err := f.conn.KV(t.Context(), event.BucketLedger)
+	kv, err := c.conn.KV(t.Context(), event.BucketLedger)
 	if err != nil {
 		t.Fatal(err)
 	}
-	l, _ := f.openLedger(0, 4)
+	l, _ := c.openLedger(0, 4)
 	if err := kv.Put(t.Context(), l.own+"bad", []byte("{")); err != nil {
 		t.Fatal(err)
 	}
@@ -144,21 +143,21 @@ func TestLedgerOfOthers(t *testing.T) {
 	if err != nil || own != 2 || foreign != 1 {
 		t.Errorf("%v, %d own, %d foreign", err, own, foreign)
 	}
-	l, a := f.openLedger(0, 4)
+	l, a := c.openLedger(0, 4)
 	if changed, gone := a.TakeLedger(); len(changed)+len(gone) > 0 {
-		t.Errorf("reading changes %d entries", len(changed)+len(gone))
+		t.Errorf("loading changes %d entries", len(changed)+len(gone))
 	}
 	if l.revision(l.own+"bad") == 0 {
 		t.Error("the bad entry cannot be overwritten")
 	}
 }
 
-// While the ledger cannot be kept the checkpoint stays; when it can, rows are those of a run that nobody disturbs.
+// The checkpoint waits while the ledger cannot be written; afterwards the rows equal those of an undisturbed run.
 func TestCheckpointWaitsForLedger(t *testing.T) {
 	t.Parallel()
-	f := newFlock(t, 3)
-	f.partitions = 1
-	kv, err := f.conn.KV(t.Context(), event.BucketCheckpoint)
+	c := newCluster(t, 3)
+	c.partitions = 1
+	kv, err := c.conn.KV(t.Context(), event.BucketCheckpoint)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -174,37 +173,37 @@ func TestCheckpointWaitsForLedger(t *testing.T) {
 		return checkpoint.Stored
 	}
 	remove := func() {
-		if err := f.js.DeleteStream(t.Context(), "KV_"+event.BucketLedger); err != nil {
+		if err := c.js.DeleteStream(t.Context(), "KV_"+event.BucketLedger); err != nil {
 			t.Fatal(err)
 		}
 	}
 	remove()
-	f.start()
-	f.play(60, func(int) {})
+	c.start()
+	c.publish(60, func(int) {})
 	if n := stored(); n != 0 {
-		t.Errorf("without a ledger to read, %d events are done", n)
+		t.Errorf("checkpoint %d without a readable ledger", n)
 	}
-	if err := f.conn.Ensure(t.Context()); err != nil {
+	if err := c.conn.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	for begun := time.Now(); stored() < 60; time.Sleep(10 * time.Millisecond) {
-		if time.Since(begun) > 30*time.Second {
-			t.Fatal("the checkpoint does not move")
+	for start := time.Now(); stored() < 60; time.Sleep(10 * time.Millisecond) {
+		if time.Since(start) > 30*time.Second {
+			t.Fatal("the checkpoint does not advance")
 		}
 	}
 	remove()
 	before := stored()
-	f.play(200, func(int) {})
-	if n := stored(); n > before+60 { // a batch may have been on its way
-		t.Errorf("without a ledger to write, the checkpoint moved from %d to %d", before, n)
+	c.publish(200, func(int) {})
+	if n := stored(); n > before+60 { // a batch may have been in flight
+		t.Errorf("the checkpoint advanced from %d to %d without a writable ledger", before, n)
 	}
-	if err := f.conn.Ensure(t.Context()); err != nil {
+	if err := c.conn.Ensure(t.Context()); err != nil {
 		t.Fatal(err)
 	}
-	got := f.finish()
-	f.reset()
-	f.start()
-	want := f.finish()
-	same(t, 3, want.merged(), got.merged()) // what the ledger held when it was removed is gone
-	f.stop()
+	got := c.finish()
+	c.reset()
+	c.start()
+	want := c.finish()
+	compare(t, 3, want.merged(), got.merged()) // the ledger was deleted
+	c.stopAll()
 }

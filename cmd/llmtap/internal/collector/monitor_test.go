@@ -16,10 +16,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/jetstream"
 )
 
-// toldAlerts are what a notifier was told: state, severity and rule of each alert, once.
-type toldAlerts []string
+// notified is a notifier that records state, severity and rule of each alert, once.
+type notified []string
 
-func (l *toldAlerts) Notify(_ context.Context, g alerts.Group) error {
+func (l *notified) Notify(_ context.Context, g alerts.Group) error {
 	for i := range g.Alerts {
 		a := &g.Alerts[i]
 		if s := string(a.State) + " " + a.Severity() + " " + a.Name; !slices.Contains(*l, s) {
@@ -29,14 +29,14 @@ func (l *toldAlerts) Notify(_ context.Context, g alerts.Group) error {
 	return nil
 }
 
-// What is wrong with llmtap itself is told without a single tally, by severity as it lasts, and ends.
+// Faults of llmtap itself fire alerts without any tally, with a severity that depends on their duration, and resolve.
 func TestHealth(t *testing.T) {
 	f := func(name string, quiet time.Duration, fault func(st *jetstream.State, now time.Time) (tallies bool, nats, store error), want ...string) {
 		t.Helper()
 		synctest.Test(t, func(t *testing.T) {
 			var broken, tallies bool
 			var nats, store error
-			var mu sync.Mutex // of all of these
+			var mu sync.Mutex // guards these
 			look := func() *jetstream.State {
 				st := &jetstream.State{
 					Streams:    []jetstream.StreamState{{Name: event.StreamEvents, Messages: 1000, Bytes: 50, MaxBytes: 100, MaxAge: 24 * time.Hour}},
@@ -60,8 +60,8 @@ func TestHealth(t *testing.T) {
 			}, time.Now())
 			cfg := alerts.Default()
 			cfg.TSDBDir = t.TempDir()
-			told := new(toldAlerts)
-			e, err := alerts.New(t.Context(), cfg, alerts.Options{Notifiers: []alerts.Notifier{withoutWatchdog{told}}, Health: true})
+			got := new(notified)
+			e, err := alerts.New(t.Context(), cfg, alerts.Options{Notifiers: []alerts.Notifier{withoutWatchdog{got}}, Health: true})
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -87,8 +87,8 @@ func TestHealth(t *testing.T) {
 			broken = true
 			mu.Unlock()
 			pass(quiet)
-			if len(*told) > 0 {
-				t.Errorf("%s: told %v after %v", name, *told, quiet)
+			if len(*got) > 0 {
+				t.Errorf("%s: %v after %v", name, *got, quiet)
 			}
 			pass(50 * time.Minute)
 			mu.Lock()
@@ -99,10 +99,10 @@ func TestHealth(t *testing.T) {
 			for _, w := range want {
 				all = append(all, "firing "+w, "resolved "+w)
 			}
-			got := slices.Sorted(slices.Values(*told))
 			slices.Sort(all)
-			if !slices.Equal(got, all) {
-				t.Errorf("%s:\ngot  %v\nwant %v", name, got, all)
+			slices.Sort(*got)
+			if !slices.Equal(*got, all) {
+				t.Errorf("%s:\ngot  %v\nwant %v", name, *got, all)
 			}
 			cancel()
 			if err := errors.Join(<-done, <-done, e.Close()); err != nil {
@@ -116,28 +116,28 @@ func TestHealth(t *testing.T) {
 		"critical CollectorBlind")
 	f("ClickHouse is down", 2*time.Minute, func(*jetstream.State, time.Time) (bool, error, error) { return true, nil, errors.New("refused") },
 		"warning StoreUnreachable", "critical StoreUnreachable")
-	f("NATS does not tell", 2*time.Minute, func(*jetstream.State, time.Time) (bool, error, error) { return true, errors.New("timeout"), nil },
+	f("NATS is unreachable", 2*time.Minute, func(*jetstream.State, time.Time) (bool, error, error) { return true, errors.New("timeout"), nil },
 		"warning CollectorBlind")
-	f("half of the time", time.Hour, func(st *jetstream.State, now time.Time) (bool, error, error) {
+	f("backlog of half of the retention", time.Hour, func(st *jetstream.State, now time.Time) (bool, error, error) {
 		st.Partitions[0].Pending, st.Partitions[0].OldestPending = 10, now.Add(-12*time.Hour)
 		return true, nil, nil
 	})
-	f("more than half of the time", time.Minute, func(st *jetstream.State, now time.Time) (bool, error, error) {
+	f("backlog of more than half of the retention", time.Minute, func(st *jetstream.State, now time.Time) (bool, error, error) {
 		st.Partitions[0].Pending, st.Partitions[0].OldestPending = 10, now.Add(-13*time.Hour)
 		return true, nil, nil
 	}, "warning BacklogGrowing")
-	f("most of the bytes", time.Minute, func(st *jetstream.State, now time.Time) (bool, error, error) {
+	f("backlog of most of the bytes", time.Minute, func(st *jetstream.State, now time.Time) (bool, error, error) {
 		st.Streams[0].Bytes, st.Partitions[0].Pending, st.Partitions[0].OldestPending = 95, 900, now.Add(-time.Hour)
 		return true, nil, nil
 	}, "critical BacklogGrowing")
-	f("lost", 0, func(st *jetstream.State, now time.Time) (bool, error, error) {
+	f("events lost", 0, func(st *jetstream.State, now time.Time) (bool, error, error) {
 		st.Partitions[0].Lost = 7
 		return true, nil, nil
 	}, "critical EventsLost")
 }
 
-// While the store does not answer, alerts say so and since when.
-func TestHealthMissing(t *testing.T) {
+// While the store is unreachable, alerts report it and since when.
+func TestHealthUnavailable(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		var down error
 		h := newMonitor(func(context.Context) (*jetstream.State, error) { return &jetstream.State{}, nil },
@@ -148,17 +148,17 @@ func TestHealthMissing(t *testing.T) {
 			return h.unavailable()
 		}
 		if got := look(); got != "" {
-			t.Errorf("with the store: %q", got)
+			t.Errorf("store up: %q", got)
 		}
 		down = errors.New("refused")
 		for range 2 {
 			if got := look(); !strings.HasPrefix(got, "ClickHouse has been unreachable since 00:01:00 UTC. ") {
-				t.Errorf("without the store: %q", got)
+				t.Errorf("store down: %q", got)
 			}
 		}
 		down = nil
 		if got := look(); got != "" {
-			t.Errorf("with the store again: %q", got)
+			t.Errorf("store up again: %q", got)
 		}
 	})
 }

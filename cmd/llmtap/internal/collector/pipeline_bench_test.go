@@ -18,8 +18,8 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// The path of an event behind JetStream, step by step: what reading costs, what the analyzer adds, what storing adds.
-// An op is one exchange (a request of about the named size and its answer); bytes are those of both bodies.
+// BenchmarkPipeline measures the path of an event after JetStream: reading, analyzing, storing. An op is one exchange (a
+// request of about the named size and its response); bytes are those of both bodies.
 func BenchmarkPipeline(b *testing.B) {
 	for _, size := range []int{10 << 10, 100 << 10} {
 		b.Run(fmt.Sprintf("%dKB", size>>10), func(b *testing.B) { benchmarkPipeline(b, size) })
@@ -35,7 +35,7 @@ func benchmarkPipeline(b *testing.B, size int) {
 	p.step(b, "consume+scan+store", true, benchSink(b))
 }
 
-// A pipelineBench is one stream of n exchanges, and what each step of the path took so far.
+// A pipelineBench is a stream of n exchanges and the durations of the steps so far.
 type pipelineBench struct {
 	conn  *jetstream.Conn
 	n     int
@@ -43,7 +43,7 @@ type pipelineBench struct {
 	took  []time.Duration // per exchange, by step
 }
 
-// benchStream publishes n exchanges and returns the connection and the bytes of their bodies.
+// benchStream publishes n exchanges and returns the connection and the total size of the bodies.
 func benchStream(b *testing.B, n, size int) (*jetstream.Conn, int64) {
 	logger := slog.New(slog.DiscardHandler)
 	srvCfg := natsserver.Default()
@@ -79,22 +79,22 @@ func benchStream(b *testing.B, n, size int) (*jetstream.Conn, int64) {
 	return conn, bytes
 }
 
-// newBenchAnalyzer is what llmtap up makes of the defaults; it keeps what bodies hold where rows are stored.
+// newBenchAnalyzer returns an analyzer as llmtap up configures it by default; it stores bodies if rows are stored.
 func newBenchAnalyzer(b *testing.B, stores bool) *analyzer.Analyzer {
 	an := analyzer.New(analyzer.Default(), rules.InOrder, nil)
 	if stores {
-		mask, err := redact.NewRedactor(redact.Config{Kinds: redact.Kinds})
+		redactor, err := redact.NewRedactor(redact.Config{Kinds: redact.Kinds})
 		if err != nil {
 			b.Fatal(err)
 		}
-		an.KeepContents(func(string) bool { return true }, mask.Append)
+		an.KeepContents(func(string) bool { return true }, redactor.Append)
 	}
 	return an
 }
 
 func benchSink(b *testing.B) sinks.Sink {
 	if _, err := chdb.FindLibrary(b.Context(), chdb.LibraryConfig{}); err != nil {
-		b.Skipf("SKIPPED, this benchmark needs ClickHouse: %v", err)
+		b.Skipf("SKIPPED, this benchmark requires ClickHouse: %v", err)
 	}
 	cfg := chdb.Default()
 	cfg.Dir = b.TempDir()
@@ -113,7 +113,7 @@ func benchSink(b *testing.B) sinks.Sink {
 	return sink
 }
 
-// step reads the exchanges as often as the benchmark asks. The last of the three steps reports the share of each.
+// step processes the exchanges b.N times. The last of the three steps reports the share of each.
 func (p *pipelineBench) step(b *testing.B, name string, scan bool, sink sinks.Sink) {
 	var took time.Duration
 	b.Run(name, func(b *testing.B) {
@@ -136,8 +136,7 @@ func (p *pipelineBench) step(b *testing.B, name string, scan bool, sink sinks.Si
 	p.took = append(p.took, took)
 }
 
-// readStream passes n exchanges through the given steps and returns how many it passed. Each time its analyzer is a new
-// one, which has not seen them before.
+// readStream processes n exchanges with a new analyzer and returns n.
 func readStream(b *testing.B, conn *jetstream.Conn, n int, scan bool, sink sinks.Sink) int {
 	b.StopTimer()
 	an := newBenchAnalyzer(b, sink != nil)

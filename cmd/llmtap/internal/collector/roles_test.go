@@ -18,7 +18,7 @@ var metricFolder = regexp.MustCompile(`^llmtap_(ingest_proxy|analyzer|sinks|aler
 // A process builds only the roles it runs: the metrics of no other role are registered, and the proxy does not connect to
 // ClickHouse.
 func TestRoles(t *testing.T) {
-	natsURL := newFlock(t, 1).url
+	natsURL := newCluster(t, 1).url
 	f := func(role string, want ...string) {
 		t.Helper()
 		l, err := net.Listen("tcp", "127.0.0.1:0")

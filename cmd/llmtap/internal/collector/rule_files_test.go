@@ -15,7 +15,7 @@ import (
 	"time"
 )
 
-// A change of the files is read when it is complete, a signal at once, and what cannot be read is in the log.
+// Changed files are loaded once they are complete, and immediately on a signal. Errors are logged.
 func TestRuleFiles(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "r.yaml")
 	write := func(text string) {
@@ -29,31 +29,31 @@ func TestRuleFiles(t *testing.T) {
 		var log bytes.Buffer
 		hangups := make(chan os.Signal, 1)
 		w := newRuleFiles([]string{file}, hangups, slog.New(slog.NewTextHandler(&log, nil)))
-		var mu sync.Mutex // guards the next two
+		var mu sync.Mutex // guards fails and loaded
 		var fails error
-		var read []string
+		var loaded []string
 		reload := func(context.Context) error {
 			text, _ := os.ReadFile(file)
 			mu.Lock()
 			defer mu.Unlock()
-			read = append(read, string(text))
+			loaded = append(loaded, string(text))
 			return fails
 		}
 		w.reload = append(w.reload, reload, reload)
 		ctx, cancel := context.WithCancel(t.Context())
 		done := make(chan error)
 		go func() { done <- w.run(ctx) }()
-		// f lets d pass and wants the files read as want says, by both engines.
+		// f checks that the files are loaded as want after d, by both engines.
 		f := func(d time.Duration, want ...string) {
 			t.Helper()
 			time.Sleep(d)
 			synctest.Wait()
 			mu.Lock()
 			defer mu.Unlock()
-			if got := strings.Join(read, " "); got != strings.Join(want, " ") {
-				t.Errorf("read %q, want %q", got, want)
+			if got := strings.Join(loaded, " "); got != strings.Join(want, " ") {
+				t.Errorf("loaded %q, want %q", got, want)
 			}
-			read = nil
+			loaded = nil
 		}
 		f(12 * time.Second)
 		write("2 half")
@@ -69,9 +69,9 @@ func TestRuleFiles(t *testing.T) {
 		mu.Unlock()
 		write("3")
 		f(10*time.Second, "3", "3")
-		f(time.Minute) // it is not tried again
+		f(time.Minute) // no retry
 		if text := log.String(); strings.Count(text, "not a rule") != 1 || !strings.Contains(text, "previous alert rules stay in effect") || strings.Count(text, "reloaded") != 2 {
-			t.Errorf("the log has\n%s", text)
+			t.Errorf("log:\n%s", text)
 		}
 		if rmErr := os.Remove(file); rmErr != nil {
 			t.Fatal(rmErr)
@@ -87,7 +87,7 @@ func TestRuleFiles(t *testing.T) {
 func TestNoRuleFiles(t *testing.T) {
 	var log bytes.Buffer
 	w := newRuleFiles(nil, nil, slog.New(slog.NewTextHandler(&log, nil)))
-	w.reload = append(w.reload, func(context.Context) error { t.Error("the shipped rules were read again"); return nil })
+	w.reload = append(w.reload, func(context.Context) error { t.Error("the shipped rules were reloaded"); return nil })
 	w.load(t.Context(), w.hash())
 	if !strings.Contains(log.String(), "shipped alert rules do not change") {
 		t.Error(log.String())

@@ -72,19 +72,19 @@ func (e *valueError) Unwrap() error { return e.err }
 // keyFlags are the flags that set a key, by key. Every other key has only its environment variable.
 var keyFlags = map[string]struct{ name, usage string }{
 	"data_dir":                 {"data-dir", "`directory` of the embedded NATS and ClickHouse"},
-	"roles":                    {"roles", "`roles` of this process"},
+	"roles":                    {"roles", "`roles` of this process, separated by commas"},
 	"partitions":               {"partitions", "`number` of event stream partitions; must be the same in all processes"},
 	"listen":                   {"listen", "`address` of /healthz, /readyz and /metrics"},
-	"nats.url":                 {"nats-url", "NATS `url`; empty: the embedded server"},
+	"nats.url":                 {"nats-url", "`url`: URL of NATS; empty: the embedded server"},
 	"nats_server.port":         {"nats-port", "`port` of the embedded NATS server; -1: a free port"},
 	"proxy.listen":             {"proxy-listen", "`address` of the proxy; if not loopback, LLMTAP_PROXY_TOKEN is required"},
-	"proxy.capture":            {"proxy-capture", "how the proxy records bodies: `shape|full|none`; error bodies always up to 4 KiB"},
-	"proxy.upstreams":          {"proxy-upstream", "`name=url` of an upstream besides the known providers; may be repeated"},
-	"clickhouse.dsn":           {"clickhouse-dsn", "ClickHouse `dsn`; empty: the embedded engine"},
+	"proxy.capture":            {"proxy-capture", "`mode`: what the proxy records of bodies: shape, full, none; error bodies always up to 4 KiB"},
+	"proxy.upstreams":          {"proxy-upstream", "`name=url`: upstream besides the known providers; may be repeated"},
+	"clickhouse.dsn":           {"clickhouse-dsn", "`dsn`: DSN of ClickHouse; empty: the embedded engine"},
 	"clickhouse.password_file": {"clickhouse-password-file", "`file` with the ClickHouse password"},
 	"slack.token_file":         {"slack-token-file", "`file` with a Slack bot token (chat:write); or LLMTAP_SLACK_TOKEN"},
 	"slack.channel":            {"slack-channel", "Slack `channel` for alerts"},
-	"log_format":               {"log-format", "log format, `text|json`"},
+	"log_format":               {"log-format", "`format`: log format: text, json"},
 }
 
 // FlagEnv returns the environment variable that sets the flag of this name.

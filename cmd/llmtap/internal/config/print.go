@@ -38,16 +38,19 @@ func (e *Effective) Print(w io.Writer) error {
 	return err
 }
 
-// flagText returns the value of k as a flag would set it.
+// flagText returns the value of k as a flag would set it. A flag of a map adds to it.
 func (k Key) flagText() string {
-	if k.value.Kind() != reflect.Slice {
-		return strings.Trim(k.String(), `"`)
+	switch k.value.Kind() {
+	case reflect.Map:
+		return ""
+	case reflect.Slice:
+		items := make([]string, k.value.Len())
+		for i := range items {
+			items[i] = fmt.Sprint(k.value.Index(i))
+		}
+		return strings.Join(items, ",")
 	}
-	var items []string
-	for i := range k.value.Len() {
-		items = append(items, fmt.Sprint(k.value.Index(i)))
-	}
-	return strings.Join(items, ",")
+	return strings.Trim(k.String(), `"`)
 }
 
 // String returns the value of k as YAML on one line, secrets masked.

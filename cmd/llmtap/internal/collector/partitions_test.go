@@ -1,0 +1,291 @@
+package collector
+
+import (
+	"errors"
+	"flag"
+	"fmt"
+	"maps"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/llmtap/llmtap/analyzer"
+)
+
+var (
+	rounds    = flag.Int("rounds", 1, "number of random streams of TestProcesses for each number of processes")
+	roundSeed = flag.Uint64("round-seed", 1, "seed of the first one")
+)
+
+// Processes read a random stream. They are killed at random points, and the store sometimes refuses rows. The rows by id, and
+// the tallies by partition and second, equal those of one undisturbed process.
+//
+//	go test ./cmd/llmtap/internal/collector -run TestProcesses -rounds 20 -v
+func TestProcesses(t *testing.T) {
+	for _, n := range []int{1, 2, 4} {
+		t.Run(fmt.Sprint(n), func(t *testing.T) {
+			t.Parallel()
+			for round := range *rounds {
+				seed := *roundSeed + uint64(round)
+				c := newCluster(t, seed*10+uint64(n))
+				c.partitions = 4
+				for range n {
+					c.start()
+				}
+				kills := c.disturb(func(i int) { c.kill(i); c.start() })
+				got := c.finish()
+				c.reset()
+				c.start()
+				want := c.finish()
+				compare(t, seed, want, got)
+				t.Logf("seed %d: %d kills, %d exchanges, %d findings, %d tool calls, %d seconds tallied, %d ledger entries",
+					seed, kills, len(want.exchanges), len(want.findings), len(want.calls), len(want.tallies), len(want.ledger))
+				if len(want.findings) == 0 || len(want.tallies) == 0 || len(want.ledger) == 0 {
+					t.Error("no findings, tallies or ledger entries: the test is void")
+				}
+				c.stopAll()
+			}
+		})
+	}
+}
+
+// The number of partitions changes several times under load, after a kill or a stop: every call is one row and is tallied
+// once, in the same second as by one process.
+func TestRepartition(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, *roundSeed)
+	c.partitions = 1
+	c.start()
+	for i, n := range []int{4, 2, 3} {
+		c.publish(300, func(int) {})
+		if i == 1 {
+			c.stop(0)
+		} else {
+			c.kill(0)
+		}
+		c.partitions = n
+		c.start()
+		for start := time.Now(); !strings.HasPrefix(c.processes[0].role.statusText(), "reading"); {
+			if c.publish(30, func(int) {}); time.Since(start) > 30*time.Second {
+				t.Fatalf("the stream is not repartitioned to %d: %s", n, c.processes[0].role.statusText())
+			}
+		}
+	}
+	c.publish(100, func(int) {})
+	got := c.finish()
+	c.reset()
+	c.partitions = 1
+	c.start()
+	want := c.finish()
+	compare(t, *roundSeed, want.merged(), got.merged())
+	c.stopAll()
+}
+
+// While the store is down, tallies continue and rows stay in the stream; afterwards every row is stored.
+func TestTalliesWithoutStore(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 7)
+	c.partitions = 2
+	c.store.refuse(true)
+	c.start()
+	c.publish(400, func(int) {}) // about 200 calls
+	for start := time.Now(); c.tallied() < 150; time.Sleep(200 * time.Millisecond) {
+		if time.Since(start) > 30*time.Second {
+			t.Fatalf("%d calls tallied without the store", c.tallied())
+		}
+	}
+	if rows := c.store.snapshot(); len(rows.exchanges) > 0 {
+		t.Errorf("%d rows stored while the store is down", len(rows.exchanges))
+	}
+	c.kill(0) // its successor must not tally again
+	c.start()
+	time.Sleep(3 * c.lease)
+	c.store.refuse(false)
+	got := c.finish()
+	c.reset()
+	c.start()
+	compare(t, 7, c.finish(), got)
+	c.stopAll()
+}
+
+// Processes share the partitions: a starting process gets its share immediately, and others acquire those of a stopped one.
+func TestRebalance(t *testing.T) {
+	t.Parallel()
+	c := newCluster(t, 1)
+	c.partitions, c.lease = 4, time.Minute
+	until := func(want ...int) {
+		t.Helper()
+		var assigned []int
+		for start := time.Now(); time.Since(start) < 30*time.Second; time.Sleep(10 * time.Millisecond) {
+			assigned = nil
+			for _, p := range c.processes {
+				p.role.mu.Lock()
+				assigned = append(assigned, len(p.role.assigned))
+				p.role.mu.Unlock()
+			}
+			if cmp.Equal(want, assigned) {
+				return
+			}
+		}
+		t.Fatalf("assigned partitions %v, want %v", assigned, want)
+	}
+	c.start()
+	until(4)
+	c.start()
+	until(2, 2)
+	c.start()
+	c.start()
+	until(1, 1, 1, 1)
+	for range 2 {
+		c.stop(0)
+	}
+	until(2, 2)
+	for i, want := range []string{"reading partition", "reading partition"} {
+		if text := c.processes[i].role.statusText(); !strings.HasPrefix(text, want) {
+			t.Errorf("process %d: %q", i, text)
+		}
+	}
+	c.stop(0)
+	until(4)
+	c.partitions = 2
+	c.start()
+	for c.processes[1].role.statusText() != "standing by: other processes read the stream in 4 partitions, not 2; stop them first" {
+		time.Sleep(10 * time.Millisecond)
+	}
+	c.stop(0)
+	until(2)
+	c.stopAll()
+}
+
+// statusText returns the status, or its error.
+func (a *analyzeRole) statusText() string {
+	text, err := a.status()
+	if err != nil {
+		return err.Error()
+	}
+	return text
+}
+
+// compare compares the results of two runs over the same stream.
+func compare(t *testing.T, seed uint64, want, got results) {
+	t.Helper()
+	for _, diff := range []string{
+		cmp.Diff(want.exchanges, got.exchanges), cmp.Diff(want.findings, got.findings), cmp.Diff(want.calls, got.calls),
+		cmp.Diff(want.tallies, got.tallies), cmp.Diff(want.ledger, got.ledger),
+	} {
+		if diff != "" {
+			t.Errorf("seed %d (-undisturbed +disturbed)\n%.4000s", seed, diff)
+		}
+	}
+}
+
+// disturb publishes events, and at random times calls kill with the index of a process or takes the store down. It returns the
+// number of kills.
+func (c *cluster) disturb(kill func(i int)) (kills int) {
+	c.publish(1200, func(event int) {
+		switch r := c.rnd.IntN(400); {
+		case r == 0 || event == 500 || event == 900:
+			kill(c.rnd.IntN(len(c.processes)))
+			kills++
+		case r == 1 || event == 700:
+			c.store.refuse(true)
+			time.AfterFunc(time.Duration(c.rnd.IntN(900))*time.Millisecond, func() { c.store.refuse(false) })
+		}
+	})
+	c.store.refuse(false)
+	return kills
+}
+
+// publish publishes n events of interleaved conversations, some of them defective. It calls each after each event.
+func (c *cluster) publish(n int, each func(event int)) {
+	pub := c.conn.NewPublisher(64)
+	for i := len(c.conversations); i < 24; i++ {
+		c.conversations = append(c.conversations, &conversation{id: fmt.Sprintf("conversation %d", i), defect: c.rnd.IntN(4), rnd: c.rnd})
+	}
+	for i := range n {
+		if err := pub.Publish(c.t.Context(), c.conversations[c.rnd.IntN(len(c.conversations))].next()); err != nil {
+			c.t.Fatal(err)
+		}
+		if i%10 == 0 {
+			time.Sleep(time.Duration(c.rnd.IntN(50)) * time.Millisecond)
+		}
+		each(i)
+	}
+	if err := pub.Flush(c.t.Context()); err != nil {
+		c.t.Fatal(err)
+	}
+}
+
+// merged returns r with tallies as of one partition, and without the data that is separate for each partition.
+func (r results) merged() results {
+	findings := maps.Clone(r.findings)
+	for id, fi := range findings {
+		fi.FirstVersion, fi.LastClean = "", ""
+		findings[id] = fi
+	}
+	r.findings, r.ledger = findings, nil
+	tallies := map[second]map[string]uint64{}
+	for at, counts := range r.tallies {
+		at.partition = 0
+		if tallies[at] == nil {
+			tallies[at] = map[string]uint64{}
+		}
+		for series, n := range counts {
+			if !strings.HasPrefix(series, analyzer.MetricNew) { // each partition has its own ledger
+				tallies[at][series] += n
+			}
+		}
+	}
+	r.tallies = tallies
+	return r
+}
+
+var errKilled = errors.New("the process is dead")
+
+// A rowStore is the store of all processes. It stores the newest version of each row.
+type rowStore struct {
+	mu       sync.Mutex // guards the rest
+	results  results
+	refusing bool
+}
+
+func (s *rowStore) refuse(on bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.refusing = on
+}
+
+// snapshot returns the stored rows.
+func (s *rowStore) snapshot() results {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	return s.results
+}
+
+// results are the rows by id, the tallies by partition and second, and the ledger by key.
+type results struct {
+	exchanges map[string]analyzer.Exchange
+	findings  map[string]analyzer.Finding
+	calls     map[string]analyzer.ToolCall
+	tallies   map[second]map[string]uint64
+	ledger    map[string]string
+}
+
+type second struct {
+	partition int
+	at        int64
+}
+
+func newResults() results {
+	return results{map[string]analyzer.Exchange{}, map[string]analyzer.Finding{}, map[string]analyzer.ToolCall{}, map[second]map[string]uint64{}, map[string]string{}}
+}
+
+// newer sets m[id] to row unless it is a newer version.
+func newer[T any](m map[string]T, id string, row T, version func(*T) uint64) {
+	if old, ok := m[id]; !ok || version(&old) <= version(&row) {
+		m[id] = row
+	}
+}
