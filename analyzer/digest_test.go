@@ -34,7 +34,7 @@ type rowDigest struct {
 func (d *rowDigest) value(v reflect.Value) {
 	switch v.Kind() {
 	case reflect.Struct:
-		if s, ok := v.Interface().(fmt.Stringer); ok { // time.Time
+		if s, ok := reflect.TypeAssert[fmt.Stringer](v); ok { // time.Time
 			fmt.Fprintf(d, "%s|", s)
 			return
 		}

@@ -96,12 +96,13 @@ func newTable[R any](t TableOf[R]) *TableOf[R] {
 
 // stringOffsets appends the offsets of the string fields of the struct t, which is at offset base, and of the structs in it.
 func stringOffsets(offsets []uintptr, t reflect.Type, base uintptr) []uintptr {
-	for i := range t.NumField() {
-		switch f := t.Field(i); f.Type.Kind() {
+	for f := range t.Fields() {
+		switch f.Type.Kind() {
 		case reflect.String:
 			offsets = append(offsets, base+f.Offset)
 		case reflect.Struct:
 			offsets = stringOffsets(offsets, f.Type, base+f.Offset)
+		default:
 		}
 	}
 	return offsets

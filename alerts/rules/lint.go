@@ -18,14 +18,14 @@ import (
 	"github.com/prometheus/prometheus/promql"
 )
 
-// A Problem is an error in a rule file.
-type Problem struct {
+// A LintError is an error in a rule file.
+type LintError struct {
 	File string
 	Line int // 0 if unknown, or if Text begins with line and column
 	Text string
 }
 
-func (p Problem) Error() string {
+func (p LintError) Error() string {
 	switch {
 	case p.Line > 0:
 		return fmt.Sprintf("%s:%d: %s", p.File, p.Line, p.Text)
@@ -37,7 +37,7 @@ func (p Problem) Error() string {
 
 // Lint returns the number of valid rules and all problems: those of Load, labels that a metric does not have, and
 // templates that fail or use a label that the expression's result does not have.
-func (s Source) Lint(ctx context.Context) (valid int, problems []Problem) {
+func (s Source) Lint(ctx context.Context) (valid int, problems []LintError) {
 	list, problems := s.read(func(r *Rule) error { return r.lint(ctx) })
 	return len(list), problems
 }
@@ -48,20 +48,20 @@ var (
 )
 
 // rejected returns the problems in an error of Prometheus. It has line and column, or lines of YAML, or a rule.
-func rejected(file string, tree *ast.File, err error) (out []Problem) {
+func rejected(file string, tree *ast.File, err error) (out []LintError) {
 	text := err.Error()
 	if position.MatchString(text) {
-		return []Problem{{File: file, Text: text}}
+		return []LintError{{File: file, Text: text}}
 	}
 	for _, m := range yamlLine.FindAllStringSubmatch(text, -1) {
 		if n, err := strconv.Atoi(m[1]); err == nil {
-			out = append(out, Problem{file, n, m[2]})
+			out = append(out, LintError{file, n, m[2]})
 		}
 	}
 	if out != nil {
 		return out
 	}
-	p := Problem{File: file, Text: text}
+	p := LintError{File: file, Text: text}
 	if re, ok := errors.AsType[*rulefmt.Error](err); ok {
 		for i := 0; ; i++ {
 			name := find(tree, fmt.Sprintf("$.groups[%d].name", i))
@@ -74,7 +74,7 @@ func rejected(file string, tree *ast.File, err error) (out []Problem) {
 			}
 		}
 	}
-	return []Problem{p}
+	return []LintError{p}
 }
 
 // Line returns the line where the value at a YAML path begins, 0 if unknown.

@@ -50,7 +50,7 @@ func (s Source) Load() ([]*Rule, error) {
 }
 
 // read returns the rules that pass check, and the problems of the others.
-func (s Source) read(check func(*Rule) error) (list []*Rule, problems []Problem) {
+func (s Source) read(check func(*Rule) error) (list []*Rule, problems []LintError) {
 	files, readFile := s.Files, os.ReadFile
 	if len(files) == 0 {
 		files, _ = fs.Glob(FS, "*.yaml") // the pattern is valid
@@ -62,7 +62,7 @@ func (s Source) read(check func(*Rule) error) (list []*Rule, problems []Problem)
 			if pe, ok := errors.AsType[*os.PathError](err); ok {
 				err = pe.Err
 			}
-			problems = append(problems, Problem{File: f, Text: err.Error()})
+			problems = append(problems, LintError{File: f, Text: err.Error()})
 			continue
 		}
 		some, found := s.parse(f, text, check)
@@ -73,7 +73,7 @@ func (s Source) read(check func(*Rule) error) (list []*Rule, problems []Problem)
 
 var promqlParser = parser.NewParser(parser.Options{})
 
-func (s Source) parse(file string, text []byte, check func(*Rule) error) (list []*Rule, problems []Problem) {
+func (s Source) parse(file string, text []byte, check func(*Rule) error) (list []*Rule, problems []LintError) {
 	tree, err := yamlparser.ParseBytes(text, 0)
 	if err != nil {
 		tree = nil // if Prometheus can parse it, only the lines are missing
@@ -88,7 +88,7 @@ func (s Source) parse(file string, text []byte, check func(*Rule) error) (list [
 	for i, g := range groups.Groups {
 		fail := func(path string, err error) {
 			for line := range strings.SplitSeq(err.Error(), "\n") {
-				problems = append(problems, Problem{file, Line(tree, fmt.Sprintf("$.groups[%d].%s", i, path)), line})
+				problems = append(problems, LintError{file, Line(tree, fmt.Sprintf("$.groups[%d].%s", i, path)), line})
 			}
 		}
 		every := time.Duration(g.Interval)

@@ -67,7 +67,7 @@ type Sighting struct {
 
 // compare orders by time first, because positions of another reader are unknown.
 func (s *Sighting) compare(o *Sighting) int {
-	return cmp.Or(s.At.Compare(o.At), s.Position.Compare(o.Position), cmp.Compare(s.Exchange, o.Exchange),
+	return cmp.Or(s.At.Compare(o.At), s.Compare(o.Position), cmp.Compare(s.Exchange, o.Exchange),
 		cmp.Compare(s.Version, o.Version), cmp.Compare(s.Instance, o.Instance))
 }
 

@@ -189,7 +189,7 @@ func (l *Ledger) lastClean(k *Key, s *Sighting) string {
 		return oldest.LastClean
 	}
 	for _, v := range slices.Backward(l.versions[[2]string{k.Service, k.Stage}]) {
-		if v.Name != "" && v.Name != s.Version && v.First.Position.Compare(s.Position) < 0 {
+		if v.Name != "" && v.Name != s.Version && v.First.Compare(s.Position) < 0 {
 			return v.Name
 		}
 	}

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -16,7 +17,7 @@ func TestHelpWidth(t *testing.T) {
 			if c.Hidden {
 				continue
 			}
-			args := append(words[:len(words):len(words)], c.Name[strings.LastIndexByte(c.Name, ' ')+1:])
+			args := append(slices.Clip(words), c.Name[strings.LastIndexByte(c.Name, ' ')+1:])
 			var out strings.Builder
 			if err := run(t.Context(), append(args, "--help"), nil, &out, &out, func(string) string { return "" }); command.Report(err, &out) != command.ExitOK {
 				t.Errorf("%q --help: %v", args, err)

@@ -26,12 +26,12 @@ func lockPath(dir string) string { return filepath.Join(dir, "llmtap.lock") }
 type dirLock struct{ file *os.File }
 
 // lockDir locks dir. Running holds the lock for a moment, so lockDir retries.
-func lockDir(dir string) (*dirLock, error) {
+func lockDir(ctx context.Context, dir string) (*dirLock, error) {
 	f, err := os.OpenFile(lockPath(dir), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("lock ClickHouse directory: %w", err)
 	}
-	if err = lockFile(context.Background(), f, 30*time.Millisecond, backoff.WithMaxTries(4)); err == nil {
+	if err = lockFile(ctx, f, 30*time.Millisecond, backoff.WithMaxTries(4)); err == nil {
 		return &dirLock{file: f}, nil
 	}
 	defer func() { _ = f.Close() }()

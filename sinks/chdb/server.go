@@ -53,7 +53,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	}
 	ctx, stopTimer := context.WithTimeout(ctx, startTimeout)
 	defer stopTimer()
-	s, err := newServer(cfg, library)
+	s, err := newServer(ctx, cfg, library)
 	if err != nil {
 		return nil, err
 	}
@@ -76,7 +76,7 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	return s, nil
 }
 
-func newServer(cfg Config, library string) (*Server, error) {
+func newServer(ctx context.Context, cfg Config, library string) (*Server, error) {
 	dir, err := filepath.Abs(cfg.Dir)
 	if err != nil {
 		return nil, fmt.Errorf("find ClickHouse directory: %w", err)
@@ -85,7 +85,7 @@ func newServer(cfg Config, library string) (*Server, error) {
 		return nil, fmt.Errorf("create ClickHouse directory: %w", err)
 	}
 	s := &Server{log: cfg.Logger, done: make(chan struct{}), health: errors.New("ClickHouse is starting")}
-	if s.lock, err = lockDir(dir); err != nil {
+	if s.lock, err = lockDir(ctx, dir); err != nil {
 		return nil, err
 	}
 	defer func() {

@@ -129,7 +129,7 @@ func (c *Config) Notifiers() iter.Seq2[string, alerts.NotifierConfig] {
 	return func(yield func(string, alerts.NotifierConfig) bool) {
 		v := reflect.ValueOf(c).Elem()
 		for i := range v.NumField() {
-			if n, ok := v.Field(i).Interface().(alerts.NotifierConfig); ok && !yield(yamlName(v.Type().Field(i)), n) {
+			if n, ok := reflect.TypeAssert[alerts.NotifierConfig](v.Field(i)); ok && !yield(yamlName(v.Type().Field(i)), n) {
 				return
 			}
 		}
