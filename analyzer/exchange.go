@@ -140,7 +140,7 @@ func (a *Analyzer) judgeRequest(p *pending, h half, body []byte) {
 	s, e, q := &a.step, &p.row, &a.bodies.request
 	process := p.agentProcess()
 	r := judge.Request{
-		In: session.In{
+		Request: session.Request{
 			Seq: h.at.Seq, MinSeq: h.minSeq, Time: h.at.Time, Seen: h.seenAt(), Service: p.scope(), Conversation: e.Labels.Conversation,
 			Exchange: e.ID, Instance: process, Run: e.Labels.Run, Sent: e.StartedAt, Fresh: process != "" && e.InstanceSeq == 1,
 			Shaped: e.Capture == event.CaptureShape, Target: p.target, Facts: q, Body: body,

@@ -5,6 +5,7 @@ package expiry
 
 import (
 	"iter"
+	"math"
 	"time"
 )
 
@@ -37,16 +38,21 @@ func (q *Queue[K, V]) Timeout() time.Duration { return q.timeout }
 // Len returns the number of entries.
 func (q *Queue[K, V]) Len() int { return len(q.entries) }
 
-// Add adds v under k, which must not be in the queue. Older entries then have no newer MinSeq than v, so that the first
-// one has the oldest: reading back further than required does no harm.
+// Add adds v under k, which must not be in the queue.
 func (q *Queue[K, V]) Add(k K, v V, minSeq uint64, now time.Time) *Entry[K, V] {
-	for e := q.last; e != nil && e.MinSeq > minSeq; e = e.before {
-		e.MinSeq = minSeq
-	}
-	e := &Entry[K, V]{Key: k, Value: v, MinSeq: minSeq, Deadline: now.Add(q.timeout)}
+	e := &Entry[K, V]{Key: k, Value: v, MinSeq: math.MaxUint64, Deadline: now.Add(q.timeout)}
 	q.entries[k] = e
 	q.push(e)
+	e.Lower(minSeq)
 	return e
+}
+
+// Lower makes e require minSeq, if it does not require an older sequence. Older entries then require it too, so that the
+// first one has the oldest: reading back further than required does no harm.
+func (e *Entry[K, V]) Lower(minSeq uint64) {
+	for ; e != nil && e.MinSeq > minSeq; e = e.before {
+		e.MinSeq = minSeq
+	}
 }
 
 // Renew restarts the timeout of e.

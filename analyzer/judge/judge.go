@@ -46,9 +46,9 @@ func New(rules []*check.Rule, cfg session.Config) *Judge {
 
 // A Request is a request in its conversation.
 type Request struct {
-	session.In        // its Service is the name under which conversations are remembered
-	Sender     string // the service that sent it; scopes the ids of findings
-	Version    string // of that service
+	session.Request        // its Service is the name under which conversations are remembered
+	Sender          string // the service that sent it; scopes the ids of findings
+	Version         string // of that service
 }
 
 // A Finding is a violation with its identity in a conversation.
@@ -65,7 +65,7 @@ func (j *Judge) Check(r *facts.Request, t wire.Target) []check.Violation {
 
 // Request adds a request to its conversation and returns its findings, in rule order.
 func (j *Judge) Request(r *Request) (*session.Turn, []Finding) {
-	t := j.Sessions.Request(r.In)
+	t := j.Sessions.Request(r.Request)
 	j.before.Chain = nil
 	if calls, known := t.Chained(); known {
 		j.chain.Calls = calls
@@ -87,7 +87,7 @@ func (j *Judge) Request(r *Request) (*session.Turn, []Finding) {
 		if fresh := j.identify(f, t, r); (fresh || f.Instance.Root.Rank() == 0) && explained < maxExplained {
 			explained++
 			// The first root cause stays: later turns only repeat the defect.
-			root := t.RootCause(session.Symptom{Rule: f.Rule.ID, Detail: f.Detail, Message: f.Message, ToolCallID: f.ToolCallID})
+			root := t.RootCause(session.Defect{Rule: f.Rule.ID, Detail: f.Detail, Message: f.Message, ToolCallID: f.ToolCallID})
 			if fresh || root.Rank() > 0 {
 				f.Instance.Root = root
 			}
@@ -107,7 +107,7 @@ func (j *Judge) identify(f *Finding, t *session.Turn, r *Request) (fresh bool) {
 	}
 	sum := identity.Of(r.Sender, t.Root, t.Branch, f.Rule.ID, what)
 	f.ID = sum.Key()
-	if f.Instance, fresh = j.Sessions.Seen(t, f.ID); fresh {
+	if f.Instance, fresh = j.Sessions.Instance(t, f.ID); fresh {
 		f.Instance.Version, f.Instance.Process, f.Instance.Messages = r.Version, r.Instance, len(r.Facts.Messages)
 	}
 	return fresh

@@ -2,49 +2,50 @@ package session
 
 import (
 	"bytes"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// A fit says how a request Q continues an earlier request P. All positions are in bodies.
-type fit struct {
+// An alignment says how a request Q continues an earlier request P. All positions are in bodies.
+type alignment struct {
 	prefix  int  // messages that both start with
 	whole   bool // Q starts with all of P
-	tail    int  // messages of P's end that Q holds further on
+	tail    int  // messages of P's end that Q contains further on
 	tailEnd int  // the message of Q after them; -1 when P's last message is not in Q
 	known   bool // there is a P
 }
 
-// align compares Q with P. Loose compares lengths in place of texts: of two processes that published the shapes of bodies
-// under keys of their own.
-func align(p, q *skeleton, loose bool) fit {
+// align compares Q with P. loose compares lengths instead of texts, for shapes that two processes published under keys of
+// their own.
+func align(p, q *skeleton, loose bool) alignment {
 	pb, qb := p.body(), q.body()
-	f := fit{tailEnd: -1, known: true}
-	for f.prefix < len(pb) && f.prefix < len(qb) && p.same(&pb[f.prefix], q, &qb[f.prefix], loose) {
-		f.prefix++
+	a := alignment{tailEnd: -1, known: true}
+	for a.prefix < len(pb) && a.prefix < len(qb) && p.same(&pb[a.prefix], q, &qb[a.prefix], loose) {
+		a.prefix++
 	}
-	if f.prefix == len(pb) {
-		f.whole, f.tailEnd = true, len(pb)
-		return f
+	if a.prefix == len(pb) {
+		a.whole, a.tailEnd = true, len(pb)
+		return a
 	}
 	last := &pb[len(pb)-1]
-	for i := len(qb) - 1; i >= f.prefix; i-- {
+	for i := len(qb) - 1; i >= a.prefix; i-- {
 		if !p.same(last, q, &qb[i], loose) {
 			continue
 		}
-		f.tailEnd = i + 1
-		for f.tail < len(pb)-f.prefix && f.tail <= i-f.prefix && p.same(&pb[len(pb)-1-f.tail], q, &qb[i-f.tail], loose) {
-			f.tail++
+		a.tailEnd = i + 1
+		for a.tail < len(pb)-a.prefix && a.tail <= i-a.prefix && p.same(&pb[len(pb)-1-a.tail], q, &qb[i-a.tail], loose) {
+			a.tail++
 		}
 		break
 	}
-	return f
+	return a
 }
 
-// same reports whether a of s and b of o are one message. Bytes decide; an assistant message that was written anew
-// (arguments in another spelling, null for "") is still the same if text and call ids are.
+// same reports whether a of s and b of o are one message. Bytes decide; an assistant message that was rewritten (arguments
+// in another spelling, null for "") is still the same if its text and call ids are.
 func (s *skeleton) same(a *message, o *skeleton, b *message, loose bool) bool {
 	if a.hash == b.hash {
 		return true
@@ -52,18 +53,13 @@ func (s *skeleton) same(a *message, o *skeleton, b *message, loose bool) bool {
 	if a.role != b.role || a.item != b.item || a.calls != b.calls || a.replies != b.replies {
 		return false
 	}
-	for i, c := range s.calls(a) {
-		if c.id != o.calls(b)[i].id {
+	for i, c := range s.callsOf(a) {
+		if c.id != o.callsOf(b)[i].id {
 			return false
 		}
 	}
 	if loose {
-		for i, id := range s.replyIDs(a) {
-			if id != o.replyIDs(b)[i] {
-				return false
-			}
-		}
-		return a.bytes == b.bytes && a.noText == b.noText && (a.calls > 0 || a.bytes > 0)
+		return slices.Equal(s.repliesOf(a), o.repliesOf(b)) && a.bytes == b.bytes && a.noText == b.noText && (a.calls > 0 || a.bytes > 0)
 	}
 	if a.role != facts.RoleAssistant || !sameText(a.text, a.noText, b.text, b.noText) {
 		return false
@@ -76,12 +72,28 @@ func sameText(a uint64, aEmpty bool, b uint64, bEmpty bool) bool {
 	return aEmpty && bEmpty || a != 0 && a == b
 }
 
-// unmarked hashes a message without its cache marks, which agents move along as the history grows.
-func unmarked(b []byte) uint64 { return xxh3.Hash(Unmark(b)) }
+// unmarkedHash hashes a message without its cache marks, which agents move as the history grows.
+func unmarkedHash(b []byte) uint64 { return xxh3.Hash(Unmark(b)) }
+
+// Unmark returns message b without its cache marks: b itself when it has none.
+func Unmark(b []byte) []byte {
+	var out []byte
+	for {
+		start, end := cacheMark(b)
+		if start < 0 {
+			if out == nil {
+				return b
+			}
+			return append(out, b...)
+		}
+		out = append(out, b[:start]...)
+		b = b[end:]
+	}
+}
 
 var cacheKey = []byte(`"cache_control"`)
 
-// cacheMark is the next member cache_control of b with a comma that it needs; -1 when there is none.
+// cacheMark returns the next member cache_control of b, with a comma before or after it; -1 when there is none.
 func cacheMark(b []byte) (start, end int) {
 	for from := 0; ; {
 		n := bytes.Index(b[from:], cacheKey)
@@ -106,7 +118,8 @@ func cacheMark(b []byte) (start, end int) {
 	}
 }
 
-// markEnd is the end of the value after the key that ends at i: null, or an object whose strings have no braces; else -1.
+// markEnd returns the end of the value after the key that ends at i: null, or an object whose strings have no braces; else
+// -1.
 func markEnd(b []byte, i int) int {
 	if i = space(b, i); i >= len(b) || b[i] != ':' {
 		return -1

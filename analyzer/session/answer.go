@@ -8,25 +8,25 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ends says how an answer ended.
-type ends uint8
+// ending is how an answer ended.
+type ending uint8
 
 const (
-	endedWhole ends = iota
+	endedWhole ending = iota
 	endedAtLimit
 	endedCut
 )
 
-// answer is what is kept of one answer of the model.
+// answer is the memory of one answer of the model.
 type answer struct {
 	exchange   string
 	seq, ended uint64 // of its request; of its end
-	after      int    // messages of its request's body: where its copy belongs
+	after      int    // messages of its request's body: the place of its copy
 	text       uint64
 	noText     bool
-	end        ends
+	end        ending
 	streamed   bool
-	joined     bool // fragments of several calls could not be told apart
+	joined     bool // fragments of several calls could not be distinguished
 	blank      bool // its reasoning is an empty string
 	several    bool // it had more than one choice, of which this is the first
 	bytes      int  // of its text
@@ -36,29 +36,29 @@ type answer struct {
 	source     *source
 }
 
-// An Answer is an answer as the store wants it.
+// An Answer is an answer to remember.
 type Answer struct {
 	Facts   *facts.Response
 	Seq     uint64 // of the event that completed it
 	MinSeq  uint64 // oldest sequence that it was made from
 	At      time.Time
-	Cut     bool // the agent did not read it to its end; then nobody waits for replies to its calls, and none are returned
+	Cut     bool // the agent did not read it to its end; then its calls expect no replies, and none are returned
 	Context any  // kept with the calls, for the caller
 }
 
-// Answer remembers the answer to t and returns the calls in it.
+// Answer adds the answer to t to the conversation and returns the calls in it.
 func (s *Store) Answer(t *Turn, in Answer) []*Call {
 	c, r := t.conv, in.Facts
 	s.End(t)
-	s.lower(c, in.MinSeq)
+	c.made.Lower(in.MinSeq)
 	a := &answer{
 		exchange: t.exchange, seq: t.seq, ended: in.Seq, after: t.length, text: r.ContentHash, noText: r.ContentBytes == 0,
-		end: endOf(r, in.Cut), streamed: t.streamed, joined: r.BadIndex, blank: r.BlankReasoning, reasons: reasons(r),
+		end: endingOf(r, in.Cut), streamed: t.streamed, joined: r.BadIndex, blank: r.BlankReasoning, reasons: reasons(r),
 		signed: slices.Clone(r.Signed), source: t.source, several: r.Choices > 1, bytes: r.ContentBytes,
 	}
 	state := Open
 	if in.Cut {
-		state = unread
+		state = notRead
 	}
 	calls := make([]*Call, 0, len(r.Calls))
 	for i := range r.Calls {
@@ -82,11 +82,11 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 	if r.ContentBytes > minText && r.ContentHash != 0 {
 		s.index(c, pairKey(c.key.service, r.ContentHash, t.last))
 	}
-	if t.line.answer == nil || t.line.answer.seq <= a.seq {
-		t.line.answer = a
+	if t.branch.answer == nil || t.branch.answer.seq <= a.seq {
+		t.branch.answer = a
 	}
 	if t.items {
-		s.remember(c, t.line, r)
+		s.name(c, t.branch, r)
 	}
 	s.account(c)
 	if in.Cut {
@@ -95,17 +95,8 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 	return calls
 }
 
-// End says that t is over, answered or not.
-func (s *Store) End(t *Turn) {
-	if !t.ended {
-		t.ended = true
-		if t.line.flying--; t.line.newest == t {
-			t.line.newest = nil
-		}
-	}
-}
-
-// callID is the hash by which a call of an answer is known: of its id, else, where replies name functions, of its name.
+// callID returns the hash by which a call of an answer is known: of its id, else, where replies name functions, of its
+// name. before are the earlier calls of the answer.
 func (t *Turn) callID(call *Call, before []*Call) uint64 {
 	if call.CallID != "" {
 		return hashName(call.CallID)
@@ -113,23 +104,52 @@ func (t *Turn) callID(call *Call, before []*Call) uint64 {
 	if !t.names || call.Name == "" {
 		return 0
 	}
-	return nth(hashName(call.Name), len(before), func(i int) uint64 { return before[i].id })
+	return nthID(hashName(call.Name), len(before), func(i int) uint64 { return before[i].id })
 }
 
-func endOf(r *facts.Response, cut bool) ends {
-	if wire.AtTokenLimit(r.FinishReason) {
-		return endedAtLimit
+// has reports whether a made a call with id.
+func (a *answer) has(id uint64) bool { return a.call(id) != nil }
+
+// call returns the call of a with id, or nil.
+func (a *answer) call(id uint64) *Call {
+	if id == 0 {
+		return nil
 	}
-	if cut || r.Cut {
+	for _, c := range a.calls {
+		if c.id == id {
+			return c
+		}
+	}
+	return nil
+}
+
+// count counts the calls of a with id.
+func (a *answer) count(id uint64) (n int) {
+	for _, c := range a.calls {
+		if c.id == id {
+			n++
+		}
+	}
+	return n
+}
+
+// signedItem reports whether the answer had a reasoning item with this id.
+func (a *answer) signedItem(id []byte) bool {
+	return len(id) > 0 && slices.ContainsFunc(a.signed, func(s facts.Signed) bool { return s.ID == string(id) })
+}
+
+func endingOf(r *facts.Response, cut bool) ending {
+	switch {
+	case wire.AtTokenLimit(r.FinishReason):
+		return endedAtLimit
+	case cut || r.Cut:
 		return endedCut
 	}
 	return endedWhole
 }
 
-// reasons reports whether an answer came with reasoning, or what is signed of it.
+// reasons reports whether an answer has reasoning, or signatures of it.
 func reasons(r *facts.Response) bool {
-	if r.Reasoning > facts.Null && !r.BlankReasoning || len(r.Signed) > 0 {
-		return true
-	}
-	return slices.ContainsFunc(r.Calls, func(c facts.ResponseCall) bool { return c.Signature })
+	return r.Reasoning > facts.Null && !r.BlankReasoning || len(r.Signed) > 0 ||
+		slices.ContainsFunc(r.Calls, func(c facts.ResponseCall) bool { return c.Signature })
 }

@@ -27,7 +27,7 @@ func openMany(b *testing.B, n int, given bool) *session.Store {
 		ask := func() *session.Turn {
 			seq++
 			r = facts.Request{MessagesKind: facts.Array, Messages: messages}
-			return store.Request(session.In{
+			return store.Request(session.Request{
 				Seq: seq, MinSeq: seq, Time: start, Seen: start, Service: "service", Conversation: id, Exchange: fmt.Sprintf("018f0000-0000-7000-8000-%012d", seq),
 				Instance: "i", Target: wire.Target{Dialect: wire.OpenAIChat}, Facts: &r,
 			})

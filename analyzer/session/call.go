@@ -11,67 +11,67 @@ import (
 const (
 	Open      = "open"
 	Answered  = "answered"
-	Missing   = "missing"   // the conversation went on without its reply, or its run or process ended before it came
-	Duplicate = "duplicate" // a request held several replies
-	Late      = "late"      // the reply came after the conversation had gone on
-	Rejected  = "rejected"  // the provider refused the request that held the reply, so no model read it
+	Missing   = "missing"   // the conversation continued without its reply, or its run or process ended before the reply
+	Duplicate = "duplicate" // a request contained several replies
+	Late      = "late"      // the reply arrived after the conversation had continued without it
+	Rejected  = "rejected"  // the provider refused the request with the reply, so no model read it
 	Abandoned = "abandoned" // the conversation just stopped
-	Terminal  = "terminal"  // nobody meant to reply: the call is the answer
+	Terminal  = "terminal"  // no reply was intended: the call is the answer itself
 
-	unread = "" // of an answer that the agent did not read to its end
+	notRead = "" // of an answer that the agent did not read to its end
 )
 
 // A Call is one tool call of an answer.
 type Call struct {
 	CallID, Name string
 	Position     int    // in the answer
-	Exchange     string // that asked
+	Exchange     string // whose answer made the call
 	Conversation string
 	AskedAt      time.Time
 	State        string
 	AnsweredAt   time.Time
-	AnsweredBy   string    // exchange whose request held the reply
-	StartedAt    time.Time // when the tool started, as its events say
+	AnsweredBy   string    // exchange whose request contained the reply
+	StartedAt    time.Time // of the tool, as its events report
 	EndedAt      time.Time
 	ToolStatus   string // of its newest event
 	Forced       bool   // the request left the model no other tool
-	Context      any    // what the caller gave in Answer
+	Context      any    // of the caller, from Answer
 
-	conv    *conversation
-	answer  *answer
-	id      uint64 // as replies name it
-	raw     uint64 // hash of the arguments
-	sent    uint64 // the same of them in a JSON string
-	meaning uint64 // canonical hash of the arguments; 0 when they are not JSON
-	kind    facts.Kind
-	args    facts.Args
-	signed  bool // it has a thought signature
-	tool    ToolState
-	again   bool   // another answer of the conversation called with this id before
-	kept    uint64 // newest request, by its sequence, that holds the call itself
-	carried uint64 // newest request that holds its reply
+	conv      *conversation
+	answer    *answer
+	id        uint64 // by which replies name it
+	raw       uint64 // hash of the arguments
+	sent      uint64 // the same for them in a JSON string
+	meaning   uint64 // canonical hash of the arguments; 0 when they are not JSON
+	kind      facts.Kind
+	args      facts.Args
+	signed    bool // it has a thought signature
+	tool      ToolState
+	reused    bool   // another answer of the conversation made a call with this id before
+	callSeen  uint64 // newest request, by its sequence, that contains the call itself
+	replySeen uint64 // newest request that contains its reply
 }
 
-// Forgotten reports whether the conversation of the call is no longer remembered: nothing more will be known of the call.
-func (c *Call) Forgotten() bool { return c.conv.gone }
+// Forgotten reports whether the conversation of the call is forgotten: nothing more will be known of the call.
+func (c *Call) Forgotten() bool { return c.conv.forgotten }
 
 // Paired reports whether replies can name the call.
 func (c *Call) Paired() bool { return c.id != 0 }
 
-// MinSeq is the oldest sequence that what is known of the call was made from.
-func (c *Call) MinSeq() uint64 { return c.conv.minSeq }
+// MinSeq returns the oldest sequence that the conversation of the call was made from.
+func (c *Call) MinSeq() uint64 { return c.conv.minSeq() }
 
-// Seq is the sequence of the event that completed the answer.
+// Seq returns the sequence of the event that completed the answer.
 func (c *Call) Seq() uint64 { return c.answer.ended }
 
-// End says that no reply is awaited for now: the state becomes Missing, Abandoned or Terminal.
+// End sets the state of a call that no longer waits for its reply: Missing, Abandoned or Terminal.
 func (c *Call) End(state string) { c.State = state }
 
-// Undecided reports whether nothing is known yet of a reply, so that it may turn out Missing.
+// Undecided reports whether nothing is known of a reply yet, so that the call may turn out Missing.
 func (c *Call) Undecided() bool { return c.State == Open || c.State == Abandoned }
 
-// waits reports whether a reply to the call would be news.
-func (c *Call) waits() bool {
+// awaits reports whether a reply to the call would be new.
+func (c *Call) awaits() bool {
 	switch c.State {
 	case Open, Missing, Abandoned, Terminal, Rejected:
 		return true
@@ -81,19 +81,39 @@ func (c *Call) waits() bool {
 
 // become changes the state.
 func (c *Call) become(state string) {
-	if c.conv.calls[c.id] != c { // forgotten, or its id means a newer call: it is not counted
+	if c.conv.calls[c.id] != c { // forgotten, or its id belongs to a newer call: it is not counted
 		c.State = state
 		return
 	}
-	if c.waits() {
+	if c.awaits() {
 		c.conv.open--
 	}
-	if c.State = state; c.waits() {
+	if c.State = state; c.awaits() {
 		c.conv.open++
 	}
 }
 
-// remember makes a call known by its id. A model may use an id again; then the newer call is meant.
+// broken reports whether the model made the call without a name or with arguments that are no object.
+func (c *Call) broken() bool {
+	return c.Name == "" || c.kind == facts.String && c.args > facts.ArgsEmpty
+}
+
+// Excused reports whether something else explains that the call and its reply are gone: the agent kept other calls of
+// the answer and never ran this one, so that the model reads that it asked for less; or the newest request with anything
+// of the answer contains replies to other calls and none of the calls, so that a rule reports what was cut off or lost.
+func (c *Call) Excused() bool {
+	newest := uint64(0)
+	for _, o := range c.answer.calls {
+		newest = max(newest, o.callSeen, o.replySeen)
+	}
+	if newest == 0 {
+		return false
+	}
+	kept := slices.ContainsFunc(c.answer.calls, func(o *Call) bool { return o.callSeen == newest })
+	return !kept || c.tool == ToolUnknown
+}
+
+// remember makes a call known by its id. When a model uses an id again, the id means the newer call.
 func (c *conversation) remember(call *Call) {
 	id := call.id
 	if c.calls == nil {
@@ -101,15 +121,15 @@ func (c *conversation) remember(call *Call) {
 	}
 	if old := c.calls[id]; old != nil {
 		c.forgetCall(old)
-		call.again = old.answer != call.answer
+		call.reused = old.answer != call.answer
 	}
 	c.calls[id] = call
 	c.text += len(call.CallID) + len(call.Name)
 	c.order = append(c.order, id)
-	if call.waits() {
+	if call.awaits() {
 		c.open++
 	}
-	c.begun(call)
+	c.applyEarly(call)
 	for len(c.calls) > maxCalls || len(c.order) > 2*maxCalls {
 		oldest := c.order[0]
 		c.order = c.order[1:]
@@ -121,27 +141,26 @@ func (c *conversation) remember(call *Call) {
 }
 
 func (c *conversation) forgetCall(call *Call) {
-	if call.waits() {
+	if call.awaits() {
 		c.open--
 	}
 	c.text -= len(call.CallID) + len(call.Name)
 }
 
 // answerCalls finds the calls that the request of t answers, and those of the answer before it that it leaves without a
-// reply. A request that names that answer by its id was written after it.
+// reply. named reports that the request names that answer by its id, so it was written after the answer.
 func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
-	a, f := t.before, t.fit
 	for i := len(q.messages) - 1; i >= q.lead && c.open > 0; i-- {
-		for _, id := range q.replyIDs(&q.messages[i]) {
+		for _, id := range q.repliesOf(&q.messages[i]) {
 			call := c.calls[id]
-			if call == nil || !call.waits() || call.carried == t.seq {
+			if call == nil || !call.awaits() || call.replySeen == t.seq {
 				continue
 			}
 			// In a history that was not cut, a reply before the place of the answer belongs to an older call with this id.
-			if f.whole && i-q.lead < call.answer.after {
+			if t.aligned.whole && i-q.lead < call.answer.after {
 				continue
 			}
-			call.carried = t.seq
+			call.replySeen = t.seq
 			switch call.State {
 			case Rejected: // until this request is accepted
 				t.resent = append(t.resent, call)
@@ -155,65 +174,62 @@ func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 			t.Changed = append(t.Changed, call)
 		}
 	}
-	if a == nil || c.open == 0 || !named && !c.wentOn(q, a, f) {
+	a := t.before
+	if a == nil || c.open == 0 || !named && !q.follows(a, t.aligned) {
 		return
 	}
-	q.keeps(a, f, t.seq)
+	q.markCalls(a, t.aligned, t.seq)
 	for _, call := range a.calls {
 		if c.calls[call.id] != call || !call.Undecided() {
 			continue
 		}
-		if named || call.kept == t.seq {
+		if named || call.callSeen == t.seq {
 			call.become(Missing)
 			t.Changed = append(t.Changed, call)
 		} else {
 			t.Dropped = append(t.Dropped, call)
 		}
 	}
-	c.superseded(t, a)
+	c.supersede(t, a)
 }
 
-// Excused reports whether something else explains that the call and its reply are gone: the agent kept other calls of
-// the answer and never ran this one, so that the model reads that it asked for less, or the newest request with anything
-// of the answer holds replies to others of its calls and none of the calls, so that a rule says what was cut off or lost.
-func (c *Call) Excused() bool {
-	newest := uint64(0)
-	for _, o := range c.answer.calls {
-		newest = max(newest, o.kept, o.carried)
+// follows reports whether q was written after a was read. A request that is sent again, or one from which a is cut with
+// everything around it, is no evidence about the calls of a. Nor is one without any answer in the place of a: a was
+// discarded as a whole, or another agent of the conversation speaks.
+func (q *skeleton) follows(a *answer, al alignment) bool {
+	body := q.body()
+	if al.whole && len(body) > max(al.prefix, a.after) && !body[a.after].external() {
+		return true
 	}
-	if newest == 0 {
-		return false
-	}
-	kept := slices.ContainsFunc(c.answer.calls, func(o *Call) bool { return o.kept == newest })
-	return !kept || c.tool == ToolUnknown
+	return len(a.calls) > 0 && slices.ContainsFunc(body, func(m message) bool { return m.calls > 0 && q.copies(&m, a) })
 }
 
-// keeps marks the calls of a that q holds, reply or not.
-func (q *skeleton) keeps(a *answer, f fit, seq uint64) {
+// markCalls marks the calls of a that q contains, with or without a reply.
+func (q *skeleton) markCalls(a *answer, al alignment, seq uint64) {
 	for i := len(q.messages) - 1; i >= q.lead; i-- {
-		if f.whole && i-q.lead < a.after {
+		if al.whole && i-q.lead < a.after {
 			return
 		}
-		for _, m := range q.calls(&q.messages[i]) {
+		for _, m := range q.callsOf(&q.messages[i]) {
 			if call := a.call(m.id); call != nil {
-				call.kept = seq
+				call.callSeen = seq
 			}
 		}
 	}
 }
 
-// maxSuperseded bounds the calls, newest first, among which those of another process are looked for.
+// maxSuperseded bounds the search for calls of another process, newest first.
 const maxSuperseded = 64
 
-// superseded finds the calls of another process that wait although the conversation went on from a newer answer, which
-// this process got.
-func (c *conversation) superseded(t *Turn, a *answer) {
+// supersede finds the calls of another process that wait although the conversation continued from a newer answer, which
+// the process of this request got.
+func (c *conversation) supersede(t *Turn, a *answer) {
 	if t.source.instance == "" || a.source.instance != t.source.instance {
 		return
 	}
 	for i := len(c.order) - 1; i >= max(0, len(c.order)-maxSuperseded); i-- {
 		call := c.calls[c.order[i]]
-		if call == nil || !call.Undecided() || call.answer.seq >= a.seq || call.kept == t.seq || call.carried == t.seq {
+		if call == nil || !call.Undecided() || call.answer.seq >= a.seq || call.callSeen == t.seq || call.replySeen == t.seq {
 			continue
 		}
 		if by := call.answer.source.instance; by != "" && by != t.source.instance {
@@ -222,24 +238,8 @@ func (c *conversation) superseded(t *Turn, a *answer) {
 	}
 }
 
-// wentOn reports whether q was written after a was read. A request that is sent again, or one from which a is cut
-// together with everything around it, says nothing of a's calls. Nor does one that has no answer at all in the place of a:
-// a was thrown away as a whole, or another agent of the conversation speaks.
-func (c *conversation) wentOn(q *skeleton, a *answer, f fit) bool {
-	body := q.body()
-	if f.whole && len(body) > max(f.prefix, a.after) && !body[a.after].fromOutside() {
-		return true
-	}
-	for i := range body {
-		if q.copies(&body[i], a) && len(a.calls) > 0 && body[i].calls > 0 {
-			return true
-		}
-	}
-	return false
-}
-
-// Settle takes over how the provider answered the request of t: refused says that it did not take it. It returns the
-// calls that changed by this: a reply that is refused with its request did not arrive.
+// Settle records how the provider answered the request of t and returns the calls that this changes: a reply that is
+// refused with its request did not arrive.
 func (t *Turn) Settle(accepted, refused bool) (changed []*Call) {
 	switch {
 	case refused:
@@ -262,8 +262,8 @@ func (t *Turn) Settle(accepted, refused bool) (changed []*Call) {
 	return changed
 }
 
-// Misplaced notes that message i of the request, which calls with id, or with the function name as the nth of its turn,
-// has a reply that is one too many, or came too late; state says which. It returns the call when it changed.
+// Misplaced records that message i of the request has a reply too many or too late; state says which. The message calls
+// with id or, where replies name functions, with the function name as the nth of its turn. It returns the call if it changed.
 func (t *Turn) Misplaced(id, name []byte, nth, i int, state string) *Call {
 	key := hashOrZero(id)
 	if t.names && len(name) > 0 && t.conv.calls[key] == nil {
@@ -273,8 +273,8 @@ func (t *Turn) Misplaced(id, name []byte, nth, i int, state string) *Call {
 	if key == 0 || call == nil || call.answer == nil {
 		return nil
 	}
-	if t.fit.whole && i-t.q.lead != call.answer.after || !t.fit.whole && call.again {
-		return nil // another call with this id is meant
+	if t.aligned.whole && i-t.q.lead != call.answer.after || !t.aligned.whole && call.reused {
+		return nil // it is another call with this id
 	}
 	switch {
 	case state == Duplicate && (call.State == Answered || call.State == Late || call.State == Rejected):

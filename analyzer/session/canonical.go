@@ -10,11 +10,11 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// maxDepth bounds the nesting of arguments that are compared.
+// maxDepth bounds the nesting of compared arguments.
 const maxDepth = 256
 
-// canonical hashes what a JSON text means: without regard to space, the order of members, escapes, or how a number is
-// written. Two texts that an SDK made of one value have one hash. It is 0 when b is not exactly one JSON value.
+// canonical hashes the meaning of a JSON text, independent of space, the order of members, escapes, and the notation of
+// numbers. All texts that SDKs make of one value have one hash. It is 0 when b is not exactly one JSON value.
 func canonical(b []byte) uint64 {
 	c := canon{b: b}
 	h := c.value(0)
@@ -36,7 +36,7 @@ func (c *canon) space() {
 	}
 }
 
-// take skips space and reports whether the next byte is want, which it then skips.
+// take skips space and, if it follows, the byte want; it reports whether it did.
 func (c *canon) take(want byte) bool {
 	c.space()
 	if c.i < len(c.b) && c.b[c.i] == want {
@@ -51,7 +51,7 @@ func (c *canon) fail() uint64 {
 	return 0
 }
 
-// value hashes the value at hand.
+// value hashes the next value.
 func (c *canon) value(depth int) uint64 {
 	c.space()
 	if c.bad || depth > maxDepth || c.i >= len(c.b) {
@@ -69,7 +69,7 @@ func (c *canon) value(depth int) uint64 {
 	}
 }
 
-// object adds the hashes of its members, so that their order does not matter.
+// object sums the hashes of its members, so that their order does not matter.
 func (c *canon) object(depth int) uint64 {
 	c.i++
 	var sum, n uint64
@@ -118,7 +118,7 @@ func (c *canon) array(depth int) uint64 {
 	}
 }
 
-// text hashes the string at hand.
+// text hashes the next string.
 func (c *canon) text() uint64 {
 	start, plain := c.i+1, true
 	for c.i++; c.i < len(c.b); c.i++ {
@@ -142,7 +142,7 @@ func (c *canon) text() uint64 {
 	return c.fail()
 }
 
-// word hashes a number, true, false or null. 1, 1.0 and 1e0 are one number.
+// word hashes a number, true, false or null. 1, 1.0 and 1e0 are the same number.
 func (c *canon) word() uint64 {
 	start := c.i
 	for c.i < len(c.b) && c.b[c.i] > ' ' && c.b[c.i] != ',' && c.b[c.i] != ']' && c.b[c.i] != '}' {
@@ -162,7 +162,7 @@ func (c *canon) word() uint64 {
 	if err != nil && !math.IsInf(f, 0) {
 		return c.fail()
 	}
-	if math.Abs(f) >= 1<<53 { // a float would make different ids one
+	if math.Abs(f) >= 1<<53 { // as floats, different ids would be equal
 		return mix('b', xxh3.Hash(w))
 	}
 	return mix('n', math.Float64bits(f+0)) // no negative zero

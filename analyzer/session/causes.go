@@ -1,70 +1,70 @@
 package session
 
-// The root causes: what an agent did that made a request defective. The list is closed; ids are those of RULES.md 4.2.
+// The root causes: what an agent did to make a request defective. The list is closed; the ids are those of RULES.md 4.2.
 const (
-	// CallsDropped: the agent saved the assistant message without its calls. Detail "some": without some of them.
+	// CallsDropped: the agent saved the assistant message without its calls. Detail "some": without some of its calls.
 	CallsDropped = "tool_calls_dropped_on_save"
-	// Truncated: the agent shortened its history between a call and its reply. Detail head, middle or tail says where.
+	// Truncated: the agent shortened its history between a call and its reply. Detail: head, middle or tail.
 	Truncated = "history_truncated_mid_pair"
-	// ReplayedUnbound: a new run or process loaded replies from storage without the calls that they answer.
+	// ReplayedUnbound: a new run or process loaded replies from storage without their calls.
 	ReplayedUnbound = "replayed_history_without_binding"
-	// SanitizerDropped: code that repairs histories took out a malformed call, or one whose group was incomplete, and left
-	// a reply to it.
+	// SanitizerDropped: code that repairs histories removed a malformed call, or one of an incomplete group, and left its
+	// reply.
 	SanitizerDropped = "call_dropped_by_sanitizer"
 	// CallsTruncated: the agent runs only the first k of several calls.
 	CallsTruncated = "parallel_calls_truncated"
-	// ToolSkipped: the agent did not run the tool, said nothing for it, and went on by itself.
+	// ToolSkipped: the agent did not run the tool, added no reply, and continued without the user.
 	ToolSkipped = "tool_skipped"
-	// Crashed: the process ended between call and reply; another one went on from what was saved.
+	// Crashed: the process ended between call and reply; another one continued from the saved history.
 	Crashed = "crash_between_call_and_reply"
-	// UserInterrupt: the user's next message came before the reply, which followed later.
+	// UserInterrupt: the user's next message arrived before the reply, which followed later.
 	UserInterrupt = "user_interrupt"
-	// SkippedOrInterrupted stands for ToolSkipped and UserInterrupt, and for Crashed where it is not known which process
-	// sent what: the request shows only that there is no reply. Only events of tools or runs could tell them apart.
+	// SkippedOrInterrupted is ToolSkipped or UserInterrupt, or Crashed where the processes are unknown: the request shows only
+	// that there is no reply. Only events of tools or runs could distinguish them.
 	SkippedOrInterrupted = "tool_skipped_or_interrupted"
 	// Interleaved: a message was inserted between a call and its reply. Detail is its role.
 	Interleaved = "interleaved_injection"
 	// CallsSplit: the calls of one answer were saved as several assistant messages.
 	CallsSplit = "calls_split_over_messages"
-	// ConcurrentWriters: two requests of one conversation were under way at once, and both wrote into its history.
+	// ConcurrentWriters: two requests of one conversation were in flight at the same time, and both wrote into its history.
 	ConcurrentWriters = "concurrent_writers"
-	// DuplicateReply: a call was answered more than once. Detail resume_replayed: the same reply again by another process;
-	// retry_appended: the same reply again by the same one; double_execution: another reply; approval_plus_result: the
-	// first one was a placeholder.
+	// DuplicateReply: a call has more than one reply. Detail resume_replayed: the same reply from another process;
+	// retry_appended: the same reply from the same process; double_execution: another reply; approval_plus_result: the first
+	// one was a placeholder.
 	DuplicateReply = "duplicate_reply"
 	// DuplicateIDFromModel: the model itself gave two calls one id.
 	DuplicateIDFromModel = "duplicate_id_from_model"
 	// TurnAppendedTwice: the agent appended one assistant message twice.
 	TurnAppendedTwice = "turn_appended_twice"
-	// IDRewritten: calls and replies carry different ids because one side changed them. Detail call_side: the calls;
+	// IDRewritten: calls and replies have different ids because one side changed them. Detail call_side: the calls;
 	// reply_side: the reply; hardcoded_id, result_used_as_id: the reply, and how.
 	IDRewritten = "id_rewritten"
-	// IDFromGateway: the answer itself came with the id that this target refuses, so a gateway made it.
+	// IDFromGateway: the answer itself had the id that this target refuses, so a gateway made it.
 	IDFromGateway = "id_regenerated_by_gateway"
-	// ArgumentsAsObject: the answer's arguments were a string, the request has the same as a JSON value.
+	// ArgumentsAsObject: the answer's arguments were a string, and the request has the same arguments as a JSON value.
 	ArgumentsAsObject = "arguments_reserialised_as_object"
-	// ArgumentsTruncated: the answer ended inside the arguments. Detail length: by its token limit; cut: the stream broke off.
+	// ArgumentsTruncated: the answer ended inside the arguments. Detail length: at its token limit; cut: the stream broke off.
 	ArgumentsTruncated = "arguments_truncated_stream"
-	// StreamAssembly: the fragments of a streamed call were put together wrongly.
+	// StreamAssembly: the fragments of a streamed call were assembled wrongly.
 	StreamAssembly = "stream_assembly_bug"
-	// MalformedByModel: the answer was whole, and the model wrote the call like this.
+	// MalformedByModel: the answer was whole, and the model wrote the malformed call.
 	MalformedByModel = "malformed_by_model"
 	// IDDroppedOnSave: the answer's call had the id, or name, that the request lacks.
 	IDDroppedOnSave = "id_dropped_on_save"
-	// ReasoningStripped: the answer came with reasoning, or its signature, that the request lacks.
+	// ReasoningStripped: the answer had reasoning, or a signature of it, that the request lacks.
 	ReasoningStripped = "reasoning_stripped"
 	// EmptyReasoningOmitted: the answer's reasoning was an empty string, and the request lacks the member.
 	EmptyReasoningOmitted = "empty_reasoning_omitted"
-	// ProviderSwitched: the message came from another provider or model, whose answers look otherwise. Detail dialect,
-	// variant or model says what changed.
+	// ProviderSwitched: the message is from another provider or model, whose answers look different. Detail: dialect,
+	// variant, family or model, whichever changed.
 	ProviderSwitched = "provider_switched"
-	// FieldLeak: all messages of a role carry the field, so the code that writes messages adds it.
+	// FieldLeak: all messages of a role have the field, so the code that writes messages adds it.
 	FieldLeak = "sdk_field_leak"
-	// NoHistory: nothing is known of what the request was made from.
+	// NoHistory: the history before the request is unknown.
 	NoHistory = "unknown_no_history"
 )
 
-// fixes say for each root cause what to change in the agent.
+// fixes contains what to change in the agent, by root cause.
 var fixes = map[string]string{
 	CallsDropped:          "Save the whole assistant message, tool_calls included, before its tool messages; do not rebuild it from role and content.",
 	Truncated:             "Shorten the history only between turns: keep or drop an assistant message with tool_calls together with all its tool messages.",
@@ -94,7 +94,7 @@ var fixes = map[string]string{
 	FieldLeak:             "Build messages from the fields that the API takes; do not serialise the SDK's or framework's own object.",
 }
 
-// RootCauses are all ids that RootCause.ID can have, besides "" for a known history in which nothing fits.
+// RootCauses lists the ids of root causes; RootCause.ID is "" for a known history in which nothing fits.
 var RootCauses = []string{
 	CallsDropped, Truncated, ReplayedUnbound, SanitizerDropped, CallsTruncated, ToolSkipped, Crashed, UserInterrupt, SkippedOrInterrupted,
 	Interleaved, CallsSplit, ConcurrentWriters, DuplicateReply, DuplicateIDFromModel, TurnAppendedTwice, IDRewritten, IDFromGateway,
@@ -102,30 +102,30 @@ var RootCauses = []string{
 	ProviderSwitched, FieldLeak, NoHistory,
 }
 
-// explained are the rules whose defects have root causes. What is wrong with a message alone, such as two system prompts,
-// is explained by the rule.
-var explained = map[string]func(*Turn, *Symptom) RootCause{
-	"orphan_tool_reply":            (*Turn).orphan,
-	"tool_reply_before_call":       (*Turn).reordered,
-	"late_tool_reply":              (*Turn).late,
-	"unknown_tool_call_id":         (*Turn).unknownID,
-	"missing_tool_reply":           (*Turn).missing,
-	"previous_response_unresolved": (*Turn).unresolved,
-	"duplicate_tool_reply":         (*Turn).repliedTwice,
-	"duplicate_call_id_in_message": (*Turn).calledTwice,
-	"duplicate_call_id_in_history": (*Turn).calledTwice,
-	"duplicate_item_id":            (*Turn).itemTwice,
-	"missing_tool_call_id":         (*Turn).replyWithoutID,
-	"malformed_tool_call":          (*Turn).malformed,
-	"arguments_not_string":         (*Turn).argumentsKind,
-	"arguments_invalid_json":       (*Turn).argumentsText,
-	"reasoning_content_missing":    (*Turn).reasoningGone,
-	"thinking_block_missing":       (*Turn).reasoningGone,
-	"thought_signature_missing":    (*Turn).reasoningGone,
-	"reasoning_item_unpaired":      (*Turn).reasoningUnpaired,
-	"reasoning_signature_invalid":  (*Turn).switched,
-	"reasoning_content_forbidden":  (*Turn).switched,
-	"unsupported_role":             (*Turn).switched,
-	"unexpected_message_field":     (*Turn).leaked,
-	"tool_call_id_format":          (*Turn).idFormat,
+// explanations has the rules whose defects have root causes. Where a message alone is wrong, such as a second system prompt,
+// the rule itself explains it.
+var explanations = map[string]func(*explainer) RootCause{
+	"orphan_tool_reply":            explainOrphan,
+	"tool_reply_before_call":       explainEarly,
+	"late_tool_reply":              explainLate,
+	"unknown_tool_call_id":         explainUnknownID,
+	"missing_tool_reply":           explainMissing,
+	"previous_response_unresolved": explainUnresolved,
+	"duplicate_tool_reply":         explainRepliedTwice,
+	"duplicate_call_id_in_message": explainCalledTwice,
+	"duplicate_call_id_in_history": explainCalledTwice,
+	"duplicate_item_id":            explainItemTwice,
+	"missing_tool_call_id":         explainReplyWithoutID,
+	"malformed_tool_call":          explainMalformed,
+	"arguments_not_string":         explainArgumentsKind,
+	"arguments_invalid_json":       explainArgumentsText,
+	"reasoning_content_missing":    explainReasoning,
+	"thinking_block_missing":       explainReasoning,
+	"thought_signature_missing":    explainReasoning,
+	"reasoning_item_unpaired":      explainReasoningItem,
+	"reasoning_signature_invalid":  explainSwitched,
+	"reasoning_content_forbidden":  explainSwitched,
+	"unsupported_role":             explainSwitched,
+	"unexpected_message_field":     explainField,
+	"tool_call_id_format":          explainIDFormat,
 }

@@ -17,7 +17,7 @@ func turn(store *session.Store, seq uint64, conversation, previous string, repli
 		r.Messages = append(r.Messages, facts.Message{Role: facts.RoleTool, Item: facts.ItemReply, Replies: []facts.Reply{{ID: []byte(id), IDKind: facts.String}}})
 	}
 	at := time.Unix(int64(seq), 0)
-	return store.Request(session.In{
+	return store.Request(session.Request{
 		Seq: seq, MinSeq: seq, Time: at, Seen: at, Service: "s", Conversation: conversation, Exchange: "x", Target: wire.Target{Dialect: wire.OpenAIResponses}, Facts: r,
 	})
 }
@@ -49,7 +49,7 @@ func TestPreviousResponse(t *testing.T) {
 	if asked[0].State != session.Answered || asked[1].State != session.Missing {
 		t.Errorf("calls are %s and %s", asked[0].State, asked[1].State)
 	}
-	if root := second.RootCause(session.Symptom{Rule: "orphan_tool_reply", Message: 1, ToolCallID: "call_1"}); root.ID != session.NoHistory {
+	if root := second.RootCause(session.Defect{Rule: "orphan_tool_reply", Message: 1, ToolCallID: "call_1"}); root.ID != session.NoHistory {
 		t.Errorf("root cause %q from a history that is not there", root.ID)
 	}
 
@@ -82,7 +82,7 @@ func TestSignedCopy(t *testing.T) {
 		}
 		at := time.Unix(int64(seq), 0)
 		r := &facts.Request{MessagesKind: facts.Array, Messages: messages}
-		return store.Request(session.In{Seq: seq, MinSeq: seq, Time: at, Seen: at, Service: "s", Conversation: "c", Exchange: "x", Target: wire.Target{Dialect: wire.Anthropic}, Facts: r})
+		return store.Request(session.Request{Seq: seq, MinSeq: seq, Time: at, Seen: at, Service: "s", Conversation: "c", Exchange: "x", Target: wire.Target{Dialect: wire.Anthropic}, Facts: r})
 	}
 	user := facts.Message{Role: facts.RoleUser}
 	first := ask(1, user)

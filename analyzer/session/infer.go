@@ -9,16 +9,16 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// minText is the shortest assistant text, in bytes, that links two requests. minUnique is the shortest call id that may be
-// taken for unique, minRandom the digits and capitals that it then has; others, such as call_1 or functions.search:0, link
-// only together with the message before the answer, as texts do.
+// minText is the shortest assistant text, in bytes, that links two requests. minUnique is the shortest call id that counts
+// as unique, minRandom the digits and capitals that it needs; other ids, such as call_1 or functions.search:0, link only
+// together with the message before the answer, as texts do.
 const (
 	minText   = 32
 	minUnique = 16
 	minRandom = 4
 )
 
-// unique reports whether no other conversation has a call with this id.
+// unique reports whether no other conversation can have a call with this id.
 func unique[S string | []byte](id S) bool {
 	if len(id) < minUnique {
 		return false
@@ -35,7 +35,7 @@ func unique[S string | []byte](id S) bool {
 	return random >= minRandom
 }
 
-// search is the state of looking for the conversation of a request.
+// search is the state of the search for the conversation of a request.
 type search struct {
 	store  *Store
 	q      *skeleton
@@ -44,10 +44,10 @@ type search struct {
 	names  bool          // calls are known by the names of their functions, whatever ids they have
 }
 
-// infer finds the one conversation whose answer the request holds, newest message first. It also returns the oldest
+// infer finds the one conversation whose answer the request contains, newest message first. It also returns the oldest
 // sequence that the decision depends on.
-func (s *Store) infer(in *In, q *skeleton) (c *conversation, minSeq uint64) {
-	if len(s.found) == 0 {
+func (s *Store) infer(in *Request, q *skeleton) (c *conversation, minSeq uint64) {
+	if len(s.byAnswer) == 0 {
 		return nil, in.MinSeq
 	}
 	f := search{store: s, q: q, minSeq: in.MinSeq}
@@ -59,7 +59,7 @@ func (s *Store) infer(in *In, q *skeleton) (c *conversation, minSeq uint64) {
 	return c, f.minSeq
 }
 
-func (f *search) messages(in *In) *conversation {
+func (f *search) messages(in *Request) *conversation {
 	for i := len(f.q.messages) - 1; i >= max(f.q.lead, len(f.q.messages)-maxProbes); i-- {
 		if c := f.message(in, i); c != nil {
 			return c
@@ -68,25 +68,25 @@ func (f *search) messages(in *In) *conversation {
 	return nil
 }
 
-// message looks for the answer that message i repeats or replies to.
-func (f *search) message(in *In, i int) *conversation {
+// message searches for the answer that message i repeats or replies to.
+func (f *search) message(in *Request, i int) *conversation {
 	m, fm := &f.q.messages[i], &in.Facts.Messages[i]
 	if m.replies > 0 {
 		at := f.q.owner(i)
-		for j, id := range f.q.replyIDs(m) {
-			if c := f.call(in.Service, id, !f.names && unique(fm.Replies[j].ID), f.q.before(at)); c != nil {
+		for j, id := range f.q.repliesOf(m) {
+			if c := f.call(in.Service, id, !f.names && unique(fm.Replies[j].ID), f.q.hashBefore(at)); c != nil {
 				return c
 			}
 		}
 		return nil
 	}
-	for j, a := range f.q.calls(m) {
-		if c := f.call(in.Service, a.id, !f.names && unique(fm.Calls[j].ID), f.q.before(i)); c != nil {
+	for j, a := range f.q.callsOf(m) {
+		if c := f.call(in.Service, a.id, !f.names && unique(fm.Calls[j].ID), f.q.hashBefore(i)); c != nil {
 			return c
 		}
 	}
 	if m.role == facts.RoleAssistant && m.text != 0 && fm.ContentBytes > minText {
-		return f.ask(pairKey(in.Service, m.text, f.q.before(i)), false)
+		return f.ask(pairKey(in.Service, m.text, f.q.hashBefore(i)), false)
 	}
 	return nil
 }
@@ -98,16 +98,16 @@ func (f *search) call(service string, id uint64, unique bool, before uint64) *co
 	return f.ask(callKey(service, id, unique, before), unique)
 }
 
-// ask returns the conversation known by k, if there is one alone. One that is known by what another may have said too must
-// start with the same message, or be known by two answers.
+// ask returns the conversation known by k, if there is only one. One that is not surely the only one must start with the
+// same message, or be found by two answers.
 func (f *search) ask(k uint64, sure bool) *conversation {
-	c, others := f.store.found[k], f.store.crowd[k]
+	c, others := f.store.byAnswer[k], f.store.ambiguous[k]
 	if c == nil {
 		return nil
 	}
-	f.minSeq = min(f.minSeq, c.minSeq)
+	f.minSeq = min(f.minSeq, c.minSeq())
 	for _, h := range others {
-		f.minSeq = min(f.minSeq, h.minSeq)
+		f.minSeq = min(f.minSeq, h.minSeq())
 	}
 	switch {
 	case len(others) > 0:
@@ -120,16 +120,16 @@ func (f *search) ask(k uint64, sure bool) *conversation {
 	return nil
 }
 
-// startsLike reports whether a line of c starts with the message that q starts with.
+// startsLike reports whether a branch of c starts with the first message of q.
 func (c *conversation) startsLike(q *skeleton) bool {
 	body := q.body()
-	return len(body) > 0 && slices.ContainsFunc(c.lines, func(l *line) bool {
-		tip := l.tip.body()
+	return len(body) > 0 && slices.ContainsFunc(c.branches, func(b *branch) bool {
+		tip := b.tip.body()
 		return len(tip) > 0 && tip[0].hash == body[0].hash
 	})
 }
 
-// callKey is the key of a call. An id that is not surely unique, such as call_1, counts only together with the message
+// callKey returns the key of a call. An id that is not surely unique, such as call_1, counts only together with the message
 // before the answer.
 func callKey(service string, id uint64, unique bool, before uint64) uint64 {
 	if unique {
@@ -138,21 +138,21 @@ func callKey(service string, id uint64, unique bool, before uint64) uint64 {
 	return pairKey(service, id, before)
 }
 
-// pairKey is the key of an answer's text, or of a short call id, after a message.
+// pairKey returns the key of an answer's text, or of a short call id, after a message.
 func pairKey(service string, what, before uint64) uint64 {
 	return xxh3.HashStringSeed(service, bits.RotateLeft64(what, 17)^before)
 }
 
-// index makes c known by an answer. While other conversations gave the same answer, it names none of them.
+// index makes c known by an answer. While several conversations have the same answer, it identifies none of them.
 func (s *Store) index(c *conversation, k uint64) {
-	first, others := s.found[k], s.crowd[k]
-	if c.gone || first == c || len(others) >= maxHolders || slices.Contains(others, c) {
+	first, others := s.byAnswer[k], s.ambiguous[k]
+	if c.forgotten || first == c || len(others) >= maxHolders || slices.Contains(others, c) {
 		return
 	}
 	if first == nil {
-		s.found[k] = c
+		s.byAnswer[k] = c
 	} else {
-		s.crowd[k] = append(others, c)
+		s.ambiguous[k] = append(others, c)
 	}
 	limit := maxKeys
 	if !c.inferred {
@@ -165,21 +165,21 @@ func (s *Store) index(c *conversation, k uint64) {
 	c.keys = append(c.keys, k)
 }
 
-// unindex makes c no longer known by an answer.
+// unindex removes an answer by which c is known.
 func (s *Store) unindex(c *conversation, k uint64) {
-	others := s.crowd[k]
+	others := s.ambiguous[k]
 	switch {
 	case len(others) == 0:
-		delete(s.found, k)
+		delete(s.byAnswer, k)
 		return
-	case s.found[k] == c:
-		s.found[k], others = others[0], others[1:]
+	case s.byAnswer[k] == c:
+		s.byAnswer[k], others = others[0], others[1:]
 	default:
 		others = slices.DeleteFunc(others, func(h *conversation) bool { return h == c })
 	}
 	if len(others) == 0 {
-		delete(s.crowd, k)
+		delete(s.ambiguous, k)
 	} else {
-		s.crowd[k] = others
+		s.ambiguous[k] = others
 	}
 }

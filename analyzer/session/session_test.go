@@ -43,7 +43,7 @@ func (k *talk) ask(conversation string, messages ...msg) *session.Turn {
 	}
 	k.seq++
 	k.now = k.now.Add(time.Second)
-	return k.store.Request(session.In{
+	return k.store.Request(session.Request{
 		Seq: k.seq, MinSeq: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: conversation, Exchange: fmt.Sprintf("x%d", k.seq),
 		Target: wire.Target{Dialect: wire.OpenAIChat}, Facts: &r, Body: b,
 	})
@@ -99,7 +99,7 @@ func TestRootCause(t *testing.T) {
 				k.ask("c", turn...) // failed
 			}
 		}
-		r := last.RootCause(session.Symptom{Rule: rule, Message: message, ToolCallID: id})
+		r := last.RootCause(session.Defect{Rule: rule, Message: message, ToolCallID: id})
 		if got := fmt.Sprint(r.ID, " ", r.Detail, " ", r.Confidence); got != want {
 			t.Errorf("%s: got %q, want %q (%s)", name, got, want, r.Evidence)
 		}
@@ -214,7 +214,7 @@ func TestOneConversationIsBounded(t *testing.T) {
 	for i := range 12_000 {
 		turn := k.ask("c", system("s"), user(fmt.Sprint("u", i%20)))
 		k.answer(turn, assistant("", fmt.Sprintf("call_%d", i)))
-		k.store.Seen(turn, [16]byte{byte(i), byte(i >> 8)})
+		k.store.Instance(turn, [16]byte{byte(i), byte(i >> 8)})
 	}
 	if n := k.store.Bytes(); n > 8<<20 {
 		t.Errorf("%d bytes for one conversation", n)
@@ -233,7 +233,7 @@ func TestEviction(t *testing.T) {
 	if k.store.Bytes() > cfg.Bytes+4096 || k.store.TakeEvicted() == 0 {
 		t.Errorf("%d bytes, %d evicted", k.store.Bytes(), k.store.TakeEvicted())
 	}
-	if r := kept.RootCause(session.Symptom{Rule: "orphan_tool_reply"}); r.ID != "" {
+	if r := kept.RootCause(session.Defect{Rule: "orphan_tool_reply"}); r.ID != "" {
 		t.Errorf("the conversation in use was forgotten: %+v", r)
 	}
 }
@@ -257,7 +257,7 @@ func TestShrunkCountsOneDialect(t *testing.T) {
 		k.answer(k.ask("c", user("q")), assistant("", "call_1", "call_2"))
 		k.answer(k.ask("c", user("q"), assistant("", "call_1", "call_2"), tool("call_1", "a"), tool("call_2", "b")), assistant("", "call_3"))
 		k.seq++
-		turn := k.store.Request(session.In{
+		turn := k.store.Request(session.Request{
 			Seq: k.seq, MinSeq: k.seq, Time: k.now, Seen: k.now, Service: "s", Conversation: "c", Exchange: fmt.Sprintf("x%d", k.seq),
 			Target: wire.Target{Dialect: dialect}, Facts: &r, Body: b,
 		})

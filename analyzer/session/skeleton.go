@@ -7,42 +7,43 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// message is what is kept of one message.
+// message is the memory of one message.
 type message struct {
-	hash    uint64 // of its bytes, without cache marks
-	text    uint64 // of an assistant's text; 0 when it has none
-	id      int32  // of its first call in skeleton.ids
-	calls   int32
-	answer  int32 // of its first reply in skeleton.answers
-	replies int32
-	bytes   int32 // of its content, also when only its shape was published
-	role    facts.Role
-	item    facts.Item
-	noText  bool // of an assistant message: it says nothing
-	reasons bool // it has reasoning, or a signature
+	hash       uint64 // of its bytes, without cache marks
+	text       uint64 // of an assistant's text; 0 when it has none
+	firstCall  int32  // in skeleton.calls
+	calls      int32
+	firstReply int32 // in skeleton.replies
+	replies    int32
+	bytes      int32 // of its content, also when only its shape was published
+	role       facts.Role
+	item       facts.Item
+	noText     bool // of an assistant message: it has no text
+	reasons    bool // it has reasoning, or a signature
 }
 
-// mark is what is kept of one call.
-type mark struct {
-	id   uint64 // 0 for one without
-	name uint64
-	bad  bool // without a name, or with arguments that are no object
+// callMark is the memory of one call in a request.
+type callMark struct {
+	id        uint64 // 0 for a call without one
+	name      uint64
+	malformed bool // without a name, or with arguments that are no object
 }
 
-// skeleton is what is kept of a request.
+// skeleton is the memory of a request.
 type skeleton struct {
 	messages []message
-	ids      []mark   // of the calls of all messages, in order
-	answers  []uint64 // hashes of the call ids that all replies name, in order; 0 for a reply without one
-	lead     int      // leading system and developer messages
+	calls    []callMark // of all messages, in order
+	replies  []uint64   // hashes of the call ids that all replies name, in order; 0 for a reply without one
+	lead     int        // leading system and developer messages
 }
 
-// What one message, call and reply of a skeleton cost.
+// Sizes of a message and of a call in a skeleton.
 const (
-	messageBytes = 48
-	markBytes    = 24
+	messageBytes  = 48
+	callMarkBytes = 24
 )
 
 func hashID(id []byte) uint64 { return max(xxh3.Hash(id), 1) }
@@ -57,110 +58,64 @@ func hashOrZero(id []byte) uint64 {
 func hashName(id string) uint64 { return max(xxh3.HashString(id), 1) }
 
 // read makes s the skeleton of a request, reusing its memory.
-func (s *skeleton) read(in *In) {
+func (s *skeleton) read(in *Request) {
 	r := in.Facts
-	s.messages, s.ids, s.answers, s.lead = s.messages[:0], s.ids[:0], s.answers[:0], 0
+	s.messages, s.calls, s.replies, s.lead = s.messages[:0], s.calls[:0], s.replies[:0], 0
 	s.messages = slices.Grow(s.messages, len(r.Messages))
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		k := message{
-			hash: m.Hash, text: m.ContentHash, id: int32(len(s.ids)), calls: int32(len(m.Calls)),
-			answer: int32(len(s.answers)), replies: int32(len(m.Replies)), bytes: int32(min(m.ContentBytes, math.MaxInt32)), role: m.Role, item: m.Item,
+			hash: m.Hash, text: m.ContentHash, firstCall: int32(len(s.calls)), calls: int32(len(m.Calls)),
+			firstReply: int32(len(s.replies)), replies: int32(len(m.Replies)), bytes: int32(min(m.ContentBytes, math.MaxInt32)), role: m.Role, item: m.Item,
 		}
 		if m.Fields&facts.FieldCacheControl != 0 && m.End <= len(in.Body) {
-			k.hash = unmarked(in.Body[m.Start:m.End])
+			k.hash = unmarkedHash(in.Body[m.Start:m.End])
 		}
 		k.noText = m.ContentHash == 0 || m.Content == facts.String && m.ContentBytes == 0
 		k.reasons = m.Reasoning > facts.Null || m.Signed != 0
 		for j := range m.Replies {
-			s.answers = append(s.answers, hashOrZero(m.Replies[j].ID))
+			s.replies = append(s.replies, hashOrZero(m.Replies[j].ID))
 		}
 		for j := range m.Calls {
 			c := &m.Calls[j]
 			k.reasons = k.reasons || c.Signature > facts.Null
-			s.ids = append(s.ids, mark{id: hashOrZero(c.ID), name: hashOrZero(c.Name), bad: len(c.Name) == 0 || c.Args > facts.ArgsEmpty})
+			s.calls = append(s.calls, callMark{id: hashOrZero(c.ID), name: hashOrZero(c.Name), malformed: len(c.Name) == 0 || c.Args > facts.ArgsEmpty})
 		}
 		s.messages = append(s.messages, k)
 	}
 	for s.lead < len(s.messages) && (s.messages[s.lead].role == facts.RoleSystem || s.messages[s.lead].role == facts.RoleDeveloper) {
 		s.lead++
 	}
-	if in.Target.Dialect.Descriptor().Pairing.Names {
+	if in.Target.Dialect == wire.Gemini {
 		s.byName(r, func(uint64) bool { return true })
 	}
 }
 
-// byName makes s, the skeleton of r, know calls and replies whose ids are not known by the names of their functions. A
-// model gives ids or none; where it gave none, an agent may have made its own, which no answer names.
+// byName identifies calls and replies of s, the skeleton of r, by the names of their functions unless their ids are known.
+// Where a model gave no ids, an agent may have made its own, which no answer contains.
 func (s *skeleton) byName(r *facts.Request, known func(id uint64) bool) {
 	for i := range s.messages {
 		k, m := &s.messages[i], &r.Messages[i]
-		ids, answers := s.calls(k), s.replyIDs(k)
-		for j := range ids {
-			if ids[j].id = hashOrZero(m.Calls[j].ID); ids[j].id == 0 || !known(ids[j].id) {
-				ids[j].id = nth(ids[j].name, j, func(n int) uint64 { return ids[n].id })
+		calls, replies := s.callsOf(k), s.repliesOf(k)
+		for j := range calls {
+			if calls[j].id = hashOrZero(m.Calls[j].ID); calls[j].id == 0 || !known(calls[j].id) {
+				calls[j].id = nthID(calls[j].name, j, func(n int) uint64 { return calls[n].id })
 			}
 		}
-		for j := range answers {
-			if answers[j] = hashOrZero(m.Replies[j].ID); answers[j] == 0 || !known(answers[j]) {
-				answers[j] = nth(hashOrZero(m.Replies[j].Name), j, func(n int) uint64 { return answers[n] })
+		for j := range replies {
+			if replies[j] = hashOrZero(m.Replies[j].ID); replies[j] == 0 || !known(replies[j]) {
+				replies[j] = nthID(hashOrZero(m.Replies[j].Name), j, func(n int) uint64 { return replies[n] })
 			}
 		}
 	}
 }
 
-// fromOutside reports whether m is neither an answer nor a part of one, nor a reply.
-func (m *message) fromOutside() bool {
-	return (m.role == facts.RoleUser || m.role == facts.RoleSystem || m.role == facts.RoleDeveloper) && m.replies == 0
-}
+// maxSameName bounds the calls of one message that are distinguished by their order.
+const maxSameName = 64
 
-// body is the messages after the leading system messages.
-func (s *skeleton) body() []message { return s.messages[s.lead:] }
-
-func (s *skeleton) calls(m *message) []mark { return s.ids[m.id : m.id+m.calls] }
-
-// calling reports whether m calls id.
-func (s *skeleton) calling(m *message, id uint64) bool {
-	return slices.ContainsFunc(s.calls(m), func(c mark) bool { return c.id == id })
-}
-
-func (s *skeleton) replyIDs(m *message) []uint64 { return s.answers[m.answer : m.answer+m.replies] }
-
-// declares returns the index of the last message that calls id, or -1.
-func (s *skeleton) declares(id uint64) int {
-	for i := len(s.messages) - 1; i >= 0; i-- {
-		if s.calling(&s.messages[i], id) {
-			return i
-		}
-	}
-	return -1
-}
-
-// called counts the calls with id.
-func (s *skeleton) called(id uint64) int {
-	n := 0
-	for _, c := range s.ids {
-		if c.id == id {
-			n++
-		}
-	}
-	return n
-}
-
-// replies counts the replies to id.
-func (s *skeleton) replies(id uint64) int {
-	n := 0
-	for _, a := range s.answers {
-		if a == id {
-			n++
-		}
-	}
-	return n
-}
-
-// nth is the id of a call, or of a reply, that has only a name: those of one name are told apart by their order. id gives
-// the ids of the n before it in its message.
-func nth(name uint64, n int, id func(int) uint64) uint64 {
+// nthID returns the id of a call or reply that has only a name: equal names are distinguished by their order. id returns
+// the ids of the n calls or replies before it in its message.
+func nthID(name uint64, n int, id func(int) uint64) uint64 {
 	if name == 0 {
 		return 0
 	}
@@ -173,18 +128,177 @@ func nth(name uint64, n int, id func(int) uint64) uint64 {
 	return name + same
 }
 
-// maxSameName bounds the calls of one message that are told apart by their order.
-const maxSameName = 64
+// external reports whether m is neither an answer nor a part of one, nor a reply.
+func (m *message) external() bool {
+	return (m.role == facts.RoleUser || m.role == facts.RoleSystem || m.role == facts.RoleDeveloper) && m.replies == 0
+}
 
-// owner is the last message before i that holds no replies: parallel replies follow one another.
+// body returns the messages after the leading system messages.
+func (s *skeleton) body() []message { return s.messages[s.lead:] }
+
+func (s *skeleton) callsOf(m *message) []callMark { return s.calls[m.firstCall : m.firstCall+m.calls] }
+
+func (s *skeleton) repliesOf(m *message) []uint64 {
+	return s.replies[m.firstReply : m.firstReply+m.replies]
+}
+
+// makes reports whether message i calls id.
+func (s *skeleton) makes(i int, id uint64) bool {
+	return slices.ContainsFunc(s.callsOf(&s.messages[i]), func(c callMark) bool { return c.id == id })
+}
+
+// makesIn reports whether one of the messages from..to-1 calls id.
+func (s *skeleton) makesIn(from, to int, id uint64) bool {
+	for i := from; i < to; i++ {
+		if s.makes(i, id) {
+			return true
+		}
+	}
+	return false
+}
+
+// lastCall returns the index of the last message that calls id, or -1.
+func (s *skeleton) lastCall(id uint64) int {
+	for i := len(s.messages) - 1; i >= 0; i-- {
+		if s.makes(i, id) {
+			return i
+		}
+	}
+	return -1
+}
+
+// countCalls counts the calls with id.
+func (s *skeleton) countCalls(id uint64) (n int) {
+	for _, c := range s.calls {
+		if c.id == id {
+			n++
+		}
+	}
+	return n
+}
+
+// countReplies counts the replies to id.
+func (s *skeleton) countReplies(id uint64) (n int) {
+	for _, r := range s.replies {
+		if r == id {
+			n++
+		}
+	}
+	return n
+}
+
+// replyAfter returns the first message after i that replies to id, or -1.
+func (s *skeleton) replyAfter(id uint64, i int) int {
+	for i++; i < len(s.messages); i++ {
+		if slices.Contains(s.repliesOf(&s.messages[i]), id) {
+			return i
+		}
+	}
+	return -1
+}
+
+// groupEnd returns the first message after i, a message with calls, that neither replies nor calls.
+func (s *skeleton) groupEnd(i int) int {
+	replied := false
+	for i++; i < len(s.messages); i++ {
+		m := &s.messages[i]
+		switch {
+		case m.replies > 0:
+			replied = true
+		case m.item == facts.ItemReasoning || m.item == facts.ItemOther || m.item == facts.ItemReference:
+		case m.calls > 0 && m.item == facts.ItemCall && !replied:
+		default:
+			return i
+		}
+	}
+	return i
+}
+
+// owner returns the last message before i without replies: parallel replies follow one another.
 func (s *skeleton) owner(i int) int {
 	for i--; i >= 0 && s.messages[i].replies > 0; i-- {
 	}
 	return i
 }
 
-// before is the hash of the message before i; 0 when none is in the body.
-func (s *skeleton) before(i int) uint64 {
+// caller returns the message with calls whose group contains the reply in message i, or -1.
+func (s *skeleton) caller(i int) int {
+	at := s.owner(i)
+	if at < 0 || s.messages[at].calls == 0 {
+		return -1
+	}
+	return at
+}
+
+// twin returns another message with the calls and the text of message i, or -1.
+func (s *skeleton) twin(i int) int {
+	m := &s.messages[i]
+	for j := range s.messages {
+		o := &s.messages[j]
+		if j != i && o.calls > 0 && sameText(o.text, o.noText, m.text, m.noText) && slices.Equal(s.callsOf(o), s.callsOf(m)) {
+			return j
+		}
+	}
+	return -1
+}
+
+// userAfter reports whether the user wrote something after message i.
+func (s *skeleton) userAfter(i int) bool {
+	return slices.ContainsFunc(s.messages[i+1:], func(m message) bool { return m.role == facts.RoleUser && m.replies == 0 })
+}
+
+// copies reports whether m is a copy of a by a call id or by its text.
+func (s *skeleton) copies(m *message, a *answer) bool {
+	return slices.ContainsFunc(s.callsOf(m), func(c callMark) bool { return a.has(c.id) }) || a.text != 0 && m.text == a.text
+}
+
+// copyOf returns the newest message that repeats a, by a call id or by its text, or -1.
+func (s *skeleton) copyOf(a *answer) int {
+	for i := len(s.messages) - 1; i >= s.lead; i-- {
+		if m := &s.messages[i]; m.role == facts.RoleAssistant && s.copies(m, a) {
+			return i
+		}
+	}
+	return -1
+}
+
+// contains reports whether s has a copy of a or a reply to a call of a, from message n of its body on.
+func (s *skeleton) contains(a *answer, n int) bool {
+	for i := len(s.messages) - 1; i >= s.lead+n; i-- {
+		m := &s.messages[i]
+		if slices.ContainsFunc(s.repliesOf(m), a.has) || s.copies(m, a) {
+			return true
+		}
+	}
+	return false
+}
+
+// renames reports whether m makes the calls of a, none of them under its id.
+func (s *skeleton) renames(m *message, a *answer) bool {
+	calls := s.callsOf(m)
+	if len(calls) != len(a.calls) {
+		return false
+	}
+	for i, c := range calls {
+		if a.has(c.id) || c.name != hashOrZero([]byte(a.calls[i].Name)) {
+			return false
+		}
+	}
+	return true
+}
+
+// spread counts the messages that make calls of a.
+func (s *skeleton) spread(a *answer) (n int) {
+	for i := range s.messages {
+		if slices.ContainsFunc(s.callsOf(&s.messages[i]), func(c callMark) bool { return a.has(c.id) }) {
+			n++
+		}
+	}
+	return n
+}
+
+// hashBefore returns the hash of the message before i; 0 when none is in the body.
+func (s *skeleton) hashBefore(i int) uint64 {
 	if i <= s.lead {
 		return 0
 	}
@@ -193,18 +307,10 @@ func (s *skeleton) before(i int) uint64 {
 
 // sameLead reports whether both requests start with the same system messages.
 func (s *skeleton) sameLead(o *skeleton) bool {
-	if s.lead != o.lead {
-		return false
-	}
-	for i := range s.lead {
-		if s.messages[i].hash != o.messages[i].hash {
-			return false
-		}
-	}
-	return true
+	return slices.EqualFunc(s.messages[:s.lead], o.messages[:o.lead], func(a, b message) bool { return a.hash == b.hash })
 }
 
-// chain hashes the first n messages of the body and the messages before it.
+// chain returns the hash of the messages up to message n of the body.
 func (s *skeleton) chain(n int) uint64 {
 	h := xxh3.New()
 	var b [8]byte

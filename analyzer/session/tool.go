@@ -5,7 +5,7 @@ import (
 	"time"
 )
 
-// ToolState is how far a tool came that the agent ran for a call, as its events say.
+// ToolState is the progress of the tool that the agent ran for a call, as its events report.
 type ToolState uint8
 
 // The states, in their order.
@@ -15,27 +15,27 @@ const (
 	ToolEnded
 )
 
-// A ToolEvent says that the agent started a tool for a call, or that the tool ended.
+// A ToolEvent reports that the agent started a tool for a call, or that the tool ended.
 type ToolEvent struct {
 	Service, Conversation string
-	Exchange              string // whose answer asked for it; "" when the agent does not say
+	Exchange              string // whose answer made the call; "" when the agent does not report it
 	CallID                string
 	State                 ToolState
 	Status                string
 	At                    time.Time // by the agent's clock
 }
 
-// ahead is an event of a call whose answer is not known yet: a tool may start while the last bytes of a stream are on
-// their way to the hook.
-type ahead struct {
+// earlyToolEvent is an event of a call whose answer is not known yet: a tool may start while the last bytes of a stream
+// are on their way to the hook.
+type earlyToolEvent struct {
 	id uint64
 	ev ToolEvent
 }
 
-// maxAhead bounds these of one conversation.
-const maxAhead = 32
+// maxEarly bounds the early events of one conversation.
+const maxEarly = 32
 
-// Tool notes that a tool ran. It returns the call when it is known.
+// Tool records a tool event. It returns the call if it is known.
 func (s *Store) Tool(ev ToolEvent) *Call {
 	if ev.CallID == "" {
 		return nil
@@ -44,7 +44,7 @@ func (s *Store) Tool(ev ToolEvent) *Call {
 	c := s.convs[key{ev.Service, ev.Conversation}]
 	if c == nil && unique(ev.CallID) {
 		k := callKey(ev.Service, id, true, 0)
-		if c = s.found[k]; len(s.crowd[k]) > 0 {
+		if c = s.byAnswer[k]; len(s.ambiguous[k]) > 0 {
 			c = nil
 		}
 	}
@@ -53,22 +53,22 @@ func (s *Store) Tool(ev ToolEvent) *Call {
 	}
 	c.tools = true
 	call := c.calls[id]
-	if call != nil && (ev.Exchange == "" || ev.Exchange == call.Exchange || call.waits()) {
-		call.ran(&ev)
+	if call != nil && (ev.Exchange == "" || ev.Exchange == call.Exchange || call.awaits()) {
+		call.apply(&ev)
 		return call
 	}
 	if ev.Exchange == "" {
 		return nil
 	}
-	if len(c.ahead) == maxAhead {
-		c.ahead = slices.Delete(c.ahead, 0, 1)
+	if len(c.early) == maxEarly {
+		c.early = slices.Delete(c.early, 0, 1)
 	}
-	c.ahead = append(c.ahead, ahead{id, ev})
+	c.early = append(c.early, earlyToolEvent{id, ev})
 	return nil
 }
 
-// ran takes over an event of the call. Another start is another attempt.
-func (c *Call) ran(ev *ToolEvent) {
+// apply applies an event to the call. Another start is another attempt.
+func (c *Call) apply(ev *ToolEvent) {
 	c.tool = max(c.tool, ev.State)
 	switch {
 	case ev.State == ToolEnded:
@@ -81,16 +81,16 @@ func (c *Call) ran(ev *ToolEvent) {
 	}
 }
 
-// begun takes over the events that came before the answer that asked for the call.
-func (c *conversation) begun(call *Call) {
-	if len(c.ahead) == 0 {
+// applyEarly applies the events that arrived before the answer with the call.
+func (c *conversation) applyEarly(call *Call) {
+	if len(c.early) == 0 {
 		return
 	}
-	c.ahead = slices.DeleteFunc(c.ahead, func(a ahead) bool {
-		if a.id != call.id || a.ev.Exchange != call.Exchange {
+	c.early = slices.DeleteFunc(c.early, func(e earlyToolEvent) bool {
+		if e.id != call.id || e.ev.Exchange != call.Exchange {
 			return false
 		}
-		call.ran(&a.ev)
+		call.apply(&e.ev)
 		return true
 	})
 }

@@ -146,41 +146,41 @@ func (d *Detector) poisoned(x *Exchange, proof *judge.Finding) {
 		return
 	}
 	if x.accepted() {
-		t.Note(nil)
+		t.SetStreak(nil)
 	}
 	if !x.Refused {
 		return // failures of the server, the network or the account say nothing about the history
 	}
-	tr := t.Trouble()
+	streak := t.Streak()
 	var same *judge.Finding
 	for i := range x.Findings {
-		if tr != nil && x.Findings[i].ID == tr.Defect {
+		if streak != nil && x.Findings[i].ID == streak.Defect {
 			same = &x.Findings[i]
 			break
 		}
 	}
 	switch {
 	case same != nil:
-		tr.Failed++
-		tr.Now = x.Messages
+		streak.Refused++
+		streak.Length = x.Messages
 	case proof == nil || proof.Predicted != check.Reject:
-		t.Note(nil)
+		t.SetStreak(nil)
 		return
 	default:
-		t.Note(&session.Trouble{Defect: proof.ID, Exchange: x.Exchange, Since: x.StartedAt, Failed: 1, Length: x.Messages, Now: x.Messages})
+		t.SetStreak(&session.Streak{Defect: proof.ID, Exchange: x.Exchange, Since: x.StartedAt, Refused: 1, FirstLength: x.Messages, Length: x.Messages})
 		return
 	}
-	if tr.Failed < poisonSize || tr.Now <= tr.Length || tr.Failed < 2*tr.Told {
+	if streak.Refused < poisonSize || streak.Length <= streak.FirstLength || streak.Refused < 2*streak.Reported {
 		return
 	}
 	s := Signal{
-		ID: PoisonedSession, Detail: same.Rule.ID, Message: same.Message, CallID: same.ToolCallID, Tool: same.ToolName, Update: tr.Told > 0,
-		Key:      hex.EncodeToString(tr.Defect[:]) + tr.Exchange,
-		Summary:  fmt.Sprintf("%d requests in a row were refused with the same defect in them: %s", tr.Failed, same.Summary),
-		Evidence: fmt.Sprintf("since %s, first in exchange %s; the history went from %d to %d messages, and the defect stayed", stamp(tr.Since), tr.Exchange, tr.Length, tr.Now),
+		ID: PoisonedSession, Detail: same.Rule.ID, Message: same.Message, CallID: same.ToolCallID, Tool: same.ToolName, Update: streak.Reported > 0,
+		Key:      hex.EncodeToString(streak.Defect[:]) + streak.Exchange,
+		Summary:  fmt.Sprintf("%d requests in a row were refused with the same defect in them: %s", streak.Refused, same.Summary),
+		Evidence: fmt.Sprintf("since %s, first in exchange %s; the history went from %d to %d messages, and the defect stayed", stamp(streak.Since), streak.Exchange, streak.FirstLength, streak.Length),
 		Fix:      "Mend the stored history, or begin a new one: whatever is added to this one is refused too.",
 	}
-	tr.Told = tr.Failed
+	streak.Reported = streak.Refused
 	d.times(x, &s)
 	x.Signals = append(x.Signals, s)
 }

@@ -126,7 +126,7 @@ func (d *Detector) times(x *Exchange, s *Signal) int {
 		s.Key += " " + t.Key()
 	}
 	sum := identity.Of("signal", x.Labels.Service, t.Root, t.Branch, s.ID, s.Key)
-	in, fresh := d.sessions.Seen(t, sum.Key())
+	in, fresh := d.sessions.Instance(t, sum.Key())
 	if fresh {
 		in.Version, in.Messages, in.Process = x.Labels.ServiceVersion, x.Messages, x.Instance
 	}

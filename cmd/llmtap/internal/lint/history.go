@@ -18,7 +18,7 @@ const historyBytes = 1 << 30
 func (l *Linter) exchange(res *Result, rec *record, t wire.Target) {
 	l.seq++
 	turn, findings := l.judge.Request(&judge.Request{
-		In: session.In{
+		Request: session.Request{
 			Seq: l.seq, MinSeq: l.seq, Service: rec.service, Conversation: rec.conversation, Exchange: res.exchange, Instance: rec.instance,
 			Run: rec.run, Target: t, Facts: &l.request, Body: rec.body,
 		},

@@ -1,0 +1,196 @@
+package session
+
+import (
+	"math"
+	"slices"
+	"strconv"
+
+	"github.com/llmtap/llmtap/analyzer/expiry"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+type key struct{ service, id string }
+
+// conversation is one conversation of one service.
+type conversation struct {
+	key       key
+	inferred  bool
+	resumed   []string  // other given ids under which it continued
+	branches  []*branch // the least recently used first
+	calls     map[uint64]*Call
+	order     []uint64 // of calls, oldest first; an id that was called again occurs twice
+	open      int      // calls that are not answered
+	text      int      // bytes of the ids and names of calls
+	instances map[[16]byte]*Instance
+	keys      []uint64 // in Store.byAnswer, oldest first
+	named     []uint64 // in Store.named, oldest first
+	source    *source  // of its newest request
+	tools     bool     // the agent reports when tools start and end
+	early     []earlyToolEvent
+	moves     int // how often the process that sends its requests changed
+	bytes     int64
+	forgotten bool // by the store
+	kept      any  // by the caller
+	keptBytes int64
+
+	used, made *expiry.Entry[*conversation, struct{}] // in Store.byUse and Store.byAge
+}
+
+// source is who sent a request, and to which target.
+type source struct {
+	instance, run string
+	target        wire.Target
+	shaped        bool
+}
+
+// branch is one history of a conversation: its newest request and its newest answer.
+type branch struct {
+	name       string
+	tip        skeleton // the newest request
+	exchange   string   // of tip
+	source     *source
+	answer     *answer
+	inFlight   int  // requests that are not completed
+	concurrent bool // two different requests were in flight at the same time
+	resent     bool // the newest request was sent more than once, so it may have several answers
+	newest     *Turn
+	streak     *Streak
+}
+
+// conversation finds or makes the conversation of a request.
+func (s *Store) conversation(in *Request, q *skeleton, named *namedAnswer) *conversation {
+	k := key{in.Service, in.Conversation}
+	given := k.id != ""
+	minSeq := in.MinSeq
+	c := s.convs[k]
+	if c == nil || !given {
+		if named != nil {
+			c, minSeq = named.conv, min(minSeq, named.conv.minSeq())
+		} else {
+			c, minSeq = s.infer(in, q)
+		}
+		if c != nil && given { // it continues under a new id
+			c.resume(s, k)
+		}
+		if !given {
+			k.id = "inferred-" + in.Exchange
+		}
+	}
+	if c == nil {
+		c = s.convs[k]
+	}
+	if c == nil {
+		c = &conversation{key: k, inferred: !given}
+		s.convs[k] = c
+		c.used = s.byUse.Add(c, struct{}{}, 0, in.Time)
+		c.made = s.byAge.Add(c, struct{}{}, math.MaxUint64, in.Time)
+	}
+	c.made.Lower(minSeq)
+	return c
+}
+
+// minSeq returns the oldest sequence that the conversation was made from.
+func (c *conversation) minSeq() uint64 { return c.made.MinSeq }
+
+// resume makes c known by another given id.
+func (c *conversation) resume(s *Store, k key) {
+	if len(c.resumed) == maxResumed {
+		delete(s.convs, key{k.service, c.resumed[0]})
+		c.resumed = append(c.resumed[:0], c.resumed[1:]...)
+	}
+	c.resumed = append(c.resumed, k.id)
+	s.convs[k] = c
+}
+
+// sent returns the source of a request, which becomes that of the newest request of c.
+func (c *conversation) sent(in *Request) *source {
+	src := source{in.Instance, in.Run, in.Target, in.Shaped}
+	if old := c.source; old != nil {
+		if *old == src {
+			return old
+		}
+		if old.instance != src.instance {
+			c.moves++
+		}
+	}
+	c.source = &src
+	return c.source
+}
+
+// newBranch starts a branch whose history differs from the known ones after n messages of its body.
+func (c *conversation) newBranch(q *skeleton, n int) *branch {
+	b := &branch{}
+	if len(c.branches) > 0 {
+		b.name = strconv.FormatUint(q.chain(max(n, 1)), 16)
+	}
+	if len(c.branches) == maxBranches {
+		c.branches = append(c.branches[:0], c.branches[1:]...)
+	}
+	c.branches = append(c.branches, b)
+	return b
+}
+
+func (c *conversation) has(b *branch) bool { return slices.Contains(c.branches, b) }
+
+// use makes b the most recently used branch.
+func (c *conversation) use(b *branch) {
+	i := slices.Index(c.branches, b)
+	c.branches = append(append(c.branches[:i], c.branches[i+1:]...), b)
+}
+
+// predecessor finds the branch that q belongs to and how q continues its request; b is nil when there is none. When
+// continues is false, q only shares its start, or a call, with the branch: it is the first request of a new branch.
+func (c *conversation) predecessor(q *skeleton, src *source) (b *branch, a alignment, continues bool) {
+	rank := 0
+	for _, o := range slices.Backward(c.branches) { // the newest first, so that it wins a tie
+		oa := align(&o.tip, q, loose(o.source, src))
+		r := o.rank(q, oa)
+		if r > rank || r == rank && r > 0 && oa.prefix > a.prefix {
+			b, a, rank = o, oa, r
+		}
+	}
+	if b == nil && len(c.branches) > 0 && c.knows(q) {
+		b = c.branches[len(c.branches)-1]
+		a = align(&b.tip, q, loose(b.source, src))
+	}
+	return b, a, rank > 1
+}
+
+// rank returns how certainly q continues b: 0 not at all, 1 it shares the start, 2 it contains the end of the request, 3
+// the answer, 4 the whole request, 5 both.
+func (b *branch) rank(q *skeleton, a alignment) int {
+	// Two stages that start with the same user message and different system prompts are not one history.
+	whole := a.whole && (a.prefix > 1 || q.sameLead(&b.tip))
+	contains := b.answer != nil && q.contains(b.answer, b.messagesBefore(a))
+	switch {
+	case whole && contains:
+		return 5
+	case whole:
+		return 4
+	case contains:
+		return 3
+	case a.tail > 0:
+		return 2
+	case a.prefix > 0:
+		return 1
+	}
+	return 0
+}
+
+// messagesBefore returns how many messages of the body of a request precede the answer of b, so that what looks like the
+// answer among them is an older one.
+func (b *branch) messagesBefore(a alignment) int {
+	if b.answer.exchange != b.exchange {
+		return 0
+	}
+	return a.prefix
+}
+
+// loose reports whether texts of the two sources cannot be compared, because they are shapes made by two processes.
+func loose(a, b *source) bool { return a != nil && (a.shaped || b.shaped) && a.instance != b.instance }
+
+// knows reports whether q makes or answers a call that the model made in c.
+func (c *conversation) knows(q *skeleton) bool {
+	return len(c.calls) > 0 && (slices.ContainsFunc(q.replies, func(id uint64) bool { return c.calls[id] != nil }) ||
+		slices.ContainsFunc(q.calls, func(m callMark) bool { return c.calls[m.id] != nil }))
+}

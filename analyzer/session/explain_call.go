@@ -1,0 +1,170 @@
+package session
+
+import (
+	"encoding/json"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// explainCalledTwice explains an id that two calls have.
+func explainCalledTwice(x *explainer) RootCause {
+	if x.id == 0 || x.Message < 0 {
+		return RootCause{}
+	}
+	had, now := x.p.countCalls(x.id), x.q.countCalls(x.id)
+	if had >= now {
+		return RootCause{} // the request before had it already, or the history was shortened
+	}
+	made := 0
+	if a := x.before; a != nil {
+		made = a.count(x.id)
+		if i := x.q.lastCall(x.id); made == 0 && len(a.calls) > 0 && i-x.q.lead >= a.after && x.q.renames(&x.q.messages[i], a) && !x.repeatsCallOf(a) {
+			return because(IDRewritten, High, "call_side", "answer of exchange %s called %s; message %d of the request makes the same calls under ids that earlier calls have",
+				a.exchange, callName(a.calls[0].CallID, a.calls[0]), i)
+		}
+	}
+	if now > had+made {
+		twin := x.q.twin(x.Message)
+		if twin < 0 || had+made == 0 {
+			return RootCause{}
+		}
+		if r := x.concurrent(); r.ID != "" {
+			return r
+		}
+		return because(TurnAppendedTwice, High, "", "%s %d and %d of the request are the same calls; the answer and the request before it have them once",
+			x.item(), twin, x.Message)
+	}
+	if made == 0 {
+		return RootCause{}
+	}
+	if made > 1 {
+		return because(DuplicateIDFromModel, High, "", "answer of exchange %s itself gave %d calls the id %s", x.before.exchange, made, quote(x.ToolCallID))
+	}
+	return because(DuplicateIDFromModel, High, "", "answer of exchange %s gave its call the id %s, which a call in the request before it had already",
+		x.before.exchange, quote(x.ToolCallID))
+}
+
+// repeatsCallOf reports whether a message of the request makes a call of a.
+func (x *explainer) repeatsCallOf(a *answer) bool {
+	for _, c := range a.calls {
+		if c.id != 0 && x.q.lastCall(c.id) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// explainItemTwice explains an item that occurs twice in an input.
+func explainItemTwice(x *explainer) RootCause {
+	if x.Message < 0 || x.q.messages[x.Message].item == facts.ItemReply {
+		return RootCause{}
+	}
+	id := string(x.facts.Messages[x.Message].ID)
+	for i := range x.Message {
+		if string(x.facts.Messages[i].ID) == id && x.q.messages[i].hash == x.q.messages[x.Message].hash && i-x.q.lead >= x.aligned.prefix-1 {
+			return because(TurnAppendedTwice, High, "", "items %d and %d of the request are the same; the answer has it once", i, x.Message)
+		}
+	}
+	return RootCause{}
+}
+
+// made returns the call of an answer that call j of message i repeats: by its id, else by its place in the copy of the
+// answer before.
+func (x *explainer) made(i, j int) *Call {
+	m := &x.q.messages[i]
+	calls := x.q.callsOf(m)
+	if j < len(calls) {
+		if c := x.Turn.call(calls[j].id); c != nil {
+			return c
+		}
+	}
+	a := x.before
+	if a == nil || i-x.q.lead < a.after || len(calls) != len(a.calls) || j >= len(calls) {
+		return nil
+	}
+	// It is a copy if its neighbors are, or by its place after the request before.
+	for k, c := range calls {
+		if k != j && a.calls[k].id != 0 && c.id == a.calls[k].id {
+			return a.calls[j]
+		}
+	}
+	if x.aligned.whole && i-x.q.lead == a.after && sameText(a.text, a.noText, m.text, m.noText) {
+		return a.calls[j]
+	}
+	return nil
+}
+
+// explainArgumentsKind explains arguments that are no string: those of the answer were a string.
+func explainArgumentsKind(x *explainer) RootCause {
+	call, value := x.sentArguments()
+	if call == nil || call.kind != facts.String || len(value) == 0 || call.meaning == 0 || call.meaning != canonical(value) {
+		return RootCause{}
+	}
+	return because(ArgumentsAsObject, High, x.Detail, "answer of exchange %s called %s with its arguments as a string; message %d of the request has the same arguments as JSON",
+		call.Exchange, callName(x.ToolCallID, call), x.Message)
+}
+
+// explainArgumentsText explains an arguments string that is no JSON object: the model wrote it, or not.
+func explainArgumentsText(x *explainer) RootCause {
+	call, value := x.sentArguments()
+	if call == nil || len(value) == 0 {
+		return RootCause{}
+	}
+	var text string
+	if json.Unmarshal(value, &text) != nil {
+		return RootCause{}
+	}
+	a, what := call.answer, callName(x.ToolCallID, call)
+	unchanged := hashName(text) == call.raw
+	switch {
+	case unchanged && a.end != endedWhole:
+		detail, how := "length", "ended at its token limit"
+		if a.end == endedCut {
+			detail, how = "cut", "broke off"
+		}
+		return because(ArgumentsTruncated, High, detail, "answer of exchange %s %s inside the arguments of %s; message %d of the request repeats the call", a.exchange, how, what, x.Message)
+	case x.Detail == "concatenated" && (!unchanged || a.joined || a.streamed):
+		return because(StreamAssembly, High, "", "the arguments of %s in message %d of the request are several JSON values; answer of exchange %s made %d calls", what, x.Message, a.exchange, len(a.calls))
+	case unchanged:
+		return because(MalformedByModel, High, "", "answer of exchange %s is whole and has these arguments in its call %s; message %d of the request repeats them unchanged", a.exchange, what, x.Message)
+	}
+	return RootCause{}
+}
+
+// sentArguments returns the answer's call that the defect is about, and the arguments that the request has for it, as JSON.
+func (x *explainer) sentArguments() (*Call, []byte) {
+	if x.Message < 0 {
+		return nil, nil
+	}
+	calls := x.facts.Messages[x.Message].Calls
+	j := x.callIndex(calls)
+	if j < 0 {
+		return nil, nil
+	}
+	call := x.made(x.Message, j)
+	if call == nil {
+		return nil, nil
+	}
+	var sent struct {
+		Function  struct{ Arguments json.RawMessage }
+		Arguments json.RawMessage // of a Responses item
+	}
+	if json.Unmarshal(x.bytesOf(calls[j].Start, calls[j].End), &sent) != nil {
+		return nil, nil
+	}
+	if len(sent.Function.Arguments) > 0 {
+		return call, sent.Function.Arguments
+	}
+	return call, sent.Arguments
+}
+
+// callIndex returns the index of the call that the defect is about, or -1.
+func (x *explainer) callIndex(calls []facts.Call) int {
+	for j := range calls {
+		c := &calls[j]
+		if x.ToolCallID != "" && string(c.ID) == x.ToolCallID || x.ToolCallID == "" && (len(c.ID) == 0 || len(c.Name) == 0) {
+			return j
+		}
+	}
+	return -1
+}

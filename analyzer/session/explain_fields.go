@@ -1,0 +1,193 @@
+package session
+
+import (
+	"strings"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+// origin returns the answer that message i repeats; nil when it is unknown.
+func (x *explainer) origin(i int) *answer {
+	m := &x.q.messages[i]
+	for _, c := range x.q.callsOf(m) {
+		if call := x.Turn.call(c.id); call != nil {
+			return call.answer
+		}
+	}
+	if a := x.before; a != nil && m.role == facts.RoleAssistant && i-x.q.lead >= a.after && (x.q.copies(m, a) || x.aligned.whole && i-x.q.lead == a.after && a.noText && m.noText) {
+		return a
+	}
+	return nil
+}
+
+// explainReasoning explains a message without the reasoning, or its signature, that the target requires.
+func explainReasoning(x *explainer) RootCause {
+	if x.Message < 0 {
+		return RootCause{}
+	}
+	a := x.origin(x.Message)
+	if a == nil {
+		return x.reasoningSent()
+	}
+	if r := x.from(a); r.ID != "" && r.Detail != "model" {
+		return r
+	}
+	had := a.reasons
+	if x.Rule == "thought_signature_missing" {
+		had = false
+		for _, c := range a.calls {
+			had = had || c.signed
+		}
+	}
+	switch {
+	case had:
+		return because(ReasoningStripped, High, "", "answer of exchange %s came with reasoning or its signature; message %d of the request, its copy, has none", a.exchange, x.Message)
+	case a.blank && x.Rule == "reasoning_content_missing":
+		return because(EmptyReasoningOmitted, High, "", "answer of exchange %s had an empty string as its reasoning; message %d of the request, its copy, lacks the member", a.exchange, x.Message)
+	}
+	return x.from(a)
+}
+
+// reasoningSent explains it by the request before, which had the same message with its reasoning.
+func (x *explainer) reasoningSent() RootCause {
+	m := &x.q.messages[x.Message]
+	for i := range x.p.messages {
+		p := &x.p.messages[i]
+		if p.role != facts.RoleAssistant || !p.reasons || m.reasons || !x.p.same(p, x.q, m, x.loose()) {
+			continue
+		}
+		return because(ReasoningStripped, High, "", "message %d of the request before (exchange %s) had its reasoning; message %d of the request is the same without it", i, x.previous, x.Message)
+	}
+	return RootCause{}
+}
+
+// explainReasoningItem explains a reasoning item without the item that followed it, or the reverse.
+func explainReasoningItem(x *explainer) RootCause {
+	if x.Message < 0 {
+		return RootCause{}
+	}
+	a := x.before
+	if x.Detail == "no_reasoning_item" {
+		if a == nil {
+			return RootCause{}
+		}
+		return because(ReasoningStripped, High, "", "answer of exchange %s has %d reasoning items; item %d of the request is of that answer, and none of them is there", a.exchange, len(a.signed), x.Message)
+	}
+	if a == nil || !a.signedItem(x.facts.Messages[x.Message].ID) || len(a.calls) == 0 {
+		return RootCause{}
+	}
+	for _, c := range a.calls {
+		if x.q.lastCall(c.id) >= 0 {
+			return RootCause{}
+		}
+	}
+	return because(CallsDropped, High, "", "answer of exchange %s made %s; the next request has its reasoning item as item %d, but not the function_call item",
+		a.exchange, callName(a.calls[0].CallID, a.calls[0]), x.Message)
+}
+
+// explainSwitched explains something in a message that the target does not accept by the other provider of the message.
+func explainSwitched(x *explainer) RootCause {
+	if x.Message < 0 {
+		return RootCause{}
+	}
+	if a := x.origin(x.Message); a != nil {
+		if r := x.from(a); r.Detail != "model" || strings.HasPrefix(x.Rule, "reasoning_") {
+			return r
+		}
+		return RootCause{}
+	}
+	// The message was in the request before, which went to another provider.
+	if x.Rule == "reasoning_signature_invalid" || x.pSource == nil || !x.sentBefore(x.Message) {
+		return RootCause{}
+	}
+	if what := change(x.pSource.target, x.source.target); what != "" && what != "model" {
+		return because(ProviderSwitched, High, what, "the request before (exchange %s) went to %s with message %d; this one sends the same to %s",
+			x.previous, targetName(x.pSource.target), x.Message, targetName(x.source.target))
+	}
+	return RootCause{}
+}
+
+// sentBefore reports whether message i was in the request before.
+func (x *explainer) sentBefore(i int) bool {
+	if i >= x.q.lead {
+		return i-x.q.lead < x.aligned.prefix
+	}
+	return i < x.p.lead && x.p.messages[i].hash == x.q.messages[i].hash
+}
+
+// from explains the message by the target of its answer a, if that is another one.
+func (x *explainer) from(a *answer) RootCause {
+	what := change(a.source.target, x.source.target)
+	if what == "" {
+		return RootCause{}
+	}
+	return because(ProviderSwitched, High, what, "answer of exchange %s came from %s; message %d repeats it in a request to %s",
+		a.exchange, targetName(a.source.target), x.Message, targetName(x.source.target))
+}
+
+// change returns what differs between two targets: dialect, variant, family of models, model; "" for nothing.
+func change(a, b wire.Target) string {
+	switch {
+	case a.Dialect != b.Dialect:
+		return "dialect"
+	case a.Variant != b.Variant:
+		return "variant"
+	case a.Model == b.Model || a.Model == "" || b.Model == "":
+		return ""
+	case family(a.Model) != family(b.Model):
+		return "family"
+	}
+	return "model"
+}
+
+// family returns the first word of a model's name: gpt of openai/gpt-5-mini.
+func family(model string) string {
+	model = strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])
+	if i := strings.IndexFunc(model, func(r rune) bool { return r < 'a' || r > 'z' }); i > 0 {
+		return model[:i]
+	}
+	return model
+}
+
+func targetName(t wire.Target) string {
+	if t.Model == "" {
+		return string(t.Variant)
+	}
+	return string(t.Variant) + " (" + quote(t.Model) + ")"
+}
+
+// explainField explains a field that the target does not accept: it is from the answer of another provider, or the code that
+// writes messages adds it, to all of a role.
+func explainField(x *explainer) RootCause {
+	if x.Message < 0 {
+		return RootCause{}
+	}
+	m := &x.facts.Messages[x.Message]
+	if m.Role == facts.RoleAssistant && x.aligned.known {
+		if r := explainSwitched(x); r.ID != "" {
+			return r
+		}
+	}
+	n, all := x.carry(m, func(o *facts.Message) bool { return o.Role == m.Role })
+	switch {
+	case all && (n > 1 || x.aligned.known && x.sentBefore(x.Message)) && (x.aligned.known || m.Role != facts.RoleAssistant):
+		return because(FieldLeak, Medium, "", "all messages of the role carry the field in this request (%d)", n)
+	}
+	if n, all = x.carry(m, func(*facts.Message) bool { return true }); all && n > 1 {
+		return because(FieldLeak, Medium, "", "all %d messages of the request carry the field", n)
+	}
+	return RootCause{}
+}
+
+// carry counts the messages for which some is true, and reports whether all of them have a field of m.
+func (x *explainer) carry(m *facts.Message, some func(*facts.Message) bool) (n int, all bool) {
+	fields := m.Fields
+	for i := range x.facts.Messages {
+		if o := &x.facts.Messages[i]; some(o) {
+			fields &= o.Fields
+			n++
+		}
+	}
+	return n, fields != 0
+}

@@ -1,0 +1,201 @@
+package session
+
+import "bytes"
+
+// explainUnknownID explains a reply in an open group whose id none of the group's calls has.
+func explainUnknownID(x *explainer) RootCause {
+	if x.id == 0 || x.Message < 0 {
+		return RootCause{}
+	}
+	if r := x.concurrent(); r.ID != "" {
+		return r
+	}
+	at := x.q.caller(x.Message)
+	if at < 0 {
+		return RootCause{}
+	}
+	if r := x.rewrittenID(at); r.ID != "" {
+		return r
+	}
+	if x.call == nil {
+		return RootCause{}
+	}
+	a := x.call.answer
+	for _, c := range x.q.callsOf(&x.q.messages[at]) {
+		if !a.has(c.id) {
+			continue
+		}
+		// The group is of the same answer, but this call is not in it.
+		alone := *x
+		alone.declared = -1
+		if r := alone.sanitized(); r.ID != "" {
+			return r
+		}
+		if x.cutWithin(at, a) {
+			return because(Truncated, High, "head", "answer of exchange %s made %d calls, among them %s; the next request begins at %s %d with the last of them, and %s %d answers this one",
+				x.call.Exchange, len(a.calls), x.callName(), x.item(), at, x.item(), x.Message)
+		}
+		return because(CallsDropped, High, "some", "answer of exchange %s made %d calls, among them %s; %s %d of the next request is its copy without this one, and %s %d answers it",
+			x.call.Exchange, len(a.calls), x.callName(), x.item(), at, x.item(), x.Message)
+	}
+	return x.cutAway()
+}
+
+// cutWithin reports whether everything before message at is gone and with it the first calls of a: an agent stores each
+// call as an item of its own and sends the last items.
+func (x *explainer) cutWithin(at int, a *answer) bool {
+	calls := x.q.callsOf(&x.q.messages[at])
+	gone := len(a.calls) - len(calls)
+	if at != x.q.lead || x.aligned.prefix > 0 || a.after == 0 || gone <= 0 {
+		return false
+	}
+	for i, c := range calls {
+		if a.calls[gone+i].id != c.id {
+			return false
+		}
+	}
+	return true
+}
+
+// rewrittenID explains a group whose calls, those of message at, and replies have different ids.
+func (x *explainer) rewrittenID(at int) RootCause {
+	m := &x.q.messages[at]
+	end := x.q.groupEnd(at)
+	strange := -1 // the first reply that names none of the group's calls
+	for i := at + 1; i < end && strange < 0; i++ {
+		for _, id := range x.q.repliesOf(&x.q.messages[i]) {
+			if id != 0 && !x.q.makesIn(at, end, id) {
+				strange = i
+			}
+		}
+	}
+	if strange < 0 {
+		return RootCause{}
+	}
+	var answered *Call // the call of an answer that the strange reply names
+	for _, id := range x.q.repliesOf(&x.q.messages[strange]) {
+		if c := x.Turn.call(id); c != nil && !x.q.makesIn(at, end, id) {
+			answered = c
+		}
+	}
+	if answered != nil {
+		if a := answered.answer; x.q.renames(m, a) && !x.hasKnownCalls(m) {
+			return because(IDRewritten, High, "call_side", "answer of exchange %s called %s; message %d of the request makes the same calls under other ids, and message %d replies to the answer's",
+				a.exchange, callName(answered.CallID, answered), at, strange)
+		}
+		return RootCause{}
+	}
+	// The calls are unchanged, and the replies name something else.
+	for _, c := range x.q.callsOf(m) {
+		call := x.Turn.call(c.id)
+		if call == nil || x.q.countReplies(c.id) > 0 {
+			continue
+		}
+		return because(IDRewritten, High, x.replySide(strange, at), "answer of exchange %s called %s, and message %d of the request keeps that id; the reply in message %d names another",
+			call.Exchange, callName(call.CallID, call), at, strange)
+	}
+	return RootCause{}
+}
+
+// hasKnownCalls reports whether a call of m is of an answer of the conversation, or of the request before.
+func (x *explainer) hasKnownCalls(m *message) bool {
+	for _, c := range x.q.callsOf(m) {
+		if x.conv.calls[c.id] != nil || x.p.lastCall(c.id) >= 0 {
+			return true
+		}
+	}
+	return false
+}
+
+// replySide says how the reply in message i, to a call in message at, got its id.
+func (x *explainer) replySide(i, at int) string {
+	for _, r := range x.facts.Messages[i].Replies {
+		id := hashOrZero(r.ID)
+		if x.q.makesIn(at, x.q.groupEnd(at), id) {
+			continue
+		}
+		for _, c := range x.q.callsOf(&x.q.messages[at]) {
+			if c.name == id {
+				return "hardcoded_id"
+			}
+		}
+		if x.q.countReplies(id) > 1 || x.p.countReplies(id) > 0 {
+			return "hardcoded_id"
+		}
+		if content := x.bytesOf(r.Start, r.End); len(r.ID) > 3 && bytes.Count(content, r.ID) > 1 {
+			return "result_used_as_id"
+		}
+	}
+	return "reply_side"
+}
+
+// explainReplyWithoutID explains a reply that names no call.
+func explainReplyWithoutID(x *explainer) RootCause {
+	if x.Message < 0 {
+		return RootCause{}
+	}
+	at := x.q.caller(x.Message)
+	if at < 0 {
+		return RootCause{}
+	}
+	return x.lostID(at, "", x.Message)
+}
+
+// explainMalformed explains a call that lacks its id, its name or more.
+func explainMalformed(x *explainer) RootCause {
+	if x.Message < 0 {
+		return RootCause{}
+	}
+	return x.lostID(x.Message, x.Detail, -1)
+}
+
+// lostID explains a call of message at, or the reply to it, that lacks an id or name, by whether the answer had them. reply
+// is the message of the reply; -1 for a call.
+func (x *explainer) lostID(at int, detail string, reply int) RootCause {
+	calls := x.facts.Messages[at].Calls
+	for j := range calls {
+		c := &calls[j]
+		noID, noName := len(c.ID) == 0, len(c.Name) == 0
+		if reply < 0 && !noID && !noName && detail != "no_type" {
+			continue
+		}
+		made := x.made(at, j)
+		if made == nil {
+			continue
+		}
+		lacks := "function name"
+		if noID {
+			lacks = "id"
+		}
+		a := made.answer
+		switch {
+		case noID && made.CallID == "" && !x.names || noName && made.Name == "":
+			id, how := StreamAssembly, "as assembled from the stream"
+			if !a.streamed {
+				id, how = MalformedByModel, "which came whole"
+			}
+			return because(id, High, "", "answer of exchange %s, %s, has no %s in its call %d; message %d of the request repeats that", a.exchange, how, lacks, made.Position+1, at)
+		case reply >= 0 && !noID:
+			if x.q.countReplies(x.q.callsOf(&x.q.messages[at])[j].id) > 0 {
+				continue // this call has its reply
+			}
+			return because(IDDroppedOnSave, High, "", "answer of exchange %s called %s, and message %d of the request repeats it; the reply in message %d names no call",
+				a.exchange, callName(made.CallID, made), at, reply)
+		case noID || noName:
+			return because(IDDroppedOnSave, High, "", "answer of exchange %s called %s; message %d of the request repeats that call without its %s",
+				a.exchange, callName(made.CallID, made), at, lacks)
+		}
+	}
+	return RootCause{}
+}
+
+// explainIDFormat explains a call id that the target does not accept.
+func explainIDFormat(x *explainer) RootCause {
+	if x.call == nil {
+		return explainSwitched(x)
+	}
+	if r := x.from(x.call.answer); r.ID != "" && r.Detail != "model" {
+		return r
+	}
+	return because(IDFromGateway, Low, "", "answer of exchange %s itself gave the call the id %s, and the request repeats it", x.call.Exchange, quote(x.ToolCallID))
+}

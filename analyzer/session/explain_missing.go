@@ -1,0 +1,145 @@
+package session
+
+import (
+	"slices"
+	"strconv"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// explainMissing explains a call without a reply in its group.
+func explainMissing(x *explainer) RootCause {
+	if x.id == 0 || x.Message < 0 {
+		return RootCause{}
+	}
+	if x.p.countReplies(x.id) > x.q.countReplies(x.id) {
+		detail := "middle"
+		if x.aligned.tail == 0 {
+			detail = "tail"
+		}
+		return because(Truncated, High, detail, "the request before (exchange %s, %d messages) held the reply to %s; the next request still calls it in %s %d but holds no reply",
+			x.previous, len(x.p.messages), x.callName(), x.item(), x.Message)
+	}
+	if r := x.concurrent(); r.ID != "" {
+		return r
+	}
+	if x.q.twin(x.Message) >= 0 {
+		if r := explainCalledTwice(x); r.ID != "" {
+			return r
+		}
+	}
+	if at := x.q.replyAfter(x.id, x.Message); at >= 0 {
+		return x.lateReply(x.Message, at)
+	}
+	if r := x.rewrittenID(x.Message); r.ID != "" {
+		return r
+	}
+	for i := x.Message + 1; i < x.q.groupEnd(x.Message); i++ {
+		if slices.Contains(x.q.repliesOf(&x.q.messages[i]), 0) { // it may be the reply to this call
+			return x.lostID(x.Message, "", i)
+		}
+	}
+	if x.call == nil || x.declared >= 0 {
+		return RootCause{} // the answer is unknown, or the request before lacked the reply already
+	}
+	return x.unanswered()
+}
+
+// explainUnresolved explains a call of the answer that previous_response_id names and that the request does not answer.
+func explainUnresolved(x *explainer) RootCause {
+	if x.Detail != "unanswered" || x.call == nil || x.call.answer != x.before {
+		return RootCause{}
+	}
+	x.Message = -1
+	return x.unanswered()
+}
+
+// unanswered explains a call of the answer before without a reply anywhere in the request.
+func (x *explainer) unanswered() RootCause {
+	call, a := x.call, x.call.answer
+	k, first := 0, true // calls with a reply; all of them precede those without
+	for i, c := range a.calls {
+		if c.id != 0 && x.q.countReplies(c.id) > 0 {
+			first = first && k == i
+			k++
+		}
+	}
+	n := len(a.calls)
+	next, asked := "the request ends", false
+	if x.Message >= 0 {
+		for end := x.q.groupEnd(x.Message); end < len(x.q.messages); end++ {
+			m := &x.q.messages[end]
+			if m.replies > 0 || m.role == facts.RoleNone {
+				continue
+			}
+			next, asked = x.item()+" "+strconv.Itoa(end)+" ("+roleName(m.role)+") follows", m.role == facts.RoleUser
+			break
+		}
+	} else {
+		next, asked = "the next request names that answer and goes on", x.q.userAfter(-1)
+	}
+	moved, known := x.moved(a.source)
+	evidence := func(id, confidence, more string) RootCause {
+		return because(id, confidence, "", "answer of exchange %s made %d calls, %s the one at %d; the next request answers %d of them, and %s%s",
+			a.exchange, n, x.callName(), call.Position+1, k, next, more)
+	}
+	switch {
+	case x.conv.tools && call.CallID != "" && call.tool == ToolUnknown && (k == 0 || !first || !sameTool(a.calls[:k], call)):
+		return evidence(ToolSkipped, High, "; the agent tells when tools run, and this one never started")
+	case call.tool == ToolStarted && moved:
+		return evidence(Crashed, High, "; the tool had started and never ended, and another process sent it")
+	case call.tool == ToolStarted && asked:
+		return evidence(UserInterrupt, Medium, "; the tool had started and not ended")
+	case call.tool == ToolEnded && !moved:
+		return RootCause{} // it ran, and its result was lost on the way
+	case moved && known:
+		return evidence(Crashed, Medium, "; another process sent it")
+	case moved || x.source.instance == "" || a.source.instance == "":
+		return evidence(SkippedOrInterrupted, Medium, "; which process ran the tools is not known")
+	case k > 0 && k < n && first && sameTool(a.calls[:k], call):
+		if groups, other := x.otherGroups(k, a); !other {
+			confidence := Medium
+			if groups > 0 {
+				confidence = High
+			}
+			return evidence(CallsTruncated, confidence, "; these are the first ones")
+		}
+	}
+	if asked {
+		return evidence(SkippedOrInterrupted, Medium, "")
+	}
+	return evidence(ToolSkipped, Medium, "; the same process went on without the user")
+}
+
+// sameTool reports whether the agent runs the tool of call: one of the answered calls is of it.
+func sameTool(answered []*Call, call *Call) bool {
+	return slices.ContainsFunc(answered, func(c *Call) bool { return c.Name == call.Name })
+}
+
+// otherGroups counts the other answers of the conversation whose first k calls alone have replies in the request; other
+// reports that more than k calls of one have replies.
+func (x *explainer) otherGroups(k int, than *answer) (groups int, other bool) {
+	for i := x.q.lead; i < len(x.q.messages); i++ {
+		m := &x.q.messages[i]
+		if int(m.calls) <= k || m.role != facts.RoleAssistant {
+			continue
+		}
+		calls := x.q.callsOf(m)
+		if than.has(calls[0].id) {
+			continue
+		}
+		answered := 0
+		for j, c := range calls {
+			if j == answered && x.q.replyAfter(c.id, i) >= 0 {
+				answered++
+			}
+		}
+		switch {
+		case answered > k:
+			return 0, true
+		case answered == k:
+			groups++
+		}
+	}
+	return groups, false
+}

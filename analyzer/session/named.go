@@ -1,0 +1,66 @@
+package session
+
+import (
+	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// maxNamed bounds the answers of one conversation that a later request may name by previous_response_id.
+const maxNamed = 256
+
+// A namedAnswer is an answer that a later request may name by its id: the provider stores the history.
+type namedAnswer struct {
+	conv   *conversation
+	branch *branch
+	calls  []facts.ResponseCall // without arguments
+	other  bool                 // it has calls of other kinds too
+}
+
+func namedKey(service string, id []byte) uint64 { return xxh3.HashSeed(id, xxh3.HashString(service)) }
+
+// namedBy returns the answer that a request names; nil when it names none or an unknown one.
+func (s *Store) namedBy(in *Request) *namedAnswer {
+	if len(in.Facts.PreviousResponse) == 0 {
+		return nil
+	}
+	return s.named[namedKey(in.Service, in.Facts.PreviousResponse)]
+}
+
+// name makes the answer r to a request of branch b known by its id.
+func (s *Store) name(c *conversation, b *branch, r *facts.Response) {
+	if r.ID == "" || c.forgotten {
+		return
+	}
+	n := &namedAnswer{conv: c, branch: b, other: r.OtherCalls}
+	for i := range r.Calls {
+		n.calls = append(n.calls, facts.ResponseCall{ID: r.Calls[i].ID, Name: r.Calls[i].Name})
+	}
+	k := namedKey(c.key.service, []byte(r.ID))
+	if s.named[k] == nil {
+		if len(c.named) == maxNamed {
+			delete(s.named, c.named[0])
+			c.named = append(c.named[:0], c.named[1:]...)
+		}
+		c.named = append(c.named, k)
+	}
+	s.named[k] = n
+}
+
+// Chained returns the calls of the answer that previous_response_id names; false when that answer was not seen, or has
+// calls of kinds that are not paired.
+func (t *Turn) Chained() (calls []facts.ResponseCall, known bool) {
+	if t.named == nil || t.named.other {
+		return nil, false
+	}
+	return t.named.calls, true
+}
+
+// Signed returns the signatures of the answer before the request, and the message that repeats this answer; -1 when there
+// is none.
+func (t *Turn) Signed() (signed []facts.Signed, message int) {
+	if t.before == nil || len(t.before.signed) == 0 {
+		return nil, -1
+	}
+	return t.before.signed, t.q.copyOf(t.before)
+}

@@ -1,0 +1,131 @@
+package session
+
+import (
+	"encoding/json"
+
+	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/analyzer/facts"
+)
+
+// A Rewrite is a change that the agent made to an answer when it saved it.
+type Rewrite struct {
+	Message int   // 0-based, of the copy
+	Call    *Call // whose arguments differ; nil when the text does
+}
+
+// Rewritten compares the copy of the answer before the request with that answer. It finds arguments with another meaning
+// as JSON, and another text that is not shorter: a shorter one may be a part of it, such as a text without its space or
+// without the model's thoughts. It is false where the two cannot be compared: the answer did not end, had several choices,
+// or was given more than once, or other requests were in flight.
+func (t *Turn) Rewritten() (Rewrite, bool) {
+	a := t.before
+	if a == nil || a.exchange != t.previous || a.end != endedWhole || a.joined || a.several || t.branch.concurrent || t.repeated || t.names || loose(a.source, t.source) {
+		return Rewrite{}, false
+	}
+	i := t.q.copyOf(a)
+	if i < 0 {
+		// Another text is at the place of the answer.
+		i = t.q.lead + a.after
+		if !t.aligned.whole || t.items || i >= len(t.q.messages) || t.q.messages[i].role != facts.RoleAssistant || t.q.messages[i].calls > 0 {
+			return Rewrite{}, false
+		}
+	}
+	m, sent := &t.q.messages[i], &t.facts.Messages[i]
+	if !t.items && !a.noText && !m.noText && a.text != 0 && m.text != a.text && sent.ContentBytes >= a.bytes && t.textLength(sent) >= a.bytes {
+		return Rewrite{Message: i}, true
+	}
+	for j, k := range t.q.callsOf(m) {
+		call := a.call(k.id)
+		if call == nil || call.meaning == 0 || call.reused || a.count(k.id) > 1 {
+			continue
+		}
+		c := &sent.Calls[j]
+		if c.Type == facts.TypeCustom || c.Args != facts.ArgsObject || c.ArgsHash == call.sent || c.ArgsHash == call.raw {
+			continue
+		}
+		if got := canonical(arguments(t.bytesOf(c.Start, c.End))); got != 0 && got != call.meaning {
+			return Rewrite{Message: i, Call: call}, true
+		}
+	}
+	return Rewrite{}, false
+}
+
+// textLength returns the length of a message's decoded text; -1 when it is unknown.
+func (t *Turn) textLength(m *facts.Message) int {
+	if t.source.shaped {
+		if m.Content == facts.String {
+			return m.ContentBytes // the shape contains it
+		}
+		return -1
+	}
+	var sent struct{ Content json.RawMessage }
+	if json.Unmarshal(t.bytesOf(m.Start, m.End), &sent) != nil {
+		return -1
+	}
+	var text string
+	if json.Unmarshal(sent.Content, &text) == nil {
+		return len(text)
+	}
+	var parts []struct{ Text string }
+	if json.Unmarshal(sent.Content, &parts) != nil {
+		return -1
+	}
+	n := 0
+	for _, p := range parts {
+		n += len(p.Text)
+	}
+	return n
+}
+
+// arguments returns the arguments of a call as JSON, however its dialect wraps them; nil when there are none.
+func arguments(call []byte) []byte {
+	type fields struct{ Arguments, Input, Args json.RawMessage }
+	var sent struct {
+		fields
+		Function, FunctionCall, ToolUse fields
+	}
+	if json.Unmarshal(call, &sent) != nil {
+		return nil
+	}
+	for _, f := range [...]fields{sent.Function, sent.FunctionCall, sent.ToolUse, sent.fields} {
+		for _, raw := range [...]json.RawMessage{f.Arguments, f.Input, f.Args} {
+			var text string
+			switch {
+			case len(raw) == 0:
+			case json.Unmarshal(raw, &text) == nil:
+				return []byte(text)
+			default:
+				return raw
+			}
+		}
+	}
+	return nil
+}
+
+// hashSent returns the facts.Call.ArgsHash of arguments that are sent back unchanged, in a JSON string with only the
+// necessary escapes.
+func (s *Store) hashSent(arguments string) uint64 {
+	b := s.escaped[:0]
+	for i := range len(arguments) {
+		switch c := arguments[i]; c {
+		case '"', '\\':
+			b = append(b, '\\', c)
+		case '\n':
+			b = append(b, '\\', 'n')
+		case '\t':
+			b = append(b, '\\', 't')
+		case '\r':
+			b = append(b, '\\', 'r')
+		default:
+			b = append(b, c)
+		}
+	}
+	if s.escaped = b; cap(b) > maxEscaped {
+		s.escaped = nil
+	}
+	return xxh3.Hash(b)
+}
+
+// maxEscaped bounds the memory kept for the arguments of the next call.
+const maxEscaped = 64 << 10
