@@ -1,15 +1,16 @@
-// Package examples shows how an agent is watched, in one program for each Go client:
+// Package examples shows how to record the calls of an agent, in one program per Go client:
 //
 //	openai-go/         github.com/openai/openai-go
 //	anthropic-sdk-go/  github.com/anthropics/anthropic-sdk-go
 //	go-openai/         github.com/sashabaranov/go-openai
 //
-// Each is the same agent: it asks a model about the weather, runs the tool that the model calls, sends the result back
-// and prints the answer. What makes it watched is marked with "llmtap:" in its source. Run the collector first:
+// Each is the same agent: it asks a model about the weather, runs the tool that the model calls, sends the result to the
+// model and prints the answer. Comments with "llmtap:" mark the lines that record the calls. The examples are a module of
+// their own, like an agent. Start the collector first:
 //
 //	llmtap up
 //	OPENAI_API_KEY=sk-… go -C deploy/examples/go run ./openai-go
 //	llmtap query failures_by_stage
 //
-// The hook publishes to LLMTAP_NATS_URL, by default the embedded NATS of llmtap up. Without it, the agents work as well.
+// The hook publishes to LLMTAP_NATS_URL, by default the embedded NATS of llmtap up. The agents also work without NATS.
 package examples

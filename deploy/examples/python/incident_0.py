@@ -1,9 +1,9 @@
 """Incident 0: the agent saves the assistant message without its tool_calls.
 
-The next request then holds a tool message that answers nothing, and the provider refuses it. The agent takes the failed
-call for an answer without tool calls and prints "task finished", so that nobody sees it.
+The next request contains a tool message without its call, and the provider rejects it. The agent treats the failed call as
+an answer without tool calls and prints "task finished", so nobody notices.
 
-    python incident_0.py            # as it was
+    python incident_0.py            # with the bug
     python incident_0.py --fixed
 """
 
@@ -22,7 +22,7 @@ TASK = """Read the configuration and change the port. Step by step:
 
 
 def function(name, *parameters):
-    """A tool of which all parameters are strings."""
+    """A tool whose parameters are all strings."""
     schema = {"type": "object", "properties": {p: {"type": "string"} for p in parameters}}
     return {"type": "function", "function": {"name": name, "parameters": schema}}
 
@@ -34,7 +34,7 @@ client = openai.OpenAI()
 
 
 def chat(messages):
-    """The answer of the model. An error becomes an answer, too, which hides it from the loop below."""
+    """The answer of the model. An error is returned as an answer, which hides it from the loop below."""
     try:
         answer = client.chat.completions.create(model=MODEL, messages=messages, tools=schemas, parallel_tool_calls=False)
         return answer.choices[0].message.model_dump(exclude_none=True)
@@ -44,9 +44,9 @@ def chat(messages):
 
 
 def save(answer):
-    """What the history keeps of an answer."""
+    """The message to store in the history."""
     saved = {"role": answer["role"], "content": answer.get("content") or ""}
-    # BUG: an answer is more than role and content. The tool messages below answer calls that are not in the history.
+    # BUG: drops the tool calls. The tool messages below reply to calls that are not in the history.
     if FIXED and "tool_calls" in answer:
         saved["tool_calls"] = answer["tool_calls"]
     return saved

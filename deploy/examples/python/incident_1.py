@@ -1,9 +1,8 @@
-"""Incident 1: the model makes three tool calls at once, and the agent answers two of them.
+"""Incident 1: the model makes three tool calls in one answer, and the agent replies to two of them.
 
-Each call needs a reply: the provider refuses a history in which one is missing. Where a call is not to be run, its reply
-says so.
+The provider rejects a history in which a call has no reply. If the agent does not run a call, it must reply that it did not.
 
-    python incident_1.py            # as it was
+    python incident_1.py            # with the bug
     python incident_1.py --fixed
 """
 
@@ -16,7 +15,7 @@ import openai
 
 FIXED = "--fixed" in sys.argv
 MODEL = os.environ.get("MODEL", "gpt-5-mini")
-LIMIT = 2  # commands that are run for one answer
+LIMIT = 2  # commands to run per answer
 TASK = """Look around. Run all of these at once:
 - bash {"command": "ls"}
 - bash {"command": "pwd"}
@@ -30,7 +29,7 @@ client = openai.OpenAI()
 
 
 def bash(command):
-    """Stands for a shell."""
+    """Simulates a shell."""
     return {"ls": "file1.txt\nfile2.txt", "pwd": "/home/agent", "date": "Fri"}.get(command, f"{command}: not found")
 
 
@@ -50,7 +49,7 @@ def ask(task):
             with llmtap.tool(call.id):
                 result = bash(**json.loads(call.function.arguments))
             messages.append(reply(call, result))
-        # BUG: nothing is said for the calls beyond the limit.
+        # BUG: no reply to the calls beyond the limit.
         if FIXED:
             messages += [reply(call, "error: skipped, at most two commands at once") for call in calls[LIMIT:]]
 

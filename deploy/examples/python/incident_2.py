@@ -1,9 +1,9 @@
 """Incident 2 (LangChain): the history is cut to its last messages, in the middle of a turn.
 
-The first answer makes ten tool calls, so that the history has 13 messages. The last nine of them are replies whose
-assistant message is cut off: the provider refuses a tool message without the calls before it.
+The first answer makes ten tool calls, so the history has 13 messages. The last nine are replies without their assistant
+message: the provider rejects tool messages without their calls.
 
-    python incident_2.py            # as it was
+    python incident_2.py            # with the bug
     python incident_2.py --fixed
 """
 
@@ -24,19 +24,19 @@ CHUNK = "Extract every entity of this chapter, all at once:\n" + "\n".join(f'- e
 
 @tool
 def extract(entity: str) -> str:
-    """Extracts what the chapter says about an entity."""
+    """Extracts the facts of the chapter about an entity."""
     return f"{entity}: is mentioned twice"
 
 
 def compress(messages):
-    """The history, short enough to be sent."""
+    """The shortened history."""
     if len(messages) <= MAX_HISTORY:
         return messages
     start = len(messages) - (MAX_HISTORY - 1)
     if not FIXED:
-        return messages[:1] + messages[start:]  # BUG: start may be a reply whose call comes before it
-    # A call and all its replies stay together: back to the message that made the calls. To look at the message just
-    # before is not enough, because one answer may make several calls. The chunk (message 1) stays as well.
+        return messages[:1] + messages[start:]  # BUG: start may be a reply, whose call is cut
+    # Keep a call and all its replies together: go back to the message with the calls. The previous message is not enough,
+    # because one answer may make several calls. Keep the chunk (message 1), too.
     while isinstance(messages[start], ToolMessage):
         start -= 1
     return messages[:2] + messages[max(start, 2) :]

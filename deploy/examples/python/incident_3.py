@@ -1,9 +1,9 @@
-"""Incident 3: two defects in how a history is stored and loaded, and a provider that says only INVALID_ARGUMENT.
+"""Incident 3: two defects in storing and loading a history, and a provider that reports only INVALID_ARGUMENT.
 
-In the loop of a run the calls go through the agent's own types, and their arguments come out as an object. A later run
-begins with the rows of the database: it holds tool messages, but no message that made their calls.
+Within a run, the agent converts calls to its own types, and their arguments become an object. A later run starts with the rows
+of the database, which has tool messages but no messages with their calls.
 
-    python incident_3.py            # as it was: both of its runs fail
+    python incident_3.py            # with the bugs: both runs fail
     python incident_3.py --fixed
 """
 
@@ -30,33 +30,33 @@ db.execute("CREATE TABLE messages (role TEXT, content TEXT, call_id TEXT)")
 
 
 def web_search(query):
-    """Stands for a search engine."""
+    """Simulates a search engine."""
     return {"query": query, "results": ["Python 3.14 is out"]}
 
 
 def store(role, content, call_id=None):
-    if content:  # an answer that only calls tools has nothing that a user would read
+    if content:  # an answer with tool calls only has no text for the user
         db.execute("INSERT INTO messages VALUES (?, ?, ?)", (role, content, call_id))
 
 
 def build_context(question):
-    """The messages of a run's first request: the conversation so far, from the database, and the question."""
+    """The messages of the first request of a run: the conversation from the database and the question."""
     messages = [{"role": "system", "content": "You answer with what you find."}]
     for role, content, call_id in db.execute("SELECT * FROM messages"):
         if role != "tool":
             messages.append({"role": role, "content": content})
-        # BUG: the message with the call that it answers is not in the database, so it must not be sent either.
+        # BUG: a reply whose call is not in the database must not be sent.
         elif not FIXED:
             messages.append({"role": role, "content": content, "tool_call_id": call_id})
     return messages + [{"role": "user", "content": question}]
 
 
 def to_message(answer):
-    """The message for an answer, as the next request sends it back."""
+    """The message of an answer for the next request."""
     calls = []
     for call in answer.tool_calls or []:
-        arguments = json.loads(call.function.arguments)  # as the agent keeps them
-        # BUG: on the wire, arguments are a string that holds JSON.
+        arguments = json.loads(call.function.arguments)  # as the agent stores them
+        # BUG: in requests, arguments must be a string of JSON.
         if FIXED:
             arguments = json.dumps(arguments)
         calls.append({"id": call.id, "type": "function", "function": {"name": call.function.name, "arguments": arguments}})

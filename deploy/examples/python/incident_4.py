@@ -1,9 +1,9 @@
-"""Incident 4 (LangGraph): a tool call that no node answers, and one that two nodes answer.
+"""Incident 4 (LangGraph): a tool call that no node replies to, and one that two nodes reply to.
 
-One node runs tools, another one submits trips. Both think that a complete trip is theirs, and neither answers the call
-for an incomplete one. Each history is kept per thread, so a broken one fails for ever.
+One node runs tools, another submits trips. Both handle the call for a complete trip, and neither the call for an incomplete
+one. The history is stored per thread, so a broken one fails forever.
 
-    python incident_4.py            # as it was: both customers see an error
+    python incident_4.py            # with the bug: both customers see an error
     python incident_4.py --fixed
 """
 
@@ -28,7 +28,7 @@ CUSTOMERS = {
 
 @tool
 def weather(city: str) -> str:
-    """Says how the weather is."""
+    """Returns the weather."""
     return f"{city}: 12 °C, dry"
 
 
@@ -47,12 +47,12 @@ def agent(state):
 
 
 def last_calls(state):
-    """The calls of the newest answer."""
+    """The calls of the latest answer."""
     return next(m.tool_calls for m in reversed(state["messages"]) if isinstance(m, AIMessage))
 
 
 def answered(state):
-    """The ids of calls that have a reply."""
+    """The ids of the calls with a reply."""
     return {m.tool_call_id for m in state["messages"] if isinstance(m, ToolMessage)}
 
 
@@ -63,7 +63,7 @@ def execute(call):
 
 def tool_execution(state):
     """The node that runs tools."""
-    complete = [c for c in last_calls(state) if all(c["args"].values())]  # the other node asks for what is missing
+    complete = [c for c in last_calls(state) if all(c["args"].values())]  # the other node asks for missing arguments
     return {"messages": [execute(c) for c in complete]}
 
 
@@ -71,7 +71,7 @@ def data_sync(state):
     """The node that submits trips."""
     trips = [c for c in last_calls(state) if c["name"] == "submit_trip"]
     if not FIXED:
-        # BUG: tool_execution has answered these already; and nobody answers the others.
+        # BUG: tool_execution has replied to these already, and no node replies to the others.
         return {"messages": [execute(c) for c in trips if c["args"]["date"]]}
     ask = "not submitted: ask the customer for the date"
     return {"messages": [ToolMessage(ask, tool_call_id=c["id"]) for c in trips if c["id"] not in answered(state)]}

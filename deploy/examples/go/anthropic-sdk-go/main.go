@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	// llmtap: one hook for the process. Providers that it does not know are named in Hosts.
+	// llmtap: one hook per process. List providers that it does not know in Hosts.
 	hook, err := llmtap.Open(llmtap.Config{Service: "example-anthropic-sdk-go", Agent: "assistant", Capture: "full"})
 	if err != nil {
 		log.Fatal(err)
@@ -34,10 +34,10 @@ func main() {
 
 // ask answers a question in one run of the agent.
 func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, err error) {
-	// llmtap: it sits below the client.
+	// llmtap: the hook is the transport of the client.
 	client := anthropic.NewClient(option.WithHTTPClient(&http.Client{Transport: hook.Transport(nil)}))
 
-	// llmtap: the labels of all calls under ctx, and the run's start and end.
+	// llmtap: labels of all calls under ctx; start and end of the run.
 	ctx = llmtap.WithConversation(llmtap.WithRun(ctx, uuid.NewString()), uuid.NewString())
 	hook.RunStarted(ctx)
 	defer func() { hook.RunEnded(ctx, err) }()
@@ -59,18 +59,18 @@ func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, 
 		if err != nil {
 			return "", fmt.Errorf("ask the model: %w", err)
 		}
-		p.Messages = append(p.Messages, m.ToParam()) // with its tool calls, or the provider refuses the next request
+		p.Messages = append(p.Messages, m.ToParam()) // with its tool calls, else the provider rejects the next request
 		var results []anthropic.ContentBlockParamUnion
 		for _, block := range m.Content {
 			switch block := block.AsAny().(type) {
 			case anthropic.TextBlock:
 				text = block.Text
 			case anthropic.ToolUseBlock:
-				hook.ToolStarted(ctx, block.ID) // llmtap: what happened to each tool call
+				hook.ToolStarted(ctx, block.ID) // llmtap: start and end of each tool call
 				result, err := weather(string(block.Input))
 				hook.ToolEnded(ctx, block.ID, err)
 				if err != nil {
-					result = err.Error() // each call is answered, also when its tool failed
+					result = err.Error() // reply to every call, even if its tool failed
 				}
 				results = append(results, anthropic.NewToolResultBlock(block.ID, result, err != nil))
 			}
@@ -82,7 +82,7 @@ func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, 
 	}
 }
 
-// answer is the model's message, streamed.
+// answer streams the model's message.
 func answer(ctx context.Context, client anthropic.Client, p anthropic.MessageNewParams) (*anthropic.Message, error) {
 	s := client.Messages.NewStreaming(ctx, p)
 	defer func() { _ = s.Close() }()

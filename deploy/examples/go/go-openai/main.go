@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	// llmtap: one hook for the process. Providers that it does not know are named in Hosts.
+	// llmtap: one hook per process. List providers that it does not know in Hosts.
 	hook, err := llmtap.Open(llmtap.Config{Service: "example-go-openai", Agent: "assistant", Capture: "full"})
 	if err != nil {
 		log.Fatal(err)
@@ -35,13 +35,13 @@ func main() {
 // ask answers a question in one run of the agent.
 func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, err error) {
 	cfg := openai.DefaultConfig(os.Getenv("OPENAI_API_KEY"))
-	cfg.HTTPClient = &http.Client{Transport: hook.Transport(nil)} // llmtap: it sits below the client
+	cfg.HTTPClient = &http.Client{Transport: hook.Transport(nil)} // llmtap: the hook is the transport of the client
 	if u := os.Getenv("OPENAI_BASE_URL"); u != "" {
 		cfg.BaseURL = u
 	}
 	client := openai.NewClientWithConfig(cfg)
 
-	// llmtap: the labels of all calls under ctx, and the run's start and end.
+	// llmtap: labels of all calls under ctx; start and end of the run.
 	ctx = llmtap.WithConversation(llmtap.WithRun(ctx, uuid.NewString()), uuid.NewString())
 	hook.RunStarted(ctx)
 	defer func() { hook.RunEnded(ctx, err) }()
@@ -69,13 +69,13 @@ func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, 
 		if len(m.ToolCalls) == 0 {
 			return m.Content, nil
 		}
-		req.Messages = append(req.Messages, m) // with its tool calls, or the provider refuses the next request
+		req.Messages = append(req.Messages, m) // with its tool calls, else the provider rejects the next request
 		for _, call := range m.ToolCalls {
-			hook.ToolStarted(ctx, call.ID) // llmtap: what happened to each tool call
+			hook.ToolStarted(ctx, call.ID) // llmtap: start and end of each tool call
 			result, err := weather(call.Function.Arguments)
 			hook.ToolEnded(ctx, call.ID, err)
 			if err != nil {
-				result = "error: " + err.Error() // each call is answered, also when its tool failed
+				result = "error: " + err.Error() // reply to every call, even if its tool failed
 			}
 			req.Messages = append(req.Messages, openai.ChatCompletionMessage{Role: openai.ChatMessageRoleTool, ToolCallID: call.ID, Content: result})
 		}

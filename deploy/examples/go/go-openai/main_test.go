@@ -8,7 +8,7 @@ import (
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
-// The agent works without NATS, and what it did waits for it.
+// Without NATS the agent works and its events are queued.
 func TestAsk(t *testing.T) {
 	url := model.Start(t)
 	t.Setenv("OPENAI_BASE_URL", url+"/v1")
@@ -24,7 +24,7 @@ func TestAsk(t *testing.T) {
 	if err != nil || text != model.Text {
 		t.Fatalf("text %q, error %v", text, err)
 	}
-	// Two calls of two halves, a tool and a run that start and end.
+	// Request and response of two calls, start and end of a tool and of a run.
 	if s := hook.Stats(); s.Pending != 8 || s.Open != 0 {
 		t.Errorf("stats %+v", s)
 	}

@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	// llmtap: one hook for the process. Providers that it does not know are named in Hosts.
+	// llmtap: one hook per process. List providers that it does not know in Hosts.
 	hook, err := llmtap.Open(llmtap.Config{Service: "example-openai-go", Agent: "assistant", Capture: "full"})
 	if err != nil {
 		log.Fatal(err)
@@ -34,10 +34,10 @@ func main() {
 
 // ask answers a question in one run of the agent.
 func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, err error) {
-	// llmtap: it sits below the client.
+	// llmtap: the hook is the transport of the client.
 	client := openai.NewClient(option.WithHTTPClient(&http.Client{Transport: hook.Transport(nil)}))
 
-	// llmtap: the labels of all calls under ctx, and the run's start and end.
+	// llmtap: labels of all calls under ctx; start and end of the run.
 	ctx = llmtap.WithConversation(llmtap.WithRun(ctx, uuid.NewString()), uuid.NewString())
 	hook.RunStarted(ctx)
 	defer func() { hook.RunEnded(ctx, err) }()
@@ -62,13 +62,13 @@ func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, 
 		if len(m.ToolCalls) == 0 {
 			return m.Content, nil
 		}
-		p.Messages = append(p.Messages, m.ToParam()) // with its tool calls, or the provider refuses the next request
+		p.Messages = append(p.Messages, m.ToParam()) // with its tool calls, else the provider rejects the next request
 		for _, call := range m.ToolCalls {
-			hook.ToolStarted(ctx, call.ID) // llmtap: what happened to each tool call
+			hook.ToolStarted(ctx, call.ID) // llmtap: start and end of each tool call
 			result, err := weather(call.Function.Arguments)
 			hook.ToolEnded(ctx, call.ID, err)
 			if err != nil {
-				result = "error: " + err.Error() // each call is answered, also when its tool failed
+				result = "error: " + err.Error() // reply to every call, even if its tool failed
 			}
 			p.Messages = append(p.Messages, openai.ToolMessage(result, call.ID))
 		}

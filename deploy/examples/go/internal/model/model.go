@@ -1,5 +1,5 @@
-// Package model is a provider for the tests of the examples: to a question it answers with a call of the tool weather, to
-// the tool's result with a text.
+// Package model is a provider for the tests of the examples. It responds to a question with a call of the tool weather and to
+// the result of the tool with a text.
 package model
 
 import (
@@ -11,7 +11,7 @@ import (
 	"testing"
 )
 
-// Text is the last answer.
+// Text is the final answer.
 const Text = "It snows."
 
 const (
@@ -29,19 +29,19 @@ const (
 {"type":"message_stop"}`
 )
 
-// Start answers at /v1/chat/completions as OpenAI, at /v1/messages with streams as Anthropic, until the test ends. It
-// returns its URL, without a path.
+// Start runs the provider until the test ends: OpenAI at /v1/chat/completions, streams of Anthropic at /v1/messages. It
+// returns the URL without a path.
 func Start(t *testing.T) string {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
-		// A result is only accepted behind the call that it answers.
+		// A result is accepted only after its call.
 		call, result := bytes.Count(body, []byte(`"call_1"`)), bytes.Contains(body, []byte("-3 °C"))
 		switch {
 		case result && call != 2:
-			http.Error(w, `{"error":{"message":"a result without its call"}}`, http.StatusBadRequest)
+			http.Error(w, `{"error":{"message":"result without its call"}}`, http.StatusBadRequest)
 		case r.URL.Path == "/v1/messages":
 			w.Header().Set("Content-Type", "text/event-stream")
 			middle := streamCall
@@ -50,7 +50,7 @@ func Start(t *testing.T) string {
 			}
 			for line := range strings.SplitSeq(streamStart+"\n"+middle+"\n"+streamEnd, "\n") {
 				kind, _, _ := strings.Cut(strings.TrimPrefix(line, `{"type":"`), `"`)
-				io.WriteString(w, "event: "+kind+"\ndata: "+line+"\n\n") //nolint:errcheck // a client that is gone needs no answer
+				io.WriteString(w, "event: "+kind+"\ndata: "+line+"\n\n") //nolint:errcheck // the client may have disconnected
 			}
 		default:
 			w.Header().Set("Content-Type", "application/json")
