@@ -93,7 +93,7 @@ type results struct{ all []explain.Result }
 func (r *results) Print(x *explain.Result) error { r.all = append(r.all, *x); return nil }
 func (*results) Close(explain.Counts) error      { return nil }
 
-// Of the recorded exchanges, the answered ones have no cause, and the failed ones have a cause or a cluster.
+// Recorded exchanges with an answer have no cause; failed ones have a cause or a cluster.
 func TestExplainExchanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow")

@@ -85,7 +85,7 @@ func (f failing) Read([]byte) (int, error) { return 0, f.err }
 
 func trim(b []byte) []byte { return bytes.TrimSpace(bytes.TrimPrefix(b, []byte("\ufeff"))) }
 
-// A likeness tells how closely a JSON value resembles a record.
+// A likeness is the similarity of a JSON value to a record.
 type likeness uint8
 
 const (

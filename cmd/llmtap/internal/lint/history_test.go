@@ -282,7 +282,7 @@ func TestChainCut(t *testing.T) {
 func TestRecordedExchanges(t *testing.T) {
 	path := filepath.Join("..", "..", "..", "..", "..", "shared", "data", "exchanges.jsonl.gz")
 	if _, err := os.Stat(path); os.IsNotExist(err) {
-		t.Skip("SKIPPED: no shared data beside the project")
+		t.Skip("SKIPPED: no shared data")
 	}
 	k := &keep{}
 	l := New(k)

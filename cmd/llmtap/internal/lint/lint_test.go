@@ -197,7 +197,7 @@ func TestRecordedData(t *testing.T) {
 	for _, name := range []string{"conversations.jsonl.gz", "exchanges.jsonl.gz"} {
 		path := filepath.Join("..", "..", "..", "..", "..", "shared", "data", name)
 		if _, err := os.Stat(path); os.IsNotExist(err) {
-			t.Skip("SKIPPED: no shared data beside the project")
+			t.Skip("SKIPPED: no shared data")
 		}
 		k := &keep{}
 		l := New(k)

@@ -108,7 +108,7 @@ var enforced = []string{
 func TestExamples(t *testing.T) {
 	data, err := os.ReadFile(shared + "/spec/examples.json")
 	if err != nil {
-		t.Skipf("SKIPPED, the shared rules are not beside the project: %v", err)
+		t.Skipf("SKIPPED: no shared rules: %v", err)
 	}
 	var examples []struct {
 		Rule, Dialect    string
@@ -226,7 +226,7 @@ func TestUnknownPath(t *testing.T) {
 func TestRecordedBodies(t *testing.T) {
 	data, err := os.ReadFile(shared + "/data/errors.jsonl")
 	if err != nil {
-		t.Skipf("SKIPPED, the recorded errors are not beside the project: %v", err)
+		t.Skipf("SKIPPED: no recorded errors: %v", err)
 	}
 	recorded := make(map[string]string)
 	for line := range strings.Lines(string(data)) {

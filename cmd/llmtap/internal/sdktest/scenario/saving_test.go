@@ -205,7 +205,7 @@ var saving = []scenario{
 	{
 		name: "incident 3: a history from the database, tool rows without the calls they answer", model: gemini2,
 		loop: func(a *agent) {
-			// The rows of an earlier run, which nobody recorded: role and content, and the ids of tool rows.
+			// The rows of an earlier, unrecorded run: role, content and the ids of tool rows.
 			h := []msg{
 				openai.SystemMessage("You are a careful assistant. Today is Friday."), user("What is new?"),
 				raw(row{"role": "assistant", "content": "I look it up."}),
