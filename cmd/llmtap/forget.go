@@ -46,20 +46,17 @@ func runForget(ctx context.Context, c *command.Call) error {
 	case !*yes && !*dryRun:
 		return command.BadInputf("deletion is permanent: check with --dry-run, then confirm with --yes")
 	}
-	conn, err := servers.NATS(ctx)
+	conn, err := servers.ConnectNATS(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
-	sink, err := servers.ClickHouse(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sink.Close() }() // the rows are deleted already
-	e := &erase.Eraser{NATS: conn, ClickHouse: sink, Settle: 3 * collector.RebalanceInterval, Progress: terminal.NewProgress(c.Stderr)}
-	report, err := e.Run(ctx, subject, *dryRun)
-	if err != nil {
-		return err
-	}
-	return report.Write(c.Stdout, *format)
+	return servers.WithClickHouse(ctx, func(sink *clickhouse.Sink) error {
+		e := &erase.Eraser{NATS: conn, ClickHouse: sink, Settle: 3 * collector.RebalanceInterval, Progress: terminal.NewProgress(c.Stderr)}
+		report, err := e.Run(ctx, subject, *dryRun)
+		if err != nil {
+			return err
+		}
+		return report.Write(c.Stdout, *format)
+	})
 }

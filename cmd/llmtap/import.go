@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"time"
 
 	"github.com/google/uuid"
@@ -59,22 +60,22 @@ func runImport(ctx context.Context, c *command.Call) error {
 			return command.BadInputf("--date: %q is not a day such as 2006-01-02", *date)
 		}
 	}
-	conn, err := servers.NATS(ctx)
+	conn, err := servers.ConnectNATS(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close()
 	im := &importer.Importer{Config: cfg, Publisher: conn.NewPublisher(0), Stdin: c.Stdin, Progress: terminal.NewProgress(c.Stderr)}
 	if *wait {
-		sink, err := servers.ClickHouse(ctx)
+		sink, err := servers.OpenClickHouse(ctx)
 		switch {
 		case err == nil:
 			defer func() { _ = sink.Close() }() // only read
 			im.Store = sink
-		case servers.Remote():
-			return err
-		default:
+		case errors.Is(err, connect.ErrNotRunning):
 			im.Progress.Printf("not waiting until everything is stored: %v", err)
+		default:
+			return err
 		}
 	}
 	err = im.Run(ctx, c.Args)

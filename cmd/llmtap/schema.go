@@ -45,7 +45,7 @@ func runSchema(ctx context.Context, c *command.Call) error {
 	default:
 		return command.BadInputf("unknown action %q; see llmtap schema --help", action)
 	}
-	cfg, err := servers.ClickHouseConfig()
+	cfg, err := servers.ClickHouse()
 	if err != nil {
 		return err
 	}

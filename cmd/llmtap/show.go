@@ -6,6 +6,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/show"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 var showCommand = &command.Command{
@@ -33,10 +34,7 @@ func runShow(ctx context.Context, c *command.Call) error {
 	if err := c.Parse(); err != nil {
 		return err
 	}
-	sink, err := servers.ClickHouse(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sink.Close() }() // only read
-	return show.Store{Q: sink}.Write(ctx, c.Stdout, c.Args[0], *format)
+	return servers.WithClickHouse(ctx, func(sink *clickhouse.Sink) error {
+		return show.Store{Q: sink}.Write(ctx, c.Stdout, c.Args[0], *format)
+	})
 }

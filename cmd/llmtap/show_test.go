@@ -25,18 +25,22 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// A showTest publishes exchanges to a collector and runs llmtap show.
-type showTest struct {
+// A commandTest publishes exchanges to a collector and runs commands on its data directory.
+type commandTest struct {
 	t      *testing.T
 	up     *upProcess
+	conn   *jetstream.Conn
 	pub    *jetstream.Publisher
 	n      int
 	bodies map[string]string // requests by exchange
 	at     time.Time
 }
 
-func newShowTest(t *testing.T, up *upProcess) *showTest {
+func newCommandTest(t *testing.T) *commandTest {
 	t.Helper()
+	needClickHouse(t)
+	up := startUp(t)
+	up.ready(t)
 	cfg := jetstream.Default()
 	cfg.URL = up.url()
 	conn, err := jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
@@ -44,59 +48,80 @@ func newShowTest(t *testing.T, up *upProcess) *showTest {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	return &showTest{t: t, up: up, pub: conn.NewPublisher(0), bodies: map[string]string{}, at: time.Now().UTC().Add(-time.Minute)}
+	return &commandTest{t: t, up: up, conn: conn, pub: conn.NewPublisher(0), bodies: map[string]string{}, at: time.Now().UTC().Add(-time.Minute)}
 }
 
-// send publishes an exchange and returns its id.
-func (s *showTest) send(conversation, url, capture string, status int, request, answer string) string {
-	s.t.Helper()
-	s.n++
-	id := fmt.Sprintf("019aa0b0-%04x-7000-8000-00000000cafe", s.n)
+// publish publishes an exchange and returns its id.
+func (c *commandTest) publish(labels event.Labels, url, capture string, status int, request, answer string) string {
+	c.t.Helper()
+	c.n++
+	id := fmt.Sprintf("019aa0b0-%04x-7000-8000-00000000cafe", c.n)
+	labels.Service, labels.ServiceVersion, labels.Stage = "planner-api", "1.5.0", "planner"
 	for _, k := range []event.Kind{event.Request, event.Response} {
-		s.at = s.at.Add(10 * time.Millisecond)
+		c.at = c.at.Add(10 * time.Millisecond)
 		ev := event.Event{
-			Kind: k, Exchange: id, Time: s.at, Origin: event.OriginHook, Capture: capture, Instance: "3f9c1a7be204", Seq: uint64(2*s.n) + uint64(k),
-			Labels: event.Labels{Service: "planner-api", ServiceVersion: "1.5.0", Stage: "planner", Conversation: conversation},
+			Kind: k, Exchange: id, Time: c.at, Origin: event.OriginHook, Capture: capture, Instance: "3f9c1a7be204", Seq: uint64(2*c.n) + uint64(k), Labels: labels,
 		}
 		if ev.URL, ev.Method, ev.Body = url, "POST", []byte(request); k == event.Response {
 			ev.URL, ev.Method, ev.Status, ev.ContentType, ev.Body = "", "", status, "application/json", []byte(answer)
 		}
 		ev.BodyBytes = len(ev.Body)
 		for m := range ev.Messages() {
-			if err := s.pub.Publish(s.t.Context(), m); err != nil {
-				s.t.Fatal(err)
+			if err := c.pub.Publish(c.t.Context(), m); err != nil {
+				c.t.Fatal(err)
 			}
 		}
 	}
-	s.bodies[id] = request
+	c.bodies[id] = request
 	return id
 }
 
-// waitStored waits until all exchanges are stored.
-func (s *showTest) waitStored() {
-	s.t.Helper()
-	if err := s.pub.Flush(s.t.Context()); err != nil {
-		s.t.Fatal(err)
+// waitStored waits until n exchanges are stored.
+func (c *commandTest) waitStored(n int) {
+	c.t.Helper()
+	if err := c.pub.Flush(c.t.Context()); err != nil {
+		c.t.Fatal(err)
 	}
-	rows := s.up.rows()
+	rows := c.up.rows()
 	defer rows.close()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(50 * time.Millisecond) {
-		res, err := rows.query(s.t.Context(), "SELECT uniqExact(exchange_id) FROM exchanges")
-		if err == nil && res.Rows[0][0].(uint64) >= uint64(s.n) {
+		res, err := rows.query(c.t.Context(), "SELECT uniqExact(exchange_id) FROM exchanges")
+		if err == nil && res.Rows[0][0].(uint64) >= uint64(n) {
 			return
 		}
 		if time.Now().After(deadline) {
-			s.t.Fatalf("%d exchanges were not stored within a minute: %v %v\n%s", s.n, res, err, s.up.stderr.String())
+			c.t.Fatalf("%d exchanges were not stored within a minute: %v %v\n%s", n, res, err, c.up.stderr.String())
 		}
 	}
 }
 
-// show runs llmtap show.
-func (s *showTest) show(args ...string) (stdout, stderr string, code int) {
+// llmtap runs a command.
+func (c *commandTest) llmtap(args ...string) (stdout, stderr string, code int) {
 	var out, errs bytes.Buffer
-	err := run(s.t.Context(), append([]string{"show", "--data-dir", s.up.dir}, args...), nil, &out, &errs, func(string) string { return "" })
+	err := run(c.t.Context(), append(args, "--data-dir", c.up.dir), nil, &out, &errs, func(string) string { return "" })
 	code = command.Report(err, &errs)
 	return out.String(), errs.String(), code
+}
+
+// checkBody fails unless llmtap show prints the request of an exchange.
+func (c *commandTest) checkBody(id string) {
+	c.t.Helper()
+	out, errs, code := c.llmtap("show", id, "--format", "body")
+	if want := compact(c.t, c.bodies[id]); code != command.ExitOK || compact(c.t, out) != want {
+		c.t.Errorf("exchange %s: exit code %d %s\n got %s\nwant %s", id, code, errs, out, want)
+	}
+}
+
+// A showTest sends conversations.
+type showTest struct{ *commandTest }
+
+func (s showTest) send(conversation, url, capture string, status int, request, answer string) string {
+	s.t.Helper()
+	return s.publish(event.Labels{Conversation: conversation}, url, capture, status, request, answer)
+}
+
+func (s showTest) show(args ...string) (stdout, stderr string, code int) {
+	return s.llmtap(append([]string{"show"}, args...)...)
 }
 
 func compact(t *testing.T, s string) string {
@@ -117,7 +142,7 @@ const (
 )
 
 // sendTurns sends a conversation turn by turn: each request contains two more of the messages.
-func (s *showTest) sendTurns(conversation, url, capture, form, answer string, all ...string) {
+func (s showTest) sendTurns(conversation, url, capture, form, answer string, all ...string) {
 	for n := 1; n <= len(all); n += 2 {
 		s.send(conversation, url, capture, 200, fmt.Sprintf(form, strings.Join(all[:n], ", ")), answer)
 	}
@@ -125,10 +150,8 @@ func (s *showTest) sendTurns(conversation, url, capture, form, answer string, al
 
 // Requests of every dialect are reassembled after they passed a collector, also after it was killed.
 func TestShow(t *testing.T) {
-	needClickHouse(t)
-	up := startUp(t)
-	up.ready(t)
-	s := newShowTest(t, up)
+	s := showTest{newCommandTest(t)}
+	up := s.up
 	const (
 		sys, user = `{"role":"system","content":"You plan."}`, `{"role":"user","content":"Which port? <b>&amp;</b> 世界"}`
 		called    = `{"role":"assistant","content":null,"tool_calls":[{"id":"call_8Kq2mVx0","type":"function","function":{"name":"read","arguments":"{}"}}]}`
@@ -172,19 +195,16 @@ func TestShow(t *testing.T) {
 	if strings.Contains(s.bodies[secret], "0123456789ABC") {
 		t.Error("the key is not redacted")
 	}
-	checkBodies := func(t *testing.T) {
+	checkBodies := func() {
 		for _, id := range slices.Sorted(maps.Keys(s.bodies)) {
 			if id == none {
 				continue
 			}
-			out, errs, code := s.show(id, "--format", "body")
-			if want := compact(t, s.bodies[id]); code != command.ExitOK || compact(t, out) != want {
-				t.Errorf("exchange %s: exit code %d %s\n got %s\nwant %s", id, code, errs, out, want)
-			}
+			s.checkBody(id)
 		}
 	}
-	s.waitStored()
-	checkBodies(t)
+	s.waitStored(s.n)
+	checkBodies()
 
 	for name, c := range map[string]struct {
 		args []string
@@ -227,8 +247,8 @@ func TestShow(t *testing.T) {
 	up.ready(t)
 	s.send("fork", chatURL, event.CaptureFull, 200, fmt.Sprintf(form, all+","+said+","+user), ok)
 	s.send("chat", chatURL, event.CaptureFull, 200, fmt.Sprintf(form, user+","+called+","+reply+","+said+`,{"role":"user","content":"Thanks."},`+said), ok)
-	s.waitStored()
-	checkBodies(t)
+	s.waitStored(s.n)
+	checkBodies()
 
 	// Expired messages are reported.
 	rows := up.rows()

@@ -8,6 +8,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/tail"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 var tailCommand = &command.Command{
@@ -37,11 +38,8 @@ func runTail(ctx context.Context, c *command.Call) error {
 		return command.BadInputf("--since %v is negative", *since)
 	}
 	t.JSONL = *format == command.JSONL
-	sink, err := servers.ClickHouse(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sink.Close() }() // only read
-	fmt.Fprintln(c.Stderr, "waiting for calls; interrupt with Ctrl-C")
-	return t.Run(ctx, sink, time.Now().Add(-*since))
+	return servers.WithClickHouse(ctx, func(sink *clickhouse.Sink) error {
+		fmt.Fprintln(c.Stderr, "waiting for calls; interrupt with Ctrl-C")
+		return t.Run(ctx, sink, time.Now().Add(-*since))
+	})
 }

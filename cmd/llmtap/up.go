@@ -11,7 +11,6 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
-	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
 var upCommand = &command.Command{
@@ -49,11 +48,7 @@ startup only.`,
 }
 
 func runUp(ctx context.Context, c *command.Call) error {
-	flags := config.AddFlags(c.Flags, c.Getenv)
-	if err := c.Parse(); err != nil {
-		return err
-	}
-	cfg, err := flags.Load()
+	cfg, err := c.ParseConfig()
 	if err != nil {
 		return err
 	}

@@ -57,6 +57,15 @@ func (c *Call) Parse() error {
 	return nil
 }
 
+// ParseConfig adds the configuration flags of keys, all if none is given, parses the command line and loads the configuration.
+func (c *Call) ParseConfig(keys ...string) (*config.Effective, error) {
+	flags := config.AddFlags(c.Flags, c.Getenv, keys...)
+	if err := c.Parse(); err != nil {
+		return nil, err
+	}
+	return flags.Load()
+}
+
 // The values of --format that several commands share.
 const (
 	Text  = "text"  // for readers

@@ -1,9 +1,11 @@
-// Package connect opens the ClickHouse and NATS servers of a command: those of the configuration, else the embedded ones of the
+// Package connect finds the ClickHouse and NATS servers of a command: those of the configuration, else the embedded ones of the
 // llmtap that runs on the data directory.
 package connect
 
 import (
+	"cmp"
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"time"
@@ -17,7 +19,31 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
+// ErrNotRunning means that the embedded server is not running.
+var ErrNotRunning = errors.New("no llmtap runs")
+
 const natsTimeout = 5 * time.Second
+
+// ClickHouse returns the connection to ClickHouse; ok is false if the embedded one is not running. It contains no retention: a
+// reading command must not change a TTL.
+func ClickHouse(e *config.Effective) (cfg clickhouse.Config, ok bool) {
+	cfg = e.ClickHouse
+	cfg.Retention, cfg.MessagesRetention, cfg.TableRetention = 0, 0, nil
+	if cfg.DSN == "" {
+		cfg.DSN, ok = chdb.Running(config.ClickHouseDir(e.DataDir))
+	}
+	return cfg, cfg.DSN != ""
+}
+
+// NATS returns the connection to NATS; ok is false if the embedded one is not running.
+func NATS(e *config.Effective) (cfg jetstream.Config, ok bool) {
+	cfg = e.NATS
+	if cfg.URL == "" {
+		r, _ := collector.FindRunning(e.DataDir)
+		cfg.URL, cfg.Token, cfg.TokenFile = r.NATSURL, e.NATSServer.Token, e.NATSServer.TokenFile
+	}
+	return cfg, cfg.URL != ""
+}
 
 // Servers are the servers of one command.
 type Servers struct {
@@ -32,42 +58,29 @@ func Flags(c *command.Call, keys ...string) *Servers {
 
 // Config loads the configuration once.
 func (s *Servers) Config() (*config.Effective, error) {
-	if s.config != nil {
-		return s.config, nil
+	var err error
+	if s.config == nil {
+		s.config, err = s.flags.Load()
 	}
-	e, err := s.flags.Load()
-	if err == nil {
-		s.config = e
-	}
-	return e, err
+	return s.config, err
 }
 
-// ClickHouseConfig returns the connection to ClickHouse. It contains no retention: a reading command must not change a TTL.
-func (s *Servers) ClickHouseConfig() (clickhouse.Config, error) {
-	cfg := clickhouse.Default()
+// ClickHouse returns the connection to ClickHouse.
+func (s *Servers) ClickHouse() (cfg clickhouse.Config, err error) {
 	e, err := s.Config()
 	if err != nil {
 		return cfg, err
 	}
-	cfg.DSN, cfg.PasswordFile, cfg.AllowSkipVerify = e.ClickHouse.DSN, e.ClickHouse.PasswordFile, e.ClickHouse.AllowSkipVerify
-	cfg.Cluster = e.ClickHouse.Cluster
-	if cfg.DSN != "" {
-		return cfg, nil
-	}
-	dsn, ok := chdb.Running(config.ClickHouseDir(e.DataDir))
+	cfg, ok := ClickHouse(e)
 	if !ok {
-		return cfg, fmt.Errorf("no llmtap runs on %s; start one with llmtap up, or set --data-dir or --clickhouse-dsn", e.DataDir)
+		err = fmt.Errorf("%w on %s; start one with llmtap up, or set --data-dir or --clickhouse-dsn", ErrNotRunning, e.DataDir)
 	}
-	cfg.DSN = dsn
-	return cfg, nil
+	return cfg, err
 }
 
-// Remote reports whether the configuration names a ClickHouse server.
-func (s *Servers) Remote() bool { return s.config != nil && s.config.ClickHouse.DSN != "" }
-
-// ClickHouse opens ClickHouse.
-func (s *Servers) ClickHouse(ctx context.Context) (*clickhouse.Sink, error) {
-	cfg, err := s.ClickHouseConfig()
+// OpenClickHouse opens ClickHouse.
+func (s *Servers) OpenClickHouse(ctx context.Context) (*clickhouse.Sink, error) {
+	cfg, err := s.ClickHouse()
 	if err != nil {
 		return nil, err
 	}
@@ -78,27 +91,24 @@ func (s *Servers) ClickHouse(ctx context.Context) (*clickhouse.Sink, error) {
 	return sink, nil
 }
 
-func (s *Servers) natsConfig() (jetstream.Config, error) {
-	e, err := s.Config()
+// WithClickHouse opens ClickHouse, calls f and closes it.
+func (s *Servers) WithClickHouse(ctx context.Context, f func(*clickhouse.Sink) error) error {
+	sink, err := s.OpenClickHouse(ctx)
 	if err != nil {
-		return jetstream.Config{}, err
+		return err
 	}
-	cfg := e.NATS
-	if cfg.URL == "" {
-		cfg.URL = jetstream.Default().URL
-		if r, ok := collector.FindRunning(e.DataDir); ok && r.NATSURL != "" {
-			cfg.URL = r.NATSURL
-		}
-	}
-	return cfg, nil
+	defer func() { _ = sink.Close() }() // f has reported write errors
+	return f(sink)
 }
 
-// NATS connects to NATS and checks that it has the streams of llmtap: without them a publisher would retry forever.
-func (s *Servers) NATS(ctx context.Context) (*jetstream.Conn, error) {
-	cfg, err := s.natsConfig()
+// ConnectNATS connects to NATS and checks that it has the streams of llmtap: without them a publisher would retry forever.
+func (s *Servers) ConnectNATS(ctx context.Context) (*jetstream.Conn, error) {
+	e, err := s.Config()
 	if err != nil {
 		return nil, err
 	}
+	cfg, _ := NATS(e)
+	cfg.URL = cmp.Or(cfg.URL, jetstream.Default().URL)
 	ctx, cancel := context.WithTimeout(ctx, natsTimeout)
 	defer cancel()
 	conn, err := jetstream.Connect(ctx, cfg, slog.New(slog.DiscardHandler), nil)

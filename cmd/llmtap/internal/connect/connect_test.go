@@ -10,7 +10,6 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
-	"github.com/llmtap/llmtap/ingest/jetstream"
 )
 
 // parse returns the servers of a command line.
@@ -29,14 +28,14 @@ func parse(t *testing.T, env map[string]string, args ...string) *Servers {
 }
 
 // The DSN is that of the flag, else of the environment, else of the file.
-func TestClickHouseConfig(t *testing.T) {
+func TestClickHouse(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "llmtap.yaml")
 	if err := os.WriteFile(file, []byte("clickhouse:\n  dsn: http://file:8123\n  password_file: /secret\n  retention: 24h\n"), 0o600); err != nil {
 		t.Fatal(err)
 	}
 	f := func(want string, env map[string]string, args ...string) {
 		t.Helper()
-		cfg, err := parse(t, env, args...).ClickHouseConfig()
+		cfg, err := parse(t, env, args...).ClickHouse()
 		if err != nil || cfg.DSN != want || cfg.Retention != 0 {
 			t.Errorf("%v %q: DSN %q, retention %v, %v, want %q", env, args, cfg.DSN, cfg.Retention, err, want)
 		}
@@ -46,22 +45,26 @@ func TestClickHouseConfig(t *testing.T) {
 	f("http://env:8123", map[string]string{"LLMTAP_CONFIG": file, "LLMTAP_CLICKHOUSE_DSN": "http://env:8123"})
 	f("http://flag:8123", map[string]string{"LLMTAP_CLICKHOUSE_DSN": "http://env:8123"}, "--config", file, "--clickhouse-dsn", "http://flag:8123")
 
-	_, err := parse(t, nil, "--data-dir", "nowhere").ClickHouseConfig()
+	_, err := parse(t, nil, "--data-dir", "nowhere").ClickHouse()
 	if err == nil || !strings.HasPrefix(err.Error(), "no llmtap runs on nowhere; start one with llmtap up") {
 		t.Errorf("no running llmtap: %v", err)
 	}
 }
 
-// The NATS URL is that of the configuration, else of the running llmtap, else the default.
-func TestNATSConfig(t *testing.T) {
+// The NATS URL is that of the configuration, else of the running llmtap.
+func TestNATS(t *testing.T) {
 	dir := t.TempDir()
 	f := func(want string, args ...string) {
 		t.Helper()
-		if cfg, err := parse(t, nil, append(args, "--data-dir", dir)...).natsConfig(); err != nil || cfg.URL != want {
-			t.Errorf("%q: URL %q, %v, want %q", args, cfg.URL, err, want)
+		e, err := parse(t, nil, append(args, "--data-dir", dir)...).Config()
+		if err != nil {
+			t.Fatal(err)
+		}
+		if cfg, ok := NATS(e); cfg.URL != want || ok != (want != "") {
+			t.Errorf("%q: URL %q, %v, want %q", args, cfg.URL, ok, want)
 		}
 	}
-	f(jetstream.Default().URL)
+	f("")
 	remove, err := collector.Announce(dir, collector.Running{NATSURL: "nats://127.0.0.1:4333"})
 	if err != nil {
 		t.Fatal(err)

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -19,18 +20,17 @@ const (
 
 // checkClickHouse checks the configured server, or the running embedded one.
 func (c *checker) checkClickHouse(ctx context.Context) {
-	cfg, where := c.cfg.ClickHouse, config.MaskURL(c.cfg.ClickHouse.DSN)
-	if cfg.DSN == "" {
+	cfg, ok := connect.ClickHouse(c.cfg)
+	where := config.MaskURL(cfg.DSN)
+	if c.cfg.ClickHouse.DSN == "" {
 		c.checkLibrary()
-		dir := config.ClickHouseDir(c.cfg.DataDir)
-		dsn, ok := chdb.Running(dir)
-		if !ok {
-			if c.running {
-				c.fail("clickhouse", "see the log of llmtap up, and restart it", "the embedded server in %s is not running", dir)
-			}
-			return
+		where = "embedded in " + config.ClickHouseDir(c.cfg.DataDir)
+	}
+	if !ok {
+		if c.running {
+			c.fail("clickhouse", "see the log of llmtap up, and restart it", "the server %s is not running", where)
 		}
-		cfg.DSN, where = dsn, "embedded in "+dir
+		return
 	}
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()

@@ -20,6 +20,7 @@ import (
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collector"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
@@ -65,8 +66,8 @@ func Run(ctx context.Context, cfg *config.Effective) *Report {
 	c := newChecker(cfg, time.Now())
 	c.checkConfig()
 	c.checkProcess(ctx)
-	if url := cmp.Or(cfg.NATS.URL, c.process.NATSURL); url != "" {
-		c.checkNATS(ctx, url)
+	if n, ok := connect.NATS(cfg); ok {
+		c.checkNATS(ctx, n)
 	}
 	c.checkDisk()
 	c.checkClickHouse(ctx)

@@ -28,12 +28,7 @@ const (
 )
 
 // checkNATS checks the server and the streams.
-func (c *checker) checkNATS(ctx context.Context, url string) {
-	cfg := c.cfg.NATS
-	if cfg.URL == "" {
-		cfg.Token, cfg.TokenFile = c.cfg.NATSServer.Token, c.cfg.NATSServer.TokenFile
-	}
-	cfg.URL = url
+func (c *checker) checkNATS(ctx context.Context, cfg jetstream.Config) {
 	dial, cancel := context.WithTimeout(ctx, checkTimeout)
 	conn, err := jetstream.Connect(dial, cfg, slog.New(slog.DiscardHandler), nil)
 	cancel()
@@ -46,13 +41,13 @@ func (c *checker) checkNATS(ctx context.Context, url string) {
 	switch {
 	case errors.Is(err, jetstream.ErrNoJetStream):
 		c.fail("nats", "start the server with -js or a jetstream block, enable JetStream for the account, or unset nats.url to use an embedded server",
-			"the server at %s has no JetStream", config.MaskURL(url))
+			"the server at %s has no JetStream", config.MaskURL(cfg.URL))
 		return
 	case err != nil:
 		c.fail("nats", "see the log of the NATS server, and permit this user to publish to $JS.API.>", "%v", err)
 		return
 	}
-	c.ok("nats", "nats-server %s at %s, responds in %s", st.Server, config.MaskURL(url), age(st.RTT))
+	c.ok("nats", "nats-server %s at %s, responds in %s", st.Server, config.MaskURL(cfg.URL), age(st.RTT))
 	if !c.checkStreams(st) {
 		return
 	}

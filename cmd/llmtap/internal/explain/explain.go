@@ -240,7 +240,7 @@ func addFindings(res *Result, other string, found []check.Violation) {
 		if v.Predicted != check.Reject && ruleCause != res.Cause && v.Rule.ID != res.Rule {
 			continue
 		}
-		res.Findings = append(res.Findings, finding(v))
+		res.Findings = append(res.Findings, lint.NewFinding(v))
 		if v.Rule.ID == res.Rule && !located {
 			located = true
 			res.Message, res.Fix = &v.Message, v.Rule.Fix
@@ -248,13 +248,6 @@ func addFindings(res *Result, other string, found []check.Violation) {
 		if other != "" && ruleCause == other && v.Predicted == check.Reject && res.Other == nil {
 			res.Other = &Other{Cause: ruleCause, Class: cause.Class(ruleCause), Rule: v.Rule.ID, Message: v.Message, Fix: v.Rule.Fix}
 		}
-	}
-}
-
-func finding(v *check.Violation) lint.Finding {
-	return lint.Finding{
-		Rule: v.Rule.ID, Predicted: v.Predicted, Severity: v.Predicted, Message: v.Message, ToolCallID: v.ToolCallID,
-		ToolName: v.ToolName, Detail: v.Detail, Summary: v.Summary, Fix: v.Rule.Fix,
 	}
 }
 
@@ -282,7 +275,7 @@ func addPossible(res *Result, r *record, found []check.Violation, judged bool) {
 		if v.Predicted != check.Lenient {
 			continue
 		}
-		res.Findings = append(res.Findings, finding(v))
+		res.Findings = append(res.Findings, lint.NewFinding(v))
 		if !slices.Contains(res.Possible, v.Rule.ID) {
 			res.Possible = append(res.Possible, v.Rule.ID)
 		}

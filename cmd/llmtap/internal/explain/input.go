@@ -35,8 +35,8 @@ func read(r io.Reader) (input, error) {
 		}
 		br = bufio.NewReaderSize(z, 64<<10)
 	}
-	if order := byteOrder(br); order != nil {
-		br = bufio.NewReaderSize(&utf16Reader{r: br, order: order}, 64<<10)
+	if utf8 := decodeUTF16(br); utf8 != nil {
+		br = bufio.NewReaderSize(utf8, 64<<10)
 	}
 	var head []byte
 	for {

@@ -6,11 +6,11 @@ import (
 	"io"
 	"net/url"
 	"path/filepath"
-	"strconv"
 	"strings"
 
 	"github.com/llmtap/llmtap/analyzer/check"
 	"github.com/llmtap/llmtap/analyzer/rules"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/command"
 )
 
 // JSONL prints one object per record.
@@ -80,70 +80,23 @@ type SARIF struct {
 	W       io.Writer
 	Version string // of llmtap
 
-	results []sarifResult
-	notes   []sarifNote
+	results, notes []object
 }
 
 // maxSARIF bounds the results of a log: code scanning services accept about 25,000.
 const maxSARIF = 25_000
 
-type (
-	sarifText struct {
-		Text string `json:"text"`
-	}
-	sarifLocation struct {
-		Physical struct {
-			Artifact struct {
-				URI string `json:"uri"`
-			} `json:"artifactLocation"`
-			Region struct {
-				StartLine int `json:"startLine"`
-			} `json:"region"`
-		} `json:"physicalLocation"`
-		Logical []sarifLogical `json:"logicalLocations,omitempty"`
-	}
-	sarifLogical struct {
-		Name string `json:"fullyQualifiedName"`
-	}
-	sarifResult struct {
-		RuleID       string            `json:"ruleId"`
-		RuleIndex    int               `json:"ruleIndex"`
-		Level        string            `json:"level"`
-		Message      sarifText         `json:"message"`
-		Locations    []sarifLocation   `json:"locations"`
-		Fingerprints map[string]string `json:"partialFingerprints,omitempty"`
-		Properties   sarifProperties   `json:"properties"`
-	}
-	sarifProperties struct {
-		Record     string `json:"record,omitempty"`
-		Target     string `json:"target"`
-		ToolCallID string `json:"tool_call_id,omitempty"`
-		Severity   string `json:"severity"`
-		RootCause  string `json:"root_cause,omitempty"`
-		Confidence string `json:"confidence,omitempty"`
-	}
-	sarifNote struct {
-		Level     string          `json:"level"`
-		Message   sarifText       `json:"message"`
-		Locations []sarifLocation `json:"locations"`
-	}
-	sarifRule struct {
-		ID    string    `json:"id"`
-		Short sarifText `json:"shortDescription"`
-		Full  sarifText `json:"fullDescription"`
-		Help  sarifText `json:"help"`
-	}
-)
+type object = map[string]any
+
+func sarifText(text string) object { return object{"text": text} }
 
 // location returns the location of a finding; message is -1 if it has none.
-func (r *Result) location(line, message int) []sarifLocation {
-	var l sarifLocation
-	l.Physical.Artifact.URI = fileURI(r.file)
-	l.Physical.Region.StartLine = max(line, 1)
+func (r *Result) location(line, message int) []object {
+	l := object{"physicalLocation": object{"artifactLocation": object{"uri": fileURI(r.file)}, "region": object{"startLine": max(line, 1)}}}
 	if message >= 0 {
-		l.Logical = []sarifLogical{{r.Dialect.Descriptor().Messages + "[" + strconv.Itoa(message) + "]"}}
+		l["logicalLocations"] = []object{{"fullyQualifiedName": fmt.Sprintf("%s[%d]", r.Dialect.Descriptor().Messages, message)}}
 	}
-	return []sarifLocation{l}
+	return []object{l}
 }
 
 // fileURI returns a file name as a URI reference. A relative name stays relative to the root of the project.
@@ -155,35 +108,30 @@ func fileURI(name string) string {
 	return u.String()
 }
 
-// fingerprints identifies results of the same defect for code scanning.
-func fingerprints(f *Finding) map[string]string {
-	if f.ID == "" {
-		return nil
-	}
-	return map[string]string{"llmtapFinding/v1": f.ID}
-}
-
 // Print collects the findings of r that no earlier record reported.
 func (s *SARIF) Print(r *Result) error {
 	if r.Error != "" && len(s.notes) < maxSARIF {
-		s.notes = append(s.notes, sarifNote{Level: "error", Message: sarifText{r.Error}, Locations: r.location(r.line, -1)})
+		s.notes = append(s.notes, object{"level": "error", "message": sarifText(r.Error), "locations": r.location(r.line, -1)})
 	}
 	for i := range r.Findings {
 		f := &r.Findings[i]
-		if f.repeated {
+		if f.repeated || len(s.results) == maxSARIF {
 			continue
 		}
-		if len(s.results) == maxSARIF {
-			return nil
+		properties := object{"target": string(r.Dialect) + "/" + string(r.Variant), "severity": f.Severity}
+		for name, value := range map[string]string{"record": r.ID, "tool_call_id": f.ToolCallID, "root_cause": f.RootCause, "confidence": f.Confidence} {
+			if value != "" {
+				properties[name] = value
+			}
 		}
-		s.results = append(s.results, sarifResult{
-			RuleID: f.Rule, RuleIndex: ruleIndex[f.Rule], Level: f.level("note"), Message: sarifText{f.message()},
-			Locations: r.location(f.line, f.Message), Fingerprints: fingerprints(f),
-			Properties: sarifProperties{
-				Record: r.ID, Target: string(r.Dialect) + "/" + string(r.Variant), ToolCallID: f.ToolCallID, Severity: string(f.Severity),
-				RootCause: f.RootCause, Confidence: f.Confidence,
-			},
-		})
+		result := object{
+			"ruleId": f.Rule, "ruleIndex": ruleIndex[f.Rule], "level": f.level("note"), "message": sarifText(f.message()),
+			"locations": r.location(f.line, f.Message), "properties": properties,
+		}
+		if f.ID != "" { // identifies results of the same defect for code scanning
+			result["partialFingerprints"] = object{"llmtapFinding/v1": f.ID}
+		}
+		s.results = append(s.results, result)
 	}
 	return nil
 }
@@ -199,27 +147,25 @@ var ruleIndex = func() map[string]int {
 
 // Close writes the log.
 func (s *SARIF) Close(Counts) error {
-	all := make([]sarifRule, len(rules.All))
+	all := make([]object, len(rules.All))
 	for i, r := range rules.All {
-		all[i] = sarifRule{ID: r.ID, Short: sarifText{r.Title()}, Full: sarifText{r.Doc}, Help: sarifText{r.Fix}}
+		all[i] = object{"id": r.ID, "shortDescription": sarifText(r.Title()), "fullDescription": sarifText(r.Doc), "help": sarifText(r.Fix)}
 	}
 	if s.results == nil {
-		s.results = []sarifResult{}
+		s.results = []object{}
 	}
-	invocation := map[string]any{"executionSuccessful": len(s.notes) == 0}
+	invocation := object{"executionSuccessful": len(s.notes) == 0}
 	if len(s.notes) > 0 {
 		invocation["toolExecutionNotifications"] = s.notes
 	}
-	enc := json.NewEncoder(s.W)
-	enc.SetIndent("", "  ")
-	return enc.Encode(map[string]any{
+	return command.WriteJSON(s.W, object{
 		"$schema": "https://json.schemastore.org/sarif-2.1.0.json",
 		"version": "2.1.0",
-		"runs": []any{map[string]any{
-			"tool": map[string]any{"driver": map[string]any{
+		"runs": []object{{
+			"tool": object{"driver": object{
 				"name": "llmtap", "version": s.Version, "informationUri": "https://github.com/llmtap/llmtap", "rules": all,
 			}},
-			"invocations": []any{invocation},
+			"invocations": []object{invocation},
 			"results":     s.results,
 		}},
 	})

@@ -220,16 +220,22 @@ func (l *Linter) record(res *Result, v records.Value) error {
 	return l.Printer.Print(res)
 }
 
+// NewFinding returns a violation as a finding of a request without an answer.
+func NewFinding(v *check.Violation) Finding {
+	return Finding{
+		Rule: v.Rule.ID, Predicted: v.Predicted, Severity: v.Predicted, Message: v.Message, ToolCallID: v.ToolCallID,
+		ToolName: v.ToolName, Detail: v.Detail, Summary: v.Summary, Fix: v.Rule.Fix,
+	}
+}
+
 // add adds a violation to res, unless it is below the minimum. f is its finding in the conversation, nil without one.
 func (l *Linter) add(res *Result, v *check.Violation, f *judge.Finding, accepted bool) {
 	res.rejected = res.rejected || v.Predicted == check.Reject
 	if v.Predicted.Rank() < l.Minimum.Rank() {
 		return
 	}
-	row := Finding{
-		Rule: v.Rule.ID, Predicted: v.Predicted, Severity: judge.Severity(v.Predicted, accepted), Message: v.Message, ToolCallID: v.ToolCallID,
-		ToolName: v.ToolName, Detail: v.Detail, Summary: v.Summary, Fix: v.Rule.Fix,
-	}
+	row := NewFinding(v)
+	row.Severity = judge.Severity(v.Predicted, accepted)
 	if f != nil {
 		in, report := f.Instance, f.Report(accepted)
 		row.ID, row.Fix, row.explained = hex.EncodeToString(f.ID[:]), f.Fix(), in.Root.Rank() > 0

@@ -13,6 +13,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/table"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 	"github.com/llmtap/llmtap/dashboards/queries"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
 // Times explains parameters that are times.
@@ -85,20 +86,17 @@ func (q *Query) Run(ctx context.Context, c *command.Call, servers *connect.Serve
 	if err != nil {
 		return err
 	}
-	sink, err := servers.ClickHouse(ctx)
-	if err != nil {
-		return err
-	}
-	defer func() { _ = sink.Close() }() // only read
-	res, err := sink.Query(ctx, q.SQL, params)
-	if err != nil {
-		return err
-	}
-	width := terminal.Width(c.Getenv)
-	if q.Name != "" && format == command.Text {
-		fmt.Fprintf(c.Stdout, "%s\n\n", strings.Join(terminal.Wrap(q.Question, width, ""), "\n"))
-	}
-	return table.Write(c.Stdout, res, format, width)
+	return servers.WithClickHouse(ctx, func(sink *clickhouse.Sink) error {
+		res, err := sink.Query(ctx, q.SQL, params)
+		if err != nil {
+			return err
+		}
+		width := terminal.Width(c.Getenv)
+		if q.Name != "" && format == command.Text {
+			fmt.Fprintf(c.Stdout, "%s\n\n", strings.Join(terminal.Wrap(q.Question, width, ""), "\n"))
+		}
+		return table.Write(c.Stdout, res, format, width)
+	})
 }
 
 // bind returns the values of all parameters.

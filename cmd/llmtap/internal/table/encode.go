@@ -14,32 +14,26 @@ import (
 
 // writeJSON writes one array of objects.
 func writeJSON(w io.Writer, res *clickhouse.Result) error {
-	out := bytes.NewBufferString("[")
+	if len(res.Rows) == 0 {
+		_, err := io.WriteString(w, "[]\n")
+		return err
+	}
+	return writeObjects(w, res, "[\n", ",\n", "\n]\n")
+}
+
+// writeObjects writes the rows as objects between start, separator and end.
+func writeObjects(w io.Writer, res *clickhouse.Result, start, separator, end string) error {
+	out := bytes.NewBufferString(start)
 	for i, row := range res.Rows {
 		if i > 0 {
-			out.WriteByte(',')
+			out.WriteString(separator)
 		}
-		out.WriteByte('\n')
 		if err := writeObject(out, res.Columns, row); err != nil {
 			return err
 		}
 	}
 	if len(res.Rows) > 0 {
-		out.WriteByte('\n')
-	}
-	out.WriteString("]\n")
-	_, err := w.Write(out.Bytes())
-	return err
-}
-
-// writeJSONLines writes one object per line.
-func writeJSONLines(w io.Writer, res *clickhouse.Result) error {
-	var out bytes.Buffer
-	for _, row := range res.Rows {
-		if err := writeObject(&out, res.Columns, row); err != nil {
-			return err
-		}
-		out.WriteByte('\n')
+		out.WriteString(end)
 	}
 	_, err := w.Write(out.Bytes())
 	return err

@@ -32,7 +32,7 @@ func Write(w io.Writer, res *clickhouse.Result, format string, width int) error 
 	case command.JSON:
 		return writeJSON(w, res)
 	case command.JSONL:
-		return writeJSONLines(w, res)
+		return writeObjects(w, res, "", "\n", "\n")
 	case command.CSV:
 		return writeCSV(w, res)
 	default:
