@@ -130,10 +130,10 @@ func TestPaceEvery(t *testing.T) {
 func TestPaceAfterFinalError(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		p := &paced{pace: Pace{Every: time.Minute}}
-		var refuse atomic.Bool
-		refuse.Store(true)
+		var reject atomic.Bool
+		reject.Store(true)
 		p.err = func(int) error {
-			if refuse.Load() {
+			if reject.Load() {
 				return errors.New("404")
 			}
 			return nil
@@ -144,12 +144,12 @@ func TestPaceAfterFinalError(t *testing.T) {
 		if n := len(p.down()); n < 9 || n > 11 {
 			t.Errorf("%d attempts in 10 minutes", n)
 		}
-		refuse.Store(false)
+		reject.Store(false)
 		e.pass(2 * time.Minute)
 		if n := len(p.down()); n < 11 || n > 14 {
 			t.Errorf("%d notifications", n)
 		}
-		refuse.Store(true)
+		reject.Store(true)
 		e.up = 1
 		before := len(p.down())
 		e.pass(30 * time.Minute)

@@ -220,7 +220,7 @@ func TestDayOfIncidents(t *testing.T) {
 	if testing.Short() {
 		t.Skip("slow, and without concurrency for the race detector")
 	}
-	refused := func(cause string, share float64, isNew bool) func(*day, *service, int, uint64) []analyzer.Count {
+	rejected := func(cause string, share float64, isNew bool) func(*day, *service, int, uint64) []analyzer.Count {
 		return func(d *day, s *service, minute int, calls uint64) (out []analyzer.Count) {
 			n := d.some(calls, share)
 			if n == 0 {
@@ -248,23 +248,23 @@ func TestDayOfIncidents(t *testing.T) {
 		want []string
 	}{
 		{
-			"tool_calls are not saved, and the agent says that it is done",
-			[]func(*day, *service, int, uint64) []analyzer.Count{refused("orphan_tool_reply", 0.4, true), signal(signals.MaskedFailure, 0.1)},
+			"tool_calls are not saved, and the agent reports success",
+			[]func(*day, *service, int, uint64) []analyzer.Count{rejected("orphan_tool_reply", 0.4, true), signal(signals.MaskedFailure, 0.1)},
 			[]string{"critical StageFailureRate", "warning MaskedFailures", "warning StageFailureRate"},
 		},
 		{
 			"a field that must be sent back is not",
-			[]func(*day, *service, int, uint64) []analyzer.Count{refused("reasoning_content_missing", 0.05, true)},
+			[]func(*day, *service, int, uint64) []analyzer.Count{rejected("reasoning_content_missing", 0.05, true)},
 			[]string{"warning NewCause", "warning BadRequestBurst"},
 		},
 		{
 			"compaction cuts calls from their replies, as it did months ago",
-			[]func(*day, *service, int, uint64) []analyzer.Count{refused("orphan_tool_reply", 0.05, false)},
+			[]func(*day, *service, int, uint64) []analyzer.Count{rejected("orphan_tool_reply", 0.05, false)},
 			[]string{"warning BadRequestBurst"},
 		},
 		{
-			"reloaded histories are refused and sent again",
-			[]func(*day, *service, int, uint64) []analyzer.Count{refused("unexplained", 0.2, false), signal(signals.RetryStorm, 0.02)},
+			"reloaded histories are rejected and resent",
+			[]func(*day, *service, int, uint64) []analyzer.Count{rejected("unexplained", 0.2, false), signal(signals.RetryStorm, 0.02)},
 			[]string{"warning RetryStorm", "warning StageFailureRate"},
 		},
 		{
@@ -273,7 +273,7 @@ func TestDayOfIncidents(t *testing.T) {
 			[]string{"warning MissingToolReplies"},
 		},
 		{
-			"a provider rejects what it accepted",
+			"a provider rejects requests that it accepted",
 			[]func(*day, *service, int, uint64) []analyzer.Count{func(_ *day, s *service, minute int, _ uint64) []analyzer.Count {
 				if (minute-9*60)%15 != 0 {
 					return nil

@@ -210,7 +210,7 @@ func TestPipeline(t *testing.T) {
 			if unavailable, ok := sent[rule]; !ok || unavailable != storeIsDown {
 				t.Errorf("without the store %v fired; unavailable: %q", down.fired, unavailable)
 			}
-			if diff := cmp.Diff(up.first, down.first, cmpopts.IgnoreFields(alerts.Alert{}, "Missing")); diff != "" {
+			if diff := cmp.Diff(up.first, down.first, cmpopts.IgnoreFields(alerts.Alert{}, "Unavailable")); diff != "" {
 				t.Errorf("fired (-with the store +without)\n%s", diff)
 			}
 			if p, _ := play(t, false, near); slices.Contains(p.fired, rule) {
@@ -219,7 +219,7 @@ func TestPipeline(t *testing.T) {
 		})
 	}
 	// some of the calls of ten minutes are rejected.
-	refused := func(n int) func(p *pipeline) {
+	rejected := func(n int) func(p *pipeline) {
 		return func(p *pipeline) {
 			p.many(400, 1500*time.Millisecond, func(i int) {
 				if i%12 == 0 && i/12 < n {
@@ -255,8 +255,8 @@ func TestPipeline(t *testing.T) {
 			p.ok(done, question)
 		})
 	})
-	f("BadRequestBurst", after(hour, refused(16)), after(hour, refused(14)))
-	f("NewCause", after(hour, refused(6)), after(refused(1), hour, refused(6)))
+	f("BadRequestBurst", after(hour, rejected(16)), after(hour, rejected(14)))
+	f("NewCause", after(hour, rejected(6)), after(rejected(1), hour, rejected(6)))
 	latent := func(n int) func(p *pipeline) {
 		return func(p *pipeline) {
 			p.many(100, time.Second, func(i int) {
