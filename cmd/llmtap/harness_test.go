@@ -50,16 +50,16 @@ func runCollector(t *testing.T, cfg config.Config) *collector.Collector {
 	return c
 }
 
-// ackingCommand makes the test binary the demo's agents. They work until stdin ends, and write a line for each exchange
-// that NATS has acknowledged: what a collector must have afterwards, once.
+// ackingCommand runs the demo's agents in the test binary until stdin ends. They print the id of each exchange that NATS has
+// acknowledged: the collector must store it once.
 const ackingCommand = "acking-agents"
 
 type ackingConfig struct {
 	ProviderURL, NATSURL string
-	Rate                 int // exchanges a second, about
+	Rate                 int // about, exchanges per second
 }
 
-// ackingMain is the agents' process. It returns the exit code.
+// ackingMain runs the agents and returns the exit code.
 func ackingMain() int {
 	var in ackingConfig
 	dec := json.NewDecoder(os.Stdin)
@@ -90,7 +90,7 @@ func ackingMain() int {
 	return 0
 }
 
-// agentsProcess is a running ackingMain.
+// An agentsProcess is a running ackingMain.
 type agentsProcess struct {
 	stdin  io.Closer
 	done   chan error
@@ -137,7 +137,7 @@ func (a *agentsProcess) read(line []byte) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
 	if line[0] == '{' {
-		_ = json.Unmarshal(line, &a.report) // it stays empty and the test fails
+		_ = json.Unmarshal(line, &a.report) // if it stays empty, the test fails
 		return
 	}
 	a.acked = append(a.acked, string(line))
@@ -149,7 +149,7 @@ func (a *agentsProcess) count() int {
 	return len(a.acked)
 }
 
-// stop ends the agents and returns the ids of what NATS has acknowledged to them.
+// stop stops the agents and returns the ids of the acknowledged exchanges.
 func (a *agentsProcess) stop(t *testing.T) []string {
 	t.Helper()
 	a.stdin.Close()
@@ -159,16 +159,16 @@ func (a *agentsProcess) stop(t *testing.T) []string {
 			t.Fatalf("agents: %v, %d acknowledged, %d published, %d dropped, %d pending\n%s", err, len(a.acked), r.Published, r.Dropped, r.Pending, a.stderr.String())
 		}
 	case <-time.After(90 * time.Second):
-		t.Fatal("the agents do not end")
+		t.Fatal("the agents did not stop")
 	}
 	return a.acked
 }
 
-// upProcess is `llmtap up` as a process of its own, with an embedded NATS on port.
+// An upProcess is a process of llmtap up, with an embedded NATS on port.
 type upProcess struct {
-	dir    string // its data directory
+	dir    string // data directory
 	port   int
-	flags  []string // beside those
+	flags  []string // additional ones
 	cmd    *exec.Cmd
 	stderr lockedBuffer
 }
@@ -200,11 +200,11 @@ func (u *upProcess) kill(t *testing.T) {
 	if err := u.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = u.cmd.Wait() // killed, as asked
+	_ = u.cmd.Wait() // its error is the kill
 	u.cmd = nil
 }
 
-// ready waits until u reads and stores.
+// ready waits until u is ready.
 func (u *upProcess) ready(t *testing.T) {
 	t.Helper()
 	var last string
@@ -226,12 +226,12 @@ func (u *upProcess) ready(t *testing.T) {
 	t.Fatalf("the collector is not ready: %s\n%s", last, u.stderr.String())
 }
 
-// rows is the embedded ClickHouse of u.
+// rows returns the embedded ClickHouse of u.
 func (u *upProcess) rows() *store {
 	return &store{dsn: func() (string, bool) { return chdb.Running(config.ClickHouseDir(u.dir)) }}
 }
 
-// open waits for the embedded ClickHouse of u.
+// open opens the embedded ClickHouse of u once it runs.
 func (u *upProcess) open(t *testing.T) *clickhouse.Sink {
 	t.Helper()
 	s := u.rows()
@@ -245,7 +245,7 @@ func (u *upProcess) open(t *testing.T) *clickhouse.Sink {
 	return nil
 }
 
-// clickhouseChild waits for the process that is the embedded ClickHouse of parent, and returns its pid.
+// clickhouseChild returns the pid of the embedded ClickHouse of parent once it runs.
 func clickhouseChild(t *testing.T, parent int) int {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); time.Now().Before(deadline); time.Sleep(10 * time.Millisecond) {
@@ -264,7 +264,7 @@ func clickhouseChild(t *testing.T, parent int) int {
 	return 0
 }
 
-// procField returns a field of /proc/PID/status, without its unit; "" when the process is gone.
+// procField returns a field of /proc/PID/status without its unit, or "" if the process has exited.
 func procField(dir, name string) string {
 	text, err := os.ReadFile(filepath.Join(dir, "status"))
 	if err != nil {
@@ -285,14 +285,14 @@ func signalProcess(t *testing.T, pid int, sig syscall.Signal) {
 	}
 }
 
-// A store is a ClickHouse that comes and goes, and may come back under another address.
+// A store is a ClickHouse that may be down at times, and may restart under another address.
 type store struct {
 	dsn  func() (string, bool)
 	at   string
 	sink *clickhouse.Sink
 }
 
-// query asks once; whoever asks asks again when it fails.
+// query does not retry; callers do.
 func (s *store) query(ctx context.Context, sql string) (*clickhouse.Result, error) {
 	dsn, ok := s.dsn()
 	if !ok {
@@ -320,7 +320,7 @@ func (s *store) close() {
 	}
 }
 
-// newest is the stream's time of the newest exchange that is stored; zero when there is none or nobody answers.
+// newest returns the stream time of the newest stored exchange; zero if there is none or ClickHouse is down.
 func (s *store) newest(ctx context.Context) time.Time {
 	res, err := s.query(ctx, "SELECT max(stored_at) FROM exchanges")
 	if err != nil || len(res.Rows) != 1 {
@@ -329,7 +329,7 @@ func (s *store) newest(ctx context.Context) time.Time {
 	return res.Rows[0][0].(time.Time)
 }
 
-// waitNewer waits for an exchange that was published after t0 and returns how long after t0 it could be read.
+// waitNewer waits for an exchange published after t0 and returns the time from t0 until it was stored.
 func (s *store) waitNewer(t *testing.T, t0 time.Time, within time.Duration) time.Duration {
 	t.Helper()
 	for time.Since(t0) < within {

@@ -13,7 +13,7 @@ import (
 
 const module = "github.com/llmtap/llmtap/"
 
-// importRules says which of our packages a folder may import; the longest folder that holds a file decides.
+// importRules lists the packages of this module that a folder may import. The first matching folder applies.
 var importRules = []struct {
 	folder string
 	may    []string // our packages, by prefix
@@ -33,10 +33,10 @@ var importRules = []struct {
 	{"dashboards", []string{"dashboards"}, "it declares the interfaces it reads through"},
 	{"deploy/examples/go", []string{"ingest/sdk/go"}, "examples show what an agent sees"},
 	{"cmd/llmtap/internal/fleet", []string{"ingest/sdk", "ingest/event", "cmd/llmtap/internal/fleet"}, "the demo's fleet must not share code with what judges it"},
-	{"cmd", []string{""}, "wiring"},
+	{"cmd", []string{""}, "main is wiring, and the packages of its commands may use everything"},
 }
 
-// thirdParty says where alone a library may be imported.
+// thirdParty lists the only folders that may import a library.
 var thirdParty = map[string][]string{
 	"github.com/nats-io/":         {"ingest", "cmd"},
 	"github.com/ClickHouse/":      {"sinks/clickhouse", "sinks/chdb"},
@@ -94,7 +94,7 @@ func checkImports(t *testing.T, path, rel string) {
 	for _, imp := range f.Imports {
 		p, _ := strconv.Unquote(imp.Path.Value)
 		if ours, ok := strings.CutPrefix(p, module); ok {
-			// A test may use the real thing its package is tested against.
+			// A test may use the real implementation of what its package needs.
 			if !test && !mayImport(t, rel, ours) {
 				t.Errorf("%s imports %s", rel, ours)
 			}
@@ -122,7 +122,7 @@ func mayImport(t *testing.T, rel, ours string) bool {
 			return false
 		}
 	}
-	t.Errorf("%s lies in no folder of the layout", rel)
+	t.Errorf("%s is in no folder of the layout", rel)
 	return true
 }
 
@@ -143,6 +143,23 @@ func hasPrefixIn(s string, prefixes []string) bool {
 		}
 	}
 	return false
+}
+
+// Package main has one thin file per command: flags, then one call.
+func TestThinCommands(t *testing.T) {
+	files, err := filepath.Glob("*.go")
+	if err != nil || len(files) == 0 {
+		t.Fatal(files, err)
+	}
+	for _, file := range files {
+		text, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if n := strings.Count(string(text), "\n"); n > 100 && !strings.HasSuffix(file, "_test.go") {
+			t.Errorf("%s has %d lines; move its logic to a package in internal", file, n)
+		}
+	}
 }
 
 func TestTopLevel(t *testing.T) {

@@ -19,14 +19,14 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// An incident is one of the programs in deploy/examples/python, and what must be stored of it.
+// An incident is a program in deploy/examples/python and the expected rows.
 type incident struct {
 	path  string    // of the provider
-	calls [2]uint64 // to the model, of the program as it was and of the fixed one
-	print string    // what is seen of it where nobody looks at llmtap
-	// Rules with their root causes, and causes of failed calls with theirs, each with how many.
+	calls [2]uint64 // to the model, by the defective program and by the fixed one
+	print string    // what the defective program prints
+	// Counts by rule and root cause, and of failed calls by cause and root cause.
 	findings, failed map[string]uint64
-	signal           string // that must be there besides
+	signal           string // expected in addition
 }
 
 var incidents = []incident{
@@ -64,11 +64,11 @@ var incidents = []incident{
 	},
 }
 
-// The five incidents as Python programs, with the real clients and the hook: what they store tells the defect of each, and
-// nothing is said of the fixed ones.
+// The five incidents are Python programs with the real clients and the hook: the rows identify the defect of each, and the fixed
+// programs have no findings.
 func TestIncidents(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long, and the race detector sees nothing new in it")
+		t.Skip("takes a minute")
 	}
 	t.Parallel()
 	needClickHouse(t)
@@ -106,7 +106,7 @@ func TestIncidents(t *testing.T) {
 						t.Errorf("run: %v", err)
 					}
 					if strings.Contains(string(out), "Traceback") || !fixed && !strings.Contains(string(out), in.print) {
-						t.Errorf("prints\n%s", out)
+						t.Errorf("output:\n%s", out)
 					}
 				})
 			}
@@ -115,18 +115,18 @@ func TestIncidents(t *testing.T) {
 	ran := time.Since(start)
 	rows := up.rows()
 	t.Cleanup(rows.close)
-	judge(t, natsURL, rows, nil).check(t) // when all is stored
+	auditStore(t, natsURL, rows, nil).check(t) // waits until everything is stored
 	sink := up.open(t)
 	for i, in := range incidents {
 		for k, version := range []string{"1", "2"} {
 			in.check(t, sink, fmt.Sprintf("service = 'incident-%d' AND service_version = '%s'", i, version), in.calls[k], version == "1")
 		}
 	}
-	t.Logf("the programs took %.1f s, until all was stored %.1f s", ran.Seconds(), time.Since(start).Seconds())
+	t.Logf("the programs took %.1f s, until everything was stored %.1f s", ran.Seconds(), time.Since(start).Seconds())
 }
 
-// check compares what is stored of a program with what must be.
-func (in *incident) check(t *testing.T, sink *clickhouse.Sink, where string, calls uint64, broken bool) {
+// check compares the stored rows of a program with the expected ones.
+func (in *incident) check(t *testing.T, sink *clickhouse.Sink, where string, calls uint64, defective bool) {
 	t.Helper()
 	total := groups(t, sink, "SELECT 'calls', count() FROM exchanges_final WHERE "+where)["calls"]
 	if total != calls {
@@ -134,11 +134,11 @@ func (in *incident) check(t *testing.T, sink *clickhouse.Sink, where string, cal
 	}
 	signals := groups(t, sink, "SELECT rule_id, count() FROM findings_final WHERE "+where+" AND severity = 'signal' GROUP BY rule_id")
 	switch {
-	case broken && in.signal != "" && signals[in.signal] != 1:
+	case defective && in.signal != "" && signals[in.signal] != 1:
 		t.Errorf("%s: no %s", where, in.signal)
-	case !broken && len(signals) > 0:
+	case !defective && len(signals) > 0:
 		t.Errorf("%s: signals %v", where, signals)
-	case !broken:
+	case !defective:
 		in = &incident{}
 	}
 	f := func(what, sql string, want map[string]uint64) {

@@ -15,30 +15,30 @@ import (
 )
 
 var (
-	kills    = flag.Int("kills", 2, "how often TestKills kills each victim")
-	killRate = flag.Int("kill-rate", 100, "exchanges a second that agents publish meanwhile")
+	kills    = flag.Int("kills", 2, "number of times TestKills kills each victim")
+	killRate = flag.Int("kill-rate", 100, "exchanges per second of the agents")
 )
 
-// A victim is a part of a collector that a test kills with SIGKILL.
+// A victim is a part of a collector, which a test kills with SIGKILL.
 type victim struct {
 	name string
-	// start starts a collector and returns where its agents publish, where its rows are, and how its part is killed, and
-	// brought back if that is nobody else's task.
+	// start starts a collector and returns its NATS, its store, and a function that kills its part, and restarts it if nothing
+	// else does.
 	start func(t *testing.T) (natsURL string, rows *store, kill func())
 }
 
-// Whatever is killed under load: every exchange whose publishing was acknowledged is stored, once, its findings and tool
-// calls and the ledger are those of a run that nobody disturbs, and the tallies count each call once.
+// Every acknowledged exchange is stored once, whatever is killed under load; its findings and tool calls and the ledger equal
+// those of an undisturbed run, and each call is tallied once.
 //
 //	go test ./cmd/llmtap -run TestKills -kills 20 -v
 func TestKills(t *testing.T) {
 	needClickHouse(t)
 	if runtime.GOOS != "linux" {
-		t.Skip("SKIPPED, processes are found in /proc")
+		t.Skip("SKIPPED, requires /proc")
 	}
 	rows := make([][]string, len(victims))
 	t.Cleanup(func() {
-		head := []string{"killed", "times", "acked", "stored", "missing", "double", "findings", "tool calls", "ledger", "wrong rows", "in tallies", "back p50", "max"}
+		head := []string{"killed", "times", "acked", "stored", "missing", "duplicates", "findings", "tool calls", "ledger", "differences", "in tallies", "recovery p50", "max"}
 		t.Log("\n" + columns(append([][]string{head}, rows...)))
 	})
 	for i, v := range victims {
@@ -65,7 +65,7 @@ var victims = []victim{
 	}},
 }
 
-// servers runs a NATS and a ClickHouse that belong to no collector.
+// servers runs a NATS and a ClickHouse server outside of a collector.
 func servers(t *testing.T) (natsURL, dsn string) {
 	t.Helper()
 	natsCfg := natsserver.Default()
@@ -81,11 +81,11 @@ func servers(t *testing.T) (natsURL, dsn string) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	t.Cleanup(func() { _ = ch.Close(t.Context()) }) // it is killed then
+	t.Cleanup(func() { _ = ch.Close(t.Context()) }) // ctx has ended: it is killed
 	return nats.URL(), ch.DSN()
 }
 
-// killUnderLoad kills v under load and returns its line of the table.
+// killUnderLoad kills v under load and returns its row of the table.
 func killUnderLoad(t *testing.T, v victim) []string {
 	natsURL, rows, kill := v.start(t)
 	t.Cleanup(rows.close)
@@ -98,15 +98,15 @@ func killUnderLoad(t *testing.T, v victim) []string {
 		killed := time.Now()
 		kill()
 		if k%4 == 2 && k < *kills-1 {
-			continue // and once more, while it comes back
+			continue // kill it again while it restarts
 		}
 		back = append(back, rows.waitNewer(t, killed, time.Minute))
 	}
-	verdict := judge(t, natsURL, rows, load.stop(t))
-	verdict.check(t)
+	result := auditStore(t, natsURL, rows, load.stop(t))
+	result.check(t)
 	return []string{
-		v.name, fmt.Sprint(*kills), fmt.Sprint(verdict.acked), fmt.Sprint(verdict.stored), fmt.Sprint(verdict.missing), fmt.Sprint(verdict.double),
-		fmt.Sprint(verdict.findings), fmt.Sprint(verdict.calls), fmt.Sprint(verdict.entries), fmt.Sprint(len(verdict.wrong)), fmt.Sprint(verdict.tallied),
+		v.name, fmt.Sprint(*kills), fmt.Sprint(result.acked), fmt.Sprint(result.stored), fmt.Sprint(result.missing), fmt.Sprint(result.duplicates),
+		fmt.Sprint(result.findings), fmt.Sprint(result.toolCalls), fmt.Sprint(result.ledgerEntries), fmt.Sprint(len(result.differences)), fmt.Sprint(result.tallied),
 		fmt.Sprintf("%.1f s", quantile(back, 0.5).Seconds()), fmt.Sprintf("%.1f s", quantile(back, 1).Seconds()),
 	}
 }

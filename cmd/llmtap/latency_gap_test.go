@@ -21,13 +21,13 @@ import (
 	"github.com/llmtap/llmtap/ingest/jetstream"
 )
 
-// The process with the role alert is killed for ten minutes, and for forty, around a burst of five: after the restart the
-// burst is told once, with its own times and numbers, and that it is found late. Ten minutes later the rule's window still
-// holds it; after forty it is over, and told as resolved. The process, NATS with the tallies and the engine's state, and
-// ClickHouse are real; only the seconds of the tallies lie in the past, so that nobody waits.
+// The process with the role alert is down for ten, or forty, minutes around a burst of five minutes: after the restart the burst
+// is notified once, with its own times and numbers, and marked as found late. After ten minutes the rule's window still includes
+// it; after forty it is notified as resolved. The process, NATS with the tallies and the engine's state, and ClickHouse are real;
+// only the seconds of the tallies are in the past, to avoid waiting.
 func TestAlertRoleKilledAroundBurst(t *testing.T) {
 	if testing.Short() {
-		t.Skip("takes long, and the race detector sees nothing new in it")
+		t.Skip("takes a minute")
 	}
 	needClickHouse(t)
 	t.Parallel()
@@ -69,8 +69,8 @@ func killedAroundBurst(t *testing.T, gap time.Duration, want string) {
 	now := time.Now().Truncate(time.Second)
 	killed := now.Add(-gap)
 	burst := killed.Add(2 * time.Minute)
-	// Each second of stream time 4 calls, and in the burst 3 of them fail.
-	play := func(from, to time.Time) {
+	// 4 calls per second of stream time; during the burst, 3 of them fail.
+	publish := func(from, to time.Time) {
 		t.Helper()
 		for s := from; s.Before(to); s = s.Add(time.Second) {
 			kv := map[string]string{"service": "shop", "service_version": "1.0", "environment": "prod", "stage": "planner"}
@@ -90,21 +90,21 @@ func killedAroundBurst(t *testing.T, gap time.Duration, want string) {
 		}
 	}
 
-	play(killed.Add(-15*time.Minute), killed)
+	publish(killed.Add(-15*time.Minute), killed)
 	up := startUp(t, "--roles", "alert", "--nats-url", natsURL, "--clickhouse-dsn", dsn, "--config", config)
 	kv, err := conn.KV(t.Context(), event.BucketAlerts)
 	if err != nil {
 		t.Fatal(err)
 	}
-	until(t, up, "the alert role has evaluated what came before", func() bool {
+	waitFor(t, up, "the evaluation of the tallies before the kill", func() bool {
 		step, err := lastStep(t.Context(), kv)
 		return err == nil && step >= killed.Unix()-10
 	})
 	up.kill(t)
-	play(killed, now)
+	publish(killed, now)
 	up.start(t)
 	var shown string
-	until(t, up, want, func() bool {
+	waitFor(t, up, want, func() bool {
 		mu.Lock()
 		defer mu.Unlock()
 		messages := map[string]bool{}
@@ -114,24 +114,24 @@ func killedAroundBurst(t *testing.T, gap time.Duration, want string) {
 			}
 		}
 		if len(messages) > 1 {
-			t.Fatalf("%d messages came, the last one\n%s", len(messages), shown)
+			t.Fatalf("%d messages, the last one:\n%s", len(messages), shown)
 		}
 		return strings.Contains(shown, want)
 	})
 	if !strings.Contains(shown, "Found late") {
-		t.Errorf("it is not said that it is found late:\n%s", shown)
+		t.Errorf("not marked as found late:\n%s", shown)
 	}
-	// 240 of 2,400 calls are 10 %: the alert begins at the next step after 80 s of the burst.
-	began, err := time.Parse(time.DateTime, shownTime.FindString(shown))
-	if after := began.Sub(burst); err != nil || after <= 80*time.Second || after > 90*time.Second {
-		t.Errorf("it is said to have begun %v after the burst, %v:\n%s", after, err, shown)
+	// 240 of 2,400 calls are 10%: the alert starts at the next step after 80 s of the burst.
+	started, err := time.Parse(time.DateTime, shownTime.FindString(shown))
+	if after := started.Sub(burst); err != nil || after <= 80*time.Second || after > 90*time.Second {
+		t.Errorf("alert started %v after the burst, %v:\n%s", after, err, shown)
 	}
 }
 
-// shownTime is a time in a message.
+// shownTime matches a time in a message.
 var shownTime = regexp.MustCompile(`\d{4}-\d\d-\d\d \d\d:\d\d:\d\d`)
 
-// lastStep is the step up to which the alert role of the collector has evaluated and told.
+// lastStep returns the step up to which the alert role has evaluated and notified.
 func lastStep(ctx context.Context, kv *jetstream.KV) (int64, error) {
 	value, _, err := kv.Get(ctx, "engine")
 	if err != nil {
@@ -144,12 +144,12 @@ func lastStep(ctx context.Context, kv *jetstream.KV) (int64, error) {
 	return state.LastStep, err
 }
 
-// until waits for something that a collector does.
-func until(t *testing.T, up *upProcess, what string, done func() bool) {
+// waitFor waits up to a minute until done returns true.
+func waitFor(t *testing.T, up *upProcess, what string, done func() bool) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("not seen within a minute: %s\n%s", what, up.stderr.String())
+			t.Fatalf("timeout waiting for %s\n%s", what, up.stderr.String())
 		}
 	}
 }

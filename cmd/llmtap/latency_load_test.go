@@ -18,19 +18,19 @@ import (
 
 const (
 	alertSeed = 10
-	// A stage makes this many good calls before two fail: 2 of 22 are below 10 %, the third failure crosses it.
-	soundCalls = 20
-	// failLead is how long before the crossing a stage begins. The two failures come a step earlier.
+	// A stage makes 20 successful calls before two fail: 2 of 22 are below 10%, the third failure crosses it.
+	successfulCalls = 20
+	// failLead is the time from the first call of a stage to the crossing. The two failures are a step earlier.
 	failLead = 12 * time.Second
-	// failOn is how often a stage that fires calls on; each fourth of these calls fails, so that it stays a warning.
-	failOn = 2 * time.Second
-	// answerTime is how long a failing call takes.
+	// failInterval is the interval of the calls of a firing stage; one in four fails, so that the alert stays a warning.
+	failInterval = 2 * time.Second
+	// answerTime is the duration of a failing call.
 	answerTime = 300 * time.Millisecond
-	// fullServices share the background, and the stages that fail.
-	fullServices = 50
+	// loadServices is the number of services of the background load and of the failing stages.
+	loadServices = 50
 )
 
-// An alertLoad is a fleet that publishes as hooks do: every service is a process that numbers its events.
+// An alertLoad is a fleet that publishes as hooks do: every service is an instance that numbers its events.
 type alertLoad struct {
 	t      *testing.T
 	watch  *alertWatch
@@ -38,7 +38,7 @@ type alertLoad struct {
 	rnd    *rand.Rand
 	plan   plan
 	seqs   map[string]uint64 // by service
-	usuals map[string]int    // calls of the background, by place
+	normal map[string]int    // background calls by service and stage
 	calls  int
 	took   time.Duration
 }
@@ -52,10 +52,10 @@ func newAlertLoad(t *testing.T, natsURL string, w *alertWatch) *alertLoad {
 		t.Fatal(err)
 	}
 	t.Cleanup(conn.Close)
-	return &alertLoad{t: t, watch: w, pub: conn.NewPublisher(0), rnd: rand.New(rand.NewPCG(alertSeed, 1)), seqs: map[string]uint64{}, usuals: map[string]int{}}
+	return &alertLoad{t: t, watch: w, pub: conn.NewPublisher(0), rnd: rand.New(rand.NewPCG(alertSeed, 1)), seqs: map[string]uint64{}, normal: map[string]int{}}
 }
 
-// run publishes until a while after the last stage has crossed.
+// run publishes until the alert of the last stage is expected.
 func (l *alertLoad) run(t *testing.T, rate int, every time.Duration) {
 	t.Helper()
 	start := time.Now()
@@ -64,8 +64,8 @@ func (l *alertLoad) run(t *testing.T, rate int, every time.Duration) {
 	for _, s := range l.watch.stages {
 		l.fail(s, start.Add(failLead+time.Duration(l.rnd.Int64N(int64(spread)))))
 	}
-	for i := range rate { // each of these calls once a second
-		l.plan.add(start.Add(time.Duration(i)*time.Second/time.Duration(rate)), l.usual)
+	for i := range rate { // each of these calls once per second
+		l.plan.add(start.Add(time.Duration(i)*time.Second/time.Duration(rate)), l.background)
 	}
 	for {
 		now := time.Now()
@@ -84,41 +84,41 @@ func (l *alertLoad) run(t *testing.T, rate int, every time.Duration) {
 	}
 }
 
-// usual is a call of the fleet that goes well, but for one in a hundred of each place, and the next one.
-func (l *alertLoad) usual(now time.Time) {
-	l.plan.add(now.Add(time.Second), l.usual)
-	service, stage := fmt.Sprintf("fleet-%02d", l.rnd.IntN(fullServices)), []string{"writer", "executor"}[l.rnd.IntN(2)]
+// background publishes a call and schedules the next one. One call in a hundred of each stage fails.
+func (l *alertLoad) background(now time.Time) {
+	l.plan.add(now.Add(time.Second), l.background)
+	service, stage := fmt.Sprintf("fleet-%02d", l.rnd.IntN(loadServices)), []string{"writer", "executor"}[l.rnd.IntN(2)]
 	q, s := l.exchange(service, stage)
-	if l.usuals[service+stage]++; l.usuals[service+stage]%100 == 50 {
+	if l.normal[service+stage]++; l.normal[service+stage]%100 == 50 {
 		s.Status, s.Body = 503, []byte(`{"error":{"message":"The server is overloaded or not ready yet.","type":"server_error"}}`)
 	}
 	l.publish(q)
 	l.plan.add(now.Add(200*time.Millisecond+time.Duration(l.rnd.Int64N(int64(2*time.Second)))), func(time.Time) { l.publish(s) })
 }
 
-// fail plans that a stage crosses 10 % at a time, and goes on.
+// fail schedules the calls of a stage that crosses 10% at a time and continues to fail.
 func (l *alertLoad) fail(s *failingStage, at time.Time) {
-	for i := range soundCalls {
-		l.plan.add(at.Add(-failLead+time.Duration(i)*200*time.Millisecond), func(now time.Time) { l.of(s, false, now, nil) })
+	for i := range successfulCalls {
+		l.plan.add(at.Add(-failLead+time.Duration(i)*200*time.Millisecond), func(now time.Time) { l.call(s, false, now, nil) })
 	}
 	for i := range 2 {
-		l.plan.add(at.Add(-7*time.Second+time.Duration(i)*200*time.Millisecond), func(now time.Time) { l.of(s, true, now, nil) })
+		l.plan.add(at.Add(-7*time.Second+time.Duration(i)*200*time.Millisecond), func(now time.Time) { l.call(s, true, now, nil) })
 	}
 	l.plan.add(at.Add(-answerTime), func(now time.Time) {
-		l.of(s, true, now, func(exchange string) { l.watch.cross(s, exchange) })
+		l.call(s, true, now, func(exchange string) { l.watch.cross(s, exchange) })
 	})
 	calls := 0
-	var on func(now time.Time)
-	on = func(now time.Time) {
-		l.plan.add(now.Add(failOn), on)
+	var next func(now time.Time)
+	next = func(now time.Time) {
+		l.plan.add(now.Add(failInterval), next)
 		calls++
-		l.of(s, calls%4 == 0, now, nil)
+		l.call(s, calls%4 == 0, now, nil)
 	}
-	l.plan.add(at.Add(failOn), on)
+	l.plan.add(at.Add(failInterval), next)
 }
 
-// of is a call of a stage that fails, at some time; answered is called before its answer is published.
-func (l *alertLoad) of(s *failingStage, fails bool, now time.Time, answered func(exchange string)) {
+// call publishes a call of a failing stage; answered is called before its response is published.
+func (l *alertLoad) call(s *failingStage, fails bool, now time.Time, answered func(exchange string)) {
 	q, a := l.exchange(s.service, s.stage)
 	if fails {
 		q.Body, _ = json.Marshal(map[string]any{"model": "gpt-4.1", "messages": []map[string]any{
@@ -137,7 +137,7 @@ func (l *alertLoad) of(s *failingStage, fails bool, now time.Time, answered func
 	})
 }
 
-// exchange is a call in a conversation of its own: a history of about 4 KB that ends in a tool reply, and its answer.
+// exchange returns a call in a new conversation: a history of about 4 KB that ends in a tool reply, and its response.
 func (l *alertLoad) exchange(service, stage string) (q, s *event.Event) {
 	both := collectortest.Exchange(10*l.calls, 4<<10)
 	l.calls++
@@ -160,30 +160,30 @@ func (l *alertLoad) publish(e *event.Event) {
 	}
 }
 
-// A plan is what to do when, the next first.
-type plan struct{ queue deeds }
+// A plan is scheduled actions, the next one first.
+type plan struct{ queue actions }
 
-type deed struct {
+type action struct {
 	at time.Time
 	do func(now time.Time)
 }
 
-func (p *plan) add(at time.Time, do func(now time.Time)) { heap.Push(&p.queue, deed{at, do}) }
+func (p *plan) add(at time.Time, do func(now time.Time)) { heap.Push(&p.queue, action{at, do}) }
 
-// next is when there is something to do; the plan has no end.
+// next returns the time of the next action; a plan is never empty.
 func (p *plan) next() time.Time { return p.queue[0].at }
 
-func (p *plan) take() func(now time.Time) { return heap.Pop(&p.queue).(deed).do }
+func (p *plan) take() func(now time.Time) { return heap.Pop(&p.queue).(action).do }
 
-// deeds implements heap.Interface.
-type deeds []deed
+// actions implements heap.Interface.
+type actions []action
 
-func (d deeds) Len() int           { return len(d) }
-func (d deeds) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
-func (d deeds) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
-func (d *deeds) Push(x any)        { *d = append(*d, x.(deed)) }
+func (d actions) Len() int           { return len(d) }
+func (d actions) Less(i, j int) bool { return d[i].at.Before(d[j].at) }
+func (d actions) Swap(i, j int)      { d[i], d[j] = d[j], d[i] }
+func (d *actions) Push(x any)        { *d = append(*d, x.(action)) }
 
-func (d *deeds) Pop() any {
+func (d *actions) Pop() any {
 	last := len(*d) - 1
 	x := (*d)[last]
 	*d = (*d)[:last]

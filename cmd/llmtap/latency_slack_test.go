@@ -10,12 +10,12 @@ import (
 	"time"
 )
 
-// slackCall is how long a call of Slack's API takes.
-const slackCall = 100 * time.Millisecond
+// slackDelay is the duration of a request to Slack.
+const slackDelay = 100 * time.Millisecond
 
-// slackLimits are Slack's rate limits, in front of a local Slack: one message a second in a channel, replies in threads
-// included, and 50 calls of chat.update a minute. Slack allows short bursts of messages and does not say how short; here
-// there are none. What is above a limit is answered with 429, and Retry-After in whole seconds.
+// slackLimits applies Slack's rate limits to a local Slack: one message per second and channel, including replies in threads,
+// and 50 calls of chat.update per minute. Slack also allows short bursts of messages, of undocumented length; slackLimits does
+// not. Requests above a limit get status 429, with Retry-After in whole seconds.
 type slackLimits struct {
 	next http.Handler
 
@@ -34,7 +34,7 @@ func newSlackLimits(next http.Handler) *slackLimits {
 }
 
 func (l *slackLimits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
-	time.Sleep(slackCall)
+	time.Sleep(slackDelay)
 	method := strings.TrimPrefix(r.URL.Path, "/api/")
 	if wait := l.take(method, time.Now()); wait > 0 {
 		w.Header().Set("Retry-After", strconv.Itoa(int(math.Ceil(wait.Seconds()))))
@@ -46,7 +46,7 @@ func (l *slackLimits) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	l.next.ServeHTTP(w, r)
 }
 
-// take returns how long to wait before a call of method is accepted; 0 when it is.
+// take returns the time until a call of method is accepted; 0 if it is accepted now.
 func (l *slackLimits) take(method string, now time.Time) (wait time.Duration) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -64,21 +64,21 @@ func (l *slackLimits) take(method string, now time.Time) (wait time.Duration) {
 	return wait
 }
 
-// report says what was called and refused.
+// report describes the accepted and refused calls.
 func (l *slackLimits) report() string {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	return fmt.Sprintf("each call takes %v; accepted %v, over the rate limits and refused %v", slackCall, l.accepted, l.refused)
+	return fmt.Sprintf("%v per call; accepted %v, refused by rate limits %v", slackDelay, l.accepted, l.refused)
 }
 
-// A bucket holds size tokens, and gets one back each time.
+// A bucket has size tokens, and regains one per interval.
 type bucket struct {
 	size  int
 	every time.Duration
-	full  time.Time // when all tokens will be back
+	full  time.Time // when all tokens are regained
 }
 
-// take takes a token, or returns how long there will be none.
+// take takes a token, or returns the time until there is one.
 func (b *bucket) take(now time.Time) time.Duration {
 	if b.full.Before(now) {
 		b.full = now

@@ -21,16 +21,16 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// A failingStage is one alert that must come, and when what of it was seen. All times are of this machine's clock.
+// A failingStage is an expected alert with the times of its observation, by this machine's clock.
 type failingStage struct {
 	service, stage string
 
-	crossed  time.Time // before the answer was published that makes the rule true
-	streamed time.Time // that answer was stored in the stream
-	counted  time.Time // the tally came that counts it
-	stored   time.Time // the alert was written as an intent, after its evaluation
-	step     int64     // Unix second for which it was found
-	slack    time.Time // the first post was accepted
+	crossed  time.Time // before the response that crosses the threshold was published
+	streamed time.Time // when that response was stored in the stream
+	counted  time.Time // when the tally with it arrived
+	stored   time.Time // when the intent to notify was stored, after evaluation
+	step     int64     // evaluated Unix second
+	slack    time.Time // when the first post was accepted
 	webhook  time.Time
 }
 
@@ -39,12 +39,12 @@ func (s *failingStage) String() string { return s.service + "/" + s.stage }
 func newFailingStages(n int) (all []*failingStage) {
 	names := []string{"planner", "router", "critic", "summary"}
 	for i := range n {
-		all = append(all, &failingStage{service: fmt.Sprintf("fleet-%02d", i%fullServices), stage: fmt.Sprint(names[i/fullServices%4], i/fullServices/4)})
+		all = append(all, &failingStage{service: fmt.Sprintf("fleet-%02d", i%loadServices), stage: fmt.Sprint(names[i/loadServices%4], i/loadServices/4)})
 	}
 	return all
 }
 
-// An alertWatch is a Slack and a webhook that note when they are told, and a look at what the collector writes meanwhile.
+// An alertWatch is a Slack and a webhook that record notifications, and an observer of what the collector stores.
 type alertWatch struct {
 	slackURL, webhookURL string
 	limits               *slackLimits
@@ -53,11 +53,11 @@ type alertWatch struct {
 	stages   []*failingStage
 	crossing map[string]*failingStage // by exchange
 	tallies  []tallySeen
-	others   map[string]int // alerts of anything else, by name
+	others   map[string]int // unexpected alerts by name
 	unsigned int
 }
 
-// tallySeen is when the tally of a second came, and with it all before.
+// A tallySeen is when the tally of a second arrived, and so all earlier ones.
 type tallySeen struct {
 	second int64
 	at     time.Time
@@ -74,7 +74,7 @@ func newAlertWatch(t *testing.T, stages []*failingStage) *alertWatch {
 	return w
 }
 
-// listen follows the collector's tallies and what it writes of alerts.
+// listen observes the tallies and the stored alerts of the collector.
 func (w *alertWatch) listen(t *testing.T, natsURL string) {
 	t.Helper()
 	nc, err := nats.Connect(natsURL, nats.MaxReconnects(-1))
@@ -126,7 +126,7 @@ func (w *alertWatch) notice(m *nats.Msg) {
 	}
 }
 
-// posted is a message that the local Slack has accepted.
+// posted records a message that the local Slack has accepted.
 func (w *alertWatch) posted(m fleetslack.Message) {
 	if m.Updates > 0 || m.ThreadTS != "" {
 		return
@@ -141,7 +141,7 @@ func (w *alertWatch) posted(m fleetslack.Message) {
 	}
 }
 
-// hooked accepts a post of the webhook.
+// hooked handles requests of the webhook.
 func (w *alertWatch) hooked(_ http.ResponseWriter, r *http.Request) {
 	now := time.Now()
 	var m webhook.Message
@@ -163,7 +163,7 @@ func (w *alertWatch) hooked(_ http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// find is the stage that an alert is about; nil for any other.
+// find returns the stage of an alert, nil if it is unexpected.
 func (w *alertWatch) find(name string, kv map[string]string) *failingStage {
 	i := slices.IndexFunc(w.stages, func(s *failingStage) bool { return s.service == kv["service"] && s.stage == kv["stage"] })
 	if i < 0 || name != "StageFailureRate" {
@@ -179,25 +179,25 @@ func (w *alertWatch) cross(s *failingStage, exchange string) {
 	w.crossing[exchange] = s
 }
 
-// wait waits until all alerts came, and returns those that did not.
-func (w *alertWatch) wait(most time.Duration) (late []string) {
-	for begun := time.Now(); ; time.Sleep(100 * time.Millisecond) {
-		late = nil
+// wait waits for all alerts and returns the missing ones.
+func (w *alertWatch) wait(timeout time.Duration) (missing []string) {
+	for start := time.Now(); ; time.Sleep(100 * time.Millisecond) {
+		missing = nil
 		w.mu.Lock()
 		for _, s := range w.stages {
 			if s.slack.IsZero() || s.webhook.IsZero() {
-				late = append(late, s.String())
+				missing = append(missing, s.String())
 			}
 		}
 		w.mu.Unlock()
-		if len(late) == 0 || time.Since(begun) > most {
-			return late
+		if len(missing) == 0 || time.Since(start) > timeout {
+			return missing
 		}
 	}
 }
 
-// over is when the first tally came that says that a second is over.
-func (w *alertWatch) over(second int64) time.Time {
+// closedAt returns when the first tally of second or a later one arrived.
+func (w *alertWatch) closedAt(second int64) time.Time {
 	for _, y := range w.tallies {
 		if y.second >= second {
 			return y.at
@@ -206,7 +206,7 @@ func (w *alertWatch) over(second int64) time.Time {
 	return time.Time{}
 }
 
-// spans are what the stages took from one moment to another; those for which one of them is not known are left out.
+// spans returns the durations between two times of each stage, without those that are unknown.
 func (w *alertWatch) spans(from, to func(s *failingStage) time.Time) (ds []time.Duration) {
 	for _, s := range w.stages {
 		if a, b := from(s), to(s); !a.IsZero() && !b.IsZero() {
@@ -216,7 +216,7 @@ func (w *alertWatch) spans(from, to func(s *failingStage) time.Time) (ds []time.
 	return ds
 }
 
-// Moments on the way of an alert.
+// Times of an alert.
 func (w *alertWatch) crossed(s *failingStage) time.Time  { return s.crossed }
 func (w *alertWatch) streamed(s *failingStage) time.Time { return s.streamed }
 func (w *alertWatch) counted(s *failingStage) time.Time  { return s.counted }
@@ -224,13 +224,13 @@ func (w *alertWatch) closed(s *failingStage) time.Time {
 	if s.step == 0 {
 		return time.Time{}
 	}
-	return w.over(s.step - 1)
+	return w.closedAt(s.step - 1)
 }
 func (w *alertWatch) stored(s *failingStage) time.Time  { return s.stored }
 func (w *alertWatch) slacked(s *failingStage) time.Time { return s.slack }
 func (w *alertWatch) webbed(s *failingStage) time.Time  { return s.webhook }
 
-// table says how long it took and where the time goes.
+// table returns the total durations and those of each step.
 func (w *alertWatch) table() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
@@ -242,33 +242,33 @@ func (w *alertWatch) table() string {
 		}
 		rows = append(rows, row)
 	}
-	add("the call that crosses is published", "Slack has accepted the post", w.spans(w.crossed, w.slacked))
-	add("the call that crosses is published", "the webhook has", w.spans(w.crossed, w.webbed))
-	add("of it: published", "in the stream", w.spans(w.crossed, w.streamed))
-	add("in the stream", "its second is in the tallies", w.spans(w.streamed, w.counted))
-	add("in the tallies", "the step of the evaluation is", w.spans(w.counted, w.closed))
-	add("the step is", "evaluated, the intent is stored", w.spans(w.closed, w.stored))
-	add("stored", "Slack", w.spans(w.stored, w.slacked))
-	add("stored", "the webhook", w.spans(w.stored, w.webbed))
+	add("call that crosses published", "accepted by Slack", w.spans(w.crossed, w.slacked))
+	add("call that crosses published", "accepted by webhook", w.spans(w.crossed, w.webbed))
+	add("step: published", "in the stream", w.spans(w.crossed, w.streamed))
+	add("in the stream", "tallied", w.spans(w.streamed, w.counted))
+	add("tallied", "evaluation step closed", w.spans(w.counted, w.closed))
+	add("evaluation step closed", "intent stored", w.spans(w.closed, w.stored))
+	add("intent stored", "Slack", w.spans(w.stored, w.slacked))
+	add("intent stored", "webhook", w.spans(w.stored, w.webbed))
 	return columns(rows)
 }
 
-// check fails the test where an alert came that nothing caused, and where they came late. With a few alerts the machine
-// may be busy with other tests.
+// check fails the test on unexpected or early alerts and, with many stages, on late ones: with a few, other tests may load the
+// machine.
 func (w *alertWatch) check(t *testing.T) {
 	t.Helper()
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	for _, s := range w.stages {
 		if s.slack.Before(s.crossed) && !s.slack.IsZero() || s.webhook.Before(s.crossed) && !s.webhook.IsZero() {
-			t.Errorf("the alert of %v was told before its stage crossed the threshold", s)
+			t.Errorf("%v: notified before the stage crossed the threshold", s)
 		}
 	}
 	if len(w.others) > 0 {
-		t.Errorf("other alerts came too: %v", slices.Sorted(maps.Keys(w.others)))
+		t.Errorf("unexpected alerts: %v", slices.Sorted(maps.Keys(w.others)))
 	}
 	if w.unsigned > 0 {
-		t.Errorf("%d posts to the webhook are not signed", w.unsigned)
+		t.Errorf("%d unsigned posts to the webhook", w.unsigned)
 	}
 	if len(w.stages) < 100 {
 		return

@@ -17,7 +17,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/jetstream"
 )
 
-// Exchanges that ClickHouse refuses, one in a hundred, are dead letters; every other one is stored, and the collector goes on.
+// Exchanges that ClickHouse refuses, one in a hundred, are dead-lettered; all others are stored.
 func TestPoisonRows(t *testing.T) {
 	needClickHouse(t)
 	up := startUp(t)
@@ -36,9 +36,9 @@ func TestPoisonRows(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	for begun := time.Now(); len(deadExchanges(t, js)) < 3; time.Sleep(200 * time.Millisecond) {
-		if time.Since(begun) > 2*time.Minute {
-			t.Fatalf("no dead letters come\n%s", up.stderr.String())
+	for start := time.Now(); len(deadExchanges(t, js)) < 3; time.Sleep(200 * time.Millisecond) {
+		if time.Since(start) > 2*time.Minute {
+			t.Fatalf("no dead letters\n%s", up.stderr.String())
 		}
 	}
 	rows.waitNewer(t, time.Now(), time.Minute)
@@ -47,23 +47,23 @@ func TestPoisonRows(t *testing.T) {
 	var dead, missing []string
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(200 * time.Millisecond) {
 		dead = deadExchanges(t, js)
-		stored, double, err := storedRows(t.Context(), rows)
+		stored, duplicates, err := storedRows(t.Context(), rows)
 		if err != nil {
 			t.Fatal(err)
 		}
 		missing = slices.DeleteFunc(slices.Clone(acked), func(id string) bool { _, ok := stored.exchanges[id]; return ok })
 		slices.Sort(missing)
-		if slices.Equal(dead, missing) && double == 0 {
+		if slices.Equal(dead, missing) && duplicates == 0 {
 			break
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d of %d exchanges are not stored, %d are dead letters, %d rows are double\n%s", len(missing), len(acked), len(dead), double, up.stderr.String())
+			t.Fatalf("%d of %d exchanges are not stored, %d are dead letters, %d duplicate rows\n%s", len(missing), len(acked), len(dead), duplicates, up.stderr.String())
 		}
 	}
 	t.Logf("%d exchanges, %d of them dead letters", len(acked), len(dead))
 }
 
-// execute runs a statement that changes tables.
+// execute runs a statement.
 func execute(t *testing.T, s *store, sql string) {
 	t.Helper()
 	dsn, ok := s.dsn()
@@ -80,7 +80,7 @@ func execute(t *testing.T, s *store, sql string) {
 	}
 }
 
-// deadExchanges is the ids of the exchanges in the dead letters, sorted.
+// deadExchanges returns the sorted ids of the exchanges in the dead letters.
 func deadExchanges(t *testing.T, js natsjs.JetStream) []string {
 	t.Helper()
 	var ids []string

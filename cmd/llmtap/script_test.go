@@ -17,7 +17,7 @@ var update = flag.Bool("update", false, "write golden files")
 
 func TestMain(m *testing.M) {
 	chdb.RunChild()
-	// The demo's second process, and the collectors that tests kill, are this binary again.
+	// The agents of the demo, and the collectors that tests kill, are this binary again.
 	if len(os.Args) > 1 && (os.Args[1] == demo.AgentsCommand || os.Args[1] == "up") {
 		main()
 	}
@@ -44,7 +44,7 @@ func TestScript(t *testing.T) {
 	})
 }
 
-// README's test for pytest, with the real pytest.
+// The documented test for pytest runs with the real pytest.
 func TestPytest(t *testing.T) {
 	python := pythontest.Interpreter(t, "pytest>=8,<10")
 	testscript.Run(t, testscript.Params{

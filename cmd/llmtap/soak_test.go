@@ -20,21 +20,21 @@ import (
 )
 
 var (
-	away     = flag.Duration("away", 4*time.Second, "how long TestStoreAway keeps ClickHouse away")
-	awayRate = flag.Int("away-rate", 100, "exchanges a second that agents publish meanwhile")
+	outage     = flag.Duration("outage", 4*time.Second, "duration of the ClickHouse outage of TestStoreOutage")
+	outageRate = flag.Int("outage-rate", 100, "exchanges per second of the agents")
 )
 
-// maxAwayRSS is what a collector with its embedded NATS may take while ClickHouse is away, and while it catches up.
-const maxAwayRSS = 400 << 20
+// maxOutageRSS is the memory limit of a collector with embedded NATS during an outage and while it catches up.
+const maxOutageRSS = 400 << 20
 
-// While ClickHouse is away the backlog stays in the stream, memory stays flat and alerts fire; when it is back, the
-// backlog drains and every exchange is there once.
+// During an outage of ClickHouse, the backlog stays in the stream, memory stays constant and alerts fire; afterwards the
+// backlog drains and every exchange is stored once.
 //
-//	go test ./cmd/llmtap -run TestStoreAway -away 10m -v -timeout 40m
-func TestStoreAway(t *testing.T) {
+//	go test ./cmd/llmtap -run TestStoreOutage -outage 10m -v -timeout 40m
+func TestStoreOutage(t *testing.T) {
 	needClickHouse(t)
 	if runtime.GOOS != "linux" {
-		t.Skip("SKIPPED, processes are found in /proc")
+		t.Skip("SKIPPED, requires /proc")
 	}
 	outages := []struct {
 		name  string
@@ -45,49 +45,49 @@ func TestStoreAway(t *testing.T) {
 	}
 	rows := make([][]string, len(outages))
 	t.Cleanup(func() {
-		head := []string{"ClickHouse", "away", "backlog", "RSS start", "peak", "drained in", "acked", "stored", "missing", "double", "wrong rows", "in tallies", "alerts while away"}
+		head := []string{"ClickHouse", "outage", "backlog", "RSS start", "peak", "drained in", "acked", "stored", "missing", "duplicates", "differences", "in tallies", "alerts during the outage"}
 		t.Log("\n" + columns(append([][]string{head}, rows...)))
 	})
 	for i, o := range outages {
 		t.Run(o.name, func(t *testing.T) {
 			t.Parallel()
 			up, store, stop, resume := o.start(t)
-			rows[i] = append([]string{o.name, away.String()}, storeAway(t, up, store, stop, resume)...)
+			rows[i] = append([]string{o.name, outage.String()}, storeOutage(t, up, store, stop, resume)...)
 		})
 	}
 }
 
-// storeAway runs one outage and returns what it measured.
-func storeAway(t *testing.T, up *upProcess, rows *store, stop, resume func()) []string {
+// storeOutage runs one outage and returns its row of the table.
+func storeOutage(t *testing.T, up *upProcess, rows *store, stop, resume func()) []string {
 	t.Cleanup(rows.close)
 	up.ready(t)
 	rss := watchRSS(t, up.cmd.Process.Pid)
 	start := rss.last.Load()
 	stop()
-	load := startAgents(t, up.url(), *awayRate)
-	time.Sleep(*away)
+	load := startAgents(t, up.url(), *outageRate)
+	time.Sleep(*outage)
 	fired := firing(up.stderr.String())
 	backlog := load.count()
 	resumed := time.Now()
 	resume()
-	drained := rows.waitNewer(t, resumed, time.Minute+*away)
-	verdict := judge(t, up.url(), rows, load.stop(t))
-	verdict.check(t)
+	drained := rows.waitNewer(t, resumed, time.Minute+*outage)
+	result := auditStore(t, up.url(), rows, load.stop(t))
+	result.check(t)
 	peak := rss.peak.Load()
-	if peak > maxAwayRSS {
-		t.Errorf("the collector took %d MB", peak>>20)
+	if peak > maxOutageRSS {
+		t.Errorf("peak memory of the collector: %d MB", peak>>20)
 	}
-	if *away >= time.Minute && len(fired) == 0 {
-		t.Errorf("no alert fired while ClickHouse was away\n%s", up.stderr.String())
+	if *outage >= time.Minute && len(fired) == 0 {
+		t.Errorf("no alert fired during the outage\n%s", up.stderr.String())
 	}
 	return []string{
 		fmt.Sprint(backlog), fmt.Sprintf("%d MB", start>>20), fmt.Sprintf("%d MB", peak>>20), fmt.Sprintf("%.1f s", drained.Seconds()),
-		fmt.Sprint(verdict.acked), fmt.Sprint(verdict.stored), fmt.Sprint(verdict.missing), fmt.Sprint(verdict.double),
-		fmt.Sprint(len(verdict.wrong)), fmt.Sprint(verdict.tallied), strings.Join(fired, ", "),
+		fmt.Sprint(result.acked), fmt.Sprint(result.stored), fmt.Sprint(result.missing), fmt.Sprint(result.duplicates),
+		fmt.Sprint(len(result.differences)), fmt.Sprint(result.tallied), strings.Join(fired, ", "),
 	}
 }
 
-// stoppedStore is a collector whose embedded ClickHouse takes connections and says nothing.
+// stoppedStore returns a collector whose embedded ClickHouse accepts connections and does not respond.
 func stoppedStore(t *testing.T) (*upProcess, *store, func(), func()) {
 	up := startUp(t)
 	child := 0
@@ -98,7 +98,7 @@ func stoppedStore(t *testing.T) (*upProcess, *store, func(), func()) {
 	return up, up.rows(), stop, func() { signalProcess(t, child, syscall.SIGCONT) }
 }
 
-// refusingStore is a collector whose ClickHouse is a server behind a port that nobody listens on any more.
+// refusingStore returns a collector whose ClickHouse refuses connections.
 func refusingStore(t *testing.T) (*upProcess, *store, func(), func()) {
 	_, dsn := servers(t)
 	u, err := url.Parse(dsn)
@@ -113,7 +113,7 @@ func refusingStore(t *testing.T) (*upProcess, *store, func(), func()) {
 	return startUp(t, "--clickhouse-dsn", u.String()), direct, p.stop, p.start
 }
 
-// A tcpProxy passes connections on between start and stop.
+// A tcpProxy forwards connections between start and stop.
 type tcpProxy struct {
 	t            *testing.T
 	target, addr string
@@ -145,9 +145,9 @@ func (p *tcpProxy) start() {
 			p.mu.Lock()
 			p.conns = append(p.conns, in, out)
 			p.mu.Unlock()
-			for _, way := range [][2]net.Conn{{in, out}, {out, in}} {
+			for _, dir := range [][2]net.Conn{{in, out}, {out, in}} {
 				go func() {
-					_, _ = io.Copy(way[0], way[1])
+					_, _ = io.Copy(dir[0], dir[1])
 					in.Close()
 					out.Close()
 				}()
@@ -166,27 +166,27 @@ func (p *tcpProxy) stop() {
 	p.conns = nil
 }
 
-// An rssWatch follows the resident memory of a process, in bytes.
+// An rssWatch samples the resident memory of a process, in bytes.
 type rssWatch struct{ last, peak atomic.Int64 }
 
 func watchRSS(t *testing.T, pid int) *rssWatch {
 	w := &rssWatch{}
 	dir := filepath.Join("/proc", strconv.Itoa(pid))
-	look := func() {
+	sample := func() {
 		kb, err := strconv.ParseInt(procField(dir, "VmRSS"), 10, 64)
 		if err == nil {
 			w.last.Store(kb << 10)
 			w.peak.Store(max(w.peak.Load(), kb<<10))
 		}
 	}
-	look()
+	sample()
 	done := make(chan struct{})
 	var wg sync.WaitGroup
 	wg.Go(func() {
 		for tick := time.NewTicker(100 * time.Millisecond); ; {
 			select {
 			case <-tick.C:
-				look()
+				sample()
 			case <-done:
 				tick.Stop()
 				return
@@ -199,7 +199,7 @@ func watchRSS(t *testing.T, pid int) *rssWatch {
 
 var firingLine = regexp.MustCompile(`msg=alert state=firing alert=(\w+).* service=(\S+) stage=(\S+)`)
 
-// firing is the alerts that a collector's log tells of.
+// firing returns the alerts in the log of a collector.
 func firing(log string) (names []string) {
 	for _, m := range firingLine.FindAllStringSubmatch(log, -1) {
 		if name := m[1] + " " + m[2] + "/" + m[3]; !slices.Contains(names, name) {

@@ -20,30 +20,32 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// rowsByID are the rows of a run, each by its id with what makes it right or wrong.
+// rowsByID are the rows of a run by id, reduced to the values that are compared.
 type rowsByID struct {
 	exchanges, findings, toolCalls map[string]string
-	contents                       map[string]string // by the hash in their ids: where they lie follows from when their process began
-	ledger                         map[string]string // of one partition; nil where there are several
+	contents                       map[string]string // by the hash in the id, whose rest depends on the start of the process
+	ledger                         map[string]string // of a single partition; nil if there are several
 }
 
-// A verdict compares what a collector stored with what was acknowledged to the agents, and with what an analyzer makes
-// of the same stream that nobody disturbs.
-type verdict struct {
-	acked, stored   int
-	missing, double int // exchanges that were acknowledged and are not stored; rows of any table beyond the first of an id
-	findings, calls int // tool calls
-	entries         int // of the ledger
-	wrong           []string
-	tallied         uint64 // calls in the tallies, as an alert engine counts them
+// An audit compares what a collector stored with the acknowledged exchanges, and with the result of an undisturbed analyzer on
+// the same stream.
+type audit struct {
+	acked, stored int
+	missing       int // acknowledged exchanges that are not stored
+	duplicates    int // rows of any table beyond the first of an id
+	findings      int
+	toolCalls     int
+	ledgerEntries int
+	differences   []string
+	tallied       uint64 // calls in the tallies, as an alert engine counts them
 }
 
-func (v *verdict) right() bool {
-	return v.missing == 0 && v.double == 0 && len(v.wrong) == 0 && v.tallied == uint64(v.stored)
+func (a *audit) passed() bool {
+	return a.missing == 0 && a.duplicates == 0 && len(a.differences) == 0 && a.tallied == uint64(a.stored)
 }
 
-// judge waits until the collector has finished, and for as long as it takes to be sure that it does not.
-func judge(t *testing.T, natsURL string, s *store, acked []string) *verdict {
+// auditStore audits s until it passes, for at most a minute.
+func auditStore(t *testing.T, natsURL string, s *store, acked []string) *audit {
 	t.Helper()
 	nc, err := nats.Connect(natsURL, nats.MaxReconnects(-1))
 	if err != nil {
@@ -54,89 +56,89 @@ func judge(t *testing.T, natsURL string, s *store, acked []string) *verdict {
 	if err != nil {
 		t.Fatal(err)
 	}
-	var v *verdict
+	var a *audit
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(500 * time.Millisecond) {
-		v, err = compare(t.Context(), js, s, acked)
-		if err == nil && v.right() {
-			return v
+		a, err = compare(t.Context(), js, s, acked)
+		if err == nil && a.passed() {
+			return a
 		}
 		if time.Now().After(deadline) {
 			if err != nil {
 				t.Fatal(err)
 			}
-			return v
+			return a
 		}
 	}
 }
 
-func compare(ctx context.Context, js natsjs.JetStream, s *store, acked []string) (*verdict, error) {
-	got, double, err := storedRows(ctx, s)
+func compare(ctx context.Context, js natsjs.JetStream, s *store, acked []string) (*audit, error) {
+	got, duplicates, err := storedRows(ctx, s)
 	if err != nil {
 		return nil, err
 	}
-	v := &verdict{acked: len(acked), stored: len(got.exchanges), double: double, findings: len(got.findings), calls: len(got.toolCalls)}
+	a := &audit{acked: len(acked), stored: len(got.exchanges), duplicates: duplicates, findings: len(got.findings), toolCalls: len(got.toolCalls)}
 	for _, id := range acked {
 		if _, ok := got.exchanges[id]; !ok {
-			v.missing++
+			a.missing++
 		}
 	}
-	if v.tallied, err = countTallies(ctx, js); err != nil {
+	if a.tallied, err = countTallies(ctx, js); err != nil {
 		return nil, err
 	}
 	want, err := undisturbed(ctx, js)
 	if err != nil {
 		return nil, err
 	}
-	if got.ledger, err = keptLedger(ctx, js); err != nil {
+	if got.ledger, err = storedLedger(ctx, js); err != nil {
 		return nil, err
 	}
-	v.entries = len(got.ledger)
+	a.ledgerEntries = len(got.ledger)
 	if got.ledger == nil {
 		want.ledger = nil
 	}
-	v.wrong = slices.Concat(diff("ledger entry", want.ledger, got.ledger), diff("exchange", want.exchanges, got.exchanges), diff("finding", want.findings, got.findings), diff("tool call", want.toolCalls, got.toolCalls), diff("content", want.contents, got.contents))
+	a.differences = slices.Concat(diff("ledger entry", want.ledger, got.ledger), diff("exchange", want.exchanges, got.exchanges), diff("finding", want.findings, got.findings), diff("tool call", want.toolCalls, got.toolCalls), diff("content", want.contents, got.contents))
 	if len(got.contents) == 0 {
-		v.wrong = append(v.wrong, "no content is stored")
+		a.differences = append(a.differences, "no contents are stored")
 	}
 	lost, err := s.query(ctx, dangling)
 	if err != nil {
 		return nil, err
 	}
 	for _, r := range lost.Rows {
-		v.wrong = append(v.wrong, fmt.Sprintf("exchange %v refers to a branch or to contents that are not stored", r[0]))
+		a.differences = append(a.differences, fmt.Sprintf("exchange %a refers to a branch or to contents that are not stored", r[0]))
 	}
-	return v, nil
+	return a, nil
 }
 
-// dangling are the exchanges that cannot be put together again.
+// dangling selects the exchanges whose messages are not all stored.
 const dangling = `WITH (SELECT groupUniqArray(id) FROM messages) AS ids, (SELECT groupUniqArray(branch) FROM history) AS branches
 	SELECT exchange_id FROM exchanges_final
 	WHERE branch != '' AND NOT has(branches, branch) OR NOT hasAll(ids, arrayFilter(id -> id != '', arrayConcat(lead, [parameters, answer], mapValues(marked))))
 	UNION ALL SELECT exchange_id FROM history_final WHERE message_id NOT IN (SELECT id FROM messages) LIMIT 20`
 
-// diff says which rows are not as they should be.
-func diff(what string, want, got map[string]string) (wrong []string) {
+// diff describes the differences of rows.
+func diff(what string, want, got map[string]string) (all []string) {
 	for _, id := range slices.Sorted(maps.Keys(want)) {
 		if g, ok := got[id]; !ok {
-			wrong = append(wrong, fmt.Sprintf("%s %s is not stored: %s", what, id, want[id]))
+			all = append(all, fmt.Sprintf("%s %s is not stored: %s", what, id, want[id]))
 		} else if g != want[id] {
-			wrong = append(wrong, fmt.Sprintf("%s %s is %s, not %s", what, id, g, want[id]))
+			all = append(all, fmt.Sprintf("%s %s is %s, not %s", what, id, g, want[id]))
 		}
 	}
 	for _, id := range slices.Sorted(maps.Keys(got)) {
 		if _, ok := want[id]; !ok {
-			wrong = append(wrong, fmt.Sprintf("%s %s should not be: %s", what, id, got[id]))
+			all = append(all, fmt.Sprintf("unexpected %s %s: %s", what, id, got[id]))
 		}
 	}
-	return wrong
+	return all
 }
 
-// storedRows reads the final views. double counts the rows beyond the first of an id.
-func storedRows(ctx context.Context, s *store) (rows rowsByID, double int, err error) {
+// storedRows reads the final views. duplicates is the number of rows beyond the first of an id.
+func storedRows(ctx context.Context, s *store) (rows rowsByID, duplicates int, err error) {
 	read := func(sql string) map[string]string {
 		m := map[string]string{}
 		for last := ""; err == nil; {
-			// In pages, because an answer is limited.
+			// In pages, because results are limited in size.
 			res, qerr := s.query(ctx, fmt.Sprintf("SELECT * FROM (%s) WHERE id > '%s' ORDER BY id LIMIT 50000", sql, last))
 			if qerr != nil {
 				err = qerr
@@ -145,7 +147,7 @@ func storedRows(ctx context.Context, s *store) (rows rowsByID, double int, err e
 			for _, r := range res.Rows {
 				last = r[0].(string)
 				m[last] = r[1].(string)
-				double += int(r[2].(uint64)) - 1
+				duplicates += int(r[2].(uint64)) - 1
 			}
 			if len(res.Rows) < 50000 {
 				break
@@ -156,11 +158,11 @@ func storedRows(ctx context.Context, s *store) (rows rowsByID, double int, err e
 	rows.exchanges = read("SELECT exchange_id AS id, any(concat(status, ' ', cause, ' ', root_cause, ' ', findings)), count() FROM exchanges_final GROUP BY id")
 	rows.findings = read("SELECT finding_id AS id, any(concat(rule_id, ' ', root_cause, ' ', severity)), count() FROM findings_final GROUP BY id")
 	rows.toolCalls = read("SELECT id, any(concat(tool_name, ' ', state)), count() FROM tool_calls_final GROUP BY id")
-	rows.contents = read("SELECT substring(id, 9) AS id, any(kind), toUInt64(1) FROM messages_final GROUP BY id") // elsewhere too is not too often
-	return rows, double, err
+	rows.contents = read("SELECT substring(id, 9) AS id, any(kind), toUInt64(1) FROM messages_final GROUP BY id") // it may be stored in several places
+	return rows, duplicates, err
 }
 
-// undisturbed is what an analyzer makes of the whole stream.
+// undisturbed returns the rows of an analyzer that reads the whole stream.
 func undisturbed(ctx context.Context, js natsjs.JetStream) (rowsByID, error) {
 	rows := rowsByID{map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}, map[string]string{}}
 	cfg := analyzer.Default()
@@ -168,7 +170,7 @@ func undisturbed(ctx context.Context, js natsjs.JetStream) (rowsByID, error) {
 	an := analyzer.New(cfg, rules.InOrder, prometheus.NewRegistry())
 	an.KeepContents(func(string) bool { return true }, nil)
 	var out analyzer.Output
-	collect := func() { // rows of one id come in the order of their versions
+	collect := func() { // rows of an id are in the order of their versions
 		for _, e := range out.Exchanges {
 			rows.exchanges[e.ID] = fmt.Sprint(e.Status, " ", e.Cause, " ", e.RootCause, " ", e.Findings)
 		}
@@ -205,8 +207,8 @@ func undisturbed(ctx context.Context, js natsjs.JetStream) (rowsByID, error) {
 	return rows, err
 }
 
-// keptLedger is the ledger of the partition 0 of 1 by entry, nil when the stream is cut into more.
-func keptLedger(ctx context.Context, js natsjs.JetStream) (map[string]string, error) {
+// storedLedger returns the ledger of partition 0 of 1 by entry, nil if there are several partitions.
+func storedLedger(ctx context.Context, js natsjs.JetStream) (map[string]string, error) {
 	ledger := map[string]string{}
 	err := replayStream(ctx, js, "KV_"+event.BucketLedger, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
 		key := strings.Split(strings.TrimPrefix(m.Subject(), "$KV."+event.BucketLedger+"."), ".")
@@ -223,8 +225,8 @@ func keptLedger(ctx context.Context, js natsjs.JetStream) (map[string]string, er
 	return ledger, err
 }
 
-// countTallies adds up the calls in the tallies as an alert engine does: a second that is not newer than the partition's last
-// is one that an earlier process has published.
+// countTallies sums the calls in the tallies as an alert engine does: it ignores seconds that are not newer than the
+// partition's last, which an earlier process has published.
 func countTallies(ctx context.Context, js natsjs.JetStream) (calls uint64, err error) {
 	next := map[int]int64{}
 	err = replayStream(ctx, js, event.StreamTally, func(m natsjs.Msg, _ *natsjs.MsgMetadata) error {
@@ -246,21 +248,21 @@ func countTallies(ctx context.Context, js natsjs.JetStream) (calls uint64, err e
 	return calls, err
 }
 
-// check fails the test unless v is right.
-func (v *verdict) check(t *testing.T) {
+// check fails the test unless a is right.
+func (a *audit) check(t *testing.T) {
 	t.Helper()
-	if v.missing > 0 || v.double > 0 {
-		t.Errorf("of %d acknowledged exchanges %d are missing; %d rows are double", v.acked, v.missing, v.double)
+	if a.missing > 0 || a.duplicates > 0 {
+		t.Errorf("%d of %d acknowledged exchanges are missing; %d duplicate rows", a.missing, a.acked, a.duplicates)
 	}
-	if v.tallied != uint64(v.stored) {
-		t.Errorf("the tallies count %d calls, %d exchanges are stored", v.tallied, v.stored)
+	if a.tallied != uint64(a.stored) {
+		t.Errorf("%d calls tallied, %d exchanges stored", a.tallied, a.stored)
 	}
-	if n := len(v.wrong); n > 0 {
-		t.Errorf("%d rows are not those of an undisturbed run, such as:\n%s", n, strings.Join(v.wrong[:min(n, 10)], "\n"))
+	if n := len(a.differences); n > 0 {
+		t.Errorf("%d rows differ from an undisturbed run, such as:\n%s", n, strings.Join(a.differences[:min(n, 10)], "\n"))
 	}
 }
 
-// columns formats rows of cells, the first one the head. Rows of tests that did not run are empty and left out.
+// columns formats rows of cells below a header row. It omits empty rows, of tests that did not run.
 func columns(rows [][]string) string {
 	var b strings.Builder
 	w := tabwriter.NewWriter(&b, 0, 0, 2, ' ', 0)
@@ -271,7 +273,7 @@ func columns(rows [][]string) string {
 	return b.String()
 }
 
-// quantile is the q-th part of ds, which it sorts.
+// quantile sorts ds and returns its q-quantile.
 func quantile(ds []time.Duration, q float64) time.Duration {
 	if len(ds) == 0 {
 		return 0
