@@ -1,13 +1,11 @@
 package facts
 
-import "math/bits"
-
-// anthropicType is the type of a content block, as far as facts tell types apart.
+// anthropicType is the type of a content block, as far as facts depend on it.
 type anthropicType uint8
 
 const (
-	anthropicBad   anthropicType = iota // no object, or without a type
-	anthropicOther                      // server_tool_use, mcp_tool_use and their results, search_result, whatever comes
+	anthropicBad   anthropicType = iota // not an object, or without a type
+	anthropicOther                      // server_tool_use, mcp_tool_use and their results, search_result, unknown types
 	anthropicTextBlock
 	anthropicImage
 	anthropicDocument
@@ -15,7 +13,7 @@ const (
 	anthropicRedacted
 	anthropicToolUse
 	anthropicToolResult
-	anthropicMoreTools // declares tools in the middle of the messages
+	anthropicMoreTools // declares tools between the messages
 )
 
 func anthropicTypeOf(name []byte) anthropicType {
@@ -40,7 +38,7 @@ func anthropicTypeOf(name []byte) anthropicType {
 	return anthropicOther
 }
 
-// anthropicKeys is a set of keys of blocks.
+// anthropicKeys is a set of block keys.
 type anthropicKeys uint32
 
 const (
@@ -110,9 +108,8 @@ func anthropicKeyOf(name []byte) anthropicKeys {
 	return anthropicKeyUnknown
 }
 
-// anthropicSchema says what part a block is and, for types whose keys the API checks ("content.1.tool_use.text: Extra
-// inputs are not permitted"), which keys it may have, in any version of the API; 0 is any. cache_control passes
-// everywhere.
+// anthropicSchema maps a block type to its part and, for types whose keys the API checks ("content.1.tool_use.text: Extra
+// inputs are not permitted"), to the keys of all versions of the API; 0 is any key. cache_control is allowed everywhere.
 var anthropicSchema = [...]struct {
 	part Parts
 	keys anthropicKeys
@@ -131,32 +128,32 @@ var anthropicSchema = [...]struct {
 	},
 }
 
-// An anthropicHead is what is read of every block, also of one within the content of another.
+// An anthropicHead has the facts of every block, also of a block within the content of another.
 type anthropicHead struct {
 	typ   anthropicType
 	keys  anthropicKeys
 	start int    // of the block in the body
-	text  []byte // raw, between the quotes; nil when it is no string
+	text  []byte // raw, between the quotes; nil if it is not a string
 }
 
-// An anthropicBlock is a content block of a message, an answer or a stream. Its type may come after all else, so
-// everything is read that any type could need.
+// An anthropicBlock is a content block of a message, an answer or a stream. Its type may be the last member, so the members
+// of all types are read.
 type anthropicBlock struct {
 	anthropicHead
-	signature []byte // as text
+	signature []byte // like text
 	data      []byte // of redacted thinking
 	thinking  Kind
 	dataKind  Kind
-	call      Call   // of tool_use; Kind and place are not set
+	call      Call   // of tool_use; Kind, Start and End are not set
 	input     []byte // the raw value
-	reply     Reply  // of tool_result; place is not set
+	reply     Reply  // of tool_result; Start and End are not set
 
-	// The first key that a block within content should not have, and whether all such keys are null or false.
+	// The first unknown key of a block within content, and whether all unknown keys are null or false.
 	inner     []byte
 	innerNull bool
 }
 
-// read reads the value at hand.
+// read reads the current value.
 func (b *anthropicBlock) read(s *scanner) {
 	b.start = s.i
 	if s.kind() != Object {
@@ -180,21 +177,21 @@ func (b *anthropicBlock) read(s *scanner) {
 		case anthropicKeyContent:
 			b.content(s)
 		case anthropicKeyIsError:
-			b.reply.IsError = string(s.raw(s.kind())) == "true"
+			b.reply.IsError = s.isTrue()
 		case anthropicKeyThinking:
 			b.thinking = s.skip()
 		case anthropicKeySignature:
-			_, b.signature = anthropicText(s, s.kind())
+			b.signature = s.rawText()
 		case anthropicKeyData:
 			b.dataKind = s.kind()
-			_, b.data = anthropicText(s, b.dataKind)
+			b.data = s.rawText()
 		default:
 			b.member(s, key)
 		}
 	}
 }
 
-// member reads a key of every block.
+// member reads a member of every block.
 func (h *anthropicHead) member(s *scanner, key anthropicKeys) {
 	h.keys |= key
 	switch key {
@@ -204,18 +201,18 @@ func (h *anthropicHead) member(s *scanner, key anthropicKeys) {
 			h.typ = anthropicTypeOf(name)
 		}
 	case anthropicKeyText:
-		_, h.text = anthropicText(s, s.kind())
+		h.text = s.rawText()
 	default:
 		s.skip()
 	}
 }
 
-// content reads what a tool gave: a string, or blocks.
+// content reads the result of a tool: a string, or blocks.
 func (b *anthropicBlock) content(s *scanner) {
 	r, start := &b.reply, s.i
 	r.Parts, r.PartCount, b.inner = 0, 0, nil
 	if r.Content = s.kind(); r.Content != Array {
-		r.ContentBytes, _ = anthropicText(s, r.Content)
+		r.ContentBytes, _ = s.sizedText(r.Content)
 		return
 	}
 	for more := s.open(); more; more = s.more(']') {
@@ -232,7 +229,7 @@ func (b *anthropicBlock) content(s *scanner) {
 		}
 		r.Parts |= in.part()
 		r.PartCount++
-		if key, null := in.foreign(s); key != nil {
+		if key, null := in.unknown(s); key != nil {
 			b.innerNull = null && (b.inner == nil || b.innerNull)
 			if b.inner == nil {
 				b.inner = key
@@ -242,7 +239,7 @@ func (b *anthropicBlock) content(s *scanner) {
 	r.ContentBytes = s.i - start
 }
 
-// part is what the block is as a part of its message.
+// part returns the block's type as a part of its message.
 func (h *anthropicHead) part() Parts {
 	p := anthropicSchema[h.typ].part
 	if p == PartText && h.text != nil && textBytes(h.text) == 0 {
@@ -251,9 +248,9 @@ func (h *anthropicHead) part() Parts {
 	return p
 }
 
-// foreign is the first key that a block of this type does not have, nil when there is none, and whether all of them are
-// null or false. Only a block that has such keys is read again.
-func (h *anthropicHead) foreign(s *scanner) (key []byte, null bool) {
+// unknown returns the first key outside the schema of the block's type, nil without any, and whether the values of all such
+// keys are null or false. Only a block with such keys is read again.
+func (h *anthropicHead) unknown(s *scanner) (key []byte, null bool) {
 	legal := anthropicSchema[h.typ].keys
 	if legal == 0 {
 		return nil, false
@@ -277,24 +274,10 @@ func (h *anthropicHead) foreign(s *scanner) (key []byte, null bool) {
 	return key, null
 }
 
-// reasoning is of a thinking block: the kind of what the model thought, and what the provider signed of it, raw.
+// reasoning returns the kind of the thoughts of a thinking block, and their raw signature.
 func (b *anthropicBlock) reasoning() (k Kind, sealed []byte) {
 	if b.typ == anthropicRedacted {
 		return b.dataKind, b.data
 	}
 	return b.thinking, b.signature
 }
-
-// anthropicText reads a value of kind k. Of a string, text is what stands between the quotes, else nil; size is as
-// Message.ContentBytes.
-func anthropicText(s *scanner, k Kind) (size int, text []byte) {
-	raw := s.raw(k)
-	if k != String || s.err != nil {
-		return len(raw), nil
-	}
-	text = raw[1 : len(raw)-1]
-	return textBytes(text), text
-}
-
-// anthropicSigned adds the hash of a signature to those before it in the message.
-func anthropicSigned(before, hash uint64) uint64 { return bits.RotateLeft64(before, 1) ^ hash }

@@ -222,10 +222,10 @@ func refAnthropicContent(b []byte, n node, m *Message) {
 			m.Replies = append(m.Replies, r)
 		case "thinking":
 			sealed = p.get("signature")
-			m.Reasoning = firstReasoning([3]Kind{m.Reasoning, p.get("thinking").kind})
+			m.Reasoning = firstReasoning(m.Reasoning, p.get("thinking").kind)
 		case "redacted_thinking":
 			sealed = p.get("data")
-			m.Reasoning = firstReasoning([3]Kind{m.Reasoning, sealed.kind})
+			m.Reasoning = firstReasoning(m.Reasoning, sealed.kind)
 		}
 		if sealed.kind == String && textBytes(sealed.inside(b)) > 0 && m.Role == RoleAssistant {
 			m.Signed = bits.RotateLeft64(m.Signed, 1) ^ xxh3.HashString(sealed.text)

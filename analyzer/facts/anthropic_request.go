@@ -1,16 +1,16 @@
 package facts
 
-// anthropic reads a request of the Messages API. The bodies of Vertex AI (rawPredict) and Bedrock (invoke) are the same
-// but for anthropic_version, and a model that the URL names.
+// anthropic reads a request of the Messages API. The bodies of Vertex AI (rawPredict) and Bedrock (invoke) differ only by
+// anthropic_version and the model, which the URL names.
 func (f *Request) anthropic(s *scanner) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "messages":
-			f.messages(s, (*Request).anthropicMessage)
+			f.anthropicMessages(s)
 		case "model":
 			f.Model, _ = s.text()
 		case "stream":
-			f.Stream = string(s.raw(s.kind())) == "true"
+			f.Stream = s.isTrue()
 		case "max_tokens":
 			f.MaxTokens = s.number()
 		case "system":
@@ -33,12 +33,7 @@ func (f *Request) anthropic(s *scanner) {
 // anthropicTools reads tools. Those of Anthropic's own types (web_search_20250305, mcp_toolset) may declare functions
 // under other names.
 func (f *Request) anthropicTools(s *scanner) {
-	f.Tools, f.ToolCount = f.Tools[:0], 0
-	if f.HasTools = s.kind() == Array; !f.HasTools {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more(']') {
+	for more := f.enterTools(s); more; more = s.more(']') {
 		f.ToolCount++
 		if s.kind() != Object {
 			s.skip()
@@ -52,7 +47,7 @@ func (f *Request) anthropicTools(s *scanner) {
 	}
 }
 
-// anthropicChoice reads tool_choice: {"type": "auto"}, any, none, or tool with the name that it forces.
+// anthropicChoice reads tool_choice: {"type": "auto"}, any, none, or tool with the name of the forced tool.
 func (f *Request) anthropicChoice(s *scanner) {
 	f.Forced = nil
 	if s.kind() != Object {
@@ -70,8 +65,7 @@ func (f *Request) anthropicMessage(s *scanner, m *Message) {
 	for more := s.open(); more; more = s.more('}') {
 		switch key := s.key(); string(key) {
 		case "role":
-			m.RoleName, m.RoleKind = s.text()
-			m.Role = roleOf(m.RoleName, m.RoleKind)
+			m.role(s)
 		case "content":
 			f.calls, f.replies = f.calls[:calls], f.replies[:replies]
 			f.anthropicContent(s, m, &text)
@@ -81,33 +75,18 @@ func (f *Request) anthropicMessage(s *scanner, m *Message) {
 		case "clear_at", "output_config": // of beta versions
 			s.skip()
 		default:
-			key = s.keep(key)
-			k := s.kind()
-			v := s.raw(k)
-			m.foreign(key, k == Null || string(v) == "false", s)
+			m.unknown(s, key)
 		}
 	}
 	if s.err != nil {
 		return
 	}
-	if m.Role == RoleAssistant { // only now the role is known: it may come after the content
+	if m.Role == RoleAssistant { // known only now: it may follow the content
 		m.ContentHash = text.hash(f, s)
 	} else {
 		m.Signed = 0
 	}
 	f.own(m, calls, replies)
-}
-
-// foreign notes a key that the schema does not have; null, that its value is null or false.
-func (m *Message) foreign(key []byte, null bool, s *scanner) {
-	switch {
-	case !null:
-		m.NullFields &^= FieldUnknown
-	case m.Fields&FieldUnknown == 0:
-		m.NullFields |= FieldUnknown
-	}
-	m.Fields |= FieldUnknown
-	m.other(s, key)
 }
 
 // anthropicContent reads a content: a string, or blocks.
@@ -116,7 +95,7 @@ func (f *Request) anthropicContent(s *scanner, m *Message, t *texts) {
 	start := s.i
 	if m.Content = s.kind(); m.Content != Array {
 		var text []byte
-		if m.ContentBytes, text = anthropicText(s, m.Content); text != nil {
+		if m.ContentBytes, text = s.sizedText(m.Content); text != nil {
 			t.add(f, text)
 		}
 		return
@@ -134,12 +113,8 @@ func (f *Request) anthropicContent(s *scanner, m *Message, t *texts) {
 
 // anthropicPart adds a block to its message.
 func (f *Request) anthropicPart(s *scanner, m *Message, b *anthropicBlock, t *texts) {
-	before, part := m.Parts, b.part()
-	if m.PartCount == 0 {
-		m.FirstPart = part
-	}
-	m.Parts |= part
-	m.PartCount++
+	before := m.Parts
+	m.addPart(b.part())
 	switch b.typ {
 	case anthropicTextBlock:
 		if b.text != nil && (m.Role == RoleAssistant || m.Role == RoleNone) {
@@ -147,9 +122,9 @@ func (f *Request) anthropicPart(s *scanner, m *Message, b *anthropicBlock, t *te
 		}
 	case anthropicThinking, anthropicRedacted:
 		k, sealed := b.reasoning()
-		m.Reasoning = firstReasoning([3]Kind{m.Reasoning, k})
+		m.Reasoning = firstReasoning(m.Reasoning, k)
 		if textBytes(sealed) > 0 {
-			m.Signed = anthropicSigned(m.Signed, s.hashText(sealed))
+			m.Signed = foldHash(m.Signed, s.hashText(sealed))
 		}
 	case anthropicToolUse:
 		if c := f.newCall(); c != nil {
@@ -162,7 +137,8 @@ func (f *Request) anthropicPart(s *scanner, m *Message, b *anthropicBlock, t *te
 			r.After, r.Start, r.End = before, b.start, s.i
 		}
 		if b.inner != nil {
-			m.foreign(b.inner, b.innerNull, s)
+			m.note(FieldUnknown, b.innerNull)
+			m.other(s, b.inner)
 		}
 	case anthropicMoreTools:
 		f.OpenTools = true
@@ -171,7 +147,8 @@ func (f *Request) anthropicPart(s *scanner, m *Message, b *anthropicBlock, t *te
 	if b.keys&anthropicKeyCache != 0 {
 		m.Fields |= FieldCacheControl
 	}
-	if key, null := b.foreign(s); key != nil {
-		m.foreign(key, null, s)
+	if key, null := b.unknown(s); key != nil {
+		m.note(FieldUnknown, null)
+		m.other(s, key)
 	}
 }

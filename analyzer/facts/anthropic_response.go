@@ -3,28 +3,28 @@ package facts
 import (
 	"bytes"
 	"errors"
-	"strings"
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/wire"
 	"github.com/llmtap/llmtap/ingest/wire/eventstream"
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// scanAnthropicResponse is ScanResponse for the Messages API, and for Bedrock's InvokeModelWithResponseStream, whose
-// frames hold the same events.
+// scanAnthropicResponse is ScanResponse for the Messages API and for Bedrock's InvokeModelWithResponseStream, whose frames
+// contain the same events.
 func scanAnthropicResponse(contentType string, body []byte, r *Response) {
 	a := anthropicAnswer{r: r}
-	text := bytes.TrimSpace(body)
+	text, framing := bytes.TrimSpace(body), wire.FramingOf(contentType)
 	switch {
 	case len(text) > 0 && (text[0] == '{' || text[0] == '['):
 		a.unary(text)
-	case eventstream.HasFrame(body), strings.Contains(strings.ToLower(contentType), "amazon.eventstream"):
+	case eventstream.HasFrame(body), framing == wire.EventStream:
 		a.frames(body)
 	case sse.IsStream(body):
 		a.stream(body)
-	case isEventStream(contentType) && len(text) == 0:
+	case len(text) == 0 && framing == wire.SSE:
 		r.Cut = true
 	default: // HTML, plain text, nothing
 		r.Error, r.Malformed = text, true
@@ -32,31 +32,31 @@ func scanAnthropicResponse(contentType string, body []byte, r *Response) {
 	a.finish()
 }
 
-// An anthropicAnswer gathers a Response from a message or from the events of a stream.
+// An anthropicAnswer collects a Response from a message or from the events of a stream.
 type anthropicAnswer struct {
 	r        *Response
-	text     xxh3.Hasher // of the text blocks seen so far, decoded
+	text     xxh3.Hasher // of the text blocks so far, decoded
 	hasText  bool
 	content  Kind // of the content, as sent
 	blocks   []anthropicPartial
 	usage    anthropicUsage
 	scratch  []byte // of the events' scanners
 	decoded  []byte // a text
-	answered bool   // a message was seen
-	done     bool   // the end of the stream was
+	answered bool   // there is a message
+	done     bool   // the last event of the stream was read
 }
 
-// An anthropicPartial is a block of an answer, one that is no text, as far as it has come.
+// An anthropicPartial is a block of an answer other than a text, with the fragments so far.
 type anthropicPartial struct {
 	typ      anthropicType
 	index    int64        // in the stream
-	streamed bool         // it may go on
-	open     bool         // and its end was not seen
-	call     ResponseCall // as the block has it from its start
+	streamed bool         // fragments may follow
+	open     bool         // and its end was not read
+	call     ResponseCall // as the start of the block has it
 	tail     []byte       // the signature, or the arguments that a stream adds; decoded
 }
 
-// anthropicUsage are token counts. In a stream the same count comes again, larger or equal.
+// anthropicUsage are token counts. A stream repeats a count, larger or equal.
 type anthropicUsage struct {
 	input, cacheRead, cacheWrite, output int64
 }
@@ -83,8 +83,8 @@ func (a *anthropicAnswer) unary(text []byte) {
 	a.r.Malformed = a.r.Malformed || s.err != nil
 }
 
-// finish moves what was gathered into the Response. Input tokens are counted as OpenAI does: all that the model read,
-// those from the cache and those written to it too.
+// finish completes the Response. Input tokens are counted as OpenAI does: all that the model read, including those from the
+// cache and those written to it.
 func (a *anthropicAnswer) finish() {
 	r := a.r
 	if r.Content = a.content; r.Content == Array {
@@ -105,7 +105,7 @@ func (a *anthropicAnswer) finish() {
 			r.Calls = append(r.Calls, b.finish(r.Cut))
 		case anthropicThinking, anthropicRedacted:
 			if textBytes(b.tail) > 0 {
-				signed = anthropicSigned(signed, xxh3.Hash(b.tail))
+				signed = foldHash(signed, xxh3.Hash(b.tail))
 			}
 		default:
 		}
@@ -115,7 +115,7 @@ func (a *anthropicAnswer) finish() {
 	}
 }
 
-// object reads a message, an error or an event of a stream; name is the event's, if it has one.
+// object reads a message, an error or an event of a stream; name is the event's name, if any.
 func (a *anthropicAnswer) object(s *scanner, name []byte) {
 	start := s.i
 	e := anthropicEvent{typ: name}
@@ -128,7 +128,7 @@ func (a *anthropicAnswer) object(s *scanner, name []byte) {
 		case "message":
 			a.message(s)
 		case "error":
-			a.error(s)
+			s.errorMember(&a.r.Error)
 		case "index":
 			e.indexed = s.kind() == Number
 			e.index = s.number()
@@ -149,18 +149,14 @@ func (a *anthropicAnswer) object(s *scanner, name []byte) {
 	}
 }
 
-// message reads the message that a stream starts with; in Bedrock's errors it is a text.
+// message reads the message at the start of a stream; in Bedrock's errors it is a string.
 func (a *anthropicAnswer) message(s *scanner) {
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		a.member(s, s.key())
 	}
 }
 
-// member reads what a message has.
+// member reads a member of a message.
 func (a *anthropicAnswer) member(s *scanner, key []byte) {
 	switch string(key) {
 	case "id":
@@ -170,7 +166,7 @@ func (a *anthropicAnswer) member(s *scanner, key []byte) {
 	case "content":
 		a.readContent(s)
 	case "stop_reason":
-		a.stopReason(s)
+		replaceText(&a.r.FinishReason, s)
 	case "usage":
 		a.readUsage(s)
 	default:
@@ -178,27 +174,10 @@ func (a *anthropicAnswer) member(s *scanner, key []byte) {
 	}
 }
 
-// error reads an error member. Null, false and "" mean that there is none. An error cut short is still one.
-func (a *anthropicAnswer) error(s *scanner) {
-	k := s.kind()
-	raw := s.raw(k)
-	if k > Bool && len(a.r.Error) == 0 && string(raw) != `""` {
-		a.r.Error = raw
-	}
-}
-
-func (a *anthropicAnswer) stopReason(s *scanner) {
-	n := len(s.scratch)
-	if reason, k := s.text(); k == String {
-		a.r.FinishReason = string(reason)
-	}
-	s.scratch = s.scratch[:n]
-}
-
 func (a *anthropicAnswer) readContent(s *scanner) {
 	k := s.kind()
 	if k != Array {
-		size, text := anthropicText(s, k)
+		size, text := s.sizedText(k)
 		switch {
 		case s.err != nil:
 			return
@@ -223,14 +202,10 @@ func (a *anthropicAnswer) readContent(s *scanner) {
 	}
 }
 
-// readUsage reads token counts. A count that is null or comes as 0 after a larger one says nothing.
+// readUsage reads token counts. A null, or a 0 after a larger count, is ignored.
 func (a *anthropicAnswer) readUsage(s *scanner) {
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
 	u := &a.usage
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "input_tokens":
 			u.input = max(u.input, s.number())
@@ -246,7 +221,7 @@ func (a *anthropicAnswer) readUsage(s *scanner) {
 	}
 }
 
-// addText adds the raw text of a text block, or a piece of it. Blocks come one after the other.
+// addText adds the raw text of a text block, or a fragment of it. Blocks do not overlap.
 func (a *anthropicAnswer) addText(raw []byte) {
 	if bytes.IndexByte(raw, '\\') >= 0 {
 		a.decoded = jsonscan.AppendText(a.decoded[:0], raw)
@@ -257,7 +232,7 @@ func (a *anthropicAnswer) addText(raw []byte) {
 	a.hasText = true
 }
 
-// add adds a block to the answer; p holds what a stream says of it.
+// add adds a block to the answer; p has its state in a stream.
 func (a *anthropicAnswer) add(b *anthropicBlock, p anthropicPartial) {
 	switch b.typ {
 	case anthropicTextBlock:
@@ -281,7 +256,7 @@ func (a *anthropicAnswer) add(b *anthropicBlock, p anthropicPartial) {
 	a.blocks = append(a.blocks, p)
 }
 
-// responseCall is the call of a tool_use block.
+// responseCall returns the call of a tool_use block.
 func (b *anthropicBlock) responseCall() ResponseCall {
 	c := ResponseCall{
 		ID: string(b.call.ID), Name: string(b.call.Name), ArgsKind: b.call.ArgsKind, Args: b.call.Args, Arguments: string(b.input),

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"slices"
 
+	"github.com/llmtap/llmtap/ingest/wire"
 	"github.com/llmtap/llmtap/ingest/wire/eventstream"
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 	"github.com/llmtap/llmtap/ingest/wire/sse"
@@ -28,7 +29,7 @@ func (a *anthropicAnswer) stream(body []byte) {
 	var err error
 	for e := range sse.Events(body) {
 		if seen = true; errors.Is(err, ErrTruncated) {
-			a.r.Malformed = true // only the last event can be cut
+			a.r.Malformed = true // only the last event can be truncated
 		}
 		if err = a.event(bytes.TrimSpace(e.Data), e.Name); a.done {
 			break
@@ -37,7 +38,7 @@ func (a *anthropicAnswer) stream(body []byte) {
 	a.end(seen, errors.Is(err, ErrTruncated))
 }
 
-// frames assembles Bedrock's stream: each frame holds an event as {"bytes": "<base64>"}, or an exception.
+// frames assembles Bedrock's stream: each frame contains an event as {"bytes": "<base64>"}, or an exception.
 func (a *anthropicAnswer) frames(body []byte) {
 	var seen, cut bool
 	var data []byte
@@ -71,7 +72,7 @@ func (a *anthropicAnswer) frames(body []byte) {
 			a.r.Malformed = true
 		}
 		if !failed {
-			a.r.Error = bytes.Clone(a.r.Error) // data is used again
+			a.r.Error = bytes.Clone(a.r.Error) // data is reused
 		}
 		if a.done {
 			break
@@ -80,7 +81,7 @@ func (a *anthropicAnswer) frames(body []byte) {
 	a.end(seen, cut)
 }
 
-// end judges a stream that was read to its end.
+// end evaluates a stream that was read to its end.
 func (a *anthropicAnswer) end(seen, cut bool) {
 	ended := a.done || a.r.FinishReason != "" || len(a.r.Error) > 0
 	a.r.Cut = !a.done && cut || !ended
@@ -89,8 +90,8 @@ func (a *anthropicAnswer) end(seen, cut bool) {
 	}
 }
 
-// event reads the data of an event: usually one value, several where a server forgets the empty line between its
-// events, and then none of them is named.
+// event reads the data of an event: usually one value, several if a server omits the empty line between events; then only
+// the first has a name.
 func (a *anthropicAnswer) event(data, name []byte) error {
 	s := scanner{b: data, scratch: a.scratch[:0]}
 	failed := string(name) == "error" && len(a.r.Error) == 0
@@ -99,7 +100,7 @@ func (a *anthropicAnswer) event(data, name []byte) error {
 		case s.b[s.i] == '{':
 			a.object(&s, name)
 			name = nil
-		case bytes.HasPrefix(s.b[s.i:], []byte("[DONE]")): // of gateways
+		case s.isDone(): // of gateways
 			a.done = true
 		default:
 			s.fail(ErrNotJSON)
@@ -116,29 +117,25 @@ func (a *anthropicAnswer) event(data, name []byte) error {
 }
 
 func (a *anthropicAnswer) readDelta(s *scanner, e *anthropicEvent) {
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "type":
 			e.deltaType, _ = s.text()
 		case "text":
-			_, e.text = anthropicText(s, s.kind())
+			e.text = s.rawText()
 		case "partial_json":
-			_, e.partial = anthropicText(s, s.kind())
+			e.partial = s.rawText()
 		case "signature":
-			_, e.signature = anthropicText(s, s.kind())
+			e.signature = s.rawText()
 		case "stop_reason":
-			a.stopReason(s)
+			replaceText(&a.r.FinishReason, s)
 		default:
 			s.skip()
 		}
 	}
 }
 
-// apply adds what a whole event says.
+// apply applies a complete event.
 func (a *anthropicAnswer) apply(e *anthropicEvent) {
 	switch string(e.typ) {
 	case "message", "message_start":
@@ -151,8 +148,8 @@ func (a *anthropicAnswer) apply(e *anthropicEvent) {
 		if i := a.find(e); i >= 0 {
 			a.blocks[i].open = false
 		}
-	case "message_stop":
-		a.done = true
+	default:
+		a.done = a.done || isLastEvent(wire.Anthropic, e.typ)
 	}
 }
 
@@ -180,13 +177,13 @@ func (a *anthropicAnswer) addDelta(e *anthropicEvent) {
 	case "signature_delta":
 		want, tail = anthropicThinking, e.signature
 	case "input_json_delta":
-	default: // citations, and what comes
+	default: // citations, unknown types
 		return
 	}
 	i := a.find(e)
 	if i < 0 {
 		if len(a.blocks) == 0 || len(a.blocks) == maxAnswerCalls {
-			return // maybe it belongs to a block that was not kept
+			return // it may belong to a dropped block
 		}
 		i = len(a.blocks) - 1
 		a.r.BadIndex = a.r.BadIndex || want == anthropicToolUse
@@ -196,7 +193,7 @@ func (a *anthropicAnswer) addDelta(e *anthropicEvent) {
 	}
 }
 
-// find is the latest block with the index of e, the latest block if e has none, or -1.
+// find returns the latest block with the index of e, the latest block if e has none, or -1.
 func (a *anthropicAnswer) find(e *anthropicEvent) int {
 	for i := range slices.Backward(a.blocks) {
 		if b := &a.blocks[i]; !e.indexed || b.streamed && b.index == e.index {
@@ -206,8 +203,8 @@ func (a *anthropicAnswer) find(e *anthropicEvent) int {
 	return -1
 }
 
-// finish is the finished call. The input of a message is an object, and so are arguments that came as text if they are
-// one; other text stays a string. No text at all is an empty object, unless the stream was cut before the call's end.
+// finish returns the complete call. The input of a message is an object, and so are arguments that arrived as the text of
+// an object; other text stays a string. No text is an empty object, unless the stream was cut before the end of the call.
 func (b *anthropicPartial) finish(cut bool) ResponseCall {
 	c := b.call
 	if !b.streamed {
@@ -223,7 +220,7 @@ func (b *anthropicPartial) finish(cut bool) ResponseCall {
 		}
 	}
 	switch {
-	case c.ArgsKind > Null && len(c.Arguments) > len("{}"): // whole, as some gateways send it
+	case c.ArgsKind > Null && len(c.Arguments) > len("{}"): // some gateways send it whole
 	case cut && b.open:
 		c.Arguments, c.Args, c.ArgsKind = "", ArgsTruncated, String
 	default:

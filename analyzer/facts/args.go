@@ -8,14 +8,14 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// maxArgsDepth bounds the nesting that checkArgs follows; deeper arguments are ArgsUnknown.
+// maxArgsDepth bounds the nesting that checkArgs checks; deeper arguments are ArgsUnknown.
 const maxArgsDepth = 1024
 
-// argsWhole is the verdict on a piece of JSON that was read to its end.
+// argsWhole is the verdict on a part of JSON that is complete.
 const argsWhole = ArgsObject
 
-// checkArgs judges arguments where they stand: raw is the inside of a JSON string whose text should be JSON itself.
-// Nothing is unescaped into a buffer; the quotes of the inner JSON are the escaped quotes of raw.
+// checkArgs checks arguments in place: raw is the inside of a JSON string whose text should be JSON. Nothing is unescaped
+// into a buffer; the quotes of the inner JSON are the escaped quotes of raw.
 func checkArgs(raw []byte) Args {
 	if len(raw) > 0 && raw[0] == '~' {
 		return checkShapedArgs(raw)
@@ -29,7 +29,7 @@ func checkArgs(raw []byte) Args {
 			return ArgsUnknown
 		case v == ArgsTruncated && verdict == ArgsUnknown:
 			return ArgsTruncated
-		case v != argsWhole: // also a second value that is cut: nobody would send that for a whole one
+		case v != argsWhole: // also a truncated second value: it cannot pass for a truncated first one
 			return ArgsBad
 		case verdict != ArgsUnknown:
 			verdict = ArgsMultiple
@@ -49,8 +49,8 @@ func checkArgs(raw []byte) Args {
 	return verdict
 }
 
-// checkShapedArgs judges what capture mode "shape" puts in place of arguments that do not parse:
-// ~<bytes>:<hash>:bad, or :multi for several JSON values.
+// checkShapedArgs returns the verdict of capture mode "shape" on arguments that do not parse: ~<bytes>:<hash>:bad, or :multi
+// for several JSON values.
 func checkShapedArgs(raw []byte) Args {
 	switch n, ok := shaped(raw); {
 	case ok && n == 0:
@@ -61,7 +61,7 @@ func checkShapedArgs(raw []byte) Args {
 	return ArgsBad
 }
 
-// What argsValue expects next.
+// The next tokens that argsValue expects.
 const (
 	wantValue      = iota
 	wantValueOrEnd // after [
@@ -70,8 +70,8 @@ const (
 	wantMore     // after a value: a comma or the end of its container
 )
 
-// argsValue reads one JSON value at i and returns where it ends. The verdict is argsWhole, whatever the value's
-// type, or ArgsTruncated, ArgsBad, or ArgsUnknown when it is nested too deep or raw is no JSON string.
+// argsValue reads the JSON value at i and returns its end. The verdict is argsWhole for a value of any type, else
+// ArgsTruncated, ArgsBad, or ArgsUnknown if it is nested too deep or raw is not the inside of a JSON string.
 func argsValue(raw []byte, i int) (int, Args) {
 	var objects [maxArgsDepth / 64]uint64 // bit d: the container at depth d is an object
 	depth, want := 0, wantValue
@@ -147,7 +147,7 @@ func argsValue(raw []byte, i int) (int, Args) {
 			i, want = end, wantMore
 			continue
 		}
-		// The container at the top ends here.
+		// The innermost container ends here.
 		i += n
 		if depth--; depth == 0 {
 			return i, argsWhole
@@ -156,7 +156,7 @@ func argsValue(raw []byte, i int) (int, Args) {
 	}
 }
 
-// argsStop is the verdict on a text that stops with width n of argsChar.
+// argsStop returns the verdict on a text that stops with width n of argsChar.
 func argsStop(n int) Args {
 	if n == 0 {
 		return ArgsTruncated
@@ -164,8 +164,8 @@ func argsStop(n int) Args {
 	return ArgsUnknown
 }
 
-// argsChar decodes the character at i. Characters above ASCII come as 0x80; the width is 0 at the end of the text and
-// -1 at a backslash that starts no escape.
+// argsChar decodes the character at i. Characters above ASCII are 0x80; the width is 0 at the end of the text and -1 at a
+// backslash that starts no escape.
 func argsChar(raw []byte, i int) (c byte, width int) {
 	if i >= len(raw) {
 		return 0, 0
@@ -198,11 +198,11 @@ func argsSpace(raw []byte, i int) int {
 	return i
 }
 
-// argsString reads an inner string from after its quote.
+// argsString reads an inner string from behind its quote.
 func argsString(raw []byte, i int) (int, Args) {
 	for {
 		i = nextBackslash(raw, i)
-		// The usual escapes, spelled as every encoder spells them: \" ends the string, \\n is a line feed in it.
+		// The usual escapes in the form of all encoders: \" ends the string, \\n is a line feed in it.
 		if i+3 < len(raw) {
 			switch raw[i+1] {
 			case '"':
@@ -255,7 +255,7 @@ func argsString(raw []byte, i int) (int, Args) {
 	}
 }
 
-// nextBackslash is the index of the next backslash at or after i, or len(raw).
+// nextBackslash returns the index of the next backslash at or after i, or len(raw).
 func nextBackslash(raw []byte, i int) int {
 	for i+8 <= len(raw) {
 		if m := jsonscan.Match(binary.LittleEndian.Uint64(raw[i:]), '\\'); m != 0 {
@@ -269,7 +269,7 @@ func nextBackslash(raw []byte, i int) int {
 	return i
 }
 
-// argsScalar reads a string, number or literal that starts with c of width n.
+// argsScalar reads a string, number or literal that starts with c, which has width n.
 func argsScalar(raw []byte, i int, c byte, n int) (int, Args) {
 	switch {
 	case c == '"':
@@ -328,7 +328,7 @@ func argsNumber(raw []byte, i int) (int, Args) {
 	return i, argsWhole
 }
 
-// argsDigits reads one digit or more.
+// argsDigits reads one or more digits.
 func argsDigits(raw []byte, i int) (int, Args) {
 	for first := true; ; first = false {
 		c, n := argsChar(raw, i)

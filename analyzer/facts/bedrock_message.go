@@ -1,9 +1,6 @@
 package facts
 
-import (
-	"math/bits"
-	"strings"
-)
+import "strings"
 
 func (f *Request) bedrockMessages(s *scanner) { f.messages(s, (*Request).bedrockMessage) }
 
@@ -13,19 +10,18 @@ func (f *Request) bedrockMessage(s *scanner, m *Message) {
 	for more := s.open(); more; more = s.more('}') {
 		switch key := s.key(); string(key) {
 		case "role":
-			m.RoleName, m.RoleKind = s.text()
-			m.Role = roleOf(m.RoleName, m.RoleKind)
+			m.role(s)
 		case "content":
 			f.calls, f.replies, content = f.calls[:calls], f.replies[:replies], texts{}
 			f.bedrockContent(s, m, &content)
 		default:
-			m.bedrockField(s, key)
+			m.unknown(s, key) // whether AWS rejects it is unknown; its SDKs do
 		}
 	}
 	if s.err != nil {
 		return
 	}
-	if m.Role == RoleAssistant { // only now the role is known: it may come after the content
+	if m.Role == RoleAssistant { // known only now: it may follow the content
 		m.ContentHash = content.hash(f, s)
 	} else {
 		m.Signed = 0
@@ -33,40 +29,25 @@ func (f *Request) bedrockMessage(s *scanner, m *Message) {
 	f.own(m, calls, replies)
 }
 
-// bedrockField notes a key that neither a message nor a block of Converse has. Whether AWS refuses it is not known; its
-// SDKs do.
-func (m *Message) bedrockField(s *scanner, key []byte) {
-	k := s.kind()
-	raw := s.raw(k)
-	m.foreign(key, k == Null || string(raw) == "false", s)
-}
-
 func (f *Request) bedrockContent(s *scanner, m *Message, t *texts) {
 	m.Parts, m.PartCount, m.FirstPart, m.Reasoning, m.Signed = 0, 0, 0, Absent, 0
 	start := s.i
 	m.Content = s.kind()
 	if m.Content != Array {
-		raw := s.raw(m.Content)
-		m.ContentBytes = len(raw)
-		if m.Content == String && s.err == nil {
-			m.ContentBytes = textBytes(raw[1 : len(raw)-1])
-			t.add(f, raw[1:len(raw)-1])
+		var text []byte
+		if m.ContentBytes, text = s.sizedText(m.Content); text != nil {
+			t.add(f, text)
 		}
 		return
 	}
 	for more := s.open(); more; more = s.more(']') {
-		part := f.bedrockBlock(s, m, t)
-		if m.PartCount == 0 {
-			m.FirstPart = part
-		}
-		m.Parts |= part
-		m.PartCount++
+		m.addPart(f.bedrockBlock(s, m, t))
 	}
 	m.ContentBytes = s.i - start
 }
 
-// bedrockBlock reads a block, whose only key says what it is. A null counts as absent, as it does in the protocols of
-// AWS; of several keys all are noted.
+// bedrockBlock reads a block, whose only key is its type. A null counts as absent, as in all protocols of AWS; several keys
+// are all noted.
 func (f *Request) bedrockBlock(s *scanner, m *Message, t *texts) (part Parts) {
 	if s.kind() != Object {
 		s.skip()
@@ -93,7 +74,7 @@ func (f *Request) bedrockBlock(s *scanner, m *Message, t *texts) (part Parts) {
 			media := bedrockMedia(key)
 			if media == 0 {
 				part |= PartOther
-				m.bedrockField(s, key)
+				m.unknown(s, key)
 			} else if s.skip() == Object {
 				part |= media
 			} else {
@@ -107,7 +88,7 @@ func (f *Request) bedrockBlock(s *scanner, m *Message, t *texts) (part Parts) {
 	return part
 }
 
-// bedrockMedia is what a block with this key is, if that is an object which holds nothing of interest; else 0.
+// bedrockMedia returns the part of a block with this key if its value is an object without facts, else 0.
 func bedrockMedia(key []byte) Parts {
 	switch string(key) {
 	case "image":
@@ -122,14 +103,12 @@ func bedrockMedia(key []byte) Parts {
 	return 0
 }
 
-// bedrockText reads the text of a block. It is gathered but for messages that are surely not an assistant's.
+// bedrockText reads the text of a block. It collects the text unless the message is known not to be an assistant's.
 func (f *Request) bedrockText(s *scanner, m *Message, t *texts) Parts {
-	k := s.kind()
-	raw := s.raw(k)
-	if k != String || s.err != nil {
+	raw := s.rawText()
+	if raw == nil {
 		return PartBad
 	}
-	raw = raw[1 : len(raw)-1]
 	if m.Role == RoleAssistant || m.Role == RoleNone {
 		t.add(f, raw)
 	}
@@ -139,37 +118,38 @@ func (f *Request) bedrockText(s *scanner, m *Message, t *texts) Parts {
 	return PartText
 }
 
-// bedrockCited reads citationsContent: {"content": [{"text": …}], "citations": […]}. A stream tells the same as text
-// and citations of one block, so its texts count as the message's.
+// bedrockCited reads citationsContent, whose texts count as the message's.
 func (f *Request) bedrockCited(s *scanner, m *Message, t *texts) Parts {
 	if s.kind() != Object {
 		s.skip()
 		return PartBad
 	}
 	part := PartOther
+	s.citedTexts(func() { part = f.bedrockText(s, m, t) &^ PartBlank })
+	return part
+}
+
+// citedTexts calls text at each text of citationsContent: {"content": [{"text": …}], "citations": […]}. A stream sends the
+// same as the text and the citations of one block.
+func (s *scanner) citedTexts(text func()) {
 	for more := s.open(); more; more = s.more('}') {
-		if string(s.key()) != "content" || s.kind() != Array {
+		if string(s.key()) != "content" {
 			s.skip()
 			continue
 		}
-		for more := s.open(); more; more = s.more(']') {
-			if s.kind() != Object {
-				s.skip()
-				continue
-			}
-			for more := s.open(); more; more = s.more('}') {
+		for more := s.enter(Array); more; more = s.more(']') {
+			for more := s.enter(Object); more; more = s.more('}') {
 				if string(s.key()) == "text" {
-					part = f.bedrockText(s, m, t) &^ PartBlank
+					text()
 				} else {
 					s.skip()
 				}
 			}
 		}
 	}
-	return part
 }
 
-// bedrockCall reads toolUse. One that AWS runs itself is no call of the agent.
+// bedrockCall reads toolUse. A tool that AWS runs is not a call for the agent.
 func (f *Request) bedrockCall(s *scanner) Parts {
 	c := Call{Kind: s.kind(), Start: s.i}
 	if c.FuncKind = c.Kind; c.Kind != Object {
@@ -203,11 +183,11 @@ func (f *Request) bedrockCall(s *scanner) Parts {
 	return PartCall
 }
 
-// bedrockServerCall reports the type of a toolUse that AWS ran itself. Answers name the type of other calls too.
+// bedrockServerCall reports the type of a toolUse that AWS ran. In answers other calls have a type, too.
 func bedrockServerCall(kind []byte) bool { return string(kind) == "server_tool_use" }
 
-// bedrockReply reads toolResult. The result of a tool that AWS ran, such as nova_grounding_result, stands in the
-// assistant's message and answers no call of the agent.
+// bedrockReply reads toolResult. The result of a tool that AWS ran, such as nova_grounding_result, is in the assistant's
+// message and answers no call of the agent.
 func (f *Request) bedrockReply(s *scanner, m *Message) Parts {
 	r := Reply{After: m.Parts, Start: s.i}
 	if s.kind() != Object {
@@ -227,7 +207,7 @@ func (f *Request) bedrockReply(s *scanner, m *Message) Parts {
 				kind, _ := s.text()
 				server = strings.HasSuffix(string(kind), "_result") && string(kind) != "tool_result"
 			default:
-				m.bedrockField(s, key)
+				m.unknown(s, key)
 			}
 		}
 		if server {
@@ -246,11 +226,7 @@ func (r *Reply) bedrockContent(s *scanner) {
 	start := s.i
 	r.Content = s.kind()
 	if r.Content != Array {
-		raw := s.raw(r.Content)
-		r.ContentBytes = len(raw)
-		if r.Content == String && s.err == nil {
-			r.ContentBytes = textBytes(raw[1 : len(raw)-1])
-		}
+		r.ContentBytes, _ = s.sizedText(r.Content)
 		return
 	}
 	for more := s.open(); more; more = s.more(']') {
@@ -260,7 +236,7 @@ func (r *Reply) bedrockContent(s *scanner) {
 	r.ContentBytes = s.i - start
 }
 
-// bedrockResult reads a block of a toolResult. AWS refuses a json that is no object.
+// bedrockResult reads a block of a toolResult. AWS rejects a json that is not an object.
 func bedrockResult(s *scanner) (part Parts) {
 	if s.kind() != Object {
 		s.skip()
@@ -272,7 +248,7 @@ func bedrockResult(s *scanner) (part Parts) {
 		switch {
 		case string(key) == "text":
 			want, is = String, PartText
-		case is == 0: // json, and what we do not know
+		case is == 0: // json and unknown keys
 			is = PartOther
 		}
 		json := string(key) == "json"
@@ -325,11 +301,9 @@ func (m *Message) bedrockReasoning(s *scanner) Parts {
 	return PartReasoning
 }
 
-// bedrockSigned adds what the model signed to the message's hash.
+// bedrockSigned adds a signature to the message's hash.
 func (m *Message) bedrockSigned(s *scanner) {
-	k := s.kind()
-	raw := s.raw(k)
-	if k == String && s.err == nil && len(raw) > 2 {
-		m.Signed = bits.RotateLeft64(m.Signed, 1) ^ s.hashText(raw[1:len(raw)-1])
+	if raw := s.rawText(); len(raw) > 0 {
+		m.Signed = foldHash(m.Signed, s.hashText(raw))
 	}
 }

@@ -1,7 +1,7 @@
 package facts
 
-// bedrock reads a request of Converse or ConverseStream. The model is named in the URL, which says too whether the
-// answer is a stream.
+// bedrock reads a request of Converse or ConverseStream. The URL names the model and decides whether the answer is a
+// stream.
 func (f *Request) bedrock(s *scanner) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -24,13 +24,9 @@ func (f *Request) bedrock(s *scanner) {
 }
 
 // bedrockFilled steps over a value and reports whether it is an object with members. A request that fills in the
-// variables of a prompt has the messages, system prompt and tools of that prompt, which lie with AWS, before its own.
+// variables of a prompt includes that prompt's messages, system prompt and tools, which AWS stores.
 func bedrockFilled(s *scanner) (filled bool) {
-	if s.kind() != Object {
-		s.skip()
-		return false
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		filled = true
 		s.key()
 		s.skip()
@@ -40,11 +36,7 @@ func bedrockFilled(s *scanner) (filled bool) {
 
 func (f *Request) bedrockLimit(s *scanner) {
 	f.MaxTokens = 0
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		if string(s.key()) == "maxTokens" {
 			f.MaxTokens = s.number()
 		} else {
@@ -53,14 +45,9 @@ func (f *Request) bedrockLimit(s *scanner) {
 	}
 }
 
-// bedrockThinking reads what a request passes on to its model: thinking or reasoning_config of Claude, reasoningConfig
-// of Nova.
+// bedrockThinking reads the fields for the model itself: thinking or reasoning_config of Claude, reasoningConfig of Nova.
 func (f *Request) bedrockThinking(s *scanner) {
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "thinking", "reasoning_config", "reasoningConfig":
 			f.thinking(s)
@@ -70,15 +57,11 @@ func (f *Request) bedrockThinking(s *scanner) {
 	}
 }
 
-// bedrockTools reads toolConfig. A cache point among the tools is none.
+// bedrockTools reads toolConfig.
 func (f *Request) bedrockTools(s *scanner) {
 	f.Tools, f.HasTools, f.ToolCount, f.OpenTools = f.Tools[:0], false, 0, false
 	f.ToolChoice, f.Forced = Absent, nil
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "tools":
 			f.declared(s, (*Request).bedrockToolList)
@@ -91,13 +74,10 @@ func (f *Request) bedrockTools(s *scanner) {
 	}
 }
 
+// bedrockToolList reads tools. A cache point among them is not a tool.
 func (f *Request) bedrockToolList(s *scanner) {
-	f.Tools, f.ToolCount, f.OpenTools = f.Tools[:0], 0, false
-	if f.HasTools = s.kind() == Array; !f.HasTools {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more(']') {
+	f.OpenTools = false
+	for more := f.enterTools(s); more; more = s.more(']') {
 		if s.kind() != Object {
 			f.ToolCount++
 			s.skip()
@@ -125,11 +105,7 @@ func (f *Request) bedrockToolList(s *scanner) {
 // bedrockChoice reads toolChoice: {"auto": {}}, {"any": {}} or {"tool": {"name": …}}.
 func (f *Request) bedrockChoice(s *scanner) {
 	f.Forced = nil
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		if string(s.key()) == "tool" {
 			f.Forced = s.member("name")
 		} else {

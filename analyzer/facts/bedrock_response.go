@@ -3,26 +3,25 @@ package facts
 import (
 	"bytes"
 	"errors"
-	"math/bits"
-	"strings"
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/wire"
 	"github.com/llmtap/llmtap/ingest/wire/eventstream"
 )
 
-// scanBedrockResponse is ScanResponse for Converse and ConverseStream. InputTokens is the whole input: AWS counts what
-// it read from its cache and wrote into it apart. A call's input is Object where it parses to one, streamed or not.
+// scanBedrockResponse is ScanResponse for Converse and ConverseStream. InputTokens is the whole input: AWS counts tokens
+// read from its cache and written into it separately. A call's input is Object if it parses to one, streamed or not.
 //
-// An exception inside a stream has its type in a header of its frame, not in its payload. Response.Error then holds the
-// body that AWS sends for the same failure without a stream: the payload with a member "__type" before its own.
+// An exception inside a stream has its type in a header of its frame, not in its payload. Response.Error is then the body
+// that AWS sends for the same failure without a stream: the payload with a member "__type" before its own.
 func scanBedrockResponse(contentType string, body []byte, r *Response) {
 	a := converse{r: r}
 	text := bytes.TrimSpace(body)
 	switch {
 	case len(text) > 0 && text[0] == '{':
 		a.unary(text)
-	case eventstream.HasFrame(body), isAmazonStream(contentType):
+	case eventstream.HasFrame(body), wire.FramingOf(contentType) == wire.EventStream:
 		a.stream(body)
 	default: // HTML, plain text, nothing
 		r.Error, r.Malformed = text, true
@@ -30,23 +29,19 @@ func scanBedrockResponse(contentType string, body []byte, r *Response) {
 	a.finish()
 }
 
-func isAmazonStream(contentType string) bool {
-	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(contentType)), "application/vnd.amazon.eventstream")
-}
-
-// A converse gathers a Response from one body or from the events of a stream.
+// A converse collects a Response from one body or from the events of a stream.
 type converse struct {
 	r        *Response
-	text     xxh3.Hasher // of the texts seen so far, decoded
+	text     xxh3.Hasher // of the texts so far, decoded
 	calls    []converseCall
-	signed   uint64 // of the blocks that ended
-	sealed   []byte // the signature, or the redacted content, of the block at hand
+	signed   uint64 // of the complete blocks
+	sealed   []byte // the signature, or the redacted content, of the current block
 	block    int64  // its index
-	answered bool   // a message was seen
+	answered bool   // there is a message
 	streamed bool
 }
 
-// A converseCall is a toolUse, as far as it has come. Its index is that of its block.
+// A converseCall is a toolUse with the fragments so far. Its index is that of its block.
 type converseCall struct {
 	partialCall
 	server bool // AWS ran it
@@ -60,7 +55,7 @@ func (a *converse) unary(text []byte) {
 		case "output":
 			a.output(&s)
 		case "stopReason":
-			a.stopReason(&s)
+			replaceText(&a.r.FinishReason, &s)
 		case "usage":
 			a.usage(&s)
 		case "message", "Message", "__type": // of AWS, of its gateways, of both
@@ -84,7 +79,7 @@ func (a *converse) unary(text []byte) {
 	}
 }
 
-// finish moves what was gathered into the Response.
+// finish completes the Response.
 func (a *converse) finish() {
 	r := a.r
 	if a.answered {
@@ -103,7 +98,7 @@ func (a *converse) finish() {
 	}
 }
 
-// call is the finished call. The fragments of a stream make the text of an object; none make the empty one.
+// call returns the complete call. The fragments of a stream are the text of an object; no fragments are an empty one.
 func (c *converseCall) call() ResponseCall {
 	call := c.partialCall.call()
 	switch {
@@ -119,11 +114,7 @@ func (c *converseCall) call() ResponseCall {
 
 // output reads {"message": {"role": "assistant", "content": […]}}.
 func (a *converse) output(s *scanner) {
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		if string(s.key()) != "message" || s.kind() != Object {
 			s.skip()
 			continue
@@ -152,14 +143,10 @@ func (a *converse) content(s *scanner) {
 	}
 }
 
-// part reads a block of a unary answer, or the start of one or a delta of one in a stream; first says that a call
-// starts here.
+// part reads a block of a unary answer, or the start or a delta of a block in a stream; first reports that a call starts
+// here.
 func (a *converse) part(s *scanner, first bool) {
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		key := s.key()
 		switch {
 		case string(key) == "text":
@@ -171,7 +158,7 @@ func (a *converse) part(s *scanner, first bool) {
 		case string(key) == "reasoningContent":
 			a.reasoning(s)
 		case string(key) == "citationsContent":
-			a.cited(s)
+			s.citedTexts(func() { a.addText(s) })
 		default:
 			s.skip()
 		}
@@ -188,31 +175,8 @@ func (a *converse) addText(s *scanner) {
 	s.scratch = s.scratch[:n]
 }
 
-// cited reads the texts of citationsContent, which a stream tells as text.
-func (a *converse) cited(s *scanner) {
-	for more := s.open(); more; more = s.more('}') {
-		if string(s.key()) != "content" || s.kind() != Array {
-			s.skip()
-			continue
-		}
-		for more := s.open(); more; more = s.more(']') {
-			if s.kind() != Object {
-				s.skip()
-				continue
-			}
-			for more := s.open(); more; more = s.more('}') {
-				if string(s.key()) == "text" {
-					a.addText(s)
-				} else {
-					s.skip()
-				}
-			}
-		}
-	}
-}
-
-// reasoning reads reasoningContent: of a unary answer {"reasoningText": {"text": …, "signature": …}}, of a delta the
-// members of the inner object; {"redactedContent": …} of both.
+// reasoning reads reasoningContent: {"reasoningText": {"text": …, "signature": …}} in a unary answer, the members of the
+// inner object in a delta; {"redactedContent": …} in both.
 func (a *converse) reasoning(s *scanner) {
 	for more := s.open(); more; more = s.more('}') {
 		switch key := s.key(); {
@@ -242,21 +206,12 @@ func (a *converse) reasoningMember(s *scanner, key []byte) {
 	s.scratch = s.scratch[:n]
 }
 
-// endBlock notes what the model signed in the block at hand, which is whole now.
+// endBlock adds the signature of the current block, which is complete.
 func (a *converse) endBlock() {
 	if len(a.sealed) > 0 {
-		a.signed = bits.RotateLeft64(a.signed, 1) ^ xxh3.Hash(a.sealed)
+		a.signed = foldHash(a.signed, xxh3.Hash(a.sealed))
 	}
 	a.sealed = a.sealed[:0]
-}
-
-// stopReason reads why the answer ended.
-func (a *converse) stopReason(s *scanner) {
-	n := len(s.scratch)
-	if reason, k := s.text(); k == String && s.err == nil {
-		a.r.FinishReason = string(reason)
-	}
-	s.scratch = s.scratch[:n]
 }
 
 func (a *converse) usage(s *scanner) {

@@ -7,7 +7,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/eventstream"
 )
 
-// stream assembles the events of ConverseStream. The answer is whole with its messageStop; the usage follows it.
+// stream assembles the events of ConverseStream. The answer is complete at its messageStop; the usage follows.
 func (a *converse) stream(body []byte) {
 	a.streamed = true
 	var s scanner
@@ -37,7 +37,7 @@ func (a *converse) stream(body []byte) {
 	}
 }
 
-// event reads the payload of an event. Its index may stand after what it is the index of.
+// event reads the payload of an event. The index may follow the block.
 func (a *converse) event(s *scanner, name []byte) {
 	var first, delta, stop bool
 	switch string(name) {
@@ -70,7 +70,7 @@ func (a *converse) event(s *scanner, name []byte) {
 			part = s.i
 			s.skip()
 		case string(key) == "stopReason" && string(name) == "messageStop":
-			a.stopReason(s)
+			replaceText(&a.r.FinishReason, s)
 		case string(key) == "usage":
 			a.usage(s)
 		default:
@@ -97,7 +97,7 @@ func (a *converse) event(s *scanner, name []byte) {
 }
 
 // toolUse reads a call, or a fragment of its input: {"toolUseId": …, "name": …, "input": …}. An input is a string in a
-// stream, and in a unary answer the value itself.
+// stream, the value itself in a unary answer.
 func (a *converse) toolUse(s *scanner, first bool) {
 	c := converseCall{partialCall: partialCall{index: a.block}}
 	n := len(s.scratch)
@@ -125,7 +125,7 @@ func (a *converse) toolUse(s *scanner, first bool) {
 	s.scratch = s.scratch[:n]
 }
 
-// addCall keeps a call, or joins a fragment with the call of its block.
+// addCall adds a call, or a fragment to the call of its block.
 func (a *converse) addCall(c *converseCall, first bool) {
 	if first {
 		if len(a.calls) == maxAnswerCalls {
@@ -134,7 +134,7 @@ func (a *converse) addCall(c *converseCall, first bool) {
 		}
 		c.args = bytes.Clone(c.args)
 		if c.indexed = a.streamed; c.indexed && c.argsKind <= Null {
-			c.argsKind = String // its fragments follow
+			c.args, c.argsKind = nil, String // the fragments follow
 		}
 		a.calls = append(a.calls, *c)
 		return
@@ -148,7 +148,7 @@ func (a *converse) addCall(c *converseCall, first bool) {
 		case c.argsKind <= Null:
 		case c.argsKind == String && p.argsKind == String:
 			p.args = append(p.args, c.args...)
-		default: // another type comes whole
+		default: // another type arrives whole
 			p.args, p.argsKind = append(p.args[:0], c.args...), c.argsKind
 		}
 		return

@@ -21,7 +21,6 @@ func (f *Request) toolCalls(s *scanner, m *Message) {
 		}
 		c.End = s.i
 	}
-	// When calls grows, earlier messages keep the old array: their calls are final.
 	m.Calls = f.calls[first:len(f.calls):len(f.calls)]
 }
 
@@ -48,7 +47,7 @@ func chatCall(s *scanner, c *Call) {
 	}
 }
 
-// other notes a key that a call, or its function, is not made of.
+// other notes a key outside the schema of a call or its function.
 func (c *Call) other(s *scanner, key []byte) {
 	field, ok := chatFields[string(key)]
 	if !ok {
@@ -72,20 +71,13 @@ func callType(name []byte, k Kind) CallType {
 
 // signature reads extra_content: {"google": {"thought_signature": "…"}}.
 func signature(s *scanner) (k Kind) {
-	if s.kind() != Object {
-		s.skip()
-		return Absent
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		if string(s.key()) != "google" {
 			s.skip()
 			continue
 		}
-		if k = Absent; s.kind() != Object {
-			s.skip()
-			continue
-		}
-		for more := s.open(); more; more = s.more('}') {
+		k = Absent
+		for more := s.enter(Object); more; more = s.more('}') {
 			if string(s.key()) == "thought_signature" {
 				k = s.skip()
 			} else {
@@ -96,15 +88,11 @@ func signature(s *scanner) (k Kind) {
 	return k
 }
 
-// chatFunction reads what a call calls: a function with arguments, or a custom tool whose input is free text.
+// chatFunction reads the target of a call: a function with arguments, or a custom tool whose input is free text.
 func (c *Call) chatFunction(s *scanner, arguments string) {
 	c.Name, c.NameKind = nil, Absent
 	c.noArguments()
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch key := s.key(); string(key) {
 		case "name":
 			c.Name, c.NameKind = s.text()

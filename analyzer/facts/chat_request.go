@@ -7,11 +7,11 @@ func (f *Request) chat(s *scanner) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "messages":
-			f.messages(s, (*Request).chatMessage)
+			f.chatMessages(s)
 		case "model":
 			f.Model, _ = s.text()
 		case "stream":
-			f.Stream = string(s.raw(s.kind())) == "true"
+			f.Stream = s.isTrue()
 		case "tools":
 			f.declared(s, (*Request).chatTools)
 		case "tool_choice":
@@ -49,14 +49,10 @@ func (f *Request) chat(s *scanner) {
 	}
 }
 
-// chatTools reads tools. One that is no function, such as a search of the provider, is an open tool.
+// chatTools reads tools. A tool that is not a function, such as the provider's search, is an open tool.
 func (f *Request) chatTools(s *scanner) {
-	f.Tools, f.ToolCount, f.OpenTools = f.Tools[:0], 0, false
-	if f.HasTools = s.kind() == Array; !f.HasTools {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more(']') {
+	f.OpenTools = false
+	for more := f.enterTools(s); more; more = s.more(']') {
 		f.ToolCount++
 		f.tool(s.called())
 	}
@@ -68,13 +64,9 @@ func (f *Request) toolChoice(s *scanner) {
 	f.Forced = s.called()
 }
 
-// called steps over a tool or a choice of one, {"function": {"name": "f"}}, and returns the name; nil if it has none.
+// called steps over a tool or a choice of one, {"function": {"name": "f"}}, and returns the name, nil without one.
 func (s *scanner) called() (name []byte) {
-	if s.kind() != Object {
-		s.skip()
-		return nil
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "function", "custom":
 			name = s.member("name")
@@ -85,7 +77,7 @@ func (s *scanner) called() (name []byte) {
 	return name
 }
 
-// thinking reads thinking: {"type": "enabled"}, as Anthropic, DeepSeek, GLM, Kimi and Cohere have it.
+// thinking reads thinking: {"type": "enabled"} of Anthropic, DeepSeek, GLM, Kimi and Cohere.
 func (f *Request) thinking(s *scanner) {
 	switch string(s.member("type")) {
 	case "enabled", "adaptive":
@@ -97,7 +89,7 @@ func (f *Request) thinking(s *scanner) {
 	}
 }
 
-// thinkingIf reads a switch: true, false, or a word that says how much.
+// thinkingIf reads a switch: true, false, or a word for an amount.
 func thinkingIf(s *scanner) Thinking {
 	k := s.kind()
 	switch raw := string(s.raw(k)); {
@@ -111,7 +103,7 @@ func thinkingIf(s *scanner) Thinking {
 
 func (f *Request) chatMessages(s *scanner) { f.messages(s, (*Request).chatMessage) }
 
-// chatFields are the keys of a message that role, content and calls do not cover.
+// chatFields are the keys of a message besides role, content and calls.
 var chatFields = map[string]Fields{
 	"name": FieldName, "refusal": FieldRefusal, "audio": FieldAudio, "function_call": FieldFunctionCall,
 	"prefix": FieldPrefix, "partial": FieldPrefix, "reasoning_content": FieldReasoningContent, "reasoning": FieldReasoning,
@@ -131,8 +123,7 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 	for more := s.open(); more; more = s.more('}') {
 		switch key := s.key(); string(key) {
 		case "role":
-			m.RoleName, m.RoleKind = s.text()
-			m.Role = roleOf(m.RoleName, m.RoleKind)
+			m.role(s)
 		case "content":
 			content.start = s.i
 			m.chatContent(s)
@@ -152,15 +143,13 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 		case "reasoning_details":
 			reasoning[2] = m.field(s, FieldReasoningDetails)
 		case "thinking": // Ollama
-			m.other(s, key)
-			thinking = m.field(s, FieldUnknown)
+			thinking = m.unknown(s, key)
 		default:
-			field, ok := chatFields[string(key)]
-			if !ok {
-				field = FieldUnknown
-				m.other(s, key)
+			if field, ok := chatFields[string(key)]; ok {
+				m.field(s, field)
+			} else {
+				m.unknown(s, key)
 			}
-			m.field(s, field)
 		}
 	}
 	if s.err != nil {
@@ -169,8 +158,8 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 	if m.Parts&PartReasoning != 0 { // Mistral
 		thinking = max(thinking, Array)
 	}
-	m.Reasoning = firstReasoning([3]Kind{firstReasoning(reasoning), thinking})
-	switch m.Role { // only now the role is known: it may come after the content
+	m.Reasoning = firstReasoning(reasoning[0], reasoning[1], reasoning[2], thinking)
+	switch m.Role { // known only now: it may follow the content
 	case RoleAssistant:
 		m.ContentHash = f.chatHash(s, m, content)
 	case RoleTool:
@@ -187,77 +176,23 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 	}
 }
 
-// field notes a key and steps over its value, whose kind it returns.
-func (m *Message) field(s *scanner, field Fields) Kind {
-	k := s.kind()
-	raw := s.raw(k)
-	m.note(field, k == Null || string(raw) == "false")
-	return k
-}
-
-// text is field for a string, which it returns decoded.
-func (m *Message) text(s *scanner, field Fields) (text []byte, k Kind) {
-	start := s.i
-	text, k = s.text()
-	m.note(field, k == Null || k == Bool && s.i == start+len("false"))
-	return text, k
-}
-
-// note notes a key. Several keys may share a bit: it is null when the values of all are.
-func (m *Message) note(field Fields, null bool) {
-	switch {
-	case !null:
-		m.NullFields &^= field
-	case m.Fields&field == 0:
-		m.NullFields |= field
-	}
-	m.Fields |= field
-}
-
-// other keeps the name of the first key that the dialect does not have.
-func (m *Message) other(s *scanner, key []byte) {
-	if m.OtherField == nil {
-		m.OtherField = s.keep(key)
-	}
-}
-
-// firstReasoning is the first kind that is neither absent nor null, else null if any is there.
-func firstReasoning(kinds [3]Kind) Kind {
-	best := Absent
-	for _, k := range kinds {
-		if k > Null {
-			return k
-		}
-		best = max(best, k)
-	}
-	return best
-}
-
 func (m *Message) chatContent(s *scanner) {
 	m.Parts, m.PartCount, m.FirstPart = 0, 0, 0
 	start := s.i
 	if m.Content = s.kind(); m.Content != Array {
-		raw := s.raw(m.Content)
-		m.ContentBytes = len(raw)
-		if m.Content == String && s.err == nil {
-			m.ContentBytes = textBytes(raw[1 : len(raw)-1])
-		}
+		m.ContentBytes, _ = s.sizedText(m.Content)
 		return
 	}
 	for more := s.open(); more; more = s.more(']') {
 		part, _ := chatPart(s)
-		if m.PartCount == 0 {
-			m.FirstPart = part
-		}
-		m.Parts |= part
-		m.PartCount++
+		m.addPart(part)
 	}
 	m.ContentBytes = s.i - start
 }
 
 type span struct{ start, end int }
 
-// chatHash is Message.ContentHash of a content. Parts are read a second time: only now it is known that they are an
+// chatHash returns the Message.ContentHash of a content. Parts are read a second time: only now they are known to be an
 // assistant's, which are few.
 func (f *Request) chatHash(s *scanner, m *Message, content span) uint64 {
 	var t texts
@@ -277,14 +212,10 @@ func (f *Request) chatHash(s *scanner, m *Message, content span) uint64 {
 	return t.hash(f, s)
 }
 
-// chatPart reads a content part; text is the raw text of a text part, nil if it has none.
+// chatPart reads a content part; text is the raw text of a text part, nil without one.
 func chatPart(s *scanner) (part Parts, text []byte) {
-	if s.kind() != Object {
-		s.skip()
-		return PartBad, nil
-	}
 	part = PartBad
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "type":
 			if name, k := s.text(); k == String {
@@ -293,10 +224,7 @@ func chatPart(s *scanner) (part Parts, text []byte) {
 				part = PartBad
 			}
 		case "text":
-			text = nil
-			if k, raw := s.value(); k == String && s.err == nil {
-				text = raw[1 : len(raw)-1]
-			}
+			text = s.rawText()
 		default:
 			s.skip()
 		}

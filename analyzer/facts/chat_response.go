@@ -3,40 +3,36 @@ package facts
 import (
 	"bytes"
 	"errors"
-	"strings"
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/wire"
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// scanChatResponse is ScanResponse for chat completions, and for Ollama's own API, whose answers tell themselves apart.
+// scanChatResponse is ScanResponse for chat completions and for Ollama's own API, whose answers differ visibly.
 func scanChatResponse(contentType string, body []byte, r *Response) {
 	a := answer{r: r}
 	a.read(contentType, body, (*answer).object)
 }
 
-func isEventStream(contentType string) bool {
-	return strings.HasPrefix(strings.ToLower(strings.TrimSpace(contentType)), "text/event-stream")
-}
-
-// An answer gathers a Response from one body or from the chunks of a stream.
+// An answer collects a Response from one body or from the chunks of a stream.
 type answer struct {
 	r         *Response
-	text      xxh3.Hasher // of the content seen so far, decoded
+	text      xxh3.Hasher // of the content so far, decoded
 	calls     []partialCall
 	reasoning [3]Kind
 	thoughts  bool   // one of them is not an empty string
-	thinking  Kind   // of what else is reasoning: thinking, and parts of that type
-	failed    []byte // the finish reason of an answer that failed, if it says no more
-	others    int    // choices, and chunks of them, that are not the first
+	thinking  Kind   // of other reasoning: thinking, and parts of that type
+	failed    []byte // the finish reason of a failed answer without an error member
+	others    int    // choices, or chunks of them, other than the first
 	stray     string // finish reason of the first of these
-	answered  bool   // a choice was seen
-	streamed  bool   // calls come in fragments
-	ended     bool   // the terminal event of a stream was seen, in dialects that have one
+	answered  bool   // there is a choice
+	streamed  bool   // calls arrive in fragments
+	ended     bool   // the last event of a stream was read, in dialects that have one
 	native    bool   // the answer is of Ollama's own API
-	signed    bool   // a thought signature stands beside the calls
+	signed    bool   // there is a thought signature next to the calls
 }
 
 // read reads an answer whose objects, one or many, are read by object.
@@ -47,7 +43,7 @@ func (a *answer) read(contentType string, body []byte, object func(*answer, *sca
 		a.unary(text, object)
 	case sse.IsStream(body):
 		a.stream(body, object)
-	case isEventStream(contentType) && len(text) == 0:
+	case len(text) == 0 && wire.FramingOf(contentType) == wire.SSE:
 		a.r.Cut = true
 	default: // HTML, plain text, nothing
 		a.r.Error, a.r.Malformed = text, true
@@ -82,13 +78,13 @@ func (a *answer) unary(text []byte, object func(*answer, *scanner)) {
 	a.r.Malformed = a.r.Malformed || s.err != nil && (!a.native || !truncated)
 }
 
-// finish moves what was gathered into the Response.
+// finish completes the Response.
 func (a *answer) finish() {
 	r := a.r
 	if r.FinishReason == "" && a.answered && a.others == 1 && a.stray != "" {
 		r.FinishReason, r.Choices = a.stray, 1
 	}
-	r.Reasoning = firstReasoning([3]Kind{firstReasoning(a.reasoning), a.thinking})
+	r.Reasoning = firstReasoning(a.reasoning[0], a.reasoning[1], a.reasoning[2], a.thinking)
 	r.BlankReasoning = r.Reasoning == String && !a.thoughts && a.thinking <= Null
 	if r.Content == String {
 		r.ContentHash = a.text.Sum64()
@@ -103,7 +99,7 @@ func (a *answer) finish() {
 	for i := range a.calls {
 		c := a.calls[i].call()
 		if a.signed = a.signed && !c.Signature; a.streamed && c.Args == ArgsMultiple {
-			r.BadIndex = true // nothing told the calls apart that were joined here
+			r.BadIndex = true // fragments of several calls were joined
 		}
 		r.Calls[i] = c
 	}
@@ -115,6 +111,7 @@ func (a *answer) finish() {
 // object reads a completion or a chunk of one.
 func (a *answer) object(s *scanner) {
 	start, isError := s.i, false
+	// Of Ollama's own API:
 	message, done, reason := -1, "", ""
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -132,7 +129,7 @@ func (a *answer) object(s *scanner) {
 		case "x_groq":
 			a.groq(s)
 		case "error":
-			a.error(s)
+			s.errorMember(&a.r.Error)
 		case "message":
 			if message = -1; s.kind() == Object {
 				message = s.i
@@ -158,7 +155,7 @@ func (a *answer) object(s *scanner) {
 	case message >= 0 && (done == "true" || done == "false") && s.err == nil:
 		a.native, a.answered, a.r.Choices = true, true, 1
 		end := s.i
-		s.i = message // only what came after it told what it is
+		s.i = message // only the member done identified it
 		a.message(s)
 		s.i = end
 		if done == "true" {
@@ -167,31 +164,9 @@ func (a *answer) object(s *scanner) {
 	}
 }
 
-// setText sets v to the string at hand unless it already has a value.
-func setText(v *string, s *scanner) {
-	n := len(s.scratch)
-	if text, _ := s.text(); *v == "" {
-		*v = string(text)
-	}
-	s.scratch = s.scratch[:n]
-}
-
-// error reads an error member. Null, false and "" mean that there is none. An error cut short is still one.
-func (a *answer) error(s *scanner) {
-	k := s.kind()
-	raw := s.raw(k)
-	if k > Bool && len(a.r.Error) == 0 && string(raw) != `""` {
-		a.r.Error = raw
-	}
-}
-
 func (a *answer) choices(s *scanner) {
-	if s.kind() != Array {
-		s.skip()
-		return
-	}
 	position := 0
-	for more := s.open(); more; more = s.more(']') {
+	for more := s.enter(Array); more; more = s.more(']') {
 		if s.kind() == Object {
 			a.choice(s, position)
 		} else {
@@ -201,7 +176,7 @@ func (a *answer) choices(s *scanner) {
 	}
 }
 
-// choice reads one choice. Only the first one is described, so it must know the index before the rest.
+// choice reads one choice. It reads the index ahead of the rest, because only the first choice is described.
 func (a *answer) choice(s *scanner, position int) {
 	index := position
 	if a.streamed {
@@ -227,21 +202,21 @@ func (a *answer) choice(s *scanner, position int) {
 	for more := s.open(); more; more = s.more('}') {
 		switch key := s.key(); string(key) {
 		case "message", "delta":
-			// Perplexity's chunks carry both: the delta, and the message as far as it has come.
+			// Perplexity's chunks have both: the delta, and the message so far.
 			if a.streamed == (string(key) == "delta") {
 				a.message(s)
 			} else {
 				s.skip()
 			}
 		case "finish_reason":
-			a.finished(s, &a.r.FinishReason)
-		case "native_finish_reason": // OpenRouter's word for what its upstream said
+			a.finishReason(s, &a.r.FinishReason)
+		case "native_finish_reason": // OpenRouter's copy of its upstream's reason
 			var upstream string
-			a.finished(s, &upstream)
+			a.finishReason(s, &upstream)
 		case "usage": // Moonshot's streams
 			a.usage(s)
 		case "error": // OpenRouter's
-			a.error(s)
+			s.errorMember(&a.r.Error)
 		default:
 			s.skip()
 		}
@@ -250,11 +225,7 @@ func (a *answer) choice(s *scanner, position int) {
 
 // message reads the message of a choice, or a delta of it.
 func (a *answer) message(s *scanner) {
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "content":
 			a.content(s)
@@ -276,7 +247,7 @@ func (a *answer) message(s *scanner) {
 	}
 }
 
-// thought skips reasoning and notes whether it says something.
+// thought skips reasoning and notes whether it is empty.
 func (a *answer) thought(s *scanner) Kind {
 	k := s.kind()
 	raw := s.raw(k)
@@ -284,7 +255,7 @@ func (a *answer) thought(s *scanner) Kind {
 	return k
 }
 
-// content reads a text, or the parts that Mistral's reasoning models answer with.
+// content reads a text, or the parts of an answer of Mistral's reasoning models.
 func (a *answer) content(s *scanner) {
 	start, n := s.i, len(s.scratch)
 	switch k := s.kind(); k {
@@ -328,11 +299,7 @@ func (a *answer) write(text []byte) {
 }
 
 func (a *answer) toolCalls(s *scanner) {
-	if s.kind() != Array {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more(']') {
+	for more := s.enter(Array); more; more = s.more(']') {
 		if s.kind() != Object {
 			s.skip()
 			continue
@@ -345,13 +312,9 @@ func (a *answer) toolCalls(s *scanner) {
 	}
 }
 
-// usage reads token counts; of a stream's the last wins, because some servers count up.
+// usage reads token counts. The last of a stream wins, because some servers count up.
 func (a *answer) usage(s *scanner) {
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "prompt_tokens":
 			a.r.InputTokens = s.number()
@@ -360,11 +323,7 @@ func (a *answer) usage(s *scanner) {
 		case "prompt_cache_hit_tokens", "cached_tokens": // DeepSeek, Moonshot
 			a.r.CachedTokens = s.number()
 		case "prompt_tokens_details":
-			if s.kind() != Object {
-				s.skip()
-				continue
-			}
-			for more := s.open(); more; more = s.more('}') {
+			for more := s.enter(Object); more; more = s.more('}') {
 				if string(s.key()) == "cached_tokens" {
 					a.r.CachedTokens = max(a.r.CachedTokens, s.number())
 				} else {
@@ -377,18 +336,14 @@ func (a *answer) usage(s *scanner) {
 	}
 }
 
-// groq reads Groq's own member, which holds the usage of a stream.
+// groq reads Groq's own member, which has the usage of a stream.
 func (a *answer) groq(s *scanner) {
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "usage":
 			a.usage(s)
 		case "error":
-			a.error(s)
+			s.errorMember(&a.r.Error)
 		default:
 			s.skip()
 		}

@@ -7,7 +7,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// maxAnswerCalls bounds the calls of one answer, because each fragment looks through them. Providers stop at 128 tools.
+// maxAnswerCalls bounds the calls of one answer, because each fragment searches them. Providers allow 128 tools.
 const maxAnswerCalls = 1024
 
 // stream assembles an event stream whose events are read by object.
@@ -18,10 +18,10 @@ func (a *answer) stream(body []byte, object func(*answer, *scanner)) {
 	for e := range sse.Events(body) {
 		s = scanner{b: bytes.TrimSpace(e.Data), scratch: s.scratch[:0]}
 		seen, cut = true, false
-		// Usually one value; several where a server forgets the empty line between its events.
+		// Usually one value; several if a server omits the empty line between events.
 		for s.space(); s.i < len(s.b) && !done; s.space() {
 			switch {
-			case bytes.HasPrefix(s.b[s.i:], []byte("[DONE]")):
+			case s.isDone():
 				done = true
 			case s.b[s.i] == '{':
 				start := s.i
@@ -51,8 +51,8 @@ func (a *answer) stream(body []byte, object func(*answer, *scanner)) {
 	}
 }
 
-// otherChoice reads a choice that is not the first, of which only this is wanted: z.ai ends a stream with a chunk that has
-// the finish reason, an empty delta and index 1.
+// otherChoice reads a choice other than the first. It serves z.ai, which ends a stream with a chunk that has the finish
+// reason, an empty delta and index 1.
 func (a *answer) otherChoice(s *scanner) {
 	if a.others++; !a.streamed || a.others > 1 {
 		s.skip()
@@ -62,7 +62,7 @@ func (a *answer) otherChoice(s *scanner) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "finish_reason":
-			a.finished(s, &a.stray)
+			a.finishReason(s, &a.stray)
 		case "delta":
 			empty = s.emptyDelta()
 		default:
@@ -74,14 +74,10 @@ func (a *answer) otherChoice(s *scanner) {
 	}
 }
 
-// emptyDelta steps over a delta and reports whether it says nothing.
+// emptyDelta steps over a delta and reports whether it is empty but for the role.
 func (s *scanner) emptyDelta() bool {
-	if s.kind() != Object {
-		s.skip()
-		return true
-	}
 	empty := true
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		role := string(s.key()) == "role"
 		k := s.kind()
 		raw := s.raw(k)
@@ -90,8 +86,8 @@ func (s *scanner) emptyDelta() bool {
 	return empty
 }
 
-// finished reads a finish reason into v. Some servers say of a failure no more than this.
-func (a *answer) finished(s *scanner, v *string) {
+// finishReason reads a finish reason into v. It is the only sign of a failure at some servers.
+func (a *answer) finishReason(s *scanner, v *string) {
 	start, n := s.i, len(s.scratch)
 	reason, k := s.text()
 	if k == String && s.err == nil {
@@ -104,8 +100,8 @@ func (a *answer) finished(s *scanner, v *string) {
 	s.scratch = s.scratch[:n]
 }
 
-// A fragment is one element of a tool_calls array: a whole call, or a piece of one in a stream. Its text is valid
-// until the scratch of the scanner is cut back.
+// A fragment is one element of a tool_calls array: a whole call, or a piece of one in a stream. Its text is valid until
+// the scanner's scratch is truncated.
 type fragment struct {
 	id, name []byte
 	args     []byte // decoded if argsKind is String, else raw
@@ -138,7 +134,7 @@ func readFragment(s *scanner) fragment {
 	return f
 }
 
-// called reads what a call calls: a function, or a custom tool. Snowflake sends both, the one that is not called empty.
+// called reads the target of a call: a function, or a custom tool. Snowflake sends both, the other one empty.
 func (f *fragment) called(s *scanner, arguments string) {
 	if s.kind() != Object {
 		s.skip()
@@ -150,10 +146,7 @@ func (f *fragment) called(s *scanner, arguments string) {
 		case "name":
 			c.name, _ = s.text()
 		case arguments:
-			start := s.i
-			if c.args, c.argsKind = s.text(); c.argsKind != String {
-				c.args = s.b[start:s.i]
-			}
+			c.args, c.argsKind = s.textOrRaw()
 		default:
 			s.skip()
 		}
@@ -165,7 +158,7 @@ func (f *fragment) called(s *scanner, arguments string) {
 	f.name, f.args, f.argsKind, f.custom = c.name, c.args, c.argsKind, custom
 }
 
-// A partialCall is a tool call as far as its fragments have come.
+// A partialCall is a tool call with the fragments so far.
 type partialCall struct {
 	id, name string
 	args     []byte
@@ -176,7 +169,7 @@ type partialCall struct {
 	signed   bool
 }
 
-// call is the finished call. The arguments are judged as the text inside a JSON string would be.
+// call returns the complete call. The arguments are checked like the text inside a JSON string.
 func (p *partialCall) call() ResponseCall {
 	c := ResponseCall{ID: p.id, Name: p.name, ArgsKind: p.argsKind, Arguments: string(p.args), Signature: p.signed}
 	switch {
@@ -189,7 +182,7 @@ func (p *partialCall) call() ResponseCall {
 	return c
 }
 
-// add puts a fragment where it belongs.
+// add adds a fragment to its call.
 func (a *answer) add(f fragment) {
 	i := -1
 	if a.streamed {
@@ -217,15 +210,15 @@ func (a *answer) add(f fragment) {
 	case f.argsKind == String && (p.argsKind <= Null || p.argsKind == String):
 		p.args = append(p.args, f.args...)
 		p.argsKind = String
-	default: // an object or another type comes whole
+	default: // an object or another type arrives whole
 		p.args = append(p.args[:0], f.args...)
 		p.argsKind = f.argsKind
 	}
 }
 
-// find is the position of the call that f continues, or -1 if it starts a new one. An id that is known beats an id
-// that is new and comes with a name, and that beats the index: some servers give every call index 0, others put the
-// tail of a call under another index, others make a new id for each fragment.
+// find returns the position of the call that f continues, or -1 if it starts a new one. A known id overrides a new id with
+// a name, and that overrides the index: some servers give every call index 0, others send the tail of a call under another
+// index, others make a new id for each fragment.
 func (a *answer) find(f fragment) int {
 	if len(a.calls) == 0 {
 		return -1
@@ -247,15 +240,15 @@ func (a *answer) find(f fragment) int {
 		switch {
 		case at < 0 && f.indexed:
 			return -1
-		case at < 0: // no index: Gemini, one whole call after the other
+		case at < 0: // no index: Gemini sends one whole call after another
 			at = last
 		}
 		p := &a.calls[at]
 		switch {
 		case p.name == "" && (p.id == "" || len(f.id) == 0):
-			return at // its id or its first arguments came ahead of the name
+			return at // its id or its first arguments preceded the name
 		case len(f.id) > 0 && p.id == "" && len(p.args) == 0:
-			return at // its name came ahead of the id
+			return at // its name preceded the id
 		case len(f.id) > 0:
 			a.r.BadIndex = a.r.BadIndex || f.indexed
 			return -1
@@ -277,8 +270,7 @@ func (a *answer) find(f fragment) int {
 	return last
 }
 
-// another reports whether f, which names a function, is no piece of p but a call like it: of another function, or whole
-// when p is.
+// another reports whether f, which names a function, is another call than p: of another function, or whole like p.
 func (p *partialCall) another(f fragment) bool {
 	if len(f.name) == 0 || p.name == "" {
 		return false
@@ -286,7 +278,7 @@ func (p *partialCall) another(f fragment) bool {
 	return p.name != string(f.name) || bytes.HasSuffix(p.args, []byte("}")) && bytes.HasPrefix(f.args, []byte("{"))
 }
 
-// named is a call with the id of f, the one at this position if it has it, or -1.
+// named returns a call with the id of f, preferably the one at this position, or -1.
 func (a *answer) named(f fragment, at int) int {
 	if len(f.id) == 0 {
 		return -1
@@ -302,7 +294,7 @@ func (a *answer) named(f fragment, at int) int {
 	return -1
 }
 
-// indexed is the latest call with the index of f, or -1.
+// indexed returns the latest call with the index of f, or -1.
 func (a *answer) indexed(f fragment) int {
 	for i := len(a.calls) - 1; i >= 0 && f.indexed; i-- {
 		if a.calls[i].indexed && a.calls[i].index == f.index {
@@ -312,7 +304,7 @@ func (a *answer) indexed(f fragment) int {
 	return -1
 }
 
-// appendQuoted appends text as it stands inside a JSON string: quotes, backslashes and control characters escaped.
+// appendQuoted appends text as the inside of a JSON string: quotes, backslashes and control characters escaped.
 func appendQuoted(dst, text []byte) []byte {
 	const hex = "0123456789abcdef"
 	for _, c := range text {

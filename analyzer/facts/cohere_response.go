@@ -1,12 +1,14 @@
 package facts
 
+import "github.com/llmtap/llmtap/ingest/wire"
+
 // scanCohereResponse is ScanResponse for Cohere's v2/chat.
 func scanCohereResponse(contentType string, body []byte, r *Response) {
 	a := answer{r: r}
 	a.read(contentType, body, (*answer).cohere)
 }
 
-// cohere reads an answer, or an event of a stream: what a delta holds is what an answer holds.
+// cohere reads an answer, or an event of a stream, whose delta has the members of an answer.
 func (a *answer) cohere(s *scanner) {
 	start, message, delta, failed, index := s.i, -1, -1, false, fragment{}
 	event := ""
@@ -20,7 +22,7 @@ func (a *answer) cohere(s *scanner) {
 		case "index":
 			index.indexed = s.kind() == Number
 			index.index = s.number()
-		case "message": // an error has a text here
+		case "message": // a string in errors
 			k := s.kind()
 			if message, failed = -1, k == String; k == Object {
 				message, a.answered, a.r.Choices = s.i, true, 1
@@ -32,11 +34,11 @@ func (a *answer) cohere(s *scanner) {
 			}
 			s.skip()
 		case "finish_reason":
-			a.finished(s, &a.r.FinishReason)
+			a.finishReason(s, &a.r.FinishReason)
 		case "usage":
 			a.cohereUsage(s)
 		case "error":
-			a.error(s)
+			s.errorMember(&a.r.Error)
 		default:
 			s.skip()
 		}
@@ -57,7 +59,7 @@ func (a *answer) cohere(s *scanner) {
 		a.cohereDelta(s, index)
 	}
 	s.i = end
-	a.ended = a.ended || event == "message-end"
+	a.ended = a.ended || isLastEvent(wire.Cohere, []byte(event))
 }
 
 func (a *answer) cohereDelta(s *scanner, index fragment) {
@@ -71,19 +73,19 @@ func (a *answer) cohereDelta(s *scanner, index fragment) {
 			a.answered, a.r.Choices = true, 1
 			a.cohereMessage(s, index)
 		case "finish_reason":
-			a.finished(s, &a.r.FinishReason)
+			a.finishReason(s, &a.r.FinishReason)
 		case "usage":
 			a.cohereUsage(s)
 		case "error":
-			a.error(s)
+			s.errorMember(&a.r.Error)
 		default:
 			s.skip()
 		}
 	}
 }
 
-// cohereMessage reads a message or a piece of one. In a stream content and tool_calls are objects, the parts of a call
-// have the index of their event.
+// cohereMessage reads a message or a piece of one. In a stream content and tool_calls are objects, and the fragments of a
+// call have the index of their event.
 func (a *answer) cohereMessage(s *scanner, index fragment) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -117,13 +119,9 @@ func (a *answer) cohereMessage(s *scanner, index fragment) {
 	}
 }
 
-// coherePart reads a part of the content. The later pieces of one have no type.
+// coherePart reads a part of the content. The later fragments of a part have no type.
 func (a *answer) coherePart(s *scanner) {
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "text":
 			a.content(s)
@@ -135,7 +133,7 @@ func (a *answer) coherePart(s *scanner) {
 	}
 }
 
-// cohereUsage reads the tokens; what is billed is less, and stands in where they are not told.
+// cohereUsage reads the token counts. Billed units, which are fewer, replace missing ones.
 func (a *answer) cohereUsage(s *scanner) {
 	if s.kind() != Object {
 		s.skip()
@@ -161,11 +159,7 @@ func (a *answer) cohereUsage(s *scanner) {
 }
 
 func inAndOut(s *scanner) (n [2]int64) {
-	if s.kind() != Object {
-		s.skip()
-		return n
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "input_tokens":
 			n[0] = s.number()

@@ -1,12 +1,16 @@
 package facts
 
-import "github.com/llmtap/llmtap/ingest/wire"
+import (
+	"bytes"
+	"strings"
 
-// Detect returns the target of a request that was sent to url. The URL decides as wire.DetectURL says; only where it does
-// not does the body, if it is unmistakable: a wrong dialect gives false alarms. With a nil body Detect is cheap.
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+// Detect returns the target of a request to url. Only if wire.DetectURL does not decide does the body, and only if it is
+// unmistakable: a wrong dialect gives false alarms. With a nil body Detect is cheap.
 //
-// Where the path names the model (Gemini, Bedrock, Claude on Vertex), so does the target, unless model is given; else it
-// is read from the body.
+// The model is, in this order, the parameter, the one in the path (Gemini, Bedrock, Claude on Vertex), the one in the body.
 func Detect(url, model string, body []byte) wire.Target {
 	t, decided := wire.DetectURL(url)
 	if !decided && body != nil {
@@ -17,4 +21,168 @@ func Detect(url, model string, body []byte) wire.Target {
 		model = modelOf(body)
 	}
 	return t.WithModel(model)
+}
+
+// traits is a set of members of a request body, each of which only one API has.
+type traits uint8
+
+const (
+	traitChat      traits = 1 << iota // tool_calls, or a role "tool"
+	traitResponses                    // typed items of an input
+	traitAnthropic                    // tool_use, tool_result, anthropic_version
+	traitGemini                       // contents with parts
+	traitBedrock                      // toolUse, toolResult, toolConfig
+	traitCohere                       // tool_plan
+	traitNative                       // a model and messages, at the path of Ollama's own API
+)
+
+// detectBody is Detect for a URL that decides nothing but perhaps the model. A body with the traits of two dialects, or of
+// none, is Other: a plain exchange of texts fits every API.
+func detectBody(t wire.Target, path string, body []byte) wire.Target {
+	found := traitsOf(body, wire.NativePath(path))
+	if found&^traitChat == traitNative {
+		t.Dialect, t.Variant, t.Native = wire.OpenAIChat, wire.Ollama, true
+		return t
+	}
+	if found == traitBedrock && strings.Contains(path, "/model/") { // Nova's own body resembles Converse
+		return t
+	}
+	for d, f := range formats {
+		if f.traits != 0 && f.traits == found {
+			t.Dialect, t.Variant = d, d.Descriptor().DefaultVariant()
+		}
+	}
+	return t
+}
+
+// traitsOf reads a body up to its first error.
+func traitsOf(body []byte, native bool) (found traits) {
+	s := scanner{b: bytes.TrimSpace(body)}
+	if len(s.b) == 0 || s.b[0] != '{' {
+		return 0
+	}
+	var model, messages, toolConfig bool
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "model":
+			model = s.skip() == String
+		case "messages":
+			messages = s.kind() == Array
+			found |= s.traits((*scanner).messageTraits)
+		case "contents":
+			found |= s.traits((*scanner).contentsTraits)
+		case "input":
+			found |= s.traits((*scanner).itemTraits)
+		case "anthropic_version":
+			if s.skip() == String {
+				found |= traitAnthropic
+			}
+		case "toolConfig": // Gemini has one too
+			toolConfig = s.skip() == Object
+		default:
+			s.skip()
+		}
+	}
+	if messages && toolConfig {
+		found |= traitBedrock
+	}
+	if messages && model && native {
+		found |= traitNative
+	}
+	return found
+}
+
+// traits joins the traits of the objects of an array.
+func (s *scanner) traits(traitsOf func(*scanner) traits) (found traits) {
+	for more := s.enter(Array); more; more = s.more(']') {
+		if s.kind() != Object {
+			s.skip()
+			continue
+		}
+		found |= traitsOf(s)
+	}
+	return found
+}
+
+func (s *scanner) messageTraits() (found traits) {
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "role":
+			if role, _ := s.text(); string(role) == "tool" {
+				found |= traitChat
+			}
+		case "tool_calls":
+			if s.skip() == Array {
+				found |= traitChat
+			}
+		case "tool_plan":
+			s.skip()
+			found |= traitCohere
+		case "content":
+			found |= s.traits((*scanner).blockTraits)
+		default:
+			s.skip()
+		}
+	}
+	return found
+}
+
+func (s *scanner) blockTraits() (found traits) {
+	for more := s.open(); more; more = s.more('}') {
+		switch string(s.key()) {
+		case "type":
+			switch typ, _ := s.text(); string(typ) {
+			case "tool_use", "tool_result":
+				found |= traitAnthropic
+			}
+		case "toolUse", "toolResult":
+			if s.skip() == Object {
+				found |= traitBedrock
+			}
+		default:
+			s.skip()
+		}
+	}
+	return found
+}
+
+func (s *scanner) contentsTraits() (found traits) {
+	for more := s.open(); more; more = s.more('}') {
+		if string(s.key()) == "parts" && s.kind() == Array {
+			found = traitGemini
+		}
+		s.skip()
+	}
+	return found
+}
+
+func (s *scanner) itemTraits() (found traits) {
+	for more := s.open(); more; more = s.more('}') {
+		if string(s.key()) != "type" {
+			s.skip()
+			continue
+		}
+		switch typ, _ := s.text(); string(typ) {
+		case "message", "function_call", "function_call_output", "custom_tool_call", "custom_tool_call_output", "reasoning", "item_reference":
+			found = traitResponses
+		}
+	}
+	return found
+}
+
+// modelOf returns the model that a request body names, "" if it names none.
+func modelOf(body []byte) string {
+	s := scanner{b: bytes.TrimSpace(body)}
+	if len(s.b) == 0 || s.b[0] != '{' {
+		return ""
+	}
+	var model []byte
+	for more := s.open(); more; more = s.more('}') {
+		if string(s.key()) == "model" {
+			model, _ = s.text()
+		} else {
+			s.skip()
+		}
+	}
+	return string(model)
 }

@@ -2,15 +2,14 @@ package facts
 
 import (
 	"bytes"
-	"math/bits"
 
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// geminiContent reads a content: a role and parts. Without a role it is the user's. Its replies are its
-// functionResponse parts, whatever its role.
+// geminiContent reads a content: a role and parts. Without a role it is the user's. Its functionResponse parts are replies,
+// whatever its role.
 func (f *Request) geminiContent(s *scanner, m *Message) {
 	calls, replies := len(f.calls), len(f.replies)
 	var content texts
@@ -23,14 +22,13 @@ func (f *Request) geminiContent(s *scanner, m *Message) {
 			f.calls, f.replies = f.calls[:calls], f.replies[:replies]
 			f.geminiParts(s, m, &content)
 		default:
-			m.other(s, key)
-			m.field(s, FieldUnknown)
+			m.unknown(s, key)
 		}
 	}
 	if m.RoleKind <= Null {
 		m.Role = RoleUser
 	}
-	if m.Role == RoleAssistant { // only now the role is known: many clients write it last
+	if m.Role == RoleAssistant { // known only now: many clients write it last
 		m.ContentHash = content.hash(f, s)
 	} else {
 		m.Signed = 0
@@ -38,7 +36,8 @@ func (f *Request) geminiContent(s *scanner, m *Message) {
 	f.own(m, calls, replies)
 }
 
-// geminiRole knows the roles of this API alone, in any case. "assistant" is none of them: such a content is refused.
+// geminiRole knows this API's roles only, in upper or lower case. "assistant" is not one of them: such a content is
+// rejected.
 func geminiRole(role []byte, k Kind) Role {
 	switch {
 	case k == String && len(role) == 0, isWord(role, "user"), isWord(role, "function"):
@@ -52,29 +51,21 @@ func geminiRole(role []byte, k Kind) Role {
 	return RoleOther
 }
 
-// geminiParts reads the parts of a content and gathers its texts, but for those of a content that is surely not the
-// model's. An empty text counts as none: some clients drop it, others do not.
+// geminiParts reads the parts of a content. It collects the texts unless the content is known not to be the model's. An
+// empty text counts as none: some clients drop it, others do not.
 func (f *Request) geminiParts(s *scanner, m *Message, t *texts) {
 	m.Parts, m.PartCount, m.FirstPart, m.Reasoning, m.Signed, *t = 0, 0, 0, Absent, 0, texts{}
 	start := s.i
 	m.Content, m.ContentBytes = s.kind(), 0
 	if m.Content != Array && m.Content != Object {
-		raw := s.raw(m.Content)
-		m.ContentBytes = len(raw)
-		if m.Content == String && s.err == nil {
-			m.ContentBytes = textBytes(raw[1 : len(raw)-1])
-		}
+		m.ContentBytes, _ = s.sizedText(m.Content)
 		return
 	}
 	one := m.Content == Object
 	m.Content = Array
 	for more := one || s.open(); more; more = !one && s.more(']') {
 		p := f.geminiPart(s, m)
-		if m.PartCount == 0 {
-			m.FirstPart = p.kind
-		}
-		m.Parts |= p.kind
-		m.PartCount++
+		m.addPart(p.kind)
 		if p.kind&PartReasoning != 0 {
 			m.Reasoning = String
 		}
@@ -86,24 +77,24 @@ func (f *Request) geminiParts(s *scanner, m *Message, t *texts) {
 	m.ContentBytes = s.i - start
 }
 
-// A geminiPart is one part. Its slices are raw: what the body has, without quotes where it is a string.
+// A geminiPart is one part. Its slices are raw, without the quotes of strings.
 type geminiPart struct {
 	kind      Parts
-	text      []byte // also of a thought; nil when there is none
-	signature []byte // empty when there is none
+	text      []byte // or a thought; nil without either
+	signature []byte // empty without one
 	args      []byte // of a call
 }
 
-// geminiPart reads a part of m; its call or reply is then the last of f. A part is what its one data member says. A
-// part with none is a thought if it says so or is signed; else it is an empty text, because the API refuses both with
-// the same words. A signed empty text is not blank: models send it, and want it back.
+// geminiPart reads a part of m; its call or reply is then the last of f. The one data member of a part is its type. A part
+// without one is a thought if it is marked or signed as such; else it is an empty text, because the API rejects both with
+// the same words. A signed empty text is not blank: models send it and require it back.
 func (f *Request) geminiPart(s *scanner, m *Message) (p geminiPart) {
 	if s.kind() != Object {
 		s.skip()
 		return geminiPart{kind: PartBad}
 	}
 	calls, replies := len(f.calls), len(f.replies)
-	var data Parts // what the members other than text hold
+	var data Parts // of the members other than text
 	var thought bool
 	for more := s.open(); more; more = s.more('}') {
 		switch key := s.key(); string(key) {
@@ -111,11 +102,11 @@ func (f *Request) geminiPart(s *scanner, m *Message) (p geminiPart) {
 			if k := s.kind(); k != String && k != Null {
 				data |= PartBad
 			}
-			p.text = inside(s)
+			p.text = s.rawText()
 		case "thought":
-			thought = string(s.raw(s.kind())) == "true"
+			thought = s.isTrue()
 		case "thoughtSignature", "thought_signature":
-			p.signature = inside(s)
+			p.signature = s.rawText()
 		case "functionCall", "function_call":
 			f.calls = f.calls[:calls]
 			if s.kind() == Null {
@@ -142,8 +133,7 @@ func (f *Request) geminiPart(s *scanner, m *Message) (p geminiPart) {
 		case "videoMetadata", "video_metadata", "mediaResolution", "media_resolution", "partMetadata", "part_metadata":
 			s.skip()
 		default:
-			m.other(s, key)
-			m.field(s, FieldUnknown)
+			m.unknown(s, key)
 		}
 	}
 	p.kind = data
@@ -166,18 +156,8 @@ func (f *Request) geminiPart(s *scanner, m *Message) (p geminiPart) {
 	return p
 }
 
-// inside steps over a value and returns what a string has between its quotes; nil for any other value.
-func inside(s *scanner) []byte {
-	k := s.kind()
-	raw := s.raw(k)
-	if k != String || s.err != nil {
-		return nil
-	}
-	return raw[1 : len(raw)-1]
-}
-
-// geminiCall reads a functionCall. Its arguments are optional: a call without them, or with null, has ArgsKind Absent,
-// and nothing is wrong with it.
+// geminiCall reads a functionCall. Its arguments are optional: a call without them, or with null, is correct and has
+// ArgsKind Absent.
 func (f *Request) geminiCall(s *scanner) (args []byte) {
 	c := f.newCall()
 	if c == nil {
@@ -216,8 +196,8 @@ func (f *Request) geminiCall(s *scanner) (args []byte) {
 	return args
 }
 
-// geminiReply reads a functionResponse of m. Content is the kind of its response; Parts are those of the media beside
-// it, which newer models take.
+// geminiReply reads a functionResponse of m. Content is the kind of its response; Parts are those of the media next to it,
+// which newer models accept.
 func (f *Request) geminiReply(s *scanner, m *Message) {
 	r := f.newReply()
 	if r == nil {
@@ -238,18 +218,13 @@ func (f *Request) geminiReply(s *scanner, m *Message) {
 			r.ID, r.IDKind = s.text()
 		case "response":
 			r.Content = s.kind()
-			raw := s.raw(r.Content)
-			r.ContentBytes = len(raw)
-			if r.Content == String && s.err == nil {
-				r.ContentBytes = textBytes(raw[1 : len(raw)-1])
-			}
+			r.ContentBytes, _ = s.sizedText(r.Content)
 		case "parts":
 			geminiReplyParts(s, r)
 		case "willContinue", "will_continue", "scheduling":
 			s.skip()
 		default:
-			m.other(s, key)
-			m.field(s, FieldUnknown)
+			m.unknown(s, key)
 		}
 	}
 	r.End = s.i
@@ -257,13 +232,7 @@ func (f *Request) geminiReply(s *scanner, m *Message) {
 
 func geminiReplyParts(s *scanner, r *Reply) {
 	r.Parts, r.PartCount = 0, 0
-	k := s.kind()
-	if k != Array && k != Object {
-		s.skip()
-		return
-	}
-	one := k == Object
-	for more := one || s.open(); more; more = !one && s.more(']') {
+	for one, more := s.enterList(); more; more = !one && s.more(']') {
 		r.PartCount++
 		if s.kind() != Object {
 			s.skip()
@@ -281,7 +250,7 @@ func geminiReplyParts(s *scanner, r *Reply) {
 	}
 }
 
-// geminiMedia reads inlineData or fileData; null is no part.
+// geminiMedia reads inlineData or fileData; null is not a part.
 func geminiMedia(s *scanner) Parts {
 	switch s.kind() {
 	case Object:
@@ -312,9 +281,9 @@ func geminiMedia(s *scanner) Parts {
 	return part
 }
 
-// foldSignature folds the signature that raw stands for into sum, see Signed. Google answers in the standard alphabet
-// of base64, its Python client sends the same bytes in the one for URLs: both count as standard, without padding. The
-// values that switch the provider's check off are no signatures.
+// foldSignature folds the signature that raw encodes into sum, see Signed. Google answers in the standard alphabet of
+// Base64, its Python client sends the same bytes in the alphabet for URLs: both are hashed as standard, without padding.
+// The values that disable the provider's check are not signatures.
 func foldSignature(s *scanner, sum uint64, raw []byte) uint64 {
 	if len(raw) == 0 || s.err != nil {
 		return sum
@@ -345,7 +314,7 @@ func foldSignature(s *scanner, sum uint64, raw []byte) uint64 {
 			}
 		}
 	}
-	sum = bits.RotateLeft64(sum, 1) ^ xxh3.Hash(bytes.TrimRight(raw, "="))
+	sum = foldHash(sum, xxh3.Hash(bytes.TrimRight(raw, "=")))
 	s.scratch = s.scratch[:n]
 	return sum
 }

@@ -2,9 +2,9 @@ package facts
 
 import "github.com/zeebo/xxh3"
 
-// gemini reads a GenerateContentRequest. Google reads its JSON as protocol buffers are read: names in camel or in snake
-// case, null like an absent member, bytes in either alphabet of base64. It also takes one object where a list belongs,
-// as its own samples have it; the facts then say Array. Model and streaming are in the URL.
+// gemini reads a GenerateContentRequest. Google reads its JSON like protocol buffers: names in camel or in snake case, null
+// like an absent member, bytes in either alphabet of Base64. It also accepts one object instead of a list, which its own
+// samples have; the facts are then those of an array. Model and streaming are in the URL.
 func (f *Request) gemini(s *scanner) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -25,12 +25,12 @@ func (f *Request) gemini(s *scanner) {
 			s.skip()
 		}
 	}
-	if f.Stored { // a cache holds tools, too
+	if f.Stored { // a cache may contain tools
 		f.OpenTools = true
 	}
 }
 
-// geminiContents reads a value that should be an array of contents.
+// geminiContents reads an array of contents, or one content.
 func (f *Request) geminiContents(s *scanner) {
 	if s.kind() != Object {
 		f.messages(s, (*Request).geminiContent)
@@ -47,8 +47,8 @@ func (f *Request) geminiContents(s *scanner) {
 	m.Start, m.End, m.Hash = start, s.i, xxh3.Hash(s.b[start:s.i])
 }
 
-// geminiTools reads tools. A tool is an object whose members are lists of functions or tools of Google's own; ToolCount
-// counts the functions and the members.
+// geminiTools reads tools. A tool is an object whose members are lists of functions or Google's own tools; ToolCount counts
+// the functions and those members.
 func (f *Request) geminiTools(s *scanner) {
 	f.Tools, f.ToolCount, f.OpenTools = f.Tools[:0], 0, false
 	k := s.kind()
@@ -78,20 +78,14 @@ func (f *Request) geminiTools(s *scanner) {
 }
 
 func (f *Request) geminiFunctions(s *scanner) {
-	k := s.kind()
-	if k != Array && k != Object {
-		s.skip()
-		return
-	}
-	one := k == Object
-	for more := one || s.open(); more; more = !one && s.more(']') {
+	for one, more := s.enterList(); more; more = !one && s.more(']') {
 		f.ToolCount++
 		f.tool(s.member("name"))
 	}
 }
 
-// geminiToolConfig reads toolConfig. ToolChoice is the kind of its functionCallingConfig: what else it holds concerns no
-// function. The API takes a mode in any case.
+// geminiToolConfig reads toolConfig. ToolChoice is the kind of its functionCallingConfig: other members do not concern
+// functions. The API accepts a mode in upper or lower case.
 func (f *Request) geminiToolConfig(s *scanner) {
 	f.ToolChoice, f.Forced = Absent, nil
 	if s.kind() != Object {
@@ -111,13 +105,9 @@ func (f *Request) geminiToolConfig(s *scanner) {
 
 func (f *Request) geminiCalling(s *scanner) {
 	f.Forced = nil
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
 	var mode, name []byte
 	names := 0
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "mode":
 			mode, _ = s.text()
@@ -146,7 +136,16 @@ func (f *Request) geminiCalling(s *scanner) {
 	}
 }
 
-// isWord reports whether text is the lower-case word in any case.
+// enterList steps into an array, or stays at an object that replaces an array of one. It reports which, and whether there is
+// an element; it skips a value of another kind.
+func (s *scanner) enterList() (one, more bool) {
+	if s.kind() == Object {
+		return true, true
+	}
+	return false, s.enter(Array)
+}
+
+// isWord reports whether text is word, which is in lower case, in any case.
 func isWord(text []byte, word string) bool {
 	if len(text) != len(word) {
 		return false
@@ -162,11 +161,7 @@ func isWord(text []byte, word string) bool {
 // geminiConfig reads generationConfig.
 func (f *Request) geminiConfig(s *scanner) {
 	f.MaxTokens, f.Thinking = 0, ThinkingUnknown
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "maxOutputTokens", "max_output_tokens":
 			f.MaxTokens = s.number()
@@ -178,15 +173,11 @@ func (f *Request) geminiConfig(s *scanner) {
 	}
 }
 
-// geminiThinking reads thinkingConfig. A budget of 0 switches thinking off, one of -1 leaves it to the model.
+// geminiThinking reads thinkingConfig. A budget of 0 disables thinking, -1 leaves it to the model.
 func (f *Request) geminiThinking(s *scanner) {
 	f.Thinking = ThinkingUnknown
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
 	var on, off bool
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "thinkingBudget", "thinking_budget":
 			isNumber := s.kind() == Number
@@ -196,7 +187,7 @@ func (f *Request) geminiThinking(s *scanner) {
 		case "thinkingLevel", "thinking_level":
 			on = s.skip() == String || on
 		case "includeThoughts", "include_thoughts":
-			on = string(s.raw(s.kind())) == "true" || on
+			on = s.isTrue() || on
 		default:
 			s.skip()
 		}

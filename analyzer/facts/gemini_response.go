@@ -6,15 +6,16 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/wire"
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// scanGeminiResponse is ScanResponse for generateContent and streamGenerateContent. A stream is server-sent events if
-// the client asked for them (alt=sse), else one JSON array of chunks; a call of the latter kind that failed is an array
-// too, with the error in it.
+// scanGeminiResponse is ScanResponse for generateContent and streamGenerateContent. A stream is server-sent events if the
+// client requested them (alt=sse), else one JSON array of chunks; a failed request for the latter is answered with an array
+// that contains the error.
 //
-// Error is also the promptFeedback of a prompt that was blocked, and the candidate whose call could not be read
-// (MALFORMED_FUNCTION_CALL) when nothing else came: both are failures inside a 200.
+// Error is also the promptFeedback of a blocked prompt, and the candidate of an unreadable call (MALFORMED_FUNCTION_CALL) in
+// an answer without other content: both are failures inside a 200.
 func scanGeminiResponse(contentType string, body []byte, r *Response) {
 	a := geminiAnswer{r: r}
 	text := bytes.TrimSpace(body)
@@ -31,7 +32,7 @@ func scanGeminiResponse(contentType string, body []byte, r *Response) {
 		}
 	case sse.IsStream(body):
 		a.stream(body)
-	case isEventStream(contentType) && len(text) == 0:
+	case len(text) == 0 && wire.FramingOf(contentType) == wire.SSE:
 		a.streamed = true
 	default: // HTML, plain text, nothing
 		r.Error, r.Malformed = text, true
@@ -39,31 +40,31 @@ func scanGeminiResponse(contentType string, body []byte, r *Response) {
 	a.finish()
 }
 
-// A geminiAnswer gathers a Response from one body or from the chunks of a stream.
+// A geminiAnswer collects a Response from one body or from the chunks of a stream.
 type geminiAnswer struct {
 	r         *Response
 	f         Request     // reads the parts
 	m         Message     // whose parts they are
-	text      xxh3.Hasher // of the text seen so far, decoded
-	candidate []byte      // raw: the one that finished
+	text      xxh3.Hasher // of the text so far, decoded
+	candidate []byte      // raw: the one with a finish reason
 	signed    uint64
 	output    int64 // tokens, without those of thoughts
 	thoughts  int64
 	chunks    int
-	known     bool // a member of an answer was seen, or an error
-	streamed  bool // more than one chunk may come
-	done      bool // a gateway's [DONE] was seen
+	known     bool // there is a member of an answer, or an error
+	streamed  bool // more than one chunk may follow
+	done      bool // a gateway's [DONE] was read
 }
 
-// stream assembles server-sent events. An error in the middle of a stream comes as bare JSON, which is no event.
+// stream assembles server-sent events. An error in the middle of a stream is bare JSON, which is not an event.
 func (a *geminiAnswer) stream(body []byte) {
 	a.streamed = true
 	var s scanner
 	for e := range sse.Events(body) {
 		s = scanner{b: bytes.TrimSpace(e.Data), scratch: s.scratch[:0]}
-		// Usually one value; several where a server forgets the empty line between its events.
+		// Usually one value; several if a server omits the empty line between events.
 		for s.space(); s.i < len(s.b) && !a.done; s.space() {
-			if a.done = bytes.HasPrefix(s.b[s.i:], []byte("[DONE]")); !a.done {
+			if a.done = s.isDone(); !a.done {
 				a.value(&s)
 			}
 		}
@@ -74,7 +75,7 @@ func (a *geminiAnswer) stream(body []byte) {
 		}
 	}
 	if a.r.FinishReason == "" && len(a.r.Error) == 0 {
-		object, array := bytes.Index(body, []byte("\n{")), bytes.Index(body, []byte("\n[")) // no field of an event starts so
+		object, array := bytes.Index(body, []byte("\n{")), bytes.Index(body, []byte("\n[")) // no line of an event starts with these
 		if n := max(object, array); n >= 0 {
 			if object >= 0 && array >= 0 {
 				n = min(object, array)
@@ -103,7 +104,7 @@ func (a *geminiAnswer) value(s *scanner) {
 	}
 }
 
-// finish moves what was gathered into the Response. An empty text has no hash, as in a request.
+// finish completes the Response. An empty text has no hash, as in a request.
 func (a *geminiAnswer) finish() {
 	r := a.r
 	r.Malformed = r.Malformed || a.chunks > 0 && !a.known

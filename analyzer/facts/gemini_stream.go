@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// chunk reads a GenerateContentResponse: an answer, or a piece of one.
+// chunk reads a GenerateContentResponse: an answer, or a fragment of one.
 func (a *geminiAnswer) chunk(s *scanner) {
 	a.chunks++
 	for more := s.open(); more; more = s.more('}') {
@@ -28,7 +28,7 @@ func (a *geminiAnswer) chunk(s *scanner) {
 			setText(&a.r.ID, s)
 		case "error":
 			k := s.kind()
-			if raw := s.raw(k); k > Bool && string(raw) != `""` { // an error cut short is still one
+			if raw := s.raw(k); k > Bool && string(raw) != `""` { // a truncated error is still one
 				a.error(raw)
 			}
 		default:
@@ -45,14 +45,11 @@ func (a *geminiAnswer) error(raw []byte) {
 	}
 }
 
-// promptFeedback is an error if it says why the prompt was blocked; some models send one with every answer.
+// promptFeedback reads the feedback on the prompt. It is an error if it has a block reason; some models send one with every
+// answer.
 func (a *geminiAnswer) promptFeedback(s *scanner) {
 	start, blocked := s.i, false
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "blockReason", "block_reason":
 			blocked = s.skip() > Null
@@ -65,13 +62,9 @@ func (a *geminiAnswer) promptFeedback(s *scanner) {
 	}
 }
 
-// usage reads token counts. Each chunk of a stream has those up to it, so the last win.
+// usage reads token counts. Each chunk of a stream has the counts so far, so the last win.
 func (a *geminiAnswer) usage(s *scanner) {
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "promptTokenCount", "prompt_token_count":
 			a.r.InputTokens = s.number()
@@ -88,13 +81,8 @@ func (a *geminiAnswer) usage(s *scanner) {
 }
 
 func (a *geminiAnswer) candidates(s *scanner) {
-	k := s.kind()
-	if k != Array && k != Object {
-		s.skip()
-		return
-	}
-	one, position := k == Object, 0
-	for more := one || s.open(); more; more = !one && s.more(']') {
+	position := 0
+	for one, more := s.enterList(); more; more = !one && s.more(']') {
 		if s.kind() == Object {
 			a.choice(s, position)
 		} else {
@@ -104,7 +92,8 @@ func (a *geminiAnswer) candidates(s *scanner) {
 	}
 }
 
-// choice reads one candidate. Only the first one is described; its index comes last, so it is sought ahead.
+// choice reads one candidate. It reads the index, which is last, ahead of the rest, because only the first candidate is
+// described.
 func (a *geminiAnswer) choice(s *scanner, position int) {
 	index := position
 	ahead := scanner{b: s.b, i: s.i}
@@ -144,8 +133,8 @@ func (a *geminiAnswer) choice(s *scanner, position int) {
 	}
 }
 
-// geminiReason is the finish reason with this number in Google's definition of the API: older clients ask for numbers
-// ("$alt=json;enum-encoding=int"). From 6 on Gemini's and Vertex's are not the same.
+// geminiReason returns the finish reason with this number in Google's definition of the API: older clients request numbers
+// ("$alt=json;enum-encoding=int"). From 6 on the numbers of Gemini and Vertex differ.
 func geminiReason(n int64) string {
 	switch n {
 	case 0:
@@ -163,28 +152,18 @@ func geminiReason(n int64) string {
 }
 
 func (a *geminiAnswer) content(s *scanner) {
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		if string(s.key()) != "parts" {
 			s.skip()
 			continue
 		}
-		k := s.kind()
-		if k != Array && k != Object {
-			s.skip()
-			continue
-		}
-		one := k == Object
-		for more := one || s.open(); more; more = !one && s.more(']') {
+		for one, more := s.enterList(); more; more = !one && s.more(']') {
 			a.part(s)
 		}
 	}
 }
 
-// part appends a part that is there as a whole.
+// part adds a complete part.
 func (a *geminiAnswer) part(s *scanner) {
 	n := len(s.scratch)
 	a.f.calls, a.f.replies = a.f.calls[:0], a.f.replies[:0]
@@ -213,8 +192,8 @@ func (a *geminiAnswer) part(s *scanner) {
 	s.scratch = s.scratch[:n]
 }
 
-// call adds a call. It comes whole, but for streams of some models: then a first part has the name, perhaps with empty
-// arguments, and parts without a name have the arguments, or pieces of them (partialArgs) that no fact is taken from.
+// call adds a call. It arrives whole, except in streams of some models: there a first part has the name, perhaps with empty
+// arguments, and parts without a name have the arguments, or fragments of them (partialArgs), which have no facts.
 func (a *geminiAnswer) call(c *Call, args []byte) {
 	calls := a.r.Calls
 	if !a.streamed || len(c.Name) > 0 || len(calls) == 0 {

@@ -11,19 +11,19 @@ import (
 // Bounds of a Memo.
 const (
 	memoLines = 2       // requests of one conversation: a history and its newest fork
-	maxMemo   = 1 << 20 // bytes of one of them; a larger one is not kept
-	memoEnd   = 4       // a request that leaves a known one so many messages before its end goes on with it: it is no fork
+	maxMemo   = 1 << 20 // bytes per request; a larger request is not kept
+	memoEnd   = 4       // a request that departs from a known one this many messages before its end continues it: it is not a fork
 )
 
-// A Memo is what is kept of the newest requests of one conversation. The next request mostly repeats one of them, and
-// what it repeats is not scanned again: its facts are taken from here. The zero Memo knows nothing.
+// A Memo contains the facts of the newest requests of one conversation. The next request mostly repeats one of them, and
+// repeated messages are not scanned again: their facts are taken from the Memo. The zero Memo is empty.
 //
-// Kept are, for each message and for the tools, their length, the xxh3 of their bytes and what was found in them, some
-// 30 to 60 bytes each. A value of a new body is known when as many bytes from where it starts have that hash: an object
-// ends where its bytes end, whatever follows, so nothing need be known of the bytes around it. A new member before the
-// messages, another spelling between them, or a mark that moves from one message to the next costs a scan of the
-// messages that changed and of no others. Names and ids are kept as places within their message, or as copies where
-// they were escaped; nothing points into an old body.
+// For each message and for the tools, the Memo keeps their length, the xxh3 of their bytes and their facts, some 30 to 60
+// bytes each. A value of a new body is known if the same number of bytes from its start have that hash: an object ends
+// where its bytes end, so the bytes around it do not matter. A new member before the messages, different white space
+// between them, or a mark that moves from one message to the next costs a scan of the changed messages and of no others.
+// Names and ids are kept as offsets within their message, or as copies if they were escaped; nothing points into an old
+// body.
 type Memo struct {
 	dialect wire.Dialect
 	lines   [memoLines]memoLine // the newest first
@@ -45,9 +45,9 @@ func (m *Memo) Bytes() int {
 	return n
 }
 
-// ScanRequestAfter is ScanRequest of a body of a conversation of which m knows earlier requests. The facts are those
-// of ScanRequest; only the time differs. Known is the number of bytes that were recognised instead of scanned. Then m
-// knows this request too, unless it was broken.
+// ScanRequestAfter is ScanRequest with the facts of earlier requests of the conversation in m. The result is that of
+// ScanRequest; only the time differs. known is the number of bytes that were recognised instead of scanned. It adds the
+// request to m unless the scan fails.
 func ScanRequestAfter(d wire.Dialect, body []byte, m *Memo, f *Request) (known int, err error) {
 	if m.dialect != d {
 		*m = Memo{dialect: d}
@@ -62,7 +62,7 @@ func ScanRequestAfter(d wire.Dialect, body []byte, m *Memo, f *Request) (known i
 	return r.known, err
 }
 
-// keep puts the request that r has seen into m: in the place of the one that it goes on with, else of the oldest.
+// keep adds the request of r to m, in place of the request that it continues, else of the oldest.
 func (m *Memo) keep(r *recall) {
 	at := 0
 	for i := range r.lines {
@@ -84,31 +84,31 @@ func (m *Memo) keep(r *recall) {
 	m.lines[0] = l
 }
 
-// recall is the state of a scan that knows earlier requests: what it takes from them, and what they shall be told.
+// recall is the state of a scan with a Memo: the facts to take from it and to add to it.
 type recall struct {
-	memo  *Memo // nil in a scan that knows nothing and tells nothing
+	memo  *Memo // nil in a scan without a Memo
 	lines [memoLines]memoCursor
 	known int
-	spare int // bytes that may still be hashed in vain: as many as the body has, so that no body takes long
+	spare int // bytes that may still be hashed in vain: initially the length of the body, so the cost is linear
 
-	tools, messages []byte // entries of the request at hand
-	run             []byte // further entries, which stand in the memo in one piece
+	tools, messages []byte // entries of the current request
+	run             []byte // further entries, which are contiguous in the memo
 	count           int    // of messages
 }
 
-// memoCursor is a place in a memoLine.
+// memoCursor is a position in a memoLine.
 type memoCursor struct {
-	rest []byte // entries of the messages that are not passed yet
-	last int    // the messages up to the last one that was recognised
+	rest []byte // entries of the remaining messages
+	last int    // number of messages up to the last recognised one
 }
 
 func (r *recall) begin(m *Memo, size int) {
 	r.memo, r.known, r.spare, r.tools = m, 0, size, r.tools[:0]
-	r.again()
+	r.rewind()
 }
 
-// again is begin for the messages alone.
-func (r *recall) again() {
+// rewind is begin for the messages alone.
+func (r *recall) rewind() {
 	if r.memo == nil {
 		return
 	}
@@ -119,7 +119,7 @@ func (r *recall) again() {
 	r.messages, r.run, r.count = r.messages[:0], nil, 0
 }
 
-// next passes an entry: whole is all of it, entry what stands behind its length; both are empty at the end.
+// next returns the next entry, whole and without its length; both are empty at the end.
 func (c *memoCursor) next() (whole, entry []byte) {
 	if len(c.rest) == 0 {
 		return nil, nil
@@ -132,7 +132,7 @@ func (c *memoCursor) next() (whole, entry []byte) {
 	return whole, r[:n]
 }
 
-// recalled reads the message at hand into m if a known request has it in the same place. Only an object ends where its
+// recalled reads the current message into m if a known request has it at the same position. Only an object ends where its
 // bytes end; any other element is scanned.
 func (f *Request) recalled(s *scanner, m *Message) bool {
 	r := &f.recall
@@ -144,7 +144,7 @@ func (f *Request) recalled(s *scanner, m *Message) bool {
 	for i := range r.lines {
 		c := &r.lines[i]
 		whole, entry := c.next()
-		// Where the message before was not known, the end of this one is looked at first: that is cheaper than its hash.
+		// If the previous message was not known, a look at the end of this one is cheaper than its hash.
 		if found || len(entry) == 0 || !f.restore(s, m, entry, c.last == r.count-1) {
 			continue
 		}
@@ -154,7 +154,7 @@ func (f *Request) recalled(s *scanner, m *Message) bool {
 	return found
 }
 
-// copied appends an entry of the memo to the messages, at the latest when flush is called.
+// copied appends an entry of the memo to the messages, no later than flush.
 func (r *recall) copied(entry []byte) {
 	if n := len(r.run); n > 0 && cap(r.run) > n && &r.run[:n+1][n] == &entry[0] {
 		r.run = r.run[:n+len(entry)]
@@ -169,9 +169,9 @@ func (r *recall) flush() {
 	r.run = nil
 }
 
-// remember keeps the message m, which was read just now: made is how many calls and replies were made for it. A message
-// that does not hold all of them, or for which some were dropped, has an empty entry, which no message is like.
-func (f *Request) remember(s *scanner, m *Message, calls, replies, dropped int, stored, open bool) {
+// remember adds the message m, which was just scanned, to the entries; calls, replies and dropped are the counts before it. A
+// message without all of its calls and replies has an empty entry, which matches no message.
+func (f *Request) remember(s *scanner, m *Message, calls, replies, dropped int, stored, openTools bool) {
 	r := &f.recall
 	if r.memo == nil {
 		return
@@ -182,11 +182,11 @@ func (f *Request) remember(s *scanner, m *Message, calls, replies, dropped int, 
 		return
 	}
 	if len(r.messages) > maxMemo {
-		return // it is not kept
+		return // keep discards the request
 	}
 	at := len(r.messages)
-	r.messages = appendMessage(append(r.messages, 0), s.b, m, stored, open)
-	// Most entries are shorter than 128 bytes: their length fits into the byte left for it.
+	r.messages = appendMessage(append(r.messages, 0), s.b, m, stored, openTools)
+	// Most entries are shorter than 128 bytes: their length fits into the reserved byte.
 	n := len(r.messages) - at - 1
 	if n < 0x80 {
 		r.messages[at] = byte(n)
@@ -199,8 +199,8 @@ func (f *Request) remember(s *scanner, m *Message, calls, replies, dropped int, 
 	copy(r.messages[at:], b[:w])
 }
 
-// isKnown reports whether the size bytes at hand have that hash, which is an object's or an array's. Unless that is
-// likely, it looks first at where it should end.
+// isKnown reports whether the next size bytes have the hash of an object or an array. Unless a match is likely, it checks
+// the last byte first.
 func (f *Request) isKnown(s *scanner, size int, hash uint64, likely bool) bool {
 	r := &f.recall
 	switch {
@@ -213,8 +213,8 @@ func (f *Request) isKnown(s *scanner, size int, hash uint64, likely bool) bool {
 	return false
 }
 
-// declared reads the value at hand, which declares the functions, by read, if it is not known. Where something before
-// it said that there are functions without a name, the value could not be told to say so too: then it is scanned.
+// declared takes the facts of the current value, which declares the tools, from the Memo, else calls read. It always calls
+// read if OpenTools was set before, because the entry could not tell which of the two set it.
 func (f *Request) declared(s *scanner, read func(*Request, *scanner)) {
 	r := &f.recall
 	r.tools = r.tools[:0]

@@ -7,10 +7,10 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// An entry of a Memo is numbers as varints, hashes as eight bytes, and texts, see appendPlaced. Small enumerations
-// share a head, a few bits each; the bits above them say which of the rarer facts follow.
+// An entry of a Memo consists of varints, hashes of eight bytes, and texts, see appendPlaced. Small enumerations share a head,
+// a few bits each; the bits above them mark which of the rarer facts follow.
 
-// Bits of a message's head. Below them stand item, role, and the kinds of role, name, content, tool_calls and
+// Bits of a message's head. Below them are the item, the role, and the kinds of role, name, content, tool_calls and
 // reasoning.
 const (
 	memoRole   = 1 << (28 + iota) // the role is the usual word for it
@@ -21,22 +21,22 @@ const (
 	memoHash                      // a content hash
 	memoSigned                    // signatures
 	memoFields                    // fields
-	memoStored                    // it says that a part of the history lies with the provider
-	memoOpen                      // it declares functions without naming them
+	memoStored                    // it sets Request.Stored
+	memoOpen                      // it sets Request.OpenTools
 	memoCalls
 	memoReplies
 )
 
-// Bits of a call's head. Below them stand nine kinds and types.
+// Bits of a call's head. Below them are nine kinds and types.
 const (
 	memoArgs       = 1 << (36 + iota) // hash and length of its arguments
 	memoCallFields                    // fields
 )
 
-// Bits of a reply's head, a varint of two bytes. Below them stand the kinds of id, name and content, three bits each.
+// Bits of a reply's head, a varint of two bytes. Below them are the kinds of id, name and content, three bits each.
 const (
 	memoError      = 1 << (9 + iota)
-	memoWhole      // it is all of the message
+	memoWhole      // it is the whole message
 	memoSame       // its content is the message's
 	memoReplyParts // parts
 	memoAfter      // parts before it
@@ -50,8 +50,8 @@ var roleWords = [...][]byte{
 
 func appendNumber(e []byte, n int) []byte { return binary.AppendUvarint(e, uint64(n)) }
 
-// appendPlaced appends a text of the value that starts at byte from of b and ends before to: its length and, counted
-// from byte zero, where it stands; a text that was escaped has no such place and follows itself.
+// appendPlaced appends a text of the value b[from:to]: its length and its offset from byte zero. A text that was escaped is not
+// in b; it is copied.
 func appendPlaced(e, b []byte, zero, from, to int, text []byte) []byte {
 	if text == nil {
 		return append(e, 0)
@@ -64,7 +64,7 @@ func appendPlaced(e, b []byte, zero, from, to int, text []byte) []byte {
 }
 
 // appendMessage appends the entry of m, an object of the body b.
-func appendMessage(e, b []byte, m *Message, stored, open bool) []byte {
+func appendMessage(e, b []byte, m *Message, stored, openTools bool) []byte {
 	text := func(t []byte) { e = appendPlaced(e, b, m.Start, m.Start, m.End, t) }
 	word := roleWords[m.Role]
 	head := uint64(m.Item) | uint64(m.Role)<<4 | uint64(m.RoleKind)<<8 | uint64(m.NameKind)<<12 |
@@ -82,7 +82,7 @@ func appendMessage(e, b []byte, m *Message, stored, open bool) []byte {
 		{m.Signed != 0, memoSigned},
 		{m.Fields != 0 || m.NullFields != 0 || m.OtherField != nil, memoFields},
 		{stored, memoStored},
-		{open, memoOpen},
+		{openTools, memoOpen},
 		{len(m.Calls) > 0, memoCalls},
 		{len(m.Replies) > 0, memoReplies},
 	} {
@@ -188,8 +188,8 @@ func appendReply(e, b []byte, m *Message, r *Reply) []byte {
 	return e
 }
 
-// appendTools appends the entry of the tools, which b declares. Their names are copies: to look for each in the whole
-// value would not be linear.
+// appendTools appends the entry of the tools that b declares. Their names are copies: searching the whole value for each
+// would not be linear.
 func (f *Request) appendTools(e, b []byte) []byte {
 	e = binary.LittleEndian.AppendUint64(appendNumber(e, len(b)), xxh3.Hash(b))
 	flags := 0

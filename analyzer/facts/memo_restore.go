@@ -2,7 +2,7 @@ package facts
 
 import "encoding/binary"
 
-// An entryReader reads an entry of a Memo, which this package wrote.
+// An entryReader reads an entry of a Memo. Entries are trusted: this package wrote them.
 type entryReader []byte
 
 func (r *entryReader) uvarint() uint64 {
@@ -29,7 +29,7 @@ func (r *entryReader) word() uint64 {
 	return h
 }
 
-// text reads a text of the value that starts at byte zero of the body. A copy is copied once more: the Memo changes
+// text reads a text of the value that starts at byte zero of the body. A copied text is copied again: the Memo changes
 // before the facts do.
 func (r *entryReader) text(s *scanner, zero int) []byte {
 	n := r.number()
@@ -46,7 +46,7 @@ func (r *entryReader) text(s *scanner, zero int) []byte {
 	return t
 }
 
-// restore reads the message at hand into m, which is empty, from an entry, if it is its, as is likely or not.
+// restore reads the current message into m, which is empty, from an entry if the entry is that message's.
 func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) bool {
 	r := entryReader(entry)
 	size, hash := r.number(), r.word()
@@ -83,7 +83,7 @@ func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) boo
 		m.Fields, m.NullFields = Fields(r.uvarint()), Fields(r.uvarint())
 		m.OtherField = r.text(s, zero)
 	}
-	if head&(memoCalls|memoReplies) != 0 && !f.restoreTooled(s, m, r, head) {
+	if head&(memoCalls|memoReplies) != 0 && !f.restoreCalls(s, m, r, head) {
 		*m = Message{}
 		return false
 	}
@@ -94,8 +94,8 @@ func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) boo
 	return true
 }
 
-// restoreTooled reads the calls and replies of m; not, when a scan could not keep them all.
-func (f *Request) restoreTooled(s *scanner, m *Message, r entryReader, head uint64) bool {
+// restoreCalls reads the calls and replies of m; false if a scan would exceed their bound.
+func (f *Request) restoreCalls(s *scanner, m *Message, r entryReader, head uint64) bool {
 	var calls, replies int
 	if head&memoCalls != 0 {
 		calls = r.number()
@@ -157,7 +157,7 @@ func (r *entryReader) reply(s *scanner, m *Message, p *Reply) {
 	}
 }
 
-// restoreTools reads the value at hand, which declares the functions, from an entry, if it is its.
+// restoreTools reads the current value, which declares the tools, from an entry if the entry is that value's.
 func (f *Request) restoreTools(s *scanner, entry []byte) bool {
 	r := entryReader(entry)
 	size := r.number()

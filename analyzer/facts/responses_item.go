@@ -1,6 +1,6 @@
 package facts
 
-// itemKeys is a set of the keys of input items.
+// itemKeys is a set of keys of input items.
 type itemKeys uint32
 
 const (
@@ -11,11 +11,11 @@ const (
 	keyCall
 	keyReply
 	keyReasoning
-	keyForeign // of no item that we know
+	keyUnknown
 )
 
-// itemSchema holds, for the items that we know, the keys that the provider takes; it answers 400 to any other: "Unknown
-// parameter: 'input[1].metadata'.". Where its own documents are of two minds, as about status, the key is in the schema.
+// itemSchema maps known items to the keys that the provider accepts; it answers 400 to any other: "Unknown parameter:
+// 'input[1].metadata'.". A key on which its own documents disagree, such as status, is in the schema.
 var itemSchema = [...]itemKeys{
 	ItemMessage:   keyCommon | keyMessage | keyContent,
 	ItemCall:      keyCommon | keyTool | keyCall,
@@ -24,14 +24,14 @@ var itemSchema = [...]itemKeys{
 	ItemReference: keyCommon,
 }
 
-// An item is an element of an input while it is read: its type may be the last of its keys.
+// An item is an element of an input while it is read: its type may be the last member.
 type item struct {
 	start            int
 	seen             itemKeys
 	typ              []byte
 	typeKind, idKind Kind
 	call             Call // of a reply too: id and name
-	arguments, input int  // where these values stand; 0 when they are absent
+	arguments, input int  // start of these values; 0 without them
 	content, output  itemContent
 	text             texts // of content
 	reasoning        [3]Kind
@@ -54,7 +54,7 @@ func (f *Request) readItem(s *scanner, m *Message) {
 		return
 	}
 	calls, replies := len(f.calls), len(f.replies)
-	switch m.Item = it.is(); m.Item {
+	switch m.Item = it.kind(); m.Item {
 	case ItemMessage:
 		m.content(&it.content)
 		m.Name, m.NameKind = it.call.Name, it.call.NameKind
@@ -67,7 +67,7 @@ func (f *Request) readItem(s *scanner, m *Message) {
 		m.content(&it.output)
 		it.asReply(f, s)
 	case ItemReasoning:
-		m.Reasoning = firstReasoning(it.reasoning)
+		m.Reasoning = firstReasoning(it.reasoning[:]...)
 		m.Signed = s.signed(it.encrypted)
 	case ItemReference:
 		f.Stored = true
@@ -79,7 +79,7 @@ func (f *Request) readItem(s *scanner, m *Message) {
 	if m.Item == ItemOther {
 		m.Fields, m.NullFields, m.OtherField = 0, 0, nil
 	} else if schema := itemSchema[m.Item]; it.seen&^schema != 0 {
-		m.outside(s, it.start, schema)
+		m.unknownKeys(s, it.start, schema)
 	}
 }
 
@@ -93,8 +93,7 @@ func (f *Request) itemMember(s *scanner, m *Message, it *item) {
 	case "id":
 		m.ID, it.idKind = s.text()
 	case "role":
-		m.RoleName, m.RoleKind = s.text()
-		m.Role = roleOf(m.RoleName, m.RoleKind)
+		m.role(s)
 	case "content":
 		it.text = texts{}
 		it.reasoning[1] = s.kind()
@@ -121,7 +120,7 @@ func (f *Request) itemMember(s *scanner, m *Message, it *item) {
 	}
 }
 
-// itemKey is the set that holds key alone.
+// itemKey returns the set of key alone.
 func itemKey(key []byte) itemKeys {
 	switch string(key) {
 	case "type", "id", "status", "created_by":
@@ -139,12 +138,12 @@ func itemKey(key []byte) itemKeys {
 	case "summary", "encrypted_content":
 		return keyReasoning
 	}
-	return keyForeign
+	return keyUnknown
 }
 
-// is tells what the item is. The type of a message may be left out, that of a reference too. A call or reply whose
-// call_id is null belongs to a tool that the provider runs, and a reply may name its tool instead of a call.
-func (it *item) is() Item {
+// kind returns the type of the item. Messages and references may omit their type. A call or reply whose call_id is null
+// belongs to a tool that the provider runs, and a reply may name its tool instead of a call.
+func (it *item) kind() Item {
 	if it.typeKind <= Null {
 		if it.seen == keyCommon && it.idKind == String {
 			return ItemReference
@@ -202,17 +201,17 @@ func (it *item) asReply(f *Request, s *scanner) {
 	}
 }
 
-// otherItem notes what an item of a type that is not judged means for the others.
+// otherItem notes the effect of an item without facts on the rest of the request.
 func (f *Request) otherItem(typ []byte) {
 	switch string(typ) {
-	case "compaction", "compaction_summary": // stands for messages and calls before it, encrypted
+	case "compaction", "compaction_summary": // replaces messages and calls before it, encrypted
 		f.Stored = true
 	case "additional_tools", "tool_search_output", "mcp_list_tools":
 		f.OpenTools = true
 	}
 }
 
-// itemRole sets the role that an item other than a message plays.
+// itemRole sets the role of an item other than a message.
 func (m *Message) itemRole() {
 	if m.Item == ItemMessage {
 		return
@@ -232,8 +231,8 @@ func (m *Message) content(c *itemContent) {
 	m.Parts, m.PartCount, m.FirstPart = c.parts, c.count, c.first
 }
 
-// outside notes the keys outside the schema of the item that starts there.
-func (m *Message) outside(s *scanner, start int, schema itemKeys) {
+// unknownKeys notes the keys outside the schema of the item at start.
+func (m *Message) unknownKeys(s *scanner, start int, schema itemKeys) {
 	again := scanner{b: s.b, i: start, scratch: s.scratch}
 	for more := again.open(); more; more = again.more('}') {
 		key := again.key()
@@ -241,13 +240,12 @@ func (m *Message) outside(s *scanner, start int, schema itemKeys) {
 			again.skip()
 			continue
 		}
-		m.other(&again, key)
-		m.field(&again, FieldUnknown)
+		m.unknown(&again, key)
 	}
 	s.scratch = again.scratch
 }
 
-// signed hashes the encrypted content of a reasoning item; 0 when there is none.
+// signed returns the hash of the encrypted content of a reasoning item, 0 without any.
 func (s *scanner) signed(raw []byte) uint64 {
 	if len(raw) <= len(`""`) || raw[0] != '"' {
 		return 0
@@ -255,18 +253,14 @@ func (s *scanner) signed(raw []byte) uint64 {
 	return s.hashText(raw[1 : len(raw)-1])
 }
 
-// itemContent reads a content or an output; t, unless nil, gathers its texts.
+// itemContent reads a content or an output; t, unless nil, collects its texts.
 func (f *Request) itemContent(s *scanner, m *Message, c *itemContent, t *texts) {
 	start := s.i
 	*c = itemContent{kind: s.kind()}
 	if c.kind != Array {
-		raw := s.raw(c.kind)
-		c.bytes = len(raw)
-		if c.kind == String && s.err == nil {
-			c.bytes = textBytes(raw[1 : len(raw)-1])
-			if t != nil {
-				t.add(f, raw[1:len(raw)-1])
-			}
+		var text []byte
+		if c.bytes, text = s.sizedText(c.kind); text != nil && t != nil {
+			t.add(f, text)
 		}
 		return
 	}
@@ -286,12 +280,8 @@ func (f *Request) itemContent(s *scanner, m *Message, c *itemContent, t *texts) 
 
 // itemPart reads a content part; text is the raw text of a text part.
 func (m *Message) itemPart(s *scanner) (part Parts, text []byte) {
-	if s.kind() != Object {
-		s.skip()
-		return PartBad, nil
-	}
 	part = PartBad
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch key := s.key(); string(key) {
 		case "type":
 			if name, k := s.text(); k == String {
@@ -300,13 +290,9 @@ func (m *Message) itemPart(s *scanner) (part Parts, text []byte) {
 				part = PartBad
 			}
 		case "text":
-			raw := s.raw(s.kind())
-			if text = nil; len(raw) > 0 && raw[0] == '"' && s.err == nil {
-				text = raw[1 : len(raw)-1]
-			}
-		case "cache_control": // Anthropic's, and surely not taken
-			m.other(s, key)
-			m.field(s, FieldUnknown)
+			text = s.rawText()
+		case "cache_control": // Anthropic's, and certainly rejected
+			m.unknown(s, key)
 		default:
 			s.skip()
 		}

@@ -156,7 +156,7 @@ func refItem(b []byte, e node, m *Message) {
 			Parts: m.Parts, PartCount: m.PartCount, Start: e.start, End: e.end,
 		}}
 	case ItemReasoning:
-		m.Reasoning = firstReasoning([3]Kind{e.get("encrypted_content").kind, e.get("content").kind, e.get("summary").kind})
+		m.Reasoning = firstReasoning(e.get("encrypted_content").kind, e.get("content").kind, e.get("summary").kind)
 		if text := e.get("encrypted_content"); text.kind == String && text.text != "" {
 			m.Signed = xxh3.HashString(text.text)
 		}

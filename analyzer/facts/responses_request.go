@@ -4,11 +4,11 @@ func (f *Request) responses(s *scanner) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "input":
-			f.messages(s, (*Request).readItem)
+			f.responsesInput(s)
 		case "model":
 			f.Model, _ = s.text()
 		case "stream":
-			f.Stream = string(s.raw(s.kind())) == "true"
+			f.Stream = s.isTrue()
 		case "instructions":
 			f.System = s.skip()
 		case "tools":
@@ -23,13 +23,13 @@ func (f *Request) responses(s *scanner) {
 		case "reasoning":
 			f.Thinking = effort(s.member("effort"))
 		case "store":
-			f.Unstored = string(s.raw(s.kind())) == "false"
+			f.Unstored = s.isFalse()
 		case "previous_response_id":
 			f.PreviousResponse, _ = s.text()
 			f.Stored = f.Stored || len(f.PreviousResponse) > 0
 		case "conversation":
 			f.Stored = s.skip() > Null || f.Stored
-		case "prompt": // a template that the provider keeps; it may hold messages and tools
+		case "prompt": // a template that the provider stores; it may contain messages and tools
 			if s.skip() > Null {
 				f.Stored, f.OpenTools = true, true
 			}
@@ -41,15 +41,10 @@ func (f *Request) responses(s *scanner) {
 
 func (f *Request) responsesInput(s *scanner) { f.messages(s, (*Request).readItem) }
 
-// responsesTools reads tools. Functions and custom tools have a name; any other type, a namespace too, may declare
-// functions that are not named here. OpenTools only ever becomes true, because input items declare tools as well.
+// responsesTools reads tools. Functions and custom tools have a name; any other type, such as a namespace, may declare
+// functions without naming them here. OpenTools is not reset, because input items declare tools, too.
 func (f *Request) responsesTools(s *scanner) {
-	f.Tools, f.ToolCount = f.Tools[:0], 0
-	if f.HasTools = s.kind() == Array; !f.HasTools {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more(']') {
+	for more := f.enterTools(s); more; more = s.more(']') {
 		f.ToolCount++
 		if s.kind() != Object {
 			s.skip()
@@ -63,7 +58,7 @@ func (f *Request) responsesTools(s *scanner) {
 	}
 }
 
-// responsesToolChoice reads tool_choice: a word, or an object that forces one tool or a kind of tools.
+// responsesToolChoice reads tool_choice: a word, or an object that forces one tool or a type of tools.
 func (f *Request) responsesToolChoice(s *scanner) {
 	f.Forced = nil
 	if s.kind() != Object {
@@ -73,10 +68,10 @@ func (f *Request) responsesToolChoice(s *scanner) {
 	}
 }
 
-// isAgentTool reports whether tools of this type are named and run by the agent.
+// isAgentTool reports whether tools of this type have a name and are run by the agent.
 func isAgentTool(typ []byte) bool { return string(typ) == "function" || string(typ) == "custom" }
 
-// effort is what reasoning.effort asks for.
+// effort returns the thinking mode of reasoning.effort.
 func effort(word []byte) Thinking {
 	switch string(word) {
 	case "none":

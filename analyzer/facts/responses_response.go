@@ -6,6 +6,7 @@ import (
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/wire"
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
@@ -18,7 +19,7 @@ func scanResponsesResponse(contentType string, body []byte, r *Response) {
 		a.unary(text)
 	case sse.IsStream(body):
 		a.stream(body)
-	case isEventStream(contentType) && len(text) == 0:
+	case len(text) == 0 && wire.FramingOf(contentType) == wire.SSE:
 		r.Cut = true
 	default: // HTML, plain text, nothing
 		r.Error, r.Malformed = text, true
@@ -26,33 +27,33 @@ func scanResponsesResponse(contentType string, body []byte, r *Response) {
 	a.finish()
 }
 
-// An itemAnswer gathers a Response from a response object, or from the events of a stream.
+// An itemAnswer collects a Response from a response object, or from the events of a stream.
 type itemAnswer struct {
 	r        *Response
-	items    []outItem // those that facts are taken from
-	place    outPlaces
-	signed   map[string]uint64 // of the reasoning items that were done in a stream, by id
+	items    []outItem // those with facts
+	place    outIndex
+	signed   map[string]uint64 // of the completed reasoning items of a stream, by id
 	others   bool              // there are items without facts
 	answered bool
-	ended    bool // the terminal event of a stream was seen
+	ended    bool // the last event of a stream was read
 	status   string
 	reason   string // why it is incomplete
 }
 
-// An outItem is an item of an output, as far as it has come.
+// An outItem is an item of an output, with the fragments so far.
 type outItem struct {
 	kind       Item // ItemMessage, ItemCall or ItemReasoning
 	custom     bool // a call of a custom tool
 	id, callID string
 	name       string
-	// text is a message's, or a call's arguments, decoded; textKind is Absent as long as there is none.
+	// text is a message's text or a call's arguments, decoded; textKind is Absent before there is any.
 	text      []byte
 	textKind  Kind
-	part      int64 // the content part that text ends with, and where it starts
+	part      int64 // the last content part in text, and where it starts
 	partStart int
 	reasoning [3]Kind
 	signed    uint64
-	started   bool // text is what the item came with when it was added: fragments will replace it
+	started   bool // text is from the event that added the item: fragments replace it
 	done      bool
 }
 
@@ -67,8 +68,8 @@ func (a *itemAnswer) unary(text []byte) {
 	a.r.Malformed = a.r.Malformed || s.err != nil
 }
 
-// object reads a response object and reports whether it is an error object instead. In a stream each event that has
-// one brings it as it stands; the items of the last that has any replace all others.
+// object reads a response object and reports whether it is an error object instead. Events of a stream repeat the response
+// object in its current state; the items of the last one with items replace all others.
 func (a *itemAnswer) object(s *scanner) (isError bool) {
 	start := s.i
 	for more := s.open(); more; more = s.more('}') {
@@ -94,7 +95,7 @@ func (a *itemAnswer) object(s *scanner) (isError bool) {
 		case "usage":
 			a.usage(s)
 		case "error":
-			a.error(s)
+			s.errorMember(&a.r.Error)
 		default:
 			s.skip()
 		}
@@ -105,15 +106,6 @@ func (a *itemAnswer) object(s *scanner) (isError bool) {
 	return isError
 }
 
-// error reads an error member. Null, false and "" mean that there is none. An error cut short is still one.
-func (a *itemAnswer) error(s *scanner) {
-	k := s.kind()
-	raw := s.raw(k)
-	if k > Bool && len(a.r.Error) == 0 && string(raw) != `""` {
-		a.r.Error = raw
-	}
-}
-
 func (a *itemAnswer) output(s *scanner) {
 	if s.kind() != Array {
 		s.skip()
@@ -122,8 +114,8 @@ func (a *itemAnswer) output(s *scanner) {
 	a.answered = true
 	first := true
 	for more := s.open(); more; more = s.more(']') {
-		if first { // some servers end a stream with an empty output
-			a.items, a.place, a.others, first = a.items[:0], outPlaces{}, false, false
+		if first { // some servers end a stream with an empty output, which replaces nothing
+			a.items, a.place, a.others, first = a.items[:0], outIndex{}, false, false
 		}
 		if s.kind() != Object {
 			s.skip()
@@ -131,7 +123,7 @@ func (a *itemAnswer) output(s *scanner) {
 		}
 		n := len(s.scratch)
 		if item := readOutItem(s); s.err == nil {
-			// The provider encrypts each copy anew. An agent may keep either, so with two nothing is known.
+			// The provider encrypts each copy anew. An agent may keep either, so two copies have no known hash.
 			if copied, ok := a.signed[item.id]; ok && item.kind == ItemReasoning && copied != item.signed {
 				item.signed = 0
 			}
@@ -141,7 +133,7 @@ func (a *itemAnswer) output(s *scanner) {
 	}
 }
 
-// add keeps an item that facts are taken from, unless there are too many, and returns its place, or -1.
+// add adds an item with facts and returns its index, -1 for other items and at the bound.
 func (a *itemAnswer) add(item outItem) int {
 	switch {
 	case item.kind == ItemOther:
@@ -177,9 +169,9 @@ func readOutItem(s *scanner) outItem {
 			o.name = ""
 			setText(&o.name, s)
 		case "arguments":
-			arguments, args = textOrRaw(s)
+			arguments, args = s.textOrRaw()
 		case "input":
-			free, input = textOrRaw(s)
+			free, input = s.textOrRaw()
 		case "content":
 			o.reasoning[1] = s.kind()
 			o.content(s)
@@ -208,24 +200,10 @@ func readOutItem(s *scanner) outItem {
 	return o
 }
 
-// textOrRaw reads a string, decoded, or any other value as it stands; null has no bytes.
-func textOrRaw(s *scanner) ([]byte, Kind) {
-	start := s.i
-	text, k := s.text()
-	if k != String && k != Null {
-		text = s.b[start:s.i]
-	}
-	return text, k
-}
-
-// content reads the text of a message: that of all its text parts.
+// content reads the text of a message: all its text parts.
 func (o *outItem) content(s *scanner) {
 	o.text, o.textKind = nil, Absent
-	if s.kind() != Array {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more(']') {
+	for more := s.enter(Array); more; more = s.more(']') {
 		if s.kind() != Object {
 			s.skip()
 			continue
@@ -251,22 +229,14 @@ func (o *outItem) content(s *scanner) {
 }
 
 func (a *itemAnswer) usage(s *scanner) {
-	if s.kind() != Object {
-		s.skip()
-		return
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
 		case "input_tokens":
 			a.r.InputTokens = s.number()
 		case "output_tokens":
 			a.r.OutputTokens = s.number()
 		case "input_tokens_details":
-			if s.kind() != Object {
-				s.skip()
-				continue
-			}
-			for more := s.open(); more; more = s.more('}') {
+			for more := s.enter(Object); more; more = s.more('}') {
 				if string(s.key()) == "cached_tokens" {
 					a.r.CachedTokens = s.number()
 				} else {
@@ -279,8 +249,8 @@ func (a *itemAnswer) usage(s *scanner) {
 	}
 }
 
-// finish moves what was gathered into the Response. Of several messages the last that has text is its content: an agent
-// sends each back as an item of its own.
+// finish completes the Response. Of several messages the last with text is its content: an agent sends each back as an item
+// of its own.
 func (a *itemAnswer) finish() {
 	r := a.r
 	if a.answered {
@@ -302,7 +272,7 @@ func (a *itemAnswer) finish() {
 		case ItemCall:
 			r.Calls = append(r.Calls, o.call())
 		default:
-			r.Reasoning = max(r.Reasoning, firstReasoning(o.reasoning))
+			r.Reasoning = max(r.Reasoning, firstReasoning(o.reasoning[:]...))
 			r.Signed = append(r.Signed, Signed{ID: o.id, Hash: o.signed})
 		}
 	}
@@ -311,7 +281,7 @@ func (a *itemAnswer) finish() {
 	}
 }
 
-// call is the finished call. The arguments are judged as the text inside a JSON string would be.
+// call returns the complete call. The arguments are checked like the text inside a JSON string.
 func (o *outItem) call() ResponseCall {
 	c := ResponseCall{ID: o.callID, Name: o.name, Arguments: string(o.text), ArgsKind: o.textKind}
 	switch {

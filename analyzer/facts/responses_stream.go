@@ -3,23 +3,25 @@ package facts
 import (
 	"bytes"
 	"errors"
+	"strings"
 
+	"github.com/llmtap/llmtap/ingest/wire"
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// stream assembles an event stream. The output of its terminal event is the answer; when there is none, as in a stream
-// that was cut, the items as they were done, and of those that were not, what their fragments tell.
+// stream assembles an event stream. The output of its last event is the answer. Without one, as in a cut stream, the answer
+// is the completed items and the fragments of all others.
 func (a *itemAnswer) stream(body []byte) {
 	var seen, cut bool
 	var s scanner
 	for e := range sse.Events(body) {
 		s = scanner{b: bytes.TrimSpace(e.Data), scratch: s.scratch[:0]}
 		seen = true
-		// Usually one value; several where a server forgets the empty line between its events.
+		// Usually one value; several if a server omits the empty line between events.
 		for s.space(); s.i < len(s.b); s.space() {
 			switch {
-			case bytes.HasPrefix(s.b[s.i:], []byte("[DONE]")): // of chat completions; ends nothing here
-				s.i += len("[DONE]")
+			case s.isDone(): // of chat completions; it does not end this stream
+				s.i += len(doneData)
 			case s.b[s.i] == '{':
 				a.event(e.Name, &s)
 			default:
@@ -41,26 +43,26 @@ func (a *itemAnswer) stream(body []byte) {
 	}
 }
 
-// setError keeps text as the error if it is the data of an error event.
+// setError sets the error to the data of an error event.
 func (a *itemAnswer) setError(event, text []byte) {
 	if string(event) == "error" && len(a.r.Error) == 0 {
 		a.r.Error = text
 	}
 }
 
-// An outEvent is an event of a stream. Its texts are valid until the scratch of the scanner is cut back.
+// An outEvent is an event of a stream. Its texts are valid until the scanner's scratch is truncated.
 type outEvent struct {
 	typ            []byte
 	itemID, name   []byte
 	index, part    int64
 	indexed        bool
-	delta, whole   []byte // a fragment of a text or of arguments, or all of it
+	delta, whole   []byte // a fragment of a text or of arguments, or the whole
 	deltaKind      Kind
 	wholeKind      Kind
-	item, response int // where these values stand; 0 when they are absent
+	item, response int // start of these values; 0 without them
 }
 
-// event reads one event. Its type may come after the rest.
+// event reads one event. Its type may be the last member.
 func (a *itemAnswer) event(name []byte, s *scanner) {
 	start := s.i
 	e := outEvent{typ: name}
@@ -80,7 +82,7 @@ func (a *itemAnswer) event(name []byte, s *scanner) {
 		case "delta":
 			e.delta, e.deltaKind = s.text()
 		case "text", "arguments", "input":
-			e.whole, e.wholeKind = textOrRaw(s)
+			e.whole, e.wholeKind = s.textOrRaw()
 		case "item":
 			e.item = s.i
 			s.skip()
@@ -88,7 +90,7 @@ func (a *itemAnswer) event(name []byte, s *scanner) {
 			e.response = s.i
 			s.skip()
 		case "error":
-			a.error(s)
+			s.errorMember(&a.r.Error)
 		default:
 			s.skip()
 		}
@@ -104,12 +106,6 @@ func (a *itemAnswer) apply(e *outEvent, s *scanner) {
 	switch string(e.typ) {
 	case "response.created", "response.queued", "response.in_progress":
 		a.response(e, s)
-	case "response.completed", "response.incomplete", "response.failed", "response.cancelled":
-		a.status = ""
-		a.response(e, s)
-		if a.ended = true; a.status == "" {
-			a.status = string(e.typ[len("response."):])
-		}
 	case "response.output_item.added":
 		a.added(e, s)
 	case "response.output_item.done":
@@ -120,6 +116,15 @@ func (a *itemAnswer) apply(e *outEvent, s *scanner) {
 		a.fragment(e, ItemCall, false)
 	case "response.custom_tool_call_input.delta", "response.custom_tool_call_input.done":
 		a.fragment(e, ItemCall, true)
+	default:
+		if !isLastEvent(wire.OpenAIResponses, e.typ) {
+			return
+		}
+		a.status = ""
+		a.response(e, s)
+		if a.ended = true; a.status == "" {
+			a.status = strings.TrimPrefix(string(e.typ), "response.")
+		}
 	}
 }
 
@@ -129,7 +134,7 @@ func (a *itemAnswer) response(e *outEvent, s *scanner) {
 	at := scanner{b: s.b, i: e.response, scratch: s.scratch}
 	if e.response > 0 && at.kind() == Object {
 		a.object(&at)
-		s.broke(&at)
+		s.inherit(&at)
 	}
 	s.scratch = at.scratch
 }
@@ -143,26 +148,25 @@ func (a *itemAnswer) item(e *outEvent, s *scanner) (o outItem, ok bool) {
 	a.answered = true
 	o = readOutItem(&at)
 	s.scratch = at.scratch
-	s.broke(&at)
+	s.inherit(&at)
 	return o, at.err == nil
 }
 
-// broke takes over the error of a scanner that read a value of the same text again, more strictly. The text itself is
-// whole, so it is not truncated.
-func (s *scanner) broke(again *scanner) {
+// inherit copies the error of a scanner that read a value of the same text again, more strictly. The text itself is whole,
+// so it is not truncated.
+func (s *scanner) inherit(again *scanner) {
 	if again.err != nil {
 		s.fail(ErrNotJSON)
 	}
 }
 
-// outPlaces tells which item an event means. The id decides; some servers make a new one for each event, so then the index
-// does.
-type outPlaces struct {
+// outIndex finds the item of an event. The id decides; some servers make a new id for each event, then the index does.
+type outIndex struct {
 	byID    map[string]int
 	byIndex map[int64]int
 }
 
-func (p *outPlaces) set(id string, e *outEvent, at int) {
+func (p *outIndex) set(id string, e *outEvent, at int) {
 	if p.byID == nil {
 		p.byID, p.byIndex = make(map[string]int), make(map[int64]int)
 	}
@@ -174,8 +178,8 @@ func (p *outPlaces) set(id string, e *outEvent, at int) {
 	}
 }
 
-// find is the place of the item of this kind that an event means, or -1. By its index alone only an item that is not
-// done is found: some servers give every item the same.
+// find returns the index of the item of this kind that an event is about, or -1. The output index alone finds only an item
+// that is not completed: some servers give every item the same index.
 func (a *itemAnswer) find(e *outEvent, id []byte, kind Item) int {
 	if at, ok := a.place.byID[string(id)]; ok && len(id) > 0 && a.items[at].kind == kind {
 		return at
@@ -195,13 +199,13 @@ func (a *itemAnswer) added(e *outEvent, s *scanner) {
 	if at, known := a.place.byID[o.id]; known && o.id != "" && a.items[at].kind == o.kind {
 		return
 	}
-	o.started, o.signed = true, 0 // what is encrypted may not be whole yet
+	o.started, o.signed = true, 0 // the encrypted content may not be complete yet
 	if at := a.add(o); at >= 0 {
 		a.place.set(o.id, e, at)
 	}
 }
 
-// done ends an item: it comes once more, whole.
+// done completes an item: the event repeats it whole.
 func (a *itemAnswer) done(e *outEvent, s *scanner) {
 	o, ok := a.item(e, s)
 	if !ok {
@@ -236,7 +240,7 @@ func (a *itemAnswer) done(e *outEvent, s *scanner) {
 	*old = o
 }
 
-// fragment adds a piece to the text of a message or to the arguments of a call.
+// fragment adds to the text of a message or to the arguments of a call.
 func (a *itemAnswer) fragment(e *outEvent, kind Item, custom bool) {
 	a.answered = true
 	at := a.find(e, e.itemID, kind)

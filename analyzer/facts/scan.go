@@ -4,51 +4,53 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/ingest/wire"
-	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// maxKept bounds the messages, and the calls, replies and tools, that one Request keeps: a hostile body of 64 MiB holds
-// 32 million elements of two bytes, and each would take some 300 bytes here.
+// A format reads the bodies of one dialect.
+type format struct {
+	request  func(*Request, *scanner) // the members of a request
+	messages func(*Request, *scanner) // an array of messages
+	response func(contentType string, body []byte, r *Response)
+	traits   traits // of its request bodies; 0 if they have none of their own
+}
+
+// formats has one row per judged dialect.
+var formats = map[wire.Dialect]format{
+	wire.OpenAIChat:      {(*Request).chat, (*Request).chatMessages, scanChatResponse, traitChat},
+	wire.OpenAIResponses: {(*Request).responses, (*Request).responsesInput, scanResponsesResponse, traitResponses},
+	wire.Anthropic:       {(*Request).anthropic, (*Request).anthropicMessages, scanAnthropicResponse, traitAnthropic},
+	wire.Gemini:          {(*Request).gemini, (*Request).geminiContents, scanGeminiResponse, traitGemini},
+	wire.Bedrock:         {(*Request).bedrock, (*Request).bedrockMessages, scanBedrockResponse, traitBedrock},
+	wire.Cohere:          {(*Request).chat, (*Request).chatMessages, scanCohereResponse, 0}, // only tool_plan differs from chat
+}
+
+// maxKept bounds the messages, calls, replies and tools that one Request keeps: a hostile body of 64 MiB has 32 million
+// elements of two bytes, and each would take some 300 bytes here.
 const maxKept = 1 << 16
 
-// ScanRequest reads a request body of dialect d into f, reusing f's memory. It allocates nothing once f has grown. A
+// ScanRequest reads a request body of dialect d into f and reuses f's memory. It allocates nothing once f has grown. A
 // wrong type is a fact, not an error; of duplicate keys the last wins. The errors are ErrNotJSON, ErrTruncated and
-// ErrDialect; f then holds what was read up to there, whole messages only.
+// ErrDialect; f then contains what was read before the error, whole messages only.
 func ScanRequest(d wire.Dialect, body []byte, f *Request) error {
-	switch d {
-	case wire.OpenAIChat, wire.Cohere:
-		return f.scan(body, '{', (*Request).chat)
-	case wire.OpenAIResponses:
-		return f.scan(body, '{', (*Request).responses)
-	case wire.Anthropic:
-		return f.scan(body, '{', (*Request).anthropic)
-	case wire.Gemini:
-		return f.scan(body, '{', (*Request).gemini)
-	case wire.Bedrock:
-		return f.scan(body, '{', (*Request).bedrock)
-	default:
-		f.reset()
-		return ErrDialect
-	}
+	return f.scan(body, '{', formats[d].request)
 }
 
 // ScanMessages is ScanRequest for a bare array of messages, contents or input items.
 func ScanMessages(d wire.Dialect, body []byte, f *Request) error {
-	switch d {
-	case wire.OpenAIChat, wire.Cohere:
-		return f.scan(body, '[', (*Request).chatMessages)
-	case wire.OpenAIResponses:
-		return f.scan(body, '[', (*Request).responsesInput)
-	case wire.Anthropic:
-		return f.scan(body, '[', (*Request).anthropicMessages)
-	case wire.Gemini:
-		return f.scan(body, '[', (*Request).geminiContents)
-	case wire.Bedrock:
-		return f.scan(body, '[', (*Request).bedrockMessages)
-	default:
-		f.reset()
+	return f.scan(body, '[', formats[d].messages)
+}
+
+// ScanResponse reads an answer of dialect d into r: a unary body, an error body of any shape, or a stream (server-sent
+// events, JSON lines, AWS event stream), which it assembles. The body decides which of these it is; contentType counts
+// only where the body does not tell. Unreadable bodies set r.Malformed, r.Cut and r.Error; the only error is ErrDialect.
+func ScanResponse(d wire.Dialect, contentType string, body []byte, r *Response) error {
+	*r = Response{}
+	f, ok := formats[d]
+	if !ok {
 		return ErrDialect
 	}
+	f.response(contentType, body, r)
+	return nil
 }
 
 func (f *Request) reset() {
@@ -61,6 +63,9 @@ func (f *Request) reset() {
 // scan reads a body that must start with first: a request, or its messages alone.
 func (f *Request) scan(body []byte, first byte, read func(*Request, *scanner)) error {
 	f.reset()
+	if read == nil {
+		return ErrDialect
+	}
 	f.Bare = first == '['
 	s := &f.s
 	*s = scanner{b: body, scratch: f.scratch}
@@ -74,12 +79,12 @@ func (f *Request) scan(body []byte, first byte, read func(*Request, *scanner)) e
 	return err
 }
 
-// messages reads a value that should be an array of messages, each by read, which is called for objects only. A second
-// such array replaces the first.
+// messages reads a value that should be an array of messages. It calls read for objects only. A second such array replaces
+// the first.
 func (f *Request) messages(s *scanner, read func(*Request, *scanner, *Message)) {
-	// Scratch stays: the model's name may lie in it.
+	// Scratch is kept: it may contain the model's name.
 	f.Messages, f.calls, f.replies = f.Messages[:0], f.calls[:0], f.replies[:0]
-	f.recall.again()
+	f.recall.rewind()
 	if f.MessagesKind = s.kind(); f.MessagesKind != Array {
 		s.skip()
 		return
@@ -96,28 +101,27 @@ func (f *Request) messages(s *scanner, read func(*Request, *scanner, *Message)) 
 		if f.recalled(s, m) {
 			continue
 		}
-		// What the message itself says of the request.
-		calls, replies, dropped, stored, open := len(f.calls), len(f.replies), f.Dropped, f.Stored, f.OpenTools
+		// Stored and OpenTools are collected per message, for the Memo.
+		calls, replies, dropped, stored, openTools := len(f.calls), len(f.replies), f.Dropped, f.Stored, f.OpenTools
 		f.Stored, f.OpenTools = false, false
 		if m.Kind = s.kind(); m.Kind == Object {
 			read(f, s, m)
 		} else {
 			s.skip()
 		}
-		says, opens := f.Stored, f.OpenTools
-		f.Stored, f.OpenTools = says || stored, opens || open
+		ownStored, ownTools := f.Stored, f.OpenTools
+		f.Stored, f.OpenTools = ownStored || stored, ownTools || openTools
 		if s.err != nil {
 			f.Messages = f.Messages[:len(f.Messages)-1]
 			return
 		}
 		m.Start, m.End = start, s.i
 		m.Hash = xxh3.Hash(s.b[start:s.i])
-		f.remember(s, m, calls, replies, dropped, says, opens)
+		f.remember(s, m, calls, replies, dropped, ownStored, ownTools)
 	}
 }
 
-// newCall is a call to fill; nil, and counted, when there are too many. All calls of a message are the end of f.calls:
-// whoever reads the message takes them from there, as ownCalls does, when it is read.
+// newCall adds a call for the caller to fill. It returns nil, and counts the call as dropped, at the bound.
 func (f *Request) newCall() *Call {
 	if len(f.calls) == maxKept {
 		f.Dropped++
@@ -137,11 +141,19 @@ func (f *Request) newReply() *Reply {
 	return &f.replies[len(f.replies)-1]
 }
 
-// own gives m the calls and replies that were made since there were so many. When their backing grows later, m keeps
-// the old array: its calls are final.
+// own gives m the calls and replies behind the first so many. When their backing arrays grow later, m keeps the old ones:
+// its calls are final.
 func (f *Request) own(m *Message, calls, replies int) {
 	m.Calls = f.calls[calls:len(f.calls):len(f.calls)]
 	m.Replies = f.replies[replies:len(f.replies):len(f.replies)]
+}
+
+// enterTools steps into the array of declared tools and reports whether it has a first element. It resets the facts of
+// tools declared before, except OpenTools.
+func (f *Request) enterTools(s *scanner) bool {
+	f.Tools, f.ToolCount = f.Tools[:0], 0
+	f.HasTools = s.kind() == Array
+	return s.enter(Array)
 }
 
 // tool keeps the name of a declared function; nil is a tool without one.
@@ -156,7 +168,7 @@ func (f *Request) tool(name []byte) {
 	}
 }
 
-// roleOf is the role of chat completions, and of all dialects that use its words.
+// roleOf returns the role of chat completions, and of all dialects that use its words.
 func roleOf(role []byte, k Kind) Role {
 	if k != String {
 		return RoleNone
@@ -178,38 +190,15 @@ func roleOf(role []byte, k Kind) Role {
 	return RoleOther
 }
 
-// texts joins the text parts of one assistant message, for its hash.
-type texts struct {
-	first  []byte // raw, between the quotes; nil when there is none
-	joined bool   // there are more; all of them, decoded, are in Request.joined
-}
-
-func (t *texts) add(f *Request, raw []byte) {
-	if t.first == nil {
-		t.first = raw
-		return
-	}
-	if !t.joined {
-		f.joined = jsonscan.AppendText(f.joined[:0], t.first)
-		t.joined = true
-	}
-	f.joined = jsonscan.AppendText(f.joined, raw)
-}
-
-// hash is that of the joined texts; 0 when there is none.
-func (t *texts) hash(f *Request, s *scanner) uint64 {
-	switch {
-	case t.first == nil:
-		return 0
-	case t.joined:
-		return xxh3.Hash(f.joined)
-	}
-	return s.hashText(t.first)
+// role reads the role of a message of the dialects that use the words of chat completions.
+func (m *Message) role(s *scanner) {
+	m.RoleName, m.RoleKind = s.text()
+	m.Role = roleOf(m.RoleName, m.RoleKind)
 }
 
 func (c *Call) noArguments() { c.ArgsKind, c.Args, c.ArgsHash, c.ArgsBytes = Absent, ArgsUnknown, 0, 0 }
 
-// arguments reads the arguments of a call: a string that should hold JSON, or the JSON itself.
+// arguments reads the arguments of a call: a string that should contain JSON, or the JSON itself.
 func (c *Call) arguments(s *scanner) {
 	c.noArguments()
 	c.ArgsKind = s.kind()
@@ -223,7 +212,68 @@ func (c *Call) arguments(s *scanner) {
 		c.Args = checkArgs(raw)
 	case Object:
 		c.Args = ArgsObject
-	default: // never right
+	default: // no API takes it
 	}
 	c.ArgsHash, c.ArgsBytes = xxh3.Hash(raw), len(raw)
+}
+
+// field notes a key, steps over its value and returns the value's kind.
+func (m *Message) field(s *scanner, field Fields) Kind {
+	k := s.kind()
+	raw := s.raw(k)
+	m.note(field, k == Null || string(raw) == "false")
+	return k
+}
+
+// text is field for a string, which it returns decoded.
+func (m *Message) text(s *scanner, field Fields) (text []byte, k Kind) {
+	start := s.i
+	text, k = s.text()
+	m.note(field, k == Null || k == Bool && s.i == start+len("false"))
+	return text, k
+}
+
+// note notes a key. Several keys may share a bit: it is null if all their values are null or false.
+func (m *Message) note(field Fields, null bool) {
+	switch {
+	case !null:
+		m.NullFields &^= field
+	case m.Fields&field == 0:
+		m.NullFields |= field
+	}
+	m.Fields |= field
+}
+
+// unknown notes the current member, whose key the dialect does not have.
+func (m *Message) unknown(s *scanner, key []byte) Kind {
+	m.other(s, key)
+	return m.field(s, FieldUnknown)
+}
+
+// other keeps the name of the first unknown key.
+func (m *Message) other(s *scanner, key []byte) {
+	if m.OtherField == nil {
+		m.OtherField = s.keep(key)
+	}
+}
+
+// addPart adds a part to the content of m.
+func (m *Message) addPart(part Parts) {
+	if m.PartCount == 0 {
+		m.FirstPart = part
+	}
+	m.Parts |= part
+	m.PartCount++
+}
+
+// firstReasoning returns the first kind that is neither absent nor null, else null if there is one.
+func firstReasoning(kinds ...Kind) Kind {
+	best := Absent
+	for _, k := range kinds {
+		if k > Null {
+			return k
+		}
+		best = max(best, k)
+	}
+	return best
 }

@@ -8,24 +8,24 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// Errors of a scan. What was read before the error stays in the facts.
+// Errors of a scan. The facts contain what was read before the error.
 var (
 	ErrTruncated = errors.New("body ends inside its JSON")
 	ErrNotJSON   = errors.New("body is not the JSON value expected")
 	ErrDialect   = errors.New("dialect has no scanner")
 )
 
-// A scanner walks over JSON text once, without copying it. Objects and arrays that it is asked about are read
-// strictly; values that nobody asks about are skipped by their quotes and brackets alone. After the first error it
-// stands at the end of the text and every method returns at once, so callers check err when they are done.
+// A scanner walks over JSON text once, without copying it. It reads the objects and arrays that callers enter strictly and
+// skips all other values by their quotes and brackets alone. After the first error it is at the end of the text and every
+// method returns immediately, so callers check err when they are done.
 type scanner struct {
 	b       []byte
 	i       int
 	err     error
-	scratch []byte // decoded strings; only ever appended to, so that slices of it stay valid
+	scratch []byte // decoded strings; only appended to, so that slices of it stay valid
 }
 
-// kinds tells the kind of a value by its first byte.
+// kinds maps the first byte of a value to its kind.
 var kinds = func() (k [256]Kind) {
 	for i := range k {
 		k[i] = Invalid
@@ -44,8 +44,8 @@ func (s *scanner) fail(err error) {
 	s.i = len(s.b)
 }
 
-// broken fails at the current byte, which does not belong there, or at the end of the text.
-func (s *scanner) broken() {
+// unexpected fails at the current byte, or at the end of the text.
+func (s *scanner) unexpected() {
 	if s.i >= len(s.b) {
 		s.fail(ErrTruncated)
 		return
@@ -62,6 +62,16 @@ func (s *scanner) space() {
 			return
 		}
 	}
+}
+
+// enter steps into the current value if it is a container of kind k, and reports whether it has a first element. It skips
+// a value of another kind.
+func (s *scanner) enter(k Kind) bool {
+	if s.kind() != k {
+		s.skip()
+		return false
+	}
+	return s.open()
 }
 
 // open steps into the object or array at the current byte and reports whether it has a first element.
@@ -84,7 +94,7 @@ func (s *scanner) open() bool {
 	return true
 }
 
-// more steps over what follows an element of a container that ends with end, and reports whether another one does.
+// more steps over the comma or the end behind an element of a container, and reports whether there is another element.
 func (s *scanner) more(end byte) bool {
 	s.space()
 	if s.i >= len(s.b) {
@@ -107,7 +117,7 @@ func (s *scanner) more(end byte) bool {
 // key reads a member's name and stops at its value. The name is valid until the next call.
 func (s *scanner) key() []byte {
 	if s.i >= len(s.b) || s.b[s.i] != '"' {
-		s.broken()
+		s.unexpected()
 		return nil
 	}
 	start := s.i + 1
@@ -119,7 +129,7 @@ func (s *scanner) key() []byte {
 	s.i = end + 1
 	s.space()
 	if s.i >= len(s.b) || s.b[s.i] != ':' {
-		s.broken()
+		s.unexpected()
 		return nil
 	}
 	s.i++
@@ -135,7 +145,7 @@ func (s *scanner) key() []byte {
 	return name
 }
 
-// kind is the kind of the value at the current byte.
+// kind returns the kind of the current value.
 func (s *scanner) kind() Kind {
 	if s.i >= len(s.b) {
 		s.fail(ErrTruncated)
@@ -148,7 +158,7 @@ func (s *scanner) kind() Kind {
 	return k
 }
 
-// raw steps over a value of kind k and returns its bytes; all that is left of the text if the value is broken.
+// raw steps over the current value, which has kind k, and returns its bytes: the rest of the text if the value is broken.
 func (s *scanner) raw(k Kind) []byte {
 	start, end := s.i, -1
 	switch k {
@@ -175,21 +185,24 @@ func (s *scanner) raw(k Kind) []byte {
 	return s.b[start:end]
 }
 
-// skip steps over a value and returns its kind.
+// skip steps over the current value and returns its kind.
 func (s *scanner) skip() Kind {
 	k := s.kind()
 	s.raw(k)
 	return k
 }
 
-// value steps over a value and returns its kind and its bytes.
+// value steps over the current value and returns its kind and its bytes.
 func (s *scanner) value() (Kind, []byte) {
 	k := s.kind()
 	return k, s.raw(k)
 }
 
-// text reads a string and returns it decoded; any other value is stepped over. The text lies in the body or in
-// scratch.
+// isTrue and isFalse step over the current value and report whether it is this literal.
+func (s *scanner) isTrue() bool  { return string(s.raw(s.kind())) == "true" }
+func (s *scanner) isFalse() bool { return string(s.raw(s.kind())) == "false" }
+
+// text steps over the current value and returns a string decoded. The text is a part of the body or of scratch.
 func (s *scanner) text() ([]byte, Kind) {
 	k := s.kind()
 	v := s.raw(k)
@@ -205,7 +218,7 @@ func (s *scanner) text() ([]byte, Kind) {
 	return s.scratch[n:len(s.scratch):len(s.scratch)], k
 }
 
-// keep returns a copy of key that stays valid as a text does, and is never nil.
+// keep returns a copy of key that is valid as long as a text, and never nil.
 func (s *scanner) keep(key []byte) []byte {
 	if s.scratch == nil {
 		s.scratch = make([]byte, 0, 64)
@@ -215,13 +228,10 @@ func (s *scanner) keep(key []byte) []byte {
 	return s.scratch[n:len(s.scratch):len(s.scratch)]
 }
 
-// member steps over a value and, of an object, returns the string member of this name, decoded; nil if there is none.
+// member steps over the current value and, if it is an object, returns its string member of this name, decoded; nil
+// without one.
 func (s *scanner) member(name string) (text []byte) {
-	if s.kind() != Object {
-		s.skip()
-		return nil
-	}
-	for more := s.open(); more; more = s.more('}') {
+	for more := s.enter(Object); more; more = s.more('}') {
 		if string(s.key()) == name {
 			text, _ = s.text()
 		} else {
@@ -231,7 +241,7 @@ func (s *scanner) member(name string) (text []byte) {
 	return text
 }
 
-// number reads a whole number; any other value is stepped over and counts as 0.
+// number steps over the current value and returns a whole number; any other value is 0.
 func (s *scanner) number() int64 {
 	k := s.kind()
 	v := s.raw(k)
@@ -258,7 +268,7 @@ func (s *scanner) number() int64 {
 	return n
 }
 
-// end reports a text that goes on after its value.
+// end fails if the text continues after its value.
 func (s *scanner) end() {
 	s.space()
 	if s.err == nil && s.i < len(s.b) {

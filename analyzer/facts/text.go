@@ -2,13 +2,16 @@ package facts
 
 import (
 	"bytes"
+	"math/bits"
+	"slices"
 
 	"github.com/zeebo/xxh3"
 
+	"github.com/llmtap/llmtap/ingest/wire"
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// hashText is the hash of the text that raw stands for: the same however a client escapes it.
+// hashText returns the hash of the text that raw encodes: the same in every way to escape it.
 func (s *scanner) hashText(raw []byte) uint64 {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return xxh3.Hash(raw)
@@ -20,8 +23,50 @@ func (s *scanner) hashText(raw []byte) uint64 {
 	return h
 }
 
-// textBytes is the length of a text from the raw bytes between its quotes. A text that capture mode "shape" replaced by
-// ~<bytes>:<hash> says its length itself.
+// sizedText steps over the current value, which has kind k. It returns its size as in Message.ContentBytes and the raw text
+// of a string, nil for other values.
+func (s *scanner) sizedText(k Kind) (size int, text []byte) {
+	raw := s.raw(k)
+	if k != String || s.err != nil {
+		return len(raw), nil
+	}
+	text = raw[1 : len(raw)-1]
+	return textBytes(text), text
+}
+
+// rawText steps over the current value and returns the raw text of a string, nil for other values.
+func (s *scanner) rawText() []byte {
+	k := s.kind()
+	raw := s.raw(k)
+	if k != String || s.err != nil {
+		return nil
+	}
+	return raw[1 : len(raw)-1]
+}
+
+// textOrRaw steps over the current value and returns a string decoded, any other value as it is; nothing of null.
+func (s *scanner) textOrRaw() ([]byte, Kind) {
+	start := s.i
+	text, k := s.text()
+	if k > Null && k != String {
+		text = s.b[start:s.i]
+	}
+	return text, k
+}
+
+// doneData is the last data of chat completions, which many gateways add to other streams.
+var doneData = []byte(wire.OpenAIChat.Descriptor().LastData)
+
+// isDone reports whether the text continues with doneData.
+func (s *scanner) isDone() bool { return bytes.HasPrefix(s.b[s.i:], doneData) }
+
+// isLastEvent reports whether an event of this name or type ends a stream of d.
+func isLastEvent(d wire.Dialect, name []byte) bool {
+	return slices.Contains(d.Descriptor().LastEvents, string(name))
+}
+
+// textBytes returns the length of a text from the raw bytes between its quotes. A text that capture mode "shape" replaced
+// with ~<bytes>:<hash> states its length.
 func textBytes(raw []byte) int {
 	if n, ok := shaped(raw); ok {
 		return n
@@ -29,7 +74,7 @@ func textBytes(raw []byte) int {
 	return len(raw)
 }
 
-// shaped reads ~<bytes>:<16 hex digits>, perhaps followed by a colon and a verdict.
+// shaped reads ~<bytes>:<16 hex digits>, optionally followed by a colon and a verdict.
 func shaped(raw []byte) (bytes int, ok bool) {
 	if len(raw) < len("~0:0123456789abcdef") || raw[0] != '~' {
 		return 0, false
@@ -49,7 +94,10 @@ func shaped(raw []byte) (bytes int, ok bool) {
 	return bytes, true
 }
 
-// typeAndName reads an object and returns these two members of it: a tool, or a choice of one.
+// foldHash adds the hash of a signature to those before it in the message, see Signed.
+func foldHash(before, hash uint64) uint64 { return bits.RotateLeft64(before, 1) ^ hash }
+
+// typeAndName reads these two members of an object: a tool, or a choice of one.
 func (s *scanner) typeAndName() (typ, name []byte) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -62,4 +110,61 @@ func (s *scanner) typeAndName() (typ, name []byte) {
 		}
 	}
 	return typ, name
+}
+
+// texts joins the text parts of one assistant message for its hash.
+type texts struct {
+	first  []byte // raw, between the quotes; nil without a text
+	joined bool   // all texts, decoded, are in Request.joined
+}
+
+func (t *texts) add(f *Request, raw []byte) {
+	if t.first == nil {
+		t.first = raw
+		return
+	}
+	if !t.joined {
+		f.joined = jsonscan.AppendText(f.joined[:0], t.first)
+		t.joined = true
+	}
+	f.joined = jsonscan.AppendText(f.joined, raw)
+}
+
+// hash returns the hash of the joined texts, 0 without a text.
+func (t *texts) hash(f *Request, s *scanner) uint64 {
+	switch {
+	case t.first == nil:
+		return 0
+	case t.joined:
+		return xxh3.Hash(f.joined)
+	}
+	return s.hashText(t.first)
+}
+
+// setText sets v to the current string unless it already has a value.
+func setText(v *string, s *scanner) {
+	n := len(s.scratch)
+	if text, _ := s.text(); *v == "" {
+		*v = string(text)
+	}
+	s.scratch = s.scratch[:n]
+}
+
+// replaceText sets v to the current string.
+func replaceText(v *string, s *scanner) {
+	n := len(s.scratch)
+	if text, k := s.text(); k == String && s.err == nil {
+		*v = string(text)
+	}
+	s.scratch = s.scratch[:n]
+}
+
+// errorMember reads an error member into v, which keeps the first error. Null, false and "" mean that there is none. A
+// truncated error is still one.
+func (s *scanner) errorMember(v *[]byte) {
+	k := s.kind()
+	raw := s.raw(k)
+	if k > Bool && len(*v) == 0 && string(raw) != `""` {
+		*v = raw
+	}
 }

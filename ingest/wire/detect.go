@@ -39,7 +39,7 @@ func DetectURL(url string) (t Target, decided bool) {
 			return other, ProviderOf(s.host) != nil
 		}
 		if v == "" {
-			v = d.fallback()
+			v = d.DefaultVariant()
 		}
 		return Target{Dialect: d.Dialect, Variant: v, Model: model, Native: e.Native}, true
 	}
@@ -81,6 +81,12 @@ func Streams(path string) bool {
 		}
 	}
 	return false
+}
+
+// NativePath reports whether a path is that of Ollama's own API, which other servers use for other purposes.
+func NativePath(path string) bool {
+	_, e, _ := endpointOf(cleanPath(path))
+	return e != nil && e.Native
 }
 
 // SplitURL cuts a URL into host, port and path without validation; port is "" when none is given, query and fragment are
@@ -218,12 +224,4 @@ func (s site) named(d *Descriptor, relay bool) *Provider {
 		}
 	}
 	return nil
-}
-
-// fallback is the variant at hosts that nobody knows: OtherVariant where the dialect has it, else the maker's.
-func (d *Descriptor) fallback() Variant {
-	if slices.Contains(d.Variants, OtherVariant) {
-		return OtherVariant
-	}
-	return d.Variants[0]
 }

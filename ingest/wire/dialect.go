@@ -214,6 +214,14 @@ func (d Dialect) Descriptor() *Descriptor {
 
 var otherDescriptor = Descriptor{Dialect: Other, Messages: Descriptors[0].Messages, Words: Descriptors[0].Words}
 
+// DefaultVariant returns the variant at unknown hosts: OtherVariant if the dialect has it, else the maker's.
+func (d *Descriptor) DefaultVariant() Variant {
+	if slices.Contains(d.Variants, OtherVariant) {
+		return OtherVariant
+	}
+	return d.Variants[0]
+}
+
 // Variants returns the variants of d; none for Other.
 func (d Dialect) Variants() []Variant { return d.Descriptor().Variants }
 

@@ -59,8 +59,14 @@ func IsStream(body []byte) bool {
 
 // Field splits a line into the name and the value of its field. The name of a comment is empty.
 func Field(line []byte) (name, value []byte) {
-	name, value, _ = bytes.Cut(line, []byte(":"))
-	return name, bytes.TrimPrefix(value, []byte(" "))
+	n := bytes.IndexByte(line, ':')
+	if n < 0 {
+		return line, nil
+	}
+	if name, value = line[:n], line[n+1:]; len(value) > 0 && value[0] == ' ' {
+		value = value[1:]
+	}
+	return name, value
 }
 
 var bom = []byte("\ufeff")

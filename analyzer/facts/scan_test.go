@@ -1,0 +1,57 @@
+package facts
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/llmtap/llmtap/ingest/wire"
+)
+
+// Every dialect of ingest/wire has a row, and no other dialect has one.
+func TestFormats(t *testing.T) {
+	var r Request
+	var a Response
+	for _, d := range wire.Dialects {
+		if f := formats[d]; f.request == nil || f.messages == nil || f.response == nil {
+			t.Errorf("%s has no complete row in formats", d)
+			continue
+		}
+		if err := ScanRequest(d, []byte(`{}`), &r); err != nil {
+			t.Errorf("%s: %v", d, err)
+		}
+		if err := ScanMessages(d, []byte(`[]`), &r); err != nil || !r.Bare {
+			t.Errorf("%s: bare %v, %v", d, r.Bare, err)
+		}
+	}
+	if len(formats) != len(wire.Dialects) {
+		t.Errorf("%d formats, %d dialects", len(formats), len(wire.Dialects))
+	}
+	for _, err := range []error{ScanRequest(wire.Other, []byte(`{}`), &r), ScanMessages("", []byte(`[]`), &r), ScanResponse(wire.Other, "", nil, &a)} {
+		if !errors.Is(err, ErrDialect) {
+			t.Errorf("error %v, want %v", err, ErrDialect)
+		}
+	}
+}
+
+// The last event of each dialect completes a stream.
+func TestLastEvents(t *testing.T) {
+	streams := map[wire.Dialect]string{
+		wire.OpenAIResponses: "data: {\"type\":\"response.created\",\"response\":{}}\n\n",
+		wire.Anthropic:       "data: {\"type\":\"message_start\",\"message\":{\"content\":[]}}\n\n",
+		wire.Cohere:          "data: {\"type\":\"message-start\",\"delta\":{\"message\":{}}}\n\n",
+	}
+	for i := range wire.Descriptors {
+		d := &wire.Descriptors[i]
+		for _, last := range d.LastEvents {
+			var r Response
+			stream := streams[d.Dialect]
+			if err := ScanResponse(d.Dialect, "text/event-stream", []byte(stream), &r); err != nil || !r.Cut || r.Malformed {
+				t.Errorf("%s: %+v, %v for an open stream", d.Dialect, r, err)
+			}
+			stream += "data: {\"type\":\"" + last + "\"}\n\n"
+			if err := ScanResponse(d.Dialect, "text/event-stream", []byte(stream), &r); err != nil || r.Cut || r.Malformed {
+				t.Errorf("%s: %+v, %v after %s", d.Dialect, r, err, last)
+			}
+		}
+	}
+}
