@@ -131,7 +131,7 @@ func (t *toolCalls) replies(s *step, p *pending, pairing *check.Pairing, at Posi
 		case session.Missing:
 			t.count(s, c, toolCounts{missing: 1})
 			if !pairing.Unknown && !reported(p.findings, c) {
-				t.neverArrived(s, c, replyActive, "the next request of its conversation holds the call and no reply", at)
+				t.neverArrived(s, c, replyActive, "the next request of its conversation contains the call and no reply", at)
 			}
 		case session.Answered, session.Late, session.Duplicate:
 			if slices.Contains(turn.Changed, c) {
@@ -142,11 +142,11 @@ func (t *toolCalls) replies(s *step, p *pending, pairing *check.Pairing, at Posi
 		t.emit(s, c, at.Seq)
 	}
 	for _, c := range turn.Dropped {
-		t.miss(s, c, replyActive, "its conversation goes on without the call and without a reply", at)
+		t.miss(s, c, replyActive, "its conversation continues without the call and without a reply", at)
 	}
 	for _, c := range turn.Superseded {
 		if t.processes.silentSince(callerOf(c).Instance, c.Seq()) {
-			t.miss(s, c, replyIdle, "the process that was to run it is silent since then, and another one goes on with its conversation", at)
+			t.miss(s, c, replyIdle, "the process that was to run it has been silent since, and another one continues its conversation", at)
 		}
 	}
 }
@@ -249,9 +249,9 @@ func (t *toolCalls) neverArrived(s *step, c *session.Call, detail, why string, a
 	}
 	s.emitSignal(&x, &signals.Signal{
 		ID: signals.ReplyNeverArrived, Detail: detail, Message: -1, CallID: c.CallID, Tool: c.Name, Key: c.Exchange + " " + strconv.Itoa(c.Position),
-		Summary:  fmt.Sprintf("no reply to call %s of %s ever came", limit.Text(c.CallID, limit.NameBytes), limit.Name(c.Name)),
-		Evidence: fmt.Sprintf("the answer of exchange %s asked for it; %s%s", c.Exchange, why, ran),
-		Fix:      "Append a reply for every call, also when the tool fails, is skipped or is lost with its process: say in it what happened.",
+		Summary:  fmt.Sprintf("no reply to call %s of %s ever arrived", limit.Text(c.CallID, limit.NameBytes), limit.Name(c.Name)),
+		Evidence: fmt.Sprintf("the answer of exchange %s made it; %s%s", c.Exchange, why, ran),
+		Fix:      "Append a reply for every call, even if the tool fails, is skipped or is lost with its process: say in it what happened.",
 	}, at.Seq, c.MinSeq())
 }
 

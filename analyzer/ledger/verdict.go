@@ -267,7 +267,7 @@ func (v *Verdict) evidence() string {
 	}
 	fmt.Fprintf(&b, "; rejected since %s, %d times in %s, and not accepted since", clock(v.Run.First.At), v.Run.Count, in)
 	if v.Flapped > 0 {
-		fmt.Fprintf(&b, "; %d conversations were rejected before at times, so it may change again", v.Flapped)
+		fmt.Fprintf(&b, "; %d conversations were rejected earlier, so it may change again", v.Flapped)
 	}
 	return b.String()
 }

@@ -31,7 +31,7 @@ func explainCalledTwice(x *explainer) RootCause {
 		if r := x.concurrent(); r.ID != "" {
 			return r
 		}
-		return because(TurnAppendedTwice, High, "", "%s %d and %d of the request are the same calls; the answer and the request before it have them once",
+		return because(TurnAppendedTwice, High, "", "%ss %d and %d of the request are the same calls; the answer and the request before it have them once",
 			x.item(), twin, x.Message)
 	}
 	if made == 0 {

@@ -42,9 +42,9 @@ func explainReasoning(x *explainer) RootCause {
 	}
 	switch {
 	case had:
-		return because(ReasoningStripped, High, "", "answer of exchange %s came with reasoning or its signature; message %d of the request, its copy, has none", a.exchange, x.Message)
+		return because(ReasoningStripped, High, "", "answer of exchange %s had reasoning or a signature of it; message %d of the request, its copy, has none", a.exchange, x.Message)
 	case a.blank && x.Rule == "reasoning_content_missing":
-		return because(EmptyReasoningOmitted, High, "", "answer of exchange %s had an empty string as its reasoning; message %d of the request, its copy, lacks the member", a.exchange, x.Message)
+		return because(EmptyReasoningOmitted, High, "", "answer of exchange %s had an empty string as its reasoning; message %d of the request, its copy, lacks the field", a.exchange, x.Message)
 	}
 	return x.from(a)
 }
@@ -72,7 +72,7 @@ func explainReasoningItem(x *explainer) RootCause {
 		if a == nil {
 			return RootCause{}
 		}
-		return because(ReasoningStripped, High, "", "answer of exchange %s has %d reasoning items; item %d of the request is of that answer, and none of them is there", a.exchange, len(a.signed), x.Message)
+		return because(ReasoningStripped, High, "", "answer of exchange %s has %d reasoning items; item %d of the request is of that answer, and all of them are missing", a.exchange, len(a.signed), x.Message)
 	}
 	if a == nil || !a.signedItem(x.facts.Messages[x.Message].ID) || len(a.calls) == 0 {
 		return RootCause{}
@@ -172,10 +172,10 @@ func explainField(x *explainer) RootCause {
 	n, all := x.carry(m, func(o *facts.Message) bool { return o.Role == m.Role })
 	switch {
 	case all && (n > 1 || x.aligned.known && x.sentBefore(x.Message)) && (x.aligned.known || m.Role != facts.RoleAssistant):
-		return because(FieldLeak, Medium, "", "all messages of the role carry the field in this request (%d)", n)
+		return because(FieldLeak, Medium, "", "all %d messages of the role have the field in this request", n)
 	}
 	if n, all = x.carry(m, func(*facts.Message) bool { return true }); all && n > 1 {
-		return because(FieldLeak, Medium, "", "all %d messages of the request carry the field", n)
+		return because(FieldLeak, Medium, "", "all %d messages of the request have the field", n)
 	}
 	return RootCause{}
 }

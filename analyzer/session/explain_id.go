@@ -80,7 +80,7 @@ func (x *explainer) rewrittenID(at int) RootCause {
 	}
 	if answered != nil {
 		if a := answered.answer; x.q.renames(m, a) && !x.hasKnownCalls(m) {
-			return because(IDRewritten, High, "call_side", "answer of exchange %s called %s; message %d of the request makes the same calls under other ids, and message %d replies to the answer's",
+			return because(IDRewritten, High, "call_side", "answer of exchange %s called %s; message %d of the request makes the same calls under other ids, and message %d replies to the ids of the answer",
 				a.exchange, callName(answered.CallID, answered), at, strange)
 		}
 		return RootCause{}
@@ -172,7 +172,7 @@ func (x *explainer) lostID(at int, detail string, reply int) RootCause {
 		case noID && made.CallID == "" && !x.names || noName && made.Name == "":
 			id, how := StreamAssembly, "as assembled from the stream"
 			if !a.streamed {
-				id, how = MalformedByModel, "which came whole"
+				id, how = MalformedByModel, "which was not streamed"
 			}
 			return because(id, High, "", "answer of exchange %s, %s, has no %s in its call %d; message %d of the request repeats that", a.exchange, how, lacks, made.Position+1, at)
 		case reply >= 0 && !noID:

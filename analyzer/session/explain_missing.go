@@ -17,7 +17,7 @@ func explainMissing(x *explainer) RootCause {
 		if x.aligned.tail == 0 {
 			detail = "tail"
 		}
-		return because(Truncated, High, detail, "the request before (exchange %s, %d messages) held the reply to %s; the next request still calls it in %s %d but holds no reply",
+		return because(Truncated, High, detail, "the request before (exchange %s, %d messages) contained the reply to %s; the next request still contains the call in %s %d but no reply",
 			x.previous, len(x.p.messages), x.callName(), x.item(), x.Message)
 	}
 	if r := x.concurrent(); r.ID != "" {
@@ -76,39 +76,39 @@ func (x *explainer) unanswered() RootCause {
 			break
 		}
 	} else {
-		next, asked = "the next request names that answer and goes on", x.q.userAfter(-1)
+		next, asked = "the next request names that answer and continues", x.q.userAfter(-1)
 	}
 	moved, known := x.moved(a.source)
 	evidence := func(id, confidence, more string) RootCause {
-		return because(id, confidence, "", "answer of exchange %s made %d calls, %s the one at %d; the next request answers %d of them, and %s%s",
+		return because(id, confidence, "", "answer of exchange %s made %d calls, of which %s is number %d; the next request answers %d of them, and %s%s",
 			a.exchange, n, x.callName(), call.Position+1, k, next, more)
 	}
 	switch {
 	case x.conv.tools && call.CallID != "" && call.tool == ToolUnknown && (k == 0 || !first || !sameTool(a.calls[:k], call)):
-		return evidence(ToolSkipped, High, "; the agent tells when tools run, and this one never started")
+		return evidence(ToolSkipped, High, "; the agent reports tool runs, and this tool never started")
 	case call.tool == ToolStarted && moved:
-		return evidence(Crashed, High, "; the tool had started and never ended, and another process sent it")
+		return evidence(Crashed, High, "; the tool had started and never ended, and another process sent the request")
 	case call.tool == ToolStarted && asked:
-		return evidence(UserInterrupt, Medium, "; the tool had started and not ended")
+		return evidence(UserInterrupt, Medium, "; the tool had started and not ended yet")
 	case call.tool == ToolEnded && !moved:
 		return RootCause{} // it ran, and its result was lost on the way
 	case moved && known:
-		return evidence(Crashed, Medium, "; another process sent it")
+		return evidence(Crashed, Medium, "; another process sent the request")
 	case moved || x.source.instance == "" || a.source.instance == "":
-		return evidence(SkippedOrInterrupted, Medium, "; which process ran the tools is not known")
+		return evidence(SkippedOrInterrupted, Medium, "; the process that ran the tools is unknown")
 	case k > 0 && k < n && first && sameTool(a.calls[:k], call):
 		if groups, other := x.otherGroups(k, a); !other {
 			confidence := Medium
 			if groups > 0 {
 				confidence = High
 			}
-			return evidence(CallsTruncated, confidence, "; these are the first ones")
+			return evidence(CallsTruncated, confidence, "; the answered calls are the first ones")
 		}
 	}
 	if asked {
 		return evidence(SkippedOrInterrupted, Medium, "")
 	}
-	return evidence(ToolSkipped, Medium, "; the same process went on without the user")
+	return evidence(ToolSkipped, Medium, "; the same process continued without the user")
 }
 
 // sameTool reports whether the agent runs the tool of call: one of the answered calls is of it.

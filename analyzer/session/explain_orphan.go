@@ -13,7 +13,7 @@ func explainOrphan(x *explainer) RootCause {
 	}
 	if x.call == nil && x.declared < 0 {
 		if x.newRun() && len(x.q.calls) == 0 && x.aligned.prefix <= 1 {
-			return because(ReplayedUnbound, High, "", "the request begins a new run or process and holds no calls; its %s %d answers %s, which no answer of the conversation made",
+			return because(ReplayedUnbound, High, "", "the request begins a new run or process and contains no calls; its %s %d answers %s, which no answer of the conversation made",
 				x.item(), x.Message, quote(x.ToolCallID))
 		}
 		return RootCause{}
@@ -99,7 +99,7 @@ func (x *explainer) callsDropped(at int, confidence string) RootCause {
 // itemDropped explains an orphan where calls are items of their own: only the item is gone, and its neighbors, or the rest
 // of its answer, are there.
 func (x *explainer) itemDropped() RootCause {
-	const format = "%s made %s; the next request holds what came before it and its output in item %d, but not the function_call item"
+	const format = "%s made %s; the next request contains what preceded it and its output in item %d, but not the function_call item"
 	if x.declared >= 0 {
 		// The neighbors of the item that are no calls of the same turn.
 		first, last := x.declared, x.declared
@@ -122,7 +122,7 @@ func (x *explainer) itemDropped() RootCause {
 	for i := x.q.lead + a.after; i < len(x.q.messages); i++ {
 		m, f := &x.q.messages[i], &x.facts.Messages[i]
 		if x.q.copies(m, a) || m.item == facts.ItemReasoning && a.signedItem(f.ID) {
-			return because(CallsDropped, High, "some", "answer of exchange %s made %s; item %d of the next request is of the same answer and item %d answers the call, but its function_call item is not there",
+			return because(CallsDropped, High, "some", "answer of exchange %s made %s; item %d of the next request is of the same answer and item %d answers the call, but its function_call item is missing",
 				x.call.Exchange, x.callName(), i, x.Message)
 		}
 	}
@@ -142,7 +142,7 @@ func (x *explainer) replayed() RootCause {
 		}
 		what = "the request begins a new turn of the user"
 	}
-	return because(ReplayedUnbound, Medium, "", "%s made %s; %s and holds no calls any more, and its %s %d answers %s",
+	return because(ReplayedUnbound, Medium, "", "%s made %s; %s and no longer contains any calls, and its %s %d answers %s",
 		x.maker(), x.callName(), what, x.item(), x.Message, quote(x.ToolCallID))
 }
 
@@ -222,16 +222,16 @@ func (x *explainer) sanitized() RootCause {
 		for _, c := range x.p.callsOf(&x.p.messages[x.declared]) {
 			switch {
 			case c.malformed:
-				why = "is malformed, or one beside it"
+				why = "is malformed, or a call next to it is"
 			case x.p.countReplies(c.id) == 0:
-				why = "had a call beside it without a reply"
+				why = "had a call next to it without a reply"
 			}
 		}
 	}
 	if why == "" {
 		return RootCause{}
 	}
-	return because(SanitizerDropped, Medium, "", "%s made %s, which %s; the next request keeps what stood around it, but not the call, and its %s %d answers it",
+	return because(SanitizerDropped, Medium, "", "%s made %s, which %s; the next request keeps the messages around it, but not the call, and its %s %d answers it",
 		x.maker(), x.callName(), why, x.item(), x.Message)
 }
 

@@ -46,7 +46,7 @@ func (x *explainer) lateReply(at, reply int) RootCause {
 		if m.role != facts.RoleUser {
 			return x.interleaved(between, reply, High)
 		}
-		return because(UserInterrupt, Medium, "", "message %d (user) followed the call %s in the request before (exchange %s), which held no reply; the reply came in message %d of this one",
+		return because(UserInterrupt, Medium, "", "message %d (user) followed the call %s in the request before (exchange %s), which contained no reply; the reply is in message %d of this one",
 			between, x.callName(), x.previous, reply)
 	}
 	switch {
@@ -55,7 +55,7 @@ func (x *explainer) lateReply(at, reply int) RootCause {
 	case m.role == facts.RoleUser:
 		for i := between + 1; i < reply; i++ {
 			if o := &x.q.messages[i]; o.role == facts.RoleAssistant && o.calls == 0 {
-				return because(UserInterrupt, Medium, "", "%s made %s; in the next request the user goes on in message %d and is answered in message %d, and the reply to the call comes after that in message %d",
+				return because(UserInterrupt, Medium, "", "%s made %s; in the next request the user continues in message %d and is answered in message %d, and the reply to the call follows in message %d",
 					x.maker(), x.callName(), between, i, reply)
 			}
 		}
@@ -71,7 +71,7 @@ func (x *explainer) lateReply(at, reply int) RootCause {
 
 func (x *explainer) interleaved(between, reply int, confidence string) RootCause {
 	role := roleName(x.q.messages[between].role)
-	return because(Interleaved, confidence, role, "%s made %s; in the next request message %d (%s) stands between the call and its reply in message %d",
+	return because(Interleaved, confidence, role, "%s made %s; in the next request message %d (%s) is between the call and its reply in message %d",
 		x.maker(), x.callName(), between, role, reply)
 }
 
@@ -105,7 +105,7 @@ func (x *explainer) concurrent() RootCause {
 	if other == nil {
 		return RootCause{}
 	}
-	return because(ConcurrentWriters, High, "", "answer of exchange %s made %s while exchange %s of the conversation was under way; this request holds messages of both",
+	return because(ConcurrentWriters, High, "", "answer of exchange %s made %s while exchange %s of the conversation was in flight; this request contains messages of both",
 		x.call.Exchange, x.callName(), other.exchange)
 }
 
@@ -175,7 +175,7 @@ func explainRepliedTwice(x *explainer) RootCause {
 	first, last := at[0], at[len(at)-1]
 	equal := hashes[0] == hashes[len(hashes)-1] && x.body != nil
 	if x.branch.concurrent && !x.conv.inferred {
-		return because(ConcurrentWriters, High, "", "messages %d and %d both answer %s, and two requests of the conversation were under way at once before this one",
+		return because(ConcurrentWriters, High, "", "messages %d and %d both answer %s, and two requests of the conversation were in flight at the same time before this one",
 			first, last, x.callName())
 	}
 	from := x.pSource
@@ -184,7 +184,7 @@ func explainRepliedTwice(x *explainer) RootCause {
 	}
 	moved, known := x.moved(from)
 	evidence := func(detail, confidence, replies string) RootCause {
-		return because(DuplicateReply, confidence, detail, "messages %d and %d both answer %s, with %s; the request before held %d replies to it",
+		return because(DuplicateReply, confidence, detail, "messages %d and %d both answer %s, with %s; the request before contained %d replies to it",
 			first, last, x.callName(), replies, had)
 	}
 	switch {

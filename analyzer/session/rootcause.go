@@ -132,13 +132,13 @@ func (t *Turn) idOf(callID string) uint64 {
 func withoutHistory(x *explainer) RootCause {
 	switch {
 	case x.facts.Stored:
-		return because(NoHistory, Low, "", "a part of the history lies with the provider")
+		return because(NoHistory, Low, "", "the provider stores a part of the history")
 	case x.Rule == "unexpected_message_field":
 		if r := explainField(x); r.ID != "" {
 			return r
 		}
 	case x.Rule == "orphan_tool_reply" && x.fresh && len(x.q.calls) == 0 && x.endsWithUser() && x.Message+1 < len(x.q.messages):
-		return because(ReplayedUnbound, Medium, "", "the request is the first of its process, so its history comes from storage; message %d answers %s, and no message makes a call",
+		return because(ReplayedUnbound, Medium, "", "the request is the first of its process, so its history is from storage; message %d answers %s, and no message makes a call",
 			x.Message, quote(x.ToolCallID))
 	}
 	return because(NoHistory, Low, "", "no earlier request or answer of this conversation is known")

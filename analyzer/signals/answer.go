@@ -26,7 +26,7 @@ func (d *Detector) Answered(x *Exchange, ev *event.Event, r *facts.Response) {
 			ID: StreamErrorIn200, Detail: x.Cause, Message: -1,
 			Summary:  fmt.Sprintf("%s of an answer with status %d ends in an error: %s", where, x.Status, x.ErrorType),
 			Evidence: fmt.Sprintf("status %d, then %s", x.Status, limit.Text(x.ErrorText, maxText)),
-			Fix:      "Look for an error in the body before taking an answer with status 200 for one.",
+			Fix:      "Check the body for an error before using an answer with status 200.",
 		})
 		return
 	}
@@ -35,15 +35,15 @@ func (d *Detector) Answered(x *Exchange, ev *event.Event, r *facts.Response) {
 		return
 	}
 	if x.Stream && r.Cut && (ev.Error == "" || connectionBroke(ev.Error)) && ev.BodyBytes > 0 && !x.MayBeLost {
-		how := "the connection was closed in order"
+		how := "the connection was closed normally"
 		if ev.Error != "" {
 			how = limit.Text(cause.Redact([]byte(ev.Error)), maxText)
 		}
 		d.once(x, Signal{
 			ID: StreamCut, Message: -1,
 			Summary:  "the stream ended without its last event",
-			Evidence: fmt.Sprintf("%d bytes came, %d tool calls in them, and no finish reason; %s", x.ResponseBytes, len(r.Calls), how),
-			Fix:      "Take no call from a stream that did not end; ask again.",
+			Evidence: fmt.Sprintf("%d bytes arrived with %d tool calls and no finish reason; %s", x.ResponseBytes, len(r.Calls), how),
+			Fix:      "Do not use calls from a stream that was cut off; retry.",
 		})
 	}
 	if ev.Error != "" {
@@ -89,7 +89,7 @@ func (d *Detector) truncated(x *Exchange, r *facts.Response) {
 			ID: TruncatedToolCall, Detail: limited, Message: -1, CallID: limit.Text(c.ID, limit.CallIDBytes), Tool: c.Name, Key: c.ID,
 			Summary:  fmt.Sprintf("the arguments of call %s end before their JSON does", limit.Name(c.Name)),
 			Evidence: fmt.Sprintf("finish reason %s, %d output tokens of at most %d", limit.Name(r.FinishReason), r.OutputTokens, x.Request.MaxTokens),
-			Fix:      "Raise the token limit or ask for less at once; do not run or save the call.",
+			Fix:      "Raise the token limit or ask for less per answer; do not run or save the call.",
 		})
 	}
 }
@@ -102,12 +102,12 @@ func (d *Detector) finishReason(x *Exchange, r *facts.Response) {
 		return
 	}
 	gemini := strings.Contains(strings.ToLower(x.Target.Model), "gemini") || x.Target.Variant == wire.GeminiOpenAI
-	s := Signal{ID: FinishMismatch, Message: -1, Fix: "Decide by the calls of an answer, not by its finish reason."}
+	s := Signal{ID: FinishMismatch, Message: -1, Fix: "Check the calls of an answer, not its finish reason."}
 	switch {
 	case r.FinishReason == dialect.CallsReason && len(r.Calls) == 0 && !r.OtherCalls:
-		s.Detail, s.Key, s.Summary = "no_calls", "no_calls", "the answer says that it calls tools, and calls none"
+		s.Detail, s.Key, s.Summary = "no_calls", "no_calls", "the finish reason says that the answer calls tools, and it calls none"
 	case r.FinishReason == dialect.StopReason && len(r.Calls) > 0 && !x.Request.Forced && !gemini && x.Target.Variant != wire.Ollama:
-		s.Detail, s.Key, s.Summary = "calls", "calls", "the answer calls tools, and its finish reason says that it calls none"
+		s.Detail, s.Key, s.Summary = "calls", "calls", "the answer calls tools, and its finish reason says that it does not"
 	default:
 		return
 	}
@@ -135,8 +135,8 @@ func (d *Detector) overlap(x *Exchange, ev *event.Event) {
 	}
 	d.repeated(x, Signal{
 		ID: ConcurrentRequests, Message: -1,
-		Summary:  "two requests of one history were under way at once",
+		Summary:  "two requests of one history were in flight at the same time",
 		Evidence: fmt.Sprintf("exchange %s was sent %v before the answer to this one had ended", by.Exchange, both.Round(time.Millisecond)),
-		Fix:      "Let one run at a time write into a conversation: take a lock, or queue the second request until the first is saved.",
+		Fix:      "Let only one run at a time write to a conversation: take a lock, or queue the second request until the first is saved.",
 	})
 }

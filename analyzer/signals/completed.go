@@ -61,15 +61,15 @@ func (d *Detector) failure(x *Exchange) {
 	s := Signal{Message: -1, Evidence: limit.Text(x.ErrorText, maxText)}
 	switch {
 	case x.Status == 0:
-		s.ID, s.Detail, s.Summary = NoResponse, "error", "no answer came"
+		s.ID, s.Detail, s.Summary = NoResponse, "error", "no answer arrived"
 		if x.ErrorText == "" {
 			s.Detail, s.Evidence = "timeout", fmt.Sprintf("no response event within %v", d.exchangeTimeout)
 		}
-		s.Fix = "Look at the provider, the network and the process itself: it may have ended during the call."
+		s.Fix = "Check the provider, the network and the process itself: it may have ended during the call."
 	case (x.Status == 400 || x.Status == 422) && x.Cause == "unexplained" && x.Rejects == 0:
 		s.ID, s.Key = Unexplained400, x.ErrorCluster
-		s.Summary = fmt.Sprintf("status %d, and neither its text nor the request says why", x.Status)
-		s.Fix = "Read the text, and compare the request with the last one that was accepted."
+		s.Summary = fmt.Sprintf("status %d, and neither its text nor the request explains it", x.Status)
+		s.Fix = "Read the text, and compare the request with the last accepted one."
 	case x.CauseKnown == cause.Conflict:
 		shows := ""
 		for i := range x.Findings {
@@ -79,8 +79,8 @@ func (d *Detector) failure(x *Exchange) {
 			}
 		}
 		s.ID, s.Detail, s.Key = ErrorRuleMismatch, x.Cause, x.Cause+" "+shows
-		s.Summary = fmt.Sprintf("the provider speaks of %s, the request shows %s", x.Cause, shows)
-		s.Fix = "Look for a gateway that changes requests on the way; else mend what the request shows first."
+		s.Summary = fmt.Sprintf("the provider names %s, the request shows %s", x.Cause, shows)
+		s.Fix = "Look for a gateway that changes requests; otherwise fix the defect of the request first."
 	default:
 		return
 	}
@@ -134,7 +134,7 @@ func (d *Detector) retryStorm(x *Exchange, minSeq uint64, now time.Time) (forgot
 		ID: RetryStorm, Detail: strconv.Itoa(x.Status), Message: -1, About: &r.first, Key: r.first.Exchange, Update: r.n > stormSize,
 		Summary:  fmt.Sprintf("the same request was sent %d times and refused each time, now with status %d", r.n, x.Status),
 		Evidence: fmt.Sprintf("since %s, first in exchange %s, within %v", stamp(r.since), r.first.Exchange, x.StartedAt.Sub(r.since).Round(time.Second)),
-		Fix:      "Do not send a request again that was refused with a status from 400 to 499, other than 408, 409, 425 and 429.",
+		Fix:      "Do not retry a request that was refused with a status from 400 to 499, except 408, 409, 425 and 429.",
 	})
 	return 0
 }
@@ -176,9 +176,9 @@ func (d *Detector) poisoned(x *Exchange, proof *judge.Finding) {
 	s := Signal{
 		ID: PoisonedSession, Detail: same.Rule.ID, Message: same.Message, CallID: same.ToolCallID, Tool: same.ToolName, Update: streak.Reported > 0,
 		Key:      hex.EncodeToString(streak.Defect[:]) + streak.Exchange,
-		Summary:  fmt.Sprintf("%d requests in a row were refused with the same defect in them: %s", streak.Refused, same.Summary),
-		Evidence: fmt.Sprintf("since %s, first in exchange %s; the history went from %d to %d messages, and the defect stayed", stamp(streak.Since), streak.Exchange, streak.FirstLength, streak.Length),
-		Fix:      "Mend the stored history, or begin a new one: whatever is added to this one is refused too.",
+		Summary:  fmt.Sprintf("%d requests in a row were refused with the same defect: %s", streak.Refused, same.Summary),
+		Evidence: fmt.Sprintf("since %s, first in exchange %s; the history grew from %d to %d messages with the defect in it", stamp(streak.Since), streak.Exchange, streak.FirstLength, streak.Length),
+		Fix:      "Repair the stored history, or start a new one: every request with this one is refused.",
 	}
 	streak.Reported = streak.Refused
 	d.times(x, &s)

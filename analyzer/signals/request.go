@@ -27,22 +27,22 @@ func (d *Detector) Judged(x *Exchange, r *facts.Request, body []byte) {
 		d.repeated(x, Signal{
 			ID: HistoryShrunk, Message: -1,
 			Summary: fmt.Sprintf("the history went from %d to %d messages", from, to),
-			Evidence: fmt.Sprintf("the request before had %d messages after the system messages, this one has %d, and it goes on with the same history",
+			Evidence: fmt.Sprintf("the request before had %d messages after the system messages, this one has %d, and it continues the same history",
 				from, to),
-			Fix: "Nothing, if the agent compacts its history on purpose; then look that calls and replies go together.",
+			Fix: "None if the agent compacts its history on purpose; then check that it keeps calls and replies together.",
 		})
 	}
 	if w, ok := t.Rewritten(); ok {
 		s := Signal{
 			ID: HistoryRewritten, Message: w.Message, Detail: "content", Key: "content",
-			Summary:  fmt.Sprintf("message %d (assistant) is not what the model said", w.Message),
-			Evidence: fmt.Sprintf("message %d stands where the last answer belongs, and its text is another one", w.Message),
-			Fix:      "Save answers as they came; what is changed in them, the model takes for its own words.",
+			Summary:  fmt.Sprintf("message %d (assistant) differs from what the model returned", w.Message),
+			Evidence: fmt.Sprintf("message %d is at the place of the last answer, and its text differs", w.Message),
+			Fix:      "Save answers unchanged: the model takes every change for its own words.",
 		}
 		if c := w.Call; c != nil {
 			s.Detail, s.Key, s.CallID, s.Tool = "arguments", "arguments", c.CallID, c.Name
 			s.Summary = fmt.Sprintf("message %d (assistant) calls %s with other arguments than the model did", w.Message, limit.Name(c.Name))
-			s.Evidence = fmt.Sprintf("the answer of exchange %s made the call with arguments that mean something else as JSON", c.Exchange)
+			s.Evidence = fmt.Sprintf("the answer of exchange %s made the call with arguments of another meaning as JSON", c.Exchange)
 		}
 		d.repeated(x, s)
 	}
@@ -62,9 +62,9 @@ type placeholder struct {
 const maxPlaceholder = 320 // bytes of the longest, with the name of a tool in it
 
 var placeholders = [...]placeholder{
-	{[]byte(`"[System: Tool execution skipped`), "missing_reply", "LiteLLM's stand-in for a missing reply"},
-	{[]byte(`"[System: Empty message content sanitised`), "empty_content", "LiteLLM's stand-in for an empty content"},
-	{[]byte(`was cancelled - another message came in before it could be completed."`), "missing_reply", "LangChain's stand-in for a missing reply"},
+	{[]byte(`"[System: Tool execution skipped`), "missing_reply", "LiteLLM's placeholder for a missing reply"},
+	{[]byte(`"[System: Empty message content sanitised`), "empty_content", "LiteLLM's placeholder for an empty content"},
+	{[]byte(`was cancelled - another message came in before it could be completed."`), "missing_reply", "LangChain's placeholder for a missing reply"},
 }
 
 // placeholders finds placeholders in the new messages.
@@ -94,9 +94,9 @@ func (d *Detector) placeholder(x *Exchange, i int, callID string, text []byte) {
 		}
 		d.once(x, Signal{
 			ID: SanitizerAtWork, Detail: p.detail, Message: i, CallID: limit.Text(callID, limit.CallIDBytes), Tool: x.Turn.ToolName(callID), Key: p.detail + key,
-			Summary:  fmt.Sprintf("message %d is no message of the agent: %s", i, p.what),
-			Evidence: fmt.Sprintf("the text of message %d is %s, which is put in where a provider would answer 400", i, p.what),
-			Fix:      "Send a history that needs no repair: the model takes the stand-in for what happened.",
+			Summary:  fmt.Sprintf("message %d is not from the agent: %s", i, p.what),
+			Evidence: fmt.Sprintf("the text of message %d is %s, which is inserted where a provider would answer 400", i, p.what),
+			Fix:      "Send a history that needs no repair: the model takes the placeholder for what happened.",
 		})
 		return
 	}
