@@ -21,6 +21,7 @@ var importRules = []struct {
 }{
 	{"ingest/event", nil, "SDK users get a stdlib-only vocabulary"},
 	{"ingest/wire", []string{"ingest/wire/"}, "every agent with a hook links it: standard library only"},
+	{"ingest/loopback", nil, "every listener uses it"},
 	{"ingest/secret", nil, "every configuration reads its secrets with it"},
 	{"ingest/shape", []string{"ingest/event", "ingest/wire"}, "hooks use it, and they drag nothing of the collector into an agent"},
 	{"ingest/sdk/go", []string{"ingest/event", "ingest/shape", "ingest/wire"}, "a hook drags nothing of the collector into an agent"},
@@ -28,7 +29,7 @@ var importRules = []struct {
 	{"analyzer/check", []string{"analyzer/facts", "ingest/wire"}, "rules and lint need no stream"},
 	{"analyzer/rules", []string{"analyzer/check", "analyzer/facts", "ingest/wire"}, "a rule sees one request"},
 	{"analyzer", []string{"ingest/event", "ingest/wire", "analyzer"}, "rules are pure: lint, import and backtests work offline"},
-	{"sinks", []string{"ingest/event", "ingest/secret", "analyzer", "sinks"}, "storage and alerting never know each other"},
+	{"sinks", []string{"ingest/event", "ingest/loopback", "ingest/secret", "analyzer", "sinks"}, "storage and alerting never know each other"},
 	{"alerts", []string{"ingest/event", "ingest/secret", "analyzer", "alerts"}, "storage and alerting never know each other"},
 	{"dashboards", []string{"dashboards"}, "it declares the interfaces it reads through"},
 	{"deploy/examples/go", []string{"ingest/sdk/go"}, "examples show what an agent sees"},

@@ -4,7 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
+
+	"github.com/llmtap/llmtap/ingest/loopback"
 )
 
 // maxPayloadLimit is the payload limit above which nats-server logs a warning.
@@ -39,12 +40,7 @@ func (c *Config) Validate() error {
 	check(c.Port == -1 || c.Port > 0 && c.Port <= 65535, "port: %d is not between 1 and 65535 (or -1 for a free port)", c.Port)
 	check(c.MaxPayload >= 1<<20 && c.MaxPayload <= maxPayloadLimit, "max_payload: %d is not between 1 MiB and 8 MiB", c.MaxPayload)
 	check(c.Token == "" || c.TokenFile == "", "token, token_file: both are set; keep one")
-	check(loopback(c.Host) || c.Token != "" || c.TokenFile != "",
+	check(loopback.Is(c.Host) || c.Token != "" || c.TokenFile != "",
 		"host: %q is not loopback; set token or token_file, otherwise anyone who can connect can read every call", c.Host)
 	return errors.Join(errs...)
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }

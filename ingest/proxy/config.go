@@ -11,6 +11,7 @@ import (
 	"github.com/nats-io/nats.go"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/loopback"
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
@@ -57,7 +58,7 @@ func (c *Config) Validate() error {
 		errs = append(errs, fmt.Errorf("listen: %q is not host:port, for example 127.0.0.1:8089", c.Listen))
 	case c.Token != "" && c.TokenFile != "":
 		errs = append(errs, errors.New("token, token_file: both are set; keep one"))
-	case c.Token == "" && c.TokenFile == "" && !loopback(host):
+	case c.Token == "" && c.TokenFile == "" && !loopback.Is(host):
 		errs = append(errs, fmt.Errorf("listen: %s is not loopback; set token or token_file, or everyone with access to it can use it", c.Listen))
 	}
 	for _, name := range slices.Sorted(maps.Keys(c.Upstreams)) {

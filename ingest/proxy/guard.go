@@ -9,6 +9,8 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+
+	"github.com/llmtap/llmtap/ingest/loopback"
 )
 
 // A refusal is an error response of the proxy itself. Its message names the remedy.
@@ -70,12 +72,12 @@ func (p *Proxy) authorize(r *http.Request) *refusal {
 	host := hostname(r.Host)
 	if origin := r.Header.Get("Origin"); origin != "" {
 		u, err := url.Parse(origin)
-		if err != nil || !loopback(u.Hostname()) && !strings.EqualFold(u.Hostname(), host) {
+		if err != nil || !loopback.Is(u.Hostname()) && !strings.EqualFold(u.Hostname(), host) {
 			return refuse(http.StatusForbidden, "requests from web pages of %s are not allowed", origin)
 		}
 	}
 	if p.token == nil {
-		if !loopback(host) {
+		if !loopback.Is(host) {
 			return refuse(http.StatusForbidden, "host %q is not loopback; use 127.0.0.1, or configure a token and send it as X-Llmtap-Token", r.Host)
 		}
 		return nil
@@ -105,9 +107,4 @@ func hostname(host string) string {
 		return name
 	}
 	return strings.Trim(host, "[]")
-}
-
-func loopback(host string) bool {
-	ip := net.ParseIP(host)
-	return strings.EqualFold(host, "localhost") || ip != nil && ip.IsLoopback()
 }

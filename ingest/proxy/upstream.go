@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/llmtap/llmtap/ingest/loopback"
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
@@ -57,8 +58,7 @@ func newUpstreams(configured map[string]string) (map[string]*upstream, error) {
 
 // plaintext reports whether calls, and the keys in them, leave this machine unencrypted.
 func (u *upstream) plaintext() bool {
-	host := (&url.URL{Host: u.host}).Hostname()
-	return u.scheme == "http" && !loopback(host)
+	return u.scheme == "http" && !loopback.Is(u.host)
 }
 
 // setTarget sets scheme, host and path of out; rest is the escaped path below the upstream's.

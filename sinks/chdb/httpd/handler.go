@@ -7,11 +7,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net"
 	"net/http"
 	"net/url"
 	"time"
 
+	"github.com/llmtap/llmtap/ingest/loopback"
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
 )
 
@@ -103,11 +103,7 @@ func local(r *http.Request) bool {
 	if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
 		return false
 	}
-	host, _, err := net.SplitHostPort(r.Host)
-	if err != nil {
-		host = r.Host
-	}
-	return host == "localhost" || net.ParseIP(host).IsLoopback()
+	return loopback.Is(r.Host)
 }
 
 func (h *Handler) authorized(r *http.Request, q url.Values) bool {

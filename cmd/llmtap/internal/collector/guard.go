@@ -2,12 +2,12 @@ package collector
 
 import (
 	"crypto/subtle"
-	"net"
 	"net/http"
 	"net/url"
 	"strings"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
+	"github.com/llmtap/llmtap/ingest/loopback"
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
@@ -27,7 +27,7 @@ func (g guard) wrap(next http.Handler) http.Handler {
 		switch {
 		case crossOrigin(r):
 			http.Error(w, "cross-origin requests are not allowed", http.StatusForbidden)
-		case g.token == "" && !config.IsLoopback(hostname(r.Host)):
+		case g.token == "" && !loopback.Is(r.Host):
 			// A web page could resolve its own name to 127.0.0.1 and read the response.
 			http.Error(w, "only loopback host names are allowed; set http.token to allow others", http.StatusForbidden)
 		case !health && !g.authorized(r):
@@ -56,12 +56,4 @@ func crossOrigin(r *http.Request) bool {
 	}
 	u, err := url.Parse(origin)
 	return err != nil || u.Host == "" || !strings.EqualFold(u.Host, r.Host)
-}
-
-// hostname returns a Host header without its port.
-func hostname(hostport string) string {
-	if host, _, err := net.SplitHostPort(hostport); err == nil {
-		return host
-	}
-	return hostport
 }

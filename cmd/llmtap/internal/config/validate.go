@@ -14,6 +14,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/loopback"
 )
 
 // A validator collects errors. Each begins with its key.
@@ -74,15 +75,9 @@ func (c *Config) validateProcess(v *validator) {
 	}
 	if host, port, err := net.SplitHostPort(c.Listen); err != nil || port == "" {
 		v.fail("listen: %q is not an address with a port, such as 127.0.0.1:8088", c.Listen)
-	} else if !IsLoopback(host) && c.HTTP.Token == "" && c.HTTP.TokenFile == "" {
+	} else if !loopback.Is(host) && c.HTTP.Token == "" && c.HTTP.TokenFile == "" {
 		v.fail("listen: %s is not loopback; set http.token or http.token_file, or anyone on the network can read metrics", c.Listen)
 	}
-}
-
-// IsLoopback reports whether host names only this machine.
-func IsLoopback(host string) bool {
-	ip := net.ParseIP(strings.Trim(host, "[]"))
-	return host == "localhost" || ip != nil && ip.IsLoopback()
 }
 
 func (c *Config) validateNATS(v *validator) {
