@@ -2,13 +2,11 @@ package main
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,10 +20,9 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/importer"
 	"github.com/llmtap/llmtap/ingest/jetstream"
 	"github.com/llmtap/llmtap/ingest/recorded"
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
-
-const exchangesFile = "../../../shared/data/exchanges.jsonl.gz"
 
 // defects writes a file of traffic with findings: tool calls lost on save, rejected and accepted; a turn before the one it
 // follows; a repeated line; a body in parts; invalid lines.
@@ -79,31 +76,16 @@ func defects(t *testing.T) (file string, exchanges int) {
 	return file, exchanges
 }
 
-// unzipped returns an uncompressed copy of a gzip file.
-func unzipped(t *testing.T, path string) string {
+// unzipped returns an uncompressed copy of the recorded exchanges.
+func unzipped(t *testing.T) string {
 	t.Helper()
-	f, err := os.Open(path)
-	if errors.Is(err, fs.ErrNotExist) {
-		t.Skipf("SKIPPED: no recorded exchanges at %s", path)
-	}
-	if err != nil {
+	var b bytes.Buffer
+	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) { b.Write(append(line, '\n')) })
+	path := filepath.Join(t.TempDir(), "exchanges.jsonl")
+	if err := os.WriteFile(path, b.Bytes(), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer f.Close()
-	z, err := gzip.NewReader(f)
-	if err != nil {
-		t.Fatal(err)
-	}
-	plain := filepath.Join(t.TempDir(), "exchanges.jsonl")
-	w, err := os.Create(plain)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer w.Close()
-	if _, err := io.Copy(w, z); err != nil {
-		t.Fatal(err)
-	}
-	return plain
+	return path
 }
 
 // Every readable line of real traffic becomes one row. Importing it again, into the same collector and after a restart, changes
@@ -113,7 +95,7 @@ func TestImport(t *testing.T) {
 		t.Skip("slow")
 	}
 	needClickHouse(t)
-	plain := unzipped(t, exchangesFile)
+	plain, exchangesFile := unzipped(t), recordedtest.Path(t, recordedtest.Exchanges)
 	made, n := defects(t)
 	up := &upProcess{dir: t.TempDir(), port: freePort(t)}
 	up.start(t)

@@ -270,7 +270,7 @@ func TestShowImported(t *testing.T) {
 		t.Skip("slow")
 	}
 	needClickHouse(t)
-	plain := unzipped(t, exchangesFile)
+	plain := unzipped(t)
 	up := startUp(t)
 	sink := up.open(t)
 	var stdout, stderr bytes.Buffer

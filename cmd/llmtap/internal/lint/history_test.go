@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -276,27 +274,4 @@ func TestChainCut(t *testing.T) {
 	if got := rejections(lintText(t, text)); got != nil {
 		t.Errorf("found %q", got)
 	}
-}
-
-// Accepted recorded exchanges have no root causes.
-func TestRecordedExchanges(t *testing.T) {
-	path := filepath.Join("..", "..", "..", "..", "..", "shared", "data", "exchanges.jsonl.gz")
-	if _, err := os.Stat(path); os.IsNotExist(err) {
-		t.Skip("SKIPPED: no shared data")
-	}
-	k := &keep{}
-	l := New(k)
-	if err := l.File(path, nil); err != nil {
-		t.Fatal(err)
-	}
-	roots := map[string]int{}
-	for _, r := range k.results {
-		for _, f := range r.Findings {
-			roots[f.RootCause]++
-			if f.explained {
-				t.Errorf("%s (%s): %s of %s: %s", r.Source, r.ID, f.RootCause, f.Rule, f.Evidence)
-			}
-		}
-	}
-	t.Logf("%+v; root causes of findings: %v; %d conversations in %d MiB", l.Counts, roots, l.judge.Sessions.Len(), l.judge.Sessions.Bytes()>>20)
 }

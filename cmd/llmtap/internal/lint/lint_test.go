@@ -5,14 +5,13 @@ import (
 	"compress/gzip"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/analyzer/check"
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
 // keep collects results.
@@ -192,23 +191,26 @@ func TestSARIF(t *testing.T) {
 	}
 }
 
-// Every shared record of a conversation or of a known API is readable.
+// Every recorded conversation and exchange is readable, and accepted exchanges have no root causes.
 func TestRecordedData(t *testing.T) {
-	for _, name := range []string{"conversations.jsonl.gz", "exchanges.jsonl.gz"} {
-		path := filepath.Join("..", "..", "..", "..", "..", "shared", "data", name)
-		if _, err := os.Stat(path); os.IsNotExist(err) {
-			t.Skip("SKIPPED: no shared data")
-		}
+	for _, name := range []string{recordedtest.Conversations, recordedtest.Exchanges} {
 		k := &keep{}
 		l := New(k)
-		if err := l.File(path, nil); err != nil {
+		if err := l.File(recordedtest.Path(t, name), nil); err != nil {
 			t.Fatal(err)
 		}
+		roots := map[string]int{}
 		for _, r := range k.results {
 			if r.Error != "" {
 				t.Errorf("%s (%s): %s", r.Source, r.ID, r.Error)
 			}
+			for _, f := range r.Findings {
+				roots[f.RootCause]++
+				if f.explained {
+					t.Errorf("%s (%s): %s of %s: %s", r.Source, r.ID, f.RootCause, f.Rule, f.Evidence)
+				}
+			}
 		}
-		t.Logf("%s: %+v", name, l.Counts)
+		t.Logf("%s: %+v; root causes: %v; %d conversations in %d MiB", name, l.Counts, roots, l.judge.Sessions.Len(), l.judge.Sessions.Bytes()>>20)
 	}
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+
+	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
 // shared is the directory of recorded traffic and rules next to the repository.
@@ -224,18 +226,14 @@ func TestUnknownPath(t *testing.T) {
 
 // Error bodies equal those of the real providers, byte for byte.
 func TestRecordedBodies(t *testing.T) {
-	data, err := os.ReadFile(shared + "/data/errors.jsonl")
-	if err != nil {
-		t.Skipf("SKIPPED: no recorded errors: %v", err)
-	}
 	recorded := make(map[string]string)
-	for line := range strings.Lines(string(data)) {
+	recordedtest.Lines(t, recordedtest.Errors, func(_ int, line []byte) {
 		var e struct{ ID, Body string }
-		if err := json.Unmarshal([]byte(line), &e); err != nil {
+		if err := json.Unmarshal(line, &e); err != nil {
 			t.Fatal(err)
 		}
 		recorded[e.ID] = e.Body
-	}
+	})
 	const user = `{"role":"user","content":"q"}`
 	f := func(id, path, messages string) {
 		t.Helper()
