@@ -15,7 +15,7 @@ import (
 
 var upCommand = &command.Command{
 	Name:  "up",
-	Short: "Run the collector: all roles on one machine, or some roles of a cluster",
+	Short: "Run the collector: all roles on one machine, or some of a cluster",
 	Long: `Without flags, everything runs in this process: an embedded NATS server that hooks
 publish to, the analyzer, an embedded ClickHouse, the alert rules, and a proxy for
 agents that can only change their base URL. --nats-url and --clickhouse-dsn select
