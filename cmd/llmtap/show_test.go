@@ -66,7 +66,7 @@ func (c *commandTest) publish(labels event.Labels, url, capture string, status i
 			ev.URL, ev.Method, ev.Status, ev.ContentType, ev.Body = "", "", status, "application/json", []byte(answer)
 		}
 		ev.BodyBytes = len(ev.Body)
-		for m := range ev.Messages() {
+		for m := range ev.Messages(event.PartBytes) {
 			if err := c.pub.Publish(c.t.Context(), m); err != nil {
 				c.t.Fatal(err)
 			}

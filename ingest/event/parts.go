@@ -5,10 +5,10 @@ import "iter"
 // PartBytes is the maximum payload of a message; longer bodies are split into parts.
 const PartBytes = 512 << 10
 
-// Messages yields e, or its parts if the body is longer than PartBytes. They share the memory of e.
-func (e *Event) Messages() iter.Seq[*Event] {
+// Messages yields e, or its parts if the body is longer than partBytes. They share the memory of e.
+func (e *Event) Messages(partBytes int) iter.Seq[*Event] {
 	return func(yield func(*Event) bool) {
-		n := max(1, (len(e.Body)+PartBytes-1)/PartBytes)
+		n := max(1, (len(e.Body)+partBytes-1)/partBytes)
 		size := len(e.Body)
 		if e.stubbed() {
 			size = max(size, e.BodyBytes)
@@ -16,7 +16,7 @@ func (e *Event) Messages() iter.Seq[*Event] {
 		for i := range n {
 			m := *e
 			m.BodyBytes, m.Part, m.Parts = size, i+1, n
-			m.Body = e.Body[i*PartBytes : min((i+1)*PartBytes, len(e.Body))]
+			m.Body = e.Body[i*partBytes : min((i+1)*partBytes, len(e.Body))]
 			if !yield(&m) {
 				return
 			}

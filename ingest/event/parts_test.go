@@ -12,7 +12,7 @@ func TestMessages(t *testing.T) {
 		e := &Event{Kind: Request, Exchange: "x", Body: whole}
 		var joined []byte
 		i := 0
-		for m := range e.Messages() {
+		for m := range e.Messages(PartBytes) {
 			if i >= len(want) || len(m.Body) != want[i] || m.Part != i+1 || m.Parts != len(want) || m.BodyBytes != size || m.Exchange != "x" {
 				t.Errorf("%d bytes: message %d is part %d of %d, %d of %d bytes", size, i, m.Part, m.Parts, len(m.Body), m.BodyBytes)
 			}
@@ -29,7 +29,7 @@ func TestMessages(t *testing.T) {
 	f(PartBytes+1, PartBytes, 1)
 	f(3*PartBytes, PartBytes, PartBytes, PartBytes)
 
-	for m := range (&Event{Body: make([]byte, 2*PartBytes)}).Messages() {
+	for m := range (&Event{Body: make([]byte, 2*PartBytes)}).Messages(PartBytes) {
 		if m.Part == 2 {
 			t.Error("second part yielded after break")
 		}
@@ -43,7 +43,7 @@ func TestQueryAndStub(t *testing.T) {
 		Kind: Request, Exchange: "x", Time: sent, URL: "https://api/v1/chat/completions?key=secret#f", Capture: CaptureCut,
 		Body: []byte("stub"), BodyBytes: 20 << 20, Labels: Labels{Service: "s"},
 	}
-	for m := range e.Messages() {
+	for m := range e.Messages(PartBytes) {
 		h := m.Encode()
 		if h[HeaderURL][0] != "https://api/v1/chat/completions" {
 			t.Errorf("URL %s, want no query", h[HeaderURL])
@@ -55,7 +55,7 @@ func TestQueryAndStub(t *testing.T) {
 		}
 	}
 	e.Capture = CaptureFull // only a stub may be shorter than its BodyBytes
-	for m := range e.Messages() {
+	for m := range e.Messages(PartBytes) {
 		if got, err := Decode(m.Subject(), m.Encode(), m.Body); err != nil || got.BodyBytes != 4 {
 			t.Errorf("%+v, %v", got, err)
 		}

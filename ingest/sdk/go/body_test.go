@@ -78,7 +78,7 @@ func TestBodiesInParts(t *testing.T) {
 	for half := range 2 {
 		var joined []byte
 		for i, ev := range evs[3*half : 3*half+3] {
-			if ev.Part != i+1 || ev.Parts != 3 || ev.BodyBytes != len(body) || ev.Seq != uint64(half+1) || len(ev.Body) > partBytes {
+			if ev.Part != i+1 || ev.Parts != 3 || ev.BodyBytes != len(body) || ev.Seq != uint64(half+1) || len(ev.Body) > event.PartBytes {
 				t.Errorf("half %d: part %d/%d of %d bytes, seq %d", half, ev.Part, ev.Parts, ev.BodyBytes, ev.Seq)
 			}
 			joined = append(joined, ev.Body...)

@@ -17,8 +17,6 @@ import (
 )
 
 const (
-	// partBytes bounds the payload of one message.
-	partBytes = 512 << 10
 	// headerRoom is reserved for the headers of a message, in bytes.
 	headerRoom = 64 << 10
 
@@ -222,16 +220,11 @@ func (s *sender) publish(it *item) error {
 		s.prepare(it)
 		it.prepared = true
 	}
-	ev := *it.ev
-	ev.BodyBytes = len(ev.Body)
 	size := partSize(s.nc.MaxPayload())
-	if ev.Parts = max(1, (len(ev.Body)+size-1)/size); ev.Parts > event.MaxParts {
+	if len(it.ev.Body) > event.MaxParts*size {
 		return errTooManyParts
 	}
-	body := ev.Body
-	for ev.Part = 1; ev.Part <= ev.Parts; ev.Part++ {
-		n := min(size, len(body))
-		ev.Body, body = body[:n], body[n:]
+	for ev := range it.ev.Messages(size) {
 		m := &nats.Msg{Subject: ev.Subject(), Header: nats.Header(ev.Encode()), Data: ev.Body}
 		// The client's own retries would overtake messages that the sender resends.
 		ack, err := s.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
@@ -245,5 +238,5 @@ func (s *sender) publish(it *item) error {
 
 // partSize returns how many bytes of a body fit into one message of a server that accepts maxPayload bytes with headers.
 func partSize(maxPayload int64) int {
-	return int(min(partBytes, max(maxPayload-headerRoom, maxPayload/2, 1)))
+	return int(min(event.PartBytes, max(maxPayload-headerRoom, maxPayload/2, 1)))
 }

@@ -19,7 +19,7 @@ type sendRaw func(subject string, h event.Header, body []byte)
 
 // event publishes ev as a hook does.
 func (send sendRaw) event(ev *event.Event) {
-	for m := range ev.Messages() {
+	for m := range ev.Messages(event.PartBytes) {
 		send(m.Subject(), m.Encode(), m.Body)
 	}
 }

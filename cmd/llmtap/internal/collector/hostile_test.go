@@ -144,7 +144,7 @@ func (h *hostileHarness) play(t *testing.T, in hostileInput) string {
 	good := goodCall(h.sent)
 	h.sent++
 	for _, ev := range good {
-		for m := range ev.Messages() {
+		for m := range ev.Messages(event.PartBytes) {
 			send(m.Subject(), m.Encode(), m.Body)
 		}
 	}

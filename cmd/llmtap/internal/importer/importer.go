@@ -156,7 +156,7 @@ func (im *Importer) publish(ctx context.Context, x *recorded.Exchange) error {
 	for _, half := range []*event.Event{x.Request, x.Response} {
 		im.seq++
 		half.Seq = im.seq
-		for m := range half.Messages() {
+		for m := range half.Messages(event.PartBytes) {
 			if err := im.Publisher.Publish(ctx, m); err != nil {
 				return fmt.Errorf("publish %s: %w", x.Source, err)
 			}
