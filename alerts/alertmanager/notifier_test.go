@@ -1,7 +1,6 @@
 package alertmanager
 
 import (
-	"context"
 	"encoding/json"
 	"errors"
 	"io"
@@ -49,22 +48,6 @@ func (f *fake) RoundTrip(r *http.Request) (*http.Response, error) {
 }
 
 func (f *fake) last() []Alert { return f.posts[len(f.posts)-1] }
-
-// memory is an alerts.Store.
-type memory struct{ m sync.Map }
-
-func (s *memory) Get(_ context.Context, k string) ([]byte, error) {
-	v, ok := s.m.Load(k)
-	if !ok {
-		return nil, nil
-	}
-	return v.([]byte), nil
-}
-
-func (s *memory) Put(_ context.Context, k string, v []byte) error {
-	s.m.Store(k, v)
-	return nil
-}
 
 func newNotifier(t *testing.T, f *fake, store alerts.Store) *Notifier {
 	t.Helper()

@@ -1,7 +1,6 @@
 package slack
 
 import (
-	"context"
 	"encoding/json"
 	"fmt"
 	"maps"
@@ -136,20 +135,4 @@ func (f *fake) which(thread string) (out []posted) {
 		}
 	}
 	return out
-}
-
-// memory is an alerts.Store.
-type memory struct{ m sync.Map }
-
-func (s *memory) Get(_ context.Context, k string) ([]byte, error) {
-	v, ok := s.m.Load(k)
-	if !ok {
-		return nil, nil
-	}
-	return v.([]byte), nil
-}
-
-func (s *memory) Put(_ context.Context, k string, v []byte) error {
-	s.m.Store(k, v)
-	return nil
 }

@@ -234,21 +234,6 @@ func TestRejected(t *testing.T) {
 	})
 }
 
-type memory struct{ m sync.Map }
-
-func (s *memory) Get(_ context.Context, k string) ([]byte, error) {
-	v, ok := s.m.Load(k)
-	if !ok {
-		return nil, nil
-	}
-	return v.([]byte), nil
-}
-
-func (s *memory) Put(_ context.Context, k string, v []byte) error {
-	s.m.Store(k, v)
-	return nil
-}
-
 // After a restart nothing is sent twice, and the end of an alert is sent.
 func TestRestart(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
