@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// loop is an agent's tool loop: each turn adds a call and a reply of about size bytes.
+// loop returns an agent's tool loop: each turn adds a call and a reply of about size bytes.
 func loop(s *stream, turns, size int) {
 	line := "\t12  if err := f.Close(); err != nil {\n\t\treturn fmt.Errorf(\"close %s: %w\", name, err)\n\t}\n"
 	result := strings.Repeat(line, size/len(line)+1)[:size]
@@ -34,8 +34,8 @@ func bytesOf(steps []step) (n int64) {
 	return n
 }
 
-// BenchmarkProcess measures all that is done with the events of many conversations, with what bodies hold masked and put
-// out or not, and beside it only the scan of the same bodies. ns/event is wall time, cpu-ns/event that on the processor.
+// BenchmarkProcess measures the events of many conversations: processed (all), also with their contents redacted and
+// emitted (stored), and only scanned (scan). ns/event is wall time, cpu-ns/event processor time.
 func BenchmarkProcess(b *testing.B) {
 	for _, bm := range []struct {
 		name                       string
@@ -111,7 +111,7 @@ func BenchmarkProcess(b *testing.B) {
 	}
 }
 
-// processorTime is what this process has used.
+// processorTime returns the processor time that this process has used.
 func processorTime(tb testing.TB) time.Duration {
 	tb.Helper()
 	var u syscall.Rusage
@@ -121,7 +121,7 @@ func processorTime(tb testing.TB) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// single is a request of about size bytes and a short answer.
+// single returns a request of about size bytes and a short answer.
 func single(s *stream, size int) {
 	text := strings.Repeat("func main() {\n\tfmt.Println(\"hello\")\n}\n", size/37+1)[:size]
 	id := fmt.Sprintf("call_%024d", s.calls)

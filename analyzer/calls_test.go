@@ -13,7 +13,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// final are the states of all calls in the end, in the order in which they were asked for, and the signals.
+// final returns the last states of all calls, in the order of their answers, and the signals.
 func final(out *analyzer.Output) []string {
 	_, _, calls := latest(out)
 	var lines []string
@@ -27,7 +27,7 @@ func final(out *analyzer.Output) []string {
 	return append(lines, ownSignals(out)...)
 }
 
-// ownSignals are those of this test's concern.
+// ownSignals returns the signals that these tests are about.
 func ownSignals(out *analyzer.Output) (lines []string) {
 	for _, f := range out.Findings {
 		switch f.Rule {
@@ -38,7 +38,7 @@ func ownSignals(out *analyzer.Output) (lines []string) {
 	return lines
 }
 
-// from sends what follows from another process.
+// from sends the following events from another process.
 func (s *stream) from(instance string, first int) {
 	for i, st := range s.steps[first:] {
 		if st.ev != nil {
@@ -47,14 +47,14 @@ func (s *stream) from(instance string, first int) {
 	}
 }
 
-// tool is an event of a tool.
+// tool adds an event of a tool.
 func (s *stream) tool(callID, status, exchange string) {
 	s.add(&event.Event{Kind: event.Tool, ToolCallID: callID, ToolStatus: status, Exchange: exchange})
 }
 
 func (s *stream) run(status string) { s.add(&event.Event{Kind: event.Run, RunStatus: status}) }
 
-// habitual makes it known that calls of a tool are answered: so many conversations do it.
+// habitual makes calls of a tool known to be answered, by so many conversations.
 func (s *stream) habitual(tool_ string, n int) {
 	was := s.labels
 	for i := range n {
@@ -67,7 +67,7 @@ func (s *stream) habitual(tool_ string, n int) {
 	s.labels = was
 }
 
-// quit makes it known that calls of a tool are the end of conversations.
+// quit makes calls of a tool known to end conversations.
 func (s *stream) quit(tool_ string, n int) {
 	was := s.labels
 	for i := range n {
@@ -78,7 +78,7 @@ func (s *stream) quit(tool_ string, n int) {
 	s.advance(11 * time.Minute)
 }
 
-// lastOf leaves of the lines those of the conversation under test.
+// lastOf returns the lines of the conversation under test.
 func lastOf(lines []string, want []string) []string {
 	return lines[max(0, len(lines)-len(want)):]
 }
@@ -193,7 +193,7 @@ func TestToolCallStates(t *testing.T) {
 	}, "call_1 book answered", "call_1 book abandoned")
 }
 
-// Structured output and final answers: the call is the answer, and nobody replies.
+// Structured output and final answers: the call is the answer and gets no reply.
 func TestTerminalCalls(t *testing.T) {
 	said := assistant("", "call_1 final_answer")
 	f := func(name string, play func(s *stream), want ...string) {
@@ -245,7 +245,7 @@ func TestTerminalCalls(t *testing.T) {
 	}, "call_1 final_answer terminal")
 }
 
-// A human approves after an hour.
+// A tool that waits for a human's approval for an hour.
 func TestApproval(t *testing.T) {
 	play := func() *stream {
 		s := newStream("c1")
@@ -280,11 +280,11 @@ func TestApproval(t *testing.T) {
 	s.steps = s.steps[:len(s.steps)-3]
 	got := final(run(t, cfg, s.steps))
 	if last := got[len(got)-1]; last != "call_1 approve open" {
-		t.Errorf("within its time: %s", last)
+		t.Errorf("within its time-out: %s", last)
 	}
 }
 
-// The process dies between call and reply, and another one goes on.
+// The process dies between call and reply, and another one continues.
 func TestProcessDied(t *testing.T) {
 	said := assistant("", "call_1 book")
 	again := assistant("Let me look at that once more, please.", "call_2 book")
@@ -319,7 +319,7 @@ func TestProcessDied(t *testing.T) {
 	f("its events are lost", false, true, "call_1 book abandoned", "call_2 book answered")
 }
 
-// Absence says nothing where events may be missing.
+// Absence is no evidence where events may be missing.
 func TestReplyMayBeLost(t *testing.T) {
 	s := newStream("c1")
 	s.habitual("book", 4)
@@ -332,7 +332,7 @@ func TestReplyMayBeLost(t *testing.T) {
 	}
 }
 
-// An agent that tells of its tools: times and status are in the row, also where the start comes before the end of the answer.
+// The times and the status of tool events are in the row, even if the tool starts before the answer ends.
 func TestToolEvents(t *testing.T) {
 	s := newStream("c1")
 	id := s.exchange()
@@ -354,7 +354,7 @@ func TestToolEvents(t *testing.T) {
 	}
 }
 
-// After an outage of an hour the analyzer reads what it missed: what was answered in time is answered.
+// After an outage of an hour the analyzer reads what it missed: calls that were answered in time are answered.
 func TestCatchingUp(t *testing.T) {
 	s := newStream("c1")
 	s.habitual("book", 3)

@@ -15,13 +15,13 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// sharedID is the id of what conversations share.
+// sharedID returns the id of a content that conversations share.
 func sharedID(body string) string {
 	sum := sha256.Sum256([]byte(body))
 	return "00000000" + hex.EncodeToString(sum[:16])
 }
 
-// What each request of a conversation repeats has the id of its bytes, whatever came before, and is put out once.
+// Repeated contents have the id of their bytes, whatever preceded them, and are emitted once.
 func TestContentsThatRepeat(t *testing.T) {
 	s := newSender(t)
 	ok := `{"choices":[{"message":{"role":"assistant","content":"Yes."},"finish_reason":"stop"}]}`
@@ -65,9 +65,9 @@ func TestContentsThatRepeat(t *testing.T) {
 	}
 }
 
-// Masking may make a content shorter: where the messages were is said of what is stored, also when it is known. What was
-// stored long ago, or may have been deleted, is masked and put out again.
-func TestContentsAreMaskedOnce(t *testing.T) {
+// Redaction may shorten a content: MessagesAt refers to the stored bytes, also when the content is known. A content that
+// was stored long ago, or may have been deleted, is redacted and emitted again.
+func TestContentsAreRedactedOnce(t *testing.T) {
 	a := keeper()
 	calls := 0
 	a.KeepContents(func(string) bool { return true }, func(dst, body []byte) []byte {
@@ -107,7 +107,7 @@ func TestContentsAreMaskedOnce(t *testing.T) {
 		calls = 0
 		out := send(n, x.conversation)
 		if len(out.Contents) != x.contents || calls != x.masked {
-			t.Errorf("exchange %d: %d contents are put out and %d pieces masked, want %d and %d", n, len(out.Contents), calls, x.contents, x.masked)
+			t.Errorf("exchange %d: %d contents emitted and %d pieces redacted, want %d and %d", n, len(out.Contents), calls, x.contents, x.masked)
 		}
 		if at := len(`{"user":"***","messages":[`); len(out.Exchanges) != 1 || out.Exchanges[0].MessagesAt != at {
 			t.Errorf("exchange %d: %+v", n, out.Exchanges)
@@ -123,8 +123,8 @@ func TestContentsAreMaskedOnce(t *testing.T) {
 	}
 }
 
-// An argument that has the name of a cache mark is none.
-func TestContentsKeepWhatLooksLikeACacheMark(t *testing.T) {
+// An argument with the name of a cache mark is no cache mark.
+func TestContentsKeepArgumentsNamedLikeCacheMarks(t *testing.T) {
 	s := newSender(t)
 	s.send("c", "https://api.anthropic.com/v1/messages", `{"model":"claude-sonnet-4-5","max_tokens":9,"messages":[{"role":"user","content":"Set it."},`+
 		`{"role":"assistant","content":[{"type":"tool_use","id":"toolu_01Ab","name":"set","input":{"a":1,"cache_control":{"type":"ephemeral"}}}]},`+

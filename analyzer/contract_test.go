@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// deadOf is the reasons of the dead letters.
+// deadOf returns the reasons of the dead letters.
 func deadOf(out *analyzer.Output) string {
 	var reasons []string
 	for i := range out.Dead {
@@ -23,7 +23,7 @@ func deadOf(out *analyzer.Output) string {
 	return strings.Join(reasons, " ")
 }
 
-// Every content that cannot be used is a dead letter with its reason, and a row as far as it is known.
+// Every unusable content becomes a dead letter with its reason, and a row with what is known.
 func TestDeadLetters(t *testing.T) {
 	f := func(name string, change func(s *stream, id string, q, r *event.Event), want string) {
 		t.Helper()
@@ -45,7 +45,7 @@ func TestDeadLetters(t *testing.T) {
 				t.Errorf("%s: %+v", name, d)
 			}
 		}
-		// A silent replay hands out nothing.
+		// A silent replay emits nothing.
 		a, silent := newAnalyzer(t, analyzer.Default()), new(analyzer.Output)
 		for _, st := range s.steps {
 			do(a, st, false, silent)
@@ -109,8 +109,8 @@ func TestDeadLetters(t *testing.T) {
 	}, "too_large")
 }
 
-// Of a stubbed request, the model and nothing else is certain; of a stubbed error, its text.
-func TestStubs(t *testing.T) {
+// A truncated request supplies only its model, a truncated error its text.
+func TestTruncatedBodies(t *testing.T) {
 	s := newStream("c1")
 	id := s.exchange()
 	q := s.request(id, user("q"), tool("call_1", "x"))
@@ -124,8 +124,8 @@ func TestStubs(t *testing.T) {
 	}
 }
 
-// An exchange that comes again within the look-back changes nothing, however often and in whatever pieces.
-func TestComesAgain(t *testing.T) {
+// An exchange that arrives again within the look-back changes nothing, however often and in whatever parts.
+func TestDuplicateExchange(t *testing.T) {
 	s := newStream("c1")
 	h := []msg{system("You are a planner."), user("read config.py")}
 	s.ok(assistant("", "call_1 read_file"), h...)
@@ -159,8 +159,8 @@ func TestComesAgain(t *testing.T) {
 	}
 }
 
-// The answer was not read whole: that alone is no failure, and what the agent gave up is counted apart.
-func TestNotReadWhole(t *testing.T) {
+// An answer that was not read to its end is no failure by itself, and cancelled calls are counted separately.
+func TestAnswerNotReadToItsEnd(t *testing.T) {
 	f := func(name string, status int, body []byte, why, want string) {
 		t.Helper()
 		s := newStream("c1")
@@ -185,7 +185,7 @@ func TestNotReadWhole(t *testing.T) {
 	f("too slow", 0, nil, "context deadline exceeded", "true no_response; 1 calls, 1 failed, 0 cancelled")
 }
 
-// The calls of an answer that was cut off are not known to the agent; those of one that was read far enough are.
+// The agent does not know the calls of an answer that was cut off; it knows them once it has read the finish reason.
 func TestCallsOfAnAnswerCutOff(t *testing.T) {
 	f := func(name string, finish string, want int) {
 		t.Helper()
@@ -202,7 +202,7 @@ func TestCallsOfAnAnswerCutOff(t *testing.T) {
 	f("after its end", `,"finish_reason":"tool_calls"`, 1)
 }
 
-// What a hostile service puts into labels and bodies is short in rows and tallies.
+// Long labels and bodies of a hostile service are short in rows and tallies.
 func TestLongTexts(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
@@ -228,7 +228,7 @@ func TestLongTexts(t *testing.T) {
 	}
 }
 
-// A tally fits a message, whatever the labels are.
+// A tally fits into a message, whatever the labels.
 func TestTallyFitsAMessage(t *testing.T) {
 	cfg := analyzer.Default()
 	s := newStream("c1")

@@ -12,8 +12,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// In each dialect an agent asks, is told to call a tool, and sends the reply without the call (incident 0). The rows must
-// say who was asked, what the model said, what is wrong and why.
+// In each dialect an agent sends a request, gets a tool call, and sends the reply without the call (incident 0). The rows
+// must name the target, the answer, the defect and its root cause.
 func TestDialects(t *testing.T) {
 	f := func(name, url, asked, answered, contentType, broken string, want ...string) {
 		t.Helper()
@@ -88,7 +88,7 @@ data: {"type":"message_stop"}
 		"orphan_tool_reply reject 2 toolu_1 read tool_calls_dropped_on_save high",
 		"empty_content reject 1 - - - -")
 
-	// The provider has the history: the request after an answer holds only the reply, and is not broken by that.
+	// The provider stores the history: the request after an answer contains only the reply, which is no defect.
 	f("responses", "https://api.openai.com/v1/responses",
 		`{"model":"gpt-5","input":"read it","tools":[{"type":"function","name":"read"}]}`,
 		`{"id":"resp_1","object":"response","status":"completed","model":"gpt-5","output":[{"type":"function_call","id":"fc_1","call_id":"call_1","name":"read","arguments":"{}"},`+

@@ -7,8 +7,8 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// An example says which version failed so first, and the newest one before that did not: also when only calls of later
-// versions are left in any window.
+// An example names the first version with the failure and the newest one before it, even if every window contains only calls
+// of later versions.
 func TestExampleVersions(t *testing.T) {
 	s := newStream("")
 	fail := func(version, conversation, call string) {

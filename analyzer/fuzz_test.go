@@ -9,8 +9,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// FuzzProcess feeds events made from random bytes: nothing panics, stream time of tallies never goes back, every row
-// has its identity, and an idle day leaves no state.
+// FuzzProcess feeds events made from random bytes: nothing panics, the stream time of tallies never goes back, every row
+// has its id, and an idle day leaves no state.
 func FuzzProcess(f *testing.F) {
 	bodies := [][]byte{
 		nil, []byte("{"), body(msg{"model": "m", "messages": []msg{user("q"), tool("call_1", "x")}}),
@@ -66,7 +66,7 @@ func FuzzProcess(f *testing.F) {
 		}
 		a.Advance(now.Add(24*time.Hour), true, out)
 		a.Advance(now.Add(48*time.Hour), true, out)
-		// Only an event ends what the last response needs.
+		// Only an event releases the request of the last response.
 		a.Process(&event.Event{Kind: event.Run}, analyzer.Position{Seq: seq + 1, Time: now.Add(49 * time.Hour)}, true, out)
 		if from := a.ReplayFrom(); from != 0 {
 			t.Errorf("replay from %d after two idle days", from)

@@ -17,7 +17,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// stored plays exchanges of a conversation each, of which the first is number i, and returns what was put out of each.
+// stored plays exchanges of a conversation each, the first of which is number i, and returns the output of each.
 func stored(t *testing.T, a *analyzer.Analyzer, service string, i int, requests ...string) []analyzer.Output {
 	t.Helper()
 	var all []analyzer.Output
@@ -44,7 +44,7 @@ func stored(t *testing.T, a *analyzer.Analyzer, service string, i int, requests 
 
 const twoMessages = `{"model":"gpt-5","messages":[{"role":"system","content":"be brief"},{"role":"user","content":"my secret plan"}]}`
 
-// Of a service whose bodies are stored as shapes, roles and ids are stored and texts are not.
+// Bodies stored as shapes contain roles and ids and no texts.
 func TestShapeContents(t *testing.T) {
 	s := shape.New([]byte("key"))
 	i := 0
@@ -77,7 +77,7 @@ func TestShapeContents(t *testing.T) {
 	}
 }
 
-// After ForgetContents what others share is put out again.
+// After ForgetContents shared contents are emitted again.
 func TestForgetContents(t *testing.T) {
 	a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
 	a.KeepContents(func(string) bool { return true }, nil)
@@ -89,10 +89,10 @@ func TestForgetContents(t *testing.T) {
 		return k
 	}
 	if got := kinds(first[1]); !slices.Equal(got, []string{content.KindMessage, content.KindAnswer}) {
-		t.Errorf("the second conversation puts out %v", got)
+		t.Errorf("the second conversation emits %v", got)
 	}
 	a.ForgetContents()
 	if got := kinds(stored(t, a, "s", 2, twoMessages)[0]); len(got) != 4 {
-		t.Errorf("a conversation puts out %v after ForgetContents", got)
+		t.Errorf("a conversation emits %v after ForgetContents", got)
 	}
 }

@@ -15,7 +15,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// shelf is what a store makes of contents and history.
+// shelf stores contents and history as a database would.
 type shelf struct {
 	contents map[string]string
 	branches map[string]map[int]analyzer.HistoryEntry
@@ -48,7 +48,7 @@ func (s *shelf) take(t *testing.T, out *analyzer.Output) {
 	}
 }
 
-// request puts the body of e together again.
+// request restores the body of e.
 func (s *shelf) request(e *analyzer.Exchange) string {
 	var msgs []string
 	for _, id := range e.Lead {
@@ -83,14 +83,14 @@ func (s *shelf) request(e *analyzer.Exchange) string {
 	return rest[:e.MessagesAt] + strings.Join(msgs, ",") + rest[e.MessagesAt:]
 }
 
-// keeper is an analyzer that keeps all contents.
+// keeper returns an analyzer that emits all contents.
 func keeper() *analyzer.Analyzer {
 	a := analyzer.New(analyzer.Default(), rules.InOrder, prometheus.NewRegistry())
 	a.KeepContents(func(string) bool { return true }, nil)
 	return a
 }
 
-// sender gives an analyzer exchanges and checks that it puts each request together again.
+// sender feeds exchanges to an analyzer and checks that each request can be restored.
 type sender struct {
 	t   *testing.T
 	a   *analyzer.Analyzer
@@ -143,7 +143,7 @@ func (s *sender) send(conversation, url, body, answer string) *analyzer.Exchange
 	return e
 }
 
-// compacted drops the space between values, which is all that may differ between messages.
+// compacted removes the space between values, which may differ between messages.
 func compacted(t *testing.T, s string) string {
 	t.Helper()
 	var b bytes.Buffer
@@ -181,7 +181,7 @@ func TestHistoryIsStoredOnce(t *testing.T) {
 	if fork.Branch == e1.Branch {
 		t.Error("a rewrite is no new branch")
 	}
-	// Another system prompt each time is no rewrite.
+	// A changed system prompt is no rewrite.
 	if e := s.send("c", openaiURL, chat(`{"role":"system","content":"It is 8:01."}`, u1, a1, t1), ok); e.Branch != e1.Branch {
 		t.Errorf("branch %s", e.Branch)
 	}
@@ -190,14 +190,14 @@ func TestHistoryIsStoredOnce(t *testing.T) {
 	if e := s.send("d", openaiURL, chat(sys, u1), calls); len(s.s.contents) != before+2 || e.Lead[0] != e1.Lead[0] || e.Parameters != e1.Parameters {
 		t.Errorf("%d contents were stored, want a message and an answer", len(s.s.contents)-before)
 	}
-	// Under another id it is another history, whole by itself.
+	// Under another id it is another history, complete by itself.
 	if e := s.send("f", openaiURL, chat(sys, u1, a1, t1), ok); e.Branch != e.ID {
 		t.Errorf("the history of one conversation is on branch %s of another", e.Branch)
 	}
 	s.send("e", "https://api.openai.com/v1/responses", `{"model":"gpt-5","input":[{"role":"user","content":"q"}]}`, `{"id":"resp_1","output":[]}`)
 }
 
-// Agents of Anthropic's API move cache marks along: what was marked once is stored with the mark and without.
+// Agents of Anthropic's API move cache marks: a marked message is stored with its mark and without.
 func TestHistoryWithCacheMarks(t *testing.T) {
 	s := newSender(t)
 	message := func(text string, marked bool) string {
@@ -230,7 +230,7 @@ func TestHistoryWithCacheMarks(t *testing.T) {
 	}
 }
 
-// What was forgotten and comes again is stored under another name: nothing that was stored changes.
+// A forgotten history that is sent again is stored as another branch: stored rows never change.
 func TestHistoryAfterForgetting(t *testing.T) {
 	s := newSender(t)
 	ok := `{"choices":[{"message":{"role":"assistant","content":"Yes."},"finish_reason":"stop"}]}`
@@ -247,11 +247,11 @@ func TestHistoryAfterForgetting(t *testing.T) {
 	s.now = s.now.Add(24 * time.Hour)
 	stored := s.s.bytes
 	if s.send("c", openaiURL, chat(u(1), u(2), u(4)), ok); s.s.bytes == stored {
-		t.Error("what is still in use after a day is not stored again")
+		t.Error("a content in use is not stored again after a day")
 	}
 }
 
-// Every recorded conversation, turn by turn, is stored and put together again.
+// Every recorded conversation is stored turn by turn and restored.
 func TestHistoryOfRecordedConversations(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
@@ -275,7 +275,7 @@ func TestHistoryOfRecordedConversations(t *testing.T) {
 	t.Logf("%d requests of %d bytes in %d bytes", requests, whole, s.s.bytes)
 }
 
-// An analyzer that knows a conversation only from replay, which may have begun anywhere, stores it whole again.
+// An analyzer that knows a conversation only from a replay, which may have begun anywhere, stores all of it again.
 func TestHistoryAfterReplay(t *testing.T) {
 	ok := `{"choices":[{"message":{"role":"assistant","content":"Yes."},"finish_reason":"stop"}]}`
 	u := func(i int) string { return fmt.Sprintf(`{"role":"user","content":"question %d"}`, i) }

@@ -13,8 +13,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// recording is the events of an import whose order and equal answers make it depend on what is remembered: the second
-// turn of a conversation stands before its first, and two conversations gave the same short call id.
+// recording returns the events of an import whose rows depend on the memory: the second turn of a conversation precedes its
+// first, and two conversations have the same short call id.
 func recording(conversation string) *stream {
 	s := newStream(conversation)
 	s.labels.Agent = ""
@@ -46,7 +46,7 @@ func imported(steps []step, s *stream, instance string, at time.Time) []step {
 	return steps
 }
 
-// versions are what differs between two imports of one file.
+// versions ignores what differs between two imports of one file.
 var versions = cmp.Options{
 	cmpopts.IgnoreFields(analyzer.Exchange{}, "Seq", "StoredAt", "Instance"),
 	cmpopts.IgnoreFields(analyzer.Finding{}, "Seq"),
@@ -87,7 +87,7 @@ func TestImportedTwice(t *testing.T) {
 	f("c1", 24*time.Hour)
 }
 
-// An import that was broken off anywhere is made good by the next.
+// An import that was interrupted anywhere is completed by the next one.
 func TestImportedAgainAfterBreak(t *testing.T) {
 	s := recording("")
 	whole := imported(nil, s, "one", epoch)
@@ -100,7 +100,7 @@ func TestImportedAgainAfterBreak(t *testing.T) {
 	}
 }
 
-// Both at once, message by message: two imports know nothing of each other.
+// Two concurrent imports, message by message, do not affect each other.
 func TestImportsInterleaved(t *testing.T) {
 	s := recording("")
 	one, two := imported(nil, s, "one", epoch), imported(nil, s, "two", epoch)
@@ -118,7 +118,7 @@ func TestImportsInterleaved(t *testing.T) {
 	}
 }
 
-// A recording of a conversation that is live leaves what is found in the live one as it was.
+// Importing a recording of a live conversation does not change the findings of the live one.
 func TestImportLeavesLiveTrafficAlone(t *testing.T) {
 	live := recording("c1")
 	want := run(t, analyzer.Default(), live.steps)
@@ -145,7 +145,7 @@ func TestImportLeavesLiveTrafficAlone(t *testing.T) {
 	}
 }
 
-// total adds up the tallies by metric.
+// total sums the tallies by metric.
 func total(out *analyzer.Output) map[string]uint64 {
 	sums := map[string]uint64{}
 	for _, tally := range out.Tallies {
@@ -156,9 +156,9 @@ func total(out *analyzer.Output) map[string]uint64 {
 	return sums
 }
 
-// An import that is broken off inside an exchange says nothing of it: neither that no answer came, nor less than the
-// import before.
-func TestImportBrokenOff(t *testing.T) {
+// An import that is interrupted inside an exchange adds nothing about it: neither a missing answer, nor less than the import
+// before.
+func TestInterruptedImport(t *testing.T) {
 	s := recording("")
 	first := imported(nil, s, "one", epoch)
 	want, _, _ := latest(run(t, analyzer.Default(), first))

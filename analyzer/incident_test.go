@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 )
 
-// brief is what the tests compare of a stream: failed exchanges and findings, one line each, in order.
+// brief renders the failed exchanges and the findings of a stream, one line each, in order.
 func brief(out *analyzer.Output) []string {
 	var lines []string
 	for _, e := range out.Exchanges {
@@ -54,7 +54,7 @@ func TestCallsDroppedOnSave(t *testing.T) {
 		s.ok(said, start...)
 		broken := append(append(start[:2:2], saved), replies...)
 		s.fail(400, orphanText, broken...)
-		// The agent goes on and sends the broken history again, longer.
+		// The agent continues and sends the broken history again, longer.
 		s.fail(400, orphanText, append(slices.Clip(broken), user("are you done?"))...)
 		out := run(t, analyzer.Default(), s.steps)
 		if diff := cmp.Diff(want, brief(out)); diff != "" {
@@ -98,7 +98,7 @@ func TestCallsDroppedEvidence(t *testing.T) {
 	}
 }
 
-// A provider that accepts the broken history: incident 0's "luck". When it then does not, the finding gets stronger.
+// A provider accepts the broken history, as in incident 0, and later rejects it: the finding becomes stronger.
 func TestLenientProviderThenStrict(t *testing.T) {
 	s := newStream("c1")
 	h := []msg{system("You are a planner."), user("read config.py")}
@@ -163,7 +163,7 @@ func TestHistoryTruncatedMidPair(t *testing.T) {
 		failed, found(2, 4, "high"))
 }
 
-// Incident 4: calls without replies, and replies that come twice.
+// Incident 4: calls without replies, and duplicate replies.
 func TestMissingAndDuplicateReplies(t *testing.T) {
 	s := newStream("c1")
 	h := []msg{system("You book trips."), user("book a trip to Oslo")}
@@ -171,7 +171,7 @@ func TestMissingAndDuplicateReplies(t *testing.T) {
 	s.ok(said, h...)
 	h = append(h, said, tool("call_1", "rain"))
 	s.fail(400, missingText, append(slices.Clip(h), user("so?"))...)
-	// The repair answers twice.
+	// The repair replies twice.
 	s.fail(400, "Duplicate value for 'tool_call_id' of 'call_1', in messages[3] and messages[4].",
 		append(slices.Clip(h), tool("call_1", "sun"), tool("call_2", "ok"))...)
 	out := run(t, analyzer.Default(), s.steps)
@@ -193,7 +193,7 @@ func TestMissingAndDuplicateReplies(t *testing.T) {
 	}
 }
 
-// The reply was there in the request before.
+// The request before contained the reply.
 func TestReplyCutAway(t *testing.T) {
 	s := newStream("c1")
 	h := []msg{system("s"), user("u")}
@@ -211,7 +211,7 @@ func TestReplyCutAway(t *testing.T) {
 	}
 }
 
-// Histories that look like a defect, or have one of another making, get no wrong root cause.
+// Histories that resemble a defect, or have another one, get no wrong root cause.
 func TestLookAlikes(t *testing.T) {
 	h := []msg{system("You are a planner."), user("read config.py")}
 	said := assistant("", "call_1 read_file")
@@ -323,7 +323,7 @@ func TestLookAlikes(t *testing.T) {
 		"orphan_tool_reply reject 3 call_1 read_file tool_calls_dropped_on_save high")
 }
 
-// Without a conversation id, the answer that a request holds links it.
+// Without a conversation id, a request is linked by the answer in it.
 func TestInferredConversation(t *testing.T) {
 	long := "call_Qx7Lk2mZ9pVb4TnR8sYd3WcA"
 	f := func(name, id, reply string, want string) {
@@ -344,7 +344,7 @@ func TestInferredConversation(t *testing.T) {
 	f("not by a shared start alone", "call_1", "call_2", "unknown_no_history")
 }
 
-// Two conversations that got the same short call ids are not told apart by them, so nothing is guessed.
+// Two conversations with the same short call ids cannot be distinguished by them, and nothing is guessed.
 func TestInferredConversationIsNeverGuessed(t *testing.T) {
 	s := newStream("")
 	h := []msg{system("You are a planner."), user("read config.py")}
@@ -361,7 +361,7 @@ func TestInferredConversationIsNeverGuessed(t *testing.T) {
 }
 
 // The same conversation id in two services is two conversations.
-func TestConversationIsOfOneService(t *testing.T) {
+func TestConversationsAreScopedByService(t *testing.T) {
 	s := newStream("1")
 	h := []msg{system("You are a planner."), user("read config.py")}
 	s.ok(assistant("", "call_1 read_file"), h...)

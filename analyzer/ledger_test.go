@@ -15,10 +15,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// savedLedger is a ledger as a store has it.
+// savedLedger is a stored ledger.
 type savedLedger map[string]string
 
-// take keeps what a changed.
+// take stores the changes of a.
 func (k savedLedger) take(t testing.TB, a *analyzer.Analyzer) {
 	t.Helper()
 	changed, gone := a.TakeLedger()
@@ -43,7 +43,7 @@ func (k savedLedger) give(t testing.TB, a *analyzer.Analyzer, own bool) {
 	}
 }
 
-// entry is the one of this kind and name.
+// entry returns the entry of this kind and name.
 func (k savedLedger) entry(t testing.TB, kind, name string) (e ledger.Entry) {
 	t.Helper()
 	n := 0
@@ -61,7 +61,7 @@ func (k savedLedger) entry(t testing.TB, kind, name string) (e ledger.Entry) {
 	return e
 }
 
-// versioned is a fleet's stream whose agents are deployed now and then, and whose provider changes its mind.
+// versioned returns a fleet's stream with deploys, and with a provider that changes its answers.
 func versioned(seed uint64, n int) []step {
 	f := newFleet(seed)
 	steps := f.events(n)
@@ -78,8 +78,8 @@ func versioned(seed uint64, n int) []step {
 	return steps
 }
 
-// A process dies after any event, and another goes on from its checkpoint with a ledger that is ahead of it by any
-// number of events: rows and ledger are those of one process.
+// A process dies after any event, and another one continues from its checkpoint with a ledger that is ahead of it by any
+// number of events: rows and ledger are those of a single process.
 func TestLedgerIsExact(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
@@ -154,8 +154,8 @@ func brokenAt(t *testing.T, steps []step, k, ahead int) (*analyzer.Output, saved
 }
 
 // The first version that shows a defect and the last clean one are known after a deploy, after a restart without its
-// conversations, and where the history does not say what broke.
-func TestWhoseChange(t *testing.T) {
+// conversations, and without a root cause.
+func TestFirstVersion(t *testing.T) {
 	s := newStream("c1")
 	s.labels.Stage = "planner"
 	s.ok(assistant("hello"), hello...)
@@ -184,7 +184,7 @@ func TestWhoseChange(t *testing.T) {
 		}
 	}
 
-	// Weeks later, in a new process: nothing of the conversations is left, and nobody knows what broke.
+	// Weeks later, in a new process: the conversations are forgotten, and the root cause is unknown.
 	b := newAnalyzer(t, analyzer.Default())
 	kept.give(t, b, true)
 	s.now = s.now.Add(14 * 24 * time.Hour)
@@ -201,7 +201,7 @@ func TestWhoseChange(t *testing.T) {
 	}
 }
 
-// A version that showed a rule before anyone knew why is not clean of the root cause that is found later.
+// A version that showed a rule without a root cause is not clean of a root cause that is found later.
 func TestNotCleanBeforeRootCause(t *testing.T) {
 	s := newStream("c1")
 	s.ok(assistant("hello"), hello...)
@@ -221,7 +221,7 @@ func TestNotCleanBeforeRootCause(t *testing.T) {
 	}
 }
 
-// provider_tightened is proven by what a process before remembered, of this cut of the stream or another.
+// provider_tightened is proven by the ledger of an earlier process, of this partitioning of the stream or another.
 func TestTightenedAfterRestart(t *testing.T) {
 	y := newYears()
 	y.week(168, "builder")
@@ -247,7 +247,8 @@ func TestTightenedAfterRestart(t *testing.T) {
 	}
 }
 
-// Merge may happen in any order and any number of times; what another cut knew is added once, however often it is read.
+// Merge may happen in any order and any number of times; the entries of another partitioning are added once, however often
+// they are read.
 func TestLedgerMerge(t *testing.T) {
 	steps := versioned(5, 200)
 	var states []savedLedger
@@ -298,7 +299,7 @@ func TestLedgerMerge(t *testing.T) {
 	}
 }
 
-// However many keys a stream makes, the ledger stays within its bound, forgets the longest unseen, and the store with it.
+// However many keys a stream has, the ledger stays within its bound and forgets the longest unseen entries, in the store too.
 func TestLedgerIsBounded(t *testing.T) {
 	const bound = 50
 	a, kept, s := newAnalyzer(t, analyzer.Default()), savedLedger{}, newStream("c1")
@@ -332,10 +333,10 @@ func TestLedgerIsBounded(t *testing.T) {
 		}
 	}
 	if often == 0 {
-		t.Error("what is seen often is forgotten")
+		t.Error("an entry that is seen often is forgotten")
 	}
 
-	// A store that holds more than the bound.
+	// A store with more entries than the bound.
 	b := newAnalyzer(t, analyzer.Default())
 	analyzer.BoundLedger(b, 10)
 	kept.give(t, b, true)
@@ -345,7 +346,7 @@ func TestLedgerIsBounded(t *testing.T) {
 	}
 }
 
-// A stage with a version of its own for every call costs no more than others.
+// A stage with a new version for every call costs no more than others.
 func TestVersionsAreBounded(t *testing.T) {
 	a, s := newAnalyzer(t, analyzer.Default()), newStream("c1")
 	for i := range 500 {
@@ -360,7 +361,7 @@ func TestVersionsAreBounded(t *testing.T) {
 	}
 }
 
-// What cannot be read is refused and changes nothing.
+// An unreadable entry is refused and changes nothing.
 func TestRememberRefuses(t *testing.T) {
 	s := newStream("c1")
 	s.ok(assistant("hello"), hello...)
@@ -373,7 +374,7 @@ func TestRememberRefuses(t *testing.T) {
 		for _, bad := range []string{"", "{", "null", "[]", strings.Replace(value, `"version"`, `"nothing"`, 1), strings.Replace(value, "builder", "other", 1), value[:len(value)-1] + `,"verdict":{}}`, value[:len(value)-1] + `,"last":{"seq":1}}`} {
 			b := newAnalyzer(t, analyzer.Default())
 			if err := b.Remember(key, []byte(bad), true); err == nil {
-				t.Errorf("%s is taken", bad)
+				t.Errorf("%s is accepted", bad)
 			}
 			if n := analyzer.LedgerLen(b); n != 0 {
 				t.Errorf("%s leaves %d entries", bad, n)
@@ -382,8 +383,8 @@ func TestRememberRefuses(t *testing.T) {
 	}
 }
 
-// Imports and what may be incomplete are not in the ledger.
-func TestNotLedgered(t *testing.T) {
+// Imports and degraded exchanges are not in the ledger.
+func TestNotInLedger(t *testing.T) {
 	for _, change := range []func(*event.Event){
 		func(ev *event.Event) { ev.Origin = event.OriginImport },
 		func(ev *event.Event) { ev.Degraded = true },

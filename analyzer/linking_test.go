@@ -16,8 +16,8 @@ type talker struct {
 	turns []func(s *stream) string // each is one exchange, and returns its id
 }
 
-// linked plays the talkers' turns in random order, without conversation ids, and compares the conversations that were
-// found with the true ones.
+// linked plays the talkers' turns in random order, without conversation ids, and compares the inferred conversations with
+// the true ones.
 func linked(t *testing.T, what string, talkers []talker, seed uint64) {
 	t.Helper()
 	rnd := rand.New(rand.NewPCG(seed, 2))
@@ -64,7 +64,7 @@ func linked(t *testing.T, what string, talkers []talker, seed uint64) {
 	}
 }
 
-// The ids that servers give calls.
+// Forms of call ids.
 var idStyles = []func(rnd *rand.Rand, turn int) string{
 	func(rnd *rand.Rand, _ int) string { return fmt.Sprintf("call_%016x%08x", rnd.Uint64(), rnd.Uint32()) },
 	func(_ *rand.Rand, turn int) string { return fmt.Sprintf("call_%d", turn) },
@@ -72,7 +72,7 @@ var idStyles = []func(rnd *rand.Rand, turn int) string{
 }
 
 // Two hundred conversations take turns without ids. Half of them have one system prompt, many the same first message, and
-// their servers number calls anew in each.
+// their servers restart the numbering of calls in each.
 func TestInterleavedConversations(t *testing.T) {
 	f := func(what string, styles []func(*rand.Rand, int) string) {
 		t.Helper()
@@ -104,7 +104,7 @@ func TestInterleavedConversations(t *testing.T) {
 	f("all kinds of call ids, one first message in ten conversations", idStyles)
 }
 
-// The same with recorded conversations of one system prompt, whose servers even gave one id in two conversations.
+// The same with recorded conversations of one system prompt, two of which share a call id.
 func TestInterleavedRecordings(t *testing.T) {
 	var talkers []talker
 	recordedConversations(t, func(_ int, c *recorded) {

@@ -19,9 +19,9 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// conversationBodies are the requests of an agent that reads and edits code, as openai-python writes them: messages
-// first, tools last. Each turn adds an assistant's message with a call, of which a fourth holds an edit, and a tool
-// reply of code, about 4 KB together.
+// conversationBodies returns the requests of an agent that reads and edits code, as openai-python writes them: messages
+// first, tools last. Each turn adds an assistant message with a call, every fourth with an edit, and a tool reply of code,
+// about 4 KB together.
 func conversationBodies(tb testing.TB, turns int, seed uint64) [][]byte {
 	tb.Helper()
 	names, err := filepath.Glob("*.go")
@@ -75,10 +75,10 @@ func conversationBodies(tb testing.TB, turns int, seed uint64) [][]byte {
 	return bodies
 }
 
-// BenchmarkConversation reads all requests of conversations of 50 turns; a byte is one received. "scan" is the facts
-// alone, "check" also pairing and rules, "process" all that the analyzer does with the requests. In "full" each is
-// scanned whole, in "memo" what is known is not. The bodies of one conversation stay in the processor's caches, as do
-// those that were read from a connection just now; those of eight, which take turns, do not.
+// BenchmarkConversation reads all requests of conversations of 50 turns; bytes are received ones. "scan" is the facts
+// alone, "check" also pairing and rules, "process" the whole analyzer. In "full" each request is scanned whole, in "memo"
+// known messages are skipped. The bodies of one conversation stay in the processor's caches, as bodies do that were just
+// read from a connection; those of eight alternating conversations do not.
 func BenchmarkConversation(b *testing.B) {
 	for _, n := range []int{1, 8} {
 		const turns = 50
@@ -120,10 +120,10 @@ func BenchmarkConversation(b *testing.B) {
 	}
 }
 
-// A round does something with each request of n conversations that are new.
+// A round handles each request of n new conversations.
 type round func(each func(request func(c int, body []byte)))
 
-// scanRound reads facts, and with judge also runs the rules; kept is the memory of what is known after a round.
+// scanRound reads facts, and with judge also runs the rules; kept returns the memory of the memos after a round.
 func scanRound(b *testing.B, n int, memo, judge bool) (do round, kept func() int) {
 	var f facts.Request
 	memos := make([]facts.Memo, n)
@@ -151,7 +151,7 @@ func scanRound(b *testing.B, n int, memo, judge bool) (do round, kept func() int
 	}
 }
 
-// processRound lets an analyzer process the requests. Those of the round before were given up long ago.
+// processRound lets an analyzer process the requests. Those of the round before expired long ago.
 func processRound(b *testing.B, _ int, memo, _ bool) (do round, kept func() int) {
 	a := newAnalyzer(b, analyzer.Default())
 	if !memo {

@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
-// sameWithout compares what comes of steps with what comes of them when each request is scanned whole.
+// sameWithout compares the output of steps with their output when each request is scanned whole.
 func sameWithout(t *testing.T, steps []step, what string) *analyzer.Output {
 	t.Helper()
 	with := run(t, analyzer.Default(), steps)
@@ -25,7 +25,7 @@ func sameWithout(t *testing.T, steps []step, what string) *analyzer.Output {
 		do(a, s, true, without)
 	}
 	if n, _ := a.Memos(); n > 0 {
-		t.Fatalf("%s: the analyzer without memory knows %d conversations", what, n)
+		t.Fatalf("%s: the analyzer without memos has %d", what, n)
 	}
 	if !reflect.DeepEqual(without, with) {
 		t.Errorf("%s (-scanned +recalled)\n%.3000s", what, cmp.Diff(without, with))
@@ -53,7 +53,7 @@ func recordedConversations(t *testing.T, f func(n int, c *recorded)) {
 	})
 }
 
-// request is the body with the first n messages, as clients of the format write it, and where they send it.
+// request returns the body with the first n messages, as clients of the format write it, and its URL.
 func (c *recorded) request(n int) (url string, b []byte) {
 	root := map[string]any{"model": c.Model, "messages": c.Messages[:n]}
 	if c.Tools != nil {
@@ -75,8 +75,8 @@ func (c *recorded) request(n int) (url string, b []byte) {
 	return url, body(root)
 }
 
-// Real conversations, played turn by turn under a given id, some messages now and then lost, changed or in another
-// order, give the same rows whether known requests are skipped or not.
+// Real conversations, played turn by turn under a given id, with some messages lost, changed or reordered, give the same rows
+// whether known messages are skipped or not.
 func TestRecordedConversationsWithoutMemos(t *testing.T) {
 	played, findings := 0, 0
 	rnd := rand.New(rand.NewPCG(1, 1))
@@ -108,19 +108,19 @@ func TestRecordedConversationsWithoutMemos(t *testing.T) {
 		findings += len(sameWithout(t, s.steps, fmt.Sprintf("line %d", n)).Findings)
 	})
 	if findings == 0 {
-		t.Error("the conversations hold no finding; the test shows nothing")
+		t.Error("the conversations have no finding; the test shows nothing")
 	}
 	t.Logf("%d conversations, %d findings", played, findings)
 }
 
-// So do random streams of broken agents whose requests are retried, come in parts, overlap and fork.
+// So do random streams of broken agents whose requests are retried, arrive in parts, overlap and fork.
 func TestStreamsWithoutMemos(t *testing.T) {
 	for seed := range 6 {
 		sameWithout(t, newFleet(uint64(seed)).events(400), fmt.Sprintf("seed %d", seed))
 	}
 }
 
-// What is known of requests is bounded, in bytes and in time, and conversations that nobody names have none.
+// Memos are bounded, in bytes and in time, and conversations without a given id have none.
 func TestMemosAreBounded(t *testing.T) {
 	cfg := analyzer.Default()
 	cfg.MaxStateBytes = 1 << 20
@@ -136,7 +136,7 @@ func TestMemosAreBounded(t *testing.T) {
 		do(a, st, true, out)
 	}
 	if n, bytes := a.Memos(); n != 0 || bytes != 0 {
-		t.Errorf("of an unnamed conversation there are %d memos of %d bytes", n, bytes)
+		t.Errorf("%d memos of %d bytes of a conversation without an id", n, bytes)
 	}
 	most := 0
 	for _, st := range s.steps {

@@ -9,9 +9,9 @@ import (
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
-// Recorded conversations of real agents are played turn by turn. They saved what the model said, so no root cause may
-// be found in them, with and without a conversation id. Played again by an agent that saves answers without their
-// calls, each reply without a call has that root cause.
+// Recorded conversations of real agents are played turn by turn. The agents saved answers unchanged, so no root cause may be
+// found, with and without a conversation id. Played again by an agent that saves answers without their calls, each reply
+// without a call has that root cause.
 func TestRealConversations(t *testing.T) {
 	played, turns, orphans, explained := 0, 0, 0, 0
 	recordedtest.Lines(t, recordedtest.Conversations, func(n int, line []byte) {

@@ -23,7 +23,7 @@ func (c *recorded) said(i int) bool {
 	}
 }
 
-// answer is the answer with this turn, in the dialect of the conversation.
+// answer returns the answer with this turn, in the dialect of the conversation.
 func (c *recorded) answer(turn []json.RawMessage, id string) []byte {
 	switch c.Format {
 	case "openai.responses":
@@ -42,8 +42,8 @@ func (c *recorded) answer(turn []json.RawMessage, id string) []byte {
 	return body(msg{"id": id, "model": c.Model, "choices": []msg{{"index": 0, "message": turn[0], "finish_reason": "stop"}}})
 }
 
-// play is the conversation turn by turn: for each turn of the model, the history before it is the request and the turn the
-// answer.
+// play returns the conversation turn by turn: for each turn of the model, the history before it is the request and the turn
+// the answer.
 func (c *recorded) play(exchange func(url string, request, answer []byte)) {
 	for i := 0; i < len(c.Messages); i++ {
 		if i == 0 || !c.said(i) {
@@ -60,7 +60,7 @@ func (c *recorded) play(exchange func(url string, request, answer []byte)) {
 }
 
 // Every recorded conversation is played turn by turn in its own dialect, once with an id and once without. Its agent sent
-// back what the model said, so nothing may be found that it did wrong on the way.
+// answers back unchanged, so no root cause may be found.
 func TestRecordedConversationsHaveNoRootCause(t *testing.T) {
 	played, turns := map[string]int{}, 0
 	unknown, repeated := 0, 0

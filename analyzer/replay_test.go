@@ -14,7 +14,7 @@ import (
 )
 
 // fleet is a random stream: agents with and without conversation ids, some of them broken, whose calls overlap, are
-// retried, time out, come in parts, twice or in the wrong order, or get lost.
+// retried, time out, arrive in parts, twice or in the wrong order, or get lost.
 type fleet struct {
 	*stream
 	rnd     *rand.Rand
@@ -87,7 +87,7 @@ func (f *fleet) events(n int) []step {
 	return f.steps
 }
 
-// event is one of the agent's own, in the conversation of the call before.
+// event returns an event of the agent itself, in the conversation of the call before.
 func (f *fleet) event(k event.Kind) *event.Event { return f.add(&event.Event{Kind: k}) }
 
 func (f *fleet) turn(a *agent) {
@@ -149,7 +149,7 @@ func (f *fleet) turn(a *agent) {
 	}
 }
 
-// goOn is what the agent makes of an answer, with its bug.
+// goOn returns the next history of the agent after an answer, with its bug.
 func (a *agent) goOn(said msg, calls []string, rnd *rand.Rand) {
 	saved := said
 	if a.bug == 1 && rnd.IntN(2) == 0 {
@@ -171,7 +171,7 @@ func (a *agent) goOn(said msg, calls []string, rnd *rand.Rand) {
 	}
 }
 
-// A process that dies after any event, and another that goes on from its checkpoint, put out what one process does.
+// A process that dies after any event, and another one that continues from its checkpoint, emit what a single process emits.
 func TestReplayIsExact(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
@@ -189,7 +189,7 @@ func TestReplayIsExact(t *testing.T) {
 		}
 	}
 	if found == 0 {
-		t.Error("the streams hold no finding; the test shows nothing")
+		t.Error("the streams have no finding; the test shows nothing")
 	}
 }
 
@@ -220,7 +220,7 @@ func restarted(t *testing.T, steps []step, k int) *analyzer.Output {
 	return out
 }
 
-// sameOutput compares rows by their newest version and tallies by what a reader takes: each second once.
+// sameOutput compares the newest versions of rows, and tallies as a reader takes them: each second once.
 func sameOutput(t *testing.T, want, got *analyzer.Output) bool {
 	t.Helper()
 	we, wf, wc := latest(want)
@@ -249,7 +249,7 @@ func runsOf(out *analyzer.Output) map[string]analyzer.Run {
 	return runs
 }
 
-// counted is the tallies that have counts, without what a reader ignores: a second that is not newer than the last.
+// counted returns the tallies with counts, without those that a reader ignores: seconds that are not newer than the last.
 func counted(out *analyzer.Output) []analyzer.Tally {
 	var list []analyzer.Tally
 	last := int64(0)
@@ -265,7 +265,7 @@ func counted(out *analyzer.Output) []analyzer.Tally {
 	return list
 }
 
-// The same events always give the same output, also where maps are walked.
+// The same events always give the same output, independent of the order of maps.
 func TestDeterministic(t *testing.T) {
 	steps := newFleet(99).events(400)
 	want := run(t, analyzer.Default(), steps)

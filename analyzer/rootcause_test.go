@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// scene is a stream whose requests may come from several processes and go to several providers.
+// scene is a stream of requests from several processes to several providers.
 type scene struct {
 	*stream
 	instance string
@@ -26,7 +26,7 @@ func newScene(url string) *scene {
 	return &scene{stream: &stream{now: epoch, url: url, labels: event.Labels{Service: "s", Conversation: "c"}}, instance: "i1", model: "m"}
 }
 
-// at is one exchange of the current process; an answer that is no map is an error text.
+// at adds an exchange of the current process; an answer that is no map is an error text.
 func (s *scene) at(answer any, history ...msg) { s.end(s.begin(history...), answer) }
 
 func (s *scene) begin(history ...msg) string {
@@ -58,7 +58,7 @@ func (s *scene) end(id string, said any) {
 	s.response(id, status, b).Instance = s.instance
 }
 
-// causes are the findings of what was played: rule, detail of none, root cause and confidence.
+// causes returns the findings of the scene: rule, detail, root cause and confidence.
 func (s *scene) causes(t *testing.T) []string {
 	t.Helper()
 	var list []string
@@ -82,7 +82,7 @@ const (
 	mistralURL   = "https://api.mistral.ai/v1/chat/completions"
 )
 
-// Each root cause, and beside it what looks like it.
+// Each root cause, and cases that resemble it.
 func TestRootCauses(t *testing.T) {
 	f := func(name, url string, play func(s *scene), want ...string) {
 		t.Helper()
@@ -96,7 +96,7 @@ func TestRootCauses(t *testing.T) {
 			}
 		}
 		check("")
-		// One defect is one defect: an SDK that tries again, and a later turn, find nothing new.
+		// A defect is reported once: a retry of an SDK and a later turn show nothing new.
 		s.at("x", s.sent...)
 		check(", sent again")
 		s.at("x", append(slices.Clip(s.sent), user("Are you there?"))...)

@@ -110,7 +110,7 @@ func TestMaskedFailure(t *testing.T) {
 	}, "conversation_ended_on_error orphan_tool_reply -")
 }
 
-// A run that ends in error leaves calls without replies; one that is cancelled leaves them, too, and nobody minds.
+// A run that ends in error leaves calls without replies, which is reported; a cancelled run leaves them too, which is not.
 func TestRunEndsBeforeReply(t *testing.T) {
 	f := func(name, status string, lost uint64, want ...string) {
 		t.Helper()
@@ -134,7 +134,7 @@ func TestRunEndsBeforeReply(t *testing.T) {
 	f("an event is lost", "error", 1, "call_1 book answered", "call_2 book answered", "call_3 book abandoned")
 }
 
-// The reply was there, and was cut away with its call: a rule says so of the request that was refused.
+// The reply was cut off with its call: a rule reports it for the refused request.
 func TestRunEndsAfterCut(t *testing.T) {
 	s := newStream("c1")
 	s.habitual("book", 4)
@@ -213,8 +213,8 @@ func TestConversationEndedOnError(t *testing.T) {
 	})
 }
 
-// A fleet goes to bed: some of its conversations wait for a tool, some for a user. One comes back in the morning.
-func TestSilentNight(t *testing.T) {
+// A fleet is idle overnight: some of its conversations wait for a tool, some for a user. One continues in the morning.
+func TestIdleNight(t *testing.T) {
 	s := newStream("")
 	s.habitual("book", 5)
 	for i := range 20 {
@@ -237,7 +237,7 @@ func TestSilentNight(t *testing.T) {
 	}
 }
 
-// Whatever was known when a process died is known to the next.
+// The next process knows what was known when a process died.
 func TestCallsSurviveRestart(t *testing.T) {
 	s := newStream("")
 	s.habitual("book", 4)

@@ -15,7 +15,7 @@ const (
 	ollamaURL    = "http://localhost:11434/api/chat"
 )
 
-// sse is a stream with these data.
+// sse returns an event stream with these data.
 func sse(data ...string) string {
 	var b strings.Builder
 	for _, d := range data {
@@ -24,7 +24,7 @@ func sse(data ...string) string {
 	return b.String()
 }
 
-// Each signal of an answer, and beside it what looks like it.
+// Each signal of an answer, and cases that resemble it.
 func TestSignalsOfAnswers(t *testing.T) {
 	f := func(name, url, request, response string, change func(*event.Event), want ...string) {
 		t.Helper()

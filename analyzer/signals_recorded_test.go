@@ -50,7 +50,7 @@ func recordedExchanges(t *testing.T, f func(n int, r *recordedExchange)) {
 	})
 }
 
-// trueSignals are the signals that recorded exchanges have, by line.
+// trueSignals lists the signals of recorded exchanges, by line.
 var trueSignals = map[int]string{
 	84:   "stream_error_in_200 content_policy", // Azure's filter: status 200, a body with an error and no choice
 	2758: "unexplained_400",                    // the recording has no body
@@ -60,11 +60,11 @@ var trueSignals = map[int]string{
 	2898: "unexplained_400",                    // an image for a model that takes none
 }
 
-// playedElsewhere are conversations that DeepSeek and xAI answered. The recording names no host, so they are played at
-// OpenAI, which rejects their ids: accepted there, they would be latent violations.
+// playedElsewhere lists conversations with answers of DeepSeek and xAI. The recording names no host, so they are played with
+// OpenAI, which rejects their ids: accepted there, they are latent violations.
 var playedElsewhere = map[int]bool{1569: true, 1572: true}
 
-// Nearly all recorded exchanges were fine, and those that failed say why. What a signal is put out for is listed.
+// Nearly all recorded exchanges have no defect, and those that failed explain it. Their signals are listed.
 func TestSignalsOfRecordedExchanges(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
@@ -90,7 +90,7 @@ func TestSignalsOfRecordedExchanges(t *testing.T) {
 	t.Logf("%d exchanges, %d of them without a signal", played, silent)
 }
 
-// Recorded agents sent back what the model said, so their histories show nothing.
+// Recorded agents sent answers back unchanged, so their histories have no signals.
 func TestSignalsOfRecordedConversations(t *testing.T) {
 	turns, found := 0, map[string]int{}
 	recordedConversations(t, func(n int, c *recorded) {

@@ -19,7 +19,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// shaped is s as a hook publishes it in capture mode shape.
+// shaped returns s as a hook publishes it in capture mode shape.
 func shaped(s *stream) *stream {
 	shaper, c := shape.New([]byte("key")), *s
 	c.steps = slices.Clone(s.steps)
@@ -43,7 +43,7 @@ func shaped(s *stream) *stream {
 	return &c
 }
 
-// signals are the signals of what was played: the newest row of each, with its detail.
+// signalsOf returns the signals of s: the newest row of each, with its detail.
 func signalsOf(t *testing.T, s *stream) []string {
 	t.Helper()
 	var list []string
@@ -61,7 +61,7 @@ func signalsOf(t *testing.T, s *stream) []string {
 	return list
 }
 
-// Each signal, and beside it what looks like it.
+// Each signal, and cases that resemble it.
 func TestSignals(t *testing.T) {
 	f := func(name string, play func(s *stream), want ...string) {
 		t.Helper()
@@ -102,7 +102,7 @@ func TestSignals(t *testing.T) {
 		}
 		for id, n := range rows {
 			if n != 0 {
-				t.Errorf("%s: delivered twice, row %s is put out %d times more", name, id, -n)
+				t.Errorf("%s: delivered twice, row %s is emitted %d more times", name, id, -n)
 			}
 		}
 	}
@@ -133,7 +133,7 @@ func TestSignals(t *testing.T) {
 		s.ok(done, with(msg{"role": "assistant", "tool_calls": []msg{{"id": "call12345", "type": "function", "function": msg{"name": "f", "arguments": msg{}}}}}, tool("call12345", "a"))...)
 	})
 
-	// Sent again and again.
+	// Repeated requests.
 	f("one request is refused three times", func(s *stream) {
 		for range 3 {
 			s.fail(400, "odd", h...)
@@ -191,7 +191,7 @@ func TestSignals(t *testing.T) {
 		s.ok(done, with(said, reply)...)
 	})
 
-	// What the agent did to its history.
+	// Changes of the history by the agent.
 	f("other arguments", func(s *stream) {
 		s.ok(said, h...)
 		other := assistant("I read the file.", "call_1 read_file")
@@ -246,7 +246,7 @@ func TestSignals(t *testing.T) {
 		s.ok(done, system("You title."), done)
 	})
 
-	// Two requests at once.
+	// Concurrent requests.
 	f("two requests of one history at once", func(s *stream) {
 		s.ok(said, h...)
 		a, b := s.exchange(), s.exchange()
@@ -286,8 +286,8 @@ func TestSignals(t *testing.T) {
 		s.response(b, 200, answer(done))
 	})
 
-	// A gateway's stand-ins.
-	f("a stand-in for a reply", func(s *stream) {
+	// Placeholders of gateways.
+	f("a placeholder for a reply", func(s *stream) {
 		s.ok(said, h...)
 		stand := tool("call_1", "[System: Tool execution skipped/interrupted by user. No result provided for tool 'read_file'.]")
 		s.ok(done, with(said, stand)...)
@@ -297,11 +297,11 @@ func TestSignals(t *testing.T) {
 		s.ok(said, h...)
 		s.ok(done, with(said, tool("call_1", "docs: LiteLLM writes [System: Tool execution skipped] for a missing reply"))...)
 	})
-	f("a stand-in for an empty content", func(s *stream) {
+	f("a placeholder for an empty content", func(s *stream) {
 		s.ok(done, with(assistant("[System: Empty message content sanitised to satisfy protocol]"), user("Go on."))...)
 	}, "sanitizer_at_work empty_content")
 
-	// What fails without saying so.
+	// Failures without an error status.
 	f("the text speaks of another defect", func(s *stream) {
 		s.ok(said, h...)
 		s.fail(400, missingText, broken...)
@@ -330,7 +330,7 @@ func TestSignals(t *testing.T) {
 	})
 }
 
-// Each signal has one sentence, and no name is a rule's.
+// Each signal has one sentence, and no id of a rule.
 func TestSignalsAreDescribed(t *testing.T) {
 	for i, s := range signals.All {
 		if s.ID == "" || !strings.HasSuffix(s.Doc, ".") || i > 0 && signals.All[i-1].ID >= s.ID || rules.ByID(s.ID) != nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// The texts that DeepSeek answers with.
+// Error texts of DeepSeek.
 const (
 	orphanText  = `Messages with role 'tool' must be a response to a preceding message with 'tool_calls'`
 	missingText = `An assistant message with 'tool_calls' must be followed by tool messages responding to each 'tool_call_id'. (insufficient tool messages following tool_calls message)`
@@ -63,7 +63,7 @@ type step struct {
 	at analyzer.Position
 }
 
-// stream builds events; now moves one second on with every event.
+// stream builds events; now advances by one second with every event.
 type stream struct {
 	steps  []step
 	now    time.Time
@@ -94,7 +94,7 @@ func (s *stream) add(ev *event.Event) *event.Event {
 	return ev
 }
 
-// again is an event that was in the stream before.
+// again adds an event that was in the stream before.
 func (s *stream) again(old *event.Event) {
 	ev := *old
 	s.seq++
@@ -124,7 +124,7 @@ func (s *stream) response(id string, status int, b []byte) *event.Event {
 	})
 }
 
-// ok is a call that is answered with m; it returns the exchange's id.
+// ok adds a call that is answered with m, and returns the id of the exchange.
 func (s *stream) ok(m msg, history ...msg) string {
 	id := s.exchange()
 	s.request(id, history...)
@@ -143,7 +143,7 @@ func answer(m msg) []byte {
 	})
 }
 
-// fail is a call that is answered with an error.
+// fail adds a call that is answered with an error.
 func (s *stream) fail(status int, text string, history ...msg) string {
 	id := s.exchange()
 	s.request(id, history...)
@@ -151,7 +151,7 @@ func (s *stream) fail(status int, text string, history ...msg) string {
 	return id
 }
 
-// run analyzes steps and returns all that was put out.
+// run analyzes steps and returns the output.
 func run(t testing.TB, cfg analyzer.Config, steps []step) *analyzer.Output {
 	t.Helper()
 	a := newAnalyzer(t, cfg)

@@ -99,7 +99,7 @@ func TestTallyCountsApart(t *testing.T) {
 	f("an imported call", func(q *event.Event) { q.Origin = event.OriginImport }, map[string]uint64{})
 }
 
-// Seconds are published once, in order, and go on when nothing happens.
+// Seconds are published once, in order, and continue when nothing happens.
 func TestTallySeconds(t *testing.T) {
 	s := newStream("c1")
 	s.ok(assistant("hello"), hello...)
@@ -150,7 +150,7 @@ func TestTallyLabelsAreLimited(t *testing.T) {
 	}
 }
 
-// The newest failed exchange of a second stands for all like it.
+// The newest failed exchange of a second represents all of its kind.
 func TestTallyExamples(t *testing.T) {
 	s := newStream("c1")
 	var ids []string
@@ -176,7 +176,7 @@ func TestTallyExamples(t *testing.T) {
 	}
 }
 
-// A reason counts as new once in a stage, whatever process reads on; what an SDK retries and what is degraded, never.
+// A cause is new once per stage, whichever process reads it; retries of an SDK and degraded exchanges never are.
 func TestNewCauses(t *testing.T) {
 	s := newStream("c1")
 	s.fail(400, orphanText, orphan...)

@@ -46,7 +46,7 @@ func TestPairingGemini(t *testing.T) {
 	}
 	p := NewChecker(nil).pairing // one for all: what a request leaves behind must not show in the next
 	var r facts.Request
-	// A reply is shown as its content, its status, and the content and place of its call there.
+	// A reply is rendered as its content, its status, and the content of its call with the index of the call there.
 	f := func(replies, unanswered string, contents ...string) {
 		t.Helper()
 		body := geminiContents(contents...)
@@ -93,12 +93,12 @@ func TestPairingGemini(t *testing.T) {
 	f("2 ok 1.0, 2 ok 1.1, 2 ok 1.2", "", "u", "m f,f,f", "r f,f,f")
 	f("2 ok 1.1, 2 ok 1.0, 2 ok 1.2", "", "u", "m f,g,f", "r g,f,f")
 	f("2 ok 1.0, 2 ok 1.2, 2 ok 1.1", "", "u", "m+ f,g,f", "r+ f,f,g")
-	// One is missing.
+	// A reply is missing.
 	f("2 ok 1.0, 2 ok 1.1", "1.2", "u", "m f,f,f", "r f,f")
 	f("2 ok 1.0", "1.1", "u", "m f,g", "r f", "u")
 	f("", "1.0, 1.1", "u", "m f,g")
 	f("", "1.0", "u", "m f", "u")
-	// One is too many.
+	// A reply too many.
 	f("2 ok 1.0, 2 duplicate 1.0", "", "u", "m f", "r f,f")
 	f("2 ok 1.0, 2 ok 1.1, 2 duplicate 1.1", "", "u", "m f,f", "r f,f,f")
 	f("2 ok 1.0, 3 duplicate 1.0", "", "u", "m f", "r f", "r f")
@@ -115,7 +115,7 @@ func TestPairingGemini(t *testing.T) {
 	f("0 orphan, 4 ok 3.0", "", "r f", "m", "u", "m f", "r f")
 	f("2 ok 1.0, 5 orphan", "", "u", "m f", "r f", "m", "u", "r f")
 	f("2 ok 1.0, 4 unknown, 4 ok 3.0", "", "u", "m f", "r f", "m g", "r f,g")
-	// No call before it.
+	// Without a call before.
 	f("0 orphan", "", "r f", "m")
 	f("1 orphan, 1 no name", "", "u", "r f,-", "m")
 	// A text between the call and its reply closes the turn; a text in the reply's own content does not.

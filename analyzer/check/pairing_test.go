@@ -63,10 +63,10 @@ func TestPairing(t *testing.T) {
 	f(history(u, a()), "", 0)
 	// parallel calls, answered in another order
 	f(history(u, a("1", "2"), re("2"), re("1")), "2 ok, 3 ok, ", 0)
-	// an id used again in a later turn belongs to the later call, also when the earlier one is open
+	// an id that is used again in a later turn belongs to the later call, even if the earlier one is open
 	f(history(u, a("1"), re("1"), u, a("1"), re("1")), "2 ok, 5 ok, ", 0)
 	f(history(u, a("1"), u, a("1"), re("1")), "4 ok, ", 1)
-	// no id before all else
+	// a missing id takes precedence
 	f(history(u, re("")), "1 no id, ", 0)
 	f(history(u, a("1"), re("")), "2 no id, ", 1)
 	// calls and replies without ids are malformed, but none is missing
@@ -84,12 +84,12 @@ func TestPairing(t *testing.T) {
 	f(history(u, a(), re("1"), re("2")), "2 orphan, 3 orphan, ", 0)
 	// duplicates
 	f(history(u, a("1"), re("1"), re("1"), re("1")), "2 ok, 3 duplicate, 4 duplicate, ", 0)
-	// one id twice in a message: one reply answers both, as no server can tell them apart
+	// one id twice in a message: one reply answers both, as no server can distinguish them
 	f(history(u, a("1", "1"), re("1")), "2 ok, ", 0)
 	f(history(u, a("1", "1")), "", 2)
 }
 
-// TestPairingIsLinear: 10,000 calls and replies take no memory, and far less time than comparing each with each would.
+// Pairing 10,000 calls and replies allocates nothing, and takes far less time than comparing each with each.
 func TestPairingIsLinear(t *testing.T) {
 	build := func(n int, call, reply func(i int) string) *facts.Request {
 		as := []string{"a"}
@@ -124,7 +124,7 @@ func TestPairingIsLinear(t *testing.T) {
 	}
 }
 
-// TestReportIsBounded: one request can not fill memory with findings.
+// One request cannot fill memory with findings.
 func TestReportIsBounded(t *testing.T) {
 	rule := &Rule{ID: "r", Severity: func(wire.Target) Severity { return Style }, Run: func(p *Pass) {
 		for i := range 5 * maxPerRule {

@@ -17,11 +17,11 @@ func TestSet(t *testing.T) {
 			}
 		}
 		if s.Has([]byte("x")) || s.Has(nil) {
-			t.Errorf("set of %d holds what nobody added", n)
+			t.Errorf("set of %d contains a key that was not added", n)
 		}
 	}
 
-	// More keys than asked for: no endless search, and no memory.
+	// More keys than requested: no endless search, and no allocation.
 	s := p.Set(0)
 	for i := range 100 {
 		s.Add([]byte(strconv.Itoa(i)))

@@ -10,8 +10,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// openMany makes conversations of 30 messages: a system message, and then again and again a user's turn, an answer with
-// two calls, their replies and an answer with text. It returns the store.
+// openMany returns a store with conversations of 30 messages: a system message, then repeatedly a user's turn, an answer with
+// two calls, their replies and an answer with text.
 func openMany(b *testing.B, n int, given bool) *session.Store {
 	b.Helper()
 	store := session.New(session.Config{Lookback: 1 << 62, Bytes: 1 << 40})
@@ -55,7 +55,7 @@ func openMany(b *testing.B, n int, given bool) *session.Store {
 	return store
 }
 
-// BenchmarkOpenConversations prints what 100,000 open conversations of 30 messages cost, and what the store says they do.
+// BenchmarkOpenConversations reports the memory of 100,000 open conversations of 30 messages, and the store's estimate of it.
 func BenchmarkOpenConversations(b *testing.B) {
 	for _, given := range []bool{true, false} {
 		b.Run(fmt.Sprintf("given=%v", given), func(b *testing.B) {

@@ -61,7 +61,7 @@ func (k *talk) answer(t *session.Turn, m msg) []*session.Call {
 	}
 	k.seq++
 	k.now = k.now.Add(time.Second)
-	return k.store.Answer(t, session.Answer{Facts: &r, Seq: k.seq, MinSeq: k.seq, At: k.now, Context: "asker"})
+	return k.store.Answer(t, session.Answer{Facts: &r, Seq: k.seq, MinSeq: k.seq, At: k.now, Context: "context"})
 }
 
 func system(s string) msg      { return msg{"role": "system", "content": s} }
@@ -80,7 +80,7 @@ func assistant(text any, ids ...string) msg {
 	return m
 }
 
-// The root causes are tested with whole incidents in package analyzer; here are the corners.
+// Package analyzer tests the root causes with whole incidents; these are corner cases.
 func TestRootCause(t *testing.T) {
 	sys, ask := system("You plan."), user("read config.py")
 	f := func(name string, turns [][]msg, rule string, message int, id, want string) {
@@ -141,8 +141,8 @@ func TestCalls(t *testing.T) {
 	changed := func(turn *session.Turn) (list []string) {
 		for _, c := range turn.Changed {
 			list = append(list, c.CallID+" "+c.State+" "+c.AnsweredBy)
-			if c.Context != "asker" {
-				t.Errorf("asker %v", c.Context)
+			if c.Context != "context" {
+				t.Errorf("context %v", c.Context)
 			}
 		}
 		return list
@@ -158,7 +158,7 @@ func TestCalls(t *testing.T) {
 	if diff := cmp.Diff([]string{"call_2 late x5"}, changed(k.ask("c", sys, ask, said, tool("call_1", "x"), tool("call_2", "y")))); diff != "" {
 		t.Error(diff)
 	}
-	// An id that is used again: the old reply does not answer the new call.
+	// A reused id: the old reply does not answer the new call.
 	h := []msg{sys, ask, said, tool("call_1", "x"), tool("call_2", "y")}
 	again := assistant("", "call_1")
 	k.answer(k.ask("c", h...), again)
@@ -238,7 +238,7 @@ func TestEviction(t *testing.T) {
 	}
 }
 
-// Messages of another dialect hold more or less each, so their number says nothing of what was left out.
+// Messages of another dialect contain more or less each, so their number is no evidence of a shorter history.
 func TestShrunkCountsOneDialect(t *testing.T) {
 	b, err := json.Marshal(msg{"messages": []msg{
 		user("q"),

@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/signals"
 )
 
-// years is a stream of many conversations, each of one call whose history has an orphaned reply.
+// years is a stream of many conversations, each with one call whose history has an orphaned reply.
 type years struct {
 	*stream
 	talks int
@@ -22,7 +22,7 @@ func newYears() *years { return &years{stream: newStream("")} }
 
 var orphan = []msg{user("go on"), assistant("All is well."), tool("call_1", "x")}
 
-// send is a call of a new conversation of a version of a service; it is answered 200 or with text.
+// send adds a call of a new conversation of a service version, which is answered with 200 or with text.
 func (y *years) send(service, version, text string, history ...msg) string {
 	y.talks++
 	return y.resend(fmt.Sprintf("talk %d", y.talks), service, version, text, history...)
@@ -36,7 +36,7 @@ func (y *years) resend(talk, service, version, text string, history ...msg) stri
 	return y.fail(400, text, history...)
 }
 
-// week has n calls of a week, one after the other by each service, that are accepted.
+// week adds n accepted calls in a week, alternating between the services.
 func (y *years) week(n int, services ...string) {
 	for i := range n {
 		y.send(services[i%len(services)], "1.4.0", "", orphan...)
@@ -44,7 +44,7 @@ func (y *years) week(n int, services ...string) {
 	}
 }
 
-// tightened is the rows of the signal, the newest version of each, and in how many a tally counts.
+// tightened returns the newest version of each row of the signal, and how often the tallies count it.
 func tightened(out *analyzer.Output) (rows []string, counted uint64) {
 	_, findings, _ := latest(out)
 	for _, f := range findings {
@@ -76,7 +76,7 @@ func (y *years) check(t *testing.T, want ...string) *analyzer.Output {
 	return out
 }
 
-// A provider that took a violation for a week rejects it: within a minute it is said of the right host, model and rule.
+// A provider rejects a violation that it accepted for a week: within a minute the signal names the host, model and rule.
 func TestProviderTightened(t *testing.T) {
 	y := newYears()
 	y.week(168, "builder")
@@ -101,13 +101,13 @@ accepted 168 times from 2026-11-21 08:00:02 UTC to 2026-11-28 07:05:36 UTC, by b
 			t.Errorf("row %+v", f)
 		}
 	}
-	// It is a modifier: the cause of the exchange stays.
+	// The cause of the exchange is unchanged.
 	if e := out.Exchanges[len(out.Exchanges)-1]; e.Cause != "orphan_tool_reply" {
 		t.Errorf("cause %s", e.Cause)
 	}
 }
 
-// Two services that flip within a day make it certain, in the same row.
+// Rejections of two services within a day raise the confidence of the same row.
 func TestProviderTightenedForTwo(t *testing.T) {
 	y := newYears()
 	y.week(60, "builder", "coder", "writer")
@@ -121,7 +121,7 @@ accepted 60 times from 2026-11-21 08:00:02 UTC to 2026-11-28 05:14:00 UTC, by bu
 	}
 }
 
-// Many rejections make few versions of one row.
+// Many rejections give few versions of one row.
 func TestProviderTightenedIsUpdated(t *testing.T) {
 	y := newYears()
 	y.week(100, "builder")
@@ -140,7 +140,7 @@ func TestProviderTightenedIsUpdated(t *testing.T) {
 	}
 }
 
-// What looks like it and is something else.
+// Cases that resemble a tightened provider.
 func TestNotTightened(t *testing.T) {
 	f := func(name string, fill func(y *years)) {
 		t.Helper()
@@ -240,8 +240,8 @@ func TestNotTightened(t *testing.T) {
 	})
 }
 
-// It is not sure, and says so: no version tells a deploy from it; one conversation only; it is accepted again.
-func TestTightenedPerhaps(t *testing.T) {
+// Low confidence: without versions, which rule out a deploy; with one conversation; after an acceptance.
+func TestTightenedLowConfidence(t *testing.T) {
 	f := func(name, want string, fill func(y *years)) {
 		t.Helper()
 		y := newYears()

@@ -9,7 +9,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// turn is a Responses request that names an answer and holds replies to these calls.
+// turn adds a Responses request that names an answer and contains replies to these calls.
 func turn(store *session.Store, seq uint64, conversation, previous string, replies ...string) *session.Turn {
 	r := &facts.Request{MessagesKind: facts.Array, PreviousResponse: []byte(previous), Stored: previous != ""}
 	r.Messages = append(r.Messages, facts.Message{Role: facts.RoleUser, Item: facts.ItemMessage, Hash: seq})
@@ -33,11 +33,11 @@ func TestPreviousResponse(t *testing.T) {
 	}
 	first := turn(store, 1, "", "")
 	if _, known := first.Chained(); known {
-		t.Error("a request that names no answer has one")
+		t.Error("a request that names no answer has a chain")
 	}
 	asked := answer(first, 2, "resp_1", "call_1", "call_2")
 
-	// The next request names the answer: it is the same conversation, and what it leaves open is missing.
+	// The next request names the answer: it is the same conversation, and the calls without a reply are missing.
 	second := turn(store, 3, "", "resp_1", "call_1")
 	calls, known := second.Chained()
 	if !known || len(calls) != 2 || calls[0].ID != "call_1" || calls[1].ID != "call_2" {
@@ -50,14 +50,14 @@ func TestPreviousResponse(t *testing.T) {
 		t.Errorf("calls are %s and %s", asked[0].State, asked[1].State)
 	}
 	if root := second.RootCause(session.Defect{Rule: "orphan_tool_reply", Message: 1, ToolCallID: "call_1"}); root.ID != session.NoHistory {
-		t.Errorf("root cause %q from a history that is not there", root.ID)
+		t.Errorf("root cause %q from a history that is not known", root.ID)
 	}
 
-	// An answer that was not seen says nothing; one of another service neither.
+	// An answer that was not seen, or belongs to another service, is unknown.
 	if _, known := turn(store, 4, "", "resp_9", "call_1").Chained(); known {
 		t.Error("an unseen answer is known")
 	}
-	// Nor does one with calls of a kind that is not paired: a reply may answer those.
+	// So is one with calls of a kind that is not paired: a reply may answer those.
 	other := &facts.Response{ID: "resp_8", Content: facts.Null, OtherCalls: true}
 	store.Answer(turn(store, 4, "", ""), session.Answer{Facts: other, Seq: 4, MinSeq: 4, At: time.Unix(4, 0)})
 	if _, known := turn(store, 4, "", "resp_8", "call_shell").Chained(); known {
@@ -67,7 +67,7 @@ func TestPreviousResponse(t *testing.T) {
 	if _, known := turn(store, 5, "given", "resp_1").Chained(); !known {
 		t.Error("a resumed conversation does not know the answer")
 	}
-	// What is forgotten is unknown.
+	// A forgotten answer is unknown.
 	store.Expire(time.Unix(1_000_000, 0))
 	if _, known := turn(store, 1_000_001, "", "resp_1").Chained(); known || store.Len() != 1 {
 		t.Errorf("known %v after it was forgotten, %d conversations", known, store.Len())

@@ -11,8 +11,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// What waits is taken off the accounts when it goes, in whatever way it goes.
-func TestNothingWaitsForEver(t *testing.T) {
+// The accounted bytes and counts return to zero however waiting state is removed.
+func TestWaitingStateIsReleased(t *testing.T) {
 	rnd := rand.New(rand.NewPCG(5, 6))
 	a := New(Default(), nil, prometheus.NewRegistry())
 	out := new(Output)

@@ -20,7 +20,7 @@ type process struct {
 	dropped     uint64
 }
 
-// ping is an event that is nothing but a number of its process.
+// ping returns an event that only has a number of its process.
 func (p *process) ping() *event.Event {
 	p.seq++
 	return &event.Event{
@@ -29,7 +29,7 @@ func (p *process) ping() *event.Event {
 	}
 }
 
-// sums are the counts of a metric by service.
+// sums returns the counts of a metric by service.
 func sums(out *analyzer.Output, metric string) map[string]uint64 {
 	m := map[string]uint64{}
 	last := int64(0)
@@ -47,8 +47,8 @@ func sums(out *analyzer.Output, metric string) map[string]uint64 {
 	return m
 }
 
-// lossy is a random stream of processes: events are lost, overtaken, late by minutes, doubled; exchanges are dropped,
-// also before the first event arrives. It returns what is lost and dropped, by service.
+// lossy returns a random stream of processes, and what is lost and dropped by service: events are lost, overtaken, late by
+// minutes, duplicated; exchanges are dropped, also before the first event arrives.
 func lossy(seed uint64, n int) (steps []step, lost, dropped map[string]uint64) {
 	rnd := rand.New(rand.NewPCG(seed, 7))
 	lost, dropped = map[string]uint64{}, map[string]uint64{}
@@ -113,7 +113,7 @@ func lossy(seed uint64, n int) (steps []step, lost, dropped map[string]uint64) {
 	return append(steps, step{at: analyzer.Position{Time: now.Add(time.Hour)}}), lost, dropped
 }
 
-// With one partition, what is counted as lost and dropped is what was.
+// With one partition, the counts of lost events and dropped exchanges are exact.
 func TestLossesAreExact(t *testing.T) {
 	for seed := range uint64(300) {
 		steps, lost, dropped := lossy(seed, 200)
@@ -127,7 +127,7 @@ func TestLossesAreExact(t *testing.T) {
 	}
 }
 
-// A process that goes on after another died counts the same.
+// A process that continues after another one died counts the same.
 func TestLossesSurviveRestarts(t *testing.T) {
 	for seed := range uint64(20) {
 		steps, lost, dropped := lossy(seed, 60)
@@ -143,7 +143,8 @@ func TestLossesSurviveRestarts(t *testing.T) {
 	}
 }
 
-// Of several partitions none sees all of a process: losses are not counted, drops once by each that sees the process go on.
+// With several partitions none sees all events of a process: losses are not counted, and each partition counts the drops that
+// it sees.
 func TestLossesByPartition(t *testing.T) {
 	for seed := range uint64(50) {
 		steps, _, dropped := lossy(seed, 200)
@@ -206,7 +207,7 @@ func TestSequenceIsNoEvidence(t *testing.T) {
 	}, 0, 0)
 }
 
-// No answer came, but it may have been sent: that is no failure.
+// A missing answer that may have been sent is no failure.
 func TestNoFindingFromAbsence(t *testing.T) {
 	f := func(name string, change func(s *stream), want string) {
 		t.Helper()
