@@ -3,14 +3,13 @@ package main
 import (
 	"flag"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"runtime"
 	"syscall"
 	"testing"
 	"time"
 
-	"github.com/llmtap/llmtap/ingest/natsserver"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -68,13 +67,6 @@ var victims = []victim{
 // servers runs a NATS and a ClickHouse server outside of a collector.
 func servers(t *testing.T) (natsURL, dsn string) {
 	t.Helper()
-	natsCfg := natsserver.Default()
-	natsCfg.Dir, natsCfg.Port, natsCfg.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
-	nats, err := natsserver.Start(t.Context(), natsCfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(nats.Shutdown)
 	chCfg := chdb.Default()
 	chCfg.Dir = t.TempDir()
 	ch, err := chdb.Start(t.Context(), chCfg)
@@ -82,7 +74,7 @@ func servers(t *testing.T) (natsURL, dsn string) {
 		t.Fatal(err)
 	}
 	t.Cleanup(func() { _ = ch.Close(t.Context()) }) // ctx has ended: it is killed
-	return nats.URL(), ch.DSN()
+	return collectortest.StartNATS(t, ""), ch.DSN()
 }
 
 // killUnderLoad kills v under load and returns its row of the table.

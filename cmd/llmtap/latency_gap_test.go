@@ -4,7 +4,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"maps"
 	"net/http/httptest"
 	"os"
@@ -16,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	fleetslack "github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/slack"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
@@ -56,16 +56,7 @@ func killedAroundBurst(t *testing.T, gap time.Duration, want string) {
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		t.Fatal(err)
 	}
-	cfg := jetstream.Default()
-	cfg.URL = natsURL
-	conn, err := jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer conn.Close()
-	if err := conn.Ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	conn := collectortest.ConnectNATS(t, natsURL, nil)
 	now := time.Now().Truncate(time.Second)
 	killed := now.Add(-gap)
 	burst := killed.Add(2 * time.Minute)

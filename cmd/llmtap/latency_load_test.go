@@ -4,7 +4,6 @@ import (
 	"container/heap"
 	"encoding/json"
 	"fmt"
-	"log/slog"
 	"math/rand/v2"
 	"testing"
 	"time"
@@ -45,13 +44,7 @@ type alertLoad struct {
 
 func newAlertLoad(t *testing.T, natsURL string, w *alertWatch) *alertLoad {
 	t.Helper()
-	cfg := jetstream.Default()
-	cfg.URL = natsURL
-	conn, err := jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), nil)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
+	conn := collectortest.ConnectNATS(t, natsURL, nil)
 	return &alertLoad{t: t, watch: w, pub: conn.NewPublisher(0), rnd: rand.New(rand.NewPCG(alertSeed, 1)), seqs: map[string]uint64{}, normal: map[string]int{}}
 }
 

@@ -21,7 +21,6 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -52,20 +51,9 @@ type process struct {
 
 func newCluster(t *testing.T, seed uint64) *cluster {
 	t.Helper()
-	cfg := natsserver.Default()
-	cfg.Dir, cfg.Port, cfg.Logger = t.TempDir(), -1, slog.New(slog.DiscardHandler)
-	srv, err := natsserver.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(srv.Shutdown)
-	c := &cluster{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), url: srv.URL(), lease: 400 * time.Millisecond}
+	c := &cluster{t: t, rnd: rand.New(rand.NewPCG(seed, 1)), url: collectortest.StartNATS(t, ""), lease: 400 * time.Millisecond}
 	c.store.results = newResults()
-	c.conn = c.connect()
-	t.Cleanup(c.conn.Close)
-	if err := c.conn.Ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
+	c.conn = collectortest.ConnectNATS(t, c.url, nil)
 	nc, err := nats.Connect(c.url)
 	if err != nil {
 		t.Fatal(err)

@@ -22,9 +22,9 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/analyzer"
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/sinks"
 )
 
@@ -73,26 +73,10 @@ type hostileHarness struct {
 }
 
 func newHostileHarness(t *testing.T) *hostileHarness {
-	logger := slog.New(slog.DiscardHandler)
-	srvCfg := natsserver.Default()
-	srvCfg.Dir, srvCfg.Port, srvCfg.Logger = t.TempDir(), -1, logger
-	srv, err := natsserver.Start(t.Context(), srvCfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(srv.Shutdown)
-	cfg := jetstream.Default()
-	cfg.URL = srv.URL()
+	url := collectortest.StartNATS(t, "")
 	h := &hostileHarness{reg: prometheus.NewRegistry(), sink: &memorySink{seen: map[string]analyzer.Exchange{}}}
-	conn, err := jetstream.Connect(t.Context(), cfg, logger, h.reg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(conn.Close)
-	if err := conn.Ensure(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	nc, err := nats.Connect(srv.URL())
+	conn := collectortest.ConnectNATS(t, url, h.reg)
+	nc, err := nats.Connect(url)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -107,7 +91,7 @@ func newHostileHarness(t *testing.T) *hostileHarness {
 	bounded := analyzer.Default()
 	bounded.MaxStateBytes = 256 << 20 // as on a small machine
 	role := &analyzeRole{
-		conn: conn, sink: h.sink, analyzer: bounded, batcher: sinks.DefaultBatcherConfig(), storeTimeout: defaultStoreTimeout, logger: logger,
+		conn: conn, sink: h.sink, analyzer: bounded, batcher: sinks.DefaultBatcherConfig(), storeTimeout: defaultStoreTimeout, logger: slog.New(slog.DiscardHandler),
 	}
 	part := newPartition(role, 0, 1, reader, h.reg)
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -12,7 +12,6 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 	"github.com/llmtap/llmtap/ingest/event/redact"
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/sinks"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
@@ -45,24 +44,7 @@ type pipelineBench struct {
 
 // benchStream publishes n exchanges and returns the connection and the total size of the bodies.
 func benchStream(b *testing.B, n, size int) (*jetstream.Conn, int64) {
-	logger := slog.New(slog.DiscardHandler)
-	srvCfg := natsserver.Default()
-	srvCfg.Dir, srvCfg.Port, srvCfg.Logger = b.TempDir(), -1, logger
-	srv, err := natsserver.Start(b.Context(), srvCfg)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(srv.Shutdown)
-	cfg := jetstream.Default()
-	cfg.URL = srv.URL()
-	conn, err := jetstream.Connect(b.Context(), cfg, logger, nil)
-	if err != nil {
-		b.Fatal(err)
-	}
-	b.Cleanup(conn.Close)
-	if err := conn.Ensure(b.Context()); err != nil {
-		b.Fatal(err)
-	}
+	conn := collectortest.ConnectNATS(b, collectortest.StartNATS(b, ""), nil)
 	pub := conn.NewPublisher(0)
 	var bytes int64
 	for i := range n {

@@ -5,9 +5,11 @@ import (
 	"bytes"
 	"context"
 	"fmt"
+	"log/slog"
 	"net"
 	"net/http/httptest"
 	"os"
+	"path/filepath"
 	"strings"
 	"sync"
 	"testing"
@@ -16,11 +18,14 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 	"github.com/openai/openai-go/v3"
 	"github.com/openai/openai-go/v3/option"
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/agents"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/fleet/provider"
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/jetstream"
+	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/sinks/chdb"
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
@@ -36,6 +41,35 @@ func NeedClickHouse(t *testing.T) {
 	default:
 		t.Skipf("SKIPPED, this test requires ClickHouse: %v", err)
 	}
+}
+
+// StartNATS runs an embedded NATS server until the test ends, and returns its URL. Clients need the token, if any.
+func StartNATS(t testing.TB, token string) string {
+	t.Helper()
+	cfg := natsserver.Default()
+	cfg.Dir, cfg.Port, cfg.Token, cfg.Logger = filepath.Join(t.TempDir(), "nats"), -1, token, slog.New(slog.DiscardHandler)
+	srv, err := natsserver.Start(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(srv.Shutdown)
+	return srv.URL()
+}
+
+// ConnectNATS connects to a NATS server and creates the streams. The connection is closed when the test ends.
+func ConnectNATS(t testing.TB, url string, reg prometheus.Registerer) *jetstream.Conn {
+	t.Helper()
+	cfg := jetstream.Default()
+	cfg.URL = url
+	conn, err := jetstream.Connect(t.Context(), cfg, slog.New(slog.DiscardHandler), reg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(conn.Close)
+	if err := conn.Ensure(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	return conn
 }
 
 // Config returns the defaults with free ports and a temporary data directory, and with changes.

@@ -24,7 +24,6 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/ingest/event"
 	"github.com/llmtap/llmtap/ingest/jetstream"
-	"github.com/llmtap/llmtap/ingest/natsserver"
 	"github.com/llmtap/llmtap/sinks/chdb"
 )
 
@@ -182,20 +181,8 @@ func TestNoJetStream(t *testing.T) {
 	expect(t, checks, "nats", Fail, "has no JetStream", "-js")
 }
 
-func startNATS(t *testing.T, token string) string {
-	t.Helper()
-	cfg := natsserver.Default()
-	cfg.Dir, cfg.Port, cfg.Token, cfg.Logger = filepath.Join(t.TempDir(), "nats"), -1, token, slog.New(slog.DiscardHandler)
-	srv, err := natsserver.Start(t.Context(), cfg)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(srv.Shutdown)
-	return srv.URL()
-}
-
 func TestNATS(t *testing.T) {
-	natsURL := startNATS(t, "s3cret")
+	natsURL := collectortest.StartNATS(t, "s3cret")
 	env := external(natsURL)
 	checks := examine(t, env)
 	expect(t, checks, "nats", Fail, "Authorization Violation", "set nats.user and nats.password, nats.token")
@@ -274,7 +261,7 @@ func TestClickHouse(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	env := external(startNATS(t, ""))
+	env := external(collectortest.StartNATS(t, ""))
 	env["LLMTAP_CLICKHOUSE_DSN"] = srv.DSN()
 	checks := examine(t, env)
 	expect(t, checks, "clickhouse", OK, "database llmtap")
