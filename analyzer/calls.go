@@ -121,7 +121,7 @@ func (t *toolCalls) asked(s *step, p *pending, calls []*session.Call) {
 	}
 }
 
-// replies updates the calls that the request of p answers, or holds or leaves out without a reply.
+// replies updates the calls that the request of p answers, contains without a reply, or leaves out.
 func (t *toolCalls) replies(s *step, p *pending, pairing *check.Pairing, at Position) {
 	turn := p.turn
 	changed := t.misplaced(turn, pairing, check.ReplyDuplicate, session.Duplicate, turn.Changed)
@@ -165,7 +165,7 @@ func (t *toolCalls) misplaced(turn *session.Turn, pairing *check.Pairing, status
 	return changed
 }
 
-// reported reports whether a finding already tells that c has no reply. A signal would repeat the defect, and the finding
+// reported returns whether a finding already reports that c has no reply. A signal would repeat the defect, and the finding
 // contains more: the provider's judgment and the root cause.
 func reported(findings []judge.Finding, c *session.Call) bool {
 	return slices.ContainsFunc(findings, func(f judge.Finding) bool {
@@ -174,7 +174,7 @@ func reported(findings []judge.Finding, c *session.Call) bool {
 	})
 }
 
-// miss decides what it means that no reply to c arrived although one was expected by now.
+// miss decides the state of a call without a reply that was expected by now.
 func (t *toolCalls) miss(s *step, c *session.Call, detail, why string, at Position) {
 	by := callerOf(c)
 	if !c.Undecided() || by.Origin == event.OriginImport || by.Degraded || t.processes.lostAfter(by.Instance, by.seq, by.dropped) {

@@ -14,49 +14,41 @@ import (
 // other is the label value for values beyond Config.MaxLabelValues.
 const other = "other"
 
-// series is the labels of a counter. Its fields are in the sort order of a tally's counts.
-type series struct {
-	metric                                                  string
-	service, version, environment, agent, stage             string
-	provider, model, status, cause, rootCause, rule, severe string
+// The labels of a series, in the sort order of a tally's counts. The first is the name of the metric.
+const (
+	labelMetric = iota
+	labelService
+	labelVersion
+	labelEnvironment
+	labelAgent
+	labelStage
+	labelProvider
+	labelModel // the labels from service to model have a bounded number of values
+	labelStatus
+	labelCause
+	labelRootCause
+	labelRule
+	labelSeverity
+	labels
+)
+
+var labelNames = [labels]string{
+	"", "service", "service_version", "environment", "agent", "stage", "provider", "model", "status", "cause", "root_cause", "rule", "severity",
 }
 
-func (s *series) compare(o *series) int {
-	return cmp.Or(
-		cmp.Compare(s.metric, o.metric), cmp.Compare(s.service, o.service), cmp.Compare(s.version, o.version),
-		cmp.Compare(s.environment, o.environment), cmp.Compare(s.agent, o.agent), cmp.Compare(s.stage, o.stage),
-		cmp.Compare(s.provider, o.provider), cmp.Compare(s.model, o.model), cmp.Compare(s.status, o.status),
-		cmp.Compare(s.cause, o.cause), cmp.Compare(s.rootCause, o.rootCause), cmp.Compare(s.rule, o.rule),
-		cmp.Compare(s.severe, o.severe),
-	)
-}
+// series is the labels of a counter.
+type series [labels]string
 
 // labels returns the non-empty labels of s; for Prometheus an empty label is an absent one.
 func (s *series) labels() map[string]string {
-	m := make(map[string]string, 12)
-	for _, l := range [...][2]string{
-		{"service", s.service},
-		{"service_version", s.version},
-		{"environment", s.environment},
-		{"agent", s.agent},
-		{"stage", s.stage},
-		{"provider", s.provider},
-		{"model", s.model},
-		{"status", s.status},
-		{"cause", s.cause},
-		{"root_cause", s.rootCause},
-		{"rule", s.rule},
-		{"severity", s.severe},
-	} {
-		if l[1] != "" {
-			m[l[0]] = l[1]
+	m := make(map[string]string, labels)
+	for i, v := range s[labelService:] {
+		if v != "" {
+			m[labelNames[labelService+i]] = v
 		}
 	}
 	return m
 }
-
-// exampleKey is what an Example represents.
-type exampleKey struct{ service, stage, cause, rootCause string }
 
 // Bounds of a second, so that its tally fits into a NATS message of 1 MiB.
 const (
@@ -77,19 +69,19 @@ type counter struct {
 	closed   int64 // the last closed second
 	second   int64 // of counts, when they are not empty
 	counts   map[series]uint64
-	examples map[exampleKey]Example
-	minSeq   uint64 // oldest sequence that the counts were made from
+	examples map[[4]string]Example // by service, stage, cause and root cause
+	minSeq   uint64                // oldest sequence that the counts were made from
 
 	countBytes, exampleBytes int // of JSON, estimated
 
 	hour   int64
-	values [7]map[string]struct{} // label values seen in the hour
+	values [labelModel + 1]map[string]struct{} // label values seen in the hour
 }
 
 func newCounter(cfg *Config) *counter {
 	c := &counter{
 		partition: cfg.Partition, epoch: cfg.Epoch, limit: cfg.MaxLabelValues,
-		counts: make(map[series]uint64), examples: make(map[exampleKey]Example),
+		counts: make(map[series]uint64), examples: make(map[[4]string]Example),
 	}
 	for i := range c.values {
 		c.values[i] = make(map[string]struct{})
@@ -118,12 +110,13 @@ func (c *counter) moveTo(now time.Time, publish func(Tally)) {
 }
 
 // base returns the labels that all metrics of an exchange share, each with a bounded number of values.
-func (c *counter) base(l *event.Labels, provider, model string, now time.Time) series {
+func (c *counter) base(metric string, l *event.Labels, provider, model string, now time.Time) series {
 	c.newHour(now)
-	return series{
-		service: c.limited(0, l.Service), version: c.limited(1, l.ServiceVersion), environment: c.limited(2, l.Environment),
-		agent: c.limited(3, l.Agent), stage: c.limited(4, l.Stage), provider: c.limited(5, provider), model: c.limited(6, model),
+	s := series{metric, l.Service, l.ServiceVersion, l.Environment, l.Agent, l.Stage, provider, model}
+	for i := labelService; i <= labelModel; i++ {
+		s[i] = c.limited(i, s[i])
 	}
+	return s
 }
 
 // newHour forgets the values of the hour before: a permanent bound would turn tomorrow's service versions into "other".
@@ -157,27 +150,26 @@ func (c *counter) limited(label int, v string) string {
 // exchange counts e, which was made from minSeq and later sequences. ex makes its example if it failed; isNew says that its
 // cause is new.
 func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq uint64, now time.Time) {
-	s := c.base(&e.Labels, e.Provider, e.Model, now)
+	metric := MetricCalls
 	switch {
 	case e.Retry > 0:
-		s.metric = MetricRetries
+		metric = MetricRetries
 	case !e.Failed && e.ErrorType == ErrorCancelled:
-		s.metric = MetricCancelled
-	default:
-		s.metric = MetricCalls
+		metric = MetricCancelled
 	}
+	s := c.base(metric, &e.Labels, e.Provider, e.Model, now)
 	c.add(s, 1, minSeq, now)
 	if !e.Failed || e.Retry > 0 {
 		return
 	}
-	s.metric, s.status, s.cause, s.rootCause = MetricFailed, strconv.Itoa(e.Status), e.Cause, e.RootCause
+	s[labelMetric], s[labelStatus], s[labelCause], s[labelRootCause] = MetricFailed, strconv.Itoa(e.Status), e.Cause, e.RootCause
 	s = c.add(s, 1, minSeq, now)
 	if isNew {
 		first := s
-		first.metric = MetricNew
+		first[labelMetric] = MetricNew
 		c.add(first, 1, minSeq, now)
 	}
-	k := exampleKey{s.service, s.stage, s.cause, s.rootCause}
+	k := [4]string{s[labelService], s[labelStage], s[labelCause], s[labelRootCause]}
 	old, known := c.examples[k]
 	if !known && len(c.examples) >= maxExamples {
 		return
@@ -191,18 +183,16 @@ func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq ui
 
 // finding counts f.
 func (c *counter) finding(f *Finding, minSeq uint64, now time.Time) {
-	s := c.base(&f.Labels, f.Provider, f.Model, now)
-	s.metric, s.rule, s.severe, s.rootCause = MetricFindings, f.Rule, string(f.Severity), f.RootCause
+	s := c.base(MetricFindings, &f.Labels, f.Provider, f.Model, now)
+	s[labelRule], s[labelSeverity], s[labelRootCause] = f.Rule, string(f.Severity), f.RootCause
 	c.add(s, 1, minSeq, now)
 }
 
 // process counts n events or exchanges of a process.
 func (c *counter) process(metric string, p *process, n, minSeq uint64, now time.Time) {
-	if n == 0 {
-		return
+	if n > 0 {
+		c.add(c.base(metric, &event.Labels{Service: p.service, Environment: p.environment}, "", "", now), n, minSeq, now)
 	}
-	c.newHour(now)
-	c.add(series{metric: metric, service: c.limited(0, p.service), environment: c.limited(2, p.environment)}, n, minSeq, now)
 }
 
 // add counts n of s, or of its folded series when the second has too many. It returns the counted series.
@@ -224,18 +214,16 @@ func (c *counter) add(s series, n, minSeq uint64, now time.Time) series {
 
 // folded returns s without the labels that distinguish it from others of its metric.
 func (s series) folded() series {
-	for _, v := range [...]*string{&s.service, &s.version, &s.environment, &s.agent, &s.stage, &s.provider, &s.model} {
-		if *v != "" {
-			*v = other
+	for i := labelService; i <= labelModel; i++ {
+		if s[i] != "" {
+			s[i] = other
 		}
 	}
 	return s
 }
 
 // jsonBytes returns the approximate size of a count of s in a message.
-func (s *series) jsonBytes() int {
-	return 256 + jsonBytes(s.metric, s.service, s.version, s.environment, s.agent, s.stage, s.provider, s.model, s.status, s.cause, s.rootCause, s.rule, s.severe)
-}
+func (s *series) jsonBytes() int { return 256 + jsonBytes(s[:]...) }
 
 func (x *Example) jsonBytes() int {
 	if x.Labels == nil {
@@ -268,9 +256,9 @@ func (c *counter) take() Tally {
 	for s := range c.counts {
 		all = append(all, s)
 	}
-	slices.SortFunc(all, func(a, b series) int { return a.compare(&b) })
+	slices.SortFunc(all, func(a, b series) int { return slices.Compare(a[:], b[:]) })
 	for i := range all {
-		t.Counts = append(t.Counts, Count{Metric: all[i].metric, Labels: all[i].labels(), N: c.counts[all[i]]})
+		t.Counts = append(t.Counts, Count{Metric: all[i][labelMetric], Labels: all[i].labels(), N: c.counts[all[i]]})
 	}
 	for _, ex := range c.examples {
 		t.Examples = append(t.Examples, ex)

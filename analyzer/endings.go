@@ -43,7 +43,7 @@ func (es *endings) continues(p *pending) {
 	}
 }
 
-// wait lets a conversation wait for what follows a refused call. Without a given id, nobody knows that nothing follows; a
+// wait lets a conversation wait for what follows a refused call. Without a given id, it is unknown what follows; a
 // request that shares nothing with its conversation is a side call, whose failure may not matter.
 func (es *endings) wait(s *step, p *pending, minSeq uint64) {
 	e := &p.row

@@ -41,7 +41,7 @@ func (a *Analyzer) TakeLedger() (changed []ledger.Entry, gone []ledger.Key) {
 
 // exchange remembers the exchange p, its version and why it failed. It returns the ledger's record of the failure, or nil,
 // and whether the failure was first seen in this exchange. A silent replay counts the exchange too, because its position
-// depends on that, and finds what it shows in the ledger, which is never behind the checkpoint.
+// depends on that; the ledger then includes the exchange already, because it is never behind the checkpoint.
 func (m *memory) exchange(s *step, p *pending) (known *ledger.Record, isNew bool) {
 	e := &p.row
 	m.sighting = ledger.Sighting{
@@ -66,7 +66,7 @@ func (m *memory) exchange(s *step, p *pending) (known *ledger.Record, isNew bool
 	return r, r != nil && r.First.Position == m.sighting.Position
 }
 
-// defect remembers the defect of row, if e shows it newly, and adds to row what is known of it.
+// defect remembers the defect of row, if it is new in e, and adds the versions from the ledger to row.
 func (m *memory) defect(s *step, e *Exchange, row *Finding, isNew bool) {
 	if !s.emit || !remembered(e) {
 		return

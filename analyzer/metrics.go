@@ -66,7 +66,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		state:     gauge("conversations_bytes", "Estimated memory of the conversations."),
 		pending:   gauge("pending_exchanges", "Requests that wait for their response."),
 		processes: gauge("processes", "Processes that recently sent events."),
-		memos:     gauge("memos_bytes", "Estimated memory of what is known of the newest requests of conversations."),
+		memos:     gauge("memos_bytes", "Estimated memory of the memos of conversations' newest requests."),
 		ledger:    gauge("ledger_entries", "Defects, causes of failures, service versions and verdicts in the ledger."),
 
 		replayed:    counter("events_replayed_total", "Events read silently after a start to rebuild state."),

@@ -1,5 +1,5 @@
-// Package check runs rules over a request: what a Rule is, what it reads, and the pairing of tool calls and tool replies
-// that rules share.
+// Package check runs rules over a request. It defines a Rule, the Pass that a rule reads, and the pairing of tool calls and
+// tool replies that rules share.
 //
 //	facts.Request ─> Pairing ─> Rule, Rule, … ─> []Violation
 //

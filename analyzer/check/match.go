@@ -38,7 +38,7 @@ func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 	}
 	p.close(len(r.Messages))
 
-	// For a reply with no open group and no earlier call, only now is it known whether its call comes later.
+	// A reply without an open group and an earlier call may have a later call.
 	for i := range p.Replies {
 		rep := &p.Replies[i]
 		if rep.Status == ReplyOrphan {

@@ -130,8 +130,8 @@ func (p *Pairing) Unanswered() iter.Seq[*PairedCall] {
 	}
 }
 
-// Nth returns how many earlier calls of the same message have the name of call. Calls without an id, and those of dialects
-// that pair by name, are told apart by it; for other calls it is 0.
+// Nth returns how many earlier calls of the same message have the name of call. It distinguishes calls without an id, and
+// those of dialects that pair by name; for other calls it is 0.
 func (p *Pairing) Nth(call int) (n int) {
 	c := &p.Calls[call]
 	if len(c.Call.ID) > 0 && !p.scheme.Names {

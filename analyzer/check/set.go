@@ -2,7 +2,7 @@ package check
 
 import "hash/maphash"
 
-// A Set holds strings of one request, so that rules can look them up in constant time. It keeps its memory between
+// A Set contains strings of one request, so that rules can look them up in constant time. It keeps its memory between
 // requests.
 type Set struct {
 	keys  [][]byte

@@ -31,7 +31,7 @@ const (
 	storedFor = 12 * time.Hour
 )
 
-// Output takes what is new. It must copy bytes that it keeps.
+// An Output takes new contents and positions. It must copy bytes that it keeps.
 type Output interface {
 	Content(id, kind string, captured int, body []byte) // captured is the size before redaction
 	Position(Position)
@@ -82,7 +82,7 @@ func (s *Store) Forget() {
 // Begin sets the stream time and the output of the requests and answers that follow; nil in a silent replay.
 func (s *Store) Begin(now time.Time, o Output) { s.now, s.output = now, o }
 
-// written holds no pointer, so that garbage collection skips what may be a quarter of a million entries.
+// written contains no pointer, so that garbage collection skips what may be a quarter of a million entries.
 type written struct {
 	nanos int64 // stream time since 1970
 	split int   // where the second of its two pieces begins, after redaction

@@ -1,4 +1,4 @@
-// Package expiry holds state that expires in stream time: a Queue of entries that each wait for the same time, and a
+// Package expiry manages state that expires in stream time: a Queue of entries that each wait for the same time, and a
 // Generations map that forgets its entries in groups. Both know the oldest sequence of the stream that their entries were
 // made from, because a restarted analyzer reads the stream again from there.
 package expiry

@@ -75,8 +75,8 @@ func (s *Sighting) compare(o *Sighting) int {
 type Entry struct {
 	Key
 	First Sighting `json:"first"`
-	// LastClean is the newest other version of the stage with judged calls before First. Nobody had shown the defect by
-	// then, so that version had not either. It is "" when there was none, and for versions and verdicts.
+	// LastClean is the newest other version of the stage with judged calls before First, which had not shown the defect. It
+	// is "" when there was none, and for versions and verdicts.
 	LastClean string    `json:"last_clean,omitempty"`
 	Last      Position  `json:"last"`
 	LastAt    time.Time `json:"last_at"`           // stream time; of a version its hour, so that not every call changes its entry

@@ -7,6 +7,7 @@ import (
 	"github.com/zeebo/xxh3"
 
 	"github.com/llmtap/llmtap/analyzer/facts"
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
 // An alignment says how a request Q continues an earlier request P. All positions are in bodies.
@@ -110,8 +111,8 @@ func cacheMark(b []byte) (start, end int) {
 			return before - 1, end
 		}
 		if before > 0 && b[before-1] == '{' {
-			if after := space(b, end); after < len(b) && b[after] == ',' {
-				end = space(b, after+1)
+			if after := jsonscan.Space(b, end); after < len(b) && b[after] == ',' {
+				end = jsonscan.Space(b, after+1)
 			}
 			return start, end
 		}
@@ -121,10 +122,10 @@ func cacheMark(b []byte) (start, end int) {
 // markEnd returns the end of the value after the key that ends at i: null, or an object whose strings have no braces; else
 // -1.
 func markEnd(b []byte, i int) int {
-	if i = space(b, i); i >= len(b) || b[i] != ':' {
+	if i = jsonscan.Space(b, i); i >= len(b) || b[i] != ':' {
 		return -1
 	}
-	i = space(b, i+1)
+	i = jsonscan.Space(b, i+1)
 	if bytes.HasPrefix(b[i:], []byte("null")) {
 		return i + len("null")
 	}
@@ -136,11 +137,4 @@ func markEnd(b []byte, i int) int {
 		return -1
 	}
 	return i + n + 1
-}
-
-func space(b []byte, i int) int {
-	for i < len(b) && (b[i] == ' ' || b[i] == '\t' || b[i] == '\r' || b[i] == '\n') {
-		i++
-	}
-	return i
 }

@@ -1,6 +1,7 @@
 package session
 
 import (
+	"bytes"
 	"encoding/binary"
 	"encoding/json"
 	"math"
@@ -8,6 +9,8 @@ import (
 	"strconv"
 
 	"github.com/zeebo/xxh3"
+
+	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
 // maxDepth bounds the nesting of compared arguments.
@@ -30,11 +33,7 @@ type canon struct {
 	bad bool
 }
 
-func (c *canon) space() {
-	for c.i < len(c.b) && (c.b[c.i] == ' ' || c.b[c.i] == '\t' || c.b[c.i] == '\n' || c.b[c.i] == '\r') {
-		c.i++
-	}
-}
+func (c *canon) space() { c.i = jsonscan.Space(c.b, c.i) }
 
 // take skips space and, if it follows, the byte want; it reports whether it did.
 func (c *canon) take(want byte) bool {
@@ -120,26 +119,21 @@ func (c *canon) array(depth int) uint64 {
 
 // text hashes the next string.
 func (c *canon) text() uint64 {
-	start, plain := c.i+1, true
-	for c.i++; c.i < len(c.b); c.i++ {
-		switch c.b[c.i] {
-		case '"':
-			raw := c.b[start:c.i]
-			c.i++
-			if plain {
-				return xxh3.Hash(raw)
-			}
-			var s string
-			if json.Unmarshal(c.b[start-1:c.i], &s) != nil {
-				return c.fail()
-			}
-			return xxh3.HashString(s)
-		case '\\':
-			plain = false
-			c.i++
-		}
+	start := c.i
+	end := jsonscan.StringEnd(c.b, start+1)
+	if end < 0 {
+		return c.fail()
 	}
-	return c.fail()
+	c.i = end + 1
+	raw := c.b[start+1 : end]
+	if bytes.IndexByte(raw, '\\') < 0 {
+		return xxh3.Hash(raw)
+	}
+	var s string
+	if json.Unmarshal(c.b[start:c.i], &s) != nil {
+		return c.fail()
+	}
+	return xxh3.HashString(s)
 }
 
 // word hashes a number, true, false or null. 1, 1.0 and 1e0 are the same number.
