@@ -1,8 +1,8 @@
 /*
-Package dashboards contains what people look at: the queries of an on-call engineer after an alert, as SQL.
+Package dashboards contains the SQL queries of an on-call engineer after an alert.
 
 	ClickHouse, <table>_final views ──> queries/*.sql ──> llmtap query NAME
 
-It imports no other package of the project; the caller passes in the store that it reads.
+It imports no other package of the project; the caller runs the queries.
 */
 package dashboards

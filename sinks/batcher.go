@@ -15,9 +15,9 @@ import (
 // ErrStopped is the error of Add after the end of Run or of its context.
 var ErrStopped = errors.New("batcher is stopped")
 
-// A Batcher collects rows into batches and writes them to a sink, one batch at a time and in the order of Add. It holds at
-// most two batches: the one that is being written and the one that is being filled. While a table refuses every row, the
-// filling batch is merged into the other once, and a third one is filled.
+// A Batcher collects rows into batches and writes them to a sink, one batch at a time and in the order of Add. It buffers two
+// batches: one is written while the other is filled. If a table refuses every row, the filling batch is merged into the
+// other one once, and a third one is filled.
 type Batcher struct {
 	// DeadLetter stores a row that its table refuses although it accepts others. It is retried until it returns nil. Set
 	// it before Run; if nil, such rows are only counted and logged.
@@ -28,17 +28,16 @@ type Batcher struct {
 	logger  *slog.Logger
 	metrics *metrics
 
-	// wake, with a buffer of one, signals that the filling batch got its first row or became full. Add sends, Run
-	// receives; it is never closed.
+	// wake, with a buffer of one, signals that the filling batch got its first row or became full. It is never closed.
 	wake chan struct{}
 
 	mu      sync.Mutex // guards the fields below
 	filling *pending
 	space   chan struct{} // closed by take and stop when Add may try again; replaced by take
 	err     error         // error of Add; nil while Add accepts rows
-	health  error         // why rows cannot be stored; nil while they can
+	health  error         // see Health
 
-	accepted map[Table]*Batch // used by Run only: a stored row of each table
+	accepted map[Table]*Batch // a stored row of each table; used by Run only
 }
 
 // A pending batch is a batch of rows and the newest commit added with them.
@@ -57,11 +56,10 @@ func NewBatcher(sink Sink, cfg BatcherConfig, logger *slog.Logger, reg prometheu
 	}
 }
 
-// Add copies rows into the filling batch, with an optional commit function. After a batch is stored, Run calls the newest
-// commit of the batch only: a commit confirms all rows added before it, so the newest one implies the others, and a
-// checkpoint is written once per batch. A commit without rows is called within the flush interval, too. Add blocks while
-// the batch is full, until there is space, ctx is done or Run ends. The rows of one Add stay in one batch, which may
-// exceed its limits by that much.
+// Add copies rows into the filling batch, with an optional commit function. After a batch is stored, Run calls only its
+// newest commit, which confirms all rows added before it, so a checkpoint is written once per batch. A commit without rows
+// is also called within the flush interval. While the batch is full, Add blocks until there is space, ctx is done or Run
+// ends. The rows of one Add stay in one batch, which may exceed its limits by that much.
 func (b *Batcher) Add(ctx context.Context, rows *Batch, commit func(context.Context) error) error {
 	if rows.Rows() == 0 && commit == nil {
 		return nil
@@ -118,8 +116,7 @@ func (b *Batcher) full(p *pending) bool {
 
 // Run writes batches until ctx is done, then writes the remaining rows within the drain timeout and returns nil. It
 // returns an error if rows remain: the sink or a commit returned a permanent error, or the drain timeout passed. The
-// checkpoint is not moved past such rows, so they are read again. Poison rows do not remain, see DeadLetter. Run may be
-// called once.
+// checkpoint is not moved past such rows, so they are read again. Run may be called once.
 func (b *Batcher) Run(ctx context.Context) error {
 	// Writes outlive ctx by the drain timeout: finishing a write is better than repeating it.
 	drain, cancel := context.WithCancel(context.WithoutCancel(ctx))
@@ -235,7 +232,7 @@ func (b *Batcher) store(ctx context.Context, p *pending) error {
 	return nil
 }
 
-// Health returns nil while rows are stored, else why and since when they are not, and what to do.
+// Health returns nil while rows are stored, otherwise an error with its start and the required action.
 func (b *Batcher) Health() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -280,7 +277,7 @@ func (b *Batcher) retry(ctx context.Context, step string, f func() error) error 
 	return last
 }
 
-// backOff waits between half of the nominal wait and all of it, so that many processes do not retry at the same time.
+// backOff returns a backoff with waits of 50 to 100 % of the nominal ones, so that many processes do not retry at the same time.
 func (c BatcherConfig) backOff() backoff.BackOff {
 	return &backoff.ExponentialBackOff{
 		InitialInterval: c.MinBackoff * 3 / 4, MaxInterval: c.MaxBackoff * 3 / 4, RandomizationFactor: 1. / 3, Multiplier: 2,

@@ -7,14 +7,14 @@ Package sinks writes rows of the analyzer and the alerts to storage.
 	                                  └── poison rows <─────┘ refused ──> dead letters
 
 The input is rows, and for each group of rows a commit function that moves the checkpoint of the reader past them. Run
-stores the rows of a batch and then calls its newest commit. A sink keeps one row per id however often the row is written,
-so a crash between the two costs a second write and nothing else.
+stores the rows of a batch and then calls its newest commit. A sink keeps one row per id, so a crash between the two steps
+only causes a second write.
 
 # Why batches of 10,000 rows, 16 MB or 1 s
 
 ClickHouse creates one part per insert. Batches of 1,000 rows stored 31 k rows/s and batches of 10,000 rows 48 k rows/s
 (2.3 KB per row, embedded engine, 2 cores); 50,000 rows were no faster and tripled the duration of a write. One second is
-the latency at low rates, and one part per second is what merges keep up with.
+the latency at low rates, and merges keep up with one part per second.
 
 # Why one batch in flight
 
@@ -30,9 +30,9 @@ stored when the process ends are read again from the stream.
 # Why a refusal is verified
 
 One row that its table refuses (a constraint, a value out of the range of its type) would block all rows after it forever,
-so it becomes a dead letter and the other rows are stored. But a table that was changed refuses every row, and 10,000 dead
-letters per second would be a loss. So a row becomes a dead letter only after the same table has just accepted another one,
-and at most 100 rows per batch and table do. Otherwise the batch is retried with backoff until an operator has repaired the
-table; Health and the log report it.
+so it becomes a dead letter and the other rows are stored. But an altered table refuses every row, and 10,000 dead letters
+per second would be a loss. So a row becomes a dead letter only after the same table has just accepted another one, at most
+100 rows per batch and table. Otherwise the batch is retried with backoff until an operator has repaired the table; Health
+and the log report it.
 */
 package sinks

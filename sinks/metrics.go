@@ -5,8 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Values of the reason label of metrics.dropped: why the batcher stopped before it stored all rows. The rows are read
-// again from the stream.
+// Values of the reason label of metrics.dropped: why the batcher stopped before it stored all rows.
 const (
 	reasonRejected = "rejected" // the sink or a commit returned a permanent error
 	reasonShutdown = "shutdown" // not stored within BatcherConfig.DrainTimeout
@@ -31,19 +30,13 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		written:      counter("llmtap_sinks_rows_written_total", "Rows stored by the sink, by table.", "table"),
 		deadLettered: counter("llmtap_sinks_rows_dead_lettered_total", "Rows refused by a table that accepts other rows, by table.", "table"),
 		dropped:      counter("llmtap_sinks_rows_dropped_total", "Rows not stored when the batcher stopped. They are read again from the stream.", "reason"),
-		retries: f.NewCounter(prometheus.CounterOpts{
-			Name: "llmtap_sinks_write_retries_total", Help: "Retries of writes and commits.",
-		}),
+		retries:      f.NewCounter(prometheus.CounterOpts{Name: "llmtap_sinks_write_retries_total", Help: "Retries of writes and commits."}),
 		duration: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "llmtap_sinks_write_duration_seconds", Help: "Time from the first attempt to write a batch to its commit, including backoff.",
 			Buckets: prometheus.ExponentialBuckets(0.005, 2, 14),
 		}),
-		queuedRows: f.NewGauge(prometheus.GaugeOpts{
-			Name: "llmtap_sinks_queued_rows", Help: "Rows in the batch that is being filled.",
-		}),
-		queuedBytes: f.NewGauge(prometheus.GaugeOpts{
-			Name: "llmtap_sinks_queued_bytes", Help: "Estimated size of the batch that is being filled.",
-		}),
+		queuedRows:  f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_sinks_queued_rows", Help: "Rows in the batch that is being filled."}),
+		queuedBytes: f.NewGauge(prometheus.GaugeOpts{Name: "llmtap_sinks_queued_bytes", Help: "Estimated size of the batch that is being filled."}),
 	}
 	for _, r := range []string{reasonRejected, reasonShutdown} {
 		m.dropped.WithLabelValues(r)

@@ -17,30 +17,29 @@ type DeadRow struct {
 }
 
 const (
-	// maxPoison is the maximum number of dead letters per batch and table. More refusals are not accidents of single
-	// rows: the table or the program is wrong, and the dead letters have no room for a whole stream.
+	// maxPoison is the maximum number of dead letters per batch and table. More refusals point to an error of the table or
+	// the program, and the stream of dead letters is too small for all rows.
 	maxPoison = 100
-	// maxProbes is the number of rows written one by one to find out whether a table accepts any.
+	// maxProbes is the number of rows written one by one to check whether a table accepts any.
 	maxProbes = 8
 )
 
 // Hints of a RetryError for refusals that are not the fault of a single row.
 const (
-	hintNoRow = "the table refuses every row that was tried, so the table is at fault: undo the change to the table " +
+	hintNoRow = "the table refuses every row tried, so the table is at fault: undo the change to the table " +
 		"(type, constraint, materialised view); until then rows wait in the stream"
-	hintManyRows = "too many rows for poison rows: undo the change to the table (type, constraint, materialised view), " +
+	hintManyRows = "too many rows are refused for the rows to be at fault: undo the change to the table (type, constraint, materialised view), " +
 		"or report the error; until then rows wait in the stream"
 )
 
-// errNoneAccepted is wrapped by the error for a table that is not known to accept any row.
-var errNoneAccepted = errors.New("the table is not known to accept any row")
+// errNoneAccepted means that a table refused all probes and has not accepted a row before.
+var errNoneAccepted = errors.New("the table has not accepted any row yet")
 
 // write stores the rows of p except for the poison rows, which it returns. After a *RetryError, write must be called again.
 //
-// A refusal does not tell whether the rows or the table are at fault. So write repeats a row that was stored before, which
-// changes nothing: if the table refuses it too, or every row, the table is at fault and no row becomes a dead letter.
-// Otherwise the batch is bisected until the poison rows are alone: about 2·k·log2(n/k) writes for k of n rows, without
-// copying rows.
+// A refusal does not show whether the rows or the table are at fault. So write repeats a row that was stored before, which
+// changes nothing: if the table also refuses that row, or every row, it is at fault and no row becomes a dead letter.
+// Otherwise the batch is bisected until the poison rows are alone: about 2·k·log2(n/k) writes for k of n rows.
 func (b *Batcher) write(ctx context.Context, p *pending) ([]DeadRow, error) {
 	err := b.sink.Write(ctx, &p.rows)
 	if err == nil {
@@ -87,11 +86,7 @@ func (s *bisection) run(ctx context.Context, n int) error {
 	if err := s.checkTable(ctx, n, refused); err != nil {
 		return err
 	}
-	if n == 1 {
-		s.dead = append(s.dead, s.deadRow(0, refused))
-		return nil
-	}
-	return s.split(ctx, 0, n)
+	return s.bisect(ctx, 0, n, refused)
 }
 
 // write writes the rows i to j. A refusal is returned as refused, not as err.
@@ -108,7 +103,7 @@ func (s *bisection) write(ctx context.Context, i, j int) (refused *RowError, err
 	return nil, err
 }
 
-// checkTable returns nil if the table accepts rows: the row that it accepted before, or else one of this batch.
+// checkTable returns nil if the table accepts the row that it accepted before or, if there is none, a row of this batch.
 func (s *bisection) checkTable(ctx context.Context, n int, refused *RowError) error {
 	if accepted := s.b.accepted[s.table]; accepted != nil {
 		err := s.b.sink.Write(ctx, accepted)
@@ -128,26 +123,24 @@ func (s *bisection) checkTable(ctx context.Context, n int, refused *RowError) er
 	return &RetryError{Err: fmt.Errorf("%w: %w", refused, errNoneAccepted), Hint: hintNoRow}
 }
 
-// split bisects the rows i to j, at least two, which were refused together.
-func (s *bisection) split(ctx context.Context, i, j int) error {
-	mid := i + (j-i)/2
-	for _, half := range [2][2]int{{i, mid}, {mid, j}} {
-		refused, err := s.write(ctx, half[0], half[1])
-		switch {
-		case err != nil:
-			return err
-		case refused == nil:
-			continue
-		case half[1]-half[0] > 1:
-			if err := s.split(ctx, half[0], half[1]); err != nil {
-				return err
-			}
-			continue
-		}
+// bisect finds the poison rows among the rows i to j, which were refused together.
+func (s *bisection) bisect(ctx context.Context, i, j int, refused *RowError) error {
+	if j-i == 1 {
 		if len(s.dead) == maxPoison {
 			return &RetryError{Err: fmt.Errorf("more than %d rows of one batch are refused: %w", maxPoison, refused), Hint: hintManyRows}
 		}
-		s.dead = append(s.dead, s.deadRow(half[0], refused))
+		s.dead = append(s.dead, s.deadRow(i, refused))
+		return nil
+	}
+	mid := i + (j-i)/2
+	for _, half := range [2][2]int{{i, mid}, {mid, j}} {
+		refused, err := s.write(ctx, half[0], half[1])
+		if err == nil && refused != nil {
+			err = s.bisect(ctx, half[0], half[1], refused)
+		}
+		if err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -163,7 +156,7 @@ func (s *bisection) deadRow(i int, refused error) DeadRow {
 	return d
 }
 
-// setAccepted keeps a copy of the last row of t in rows, which was stored.
+// setAccepted records a copy of the last row of t in rows, which were stored.
 func (b *Batcher) setAccepted(t Table, rows *Batch) {
 	if n := t.Len(rows); n > 0 {
 		b.accepted[t] = &Batch{}
@@ -189,8 +182,8 @@ func (b *Batcher) mergeFilling(p *pending) {
 	b.freed()
 }
 
-// writeDeadLetters passes the poison rows to DeadLetter and counts them. It returns only when each is stored, because the
-// commit that follows confirms that no row is lost.
+// writeDeadLetters passes the poison rows to DeadLetter and counts them. It waits until all are stored, because the following
+// commit confirms that no row is lost.
 func (b *Batcher) writeDeadLetters(ctx context.Context, dead []DeadRow) error {
 	for i := range dead {
 		d := &dead[i]

@@ -128,7 +128,7 @@ func without(ids []string, not ...string) []string {
 	return slices.DeleteFunc(slices.Clone(ids), func(id string) bool { return slices.Contains(not, id) })
 }
 
-// Of a batch of 10,000 rows with three poison rows, the others are stored and the three become dead letters before the commit.
+// Three poison rows in a batch of 10,000 become dead letters and the other rows are stored, all before the commit.
 func TestPoisonRows(t *testing.T) {
 	synctest.Test(t, func(t *testing.T) {
 		all := numbered("x", 10_000)

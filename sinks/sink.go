@@ -43,7 +43,7 @@ type Alert struct {
 
 // A Sink stores batches. Write stores all rows of b or returns an error: a *RetryError if the same batch can be written
 // again later, a *RowError if one table refuses some of the rows, any other error if the sink cannot store anything more.
-// Writing a batch twice must not duplicate rows, because NATS delivers at least once. Write does not keep b. Close may be
+// Writing a batch twice must not duplicate rows, as NATS delivers at least once. Write does not keep b. Close may be
 // called twice.
 type Sink interface {
 	Write(ctx context.Context, b *Batch) error
@@ -59,7 +59,7 @@ type RetryError struct {
 func (e *RetryError) Error() string { return e.Err.Error() }
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// A RowError is an error of Write that some rows of a table may cause.
+// A RowError is an error of Write that may be caused by some rows of a table.
 type RowError struct {
 	Table string
 	Err   error

@@ -8,7 +8,6 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// The tables.
 var (
 	Findings = newTable(TableOf[analyzer.Finding]{
 		name: "findings", field: func(b *Batch) *[]analyzer.Finding { return &b.Findings },
@@ -43,8 +42,7 @@ var (
 	})
 )
 
-// Tables lists the tables in the order in which a sink writes them: a reader that sees an exchange with findings also
-// sees the findings.
+// Tables lists the tables in the order in which a sink writes them: findings are visible before their exchange.
 var Tables = []Table{Findings, ToolCalls, Contents, History, Exchanges, Runs, Alerts}
 
 // contentRefBytes is the approximate size of a reference to a content.
@@ -79,7 +77,7 @@ type Table interface {
 	bytes(b *Batch) int
 }
 
-// A TableOf is the Table with rows of type R.
+// TableOf implements Table for rows of type R.
 type TableOf[R any] struct {
 	name       string
 	field      func(*Batch) *[]R

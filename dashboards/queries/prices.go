@@ -50,22 +50,21 @@ func (p Prices) Validate() error {
 		if row.Model == "" {
 			errs = append(errs, fmt.Errorf("prices[%d].model: is empty; * matches any model", i))
 		}
-		for _, usd := range []struct {
-			key   string
-			value float64
-		}{{"input", row.Input}, {"cached_input", row.CachedInput}, {"output", row.Output}} {
-			if !(usd.value >= 0) || math.IsInf(usd.value, 0) { // also rejects NaN
-				errs = append(errs, fmt.Errorf("prices[%d].%s: %v is not a price", i, usd.key, usd.value))
+		check := func(key string, usd float64) {
+			if !(usd >= 0) || math.IsInf(usd, 0) { // also rejects NaN
+				errs = append(errs, fmt.Errorf("prices[%d].%s: %v is not a price", i, key, usd))
 			}
 		}
+		check("input", row.Input)
+		check("cached_input", row.CachedInput)
+		check("output", row.Output)
 	}
 	return errors.Join(errs...)
 }
 
 var likePattern = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`)
 
-// Bound returns p as the parameter {prices:String} of a query: a JSON array of [provider, LIKE pattern of models, input, cached
-// input, output].
+// Bound returns p for the parameter {prices:String}: JSON rows of provider, LIKE pattern, input, cached input, output.
 func (p Prices) Bound() string {
 	rows := make([][5]any, len(p))
 	for i, r := range p {

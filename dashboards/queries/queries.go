@@ -36,7 +36,7 @@ var files embed.FS
 // A Query is a stored query.
 type Query struct {
 	Name       string // failures_by_stage
-	Question   string // that the query answers
+	Question   string
 	Group      string // Failures
 	Parameters []Parameter
 	Bound      []string // parameters not set by Bind: prices, set to Prices.Bound
@@ -116,12 +116,12 @@ func Names() []string {
 	return slices.Sorted(maps.Keys(queries))
 }
 
-// groups are in the order of an incident: what is broken, whose change it is, what it costs.
+// groups are the known groups in display order, which follows an incident.
 var groups = []string{"Failures", "Whose change", "Conversations", "Tools", "Providers", "Usage and latency"}
 
 // Groups returns the groups of all queries in display order.
 func Groups() []string {
-	queries, _ := all() // as above
+	queries, _ := all() // see Names
 	found := slices.Clone(groups)
 	for _, n := range Names() {
 		if g := queries[n].Group; !slices.Contains(found, g) {
@@ -196,7 +196,7 @@ func formatTime(text string, now time.Time) (string, error) {
 	return t.UTC().Format("2006-01-02 15:04:05.000000000"), nil
 }
 
-// suggest returns a hint with the name that name may mean, or with all names.
+// suggest returns a hint for an unknown name: a similar name, or all names.
 func suggest(name string, names []string) string {
 	best := Nearest(name, names)
 	if i := slices.IndexFunc(names, func(n string) bool { return strings.Contains(n, name) }); best == "" && i >= 0 {

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"math"
@@ -21,7 +22,7 @@ func Decode(subject string, h Header, body []byte) (*Event, error) {
 	e := &Event{
 		Kind: kind, Exchange: d.text(HeaderExchange), Time: d.time(HeaderTime),
 		Labels: Labels{
-			Service: d.text(HeaderService), ServiceVersion: d.text(HeaderServiceVersion), Environment: d.text(HeaderEnvironment),
+			Service: cmp.Or(d.text(HeaderService), UnknownService), ServiceVersion: d.text(HeaderServiceVersion), Environment: d.text(HeaderEnvironment),
 			Agent: d.text(HeaderAgent), Stage: d.text(HeaderStage), Conversation: d.text(HeaderConversation),
 			Run: d.text(HeaderRun), User: d.text(HeaderUser),
 		},
@@ -29,9 +30,6 @@ func Decode(subject string, h Header, body []byte) (*Event, error) {
 		Capture: d.text(HeaderCapture), Origin: d.text(HeaderOrigin), Degraded: h.get(HeaderDegraded) == "1",
 		ContentType: d.text(HeaderContentType), ContentEncoding: d.text(HeaderContentEncoding),
 		SDK: d.text(HeaderSDK), Attrs: attrs(h), Body: body,
-	}
-	if e.Labels.Service == "" {
-		e.Labels.Service = UnknownService
 	}
 	d.kind(e)
 	d.part(e)

@@ -1,6 +1,6 @@
 // Package event is the wire contract between the hooks that capture LLM calls and the analyzer: the subject of a message
-// and the meaning of its headers, independent of the transport. It imports only the standard library, so that a hook adds
-// no dependencies to its agent.
+// and the meaning of its headers, independent of the transport. It imports only the standard library, so a hook adds no
+// dependencies.
 //
 //	agent's call ──> hook ──> Event ──Encode──> subject  llmtap.v1.request.checkout.7f
 //	                                            headers  Llmtap-Exchange, Llmtap-Time, Llmtap-Stage …

@@ -1,6 +1,9 @@
 package event
 
-import "unicode/utf8"
+import (
+	"strings"
+	"unicode/utf8"
+)
 
 const upperHex = "0123456789ABCDEF"
 
@@ -45,24 +48,13 @@ func escape(s string) string {
 	return string(b)
 }
 
-func trimRight(b []byte) string {
-	for len(b) > 0 && b[len(b)-1] == ' ' {
-		b = b[:len(b)-1]
-	}
-	return string(b)
-}
+func trimRight(b []byte) string { return strings.TrimRight(string(b), " ") }
 
-// unescape is the inverse of escape. It keeps stray percent signs and raw bytes, and truncates values over MaxHeaderValue
-// bytes, which no hook sends.
+// unescape is the inverse of escape. It keeps stray percent signs and raw bytes, and truncates to MaxHeaderValue bytes.
 func unescape(s string) string {
-	if len(s) > MaxHeaderValue {
-		s = s[:MaxHeaderValue]
-	}
-	i := 0
-	for i < len(s) && s[i] != '%' {
-		i++
-	}
-	if i == len(s) {
+	s = s[:min(len(s), MaxHeaderValue)]
+	i := strings.IndexByte(s, '%')
+	if i < 0 {
 		return s
 	}
 	b := append(make([]byte, 0, len(s)), s[:i]...)

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"slices"
 	"strings"
 	"time"
@@ -30,12 +31,7 @@ func (k Kind) String() string {
 
 // ParseKind is the inverse of Kind.String. It returns KindUnknown for other strings.
 func ParseKind(s string) Kind {
-	for k := Request; k <= Tool; k++ {
-		if kindNames[k] == s {
-			return k
-		}
-	}
-	return KindUnknown
+	return Kind(max(slices.Index(kindNames[:], s), 0))
 }
 
 // Values of Event.Capture.
@@ -146,10 +142,7 @@ func (e *Event) MessageID() string {
 
 // StageOrAgent returns the stage, or the agent if the stage is empty.
 func (l *Labels) StageOrAgent() string {
-	if l.Stage != "" {
-		return l.Stage
-	}
-	return l.Agent
+	return cmp.Or(l.Stage, l.Agent)
 }
 
 // ErrorCancelled is the Error of a call cancelled by the agent.

@@ -198,16 +198,9 @@ func (w *writer) attrs(attrs map[string]string) {
 
 // ValidAttrKey reports whether k is [a-z0-9._-]{1,64}.
 func ValidAttrKey(k string) bool {
-	if k == "" || len(k) > MaxAttrKey {
-		return false
-	}
-	for i := range len(k) {
-		c := k[i]
-		if c != '.' && c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z') {
-			return false
-		}
-	}
-	return true
+	return k != "" && len(k) <= MaxAttrKey && !strings.ContainsFunc(k, func(c rune) bool {
+		return c != '.' && c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z')
+	})
 }
 
 // millis formats d in milliseconds, exact to the nanosecond; a negative duration is 0.

@@ -1,6 +1,7 @@
 package event
 
 import (
+	"cmp"
 	"fmt"
 	"strconv"
 	"strings"
@@ -44,15 +45,7 @@ func (e *Event) Shard() byte {
 	if e.Labels.Conversation != "" {
 		return ShardOf(e.Labels.Conversation)
 	}
-	service := e.Labels.Service
-	if service == "" {
-		service = UnknownService
-	}
-	source := e.Instance
-	if e.Client != "" {
-		source = e.Client
-	}
-	return ShardOf(service, e.Labels.Agent, source)
+	return ShardOf(cmp.Or(e.Labels.Service, UnknownService), e.Labels.Agent, cmp.Or(e.Client, e.Instance))
 }
 
 // ShardOf returns the shard of a key whose parts are separated by a zero byte.
@@ -82,10 +75,7 @@ func ServiceToken(name string) string {
 	if clean == name && len(name) <= MaxServiceName {
 		return name
 	}
-	if len(clean) > MaxServiceName-7 {
-		clean = clean[:MaxServiceName-7]
-	}
-	return fmt.Sprintf("%s-%06x", clean, fnv1a(fnvOffset, name)&0xffffff)
+	return fmt.Sprintf("%s-%06x", clean[:min(len(clean), MaxServiceName-7)], fnv1a(fnvOffset, name)&0xffffff)
 }
 
 // ParseSubject parses a subject into kind, service token and shard.

@@ -53,8 +53,7 @@ func Connect(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheu
 	}
 	opts = append(opts,
 		nats.Name("llmtap"), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second),
-		// Without a reconnect buffer nothing is sent twice or out of order: a publish fails immediately when the connection
-		// is lost, and its caller retries.
+		// Without a reconnect buffer nothing is sent twice or out of order: a publish on a lost connection fails.
 		nats.ReconnectBufSize(-1),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.onDisconnect(err) }),
 		nats.ReconnectHandler(func(nc *nats.Conn) { c.onReconnect(nc) }),

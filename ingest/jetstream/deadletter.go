@@ -28,8 +28,7 @@ const (
 )
 
 // DeadLetter stores an event with unusable content for inspection; seq is its stream sequence, reason the last token of
-// the dead letter's subject. A body that exceeds the message size is truncated. A dead letter that NATS does not accept
-// in time is counted and logged.
+// the dead letter's subject. A body that exceeds the message size is truncated. Failures are counted and logged.
 func (c *Conn) DeadLetter(ctx context.Context, ev *event.Event, seq uint64, reason, why string) {
 	c.deadLetter(ctx, &nats.Msg{Subject: ev.Subject(), Header: nats.Header(ev.Encode()), Data: ev.Body}, seq, reason, why)
 }

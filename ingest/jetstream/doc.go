@@ -16,16 +16,15 @@
 // # Why no acknowledgements
 //
 // An analyzer has state: after a restart it needs events that it processed before, and must not count them again.
-// Per-message acknowledgements express neither. A reader therefore keeps two numbers: every effect up to stored is in
-// the store, and events from replay_from on are needed for state. It starts at replay_from and marks events up to stored
-// as replays.
+// Per-message acknowledgements support neither. A reader therefore keeps two sequences: every effect up to stored is in
+// the store, and state needs the events from replay_from. It starts at replay_from and marks events up to stored as replays.
 //
 // # Why a lease
 //
 // Two processes that both store rows are harmless, because rows are idempotent; two processes that both move the
 // checkpoint are not. The checkpoint contains an owner, an expiry time and an epoch, and is only written by
 // compare-and-set, so a process that was paused past its lease fails at its next commit. Clocks only decide when another
-// process attempts a take-over: a wrong clock costs a take-over, never an event.
+// process attempts a take-over: a wrong clock causes a needless take-over, never a lost event.
 //
 // # Why the server filters partitions
 //
@@ -33,8 +32,8 @@
 // skips foreign events. On one machine with 2 cores, all partitions together read 477 MB/s instead of 298 with N = 2 and
 // 340 instead of 166 with N = 4 (10 kB events), and between machines nothing is transferred N times. N = 1 has no filter
 // and reads 423 MB/s. Upper-case shards decode too, so the filter includes them, which costs a fifth of that gain. The
-// price is that a reader does not see the sequences of other partitions: of the events that the stream dropped unread
-// only the total is known, and each partition counts an Nth of it. An event whose shard is not a number belongs to no
+// drawback is that a reader does not see the sequences of other partitions: only the total of the events that the stream
+// dropped unread is known, and each partition counts an Nth of it. An event whose shard is not a number belongs to no
 // partition, so with N > 1 it never becomes a dead letter.
 //
 // # Why repartitioning is a hand-over

@@ -18,9 +18,9 @@ const erasureKey = "erasure"
 
 // An ErasureSubject selects the messages to erase.
 type ErasureSubject struct {
-	Conversation string              // by the header; or
-	User         string              // by the header
-	Exchanges    map[string]struct{} // further exchanges, whatever their headers
+	Conversation string              // value of the header
+	User         string              // value of the header, if Conversation is empty
+	Exchanges    map[string]struct{} // more exchanges to erase, regardless of their headers
 	Inferred     bool                // some of Exchanges do not name the conversation and may be in any shard
 }
 
@@ -29,12 +29,12 @@ type Erased struct {
 	Scanned, Events, DeadLetters uint64
 }
 
-// Erase deletes the messages of who from the events and the dead letters and overwrites them on disk. A dry run only
+// Erase deletes the messages of target from the events and the dead letters and overwrites them on disk. A dry run only
 // counts them. Messages that arrive during the erasure are not scanned. progress is called regularly.
-func (c *Conn) Erase(ctx context.Context, who ErasureSubject, dryRun bool, progress func(scanned, total uint64)) (n Erased, err error) {
+func (c *Conn) Erase(ctx context.Context, target ErasureSubject, dryRun bool, progress func(scanned, total uint64)) (n Erased, err error) {
 	subject := event.SubjectAll
-	if who.Conversation != "" && !who.Inferred {
-		subject = fmt.Sprintf("%s*.*.%02x", event.SubjectPrefix, event.ShardOf(who.Conversation))
+	if target.Conversation != "" && !target.Inferred {
+		subject = fmt.Sprintf("%s*.*.%02x", event.SubjectPrefix, event.ShardOf(target.Conversation))
 	}
 	erase := func(stream, subject string, headersOnly bool) (found uint64, err error) {
 		s, err := c.js.Stream(ctx, stream)
@@ -47,7 +47,7 @@ func (c *Conn) Erase(ctx context.Context, who ErasureSubject, dryRun bool, progr
 		err = scan(ctx, s, cfg, 500, func(batch []natsjs.Msg, total uint64) error {
 			for _, m := range batch {
 				meta, err := m.Metadata()
-				if err != nil || !who.matches(m) {
+				if err != nil || !target.matches(m) {
 					continue
 				}
 				if err := secureDelete(ctx, s, meta.Sequence.Stream, dryRun); err != nil {
@@ -87,10 +87,10 @@ func secureDelete(ctx context.Context, s natsjs.Stream, seq uint64, dryRun bool)
 }
 
 // matches reports whether m belongs to the subject.
-func (who *ErasureSubject) matches(m natsjs.Msg) bool {
+func (target *ErasureSubject) matches(m natsjs.Msg) bool {
 	h := m.Headers()
 	if h.Get(HeaderDeadReason) == reasonRow {
-		return who.matchesRow(m.Data())
+		return target.matchesRow(m.Data())
 	}
 	subject := m.Subject()
 	if s := h.Get(HeaderDeadSubject); s != "" {
@@ -100,19 +100,19 @@ func (who *ErasureSubject) matches(m natsjs.Msg) bool {
 	if e, err := event.Decode(subject, event.Header(h), nil); err == nil {
 		conversation, user, exchange = e.Labels.Conversation, e.Labels.User, e.Exchange
 	}
-	_, listed := who.Exchanges[exchange]
-	return listed || who.Conversation != "" && conversation == who.Conversation || who.User != "" && user == who.User
+	_, listed := target.Exchanges[exchange]
+	return listed || target.Conversation != "" && conversation == target.Conversation || target.User != "" && user == target.User
 }
 
 // matchesRow reports whether a row, as possibly truncated JSON, belongs to the subject.
-func (who *ErasureSubject) matchesRow(row []byte) bool {
-	for _, id := range []string{who.Conversation, who.User} {
+func (target *ErasureSubject) matchesRow(row []byte) bool {
+	for _, id := range []string{target.Conversation, target.User} {
 		if b, err := json.Marshal(id); id != "" && err == nil && bytes.Contains(row, b) {
 			return true
 		}
 	}
 	for word := range bytes.SplitSeq(row, []byte{'"'}) {
-		if _, ok := who.Exchanges[string(word)]; ok {
+		if _, ok := target.Exchanges[string(word)]; ok {
 			return true
 		}
 	}

@@ -11,8 +11,7 @@ import (
 	natsjs "github.com/nats-io/nats.go/jetstream"
 )
 
-// Bounds of one pull request. The byte limit exceeds the largest message of JetStream's file store (32 MiB), so that no
-// message blocks a reader.
+// Bounds of one pull request. The byte limit exceeds the largest message of a file store, 32 MiB.
 const (
 	pullMessages = 1000
 	pullBytes    = 33 << 20 // divided among the partitions of a process, except for a single larger message

@@ -47,8 +47,7 @@ func (k *KV) Put(ctx context.Context, key string, value []byte) error {
 	return k.wrap("put", key, err)
 }
 
-// Update sets key and returns its new revision. It returns ErrKeyConflict unless key has the given revision; revision 0
-// means that key does not exist.
+// Update sets key and returns its new revision, or ErrKeyConflict unless key has the given revision (0: key is missing).
 func (k *KV) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	var err error
 	if revision == 0 {
@@ -59,25 +58,7 @@ func (k *KV) Update(ctx context.Context, key string, value []byte, revision uint
 	return revision, k.wrap("update", key, err)
 }
 
-// Delete deletes key. Deleting a missing key is not an error.
-func (k *KV) Delete(ctx context.Context, key string) error {
-	return k.wrap("delete", key, k.kv.Delete(ctx, key))
-}
-
-// Keys returns all keys, unordered.
-func (k *KV) Keys(ctx context.Context) ([]string, error) {
-	keys, err := k.kv.Keys(ctx)
-	if errors.Is(err, natsjs.ErrNoKeysFound) {
-		return nil, nil
-	}
-	if err != nil {
-		return nil, fmt.Errorf("list keys of %s: %w", k.bucket, err)
-	}
-	return keys, nil
-}
-
-// Each calls fn with the key, value and revision of every entry, unordered, until fn returns an error. It reads the bucket
-// in one request and is much faster than Keys and Get.
+// Each calls fn with each key, value and revision, unordered, until fn returns an error. It sends only one request.
 func (k *KV) Each(ctx context.Context, fn func(key string, value []byte, revision uint64) error) error {
 	w, err := k.kv.WatchAll(ctx, natsjs.IgnoreDeletes())
 	if err != nil {
@@ -102,8 +83,7 @@ func (k *KV) Each(ctx context.Context, fn func(key string, value []byte, revisio
 	}
 }
 
-// Purge removes key unless it has a newer revision. Unlike Delete it leaves no delete marker, of which a bucket with many
-// deletions is full.
+// Purge removes key unless it has a newer revision. It leaves no delete marker.
 func (k *KV) Purge(ctx context.Context, key string, revision uint64) error {
 	stream, err := k.js.Stream(ctx, "KV_"+k.bucket)
 	if err == nil {

@@ -96,7 +96,7 @@ func TestLeaseResponseLost(t *testing.T) {
 	}
 	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	must(t, err)
-	must(t, kv.Delete(ctx, "p0of1"))
+	must(t, kv.kv.Delete(ctx, "p0of1"))
 	if err := r.Commit(ctx, 0, 0); !errors.Is(err, ErrLeaseLost) {
 		t.Errorf("commit after the key was deleted: %v", err)
 	}

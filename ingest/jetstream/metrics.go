@@ -39,11 +39,11 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 		received:      counter("events_received_total", "Events read from the stream, including replayed and undecodable ones."),
 		receivedBytes: counter("received_bytes_total", "Payload bytes of the events read from the stream."),
 		dropped: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "llmtap_ingest_events_dropped_total", Help: "Events that were not processed any further, by reason.",
+			Name: "llmtap_ingest_events_dropped_total", Help: "Events dropped without further processing, by reason.",
 		}, []string{"reason"}),
 		publishSeconds: histogram("publish_duration_seconds", "Time from publishing an event to its acknowledgement."),
 		commitSeconds:  histogram("commit_duration_seconds", "Time to write a reader's checkpoint."),
 		lagEvents:      gauge("lag_events", "Events in the stream after the last one read, by partition."),
-		lagSeconds:     gauge("lag_seconds", "Time that the last event read had been in the stream, by partition."),
+		lagSeconds:     gauge("lag_seconds", "Age of the last event in the stream when it was read, by partition."),
 	}
 }

@@ -12,8 +12,7 @@ import (
 
 // ReaderConfig selects a partition and its owner.
 type ReaderConfig struct {
-	// Partition p of N contains the shards s with s mod N = p. N is 1 to MaxPartitions and the same for every process; see
-	// Repartition.
+	// Partition p of N contains the shards s with s mod N = p. N is the same for every process, at most MaxPartitions.
 	Partition, Partitions int
 
 	// Owner identifies this process among the readers of the partition. A process that restarts under the same name takes
@@ -23,8 +22,7 @@ type ReaderConfig struct {
 }
 
 // OpenReader takes the partition's lease and starts reading at its checkpoint, or at the start of the stream if it has
-// none. It returns a *LeaseHeldError while another process holds the lease, and a *PartitionCountError if the stream has
-// another number of partitions.
+// none. It returns a *LeaseHeldError while another process holds the lease, or a *PartitionCountError.
 func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error) {
 	switch {
 	case cfg.Partitions < 1 || cfg.Partitions > MaxPartitions || cfg.Partition < 0 || cfg.Partition >= cfg.Partitions:

@@ -2,6 +2,8 @@ package jetstream
 
 import (
 	"context"
+	"fmt"
+	"slices"
 	"time"
 
 	natsjs "github.com/nats-io/nats.go/jetstream"
@@ -21,19 +23,13 @@ func (cfg *ReaderConfig) subjects() []string {
 	if cfg.Partitions == 1 {
 		return nil
 	}
-	const lower, upper = "0123456789abcdef", "0123456789ABCDEF"
 	var list []string
 	for shard := cfg.Partition; shard < MaxPartitions; shard += cfg.Partitions {
-		hi, lo := shard>>4, shard&15
-		seen := map[string]bool{}
-		for _, token := range []string{
-			lower[hi:hi+1] + lower[lo:lo+1], upper[hi:hi+1] + lower[lo:lo+1],
-			lower[hi:hi+1] + upper[lo:lo+1], upper[hi:hi+1] + upper[lo:lo+1],
-		} {
-			if !seen[token] {
-				seen[token] = true
-				list = append(list, event.SubjectPrefix+"*.*."+token)
-			}
+		lower, upper := fmt.Sprintf("%02x", shard), fmt.Sprintf("%02X", shard)
+		tokens := []string{lower, lower[:1] + upper[1:], upper[:1] + lower[1:], upper}
+		slices.Sort(tokens)
+		for _, token := range slices.Compact(tokens) {
+			list = append(list, event.SubjectPrefix+"*.*."+token)
 		}
 	}
 	if cfg.Partition == 0 {
@@ -60,7 +56,7 @@ func (r *Reader) CaughtUp(ctx context.Context) (at time.Time, ok bool) {
 	}
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()
-	var last uint64 // last sequence of the stream before the consumer is asked
+	var last uint64 // last sequence of the stream before the consumer is queried
 	if now := time.Now(); r.cfg.Partitions > 1 && now.Sub(r.caughtUpAt) >= caughtUpInterval {
 		if s, err := r.c.js.Stream(ctx, event.StreamEvents); err == nil {
 			last, r.caughtUpAt = s.CachedInfo().State.LastSeq, now
@@ -104,8 +100,7 @@ func (r *Reader) countGap(seq, pending uint64) {
 	r.pendingBefore = pending
 }
 
-// countDropped counts the events that the stream dropped after the last message, before the next pull. Only a reader with
-// a backlog can have lost events.
+// countDropped counts the events that the stream dropped after the last message, before the next pull.
 func (r *Reader) countDropped(ctx context.Context) {
 	r.pendingBefore = 0
 	r.mu.Lock()

@@ -26,8 +26,7 @@ type Publisher struct {
 	acked, failed atomic.Uint64
 
 	mu mutex // guards the rest
-	// queue contains the unacknowledged events, oldest first. queue[:sent] was sent over the connection with this number of
-	// reconnects.
+	// queue contains the unacknowledged events, oldest first. queue[:sent] was sent after this number of reconnects.
 	queue      []inFlight
 	sent       int
 	reconnects uint64
@@ -139,8 +138,7 @@ func (f *inFlight) acked() bool {
 	}
 }
 
-// waitOldest waits until the oldest event in flight is acknowledged or rejected, and sends events again as needed. It
-// fails only when ctx ends.
+// waitOldest waits until the oldest event in flight is acknowledged or rejected, and resends events if necessary.
 func (p *Publisher) waitOldest(ctx context.Context) error {
 	for wait := newBackOff(250 * time.Millisecond); ; {
 		p.push()

@@ -44,10 +44,10 @@ type Reader struct {
 	stop       context.CancelFunc
 	done       sync.WaitGroup
 	closed     sync.Once
-	caughtUpAt time.Time // of CaughtUp: when it last updated caughtUp
+	caughtUpAt time.Time // last update of caughtUp; used by CaughtUp only
 
-	received      uint64        // of the follower: last sequence received
-	pendingBefore uint64        // of the follower: pending messages at that sequence; 0: unknown
+	received      uint64        // last sequence received; used by the follower only
+	pendingBefore uint64        // pending messages at that sequence; 0: unknown; used by the follower only
 	ready         chan struct{} // capacity 1: wakes Next
 	room          chan struct{} // capacity 1: wakes the follower after Next
 
@@ -168,9 +168,8 @@ func (r *Reader) countLost(n uint64) {
 }
 
 // Next returns the next messages in order, at most limit, or none if none arrive within wait. While NATS is unreachable
-// it returns no messages, and afterwards continues after the last one. An error is permanent: ctx ended, ErrLeaseLost,
-// the stream was replaced or the connection closed. After the latter two, open a new reader. A reader of a Repartition
-// ends with io.EOF.
+// it returns no messages, and afterwards continues after the last one. Errors are permanent: ctx ended, ErrLeaseLost,
+// or a replaced stream or closed connection, which require a new reader. A reader of a Repartition ends with io.EOF.
 func (r *Reader) Next(ctx context.Context, limit int, wait time.Duration) ([]Message, error) {
 	idle := time.NewTimer(wait)
 	defer idle.Stop()

@@ -118,8 +118,7 @@ func (c *Conn) BeginRepartition(ctx context.Context, to int, owner string, ttl t
 	return p, nil
 }
 
-// readRevisions reads the revisions of the keys that Finish updates. A process whose leases expire meanwhile then cannot
-// undo a later repartitioning.
+// readRevisions reads the revisions that Finish updates, so that an expired process cannot undo a later repartitioning.
 func (p *Repartition) readRevisions(ctx context.Context) (err error) {
 	if _, p.countRevision, err = readPartitionCount(ctx, p.kv); err != nil {
 		return err

@@ -7,8 +7,10 @@ import (
 	"log/slog"
 	"net"
 	"os"
+	"path/filepath"
 	"strconv"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/nats-io/nats-server/v2/server"
@@ -26,8 +28,7 @@ type Server struct {
 	stop sync.Once
 }
 
-// Start starts a server and waits until it accepts clients, or stops it when ctx ends. It installs no signal handlers:
-// callers must call Shutdown.
+// Start starts a server and waits until it accepts clients, or stops it when ctx ends. Callers must call Shutdown.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -108,4 +109,54 @@ func (s *Server) Shutdown() {
 		s.nats.WaitForShutdown()
 		_ = s.lock.Close() // nothing was written
 	})
+}
+
+// lockDir creates dir and locks it. Closing the file releases the lock.
+func lockDir(dir string) (*os.File, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("create the stream directory: %w", err)
+	}
+	f, err := os.OpenFile(filepath.Join(dir, "lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, fmt.Errorf("open the lock file: %w", err)
+	}
+	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+	if err == nil {
+		return f, nil
+	}
+	_ = f.Close() // nothing was written
+	if errors.Is(err, syscall.EWOULDBLOCK) {
+		return nil, fmt.Errorf("directory %s is in use by another server; stop it or choose another directory", dir)
+	}
+	return nil, fmt.Errorf("lock %s: %w", dir, err)
+}
+
+// logger passes log lines to slog as attributes. Notices, a page per start, have debug level.
+type logger struct {
+	log   *slog.Logger
+	fatal chan<- string // receives the first fatal line, after which the server runs but is unusable
+}
+
+func (l *logger) Noticef(format string, v ...any) {
+	l.log.Debug("nats-server notice", "line", fmt.Sprintf(format, v...))
+}
+
+func (l *logger) Warnf(format string, v ...any) {
+	l.log.Warn("nats-server warning", "line", fmt.Sprintf(format, v...))
+}
+
+func (l *logger) Errorf(format string, v ...any) {
+	l.log.Error("nats-server error", "line", fmt.Sprintf(format, v...))
+}
+
+func (l *logger) Debugf(string, ...any) {}
+func (l *logger) Tracef(string, ...any) {}
+
+func (l *logger) Fatalf(format string, v ...any) {
+	msg := fmt.Sprintf(format, v...)
+	select {
+	case l.fatal <- msg:
+	default:
+	}
+	l.log.Error("nats-server failed", "line", msg)
 }

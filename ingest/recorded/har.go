@@ -185,8 +185,7 @@ func parseEntry(raw []byte) (*record, Reason, error) {
 	}, "", nil
 }
 
-// isPrompt reports whether body is a request of an LLM call, by the members of the known APIs. A malformed body is
-// recognized by its URL.
+// isPrompt reports whether body is a request of an LLM call, by its members or, if malformed, by its URL.
 func isPrompt(url string, body []byte) bool {
 	if strings.HasSuffix(strings.TrimRight(cleanURL(url), "/"), "/chat/completions") {
 		return true

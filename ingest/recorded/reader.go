@@ -8,10 +8,25 @@ import (
 	"fmt"
 	"io"
 	"strconv"
+	"time"
 
 	"github.com/google/uuid"
 
 	"github.com/llmtap/llmtap/ingest/event"
+)
+
+// Config contains values that are missing in a file.
+type Config struct {
+	Name     string    // name of the file, for messages
+	Service  string    // service of records without one
+	Day      time.Time // day of records without a time; the time of day is ignored; zero: 1970-01-01
+	Instance string    // id of this import, unique per import
+	MaxLine  int       // maximum length of a line or HAR entry in bytes; 0: 64 MiB
+}
+
+const (
+	defaultMaxLine = 64 << 20
+	bufferSize     = 256 << 10
 )
 
 // namespace is the UUID namespace of exchange ids. It must never change, because later imports must yield the same ids.
@@ -33,8 +48,8 @@ type Reader struct {
 	n      int // number of the current record
 }
 
-// A source returns the raw JSON values of a file. The bytes are valid until the next call. errTooLong concerns one value,
-// any other error ends the file.
+// A source returns the raw JSON values of a file. They are valid until the next call. Errors other than errTooLong end
+// the file.
 type source interface {
 	next() (raw []byte, err error)
 }
@@ -63,8 +78,7 @@ func NewReader(r io.Reader, cfg Config) (*Reader, error) {
 	return &Reader{cfg: cfg, source: &lines{br: br, limit: cfg.MaxLine}}, nil
 }
 
-// Next returns the next exchange, or io.EOF. After a *RecordError, which concerns one record, reading may continue; any
-// other error ends the file.
+// Next returns the next exchange, or io.EOF. After a *RecordError reading may continue; other errors are final.
 func (r *Reader) Next() (*Exchange, error) {
 	for {
 		r.n++
@@ -139,3 +153,26 @@ func atEnd(line []byte, err error) error {
 	}
 	return err
 }
+
+// A Reason is the cause of a RecordError.
+type Reason string
+
+// Reasons why a record is not imported.
+const (
+	NotJSON     Reason = "not_json"     // the line is not a JSON object
+	NotExchange Reason = "not_exchange" // the object is not an exchange: no request, or a field of the wrong type
+	BadBody     Reason = "bad_body"     // a body cannot be decoded from the stated encoding
+	TooLong     Reason = "too_long"     // the record exceeds Config.MaxLine
+	NotLLM      Reason = "not_llm"      // a HAR entry is not an LLM call
+)
+
+// A RecordError reports a record that is not imported. Reading may continue.
+type RecordError struct {
+	Source string // file:line, or file:entry of a HAR
+	Reason Reason
+	Err    error
+}
+
+func (e *RecordError) Error() string { return fmt.Sprintf("%s: %v", e.Source, e.Err) }
+
+func (e *RecordError) Unwrap() error { return e.Err }

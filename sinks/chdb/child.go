@@ -12,6 +12,8 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -39,7 +41,7 @@ type report struct {
 	Dropped int          `json:"dropped,omitempty"` // number of reports lost before this one
 }
 
-// childGrace is how long a stopping child waits for its statements, which are killed after half of it.
+// childGrace is how long a stopping child waits for its statements; after half of it they are killed.
 const childGrace = 5 * time.Second
 
 // RunChild must be the first call of main, and of TestMain in packages whose tests Start a Server, because the child process
@@ -70,8 +72,7 @@ func childEnviron() []string {
 }
 
 func runChild(reports *reporter) error {
-	// Only the parent stops a child: systemd, for example, signals all processes of a unit, and the parent still has rows
-	// to store.
+	// Only the parent stops a child: systemd signals all processes of a unit, and the parent still stores rows.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	preferOOM()
 	stdin := bufio.NewReader(os.Stdin)
@@ -174,4 +175,54 @@ func serve(stop context.Context, ln net.Listener, h http.Handler, ready func()) 
 		return fmt.Errorf("stop serving: %w", err)
 	}
 	return nil
+}
+
+// reportQueue is the maximum number of queued reports; further reports are dropped and counted.
+const reportQueue = 1024
+
+// A reporter sends reports to the parent without blocking statements.
+type reporter struct {
+	queue   chan report   // never closed, because a statement that cannot be stopped may still send
+	quit    chan struct{} // closed by close
+	dropped atomic.Int64
+	wg      sync.WaitGroup
+}
+
+func newReporter(f *os.File) *reporter {
+	r := &reporter{queue: make(chan report, reportQueue), quit: make(chan struct{})}
+	r.wg.Go(func() {
+		defer func() { _ = f.Close() }()
+		enc := json.NewEncoder(f)
+		for {
+			select {
+			case rep := <-r.queue:
+				r.write(enc, rep)
+			case <-r.quit:
+				for len(r.queue) > 0 {
+					r.write(enc, <-r.queue)
+				}
+				return
+			}
+		}
+	})
+	return r
+}
+
+func (r *reporter) write(enc *json.Encoder, rep report) {
+	rep.Dropped = int(r.dropped.Swap(0))
+	_ = enc.Encode(rep) // fails if the parent has exited, which ends standard input, too
+}
+
+func (r *reporter) send(rep report) {
+	select {
+	case r.queue <- rep:
+	default:
+		r.dropped.Add(1)
+	}
+}
+
+// close sends the queued reports.
+func (r *reporter) close() {
+	close(r.quit)
+	r.wg.Wait()
 }

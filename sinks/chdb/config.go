@@ -16,7 +16,7 @@ type Config struct {
 	Dir                  string                `yaml:"-"`                         // data directory; created if missing, used by one process at a time
 	MemoryLimit          int64                 `yaml:"memory_limit" unit:"bytes"` // of the whole engine; statements above it fail with code 241
 	MaxConcurrentQueries int                   `yaml:"max_concurrent_queries"`    // further statements wait 10 s, then fail with code 202
-	CacheDir             string                `yaml:"cache_dir"`                 // of the library, see LibraryConfig
+	CacheDir             string                `yaml:"cache_dir"`                 // see LibraryConfig
 	Logger               *slog.Logger          `yaml:"-"`                         // nil disables logging
 	Progress             func(line string)     `yaml:"-"`                         // receives progress messages of a slow start; may be nil
 	Registerer           prometheus.Registerer `yaml:"-"`                         // nil disables metrics
@@ -27,7 +27,7 @@ func Default() Config {
 	return Config{MemoryLimit: 2 << 30, MaxConcurrentQueries: 16}
 }
 
-// minMemory is the least memory the engine starts and merges with.
+// minMemory is the minimum memory with which the engine starts and merges.
 const minMemory = 256 << 20
 
 // Validate reports every invalid value.
@@ -43,14 +43,4 @@ func (c Config) Validate() error {
 		errs = append(errs, fmt.Errorf("max_concurrent_queries: %d is not between 1 and 1000", c.MaxConcurrentQueries))
 	}
 	return errors.Join(errs...)
-}
-
-func (c Config) withoutNil() Config {
-	if c.Logger == nil {
-		c.Logger = slog.New(slog.DiscardHandler)
-	}
-	if c.Progress == nil {
-		c.Progress = func(string) {}
-	}
-	return c
 }

@@ -15,13 +15,12 @@
 // # Why a child process
 //
 // The engine is 566 MB of C++: the collector must survive when it aborts or is killed for its memory. A child that dies is
-// restarted with backoff; 15 kills with SIGKILL under load lost no acknowledged batch and left no partial one. A restart
-// takes 0.1 to 0.5 s.
+// restarted with backoff; 15 SIGKILLs under load lost no acknowledged batch and left no partial one. A restart takes 0.1
+// to 0.5 s.
 //
 // # Why the parent owns the socket
 //
-// The port stays the same across restarts, and clients that connect in between wait in the queue of the socket instead of
-// being refused.
+// The port stays the same across restarts, and clients that connect in between wait in the accept queue.
 //
 // # Why HTTP
 //

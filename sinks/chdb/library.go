@@ -138,7 +138,7 @@ func install(ctx context.Context, dir string, pkg npmPackage, progress func(stri
 		return path, nil
 	}
 	old, _ := filepath.Glob(filepath.Join(dir, "install-*"))
-	for _, d := range old { // of killed installations
+	for _, d := range old { // remains of killed installations
 		_ = os.RemoveAll(d)
 	}
 	tmp, err := os.MkdirTemp(dir, "install-")

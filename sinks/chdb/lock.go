@@ -25,7 +25,7 @@ func lockPath(dir string) string { return filepath.Join(dir, "llmtap.lock") }
 // A dirLock protects a data directory from other processes while the file is open.
 type dirLock struct{ file *os.File }
 
-// lockDir locks dir. Running holds the lock for a moment, so lockDir retries.
+// lockDir locks dir. It retries, because Running briefly takes the lock.
 func lockDir(ctx context.Context, dir string) (*dirLock, error) {
 	f, err := os.OpenFile(lockPath(dir), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {

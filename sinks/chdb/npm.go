@@ -84,7 +84,7 @@ func checkIntegrity(path, want string) error {
 	return nil
 }
 
-// maxLibrary bounds the size of the unpacked library, which has 566 MB.
+// maxLibrary bounds the size of the unpacked library, which is 566 MB.
 const maxLibrary = 2 << 30
 
 // extract extracts one file of a .tgz to path and returns its size.

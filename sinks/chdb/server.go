@@ -3,7 +3,6 @@ package chdb
 import (
 	"context"
 	"crypto/rand"
-	"encoding/hex"
 	"errors"
 	"fmt"
 	"log/slog"
@@ -25,8 +24,8 @@ type Server struct {
 	log      *slog.Logger
 	metrics  *metrics
 	lock     *dirLock
-	listener *net.TCPListener // does not accept; each child inherits a copy
-	socket   *os.File         // the copy
+	listener *net.TCPListener // reserves the port; only children accept connections
+	socket   *os.File         // copy of listener for the children
 	config   childConfig
 	dsn      string
 
@@ -38,7 +37,7 @@ type Server struct {
 	health error // guarded by mu; nil while a child accepts queries
 }
 
-// startTimeout bounds the first start. Loading the parts of a large directory takes seconds, not minutes.
+// startTimeout bounds the first start. Loading a large directory takes seconds, not minutes.
 const startTimeout = 2 * time.Minute
 
 // Start installs the library if it is missing, starts the child and returns when it answers a query. ctx bounds the start only.
@@ -46,7 +45,12 @@ func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("check ClickHouse configuration: %w", err)
 	}
-	cfg = cfg.withoutNil()
+	if cfg.Logger == nil {
+		cfg.Logger = slog.New(slog.DiscardHandler)
+	}
+	if cfg.Progress == nil {
+		cfg.Progress = func(string) {}
+	}
 	library, err := FindLibrary(ctx, LibraryConfig{CacheDir: cfg.CacheDir, Progress: cfg.Progress})
 	if err != nil {
 		return nil, err
@@ -99,10 +103,8 @@ func newServer(ctx context.Context, cfg Config, library string) (*Server, error)
 	if s.socket, err = s.listener.File(); err != nil {
 		return nil, fmt.Errorf("copy ClickHouse socket: %w", err)
 	}
-	var secret [16]byte
-	_, _ = rand.Read(secret[:]) // never fails
 	s.config = childConfig{
-		Library: library, Dir: dir, Password: hex.EncodeToString(secret[:]),
+		Library: library, Dir: dir, Password: rand.Text(),
 		MemoryLimit: cfg.MemoryLimit, MaxConcurrentQueries: cfg.MaxConcurrentQueries,
 	}
 	dsn := url.URL{Scheme: "http", User: url.UserPassword(httpd.User, s.config.Password), Host: s.listener.Addr().String(), Path: "/" + Database}
@@ -147,15 +149,9 @@ func (s *Server) Close(ctx context.Context) error {
 
 // release releases the resources of newServer.
 func (s *Server) release() {
-	if s.socket != nil {
-		_ = s.socket.Close()
-	}
-	if s.listener != nil {
-		_ = s.listener.Close()
-	}
-	if s.lock != nil {
-		s.lock.release()
-	}
+	_ = s.socket.Close() // closing a nil socket or listener does nothing
+	_ = s.listener.Close()
+	s.lock.release()
 }
 
 // Backoff between restarts.
@@ -209,8 +205,7 @@ func (s *Server) supervise(run, killed context.Context, ready chan<- error) {
 	}
 }
 
-// lockTimeout is how long the first start waits for the lock of the engine: the child of a killed process may still be
-// exiting.
+// lockTimeout bounds how long the first start waits for the lock of the engine: a killed child may still be exiting.
 const lockTimeout = 5 * time.Second
 
 func isLocked(err error) bool { return strings.Contains(err.Error(), "Cannot lock file") }

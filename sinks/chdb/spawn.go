@@ -17,7 +17,7 @@ import (
 	"time"
 )
 
-// stopTimeout is how long a child may take to exit; the child itself times out earlier (childGrace).
+// stopTimeout bounds the exit of a child, which itself times out earlier (childGrace).
 const stopTimeout = 10 * time.Second
 
 // child runs one child process until it exits. It calls ready when the child has answered a query, stops the child when
@@ -107,8 +107,7 @@ func exitError(err error, failed, output string) error {
 	return fmt.Errorf("run ClickHouse: %w", err)
 }
 
-// readReports reads the reports of the child until it exits: metrics and log of each statement, readiness, and the error
-// that made it exit.
+// readReports reads the reports of the child until it exits: statements, readiness, and the reason of its exit.
 func (s *Server) readReports(r io.Reader, isReady chan<- struct{}) (failed string) {
 	dec := json.NewDecoder(bufio.NewReader(r))
 	for {

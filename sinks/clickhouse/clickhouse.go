@@ -8,6 +8,7 @@ import (
 	"sync"
 	"sync/atomic"
 
+	"github.com/ClickHouse/ch-go/proto"
 	"github.com/ClickHouse/clickhouse-go/v2"
 	"github.com/ClickHouse/clickhouse-go/v2/lib/driver"
 	"github.com/prometheus/client_golang/prometheus"
@@ -33,35 +34,16 @@ var _ sinks.Sink = (*Sink)(nil)
 // Open connects to ClickHouse, creates a missing database and migrates the schema. Several processes may open the same
 // database concurrently. reg may be nil; several Sinks of one process need a registerer each.
 func Open(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
-	s, err := newSink(cfg, logger, reg)
-	if err != nil {
-		return nil, err
-	}
-	if err := s.prepare(ctx); err != nil {
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return open(ctx, cfg, logger, reg, false)
 }
 
 // OpenLazy is Open for processes that also work while ClickHouse is down: if ClickHouse is unreachable, it logs a warning,
 // and the first Write that reaches ClickHouse migrates the schema. Other errors, such as a wrong password, are returned.
 func OpenLazy(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
-	s, err := newSink(cfg, logger, reg)
-	if err != nil {
-		return nil, err
-	}
-	err = s.prepare(ctx)
-	switch {
-	case err == nil:
-	case ctx.Err() == nil && faultOf(err) == faultServer:
-		logger.Warn("ClickHouse unreachable, retrying; rows wait in the stream, alerts are not affected", "error", err)
-	default:
-		return nil, errors.Join(err, s.Close())
-	}
-	return s, nil
+	return open(ctx, cfg, logger, reg, true)
 }
 
-func newSink(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
+func open(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer, lazy bool) (*Sink, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -73,7 +55,13 @@ func newSink(cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink,
 	if err != nil {
 		return nil, err
 	}
-	return &Sink{conn: conn, cfg: cfg, logger: logger, metrics: newMetrics(reg)}, nil
+	s := &Sink{conn: conn, cfg: cfg, logger: logger, metrics: newMetrics(reg)}
+	if err := s.prepare(ctx); lazy && err != nil && ctx.Err() == nil && faultOf(err) == faultServer {
+		logger.Warn("ClickHouse unreachable, retrying; rows wait in the stream, alerts are not affected", "error", err)
+	} else if err != nil {
+		return nil, errors.Join(err, s.Close())
+	}
+	return s, nil
 }
 
 // errPreparing is the error of prepare while another goroutine runs it.
@@ -97,7 +85,11 @@ func (s *Sink) prepare(ctx context.Context) (err error) {
 	if s.topology, err = s.readTopology(ctx); err != nil {
 		return err
 	}
-	if err := s.migrate(ctx); err != nil {
+	ms, err := embedded()
+	if err == nil {
+		err = s.apply(ctx, ms)
+	}
+	if err != nil {
 		return fmt.Errorf("migrate schema: %w", err)
 	}
 	if err := s.applyRetention(ctx); err != nil {
@@ -110,7 +102,7 @@ func (s *Sink) prepare(ctx context.Context) (err error) {
 // connect checks the connection and creates the database of the DSN if it is missing.
 func (s *Sink) connect(ctx context.Context) error {
 	err := s.conn.Exec(ctx, probe)
-	if code(err) != codeUnknownDatabase {
+	if code(err) != proto.ErrUnknownDatabase {
 		return err
 	}
 	o, err := s.cfg.options()

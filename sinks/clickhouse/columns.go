@@ -27,8 +27,7 @@ func col[R, V any](name string, get func(*R) V) column[R] {
 	}}
 }
 
-// labelColumns returns the columns of event labels. conversation_id is not one of them, because the conversation of a row
-// is more precise than the label.
+// labelColumns returns the columns of event labels, except for the conversation: that of a row is more precise.
 func labelColumns[R any](get func(*R) *event.Labels) []column[R] {
 	return []column[R]{
 		col("service", func(r *R) string { return cmp.Or(get(r).Service, "unknown") }),

@@ -91,7 +91,7 @@ func TestClamp(t *testing.T) {
 	f(time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC), maxTime)
 }
 
-// Write fills the tables in the order of sinks.Tables, and all of them.
+// Write fills all of sinks.Tables, in their order.
 func TestTables(t *testing.T) {
 	for i, want := range sinks.Tables {
 		if i >= len(tables) || tables[i].Table != want {

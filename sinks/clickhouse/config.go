@@ -11,23 +11,21 @@ import (
 type Config struct {
 	// DSN is clickhouse://, http:// or https://user:password@host:port,host:port/database?option=value. The first host
 	// that answers is used. Options are those of clickhouse-go, and ca_file, cert_file and key_file for TLS (https, or
-	// secure=true with clickhouse); any other option is a ClickHouse setting. Ports default to ClickHouse's. A missing
-	// database is created.
+	// secure=true with clickhouse); any other option is a ClickHouse setting. Ports have defaults. A missing database is
+	// created.
 	DSN string `yaml:"dsn" secret:"url"`
 	// PasswordFile is a file with the password; it overrides the password of the DSN.
 	PasswordFile string `yaml:"password_file"`
-	// AllowSkipVerify permits skip_verify=true in the DSN: a man in the middle can read and change rows.
+	// AllowSkipVerify permits skip_verify=true in the DSN, which lets a man in the middle read and change rows.
 	AllowSkipVerify bool `yaml:"allow_skip_verify"`
-	// Cluster is the name of a cluster of the server, or '{cluster}': tables are created on all its servers. Empty: on
-	// one server.
+	// Cluster is the name of a cluster, or '{cluster}': tables are created on all its servers. Empty: on one server.
 	Cluster string `yaml:"cluster"`
 	// WriteTimeout bounds one insert; an insert that takes longer is retried. 0 means no bound.
 	WriteTimeout time.Duration `yaml:"write_timeout"`
-	// Retention deletes rows of this age, by a TTL on every table. 0 keeps the TTL that the tables have, if any.
+	// Retention deletes older rows, by a TTL on every table. 0 keeps the existing TTL of the tables, if any.
 	Retention time.Duration `yaml:"retention"`
-	// MessagesRetention is the retention of the messages table, which holds message bodies, if shorter than Retention;
-	// 0 means Retention. A message that is still being sent is written again every 12 h and stays; less than a day
-	// loses parts of conversations.
+	// MessagesRetention is the retention of the messages table with the message bodies, if shorter than Retention; 0 means
+	// Retention. Messages still in use are written again every 12 h and kept; less than a day loses parts of conversations.
 	MessagesRetention time.Duration `yaml:"messages_retention"`
 	// TableRetention is the retention by table; it overrides the other two.
 	TableRetention map[string]time.Duration `yaml:"table_retention"`

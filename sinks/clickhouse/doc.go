@@ -1,6 +1,6 @@
 /*
-Package clickhouse stores rows in ClickHouse: in the embedded engine over HTTP, or in a real server or cluster over HTTP or
-the native protocol. A DSN is all it knows of the server.
+Package clickhouse stores rows in ClickHouse: in the embedded engine over HTTP, or in a server or cluster over HTTP or the
+native protocol, as selected by a DSN.
 
 	Batch ──> findings   ──┐
 	          tool_calls ──┤  one insert per table,           findings (ReplacingMergeTree) ──> findings_final (FINAL)
@@ -32,8 +32,8 @@ applied on each shard.
 # Why these sort keys
 
 A ReplacingMergeTree merges rows with the same sort key into one. The key therefore ends with the id of the row and contains
-nothing that may differ when a row is written again; each schema file says what may. The same holds for partitions, because
-rows of one id in two partitions would never be merged. A sort key by day instead of time does not depend on the precision
+nothing that may differ when a row is written again; each schema file lists what may differ. The same is true of partitions,
+because rows of one id in two partitions would never be merged. A sort key by day instead of time does not depend on the precision
 of a clock and costs nothing: UUIDv7 ids are ordered by time within the day.
 
 Findings have no constant time, so they have no partitions. A table of 5 million finding rows (2.5 million findings, 220 MB)

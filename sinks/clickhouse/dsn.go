@@ -65,7 +65,7 @@ func (c Config) options() (*clickhouse.Options, error) {
 	return d.Options, nil
 }
 
-// parseDSN opens no file. Its errors do not contain the password.
+// parseDSN parses the DSN without opening files. Its errors do not contain the password.
 func (c Config) parseDSN() (d dsn, err error) {
 	if c.DSN == "" {
 		return d, errors.New("is empty; examples are http://user:password@host:8123/llmtap and clickhouse://user:password@host:9000/llmtap")

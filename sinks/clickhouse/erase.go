@@ -44,8 +44,7 @@ const (
 		UNION ALL SELECT message_id FROM history WHERE conversation_id NOT IN ` + conversations + `)`
 )
 
-// erasedTables are the tables with rows of a subject in the order of deletion. exchanges is last, because it is needed to
-// find the other rows.
+// erasedTables are the tables with rows of a subject in the order of deletion. exchanges is last: it leads to the others.
 var erasedTables = []struct{ name, where string }{
 	{"history", `conversation_id IN ` + conversations},
 	{"tool_calls", erasedRows},
@@ -105,7 +104,7 @@ func (s *Sink) PlanErasure(ctx context.Context, subject ErasureSubject) (*Erasur
 }
 
 // Erase deletes the rows of e, also from disk, and returns when they are deleted. Messages stored at or after before are
-// kept: somebody else has sent them since. It may be called again after an error.
+// kept, because other requests have contained them since. It may be called again after an error.
 func (s *Sink) Erase(ctx context.Context, e *Erasure, before time.Time) error {
 	for ids := range slices.Chunk(e.messages, maxIDs) {
 		err := s.mutate(ctx, "messages", `DELETE WHERE id IN {ids:Array(String)} AND toUnixTimestamp(seen_at) < {before:Int64}`,

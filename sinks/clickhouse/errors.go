@@ -7,8 +7,10 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"slices"
 	"syscall"
 
+	"github.com/ClickHouse/ch-go/proto"
 	"github.com/ClickHouse/clickhouse-go/v2"
 )
 
@@ -24,73 +26,32 @@ const (
 // hintSetup is the hint of a RetryError for faultSetup.
 const hintSetup = "ClickHouse rejects inserts of llmtap: undo the change to the table, the login or the grants; until then rows wait in the stream"
 
-const (
-	codeUnknownTable    = 60
-	codeUnknownDatabase = 81
-)
-
 // loginCodes are the error codes of a rejected login.
-var loginCodes = map[int32]bool{
-	192: true, // UNKNOWN_USER
-	193: true, // WRONG_PASSWORD
-	194: true, // REQUIRED_PASSWORD
-	516: true, // AUTHENTICATION_FAILED
-}
+var loginCodes = []proto.Error{proto.ErrUnknownUser, proto.ErrWrongPassword, proto.ErrRequiredPassword, proto.ErrAuthenticationFailed}
 
 // serverCodes are the error codes that describe the state of the server, not the insert.
-var serverCodes = map[int32]bool{
-	3:   true, // UNEXPECTED_END_OF_FILE: the request was truncated
-	32:  true, // ATTEMPT_TO_READ_AFTER_EOF
-	33:  true, // CANNOT_READ_ALL_DATA
-	159: true, // TIMEOUT_EXCEEDED
-	160: true, // TOO_SLOW
-	198: true, // DNS_ERROR
-	201: true, // QUOTA_EXCEEDED
-	202: true, // TOO_MANY_SIMULTANEOUS_QUERIES
-	203: true, // NO_FREE_CONNECTION
-	209: true, // SOCKET_TIMEOUT
-	210: true, // NETWORK_ERROR
-	225: true, // NO_ZOOKEEPER
-	236: true, // ABORTED: the server is shutting down
-	241: true, // MEMORY_LIMIT_EXCEEDED
-	242: true, // TABLE_IS_READ_ONLY: the replica lost its Keeper
-	243: true, // NOT_ENOUGH_SPACE
-	252: true, // TOO_MANY_PARTS: merges are behind
-	279: true, // ALL_CONNECTION_TRIES_FAILED
-	285: true, // TOO_FEW_LIVE_REPLICAS
-	286: true, // UNSATISFIED_QUORUM_FOR_PREVIOUS_WRITE
-	319: true, // UNKNOWN_STATUS_OF_INSERT
-	364: true, // NOT_INITIALIZED
-	394: true, // QUERY_WAS_CANCELLED
-	415: true, // ALL_REPLICAS_LOST
-	425: true, // SYSTEM_ERROR
-	439: true, // CANNOT_SCHEDULE_TASK
-	473: true, // DEADLOCK_AVOIDED
-	499: true, // S3_ERROR
-	574: true, // DISTRIBUTED_TOO_MANY_PENDING_BYTES
-	613: true, // TABLE_SIZE_EXCEEDED
-	735: true, // QUERY_WAS_CANCELLED_BY_CLIENT
-	745: true, // SERVER_OVERLOADED
-	999: true, // KEEPER_EXCEPTION
+var serverCodes = []proto.Error{
+	proto.ErrUnexpectedEndOfFile, proto.ErrAttemptToReadAfterEOF, proto.ErrCannotReadAllData, // the request was truncated
+	proto.ErrTimeoutExceeded, proto.ErrTooSlow, proto.ErrDNSError, proto.ErrQuotaExpired, proto.ErrTooManySimultaneousQueries,
+	proto.ErrNoFreeConnection, proto.ErrSocketTimeout, proto.ErrNetworkError, proto.ErrNoZookeeper,
+	proto.ErrAborted, // the server is shutting down
+	proto.ErrMemoryLimitExceeded,
+	proto.ErrTableIsReadOnly, // the replica lost its Keeper
+	proto.ErrNotEnoughSpace,
+	proto.ErrTooManyParts, // merges are behind
+	proto.ErrAllConnectionTriesFailed, proto.ErrTooFewLiveReplicas, proto.ErrUnsatisfiedQuorumForPreviousWrite,
+	proto.ErrUnknownStatusOfInsert, proto.ErrReceivedErrorTooManyRequests, proto.ErrQueryWasCancelled, proto.ErrAllReplicasLost,
+	proto.ErrSystemError, proto.ErrCannotScheduleTask, proto.ErrDeadlockAvoided, proto.ErrS3Error,
+	proto.ErrDistributedTooManyPendingBytes, 613 /* TABLE_SIZE_EXCEEDED */, proto.ErrQueryWasCancelledByClient,
+	proto.ErrServerOverloaded, proto.ErrKeeperException,
 }
 
 // setupCodes are the error codes that are independent of the rows, besides loginCodes.
-var setupCodes = map[int32]bool{
-	16:  true, // NO_SUCH_COLUMN_IN_TABLE
-	20:  true, // NUMBER_OF_COLUMNS_DOESNT_MATCH
-	44:  true, // ILLEGAL_COLUMN
-	47:  true, // UNKNOWN_IDENTIFIER
-	48:  true, // NOT_IMPLEMENTED
-	60:  true, // UNKNOWN_TABLE
-	62:  true, // SYNTAX_ERROR
-	81:  true, // UNKNOWN_DATABASE
-	115: true, // UNKNOWN_SETTING
-	164: true, // READONLY
-	195: true, // IP_ADDRESS_NOT_ALLOWED
-	218: true, // TABLE_IS_DROPPED
-	291: true, // DATABASE_ACCESS_DENIED
-	452: true, // SETTING_CONSTRAINT_VIOLATION
-	497: true, // ACCESS_DENIED
+var setupCodes = []proto.Error{
+	proto.ErrNoSuchColumnInTable, proto.ErrNumberOfColumnsDoesntMatch, proto.ErrIllegalColumn, proto.ErrUnknownIdentifier,
+	proto.ErrNotImplemented, proto.ErrUnknownTable, proto.ErrSyntaxError, proto.ErrUnknownDatabase, proto.ErrUnknownSetting,
+	proto.ErrReadonly, proto.ErrIPAddressNotAllowed, proto.ErrTableIsDropped, proto.ErrDatabaseAccessDenied,
+	proto.ErrSettingConstraintViolation, proto.ErrAccessDenied,
 }
 
 // A prepareError is an error of an insert before rows were added.
@@ -99,18 +60,17 @@ type prepareError struct{ err error }
 func (e *prepareError) Error() string { return e.err.Error() }
 func (e *prepareError) Unwrap() error { return e.err }
 
-// faultOf returns the fault class of err. Unknown errors are blamed on the rows, because the caller can verify that by
-// inserting other rows.
+// faultOf returns the fault class of err. Unknown errors are blamed on the rows, which the caller verifies.
 func faultOf(err error) fault {
 	var ne net.Error // includes *url.Error
 	var se syscall.Errno
-	ex, isException := errors.AsType[*clickhouse.Exception](err)
+	_, isException := errors.AsType[*clickhouse.Exception](err)
 	he, isHTTP := errors.AsType[*clickhouse.HTTPError](err)
 	_, isPrepare := errors.AsType[*prepareError](err)
 	switch {
-	case isException && serverCodes[ex.Code]:
+	case isException && slices.Contains(serverCodes, code(err)):
 		return faultServer
-	case isException && (setupCodes[ex.Code] || loginCodes[ex.Code]):
+	case isException && (slices.Contains(setupCodes, code(err)) || slices.Contains(loginCodes, code(err))):
 		return faultSetup
 	case isException:
 	case isHTTP: // from a load balancer
@@ -134,9 +94,9 @@ func faultOf(err error) fault {
 }
 
 // code returns the error code of the server in err, or 0.
-func code(err error) int32 {
+func code(err error) proto.Error {
 	if ex, ok := errors.AsType[*clickhouse.Exception](err); ok {
-		return ex.Code
+		return proto.Error(ex.Code)
 	}
 	return 0
 }

@@ -6,7 +6,10 @@ import (
 	"fmt"
 	"log/slog"
 	"regexp"
+	"slices"
 	"strings"
+
+	"github.com/ClickHouse/ch-go/proto"
 )
 
 // ErrLogin means that the server rejects the user or the password.
@@ -52,12 +55,12 @@ func Inspect(ctx context.Context, cfg Config) (*State, error) {
 	}
 	st.Database = o.Auth.Database
 	conn, err := dial(ctx, cfg, "")
-	if code(err) == codeUnknownDatabase {
+	if code(err) == proto.ErrUnknownDatabase {
 		st.NoDatabase = true
 		conn, err = dial(ctx, cfg, "default")
 	}
 	if err != nil {
-		if loginCodes[code(err)] {
+		if slices.Contains(loginCodes, code(err)) {
 			err = fmt.Errorf("%w: %w", ErrLogin, err)
 		}
 		return st, fmt.Errorf("connect to ClickHouse: %w", err)

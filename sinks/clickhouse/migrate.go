@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/ClickHouse/ch-go/proto"
 	"github.com/cenkalti/backoff/v5"
 
 	"github.com/llmtap/llmtap/sinks/sqltext"
@@ -127,7 +128,7 @@ type Migration struct {
 	Name      string // 0001_exchanges.sql
 	State     MigrationState
 	Checksum  string    // SHA-256 of the file of this release, hex; if Newer, as recorded in the database
-	Was       string    // if Changed: checksum of the applied file
+	Was       string    // checksum of the applied file if Changed
 	AppliedAt time.Time // UTC; zero if Pending
 
 	wasName   string
@@ -163,15 +164,6 @@ func compare(ms []migration, applied []appliedMigration) []Migration {
 		}
 	}
 	return out
-}
-
-// migrate applies the pending migrations of this release.
-func (s *Sink) migrate(ctx context.Context) error {
-	ms, err := embedded()
-	if err != nil {
-		return err
-	}
-	return s.apply(ctx, ms)
 }
 
 // apply applies the pending migrations of ms. If there are none it changes nothing and needs no right to do so.
@@ -225,7 +217,7 @@ func (s *Sink) applyOne(ctx context.Context, m migration) error {
 	return nil
 }
 
-// Of concurrent statements that alter a replicated table one succeeds; the others fail with this code and are retried.
+// If statements alter a replicated table concurrently, all but one fail with this code and are retried.
 const (
 	codeCannotAssignAlter = 517
 	alterAttempts         = 10
@@ -252,7 +244,7 @@ func (s *Sink) runAll(ctx context.Context, of string, stmts []string) error {
 // different files started concurrently.
 func (s *Sink) applied(ctx context.Context) (applied []appliedMigration, err error) {
 	err = s.conn.Select(ctx, &applied, "SELECT number, checksum, name, min(applied_at) AS at FROM "+migrationsTable+" GROUP BY number, checksum, name ORDER BY number, checksum")
-	if err != nil && code(err) != codeUnknownTable {
+	if err != nil && code(err) != proto.ErrUnknownTable {
 		return nil, fmt.Errorf("read migrations: %w", err)
 	}
 	return applied, nil

@@ -107,7 +107,7 @@ func TestPoisonRows(t *testing.T) {
 	}
 }
 
-// No row is lost if somebody changes a table: the batcher retries, reports what to do, and stores all rows once the table is repaired.
+// No row is lost if a table is altered: the batcher retries, reports the required action, and stores all rows once the table is repaired.
 func TestChangedTable(t *testing.T) {
 	f := func(what, breaks, repairs, health string) {
 		t.Helper()

@@ -30,7 +30,7 @@ type Column struct {
 
 // querySettings apply to every query.
 var querySettings = clickhouse.Settings{
-	// 2, not 1: the statement may contain settings.
+	// Unlike 1, 2 permits settings in the statement.
 	"readonly": 2,
 	// On a cluster, subqueries read all shards, as they read all rows on one server.
 	"distributed_product_mode": "global",
@@ -41,7 +41,7 @@ var querySettings = clickhouse.Settings{
 func (s *Sink) Query(ctx context.Context, sql string, params map[string]string) (*Result, error) {
 	args := make([]any, 0, len(params))
 	for name, value := range params {
-		// For a statement without any {name:Type} the client would bind parameters in its own, textual way.
+		// In a statement without any {name:Type}, the client would substitute the parameters as text.
 		if strings.Contains(sql, "{"+name+":") {
 			args = append(args, clickhouse.Named(name, value))
 		}

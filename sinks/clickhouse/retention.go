@@ -12,11 +12,10 @@ import (
 	"github.com/llmtap/llmtap/sinks"
 )
 
-// minRetention is the shortest retention.
 const minRetention = time.Hour
 
-// retention returns the retention of t; 0 keeps its TTL. Message bodies are not kept longer than other rows unless
-// TableRetention says so.
+// retention returns the retention of t; 0 keeps its TTL. By default message bodies are not kept longer than other
+// rows.
 func (c Config) retention(t *table) time.Duration {
 	switch d, ok := c.TableRetention[t.Name()]; {
 	case ok:
@@ -54,8 +53,7 @@ func (c Config) validateRetention() error {
 	return errors.Join(errs...)
 }
 
-// applyRetention changes the TTL of tables with another TTL than configured. Without a retention it keeps the TTL, which
-// may be set by the operator.
+// applyRetention changes TTLs that differ from the configured ones. Without a retention it keeps the TTL.
 func (s *Sink) applyRetention(ctx context.Context) error {
 	for _, t := range tables {
 		retention := s.cfg.retention(t)

@@ -40,7 +40,7 @@ func TestStorage(t *testing.T) {
 	if !*storage {
 		turns, size = turns[:1], 100
 	}
-	rows := [][]string{{"conversations", "exchanges", "MB sent", "whole, by time", "by conversation", "stored once", "of it messages", "history", "exchanges", "to whole", "bytes an exchange", "rows/s in", "MB/s in"}}
+	rows := [][]string{{"conversations", "exchanges", "MB sent", "whole, by time", "by conversation", "stored once", "messages", "history", "exchanges", "to whole", "bytes an exchange", "rows/s in", "MB/s in"}}
 	each := map[int]float64{}
 	for _, n := range turns {
 		m := measure(t, generate(size/n, n))

@@ -9,17 +9,16 @@ import (
 	"github.com/llmtap/llmtap/sinks"
 )
 
-// A table is how ClickHouse stores a table of sinks.Tables. Its DDL is in schema/.
+// A table describes the storage of a table of sinks.Tables in ClickHouse. Its DDL is in schema/.
 type table struct {
 	sinks.Table
 	columns []string
 	insert  func(ctx context.Context, conn driver.Conn, b *sinks.Batch) error
 
-	// ageColumn is the time from which retention counts. For exchanges it is stream time, because the clock of an agent
-	// may be wrong by years.
+	// ageColumn is the time from which retention counts. For exchanges it is stream time: clocks of agents may be wrong.
 	ageColumn string
-	// shardColumn selects the shard of a row, by the hash of shardKey. Rows that replace each other must be on the same
-	// shard, so it is a column of the sort key. It is the conversation if the conversation of a row never changes, because
+	// The hash of shardKey, an expression of shardColumn, selects the shard of a row. Rows that replace each other must be on
+	// the same shard, so shardColumn is in the sort key. It is the conversation if the conversation of a row never changes:
 	// queries of one conversation then read one shard.
 	shardColumn, shardKey string
 }

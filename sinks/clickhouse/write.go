@@ -17,16 +17,16 @@ import (
 var insertSettings = clickhouse.Settings{
 	// An acknowledgement must mean that the rows are stored.
 	"async_insert": 0,
-	// Clocks of agents may be wrong by years, so one batch may contain many months; that must not stop the pipeline.
+	// One batch may contain many months, because clocks of agents may be wrong by years. That must not stop the pipeline.
 	"throw_on_max_partitions_per_insert_block": 0,
 }
 
-// clusterSettings apply to every insert into a Distributed table. The server that receives the insert distributes the
-// rows to shards. Only so rows that replace each other end up on the same shard, whichever server receives them.
+// clusterSettings apply to every insert into a Distributed table. The receiving server distributes the rows to shards, so that
+// rows that replace each other are on the same shard whichever server receives them.
 var clusterSettings = clickhouse.Settings{
 	// An acknowledgement must mean that the shards have the rows, not that the receiving server will send them.
 	"insert_distributed_sync": 1,
-	// A block that a replica has seen before must be stored again: its rows may have been deleted since.
+	// A block that a replica has seen before must be stored again, because its rows may have been deleted since.
 	"insert_deduplicate": 0,
 }
 

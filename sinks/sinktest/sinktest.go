@@ -183,8 +183,8 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 	})
 }
 
-// Strings are texts that have broken stores before: empty, several scripts, control characters, NUL, quotes, an
-// invalid byte, and 1 MB.
+// Strings are texts that have caused errors in stores: empty, several scripts, control characters, quotes, invalid
+// UTF-8, 1 MB.
 var Strings = []string{
 	"", " ", "规划器 🛠️ é e\u0301 \u202e", "tab\tnewline\ncr\r", "nul\x00inside", "\x00", `quote ' " \ ` + "`", `\N`, "NULL",
 	"a\xffb", "{name:String} ? $1 @x %s", strings.Repeat("x", 1<<20),

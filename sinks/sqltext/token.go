@@ -9,7 +9,7 @@ import (
 // A Kind is the kind of a Token.
 type Kind uint8
 
-// The kinds.
+// Kinds of tokens.
 const (
 	End        Kind = iota
 	Word            // keyword, bare identifier or number
@@ -40,7 +40,7 @@ type Scanner struct {
 	pos int
 }
 
-// Next returns the next token. At the end of the text it is of kind End.
+// Next returns the next token, of kind End at the end of the text.
 func (s *Scanner) Next() Token {
 	s.skipSpace()
 	start := s.pos

@@ -118,8 +118,7 @@ func (s *scan) nameKind(end int) valueKind {
 	return valueNone
 }
 
-// value matches the secret after the current separator. bare means that the name is unquoted and thus not JSON: its value
-// may be unquoted too.
+// value matches the secret after the current separator. bare means that the name, and possibly the value, is unquoted.
 func (s *scan) value(kind valueKind, bare, colon bool) (start, end int) {
 	i := s.i + 1
 	for i < len(s.text) && i-s.i < 3 && (s.text[i] == '=' || s.text[i] == '>') {
@@ -175,8 +174,7 @@ func (s *scan) value(kind valueKind, bare, colon bool) (start, end int) {
 	return i, end
 }
 
-// valueEnd returns the end of the value at i after a quote that is preceded by slashes backslashes. It returns i for code
-// and prose.
+// valueEnd returns the end of the value at i, after a quote preceded by slashes backslashes, or i for code and prose.
 func (s *scan) valueEnd(i int, quote byte, slashes int) int {
 	end := i
 	if quote == 0 {

@@ -101,8 +101,8 @@ func announced(w []byte) hint {
 	return hintNone
 }
 
-// gap reports whether g, between a word with the hint after and its value, is a colon or an equals sign or, for a scheme,
-// the required space.
+// gap reports whether g, between a word with the hint after and its value, is a colon, an equals sign or, for a scheme,
+// a space.
 func gap(g []byte, after hint) (colon, equals bool) {
 	switch {
 	case len(g) == 0:

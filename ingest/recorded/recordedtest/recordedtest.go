@@ -37,7 +37,7 @@ func Path(tb testing.TB, name string) string {
 	}
 	path := filepath.Join(root, "..", "shared", "data", name)
 	if !exists(path) {
-		tb.Skipf("SKIPPED: no recorded traffic at ../shared/data/%s, beside the repository", name)
+		tb.Skipf("SKIPPED: no recorded traffic at ../shared/data/%s, next to the repository", name)
 	}
 	return path
 }
@@ -47,8 +47,7 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Lines calls f with each line of a file and its number, from 1, or skips the test if the file is missing. The line is valid until
-// f returns.
+// Lines calls f with each line of a file and its number, from 1, or skips the test without the file. f must not keep line.
 func Lines(tb testing.TB, name string, f func(n int, line []byte)) {
 	tb.Helper()
 	file, err := os.Open(Path(tb, name))

@@ -3,7 +3,7 @@
 //	Load ──> Library ── Connect ──> Conn ── Query         whole output in one piece
 //	                                     ├─ Stream ──> Next, Next, …, Close
 //	                                     ├─ Insert ──> Write, Write, …, Commit or Cancel
-//	                                     └─ Classify     what a statement would do
+//	                                     └─ Classify     effect of a statement
 //
 // A Conn runs one statement at a time and must not be used concurrently; connections are independent of each other.
 // Connecting to a running engine costs 0.15 ms, so callers use a new connection per request.

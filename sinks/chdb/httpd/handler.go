@@ -9,7 +9,11 @@ import (
 	"io"
 	"net/http"
 	"net/url"
+	"strconv"
+	"sync"
 	"time"
+
+	"github.com/ClickHouse/ch-go/proto"
 
 	"github.com/llmtap/llmtap/ingest/loopback"
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
@@ -56,7 +60,7 @@ type Handler struct {
 
 // New returns a Handler. Close it when no requests are running.
 func New(cfg Config) *Handler {
-	return &Handler{cfg: cfg, slots: make(chan struct{}, cfg.MaxConcurrentQueries), sessions: newSessions(cfg.Connect)}
+	return &Handler{cfg: cfg, slots: make(chan struct{}, cfg.MaxConcurrentQueries), sessions: &sessions{connect: cfg.Connect, open: map[string]*session{}}}
 }
 
 // Close closes the connections of all sessions.
@@ -75,7 +79,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	req, err := newRequest(r)
 	res := newResponse(w, req, h.cfg.Server)
 	if err == nil && !h.authorized(r, req.url) {
-		err = exceptionf(codeAuthenticationFailed, "AUTHENTICATION_FAILED", "%s: Authentication failed: password is incorrect, or there is no user with such name", User)
+		err = exceptionf(proto.ErrAuthenticationFailed, "%s: Authentication failed: password is incorrect, or there is no user with such name", User)
 	}
 	var done Query
 	if err == nil {
@@ -86,7 +90,7 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 		err = res.finish()
 	}
 	if err != nil {
-		done.Code = codeOf(err, r.Context())
+		done.Code = int(codeOf(err, r.Context()))
 	}
 	if done.Kind == "" {
 		done.Kind = "other"
@@ -135,58 +139,42 @@ func (h *Handler) slot(ctx context.Context) (release func(), err error) {
 	case <-ctx.Done():
 		return nil, ctx.Err()
 	case <-t.C:
-		return nil, exceptionf(codeTooManyQueries, "TOO_MANY_SIMULTANEOUS_QUERIES", "Too many simultaneous queries. Maximum: %d", cap(h.slots))
+		return nil, exceptionf(proto.ErrTooManySimultaneousQueries, "Too many simultaneous queries. Maximum: %d", cap(h.slots))
 	}
 }
 
-// Exception codes of this package, besides those of the engine.
-const (
-	codeNotImplemented       = 48
-	codeSyntaxError          = 62
-	codeUnknownSetting       = 115
-	codeReadonly             = 164
-	codeTooManyQueries       = 202
-	codeSessionNotFound      = 372
-	codeSessionIsLocked      = 373
-	codeQueryWasCancelled    = 394
-	codeAccessDenied         = 497
-	codeAuthenticationFailed = 516
-	codeStdException         = 1001
-)
-
-func exceptionf(code int, name, format string, args ...any) error {
-	return &engine.Error{Code: code, Message: fmt.Sprintf("Code: %d. DB::Exception: %s. (%s)", code, fmt.Sprintf(format, args...), name)}
+func exceptionf(code proto.Error, format string, args ...any) error {
+	return &engine.Error{Code: int(code), Message: fmt.Sprintf("Code: %d. DB::Exception: %s. (%s)", int(code), fmt.Sprintf(format, args...), code)}
 }
 
-func codeOf(err error, ctx context.Context) int {
-	var e *engine.Error
-	switch {
-	case ctx.Err() != nil:
-		return codeQueryWasCancelled
-	case errors.As(err, &e):
-		return e.Code
+func codeOf(err error, ctx context.Context) proto.Error {
+	if ctx.Err() != nil {
+		return proto.ErrQueryWasCancelled
 	}
-	return codeStdException
+	if e, ok := errors.AsType[*engine.Error](err); ok {
+		return proto.Error(e.Code)
+	}
+	return proto.ErrStdException
 }
 
 // statusOf returns the HTTP status of an exception code in ClickHouse.
-func statusOf(code int) int {
+func statusOf(code proto.Error) int {
 	switch code {
 	case 194:
 		return http.StatusUnauthorized
-	case 192, 193, codeAuthenticationFailed, codeAccessDenied, codeReadonly:
+	case 192, 193, proto.ErrAuthenticationFailed, proto.ErrAccessDenied, proto.ErrReadonly:
 		return http.StatusForbidden
-	case 6, 15, 25, 26, 27, 38, 41, 44, 53, codeSyntaxError, 72, 190, 376, 427:
+	case 6, 15, 25, 26, 27, 38, 41, 44, 53, proto.ErrSyntaxError, 72, 190, 376, 427:
 		return http.StatusBadRequest
-	case 46, 47, 50, 56, 60, 63, 73, 81, codeUnknownSetting:
+	case 46, 47, 50, 56, 60, 63, 73, 81, proto.ErrUnknownSetting:
 		return http.StatusNotFound
 	case 159:
 		return http.StatusRequestTimeout
 	case 188:
 		return http.StatusRequestEntityTooLarge
-	case codeNotImplemented:
+	case proto.ErrNotImplemented:
 		return http.StatusNotImplemented
-	case codeTooManyQueries, 209, 439:
+	case proto.ErrTooManySimultaneousQueries, 209, 439:
 		return http.StatusServiceUnavailable
 	}
 	return http.StatusInternalServerError
@@ -194,3 +182,85 @@ func statusOf(code int) int {
 
 // nonce returns an id that no client can guess or reuse.
 func nonce() string { return rand.Text() }
+
+const (
+	maxSessions    = 100
+	sessionTimeout = time.Minute // default
+	maxTimeout     = time.Hour
+)
+
+// sessions are the connections of sessions by session_id. There are at most maxSessions; idle sessions that have timed out are
+// closed when a session is requested.
+type sessions struct {
+	connect func() (*engine.Conn, error)
+
+	mu   sync.Mutex // guards open and its values
+	open map[string]*session
+}
+
+type session struct {
+	conn    *engine.Conn
+	busy    bool
+	timeout time.Duration
+	expires time.Time // while not busy
+}
+
+// take reserves session id for one request. With check the session must exist.
+func (s *sessions) take(id string, check bool, timeout string) (*session, error) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.expire(time.Now())
+	ss := s.open[id]
+	switch {
+	case ss != nil && ss.busy:
+		return nil, exceptionf(proto.ErrSessionIsLocked, "Session %s is locked by a concurrent client", id)
+	case ss == nil && check:
+		return nil, exceptionf(proto.ErrSessionNotFound, "Session %s not found", id)
+	case ss == nil && len(s.open) >= maxSessions:
+		return nil, exceptionf(proto.ErrTooManySimultaneousQueries, "Too many sessions. Maximum: %d", maxSessions)
+	case ss == nil:
+		conn, err := s.connect()
+		if err != nil {
+			return nil, err
+		}
+		ss = &session{conn: conn, timeout: sessionTimeout}
+		s.open[id] = ss
+	}
+	if n, err := strconv.Atoi(timeout); err == nil && n > 0 {
+		ss.timeout = min(time.Duration(n)*time.Second, maxTimeout)
+	}
+	ss.busy = true
+	return ss, nil
+}
+
+// release ends the use of a session by a request, and closes the session if closeIt is set.
+func (s *sessions) release(id string, ss *session, closeIt bool) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	ss.busy = false
+	ss.expires = time.Now().Add(ss.timeout)
+	if closeIt {
+		ss.conn.Close()
+		delete(s.open, id)
+	}
+}
+
+func (s *sessions) expire(now time.Time) {
+	for id, ss := range s.open {
+		if !ss.busy && now.After(ss.expires) {
+			ss.conn.Close()
+			delete(s.open, id)
+		}
+	}
+}
+
+func (s *sessions) close() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for id, ss := range s.open {
+		if !ss.busy {
+			ss.conn.Close()
+		}
+		delete(s.open, id)
+	}
+}

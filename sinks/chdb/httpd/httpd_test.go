@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/ClickHouse/ch-go/compress"
+	"github.com/ClickHouse/ch-go/proto"
 	"go.uber.org/goleak"
 
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
@@ -30,7 +31,7 @@ func TestSlots(t *testing.T) {
 		start := time.Now()
 		_, err = h.slot(t.Context())
 		var ex *engine.Error
-		if !errors.As(err, &ex) || ex.Code != codeTooManyQueries || time.Since(start) != slotTimeout {
+		if !errors.As(err, &ex) || ex.Code != int(proto.ErrTooManySimultaneousQueries) || time.Since(start) != slotTimeout {
 			t.Errorf("after %s: %v", time.Since(start), err)
 		}
 		gone, cancel := context.WithCancel(t.Context())

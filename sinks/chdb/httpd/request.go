@@ -14,6 +14,7 @@ import (
 	"strings"
 
 	"github.com/ClickHouse/ch-go/compress"
+	"github.com/ClickHouse/ch-go/proto"
 	"github.com/andybalholm/brotli"
 	"github.com/klauspost/compress/zstd"
 
@@ -23,7 +24,7 @@ import (
 // maxText bounds a statement with its inline data. Data in a format other than Values is streamed and not bounded.
 const maxText = 64 << 20
 
-// A request contains the parameters of the URL and the headers. The body is not read yet.
+// A request contains the parameters of the URL and the headers of an HTTP request, whose body is not read yet.
 type request struct {
 	http     *http.Request
 	url      url.Values
@@ -68,13 +69,13 @@ func newRequest(r *http.Request) (*request, error) {
 			continue
 		}
 		if !identifier(name) { // becomes part of a SET statement
-			return req, exceptionf(codeUnknownSetting, "UNKNOWN_SETTING", "Unknown setting %q", name)
+			return req, exceptionf(proto.ErrUnknownSetting, "Unknown setting %q", name)
 		}
 		req.settings = append(req.settings, setting{name, q.Get(name)})
 	}
 	slices.SortFunc(req.settings, func(a, b setting) int { return strings.Compare(a.name, b.name) })
 	if strings.HasPrefix(r.Header.Get("Content-Type"), "multipart/form-data") {
-		return req, exceptionf(codeNotImplemented, "NOT_IMPLEMENTED", "External tables are not supported by the embedded ClickHouse")
+		return req, exceptionf(proto.ErrNotImplemented, "External tables are not supported by the embedded ClickHouse")
 	}
 	return req, nil
 }
@@ -85,12 +86,9 @@ func (q *request) on(name string) bool {
 }
 
 func identifier(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z') {
-			return false
-		}
-	}
-	return s != ""
+	return s != "" && !strings.ContainsFunc(s, func(c rune) bool {
+		return c != '_' && (c < '0' || c > '9') && (c < 'a' || c > 'z') && (c < 'A' || c > 'Z')
+	})
 }
 
 // setSQL returns the statement that applies the settings of the request to a connection.
@@ -148,7 +146,7 @@ func decoder(encoding string, raw io.Reader) (io.Reader, error) {
 			r = z.IOReadCloser()
 		}
 	default:
-		return nil, exceptionf(codeNotImplemented, "NOT_IMPLEMENTED", "Unknown HTTP content encoding %q", encoding)
+		return nil, exceptionf(proto.ErrNotImplemented, "Unknown HTTP content encoding %q", encoding)
 	}
 	if err != nil {
 		return nil, fmt.Errorf("read %s body: %w", encoding, err)
@@ -213,7 +211,7 @@ func readText(body io.Reader) (string, error) {
 		return "", fmt.Errorf("read statement: %w", err)
 	}
 	if n > maxText {
-		return "", exceptionf(codeSyntaxError, "SYNTAX_ERROR", "Statement is longer than %d bytes; stream the data of an INSERT in a format other than Values", maxText)
+		return "", exceptionf(proto.ErrSyntaxError, "Statement is longer than %d bytes; stream the data of an INSERT in a format other than Values", maxText)
 	}
 	return b.String(), nil
 }

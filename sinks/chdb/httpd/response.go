@@ -116,26 +116,23 @@ func (r *response) start() error {
 	}
 	r.started = true
 	r.out = r.w
+	var z io.WriteCloser
 	var err error
 	switch r.coding {
 	case "gzip":
-		var z *gzip.Writer
 		z, err = gzip.NewWriterLevel(r.w, gzip.BestSpeed)
-		r.out, r.closer = z, z
 	case "deflate":
-		var z *zlib.Writer
 		z, err = zlib.NewWriterLevel(r.w, zlib.BestSpeed)
-		r.out, r.closer = z, z
 	case "br":
-		z := brotli.NewWriterLevel(r.w, brotli.BestSpeed)
-		r.out, r.closer = z, z
+		z = brotli.NewWriterLevel(r.w, brotli.BestSpeed)
 	case "zstd":
-		var z *zstd.Encoder
 		z, err = zstd.NewWriter(r.w, zstd.WithEncoderConcurrency(1), zstd.WithEncoderLevel(zstd.SpeedFastest))
-		r.out, r.closer = z, z
 	}
 	if err != nil {
 		return fmt.Errorf("start %s response: %w", r.coding, err)
+	}
+	if z != nil {
+		r.out, r.closer = z, z
 	}
 	hd := r.w.Header()
 	hd.Set("X-ClickHouse-Exception-Tag", r.tag)
@@ -199,22 +196,20 @@ func (r *response) finish() error {
 // maxLateException bounds the text of an exception inside a stream, because clients read at most 16 KiB.
 const maxLateException = 15 << 10
 
-// fail sends err as the status, or framed into the stream if it has started. It aborts the response if the client has
-// disconnected.
+// fail sends err as the status, or framed into a started stream. If the client has disconnected, it aborts the response.
 func (r *response) fail(err error, ctx context.Context) {
 	if ctx.Err() != nil {
 		panic(http.ErrAbortHandler) // the output must not look complete
 	}
-	code, msg := codeOf(err, ctx), err.Error()
-	if e := (*engine.Error)(nil); !errors.As(err, &e) {
-		msg = fmt.Sprintf("Code: %d. DB::Exception: %s. (STD_EXCEPTION)", code, msg)
-	} else {
+	code := codeOf(err, ctx)
+	msg := fmt.Sprintf("Code: %d. DB::Exception: %s. (STD_EXCEPTION)", int(code), err)
+	if e, ok := errors.AsType[*engine.Error](err); ok {
 		msg = e.Message
 	}
 	msg += " (version " + r.server.Version + " (official build))"
 	if !r.started {
 		hd := r.w.Header()
-		hd.Set("X-ClickHouse-Exception-Code", strconv.Itoa(code))
+		hd.Set("X-ClickHouse-Exception-Code", strconv.Itoa(int(code)))
 		hd.Set("Content-Type", "text/plain; charset=UTF-8")
 		r.w.WriteHeader(statusOf(code))
 		_, _ = io.WriteString(r.w, msg+"\n")

@@ -1,20 +1,24 @@
 package httpd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
+	"strconv"
 	"strings"
 	"sync"
 	"time"
+
+	"github.com/ClickHouse/ch-go/proto"
 
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
 	"github.com/llmtap/llmtap/sinks/chdb/statement"
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
-// killInterval is the interval at which the statement of a disconnected client is killed again, because the first KILL may
-// precede the entry of the statement in the process list of the engine.
+// killInterval is the interval of repeated KILLs of the statement of a disconnected client: the first one may run before the
+// statement is in the process list of the engine.
 const killInterval = 250 * time.Millisecond
 
 // serve runs the statement of req and writes its output to res.
@@ -34,14 +38,14 @@ func (h *Handler) serve(ctx context.Context, req *request, res *response) (Query
 	case statement.Insert:
 		done.Kind = "insert"
 	case statement.Empty:
-		return done, exceptionf(codeSyntaxError, "SYNTAX_ERROR", "Empty query")
+		return done, exceptionf(proto.ErrSyntaxError, "Empty query")
 	case statement.Other: // classified by the parser of the engine
 	}
 	if st.Several {
-		return done, exceptionf(codeSyntaxError, "SYNTAX_ERROR", "Multi-statements are not allowed")
+		return done, exceptionf(proto.ErrSyntaxError, "Multi-statements are not allowed")
 	}
 	if st.Rejected != "" {
-		return done, exceptionf(codeAccessDenied, "ACCESS_DENIED", "The embedded ClickHouse does not allow %s", st.Rejected)
+		return done, exceptionf(proto.ErrAccessDenied, "The embedded ClickHouse does not allow %s", st.Rejected)
 	}
 	if isHello(text, req.format) {
 		return done, h.hello(req, res)
@@ -108,7 +112,7 @@ func readStatement(req *request, body io.Reader) (string, statement.Statement, e
 	return text, statement.Parse(text), nil
 }
 
-// conn returns a connection for one request, which release releases.
+// conn returns a connection for one request. The caller must call release.
 func (h *Handler) conn(req *request) (conn *engine.Conn, release func(), err error) {
 	if id := req.url.Get("session_id"); id != "" {
 		s, err := h.sessions.take(id, req.on("session_check"), req.url.Get("session_timeout"))
@@ -116,7 +120,7 @@ func (h *Handler) conn(req *request) (conn *engine.Conn, release func(), err err
 			return nil, nil, err
 		}
 		return s.conn, func() {
-			// It also absorbs the partial output of a failed statement. A rejected setting cannot be reset and needs no reset.
+			// This also absorbs the partial output of a failed statement. A rejected setting cannot be reset and needs no reset.
 			_ = s.conn.Exec(req.resetSQL())
 			h.sessions.release(id, s, req.on("close_session"))
 		}, nil
@@ -212,7 +216,7 @@ func fill(r io.Reader, buf []byte) (n int, complete bool, err error) {
 	return n, false, nil
 }
 
-var errReadonly = exceptionf(codeReadonly, "READONLY", "Cannot execute query in readonly mode. For queries over HTTP, method GET implies readonly. You should use method POST for modifying queries")
+var errReadonly = exceptionf(proto.ErrReadonly, "Cannot execute query in readonly mode. For queries over HTTP, method GET implies readonly. You should use method POST for modifying queries")
 
 // run runs every statement except for insert streams.
 func (h *Handler) run(conn *engine.Conn, req *request, res *response, text string, st statement.Statement, done *Query) (engine.Stats, error) {
@@ -221,33 +225,25 @@ func (h *Handler) run(conn *engine.Conn, req *request, res *response, text strin
 	case err != nil:
 		return engine.Stats{}, err
 	case a.Statements > 1:
-		return engine.Stats{}, exceptionf(codeSyntaxError, "SYNTAX_ERROR", "Multi-statements are not allowed")
+		return engine.Stats{}, exceptionf(proto.ErrSyntaxError, "Multi-statements are not allowed")
 	case a.Class == engine.Control && (st.Kind == statement.Select || st.Kind == statement.Insert):
-		return engine.Stats{}, exceptionf(codeAccessDenied, "ACCESS_DENIED", "The embedded ClickHouse does not write outside its tables")
+		return engine.Stats{}, exceptionf(proto.ErrAccessDenied, "The embedded ClickHouse does not write outside its tables")
 	case a.Class != engine.ReadOnly && req.http.Method == "GET":
 		return engine.Stats{}, errReadonly
 	case done.Kind == "" && (a.Class == engine.Mutating || a.Class == engine.MutatingGlobal):
 		done.Kind = "ddl"
 	}
-	if st.Kind == statement.Insert {
-		var stats engine.Stats
-		err := conn.Query(text, "Null", req.params, func(_ []byte, s engine.Stats) error {
-			stats = s
-			res.summary(s)
-			return nil
-		})
-		return stats, err
-	}
-	format := req.format
-	if st.Format != "" {
-		format = st.Format
-	}
-	res.format(format)
-	if st.Kind == statement.Select && a.Class == engine.ReadOnly && joinable[format] {
-		return stream(conn, req, res, text)
+	output := "Null"
+	if st.Kind != statement.Insert {
+		output = req.format
+		format := cmp.Or(st.Format, req.format)
+		res.format(format)
+		if st.Kind == statement.Select && a.Class == engine.ReadOnly && joinable[format] {
+			return stream(conn, req, res, text)
+		}
 	}
 	var stats engine.Stats
-	err = conn.Query(text, req.format, req.params, func(out []byte, s engine.Stats) error {
+	err = conn.Query(text, output, req.params, func(out []byte, s engine.Stats) error {
 		stats = s
 		res.summary(s)
 		_, err := res.Write(out)
@@ -279,4 +275,42 @@ func stream(conn *engine.Conn, req *request, res *response, text string) (engine
 			return stats, err
 		}
 	}
+}
+
+// isHello reports whether text is the first query of a clickhouse-go connection.
+func isHello(text, format string) bool {
+	return format == "Native" && strings.TrimSpace(text) == "SELECT displayName(), version(), revision(), timezone()"
+}
+
+// hello answers that query at the revision of the client, with revision 0 for all later queries.
+func (h *Handler) hello(req *request, res *response) error {
+	revision := 0
+	if v := req.url.Get("client_protocol_version"); v != "" {
+		n, err := strconv.ParseUint(v, 10, 31)
+		if err != nil {
+			return exceptionf(proto.ErrSyntaxError, "client_protocol_version is not a number: %q", v)
+		}
+		revision = int(n)
+	}
+	var name, version, timezone proto.ColStr
+	name.Append(h.cfg.Server.DisplayName)
+	version.Append(h.cfg.Server.Version)
+	timezone.Append(h.cfg.Server.Timezone)
+	block := proto.Block{Columns: 4, Rows: 1}
+	var buf proto.Buffer
+	if proto.FeatureBlockInfo.In(revision) {
+		block.Info.BucketNum = -1
+	}
+	err := block.EncodeBlock(&buf, revision, []proto.InputColumn{
+		{Name: "displayName()", Data: name},
+		{Name: "version()", Data: version},
+		{Name: "revision()", Data: proto.ColUInt32{0}},
+		{Name: "timezone()", Data: timezone},
+	})
+	if err != nil {
+		return fmt.Errorf("encode hello: %w", err)
+	}
+	res.format("Native")
+	_, err = res.Write(buf.Buf)
+	return err
 }

@@ -14,7 +14,7 @@ import (
 // A Kind is the kind of a Statement.
 type Kind uint8
 
-// The kinds.
+// Kinds of statements.
 const (
 	Other  Kind = iota // everything else, including text that cannot be parsed
 	Empty              // only space and comments
@@ -25,8 +25,8 @@ const (
 // A Statement is the result of Parse.
 type Statement struct {
 	Kind Kind
-	// Format is the name after FORMAT: the format of the output or, in an INSERT, of the data ("Values" after VALUES).
-	// Empty if there is none.
+	// Format is the name after FORMAT: the format of the output or of the data of an INSERT ("Values" after VALUES). It
+	// may be empty.
 	Format string
 	// Head is the text of an INSERT before FORMAT or VALUES; Data is the data after it. An INSERT with a SELECT has no
 	// Format, and Head is its whole text.
@@ -233,8 +233,8 @@ func (p *parser) onlySemicolons() bool {
 	return look.atEnd()
 }
 
-// data returns the data in s, the text after the name of a format. Leading spaces and one line break or semicolon belong to
-// the statement.
+// data returns the data in s, the text after the name of a format. Leading spaces and one line break or semicolon are
+// skipped.
 func data(s string) string {
 	s = strings.TrimLeft(s, " \t\f")
 	if strings.TrimSpace(s) == ";" {
