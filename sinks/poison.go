@@ -164,7 +164,7 @@ func (b *Batcher) setAccepted(t Table, rows *Batch) {
 	}
 }
 
-// mergeFilling moves the filling batch into p unless p is full: more rows may show which of them are poison.
+// mergeFilling moves the filling batch into p unless p is full, because the table may accept some of the additional rows.
 func (b *Batcher) mergeFilling(p *pending) {
 	b.mu.Lock()
 	defer b.mu.Unlock()

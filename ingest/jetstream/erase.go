@@ -86,7 +86,7 @@ func secureDelete(ctx context.Context, s natsjs.Stream, seq uint64, dryRun bool)
 	return fmt.Errorf("delete message %d: %w", seq, err)
 }
 
-// matches reports whether m belongs to the subject.
+// matches reports whether m belongs to target.
 func (target *ErasureSubject) matches(m natsjs.Msg) bool {
 	h := m.Headers()
 	if h.Get(HeaderDeadReason) == reasonRow {
@@ -104,7 +104,7 @@ func (target *ErasureSubject) matches(m natsjs.Msg) bool {
 	return listed || target.Conversation != "" && conversation == target.Conversation || target.User != "" && user == target.User
 }
 
-// matchesRow reports whether a row, as possibly truncated JSON, belongs to the subject.
+// matchesRow reports whether a row, as possibly truncated JSON, belongs to target.
 func (target *ErasureSubject) matchesRow(row []byte) bool {
 	for _, id := range []string{target.Conversation, target.User} {
 		if b, err := json.Marshal(id); id != "" && err == nil && bytes.Contains(row, b) {

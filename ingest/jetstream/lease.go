@@ -224,7 +224,7 @@ func (l *lease) write(ctx context.Context, change func(*checkpoint)) error {
 	return nil
 }
 
-// afterConflict overwrites a checkpoint of this lease with next: it is from a write whose response was lost.
+// afterConflict writes next over a checkpoint of this lease, which an earlier write left whose response was lost.
 func (l *lease) afterConflict(ctx context.Context, next checkpoint) (uint64, error) {
 	cp, rev, err := readCheckpoint(ctx, l.kv, l.key)
 	switch {

@@ -125,7 +125,7 @@ func (p *Publisher) push() {
 	}
 }
 
-// acked reports without waiting whether f is stored.
+// acked reports whether f is known to be stored. It does not wait.
 func (f *inFlight) acked() bool {
 	if f.err != nil {
 		return false

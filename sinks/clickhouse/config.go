@@ -7,7 +7,7 @@ import (
 	"time"
 )
 
-// Config configures the connection to ClickHouse and how long rows are kept.
+// Config configures the connection to ClickHouse and the retention of rows.
 type Config struct {
 	// DSN is clickhouse://, http:// or https://user:password@host:port,host:port/database?option=value. The first host
 	// that answers is used. Options are those of clickhouse-go, and ca_file, cert_file and key_file for TLS (https, or

@@ -70,8 +70,8 @@ var keys = func() []key {
 
 var separatedBy, separatedBefore, joinedBy = indexKeys()
 
-// indexKeys returns the keys whose prefix ends in a separator, by the byte before the separator, and for the same byte a bit
-// for each byte before it; and the other keys by their anchor.
+// indexKeys returns the keys whose prefix ends in a separator, by the byte before the separator (before is a bit set of the
+// bytes before that one), and the other keys by their anchor.
 func indexKeys() (separated [256][]key, before [256]uint64, joined [256][]key) {
 	for _, k := range keys {
 		n := len(k.prefix)

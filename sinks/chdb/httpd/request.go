@@ -168,8 +168,8 @@ func (w *completeReader) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// A frameReader reads compressed frames of ClickHouse and returns io.ErrUnexpectedEOF for a truncated frame, because the
-// decompressor returns io.EOF also for a frame that is truncated after its header.
+// A frameReader reads compressed frames of ClickHouse and returns io.ErrUnexpectedEOF for a truncated frame. The decompressor
+// returns io.EOF if a frame is truncated after its header.
 type frameReader struct {
 	r    io.Reader
 	head [frameHead]byte // frame header
