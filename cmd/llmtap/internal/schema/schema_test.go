@@ -1,0 +1,65 @@
+package schema
+
+import (
+	"context"
+	"io"
+	"log/slog"
+	"os"
+	"regexp"
+	"strings"
+	"testing"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
+	"github.com/llmtap/llmtap/sinks/chdb"
+	"github.com/llmtap/llmtap/sinks/clickhouse"
+)
+
+func TestMain(m *testing.M) {
+	chdb.RunChild()
+	os.Exit(m.Run())
+}
+
+// The reports on a real engine, before and after the migrations.
+func TestSchema(t *testing.T) {
+	collectortest.NeedClickHouse(t)
+	chdbCfg := chdb.Default()
+	chdbCfg.Dir = t.TempDir()
+	srv, err := chdb.Start(t.Context(), chdbCfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer srv.Close(t.Context())
+	cfg := clickhouse.Default()
+	cfg.DSN = srv.DSN()
+	migrate := func(ctx context.Context, w io.Writer, cfg clickhouse.Config) error {
+		return Migrate(ctx, w, cfg, slog.New(slog.NewTextHandler(w, nil)))
+	}
+	expect := func(report func(context.Context, io.Writer, clickhouse.Config) error, patterns ...string) string {
+		t.Helper()
+		var out strings.Builder
+		if err := report(t.Context(), &out, cfg); err != nil {
+			out.WriteString(err.Error())
+		}
+		for _, p := range patterns {
+			if !regexp.MustCompile("(?m)" + p).MatchString(out.String()) {
+				t.Errorf("no %q in\n%s", p, out.String())
+			}
+		}
+		return out.String()
+	}
+	expect(Status, `^database llmtap, on one server$`, `^0001_exchanges.sql +pending +[0-9a-f]{12}$`, `^Migrations are pending: llmtap schema migrate`)
+	plan := expect(Plan, `^CREATE TABLE IF NOT EXISTS exchanges$`)
+	if script, err := clickhouse.Script("", chdb.Database); err != nil || script != plan {
+		t.Errorf("%v: the script differs from the plan for an empty database:\n%s", err, script)
+	}
+	expect(Status, `^0001_exchanges.sql +pending`)
+	expect(migrate, `msg="migration applied" migration=0001_exchanges.sql`, `^up to date$`)
+	expect(migrate, `^up to date$`)
+	expect(Plan, `^-- nothing to do$`)
+	status := expect(Status, `^0001_exchanges.sql +applied +20\d\d-\d\d-\d\dT\S+Z +[0-9a-f]{12}$`, `^TABLE +ROWS +ON DISK +TTL$`, `^exchanges +0 +0 B +none$`)
+	if strings.Contains(status, "pending") {
+		t.Errorf("status after migrate:\n%s", status)
+	}
+	cfg.Cluster = "main"
+	expect(Status, `holds the tables of one server: cluster main needs an empty database$|holds the tables of one server`)
+}
