@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// anthropicSession is agentSession as the Messages API has it: the same texts, calls and replies, as blocks.
+// anthropicSession is agentSession for the Messages API: the same texts, calls and replies, as blocks.
 func anthropicSession(tb testing.TB, size int, seed uint64) []byte {
 	tb.Helper()
 	var chat struct {
@@ -78,7 +78,7 @@ func TestAnthropicAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations a scan", n)
+		t.Errorf("%v allocations per scan", n)
 	}
 }
 

@@ -11,7 +11,7 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// refAnthropic is the slow twin of ScanRequest, for valid JSON objects.
+// refAnthropic is the reference implementation of ScanRequest for valid JSON objects.
 func refAnthropic(b []byte) Request {
 	n := parse(b)
 	f := refAnthropicMessages(b, n.get("messages"))
@@ -57,7 +57,7 @@ var refAnthropicParts = map[string]Parts{
 	"tool_use": PartCall, "tool_result": PartReply,
 }
 
-// refAnthropicLegal are the keys of blocks whose keys are checked.
+// refAnthropicLegal are the keys of block types with a schema.
 var refAnthropicLegal = map[string]string{
 	"text": "text citations", "image": "source transformations", "document": "source context title citations",
 	"thinking": "thinking signature", "redacted_thinking": "data", "tool_use": "id name input caller toolset_name",
@@ -125,7 +125,7 @@ func refAnthropicMessages(b []byte, n node) Request {
 			case "role", "clear_at", "output_config":
 			case "cache_control":
 				m.Fields |= FieldCacheControl
-			case "content": // every one counts here
+			case "content": // duplicates count, too
 				for _, p := range v.elems {
 					if v.kind != Array {
 						break
@@ -236,7 +236,7 @@ func refAnthropicContent(b []byte, n node, m *Message) {
 	}
 }
 
-// A refAnthropicAnswer is what encoding/json reads of a recorded answer.
+// A refAnthropicAnswer is a recorded answer decoded with encoding/json.
 type refAnthropicAnswer struct {
 	ID, Model, Finish string
 	Text              *string
@@ -281,7 +281,7 @@ func (a *refAnthropicAnswer) use(usage map[string]any) {
 	}
 }
 
-// readAnthropicAnswer reads a message, or the events of a stream.
+// readAnthropicAnswer decodes a message, or the events of a stream.
 func readAnthropicAnswer(tb testing.TB, body []byte) (a refAnthropicAnswer) {
 	tb.Helper()
 	var blocks []refAnthropicBlock

@@ -15,7 +15,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// anthropicSeeds are requests with something in them that a scanner can get wrong.
+// anthropicSeeds are requests that are difficult for a scanner.
 var anthropicSeeds = []string{
 	`{}`,
 	`{"messages":[]}`,
@@ -83,7 +83,7 @@ func TestAnthropicMessage(t *testing.T) {
 	check("user", `[{"type":"image","source":{}},{"type":"document","source":{}},{"type":"search_result"},{"type":2},3]`, Message{
 		Content: Array, PartCount: 5, Parts: PartImage | PartFile | PartOther | PartBad, FirstPart: PartImage,
 	})
-	// A call; its input comes before its type.
+	// A call whose input precedes its type.
 	check("assistant", `[{"input":{"a":1},"id":"toolu_1","name":"f","type":"tool_use"}]`, Message{
 		Content: Array, PartCount: 1, Parts: PartCall, FirstPart: PartCall, Calls: []Call{{
 			ID: []byte("toolu_1"), IDKind: String, Name: []byte("f"), NameKind: String, ArgsKind: Object, Args: ArgsObject, ArgsBytes: 7,
@@ -94,7 +94,7 @@ func TestAnthropicMessage(t *testing.T) {
 		Content: Array, PartCount: 1, Parts: PartCall, FirstPart: PartCall,
 		Calls: []Call{{ArgsKind: String, Args: ArgsTruncated, ArgsBytes: 1, ArgsHash: xxh3.HashString(`{`), End: 31}},
 	})
-	// Replies, and what stands before them.
+	// Replies and the parts before them.
 	check("user", `[{"type":"text","text":"n"},{"type":"tool_result","tool_use_id":"t","content":"ok","is_error":true},{"type":"tool_result"}]`, Message{
 		Content: Array, PartCount: 3, Parts: PartText | PartReply, FirstPart: PartText, Replies: []Reply{
 			{ID: []byte("t"), IDKind: String, Content: String, ContentBytes: 2, IsError: true, After: PartText, Start: 27, End: 98},
@@ -106,11 +106,11 @@ func TestAnthropicMessage(t *testing.T) {
 			IDKind: Number, Content: Array, ContentBytes: 46, Parts: PartText | PartBlank | PartImage | PartBad, PartCount: 3, End: 95,
 		}},
 	})
-	// Tools that the provider runs are no calls.
+	// Tools that the provider runs make no calls.
 	check("assistant", `[{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"web_search_tool_result","tool_use_id":"s","content":[]},{"type":"mcp_tool_use","id":"m"},{"type":"mcp_tool_result","tool_use_id":"m"}]`, Message{
 		Content: Array, PartCount: 4, Parts: PartOther, FirstPart: PartOther,
 	})
-	// Thinking: the signatures of all blocks, in their order; an empty one signs nothing.
+	// Thinking: the signatures of all blocks, in order; an empty one is ignored.
 	one, two := xxh3.HashString("s1"), xxh3.HashString("d2")
 	check("assistant", `[{"type":"thinking","thinking":"t","signature":"s1"},{"type":"thinking","thinking":"","signature":""},{"type":"redacted_thinking","data":"\u00642"}]`, Message{
 		Content: Array, PartCount: 3, Parts: PartReasoning, FirstPart: PartReasoning, Reasoning: String, Signed: one<<1 | one>>63 ^ two,
@@ -148,7 +148,7 @@ func TestAnthropicFields(t *testing.T) {
 	check(content(`{"type":"thinking","thinking":"a","signature":"s","text":"x"}`), FieldUnknown, 0, "text")
 	check(content(`{"type":"tool_result","tool_use_id":"t","name":"f"}`), FieldUnknown, 0, "name")
 	check(content(`{"type":"tool_result","tool_use_id":"t","content":[{"type":"text","text":"a","annotations":null}]}`), FieldUnknown, FieldUnknown, "annotations")
-	// Types that are not known may have any key, and so may what a provider's tool gave.
+	// Unknown types may have any key, and so may the results of a provider's tools.
 	check(content(`{"type":"new","a":1,"text":"b"},{"type":"server_tool_use","x":1},{"x":1}`), 0, 0, "")
 	check(content(`{"type":"web_search_tool_result","content":[{"type":"text","x":1}]}`), 0, 0, "")
 }
@@ -264,7 +264,7 @@ func TestAnthropicRecordedRequests(t *testing.T) {
 			replies += len(m.Replies)
 			if e.Status < 300 && m.Fields&FieldUnknown != 0 {
 				strange++
-				t.Errorf("%s: accepted, and %q is no field", e.ID, m.OtherField)
+				t.Errorf("%s: accepted with the unknown field %q", e.ID, m.OtherField)
 			}
 		}
 	})
@@ -301,7 +301,7 @@ func TestAnthropicRecordedConversations(t *testing.T) {
 func TestAnthropicSpecExamples(t *testing.T) {
 	b, err := os.ReadFile("../../../shared/spec/examples.json")
 	if os.IsNotExist(err) {
-		t.Skip("SKIPPED: no spec/examples.json beside the project")
+		t.Skip("SKIPPED: spec/examples.json not found")
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -311,7 +311,7 @@ func TestAnthropicSpecExamples(t *testing.T) {
 		t.Fatal(err)
 	}
 	var f Request
-	for _, e := range examples { // those of other dialects too
+	for _, e := range examples { // of all dialects
 		checkAnthropic(t, &f, e.Violating)
 		checkAnthropic(t, &f, e.Fixed)
 	}

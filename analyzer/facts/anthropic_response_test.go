@@ -24,7 +24,7 @@ func anthropicAnswerOf(t *testing.T, contentType, body string) Response {
 	return r
 }
 
-// checkAnthropicAnswer scans body; text is that of want.
+// checkAnthropicAnswer compares the facts of body with want, whose text is text.
 func checkAnthropicAnswer(t *testing.T, body, text string, want Response) {
 	t.Helper()
 	if want.Content == String {
@@ -61,7 +61,7 @@ func TestAnthropicAnswer(t *testing.T) {
 	// The provider's own tools make no calls.
 	f(`{"type":"message","content":[{"type":"server_tool_use","id":"s","name":"web_search","input":{}},{"type":"web_search_tool_result","tool_use_id":"s","content":[{"type":"text","text":"no"}]},
 		{"type":"mcp_tool_use","id":"m","name":"f","input":{}},{"type":"text","text":"a","citations":[{"text":"no"}]}]}`, "a", Response{Content: String, Choices: 1})
-	// Signatures are as Message.Signed has them.
+	// Signatures as in Message.Signed.
 	one, two := xxh3.HashString("s1"), xxh3.HashString("d\n")
 	f(`{"type":"message","content":[{"type":"thinking","thinking":"t","signature":"s1"},{"type":"redacted_thinking","data":"d\n"}]}`, "", Response{
 		Content: Null, Reasoning: String, Choices: 1, Signed: []Signed{{Hash: one<<1 | one>>63 ^ two}},
@@ -79,14 +79,14 @@ func TestAnthropicAnswerErrors(t *testing.T) {
 	f(`{"error":"no"}`, Response{Error: []byte(`"no"`)})
 	f(`[{"error":{"code":400,"status":"INVALID_ARGUMENT"}}]`, Response{Error: []byte(`{"code":400,"status":"INVALID_ARGUMENT"}`)})
 	f(`{"type":"error","message":"x"}`, Response{Error: []byte(`{"type":"error","message":"x"}`)})
-	// No error member: the body is the error's text.
+	// Without an error member the body is the error's text.
 	f(`{"message":"The security token is invalid."}`, Response{Error: []byte(`{"message":"The security token is invalid."}`), Malformed: true})
 	f(`{"detail":"x","error":null}`, Response{Error: []byte(`{"detail":"x","error":null}`), Malformed: true})
 	f(`{"choices":[]}`, Response{Error: []byte(`{"choices":[]}`), Malformed: true})
 	f("<html>502</html>\n", Response{Error: []byte(`<html>502</html>`), Malformed: true})
 	f("", Response{Malformed: true})
 	f(`[7]`, Response{Error: []byte(`[7]`), Malformed: true})
-	// Cut, and broken.
+	// Truncated and broken bodies.
 	f(`{"type":"error","error":{"type":"api_error"`, Response{Error: []byte(`{"type":"api_error"`), Cut: true, Malformed: true})
 	f(`{"type":"message","content":[{"type":"tool_use","id":"t","input":{`, Response{Content: Null, Cut: true, Malformed: true, Choices: 1})
 	f(`{"type":"message","content":[]}x`, Response{Content: Null, Malformed: true, Choices: 1})
@@ -107,7 +107,7 @@ func TestAnthropicAnswerCutAnywhere(t *testing.T) {
 	}
 }
 
-// anthropicBody is the recorded answer as it was on the wire; events are what its frames hold, if it has any.
+// anthropicBody returns the recorded answer as it was on the wire, and the events in its frames, if it has any.
 func anthropicBody(t *testing.T, e *exchange) (body, events []byte) {
 	t.Helper()
 	body = e.body(t)
@@ -183,9 +183,8 @@ func TestAnthropicRecordedResponses(t *testing.T) {
 	t.Logf("%d unary, %d streams, %d in frames, %d calls, %d signed, %d failed", unary, streams, frames, calls, signed, failed)
 }
 
-// An answer that a client keeps and sends back is recognised by its text and its signatures, from a message and from a
-// stream.
-func TestAnthropicAnswerComesBack(t *testing.T) {
+// An answer that a client stores and sends back is recognised by its text and its signatures, unary or streamed.
+func TestAnthropicAnswerIsRecognised(t *testing.T) {
 	content := `[{"type":"thinking","thinking":"t","signature":"c2ln\/"},{"type":"text","text":"\u003cb>"},{"type":"redacted_thinking","data":"x"},{"type":"text","text":"\n\u4e2d"},{"type":"tool_use","id":"t","name":"f","input":{"a":[1]}}]`
 	unary := anthropicAnswerOf(t, "", `{"type":"message","content":`+content+`}`)
 	stream := anthropicAnswerOf(t, "", anthropicStream(
@@ -201,7 +200,7 @@ func TestAnthropicAnswerComesBack(t *testing.T) {
 	m := f.Messages[0]
 	for _, r := range []Response{unary, stream} {
 		if m.ContentHash != r.ContentHash || len(r.Signed) != 1 || r.Signed[0].Hash != m.Signed || len(r.Calls) != 1 || string(m.Calls[0].ID) != r.Calls[0].ID {
-			t.Errorf("answer %+v comes back as %+v", r, m)
+			t.Errorf("answer %+v, message %+v", r, m)
 		}
 	}
 	if diff := cmp.Diff(unary.Calls, stream.Calls); diff != "" {

@@ -20,7 +20,7 @@ const (
 	messageStop  = `{"type":"message_stop"}`
 )
 
-// start and delta are events of the block with this index.
+// start and delta make events of the block with this index.
 func start(index int, block string) string {
 	return fmt.Sprintf(`{"type":"content_block_start","index":%d,"content_block":%s}`, index, block)
 }
@@ -39,7 +39,7 @@ func toolUse(index int, id, name string) string {
 	return start(index, `{"type":"tool_use","id":"`+id+`","name":"`+name+`","input":{}}`)
 }
 
-// anthropicEvents are server-sent events with this data.
+// anthropicEvents makes server-sent events with this data.
 func anthropicEvents(data ...string) string {
 	var b strings.Builder
 	for _, d := range data {
@@ -48,7 +48,7 @@ func anthropicEvents(data ...string) string {
 	return b.String()
 }
 
-// anthropicStream is a whole stream with these events in its middle.
+// anthropicStream makes a whole stream around these events.
 func anthropicStream(data ...string) string {
 	return anthropicEvents(messageStart, `{"type":"ping"}`) + anthropicEvents(data...) + anthropicEvents(messageDelta, messageStop)
 }
@@ -115,15 +115,15 @@ func TestAnthropicStreamEnds(t *testing.T) {
 	cut := with(func(r *Response) { r.Cut = true })
 	f(a+anthropicEvents(messageDelta, messageStop), `a"`, whole)
 	f(strings.ReplaceAll(a+anthropicEvents(messageDelta, messageStop), "\n", "\r\n"), `a"`, whole)
-	f(a+anthropicEvents(messageDelta), `a"`, whole) // the client closed: what it needed had come
+	f(a+anthropicEvents(messageDelta), `a"`, whole) // the client closed after the stop reason
 	f(a+anthropicEvents(messageDelta)+"data: [DONE]\n\n", `a"`, whole)
 	f(a+anthropicEvents(messageDelta, messageStop, delta(0, `{"type":"text_delta","text":"late"}`)), `a"`, whole)
 	f(strings.ReplaceAll(a+anthropicEvents(messageDelta, messageStop), "\n\n", "\n"), `a"`, whole) // no empty lines
 	f(a+anthropicEvents(stop(0), `{"type":"message_stop"}`), `a"`, base)
 	f(anthropicEvents(messageStart), "", with(func(r *Response) { r.Content, r.Cut = Null, true }))
-	// Event names stand in for types.
+	// Event names without types.
 	f("event: message_start\ndata: {\"message\":{\"content\":[]}}\n\nevent: message_stop\ndata: {}\n\n", "", Response{Content: Null, Choices: 1})
-	// Cut between events, and inside one.
+	// Cut between events and inside an event.
 	f(a, `a"`, cut)
 	f(a+anthropicEvents(stop(0)), `a"`, cut)
 	f(a+"event: content_block_delta\ndata: {\"type\":\"content_block_delta\",\"index\":0,\"delta\":{\"type\":\"text_delta\",\"text\":\"b", `a"`, cut)
@@ -150,7 +150,7 @@ func TestAnthropicStreamEnds(t *testing.T) {
 	f(a+"data: nonsense\n\n"+anthropicEvents(messageStop), `a"`, with(func(r *Response) { r.Malformed = true }))
 }
 
-// anthropicFrames is Bedrock's stream of events with this data.
+// anthropicFrames makes Bedrock's stream of events with this data.
 func anthropicFrames(data ...string) string {
 	var b []byte
 	for _, d := range data {
@@ -191,7 +191,7 @@ func TestAnthropicFrames(t *testing.T) {
 	f(open+strings.Repeat("x", 40), "a", with(func(r *Response) { r.Cut, r.Malformed = true, true }))
 }
 
-// Hostile streams take time in proportion to their size.
+// Hostile streams take linear time.
 func TestAnthropicStreamBounds(t *testing.T) {
 	var b strings.Builder
 	for i := range 3 * maxAnswerCalls {

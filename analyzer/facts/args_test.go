@@ -20,7 +20,7 @@ func TestCheckArgs(t *testing.T) {
 		if got := checkArgs([]byte(raw)); got != want {
 			t.Errorf("%q: verdict %d, want %d", text, got, want)
 		}
-		// The same with every character escaped.
+		// The same text with every character escaped.
 		if got := checkArgs([]byte(escapeAll(text))); got != want && !strings.HasPrefix(text, "~") {
 			t.Errorf("%q escaped: verdict %d, want %d", text, got, want)
 		}
@@ -51,21 +51,21 @@ func TestCheckArgs(t *testing.T) {
 	f(`{"a":"\x"}`, ArgsBad)
 	f(`01`, ArgsBad)
 	f(`ls -l`, ArgsBad)
-	// What capture mode shape writes for arguments that do not parse.
+	// Shapes of arguments that do not parse.
 	f(`~12:0123456789abcdef:bad`, ArgsBad)
 	f(`~12:0123456789abcdef:multi`, ArgsMultiple)
 	f(`~0:0123456789abcdef:bad`, ArgsEmpty)
-	// Deep nesting: whole up to the limit, undecided beyond.
+	// Deep nesting: checked up to the limit.
 	f(strings.Repeat(`[`, maxArgsDepth)+strings.Repeat(`]`, maxArgsDepth), ArgsNotObject)
 	f(strings.Repeat(`{"a":`, maxArgsDepth-1)+`{}`+strings.Repeat(`}`, maxArgsDepth-1), ArgsObject)
 	f(strings.Repeat(`[`, maxArgsDepth+1), ArgsUnknown)
-	// A backslash that starts no escape: the body is broken, the arguments may be fine.
+	// A backslash that starts no escape: the body is broken, the arguments may be valid.
 	if got := checkArgs([]byte(`{\q}`)); got != ArgsUnknown {
 		t.Errorf("broken escape: verdict %d", got)
 	}
 }
 
-// escapeAll writes every character of text as \uXXXX.
+// escapeAll escapes every character of text as \uXXXX.
 func escapeAll(text string) string {
 	var b strings.Builder
 	for _, r := range text {
@@ -78,20 +78,20 @@ func escapeAll(text string) string {
 	return b.String()
 }
 
-// checkArgsSame compares checkArgs with encoding/json on the unescaped text, in three spellings.
+// checkArgsSame compares checkArgs with encoding/json on the unescaped text, in three forms of escaping.
 func checkArgsSame(t *testing.T, text string) {
 	t.Helper()
 	if !utf8.ValidString(text) || strings.Count(text, "{")+strings.Count(text, "[") > maxArgsDepth || strings.HasPrefix(text, "~") {
 		return
 	}
 	want := refArgs(text)
-	quoted, err := json.Marshal(text) // escapes <, > and & too
+	quoted, err := json.Marshal(text) // also escapes <, > and &
 	if err != nil {
 		t.Fatal(err)
 	}
 	for _, raw := range []string{string(quoted[1 : len(quoted)-1]), string(appendQuoted(nil, []byte(text))), escapeAll(text)} {
 		if got := checkArgs([]byte(raw)); got != want {
-			t.Fatalf("%q spelled %q: verdict %d, want %d", text, raw, got, want)
+			t.Fatalf("%q escaped as %q: verdict %d, want %d", text, raw, got, want)
 		}
 	}
 }
@@ -125,12 +125,12 @@ func TestAppendText(t *testing.T) {
 	f(`\ud83dx\ude00`, "\ufffdx\ufffd")
 	f(`\ud83d\u0041`, "\ufffdA")
 	f(`\u4F60`, "你")
-	// No JSON; kept as it is.
+	// Not JSON escapes: unchanged.
 	f(`\q\u12`, `\q\u12`)
 	f(`\`, `\`)
 }
 
-// refArgs is the slow twin of checkArgs, on the unescaped text.
+// refArgs is the reference implementation of checkArgs, for unescaped text.
 func refArgs(text string) Args {
 	if strings.HasPrefix(text, "~") {
 		return checkShapedArgs([]byte(text))
@@ -158,7 +158,7 @@ func refArgs(text string) Args {
 		}
 		rest := text[d.InputOffset():]
 		if strings.IndexByte(`{["`, v[0]) < 0 && rest != "" && strings.TrimLeft(rest[:1], " \n\t\r") != "" {
-			return ArgsBad // 01 is no two numbers
+			return ArgsBad // 01 is not two numbers
 		}
 	}
 }

@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// refBedrock is the slow twin of the scan of messages, for what rules use most.
+// refBedrock is the reference implementation of the scan of messages, for the facts that rules use most.
 func refBedrock(n node) (messages []Message) {
 	for _, e := range n.elems {
 		m := Message{Kind: e.kind, Content: e.get("content").kind}
@@ -84,7 +84,7 @@ func refBedrockBlock(m *Message, tag string, v node, text *string, hasText *bool
 	}
 }
 
-// checkBedrock compares the messages of a body that is valid JSON with the reference's.
+// checkBedrock compares the messages of a body of valid JSON with the reference.
 func checkBedrock(t *testing.T, f *Request, body []byte) {
 	t.Helper()
 	if err := ScanRequest(wire.Bedrock, body, f); err != nil {
@@ -146,7 +146,7 @@ func TestBedrockRecordedRequests(t *testing.T) {
 	}
 }
 
-// bedrockSession is an agent's history of about size bytes.
+// bedrockSession makes an agent's history of about size bytes.
 func bedrockSession(size int) []byte {
 	var b strings.Builder
 	b.WriteString(`{"system":[{"text":"You are an agent that reads code."},{"cachePoint":{"type":"default"}}],"messages":[{"role":"user","content":[{"text":"Find the bug."}]}`)
@@ -170,7 +170,7 @@ func TestBedrockScanAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations a scan", n)
+		t.Errorf("%v allocations per scan", n)
 	}
 }
 

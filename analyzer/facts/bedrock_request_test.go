@@ -45,7 +45,7 @@ func TestBedrockMessage(t *testing.T) {
 		Fields: FieldUnknown, OtherField: []byte("name"),
 	})
 	f(`{"odd":null}`, Message{Fields: FieldUnknown, NullFields: FieldUnknown, OtherField: []byte("odd")})
-	// A block is what its key says. A null is no key, a value of the wrong type no part.
+	// The key of a block is its type. A null counts as absent, a value of the wrong type is no part.
 	user(`[]`, Message{})
 	user(`[{"text":"a"}]`, Message{PartCount: 1, Parts: PartText, FirstPart: PartText})
 	user(`[{"text":""},{"text":"~0:0123456789abcdef"}]`, Message{PartCount: 2, Parts: PartText | PartBlank, FirstPart: PartText | PartBlank})
@@ -58,7 +58,7 @@ func TestBedrockMessage(t *testing.T) {
 	user(`[{"type":"text","text":"a"}]`, Message{
 		PartCount: 1, Parts: PartText | PartOther, FirstPart: PartText | PartOther, Fields: FieldUnknown, OtherField: []byte("type"),
 	})
-	// The assistant's texts make one hash, whatever the order of the keys and wherever they stand.
+	// The assistant's texts have one hash, in any order of keys and blocks.
 	hash := xxh3.HashString("<b>/😀 and that is so")
 	f(`{"content":[{"text":"\u003cb>\/\ud83d\ude00"},{"toolUse":null},{"citationsContent":{"content":[{"text":" and"},3],"citations":[]}},{"text":" that is so"}],"role":"assistant"}`,
 		Message{
@@ -94,7 +94,7 @@ func TestBedrockReasoning(t *testing.T) {
 	f(`{"reasoningContent":{"reasoningText":{"text":null,"signature":3}}}`, Null, 0)
 	f(`{"reasoningContent":{"reasoningText":"text"}}`, Absent, 0)
 	if m := bedrockMessageOf(t, `{"content":[{"reasoningContent":{"redactedContent":"two"}}],"role":"user"}`); m.Signed != 0 {
-		t.Error("a user signs")
+		t.Error("a user message has a signature hash")
 	}
 }
 
@@ -166,7 +166,7 @@ func TestBedrockReplies(t *testing.T) {
 }
 
 func TestBedrockRequest(t *testing.T) {
-	var r Request // used again and again: nothing of the last body may stay
+	var r Request // reused: no facts of the previous body may remain
 	f := func(body string, want Request) {
 		t.Helper()
 		if err := ScanRequest(wire.Bedrock, []byte(body), &r); err != nil {
@@ -197,7 +197,7 @@ func TestBedrockRequest(t *testing.T) {
 	f(`{"additionalModelRequestFields":{"thinking":{"type":"disabled"}}}`, Request{Thinking: ThinkingOff})
 	f(`{"additionalModelRequestFields":{"reasoning_config":{"type":"enabled"}}}`, Request{Thinking: ThinkingOn})
 	f(`{"additionalModelRequestFields":{"reasoningConfig":{"maxReasoningEffort":"low","type":"disabled"}}}`, Request{Thinking: ThinkingOff})
-	// The prompt that the variables are for has messages of its own.
+	// A prompt with variables has messages of its own.
 	f(`{"promptVariables":{"topic":{"text":"x"}}}`, Request{Stored: true})
 	f(`{"promptVariables":{}}`, Request{})
 }

@@ -28,7 +28,7 @@ func bedrockAnswer(t testing.TB, contentType string, body []byte) Response {
 	return r
 }
 
-// checkBedrockAnswer scans a body whose texts are text, joined.
+// checkBedrockAnswer compares the facts of a body with want; text is its joined texts.
 func checkBedrockAnswer(t *testing.T, contentType, body, text string, want Response) {
 	t.Helper()
 	if want.Content == String {
@@ -68,7 +68,7 @@ func TestBedrockUnary(t *testing.T) {
 	f(`{"output":{"message":{"content":[]}},"stopReason":"max_tokens","usage":{"inputTokens":5,"outputTokens":7,"totalTokens":42,`+
 		`"cacheReadInputTokens":20,"cacheReadInputTokenCount":20,"cacheWriteInputTokens":10}}`, "",
 		Response{Choices: 1, Content: Null, FinishReason: "max_tokens", InputTokens: 35, OutputTokens: 7, CachedTokens: 20})
-	// Errors, of AWS and of what stands before it.
+	// Errors of AWS and of its gateways.
 	failed := func(body string, malformed bool) {
 		t.Helper()
 		f(body, "", Response{Error: []byte(body), Malformed: malformed})
@@ -85,14 +85,14 @@ func TestBedrockUnary(t *testing.T) {
 	f(`{"output":{"message":{"content":[{"text":"a"},{"toolUse":{"toolUseId":"t1","name":"f`, "a", Response{Choices: 1, Content: String, Cut: true, Malformed: true})
 }
 
-// event is a frame of a stream.
+// event makes a frame of a stream.
 func event(name, payload string) string {
 	return string(eventstream.Append(nil, eventstream.Message{
 		Type: []byte("event"), EventType: []byte(name), ContentType: []byte("application/json"), Payload: []byte(payload),
 	}))
 }
 
-// bedrockDelta is a contentBlockDelta of block i.
+// bedrockDelta makes a contentBlockDelta of block i.
 func bedrockDelta(i int, delta string) string {
 	return event("contentBlockDelta", fmt.Sprintf(`{"contentBlockIndex":%d,"delta":%s,"p":"abc"}`, i, delta))
 }
@@ -167,7 +167,7 @@ func TestBedrockStreamEnds(t *testing.T) {
 	f(begin, "a", begun("", true, false))
 	f(begin+bedrockDelta(0, `{"text":"bc"}`)[:60], "a", begun("", true, false))
 	f(begin+strings.Repeat("x", 100), "a", begun("", true, true))
-	// The exception's type stands in its header; it joins the payload, as in a unary answer.
+	// The exception's type is in its header; it is added to the payload, as in a unary answer.
 	f(begin+exception("modelStreamErrorException", ` {"message":"Oops","originalStatusCode":500}`), "a",
 		begun(`{"__type":"modelStreamErrorException","message":"Oops","originalStatusCode":500}`, false, false))
 	f(begin+exception("throttlingException", `{ }`), "a", begun(`{"__type":"throttlingException"}`, false, false))
@@ -176,14 +176,14 @@ func TestBedrockStreamEnds(t *testing.T) {
 	f(exception("validationException", `{"message":"No"}`), "", Response{Error: []byte(`{"__type":"validationException","message":"No"}`)})
 	f(string(eventstream.Append(nil, eventstream.Message{Type: []byte("error"), ErrorCode: []byte("InternalError"), ErrorMessage: []byte("Oops")})), "",
 		Response{Error: []byte(`{"__type":"InternalError","message":"Oops"}`)})
-	// Not a stream after all.
+	// Not a stream.
 	f(`{"message":"No"}`, "", Response{Error: []byte(`{"message":"No"}`)})
 	f("<html>502 Bad Gateway</html>\n", "", Response{Error: []byte("<html>502 Bad Gateway</html>"), Malformed: true})
 	f("", "", Response{Cut: true})
 	f(event("metadata", bedrockUsage), "", Response{Cut: true, Malformed: true, InputTokens: 5, OutputTokens: 7})
 	f(event("chunk", `{"bytes":"e30="}`), "", Response{Cut: true, Malformed: true})
 
-	// Without its usage an answer is whole; before its messageStop it is cut, wherever.
+	// Without its usage an answer is complete; without its messageStop it is cut.
 	whole := begin + bedrockStop(0) + event("messageStop", `{"stopReason":"end_turn"}`)
 	stream := whole + event("metadata", bedrockUsage)
 	for n := range len(stream) + 1 {
@@ -193,7 +193,7 @@ func TestBedrockStreamEnds(t *testing.T) {
 	}
 }
 
-// An answer that is sent back unchanged has the hashes of the answer, streamed or not.
+// An answer that is sent back unchanged has the hashes of the answer, unary or streamed.
 func TestBedrockAnswerEqualsCopy(t *testing.T) {
 	message := `{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"r","signature":"c2ln\/Q=="}}},` +
 		`{"reasoningContent":{"redactedContent":"cmVk"}},{"text":"I read \u003ca.go\u003e and "},{"text":"then b.go.\n"},` +
@@ -215,7 +215,7 @@ func TestBedrockAnswerEqualsCopy(t *testing.T) {
 	}
 }
 
-// refBedrockAnswer reads a good answer with encoding/json: its texts, joined, and its calls.
+// refBedrockAnswer decodes a valid answer with encoding/json: its joined texts and its calls.
 func refBedrockAnswer(t *testing.T, body []byte) (text string, calls []ResponseCall, stop string) {
 	t.Helper()
 	type toolUse struct {
@@ -280,7 +280,7 @@ func refBedrockAnswer(t *testing.T, body []byte) (text string, calls []ResponseC
 	return text, calls, stop
 }
 
-// bedrockBody is the recorded answer as it was on the wire.
+// bedrockBody returns the recorded answer as it was on the wire.
 func bedrockBody(t testing.TB, e *exchange) []byte {
 	t.Helper()
 	body := e.body(t)
@@ -333,7 +333,7 @@ func TestBedrockRecordedAnswers(t *testing.T) {
 	}
 }
 
-// A line of the fuzzer's text is an event: its name, a space, its payload.
+// bedrockFrames makes an event of each line: name, space, payload.
 func bedrockFrames(text string) (body []byte) {
 	for line := range strings.SplitSeq(text, "\n") {
 		name, payload, _ := strings.Cut(line, " ")
@@ -368,9 +368,9 @@ func FuzzScanBedrockAnswer(f *testing.F) {
 				}
 			}
 			if ok := len(r.Error) == 0 && !r.Cut && !r.Malformed; ok && r.Choices != 1 {
-				t.Errorf("%q: nothing is wrong, and nothing is there", body)
+				t.Errorf("%q: neither an answer nor an error", body)
 			}
-			// An error made of an exception is JSON if its text is.
+			// The error of an exception is JSON if its text is.
 			if bytes.HasPrefix(r.Error, []byte(`{"__type":"`)) && json.Valid([]byte(text)) && !json.Valid(r.Error) {
 				t.Errorf("%q: error %s", body, r.Error)
 			}

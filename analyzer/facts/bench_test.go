@@ -14,9 +14,9 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// agentSession makes a request body of about size bytes, as an agent that reads and edits code sends it: a system
-// prompt, then turns of an assistant's text and calls and the tools' replies, then the tools. Four fifths are tool
-// replies; the code in them is this package's own.
+// agentSession makes a request body of about size bytes like that of an agent that reads and edits code: a system prompt,
+// turns of an assistant's text and calls and the tools' replies, and the tools. Four fifths are tool replies with code of
+// this package.
 func agentSession(tb testing.TB, size int, seed uint64) []byte {
 	tb.Helper()
 	names, err := filepath.Glob("*.go")
@@ -87,7 +87,7 @@ func TestScanAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations a scan", n)
+		t.Errorf("%v allocations per scan", n)
 	}
 }
 
@@ -117,7 +117,7 @@ func BenchmarkScanRecordedRequests(b *testing.B) {
 	benchScan(b, bodies)
 }
 
-// benchScan scans all bodies an operation.
+// benchScan scans all bodies per operation.
 func benchScan(b *testing.B, bodies [][]byte) {
 	var f Request
 	var size int64

@@ -19,8 +19,8 @@ import (
 
 var sameFacts = cmp.Options{cmpopts.IgnoreUnexported(Request{}), cmpopts.EquateEmpty()}
 
-// checkRequest scans body and compares the facts with those of the slow reference. A body that is not valid JSON may pass or not,
-// but a valid object must pass.
+// checkRequest compares the facts of body with the reference. A body that is not valid JSON may fail, a valid object must
+// not.
 func checkRequest(t *testing.T, d wire.Dialect, reference func([]byte) Request, f *Request, body []byte) {
 	t.Helper()
 	err := ScanRequest(d, body, f)
@@ -91,14 +91,14 @@ func TestScanRequestFacts(t *testing.T) {
 		Name: []byte("f"), NameKind: String, Fields: FieldName, Content: Array, ContentBytes: 28, Parts: PartText, PartCount: 1, FirstPart: PartText,
 		Replies: []Reply{{ID: []byte("c"), IDKind: String, Name: []byte("f"), NameKind: String, Content: Array, ContentBytes: 28, Parts: PartText, PartCount: 1}},
 	}))
-	// Ollama's replies name the function; its reasoning and its images have keys of their own.
+	// Ollama: replies name the function; reasoning and images have their own keys.
 	message(`{"role":"tool","tool_name":"f","content":"ok"}`, by("tool", Message{
 		Fields: FieldToolName, Content: String, ContentBytes: 2, Replies: []Reply{{Name: []byte("f"), NameKind: String, Content: String, ContentBytes: 2}},
 	}))
 	message(`{"role":"assistant","content":"","thinking":"hm","images":[]}`, by("assistant", Message{
 		Content: String, ContentHash: xxh3.HashString(""), Reasoning: String, Fields: FieldUnknown, OtherField: []byte("thinking"),
 	}))
-	// Keys and values may be escaped; the last of two equal keys wins.
+	// Escaped keys and values; the last of two equal keys wins.
 	message(`{"rol\u0065":"\u0075ser","content":[],"content":"ab"}`, by("user", Message{Content: String, ContentBytes: 2}))
 	message(`{"role":"user","content":[{"type":"text"},{"type":"image_url"},{"type":"x"},{"type":null},7]}`, by("user", Message{
 		Content: Array, ContentBytes: 67, PartCount: 5, Parts: PartText | PartImage | PartOther | PartBad, FirstPart: PartText,
@@ -112,7 +112,7 @@ func TestScanRequestFacts(t *testing.T) {
 	message(`{"role":"tool","name":"a","name":null,"tool_call_id":"a","tool_call_id":3}`, by("tool", Message{
 		NameKind: Null, Fields: FieldName, Replies: []Reply{{IDKind: Number, NameKind: Null}},
 	}))
-	// The role comes after the content, or changes.
+	// The role follows the content, or changes.
 	message(`{"content":"\u003cb>\/\ud83d\ude00","role":"assistant"}`, by("assistant", Message{
 		Content: String, ContentBytes: 22, ContentHash: xxh3.HashString("<b>/😀"),
 	}))
@@ -122,12 +122,12 @@ func TestScanRequestFacts(t *testing.T) {
 	}
 	message(`{"content":`+parts+`,"role":"assistant"}`, by("assistant", twoTexts))
 	message(`{"role":"user","content":`+parts+`,"role":"assistant"}`, by("assistant", twoTexts))
-	// What capture mode "shape" leaves of a text says how long it was.
+	// The shape of a text states its length.
 	message(`{"role":"user","content":"~1234:0123456789abcdef"}`, by("user", Message{Content: String, ContentBytes: 1234}))
 	message(`{"role":"user","content":[{"type":"text","text":"~0:0123456789abcdef"}]}`, by("user", Message{
 		Content: Array, ContentBytes: 46, PartCount: 1, Parts: PartText | PartBlank, FirstPart: PartText | PartBlank,
 	}))
-	// Reasoning, and keys that are null.
+	// Reasoning, and null keys.
 	message(`{"role":"assistant","reasoning":null,"reasoning_details":[]}`, by("assistant", Message{
 		Reasoning: Array, Fields: FieldReasoning | FieldReasoningDetails, NullFields: FieldReasoning,
 	}))
@@ -163,7 +163,7 @@ func TestScanRequestFacts(t *testing.T) {
 		Fields: FieldIndex | FieldUnknown,
 	})
 	call(`{"function":{"name":"f","arguments":"{"},"function":{}}`, Call{Kind: Object, FuncKind: Object})
-	// A custom call's input is free text, no JSON.
+	// A custom call's input is free text, not JSON.
 	call(`{"type":"custom","custom":{"name":"sql","input":"select {"}}`, Call{
 		Kind: Object, TypeKind: String, Type: TypeCustom, NameKind: String, Name: []byte("sql"), ArgsKind: String, ArgsBytes: 8,
 		ArgsHash: xxh3.HashString("select {"),
@@ -227,7 +227,7 @@ func TestScanRequestErrors(t *testing.T) {
 	if err := ScanRequest(wire.Other, []byte(`{}`), &f); !errors.Is(err, ErrDialect) {
 		t.Errorf("other dialect: error %v", err)
 	}
-	// Every prefix of a body is a truncated body.
+	// Every prefix of a body is truncated.
 	for _, seed := range requestSeeds {
 		seed = strings.TrimSpace(seed)
 		for n := 1; n < len(seed); n++ {
@@ -257,7 +257,7 @@ func TestScanMessages(t *testing.T) {
 	}
 }
 
-// Decoded strings stay what they are while scratch grows.
+// Decoded strings remain valid while scratch grows.
 func TestScanKeepsDecodedStrings(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
@@ -306,7 +306,7 @@ func TestScanSameAsReference(t *testing.T) {
 func TestScanSpecExamples(t *testing.T) {
 	b, err := os.ReadFile("../../../shared/spec/examples.json")
 	if os.IsNotExist(err) {
-		t.Skip("SKIPPED: no spec/examples.json beside the project")
+		t.Skip("SKIPPED: spec/examples.json not found")
 	}
 	if err != nil {
 		t.Fatal(err)

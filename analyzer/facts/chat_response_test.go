@@ -49,7 +49,7 @@ func TestScanResponseUnary(t *testing.T) {
 	f(`{"id":"chatcmpl-1","object":"chat.completion","model":"gpt-4o-2024","choices":[{"index":0,"message":{"role":"assistant","content":"\u003cb\u003e \ud83d\ude00"},
 		"finish_reason":"stop"}],"usage":{"prompt_tokens":10,"completion_tokens":2,"prompt_tokens_details":{"cached_tokens":4}}}`, "<b> 😀",
 		Response{ID: "chatcmpl-1", Model: "gpt-4o-2024", Content: String, FinishReason: "stop", InputTokens: 10, OutputTokens: 2, CachedTokens: 4, Choices: 1})
-	// Calls: whole ones with equal ids stay apart; arguments of any type.
+	// Calls: whole calls with equal ids are separate; arguments of any type.
 	f(`{"choices":[{"message":{"content":null,"reasoning_content":"","tool_calls":[
 		{"id":"c","type":"function","function":{"name":"f","arguments":"{\"a\":\"\\n\"}"}},{"id":"c","function":{"name":"f","arguments":{"a":1}}},
 		{"id":"","function":{"name":"g"}},{"function":{"name":"h","arguments":""}},null,{}]},"finish_reason":"tool_calls"}]}`, "",
@@ -60,7 +60,7 @@ func TestScanResponseUnary(t *testing.T) {
 			{Name: "h", ArgsKind: String, Args: ArgsEmpty},
 			{},
 		}})
-	// The first choice by its index, not its place.
+	// The first choice by its index, not its position.
 	f(`{"choices":[{"message":{"content":"b"},"index":1},{"message":{"content":"a"},"index":0}]}`, "a", Response{Content: String, Choices: 2})
 	// Mistral's reasoning models answer with parts: their texts are the content.
 	f(`{"choices":[{"message":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]},{"type":"text","text":"\u0061"},{"text":"b","type":"text"}]}}]}`,
@@ -99,7 +99,7 @@ func TestScanResponseError(t *testing.T) {
 	f("[1]", "[1]", true)
 }
 
-// A text that capture mode "shape" replaced says how long it was.
+// The shape of a text states its length.
 func TestScanResponseShaped(t *testing.T) {
 	const text = "~1234:0123456789abcdef"
 	for _, body := range []string{
@@ -183,7 +183,7 @@ func TestScanResponseCut(t *testing.T) {
 	}
 }
 
-// An answer's text and its copy in the next request have one hash, whatever their escapes.
+// An answer's text and its copy in the next request have one hash, however escaped.
 func TestContentHashesAgree(t *testing.T) {
 	texts := []string{"", "plain", "<b>\"q\" & \\ /", "你好 😀\n\t\u2028", strings.Repeat("long \"line\"\n", 500)}
 	r := rand.New(rand.NewPCG(5, 6))

@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// deltas is a stream of chunks with these tool_calls arrays.
+// deltas makes a stream of chunks with these tool_calls arrays.
 func deltas(calls ...string) string {
 	var b strings.Builder
 	for _, c := range calls {
@@ -149,7 +149,7 @@ func TestStreamEnds(t *testing.T) {
 	f(a+stop+chunk(`{"choices":[],"usage":{"prompt_tokens":3,"completion_tokens":4}}`)+done, "a",
 		with(func(r *Response) { r.FinishReason, r.InputTokens, r.OutputTokens = "stop", 3, 4 }))
 	f(a+stop+chunk(`{"choices":[],"x_groq":{"usage":{"prompt_tokens":3}}}`)+done, "a", with(func(r *Response) { r.FinishReason, r.InputTokens = "stop", 3 }))
-	// Cut: between chunks, and inside one.
+	// Cut between chunks and inside a chunk.
 	f(a, "a", with(func(r *Response) { r.Cut = true }))
 	f(a+`data: {"choices":[{"index":0,"delta":{"content":"bc`, "a", with(func(r *Response) { r.Cut = true }))
 	f(a+`data: {"choices":[{"index":0,"delta":{"tool_calls":[{"index":0,"id":"c","function":{"name":"f","arguments":{"a":`, "a", with(func(r *Response) { r.Cut = true }))
@@ -164,7 +164,7 @@ func TestStreamEnds(t *testing.T) {
 	f(a+chunk(`{"choices":[],"error":{"code":502}}`), "a", with(func(r *Response) { r.Error = []byte(`{"code":502}`) }))
 	f(a+"event: error\ndata: {\"type\":\"error\",\"error\":{\"type\":\"overloaded_error\"}}\n\n", "a",
 		with(func(r *Response) { r.Error = []byte(`{"type":"overloaded_error"}`) }))
-	// A failure that says no more than that it is one; a word of the upstream alone, too.
+	// Failures known by the finish reason only, also that of the upstream.
 	f(a+chunk(`{"choices":[{"index":0,"delta":{},"finish_reason":"error"}]}`)+done, "a",
 		with(func(r *Response) { r.FinishReason, r.Error = "error", []byte(`"error"`) }))
 	f(a+chunk(`{"choices":[{"index":0,"delta":{},"finish_reason":"stop","native_finish_reason":"network_error"}]}`)+done, "a",
@@ -176,17 +176,17 @@ func TestStreamEnds(t *testing.T) {
 	f(chunk(`{"choices":[{"delta":{"content":[{"type":"thinking","thinking":[{"type":"text","text":"hm"}]}]}}]}`)+
 		chunk(`{"choices":[{"delta":{"content":[{"type":"text","text":"a"}]}}]}`)+chunk(`{"choices":[{"delta":{"content":"b"}}]}`)+done,
 		"ab", Response{Content: String, Reasoning: Array, Choices: 1})
-	// A server that forgets the empty lines, and one that breaks a chunk over data lines.
+	// A server that omits the empty lines, and one that splits a chunk over data lines.
 	f(strings.ReplaceAll(a+stop+done, "\n\n", "\n"), "a", stopped)
 	f("data: {\"choices\":[{\"delta\":\ndata: {\"content\":\"a\"}}]}\n\n"+done, "a", Response{Content: String, Choices: 1})
 	// Only the first choice is described.
 	f(a+chunk(`{"choices":[{"index":1,"delta":{"content":"b"},"finish_reason":"length"}]}`)+done, "a", with(func(r *Response) { r.Choices = 2 }))
-	// z.ai's last chunk says index 1. Two such chunks are of other choices.
+	// z.ai's last chunk has index 1. Two such chunks belong to other choices.
 	stray := chunk(`{"choices":[{"index":1,"finish_reason":"stop","delta":{"role":"assistant","content":"","tool_calls":null}}]}`)
 	f(a+stray+done, "a", stopped)
 	f(a+stray+stray+done, "a", with(func(r *Response) { r.Choices = 2 }))
 	f(a+stop+stray+done, "a", with(func(r *Response) { r.FinishReason, r.Choices = "stop", 2 }))
-	// Perplexity repeats the message so far beside the delta.
+	// Perplexity repeats the message so far next to the delta.
 	f(chunk(`{"choices":[{"message":{"content":"a"},"delta":{"content":"a"}}]}`)+chunk(`{"choices":[{"message":{"content":"ab"},"delta":{"content":"b"}}]}`)+done,
 		"ab", Response{Content: String, Choices: 1})
 	// Not a chat stream.
@@ -205,7 +205,7 @@ func TestStreamKeepsBound(t *testing.T) {
 	}
 }
 
-// refAnswer is what encoding/json reads of a recorded answer whose stream, if any, is well-behaved.
+// refAnswer is a recorded answer, unary or a regular stream, decoded with encoding/json.
 func refAnswer(t *testing.T, body []byte) (text string, calls []ResponseCall, finish string) {
 	t.Helper()
 	type message struct {
@@ -327,5 +327,5 @@ func TestScanRecordedResponses(t *testing.T) {
 			t.Errorf("%s: finish %q, want %q; calls (-reference +scan):\n%s", e.ID, r.FinishReason, finish, diff)
 		}
 	})
-	t.Logf("%d unary, %d streams, %d with calls, %d without a terminal event, %d failed, %d errors in a 200", unary, streams, withCalls, noTerminal, failed, inBand)
+	t.Logf("%d unary, %d streams, %d with calls, %d without a last event, %d failed, %d errors in a 200", unary, streams, withCalls, noTerminal, failed, inBand)
 }

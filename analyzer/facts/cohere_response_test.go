@@ -34,7 +34,7 @@ func TestScanCohereResponse(t *testing.T) {
 		{"id":"g_1","type":"function","function":{"name":"g","arguments":"{}"}}]},"finish_reason":"TOOL_CALL","usage":{"billed_units":{"input_tokens":7}}}`, "",
 		Response{ID: "i", FinishReason: "TOOL_CALL", InputTokens: 7, Choices: 1, Calls: calls})
 
-	// Errors: a message that is a text.
+	// Errors: the message is a string.
 	for _, body := range []string{`{"id":"i","message":"invalid api token"}`, `{"message":"unknown field: parameter 'index' is not a valid field"}`} {
 		if r := answerIn(t, wire.Cohere, "", body); string(r.Error) != body || r.Malformed || r.Cut {
 			t.Errorf("%s: %+v", body, r)
@@ -76,7 +76,7 @@ func TestScanCohereResponse(t *testing.T) {
 		Response{ID: "i", Content: Null, FinishReason: "TIMEOUT", Choices: 1, Error: []byte(`"TIMEOUT"`)})
 }
 
-// A request of Cohere is read as one of chat completions is.
+// A request of Cohere is read like one of chat completions.
 func TestScanCohereRequest(t *testing.T) {
 	body := `{"model":"command-a","messages":[{"role":"user","content":"q"},{"role":"assistant","tool_plan":"p","tool_calls":[{"id":"c","type":"function","function":{"name":"f","arguments":"{}"}}]},
 		{"role":"tool","tool_call_id":"c","content":[{"type":"document","document":{"data":"x"}}]}]}`
@@ -90,7 +90,7 @@ func TestScanCohereRequest(t *testing.T) {
 	}
 }
 
-// Every recorded answer of Cohere, and its text in the request that follows.
+// Recorded answers of Cohere, and their texts in the following requests.
 func TestScanRecordedCohere(t *testing.T) {
 	var n, streams, withCalls int
 	recordedtest.Lines(t, recordedtest.Exchanges, func(_ int, line []byte) {

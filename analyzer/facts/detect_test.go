@@ -11,7 +11,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// A body decides where the URL does not, if nothing else looks like it.
+// An unmistakable body decides if the URL does not.
 func TestDetectBody(t *testing.T) {
 	f := func(url, body string, want wire.Target) {
 		t.Helper()
@@ -44,27 +44,27 @@ func TestDetectBody(t *testing.T) {
 		f(url, `[]`, other)
 		f(url, ``, other)
 	}
-	// On the host of a provider, and at paths of other APIs, the URL is right.
+	// At a provider's host and at the paths of other APIs the URL decides.
 	const tool = `{"messages":[{"role":"tool"}]}`
 	f("https://api.openai.com/v1/conversations", tool, other)
 	f("https://llm.example/tokenize", tool, other)
 	f("https://llm.example/v1/messages/count_tokens", tool, other)
-	// Ollama's own API at a host of its owner's.
+	// Ollama's own API at an unknown host.
 	f("https://llm.example/api/chat", `{"model":"m","messages":[{"role":"tool"}]}`, wire.Target{Dialect: wire.OpenAIChat, Variant: wire.Ollama, Native: true, Model: "m"})
 	f("https://llm.example/api/chat", `{"messages":[{"role":"user"}]}`, other)
-	// What Bedrock invokes reads a body of its own: only Claude's says so.
+	// Bedrock's invoke takes the model's own body: only Claude's is unmistakable.
 	const arn = "https://bedrock-runtime.us-east-1.amazonaws.com/model/arn%3Aaws%3Abedrock%3A1/invoke"
 	messages.Model, other.Model = "arn:aws:bedrock:1", "arn:aws:bedrock:1"
 	f(arn, `{"anthropic_version":"bedrock-2023-05-31"}`, messages)
 	f(arn, `{"toolConfig":{},"messages":[]}`, other)
 
-	// The model is read from the body when nobody told it.
+	// The body names the model if neither the caller nor the path does.
 	const completions = "https://api.openai.com/v1/chat/completions"
 	f(completions, ` {"messages":[{"model":"x"}],"model":"a\/b"}`, wire.Target{Dialect: wire.OpenAIChat, Variant: wire.OpenAI, Model: "a/b"})
 	f(completions, `[]`, wire.Target{Dialect: wire.OpenAIChat, Variant: wire.OpenAI})
 }
 
-// The recorded exchanges say which API they are of.
+// Recorded exchanges name their API.
 func TestDetectRecorded(t *testing.T) {
 	apis := map[string]wire.Dialect{
 		"openai.chat": wire.OpenAIChat, "openai.responses": wire.OpenAIResponses, "anthropic.messages": wire.Anthropic, "gemini.generateContent": wire.Gemini,
@@ -92,7 +92,7 @@ func TestDetectRecorded(t *testing.T) {
 		if d := Detect(e.URL, "", nil).Dialect; d != want && d != wire.Other {
 			t.Errorf("%s: %s alone is %s", e.ID, e.URL, d)
 		}
-		got.Model = "" // in Azure's URLs is the name of a deployment
+		got.Model = "" // Azure's URLs name a deployment
 		n[got]++
 	})
 	for target, count := range n {

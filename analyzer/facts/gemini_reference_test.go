@@ -17,16 +17,16 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// A readContent is what the tests read of a content or an answer with encoding/json.
+// A readContent is a content or an answer decoded with encoding/json.
 type readContent struct {
 	Model          bool
-	Text           string // of all parts but thoughts
+	Text           string // of all parts except thoughts
 	Thought        bool
 	Calls, Replies []string // names
 	Args           []Kind   // of the calls
 }
 
-// lastOf is the member under any of the names that comes last.
+// lastOf returns the last member with one of the names.
 func (n node) lastOf(names ...string) node {
 	if n.kind == Object {
 		for i, k := range slices.Backward(n.keys) {
@@ -38,7 +38,7 @@ func (n node) lastOf(names ...string) node {
 	return node{}
 }
 
-// list is the elements of a list, or the object that stands for a list of one.
+// list returns the elements of a list, or an object that replaces a list of one.
 func (n node) list() []node {
 	if n.kind == Object {
 		return []node{n}
@@ -46,7 +46,7 @@ func (n node) list() []node {
 	return n.elems
 }
 
-// add reads parts.
+// add decodes parts.
 func (c *readContent) add(parts node) {
 	for _, p := range parts.list() {
 		text := p.lastOf("text")
@@ -67,7 +67,7 @@ func (c *readContent) add(parts node) {
 	}
 }
 
-// readGemini reads the contents of a request; ok is false for what encoding/json reads in another way, or not at all.
+// readGemini decodes the contents of a request; ok is false for bodies that encoding/json reads differently or not at all.
 func readGemini(body []byte) (contents []readContent, ok bool) {
 	if !json.Valid(body) || !utf8.Valid(body) {
 		return nil, false
@@ -85,7 +85,7 @@ func readGemini(body []byte) (contents []readContent, ok bool) {
 	return contents, true
 }
 
-// compareGemini compares the facts of a request with what encoding/json read.
+// compareGemini compares the facts of a request with the decoded contents.
 func compareGemini(t *testing.T, what string, want []readContent, f *Request) {
 	t.Helper()
 	if len(f.Messages) != len(want) {
@@ -160,10 +160,10 @@ func TestGeminiRecordedRequests(t *testing.T) {
 			calls += len(m.Calls)
 			replies += len(m.Replies)
 			if m.Fields&FieldUnknown != 0 && e.Status == 200 {
-				t.Errorf("%s: message %d has the unknown field %q, and the provider took it", e.ID, i, m.OtherField)
+				t.Errorf("%s: message %d has the unknown field %q, and the provider accepted it", e.ID, i, m.OtherField)
 			}
 			if m.Parts&(PartBlank|PartBad) != 0 && e.Status == 200 {
-				t.Errorf("%s: message %d has parts %b, and the provider took it", e.ID, i, m.Parts)
+				t.Errorf("%s: message %d has parts %b, and the provider accepted it", e.ID, i, m.Parts)
 			}
 		}
 	})
@@ -238,7 +238,7 @@ func TestGeminiRecordedAnswers(t *testing.T) {
 			t.Errorf("%s: tokens %+v, want %+v", e.ID, r, tokens)
 		}
 
-		// The answer sent back is the answer.
+		// The answer is recognised when it is sent back.
 		f := geminiFacts(t, `{"contents":[{"role":"model","parts":[`+strings.Join(asMessage, ",")+`]}]}`)
 		m := &f.Messages[0]
 		var signature uint64
@@ -260,7 +260,7 @@ func TestGeminiRecordedAnswers(t *testing.T) {
 	t.Logf("%d answers, %d of them streams, %d calls, %d signed", n, streams, calls, signed)
 }
 
-// No failed call is without its error.
+// Every failed call has an error.
 func TestGeminiRecordedErrors(t *testing.T) {
 	n := 0
 	geminiExchanges(t, func(e *exchange) {

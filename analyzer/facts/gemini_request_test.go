@@ -24,7 +24,7 @@ func geminiFacts(t *testing.T, body string) *Request {
 	return f
 }
 
-// rawFacts ignores what every message says of its bytes.
+// rawFacts ignores the facts of every message about its bytes.
 var rawFacts = cmp.Options{
 	cmpopts.EquateEmpty(), cmpopts.IgnoreUnexported(Request{}),
 	cmpopts.IgnoreFields(Message{}, "Start", "End", "Hash", "ContentBytes"),
@@ -79,7 +79,7 @@ func TestGeminiRequestMessage(t *testing.T) {
 	m.Role, m.RoleKind = RoleNone, Number
 	f(`{"parts":[{"text":"q"}],"role":1}`, m)
 
-	// What parts may be: a list, one of it, nothing, something else.
+	// Values of parts: a list, one element, nothing, another type.
 	f(`{"role":"user","parts":{"text":"q"}}`, user(text))
 	f(`{"role":"user"}`, user(Message{}))
 	f(`{"role":"user","parts":[]}`, user(Message{Content: Array}))
@@ -177,7 +177,7 @@ func TestGeminiRequestMessage(t *testing.T) {
 	m.Replies = []Reply{{Name: []byte("f"), NameKind: String, After: PartText}, {Name: []byte("g"), NameKind: String, After: PartText | PartReply}}
 	f(`{"role":"user","parts":[{"text":"a"},{"functionResponse":{"name":"f"}},{"functionResponse":{"name":"g"}}]}`, m)
 
-	// Keys that the API does not have, in each of the three places.
+	// Unknown keys in each of the three places.
 	m = text
 	m.Fields, m.OtherField = FieldUnknown, []byte("name")
 	f(`{"role":"user","parts":[{"text":"q"}],"name":"x"}`, user(m))
@@ -251,7 +251,7 @@ func TestGeminiRequest(t *testing.T) {
 	thinking(`{"thinkingLevel":"low","thinkingBudget":-1}`, ThinkingOn)
 }
 
-// One Request serves many bodies: nothing of one shows in the next.
+// A reused Request has no facts of the previous body.
 func TestGeminiRequestReuse(t *testing.T) {
 	var f Request
 	for _, body := range geminiSeeds {
@@ -278,13 +278,13 @@ func TestGeminiMessages(t *testing.T) {
 	}
 }
 
-// The same signature is written in two alphabets, with and without padding, with escaped slashes; the values that
-// switch the check off are none.
+// One signature has many forms: two alphabets, with and without padding, escaped slashes. The values that disable the
+// provider's check are not signatures.
 func TestGeminiSigned(t *testing.T) {
 	signature := []byte("\xfb\xff\xbf signed")
 	standard, url := base64.StdEncoding.EncodeToString(signature), base64.URLEncoding.EncodeToString(signature)
 	if !strings.ContainsAny(standard, "+/") || !strings.Contains(standard, "=") || standard == url {
-		t.Fatalf("a poor example: %s, %s", standard, url)
+		t.Fatalf("the two alphabets do not differ: %s, %s", standard, url)
 	}
 	signed := func(signatures ...string) uint64 {
 		t.Helper()
@@ -301,9 +301,9 @@ func TestGeminiSigned(t *testing.T) {
 		}
 	}
 	if got := signed("skip_thought_signature_validator", standard, "context_engineering_is_the_way_to_go", ""); got != want {
-		t.Errorf("with values that are no signatures: %x, want %x", got, want)
+		t.Errorf("with values that disable the check: %x, want %x", got, want)
 	}
 	if signed("YQ", "Yg") == signed("Yg", "YQ") {
-		t.Error("order does not matter")
+		t.Error("the hash does not depend on the order")
 	}
 }

@@ -29,7 +29,7 @@ func checkGeminiAnswer(t *testing.T, body, text string, want Response) {
 	}
 }
 
-// streamed writes chunks as both kinds of stream.
+// streamed makes both kinds of stream of chunks.
 func streamed(chunks ...string) (events, array string) {
 	for _, c := range chunks {
 		events += "data: " + c + "\r\n\r\n"
@@ -59,20 +59,20 @@ func TestGeminiAnswer(t *testing.T) {
 			{Name: "h", Arguments: `{"a":1}`, ArgsKind: String, Args: ArgsObject, Signature: true},
 		},
 	})
-	// What Google's own tools did is no call; an empty text is content without a hash.
+	// Google's own tools make no calls; an empty text is content without a hash.
 	f(`{"candidates":[{"content":{"parts":[{"executableCode":{"code":"1"},"thoughtSignature":"skip_thought_signature_validator"},{"codeExecutionResult":{}}]},"finishReason":"STOP"}]}`, "",
 		Response{Content: Null, FinishReason: "STOP", Choices: 1})
 	f(`{"candidates":[{"content":{"parts":[{"text":""}],"role":"model"},"finishReason":"MAX_TOKENS"}]}`, "", Response{Content: String, FinishReason: "MAX_TOKENS", Choices: 1})
 	f(`{"candidates":[{"content":{"role":"model"},"finishReason":"SAFETY"}]}`, "", Response{FinishReason: "SAFETY", Choices: 1})
-	// Older clients ask for the numbers of enums.
+	// Older clients request enums as numbers.
 	for n, reason := range []string{"", "STOP", "MAX_TOKENS", "SAFETY", "RECITATION", "OTHER", "OTHER"} {
 		f(fmt.Sprintf(`{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":%d}]}`, n), "a", Response{FinishReason: reason, Choices: 1})
 	}
-	// The first candidate by its index, not its place; snake case; lists of one.
+	// The first candidate by its index, not its position; snake case; lists of one.
 	f(`{"candidates":[{"content":{"parts":[{"text":"b"}]},"index":1},{"content":{"parts":[{"text":"a"}]},"index":0}]}`, "a", Response{Choices: 2})
 	f(`{"candidates":{"content":{"parts":{"function_call":{"name":"f"},"thought_signature":"c2ln"}},"finish_reason":"STOP"},"usage_metadata":{"prompt_token_count":1,"candidates_token_count":2},"model_version":"m","response_id":"r"}`,
 		"", Response{ID: "r", Model: "m", Content: Null, FinishReason: "STOP", InputTokens: 1, OutputTokens: 2, Choices: 1, Signed: []Signed{{Hash: xxh3.HashString("c2ln")}}, Calls: []ResponseCall{{Name: "f", Signature: true}}})
-	// Nothing was generated, and nothing says why.
+	// No content and no reason.
 	f(`{"usageMetadata":{"promptTokenCount":5},"modelVersion":"m"}`, "", Response{Model: "m", InputTokens: 5})
 	f(`{"candidates":[]}`, "", Response{})
 	// Wrong types.
@@ -109,10 +109,10 @@ func TestGeminiAnswerError(t *testing.T) {
 	events, array = streamed(`{"candidates":[{"content":{"parts":[{"text":"hm","thought":true}]}}]}`, `{"candidates":[`+candidate+`]}`)
 	checkGeminiAnswer(t, events, "", want)
 	checkGeminiAnswer(t, array, "", want)
-	// What came before it is an answer.
+	// Content before it is an answer.
 	events, _ = streamed(`{"candidates":[{"content":{"parts":[{"text":"I read it."}]}}]}`, `{"candidates":[`+candidate+`]}`)
 	checkGeminiAnswer(t, events, "I read it.", Response{FinishReason: "MALFORMED_FUNCTION_CALL", Choices: 1})
-	// A prompt that was rated, not blocked.
+	// A prompt with ratings that was not blocked.
 	checkGeminiAnswer(t, `{"candidates":[{"content":{"parts":[{"text":"a"}]},"finishReason":"STOP"}],"promptFeedback":{"safetyRatings":[{"blocked":false}],"blockReason":null}}`,
 		"a", Response{FinishReason: "STOP", Choices: 1})
 }
@@ -132,22 +132,22 @@ func TestGeminiStream(t *testing.T) {
 	}
 	stop := `,"finishReason":"STOP"`
 	f("abc", Response{FinishReason: "STOP"}, chunk(`{"text":"a"}`, ""), chunk(`{"text":"b"}`, ""), chunk(`{"text":"c"}`, stop))
-	// A last part that is only signed, and the usage after the end.
+	// A last part with only a signature, and the usage after the end.
 	f("ab", Response{FinishReason: "STOP", Reasoning: String, OutputTokens: 13, Signed: []Signed{{Hash: xxh3.HashString("c2ln")}}}, chunk(`{"text":"hm","thought":true}`, ""),
 		chunk(`{"text":"a"},{"text":"b"}`, ""), chunk(`{"text":"","thoughtSignature":"c2ln"}`, stop), `{"usageMetadata":{"thoughtsTokenCount":10}}`)
-	// Whole calls, in one chunk or in several: each is another.
+	// Whole calls, in one chunk or in several, are separate.
 	call := func(name, args string) ResponseCall {
 		return ResponseCall{Name: name, Arguments: args, ArgsKind: Object, Args: ArgsObject}
 	}
 	f("", Response{Content: Null, FinishReason: "STOP", Calls: []ResponseCall{call("f", `{"a":1}`), call("f", `{"a":1}`), call("g", `{}`)}},
 		chunk(`{"functionCall":{"name":"f","args":{"a":1}}},{"functionCall":{"name":"f","args":{"a":1}}}`, ""), chunk(`{"functionCall":{"name":"g","args":{}}}`, stop))
-	// Calls in pieces: those without a name belong to the one before.
+	// Fragments without a name belong to the previous call.
 	f("", Response{Content: Null, FinishReason: "STOP", Calls: []ResponseCall{call("f", `{"a":1}`), {ID: "i", Name: "g"}, {Name: "h", Signature: true}}},
 		chunk(`{"functionCall":{"name":"f","args":{}}}`, ""), chunk(`{"functionCall":{"args":{"a":1}}},{"functionCall":{}}`, ""),
 		chunk(`{"functionCall":{"name":"g","id":"i","willContinue":true}}`, ""),
 		chunk(`{"functionCall":{"partialArgs":[{"jsonPath":"$.a","stringValue":"x"}],"willContinue":true}}`, ""),
 		chunk(`{"functionCall":{"name":"h"}}`, ""), chunk(`{"functionCall":{},"thoughtSignature":"skip_thought_signature_validator"}`, stop))
-	// Cut: no chunk says why it ended.
+	// Cut: no chunk has a finish reason.
 	f("ab", Response{Cut: true}, chunk(`{"text":"a"}`, ""), chunk(`{"text":"b"}`, ""))
 	// An error in the stream.
 	f("a", Response{Error: []byte(`{"code":503}`)}, chunk(`{"text":"a"}`, ""), `{"error":{"code":503}}`)
@@ -156,7 +156,7 @@ func TestGeminiStream(t *testing.T) {
 	checkGeminiAnswer(t, events+`{"error":{"code":503}}`, "a", want)
 	checkGeminiAnswer(t, events+`[{"error":{"code":503}}]`+"\n", "a", want)
 
-	// The ends that gateways make.
+	// Ends of gateways.
 	want.Error = nil
 	checkGeminiAnswer(t, events+"data: [DONE]\n\n", "a", want)
 	want.Cut = true
@@ -170,7 +170,7 @@ func TestGeminiStream(t *testing.T) {
 	}
 }
 
-// A stream says what the same answer in one piece says.
+// A stream has the facts of the same unary answer.
 func TestGeminiStreamIsUnary(t *testing.T) {
 	parts := []string{
 		`{"text":"hm \u00e9","thought":true}`, `{"text":"a"}`, `{"text":"\\\"b\n"}`, `{"text":"","thoughtSignature":"ab-c"}`, `{"functionCall":{"name":"f","args":{"a":[1]}},"thoughtSignature":"xy=="}`,
@@ -209,7 +209,7 @@ func TestGeminiStreamIsUnary(t *testing.T) {
 	}
 }
 
-// Bodies that a reader of more than linear time would not be done with before the time-out of the tests.
+// A scan of these bodies that is not linear would exceed the timeout of the tests.
 func TestGeminiHostile(t *testing.T) {
 	n := 1 << 19
 	many := func(piece string) string { return strings.Repeat(piece, n/len(piece)) }
@@ -241,7 +241,7 @@ func TestGeminiHostile(t *testing.T) {
 	}
 }
 
-// geminiSession is agentSession in this dialect: texts of code in replies, a call in every other content.
+// geminiSession is agentSession in this dialect: code in replies, a call in every other content.
 func geminiSession(tb testing.TB, size int, seed uint64) []byte {
 	tb.Helper()
 	body := agentSession(tb, size, seed)
@@ -270,7 +270,7 @@ func TestGeminiScanAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations a scan", n)
+		t.Errorf("%v allocations per scan", n)
 	}
 	want, _ := readGemini(body)
 	compareGemini(t, "session", want, &f)

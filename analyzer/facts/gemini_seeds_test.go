@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// geminiSeeds are request bodies with something in them that a scanner can get wrong.
+// geminiSeeds are request bodies that are difficult for a scanner.
 var geminiSeeds = []string{
 	`{}`,
 	` { "contents" : [ { "role" : "user" , "parts" : [ { "text" : "q" } ] } ] } `,
@@ -24,7 +24,7 @@ var geminiSeeds = []string{
 	`{"contents":[{"role":"model","parts":[{"inlineData":{"mimeType":"audio\/wav"}},{"fileData":{}},{"executableCode":{"code":"\"}"}},{"thought":true}]}]}`,
 }
 
-// geminiAnswers are answers: unary, streams of both kinds, errors.
+// geminiAnswers are unary answers, streams of both kinds, and errors.
 var geminiAnswers = []string{
 	`{"candidates":[{"content":{"parts":[{"text":"a\u003cb\u003e"},{"functionCall":{"name":"f","args":{"x":1}},"thoughtSignature":"c2ln"}],"role":"model"},"finishReason":"STOP","index":0}],"usageMetadata":{"promptTokenCount":5,"candidatesTokenCount":3,"thoughtsTokenCount":2,"cachedContentTokenCount":1},"modelVersion":"gemini-3-pro","responseId":"r"}`,
 	"data: {\"candidates\":[{\"content\":{\"parts\":[{\"text\":\"hm\",\"thought\":true}]}}]}\n\ndata: {\"candidates\":[{\"content\":{\"parts\":[{\"functionCall\":{\"name\":\"f\",\"willContinue\":true}}]}}]}\n\n" +
@@ -37,7 +37,7 @@ var geminiAnswers = []string{
 	`{"candidates":{"content":{"parts":{"functionCall":{"args":"{\"a\"","name":"f"}}},"index":0}}`,
 }
 
-// Every prefix of a whole request is one that was cut.
+// Every prefix of a request is truncated.
 func TestGeminiRequestPrefixes(t *testing.T) {
 	var f Request
 	for _, body := range geminiSeeds {
@@ -50,7 +50,7 @@ func TestGeminiRequestPrefixes(t *testing.T) {
 	}
 }
 
-// Every prefix of a whole answer is cut, but for a stream that has its finish reason already.
+// Every prefix of an answer is cut, except of a stream behind its finish reason.
 func TestGeminiAnswerPrefixes(t *testing.T) {
 	for _, body := range geminiAnswers {
 		for n := 1; n < len(body); n++ {

@@ -12,21 +12,21 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/eventstream"
 )
 
-// A hostile body is made to cost a scan more than its size: some n bytes.
+// A hostile body is designed to take more than linear time; n is its approximate size.
 type hostile struct {
 	name string
 	body func(n int) string
 }
 
-// many repeats a piece to n bytes.
+// many repeats a text up to n bytes.
 func many(piece string, n int) string { return strings.Repeat(piece, n/len(piece)) }
 
-// around is a hostile body of one piece many times between a start and an end.
+// around makes a hostile body that repeats a text between a start and an end.
 func around(name, start, piece, end string) hostile {
 	return hostile{name, func(n int) string { return start + many(piece, n) + end }}
 }
 
-// deep is a hostile body that nests.
+// deep makes a nested hostile body.
 func deep(name, start, open, inner, shut, end string) hostile {
 	return hostile{name, func(n int) string {
 		n /= len(open) + len(shut)
@@ -34,8 +34,8 @@ func deep(name, start, open, inner, shut, end string) hostile {
 	}}
 }
 
-// hostileRequests are for each dialect. list is the member with the messages; text is one of the assistant, in which %s
-// stands for what is between its quotes; parts is one whose list of parts is %s, part one of them.
+// hostileRequests returns hostile requests of each dialect. list is the member with the messages; text is a message of the
+// assistant with the raw text %s; parts is a message with the list of parts %s, part one of the parts.
 var hostileRequests = func() map[wire.Dialect][]hostile {
 	all := map[wire.Dialect][]hostile{}
 	for d, words := range map[wire.Dialect]struct{ list, text, parts, part string }{
@@ -121,8 +121,8 @@ var hostileRequests = func() map[wire.Dialect][]hostile {
 	return all
 }()
 
-// hostileAnswers are for each dialect; those of all come last. Each event of a stream may cost a look at all calls before
-// it, of which an answer keeps maxAnswerCalls at the most: streams are longer.
+// hostileAnswers returns hostile answers of each dialect and, last, of all dialects. Each event of a stream may cost a search of
+// all calls before it, of which an answer keeps at most maxAnswerCalls: the streams have more.
 var hostileAnswers = func() map[wire.Dialect][]hostile {
 	frames := func(name string, payload func(i int) string) hostile {
 		return hostile{name, func(n int) string {
@@ -217,17 +217,16 @@ func eachHostile(f func(name string, h hostile, scan func([]byte))) {
 	var r Response
 	for _, d := range wire.Dialects {
 		for _, h := range hostileRequests[d] {
-			f(string(d)+"/request/"+h.name, h, func(b []byte) { _ = ScanRequest(d, b, &q) }) // most are not even JSON
+			f(string(d)+"/request/"+h.name, h, func(b []byte) { _ = ScanRequest(d, b, &q) }) // most are not JSON
 		}
 		for _, h := range hostileAnswers[d] {
-			f(string(d)+"/answer/"+h.name, h, func(b []byte) { _ = ScanResponse(d, "", b, &r) }) // never of these dialects
+			f(string(d)+"/answer/"+h.name, h, func(b []byte) { _ = ScanResponse(d, "", b, &r) }) // the dialects are valid
 		}
 	}
 }
 
-// Hostile bodies take time in proportion to their size: a body of sixteen times the size would take 256 times as long if
-// a scan were quadratic; 80 times is too long. It is the time of the processor, and the best of some runs counts: how busy the
-// machine is does not matter.
+// Hostile bodies take linear time: a quadratic scan would take 256 times as long for a body of sixteen times the size; the
+// test fails at 80 times. It measures CPU time, the minimum of several runs, so load does not matter.
 func TestHostileTakesLinearTime(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
@@ -235,7 +234,7 @@ func TestHostileTakesLinearTime(t *testing.T) {
 	const small, times, limit, tries = 1 << 16, 16, 5, 10
 	eachHostile(func(name string, h hostile, scan func([]byte)) {
 		one, more := []byte(h.body(small)), []byte(h.body(times*small))
-		scan(more) // memory grows only once
+		scan(more) // grow the memory before measuring
 		took := func(body []byte) time.Duration {
 			begun := processorTime(t)
 			scan(body)
@@ -252,7 +251,7 @@ func TestHostileTakesLinearTime(t *testing.T) {
 	})
 }
 
-// processorTime is what this process has used.
+// processorTime returns the CPU time of this process.
 func processorTime(t *testing.T) time.Duration {
 	var u syscall.Rusage
 	if err := syscall.Getrusage(syscall.RUSAGE_SELF, &u); err != nil {
@@ -261,7 +260,7 @@ func processorTime(t *testing.T) time.Duration {
 	return time.Duration(u.Utime.Nano() + u.Stime.Nano())
 }
 
-// BenchmarkScanHostile measures each in two sizes, in MB/s.
+// BenchmarkScanHostile measures each hostile body in two sizes, in MB/s.
 func BenchmarkScanHostile(b *testing.B) {
 	eachHostile(func(name string, h hostile, scan func([]byte)) {
 		for _, n := range []int{100_000, 10_000_000} {

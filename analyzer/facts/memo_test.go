@@ -2,7 +2,6 @@ package facts
 
 import (
 	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"math/rand/v2"
@@ -18,8 +17,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// sameRequest compares all that a Request says. Whether an empty list has an array behind it depends on what the
-// Request was used for before.
+// sameRequest compares all facts of a Request. Whether an empty list is nil depends on the previous use of the Request.
 var sameRequest = cmp.Options{
 	cmpopts.IgnoreUnexported(Request{}),
 	cmp.Transformer("calls", func(l []Call) []Call { return append([]Call{}, l...) }),
@@ -42,7 +40,7 @@ func equalRequests(a, b *Request) bool {
 	return reflect.DeepEqual(plain(a), plain(b))
 }
 
-// A memoScan scans bodies with what a Memo knows and compares the facts with those of a whole scan.
+// A memoScan scans bodies with a Memo and compares the facts with those of a whole scan.
 type memoScan struct {
 	memo        Memo
 	after, full Request
@@ -62,127 +60,7 @@ func (c *memoScan) scan(t *testing.T, d wire.Dialect, body []byte) {
 	}
 }
 
-// memoDialects are the dialects and what their history and tools are called.
-var memoDialects = []struct {
-	dialect         wire.Dialect
-	messages, tools string
-	seeds           []string
-}{
-	{wire.OpenAIChat, "messages", "tools", requestSeeds},
-	{wire.Cohere, "messages", "tools", requestSeeds},
-	{wire.OpenAIResponses, "input", "tools", responsesSeeds},
-	{wire.Anthropic, "messages", "tools", anthropicSeeds},
-	{wire.Gemini, "contents", "tools", geminiSeeds},
-	{wire.Bedrock, "messages", "toolConfig", []string{
-		`{"system":[{"text":"s"}],"inferenceConfig":{"maxTokens":9},"messages":[{"role":"user","content":[{"text":"q"}]}]}`,
-		`{"messages":[{"content":[{"text":"\u0061"},{"toolUse":{"toolUseId":"t\u005f1","name":"f","input":{"a":[1]}}},{"odd":1}],"role":"assistant"},{"role":"user","content":[{"text":"x"},{"toolResult":{"toolUseId":"t_1","content":[{"json":{}},{"text":""}],"status":"error","odd":null}}]}]}`,
-		`{"messages":[{"role":"assistant","content":[{"reasoningContent":{"reasoningText":{"text":"t","signature":"s\n"}}},{"toolUse":{"toolUseId":7,"type":"server_tool_use"}}],"content":[{"text":"a"},{"text":"b"}],"name":false}]}`,
-		`{"toolConfig":{"tools":[{"toolSpec":{"name":"f\u0067"}},{"cachePoint":{}},{"systemTool":{}},1],"toolChoice":{"tool":{"name":"f"}}},"messages":[{"role":"sys\u0074em"},{}]}`,
-		`{"toolConfig":{"tools":[{"toolSpec":{"name":"a"}}],"toolChoice":{"any":{}}},"promptVariables":{"a":1},"additionalModelRequestFields":{"thinking":{"type":"enabled"}}}`,
-	}},
-}
-
-// histories makes bodies of random histories, each mostly like one before it, from the parts of seeds.
-type histories struct {
-	r                    *rand.Rand
-	messages, tools      string
-	elements, sets, rest []string
-	history              []string
-	head, tail           []string
-}
-
-func newHistories(r *rand.Rand, messages, tools string, seeds []string) *histories {
-	h := &histories{r: r, messages: messages, tools: tools}
-	for _, seed := range seeds {
-		if !json.Valid([]byte(seed)) {
-			continue
-		}
-		root := parse([]byte(seed))
-		for i, k := range root.keys {
-			v := root.elems[i]
-			raw := seed[v.start:v.end]
-			switch {
-			case k == messages && v.kind == Array:
-				for _, e := range v.elems {
-					h.elements = append(h.elements, seed[e.start:e.end])
-				}
-			case k == tools:
-				h.sets = append(h.sets, raw)
-			case k != messages:
-				h.rest = append(h.rest, fmt.Sprintf("%q:%s", k, raw))
-			}
-		}
-	}
-	h.head = h.members()
-	h.tail = h.members()
-	return h
-}
-
-func pick[T any](r *rand.Rand, from []T) T { return from[r.IntN(len(from))] }
-
-func (h *histories) members() (list []string) {
-	for range h.r.IntN(3) {
-		list = append(list, pick(h.r, h.rest))
-	}
-	if len(h.sets) > 0 && h.r.IntN(2) == 0 {
-		list = append(list, fmt.Sprintf("%q:%s", h.tools, pick(h.r, h.sets)))
-	}
-	return list
-}
-
-// element is a message of a seed, now and then with a text that sets it apart.
-func (h *histories) element() string {
-	e := pick(h.r, h.elements)
-	if h.r.IntN(2) == 0 {
-		return strings.Replace(e, `"content":"`, fmt.Sprintf(`"content":"%s%d`, strings.Repeat("x", h.r.IntN(200)), h.r.IntN(100)), 1)
-	}
-	return e
-}
-
-// edit goes on with the history, as agents do: mostly at its end.
-func (h *histories) edit() {
-	switch n := h.r.IntN(20); {
-	case n == 0 && len(h.history) > 0:
-		h.history[h.r.IntN(len(h.history))] = h.element()
-	case n == 1 && len(h.history) > 0:
-		at := h.r.IntN(len(h.history))
-		h.history = slices.Delete(h.history, at, at+1)
-	case n == 2:
-		h.history = slices.Insert(h.history, h.r.IntN(len(h.history)+1), h.element())
-	case n == 3:
-		h.history = h.history[:h.r.IntN(len(h.history)+1)]
-	case n == 4:
-		h.head = h.members()
-	case n == 5:
-		h.tail = h.members()
-	}
-	for range h.r.IntN(4) {
-		h.history = append(h.history, h.element())
-	}
-}
-
-func (h *histories) body() []byte {
-	gap := pick(h.r, []string{",", ",", ", ", " ,\n\t"})
-	array := func(list []string) string { return fmt.Sprintf("%q:[%s]", h.messages, strings.Join(list, gap)) }
-	members := slices.Clone(h.head)
-	if h.r.IntN(12) == 0 { // a duplicate, that the later one replaces
-		members = append(members, array(h.history[:h.r.IntN(len(h.history)+1)]))
-	}
-	members = append(append(members, array(h.history)), h.tail...)
-	if h.r.IntN(12) == 0 {
-		members = append(members, pick(h.r, []string{array(h.history), fmt.Sprintf("%q:null", h.messages), fmt.Sprintf("%q:{}", h.messages)}))
-	}
-	b := "{" + strings.Join(members, gap) + "}"
-	switch h.r.IntN(12) {
-	case 0:
-		return []byte(b[:h.r.IntN(len(b)+1)])
-	case 1:
-		return mutate(h.r, b)
-	}
-	return []byte(b)
-}
-
-// Whatever a conversation's requests hold, with what is known of the ones before they say what they say without.
+// The facts of a request do not depend on the Memo.
 func TestScanRequestAfter(t *testing.T) {
 	seeds := 300
 	if testing.Short() {
@@ -196,19 +74,19 @@ func TestScanRequestAfter(t *testing.T) {
 				var c memoScan
 				old := h.history
 				for turn := range 20 {
-					if turn%5 == 4 { // another history of the same conversation
+					if turn%5 == 4 { // another history of the conversation
 						h.history, old = old, h.history
 					}
 					h.history = slices.Clone(h.history)
 					h.edit()
 					body := h.body()
 					c.scan(t, d.dialect, body)
-					clear(body) // nothing may be read from it any more
+					clear(body) // later scans must not read it
 				}
 				known, all = known+c.known, all+c.all
 			}
 			if known < all/3 {
-				t.Errorf("%d of %d bytes were known; the test shows little", known, all)
+				t.Errorf("only %d of %d bytes were known", known, all)
 			}
 			t.Logf("%d of %d bytes were known", known, all)
 		})
@@ -230,7 +108,7 @@ func FuzzScanRequestAfter(f *testing.F) {
 	})
 }
 
-// fill sets each field of v to something. Numbers of one byte are enumerations, which have their size in values.
+// fill sets each field of v to a random value. Fields of one byte are enumerations with at least seven values.
 func fill(r *rand.Rand, v reflect.Value, text func() []byte) {
 	for i := range v.NumField() {
 		switch f := v.Field(i); f.Kind() {
@@ -247,12 +125,12 @@ func fill(r *rand.Rand, v reflect.Value, text func() []byte) {
 				f.SetBytes(text())
 			}
 		default:
-			panic("BUG: " + v.Type().Field(i).Name + " has a kind that the test does not fill")
+			panic("BUG: " + v.Type().Field(i).Name + " has a kind that fill does not support")
 		}
 	}
 }
 
-// A fact that is added to a message, a call or a reply must be added to what a Memo keeps of them.
+// A new fact of a message, a call or a reply must be added to the entries of a Memo.
 func TestMemoKeepsEveryFact(t *testing.T) {
 	r := rand.New(rand.NewPCG(1, 1))
 	for range 200 {
@@ -296,12 +174,12 @@ func TestMemoKeepsEveryFact(t *testing.T) {
 			t.Fatalf("(-kept +restored)\n%s", diff)
 		}
 		if !f.Stored || !f.OpenTools || f.s.i != m.End {
-			t.Fatal("what the message says of the request is lost")
+			t.Fatal("Stored and OpenTools are lost")
 		}
 	}
 }
 
-// A history that reaches the bound of facts is dropped from alike, and what was dropped from is not known.
+// At the bound of facts a scan with a Memo drops the same elements, and incomplete messages are not known.
 func TestMemoAtTheBound(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")
@@ -316,7 +194,7 @@ func TestMemoAtTheBound(t *testing.T) {
 		{message(call), message(calls(2)), message(call)},
 		{message(calls(2)), message(calls(maxKept - 1)), message(call)},
 		{message(call), message(calls(maxKept - 1)), message(call)},
-		// Calls that a later key of the same message replaces count all the same.
+		// Calls that a later key of the same message replaces still count.
 		{`{"role":"assistant","tool_calls":[` + calls(maxKept-2) + `],"tool_calls":[]}`, message(calls(2)), message(call)},
 		{`{"role":"assistant","tool_calls":[` + calls(maxKept-2) + `],"tool_calls":[]}`, message(calls(2)), message(call)},
 	} {
@@ -331,9 +209,9 @@ func TestMemoAtTheBound(t *testing.T) {
 	}
 }
 
-// What changes in one place costs a scan of that place: of a mark that moves along, of a prompt with the time in it, of
-// other parameters before the messages, and of a second history that takes turns with the first.
-func TestMemoKnows(t *testing.T) {
+// A local change costs a scan of the changed messages: a mark that moves, a prompt with the time, different parameters before
+// the messages, a second history that alternates with the first.
+func TestMemoLocalChanges(t *testing.T) {
 	long := strings.Repeat("word ", 200)
 	msgs := func(n int, mark string) string {
 		var b strings.Builder
@@ -381,7 +259,7 @@ func TestMemoKnows(t *testing.T) {
 	}
 }
 
-// A body that looks at every place like a long message which is known is not hashed at every place.
+// A body that resembles a long known message at every position is not hashed at every position.
 func TestMemoTakesLinearTime(t *testing.T) {
 	var c memoScan
 	const again = `"messages":[{}],`
@@ -390,11 +268,11 @@ func TestMemoTakesLinearTime(t *testing.T) {
 	body := []byte("{" + strings.Repeat(again, 1000) + `"a":1}`)
 	c.scan(t, wire.OpenAIChat, body)
 	if left := c.after.recall.spare; left < 0 || left > len(body)/2 {
-		t.Errorf("of %d bytes %d may still be hashed in vain; none below 0, and few, or the test shows nothing", len(body), left)
+		t.Errorf("%d of %d bytes may still be hashed in vain, want a small number of at least 0", left, len(body))
 	}
 }
 
-// A body says other things in another dialect.
+// A Memo of another dialect is not used.
 func TestMemoOfAnotherDialect(t *testing.T) {
 	var c memoScan
 	body := []byte(`{"messages":[{"role":"user","content":[{"type":"tool_result","tool_use_id":"a"}]}],"tools":[{"name":"f"}]}`)
@@ -412,6 +290,6 @@ func TestMemoAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations a scan", n)
+		t.Errorf("%v allocations per scan", n)
 	}
 }

@@ -9,8 +9,8 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// A node is a JSON value as encoding/json reads it, with its place in the text and its members in order. The
-// reference implementation below finds the facts in it, slowly and plainly.
+// A node is a JSON value decoded with encoding/json, with its position in the text and its members in order. The simple and
+// slow reference implementation below finds the facts in it.
 type node struct {
 	kind       Kind
 	start, end int
@@ -20,7 +20,7 @@ type node struct {
 	elems      []node
 }
 
-// parse reads valid JSON.
+// parse decodes valid JSON.
 func parse(b []byte) node {
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
@@ -68,7 +68,7 @@ func parseNode(b []byte, d *json.Decoder) node {
 	return n
 }
 
-// get is the last member of that name.
+// get returns the last member of this name.
 func (n node) get(key string) node {
 	if n.kind == Object {
 		for i, k := range slices.Backward(n.keys) {
@@ -80,7 +80,7 @@ func (n node) get(key string) node {
 	return node{}
 }
 
-// lastKey is the last of the keys that n has.
+// lastKey returns the last of the keys that n has.
 func (n node) lastKey(keys ...string) string {
 	for _, k := range slices.Backward(n.keys) {
 		if slices.Contains(keys, k) {
@@ -90,7 +90,7 @@ func (n node) lastKey(keys ...string) string {
 	return ""
 }
 
-// last is the last member that has one of the keys.
+// last returns the last member with one of the keys.
 func (n node) last(keys ...string) node {
 	if k := n.lastKey(keys...); k != "" {
 		return n.get(k)
@@ -105,7 +105,7 @@ func (n node) bytes() []byte {
 	return []byte(n.text)
 }
 
-// inside is the raw text of a string between its quotes, or the raw value.
+// inside returns the raw text of a string, or any other raw value.
 func (n node) inside(b []byte) []byte {
 	if n.kind == String {
 		return b[n.start+1 : n.end-1]
@@ -124,7 +124,7 @@ func (n node) integer() int64 {
 	return v
 }
 
-// refRequest is the slow twin of ScanRequest, for valid JSON objects.
+// refRequest is the reference implementation of ScanRequest for valid JSON objects.
 func refRequest(b []byte) Request {
 	n := parse(b)
 	f := refMessages(b, n.get("messages"))
@@ -154,7 +154,7 @@ func refRequest(b []byte) Request {
 	return f
 }
 
-// refCalled is the name of the function in a tool or a choice of one.
+// refCalled returns the name of the function in a tool or a choice of one.
 func refCalled(n node) (name []byte) {
 	return n.last("function", "custom").get("name").bytes()
 }
@@ -177,7 +177,7 @@ func refThinking(n node) Thinking {
 	return ThinkingUnknown
 }
 
-// refFields are the keys that have a bit of their own.
+// refFields are the keys with their own bit.
 var refFields = map[Fields][]string{
 	FieldName: {"name"}, FieldRefusal: {"refusal"}, FieldAudio: {"audio"}, FieldFunctionCall: {"function_call"},
 	FieldPrefix: {"prefix", "partial"}, FieldReasoningContent: {"reasoning_content"}, FieldReasoning: {"reasoning"},
@@ -187,7 +187,7 @@ var refFields = map[Fields][]string{
 	FieldCacheControl: {"cache_control"}, FieldID: {"id"}, FieldToolPlan: {"tool_plan"},
 }
 
-// refField is the bit of a key that is not among those of the schema.
+// refField returns the bit of a key outside the schema.
 func refField(key string, schema ...string) Fields {
 	if slices.Contains(schema, key) {
 		return 0

@@ -39,7 +39,7 @@ func TestResponsesRecordedRequests(t *testing.T) {
 		items += len(f.Messages)
 		for _, m := range f.Messages {
 			if m.Fields != 0 && e.Status == 200 {
-				t.Errorf("%s: the provider took %q", e.ID, m.OtherField)
+				t.Errorf("%s: the provider accepted %q", e.ID, m.OtherField)
 			}
 			if m.Item == ItemMessage && m.Role == RoleNone || m.Parts&(PartBad|PartOther) != 0 {
 				t.Errorf("%s: %+v", e.ID, m)
@@ -86,9 +86,9 @@ func TestResponsesRecordedConversations(t *testing.T) {
 	t.Logf("%d conversations", n)
 }
 
-// A refItems is a response object as encoding/json reads it.
+// A refItems is a response object decoded with encoding/json.
 type refItems struct {
-	done              map[string]string // encrypted contents as a stream's done events have them, by item id
+	done              map[string]string // encrypted contents of a stream's done events, by item id
 	ID, Model, Status string
 	Output            []struct {
 		ID, Type, Name, Arguments string
@@ -105,7 +105,7 @@ type refItems struct {
 	}
 }
 
-// readItems reads a recorded answer, of a stream its last event.
+// readItems decodes a recorded answer, of a stream the last event.
 func readItems(t *testing.T, e *exchange, body []byte) (a refItems) {
 	t.Helper()
 	var err error
@@ -215,7 +215,7 @@ func TestResponsesRecordedAnswers(t *testing.T) {
 			return
 		}
 		streams++
-		// Without its terminal event a stream says the same of its items, and that it is cut.
+		// Without its last event a stream has the same items and is cut.
 		at := bytes.LastIndex(body, []byte("\n\nevent: response.completed"))
 		if at < 0 {
 			at = bytes.LastIndex(body[:bytes.LastIndex(body, []byte("response.completed"))], []byte("\n\n"))
@@ -230,7 +230,7 @@ func TestResponsesRecordedAnswers(t *testing.T) {
 		cut.Cut, cut.FinishReason, cut.InputTokens = false, r.FinishReason, r.InputTokens
 		cut.OutputTokens, cut.CachedTokens = r.OutputTokens, r.CachedTokens
 		checkRecordedItems(t, e, &cut, want, true)
-		// Nor does a cut anywhere lose the model, make a call that was not made, or go without being told.
+		// A cut anywhere is reported, keeps the model and makes no additional call.
 		for at := 0; at < len(body)-20; at += 1 + len(body)/97 {
 			if err := ScanResponse(wire.OpenAIResponses, "text/event-stream", body[:at], &cut); err != nil || !cut.Cut && !cut.Malformed || len(cut.Calls) > len(r.Calls) {
 				t.Errorf("%s: cut at %d: %v, %+v", e.ID, at, err, cut)
@@ -240,7 +240,7 @@ func TestResponsesRecordedAnswers(t *testing.T) {
 	t.Logf("%d unary answers, %d streams, %d failures; %d calls", unary, streams, failed, calls)
 }
 
-// responsesSession is agentSession in items.
+// responsesSession is agentSession as items.
 func responsesSession(tb testing.TB, size int, seed uint64) []byte {
 	tb.Helper()
 	var chat struct {
@@ -298,7 +298,7 @@ func TestResponsesScanAllocatesNothing(t *testing.T) {
 			t.Fatal(err)
 		}
 	}); n != 0 {
-		t.Errorf("%v allocations a scan", n)
+		t.Errorf("%v allocations per scan", n)
 	}
 }
 

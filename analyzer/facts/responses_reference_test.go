@@ -6,12 +6,12 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// refResponses is the slow twin of ScanRequest for the Responses API, for valid JSON objects.
+// refResponses is the reference implementation of ScanRequest for the Responses API and valid JSON objects.
 func refResponses(b []byte) Request {
 	n := parse(b)
 	input := n.get("input")
 	f := refInput(b, input)
-	for i, k := range n.keys { // what may be said by any of several equal keys
+	for i, k := range n.keys { // of these keys duplicates count, too
 		v := n.elems[i]
 		switch k {
 		case "previous_response_id":
@@ -59,7 +59,7 @@ func refResponses(b []byte) Request {
 	return f
 }
 
-// refToolName is the name of a function or a custom tool, nil of any other.
+// refToolName returns the name of a function or a custom tool, nil for others.
 func refToolName(t node) []byte {
 	if typ := t.get("type"); typ.kind == String && (typ.text == "function" || typ.text == "custom") {
 		return t.get("name").bytes()
@@ -87,7 +87,7 @@ func refInput(b []byte, n node) Request {
 	return f
 }
 
-// refKeys are the keys that the items have which we know.
+// refKeys are the keys of the known items.
 var refKeys = map[Item][]string{
 	ItemMessage:   {"role", "content", "phase"},
 	ItemCall:      {"call_id", "name", "arguments", "input", "caller", "namespace", "async"},

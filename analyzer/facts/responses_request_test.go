@@ -15,7 +15,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// responsesSeeds are requests with something in them that a scanner can get wrong.
+// responsesSeeds are requests that are difficult for a scanner.
 var responsesSeeds = []string{
 	`{}`,
 	`{"model":"gpt-5","input":"q","stream":true,"instructions":"s","max_output_tokens":9,"reasoning":{"effort":"low"},"parallel_tool_calls":false}`,
@@ -96,7 +96,7 @@ func TestResponsesItems(t *testing.T) {
 		Replies: []Reply{{IDKind: Number, Content: Array, ContentBytes: 24, Parts: PartImage, PartCount: 1}},
 	})
 	item(`{'type':'function_call_output'}`, Message{Item: ItemReply, Role: RoleTool, Replies: []Reply{{}}})
-	// The provider's own calls, and replies that name no call on purpose.
+	// The provider's own calls, and replies without a call id by design.
 	item(`{'type':'function_call_output','call_id':null,'output':''}`, Message{Item: ItemOther})
 	item(`{'type':'function_call_output','name':'f','output':''}`, Message{Item: ItemOther})
 	item(`{'type':'function_call','call_id':null,'arguments':{}}`, Message{Item: ItemOther})
@@ -107,12 +107,12 @@ func TestResponsesItems(t *testing.T) {
 		Message{Item: ItemReasoning, ID: []byte("rs_1"), Reasoning: String, Signed: xxh3.HashString("gA/A")})
 	item(`{'type':'reasoning','summary':[],'encrypted_content':null,'content':null}`, Message{Item: ItemReasoning, Reasoning: Array})
 	if f.Stored || f.OpenTools {
-		t.Error("nothing of that lies with the provider")
+		t.Error("Stored is set without stored items")
 	}
 	item(`{'id':'msg_1'}`, Message{Item: ItemReference, ID: []byte("msg_1")})
 	item(`{'type':'item_reference','id':'msg_1'}`, Message{Item: ItemReference, ID: []byte("msg_1")})
 	if !f.Stored {
-		t.Error("a reference stands for a stored item")
+		t.Error("Stored is not set for an item reference")
 	}
 }
 
@@ -171,7 +171,7 @@ func TestResponsesRequest(t *testing.T) {
 	check(`{'conversation':{'id':'conv_1'}}`, Request{Stored: true})
 	check(`{'conversation':'conv_1'}`, Request{Stored: true})
 	check(`{'previous_response_id':null,'conversation':null,'prompt':null}`, Request{})
-	// What cannot be seen: a template's messages, what was compacted, tools that an item brings.
+	// Invisible parts: messages of a template, compacted messages, tools of an item.
 	check(`{'prompt':{'id':'pmpt_1'}}`, Request{Stored: true, OpenTools: true})
 	if err := ScanMessages(wire.OpenAIResponses, []byte(`[{"type":"compaction","encrypted_content":"x"},{"type":"additional_tools","tools":[]}]`), &f); err != nil {
 		t.Fatal(err)
@@ -229,7 +229,7 @@ func TestResponsesSameAsReference(t *testing.T) {
 	}
 }
 
-// Decoded strings stay what they are while scratch grows.
+// Decoded strings remain valid while scratch grows.
 func TestResponsesKeepDecodedStrings(t *testing.T) {
 	var b strings.Builder
 	b.WriteString(`{"model":"m\u006fdel","input":[`)
@@ -247,7 +247,7 @@ func TestResponsesKeepDecodedStrings(t *testing.T) {
 func TestResponsesSpecExamples(t *testing.T) {
 	b, err := os.ReadFile("../../../shared/spec/examples.json")
 	if os.IsNotExist(err) {
-		t.Skip("SKIPPED: no spec/examples.json beside the project")
+		t.Skip("SKIPPED: spec/examples.json not found")
 	}
 	if err != nil {
 		t.Fatal(err)

@@ -11,8 +11,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// checkItems scans an answer, in which ' stands for ", and compares its facts with want, and its content with text if
-// want has a string.
+// checkItems compares the facts of an answer, in which ' replaces ", with want, and its content with text if want has a
+// string.
 func checkItems(t *testing.T, body, text string, want Response) {
 	t.Helper()
 	body = strings.ReplaceAll(body, "'", `"`)
@@ -41,7 +41,7 @@ func TestResponsesUnary(t *testing.T) {
 		ID: "resp_1", Model: "gpt-5", Content: String, Reasoning: String, FinishReason: "completed", InputTokens: 10, OutputTokens: 2, CachedTokens: 4,
 		Signed: []Signed{{ID: "rs_1", Hash: xxh3.HashString("gA/A")}},
 	})
-	// Calls, in any order of their keys; the provider's own make none.
+	// Calls with keys in any order; the provider's own tools make none.
 	f(`{'output':[{'type':'web_search_call','id':'ws_1'},{'type':'reasoning','id':'rs_1','content':[{'type':'reasoning_text','text':'x'}],'summary':[]},
 		{'arguments':'{\'a\':1}','call_id':'c1','name':'f','type':'function_call','item_id':'fc_1'},{'type':'custom_tool_call','call_id':'c2','name':'p','input':'*** Begin'},
 		{'type':'function_call','call_id':'c3','name':'g','arguments':{}},{'type':'function_call','call_id':'c4'},
@@ -56,7 +56,7 @@ func TestResponsesUnary(t *testing.T) {
 	f(`{'output':[{'type':'function_call','call_id':'c','arguments':null},{'type':'function_call','call_id':'d','arguments':'{\'a\':'}]}`, "", Response{
 		Content: Null, Calls: []ResponseCall{{ID: "c", ArgsKind: Null}, {ID: "d", Arguments: `{"a":`, ArgsKind: String, Args: ArgsTruncated}},
 	})
-	// Of several messages the last that has text: each comes back as an item of its own.
+	// The last of several messages with text: each is sent back as an item of its own.
 	f(`{'output':[{'type':'message','content':[{'type':'output_text','text':'a'}]},{'type':'message','content':[{'type':'output_text','text':'b'}]},
 		{'type':'message','content':[{'type':'output_text','text':''}]},{'type':'message','content':[{'type':'refusal','refusal':'no'}]}]}`, "b", Response{Content: String})
 	f(`{'output':[{'type':'message','content':[{'type':'refusal','refusal':'no'}]}]}`, "", Response{Content: Null})
@@ -64,7 +64,7 @@ func TestResponsesUnary(t *testing.T) {
 	f(`{'status':'incomplete','incomplete_details':{'reason':'max_output_tokens'},'output':[{'type':'message','content':'odd'}]}`, "",
 		Response{Content: Null, FinishReason: "max_output_tokens"})
 	f(`{'status':'queued','output':[],'background':true}`, "", Response{FinishReason: "queued"})
-	// Calls that are not paired, and that the agent may answer.
+	// Unpaired calls that the agent may answer.
 	f(`{'output':[{'type':'shell_call','id':'sh_1','call_id':'c1','action':{'commands':['ls']}},{'type':'tool_search_call','call_id':null}]}`, "", Response{
 		Content: Null, OtherCalls: true,
 	})
@@ -111,8 +111,8 @@ func TestResponsesCut(t *testing.T) {
 	f("text/event-stream", `{"error":"no"}`, Response{Error: []byte(`"no"`)})
 }
 
-// A text in an answer, unary or in pieces, and its copy in the next request have one hash, whatever their escapes; so have
-// a reasoning item's encrypted content and its copy.
+// A text of an answer, unary or streamed, and its copy in the next request have one hash, however escaped; so have the
+// encrypted content of a reasoning item and its copy.
 func TestResponsesHashesAgree(t *testing.T) {
 	for _, text := range []string{"", "plain", "<b>\"q\" & \\ /", "你好 😀\n\t\u2028", strings.Repeat("long \"line\"\n", 500)} {
 		plain, escaped := `"`+string(appendQuoted(nil, []byte(text)))+`"`, `"`+escapeAll(text)+`"`

@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// eventStream is a stream of these events, in which ' stands for ", each with its type as its name.
+// eventStream makes a stream of these events, in which ' replaces ", each with its type as its name.
 func eventStream(events ...string) string {
 	var b strings.Builder
 	for _, e := range events {
@@ -61,9 +61,9 @@ func TestResponsesStream(t *testing.T) {
 	f("", cut(one), callAdded, callDelta, callEnd)
 	f("", cut(one), callAdded, callDelta, `response.function_call_arguments.done {'item_id':'fc_1','arguments':'{\'a\':1}'}`)
 	f("", cut(Response{Content: Null, Calls: []ResponseCall{{ID: "c1", Name: "f", Arguments: `{"a":`, ArgsKind: String, Args: ArgsTruncated}}}), callAdded, callDelta)
-	// The whole call comes when it is added, and again in pieces.
+	// The event that adds a call has the whole call, and fragments repeat it.
 	f("", one, strings.Replace(callAdded, `'arguments':''`, `'arguments':'{\'a\':1}'`, 1), callDelta, callEnd)
-	// Two calls at a time: by their ids though all have index 0; by index where each event has another id.
+	// Interleaved calls: by id if all have index 0; by index if each event has another id.
 	two := Response{Content: Null, Calls: []ResponseCall{whole("c1", "f", `{"a":1}`), whole("c2", "g", `{"b":2}`)}}
 	second := func(event string) string {
 		return strings.NewReplacer("fc_1", "fc_2", "'c1'", "'c2'", "'f'", "'g'", `\'a\':1`, `\'b\':2`, `\'a\':`, `\'b\':`, "'1}'", "'2}'").Replace(event)
@@ -79,14 +79,14 @@ func TestResponsesStream(t *testing.T) {
 	}
 	f("", two, events...)
 	f("", two, events[0], events[4], events[1], events[5], events[2], events[6])
-	// Pieces that name nothing belong to the last open call.
+	// Fragments without id and index belong to the last open call.
 	guess := one
 	guess.BadIndex = true
 	f("", guess, callAdded, `response.function_call_arguments.delta {'delta':'{\'a\':1}'}`)
 	f("", Response{Content: Null, Calls: []ResponseCall{{ID: "c", Name: "p", Arguments: "*** End", ArgsKind: String}}},
 		`response.output_item.added {'output_index':0,'item':{'id':'ctc_1','type':'custom_tool_call','call_id':'c','name':'p','input':''}}`,
 		`response.custom_tool_call_input.delta {'item_id':'ctc_1','delta':'***'}`, `response.custom_tool_call_input.done {'item_id':'ctc_1','input':'*** End'}`)
-	// Other tools' pieces make no calls.
+	// Fragments of other tools make no calls.
 	f("", Response{Content: Null}, `response.output_item.added {'output_index':0,'item':{'id':'mcp_1','type':'mcp_call','name':'f','arguments':''}}`,
 		`response.mcp_call_arguments.delta {'item_id':'mcp_1','delta':'{}'}`, `response.steer.accepted`)
 
@@ -99,17 +99,17 @@ func TestResponsesStream(t *testing.T) {
 	f("done", text, messageAdded, `response.output_text.delta {'item_id':'msg_1','delta':'x'}`,
 		`response.output_item.done {'output_index':0,'item':{'id':'msg_1','type':'message','content':[{'type':'output_text','text':'done'}]}}`)
 	f("", Response{Content: Null}, messageAdded, `response.refusal.delta {'item_id':'msg_1','delta':'no'}`)
-	// What is encrypted counts only when the item is done.
+	// Encrypted content counts only in a completed item.
 	reasoning := `response.output_item.added {'output_index':0,'item':{'id':'rs_1','type':'reasoning','summary':[],'encrypted_content':'par'}}`
 	f("", cut(Response{Content: Null, Reasoning: String, Signed: []Signed{{ID: "rs_1"}}}), reasoning)
 	f("", Response{Content: Null, Reasoning: String, Signed: []Signed{{ID: "rs_1", Hash: xxh3.HashString("whole")}}},
 		reasoning, strings.Replace(strings.Replace(reasoning, "added", "done", 1), "'par'", "'whole'", 1))
-	// The terminal event may bring another copy, encrypted anew.
+	// The last event may have another copy, encrypted anew.
 	done := strings.Replace(reasoning, "added", "done", 1)
 	last := `response.completed {'response':{'status':'completed','output':[{'id':'rs_1','type':'reasoning','encrypted_content':'par'}]}}`
 	f("", Response{Content: Null, Reasoning: String, FinishReason: "completed", Signed: []Signed{{ID: "rs_1", Hash: xxh3.HashString("par")}}}, reasoning, done, last)
 	f("", Response{Content: Null, Reasoning: String, FinishReason: "completed", Signed: []Signed{{ID: "rs_1"}}}, reasoning, strings.Replace(done, "par", "x", 1), last)
-	// The output of the terminal event wins over all.
+	// The output of the last event overrides all others.
 	f("final", Response{Content: String, FinishReason: "max_output_tokens"}, messageAdded, callAdded,
 		`response.incomplete {'response':{'status':'incomplete','incomplete_details':{'reason':'max_output_tokens'},'output':[{'type':'message','content':[{'type':'output_text','text':'final'}]}]}}`)
 	f("", Response{FinishReason: "completed"}, `response.completed`)
@@ -130,18 +130,18 @@ func TestResponsesStreamErrors(t *testing.T) {
 	f(Response{Error: []byte(`{'type':'error','mess`), Cut: true}, "data: {'type':'error','mess")
 	f(Response{Error: []byte(`{'code':'server_error'}`), FinishReason: "failed"}, eventStream(`response.failed {'response':{'status':'failed','error':{'code':'server_error'},'output':[]}}`))
 	f(Response{Error: []byte(`{'status':'failed','error':null}`), FinishReason: "failed"}, eventStream(`response.failed {'response':{'status':'failed','error':null}}`))
-	// Cut streams, whatever [DONE] says.
+	// Cut streams, even with [DONE].
 	f(Response{Cut: true}, "")
 	f(Response{Cut: true}, "data: [DONE]\n\n")
 	f(Response{Cut: true}, "data: {'type':'response.completed','response':{'status':'comp")
-	// Two events without an empty line between them; a broken one.
+	// Two events without an empty line between them; a broken event.
 	f(Response{FinishReason: "completed"}, "data: {'type':'response.in_progress'}\ndata: {'type':'response.completed'}\n\n")
 	f(Response{FinishReason: "completed", Malformed: true}, "data: nonsense\n\ndata: {'type':'response.completed'}\n\n")
 	// Not a stream of this API.
 	checkItems(t, "data: {'choices':[{'delta':{'content':'x'}}]}\n\ndata: [DONE]\n\n", "", Response{Cut: true, Malformed: true})
 }
 
-// A long stream takes time in proportion to its length, and gives a bounded number of calls.
+// A long stream takes linear time and has a bounded number of calls.
 func TestResponsesStreamBounds(t *testing.T) {
 	var b strings.Builder
 	for i := range 3 * maxAnswerCalls {
@@ -181,7 +181,7 @@ func FuzzScanResponsesAnswer(f *testing.F) {
 		if len(r.Calls) > maxAnswerCalls || len(r.Error) > len(body) || r.ContentBytes < 0 || (r.Content == String) != (r.ContentHash != 0) {
 			t.Fatalf("%+v", r)
 		}
-		// A whole answer says the same as the only event of a stream.
+		// A unary answer has the facts of a stream with one event.
 		if !json.Valid(body) || parse(body).kind != Object || bytes.ContainsRune(body, '\r') || r.Malformed || len(r.Error) > 0 {
 			return
 		}

@@ -9,7 +9,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/recorded/recordedtest"
 )
 
-// requestSeeds are bodies with something in them that a scanner can get wrong.
+// requestSeeds are bodies that are difficult for a scanner.
 var requestSeeds = []string{
 	`{}`,
 	`{"messages":[]}`,
@@ -45,7 +45,7 @@ var argsSeeds = []string{
 	`~12:0123456789abcdef:bad`, `~12:0123456789abcdef:multi`, `~0:0123456789abcdef:bad`, `<tool_call>{}</tool_call>`,
 }
 
-// mutation characters: the ones that JSON gives a meaning.
+// Mutation characters: those with a meaning in JSON.
 const meaningful = "{}[]\",:\\n1 u/-te.~"
 
 // mutate changes a few bytes of seed.
@@ -63,7 +63,7 @@ func mutate(r *rand.Rand, seed string) []byte {
 			b = append(b[:at], b[at+1:]...)
 		case 2:
 			b = append(b[:at], append([]byte{c}, b[at:]...)...)
-		case 3: // move a piece
+		case 3: // move a part
 			end := at + r.IntN(len(b)-at)
 			piece := string(b[at:end])
 			to := r.IntN(len(b))
@@ -83,7 +83,7 @@ type exchange struct {
 	Encoding     string `json:"response_encoding"`
 }
 
-// body is the recorded answer as it was on the wire: JSON, or a string that holds a stream or text.
+// body returns the recorded answer as it was on the wire: JSON, or the text of a string, which may be a stream.
 func (e *exchange) body(tb testing.TB) []byte {
 	tb.Helper()
 	if !bytes.HasPrefix(e.Response, []byte(`"`)) {

@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	maxDepth   = 1024    // of containers within arguments; deeper ones are emptied
-	maxMembers = 1 << 16 // that are remembered to be sorted; of more, keys stay in their order
+	maxDepth   = 1024    // of containers in arguments; deeper ones are emptied
+	maxMembers = 1 << 16 // of open objects that are sorted; an object beyond it keeps its order
 )
 
 // canonical is the state of shaping arguments: text is the result so far.
 type canonical struct {
 	text    []byte
-	members []member // of the objects that are open, outermost first
+	members []member // of the open objects, outermost first
 	sorted  []byte   // an object's members in order
-	moves   int      // bytes that sorting may still move; hostile nesting would move everything at each level
+	moves   int      // bytes that sorting may still move; hostile nesting would move the whole text at each level
 }
 
-// A member is one of an object: where it stands in the text.
+// A member is a member of an object: its place in the text.
 type member struct {
 	key        [hashDigits]byte
 	start, end int
 }
 
-// argumentsString shapes what is between the quotes of arguments, and writes a string.
+// argumentsString shapes arguments that are a string, given its raw text.
 func (s *Shaper) argumentsString(raw []byte) {
 	s.out = append(s.out, '"')
 	if len(raw) > 0 || !s.inEvent {
@@ -36,7 +36,7 @@ func (s *Shaper) argumentsString(raw []byte) {
 	s.out = append(s.out, '"')
 }
 
-// appendArguments appends the shape of arguments as it stands between the quotes of a string.
+// appendArguments appends the shape of arguments as the inside of a string.
 func (s *Shaper) appendArguments(dst, raw []byte) []byte {
 	text := s.decode(raw)
 	values := s.parseArguments(text)
@@ -53,7 +53,7 @@ func (s *Shaper) appendArguments(dst, raw []byte) []byte {
 	return append(s.appendShape(dst, text), verdictBad...)
 }
 
-// appendQuoted appends canonical text, in which nothing but quotes needs an escape.
+// appendQuoted appends canonical text, in which only quotes need an escape.
 func appendQuoted(dst, text []byte) []byte {
 	for {
 		n := bytes.IndexByte(text, '"')
@@ -66,8 +66,8 @@ func appendQuoted(dst, text []byte) []byte {
 	}
 }
 
-// parseArguments leaves the canonical shape of arguments in s.text and returns how many JSON values they are; 0 if they
-// are not JSON. Of several values the shape is none.
+// parseArguments leaves the canonical shape of arguments in s.text and returns their number of JSON values, 0 if they are not
+// JSON. The shape is only valid for one value.
 func (s *Shaper) parseArguments(b []byte) (values int) {
 	s.resetArguments(len(b))
 	for i := jsonscan.Space(b, 0); i < len(b); {
@@ -89,7 +89,7 @@ func (s *Shaper) resetArguments(n int) {
 	s.text, s.members, s.moves = s.text[:0], s.members[:0], 64*n
 }
 
-// argumentsValue shapes arguments that are no string.
+// argumentsValue shapes arguments that are not a string.
 func (s *Shaper) argumentsValue() {
 	s.resetArguments(len(s.b) - s.i)
 	end, ok := s.canon(s.b, s.i, 0)
@@ -102,7 +102,7 @@ func (s *Shaper) argumentsValue() {
 	s.text = s.text[:0]
 }
 
-// canon appends the canonical shape of the JSON value at i and returns where the value ends.
+// canon appends the canonical shape of the JSON value at i and returns the end of the value.
 func (s *Shaper) canon(b []byte, i, depth int) (end int, ok bool) {
 	if i >= len(b) || s.over() {
 		return i, false
@@ -210,7 +210,7 @@ func (s *Shaper) canonObject(b []byte, i, depth int) (end int, ok bool) {
 	return i + 1, true
 }
 
-// sortMembers puts the members of an object, which stand in the text from start on, in the order of their keys.
+// sortMembers sorts the members of an object, whose text begins at start, by key.
 func (s *Shaper) sortMembers(ms []member, start int) {
 	byKey := func(a, b member) int { return cmp.Compare(string(a.key[:]), string(b.key[:])) }
 	if slices.IsSortedFunc(ms, byKey) {
@@ -230,7 +230,7 @@ func (s *Shaper) sortMembers(ms []member, start int) {
 	copy(s.text[start:], s.sorted)
 }
 
-// innerString decodes the string that starts after a quote, strictly; its text is valid until the next call.
+// innerString decodes the string whose text starts at i, strictly; the result is valid until the next call.
 func (s *Shaper) innerString(b []byte, i int) (text []byte, end int, ok bool) {
 	end = jsonscan.StringEnd(b, i)
 	if end < 0 {

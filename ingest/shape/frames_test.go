@@ -77,7 +77,7 @@ func TestFrames(t *testing.T) {
 	if got := unframe(t, response(wire.Bedrock, whole)); got != want {
 		t.Errorf("got %s", got)
 	}
-	// Cut in a frame: what came whole stays.
+	// A cut frame is dropped, the frames before it are kept.
 	first := strings.Index(whole[16:], ":event-type") // of the second frame, behind its prelude
 	for n := range len(whole) {
 		got := response(wire.Bedrock, whole[:n])
@@ -90,7 +90,7 @@ func TestFrames(t *testing.T) {
 			unframe(t, got)
 		}
 	}
-	// A damaged frame and what is behind it go.
+	// A damaged frame and all frames behind it are dropped.
 	damaged := []byte(whole)
 	damaged[len(damaged)-2] ^= 1
 	if got := unframe(t, response(wire.Bedrock, string(damaged))); strings.Contains(got, "messageStop") {
@@ -100,7 +100,7 @@ func TestFrames(t *testing.T) {
 	if got := response(wire.Bedrock, string(damaged)); got != h(string(damaged))+":bad" {
 		t.Errorf("got %q", got)
 	}
-	// A payload that is no JSON.
+	// A payload that is not JSON.
 	if got := unframe(t, response(wire.Bedrock, makeFrame([][2]string{{":event-type", "x"}}, "secret"))); got != "x "+h("secret")+":bad\n" {
 		t.Errorf("got %s", got)
 	}

@@ -1,6 +1,6 @@
 package shape
 
-// What free expects next.
+// The next tokens that free expects.
 const (
 	wantValue      = iota
 	wantValueOrEnd // after [
@@ -9,7 +9,7 @@ const (
 	wantMore     // after a value: a comma or the end of its container
 )
 
-// free shapes a value that is free content, or copies one of which all stays. It does not recurse, so depth costs one bit.
+// free shapes a value of free content, or copies it if keep is set. It does not recurse, so depth costs one bit.
 func (s *Shaper) free(keep bool) {
 	depth, want := 0, wantValue
 	for !s.broken {
@@ -73,7 +73,7 @@ func (s *Shaper) free(keep bool) {
 	}
 }
 
-// push notes the kind of the container that begins at a depth and returns what it expects.
+// push stores the kind of the container that begins at a depth and returns the next expected token.
 func (s *Shaper) push(depth int, c byte) (want int) {
 	if depth>>6 == len(s.stack) {
 		s.stack = append(s.stack, 0)

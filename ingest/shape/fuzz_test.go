@@ -38,8 +38,8 @@ func seeds(f *testing.F) {
 	f.Add(byte(3), []byte(`[{"candidates":[{"content":{"parts":[{"text":"abcdefgh"}]}}]},{"candidates":[{"content":{"parts":[{"text":"x"},{"thought":true,"text":"y"}]}}]}]`))
 }
 
-// FuzzRequest: nothing panics; no free text is in the shape; what is JSON stays JSON of the same structure; shaping again
-// changes no more than hashes.
+// FuzzRequest checks that nothing panics, that no free text is in the shape, that the shape of JSON is JSON of the same
+// structure, and that shaping a shape changes hashes only.
 func FuzzRequest(f *testing.F) {
 	seeds(f)
 	s := New([]byte("key"))
@@ -75,13 +75,13 @@ func FuzzResponse(f *testing.F) {
 	})
 }
 
-// decoded reads JSON that may hold what encoding/json alone refuses.
+// decoded decodes JSON except for details that only encoding/json rejects.
 func decoded(t *testing.T, b []byte) (v any) {
 	t.Helper()
 	d := json.NewDecoder(bytes.NewReader(b))
 	d.UseNumber()
 	if d.Decode(&v) != nil {
-		return nil // control characters in a value that stays
+		return nil // control characters in a kept value
 	}
 	return v
 }
@@ -94,7 +94,7 @@ func check(t *testing.T, root *node, body, shaped []byte) {
 	}
 	w := decoded(t, shaped)
 	if w == nil {
-		t.Fatalf("the shape of %s is no JSON: %s", body, shaped)
+		t.Fatalf("the shape of %s is not JSON: %s", body, shaped)
 	}
 	if a, b := kindsOf(v), kindsOf(w); a != b {
 		t.Errorf("kinds of %s and of its shape %s differ:\n%s\n%s", body, shaped, a, b)
@@ -104,7 +104,7 @@ func check(t *testing.T, root *node, body, shaped []byte) {
 	checkFree(t, free, kept, body, shaped)
 }
 
-// checkFree looks for free texts in a shape. A short one may stand in it by chance.
+// checkFree searches a shape for free texts. Short ones may be in it by chance.
 func checkFree(t *testing.T, free, kept []string, body, shape []byte) {
 	t.Helper()
 	stays, text := strings.Join(kept, "\n"), shaped.ReplaceAllString(string(shape), "")
@@ -115,7 +115,7 @@ func checkFree(t *testing.T, free, kept []string, body, shape []byte) {
 	}
 }
 
-// checkLines is the check for free texts in server-sent events.
+// checkLines is checkFree for server-sent events.
 func checkLines(t *testing.T, root *node, body, shape []byte) {
 	t.Helper()
 	var free, kept []string
@@ -131,7 +131,7 @@ func checkLines(t *testing.T, root *node, body, shape []byte) {
 	checkFree(t, free, kept, body, shape)
 }
 
-// collect walks a body by the table, as a second reading of it: what is free, what stays.
+// collect walks a body by the table, independently of Shaper, and returns the free and the kept texts.
 func collect(n *node, v any, free, kept *[]string) {
 	switch v := v.(type) {
 	case string:
@@ -170,7 +170,7 @@ func collect(n *node, v any, free, kept *[]string) {
 	}
 }
 
-// skeleton is the structure of a value; the order of members and duplicates do not count.
+// skeleton returns the structure of a value without the order of members and duplicates.
 func skeleton(v any) string {
 	switch v := v.(type) {
 	case nil:
@@ -196,7 +196,7 @@ func skeleton(v any) string {
 	return fmt.Sprint(v)
 }
 
-// kindsOf is skeleton, but for what arguments nested beyond all measure lose.
+// kindsOf is skeleton without containers in arguments that exceed maxDepth.
 func kindsOf(v any) string {
 	s := skeleton(v)
 	if strings.Count(s, "[")+strings.Count(s, "{") > maxDepth {

@@ -9,7 +9,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// TestHostile: bodies made to be slow are not; what would be quadratic would take minutes here.
+// TestHostile shapes bodies that would take minutes if shaping were quadratic.
 func TestHostile(t *testing.T) {
 	if testing.Short() {
 		t.Skip("SKIPPED with -short: one goroutine, and slow under the race detector")

@@ -11,13 +11,13 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// pathsJSON is ingest/sdk/testdata/shape_paths.json: the hooks of all languages have a copy of it.
+// pathsJSON is a copy of ingest/sdk/testdata/shape_paths.json, as in the hooks of all languages.
 //
 //go:generate cp ../sdk/testdata/shape_paths.json shape_paths.json
 //go:embed shape_paths.json
 var pathsJSON []byte
 
-// A bodySpec says which values of a body stay; see the format member of shape_paths.json.
+// A bodySpec specifies the values of a body to keep; see the format member of shape_paths.json.
 type bodySpec struct {
 	Keep      []string            `json:"keep"`
 	Below     []string            `json:"below"`
@@ -45,7 +45,7 @@ type dialectSpec struct {
 	Event    bodySpec            `json:"event"`
 }
 
-// A node is one position of a body. A nil node is free content.
+// A node is a position in a body. A nil node is free content.
 type node struct {
 	kids map[string]*node
 	elem *node // of an array
@@ -53,16 +53,16 @@ type node struct {
 	keep, below, text, arguments bool
 
 	join *join
-	slot int // 1 + the index of the value it has for a join's by; 0: none
+	slot int // 1 + the slot of its value, which a join's by refers to; 0: none
 
-	// Of an event, or of an element in one, whose members tell fragments apart:
-	own   uint32    // the slots below it and below no element further down
-	run   *join     // it is a part of a message, and this the join of its text
-	calls *join     // it is a tool call, and this the join of its arguments
-	head  headField // what the value at this node says of its tool call
+	// Of an event, or of an element in one, whose members distinguish fragments:
+	own   uint32    // the slots below it that are not below an inner element
+	run   *join     // of the text, if it is a part of a message
+	calls *join     // of the arguments, if it is a tool call
+	head  headField // the role of this value in its tool call
 }
 
-// A headField is a member of a tool call that says which call a fragment belongs to.
+// A headField is a member of a tool call that assigns a fragment to its call.
 type headField uint8
 
 const (
@@ -72,11 +72,11 @@ const (
 	headIndex
 )
 
-// A join is a set of positions whose fragments are one text.
+// A join is a set of positions whose fragments form one text.
 type join struct {
 	slots     uint32 // of by
 	arguments bool
-	argsSlot  int // 1 + the slot whose value makes it arguments, if it is one of argsIf
+	argsSlot  int // 1 + the slot whose value makes the text arguments, if it is in argsIf
 	argsIf    []string
 	blank     bool
 	run       bool
@@ -84,13 +84,13 @@ type join struct {
 	salt      uint64
 }
 
-// A table is a dialect, compiled.
+// A table is a compiled dialect.
 type table struct {
 	request, response, event *node
-	events                   *node // an array of them
+	events                   *node // an array of events
 }
 
-// tables compiles shape_paths.json once. It is embedded and tested, so a mistake in it is a bug.
+// tables compiles shape_paths.json once. The file is embedded and tested, so an error in it is a bug.
 var tables = sync.OnceValue(func() map[wire.Dialect]*table {
 	t, err := compile(pathsJSON)
 	if err != nil {
@@ -129,15 +129,15 @@ func compile(data []byte) (map[wire.Dialect]*table, error) {
 
 type compiler struct {
 	defs  map[string]bodySpec
-	slots []string // paths of the values that joins ask for
+	slots []string // paths of the values that joins refer to
 }
 
-// maxDefs bounds how deep defs use defs.
+// maxDefs bounds the depth of defs that use defs.
 const maxDefs = 8
 
 func (c *compiler) add(root *node, prefix string, spec *bodySpec, depth int) error {
 	if depth > maxDefs {
-		return fmt.Errorf("%s: defs use each other", prefix)
+		return fmt.Errorf("%s: defs are nested more than %d deep", prefix, maxDefs)
 	}
 	for _, p := range spec.Keep {
 		reach(root, prefix, p).keep = true
@@ -158,7 +158,7 @@ func (c *compiler) add(root *node, prefix string, spec *bodySpec, depth int) err
 		for _, name := range names {
 			def, ok := c.defs[name]
 			if !ok {
-				return fmt.Errorf("%s%s uses %q, which defs lacks", prefix, at, name)
+				return fmt.Errorf("%s%s uses %q, which is not in defs", prefix, at, name)
 			}
 			if err := c.add(root, dotted(prefix, at), &def, depth+1); err != nil {
 				return err
@@ -175,7 +175,7 @@ func dotted(prefix, path string) string {
 	return prefix + "." + path
 }
 
-// reach returns the node at a path and makes those on the way.
+// reach returns the node at a path and creates missing nodes.
 func reach(root *node, prefix, path string) *node {
 	n := root
 	for segment := range strings.SplitSeq(dotted(prefix, path), ".") {
@@ -207,7 +207,7 @@ func (n *node) member(spellings []string) *node {
 	return kid
 }
 
-// joins marks where fragments of texts stand, and the values that tell them apart.
+// joins marks the positions of fragments and of the values that distinguish them.
 func (c *compiler) joins(root *node, specs []joinSpec) error {
 	for i, spec := range specs {
 		j := &join{arguments: spec.Arguments, blank: spec.Blank, run: spec.Run != "", calls: spec.Calls != "", salt: uint64(i + 1)}
@@ -242,7 +242,7 @@ func (c *compiler) joins(root *node, specs []joinSpec) error {
 	return nil
 }
 
-// maxSlots is how many values one dialect's joins may ask for.
+// maxSlots bounds the values that one dialect's joins refer to.
 const maxSlots = 16
 
 func (c *compiler) slot(root *node, path string) (int, error) {
@@ -251,7 +251,7 @@ func (c *compiler) slot(root *node, path string) (int, error) {
 	}
 	i := len(c.slots)
 	if i == maxSlots {
-		return 0, fmt.Errorf("%s is one value too many for joins", path)
+		return 0, fmt.Errorf("%s: joins refer to more than %d values", path, maxSlots)
 	}
 	c.slots = append(c.slots, path)
 	reach(root, "", path).slot = i + 1

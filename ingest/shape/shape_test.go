@@ -22,16 +22,16 @@ var update = flag.Bool("update", false, "write the golden files")
 
 const noLimit = 1 << 30
 
-var dialects = []wire.Dialect{wire.OpenAIChat, wire.OpenAIResponses, wire.Anthropic, wire.Gemini, wire.Bedrock, wire.Cohere}
+var dialects = wire.Dialects
 
-// sum is the hash of a text as the contract says it, written again.
+// sum returns the hash of a text by the contract, independently of Shaper.
 func sum(key, text string) string {
 	m := hmac.New(sha256.New, []byte(key))
 	m.Write([]byte(text))
 	return hex.EncodeToString(m.Sum(nil))[:16]
 }
 
-// h is the shape of a text under the key of the tests; k that of a key.
+// h returns the shape of a text under the key of the tests; k that of a key.
 func h(text string) string { return fmt.Sprintf("~%d:%s", len(text), sum("key", text)) }
 func k(text string) string { return "k" + sum("key", text) }
 
@@ -49,16 +49,16 @@ func TestCopies(t *testing.T) {
 		t.Fatal(err)
 	}
 	if !bytes.Equal(b, pathsJSON) {
-		t.Error("shape_paths.json is not the copy of ingest/sdk/testdata/shape_paths.json: go generate ./ingest/shape")
+		t.Error("shape_paths.json differs from ingest/sdk/testdata/shape_paths.json, run go generate in ingest/shape")
 	}
 	for _, d := range dialects {
 		if tables()[d] == nil {
-			t.Errorf("shape_paths.json lacks %s", d)
+			t.Errorf("shape_paths.json has no dialect %s", d)
 		}
 	}
 }
 
-// An error inside a 200 says what was wrong, and no more.
+// An error inside a 200 is kept, redacted.
 func TestErrorTextIsMasked(t *testing.T) {
 	f := func(text, want string) {
 		t.Helper()
@@ -79,22 +79,22 @@ func TestRequest(t *testing.T) {
 			t.Errorf("%s\n got %s\nwant %s", body, got, want)
 		}
 	}
-	// Protocol positions stay, text goes, white space between goes.
+	// Values at protocol positions are kept; text and white space are not.
 	f(wire.OpenAIChat, `{ "model" : "gpt-5", "messages": [ {"role":"user", "content":"read config.py"} ], "temperature": 0.7 }`,
 		`{"model":"gpt-5","messages":[{"role":"user","content":"`+h("read config.py")+`"}],"temperature":0.7}`)
-	// The text is decoded before it is hashed; an empty one is a text.
+	// Texts are decoded before they are hashed, empty ones too.
 	f(wire.OpenAIChat, `{"messages":[{"role":"user","content":"\u4f60\u597d \"\n\ud83d\ude00\ud83d"},{"role":"assistant","content":""}]}`,
 		`{"messages":[{"role":"user","content":"`+h("你好 \"\n😀\uFFFD")+`"},{"role":"assistant","content":"`+h("")+`"}]}`)
-	// Unknown keys stay at protocol levels, their values do not; metadata has free keys.
+	// Unknown keys at protocol levels are kept, their values are not; metadata has free keys.
 	f(wire.OpenAIChat, `{"messages":[{"role":"user","timestamp":17,"extra":{"a":[1,"x",null,true]}}],"metadata":{"mail":"a@b.c"},"user":"u1"}`,
 		`{"messages":[{"role":"user","timestamp":0,"extra":{"`+k("a")+`":[0,"`+h("x")+`",null,true]}}],"metadata":{"`+k("mail")+`":"`+h("a@b.c")+`"},"user":"`+h("u1")+`"}`)
-	// A key that is a text.
+	// A key that is free text.
 	long := strings.Repeat("secret ", 20)
 	f(wire.OpenAIChat, `{"messages":[{"`+long+`":1}]}`, `{"messages":[{"`+k(long)+`":0}]}`)
-	// Wrong types keep their kind; duplicate keys stay; absent stays absent.
+	// Wrong types keep their kind; duplicate keys are kept; absent members remain absent.
 	f(wire.OpenAIChat, `{"messages":[{"role":{"a":"b"},"tool_call_id":7,"content":{"t":5},"content":null,"tool_calls":"none"}, "text", 5],"messages":{"role":"user"}}`,
 		`{"messages":[{"role":{"`+k("a")+`":"`+h("b")+`"},"tool_call_id":7,"content":{"`+k("t")+`":0},"content":null,"tool_calls":"`+h("none")+`"},"`+h("text")+`",0],"messages":{"`+k("role")+`":"`+h("user")+`"}}`)
-	// No body of a dialect.
+	// Not a body of a dialect.
 	f(wire.Other, `{"messages":[]}`, h(`{"messages":[]}`))
 	f("nonsense", `{}`, h(`{}`))
 	f(wire.OpenAIChat, "--boundary\r\n", h("--boundary\r\n"))
@@ -102,7 +102,7 @@ func TestRequest(t *testing.T) {
 	f(wire.OpenAIChat, `{"messages":[]} x`, h(`{"messages":[]} x`)+":bad")
 	f(wire.OpenAIChat, `{"model":nul}`, h(`{"model":nul}`)+":bad")
 	f(wire.OpenAIChat, `{"a":1,}`, h(`{"a":1,}`)+":bad")
-	// What a tool returned as an object is not the protocol's; Gemini takes one part in place of an array.
+	// The result object of a tool is free content; Gemini accepts one part instead of an array.
 	f(wire.Anthropic, `{"messages":[{"content":[{"type":"tool_result","content":{"name":"secret"}}]}]}`,
 		`{"messages":[{"content":[{"type":"tool_result","content":{"`+k("name")+`":"`+h("secret")+`"}}]}]}`)
 	f(wire.Gemini, `{"contents":{"role":"user","parts":{"text":"secret"}}}`, `{"contents":{"role":"user","parts":{"text":"`+h("secret")+`"}}}`)
@@ -150,18 +150,18 @@ func TestArguments(t *testing.T) {
 	f(`1 2`, h(`1 2`)+":multi")
 	f(``, h("")+":bad")
 	f(" \n", h("")+":bad")
-	// Deeper than anybody reads.
+	// Nested deeper than maxDepth.
 	deep := func(n int) string { return strings.Repeat("[", n) + strings.Repeat("]", n) }
 	f(deep(1024), deep(1024))
 	f(deep(2000), deep(1025))
-	// An object is shaped like the string that holds it.
+	// An object is shaped like a string with the object.
 	got := request(wire.Anthropic, `{"messages":[{"content":[{"type":"tool_use","input":{"b":"1","a":{"d":2,"c":[]}}}]}]}`)
 	if want := `{"messages":[{"content":[{"type":"tool_use","input":` + object(m("b", s("1")), m("a", object(m("d", "0"), m("c", "[]")))) + `}]}]}`; got != want {
 		t.Errorf("got %s\nwant %s", got, want)
 	}
 }
 
-// One key gives one hash everywhere, another key another; what is remembered of short texts changes nothing.
+// A key determines the hashes; the cache of short texts does not change them.
 func TestKeys(t *testing.T) {
 	body := `{"messages":[{"role":"user","content":"hello world"}]}`
 	s := New([]byte("key"))
@@ -196,7 +196,7 @@ func TestLimit(t *testing.T) {
 	}
 }
 
-// An error inside a 200 says what it is, up to 4 KiB, in whole characters.
+// The text of an error inside a 200 is kept up to 4 KiB, in whole characters.
 func TestErrorText(t *testing.T) {
 	got := response(wire.OpenAIChat, `{"error":{"message":"Token limit reached","type":"invalid_request_error","code":400,"failed_generation":"secret"}}`)
 	if want := `{"error":{"message":"Token limit reached","type":"invalid_request_error","code":400,"failed_generation":"` + h("secret") + `"}}`; got != want {
@@ -215,7 +215,7 @@ func TestErrorText(t *testing.T) {
 	}
 }
 
-// TestGolden shapes one request, answer and stream of each dialect; a reader of testdata sees what stays.
+// TestGolden shapes one request, answer and stream of each dialect; testdata shows the kept values.
 func TestGolden(t *testing.T) {
 	files, err := filepath.Glob("testdata/*.in")
 	if err != nil || len(files) < 18 {
@@ -256,13 +256,13 @@ func TestGolden(t *testing.T) {
 	}
 }
 
-// secret is in every free text and key of the golden files, and in none that stays.
+// secret is in every free text and key of the golden files, and in no kept value.
 var secret = regexp.MustCompile(`(?i)secret|geheim|机密|[0-9]{6}`)
 
 func checkNothingLeaks(t *testing.T, file string, d wire.Dialect, body []byte, got string) {
 	t.Helper()
 	if !secret.Match(body) {
-		t.Errorf("%s of %s has no secret that could leak", file, d)
+		t.Errorf("%s of %s contains no secret", file, d)
 	}
 	for _, m := range secret.FindAllString(shaped.ReplaceAllString(got, ""), -1) {
 		t.Errorf("%s: %q is in the shape", file, m)

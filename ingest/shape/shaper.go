@@ -13,18 +13,18 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// A Shaper shapes bodies. It keeps its memory between bodies and is not safe for concurrent use. What its methods return
-// is valid until the next call.
+// A Shaper shapes bodies. It reuses its memory and is not safe for concurrent use. The results of its methods are valid until
+// the next call.
 type Shaper struct {
 	mac    hash.Hash
 	digest [sha256.Size]byte
-	known  []knownText // texts whose hash is remembered, by their maphash
+	known  []knownText // cached texts, by their maphash
 	seed   maphash.Seed
 
-	// The body, and what was joined of it; offsets from len(body) on are of extra.
+	// The body, and data joined from its lines; offsets from len(body) on refer to extra.
 	body, extra []byte
 
-	// Where the shaper reads: text at i, which is base bytes into the body. broken ends everything.
+	// The text that is read, which starts base bytes into the body, and the position in it. broken ends all loops.
 	b      []byte
 	i      int
 	base   int
@@ -32,7 +32,7 @@ type Shaper struct {
 
 	out     []byte
 	limit   int
-	long    bool // the shape went beyond limit
+	long    bool // the shape exceeded limit
 	inEvent bool
 
 	scratch []byte // a decoded text
@@ -42,7 +42,7 @@ type Shaper struct {
 	stream
 }
 
-// maxKept bounds the memory of each kind that a Shaper keeps between bodies, in bytes.
+// maxKept bounds the memory that a Shaper keeps between bodies, in bytes per buffer.
 const maxKept = 256 << 10
 
 // New returns a Shaper that hashes with key.
@@ -50,7 +50,7 @@ func New(key []byte) *Shaper {
 	return &Shaper{mac: hmac.New(sha256.New, key), known: make([]knownText, 1<<knownBits), seed: maphash.MakeSeed()}
 }
 
-// Request shapes the decoded body of a request. A shape of more than limit bytes becomes Opaque.
+// Request shapes the decoded body of a request. If the shape exceeds limit bytes, the result is Opaque.
 func (s *Shaper) Request(d wire.Dialect, body []byte, limit int) []byte {
 	t := tables()[d]
 	if t == nil || !looksLikeJSON(body) || len(body) > math.MaxInt32/2 {
@@ -65,7 +65,7 @@ func (s *Shaper) Request(d wire.Dialect, body []byte, limit int) []byte {
 	return s.result(body)
 }
 
-// Response shapes the decoded body of an answer, as Request does: one JSON value, or a stream in any of its framings.
+// Response shapes the decoded body of an answer like Request: one JSON value, or a stream in any framing.
 func (s *Shaper) Response(d wire.Dialect, body []byte, limit int) []byte {
 	t := tables()[d]
 	if t == nil || len(body) > math.MaxInt32/2 {
@@ -85,19 +85,19 @@ func (s *Shaper) Response(d wire.Dialect, body []byte, limit int) []byte {
 		return s.Opaque(body)
 	}
 	if s.finish(); len(s.out) == 0 {
-		return s.bad(body) // an only event, cut short
+		return s.bad(body) // a single truncated event
 	}
 	return s.result(body)
 }
 
-// Opaque is what stays of a body of which nothing is known: ~<bytes>:<hash>.
+// Opaque returns the shape of a body in an unknown format: ~<bytes>:<hash>.
 func (s *Shaper) Opaque(body []byte) []byte {
 	s.trim()
 	s.out = s.appendShape(s.out[:0], body)
 	return s.out
 }
 
-// bad is Opaque for a body that begins like JSON and is not.
+// bad is Opaque for a body that begins like JSON and is not JSON.
 func (s *Shaper) bad(body []byte) []byte {
 	if s.over() {
 		return s.Opaque(body)
@@ -106,7 +106,7 @@ func (s *Shaper) bad(body []byte) []byte {
 	return s.out
 }
 
-// The verdicts on a text that should be one JSON value and is not.
+// The verdicts on a text that is not exactly one JSON value.
 const (
 	verdictBad   = ":bad"
 	verdictMulti = ":multi"
@@ -128,7 +128,7 @@ func (s *Shaper) reset(body []byte, limit int) {
 	s.stream.reset()
 }
 
-// trim gives memory back that a large body needed.
+// trim frees the memory of a large body.
 func (s *Shaper) trim() {
 	for _, p := range []*[]byte{&s.out, &s.extra, &s.scratch, &s.inner, &s.text, &s.sorted, &s.tail, &s.whole} {
 		if cap(*p) > maxKept {
@@ -142,7 +142,7 @@ func (s *Shaper) trim() {
 	s.body, s.b = nil, nil
 }
 
-// unary shapes an answer of one JSON value; false if it is not one, and then nothing is written.
+// unary shapes an answer of one JSON value; false, without output, if it is not one.
 func (s *Shaper) unary(t *table) bool {
 	s.space()
 	if s.b[s.i] == '[' { // Gemini's stream without server-sent events
@@ -158,7 +158,7 @@ func (s *Shaper) unary(t *table) bool {
 	return false
 }
 
-// end reports whether the text was read whole, with nothing behind it.
+// end reports whether the whole text was read.
 func (s *Shaper) end() bool {
 	s.space()
 	return !s.broken && s.i == len(s.b)

@@ -6,13 +6,13 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-const maxField = 256 // bytes of an event's name or a comment that stay
+const maxField = 256 // kept bytes of an event's name or a comment
 
-// An sseEvent is the event at hand as far as it has been read.
+// An sseEvent is the state of the current event.
 type sseEvent struct {
 	isError bool
-	lines   int // of data that alone are no JSON
-	start   int // of these, joined by line feeds, in extra
+	lines   int // of data that is not JSON line by line
+	start   int // of these lines, joined by line feeds, in extra
 }
 
 // sse shapes server-sent events. Line ends become line feeds.
@@ -33,7 +33,7 @@ func (s *Shaper) sse(t *table) {
 	s.endEvent(t, &e, true)
 }
 
-// line shapes one line, which ends at an index of the body.
+// line shapes one line, which ends at s.body[end].
 func (s *Shaper) line(t *table, e *sseEvent, line []byte, end int) {
 	name, value := sse.Field(line)
 	switch string(name) {
@@ -66,7 +66,7 @@ func (s *Shaper) field(name string, value []byte) {
 	s.out = append(s.out, '\n')
 }
 
-// data shapes a data line, or keeps it until the event ends, because its JSON may go over several lines.
+// data shapes a data line, or stores it until the event ends, because its JSON may continue on the next line.
 func (s *Shaper) data(t *table, e *sseEvent, value []byte, base int) {
 	if e.lines == 0 && len(bytes.TrimSpace(value)) == 0 {
 		s.out = append(s.out, "data:\n"...)
@@ -88,7 +88,7 @@ func (s *Shaper) data(t *table, e *sseEvent, value []byte, base int) {
 	s.extra = append(s.extra, value...)
 }
 
-// endEvent shapes the data that was kept; last says that the body ends here, perhaps within the event.
+// endEvent shapes the stored data; last is set at the end of the body, which may be within an event.
 func (s *Shaper) endEvent(t *table, e *sseEvent, last bool) {
 	lines, isError := e.lines, e.isError
 	e.lines, e.isError = 0, false
@@ -110,12 +110,12 @@ func (s *Shaper) endEvent(t *table, e *sseEvent, last bool) {
 	s.out = append(s.out, '\n')
 }
 
-// appendBad appends the shape of a text that should be an event and is none.
+// appendBad appends the shape of a text that is not an event.
 func (s *Shaper) appendBad(dst, text []byte) []byte {
 	return append(s.appendShape(dst, text), verdictBad...)
 }
 
-// lines shapes an answer of JSON lines; false if it is none.
+// lines shapes an answer of JSON lines; false if it is something else.
 func (s *Shaper) lines(t *table) bool {
 	if s.over() {
 		return false

@@ -4,75 +4,80 @@ import (
 	"bytes"
 	"hash/maphash"
 	"slices"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// Bounds on what a stream's fragments cost in memory. What is beyond them is shaped fragment by fragment.
+// Bounds on the memory for a stream's fragments. Fragments beyond them are shaped one by one.
 const (
 	maxFragments = 1 << 18
 	maxGroups    = 1 << 14
-	maxCalls     = 1 << 10 // of one choice, because each fragment looks through them
+	maxCalls     = 1 << 10 // of one choice, because each fragment searches them
 )
+
+// doneData is the last data of chat completions, which is kept.
+var doneData = []byte(wire.OpenAIChat.Descriptor().LastData)
 
 // stream is the state of shaping a stream.
 type stream struct {
-	slots [maxSlots]uint64 // hashes of the values that joins ask for, of the event and the elements at hand
-	head  callHead         // of the tool call at hand
+	slots [maxSlots]uint64 // hashes of the values that joins refer to, in the current event and its elements
+	head  callHead         // of the current tool call
 
-	pending   []pending // of the data at hand: it counts only when the data is JSON to its end
+	pending   []pending // of the current data; dropped if the data is not JSON
 	fragments []fragment
 	groups    []group
 	byKey     map[uint64]int
-	lastCall  map[uint64]int // by the key of a choice: its latest group
+	lastCall  map[uint64]int // latest group, by the key of a choice
 	runs      map[uint64]run
 	patches   []patch
-	tail      []byte // what the patches put in
+	tail      []byte // the texts of patches
 	joined    []byte // the text of a group
-	whole     []byte // the result
+	whole     []byte // the patched output
 	framed    []frame
 }
 
-// A callHead is what an element says of the tool call that it is a part of. Values are hashes; 0: absent.
+// A callHead identifies the tool call of an element. Values are hashes; 0: absent.
 type callHead struct {
 	id, index uint64
 	named     bool
 }
 
-// A pending is a fragment of an event, before its event says which text it belongs to; or an element without one.
+// A pending is a fragment of an event that is not assigned to a text yet, or an element without a fragment.
 type pending struct {
 	join            *join
 	gap             bool // an element without a fragment
 	args            bool
 	out, start, end int
-	part, key       uint64 // hashes of the join's values: those of the part of a run, and all others
+	part, key       uint64 // hashes of the join's values: of the part of a run, and of all others
 	head            callHead
 }
 
-// A fragment is a string whose place in out, between two quotes, is empty.
+// A fragment is a string; in out there are two quotes for it.
 type fragment struct {
 	out, start, end int32
 	next            int32 // of the same group; 0: none
 }
 
-// A group is a text that came in fragments.
+// A group is a text of several fragments.
 type group struct {
 	join        *join
 	args        bool
 	first, last int32 // 1 + index of a fragment; 0: none
-	place       int32 // the fragment that gets the shape
+	place       int32 // the fragment that is replaced by the shape
 
 	// Of a tool call:
 	head callHead
 	prev int  // 1 + the group of the call before it
-	end  byte // its last one so far
+	end  byte // the last byte so far
 }
 
-// A run is the sequence of parts of one message.
+// A run is the sequence of the parts of one message.
 type run struct {
 	part  uint64
 	epoch uint64
 }
 
-// A patch puts tail[start:end] where out has two quotes.
+// A patch inserts tail[start:end] between two quotes in out.
 type patch struct{ out, start, end int }
 
 func (t *stream) reset() {
@@ -90,7 +95,7 @@ func (t *stream) trim() {
 	}
 }
 
-// room reports whether one more fragment can be remembered.
+// room reports whether one more fragment can be stored.
 func (t *stream) room() bool { return len(t.fragments)+len(t.pending) < maxFragments }
 
 func mix(h, v uint64) uint64 {
@@ -111,13 +116,12 @@ func (s *Shaper) enter(n *node) (first int) {
 	return len(s.pending)
 }
 
-// leave tells the fragments from the first on what n says of them.
+// leave adds the values of n to the keys of the pending fragments from first on.
 func (s *Shaper) leave(n *node, first int) {
-	if j := n.run; j != nil && !slices.ContainsFunc(s.pending[first:], func(p pending) bool { return p.join == j }) && s.room() {
-		s.pending = append(s.pending, pending{join: j, gap: true})
-	}
-	if j := n.calls; j != nil && !slices.ContainsFunc(s.pending[first:], func(p pending) bool { return p.join == j }) && s.room() {
-		s.pending = append(s.pending, pending{join: j, gap: true})
+	for _, j := range [...]*join{n.run, n.calls} {
+		if j != nil && !slices.ContainsFunc(s.pending[first:], func(p pending) bool { return p.join == j }) && s.room() {
+			s.pending = append(s.pending, pending{join: j, gap: true})
+		}
 	}
 	for i := first; i < len(s.pending); i++ {
 		p := &s.pending[i]
@@ -141,18 +145,18 @@ func (s *Shaper) leave(n *node, first int) {
 	}
 }
 
-// events shapes a text of one event or several, which starts base bytes into the body. If it is no such text, it is
-// false and nothing is written.
+// events shapes a text of one or more events, which starts base bytes into the body; false, without output, if the text is
+// something else.
 func (s *Shaper) events(t *table, text []byte, base int) bool {
 	mark := len(s.out)
 	s.b, s.i, s.base, s.broken, s.inEvent, s.pending = text, 0, base, false, true, s.pending[:0]
 	for s.space(); s.i < len(s.b); s.space() {
 		if len(s.out) > mark {
-			s.out = append(s.out, ' ') // a server that forgets the line between its events
+			s.out = append(s.out, ' ') // a server that omits the empty line between events
 		}
 		switch {
-		case bytes.HasPrefix(s.b[s.i:], []byte("[DONE]")):
-			s.out = append(s.out, "[DONE]"...)
+		case bytes.HasPrefix(s.b[s.i:], doneData):
+			s.out = append(s.out, doneData...)
 			s.i = len(s.b)
 		case s.b[s.i] == '{':
 			s.element(t.event)
@@ -175,7 +179,7 @@ func (s *Shaper) events(t *table, text []byte, base int) bool {
 	return true
 }
 
-// settle puts a fragment into its group.
+// settle adds a fragment to its group.
 func (s *Shaper) settle(p *pending) {
 	key := mix(p.key, p.join.salt)
 	if p.join.run {
@@ -205,7 +209,7 @@ func (s *Shaper) settle(p *pending) {
 	}
 	switch {
 	case p.gap:
-	case g < 0: // too many: it stands alone
+	case g < 0: // too many groups: the fragment is shaped alone
 		s.patch(p.join, p.args, p.out, s.raw(p.start, p.end))
 	default:
 		s.add(&s.groups[g], p)
@@ -226,7 +230,7 @@ func (s *Shaper) groupOf(key uint64, p *pending) int {
 	return g
 }
 
-// newGroup is the index of a new group, -1 if there are too many.
+// newGroup returns the index of a new group, -1 at the bound.
 func (s *Shaper) newGroup(p *pending) int {
 	if len(s.groups) == maxGroups {
 		return -1
@@ -237,7 +241,7 @@ func (s *Shaper) newGroup(p *pending) int {
 
 func (s *Shaper) add(g *group, p *pending) {
 	s.fragments = append(s.fragments, fragment{out: int32(p.out), start: int32(p.start), end: int32(p.end)})
-	g.args = g.args || p.args // what began the group may have been a name without arguments
+	g.args = g.args || p.args // the first fragment may be a name without arguments
 	n := int32(len(s.fragments))
 	if g.last > 0 {
 		s.fragments[g.last-1].next = n
@@ -245,7 +249,7 @@ func (s *Shaper) add(g *group, p *pending) {
 		g.first, g.place = n, n
 	}
 	if f := &s.fragments[g.place-1]; f.start == f.end {
-		g.place = n // the first that is not empty, so far
+		g.place = n // the first one that is not empty
 	}
 	g.last = n
 	if p.end > p.start {
@@ -253,7 +257,7 @@ func (s *Shaper) add(g *group, p *pending) {
 	}
 }
 
-// raw is what is between the quotes of a fragment.
+// raw returns the raw text of a fragment.
 func (s *Shaper) raw(start, end int) []byte {
 	if n := len(s.body); start >= n && end > start {
 		return s.extra[start-n : end-n]
@@ -261,9 +265,9 @@ func (s *Shaper) raw(start, end int) []byte {
 	return s.body[start:max(start, min(end, len(s.body)))]
 }
 
-// call is the group of the tool call that a fragment belongs to, -1 if there are too many. Servers are not careful with
-// indexes: some give every call index 0, others put the tail of a call under another one, others make a new id for each
-// fragment. So an id that is known beats an id that is new and comes with a name, and that beats the index.
+// call returns the group of a fragment's tool call, -1 at the bound. Indexes are unreliable: some servers give every call
+// index 0, others send the tail of a call under another index, others make a new id for each fragment. So a known id
+// overrides a new id with a name, and that overrides the index.
 func (s *Shaper) call(choice uint64, p *pending) int {
 	g := s.findCall(choice, p)
 	if g < 0 {
@@ -291,7 +295,7 @@ func (s *Shaper) call(choice uint64, p *pending) int {
 	return g
 }
 
-// findCall is the group of the call that a fragment continues, -1 if it begins a new one.
+// findCall returns the group of the call that a fragment continues, -1 if it begins a new one.
 func (s *Shaper) findCall(choice uint64, p *pending) int {
 	last, at := s.lastCall[choice]-1, -1
 	for g := last; g >= 0; g = s.groups[g].prev - 1 {
@@ -327,9 +331,9 @@ func (s *Shaper) findCall(choice uint64, p *pending) int {
 	c := &s.groups[at]
 	switch {
 	case !c.head.named && (c.head.id == 0 || p.head.id == 0):
-		return at // its id or its first arguments came ahead of the name
+		return at // its id or its first arguments preceded the name
 	case p.head.id != 0 && c.head.id == 0 && c.end == 0:
-		return at // its name came ahead of the id
+		return at // its name preceded the id
 	case p.head.id != 0, p.head.index == 0:
 		return -1
 	case c.end == '}' && p.end > p.start && s.raw(p.start, p.start+1)[0] == '{':
@@ -338,7 +342,7 @@ func (s *Shaper) findCall(choice uint64, p *pending) int {
 	return at
 }
 
-// finish puts the shape of each text where its first fragment stood.
+// finish replaces the first fragment of each text with the shape of the text.
 func (s *Shaper) finish() {
 	for i := range s.groups {
 		g := &s.groups[i]
@@ -369,7 +373,7 @@ func (s *Shaper) finish() {
 	s.out, s.whole = s.whole, s.out
 }
 
-// patch notes what stands in the place of a text.
+// patch adds a patch with the shape of a text.
 func (s *Shaper) patch(j *join, args bool, out int, raw []byte) {
 	if len(raw) == 0 && j.blank {
 		return
@@ -383,7 +387,7 @@ func (s *Shaper) patch(j *join, args bool, out int, raw []byte) {
 	s.patches = append(s.patches, patch{out, start, len(s.tail)})
 }
 
-// patched appends out[from:to] with the patches in it, and returns those behind.
+// patched appends out[from:to] with its patches and returns the remaining ones.
 func (s *Shaper) patched(dst []byte, from, to int, patches []patch) (result []byte, rest []patch) {
 	for len(patches) > 0 && patches[0].out < to {
 		p := patches[0]

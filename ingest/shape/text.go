@@ -11,13 +11,13 @@ import (
 
 const (
 	hashDigits = 16
-	knownBits  = 11 // of the number of texts that are remembered
-	maxKnown   = 40 // bytes of a text that is remembered
+	knownBits  = 11 // log2 of the number of cached texts
+	maxKnown   = 40 // bytes of a cached text
 )
 
-// A knownText is a short text and its hash: keys and the words of schemas come again and again.
+// A knownText is a short text and its hash: keys and the words of schemas recur.
 type knownText struct {
-	n    int // length; 0: none
+	n    int // length; 0: unused
 	text [maxKnown]byte
 	hash [hashDigits]byte
 }
@@ -47,11 +47,11 @@ func (s *Shaper) appendHash(dst, text []byte) []byte {
 
 func (s *Shaper) sum(text []byte, digits *[hashDigits]byte) {
 	s.mac.Reset()
-	_, _ = s.mac.Write(text) // a hash takes everything
+	_, _ = s.mac.Write(text) // a hash returns no error
 	hex.Encode(digits[:], s.mac.Sum(s.digest[:0])[:hashDigits/2])
 }
 
-// decode returns the text of what is between the quotes of a string. It is valid until the next call.
+// decode returns the text that raw encodes. It is valid until the next call.
 func (s *Shaper) decode(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	maxKey  = 64      // bytes of a key that stays
-	maxText = 4 << 10 // bytes of an error's text that stay
+	maxKey  = 64      // bytes of a kept key
+	maxText = 4 << 10 // kept bytes of an error's text
 )
 
-// fail ends the reading of the text: it is no JSON, or its shape is too long.
+// fail ends the walk: the text is not JSON, or its shape is too long.
 func (s *Shaper) fail() {
 	s.broken, s.i = true, len(s.b)
 }
 
-// over reports whether the shape is, or was, longer than may be.
+// over reports whether the shape exceeds, or exceeded, its limit.
 func (s *Shaper) over() bool {
 	s.long = s.long || len(s.out)+len(s.text) > s.limit
 	return s.long
@@ -27,7 +27,7 @@ func (s *Shaper) over() bool {
 
 func (s *Shaper) space() { s.i = jsonscan.Space(s.b, s.i) }
 
-// value shapes the value at hand, which is at position n of its body.
+// value shapes the current value, which is at position n of its body.
 func (s *Shaper) value(n *node) {
 	if s.i >= len(s.b) || s.over() {
 		s.fail()
@@ -57,7 +57,7 @@ func (s *Shaper) value(n *node) {
 	}
 }
 
-// object shapes an object whose keys stay.
+// object shapes an object whose keys are kept.
 func (s *Shaper) object(n *node) {
 	s.out = append(s.out, '{')
 	s.i++
@@ -96,7 +96,7 @@ func (s *Shaper) array(n *node) {
 	s.closing(']')
 }
 
-// element shapes an element of an array and, in a stream, says whose the fragments in it are.
+// element shapes an element of an array and, in a stream, assigns its fragments.
 func (s *Shaper) element(n *node) {
 	if n.own == 0 && n.run == nil && n.calls == nil {
 		s.value(n)
@@ -107,7 +107,7 @@ func (s *Shaper) element(n *node) {
 	s.leave(n, first)
 }
 
-// colon steps over what is between a key and its value.
+// colon copies the colon between a key and its value.
 func (s *Shaper) colon() {
 	s.space()
 	if s.i >= len(s.b) || s.b[s.i] != ':' {
@@ -119,7 +119,7 @@ func (s *Shaper) colon() {
 	s.space()
 }
 
-// comma steps over what follows an element and reports whether another one does, which is then at hand.
+// comma steps over the comma behind an element and reports whether there is another element.
 func (s *Shaper) comma(end byte) bool {
 	s.space()
 	if s.i >= len(s.b) || s.b[s.i] != ',' {
@@ -144,7 +144,7 @@ func (s *Shaper) closing(end byte) {
 	s.i++
 }
 
-// rawString steps over the string at hand and returns what is between its quotes.
+// rawString steps over the current string and returns its raw text.
 func (s *Shaper) rawString() []byte {
 	if s.i >= len(s.b) || s.b[s.i] != '"' {
 		s.fail()
@@ -190,7 +190,7 @@ func (s *Shaper) quoted(raw []byte) {
 	s.out = append(s.out, '"')
 }
 
-// clip returns the first maxText bytes of what is between the quotes of a string, cut at a character and at no word.
+// clip returns the first maxText bytes of a raw text. It splits neither a character nor a word.
 func clip(raw []byte) []byte {
 	if len(raw) <= maxText {
 		return raw
@@ -209,7 +209,7 @@ func clip(raw []byte) []byte {
 	}
 }
 
-// scalar steps over a number or literal. A number becomes 0 unless it stays.
+// scalar copies a number or literal. It replaces a number with 0 unless keep is set.
 func (s *Shaper) scalar(keep bool) {
 	start := s.i
 	number := s.b[s.i] == '-' || s.b[s.i] >= '0' && s.b[s.i] <= '9'
@@ -238,7 +238,7 @@ func isNumber(raw []byte) bool {
 	return ok && end == len(raw)
 }
 
-// note remembers a value that tells fragments of a stream apart.
+// note stores a value that distinguishes fragments of a stream.
 func (s *Shaper) note(n *node, raw []byte) {
 	if !s.inEvent || n.slot == 0 && n.head == headNone {
 		return
