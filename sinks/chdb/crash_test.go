@@ -115,12 +115,17 @@ func killChild(t *testing.T) {
 	if err != nil || len(files) == 0 {
 		t.Skip("NOT TESTED: needs /proc to find the child")
 	}
-	newest := 0
+	newest, started := 0, 0 // by start time: process ids wrap
 	for _, f := range files {
 		b, _ := os.ReadFile(f) // the thread may have ended
 		for pid := range strings.FieldsSeq(string(b)) {
-			if n, err := strconv.Atoi(pid); err == nil {
-				newest = max(newest, n)
+			stat, _ := os.ReadFile(filepath.Join("/proc", pid, "stat"))
+			_, fields, _ := strings.Cut(string(stat), ") ")
+			if f := strings.Fields(fields); len(f) > 19 {
+				if ticks, _ := strconv.Atoi(f[19]); ticks > started {
+					started = ticks
+					newest, _ = strconv.Atoi(pid)
+				}
 			}
 		}
 	}
