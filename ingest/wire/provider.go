@@ -35,9 +35,15 @@ var Providers = []Provider{
 	}},
 	{Name: "anthropic", Variants: []Variant{AnthropicAPI}, Hosts: []Host{{"api.anthropic.com", "anthropic"}}},
 	{Name: "aws.bedrock", Variants: []Variant{BedrockAPI}, Hosts: []Host{
-		{"bedrock-runtime.*.amazonaws.com", ""}, {"bedrock-runtime.*.amazonaws.com.cn", ""}, {"bedrock-runtime.*.api.aws", ""},
-		{"bedrock-runtime-fips.*.amazonaws.com", ""}, {"bedrock-runtime-fips.*.amazonaws.com.cn", ""}, {"bedrock-runtime-fips.*.api.aws", ""},
-		{"bedrock-mantle.*.amazonaws.com", ""}, {"bedrock-mantle.*.amazonaws.com.cn", ""}, {"bedrock-mantle.*.api.aws", ""},
+		{"bedrock-runtime.*.amazonaws.com", ""},
+		{"bedrock-runtime.*.amazonaws.com.cn", ""},
+		{"bedrock-runtime.*.api.aws", ""},
+		{"bedrock-runtime-fips.*.amazonaws.com", ""},
+		{"bedrock-runtime-fips.*.amazonaws.com.cn", ""},
+		{"bedrock-runtime-fips.*.api.aws", ""},
+		{"bedrock-mantle.*.amazonaws.com", ""},
+		{"bedrock-mantle.*.amazonaws.com.cn", ""},
+		{"bedrock-mantle.*.api.aws", ""},
 	}},
 	{Name: "cohere", Variants: []Variant{CohereAPI}, Hosts: []Host{{"api.cohere.com", "cohere"}, {"api.cohere.ai", ""}}},
 	{Name: "mistral_ai", Variants: []Variant{Mistral}, Hosts: []Host{{"api.mistral.ai", "mistral"}, {"codestral.mistral.ai", ""}}},
@@ -51,8 +57,10 @@ var Providers = []Provider{
 	}},
 	{Name: "glm", Variants: []Variant{GLM}, Hosts: []Host{{"open.bigmodel.cn", "zhipu"}, {"api.z.ai", "zai"}}},
 	{Name: "qwen", Variants: []Variant{Qwen}, Hosts: []Host{
-		{"dashscope.aliyuncs.com", "dashscope"}, {"dashscope-intl.aliyuncs.com", "dashscope-intl"},
-		{"dashscope-us.aliyuncs.com", ""}, {"dashscope-finance.aliyuncs.com", ""},
+		{"dashscope.aliyuncs.com", "dashscope"},
+		{"dashscope-intl.aliyuncs.com", "dashscope-intl"},
+		{"dashscope-us.aliyuncs.com", ""},
+		{"dashscope-finance.aliyuncs.com", ""},
 	}},
 	{Name: "minimax", Variants: []Variant{MiniMax}, Hosts: []Host{
 		{"api.minimax.io", "minimax"}, {"api.minimaxi.com", "minimax-cn"}, {"api.minimax.chat", ""},
@@ -66,11 +74,22 @@ var Providers = []Provider{
 	{Name: "cloudflare", Relay: true, Hosts: []Host{{"gateway.ai.cloudflare.com", ""}}},
 	// "openai" in a path of these often means no more than OpenAI's format.
 	{Name: "other", Hosts: []Host{
-		{"api.perplexity.ai", ""}, {"router.huggingface.co", ""}, {"api.cerebras.ai", ""}, {"api.studio.nebius.com", ""},
-		{"api.tokenfactory.nebius.com", ""}, {"api.deepinfra.com", ""}, {"api.novita.ai", ""}, {"api.sambanova.ai", ""},
-		{"api.writer.com", ""}, {"integrate.api.nvidia.com", ""}, {"api.githubcopilot.com", ""}, {"models.github.ai", ""},
-		{"models.inference.ai.azure.com", ""}, {"models.ai.azure.com", ""}, // serverless endpoints: each model with its own server
-		{"ai-gateway.vercel.sh", ""}, {"cloudcode-pa.googleapis.com", ""},
+		{"api.perplexity.ai", ""},
+		{"router.huggingface.co", ""},
+		{"api.cerebras.ai", ""},
+		{"api.studio.nebius.com", ""},
+		{"api.tokenfactory.nebius.com", ""},
+		{"api.deepinfra.com", ""},
+		{"api.novita.ai", ""},
+		{"api.sambanova.ai", ""},
+		{"api.writer.com", ""},
+		{"integrate.api.nvidia.com", ""},
+		{"api.githubcopilot.com", ""},
+		{"models.github.ai", ""},
+		{"models.inference.ai.azure.com", ""},
+		{"models.ai.azure.com", ""}, // serverless endpoints: each model with its own server
+		{"ai-gateway.vercel.sh", ""},
+		{"cloudcode-pa.googleapis.com", ""},
 	}},
 }
 

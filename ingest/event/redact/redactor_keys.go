@@ -61,7 +61,7 @@ var keys = func() []key {
 		{0, 50, "AGE-SECRET-KEY-"},
 		{0, 36, "sgp_"},
 	} {
-		for _, p := range strings.Fields(dense.prefixes) {
+		for p := range strings.FieldsSeq(dense.prefixes) {
 			list = append(list, key{p, dense.errorMin, dense.min, formDense, 0})
 		}
 	}

@@ -46,7 +46,7 @@ type secretName struct {
 // as bits; upper and lower case share the low 5 bits. Either may be "_" or "-".
 var secretNamesBy, secretNamesBefore = func() (by [256][]secretName, before [256][2]uint32) {
 	for _, group := range secretNames {
-		for _, text := range strings.Fields(group.texts) {
+		for text := range strings.FieldsSeq(group.texts) {
 			n := len(text)
 			for _, last := range []byte{text[n-1], text[n-1] - 'a' + 'A'} {
 				by[last] = append(by[last], secretName{text, group.kind, group.whole})

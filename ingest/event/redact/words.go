@@ -27,7 +27,7 @@ var prefixes = func() (list []prefix) {
 			list = append(list, prefix{strings.ToLower(k.prefix), k.errorMin, false})
 		}
 	}
-	for _, id := range strings.Fields("org- org_ proj_ user_ user- acct_ cus_ req_ request_ wrkspc_") {
+	for id := range strings.FieldsSeq("org- org_ proj_ user_ user- acct_ cus_ req_ request_ wrkspc_") {
 		list = append(list, prefix{id, 8, true})
 	}
 	return list
@@ -68,7 +68,7 @@ var names = func() (list []name) {
 		{hintCookie, false, "cookie set-cookie"},
 		{hintProvided, false, "provided"},
 	} {
-		for _, text := range strings.Fields(group.texts) {
+		for text := range strings.FieldsSeq(group.texts) {
 			list = append(list, name{text, group.hint, group.suffix})
 		}
 	}

@@ -59,11 +59,11 @@ func IsStream(body []byte) bool {
 
 // Field splits a line into the name and the value of its field. The name of a comment is empty.
 func Field(line []byte) (name, value []byte) {
-	n := bytes.IndexByte(line, ':')
-	if n < 0 {
+	before, after, ok := bytes.Cut(line, []byte{':'})
+	if !ok {
 		return line, nil
 	}
-	if name, value = line[:n], line[n+1:]; len(value) > 0 && value[0] == ' ' {
+	if name, value = before, after; len(value) > 0 && value[0] == ' ' {
 		value = value[1:]
 	}
 	return name, value
