@@ -165,8 +165,3 @@ func (e *Event) Cancelled() bool {
 	}
 	return slices.ContainsFunc(cancellations[:], func(c string) bool { return strings.Contains(why, c) })
 }
-
-// StreamingResponse reports whether the payload is a server-sent event stream.
-func (e *Event) StreamingResponse() bool {
-	return e.Kind == Response && strings.HasPrefix(e.ContentType, "text/event-stream")
-}

@@ -318,9 +318,6 @@ func TestStageAndStreaming(t *testing.T) {
 	if l.StageOrAgent() != "s" {
 		t.Error("StageOrAgent ignores the stage")
 	}
-	if e := (Event{Kind: Response, ContentType: "text/event-stream; charset=utf-8"}); !e.StreamingResponse() {
-		t.Error("StreamingResponse is false for an event stream")
-	}
 }
 
 // Agents link this package, so it must not add dependencies.

@@ -9,8 +9,9 @@ import (
 	"io"
 	"net/http"
 	"regexp"
-	"strings"
 	"time"
+
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // harStart matches the start of a HAR, which is an object with the member "log".
@@ -187,7 +188,7 @@ func parseEntry(raw []byte) (*record, Reason, error) {
 
 // isPrompt reports whether body is a request of an LLM call, by its members or, if malformed, by its URL.
 func isPrompt(url string, body []byte) bool {
-	if strings.HasSuffix(strings.TrimRight(cleanURL(url), "/"), "/chat/completions") {
+	if t, _ := wire.DetectURL(url); t.Dialect != wire.Other {
 		return true
 	}
 	if b := bytes.TrimLeft(body, " \t\r\n"); len(b) == 0 || b[0] != '{' {

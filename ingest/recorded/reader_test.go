@@ -13,6 +13,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 // read returns the exchanges of a file and its errors as text.
@@ -282,7 +283,7 @@ func TestHAR(t *testing.T) {
 		t.Errorf("request %+v\n%s", q, q.Body)
 	}
 	if s.Status != 200 || s.Duration != 1234500*time.Microsecond || s.FirstByte != 311*time.Millisecond || !s.Time.Equal(at.Add(s.Duration)) ||
-		s.ProviderRequestID != "req_1" || !s.StreamingResponse() || string(s.Body) != "data: {\"choices\":[]}\n\ndata: [DONE]\n\n" {
+		s.ProviderRequestID != "req_1" || wire.FramingOf(s.ContentType) != wire.SSE || string(s.Body) != "data: {\"choices\":[]}\n\ndata: [DONE]\n\n" {
 		t.Errorf("response %+v\n%s", s, s.Body)
 	}
 	if s = all[1].Response; s.Status != 400 || string(s.Body) != `{"error":{"message":"no JSON"}}` {

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
 // A Line is a line of a JSON lines file. Only Request is required; unknown fields are ignored.
@@ -153,7 +154,7 @@ func contentType(b []byte) string {
 		return ""
 	case b[0] == '{' || b[0] == '[':
 		return "application/json"
-	case bytes.HasPrefix(b, []byte("data:")), bytes.HasPrefix(b, []byte("event:")), b[0] == ':':
+	case sse.IsStream(b):
 		return "text/event-stream"
 	case b[0] == '<':
 		return "text/html"

@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/llmtap/llmtap/ingest/event"
+	"github.com/llmtap/llmtap/ingest/wire"
 )
 
 const badRequest = `{"error":{"message":"Messages with role 'tool' must be a response to a preceding message with 'tool_calls'","type":"invalid_request_error","param":null,"code":"invalid_request_error"}}`
@@ -186,7 +187,7 @@ func TestStreamed(t *testing.T) {
 	if !bytes.Equal(x[0].Body, w.requests[0]) || string(x[1].Body) != streamed {
 		t.Errorf("published bodies differ from the traffic:\n%s\n%s", x[0].Body, x[1].Body)
 	}
-	if !x[1].StreamingResponse() || x[1].Error != "" {
+	if wire.FramingOf(x[1].ContentType) != wire.SSE || x[1].Error != "" {
 		t.Errorf("response %+v", x[1])
 	}
 }

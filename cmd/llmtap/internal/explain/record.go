@@ -10,6 +10,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 	"github.com/llmtap/llmtap/ingest/wire"
+	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
 // unknownStatus is the status of a record without one; 0 means that no answer arrived.
@@ -97,8 +98,7 @@ func scanAnswer(d wire.Dialect, body []byte) facts.Response {
 
 // streamError returns the error at the end of an event stream; nil without one. The events before it contain no cause.
 func streamError(d wire.Dialect, text []byte) []byte {
-	start := string(trim(text[:min(len(text), 64)]))
-	if !strings.HasPrefix(start, "data:") && !strings.HasPrefix(start, "event:") && !strings.HasPrefix(start, ":") {
+	if !sse.IsStream(trim(text)) {
 		return nil
 	}
 	if a := scanAnswer(d, text); len(a.Error) > 0 && !a.Malformed {
