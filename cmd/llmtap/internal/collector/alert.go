@@ -30,7 +30,7 @@ import (
 type alertRole struct {
 	conn     *jetstream.Conn
 	owner    string
-	interval time.Duration // of evaluation
+	interval time.Duration // between evaluations
 	state    leasedStore
 	rows     *sinks.Batcher
 	calls    *alerts.Engine

@@ -28,7 +28,8 @@ import (
 // RebalanceInterval is how often a process checks which partitions to read, and whether stored bodies were erased.
 const RebalanceInterval = 2 * time.Second
 
-const stopTimeout = 20 * time.Second // to store pending rows on shutdown
+// stopTimeout is the time to store pending rows on shutdown.
+const stopTimeout = 20 * time.Second
 
 // ownerName returns the name under which this process holds leases.
 func ownerName(shared bool) string {
@@ -60,7 +61,7 @@ type analyzeRole struct {
 	partitions   int
 	owner        string
 	leaseTTL     time.Duration
-	interval     time.Duration // of rebalancing
+	interval     time.Duration // between rebalances
 	storeTimeout time.Duration // how long the store may refuse rows before tallies continue without them
 	logger       *slog.Logger
 	metrics      partitionMetrics
@@ -257,25 +258,25 @@ func afterStop(ctx context.Context, f func(context.Context) error) error {
 	return f(ctx)
 }
 
-// repartition changes the number of partitions of the stream from from to that of this process, see jetstream.Repartition. It
+// repartition changes the number of partitions of the stream from old to that of this process, see jetstream.Repartition. It
 // does nothing while other processes read the stream.
-func (a *analyzeRole) repartition(ctx context.Context, from int) error {
+func (a *analyzeRole) repartition(ctx context.Context, old int) error {
 	r, err := a.conn.BeginRepartition(ctx, a.partitions, a.owner, a.leaseTTL)
 	if errors.Is(err, jetstream.ErrPartitionCount) {
 		return nil // another process has just done it
 	}
 	if errors.Is(err, jetstream.ErrLeaseHeld) {
-		a.setStandby("other processes read the stream in %d partitions, not %d; stop them first", from, a.partitions)
+		a.setStandby("other processes read the stream in %d partitions, not %d; stop them first", old, a.partitions)
 		return nil
 	}
 	if err != nil {
 		return err
 	}
-	a.logger.Info("repartitioning the stream", "from", from, "to", a.partitions, "at", r.LastSeq)
+	a.logger.Info("repartitioning the stream", "from", old, "to", a.partitions, "at", r.LastSeq)
 	g, run := errgroup.WithContext(ctx)
 	for p, reader := range r.Readers {
 		g.Go(func() error {
-			part := newPartition(a, p, from, reader, prometheus.NewRegistry())
+			part := newPartition(a, p, old, reader, prometheus.NewRegistry())
 			part.repartition = r
 			return part.run(run)
 		})

@@ -40,7 +40,7 @@ func (c *Collector) Describe(w io.Writer, source string) {
 // alertTargets lists the receivers of cfg.
 func alertTargets(cfg *config.Config) string {
 	targets := []string{"log"}
-	list, _ := Receivers(cfg, nil, nil) // an error ends the start
+	list, _ := Receivers(cfg, nil, nil) // Open has returned any error
 	for _, r := range list {
 		targets = append(targets, r.Kind+" "+r.Destination)
 	}

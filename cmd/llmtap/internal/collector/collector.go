@@ -50,7 +50,7 @@ type Collector struct {
 	nats     jetstream.Config // URL and login of the server in use
 	conn     *jetstream.Conn  // nil if only the proxy runs, on an external NATS
 	sink     rowSink          // nil if only the proxy runs
-	owner    string           // of leases
+	owner    string           // name under which leases are held
 	proxy    *proxyRole       // nil if not run; so are the other roles
 	analyze  *analyzeRole
 	alert    *alertRole
@@ -228,7 +228,7 @@ func (c *Collector) Run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// serve serves until ctx ends, then waits up to drain for requests in flight and cuts the rest.
+// serve serves until ctx ends, then waits up to drain for requests in flight and aborts the rest.
 func serve(ctx context.Context, srv *http.Server, l net.Listener, drain time.Duration) error {
 	stopped := make(chan error, 1)
 	stop := context.AfterFunc(ctx, func() {

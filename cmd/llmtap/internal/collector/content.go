@@ -16,7 +16,7 @@ import (
 type contentPolicy struct {
 	cfg      config.Content
 	redactor *redact.Redactor // nil: no redaction
-	key      []byte           // of shapes
+	key      []byte           // hashes the texts of shapes
 }
 
 // maxShape is the maximum size of a stored shape.

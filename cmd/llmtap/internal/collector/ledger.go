@@ -23,8 +23,8 @@ import (
 
 const (
 	ledgerWriters     = 16               // concurrent writes
-	ledgerTimeout     = 5 * time.Second  // of one write
-	ledgerReadTimeout = 30 * time.Second // of reading all entries
+	ledgerTimeout     = 5 * time.Second  // for one write
+	ledgerReadTimeout = 30 * time.Second // for reading all entries
 	ledgerRetry       = time.Second      // between attempts to read
 	ledgerHint        = "the checkpoint waits and nothing is lost; check NATS and its bucket " + event.BucketLedger
 
@@ -51,7 +51,7 @@ type ledgerStore struct {
 	conn   *jetstream.Conn
 	layout string // prefix of the keys of this stream and number of partitions
 	own    string // prefix of the keys of this partition
-	last   uint64 // of the stream: entries beyond it are of events that the stream has lost
+	last   uint64 // last sequence of the stream: entries beyond it describe events that the stream has lost
 	logger *slog.Logger
 
 	mu    sync.Mutex // guards steps and count
@@ -60,7 +60,7 @@ type ledgerStore struct {
 
 	kv        *jetstream.KV     // set by load
 	mrev      sync.Mutex        // guards revisions
-	revisions map[string]uint64 // by existing key
+	revisions map[string]uint64 // of the existing keys
 }
 
 // A ledgerStep is the changes of one step of the analyzer.
@@ -99,10 +99,10 @@ func (l *ledgerStore) load(ctx context.Context, a *analyzer.Analyzer) error {
 // A storedEntry is an entry in the bucket.
 type storedEntry struct {
 	key      string // in the bucket
-	id       string // of the entry
+	id       string // without the prefix
 	value    []byte
 	revision uint64
-	own      bool // of this partition
+	own      bool // belongs to this partition
 }
 
 // read reads all entries but those of the other partitions.

@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	observeTimeout  = 4 * time.Second  // of one observation of NATS and of the store
-	inspectInterval = 30 * time.Second // of NATS, which takes some requests per partition
+	observeTimeout  = 4 * time.Second  // for one observation of NATS and the store
+	inspectInterval = 30 * time.Second // between inspections of NATS, which take some requests per partition
 )
 
 // A monitor observes llmtap itself for the alert role. It runs by the clock, because the fault may be that no tallies arrive.
@@ -30,13 +30,13 @@ type monitor struct {
 	ping    func(context.Context) error
 	started time.Time
 
-	state      *jetstream.State // of the last inspection
+	state      *jetstream.State // result of the last inspection
 	inspected  time.Time
 	inspectErr error
 
 	mu        sync.Mutex    // guards the rest
 	lastTally map[int]int64 // newest second by partition
-	downSince time.Time     // of the store; zero while it is reachable
+	downSince time.Time     // when the store became unreachable; zero while it is reachable
 }
 
 // newMonitor returns a monitor that starts now: the age of a missing tally counts from then.
@@ -126,19 +126,19 @@ func (m *monitor) unavailable() string {
 		"calls and queries are unavailable until ClickHouse is back.", m.downSince.UTC().Format("15:04:05 UTC"))
 }
 
-// tallyTime returns the end of the newest tally of a partition, or when the monitor started.
+// tallyTime returns the end of the newest tally of a partition, or the start of the monitor if that is later.
 func (m *monitor) tallyTime(partition int) time.Time {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	t := time.Unix(m.lastTally[partition]+1, 0)
 	if t.Before(m.started) {
-		return m.started // the tallies read now are older than this process
+		return m.started // the tallies read so far are older than this process
 	}
 	return t
 }
 
-// backlogRatio returns the part of the stream's limit that waits to be stored, by age or by bytes, whichever is more. It is
-// in whole hundredths, so that alerts do not change with every observation.
+// backlogRatio returns the ratio of the pending events to the limits of the stream, by age or by bytes, whichever is higher. It is
+// rounded down to hundredths, so that alerts do not change with every observation.
 func backlogRatio(st *jetstream.State, p *jetstream.PartitionState, age time.Duration) float64 {
 	for i := range st.Streams {
 		s := &st.Streams[i]

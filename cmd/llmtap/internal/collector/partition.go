@@ -53,7 +53,7 @@ type partition struct {
 	ledger       *ledgerStore
 	logger       *slog.Logger
 	storeTimeout time.Duration
-	repartition  *jetstream.Repartition // that reader is part of; or nil
+	repartition  *jetstream.Repartition // in progress; or nil
 
 	out         analyzer.Output
 	read        uint64                      // sequence up to which events are read
@@ -62,7 +62,7 @@ type partition struct {
 	lastTally   int64                       // newest second whose tally is published
 	talliesOnly bool
 
-	erasures *atomic.Uint64 // of the role
+	erasures *atomic.Uint64 // see analyzeRole
 	erased   uint64         // value of erasures when the analyzer last forgot stored bodies
 }
 
@@ -86,14 +86,14 @@ func newPartition(a *analyzeRole, p, n int, reader *jetstream.Reader, reg promet
 	}
 }
 
-// deadLetterRow returns the function with which a batcher keeps rows that the store refuses.
+// deadLetterRow returns a function that dead-letters the rows that the store refuses.
 func deadLetterRow(conn *jetstream.Conn) func(context.Context, sinks.DeadRow) error {
 	return func(ctx context.Context, r sinks.DeadRow) error {
 		return conn.DeadLetterRow(ctx, r.Table, r.ID, r.Seq, r.Err, r.Row)
 	}
 }
 
-// run processes events until ctx ends, then stores pending rows. During a repartition it ends at the last sequence.
+// run processes events until ctx ends, then stores pending rows. A repartition ends it at its last sequence.
 func (p *partition) run(ctx context.Context) error {
 	// Pending rows are stored after ctx has ended.
 	batches, stopBatches := context.WithCancel(context.WithoutCancel(ctx))

@@ -18,8 +18,8 @@ type Running struct {
 	Since    time.Time `json:"since"`
 	Version  string    `json:"version"`
 	Roles    []string  `json:"roles"`
-	NATSURL  string    `json:"nats_url,omitempty"` // of the embedded server
-	HTTPAddr string    `json:"http_addr"`          // of health and metrics
+	NATSURL  string    `json:"nats_url,omitempty"` // URL of the embedded server
+	HTTPAddr string    `json:"http_addr"`          // address of health and metrics
 }
 
 func runningFile(dataDir string) string { return filepath.Join(dataDir, "llmtap.json") }

@@ -72,7 +72,7 @@ func ConnectNATS(t testing.TB, url string, reg prometheus.Registerer) *jetstream
 	return conn
 }
 
-// Config returns the defaults with free ports and a temporary data directory, and with changes.
+// Config returns the defaults with free ports, a temporary data directory and the changes of change.
 func Config(t *testing.T, change func(*config.Config)) config.Config {
 	t.Helper()
 	cfg := config.Default()

@@ -123,7 +123,7 @@ func AddFlags(fs *flag.FlagSet, getenv func(string) string, keys ...string) *Fla
 	return f
 }
 
-// ReadEnv sets the flags of fs, but those of keys, from the environment (LLMTAP_<FLAG>).
+// ReadEnv sets the flags of fs, except those of keys, from the environment (LLMTAP_<FLAG>).
 func ReadEnv(fs *flag.FlagSet, getenv func(string) string) error {
 	var errs []error
 	fs.VisitAll(func(f *flag.Flag) {

@@ -49,8 +49,9 @@ func (k Key) flagText() string {
 			items[i] = fmt.Sprint(k.value.Index(i))
 		}
 		return strings.Join(items, ",")
+	default:
+		return strings.Trim(k.String(), `"`)
 	}
-	return strings.Trim(k.String(), `"`)
 }
 
 // String returns the value of k as YAML on one line, secrets masked.

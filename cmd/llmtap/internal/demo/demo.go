@@ -38,9 +38,9 @@ const (
 // Options configure a demo.
 type Options struct {
 	Exit    bool   // end after the report, rather than when ctx ends
-	Format  string // of the report: text or json
+	Format  string // format of the report: text or json
 	DataDir string // "": a temporary directory
-	Seed    uint64 // of the agents' behavior
+	Seed    uint64 // seed of the agents' behavior
 	Version string
 	Stdout  io.Writer // for the report
 	Stderr  io.Writer // for progress and the alert
@@ -104,7 +104,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 	stopped := make(chan error, 1)
 	go func() {
 		err := d.collector.Run(ctx)
-		stop(err) // if it has stopped early
+		stop(err) // ends the demo if the collector has failed
 		stopped <- err
 	}()
 	defer func() {
@@ -229,7 +229,7 @@ func newAlert(a *alerts.Alert, posts []slack.Message) alert {
 		if p.Updates > 0 {
 			at = p.UpdatedAt
 		}
-		if r.PublishedToPosted == 0 { // of the first post
+		if r.PublishedToPosted == 0 { // the first post counts
 			r.PublishedToPosted = float64(at.Sub(a.TriggeredAt).Microseconds()) / 1000
 		}
 	}

@@ -34,7 +34,7 @@ type alert struct {
 	State             string            `json:"state"`
 	PublishedToPosted float64           `json:"published_to_posted_ms"` // to Slack, from the failure that crossed the threshold or the one before it
 
-	text string // of the Slack message
+	text string // text of the Slack message
 }
 
 // read sets the counts from ClickHouse.

@@ -46,8 +46,8 @@ type Report struct {
 }
 
 const (
-	runTimeout   = 30 * time.Second // of all checks
-	checkTimeout = 5 * time.Second  // of the response of one server
+	runTimeout   = 30 * time.Second // for all checks
+	checkTimeout = 5 * time.Second  // for the response of one server
 )
 
 // A checker runs the checks.
@@ -117,7 +117,7 @@ func (r *Report) Write(w io.Writer, format string) error {
 	if format == "json" {
 		return json.NewEncoder(w).Encode(r)
 	}
-	const width, column = 80, 20 // of the details
+	const width, column = 80, 20 // column is that of the details
 	var b strings.Builder
 	for _, c := range r.Checks {
 		lines := terminal.Wrap(c.Detail, width-column, "")
