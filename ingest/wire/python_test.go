@@ -50,7 +50,12 @@ from __future__ import annotations
 		}
 	}
 	list := func(comment, name, typ string, items []string) {
-		fmt.Fprintf(&b, "# %s\n%s: tuple[%s, ...] = (\n", comment, name, typ)
+		fmt.Fprintf(&b, "# %s\n%s: tuple[%s, ...] = (", comment, name, typ)
+		if len(items) == 1 { // as ruff formats it
+			b.WriteString(items[0] + ",)\n")
+			return
+		}
+		b.WriteString("\n")
 		for _, i := range items {
 			b.WriteString("    " + i + ",\n")
 		}
