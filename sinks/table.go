@@ -8,6 +8,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
+// The tables of a Batch.
 var (
 	Findings = newTable(TableOf[analyzer.Finding]{
 		name: "findings", field: func(b *Batch) *[]analyzer.Finding { return &b.Findings },

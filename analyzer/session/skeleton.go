@@ -159,7 +159,7 @@ func (s *skeleton) makesIn(from, to int, id uint64) bool {
 
 // lastCall returns the index of the last message that calls id, or -1.
 func (s *skeleton) lastCall(id uint64) int {
-	for i := len(s.messages) - 1; i >= 0; i-- {
+	for i := range slices.Backward(s.messages) {
 		if s.makes(i, id) {
 			return i
 		}

@@ -59,7 +59,7 @@ func (t *Turn) continues(in *Request, q *skeleton) {
 	t.before = b.answer
 	b.concurrent = b.inFlight > 0 && (b.concurrent || !a.whole || !same)
 	t.repeated, b.resent = b.resent, a.whole && same
-	if o := b.newest; in.Conversation != "" && o != nil && !o.ended && o.overtaken == nil && !(a.whole && same) {
+	if o := b.newest; in.Conversation != "" && o != nil && !o.ended && o.overtaken == nil && !b.resent {
 		o.overtaken = &Overtaker{Exchange: in.Exchange, Instance: in.Instance, Sent: in.Sent}
 	}
 	t.was = len(b.tip.body())

@@ -176,8 +176,9 @@ func statusOf(code proto.Error) int {
 		return http.StatusNotImplemented
 	case proto.ErrTooManySimultaneousQueries, 209, 439:
 		return http.StatusServiceUnavailable
+	default:
+		return http.StatusInternalServerError
 	}
-	return http.StatusInternalServerError
 }
 
 // nonce returns an id that no client can guess or reuse.

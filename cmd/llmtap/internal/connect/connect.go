@@ -30,7 +30,7 @@ func ClickHouse(e *config.Effective) (cfg clickhouse.Config, ok bool) {
 	cfg = e.ClickHouse
 	cfg.Retention, cfg.MessagesRetention, cfg.TableRetention = 0, 0, nil
 	if cfg.DSN == "" {
-		cfg.DSN, ok = chdb.Running(config.ClickHouseDir(e.DataDir))
+		cfg.DSN, _ = chdb.Running(config.ClickHouseDir(e.DataDir))
 	}
 	return cfg, cfg.DSN != ""
 }
