@@ -62,7 +62,7 @@ type labels struct {
 	Attrs        map[string]string `json:"attrs,omitempty"`
 }
 
-// text is Text or Base64; an @ in Text stands for Fill bytes.
+// text is Text or Base64; an @ in Text is replaced with Fill bytes.
 type text struct {
 	Text   string
 	Base64 []byte

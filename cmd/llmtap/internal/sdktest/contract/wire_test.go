@@ -64,7 +64,7 @@ func checkResponse(t testing.TB, capture string, m *message, x *exchange) {
 	}
 }
 
-// checkRequestHeaders holds the headers of a request against what the provider got.
+// checkRequestHeaders compares the headers of a request event with the received request.
 func checkRequestHeaders(t testing.TB, m *message, x *exchange) {
 	t.Helper()
 	path, query, _ := strings.Cut(x.path, "?")
