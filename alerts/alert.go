@@ -24,22 +24,22 @@ const (
 
 // An Alert is one instance of an alert rule.
 type Alert struct {
-	Name        string            // of the rule, e.g. StageFailureRate
-	Labels      map[string]string // of the series, and the rule's own (severity)
-	Annotations map[string]string // expanded
+	Name        string            // name of the rule, e.g. StageFailureRate
+	Labels      map[string]string // labels of the series and of the rule (severity)
+	Annotations map[string]string // with expanded templates
 	State       State
-	Value       float64 // of the rule's expression at the last evaluation
+	Value       float64 // latest value of the rule's expression
 	Peak        float64
 	StartsAt    time.Time // stream time
 	EndsAt      time.Time // zero while firing
 	UpdatedAt   time.Time // stream time of the last evaluation
-	TriggeredAt time.Time // stream second of the first failed call that the first firing evaluation added
-	FoundLate   bool      // it fired more than a minute before a leading engine evaluated that time, e.g. in an outage
-	Unavailable string    // what cannot be looked up now besides the evidence, e.g. the calls while ClickHouse is down
+	TriggeredAt time.Time // stream time of the first failed call that was new in the first firing evaluation
+	FoundLate   bool      // fired more than a minute before a leading engine evaluated it, e.g. during an outage
+	Unavailable string    // data beyond the evidence that cannot be queried now, e.g. calls while ClickHouse is down
 	Evidence    Evidence
 }
 
-// ID identifies one alert in all its states: 32 hex digits of rule, labels and start.
+// ID returns 32 hex digits that identify the alert in all its states: a hash of rule, labels and start.
 func (a *Alert) ID() string {
 	return digest(16, fmt.Sprintf("%s,%d", rules.Key(a.Name, a.Labels), a.StartsAt.UnixNano()))
 }
@@ -50,7 +50,7 @@ func digest(n int, text string) string {
 	return hex.EncodeToString(h[:n])
 }
 
-// Severity returns the label severity.
+// Severity returns the severity label.
 func (a *Alert) Severity() string { return a.Labels["severity"] }
 
 // rank orders severities. An alert inhibits alerts of lower rank on the same series.
@@ -66,7 +66,7 @@ func rank(severity string) int {
 	return 0
 }
 
-// Series identifies what the alert is about, regardless of severity.
+// Series returns a key of the alert's rule and its labels except severity.
 func (a *Alert) Series() string { return seriesKey(a.Name, a.Labels) }
 
 func seriesKey(rule string, kv map[string]string) string {
@@ -75,19 +75,19 @@ func seriesKey(rule string, kv map[string]string) string {
 	return rules.Key(rule, kv)
 }
 
-// Evidence is the cause, the service versions and examples of an alert, from exact tallies of the rule's window: of the last
-// evaluation for which the expression was true, or of the peak once the alert is resolved.
+// Evidence is the cause, the service versions and examples of an alert. It is computed from exact tallies of the rule's
+// window at the last evaluation for which the expression was true, or at the peak once the alert is resolved.
 type Evidence struct {
 	Window   time.Duration
 	Failed   uint64
 	Calls    uint64
-	Shares   []Share             // of Failed, largest first
-	Versions []VersionCount      // by service version, first seen first
-	Example  *analyzer.Example   // of the largest share
-	More     []*analyzer.Example // up to two other conversations: of further material shares, then of the largest
+	Shares   []Share             // failed calls by cause, largest first
+	Versions []VersionCount      // calls by service version, in order of FirstSeen
+	Example  *analyzer.Example   // example of the largest share
+	More     []*analyzer.Example // up to two, from other conversations: first from other material shares, then from the largest
 }
 
-// materialShare is the part of the failed calls from which a cause or a version matters.
+// materialShare is the smallest share of the failed calls at which a cause or a version matters.
 const materialShare = 0.05
 
 // Material reports whether a cause or version with this number of failed calls matters.
@@ -95,8 +95,8 @@ func (ev *Evidence) Material(failed uint64) bool {
 	return failed > 0 && float64(failed) >= materialShare*float64(ev.Failed)
 }
 
-// Regression returns the first service version with the largest share's failure, and the newest version before it without:
-// from the ledger, else from the window. Both are empty if unknown.
+// Regression returns the first service version with the failure of the largest share, and the newest earlier version
+// without that failure. Both come from the ledger if it has them, otherwise from the window, and are empty if unknown.
 func (ev *Evidence) Regression() (first, lastClean string) {
 	if len(ev.Shares) > 0 && ev.Shares[0].FirstVersion != "" {
 		return ev.Shares[0].FirstVersion, ev.Shares[0].LastClean
@@ -110,28 +110,28 @@ func (ev *Evidence) Regression() (first, lastClean string) {
 	return "", ""
 }
 
-// A Share is the failed calls with one cause and root cause.
+// A Share counts the failed calls with one cause and root cause.
 type Share struct {
 	Cause, RootCause string
 	Failed           uint64
 	Fix              string
 
-	// From the ledger, which remembers weeks: the calls of these stages with this failure. Empty if unknown.
-	FirstVersion string    // service version of the first one
-	FirstAt      time.Time // stream time of the first one
-	LastClean    string    // newest other version that the stage had called with before
+	// The first call of these stages with this failure, from the ledger, which covers weeks. Empty if unknown.
+	FirstVersion string    // service version of the first call
+	FirstAt      time.Time // stream time of the first call
+	LastClean    string    // newest other version that the stage used before FirstAt
 }
 
-// A VersionCount is the calls of one service version in the window.
+// A VersionCount counts the calls of one service version in the window.
 type VersionCount struct {
 	Version       string
 	Failed, Calls uint64
 	FirstSeen     time.Time // stream time of its first counted call; zero if unknown
 }
 
-// A Group is alerts that share one notification.
+// A Group is a set of alerts that share one notification.
 type Group struct {
-	Key    string // stable: the rule and its grouping labels
+	Key    string // rule and grouping labels; never changes
 	Alerts []Alert
 	Repeat bool // a reminder without news
 }
@@ -163,8 +163,9 @@ func (g Group) Updated() time.Time {
 	return t
 }
 
-// Current returns one alert per series, in order of first appearance: the firing one, else the worst resolved one. Its
-// StartsAt is that of the first alert of the series, so an escalation does not restart the clock.
+// Current returns one alert per series, in order of first appearance: the firing alert, or else the resolved alert of
+// the highest severity. Its StartsAt is the start of the first alert of the series, so an escalation does not restart
+// the clock.
 func (g Group) Current() []Alert {
 	var out []Alert
 	at := map[string]int{}

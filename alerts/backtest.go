@@ -7,10 +7,10 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// Backtest evaluates the rules of cfg over stored tallies as the live engine does, and calls report with each alert once it is
-// resolved, or still firing at the end of the tallies. Tallies are in order of their seconds; seconds without counts may be
-// omitted, except for the last one, up to which the rules are evaluated. Rules about llmtap's health are skipped, because their
-// gauges are not stored. An error of tallies or report ends it.
+// Backtest evaluates the rules of cfg over stored tallies as the live engine does. It calls report with each alert once
+// the alert is resolved, and with alerts that still fire at the end of the tallies. Tallies must be ordered by second.
+// Seconds without counts may be omitted, except the last one, which ends the evaluation. Rules about llmtap's own
+// health are skipped because their gauges are not stored. Backtest stops at the first error of tallies or report.
 func Backtest(ctx context.Context, cfg Config, tallies iter.Seq2[*analyzer.Tally, error], report func(Alert) error) error {
 	e, err := New(ctx, cfg, Options{})
 	if err != nil {

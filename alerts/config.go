@@ -12,24 +12,25 @@ import (
 
 // Config is the configuration of an Engine.
 type Config struct {
-	// RuleFiles are Prometheus rule files; empty: the shipped ones.
+	// RuleFiles are Prometheus rule files. If empty, the shipped rules are used.
 	RuleFiles []string `yaml:"rule_files"`
-	// Services are those that always call models: one without calls fires CollectorBlind.
+	// Services lists the services that are expected to call models at all times; CollectorBlind fires for a service
+	// without calls.
 	Services []string `yaml:"services"`
-	// EvaluationInterval is the step of samples and evaluations, in whole seconds.
+	// EvaluationInterval is the interval of samples and evaluations, in whole seconds.
 	EvaluationInterval time.Duration `yaml:"evaluation_interval"`
 	// TSDBDir is the directory for scratch files of the time series database, which is rebuilt from the tallies at each
-	// start; empty: a temporary directory.
+	// start. If empty, a temporary directory is used.
 	TSDBDir string `yaml:"tsdb_dir"`
-	// GroupBy are the labels that, with the rule's name, group alerts.
+	// GroupBy lists the labels by which alerts are grouped, in addition to the rule's name.
 	GroupBy []string `yaml:"group_by"`
-	// UpdateInterval is the shortest time between two notifications of one group.
+	// UpdateInterval is the minimum time between two notifications of one group.
 	UpdateInterval time.Duration `yaml:"update_interval"`
 	// RepeatInterval is the time after which a firing group without news is sent again.
 	RepeatInterval time.Duration `yaml:"repeat_interval"`
-	// HeartbeatURL is requested each minute while the rule Watchdog is evaluated and fires.
+	// HeartbeatURL is requested every minute while the rule Watchdog is evaluated and fires.
 	HeartbeatURL string `yaml:"heartbeat_url" secret:"all"`
-	// Retention is the retention of samples, and the life of a series without counts.
+	// Retention is the retention of samples, and the lifetime of a series without counts.
 	Retention time.Duration `yaml:"retention"`
 	// MaxSeries bounds the live series; counts of further series are dropped and counted.
 	MaxSeries int `yaml:"max_series"`
@@ -50,12 +51,12 @@ func Default() Config {
 	}
 }
 
-// Rules returns the rule files of c and their limits.
+// Rules returns the source of the rules: the rule files of c and their limits.
 func (c Config) Rules() rules.Source {
 	return rules.Source{Files: c.RuleFiles, Interval: c.EvaluationInterval, MaxWindow: c.Retention}
 }
 
-// Validate returns every error, joined.
+// Validate returns all errors, joined.
 func (c Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

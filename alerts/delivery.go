@@ -13,18 +13,18 @@ import (
 
 const (
 	notifyTimeout = 30 * time.Second
-	stopGrace     = 5 * time.Second // for a call in progress when Run stops
+	stopGrace     = 5 * time.Second // grace period for a call in progress when Run stops
 	minBackoff    = time.Second
 	maxBackoff    = time.Minute
 )
 
 // A Recorder stores alerts for later queries: when an alert fires, at every material change and when it is resolved.
-// Alert.ID identifies the row. An error is retried.
+// Alert.ID identifies the row. RecordAlert is retried after an error.
 type Recorder interface {
 	RecordAlert(ctx context.Context, a Alert) error
 }
 
-// recorder makes a Recorder a Notifier.
+// recorder adapts a Recorder to the Notifier interface.
 type recorder struct{ Recorder }
 
 func (r recorder) Notify(ctx context.Context, g Group) error {
@@ -36,8 +36,9 @@ func (r recorder) Notify(ctx context.Context, g Group) error {
 	return nil
 }
 
-// A receiver is a notifier, or the recorder, which gets material changes only. Each has its own goroutine, so a slow one
-// delays no other. Its queue is the open groups: one entry per group, of the newest state.
+// A receiver is a notifier, or the recorder, which receives only material changes. Each receiver has its own goroutine,
+// so a slow receiver does not delay the others. Its queue is the set of open groups, with one entry per group: the
+// newest state.
 type receiver struct {
 	Notifier
 	pace      Pace
@@ -55,13 +56,13 @@ func newReceiver(n Notifier) *receiver {
 	return r
 }
 
-// A delivery is what one receiver was sent of one group.
+// A delivery is the state of one group at one receiver.
 type delivery struct {
-	version, news uint64                      // of the group, as last sent
-	rejected      uint64                      // news for which the receiver returned a final error
-	at            time.Time                   // of the last success
-	newsAt        time.Time                   // of the last success with news, or as a reminder
-	notBefore     time.Time                   // after an error
+	version, news uint64                      // version and news of the group when last sent
+	rejected      uint64                      // news of the group at the receiver's last final error
+	at            time.Time                   // time of the last success
+	newsAt        time.Time                   // time of the last success with news or as a reminder
+	notBefore     time.Time                   // earliest next attempt after an error
 	backoff       *backoff.ExponentialBackOff // nil after a success
 	attempts      int                         // consecutive failures
 }
@@ -72,7 +73,7 @@ type dispatcher struct {
 	m         *metrics
 	log       *slog.Logger
 	receivers []*receiver
-	changed   signal      // raised after deliveries, which have to be stored
+	changed   signal      // raised after deliveries, because they must be stored
 	mu        *sync.Mutex // Engine.mu
 	groups    *groups
 }
@@ -102,7 +103,7 @@ func (d *dispatcher) run(ctx context.Context) {
 	g.Wait()
 }
 
-// send notifies receiver i. When ctx ends, a call in progress gets some time to complete, so that its outcome is known.
+// send notifies receiver i. When ctx ends, a call in progress has stopGrace to complete, so that its outcome is known.
 func (d *dispatcher) send(ctx context.Context, i int, n *notification) {
 	call, cancel := context.WithTimeout(context.WithoutCancel(ctx), notifyTimeout)
 	defer cancel()
@@ -110,7 +111,7 @@ func (d *dispatcher) send(ctx context.Context, i int, n *notification) {
 	began := time.Now()
 	err := d.receivers[i].Notify(call, n.group)
 	if ctx.Err() != nil && err != nil {
-		return // not sent; the Store has the intent
+		return // treated as not sent; the Store has the intent
 	}
 	result := d.complete(i, n, err, time.Now())
 	if !d.receivers[i].recorder {
@@ -129,14 +130,14 @@ type notification struct {
 type urgency int
 
 const (
-	urgent  urgency = iota // the receiver does not know of the group, or of its severity
+	urgent  urgency = iota // the group or its severity is new to the receiver
 	news                   // material changes, reminders, and resends for which the receiver has a deadline
 	numbers                // only numbers changed
 )
 
-// due returns the next notification for receiver i, or nil and the time until one may be due (0: only after a change). The
-// most urgent one is first: a receiver with a rate limit must not be busy with the numbers of many groups while a new one
-// waits.
+// due returns the next notification for receiver i, the most urgent one first. If none is due, it returns nil and the
+// time until one may be due, or 0 if only a change can make one due. Urgency matters because a receiver with a rate
+// limit must not send new numbers of many groups while a new group waits.
 func (d *dispatcher) due(i int, now time.Time) (*notification, time.Duration) {
 	d.mu.Lock()
 	defer d.mu.Unlock()
@@ -147,7 +148,7 @@ func (d *dispatcher) due(i int, now time.Time) (*notification, time.Duration) {
 	repeat := false
 	for _, o := range d.groups.sorted() {
 		if o.stored < o.news {
-			continue // the intent has to be stored first, which raises r.wake
+			continue // the intent must be stored first, which then raises r.wake
 		}
 		at, u, reminder, ok := o.due(i, r, d.cfg)
 		if !ok {
@@ -175,7 +176,8 @@ func (d *dispatcher) due(i int, now time.Time) (*notification, time.Duration) {
 	return &notification{group: g, version: best.version, news: best.news}, 0
 }
 
-// due returns when to send g to receiver r, the i-th, how urgently, whether as a reminder, and whether at all.
+// due returns when to send g to receiver r, which has index i, how urgently, and whether as a reminder. ok is false if
+// there is nothing to send.
 func (g *openGroup) due(i int, r *receiver, cfg Config) (at time.Time, how urgency, reminder, ok bool) {
 	d := &g.sent[i]
 	resend := r.pace.Every > 0 && g.firing()
@@ -184,7 +186,7 @@ func (g *openGroup) due(i int, r *receiver, cfg Config) (at time.Time, how urgen
 	case d.rejected == g.news && !resend, r.recorder && d.news == g.news:
 		return at, how, false, false
 	case d.news != g.news, d.version != g.version && !r.pace.NewsOnly:
-		// The first notification is sent immediately, and so is a rise from warning to critical.
+		// The first notification is sent immediately, and so is an escalation from warning to critical.
 		if d.version != 0 && !r.recorder && d.news >= g.raised {
 			at = d.at.Add(cfg.UpdateInterval)
 			if resend && cfg.UpdateInterval > r.pace.Every {
@@ -212,12 +214,12 @@ func (g *openGroup) due(i int, r *receiver, cfg Config) (at time.Time, how urgen
 	return at, how, reminder, true
 }
 
-// complete records the outcome of n for receiver i and returns it as delivered, retried or failed.
+// complete records the outcome of n for receiver i and returns "delivered", "retried" or "failed".
 func (d *dispatcher) complete(i int, n *notification, err error, now time.Time) string {
 	d.mu.Lock()
 	defer d.mu.Unlock()
 	defer d.changed.raise()
-	o := d.groups.open[n.group.Key] // it stays open until every receiver was sent its news
+	o := d.groups.open[n.group.Key] // the group stays open until every receiver has been sent its news
 	s := &o.sent[i]
 	defer d.groups.settle(o)
 	if err == nil {
@@ -250,7 +252,7 @@ func (d *dispatcher) complete(i int, n *notification, err error, now time.Time) 
 	return "retried"
 }
 
-// settle closes o once nothing fires and every receiver was sent its latest news, or rejected it.
+// settle closes o once none of its alerts fires and every receiver has been sent, or has rejected, its latest news.
 func (g *groups) settle(o *openGroup) {
 	sent, rejected := true, false
 	for i := range o.sent {

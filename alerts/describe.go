@@ -9,7 +9,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/session"
 )
 
-// rootCauses describes what an agent did.
+// rootCauses maps a root cause to a description of what the agent did.
 var rootCauses = map[string]string{
 	session.CallsDropped:          "assistant message saved without its tool_calls",
 	session.Truncated:             "history truncated between a tool call and its reply",
@@ -39,7 +39,7 @@ var rootCauses = map[string]string{
 	session.FieldLeak:             "field of an SDK sent to the API",
 }
 
-// ID returns the root cause if it is known, else the cause.
+// ID returns the root cause if it is known, otherwise the cause.
 func (s Share) ID() string {
 	if s.RootCause == "" || s.RootCause == session.NoHistory {
 		return s.Cause
@@ -47,7 +47,7 @@ func (s Share) ID() string {
 	return s.RootCause
 }
 
-// Description returns one line for people: what the agent did if that is known, else why the calls failed.
+// Description returns one human-readable line: what the agent did if that is known, otherwise why the calls failed.
 func (s Share) Description() string {
 	id := s.ID()
 	text := rootCauses[id]
@@ -65,7 +65,7 @@ func (s Share) Description() string {
 	return text
 }
 
-// Truncate shortens text to n characters, the last one an ellipsis.
+// Truncate shortens text to at most n characters; the last character of a shortened text is an ellipsis.
 func Truncate(text string, n int) string {
 	text = strings.ToValidUTF8(text, "\ufffd")
 	if utf8.RuneCountInString(text) <= n {
@@ -77,7 +77,7 @@ func Truncate(text string, n int) string {
 // MaxID is the longest id in a notification, in bytes.
 const MaxID = 200
 
-// ConversationURL returns the web page of a conversation; "" without an external URL or a usable id.
+// ConversationURL returns the URL of a conversation's web page, or "" without an external URL or a usable id.
 func ConversationURL(externalURL, id string) string {
 	if externalURL == "" || id == "" || len(id) > MaxID {
 		return ""

@@ -18,12 +18,12 @@ import (
 type Options struct {
 	Notifiers []Notifier
 	Recorder  Recorder
-	Store     Store // nil: a restart notifies of firing alerts again
-	// Standby engines, of several that share a Store, evaluate, and notify only during Run, which must run in one of them at a
-	// time.
+	Store     Store // if nil, firing alerts are notified again after a restart
+	// Standby is set for several engines that share a Store. They all evaluate, but notify only during Run, which must
+	// be active in only one of them at a time.
 	Standby bool
-	// Health engines evaluate the rules about llmtap itself, over the gauges of Observe. They require a Store and a
-	// Registerer of their own. All other engines evaluate the other rules.
+	// Health is set for an engine that evaluates the rules about llmtap itself, over the gauges passed to Observe. It
+	// requires its own Store and Registerer. All other engines evaluate the other rules.
 	Health bool
 	// Unavailable returns the text of Alert.Unavailable. It must not block.
 	Unavailable func() string
@@ -31,7 +31,7 @@ type Options struct {
 	Registerer  prometheus.Registerer
 }
 
-// An Engine evaluates alert rules over tallies and notifies receivers. Add feeds it, Run delivers.
+// An Engine evaluates alert rules over tallies and notifies receivers. Add accepts tallies, Run delivers notifications.
 type Engine struct {
 	cfg         Config
 	log         *slog.Logger
@@ -52,7 +52,7 @@ type Engine struct {
 	closed  bool
 }
 
-// New loads the rules and the stored state. The caller calls Close.
+// New returns an engine with loaded rules and restored state. The caller must call Close.
 func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
 	if e.standby {
-		// Alerts before the leader's last evaluation are its own.
+		// Alerts before the leader's last evaluation belong to the leader.
 		progress, err := e.state.progress(ctx)
 		if err != nil {
 			m.failed(o.Logger, "store", err)
@@ -107,7 +107,7 @@ func New(ctx context.Context, cfg Config, o Options) (*Engine, error) {
 	return e, nil
 }
 
-// loadRules returns the rules about llmtap's health, or the others.
+// loadRules returns the rules about llmtap's own health if health is set, otherwise the other rules.
 func (c Config) loadRules(health bool) ([]*rules.Rule, error) {
 	list, err := c.Rules().Load()
 	return slices.DeleteFunc(list, func(r *rules.Rule) bool { return r.Health != health }), err
@@ -120,7 +120,7 @@ func longestWindow(list []*rules.Rule) (longest time.Duration) {
 	return longest
 }
 
-// Close deletes the samples. The caller calls it after Run has returned.
+// Close deletes the samples. It must be called after Run has returned.
 func (e *Engine) Close() error {
 	e.mu.Lock()
 	defer e.mu.Unlock()
@@ -131,9 +131,9 @@ func (e *Engine) Close() error {
 	return e.samples.Close()
 }
 
-// Add counts a tally and evaluates every step that it completes. A tally that is not newer than the partition's last one is
-// ignored. The engine keeps t; the caller must not modify it. If ctx ends, the tally is counted and the next Add evaluates the
-// remaining steps.
+// Add counts a tally and evaluates every step that it completes. A tally that is not newer than the partition's last
+// one is ignored. The engine retains t; the caller must not modify it. If ctx ends, the tally is still counted and the
+// next Add evaluates the remaining steps.
 func (e *Engine) Add(ctx context.Context, t *analyzer.Tally) error {
 	return e.add(ctx, tally{Tally: t})
 }
@@ -145,8 +145,8 @@ type Gauge struct {
 	Value  float64
 }
 
-// Observe evaluates a Health engine's rules at now over gauges, each of which is valid until the next call. The caller calls it
-// every Config.EvaluationInterval; calling it more often has no effect.
+// Observe evaluates the rules of a Health engine at now over gauges; each gauge is valid until the next call. Observe
+// must be called every Config.EvaluationInterval; more frequent calls have no effect.
 func (e *Engine) Observe(ctx context.Context, now time.Time, gauges []Gauge) error {
 	interval := int64(e.cfg.EvaluationInterval.Seconds())
 	return e.add(ctx, tally{Tally: &analyzer.Tally{Second: now.Unix()/interval*interval - 1}, gauges: gauges})
@@ -188,7 +188,7 @@ func (e *Engine) add(ctx context.Context, t tally) error {
 	return ctx.Err()
 }
 
-// evaluate counts the tallies of one step and evaluates the rules. Errors of single rules are counted and logged.
+// evaluate counts the tallies of one step and evaluates the rules. Errors of individual rules are counted and logged.
 func (e *Engine) evaluate(ctx context.Context, step int64, tallies []tally) {
 	began := time.Now()
 	if err := e.samples.apply(ctx, step, tallies, e.expected); err != nil {
@@ -213,7 +213,7 @@ func (e *Engine) evaluateRule(ctx context.Context, r *rules.Rule, step int64) {
 	}
 }
 
-// result returns the result of the last evaluation, which was at step.
+// result returns the result of the last evaluation; step is its time.
 func (e *Engine) result(step int64) *evaluation {
 	return &evaluation{
 		at: time.Unix(step, 0).UTC(), firing: firingOf(e.rules), warm: step-e.steps.first >= e.samples.window, unavailable: e.unavailable(),
@@ -221,15 +221,15 @@ func (e *Engine) result(step int64) *evaluation {
 	}
 }
 
-// Active returns the firing alerts of a leading engine, without those inhibited by a higher severity.
+// Active returns the firing alerts of a leading engine, except alerts inhibited by a higher severity.
 func (e *Engine) Active() []Alert {
 	e.mu.Lock()
 	defer e.mu.Unlock()
 	return e.groups.active()
 }
 
-// Run notifies the receivers until ctx ends, then writes the state a last time. It returns nil. A Standby engine begins with
-// the state that the previous leader has written, and may run again later.
+// Run notifies the receivers until ctx ends, then writes the state one last time. It returns nil. A Standby engine
+// starts from the state that the previous leader has written; its Run may be called again later.
 func (e *Engine) Run(ctx context.Context) error {
 	if e.standby {
 		for !e.lead(ctx) {
@@ -253,7 +253,7 @@ func (e *Engine) Run(ctx context.Context) error {
 	return nil
 }
 
-// lead takes over from the previous leader; it returns false if its state cannot be read.
+// lead takes over from the previous leader; it returns false if the stored state cannot be read.
 func (e *Engine) lead(ctx context.Context) bool {
 	ctx, cancel := context.WithTimeout(ctx, stateTimeout)
 	defer cancel()
@@ -273,11 +273,11 @@ func (e *Engine) lead(ctx context.Context) bool {
 	return true
 }
 
-// Reload loads the rule files again. A rule that is unchanged but for its annotations keeps its alerts. The other rules are
-// evaluated at the last step, so alerts that a changed rule still finds continue, and alerts without a rule are resolved at
-// the next step. Counts and sent notifications are kept, so windows and baselines remain complete; only evidence over a longer
-// window than any before starts empty. After an error nothing has changed, and the metric
-// llmtap_alerts_rules_last_reload_successful is 0 until a Reload succeeds.
+// Reload loads the rule files again. A rule keeps its alerts if it is unchanged, apart from annotations. All other
+// rules are evaluated at the last step, so alerts that a changed rule still finds continue, and alerts without a rule
+// are resolved at the next step. Counts and sent notifications are preserved, so windows and baselines remain complete.
+// Only the evidence of a window longer than all previous windows starts empty. If Reload fails, it changes nothing, and
+// the metric llmtap_alerts_rules_last_reload_successful is 0 until a Reload succeeds.
 func (e *Engine) Reload(ctx context.Context) error {
 	list, err := e.cfg.loadRules(e.health)
 	if err != nil {

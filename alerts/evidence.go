@@ -12,11 +12,11 @@ import (
 const (
 	// maxEvidence bounds the shares and the versions of one evidence.
 	maxEvidence = 10
-	// maxExamples bounds the examples of a series, and those of one evidence.
+	// maxExamples bounds the examples of a series and of one evidence.
 	maxExamples = 3
 )
 
-// insertExample inserts x into list, which has at most maxExamples, one per conversation, newest first.
+// insertExample inserts x into list and returns the list: at most maxExamples, one per conversation, newest first.
 func insertExample(list []*analyzer.Example, x *analyzer.Example) []*analyzer.Example {
 	for i, old := range list {
 		if sameConversation(old, x) {
@@ -34,7 +34,8 @@ func insertExample(list []*analyzer.Example, x *analyzer.Example) []*analyzer.Ex
 	return list[:min(len(list), maxExamples)]
 }
 
-// sameConversation reports whether a and b are of one conversation. A call without one is its own.
+// sameConversation reports whether a and b belong to the same conversation. A call without a conversation belongs to
+// none but its own.
 func sameConversation(a, b *analyzer.Example) bool {
 	return a.Exchange == b.Exchange || a.Conversation != "" && a.Conversation == b.Conversation
 }
@@ -45,7 +46,8 @@ type share struct {
 	examples []*analyzer.Example
 }
 
-// add adds an example and its ledger entry to s. Series of several stages have different entries; the earliest one counts.
+// add adds an example and its ledger entry to s. Series of different stages have different entries; the earliest entry
+// is used.
 func (s *share) add(x *analyzer.Example) {
 	s.examples = insertExample(s.examples, x)
 	s.Fix = s.examples[0].Fix
@@ -54,8 +56,8 @@ func (s *share) add(x *analyzer.Example) {
 	}
 }
 
-// evidence counts the window of inst's rule that ends at step, and returns the second of the first failed call that the
-// previous evaluation did not count. Both are empty for rules that do not query failed calls.
+// evidence returns the evidence for inst from the window of its rule that ends at step, and the second of the first
+// failed call that the previous evaluation did not include. Both are empty for rules that do not query failed calls.
 func (s *samples) evidence(inst *rules.Instance, step int64) (ev Evidence, triggered time.Time) {
 	ev.Window = inst.Rule.Window
 	matches := inst.Matcher()
@@ -65,7 +67,7 @@ func (s *samples) evidence(inst *rules.Instance, step int64) (ev Evidence, trigg
 	from := step - int64(ev.Window.Seconds())
 	shares := map[[2]string]*share{}
 	versions := map[string]*VersionCount{}
-	var active, first int64 // the newest step with a failed call, and its first second
+	var active, first int64 // the newest step with a failed call, and the second of the first failed call in it
 	for _, c := range s.series {
 		failed := c.metric == analyzer.MetricFailed
 		if !failed && c.metric != analyzer.MetricCalls || !matches(c.metric, c.labels) {
@@ -126,7 +128,7 @@ func (s *samples) evidence(inst *rules.Instance, step int64) (ev Evidence, trigg
 	return ev, triggered
 }
 
-// chooseExamples sets Example and More from the shares, largest first.
+// chooseExamples sets Example and More from all, the shares in descending order.
 func (ev *Evidence) chooseExamples(all []*share) {
 	if len(all) == 0 || len(all[0].examples) == 0 {
 		return

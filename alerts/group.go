@@ -12,28 +12,28 @@ import (
 // removed first.
 const maxGroupAlerts = 20
 
-// An openGroup is the current state of a Group, and what each receiver was sent of it.
+// An openGroup is the current state of a Group, including what each receiver has been sent.
 type openGroup struct {
 	key     string
 	alerts  []*trackedAlert // in order of first firing
 	version uint64          // incremented by every change
 	news    uint64          // incremented by every material change
-	raised  uint64          // news of the last rise of severity, including the first alert
-	stored  uint64          // news that the Store has, or rejected
-	dirty   bool            // not stored since the last change
-	settled bool            // every receiver was sent the latest news
-	sent    []delivery      // by receiver
+	raised  uint64          // value of news at the last rise of severity; the first alert counts as one
+	stored  uint64          // value of news that the Store last accepted or rejected
+	dirty   bool            // changed since it was last stored
+	settled bool            // every receiver has been sent the latest news
+	sent    []delivery      // by index of the receiver
 }
 
 // A trackedAlert is an alert of an openGroup.
 type trackedAlert struct {
 	Alert
 	key      string
-	restored bool            // from the Store
-	opened   int64           // step that found it; 0 if restored
-	peak     Evidence        // at Alert.Peak
+	restored bool            // loaded from the Store
+	opened   int64           // step at which the alert was found; 0 if restored
+	peak     Evidence        // evidence at Alert.Peak
 	known    map[string]bool // causes and versions that are no longer news
-	reported bool            // by Backtest, as resolved
+	reported bool            // Backtest has reported it as resolved
 }
 
 func (g *openGroup) group() Group {
@@ -48,7 +48,7 @@ func (g *openGroup) firing() bool {
 	return slices.ContainsFunc(g.alerts, func(a *trackedAlert) bool { return a.State == Firing })
 }
 
-// find returns the firing alert with this key, nil if there is none.
+// find returns the firing alert with this key, or nil.
 func (g *openGroup) find(key string) *trackedAlert {
 	for _, a := range g.alerts {
 		if a.key == key && a.State == Firing {
@@ -65,7 +65,7 @@ func (g *openGroup) addNews() {
 	g.dirty, g.settled = true, false
 }
 
-// open adds the alert of inst, which began to fire; it returns false if the group is full of firing alerts.
+// open adds the alert of inst, which has begun to fire. It returns false if the group is full of firing alerts.
 func (g *openGroup) open(key string, inst *rules.Instance, ev *evaluation, late bool) bool {
 	start := inst.ActiveAt
 	for _, a := range g.alerts { // an inhibited alert starts again once it is no longer inhibited
@@ -83,7 +83,7 @@ func (g *openGroup) open(key string, inst *rules.Instance, ev *evaluation, late 
 	return g.add(a, ev.at)
 }
 
-// add adds an alert that opened at ts; it returns false if the group is full of firing alerts.
+// add adds an alert that was found at ts. It returns false if the group is full of firing alerts.
 func (g *openGroup) add(a *trackedAlert, ts time.Time) bool {
 	if len(g.alerts) >= maxGroupAlerts {
 		i := slices.IndexFunc(g.alerts, func(a *trackedAlert) bool { return a.State == Resolved })
@@ -104,8 +104,8 @@ func (g *openGroup) add(a *trackedAlert, ts time.Time) bool {
 	return true
 }
 
-// refresh updates a from the instance of ev. While it only fires because of keep_firing_for, it keeps the numbers of the last
-// evaluation for which the expression was true.
+// refresh updates a from inst, an instance of ev. An alert that fires only because of keep_firing_for retains the
+// numbers of the last evaluation for which the expression was true.
 func (g *openGroup) refresh(a *trackedAlert, inst *rules.Instance, ev *evaluation) {
 	before := a.Alert
 	a.UpdatedAt, a.Unavailable = ev.at, ev.unavailable
@@ -127,7 +127,8 @@ func (g *openGroup) refresh(a *trackedAlert, inst *rules.Instance, ev *evaluatio
 	}
 }
 
-// learn reports whether a's evidence has a material cause or failing version for the first time.
+// learn reports whether a's evidence contains a material cause or failing version that is not known yet, and adds it to
+// the known ones.
 func (a *trackedAlert) learn() bool {
 	news := false
 	add := func(key string, failed uint64) {
@@ -144,7 +145,7 @@ func (a *trackedAlert) learn() bool {
 	return news
 }
 
-// resolve ends a. Its evidence becomes that of its peak.
+// resolve ends a and replaces its evidence with the evidence at the peak, if any.
 func (a *trackedAlert) resolve(ts time.Time) {
 	a.State, a.EndsAt, a.UpdatedAt = Resolved, ts, ts
 	if a.peak.Calls > 0 {

@@ -11,32 +11,35 @@ import (
 const (
 	// maxGroups bounds the open groups; alerts of further groups are dropped and counted.
 	maxGroups = 1000
-	// lateAfter is the age from which an alert counts as found late.
+	// lateAfter is the age above which an alert counts as found late.
 	lateAfter = time.Minute
-	// standbyMemory is how long a standby remembers resolved alerts: the default retention of tallies.
+	// standbyMemory is the time for which a standby remembers resolved alerts. It equals the default retention of
+	// tallies.
 	standbyMemory = 24 * time.Hour
 )
 
-// groups are the open groups of an engine: they fire, or some receiver was not sent their latest news. Engine.mu guards them.
+// groups contains the open groups of an engine: groups that fire, or whose latest news has not been sent to every
+// receiver. Engine.mu guards them.
 type groups struct {
 	cfg       Config
 	m         *metrics
 	receivers int
 	open      map[string]*openGroup // by key
 	evaluated int64                 // last step whose evaluation the groups include
-	leads     bool                  // receivers are notified
+	leads     bool                  // the engine notifies receivers
 }
 
 // An evaluation is the result of all rules at one step.
 type evaluation struct {
 	at          time.Time
-	firing      map[string]*rules.Instance // by alert key, without inhibited ones
+	firing      map[string]*rules.Instance // by alert key, without inhibited instances
 	warm        bool                       // the samples cover the longest window
 	unavailable string
 	evidence    func(*rules.Instance) (ev Evidence, triggered time.Time)
 }
 
-// firingOf returns the firing instances of rules by alert key, without those inhibited by a higher severity on the same series.
+// firingOf returns the firing instances of rules by alert key, except instances inhibited by a higher severity on the
+// same series.
 func firingOf(list []*rules.Rule) map[string]*rules.Instance {
 	out := map[string]*rules.Instance{}
 	top := map[string]int{}
@@ -55,7 +58,8 @@ func firingOf(list []*rules.Rule) map[string]*rules.Instance {
 	return out
 }
 
-// update includes an evaluation, unless the groups already do, and reports whether receivers may have to be notified.
+// update applies an evaluation, unless the groups already include it, and reports whether receivers may have to be
+// notified.
 func (g *groups) update(ev *evaluation) bool {
 	if ev.at.Unix() <= g.evaluated {
 		return false
@@ -72,7 +76,8 @@ func (g *groups) apply(ev *evaluation) {
 	}
 	for _, o := range g.open {
 		for _, a := range o.alerts {
-			// While few tallies were replayed, a restored alert may miss only its history.
+			// While the replayed tallies do not yet cover the window, a restored alert may not fire merely because
+			// history is missing.
 			if a.State == Firing && ev.firing[a.key] == nil && (ev.warm || !a.restored) {
 				a.resolve(ev.at)
 				a.Unavailable = ev.unavailable
@@ -96,7 +101,7 @@ func (g *groups) apply(ev *evaluation) {
 	g.evaluated = ev.at.Unix()
 }
 
-// of returns the open group of a key, opening it if necessary; nil if there are too many.
+// of returns the open group of a key and opens it if necessary. It returns nil if there are too many groups.
 func (g *groups) of(key string) *openGroup {
 	o := g.open[key]
 	if o == nil && len(g.open) < maxGroups {
@@ -106,12 +111,13 @@ func (g *groups) of(key string) *openGroup {
 	return o
 }
 
-// late reports whether inst began to fire more than lateAfter ago in steps that a leading engine includes only now.
+// late reports whether inst began to fire more than lateAfter ago, in steps that no leading engine has evaluated
+// before.
 func (g *groups) late(inst *rules.Instance, ts time.Time) bool {
 	first := time.Unix(g.evaluated, 0).Add(g.cfg.EvaluationInterval)
 	fired := inst.ActiveAt.Add(inst.Rule.For)
 	if fired.Before(first) {
-		fired = first // it was inhibited until then
+		fired = first // inst was inhibited until then
 	}
 	if ts.Before(fired) {
 		fired = ts
@@ -119,7 +125,7 @@ func (g *groups) late(inst *rules.Instance, ts time.Time) bool {
 	return time.Since(fired) > lateAfter
 }
 
-// sorted returns the open groups by key.
+// sorted returns the open groups, sorted by key.
 func (g *groups) sorted() []*openGroup {
 	out := make([]*openGroup, 0, len(g.open))
 	for _, k := range slices.Sorted(maps.Keys(g.open)) {
@@ -128,7 +134,7 @@ func (g *groups) sorted() []*openGroup {
 	return out
 }
 
-// active returns the firing alerts.
+// active returns the firing alerts; none if g does not lead.
 func (g *groups) active() []Alert {
 	var out []Alert
 	for _, o := range g.sorted() {
@@ -141,8 +147,8 @@ func (g *groups) active() []Alert {
 	return out
 }
 
-// lead takes over the groups that the previous leader stored. Alerts that began or ended since its last evaluation are news;
-// ev is the latest evaluation, nil before the first.
+// lead takes over the groups that the previous leader stored. Alerts that began or ended since its last evaluation are
+// news. ev is the latest evaluation, nil before the first.
 func (g *groups) lead(saved *saved, ev *evaluation) {
 	own := g.open
 	g.open, g.evaluated, g.leads = saved.groups, saved.evaluated, true
@@ -168,7 +174,7 @@ func (g *groups) adopt(own map[string]*openGroup) {
 				continue
 			}
 			if to != nil && a.State == Firing && to.find(a.key) != nil {
-				continue // receivers know it as firing
+				continue // receivers already know that it fires
 			}
 			opened := time.Unix(a.opened, 0)
 			a.FoundLate = a.FoundLate || time.Since(opened) > lateAfter
@@ -179,7 +185,7 @@ func (g *groups) adopt(own map[string]*openGroup) {
 	}
 }
 
-// forgetResolved removes groups that a standby no longer has to remember.
+// forgetResolved removes the groups whose alerts were all resolved at least standbyMemory ago.
 func (g *groups) forgetResolved(ts time.Time) {
 	maps.DeleteFunc(g.open, func(_ string, o *openGroup) bool {
 		return !slices.ContainsFunc(o.alerts, func(a *trackedAlert) bool {

@@ -16,8 +16,8 @@ import (
 const (
 	callTimeout   = 10 * time.Second
 	maxRetryAfter = 10 * time.Minute
-	maxErrorText  = 300     // bytes of a response in an error
-	maxAnswer     = 4 << 20 // bytes of a response that is decoded; an Alertmanager's status contains its configuration
+	maxErrorText  = 300     // maximum length of a response quoted in an error, in bytes
+	maxAnswer     = 4 << 20 // maximum length of a decoded response, in bytes; an Alertmanager's status contains its configuration
 )
 
 // CheckURL validates the URL of a receiver. The error does not repeat s, which may contain a secret.
@@ -29,7 +29,7 @@ func CheckURL(s string) error {
 	return nil
 }
 
-// Host returns the host of a URL, the part without secrets; empty if the URL is invalid.
+// Host returns the host of a URL, which contains no secrets, or "" if the URL is invalid.
 func Host(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {
@@ -38,7 +38,8 @@ func Host(rawURL string) string {
 	return u.Host
 }
 
-// NewClient returns the HTTP client for notifiers. It follows no redirects: a redirected POST would become a GET.
+// NewClient returns the HTTP client for notifiers. It does not follow redirects, because a redirected POST would become
+// a GET.
 func NewClient() *http.Client {
 	return &http.Client{Timeout: callTimeout, CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse }}
 }
@@ -48,9 +49,9 @@ func Retryable(status int) bool {
 	return status >= 500 || status == http.StatusTooManyRequests || status == http.StatusRequestTimeout || status == http.StatusTooEarly
 }
 
-// Call sends req and decodes the response's JSON into answer if that is not nil. Errors are those that a Notifier returns: a
-// *RetryError if there is no response or its status is Retryable, else a final error. They name only the host: the rest of the
-// URL may be secret.
+// Call sends req and decodes the response's JSON into answer unless answer is nil. Its errors follow the contract of
+// Notifier: a *RetryError if there is no response or its status is Retryable, otherwise a final error. Errors name only
+// the host, because the rest of the URL may be secret.
 func Call(client *http.Client, req *http.Request, answer any) error {
 	resp, err := do(client, req)
 	if err != nil {
@@ -92,7 +93,8 @@ func do(client *http.Client, req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-// Reach reports whether the host of a URL answers HTTP. It requests no path and no query, so the call has no effect there.
+// Reach returns an error unless the host of a URL answers HTTP requests. It requests only the path "/", without a
+// query, so the request has no effect on the receiver.
 func Reach(ctx context.Context, rawURL string) error {
 	if err := CheckURL(rawURL); err != nil {
 		return err
@@ -111,7 +113,7 @@ func Reach(ctx context.Context, rawURL string) error {
 	return nil
 }
 
-// retryAfter returns the delay of a Retry-After header, at most maxRetryAfter; 0 for none.
+// retryAfter returns the delay of a Retry-After header, at most maxRetryAfter, or 0 if there is none.
 func retryAfter(header string) time.Duration {
 	if s, err := strconv.Atoi(header); err == nil {
 		return time.Duration(min(max(s, 0), int(maxRetryAfter.Seconds()))) * time.Second

@@ -8,55 +8,57 @@ import (
 	"time"
 )
 
-// A Notifier delivers alert groups: the first call for a key creates a notification, later calls update it. A *RetryError
-// is retried; any other error is final.
+// A Notifier delivers alert groups. The first call for a key creates a notification; later calls update it. Notify is
+// retried after a *RetryError; any other error is final.
 type Notifier interface {
 	Notify(ctx context.Context, g Group) error
 }
 
-// A Paced notifier has other intervals between notifications than one whose messages are updated in place.
+// A Paced notifier specifies its own intervals between notifications. The defaults suit messages that are updated in
+// place.
 type Paced interface {
 	Notifier
 	Pace() Pace
 }
 
-// A Pace is the intervals between notifications.
+// A Pace specifies intervals between notifications.
 type Pace struct {
-	// Every, if positive, is the interval at which a firing group is sent again, with or without news, also after a final
-	// error: for a receiver that resolves an alert it no longer receives. It replaces reminders.
+	// Every, if positive, is the interval at which a firing group is sent again, with or without news and even after a
+	// final error. It is meant for a receiver that resolves alerts it no longer receives. It replaces reminders.
 	Every time.Duration
-	// NewsOnly suppresses notifications in which only numbers changed: for a receiver that shows each as a new message.
+	// NewsOnly suppresses notifications in which only numbers changed. It is meant for a receiver that shows each
+	// notification as a new message.
 	NewsOnly bool
-	// Numbers is the shortest interval between two notifications of all groups in which only numbers changed: for a
-	// receiver with a rate limit, which must have room for news.
+	// Numbers is the minimum interval between two notifications, of any groups, in which only numbers changed. It is
+	// meant for a receiver with a rate limit, which must leave room for news.
 	Numbers time.Duration
 }
 
-// RetryError is a delivery that may succeed later.
+// RetryError reports a failed delivery that may succeed later.
 type RetryError struct {
-	After time.Duration // 0: the engine's own backoff
+	After time.Duration // delay until the next attempt; 0: the engine's own backoff
 	Err   error
 }
 
 func (e *RetryError) Error() string { return e.Err.Error() }
 func (e *RetryError) Unwrap() error { return e.Err }
 
-// A NotifierConfig is the configuration section of one kind of notifier. A process uses all fields of its configuration that
-// implement it.
+// A NotifierConfig is the configuration section of one kind of notifier. A process uses every field of its
+// configuration that implements NotifierConfig.
 type NotifierConfig interface {
-	// Validate returns every error, joined; nil if nothing is configured.
+	// Validate returns all errors, joined; nil if nothing is configured.
 	Validate() error
-	// Receivers returns the configured receivers, none if nothing is configured. It makes no calls.
+	// Receivers returns the configured receivers, if any. It does not call them.
 	Receivers(o NotifierOptions) ([]Receiver, error)
 }
 
-// NotifierOptions are what the notifiers of a process share. All may be zero.
+// NotifierOptions are the options shared by all notifiers of a process. All may be zero.
 type NotifierOptions struct {
-	Store       Store        // nil: a restart notifies of firing groups again
-	ExternalURL string       // of llmtap's web pages; without one notifications contain no links
+	Store       Store        // if nil, firing groups are notified again after a restart
+	ExternalURL string       // URL of llmtap's web pages; if empty, notifications contain no links
 	GroupBy     []string     // labels that group alerts, besides the alert's name
-	Client      *http.Client // nil: NewClient
-	Logger      *slog.Logger // nil: none
+	Client      *http.Client // if nil, NewClient is used
+	Logger      *slog.Logger // if nil, nothing is logged
 }
 
 // SetDefaults replaces nil values.
@@ -72,13 +74,14 @@ func (o *NotifierOptions) SetDefaults() {
 // A Receiver is a notifier and its destination.
 type Receiver struct {
 	Notifier
-	Destination string // such as a channel or a host; no secret
-	System      bool   // not people: it also gets alerts of severity none, such as the Watchdog
-	// Check verifies the configuration without a notification and returns what it found. Its error ends with what to do.
+	Destination string // for example a channel or a host; never a secret
+	System      bool   // a system, not people; it also receives alerts of severity none, such as the Watchdog
+	// Check verifies the configuration without a notification and returns the finding as text. Its error ends with a
+	// remedy.
 	Check func(ctx context.Context) (string, error)
 }
 
-// CheckReachable returns a Check for a receiver whose URL may only be called with a notification.
+// CheckReachable returns a Check for a receiver that has no request other than a notification.
 func CheckReachable(key, rawURL string) func(context.Context) (string, error) {
 	return func(ctx context.Context) (string, error) {
 		if err := Reach(ctx, rawURL); err != nil {

@@ -9,29 +9,30 @@ import (
 	"time"
 )
 
-// A Store keeps small values across restarts. Get returns nil, nil for an absent key. Keys match [a-z0-9.-]+.
+// A Store persists small values across restarts. Get returns nil, nil for a missing key. Keys match [a-z0-9.-]+.
 type Store interface {
 	Get(ctx context.Context, key string) ([]byte, error)
 	Put(ctx context.Context, key string, value []byte) error
 }
 
 const (
-	// maxRecords bounds the records in memory; the Store has the others.
+	// maxRecords bounds the records in memory; other records are only in the Store.
 	maxRecords = 1000
 	putTimeout = 5 * time.Second
 )
 
-// Records is a notifier's state: one value per group, in a Store and, for the latest groups, in memory. It is not safe for
-// concurrent use.
+// Records is a notifier's state, one value per group. It is in a Store and, for the latest groups, also in memory. It
+// is not safe for concurrent use.
 type Records[T any] struct {
-	store   Store // nil: memory only
+	store   Store // if nil, records are only in memory
 	prefix  string
-	account string // distinguishes receivers with one prefix
+	account string // distinguishes receivers with the same prefix
 	log     *slog.Logger
 	values  map[string]T
 }
 
-// NewRecords returns the records of a notifier. A nil store keeps them until the process ends, a nil logger discards errors.
+// NewRecords returns the records of a notifier. With a nil store, they exist until the process ends; with a nil logger,
+// errors are discarded.
 func NewRecords[T any](store Store, prefix, account string, logger *slog.Logger) *Records[T] {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)
@@ -39,8 +40,8 @@ func NewRecords[T any](store Store, prefix, account string, logger *slog.Logger)
 	return &Records[T]{store: store, prefix: prefix, account: account, log: logger, values: map[string]T{}}
 }
 
-// Load returns the record of a group. An unreadable record is logged and counts as absent: the receiver may get a
-// notification twice, which is better than none.
+// Load returns the record of a group. An unreadable record is logged and counts as missing. The receiver may then get a
+// notification twice, which is better than not at all.
 func (r *Records[T]) Load(ctx context.Context, group string) (v T, ok bool) {
 	if v, ok = r.values[group]; ok || r.store == nil {
 		return v, ok
@@ -56,7 +57,7 @@ func (r *Records[T]) Load(ctx context.Context, group string) (v T, ok bool) {
 	return v, ok
 }
 
-// Keep records v in memory.
+// Keep stores v in memory only.
 func (r *Records[T]) Keep(group string, v T) {
 	if _, ok := r.values[group]; !ok && len(r.values) >= maxRecords {
 		for k := range r.values {
@@ -67,7 +68,8 @@ func (r *Records[T]) Keep(group string, v T) {
 	r.values[group] = v
 }
 
-// Save records v in memory and in the Store, even if ctx has ended. An error is logged and delays no notification.
+// Save stores v in memory and in the Store, even if ctx has ended. Errors are only logged, so they do not delay
+// notifications.
 func (r *Records[T]) Save(ctx context.Context, group string, v T) {
 	r.Keep(group, v)
 	if r.store == nil {

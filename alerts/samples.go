@@ -23,15 +23,15 @@ const maxExampleText = 512
 // A series is one counter or gauge.
 type series struct {
 	metric   string
-	gauge    bool // it ends at the first step without a value
+	gauge    bool // a gauge ends at the first step without a value
 	labels   map[string]string
-	lset     labels.Labels // with the metric's name
+	lset     labels.Labels // labels, including the metric's name
 	ref      storage.SeriesRef
 	value    float64
 	active   int64               // last step with a count
 	first    int64               // second of the first count in that step
-	points   []point             // of the last window
-	examples []*analyzer.Example // of up to maxExamples conversations, newest first
+	points   []point             // increments in the last window
+	examples []*analyzer.Example // from up to maxExamples conversations, newest first
 }
 
 // A point is the increment of a series in one step.
@@ -40,7 +40,7 @@ type point struct {
 	n    uint64
 }
 
-// between returns the increments in the steps of (from, to].
+// between returns the sum of the increments in the steps (from, to].
 func (s *series) between(from, to int64) uint64 {
 	var n uint64
 	for i := len(s.points) - 1; i >= 0 && s.points[i].step > from; i-- {
@@ -51,20 +51,20 @@ func (s *series) between(from, to int64) uint64 {
 	return n
 }
 
-// samples contains the series of all tallies: in a time series database for PromQL, and as exact increments of the last
-// window seconds for evidence. It is not safe for concurrent use.
+// samples contains the series of all tallies, both in a time series database for PromQL and as exact increments for
+// evidence. The increments cover the last window seconds. It is not safe for concurrent use.
 type samples struct {
 	*tsdb.DB
 	cfg      Config
 	m        *metrics
-	window   int64              // seconds
+	window   int64              // in seconds
 	series   map[string]*series // by the bytes of lset
 	cap      labelCap
 	versions *versions
 	key      []byte // scratch
 }
 
-// openSamples returns samples without series; window is the longest window of any rule.
+// openSamples returns empty samples; window is the longest window of any rule.
 func openSamples(cfg Config, window time.Duration, v *versions, m *metrics) (*samples, error) {
 	db, err := tsdb.Open(tsdb.Options{
 		Dir: cfg.TSDBDir, Retention: cfg.Retention, Lookback: 2 * cfg.EvaluationInterval, Step: cfg.EvaluationInterval,
@@ -78,7 +78,7 @@ func openSamples(cfg Config, window time.Duration, v *versions, m *metrics) (*sa
 	}, nil
 }
 
-// apply counts tallies at step and appends a sample of every live series. Steps only grow.
+// apply counts tallies at step and appends a sample to every live series. Steps must increase.
 func (s *samples) apply(ctx context.Context, step int64, tallies []tally, gauges []Gauge) error {
 	s.versions.observe(tallies)
 	err := s.Append(ctx, func(app tsdb.Appender) error { return s.append(app, step, tallies, gauges) })
@@ -89,7 +89,7 @@ func (s *samples) apply(ctx context.Context, step int64, tallies []tally, gauges
 	return s.Truncate(time.Unix(step-s.window, 0).Add(-s.cfg.Retention))
 }
 
-// append returns the first error and continues after it, so that one bad series cannot silence the others.
+// append continues after errors and returns the first one, so that one bad series cannot silence the others.
 func (s *samples) append(app tsdb.Appender, step int64, tallies []tally, gauges []Gauge) (first error) {
 	keep := func(err error) {
 		if first == nil {
@@ -146,7 +146,7 @@ func (s *samples) count(app tsdb.Appender, step, second int64, n *analyzer.Count
 	return err
 }
 
-// of returns the series of a metric with labels kv and whether it is new; nil if there are too many series.
+// of returns the series of a metric with labels kv and whether it is new. It returns nil if there are too many series.
 func (s *samples) of(metric string, kv map[string]string) (c *series, isNew bool) {
 	kv = s.cap.apply(kv, true)
 	key, lset := s.keyOf(metric, kv)
@@ -192,7 +192,7 @@ func (s *samples) keyOf(metric string, kv map[string]string) (string, labels.Lab
 	return string(s.key), lset
 }
 
-// addExample stores x with its failed series.
+// addExample adds x to the series that counts its failed call.
 func (s *samples) addExample(x *analyzer.Example) {
 	key, _ := s.keyOf(analyzer.MetricFailed, s.cap.apply(x.Labels, false))
 	if c := s.series[key]; c != nil {
@@ -203,7 +203,7 @@ func (s *samples) addExample(x *analyzer.Example) {
 	}
 }
 
-// clip truncates a text and copies it if it was longer.
+// clip truncates text to maxExampleText bytes; a truncated text is a copy.
 func clip(text string) string {
 	if len(text) <= maxExampleText {
 		return text
@@ -218,7 +218,8 @@ type labelCap struct {
 	live     map[string]map[string]int // number of series by label and value
 }
 
-// apply returns kv without empty values and with otherValue for new values beyond the limit, which it counts.
+// apply returns a copy of kv without empty values, in which otherValue replaces new values beyond the limit. If count
+// is set, the replacements are counted.
 func (c *labelCap) apply(kv map[string]string, count bool) map[string]string {
 	out := make(map[string]string, len(kv))
 	for k, v := range kv {
@@ -246,7 +247,7 @@ func (c *labelCap) add(kv map[string]string) {
 	}
 }
 
-// remove forgets the values of a series that ended.
+// remove removes the values of a series that has ended.
 func (c *labelCap) remove(kv map[string]string) {
 	for k, v := range kv {
 		if c.live[k][v]--; c.live[k][v] == 0 {

@@ -17,7 +17,7 @@ func (s signal) raise() {
 	}
 }
 
-// wait returns true when s is raised or, if d is positive, after d; false when ctx ends.
+// wait returns true when s is raised or, if d is positive, after d. It returns false when ctx ends.
 func (s signal) wait(ctx context.Context, d time.Duration) bool {
 	var timer <-chan time.Time
 	if d > 0 {

@@ -12,11 +12,11 @@ import (
 )
 
 const (
-	// stateKey is the key of savedState; groups have keys of their own.
+	// stateKey is the key of savedState; each group has its own key.
 	stateKey = "engine"
-	// stateTimeout bounds reading the state.
+	// stateTimeout is the time limit for reading the state.
 	stateTimeout = 10 * time.Second
-	// stateRetry is the interval between attempts to write it.
+	// stateRetry is the delay before another attempt to read or write the state.
 	stateRetry = 5 * time.Second
 )
 
@@ -30,20 +30,20 @@ type savedState struct {
 // savedGroup is an open group, stored before its notifications are sent.
 type savedGroup struct {
 	Group   Group      `json:"group"`
-	Peaks   []Evidence `json:"peaks"`   // of Group.Alerts
-	Settled bool       `json:"settled"` // every receiver was sent the latest news
-	NewsAt  time.Time  `json:"news_at"` // when
+	Peaks   []Evidence `json:"peaks"`   // peaks of Group.Alerts
+	Settled bool       `json:"settled"` // every receiver has been sent the latest news
+	NewsAt  time.Time  `json:"news_at"` // time of the last delivery of news
 }
 
 func groupStoreKey(group string) string { return "group." + digest(8, group) }
 
 // state writes an engine's groups to the Store.
 type state struct {
-	store    Store // nil: none
+	store    Store // if nil, nothing is stored
 	log      *slog.Logger
 	m        *metrics
 	changed  signal // raised when there is something to write
-	intended func() // called when the groups' news are stored, or rejected by the Store
+	intended func() // called after groups with news were stored or rejected by the Store
 	written  savedState
 	mu       *sync.Mutex // Engine.mu
 	groups   *groups
@@ -63,9 +63,9 @@ func (s *state) run(ctx context.Context) {
 	}
 }
 
-// save writes the changes: first the groups, then the step whose evaluation they include, so that after a crash in between
-// the step is evaluated again and finds its groups. Groups with news come first, because their notifications wait for it. It
-// reports whether everything was written.
+// save writes the changes: first the groups, then the last step whose evaluation they include. After a crash in
+// between, that step is evaluated again and finds its groups. Groups with news are written first because their
+// notifications wait for the write. save reports whether everything was written.
 func (s *state) save(ctx context.Context) bool {
 	news, others, state := s.collect()
 	ok := true
@@ -74,7 +74,8 @@ func (s *state) save(ctx context.Context) bool {
 			written := s.put(ctx, groupStoreKey(c.group.key), c.saved)
 			ok = ok && written
 			s.mu.Lock()
-			// If the Store rejects the group, notifications are sent nevertheless: a duplicate is better than none.
+			// If the Store rejects the group, its notifications are sent nevertheless, because a duplicate is better
+			// than a missing notification.
 			c.group.stored = max(c.group.stored, c.news)
 			c.group.dirty = c.group.dirty || !written
 			s.mu.Unlock()
@@ -93,7 +94,7 @@ func (s *state) save(ctx context.Context) bool {
 	return ok
 }
 
-// A groupChange is a group to write.
+// A groupChange is a changed group that must be written.
 type groupChange struct {
 	group *openGroup
 	news  uint64
@@ -106,7 +107,7 @@ func (s *state) collect() (news, others []groupChange, state savedState) {
 	defer s.mu.Unlock()
 	state.LastStep = s.groups.evaluated
 	for _, o := range s.groups.sorted() {
-		s.groups.settle(o) // without receivers, complete does not
+		s.groups.settle(o) // without receivers, complete never settles it
 		if s.groups.open[o.key] == nil {
 			continue
 		}
@@ -145,8 +146,8 @@ func (s *state) put(ctx context.Context, key string, v any) bool {
 	return err == nil
 }
 
-// get reports whether key has a value. An unreadable value would fail every start, so it counts as absent: at worst, alerts
-// are sent twice.
+// get decodes the value of key into v and reports whether there is one. An unreadable value counts as missing, because
+// it would otherwise fail every start; at worst, alerts are sent twice.
 func (s *state) get(ctx context.Context, key string, v any) (bool, error) {
 	if s.store == nil {
 		return false, nil
@@ -159,7 +160,7 @@ func (s *state) get(ctx context.Context, key string, v any) (bool, error) {
 	return found, err
 }
 
-// saved is the state that the previous leader, or this engine before a restart, has written.
+// saved is the state written by the previous leader, or by this engine before a restart.
 type saved struct {
 	evaluated int64
 	versions  []savedVersion

@@ -8,24 +8,25 @@ import (
 )
 
 const (
-	// partitionLag is how many seconds a partition may be behind the newest one before evaluation continues without it.
+	// partitionLag is the number of seconds that a partition may be behind the newest one. Evaluation continues without
+	// partitions that are further behind.
 	partitionLag = 60
-	// maxPartitions is the number of shards of the wire contract.
+	// maxPartitions is the number of shards in the wire contract.
 	maxPartitions = 256
 )
 
-// A tally is one of the analyzer, or one of gauges.
+// A tally is a tally of the analyzer or, in a Health engine, a set of gauges.
 type tally struct {
 	*analyzer.Tally
 	gauges []Gauge
 }
 
-// steps assigns the tallies of all partitions to steps, the times of evaluations. A step is complete when every live
-// partition has passed it. All times are Unix seconds of stream time.
+// steps assigns the tallies of all partitions to steps. A step is the time of an evaluation. A step is complete when
+// every live partition has passed it. All times are Unix seconds of stream time.
 type steps struct {
-	interval, retention int64 // seconds
+	interval, retention int64 // in seconds
 
-	partitions map[int]int64     // first second that is not closed yet
+	partitions map[int]int64     // by partition, the first second that is not complete yet
 	pending    map[int64][]tally // by step
 	first      int64             // first step evaluated
 	next       int64             // step to evaluate next; 0 before the first tally
@@ -39,8 +40,8 @@ func newSteps(cfg Config) *steps {
 	}
 }
 
-// add adds t to its step, or to the next one if its own was evaluated (late). A tally that is not newer than its
-// partition's last is stale and ignored.
+// add adds t to its step, or to the next one if its own step has been evaluated (late). A tally is stale, and ignored,
+// if it is not newer than the last tally of its partition.
 func (s *steps) add(t tally) (late, stale bool, err error) {
 	if t.Partition < 0 || t.Partition >= maxPartitions || t.Second <= 0 || t.Second > math.MaxInt32*int64(1000) {
 		return false, false, fmt.Errorf("add tally: partition %d, second %d is out of range", t.Partition, t.Second)
@@ -61,8 +62,8 @@ func (s *steps) add(t tally) (late, stale bool, err error) {
 	return at > step, false, nil
 }
 
-// take returns the next complete step and its tallies. Of a long silence it returns only the first retention: after that,
-// every series has ended and nothing changes.
+// take returns the next complete step and its tallies. After a long silence, it returns only the steps within the first
+// retention and skips the rest, because every series has ended by then and nothing changes.
 func (s *steps) take() (step int64, tallies []tally, ok bool) {
 	until := s.complete() / s.interval * s.interval
 	if s.next > until {
@@ -84,10 +85,10 @@ func (s *steps) take() (step int64, tallies []tally, ok bool) {
 	return step, tallies, true
 }
 
-// last returns the last step taken; 0 or less before the first.
+// last returns the last step returned by take, or a value ≤ 0 before the first one.
 func (s *steps) last() int64 { return s.next - s.interval }
 
-// complete returns the first second that is not closed yet in every live partition.
+// complete returns the first second that is not complete in all live partitions.
 func (s *steps) complete() int64 {
 	var newest int64
 	for _, p := range s.partitions {

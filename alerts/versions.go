@@ -14,7 +14,7 @@ type versions struct {
 	first map[[2]string]int64 // Unix second, by service and version
 }
 
-// A savedVersion is one entry, as stored.
+// A savedVersion is the stored form of one entry.
 type savedVersion struct {
 	Service string `json:"service"`
 	Version string `json:"version"`
@@ -35,7 +35,7 @@ func (v *versions) observe(tallies []tally) {
 	}
 }
 
-// firstSeen returns the zero time if the version is unknown.
+// firstSeen returns the time of the first call of a version, or the zero time if the version is unknown.
 func (v *versions) firstSeen(service, version string) time.Time {
 	s, ok := v.first[[2]string{service, version}]
 	if !ok {
@@ -44,7 +44,7 @@ func (v *versions) firstSeen(service, version string) time.Time {
 	return time.Unix(s, 0).UTC()
 }
 
-// save returns the entries, sorted.
+// save returns the entries, sorted by service and version.
 func (v *versions) save() []savedVersion {
 	var out []savedVersion
 	for k, first := range v.first {

@@ -12,13 +12,13 @@ import (
 )
 
 const (
-	maxShares = 5    // in the annotation causes
-	maxText   = 1000 // characters of an annotation
+	maxShares = 5    // maximum number of causes in the annotation causes
+	maxText   = 1000 // maximum length of an annotation, in characters
 )
 
-// An Alert is one alert of Alertmanager's API. Its labels identify it.
+// An Alert is an alert in Alertmanager's API. Its labels identify it.
 type Alert struct {
-	Labels       map[string]string `json:"labels"` // alertname and the alert's own
+	Labels       map[string]string `json:"labels"` // alertname and the labels of the alert
 	Annotations  map[string]string `json:"annotations"`
 	StartsAt     time.Time         `json:"startsAt"`
 	EndsAt       time.Time         `json:"endsAt"` // zero while firing
@@ -27,7 +27,7 @@ type Alert struct {
 	id string // alerts.Alert.ID
 }
 
-// Fingerprint returns Alertmanager's own id: 16 hex digits of the labels.
+// Fingerprint returns the id by which Alertmanager identifies the alert: 16 hex digits, a hash of the labels.
 func (a *Alert) Fingerprint() string { return fingerprint(a.Labels) }
 
 func fingerprint(kv map[string]string) string {
@@ -38,8 +38,8 @@ func fingerprint(kv map[string]string) string {
 	return set.Fingerprint().String()
 }
 
-// Alerts returns the alerts of g, in order of first firing. Of several with the same labels it returns only the last one: the
-// others ended before it began.
+// Alerts returns the alerts of g, in order of first firing. If several alerts have the same labels, only the last one
+// is returned, because the others ended before it began.
 func Alerts(g alerts.Group, externalURL string) []Alert {
 	var out []Alert
 	at := map[string]int{}
@@ -60,7 +60,7 @@ func Alerts(g alerts.Group, externalURL string) []Alert {
 	return out
 }
 
-// labelsOf omits empty labels, which Alertmanager treats as absent.
+// labelsOf returns the labels of a for Alertmanager, without empty labels, which Alertmanager treats as missing.
 func labelsOf(a *alerts.Alert) map[string]string {
 	kv := maps.Clone(a.Labels)
 	if kv == nil {
@@ -71,12 +71,12 @@ func labelsOf(a *alerts.Alert) map[string]string {
 	return kv
 }
 
-// annotationsOf returns the annotations of the rule and the evidence: numbers, causes, versions and ids, but no message
-// contents.
+// annotationsOf returns the annotations of the rule, and the evidence as annotations. Evidence includes numbers,
+// causes, versions and ids, but not the contents of messages.
 func annotationsOf(a *alerts.Alert) map[string]string {
 	out := map[string]string{}
 	for k, v := range a.Annotations {
-		if !strings.HasPrefix(k, "llmtap_") { // those are for the engine
+		if !strings.HasPrefix(k, "llmtap_") { // only for the engine
 			out[k] = alerts.Truncate(v, maxText)
 		}
 	}
@@ -120,7 +120,7 @@ func annotationsOf(a *alerts.Alert) map[string]string {
 	return out
 }
 
-// link returns the web page of the example's conversation, else llmtap's home page.
+// link returns the URL of the example's conversation, or else of llmtap's home page.
 func link(a *alerts.Alert, externalURL string) string {
 	if x := a.Evidence.Example; x != nil {
 		if u := alerts.ConversationURL(externalURL, x.Conversation); u != "" {

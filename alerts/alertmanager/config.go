@@ -11,11 +11,12 @@ import (
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
-// Config is the configuration of the Alertmanagers.
+// Config is the configuration of the Alertmanagers to notify.
 type Config struct {
-	// URLs are the base URLs of all members of a cluster, or of the only Alertmanager. A user and password in a URL are sent.
+	// URLs are the base URLs of all members of a cluster, or of the only Alertmanager. A user and password in a URL are
+	// sent as basic authentication.
 	URLs []string `yaml:"urls" secret:"url"`
-	// Token is sent as Authorization: Bearer.
+	// Token is sent in the header Authorization: Bearer.
 	Token     string `yaml:"token" secret:"all"`
 	TokenFile string `yaml:"token_file"`
 }
@@ -85,7 +86,7 @@ func (n *Notifier) request(ctx context.Context, method, url, body string) (*http
 	return req, nil
 }
 
-// version returns the Alertmanager's version.
+// version returns the version that the Alertmanager reports.
 func (n *Notifier) version(ctx context.Context, statusURL string) (string, error) {
 	req, err := n.request(ctx, http.MethodGet, statusURL, "")
 	if err != nil {

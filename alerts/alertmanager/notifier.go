@@ -15,7 +15,8 @@ import (
 const (
 	// resend is the default of Prometheus's --rules.alert.resend-delay.
 	resend = time.Minute
-	// validity is how long Alertmanager keeps an alert that is not sent again, as with Prometheus.
+	// validity is the time for which Alertmanager keeps an alert that is not sent again. Prometheus uses the same
+	// factor.
 	validity = 4 * resend
 )
 
@@ -28,13 +29,13 @@ type Notifier struct {
 	records *alerts.Records[known]
 }
 
-// known is the alerts of one group that Alertmanager has accepted, by alert id.
+// known contains the alerts of one group that Alertmanager has accepted, by alert id.
 type known map[string]accepted
 
-// accepted is one alert that Alertmanager has accepted as firing.
+// accepted is the state of one alert that Alertmanager has accepted as firing.
 type accepted struct {
-	Until time.Time `json:"until"` // endsAt as first sent by this process, or later: Alertmanager keeps the alert at least until then
-	Ended bool      `json:"ended"` // it had already ended
+	Until time.Time `json:"until"` // Alertmanager keeps the alert at least until then; at or after the first endsAt sent by this process
+	Ended bool      `json:"ended"` // the alert had already ended when it was sent
 }
 
 var _ alerts.Paced = (*Notifier)(nil)
@@ -75,9 +76,9 @@ func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 	return nil
 }
 
-// plan returns the alerts to send for g at now, and those that Alertmanager knows once it has accepted them.
+// plan returns the alerts to send for g at now, and the alerts that Alertmanager knows once it has accepted them.
 func plan(g alerts.Group, externalURL string, before known, now time.Time) ([]Alert, known) {
-	current := map[string]bool{} // by fingerprint: alerts that a higher severity does not inhibit
+	current := map[string]bool{} // fingerprints of alerts that are not inhibited by a higher severity
 	for _, a := range g.Current() {
 		current[fingerprint(labelsOf(&a))] = true
 	}
@@ -89,11 +90,11 @@ func plan(g alerts.Group, externalURL string, before known, now time.Time) ([]Al
 		switch {
 		case a.EndsAt.IsZero():
 			a.EndsAt = until
-			if until.Before(a.StartsAt) { // the clocks differ, and Alertmanager would reject it
+			if until.Before(a.StartsAt) { // the clocks differ; Alertmanager would reject an alert that ends before it starts
 				a.EndsAt = a.StartsAt.Add(validity)
 			}
 			k = accepted{Until: until}
-		case sent && !k.Ended: // it resolves
+		case sent && !k.Ended: // Alertmanager resolves it
 		case sent, current[a.Fingerprint()]:
 			if !sent {
 				k = accepted{Until: until, Ended: true}
@@ -119,7 +120,7 @@ func expired(k known, now time.Time) bool {
 	return true
 }
 
-// sameAlerts reports whether a restart would act the same on both.
+// sameAlerts reports whether before and after are equivalent after a restart.
 func sameAlerts(before, after known) bool {
 	if len(before) != len(after) {
 		return false

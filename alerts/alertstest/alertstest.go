@@ -1,4 +1,4 @@
-// Package alertstest contains what the tests of the engine and of the notifiers share.
+// Package alertstest contains helpers shared by the tests of the engine and of the notifiers.
 package alertstest
 
 import (
@@ -14,7 +14,7 @@ import (
 
 var update = flag.Bool("update", false, "write the golden files")
 
-// Golden compares got with a file of testdata.
+// Golden compares got with a file in testdata.
 func Golden(t *testing.T, file, got string) {
 	t.Helper()
 	file = filepath.Join("testdata", file)
@@ -32,7 +32,7 @@ func Golden(t *testing.T, file, got string) {
 	}
 }
 
-// Store is an alerts.Store in memory.
+// Store is an in-memory alerts.Store.
 type Store struct {
 	mu     sync.Mutex
 	values map[string][]byte
@@ -60,7 +60,7 @@ func (s *Store) Put(_ context.Context, key string, value []byte) error {
 	return nil
 }
 
-// Fail makes Put return err; nil ends that.
+// Fail makes Put return err from now on; nil makes Put succeed again.
 func (s *Store) Fail(err error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -1,5 +1,6 @@
-// Package heartbeat requests a URL each minute while the alert rule Watchdog fires and is evaluated, so that an external system
-// notices when alerts no longer work. A heartbeat shows that a process leads, that its engine evaluates, and that it delivers.
+// Package heartbeat requests a URL every minute while the alert rule Watchdog is evaluated and fires, so that an
+// external system notices when alerts no longer work. A heartbeat shows that a process leads, that its engine
+// evaluates, and that it delivers.
 package heartbeat
 
 import (
@@ -15,11 +16,11 @@ const (
 	// watchdog is the alert rule that always fires.
 	watchdog = "Watchdog"
 	interval = time.Minute
-	// maxAge is the age of the Watchdog's last evaluation from which the engine counts as stalled.
+	// maxAge is the age of the Watchdog's last evaluation above which the engine counts as stalled.
 	maxAge = 2 * time.Minute
 )
 
-// A Notifier requests one URL.
+// A Notifier sends heartbeats by requesting one URL.
 type Notifier struct {
 	url    string
 	client *http.Client
@@ -27,7 +28,7 @@ type Notifier struct {
 
 var _ alerts.Paced = (*Notifier)(nil)
 
-// New returns a Notifier for a URL. A nil client is alerts.NewClient's.
+// New returns a Notifier for a URL. If client is nil, alerts.NewClient is used.
 func New(url string, client *http.Client) *Notifier {
 	if client == nil {
 		client = alerts.NewClient()
@@ -35,7 +36,7 @@ func New(url string, client *http.Client) *Notifier {
 	return &Notifier{url: url, client: client}
 }
 
-// Receiver returns the receiver of heartbeats at a URL.
+// Receiver returns the receiver that sends heartbeats to a URL.
 func Receiver(url string) alerts.Receiver {
 	return alerts.Receiver{
 		Notifier: New(url, nil), Destination: alerts.Host(url), System: true, Check: alerts.CheckReachable("alerts.heartbeat_url", url),

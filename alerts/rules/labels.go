@@ -18,7 +18,7 @@ func (l *labelLint) fail(format string, args ...any) {
 	l.errs = append(l.errs, fmt.Errorf(format, args...))
 }
 
-// of returns the possible labels of e's result; nil if unknown.
+// of returns the possible labels of e's result, or nil if they are unknown.
 func (l *labelLint) of(e parser.Expr) map[string]bool {
 	switch e := e.(type) {
 	case *parser.VectorSelector:
@@ -73,7 +73,7 @@ func (l *labelLint) aggregate(e *parser.AggregateExpr) map[string]bool {
 	}
 	l.require(in, e.Grouping, fmt.Sprintf("%s %s", e.Op, clause))
 	switch e.Op {
-	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO: // they select series
+	case parser.TOPK, parser.BOTTOMK, parser.LIMITK, parser.LIMIT_RATIO: // these operators select series and retain all labels
 		return in
 	}
 	if !e.Without {
@@ -118,7 +118,7 @@ func (l *labelLint) binary(e *parser.BinaryExpr) map[string]bool {
 	case e.Op == parser.LOR:
 		maps.Copy(out, right)
 	case e.Op == parser.LAND, e.Op == parser.LUNLESS:
-		// the series of the left side
+		// the result is series of the left side
 	case m.Card == parser.CardManyToOne, m.Card == parser.CardOneToMany:
 		if m.Card == parser.CardOneToMany {
 			out = maps.Clone(right)
@@ -160,7 +160,7 @@ func (l *labelLint) call(e *parser.Call) map[string]bool {
 	return out
 }
 
-// equalities returns the labels that absent() takes from a selector.
+// equalities returns the labels that absent() copies from the selector e: the labels with an equality matcher.
 func equalities(e parser.Expr) map[string]bool {
 	out := map[string]bool{}
 	if m, ok := e.(*parser.MatrixSelector); ok {

@@ -21,7 +21,7 @@ import (
 // A LintError is an error in a rule file.
 type LintError struct {
 	File string
-	Line int // 0 if unknown, or if Text begins with line and column
+	Line int // 0 if unknown or if Text begins with line and column
 	Text string
 }
 
@@ -35,8 +35,8 @@ func (p LintError) Error() string {
 	return p.File + ": " + p.Text
 }
 
-// Lint returns the number of valid rules and all problems: those of Load, labels that a metric does not have, and
-// templates that fail or use a label that the expression's result does not have.
+// Lint returns the number of valid rules and all problems. It finds the problems that Load finds, labels that a metric
+// does not have, and templates that fail or use a label that the expression's result does not have.
 func (s Source) Lint(ctx context.Context) (valid int, problems []LintError) {
 	list, problems := s.read(func(r *Rule) error { return r.lint(ctx) })
 	return len(list), problems
@@ -47,7 +47,8 @@ var (
 	yamlLine = regexp.MustCompile(`line (\d+): (.*)`)
 )
 
-// rejected returns the problems in an error of Prometheus. It has line and column, or lines of YAML, or a rule.
+// rejected returns the problems in err, an error from Prometheus. Such an error contains a line and column, or lines of
+// YAML, or a rule.
 func rejected(file string, tree *ast.File, err error) (out []LintError) {
 	text := err.Error()
 	if position.MatchString(text) {
@@ -77,7 +78,7 @@ func rejected(file string, tree *ast.File, err error) (out []LintError) {
 	return []LintError{p}
 }
 
-// Line returns the line where the value at a YAML path begins, 0 if unknown.
+// Line returns the line at which the value at a YAML path begins, or 0 if unknown.
 func Line(tree *ast.File, path string) int {
 	node := find(tree, path)
 	if node == nil {
@@ -131,7 +132,7 @@ func (r *Rule) lint(ctx context.Context) error {
 
 var labelUse = regexp.MustCompile(`(?:\$labels|\.Labels)\.([a-zA-Z_][a-zA-Z0-9_]*)|index\s+(?:\$labels|\.Labels)\s+"([^"]+)"`)
 
-// usedLabels returns the labels that a template uses.
+// usedLabels returns the labels used in a template.
 func usedLabels(text string) []string {
 	var out []string
 	if !strings.Contains(text, "{{") {
@@ -145,7 +146,7 @@ func usedLabels(text string) []string {
 	return out
 }
 
-// tryTemplate expands text for a sample that has the labels of set.
+// tryTemplate returns an error if text cannot be expanded for a sample with the labels in set.
 func (r *Rule) tryTemplate(ctx context.Context, text string, set map[string]bool) error {
 	kv := map[string]string{}
 	for l := range set {

@@ -18,28 +18,28 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// WindowAnnotation is the window of a rule's evidence, such as 10m.
+// WindowAnnotation is the annotation for the window of a rule's evidence, for example 10m.
 const WindowAnnotation = "llmtap_window"
 
 // defaultWindow is the window of rules without the annotation.
 const defaultWindow = 10 * time.Minute
 
-// A Source is rule files and the limits of their rules.
+// A Source consists of rule files and the limits for their rules.
 type Source struct {
-	Files     []string      // Prometheus rule files; none: the shipped ones
-	Interval  time.Duration // between evaluations
-	MaxWindow time.Duration // of evidence
+	Files     []string      // Prometheus rule files; if empty, the shipped rules are used
+	Interval  time.Duration // interval between evaluations
+	MaxWindow time.Duration // longest window of evidence
 	External  External
 }
 
-// External is the $externalLabels and $externalURL of templates.
+// External contains the values of $externalLabels and $externalURL in templates.
 type External struct {
 	Labels map[string]string
 	URL    string
 }
 
-// Load returns the rules of all files, in order. Its error joins the Problems of the files: rules that Prometheus rejects,
-// unknown metrics, and features that llmtap does not support.
+// Load returns the rules of all files, in order. Its error joins the LintErrors of the files: rules that Prometheus
+// rejects, unknown metrics, and features that llmtap does not support.
 func (s Source) Load() ([]*Rule, error) {
 	list, problems := s.read(func(*Rule) error { return nil })
 	var errs []error
@@ -49,7 +49,7 @@ func (s Source) Load() ([]*Rule, error) {
 	return list, errors.Join(errs...)
 }
 
-// read returns the rules that pass check, and the problems of the others.
+// read returns the rules that pass check, and the problems of all other rules.
 func (s Source) read(check func(*Rule) error) (list []*Rule, problems []LintError) {
 	files, readFile := s.Files, os.ReadFile
 	if len(files) == 0 {
@@ -76,7 +76,7 @@ var promqlParser = parser.NewParser(parser.Options{})
 func (s Source) parse(file string, text []byte, check func(*Rule) error) (list []*Rule, problems []LintError) {
 	tree, err := yamlparser.ParseBytes(text, 0)
 	if err != nil {
-		tree = nil // if Prometheus can parse it, only the lines are missing
+		tree = nil // if Prometheus can parse it, only line numbers are missing
 	}
 	groups, errs := rulefmt.Parse(text, false, model.LegacyValidation, promqlParser, slog.New(slog.DiscardHandler))
 	for _, err := range errs {
@@ -147,8 +147,8 @@ func (s Source) newRule(g rulefmt.RuleGroup, r rulefmt.Rule, every time.Duration
 	return out, out.inspect(expr)
 }
 
-// inspect reads from the expression what evidence has to match and whether the rule is about llmtap's health, and rejects
-// unknown metrics.
+// inspect derives the selectors for evidence from the expression, and whether the rule is about llmtap's own health. It
+// rejects unknown metrics.
 func (r *Rule) inspect(expr parser.Expr) error {
 	var errs []error
 	parser.Inspect(expr, func(n parser.Node, _ []parser.Node) error {

@@ -8,22 +8,23 @@ import (
 
 // Gauges that rules can query besides the counters of the tallies.
 const (
-	MetricExpected = "llmtap_expected_service" // 1 for each service of alerts.services, label service
+	MetricExpected = "llmtap_expected_service" // 1 for each service in alerts.services, with the label service
 
-	// The others describe llmtap's own health. The first four are per partition of the stream, label partition.
-	MetricTallyAge     = "llmtap_tally_age_seconds"      // of the newest tally received
-	MetricBacklogAge   = "llmtap_backlog_age_seconds"    // of the oldest event not stored yet
-	MetricBacklogRatio = "llmtap_backlog_ratio"          // events not stored yet, 0 to 1 of the stream's limit of age or of bytes, whichever is closer
-	MetricUnread       = "llmtap_unread_events"          // events that left the stream before they were stored, including those of other partitions
-	MetricStoreUp      = "llmtap_store_up"               // 1 if the store answers, else 0
-	MetricObserved     = "llmtap_health_observations_ok" // 1 if NATS reported what the first four require, else 0
+	// The other gauges describe llmtap's own health. The first four exist once per partition of the stream, with the
+	// label partition.
+	MetricTallyAge     = "llmtap_tally_age_seconds"      // age of the newest tally received
+	MetricBacklogAge   = "llmtap_backlog_age_seconds"    // age of the oldest event not stored yet
+	MetricBacklogRatio = "llmtap_backlog_ratio"          // age or bytes of the events not stored yet, 0 to 1 of the stream's limit; the higher of the two
+	MetricUnread       = "llmtap_unread_events"          // events that left the stream before they were stored, including events of other partitions
+	MetricStoreUp      = "llmtap_store_up"               // 1 if the store answers, otherwise 0
+	MetricObserved     = "llmtap_health_observations_ok" // 1 if NATS reported the data for the first four, otherwise 0
 )
 
 var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRatio, MetricUnread, MetricStoreUp, MetricObserved}
 
 var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected}, healthMetrics)
 
-// Labels of the tallies' series. In evidence, other labels of an alert select nothing.
+// Labels of the tallies' series. Evidence is not filtered by any other labels of an alert.
 var (
 	callLabels    = []string{"service", "stage", "environment", "service_version", "agent", "provider", "model"}
 	failedLabels  = slices.Concat(callLabels, []string{"status", "cause", "root_cause"})

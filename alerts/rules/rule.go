@@ -20,36 +20,36 @@ import (
 // A Rule is one alert rule and its active instances. It is not safe for concurrent use.
 type Rule struct {
 	Name       string
-	Every      time.Duration // between evaluations
+	Every      time.Duration // interval between evaluations
 	For        time.Duration
-	Window     time.Duration // of evidence
-	WindowText string        // as in the annotation llmtap_window; empty without
-	Health     bool          // it is about llmtap itself
+	Window     time.Duration // window of the evidence
+	WindowText string        // text of the annotation llmtap_window; empty if there is none
+	Health     bool          // the rule is about llmtap itself
 	Active     map[string]*Instance
 
-	expr          string // canonical
+	expr          string // expression in canonical form
 	keepFiringFor time.Duration
 	labels        map[string]string
 	annotations   map[string]string
-	grouping      []string                     // labels that some aggregation of expr keeps
-	selectors     map[string][]*labels.Matcher // by metric: those of its first selector in expr
+	grouping      []string                     // labels that aggregations in expr group by
+	selectors     map[string][]*labels.Matcher // by metric: matchers of its first selector in expr
 	external      External
 }
 
-// An Instance is one series for which a rule's expression is true, or was until keep_firing_for.
+// An Instance is one series for which a rule's expression is true, or was true less than keep_firing_for ago.
 type Instance struct {
 	Rule        *Rule
-	Labels      map[string]string // of the series, and the rule's own
+	Labels      map[string]string // labels of the series and of the rule
 	Annotations map[string]string
 	Value       float64
-	ActiveAt    time.Time // start of the time for which the expression has been true without a break
+	ActiveAt    time.Time // time since which the expression has been true without interruption
 	Firing      bool
 	KeptSince   time.Time // start of keep_firing_for; zero while the expression is true
 
 	series map[string]string // labels of the expression's result
 }
 
-// Key identifies the alert of a rule with these labels.
+// Key returns a string that identifies the alert of a rule with labels kv.
 func Key(rule string, kv map[string]string) string {
 	var b strings.Builder
 	b.WriteString(rule)
@@ -62,8 +62,9 @@ func Key(rule string, kv map[string]string) string {
 // Metrics returns the names of the metrics that the expression queries, sorted.
 func (r *Rule) Metrics() []string { return slices.Sorted(maps.Keys(r.selectors)) }
 
-// Eval evaluates r at ts and moves the state of every instance: inactive, pending for r.For, firing, firing for
-// keep_firing_for without the expression, inactive. After an error, states are unchanged.
+// Eval evaluates r at ts and updates the state of every instance. An instance is inactive, then pending for r.For, then
+// firing; once the expression is no longer true, it fires for keep_firing_for and is inactive again. If Eval fails, the
+// states do not change.
 func (r *Rule) Eval(ctx context.Context, ts time.Time, query template.QueryFunc) error {
 	vec, err := query(ctx, r.expr, ts)
 	if err != nil {
@@ -100,7 +101,8 @@ func (r *Rule) Eval(ctx context.Context, ts time.Time, query template.QueryFunc)
 	return nil
 }
 
-// Inherit moves the instances of old to r if both make the same alerts at the same times, and reports whether they do.
+// Inherit moves the instances of old to r if both rules produce the same alerts at the same times, and reports whether
+// they do.
 func (r *Rule) Inherit(old *Rule) bool {
 	if r.Name != old.Name || r.expr != old.expr || r.Every != old.Every || r.For != old.For || r.keepFiringFor != old.keepFiringFor ||
 		!maps.Equal(r.labels, old.labels) {
@@ -113,7 +115,8 @@ func (r *Rule) Inherit(old *Rule) bool {
 	return true
 }
 
-// finite replaces values that JSON cannot represent; a ratio over zero becomes the largest number.
+// finite replaces values that JSON cannot represent: NaN by 0, and an infinite value, such as a ratio with a zero
+// denominator, by the largest number.
 func finite(v float64) float64 {
 	if math.IsNaN(v) {
 		return 0
@@ -121,7 +124,7 @@ func finite(v float64) float64 {
 	return max(-math.MaxFloat64, min(v, math.MaxFloat64))
 }
 
-// expand makes an instance of one sample of the expression's result.
+// expand returns the instance for one sample of the expression's result.
 func (r *Rule) expand(ctx context.Context, ts time.Time, s promql.Sample, query template.QueryFunc) *Instance {
 	inst := &Instance{Rule: r, series: s.Metric.Map(), Annotations: map[string]string{}, Value: finite(s.F), ActiveAt: ts}
 	delete(inst.series, model.MetricNameLabel)
@@ -154,9 +157,9 @@ func (r *Rule) expandTemplate(ctx context.Context, text string, series map[strin
 	return template.NewTemplateExpander(ctx, text, "alert "+r.Name, data, model.TimeFromUnixNano(ts.UnixNano()), query, nil, nil).Expand()
 }
 
-// Matcher returns the test for series that count in the evidence of inst. They have its labels, lack those that the
-// expression groups by and inst lacks, and match the expression's selector of their metric. It is nil if the expression
-// does not query failed calls.
+// Matcher returns a function that reports whether a series belongs to the evidence of inst. Such a series has the
+// labels of inst, lacks labels that the expression groups by but inst lacks, and matches the expression's selector for
+// its metric. Matcher returns nil if the expression does not query failed calls.
 func (inst *Instance) Matcher() func(metric string, kv map[string]string) bool {
 	if _, ok := inst.Rule.selectors[analyzer.MetricFailed]; !ok {
 		return nil

@@ -3,13 +3,13 @@
 //	*.yaml, or configured files ─┬─Source.Load─> Rule ─Eval, at each step─> Instance: pending or firing
 //	                             └─Source.Lint─> Problem, with its line
 //
-// A shipped file is about one subject and begins with a comment, whose first sentence says when it fires. Each has a promtool
-// unit test in testdata, and a case in pipeline_test.go or in cmd/llmtap/health_test.go.
+// Each shipped file covers one subject and begins with a comment whose first sentence states when its rules fire. Each
+// file has a promtool unit test in testdata, and a test case in pipeline_test.go or in cmd/llmtap/health_test.go.
 //
 // # Why not Prometheus's own rule manager
 //
-// Package rules of Prometheus imports its notifier and with it Alertmanager's API models. llmtap needs only its state
-// machine, which is Rule.Eval.
+// Prometheus's package rules imports its notifier, and with it Alertmanager's API models. llmtap needs only the state
+// machine of alerts, which Rule.Eval implements.
 package rules
 
 import (
@@ -30,7 +30,7 @@ var (
 	severity  = regexp.MustCompile(`(?m)^ +severity: (\S+)`)
 )
 
-// Table renders the shipped rules as a Markdown table, sorted by name.
+// Table returns the shipped rules as a Markdown table, sorted by name.
 func Table() (string, error) {
 	files, err := fs.Glob(FS, "*.yaml")
 	if err != nil {
@@ -48,7 +48,7 @@ func Table() (string, error) {
 				severities = append(severities, s)
 			}
 		}
-		name := "" // a file without an alert shows in the table
+		name := "" // a file without an alert has a row with an empty name
 		if m := alertName.FindSubmatch(text); m != nil {
 			name = string(m[1])
 		}

@@ -17,13 +17,14 @@ import (
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
-// observed is an active alert. Its labels are without the alert's name, its annotations are those of the file.
+// observed is an active alert. Its labels do not include the alert's name. Its annotations are the same as in the rule
+// file, including llmtap_window.
 type observed struct {
 	labels, annotations map[string]string
 	activeAt            time.Time
 }
 
-// diffAlerts returns the differences between the expected alerts and those that fire at ts; nil if there are none.
+// diffAlerts returns the differences between the expected alerts and the alerts that fire at ts, or nil.
 func diffAlerts(want *alertTest, active []*rules.Instance, ts time.Time) (diff []string) {
 	var got, pending []observed
 	for _, inst := range active {
@@ -75,7 +76,7 @@ func diffAlerts(want *alertTest, active []*rules.Instance, ts time.Time) (diff [
 	return diff
 }
 
-// diffTexts returns the differences between annotations, sorted by name.
+// diffTexts returns the differences between two sets of annotations, sorted by name.
 func diffTexts(want, got map[string]string) (diff []string) {
 	all := maps.Clone(got)
 	maps.Copy(all, want)
@@ -97,7 +98,7 @@ func diffTexts(want, got map[string]string) (diff []string) {
 
 func text(kv map[string]string) string { return labels.FromMap(kv).String() }
 
-// A sample is a value with the text of its labels.
+// A sample is a value and its labels as text.
 type sample struct {
 	labels string
 	value  float64
@@ -105,7 +106,7 @@ type sample struct {
 
 func (s sample) String() string { return s.labels + " " + strconv.FormatFloat(s.value, 'g', -1, 64) }
 
-// diffExpr returns the differences between the expected and the actual result of an expression; nil if there are none.
+// diffExpr returns the differences between the expected and the actual result of an expression, or nil.
 func (s *store) diffExpr(ctx context.Context, want *exprTest, fuzzy bool) (diff []string, err error) {
 	vec, err := s.Query(ctx, want.Expr, s.start.Add(time.Duration(want.EvalTime)))
 	if err != nil {
@@ -141,7 +142,7 @@ func (s *store) diffExpr(ctx context.Context, want *exprTest, fuzzy bool) (diff 
 	return diff, nil
 }
 
-// equal compares as promtool does: with fuzzy, adjacent floats are equal.
+// equal reports whether a and b are equal. As in promtool, adjacent floats are also equal if fuzzy is set.
 func equal(a, b float64, fuzzy bool) bool {
 	return a == b || fuzzy && (math.Nextafter(a, math.Inf(-1)) == b || math.Nextafter(a, math.Inf(1)) == b)
 }

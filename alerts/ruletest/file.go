@@ -31,10 +31,10 @@ type file struct {
 	FuzzyCompare   bool     `yaml:"fuzzy_compare"`
 
 	name string
-	tree *ast.File // nil if lines are unknown
+	tree *ast.File // nil if line numbers are unknown
 }
 
-// A group is one test: series and expectations.
+// A group is one test: input series and expectations.
 type group struct {
 	Name           string            `yaml:"name"`
 	Interval       model.Duration    `yaml:"interval"`
@@ -75,7 +75,7 @@ type expSample struct {
 }
 
 const (
-	// defaultInterval is promtool's.
+	// defaultInterval is the default of promtool.
 	defaultInterval = model.Duration(time.Minute)
 	// maxValues bounds a series, so that a typing error cannot exhaust memory.
 	maxValues = 1_000_000
@@ -96,12 +96,12 @@ func readFile(name string) (*file, []Failure) {
 	}
 	f.name = name
 	if f.tree, err = yamlparser.ParseBytes(text, 0); err != nil {
-		f.tree = nil // only the lines are missing
+		f.tree = nil // only line numbers are missing
 	}
 	return f, f.check()
 }
 
-// yamlFailure adds the line to an error of the YAML library.
+// yamlFailure returns the Failure for an error of the YAML library, with its line if known.
 func yamlFailure(name string, err error) Failure {
 	if ye, ok := errors.AsType[yaml.Error](err); ok && ye.GetToken() != nil {
 		return Failure{File: name, Line: ye.GetToken().Position.Line, Text: ye.GetMessage()}
@@ -164,7 +164,7 @@ func (f *file) check() (failures []Failure) {
 
 var repeats = regexp.MustCompile(`x(\d+)`)
 
-// tooLong rejects a series whose values would expand to too many.
+// tooLong returns an error if the values of a series would expand to more than maxValues.
 func tooLong(values string) error {
 	n := uint64(0)
 	for _, m := range repeats.FindAllStringSubmatch(values, -1) {
@@ -191,7 +191,7 @@ func (g *group) start() (time.Time, error) {
 	return t.UTC(), nil
 }
 
-// end returns the last time with an expectation, relative to the start.
+// end returns the time of the last expectation, relative to the start.
 func (g *group) end() (last time.Duration) {
 	for _, a := range g.AlertTests {
 		last = max(last, time.Duration(a.EvalTime))
@@ -202,19 +202,19 @@ func (g *group) end() (last time.Duration) {
 	return last
 }
 
-// line returns the line where the value at path begins, 0 if unknown.
+// line returns the line at which the value at path begins, or 0 if unknown.
 func (f *file) line(path string) int { return rules.Line(f.tree, path) }
 
 // A Failure is an expectation that was not met, or an error in a file.
 type Failure struct {
 	File string   `json:"file"`
-	Line int      `json:"line,omitempty"` // 0 if unknown, or if Text contains it
-	Test string   `json:"test,omitempty"` // name
+	Line int      `json:"line,omitempty"` // 0 if unknown or if Text contains it
+	Test string   `json:"test,omitempty"` // name of the test
 	Text string   `json:"text"`
-	Diff []string `json:"diff,omitempty"` // "-" marks expected lines, "+" actual ones
+	Diff []string `json:"diff,omitempty"` // "-" marks expected lines, "+" actual lines
 }
 
-// String returns a line with the position, then the diff.
+// String returns a line with the position and the text, followed by the diff.
 func (f Failure) String() string {
 	var b strings.Builder
 	b.WriteString(f.File)

@@ -13,7 +13,7 @@ import (
 	"github.com/llmtap/llmtap/alerts/rules"
 )
 
-// A Report is the result of some files.
+// A Report is the result of a run of test files.
 type Report struct {
 	Files    int       `json:"files"`
 	Tests    int       `json:"tests"`
@@ -21,7 +21,7 @@ type Report struct {
 	Failures []Failure `json:"failures"`
 }
 
-// Run runs the tests of files, in order, with the limits of source. If ctx ends, it returns its error.
+// Run runs the tests in files, in order, with the limits of source. If ctx ends, Run returns the error of ctx.
 func Run(ctx context.Context, source rules.Source, files []string) (*Report, error) {
 	r := &Report{Files: len(files), Failures: []Failure{}}
 	for _, name := range files {
@@ -49,7 +49,7 @@ func Run(ctx context.Context, source rules.Source, files []string) (*Report, err
 	return r, nil
 }
 
-// load returns the rules of f for a test; it has none if it names no files.
+// load returns the rules of f for a test; none if f has no rule_files.
 func (f *file) load(source rules.Source) ([]*rules.Rule, error) {
 	if len(f.RuleFiles) == 0 {
 		return nil, nil
@@ -58,7 +58,7 @@ func (f *file) load(source rules.Source) ([]*rules.Rule, error) {
 	return source.Load()
 }
 
-// checkRules reports the problems of the rules, and expected alerts that no rule has.
+// checkRules returns the problems of the rules, and a failure for each expected alert without a rule.
 func (f *file) checkRules(ctx context.Context, source rules.Source) (failures []Failure) {
 	list, err := f.load(source)
 	if err != nil {
@@ -82,8 +82,8 @@ func (f *file) checkRules(ctx context.Context, source rules.Source) (failures []
 	return failures
 }
 
-// test runs the i-th test from its start to the last time with an expectation. An expectation between two steps is compared
-// with the earlier one.
+// test runs the i-th test from its start to its last expectation. An expectation between two steps is compared with the
+// state at the earlier step.
 func (f *file) test(ctx context.Context, source rules.Source, i int) (failures []Failure) {
 	g := &f.Tests[i]
 	fail := func(path, text string, diff []string) {
@@ -135,7 +135,7 @@ func (f *file) test(ctx context.Context, source rules.Source, i int) (failures [
 	return failures
 }
 
-// evaluate runs one step: series, rules, states.
+// evaluate runs one step: it appends the series, evaluates the rules and appends the states of the alerts.
 func (s *store) evaluate(ctx context.Context, ts time.Time, list []*rules.Rule) error {
 	if err := s.load(ctx, ts); err != nil {
 		return err

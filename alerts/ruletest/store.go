@@ -16,25 +16,25 @@ import (
 	"github.com/llmtap/llmtap/alerts/tsdb"
 )
 
-// A store contains the series of one test up to the current step, and the states of the alerts as series.
+// A store contains the series of one test up to the current step; the states of the alerts are series too.
 type store struct {
 	*tsdb.DB
 	input    []input
 	start    time.Time
-	interval time.Duration            // between values
-	states   map[string]labels.Labels // series of the last step
+	interval time.Duration            // interval between values
+	states   map[string]labels.Labels // state series of the last step
 }
 
-// input is one series of the test.
+// input is one input series of the test.
 type input struct {
 	lset   labels.Labels
 	values []parser.SequenceValue
-	next   int // first value not appended yet
+	next   int // index of the first value not appended yet
 }
 
 var promql = parser.NewParser(parser.Options{})
 
-// openStore parses the series of g. The caller calls Close.
+// openStore returns a store for the series of g. The caller must call Close.
 func openStore(g *group, step time.Duration) (*store, error) {
 	s := &store{interval: time.Duration(g.Interval), states: map[string]labels.Labels{}}
 	var err error
@@ -119,7 +119,7 @@ func (s *store) appendStates(ctx context.Context, ts time.Time, list []*rules.Ru
 	})
 }
 
-// active returns the instances of all rules, in no order.
+// active returns the active instances of all rules, in no particular order.
 func active(list []*rules.Rule) (all []*rules.Instance) {
 	for _, r := range list {
 		for _, inst := range r.Active {

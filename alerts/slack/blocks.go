@@ -13,16 +13,16 @@ import (
 )
 
 const (
-	// maxAlerts is how many alerts of a group are shown, each in at most 8 of the 50 blocks.
+	// maxAlerts is the maximum number of alerts shown for a group. Each has at most 8 blocks, and Slack allows 50.
 	maxAlerts = 5
-	// maxShares and maxVersions bound the lines of one section.
+	// maxShares and maxVersions bound the number of lines about causes and about versions.
 	maxShares   = 5
 	maxVersions = 5
 )
 
-// A message is a group as Slack shows it.
+// A message is the representation of a group in Slack.
 type message struct {
-	text   string // for notifications and for clients without blocks; escaped
+	text   string // escaped text for notifications and for clients that do not show blocks
 	blocks []slack.Block
 }
 
@@ -116,7 +116,7 @@ func bullets(lines []string) []string {
 	return lines
 }
 
-// groupHeadline returns the headline of the worst alert and the number of the others.
+// groupHeadline returns the headline of the most severe alert and the number of other firing alerts.
 func groupHeadline(g alerts.Group, current []alerts.Alert) string {
 	if len(current) == 0 {
 		return oneLine(g.Key, maxHeader)
@@ -149,14 +149,14 @@ func icon(a alerts.Alert) string {
 	return ":large_blue_circle:"
 }
 
-// headline returns the one sentence that everyone reads; not escaped.
+// headline returns the sentence about a that everyone reads. It is not escaped.
 func headline(a alerts.Alert) string {
 	word := strings.ToUpper(a.Severity())
 	if a.State == alerts.Resolved {
 		word = "RESOLVED"
 	}
 	text := counts(a)
-	if service := a.Labels["service"]; service == "" || !strings.Contains(text, service) { // summaries often name it
+	if service := a.Labels["service"]; service == "" || !strings.Contains(text, service) { // summaries often contain the service
 		text = subject(a) + ": " + text
 	}
 	return oneLine(word+" "+text, maxHeader)
@@ -177,7 +177,7 @@ func counts(a alerts.Alert) string {
 	return fmt.Sprintf("%s (value %.4g)", a.Name, a.Value)
 }
 
-// subject returns whose calls an alert is about, such as checkout-agent/planner.
+// subject returns the service and stage that an alert is about, for example checkout-agent/planner.
 func subject(a alerts.Alert) string {
 	service, stage := a.Labels["service"], a.Labels["stage"]
 	if stage == "" {
@@ -237,7 +237,7 @@ func why(ev alerts.Evidence) []string {
 	return lines
 }
 
-// fix returns the fix of the largest share, else the rule's runbook.
+// fix returns the fix for the largest share, or else the rule's runbook.
 func fix(a alerts.Alert) string {
 	if len(a.Evidence.Shares) > 0 && a.Evidence.Shares[0].Fix != "" {
 		return a.Evidence.Shares[0].Fix
@@ -245,7 +245,7 @@ func fix(a alerts.Alert) string {
 	return a.Annotations["runbook"]
 }
 
-// proof returns the lines about one failed call: its place, the defect and the provider's answer.
+// proof returns the lines about one failed call: where it was seen, the defect and the provider's answer.
 func proof(x *analyzer.Example) []string {
 	lines := []string{"In " + place(x)}
 	if x.Summary != "" {
@@ -283,7 +283,7 @@ func place(x *analyzer.Example) string {
 	return where
 }
 
-// furtherExamples returns a line for each of the other conversations.
+// furtherExamples returns one line for each further example.
 func furtherExamples(more []*analyzer.Example) []string {
 	var lines []string
 	for _, x := range more {
@@ -296,7 +296,7 @@ func furtherExamples(more []*analyzer.Example) []string {
 	return lines
 }
 
-// links returns a link to the conversation's page, if there is one, and commands.
+// links returns a link to the conversation's page, if any, and the commands for an investigation.
 func links(a alerts.Alert, externalURL string) []string {
 	var lines, commands []string
 	usable := func(id string) bool { return id != "" && !strings.ContainsAny(id, "`\n\r") && len(id) <= alerts.MaxID }

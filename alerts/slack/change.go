@@ -9,19 +9,19 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 )
 
-// recent is the age of a failure from which it is not new.
+// recent is the age above which a failure is no longer new.
 const recent = 24 * time.Hour
 
-// noDeployment lists causes that no deployment of the agent explains.
+// noDeployment lists causes that a deployment of the agent cannot explain.
 var noDeployment = []string{"rate_limit", "server_error", "no_response", "stream_error", "content_policy", "billing"}
 
-// failures formats the counts of one version.
+// failures returns the number of failed calls and of all calls of one version as text.
 func failures(v alerts.VersionCount) string {
 	return fmt.Sprintf("%s: %s of %s calls failed", code(v.Version), number(v.Failed), number(v.Calls))
 }
 
-// whoseChange returns the lines about the responsible change: from the ledger, then the versions of the window that fail and
-// those that do not.
+// whoseChange returns the lines about the responsible change: first from the ledger, then the versions in the window
+// that fail, then the versions that do not.
 func whoseChange(ev alerts.Evidence, start time.Time) []string {
 	if len(ev.Versions) == 1 && ev.Versions[0].Version == "" {
 		return []string{"unknown: the agent reports no service version (set `service.version` in `OTEL_RESOURCE_ATTRIBUTES`)"}
@@ -66,8 +66,8 @@ func whoseChange(ev alerts.Evidence, start time.Time) []string {
 	return lines
 }
 
-// A regression is the ledger's entry for a share: the first version with the failure, the last one without, and the line that
-// reports them.
+// A regression is the ledger's entry for a share: the first version with the failure, the last version without it, and
+// the line that reports them.
 type regression struct{ version, clean, line string }
 
 // regressions returns the distinct ledger entries of the shares.

@@ -13,21 +13,22 @@ import (
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
-// Config is the configuration of Slack.
+// Config is the configuration of the Slack notifier.
 type Config struct {
-	// Token is a bot token (xoxb-…) with the scope chat:write, and channels:history (groups:history in a private channel) so
-	// that a message in doubt can be found instead of being posted again.
+	// Token is a bot token (xoxb-…) with the scope chat:write. With the scope channels:history (groups:history for a
+	// private channel), a message in doubt is searched for instead of being posted again.
 	Token     string `yaml:"token" secret:"all"`
 	TokenFile string `yaml:"token_file"`
-	// Channel is the id (C0123456789) or name (#alerts) of a channel. With a name, a message in doubt is posted again.
+	// Channel is the id (C0123456789) or name (#alerts) of a channel. If it is a name, a message in doubt is posted
+	// again.
 	Channel string `yaml:"channel"`
-	// APIURL is the base URL of Slack's methods.
+	// APIURL is the base URL of Slack's API methods.
 	APIURL string `yaml:"api_url"`
 }
 
 var _ alerts.NotifierConfig = Config{}
 
-// Default returns the configuration without a token and a channel.
+// Default returns a configuration without a token or a channel.
 func Default() Config { return Config{APIURL: slack.APIURL} }
 
 // Validate implements alerts.NotifierConfig.
@@ -69,7 +70,7 @@ func (c Config) Receivers(o alerts.NotifierOptions) ([]alerts.Receiver, error) {
 	return []alerts.Receiver{{Notifier: n, Destination: c.Channel, Check: n.check}}, nil
 }
 
-// check asks Slack whose token it is.
+// check verifies the token and returns the user and team that Slack reports for it.
 func (n *Notifier) check(ctx context.Context) (string, error) {
 	answer, err := n.api.AuthTestContext(ctx)
 	if err != nil {

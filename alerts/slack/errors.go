@@ -11,20 +11,21 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 )
 
-// errNoTimestamp is an answer that does not show whether a message was stored.
+// errNoTimestamp is returned for an answer without a message timestamp, which does not show whether the message was
+// stored.
 var errNoTimestamp = errors.New("slack's answer names no message")
 
-// errLimited is a call that was not made because of a rate limit.
+// errLimited is returned instead of a call during a rate limit.
 var errLimited = errors.New("over Slack's rate limit")
 
-// An outcome is what is known after a failed call.
+// An outcome is the classified result of a failed call.
 type outcome struct {
-	err   error // *alerts.RetryError, or final
+	err   error // a *alerts.RetryError, or a final error
 	doubt bool  // Slack may have executed the call
 	code  string
 }
 
-// advice tells an operator how to resolve an error.
+// advice maps Slack's error codes to advice for the operator.
 var advice = map[string]string{
 	"invalid_auth":      "check slack.token: Slack does not know it",
 	"not_authed":        "check slack.token: it is empty",
@@ -39,7 +40,7 @@ var advice = map[string]string{
 	"restricted_action": "a workspace setting forbids the app to post here; ask an administrator",
 }
 
-// classify tells transient errors from errors that someone has to resolve.
+// classify distinguishes transient errors from errors that someone must resolve.
 func classify(method string, err error) outcome {
 	var limited *slack.RateLimitedError
 	var status slack.StatusCodeError
@@ -69,5 +70,5 @@ func classify(method string, err error) outcome {
 		}
 		return outcome{err: err, code: answer.Err}
 	}
-	return outcome{err: retry(0), doubt: true} // network error, timeout, or an answer of something other than Slack
+	return outcome{err: retry(0), doubt: true} // network error, timeout, or an answer that is not from Slack
 }

@@ -8,14 +8,15 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 )
 
-// A sentState is what was sent of one series; a later state that differs in it is news.
+// A sentState is the last state sent for one series. A later state with a different sentState is news.
 type sentState struct {
 	State    alerts.State    `json:"state"`
 	Severity string          `json:"severity"`
 	Known    map[string]bool `json:"known"` // causes and failing versions
 }
 
-// sentStates adds the state of g to what was sent before, so that a cause that disappears and returns is news once.
+// sentStates returns the states sent once g has been sent; before are the states sent earlier. Known causes are kept,
+// so a cause that disappears and returns is news only once.
 func sentStates(g alerts.Group, before map[string]sentState) map[string]sentState {
 	out := map[string]sentState{}
 	for _, a := range g.Current() {
@@ -52,7 +53,7 @@ func facts(a alerts.Alert) []fact {
 	return out
 }
 
-// news returns one line for each change of g since before was sent.
+// news returns one line for each change of g since the states in before were sent.
 func news(g alerts.Group, before map[string]sentState) []string {
 	var out []string
 	current := g.Current()
@@ -83,7 +84,7 @@ func news(g alerts.Group, before map[string]sentState) []string {
 	return out
 }
 
-// reminder returns the lines for a group that still fires without news.
+// reminder returns the lines for a group that still fires but has no news.
 func reminder(g alerts.Group) []string {
 	var out []string
 	for _, a := range g.Current() {

@@ -19,7 +19,8 @@ import (
 const (
 	// eventType marks the metadata of llmtap's messages.
 	eventType = "llmtap_alert"
-	// clockSkew is how long before its intent a message in doubt is searched.
+	// clockSkew is the assumed clock difference to Slack: the search for a message in doubt starts this long before its
+	// intent.
 	clockSkew = 2 * time.Minute
 )
 
@@ -31,30 +32,31 @@ type Notifier struct {
 
 	mu      sync.Mutex // guards the rest, and serializes calls
 	records *alerts.Records[*record]
-	limited map[string]time.Time // by method: end of a rate limit
+	limited map[string]time.Time // end of the rate limit, by method
 }
 
 var _ alerts.Paced = (*Notifier)(nil)
 
-// Pace implements alerts.Paced. Slack accepts about 50 edits a minute, of all messages; news need some of them.
+// Pace implements alerts.Paced. Slack accepts about 50 edits per minute across all messages, and some of them are
+// needed for news.
 func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{Numbers: 1500 * time.Millisecond} }
 
-// A record is the state of the message of one group.
+// A record is the state of a group's message.
 type record struct {
 	NoticeID  string               `json:"notice_id"`
-	Channel   string               `json:"channel"`    // id from Slack
-	TS        string               `json:"ts"`         // empty: not posted, or in doubt
-	IntentAt  time.Time            `json:"intent"`     // wall time before the first post with an unknown outcome; zero: no doubt
+	Channel   string               `json:"channel"`    // configured channel, then the id returned by Slack
+	TS        string               `json:"ts"`         // timestamp of the message; empty if not posted or in doubt
+	IntentAt  time.Time            `json:"intent"`     // wall time before the first post with an unknown outcome; zero if there is none
 	Sent      map[string]sentState `json:"sent"`       // by series
-	UpdatedAt time.Time            `json:"updated_at"` // stream time of the newest state sent
+	UpdatedAt time.Time            `json:"updated_at"` // stream time of the latest state sent
 }
 
-// Notify posts the first state of g and edits the message for later ones. It also posts news to the thread.
+// Notify posts the first state of g and edits the message for later states. It also posts news to the thread.
 func (n *Notifier) Notify(ctx context.Context, g alerts.Group) error {
 	n.mu.Lock()
 	defer n.mu.Unlock()
 	r, ok := n.records.Load(ctx, g.Key)
-	if !ok || g.Since().After(r.UpdatedAt) { // no message, or that of an earlier incident
+	if !ok || g.Since().After(r.UpdatedAt) { // no message, or the message of an earlier incident
 		r = &record{NoticeID: noticeID(g), Channel: n.channel, UpdatedAt: g.Updated()}
 		n.records.Keep(g.Key, r)
 	}
@@ -88,7 +90,7 @@ func (n *Notifier) show(ctx context.Context, g alerts.Group, r *record) error {
 	return n.reply(ctx, g, r)
 }
 
-// noticeID returns the same id for all states of one incident.
+// noticeID returns an id for the incident of g, the same for all its states.
 func noticeID(g alerts.Group) string {
 	h := sha256.Sum256(fmt.Appendf(nil, "%s %d", g.Key, g.Since().UnixNano()))
 	return hex.EncodeToString(h[:16])
@@ -123,7 +125,7 @@ func (n *Notifier) send(ctx context.Context, method string, r *record, m message
 	return "", "", out
 }
 
-// checkLimit returns an error while Slack limits the rate of method: a call would prolong it.
+// checkLimit returns an error while method is rate-limited, because a call would prolong the limit.
 func (n *Notifier) checkLimit(method string) error {
 	if wait := time.Until(n.limited[method]); wait > 0 {
 		return &alerts.RetryError{After: wait, Err: fmt.Errorf("%s: %w", method, errLimited)}
@@ -131,7 +133,7 @@ func (n *Notifier) checkLimit(method string) error {
 	return nil
 }
 
-// failed classifies err and remembers a rate limit of method.
+// failed classifies err and records a rate limit of method.
 func (n *Notifier) failed(method string, err error) outcome {
 	if limited, ok := errors.AsType[*slack.RateLimitedError](err); ok {
 		n.limited[method] = time.Now().Add(limited.RetryAfter)
@@ -139,7 +141,7 @@ func (n *Notifier) failed(method string, err error) outcome {
 	return classify(method, err)
 }
 
-// post sends the first message. The intent is stored before, and removed when the outcome is known.
+// post sends the first message. The intent is stored first and removed once the outcome is known.
 func (n *Notifier) post(ctx context.Context, g alerts.Group, r *record, m message) error {
 	if err := n.checkLimit("chat.postMessage"); err != nil {
 		return err
@@ -160,8 +162,8 @@ func (n *Notifier) post(ctx context.Context, g alerts.Group, r *record, m messag
 	return nil
 }
 
-// find searches the message of a record whose post has an unknown outcome. If the app may not read the channel, it returns
-// false, and the message is posted again: a duplicate is better than none.
+// find searches for the message of a record whose post has an unknown outcome. If the app is not allowed to read the
+// channel, it returns false and the message is posted again, because a duplicate is better than a missing message.
 func (n *Notifier) find(ctx context.Context, r *record) (bool, error) {
 	if r.IntentAt.IsZero() {
 		return false, nil
@@ -187,7 +189,7 @@ func (n *Notifier) find(ctx context.Context, r *record) (bool, error) {
 	return false, nil
 }
 
-// update edits the message; gone means that it no longer exists, or can no longer be edited.
+// update edits the message. gone reports that the message no longer exists or can no longer be edited.
 func (n *Notifier) update(ctx context.Context, r *record, m message) (gone bool, err error) {
 	_, _, out := n.send(ctx, "chat.update", r, m, slack.MsgOptionUpdate(r.TS))
 	switch out.code {

@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 )
 
-// Limits in characters; those of headers and sections are Slack's.
+// Limits in characters. The limits of headers and sections are Slack's own.
 const (
 	maxHeader  = 150
 	maxSection = 3000
@@ -20,15 +20,15 @@ const (
 
 var mrkdwn = strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 
-// escape makes text safe in mrkdwn: without mentions, links and control sequences.
+// escape makes text safe in mrkdwn by disabling mentions, links and control sequences.
 func escape(text string) string { return mrkdwn.Replace(text) }
 
-// oneLine collapses white space and truncates text to n characters.
+// oneLine collapses whitespace and truncates text to n characters.
 func oneLine(text string, n int) string {
 	return alerts.Truncate(strings.Join(strings.Fields(strings.ToValidUTF8(text, "\ufffd")), " "), n)
 }
 
-// plain makes an untrusted text safe in mrkdwn.
+// plain makes untrusted text safe in mrkdwn: one line of at most n characters before escaping.
 func plain(text string, n int) string {
 	return escape(strings.ReplaceAll(oneLine(text, n), "`", "'"))
 }
@@ -41,7 +41,7 @@ func code(name string) string {
 	return "(none)"
 }
 
-// number formats n with thousands separators: 1,030.
+// number formats n with thousands separators, for example 1,030.
 func number(n uint64) string {
 	s := strconv.FormatUint(n, 10)
 	for i := len(s) - 3; i > 0; i -= 3 {
@@ -50,7 +50,7 @@ func number(n uint64) string {
 	return s
 }
 
-// percent formats part of whole. Only all of it is 100%, and only nothing is 0%.
+// percent formats part as a percentage of whole. It returns 100% only for all of whole, and 0% only for none of it.
 func percent(part, whole uint64) string {
 	if whole == 0 {
 		return "0%"
@@ -81,17 +81,17 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%d d %d h", int(d.Hours())/24, int(d.Hours())%24)
 }
 
-// date formats t in the reader's time zone, or in UTC where Slack cannot.
+// date formats t in the reader's time zone, or in UTC in clients that do not support dates.
 func date(t time.Time) string {
 	return fmt.Sprintf("<!date^%d^{date_short_pretty} {time_secs}|%s>", t.Unix(), t.UTC().Format("2006-01-02 15:04:05 UTC"))
 }
 
-// clock is date without the day.
+// clock formats t like date, but without the day.
 func clock(t time.Time) string {
 	return fmt.Sprintf("<!date^%d^{time_secs}|%s>", t.Unix(), t.UTC().Format("15:04:05 UTC"))
 }
 
-// shell quotes an argument of a command.
+// shell quotes an argument of a shell command if necessary.
 func shell(arg string) string {
 	safe := func(r rune) bool {
 		return r >= 'a' && r <= 'z' || r >= 'A' && r <= 'Z' || r >= '0' && r <= '9' || strings.ContainsRune("._:/@-", r)

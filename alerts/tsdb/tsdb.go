@@ -1,4 +1,5 @@
-// Package tsdb is an in-memory time series database that evaluates PromQL: Prometheus's head block and query engine.
+// Package tsdb is an in-memory time series database that evaluates PromQL. It consists of Prometheus's head block and
+// query engine.
 package tsdb
 
 import (
@@ -18,10 +19,10 @@ import (
 
 // Options configure a DB.
 type Options struct {
-	Dir       string        // parent of the directory of scratch files; empty: the system's temporary directory
-	Retention time.Duration // of samples, at least
-	Lookback  time.Duration // age up to which a series' last sample counts; 0: Prometheus's 5 minutes
-	Step      time.Duration // of subqueries without one
+	Dir       string        // parent of the directory for scratch files; if empty, the system's temporary directory
+	Retention time.Duration // minimum retention of samples
+	Lookback  time.Duration // maximum age of a series' current sample; 0: 5 minutes, the default of Prometheus
+	Step      time.Duration // step of subqueries that do not specify one
 }
 
 // A DB stores series. Its methods must not be called concurrently.
@@ -31,7 +32,7 @@ type DB struct {
 	engine *promql.Engine
 }
 
-// Open returns an empty DB. The caller calls Close.
+// Open returns an empty DB. The caller must call Close.
 func Open(o Options) (*DB, error) {
 	if o.Dir != "" {
 		if err := os.MkdirAll(o.Dir, 0o755); err != nil {
@@ -61,7 +62,7 @@ func Open(o Options) (*DB, error) {
 	})}, nil
 }
 
-// Close deletes all files.
+// Close closes the DB and deletes its files.
 func (db *DB) Close() error {
 	return errors.Join(db.engine.Close(), db.head.Close(), os.RemoveAll(db.dir))
 }
@@ -71,7 +72,7 @@ func (db *DB) Querier(mint, maxt int64) (storage.Querier, error) {
 	return tsdb.NewBlockQuerier(tsdb.NewRangeHeadWithIsolationDisabled(db.head, mint, maxt), mint, maxt)
 }
 
-// Query evaluates an expression at ts. It is a template.QueryFunc.
+// Query evaluates an expression at ts. It has the type template.QueryFunc.
 func (db *DB) Query(ctx context.Context, expr string, ts time.Time) (promql.Vector, error) {
 	q, err := db.engine.NewInstantQuery(ctx, db, nil, expr, ts)
 	if err != nil {
@@ -91,7 +92,7 @@ func (db *DB) Query(ctx context.Context, expr string, ts time.Time) (promql.Vect
 	return nil, fmt.Errorf("evaluate query: result is a %s, not a vector", res.Value.Type())
 }
 
-// Append calls write with an appender and commits what it appends, even after an error.
+// Append calls write with an appender and commits the appended samples, even if write fails.
 func (db *DB) Append(ctx context.Context, write func(Appender) error) error {
 	app := db.head.AppenderV2(ctx)
 	if err := errors.Join(write(Appender{app}), app.Commit()); err != nil {
@@ -103,12 +104,12 @@ func (db *DB) Append(ctx context.Context, write func(Appender) error) error {
 // An Appender appends samples.
 type Appender struct{ v2 storage.AppenderV2 }
 
-// Append adds one sample. ref is the series' reference returned by an earlier call, 0 if unknown.
+// Append adds one sample. ref is the reference of the series that an earlier call returned, or 0.
 func (a Appender) Append(ref storage.SeriesRef, lset labels.Labels, ts time.Time, v float64) (storage.SeriesRef, error) {
 	return a.v2.Append(ref, lset, 0, ts.UnixMilli(), v, nil, nil, storage.AOptions{})
 }
 
-// Truncate deletes samples older than before, once at least 10 minutes of them have gathered.
+// Truncate deletes samples older than before, once they span at least 10 minutes.
 func (db *DB) Truncate(before time.Time) error {
 	if db.head.MinTime() >= before.Add(-10*time.Minute).UnixMilli() {
 		return nil

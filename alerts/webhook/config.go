@@ -11,14 +11,14 @@ import (
 // Config is the configuration of the webhook.
 type Config struct {
 	URL string `yaml:"url" secret:"all"`
-	// Secret is the key of the signature.
+	// Secret is the key for signatures.
 	Secret     string `yaml:"secret" secret:"all"`
 	SecretFile string `yaml:"secret_file"`
 }
 
 var _ alerts.NotifierConfig = Config{}
 
-// minSecret is the length in bytes from which a random key cannot be guessed from one signed post.
+// minSecret is the minimum length of the key in bytes; a shorter key could be guessed from one signed post.
 const minSecret = 16
 
 // Validate implements alerts.NotifierConfig.

@@ -11,16 +11,16 @@ import (
 
 // A Message is the body of a post, in the format of Alertmanager's webhook receiver.
 type Message struct {
-	Receiver          string            `json:"receiver"` // llmtap
-	Status            string            `json:"status"`   // firing while any alert fires, else resolved
+	Receiver          string            `json:"receiver"` // always llmtap
+	Status            string            `json:"status"`   // firing while any alert fires, otherwise resolved
 	Alerts            []Alert           `json:"alerts"`
 	GroupLabels       map[string]string `json:"groupLabels"`
 	CommonLabels      map[string]string `json:"commonLabels"`
 	CommonAnnotations map[string]string `json:"commonAnnotations"`
 	ExternalURL       string            `json:"externalURL"`
-	Version           string            `json:"version"`         // 4
+	Version           string            `json:"version"`         // always 4
 	GroupKey          string            `json:"groupKey"`        // the same for all posts of a group
-	TruncatedAlerts   uint64            `json:"truncatedAlerts"` // 0: a group has at most 20
+	TruncatedAlerts   uint64            `json:"truncatedAlerts"` // always 0, because a group has at most 20 alerts
 }
 
 // An Alert is one alert of a Message.
@@ -31,10 +31,10 @@ type Alert struct {
 	StartsAt     time.Time         `json:"startsAt"`
 	EndsAt       time.Time         `json:"endsAt"` // 0001-01-01T00:00:00Z while firing
 	GeneratorURL string            `json:"generatorURL"`
-	Fingerprint  string            `json:"fingerprint"` // Alertmanager's, of the labels
+	Fingerprint  string            `json:"fingerprint"` // Alertmanager's fingerprint of the labels
 }
 
-// newMessage returns the body for g, which is the same for the same state.
+// newMessage returns the message for g. It depends only on the state of g and the other arguments.
 func newMessage(g alerts.Group, groupBy []string, externalURL string) *Message {
 	m := &Message{
 		Receiver: "llmtap", Version: "4", Status: string(alerts.Resolved), GroupKey: g.Key, Alerts: []Alert{},
@@ -69,7 +69,7 @@ func newMessage(g alerts.Group, groupBy []string, externalURL string) *Message {
 	return m
 }
 
-// common deletes from kv what other does not have.
+// common deletes the entries of kv that other does not contain.
 func common(kv, other map[string]string) {
 	maps.DeleteFunc(kv, func(k, v string) bool {
 		o, ok := other[k]

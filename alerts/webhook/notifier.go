@@ -31,7 +31,7 @@ type Notifier struct {
 
 var _ alerts.Paced = (*Notifier)(nil)
 
-// Pace implements alerts.Paced: each post is a message of its own, so changed numbers alone are not worth one.
+// Pace implements alerts.Paced. Each post is a separate message, so changed numbers alone do not justify a post.
 func (n *Notifier) Pace() alerts.Pace { return alerts.Pace{NewsOnly: true} }
 
 // Notify posts the state of g.
@@ -64,8 +64,8 @@ func Sign(secret []byte, timestamp string, body []byte) string {
 	return "sha256=" + hex.EncodeToString(mac.Sum(nil))
 }
 
-// deliveryID returns the same id for every attempt to deliver one body. A reminder may have the body of the post before it, so
-// its id depends on the time of the last evaluation too.
+// deliveryID returns an id that is the same for every attempt to deliver one body. A reminder may have the same body as
+// the post before it, so its id also depends on the time of the last evaluation.
 func deliveryID(g alerts.Group, body []byte) string {
 	h := sha256.New()
 	h.Write(body)
