@@ -10,42 +10,33 @@ import (
 
 // Describe writes the addresses of all parts and the next steps of a new user. source names the configuration file.
 func (c *Collector) Describe(w io.Writer, source string) {
-	var b strings.Builder
-	row := func(name, format string, args ...any) {
-		fmt.Fprintf(&b, "  %-10s  %s\n", name, fmt.Sprintf(format, args...))
-	}
-	fmt.Fprintf(&b, "llmtap is up (%s)\n", strings.Join(c.cfg.Roles, ", "))
-	row("Hooks", "LLMTAP_NATS_URL=%s", config.MaskURL(c.nats.URL))
+	rows := [][2]string{{"Hooks", "LLMTAP_NATS_URL=" + config.MaskURL(c.nats.URL)}}
 	if c.proxy != nil {
-		row("Proxy", "http://%s/openai/v1 as base URL (or another provider)", c.proxy.listener.Addr())
-		row("", "records %s", c.proxy.recorded())
+		rows = append(rows, [2]string{"Proxy", fmt.Sprintf("http://%s/openai/v1 as base URL (or another provider)", c.proxy.listener.Addr())},
+			[2]string{"", "records " + c.proxy.recorded()})
 	}
 	if c.stores() {
 		where := "external"
 		if c.cfg.ClickHouse.DSN == "" {
 			where = "embedded, " + config.ClickHouseDir(c.cfg.DataDir)
 		}
-		row("ClickHouse", "%s", where)
-		row("", "llmtap query causes --data-dir %s", c.cfg.DataDir)
+		rows = append(rows, [2]string{"ClickHouse", where}, [2]string{"", "llmtap query causes --data-dir " + c.cfg.DataDir})
 	}
 	if c.alert != nil {
-		row("Alerts", "%s", alertTargets(&c.cfg))
+		targets := []string{"log"}
+		list, _ := Receivers(&c.cfg, nil, nil) // Open has returned any error
+		for _, r := range list {
+			targets = append(targets, r.Kind+" "+r.Destination)
+		}
+		if len(list) == 0 {
+			targets[0] += " only; for Slack: --slack-token-file, --slack-channel"
+		}
+		rows = append(rows, [2]string{"Alerts", strings.Join(targets, ", ")})
 	}
-	row("Health", "http://%s/readyz", c.httpAddr())
-	row("Metrics", "http://%s/metrics", c.httpAddr())
-	row("Config", "%s; see llmtap config, llmtap doctor", source)
-	_, _ = io.WriteString(w, b.String())
-}
-
-// alertTargets lists the receivers of cfg.
-func alertTargets(cfg *config.Config) string {
-	targets := []string{"log"}
-	list, _ := Receivers(cfg, nil, nil) // Open has returned any error
-	for _, r := range list {
-		targets = append(targets, r.Kind+" "+r.Destination)
+	rows = append(rows, [2]string{"Health", "http://" + c.httpAddr() + "/readyz"}, [2]string{"Metrics", "http://" + c.httpAddr() + "/metrics"},
+		[2]string{"Config", source + "; see llmtap config, llmtap doctor"})
+	fmt.Fprintf(w, "llmtap is up (%s)\n", strings.Join(c.cfg.Roles, ", "))
+	for _, r := range rows {
+		fmt.Fprintf(w, "  %-10s  %s\n", r[0], r[1])
 	}
-	if len(targets) == 1 {
-		return "log only; for Slack: --slack-token-file, --slack-channel"
-	}
-	return strings.Join(targets, ", ")
 }

@@ -58,9 +58,8 @@ type ledgerStore struct {
 	steps []ledgerStep
 	count uint64 // steps added
 
-	kv        *jetstream.KV     // set by load
-	mrev      sync.Mutex        // guards revisions
-	revisions map[string]uint64 // of the existing keys
+	kv        *jetstream.KV // set by load
+	revisions sync.Map      // of the existing keys
 }
 
 // A ledgerStep is the changes of one step of the analyzer.
@@ -75,7 +74,7 @@ func newLedger(conn *jetstream.Conn, p, n int, reader *jetstream.Reader, logger 
 	created, last := reader.Stream()
 	layout := strconv.FormatInt(created.UnixNano(), 36) + "." + strconv.Itoa(n) + "."
 	return &ledgerStore{
-		conn: conn, layout: layout, own: layout + strconv.Itoa(p) + ".", last: last, logger: logger, revisions: map[string]uint64{},
+		conn: conn, layout: layout, own: layout + strconv.Itoa(p) + ".", last: last, logger: logger,
 	}
 }
 
@@ -132,7 +131,7 @@ func (l *ledgerStore) restore(ctx context.Context, a *analyzer.Analyzer, entries
 		e := &entries[i]
 		own := e.own
 		if own {
-			l.revisions[e.key] = e.revision
+			l.setRevision(e.key, e.revision)
 		} else {
 			foreign++
 		}
@@ -265,18 +264,17 @@ func (l *ledgerStore) deleteEntry(ctx context.Context, key string) error {
 	return nil
 }
 
+// revision returns the revision of a key, 0 if it does not exist.
 func (l *ledgerStore) revision(key string) uint64 {
-	l.mrev.Lock()
-	defer l.mrev.Unlock()
-	return l.revisions[key]
+	v, _ := l.revisions.Load(key)
+	revision, _ := v.(uint64)
+	return revision
 }
 
 func (l *ledgerStore) setRevision(key string, revision uint64) {
-	l.mrev.Lock()
-	defer l.mrev.Unlock()
 	if revision == 0 {
-		delete(l.revisions, key)
-		return
+		l.revisions.Delete(key)
+	} else {
+		l.revisions.Store(key, revision)
 	}
-	l.revisions[key] = revision
 }

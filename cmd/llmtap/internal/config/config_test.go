@@ -76,7 +76,7 @@ func TestExample(t *testing.T) {
 	for _, k := range keys {
 		k.value.SetZero() // so that a key missing from the file differs
 	}
-	for _, err := range decodeYAML(path, data, &cfg, os.Getenv, map[string]Origin{}) {
+	for _, err := range decodeYAML(path, data, &cfg, os.Getenv, map[string]string{}) {
 		t.Error(err)
 	}
 	want := Default()
@@ -149,7 +149,7 @@ clickhouse:
 		if diff := cmp.Diff(want, got); diff != "" {
 			t.Errorf("%s:\n%s", key, diff)
 		}
-		if o := s.Origin(key).String(); o != from {
+		if o := s.Origin(key); o != from {
 			t.Errorf("%s: origin %s, want %s", key, o, from)
 		}
 	}
@@ -306,7 +306,7 @@ func TestPrintRoundTrip(t *testing.T) {
 		t.Fatal(err)
 	}
 	got := Default()
-	for _, err := range decodeYAML("printed", []byte(out.String()), &got, os.Getenv, map[string]Origin{}) {
+	for _, err := range decodeYAML("printed", []byte(out.String()), &got, os.Getenv, map[string]string{}) {
 		t.Error(err)
 	}
 	s.Slack.Token = mask
@@ -339,6 +339,6 @@ func FuzzDecodeYAML(f *testing.F) {
 	}
 	f.Fuzz(func(_ *testing.T, data []byte) {
 		cfg := Default()
-		_ = decodeYAML("f", data, &cfg, func(string) string { return "" }, map[string]Origin{})
+		_ = decodeYAML("f", data, &cfg, func(string) string { return "" }, map[string]string{})
 	})
 }

@@ -5,10 +5,12 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"math"
 	"os"
 	"reflect"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 )
 
@@ -16,34 +18,15 @@ import (
 // working directory is never read implicitly: anyone may have put it there.
 const SystemFile = "/etc/llmtap/llmtap.yaml"
 
-// A Source is the kind of place a value comes from.
-type Source int
-
-// Sources in ascending precedence.
-const (
-	FromDefault Source = iota
-	FromFile
-	FromEnv
-	FromFlag
-)
-
-// An Origin is the source of a value and the place in it: file and line, variable or flag.
-type Origin struct {
-	Source Source
-	At     string
-}
-
-func (o Origin) String() string { return cmp.Or(o.At, "default") }
-
 // Effective is a configuration with the origin of each value.
 type Effective struct {
 	Config
 	File    string            // "" if none was read
-	origins map[string]Origin // by key; absent: the default
+	origins map[string]string // by key: file:line, variable or flag; absent: the default
 }
 
-// Origin returns the origin of the value of key, such as nats.url.
-func (e *Effective) Origin(key string) Origin { return e.origins[key] }
+// Origin returns the origin of the value of key: file:line, an environment variable, a flag, or default.
+func (e *Effective) Origin(key string) string { return cmp.Or(e.origins[key], "default") }
 
 // Source names the configuration file.
 func (e *Effective) Source() string { return cmp.Or(e.File, "no configuration file") }
@@ -54,20 +37,13 @@ type InvalidError struct{ Err error }
 func (e *InvalidError) Error() string { return e.Err.Error() }
 func (e *InvalidError) Unwrap() error { return e.Err }
 
-// A valueError is one error in the configuration, with its place.
+// A valueError is one error in the configuration.
 type valueError struct {
-	origin Origin
+	origin string
 	err    error
 }
 
-func (e *valueError) Error() string {
-	if e.origin.At == "" {
-		return e.err.Error()
-	}
-	return e.origin.At + ": " + e.err.Error()
-}
-
-func (e *valueError) Unwrap() error { return e.err }
+func (e *valueError) Error() string { return strings.TrimPrefix(e.origin+": "+e.err.Error(), ": ") }
 
 // keyFlags are the flags that set a key, by key. Every other key has only its environment variable.
 var keyFlags = map[string]struct{ name, usage string }{
@@ -146,7 +122,7 @@ func Load(file string, getenv func(string) string) (*Effective, error) {
 // Load reads the configuration: flags override the environment, which overrides the file, which overrides the defaults. Its
 // error is an *InvalidError. Files of secrets are not read.
 func (f *Flags) Load() (*Effective, error) {
-	e := &Effective{Config: Default(), File: cmp.Or(f.File, f.getenv(FlagEnv("config"))), origins: map[string]Origin{}}
+	e := &Effective{Config: Default(), File: cmp.Or(f.File, f.getenv(FlagEnv("config"))), origins: map[string]string{}}
 	if e.File == "" {
 		if _, err := os.Stat(SystemFile); err == nil {
 			e.File = SystemFile
@@ -177,17 +153,16 @@ func (f *Flags) Load() (*Effective, error) {
 
 // override sets k from its environment variable, then from the variable of its flag, then from the flag.
 func (f *Flags) override(e *Effective, k *Key) (errs []error) {
-	set := func(source Source, at, text string) {
-		o := Origin{source, at}
+	set := func(origin, text string) {
 		if err := setText(k.value, k.tag, text); err != nil {
-			errs = append(errs, &valueError{o, fmt.Errorf("%s: %w", k.Path, err)})
+			errs = append(errs, &valueError{origin, fmt.Errorf("%s: %w", k.Path, err)})
 		}
-		e.origins[k.Path] = o
+		e.origins[k.Path] = origin
 	}
 	name := keyFlags[k.Path].name
 	for _, variable := range []string{k.env(), FlagEnv(name)} {
-		if v := f.getenv(variable); v != "" && e.origins[k.Path].At != variable {
-			set(FromEnv, variable, v)
+		if v := f.getenv(variable); v != "" && e.origins[k.Path] != variable {
+			set(variable, v)
 		}
 	}
 	if kf := f.flags[name]; kf != nil && len(kf.args) > 0 {
@@ -195,7 +170,7 @@ func (f *Flags) override(e *Effective, k *Key) (errs []error) {
 		if k.value.Kind() == reflect.Map { // its flag may be repeated
 			text = strings.Join(kf.args, ",")
 		}
-		set(FromFlag, "--"+name, text)
+		set("--"+name, text)
 	}
 	return errs
 }
@@ -204,7 +179,7 @@ var itemIndex = regexp.MustCompile(`\[\d+\]$`)
 
 // originOf returns the origin of the value that a validation error is about. The text begins with one key, or several
 // separated by commas, and a colon; the first key that was set counts.
-func (e *Effective) originOf(text string) Origin {
+func (e *Effective) originOf(text string) string {
 	keys, _, _ := strings.Cut(text, ": ")
 	section, _, _ := strings.Cut(keys, ",")
 	section = section[:strings.LastIndexByte(section, '.')+1]
@@ -240,11 +215,10 @@ func join(errs []error) error {
 
 // line returns the line of the file that err is about; errors elsewhere sort last.
 func line(err error) int {
-	ve, ok := errors.AsType[*valueError](err)
-	if !ok || ve.origin.Source != FromFile {
-		return 1 << 30
+	if ve, ok := errors.AsType[*valueError](err); ok {
+		if n, err := strconv.Atoi(ve.origin[strings.LastIndexByte(ve.origin, ':')+1:]); err == nil {
+			return n
+		}
 	}
-	n := 0
-	_, _ = fmt.Sscanf(ve.origin.At[strings.LastIndexByte(ve.origin.At, ':')+1:], "%d", &n)
-	return n
+	return math.MaxInt
 }

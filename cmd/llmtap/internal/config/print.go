@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"io"
 	"maps"
+	"net/url"
 	"reflect"
 	"regexp"
 	"slices"
@@ -32,7 +33,7 @@ func (e *Effective) Print(w io.Writer) error {
 		}
 		sections = sections[:len(parts)-1]
 		text := fmt.Sprintf("%s%s: %s", strings.Repeat("  ", len(sections)), name, k)
-		fmt.Fprintf(&b, "%-*s # %s\n", commentColumn, text, e.origins[k.Path])
+		fmt.Fprintf(&b, "%-*s # %s\n", commentColumn, text, e.Origin(k.Path))
 	}
 	_, err := io.WriteString(w, b.String())
 	return err
@@ -103,4 +104,35 @@ func quoted(s string) string {
 		return s
 	}
 	return strconv.Quote(s)
+}
+
+const mask = "********"
+
+// In a URL, a lone user name is a token of NATS.
+var (
+	urlLogin    = regexp.MustCompile(`(://(?:[^:@/]*:)?)[^/?]+@`)
+	urlPassword = regexp.MustCompile(`(?i)([?&][^=&]*password[^=&]*=)[^&]*`)
+)
+
+// MaskURL returns s, URLs separated by commas, with passwords and tokens masked.
+func MaskURL(s string) string {
+	urls := strings.Split(s, ",")
+	for i, raw := range urls {
+		if _, err := url.Parse(strings.TrimSpace(raw)); err != nil {
+			return mask
+		}
+		urls[i] = urlPassword.ReplaceAllString(urlLogin.ReplaceAllString(raw, "${1}"+mask+"@"), "${1}"+mask)
+	}
+	return strings.Join(urls, ",")
+}
+
+// masked returns s as the secret tag of its field allows it to be shown.
+func masked(s, secret string) string {
+	switch {
+	case s == "" || secret == "":
+		return s
+	case secret == "url":
+		return MaskURL(s)
+	}
+	return mask
 }

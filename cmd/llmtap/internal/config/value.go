@@ -65,32 +65,31 @@ var durationType = reflect.TypeFor[time.Duration]()
 
 // setText sets v from the text of a variable or flag: a scalar, or items separated by commas; items of a map are name=value.
 func setText(v reflect.Value, tag reflect.StructTag, text string) error {
-	if v.Kind() == reflect.Map {
-		m := reflect.MakeMap(v.Type())
-		for item := range strings.SplitSeq(text, ",") {
-			name, value, ok := strings.Cut(strings.TrimSpace(item), "=")
-			if !ok {
-				return fmt.Errorf("%q is not name=value", item)
-			}
-			e := reflect.New(v.Type().Elem()).Elem()
-			if err := setScalar(e, tag, value); err != nil {
-				return err
-			}
-			m.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), e)
-		}
-		v.Set(m)
-		return nil
-	}
-	if v.Kind() != reflect.Slice {
+	kind := v.Kind()
+	if kind != reflect.Map && kind != reflect.Slice {
 		return setScalar(v, tag, text)
 	}
-	items := reflect.MakeSlice(v.Type(), 0, 4)
+	items := reflect.New(v.Type()).Elem()
+	if kind == reflect.Map {
+		items.Set(reflect.MakeMap(v.Type()))
+	}
 	for item := range strings.SplitSeq(text, ",") {
+		item = strings.TrimSpace(item)
+		name, value, ok := strings.Cut(item, "=")
+		if kind == reflect.Slice {
+			value = item
+		} else if !ok {
+			return fmt.Errorf("%q is not name=value", item)
+		}
 		e := reflect.New(v.Type().Elem()).Elem()
-		if err := setScalar(e, tag, strings.TrimSpace(item)); err != nil {
+		if err := setScalar(e, tag, value); err != nil {
 			return err
 		}
-		items = reflect.Append(items, e)
+		if kind == reflect.Slice {
+			items = reflect.Append(items, e)
+		} else {
+			items.SetMapIndex(reflect.ValueOf(name).Convert(v.Type().Key()), e)
+		}
 	}
 	v.Set(items)
 	return nil
@@ -121,12 +120,6 @@ func setScalar(v reflect.Value, tag reflect.StructTag, text string) error {
 			return wrong
 		}
 		v.SetInt(n)
-	case v.CanUint():
-		n, err := strconv.ParseUint(text, 10, 64)
-		if err != nil || v.OverflowUint(n) {
-			return wrong
-		}
-		v.SetUint(n)
 	case v.CanFloat():
 		f, err := strconv.ParseFloat(text, 64)
 		if err != nil || math.IsNaN(f) || math.IsInf(f, 0) {

@@ -20,12 +20,12 @@ import (
 type yamlDecoder struct {
 	file    string
 	getenv  func(string) string
-	origins map[string]Origin
+	origins map[string]string
 	errs    []error
 }
 
 // decodeYAML decodes data into the struct that v points to and adds the line of each key to origins.
-func decodeYAML(file string, data []byte, v any, getenv func(string) string, origins map[string]Origin) []error {
+func decodeYAML(file string, data []byte, v any, getenv func(string) string, origins map[string]string) []error {
 	d := &yamlDecoder{file: file, getenv: getenv, origins: origins}
 	f, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey()) // reported below, with both lines
 	if err != nil {
@@ -47,9 +47,7 @@ func decodeYAML(file string, data []byte, v any, getenv func(string) string, ori
 	return d.errs
 }
 
-func (d *yamlDecoder) at(line int) Origin {
-	return Origin{FromFile, fmt.Sprintf("%s:%d", d.file, line)}
-}
+func (d *yamlDecoder) at(line int) string { return fmt.Sprintf("%s:%d", d.file, line) }
 
 func (d *yamlDecoder) fail(n ast.Node, format string, args ...any) {
 	d.errs = append(d.errs, &valueError{d.at(n.GetToken().Position.Line), fmt.Errorf(format, args...)})

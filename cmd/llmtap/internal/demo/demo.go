@@ -8,15 +8,19 @@
 package demo
 
 import (
+	"bytes"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"log/slog"
 	"net"
 	"net/http"
 	"os"
+	"os/exec"
 	"strings"
 	"sync"
+	"syscall"
 	"time"
 
 	"github.com/llmtap/llmtap/alerts"
@@ -260,4 +264,90 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	return l.w.Write(p)
+}
+
+// AgentsCommand is the hidden command of this binary that runs the agents.
+const AgentsCommand = "demo-agents"
+
+// An agentsConfig is passed to the agents' process on stdin.
+type agentsConfig struct {
+	ProviderURL string `json:"provider_url"`
+	NATSURL     string `json:"nats_url"`
+	Seed        uint64 `json:"seed"`
+}
+
+// runAgents runs the agents in a process of their own and prints the progress.
+func (d *demo) runAgents(ctx context.Context) (made agents.Report, err error) {
+	self, err := os.Executable()
+	if err != nil {
+		return made, fmt.Errorf("find this binary: %w", err)
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	go d.showProgress(ctx)
+	var stdout bytes.Buffer
+	cmd := exec.CommandContext(ctx, self, AgentsCommand)
+	cmd.Cancel = func() error { return cmd.Process.Signal(syscall.SIGTERM) }
+	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, d.Stderr, 5*time.Second
+	stdin, err := cmd.StdinPipe()
+	if err == nil {
+		defer stdin.Close() // the agents end when their stdin is closed, and so when this process dies
+		err = cmd.Start()
+	}
+	if err == nil {
+		err = json.NewEncoder(stdin).Encode(agentsConfig{ProviderURL: d.providerURL, NATSURL: d.collector.NATSURL(), Seed: d.Seed})
+	}
+	if err == nil {
+		err = cmd.Wait()
+	}
+	if err == nil {
+		err = json.Unmarshal(stdout.Bytes(), &made)
+	}
+	switch {
+	case ctx.Err() != nil:
+		return made, context.Cause(ctx)
+	case err != nil:
+		return made, fmt.Errorf("run the agents: %w", err)
+	}
+	return made, nil
+}
+
+// showProgress prints counts until ctx ends.
+func (d *demo) showProgress(ctx context.Context) {
+	tick := time.NewTicker(progressInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		var r report
+		if err := r.read(ctx, d.collector.ClickHouse()); err == nil {
+			d.progress("%d calls recorded, %d of them failed", r.Exchanges, r.Failed)
+		}
+	}
+}
+
+// RunAgents runs the agents: it reads their configuration from stdin and writes their report to stdout. They end when stdin is
+// closed.
+func RunAgents(ctx context.Context, stdin io.Reader, stdout, stderr io.Writer) error {
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var cfg agentsConfig
+	if err := json.NewDecoder(stdin).Decode(&cfg); err != nil {
+		return fmt.Errorf("read the configuration of the agents: %w", err)
+	}
+	go func() {
+		_, _ = io.Copy(io.Discard, stdin)
+		cancel()
+	}()
+	run := agents.Default()
+	run.ProviderURL, run.NATSURL, run.Seed = cfg.ProviderURL, cfg.NATSURL, cfg.Seed
+	run.Log = slog.New(slog.NewTextHandler(stderr, &slog.HandlerOptions{Level: slog.LevelWarn}))
+	report, err := agents.Run(ctx, run)
+	if err != nil {
+		return err
+	}
+	return json.NewEncoder(stdout).Encode(report)
 }

@@ -10,9 +10,12 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
+	"errors"
 	"fmt"
 	"io"
 	"maps"
+	"net"
+	"net/http"
 	"os"
 	"slices"
 	"strings"
@@ -22,6 +25,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/connect"
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
+	"github.com/llmtap/llmtap/ingest/secret"
 )
 
 // Statuses of a result.
@@ -138,7 +142,7 @@ func (r *Report) Write(w io.Writer, format string) error {
 func (c *checker) checkConfig() {
 	set, keys := 0, c.cfg.Keys()
 	for _, k := range keys {
-		if c.cfg.Origin(k.Path).Source != config.FromDefault {
+		if c.cfg.Origin(k.Path) != "default" {
 			set++
 		}
 		file := k.File()
@@ -183,4 +187,76 @@ func ranking(counts map[string]uint64) string {
 		parts = append(parts, fmt.Sprintf("and %d more", more))
 	}
 	return strings.Join(parts, ", ")
+}
+
+// embedded names the servers that are embedded in llmtap up.
+func (c *checker) embedded() string {
+	switch {
+	case c.cfg.NATS.URL == "" && c.cfg.ClickHouse.DSN == "":
+		return "NATS and ClickHouse"
+	case c.cfg.NATS.URL == "":
+		return "NATS"
+	case c.cfg.ClickHouse.DSN == "":
+		return "ClickHouse"
+	}
+	return ""
+}
+
+// checkProcess reports whether the process on the data directory is ready.
+func (c *checker) checkProcess(ctx context.Context) {
+	c.process, c.running = collector.FindRunning(c.cfg.DataDir)
+	p := c.process
+	switch {
+	case !c.running && c.embedded() != "":
+		c.fail("collector", "llmtap up, or set --config or --data-dir of the running process",
+			"no llmtap runs on %s, so its embedded %s cannot be checked", c.cfg.DataDir, c.embedded())
+		return
+	case !c.running:
+		c.ok("collector", "none runs on %s; it may run elsewhere", c.cfg.DataDir)
+		return
+	}
+	about := fmt.Sprintf("process %d (%s), up for %s", p.PID, strings.Join(p.Roles, ", "), age(c.now.Sub(p.Since)))
+	if err := c.ready(ctx); err != nil {
+		c.fail("collector", "see the checks below and its log", "%s, is not ready: %v", about, err)
+		return
+	}
+	c.ok("collector", "%s, is ready; http://%s/metrics", about, p.HTTPAddr)
+}
+
+// ready requests /readyz of the running process.
+func (c *checker) ready(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
+	defer cancel()
+	res, err := c.get(ctx, "/readyz")
+	if err != nil {
+		return err
+	}
+	defer res.Body.Close()
+	body, err := io.ReadAll(io.LimitReader(res.Body, 4<<10))
+	if err != nil {
+		return err
+	}
+	if res.StatusCode != http.StatusOK {
+		return errors.New(strings.TrimSpace(string(body)))
+	}
+	return nil
+}
+
+// get requests a path of the running process. The caller closes the body.
+func (c *checker) get(ctx context.Context, path string) (*http.Response, error) {
+	host, port, err := net.SplitHostPort(c.process.HTTPAddr)
+	if err != nil {
+		return nil, fmt.Errorf("parse its address: %w", err)
+	}
+	if ip := net.ParseIP(host); ip != nil && ip.IsUnspecified() {
+		host = "127.0.0.1"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+net.JoinHostPort(host, port)+path, nil)
+	if err != nil {
+		return nil, err
+	}
+	if token, err := secret.Read(c.cfg.HTTP.Token, "http.token_file", c.cfg.HTTP.TokenFile); err == nil && token != "" {
+		req.Header.Set("Authorization", "Bearer "+token)
+	}
+	return http.DefaultClient.Do(req)
 }
