@@ -7,8 +7,8 @@
 //
 // Rules read facts, never JSON. A wrong type is a fact, not an error: it is the evidence.
 //
-// A dialect is one family of files (chat_*.go, anthropic_*.go, …) and one row of formats in scan.go, beside its row in
-// ingest/wire and its positions in shape_paths.json. Nothing else switches over dialects.
+// A dialect is one family of files (chat_*.go, anthropic_*.go, …) and one row of formats in scan.go, in
+// addition to its row in ingest/wire and its positions in shape_paths.json. Nothing else switches over dialects.
 //
 // # Why a hand-written scanner
 //

@@ -214,7 +214,7 @@ func (f *Request) isKnown(s *scanner, size int, hash uint64, likely bool) bool {
 }
 
 // declared takes the facts of the current value, which declares the tools, from the Memo, else calls read. It always calls
-// read if OpenTools was set before, because the entry could not tell which of the two set it.
+// read if OpenTools was set before, because the entry would not show whether the tools set it, too.
 func (f *Request) declared(s *scanner, read func(*Request, *scanner)) {
 	r := &f.recall
 	r.tools = r.tools[:0]

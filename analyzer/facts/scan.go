@@ -42,7 +42,7 @@ func ScanMessages(d wire.Dialect, body []byte, f *Request) error {
 
 // ScanResponse reads an answer of dialect d into r: a unary body, an error body of any shape, or a stream (server-sent
 // events, JSON lines, AWS event stream), which it assembles. The body decides which of these it is; contentType counts
-// only where the body does not tell. Unreadable bodies set r.Malformed, r.Cut and r.Error; the only error is ErrDialect.
+// only for an ambiguous body. Unreadable bodies set r.Malformed, r.Cut and r.Error; the only error is ErrDialect.
 func ScanResponse(d wire.Dialect, contentType string, body []byte, r *Response) error {
 	*r = Response{}
 	f, ok := formats[d]

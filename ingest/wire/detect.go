@@ -6,7 +6,7 @@ import (
 	"strings"
 )
 
-// An Endpoint is the end of a URL path that identifies an API, and what it depends on.
+// An Endpoint identifies an API by the end of its URL path.
 type Endpoint struct {
 	End       string   // "/chat/completions", ":generateContent"
 	Within    []string // the path contains one of these
@@ -23,9 +23,10 @@ type Endpoint struct {
 // DetectURL returns the target of requests to a URL. The end of the path decides the dialect, the host decides the
 // variant; at an unknown host, such as a proxy, the variant is that of a path segment which is exactly a variant's name,
 // else OtherVariant. Where the path names the model, so does the target. decided is false if neither the path belongs to
-// a known API, judged or not, nor the host to a provider: then the body may tell.
+// a known API, judged or not, nor the host to a provider: then the body may decide.
 //
-// Azure judges what it serves, models of other vendors too: its front rejects a broken history before the model sees it.
+// Azure's rules apply to all models that it serves, of other vendors too: its front end rejects a broken history before the
+// model reads it.
 func DetectURL(url string) (t Target, decided bool) {
 	host, port, path := SplitURL(url)
 	s := site{strings.ToLower(host), port, cleanPath(path)}
@@ -47,7 +48,7 @@ func DetectURL(url string) (t Target, decided bool) {
 	switch {
 	case last == "invoke" || last == "invoke-with-response-stream":
 		other.Model, _ = modelIn(s.path, "/model/", "/"+last)
-		// Only the body tells which model an ARN stands for.
+		// Only the body shows the model of an ARN.
 		return other, other.Model != "" && !strings.HasPrefix(other.Model, "arn:") && !strings.Contains(other.Model, claudes[0])
 	case last == "converse" || last == "converse-stream":
 	case isOther(s.path, last):
@@ -134,8 +135,8 @@ func (e *Endpoint) match(path string) (model string, ok bool) {
 	return model, ok && (len(e.Models) == 0 || containsOne(model, e.Models)) && !containsOne(model, e.NotModels)
 }
 
-// modelIn returns the decoded name between start and end, a suffix of path. Behind a colon, where the API's method
-// stands, start may be absent and the name is a single segment.
+// modelIn returns the decoded name between start and end, a suffix of path. If end is a method after a colon, start may be
+// missing; the name is then the last segment.
 func modelIn(path, start, end string) (model string, ok bool) {
 	path = strings.TrimSuffix(path, end)
 	_, model, ok = strings.Cut(path, start)

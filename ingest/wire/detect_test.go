@@ -7,7 +7,7 @@ import (
 	"testing"
 )
 
-// urls are the forms of URLs and whom they ask; the model is the path's.
+// urls are the forms of URLs with their targets.
 var urls = []struct {
 	url  string
 	want Target
@@ -49,7 +49,7 @@ var urls = []struct {
 	{"https://dbc-1.cloud.databricks.com/serving-endpoints/chat/completions", Target{Dialect: OpenAIChat, Variant: OtherVariant}},
 	{"https://notopenai.com/v1/chat/completions", Target{Dialect: OpenAIChat, Variant: OtherVariant}},
 	{"https://api.openai.com.evil.example/v1/chat/completions", Target{Dialect: OpenAIChat, Variant: OtherVariant}},
-	// A proxy: the variant is in the path, or nowhere. What speaks like OpenAI in public need not be OpenAI.
+	// A proxy: the path names the variant, if anything does. "openai" in the path of a public host names a format only.
 	{"http://127.0.0.1:4000/deepseek/v1/chat/completions", Target{Dialect: OpenAIChat, Variant: DeepSeek}},
 	{"http://127.0.0.1:4000/openai/v1/chat/completions", Target{Dialect: OpenAIChat, Variant: OpenAI}},
 	{"http://[::1]:4000/openai/v1/chat/completions", Target{Dialect: OpenAIChat, Variant: OpenAI}},
@@ -180,7 +180,7 @@ func TestWithModel(t *testing.T) {
 	f(GeminiOpenAI, "models/gemini-3-pro", GeminiOpenAI)
 	f(GeminiOpenAI, "meta/llama-4-maas", OtherVariant)
 	f(OtherVariant, "vertex_ai/gemini-3-pro", LiteLLM)
-	// Who is behind a gateway is not who judges what was sent to it.
+	// The provider behind a gateway does not determine the variant.
 	f(OtherVariant, "deepseek/deepseek-chat", OtherVariant)
 	f(OtherVariant, "anthropic/claude-opus-4.6", OtherVariant)
 	f(OpenRouter, "openai/gpt-5", OpenRouter)

@@ -6,8 +6,7 @@ import (
 	"strings"
 )
 
-// A Provider serves models. One without variants is known by its hosts only: they are not recorded, and what their paths
-// resemble does not count.
+// A Provider serves models. The hosts of a provider without variants are not recorded, and their paths name no variant.
 type Provider struct {
 	Name     string    // as in gen_ai.provider.name: OpenTelemetry's name where it has one
 	Variants []Variant // whose rules apply at its hosts, at most one per dialect
@@ -72,7 +71,7 @@ var Providers = []Provider{
 	{Name: "llamacpp", Variants: []Variant{LlamaCPP}},
 	{Name: "litellm", Variants: []Variant{LiteLLM}},
 	{Name: "cloudflare", Relay: true, Hosts: []Host{{"gateway.ai.cloudflare.com", ""}}},
-	// "openai" in a path of these often means no more than OpenAI's format.
+	// At these hosts "openai" in a path often means OpenAI's format only.
 	{Name: "other", Hosts: []Host{
 		{"api.perplexity.ai", ""},
 		{"router.huggingface.co", ""},
@@ -189,8 +188,8 @@ func (p *Provider) variant(d *Descriptor) Variant {
 	return ""
 }
 
-// isLocal reports a host that no public name server knows: a loopback or private address, a name without a dot, or one
-// below a domain that belongs to nobody.
+// isLocal reports whether a host is outside the public DNS: a loopback or private address, a name without a dot, or a name
+// in a private domain.
 func isLocal(host string) bool {
 	if ip, err := netip.ParseAddr(strings.Trim(host, "[]")); err == nil {
 		return ip.IsLoopback() || ip.IsPrivate()

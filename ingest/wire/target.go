@@ -14,8 +14,8 @@ type Target struct {
 
 // WithModel returns t for a request to a model, "" if it names none. The model may show that the host's rules do not
 // apply: Vertex serves models of other vendors through Gemini's endpoint, and some prefixes are LiteLLM's own. No prefix
-// names the provider behind a gateway: a gateway may mend a request before it forwards it, so that the provider's rules do
-// not apply to what was sent.
+// names the provider behind a gateway: a gateway may repair a request before it forwards it, so the provider's rules do not
+// apply to the request.
 func (t Target) WithModel(model string) Target {
 	if model == "" {
 		model = t.Model

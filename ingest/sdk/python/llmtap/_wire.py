@@ -39,9 +39,7 @@ HOSTS: tuple[str, ...] = (
     "ollama.com",
 )
 # Ends of such hosts.
-HOST_SUFFIXES: tuple[str, ...] = (
-    "-aiplatform.googleapis.com",
-)
+HOST_SUFFIXES: tuple[str, ...] = ("-aiplatform.googleapis.com",)
 # Such hosts around the region, with all hosts below them.
 HOST_LABELS: tuple[tuple[str, str], ...] = (
     ("bedrock-runtime.", ".amazonaws.com"),
