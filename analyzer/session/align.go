@@ -10,17 +10,17 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// An alignment says how a request Q continues an earlier request P. All positions are in bodies.
+// An alignment describes how a request Q continues an earlier request P. All positions are relative to the bodies.
 type alignment struct {
-	prefix  int  // messages that both start with
-	whole   bool // Q starts with all of P
-	tail    int  // messages of P's end that Q contains further on
-	tailEnd int  // the message of Q after them; -1 when P's last message is not in Q
-	known   bool // there is a P
+	prefix  int  // number of messages at the start that P and Q share
+	whole   bool // Q starts with the whole body of P
+	tail    int  // number of messages at the end of P that Q contains after the prefix
+	tailEnd int  // message of Q after that tail; -1 if the last message of P is not in Q
+	known   bool // P is known
 }
 
-// align compares Q with P. loose compares lengths instead of texts, for shapes that two processes published under keys of
-// their own.
+// align compares Q with P. loose compares lengths instead of texts, for shapes published by two processes with different
+// keys.
 func align(p, q *skeleton, loose bool) alignment {
 	pb, qb := p.body(), q.body()
 	a := alignment{tailEnd: -1, known: true}
@@ -45,8 +45,8 @@ func align(p, q *skeleton, loose bool) alignment {
 	return a
 }
 
-// same reports whether a of s and b of o are one message. Bytes decide; an assistant message that was rewritten (arguments
-// in another spelling, null for "") is still the same if its text and call ids are.
+// same reports whether message a of s and message b of o are the same message: their bytes are equal, or, for an assistant
+// message that was reformatted (other JSON formatting of the arguments, null instead of ""), their texts and call ids are.
 func (s *skeleton) same(a *message, o *skeleton, b *message, loose bool) bool {
 	if a.hash == b.hash {
 		return true
@@ -68,15 +68,15 @@ func (s *skeleton) same(a *message, o *skeleton, b *message, loose bool) bool {
 	return a.calls > 0 || !a.noText
 }
 
-// sameText compares two assistant texts; null, "" and absent are the same.
+// sameText reports whether two assistant texts are equal; null, "" and absent are equal.
 func sameText(a uint64, aEmpty bool, b uint64, bEmpty bool) bool {
 	return aEmpty && bEmpty || a != 0 && a == b
 }
 
-// unmarkedHash hashes a message without its cache marks, which agents move as the history grows.
+// unmarkedHash returns the hash of a message without its cache marks, which agents move as the history grows.
 func unmarkedHash(b []byte) uint64 { return xxh3.Hash(Unmark(b)) }
 
-// Unmark returns message b without its cache marks: b itself when it has none.
+// Unmark returns message b without its cache marks, or b itself if there are none.
 func Unmark(b []byte) []byte {
 	var out []byte
 	for {
@@ -94,7 +94,8 @@ func Unmark(b []byte) []byte {
 
 var cacheKey = []byte(`"cache_control"`)
 
-// cacheMark returns the next member cache_control of b, with a comma before or after it; -1 when there is none.
+// cacheMark returns the range of the next cache_control member of b, including a comma before or after it; -1 if there is
+// none.
 func cacheMark(b []byte) (start, end int) {
 	for from := 0; ; {
 		n := bytes.Index(b[from:], cacheKey)
@@ -119,8 +120,8 @@ func cacheMark(b []byte) (start, end int) {
 	}
 }
 
-// markEnd returns the end of the value after the key that ends at i: null, or an object whose strings have no braces; else
-// -1.
+// markEnd returns the end of the value of the key that ends at i. The value must be null or an object without braces inside;
+// otherwise markEnd returns -1.
 func markEnd(b []byte, i int) int {
 	if i = jsonscan.Space(b, i); i >= len(b) || b[i] != ':' {
 		return -1

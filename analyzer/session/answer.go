@@ -17,19 +17,19 @@ const (
 	endedCut
 )
 
-// answer is the memory of one answer of the model.
+// answer is what is remembered of one answer of the model.
 type answer struct {
 	exchange   string
-	seq, ended uint64 // of its request; of its end
-	after      int    // messages of its request's body: the place of its copy
+	seq, ended uint64 // sequences of its request and of its end
+	after      int    // number of messages in the body of its request: the index of its copy
 	text       uint64
 	noText     bool
 	end        ending
 	streamed   bool
 	joined     bool // fragments of several calls could not be distinguished
-	blank      bool // its reasoning is an empty string
-	several    bool // it had more than one choice, of which this is the first
-	bytes      int  // of its text
+	blank      bool // the reasoning is an empty string
+	several    bool // the response had more than one choice; this is the first
+	bytes      int  // length of the text
 	reasons    bool
 	calls      []*Call
 	signed     []facts.Signed
@@ -39,11 +39,11 @@ type answer struct {
 // An Answer is an answer to remember.
 type Answer struct {
 	Facts   *facts.Response
-	Seq     uint64 // of the event that completed it
-	MinSeq  uint64 // oldest sequence that it was made from
+	Seq     uint64 // sequence of the event that completed the answer
+	MinSeq  uint64 // oldest sequence of its events
 	At      time.Time
-	Cut     bool // the agent did not read it to its end; then its calls expect no replies, and none are returned
-	Context any  // kept with the calls, for the caller
+	Cut     bool // the agent did not read the whole answer, so its calls expect no replies and are not returned
+	Context any  // stored with the calls for the caller
 }
 
 // Answer adds the answer to t to the conversation and returns the calls in it.
@@ -95,8 +95,8 @@ func (s *Store) Answer(t *Turn, in Answer) []*Call {
 	return calls
 }
 
-// callID returns the hash by which a call of an answer is known: of its id, else, where replies name functions, of its
-// name. before are the earlier calls of the answer.
+// callID returns the hash that identifies a call of an answer. It hashes the id of the call; if the call has no id and
+// replies name functions, it hashes the name. before contains the earlier calls of the answer.
 func (t *Turn) callID(call *Call, before []*Call) uint64 {
 	if call.CallID != "" {
 		return hashName(call.CallID)
@@ -107,7 +107,7 @@ func (t *Turn) callID(call *Call, before []*Call) uint64 {
 	return nthID(hashName(call.Name), len(before), func(i int) uint64 { return before[i].id })
 }
 
-// has reports whether a made a call with id.
+// has reports whether a has a call with id.
 func (a *answer) has(id uint64) bool { return a.call(id) != nil }
 
 // call returns the call of a with id, or nil.
@@ -133,7 +133,7 @@ func (a *answer) count(id uint64) (n int) {
 	return n
 }
 
-// signedItem reports whether the answer had a reasoning item with this id.
+// signedItem reports whether the answer has a reasoning item with this id.
 func (a *answer) signedItem(id []byte) bool {
 	return len(id) > 0 && slices.ContainsFunc(a.signed, func(s facts.Signed) bool { return s.ID == string(id) })
 }
@@ -148,7 +148,7 @@ func endingOf(r *facts.Response, cut bool) ending {
 	return endedWhole
 }
 
-// reasons reports whether an answer has reasoning, or signatures of it.
+// reasons reports whether an answer has reasoning or signatures of reasoning.
 func reasons(r *facts.Response) bool {
 	return r.Reasoning > facts.Null && !r.BlankReasoning || len(r.Signed) > 0 ||
 		slices.ContainsFunc(r.Calls, func(c facts.ResponseCall) bool { return c.Signature })

@@ -15,50 +15,50 @@ const (
 	Duplicate = "duplicate" // a request contained several replies
 	Late      = "late"      // the reply arrived after the conversation had continued without it
 	Rejected  = "rejected"  // the provider refused the request with the reply, so no model read it
-	Abandoned = "abandoned" // the conversation just stopped
+	Abandoned = "abandoned" // the conversation ended without a reply
 	Terminal  = "terminal"  // no reply was intended: the call is the answer itself
 
-	notRead = "" // of an answer that the agent did not read to its end
+	notRead = "" // the agent did not read the whole answer
 )
 
 // A Call is one tool call of an answer.
 type Call struct {
 	CallID, Name string
-	Position     int    // in the answer
-	Exchange     string // whose answer made the call
+	Position     int    // index in the answer
+	Exchange     string // exchange whose answer made the call
 	Conversation string
 	AskedAt      time.Time
 	State        string
 	AnsweredAt   time.Time
 	AnsweredBy   string    // exchange whose request contained the reply
-	StartedAt    time.Time // of the tool, as its events report
+	StartedAt    time.Time // start of the tool run, as reported by tool events
 	EndedAt      time.Time
-	ToolStatus   string // of its newest event
-	Forced       bool   // the request left the model no other tool
-	Context      any    // of the caller, from Answer
+	ToolStatus   string // status in the newest tool event
+	Forced       bool   // the request required the model to call this tool
+	Context      any    // value of the caller, from Answer.Context
 
 	conv      *conversation
 	answer    *answer
-	id        uint64 // by which replies name it
+	id        uint64 // hash by which replies identify the call; 0 if none
 	raw       uint64 // hash of the arguments
-	sent      uint64 // the same for them in a JSON string
-	meaning   uint64 // canonical hash of the arguments; 0 when they are not JSON
+	sent      uint64 // hash of the arguments encoded as a JSON string; see hashSent
+	meaning   uint64 // canonical hash of the arguments; 0 if they are not JSON
 	kind      facts.Kind
 	args      facts.Args
-	signed    bool // it has a thought signature
+	signed    bool // the call has a thought signature
 	tool      ToolState
-	reused    bool   // another answer of the conversation made a call with this id before
-	callSeen  uint64 // newest request, by its sequence, that contains the call itself
-	replySeen uint64 // newest request that contains its reply
+	reused    bool   // an earlier answer of the conversation has a call with this id
+	callSeen  uint64 // sequence of the newest request that contains the call itself
+	replySeen uint64 // sequence of the newest request that contains the reply
 }
 
-// Forgotten reports whether the conversation of the call is forgotten: nothing more will be known of the call.
+// Forgotten reports whether the conversation of the call is forgotten, so that the state of the call no longer changes.
 func (c *Call) Forgotten() bool { return c.conv.forgotten }
 
 // Paired reports whether replies can name the call.
 func (c *Call) Paired() bool { return c.id != 0 }
 
-// MinSeq returns the oldest sequence that the conversation of the call was made from.
+// MinSeq returns the oldest sequence on which the conversation of the call depends.
 func (c *Call) MinSeq() uint64 { return c.conv.minSeq() }
 
 // Seq returns the sequence of the event that completed the answer.
@@ -67,10 +67,10 @@ func (c *Call) Seq() uint64 { return c.answer.ended }
 // End sets the state of a call that no longer waits for its reply: Missing, Abandoned or Terminal.
 func (c *Call) End(state string) { c.State = state }
 
-// Undecided reports whether nothing is known of a reply yet, so that the call may turn out Missing.
+// Undecided reports whether the call may still become Missing: no reply is known and no request continued without one.
 func (c *Call) Undecided() bool { return c.State == Open || c.State == Abandoned }
 
-// awaits reports whether a reply to the call would be new.
+// awaits reports whether a reply to the call would be the first that the model reads.
 func (c *Call) awaits() bool {
 	switch c.State {
 	case Open, Missing, Abandoned, Terminal, Rejected:
@@ -79,9 +79,9 @@ func (c *Call) awaits() bool {
 	return false
 }
 
-// become changes the state.
+// become sets the state and updates the number of open calls of the conversation.
 func (c *Call) become(state string) {
-	if c.conv.calls[c.id] != c { // forgotten, or its id belongs to a newer call: it is not counted
+	if c.conv.calls[c.id] != c { // the call is forgotten or its id belongs to a newer call, so it is not counted
 		c.State = state
 		return
 	}
@@ -93,14 +93,14 @@ func (c *Call) become(state string) {
 	}
 }
 
-// broken reports whether the model made the call without a name or with arguments that are no object.
+// broken reports whether the model made the call without a name or with arguments that are not an object.
 func (c *Call) broken() bool {
 	return c.Name == "" || c.kind == facts.String && c.args > facts.ArgsEmpty
 }
 
-// Excused reports whether something else explains that the call and its reply are gone: the agent kept other calls of
-// the answer and never ran this one, so that the model reads that it asked for less; or the newest request with anything
-// of the answer contains replies to other calls and none of the calls, so that a rule reports what was cut off or lost.
+// Excused reports whether the absence of the call and its reply is not a missing reply. That is so in two cases: the agent
+// kept other calls of the answer and never ran this one, so the model reads a history in which it made fewer calls; or the
+// newest request with any part of the answer contains only replies to other calls but no calls, so a rule reports the loss.
 func (c *Call) Excused() bool {
 	newest := uint64(0)
 	for _, o := range c.answer.calls {
@@ -113,7 +113,7 @@ func (c *Call) Excused() bool {
 	return !kept || c.tool == ToolUnknown
 }
 
-// remember makes a call known by its id. When a model uses an id again, the id means the newer call.
+// remember adds a call under its id. If a model reuses an id, the id refers to the newer call.
 func (c *conversation) remember(call *Call) {
 	id := call.id
 	if c.calls == nil {
@@ -147,8 +147,8 @@ func (c *conversation) forgetCall(call *Call) {
 	c.text -= len(call.CallID) + len(call.Name)
 }
 
-// answerCalls finds the calls that the request of t answers, and those of the answer before it that it leaves without a
-// reply. named reports that the request names that answer by its id, so it was written after the answer.
+// answerCalls finds the calls that the request of t answers, and the calls of the previous answer that the request leaves
+// without a reply. named reports that the request names the previous answer by its id, so it was written after that answer.
 func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 	for i := len(q.messages) - 1; i >= q.lead && c.open > 0; i-- {
 		for _, id := range q.repliesOf(&q.messages[i]) {
@@ -156,13 +156,13 @@ func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 			if call == nil || !call.awaits() || call.replySeen == t.seq {
 				continue
 			}
-			// In a history that was not cut, a reply before the place of the answer belongs to an older call with this id.
+			// In an uncut history, a reply before the position of the answer belongs to an older call with this id.
 			if t.aligned.whole && i-q.lead < call.answer.after {
 				continue
 			}
 			call.replySeen = t.seq
 			switch call.State {
-			case Rejected: // until this request is accepted
+			case Rejected: // Settle updates the call if this request is accepted
 				t.resent = append(t.resent, call)
 				continue
 			case Missing:
@@ -193,9 +193,9 @@ func (c *conversation) answerCalls(t *Turn, q *skeleton, named bool) {
 	c.supersede(t, a)
 }
 
-// follows reports whether q was written after a was read. A request that is sent again, or one from which a is cut with
-// everything around it, is no evidence about the calls of a. Nor is one without any answer in the place of a: a was
-// discarded as a whole, or another agent of the conversation speaks.
+// follows reports whether q was written after a was read. Some requests are not evidence about the calls of a: a repeated
+// request; a request from which a was cut together with the messages around it; and a request without any answer at the
+// position of a, because a was discarded as a whole or another agent of the conversation wrote the request.
 func (q *skeleton) follows(a *answer, al alignment) bool {
 	body := q.body()
 	if al.whole && len(body) > max(al.prefix, a.after) && !body[a.after].external() {
@@ -204,7 +204,7 @@ func (q *skeleton) follows(a *answer, al alignment) bool {
 	return len(a.calls) > 0 && slices.ContainsFunc(body, func(m message) bool { return m.calls > 0 && q.copies(&m, a) })
 }
 
-// markCalls marks the calls of a that q contains, with or without a reply.
+// markCalls records seq in the calls of a that q contains, with or without a reply.
 func (q *skeleton) markCalls(a *answer, al alignment, seq uint64) {
 	for i := len(q.messages) - 1; i >= q.lead; i-- {
 		if al.whole && i-q.lead < a.after {
@@ -218,11 +218,11 @@ func (q *skeleton) markCalls(a *answer, al alignment, seq uint64) {
 	}
 }
 
-// maxSuperseded bounds the search for calls of another process, newest first.
+// maxSuperseded bounds the number of calls that supersede examines, newest first.
 const maxSuperseded = 64
 
-// supersede finds the calls of another process that wait although the conversation continued from a newer answer, which
-// the process of this request got.
+// supersede finds pending calls of another process, although the conversation continued from a newer answer that the
+// process of this request received.
 func (c *conversation) supersede(t *Turn, a *answer) {
 	if t.source.instance == "" || a.source.instance != t.source.instance {
 		return
@@ -238,8 +238,8 @@ func (c *conversation) supersede(t *Turn, a *answer) {
 	}
 }
 
-// Settle records how the provider answered the request of t and returns the calls that this changes: a reply that is
-// refused with its request did not arrive.
+// Settle records whether the provider accepted the request of t and returns the calls whose state changes: the replies in a
+// refused request did not reach the model.
 func (t *Turn) Settle(accepted, refused bool) (changed []*Call) {
 	switch {
 	case refused:
@@ -262,8 +262,9 @@ func (t *Turn) Settle(accepted, refused bool) (changed []*Call) {
 	return changed
 }
 
-// Misplaced records that message i of the request has a reply too many or too late; state says which. The message calls
-// with id or, where replies name functions, with the function name as the nth of its turn. It returns the call if it changed.
+// Misplaced records that a call in message i of the request has a duplicate or a late reply; state is Duplicate or Late. The
+// call is identified by id or, if replies name functions, by its function name and nth, the number of earlier calls of that
+// function in the message. Misplaced returns the call if its state changed.
 func (t *Turn) Misplaced(id, name []byte, nth, i int, state string) *Call {
 	key := hashOrZero(id)
 	if t.names && len(name) > 0 && t.conv.calls[key] == nil {
@@ -274,7 +275,7 @@ func (t *Turn) Misplaced(id, name []byte, nth, i int, state string) *Call {
 		return nil
 	}
 	if t.aligned.whole && i-t.q.lead != call.answer.after || !t.aligned.whole && call.reused {
-		return nil // it is another call with this id
+		return nil // another call with this id
 	}
 	switch {
 	case state == Duplicate && (call.State == Answered || call.State == Late || call.State == Rejected):

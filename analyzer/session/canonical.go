@@ -13,11 +13,12 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// maxDepth bounds the nesting of compared arguments.
+// maxDepth bounds the nesting depth of compared arguments.
 const maxDepth = 256
 
-// canonical hashes the meaning of a JSON text, independent of space, the order of members, escapes, and the notation of
-// numbers. All texts that SDKs make of one value have one hash. It is 0 when b is not exactly one JSON value.
+// canonical returns a hash of the meaning of a JSON text, independent of white space, the order of members, escapes, and the
+// notation of numbers, so that all encodings of one value by SDKs have the same hash. It is 0 unless b is exactly one JSON
+// value.
 func canonical(b []byte) uint64 {
 	c := canon{b: b}
 	h := c.value(0)
@@ -35,7 +36,7 @@ type canon struct {
 
 func (c *canon) space() { c.i = jsonscan.Space(c.b, c.i) }
 
-// take skips space and, if it follows, the byte want; it reports whether it did.
+// take skips white space and then the byte want, if present. It reports whether want was present.
 func (c *canon) take(want byte) bool {
 	c.space()
 	if c.i < len(c.b) && c.b[c.i] == want {
@@ -156,10 +157,10 @@ func (c *canon) word() uint64 {
 	if err != nil && !math.IsInf(f, 0) {
 		return c.fail()
 	}
-	if math.Abs(f) >= 1<<53 { // as floats, different ids would be equal
+	if math.Abs(f) >= 1<<53 { // different large ids would be equal as floats
 		return mix('b', xxh3.Hash(w))
 	}
-	return mix('n', math.Float64bits(f+0)) // no negative zero
+	return mix('n', math.Float64bits(f+0)) // +0 turns negative zero into zero
 }
 
 func mix(a, b uint64) uint64 {

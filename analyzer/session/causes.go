@@ -1,70 +1,71 @@
 package session
 
-// The root causes: what an agent did to make a request defective. The list is closed; the ids are those of RULES.md 4.2.
+// The root causes: what an agent did to make a request defective. This is the complete list; RULES.md 4.2 defines the ids.
 const (
-	// CallsDropped: the agent saved the assistant message without its calls. Detail "some": without some of its calls.
+	// CallsDropped: the agent saved the assistant message without its calls. Detail "some": only some calls are missing.
 	CallsDropped = "tool_calls_dropped_on_save"
 	// Truncated: the agent shortened its history between a call and its reply. Detail: head, middle or tail.
 	Truncated = "history_truncated_mid_pair"
 	// ReplayedUnbound: a new run or process loaded replies from storage without their calls.
 	ReplayedUnbound = "replayed_history_without_binding"
-	// SanitizerDropped: code that repairs histories removed a malformed call, or one of an incomplete group, and left its
+	// SanitizerDropped: code that repairs histories removed a malformed call, or a call of an incomplete group, but kept the
 	// reply.
 	SanitizerDropped = "call_dropped_by_sanitizer"
-	// CallsTruncated: the agent runs only the first k of several calls.
+	// CallsTruncated: the agent ran only the first k of several calls.
 	CallsTruncated = "parallel_calls_truncated"
-	// ToolSkipped: the agent did not run the tool, added no reply, and continued without the user.
+	// ToolSkipped: the agent did not run the tool, did not add a reply, and continued without a message of the user.
 	ToolSkipped = "tool_skipped"
-	// Crashed: the process ended between call and reply; another one continued from the saved history.
+	// Crashed: the process ended between call and reply; another process continued from the saved history.
 	Crashed = "crash_between_call_and_reply"
-	// UserInterrupt: the user's next message arrived before the reply, which followed later.
+	// UserInterrupt: the user's next message arrived before the tool had replied.
 	UserInterrupt = "user_interrupt"
-	// SkippedOrInterrupted is ToolSkipped or UserInterrupt, or Crashed where the processes are unknown: the request shows only
-	// that there is no reply. Only events of tools or runs could distinguish them.
+	// SkippedOrInterrupted is ToolSkipped or UserInterrupt, or Crashed if the processes are unknown. The request shows only that
+	// the reply is missing; only tool or run events could distinguish these causes.
 	SkippedOrInterrupted = "tool_skipped_or_interrupted"
-	// Interleaved: a message was inserted between a call and its reply. Detail is its role.
+	// Interleaved: a message was inserted between a call and its reply. Detail is the role of that message.
 	Interleaved = "interleaved_injection"
 	// CallsSplit: the calls of one answer were saved as several assistant messages.
 	CallsSplit = "calls_split_over_messages"
-	// ConcurrentWriters: two requests of one conversation were in flight at the same time, and both wrote into its history.
+	// ConcurrentWriters: two requests of one conversation were in flight at the same time, and both wrote to its history.
 	ConcurrentWriters = "concurrent_writers"
 	// DuplicateReply: a call has more than one reply. Detail resume_replayed: the same reply from another process;
-	// retry_appended: the same reply from the same process; double_execution: another reply; approval_plus_result: the first
-	// one was a placeholder.
+	// retry_appended: the same reply from the same process; double_execution: different replies; approval_plus_result: the
+	// first reply was a placeholder.
 	DuplicateReply = "duplicate_reply"
-	// DuplicateIDFromModel: the model itself gave two calls one id.
+	// DuplicateIDFromModel: the model itself gave two calls the same id.
 	DuplicateIDFromModel = "duplicate_id_from_model"
 	// TurnAppendedTwice: the agent appended one assistant message twice.
 	TurnAppendedTwice = "turn_appended_twice"
-	// IDRewritten: calls and replies have different ids because one side changed them. Detail call_side: the calls;
-	// reply_side: the reply; hardcoded_id, result_used_as_id: the reply, and how.
+	// IDRewritten: calls and replies have different ids because the agent changed them. Detail call_side: the ids of the calls
+	// changed; reply_side: the id of the reply changed; hardcoded_id, result_used_as_id: the reply has a fixed id, or a part of
+	// the result as its id.
 	IDRewritten = "id_rewritten"
-	// IDFromGateway: the answer itself had the id that this target refuses, so a gateway made it.
+	// IDFromGateway: the answer itself has the id that this target refuses, so a gateway generated it.
 	IDFromGateway = "id_regenerated_by_gateway"
-	// ArgumentsAsObject: the answer's arguments were a string, and the request has the same arguments as a JSON value.
+	// ArgumentsAsObject: the arguments were a string in the answer and are the same JSON as a value in the request.
 	ArgumentsAsObject = "arguments_reserialised_as_object"
-	// ArgumentsTruncated: the answer ended inside the arguments. Detail length: at its token limit; cut: the stream broke off.
+	// ArgumentsTruncated: the answer ended inside the arguments. Detail length: at the token limit; cut: the stream broke off.
 	ArgumentsTruncated = "arguments_truncated_stream"
-	// StreamAssembly: the fragments of a streamed call were assembled wrongly.
+	// StreamAssembly: the agent assembled the fragments of a streamed call incorrectly.
 	StreamAssembly = "stream_assembly_bug"
-	// MalformedByModel: the answer was whole, and the model wrote the malformed call.
+	// MalformedByModel: the answer was complete, and the model wrote the malformed call.
 	MalformedByModel = "malformed_by_model"
-	// IDDroppedOnSave: the answer's call had the id, or name, that the request lacks.
+	// IDDroppedOnSave: the call in the answer had the id or name that is missing in the request.
 	IDDroppedOnSave = "id_dropped_on_save"
-	// ReasoningStripped: the answer had reasoning, or a signature of it, that the request lacks.
+	// ReasoningStripped: the answer had reasoning or a signature that is missing in the request.
 	ReasoningStripped = "reasoning_stripped"
-	// EmptyReasoningOmitted: the answer's reasoning was an empty string, and the request lacks the member.
+	// EmptyReasoningOmitted: the reasoning was an empty string in the answer, and the member is missing in the request.
 	EmptyReasoningOmitted = "empty_reasoning_omitted"
-	// ProviderSwitched: the message is from another provider or model, whose answers look different. Detail: dialect,
-	// variant, family or model, whichever changed.
+	// ProviderSwitched: the message is from another provider or model with a different answer format. Detail: what changed,
+	// which is dialect, variant, family or model.
 	ProviderSwitched = "provider_switched"
-	// FieldLeak: all messages of a role have the field, so the code that writes messages adds it.
+	// FieldLeak: all messages of a role have the field, so the code that builds messages adds it.
 	FieldLeak = "sdk_field_leak"
 	// NoHistory: the history before the request is unknown.
 	NoHistory = "unknown_no_history"
 )
 
-// fixes contains what to change in the agent, by root cause.
+// fixes maps root causes to the change that the agent needs.
 var fixes = map[string]string{
 	CallsDropped:          "Save the whole assistant message, tool_calls included, before its tool messages; do not rebuild it from role and content.",
 	Truncated:             "Shorten the history only between turns: keep or drop an assistant message with tool_calls together with all its tool messages.",
@@ -94,7 +95,7 @@ var fixes = map[string]string{
 	FieldLeak:             "Build messages from the fields that the API accepts; do not serialize objects of the SDK or framework.",
 }
 
-// RootCauses lists the ids of root causes; RootCause.ID is "" for a known history in which nothing fits.
+// RootCauses lists the ids of root causes. RootCause.ID is "" if the history is known but no root cause fits.
 var RootCauses = []string{
 	CallsDropped, Truncated, ReplayedUnbound, SanitizerDropped, CallsTruncated, ToolSkipped, Crashed, UserInterrupt, SkippedOrInterrupted,
 	Interleaved, CallsSplit, ConcurrentWriters, DuplicateReply, DuplicateIDFromModel, TurnAppendedTwice, IDRewritten, IDFromGateway,
@@ -102,8 +103,8 @@ var RootCauses = []string{
 	ProviderSwitched, FieldLeak, NoHistory,
 }
 
-// explanations has the rules whose defects have root causes. Where a message alone is wrong, such as a second system prompt,
-// the rule itself explains it.
+// explanations maps the rules whose defects have root causes to functions that find them. A defect of a single message, such
+// as a second system prompt, needs no root cause, because the rule itself explains it.
 var explanations = map[string]func(*explainer) RootCause{
 	"orphan_tool_reply":            explainOrphan,
 	"tool_reply_before_call":       explainEarly,

@@ -15,28 +15,28 @@ type key struct{ service, id string }
 type conversation struct {
 	key       key
 	inferred  bool
-	resumed   []string  // other given ids under which it continued
-	branches  []*branch // the least recently used first
+	resumed   []string  // other given ids under which the conversation continued
+	branches  []*branch // least recently used first
 	calls     map[uint64]*Call
-	order     []uint64 // of calls, oldest first; an id that was called again occurs twice
-	open      int      // calls that are not answered
-	text      int      // bytes of the ids and names of calls
+	order     []uint64 // ids of calls, oldest first; a reused id occurs twice
+	open      int      // number of calls for which awaits is true
+	text      int      // total bytes of the ids and names of calls
 	instances map[[16]byte]*Instance
-	keys      []uint64 // in Store.byAnswer, oldest first
-	named     []uint64 // in Store.named, oldest first
-	source    *source  // of its newest request
-	tools     bool     // the agent reports when tools start and end
+	keys      []uint64 // keys in Store.byAnswer, oldest first
+	named     []uint64 // keys in Store.named, oldest first
+	source    *source  // source of the newest request
+	tools     bool     // the agent reports the start and end of tools
 	early     []earlyToolEvent
-	moves     int // how often the process that sends its requests changed
+	moves     int // number of changes of the process that sends the requests
 	bytes     int64
-	forgotten bool // by the store
-	kept      any  // by the caller
+	forgotten bool // the store has removed the conversation
+	kept      any  // value attached by the caller
 	keptBytes int64
 
-	used, made *expiry.Entry[*conversation, struct{}] // in Store.byUse and Store.byAge
+	used, made *expiry.Entry[*conversation, struct{}] // entries in Store.byUse and Store.byAge
 }
 
-// source is who sent a request, and to which target.
+// source identifies the sender of a request and its target.
 type source struct {
 	instance, run string
 	target        wire.Target
@@ -47,17 +47,17 @@ type source struct {
 type branch struct {
 	name       string
 	tip        skeleton // the newest request
-	exchange   string   // of tip
+	exchange   string   // exchange of tip
 	source     *source
 	answer     *answer
-	inFlight   int  // requests that are not completed
+	inFlight   int  // number of requests that are not completed
 	concurrent bool // two different requests were in flight at the same time
 	resent     bool // the newest request was sent more than once, so it may have several answers
 	newest     *Turn
 	streak     *Streak
 }
 
-// conversation finds or makes the conversation of a request.
+// conversation finds or creates the conversation of a request.
 func (s *Store) conversation(in *Request, q *skeleton, named *namedAnswer) *conversation {
 	k := key{in.Service, in.Conversation}
 	given := k.id != ""
@@ -69,7 +69,7 @@ func (s *Store) conversation(in *Request, q *skeleton, named *namedAnswer) *conv
 		} else {
 			c, minSeq = s.infer(in, q)
 		}
-		if c != nil && given { // it continues under a new id
+		if c != nil && given { // the conversation continues under a new id
 			c.resume(s, k)
 		}
 		if !given {
@@ -89,10 +89,10 @@ func (s *Store) conversation(in *Request, q *skeleton, named *namedAnswer) *conv
 	return c
 }
 
-// minSeq returns the oldest sequence that the conversation was made from.
+// minSeq returns the oldest sequence on which the conversation depends.
 func (c *conversation) minSeq() uint64 { return c.made.MinSeq }
 
-// resume makes c known by another given id.
+// resume registers another given id of c.
 func (c *conversation) resume(s *Store, k key) {
 	if len(c.resumed) == maxResumed {
 		delete(s.convs, key{k.service, c.resumed[0]})
@@ -102,7 +102,7 @@ func (c *conversation) resume(s *Store, k key) {
 	s.convs[k] = c
 }
 
-// sent returns the source of a request, which becomes that of the newest request of c.
+// sent stores the source of a request as the newest source of c and returns it.
 func (c *conversation) sent(in *Request) *source {
 	src := source{in.Instance, in.Run, in.Target, in.Shaped}
 	if old := c.source; old != nil {
@@ -117,7 +117,7 @@ func (c *conversation) sent(in *Request) *source {
 	return c.source
 }
 
-// newBranch starts a branch whose history differs from the known ones after n messages of its body.
+// newBranch starts a branch whose history differs from those of the other branches after n messages of its body.
 func (c *conversation) newBranch(q *skeleton, n int) *branch {
 	b := &branch{}
 	if len(c.branches) > 0 {
@@ -138,11 +138,11 @@ func (c *conversation) use(b *branch) {
 	c.branches = append(append(c.branches[:i], c.branches[i+1:]...), b)
 }
 
-// predecessor finds the branch that q belongs to and how q continues its request; b is nil when there is none. When
-// continues is false, q only shares its start, or a call, with the branch: it is the first request of a new branch.
+// predecessor finds the branch to which q belongs and how q continues its newest request; b is nil if there is none. If
+// continues is false, q shares only its start or a call with the branch, so q is the first request of a new branch.
 func (c *conversation) predecessor(q *skeleton, src *source) (b *branch, a alignment, continues bool) {
 	rank := 0
-	for _, o := range slices.Backward(c.branches) { // the newest first, so that it wins a tie
+	for _, o := range slices.Backward(c.branches) { // newest first, so that the newest branch wins a tie
 		oa := align(&o.tip, q, loose(o.source, src))
 		r := o.rank(q, oa)
 		if r > rank || r == rank && r > 0 && oa.prefix > a.prefix {
@@ -156,10 +156,10 @@ func (c *conversation) predecessor(q *skeleton, src *source) (b *branch, a align
 	return b, a, rank > 1
 }
 
-// rank returns how certainly q continues b: 0 not at all, 1 it shares the start, 2 it contains the end of the request, 3
-// the answer, 4 the whole request, 5 both.
+// rank returns how certain it is that q continues b: 0 not at all; 1 q shares the start of the newest request of b; 2 q
+// contains the end of that request; 3 q contains its answer; 4 q contains the whole request; 5 q contains both.
 func (b *branch) rank(q *skeleton, a alignment) int {
-	// Two stages that start with the same user message and different system prompts are not one history.
+	// Two stages with the same first user message but different system prompts do not share a history.
 	whole := a.whole && (a.prefix > 1 || q.sameLead(&b.tip))
 	contains := b.answer != nil && q.contains(b.answer, b.messagesBefore(a))
 	switch {
@@ -177,8 +177,8 @@ func (b *branch) rank(q *skeleton, a alignment) int {
 	return 0
 }
 
-// messagesBefore returns how many messages of the body of a request precede the answer of b, so that what looks like the
-// answer among them is an older one.
+// messagesBefore returns the number of messages in the body of a request that precede the answer of b. A message among them
+// that looks like this answer is an older answer.
 func (b *branch) messagesBefore(a alignment) int {
 	if b.answer.exchange != b.exchange {
 		return 0
@@ -186,10 +186,10 @@ func (b *branch) messagesBefore(a alignment) int {
 	return a.prefix
 }
 
-// loose reports whether texts of the two sources cannot be compared, because they are shapes made by two processes.
+// loose reports whether texts of the two sources cannot be compared, because they are shapes published by two processes.
 func loose(a, b *source) bool { return a != nil && (a.shaped || b.shaped) && a.instance != b.instance }
 
-// knows reports whether q makes or answers a call that the model made in c.
+// knows reports whether q contains, or replies to, a call of c.
 func (c *conversation) knows(q *skeleton) bool {
 	return len(c.calls) > 0 && (slices.ContainsFunc(q.replies, func(id uint64) bool { return c.calls[id] != nil }) ||
 		slices.ContainsFunc(q.calls, func(m callMark) bool { return c.calls[m.id] != nil }))

@@ -1,23 +1,23 @@
 // Package session remembers conversations: their newest requests and answers as skeletons, the tool calls of the model, and
-// the defects seen. From these it derives the root cause of a defect. It is pure: time and order are those of the stream,
-// so the same events always lead to the same memory.
+// the defects seen. From these it derives the root cause of a defect. It is deterministic: it takes time and order only from
+// the stream, so the same events always produce the same state.
 //
 //	request Q ──> Store.Request ──> conversation ──> branch (P and its answer A) ──> Turn
 //	                                                                                 │ Turn.RootCause(defect of Q)
 //	answer  ────> Store.Answer  <────────────────────────────────────────────────────┘ Store.Instance(id of the defect)
 //
-// A conversation is found by its given id, else by the answer that Q contains: a call id or an assistant text over 32
-// bytes. A shared prompt links nothing, because users share templates. A conversation has one or more branches: agents,
-// stages and forks that share its id but not their history. A branch remembers only its newest request P and answer A;
-// the conversation remembers the calls and defects of older turns.
+// A conversation is found by its given id, or else by an answer that Q contains, which is recognized by a call id or by an
+// assistant text longer than 32 bytes. A shared prompt does not link requests, because users share templates. A conversation
+// has one or more branches: agents, stages and forks that share its id but not their history. A branch remembers only its
+// newest request P and its answer A; the conversation remembers the calls and defects of older turns.
 //
 // # Why skeletons
 //
-// A message is stored as 48 bytes of hashes and kinds, about 1 % of its body, and root causes need no more. The only text
-// stored is call ids and tool names, so a conversation with secrets leaves none here.
+// A message is stored as 48 bytes of hashes and kinds, about 1 % of its body, which is enough to find root causes. The only
+// text stored is call ids and tool names, so the secrets of a conversation are not stored here.
 //
 // # Why bodies are compared without their leading system messages
 //
-// Many agents put the time or the stage's instructions there. Compared with them, no such request would ever continue
-// the one before it.
+// Many agents put the time or the instructions of a stage into the system message. If it were compared, no request of such an
+// agent would continue the previous request.
 package session

@@ -6,14 +6,14 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// explainCalledTwice explains an id that two calls have.
+// explainCalledTwice explains an id that two calls share.
 func explainCalledTwice(x *explainer) RootCause {
 	if x.id == 0 || x.Message < 0 {
 		return RootCause{}
 	}
 	had, now := x.p.countCalls(x.id), x.q.countCalls(x.id)
 	if had >= now {
-		return RootCause{} // the request before had it already, or the history was shortened
+		return RootCause{} // the previous request already had the duplicate, or the history was shortened
 	}
 	made := 0
 	if a := x.before; a != nil {
@@ -44,7 +44,7 @@ func explainCalledTwice(x *explainer) RootCause {
 		x.before.exchange, quote(x.ToolCallID))
 }
 
-// repeatsCallOf reports whether a message of the request makes a call of a.
+// repeatsCallOf reports whether the request contains a call of a.
 func (x *explainer) repeatsCallOf(a *answer) bool {
 	for _, c := range a.calls {
 		if c.id != 0 && x.q.lastCall(c.id) >= 0 {
@@ -68,8 +68,8 @@ func explainItemTwice(x *explainer) RootCause {
 	return RootCause{}
 }
 
-// made returns the call of an answer that call j of message i repeats: by its id, else by its place in the copy of the
-// answer before.
+// made returns the original of call j of message i: the call in an answer with the same id, or else the call at the same
+// position, if message i is a copy of the previous answer.
 func (x *explainer) made(i, j int) *Call {
 	m := &x.q.messages[i]
 	calls := x.q.callsOf(m)
@@ -82,7 +82,7 @@ func (x *explainer) made(i, j int) *Call {
 	if a == nil || i-x.q.lead < a.after || len(calls) != len(a.calls) || j >= len(calls) {
 		return nil
 	}
-	// It is a copy if its neighbors are, or by its place after the request before.
+	// The message is a copy if another of its calls is, or if it directly follows the previous request.
 	for k, c := range calls {
 		if k != j && a.calls[k].id != 0 && c.id == a.calls[k].id {
 			return a.calls[j]
@@ -94,7 +94,7 @@ func (x *explainer) made(i, j int) *Call {
 	return nil
 }
 
-// explainArgumentsKind explains arguments that are no string: those of the answer were a string.
+// explainArgumentsKind explains arguments that are not a string, although they were a string in the answer.
 func explainArgumentsKind(x *explainer) RootCause {
 	call, value := x.sentArguments()
 	if call == nil || call.kind != facts.String || len(value) == 0 || call.meaning == 0 || call.meaning != canonical(value) {
@@ -104,7 +104,7 @@ func explainArgumentsKind(x *explainer) RootCause {
 		call.Exchange, callName(x.ToolCallID, call), x.Message)
 }
 
-// explainArgumentsText explains an arguments string that is no JSON object: the model wrote it, or not.
+// explainArgumentsText explains an arguments string that is not a JSON object, by whether the model wrote that string.
 func explainArgumentsText(x *explainer) RootCause {
 	call, value := x.sentArguments()
 	if call == nil || len(value) == 0 {
@@ -131,7 +131,7 @@ func explainArgumentsText(x *explainer) RootCause {
 	return RootCause{}
 }
 
-// sentArguments returns the answer's call that the defect is about, and the arguments that the request has for it, as JSON.
+// sentArguments returns the call of the defect as the answer has it, and the JSON of its arguments in the request.
 func (x *explainer) sentArguments() (*Call, []byte) {
 	if x.Message < 0 {
 		return nil, nil
@@ -147,7 +147,7 @@ func (x *explainer) sentArguments() (*Call, []byte) {
 	}
 	var sent struct {
 		Function  struct{ Arguments json.RawMessage }
-		Arguments json.RawMessage // of a Responses item
+		Arguments json.RawMessage // arguments of a Responses item
 	}
 	if json.Unmarshal(x.bytesOf(calls[j].Start, calls[j].End), &sent) != nil {
 		return nil, nil
@@ -158,7 +158,7 @@ func (x *explainer) sentArguments() (*Call, []byte) {
 	return call, sent.Arguments
 }
 
-// callIndex returns the index of the call that the defect is about, or -1.
+// callIndex returns the index of the call with the defect, or -1.
 func (x *explainer) callIndex(calls []facts.Call) int {
 	for j := range calls {
 		c := &calls[j]

@@ -7,7 +7,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// origin returns the answer that message i repeats; nil when it is unknown.
+// origin returns the answer that message i repeats; nil if it is unknown.
 func (x *explainer) origin(i int) *answer {
 	m := &x.q.messages[i]
 	for _, c := range x.q.callsOf(m) {
@@ -21,7 +21,7 @@ func (x *explainer) origin(i int) *answer {
 	return nil
 }
 
-// explainReasoning explains a message without the reasoning, or its signature, that the target requires.
+// explainReasoning explains a message that lacks the reasoning or signature that the target requires.
 func explainReasoning(x *explainer) RootCause {
 	if x.Message < 0 {
 		return RootCause{}
@@ -49,7 +49,7 @@ func explainReasoning(x *explainer) RootCause {
 	return x.from(a)
 }
 
-// reasoningSent explains it by the request before, which had the same message with its reasoning.
+// reasoningSent explains missing reasoning by the previous request, if it had the same message with its reasoning.
 func (x *explainer) reasoningSent() RootCause {
 	m := &x.q.messages[x.Message]
 	for i := range x.p.messages {
@@ -62,7 +62,7 @@ func (x *explainer) reasoningSent() RootCause {
 	return RootCause{}
 }
 
-// explainReasoningItem explains a reasoning item without the item that followed it, or the reverse.
+// explainReasoningItem explains a reasoning item without the item that followed it, or an item without its reasoning item.
 func explainReasoningItem(x *explainer) RootCause {
 	if x.Message < 0 {
 		return RootCause{}
@@ -86,7 +86,8 @@ func explainReasoningItem(x *explainer) RootCause {
 		a.exchange, callName(a.calls[0].CallID, a.calls[0]), x.Message)
 }
 
-// explainSwitched explains something in a message that the target does not accept by the other provider of the message.
+// explainSwitched explains message content that the target does not accept by a switch of the provider: the message came
+// from, or was accepted by, another one.
 func explainSwitched(x *explainer) RootCause {
 	if x.Message < 0 {
 		return RootCause{}
@@ -97,7 +98,7 @@ func explainSwitched(x *explainer) RootCause {
 		}
 		return RootCause{}
 	}
-	// The message was in the request before, which went to another provider.
+	// The previous request, which may have gone to another provider, contained the message.
 	if x.Rule == "reasoning_signature_invalid" || x.pSource == nil || !x.sentBefore(x.Message) {
 		return RootCause{}
 	}
@@ -108,7 +109,7 @@ func explainSwitched(x *explainer) RootCause {
 	return RootCause{}
 }
 
-// sentBefore reports whether message i was in the request before.
+// sentBefore reports whether the previous request contained message i.
 func (x *explainer) sentBefore(i int) bool {
 	if i >= x.q.lead {
 		return i-x.q.lead < x.aligned.prefix
@@ -116,7 +117,7 @@ func (x *explainer) sentBefore(i int) bool {
 	return i < x.p.lead && x.p.messages[i].hash == x.q.messages[i].hash
 }
 
-// from explains the message by the target of its answer a, if that is another one.
+// from explains a message that repeats the answer a, if a came from another target.
 func (x *explainer) from(a *answer) RootCause {
 	what := change(a.source.target, x.source.target)
 	if what == "" {
@@ -126,7 +127,8 @@ func (x *explainer) from(a *answer) RootCause {
 		a.exchange, targetName(a.source.target), x.Message, targetName(x.source.target))
 }
 
-// change returns what differs between two targets: dialect, variant, family of models, model; "" for nothing.
+// change returns the most significant difference between two targets: "dialect", "variant", "family" (of models) or "model";
+// "" if there is none.
 func change(a, b wire.Target) string {
 	switch {
 	case a.Dialect != b.Dialect:
@@ -141,7 +143,7 @@ func change(a, b wire.Target) string {
 	return "model"
 }
 
-// family returns the first word of a model's name: gpt of openai/gpt-5-mini.
+// family returns the first word of a model name, such as gpt for openai/gpt-5-mini.
 func family(model string) string {
 	model = strings.ToLower(model[strings.LastIndexByte(model, '/')+1:])
 	if i := strings.IndexFunc(model, func(r rune) bool { return r < 'a' || r > 'z' }); i > 0 {
@@ -157,8 +159,8 @@ func targetName(t wire.Target) string {
 	return string(t.Variant) + " (" + quote(t.Model) + ")"
 }
 
-// explainField explains a field that the target does not accept: it is from the answer of another provider, or the code that
-// writes messages adds it, to all of a role.
+// explainField explains a field that the target does not accept: the field came with the answer of another provider, or the
+// code that builds messages adds it to all messages of a role.
 func explainField(x *explainer) RootCause {
 	if x.Message < 0 {
 		return RootCause{}
@@ -180,7 +182,7 @@ func explainField(x *explainer) RootCause {
 	return RootCause{}
 }
 
-// carry counts the messages for which some is true, and reports whether all of them have a field of m.
+// carry returns the number of messages for which some returns true, and whether all of them have the same field of m.
 func (x *explainer) carry(m *facts.Message, some func(*facts.Message) bool) (n int, all bool) {
 	fields := m.Fields
 	for i := range x.facts.Messages {

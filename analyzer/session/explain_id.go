@@ -2,7 +2,7 @@ package session
 
 import "bytes"
 
-// explainUnknownID explains a reply in an open group whose id none of the group's calls has.
+// explainUnknownID explains a reply in an open group whose id matches none of the calls of the group.
 func explainUnknownID(x *explainer) RootCause {
 	if x.id == 0 || x.Message < 0 {
 		return RootCause{}
@@ -25,7 +25,7 @@ func explainUnknownID(x *explainer) RootCause {
 		if !a.has(c.id) {
 			continue
 		}
-		// The group is of the same answer, but this call is not in it.
+		// The group comes from the same answer, but lacks this call.
 		alone := *x
 		alone.declared = -1
 		if r := alone.sanitized(); r.ID != "" {
@@ -41,8 +41,8 @@ func explainUnknownID(x *explainer) RootCause {
 	return x.cutAway()
 }
 
-// cutWithin reports whether everything before message at is gone and with it the first calls of a: an agent stores each
-// call as an item of its own and sends the last items.
+// cutWithin reports whether the history was cut between the calls of a, so that message at contains only the last ones. This
+// happens if an agent stores each call as a separate item and sends only the newest items.
 func (x *explainer) cutWithin(at int, a *answer) bool {
 	calls := x.q.callsOf(&x.q.messages[at])
 	gone := len(a.calls) - len(calls)
@@ -57,11 +57,11 @@ func (x *explainer) cutWithin(at int, a *answer) bool {
 	return true
 }
 
-// rewrittenID explains a group whose calls, those of message at, and replies have different ids.
+// rewrittenID explains a group in which the calls, in message at, and the replies have different ids.
 func (x *explainer) rewrittenID(at int) RootCause {
 	m := &x.q.messages[at]
 	end := x.q.groupEnd(at)
-	strange := -1 // the first reply that names none of the group's calls
+	strange := -1 // first message with a reply to none of the calls of the group
 	for i := at + 1; i < end && strange < 0; i++ {
 		for _, id := range x.q.repliesOf(&x.q.messages[i]) {
 			if id != 0 && !x.q.makesIn(at, end, id) {
@@ -72,7 +72,7 @@ func (x *explainer) rewrittenID(at int) RootCause {
 	if strange < 0 {
 		return RootCause{}
 	}
-	var answered *Call // the call of an answer that the strange reply names
+	var answered *Call // call in an answer to which the strange message replies
 	for _, id := range x.q.repliesOf(&x.q.messages[strange]) {
 		if c := x.Turn.call(id); c != nil && !x.q.makesIn(at, end, id) {
 			answered = c
@@ -85,7 +85,7 @@ func (x *explainer) rewrittenID(at int) RootCause {
 		}
 		return RootCause{}
 	}
-	// The calls are unchanged, and the replies name something else.
+	// The ids of the calls are unchanged, but the replies have other ids.
 	for _, c := range x.q.callsOf(m) {
 		call := x.Turn.call(c.id)
 		if call == nil || x.q.countReplies(c.id) > 0 {
@@ -97,7 +97,7 @@ func (x *explainer) rewrittenID(at int) RootCause {
 	return RootCause{}
 }
 
-// hasKnownCalls reports whether a call of m is of an answer of the conversation, or of the request before.
+// hasKnownCalls reports whether an answer of the conversation or the previous request contains a call of m.
 func (x *explainer) hasKnownCalls(m *message) bool {
 	for _, c := range x.q.callsOf(m) {
 		if x.conv.calls[c.id] != nil || x.p.lastCall(c.id) >= 0 {
@@ -107,7 +107,7 @@ func (x *explainer) hasKnownCalls(m *message) bool {
 	return false
 }
 
-// replySide says how the reply in message i, to a call in message at, got its id.
+// replySide returns the detail of IDRewritten for a reply in message i to a call in message at.
 func (x *explainer) replySide(i, at int) string {
 	for _, r := range x.facts.Messages[i].Replies {
 		id := hashOrZero(r.ID)
@@ -129,7 +129,7 @@ func (x *explainer) replySide(i, at int) string {
 	return "reply_side"
 }
 
-// explainReplyWithoutID explains a reply that names no call.
+// explainReplyWithoutID explains a reply without a call id.
 func explainReplyWithoutID(x *explainer) RootCause {
 	if x.Message < 0 {
 		return RootCause{}
@@ -141,7 +141,7 @@ func explainReplyWithoutID(x *explainer) RootCause {
 	return x.lostID(at, "", x.Message)
 }
 
-// explainMalformed explains a call that lacks its id, its name or more.
+// explainMalformed explains a call without an id, a name or another required field.
 func explainMalformed(x *explainer) RootCause {
 	if x.Message < 0 {
 		return RootCause{}
@@ -149,8 +149,8 @@ func explainMalformed(x *explainer) RootCause {
 	return x.lostID(x.Message, x.Detail, -1)
 }
 
-// lostID explains a call of message at, or the reply to it, that lacks an id or name, by whether the answer had them. reply
-// is the message of the reply; -1 for a call.
+// lostID explains an id or name that is missing in a call of message at or in its reply, by whether the answer had the id or
+// name. reply is the message of the reply, or -1 if the call is defective.
 func (x *explainer) lostID(at int, detail string, reply int) RootCause {
 	calls := x.facts.Messages[at].Calls
 	for j := range calls {
@@ -177,7 +177,7 @@ func (x *explainer) lostID(at int, detail string, reply int) RootCause {
 			return because(id, High, "", "answer of exchange %s, %s, has no %s in its call %d; message %d of the request repeats that", a.exchange, how, lacks, made.Position+1, at)
 		case reply >= 0 && !noID:
 			if x.q.countReplies(x.q.callsOf(&x.q.messages[at])[j].id) > 0 {
-				continue // this call has its reply
+				continue // another message replies to this call
 			}
 			return because(IDDroppedOnSave, High, "", "answer of exchange %s called %s, and message %d of the request repeats it; the reply in message %d names no call",
 				a.exchange, callName(made.CallID, made), at, reply)

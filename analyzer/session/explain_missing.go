@@ -35,17 +35,17 @@ func explainMissing(x *explainer) RootCause {
 		return r
 	}
 	for i := x.Message + 1; i < x.q.groupEnd(x.Message); i++ {
-		if slices.Contains(x.q.repliesOf(&x.q.messages[i]), 0) { // it may be the reply to this call
+		if slices.Contains(x.q.repliesOf(&x.q.messages[i]), 0) { // the reply without an id may belong to this call
 			return x.lostID(x.Message, "", i)
 		}
 	}
 	if x.call == nil || x.declared >= 0 {
-		return RootCause{} // the answer is unknown, or the request before lacked the reply already
+		return RootCause{} // the answer is unknown, or the reply was already missing in the previous request
 	}
 	return x.unanswered()
 }
 
-// explainUnresolved explains a call of the answer that previous_response_id names and that the request does not answer.
+// explainUnresolved explains a call without a reply in the answer that previous_response_id names.
 func explainUnresolved(x *explainer) RootCause {
 	if x.Detail != "unanswered" || x.call == nil || x.call.answer != x.before {
 		return RootCause{}
@@ -54,10 +54,10 @@ func explainUnresolved(x *explainer) RootCause {
 	return x.unanswered()
 }
 
-// unanswered explains a call of the answer before without a reply anywhere in the request.
+// unanswered explains a call of the previous answer to which no message of the request replies.
 func (x *explainer) unanswered() RootCause {
 	call, a := x.call, x.call.answer
-	k, first := 0, true // calls with a reply; all of them precede those without
+	k, first := 0, true // number of calls with a reply; whether they all precede the calls without one
 	for i, c := range a.calls {
 		if c.id != 0 && x.q.countReplies(c.id) > 0 {
 			first = first && k == i
@@ -91,7 +91,7 @@ func (x *explainer) unanswered() RootCause {
 	case call.tool == ToolStarted && asked:
 		return evidence(UserInterrupt, Medium, "; the tool had started and not ended yet")
 	case call.tool == ToolEnded && !moved:
-		return RootCause{} // it ran, and its result was lost on the way
+		return RootCause{} // the tool ran, but its result was lost
 	case moved && known:
 		return evidence(Crashed, Medium, "; another process sent the request")
 	case moved || x.source.instance == "" || a.source.instance == "":
@@ -111,13 +111,13 @@ func (x *explainer) unanswered() RootCause {
 	return evidence(ToolSkipped, Medium, "; the same process continued without the user")
 }
 
-// sameTool reports whether the agent runs the tool of call: one of the answered calls is of it.
+// sameTool reports whether one of the answered calls is to the same tool as call, so that the agent does run this tool.
 func sameTool(answered []*Call, call *Call) bool {
 	return slices.ContainsFunc(answered, func(c *Call) bool { return c.Name == call.Name })
 }
 
-// otherGroups counts the other answers of the conversation whose first k calls alone have replies in the request; other
-// reports that more than k calls of one have replies.
+// otherGroups returns the number of other answers in the request of which exactly the first k calls have replies. other
+// reports whether the request has replies to more than k calls of one of these answers; groups is then 0.
 func (x *explainer) otherGroups(k int, than *answer) (groups int, other bool) {
 	for i := x.q.lead; i < len(x.q.messages); i++ {
 		m := &x.q.messages[i]

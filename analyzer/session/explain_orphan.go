@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// explainOrphan explains a reply whose call is nowhere in the request: the message with the call lost it, or is gone.
+// explainOrphan explains a reply whose call is not in the request: the message lost the call, or the whole message is gone.
 func explainOrphan(x *explainer) RootCause {
 	if x.id == 0 || x.Message < 0 {
 		return RootCause{}
@@ -39,7 +39,7 @@ func explainOrphan(x *explainer) RootCause {
 	return x.cutAway()
 }
 
-// maker describes who made the call: an answer, or a message of the request before.
+// maker describes the origin of the call: an answer, or a message of the previous request.
 func (x *explainer) maker() string {
 	if x.declared >= 0 {
 		return fmt.Sprintf("%s %d of the request before (exchange %s)", x.item(), x.declared, x.previous)
@@ -47,7 +47,7 @@ func (x *explainer) maker() string {
 	return "answer of exchange " + x.call.Exchange
 }
 
-// copyWithoutCalls finds, in the turn before the reply, what the agent saved of the message that made the call.
+// copyWithoutCalls searches the turn before the reply for a copy of the calling message that the agent saved without calls.
 func (x *explainer) copyWithoutCalls() (at int, certain, ok bool) {
 	for at = x.q.owner(x.Message); at >= x.q.lead && x.q.messages[at].role == facts.RoleAssistant && x.q.messages[at].calls == 0; at-- {
 		if certain, ok = x.isCopy(at); ok {
@@ -57,15 +57,15 @@ func (x *explainer) copyWithoutCalls() (at int, certain, ok bool) {
 	return -1, false, false
 }
 
-// isCopy reports whether message at, an assistant message without calls, is what the agent saved of the message that
-// made the call, and whether that is certain: its text and everything before it are unchanged.
+// isCopy reports whether message at, an assistant message without calls, is a saved copy of the calling message. certain
+// reports that the text of the message and everything before it are unchanged.
 func (x *explainer) isCopy(at int) (certain, ok bool) {
 	m, place := &x.q.messages[at], at-x.q.lead
-	if x.declared >= 0 { // it was saved with its calls once and lost them since, for example when it is loaded from a database
+	if x.declared >= 0 { // the previous request had the calls; they were lost since, for example on loading from a database
 		d := &x.p.messages[x.declared]
 		same := sameText(d.text, d.noText, m.text, m.noText) || x.loose() && d.bytes == m.bytes && d.bytes > 0
 		if place == x.declared-x.p.lead && place == x.aligned.prefix {
-			// It may also be a summary; then what followed the call is gone as well.
+			// Message at may also be a summary. In that case the messages after the call are gone too.
 			return same, same || x.followedBySame(at)
 		}
 		return false, same && !m.noText
@@ -74,15 +74,15 @@ func (x *explainer) isCopy(at int) (certain, ok bool) {
 	same := sameText(a.text, a.noText, m.text, m.noText)
 	switch {
 	case x.aligned.tailEnd >= 0 && place < x.aligned.tailEnd && place != a.after:
-		return false, false // a message of the request before, older than the answer
+		return false, false // a message of the previous request, older than the answer
 	case same:
 		return x.aligned.whole, true
 	}
-	// Another text, of an agent that also shortens what it saves. Only the place is evidence.
+	// The text differs, perhaps because the agent shortens what it saves. Only the position is evidence.
 	return false, x.aligned.whole && place == a.after
 }
 
-// followedBySame reports whether the message after the call in the request before still follows message at.
+// followedBySame reports whether the message that followed the call in the previous request now follows message at.
 func (x *explainer) followedBySame(at int) bool {
 	next := x.declared + 1
 	if next == len(x.p.messages) {
@@ -96,12 +96,12 @@ func (x *explainer) callsDropped(at int, confidence string) RootCause {
 		x.maker(), x.callName(), x.item(), at, x.item(), x.Message, quote(x.ToolCallID))
 }
 
-// itemDropped explains an orphan where calls are items of their own: only the item is gone, and its neighbors, or the rest
-// of its answer, are there.
+// itemDropped explains an orphan in a dialect with calls as separate items: only the item of the call is gone, while its
+// neighbors or the rest of its answer are still in the request.
 func (x *explainer) itemDropped() RootCause {
 	const format = "%s made %s; the next request contains what preceded it and its output in item %d, but not the function_call item"
 	if x.declared >= 0 {
-		// The neighbors of the item that are no calls of the same turn.
+		// The neighbors of the item that are not calls of the same turn.
 		first, last := x.declared, x.declared
 		for first > x.p.lead && x.p.messages[first-1].item == facts.ItemCall {
 			first--
@@ -129,8 +129,8 @@ func (x *explainer) itemDropped() RootCause {
 	return because(CallsDropped, High, "", format, x.maker(), x.callName(), x.Message)
 }
 
-// replayed explains an orphan of a request that was built from storage: it begins a new run and contains replies but no
-// call.
+// replayed explains an orphan in a request that was built from storage. Such a request begins a new run or user turn and has
+// replies but no calls.
 func (x *explainer) replayed() RootCause {
 	if len(x.q.calls) > 0 || x.aligned.whole || x.items {
 		return RootCause{}
@@ -146,7 +146,7 @@ func (x *explainer) replayed() RootCause {
 		x.maker(), x.callName(), what, x.item(), x.Message, quote(x.ToolCallID))
 }
 
-// keepsText reports whether the request contains, in order, all messages of the one before that make no calls.
+// keepsText reports whether the request contains, in order, all messages of the previous request that have no calls.
 func (x *explainer) keepsText() bool {
 	at := x.q.lead
 	for i := x.p.lead; i < len(x.p.messages); i++ {
@@ -164,7 +164,7 @@ func (x *explainer) keepsText() bool {
 	return true
 }
 
-// newUserTurn reports whether the answer before made no calls and the user wrote since.
+// newUserTurn reports whether the previous answer has no calls and a user message follows its copy.
 func (x *explainer) newUserTurn() bool {
 	if x.before == nil || len(x.before.calls) > 0 {
 		return false
@@ -173,7 +173,7 @@ func (x *explainer) newUserTurn() bool {
 	return at >= 0 && x.q.userAfter(at)
 }
 
-// cutAway explains a reply whose call's message is gone.
+// cutAway explains a reply to a call whose message is gone.
 func (x *explainer) cutAway() RootCause {
 	switch {
 	case x.declared >= 0:
@@ -184,14 +184,14 @@ func (x *explainer) cutAway() RootCause {
 	return RootCause{}
 }
 
-// cutBefore explains an orphan whose call was in the request before: a range of messages is gone, with the call in it.
+// cutBefore explains an orphan whose call was in the previous request, in a range of messages that is now gone.
 func (x *explainer) cutBefore() RootCause {
 	from, to := x.aligned.prefix, len(x.p.body())-x.aligned.tail
 	place := x.declared - x.p.lead
 	if place < from || place >= to {
 		return RootCause{}
 	}
-	if to-from < 2 { // a single message is gone: no truncation
+	if to-from < 2 { // a single missing message is not a truncation
 		return x.sanitized()
 	}
 	return x.truncated(fmt.Sprintf("%s called %s", x.maker(), x.callName()), to)
@@ -202,7 +202,7 @@ func (x *explainer) cutAnswer() RootCause {
 	if x.q.copyOf(x.call.answer) >= 0 {
 		return RootCause{}
 	}
-	if x.aligned.tailEnd >= 0 || len(x.p.body()) == x.aligned.prefix { // what preceded the answer is still there
+	if x.aligned.tailEnd >= 0 || len(x.p.body()) == x.aligned.prefix { // the messages before the answer are still in the request
 		if x.aligned.whole {
 			return x.sanitized()
 		}
@@ -211,8 +211,8 @@ func (x *explainer) cutAnswer() RootCause {
 	return x.truncated(fmt.Sprintf("answer of exchange %s made %s", x.call.Exchange, x.callName()), len(x.p.body()))
 }
 
-// sanitized explains a reply whose call's message alone is gone because it was broken: code that repairs histories left
-// the reply.
+// sanitized explains a reply to a broken call: code that repairs histories removed the message with the call, but kept the
+// reply and the messages around it.
 func (x *explainer) sanitized() RootCause {
 	why := ""
 	switch {
@@ -235,10 +235,10 @@ func (x *explainer) sanitized() RootCause {
 		x.maker(), x.callName(), why, x.item(), x.Message)
 }
 
-// truncated explains an orphan by a cut of the request before, up to message to of its body.
+// truncated explains an orphan by a cut in the body of the previous request that ends before message to.
 func (x *explainer) truncated(who string, to int) RootCause {
 	confidence, detail := High, "head"
-	// The reply is at the cut; one inserted message may be a summary of what was cut.
+	// The reply should be at the cut, except that one inserted message may summarize the removed messages.
 	if place := x.q.owner(x.Message) + 1 - x.q.lead; place > x.aligned.prefix+1 {
 		confidence = Medium
 	}

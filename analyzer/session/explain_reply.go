@@ -9,7 +9,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// explainLate explains a reply that came after its group was closed.
+// explainLate explains a reply after the end of its group.
 func explainLate(x *explainer) RootCause {
 	if x.id == 0 || x.Message < 0 {
 		return RootCause{}
@@ -25,7 +25,7 @@ func explainLate(x *explainer) RootCause {
 	return RootCause{}
 }
 
-// lateReply explains why message reply answers, too late, the call in message at.
+// lateReply explains why the reply to the call in message at is only in message reply.
 func (x *explainer) lateReply(at, reply int) RootCause {
 	if x.call == nil && x.declared < 0 {
 		return RootCause{}
@@ -42,7 +42,7 @@ func (x *explainer) lateReply(at, reply int) RootCause {
 	}
 	m := &x.q.messages[between]
 	if x.declared >= 0 && x.p.countReplies(x.id) == 0 && between-x.q.lead < x.aligned.prefix {
-		// The request before continued without the reply.
+		// The previous request continued without the reply.
 		if m.role != facts.RoleUser {
 			return x.interleaved(between, reply, High)
 		}
@@ -75,7 +75,7 @@ func (x *explainer) interleaved(between, reply int, confidence string) RootCause
 		x.maker(), x.callName(), between, role, reply)
 }
 
-// occursTwice reports whether message i also occurs elsewhere in the request, as reminders do.
+// occursTwice reports whether message i occurs more than once in the request, as reminders do.
 func (x *explainer) occursTwice(i int) bool {
 	for j := range x.q.messages {
 		if j != i && x.q.messages[j].hash == x.q.messages[i].hash {
@@ -85,18 +85,18 @@ func (x *explainer) occursTwice(i int) bool {
 	return false
 }
 
-// isKnown reports whether m was in the request before, or is an answer of the conversation.
+// isKnown reports whether m was in the previous request or is a copy of an answer of the conversation.
 func (x *explainer) isKnown(m *message) bool {
 	return slices.ContainsFunc(x.p.messages, func(o message) bool { return o.hash == m.hash }) ||
 		slices.ContainsFunc(x.conv.branches, func(b *branch) bool { return b.answer != nil && x.q.copies(m, b.answer) }) ||
 		x.before != nil && x.q.copies(m, x.before)
 }
 
-// explainEarly explains a reply before its call: two writers, or nothing known.
+// explainEarly explains a reply before its call. Concurrent writers are the only known root cause.
 func explainEarly(x *explainer) RootCause { return x.concurrent() }
 
-// concurrent explains a pairing defect of the call by a second answer that was in flight at the same time and that the
-// request contains too. Without a given id it is unknown whether requests have one writer or two.
+// concurrent explains a pairing defect of the call by a second answer that was in flight at the same time and is also in the
+// request. It does not apply to inferred conversations, because their requests may not share a history.
 func (x *explainer) concurrent() RootCause {
 	if x.call == nil || x.call.reused || x.conv.inferred {
 		return RootCause{}
@@ -109,8 +109,8 @@ func (x *explainer) concurrent() RootCause {
 		x.call.Exchange, x.callName(), other.exchange)
 }
 
-// overlapping returns another answer whose request was in flight at the same time as that of a and of which the request
-// has a copy or a reply.
+// overlapping returns an answer whose exchange overlapped with the exchange of a, and of which the request contains a copy
+// or to which it replies; nil if there is none.
 func (x *explainer) overlapping(a *answer) *answer {
 	overlaps := func(b *answer) bool { return b != nil && b != a && b.seq < a.ended && a.seq < b.ended }
 	known := func(id uint64) *answer {
@@ -154,7 +154,7 @@ func explainRepliedTwice(x *explainer) RootCause {
 	}
 	var at []int
 	var hashes []uint64
-	placeholder := false // the first one
+	placeholder := false // whether the first reply is a placeholder
 	for i := range x.q.messages {
 		for j, id := range x.q.repliesOf(&x.q.messages[i]) {
 			if id != x.id {
@@ -202,14 +202,14 @@ func explainRepliedTwice(x *explainer) RootCause {
 	return evidence("double_execution", Medium, "different replies")
 }
 
-// maxPlaceholder is the size of the longest reply, in bytes of JSON, that may be a placeholder.
+// maxPlaceholder is the maximum size of a placeholder reply in bytes of JSON.
 const maxPlaceholder = 400
 
 var placeholders = [][]byte{
 	[]byte("pending"), []byte("approv"), []byte("awaiting"), []byte("waiting"), []byte("placeholder"), []byte("in progress"), []byte("confirm"),
 }
 
-// isPlaceholder reports whether a reply only announces its result. A shape does not show that.
+// isPlaceholder reports whether a reply only announces a later result. Placeholders cannot be recognized in a shape.
 func isPlaceholder(raw []byte, r *facts.Reply) bool {
 	if len(raw) > maxPlaceholder {
 		return false

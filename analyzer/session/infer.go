@@ -9,16 +9,16 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// minText is the shortest assistant text, in bytes, that links two requests. minUnique is the shortest call id that counts
-// as unique, minRandom the digits and capitals that it needs; other ids, such as call_1 or functions.search:0, link only
-// together with the message before the answer, as texts do.
+// minText is a length in bytes; only longer assistant texts link two requests. minUnique is the minimum length of a unique
+// call id, and minRandom is its minimum number of digits and capitals. Other ids, such as call_1 or functions.search:0, link
+// requests only together with the message before the answer, as texts do.
 const (
 	minText   = 32
 	minUnique = 16
 	minRandom = 4
 )
 
-// unique reports whether no other conversation can have a call with this id.
+// unique reports whether the id is random enough that no other conversation has a call with the same id.
 func unique[S string | []byte](id S) bool {
 	if len(id) < minUnique {
 		return false
@@ -39,13 +39,13 @@ func unique[S string | []byte](id S) bool {
 type search struct {
 	store  *Store
 	q      *skeleton
-	minSeq uint64        // oldest sequence that the decision depends on
-	weak   *conversation // found by one answer that others may have given too
-	names  bool          // calls are known by the names of their functions, whatever ids they have
+	minSeq uint64        // oldest sequence on which the decision depends
+	weak   *conversation // found by an answer that other conversations may also have
+	names  bool          // calls are identified by function names, even if they have ids
 }
 
-// infer finds the one conversation whose answer the request contains, newest message first. It also returns the oldest
-// sequence that the decision depends on.
+// infer returns the conversation whose answer the request contains, searching from the newest message, or nil. It also
+// returns the oldest sequence on which this decision depends.
 func (s *Store) infer(in *Request, q *skeleton) (c *conversation, minSeq uint64) {
 	if len(s.byAnswer) == 0 {
 		return nil, in.MinSeq
@@ -68,7 +68,7 @@ func (f *search) messages(in *Request) *conversation {
 	return nil
 }
 
-// message searches for the answer that message i repeats or replies to.
+// message returns the conversation of the answer that message i repeats or to which it replies, or nil.
 func (f *search) message(in *Request, i int) *conversation {
 	m, fm := &f.q.messages[i], &in.Facts.Messages[i]
 	if m.replies > 0 {
@@ -98,8 +98,8 @@ func (f *search) call(service string, id uint64, unique bool, before uint64) *co
 	return f.ask(callKey(service, id, unique, before), unique)
 }
 
-// ask returns the conversation known by k, if there is only one. One that is not surely the only one must start with the
-// same message, or be found by two answers.
+// ask returns the conversation with key k if there is only one, else nil. Unless the key is sure to be unique, the
+// conversation must also start with the same message or be found by two answers.
 func (f *search) ask(k uint64, sure bool) *conversation {
 	c, others := f.store.byAnswer[k], f.store.ambiguous[k]
 	if c == nil {
@@ -129,8 +129,8 @@ func (c *conversation) startsLike(q *skeleton) bool {
 	})
 }
 
-// callKey returns the key of a call. An id that is not surely unique, such as call_1, counts only together with the message
-// before the answer.
+// callKey returns the key of a call. The key of an id that may not be unique, such as call_1, includes the message before the
+// answer.
 func callKey(service string, id uint64, unique bool, before uint64) uint64 {
 	if unique {
 		return xxh3.HashStringSeed(service, id)
@@ -138,12 +138,12 @@ func callKey(service string, id uint64, unique bool, before uint64) uint64 {
 	return pairKey(service, id, before)
 }
 
-// pairKey returns the key of an answer's text, or of a short call id, after a message.
+// pairKey returns the key of an answer's text, or of a call id that may not be unique, after the message with hash before.
 func pairKey(service string, what, before uint64) uint64 {
 	return xxh3.HashStringSeed(service, bits.RotateLeft64(what, 17)^before)
 }
 
-// index makes c known by an answer. While several conversations have the same answer, it identifies none of them.
+// index adds the key k of an answer of c. While several conversations have the same answer, the key identifies none of them.
 func (s *Store) index(c *conversation, k uint64) {
 	first, others := s.byAnswer[k], s.ambiguous[k]
 	if c.forgotten || first == c || len(others) >= maxHolders || slices.Contains(others, c) {
@@ -165,7 +165,7 @@ func (s *Store) index(c *conversation, k uint64) {
 	c.keys = append(c.keys, k)
 }
 
-// unindex removes an answer by which c is known.
+// unindex removes the key k of an answer of c.
 func (s *Store) unindex(c *conversation, k uint64) {
 	others := s.ambiguous[k]
 	switch {

@@ -6,20 +6,20 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// maxNamed bounds the answers of one conversation that a later request may name by previous_response_id.
+// maxNamed bounds the number of named answers of one conversation.
 const maxNamed = 256
 
-// A namedAnswer is an answer that a later request may name by its id: the provider stores the history.
+// A namedAnswer is an answer that a later request can name by its previous_response_id, if the provider stores the history.
 type namedAnswer struct {
 	conv   *conversation
 	branch *branch
 	calls  []facts.ResponseCall // without arguments
-	other  bool                 // it has calls of other kinds too
+	other  bool                 // the answer also has calls of other, unpaired kinds
 }
 
 func namedKey(service string, id []byte) uint64 { return xxh3.HashSeed(id, xxh3.HashString(service)) }
 
-// namedBy returns the answer that a request names; nil when it names none or an unknown one.
+// namedBy returns the answer that a request names; nil if the request names no answer or an unknown one.
 func (s *Store) namedBy(in *Request) *namedAnswer {
 	if len(in.Facts.PreviousResponse) == 0 {
 		return nil
@@ -27,7 +27,7 @@ func (s *Store) namedBy(in *Request) *namedAnswer {
 	return s.named[namedKey(in.Service, in.Facts.PreviousResponse)]
 }
 
-// name makes the answer r to a request of branch b known by its id.
+// name registers the answer r to a request of branch b under its id.
 func (s *Store) name(c *conversation, b *branch, r *facts.Response) {
 	if r.ID == "" || c.forgotten {
 		return
@@ -47,8 +47,8 @@ func (s *Store) name(c *conversation, b *branch, r *facts.Response) {
 	s.named[k] = n
 }
 
-// Chained returns the calls of the answer that previous_response_id names; false when that answer was not seen, or has
-// calls of kinds that are not paired.
+// Chained returns the calls of the answer that previous_response_id names. known is false if that answer was not seen or has
+// calls of unpaired kinds.
 func (t *Turn) Chained() (calls []facts.ResponseCall, known bool) {
 	if t.named == nil || t.named.other {
 		return nil, false
@@ -56,8 +56,8 @@ func (t *Turn) Chained() (calls []facts.ResponseCall, known bool) {
 	return t.named.calls, true
 }
 
-// Signed returns the signatures of the answer before the request, and the message that repeats this answer; -1 when there
-// is none.
+// Signed returns the signatures of the previous answer and the index of the message that repeats this answer; -1 if there is
+// none.
 func (t *Turn) Signed() (signed []facts.Signed, message int) {
 	if t.before == nil || len(t.before.signed) == 0 {
 		return nil, -1

@@ -10,14 +10,14 @@ import (
 
 // A Rewrite is a change that the agent made to an answer when it saved it.
 type Rewrite struct {
-	Message int   // 0-based, of the copy
-	Call    *Call // whose arguments differ; nil when the text does
+	Message int   // 0-based index of the copy
+	Call    *Call // call with changed arguments; nil if the text changed
 }
 
-// Rewritten compares the copy of the answer before the request with that answer. It finds arguments with another meaning
-// as JSON, and another text that is not shorter: a shorter one may be a part of it, such as a text without its space or
-// without the model's thoughts. It is false where the two cannot be compared: the answer did not end, had several choices,
-// or was given more than once, or other requests were in flight.
+// Rewritten compares the previous answer with its copy in the request. It finds arguments whose meaning as JSON changed, and
+// a changed text that is not shorter. A shorter text may be only a part of the answer, such as the text without white space or
+// without the model's thoughts. Rewritten returns false if the two cannot be compared: the answer is incomplete, has several
+// choices, or exists more than once because its request was repeated, or other requests were in flight.
 func (t *Turn) Rewritten() (Rewrite, bool) {
 	a := t.before
 	if a == nil || a.exchange != t.previous || a.end != endedWhole || a.joined || a.several || t.branch.concurrent || t.repeated || t.names || loose(a.source, t.source) {
@@ -25,7 +25,7 @@ func (t *Turn) Rewritten() (Rewrite, bool) {
 	}
 	i := t.q.copyOf(a)
 	if i < 0 {
-		// Another text is at the place of the answer.
+		// The message at the position of the answer may be the copy with a changed text.
 		i = t.q.lead + a.after
 		if !t.aligned.whole || t.items || i >= len(t.q.messages) || t.q.messages[i].role != facts.RoleAssistant || t.q.messages[i].calls > 0 {
 			return Rewrite{}, false
@@ -51,11 +51,11 @@ func (t *Turn) Rewritten() (Rewrite, bool) {
 	return Rewrite{}, false
 }
 
-// textLength returns the length of a message's decoded text; -1 when it is unknown.
+// textLength returns the length of the decoded text of a message; -1 if it is unknown.
 func (t *Turn) textLength(m *facts.Message) int {
 	if t.source.shaped {
 		if m.Content == facts.String {
-			return m.ContentBytes // the shape contains it
+			return m.ContentBytes // the shape contains the length
 		}
 		return -1
 	}
@@ -78,7 +78,7 @@ func (t *Turn) textLength(m *facts.Message) int {
 	return n
 }
 
-// arguments returns the arguments of a call as JSON, however its dialect wraps them; nil when there are none.
+// arguments returns the JSON of the arguments of a call in any dialect; nil if there are none.
 func arguments(call []byte) []byte {
 	type fields struct{ Arguments, Input, Args json.RawMessage }
 	var sent struct {
@@ -103,8 +103,7 @@ func arguments(call []byte) []byte {
 	return nil
 }
 
-// hashSent returns the facts.Call.ArgsHash of arguments that are sent back unchanged, in a JSON string with only the
-// necessary escapes.
+// hashSent returns the facts.Call.ArgsHash of arguments that are sent back unchanged in a JSON string with minimal escaping.
 func (s *Store) hashSent(arguments string) uint64 {
 	b := s.escaped[:0]
 	for i := range len(arguments) {
@@ -127,5 +126,5 @@ func (s *Store) hashSent(arguments string) uint64 {
 	return xxh3.Hash(b)
 }
 
-// maxEscaped bounds the memory kept for the arguments of the next call.
+// maxEscaped bounds the buffer that hashSent reuses.
 const maxEscaped = 64 << 10

@@ -7,7 +7,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// Degrees of confidence.
+// Values of RootCause.Confidence.
 const (
 	High   = "high"
 	Medium = "medium"
@@ -18,13 +18,13 @@ const (
 // root cause fits.
 type RootCause struct {
 	ID         string // one of RootCauses
-	Detail     string // as the constants of the ids describe, else ""
+	Detail     string // see the constants of the ids; may be ""
 	Confidence string
-	Evidence   string // from answer N and request N+1; quotes only ids, names and roles
+	Evidence   string // facts from answer N and request N+1; quotes only ids, names and roles
 	Fix        string
 }
 
-// Rank orders root causes by how much they explain: 0 nothing, 1 a root cause.
+// Rank returns 1 if a root cause was found, else 0.
 func (r *RootCause) Rank() int {
 	if r.ID == "" || r.ID == NoHistory {
 		return 0
@@ -32,33 +32,33 @@ func (r *RootCause) Rank() int {
 	return 1
 }
 
-// A Defect is a violation of a request whose root cause is searched.
+// A Defect is a violation in a request, as input to Turn.RootCause.
 type Defect struct {
 	Rule       string
-	Detail     string // of the rule
+	Detail     string // detail that the rule reported
 	Message    int    // 0-based index in messages as sent; -1 for none
-	ToolCallID string // by which replies name the call; "" for none
+	ToolCallID string // call id that replies use; "" for none
 }
 
-// An Instance is one defect that a conversation remembers, so that it is reported once.
+// An Instance is a defect of a conversation, remembered so that it is reported only once.
 type Instance struct {
-	Exchange string // the first that showed it
+	Exchange string // first exchange with the defect
 	Since    time.Time
 	Root     RootCause
 
-	// Set by the caller for that request: its sender, and its length in messages.
+	// The sender of that request and its number of messages, set by the caller.
 	Version, Process string
 	Messages         int
 
-	// Severity and Rank are what the caller reported, by its own measure; 0 for nothing.
+	// Severity and Rank are the values that the caller reported, on its own scales; 0 if it reported none.
 	Severity, Rank int
 
-	// RejectedBy are the targets that reject the defect, and Latent whether the caller reported them.
+	// RejectedBy lists the targets that reject the defect. Latent reports whether the caller reported them.
 	RejectedBy []string
 	Latent     bool
 }
 
-// Instance returns the memory of the defect with this id, and whether it is new.
+// Instance returns the instance of the defect with this id, creating it if necessary, and whether it is new.
 func (s *Store) Instance(t *Turn, id [16]byte) (in *Instance, fresh bool) {
 	c := t.conv
 	if in = c.instances[id]; in != nil {
@@ -75,17 +75,17 @@ func (s *Store) Instance(t *Turn, id [16]byte) (in *Instance, fresh bool) {
 	return in, true
 }
 
-// An explainer searches the root cause of one defect of a request.
+// An explainer finds the root cause of one defect of a request.
 type explainer struct {
 	*Turn
 	Defect
-	id       uint64 // of the call or reply; 0 for none
-	call     *Call  // with id; nil when no answer of the conversation made it
-	declared int    // the message of the request before that makes the call; -1 for none
+	id       uint64 // internal id (a hash) of the call or reply; 0 for none
+	call     *Call  // call with this id; nil if no answer of the conversation has it
+	declared int    // message of the previous request with the call; -1 for none
 }
 
-// RootCause explains a defect of the request of t by the request and the answers before it. It never guesses: without
-// them it returns NoHistory.
+// RootCause finds the root cause of a defect in the request of t by comparing it with the previous request and the earlier
+// answers. It never guesses: if they are unknown, it returns NoHistory unless the request alone is evidence enough.
 func (t *Turn) RootCause(d Defect) RootCause {
 	explain := explanations[d.Rule]
 	if explain == nil || d.Message >= len(t.q.messages) {
@@ -106,7 +106,7 @@ func (t *Turn) RootCause(d Defect) RootCause {
 	return r
 }
 
-// idOf returns the hash by which the call or reply of the request with this id is known.
+// idOf returns the internal id (a hash) of the call or reply in the request whose ID is callID.
 func (t *Turn) idOf(callID string) uint64 {
 	id := hashName(callID)
 	if !t.names || t.conv.calls[id] != nil {
@@ -128,7 +128,7 @@ func (t *Turn) idOf(callID string) uint64 {
 	return id
 }
 
-// withoutHistory explains a defect of a request without a known predecessor: by the request itself, else as NoHistory.
+// withoutHistory explains a defect in a request without a known predecessor from the request alone, or returns NoHistory.
 func withoutHistory(x *explainer) RootCause {
 	switch {
 	case x.facts.Stored:
@@ -144,14 +144,14 @@ func withoutHistory(x *explainer) RootCause {
 	return because(NoHistory, Low, "", "no earlier request or answer of this conversation is known")
 }
 
-// endsWithUser reports whether the request ends with text of the user.
+// endsWithUser reports whether the last message is a user message without tool replies.
 func (t *Turn) endsWithUser() bool {
 	n := len(t.q.messages)
 	return n > 0 && t.q.messages[n-1].role == facts.RoleUser && t.q.messages[n-1].replies == 0
 }
 
-// moved reports whether another process sent this request than the one that got an answer; known is false where that
-// cannot be determined: processes are not named, or the conversation moves between them freely.
+// moved reports whether this request was sent by a process other than the one in from, which received an answer. known is
+// false if the processes are unknown or the conversation moves between processes regularly.
 func (t *Turn) moved(from *source) (moved, known bool) {
 	if from == nil || from.instance == "" || t.source.instance == "" {
 		return false, false
@@ -159,7 +159,7 @@ func (t *Turn) moved(from *source) (moved, known bool) {
 	return from.instance != t.source.instance, t.conv.moves <= 1
 }
 
-// newRun reports whether the request belongs to another run of the agent, or another process, than the one before.
+// newRun reports whether the request and the previous one come from different runs or processes of the agent.
 func (t *Turn) newRun() bool {
 	p := t.pSource
 	if p == nil {
@@ -168,10 +168,10 @@ func (t *Turn) newRun() bool {
 	return p.run != "" && t.source.run != "" && p.run != t.source.run || p.instance != "" && t.source.instance != "" && p.instance != t.source.instance
 }
 
-// loose reports whether texts of the request and of the one before cannot be compared.
+// loose reports whether the texts of the request and of the previous one cannot be compared.
 func (t *Turn) loose() bool { return loose(t.pSource, t.source) }
 
-// bytesOf returns a part of the body, or nil.
+// bytesOf returns body[start:end], or nil if the range is invalid.
 func (t *Turn) bytesOf(start, end int) []byte {
 	if start < 0 || end > len(t.body) || start >= end {
 		return nil
@@ -183,7 +183,7 @@ func because(id, confidence, detail, format string, args ...any) RootCause {
 	return RootCause{ID: id, Confidence: confidence, Detail: detail, Evidence: fmt.Sprintf(format, args...)}
 }
 
-// item names an element of the history in evidence.
+// item returns the term for an element of the history in evidence.
 func (t *Turn) item() string {
 	if t.items {
 		return "item"
@@ -205,7 +205,7 @@ func callName(id string, c *Call) string {
 	return quote(id) + " (" + quote(c.Name) + ")"
 }
 
-// maxQuoted bounds what evidence quotes of an id or a name.
+// maxQuoted bounds the quoted bytes of an id or a name in evidence.
 const maxQuoted = 80
 
 // quote makes an id or a name safe to print.

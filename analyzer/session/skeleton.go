@@ -10,37 +10,37 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// message is the memory of one message.
+// message is what is remembered of one message.
 type message struct {
-	hash       uint64 // of its bytes, without cache marks
-	text       uint64 // of an assistant's text; 0 when it has none
-	firstCall  int32  // in skeleton.calls
+	hash       uint64 // hash of the message without cache marks
+	text       uint64 // hash of the text; 0 if there is none
+	firstCall  int32  // index in skeleton.calls
 	calls      int32
-	firstReply int32 // in skeleton.replies
+	firstReply int32 // index in skeleton.replies
 	replies    int32
-	bytes      int32 // of its content, also when only its shape was published
+	bytes      int32 // length of the content, also known from a shape
 	role       facts.Role
 	item       facts.Item
-	noText     bool // of an assistant message: it has no text
-	reasons    bool // it has reasoning, or a signature
+	noText     bool // the message has no text
+	reasons    bool // the message has reasoning or a signature
 }
 
-// callMark is the memory of one call in a request.
+// callMark is what is remembered of one call in a request.
 type callMark struct {
-	id        uint64 // 0 for a call without one
+	id        uint64 // 0 for a call without an id
 	name      uint64
-	malformed bool // without a name, or with arguments that are no object
+	malformed bool // the call has no name, or its arguments are not an object
 }
 
-// skeleton is the memory of a request.
+// skeleton is what is remembered of a request.
 type skeleton struct {
 	messages []message
-	calls    []callMark // of all messages, in order
-	replies  []uint64   // hashes of the call ids that all replies name, in order; 0 for a reply without one
-	lead     int        // leading system and developer messages
+	calls    []callMark // calls of all messages, in order
+	replies  []uint64   // hashes of the call ids of all replies, in order; 0 for a reply without an id
+	lead     int        // number of leading system and developer messages
 }
 
-// Sizes of a message and of a call in a skeleton.
+// Sizes of message and callMark in bytes.
 const (
 	messageBytes  = 48
 	callMarkBytes = 24
@@ -57,7 +57,7 @@ func hashOrZero(id []byte) uint64 {
 
 func hashName(id string) uint64 { return max(xxh3.HashString(id), 1) }
 
-// read makes s the skeleton of a request, reusing its memory.
+// read replaces s with the skeleton of a request, reusing its slices.
 func (s *skeleton) read(in *Request) {
 	r := in.Facts
 	s.messages, s.calls, s.replies, s.lead = s.messages[:0], s.calls[:0], s.replies[:0], 0
@@ -91,8 +91,8 @@ func (s *skeleton) read(in *Request) {
 	}
 }
 
-// byName identifies calls and replies of s, the skeleton of r, by the names of their functions unless their ids are known.
-// Where a model gave no ids, an agent may have made its own, which no answer contains.
+// byName identifies calls and replies of s, the skeleton of r, by function names unless their ids are known. If a model gave
+// no ids, an agent may have invented ids, which no answer contains.
 func (s *skeleton) byName(r *facts.Request, known func(id uint64) bool) {
 	for i := range s.messages {
 		k, m := &s.messages[i], &r.Messages[i]
@@ -110,11 +110,11 @@ func (s *skeleton) byName(r *facts.Request, known func(id uint64) bool) {
 	}
 }
 
-// maxSameName bounds the calls of one message that are distinguished by their order.
+// maxSameName bounds the number of calls of one message that are distinguished by their order.
 const maxSameName = 64
 
-// nthID returns the id of a call or reply that has only a name: equal names are distinguished by their order. id returns
-// the ids of the n calls or replies before it in its message.
+// nthID returns the id of a call or reply that has only a name. Equal names are distinguished by their order; id returns the
+// ids of the n calls or replies that precede this one in its message.
 func nthID(name uint64, n int, id func(int) uint64) uint64 {
 	if name == 0 {
 		return 0
@@ -128,7 +128,7 @@ func nthID(name uint64, n int, id func(int) uint64) uint64 {
 	return name + same
 }
 
-// external reports whether m is neither an answer nor a part of one, nor a reply.
+// external reports whether m is neither a part of an answer nor a tool reply.
 func (m *message) external() bool {
 	return (m.role == facts.RoleUser || m.role == facts.RoleSystem || m.role == facts.RoleDeveloper) && m.replies == 0
 }
@@ -142,12 +142,12 @@ func (s *skeleton) repliesOf(m *message) []uint64 {
 	return s.replies[m.firstReply : m.firstReply+m.replies]
 }
 
-// makes reports whether message i calls id.
+// makes reports whether message i contains a call with id.
 func (s *skeleton) makes(i int, id uint64) bool {
 	return slices.ContainsFunc(s.callsOf(&s.messages[i]), func(c callMark) bool { return c.id == id })
 }
 
-// makesIn reports whether one of the messages from..to-1 calls id.
+// makesIn reports whether one of the messages in [from, to) contains a call with id.
 func (s *skeleton) makesIn(from, to int, id uint64) bool {
 	for i := from; i < to; i++ {
 		if s.makes(i, id) {
@@ -157,7 +157,7 @@ func (s *skeleton) makesIn(from, to int, id uint64) bool {
 	return false
 }
 
-// lastCall returns the index of the last message that calls id, or -1.
+// lastCall returns the index of the last message with a call with id, or -1.
 func (s *skeleton) lastCall(id uint64) int {
 	for i := range slices.Backward(s.messages) {
 		if s.makes(i, id) {
@@ -167,7 +167,7 @@ func (s *skeleton) lastCall(id uint64) int {
 	return -1
 }
 
-// countCalls counts the calls with id.
+// countCalls returns the number of calls with id.
 func (s *skeleton) countCalls(id uint64) (n int) {
 	for _, c := range s.calls {
 		if c.id == id {
@@ -177,7 +177,7 @@ func (s *skeleton) countCalls(id uint64) (n int) {
 	return n
 }
 
-// countReplies counts the replies to id.
+// countReplies returns the number of replies to id.
 func (s *skeleton) countReplies(id uint64) (n int) {
 	for _, r := range s.replies {
 		if r == id {
@@ -187,7 +187,7 @@ func (s *skeleton) countReplies(id uint64) (n int) {
 	return n
 }
 
-// replyAfter returns the first message after i that replies to id, or -1.
+// replyAfter returns the index of the first message after i that replies to id, or -1.
 func (s *skeleton) replyAfter(id uint64, i int) int {
 	for i++; i < len(s.messages); i++ {
 		if slices.Contains(s.repliesOf(&s.messages[i]), id) {
@@ -197,7 +197,8 @@ func (s *skeleton) replyAfter(id uint64, i int) int {
 	return -1
 }
 
-// groupEnd returns the first message after i, a message with calls, that neither replies nor calls.
+// groupEnd returns the index of the first message that no longer belongs to the group of calls and replies that starts with
+// message i.
 func (s *skeleton) groupEnd(i int) int {
 	replied := false
 	for i++; i < len(s.messages); i++ {
@@ -214,14 +215,14 @@ func (s *skeleton) groupEnd(i int) int {
 	return i
 }
 
-// owner returns the last message before i without replies: parallel replies follow one another.
+// owner returns the index of the last message before i without replies, skipping parallel replies; -1 if there is none.
 func (s *skeleton) owner(i int) int {
 	for i--; i >= 0 && s.messages[i].replies > 0; i-- {
 	}
 	return i
 }
 
-// caller returns the message with calls whose group contains the reply in message i, or -1.
+// caller returns the index of the message whose calls the reply in message i can answer, or -1.
 func (s *skeleton) caller(i int) int {
 	at := s.owner(i)
 	if at < 0 || s.messages[at].calls == 0 {
@@ -230,7 +231,7 @@ func (s *skeleton) caller(i int) int {
 	return at
 }
 
-// twin returns another message with the calls and the text of message i, or -1.
+// twin returns the index of another message with the same calls and text as message i, or -1.
 func (s *skeleton) twin(i int) int {
 	m := &s.messages[i]
 	for j := range s.messages {
@@ -242,17 +243,17 @@ func (s *skeleton) twin(i int) int {
 	return -1
 }
 
-// userAfter reports whether the user wrote something after message i.
+// userAfter reports whether a user message without replies follows message i.
 func (s *skeleton) userAfter(i int) bool {
 	return slices.ContainsFunc(s.messages[i+1:], func(m message) bool { return m.role == facts.RoleUser && m.replies == 0 })
 }
 
-// copies reports whether m is a copy of a by a call id or by its text.
+// copies reports whether m is a copy of a: it has the text of a or a call with an id of a.
 func (s *skeleton) copies(m *message, a *answer) bool {
 	return slices.ContainsFunc(s.callsOf(m), func(c callMark) bool { return a.has(c.id) }) || a.text != 0 && m.text == a.text
 }
 
-// copyOf returns the newest message that repeats a, by a call id or by its text, or -1.
+// copyOf returns the index of the newest assistant message that is a copy of a, or -1.
 func (s *skeleton) copyOf(a *answer) int {
 	for i := len(s.messages) - 1; i >= s.lead; i-- {
 		if m := &s.messages[i]; m.role == facts.RoleAssistant && s.copies(m, a) {
@@ -262,7 +263,7 @@ func (s *skeleton) copyOf(a *answer) int {
 	return -1
 }
 
-// contains reports whether s has a copy of a or a reply to a call of a, from message n of its body on.
+// contains reports whether s has a copy of a, or a reply to a call of a, at or after message n of its body.
 func (s *skeleton) contains(a *answer, n int) bool {
 	for i := len(s.messages) - 1; i >= s.lead+n; i-- {
 		m := &s.messages[i]
@@ -273,7 +274,7 @@ func (s *skeleton) contains(a *answer, n int) bool {
 	return false
 }
 
-// renames reports whether m makes the calls of a, none of them under its id.
+// renames reports whether m has the calls of a, all of them with other ids.
 func (s *skeleton) renames(m *message, a *answer) bool {
 	calls := s.callsOf(m)
 	if len(calls) != len(a.calls) {
@@ -287,7 +288,7 @@ func (s *skeleton) renames(m *message, a *answer) bool {
 	return true
 }
 
-// spread counts the messages that make calls of a.
+// spread returns the number of messages that contain calls of a.
 func (s *skeleton) spread(a *answer) (n int) {
 	for i := range s.messages {
 		if slices.ContainsFunc(s.callsOf(&s.messages[i]), func(c callMark) bool { return a.has(c.id) }) {
@@ -297,7 +298,7 @@ func (s *skeleton) spread(a *answer) (n int) {
 	return n
 }
 
-// hashBefore returns the hash of the message before i; 0 when none is in the body.
+// hashBefore returns the hash of the message before i; 0 if that message is not in the body.
 func (s *skeleton) hashBefore(i int) uint64 {
 	if i <= s.lead {
 		return 0
@@ -310,7 +311,7 @@ func (s *skeleton) sameLead(o *skeleton) bool {
 	return slices.EqualFunc(s.messages[:s.lead], o.messages[:o.lead], func(a, b message) bool { return a.hash == b.hash })
 }
 
-// chain returns the hash of the messages up to message n of the body.
+// chain returns a hash of the leading system messages and the first n messages of the body.
 func (s *skeleton) chain(n int) uint64 {
 	h := xxh3.New()
 	var b [8]byte

@@ -8,23 +8,23 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// Config bounds the memory.
+// Config contains the limits of a Store.
 type Config struct {
-	Lookback time.Duration // a conversation that is idle for longer is forgotten
-	Bytes    int64         // of all conversations, estimated; the one that is idle longest is evicted first
+	Lookback time.Duration // maximum idle time of a conversation
+	Bytes    int64         // maximum estimated size of all conversations; the longest idle one is evicted first
 }
 
-// Bounds of one conversation. Beyond them, the oldest is forgotten, or nothing more is remembered.
+// Limits of one conversation. Beyond a limit, the oldest entry is forgotten or new entries are not remembered.
 const (
 	maxBranches  = 8
 	maxCalls     = 4096
-	maxAnswer    = 128 // calls of one answer by which its copy is recognized
+	maxAnswer    = 128 // calls of one answer that identify its copy
 	maxInstances = 4096
-	maxKeys      = 1024 // answers by which an inferred conversation is found
-	maxGivenKeys = 64   // the same for one with a given id, which needs them only to continue under another id
-	maxResumed   = 16   // given ids of one conversation
+	maxKeys      = 1024 // keys by which an inferred conversation is found
+	maxGivenKeys = 64   // keys of a conversation with a given id, needed only if it continues under another id
+	maxResumed   = 16   // further given ids of one conversation
 	maxHolders   = 16   // conversations remembered for one answer
-	maxProbes    = 256  // messages of a request that are looked up, newest first
+	maxProbes    = 256  // messages of a request that are looked up in byAnswer, newest first
 )
 
 // A Store remembers conversations. It is not safe for concurrent use.
@@ -32,17 +32,17 @@ type Store struct {
 	cfg   Config
 	convs map[key]*conversation
 
-	byAnswer  map[uint64]*conversation   // by the keys of their answers; in ambiguous too if several gave the same answer
-	ambiguous map[uint64][]*conversation // the other conversations with the answer
-	named     map[uint64]*namedAnswer    // by service and response id, for dialects whose requests name an answer
+	byAnswer  map[uint64]*conversation   // by key of an answer; see ambiguous if several conversations share the answer
+	ambiguous map[uint64][]*conversation // the other conversations with the same key
+	named     map[uint64]*namedAnswer    // by service and response id, for dialects whose requests can name an answer
 
 	byUse   *expiry.Queue[*conversation, struct{}] // by last use
 	byAge   *expiry.Queue[*conversation, struct{}] // by first request; never renewed
 	bytes   int64
 	evicted int
 
-	scratch skeleton // of the request that Request reads, then of the request before it
-	escaped []byte   // of hashSent
+	scratch skeleton // skeleton of the request that Request reads, then of the previous request
+	escaped []byte   // buffer of hashSent
 }
 
 // New returns an empty Store.
@@ -57,20 +57,20 @@ func New(cfg Config) *Store {
 // A Request is a request to remember.
 type Request struct {
 	Seq          uint64
-	MinSeq       uint64    // oldest sequence that the request was made from; Seq, unless its body arrived in parts
-	Time         time.Time // of the stream
-	Seen         time.Time // for Call.AnsweredAt and Instance.Since: Time, or the recording time of recorded traffic
-	Sent         time.Time // by the clock of the process that sent it
+	MinSeq       uint64    // oldest sequence of the events of the request; Seq unless the body arrived in parts
+	Time         time.Time // stream time
+	Seen         time.Time // time for Call.AnsweredAt and Instance.Since: Time, or the recording time of recorded traffic
+	Sent         time.Time // send time by the clock of the sending process
 	Service      string
 	Conversation string // given id, or ""
 	Exchange     string
-	Instance     string // the process that made the request; "" when unknown
+	Instance     string // process that sent the request; "" if unknown
 	Run          string // given id of the agent's run, or ""
-	Fresh        bool   // it is the first request of its process
-	Shaped       bool   // the body is a shape; texts of two processes may have different hashes in it
+	Fresh        bool   // first request of its process
+	Shaped       bool   // the body is a shape, in which equal texts of two processes may have different hashes
 	Target       wire.Target
 	Facts        *facts.Request
-	Body         []byte // that Facts were read from; needed until the next call of Store.Request, may be nil
+	Body         []byte // source of Facts; may be nil, must stay valid until the next call of Store.Request
 }
 
 // Request adds a request to its conversation and returns its turn.
@@ -87,7 +87,7 @@ func (s *Store) Request(in Request) *Turn {
 	if named != nil && named.conv == c && c.has(named.branch) {
 		b, continues = named.branch, true
 	}
-	if in.Facts.Stored { // it does not contain its whole history, so nothing is missing from it
+	if in.Facts.Stored { // the provider stores a part of the history, so a shorter history is not a loss
 		a = alignment{tailEnd: -1}
 	}
 	t := &Turn{
@@ -103,13 +103,13 @@ func (s *Store) Request(in Request) *Turn {
 		t.previous, t.pSource = b.exchange, b.source
 	}
 	switch {
-	case b == nil: // a new history that shares nothing with another
+	case b == nil: // a new history that shares nothing with the other branches
 		b = c.newBranch(q, 0)
 	case !continues:
 		t.p = &b.tip
 		b = c.newBranch(q, a.prefix+1)
 	default:
-		t.p = &s.scratch // after the swap below
+		t.p = &s.scratch // valid after the swap below
 		c.use(b)
 	}
 	t.branch, t.Branch = b, b.name
@@ -128,7 +128,7 @@ func (s *Store) Request(in Request) *Turn {
 	return t
 }
 
-// End records that the exchange of t is completed, answered or not.
+// End records that the exchange of t is completed, with or without an answer.
 func (s *Store) End(t *Turn) {
 	if !t.ended {
 		t.ended = true
@@ -138,7 +138,7 @@ func (s *Store) End(t *Turn) {
 	}
 }
 
-// Expire forgets the conversations that have been idle for longer than the look-back.
+// Expire forgets the conversations that have been idle for longer than Config.Lookback.
 func (s *Store) Expire(now time.Time) {
 	for {
 		if deadline, due := s.byUse.Due(now); !due || deadline.Equal(now) {
@@ -148,23 +148,23 @@ func (s *Store) Expire(now time.Time) {
 	}
 }
 
-// MinSeq returns the oldest sequence that the memory was made from, or 0.
+// MinSeq returns the oldest sequence on which the store depends, or 0 if it is empty.
 func (s *Store) MinSeq() uint64 { return s.byAge.MinSeq() }
 
-// Len returns the number of ids of conversations.
+// Len returns the number of conversation ids.
 func (s *Store) Len() int { return len(s.convs) }
 
-// Bytes returns the estimated size of the conversations.
+// Bytes returns the estimated size of all conversations.
 func (s *Store) Bytes() int64 { return s.bytes }
 
-// TakeEvicted returns the number of conversations evicted since the last call to stay within the bound.
+// TakeEvicted returns the number of conversations evicted since the previous call because of Config.Bytes.
 func (s *Store) TakeEvicted() int {
 	n := s.evicted
 	s.evicted = 0
 	return n
 }
 
-// callBytes is the approximate size of a call, with its answer, its caller's context and its entries in maps.
+// callBytes is the approximate size of a call with its answer, the context of the caller and its map entries.
 const callBytes = 1024
 
 // account updates the estimated size of c.
@@ -180,7 +180,7 @@ func (s *Store) account(c *conversation) {
 	c.bytes = n
 }
 
-// use records that c was used now, and evicts the longest idle conversations beyond the bound.
+// use records that c was used at now, and evicts the longest idle conversations while the store exceeds Config.Bytes.
 func (s *Store) use(c *conversation, now time.Time) {
 	if c.forgotten {
 		return

@@ -8,7 +8,7 @@ import (
 // ToolState is the progress of the tool that the agent ran for a call, as its events report.
 type ToolState uint8
 
-// The states, in their order.
+// The tool states, in order of progress.
 const (
 	ToolUnknown ToolState = iota
 	ToolStarted
@@ -18,21 +18,21 @@ const (
 // A ToolEvent reports that the agent started a tool for a call, or that the tool ended.
 type ToolEvent struct {
 	Service, Conversation string
-	Exchange              string // whose answer made the call; "" when the agent does not report it
+	Exchange              string // exchange whose answer made the call; "" if the agent does not report it
 	CallID                string
 	State                 ToolState
 	Status                string
 	At                    time.Time // by the agent's clock
 }
 
-// earlyToolEvent is an event of a call whose answer is not known yet: a tool may start while the last bytes of a stream
-// are on their way to the hook.
+// earlyToolEvent is an event of a call whose answer is not known yet. A tool may start before the hook has received the last
+// bytes of a stream.
 type earlyToolEvent struct {
 	id uint64
 	ev ToolEvent
 }
 
-// maxEarly bounds the early events of one conversation.
+// maxEarly bounds the number of early events of one conversation.
 const maxEarly = 32
 
 // Tool records a tool event. It returns the call if it is known.
@@ -67,7 +67,7 @@ func (s *Store) Tool(ev ToolEvent) *Call {
 	return nil
 }
 
-// apply applies an event to the call. Another start is another attempt.
+// apply applies an event to the call. A repeated start is another attempt and does not change StartedAt.
 func (c *Call) apply(ev *ToolEvent) {
 	c.tool = max(c.tool, ev.State)
 	switch {
@@ -81,7 +81,7 @@ func (c *Call) apply(ev *ToolEvent) {
 	}
 }
 
-// applyEarly applies the events that arrived before the answer with the call.
+// applyEarly applies and removes the events that arrived before the answer with the call.
 func (c *conversation) applyEarly(call *Call) {
 	if len(c.early) == 0 {
 		return

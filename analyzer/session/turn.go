@@ -7,16 +7,16 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// A Turn is one request in its conversation. RootCause can be called until the next call of Store.Request; the rest
-// stays valid.
+// A Turn is one request in its conversation. RootCause may only be called before the next call of Store.Request; other methods
+// and fields stay valid.
 type Turn struct {
-	Conversation string  // the given id, else that of the conversation that the request was found to belong to
-	Root         string  // the conversation's first id: another one when it was resumed under a new id
+	Conversation string  // given id, or else the id of the conversation to which the request was assigned
+	Root         string  // first id of the conversation; differs from Conversation after a resumption under a new id
 	Inferred     bool    // no id was given
-	Branch       string  // "" on the conversation's first branch
-	Changed      []*Call // calls that this request answered, or contains without a reply
-	Dropped      []*Call // undecided calls of the answer before, after which this request was written and which it does not contain
-	Superseded   []*Call // undecided calls of another process: the conversation continued from a newer answer
+	Branch       string  // "" for the first branch of the conversation
+	Changed      []*Call // calls that this request answers, or contains without a reply
+	Dropped      []*Call // undecided calls of the previous answer that this later request does not contain
+	Superseded   []*Call // undecided calls of another process; the conversation continued from a newer answer
 
 	conv     *conversation
 	branch   *branch
@@ -24,35 +24,35 @@ type Turn struct {
 	exchange string
 	seq      uint64
 	at       time.Time
-	length   int    // of the body
-	last     uint64 // hash of its last message
+	length   int    // number of messages in the body
+	last     uint64 // hash of the last message of the body
 	streamed bool
 	fresh    bool
 	ended    bool
 
-	forced   uint64  // name of the function that the model must call; 0 when it is free
-	resent   []*Call // rejected calls whose reply is sent again
+	forced   uint64  // hash of the name of the function that the model must call; 0 if none is required
+	resent   []*Call // calls in state Rejected whose reply is sent again
 	aligned  alignment
-	p        *skeleton // the request before; nil when unknown
-	pSource  *source   // of p
-	q        *skeleton
-	previous string // exchange of p
+	p        *skeleton // previous request; nil if unknown
+	pSource  *source   // source of p
+	q        *skeleton // this request
+	previous string    // exchange of p
 
 	facts *facts.Request
 	body  []byte
 
-	items  bool         // requests may name the answer that they build on
-	names  bool         // replies name functions, not calls
-	named  *namedAnswer // that the request names
-	before *answer      // to the request before
+	items  bool         // the dialect is OpenAI Responses: calls and replies are separate items
+	names  bool         // replies name functions instead of calls
+	named  *namedAnswer // answer that the request names
+	before *answer      // answer to the previous request
 
 	overtaken *Overtaker
-	repeated  bool // the request before was sent more than once
-	was       int  // messages of the body of the request before
-	shrunk    bool // the history lost more of them than it gained
+	repeated  bool // the previous request was sent more than once
+	was       int  // number of messages in the body of the previous request
+	shrunk    bool // the history lost more messages than it gained
 }
 
-// continues records that the request continues the branch of t.
+// continues records that the request of t continues its branch.
 func (t *Turn) continues(in *Request, q *skeleton) {
 	b, a := t.branch, t.aligned
 	same := len(b.tip.messages) == len(q.messages)
@@ -67,16 +67,16 @@ func (t *Turn) continues(in *Request, q *skeleton) {
 		t.pSource.target.Dialect == in.Target.Dialect
 }
 
-// Apart reports whether the request shares nothing with its conversation: it is a side call of the agent.
+// Apart reports whether the request shares nothing with the rest of its conversation, as side calls of an agent do.
 func (t *Turn) Apart() bool { return t.Branch != "" && t.p == nil }
 
-// MinSeq returns the oldest sequence that the conversation was made from.
+// MinSeq returns the oldest sequence on which the conversation depends.
 func (t *Turn) MinSeq() uint64 { return t.conv.minSeq() }
 
-// Kept returns what the caller keeps with the conversation; nil at first. It is forgotten with the conversation.
+// Kept returns the value that Keep attached to the conversation, or nil. It is forgotten with the conversation.
 func (t *Turn) Kept() any { return t.conv.kept }
 
-// Keep keeps v, of about so many bytes, with the conversation.
+// Keep attaches v to the conversation, replacing the previous value. bytes is the approximate size of v.
 func (s *Store) Keep(t *Turn, v any, bytes int64) {
 	t.conv.kept, t.conv.keptBytes = v, bytes
 	s.account(t.conv)
@@ -85,7 +85,7 @@ func (s *Store) Keep(t *Turn, v any, bytes int64) {
 // Lead returns the number of leading system and developer messages.
 func (t *Turn) Lead() int { return t.q.lead }
 
-// New returns the index of the first message that the request before did not have; 0 when none is known.
+// New returns the index of the first message that the previous request does not contain; 0 if that request is unknown.
 func (t *Turn) New() int {
 	if !t.aligned.known {
 		return 0
@@ -93,12 +93,11 @@ func (t *Turn) New() int {
 	return t.q.lead + t.aligned.prefix
 }
 
-// Key identifies the request of t by the length and the end of its history, so that a request that is sent again has the
-// same key.
+// Key returns a key made of the length and the end of the history of t, so that a repeated request has the same key.
 func (t *Turn) Key() string { return strconv.FormatUint(mix(t.last, uint64(t.length)), 16) }
 
-// Identity returns a hash that message i keeps when it is sent again: bytes that move with the history, such as cache
-// marks, do not count, nor how an SDK rewrites a message.
+// Identity returns a hash of message i that stays the same when the message is sent again. It does not depend on bytes that
+// move with the history, such as cache marks, or on how an SDK reformats an assistant message.
 func (t *Turn) Identity(i int) uint64 {
 	m := &t.q.messages[i]
 	if m.role != facts.RoleAssistant {
@@ -115,8 +114,8 @@ func (t *Turn) Identity(i int) uint64 {
 	return m.hash
 }
 
-// Unmarked returns the hash of message i without the cache marks that agents move as a history grows. Without marks it is
-// the hash of its bytes.
+// Unmarked returns the hash of message i without the cache marks that agents move as a history grows. For a message without
+// marks, this is the hash of its bytes.
 func (t *Turn) Unmarked(i int) uint64 { return t.q.messages[i].hash }
 
 // ToolName returns the name of the newest call with this id in the conversation, or "".
@@ -127,7 +126,7 @@ func (t *Turn) ToolName(callID string) string {
 	return ""
 }
 
-// call returns the call with id that the request means: of the answer before it, else the newest.
+// call returns the call to which id refers in the request: the call of the previous answer, or else the newest one.
 func (t *Turn) call(id uint64) *Call {
 	if id == 0 {
 		return nil
@@ -140,34 +139,34 @@ func (t *Turn) call(id uint64) *Call {
 	return t.conv.calls[id]
 }
 
-// A Streak is the defect that each request of a branch has shown since its requests began to be refused.
+// A Streak is a run of refused requests of a branch that all have the same defect.
 type Streak struct {
 	Defect      [16]byte
-	Exchange    string // the first refused request
+	Exchange    string // exchange of the first refused request
 	Since       time.Time
-	Refused     int // requests
-	FirstLength int // messages of the first
-	Length      int // messages of the newest
-	Reported    int // refused requests when it was reported
+	Refused     int // number of refused requests
+	FirstLength int // number of messages of the first request
+	Length      int // number of messages of the newest request
+	Reported    int // value of Refused at the last report; 0 if not reported
 }
 
-// Streak returns the streak of the branch of t; nil when its newest request was accepted.
+// Streak returns the streak of the branch of t, or nil.
 func (t *Turn) Streak() *Streak { return t.branch.streak }
 
-// SetStreak sets the streak of the branch of t; nil ends it.
+// SetStreak sets the streak of the branch of t; nil ends the streak.
 func (t *Turn) SetStreak(s *Streak) { t.branch.streak = s }
 
-// An Overtaker is a request that was sent into a history before the answer to the request before had ended.
+// An Overtaker is a request that continues a history before the answer to the previous request has ended.
 type Overtaker struct {
 	Exchange, Instance string
-	Sent               time.Time // by the clock of its process
+	Sent               time.Time // send time by the clock of its process
 }
 
-// Overtaken returns the first other request that was sent into the history of t while t was in flight, or nil. It is nil
+// Overtaken returns the first other request that continued the history of t while t was in flight, or nil. It is always nil
 // for conversations without a given id.
 func (t *Turn) Overtaken() *Overtaker { return t.overtaken }
 
-// Shrunk reports whether the history lost more messages than it gained since the answer before: from and to are its
-// lengths without the leading system messages. A request that returns to an earlier point of the history, or removes what
-// was refused, does not shrink it.
+// Shrunk reports whether the history lost more messages than it gained since the previous answer. from and to are its lengths
+// before and now, without the leading system messages. A request does not count as shrunk if it returns to an earlier point of
+// the history or removes messages that were refused.
 func (t *Turn) Shrunk() (from, to int, ok bool) { return t.was, t.length, t.shrunk }
