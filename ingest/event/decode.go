@@ -60,7 +60,7 @@ func attrs(h Header) map[string]string {
 	return m
 }
 
-// decoder decodes typed header values and keeps the first error.
+// decoder decodes typed header values and retains the first error.
 type decoder struct {
 	h   Header
 	err error
@@ -88,11 +88,12 @@ func (d *decoder) kind(e *Event) {
 		d.require(HeaderToolCallID)
 		d.require(HeaderToolStatus)
 		e.ToolCallID, e.ToolStatus = d.text(HeaderToolCallID), d.text(HeaderToolStatus)
-	case KindUnknown: // not a valid subject
+	case KindUnknown: // unreachable: the subject would be invalid
 	}
 }
 
-// part decodes i/n. An unsplit body is part 1 of 1 with its own length, unless the hook omitted some of it.
+// part decodes the part number, i/n. An unsplit body is part 1 of 1; its length is that of the payload, unless the
+// hook omitted a part of it.
 func (d *decoder) part(e *Event) {
 	e.Part, e.Parts, e.BodyBytes = 1, 1, len(e.Body)
 	v := d.h.get(HeaderPart)
@@ -146,7 +147,7 @@ func (d *decoder) millis(k string) time.Duration {
 		return 0
 	}
 	f, err := strconv.ParseFloat(v, 64)
-	if err != nil || !(f >= 0 && f <= float64(MaxDuration/time.Millisecond)) { // rejects NaN
+	if err != nil || !(f >= 0 && f <= float64(MaxDuration/time.Millisecond)) { // also rejects NaN
 		d.fail(k, "is not a duration in milliseconds")
 		return 0
 	}

@@ -13,21 +13,22 @@
 // An exchange is two messages with the same exchange id: its request when it is sent, and its response when it ends.
 // Run and tool messages report the start or end of a run or tool.
 //
-// # Why the payload is the body and nothing else
+// # Why the payload contains only the body
 //
-// The defects are often in the bytes: arguments that are an object instead of a string, a body that is not JSON. An
-// envelope would have to encode such a body, which costs more than carrying it, or repair it, which loses the evidence.
-// So all metadata is headers, Encode and Decode do not read the body, and no function here copies it.
+// Defects are often in the bytes, for example arguments that are an object instead of a string, or a body that is not
+// JSON. An envelope would have to encode such a body, which costs more than transferring it, or repair it, which
+// destroys the evidence. Therefore all metadata is in headers. Encode and Decode do not read the body, and no
+// function in this package copies it.
 //
 // # Why values are percent-encoded and truncated
 //
-// NATS headers are lines of text, stage names may be Chinese, and NATS rejects headers over 64 KiB. A value has at most
-// 512 bytes after encoding; it is truncated between characters. Longer message ids (Nats-Msg-Id) are hashed, because
-// truncation would make two different ids equal and lose one message.
+// NATS headers are lines of text and limited to 64 KiB, but values such as stage names may contain any characters. A
+// value has at most 512 bytes after encoding; it is truncated between characters. Longer message ids (Nats-Msg-Id)
+// are hashed, because truncation could make two different ids equal, and one message would be lost.
 //
 // # What is rejected
 //
 // Decode rejects subjects outside the contract, missing required headers, and numbers or times out of range. Unknown
-// headers and unknown values of Capture and Origin are accepted: version 1 is accepted forever, and newer hooks may send
-// more.
+// headers and unknown values of Capture and Origin are accepted, because version 1 is accepted forever and newer
+// hooks may send more.
 package event

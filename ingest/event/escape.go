@@ -7,15 +7,15 @@ import (
 
 const upperHex = "0123456789ABCDEF"
 
-// plain reports whether s[i] needs no escape in a header value: printable ASCII except the percent sign, and except a
-// space at either end, which NATS clients trim.
+// plain reports whether s[i] needs no escape in a header value. Only printable ASCII needs none, except for the
+// percent sign and for spaces at either end, which NATS clients trim.
 func plain(s string, i int) bool {
 	c := s[i]
 	return c > ' ' && c < 0x7f && c != '%' || c == ' ' && i > 0 && i < len(s)-1
 }
 
-// escape percent-encodes the percent sign and everything but printable ASCII. It truncates the result to MaxHeaderValue
-// bytes, never inside an escape or a UTF-8 sequence, and then removes trailing spaces.
+// escape percent-encodes the bytes of s that are not plain. It truncates the result to MaxHeaderValue bytes, never
+// inside an escape or a UTF-8 sequence, and then removes trailing spaces.
 func escape(s string) string {
 	i := 0
 	for i < len(s) && plain(s, i) {
@@ -28,7 +28,7 @@ func escape(s string) string {
 	for i := 0; i < len(s); {
 		size := 1
 		if s[i] >= utf8.RuneSelf {
-			_, size = utf8.DecodeRuneInString(s[i:]) // 1 for an invalid byte, which is kept
+			_, size = utf8.DecodeRuneInString(s[i:]) // 1 for an invalid byte, which is encoded too
 		}
 		if plain(s, i) {
 			if len(b) == MaxHeaderValue {
@@ -50,7 +50,8 @@ func escape(s string) string {
 
 func trimRight(b []byte) string { return strings.TrimRight(string(b), " ") }
 
-// unescape is the inverse of escape. It keeps stray percent signs and raw bytes, and truncates to MaxHeaderValue bytes.
+// unescape is the inverse of escape. It copies invalid escapes and unescaped bytes unchanged, and truncates s to
+// MaxHeaderValue bytes.
 func unescape(s string) string {
 	s = s[:min(len(s), MaxHeaderValue)]
 	i := strings.IndexByte(s, '%')

@@ -36,10 +36,10 @@ func ParseKind(s string) Kind {
 
 // Values of Event.Capture.
 const (
-	CaptureFull  = "full"  // the body byte for byte
-	CaptureShape = "shape" // values only at protocol positions
-	CaptureNone  = "none"  // no body
-	CaptureCut   = "cut"   // the first and last 256 KiB of a body over 16 MiB
+	CaptureFull  = "full"  // unchanged body
+	CaptureShape = "shape" // body with the values of protocol members only
+	CaptureNone  = "none"  // without the body
+	CaptureCut   = "cut"   // first and last 256 KiB of a body over 16 MiB
 )
 
 // Values of Event.Origin, the source of an event.
@@ -56,7 +56,7 @@ const (
 	StatusStarted   = "started"
 	StatusOK        = "ok"
 	StatusError     = "error"
-	StatusCancelled = "cancelled" // neither failed nor finished
+	StatusCancelled = "cancelled" // neither failed nor completed
 )
 
 // Labels identify the caller. All are optional; Decode sets a missing service to UnknownService.
@@ -71,57 +71,57 @@ type Labels struct {
 	User           string // hashed unless configured otherwise
 }
 
-// An Event is a NATS message of a hook: a request or response of an exchange, or the start or end of a run or tool.
+// An Event is a message of a hook about the request or response of an exchange, or the start or end of a run or tool.
 type Event struct {
 	Kind     Kind
 	Exchange string    // UUIDv7, shared by request and response
-	Time     time.Time // time of sending or of the end, by the hook's clock
+	Time     time.Time // time of the request, or of the end of the response, by the hook's clock
 	Labels   Labels
 
-	URL        string // request: scheme, host and path; no query
+	URL        string // request: scheme, host and path, without the query
 	Method     string // request
-	APIVersion string // request: value of an allowed version header
+	APIVersion string // request: values of the API version headers
 
-	Status            int           // response: HTTP status; 0 without a response
-	Error             string        // response: why there is no response or, with a Status, why it was not read completely
+	Status            int           // response: HTTP status; 0 if there was no response
+	Error             string        // response: why it is missing or, if Status is set, was not read completely
 	Duration          time.Duration // response
 	FirstByte         time.Duration // response
 	ProviderRequestID string        // response
 
-	Retry int // request: attempt number of the SDK, starting at 0
+	Retry int // request: retries by the SDK before this attempt
 
 	RunStatus  string // run: started, ok, error, cancelled
 	ToolCallID string // tool
 	ToolStatus string // tool: started, ok, error, cancelled
 
 	Instance string // random id of the process
-	Seq      uint64 // 1, 2, 3 … per instance; a gap is a loss
+	Seq      uint64 // number of the event in its instance, from 1; a gap means lost events
 	Dropped  uint64 // exchanges that this instance has dropped so far
 
-	Client string // client address of a proxy: part of the shard key, never published
+	Client string // address of a proxy's client; part of the shard key, never published
 
 	Attrs map[string]string // at most MaxAttrs
 
 	Capture         string
 	Origin          string
-	Degraded        bool // parts may be missing: absence is not evidence
+	Degraded        bool // events or parts may be missing, so their absence proves nothing
 	ContentType     string
 	ContentEncoding string // identity (""), gzip, zstd
 
-	Part, Parts int // part i of n, starting at 1; 1/1 for an unsplit body
+	Part, Parts int // the body is part number Part of Parts, from 1; both are 1 for an unsplit body
 	BodyBytes   int // length of the whole body before splitting, truncation or omission
 
-	SDK         string // python/0.1.0
-	Traceparent string // request: W3C
+	SDK         string // such as python/0.1.0
+	Traceparent string // request: W3C trace context
 
-	// Body is the provider's bytes, untouched.
+	// Body is the body as sent or received by the agent, unless Capture states otherwise.
 	Body []byte
 }
 
-// MessageID returns the id by which JetStream drops duplicates: <exchange>.<q or s>.<part>, <run>.<status> or
-// <call id>.<exchange>.<status>. A repeated import has the same exchange ids, so its message ids end in the instance:
-// otherwise JetStream would drop those that it remembers, and the others would be judged without context. Encode writes
-// the hash of an id longer than MaxHeaderValue.
+// MessageID returns the id by which JetStream drops duplicates: <exchange>.<q or s>.<part>, <run>.<status> or <call
+// id>.<exchange>.<status>. The message ids of imports end with the instance, because a repeated import has the same
+// exchange ids: JetStream would drop the messages that it remembers, and the others would be checked without their
+// context. Encode replaces an id longer than MaxHeaderValue by a hash.
 func (e *Event) MessageID() string {
 	half := ".q."
 	switch e.Kind {
@@ -153,8 +153,8 @@ var cancellations = [...]string{
 	"cancelled", "context canceled", "operation was canceled", "request canceled", "aborterror", "operation was aborted",
 }
 
-// Cancelled reports whether the agent cancelled the call before its response was complete. An expired deadline is not a
-// cancellation: the provider was too slow.
+// Cancelled reports whether the agent cancelled the call before its response was complete. An expired deadline is not
+// a cancellation, because the provider was too slow.
 func (e *Event) Cancelled() bool {
 	if e.Kind != Response || e.Error == "" {
 		return false

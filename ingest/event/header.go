@@ -54,16 +54,16 @@ const (
 	HeaderContentEncoding = "Content-Encoding"
 )
 
-// Bounds. Encode truncates values; Decode truncates text and rejects numbers.
+// Limits. Encode truncates longer values; Decode truncates longer text and rejects larger numbers.
 const (
 	MaxHeaderValue = 512 // bytes of a value after percent-encoding
-	MaxAttrs       = 32  // the first ones by key
+	MaxAttrs       = 32  // if there are more, the first ones in key order
 	MaxAttrKey     = 64
 	MaxParts       = 1024
 	MaxDuration    = 1_000_000 * time.Second // 11 days
 )
 
-// ErrMalformed is wrapped by every error of Decode.
+// ErrMalformed means that a message is not a valid event. All errors of Decode wrap it.
 var ErrMalformed = errors.New("malformed event")
 
 // Header contains the headers of a NATS message. It has the type of nats.Header.
@@ -132,7 +132,7 @@ func (e *Event) Encode() Header {
 	return w.h
 }
 
-// stubbed reports whether the hook omitted some of the body.
+// stubbed reports whether the hook omitted the body or a part of it.
 func (e *Event) stubbed() bool { return e.Capture == CaptureCut || e.Capture == CaptureNone }
 
 // withoutQuery removes the query string, which may contain a key.
@@ -143,8 +143,9 @@ func withoutQuery(url string) string {
 	return url
 }
 
-// headerMessageID returns id as a header value. It hashes an id that is too long rather than truncating it: the end of an
-// id distinguishes a start from an end, and NATS drops the second of two equal ids.
+// headerMessageID returns id as a header value. It hashes an id that is too long instead of truncating it, because
+// only the end of an id distinguishes a start from an end, and NATS drops the second of two messages with the same
+// id.
 func headerMessageID(id string) string {
 	if v := escape(id); unescape(v) == id {
 		return v
@@ -153,7 +154,7 @@ func headerMessageID(id string) string {
 	return "sha256:" + hex.EncodeToString(sum[:])
 }
 
-// writer collects headers; their values share one array.
+// writer collects headers. All values are in one array to save allocations.
 type writer struct {
 	h      Header
 	values []string
@@ -196,14 +197,14 @@ func (w *writer) attrs(attrs map[string]string) {
 	}
 }
 
-// ValidAttrKey reports whether k is [a-z0-9._-]{1,64}.
+// ValidAttrKey reports whether k matches [a-z0-9._-]{1,64}.
 func ValidAttrKey(k string) bool {
 	return k != "" && len(k) <= MaxAttrKey && !strings.ContainsFunc(k, func(c rune) bool {
 		return c != '.' && c != '_' && c != '-' && (c < '0' || c > '9') && (c < 'a' || c > 'z')
 	})
 }
 
-// millis formats d in milliseconds, exact to the nanosecond; a negative duration is 0.
+// millis formats d in milliseconds with nanosecond precision. Negative durations become 0.
 func millis(d time.Duration) string {
 	d = min(max(d, 0), MaxDuration)
 	return strconv.FormatFloat(float64(d)/float64(time.Millisecond), 'f', -1, 64)

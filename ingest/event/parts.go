@@ -5,7 +5,7 @@ import "iter"
 // PartBytes is the maximum payload of a message; longer bodies are split into parts.
 const PartBytes = 512 << 10
 
-// Messages yields e, or its parts if the body is longer than partBytes. They share the memory of e.
+// Messages yields e, or its parts if the body is longer than partBytes. The parts share the memory of e.
 func (e *Event) Messages(partBytes int) iter.Seq[*Event] {
 	return func(yield func(*Event) bool) {
 		n := max(1, (len(e.Body)+partBytes-1)/partBytes)

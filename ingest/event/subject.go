@@ -24,7 +24,7 @@ const (
 // MaxServiceName is the maximum length of the service token of a subject.
 const MaxServiceName = 32
 
-// UnknownService is the service of an event without one.
+// UnknownService is the service of events that do not name a service.
 const UnknownService = "unknown"
 
 // Subject returns llmtap.v1.<kind>.<service>.<shard>. Subjects only route messages; headers are authoritative.
@@ -39,8 +39,9 @@ func (e *Event) Subject() string {
 	return string(b)
 }
 
-// Shard returns the low byte of the 32-bit FNV-1a hash of the shard key: the conversation, or without one (service, agent,
-// instance), for a proxy (service, agent, client). The events of a conversation share a shard, which keeps their order.
+// Shard returns the low byte of the 32-bit FNV-1a hash of the shard key: the conversation if there is one, otherwise
+// (service, agent, instance), or (service, agent, client) for a proxy. All events of a conversation have the same
+// shard and thus stay in order.
 func (e *Event) Shard() byte {
 	if e.Labels.Conversation != "" {
 		return ShardOf(e.Labels.Conversation)

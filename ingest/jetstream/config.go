@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
-// duplicateWindow is the time during which JetStream recognizes a message id and drops a second message with it.
+// duplicateWindow is how long JetStream remembers message ids to drop duplicates.
 const duplicateWindow = 2 * time.Minute
 
 // Config configures the connection to NATS and the limits of the event stream.
@@ -28,13 +28,13 @@ type Config struct {
 	CredsFile    string `yaml:"creds_file"` // NATS credentials: a JWT and its seed
 	NKeyFile     string `yaml:"nkey_file"`  // an nkey seed
 
-	CAFile   string `yaml:"ca_file"` // CA of the servers' certificates; empty: the system's CAs
+	CAFile   string `yaml:"ca_file"` // CA of the servers' certificates; default: the system's CAs
 	CertFile string `yaml:"cert_file"`
 	KeyFile  string `yaml:"key_file"` // private key of the client certificate
 
 	MaxAge   time.Duration `yaml:"max_age"`                // maximum age of an event in the stream
 	MaxBytes int64         `yaml:"max_bytes" unit:"bytes"` // maximum size of the event stream; 0: no limit
-	Replicas int           `yaml:"replicas"`               // replicas of streams and buckets at their creation; not changed later
+	Replicas int           `yaml:"replicas"`               // replicas of new streams and buckets
 }
 
 // Default returns the configuration for a NATS server on this machine.
@@ -79,7 +79,7 @@ func redactURL(s string) string {
 			return "(unreadable)"
 		}
 		if _, password := u.User.Password(); u.User != nil && !password {
-			u.User = url.User("xxxxx") // NATS reads a user without a password as a token
+			u.User = url.User("xxxxx") // NATS treats a user without a password as a token
 		}
 		urls[i] = u.Redacted()
 	}

@@ -16,7 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// requestTimeout bounds one JetStream request.
+// requestTimeout is the timeout of one JetStream request.
 const requestTimeout = 5 * time.Second
 
 // errInterrupted means that a response or messages may be lost because the connection was interrupted.
@@ -29,9 +29,9 @@ type Conn struct {
 	m   *metrics
 	nc  *nats.Conn
 	js  natsjs.JetStream
-	now func() time.Time // clock of leases
+	now func() time.Time // clock for leases
 
-	mu        sync.Mutex         // guards the rest
+	mu        sync.Mutex         // guards the fields below
 	intact    context.Context    // canceled and replaced when requests or subscriptions may have lost messages
 	interrupt context.CancelFunc // cancels intact
 }
@@ -53,7 +53,7 @@ func Connect(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheu
 	}
 	opts = append(opts,
 		nats.Name("llmtap"), nats.MaxReconnects(-1), nats.ReconnectWait(250*time.Millisecond), nats.ReconnectJitter(250*time.Millisecond, time.Second),
-		// Without a reconnect buffer nothing is sent twice or out of order: a publish on a lost connection fails.
+		// Without a reconnect buffer, a publish on a lost connection fails, so nothing is sent twice or out of order.
 		nats.ReconnectBufSize(-1),
 		nats.DisconnectErrHandler(func(_ *nats.Conn, err error) { c.onDisconnect(err) }),
 		nats.ReconnectHandler(func(nc *nats.Conn) { c.onReconnect(nc) }),
@@ -108,7 +108,7 @@ func (c *Conn) invalidate() {
 	c.intact, c.interrupt = context.WithCancel(context.Background())
 }
 
-// whileIntact returns a copy of ctx that the next invalidate cancels.
+// whileIntact returns a copy of ctx that is also canceled by the next call of invalidate.
 func (c *Conn) whileIntact(ctx context.Context) (context.Context, context.CancelFunc) {
 	c.mu.Lock()
 	intact := c.intact
@@ -118,7 +118,7 @@ func (c *Conn) whileIntact(ctx context.Context) (context.Context, context.Cancel
 	return ctx, func() { stop(); cancel() }
 }
 
-// Healthy returns nil while the connection is up, else an error with its status.
+// Healthy returns nil if NATS is connected, otherwise an error with the status of the connection.
 func (c *Conn) Healthy() error {
 	if c.nc.IsConnected() {
 		return nil
@@ -130,11 +130,11 @@ func (c *Conn) Healthy() error {
 	return err
 }
 
-// Close closes the connection. Close readers and flush publishers before.
+// Close closes the connection. Close readers and flush publishers first.
 func (c *Conn) Close() { c.nc.Close() }
 
-// retry calls op until it succeeds, returns a permanent error or ctx ends. Each attempt is bounded by requestTimeout and
-// canceled when the connection is lost: a NATS that is shut down never responds.
+// retry calls op until it succeeds, returns a permanent error or ctx ends. Each attempt is bounded by requestTimeout
+// and canceled when the connection is lost, because a NATS server that has shut down never responds.
 func (c *Conn) retry(ctx context.Context, op func(context.Context) error) error {
 	temporary := func(err error) bool { return transient(err) || errors.Is(err, errInterrupted) }
 	return retry(ctx, newBackOff(time.Second), temporary, func() error {
@@ -172,7 +172,7 @@ func newBackOff(limit time.Duration) *backoff.ExponentialBackOff {
 	return b
 }
 
-// transient reports whether err may disappear on a retry: NATS or JetStream is unavailable or too slow.
+// transient reports whether a retry may succeed, because NATS or JetStream is unavailable or too slow.
 func transient(err error) bool {
 	for _, t := range []error{
 		nats.ErrTimeout, context.DeadlineExceeded, nats.ErrNoResponders, natsjs.ErrNoStreamResponse, nats.ErrDisconnected,
@@ -188,7 +188,7 @@ func transient(err error) bool {
 		return true
 	}
 	var api *natsjs.APIError
-	return errors.As(err, &api) && api.Code == 503 // no leader, shutting down, recovering
+	return errors.As(err, &api) && api.Code == 503 // JetStream has no leader, is shutting down or is recovering
 }
 
 // sleep waits for d. It returns the error of ctx if ctx ends first.

@@ -17,8 +17,8 @@ import (
 // Headers of a dead letter, in addition to those of the original message.
 const (
 	HeaderDeadReason  = "Llmtap-Dead-Reason"
-	HeaderDeadSubject = "Llmtap-Dead-Subject" // of the original
-	HeaderDeadSeq     = "Llmtap-Dead-Seq"     // of the original in its stream
+	HeaderDeadSubject = "Llmtap-Dead-Subject" // subject of the original message
+	HeaderDeadSeq     = "Llmtap-Dead-Seq"     // stream sequence of the original message
 	HeaderDeadError   = "Llmtap-Dead-Error"
 )
 
@@ -27,8 +27,9 @@ const (
 	deadOverhead = 4 << 10          // bytes reserved for the headers above
 )
 
-// DeadLetter stores an event with unusable content for inspection; seq is its stream sequence, reason the last token of
-// the dead letter's subject. A body that exceeds the message size is truncated. Failures are counted and logged.
+// DeadLetter stores an event with unusable content for inspection. seq is its stream sequence, and reason becomes the
+// last token of the dead letter's subject. A body that exceeds the maximum message size is truncated. Failures are
+// counted and logged.
 func (c *Conn) DeadLetter(ctx context.Context, ev *event.Event, seq uint64, reason, why string) {
 	c.deadLetter(ctx, &nats.Msg{Subject: ev.Subject(), Header: nats.Header(ev.Encode()), Data: ev.Body}, seq, reason, why)
 }
@@ -59,8 +60,8 @@ func (c *Conn) deadLetter(ctx context.Context, m *nats.Msg, seq uint64, reason, 
 	}
 }
 
-// DeadLetterRow stores a row that the store rejects. The subject and sequence of the dead letter are the row's table and
-// stream sequence. A row that exceeds the message size is truncated.
+// DeadLetterRow stores a row that the store rejects. The subject and sequence of the dead letter are the row's table
+// and stream sequence. A row that exceeds the maximum message size is truncated.
 func (c *Conn) DeadLetterRow(ctx context.Context, table, id string, seq uint64, why error, row []byte) error {
 	h := nats.Header{
 		HeaderDeadSubject: {headerLine(table)}, event.HeaderMsgID: {"dead." + headerLine(fmt.Sprintf("%s.%s.%d", table, id, seq))},
@@ -71,7 +72,7 @@ func (c *Conn) DeadLetterRow(ctx context.Context, table, id string, seq uint64, 
 	return nil
 }
 
-// publishDead publishes a dead letter with the headers h, to which it adds reason, sequence and error.
+// publishDead adds reason, sequence and error to the headers h and publishes a dead letter with them.
 func (c *Conn) publishDead(ctx context.Context, h nats.Header, seq uint64, reason, why string, data []byte) error {
 	h.Set(HeaderDeadReason, reason)
 	h.Set(HeaderDeadSeq, strconv.FormatUint(seq, 10))

@@ -10,45 +10,48 @@
 //	PublishTally ──> LLMTAP_TALLY  llmtap.tally.<partition> ──> ReadTallies
 //	WithLease: leader election of a role     Heartbeat, Deregister: the number of live processes
 //
-// A reader returns the published events with their stream sequence. For each event it reports whether its effects are
-// already stored (a replay, which rebuilds state) or must be stored now.
+// A reader returns the published events with their stream sequence. Each event is marked as a replay, whose effects
+// are already stored and which only rebuilds state, or as new, whose effects must be stored.
 //
 // # Why no acknowledgements
 //
 // An analyzer has state: after a restart it needs events that it processed before, and must not count them again.
-// Per-message acknowledgements support neither. A reader therefore keeps two sequences: every effect up to stored is in
-// the store, and state needs the events from replay_from. It starts at replay_from and marks events up to stored as replays.
+// Per-message acknowledgements cannot express that. A checkpoint therefore has two sequences: the effects of all
+// events up to stored are in the store, and the state needs the events from replay_from on. A reader starts at
+// replay_from and marks events up to stored as replays.
 //
 // # Why a lease
 //
-// Two processes that both store rows are harmless, because rows are idempotent; two processes that both move the
-// checkpoint are not. The checkpoint contains an owner, an expiry time and an epoch, and is only written by
-// compare-and-set, so a process that was paused past its lease fails at its next commit. Clocks only decide when another
-// process attempts a take-over: a wrong clock causes a needless take-over, never a lost event.
+// Two processes may store the same rows, because rows are idempotent, but only one may move the checkpoint. The
+// checkpoint contains an owner, an expiry time and an epoch, and is only written by compare-and-set, so a process
+// that was paused until its lease expired fails at its next commit. Clocks only determine when another process
+// attempts a takeover, so a wrong clock can cause a needless takeover, but never loses an event.
 //
 // # Why the server filters partitions
 //
-// Partition p of N is a consumer filtered by the subjects of its shards, rather than a consumer of the whole stream that
-// skips foreign events. On one machine with 2 cores, all partitions together read 477 MB/s instead of 298 with N = 2 and
-// 340 instead of 166 with N = 4 (10 kB events), and between machines nothing is transferred N times. N = 1 has no filter
-// and reads 423 MB/s. Upper-case shards decode too, so the filter includes them, which costs a fifth of that gain. The
-// drawback is that a reader does not see the sequences of other partitions: only the total of the events that the stream
-// dropped unread is known, and each partition counts an Nth of it. An event whose shard is not a number belongs to no
-// partition, so with N > 1 it never becomes a dead letter.
+// Partition p of N is a consumer filtered by the subjects of its shards, instead of a consumer of the whole stream
+// that skips events of other partitions. On one machine with 2 cores, all partitions together read 477 MB/s instead
+// of 298 with N = 2 and 340 instead of 166 with N = 4 (10 kB events), and no event is transferred between machines N
+// times. N = 1 has no filter and reads 423 MB/s. Shards in upper case are also valid, so the filter includes them,
+// which costs a fifth of that gain. The drawback is that a reader does not see the sequences of other partitions. It
+// knows only the total number of events that the stream dropped unread, and each partition counts 1/N of them. An
+// event whose shard is not a number belongs to no partition, so with N > 1 it never becomes a dead letter.
 //
-// # Why repartitioning is a hand-over
+// # Why repartitioning is a handover
 //
-// Checkpoints of N partitions do not translate to M partitions: partitions are at different sequences, and their tallies,
-// which do not wait for the store, are ahead of them. Starting at the oldest checkpoint would count seconds twice,
-// starting at the newest would lose some. So the old partitions are first read up to a common point, the end of one
-// second: see Repartition. That point is near the newest checkpoint, not the end of the stream: the new partitions read
-// the backlog. Repartitioning needs the store; while the store is down, it waits, and so do alerts.
+// Checkpoints of N partitions cannot be converted to checkpoints of M partitions, because partitions are at different
+// sequences, and their tallies, which do not wait for the store, are ahead of their checkpoints. Starting at the
+// oldest checkpoint would count some seconds twice; starting at the newest would lose some. Therefore the old
+// partitions are first read up to a common point, the end of one second (see Repartition). That point is near the
+// newest checkpoint, not at the end of the stream; the new partitions read the backlog. Repartitioning requires the
+// store. While the store is down, repartitioning and alerts wait.
 //
 // # When NATS is unreachable
 //
-// A reader returns nothing until NATS is back, then continues after its last message. A publisher keeps its window and
-// sends it again, in order. Message ids deduplicate within JetStream's duplicate window of two minutes: after a longer
-// outage, events that were stored but whose acknowledgements were lost, at most one window, are stored twice.
+// A reader returns nothing until NATS is back, then continues after its last message. A publisher retains its
+// unacknowledged events and resends them in order. JetStream drops duplicates by message id within its duplicate
+// window of two minutes. After a longer outage, stored events whose acknowledgements were lost (at most one window of
+// the publisher) are stored twice.
 //
 // # Bounds
 //

@@ -18,10 +18,10 @@ const erasureKey = "erasure"
 
 // An ErasureSubject selects the messages to erase.
 type ErasureSubject struct {
-	Conversation string              // value of the header
-	User         string              // value of the header, if Conversation is empty
-	Exchanges    map[string]struct{} // more exchanges to erase, regardless of their headers
-	Inferred     bool                // some of Exchanges do not name the conversation and may be in any shard
+	Conversation string              // value of the conversation header
+	User         string              // value of the user header; used if Conversation is empty
+	Exchanges    map[string]struct{} // ids of further exchanges to erase, regardless of their headers
+	Inferred     bool                // some of Exchanges lack the conversation header, so all shards are scanned
 }
 
 // Erased counts the messages of an ErasureSubject.
@@ -71,7 +71,7 @@ func (c *Conn) Erase(ctx context.Context, target ErasureSubject, dryRun bool, pr
 	return n, err
 }
 
-// secureDelete deletes and overwrites a message, unless it has left the stream.
+// secureDelete deletes and overwrites a message, if it is still in the stream.
 func secureDelete(ctx context.Context, s natsjs.Stream, seq uint64, dryRun bool) error {
 	if dryRun {
 		return nil
@@ -104,7 +104,7 @@ func (target *ErasureSubject) matches(m natsjs.Msg) bool {
 	return listed || target.Conversation != "" && conversation == target.Conversation || target.User != "" && user == target.User
 }
 
-// matchesRow reports whether a row, as possibly truncated JSON, belongs to target.
+// matchesRow reports whether row, which is JSON and may be truncated, belongs to target.
 func (target *ErasureSubject) matchesRow(row []byte) bool {
 	for _, id := range []string{target.Conversation, target.User} {
 		if b, err := json.Marshal(id); id != "" && err == nil && bytes.Contains(row, b) {
@@ -119,9 +119,9 @@ func (target *ErasureSubject) matchesRow(row []byte) bool {
 	return false
 }
 
-// AnnounceErasure notifies all analyzers, which poll every few seconds, that stored bodies are about to be erased: they
-// emit the bodies of later events again, as if none were stored. live reports whether an analyzer reads the stream, and
-// now is the time by the clock of NATS.
+// AnnounceErasure notifies all analyzers that stored bodies are about to be erased. Analyzers poll every few seconds;
+// from then on they emit the bodies of later events again, as if none were stored. live reports whether an analyzer
+// reads the stream, and now is the time of the NATS server.
 func (c *Conn) AnnounceErasure(ctx context.Context) (live bool, now time.Time, err error) {
 	st, err := c.Inspect(ctx)
 	if err != nil {

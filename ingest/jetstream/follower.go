@@ -14,12 +14,12 @@ import (
 // Bounds of one pull request. The byte limit exceeds the largest message of a file store, 32 MiB.
 const (
 	pullMessages = 1000
-	pullBytes    = 33 << 20 // divided among the partitions of a process, except for a single larger message
+	pullBytes    = 33 << 20 // shared by the partitions of a process; a larger message is pulled alone, with the whole limit
 	pullExpires  = 30 * time.Second
 	heartbeat    = 2 * time.Second
 )
 
-// Reasons for which a follower re-attaches or, for errReplaced, ends.
+// Errors after which a follower re-attaches or, after errReplaced, ends.
 var (
 	// errReplaced means that the stream was recreated, or truncated below the last message read.
 	errReplaced = errors.New("the stream was recreated or truncated")
@@ -34,7 +34,7 @@ var (
 type follower struct {
 	c       *Conn
 	stream  string
-	last    uint64    // sequence of the last message handled
+	last    uint64    // sequence of the last handled message
 	created time.Time // creation time of the stream; zero: any
 
 	subjects []string // subject filter; empty: all subjects
@@ -98,7 +98,8 @@ func (f *follower) follow(ctx context.Context, handle func(*nats.Msg, *nats.MsgM
 		return err
 	}
 	inbox := f.c.nc.NewInbox()
-	// The channel has room for one pull: its messages, heartbeats and final status, even if nothing is received meanwhile.
+	// The channel has room for all messages, heartbeats and the final status of one pull, even if none of them is
+	// received before the pull ends.
 	ch := make(chan *nats.Msg, pullMessages+64)
 	sub, err := f.c.nc.ChanSubscribe(inbox, ch)
 	if err != nil {
@@ -181,7 +182,7 @@ func (f *follower) attach(ctx context.Context) (*attachment, error) {
 	return at, nil
 }
 
-// deliver passes m to handle if it is the consumer's delivery number next and not a duplicate.
+// deliver passes m to handle if its consumer sequence is next and it is not a duplicate.
 func (f *follower) deliver(m *nats.Msg, next uint64, handle func(*nats.Msg, *nats.MsgMetadata) error) error {
 	meta, err := m.Metadata()
 	if err != nil {
@@ -200,10 +201,10 @@ func (f *follower) deliver(m *nats.Msg, next uint64, handle func(*nats.Msg, *nat
 	return nil
 }
 
-// pullStatus reads a status message of a pull: a heartbeat, its completion, or the loss of the consumer.
+// pullStatus interprets a status message of a pull: a heartbeat, the end of the pull, or the loss of the consumer.
 func pullStatus(m *nats.Msg) (completed bool, err error) {
 	switch status, text := m.Header.Get("Status"), m.Header.Get("Description"); {
-	case status == "100", text == "Batch Completed": // follows the last message, when the next pull is already sent
+	case status == "100", text == "Batch Completed": // ends a pull whose messages have all arrived
 		return false, nil
 	case status == "404", status == "408", tooLarge(m):
 		return true, nil

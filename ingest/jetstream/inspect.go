@@ -18,40 +18,40 @@ var ErrNoJetStream = errors.New("JetStream is not enabled")
 
 // A State is a snapshot of the streams, buckets and partitions of llmtap.
 type State struct {
-	Server string        // version
+	Server string        // version of the server
 	RTT    time.Duration // round-trip time of a request
-	// Skew is the server's clock minus this machine's, with an error of half of RTT. It is 0 if no stream exists.
+	// Skew is the server's time minus this machine's time, accurate to half of RTT. It is 0 if no stream exists.
 	Skew           time.Duration
 	Streams        []StreamState
 	MissingBuckets []string
 	Partitions     []PartitionState
-	DeadLetters    map[string]uint64 // by reason
+	DeadLetters    map[string]uint64 // number by reason
 }
 
 // A StreamState is one stream of llmtap.
 type StreamState struct {
 	Name       string
 	Missing    bool
-	Mismatches []string // settings that differ from those of Ensure
+	Mismatches []string // settings that differ from the ones set by Ensure
 	Messages   uint64
 	Bytes      uint64
 	MaxBytes   int64 // -1: no limit
 	MaxAge     time.Duration
 
-	FirstTime, LastTime time.Time // of the oldest and the newest message
+	FirstTime, LastTime time.Time // times of the oldest and the newest message
 }
 
 // A PartitionState is the progress of one partition.
 type PartitionState struct {
-	Name          string    // p0of1
-	Owner         string    // the process that reads it, or ""
+	Name          string    // such as p0of1
+	Owner         string    // process that reads the partition; "" if none
 	LeaseUntil    time.Time // expiry of Owner's lease
 	Pending       uint64    // messages that are not stored yet
 	OldestPending time.Time // stream time of the oldest pending message
-	Lost          uint64    // messages of all partitions that left the stream unread
+	Lost          uint64    // unread messages, of all partitions, that the stream dropped
 }
 
-// Inspect reads the State and changes nothing. On an error the State is partial.
+// Inspect returns the State without changing anything. If it returns an error, the State is incomplete.
 func (c *Conn) Inspect(ctx context.Context) (*State, error) {
 	st := &State{Server: c.nc.ConnectedServerVersion(), DeadLetters: map[string]uint64{}}
 	sent := time.Now()
@@ -158,10 +158,10 @@ func (c *Conn) inspectPartitions(ctx context.Context, st *State) error {
 	return nil
 }
 
-// errDone ends a scan.
+// errDone is returned by a callback to end a scan.
 var errDone = errors.New("done")
 
-// inspectBacklog counts the messages on subjects after stored.
+// inspectBacklog counts the messages on subjects that follow the sequence stored.
 func (c *Conn) inspectBacklog(ctx context.Context, ps *PartitionState, stored uint64, subjects []string) error {
 	s, err := c.js.Stream(ctx, event.StreamEvents)
 	if err != nil {
@@ -186,7 +186,7 @@ func (c *Conn) inspectBacklog(ctx context.Context, ps *PartitionState, stored ui
 	return err
 }
 
-// TalliesSince calls fn with each tally in the stream since a point in time, oldest first.
+// TalliesSince calls fn with each tally stored since the given time, oldest first.
 func (c *Conn) TalliesSince(ctx context.Context, since time.Time, fn func(payload []byte) error) error {
 	s, err := c.js.Stream(ctx, event.StreamTally)
 	if err != nil {

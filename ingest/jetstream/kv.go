@@ -13,7 +13,7 @@ import (
 var (
 	ErrKeyNotFound = errors.New("key not found")
 	ErrKeyConflict = errors.New("key was changed concurrently")
-	ErrClosed      = errors.New("the connection is closed") // by Close: permanent
+	ErrClosed      = errors.New("the connection is closed") // permanent, returned after Close
 )
 
 // A KV is a key-value bucket. Keys match [-/_=.a-zA-Z0-9]+.
@@ -47,7 +47,8 @@ func (k *KV) Put(ctx context.Context, key string, value []byte) error {
 	return k.wrap("put", key, err)
 }
 
-// Update sets key and returns its new revision, or ErrKeyConflict unless key has the given revision (0: key is missing).
+// Update sets key if it has the given revision (0: key does not exist) and returns the new revision; otherwise it
+// returns ErrKeyConflict.
 func (k *KV) Update(ctx context.Context, key string, value []byte, revision uint64) (uint64, error) {
 	var err error
 	if revision == 0 {

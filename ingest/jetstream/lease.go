@@ -34,20 +34,20 @@ func (e *LeaseHeldError) Unwrap() error { return ErrLeaseHeld }
 
 // A checkpoint is the value of a partition's key in the bucket.
 type checkpoint struct {
-	Stored     uint64    `json:"stored"`      // every effect of every sequence up to it is stored
+	Stored     uint64    `json:"stored"`      // the effects of all events up to this sequence are stored
 	ReplayFrom uint64    `json:"replay_from"` // the oldest sequence that live state needs
 	Epoch      uint64    `json:"epoch"`       // incremented each time the lease is taken
 	Owner      string    `json:"owner"`       // "" when the lease is free
 	Lease      time.Time `json:"lease"`       // expiry of Owner's lease
 	Stream     time.Time `json:"stream"`      // creation time of the stream that the sequences refer to
 
-	// Only with several partitions.
-	CaughtUp  uint64 `json:"caught_up,omitempty"`  // the partition had no unread events up to it: losses are counted after it
-	LastTally int64  `json:"last_tally,omitempty"` // last second whose tallies the partitions before a repartitioning published
+	// Set only with several partitions.
+	CaughtUp  uint64 `json:"caught_up,omitempty"`  // no unread events up to this sequence; losses are counted after it
+	LastTally int64  `json:"last_tally,omitempty"` // last second tallied before the last repartitioning
 }
 
-// A lease is the right to move one partition's checkpoint. Every write is a compare-and-set, so a process whose lease
-// has expired unnoticed cannot move it.
+// A lease is the exclusive right to move one partition's checkpoint. Every write is a compare-and-set, so a process
+// that has not noticed the expiry of its lease cannot move the checkpoint.
 type lease struct {
 	c     *Conn
 	kv    *KV
@@ -74,9 +74,9 @@ func (m mutex) lock(ctx context.Context) error {
 
 func (m mutex) unlock() { <-m }
 
-// WithLease runs fn while this process holds the lease name, and stands by while another process holds it. The context
-// of fn ends when the lease is lost or cannot be renewed for its whole TTL; WithLease then stands by and calls fn again.
-// It returns the error of fn, or nil when ctx ends.
+// WithLease runs fn while this process holds the lease name, and stands by while another process holds it. The
+// context of fn ends when the lease is lost or cannot be renewed before it expires; WithLease then stands by and
+// calls fn again. It returns the error of fn, or nil when ctx ends.
 func (c *Conn) WithLease(ctx context.Context, name, owner string, ttl time.Duration, fn func(ctx context.Context) error) error {
 	kv, err := c.KV(ctx, event.BucketCheckpoint)
 	if err != nil {
@@ -131,8 +131,8 @@ func (l *lease) run(ctx context.Context, fn func(context.Context) error) (lost b
 	return lost, err
 }
 
-// renewBeforeExpiry renews the lease until ctx ends. Unlike renew it fails when the lease expires: while NATS is
-// unreachable, the process cannot know the owner of an expired lease.
+// renewBeforeExpiry renews the lease until ctx ends. Unlike renew, it fails when the lease expires, because a process
+// that cannot reach NATS does not know who owns an expired lease.
 func (l *lease) renewBeforeExpiry(ctx context.Context) error {
 	for {
 		expires := time.Now().Add(l.ttl)
@@ -148,8 +148,9 @@ func (l *lease) renewBeforeExpiry(ctx context.Context) error {
 	}
 }
 
-// takeLease takes the lease unless another owner holds it. A lease already held by owner is taken too: it belongs to a
-// previous run of the same process. adjust fits the checkpoint to the stream before it is written.
+// takeLease takes the lease unless another owner holds it. A lease held by the same owner is taken too, because it
+// belongs to a previous run of the same process. adjust makes the checkpoint consistent with the stream before the
+// checkpoint is written.
 func (c *Conn) takeLease(ctx context.Context, kv *KV, key, owner string, ttl time.Duration, adjust func(*checkpoint)) (*lease, error) {
 	l := &lease{c: c, kv: kv, key: key, owner: owner, ttl: ttl, mu: make(mutex, 1)}
 	err := c.retry(ctx, func(ctx context.Context) error {
@@ -193,12 +194,12 @@ func readCheckpoint(ctx context.Context, kv *KV, key string) (checkpoint, uint64
 func (cp *checkpoint) encode() []byte {
 	b, err := json.Marshal(cp)
 	if err != nil {
-		panic("BUG: encode checkpoint: " + err.Error()) // it has only numbers, text and valid times
+		panic("BUG: encode checkpoint: " + err.Error()) // a checkpoint contains only numbers, text and valid times
 	}
 	return b
 }
 
-// write changes the checkpoint and renews the lease. It waits for an unreachable NATS until ctx ends.
+// write changes the checkpoint and renews the lease. While NATS is unreachable, it retries until ctx ends.
 func (l *lease) write(ctx context.Context, change func(*checkpoint)) error {
 	if err := l.mu.lock(ctx); err != nil {
 		return err
@@ -224,7 +225,8 @@ func (l *lease) write(ctx context.Context, change func(*checkpoint)) error {
 	return nil
 }
 
-// afterConflict writes next over a checkpoint of this lease, which an earlier write left whose response was lost.
+// afterConflict writes next if the conflicting checkpoint has the epoch of this lease: it was then written by an
+// earlier request whose response was lost.
 func (l *lease) afterConflict(ctx context.Context, next checkpoint) (uint64, error) {
 	cp, rev, err := readCheckpoint(ctx, l.kv, l.key)
 	switch {
@@ -263,7 +265,7 @@ func (l *lease) renew(ctx context.Context, change func(*checkpoint)) error {
 	}
 }
 
-// membersKey is the key of BucketCheckpoint with the expiry of the heartbeat of each live process, by owner.
+// membersKey is the key of BucketCheckpoint that contains the heartbeat expiry of each live process, by owner.
 const membersKey = "members"
 
 // Heartbeat registers owner as live for the next ttl and returns the number of live processes. Repeat it within ttl.
@@ -297,7 +299,7 @@ func (c *Conn) updateMembers(ctx context.Context, change func(map[string]time.Ti
 				return err
 			}
 			if err == nil && json.Unmarshal(b, &members) != nil {
-				members = map[string]time.Time{} // each process registers again
+				members = map[string]time.Time{} // discard an invalid value; each process registers again
 			}
 			change(members)
 			if b, err = json.Marshal(members); err != nil {

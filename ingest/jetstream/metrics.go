@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Values of the label reason. A dead letter has its reason as the last token of its subject.
+// Values of the label reason. The reason of a dead letter is also the last token of its subject.
 const (
 	reasonBadSubject    = "bad_subject"
 	reasonBadHeader     = "bad_header"

@@ -12,17 +12,18 @@ import (
 
 // ReaderConfig selects a partition and its owner.
 type ReaderConfig struct {
-	// Partition p of N contains the shards s with s mod N = p. N is the same for every process, at most MaxPartitions.
+	// Partition p of N contains the shards s with s mod N = p. N must be the same in all processes and at most
+	// MaxPartitions.
 	Partition, Partitions int
 
-	// Owner identifies this process among the readers of the partition. A process that restarts under the same name takes
-	// its own lease back immediately, so a persistent name must be guarded by other means (a locked directory).
+	// Owner identifies this process among the readers of the partition. A process that restarts under the same name
+	// retakes its own lease immediately, so a persistent name must be guarded by other means (a locked directory).
 	Owner    string
 	LeaseTTL time.Duration // time after which the partition of a dead owner is taken over; 0: DefaultLeaseTTL
 }
 
-// OpenReader takes the partition's lease and starts reading at its checkpoint, or at the start of the stream if it has
-// none. It returns a *LeaseHeldError while another process holds the lease, or a *PartitionCountError.
+// OpenReader takes the partition's lease and starts reading at its checkpoint, or at the start of the stream if there
+// is no checkpoint. It returns a *LeaseHeldError while another process holds the lease, or a *PartitionCountError.
 func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error) {
 	switch {
 	case cfg.Partitions < 1 || cfg.Partitions > MaxPartitions || cfg.Partition < 0 || cfg.Partition >= cfg.Partitions:
@@ -59,12 +60,12 @@ func (c *Conn) OpenReader(ctx context.Context, cfg ReaderConfig) (*Reader, error
 		ready: make(chan struct{}, 1), room: make(chan struct{}, 1),
 	}
 	r.countLost(lost)
-	r.start(info.Created) //nolint:contextcheck // the reader runs until Close; ctx bounds its opening
+	r.start(info.Created) //nolint:contextcheck // the reader runs until Close; ctx is only for OpenReader
 	return r, nil
 }
 
-// checkPartition verifies the number of partitions and returns the second of the partition's last tally. The caller holds
-// the partition's lease; because a repartitioning takes all leases, the number can no longer change.
+// checkPartition verifies the number of partitions and returns the second of the partition's last tally. The caller
+// holds the partition's lease; the number can no longer change, because a repartitioning requires all leases.
 func (c *Conn) checkPartition(ctx context.Context, kv *KV, cfg ReaderConfig) (lastTally int64, err error) {
 	err = c.retry(ctx, func(ctx context.Context) error {
 		n, _, err := readPartitionCount(ctx, kv)
@@ -80,8 +81,8 @@ func (c *Conn) checkPartition(ctx context.Context, kv *KV, cfg ReaderConfig) (la
 	return lastTally, err
 }
 
-// fit makes cp consistent with the stream: ReplayFrom is at least first, Stored at least first-1. It returns the number of
-// messages after Stored that the stream no longer has.
+// fit makes cp consistent with the stream: ReplayFrom is at least first, Stored at least first-1. It returns the
+// number of messages after Stored that are no longer in the stream.
 func (c *Conn) fit(cp *checkpoint, created time.Time, first, last uint64) (lost uint64) {
 	first = max(first, 1)
 	switch {

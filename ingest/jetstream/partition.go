@@ -11,14 +11,15 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// MaxPartitions is the number of shards: a partition has at least one.
+// MaxPartitions is the number of shards, because every partition has at least one.
 const MaxPartitions = 256
 
 // caughtUpInterval is the interval at which an idle reader updates the CaughtUp sequence of its checkpoint.
 const caughtUpInterval = 20 * time.Second
 
-// subjects returns the subject filter of the partition's consumer; a single partition has none. Upper-case shards decode
-// too. Malformed subjects belong to partition 0, which writes them as dead letters.
+// subjects returns the subject filter of the partition's consumer, or nil if there is only one partition. The filter
+// includes shards in upper case, which are also valid. Messages with malformed subjects belong to partition 0, which
+// stores them as dead letters.
 func (cfg *ReaderConfig) subjects() []string {
 	if cfg.Partitions == 1 {
 		return nil
@@ -47,8 +48,8 @@ func (cfg *ReaderConfig) share(n uint64) uint64 {
 	return share
 }
 
-// CaughtUp asks JetStream whether Next has returned every message of the partition, and returns the server's time of
-// that state. ok is false if messages are pending or the state is unknown.
+// CaughtUp asks JetStream whether Next has returned every message of the partition. at is the server's time of the
+// answer. ok is false if messages are pending or the state is unknown.
 func (r *Reader) CaughtUp(ctx context.Context) (at time.Time, ok bool) {
 	att := r.follow.attached.Load()
 	if att == nil || r.Pending() > 0 {
@@ -93,14 +94,16 @@ func (r *Reader) countGap(seq, pending uint64) {
 		}
 		return
 	}
-	// The sequences between belong to other partitions, but the consumer's pending count only decreases by deliveries.
+	// Skipped sequences may belong to other partitions. But the consumer's pending count decreases only by deliveries
+	// and by events that the stream drops.
 	if r.pendingBefore > pending+1 {
 		r.countLost(r.pendingBefore - pending - 1)
 	}
 	r.pendingBefore = pending
 }
 
-// countDropped counts the events that the stream dropped after the last message, before the next pull.
+// countDropped counts the events after the last received message that the stream dropped. It is called before each
+// pull.
 func (r *Reader) countDropped(ctx context.Context) {
 	r.pendingBefore = 0
 	r.mu.Lock()
@@ -131,7 +134,7 @@ func (r *Reader) endAt(last uint64) {
 	r.hasEnd, r.end = true, last
 }
 
-// checkEnd checks whether messages remain before the end. Creating a consumer counts them.
+// checkEnd checks whether messages remain before the end. JetStream counts them when a consumer is created.
 func (r *Reader) checkEnd(ctx context.Context) {
 	r.mu.Lock()
 	returned, end := r.returned, r.end

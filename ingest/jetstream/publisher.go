@@ -15,9 +15,9 @@ import (
 // ackTimeout is the time after which an unacknowledged event is sent again.
 const ackTimeout = 10 * time.Second
 
-// A Publisher publishes events in order, with up to a window of unacknowledged events. When NATS is unreachable it keeps
-// the window and sends it again, in order; message ids prevent duplicates within JetStream's duplicate window of two
-// minutes. A Publisher is safe for concurrent use.
+// A Publisher publishes events in order, with up to a window of unacknowledged events. When NATS is unreachable, it
+// retains these events and resends them in order; message ids prevent duplicates within JetStream's duplicate window
+// of two minutes. A Publisher is safe for concurrent use.
 type Publisher struct {
 	c      *Conn
 	js     natsjs.JetStream
@@ -25,15 +25,16 @@ type Publisher struct {
 
 	acked, failed atomic.Uint64
 
-	mu mutex // guards the rest
-	// queue contains the unacknowledged events, oldest first. queue[:sent] was sent after this number of reconnects.
+	mu mutex // guards the fields below
+	// queue contains the unacknowledged events, oldest first. queue[:sent] was sent when the connection had been
+	// re-established reconnects times.
 	queue      []inFlight
 	sent       int
 	reconnects uint64
 	firstErr   error // first failure since the last Flush
 }
 
-// inFlight is an unacknowledged event. An event that cannot be sent has err and no future.
+// inFlight is an unacknowledged event. If the event cannot be sent, err is set and future is nil.
 type inFlight struct {
 	msg    *nats.Msg
 	future natsjs.PubAckFuture
@@ -46,7 +47,7 @@ func (c *Conn) NewPublisher(window int) *Publisher {
 	if window < 1 {
 		window = 256
 	}
-	// The limit of nats.go is never reached, even though a resend doubles its number of pending events.
+	// This limit is never reached, although resending doubles the number of events that nats.go considers pending.
 	js, err := natsjs.New(c.nc, natsjs.WithPublishAsyncMaxPending(4*window), natsjs.WithPublishAsyncTimeout(ackTimeout))
 	if err != nil {
 		panic("BUG: options of the publisher: " + err.Error())
@@ -54,9 +55,9 @@ func (c *Conn) NewPublisher(window int) *Publisher {
 	return &Publisher{c: c, js: js, window: window, mu: make(mutex, 1)}
 }
 
-// Publish sends e. It blocks only while the window is full. The body of e must not change until Flush returns. On an
-// error e was not accepted: ctx ended, or e can never be sent (a body over the server's max_payload). Later rejections
-// by JetStream are counted and returned by Flush.
+// Publish sends e. It blocks only while the window is full. The body of e must not change until Flush returns. An
+// error means that e was not accepted, because ctx ended or because e can never be sent (its body exceeds the
+// server's max_payload). Later rejections by JetStream are counted and returned by Flush.
 func (p *Publisher) Publish(ctx context.Context, e *event.Event) error {
 	msg := &nats.Msg{Subject: e.Subject(), Header: nats.Header(e.Encode()), Data: e.Body}
 	if err := p.mu.lock(ctx); err != nil {
@@ -168,7 +169,7 @@ func (p *Publisher) waitOldest(ctx context.Context) error {
 	}
 }
 
-// pop removes the oldest event, which is stored or was rejected with err.
+// pop removes the oldest event, which was stored if err is nil and rejected otherwise.
 func (p *Publisher) pop(err error) {
 	f := p.queue[0]
 	p.queue[0] = inFlight{}

@@ -28,14 +28,14 @@ type Message struct {
 	Replay bool         // its effects are already stored; it only rebuilds state
 }
 
-// A Reader reads one partition of the event stream in order and keeps its checkpoint. Next and CaughtUp must be called
-// from one goroutine; the other methods are safe for concurrent use.
+// A Reader reads one partition of the event stream in order and maintains its checkpoint. Next and CaughtUp must be
+// called from one goroutine; the other methods are safe for concurrent use.
 type Reader struct {
 	c          *Conn
 	cfg        ReaderConfig
 	label      string // partition, for metrics
 	lease      *lease
-	stored     uint64 // checkpoint when the reader was opened: messages up to it are replays
+	stored     uint64 // stored sequence when the reader was opened; messages up to it are replays
 	epoch      uint64
 	lastTally  int64
 	created    time.Time // creation time of the stream
@@ -47,19 +47,19 @@ type Reader struct {
 	caughtUpAt time.Time // last update of caughtUp; used by CaughtUp only
 
 	received      uint64        // last sequence received; used by the follower only
-	pendingBefore uint64        // pending messages at that sequence; 0: unknown; used by the follower only
+	pendingBefore uint64        // messages pending after received, 0 if unknown; used by the follower only
 	ready         chan struct{} // capacity 1: wakes Next
 	room          chan struct{} // capacity 1: wakes the follower after Next
 
-	mu            sync.Mutex // guards the rest
+	mu            sync.Mutex // guards the fields below
 	buf           []Message  // decoded, not yet returned by Next
-	bytes         int        // of the bodies in buf
-	backlog       uint64     // messages in the stream after the last of buf at its delivery
+	bytes         int        // total size of the bodies in buf
+	backlog       uint64     // messages that followed the last one of buf when it was delivered
 	attached      bool
-	cp            checkpoint // as last written
+	cp            checkpoint // last written checkpoint
 	returned      uint64     // last sequence returned by Next
-	caughtUp      uint64     // the partition had no unread messages up to it
-	lossesCounted uint64     // losses up to it are counted
+	caughtUp      uint64     // no unread messages of the partition up to this sequence
+	lossesCounted uint64     // losses up to this sequence are counted
 	hasEnd        bool
 	end           uint64 // last sequence to return, if hasEnd
 	lost          uint64
@@ -127,7 +127,7 @@ func (r *Reader) receive(ctx context.Context, m *nats.Msg, meta *nats.MsgMetadat
 	if msg.Err != nil && !msg.Replay {
 		r.c.deadLetterUndecodable(ctx, m, seq, msg.Err)
 	}
-	size := 0 // an undecodable body is not kept
+	size := 0 // an undecodable body is not buffered
 	if msg.Event != nil {
 		size = len(msg.Event.Body)
 	}
@@ -224,8 +224,8 @@ func (r *Reader) take(limit int) ([]Message, error) {
 	return msgs, nil
 }
 
-// Pending returns the number of the partition's messages after the last one returned by Next, according to the last
-// delivery; CaughtUp asks JetStream. While NATS is unreachable and the number is unknown, it returns at least 1.
+// Pending returns the number of messages of the partition that Next has not returned, as of the last delivery.
+// (CaughtUp asks JetStream for the current state.) While NATS is unreachable, it returns at least 1.
 func (r *Reader) Pending() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -240,14 +240,15 @@ func (r *Reader) pending() uint64 {
 	return n
 }
 
-// Stored returns the sequence of the last Commit: every effect up to it is stored.
+// Stored returns the stored sequence of the last Commit. The effects of all events up to it are stored.
 func (r *Reader) Stored() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.cp.Stored
 }
 
-// Epoch returns the number of this reader's lease, which exceeds that of all previous readers of the partition.
+// Epoch returns the epoch of this reader's lease. It is greater than the epochs of all previous readers of the
+// partition.
 func (r *Reader) Epoch() uint64 { return r.epoch }
 
 // LastTally returns the second of the partition's last tally when this reader was opened.
@@ -256,17 +257,17 @@ func (r *Reader) LastTally() int64 { return r.lastTally }
 // Stream returns the creation time of the stream, and its last sequence when this reader was opened.
 func (r *Reader) Stream() (created time.Time, last uint64) { return r.created, r.last }
 
-// Lost returns the number of events that left the stream before this reader received them. The shards of lost events are
-// unknown: with N partitions each counts an Nth.
+// Lost returns the number of events that left the stream before this reader received them. The shards of lost events
+// are unknown, so with N partitions each counts 1/N of them.
 func (r *Reader) Lost() uint64 {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	return r.lost
 }
 
-// Commit writes the checkpoint and renews the lease. Every effect up to stored must be stored; replayFrom is the oldest
-// sequence that live state needs, or 0 if it needs none. Commit waits for an unreachable NATS until ctx ends. It returns
-// ErrLeaseLost when another process has taken over the partition.
+// Commit writes the checkpoint and renews the lease. Every effect up to stored must be stored; replayFrom is the
+// oldest sequence that live state needs, or 0 if it needs none. While NATS is unreachable, Commit retries until ctx
+// ends. It returns ErrLeaseLost when another process has taken over the partition.
 func (r *Reader) Commit(ctx context.Context, stored, replayFrom uint64) error {
 	begun := time.Now()
 	r.mu.Lock()

@@ -12,13 +12,13 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// partitionsKey is the key of BucketCheckpoint with the number of partitions; the default is 1.
+// partitionsKey is the key of BucketCheckpoint that contains the number of partitions; the default is 1.
 const partitionsKey = "partitions"
 
 // lateEvents is the time after the end of a second during which the stream may still receive events of that second.
 const lateEvents = 2 * time.Second
 
-// ErrPartitionCount means that the stream has another number of partitions.
+// ErrPartitionCount means that the stream has a different number of partitions.
 var ErrPartitionCount = errors.New("the stream has another number of partitions")
 
 // A PartitionCountError wraps ErrPartitionCount with the number of partitions.
@@ -53,8 +53,8 @@ func readPartitionCount(ctx context.Context, kv *KV) (n int, revision uint64, er
 	return count.Partitions, revision, nil
 }
 
-// A Repartition changes the number of partitions from M to N at the end of one second of stream time. Events up to that
-// point are read, stored and tallied in M partitions, later events in N, so that none is counted twice or not at all.
+// A Repartition changes the number of partitions from M to N at the end of one second of stream time. Events up to
+// that point are read, stored and tallied in M partitions, later events in N, so that each is counted exactly once.
 //
 //	partition 0 of 2  ──stored────────────┤               ┌── 0 of 3
 //	                                      ├── LastSecond ─┼── 1 of 3
@@ -72,7 +72,7 @@ type Repartition struct {
 	to            int
 	countRevision uint64   // revision of partitionsKey while all leases were held
 	checkpoints   []uint64 // revisions of the new partitions' checkpoints at that time
-	highestEpoch  uint64   // of all old and new partitions
+	highestEpoch  uint64   // highest epoch of all old and new partitions
 }
 
 // BeginRepartition takes the leases of all partitions to change their number. It waits until the last second of the old
@@ -137,7 +137,8 @@ func (p *Repartition) readRevisions(ctx context.Context) (err error) {
 	return nil
 }
 
-// findEnd finds the earliest second that is not before any partition's tallies or checkpoint, and its last sequence.
+// findEnd sets LastSecond to the earliest second that is not before any partition's tallies or checkpoint, and
+// LastSeq to the last sequence of that second.
 func (p *Repartition) findEnd(ctx context.Context) error {
 	s, err := p.c.js.Stream(ctx, event.StreamEvents)
 	if err != nil {

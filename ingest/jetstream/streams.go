@@ -96,21 +96,23 @@ func (c *Conn) ensureBucket(ctx context.Context, bucket string) error {
 	return err
 }
 
-// ephemeralConsumer returns the configuration of a consumer in memory that JetStream removes after a minute without pulls.
+// ephemeralConsumer returns the configuration of an in-memory consumer that JetStream removes after a minute without
+// pulls.
 func ephemeralConsumer(policy natsjs.DeliverPolicy, subjects []string) natsjs.ConsumerConfig {
 	return natsjs.ConsumerConfig{
 		DeliverPolicy: policy, FilterSubjects: subjects, AckPolicy: natsjs.AckNonePolicy, MemoryStorage: true, Replicas: 1, InactiveThreshold: time.Minute,
 	}
 }
 
-// scan calls fn with the messages of cfg that are in the stream now, in batches of at most size, and their total number.
+// scan calls fn with batches of at most size messages: those selected by cfg that are in the stream now. total is
+// their number.
 func scan(ctx context.Context, s natsjs.Stream, cfg natsjs.ConsumerConfig, size uint64, fn func(batch []natsjs.Msg, total uint64) error) error {
 	consumer, err := s.CreateConsumer(ctx, cfg)
 	if err != nil {
 		return fmt.Errorf("create a consumer: %w", err)
 	}
 	info := consumer.CachedInfo()
-	defer func() { _ = s.DeleteConsumer(ctx, info.Name) }() // otherwise JetStream removes it when it is idle
+	defer func() { _ = s.DeleteConsumer(ctx, info.Name) }() // if this fails, JetStream removes the consumer when it is idle
 	for remaining := info.NumPending; remaining > 0; {
 		fetched, err := consumer.Fetch(int(min(remaining, size)), natsjs.FetchMaxWait(requestTimeout))
 		if err != nil {
@@ -134,8 +136,8 @@ func scan(ctx context.Context, s natsjs.Stream, cfg natsjs.ConsumerConfig, size 
 	return nil
 }
 
-// pending returns the number of events that a consumer with cfg would deliver, and the sequence before the first. JetStream
-// counts them when it creates the consumer.
+// pending returns the number of events that a consumer with cfg would deliver, and the sequence before the first of
+// them. JetStream counts them when it creates the consumer.
 func (c *Conn) pending(ctx context.Context, cfg natsjs.ConsumerConfig) (n, before uint64, err error) {
 	ctx, cancel := context.WithTimeout(ctx, requestTimeout)
 	defer cancel()

@@ -13,8 +13,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// PublishTally stores the counts of one second of one partition as an opaque payload. The same second of the same epoch
-// is stored once. It waits for an unreachable NATS until ctx ends.
+// PublishTally stores the counts of one second of one partition as an opaque payload. The same second of the same
+// epoch is stored only once. While NATS is unreachable, PublishTally retries until ctx ends.
 func (c *Conn) PublishTally(ctx context.Context, partition int, epoch uint64, second int64, payload []byte) error {
 	msg := &nats.Msg{
 		Subject: tallySubject(partition), Data: payload,
@@ -54,9 +54,9 @@ func (c *Conn) lastTally(ctx context.Context, partition int) (int64, error) {
 	return second, nil
 }
 
-// ReadTallies calls fn with every tally in the stream, oldest first, and then with each new tally, until ctx ends or fn
-// fails. caughtUp reports that this was the newest tally at its delivery. A recreated stream is read from its start, so
-// fn must ignore tallies that it has processed.
+// ReadTallies calls fn with every tally in the stream, oldest first, and then with each new tally, until ctx ends or
+// fn fails. caughtUp reports whether the tally was the newest one at its delivery. A recreated stream is read from
+// its start, so fn must ignore tallies that it has processed.
 func (c *Conn) ReadTallies(ctx context.Context, fn func(payload []byte, seq uint64, caughtUp bool) error) error {
 	for {
 		f := &follower{c: c, stream: event.StreamTally, onAttach: func(uint64) {}, onDetach: func() {}}

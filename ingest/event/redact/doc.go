@@ -1,41 +1,42 @@
 // Package redact masks credentials and personal data.
 //
-// Append masks the error texts of providers, JSON or not, complete or truncated:
+// Append masks error texts of providers. They may be JSON or plain text, complete or truncated:
 //
 //	Incorrect API key provided: sk-proj-Ab12…xyz. See https://bob:hunter2@example.com   (user jane@example.com)
 //	                                 │ Append
 //	                                 v
 //	Incorrect API key provided: sk-***. See https://***@example.com   (user ***@***)
 //
-// Hooks and the proxy mask error texts before they leave the process, in every capture mode; the analyzer masks those of
-// other sources. Masking is idempotent.
+// Hooks and the proxy mask error texts before they leave the process, in every capture mode; the analyzer masks error
+// texts from other sources. Masking is idempotent.
 //
 // # Rules
 //
-// ingest/sdk/testdata/redact.json specifies the rules with their word lists and test cases; hooks in all languages are
-// tested with these cases. In short: keys keep their known prefix (sk-, AIza, AKIA, gsk_ …), so that texts can still be
-// grouped; values after Bearer, Basic, Cookie or a name such as api_key are masked, as are passwords in URLs, JWTs, PEM
-// private keys, identities in ARNs, ids of accounts, users and requests, and mail addresses.
+// ingest/sdk/testdata/redact.json specifies the rules with their word lists and test cases; hooks in all languages
+// are tested with these cases. In short, keys retain their known prefix (sk-, AIza, AKIA, gsk_ …), so that texts can
+// still be grouped. Values after Bearer, Basic, Cookie or a name such as api_key are masked, and so are passwords in
+// URLs, JWTs, PEM private keys, identities in ARNs, ids of accounts, users and requests, and mail addresses.
 //
-// # What is kept
+// # What is not masked
 //
-// Everything that explains the error of a request: names of fields, roles and functions, ids of calls and items, and
-// quotes of the request. A word that may be English is not a secret: org-wide, request_too_large and "Bearer
-// authentication" are kept. Names of people, phone numbers and postal addresses are not recognized.
+// Text that explains the error is not masked: names of fields, roles and functions, ids of calls and items, and
+// quotations from the request. Words that may be English are not masked either, such as org-wide, request_too_large
+// and "Bearer authentication". Names of people, phone numbers and postal addresses are not recognized.
 //
 // # Bodies
 //
-// A Redactor masks bodies before they are stored. It masks only certain secrets and personal data, since the rest is
-// evidence. Phone numbers without a country code are recognized only in North American notation.
+// A Redactor masks bodies before they are stored. It masks only certain secrets and personal data, because the rest
+// is evidence. Phone numbers without a country code are recognized only in North American notation.
 //
 // # Why no regular expressions
 //
-// During an incident every response is an error, and each is masked twice. Append is a single pass over a table of
-// character classes: it takes 4 to 5 ns per byte, does not allocate if dst is large enough, and is linear for any text.
+// During an incident, every response may be an error, and each is masked twice. Append is a single pass over a table
+// of character classes: it takes 4 to 5 ns per byte, does not allocate if dst is large enough, and is linear for any
+// text.
 //
-// Bodies are most of what an analyzer reads. Every secret contains a byte that is rare in combination with the byte
-// before it: a Redactor looks up one bit for each of 64 pairs without branches, and examines only the few percent that
-// remain. This reaches 500 MB/s on code per core, 1,000 on images and hashes, and 400 on logs, which are full of numbers;
-// examining byte by byte was half as fast because of branch mispredictions (go -C
-// ingest/event test -run - -bench . ./redact, MB/cpu-s).
+// Most of the data that an analyzer reads is bodies. Every secret contains a byte that is rare in combination with
+// the byte before it. A Redactor therefore looks up one bit for each of 64 byte pairs without branches, and examines
+// only the few percent of pairs whose bit is set. Per core it processes 500 MB/s of code, 1,000 MB/s of images and
+// hashes, and 400 MB/s of logs, which contain many numbers. Examining byte by byte was half as fast because of branch
+// mispredictions (go -C ingest/event test -run - -bench . ./redact, MB/cpu-s).
 package redact

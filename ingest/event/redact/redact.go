@@ -2,13 +2,13 @@ package redact
 
 import "bytes"
 
-// mask replaces masked text.
+// mask is the replacement for masked text.
 const mask = "***"
 
 // Classes of bytes.
 const (
-	inWord  = 1 << iota // in a key, an id, a name or a mail address
-	inValue             // in a value: base64 and percent-encoding too
+	inWord  = 1 << iota // in a key, an id, a name or an email address
+	inValue             // in a value; includes base64 and percent-encoding
 	inUser              // in the user or password of a URL
 	inText              // printable, except spaces and quotes: words that Truncate does not split
 )
@@ -55,11 +55,12 @@ func Append(dst, text []byte) []byte {
 	return r.dst
 }
 
-// maxWord bounds the length of a word that Truncate removes and that userinfo examines.
+// maxWord is the maximum length of a word that Truncate removes and of the text that userinfo examines.
 const maxWord = 512
 
-// Truncate returns the first limit bytes of text without a word split by the limit: the first part of a secret may be
-// unrecognizable. Words longer than 512 bytes are split, since they are recognized by their start.
+// Truncate returns the first limit bytes of text. If the limit splits a word, the word is removed, because the first
+// part of a secret may be unrecognizable. Words longer than 512 bytes are split, because secrets of that length are
+// recognized by their start.
 func Truncate(text []byte, limit int) []byte {
 	if len(text) <= limit {
 		return text
@@ -77,26 +78,26 @@ func Truncate(text []byte, limit int) []byte {
 type reader struct {
 	text, dst []byte
 	i         int // text[:i] is in dst
-	noMail    int // the run of word characters that ends here contains no @
+	noMail    int // the run of word bytes up to this index contains no @
 
-	hint     hint // the kind of value expected after the last word
-	hintEnd  int  // end of that word
-	afterAPI bool // that word is "api"
+	hint     hint // kind of value expected after the last word
+	hintEnd  int  // end of the last word
+	afterAPI bool // the last word is "api"
 }
 
-// keep copies the next n bytes.
+// keep copies the next n bytes to dst.
 func (r *reader) keep(n int) {
 	r.dst = append(r.dst, r.text[r.i:r.i+n]...)
 	r.i += n
 }
 
-// hide replaces the text up to end with a mask.
+// hide appends a mask to dst instead of the text up to end.
 func (r *reader) hide(end int) {
 	r.dst = append(r.dst, mask...)
 	r.i = end
 }
 
-// escape copies a JSON escape, nested to any depth, so that the n of \n does not start a word.
+// escape copies a JSON escape, which may be nested to any depth, so that the n of \n does not begin a word.
 func (r *reader) escape() {
 	n := r.i
 	for n < len(r.text) && r.text[n] == '\\' {
@@ -119,7 +120,8 @@ func (r *reader) escape() {
 	r.keep(n - r.i)
 }
 
-// urlSlashes returns the length of the slashes at the start of text, plain or escaped as in JSON, or 0.
+// urlSlashes returns the length of the two slashes at the start of text, which may be escaped as in JSON; 0 if there
+// are none.
 func urlSlashes(text []byte) int {
 	for _, s := range [...]string{"//", `\/\/`} {
 		if bytes.HasPrefix(text, []byte(s)) {
@@ -129,7 +131,7 @@ func urlSlashes(text []byte) int {
 	return 0
 }
 
-// userinfo masks the text between the slashes of a URL, whose colon was just copied, and an @.
+// userinfo masks the text between the slashes of a URL and an @. The colon before the slashes was just copied.
 func (r *reader) userinfo() {
 	slashes := urlSlashes(r.text[r.i:])
 	if slashes == 0 {
@@ -146,7 +148,7 @@ func (r *reader) userinfo() {
 	}
 }
 
-// word copies or masks the word that starts here, or the value expected after the previous word.
+// word copies or masks the word that begins at i, or the value expected after the previous word.
 func (r *reader) word() {
 	if r.secretHere() {
 		return
@@ -207,11 +209,11 @@ func (r *reader) word() {
 	}
 	r.hint, r.hintEnd, r.afterAPI = h, r.i, equalFold(w, "api")
 	if r.i < len(r.text) && r.text[r.i] == '+' {
-		r.keep(1) // a space in a query
+		r.keep(1) // an encoded space in a query
 	}
 }
 
-// secretHere masks the value expected after the previous word, if it looks like one.
+// secretHere masks the value expected after the previous word if the text at i looks like one.
 func (r *reader) secretHere() bool {
 	h := r.hint
 	if h == hintNone || h == hintCookie || r.i-r.hintEnd > maxGap {
@@ -235,7 +237,7 @@ func (r *reader) secretHere() bool {
 	case colon && !looksRandom(v):
 		return false
 	}
-	// Keep the prefix, which names the kind of the key.
+	// Keep the prefix, which identifies the kind of key.
 	if p, _ := prefixOf(v); p > 0 {
 		r.keep(p)
 	}
@@ -244,7 +246,7 @@ func (r *reader) secretHere() bool {
 	return true
 }
 
-// wordEnd returns the end of the word at i. A + separates words, as in a query, except in a mail address.
+// wordEnd returns the end of the word at i. A + separates words, as in a query, except in an email address.
 func (r *reader) wordEnd(i int) int {
 	plus := -1
 	for end := i; ; end++ {
@@ -285,7 +287,7 @@ func (r *reader) valueEnd(i int) int {
 	return i
 }
 
-// private masks a PEM private key up to its end or the closing quote.
+// private masks a PEM private key up to its end or to the closing quote.
 func (r *reader) private() {
 	label := r.text[r.i:min(len(r.text), r.i+48)]
 	if !bytes.Contains(label, []byte("PRIVATE KEY")) {
@@ -304,7 +306,7 @@ func (r *reader) private() {
 		}
 		end++
 	}
-	for r.text[end-1] == '\\' { // escapes of the quote
+	for r.text[end-1] == '\\' { // backslashes before the quote
 		end--
 	}
 	r.hide(end)

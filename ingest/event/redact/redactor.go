@@ -13,17 +13,17 @@ import (
 
 // Kinds of text that a Redactor masks.
 const (
-	Credentials = "credentials"  // keys by their form, and values of names such as password and api_key
-	PrivateKeys = "private_keys" // PEM
+	Credentials = "credentials"  // keys with a known form, and values after names such as password and api_key
+	PrivateKeys = "private_keys" // private keys in PEM format
 	Emails      = "emails"
-	Phones      = "phones" // E.164 with or without separators; North American numbers without +1
+	Phones      = "phones" // E.164 with or without separators; North American numbers also without +1
 	Cards       = "cards"  // payment card numbers: known issuer, valid length and check digit
 )
 
 // Kinds are all kinds.
 var Kinds = []string{Credentials, PrivateKeys, Emails, Phones, Cards}
 
-// Bounds of patterns.
+// Limits of patterns.
 const (
 	MaxPatterns   = 32
 	maxPatternLen = 1000
@@ -32,13 +32,13 @@ const (
 // Config configures a Redactor.
 type Config struct {
 	Kinds []string
-	// Patterns are additional regular expressions to mask, in RE2 syntax. They match within a JSON string, including its
-	// escapes. A pattern with a literal, such as EMP-\d{6}, costs little where the literal is absent; [A-Z]{3}\d{6} takes
-	// ten times as long as all kinds together.
+	// Patterns are additional regular expressions to mask, in RE2 syntax. They are matched against each JSON string
+	// as written, with its escapes. A pattern that contains a literal, such as EMP-\d{6}, costs little in text
+	// without the literal. A pattern such as [A-Z]{3}\d{6} takes ten times as long as all kinds together.
 	Patterns []string
 }
 
-// NewRedactor returns a Redactor for cfg. Its error lists every invalid key.
+// NewRedactor returns a Redactor for cfg. The error lists every invalid key of cfg.
 func NewRedactor(cfg Config) (*Redactor, error) {
 	c := &Redactor{}
 	var errs []error
@@ -89,12 +89,12 @@ func compilePattern(p string) (*regexp.Regexp, error) {
 	return re, nil
 }
 
-// A Redactor masks secrets and personal data in bodies: messages, parameters, responses. Unlike Append, which masks error
-// texts, it masks only certain matches: bodies are evidence, so ids of calls and requests, UUIDs, hashes and long numbers
-// are kept. It is safe for concurrent use.
+// A Redactor masks secrets and personal data in bodies of requests and responses. Bodies are evidence, so unlike the
+// function Append, which masks error texts, a Redactor masks only certain matches: it retains ids of calls and
+// requests, UUIDs, hashes and long numbers. It is safe for concurrent use.
 //
-// JSON stays valid: a mask contains no quote or escape, does not replace a part of an escape, and a JSON number is
-// replaced with 0. In a streamed response, secrets that span fragments are not recognized. Masking is idempotent, except
+// JSON stays valid: a mask contains no quote or escape, does not replace a part of an escape, and the mask of a JSON
+// number is 0. In a streamed response, secrets that span fragments are not recognized. Masking is idempotent, except
 // for text next to a secret and patterns that match masks.
 type Redactor struct {
 	anchors  [256]check
@@ -102,7 +102,7 @@ type Redactor struct {
 	patterns []pattern
 }
 
-// A check is a set of matchers to run at a byte.
+// A check is a bit set of matchers to run at a byte.
 type check uint16
 
 const (
@@ -110,21 +110,21 @@ const (
 	checkLetter                   // letter in a key prefix without separator
 	checkBearer
 	checkName  // separator between a name and its value
-	checkColon // byte after a colon: of a URL or a bot token
+	checkColon // byte after the colon of a URL or a bot token
 	checkPEM
 	checkFlag // second hyphen of a flag
 	checkMail
 	checkCard
 	checkPhone
-	checkEscape // byte of an escape, after which text may begin
+	checkEscape // byte of an escape; text may begin after it
 )
 
 // checkBegins are the checks for text that begins at the byte.
 const checkBegins = checkBearer | checkCard | checkPhone
 
-// after returns the checks of c that can succeed at b after prev. A few percent of all bytes have any.
+// after returns the checks of c that can succeed at the byte b if it follows prev. For most bytes there are none.
 func (c check) after(prev, b byte) check {
-	escape := prev == 'n' || prev == 'r' || prev == 't' // may end an escape
+	escape := prev == 'n' || prev == 'r' || prev == 't' // prev may end an escape
 	drop := func(which check, unless bool) {
 		if !unless {
 			c &^= which
@@ -170,7 +170,8 @@ func (c *Redactor) Append(dst, text []byte) []byte {
 	return c.match(c.mask(dst, text), at)
 }
 
-// block is the number of bytes looked up before any of them is examined: a look-up without branches is several times as fast.
+// block is the number of bytes looked up before any of them is examined. Looking up a block without branches is
+// several times as fast.
 const block = 64
 
 // mask appends text with the configured kinds masked.
@@ -178,7 +179,7 @@ func (c *Redactor) mask(dst, text []byte) []byte {
 	s := scan{text: text, anchors: &c.anchors}
 	for base := 0; base < len(text); base = max(base+block, s.next&^(block-1)) {
 		hot := c.marks(text, base)
-		if base <= s.done && s.done < min(base+block, len(text)) { // its pair begins in masked text
+		if base <= s.done && s.done < min(base+block, len(text)) { // the pair of the byte at done begins in masked text
 			hot |= 1 << (s.done - base)
 		}
 		for ; hot != 0; hot &= hot - 1 {
@@ -221,12 +222,13 @@ func (c *Redactor) marks(text []byte, base int) (hot uint64) {
 type scan struct {
 	text    []byte
 	anchors *[256]check
-	i       int // the current byte
-	done    int // text[:done] is copied or masked and no longer examined
-	next    int // no match begins before it
+	i       int // index of the current byte
+	done    int // text[:done] has been copied or masked and is not examined again
+	next    int // no match begins before next
 }
 
-// match returns the range to mask at the current byte and its mask. end is 0 without a match.
+// match runs the matchers of c at the current byte. It returns the range to mask and the mask; end is 0 if nothing
+// matches.
 func (s *scan) match(c check) (start, end int, with string) {
 	if c&checkName != 0 {
 		start, end = s.named()
@@ -266,7 +268,8 @@ func (s *scan) match(c check) (start, end int, with string) {
 	return 0, 0, ""
 }
 
-// afterEscape matches the text after an escape at the current byte, whose last byte may hide the start of a word.
+// afterEscape matches the text after an escape at the current byte. The last byte of the escape may look like a part
+// of the word after it.
 func (s *scan) afterEscape() (start, end int, with string) {
 	i := s.i + 1
 	switch s.text[s.i] {
@@ -282,17 +285,17 @@ func (s *scan) afterEscape() (start, end int, with string) {
 	return s.match(s.anchors[s.text[i]] & checkBegins)
 }
 
-// Classes of bytes, in addition to those of Append.
+// Classes of bytes. (Those of Append are in redact.go.)
 const (
 	isAlnum        uint16 = 1 << iota
 	isKey                 // in a key: URL-safe base64
-	isLocal               // in a mail address before the @
+	isLocal               // in the local part of an email address
 	isBare                // in an unquoted value
-	isOpaque              // in a value that ends at a quote or the end of the line
+	isOpaque              // in a value that ends at a quote or at the end of the line
 	isBearer              // in a bearer token
-	isQuote               // quote of any programming language
+	isQuote               // a quotation mark of any programming language
 	isNameByte            // in a name
-	isGap                 // between a name and the separator
+	isGap                 // between a name and its separator
 	isNumberBefore        // never directly before a number
 	isNumberAfter         // never directly after a number
 )
@@ -323,7 +326,7 @@ var contentClasses = func() (t [256]uint16) {
 
 func hasClass(c byte, class uint16) bool { return contentClasses[c]&class != 0 }
 
-// run returns the end of the bytes of class at i.
+// run returns the end of the run of bytes of class that begins at i.
 func (s *scan) run(i int, class uint16) int {
 	for i < len(s.text) && hasClass(s.text[i], class) {
 		i++
@@ -339,7 +342,7 @@ func (s *scan) begins(i int) bool {
 	return !hasClass(s.text[i-1], isKey) || s.escaped(i)
 }
 
-// escaped reports whether an escape ends at i: \n, \u003c, %3D.
+// escaped reports whether an escape, such as \n, \u003c or %3D, ends at i.
 func (s *scan) escaped(i int) bool {
 	t := s.text[s.done:i]
 	n := len(t)

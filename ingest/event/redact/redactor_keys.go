@@ -8,24 +8,24 @@ import (
 // A key is a prefix of API keys and other credentials.
 type key struct {
 	prefix   string
-	errorMin int // minimum length after the prefix in error texts, ignoring case; 0: not masked by Append
+	errorMin int // minimum length after the prefix in error texts, where case is ignored; 0: not masked by Append
 	min      int // minimum length after the prefix in bodies; 0: not masked by a Redactor
 	form     form
 	anchor   int // index of the rarest byte of a prefix without separator
 }
 
-// A form is the form of a key after its prefix.
+// A form is the format of a key after its prefix.
 type form uint8
 
 const (
-	formDense form = iota // words of letters and digits, at least one of them long
+	formDense form = iota // words of letters and digits, at least one of them long (see dense)
 	formUpper             // exactly min upper-case letters and digits
 	formHex               // exactly min digits of lower-case hex
-	formRun               // min or more of URL-safe base64
+	formRun               // at least min bytes of URL-safe base64
 	formJWT               // three parts separated by dots
 )
 
-// keys are the known keys. A formDense key must look random: sk-container-id-1 is not a key.
+// keys are the known keys. A formDense key must look random, so sk-container-id-1 is not a key.
 var keys = func() []key {
 	list := []key{
 		{"AKIA", 12, 16, formUpper, 1},
@@ -70,8 +70,9 @@ var keys = func() []key {
 
 var separatedBy, separatedBefore, joinedBy = indexKeys()
 
-// indexKeys returns the keys whose prefix ends in a separator, by the byte before the separator (before is a bit set of the
-// bytes before that one), and the other keys by their anchor.
+// indexKeys returns indexes of the keys. separated contains the keys whose prefix ends with a separator, by the byte
+// before the separator; before is a bit set of the bytes before that byte. joined contains the other keys, by their
+// anchor.
 func indexKeys() (separated [256][]key, before [256]uint64, joined [256][]key) {
 	for _, k := range keys {
 		n := len(k.prefix)
@@ -87,10 +88,10 @@ func indexKeys() (separated [256][]key, before [256]uint64, joined [256][]key) {
 	return separated, before, joined
 }
 
-// maxParts is the maximum number of parts of a key with dots.
+// maxParts is the maximum number of parts, separated by dots, of a key.
 const maxParts = 4
 
-// prefixed matches a key whose prefix ends at the current separator.
+// prefixed matches a key whose prefix ends with the separator at the current byte.
 func (s *scan) prefixed() (start, end int) {
 	if s.i == s.done {
 		return 0, 0
@@ -139,7 +140,7 @@ func (s *scan) azure() (start, end int) {
 	return start, end
 }
 
-// zhipu matches a key of Zhipu AI: 32 digits of lower-case hex, the current dot, and 16 letters and digits.
+// zhipu matches a key of Zhipu AI: 32 digits of lower-case hex, a dot (the current byte), and 16 letters and digits.
 func (s *scan) zhipu() (start, end int) {
 	start, end = s.i-32, s.i+17
 	if end > len(s.text) || isDigits(s.text[s.i+1:end]) || s.run(s.i+1, isAlnum) != end || end < len(s.text) && hasClass(s.text[end], isKey) {
@@ -151,7 +152,7 @@ func (s *scan) zhipu() (start, end int) {
 	return start, end
 }
 
-// joined matches a key whose prefix contains the current letter.
+// joined matches a key whose prefix has its anchor at the current byte.
 func (s *scan) joined() (start, end int) {
 	for _, k := range joinedBy[s.text[s.i]] {
 		at := s.i - k.anchor
@@ -198,7 +199,7 @@ func (s *scan) jwt(i int) int {
 func lowerHex(c byte) bool   { return '0' <= c && c <= '9' || 'a' <= c && c <= 'f' }
 func upperAlnum(c byte) bool { return '0' <= c && c <= '9' || 'A' <= c && c <= 'Z' }
 
-// exactly reports whether the word at i has n bytes, all of them ok.
+// exactly reports whether the word at i has n bytes and ok returns true for each.
 func (s *scan) exactly(i, n int, ok func(byte) bool) bool {
 	return len(s.text)-i >= n && allBytes(s.text[i:i+n], ok) && (i+n == len(s.text) || !hasClass(s.text[i+n], isKey))
 }
@@ -207,10 +208,10 @@ func allBytes(w []byte, ok func(byte) bool) bool {
 	return !slices.ContainsFunc(w, func(c byte) bool { return !ok(c) })
 }
 
-// denseRun is the minimum length of a word with letters and digits that does not occur in names.
+// denseRun is the minimum length of a word of letters and digits that is too long for a name.
 const denseRun = 12
 
-// dense reports whether w contains a long word with letters and digits.
+// dense reports whether w contains a word of at least denseRun letters and digits, with both among them.
 func dense(w []byte) bool {
 	n, digit, letter := 0, false, false
 	for _, c := range w {

@@ -2,13 +2,14 @@ package redact
 
 import "bytes"
 
-// Bounds of a mail address, from RFC 5321.
+// Maximum lengths of the parts of an email address, from RFC 5321.
 const (
 	maxLocal  = 64
 	maxDomain = 255
 )
 
-// mail matches the address around the current @, except git@github.com: and logo@2x.png.
+// mail matches the email address around the @ at the current byte. It excludes git@github.com: and file names such as
+// logo@2x.png.
 func (s *scan) mail() (start, end int) {
 	start = s.i
 	for start > s.done && s.i-start <= maxLocal && hasClass(s.text[start-1], isLocal) {
@@ -37,7 +38,7 @@ func (s *scan) mail() (start, end int) {
 	if !isLetters(host[dot+1:]) {
 		return 0, 0
 	}
-	if bytes.HasPrefix(host[1:], []byte("x.")) && '1' <= host[0] && host[0] <= '9' { // a high-resolution image
+	if bytes.HasPrefix(host[1:], []byte("x.")) && '1' <= host[0] && host[0] <= '9' { // file name of a high-resolution image
 		return 0, 0
 	}
 	if end < len(s.text) && (s.text[end] == '(' || s.text[end] == '[' || s.text[end] == ':' && string(s.text[start:s.i]) == "git") {
@@ -46,7 +47,7 @@ func (s *scan) mail() (start, end int) {
 	return start, end
 }
 
-// withoutEscape returns start, or the end of the escape that contains start: the n of \n, the u003c of \u003c.
+// withoutEscape returns start or, if start is inside an escape such as \n or \u003c, the end of the escape.
 func (s *scan) withoutEscape(start int) int {
 	if start <= s.done || s.text[start-1] != '\\' || start == len(s.text) {
 		return start

@@ -10,15 +10,15 @@ type valueKind uint8
 
 const (
 	valueNone     valueKind = iota
-	valuePassword           // quoted, or with a digit
-	valueKey                // letters and digits, at least minKeyValue
-	valueToken              // the same, at least minToken and with a long word: many values are called token
-	valueHeader             // Authorization: may start with a scheme
-	valueCookie             // the whole line
+	valuePassword           // quoted, or contains a digit
+	valueKey                // letters and digits, at least minKeyValue bytes
+	valueToken              // like valueKey, but at least minToken bytes, one word of them long
+	valueHeader             // value of Authorization; may start with a scheme
+	valueCookie             // cookies; end with the line
 )
 
-// secretNames are suffixes of the names of secrets, in lower case, without "_" and "-". With whole, the suffix must be the
-// name: next_page_token and max_tokens are not secrets.
+// secretNames are suffixes of the names of secrets, in lower case, without "_" and "-". If whole is set, the suffix
+// must be the whole name, because next_page_token and max_tokens are not secrets.
 var secretNames = []struct {
 	kind  valueKind
 	whole bool
@@ -42,8 +42,9 @@ type secretName struct {
 	whole bool
 }
 
-// Indexes of secretNames by their last letter in either case. secretNamesBefore contains the second and third last letters
-// as bits; upper and lower case share the low 5 bits. Either may be "_" or "-".
+// Indexes of secretNames by their last letter, in upper and lower case. secretNamesBefore contains the second to last
+// and third to last letters as bit sets of their low 5 bits, which are the same in upper and lower case. Either
+// letter may be "_" or "-" instead.
 var secretNamesBy, secretNamesBefore = func() (by [256][]secretName, before [256][2]uint32) {
 	for _, group := range secretNames {
 		for text := range strings.FieldsSeq(group.texts) {
@@ -60,14 +61,14 @@ var secretNamesBy, secretNamesBefore = func() (by [256][]secretName, before [256
 }()
 
 const (
-	maxName     = 40 // bytes of a name that are examined
-	maxQuotes   = 8  // escaped quotes and spaces between a name and its value
+	maxName     = 40 // maximum number of bytes of a name that are examined
+	maxQuotes   = 8  // maximum number of escaped quotes and spaces between a name and its value
 	minKeyValue = 12
 	minToken    = 20
 	maxURL      = 512
 )
 
-// named matches the secret value after the current separator.
+// named matches the value after the separator at the current byte if the name before it announces a secret.
 func (s *scan) named() (start, end int) {
 	if bytes.HasPrefix(s.text[s.i:], []byte("://")) {
 		return 0, 0
@@ -118,7 +119,8 @@ func (s *scan) nameKind(end int) valueKind {
 	return valueNone
 }
 
-// value matches the secret after the current separator. bare means that the name, and possibly the value, is unquoted.
+// value matches the secret after the separator at the current byte. bare means that the name is unquoted, and so the
+// value may be unquoted too. colon means that the separator is a colon.
 func (s *scan) value(kind valueKind, bare, colon bool) (start, end int) {
 	i := s.i + 1
 	for i < len(s.text) && i-s.i < 3 && (s.text[i] == '=' || s.text[i] == '>') {
@@ -146,7 +148,7 @@ func (s *scan) value(kind valueKind, bare, colon bool) (start, end int) {
 	if bytes.HasPrefix(s.text[i:], []byte(mask)) {
 		return 0, 0
 	}
-	switch s.text[i] { // a template, or the quote ended a string
+	switch s.text[i] { // a placeholder of a template, or the quote ended a string
 	case '$', '{', '<', '%', ',', '}', ']', ':', ')', '[', '(':
 		return 0, 0
 	}
@@ -174,7 +176,8 @@ func (s *scan) value(kind valueKind, bare, colon bool) (start, end int) {
 	return i, end
 }
 
-// valueEnd returns the end of the value at i, after a quote preceded by slashes backslashes, or i for code and prose.
+// valueEnd returns the end of the value at i. The value follows quote (0: none), which was preceded by slashes
+// backslashes. For code and prose, valueEnd returns i.
 func (s *scan) valueEnd(i int, quote byte, slashes int) int {
 	end := i
 	if quote == 0 {
@@ -207,7 +210,7 @@ func (s *scan) valueEnd(i int, quote byte, slashes int) int {
 	}
 }
 
-// skipSlashes returns the end of the backslashes at i.
+// skipSlashes returns the index after the backslashes at i.
 func (s *scan) skipSlashes(i int) int {
 	for i < len(s.text) && s.text[i] == '\\' {
 		i++
@@ -215,7 +218,7 @@ func (s *scan) skipSlashes(i int) int {
 	return i
 }
 
-// types are values of "password" in schemas.
+// types are values that "password" has in schemas; they are not secrets.
 var types = []string{"string", "number", "integer", "boolean", "object", "optional", "required", "password", "secret", "undefined", "hidden"}
 
 func isType(v []byte) bool {
@@ -244,7 +247,7 @@ func (s *scan) header(i int, quote byte) (start, end int) {
 	return start, s.run(end, isBearer)
 }
 
-// cookieValue matches all cookies up to the end of the line or a quote.
+// cookieValue matches all cookies up to a quote or the end of the line.
 func (s *scan) cookieValue(i int, colon bool) (start, end int) {
 	if !colon || bytes.IndexByte(s.text[i:min(len(s.text), i+64)], '=') < 1 {
 		return 0, 0
@@ -257,7 +260,7 @@ func (s *scan) cookieValue(i int, colon bool) (start, end int) {
 	return i, end
 }
 
-// afterColon matches a secret that begins at the current byte, after a colon.
+// afterColon matches a secret that begins at the current byte if the byte before it is a colon.
 func (s *scan) afterColon() (start, end int) {
 	switch {
 	case s.i == s.done || s.text[s.i-1] != ':':
@@ -269,7 +272,7 @@ func (s *scan) afterColon() (start, end int) {
 	}
 }
 
-// url matches the password in the URL whose slashes begin here, or a secret path.
+// url matches the password, or a secret path, of the URL whose slashes begin at the current byte.
 func (s *scan) url() (start, end int) {
 	slashes := urlSlashes(s.text[s.i:])
 	if slashes == 0 {
@@ -307,7 +310,7 @@ func (s *scan) url() (start, end int) {
 	return start, end
 }
 
-// telegram matches a Telegram bot token: a number, a colon, and the 35 bytes from here.
+// telegram matches a Telegram bot token: a number, a colon, and 35 bytes, the first of which is the current byte.
 func (s *scan) telegram() (start, end int) {
 	start = s.i
 	if start-2 < s.done || s.text[start-2] < '0' || s.text[start-2] > '9' || !bytes.HasPrefix(s.text[start:], []byte("AA")) {

@@ -8,21 +8,21 @@ import (
 const (
 	numberMask = "0" // mask of a JSON number
 	minCard    = 14
-	maxDigits  = 19 // of a card number
+	maxDigits  = 19 // maximum number of digits of a card number
 )
 
-// digits is a number in groups of digits.
+// digits is a number that consists of groups of digits.
 type digits struct {
 	digits [maxDigits]byte
 	n      int
-	groups [8]int // their lengths
+	groups [8]int // lengths of the groups
 	g      int
 	end    int
-	seps   byte // the separator, or 0
+	seps   byte // separator of the groups, or 0
 }
 
-// digits reads groups of digits at i with the same separator: a space, a hyphen or a dot. A group with the length of a card
-// number is read alone. n is 0 if there are too many digits.
+// digits reads the groups of digits at i, which have the same separator: a space, a hyphen or a dot. If the first
+// group has the length of a card number, only that group is read. d.n is 0 if there are too many digits.
 func (s *scan) digits(i int) (d digits) {
 	for {
 		from := i
@@ -35,7 +35,7 @@ func (s *scan) digits(i int) (d digits) {
 			i++
 		}
 		if i == from {
-			return d // without the last separator
+			return d // the last separator is not part of the number
 		}
 		if d.g == len(d.groups) {
 			return digits{}
@@ -53,7 +53,7 @@ func (s *scan) digits(i int) (d digits) {
 	}
 }
 
-// number matches a card or phone number that begins at the current digit or at a plus or parenthesis before it.
+// number matches a card or phone number that begins with the current digit, or with a plus or parenthesis before it.
 func (s *scan) number(c check) (start, end int, with string) {
 	start = s.i
 	if s.i > s.done && c&checkPhone != 0 {
@@ -84,7 +84,7 @@ func (s *scan) number(c check) (start, end int, with string) {
 	return start, d.end, s.numberMask(start, d.end)
 }
 
-// numberLike reports whether the n current digits may be a card or phone number or its first group.
+// numberLike reports whether the n digits at the current byte may be a card or phone number, or its first group.
 func (s *scan) numberLike(n int) bool {
 	if n >= minCard {
 		return n <= maxDigits
@@ -103,13 +103,14 @@ func (s *scan) numberLike(n int) bool {
 	return false
 }
 
-// numberBegins reports whether a number at i is not part of a longer word, number or expression.
+// numberBegins reports whether a number may begin at i, because the text before it is not part of the same word,
+// number or expression.
 func (s *scan) numberBegins(i int) bool {
 	if i <= s.done {
 		return i == s.done
 	}
 	switch c := s.text[i-1]; {
-	case c == ':': // not in a time
+	case c == ':': // not in a time, such as 12:30
 		return i-1 == s.done || s.text[i-2] < '0' || s.text[i-2] > '9'
 	case hasClass(c, isKey|isNumberBefore):
 		return s.escaped(i)
@@ -118,8 +119,8 @@ func (s *scan) numberBegins(i int) bool {
 	}
 }
 
-// numberEnds is the counterpart of numberBegins for the end i of a number with separator seps. Another number may follow
-// after a space, unless seps is a space.
+// numberEnds reports the same as numberBegins for i, the end of a number whose separator is seps. Another number may
+// follow after a space, unless seps is a space.
 func (s *scan) numberEnds(i int, seps byte) bool {
 	if i == len(s.text) {
 		return true
@@ -131,7 +132,7 @@ func (s *scan) numberEnds(i int, seps byte) bool {
 	return !hasClass(c, isKey|isNumberAfter)
 }
 
-// numberMask returns the mask of a number: 0 for a JSON number.
+// numberMask returns the mask for a number: 0 for a JSON number, else mask.
 func (s *scan) numberMask(start, end int) string {
 	if !isDigits(s.text[start:end]) {
 		return mask
@@ -170,7 +171,7 @@ func cardGroups(d *digits) bool {
 	return false
 }
 
-// isIssued reports whether d has the prefix and length of an issuer.
+// isIssued reports whether d has a prefix and length used by an issuer of cards.
 func isIssued(d *digits) bool {
 	p := 0
 	for _, c := range d.digits[:4] {
@@ -213,7 +214,7 @@ func isNorthAmerican(d *digits) bool {
 		d.digits[at] >= 2 && d.digits[at+3] >= 2
 }
 
-// areaCode returns the end of a number whose area code in parentheses begins here: (415) 555-2671.
+// areaCode returns the end of a number such as (415) 555-2671, whose area code begins at the current byte.
 func (s *scan) areaCode() int {
 	t := s.text[s.i-1:]
 	if len(t) < 13 || t[4] != ')' || t[1] < '2' || t[1] > '9' || !isDigits(t[1:4]) {

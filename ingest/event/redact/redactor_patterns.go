@@ -13,7 +13,7 @@ import (
 type pattern struct {
 	*regexp.Regexp
 	literal []byte // literal contained in every match, or nil
-	folded  string // the same in lower case if the pattern ignores case
+	folded  string // literal in lower case; set if the pattern ignores case
 }
 
 func newPattern(re *regexp.Regexp) pattern {
@@ -24,12 +24,12 @@ func newPattern(re *regexp.Regexp) pattern {
 	return p
 }
 
-// require replaces the literal with the longest text that all matches of tree contain, if that is longer.
+// require replaces the literal with the longest text that all matches of tree contain if that text is longer.
 func (p *pattern) require(tree *syntax.Regexp) {
 	switch op := tree.Op; {
 	case op == syntax.OpLiteral:
 		fold := tree.Flags&syntax.FoldCase != 0
-		apart := func(r rune) bool { // r also matches other bytes
+		apart := func(r rune) bool { // r also matches other characters
 			return r == utf8.RuneError || fold && (r >= utf8.RuneSelf || bytes.IndexByte([]byte("kKsS"), byte(r)) >= 0)
 		}
 		for _, w := range strings.FieldsFunc(string(tree.Rune), apart) {
@@ -48,7 +48,8 @@ func (p *pattern) require(tree *syntax.Regexp) {
 	}
 }
 
-// mayMatch reports whether text contains the literal. Searching a literal is ten times as fast as matching a pattern.
+// mayMatch reports whether text contains the literal. Searching for a literal is ten times as fast as matching a
+// pattern.
 func (p *pattern) mayMatch(text []byte) bool {
 	n := len(p.folded)
 	if n == 0 {
@@ -95,7 +96,7 @@ type replacer struct {
 }
 
 func (r *replacer) all() {
-	whole := !isJSON(r.text) // outside JSON, text between quotes is text too
+	whole := !isJSON(r.text) // in other text, quotes do not delimit strings
 	for i := 0; i < len(r.text); {
 		end := len(r.text)
 		if n := bytes.IndexByte(r.text[i:], '"'); n >= 0 {
@@ -127,7 +128,8 @@ func isJSON(text []byte) bool {
 	return json.Valid(start)
 }
 
-// stringEnd returns the end of the string at i: its quote, or the end of the line, which a JSON string cannot contain.
+// stringEnd returns the end of the string at i, which is its closing quote or, because a JSON string cannot contain a
+// line break, the end of the line.
 func stringEnd(text []byte, i int) int {
 	for ; i < len(text); i++ {
 		switch text[i] {
@@ -140,13 +142,13 @@ func stringEnd(text []byte, i int) int {
 	return len(text)
 }
 
-// replace masks the matches in a string. A mask includes the whole of an escape that the match splits.
+// replace masks the matches in a string. If a match splits an escape, the whole escape is masked.
 func (r *replacer) replace(start, end int) {
 	text := r.text[start:end]
 	if !r.mayMatch(text) {
 		return
 	}
-	at := 0 // never in an escape
+	at := 0 // never inside an escape
 	for _, m := range r.FindAllIndex(text, -1) {
 		if m[1] <= at || len(bytes.Trim(text[m[0]:m[1]], "*")) == 0 {
 			continue
@@ -162,7 +164,7 @@ func (r *replacer) replace(start, end int) {
 	}
 }
 
-// escapeLen returns the length of the escape at the start of text, or 1.
+// escapeLen returns the length of the escape at the start of text, or 1 if text does not begin with an escape.
 func escapeLen(text []byte) int {
 	switch {
 	case text[0] != '\\' || len(text) == 1:

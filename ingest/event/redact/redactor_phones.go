@@ -2,10 +2,10 @@ package redact
 
 import "bytes"
 
-const maxPhone = 15 // digits of an E.164 number
+const maxPhone = 15 // maximum number of digits of an E.164 number
 
-// phoneLengths contains the minimum and maximum number of digits by the first two digits, or zeros if the country code does
-// not have two digits. From the numbering plans of E.164.
+// phoneLengths contains the minimum and maximum number of digits by country code, for country codes of two digits;
+// other elements are zero. Source: the numbering plans of E.164.
 var phoneLengths = [100][2]uint8{
 	20: {11, 12}, 27: {11, 11}, 30: {12, 12}, 31: {11, 11}, 32: {10, 11}, 33: {11, 11}, 34: {11, 11}, 36: {10, 11}, 39: {9, 13},
 	40: {11, 12}, 41: {11, 11}, 43: {9, 15}, 44: {11, 12}, 45: {10, 10}, 46: {9, 12}, 47: {10, 10}, 48: {11, 11}, 49: {9, 15},
@@ -15,7 +15,7 @@ var phoneLengths = [100][2]uint8{
 	90: {12, 12}, 91: {12, 12}, 92: {11, 12}, 93: {11, 11}, 94: {11, 11}, 95: {9, 12}, 98: {12, 12},
 }
 
-// phoneCodes are the country codes of three digits, shortCodes those with short numbers.
+// phoneCodes are the country codes of three digits; shortCodes are the country codes with short numbers.
 const (
 	phoneCodes = " 211 212 213 216 218 220 221 222 223 224 225 226 227 228 229 230 231 232 233 234 235 236 237 238 239 240 241 242 243 244 245 246 247 248 249" +
 		" 250 251 252 253 254 255 256 257 258 260 261 262 263 264 265 266 267 268 269 290 291 297 298 299" +
@@ -25,11 +25,12 @@ const (
 	shortCodes = " 298 299 352 358 376 "
 )
 
-// international returns the end of the longest number that begins here, after a +, or 0 if its country code or length is
-// invalid. Lines added in a diff also follow a +: dates, counts, IP addresses.
+// international returns the end of the longest number that begins here, after a +, or 0 if its country code or length
+// is invalid. Numbers after a + are not always phone numbers: added lines of a diff may begin with dates, counts or
+// IP addresses.
 func (s *scan) international() (end int) {
 	var number [maxPhone]byte
-	trunk, dots, longest := 0, true, 0 // digits of a trunk prefix, as in +44 (0)20; all gaps are dots; length of the longest group
+	trunk, dots, longest := 0, true, 0 // trunk prefix digits, as in +44 (0)20; all gaps are dots; length of the longest group
 	for n, groups, i := 0, 0, s.i; ; {
 		from := i
 		for i < len(s.text) && '0' <= s.text[i] && s.text[i] <= '9' {
@@ -61,7 +62,7 @@ func (s *scan) international() (end int) {
 	}
 }
 
-// isPhone reports whether number, in groups and with n digits without trunk prefix, may be a phone number.
+// isPhone reports whether number may be a phone number. n is its number of digits without the trunk prefix.
 func isPhone(number []byte, n, groups int) bool {
 	if n < 9 || groups == 1 && n < 10 {
 		return false
@@ -79,8 +80,8 @@ func isPhone(number []byte, n, groups int) bool {
 	return bytes.Contains([]byte(phoneCodes), code[:]) && n <= 13 && (n > 9 || bytes.Contains([]byte(shortCodes), code[:]))
 }
 
-// phoneGap returns the start of the next digits after a gap at i, or 0. A gap is a space, a hyphen or a dot; the first
-// digits after the country code may be in parentheses.
+// phoneGap returns the start of the digits after the gap at i, or 0 if there is no gap. A gap is a space, a hyphen or
+// a dot; the first digits after the country code may be in parentheses.
 func (s *scan) phoneGap(i, groups int) int {
 	t, n := s.text[i:], 0
 	if groups == 2 && n < len(t) && t[n] == ')' {

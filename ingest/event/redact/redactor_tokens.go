@@ -2,7 +2,7 @@ package redact
 
 import "bytes"
 
-// bearer matches the token after the word Bearer at the current byte.
+// bearer matches the token after the word Bearer, which begins at the current byte.
 func (s *scan) bearer() (start, end int) {
 	const word = "bearer"
 	start = s.i + len(word)
@@ -17,17 +17,18 @@ func (s *scan) bearer() (start, end int) {
 	default:
 		return 0, 0
 	}
-	// Only the head is examined: scanning long words to their end would be quadratic in a text of such words.
+	// Only the head is examined, because scanning long words to their end would take quadratic time in a text of such
+	// words.
 	if head := s.head(start, isBearer); head-start < 16 || !mixed(s.text[start:head]) {
 		return 0, 0
 	}
 	return start, s.run(start, isBearer)
 }
 
-// maxHead is the number of bytes of a value that are examined.
+// maxHead is the maximum number of bytes of a value that are examined.
 const maxHead = 64
 
-// head returns the end of the first bytes of class at i, at most maxHead.
+// head returns the end of the run of bytes of class that begins at i; it examines at most maxHead bytes.
 func (s *scan) head(i int, class uint16) int {
 	for n := min(len(s.text), i+maxHead); i < n && hasClass(s.text[i], class); {
 		i++
@@ -48,10 +49,10 @@ func mixed(w []byte) bool {
 	return digit && letter
 }
 
-// minPEM is the minimum length of a private key; shorter text only mentions the header.
+// minPEM is the minimum length of a private key. A header before a shorter text is only a mention.
 const minPEM = 32
 
-// flag matches the value of a command-line flag at its second hyphen: --password hunter22.
+// flag matches the value of a command-line flag, as in --password hunter22, whose second hyphen is the current byte.
 func (s *scan) flag() (start, end int) {
 	at := s.i + 1
 	if s.i == s.done || s.text[s.i-1] != '-' || at >= len(s.text) || !hasClass(s.text[at], isAlnum) {
@@ -70,7 +71,8 @@ func (s *scan) flag() (start, end int) {
 	return s.value(kind, true, false)
 }
 
-// pem matches the body of a private key whose header begins one byte before the current hyphen. Header and footer are kept.
+// pem matches the body of a private key whose header begins one byte before the current byte, a hyphen. Header and
+// footer are not masked.
 func (s *scan) pem() (start, end int) {
 	const begin = "-----BEGIN "
 	if s.i == s.done {
@@ -96,7 +98,7 @@ func (s *scan) pem() (start, end int) {
 		}
 	}
 	if end == len(s.text) || s.text[end] != '-' {
-		for end > start && bytes.IndexByte([]byte("\\ \t\r\n,"), s.text[end-1]) >= 0 { // escapes of a quote, or white space
+		for end > start && bytes.IndexByte([]byte("\\ \t\r\n,"), s.text[end-1]) >= 0 { // escapes, white space
 			end--
 		}
 	}

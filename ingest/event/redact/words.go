@@ -6,19 +6,20 @@ import (
 	"strings"
 )
 
-// Bounds of secrets.
+// Limits for the recognition of secrets.
 const (
-	minSecret   = 8  // shorter values are words: user_id, org-wide
-	minPassword = 6  // after the name of a password
-	minPlain    = 16 // minimum length without digits and separators that is not an English word
-	maxGap      = 24 // between a name and its value
+	minSecret   = 8  // minimum length; shorter values are words, such as user_id and org-wide
+	minPassword = 6  // minimum length after the name of a password
+	minPlain    = 16 // length from which text without digits and separators is not an English word
+	maxGap      = 24 // maximum length of the text between a name and its value
 )
 
-// A prefix of a key or an id is kept; the text after it is masked if it has at least min bytes.
+// A prefix is the known start of a key or id. It is not masked; the text after it is masked if it has at least min
+// bytes.
 type prefix struct {
 	text string // in lower case
 	min  int
-	id   bool // of an account, a user or a request
+	id   bool // prefix of the id of an account, a user or a request
 }
 
 var prefixes = func() (list []prefix) {
@@ -33,7 +34,7 @@ var prefixes = func() (list []prefix) {
 	return list
 }()
 
-// A hint is the kind of value that a word announces.
+// A hint is the kind of secret value that a word announces.
 type hint uint8
 
 const (
@@ -43,10 +44,11 @@ const (
 	hintQuery         // key, followed by an equals sign
 	hintPassword      // password, followed by a colon or an equals sign
 	hintCookie        // Cookie
-	hintProvided      // "provided", which keeps the previous hint
+	hintProvided      // "provided", which retains the previous hint
 )
 
-// A name announces a value. With suffix, a longer name that ends in "_", "-" or "." and the text announces the value too.
+// A name announces a value. If suffix is set, longer names that end with "_", "-" or "." and text also announce the
+// value.
 type name struct {
 	text   string // in lower case
 	hint   hint
@@ -81,7 +83,7 @@ var plain = []string{
 	"provided", "supported",
 }
 
-// announced returns the hint of w. A name such as x_key or x_token has hintName, unlike key and token alone.
+// announced returns the hint of w. A name such as x_key or x_token has hintName; key or token alone does not.
 func announced(w []byte) hint {
 	for _, n := range namesBy[w[len(w)-1]|0x20] {
 		at := len(w) - len(n.text)
@@ -101,8 +103,8 @@ func announced(w []byte) hint {
 	return hintNone
 }
 
-// gap reports whether g, between a word with the hint after and its value, is a colon, an equals sign or, for a scheme,
-// a space.
+// gap reports whether g separates a word from its value, by a colon, by an equals sign or, after a scheme, by a
+// space. after is the hint of the word.
 func gap(g []byte, after hint) (colon, equals bool) {
 	switch {
 	case len(g) == 0:
@@ -123,19 +125,19 @@ func gap(g []byte, after hint) (colon, equals bool) {
 	return false, false
 }
 
-// cookieFollows reports whether the text after the word cookie makes it a header name.
+// cookieFollows reports whether after, the text that follows the word cookie, shows that the word is a header name.
 func cookieFollows(after []byte) bool {
 	after = bytes.TrimLeft(after[:min(len(after), maxGap)], "\"'\\ ")
 	return len(after) > 0 && after[0] == ':'
 }
 
-// isPlain reports whether v is in plain.
+// isPlain reports whether v is one of plain, apart from dots at its end.
 func isPlain(v []byte) bool {
 	v = bytes.TrimRight(v, ".")
 	return slices.ContainsFunc(plain, func(p string) bool { return equalFold(v, p) })
 }
 
-// prefixOf returns the length of the prefix of the key or id w, or 0.
+// prefixOf returns the length of the known prefix of w, a key or id; 0 if there is none.
 func prefixOf(w []byte) (n int, id bool) {
 	for _, p := range prefixesBy[w[0]|0x20] {
 		if p.begins(w) {
@@ -145,7 +147,7 @@ func prefixOf(w []byte) (n int, id bool) {
 	return 0, false
 }
 
-// Indexes of prefixes by their first byte and of names by their last byte, which exclude most words.
+// Indexes of prefixes by first byte and of names by last byte. Most words are excluded by one look-up.
 var prefixesBy, namesBy = func() (byFirst [256][]prefix, byLast [256][]name) {
 	for _, p := range prefixes {
 		byFirst[p.text[0]] = append(byFirst[p.text[0]], p)
@@ -157,7 +159,7 @@ var prefixesBy, namesBy = func() (byFirst [256][]prefix, byLast [256][]name) {
 	return byFirst, byLast
 }()
 
-// begins reports whether w is a secret with prefix p: asia-northeast1 is not.
+// begins reports whether w is a secret with prefix p. For example, asia-northeast1 is not.
 func (p prefix) begins(w []byte) bool {
 	n := len(p.text)
 	return len(w) >= n+p.min && equalFold(w[:n], p.text) && w[n] != '-' && looksRandom(w[n:])
@@ -175,7 +177,7 @@ func looksRandom(w []byte) bool {
 	return len(w) >= minPlain && !joined
 }
 
-// isZhipu reports whether w is a key of Zhipu: 32 hex digits, a dot, 16 letters and digits.
+// isZhipu reports whether w is a key of Zhipu AI: 32 hex digits, a dot, and 16 letters and digits.
 func isZhipu(w []byte) bool {
 	if len(w) != 49 || w[32] != '.' {
 		return false
@@ -188,7 +190,7 @@ func isZhipu(w []byte) bool {
 	return true
 }
 
-// isMail reports whether w is a mail address: openai@4.2.1 is not.
+// isMail reports whether w is an email address. For example, openai@4.2.1 is not.
 func isMail(w []byte) bool {
 	at := bytes.IndexByte(w, '@')
 	if at < 1 {

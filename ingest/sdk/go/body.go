@@ -12,7 +12,7 @@ import (
 const (
 	drainBytes   = 64 << 10
 	drainTimeout = time.Second
-	maxDrains    = 64 // concurrently
+	maxDrains    = 64 // error responses read at the same time
 )
 
 // A requestBody records a body that can be read only once, while the transport reads it.
@@ -27,7 +27,7 @@ func (b *requestBody) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close ends the recording: the transport sends no more of the body.
+// Close ends the recording, because the transport sends no more of the body.
 func (b *requestBody) Close() error {
 	b.x.sendRequest()
 	return b.ReadCloser.Close()
@@ -37,7 +37,7 @@ func (b *requestBody) Close() error {
 type responseBody struct {
 	io.ReadCloser
 	x       *exchange
-	drained atomic.Bool // closed by the agent, being read in the background
+	drained atomic.Bool // the agent has closed the body; it is being read in the background
 }
 
 func (b *responseBody) Read(p []byte) (int, error) {
@@ -52,7 +52,7 @@ func (b *responseBody) read(p []byte) (int, error) {
 	if n > 0 || err != nil {
 		b.x.responseRead(p[:n], err)
 	}
-	runtime.KeepAlive(b) // no cleanup during a read
+	runtime.KeepAlive(b) // prevents the cleanup from running during a read
 	return n, err
 }
 
@@ -65,24 +65,24 @@ func (b *responseBody) Close() error {
 	if b.x.hasUnreadError() {
 		select {
 		case b.x.hook.drains <- struct{}{}:
-			if b.drained.Swap(true) { // closed twice concurrently
+			if b.drained.Swap(true) { // another Close was faster
 				<-b.x.hook.drains
 				return nil
 			}
 			go b.drain()
 			return nil
-		default: // maxDrains are being read
+		default: // maxDrains error responses are already being read
 		}
 	}
 	b.x.closed()
 	return b.ReadCloser.Close()
 }
 
-// drain reads the unread part of an error response, within bounds.
+// drain reads the unread part of an error response, up to drainBytes and for at most drainTimeout.
 func (b *responseBody) drain() {
 	defer func() { <-b.x.hook.drains }()
 	limit := time.AfterFunc(drainTimeout, func() { b.ReadCloser.Close() })
-	_, _ = io.CopyN(io.Discard, readFunc(b.read), drainBytes) // errors end the exchange in read
+	_, _ = io.CopyN(io.Discard, readFunc(b.read), drainBytes) // read handles errors: they end the exchange
 	b.x.closed()
 	if limit.Stop() {
 		b.ReadCloser.Close()

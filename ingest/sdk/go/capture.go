@@ -4,8 +4,8 @@ package llmtap
 const (
 	maxBody  = 16 << 20  // longer bodies are stubbed
 	stubHalf = 256 << 10 // bytes at the start and at the end of a stubbed body
-	maxError = 4 << 10   // bytes of an error response if bodies are not captured
-	// Bytes of it before masking: one more, to see whether the limit splits a word.
+	maxError = 4 << 10   // bytes published of an error response if bodies are not captured
+	// Bytes of the error response that are read: one more than maxError, to detect that the limit splits a word.
 	errorRead = maxError + 1
 	minGrow   = 4 << 10 // first allocation of a body
 )
@@ -13,15 +13,15 @@ const (
 // A capture stores the bytes of one body. It reserves memory in the hook's queue before it allocates.
 type capture struct {
 	queue *queue
-	// limit is the number of bytes to store; none if it is not positive. A body longer than maxBody is stubbed, one longer
-	// than a smaller limit is truncated.
+	// limit is the maximum number of bytes to store; if it is not positive, nothing is stored. A body longer than
+	// maxBody is stubbed; a body longer than a smaller limit is truncated.
 	limit int
-	want  int64 // length of the body, to allocate no more than that; not positive if unknown
+	want  int64 // length of the body, the most to allocate; not positive if unknown
 
 	buf      []byte
-	tail     []byte // last bytes of a stubbed body, at least stubHalf
+	tail     []byte // last bytes of a stubbed body, stubHalf or more
 	reserved int64
-	lost     bool // there was no memory for the body
+	lost     bool // the body was dropped because memory ran out
 }
 
 func (c *capture) cut() bool { return c.tail != nil }
@@ -56,7 +56,8 @@ func (c *capture) add(p []byte) {
 	c.buf = append(c.buf, p...)
 }
 
-// allocate returns memory for a body of n bytes, for the caller to fill and pass to set; nil if there is none.
+// allocate returns memory for a body of n bytes, or nil if there is not enough. The caller fills it and passes it to
+// set.
 func (c *capture) allocate(n int) []byte {
 	if !c.setReserved(int64(n)) {
 		return nil
@@ -67,7 +68,7 @@ func (c *capture) allocate(n int) []byte {
 // set makes p the body; p is a part of the memory from allocate.
 func (c *capture) set(p []byte) { c.buf = p }
 
-// stub reduces a body that grows beyond maxBody with p to its first and last bytes.
+// stub reduces a body that p extends beyond maxBody to its first and last bytes.
 func (c *capture) stub(p []byte) {
 	const size = 3 * stubHalf
 	if !c.setReserved(max(c.reserved, size)) {
@@ -95,7 +96,8 @@ func (c *capture) writeTail(p []byte) {
 	c.tail = append(c.tail, p...)
 }
 
-// setReserved changes the reservation to n bytes. If the queue has no room for them, it drops the body and returns false.
+// setReserved changes the reservation to n bytes. If the queue has no room, setReserved drops the body and returns
+// false.
 func (c *capture) setReserved(n int64) bool {
 	if !c.queue.reserve(n - c.reserved) {
 		c.queue.release(c.reserved)

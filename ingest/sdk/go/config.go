@@ -29,12 +29,13 @@ const (
 	DefaultFlushTimeout = 2 * time.Second
 )
 
-// minMemoryLimit is enough for one stubbed body and a few messages.
+// minMemoryLimit is the minimum of Config.MemoryLimit: enough memory for one stubbed body and a few messages.
 const minMemoryLimit = 1 << 20
 
 // Config configures a Hook. The zero value is valid.
 type Config struct {
-	// URL of NATS, or several separated by commas. Default: $LLMTAP_NATS_URL, else DefaultURL.
+	// URL is the NATS server, or several separated by commas. Default: $LLMTAP_NATS_URL, or DefaultURL if it is
+	// unset.
 	URL string
 
 	// Service, ServiceVersion, Environment and Agent label every message. Defaults: $OTEL_SERVICE_NAME, then service.name,
@@ -42,25 +43,26 @@ type Config struct {
 	// information of the binary.
 	Service, ServiceVersion, Environment, Agent string
 
-	// Capture selects how bodies are published: "shape", the default, keeps the structure and the values of the message
-	// protocol (roles, ids, function names, parameters, usage), and replaces each text with its length and keyed hash;
-	// "full" publishes bodies byte for byte; "none" publishes no bodies. In shape and none, the first 4 KiB of error
-	// responses are published.
+	// Capture selects how bodies are published: "shape", the default, retains the structure and the protocol's own
+	// values (roles, ids, function names, parameters, usage), and replaces each text with its length and keyed hash;
+	// "full" publishes bodies byte for byte; "none" publishes no bodies. In the modes shape and none, the first 4 KiB
+	// of error responses are published.
 	//
-	// The key of the hashes is $LLMTAP_SHAPE_KEY. Without it each process generates a key, and texts of different processes
-	// cannot be compared. Processes that share conversations need the same key.
+	// The key of the hashes is $LLMTAP_SHAPE_KEY. If it is unset, each process generates a key, and texts of
+	// different processes cannot be compared. Processes that share conversations must have the same key.
 	Capture string
 
 	// Hosts are recorded in addition to the known providers: "llm.example.com" (any port), "10.0.0.7:8000", ".example.com"
 	// (all subdomains).
 	Hosts []string
 
-	// Redact, if set, returns the body to publish in place of its argument, which it must not change. It runs in the
+	// Redact, if set, returns the body to publish instead of body. It must not modify body. It runs in the
 	// background, after the call and before the body is shaped. If it panics, the body is withheld.
 	Redact func(body []byte) []byte
 
-	// OnPublished, if set, is called with the id of each exchange whose request and response NATS has stored: in the
-	// background, one call at a time, before Close returns. Publishing waits for it, so it must be quick.
+	// OnPublished, if set, is called with the id of each exchange whose request and response NATS has stored. It runs
+	// in the background, one call at a time, before Close returns. Publishing waits for it, so it must return
+	// quickly.
 	OnPublished func(exchange string)
 
 	// Origin is event.OriginHook, the default, for the calls of this process, or event.OriginProxy for forwarded calls; see
@@ -71,25 +73,25 @@ type Config struct {
 	// in the context. It runs on the caller's goroutine.
 	Traceparent func(context.Context) string
 
-	// KeepUser publishes the user of WithUser unhashed.
+	// KeepUser publishes the id passed to WithUser without hashing it.
 	KeepUser bool
 
-	// MemoryLimit bounds the memory of the queue, in bytes. Beyond it the oldest exchanges are dropped and counted. Default
-	// 64 MiB, at least 1 MiB.
+	// MemoryLimit is the maximum memory of the queue, in bytes. If it is exceeded, the oldest exchanges are dropped
+	// and counted. Default 64 MiB, at least 1 MiB.
 	MemoryLimit int64
 
-	// FlushTimeout is how long Close waits for pending events. Default 2 s.
+	// FlushTimeout is the maximum time that Close waits for pending events. Default 2 s.
 	FlushTimeout time.Duration
 
 	// Logger receives operational messages (NATS unreachable, exchanges dropped), never message content. Default:
 	// slog.Default().
 	Logger *slog.Logger
 
-	// NATSOptions are credentials, TLS settings and the like. They override the hook's own options.
+	// NATSOptions are additional options, such as credentials and TLS settings. They override the hook's own options.
 	NATSOptions []nats.Option
 
 	userKey  []byte // LLMTAP_SHAPE_KEY
-	shapeKey []byte // userKey, or the generated key of the process
+	shapeKey []byte // userKey if set, otherwise the generated key of the process
 }
 
 // validate sets the defaults and returns the first error.
@@ -142,21 +144,22 @@ func (c *Config) validate(getenv func(string) string) error {
 	return nil
 }
 
-// processKey generates the key of a process without LLMTAP_SHAPE_KEY, once, so that all its hooks hash alike.
+// processKey returns the generated key of a process without LLMTAP_SHAPE_KEY. All hooks of a process share it, so
+// their hashes are equal for equal texts.
 var processKey = sync.OnceValue(func() []byte {
 	key := make([]byte, sha256.Size)
 	_, _ = rand.Read(key) // never fails
 	return key
 })
 
-// checkURL accepts the URLs that nats.Connect accepts if they have a host.
+// checkURL accepts the URLs that nats.Connect accepts, provided that they have a host.
 func checkURL(s string) error {
 	if !strings.Contains(s, "://") {
 		s = "nats://" + s
 	}
 	u, err := url.Parse(s)
 	if err != nil {
-		return errors.New("invalid URL") // the error of url.Parse would quote a password
+		return errors.New("invalid URL") // the error of url.Parse may contain a password
 	}
 	switch u.Scheme {
 	case "nats", "tls", "ws", "wss":
@@ -193,7 +196,8 @@ func resourceAttributes(s string) map[string]string {
 	return m
 }
 
-// buildIdentity returns the name of the main package and the version of its module or, without one, its commit.
+// buildIdentity returns the name of the main package and the version of its module, or the commit if there is no
+// version.
 func buildIdentity() (name, version string) {
 	bi, ok := debug.ReadBuildInfo()
 	if !ok {

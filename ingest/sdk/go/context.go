@@ -16,7 +16,7 @@ type scopeKey struct{}
 
 // A scope contains the labels of the calls made under a context. It is immutable.
 type scope struct {
-	labels event.Labels // Agent, Stage, Conversation, Run and User; all if they are a Caller's
+	labels event.Labels // Agent, Stage, Conversation, Run and User; after WithCaller, all labels
 	attrs  map[string]string
 
 	caller bool   // set by WithCaller
@@ -40,8 +40,8 @@ func with(ctx context.Context, change func(*scope)) context.Context {
 	return context.WithValue(ctx, scopeKey{}, &s)
 }
 
-// WithConversation labels the calls under ctx with their conversation: one growing message history. The calls of a
-// conversation keep their order.
+// WithConversation labels the calls under ctx with the id of their conversation, a growing message history. The calls
+// of a conversation stay in order in the stream.
 func WithConversation(ctx context.Context, id string) context.Context {
 	return with(ctx, func(s *scope) { s.labels.Conversation, s.last = clip(id), new(atomic.Pointer[string]) })
 }
@@ -53,12 +53,12 @@ func WithRun(ctx context.Context, id string) context.Context {
 
 // A Caller is the agent whose call this process forwards, as a proxy does.
 type Caller struct {
-	Labels  event.Labels      // User is treated as in WithUser
+	Labels  event.Labels      // User is hashed as in WithUser
 	Attrs   map[string]string // as in WithAttr; must not be changed afterwards
-	Address string            // of the client: groups its calls without a conversation; not published
+	Address string            // address of the client; groups its calls that have no conversation; not published
 }
 
-// WithCaller labels the calls under ctx with the labels of c, none from Config.
+// WithCaller labels the calls under ctx with the labels of c instead of the labels from Config.
 func WithCaller(ctx context.Context, c Caller) context.Context {
 	return with(ctx, func(s *scope) {
 		s.labels, s.attrs, s.client, s.caller = c.Labels, c.Attrs, c.Address, true
@@ -75,13 +75,14 @@ func WithStage(ctx context.Context, name string) context.Context {
 	return with(ctx, func(s *scope) { s.labels.Stage = clip(name) })
 }
 
-// WithUser labels the calls under ctx with the user they are made for. The id is published as a hash, keyed with
-// LLMTAP_SHAPE_KEY if that is set, unless Config.KeepUser is true.
+// WithUser labels the calls under ctx with the id of the user for whom they are made. The id is published as a hash,
+// keyed with LLMTAP_SHAPE_KEY if that is set, unless Config.KeepUser is true.
 func WithUser(ctx context.Context, id string) context.Context {
 	return with(ctx, func(s *scope) { s.labels.User = id })
 }
 
-// WithAttr adds an attribute to the calls under ctx. Other keys than [a-z0-9._-]{1,64}, and more than 32 keys, are ignored.
+// WithAttr adds an attribute to the calls under ctx. Keys that do not match [a-z0-9._-]{1,64} are ignored, and so are
+// new keys beyond the 32nd.
 func WithAttr(ctx context.Context, key, value string) context.Context {
 	return with(ctx, func(s *scope) {
 		if !event.ValidAttrKey(key) || len(s.attrs) >= event.MaxAttrs && s.attrs[key] == "" {
@@ -94,7 +95,7 @@ func WithAttr(ctx context.Context, key, value string) context.Context {
 	})
 }
 
-// labels returns the labels of the process, overridden by those of the context.
+// labels returns the labels of the process, overridden by the labels of the context.
 func (h *Hook) labels(s *scope) event.Labels {
 	l := s.labels
 	if !s.caller {
@@ -110,7 +111,8 @@ func (h *Hook) labels(s *scope) event.Labels {
 	return l
 }
 
-// hashUser returns 16 hex digits: enough to distinguish users, too few to be worth reversing without the key.
+// hashUser returns 16 hex digits: enough to distinguish users, but too few to make reversing them without the key
+// worthwhile.
 func hashUser(key []byte, user string) string {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte(user))

@@ -19,11 +19,11 @@ import (
 // errTooLong is returned for a body longer than maxBody after decoding.
 var errTooLong = errors.New("too long")
 
-// unpublishable reports whether the hook knows an encoding that readers of events do not. Bodies in it are decoded before
-// they are published.
+// unpublishable reports whether the hook supports encoding but readers of events do not. Bodies with such an encoding
+// are decoded before they are published.
 func unpublishable(encoding string) bool { return encoding == "br" || encoding == "deflate" }
 
-// decoded returns the body of ev without its encoding; of an incomplete body, the part that arrived.
+// decoded returns the decoded body of ev. If the body is incomplete, it returns the part that arrived.
 func decoded(ev *event.Event, incomplete bool) ([]byte, error) {
 	if ev.ContentEncoding == "" {
 		return ev.Body, nil
@@ -48,7 +48,7 @@ func decoded(ev *event.Event, incomplete bool) ([]byte, error) {
 	return body, nil
 }
 
-// decode decodes up to limit bytes of b. On an error it also returns what it decoded before.
+// decode decodes up to limit bytes of b. If it fails, it also returns the bytes decoded before the error.
 func decode(encoding string, b []byte, limit int64) ([]byte, error) {
 	r, err := decoder(encoding, b)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// Values of Llmtap-Error that the hook sets itself.
+// Values of Llmtap-Error set by the hook; other values are texts of errors.
 const (
 	errUnread     = "closed before the end of the body"
 	errAbandoned  = "neither read to its end nor closed"
@@ -27,15 +27,15 @@ const (
 	errTransport  = "the transport panicked"
 )
 
-// An exchange is a call in progress. Its request is queued when it is sent, its response when it ends.
+// An exchange is a call in progress. The request is queued when it is sent, the response when it ends.
 type exchange struct {
 	hook  *Hook
-	ctx   context.Context // of the call, for cancellation
+	ctx   context.Context // context of the call, to detect cancellation
 	pair  pair
 	start time.Time
-	query string // of the URL: must not be published
+	query string // query of the URL; must not be published
 
-	mu       sync.Mutex // guards all below
+	mu       sync.Mutex // guards the fields below
 	req, res event.Event
 	reqBody  capture
 	resBody  capture
@@ -44,13 +44,13 @@ type exchange struct {
 	reqGot   int64
 	reqSent  bool
 	ended    bool
-	stream   wire.StreamEnd // nil if the response has none
+	stream   wire.StreamEnd // nil if the response is not a stream
 	want     int64          // Content-Length of the response, -1 if unknown
 	got      int64
 	unwatch  func() bool // stops watching ctx
 }
 
-// begin returns the exchange of a call, nil if the call cannot be recorded.
+// begin returns a new exchange for req, or nil if the call cannot be recorded.
 func (h *Hook) begin(req *http.Request) *exchange {
 	id, err := uuid.NewV7()
 	if err != nil {
@@ -86,7 +86,7 @@ func (h *Hook) begin(req *http.Request) *exchange {
 	return x
 }
 
-// apiVersion joins the values of the version headers. Azure has its version in the query.
+// apiVersion joins the values of the version headers. On Azure, the version is in the query.
 func apiVersion(req *http.Request) string {
 	var vs []string
 	for _, k := range [...]string{"Anthropic-Version", "Anthropic-Beta", "Openai-Beta", "Api-Version"} {
@@ -113,7 +113,8 @@ func (h *Hook) traceparent(req *http.Request) string {
 	return h.cfg.Traceparent(req.Context())
 }
 
-// describe copies type and encoding of a body from its headers. A body in an unknown encoding is not captured.
+// describe copies the content type and encoding from the headers h to ev. A body in an unknown encoding is not
+// captured.
 func describe(ev *event.Event, body *capture, h http.Header) {
 	ev.ContentType = h.Get("Content-Type")
 	switch e := strings.ToLower(strings.TrimSpace(strings.Join(h.Values("Content-Encoding"), ","))); e {
@@ -127,7 +128,7 @@ func describe(ev *event.Event, body *capture, h http.Header) {
 	}
 }
 
-// sendRequest queues the request, once, with the part of its body that was read.
+// sendRequest queues the request with the part of its body that was read. Further calls do nothing.
 func (x *exchange) sendRequest() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -153,14 +154,15 @@ func (x *exchange) putLocked(ev *event.Event, body *capture, half int) {
 	x.hook.queue.push(ev, &x.pair, half, reserved, lost)
 }
 
-// requestBodyPending records that the request has a body, which is not read yet.
+// requestBodyPending records that the request has a body that has not been read yet.
 func (x *exchange) requestBodyPending() {
 	x.mu.Lock()
 	defer x.mu.Unlock()
 	x.sending = true
 }
 
-// requestBuffer returns memory for a request body of n bytes, for requestCopied; nil if there is none.
+// requestBuffer returns memory for a request body of n bytes, to be passed to requestCopied; nil if there is not
+// enough.
 func (x *exchange) requestBuffer(n int) []byte {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -170,8 +172,8 @@ func (x *exchange) requestBuffer(n int) []byte {
 	return x.reqBody.allocate(n)
 }
 
-// requestCopied queues the request after its body was read to the end or up to err: body, a part of requestBuffer, or, if
-// that is nil, the bytes passed to requestRead.
+// requestCopied queues the request after its body was read to the end or up to err. body is a part of requestBuffer;
+// if it is nil, the body consists of the bytes passed to requestRead.
 func (x *exchange) requestCopied(body []byte, err error) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -200,7 +202,7 @@ func (x *exchange) requestRead(p []byte, err error) {
 	}
 }
 
-// responded begins the response.
+// responded records the status and headers of the response.
 func (x *exchange) responded(resp *http.Response) {
 	x.mu.Lock()
 	defer x.mu.Unlock()
@@ -255,8 +257,8 @@ func (x *exchange) responseRead(p []byte, err error) {
 	}
 }
 
-// errorText returns the text of err to publish: truncated, without the query of the URL, which may contain a key, and with
-// the context's error first if the call was cancelled.
+// errorText returns the text of err to publish: truncated and without the query of the URL, which may contain a key.
+// If the call was cancelled, the text begins with the context's error.
 func (x *exchange) errorText(err error) string {
 	if ended := x.ctx.Err(); ended != nil {
 		if err = context.Cause(x.ctx); err == ended { //nolint:errorlint // a cause that wraps it has more detail
@@ -288,13 +290,13 @@ func (x *exchange) closed() {
 	case x.ctx.Err() != nil:
 		x.endLocked(x.errorText(x.ctx.Err()))
 	case x.stream == nil && x.want < 0 && x.resBody.limit <= 0:
-		x.endLocked("") // without the body, whether it is complete is unknown
+		x.endLocked("") // bodies are not recorded, so completeness is unknown
 	default:
 		x.endLocked(errUnread)
 	}
 }
 
-// end queues the response, once. errorText is empty for a complete response.
+// end queues the response. errorText is empty for a complete response. Further calls do nothing.
 func (x *exchange) end(errorText string) {
 	x.mu.Lock()
 	defer x.mu.Unlock()

@@ -26,9 +26,9 @@ type Hook struct {
 	queue    *queue
 	cancel   context.CancelFunc
 	done     chan struct{} // closed by the sender when it exits
-	drains   chan struct{} // has a token for each error response that is being read in the background; never closed
+	drains   chan struct{} // contains a token for each error response being read in the background; never closed
 
-	mu     sync.Mutex             // guards all below
+	mu     sync.Mutex             // guards the fields below
 	active map[*exchange]struct{} // calls whose response has not ended
 	closed bool
 }
@@ -38,13 +38,13 @@ type Stats struct {
 	Published uint64 // exchanges whose request and response NATS has stored
 	Events    uint64 // events that NATS has stored; an event in parts counts once
 	Dropped   uint64 // exchanges dropped because memory ran out or NATS rejected them
-	Pending   int    // events that are not stored yet
+	Pending   int    // events not stored yet
 	Open      int    // calls whose response has not ended
 	Bytes     int64  // memory reserved for pending events and for bodies being read; at most Config.MemoryLimit
 }
 
-// Open starts a Hook. It fails on an invalid cfg, not if NATS is down: calls are kept in memory until NATS is reachable.
-// Call Close before the process exits.
+// Open starts a Hook. It fails if cfg is invalid, but not if NATS is down: calls are queued in memory until NATS is
+// reachable. Call Close before the process exits.
 func Open(cfg Config) (*Hook, error) {
 	if err := cfg.validate(os.Getenv); err != nil {
 		return nil, err
@@ -73,8 +73,8 @@ func Open(cfg Config) (*Hook, error) {
 	return h, nil
 }
 
-// Transport returns base, or http.DefaultTransport if base is nil, with recording. It records POST requests to known
-// providers and to Config.Hosts; all other requests pass unchanged.
+// Transport returns a transport that records calls and forwards them to base, or to http.DefaultTransport if base is
+// nil. It records POST requests to known providers and to Config.Hosts; all other requests pass unchanged.
 func (h *Hook) Transport(base http.RoundTripper) http.RoundTripper {
 	if base == nil {
 		base = http.DefaultTransport
@@ -119,8 +119,8 @@ func (t *transport) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, err
 }
 
-// recordRequest queues a request whose body can be read twice, with a copy of it. Other bodies are recorded while the
-// transport reads them.
+// recordRequest queues a request together with a copy of its body if the body can be read twice. Other bodies are
+// recorded while the transport reads them.
 func (x *exchange) recordRequest(req *http.Request) *http.Request {
 	if req.Body == nil || req.Body == http.NoBody || x.reqBody.limit <= 0 {
 		x.sendRequest()
@@ -138,7 +138,7 @@ func (x *exchange) recordRequest(req *http.Request) *http.Request {
 	return &clone
 }
 
-// copyRequest records body, which has size bytes; -1 or 0 if the size is unknown.
+// copyRequest records body. size is its length in bytes, or -1 or 0 if unknown.
 func (x *exchange) copyRequest(body io.ReadCloser, size int64) {
 	defer body.Close()
 	if size <= 0 || size > maxBody {
@@ -177,16 +177,16 @@ func (h *Hook) Stats() Stats {
 	return s
 }
 
-// Flush waits until NATS has stored all exchanges that ended before. If ctx ends first, the error has the number of pending
-// events.
+// Flush waits until NATS has stored all exchanges that ended before the call. If ctx ends first, the error contains
+// the number of pending events.
 func (h *Hook) Flush(ctx context.Context) error { return h.queue.flush(ctx) }
 
-// closeGrace is how much longer than Config.FlushTimeout Close may take, for an orderly exit of the sender.
+// closeGrace is the additional time that Close waits after Config.FlushTimeout for the sender to exit.
 const closeGrace = 100 * time.Millisecond
 
-// Close ends the recording of active calls, waits up to Config.FlushTimeout for pending events to be stored, and stops the
-// hook. Its error has the number of lost events. Transports keep working, without recording. Close does not wait for a
-// network or a Config.Redact that hangs.
+// Close ends the recording of active calls, waits up to Config.FlushTimeout for pending events to be stored, and
+// stops the hook. The error contains the number of lost events. Transports continue to work, but do not record. Close
+// does not wait for a network or a Config.Redact that hangs.
 func (h *Hook) Close() error {
 	h.mu.Lock()
 	if h.closed {
@@ -210,8 +210,8 @@ func (h *Hook) Close() error {
 	return err
 }
 
-// waitForDrains waits for the error responses that are being read, half of Config.FlushTimeout at most, and starts no new
-// ones.
+// waitForDrains waits at most half of Config.FlushTimeout for the error responses that are being read, and prevents
+// new reads.
 func (h *Hook) waitForDrains() {
 	limit := time.After(h.cfg.FlushTimeout / 2)
 	for range cap(h.drains) {
@@ -232,17 +232,18 @@ func (h *Hook) activeCalls() []*exchange {
 // RunStarted publishes the start of the run set by WithRun; without a run it does nothing.
 func (h *Hook) RunStarted(ctx context.Context) { h.runEvent(ctx, event.StatusStarted) }
 
-// RunEnded publishes the end of the run set by WithRun, as failed if err is not nil, as cancelled if err is
-// context.Canceled.
+// RunEnded publishes the end of the run set by WithRun. The status is ok if err is nil, cancelled if err is
+// context.Canceled, and error otherwise.
 func (h *Hook) RunEnded(ctx context.Context, err error) { h.runEvent(ctx, outcome(err)) }
 
-// ToolStarted publishes the start of the tool that the model called with id callID. The event belongs to the newest call
-// made under the nearest WithConversation or WithRun of ctx; without such a call, or without an id, ToolStarted does nothing.
+// ToolStarted publishes the start of a tool. callID is the id of the model's tool call. The event belongs to the
+// newest call made under the nearest WithConversation or WithRun of ctx; without such a call, or without an id,
+// ToolStarted does nothing.
 func (h *Hook) ToolStarted(ctx context.Context, callID string) {
 	h.toolEvent(ctx, callID, event.StatusStarted)
 }
 
-// ToolEnded publishes the end of the tool call callID, as failed if err is not nil, as cancelled if err is context.Canceled.
+// ToolEnded publishes the end of the tool call with id callID. The status is as in RunEnded.
 func (h *Hook) ToolEnded(ctx context.Context, callID string, err error) {
 	h.toolEvent(ctx, callID, outcome(err))
 }
@@ -274,7 +275,7 @@ func (h *Hook) toolEvent(ctx context.Context, callID, status string) {
 		}
 	}
 	if callID == "" || ev.Exchange == "" {
-		return // call ids alone are not unique
+		return // call ids are unique only within an exchange
 	}
 	h.publish(&s, ev)
 }

@@ -7,7 +7,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// hostSet contains the hosts of Config.Hosts. It never changes once made.
+// hostSet contains the hosts of Config.Hosts. It is immutable.
 type hostSet struct {
 	exact    map[string]bool // "host" or "host:port"
 	suffixes []string        // begin with "." or "-"
@@ -26,7 +26,7 @@ func newHostSet(configured []string) *hostSet {
 	return s
 }
 
-// records reports whether calls to u are recorded: to a known provider or to a configured host.
+// records reports whether u is at a known provider or a configured host.
 func (s *hostSet) records(u *url.URL) bool {
 	name := strings.ToLower(u.Hostname())
 	if wire.KnownHost(name, u.Port()) || s.exact[name] || s.exact[strings.ToLower(u.Host)] {

@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// errNoMemory is returned for a body that grew when it was decoded or redacted.
+// errNoMemory means that the memory limit leaves no room for a body that grew when it was decoded or redacted.
 var errNoMemory = errors.New("no memory for the redacted body")
 
 // prepare converts an event to its published form. It runs on the sender's goroutine, once per event.
@@ -45,17 +45,18 @@ func (s *sender) rewrite(it *item, incomplete bool) {
 	ev.Body, ev.ContentEncoding = body, ""
 }
 
-// isError reports whether ev is an error response, whose text is masked in every mode.
+// isError reports whether ev is an error response. The text of an error response is masked in every mode.
 func isError(ev *event.Event) bool { return ev.Kind == event.Response && ev.Status >= 400 }
 
-// truncatedError reports whether only the first bytes of an error response are kept. Compressed, they could not be
-// decompressed.
+// truncatedError reports whether only the first bytes of an error response are published. They must not be
+// compressed, because readers could not decompress a part.
 func truncatedError(ev *event.Event) bool {
 	return isError(ev) && ev.Capture != event.CaptureFull && ev.Capture != event.CaptureCut
 }
 
-// publishable returns the decoded body after Config.Redact: masked if it is an error, else shaped if the capture mode is
-// shape. A body that cannot be decoded is an error, or a hash in capture mode shape.
+// publishable returns the decoded body after Config.Redact. The body of an error response is masked; other bodies are
+// shaped in capture mode shape. If the body cannot be decoded, publishable returns its hash in capture mode shape,
+// otherwise an error.
 func (s *sender) publishable(it *item, incomplete bool) (body []byte, err error) {
 	defer func() {
 		if r := recover(); r != nil {
@@ -85,21 +86,21 @@ func (s *sender) publishable(it *item, incomplete bool) (body []byte, err error)
 	return s.shape(it, body), nil
 }
 
-// masked returns the text of an error without credentials and personal data.
+// masked returns the text of an error response with credentials and personal data masked.
 func masked(text []byte) []byte {
 	return redact.Append(make([]byte, 0, len(text)+len(text)/8), text)
 }
 
-// Memory for shaping a body of n bytes.
+// Memory needed to shape a body of n bytes.
 const (
-	shapeMost    = 8       // times n, the maximum length of a shape: "" becomes ~0: and a hash
-	shapeUsual   = 2       // times n, when memory is short
-	shapeScratch = 4       // times n, for decoded and joined texts
-	shapeMin     = 4 << 10 // for a short body
+	shapeMost    = 8       // times n: the maximum length of a shape, because "" becomes ~0: and a hash
+	shapeUsual   = 2       // times n: used when memory is short
+	shapeScratch = 4       // times n: for decoded and joined texts
+	shapeMin     = 4 << 10 // minimum, for short bodies
 )
 
-// shape returns the shape of a body. It reserves the memory first; if there is not enough, it returns length and hash of
-// the body.
+// shape returns the shape of a body. It reserves the memory first; if there is not enough, it returns only the length
+// and hash of the body.
 func (s *sender) shape(it *item, body []byte) []byte {
 	ev := it.ev
 	if ev.Capture == event.CaptureCut || it.pair == nil {
@@ -121,12 +122,13 @@ func (s *sender) shape(it *item, body []byte) []byte {
 	return slices.Clone(f(s.shaper, it.pair.dialect, body, int(limit)))
 }
 
-// complete reports whether the body of a response that was closed before its end is complete nevertheless: a client that
-// decodes JSON stops at the last brace, and one that decompresses a stream itself stops at its terminal event.
+// complete reports whether the agent has read all of a response although it closed the body before its end. A client
+// that decodes JSON stops reading at the last brace; a client that decompresses a stream itself stops at the terminal
+// event.
 func complete(ev *event.Event) bool {
 	body := ev.Body
 	if ev.ContentEncoding != "" {
-		body, _ = decode(ev.ContentEncoding, body, maxBody) // a broken body up to the fault
+		body, _ = decode(ev.ContentEncoding, body, maxBody) // if the body is broken, the part before the error
 	}
 	if e := wire.NewStreamEnd(ev.ContentType); e != nil {
 		return e.Feed(body) >= 0 || e.Near()

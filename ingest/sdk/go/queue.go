@@ -21,16 +21,16 @@ const (
 	maxInFlightBytes = 8 << 20
 )
 
-// An itemState is the position of an item.
+// An itemState is the state of an item.
 type itemState uint8
 
 const (
 	removed  itemState = iota // new, dropped or stored
-	queued                    // in the FIFO; may be dropped
+	queued                    // in the queue; may be dropped
 	inFlight                  // published, not acknowledged; owned by the sender
 )
 
-// An item is one event on its way to NATS.
+// An item is an event to publish.
 type item struct {
 	ev    *event.Event
 	pair  *pair // nil for run and tool events
@@ -38,27 +38,28 @@ type item struct {
 	state itemState
 
 	prepared bool                     // the body is in its published form
-	acks     []jetstream.PubAckFuture // of an item in flight, one per part
+	acks     []jetstream.PubAckFuture // pending acknowledgements of an item in flight, one per part
 }
 
 // A pair is the request and the response of one exchange in the queue. The queue's mutex guards it.
 type pair struct {
-	dialect wire.Dialect // of the bodies; never changes
+	dialect wire.Dialect // dialect of the bodies; immutable
 
 	items   [2]*item // request, response, once pushed
 	stored  int
 	dropped bool
 }
 
-// A queue contains the events to publish: one FIFO in bounded memory. Calls push, the sender takes; neither waits for the
-// other. When the memory is used up, the queue drops the oldest exchange that is not in flight, both halves.
+// A queue is a FIFO of the events to publish in bounded memory. Calls add events and the sender removes them; neither
+// waits for the other. When the memory is full, the queue drops both events of the oldest exchange that is not in
+// flight.
 type queue struct {
 	limit int64
-	wake  chan struct{} // has a token when there may be something to send; never closed
+	wake  chan struct{} // contains a token if there may be something to send; never closed
 
-	mu            sync.Mutex // guards all below and every pair
+	mu            sync.Mutex // guards the fields below and every pair
 	used          int64
-	items         []*item // oldest first: inFlight items in flight, then queued ones and the gaps of dropped ones
+	items         []*item // oldest first: inFlight items in flight, then queued and dropped items
 	inFlight      int
 	inFlightBytes int64
 	queuedBytes   int64 // memory that dropping can free
@@ -70,7 +71,7 @@ type queue struct {
 	waiters       []waiter
 }
 
-// A waiter is a call of flush.
+// A waiter is a pending call of flush.
 type waiter struct {
 	seq  uint64
 	done chan struct{} // closed by the queue when every event up to seq is stored or dropped
@@ -78,15 +79,15 @@ type waiter struct {
 
 func newQueue(limit int64) *queue { return &queue{limit: limit, wake: make(chan struct{}, 1)} }
 
-// reserve accounts for n more bytes and drops old exchanges to make room. It returns false, and accounts for nothing, if
-// dropping all of them would not make enough room. A negative n releases memory.
+// reserve accounts for n more bytes and drops old exchanges to make room. If dropping all of them would not make
+// enough room, it returns false and changes nothing. A negative n releases memory.
 func (q *queue) reserve(n int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
 	return q.reserveLocked(n)
 }
 
-// reserveFree is reserve without dropping anything.
+// reserveFree is like reserve, but drops nothing.
 func (q *queue) reserveFree(n int64) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -108,9 +109,9 @@ func (q *queue) reserveLocked(n int64) bool {
 
 func (q *queue) release(n int64) { q.reserve(-n) }
 
-// push queues ev, the half-th event of p, or an event without exchange if p is nil. The queue takes over the body's
-// reserved bytes; lost means that there was no memory for the body. Every event gets its sequence number here, dropped or
-// not, so that every loss is a gap.
+// push queues ev, which is the request (half is 0) or response (half is 1) of p, or a run or tool event if p is nil.
+// The queue takes over the reserved bytes of the body; lost means that there was no memory for it. push assigns the
+// sequence number, even to dropped events, so that every loss is a gap.
 func (q *queue) push(ev *event.Event, p *pair, half int, reserved int64, lost bool) {
 	it := &item{ev: ev, pair: p, size: reserved + itemOverhead}
 	q.mu.Lock()
@@ -151,7 +152,7 @@ func (q *queue) makeRoom() {
 	}
 }
 
-// drop frees the queued halves of an exchange and keeps later ones out of the queue.
+// drop frees the queued events of an exchange and prevents later ones from being queued.
 func (q *queue) drop(p *pair) {
 	if p.dropped {
 		return
@@ -165,7 +166,7 @@ func (q *queue) drop(p *pair) {
 	}
 }
 
-// free frees a queued item. Its place in the FIFO remains until it is reached.
+// free frees the memory of a queued item. The item stays in items until it becomes the oldest queued one.
 func (q *queue) free(it *item) {
 	if it.state != queued {
 		return
@@ -176,7 +177,7 @@ func (q *queue) free(it *item) {
 	q.pending--
 }
 
-// remove removes the item at i from the FIFO; i is at most inFlight, so few items move.
+// remove removes the item at index i, which is at most inFlight, so few items move.
 func (q *queue) remove(i int) {
 	copy(q.items[1:i+1], q.items[:i])
 	q.items[0] = nil
@@ -184,8 +185,8 @@ func (q *queue) remove(i int) {
 	q.notifyWaiters()
 }
 
-// next puts the oldest queued item in flight and returns it; nil if there is none, or if window items or enough bytes are
-// in flight.
+// next marks the oldest queued item as in flight and returns it. It returns nil if no item is queued or if window
+// items or maxInFlightBytes are in flight.
 func (q *queue) next(window int) *item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -207,7 +208,8 @@ func (q *queue) next(window int) *item {
 	return it
 }
 
-// ack removes the oldest item in flight, which is stored. It returns the id of its exchange if that is now stored whole.
+// ack removes the oldest item in flight, which is stored. It returns the id of the exchange if the request and the
+// response are now stored.
 func (q *queue) ack() (exchange string) {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -244,8 +246,8 @@ func (q *queue) removeInFlight(i int) *item {
 	return it
 }
 
-// resize accounts for a new body of n bytes of an item in flight. It returns false, and accounts for nothing, if there is
-// no room for it.
+// resize accounts for a new body of n bytes of an item in flight. If there is no room for it, resize returns false
+// and changes nothing.
 func (q *queue) resize(it *item, n int) bool {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -258,7 +260,8 @@ func (q *queue) resize(it *item, n int) bool {
 	return true
 }
 
-// requeue queues all items in flight again, in their order. JetStream recognises those it has stored by their message ids.
+// requeue queues all items in flight again, in order. JetStream drops the ones that it has stored by their message
+// ids.
 func (q *queue) requeue() {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -272,7 +275,7 @@ func (q *queue) requeue() {
 	q.inFlight, q.inFlightBytes = 0, 0
 }
 
-// oldestInFlight returns nil if no item is in flight.
+// oldestInFlight returns the oldest item in flight, or nil if none is in flight.
 func (q *queue) oldestInFlight() *item {
 	q.mu.Lock()
 	defer q.mu.Unlock()
@@ -282,7 +285,7 @@ func (q *queue) oldestInFlight() *item {
 	return q.items[0]
 }
 
-// flush waits until all events pushed before are stored or dropped.
+// flush waits until all events pushed before the call are stored or dropped.
 func (q *queue) flush(ctx context.Context) error {
 	q.mu.Lock()
 	if q.settled(q.seq) {

@@ -28,12 +28,12 @@ const (
 // codeMessageTooLarge is JetStream's error for a message above the limit of the stream.
 const codeMessageTooLarge jetstream.ErrorCode = 10054
 
-// errTooManyParts is permanent: the server's maximum payload is so small that a body would need more parts than readers
-// accept.
+// errTooManyParts means that the server's maximum payload is so small that a body would need more parts than readers
+// accept. It is permanent.
 var errTooManyParts = fmt.Errorf("a body needs more than %d parts", event.MaxParts)
 
 // natsOptions returns the hook's options, overridden by Config.NATSOptions. They require permission to publish the
-// service's subjects and to read an inbox of the service, nothing else.
+// service's subjects and to subscribe to an inbox of the service, nothing else.
 func natsOptions(cfg *Config) (nats.Options, error) {
 	o := nats.GetDefaultOptions()
 	token := event.ServiceToken(cfg.Service)
@@ -42,9 +42,9 @@ func natsOptions(cfg *Config) (nats.Options, error) {
 		nats.Name("llmtap-go/" + token), nats.CustomInboxPrefix("_INBOX." + token),
 		nats.RetryOnFailedConnect(true), nats.MaxReconnects(-1), nats.ReconnectWait(maxBackoff), nats.Timeout(2 * time.Second),
 		nats.IgnoreAuthErrorAbort(), nats.FlusherTimeout(ackTimeout),
-		nats.ReconnectBufSize(-1), // the queue is the buffer
+		nats.ReconnectBufSize(-1), // no reconnect buffer: the queue already buffers
 		nats.ErrorHandler(func(_ *nats.Conn, _ *nats.Subscription, err error) {
-			// The client reports a missing permission for every message.
+			// Log at most once a minute, because the client reports a missing permission for every message.
 			if now := time.Now().Unix(); now-logged.Swap(now) >= 60 {
 				cfg.Logger.Warn("llmtap: NATS error", "error", err)
 			}
@@ -64,8 +64,8 @@ func natsOptions(cfg *Config) (nats.Options, error) {
 	return o, nil
 }
 
-// A sender publishes queued events, oldest first, and keeps each until NATS has stored it. After a failure it starts again
-// at the oldest. It is one goroutine, next to those of the NATS client.
+// A sender publishes queued events, oldest first, and retains each until NATS has stored it. After a failure it
+// starts again with the oldest. It runs in one goroutine, in addition to the goroutines of the NATS client.
 type sender struct {
 	queue       *queue
 	opts        nats.Options
@@ -77,7 +77,7 @@ type sender struct {
 	nc      *nats.Conn
 	js      jetstream.JetStream
 	healthy bool   // the last attempt to publish succeeded
-	failing bool   // logged
+	failing bool   // the failure was logged
 	dropped uint64 // exchanges dropped when publishing last recovered
 }
 
@@ -85,7 +85,7 @@ type sender struct {
 func (s *sender) run(ctx context.Context) {
 	defer func() {
 		if s.nc != nil {
-			s.nc.Close() // not CleanupPublisher: right after a first publish it leaks a goroutine of the client
+			s.nc.Close() // not CleanupPublisher, which leaks a goroutine of the client if called right after the first publish
 		}
 	}()
 	for backoff := minBackoff; ; {
@@ -95,7 +95,7 @@ func (s *sender) run(ctx context.Context) {
 		}
 		s.healthy = err == nil
 		s.logTransition(err)
-		if err == nil { // one more is stored
+		if err == nil { // one more item is stored
 			backoff = minBackoff
 			continue
 		}
@@ -109,8 +109,8 @@ func (s *sender) run(ctx context.Context) {
 	}
 }
 
-// window returns how many items may be in flight: one until NATS has stored one. With more, the first could fail and later
-// ones be stored, and resending the first would break the order.
+// window returns the maximum number of items in flight. It is 1 until NATS has stored an item: if several were in
+// flight, the first could fail while later ones are stored, and resending the first would break the order.
 func (s *sender) window() int {
 	if s.healthy {
 		return maxInFlight
@@ -118,7 +118,8 @@ func (s *sender) window() int {
 	return 1
 }
 
-// pump sends what the window allows and waits until the oldest item in flight is stored, or something fails.
+// pump sends as many items as window allows and waits until the oldest item in flight is stored. It returns at the
+// first failure.
 func (s *sender) pump(ctx context.Context) error {
 	for {
 		for it := s.queue.next(s.window()); it != nil; it = s.queue.next(s.window()) {
@@ -226,7 +227,7 @@ func (s *sender) publish(it *item) error {
 	}
 	for ev := range it.ev.Messages(size) {
 		m := &nats.Msg{Subject: ev.Subject(), Header: nats.Header(ev.Encode()), Data: ev.Body}
-		// The client's own retries would overtake messages that the sender resends.
+		// No retries by the client: retried messages could overtake messages that the sender resends.
 		ack, err := s.js.PublishMsgAsync(m, jetstream.WithRetryAttempts(0))
 		if err != nil {
 			return fmt.Errorf("publish to %s: %w", ev.Subject(), err)
@@ -236,7 +237,8 @@ func (s *sender) publish(it *item) error {
 	return nil
 }
 
-// partSize returns how many bytes of a body fit into one message of a server that accepts maxPayload bytes with headers.
+// partSize returns the number of body bytes that fit into one message if the server accepts maxPayload bytes
+// including headers.
 func partSize(maxPayload int64) int {
 	return int(min(event.PartBytes, max(maxPayload-headerRoom, maxPayload/2, 1)))
 }
