@@ -16,15 +16,15 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// clockMargin is how far stream time stays behind the time that is passed to Advance.
+// clockMargin is how far stream time lags behind the time passed to Advance.
 const clockMargin = 2 * time.Second
 
 // An Analyzer turns the events of a partition into exchanges, findings, tool calls and tallies. It is a pure function
 // of the events and their positions: it has no clock and does no I/O. It is not safe for concurrent use.
 type Analyzer struct {
-	step step // the event, or the time-out, that is being processed
+	step step // the event or timeout being processed
 
-	exchanges *exchanges // requests and responses that wait for their other half
+	exchanges *exchanges // requests and responses waiting for their other half
 	bodies    bodies
 	judge     *judge.Judge
 	detector  *signals.Detector
@@ -38,8 +38,8 @@ type Analyzer struct {
 	strings   interner
 }
 
-// New returns an Analyzer that judges requests by rules, in their order, and registers its metrics with reg. The
-// configuration must be valid.
+// New returns an Analyzer that applies rules to requests in the given order and registers its metrics with reg. cfg
+// must be valid.
 func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
 	strings, replay := make(interner), newReplayWindow(cfg.SessionLookbackBytes)
 	j := judge.New(rules, session.Config{Lookback: cfg.SessionLookback, Bytes: cfg.MaxStateBytes})
@@ -62,8 +62,8 @@ func New(cfg Config, rules []*check.Rule, reg prometheus.Registerer) *Analyzer {
 	}
 }
 
-// Process takes the next event of the stream and adds to out what follows from it. With emit false, in the silent
-// replay after a start, it only builds state: nothing is added and out may be nil. It does not retain ev's body.
+// Process processes the next event of the stream and appends the resulting rows to out. During the silent replay after
+// a start, emit is false: Process only builds state, and out may be nil. It does not retain ev's body.
 func (a *Analyzer) Process(ev *event.Event, at Position, emit bool, out *Output) {
 	s := &a.step
 	s.emit, s.out = emit, out
@@ -88,32 +88,33 @@ func (a *Analyzer) Process(ev *event.Event, at Position, emit bool, out *Output)
 	a.end()
 }
 
-// Advance tells the analyzer that stream time reached now with no event pending: exchanges time out and tally seconds
-// close. Stream time stays two seconds behind now, because the clocks of the stream and of the caller may differ.
+// Advance advances stream time while no event is pending, so that exchanges time out and tally seconds close. Stream
+// time stays two seconds behind now, because the clocks of the stream and the caller may differ.
 func (a *Analyzer) Advance(now time.Time, emit bool, out *Output) {
 	a.AdvanceTo(now.Add(-clockMargin), emit, out)
 }
 
-// AdvanceTo is Advance for callers that know that no event from before now will follow.
+// AdvanceTo is Advance without the two seconds, for callers that know that no event from before now will follow.
 func (a *Analyzer) AdvanceTo(now time.Time, emit bool, out *Output) {
 	a.step.emit, a.step.out = emit, out
 	a.advance(now)
 	a.end()
 }
 
-// ReplayFrom returns the oldest sequence that live state still needs, or 0: a new Analyzer that reads silently from there
-// continues as if nothing had happened. For conversations and pending requests it goes back at most Config.SessionLookbackBytes of
-// the stream; beyond that root causes are lost, and of requests that were pending for so long all but their response.
+// ReplayFrom returns the oldest sequence that live state depends on, or 0. A new Analyzer that silently replays the
+// stream from there continues as if it had never stopped. For conversations and pending requests, the replay is
+// limited to Config.SessionLookbackBytes of the stream. Beyond that, root causes are lost, and only the response of a
+// pending request is recorded.
 func (a *Analyzer) ReplayFrom() uint64 {
 	state := expiry.Oldest(a.judge.Sessions.MinSeq(), a.exchanges.minSeq(), a.detector.MinSeq(), a.processes.minSeq(), a.calls.stats.MinSeq(),
 		a.runs.minSeq(), a.endings.minSeq())
 	return a.replay.from(state, a.step.tallies.minSeq)
 }
 
-// Observe records how long the caller took for a batch of events. The analyzer itself has no clock.
+// Observe records the time that the caller spent on a batch of events, because the analyzer has no clock.
 func (a *Analyzer) Observe(d time.Duration) { a.step.metrics.seconds.Observe(d.Seconds()) }
 
-// end sets the gauges.
+// end updates the gauges and releases the output.
 func (a *Analyzer) end() {
 	s, sessions := &a.step, a.judge.Sessions
 	s.metrics.sessions.Set(float64(sessions.Len()))
@@ -124,7 +125,7 @@ func (a *Analyzer) end() {
 	s.out = nil
 }
 
-// advance moves stream time forward. Everything that is due before now happens first, in the order of the deadlines.
+// advance moves stream time to now. Everything due by now happens first, in the order of the deadlines.
 func (a *Analyzer) advance(now time.Time) {
 	if now.Before(a.step.now) {
 		now = a.step.now
@@ -134,10 +135,10 @@ func (a *Analyzer) advance(now time.Time) {
 	a.tick(now)
 }
 
-// expireNext handles the first time-out that is due by now and reports whether there was one. Of several with one
-// deadline, the one listed last comes first.
+// expireNext handles the first timeout due by now and reports whether there was one. Among equal deadlines, the one
+// checked last is handled first.
 func (a *Analyzer) expireNext(now time.Time) bool {
-	at, silent, expire := now, false, (func(*Analyzer))(nil) // silent: no row follows, so no tally second has to close
+	at, silent, expire := now, false, (func(*Analyzer))(nil) // silent: no row is emitted, so no tally second must close
 	due := func(t time.Time, ok bool) bool {
 		if ok {
 			at, silent = t, false
@@ -179,7 +180,7 @@ func (a *Analyzer) expireNext(now time.Time) bool {
 	return true
 }
 
-// tick sets stream time and forgets what has become too old for it.
+// tick sets stream time and drops expired state.
 func (a *Analyzer) tick(now time.Time) {
 	s := &a.step
 	if now.Before(s.now) {
@@ -193,7 +194,7 @@ func (a *Analyzer) tick(now time.Time) {
 	a.calls.stats.Expire(now)
 }
 
-// bound drops the oldest state that exceeds its bound.
+// bound drops the oldest state that exceeds the limits.
 func (a *Analyzer) bound() {
 	s, x := &a.step, a.exchanges
 	for x.waitingBytes > x.maxWaiting {

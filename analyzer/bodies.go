@@ -9,24 +9,25 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// bodies reads the bodies of events into facts. It reuses its memory.
+// bodies scans the bodies of events into facts. It reuses its buffers.
 type bodies struct {
 	inflater payload.Inflater
 	memos    *memos
-	request  facts.Request  // of the newest request
-	response facts.Response // of the newest answer
+	request  facts.Request  // facts of the newest request
+	response facts.Response // facts of the newest answer
 }
 
-// read returns the whole, decompressed body of ev; false when there is none to read. It is valid until the next call.
+// read returns the complete, decompressed body of ev, or false if ev has none that can be read. The body is valid
+// until the next call.
 func (b *bodies) read(s *step, ev *event.Event, at Position) ([]byte, bool) {
-	// Even when no bodies are captured, the start of an error answer is: it explains the error.
+	// The beginning of an error answer is captured even if bodies are not, because it explains the error.
 	onlyError := ev.Capture == event.CaptureNone && ev.Kind == event.Response && ev.Status >= 400
 	if ev.Capture == event.CaptureNone && !onlyError || ev.Capture == event.CaptureCut || len(ev.Body) == 0 {
 		return nil, false
 	}
 	body, err := b.inflater.Inflate(ev.ContentEncoding, ev.Body)
 	if err != nil && onlyError {
-		return nil, false // cut inside its compression
+		return nil, false // the compressed body was truncated
 	}
 	if err != nil {
 		reason := dropEncoding
@@ -39,7 +40,7 @@ func (b *bodies) read(s *step, ev *event.Event, at Position) ([]byte, bool) {
 	return body, true
 }
 
-// beginning returns the first bytes of a truncated body; nil when they cannot be read alone.
+// beginning returns the stored beginning of a truncated body; nil if the body is not truncated or is compressed.
 func beginning(ev *event.Event) []byte {
 	if ev.Capture != event.CaptureCut || ev.ContentEncoding != "" && ev.ContentEncoding != "identity" {
 		return nil
@@ -47,8 +48,8 @@ func beginning(ev *event.Event) []byte {
 	return ev.Body[:len(ev.Body)/2]
 }
 
-// scanRequest reads the body of the request whose row is e. Of a conversation with a given id, it skips what earlier
-// requests contained.
+// scanRequest scans the body of the request whose row is e. If the conversation id was given, it skips the messages
+// that earlier requests contained.
 func (b *bodies) scanRequest(s *step, e *Exchange, d wire.Dialect, body []byte) error {
 	m := b.memos
 	m.expire(s.now)
@@ -69,14 +70,15 @@ func (b *bodies) scanRequest(s *step, e *Exchange, d wire.Dialect, body []byte) 
 	return err
 }
 
-// scanResponse reads the body of an answer and reports whether it succeeded. Without a body, the facts are empty.
+// scanResponse scans the body of an answer and reports whether that succeeded. Without a complete body, the facts are
+// empty.
 func (b *bodies) scanResponse(d wire.Dialect, contentType string, body []byte, whole bool) bool {
 	b.response = facts.Response{}
 	return whole && d != wire.Other && facts.ScanResponse(d, contentType, body, &b.response) == nil
 }
 
-// unreadable explains why an answer that claims success is not one of its dialect; nil when it is one, or is an error page,
-// or the agent did not read it to its end.
+// unreadable returns the reason why the body of a successful answer does not match its dialect, or nil. It returns nil
+// for error statuses and for answers that the agent did not read to the end.
 func unreadable(ev *event.Event, r *facts.Response) error {
 	if !r.Malformed || ev.Status < 200 || ev.Status > 299 || ev.Error != "" {
 		return nil

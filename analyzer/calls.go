@@ -18,21 +18,21 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// maxOpenCalls bounds the tool calls that wait for a reply; the row of a call beyond it stays open.
+// maxOpenCalls limits the tool calls that wait for a reply. The row of an evicted call stays open.
 const maxOpenCalls = 200_000
 
 // Details of signals.ReplyNeverArrived.
 const (
-	replyActive = "active" // the conversation continues without it
-	replyIdle   = "idle"   // the process that was to run the tool is silent, and another one continues
+	replyActive = "active" // the conversation continues without the reply
+	replyIdle   = "idle"   // the process expected to run the tool is silent, and another process continues the conversation
 	replyEnded  = "ended"  // the run ended in error
 )
 
-// caller is the exchange whose answer made a call, as the call remembers it.
+// caller describes the exchange whose answer made a call. It is stored with the call.
 type caller struct {
 	signals.Subject
-	scope        string // under which conversations of its service are remembered
-	seq, dropped uint64 // of its process, of its request
+	scope        string // see scopeOf
+	seq, dropped uint64 // event number of the request in its process; exchanges that the process had dropped by then
 }
 
 func newCaller(p *pending) *caller {
@@ -43,11 +43,11 @@ func callerOf(c *session.Call) *caller { return c.Context.(*caller) }
 
 type callQueue = expiry.Queue[*session.Call, struct{}]
 
-// toolCalls follows the tool calls that wait for a reply, and counts what becomes of the calls of each tool.
+// toolCalls tracks the tool calls that wait for a reply and counts the outcomes of the calls of each tool.
 type toolCalls struct {
-	byTool map[string]*callQueue // of tools with a time-out of their own
+	byTool map[string]*callQueue // queues of tools with their own timeout
 	rest   *callQueue
-	queues []*callQueue // all of them, one per time-out
+	queues []*callQueue // all queues, one per timeout
 	stats  toolStats
 
 	sessions  *session.Store
@@ -82,7 +82,7 @@ func (t *toolCalls) queue(c *session.Call) *callQueue {
 	return t.rest
 }
 
-// next returns the queue with the call that is due first, if one is due by now, and its deadline.
+// next returns the queue with the earliest deadline, and that deadline; nil if no call is due by now.
 func (t *toolCalls) next(now time.Time) (next *callQueue, at time.Time) {
 	for _, q := range t.queues {
 		if d, ok := q.Due(now); ok && (next == nil || d.Before(at)) {
@@ -92,7 +92,7 @@ func (t *toolCalls) next(now time.Time) (next *callQueue, at time.Time) {
 	return next, at
 }
 
-// due returns the first deadline and whether it is not after now.
+// due returns the earliest deadline, or false if no call is due by now.
 func (t *toolCalls) due(now time.Time) (time.Time, bool) {
 	q, at := t.next(now)
 	return at, q != nil
@@ -105,10 +105,10 @@ func (t *toolCalls) len() (n int) {
 	return n
 }
 
-// asked makes the calls of the answer to p wait for their replies.
+// asked registers the calls of the answer to p, which now wait for their replies.
 func (t *toolCalls) asked(s *step, p *pending, calls []*session.Call) {
 	for _, c := range calls {
-		if p.row.Origin != event.OriginImport && c.Paired() { // the end of a recording is no evidence; an unpaired call can have no reply
+		if p.row.Origin != event.OriginImport && c.Paired() { // a recording may just end; an unpaired call cannot have a reply
 			t.queue(c).Add(c, struct{}{}, 0, s.now)
 			p.run.wait(c)
 		}
@@ -121,7 +121,7 @@ func (t *toolCalls) asked(s *step, p *pending, calls []*session.Call) {
 	}
 }
 
-// replies updates the calls that the request of p answers, contains without a reply, or leaves out.
+// replies updates the calls that the request of p answers, contains without a reply, or omits.
 func (t *toolCalls) replies(s *step, p *pending, pairing *check.Pairing, at Position) {
 	turn := p.turn
 	changed := t.misplaced(turn, pairing, check.ReplyDuplicate, session.Duplicate, turn.Changed)
@@ -151,7 +151,7 @@ func (t *toolCalls) replies(s *step, p *pending, pairing *check.Pairing, at Posi
 	}
 }
 
-// misplaced adds to changed the calls with duplicate or late replies.
+// misplaced appends to changed the calls whose replies have the given status, duplicate or late.
 func (t *toolCalls) misplaced(turn *session.Turn, pairing *check.Pairing, status check.ReplyStatus, state string, changed []*session.Call) []*session.Call {
 	for r := range pairing.With(status) {
 		if r.Call < 0 {
@@ -165,8 +165,8 @@ func (t *toolCalls) misplaced(turn *session.Turn, pairing *check.Pairing, status
 	return changed
 }
 
-// reported returns whether a finding already reports that c has no reply. A signal would repeat the defect, and the finding
-// contains more: the provider's judgment and the root cause.
+// reported reports whether findings already include the missing reply to c. A signal would repeat the defect, and the
+// finding also has the provider's judgment and the root cause.
 func reported(findings []judge.Finding, c *session.Call) bool {
 	return slices.ContainsFunc(findings, func(f judge.Finding) bool {
 		return (f.Rule.ID == "missing_tool_reply" || f.Rule.ID == "previous_response_unresolved") &&
@@ -174,11 +174,11 @@ func reported(findings []judge.Finding, c *session.Call) bool {
 	})
 }
 
-// miss decides the state of a call without a reply that was expected by now.
+// miss sets the state of a call whose reply should have arrived by now: terminal or missing.
 func (t *toolCalls) miss(s *step, c *session.Call, detail, why string, at Position) {
 	by := callerOf(c)
 	if !c.Undecided() || by.Origin == event.OriginImport || by.Degraded || t.processes.lostAfter(by.Instance, by.seq, by.dropped) {
-		return // absence is no evidence
+		return // the reply may have been lost
 	}
 	t.queue(c).Take(c)
 	if t.terminal(c) {
@@ -193,7 +193,7 @@ func (t *toolCalls) miss(s *step, c *session.Call, detail, why string, at Positi
 	t.emit(s, c, at.Seq)
 }
 
-// expire abandons the call that is due first: its conversation just stopped.
+// expire marks the call that is due first as abandoned, because its conversation stopped.
 func (t *toolCalls) expire(s *step) {
 	q, _ := t.next(s.now)
 	c := q.TakeFirst().Key
@@ -211,28 +211,29 @@ func (t *toolCalls) expire(s *step) {
 	t.emit(s, c, s.seq)
 }
 
-// terminal reports whether no reply to c is meant: the request forced the call, or calls of the tool are hardly ever
-// answered.
+// terminal reports whether no reply to c is expected, because the request forced the call or because calls of the tool
+// are hardly ever answered.
 func (t *toolCalls) terminal(c *session.Call) bool {
 	return c.Forced || t.stats.of(toolKey{callerOf(c).scope, c.Name}).terminal()
 }
 
-// count counts the outcome of c.
+// count adds the outcome of c to the statistics of its tool.
 func (t *toolCalls) count(s *step, c *session.Call, one toolCounts) {
 	if by := callerOf(c); by.Origin != event.OriginImport {
 		t.stats.add(toolKey{by.scope, c.Name}, one, c.MinSeq(), s.now)
 	}
 }
 
-// settle updates the calls whose replies are in the completed request of p: with it, they arrived or were refused.
+// settle updates the calls whose replies are in the completed request of p: replies in an accepted request arrived,
+// replies in a refused one did not.
 func (t *toolCalls) settle(s *step, p *pending) {
 	for _, c := range p.turn.Settle(accepted(&p.row), refused(&p.row)) {
 		t.emit(s, c, p.row.Seq)
 	}
 }
 
-// neverArrived emits the signal that no reply to c arrived, where replies to its tool are usual or the agent reported that
-// the tool ran.
+// neverArrived emits the signal that no reply to c arrived, if calls of the tool are usually answered or the agent
+// reported that the tool ran.
 func (t *toolCalls) neverArrived(s *step, c *session.Call, detail, why string, at Position) {
 	by := callerOf(c)
 	if by.Origin == event.OriginImport || c.StartedAt.IsZero() && !t.stats.of(toolKey{by.scope, c.Name}).replied() {
@@ -255,7 +256,7 @@ func (t *toolCalls) neverArrived(s *step, c *session.Call, detail, why string, a
 	}, at.Seq, c.MinSeq())
 }
 
-// ran processes a tool event. Whether the tool started distinguishes a skipped call from a lost reply.
+// ran processes a tool event. Tool events distinguish lost replies from skipped calls.
 func (t *toolCalls) ran(s *step, ev *event.Event, at Position) {
 	if len(ev.ToolCallID) > limit.CallIDBytes {
 		return
@@ -273,13 +274,13 @@ func (t *toolCalls) ran(s *step, ev *event.Event, at Position) {
 		return
 	}
 	q := t.queue(c)
-	if e := q.Get(c); e != nil { // a sign of life
+	if e := q.Get(c); e != nil { // the agent is still working on the call
 		q.Renew(e, s.now)
 	}
 	t.emit(s, c, at.Seq)
 }
 
-// emit emits a version of a call's row.
+// emit emits the current version of the row of c.
 func (t *toolCalls) emit(s *step, c *session.Call, seq uint64) {
 	if !s.emit {
 		return

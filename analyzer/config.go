@@ -8,23 +8,23 @@ import (
 	"time"
 )
 
-// Config bounds what the analyzer remembers. Its times are stream time.
+// Config limits the state of the analyzer. All durations are in stream time.
 type Config struct {
-	Partition  int    `yaml:"-"` // of the tallies
-	Partitions int    `yaml:"-"` // with more than one, none sees all events of a process, so lost events are not counted
-	Epoch      uint64 `yaml:"-"` // of the partition's lease
+	Partition  int    `yaml:"-"` // partition number in tallies
+	Partitions int    `yaml:"-"` // lost events are counted only with one partition: with more, none sees all events of a process
+	Epoch      uint64 `yaml:"-"` // epoch of the partition's lease
 
-	ExchangeTimeout         time.Duration            `yaml:"exchange_timeout"`                    // a request without a response for this long failed: no_response
-	SessionLookback         time.Duration            `yaml:"session_lookback"`                    // a conversation that is idle for this long is forgotten
-	ToolReplyTimeout        time.Duration            `yaml:"tool_reply_timeout"`                  // a tool call whose conversation stops for this long is abandoned; at most SessionLookback
-	ToolReplyTimeouts       map[string]time.Duration `yaml:"tool_reply_timeouts"`                 // by tool, for those that take longer or shorter
-	SessionLookbackBytes    int64                    `yaml:"session_lookback_bytes" unit:"bytes"` // of the stream: a restart reads back no further for conversations and pending requests
-	MaxStateBytes           int64                    `yaml:"max_state_bytes" unit:"bytes"`        // estimated memory of conversations; half as much for pending requests, a quarter each for parts and for memos of request bodies
-	ConversationIdleTimeout time.Duration            `yaml:"conversation_idle_timeout"`           // a conversation that stops for this long after a refused call ended on that error
-	MaxLabelValues          int                      `yaml:"max_label_values"`                    // distinct values of a tally label per hour, then "other"
+	ExchangeTimeout         time.Duration            `yaml:"exchange_timeout"`                    // a request without a response for this long has failed (no_response)
+	SessionLookback         time.Duration            `yaml:"session_lookback"`                    // a conversation idle for this long is dropped
+	ToolReplyTimeout        time.Duration            `yaml:"tool_reply_timeout"`                  // a tool call is abandoned if its conversation is idle for this long; at most SessionLookback
+	ToolReplyTimeouts       map[string]time.Duration `yaml:"tool_reply_timeouts"`                 // ToolReplyTimeout of individual tools, by name
+	SessionLookbackBytes    int64                    `yaml:"session_lookback_bytes" unit:"bytes"` // bytes of the stream that a restart replays, at most, for conversations and pending requests
+	MaxStateBytes           int64                    `yaml:"max_state_bytes" unit:"bytes"`        // estimated memory of conversations; pending requests may use half as much in addition, body parts and memos a quarter each
+	ConversationIdleTimeout time.Duration            `yaml:"conversation_idle_timeout"`           // a conversation idle for this long after a refused call has ended on that error
+	MaxLabelValues          int                      `yaml:"max_label_values"`                    // distinct values of a tally label per hour; further values become "other"
 }
 
-// Default returns the configuration for one partition.
+// Default returns the default configuration of a single partition.
 func Default() Config {
 	return Config{
 		ExchangeTimeout: 15 * time.Minute, SessionLookback: 30 * time.Minute, SessionLookbackBytes: 4 << 30, MaxStateBytes: 1 << 30,
@@ -32,7 +32,7 @@ func Default() Config {
 	}
 }
 
-// Validate returns an error that names every field out of bounds.
+// Validate returns an error that names every invalid field, or nil.
 func (c *Config) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

@@ -5,31 +5,32 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// contents stores what is new in bodies and emits it as rows.
+// contents stores the new parts of bodies and emits them as rows.
 type contents struct {
 	store   *content.Store
 	strings interner
 
-	// The output of the store: the exchange whose request or answer it stores.
+	// The exchange whose request or answer is being stored.
 	step *step
 	row  *Exchange
 	at   Position
 }
 
-// KeepContents emits the contents of bodies of the services for which enabled returns true, each content as redact appends
-// it to dst; nil changes nothing. It is called before the first event.
+// KeepContents emits the contents of bodies of the services for which enabled returns true. redact appends the
+// redacted body to dst; a nil redact leaves contents unchanged. KeepContents must be called before the first event.
 func (a *Analyzer) KeepContents(enabled func(service string) bool, redact func(dst, body []byte) []byte) {
 	a.contents.store.Enable(enabled, redact)
 }
 
-// ShapeContents emits fully captured contents of the services for which shaped returns true as their shapes: as shape
-// returns them, which may reuse its memory. They are judged in full all the same. It is called before the first event.
+// ShapeContents emits the shapes of fully captured contents, instead of the contents, for the services for which
+// shaped returns true. shape may reuse the memory of its result. Requests are still judged by their full contents.
+// ShapeContents must be called before the first event.
 func (a *Analyzer) ShapeContents(shaped func(service string) bool, shape func(dialect string, answer bool, body []byte) []byte) {
 	a.contents.store.Shape(shaped, shape)
 }
 
-// ForgetContents forgets which contents are stored, because some of them are deleted: from now on all are emitted again,
-// each conversation on a new branch.
+// ForgetContents clears the record of stored contents, because some of them are deleted: all contents are emitted
+// again, and each conversation begins a new branch.
 func (a *Analyzer) ForgetContents() { a.contents.store.Forget() }
 
 func (c *contents) begin(s *step, e *Exchange, at Position) {
@@ -41,7 +42,7 @@ func (c *contents) begin(s *step, e *Exchange, at Position) {
 	}
 }
 
-// request stores what is new in the request of p.
+// request stores the new parts of the request of p.
 func (c *contents) request(s *step, p *pending, r *facts.Request, body []byte, at Position) {
 	e := &p.row
 	c.begin(s, e, at)
@@ -53,7 +54,7 @@ func (c *contents) request(s *step, p *pending, r *facts.Request, body []byte, a
 	e.Branch, e.Lead, e.Marked, e.Parameters, e.MessagesAt = l.Branch, l.Leading, l.Marked, l.Parameters, l.MessagesAt
 }
 
-// answer stores the body of the answer to p. A failed call has its error text in its row instead.
+// answer stores the body of the answer to p. The row of a failed call has the error text instead.
 func (c *contents) answer(s *step, p *pending, body []byte, at Position) {
 	e := &p.row
 	if p.turn == nil || e.Status >= 400 {
@@ -63,14 +64,14 @@ func (c *contents) answer(s *step, p *pending, body []byte, at Position) {
 	e.Answer = c.store.Answer(p.contents, &content.Body{Service: e.Labels.Service, Capture: e.Capture, Dialect: p.target.Dialect, Bytes: body})
 }
 
-// Content emits a content.
+// Content emits the row of a content.
 func (c *contents) Content(id, kind string, captured int, body []byte) {
 	s := c.step
 	s.metrics.contents.Inc()
 	s.out.Contents = append(s.out.Contents, Content{ID: id, Kind: kind, SeenAt: s.now, Bytes: captured, Body: string(body)})
 }
 
-// Position emits a position of the conversation's history.
+// Position emits the row of a position in the conversation's history.
 func (c *contents) Position(p content.Position) {
 	s, e := c.step, c.row
 	s.metrics.positions.Inc()
@@ -80,5 +81,5 @@ func (c *contents) Position(p content.Position) {
 	})
 }
 
-// Dropped counts a content that is too large.
+// Dropped counts a content that is too large to store.
 func (c *contents) Dropped() { c.step.drop(dropContent) }

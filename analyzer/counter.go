@@ -11,10 +11,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// other is the label value for values beyond Config.MaxLabelValues.
+// other is the label value that replaces values beyond Config.MaxLabelValues.
 const other = "other"
 
-// The labels of a series, in the sort order of a tally's counts. The first is the name of the metric.
+// Labels of a series, in the sort order of a tally's counts. The first is the name of the metric.
 const (
 	labelMetric = iota
 	labelService
@@ -23,7 +23,7 @@ const (
 	labelAgent
 	labelStage
 	labelProvider
-	labelModel // the labels from service to model have a bounded number of values
+	labelModel // labels from service to model have a limited number of values
 	labelStatus
 	labelCause
 	labelRootCause
@@ -36,10 +36,10 @@ var labelNames = [labels]string{
 	"", "service", "service_version", "environment", "agent", "stage", "provider", "model", "status", "cause", "root_cause", "rule", "severity",
 }
 
-// series is the labels of a counter.
+// series contains the label values of a counter.
 type series [labels]string
 
-// labels returns the non-empty labels of s; for Prometheus an empty label is an absent one.
+// labels returns the non-empty labels of s, because Prometheus treats an empty label as absent.
 func (s *series) labels() map[string]string {
 	m := make(map[string]string, labels)
 	for i, v := range s[labelService:] {
@@ -50,16 +50,16 @@ func (s *series) labels() map[string]string {
 	return m
 }
 
-// Bounds of a second, so that its tally fits into a NATS message of 1 MiB.
+// Limits per second, so that a tally fits into a NATS message of 1 MiB.
 const (
 	maxExamples     = 256
-	maxExampleText  = 512       // bytes of each text of an example
-	maxExampleBytes = 256 << 10 // of JSON, estimated
-	maxCountBytes   = 512 << 10 // of JSON, estimated; further series are counted as "other"
+	maxExampleText  = 512       // bytes per text of an example
+	maxExampleBytes = 256 << 10 // estimated JSON bytes of all examples
+	maxCountBytes   = 512 << 10 // estimated JSON bytes of all counts; further series are counted as "other"
 	maxLabelBytes   = 128
 )
 
-// counter sums up the current second and closes it.
+// counter accumulates the tally of the current second.
 type counter struct {
 	partition int
 	epoch     uint64
@@ -67,15 +67,15 @@ type counter struct {
 
 	started  bool
 	closed   int64 // the last closed second
-	second   int64 // of counts, when they are not empty
+	second   int64 // second of counts, if there are any
 	counts   map[series]uint64
 	examples map[[4]string]Example // by service, stage, cause and root cause
-	minSeq   uint64                // oldest sequence that the counts were made from
+	minSeq   uint64                // oldest sequence among the counted events
 
-	countBytes, exampleBytes int // of JSON, estimated
+	countBytes, exampleBytes int // estimated JSON bytes
 
 	hour   int64
-	values [labelModel + 1]map[string]struct{} // label values seen in the hour
+	values [labelModel + 1]map[string]struct{} // label values seen in this hour
 }
 
 func newCounter(cfg *Config) *counter {
@@ -89,8 +89,8 @@ func newCounter(cfg *Config) *counter {
 	return c
 }
 
-// moveTo closes the seconds before now and passes them to publish: the one with counts, and the last one, so that time
-// advances for the reader even when nothing is counted.
+// moveTo closes the seconds before now. It passes to publish the second with counts, if any, and the last second, so
+// that the reader's time advances even if nothing is counted.
 func (c *counter) moveTo(now time.Time, publish func(Tally)) {
 	s := now.Unix()
 	if !c.started {
@@ -109,7 +109,7 @@ func (c *counter) moveTo(now time.Time, publish func(Tally)) {
 	}
 }
 
-// base returns the labels that all metrics of an exchange share, each with a bounded number of values.
+// base returns the labels common to all metrics of an exchange, each with a limited number of values.
 func (c *counter) base(metric string, l *event.Labels, provider, model string, now time.Time) series {
 	c.newHour(now)
 	s := series{metric, l.Service, l.ServiceVersion, l.Environment, l.Agent, l.Stage, provider, model}
@@ -119,7 +119,8 @@ func (c *counter) base(metric string, l *event.Labels, provider, model string, n
 	return s
 }
 
-// newHour forgets the values of the hour before: a permanent bound would turn tomorrow's service versions into "other".
+// newHour clears the label values when the hour changes: a permanent limit would turn tomorrow's service versions into
+// "other".
 func (c *counter) newHour(now time.Time) {
 	if h := now.Unix() / 3600; h != c.hour {
 		c.hour = h
@@ -147,8 +148,8 @@ func (c *counter) limited(label int, v string) string {
 	return v
 }
 
-// exchange counts e, which was made from minSeq and later sequences. ex makes its example if it failed; isNew says that its
-// cause is new.
+// exchange counts e. minSeq is the oldest sequence of its events. ex builds an example of e and is called only for
+// failures; isNew reports whether the cause is new.
 func (c *counter) exchange(e *Exchange, ex func() Example, isNew bool, minSeq uint64, now time.Time) {
 	metric := MetricCalls
 	switch {
@@ -195,7 +196,7 @@ func (c *counter) process(metric string, p *process, n, minSeq uint64, now time.
 	}
 }
 
-// add counts n of s, or of its folded series when the second has too many. It returns the counted series.
+// add adds n to the count of s, or of the folded s if the second has too many series. It returns the counted series.
 func (c *counter) add(s series, n, minSeq uint64, now time.Time) series {
 	if len(c.counts) == 0 {
 		c.second, c.minSeq = max(now.Unix(), c.closed+1), minSeq
@@ -206,13 +207,13 @@ func (c *counter) add(s series, n, minSeq uint64, now time.Time) series {
 		if c.countBytes+size > maxCountBytes {
 			s = s.folded()
 		}
-		c.countBytes += size // counted again for folded series, which no longer matters
+		c.countBytes += size // repeated for folded series, which does not matter beyond the limit
 	}
 	c.counts[s] += n
 	return s
 }
 
-// folded returns s without the labels that distinguish it from others of its metric.
+// folded returns s with the value "other" for each non-empty label from service to model.
 func (s series) folded() series {
 	for i := labelService; i <= labelModel; i++ {
 		if s[i] != "" {
@@ -222,7 +223,7 @@ func (s series) folded() series {
 	return s
 }
 
-// jsonBytes returns the approximate size of a count of s in a message.
+// jsonBytes returns the approximate JSON size of a count of s.
 func (s *series) jsonBytes() int { return 256 + jsonBytes(s[:]...) }
 
 func (x *Example) jsonBytes() int {
@@ -236,7 +237,7 @@ func (x *Example) jsonBytes() int {
 	return n
 }
 
-// jsonBytes returns an upper bound of the size of the strings in JSON.
+// jsonBytes returns an upper bound on the size of ss in JSON.
 func jsonBytes(ss ...string) (n int) {
 	for _, s := range ss {
 		for i := range len(s) {
@@ -249,7 +250,7 @@ func jsonBytes(ss ...string) (n int) {
 	return n
 }
 
-// take closes the second with counts.
+// take closes the second with counts and returns its tally.
 func (c *counter) take() Tally {
 	t := Tally{Partition: c.partition, Epoch: c.epoch, Second: c.second, Counts: make([]Count, 0, len(c.counts))}
 	all := make([]series, 0, len(c.counts))

@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// endings follows the conversations whose newest call was refused, until they continue or have ended on that error.
+// endings tracks the conversations whose newest call was refused, until they continue or have ended on that error.
 type endings struct {
 	queue     *expiry.Queue[conversationKey, *ending]
 	processes *processes
@@ -22,8 +22,8 @@ type conversationKey struct{ scope, id string }
 type ending struct {
 	last         signals.Subject
 	cause        string
-	seq, dropped uint64 // of the process, of the request
-	version      uint64 // of the exchange's row
+	seq, dropped uint64 // event number of the request in its process; exchanges that the process had dropped by then
+	version      uint64 // version of the exchange's row
 	run          *run
 }
 
@@ -31,7 +31,7 @@ func newEndings(cfg *Config, processes *processes) *endings {
 	return &endings{expiry.NewQueue[conversationKey, *ending](cfg.ConversationIdleTimeout), processes}
 }
 
-// continues records that a request of the conversation was sent.
+// continues removes the conversation of p, because it has a new request.
 func (es *endings) continues(p *pending) {
 	k := conversationKey{p.scope(), p.row.Labels.Conversation}
 	if k.id == "" {
@@ -43,8 +43,9 @@ func (es *endings) continues(p *pending) {
 	}
 }
 
-// wait lets a conversation wait for what follows a refused call. Without a given id, it is unknown what follows; a
-// request that shares nothing with its conversation is a side call, whose failure may not matter.
+// wait adds the conversation of p if the call was refused. It omits conversations without a given id, because what
+// follows is unknown, and requests that share nothing with their conversation, because the failure of such a side call
+// may not matter.
 func (es *endings) wait(s *step, p *pending, minSeq uint64) {
 	e := &p.row
 	if !refused(e) || p.turn == nil || p.turn.Inferred || p.turn.Apart() || e.Degraded || e.Origin == event.OriginImport {
@@ -63,8 +64,8 @@ func (es *endings) wait(s *step, p *pending, minSeq uint64) {
 
 func (es *endings) minSeq() uint64 { return es.queue.MinSeq() }
 
-// expire emits the signal that the conversation that waits longest ended on its error, unless run events report how its
-// run ends.
+// expire emits the signal that the first conversation in the queue ended on its error, unless run events report how
+// its run ends or events of its process may be lost.
 func (es *endings) expire(s *step) {
 	it := es.queue.TakeFirst()
 	e := it.Value
@@ -82,7 +83,7 @@ func (es *endings) expire(s *step) {
 	}, e.version, it.MinSeq)
 }
 
-// shortDuration formats d without its zero units.
+// shortDuration formats d without zero units.
 func shortDuration(d time.Duration) string {
 	switch {
 	case d%time.Hour == 0:

@@ -15,23 +15,23 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// pending is an exchange that waits for its response.
+// pending is an exchange waiting for its response.
 type pending struct {
 	row      Exchange
 	target   wire.Target
-	turn     *session.Turn // nil when the request was not judged
+	turn     *session.Turn // nil if the request was not judged
 	findings []judge.Finding
 	signals  []signals.Signal // emitted with the exchange
 	request  signals.Request
 	contents content.Time
-	dropped  uint64 // exchanges that its process had dropped before
+	dropped  uint64 // exchanges that the process had dropped before the request
 
-	run      *run   // nil when it has no run
-	runIndex uint64 // in its run
-	alone    bool   // no other call of the run was under way
+	run      *run   // nil if none
+	runIndex uint64 // number of the request in its run, from 1
+	alone    bool   // no other call of the run was in flight
 }
 
-// size returns the approximate memory of p, with the conversation that may belong to it alone.
+// size returns the approximate memory of p, including its conversation, which may have no other request.
 func (p *pending) size() int {
 	n := 1536
 	if p.turn != nil {
@@ -72,7 +72,7 @@ func (a *Analyzer) half(h half) {
 	x.addPending(key, p, h.minSeq, s.now)
 }
 
-// request reads and judges a request and begins its row.
+// request scans and judges a request and creates its row.
 func (a *Analyzer) request(h half) *pending {
 	s, ev := &a.step, h.ev
 	p := newPending(h, a.strings)
@@ -85,7 +85,7 @@ func (a *Analyzer) request(h half) *pending {
 	if !whole && body == nil {
 		return p
 	}
-	if p.target.Dialect == wire.Other { // the body may tell
+	if p.target.Dialect == wire.Other { // the body may reveal the dialect
 		p.setTarget(facts.Detect(ev.URL, "", body), a.strings)
 	}
 	if p.target.Dialect == wire.Other {
@@ -93,8 +93,8 @@ func (a *Analyzer) request(h half) *pending {
 	}
 	e, r := &p.row, &a.bodies.request
 	e.Operation = "chat"
-	if !whole { // of a truncated request, only what the rest cannot change
-		_ = facts.ScanRequest(p.target.Dialect, body, r) // it always ends early
+	if !whole { // use only the facts that the missing part cannot change
+		_ = facts.ScanRequest(p.target.Dialect, body, r) // the scan always ends early
 		e.Stream = r.Stream || wire.Streams(e.Path)
 		p.setTarget(p.target.WithModel(a.strings.name(r.Model)), a.strings)
 		return p
@@ -105,14 +105,15 @@ func (a *Analyzer) request(h half) *pending {
 	switch {
 	case err != nil:
 		s.deadLetter(dropUnreadable, ev, h.at, err)
-	case ev.Degraded: // absence is no evidence, and an incomplete history explains nothing
+	case ev.Degraded: // an incomplete history proves and explains nothing
 	default:
 		a.judgeRequest(p, h, body)
 	}
 	return p
 }
 
-// newPending begins the row of a request. It may wait long for the response, so it keeps no memory of the event.
+// newPending creates the row of a request. The row may wait long for the response, so it shares no memory with the
+// event.
 func newPending(h half, in interner) *pending {
 	ev := h.ev
 	host, _, path := wire.SplitURL(ev.URL)
@@ -127,15 +128,15 @@ func newPending(h half, in interner) *pending {
 	return p
 }
 
-// setTarget sets the target of a request, as far as it is known by now.
+// setTarget sets the target of the request, as far as it is known.
 func (p *pending) setTarget(t wire.Target, strings interner) {
 	t.Model = strings.string(limit.Name(t.Model))
 	p.target = t
 	p.row.Dialect, p.row.Variant, p.row.Provider, p.row.Model = string(t.Dialect), string(t.Variant), t.Provider(), t.Model
 }
 
-// judgeRequest takes the request in a.bodies through its conversation: its violations with their root causes, the calls
-// that it answers, its signals, and what is new in it.
+// judgeRequest adds the request in a.bodies to its conversation and determines its violations with their root causes,
+// the calls that it answers, its signals and its new contents.
 func (a *Analyzer) judgeRequest(p *pending, h half, body []byte) {
 	s, e, q := &a.step, &p.row, &a.bodies.request
 	process := p.agentProcess()
@@ -163,19 +164,19 @@ func (a *Analyzer) judgeRequest(p *pending, h half, body []byte) {
 	a.contents.request(s, p, q, body, h.at)
 }
 
-// agentProcess returns the process of the agent that sent the request; "" when that is not known.
+// agentProcess returns the process of the agent that sent the request; "" if unknown.
 func (p *pending) agentProcess() string {
 	if p.row.Origin == event.OriginHook {
 		return p.row.Instance
 	}
-	return "" // the instance is that of the proxy or importer
+	return "" // the instance is a proxy or an importer
 }
 
-// scope returns the name under which conversations of the service are remembered, see scopeOf.
+// scope returns the namespace of the conversation of p, see scopeOf.
 func (p *pending) scope() string { return scopeOf(p.row.Labels.Service, p.row.Origin, p.row.Instance) }
 
-// scopeOf returns the name under which conversations of a service are remembered. Each import has a scope of its own:
-// importing the same lines again gives the same rows, and recorded and live conversations never explain each other.
+// scopeOf returns the namespace of the conversations of a service. Each import has its own, so that importing the same
+// lines again yields the same rows, and recorded and live conversations never explain each other.
 func scopeOf(service, origin, instance string) string {
 	if origin == event.OriginImport {
 		return service + "@" + instance
@@ -183,7 +184,7 @@ func scopeOf(service, origin, instance string) string {
 	return service
 }
 
-// complete ends an exchange with its response. h.minSeq is the oldest sequence that the whole exchange was made from.
+// complete completes an exchange with its response. h.minSeq is the oldest sequence of the events of both halves.
 func (a *Analyzer) complete(p *pending, h half) {
 	s, e, ev := &a.step, &p.row, h.ev
 	e.Seq, e.StoredAt = h.at.Seq, h.at.Time
@@ -232,8 +233,8 @@ func (a *Analyzer) complete(p *pending, h half) {
 	a.report(p, h.minSeq)
 }
 
-// answer takes over the facts of an answer and adds it to its conversation. An answer that the agent did not read to its
-// end has no calls that it must answer.
+// answer copies the facts of an answer to the row and adds the answer to its conversation. The calls of an answer that
+// the agent did not read to the end require no reply.
 func (a *Analyzer) answer(p *pending, h half) {
 	s, e, r := &a.step, &p.row, &a.bodies.response
 	e.ResponseModel, e.ResponseID, e.FinishReason = limit.Name(r.Model), limit.Name(r.ID), limit.Name(r.FinishReason)
@@ -249,8 +250,8 @@ func (a *Analyzer) answer(p *pending, h half) {
 	a.calls.asked(s, p, a.judge.Answer(p.turn, in))
 }
 
-// expirePending completes the oldest request without its response. That is no failure where the response may have been
-// sent and lost, or may arrive by another way. For an import that was interrupted, the file has the response.
+// expirePending completes the oldest request without a response. This is a failure unless the response may have been
+// sent and lost. A request of an interrupted import has no row, because its file contains the response.
 func (a *Analyzer) expirePending() {
 	s := &a.step
 	it := a.exchanges.takePending(a.exchanges.pending.First().Key)
@@ -270,7 +271,7 @@ func (a *Analyzer) expirePending() {
 	a.report(p, it.MinSeq)
 }
 
-// expireEarly makes a row of the oldest response whose request did not arrive.
+// expireEarly emits a row for the oldest response whose request did not arrive.
 func (a *Analyzer) expireEarly() {
 	s := &a.step
 	it := a.exchanges.takeEarly(a.exchanges.early.First().Key)

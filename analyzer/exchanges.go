@@ -12,20 +12,20 @@ import (
 )
 
 const (
-	partsTimeout   = 20 * time.Second    // of the other parts of a body
-	requestTimeout = 30 * time.Second    // of the request of a response that arrived first; it may wait for parts itself
-	maxPending     = 200_000             // requests that wait for their response
-	minWaiting     = 2 * limit.BodyBytes // smallest bound of parts, and of responses that arrived first
+	partsTimeout   = 20 * time.Second    // wait for the other parts of a body
+	requestTimeout = 30 * time.Second    // wait of an early response for its request, which may itself wait for parts
+	maxPending     = 200_000             // requests waiting for their response
+	minWaiting     = 2 * limit.BodyBytes // minimum of exchanges.maxWaiting
 )
 
-// A half is one half of an exchange: a request or a response, whole or without its body.
+// A half is one half of an exchange: a request or a response, complete or without its body.
 type half struct {
 	ev     *event.Event
 	at     Position
-	minSeq uint64 // oldest sequence that it was made from
+	minSeq uint64 // oldest sequence of its events
 }
 
-// seenAt returns when the content of the event was known: the stream's time, or the recording time of recorded traffic.
+// seenAt returns when the content of the event was known: the stream time or, for imports, the time of the recording.
 func (h *half) seenAt() time.Time {
 	if h.ev.Origin == event.OriginImport {
 		return h.ev.Time
@@ -33,7 +33,7 @@ func (h *half) seenAt() time.Time {
 	return h.at.Time
 }
 
-// exchanges contains the halves of exchanges that wait: for their other half, or for parts of their body.
+// exchanges contains the halves of exchanges that wait for their other half or for parts of their body.
 type exchanges struct {
 	pending   *expiry.Queue[string, *pending]
 	early     *expiry.Queue[string, *earlyResponse]
@@ -41,8 +41,8 @@ type exchanges struct {
 	completed *dedupSet
 	replay    *replayWindow
 
-	pendingBytes, maxPending int // of pending, estimated
-	waitingBytes, maxWaiting int // of early and parts, estimated
+	pendingBytes, maxPending int // estimated size of pending, and its limit
+	waitingBytes, maxWaiting int // estimated size of early and parts, and its limit
 }
 
 // earlyResponse is a response that arrived before its request.
@@ -59,10 +59,10 @@ type partsKey struct {
 	kind     event.Kind
 }
 
-// assembly is the parts of a body.
+// assembly contains the parts of a body.
 type assembly struct {
 	*payload.Parts
-	at      Position // of the newest
+	at      Position // position of the newest part
 	refused bool     // the exchange continued without this body; further parts are ignored
 }
 
@@ -78,8 +78,8 @@ func newExchanges(cfg *Config, replay *replayWindow) *exchanges {
 	}
 }
 
-// keyOf returns the key that both halves of an exchange have. Imports repeat the ids of exchanges, and each import is
-// read independently.
+// keyOf returns the key shared by both halves of an exchange. Several imports may contain the same exchange id, so the
+// key of an imported exchange includes the import.
 func keyOf(ev *event.Event) string {
 	if ev.Origin == event.OriginImport {
 		return ev.Exchange + "@" + ev.Instance
@@ -87,8 +87,8 @@ func keyOf(ev *event.Event) string {
 	return ev.Exchange
 }
 
-// assemble returns the half of an exchange that ev completes, if it does: an event with a whole body, or the last part of
-// one. Halves of completed exchanges change nothing.
+// assemble returns the half of an exchange that ev completes, or false. An event completes a half if it has the whole
+// body or is the last missing part. Events of completed exchanges are dropped.
 func (x *exchanges) assemble(s *step, ev *event.Event, at Position) (half, bool) {
 	if x.isCompleted(s, keyOf(ev)) {
 		return half{}, false
@@ -99,7 +99,7 @@ func (x *exchanges) assemble(s *step, ev *event.Event, at Position) (half, bool)
 	return half{ev, at, at.Seq}, true
 }
 
-// isCompleted reports whether an exchange is completed, and then drops the event.
+// isCompleted reports whether the exchange is completed. If so, it counts the event as dropped.
 func (x *exchanges) isCompleted(s *step, key string) bool {
 	c, ok := x.completed.get(key)
 	if !ok {
@@ -110,18 +110,18 @@ func (x *exchanges) isCompleted(s *step, key string) bool {
 	} else {
 		s.drop(dropDuplicate)
 	}
-	// Its time starts again: a restart that reads this event must recognize it too.
+	// Restart the lifetime of the entry: a restart that reads this event must recognize it too.
 	x.replay.used(c.minSeq(), s.now)
 	x.complete(s, key, c)
 	return true
 }
 
-// complete remembers an exchange as completed.
+// complete records the exchange as completed.
 func (x *exchanges) complete(s *step, key string, c completed) {
 	s.dropN(dropOverflow, x.completed.add(key, c, s.now))
 }
 
-// isWaiting reports whether this half of the exchange has arrived already.
+// isWaiting reports whether this half of the exchange has already arrived.
 func (x *exchanges) isWaiting(ev *event.Event) bool {
 	if ev.Kind == event.Request {
 		return x.pending.Get(keyOf(ev)) != nil
@@ -129,7 +129,7 @@ func (x *exchanges) isWaiting(ev *event.Event) bool {
 	return x.early.Get(keyOf(ev)) != nil
 }
 
-// isDuplicate reports whether a half arrived before, and then drops it.
+// isDuplicate reports whether this half has arrived before. If so, it counts the event as dropped.
 func (x *exchanges) isDuplicate(s *step, ev *event.Event) bool {
 	if x.isCompleted(s, keyOf(ev)) {
 		return true
@@ -141,7 +141,7 @@ func (x *exchanges) isDuplicate(s *step, ev *event.Event) bool {
 	return waiting
 }
 
-// join adds a part of a body. It returns the half when that was the last missing part, or when the parts cannot become a
+// join adds a part of a body. It returns the half if this was the last missing part or if the parts cannot form a
 // whole.
 func (x *exchanges) join(s *step, ev *event.Event, at Position) (half, bool) {
 	k := partsKey{keyOf(ev), ev.Kind}
@@ -169,7 +169,7 @@ func (x *exchanges) join(s *step, ev *event.Event, at Position) (half, bool) {
 	return half{p.Whole(), at, e.MinSeq}, true
 }
 
-// refuse drops a body. It returns the half without its body: the exchange is recorded and not judged.
+// refuse drops a body. It returns the half without the body, so that the exchange is recorded but not judged.
 func (x *exchanges) refuse(s *step, e *expiry.Entry[partsKey, *assembly], err error) (half, bool) {
 	p := e.Value
 	before := p.Size()
@@ -186,13 +186,13 @@ func (x *exchanges) refuse(s *step, e *expiry.Entry[partsKey, *assembly], err er
 	}
 	s.deadLetter(reason, ev, p.at, err)
 	if ev.Origin == event.OriginImport {
-		s.drop(dropImport) // the file has the whole body
+		s.drop(dropImport) // the file contains the whole body
 		return half{}, false
 	}
 	return half{ev, p.at, e.MinSeq}, true
 }
 
-// expireParts refuses the oldest body whose parts did not all arrive.
+// expireParts refuses the oldest incomplete body.
 func (x *exchanges) expireParts(s *step) (h half, ok bool) {
 	e := x.parts.TakeFirst()
 	if !e.Value.refused {
@@ -202,7 +202,7 @@ func (x *exchanges) expireParts(s *step) (h half, ok bool) {
 	return h, ok
 }
 
-// partsFirst reports whether parts, not a response that arrived first, wait longest.
+// partsFirst reports whether the oldest waiting half is a body in parts, not an early response.
 func (x *exchanges) partsFirst() bool {
 	p, e := x.parts.First(), x.early.First()
 	return p != nil && (e == nil || p.MinSeq < e.MinSeq)
@@ -213,7 +213,7 @@ func (x *exchanges) addPending(key string, p *pending, minSeq uint64, now time.T
 	x.pendingBytes += p.size()
 }
 
-// takePending removes and returns the request of an exchange, or nil.
+// takePending removes and returns the pending request of an exchange, or nil.
 func (x *exchanges) takePending(key string) *expiry.Entry[string, *pending] {
 	e := x.pending.Take(key)
 	if e != nil {
@@ -229,7 +229,7 @@ func (x *exchanges) addEarly(key string, h half, now time.Time) {
 	x.early.Add(key, r, h.minSeq, now)
 }
 
-// takeEarly removes and returns the response of an exchange that arrived first, or nil.
+// takeEarly removes and returns the early response of an exchange, or nil.
 func (x *exchanges) takeEarly(key string) *expiry.Entry[string, *earlyResponse] {
 	e := x.early.Take(key)
 	if e != nil {
@@ -238,7 +238,7 @@ func (x *exchanges) takeEarly(key string) *expiry.Entry[string, *earlyResponse] 
 	return e
 }
 
-// bound forgets the oldest pending requests beyond the bounds.
+// bound drops the oldest pending requests beyond the limits.
 func (x *exchanges) bound(s *step) {
 	for x.pending.Len() > maxPending || x.pendingBytes > x.maxPending {
 		s.drop(dropOverflow)
@@ -246,7 +246,7 @@ func (x *exchanges) bound(s *step) {
 	}
 }
 
-// minSeq returns the oldest sequence that the state was made from, or 0.
+// minSeq returns the oldest sequence that the state depends on, or 0.
 func (x *exchanges) minSeq() uint64 {
 	return expiry.Oldest(x.pending.MinSeq(), x.early.MinSeq(), x.parts.MinSeq(), x.completed.exchanges.MinSeq())
 }

@@ -14,10 +14,10 @@ import (
 
 const (
 	maxErrorText = 4 << 10  // bytes of Exchange.ErrorText
-	maxErrorRead = 64 << 10 // bytes of an error answer that are searched for its cause
+	maxErrorRead = 64 << 10 // bytes of an error answer that are searched for the cause
 )
 
-// explain finds the cause of a failed exchange; text is the provider's.
+// explain determines the cause of a failed exchange from text, the provider's error text.
 func (p *pending) explain(text []byte) {
 	e := &p.row
 	text = text[:min(len(text), maxErrorRead)]
@@ -34,14 +34,15 @@ func (p *pending) explain(text []byte) {
 	e.ErrorCluster = cause.Cluster(e.ErrorText)
 }
 
-// errorType returns the provider's error type, else its code, else the status.
+// errorType returns the type, code or status in the provider's error, in this order of preference, or else the HTTP
+// status.
 func errorType(text []byte, status int) string {
 	type fault struct {
 		Type, Code, Status any
 		Error              json.RawMessage
 	}
 	var f fault
-	for range 3 { // {"error": …}, or the array around it that Gemini sends
+	for range 3 { // {"error": …}, which Gemini wraps in an array
 		var list []json.RawMessage
 		if json.Unmarshal(text, &list) == nil && len(list) > 0 {
 			text = list[0]
@@ -68,8 +69,8 @@ func errorType(text []byte, status int) string {
 	return strconv.Itoa(status)
 }
 
-// refused reports whether the provider refused the request for its content, so that it would refuse it again: not for
-// lack of capacity, credit or a key.
+// refused reports whether the provider refused the request for its content and would refuse it again. Refusals for
+// lack of capacity, credit or a key do not count.
 func refused(e *Exchange) bool {
 	return e.Failed && e.Status >= 400 && !wire.RetryableStatus(e.Status) && e.CauseClass != "access" && e.CauseClass != "policy" && e.CauseClass != "provider"
 }
@@ -77,7 +78,7 @@ func refused(e *Exchange) bool {
 // accepted reports whether the provider accepted the request.
 func accepted(e *Exchange) bool { return e.Status >= 200 && e.Status < 300 && !e.Failed }
 
-// failure describes how a call failed, for humans.
+// failure returns a description of a failed call for humans.
 func failure(status int, cause string) string {
 	if status == 0 {
 		return cause
@@ -85,8 +86,8 @@ func failure(status int, cause string) string {
 	return strconv.Itoa(status) + " (" + cause + ")"
 }
 
-// proof returns the finding that represents the exchange, or nil. For a failed one it is a finding that shows the cause of
-// the failure: a request that failed for a rate limit did not fail for its history.
+// proof returns the finding that represents the exchange, or nil. The finding of a failed exchange must explain the
+// failure: a request that failed because of a rate limit did not fail because of its history.
 func (p *pending) proof() *judge.Finding {
 	var best *judge.Finding
 	score := 0

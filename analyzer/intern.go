@@ -7,14 +7,14 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// maxInterned bounds the strings of an interner; when it is full, it starts anew.
+// maxInterned limits the strings of an interner. A full interner is cleared.
 const maxInterned = 8192
 
-// An interner makes equal strings share their memory. The strings of an event are in one block with all its headers, and
-// retaining one of them would retain the block.
+// An interner makes equal strings share memory. The strings of an event are in one block with all its headers, so
+// retaining one string would retain the whole block.
 type interner map[string]string
 
-// string returns a copy of s, shared with equal strings.
+// string returns a copy of s that equal strings share.
 func (in interner) string(s string) string {
 	if s == "" {
 		return ""
@@ -27,7 +27,7 @@ func (in interner) string(s string) string {
 	return s
 }
 
-// name is string for bytes, bounded as by limit.Name.
+// name is string for bytes, shortened as by limit.Name.
 func (in interner) name(b []byte) string {
 	if same, ok := in[string(b)]; ok {
 		return same
@@ -49,7 +49,7 @@ func (in interner) add(s string) {
 	in[s] = s
 }
 
-// labels returns a copy of the labels of ev with their defaults.
+// labels returns a copy of the labels of ev, with defaults for missing labels.
 func (in interner) labels(ev *event.Event) event.Labels {
 	l := ev.Labels
 	l.Stage = l.StageOrAgent()

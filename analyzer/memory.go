@@ -5,18 +5,19 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// memory is what the analyzer remembers for weeks.
+// memory is the long-term memory (weeks) of the analyzer.
 type memory struct {
 	*ledger.Ledger
-	sighting ledger.Sighting // the exchange that is reported
+	sighting ledger.Sighting // the exchange being reported
 }
 
-// Remember adds an entry that TakeLedger returned to an earlier analyzer of this partition or, if not own, of another
-// partitioning or stream, whose sequences have no meaning here. It is called before the first event. An entry that cannot
-// be read is counted, its error is returned, and nothing else happens.
+// Remember adds a stored ledger entry. It must be called before the first event. If own, TakeLedger returned the entry
+// to an earlier analyzer of this partition. Otherwise the entry belongs to another partitioning or stream, whose
+// sequences have no meaning here. If the entry cannot be decoded, Remember counts it and returns the error; the
+// analyzer stays usable.
 //
-// Entries of other partitions of the same partitioning are not remembered: what a partition emits is a function of its own
-// events, and the others continue while it reads.
+// Entries of other partitions of the same partitioning must not be added: the output of a partition is a function of
+// its own events, and the other partitions continue while it reads.
 func (a *Analyzer) Remember(key string, value []byte, own bool) error {
 	e, err := ledger.Decode(key, value)
 	if err != nil {
@@ -27,10 +28,10 @@ func (a *Analyzer) Remember(key string, value []byte, own bool) error {
 	return nil
 }
 
-// TakeLedger returns the entries of the ledger that changed since the last call, as they are now, and the keys of those
-// that were forgotten. They must be stored after the rows that were emitted by then, because what is in the ledger is not
-// emitted again, and before a checkpoint moves beyond the events that were processed by then. So stored entries may be
-// ahead of the checkpoint, never behind it.
+// TakeLedger returns the current state of the entries that changed since the last call, and the keys of entries that
+// were deleted. They must be stored after the rows emitted so far, because the analyzer does not emit again what is in
+// the ledger, and before the checkpoint moves past the events processed so far. Stored entries may therefore be ahead
+// of the checkpoint, never behind it.
 func (a *Analyzer) TakeLedger() (changed []ledger.Entry, gone []ledger.Key) {
 	changed, gone, evicted := a.memory.Take()
 	m := a.step.metrics
@@ -39,9 +40,10 @@ func (a *Analyzer) TakeLedger() (changed []ledger.Entry, gone []ledger.Key) {
 	return changed, gone
 }
 
-// exchange remembers the exchange p, its version and why it failed. It returns the ledger's record of the failure, or nil,
-// and whether the failure was first seen in this exchange. A silent replay counts the exchange too, because its position
-// depends on that; the ledger then includes the exchange already, because it is never behind the checkpoint.
+// exchange records the exchange p, its version and the cause of its failure. It returns the ledger's record of the
+// failure, or nil, and whether this exchange is the first with the failure. A silent replay also counts the exchange,
+// because the positions of later exchanges depend on the count. The ledger then already includes the exchange, because
+// it is never behind the checkpoint.
 func (m *memory) exchange(s *step, p *pending) (known *ledger.Record, isNew bool) {
 	e := &p.row
 	m.sighting = ledger.Sighting{
@@ -66,7 +68,7 @@ func (m *memory) exchange(s *step, p *pending) (known *ledger.Record, isNew bool
 	return r, r != nil && r.First.Position == m.sighting.Position
 }
 
-// defect remembers the defect of row, if it is new in e, and adds the versions from the ledger to row.
+// defect records the defect of row if it is new in e, and adds the versions from the ledger to row.
 func (m *memory) defect(s *step, e *Exchange, row *Finding, isNew bool) {
 	if !s.emit || !remembered(e) {
 		return
@@ -79,5 +81,5 @@ func (m *memory) defect(s *step, e *Exchange, row *Finding, isNew bool) {
 	row.FirstVersion, row.LastClean = r.First.Version, r.LastClean
 }
 
-// remembered reports whether the ledger takes e: not imports, nor exchanges that may be incomplete.
+// remembered reports whether e is recorded in the ledger. Imports and exchanges that may be incomplete are not.
 func remembered(e *Exchange) bool { return e.Origin != event.OriginImport && !e.Degraded }

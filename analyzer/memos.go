@@ -8,12 +8,12 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// memos is what facts keep of the newest requests of conversations, so that the next ones are not scanned whole. It only
-// saves time: an evicted memo, or a restart, costs one whole scan. A request without a given conversation id has none,
-// because the body must be read to find its conversation.
+// memos caches facts about the newest request of each conversation, so that the next request is not scanned in full.
+// It is only an optimization: an eviction or a restart costs one full scan. A request without a conversation id has no
+// memo, because its body must be read to find the conversation.
 type memos struct {
 	limit int // of bytes
-	bytes int // estimated
+	bytes int // estimated size of all memos
 	queue *expiry.Queue[memoKey, *memo]
 }
 
@@ -27,14 +27,14 @@ type memo struct {
 	bytes int
 }
 
-// memoBytes is about the size of a memo besides the facts and the conversation's id.
+// memoBytes is the approximate size of a memo without its facts and the conversation's id.
 const memoBytes = 400
 
 func newMemos(limit int, lookback time.Duration) *memos {
 	return &memos{limit: limit, queue: expiry.NewQueue[memoKey, *memo](lookback)}
 }
 
-// get finds or makes the memo of a conversation.
+// get returns the memo of a conversation, creating it if necessary.
 func (s *memos) get(k memoKey, now time.Time) *memo {
 	e := s.queue.Get(k)
 	if e == nil {
@@ -52,14 +52,14 @@ func (s *memos) account(k *memoKey, m *memo) {
 	m.bytes = n
 }
 
-// expire forgets the memos that were idle for the look-back.
+// expire drops the memos of conversations that were idle for the look-back period.
 func (s *memos) expire(now time.Time) {
 	for _, due := s.queue.Due(now); due; _, due = s.queue.Due(now) {
 		s.forget()
 	}
 }
 
-// evict forgets the memo that was idle longest if the memos exceed the limit, and reports whether it did.
+// evict drops the least recently used memo if the memos exceed the limit, and reports whether it did.
 func (s *memos) evict() bool {
 	if s.bytes <= s.limit {
 		return false

@@ -13,16 +13,16 @@ const (
 	dropLate        = "late"         // the other half of an exchange that timed out
 	dropParts       = "parts"        // parts of a body that are incomplete or contradict each other
 	dropEncoding    = "encoding"     // a body that cannot be decompressed
-	dropOverflow    = "overflow"     // the oldest state beyond a bound
-	dropSession     = "session"      // a conversation evicted to stay within the memory bound
-	dropTooLarge    = "too_large"    // a body beyond the bounds, compressed or decompressed
-	dropUnreadable  = "unreadable"   // a request that is not JSON, an accepted answer that is not of its dialect
-	dropSequence    = "sequence"     // an increase of a process's sequence that is garbage, not a loss
-	dropImport      = "import"       // an exchange of an import that was interrupted between its halves
-	dropMemo        = "memo"         // a memo of a conversation's requests beyond the memory bound; the next request is scanned whole
-	dropLedger      = "ledger"       // the longest unseen entry of a full ledger
-	dropLedgerEntry = "ledger_entry" // a stored entry of the ledger that cannot be read
-	dropContent     = "content"      // a message or another part of a body that is too large to be stored
+	dropOverflow    = "overflow"     // the oldest state beyond a limit
+	dropSession     = "session"      // a conversation evicted to stay within the memory limit
+	dropTooLarge    = "too_large"    // a body that exceeds the limits, compressed or decompressed
+	dropUnreadable  = "unreadable"   // a request that is not JSON, or a successful answer that does not match its dialect
+	dropSequence    = "sequence"     // an implausible increase of a process's sequence, which is not counted as a loss
+	dropImport      = "import"       // an exchange of an import that was interrupted between the two halves
+	dropMemo        = "memo"         // a memo evicted to stay within the memory limit; the next request of its conversation is scanned in full
+	dropLedger      = "ledger"       // the least recently seen entry of a full ledger
+	dropLedgerEntry = "ledger_entry" // a stored ledger entry that cannot be decoded
+	dropContent     = "content"      // a message or another part of a body that is too large to store
 	dropKind        = "kind"         // an event of an unknown kind
 )
 
@@ -39,7 +39,7 @@ type metrics struct {
 	kinds                                [event.Tool + 1]prometheus.Counter
 	replayed, skipped, lost, hookDropped prometheus.Counter
 
-	// Rows, by table.
+	// Emitted rows, by table.
 	exchanges, findings, calls, runs, contents, positions, tallies prometheus.Counter
 }
 

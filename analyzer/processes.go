@@ -10,38 +10,38 @@ import (
 )
 
 const (
-	// gapTimeout is how long a gap in a sequence may be filled by events that were overtaken. It ends when a newer event of
-	// the same process arrives after it; a process that was cut off from NATS sends older events first.
+	// gapTimeout is how long overtaken events may still fill a gap in a sequence. The gap is lost when a newer event
+	// of the process arrives after that: a process that was cut off from NATS sends older events first.
 	gapTimeout   = 30 * time.Second
-	maxGaps      = 64 // of one process; the oldest counts as lost
+	maxGaps      = 64 // gaps of one process; beyond them, the oldest counts as lost
 	maxProcesses = 100_000
-	maxStep      = 1 << 24 // a sequence or count that increases by more is garbage
+	maxStep      = 1 << 24 // larger increases of a sequence or count are implausible and not counted
 )
 
-// processes follows the sequence numbers of the processes that send events, and counts what is missing.
+// processes tracks the sequence numbers of the processes that send events and counts missing events.
 type processes struct {
-	queue    *expiry.Queue[string, *process] // the longest silent first
+	queue    *expiry.Queue[string, *process] // least recently active first
 	replay   *replayWindow
 	strings  interner
-	complete bool // there is one partition, so that all events of a process are seen
+	complete bool // there is only one partition, which sees all events of a process
 }
 
 // process is one process that sends events.
 type process struct {
-	service, environment string // of its newest event
+	service, environment string // labels of the newest event
 
 	newest  uint64 // highest sequence number seen
-	at      uint64 // stream sequence of the event with that number
-	dropped uint64 // exchanges that it reported as dropped
-	gaps    []gap  // that may still be filled, lowest first
-	lost    uint64 // highest number that is lost for good
+	at      uint64 // stream sequence of the event with number newest
+	dropped uint64 // exchanges that the process reported as dropped
+	gaps    []gap  // gaps that may still be filled, lowest first
+	lost    uint64 // highest number counted as lost
 }
 
-// gap is the missing numbers from..to.
+// gap is a range of missing numbers, including both ends.
 type gap struct {
 	from, to uint64
-	since    time.Time // stream time
-	minSeq   uint64    // stream sequence of the event before it
+	since    time.Time // stream time when the gap appeared
+	minSeq   uint64    // stream sequence of the event before the gap
 }
 
 func newProcesses(cfg *Config, replay *replayWindow, strings interner) *processes {
@@ -50,12 +50,12 @@ func newProcesses(cfg *Config, replay *replayWindow, strings interner) *processe
 	}
 }
 
-// track follows the sequence of the process that sent ev.
+// track updates the sequence of the process that sent ev.
 func (ps *processes) track(s *step, ev *event.Event, at Position) {
 	if ev.Instance == "" || ev.Seq == 0 || ev.Origin == event.OriginImport {
 		return
 	}
-	// A process can have dropped everything before this event: two events an exchange.
+	// The process may have dropped everything before this event: two events per exchange.
 	nothingBefore := ev.Seq > 1 && ev.Dropped < maxStep && ev.Seq-1 <= 2*ev.Dropped
 	e := ps.queue.Get(ev.Instance)
 	if e == nil {
@@ -87,7 +87,7 @@ func (ps *processes) track(s *step, ev *event.Event, at Position) {
 	ps.queue.Renew(e, s.now)
 }
 
-// advance takes an event whose number is not below the newest.
+// advance processes an event whose number is not below the newest.
 func (ps *processes) advance(s *step, p *process, ev *event.Event, at Position) {
 	if ev.Seq > p.newest {
 		for len(p.gaps) > 0 && at.Time.Sub(p.gaps[0].since) >= gapTimeout {
@@ -111,7 +111,7 @@ func (ps *processes) label(p *process, ev *event.Event) {
 	p.service, p.environment = ps.strings.string(ev.Labels.Service), ps.strings.string(ev.Labels.Environment)
 }
 
-// fill takes number n out of its gap, if any.
+// fill removes number n from its gap, if any.
 func (p *process) fill(n uint64) {
 	for i, g := range slices.Backward(p.gaps) {
 		if n < g.from || n > g.to {
@@ -135,7 +135,7 @@ func (p *process) loseFirst(s *step) {
 	p.lose(s, g)
 }
 
-// lose counts a gap that will not be filled.
+// lose counts the numbers of a gap as lost.
 func (p *process) lose(s *step, g gap) {
 	n := g.to - g.from + 1
 	p.lost = max(p.lost, g.to)
@@ -152,7 +152,7 @@ func (s *step) countDropped(p *process, n, minSeq uint64) {
 	}
 }
 
-// expire forgets the process that was silent longest; its gaps are lost.
+// expire drops the least recently active process and counts its gaps as lost.
 func (ps *processes) expire(s *step) {
 	p := ps.queue.TakeFirst().Value
 	for len(p.gaps) > 0 {
@@ -160,7 +160,7 @@ func (ps *processes) expire(s *step) {
 	}
 }
 
-// bound forgets the longest silent processes beyond the bound.
+// bound drops the least recently active processes beyond the limit.
 func (ps *processes) bound(s *step) {
 	for ps.queue.Len() > maxProcesses {
 		s.drop(dropOverflow)
@@ -168,8 +168,8 @@ func (ps *processes) bound(s *step) {
 	}
 }
 
-// lostAfter reports whether events may be missing that a process sent after its event number n, by which it had dropped
-// so many exchanges: what did not arrive after that may have been sent.
+// lostAfter reports whether events may be missing that the process sent after its event n. dropped is the number of
+// exchanges that the process had dropped by event n. Events that did not arrive may then have been sent.
 func (ps *processes) lostAfter(instance string, n, dropped uint64) bool {
 	e := ps.queue.Get(instance)
 	if e == nil {
@@ -182,18 +182,18 @@ func (ps *processes) lostAfter(instance string, n, dropped uint64) bool {
 	return hole > n || p.dropped > dropped
 }
 
-// mayLack reports whether the answer to p may have been sent and lost, so that its absence is no evidence.
+// mayLack reports whether the answer to p may have been sent and lost, so that its absence proves nothing.
 func (ps *processes) mayLack(p *pending) bool {
 	return ps.lostAfter(p.row.Instance, p.row.InstanceSeq, p.dropped)
 }
 
-// silentSince reports whether a process is known to have sent nothing after the event at seq.
+// silentSince reports whether the process is known to have sent nothing after the event at seq.
 func (ps *processes) silentSince(instance string, seq uint64) bool {
 	e := ps.queue.Get(instance)
 	return ps.complete && e != nil && e.Value.at <= seq
 }
 
-// minSeq returns the oldest sequence that a restart must read to know the processes, or 0.
+// minSeq returns the oldest sequence that a restart must read to restore the processes, or 0.
 func (ps *processes) minSeq() uint64 {
 	var seq uint64
 	for e := range ps.queue.All() {

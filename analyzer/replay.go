@@ -8,18 +8,18 @@ import (
 )
 
 const (
-	marks    = 64 // marks of the stream's bytes within the look-back
+	marks    = 64 // marks within the look-back
 	maxSpans = 1024
 )
 
-// A replayWindow knows from where a restart has to read the stream again.
+// A replayWindow determines where a restart must begin to read the stream.
 type replayWindow struct {
-	lookback  int64 // bytes of the stream
+	lookback  int64 // in bytes of the stream
 	bytesRead int64
 	marks     []mark // oldest first
 
-	// recent lists the requests of the responses read within requestTimeout, as a queue of minima: when a restart reads a
-	// response, its request must be read too, or the response would be taken for one that arrived first.
+	// recent contains the requests of the responses read within requestTimeout, as a queue of minima. A restart that
+	// reads a response must also read its request. Otherwise the response would look like one that arrived first.
 	recent []recentRequest
 	spans  []span // disjoint, oldest first
 }
@@ -34,13 +34,13 @@ type recentRequest struct {
 	seq uint64
 }
 
-// A span is a part of the stream that a restart must read whole: beginning inside it would show a sequence that steps
-// back.
+// A span is a part of the stream that a restart must read completely or not at all. A restart inside it would see a
+// sequence that goes backwards.
 type span struct{ first, last uint64 }
 
 func newReplayWindow(lookback int64) *replayWindow { return &replayWindow{lookback: lookback} }
 
-// read records that the event at seq, of n bytes, is read at the time now.
+// read records that the event at seq, of n bytes, was read at stream time now.
 func (w *replayWindow) read(seq uint64, n int, now time.Time) {
 	w.bytesRead += int64(n)
 	if len(w.marks) == 0 || w.bytesRead-w.marks[len(w.marks)-1].bytesRead >= w.lookback/marks {
@@ -49,13 +49,13 @@ func (w *replayWindow) read(seq uint64, n int, now time.Time) {
 	for w.bytesRead-w.marks[0].bytesRead > w.lookback {
 		w.marks = w.marks[1:]
 	}
-	// By the time of events, not of Advance: a new process starts at the time of the last event.
+	// Use the time of events, not of Advance, because a new process starts at the time of the last event.
 	for len(w.recent) > 0 && now.Sub(w.recent[0].at) > requestTimeout {
 		w.recent = w.recent[1:]
 	}
 }
 
-// used records that the event at seq completed a response that is read now.
+// used records that a response read at stream time now depends on the event at seq.
 func (w *replayWindow) used(seq uint64, now time.Time) {
 	for len(w.recent) > 0 && w.recent[len(w.recent)-1].seq >= seq {
 		w.recent = w.recent[:len(w.recent)-1]
@@ -63,7 +63,7 @@ func (w *replayWindow) used(seq uint64, now time.Time) {
 	w.recent = append(w.recent, recentRequest{now, seq})
 }
 
-// keepTogether makes a restart read the events from first to last all or not at all.
+// keepTogether makes a restart read either all or none of the events from first to last.
 func (w *replayWindow) keepTogether(first, last uint64) {
 	s := span{first, last}
 	for n := len(w.spans); n > 0 && w.spans[n-1].last >= s.first; n-- {
@@ -75,8 +75,8 @@ func (w *replayWindow) keepTogether(first, last uint64) {
 	}
 }
 
-// from returns where a restart has to begin, for state and a pending tally that were made from these sequences; 0 when it
-// needs nothing.
+// from returns the sequence at which a restart must begin, or 0. state and tally are the oldest sequences that the
+// state and the pending tally depend on.
 func (w *replayWindow) from(state, tally uint64) uint64 {
 	seq := state
 	if seq > 0 && len(w.marks) > 0 {

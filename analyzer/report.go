@@ -65,7 +65,7 @@ func (p *pending) findingRow(f *judge.Finding, s check.Severity) Finding {
 	}
 }
 
-// subject returns the exchange as signals remember it.
+// subject returns the part of the exchange that signals retain.
 func (p *pending) subject() signals.Subject {
 	e := &p.row
 	x := signals.Subject{
@@ -81,7 +81,7 @@ func (p *pending) subject() signals.Subject {
 	return x
 }
 
-// observed returns the exchange as the detector of signals reads it.
+// observed returns the exchange as the input of the signal detector.
 func (p *pending) observed() signals.Exchange {
 	e := &p.row
 	return signals.Exchange{
@@ -92,7 +92,8 @@ func (p *pending) observed() signals.Exchange {
 	}
 }
 
-// example returns the proof for alerts that e gives; known is the ledger's record of the failure, or nil.
+// example returns the example of e for alerts. f is the finding that represents e, and known is the ledger's record of
+// the failure; both may be nil.
 func example(e *Exchange, f *judge.Finding, known *ledger.Record) Example {
 	ex := Example{
 		Exchange: e.ID, Conversation: e.Conversation, Status: e.Status, ErrorText: limit.Text(e.ErrorText, maxExampleText), Message: -1,

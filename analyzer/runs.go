@@ -14,17 +14,17 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// Bounds of runs. Beyond them, the longest silent run and its oldest calls are forgotten first.
+// Limits of runs. Beyond them, the least recently active run and the oldest call of a run are dropped.
 const (
 	maxRuns     = 100_000
-	maxRunCalls = 256 // tool calls of one run that wait for a reply
+	maxRunCalls = 256 // tool calls of one run that wait for replies
 )
 
 type runKey struct{ service, run string }
 
-// runs follows the runs of agents.
+// runs tracks the runs of agents.
 type runs struct {
-	queue     *expiry.Queue[runKey, *run] // the longest silent first
+	queue     *expiry.Queue[runKey, *run] // least recently active first
 	calls     *toolCalls
 	processes *processes
 	strings   interner
@@ -33,17 +33,17 @@ type runs struct {
 // run is one run of an agent.
 type run struct {
 	row      Run
-	reported bool // it sent run events
-	partial  bool // not everything of it is seen: degraded, or not through a hook
-	open     int  // exchanges under way
+	reported bool // run events arrived
+	partial  bool // some of the run may be unseen, because an event is degraded
+	open     int  // exchanges in flight
 	begun    uint64
 	waiting  []*session.Call
 	masked   bool // MaskedFailure was emitted
 
-	// Of the newest call, if it failed and no other was under way.
+	// The newest call, if it failed while no other call was in flight.
 	failed  *signals.Subject // nil otherwise
-	seq     uint64           // of the process, of its request
-	dropped uint64           // exchanges that the process had dropped by then
+	seq     uint64           // event number of the request in its process
+	dropped uint64           // exchanges that the process had dropped before the request
 	minSeq  uint64
 }
 
@@ -51,7 +51,7 @@ func newRuns(cfg *Config, calls *toolCalls, processes *processes, strings intern
 	return &runs{expiry.NewQueue[runKey, *run](cfg.SessionLookback), calls, processes, strings}
 }
 
-// of returns the run that ev belongs to, which is remembered from now on; nil when it names none. Imports have no runs.
+// of returns the run of ev, adding it if necessary; nil if ev names no run. Imports have no runs.
 func (rs *runs) of(s *step, ev *event.Event, minSeq uint64) *run {
 	if ev.Labels.Run == "" || ev.Origin == event.OriginImport {
 		return nil
@@ -70,7 +70,7 @@ func (rs *runs) of(s *step, ev *event.Event, minSeq uint64) *run {
 	return e.Value
 }
 
-// minSeq returns the oldest sequence that a restart must read to know the runs, or 0.
+// minSeq returns the oldest sequence that a restart must read to restore the runs, or 0.
 func (rs *runs) minSeq() uint64 {
 	var seq uint64
 	for e := range rs.queue.All() {
@@ -79,7 +79,7 @@ func (rs *runs) minSeq() uint64 {
 	return seq
 }
 
-// bound forgets the longest silent runs beyond the bound.
+// bound drops the least recently active runs beyond the limit.
 func (rs *runs) bound(s *step) {
 	for rs.queue.Len() > maxRuns {
 		s.drop(dropOverflow)
@@ -95,7 +95,7 @@ func (rs *runs) event(s *step, ev *event.Event, at Position) {
 	}
 	r.reported = true
 	r.partial = r.partial || ev.Degraded
-	// The first and the last event may have more labels than those between.
+	// The first and the last event may have more labels than the events between them.
 	l := rs.strings.labels(ev)
 	if l.Conversation == "" {
 		l.Conversation = r.row.Labels.Conversation
@@ -128,7 +128,7 @@ func (rs *runs) begin(s *step, p *pending, h half) {
 	r.failed = nil
 }
 
-// wait records that the run is to reply to c. A nil run does nothing.
+// wait records that the run is expected to reply to c. It does nothing if r is nil.
 func (r *run) wait(c *session.Call) {
 	if r == nil || !r.row.EndedAt.IsZero() {
 		return
@@ -157,19 +157,19 @@ func (rs *runs) complete(s *step, p *pending, minSeq uint64) {
 		}
 	}
 	r.row.LastExchange, r.row.LastStatus, r.row.LastCause = e.ID, e.Status, e.Cause
-	// None of several concurrent calls is the last one, and a call that may have had an answer is no evidence.
+	// None of several concurrent calls is the last one, and a call that may have had an answer proves nothing.
 	if e.Failed && p.alone && r.open == 0 && p.runIndex == r.begun {
 		x := p.subject()
 		r.failed, r.seq, r.dropped, r.minSeq = &x, e.InstanceSeq, p.dropped, minSeq
 	} else if r.open == 0 {
 		r.failed = nil
 	}
-	if !r.row.EndedAt.IsZero() { // the end of a stream may arrive after that of its run
+	if !r.row.EndedAt.IsZero() { // a stream may end after its run
 		rs.emit(s, r, Position{Seq: e.Seq, Time: s.now})
 	}
 }
 
-// emit emits a version of the row of r, and a signal when the run reported ok although its last call failed.
+// emit emits the current version of the row of r, and a signal if the run reported ok although its last call failed.
 func (rs *runs) emit(s *step, r *run, at Position) {
 	r.row.Seq, r.row.SeenAt = at.Seq, at.Time
 	s.emitRun(&r.row)

@@ -11,11 +11,11 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// A step is one event, or one time-out, as the parts of the analyzer see it: the time, and where rows go.
+// A step is the processing of one event or timeout: the stream time and the output for rows.
 type step struct {
-	now       time.Time // stream time; never goes back
-	seq       uint64    // of the newest event
-	completed uint32    // exchanges since that event
+	now       time.Time // stream time; never goes backwards
+	seq       uint64    // sequence of the newest event
+	completed uint32    // exchanges completed since that event
 	emit      bool      // false in the silent replay after a start
 	out       *Output   // nil unless emit
 
@@ -23,7 +23,7 @@ type step struct {
 	tallies *counter
 }
 
-// drop counts something that was not used.
+// drop counts a dropped event, body or piece of state.
 func (s *step) drop(reason string) { s.dropN(reason, 1) }
 
 func (s *step) dropN(reason string, n int) {
@@ -71,7 +71,7 @@ func (s *step) emitTally(t Tally) {
 	}
 }
 
-// emitFinding emits f, which was made from minSeq and later sequences. counted says that the tallies count it.
+// emitFinding emits f. minSeq is the oldest sequence of its events. If counted, f is included in the tallies.
 func (s *step) emitFinding(f *Finding, counted bool, minSeq uint64) {
 	if counted {
 		s.tallies.finding(f, minSeq, s.now)
@@ -82,7 +82,7 @@ func (s *step) emitFinding(f *Finding, counted bool, minSeq uint64) {
 	}
 }
 
-// emitSignal emits a signal about the exchange x; seq is the version of its row. The caller makes sure that each instance
+// emitSignal emits a signal about the exchange x; seq is the version of its row. The caller ensures that each instance
 // is emitted once.
 func (s *step) emitSignal(x *signals.Subject, sig *signals.Signal, seq, minSeq uint64) {
 	if sig.About != nil {

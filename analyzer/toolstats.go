@@ -7,21 +7,21 @@ import (
 )
 
 const (
-	maxToolStats = 50_000 // (service, tool) in all generations
-	fewCalls     = 5      // so many calls are no evidence
+	maxToolStats = 50_000 // pairs of service and tool in all generations
+	fewCalls     = 5      // fewer unanswered calls prove nothing
 )
 
 // toolCounts counts the outcomes of the calls of one tool of one service.
 type toolCounts struct{ answered, abandoned, missing uint32 }
 
-// terminal reports whether the agent hardly ever replies to calls of the tool: they are the answer itself, such as a
-// structured output.
+// terminal reports whether the agent hardly ever replies to calls of the tool, because the calls are the answer
+// itself, such as a structured output.
 func (c toolCounts) terminal() bool {
 	n := c.abandoned + c.missing
 	return n >= fewCalls && 20*c.answered < n
 }
 
-// replied reports whether the agent is known to reply to calls of the tool, so that a missing reply is remarkable. It is
+// replied reports whether the agent usually replies to calls of the tool, so that a missing reply is suspicious. It is
 // false for a tool with few known calls.
 func (c toolCounts) replied() bool {
 	return c.answered >= 3 && c.answered >= 4*c.abandoned && !c.terminal()
@@ -29,7 +29,7 @@ func (c toolCounts) replied() bool {
 
 type toolKey struct{ service, tool string }
 
-// toolStats remembers the outcomes of tool calls for the look-back of conversations.
+// toolStats contains the outcomes of tool calls within the look-back period of conversations.
 type toolStats struct {
 	*expiry.Generations[toolKey, toolCounts]
 }
@@ -38,13 +38,13 @@ func newToolStats(lookback time.Duration) toolStats {
 	return toolStats{expiry.NewGenerations[toolKey, toolCounts](lookback, maxToolStats)}
 }
 
-// add counts one more call of k.
+// add adds one, the outcome of a call, to the counts of k.
 func (s toolStats) add(k toolKey, one toolCounts, minSeq uint64, now time.Time) {
 	c := s.Newest(k, now)
 	s.Put(k, toolCounts{c.answered + one.answered, c.abandoned + one.abandoned, c.missing + one.missing}, minSeq, now)
 }
 
-// of sums up the counts of k.
+// of returns the sum of the counts of k in all generations.
 func (s toolStats) of(k toolKey) (sum toolCounts) {
 	for c := range s.All(k) {
 		sum = toolCounts{sum.answered + c.answered, sum.abandoned + c.abandoned, sum.missing + c.missing}

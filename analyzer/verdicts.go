@@ -12,15 +12,16 @@ import (
 	"github.com/llmtap/llmtap/analyzer/signals"
 )
 
-// verdicts remembers how the provider answered the violations of p's request, and emits a signal when it became stricter.
+// verdicts records how the provider answered the violations in the request of p, and emits a signal if the provider
+// became stricter.
 //
 //	2xx                            ──> each violation of the request was accepted
 //	4xx whose text names the rule  ──> the one violation of that rule was rejected
 //	every other answer             ──> no evidence
 //
-// A violation is one of a host, a model, a rule and its detail. Only rejections of a service version that was accepted
-// before count: a deploy that brings the violation, or another form of it, was never accepted. The cause and root cause of
-// the failed exchange stay; the signal explains why it failed now.
+// A violation is identified by host, model, rule and detail. Rejections count only for a service version that was
+// accepted before: a deploy that introduces the violation, or another form of it, was never accepted. The cause and
+// root cause of the failed exchange do not change; the signal explains why the exchange failed now.
 func (m *memory) verdicts(s *step, p *pending, minSeq uint64) {
 	e := &p.row
 	if len(p.findings) == 0 || e.Server == "" || !remembered(e) {
@@ -40,7 +41,7 @@ func (m *memory) verdicts(s *step, p *pending, minSeq uint64) {
 	}
 }
 
-// repeats reports whether finding i has the verdict of the one before it.
+// repeats reports whether finding i has the same rule and detail as the finding before it.
 func (p *pending) repeats(i int) bool {
 	return i > 0 && p.findings[i].Rule == p.findings[i-1].Rule && p.findings[i].Detail == p.findings[i-1].Detail
 }
@@ -49,8 +50,9 @@ func verdictKey(e *Exchange, f *judge.Finding) ledger.Key {
 	return ledger.Key{Kind: ledger.KindVerdict, Host: e.Server, Model: e.Model, Name: f.Rule.ID, Detail: f.Detail}
 }
 
-// blamed returns the violation that the provider's text is about; nil when the ledger includes the exchange. Where several
-// match, one that was never accepted explains the rejection without a change at the provider; else it is the worst.
+// blamed returns the violation that the provider's error text refers to; nil if the ledger already includes the
+// exchange. Among several, it prefers a violation that was never accepted, because that explains the rejection without
+// a change at the provider, and then the most severe one.
 func (m *memory) blamed(s *step, p *pending, minSeq uint64) (best *judge.Finding) {
 	e, score := &p.row, 0
 	for i := range p.findings {
@@ -74,7 +76,7 @@ func (m *memory) blamed(s *step, p *pending, minSeq uint64) (best *judge.Finding
 	return best
 }
 
-// verdict remembers that the provider accepted or rejected f.
+// verdict records that the provider accepted or rejected f.
 func (m *memory) verdict(s *step, e *Exchange, f *judge.Finding, accepted bool, minSeq uint64) {
 	k := verdictKey(e, f)
 	if !s.emit || m.Has(&k, m.sighting.Position) {
@@ -100,8 +102,8 @@ func (m *memory) verdict(s *step, e *Exchange, f *judge.Finding, accepted bool, 
 	}
 }
 
-// reportAgain emits and counts again what the exchange led to when it was first read: rows may be written again, and a
-// tally second that was open when a process ended is counted anew.
+// reportAgain emits and counts again the finding that the exchange caused when it was first read. Rows may be written
+// twice, and a tally second that was open when a process ended is counted again.
 func (m *memory) reportAgain(s *step, e *Exchange, f *judge.Finding, r *ledger.Record, minSeq uint64) {
 	if r.VerdictAt == m.sighting.Position {
 		return
@@ -112,8 +114,8 @@ func (m *memory) reportAgain(s *step, e *Exchange, f *judge.Finding, r *ledger.R
 	}
 }
 
-// emitTightened emits the row of v, one per host, model, rule and detail, and counts it when it begins. It belongs to no
-// conversation: it is about those of all services.
+// emitTightened emits the row of v, one per host, model, rule and detail, and counts it the first time. The row
+// belongs to no conversation, because it is about the conversations of all services.
 func (m *memory) emitTightened(s *step, e *Exchange, f *judge.Finding, v *ledger.Verdict, minSeq uint64) {
 	r, labels := v.Report, e.Labels
 	labels.Conversation, labels.Run, labels.User = "", "", ""
@@ -127,7 +129,7 @@ func (m *memory) emitTightened(s *step, e *Exchange, f *judge.Finding, v *ledger
 	}, r.Counted == m.sighting.Position, minSeq)
 }
 
-// violationName names the violation of f outside its conversation.
+// violationName returns the name of the violation of f outside its conversation.
 func violationName(f *judge.Finding) string {
 	if f.Detail == "" {
 		return f.Rule.ID

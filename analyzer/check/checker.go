@@ -8,7 +8,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// A Checker runs a set of rules over requests. It reuses its memory between requests and is not safe for concurrent use.
+// A Checker applies a set of rules to requests. It reuses its memory between requests and is not safe for concurrent
+// use.
 type Checker struct {
 	rules   []*Rule
 	pairing Pairing
@@ -16,13 +17,13 @@ type Checker struct {
 	pass    Pass
 }
 
-// NewChecker returns a Checker that runs rules in the given order.
+// NewChecker returns a Checker that applies rules in the given order.
 func NewChecker(rules []*Rule) *Checker {
 	return &Checker{rules: rules, pairing: Pairing{seed: maphash.MakeSeed()}, set: Set{seed: maphash.MakeSeed()}}
 }
 
-// Check runs the rules over r for target t and returns the violations in rule order. The caller owns the result. before
-// is nil when nothing is known of the conversation before r.
+// Check applies the rules to r for target t and returns the violations in rule order. The caller owns the result.
+// before is nil if nothing is known about the conversation before r.
 func (c *Checker) Check(r *facts.Request, t wire.Target, before *Before) []Violation {
 	c.pair(r, t, before)
 	c.reset(r, t, before)
@@ -36,7 +37,7 @@ func (c *Checker) Check(r *facts.Request, t wire.Target, before *Before) []Viola
 	return append([]Violation(nil), c.pass.violations...)
 }
 
-// CheckRule runs one rule over the request of the last Check, for another target. The result is valid until the next
+// CheckRule applies one rule to the request of the last Check, for another target. The result is valid until the next
 // check.
 func (c *Checker) CheckRule(rule *Rule, r *facts.Request, t wire.Target, before *Before) []Violation {
 	if schemeOf(t) != c.pairing.scheme {
@@ -48,7 +49,7 @@ func (c *Checker) CheckRule(rule *Rule, r *facts.Request, t wire.Target, before 
 	return c.pass.violations
 }
 
-// Pairing returns the calls and replies of the last request. It is valid until the next check.
+// Pairing returns the calls and replies of the last request. The result is valid until the next check.
 func (c *Checker) Pairing() *Pairing { return &c.pairing }
 
 func (c *Checker) pair(r *facts.Request, t wire.Target, before *Before) {
@@ -67,22 +68,22 @@ func (c *Checker) reset(r *facts.Request, t wire.Target, before *Before) {
 type Pass struct {
 	Request *facts.Request
 	Target  wire.Target
-	// Before describes the conversation before the request; nil when nothing is known.
+	// Before describes the conversation before the request; nil if nothing is known.
 	Before *Before
 	// Pairing matches the calls and replies of Request. It is computed once per request and shared by all rules.
 	Pairing *Pairing
 
 	set        *Set
 	rule       *Rule
-	reported   int // by rule
+	reported   int // violations reported by rule
 	violations []Violation
 }
 
 // Before describes the answers that a request builds on.
 type Before struct {
-	Chain *Chain // of the answer that previous_response_id names; nil when it was not seen
-	// Signed are the signatures of the answer before the request, and Copy is the index of the message that repeats this
-	// answer; -1 when there is none.
+	Chain *Chain // the answer that previous_response_id names; nil if it was not seen
+	// Signed contains the signatures of the answer before the request. Copy is the index of the message that repeats
+	// this answer, or -1.
 	Signed []facts.Signed
 	Copy   int
 }
@@ -92,16 +93,16 @@ type Chain struct {
 	Calls []facts.ResponseCall // calls that the agent has to answer
 }
 
-// maxPerRule bounds the violations per rule and request, so that a hostile body cannot fill memory with findings.
+// maxPerRule limits the violations per rule and request, so that a hostile body cannot exhaust memory.
 const maxPerRule = 1000
 
-// Report records a defect of message i. Only the first 1,000 per rule are kept.
+// Report records a defect of message i. Only the first 1,000 defects per rule are retained.
 func (p *Pass) Report(i int, callID []byte, toolName []byte, detail, format string, args ...any) {
 	p.ReportAs(p.rule.Severity(p.Target), i, callID, toolName, detail, format, args...)
 }
 
-// ReportAs is Report with a severity other than the rule's usual one: OpenAI rejects audio in a tool message, but no
-// longer images.
+// ReportAs is Report with a severity that differs from the severity of the rule. For example, OpenAI rejects audio in
+// a tool message, but no longer images.
 func (p *Pass) ReportAs(s Severity, i int, callID []byte, toolName []byte, detail, format string, args ...any) {
 	if p.reported++; p.reported > maxPerRule {
 		return

@@ -1,5 +1,5 @@
-// Package check runs rules over a request. It defines a Rule, the Pass that a rule reads, and the pairing of tool calls and
-// tool replies that rules share.
+// Package check applies rules to a request. It defines the Rule, the Pass that a rule reads, and the pairing of tool
+// calls and tool replies, which is shared by the rules.
 //
 //	facts.Request ─> Pairing ─> Rule, Rule, … ─> []Violation
 //

@@ -7,13 +7,13 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// reset pairs the calls and replies of r. It takes linear time and, once its memory has grown, allocates nothing.
+// reset pairs the calls and replies of r in linear time. It allocates only if its memory must grow.
 func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 	p.Groups, p.Calls, p.Replies, p.counts = p.Groups[:0], p.Calls[:0], p.Replies[:0], [replyStatuses]int{}
-	// Beyond the bound of facts, calls and replies of the request are missing.
+	// Calls and replies beyond the limit of package facts are missing.
 	p.Unknown, p.Chained, p.scheme = r.Stored && chain == nil || r.Dropped > 0, p.Chained[:0], schemeOf(t)
 	p.size(r)
-	open, after := false, -1 // a group is open; the last message without replies
+	open, after := false, -1 // whether a group is open; the last message without replies
 	for i := range r.Messages {
 		m := &r.Messages[i]
 		switch {
@@ -27,7 +27,7 @@ func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 			}
 			continue
 		}
-		// A turn of several messages: its later calls belong to the group until the first reply.
+		// In a turn of several messages, later calls belong to the group until the first reply.
 		joins := open && after >= 0 && m.Role == facts.RoleAssistant && (p.scheme.Blocks || p.scheme.Items && m.Item == facts.ItemCall) && p.unanswered()
 		if after = i; joins {
 			p.join(i, m)
@@ -38,7 +38,7 @@ func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 	}
 	p.close(len(r.Messages))
 
-	// A reply without an open group and an earlier call may have a later call.
+	// A reply without an open group and without an earlier call may answer a later call.
 	for i := range p.Replies {
 		rep := &p.Replies[i]
 		if rep.Status == ReplyOrphan {
@@ -88,7 +88,7 @@ func (p *Pairing) chain(c *Chain) {
 	}
 }
 
-// size empties the table and makes it at least twice as large as the number of calls.
+// size clears the table and makes its size at least twice the number of calls.
 func (p *Pairing) size(r *facts.Request) {
 	calls := 0
 	for i := range r.Messages {
@@ -146,7 +146,7 @@ func (p *Pairing) enter(c *PairedCall, first int) {
 	switch {
 	case older < first:
 		p.table[slot] = int32(len(p.Calls) + 1)
-	case p.scheme.Names: // the table has the head of the list, and head.same is its end
+	case p.scheme.Names: // the table contains the head of the list, and head.same is the end
 		head := &p.Calls[older]
 		if head.same < 0 {
 			head.same = older
@@ -159,7 +159,7 @@ func (p *Pairing) enter(c *PairedCall, first int) {
 	}
 }
 
-// close ends the newest group before message end, if it is still open.
+// close ends the newest group before message end if the group is still open.
 func (p *Pairing) close(end int) {
 	if len(p.Groups) == 0 || p.Groups[len(p.Groups)-1].End >= 0 {
 		return
@@ -180,8 +180,8 @@ func (p *Pairing) close(end int) {
 	}
 }
 
-// count lets replies of another name, or without one, answer the calls of g that are still open: providers whose replies
-// name the function only count them.
+// count assigns replies with a different name or without a name to the calls of g that are still open, because
+// providers whose replies name the function only count the replies.
 func (p *Pairing) count(g *Group) {
 	open := g.First
 	for r := p.since; r < len(p.Replies); r++ {
@@ -242,11 +242,12 @@ func (p *Pairing) reply(i int, r *facts.Reply, open bool, after int) {
 	p.Replies = append(p.Replies, rep)
 }
 
-// maxSameName bounds the search for an id among the calls of one function in one group.
+// maxSameName limits the search for an id among the calls of one function in one group.
 const maxSameName = 64
 
-// named returns the call that a reply answers where replies name functions: in its own group the call with its id, else
-// the next open one; in an earlier group a call that is still open; else -1.
+// named returns the call that a reply answers in dialects whose replies name functions: in the reply's own group the
+// call with its id, or else the next open call; in an earlier group a call that is still open. It returns -1 if there
+// is none.
 func (p *Pairing) named(rep *Reply, first int) int {
 	head := rep.Call
 	if head < first {
@@ -271,7 +272,7 @@ func (p *Pairing) named(rep *Reply, first int) int {
 	return head
 }
 
-// elsewhere lets a reply outside the group of the call answer it, where the dialect allows that.
+// elsewhere lets a reply outside the group of the call answer the call if the dialect allows that.
 func (p *Pairing) elsewhere(call, reply int) {
 	c := &p.Calls[call]
 	if !p.scheme.anywhere || c.Reply >= 0 {
@@ -281,7 +282,7 @@ func (p *Pairing) elsewhere(call, reply int) {
 	p.Groups[c.Group].Answered++
 }
 
-// answerNoID lets a reply without an id answer the first open call without an id of the newest group: the pair is
+// answerNoID lets a reply without an id answer the first open call without an id in the newest group: the pair is
 // malformed, but no reply is missing.
 func (p *Pairing) answerNoID(rep *Reply) {
 	for ; p.noID < len(p.Calls); p.noID++ {
@@ -295,7 +296,8 @@ func (p *Pairing) answerNoID(rep *Reply) {
 // find returns the newest call with this id, or -1.
 func (p *Pairing) find(id []byte) int { return int(p.table[p.slot(id)]) - 1 }
 
-// slot returns the slot of id, or the free slot for it. The seed is random, so nobody can choose ids that collide.
+// slot returns the slot of id, or the free slot for it. The seed is random, so that clients cannot construct ids that
+// collide.
 func (p *Pairing) slot(id []byte) int {
 	mask := len(p.table) - 1
 	for slot := int(maphash.Bytes(p.seed, id)) & mask; ; slot = (slot + 1) & mask {

@@ -12,23 +12,23 @@ import (
 // ReplyStatus is the result of matching a tool reply to the calls of its request.
 type ReplyStatus uint8
 
-// The statuses of a reply. They are tried in this order, and the first that fits is taken.
+// The statuses of a reply, in the order in which they are tested. The first that matches applies.
 const (
-	ReplyWithoutID  ReplyStatus = iota // it names no call
-	ReplyMatched                       // it answers an open call of its own group
-	ReplyDuplicate                     // its call is in its own group, and every call with that id is answered already
-	ReplyLate                          // its call is in an earlier, closed group
-	ReplyUnknown                       // its group is open, but no earlier call has its id
-	ReplyBeforeCall                    // no group is open, and its call comes later
-	ReplyOrphan                        // no group is open, and no call of the request has its id
+	ReplyWithoutID  ReplyStatus = iota // the reply names no call
+	ReplyMatched                       // the reply answers an open call of its own group
+	ReplyDuplicate                     // the call is in the reply's own group, and every call with that id is already answered
+	ReplyLate                          // the call is in an earlier, closed group
+	ReplyUnknown                       // a group is open, but no earlier call has the reply's id
+	ReplyBeforeCall                    // no group is open, and the call follows later
+	ReplyOrphan                        // no group is open, and no call of the request has the reply's id
 	replyStatuses
 )
 
-// A Group is an assistant message with calls, or several of one turn, and the replies that directly follow. A second
-// reply to parallel calls follows another reply, so looking only at the message before a reply is wrong.
+// A Group is an assistant message with calls, or several such messages of one turn, and the replies that directly
+// follow. Looking only at the message before a reply is wrong, because with parallel calls that may be another reply.
 type Group struct {
-	Message  int // the assistant message, the first of its turn with calls
-	End      int // the first message after the group; len(messages) when the request ends with the group
+	Message  int // index of the assistant message, the first of its turn with calls
+	End      int // index of the first message after the group; len(messages) if there is none
 	Answered int // calls with a reply in the group
 	First    int // index of the first call in Pairing.Calls
 	Last     int // one past the last call
@@ -37,51 +37,51 @@ type Group struct {
 // A PairedCall is one call of an assistant message.
 type PairedCall struct {
 	*facts.Call
-	ID      []byte // by which replies name it: its id, or the function's name in Gemini
+	ID      []byte // what replies refer to: the call's id or, in Gemini, the function's name
 	Message int
-	Group   int // in Pairing.Groups
-	Reply   int // in Pairing.Replies: the reply in its own group; -1 when there is none
-	Again   int // in Pairing.Calls: an earlier call with the same id; -1 when there is none, and where names pair
+	Group   int // index in Pairing.Groups
+	Reply   int // index in Pairing.Replies of the reply in the call's own group; -1 if none
+	Again   int // index in Pairing.Calls of an earlier call with the same id; -1 if none or if calls are paired by name
 
-	same int // an earlier call of the group with the same id, which represents this one; -1 when there is none
-	next int // the next call of the group with the same id and no reply of its own; -1 when there is none
+	same int // earlier call of the group with the same id, which represents this call; -1 if none
+	next int // next call of the group with the same id and no reply of its own; -1 if none
 }
 
-// A Reply is one tool message, or one reply of a message that contains several.
+// A Reply is a tool message, or one of the replies in a message that contains several.
 type Reply struct {
 	*facts.Reply
-	ID      []byte // as PairedCall.ID
+	ID      []byte // see PairedCall.ID
 	Message int
 	Status  ReplyStatus
-	Call    int // in Pairing.Calls: the call it names; -1 when the request has none
-	Group   int // in Pairing.Groups: the group that was open at the reply; -1 when none was
-	After   int // the last message before it without replies; -1 when there is none
+	Call    int // index in Pairing.Calls of the call that the reply names; -1 if not in the request
+	Group   int // index in Pairing.Groups of the group open at the reply; -1 if none
+	After   int // index of the last message without replies before the reply; -1 if none
 }
 
-// Pairing matches the tool replies of a request to its calls. An id may be used again in a later turn: models and
-// gateways restart their numbering each turn, and providers accept that, so a reply is matched in its own group first.
+// Pairing matches the tool replies of a request to its calls. A reply is matched in its own group first, because a
+// later turn may reuse an id: models and gateways restart their numbering each turn, and providers accept that.
 //
-// A group depends on the dialect. In chat completions it is one assistant message and the tool messages after it. Where
-// calls and replies are parts of messages (Anthropic, Gemini, Bedrock), neighbors of one role are one turn: its calls may
-// be spread over several assistant messages, its replies over several user messages. In a Responses input each call and
-// each reply is an item; calls with only reasoning between them are one group, and a reply may be anywhere after its
-// call.
+// What forms a group depends on the dialect. In chat completions, it is one assistant message and the tool messages
+// after it. If calls and replies are parts of messages (Anthropic, Gemini, Bedrock), adjacent messages of one role are
+// one turn, whose calls and replies may be spread over several messages. In a Responses input, each call and each
+// reply is an item; calls with only reasoning between them are one group, and a reply may be anywhere after its call.
 type Pairing struct {
 	Groups  []Group
 	Calls   []PairedCall
 	Replies []Reply
-	// Unknown reports that a part of the history was not read: the provider stores it, or it exceeds the bound of facts.
-	// Then calls and replies are listed without statuses.
+	// Unknown reports whether a part of the history was not read, because the provider stores it or because it exceeds
+	// the limit of package facts. Calls and replies are then listed without statuses.
 	Unknown bool
-	// Chained are calls of the answer that previous_response_id names and that this request does not answer.
+	// Chained contains the calls of the answer that previous_response_id names, except those that this request
+	// answers.
 	Chained []facts.ResponseCall
 
 	scheme scheme
 	counts [replyStatuses]int // replies by status
-	table  []int32            // open addressing: 1 + the newest call with an id; 0 is a free slot
+	table  []int32            // hash table (open addressing) by id: 1 + index of the newest call; 0 is a free slot
 	seed   maphash.Seed
-	noID   int // where to look for the next open call without an id
-	since  int // the first reply of the newest group
+	noID   int // index at which to search for the next open call without an id
+	since  int // index of the first reply of the newest group
 }
 
 // scheme describes how a target pairs calls and replies.
@@ -95,7 +95,7 @@ func schemeOf(t wire.Target) scheme {
 	return scheme{p, p.Items && t.Variant != wire.DeepSeekResponses}
 }
 
-// With yields the replies of one status in message order; none while statuses are unknown.
+// With yields the replies with status s in message order; none if the statuses are unknown.
 func (p *Pairing) With(s ReplyStatus) iter.Seq[*Reply] {
 	return func(yield func(*Reply) bool) {
 		for i, n := 0, p.counts[s]; n > 0; i++ {
@@ -130,8 +130,8 @@ func (p *Pairing) Unanswered() iter.Seq[*PairedCall] {
 	}
 }
 
-// Nth returns how many earlier calls of the same message have the name of call. It distinguishes calls without an id, and
-// those of dialects that pair by name; for other calls it is 0.
+// Nth returns the number of earlier calls in the same message with the same name. It distinguishes calls without an id
+// and calls that are paired by name; for other calls it is 0.
 func (p *Pairing) Nth(call int) (n int) {
 	c := &p.Calls[call]
 	if len(c.Call.ID) > 0 && !p.scheme.Names {

@@ -11,13 +11,13 @@ type Severity string
 
 // The severities. Unknown behavior counts as Lenient, never as Reject.
 const (
-	Reject  Severity = "reject"  // this target answers 400
-	Lenient Severity = "lenient" // accepted here, rejected elsewhere
-	Style   Severity = "style"   // accepted everywhere, still wrong
-	Signal  Severity = "signal"  // a finding of no rule, so no target judges it
+	Reject  Severity = "reject"  // the target answers 400
+	Lenient Severity = "lenient" // accepted by the target, rejected by others
+	Style   Severity = "style"   // accepted by all targets, but still wrong
+	Signal  Severity = "signal"  // a signal: not a violation of a rule, so it has no severity for a target
 )
 
-// Severities lists the severities of rules, the weakest first.
+// Severities lists the severities of rules in increasing order.
 var Severities = []Severity{Style, Lenient, Reject}
 
 // Rank orders severities by strength: 1 for Severities[0] and so on, 0 for a signal.
@@ -34,13 +34,13 @@ func (s Severity) Rank() int {
 	}
 }
 
-// A Rule is one check of one message history. Run is pure and keeps no state.
+// A Rule is one check of a message history. Run is pure and retains no state.
 type Rule struct {
-	ID       string // snake_case name of the defect; also the file and testdata name
+	ID       string // snake_case name of the defect; also the name of the file and of its testdata
 	Order    int    // evaluation order; unique, in steps of 10
-	Cause    string // of spec/causes.json: the cause of a failure that the violation explains
-	Doc      string // first line: title; then why providers reject it and how to fix the caller
-	Fix      string // one sentence: what to change in the agent
+	Cause    string // id in spec/causes.json of the failures that the violation explains
+	Doc      string // title line, then why providers reject the defect and how to fix the caller
+	Fix      string // what to change in the agent, in one sentence
 	Severity func(wire.Target) Severity
 	Run      func(*Pass)
 }
@@ -51,13 +51,13 @@ func (r *Rule) Title() string {
 	return t
 }
 
-// A Violation is a defect found in one request, before it has an identity in a conversation.
+// A Violation is a defect in one request, without an identity in a conversation.
 type Violation struct {
 	Rule       *Rule
 	Predicted  Severity
 	Message    int    // 0-based index in messages as sent
-	ToolCallID string // "" when the defect concerns no call
+	ToolCallID string // "" if the defect is not about a call
 	ToolName   string
-	Detail     string // closed set per rule, e.g. after_plain_assistant
+	Detail     string // one of a closed set per rule, e.g. after_plain_assistant
 	Summary    string // one line for humans; quotes only ids, names and roles
 }

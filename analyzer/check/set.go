@@ -2,15 +2,15 @@ package check
 
 import "hash/maphash"
 
-// A Set contains strings of one request, so that rules can look them up in constant time. It keeps its memory between
+// A Set contains strings of one request, so that rules can look them up in constant time. It reuses its memory between
 // requests.
 type Set struct {
 	keys  [][]byte
-	table []int32 // open addressing: 1 + index in keys; 0 is a free slot
+	table []int32 // hash table (open addressing): 1 + index in keys; 0 is a free slot
 	seed  maphash.Seed
 }
 
-// Set returns an empty set with room for n keys. All rules share one set: it is valid until the next call.
+// Set returns an empty set with room for n keys. All rules share one set, which is valid until the next call.
 func (p *Pass) Set(n int) *Set {
 	s := p.set
 	size := 16
@@ -26,8 +26,8 @@ func (p *Pass) Set(n int) *Set {
 	return s
 }
 
-// Add adds key, which must not change, and reports whether it is new. Once the set is full, further keys are not added,
-// and each counts as new.
+// Add adds key, which must not be modified, and reports whether it is new. A full set does not add further keys, and
+// reports each as new.
 func (s *Set) Add(key []byte) bool {
 	slot := s.slot(key)
 	if s.table[slot] != 0 {
@@ -43,7 +43,8 @@ func (s *Set) Add(key []byte) bool {
 // Has reports whether key was added.
 func (s *Set) Has(key []byte) bool { return s.table[s.slot(key)] != 0 }
 
-// slot returns the slot of key, or the free slot for it. The seed is random, so nobody can choose keys that collide.
+// slot returns the slot of key, or the free slot for it. The seed is random, so that clients cannot construct keys
+// that collide.
 func (s *Set) slot(key []byte) int {
 	mask := len(s.table) - 1
 	for slot := int(maphash.Bytes(s.seed, key)) & mask; ; slot = (slot + 1) & mask {

@@ -11,9 +11,9 @@ import (
 )
 
 const (
-	maxBranches = 8  // of one conversation; the least recently used is forgotten
-	maxMarked   = 32 // messages with cache marks of one request; further ones are stored without their marks
-	maxLeading  = 8  // leading system messages that are compared with the request before
+	maxBranches = 8  // branches of one conversation; beyond them, the least recently used is dropped
+	maxMarked   = 32 // messages with cache marks in one request; further messages are stored without their marks
+	maxLeading  = 8  // leading system messages that are compared with the previous request
 
 	branchBytes   = 192 // approximate size of a branch
 	repeatedBytes = 160 // approximate size of a repeated content
@@ -22,7 +22,7 @@ const (
 // A Request is a request to store.
 type Request struct {
 	Body
-	Started      time.Time // by the clock of the agent
+	Started      time.Time // by the agent's clock
 	Exchange     string
 	Conversation string
 	Turn         *session.Turn
@@ -37,43 +37,43 @@ type Body struct {
 	Bytes   []byte
 }
 
-// A Location is where a request is stored.
+// A Location describes where a request is stored.
 type Location struct {
-	Time       Time              // of the contents of its conversation
-	Branch     string            // of the conversation's history: the exchange that began it
-	Leading    []string          // contents of the leading system and developer messages; never written again
-	Marked     map[uint32]string // contents of the messages with cache marks, by position
-	Parameters string            // content of the body without its messages
-	MessagesAt int               // where the messages were in Parameters, in bytes as stored
+	Time       Time              // Time of the conversation's contents
+	Branch     string            // branch of the conversation's history: the exchange that began it
+	Leading    []string          // content ids of the leading system and developer messages; immutable
+	Marked     map[uint32]string // content ids of the messages with cache marks, by position
+	Parameters string            // content id of the body without its messages
+	MessagesAt int               // byte offset of the removed messages in the stored Parameters
 }
 
 // A Position is a message of a branch.
 type Position struct {
-	Branch, Parent string // Parent is "" when it shares nothing
-	Shared         int    // positions that the branch shares with its parent
+	Branch, Parent string // Parent is "" if the branch has none
+	Shared         int    // positions that the branch shares with Parent
 	Index          int
-	Content        string // its id; "" when it was too large
+	Content        string // content id; "" if the content was too large
 	Role           []byte // as sent
 }
 
 // branch is a stored history.
 type branch struct {
 	id, parent   string
-	conversation string   // a conversation that continues under another id is stored anew, so that each is complete
-	shared       int      // messages in common with the parent
-	hashes       []uint64 // of all its messages
-	replayed     bool     // known from a replay, which may have begun inside the conversation: it may not be stored
+	conversation string   // if a conversation continues under another id, it is stored again, so that both are complete
+	shared       int      // positions shared with the parent
+	hashes       []uint64 // hashes of all messages of the branch
+	replayed     bool     // seen in a replay, which may have begun inside the conversation, so the branch may not be stored
 }
 
-// histories are the branches of a conversation, the most recently used last.
+// histories contains the branches of a conversation, the most recently used last.
 type histories struct {
-	time     Time   // of the contents of the conversation
-	epoch    uint32 // of the store
+	time     Time   // Time of the conversation's contents
+	epoch    uint32 // epoch of the store
 	branches []*branch
 
 	parameters repeated
-	leading    []repeated // the first leading messages of the newest request
-	leadingIDs []string   // never written again: rows share it
+	leading    []repeated // first leading messages of the newest request
+	leadingIDs []string   // immutable, because rows share it
 }
 
 func (h *histories) bytes() int64 {
@@ -84,8 +84,8 @@ func (h *histories) bytes() int64 {
 	return n
 }
 
-// find returns the branch of the conversation with the longest common start with n messages, whose identities are hash(i),
-// and the length of that start.
+// find returns the branch of the conversation with the longest common prefix with n messages, and the length of that
+// prefix. hash(i) is the identity of message i.
 func (h *histories) find(conversation string, n int, hash func(int) uint64) (best *branch, common int) {
 	at := 0
 	for i, b := range slices.Backward(h.branches) {
@@ -113,7 +113,7 @@ func (h *histories) add(b *branch) {
 	h.branches = append(h.branches, b)
 }
 
-// Request stores what is new in a request.
+// Request stores the new parts of a request and returns its location.
 func (s *Store) Request(r *Request) (at Location) {
 	if !s.stores(&r.Body) {
 		return at
@@ -157,7 +157,8 @@ func (s *Store) Request(r *Request) (at Location) {
 	return at
 }
 
-// extend finds or begins the branch of n messages, whose identities are hash(i), and returns the first position to store.
+// extend finds or begins the branch of n messages and returns the first position to store. hash(i) is the identity of
+// message i.
 func (s *Store) extend(h *histories, r *Request, n int, hash func(int) uint64) (b *branch, from int) {
 	b, from = h.find(r.Conversation, n, hash)
 	if b == nil || from < len(b.hashes) && from < n {
@@ -177,14 +178,14 @@ func (s *Store) extend(h *histories, r *Request, n int, hash func(int) uint64) (
 	switch {
 	case s.output == nil:
 		b.replayed = true
-	case b.replayed: // all of it is emitted again: rows that are stored already are the same
+	case b.replayed: // emit the whole branch: rows that are already stored are the same
 		b.hashes = b.hashes[:n]
 		from, b.parent, b.shared, b.replayed = 0, "", 0, false
 	}
 	return b, from
 }
 
-// putLeading stores the leading system messages of body and returns their ids.
+// putLeading stores the leading system messages in body and returns their ids.
 func (s *Store) putLeading(h *histories, body []byte, parts []facts.Message) []string {
 	if len(h.leading) != min(len(parts), maxLeading) {
 		h.leading, h.leadingIDs = make([]repeated, min(len(parts), maxLeading)), nil
@@ -207,7 +208,8 @@ func (s *Store) putLeading(h *histories, body []byte, parts []facts.Message) []s
 	return ids
 }
 
-// Answer stores the body of an answer to a request of time t and returns its content id, "" when it is not stored.
+// Answer stores the body of an answer to a request with Time t and returns its content id, or "" if the body is not
+// stored.
 func (s *Store) Answer(t Time, b *Body) string {
 	if len(b.Bytes) == 0 || !s.stores(b) {
 		return ""
@@ -219,17 +221,18 @@ func (s *Store) Answer(t Time, b *Body) string {
 	return s.put(t, KindAnswer, body)
 }
 
-// stores reports whether b is stored.
+// stores reports whether b must be stored.
 func (s *Store) stores(b *Body) bool {
 	return s.enabled != nil && s.enabled(b.Service) && (b.Capture == event.CaptureFull || b.Capture == event.CaptureShape)
 }
 
-// shapes reports whether b is stored as its shape.
+// shapes reports whether b must be stored as its shape.
 func (s *Store) shapes(b *Body) bool {
 	return s.shaped != nil && b.Capture == event.CaptureFull && s.shaped(b.Service)
 }
 
-// captured returns the body of a request as it is stored, and its messages there; none if they do not match r.Facts.
+// captured returns the body of a request as stored, and its messages in that body; no messages if they do not match
+// r.Facts.
 func (s *Store) captured(r *Request) ([]byte, []facts.Message) {
 	if !s.shapes(&r.Body) {
 		return r.Bytes, r.Facts.Messages

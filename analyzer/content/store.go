@@ -23,78 +23,81 @@ const (
 )
 
 const (
-	maxContent  = 8 << 20 // bytes of one content; a larger one is dropped
-	maxKnown    = 1 << 17 // ids of stored contents, in each of two generations
-	maxRedacted = 1 << 20 // bytes of the buffer that redaction keeps
+	maxContent  = 8 << 20 // bytes of one content; larger contents are dropped
+	maxKnown    = 1 << 17 // ids of stored contents in each of two generations
+	maxRedacted = 1 << 20 // bytes of the redaction buffer that is retained
 
-	// storedFor is how long a content is not stored again: storing it again renews its time to live.
+	// storedFor is how long a content is not stored again. Storing it again renews its time to live.
 	storedFor = 12 * time.Hour
 )
 
-// An Output takes new contents and positions. It must copy bytes that it keeps.
+// An Output receives new contents and positions. It must copy any bytes that it retains.
 type Output interface {
 	Content(id, kind string, captured int, body []byte) // captured is the size before redaction
 	Position(Position)
-	Dropped() // a content that is too large
+	Dropped() // reports a content that is too large
 }
 
-// A Store remembers what was stored. It is not safe for concurrent use.
+// A Store stores contents and tracks which ones are stored. It is not safe for concurrent use.
 type Store struct {
 	sessions *session.Store
-	enabled  func(service string) bool // nil: for none
+	enabled  func(service string) bool // nil for no service
 	redact   func(dst, body []byte) []byte
-	shaped   func(service string) bool // nil: for none
+	shaped   func(service string) bool // nil for no service
 	shape    func(dialect string, answer bool, body []byte) []byte
 
 	epoch      uint32                // counts the calls of Forget
 	known, old map[contentID]written // two generations
 	sum        hash.Hash             // SHA-256
-	digest     [sha256.Size]byte     // room for one
-	redacted   []byte                // room for a redacted content
-	facts      facts.Request         // of the shape of a request
+	digest     [sha256.Size]byte     // buffer for one SHA-256
+	redacted   []byte                // buffer for a redacted content
+	facts      facts.Request         // facts of the shape of a request
 
 	now    time.Time
 	output Output // nil in a silent replay
 }
 
-// New returns a store that stores nothing and keeps the histories of conversations in sessions.
+// New returns a disabled store that attaches the histories of conversations to sessions.
 func New(sessions *session.Store) *Store { return &Store{sessions: sessions} }
 
-// Enable stores the bodies of the services for which enabled returns true, each content as redact appends it to dst; nil
-// changes nothing.
+// Enable makes s store the bodies of the services for which enabled returns true. redact appends the redacted body to
+// dst; a nil redact leaves bodies unchanged.
 func (s *Store) Enable(enabled func(service string) bool, redact func(dst, body []byte) []byte) {
 	s.enabled, s.redact = enabled, redact
 }
 
-// Shape stores fully captured bodies of the services for which shaped returns true as their shapes: as shape returns
-// them, which may reuse its memory.
+// Shape makes s store the shapes of fully captured bodies of the services for which shaped returns true. shape may
+// reuse the memory of its result.
 func (s *Store) Shape(shaped func(service string) bool, shape func(dialect string, answer bool, body []byte) []byte) {
 	s.shaped, s.shape = shaped, shape
 }
 
-// Forget forgets what was stored, because some of it is deleted: from now on everything is stored again, each conversation
-// on a new branch.
+// Forget clears the record of stored contents, because some of them are deleted: everything is stored again, and each
+// conversation begins a new branch.
 func (s *Store) Forget() {
 	s.known, s.old = nil, nil
 	s.epoch++
 }
 
-// Begin sets the stream time and the output of the requests and answers that follow; nil in a silent replay.
+// Begin sets the stream time and the output for the requests and answers that follow. The output is nil in a silent
+// replay.
 func (s *Store) Begin(now time.Time, o Output) { s.now, s.output = now, o }
 
-// written contains no pointer, so that garbage collection skips what may be a quarter of a million entries.
+// written is the record of a stored content. It contains no pointers, so that garbage collection skips the entries,
+// which may number a quarter of a million.
 type written struct {
 	nanos int64 // stream time since 1970
-	split int   // where the second of its two pieces begins, after redaction
+	split int   // offset of the second of its two pieces, after redaction
 }
 
 // A Time is the first four bytes of the id of a content.
 type Time uint32
 
-// shared is the Time of what conversations share.
+// shared is the Time of contents that conversations share.
 const shared Time = 0
 
-// timeOf uses the clock of the agent, not of the stream: traffic that is imported twice gets the same ids.
+// timeOf returns the Time of a conversation. It uses the agent's clock, not stream time, so that traffic that is
+// imported twice gets the same ids.
 func timeOf(started time.Time) Time {
 	return Time(min(max(started.Unix(), int64(shared)+1), math.MaxUint32))
 }
@@ -107,7 +110,7 @@ func (id *contentID) String() string {
 	return string(buf[:])
 }
 
-// idOf returns the id of a content in two pieces, the second of which may be empty.
+// idOf returns the id of a content that consists of two pieces; last may be empty.
 func (s *Store) idOf(t Time, first, last []byte) (id contentID) {
 	binary.BigEndian.PutUint32(id[:4], uint32(t))
 	if len(last) == 0 {
@@ -125,7 +128,7 @@ func (s *Store) idOf(t Time, first, last []byte) (id contentID) {
 	return id
 }
 
-// find returns when id was stored, unless that is too long ago.
+// find returns the record of id, or false if it has not been stored within storedFor.
 func (s *Store) find(id contentID) (written, bool) {
 	w, ok := s.known[id]
 	if !ok {
@@ -143,13 +146,13 @@ func (s *Store) remember(id contentID, w written) {
 	s.known[id] = w
 }
 
-// put stores a content and returns its id; "" when it is too large.
+// put stores a content and returns its id; "" if it is too large.
 func (s *Store) put(t Time, kind string, body []byte) string {
 	_, id, _ := s.putSplit(t, kind, body, nil)
 	return id
 }
 
-// putSplit is put for a content in two pieces. split is where the second one begins in what is stored.
+// putSplit is put for a content in two pieces. split is the offset of the second piece in the stored content.
 func (s *Store) putSplit(t Time, kind string, first, last []byte) (key contentID, id string, split int) {
 	n := len(first) + len(last)
 	if n > maxContent {
@@ -160,8 +163,8 @@ func (s *Store) putSplit(t Time, kind string, first, last []byte) (key contentID
 	}
 	key = s.idOf(t, first, last)
 	id = key.String()
-	// A replay may begin inside a conversation, which then has another time than before, so its contents are not known to
-	// be stored.
+	// A replay may begin inside a conversation, which then has a different Time, so it is unknown whether its contents
+	// are stored.
 	if s.output == nil && t != shared {
 		return key, id, len(first)
 	}
@@ -188,8 +191,9 @@ func (s *Store) appendRedacted(dst, body []byte) []byte {
 	return s.redact(dst, body)
 }
 
-// A repeated content is one that each request of a conversation repeats, as its newest request sent it. Bytes with the same
-// xxh3 and length are neither hashed with SHA-256 nor named again. Another conversation cannot supply them.
+// A repeated content is the newest version of a content that each request of a conversation repeats. Bytes with the
+// same xxh3 and length are not hashed with SHA-256 again, and no new id is computed. Other conversations cannot supply
+// these bytes.
 type repeated struct {
 	hash        uint64
 	first, last int // bytes
@@ -197,7 +201,7 @@ type repeated struct {
 	id          string
 }
 
-// putRepeated is putSplit for a content that conversations share and that r is the newest version of.
+// putRepeated is putSplit for a shared content whose previous version is r, which it updates.
 func (s *Store) putRepeated(r *repeated, kind string, first, last []byte) (id string, split int) {
 	sum := xxh3.Hash(first)
 	if len(last) > 0 {

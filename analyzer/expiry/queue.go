@@ -1,6 +1,6 @@
-// Package expiry manages state that expires in stream time: a Queue of entries that each wait for the same time, and a
-// Generations map that forgets its entries in groups. Both know the oldest sequence of the stream that their entries were
-// made from, because a restarted analyzer reads the stream again from there.
+// Package expiry manages state that expires in stream time: a Queue of entries with the same timeout, and a
+// Generations map whose entries expire in groups. Both track the oldest sequence of the stream that their entries
+// depend on, because a restarted analyzer replays the stream from there.
 package expiry
 
 import (
@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Queue is a map whose entries expire a fixed time after they were added or renewed, so that their order is that of
-// their deadlines. The caller removes entries that are due.
+// A Queue is a map whose entries expire a fixed time after they were added or renewed. Entries are therefore in the
+// order of their deadlines. The caller removes entries that are due.
 type Queue[K comparable, V any] struct {
 	timeout     time.Duration
 	entries     map[K]*Entry[K, V]
@@ -21,7 +21,7 @@ type Queue[K comparable, V any] struct {
 type Entry[K comparable, V any] struct {
 	Key      K
 	Value    V
-	MinSeq   uint64 // oldest sequence that the value was made from
+	MinSeq   uint64 // oldest sequence that the value depends on
 	Deadline time.Time
 
 	before, after *Entry[K, V]
@@ -47,8 +47,8 @@ func (q *Queue[K, V]) Add(k K, v V, minSeq uint64, now time.Time) *Entry[K, V] {
 	return e
 }
 
-// Lower makes e require minSeq, if it does not require an older sequence. Older entries then require it too, so that the
-// first one has the oldest: reading back further than required does no harm.
+// Lower makes e depend on minSeq, unless it already depends on an older sequence. The entries before e then depend on
+// minSeq too, so that the first entry has the oldest sequence: replaying more than required does no harm.
 func (e *Entry[K, V]) Lower(minSeq uint64) {
 	for ; e != nil && e.MinSeq > minSeq; e = e.before {
 		e.MinSeq = minSeq
@@ -87,7 +87,7 @@ func (q *Queue[K, V]) TakeFirst() *Entry[K, V] {
 	return q.Take(q.first.Key)
 }
 
-// Due returns the deadline of the first entry and whether it is not after now.
+// Due returns the deadline of the first entry, or false if no entry is due by now.
 func (q *Queue[K, V]) Due(now time.Time) (time.Time, bool) {
 	if q.first == nil || q.first.Deadline.After(now) {
 		return time.Time{}, false
@@ -95,7 +95,7 @@ func (q *Queue[K, V]) Due(now time.Time) (time.Time, bool) {
 	return q.first.Deadline, true
 }
 
-// All yields the entries, the one that is due first at the start.
+// All yields the entries in the order of their deadlines.
 func (q *Queue[K, V]) All() iter.Seq[*Entry[K, V]] {
 	return func(yield func(*Entry[K, V]) bool) {
 		for e := q.first; e != nil; e = e.after {
@@ -106,7 +106,7 @@ func (q *Queue[K, V]) All() iter.Seq[*Entry[K, V]] {
 	}
 }
 
-// MinSeq returns the oldest sequence that entries were made from, 0 for an empty queue. It holds for queues whose entries
+// MinSeq returns the oldest sequence that entries depend on, or 0 if the queue is empty. It is valid only if entries
 // are not renewed.
 func (q *Queue[K, V]) MinSeq() uint64 {
 	if q.first == nil {
@@ -138,7 +138,7 @@ func (q *Queue[K, V]) unlink(e *Entry[K, V]) {
 	e.before, e.after = nil, nil
 }
 
-// Oldest returns the smallest sequence that is not 0, or 0.
+// Oldest returns the smallest nonzero sequence, or 0.
 func Oldest(seqs ...uint64) uint64 {
 	var o uint64
 	for _, s := range seqs {

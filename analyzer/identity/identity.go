@@ -1,4 +1,4 @@
-// Package identity derives the ids of rows from what a row is about, so that reading an event again makes the same row.
+// Package identity derives the ids of rows from their subject, so that a row keeps its id if its event is read again.
 package identity
 
 import (
@@ -10,7 +10,7 @@ import (
 // A Sum is the SHA-256 of a list of strings.
 type Sum [sha256.Size]byte
 
-// Of hashes parts. Each part is hashed with its length, so no two lists have the same input.
+// Of returns the hash of parts. Each part is hashed with its length, so no two lists have the same input.
 func Of(parts ...string) Sum {
 	n := 0
 	for _, p := range parts {
@@ -24,11 +24,11 @@ func Of(parts ...string) Sum {
 	return sha256.Sum256(b)
 }
 
-// Key returns the first 128 bits, for use in maps.
+// Key returns the first 128 bits of s, for use in maps.
 func (s *Sum) Key() [16]byte { return [16]byte(s[:16]) }
 
-// ID returns the first 128 bits as 32 hex digits.
+// ID returns the first 128 bits of s as 32 hex digits.
 func (s *Sum) ID() string { return hex.EncodeToString(s[:16]) }
 
-// Fingerprint returns the first 64 bits as 16 hex digits.
+// Fingerprint returns the first 64 bits of s as 16 hex digits.
 func (s *Sum) Fingerprint() string { return hex.EncodeToString(s[:8]) }

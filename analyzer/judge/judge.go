@@ -1,17 +1,18 @@
-// Package judge finds the violations of requests, with an identity and a root cause in their conversation.
+// Package judge finds the violations in requests and determines their identity and root cause in a conversation.
 //
 //	request ─> session: Turn ──────────────────┐
 //	              └─> check: violations ───────┴─> identity, root cause ─> []Finding
 //	answer  ─> session: what the next request is compared with
 //
-// The stream analyzer and lint share it, so both report the same ids and root causes for the same conversation.
+// The stream analyzer and lint share this package, so both report the same ids and root causes for the same
+// conversation.
 //
 // # What identifies a finding
 //
-// A caller sends its whole history each turn, so a defect is seen again and again. Finding.ID is the SHA-256/128 of
-// service, conversation, branch, rule, and call id or message hash: the conversation reports a defect once, and again
-// only when its severity or root cause becomes stronger. Conversation ids are scoped by service, because two services
-// may both count 1, 2, 3.
+// A caller sends its whole history each turn, so each defect is seen repeatedly. Finding.ID is the first half of the
+// SHA-256 of service, conversation, branch, rule, and call id or message hash. A conversation reports a defect once,
+// and again only if its severity or root cause becomes stronger. Conversation ids are scoped by service, because two
+// services may both count 1, 2, 3.
 package judge
 
 import (
@@ -26,7 +27,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// maxExplained bounds the findings of one request that get a root cause: each search walks the whole history.
+// maxExplained limits the findings of one request that get a root cause, because each search walks the whole history.
 const maxExplained = 100
 
 // A Judge judges requests in their conversations. It reuses its memory between requests and is not safe for concurrent
@@ -39,23 +40,23 @@ type Judge struct {
 	chain   check.Chain
 }
 
-// New returns a Judge with an empty memory that runs rules in the given order.
+// New returns a Judge without conversations that applies rules in the given order.
 func New(rules []*check.Rule, cfg session.Config) *Judge {
 	return &Judge{Sessions: session.New(cfg), checker: check.NewChecker(rules)}
 }
 
 // A Request is a request in its conversation.
 type Request struct {
-	session.Request        // its Service is the name under which conversations are remembered
-	Sender          string // the service that sent it; scopes the ids of findings
-	Version         string // of that service
+	session.Request        // Service is the namespace of the conversation
+	Sender          string // service that sent the request; scopes the ids of findings
+	Version         string // version of Sender
 }
 
 // A Finding is a violation with its identity in a conversation.
 type Finding struct {
 	check.Violation
 	ID       [16]byte
-	Instance *session.Instance // shared by all requests that show the defect
+	Instance *session.Instance // shared by all requests with the defect
 }
 
 // Check returns the violations of a request outside any conversation.
@@ -86,7 +87,7 @@ func (j *Judge) Request(r *Request) (*session.Turn, []Finding) {
 		}
 		if fresh := j.identify(f, t, r); (fresh || f.Instance.Root.Rank() == 0) && explained < maxExplained {
 			explained++
-			// The first root cause stays: later turns only repeat the defect.
+			// Keep the first root cause, because later turns only repeat the defect.
 			root := t.RootCause(session.Defect{Rule: f.Rule.ID, Detail: f.Detail, Message: f.Message, ToolCallID: f.ToolCallID})
 			if fresh || root.Rank() > 0 {
 				f.Instance.Root = root
@@ -99,7 +100,7 @@ func (j *Judge) Request(r *Request) (*session.Turn, []Finding) {
 	return t, findings
 }
 
-// identify finds the memory of a defect and reports whether it is new.
+// identify sets the id and the instance of f and reports whether the defect is new.
 func (j *Judge) identify(f *Finding, t *session.Turn, r *Request) (fresh bool) {
 	what := f.ToolCallID
 	if what == "" && f.Message >= 0 && f.Message < len(r.Facts.Messages) {
@@ -113,7 +114,7 @@ func (j *Judge) identify(f *Finding, t *session.Turn, r *Request) (fresh bool) {
 	return fresh
 }
 
-// Pairing returns the calls and replies of the last request. It is valid until the next request.
+// Pairing returns the calls and replies of the last request. The result is valid until the next request.
 func (j *Judge) Pairing() *check.Pairing { return j.checker.Pairing() }
 
 // Usable reports whether an agent can continue its conversation with the answer r.
@@ -121,8 +122,8 @@ func Usable(status int, r *facts.Response) bool {
 	return status < 400 && len(r.Error) == 0 && (r.Content != facts.Absent || len(r.Calls) > 0)
 }
 
-// Answer adds a usable answer to the conversation and returns its tool calls, none when the agent did not read the answer
-// to its end. It shortens the names of the calls and drops ids that are too long to remember.
+// Answer adds a usable answer to the conversation and returns its tool calls, or none if the agent did not read the
+// answer to the end. It shortens the names of the calls and removes ids that are too long to store.
 func (j *Judge) Answer(t *session.Turn, a session.Answer) []*session.Call {
 	for i := range a.Facts.Calls {
 		c := &a.Facts.Calls[i]
@@ -133,7 +134,8 @@ func (j *Judge) Answer(t *session.Turn, a session.Answer) []*session.Call {
 	return j.Sessions.Answer(t, a)
 }
 
-// Severity returns the severity of a violation once the answer is known: an accepted request was not rejected.
+// Severity returns the severity of a violation once the outcome is known: if the request was accepted, Reject becomes
+// Lenient.
 func Severity(predicted check.Severity, accepted bool) check.Severity {
 	if accepted && predicted == check.Reject {
 		return check.Lenient
@@ -143,13 +145,14 @@ func Severity(predicted check.Severity, accepted bool) check.Severity {
 
 // A Report compares a finding with the earlier reports of its defect.
 type Report struct {
-	Known    bool // it was reported before, with this severity and root cause or stronger ones
-	First    bool // it was never reported before
-	New      bool // it, or its root cause, was never reported before
+	Known    bool // the defect was reported before, with the same or a stronger severity and root cause
+	First    bool // the defect was never reported before
+	New      bool // the defect or its root cause was never reported before
 	Severity check.Severity
 }
 
-// Report records that f is reported by an exchange, and returns what is new about it. Severity is the strongest so far.
+// Report records that an exchange reports f and returns what is new about it. The severity of the result is the
+// strongest so far.
 func (f *Finding) Report(accepted bool) Report {
 	in, severity, root := f.Instance, Severity(f.Predicted, accepted).Rank(), f.Instance.Root.Rank()
 	r := Report{Known: severity <= in.Severity && root <= in.Rank, First: in.Severity == 0, New: in.Severity == 0 || root > in.Rank}
@@ -158,7 +161,7 @@ func (f *Finding) Report(accepted bool) Report {
 	return r
 }
 
-// Fix returns what to change in the agent: the fix of the root cause, else of the rule.
+// Fix returns what to change in the agent: the fix of the root cause, or else of the rule.
 func (f *Finding) Fix() string {
 	if f.Instance.Root.Fix != "" {
 		return f.Instance.Root.Fix

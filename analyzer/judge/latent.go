@@ -7,9 +7,9 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// pairingRules find calls and replies that do not belong together, which is wrong for every target: a provider that
-// accepts them is lenient, and the model reads nonsense. The other rules are about the schema of one provider, so their
-// violations matter in an accepted request only where that provider itself rejects them.
+// pairingRules are the rules about calls and replies that do not belong together. Such violations are wrong for every
+// target: a provider that accepts them is lenient, and the model reads nonsense. All other rules concern the schema of
+// one provider, so in an accepted request their violations matter only if that provider itself rejects them.
 var pairingRules = map[string]bool{
 	"orphan_tool_reply": true, "unknown_tool_call_id": true, "missing_tool_call_id": true, "missing_tool_reply": true,
 	"duplicate_tool_reply": true, "late_tool_reply": true, "tool_reply_before_call": true,
@@ -20,11 +20,11 @@ func (f *Finding) Latent() bool {
 	return f.Predicted == check.Reject || f.Predicted == check.Lenient && pairingRules[f.Rule.ID]
 }
 
-// TargetName names a target for humans: dialect/variant.
+// TargetName returns the name of a target for humans: dialect/variant.
 func TargetName(d wire.Dialect, v wire.Variant) string { return string(d) + "/" + string(v) }
 
-// FindRejecters sets Instance.RejectedBy of each new defect of the last request: the variants of its dialect that reject
-// the defect, which are the targets that the agent can switch to without a change of code.
+// FindRejecters sets Instance.RejectedBy of each new latent defect in the last request to the targets that reject it:
+// the variants of its dialect, to which the agent can switch without a code change.
 func (j *Judge) FindRejecters(r *Request, findings []Finding) {
 	for i := 0; i < len(findings); {
 		end, fresh := i, false
@@ -45,7 +45,7 @@ type violationKey struct {
 	callID, detail string
 }
 
-// findRejecters runs the rule of the findings for each variant, because a rule may depend on the variant.
+// findRejecters applies the rule of the findings for each variant, because a rule may depend on the variant.
 func (j *Judge) findRejecters(r *Request, findings []Finding) {
 	t := r.Target
 	byKey := make(map[violationKey]*Finding, len(findings))

@@ -13,10 +13,10 @@ import (
 
 // Kinds of a Key.
 const (
-	KindDefect  = "defect"  // Name is a rule; of a service, a stage and a root cause
-	KindFailure = "failure" // Name is a cause of failed exchanges; of a service, a stage and a root cause
-	KindVersion = "version" // Name is a service version whose calls were judged; of a service and a stage
-	KindVerdict = "verdict" // Name is a rule; of a host, a model and a detail: the answers to its violation
+	KindDefect  = "defect"  // Name is a rule; also has a service, a stage and a root cause
+	KindFailure = "failure" // Name is a cause of failed exchanges; also has a service, a stage and a root cause
+	KindVersion = "version" // Name is a service version with judged calls; also has a service and a stage
+	KindVerdict = "verdict" // answers to a violation: Name is a rule; also has a host, a model and a detail
 )
 
 // A Key identifies an entry.
@@ -31,7 +31,7 @@ type Key struct {
 	RootCause string `json:"root_cause,omitempty"`
 }
 
-// String returns a name for k that fits any store: 32 hex digits, different for different keys.
+// String returns a unique name of k that fits any store: 32 hex digits.
 func (k *Key) String() string {
 	sum := identity.Of(k.Kind, k.Service, k.Stage, k.Host, k.Model, k.Name, k.Detail, k.RootCause)
 	return sum.ID()
@@ -43,50 +43,50 @@ func (k *Key) compare(o *Key) int {
 		cmp.Compare(k.Detail, o.Detail), cmp.Compare(k.RootCause, o.RootCause))
 }
 
-// A Position orders the completed exchanges of a partition: the stream sequence of the newest event, and the number of
-// exchanges completed since that event arrived. An exchange that times out has a position of its own, whether the next
-// event or Advance finds it due.
+// A Position orders the completed exchanges of a partition. It is the stream sequence of the newest event and the
+// number of exchanges completed since that event. An exchange that times out has its own position, whether the next
+// event or Advance triggers the timeout.
 type Position struct {
 	Seq uint64 `json:"seq"`
 	Nth uint32 `json:"nth,omitempty"`
 }
 
-// Compare returns -1, 0 or 1 for p before, at or after o.
+// Compare returns -1, 0 or 1 if p is before, at or after o.
 func (p Position) Compare(o Position) int {
 	return cmp.Or(cmp.Compare(p.Seq, o.Seq), cmp.Compare(p.Nth, o.Nth))
 }
 
-// A Sighting is an exchange that showed something.
+// A Sighting is an exchange that showed the subject of an entry.
 type Sighting struct {
-	Position           // zero when another reader saw the exchange, see Ledger.Add
+	Position           // zero if another reader read the exchange, see Ledger.Add
 	At       time.Time `json:"at"` // stream time
 	Exchange string    `json:"exchange"`
-	Version  string    `json:"version,omitempty"`  // of the service
-	Instance string    `json:"instance,omitempty"` // the process
+	Version  string    `json:"version,omitempty"`  // service version
+	Instance string    `json:"instance,omitempty"` // process
 }
 
-// compare orders by time first, because positions of another reader are unknown.
+// compare orders sightings by time first, because the positions of another reader are unknown.
 func (s *Sighting) compare(o *Sighting) int {
 	return cmp.Or(s.At.Compare(o.At), s.Compare(o.Position), cmp.Compare(s.Exchange, o.Exchange),
 		cmp.Compare(s.Version, o.Version), cmp.Compare(s.Instance, o.Instance))
 }
 
-// An Entry is the memory of a defect, a cause of failures, a version or a verdict, in one partition.
+// An Entry is the long-term memory of a defect, a cause of failures, a version or a verdict in one partition.
 type Entry struct {
 	Key
 	First Sighting `json:"first"`
-	// LastClean is the newest other version of the stage with judged calls before First, which had not shown the defect. It
-	// is "" when there was none, and for versions and verdicts.
+	// LastClean is the newest other version of the stage that had judged calls before First and had not shown the
+	// defect. It is "" if there was none, and for versions and verdicts.
 	LastClean string    `json:"last_clean,omitempty"`
 	Last      Position  `json:"last"`
-	LastAt    time.Time `json:"last_at"`           // stream time; of a version its hour, so that not every call changes its entry
-	Count     uint64    `json:"count"`             // exchanges that showed it newly; of a verdict all; of a version always 0
-	Verdict   *Verdict  `json:"verdict,omitempty"` // of KindVerdict
+	LastAt    time.Time `json:"last_at"`           // stream time; for a version the hour, so that not every call changes the entry
+	Count     uint64    `json:"count"`             // exchanges that showed the subject as new; for a verdict all exchanges; for a version 0
+	Verdict   *Verdict  `json:"verdict,omitempty"` // only for KindVerdict
 }
 
-// Merge joins two entries of the same partition and key, of two readers or of one reader at two times. Each is a function
-// of the stream up to its Last, so the later entry includes the other, except for a First that was forgotten and seen
-// again. Merge is commutative, associative and idempotent.
+// Merge joins two entries of the same partition and key, from two readers or from one reader at two times. Each is a
+// function of the stream up to its Last, so the later entry includes the other, except for a First whose entry was
+// evicted and added again. Merge is commutative, associative and idempotent.
 func (e *Entry) Merge(o *Entry) Entry {
 	m := *e
 	if cmp.Or(o.Last.Compare(e.Last), o.LastAt.Compare(e.LastAt), cmp.Compare(o.Count, e.Count)) > 0 {
@@ -96,7 +96,7 @@ func (e *Entry) Merge(o *Entry) Entry {
 	return m
 }
 
-// first returns the earlier beginning of e and o.
+// first returns First and LastClean of the entry with the earlier First.
 func first(e, o *Entry) (Sighting, string) {
 	if cmp.Or(o.First.compare(&e.First), cmp.Compare(e.LastClean, o.LastClean)) < 0 {
 		e = o
@@ -104,8 +104,8 @@ func first(e, o *Entry) (Sighting, string) {
 	return e.First, e.LastClean
 }
 
-// join adds to e the entry of a reader of another partitioning of the stream, or of another stream. The larger of two
-// counts stays, so that nothing is counted twice and the count is a lower bound.
+// join adds to e the entry of a reader of another partitioning or of another stream. It keeps the larger of the two
+// counts, so that nothing is counted twice and the count is a lower bound.
 func (e *Entry) join(o *Entry) {
 	e.First, e.LastClean = first(e, o)
 	if o.LastAt.After(e.LastAt) {
@@ -117,7 +117,7 @@ func (e *Entry) join(o *Entry) {
 	}
 }
 
-// clearPositions makes e an entry of another reader, whose positions have no meaning here.
+// clearPositions clears the positions of e, which belong to another reader and have no meaning here.
 func (e *Entry) clearPositions() {
 	e.First.Position, e.Last = Position{}, Position{}
 	if e.Verdict != nil {
@@ -134,7 +134,7 @@ func (e *Entry) clone() Entry {
 	return c
 }
 
-// Decode reads the JSON of an entry that was stored under key, its Key.String().
+// Decode decodes the JSON of an entry that was stored under key, the result of Key.String.
 func Decode(key string, value []byte) (Entry, error) {
 	var e Entry
 	if err := json.Unmarshal(value, &e); err != nil {

@@ -9,10 +9,10 @@ import (
 )
 
 const (
-	// maxEntries bounds the entries of the ledgers of all partitions, which share it equally. The entry that was not seen
-	// for longest is forgotten first.
+	// maxEntries limits the entries of the ledgers of all partitions, which share it equally. The least recently seen
+	// entry is evicted first.
 	maxEntries = 100_000
-	// maxVersions bounds the versions of one stage: only the newest ones can be the last clean version.
+	// maxVersions limits the versions of one stage: only the newest ones can be the last clean version.
 	maxVersions = 64
 )
 
@@ -21,26 +21,26 @@ type Ledger struct {
 	limit    int
 	entries  map[Key]*Record
 	versions map[[2]string][]*Record // by service and stage, in order of First, at most maxVersions
-	order    Record                  // ends of the list of all records, the longest unseen first
-	unsorted bool                    // after Add
+	order    Record                  // head of the ring of all records, least recently seen first
+	unsorted bool                    // Add was called since the last sort
 	changed  []*Record
-	gone     []Key // at most as many as were stored
+	gone     []Key // keys of stored entries that were deleted
 	evicted  int
 }
 
 // A Record is an entry in a Ledger.
 type Record struct {
 	Entry
-	// VerdictAt is the position of the exchange that KindVerdict was last looked up for; violations of one exchange that
-	// share an entry count once.
+	// VerdictAt is the position of the exchange for which a KindVerdict record was last looked up. Violations of one
+	// exchange that share an entry count once.
 	VerdictAt Position
 
 	before, after *Record
-	changed       bool // in Ledger.changed
-	stored        bool // Take has returned it, or an earlier process stored it
+	changed       bool // the entry has changed since the last Take
+	stored        bool // Take returned the entry, or an earlier process stored it
 }
 
-// New returns an empty ledger of one of n partitions.
+// New returns the empty ledger of one of n partitions.
 func New(n int) *Ledger {
 	l := &Ledger{
 		limit: max(maxEntries/max(n, 1), 1), entries: make(map[Key]*Record), versions: make(map[[2]string][]*Record),
@@ -55,8 +55,8 @@ func (l *Ledger) Len() int { return len(l.entries) }
 // Get returns the record of k, or nil.
 func (l *Ledger) Get(k Key) *Record { return l.entries[k] }
 
-// Add adds an entry that this partition stored, or, if not own, another partition of another partitioning or stream. It
-// is called before the first See.
+// Add adds a stored entry. If own, this partition stored it; otherwise, a partition of another partitioning or stream
+// did. Add must be called before the first See.
 func (l *Ledger) Add(e *Entry, own bool) {
 	if !own {
 		e.clearPositions()
@@ -102,7 +102,7 @@ func (r *Record) link(end *Record) {
 
 func (r *Record) unlink() { r.before.after, r.after.before = r.after, r.before }
 
-// sort orders the added records and evicts those beyond the bound.
+// sort orders the added records and evicts records beyond the limit.
 func (l *Ledger) sort() {
 	if !l.unsorted {
 		return
@@ -132,7 +132,7 @@ func (l *Ledger) Has(k *Key, p Position) bool {
 // Includes reports whether the entry includes the exchange at p.
 func (r *Record) Includes(p Position) bool { return p.Compare(r.Last) <= 0 }
 
-// See records that s showed k, and returns the record of k.
+// See records that s showed the subject of k, and returns the record of k.
 func (l *Ledger) See(k *Key, s *Sighting) *Record {
 	l.sort()
 	r, version, at := l.entries[*k], k.Kind == KindVersion, s.At
@@ -162,8 +162,8 @@ func (l *Ledger) See(k *Key, s *Sighting) *Record {
 	return r
 }
 
-// lastClean returns the newest version of k's stage that was seen before s and is not that of s. A failure without a known
-// root cause may be one that earlier versions showed with any root cause, and such a version is not clean.
+// lastClean returns the newest version of the stage of k that was seen before s and differs from the version of s. For
+// a failure without a known root cause, a version that showed the failure with any root cause is not clean.
 func (l *Ledger) lastClean(k *Key, s *Sighting) string {
 	if k.Kind != KindDefect && k.Kind != KindFailure {
 		return ""
@@ -184,7 +184,7 @@ func (l *Ledger) lastClean(k *Key, s *Sighting) string {
 	}
 	if oldest != nil {
 		if oldest.LastClean == s.Version {
-			return "" // it went back to a clean version
+			return "" // the service went back to a clean version
 		}
 		return oldest.LastClean
 	}
@@ -196,7 +196,7 @@ func (l *Ledger) lastClean(k *Key, s *Sighting) string {
 	return ""
 }
 
-// evict forgets the records that were not seen for longest while the ledger exceeds its bound.
+// evict deletes the least recently seen records while the ledger exceeds its limit.
 func (l *Ledger) evict() {
 	for len(l.entries) > l.limit {
 		l.forget(l.order.after)
@@ -214,14 +214,14 @@ func (l *Ledger) forget(r *Record) {
 			delete(l.versions, k)
 		}
 	}
-	r.changed = false // Take skips it
+	r.changed = false // Take skips the record
 	if r.stored {
 		l.gone = append(l.gone, r.Key)
 	}
 }
 
-// Take returns the entries that changed since the last call, the keys of stored entries that were forgotten, and how many
-// entries were evicted to stay within the bound.
+// Take returns the entries that changed since the last call, the keys of stored entries that were deleted, and the
+// number of entries evicted to stay within the limit.
 func (l *Ledger) Take() (changed []Entry, gone []Key, evicted int) {
 	l.sort()
 	for _, r := range l.changed {
@@ -232,7 +232,7 @@ func (l *Ledger) Take() (changed []Entry, gone []Key, evicted int) {
 	}
 	clear(l.changed)
 	gone, l.changed, l.gone = l.gone, l.changed[:0], nil
-	// An entry that was forgotten and seen again exists.
+	// An entry that was deleted and added again exists.
 	gone = slices.DeleteFunc(gone, func(k Key) bool { return l.entries[k] != nil })
 	evicted, l.evicted = l.evicted, 0
 	return changed, gone, evicted

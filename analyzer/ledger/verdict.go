@@ -12,21 +12,21 @@ import (
 )
 
 const (
-	maxClients = 8  // the client that was accepted longest ago is forgotten
-	maxRecent  = 16 // conversations remembered by hash, to distinguish a new one from a known one
+	maxClients = 8  // beyond it, the client whose last acceptance is oldest is removed
+	maxRecent  = 16 // hashes of recent conversations, to distinguish new conversations from known ones
 
-	// proofLasts is how long an acceptance proves that a request rejected now would have been accepted before.
+	// proofLasts is how long an acceptance proves that a request rejected now would previously have been accepted.
 	proofLasts = 4 * 7 * 24 * time.Hour
 )
 
-// A Verdict is how a model at a host answers requests that violate one rule in one way.
+// A Verdict describes how a model at a host answers requests that violate one rule in one way.
 type Verdict struct {
 	Accepted Answers  `json:"accepted"`
 	Rejected Answers  `json:"rejected,omitzero"`
 	Run      Answers  `json:"run,omitzero"`     // rejections of Clients since the newest acceptance
-	Flapped  uint64   `json:"flapped,omitzero"` // conversations of earlier runs, which an acceptance ended
+	Flapped  uint64   `json:"flapped,omitzero"` // conversations of earlier runs, which ended with an acceptance
 	Clients  []Client `json:"clients,omitempty"`
-	Report   *Report  `json:"report,omitempty"` // the newest; nil when there was none
+	Report   *Report  `json:"report,omitempty"` // newest report; nil if none
 }
 
 // Answers are the exchanges with one answer.
@@ -34,37 +34,38 @@ type Answers struct {
 	First Sighting `json:"first"`
 	Last  Sighting `json:"last"`
 	Count uint64   `json:"count"`
-	// Conversations is the approximate number of conversations. An accepted one counts once an hour: the outcome of its next
-	// request depends on the last one, because gateways keep a conversation at one server, but not forever.
+	// Conversations is the approximate number of conversations. An accepted conversation counts once per hour:
+	// consecutive requests of a conversation often have the same outcome, because gateways route them to the same
+	// server, but not forever.
 	Conversations uint64   `json:"conversations,omitzero"`
 	Recent        []uint32 `json:"recent,omitempty"` // hashes of the newest conversations, the newest last
 }
 
-// A Client is a version of a service that sent the violation and was accepted. It is the same code, so its requests did
-// not change when the answers did.
+// A Client is a version of a service that sent the violation and was accepted. The code of a version does not change,
+// so its requests are not the reason if the answers change.
 type Client struct {
 	Service  string    `json:"service"`
 	Version  string    `json:"version,omitempty"`
 	Accepted uint64    `json:"accepted"`
-	LastAt   time.Time `json:"last_at"`           // of the last acceptance
-	Rejected time.Time `json:"rejected,omitzero"` // of the first rejection in Run; zero without one
+	LastAt   time.Time `json:"last_at"`           // time of the last acceptance
+	Rejected time.Time `json:"rejected,omitzero"` // time of the first rejection in Run; zero if none
 }
 
-// A Report is the emitted finding that a provider became stricter. It is emitted unchanged when its events are read
+// A Report is the emitted finding that a provider became stricter. The same finding is emitted if its events are read
 // again.
 type Report struct {
-	Counted    Position `json:"counted"` // of the exchange that counted in the tallies
-	Last       Position `json:"last"`    // of the exchange with which it was emitted last
-	First      Sighting `json:"first"`   // the first rejection
+	Counted    Position `json:"counted"` // position of the exchange that was counted in the tallies
+	Last       Position `json:"last"`    // position of the exchange that last emitted the report
+	First      Sighting `json:"first"`   // first rejection
 	Confidence string   `json:"confidence"`
 	Summary    string   `json:"summary"`
 	Evidence   string   `json:"evidence"`
-	Open       bool     `json:"open,omitempty"` // it is about Run
-	Clients    int      `json:"clients"`        // rejected clients when it was emitted last
-	Next       uint64   `json:"next"`           // number of rejections at which it is emitted again
+	Open       bool     `json:"open,omitempty"` // the report is about Run
+	Clients    int      `json:"clients"`        // rejected clients when the report was last emitted
+	Next       uint64   `json:"next"`           // number of rejections at which the report is emitted again
 }
 
-// Accept adds an accepted exchange of a conversation and reports whether Report changed, because a run ended.
+// Accept adds an accepted exchange of a conversation and reports whether Report changed because a run ended.
 func (v *Verdict) Accept(s *Sighting, service, conversation string) (report bool) {
 	v.Accepted.add(s, hash32(conversation, s.At.Unix()/3600))
 	c := v.Client(service, s.Version)
@@ -91,8 +92,8 @@ func (v *Verdict) Accept(s *Sighting, service, conversation string) (report bool
 	return true
 }
 
-// Reject adds a rejected exchange of a conversation and reports whether Report is new or changed enough to be emitted
-// again. what describes the rejection for its summary.
+// Reject adds a rejected exchange of a conversation and reports whether Report is new or has changed enough to be
+// emitted again. what describes the rejection in the summary.
 func (v *Verdict) Reject(s *Sighting, service, conversation, what string) (report bool) {
 	hash := hash32(conversation, 0)
 	v.Rejected.add(s, hash)
@@ -120,7 +121,7 @@ func (v *Verdict) Reject(s *Sighting, service, conversation, what string) (repor
 	return true
 }
 
-// Client returns the client of a service version, or nil.
+// Client returns the client with this service and version, or nil.
 func (v *Verdict) Client(service, version string) *Client {
 	for i := range v.Clients {
 		if c := &v.Clients[i]; c.Service == service && c.Version == version {
@@ -130,7 +131,7 @@ func (v *Verdict) Client(service, version string) *Client {
 	return nil
 }
 
-// add adds one more exchange; conversation is a hash.
+// add adds one exchange; conversation is a hash.
 func (n *Answers) add(s *Sighting, conversation uint32) {
 	if n.Count == 0 {
 		n.First = *s
@@ -170,7 +171,7 @@ func (n *Answers) join(o *Answers) {
 
 func (n *Answers) clearPositions() { n.First.Position, n.Last.Position = Position{}, Position{} }
 
-// bound forgets the clients that were accepted longest ago.
+// bound removes the clients whose last acceptance is oldest, beyond the limit.
 func (v *Verdict) bound() {
 	for len(v.Clients) > maxClients {
 		oldest := 0
@@ -187,7 +188,7 @@ func (c *Client) compare(o *Client) int {
 	return cmp.Or(c.LastAt.Compare(o.LastAt), cmp.Compare(c.Service, o.Service), cmp.Compare(c.Version, o.Version))
 }
 
-// rejectedClients counts the clients in Run.
+// rejectedClients returns the number of clients rejected in Run.
 func (v *Verdict) rejectedClients() (n int) {
 	for i := range v.Clients {
 		if !v.Clients[i].Rejected.IsZero() {
@@ -197,7 +198,7 @@ func (v *Verdict) rejectedClients() (n int) {
 	return n
 }
 
-// together reports whether clients of two services were rejected first within a day.
+// together reports whether the first rejections of two services are at most a day apart.
 func (v *Verdict) together() bool {
 	for i := range v.Clients {
 		for j := range v.Clients[:i] {
@@ -210,22 +211,23 @@ func (v *Verdict) together() bool {
 	return false
 }
 
-// versioned reports whether a client in Run has a version.
+// versioned reports whether a client rejected in Run has a version.
 func (v *Verdict) versioned() bool {
 	return slices.ContainsFunc(v.Clients, func(c Client) bool { return !c.Rejected.IsZero() && c.Version != "" })
 }
 
-// confidence returns how certain it is that the provider rejects what it accepted before; "" for no evidence.
+// confidence returns the confidence that the provider rejects what it accepted before; "" without sufficient evidence.
 //
-// Run may be chance at a provider that is as strict as ever, because the answer depends on more than the violation, or on
-// the server behind a gateway. Of A+F conversations before, F were rejected; one more of each keeps the estimate from
-// certainty. The probability of k rejected conversations in a row is the k-th power of that.
+// Run may be chance even if the provider is as strict as ever, because the answer may also depend on other properties
+// of the request or on the server behind a gateway. If F of A+F earlier conversations were rejected, the estimated
+// probability of a rejection is (F+1)/(A+F+2), which is never 0 or 1. The probability of k rejected conversations in a
+// row is the k-th power of that.
 func (v *Verdict) confidence() string {
 	if v.Accepted.Conversations < 3 {
 		return ""
 	}
 	bound, rank := 1e-4, 2
-	if v.Flapped > 0 { // it did both before
+	if v.Flapped > 0 { // the provider has both accepted and rejected before
 		bound, rank = 1e-6, 1
 	}
 	one, all := float64(v.Flapped+1)/float64(v.Accepted.Conversations+v.Flapped+2), 1.0
@@ -236,7 +238,7 @@ func (v *Verdict) confidence() string {
 	}
 	switch k := v.Run.Conversations; {
 	case k >= 2 && all <= bound:
-	case v.Flapped == 0 && v.Run.Count >= 3 && one <= 0.02: // of one conversation, or few
+	case v.Flapped == 0 && v.Run.Count >= 3 && one <= 0.02: // repeated rejections, possibly all in one conversation
 		rank = 1
 	default:
 		return ""
@@ -250,7 +252,7 @@ func (v *Verdict) confidence() string {
 	return [...]string{"", session.Low, session.Medium, session.High}[rank]
 }
 
-// evidence lists what was accepted, from whom and until when, and what is rejected since.
+// evidence describes what was accepted, from whom and until when, and what has been rejected since.
 func (v *Verdict) evidence() string {
 	var b strings.Builder
 	n := &v.Accepted

@@ -1,16 +1,16 @@
-// Package limit bounds what bodies contribute to rows and to memory.
+// Package limit limits the size of what rows and memory retain of bodies.
 package limit
 
 import "strings"
 
-// Bounds in bytes.
+// Limits in bytes.
 const (
-	NameBytes   = 256      // of models, tools, response ids and finish reasons
-	CallIDBytes = 8 << 10  // gateways put whole signatures into call ids
-	BodyBytes   = 64 << 20 // of a body, joined and decompressed
+	NameBytes   = 256      // names of models and tools, response ids and finish reasons
+	CallIDBytes = 8 << 10  // call ids: gateways put whole signatures into them
+	BodyBytes   = 64 << 20 // joined and decompressed bodies
 )
 
-// Text shortens s to n bytes without splitting a character.
+// Text returns at most the first n bytes of s, without splitting a character.
 func Text(s string, n int) string {
 	if len(s) <= n {
 		return s
@@ -18,7 +18,7 @@ func Text(s string, n int) string {
 	return strings.ToValidUTF8(s[:n], "")
 }
 
-// Name returns s as a row stores it: at most NameBytes of valid UTF-8. A shortened name does not share memory with s.
+// Name returns s as stored in rows: at most NameBytes of valid UTF-8. A shortened name does not share memory with s.
 func Name(s string) string {
 	if len(s) > NameBytes {
 		s = strings.Clone(Text(s, NameBytes))

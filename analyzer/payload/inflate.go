@@ -15,21 +15,21 @@ import (
 )
 
 const (
-	maxRatio  = 200     // decompressed to compressed size
-	maxBuffer = 8 << 20 // bytes of the buffer that is kept for the next body
+	maxRatio  = 200     // ratio of decompressed to compressed size
+	maxBuffer = 8 << 20 // bytes of the buffer that is retained for the next body
 )
 
-// ErrTooLarge is wrapped by errors about a body that exceeds a bound.
+// ErrTooLarge is wrapped by errors about bodies that exceed a limit.
 var ErrTooLarge = errors.New("body is too large")
 
-// An Inflater decompresses bodies into memory that it reuses. The zero value is ready to use.
+// An Inflater decompresses bodies into a reused buffer. The zero value is ready to use.
 type Inflater struct {
 	buf  bytes.Buffer
 	gzip *gzip.Reader
 	zstd *zstd.Decoder
 }
 
-// Inflate returns body without its encoding. The result is valid until the next call.
+// Inflate returns the decompressed body. The result is valid until the next call.
 func (f *Inflater) Inflate(encoding string, body []byte) ([]byte, error) {
 	var r io.Reader
 	switch src, name := bytes.NewReader(body), strings.ToLower(strings.TrimSpace(encoding)); name {
@@ -75,7 +75,7 @@ func (f *Inflater) Inflate(encoding string, body []byte) ([]byte, error) {
 	return f.buf.Bytes(), nil
 }
 
-// tooLarge adds ErrTooLarge to the errors of the zstd decoder about a frame beyond its bounds.
+// tooLarge wraps errors of the zstd decoder about oversized frames with ErrTooLarge.
 func tooLarge(err error) error {
 	if errors.Is(err, zstd.ErrDecoderSizeExceeded) || errors.Is(err, zstd.ErrWindowSizeExceeded) {
 		return fmt.Errorf("%w: %w", ErrTooLarge, err)

@@ -8,18 +8,18 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// EventBytes is the approximate size of an event besides its body.
+// EventBytes is the approximate size of an event without its body.
 const EventBytes = 1024
 
-// Parts are the parts of a body that have arrived so far.
+// Parts contains the parts of a body that have arrived so far.
 type Parts struct {
-	head  event.Event // of the newest part, without its body
+	head  event.Event // newest part, without its body
 	parts [][]byte
 	have  int
 	bytes int
 }
 
-// NewParts returns no parts yet of the body that ev is a part of.
+// NewParts returns an empty Parts for the body to which the part ev belongs.
 func NewParts(ev *event.Event) *Parts {
 	return &Parts{head: *ev, parts: make([][]byte, min(ev.Parts, event.MaxParts))}
 }
@@ -27,7 +27,7 @@ func NewParts(ev *event.Event) *Parts {
 // Size returns the approximate memory of p.
 func (p *Parts) Size() int { return EventBytes + 24*len(p.parts) + p.bytes }
 
-// Add copies the body of ev. An error means that the parts can never become a whole.
+// Add adds a copy of the body of ev. An error means that the parts can never form a whole body.
 func (p *Parts) Add(ev *event.Event) error {
 	first := p.head
 	p.head = *ev
@@ -70,7 +70,7 @@ func (p *Parts) Discard() *event.Event {
 	return &p.head
 }
 
-// Missing describes the parts that have not arrived.
+// Missing returns an error that describes the parts that have not arrived.
 func (p *Parts) Missing() error {
 	return fmt.Errorf("parts of the body did not arrive: %d of %d arrived", p.have, len(p.parts))
 }

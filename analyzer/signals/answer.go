@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// Answered finds the signals of an answer: the event and its facts.
+// Answered finds the signals of an answer. r contains the facts of the event ev.
 func (d *Detector) Answered(x *Exchange, ev *event.Event, r *facts.Response) {
 	if x.Turn != nil {
 		d.overlap(x, ev)
@@ -30,7 +30,7 @@ func (d *Detector) Answered(x *Exchange, ev *event.Event, r *facts.Response) {
 		})
 		return
 	}
-	// Without the whole answer, its end is unknown.
+	// Without the whole answer, the end is unknown.
 	if x.Status < 200 || x.Status > 299 || x.Degraded || ev.Degraded || ev.Capture == event.CaptureCut || ev.Cancelled() || r.Malformed || x.Target.Dialect == wire.Other {
 		return
 	}
@@ -55,7 +55,8 @@ func (d *Detector) Answered(x *Exchange, ev *event.Event, r *facts.Response) {
 	}
 }
 
-// connectionBroke reports whether a hook's error means that the connection ended, not that the agent stopped reading.
+// connectionBroke reports whether a hook's error means that the connection ended, rather than that the agent stopped
+// reading.
 func connectionBroke(err string) bool {
 	err = strings.ToLower(err)
 	for _, s := range [...]string{"eof", "reset", "broken pipe", "timeout", "timed out", "deadline", "peer closed", "incomplete", "terminated", "premature"} {
@@ -94,8 +95,8 @@ func (d *Detector) truncated(x *Exchange, r *facts.Response) {
 	}
 }
 
-// finishReason finds an answer whose finish reason contradicts its calls. OpenAI itself answers stop where a tool was
-// forced; Gemini and Ollama always do.
+// finishReason finds an answer whose finish reason contradicts its calls. It does not report "stop" with calls if a
+// tool was forced, because OpenAI itself answers that, nor for Gemini and Ollama, which always do.
 func (d *Detector) finishReason(x *Exchange, r *facts.Response) {
 	dialect := x.Target.Dialect.Descriptor()
 	if dialect.CallsReason == "" {
@@ -118,12 +119,12 @@ func (d *Detector) finishReason(x *Exchange, r *facts.Response) {
 // clockSkew is the allowed difference between the clocks of two processes.
 const clockSkew = 5 * time.Second
 
-// overlap finds another request that was sent into the history before the answer to this one had ended. The stream may
-// deliver that request before the end of the answer, so the clocks of the processes decide.
+// overlap finds another request that was sent into the history before the answer to this request had ended. The stream
+// may deliver the other request before the end of the answer, so the clocks of the processes decide.
 func (d *Detector) overlap(x *Exchange, ev *event.Event) {
 	by := x.Turn.Overtaken()
 	if by == nil || ev.Cancelled() || ev.Error != "" && !connectionBroke(ev.Error) {
-		return // it is unknown when the agent stopped reading
+		return // the time when the agent stopped reading is unknown
 	}
 	margin := time.Duration(0)
 	if x.Origin == event.OriginHook && by.Instance != x.Instance {

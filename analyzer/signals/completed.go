@@ -19,14 +19,14 @@ import (
 )
 
 const (
-	retryWindow = 10 * time.Minute // from the first refusal of a request
+	retryWindow = 10 * time.Minute // time since the first refusal of a request
 	stormSize   = 3                // refusals of one request
 	poisonSize  = 3                // refused requests with one defect
-	maxRetries  = 10_000           // requests; the one that was first refused longest ago is forgotten
+	maxRetries  = 10_000           // refused requests; beyond them, the one with the oldest first refusal is dropped
 )
 
-// Completed finds the signals of a completed exchange; proof is the finding that explains it, or nil. It returns the number
-// of requests forgotten to stay within the bound.
+// Completed finds the signals of a completed exchange. proof is the finding that explains the exchange, or nil. It
+// returns the number of refused requests that were dropped to stay within the limit.
 func (d *Detector) Completed(x *Exchange, proof *judge.Finding, minSeq uint64, now time.Time) (forgotten int) {
 	switch {
 	case x.Failed:
@@ -94,7 +94,7 @@ type retries struct {
 	n     int
 }
 
-// retryKey identifies a request in its conversation; without a given id, in its process.
+// retryKey identifies a request in its conversation or, if the conversation id was not given, in its process.
 func retryKey(x *Exchange) uint64 {
 	scope := x.Labels.Conversation
 	if scope == "" {
@@ -106,7 +106,7 @@ func retryKey(x *Exchange) uint64 {
 	return xxh3.HashStringSeed(scope, xxh3.HashStringSeed(x.Labels.Service, x.Request.Hash))
 }
 
-// retryStorm finds a request that is sent again and again, and refused each time.
+// retryStorm finds a request that is sent repeatedly and refused each time.
 func (d *Detector) retryStorm(x *Exchange, minSeq uint64, now time.Time) (forgotten int) {
 	if x.Turn == nil {
 		return 0
@@ -139,7 +139,7 @@ func (d *Detector) retryStorm(x *Exchange, minSeq uint64, now time.Time) (forgot
 	return 0
 }
 
-// poisoned finds a growing history that is refused for one defect ever since it entered the history.
+// poisoned finds a growing history that has been refused for the same defect since the defect entered the history.
 func (d *Detector) poisoned(x *Exchange, proof *judge.Finding) {
 	t := x.Turn
 	if t == nil {

@@ -13,8 +13,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// Judged finds the signals of a judged request, by itself or compared with the one before it, and keeps in x.Request what
-// its answer is compared with.
+// Judged finds the signals of a judged request, alone or compared with the previous request. It sets x.Request to the
+// data that its answer is compared with.
 func (d *Detector) Judged(x *Exchange, r *facts.Request, body []byte) {
 	t := x.Turn
 	x.Request.MaxTokens, x.Request.Forced = r.MaxTokens, len(r.Forced) > 0 || r.ToolChoice == facts.Object
@@ -51,15 +51,15 @@ func (d *Detector) Judged(x *Exchange, r *facts.Request, body []byte) {
 	}
 }
 
-// A placeholder is text that a gateway or framework inserts into a history that providers would reject. A history that was
-// published as a shape does not show it: its texts are hashes under a key that only the agent has.
+// A placeholder is text that a gateway or framework inserts into a history that providers would reject. It cannot be
+// found in a history that was published as a shape, whose texts are hashes with a key that only the agent has.
 type placeholder struct {
-	text   []byte // with the quote before or after it, so that it is a whole text
+	text   []byte // with the quote before or after the text, so that it matches only at an end of a string
 	detail string
 	what   string
 }
 
-const maxPlaceholder = 320 // bytes of the longest, with the name of a tool in it
+const maxPlaceholder = 320 // bytes of the longest placeholder, including the name of a tool
 
 var placeholders = [...]placeholder{
 	{[]byte(`"[System: Tool execution skipped`), "missing_reply", "LiteLLM's placeholder for a missing reply"},
@@ -67,7 +67,7 @@ var placeholders = [...]placeholder{
 	{[]byte(`was cancelled - another message came in before it could be completed."`), "missing_reply", "LangChain's placeholder for a missing reply"},
 }
 
-// placeholders finds placeholders in the new messages.
+// placeholders finds placeholders in the new messages of a request.
 func (d *Detector) placeholders(x *Exchange, r *facts.Request, body []byte) {
 	for i := x.Turn.New(); i < len(r.Messages); i++ {
 		m := &r.Messages[i]

@@ -1,12 +1,12 @@
-// Package signals finds what no rule of a single request shows: broken answers, retries without effect, histories that
-// stay refused (RULES.md section 6).
+// Package signals finds problems that no rule about a single request can find: broken answers, useless retries,
+// histories that remain refused (RULES.md section 6).
 //
 //	request   ─> history shrunk or rewritten, placeholders of gateways ─┐
 //	answer    ─> stream cut, truncated calls, finish reason, overlap ───┼─> []Signal
 //	completed ─> latent defects, failures, retry storms ────────────────┘
 //
-// The signals of runs, tool calls and conversations without an end come from the parts of the stream analyzer that follow
-// them; their ids are here.
+// The signals of runs, tool calls and conversations without an end come from the parts of the stream analyzer that
+// track them; their ids are defined here.
 package signals
 
 import "strings"
@@ -14,7 +14,7 @@ import "strings"
 // IDs of signals.
 const (
 	LatentViolation          = "latent_violation"            // accepted here, rejected by the targets in Signal.RejectedBy
-	MaskedFailure            = "masked_failure"              // a run reported ok though its last call failed
+	MaskedFailure            = "masked_failure"              // a run reported ok although its last call failed
 	ConversationEndedOnError = "conversation_ended_on_error" // nothing followed a failed call, and no run event explains it
 	RetryStorm               = "retry_storm"
 	PoisonedSession          = "poisoned_session"
@@ -39,7 +39,7 @@ type Doc struct {
 	Doc string `json:"doc"`
 }
 
-// All lists the signals in the order of their ids.
+// All lists the signals in alphabetical order of their ids.
 var All = []Doc{
 	{ConcurrentRequests, "Two requests of one history were under way at the same time, in a conversation with a given id."},
 	{ConversationEndedOnError, "Nothing followed a call that the provider refused, and no run event explains it."},
@@ -61,7 +61,7 @@ var All = []Doc{
 	{Unexplained400, "A request was refused with status 400 or 422, and neither the text nor the request explains it."},
 }
 
-// Table renders All as a Markdown table.
+// Table returns All as a Markdown table.
 func Table() string {
 	var b strings.Builder
 	b.WriteString("| signal | meaning |\n|---|---|\n")
