@@ -70,7 +70,7 @@ func runImport(ctx context.Context, c *command.Call) error {
 		sink, err := servers.OpenClickHouse(ctx)
 		switch {
 		case err == nil:
-			defer func() { _ = sink.Close() }() // only read
+			defer func() { _ = sink.Close() }() // used for reading only
 			im.Store = sink
 		case errors.Is(err, connect.ErrNotRunning):
 			im.Progress.Printf("not waiting until everything is stored: %v", err)

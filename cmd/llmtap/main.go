@@ -25,7 +25,7 @@ var llmtap = &command.Command{
 func main() {
 	chdb.RunChild()
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
-	context.AfterFunc(ctx, stop) // a second signal kills
+	context.AfterFunc(ctx, stop) // a second signal kills the process
 	err := run(ctx, os.Args[1:], os.Stdin, os.Stdout, os.Stderr, os.Getenv)
 	stop()
 	os.Exit(command.Report(err, os.Stderr))

@@ -30,7 +30,7 @@ answer contains one. After the last call the model reports that it is done.`,
 	Run: runProvider,
 }
 
-// providerPaths are the paths of the base URLs.
+// providerPaths lists the paths of the providers' base URLs.
 var providerPaths = []struct{ name, path string }{
 	{"OpenAI", provider.OpenAIPath},
 	{"DeepSeek", provider.DeepSeekPath},

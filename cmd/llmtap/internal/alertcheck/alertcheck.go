@@ -14,7 +14,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/terminal"
 )
 
-// Check writes the errors in the rules of cfg, and returns an error if there are any.
+// Check lints the rules of cfg. It writes their errors to w and returns an error if there are any.
 func Check(ctx context.Context, w io.Writer, cfg alerts.Config) error {
 	rules, problems := cfg.Rules().Lint(ctx)
 	var b strings.Builder

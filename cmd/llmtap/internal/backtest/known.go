@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/rows"
 )
 
-// The analyzer keeps first failures and clean versions in its ledger; here they are read from rows.
+// The analyzer stores first failures and clean versions in its ledger; a backtest reads them from rows.
 const (
 	failuresSQL = `
 SELECT service, stage, cause AS why, root_cause AS root, argMin(service_version, stored_at) AS version, min(stored_at) AS at
@@ -35,11 +35,11 @@ LIMIT 100`
 
 type failure struct{ service, stage, cause, root string }
 
-// A sighting is the first call with a failure or a version.
+// A sighting is the first call of a version, or the first call with a failure.
 type sighting struct {
 	version string
 	at      time.Time
-	counted bool // in analyzer.MetricNew
+	counted bool // counted in analyzer.MetricNew
 }
 
 // known contains the first calls of all failures and versions.
@@ -74,7 +74,7 @@ func (k *known) failure(labels map[string]string) *sighting {
 	return k.failures[failure{labels["service"], labels["stage"], labels["cause"], labels["root_cause"]}]
 }
 
-// lastClean returns the newest other version that made calls before first.
+// lastClean returns the newest version that made calls before first and is not the version of first.
 func (k *known) lastClean(labels map[string]string, first *sighting) string {
 	for _, v := range k.versions[[2]string{labels["service"], labels["stage"]}] {
 		if v.version != first.version && v.at.Before(first.at) {
@@ -89,7 +89,7 @@ func addExample(ctx context.Context, q rows.Querier, a *alerts.Alert) error {
 	if a.Evidence.Example == nil {
 		return nil
 	}
-	own := *a.Evidence.Example // the engine continues to use its own
+	own := *a.Evidence.Example // a copy, because the engine still uses the original
 	x := &own
 	a.Evidence.Example, a.Evidence.Shares = x, slices.Clone(a.Evidence.Shares)
 	why, root := x.Labels["cause"], x.Labels["root_cause"]

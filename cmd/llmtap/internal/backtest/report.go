@@ -19,7 +19,7 @@ import (
 )
 
 const (
-	maxAlerts        = 1000 // kept; a rule that fires more often is wrong
+	maxAlerts        = 1000 // alerts in a report; a rule that fires more often is wrong
 	maxLabel         = 60   // runes of a label or an id
 	maxText          = 400  // runes of a text
 	progressInterval = 5 * time.Second
@@ -32,9 +32,9 @@ type Report struct {
 	Calls      uint64            `json:"calls"`
 	Failed     uint64            `json:"failed"`
 	Alerts     []Alert           `json:"alerts"`
-	More       int               `json:"more,omitempty"` // further alerts, which are not kept
+	More       int               `json:"more,omitempty"` // number of alerts beyond maxAlerts
 	NeverFired []string          `json:"never_fired"`
-	NotTested  map[string]string `json:"not_tested"` // reason by rule
+	NotTested  map[string]string `json:"not_tested"` // reasons by rule
 }
 
 // An Alert is one alert that would have fired.
@@ -43,10 +43,10 @@ type Alert struct {
 	Labels       map[string]string `json:"labels"`
 	State        string            `json:"state"`
 	StartsAt     time.Time         `json:"starts_at"`
-	EndsAt       *time.Time        `json:"ends_at"` // null if it still fires at the end
+	EndsAt       *time.Time        `json:"ends_at"` // null if the alert still fires at the end
 	Seconds      float64           `json:"seconds"`
 	Peak         float64           `json:"peak"`
-	Failed       uint64            `json:"failed"` // at the peak
+	Failed       uint64            `json:"failed"` // failed calls at the peak
 	Calls        uint64            `json:"calls"`
 	Shares       []Share           `json:"shares"`
 	FirstVersion string            `json:"first_version"`
@@ -55,7 +55,7 @@ type Alert struct {
 	Summary      string            `json:"summary"`
 	Fix          string            `json:"fix"`
 
-	explanations []string // of Shares
+	explanations []string // one line per share
 }
 
 // A Share is the number of failures with one cause and root cause.
@@ -75,7 +75,8 @@ type Example struct {
 	Summary      string `json:"summary"`
 }
 
-// New returns an empty report on the rules of cfg, with the rules that cannot be tested. It fails if a rule file is invalid.
+// New returns a report without alerts. NotTested contains the rules of cfg that cannot be tested. New fails if a rule file
+// is invalid.
 func New(cfg alerts.Config, from, until time.Time) (*Report, error) {
 	r := &Report{From: from.UTC(), Until: until.UTC(), Alerts: []Alert{}, NeverFired: []string{}, NotTested: map[string]string{}}
 	list, err := cfg.Rules().Load()
@@ -102,7 +103,8 @@ func New(cfg alerts.Config, from, until time.Time) (*Report, error) {
 	return r, nil
 }
 
-// Run evaluates the rules of cfg over the rows of store. It begins cfg.Retention before From, because rules look back.
+// Run evaluates the rules of cfg over the rows of store. It reads rows from cfg.Retention before From, because rules look
+// back.
 func (r *Report) Run(ctx context.Context, cfg alerts.Config, store rows.Querier, progress io.Writer) error {
 	tallies := r.count(readTallies(ctx, store, r.From.Add(-cfg.Retention), r.Until), progress)
 	cfg.TSDBDir = "" // the configured directory belongs to the running llmtap
@@ -125,7 +127,7 @@ func (r *Report) Run(ctx context.Context, cfg alerts.Config, store rows.Querier,
 	return err
 }
 
-// count adds up calls and failures and reports progress.
+// count yields tallies, sums up their calls and failures, and writes progress.
 func (r *Report) count(tallies iter.Seq2[*analyzer.Tally, error], progress io.Writer) iter.Seq2[*analyzer.Tally, error] {
 	return func(yield func(*analyzer.Tally, error) bool) {
 		next := time.Now().Add(progressInterval)

@@ -19,16 +19,16 @@ import (
 )
 
 const (
-	firstChunk = time.Hour // of stream time per query; it adapts to the number of rows
+	firstChunk = time.Hour // stream time of the first query; later ones adapt to the number of rows
 	maxChunk   = 24 * time.Hour
-	fewRows    = 10_000         // in a chunk: the next one is larger
-	maxCall    = 24 * time.Hour // duration
-	clockSkew  = time.Hour      // of agents
+	fewRows    = 10_000         // a chunk with fewer rows is followed by a larger one
+	maxCall    = 24 * time.Hour // maximum duration of a call
+	clockSkew  = time.Hour      // maximum clock skew of agents
 )
 
 const originImport = event.OriginImport
 
-// callsSQL counts the calls of each second by labels, with an example of the failed ones.
+// callsSQL counts the calls of each second by labels, with an example of a failed call.
 const callsSQL = `
 SELECT toUnixTimestamp(stored_at) AS second, service, service_version, environment, agent, stage, provider, model,
     multiIf(retry > 0, 'retry', NOT failed AND error_type = {cancelled:String}, 'cancelled', failed, 'failed', 'call') AS kind,
@@ -40,7 +40,7 @@ WHERE stored_at >= {from:DateTime64(9, 'UTC')} AND stored_at < {to:DateTime64(9,
 GROUP BY second, service, service_version, environment, agent, stage, provider, model, kind, code, why, root
 ORDER BY second, service, service_version, environment, agent, stage, provider, model, kind, code, why, root`
 
-// findingsSQL counts findings when their call ended, and signals when they were found.
+// findingsSQL counts findings at the end of their call, and signals at the time of detection.
 const findingsSQL = `
 WITH
     found AS
@@ -63,11 +63,11 @@ WHERE greatest(f.first_seen, e.stored_at) >= {from:DateTime64(9, 'UTC')} AND gre
 GROUP BY second, service, service_version, environment, agent, stage, provider, model, rule, level, root
 ORDER BY second, service, service_version, environment, agent, stage, provider, model, rule, level, root`
 
-// notStored are the metrics of tallies without rows in ClickHouse.
+// notStored lists the tally metrics that have no rows in ClickHouse.
 var notStored = []string{analyzer.MetricLost, analyzer.MetricDropped}
 
-// readTallies returns the counts of the calls and findings in [from, to) in order of time, without empty seconds except for
-// the last. It reads chunks of time, to bound memory. It ends with the first error.
+// readTallies returns the counts of the calls and findings in [from, to) in chronological order, without empty seconds
+// except the last one. It reads in chunks of time to bound memory, and stops at the first error.
 func readTallies(ctx context.Context, q rows.Querier, from, to time.Time) iter.Seq2[*analyzer.Tally, error] {
 	return func(yield func(*analyzer.Tally, error) bool) {
 		known, err := readKnown(ctx, q)
@@ -149,7 +149,7 @@ func readChunk(ctx context.Context, q rows.Querier, known *known, from, to time.
 	return tallies, max(len(calls.Rows), len(findings.Rows)), nil
 }
 
-// addCall counts a row of callsSQL as the analyzer counted its calls.
+// addCall adds a row of callsSQL to t in the same way as the analyzer counts calls.
 func addCall(t *analyzer.Tally, r rows.Row, known *known) {
 	labels, n := callLabels(r), uint64(r.Int("n"))
 	count := func(metric string, labels map[string]string, n uint64) {
@@ -183,7 +183,7 @@ func addCall(t *analyzer.Tally, r rows.Row, known *known) {
 	t.Examples = append(t.Examples, x)
 }
 
-// callLabels returns the labels that all counts have, and further ones given as name, value. Empty labels are left out.
+// callLabels returns the labels common to all counts, plus further, a list of name, value pairs. Empty labels are omitted.
 func callLabels(r rows.Row, further ...string) map[string]string {
 	for _, name := range []string{"service", "service_version", "environment", "agent", "stage", "provider", "model"} {
 		further = append(further, name, r.Text(name))

@@ -27,11 +27,11 @@ import (
 //	tallies ──> calls:  rules over calls ────────┬──> notifiers
 //	monitor ──> health: rules of llmtap's health ┘└─> rows of the alerts table
 //
-// It does not require ClickHouse: the rows have a queue of their own.
+// It does not require ClickHouse, because its rows have their own queue.
 type alertRole struct {
 	conn     *jetstream.Conn
 	owner    string
-	interval time.Duration // between evaluations
+	interval time.Duration // time between evaluations
 	state    leasedStore
 	rows     *sinks.Batcher
 	calls    *alerts.Engine
@@ -99,7 +99,7 @@ func (a *alertRole) run(ctx context.Context) error {
 	return nil
 }
 
-// notify runs the engines' delivery while this process holds the lease.
+// notify delivers the engines' notifications while this process holds the lease.
 func (a *alertRole) notify(ctx context.Context) error {
 	return a.conn.WithLease(ctx, config.RoleAlert, a.owner, jetstream.DefaultLeaseTTL, func(leased context.Context) error {
 		a.state.lease.Store(&leased)
@@ -122,7 +122,7 @@ func (a *alertRole) readTallies(ctx context.Context) error {
 	})
 }
 
-// An alertRecorder writes rows of the alerts table.
+// An alertRecorder writes rows to the alerts table.
 type alertRecorder struct{ rows *sinks.Batcher }
 
 func (r alertRecorder) RecordAlert(ctx context.Context, a alerts.Alert) error {
@@ -152,8 +152,8 @@ func alertRow(a *alerts.Alert, now time.Time) sinks.Alert {
 	return row
 }
 
-// A leasedStore stores the state of alerts in NATS. It refuses writes after the lease is lost: the state then belongs to
-// another process.
+// A leasedStore stores the state of alerts in NATS. It refuses writes after the lease is lost, because the state then
+// belongs to another process.
 type leasedStore struct {
 	kv    *jetstream.KV
 	lease *atomic.Pointer[context.Context] // ends with the lease; nil before the first one
@@ -168,13 +168,13 @@ func (s leasedStore) Get(ctx context.Context, key string) ([]byte, error) {
 }
 
 func (s leasedStore) Put(ctx context.Context, key string, value []byte) error {
-	if lease := s.lease.Load(); lease != nil && errors.Is(context.Cause(*lease), jetstream.ErrLeaseLost) { //nolint:contextcheck // only its cause is read
+	if lease := s.lease.Load(); lease != nil && errors.Is(context.Cause(*lease), jetstream.ErrLeaseLost) { //nolint:contextcheck // only the cause is read
 		return fmt.Errorf("put key %s: %w", key, jetstream.ErrLeaseLost)
 	}
 	return s.kv.Put(ctx, key, value)
 }
 
-// A prefixedStore separates the state of one engine from that of another.
+// A prefixedStore stores the state of one engine under its own key prefix.
 type prefixedStore struct {
 	alerts.Store
 	prefix string

@@ -25,17 +25,18 @@ import (
 	"github.com/llmtap/llmtap/sinks"
 )
 
-// RebalanceInterval is how often a process checks which partitions to read, and whether stored bodies were erased.
+// RebalanceInterval is the interval at which a process checks which partitions to read and whether stored bodies were
+// erased.
 const RebalanceInterval = 2 * time.Second
 
-// stopTimeout is the time to store pending rows on shutdown.
+// stopTimeout is the maximum time to store pending rows on shutdown.
 const stopTimeout = 20 * time.Second
 
 // ownerName returns the name under which this process holds leases.
 func ownerName(shared bool) string {
 	// The embedded NATS locks its directory, so a restarted process may reclaim its own leases immediately. On a shared
-	// NATS every process has a name of its own and waits until a lease expires; host name and process id alone are the
-	// same in two containers.
+	// NATS, every process has a unique name and waits until a lease expires. Host name and process id do not suffice,
+	// because two containers may have the same ones.
 	if !shared {
 		return "embedded"
 	}
@@ -48,10 +49,10 @@ func ownerName(shared bool) string {
 //	every 2 s: N partitions, L live processes: the share of each is N/L, rounded up
 //	   below its share ──> acquires partitions whose lease is released or expired (15 s after its owner died)
 //	   above its share ──> stops the surplus: stores pending rows, releases the lease, another process acquires it
-//	   the stream has another number of partitions ──> repartitions it, unless another process reads it
+//	   the stream has a different number of partitions ──> repartitions it, unless another process reads it
 //
-// Each partition has an analyzer, a batcher and a checkpoint of its own, so a failing partition does not affect the others.
-// The batchers share the limits of the configuration.
+// Each partition has its own analyzer, batcher and checkpoint, so a failing partition does not affect the others. The
+// batchers share the configured limits.
 type analyzeRole struct {
 	conn         *jetstream.Conn
 	sink         sinks.Sink
@@ -61,18 +62,18 @@ type analyzeRole struct {
 	partitions   int
 	owner        string
 	leaseTTL     time.Duration
-	interval     time.Duration // between rebalances
+	interval     time.Duration // time between rebalances
 	storeTimeout time.Duration // how long the store may refuse rows before tallies continue without them
 	logger       *slog.Logger
 	metrics      partitionMetrics
 
-	erasures atomic.Uint64 // changes when stored bodies are erased, see jetstream.Conn.AnnounceErasure
+	erasures atomic.Uint64 // revision of the last erasure of stored bodies, see jetstream.Conn.AnnounceErasure
 
-	ended chan struct{} // capacity 1: a partition ended and can be acquired again; never closed
+	ended chan struct{} // signals that a partition ended and can be acquired again; capacity 1, never closed
 
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	assigned map[int]*assignment
-	standby  string // why no partition is assigned, if that is expected
+	standby  string // why it is expected that no partition is assigned; or ""
 }
 
 // An assignment is a partition that this process reads.
@@ -120,7 +121,7 @@ func (a *analyzeRole) rebalance(ctx context.Context, g *errgroup.Group) error {
 		return err
 	}
 	a.stopSurplus(share)
-	if n, err := a.conn.ErasureRevision(ctx); err == nil { // without NATS there is nothing to store
+	if n, err := a.conn.ErasureRevision(ctx); err == nil { // errors can be ignored: without NATS, there is nothing to store
 		a.erasures.Store(n)
 	}
 	// Each process begins with a different partition, to avoid contention.
@@ -166,7 +167,7 @@ func (a *analyzeRole) share(ctx context.Context) (int, error) {
 	return (a.partitions + live - 1) / live, nil
 }
 
-// stopSurplus stops partitions beyond share, for other processes.
+// stopSurplus stops partitions beyond share, so that other processes can acquire them.
 func (a *analyzeRole) stopSurplus(share int) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -251,19 +252,19 @@ func (a *analyzeRole) runPartition(ctx context.Context, p int, reader *jetstream
 	return errors.Join(err, afterStop(ctx, reader.Close))
 }
 
-// afterStop calls f with time to complete after ctx has ended.
+// afterStop calls f with a context that lives for stopTimeout, even after ctx ends.
 func afterStop(ctx context.Context, f func(context.Context) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	return f(ctx)
 }
 
-// repartition changes the number of partitions of the stream from old to that of this process, see jetstream.Repartition. It
-// does nothing while other processes read the stream.
+// repartition changes the number of partitions of the stream from old to a.partitions, see jetstream.Repartition. It does
+// nothing while other processes read the stream.
 func (a *analyzeRole) repartition(ctx context.Context, old int) error {
 	r, err := a.conn.BeginRepartition(ctx, a.partitions, a.owner, a.leaseTTL)
 	if errors.Is(err, jetstream.ErrPartitionCount) {
-		return nil // another process has just done it
+		return nil // another process has already repartitioned the stream
 	}
 	if errors.Is(err, jetstream.ErrLeaseHeld) {
 		a.setStandby("other processes read the stream in %d partitions, not %d; stop them first", old, a.partitions)
@@ -293,7 +294,7 @@ func (a *analyzeRole) repartition(ctx context.Context, old int) error {
 	return err
 }
 
-// status describes the assignment of this process. It is an error if this process should read and does not.
+// status describes the assignment of this process. It returns an error if this process should read but does not.
 func (a *analyzeRole) status() (string, error) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -312,7 +313,7 @@ func (a *analyzeRole) status() (string, error) {
 }
 
 // partitionMetrics gathers the metrics of the assigned partitions. A partition that is acquired again starts with new
-// counters, like its state.
+// counters and new state.
 type partitionMetrics struct {
 	mu   sync.Mutex // guards regs
 	regs map[int]*prometheus.Registry

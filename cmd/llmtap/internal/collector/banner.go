@@ -24,7 +24,7 @@ func (c *Collector) Describe(w io.Writer, source string) {
 	}
 	if c.alert != nil {
 		targets := []string{"log"}
-		list, _ := Receivers(&c.cfg, nil, nil) // Open has returned any error
+		list, _ := Receivers(&c.cfg, nil, nil) // Open has already returned any error
 		for _, r := range list {
 			targets = append(targets, r.Kind+" "+r.Destination)
 		}

@@ -1,10 +1,10 @@
-// Package collector builds and runs the roles of a llmtap process.
+// Package collector builds and runs the roles of an llmtap process.
 //
 //	hooks, proxy ──> NATS ──> analyze ──> batcher ──> ClickHouse
 //	                             └─> tallies ──> NATS ──> alert ──> Slack
 //
-// NATS and ClickHouse are embedded or external; nothing else differs. A process builds only the roles it runs, in the order
-// of their dependencies, and closes them in reverse: stop reading, finish pending work, flush, close.
+// NATS and ClickHouse are embedded or external; nothing else differs. A process builds only the roles that it runs, in
+// dependency order, and closes them in reverse: it stops reading, finishes pending work, flushes and closes.
 package collector
 
 import (
@@ -31,12 +31,12 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// Options are the settings of a Collector that are not configuration.
+// Options are the settings of a Collector that do not come from the configuration.
 type Options struct {
 	Logger    *slog.Logger
 	Progress  func(string)      // called when startup takes long
 	Notifiers []alerts.Notifier // in addition to the configured ones
-	Hangups   <-chan os.Signal  // each reloads the rule files; nil: none
+	Hangups   <-chan os.Signal  // each signal reloads the rule files; nil: no signals
 	Version   string
 }
 
@@ -51,7 +51,7 @@ type Collector struct {
 	conn     *jetstream.Conn  // nil if only the proxy runs, on an external NATS
 	sink     rowSink          // nil if only the proxy runs
 	owner    string           // name under which leases are held
-	proxy    *proxyRole       // nil if not run; so are the other roles
+	proxy    *proxyRole       // nil if the role is not run, like the roles below
 	analyze  *analyzeRole
 	alert    *alertRole
 	guard    guard
@@ -113,7 +113,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	if c.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; choose another address with --listen", cfg.Listen, err)
 	}
-	c.onClose(func() { _ = c.listener.Close() }) // already closed if it has served
+	c.onClose(func() { _ = c.listener.Close() }) // fails if the server has already closed it
 	return c, c.announce()
 }
 
@@ -139,7 +139,7 @@ func (c *Collector) stores() bool {
 // NATSURL returns the URL of the NATS server in use.
 func (c *Collector) NATSURL() string { return c.nats.URL }
 
-// ClickHouse returns the ClickHouse in use, nil if only the proxy runs.
+// ClickHouse returns the ClickHouse in use, or nil if only the proxy runs.
 func (c *Collector) ClickHouse() *clickhouse.Sink {
 	s, _ := c.sink.(*clickhouse.Sink)
 	return s
@@ -210,8 +210,8 @@ func (c *Collector) openClickHouse(ctx context.Context) (rowSink, error) {
 	return sink, nil
 }
 
-// Run runs the roles until ctx ends, then stops them without losing events: those read are stored, all others stay in the
-// stream.
+// Run runs the roles until ctx ends, then stops them without losing events: events read by then are stored, all others stay
+// in the stream.
 func (c *Collector) Run(ctx context.Context) error {
 	g, ctx := errgroup.WithContext(ctx)
 	if c.proxy != nil {

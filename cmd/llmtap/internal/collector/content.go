@@ -16,13 +16,13 @@ import (
 type contentPolicy struct {
 	cfg      config.Content
 	redactor *redact.Redactor // nil: no redaction
-	key      []byte           // hashes the texts of shapes
+	key      []byte           // key for hashing the texts of shapes
 }
 
 // maxShape is the maximum size of a stored shape.
 const maxShape = 8 << 20
 
-// newContentPolicy returns the policy of a valid configuration. Without a key for shapes, it generates one.
+// newContentPolicy returns the policy of a valid configuration. If shapeKey is empty, it generates a key.
 func newContentPolicy(cfg config.Content, shapeKey string) (contentPolicy, error) {
 	redactor, err := redact.NewRedactor(redact.Config{Kinds: cfg.Redact, Patterns: cfg.RedactPatterns})
 	if err != nil {
@@ -34,7 +34,7 @@ func newContentPolicy(cfg config.Content, shapeKey string) (contentPolicy, error
 	return contentPolicy{cfg: cfg, redactor: redactor, key: []byte(shapeKey)}, nil
 }
 
-// mode returns full, shape or none.
+// mode returns the mode of a service: full, shape or none.
 func (p *contentPolicy) mode(service string) string {
 	if mode, ok := p.cfg.Services[service]; ok {
 		return mode

@@ -17,7 +17,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
-// handler serves health and metrics.
+// handler returns the handler for health and metrics.
 func (c *Collector) handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -39,7 +39,7 @@ func (c *Collector) handler() http.Handler {
 	return c.guard.wrap(mux)
 }
 
-// ready returns the status of the analyzer, if it runs, and an error if events cannot become rows and alerts.
+// ready returns the status of the analyzer, if it runs, and an error if events cannot be turned into rows and alerts.
 func (c *Collector) ready(ctx context.Context) (status string, err error) {
 	if !c.stores() {
 		return "", nil // the proxy serves whether or not NATS is up
@@ -61,8 +61,8 @@ func (c *Collector) ready(ctx context.Context) (status string, err error) {
 	return status, errors.Join(errs...)
 }
 
-// A guard controls access to health and metrics. With a token, health is open to all and everything else requires the token;
-// without one, requests must use a loopback name of this machine.
+// A guard controls access to health and metrics. If a token is set, health checks are open to all clients and all other
+// requests require the token. If not, the host name in a request must be a loopback name.
 type guard struct{ token string }
 
 func newGuard(cfg config.HTTP) (guard, error) {
@@ -70,7 +70,7 @@ func newGuard(cfg config.HTTP) (guard, error) {
 	return guard{token}, err
 }
 
-// wrap passes permitted requests to next.
+// wrap returns a handler that passes permitted requests to next.
 func (g guard) wrap(next http.Handler) http.Handler {
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		health := r.Method == http.MethodGet && (r.URL.Path == "/healthz" || r.URL.Path == "/readyz")
@@ -78,7 +78,8 @@ func (g guard) wrap(next http.Handler) http.Handler {
 		case crossOrigin(r):
 			http.Error(w, "cross-origin requests are not allowed", http.StatusForbidden)
 		case g.token == "" && !loopback.Is(r.Host):
-			// A web page could resolve its own name to 127.0.0.1 and read the response.
+			// The domain of a web page could resolve to 127.0.0.1, so that the page could read the response (DNS
+			// rebinding).
 			http.Error(w, "only loopback host names are allowed; set http.token to allow others", http.StatusForbidden)
 		case !health && !g.authorized(r):
 			w.Header().Set("WWW-Authenticate", "Bearer")
@@ -98,7 +99,7 @@ func (g guard) authorized(r *http.Request) bool {
 	return ok && subtle.ConstantTimeCompare([]byte(token), []byte(g.token)) == 1
 }
 
-// crossOrigin reports whether a page of another host makes this request.
+// crossOrigin reports whether r was made by a web page from another host.
 func crossOrigin(r *http.Request) bool {
 	origin := r.Header.Get("Origin")
 	if origin == "" {

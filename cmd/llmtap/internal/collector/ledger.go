@@ -28,25 +28,26 @@ const (
 	ledgerRetry       = time.Second      // between attempts to read
 	ledgerHint        = "the checkpoint waits and nothing is lost; check NATS and its bucket " + event.BucketLedger
 
-	// ledgerRetention is how long entries of a former stream or number of partitions are kept.
+	// ledgerRetention is the retention of entries that belong to a former stream or a former number of partitions.
 	ledgerRetention = 60 * 24 * time.Hour
 )
 
-// A ledgerStore stores what an analyzer remembers for weeks, one key per entry:
+// A ledgerStore stores the ledger of an analyzer, with one key per entry:
 //
 //	<stream>.<partitions>.<partition>.<entry>
 //
-// The stream and its number of partitions are part of the key because sequences have no meaning elsewhere. When a partition
-// starts, it adopts entries of other streams or numbers of partitions as foreign entries; it ignores those of the other
-// partitions.
+// The stream and its number of partitions are part of the key because sequences are meaningless outside of them. When a
+// partition starts, it adopts the entries of other streams or numbers of partitions as foreign entries. It ignores the
+// entries of the other current partitions.
 //
 //	step 1 ── add ─┐          ┌─ write: the entries of the batch's steps, by compare-and-set;
 //	step 2 ── add ─┼─ batch ──┤         concurrent writes of another process are merged
 //	step 3 ── add ─┘  stored  └─ checkpoint
 //
 // An entry is written after the rows of its step are stored and before the checkpoint moves past it. So a process that dies
-// leaves entries ahead of its checkpoint, never behind it, and an analyzer counts nothing twice. A process that has lost the
-// partition without noticing computes the same entries as the new owner, at an earlier sequence, which loses the merge.
+// leaves entries ahead of its checkpoint, never behind it, and an analyzer counts nothing twice. A process that has lost
+// the partition without noticing computes the same entries as the new owner, but at an earlier sequence, so its entries
+// lose the merge.
 type ledgerStore struct {
 	conn   *jetstream.Conn
 	layout string // prefix of the keys of this stream and number of partitions
@@ -59,17 +60,17 @@ type ledgerStore struct {
 	count uint64 // steps added
 
 	kv        *jetstream.KV // set by load
-	revisions sync.Map      // of the existing keys
+	revisions sync.Map      // revisions of the existing keys
 }
 
-// A ledgerStep is the changes of one step of the analyzer.
+// A ledgerStep contains the changes of one step of the analyzer.
 type ledgerStep struct {
 	number  uint64
 	changed []ledger.Entry
 	removed []ledger.Key
 }
 
-// newLedger returns the ledger of partition p of n, which reader reads.
+// newLedger returns the ledger of partition p of n. reader is the reader of the partition.
 func newLedger(conn *jetstream.Conn, p, n int, reader *jetstream.Reader, logger *slog.Logger) *ledgerStore {
 	created, last := reader.Stream()
 	layout := strconv.FormatInt(created.UnixNano(), 36) + "." + strconv.Itoa(n) + "."
@@ -78,8 +79,8 @@ func newLedger(conn *jetstream.Conn, p, n int, reader *jetstream.Reader, logger 
 	}
 }
 
-// load restores the ledger of a. It retries until it succeeds or ctx ends: an analyzer without its ledger would report old
-// defects as new ones.
+// load restores the ledger of a. It retries until it succeeds or ctx ends, because an analyzer without its ledger would
+// report old defects as new ones.
 func (l *ledgerStore) load(ctx context.Context, a *analyzer.Analyzer) error {
 	entries, err := backoff.Retry(ctx, func() ([]storedEntry, error) {
 		ctx, cancel := context.WithTimeout(ctx, ledgerReadTimeout)
@@ -97,14 +98,14 @@ func (l *ledgerStore) load(ctx context.Context, a *analyzer.Analyzer) error {
 
 // A storedEntry is an entry in the bucket.
 type storedEntry struct {
-	key      string // in the bucket
-	id       string // without the prefix
+	key      string // key in the bucket
+	id       string // key without the prefix
 	value    []byte
 	revision uint64
 	own      bool // belongs to this partition
 }
 
-// read reads all entries but those of the other partitions.
+// read reads all entries except the entries of the other current partitions.
 func (l *ledgerStore) read(ctx context.Context) (entries []storedEntry, err error) {
 	if l.kv, err = l.conn.KV(ctx, event.BucketLedger); err != nil {
 		return nil, err
@@ -170,7 +171,7 @@ func (l *ledgerStore) add(changed []ledger.Entry, removed []ledger.Key) uint64 {
 	return l.count
 }
 
-// write writes the changes of the steps up to step. Its error is a *sinks.RetryError unless NATS is closed.
+// write writes the changes of the steps up to step. The error is a *sinks.RetryError unless NATS is closed.
 func (l *ledgerStore) write(ctx context.Context, step uint64) error {
 	entries := l.changes(step)
 	g, write := errgroup.WithContext(ctx)
@@ -200,7 +201,7 @@ func (l *ledgerStore) write(ctx context.Context, step uint64) error {
 	return nil
 }
 
-// changes returns the last change of each entry id in the steps up to step; nil is a removed entry.
+// changes returns the last change of each entry id in the steps up to step; nil means that the entry was removed.
 func (l *ledgerStore) changes(step uint64) map[string]*ledger.Entry {
 	l.mu.Lock()
 	defer l.mu.Unlock()
@@ -246,7 +247,7 @@ func (l *ledgerStore) writeEntry(ctx context.Context, key, id string, e ledger.E
 		if other, err := ledger.Decode(id, stored); err == nil {
 			e = e.Merge(&other)
 			if merged, err := json.Marshal(&e); err == nil && string(merged) == string(stored) {
-				return nil // written by this process, whose acknowledgement was lost, or by one at a later sequence
+				return nil // written by this process (the acknowledgement was lost), or by a process at a later sequence
 			}
 		}
 	}

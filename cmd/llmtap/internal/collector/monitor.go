@@ -17,10 +17,10 @@ import (
 
 const (
 	observeTimeout  = 4 * time.Second  // for one observation of NATS and the store
-	inspectInterval = 30 * time.Second // between inspections of NATS, which take some requests per partition
+	inspectInterval = 30 * time.Second // between inspections of NATS; each inspection sends several requests per partition
 )
 
-// A monitor observes llmtap itself for the alert role. It runs by the clock, because the fault may be that no tallies arrive.
+// A monitor observes llmtap itself for the alert role. It runs on a timer, because the fault may be that no tallies arrive.
 //
 //	NATS: read position of each partition ─┐
 //	ClickHouse: reachable or not ──────────┼─> gauges, every 5 s ─> alerts.Engine of the health rules
@@ -34,12 +34,12 @@ type monitor struct {
 	inspected  time.Time
 	inspectErr error
 
-	mu        sync.Mutex    // guards the rest
+	mu        sync.Mutex    // guards the fields below
 	lastTally map[int]int64 // newest second by partition
 	downSince time.Time     // when the store became unreachable; zero while it is reachable
 }
 
-// newMonitor returns a monitor that starts now: the age of a missing tally counts from then.
+// newMonitor returns a monitor that starts at now. For a partition without tallies, the age is counted from now.
 func newMonitor(inspect func(context.Context) (*jetstream.State, error), ping func(context.Context) error, now time.Time) *monitor {
 	return &monitor{inspect: inspect, ping: ping, started: now, lastTally: map[int]int64{}}
 }
@@ -66,7 +66,7 @@ func (m *monitor) run(ctx context.Context, engine *alerts.Engine, interval time.
 	}
 }
 
-// observe returns the gauges. An unreachable server has only the gauge that reports it.
+// observe returns the gauges. For an unreachable server, it returns only the gauge that reports the failure.
 func (m *monitor) observe(ctx context.Context) []alerts.Gauge {
 	var pingErr error
 	var g sync.WaitGroup
@@ -86,7 +86,7 @@ func (m *monitor) observe(ctx context.Context) []alerts.Gauge {
 	if m.inspectErr != nil {
 		return gauges
 	}
-	now := time.Now().Add(m.state.Skew) // stream time is the server's
+	now := time.Now().Add(m.state.Skew) // stream time is the clock of the server
 	for i := range m.state.Partitions {
 		p := &m.state.Partitions[i]
 		add := func(metric string, value float64) {

@@ -14,10 +14,10 @@ import (
 // A Receiver is a configured receiver of notifications.
 type Receiver struct {
 	alerts.Receiver
-	Kind string // key of its section of the configuration
+	Kind string // key of the section in the configuration
 }
 
-// Receivers returns the configured receivers. It makes no connections.
+// Receivers returns the configured receivers. It does not connect to them.
 func Receivers(cfg *config.Config, store alerts.Store, logger *slog.Logger) ([]Receiver, error) {
 	o := alerts.NotifierOptions{
 		Store: store, ExternalURL: cfg.UI.ExternalURL, GroupBy: append(slices.Clone(cfg.Alerts.GroupBy), healthLabel), Logger: logger,
@@ -35,7 +35,7 @@ func Receivers(cfg *config.Config, store alerts.Store, logger *slog.Logger) ([]R
 	return all, nil
 }
 
-// Heartbeat returns the receiver of heartbeats, if it is configured.
+// Heartbeat returns the receiver of heartbeats, if one is configured.
 func Heartbeat(cfg *config.Config) []Receiver {
 	if u := cfg.Alerts.HeartbeatURL; u != "" {
 		return []Receiver{{heartbeat.Receiver(u), "heartbeat"}}
@@ -43,7 +43,7 @@ func Heartbeat(cfg *config.Config) []Receiver {
 	return nil
 }
 
-// notifiers returns the log, the notifiers of the process and the configured ones.
+// notifiers returns the log notifier, the notifiers in c.opts and the configured notifiers.
 func (c *Collector) notifiers(store alerts.Store) ([]alerts.Notifier, error) {
 	configured, err := Receivers(&c.cfg, store, c.logger)
 	if err != nil {
@@ -63,7 +63,7 @@ func (c *Collector) notifiers(store alerts.Store) ([]alerts.Notifier, error) {
 	return all, nil
 }
 
-// healthLabel groups alerts of llmtap's health, in addition to the configured labels.
+// healthLabel is the label by which alerts on llmtap's health are grouped, in addition to the configured labels.
 const healthLabel = "component"
 
 // severityNone is the severity of alerts for machines, such as the watchdog.

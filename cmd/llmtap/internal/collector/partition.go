@@ -41,10 +41,10 @@ var errStoreRecovered = errors.New("the store accepts rows again")
 //	  └──────────────────────────────────────────────────────────────────────────────┘
 //	   the store accepts rows again: reopened at the checkpoint, with an empty analyzer
 //
-// So alerts fire while ClickHouse is down, memory is limited to two batches, and the backlog stays in the stream. Nothing is
-// lost or counted twice: events up to the checkpoint are replayed silently, all rows after it are produced again, and a tally
-// is published only if its second is newer than the partition's last. Tallies are a function of the stream, so the skipped
-// tallies equal the published ones.
+// So alerts fire while ClickHouse is down, memory is limited to two batches, and the backlog stays in the stream. Nothing
+// is lost or counted twice: events up to the checkpoint are replayed silently, all rows after it are produced again, and a
+// tally is published only if its second is newer than the last published second of the partition. Tallies are a function of
+// the stream, so the skipped tallies equal the published ones.
 type partition struct {
 	conn         *jetstream.Conn
 	reader       *jetstream.Reader
@@ -53,12 +53,12 @@ type partition struct {
 	ledger       *ledgerStore
 	logger       *slog.Logger
 	storeTimeout time.Duration
-	repartition  *jetstream.Repartition // in progress; or nil
+	repartition  *jetstream.Repartition // the repartition that reader is part of; nil if none
 
 	out         analyzer.Output
 	read        uint64                      // sequence up to which events are read
 	submitted   uint64                      // sequence up to which rows are submitted to the batcher
-	commit      func(context.Context) error // the last one submitted
+	commit      func(context.Context) error // commit of the last submitted batch
 	lastTally   int64                       // newest second whose tally is published
 	talliesOnly bool
 
@@ -66,7 +66,7 @@ type partition struct {
 	erased   uint64         // value of erasures when the analyzer last forgot stored bodies
 }
 
-// newPartition returns partition p of n, which reader has opened.
+// newPartition returns partition p of n, which is read through reader.
 func newPartition(a *analyzeRole, p, n int, reader *jetstream.Reader, reg prometheus.Registerer) *partition {
 	cfg := a.analyzer
 	cfg.Partition, cfg.Partitions, cfg.Epoch = p, n, reader.Epoch()
@@ -86,16 +86,17 @@ func newPartition(a *analyzeRole, p, n int, reader *jetstream.Reader, reg promet
 	}
 }
 
-// deadLetterRow returns a function that dead-letters the rows that the store refuses.
+// deadLetterRow returns a function that dead-letters a row refused by the store.
 func deadLetterRow(conn *jetstream.Conn) func(context.Context, sinks.DeadRow) error {
 	return func(ctx context.Context, r sinks.DeadRow) error {
 		return conn.DeadLetterRow(ctx, r.Table, r.ID, r.Seq, r.Err, r.Row)
 	}
 }
 
-// run processes events until ctx ends, then stores pending rows. A repartition ends it at its last sequence.
+// run processes events until ctx ends, then stores pending rows. If a repartition is in progress, it also returns at the
+// last sequence of the repartition.
 func (p *partition) run(ctx context.Context) error {
-	// Pending rows are stored after ctx has ended.
+	// Pending rows are stored even after ctx ends.
 	batches, stopBatches := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopBatches()
 	g, ctx := errgroup.WithContext(ctx)
@@ -118,8 +119,8 @@ func (p *partition) run(ctx context.Context) error {
 	return g.Wait()
 }
 
-// loop runs steps. Tallies are published as their seconds close and before the checkpoint that covers them, so a slow
-// ClickHouse does not delay alerts.
+// loop runs steps. Tallies are published when their seconds close, before the checkpoint that covers them is written, so a
+// slow ClickHouse does not delay alerts.
 func (p *partition) loop(ctx context.Context) error {
 	for ctx.Err() == nil {
 		msgs, err := p.reader.Next(ctx, readBatch, readWait)
@@ -144,7 +145,7 @@ func (p *partition) loop(ctx context.Context) error {
 	return nil
 }
 
-// process passes msgs, and the time if there are none, through the analyzer.
+// process passes msgs to the analyzer or, if there are none, advances the analyzer to the current stream time.
 func (p *partition) process(ctx context.Context, msgs []jetstream.Message, end bool) {
 	start := time.Now()
 	p.out.Reset()
@@ -156,7 +157,7 @@ func (p *partition) process(ctx context.Context, msgs []jetstream.Message, end b
 		m := &msgs[i]
 		p.read = max(p.read, m.Seq)
 		if m.Err != nil {
-			continue // the reader has counted and dead-lettered it
+			continue // the reader has counted and dead-lettered the message
 		}
 		p.analyzer.Process(m.Event, analyzer.Position{Seq: m.Seq, Time: m.Time}, !m.Replay, &p.out)
 	}
@@ -189,7 +190,7 @@ func (p *partition) publish(ctx context.Context) error {
 		}
 		if err := p.conn.PublishTally(ctx, t.Partition, t.Epoch, t.Second, payload); err != nil {
 			if ctx.Err() != nil {
-				return nil // published after the next start
+				return nil // the tally will be published after the next start
 			}
 			return fmt.Errorf("publish tally: %w", err)
 		}
@@ -201,11 +202,11 @@ func (p *partition) publish(ctx context.Context) error {
 // store submits the rows to the batcher, with the checkpoint to write after them.
 func (p *partition) store(ctx context.Context, end bool) error {
 	if ctx.Err() != nil {
-		return nil // a tally may be missing, so this step must not count
+		return nil // a tally may be unpublished, so the checkpoint must not pass this step
 	}
 	changed, removed := p.analyzer.TakeLedger()
 	if p.talliesOnly {
-		return p.resume(ctx) // the changes are dropped: the next analyzer makes them again
+		return p.resume(ctx) // the changes are dropped; the next analyzer computes them again
 	}
 	step := p.ledger.add(changed, removed)
 	upTo, replayFrom := p.read, p.analyzer.ReplayFrom()
@@ -233,7 +234,7 @@ func (p *partition) store(ctx context.Context, end bool) error {
 			return nil
 		case !timeout:
 			return fmt.Errorf("submit rows: %w", err)
-		case waited < p.storeTimeout, waited < 3*p.storeTimeout && reason == nil: // the store may only be slow
+		case waited < p.storeTimeout, waited < 3*p.storeTimeout && reason == nil: // the store may just be slow
 			continue
 		}
 		p.logger.Warn("the store refuses rows; tallies continue without them, the backlog stays in the stream", "stored", p.reader.Stored(), "reason", reason)

@@ -12,10 +12,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/proxy"
 )
 
-// proxyDrain is the time that calls in flight have to complete on shutdown.
+// proxyDrain is the grace period for calls in flight on shutdown.
 const proxyDrain = 10 * time.Second
 
-// A proxyRole is the proxy with its listener.
+// A proxyRole is the proxy and its listener.
 type proxyRole struct {
 	proxy    *proxy.Proxy
 	listener net.Listener
@@ -31,7 +31,7 @@ func (c *Collector) newProxyRole(ctx context.Context) (*proxyRole, error) {
 		return nil, fmt.Errorf("log in to NATS: %w", err)
 	}
 	cfg.NATSURL, cfg.NATSOptions, cfg.Logger = c.nats.URL, opts, c.logger
-	p, err := proxy.Open(cfg, c.reg) //nolint:contextcheck // open until Close, after ctx has ended
+	p, err := proxy.Open(cfg, c.reg) //nolint:contextcheck // open until Close, even after ctx ends
 	if err != nil {
 		return nil, fmt.Errorf("open the proxy: %w", err)
 	}
@@ -44,7 +44,7 @@ func (c *Collector) newProxyRole(ctx context.Context) (*proxyRole, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; choose another address with --proxy-listen, or omit proxy from --roles", cfg.Listen, err)
 	}
-	c.onClose(func() { _ = l.Close() }) // already closed if it has served
+	c.onClose(func() { _ = l.Close() }) // fails if the server has already closed it
 	return &proxyRole{proxy: p, listener: l, capture: cfg.Capture, logger: c.logger}, nil
 }
 

@@ -12,18 +12,18 @@ import (
 // ruleFilesInterval is how often the rule files are checked for changes.
 const ruleFilesInterval = 5 * time.Second
 
-// ruleFiles reloads the rule files in the alert engines: soon after a file changed, and immediately on SIGHUP.
+// ruleFiles reloads the rule files in the alert engines: soon after a file changes, and immediately on SIGHUP.
 type ruleFiles struct {
-	files   []string // none: the shipped rules, which do not change
+	files   []string // empty: the shipped rules, which do not change
 	reload  []func(context.Context) error
-	hangups <-chan os.Signal // nil: none
+	hangups <-chan os.Signal // nil: no signals
 	logger  *slog.Logger
 
 	loaded [sha256.Size]byte // hash of the contents last loaded
 	seen   [sha256.Size]byte // hash of the contents at the last check
 }
 
-// newRuleFiles must be called before the engines first load the files.
+// newRuleFiles returns the ruleFiles for files. It must be called before the engines first load the files.
 func newRuleFiles(files []string, hangups <-chan os.Signal, logger *slog.Logger) *ruleFiles {
 	w := &ruleFiles{files: files, hangups: hangups, logger: logger}
 	w.loaded = w.hash()
@@ -31,7 +31,7 @@ func newRuleFiles(files []string, hangups <-chan os.Signal, logger *slog.Logger)
 	return w
 }
 
-// run watches the files until ctx ends. It returns nil.
+// run watches the files until ctx ends. It always returns nil.
 func (w *ruleFiles) run(ctx context.Context) error {
 	tick := time.NewTicker(ruleFilesInterval)
 	defer tick.Stop()
@@ -52,7 +52,7 @@ func (w *ruleFiles) run(ctx context.Context) error {
 	}
 }
 
-// hash returns a hash of the contents of the files, or of the errors of reading them.
+// hash returns a hash of the contents of the files, or of the read errors.
 func (w *ruleFiles) hash() (sum [sha256.Size]byte) {
 	h := sha256.New()
 	for _, f := range w.files {
@@ -63,14 +63,14 @@ func (w *ruleFiles) hash() (sum [sha256.Size]byte) {
 	return sum
 }
 
-// load reloads the files, whose hash is now, in all engines.
+// load reloads the files in all engines; now is the current hash of the files.
 func (w *ruleFiles) load(ctx context.Context, now [sha256.Size]byte) {
 	w.loaded, w.seen = now, now
 	if len(w.files) == 0 {
 		w.logger.Info("no rule files configured; the shipped alert rules do not change")
 		return
 	}
-	var first error // all engines report the same errors of a file
+	var first error // the first error is enough, because all engines report the same errors for a file
 	for _, reload := range w.reload {
 		if err := reload(ctx); err != nil && first == nil {
 			first = err

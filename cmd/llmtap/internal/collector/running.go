@@ -24,8 +24,8 @@ type Running struct {
 
 func runningFile(dataDir string) string { return filepath.Join(dataDir, "llmtap.json") }
 
-// Announce stores r and returns a function that removes it. If several processes use dataDir, which requires external
-// servers, the first one is stored.
+// Announce stores r and returns a function that removes it. If several processes use dataDir, which is possible with
+// external servers only, only the first is stored.
 func Announce(dataDir string, r Running) (remove func(), err error) {
 	if err := os.MkdirAll(dataDir, 0o700); err != nil {
 		return nil, fmt.Errorf("create data directory: %w", err)
@@ -61,7 +61,7 @@ func Announce(dataDir string, r Running) (remove func(), err error) {
 	return remove, nil
 }
 
-// FindRunning returns the llmtap that runs on dataDir; ok is false if none does.
+// FindRunning returns the llmtap that runs on dataDir; ok is false if there is none.
 func FindRunning(dataDir string) (r Running, ok bool) {
 	f, err := os.Open(runningFile(dataDir))
 	if err != nil {

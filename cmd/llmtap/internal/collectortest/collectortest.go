@@ -43,7 +43,8 @@ func NeedClickHouse(t *testing.T) {
 	}
 }
 
-// StartNATS runs an embedded NATS server until the test ends, and returns its URL. Clients need the token, if any.
+// StartNATS runs an embedded NATS server until the test ends, and returns its URL. Clients need the token unless it is
+// empty.
 func StartNATS(t testing.TB, token string) string {
 	t.Helper()
 	cfg := natsserver.Default()
@@ -72,7 +73,7 @@ func ConnectNATS(t testing.TB, url string, reg prometheus.Registerer) *jetstream
 	return conn
 }
 
-// Config returns the defaults with free ports, a temporary data directory and the changes of change.
+// Config returns the default configuration with free ports and a temporary data directory, modified by change.
 func Config(t *testing.T, change func(*config.Config)) config.Config {
 	t.Helper()
 	cfg := config.Default()
@@ -84,7 +85,7 @@ func Config(t *testing.T, change func(*config.Config)) config.Config {
 	return cfg
 }
 
-// A Collector is a *collector.Collector.
+// A Collector is implemented by *collector.Collector.
 type Collector interface {
 	Run(ctx context.Context) error
 	Close()
@@ -125,7 +126,8 @@ func RunAgents(t *testing.T, natsURL string, sink *clickhouse.Sink) {
 	}
 }
 
-// WithProvider makes the proxy of cfg listen on a free port and forward whole bodies to a strict provider, as openai.
+// WithProvider configures the proxy of cfg to listen on a free port, record full bodies and forward calls to a strict
+// provider named openai.
 func WithProvider(t *testing.T, cfg *config.Config) {
 	t.Helper()
 	p := httptest.NewServer(provider.New(provider.Config{}))
@@ -134,8 +136,8 @@ func WithProvider(t *testing.T, cfg *config.Config) {
 	cfg.Proxy.Upstreams = map[string]string{"openai": strings.TrimSuffix(p.URL+provider.OpenAIPath, "/v1")}
 }
 
-// CallProxy makes two calls of the planner of checkout through the proxy at addr: one that the provider accepts, and one with
-// an orphan tool reply.
+// CallProxy makes two calls through the proxy at addr, as stage planner of service checkout: one that the provider accepts,
+// and one with an orphan tool reply.
 func CallProxy(t *testing.T, addr string) {
 	t.Helper()
 	client := openai.NewClient(
@@ -154,7 +156,7 @@ func CallProxy(t *testing.T, addr string) {
 	}
 }
 
-// Groups returns the rows of sql: names and counts.
+// Groups returns the result of sql, which selects names and counts.
 func Groups(t *testing.T, sink *clickhouse.Sink, sql string) map[string]uint64 {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), 30*time.Second)
@@ -170,7 +172,7 @@ func Groups(t *testing.T, sink *clickhouse.Sink, sql string) map[string]uint64 {
 	return m
 }
 
-// FreePort returns a port that nobody listens on.
+// FreePort returns an unused port.
 func FreePort(t *testing.T) int {
 	t.Helper()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -184,7 +186,7 @@ func FreePort(t *testing.T) int {
 	return port
 }
 
-// ReplayStream calls fn with every message that is in a stream now.
+// ReplayStream calls fn with every message that is currently in a stream.
 func ReplayStream(ctx context.Context, js natsjs.JetStream, name string, fn func(natsjs.Msg, *natsjs.MsgMetadata) error) error {
 	stream, err := js.Stream(ctx, name)
 	if err != nil {
@@ -221,7 +223,7 @@ func ReplayStream(ctx context.Context, js natsjs.JetStream, name string, fn func
 	}
 }
 
-// A Buffer is written by a process while the test reads it.
+// A Buffer is a buffer that a process writes while the test reads it.
 type Buffer struct {
 	mu sync.Mutex // guards b
 	b  bytes.Buffer

@@ -18,12 +18,12 @@ import (
 // Receivers is a server that acts as Slack, a webhook, an Alertmanager and a heartbeat monitor, and records its requests.
 type Receivers struct {
 	*httptest.Server
-	mu       sync.Mutex // guards the rest
+	mu       sync.Mutex // guards the fields below
 	requests []string
 	broken   string // path that fails
 }
 
-// StartReceivers starts the server until the test ends.
+// StartReceivers runs a Receivers server until the test ends.
 func StartReceivers(t *testing.T) *Receivers {
 	t.Helper()
 	r := new(Receivers)
@@ -67,7 +67,7 @@ func (r *Receivers) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	}
 }
 
-// Requests returns the requests since the last call: method, path, and the alerts.
+// Requests returns the requests received since the last call of Requests: method, path and alerts.
 func (r *Receivers) Requests() string {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -76,7 +76,7 @@ func (r *Receivers) Requests() string {
 	return requests
 }
 
-// Break makes requests of path fail with 503.
+// Break makes requests to path fail with status 503.
 func (r *Receivers) Break(path string) {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -24,14 +24,14 @@ import (
 
 // A Command is one subcommand, or a group of subcommands.
 type Command struct {
-	Name     string // with the name of its group, such as "alerts check"
+	Name     string // including the name of the group, such as "alerts check"
 	Args     string // positional arguments in the usage line, such as "ID", "[NAME]" or "[FILE]..."
 	Short    string // one imperative line
-	Long     string // paragraphs, which are wrapped, and indented lines
+	Long     string // paragraphs, which are wrapped, and indented lines, which are not
 	Examples string // command lines, indented by two spaces
 	Run      func(ctx context.Context, c *Call) error
-	Commands []*Command // a group has no Run
-	Hidden   bool       // left out of the list of commands
+	Commands []*Command // commands of a group, which has no Run
+	Hidden   bool       // omitted from the list of commands
 }
 
 // Exit codes. Programs that call llmtap rely on them.
@@ -44,7 +44,7 @@ const (
 // An ExitError is an error with an exit code.
 type ExitError struct {
 	Code int
-	Err  error // nil: the command has reported it already
+	Err  error // nil if the command has already reported the error
 }
 
 func (e *ExitError) Error() string {
@@ -56,13 +56,13 @@ func (e *ExitError) Error() string {
 
 func (e *ExitError) Unwrap() error { return e.Err }
 
-// BadInput returns err with ExitBadInput.
+// BadInput returns err with the code ExitBadInput.
 func BadInput(err error) error { return &ExitError{ExitBadInput, err} }
 
-// BadInputf returns a formatted error with ExitBadInput.
+// BadInputf returns a formatted error with the code ExitBadInput.
 func BadInputf(format string, args ...any) error { return BadInput(fmt.Errorf(format, args...)) }
 
-// Report prints err, unless the command has reported it already, and returns the exit code.
+// Report prints err, unless the command has already reported it, and returns the exit code.
 func Report(err error, stderr io.Writer) int {
 	code := ExitFailed
 	exit, isExit := errors.AsType[*ExitError](err)
@@ -81,21 +81,22 @@ func Report(err error, stderr io.Writer) int {
 	return code
 }
 
-// A Call is one call of a command. A command uses nothing global, so that tests run it in-process.
+// A Call is one invocation of a command. A command uses no global state, so that tests can run it in-process.
 type Call struct {
-	Command Command // of this call, which may adapt its help
+	Command Command // copy of the running command; Run may change its help
 	Args    []string
 	Stdin   io.Reader
 	Stdout  io.Writer
 	Stderr  io.Writer
 	Getenv  func(string) string
 
-	// Flags say how and where a command works. Each is also read from LLMTAP_<FLAG> in the environment. Parameters say what
-	// it works on, and are only read from the command line: a variable must not hide rows, or select what is deleted.
+	// Flags define how and where a command works. They are also read from environment variables (LLMTAP_<FLAG>). Parameters
+	// define what data a command works on. They are read from the command line only, because an environment variable must
+	// not hide rows or select data to delete.
 	Flags, Parameters *flag.FlagSet
 }
 
-// Run runs the command of group that c.Args name.
+// Run runs the command of group that is named in c.Args.
 func Run(ctx context.Context, group *Command, c *Call) error {
 	c.Command = *group
 	if len(c.Args) == 0 {
@@ -127,7 +128,7 @@ func Run(ctx context.Context, group *Command, c *Call) error {
 
 func lastWord(s string) string { return s[strings.LastIndexByte(s, ' ')+1:] }
 
-// usage lists the commands of a group.
+// usage prints the commands of a group.
 func (c *Command) usage(w io.Writer) {
 	name := strings.TrimSpace("llmtap " + c.Name)
 	fmt.Fprintf(w, "%s\n\nUsage: %s <command> [flags]\n\n", wrap(c.Short), name)
@@ -150,10 +151,10 @@ func (c *Command) usage(w io.Writer) {
 
 const (
 	helpWidth  = 80
-	flagColumn = 26 // of the texts on flags
+	flagColumn = 26 // column of the descriptions of flags
 )
 
-// wrap breaks paragraphs into lines of helpWidth and keeps indented and empty lines.
+// wrap breaks paragraphs into lines of at most helpWidth and leaves indented and empty lines unchanged.
 func wrap(text string) string {
 	var lines, paragraph []string
 	for line := range strings.SplitSeq(text+"\n", "\n") {
@@ -191,7 +192,7 @@ func printFlags(w io.Writer, title string, fs *flag.FlagSet) {
 			title = ""
 		}
 		arg, help := flag.UnquoteUsage(f)
-		help = strings.TrimPrefix(help, arg+": ") // of a text that does not contain the name of the value
+		help = strings.TrimPrefix(help, arg+": ") // drop the leading "name: " of usage texts that begin with the name of the value
 		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0s" {
 			help += " (default " + f.DefValue + ")"
 		}

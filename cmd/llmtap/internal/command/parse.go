@@ -14,13 +14,13 @@ import (
 
 func newFlagSet() *flag.FlagSet {
 	fs := flag.NewFlagSet("", flag.ContinueOnError)
-	fs.SetOutput(io.Discard) // Parse returns errors, and Help prints to the right stream
+	fs.SetOutput(io.Discard) // Parse returns errors, and Help prints the usage
 	fs.Usage = func() {}
 	return fs
 }
 
-// Parse reads the environment, then the command line, which wins: flags and arguments in any order. It leaves the arguments
-// in c.Args and checks their number against Command.Args.
+// Parse reads the environment, then the command line, which takes precedence. Flags and arguments may be in any order.
+// Parse stores the arguments in c.Args and checks their number against Command.Args.
 func (c *Call) Parse() error {
 	hint := "; see llmtap " + c.Command.Name + " --help"
 	if err := config.ReadEnv(c.Flags, c.Getenv); err != nil {
@@ -57,7 +57,8 @@ func (c *Call) Parse() error {
 	return nil
 }
 
-// ParseConfig adds the configuration flags of keys, all if none is given, parses the command line and loads the configuration.
+// ParseConfig adds the configuration flags of keys (of all keys if none are given), parses the command line and loads the
+// configuration.
 func (c *Call) ParseConfig(keys ...string) (*config.Effective, error) {
 	flags := config.AddFlags(c.Flags, c.Getenv, keys...)
 	if err := c.Parse(); err != nil {
@@ -68,7 +69,7 @@ func (c *Call) ParseConfig(keys ...string) (*config.Effective, error) {
 
 // The values of --format that several commands share.
 const (
-	Text  = "text"  // for readers
+	Text  = "text"  // for people
 	JSON  = "json"  // one JSON document
 	JSONL = "jsonl" // one JSON object per line
 	CSV   = "csv"   // a header line, then one line per row

@@ -2,8 +2,8 @@
 //
 //	defaults ──< file (strict YAML) ──< LLMTAP_* ──< flags ──> Effective: the values and the origin of each
 //
-// A Config is the Configs of the packages side by side. Only this package reads the configuration file, the environment
-// and flags. Each package validates its own section; this one validates what sections share.
+// A Config combines the Configs of the packages. Only this package reads the configuration file, the environment and flags.
+// Each package validates its own section; this package validates the rest.
 package config
 
 import (
@@ -37,7 +37,7 @@ const (
 	RoleProxy   = "proxy"
 )
 
-// Roles are all roles.
+// Roles lists all roles.
 var Roles = []string{RoleAnalyze, RoleAlert, RoleProxy}
 
 // Config is the configuration of one process. The yaml tag of a field is its key in the file and, as LLMTAP_<KEY>, its
@@ -46,14 +46,14 @@ var Roles = []string{RoleAnalyze, RoleAlert, RoleProxy}
 type Config struct {
 	DataDir      string              `yaml:"data_dir"`
 	Roles        []string            `yaml:"roles"`
-	Partitions   int                 `yaml:"partitions"` // of the event stream, the same in all processes
+	Partitions   int                 `yaml:"partitions"` // number of partitions of the event stream, the same in all processes
 	Listen       string              `yaml:"listen"`
 	LogFormat    string              `yaml:"log_format"`
 	HTTP         HTTP                `yaml:"http"`
-	NATS         jetstream.Config    `yaml:"nats"`        // URL empty: an embedded server
+	NATS         jetstream.Config    `yaml:"nats"`        // if URL is empty, the embedded server
 	NATSServer   natsserver.Config   `yaml:"nats_server"` // the embedded server
 	Proxy        proxy.Config        `yaml:"proxy"`
-	ClickHouse   clickhouse.Config   `yaml:"clickhouse"` // DSN empty: an embedded engine
+	ClickHouse   clickhouse.Config   `yaml:"clickhouse"` // if DSN is empty, the embedded engine
 	Chdb         chdb.Config         `yaml:"chdb"`       // the embedded engine
 	Analyzer     analyzer.Config     `yaml:"analyzer"`
 	Content      Content             `yaml:"content"`
@@ -66,14 +66,14 @@ type Config struct {
 	Prices       queries.Prices      `yaml:"prices"`
 }
 
-// HTTP protects the listener of health and metrics.
+// HTTP configures access to health and metrics.
 type HTTP struct {
 	Token     string `yaml:"token" secret:"all"`
 	TokenFile string `yaml:"token_file"`
 }
 
-// Content selects what is stored of fully captured bodies. Bodies captured as shapes are stored unchanged, unless the mode
-// is none.
+// Content selects which parts of fully captured bodies are stored. Bodies captured as shapes are stored unchanged, unless
+// the mode is none.
 type Content struct {
 	Store          string            `yaml:"store"`           // full, shape or none
 	Services       map[string]string `yaml:"services"`        // the mode by service
@@ -86,10 +86,10 @@ type UI struct {
 	ExternalURL string `yaml:"external_url"` // for links in notifications; empty: no links
 }
 
-// messagesRetention is long enough to investigate last week's incident.
+// messagesRetention is the default retention of messages, long enough to investigate last week's incident.
 const messagesRetention = 14 * 24 * time.Hour
 
-// Default returns the defaults that are the same on every machine, which deploy/llmtap.example.yaml lists.
+// Default returns the defaults that are the same on every machine. They are listed in deploy/llmtap.example.yaml.
 func Default() Config {
 	cfg := Config{
 		Roles: slices.Clone(Roles), Partitions: 1, Listen: "127.0.0.1:8088", LogFormat: "text",
@@ -101,12 +101,12 @@ func Default() Config {
 		Prices: queries.DefaultPrices(),
 	}
 	cfg.NATS.URL, cfg.ClickHouse.DSN = "", ""
-	// Not a default of the package: a command that only reads must not set a TTL.
+	// Set here and not in package clickhouse, because a command that only reads must not set a TTL.
 	cfg.ClickHouse.MessagesRetention = messagesRetention
 	return cfg
 }
 
-// DefaultDataDir returns the data directory of this user, by the XDG convention.
+// DefaultDataDir returns the data directory of this user, following the XDG convention.
 func DefaultDataDir(getenv func(string) string) string {
 	if d := getenv("XDG_DATA_HOME"); d != "" {
 		return filepath.Join(d, "llmtap")

@@ -15,13 +15,13 @@ import (
 )
 
 // SystemFile is read if no other file is configured, so that an on-call engineer need not know its path. A file in the
-// working directory is never read implicitly: anyone may have put it there.
+// working directory is never read implicitly, because anyone may have put it there.
 const SystemFile = "/etc/llmtap/llmtap.yaml"
 
 // Effective is a configuration with the origin of each value.
 type Effective struct {
 	Config
-	File    string            // "" if none was read
+	File    string            // "" if no file was read
 	origins map[string]string // by key: file:line, variable or flag; absent: the default
 }
 
@@ -31,7 +31,7 @@ func (e *Effective) Origin(key string) string { return cmp.Or(e.origins[key], "d
 // Source names the configuration file.
 func (e *Effective) Source() string { return cmp.Or(e.File, "no configuration file") }
 
-// An InvalidError lists every error in the configuration, or is a file that cannot be read.
+// An InvalidError contains all errors in the configuration, or the error of reading its file.
 type InvalidError struct{ Err error }
 
 func (e *InvalidError) Error() string { return e.Err.Error() }
@@ -45,7 +45,7 @@ type valueError struct {
 
 func (e *valueError) Error() string { return strings.TrimPrefix(e.origin+": "+e.err.Error(), ": ") }
 
-// keyFlags are the flags that set a key, by key. Every other key has only its environment variable.
+// keyFlags contains the flags that set configuration keys, by key. Other keys have only an environment variable.
 var keyFlags = map[string]struct{ name, usage string }{
 	"data_dir":                 {"data-dir", "`directory` of the embedded NATS and ClickHouse"},
 	"roles":                    {"roles", "`roles` of this process, separated by commas"},
@@ -63,7 +63,7 @@ var keyFlags = map[string]struct{ name, usage string }{
 	"log_format":               {"log-format", "`format`: log format: text, json"},
 }
 
-// FlagEnv returns the environment variable that sets the flag of this name.
+// FlagEnv returns the environment variable that sets the flag name.
 func FlagEnv(name string) string {
 	return "LLMTAP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
@@ -84,7 +84,8 @@ type Flags struct {
 	flags  map[string]*keyFlag // by name
 }
 
-// AddFlags adds --config to fs and the flags of keys, or those of all keys if none is given. After ReadEnv and fs.Parse, call Load.
+// AddFlags adds --config and the flags of keys (of all keys if none are given) to fs. After ReadEnv and fs.Parse, call
+// Load.
 func AddFlags(fs *flag.FlagSet, getenv func(string) string, keys ...string) *Flags {
 	cfg := Default()
 	cfg.DataDir = DefaultDataDir(getenv)
@@ -105,7 +106,7 @@ func ReadEnv(fs *flag.FlagSet, getenv func(string) string) error {
 	fs.VisitAll(func(f *flag.Flag) {
 		v := getenv(FlagEnv(f.Name))
 		if _, ok := f.Value.(*keyFlag); ok || v == "" {
-			return // Load reads the variables of keys
+			return // Load reads the environment variables of keys
 		}
 		if err := fs.Set(f.Name, v); err != nil {
 			errs = append(errs, fmt.Errorf("invalid value %q for %s: %w", v, FlagEnv(f.Name), err))
@@ -114,13 +115,14 @@ func ReadEnv(fs *flag.FlagSet, getenv func(string) string) error {
 	return errors.Join(errs...)
 }
 
-// Load reads the configuration for a command without configuration flags. If file is empty, it is LLMTAP_CONFIG or SystemFile.
+// Load reads the configuration for a command without configuration flags. If file is empty, LLMTAP_CONFIG or SystemFile is
+// used.
 func Load(file string, getenv func(string) string) (*Effective, error) {
 	return (&Flags{File: file, getenv: getenv}).Load()
 }
 
-// Load reads the configuration: flags override the environment, which overrides the file, which overrides the defaults. Its
-// error is an *InvalidError. Files of secrets are not read.
+// Load reads the configuration: flags override the environment, which overrides the file, which overrides the defaults. The
+// error is an *InvalidError. Files that contain secrets are not read.
 func (f *Flags) Load() (*Effective, error) {
 	e := &Effective{Config: Default(), File: cmp.Or(f.File, f.getenv(FlagEnv("config"))), origins: map[string]string{}}
 	if e.File == "" {
@@ -167,7 +169,7 @@ func (f *Flags) override(e *Effective, k *Key) (errs []error) {
 	}
 	if kf := f.flags[name]; kf != nil && len(kf.args) > 0 {
 		text := kf.args[len(kf.args)-1]
-		if k.value.Kind() == reflect.Map { // its flag may be repeated
+		if k.value.Kind() == reflect.Map { // the flag of a map may be repeated
 			text = strings.Join(kf.args, ",")
 		}
 		set("--"+name, text)
@@ -177,15 +179,15 @@ func (f *Flags) override(e *Effective, k *Key) (errs []error) {
 
 var itemIndex = regexp.MustCompile(`\[\d+\]$`)
 
-// originOf returns the origin of the value that a validation error is about. The text begins with one key, or several
-// separated by commas, and a colon; the first key that was set counts.
+// originOf returns the origin of the value that a validation error is about. text begins with one key or several
+// comma-separated keys and a colon; the first key that is set determines the origin.
 func (e *Effective) originOf(text string) string {
 	keys, _, _ := strings.Cut(text, ": ")
 	section, _, _ := strings.Cut(keys, ",")
 	section = section[:strings.LastIndexByte(section, '.')+1]
 	for key := range strings.SplitSeq(keys, ", ") {
 		if !strings.HasPrefix(key, section) {
-			key = section + key // nats.user, token
+			key = section + key // such as "nats.user, token"
 		}
 		for {
 			if o, ok := e.origins[key]; ok {
@@ -198,10 +200,10 @@ func (e *Effective) originOf(text string) string {
 			key = shorter
 		}
 	}
-	return e.origins[strings.TrimSuffix(section, ".")] // a required key is missing in it
+	return e.origins[strings.TrimSuffix(section, ".")] // a required key of the section is missing
 }
 
-// join returns one error for errs, in the order of the lines of the file.
+// join joins errs in the order of their lines in the file.
 func join(errs []error) error {
 	slices.SortStableFunc(errs, func(a, b error) int { return cmp.Compare(line(a), line(b)) })
 	switch len(errs) {
@@ -213,7 +215,7 @@ func join(errs []error) error {
 	return fmt.Errorf("%d configuration errors\n%w", len(errs), errors.Join(errs...))
 }
 
-// line returns the line of the file that err is about; errors elsewhere sort last.
+// line returns the line of err in the file; errors in other places sort last.
 func line(err error) int {
 	if ve, ok := errors.AsType[*valueError](err); ok {
 		if n, err := strconv.Atoi(ve.origin[strings.LastIndexByte(ve.origin, ':')+1:]); err == nil {

@@ -16,7 +16,7 @@ import (
 // commentColumn is the column of the origins, unless a value is longer.
 const commentColumn = 48
 
-// Print writes the configuration as YAML, each value with its origin, secrets masked.
+// Print writes the configuration as YAML, with the origin of each value and with secrets masked.
 func (e *Effective) Print(w io.Writer) error {
 	var b strings.Builder
 	fmt.Fprintf(&b, "# %s\n", e.Source())
@@ -39,7 +39,7 @@ func (e *Effective) Print(w io.Writer) error {
 	return err
 }
 
-// flagText returns the value of k as a flag would set it. A flag of a map adds to it.
+// flagText returns the value of k in the syntax of its flag; "" for a map, because its flag adds entries.
 func (k Key) flagText() string {
 	switch k.value.Kind() {
 	case reflect.Map:
@@ -55,7 +55,7 @@ func (k Key) flagText() string {
 	}
 }
 
-// String returns the value of k as YAML on one line, secrets masked.
+// String returns the value of k as YAML on one line, with secrets masked.
 func (k Key) String() string { return yamlText(k.value, k.tag) }
 
 func yamlText(v reflect.Value, tag reflect.StructTag) string {
@@ -94,7 +94,7 @@ func yamlText(v reflect.Value, tag reflect.StructTag) string {
 
 var plainScalar = regexp.MustCompile(`^[A-Za-z/][A-Za-z0-9_./-]*(:[A-Za-z0-9_./-]+)*$`)
 
-// quoted returns s as a YAML scalar.
+// quoted returns s as a YAML scalar, in quotes if necessary.
 func quoted(s string) string {
 	switch strings.ToLower(s) {
 	case "true", "false", "null", "yes", "no", "on", "off", "y", "n":
@@ -114,7 +114,7 @@ var (
 	urlPassword = regexp.MustCompile(`(?i)([?&][^=&]*password[^=&]*=)[^&]*`)
 )
 
-// MaskURL returns s, URLs separated by commas, with passwords and tokens masked.
+// MaskURL masks the passwords and tokens in s, a list of comma-separated URLs.
 func MaskURL(s string) string {
 	urls := strings.Split(s, ",")
 	for i, raw := range urls {
@@ -126,7 +126,7 @@ func MaskURL(s string) string {
 	return strings.Join(urls, ",")
 }
 
-// masked returns s as the secret tag of its field allows it to be shown.
+// masked returns s for output, masked according to the secret tag of its field.
 func masked(s, secret string) string {
 	switch {
 	case s == "" || secret == "":

@@ -17,19 +17,19 @@ import (
 	"github.com/llmtap/llmtap/ingest/loopback"
 )
 
-// A validator collects errors. Each begins with its key.
+// A validator collects errors. Each error begins with its key.
 type validator []error
 
 func (v *validator) fail(format string, args ...any) { *v = append(*v, fmt.Errorf(format, args...)) }
 
-// section adds the errors of a section, whose keys lack its name.
+// section adds the errors of a section and prefixes their keys with the name of the section.
 func (v *validator) section(name string, err error) {
 	for _, err := range flatten(err) {
 		v.fail("%s.%w", name, err)
 	}
 }
 
-// Validate sets the values that follow from other keys and returns every error, joined.
+// Validate sets the values that depend on other keys and returns all errors, joined.
 func (c *Config) Validate() error {
 	var v validator
 	c.validateProcess(&v)
@@ -118,7 +118,7 @@ func (c *Config) validateClickHouse(v *validator) {
 	v.section("clickhouse", embedded.Validate())
 }
 
-// Validate returns every error, joined.
+// Validate returns all errors, joined.
 func (c *Content) Validate() error {
 	var v validator
 	check := func(key, mode string) {
@@ -155,7 +155,7 @@ func flatten(err error) []error {
 // maxStreamBytes is the default limit of the embedded server's event stream on a large disk.
 const maxStreamBytes = 10 << 30
 
-// streamBytes returns the default size of the event stream: at most a fifth of the disk of dir, or 0, no limit, if the size
+// streamBytes returns the default size of the event stream: at most a fifth of the disk of dir, or 0 (no limit) if the size
 // of the disk is unknown.
 func streamBytes(dir string) int64 {
 	_, total, err := DiskSpace(dir)
@@ -183,6 +183,6 @@ func DiskSpace(dir string) (free, total uint64, err error) {
 	if err != nil {
 		return 0, 0, fmt.Errorf("get the size of the disk of %s: %w", dir, err)
 	}
-	block := uint64(st.Bsize) //nolint:unconvert // its type differs between systems
+	block := uint64(st.Bsize) //nolint:unconvert // the type of Bsize differs between systems
 	return st.Bavail * block, st.Blocks * block, nil
 }

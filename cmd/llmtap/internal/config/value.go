@@ -13,9 +13,9 @@ import (
 	"github.com/prometheus/common/model"
 )
 
-// A Key is one key of the configuration that has a value: a scalar, a list or a map.
+// A Key is a configuration key with a value: a scalar, a list or a map.
 type Key struct {
-	Path  string // nats.max_bytes
+	Path  string // such as nats.max_bytes
 	value reflect.Value
 	tag   reflect.StructTag
 }
@@ -39,7 +39,7 @@ func keys(v reflect.Value, prefix string) []Key {
 	return all
 }
 
-// yamlName returns the key of f, "" if it has none.
+// yamlName returns the YAML key of the field f, or "".
 func yamlName(f reflect.StructField) string {
 	name, _, _ := strings.Cut(f.Tag.Get("yaml"), ",")
 	if name == "-" {
@@ -53,7 +53,7 @@ func (k *Key) env() string {
 	return "LLMTAP_" + strings.ToUpper(strings.ReplaceAll(k.Path, ".", "_"))
 }
 
-// File returns the path of the file that k names, "" if k is not such a key or has no value.
+// File returns the path in k if k is the key of a file; else "".
 func (k *Key) File() string {
 	if !strings.HasSuffix(k.Path, "_file") {
 		return ""
@@ -63,7 +63,8 @@ func (k *Key) File() string {
 
 var durationType = reflect.TypeFor[time.Duration]()
 
-// setText sets v from the text of a variable or flag: a scalar, or items separated by commas; items of a map are name=value.
+// setText sets v from the text of an environment variable or a flag: a scalar, or comma-separated items, which are
+// name=value for a map.
 func setText(v reflect.Value, tag reflect.StructTag, text string) error {
 	kind := v.Kind()
 	if kind != reflect.Map && kind != reflect.Slice {
@@ -156,7 +157,7 @@ func kindName(t reflect.Type, tag reflect.StructTag) string {
 	}
 }
 
-// parseDuration parses durations of Go, and days, weeks and years as Prometheus does.
+// parseDuration parses Go durations, and days, weeks and years in Prometheus's format.
 func parseDuration(text string) (time.Duration, error) {
 	if d, err := time.ParseDuration(text); err == nil {
 		return d, nil
@@ -170,7 +171,7 @@ func parseDuration(text string) (time.Duration, error) {
 	return 0, fmt.Errorf("%q is not %s", text, kindName(durationType, ""))
 }
 
-// FormatDuration returns 15m rather than 15m0s.
+// FormatDuration formats d without zero units: 15m, not 15m0s.
 func FormatDuration(d time.Duration) string {
 	if d >= 48*time.Hour && d%(24*time.Hour) == 0 {
 		return fmt.Sprintf("%dd", d/(24*time.Hour))
@@ -185,7 +186,7 @@ func FormatDuration(d time.Duration) string {
 	return s
 }
 
-// sizeUnits are in descending order: FormatSize uses the first that divides a size.
+// sizeUnits is in descending order, because FormatSize uses the first unit that divides a size.
 var sizeUnits = []struct {
 	name  string
 	bytes float64
@@ -219,7 +220,7 @@ func parseSize(text string) (int64, error) {
 	return 0, errSize
 }
 
-// FormatSize returns n in the largest binary unit that divides it.
+// FormatSize formats n in the largest binary unit that divides n.
 func FormatSize(n int64) string {
 	for _, u := range sizeUnits[:4] {
 		if b := int64(u.bytes); n >= b && n%b == 0 {
@@ -229,7 +230,7 @@ func FormatSize(n int64) string {
 	return strconv.FormatInt(n, 10)
 }
 
-// FormatBytes returns n in the largest binary unit not above it, with three digits.
+// FormatBytes formats n with three digits, in the largest binary unit that is at most n.
 func FormatBytes(n uint64) string {
 	for _, u := range sizeUnits[:4] {
 		if f := float64(n) / u.bytes; f >= 1 {

@@ -15,8 +15,8 @@ import (
 	"github.com/llmtap/llmtap/dashboards/queries"
 )
 
-// A yamlDecoder decodes a file into a struct, strictly. It reports every error and leaves invalid values unchanged. The YAML
-// library is used as a parser only: its decoder stops at the first error and does not keep the lines of keys.
+// A yamlDecoder decodes a file into a struct, strictly. It reports every error and leaves invalid values unchanged. The
+// YAML library is used as a parser only: its decoder stops at the first error and does not record the lines of keys.
 type yamlDecoder struct {
 	file    string
 	getenv  func(string) string
@@ -27,7 +27,7 @@ type yamlDecoder struct {
 // decodeYAML decodes data into the struct that v points to and adds the line of each key to origins.
 func decodeYAML(file string, data []byte, v any, getenv func(string) string, origins map[string]string) []error {
 	d := &yamlDecoder{file: file, getenv: getenv, origins: origins}
-	f, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey()) // reported below, with both lines
+	f, err := parser.ParseBytes(data, 0, parser.AllowDuplicateMapKey()) // duplicate keys are reported below, with both lines
 	if err != nil {
 		if se, ok := errors.AsType[*yaml.SyntaxError](err); ok && se.Token != nil && se.Token.Position != nil {
 			return []error{&valueError{d.at(se.Token.Position.Line), errors.New(strings.ReplaceAll(se.Message, "\t", `\t`))}}
@@ -53,13 +53,13 @@ func (d *yamlDecoder) fail(n ast.Node, format string, args ...any) {
 	d.errs = append(d.errs, &valueError{d.at(n.GetToken().Position.Line), fmt.Errorf(format, args...)})
 }
 
-// value decodes n into v, the value of the key path, whose field has tag.
+// value decodes n into v, the value of the key path. tag is the tag of the struct field.
 func (d *yamlDecoder) value(path string, n ast.Node, v reflect.Value, tag reflect.StructTag) {
 	switch n.(type) {
 	case *ast.AnchorNode, *ast.AliasNode, *ast.TagNode:
 		d.fail(n, "%s: anchors, aliases and tags are not supported; write the value", path)
 		return
-	case *ast.CommentGroupNode: // a file of comments
+	case *ast.CommentGroupNode: // a file that contains only comments
 		return
 	case *ast.NullNode:
 		if v.Kind() != reflect.Struct { // all keys of a section may be commented out
@@ -113,7 +113,7 @@ func (d *yamlDecoder) section(path string, n ast.Node, v reflect.Value) {
 	})
 }
 
-// table decodes a map, whose keys the user chooses.
+// table decodes a map with arbitrary keys.
 func (d *yamlDecoder) table(path string, n ast.Node, v reflect.Value, tag reflect.StructTag) {
 	m := reflect.MakeMap(v.Type())
 	d.pairs(path, n, func(key, name string, kv *ast.MappingValueNode) {
@@ -142,7 +142,7 @@ func (d *yamlDecoder) list(path string, n ast.Node, v reflect.Value, tag reflect
 	}
 }
 
-// pairs calls fn for each key of the mapping n. It reports duplicate keys, and a node that is not a mapping.
+// pairs calls fn for each key of the mapping n. It reports duplicate keys, and nodes that are not mappings.
 func (d *yamlDecoder) pairs(path string, n ast.Node, fn func(key, name string, kv *ast.MappingValueNode)) {
 	var values []*ast.MappingValueNode
 	switch n := n.(type) {
@@ -206,7 +206,7 @@ func joinPath(path, name string) string {
 	return path + "." + name
 }
 
-// keysNamed returns the keys whose last part is name, for a key in the wrong section.
+// keysNamed returns the keys whose last part is name, as suggestions for a key in the wrong section.
 func keysNamed(name string) []string {
 	var found []string
 	cfg := Default()

@@ -1,5 +1,5 @@
-// Package connect finds the ClickHouse and NATS servers of a command: those of the configuration, else the embedded ones of the
-// llmtap that runs on the data directory.
+// Package connect finds the ClickHouse and NATS servers for a command: the configured servers, else the embedded servers of
+// the llmtap that runs on the data directory.
 package connect
 
 import (
@@ -24,8 +24,8 @@ var ErrNotRunning = errors.New("no llmtap runs")
 
 const natsTimeout = 5 * time.Second
 
-// ClickHouse returns the connection to ClickHouse; ok is false if the embedded one is not running. It contains no retention: a
-// reading command must not change a TTL.
+// ClickHouse returns the connection to ClickHouse; ok is false if the embedded ClickHouse is not running. cfg contains no
+// retention, because a command that only reads must not change a TTL.
 func ClickHouse(e *config.Effective) (cfg clickhouse.Config, ok bool) {
 	cfg = e.ClickHouse
 	cfg.Retention, cfg.MessagesRetention, cfg.TableRetention = 0, 0, nil
@@ -35,7 +35,7 @@ func ClickHouse(e *config.Effective) (cfg clickhouse.Config, ok bool) {
 	return cfg, cfg.DSN != ""
 }
 
-// NATS returns the connection to NATS; ok is false if the embedded one is not running.
+// NATS returns the connection to NATS; ok is false if the embedded NATS is not running.
 func NATS(e *config.Effective) (cfg jetstream.Config, ok bool) {
 	cfg = e.NATS
 	if cfg.URL == "" {
@@ -45,18 +45,18 @@ func NATS(e *config.Effective) (cfg jetstream.Config, ok bool) {
 	return cfg, cfg.URL != ""
 }
 
-// Servers are the servers of one command.
+// Servers provides the ClickHouse and NATS servers of a command.
 type Servers struct {
 	flags  *config.Flags
 	config *config.Effective
 }
 
-// Flags adds --config, --data-dir and --clickhouse-dsn to c, and the flags of further keys.
+// Flags adds --config, --data-dir, --clickhouse-dsn and the flags of keys to c.
 func Flags(c *command.Call, keys ...string) *Servers {
 	return &Servers{flags: config.AddFlags(c.Flags, c.Getenv, append(keys, "data_dir", "clickhouse.dsn")...)}
 }
 
-// Config loads the configuration once.
+// Config returns the configuration, which is loaded by the first call.
 func (s *Servers) Config() (*config.Effective, error) {
 	var err error
 	if s.config == nil {
@@ -78,7 +78,7 @@ func (s *Servers) ClickHouse() (cfg clickhouse.Config, err error) {
 	return cfg, err
 }
 
-// OpenClickHouse opens ClickHouse.
+// OpenClickHouse connects to ClickHouse. The caller must close the sink.
 func (s *Servers) OpenClickHouse(ctx context.Context) (*clickhouse.Sink, error) {
 	cfg, err := s.ClickHouse()
 	if err != nil {
@@ -91,17 +91,18 @@ func (s *Servers) OpenClickHouse(ctx context.Context) (*clickhouse.Sink, error) 
 	return sink, nil
 }
 
-// WithClickHouse opens ClickHouse, calls f and closes it.
+// WithClickHouse calls f with a connection to ClickHouse and closes the connection.
 func (s *Servers) WithClickHouse(ctx context.Context, f func(*clickhouse.Sink) error) error {
 	sink, err := s.OpenClickHouse(ctx)
 	if err != nil {
 		return err
 	}
-	defer func() { _ = sink.Close() }() // f has reported write errors
+	defer func() { _ = sink.Close() }() // f has already reported write errors
 	return f(sink)
 }
 
-// ConnectNATS connects to NATS and checks that it has the streams of llmtap: without them a publisher would retry forever.
+// ConnectNATS connects to NATS and checks that it has the streams of llmtap, because a publisher would retry forever
+// without them.
 func (s *Servers) ConnectNATS(ctx context.Context) (*jetstream.Conn, error) {
 	e, err := s.Config()
 	if err != nil {

@@ -36,12 +36,12 @@ const (
 	alertTimeout     = 60 * time.Second // for the alert, after the agents have ended
 	pollInterval     = 200 * time.Millisecond
 	progressInterval = 5 * time.Second
-	maxPosts         = 1000 // kept while a demo runs on
+	maxPosts         = 1000 // posts stored while a demo continues to run
 )
 
 // Options configure a demo.
 type Options struct {
-	Exit    bool   // end after the report, rather than when ctx ends
+	Exit    bool   // end after the report; otherwise, run until ctx ends
 	Format  string // format of the report: text or json
 	DataDir string // "": a temporary directory
 	Seed    uint64 // seed of the agents' behavior
@@ -50,7 +50,7 @@ type Options struct {
 	Stderr  io.Writer // for progress and the alert
 }
 
-// A demo is one run.
+// A demo is the state of one run.
 type demo struct {
 	Options
 	started     time.Time
@@ -63,7 +63,7 @@ type demo struct {
 	posts  []slack.Message // every message and update
 }
 
-// Run runs the demo.
+// Run runs the demo and writes its report.
 func Run(ctx context.Context, o Options) error {
 	o.Stderr = &lockedWriter{w: o.Stderr} // shared by progress, alerts and agents
 	if o.DataDir == "" {
@@ -140,7 +140,7 @@ func (d *demo) run(ctx context.Context) (err error) {
 // startServers starts the provider and Slack and returns the configuration of the collector.
 func (d *demo) startServers(ctx context.Context) (config.Config, error) {
 	cfg := config.Default()
-	cfg.Roles = []string{config.RoleAnalyze, config.RoleAlert} // the agents have the hook
+	cfg.Roles = []string{config.RoleAnalyze, config.RoleAlert} // no proxy, because the agents use the hook
 	cfg.DataDir, cfg.Listen, cfg.NATSServer.Port = d.DataDir, "127.0.0.1:0", -1
 	d.slack = slack.New(slack.Config{Channels: []string{"oncall"}, OnPost: d.posted})
 	var err error
@@ -163,7 +163,7 @@ func serveLocal(ctx context.Context, h http.Handler) (url string, err error) {
 	}
 	srv := &http.Server{Handler: h, ReadHeaderTimeout: 10 * time.Second}
 	context.AfterFunc(ctx, func() { _ = srv.Close() })
-	go func() { _ = srv.Serve(l) }() // ends when it is closed
+	go func() { _ = srv.Serve(l) }() // returns when srv is closed
 	return "http://" + l.Addr().String(), nil
 }
 
@@ -221,7 +221,7 @@ func (d *demo) report(ctx context.Context, made agents.Report) (*report, error) 
 	return r, err
 }
 
-// newAlert describes a, with its Slack message in posts.
+// newAlert returns the report on a, with its Slack message from posts.
 func newAlert(a *alerts.Alert, posts []slack.Message) alert {
 	r := alert{Alert: a.Name, Labels: a.Labels, Value: a.Value, State: string(a.State)}
 	for _, p := range posts {
@@ -240,7 +240,7 @@ func newAlert(a *alerts.Alert, posts []slack.Message) alert {
 	return r
 }
 
-// poll calls done until it returns true or the timeout expires. Its error is that of ctx.
+// poll calls done until it returns true or the timeout expires. It returns an error only if ctx ends.
 func poll(ctx context.Context, timeout time.Duration, done func() bool) error {
 	tick := time.NewTicker(pollInterval)
 	defer tick.Stop()
@@ -254,7 +254,7 @@ func poll(ctx context.Context, timeout time.Duration, done func() bool) error {
 	return nil
 }
 
-// A lockedWriter is safe for concurrent use.
+// A lockedWriter is an io.Writer that is safe for concurrent use.
 type lockedWriter struct {
 	mu sync.Mutex // guards w
 	w  io.Writer
@@ -269,14 +269,14 @@ func (l *lockedWriter) Write(p []byte) (int, error) {
 // AgentsCommand is the hidden command of this binary that runs the agents.
 const AgentsCommand = "demo-agents"
 
-// An agentsConfig is passed to the agents' process on stdin.
+// An agentsConfig is the configuration that the agents' process reads from stdin.
 type agentsConfig struct {
 	ProviderURL string `json:"provider_url"`
 	NATSURL     string `json:"nats_url"`
 	Seed        uint64 `json:"seed"`
 }
 
-// runAgents runs the agents in a process of their own and prints the progress.
+// runAgents runs the agents in a separate process and prints their progress.
 func (d *demo) runAgents(ctx context.Context) (made agents.Report, err error) {
 	self, err := os.Executable()
 	if err != nil {
@@ -291,7 +291,7 @@ func (d *demo) runAgents(ctx context.Context) (made agents.Report, err error) {
 	cmd.Stdout, cmd.Stderr, cmd.WaitDelay = &stdout, d.Stderr, 5*time.Second
 	stdin, err := cmd.StdinPipe()
 	if err == nil {
-		defer stdin.Close() // the agents end when their stdin is closed, and so when this process dies
+		defer stdin.Close() // the agents end when their stdin is closed, even if this process is killed
 		err = cmd.Start()
 	}
 	if err == nil {

@@ -24,7 +24,7 @@ type report struct {
 	Alerts     []alert           `json:"alerts"`
 	ClickHouse map[string]uint64 `json:"clickhouse"` // rows by table, from the final views
 	Published  uint64            `json:"published"`  // exchanges that NATS has acknowledged to the hook
-	Lost       uint64            `json:"lost"`       // exchanges made and not stored
+	Lost       uint64            `json:"lost"`       // exchanges made but not stored
 }
 
 type alert struct {
@@ -32,12 +32,12 @@ type alert struct {
 	Labels            map[string]string `json:"labels"`
 	Value             float64           `json:"value"`
 	State             string            `json:"state"`
-	PublishedToPosted float64           `json:"published_to_posted_ms"` // to Slack, from the failure that crossed the threshold or the one before it
+	PublishedToPosted float64           `json:"published_to_posted_ms"` // from the failure that crossed the threshold, or the failure before it, to the Slack post
 
 	text string // text of the Slack message
 }
 
-// read sets the counts from ClickHouse.
+// read reads the counts from ClickHouse.
 func (r *report) read(ctx context.Context, sink *clickhouse.Sink) (err error) {
 	if r.ClickHouse, err = sink.Counts(ctx); err != nil {
 		return err
@@ -60,7 +60,7 @@ func (r *report) read(ctx context.Context, sink *clickhouse.Sink) (err error) {
 	return err
 }
 
-// counts returns the rows of sql, names and numbers.
+// counts returns the result of sql, which selects names and counts.
 func counts(ctx context.Context, sink *clickhouse.Sink, sql string) (map[string]uint64, error) {
 	res, err := sink.Query(ctx, sql, nil)
 	if err != nil {
@@ -116,7 +116,8 @@ func (r *report) write(w io.Writer, format, dataDir string) error {
 	return err
 }
 
-// program returns how the user runs this program: the binary of go run is in a temporary directory.
+// program returns the command that runs this program. For go run, this is not the path of the binary, which is in a
+// temporary directory.
 func program() string {
 	if strings.Contains(os.Args[0], "go-build") {
 		return "go run ./cmd/llmtap"

@@ -35,8 +35,8 @@ func (c *checker) checkRules(ctx context.Context) {
 
 var failedReload = regexp.MustCompile(`^llmtap_alerts_rules_last_reload_successful(\{.*\})? 0$`)
 
-// rulesRefused reports whether the last reload of the running process failed, by its metrics. Another check reports that they
-// are unavailable.
+// rulesRefused reports whether the last reload of rules by the running process failed, according to its metrics. If the
+// metrics are unavailable, another check reports this.
 func (c *checker) rulesRefused(ctx context.Context) bool {
 	if !c.running {
 		return false
@@ -66,7 +66,7 @@ func (c *checker) checkReceivers(ctx context.Context) {
 	defer cancel()
 	check := func(kind string, r alerts.Receiver) {
 		if text, err := r.Check(ctx); err != nil {
-			c.fail(kind, "", "%v", err) // includes the fix
+			c.fail(kind, "", "%v", err) // err includes the fix
 		} else {
 			c.ok(kind, "%s: %s", r.Destination, text)
 		}

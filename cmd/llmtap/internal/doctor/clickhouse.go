@@ -12,7 +12,7 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// Thresholds of the free ratio of a disk.
+// Thresholds for the free fraction of a disk.
 const (
 	diskWarn = 0.10
 	diskFail = 0.02
@@ -49,7 +49,7 @@ func (c *checker) checkClickHouse(ctx context.Context) {
 	c.ok("clickhouse", "%s, %s, database %s", st.Version, where, st.Database)
 	c.checkSchema(st)
 	if c.cfg.ClickHouse.DSN == "" {
-		return // it shares the disk of the data directory
+		return // the embedded ClickHouse uses the disk of the data directory
 	}
 	for _, disk := range st.Disks {
 		c.checkSpace("ClickHouse disk "+disk.Name+" ("+disk.Path+")", disk.Free, disk.Total, 0)
@@ -77,7 +77,7 @@ func (c *checker) checkLibrary() {
 	path, err := chdb.PresentLibrary(chdb.LibraryConfig{CacheDir: c.cfg.Chdb.CacheDir})
 	switch {
 	case err != nil:
-		c.fail("libchdb", "", "%v", err) // includes the fix
+		c.fail("libchdb", "", "%v", err) // err includes the fix
 	case path == "":
 		c.ok("libchdb", "not installed yet; the first start downloads it with npm (178 MB)")
 	default:
@@ -102,7 +102,7 @@ func (c *checker) checkDisk() {
 	c.checkSpace(c.cfg.DataDir, free, total, uint64(stream))
 }
 
-// checkSpace checks the free space of a disk, also for a stream that may grow to this size.
+// checkSpace checks the free space of a disk. stream is the size to which a stream on the disk may grow.
 func (c *checker) checkSpace(name string, free, total, stream uint64) {
 	text := fmt.Sprintf("%s: %s of %s free", name, config.FormatBytes(free), config.FormatBytes(total))
 	ratio := float64(free) / float64(max(total, 1))

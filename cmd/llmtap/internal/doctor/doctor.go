@@ -1,9 +1,9 @@
-// Package doctor checks a set-up: what is wrong, and how to fix it. It changes nothing.
+// Package doctor checks an installation and reports what is wrong and how to fix it. It changes nothing.
 //
 //	configuration ─> running process ─> NATS: streams, clock, backlog, tallies, losses, dead letters
 //	                                 └> disk ─> ClickHouse: schema ─> rule files ─> receivers of alerts
 //
-// Each check adds one result or more. A check whose prerequisite fails is left out.
+// Each check adds one or more results. A check whose prerequisite fails is skipped.
 package doctor
 
 import (
@@ -43,10 +43,10 @@ type Result struct {
 	Fix    string `json:"fix,omitempty"`
 }
 
-// A Report is the results of all checks.
+// A Report contains the results of all checks.
 type Report struct {
 	Checks []Result `json:"checks"`
-	Status string   `json:"status"` // the worst one
+	Status string   `json:"status"` // the worst status
 }
 
 const (
@@ -63,7 +63,7 @@ type checker struct {
 	now     time.Time
 }
 
-// Run checks the set-up of cfg.
+// Run checks the installation that cfg configures.
 func Run(ctx context.Context, cfg *config.Effective) *Report {
 	ctx, cancel := context.WithTimeout(ctx, runTimeout)
 	defer cancel()
@@ -84,7 +84,7 @@ func newChecker(cfg *config.Effective, now time.Time) *checker {
 	return &checker{cfg: cfg, report: Report{Status: OK}, now: now}
 }
 
-// Invalid reports the errors of an invalid configuration.
+// Invalid returns a report with the errors of an invalid configuration.
 func Invalid(err error) *Report {
 	c := newChecker(nil, time.Now())
 	_, list, several := strings.Cut(err.Error(), "\n")
@@ -121,7 +121,7 @@ func (r *Report) Write(w io.Writer, format string) error {
 	if format == "json" {
 		return json.NewEncoder(w).Encode(r)
 	}
-	const width, column = 80, 20 // column is that of the details
+	const width, column = 80, 20 // column is the column of the details
 	var b strings.Builder
 	for _, c := range r.Checks {
 		lines := terminal.Wrap(c.Detail, width-column, "")
@@ -138,7 +138,7 @@ func (r *Report) Write(w io.Writer, format string) error {
 	return err
 }
 
-// checkConfig reports which configuration is in effect, and files in it that cannot be read.
+// checkConfig reports which configuration is in effect, and the files named in it that cannot be read.
 func (c *checker) checkConfig() {
 	set, keys := 0, c.cfg.Keys()
 	for _, k := range keys {
@@ -158,7 +158,7 @@ func (c *checker) checkConfig() {
 	c.ok("config", "%s, %d of %d keys set; see llmtap config", c.cfg.Source(), set, len(keys))
 }
 
-// age formats a time span.
+// age formats a duration.
 func age(d time.Duration) string {
 	switch {
 	case d < 10*time.Millisecond:
@@ -189,7 +189,7 @@ func ranking(counts map[string]uint64) string {
 	return strings.Join(parts, ", ")
 }
 
-// embedded names the servers that are embedded in llmtap up.
+// embedded returns the names of the servers that are embedded in llmtap up, or "".
 func (c *checker) embedded() string {
 	switch {
 	case c.cfg.NATS.URL == "" && c.cfg.ClickHouse.DSN == "":
@@ -202,7 +202,7 @@ func (c *checker) embedded() string {
 	return ""
 }
 
-// checkProcess reports whether the process on the data directory is ready.
+// checkProcess reports whether the process that uses the data directory is ready.
 func (c *checker) checkProcess(ctx context.Context) {
 	c.process, c.running = collector.FindRunning(c.cfg.DataDir)
 	p := c.process
@@ -223,7 +223,7 @@ func (c *checker) checkProcess(ctx context.Context) {
 	c.ok("collector", "%s, is ready; http://%s/metrics", about, p.HTTPAddr)
 }
 
-// ready requests /readyz of the running process.
+// ready requests /readyz from the running process.
 func (c *checker) ready(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, checkTimeout)
 	defer cancel()
@@ -242,7 +242,7 @@ func (c *checker) ready(ctx context.Context) error {
 	return nil
 }
 
-// get requests a path of the running process. The caller closes the body.
+// get requests a path from the running process. The caller must close the body.
 func (c *checker) get(ctx context.Context, path string) (*http.Response, error) {
 	host, port, err := net.SplitHostPort(c.process.HTTPAddr)
 	if err != nil {

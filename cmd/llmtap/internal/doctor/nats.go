@@ -18,7 +18,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/jetstream"
 )
 
-// Thresholds of the checks of NATS.
+// Thresholds for the checks of NATS.
 const (
 	skewWarn    = 2 * time.Second  // the tolerance of the analyzer
 	skewFail    = 10 * time.Second // leases last 15 s
@@ -64,7 +64,7 @@ func (c *checker) checkNATS(ctx context.Context, cfg jetstream.Config) {
 	}
 }
 
-// natsFix returns the fix of a connection error.
+// natsFix returns the fix for a connection error.
 func (c *checker) natsFix(err error) string {
 	switch {
 	case errors.Is(err, nats.ErrAuthorization), errors.Is(err, nats.ErrAuthExpired), errors.Is(err, nats.ErrPermissionViolation):
@@ -78,7 +78,7 @@ func (c *checker) natsFix(err error) string {
 	return "start the server or correct nats.url; check firewalls"
 }
 
-// checkStreams returns false if the streams cannot be checked further.
+// checkStreams checks the streams. It returns false if further checks are impossible.
 func (c *checker) checkStreams(st *jetstream.State) bool {
 	const start = "run llmtap up once to create it"
 	sound := true
@@ -157,7 +157,7 @@ func (c *checker) checkBacklog(p *jetstream.PartitionState, events *jetstream.St
 	}
 }
 
-// checkTallies reports missing counts, without which alerts cannot fire.
+// checkTallies reports missing tallies, without which alerts cannot fire.
 func (c *checker) checkTallies(st *jetstream.State) {
 	now, events := c.now.Add(st.Skew), st.Streams[0]
 	i := slices.IndexFunc(st.Streams, func(s jetstream.StreamState) bool { return s.Name == event.StreamTally })
@@ -181,7 +181,7 @@ func (c *checker) checkLosses(ctx context.Context, conn *jetstream.Conn) {
 	err := conn.TalliesSince(ctx, c.now.Add(-lossWindow), func(payload []byte) error {
 		var t analyzer.Tally
 		if err := json.Unmarshal(payload, &t); err != nil {
-			return nil //nolint:nilerr // the alert role reports it
+			return nil //nolint:nilerr // the alert role reports invalid tallies
 		}
 		for _, n := range t.Counts {
 			switch n.Metric {

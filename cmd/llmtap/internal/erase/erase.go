@@ -19,10 +19,10 @@ type Report struct {
 	Scanned     uint64            `json:"scanned"` // messages of the stream
 	Events      uint64            `json:"events"`
 	DeadLetters uint64            `json:"dead_letters"`
-	Rows        map[string]uint64 `json:"rows"` // by table; for alerts, those whose example is removed
+	Rows        map[string]uint64 `json:"rows"` // by table; for alerts, the rows whose example is removed
 }
 
-// An Eraser deletes from NATS and ClickHouse:
+// An Eraser deletes data from NATS and ClickHouse in this order:
 //
 //	announce ──> analyzers emit later bodies again ──> stream, dead letters ──> messages, history, …, exchanges
 //
@@ -31,7 +31,7 @@ type Report struct {
 type Eraser struct {
 	NATS       *jetstream.Conn
 	ClickHouse *clickhouse.Sink
-	Settle     time.Duration // until analyzers have read the announcement and stored pending rows
+	Settle     time.Duration // time for analyzers to read the announcement and store pending rows
 	Progress   *terminal.Progress
 }
 

@@ -23,25 +23,25 @@ type Result struct {
 	Cause    string `json:"cause"` // "" if the call did not fail or the record is unreadable
 	Class    string `json:"class"`
 	Known    string `json:"known"`    // see cause.Cause.Known
-	Provider string `json:"provider"` // by the wording, else by the record; "" if unknown
+	Provider string `json:"provider"` // from the wording, else from the record; "" if unknown
 	Summary  string `json:"summary"`
 	Fix      string `json:"fix"`
 
 	StatedBy string         `json:"stated_by,omitempty"` // see cause.Cause.StatedBy
-	Gateway  string         `json:"gateway,omitempty"`   // that relayed the text, if known
-	Status   int            `json:"status,omitempty"`    // of the record, else by the text
+	Gateway  string         `json:"gateway,omitempty"`   // the gateway that relayed the text, if known
+	Status   int            `json:"status,omitempty"`    // from the record, else from the text
 	Rule     string         `json:"rule,omitempty"`
-	Message  *int           `json:"message,omitempty"` // that violates Rule: 0-based index in the sent messages
-	Other    *Other         `json:"other,omitempty"`   // in a conflict
+	Message  *int           `json:"message,omitempty"` // 0-based index of the message that violates Rule
+	Other    *Other         `json:"other,omitempty"`   // set in a conflict
 	Possible []string       `json:"possible,omitempty"`
-	Cluster  string         `json:"cluster,omitempty"` // of an unexplained text
-	Dialect  wire.Dialect   `json:"dialect,omitempty"` // of a judged request
+	Cluster  string         `json:"cluster,omitempty"` // set for an unexplained text
+	Dialect  wire.Dialect   `json:"dialect,omitempty"` // set for a judged request
 	Variant  wire.Variant   `json:"variant,omitempty"`
-	Findings []lint.Finding `json:"findings,omitempty"` // in the request, related to the failure
-	Error    string         `json:"error,omitempty"`    // the record, or only its request, is unreadable
+	Findings []lint.Finding `json:"findings,omitempty"` // findings in the request that are related to the failure
+	Error    string         `json:"error,omitempty"`    // why the record, or only its request, is unreadable
 }
 
-// Other is the cause by the request, if the text states another one.
+// Other is the cause according to the request, if the text states a different cause.
 type Other struct {
 	Cause   string `json:"cause"`
 	Class   string `json:"class"`
@@ -55,7 +55,7 @@ type Counts struct {
 	Explained   int
 	Unexplained int
 	Fine        int // calls that did not fail
-	Unreadable  int // records, or only their requests
+	Unreadable  int // records that are unreadable, or whose request is
 }
 
 // A Printer prints results. Close ends the output.
@@ -81,7 +81,7 @@ func New(p Printer) *Explainer {
 // Argument is the Source of a text given on the command line.
 const Argument = "argument"
 
-// Inputs explains files and texts, stdin if there are none, and closes the Printer.
+// Inputs explains files and texts (stdin if inputs is empty) and closes the Printer.
 func (e *Explainer) Inputs(inputs []string, stdin io.Reader) error {
 	if len(inputs) == 0 {
 		inputs = []string{"-"}
@@ -98,7 +98,7 @@ func (e *Explainer) Inputs(inputs []string, stdin io.Reader) error {
 	return e.Printer.Close(e.Counts)
 }
 
-// isText reports whether an argument is an error text: it is no file, and looks like no misspelled file name.
+// isText reports whether an argument is an error text: it is not a file and does not look like a misspelled file name.
 func isText(arg string) bool {
 	if _, err := os.Stat(arg); err == nil {
 		return false
@@ -106,7 +106,7 @@ func isText(arg string) bool {
 	return strings.ContainsAny(arg, " \n{<")
 }
 
-// File explains the contents of a file; "-" is stdin. It returns only write errors: read errors are Results.
+// File explains the contents of a file; "-" is stdin. It returns write errors only; read errors are reported as Results.
 func (e *Explainer) File(name string, stdin io.Reader) error {
 	r := stdin
 	if name != "-" {
@@ -114,7 +114,7 @@ func (e *Explainer) File(name string, stdin io.Reader) error {
 		if err != nil {
 			return e.unreadable(&Result{Source: name}, err)
 		}
-		defer func() { _ = f.Close() }() // only read
+		defer func() { _ = f.Close() }() // used for reading only
 		r = f
 	}
 	in, err := read(r)
@@ -231,7 +231,7 @@ func (e *Explainer) check(r *record) (found []check.Violation, judged bool, err 
 	return e.checker.Check(&e.request, r.target, nil), true, nil
 }
 
-// addFindings adds the violations related to the cause; in a conflict, other is the cause by the request.
+// addFindings adds the violations related to the cause; in a conflict, other is the cause according to the request.
 func addFindings(res *Result, other string, found []check.Violation) {
 	located := false
 	for i := range found {
@@ -286,13 +286,13 @@ func addPossible(res *Result, r *record, found []check.Violation, judged bool) {
 	}
 }
 
-// mayReject reports whether v may reject more than is known: it is unknown, or a gateway to another provider.
+// mayReject reports whether v may reject more than is known, because v is unknown or a gateway to another provider.
 func mayReject(v wire.Variant) bool {
 	return v == wire.OtherVariant || v == wire.LiteLLM || v == wire.OpenRouter
 }
 
-// authorOf returns the provider by the wording of the text, else the one of the record. The name of the record is kept if it
-// is the same provider, and for Azure, which runs OpenAI's server.
+// authorOf returns the provider identified by the wording of the text, else the provider in the record. The name in the
+// record is used if it means the same provider, and for Azure, which runs OpenAI's server.
 func authorOf(c cause.Cause, r *record) string {
 	v := wire.Variant(c.Server)
 	if v == "" || slices.Contains(variantsOf(r.provider), v) || v == wire.OpenAI && r.target.Variant == wire.Azure {
@@ -301,7 +301,7 @@ func authorOf(c cause.Cause, r *record) string {
 	return providerName(v)
 }
 
-// providerOf returns the provider named in the record, else the one of its URL and request.
+// providerOf returns the provider named in the record, else the provider of its URL and request.
 func providerOf(r *record) string {
 	switch {
 	case r.provider != "":

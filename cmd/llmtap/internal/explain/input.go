@@ -12,20 +12,20 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 )
 
-// maxInput bounds an input that contains no records, and so is a text.
+// maxInput is the maximum size of a text, which is an input without records.
 const maxInput = 64 << 20
 
 var errTooLong = fmt.Errorf("no records in the first %d MiB, which is the limit of a text", maxInput>>20)
 
-// An input is one text, or records.
+// An input is either a text or a sequence of records.
 type input struct {
 	text    []byte
 	records io.Reader // nil for a text
 }
 
-// read detects whether r contains records: its first line is one, or it consists of JSON values of which the first is one, or
-// any line has a body, a response or a request (then the other lines are invalid records). Records are read incrementally.
-// Anything else is a text.
+// read detects whether r contains records: the first line is a record with a body, a response or a request; or r is a
+// sequence of JSON values that begins with a record; or a later line is such a record (lines that are not records are then
+// invalid records). Records are read incrementally. Any other input is a text.
 func read(r io.Reader) (input, error) {
 	br := bufio.NewReaderSize(r, 64<<10)
 	if magic, _ := br.Peek(2); bytes.Equal(magic, []byte{0x1f, 0x8b}) {
@@ -90,7 +90,7 @@ type likeness uint8
 
 const (
 	none    likeness = iota
-	partial          // an error body, or only an error or a status: logs contain such lines too
+	partial          // an error body, or just an error or a status; logs contain such lines, too
 	full             // with a body, a response or a request
 )
 
@@ -118,7 +118,7 @@ func likenessOf(text []byte) likeness {
 	return none
 }
 
-// hasRecords reports whether text contains records, although its first line is not a full one.
+// hasRecords reports whether text contains records, although its first line is not a full record.
 func hasRecords(text []byte) bool {
 	d := json.NewDecoder(bytes.NewReader(trim(text)))
 	for n := 0; ; n++ {

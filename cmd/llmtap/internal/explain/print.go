@@ -22,7 +22,7 @@ func (JSONL) Close(Counts) error { return nil }
 // Text prints cause, evidence, provider, meaning, findings and fix of each result.
 type Text struct{ W io.Writer }
 
-// maxFindings bounds the findings that Text prints of one request.
+// maxFindings is the maximum number of findings that Text prints for one request.
 const maxFindings = 5
 
 // Print prints r.
@@ -31,7 +31,7 @@ func (t Text) Print(r *Result) error {
 	switch {
 	case r.ID != "":
 		fmt.Fprintf(&b, "%s (%s)\n", r.Source, r.ID)
-	case r.Source != "-" && r.Source != Argument: // one text needs no name
+	case r.Source != "-" && r.Source != Argument: // a single text needs no name
 		b.WriteString(r.Source + "\n")
 	}
 	line := func(name, text string) {
@@ -82,7 +82,7 @@ func (t Text) Close(c Counts) error {
 func evidence(res *Result) string {
 	by := "the text"
 	switch res.StatedBy {
-	case "", "hosts", "common": // wording of several providers
+	case "", "hosts", "common": // wording shared by several providers
 	case "status":
 		by = fmt.Sprintf("HTTP status %d", res.Status)
 		if res.Status == 0 {

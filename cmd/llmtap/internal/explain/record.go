@@ -13,7 +13,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// unknownStatus is the status of a record without one; 0 means that no answer arrived.
+// unknownStatus is the status of a record that does not state any; 0 means that no answer arrived.
 const unknownStatus = -1
 
 // A record is one failed call.
@@ -35,10 +35,10 @@ func statusOf(f records.Fields) (status int, ok bool) {
 	return n, err == nil && n >= 0 && n <= 999
 }
 
-// newRecord reads one record. It returns the id, if any, also with an error.
+// newRecord reads one record. It returns the id, if any, even together with an error.
 func newRecord(text []byte) (*record, error) {
 	var f records.Fields
-	_ = json.Unmarshal(text, &f) // another type has no members
+	_ = json.Unmarshal(text, &f) // other JSON types have no members
 	r := &record{provider: f.Text("provider"), failed: true}
 	if f.Has("id") {
 		r.id = string(records.Unquote(f["id"]))
@@ -62,7 +62,7 @@ func newRecord(text []byte) (*record, error) {
 	case f.Has("error") && (f.Has("request") || f.Has("url") || f.Has("provider")):
 		r.text = records.Unquote(f["error"])
 	case f.Has("error"):
-		r.text = text // the value is the body
+		r.text = text // the value is an error body
 	case !ok && !f.Has("request"):
 		return r, errNoRecord
 	}
@@ -86,17 +86,17 @@ func (r *record) readAnswer(f records.Fields) {
 	}
 }
 
-// scanAnswer reads an answer. An unknown dialect is read as chat completions, whose form of errors is the most common.
+// scanAnswer reads an answer. An unknown dialect is read as chat completions, whose error format is the most common.
 func scanAnswer(d wire.Dialect, body []byte) facts.Response {
 	if d == wire.Other || d == "" {
 		d = wire.OpenAIChat
 	}
 	var a facts.Response
-	_ = facts.ScanResponse(d, "", body, &a) // it knows every dialect but Other
+	_ = facts.ScanResponse(d, "", body, &a) // it supports every dialect except Other
 	return a
 }
 
-// streamError returns the error at the end of an event stream; nil without one. The events before it contain no cause.
+// streamError returns the error at the end of an event stream, or nil. Earlier events do not state a cause.
 func streamError(d wire.Dialect, text []byte) []byte {
 	if !sse.IsStream(trim(text)) {
 		return nil
@@ -107,7 +107,7 @@ func streamError(d wire.Dialect, text []byte) []byte {
 	return nil
 }
 
-// Variant returns the variant of a provider and an API by their names; OtherVariant if the provider is unknown.
+// Variant returns the variant for the names of a provider and an API, or OtherVariant if the provider is unknown.
 func Variant(provider, api string) wire.Variant {
 	variants := variantsOf(provider)
 	if d := wire.DialectNamed(api); d != "" {
@@ -119,8 +119,8 @@ func Variant(provider, api string) wire.Variant {
 	return variants[0]
 }
 
-// targetOf returns the target of the request: by the URL, else by the provider, else by the model if its name identifies the
-// vendor.
+// targetOf derives the target of the request from the URL, else from the provider, else from the model if its name
+// identifies the vendor.
 func (r *record) targetOf(f records.Fields) wire.Target {
 	url, format := f.Text("url"), f.Text("format")
 	if format == "" && url == "" {
@@ -140,7 +140,7 @@ func (r *record) targetOf(f records.Fields) wire.Target {
 	return t
 }
 
-// aliases are further names of providers and gateways, without case and punctuation, by wire.Provider.Name.
+// aliases contains further names of providers and gateways, in lower case without punctuation, by wire.Provider.Name.
 var aliases = map[string]string{
 	"azure.ai.openai": "azureopenai azureaiopenai",
 	"qwen":            "dashscope qwendashscope alibaba",
@@ -155,7 +155,7 @@ var aliases = map[string]string{
 	"glm":             "zhipu zhipuai zai bigmodel",
 }
 
-// providers maps names of providers, of their variants, and aliases to variants, at most one per dialect.
+// providers maps the names of providers and variants, and aliases, to variants, at most one per dialect.
 var providers = func() map[string][]wire.Variant {
 	m := map[string][]wire.Variant{"geminiopenaicompat": {wire.GeminiOpenAI, wire.GeminiAPI}}
 	for _, p := range wire.Providers {
@@ -208,7 +208,7 @@ func dialectOf(v wire.Variant) wire.Dialect {
 	return wire.Other
 }
 
-// isOpenAIModel reports whether the name is that of a model of OpenAI.
+// isOpenAIModel reports whether model is the name of an OpenAI model.
 func isOpenAIModel(model string) bool {
 	for _, p := range []string{"gpt-", "chatgpt", "o1", "o3", "o4", "ft:gpt-"} {
 		if strings.HasPrefix(strings.ToLower(model), p) {

@@ -11,12 +11,12 @@ import (
 
 const (
 	window  = 4 << 10 // bytes that cause.Classify reads without a gap
-	overlap = 512     // bytes in which a window looks for a line end; else the overlap of two windows
+	overlap = 512     // bytes in which a window searches for a line end; without one, the overlap of two windows
 	maxRead = 1 << 20 // bytes read from the end of a text
 )
 
-// relevantPart returns the part of a long text that states a cause: a body states it at the start, a log or a traceback at the
-// end. It returns the whole text if no part does.
+// relevantPart returns the part of a long text that states a cause: a body states it at the start, a log or a traceback at
+// the end. If no part states a cause, it returns the whole text.
 func relevantPart(text []byte, status int, v wire.Variant) []byte {
 	text = withoutFrames(text)
 	if len(text) <= window {
@@ -55,7 +55,7 @@ func relevantPart(text []byte, status int, v wire.Variant) []byte {
 // frame matches a stack frame of Python or JavaScript.
 var frame = regexp.MustCompile(`^\s+(?:File ".*", line \d+|at (?:.*:\d+:\d+\)?|.*\(.*:\d+\))$)`)
 
-// withoutFrames removes stack frames: their code may contain the wording of any error.
+// withoutFrames removes stack frames, because their code may contain the wording of any error.
 func withoutFrames(text []byte) []byte {
 	if !bytes.Contains(text, []byte("\n  ")) {
 		return text
@@ -89,8 +89,8 @@ var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted
 	`context canceled|no such host|name or service not known|getaddrinfo|econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|socket hang up|fetch failed|` +
 	`remote(?:protocolerror|disconnected)|server disconnected|certificate verify failed|unexpected eof|broken pipe`)
 
-// findStatus returns the HTTP status in a text: 0 for a client that received no answer, and 400, which means no more than a
-// failure, if there is none.
+// findStatus returns the HTTP status in a text, or 0 if the text says that the client received no answer. If there is
+// neither, it returns 400, which just means a failure.
 func findStatus(text []byte) int {
 	head := text[:min(len(text), window)]
 	if m := statusPattern.FindSubmatch(head); m != nil {

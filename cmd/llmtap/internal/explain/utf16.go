@@ -7,8 +7,8 @@ import (
 	"golang.org/x/text/encoding/unicode"
 )
 
-// decodeUTF16 returns a reader of UTF-16 input, which PowerShell writes when it redirects, as UTF-8; nil for other encodings. The
-// encoding is detected by the byte order mark or by two ASCII characters.
+// decodeUTF16 returns a reader that converts UTF-16 input to UTF-8, or nil for other encodings. PowerShell writes UTF-16
+// when it redirects output. The encoding is detected by the byte order mark or by two ASCII characters.
 func decodeUTF16(br *bufio.Reader) io.Reader {
 	b, _ := br.Peek(4)
 	if len(b) < 4 {

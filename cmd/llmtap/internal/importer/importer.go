@@ -24,18 +24,18 @@ import (
 )
 
 const (
-	// maxAhead is the size of bodies that may be published but not stored, twice: an import must not evict the events of
-	// agents from the stream.
+	// maxAhead limits the bodies that are published but not stored to about 2*maxAhead bytes, because an import must not
+	// evict the events of agents from the stream.
 	maxAhead     = 64 << 20
 	pollInterval = 200 * time.Millisecond
-	stallTimeout = time.Minute // without progress in ClickHouse
-	maxReported  = 20          // unreadable records; the others are only counted
+	stallTimeout = time.Minute // maximum time without progress in ClickHouse
+	maxReported  = 20          // unreadable records that are listed; the others are only counted
 )
 
 // duplicate is the reason for skipping a record that was imported before in the same run.
 const duplicate recorded.Reason = "duplicate"
 
-// A Publisher publishes events; *jetstream.Publisher is one.
+// A Publisher publishes events. It is implemented by *jetstream.Publisher.
 type Publisher interface {
 	Publish(ctx context.Context, e *event.Event) error
 	Flush(ctx context.Context) error
@@ -45,15 +45,15 @@ type Publisher interface {
 type Importer struct {
 	Config    recorded.Config
 	Publisher Publisher
-	Store     rows.Querier // nil: Run does not wait
+	Store     rows.Querier // nil: Run does not wait until exchanges are stored
 	Stdin     io.Reader
 	Progress  *terminal.Progress
 	Report    Report
 
-	// seen contains the published exchanges, about 40 bytes each: a repeated line is the same exchange and must not be judged
-	// twice.
+	// seen contains the published exchanges (about 40 bytes each), because a repeated line is the same exchange and must
+	// not be judged twice.
 	seen map[uuid.UUID]struct{}
-	seq  uint64 // of the instance
+	seq  uint64 // last sequence of the instance
 
 	ahead  int64 // bytes published since mark
 	mark   int   // exchanges published when ahead was last 0
@@ -97,7 +97,7 @@ func (im *Importer) file(ctx context.Context, name string) error {
 			im.broken(err)
 			return nil
 		}
-		defer func() { _ = f.Close() }() // only read
+		defer func() { _ = f.Close() }() // used for reading only
 		in = f
 	}
 	cfg := im.Config
@@ -145,7 +145,7 @@ func (im *Importer) skip(bad *recorded.RecordError) {
 	}
 }
 
-// publish publishes request and response of x.
+// publish publishes the request and the response of x.
 func (im *Importer) publish(ctx context.Context, x *recorded.Exchange) error {
 	im.Report.Records++
 	if _, ok := im.seen[x.ID]; ok {

@@ -19,8 +19,8 @@ type Report struct {
 	Skipped   map[recorded.Reason]int `json:"skipped"`
 	Broken    int                     `json:"broken_files"` // files with read errors
 	Untimed   int                     `json:"untimed"`      // exchanges without a time
-	Bytes     int64                   `json:"bytes"`        // of bodies
-	Seconds   float64                 `json:"seconds"`      // to publish and, if waited for, to store
+	Bytes     int64                   `json:"bytes"`        // size of the bodies
+	Seconds   float64                 `json:"seconds"`      // time to publish and, if Run waits for it, to store
 	Stored    *uint64                 `json:"stored,omitempty"`
 	Findings  map[string]uint64       `json:"findings,omitempty"` // by severity
 }
@@ -28,7 +28,7 @@ type Report struct {
 // Complete reports whether all input was readable.
 func (r *Report) Complete() bool { return r.unreadable() == 0 && r.Broken == 0 }
 
-// unreadable counts the records that should have been imported.
+// unreadable returns the number of skipped records that should have been imported.
 func (r *Report) unreadable() (n int) {
 	for reason, k := range r.Skipped {
 		if reason != duplicate && reason != recorded.NotLLM {

@@ -22,7 +22,7 @@ func (j JSONL) Print(r *Result) error { return j.E.Encode(r) }
 // Close does nothing.
 func (JSONL) Close(Counts) error { return nil }
 
-// GitHub prints workflow commands, which GitHub shows as annotations of files.
+// GitHub prints workflow commands, which GitHub shows as annotations on files.
 type GitHub struct{ W io.Writer }
 
 // Print prints each finding of r as an error, a warning or a notice, unless an earlier record reported it.
@@ -55,7 +55,7 @@ func (g GitHub) command(level string, r *Result, line int, title, text string) e
 	return err
 }
 
-// level returns the level of the finding; style is the name of the format for the lowest one.
+// level returns the level of the finding; style is the output format's name for the lowest level.
 func (f *Finding) level(style string) string {
 	switch f.Predicted {
 	case check.Reject:
@@ -78,19 +78,19 @@ func (f *Finding) message() string {
 // SARIF collects all results in one SARIF 2.1.0 log, which Close writes.
 type SARIF struct {
 	W       io.Writer
-	Version string // of llmtap
+	Version string // version of llmtap
 
 	results, notes []object
 }
 
-// maxSARIF bounds the results of a log: code scanning services accept about 25,000.
+// maxSARIF is the maximum number of results in a log. Code scanning services accept about 25,000.
 const maxSARIF = 25_000
 
 type object = map[string]any
 
 func sarifText(text string) object { return object{"text": text} }
 
-// location returns the location of a finding; message is -1 if it has none.
+// location returns the location of a finding; message is -1 if the finding has no message.
 func (r *Result) location(line, message int) []object {
 	l := object{"physicalLocation": object{"artifactLocation": object{"uri": fileURI(r.file)}, "region": object{"startLine": max(line, 1)}}}
 	if message >= 0 {
@@ -128,7 +128,7 @@ func (s *SARIF) Print(r *Result) error {
 			"ruleId": f.Rule, "ruleIndex": ruleIndex[f.Rule], "level": f.level("note"), "message": sarifText(f.message()),
 			"locations": r.location(f.line, f.Message), "properties": properties,
 		}
-		if f.ID != "" { // identifies results of the same defect for code scanning
+		if f.ID != "" { // allows code scanning to identify results of the same defect
 			result["partialFingerprints"] = object{"llmtapFinding/v1": f.ID}
 		}
 		s.results = append(s.results, result)

@@ -10,11 +10,12 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// historyBytes bounds the memory for exchanges; the longest idle conversation is evicted first.
+// historyBytes is the memory limit for exchanges. The conversation that has been idle for the longest time is evicted
+// first.
 const historyBytes = 1 << 30
 
-// exchange judges the scanned request of an exchange in its conversation and stores its answer. Records are ordered by time:
-// an answer precedes the next request.
+// exchange judges the scanned request of an exchange in its conversation and stores its answer. Records must be in
+// chronological order, so that an answer precedes the next request.
 func (l *Linter) exchange(res *Result, rec *record, t wire.Target) {
 	l.seq++
 	turn, findings := l.judge.Request(&judge.Request{
@@ -33,7 +34,7 @@ func (l *Linter) exchange(res *Result, rec *record, t wire.Target) {
 		return
 	}
 	if a.Cut {
-		a.ID = "" // a request that refers to it may answer calls that the record lacks
+		a.ID = "" // a request that refers to this answer may reply to calls that are not in the record
 	}
 	l.seq++
 	l.judge.Answer(turn, session.Answer{Facts: a, Seq: l.seq, MinSeq: l.seq, Cut: rec.failed && a.FinishReason == ""})

@@ -29,29 +29,29 @@ type Result struct {
 
 	file     string
 	line     int
-	exchange string // the name of this record in findings of others
+	exchange string // name of this record in the findings of other records
 	body     []byte // the checked request
-	rejected bool   // a finding predicts reject
+	rejected bool   // a finding predicts a rejection
 }
 
-// A Finding is one violation. In an exchange it takes earlier exchanges into account.
+// A Finding is one violation. For an exchange, earlier exchanges are taken into account.
 type Finding struct {
 	ID         string         `json:"id,omitempty"`    // the same in every record with the defect
-	First      string         `json:"first,omitempty"` // the first record with the defect, if another
+	First      string         `json:"first,omitempty"` // the first record with the defect, if it is not this one
 	Rule       string         `json:"rule"`
 	Predicted  check.Severity `json:"predicted"`
-	Severity   check.Severity `json:"severity"` // predicted, unless the request was accepted
+	Severity   check.Severity `json:"severity"` // the predicted one, unless the request was accepted
 	Message    int            `json:"message"`  // 0-based index in the sent messages; -1 for the request as a whole
 	ToolCallID string         `json:"tool_call_id,omitempty"`
 	ToolName   string         `json:"tool_name,omitempty"`
 	Detail     string         `json:"detail,omitempty"`
 	Summary    string         `json:"summary"`
 	RootCause  string         `json:"root_cause,omitempty"` // one of session.RootCauses
-	Confidence string         `json:"confidence,omitempty"` // in the root cause: high, medium, low
-	Evidence   string         `json:"evidence,omitempty"`   // for the root cause
-	Fix        string         `json:"fix"`                  // for the root cause, else for the rule
+	Confidence string         `json:"confidence,omitempty"` // confidence in the root cause: high, medium, low
+	Evidence   string         `json:"evidence,omitempty"`   // evidence for the root cause
+	Fix        string         `json:"fix"`                  // fix for the root cause if known, else for the rule
 
-	line      int  // of the message, or of the record if unknown
+	line      int  // line of the message, or of the record if unknown
 	explained bool // the root cause is known
 	repeated  bool // an earlier record reported it with at least this severity
 }
@@ -59,8 +59,8 @@ type Finding struct {
 // Counts counts records.
 type Counts struct {
 	Checked    int
-	Rejected   int // checked, with a finding that predicts reject
-	Unjudged   int // in a dialect without rules
+	Rejected   int // checked, with a finding that predicts a rejection
+	Unjudged   int // records in a dialect without rules
 	Unreadable int
 }
 
@@ -70,9 +70,9 @@ type Printer interface {
 	Close(Counts) error
 }
 
-// A Linter checks records in order; it remembers exchanges. It is not safe for concurrent use.
+// A Linter checks records in order, taking earlier exchanges into account. It is not safe for concurrent use.
 type Linter struct {
-	Forced  *wire.Target   // of every record; nil: detected
+	Forced  *wire.Target   // target of all records; nil: detect it
 	Minimum check.Severity // lowest severity to report
 	Printer Printer
 	Counts  Counts
@@ -80,7 +80,7 @@ type Linter struct {
 	judge   *judge.Judge
 	request facts.Request
 	answer  facts.Response
-	seq     uint64 // of the last request or answer
+	seq     uint64 // sequence of the last request or answer
 }
 
 // New returns a Linter with all rules.
@@ -98,7 +98,8 @@ func ParseSeverity(s string) (check.Severity, error) {
 	return check.Severity(s), nil
 }
 
-// ParseTarget parses "dialect" or "dialect/variant"; the default is the first variant. It returns nil for "auto".
+// ParseTarget parses "dialect" or "dialect/variant"; the default variant is the first one of the dialect. It returns nil
+// for "auto".
 func ParseTarget(s string) (*wire.Target, error) {
 	if s == "auto" {
 		return nil, nil
@@ -124,7 +125,7 @@ func joined[T ~string](names []T) string {
 	return strings.Join(s, ", ")
 }
 
-// Files checks files, stdin if there are none, and closes the Printer.
+// Files checks files (stdin if names is empty) and closes the Printer.
 func (l *Linter) Files(names []string, stdin io.Reader) error {
 	if len(names) == 0 {
 		names = []string{"-"}
@@ -137,7 +138,7 @@ func (l *Linter) Files(names []string, stdin io.Reader) error {
 	return l.Printer.Close(l.Counts)
 }
 
-// File checks the records of a file; "-" is stdin. It returns only write errors: read errors are Results.
+// File checks the records of a file; "-" is stdin. It returns write errors only; read errors are reported as Results.
 func (l *Linter) File(name string, stdin io.Reader) error {
 	r := stdin
 	if name != "-" {
@@ -145,7 +146,7 @@ func (l *Linter) File(name string, stdin io.Reader) error {
 		if err != nil {
 			return l.unreadable(&Result{Source: name, file: name}, err)
 		}
-		defer func() { _ = f.Close() }() // only read
+		defer func() { _ = f.Close() }() // used for reading only
 		r = f
 	}
 	for v := range records.Values(r) {
@@ -197,7 +198,7 @@ func (l *Linter) record(res *Result, v records.Value) error {
 	if err := scan(t.Dialect, rec.body, q); err != nil {
 		return l.unreadable(res, fmt.Errorf("read request: %w", err))
 	}
-	// A recorded request without messages is an error of the caller if the URL requires them.
+	// If the URL of an exchange requires messages, a request without messages is an error of the caller, not of the record.
 	if q.MessagesKind == facts.Absent && (!rec.exchange || rec.url == "") {
 		return l.unreadable(res, errNoHistory)
 	}
@@ -220,7 +221,7 @@ func (l *Linter) record(res *Result, v records.Value) error {
 	return l.Printer.Print(res)
 }
 
-// NewFinding returns a violation as a finding of a request without an answer.
+// NewFinding returns the finding for v, a violation in a request without an answer.
 func NewFinding(v *check.Violation) Finding {
 	return Finding{
 		Rule: v.Rule.ID, Predicted: v.Predicted, Severity: v.Predicted, Message: v.Message, ToolCallID: v.ToolCallID,
@@ -228,7 +229,7 @@ func NewFinding(v *check.Violation) Finding {
 	}
 }
 
-// add adds a violation to res, unless it is below the minimum. f is its finding in the conversation, nil without one.
+// add adds a violation to res, unless it is below the minimum. f is the finding for v in the conversation, or nil.
 func (l *Linter) add(res *Result, v *check.Violation, f *judge.Finding, accepted bool) {
 	res.rejected = res.rejected || v.Predicted == check.Reject
 	if v.Predicted.Rank() < l.Minimum.Rank() {

@@ -16,7 +16,7 @@ type record struct {
 	id     string
 	url    string
 	model  string
-	named  wire.Dialect // by the format or, without a URL, by the api; "" if unknown
+	named  wire.Dialect // from the format or, without a URL, from the api; "" if unknown
 	ollama bool         // the format is Ollama's own API
 	status int
 	body   []byte // a request, or an array of messages
@@ -62,7 +62,7 @@ func split(v records.Value) []records.Value {
 	return all
 }
 
-// isRecord distinguishes a record from a message in an array.
+// isRecord reports whether an element of an array is a record, not a message.
 func isRecord(text []byte) bool {
 	var f records.Fields
 	return json.Unmarshal(text, &f) == nil &&
@@ -119,7 +119,7 @@ func (r *record) conversationRequest(f records.Fields) []byte {
 		}
 	}
 	if body["store"] = f["store"]; !f.Has("store") {
-		body["store"] = json.RawMessage("false") // not recorded: rules must not rely on the provider's stored state
+		body["store"] = json.RawMessage("false") // store was not recorded; rules must not rely on state stored by the provider
 	}
 	if f.Has("conversation_state") {
 		body["conversation"] = f["conversation_state"]
@@ -127,7 +127,7 @@ func (r *record) conversationRequest(f records.Fields) []byte {
 	return mustMarshal(body)
 }
 
-// mustMarshal encodes decoded JSON.
+// mustMarshal encodes values that were decoded from JSON.
 func mustMarshal(v any) []byte {
 	b, err := json.Marshal(v)
 	if err != nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/records"
 )
 
-// Text prints each finding with the messages around it, the invalid one marked:
+// Text prints each finding with the surrounding messages; the invalid message is marked:
 //
 //	history.json:1  openai_chat/openai
 //	  orphan_tool_reply (would be rejected): message 2 (tool) answers call_1, which …
@@ -22,7 +22,7 @@ import (
 // A finding that an earlier record reported takes one line.
 type Text struct{ W io.Writer }
 
-// Messages shown around an invalid one.
+// Limits for the messages shown around an invalid message.
 const (
 	shownBefore = 2
 	shownAfter  = 1
@@ -78,7 +78,7 @@ func (t Text) Close(c Counts) error {
 	return err
 }
 
-// place returns the message of a finding, if it has one.
+// place returns the position of a finding, or "" if the finding has no message.
 func place(f *Finding) string {
 	if f.Message < 0 {
 		return ""
@@ -98,7 +98,7 @@ func verdict(f *Finding) string {
 	return "style"
 }
 
-// messages returns the messages of the request of r; nil if they cannot be parsed alone.
+// messages returns the messages of the request of r; nil if the body cannot be parsed.
 func messages(r *Result) []json.RawMessage {
 	body := json.RawMessage(r.body)
 	if len(body) > 0 && body[0] == '{' {
@@ -109,6 +109,6 @@ func messages(r *Result) []json.RawMessage {
 		body = f[r.Dialect.Descriptor().Messages]
 	}
 	var all []json.RawMessage
-	_ = json.Unmarshal(body, &all) // scanned already: only an excerpt is missing if encoding/json is stricter
+	_ = json.Unmarshal(body, &all) // already scanned: if encoding/json is stricter, only the excerpt is missing
 	return all
 }

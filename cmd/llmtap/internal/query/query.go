@@ -1,4 +1,4 @@
-// Package query selects a stored query, or a SQL statement, by the command line of llmtap query.
+// Package query selects a stored query or an SQL statement from the command line of llmtap query.
 package query
 
 import (
@@ -16,16 +16,16 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// Times explains parameters that are times.
+// Times is the help text for time parameters.
 const Times = "A time is a duration before now, such as 15 minutes, 2h or 7d, or a time in UTC, such as 2026-11-20 or 2026-11-20T09:30:00Z."
 
-// A Query is the query of one command line. Without SQL none is selected.
+// A Query is the query selected by a command line. If no query is selected, SQL is empty.
 type Query struct {
 	queries.Query
 	values map[string]string
 }
 
-// New selects the query whose name c.Args contain, adds its parameters to c and adapts the help. Without a name it adds --sql.
+// New selects the query named in c.Args, adds its parameters to c and adapts the help. Without a name, it adds --sql.
 func New(c *command.Call) (*Query, error) {
 	q := &Query{values: map[string]string{}}
 	name := firstArg(c.Args)
@@ -57,7 +57,7 @@ func New(c *command.Call) (*Query, error) {
 	return q, nil
 }
 
-// firstArg returns the first argument that is neither a flag nor its value. All flags but --help have one.
+// firstArg returns the first argument that is neither a flag nor the value of a flag. All flags except --help have a value.
 func firstArg(args []string) string {
 	for i := 0; i < len(args); i++ {
 		switch name := strings.TrimLeft(args[i], "-"); {
@@ -70,7 +70,7 @@ func firstArg(args []string) string {
 	return ""
 }
 
-// Named returns a stored query with the given values of its parameters.
+// Named returns a stored query with these values of its parameters.
 func Named(name string, values map[string]string) (*Query, error) {
 	q, err := queries.Get(name)
 	return &Query{q, values}, err
@@ -111,7 +111,7 @@ func (q *Query) bind(prices queries.Prices) (map[string]string, error) {
 	return params, nil
 }
 
-// examples returns command lines with q.
+// examples returns example command lines for q.
 func (q *Query) examples() string {
 	base := "  llmtap query " + q.Name
 	lines := []string{base}

@@ -10,10 +10,10 @@ import (
 
 const (
 	maxID    = 40 // characters of an id or a name
-	maxParts = 4  // content parts of a message
+	maxParts = 4  // content parts shown of a message
 )
 
-// Describe returns a message of any dialect on one line: role, calls, replies, and n characters of each text.
+// Describe describes a message of any dialect on one line: role, calls, replies, and up to n characters of each text.
 func Describe(raw json.RawMessage, n int) string {
 	var m Fields
 	if json.Unmarshal(raw, &m) != nil || m == nil {
@@ -49,7 +49,7 @@ func Describe(raw json.RawMessage, n int) string {
 	return strings.Join(out, "  ")
 }
 
-// describePart describes a call, a reply or a content part with n characters of its text; "" for a message.
+// describePart describes a call, a reply or a content part with up to n characters of its text; "" for a message.
 func describePart(p Fields, n int) string {
 	id := func(s string) string { return terminal.Clip(s, maxID) }
 	call := func(f Fields, callID string) string {

@@ -16,7 +16,7 @@ func (f Fields) Has(key string) bool { return len(f[key]) > 0 && string(f[key]) 
 // Text returns a string member; "" for another type.
 func (f Fields) Text(key string) string {
 	var s string
-	_ = json.Unmarshal(f[key], &s) // another type is no text
+	_ = json.Unmarshal(f[key], &s) // other JSON types have no text
 	return s
 }
 
@@ -26,7 +26,7 @@ func (f Fields) Number(key string) (n int, ok bool) {
 	return n, err == nil && f.Has(key)
 }
 
-// Label returns a string member, or the JSON of another type: an id may be a number.
+// Label returns a string member, or the JSON of a member of another type, because an id may be a number.
 func (f Fields) Label(key string) string {
 	var t recorded.Text
 	_ = json.Unmarshal(f[key], &t) // an absent member is ""
@@ -36,11 +36,11 @@ func (f Fields) Label(key string) string {
 // Object returns an object member; nil for another type.
 func (f Fields) Object(key string) Fields {
 	var o Fields
-	_ = json.Unmarshal(f[key], &o) // another type has no members
+	_ = json.Unmarshal(f[key], &o) // other JSON types have no members
 	return o
 }
 
-// Body returns a recorded body: JSON, a string, or base64 if the member KEY_encoding says so.
+// Body returns a recorded body: JSON, a string, or base64 if the member KEY_encoding is "base64".
 func (f Fields) Body(key string) []byte {
 	b := Unquote(f[key])
 	if f.Text(key+"_encoding") == "base64" {

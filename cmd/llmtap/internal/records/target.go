@@ -8,14 +8,15 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// TargetOf returns the target of a request, or of a message array, by the URL, else by the dialect that the record names ("" if
-// none), else by the body. If no provider is known, it is the vendor of the model, else the first variant of the dialect.
+// TargetOf derives the target of a request or a message array from the URL, else from the dialect named in the record (""
+// if none), else from the body. If these do not identify the provider, the variant is the API of the model's vendor, else
+// the first variant of the dialect.
 func TargetOf(url, model string, named wire.Dialect, body []byte) wire.Target {
 	if len(body) > 0 && body[0] == '[' {
 		body = append(append([]byte(`{"`+messagesKey(body)+`":`), body...), '}')
 	}
 	t := facts.Detect(url, model, body)
-	if named != "" && t.Dialect != named && facts.Detect(url, model, nil).Dialect == wire.Other { // unknown by the URL
+	if named != "" && t.Dialect != named && facts.Detect(url, model, nil).Dialect == wire.Other { // the URL does not identify the dialect
 		t.Dialect, t.Variant, t.Native = named, wire.OtherVariant, false
 	}
 	if t.Dialect == wire.Other && url == "" && named == "" {
@@ -33,7 +34,7 @@ func messagesKey(array []byte) string {
 		Role, Type string
 		Parts      json.RawMessage
 	}
-	_ = json.Unmarshal(array, &elements) // elements of other types have no such members
+	_ = json.Unmarshal(array, &elements) // elements of other types do not have these members
 	for _, e := range elements {
 		switch {
 		case len(e.Parts) > 0:

@@ -21,12 +21,13 @@ const bufferSize = 1 << 20
 
 // A Value is one JSON value of a file, or an unreadable part of the file.
 type Value struct {
-	Line int // of its start, from 1
+	Line int // line of its start, from 1
 	Text []byte
 	Err  error
 }
 
-// Values returns the JSON values of a file, which may be gzip: documents that may span lines, or one value per line.
+// Values returns the JSON values of a file, which may be compressed with gzip: documents that may span lines, or one value
+// per line.
 func Values(r io.Reader) iter.Seq[Value] {
 	return func(yield func(Value) bool) {
 		br := bufio.NewReaderSize(r, bufferSize)
@@ -64,8 +65,8 @@ func Values(r io.Reader) iter.Seq[Value] {
 	}
 }
 
-// documents yields the JSON documents of a file; start is the line of the first one. It returns false for JSON lines with an
-// invalid first line: then a later line alone is an object.
+// documents yields the JSON documents of a file; start is the line of the first one. It returns false for JSON lines with
+// an invalid first line, which it recognises by a later line that is an object.
 func documents(start int, first, rest []byte, readErr error, yield func(Value) bool) bool {
 	whole := append(append(bytes.Clone(first), '\n'), rest...)
 	if readErr == nil && json.Valid(whole) {
@@ -124,7 +125,7 @@ func (f failing) Read([]byte) (int, error) {
 	return 0, f.err
 }
 
-// syntaxError returns the syntax error of text, nil if it is valid JSON.
+// syntaxError returns the syntax error in text, or nil if text is valid JSON.
 func syntaxError(text []byte) error {
 	if json.Valid(text) {
 		return nil

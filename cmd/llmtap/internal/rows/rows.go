@@ -10,12 +10,12 @@ import (
 	"github.com/llmtap/llmtap/sinks/clickhouse"
 )
 
-// A Querier runs queries; *clickhouse.Sink is one.
+// A Querier runs queries. It is implemented by *clickhouse.Sink.
 type Querier interface {
 	Query(ctx context.Context, sql string, params map[string]string) (*clickhouse.Result, error)
 }
 
-// A Row is a row by column name. Its methods return the zero value for a column of another type.
+// A Row maps column names to the values of a row. Its methods return the zero value for a column of another type.
 type Row map[string]any
 
 // Of returns the rows of res.
@@ -31,7 +31,7 @@ func Of(res *clickhouse.Result) []Row {
 	return all
 }
 
-// Read returns all rows of a query; what names them in errors.
+// Read returns all rows of a query; what names the rows in errors.
 func Read(ctx context.Context, q Querier, what, sql string, params map[string]string) ([]Row, error) {
 	res, err := q.Query(ctx, sql, params)
 	if err != nil {

@@ -21,7 +21,7 @@ type rule struct {
 	Title      string   `json:"title"`
 	Doc        string   `json:"doc"`
 	Fix        string   `json:"fix"`
-	RejectedBy []string `json:"rejected_by"` // dialect/variant
+	RejectedBy []string `json:"rejected_by"` // as dialect/variant
 }
 
 func newRule(r *check.Rule) rule {
@@ -83,7 +83,7 @@ func WriteSignals(w io.Writer, format string) error {
 	return nil
 }
 
-// suggest names up to 8 rules that share a word with id.
+// suggest returns a hint with up to 8 rules that share a word with id.
 func suggest(id string) string {
 	var near []string
 	for _, r := range rules.All {

@@ -9,7 +9,7 @@ import (
 
 const (
 	maxDepth   = 1000    // branches followed to find a message
-	maxIDs     = 500     // contents read by one query
+	maxIDs     = 500     // maximum contents read by one query
 	maxRequest = 1 << 28 // bytes of a reassembled request
 )
 
@@ -17,7 +17,7 @@ const (
 type branch struct {
 	parent string
 	shared int
-	ids    map[int]string // of contents, by position
+	ids    map[int]string // ids of contents, by position
 }
 
 type branches map[string]*branch
@@ -36,7 +36,8 @@ func readBranches(ctx context.Context, q rows.Querier, conversation string, n in
 			b = &branch{ids: map[int]string{}}
 			all[r.Text("branch")] = b
 		}
-		// All rows of a branch have the same parent, or none if the process that wrote them knew the branch from replay.
+		// All rows of a branch have the same parent, or no parent if the process that wrote them knew the branch only from
+		// a replay.
 		if p := r.Text("parent"); p != "" {
 			b.parent, b.shared = p, r.Int("shared")
 		}
@@ -45,7 +46,7 @@ func readBranches(ctx context.Context, q rows.Querier, conversation string, n in
 	return all, nil
 }
 
-// find returns the content at a position of a branch, which may belong to an ancestor.
+// find returns the id of the content at a position of a branch. The content may belong to an ancestor.
 func (all branches) find(name string, position int) (id string, ok bool) {
 	for range maxDepth {
 		b := all[name]
@@ -63,7 +64,7 @@ func (all branches) find(name string, position int) (id string, ok bool) {
 	return "", false
 }
 
-// readContents calls each with the stored bodies of ids, cut to n bytes; 0 means whole bodies.
+// readContents calls each for every id with its stored body, cut to n bytes; 0 means whole bodies.
 func readContents(ctx context.Context, q rows.Querier, ids []string, n int, each func(id, body string)) error {
 	column := "any(body)"
 	if n > 0 {

@@ -39,16 +39,16 @@ type Exchange struct {
 	Capture        string    `json:"capture"`
 
 	Findings []Finding `json:"findings"`          // first seen in this exchange
-	Earlier  []Finding `json:"earlier_findings"`  // of earlier exchanges, which the history may still contain
+	Earlier  []Finding `json:"earlier_findings"`  // findings of earlier exchanges, whose defects may still be in the history
 	Missing  []string  `json:"missing,omitempty"` // parts that are not stored, with the reason if known
 
 	Parameters string   `json:"-"` // the request without its messages; "" if not stored
-	Messages   []string `json:"-"` // as sent, after redaction; "" for one that is not stored
+	Messages   []string `json:"-"` // as sent, after redaction; "" for a message that is not stored
 	Answer     string   `json:"-"` // "" if not stored or if the call failed
 	messagesAt int
 
 	storedAt                   time.Time // stream time, as in findings
-	count                      int       // of messages
+	count                      int       // number of messages
 	branch, parameters, answer string
 	lead                       []string
 	marked                     map[uint32]string
@@ -87,7 +87,7 @@ func newExchange(r rows.Row) *Exchange {
 	return e
 }
 
-// ids returns the contents of the messages in order, with or without their cache marks; "" for an unknown one.
+// ids returns the content ids of the messages in order, with or without cache marks; "" for an unknown content.
 func (e *Exchange) ids(all branches, marks bool) []string {
 	ids := slices.Clone(e.lead)
 	for i := range max(0, e.count-len(e.lead)) {
@@ -169,7 +169,7 @@ func (e *Exchange) fill(ctx context.Context, q rows.Querier) error {
 	return nil
 }
 
-// list joins the first 10 of all.
+// list joins the first 10 elements of all.
 func list(all []string) string {
 	const shown = 10
 	if len(all) > shown {

@@ -14,7 +14,7 @@ type Finding struct {
 	Predicted  string    `json:"predicted"`
 	Status     int       `json:"status"`
 	FirstSeen  time.Time `json:"first_seen"`
-	Exchange   string    `json:"exchange_id"`   // that first contained it
+	Exchange   string    `json:"exchange_id"`   // the first exchange with the finding
 	Message    int       `json:"message_index"` // -1 for the request as a whole
 	ToolCallID string    `json:"tool_call_id,omitempty"`
 	ToolName   string    `json:"tool_name,omitempty"`
@@ -24,8 +24,8 @@ type Finding struct {
 	Evidence   string    `json:"evidence,omitempty"`
 	Fix        string    `json:"fix,omitempty"`
 
-	FirstVersion string `json:"first_version,omitempty"`      // of the service with the defect, in any conversation
-	LastClean    string `json:"last_clean_version,omitempty"` // the newest other version before it
+	FirstVersion string `json:"first_version,omitempty"`      // first version of the service with the defect, in any conversation
+	LastClean    string `json:"last_clean_version,omitempty"` // newest other version with calls before FirstVersion
 }
 
 // readFindings returns the findings of a conversation in the order of first_seen.

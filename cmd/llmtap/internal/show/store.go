@@ -14,9 +14,9 @@ import (
 )
 
 const (
-	minPrefix      = 8        // characters of an id prefix
-	maxCandidates  = 5        // listed for an ambiguous prefix
-	maxExchanges   = 1000     // of a conversation
+	minPrefix      = 8        // minimum characters of an id prefix
+	maxCandidates  = 5        // matches listed for an ambiguous prefix
+	maxExchanges   = 1000     // exchanges listed of a conversation
 	maxDescribed   = 64 << 10 // bytes read of a message in a conversation
 	describedText  = 100      // characters of each text of such a message
 	byExchange     = `SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1`
@@ -29,22 +29,22 @@ var ErrUnknown = errors.New("no stored exchange or conversation has this id")
 // A Store reads exchanges and conversations from ClickHouse.
 type Store struct{ Q rows.Querier }
 
-// A Conversation lists its exchanges in order.
+// A Conversation is a stored conversation with its exchanges in order.
 type Conversation struct {
 	ID        string  `json:"conversation_id"`
 	Exchanges []*Turn `json:"exchanges"`
-	Truncated bool    `json:"truncated,omitempty"` // there are more than 1,000
+	Truncated bool    `json:"truncated,omitempty"` // there are more than 1,000 exchanges
 }
 
 // A Turn is an exchange with the messages it added.
 type Turn struct {
 	*Exchange
-	Count int   `json:"messages"` // in the request
+	Count int   `json:"messages"` // number of messages in the request
 	Kept  int   `json:"kept"`     // messages at the start that are the same as in the previous exchange
 	New   []New `json:"new"`      // the other messages
 }
 
-// A New is a message that differs from the one at its position in the previous exchange.
+// A New is a message that differs from the message at the same position in the previous exchange.
 type New struct {
 	Index int    `json:"index"`
 	Text  string `json:"text"` // role, calls, replies, the start of the text
@@ -112,7 +112,7 @@ func (s Store) Exchange(ctx context.Context, id string) (*Exchange, error) {
 	return e, e.fill(ctx, s.Q)
 }
 
-// addFindings selects the findings of e, and the earlier ones, from those of its conversation.
+// addFindings sets the findings of e and the earlier findings from all findings of the conversation.
 func (e *Exchange) addFindings(all []Finding) {
 	for i := range all {
 		switch f := &all[i]; {
@@ -192,8 +192,8 @@ func (c *Conversation) describe(ctx context.Context, q rows.Querier, known branc
 // Body is the format of Write that writes only the request of an exchange.
 const Body = "body"
 
-// Write writes the exchange or conversation with this id or prefix in a format: text, json or Body. It returns an error if
-// parts of an exchange are not stored, after writing the others.
+// Write writes the exchange or conversation with this id or prefix in a format: text, json or Body. If parts of an exchange
+// are not stored, it writes the others and returns an error.
 func (s Store) Write(ctx context.Context, w io.Writer, id, format string) error {
 	exchange, conversation, err := s.Resolve(ctx, id)
 	switch {

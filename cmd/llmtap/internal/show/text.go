@@ -196,7 +196,7 @@ func quoted(s string) string {
 	return "'" + strings.ReplaceAll(s, "'", `'\''`) + "'"
 }
 
-// JSON writes e as one object with request and answer. A body that is not JSON is a string.
+// JSON writes e as one object with request and answer. A body that is not JSON becomes a string.
 func (e *Exchange) JSON(w io.Writer) error {
 	out := struct {
 		*Exchange
@@ -215,7 +215,7 @@ func (e *Exchange) JSON(w io.Writer) error {
 // JSON writes c as one object.
 func (c *Conversation) JSON(w io.Writer) error { return command.WriteJSON(w, c) }
 
-// value returns body as JSON.
+// value returns body if it is JSON, else as a JSON string.
 func value(body string) json.RawMessage {
 	if json.Valid([]byte(body)) {
 		return json.RawMessage(body)

@@ -21,7 +21,7 @@ func writeJSON(w io.Writer, res *clickhouse.Result) error {
 	return writeObjects(w, res, "[\n", ",\n", "\n]\n")
 }
 
-// writeObjects writes the rows as objects between start, separator and end.
+// writeObjects writes start, the rows as objects with separator between them, and end.
 func writeObjects(w io.Writer, res *clickhouse.Result, start, separator, end string) error {
 	out := bytes.NewBufferString(start)
 	for i, row := range res.Rows {

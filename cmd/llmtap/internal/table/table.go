@@ -1,4 +1,4 @@
-// Package table writes query results: as a table that fits the terminal, as JSON, JSON lines or CSV.
+// Package table writes query results as a table that fits the terminal, or as JSON, JSON lines or CSV.
 package table
 
 import (
@@ -26,7 +26,7 @@ const (
 // Formats are the formats of Write, for command.Call.Format.
 var Formats = []string{command.Text, command.JSON, command.JSONL, command.CSV}
 
-// Write writes res in one of Formats; width is that of the terminal.
+// Write writes res in one of Formats; width is the width of the terminal.
 func Write(w io.Writer, res *clickhouse.Result, format string, width int) error {
 	switch format {
 	case command.JSON:
@@ -49,7 +49,7 @@ type column struct {
 	whole  bool // never shortened: ids, times, numbers
 }
 
-// writeText writes rows as a table if it fits into width, else one record below the other.
+// writeText writes rows as a table if it fits into width, else as records, one below the other.
 func writeText(w io.Writer, res *clickhouse.Result, width int) error {
 	columns := make([]column, len(res.Columns))
 	for i, rc := range res.Columns {
@@ -105,7 +105,7 @@ func fit(columns []column, width int) bool {
 	return true
 }
 
-// splitName breaks a name at its underscores into lines of width, or of its longest word.
+// splitName breaks a name at its underscores into lines that are no wider than width or the longest word.
 func splitName(name string, width int) []string {
 	words := strings.Split(name, "_")
 	for _, w := range words {
@@ -156,8 +156,8 @@ func writeRow(b *strings.Builder, columns []column, text func(*column) string) {
 	b.WriteString(strings.TrimRight(line.String(), " ") + "\n")
 }
 
-// writeRecords writes the fields of each row, several on a line if there is room. Empty values are left out: a record is
-// read, not compared.
+// writeRecords writes the fields of each row, several on a line if there is room. Empty values are omitted, because records
+// are read, not compared.
 func writeRecords(b *strings.Builder, res *clickhouse.Result, columns []column, width int) {
 	const indent = "  "
 	for r := range res.Rows {
@@ -209,7 +209,7 @@ func Cell(v any) string {
 		return ""
 	case time.Time:
 		if v.Unix() == 0 {
-			return "" // ClickHouse's zero
+			return "" // ClickHouse's zero time
 		}
 		return v.UTC().Format(time.DateTime)
 	case float64:

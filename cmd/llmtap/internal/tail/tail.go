@@ -17,8 +17,8 @@ import (
 const (
 	pollInterval = time.Second
 	maxDelay     = time.Minute    // between the stream time of a row and its arrival in ClickHouse
-	maxDuration  = 24 * time.Hour // of a call
-	maxRows      = 2000           // per poll
+	maxDuration  = 24 * time.Hour // maximum duration of a call
+	maxRows      = 2000           // rows per poll
 )
 
 // Rows are ordered by stored_at, because a call that ended recently may have started long ago.
@@ -45,18 +45,18 @@ LIMIT {limit:UInt32}`
 // A Filter selects calls and findings; an empty field selects all.
 type Filter struct {
 	Service, Stage string
-	Rule           string // of a finding
+	Rule           string // rule of a finding
 	Failed         bool   // failed calls only
 }
 
-// A Tail writes calls and findings, each once.
+// A Tail writes each call and each finding once.
 type Tail struct {
 	Filter
 	JSONL  bool // JSON lines instead of text
 	Out    io.Writer
 	Stderr io.Writer // for the state of ClickHouse
 
-	seen map[string]time.Time // stream time by id, with a prefix for the kind of row
+	seen map[string]time.Time // stream time by id; a prefix of the id denotes the kind of row
 }
 
 // Run writes the rows stored since start until ctx ends. If ClickHouse fails, it retries and then writes the missed rows.

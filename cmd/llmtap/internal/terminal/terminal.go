@@ -1,4 +1,4 @@
-// Package terminal formats texts for a terminal: its width, line breaks, and values that may contain control characters.
+// Package terminal formats text for a terminal: it determines the width, breaks lines and removes control characters.
 package terminal
 
 import (
@@ -12,7 +12,7 @@ import (
 // DefaultWidth is the number of columns if neither the shell nor the terminal reports one.
 const DefaultWidth = 160
 
-// minPart is the least that Wrap leaves of a split word at the end of a line, in runes.
+// minPart is the minimum length, in runes, of the first part of a word that Wrap splits.
 const minPart = 8
 
 // Width returns the number of columns: $COLUMNS, else the size of the terminal on standard output, else DefaultWidth.
@@ -26,8 +26,8 @@ func Width(getenv func(string) string) int {
 	return DefaultWidth
 }
 
-// Wrap breaks text at spaces into lines of at most width runes and indents all but the first by indent. A word longer than
-// a line is split.
+// Wrap breaks text at spaces into lines of at most width runes and indents all lines except the first by indent. A word
+// longer than a line is split.
 func Wrap(text string, width int, indent string) []string {
 	var lines []string
 	line, start := "", 0 // start is the length of the line's indent
@@ -61,7 +61,8 @@ func Clip(s string, n int) string {
 	return string([]rune(s)[:n-1]) + "…"
 }
 
-// Line returns s on one line and replaces what is not printable: an id or an error text may contain terminal commands.
+// Line returns s on one line and replaces unprintable characters, because an id or an error text may contain terminal
+// commands.
 func Line(s string) string {
 	return strings.Join(strings.Fields(strings.Map(func(r rune) rune {
 		switch {

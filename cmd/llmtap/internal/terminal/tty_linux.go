@@ -6,7 +6,7 @@ import (
 	"unsafe"
 )
 
-// ttyWidth returns the number of columns of the terminal on standard output, 0 if it is no terminal.
+// ttyWidth returns the number of columns of the terminal on standard output, or 0 if standard output is not a terminal.
 func ttyWidth() int {
 	var size struct{ rows, columns, x, y uint16 }
 	if _, _, errno := syscall.Syscall(syscall.SYS_IOCTL, os.Stdout.Fd(), syscall.TIOCGWINSZ, uintptr(unsafe.Pointer(&size))); errno != 0 {

@@ -2,5 +2,5 @@
 
 package terminal
 
-// ttyWidth returns 0: the size is read on Linux only.
+// ttyWidth returns 0, because the size is read on Linux only.
 func ttyWidth() int { return 0 }

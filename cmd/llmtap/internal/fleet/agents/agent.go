@@ -20,7 +20,7 @@ const (
 	summariser = "summariser"
 )
 
-// maxTurns bounds the turns of a conversation.
+// maxTurns is the maximum number of turns of a conversation.
 const maxTurns = 20
 
 // An agent is one version of a service: a client with its own hook, as in a separate process.
@@ -51,15 +51,15 @@ type conversation struct {
 	saver     saver
 }
 
-// converse runs the agent loop until the model calls no more tools. It returns false if a call failed, which the agents of the
-// incidents ignored.
+// converse runs the agent loop until the model calls no more tools. It returns false if a call failed. The agents in the
+// incidents ignored failures.
 func (a *agent) converse(ctx context.Context, c conversation) bool {
 	ctx = llmtap.WithStage(llmtap.WithConversation(ctx, c.id), c.stage)
 	history := []message{openai.SystemMessage(c.system), openai.UserMessage(c.user)}
 	for range maxTurns {
 		history = c.saver.compact(history)
 		m, err := a.call(ctx, c, history)
-		if len(m.ToolCalls) == 0 { // m is empty if there is an error, which is swallowed here
+		if len(m.ToolCalls) == 0 { // after an error, m is empty; the error is swallowed here
 			a.log.Debug("no tool calls, task finished", "stage", c.stage, "conversation_id", c.id)
 			return err == nil
 		}

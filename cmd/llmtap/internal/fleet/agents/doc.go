@@ -1,5 +1,5 @@
-// Package agents is the fleet of the demo: three services whose agents call a provider with the real openai-go client,
-// recorded by the real hook. Three of the agents have the bugs of real incidents.
+// Package agents implements the fleet of the demo: three services whose agents call a provider through the real openai-go
+// client and are recorded by the real hook. Three of the agents have the bugs of real incidents.
 //
 //	             ┌─ planner ── tools ──┐
 //	task ── run ─┼─ executor ── tools ─┼─ openai-go ── hook ──> provider
@@ -10,11 +10,11 @@
 //	support-agent   DeepSeek  executor leaves a parallel call without a reply, or answers one twice (incident 4)
 //
 // An agent is a loop: call the model, save its answer, run the tools it called, save their replies, repeat. The bugs are in
-// the saving, see history.go. All agents swallow errors, as those of the incidents did: a rejected call looks like an answer
-// without tool calls, so the agent logs that its task is finished.
+// the code that saves, see history.go. Like the agents in the incidents, all agents swallow errors: a rejected call looks
+// like an answer without tool calls, so the agent logs that its task is finished.
 //
 // # Why the work is a number of tasks
 //
 // Config.Tasks and Config.Seed determine what the fleet does; Config.Duration only spreads the tasks over time. So a test
-// takes a second for what takes the demo twenty-five.
+// does in one second what the demo does in twenty-five.
 package agents

@@ -26,16 +26,16 @@ const maxParallel = 8
 // A Config configures the fleet.
 type Config struct {
 	ProviderURL string        // scheme and host of package provider
-	NATSURL     string        // of the hooks
-	Tasks       int           // per service; checkout-agent has 1.5 times as many
-	Duration    time.Duration // over which the tasks start evenly; 0: without delay
+	NATSURL     string        // where the hooks publish
+	Tasks       int           // tasks per service; checkout-agent has 1.5 times as many
+	Duration    time.Duration // period over which the starts of tasks are spread evenly; 0: no delay
 	Seed        uint64
 	Log         *slog.Logger // default: discarded
 
-	// FlushTimeout bounds the publishing of pending events at the end. Default 10 s.
+	// FlushTimeout is the maximum time to publish pending events at the end. Default: 10 s.
 	FlushTimeout time.Duration
 
-	// OnPublished, if set, is called with the id of each exchange that NATS has stored, concurrently.
+	// OnPublished, if set, is called concurrently with the id of each exchange that NATS has stored.
 	OnPublished func(exchange string)
 }
 
@@ -47,8 +47,8 @@ func Default() Config {
 // A Report counts the work of the fleet.
 type Report struct {
 	Exchanges int          `json:"exchanges"` // calls made
-	Failed    int          `json:"failed"`    // with an error, or without an answer
-	Published uint64       `json:"published"` // exchanges stored by NATS, both halves
+	Failed    int          `json:"failed"`    // calls with an error or without an answer
+	Published uint64       `json:"published"` // exchanges of which NATS stored both halves
 	Dropped   uint64       `json:"dropped"`
 	Pending   int          `json:"pending"` // events not published in time
 	Stages    []StageCount `json:"stages"`
@@ -66,7 +66,7 @@ type StageCount struct {
 // A tally counts calls.
 type tally struct {
 	mu    sync.Mutex         // guards calls
-	calls map[StageCount]int // keys have no Calls
+	calls map[StageCount]int // Calls is 0 in keys
 }
 
 func (t *tally) count(a *agent, stage string, err error) {
@@ -119,14 +119,14 @@ func Run(ctx context.Context, cfg Config) (Report, error) {
 	err = f.run(ctx)
 	r := f.tally.report()
 	for _, h := range f.hooks {
-		err = errors.Join(err, h.Close()) //nolint:contextcheck // flushes for FlushTimeout, also after ctx has ended
+		err = errors.Join(err, h.Close()) //nolint:contextcheck // flushes for up to FlushTimeout, even after ctx ends
 		s := h.Stats()
 		r.Published, r.Dropped, r.Pending = r.Published+s.Published, r.Dropped+s.Dropped, r.Pending+s.Pending
 	}
 	return r, err
 }
 
-// A fleet is one run.
+// A fleet is the state of one run.
 type fleet struct {
 	cfg   *Config
 	host  string
@@ -140,7 +140,7 @@ func (f *fleet) run(ctx context.Context) error {
 	agents := make([][]*agent, len(services))
 	for n, s := range services {
 		for _, version := range s.versions {
-			h, err := llmtap.Open(llmtap.Config{ //nolint:contextcheck // lasts until Close, also after ctx has ended
+			h, err := llmtap.Open(llmtap.Config{ //nolint:contextcheck // the hook lives until Close, even after ctx ends
 				URL: f.cfg.NATSURL, Service: s.name, ServiceVersion: version, Environment: "demo", Agent: s.name,
 				Capture: "full", Hosts: []string{f.host}, Logger: f.cfg.Log, FlushTimeout: f.cfg.FlushTimeout, OnPublished: f.cfg.OnPublished,
 			})
@@ -159,7 +159,7 @@ func (f *fleet) run(ctx context.Context) error {
 	return all.Wait()
 }
 
-// serve starts the tasks of a service, evenly over time, and waits for them.
+// serve starts the tasks of a service, spread evenly over time, and waits for them.
 func (f *fleet) serve(ctx context.Context, s service, agents []*agent, n uint64) error {
 	var tasks errgroup.Group
 	tasks.SetLimit(maxParallel)

@@ -5,7 +5,7 @@ import "github.com/openai/openai-go/v3"
 // A message of a history, as the SDK sends it.
 type message = openai.ChatCompletionMessageParamUnion
 
-// A saver stores the history of an agent. Each buggy one differs from the healthy one in one function.
+// A saver stores the history of an agent. Each buggy saver differs from healthy in one function.
 type saver struct {
 	// answer appends the answer of the model.
 	answer func(history []message, m openai.ChatCompletionMessage) []message
@@ -39,7 +39,7 @@ func dropsToolCalls() saver {
 	return s
 }
 
-// maxHistory is the length at which the executor of research-agent compacts.
+// maxHistory is the length at which the executor of research-agent compacts a history.
 const maxHistory = 12
 
 // keepsLast is incident 2: the executor of research-agent.

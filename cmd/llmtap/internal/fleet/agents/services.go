@@ -10,18 +10,18 @@ import (
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
-// onOldVersion reports whether task i of checkout-agent runs on the old version: the first, before the rollout, and a few on a
-// remaining instance.
+// onOldVersion reports whether task i of checkout-agent runs on the old version. The first task runs before the rollout,
+// and a few run on a remaining old instance.
 func onOldVersion(i int) bool { return i == 0 || i%30 == 20 }
 
 // A service defines the tasks of one service.
 type service struct {
 	name     string
 	versions []string // the last one is current
-	path     string   // of the provider
+	path     string   // path of the provider
 	model    string
 	tasks    func(cfg *Config) int
-	// task returns the version and the stages of the i-th task.
+	// task returns the version (an index in versions) and the stages of the i-th task.
 	task func(i int, id string, rng *rand.Rand) (version int, stages []conversation)
 }
 
@@ -101,7 +101,7 @@ var support = service{
 	},
 }
 
-// todo returns a user message with n steps, which name the tools in turn.
+// todo returns a user message with n steps that name the tools in turn.
 func todo(title string, n int, tools ...string) string {
 	var b strings.Builder
 	b.WriteString(title + ":")

@@ -90,7 +90,7 @@ func checkBlocks(body []byte) (*blocksRequest, string) {
 		}
 		if kind(m.Content) == "string" {
 			m.blocks = []block{{Type: "text"}}
-			_ = json.Unmarshal(m.Content, &m.blocks[0].Text) // a string
+			_ = json.Unmarshal(m.Content, &m.blocks[0].Text) // the content is a string
 		} else if err := json.Unmarshal(m.Content, &m.blocks); err != nil {
 			return nil, fmt.Sprintf("messages.%d.content: Input should be a valid list", i)
 		}
@@ -108,7 +108,7 @@ func checkBlocks(body []byte) (*blocksRequest, string) {
 
 var toolUseID = regexp.MustCompile(`^[a-zA-Z0-9_-]+$`)
 
-// check returns the first violation in message i of n alone.
+// check returns the first violation in message i of n, regardless of other messages.
 func (m *blocksMessage) check(i, n int) string {
 	if m.Role != "user" && m.Role != "assistant" {
 		return fmt.Sprintf("messages.%d.role: Input should be 'user' or 'assistant'", i)
@@ -129,7 +129,7 @@ func (m *blocksMessage) check(i, n int) string {
 	return ""
 }
 
-// checkPairs returns the first violation of the calls and results in message i.
+// checkPairs returns the first violation of the pairing rules by the calls and results in message i.
 func (r *blocksRequest) checkPairs(i int) string {
 	m := &r.history[i]
 	called := map[string]bool{}

@@ -26,7 +26,7 @@ type tool struct {
 	} `json:"function"`
 }
 
-// A message is a message of a request.
+// A message is one message of a request.
 type message struct {
 	Role       string          `json:"role"`
 	Content    json.RawMessage `json:"content"`
@@ -66,7 +66,7 @@ func (m *message) text() string {
 	return s
 }
 
-// An apiError is the "error" object of a 400.
+// An apiError is the "error" object of a 400 response.
 type apiError struct {
 	Message string  `json:"message"`
 	Type    string  `json:"type"`
@@ -74,7 +74,7 @@ type apiError struct {
 	Code    *string `json:"code"`
 }
 
-// kind returns the JSON type of raw as in OpenAI's errors; "" if the member is absent.
+// kind returns the JSON type of raw as named in OpenAI's errors; "" if the member is absent.
 func kind(raw json.RawMessage) string {
 	if len(raw) == 0 {
 		return ""
@@ -100,18 +100,19 @@ type flavor interface {
 	noModel(r *request) *apiError
 	noMessages() *apiError
 	malformed(r *request, i int, err error) *apiError
-	checkMessage(r *request, i int) *apiError // the first violation in the message alone, or nil
+	checkMessage(r *request, i int) *apiError // the first violation in the message, regardless of other messages; or nil
 	noID(r *request, i int) *apiError
 	orphan(i int) *apiError
 	unknownID(i int, id string) *apiError
 	duplicate(first, i int, id string) *apiError
-	sameID(i int, id string) *apiError // of two calls in one message
-	// missing is for calls without a reply; i is the message after the group, n if it is the last.
+	sameID(i int, id string) *apiError // two calls in one message have the same id
+	// missing is for calls without a reply. i is the index of the message after the call group; n is the number of
+	// messages.
 	missing(i, n int, ids []string) *apiError
 }
 
-// check decodes body and returns its first violation as providers do: types first, then pairing, in the order of messages.
-// The request is nil if it cannot be decoded.
+// check decodes body and returns its first violation. Like providers, it checks types before pairing, in the order of
+// messages. The request is nil if it cannot be decoded.
 func check(w flavor, body []byte) (*request, *apiError) {
 	r := &request{body: body}
 	if err := json.Unmarshal(body, r); err != nil {

@@ -9,18 +9,20 @@ import (
 	"strings"
 )
 
-// deepSeek has DeepSeek's error texts: OpenAI's without a position for pairing, those of the Rust deserializer for types.
+// deepSeek has DeepSeek's error texts: for pairing, OpenAI's texts without a position; for types, the texts of its Rust
+// deserializer.
 type deepSeek struct{}
 
 var _ flavor = deepSeek{}
 
-// rejected returns an error; all have the same type, param and code.
+// rejected returns an error. All errors have the same type, param and code.
 func rejected(format string, args ...any) *apiError {
 	code := "invalid_request_error"
 	return &apiError{Message: fmt.Sprintf(format, args...), Type: "invalid_request_error", Code: &code}
 }
 
-// undecodable returns an error with the position of the deserializer: the end of message i, or of the body.
+// undecodable returns an error with the position of the deserializer: the end of message i, or the end of the body if i is
+// negative.
 func undecodable(r *request, i int, format string, args ...any) *apiError {
 	end := len(r.body)
 	if i >= 0 {
@@ -49,7 +51,7 @@ func (deepSeek) malformed(r *request, i int, err error) *apiError {
 	return undecodable(r, i, "messages[%d]: invalid type: %s, expected %s", i, got, want)
 }
 
-// serdeKind returns the name of a JSON type in the deserializer.
+// serdeKind returns the deserializer's name for a JSON type.
 func serdeKind(kind string) string {
 	switch kind {
 	case "object":
@@ -101,7 +103,7 @@ func (deepSeek) orphan(int) *apiError {
 	return rejected("Messages with role 'tool' must be a response to a preceding message with 'tool_calls'")
 }
 
-// unknownID returns missing: DeepSeek only counts replies.
+// unknownID returns the same error as missing, because DeepSeek only counts replies.
 func (d deepSeek) unknownID(i int, _ string) *apiError { return d.missing(i, 0, nil) }
 
 func (deepSeek) duplicate(_, i int, id string) *apiError {

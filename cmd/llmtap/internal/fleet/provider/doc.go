@@ -1,22 +1,22 @@
-// Package provider fakes LLM providers on loopback: it serves chat completions in OpenAI's format and Anthropic's messages, whole
-// and streamed, and is as strict about message histories as the real ones.
+// Package provider fakes LLM providers on loopback: it serves chat completions in OpenAI's format and Anthropic's messages,
+// whole and streamed, and is as strict about message histories as the real providers.
 //
 //	POST /openai/v1/chat/completions   ── check ── OpenAI's error texts    ┐
 //	POST /deepseek/v1/chat/completions ── check ── DeepSeek's error texts  ┴─ scripted model ── JSON or SSE
 //
 // The path selects the provider. A hook records scheme, host and path of a call, so a reader maps the first path element,
-// "openai" or "deepseek", to the variant of that name; Gemini's endpoint is identified by its version. The error texts alone
-// identify a provider, too.
+// "openai" or "deepseek", to the variant of that name; Gemini's endpoint is identified by its version. A provider can also
+// be identified by its error texts alone.
 //
 // # Why it has its own checks
 //
-// The demo shows that the analyzer finds what a provider rejects. A provider that used the analyzer's rules would only
-// show that they agree with themselves.
+// The demo shows that the analyzer finds what a provider rejects. A provider that used the analyzer's rules would only show
+// that the rules agree with themselves.
 //
 // # The scripted model
 //
 // Lines of the last user message that begin with "- " are steps, such as `- read_file {"path": "a.go"}`. While the request
-// offers tools and steps remain, the model calls one to three tools, one per step; all of them if parallel_tool_calls is
-// true, one if it is false. Then it answers with text. Random choices depend on a hash of the seed and the request, so the
-// same request always gets the same answer.
+// offers tools and steps remain, the model calls tools for one to three steps, one tool per step; for all steps if
+// parallel_tool_calls is true, for one step if it is false. Then it answers with text. Random choices depend on a hash of
+// the seed and the request, so the same request always gets the same answer.
 package provider

@@ -11,7 +11,7 @@ import (
 	"unicode/utf8"
 )
 
-// A reply is the answer of the model: text, or calls.
+// A reply is the answer of the model: text or tool calls.
 type reply struct {
 	id, model string
 	text      string
@@ -31,11 +31,11 @@ type (
 		Arguments string `json:"arguments"`
 	}
 	wireCall struct {
-		Index    *int         `json:"index,omitempty"` // streams only
+		Index    *int         `json:"index,omitempty"` // set in streams only
 		ID       string       `json:"id,omitempty"`
 		Type     string       `json:"type,omitempty"`
 		Function wireFunction `json:"function"`
-		Extra    *wireExtra   `json:"extra_content,omitempty"` // Gemini's
+		Extra    *wireExtra   `json:"extra_content,omitempty"` // Gemini only
 	}
 	wireExtra struct {
 		Google struct {
@@ -100,14 +100,15 @@ func script(r *request, rng *rand.Rand, prefix string) *reply {
 	return a
 }
 
-// argumentsFor returns the arguments at the end of a step, as in `read_file {"path": "a.go"}`, else the step as an argument.
+// argumentsFor returns the arguments at the end of a step, as in `read_file {"path": "a.go"}`. If there are none, the step
+// itself is the argument.
 func argumentsFor(step string) string {
 	if i := strings.IndexByte(step, '{'); i >= 0 && json.Valid([]byte(step[i:])) {
 		return step[i:]
 	}
 	args, err := json.Marshal(map[string]string{"step": step})
 	if err != nil {
-		return "{}" // a string always encodes
+		return "{}" // impossible: a string always encodes
 	}
 	return string(args)
 }
@@ -116,7 +117,7 @@ func newID(rng *rand.Rand) string {
 	return fmt.Sprintf("chatcmpl-%016x%08x", rng.Uint64(), rng.Uint32())
 }
 
-// remainingSteps returns the lines "- ..." of the last user message without a call.
+// remainingSteps returns the lines "- ..." of the last user message for which no call was made yet.
 func remainingSteps(history []message) []string {
 	var steps []string
 	for i := range history {
@@ -134,7 +135,7 @@ func remainingSteps(history []message) []string {
 	return steps
 }
 
-// toolFor returns the tool named in the step, else any.
+// toolFor returns the tool named in the step, else a random tool.
 func toolFor(step string, tools []tool, rng *rand.Rand) string {
 	for _, t := range tools {
 		if strings.Contains(step, t.Function.Name) {
@@ -165,7 +166,7 @@ func (a *reply) usage() *wireUsage {
 	return &wireUsage{PromptTokens: a.in, CompletionTokens: a.out, TotalTokens: a.in + a.out}
 }
 
-// completion returns the answer without streaming.
+// completion returns the answer as a response that is not streamed.
 func (a *reply) completion() *wireAnswer {
 	m := &wireMessage{Role: "assistant", ToolCalls: a.calls, Reasoning: a.reasoning}
 	if len(a.calls) == 0 || a.text != "" {
@@ -177,7 +178,7 @@ func (a *reply) completion() *wireAnswer {
 	}
 }
 
-// stream writes the answer as server-sent events with a few words, or a piece of arguments, each.
+// stream writes the answer as server-sent events, each with a few words or a piece of arguments.
 func (a *reply) stream(ctx context.Context, w http.ResponseWriter, usage bool) {
 	w.Header().Set("Content-Type", "text/event-stream; charset=utf-8")
 	flush := http.NewResponseController(w).Flush

@@ -13,7 +13,7 @@ type openAI struct{}
 
 var _ flavor = openAI{}
 
-// invalid returns an error; an empty param or code is null.
+// invalid returns an error. An empty param or code becomes null.
 func invalid(param, code, format string, args ...any) *apiError {
 	e := &apiError{Message: fmt.Sprintf(format, args...), Type: "invalid_request_error"}
 	if param != "" {

@@ -24,7 +24,7 @@ type Answer struct {
 	// Stream defects.
 	Cut      int  // the stream ends after this many events; 0: complete
 	OneIndex bool // all calls have the index 0
-	LateID   bool // the id of a call follows in an event after its name
+	LateID   bool // the id of a call arrives in an event after its name
 }
 
 // A Call is a tool call.
@@ -33,7 +33,7 @@ type Call struct {
 	Signature           string // Gemini's thought_signature; empty: absent
 }
 
-// newReply returns the answer of a Model as a reply.
+// newReply converts the answer of a Model to a reply.
 func newReply(s *Answer, r *request, rng *rand.Rand) *reply {
 	a := &reply{id: newID(rng), model: r.Model, in: len(r.body) / 4, text: s.Text, reasoning: s.Reasoning, reason: s.Finish, defects: *s}
 	a.out = len(s.Text)/4 + 20*len(s.Calls)

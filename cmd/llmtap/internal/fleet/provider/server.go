@@ -12,7 +12,7 @@ import (
 	"time"
 )
 
-// Paths of the base URLs for OpenAI's SDKs; the last one is for Anthropic's. The demo uses the first two.
+// Paths of the base URLs for OpenAI's SDKs; the last one is for Anthropic's SDKs. The demo uses the first two.
 const (
 	OpenAIPath    = "/openai/v1"
 	DeepSeekPath  = "/deepseek/v1"
@@ -23,7 +23,7 @@ const (
 	AnthropicPath = "/anthropic"
 )
 
-// maxRequest bounds a request body, in bytes.
+// maxRequest is the maximum size of a request body in bytes.
 const maxRequest = 16 << 20
 
 // A Config configures the provider; the zero value answers immediately.
@@ -59,7 +59,7 @@ func New(cfg Config) http.Handler {
 type endpoint struct {
 	cfg    Config
 	flavor flavor
-	prefix string // of call ids
+	prefix string // prefix of call ids
 	pretty bool   // OpenAI indents its errors
 }
 
@@ -95,7 +95,7 @@ func (e *endpoint) ServeHTTP(w http.ResponseWriter, hr *http.Request) {
 	_ = json.NewEncoder(w).Encode(a.completion()) // fails only if the client disconnected
 }
 
-// source returns the random source of the answer to body.
+// source returns the random source for the answer to body.
 func (c *Config) source(body []byte) *rand.Rand {
 	h := fnv.New64a()
 	h.Write(body)

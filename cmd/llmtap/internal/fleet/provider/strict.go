@@ -38,7 +38,7 @@ func (qwen) missing(i, _ int, _ []string) *apiError {
 		`The following tool_call_ids did not have response messages: message[%d].role`, i)
 }
 
-// gemini is Gemini's endpoint in OpenAI's format, whose error does not name the invalid argument.
+// gemini is Gemini's endpoint in OpenAI's format, whose errors do not name the invalid argument.
 type gemini struct{ openAI }
 
 func (gemini) envelope(e *apiError) any {
@@ -62,7 +62,7 @@ func (g gemini) checkMessage(r *request, i int) *apiError {
 	return nil
 }
 
-// mistral has Mistral's error texts and rejects ids of another format.
+// mistral has Mistral's error texts and rejects ids that are not in Mistral's format.
 type mistral struct{ openAI }
 
 func (mistral) envelope(e *apiError) any {

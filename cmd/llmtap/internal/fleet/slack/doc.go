@@ -1,8 +1,8 @@
-// Package slack fakes Slack's Web API on loopback: it accepts messages in Slack's wire format, rejects what Slack rejects, and
-// stores them.
+// Package slack fakes Slack's Web API on loopback: it receives messages in Slack's wire format, rejects those that Slack
+// would reject, and stores the others.
 //
 //	slack-go ── POST /api/chat.postMessage ──> Server ──> Messages, Text (as displayed)
 //
-// Clients use the base URL http://<address>/api/ and any token that begins with "xox". Messages name the channels of Config by
-// id or by name.
+// Clients use the base URL http://<address>/api/ and any token that begins with "xox". Messages refer to the channels in
+// Config by id or by name.
 package slack

@@ -21,7 +21,7 @@ func (s *Server) channel(args url.Values) (i int, err error) {
 
 func channelID(i int) string { return fmt.Sprintf("C%08d", i+1) }
 
-// content reads the content of a message and rejects what Slack rejects.
+// content reads the content of a message and rejects content that Slack would reject.
 func content(args url.Values) (Message, error) {
 	m := Message{Text: args.Get("text"), Blocks: raw(args, "blocks"), Attachments: raw(args, "attachments"), Metadata: raw(args, "metadata")}
 	if m.Text == "" && m.Blocks == nil && m.Attachments == nil {

@@ -11,12 +11,13 @@ import (
 	"time"
 )
 
-// maxRequest bounds a request body, in bytes.
+// maxRequest is the maximum size of a request body in bytes.
 const maxRequest = 1 << 20
 
 // A Config describes the workspace.
 type Config struct {
-	// Channels are the names of the public channels, without "#". Default: "alerts". The i-th has the id C00000001 and up.
+	// Channels are the names of the public channels, without "#". Default: "alerts". Their ids are C00000001 and up, in
+	// this order.
 	Channels []string
 	// OnPost, if set, is called for every new message and every update. It must not block.
 	OnPost func(Message)
@@ -26,13 +27,13 @@ type Config struct {
 type Message struct {
 	Channel     string // id
 	TS          string // identifies the message in its channel
-	ThreadTS    string // of the first message of its thread, or ""
+	ThreadTS    string // TS of the first message of the thread, or ""
 	Text        string
 	Blocks      json.RawMessage // as posted; nil if none
 	Attachments json.RawMessage
 	Metadata    json.RawMessage
-	ReceivedAt  time.Time // of the first post
-	UpdatedAt   time.Time // of the last update, or zero
+	ReceivedAt  time.Time // time of the first post
+	UpdatedAt   time.Time // time of the last update, or zero
 	Updates     int
 }
 
@@ -64,15 +65,15 @@ func (s *Server) Messages() []Message {
 	return ms
 }
 
-// A refusal is the "error" of an answer.
+// A refusal is the value of "error" in an answer.
 type refusal string
 
 func (r refusal) Error() string { return string(r) }
 
-// fields is an answer without its "ok".
+// fields contains the members of an answer except "ok".
 type fields map[string]any
 
-// ServeHTTP implements http.Handler: POST or GET /api/<method>.
+// ServeHTTP implements http.Handler for POST and GET /api/<method>.
 func (s *Server) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	answer, err := s.call(w, r)
 	if answer == nil {
@@ -126,7 +127,7 @@ func (s *Server) call(w http.ResponseWriter, r *http.Request) (fields, error) {
 	return nil, refusal("unknown_method")
 }
 
-// arguments reads a form or a JSON object; nested JSON stays text, as in a form.
+// arguments reads a form or a JSON object; nested JSON remains text, as in a form.
 func arguments(w http.ResponseWriter, r *http.Request) (url.Values, error) {
 	r.Body = http.MaxBytesReader(w, r.Body, maxRequest)
 	mediaType, _, err := mime.ParseMediaType(r.Header.Get("Content-Type"))

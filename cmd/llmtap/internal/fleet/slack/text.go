@@ -24,7 +24,7 @@ type (
 		Type     string          `json:"type"`
 		Text     json.RawMessage `json:"text"` // a string, or a button's text object
 		URL      string          `json:"url"`
-		Elements []element       `json:"elements"` // of rich text
+		Elements []element       `json:"elements"` // set in rich text
 	}
 	attachment struct {
 		Blocks   json.RawMessage `json:"blocks"`
@@ -75,7 +75,7 @@ func checkBlocks(raw json.RawMessage) error {
 
 func within(s string, limit int) bool { return s != "" && utf8.RuneCountInString(s) <= limit }
 
-// textOf reads a string or a text object.
+// textOf returns the text of a string or a text object.
 func textOf(raw json.RawMessage) string {
 	var s string
 	if json.Unmarshal(raw, &s) == nil {
@@ -153,7 +153,7 @@ func writeBlocks(b *strings.Builder, raw json.RawMessage) {
 	}
 }
 
-// writeFields writes the fields of a section in two columns, as Slack does; a field of several lines takes a row.
+// writeFields writes the fields of a section in two columns, as Slack does; a field with several lines gets its own row.
 func writeFields(b *strings.Builder, fields []textObject) {
 	const column = 36
 	for i := 0; i < len(fields); i += 2 {
@@ -191,7 +191,7 @@ func rich(e element) string {
 var (
 	linkPattern  = regexp.MustCompile(`<([^<>|]+)(?:\|([^<>]*))?>`)
 	emojiPattern = regexp.MustCompile(`:[a-z0-9_+-]+:`)
-	// markPatterns match *bold*, _italic_ and ~struck~ at word boundaries, not the underscores of a name.
+	// markPatterns match *bold*, _italic_ and ~struck~ at word boundaries, but not the underscores in a name.
 	markPatterns = []*regexp.Regexp{
 		regexp.MustCompile("(^|[\\s(])\\*([^*\\s](?:[^*\n]*[^*\\s])?)\\*($|[\\s.,:;!?)])"),
 		regexp.MustCompile("(^|[\\s(])_([^_\\s](?:[^_\n]*[^_\\s])?)_($|[\\s.,:;!?)])"),
@@ -199,7 +199,8 @@ var (
 	}
 )
 
-// mrkdwn renders Slack's markup as plain text: links as "label (address)", without marks for bold and italic outside code.
+// mrkdwn renders Slack's markup as plain text: links become "label (address)", and outside code, marks for bold and italic
+// are removed.
 func mrkdwn(s string) string {
 	parts := strings.Split(s, "```")
 	for i := range parts {

@@ -23,6 +23,6 @@
 //
 // # New cases and languages
 //
-// A case is one entry of data. A language is a program like those in python/, which reads commands and prints results, and an
-// implementation of hook that starts it.
+// A new case is one entry in the data. A new language needs a program like those in python/, which reads commands and
+// prints results, and an implementation of the interface hook that starts the program.
 package contract

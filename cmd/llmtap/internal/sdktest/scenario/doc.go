@@ -1,5 +1,5 @@
-// Package scenario contains, for each root cause, a small agent with the bug, and healthy agents and agents with a similar bug
-// that look alike. It consists of tests only.
+// Package scenario contains a small agent with the bug for each root cause, and similar agents that are healthy or have a
+// different bug. It consists of tests only.
 //
 //	agent's loop ── openai-go ── hook ──> strict provider (loopback)
 //	                               └────> nats-server ── events in order ──> analyzer ──> findings, root causes
