@@ -8,14 +8,14 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// maxArgsDepth bounds the nesting that checkArgs checks; deeper arguments are ArgsUnknown.
+// maxArgsDepth is the maximum nesting depth of arguments that checkArgs checks; deeper arguments are ArgsUnknown.
 const maxArgsDepth = 1024
 
-// argsWhole is the verdict on a part of JSON that is complete.
+// argsWhole is the verdict on a complete JSON value or a complete part of a value.
 const argsWhole = ArgsObject
 
-// checkArgs checks arguments in place: raw is the inside of a JSON string whose text should be JSON. Nothing is unescaped
-// into a buffer; the quotes of the inner JSON are the escaped quotes of raw.
+// checkArgs checks arguments in place. raw is the inside of a JSON string whose text should be JSON. The text is not
+// unescaped into a buffer; the quotes of the inner JSON are the escaped quotes in raw.
 func checkArgs(raw []byte) Args {
 	if len(raw) > 0 && raw[0] == '~' {
 		return checkShapedArgs(raw)
@@ -29,7 +29,7 @@ func checkArgs(raw []byte) Args {
 			return ArgsUnknown
 		case v == ArgsTruncated && verdict == ArgsUnknown:
 			return ArgsTruncated
-		case v != argsWhole: // also a truncated second value: it cannot pass for a truncated first one
+		case v != argsWhole: // including a truncated second value, which must not pass for truncated arguments
 			return ArgsBad
 		case verdict != ArgsUnknown:
 			verdict = ArgsMultiple
@@ -49,8 +49,8 @@ func checkArgs(raw []byte) Args {
 	return verdict
 }
 
-// checkShapedArgs returns the verdict of capture mode "shape" on arguments that do not parse: ~<bytes>:<hash>:bad, or :multi
-// for several JSON values.
+// checkShapedArgs returns the verdict on arguments that capture mode "shape" could not parse and replaced with
+// ~<bytes>:<hash>:bad, or with ~<bytes>:<hash>:multi for several JSON values.
 func checkShapedArgs(raw []byte) Args {
 	switch n, ok := shaped(raw); {
 	case ok && n == 0:
@@ -70,10 +70,10 @@ const (
 	wantMore     // after a value: a comma or the end of its container
 )
 
-// argsValue reads the JSON value at i and returns its end. The verdict is argsWhole for a value of any type, else
-// ArgsTruncated, ArgsBad, or ArgsUnknown if it is nested too deep or raw is not the inside of a JSON string.
+// argsValue reads the JSON value at i and returns its end. The verdict is argsWhole for a complete value of any type, else
+// ArgsTruncated, ArgsBad, or ArgsUnknown if the value is nested too deep or raw is not the inside of a JSON string.
 func argsValue(raw []byte, i int) (int, Args) {
-	var objects [maxArgsDepth / 64]uint64 // bit d: the container at depth d is an object
+	var objects [maxArgsDepth / 64]uint64 // bit d is set if the container at depth d is an object
 	depth, want := 0, wantValue
 	for {
 		i = argsSpace(raw, i)
@@ -156,7 +156,7 @@ func argsValue(raw []byte, i int) (int, Args) {
 	}
 }
 
-// argsStop returns the verdict on a text that stops with width n of argsChar.
+// argsStop returns the verdict on a text in which argsChar found no further character; n is the width that it returned.
 func argsStop(n int) Args {
 	if n == 0 {
 		return ArgsTruncated
@@ -164,8 +164,8 @@ func argsStop(n int) Args {
 	return ArgsUnknown
 }
 
-// argsChar decodes the character at i. Characters above ASCII are 0x80; the width is 0 at the end of the text and -1 at a
-// backslash that starts no escape.
+// argsChar decodes the character at i. Characters beyond ASCII are returned as 0x80. The width is 0 at the end of the text
+// and -1 at a backslash that does not start an escape.
 func argsChar(raw []byte, i int) (c byte, width int) {
 	if i >= len(raw) {
 		return 0, 0
@@ -198,11 +198,11 @@ func argsSpace(raw []byte, i int) int {
 	return i
 }
 
-// argsString reads an inner string from behind its quote.
+// argsString reads an inner string; i is the index after its opening quote.
 func argsString(raw []byte, i int) (int, Args) {
 	for {
 		i = nextBackslash(raw, i)
-		// The usual escapes in the form of all encoders: \" ends the string, \\n is a line feed in it.
+		// Fast path for the usual escapes, which all encoders write alike: \" ends the string, \\n is a line feed inside it.
 		if i+3 < len(raw) {
 			switch raw[i+1] {
 			case '"':
@@ -269,7 +269,7 @@ func nextBackslash(raw []byte, i int) int {
 	return i
 }
 
-// argsScalar reads a string, number or literal that starts with c, which has width n.
+// argsScalar reads a string, number or literal that starts with the character c of width n.
 func argsScalar(raw []byte, i int, c byte, n int) (int, Args) {
 	switch {
 	case c == '"':

@@ -47,7 +47,7 @@ func chatCall(s *scanner, c *Call) {
 	}
 }
 
-// other notes a key outside the schema of a call or its function.
+// other records a key outside the schema of a call or its function, and steps over its value.
 func (c *Call) other(s *scanner, key []byte) {
 	field, ok := chatFields[string(key)]
 	if !ok {
@@ -69,7 +69,7 @@ func callType(name []byte, k Kind) CallType {
 	return TypeOther
 }
 
-// signature reads extra_content: {"google": {"thought_signature": "…"}}.
+// signature returns the kind of the signature in extra_content: {"google": {"thought_signature": "…"}}.
 func signature(s *scanner) (k Kind) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		if string(s.key()) != "google" {
@@ -88,7 +88,8 @@ func signature(s *scanner) (k Kind) {
 	return k
 }
 
-// chatFunction reads the target of a call: a function with arguments, or a custom tool whose input is free text.
+// chatFunction reads the target of a call: a function with "arguments", or a custom tool whose "input" is free text. The
+// parameter is that key.
 func (c *Call) chatFunction(s *scanner, arguments string) {
 	c.Name, c.NameKind = nil, Absent
 	c.noArguments()

@@ -49,7 +49,7 @@ func (f *Request) chat(s *scanner) {
 	}
 }
 
-// chatTools reads tools. A tool that is not a function, such as the provider's search, is an open tool.
+// chatTools reads tools. A tool that is not a function, such as the provider's search, sets OpenTools.
 func (f *Request) chatTools(s *scanner) {
 	f.OpenTools = false
 	for more := f.enterTools(s); more; more = s.more(']') {
@@ -58,13 +58,13 @@ func (f *Request) chatTools(s *scanner) {
 	}
 }
 
-// toolChoice reads tool_choice: a word, or an object that forces one function.
+// toolChoice reads tool_choice, which is a word or an object that forces one function.
 func (f *Request) toolChoice(s *scanner) {
 	f.ToolChoice = s.kind()
 	f.Forced = s.called()
 }
 
-// called steps over a tool or a choice of one, {"function": {"name": "f"}}, and returns the name, nil without one.
+// called steps over a tool or a tool choice, {"function": {"name": "f"}}, and returns the name, or nil if there is none.
 func (s *scanner) called() (name []byte) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -77,7 +77,7 @@ func (s *scanner) called() (name []byte) {
 	return name
 }
 
-// thinking reads thinking: {"type": "enabled"} of Anthropic, DeepSeek, GLM, Kimi and Cohere.
+// thinking reads the member thinking of Anthropic, DeepSeek, GLM, Kimi and Cohere: {"type": "enabled"}.
 func (f *Request) thinking(s *scanner) {
 	switch string(s.member("type")) {
 	case "enabled", "adaptive":
@@ -89,7 +89,7 @@ func (f *Request) thinking(s *scanner) {
 	}
 }
 
-// thinkingIf reads a switch: true, false, or a word for an amount.
+// thinkingIf reads a setting that is true, false, or a string that names the amount of thinking.
 func thinkingIf(s *scanner) Thinking {
 	k := s.kind()
 	switch raw := string(s.raw(k)); {
@@ -103,7 +103,7 @@ func thinkingIf(s *scanner) Thinking {
 
 func (f *Request) chatMessages(s *scanner) { f.messages(s, (*Request).chatMessage) }
 
-// chatFields are the keys of a message besides role, content and calls.
+// chatFields maps the keys of a message, except role, content and calls, to their bits.
 var chatFields = map[string]Fields{
 	"name": FieldName, "refusal": FieldRefusal, "audio": FieldAudio, "function_call": FieldFunctionCall,
 	"prefix": FieldPrefix, "partial": FieldPrefix, "reasoning_content": FieldReasoningContent, "reasoning": FieldReasoning,
@@ -159,7 +159,7 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 		thinking = max(thinking, Array)
 	}
 	m.Reasoning = firstReasoning(reasoning[0], reasoning[1], reasoning[2], thinking)
-	switch m.Role { // known only now: it may follow the content
+	switch m.Role { // only now, because the role may follow the content
 	case RoleAssistant:
 		m.ContentHash = f.chatHash(s, m, content)
 	case RoleTool:
@@ -192,8 +192,8 @@ func (m *Message) chatContent(s *scanner) {
 
 type span struct{ start, end int }
 
-// chatHash returns the Message.ContentHash of a content. Parts are read a second time: only now they are known to be an
-// assistant's, which are few.
+// chatHash returns the ContentHash of m. It reads content parts a second time, because the role is known only now; few
+// assistant messages have content parts.
 func (f *Request) chatHash(s *scanner, m *Message, content span) uint64 {
 	var t texts
 	switch {
@@ -212,7 +212,7 @@ func (f *Request) chatHash(s *scanner, m *Message, content span) uint64 {
 	return t.hash(f, s)
 }
 
-// chatPart reads a content part; text is the raw text of a text part, nil without one.
+// chatPart reads a content part; text is the raw text of a text part, or nil if there is none.
 func chatPart(s *scanner) (part Parts, text []byte) {
 	part = PartBad
 	for more := s.enter(Object); more; more = s.more('}') {

@@ -11,31 +11,32 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// scanChatResponse is ScanResponse for chat completions and for Ollama's own API, whose answers differ visibly.
+// scanChatResponse implements ScanResponse for chat completions and for Ollama's own API, whose answers are easy to
+// distinguish.
 func scanChatResponse(contentType string, body []byte, r *Response) {
 	a := answer{r: r}
 	a.read(contentType, body, (*answer).object)
 }
 
-// An answer collects a Response from one body or from the chunks of a stream.
+// An answer assembles a Response from one body or from the chunks of a stream.
 type answer struct {
 	r         *Response
-	text      xxh3.Hasher // of the content so far, decoded
+	text      xxh3.Hasher // hash of the decoded content so far
 	calls     []partialCall
 	reasoning [3]Kind
-	thoughts  bool   // one of them is not an empty string
-	thinking  Kind   // of other reasoning: thinking, and parts of that type
-	failed    []byte // the finish reason of a failed answer without an error member
-	others    int    // choices, or chunks of them, other than the first
-	stray     string // finish reason of the first of these
-	answered  bool   // there is a choice
+	thoughts  bool   // some reasoning is not an empty string
+	thinking  Kind   // kind of the reasoning in other places: the member thinking, and content parts of type thinking
+	failed    []byte // raw finish reason of a failed answer without an error member
+	others    int    // number of choices (or chunks of choices) other than the first choice
+	stray     string // finish reason of the first of these others
+	answered  bool   // a choice was read
 	streamed  bool   // calls arrive in fragments
 	ended     bool   // the last event of a stream was read, in dialects that have one
 	native    bool   // the answer is of Ollama's own API
-	signed    bool   // there is a thought signature next to the calls
+	signed    bool   // a thought signature was read outside the calls
 }
 
-// read reads an answer whose objects, one or many, are read by object.
+// read reads an answer and calls object for each of its objects.
 func (a *answer) read(contentType string, body []byte, object func(*answer, *scanner)) {
 	text := bytes.TrimSpace(body)
 	switch {
@@ -45,14 +46,14 @@ func (a *answer) read(contentType string, body []byte, object func(*answer, *sca
 		a.stream(body, object)
 	case len(text) == 0 && wire.FramingOf(contentType) == wire.SSE:
 		a.r.Cut = true
-	default: // HTML, plain text, nothing
+	default: // HTML, plain text or an empty body
 		a.r.Error, a.r.Malformed = text, true
 	}
 	a.finish()
 }
 
-// unary reads a whole answer, or the JSON lines of Ollama's own API. Gemini's compatible endpoint wraps its errors in an
-// array.
+// unary reads a complete answer, or the JSON lines of Ollama's own API. Gemini's OpenAI-compatible endpoint wraps its
+// errors in an array.
 func (a *answer) unary(text []byte, object func(*answer, *scanner)) {
 	s := scanner{b: text}
 	if text[0] == '{' {
@@ -103,15 +104,15 @@ func (a *answer) finish() {
 		}
 		r.Calls[i] = c
 	}
-	if a.signed { // of parallel calls the first is signed
+	if a.signed { // the first of several parallel calls is the signed one
 		r.Calls[0].Signature = true
 	}
 }
 
-// object reads a completion or a chunk of one.
+// object reads a completion or a chunk of a completion.
 func (a *answer) object(s *scanner) {
 	start, isError := s.i, false
-	// Of Ollama's own API:
+	// Members of answers of Ollama's own API:
 	message, done, reason := -1, "", ""
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -155,7 +156,7 @@ func (a *answer) object(s *scanner) {
 	case message >= 0 && (done == "true" || done == "false") && s.err == nil:
 		a.native, a.answered, a.r.Choices = true, true, 1
 		end := s.i
-		s.i = message // only the member done identified it
+		s.i = message // go back to the message: done shows that this is Ollama's own API
 		a.message(s)
 		s.i = end
 		if done == "true" {
@@ -176,11 +177,11 @@ func (a *answer) choices(s *scanner) {
 	}
 }
 
-// choice reads one choice. It reads the index ahead of the rest, because only the first choice is described.
+// choice reads one choice. It reads the index before the other members, because only the first choice is evaluated.
 func (a *answer) choice(s *scanner, position int) {
 	index := position
 	if a.streamed {
-		index = 0 // a chunk without index continues the only choice
+		index = 0 // a chunk without an index continues the only choice
 	}
 	ahead := scanner{b: s.b, i: s.i}
 	for more := ahead.open(); more; more = ahead.more('}') {
@@ -188,7 +189,7 @@ func (a *answer) choice(s *scanner, position int) {
 			ahead.skip()
 		} else if ahead.kind() == Number {
 			index = int(min(max(ahead.number(), 0), 1<<16))
-			break // servers put it first
+			break // found: servers write the index first
 		} else {
 			ahead.skip()
 		}
@@ -202,7 +203,7 @@ func (a *answer) choice(s *scanner, position int) {
 	for more := s.open(); more; more = s.more('}') {
 		switch key := s.key(); string(key) {
 		case "message", "delta":
-			// Perplexity's chunks have both: the delta, and the message so far.
+			// Perplexity's chunks have both the delta and the message so far.
 			if a.streamed == (string(key) == "delta") {
 				a.message(s)
 			} else {
@@ -210,12 +211,12 @@ func (a *answer) choice(s *scanner, position int) {
 			}
 		case "finish_reason":
 			a.finishReason(s, &a.r.FinishReason)
-		case "native_finish_reason": // OpenRouter's copy of its upstream's reason
+		case "native_finish_reason": // OpenRouter's copy of the upstream provider's reason
 			var upstream string
 			a.finishReason(s, &upstream)
-		case "usage": // Moonshot's streams
+		case "usage": // in Moonshot's streams
 			a.usage(s)
-		case "error": // OpenRouter's
+		case "error": // in OpenRouter's answers
 			s.errorMember(&a.r.Error)
 		default:
 			s.skip()
@@ -223,7 +224,7 @@ func (a *answer) choice(s *scanner, position int) {
 	}
 }
 
-// message reads the message of a choice, or a delta of it.
+// message reads the message or the delta of a choice.
 func (a *answer) message(s *scanner) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -247,7 +248,7 @@ func (a *answer) message(s *scanner) {
 	}
 }
 
-// thought skips reasoning and notes whether it is empty.
+// thought steps over reasoning, records whether it has content, and returns its kind.
 func (a *answer) thought(s *scanner) Kind {
 	k := s.kind()
 	raw := s.raw(k)
@@ -255,7 +256,7 @@ func (a *answer) thought(s *scanner) Kind {
 	return k
 }
 
-// content reads a text, or the parts of an answer of Mistral's reasoning models.
+// content reads the member content: a text or, in answers of Mistral's reasoning models, an array of parts.
 func (a *answer) content(s *scanner) {
 	start, n := s.i, len(s.scratch)
 	switch k := s.kind(); k {
@@ -291,7 +292,7 @@ func (a *answer) part(s *scanner) {
 	}
 }
 
-// write adds to the text of the answer.
+// write appends text to the content of the answer.
 func (a *answer) write(text []byte) {
 	_, _ = a.text.Write(text)
 	a.r.ContentBytes += textBytes(text)
@@ -312,7 +313,7 @@ func (a *answer) toolCalls(s *scanner) {
 	}
 }
 
-// usage reads token counts. The last of a stream wins, because some servers count up.
+// usage reads token counts. In a stream the last counts win, because some servers send running totals.
 func (a *answer) usage(s *scanner) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -336,7 +337,7 @@ func (a *answer) usage(s *scanner) {
 	}
 }
 
-// groq reads Groq's own member, which has the usage of a stream.
+// groq reads x_groq, a member of Groq's chunks that contains the usage of a stream.
 func (a *answer) groq(s *scanner) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {

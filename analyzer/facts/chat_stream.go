@@ -7,10 +7,10 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// maxAnswerCalls bounds the calls of one answer, because each fragment searches them. Providers allow 128 tools.
+// maxAnswerCalls limits the calls of one answer, because each fragment is compared with them. Providers allow 128 tools.
 const maxAnswerCalls = 1024
 
-// stream assembles an event stream whose events are read by object.
+// stream assembles an answer from an event stream; it calls object for each object in the events.
 func (a *answer) stream(body []byte, object func(*answer, *scanner)) {
 	a.streamed = true
 	var seen, done, cut bool
@@ -18,7 +18,7 @@ func (a *answer) stream(body []byte, object func(*answer, *scanner)) {
 	for e := range sse.Events(body) {
 		s = scanner{b: bytes.TrimSpace(e.Data), scratch: s.scratch[:0]}
 		seen, cut = true, false
-		// Usually one value; several if a server omits the empty line between events.
+		// There is usually one value, but several if a server omits the empty line between events.
 		for s.space(); s.i < len(s.b) && !done; s.space() {
 			switch {
 			case s.isDone():
@@ -51,8 +51,8 @@ func (a *answer) stream(body []byte, object func(*answer, *scanner)) {
 	}
 }
 
-// otherChoice reads a choice other than the first. It serves z.ai, which ends a stream with a chunk that has the finish
-// reason, an empty delta and index 1.
+// otherChoice reads a choice other than the first. This is necessary because z.ai ends a stream with a chunk that has the
+// finish reason, an empty delta and index 1.
 func (a *answer) otherChoice(s *scanner) {
 	if a.others++; !a.streamed || a.others > 1 {
 		s.skip()
@@ -74,7 +74,7 @@ func (a *answer) otherChoice(s *scanner) {
 	}
 }
 
-// emptyDelta steps over a delta and reports whether it is empty but for the role.
+// emptyDelta steps over a delta and reports whether it is empty except for the role.
 func (s *scanner) emptyDelta() bool {
 	empty := true
 	for more := s.enter(Object); more; more = s.more('}') {
@@ -86,7 +86,7 @@ func (s *scanner) emptyDelta() bool {
 	return empty
 }
 
-// finishReason reads a finish reason into v. It is the only sign of a failure at some servers.
+// finishReason reads a finish reason into v. On some servers, the finish reason is the only sign of a failure.
 func (a *answer) finishReason(s *scanner, v *string) {
 	start, n := s.i, len(s.scratch)
 	reason, k := s.text()
@@ -100,8 +100,8 @@ func (a *answer) finishReason(s *scanner, v *string) {
 	s.scratch = s.scratch[:n]
 }
 
-// A fragment is one element of a tool_calls array: a whole call, or a piece of one in a stream. Its text is valid until
-// the scanner's scratch is truncated.
+// A fragment is one element of a tool_calls array: a complete call or, in a stream, a part of a call. Its slices are valid
+// until the scanner's scratch is truncated.
 type fragment struct {
 	id, name []byte
 	args     []byte // decoded if argsKind is String, else raw
@@ -134,7 +134,7 @@ func readFragment(s *scanner) fragment {
 	return f
 }
 
-// called reads the target of a call: a function, or a custom tool. Snowflake sends both, the other one empty.
+// called reads the target of a call: a function or a custom tool. Snowflake sends both, one of them empty.
 func (f *fragment) called(s *scanner, arguments string) {
 	if s.kind() != Object {
 		s.skip()
@@ -158,7 +158,7 @@ func (f *fragment) called(s *scanner, arguments string) {
 	f.name, f.args, f.argsKind, f.custom = c.name, c.args, c.argsKind, custom
 }
 
-// A partialCall is a tool call with the fragments so far.
+// A partialCall is a tool call assembled from the fragments so far.
 type partialCall struct {
 	id, name string
 	args     []byte
@@ -182,7 +182,7 @@ func (p *partialCall) call() ResponseCall {
 	return c
 }
 
-// add adds a fragment to its call.
+// add adds a fragment to its call, or starts a new call with it.
 func (a *answer) add(f fragment) {
 	i := -1
 	if a.streamed {
@@ -210,15 +210,15 @@ func (a *answer) add(f fragment) {
 	case f.argsKind == String && (p.argsKind <= Null || p.argsKind == String):
 		p.args = append(p.args, f.args...)
 		p.argsKind = String
-	default: // an object or another type arrives whole
+	default: // values other than strings arrive whole
 		p.args = append(p.args[:0], f.args...)
 		p.argsKind = f.argsKind
 	}
 }
 
-// find returns the position of the call that f continues, or -1 if it starts a new one. A known id overrides a new id with
-// a name, and that overrides the index: some servers give every call index 0, others send the tail of a call under another
-// index, others make a new id for each fragment.
+// find returns the position in a.calls of the call that f continues, or -1 if f starts a new call. A known ID takes
+// precedence over a new ID with a name, which takes precedence over the index: some servers give every call index 0, others
+// send the end of a call with another index, and others generate a new ID for each fragment.
 func (a *answer) find(f fragment) int {
 	if len(a.calls) == 0 {
 		return -1
@@ -226,7 +226,7 @@ func (a *answer) find(f fragment) int {
 	at, last := a.indexed(f), len(a.calls)-1
 	if i := a.named(f, at); i >= 0 {
 		switch {
-		case at < 0 && f.indexed && a.calls[i].another(f): // a model that gives two calls one id
+		case at < 0 && f.indexed && a.calls[i].another(f): // the model gave two calls the same ID
 			return -1
 		case at != i:
 			a.r.BadIndex = a.r.BadIndex || at >= 0
@@ -240,37 +240,38 @@ func (a *answer) find(f fragment) int {
 		switch {
 		case at < 0 && f.indexed:
 			return -1
-		case at < 0: // no index: Gemini sends one whole call after another
+		case at < 0: // no index: Gemini sends whole calls one after another
 			at = last
 		}
 		p := &a.calls[at]
 		switch {
 		case p.name == "" && (p.id == "" || len(f.id) == 0):
-			return at // its id or its first arguments preceded the name
+			return at // the ID or the first arguments of the call preceded its name
 		case len(f.id) > 0 && p.id == "" && len(p.args) == 0:
-			return at // its name preceded the id
+			return at // the name of the call preceded its ID
 		case len(f.id) > 0:
 			a.r.BadIndex = a.r.BadIndex || f.indexed
 			return -1
 		case !f.indexed:
 			return -1
 		case p.another(f):
-			a.r.BadIndex = true // another whole call under the same index, without an id
+			a.r.BadIndex = true // another complete call with the same index and without an ID
 			return -1
 		}
-		return at // a server that repeats the name
+		return at // the server repeats the name
 	}
 	if at >= 0 {
 		return at
 	}
 	if len(f.id) > 0 {
-		return -1 // its name follows
+		return -1 // a new call whose name follows
 	}
 	a.r.BadIndex = a.r.BadIndex || f.indexed
 	return last
 }
 
-// another reports whether f, which names a function, is another call than p: of another function, or whole like p.
+// another reports whether f belongs to a call other than p, because it names another function, or because both f and p
+// have complete arguments.
 func (p *partialCall) another(f fragment) bool {
 	if len(f.name) == 0 || p.name == "" {
 		return false
@@ -278,7 +279,7 @@ func (p *partialCall) another(f fragment) bool {
 	return p.name != string(f.name) || bytes.HasSuffix(p.args, []byte("}")) && bytes.HasPrefix(f.args, []byte("{"))
 }
 
-// named returns a call with the id of f, preferably the one at this position, or -1.
+// named returns the position of a call with the ID of f, preferably at, or -1 if there is none.
 func (a *answer) named(f fragment, at int) int {
 	if len(f.id) == 0 {
 		return -1
@@ -294,7 +295,7 @@ func (a *answer) named(f fragment, at int) int {
 	return -1
 }
 
-// indexed returns the latest call with the index of f, or -1.
+// indexed returns the position of the latest call with the index of f, or -1 if there is none.
 func (a *answer) indexed(f fragment) int {
 	for i := len(a.calls) - 1; i >= 0 && f.indexed; i-- {
 		if a.calls[i].indexed && a.calls[i].index == f.index {
@@ -304,7 +305,7 @@ func (a *answer) indexed(f fragment) int {
 	return -1
 }
 
-// appendQuoted appends text as the inside of a JSON string: quotes, backslashes and control characters escaped.
+// appendQuoted appends text as the inside of a JSON string, with quotes, backslashes and control characters escaped.
 func appendQuoted(dst, text []byte) []byte {
 	const hex = "0123456789abcdef"
 	for _, c := range text {

@@ -7,10 +7,11 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// Detect returns the target of a request to url. Only if wire.DetectURL does not decide does the body, and only if it is
-// unmistakable: a wrong dialect gives false alarms. With a nil body Detect is cheap.
+// Detect returns the target of a request to url. If wire.DetectURL cannot decide, the body does, but only if it is
+// unambiguous, because a wrong dialect causes false alarms. Detect is cheap if body is nil.
 //
-// The model is, in this order, the parameter, the one in the path (Gemini, Bedrock, Claude on Vertex), the one in the body.
+// The model is the parameter model, else the model in the path (Gemini, Bedrock, Claude on Vertex), else the model in the
+// body.
 func Detect(url, model string, body []byte) wire.Target {
 	t, decided := wire.DetectURL(url)
 	if !decided && body != nil {
@@ -23,28 +24,28 @@ func Detect(url, model string, body []byte) wire.Target {
 	return t.WithModel(model)
 }
 
-// traits is a set of members of a request body, each of which only one API has.
+// traits is a set of request body members, each of which is specific to one API.
 type traits uint8
 
 const (
 	traitChat      traits = 1 << iota // tool_calls, or a role "tool"
-	traitResponses                    // typed items of an input
+	traitResponses                    // input with typed items
 	traitAnthropic                    // tool_use, tool_result, anthropic_version
 	traitGemini                       // contents with parts
 	traitBedrock                      // toolUse, toolResult, toolConfig
 	traitCohere                       // tool_plan
-	traitNative                       // a model and messages, at the path of Ollama's own API
+	traitNative                       // model and messages, at a path of Ollama's own API
 )
 
-// detectBody is Detect for a URL that decides nothing but perhaps the model. A body with the traits of two dialects, or of
-// none, is Other: a plain exchange of texts fits every API.
+// detectBody detects the target from the body if the URL determines at most the model. A body with the traits of two
+// dialects, or of none, is Other, because a plain exchange of texts fits every API.
 func detectBody(t wire.Target, path string, body []byte) wire.Target {
 	found := traitsOf(body, wire.NativePath(path))
 	if found&^traitChat == traitNative {
 		t.Dialect, t.Variant, t.Native = wire.OpenAIChat, wire.Ollama, true
 		return t
 	}
-	if found == traitBedrock && strings.Contains(path, "/model/") { // Nova's own body resembles Converse
+	if found == traitBedrock && strings.Contains(path, "/model/") { // a body of Nova's own API resembles Converse
 		return t
 	}
 	for d, f := range formats {
@@ -55,7 +56,7 @@ func detectBody(t wire.Target, path string, body []byte) wire.Target {
 	return t
 }
 
-// traitsOf reads a body up to its first error.
+// traitsOf returns the traits of a request body, which is read up to its first error.
 func traitsOf(body []byte, native bool) (found traits) {
 	s := scanner{b: bytes.TrimSpace(body)}
 	if len(s.b) == 0 || s.b[0] != '{' {
@@ -77,7 +78,7 @@ func traitsOf(body []byte, native bool) (found traits) {
 			if s.skip() == String {
 				found |= traitAnthropic
 			}
-		case "toolConfig": // Gemini has one too
+		case "toolConfig": // also a member of Gemini's requests
 			toolConfig = s.skip() == Object
 		default:
 			s.skip()
@@ -92,7 +93,7 @@ func traitsOf(body []byte, native bool) (found traits) {
 	return found
 }
 
-// traits joins the traits of the objects of an array.
+// traits returns the union of the traits of the objects in an array.
 func (s *scanner) traits(traitsOf func(*scanner) traits) (found traits) {
 	for more := s.enter(Array); more; more = s.more(']') {
 		if s.kind() != Object {
@@ -170,7 +171,7 @@ func (s *scanner) itemTraits() (found traits) {
 	return found
 }
 
-// modelOf returns the model that a request body names, "" if it names none.
+// modelOf returns the member model of a request body, or "" if there is none.
 func modelOf(body []byte) string {
 	s := scanner{b: bytes.TrimSpace(body)}
 	if len(s.b) == 0 || s.b[0] != '{' {

@@ -10,33 +10,32 @@ import (
 
 // Bounds of a Memo.
 const (
-	memoLines = 2       // requests of one conversation: a history and its newest fork
-	maxMemo   = 1 << 20 // bytes per request; a larger request is not kept
-	memoEnd   = 4       // a request that departs from a known one this many messages before its end continues it: it is not a fork
+	memoLines = 2       // requests per conversation: a history and its newest fork
+	maxMemo   = 1 << 20 // bytes per request; larger requests are not stored
+	memoEnd   = 4       // a request that replaces at most this many messages at the end of a known one is not a fork of it
 )
 
 // A Memo contains the facts of the newest requests of one conversation. The next request mostly repeats one of them, and
-// repeated messages are not scanned again: their facts are taken from the Memo. The zero Memo is empty.
+// repeated messages are not scanned again, because the Memo has their facts. The zero Memo is empty.
 //
-// For each message and for the tools, the Memo keeps their length, the xxh3 of their bytes and their facts, some 30 to 60
-// bytes each. A value of a new body is known if the same number of bytes from its start have that hash: an object ends
-// where its bytes end, so the bytes around it do not matter. A new member before the messages, different white space
-// between them, or a mark that moves from one message to the next costs a scan of the changed messages and of no others.
-// Names and ids are kept as offsets within their message, or as copies if they were escaped; nothing points into an old
-// body.
+// For each message and for the tools, the Memo stores the length, the xxh3 of the bytes and the facts, some 30 to 60 bytes
+// in all. A value in a new body is known if the same number of bytes from its start have that hash. The bytes around it do
+// not matter, because an object is complete in itself. If a client adds a member before the messages, changes the white
+// space between them, or moves a mark from one message to the next, only the changed messages are scanned. Names and IDs
+// are stored as offsets within their message, or as copies if they were escaped, so a Memo does not refer to old bodies.
 type Memo struct {
 	dialect wire.Dialect
-	lines   [memoLines]memoLine // the newest first
+	lines   [memoLines]memoLine // newest first
 }
 
-// memoLine is one request.
+// memoLine contains the entries of one request.
 type memoLine struct {
-	data     []byte // the entry of the tools, then one of each message
-	tools    int    // bytes of the first
+	data     []byte // the entry of the tools, then one entry per message
+	tools    int    // length of the entry of the tools
 	messages int
 }
 
-// Bytes is the memory that m refers to.
+// Bytes returns the size of the memory that m refers to.
 func (m *Memo) Bytes() int {
 	n := 0
 	for i := range m.lines {
@@ -45,9 +44,9 @@ func (m *Memo) Bytes() int {
 	return n
 }
 
-// ScanRequestAfter is ScanRequest with the facts of earlier requests of the conversation in m. The result is that of
-// ScanRequest; only the time differs. known is the number of bytes that were recognised instead of scanned. It adds the
-// request to m unless the scan fails.
+// ScanRequestAfter is like ScanRequest, but uses the facts that m has of earlier requests of the conversation. The result
+// is the same, only faster. known is the number of bytes that were recognised instead of scanned. If the scan succeeds,
+// ScanRequestAfter adds the request to m.
 func ScanRequestAfter(d wire.Dialect, body []byte, m *Memo, f *Request) (known int, err error) {
 	if m.dialect != d {
 		*m = Memo{dialect: d}
@@ -62,7 +61,7 @@ func ScanRequestAfter(d wire.Dialect, body []byte, m *Memo, f *Request) (known i
 	return r.known, err
 }
 
-// keep adds the request of r to m, in place of the request that it continues, else of the oldest.
+// keep adds the request of r to m. It replaces the request that it continues or, if there is none, the oldest request.
 func (m *Memo) keep(r *recall) {
 	at := 0
 	for i := range r.lines {
@@ -84,22 +83,22 @@ func (m *Memo) keep(r *recall) {
 	m.lines[0] = l
 }
 
-// recall is the state of a scan with a Memo: the facts to take from it and to add to it.
+// recall is the state of a scan with a Memo: the facts to read from the Memo and the facts to add to it.
 type recall struct {
 	memo  *Memo // nil in a scan without a Memo
 	lines [memoLines]memoCursor
 	known int
-	spare int // bytes that may still be hashed in vain: initially the length of the body, so the cost is linear
+	spare int // bytes that may still be hashed in vain; initially the length of the body, so that the cost is linear
 
 	tools, messages []byte // entries of the current request
-	run             []byte // further entries, which are contiguous in the memo
-	count           int    // of messages
+	run             []byte // further entries of the current request, contiguous in the Memo
+	count           int    // number of messages
 }
 
 // memoCursor is a position in a memoLine.
 type memoCursor struct {
 	rest []byte // entries of the remaining messages
-	last int    // number of messages up to the last recognised one
+	last int    // number of messages up to and including the last recognised one
 }
 
 func (r *recall) begin(m *Memo, size int) {
@@ -107,7 +106,7 @@ func (r *recall) begin(m *Memo, size int) {
 	r.rewind()
 }
 
-// rewind is begin for the messages alone.
+// rewind is like begin, but only for the messages.
 func (r *recall) rewind() {
 	if r.memo == nil {
 		return
@@ -119,7 +118,7 @@ func (r *recall) rewind() {
 	r.messages, r.run, r.count = r.messages[:0], nil, 0
 }
 
-// next returns the next entry, whole and without its length; both are empty at the end.
+// next returns the next entry twice, with its length (whole) and without; both are empty at the end.
 func (c *memoCursor) next() (whole, entry []byte) {
 	if len(c.rest) == 0 {
 		return nil, nil
@@ -132,8 +131,8 @@ func (c *memoCursor) next() (whole, entry []byte) {
 	return whole, r[:n]
 }
 
-// recalled reads the current message into m if a known request has it at the same position. Only an object ends where its
-// bytes end; any other element is scanned.
+// recalled restores the current message into m if a known request has the same message at the same position, and reports
+// whether it did. Elements that are not objects are always scanned.
 func (f *Request) recalled(s *scanner, m *Message) bool {
 	r := &f.recall
 	if r.memo == nil {
@@ -144,7 +143,7 @@ func (f *Request) recalled(s *scanner, m *Message) bool {
 	for i := range r.lines {
 		c := &r.lines[i]
 		whole, entry := c.next()
-		// If the previous message was not known, a look at the end of this one is cheaper than its hash.
+		// If the previous message was not known, checking the end of this one first is cheaper than hashing it.
 		if found || len(entry) == 0 || !f.restore(s, m, entry, c.last == r.count-1) {
 			continue
 		}
@@ -154,7 +153,8 @@ func (f *Request) recalled(s *scanner, m *Message) bool {
 	return found
 }
 
-// copied appends an entry of the memo to the messages, no later than flush.
+// copied adds an entry of the Memo to the current request. Contiguous entries are collected in r.run, which flush appends
+// to r.messages.
 func (r *recall) copied(entry []byte) {
 	if n := len(r.run); n > 0 && cap(r.run) > n && &r.run[:n+1][n] == &entry[0] {
 		r.run = r.run[:n+len(entry)]
@@ -169,8 +169,9 @@ func (r *recall) flush() {
 	r.run = nil
 }
 
-// remember adds the message m, which was just scanned, to the entries; calls, replies and dropped are the counts before it. A
-// message without all of its calls and replies has an empty entry, which matches no message.
+// remember adds an entry for the message m, which was just scanned; calls, replies and dropped are the counts before m. A
+// message that is not an object, or that lacks some of its calls or replies, has an empty entry, which does not match any
+// message.
 func (f *Request) remember(s *scanner, m *Message, calls, replies, dropped int, stored, openTools bool) {
 	r := &f.recall
 	if r.memo == nil {
@@ -186,7 +187,7 @@ func (f *Request) remember(s *scanner, m *Message, calls, replies, dropped int, 
 	}
 	at := len(r.messages)
 	r.messages = appendMessage(append(r.messages, 0), s.b, m, stored, openTools)
-	// Most entries are shorter than 128 bytes: their length fits into the reserved byte.
+	// Most entries are shorter than 128 bytes, so their length fits in the reserved byte.
 	n := len(r.messages) - at - 1
 	if n < 0x80 {
 		r.messages[at] = byte(n)
@@ -199,8 +200,8 @@ func (f *Request) remember(s *scanner, m *Message, calls, replies, dropped int, 
 	copy(r.messages[at:], b[:w])
 }
 
-// isKnown reports whether the next size bytes have the hash of an object or an array. Unless a match is likely, it checks
-// the last byte first.
+// isKnown reports whether the next size bytes have the given hash, which is that of an object or an array. Unless a match
+// is likely, it checks the last byte first.
 func (f *Request) isKnown(s *scanner, size int, hash uint64, likely bool) bool {
 	r := &f.recall
 	switch {
@@ -213,8 +214,9 @@ func (f *Request) isKnown(s *scanner, size int, hash uint64, likely bool) bool {
 	return false
 }
 
-// declared takes the facts of the current value, which declares the tools, from the Memo, else calls read. It always calls
-// read if OpenTools was set before, because the entry would not show whether the tools set it, too.
+// declared restores the facts of the current value, which declares the tools, from the Memo, or calls read if they are not
+// there. If OpenTools was already set, declared always calls read, because an entry could not record whether this value
+// sets OpenTools.
 func (f *Request) declared(s *scanner, read func(*Request, *scanner)) {
 	r := &f.recall
 	r.tools = r.tools[:0]

@@ -7,42 +7,43 @@ import (
 	"github.com/zeebo/xxh3"
 )
 
-// An entry of a Memo consists of varints, hashes of eight bytes, and texts, see appendPlaced. Small enumerations share a head,
-// a few bits each; the bits above them mark which of the rarer facts follow.
+// An entry of a Memo consists of varints, hashes of eight bytes, and texts (see appendPlaced). Small enumerations share a
+// head, with a few bits each; the bits above them mark which of the less common facts follow.
 
-// Bits of a message's head. Below them are the item, the role, and the kinds of role, name, content, tool_calls and
-// reasoning.
+// Bits of the head of a message. The lower bits contain the item, the role, and the kinds of role, name, content,
+// tool_calls and reasoning.
 const (
-	memoRole   = 1 << (28 + iota) // the role is the usual word for it
-	memoOther                     // the role is another string
-	memoID                        // an id
-	memoName                      // a name
-	memoParts                     // parts
-	memoHash                      // a content hash
-	memoSigned                    // signatures
-	memoFields                    // fields
-	memoStored                    // it sets Request.Stored
-	memoOpen                      // it sets Request.OpenTools
-	memoCalls
-	memoReplies
+	memoRole    = 1 << (28 + iota) // RoleName is the usual word for the role
+	memoOther                      // RoleName is another string, which follows
+	memoID                         // an ID follows
+	memoName                       // a name follows
+	memoParts                      // parts follow
+	memoHash                       // a content hash follows
+	memoSigned                     // a hash of signatures follows
+	memoFields                     // fields follow
+	memoStored                     // the message sets Request.Stored
+	memoOpen                       // the message sets Request.OpenTools
+	memoCalls                      // calls follow
+	memoReplies                    // replies follow
 )
 
-// Bits of a call's head. Below them are nine kinds and types.
+// Bits of the head of a call. The lower bits contain nine kinds and types.
 const (
-	memoArgs       = 1 << (36 + iota) // hash and length of its arguments
-	memoCallFields                    // fields
+	memoArgs       = 1 << (36 + iota) // hash and length of the arguments follow
+	memoCallFields                    // fields follow
 )
 
-// Bits of a reply's head, a varint of two bytes. Below them are the kinds of id, name and content, three bits each.
+// Bits of the head of a reply, a varint of two bytes. The lower bits contain the kinds of ID, name and content, three bits
+// each.
 const (
 	memoError      = 1 << (9 + iota)
-	memoWhole      // it is the whole message
-	memoSame       // its content is the message's
-	memoReplyParts // parts
-	memoAfter      // parts before it
+	memoWhole      // the reply is the whole message
+	memoSame       // same content and parts as its message
+	memoReplyParts // parts follow
+	memoAfter      // the parts before the reply follow
 )
 
-// roleWords are the usual words for roles.
+// roleWords maps each role to the usual word for it.
 var roleWords = [...][]byte{
 	RoleNone: nil, RoleSystem: []byte("system"), RoleDeveloper: []byte("developer"), RoleUser: []byte("user"),
 	RoleAssistant: []byte("assistant"), RoleTool: []byte("tool"), RoleFunction: []byte("function"), RoleOther: nil,
@@ -50,8 +51,8 @@ var roleWords = [...][]byte{
 
 func appendNumber(e []byte, n int) []byte { return binary.AppendUvarint(e, uint64(n)) }
 
-// appendPlaced appends a text of the value b[from:to]: its length and its offset from byte zero. A text that was escaped is not
-// in b; it is copied.
+// appendPlaced appends the length of text, a text of the value b[from:to], and its offset relative to zero. A text that is
+// escaped in b is copied instead.
 func appendPlaced(e, b []byte, zero, from, to int, text []byte) []byte {
 	if text == nil {
 		return append(e, 0)
@@ -63,7 +64,7 @@ func appendPlaced(e, b []byte, zero, from, to int, text []byte) []byte {
 	return append(binary.AppendUvarint(e, n|1), text...)
 }
 
-// appendMessage appends the entry of m, an object of the body b.
+// appendMessage appends the entry of m, an object in the body b.
 func appendMessage(e, b []byte, m *Message, stored, openTools bool) []byte {
 	text := func(t []byte) { e = appendPlaced(e, b, m.Start, m.Start, m.End, t) }
 	word := roleWords[m.Role]
@@ -188,7 +189,7 @@ func appendReply(e, b []byte, m *Message, r *Reply) []byte {
 	return e
 }
 
-// appendTools appends the entry of the tools that b declares. Their names are copies: searching the whole value for each
+// appendTools appends the entry of the tools that b declares. Their names are copied, because searching b for each of them
 // would not be linear.
 func (f *Request) appendTools(e, b []byte) []byte {
 	e = binary.LittleEndian.AppendUint64(appendNumber(e, len(b)), xxh3.Hash(b))

@@ -2,7 +2,7 @@ package facts
 
 import "encoding/binary"
 
-// An entryReader reads an entry of a Memo. Entries are trusted: this package wrote them.
+// An entryReader reads an entry of a Memo. Entries are trusted, because this package wrote them.
 type entryReader []byte
 
 func (r *entryReader) uvarint() uint64 {
@@ -29,8 +29,8 @@ func (r *entryReader) word() uint64 {
 	return h
 }
 
-// text reads a text of the value that starts at byte zero of the body. A copied text is copied again: the Memo changes
-// before the facts do.
+// text reads a text; zero is the index in the body at which the value of the entry starts. A copied text is copied again,
+// because the Memo may change while the facts are still in use.
 func (r *entryReader) text(s *scanner, zero int) []byte {
 	n := r.number()
 	if n == 0 {
@@ -46,7 +46,7 @@ func (r *entryReader) text(s *scanner, zero int) []byte {
 	return t
 }
 
-// restore reads the current message into m, which is empty, from an entry if the entry is that message's.
+// restore reads entry into m, which is empty, if the entry is that of the current message, and reports whether it did.
 func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) bool {
 	r := entryReader(entry)
 	size, hash := r.number(), r.word()
@@ -94,7 +94,7 @@ func (f *Request) restore(s *scanner, m *Message, entry []byte, likely bool) boo
 	return true
 }
 
-// restoreCalls reads the calls and replies of m; false if a scan would exceed their bound.
+// restoreCalls reads the calls and replies of m. It returns false if f would have more than maxKept of either.
 func (f *Request) restoreCalls(s *scanner, m *Message, r entryReader, head uint64) bool {
 	var calls, replies int
 	if head&memoCalls != 0 {
@@ -157,7 +157,8 @@ func (r *entryReader) reply(s *scanner, m *Message, p *Reply) {
 	}
 }
 
-// restoreTools reads the current value, which declares the tools, from an entry if the entry is that value's.
+// restoreTools reads the facts of the tools from entry if the entry is that of the current value, and reports whether it
+// did.
 func (f *Request) restoreTools(s *scanner, entry []byte) bool {
 	r := entryReader(entry)
 	size := r.number()

@@ -6,15 +6,15 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// A format reads the bodies of one dialect.
+// A format contains the functions that read the bodies of one dialect.
 type format struct {
-	request  func(*Request, *scanner) // the members of a request
-	messages func(*Request, *scanner) // an array of messages
+	request  func(*Request, *scanner) // reads the members of a request
+	messages func(*Request, *scanner) // reads an array of messages
 	response func(contentType string, body []byte, r *Response)
-	traits   traits // of its request bodies; 0 if they have none of their own
+	traits   traits // traits of the dialect's requests; 0 if none are specific to it
 }
 
-// formats has one row per judged dialect.
+// formats has one row per dialect that this package can scan.
 var formats = map[wire.Dialect]format{
 	wire.OpenAIChat:      {(*Request).chat, (*Request).chatMessages, scanChatResponse, traitChat},
 	wire.OpenAIResponses: {(*Request).responses, (*Request).responsesInput, scanResponsesResponse, traitResponses},
@@ -24,25 +24,26 @@ var formats = map[wire.Dialect]format{
 	wire.Cohere:          {(*Request).chat, (*Request).chatMessages, scanCohereResponse, 0}, // only tool_plan differs from chat
 }
 
-// maxKept bounds the messages, calls, replies and tools that one Request keeps: a hostile body of 64 MiB has 32 million
-// elements of two bytes, and each would take some 300 bytes here.
+// maxKept limits the messages, calls, replies and tools in one Request, each separately. A hostile body of 64 MiB may have
+// 32 million elements of two bytes, each of which would need some 300 bytes here.
 const maxKept = 1 << 16
 
-// ScanRequest reads a request body of dialect d into f and reuses f's memory. It allocates nothing once f has grown. A
-// wrong type is a fact, not an error; of duplicate keys the last wins. The errors are ErrNotJSON, ErrTruncated and
-// ErrDialect; f then contains what was read before the error, whole messages only.
+// ScanRequest reads a request body of dialect d into f and reuses the memory of f. It does not allocate once f is large
+// enough. A value of the wrong type is a fact, not an error; the last of several duplicate keys wins. The errors are
+// ErrNotJSON, ErrTruncated and ErrDialect; after an error, f contains the facts read before it, from complete messages only.
 func ScanRequest(d wire.Dialect, body []byte, f *Request) error {
 	return f.scan(body, '{', formats[d].request)
 }
 
-// ScanMessages is ScanRequest for a bare array of messages, contents or input items.
+// ScanMessages is like ScanRequest for a bare array of messages, contents or input items.
 func ScanMessages(d wire.Dialect, body []byte, f *Request) error {
 	return f.scan(body, '[', formats[d].messages)
 }
 
 // ScanResponse reads an answer of dialect d into r: a unary body, an error body of any shape, or a stream (server-sent
-// events, JSON lines, AWS event stream), which it assembles. The body decides which of these it is; contentType counts
-// only for an ambiguous body. Unreadable bodies set r.Malformed, r.Cut and r.Error; the only error is ErrDialect.
+// events, JSON lines, AWS event stream), which it assembles. The body determines which of these it is; contentType is used
+// only if the body is ambiguous. Unreadable bodies are reported in r.Malformed, r.Cut and r.Error; the only error is
+// ErrDialect.
 func ScanResponse(d wire.Dialect, contentType string, body []byte, r *Response) error {
 	*r = Response{}
 	f, ok := formats[d]
@@ -60,7 +61,7 @@ func (f *Request) reset() {
 	}
 }
 
-// scan reads a body that must start with first: a request, or its messages alone.
+// scan reads a body that must start with first: '{' for a request, '[' for an array of messages.
 func (f *Request) scan(body []byte, first byte, read func(*Request, *scanner)) error {
 	f.reset()
 	if read == nil {
@@ -80,9 +81,9 @@ func (f *Request) scan(body []byte, first byte, read func(*Request, *scanner)) e
 }
 
 // messages reads a value that should be an array of messages. It calls read for objects only. A second such array replaces
-// the first.
+// the first array.
 func (f *Request) messages(s *scanner, read func(*Request, *scanner, *Message)) {
-	// Scratch is kept: it may contain the model's name.
+	// The scratch buffer is not reset, because it may contain the model's name.
 	f.Messages, f.calls, f.replies = f.Messages[:0], f.calls[:0], f.replies[:0]
 	f.recall.rewind()
 	if f.MessagesKind = s.kind(); f.MessagesKind != Array {
@@ -101,7 +102,7 @@ func (f *Request) messages(s *scanner, read func(*Request, *scanner, *Message)) 
 		if f.recalled(s, m) {
 			continue
 		}
-		// Stored and OpenTools are collected per message, for the Memo.
+		// Stored and OpenTools are determined separately for each message, because the Memo stores them per message.
 		calls, replies, dropped, stored, openTools := len(f.calls), len(f.replies), f.Dropped, f.Stored, f.OpenTools
 		f.Stored, f.OpenTools = false, false
 		if m.Kind = s.kind(); m.Kind == Object {
@@ -121,7 +122,8 @@ func (f *Request) messages(s *scanner, read func(*Request, *scanner, *Message)) 
 	}
 }
 
-// newCall adds a call for the caller to fill. It returns nil, and counts the call as dropped, at the bound.
+// newCall adds a call for the caller to fill in. If there are already maxKept calls, it returns nil and counts the call as
+// dropped.
 func (f *Request) newCall() *Call {
 	if len(f.calls) == maxKept {
 		f.Dropped++
@@ -131,7 +133,7 @@ func (f *Request) newCall() *Call {
 	return &f.calls[len(f.calls)-1]
 }
 
-// newReply is newCall for replies.
+// newReply is like newCall for replies.
 func (f *Request) newReply() *Reply {
 	if len(f.replies) == maxKept {
 		f.Dropped++
@@ -141,22 +143,22 @@ func (f *Request) newReply() *Reply {
 	return &f.replies[len(f.replies)-1]
 }
 
-// own gives m the calls and replies behind the first so many. When their backing arrays grow later, m keeps the old ones:
-// its calls are final.
+// own assigns to m the calls and replies of f from the given indexes on. If the backing arrays grow later, m refers to the
+// old arrays, which is safe because its calls and replies are final.
 func (f *Request) own(m *Message, calls, replies int) {
 	m.Calls = f.calls[calls:len(f.calls):len(f.calls)]
 	m.Replies = f.replies[replies:len(f.replies):len(f.replies)]
 }
 
-// enterTools steps into the array of declared tools and reports whether it has a first element. It resets the facts of
-// tools declared before, except OpenTools.
+// enterTools steps into the array of declared tools and reports whether there is a first element. It resets the facts of
+// previously declared tools, except OpenTools.
 func (f *Request) enterTools(s *scanner) bool {
 	f.Tools, f.ToolCount = f.Tools[:0], 0
 	f.HasTools = s.kind() == Array
 	return s.enter(Array)
 }
 
-// tool keeps the name of a declared function; nil is a tool without one.
+// tool stores the name of a declared function; name is nil for a tool without a name.
 func (f *Request) tool(name []byte) {
 	switch {
 	case name == nil:
@@ -168,7 +170,7 @@ func (f *Request) tool(name []byte) {
 	}
 }
 
-// roleOf returns the role of chat completions, and of all dialects that use its words.
+// roleOf returns the role in chat completions and in all dialects that use the same role names.
 func roleOf(role []byte, k Kind) Role {
 	if k != String {
 		return RoleNone
@@ -190,7 +192,7 @@ func roleOf(role []byte, k Kind) Role {
 	return RoleOther
 }
 
-// role reads the role of a message of the dialects that use the words of chat completions.
+// role reads the role of a message in a dialect that uses the role names of chat completions.
 func (m *Message) role(s *scanner) {
 	m.RoleName, m.RoleKind = s.text()
 	m.Role = roleOf(m.RoleName, m.RoleKind)
@@ -212,12 +214,12 @@ func (c *Call) arguments(s *scanner) {
 		c.Args = checkArgs(raw)
 	case Object:
 		c.Args = ArgsObject
-	default: // no API takes it
+	default: // no API accepts other kinds
 	}
 	c.ArgsHash, c.ArgsBytes = xxh3.Hash(raw), len(raw)
 }
 
-// field notes a key, steps over its value and returns the value's kind.
+// field records a key, steps over its value and returns the kind of the value.
 func (m *Message) field(s *scanner, field Fields) Kind {
 	k := s.kind()
 	raw := s.raw(k)
@@ -225,7 +227,7 @@ func (m *Message) field(s *scanner, field Fields) Kind {
 	return k
 }
 
-// text is field for a string, which it returns decoded.
+// text is like field, and also returns the value decoded if it is a string.
 func (m *Message) text(s *scanner, field Fields) (text []byte, k Kind) {
 	start := s.i
 	text, k = s.text()
@@ -233,7 +235,8 @@ func (m *Message) text(s *scanner, field Fields) (text []byte, k Kind) {
 	return text, k
 }
 
-// note notes a key. Several keys may share a bit: it is null if all their values are null or false.
+// note records a key; null reports whether its value is null or false. If several keys share a bit, the bit is in
+// NullFields only if all their values are null or false.
 func (m *Message) note(field Fields, null bool) {
 	switch {
 	case !null:
@@ -244,13 +247,13 @@ func (m *Message) note(field Fields, null bool) {
 	m.Fields |= field
 }
 
-// unknown notes the current member, whose key the dialect does not have.
+// unknown records the current member, whose key is not in the dialect's schema.
 func (m *Message) unknown(s *scanner, key []byte) Kind {
 	m.other(s, key)
 	return m.field(s, FieldUnknown)
 }
 
-// other keeps the name of the first unknown key.
+// other stores key in OtherField if it is the first unknown key.
 func (m *Message) other(s *scanner, key []byte) {
 	if m.OtherField == nil {
 		m.OtherField = s.keep(key)
@@ -266,7 +269,8 @@ func (m *Message) addPart(part Parts) {
 	m.PartCount++
 }
 
-// firstReasoning returns the first kind that is neither absent nor null, else null if there is one.
+// firstReasoning returns the first kind that is neither Absent nor Null. If there is none, it returns Null if any kind is
+// Null, else Absent.
 func firstReasoning(kinds ...Kind) Kind {
 	best := Absent
 	for _, k := range kinds {

@@ -8,21 +8,21 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// Errors of a scan. The facts contain what was read before the error.
+// Errors of a scan. Facts read before the error are valid.
 var (
 	ErrTruncated = errors.New("body ends inside its JSON")
 	ErrNotJSON   = errors.New("body is not the JSON value expected")
 	ErrDialect   = errors.New("dialect has no scanner")
 )
 
-// A scanner walks over JSON text once, without copying it. It reads the objects and arrays that callers enter strictly and
-// skips all other values by their quotes and brackets alone. After the first error it is at the end of the text and every
-// method returns immediately, so callers check err when they are done.
+// A scanner reads JSON text once, without copying it. It checks the syntax of the objects and arrays that callers enter,
+// and skips all other values by matching only their quotes and brackets. After the first error it is at the end of the
+// text and every method returns immediately, so callers need to check err only at the end.
 type scanner struct {
 	b       []byte
 	i       int
 	err     error
-	scratch []byte // decoded strings; only appended to, so that slices of it stay valid
+	scratch []byte // decoded strings; append-only, so that slices of it remain valid
 }
 
 // kinds maps the first byte of a value to its kind.
@@ -44,7 +44,7 @@ func (s *scanner) fail(err error) {
 	s.i = len(s.b)
 }
 
-// unexpected fails at the current byte, or at the end of the text.
+// unexpected sets the error for an unexpected byte or an unexpected end of the text.
 func (s *scanner) unexpected() {
 	if s.i >= len(s.b) {
 		s.fail(ErrTruncated)
@@ -65,7 +65,7 @@ func (s *scanner) space() {
 }
 
 // enter steps into the current value if it is a container of kind k, and reports whether it has a first element. It skips
-// a value of another kind.
+// values of other kinds.
 func (s *scanner) enter(k Kind) bool {
 	if s.kind() != k {
 		s.skip()
@@ -80,7 +80,7 @@ func (s *scanner) open() bool {
 		s.fail(ErrTruncated)
 		return false
 	}
-	end := s.b[s.i] + 2 // '{' and '}', '[' and ']' are two apart
+	end := s.b[s.i] + 2 // the codes of '{' and '}', and of '[' and ']', differ by two
 	s.i++
 	s.space()
 	if s.i < len(s.b) && s.b[s.i] == end {
@@ -94,7 +94,7 @@ func (s *scanner) open() bool {
 	return true
 }
 
-// more steps over the comma or the end behind an element of a container, and reports whether there is another element.
+// more steps over the comma or the closing bracket after an element and reports whether another element follows.
 func (s *scanner) more(end byte) bool {
 	s.space()
 	if s.i >= len(s.b) {
@@ -114,7 +114,7 @@ func (s *scanner) more(end byte) bool {
 	return false
 }
 
-// key reads a member's name and stops at its value. The name is valid until the next call.
+// key reads the name of a member and stops at its value. The name is valid until the next call of key.
 func (s *scanner) key() []byte {
 	if s.i >= len(s.b) || s.b[s.i] != '"' {
 		s.unexpected()
@@ -158,7 +158,8 @@ func (s *scanner) kind() Kind {
 	return k
 }
 
-// raw steps over the current value, which has kind k, and returns its bytes: the rest of the text if the value is broken.
+// raw steps over the current value, which has kind k, and returns its bytes, or the rest of the text if the value is
+// invalid or truncated.
 func (s *scanner) raw(k Kind) []byte {
 	start, end := s.i, -1
 	switch k {
@@ -198,11 +199,12 @@ func (s *scanner) value() (Kind, []byte) {
 	return k, s.raw(k)
 }
 
-// isTrue and isFalse step over the current value and report whether it is this literal.
+// isTrue and isFalse step over the current value and report whether it is the literal true or false, respectively.
 func (s *scanner) isTrue() bool  { return string(s.raw(s.kind())) == "true" }
 func (s *scanner) isFalse() bool { return string(s.raw(s.kind())) == "false" }
 
-// text steps over the current value and returns a string decoded. The text is a part of the body or of scratch.
+// text steps over the current value and returns its kind and, if it is a string, the decoded text, which is a slice of the
+// body or of scratch.
 func (s *scanner) text() ([]byte, Kind) {
 	k := s.kind()
 	v := s.raw(k)
@@ -218,7 +220,7 @@ func (s *scanner) text() ([]byte, Kind) {
 	return s.scratch[n:len(s.scratch):len(s.scratch)], k
 }
 
-// keep returns a copy of key that is valid as long as a text, and never nil.
+// keep returns a copy of key in scratch. The copy is never nil.
 func (s *scanner) keep(key []byte) []byte {
 	if s.scratch == nil {
 		s.scratch = make([]byte, 0, 64)
@@ -228,8 +230,8 @@ func (s *scanner) keep(key []byte) []byte {
 	return s.scratch[n:len(s.scratch):len(s.scratch)]
 }
 
-// member steps over the current value and, if it is an object, returns its string member of this name, decoded; nil
-// without one.
+// member steps over the current value. If the value is an object, member returns its string member with the given name,
+// decoded, or nil if there is none.
 func (s *scanner) member(name string) (text []byte) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		if string(s.key()) == name {
@@ -241,7 +243,7 @@ func (s *scanner) member(name string) (text []byte) {
 	return text
 }
 
-// number steps over the current value and returns a whole number; any other value is 0.
+// number steps over the current value and returns it if it is an integer of at most 18 digits, else 0.
 func (s *scanner) number() int64 {
 	k := s.kind()
 	v := s.raw(k)
@@ -252,7 +254,7 @@ func (s *scanner) number() int64 {
 	if neg {
 		v = v[1:]
 	}
-	if len(v) == 0 || len(v) > 18 { // 18 digits always fit
+	if len(v) == 0 || len(v) > 18 { // 18 digits always fit in an int64
 		return 0
 	}
 	var n int64
@@ -268,7 +270,7 @@ func (s *scanner) number() int64 {
 	return n
 }
 
-// end fails if the text continues after its value.
+// end sets an error if more text follows the value.
 func (s *scanner) end() {
 	s.space()
 	if s.err == nil && s.i < len(s.b) {
@@ -287,7 +289,8 @@ func scalarEnd(b []byte, i int) int {
 	return i
 }
 
-// isScalar checks a literal exactly and a number by its characters.
+// isScalar reports whether v is a value of kind k. Literals are compared exactly; for a number, only its characters are
+// checked.
 func isScalar(v []byte, k Kind) bool {
 	if k == Null {
 		return string(v) == "null"

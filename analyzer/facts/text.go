@@ -11,7 +11,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// hashText returns the hash of the text that raw encodes: the same in every way to escape it.
+// hashText returns the hash of the text that raw encodes. The hash does not depend on how the text is escaped.
 func (s *scanner) hashText(raw []byte) uint64 {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return xxh3.Hash(raw)
@@ -23,8 +23,8 @@ func (s *scanner) hashText(raw []byte) uint64 {
 	return h
 }
 
-// sizedText steps over the current value, which has kind k. It returns its size as in Message.ContentBytes and the raw text
-// of a string, nil for other values.
+// sizedText steps over the current value, which has kind k. It returns the size, counted like Message.ContentBytes, and the
+// raw text of a string, or nil for other values.
 func (s *scanner) sizedText(k Kind) (size int, text []byte) {
 	raw := s.raw(k)
 	if k != String || s.err != nil {
@@ -34,7 +34,7 @@ func (s *scanner) sizedText(k Kind) (size int, text []byte) {
 	return textBytes(text), text
 }
 
-// rawText steps over the current value and returns the raw text of a string, nil for other values.
+// rawText steps over the current value and returns the raw text of a string, or nil for other values.
 func (s *scanner) rawText() []byte {
 	k := s.kind()
 	raw := s.raw(k)
@@ -44,7 +44,7 @@ func (s *scanner) rawText() []byte {
 	return raw[1 : len(raw)-1]
 }
 
-// textOrRaw steps over the current value and returns a string decoded, any other value as it is; nothing of null.
+// textOrRaw steps over the current value and returns a string decoded, null as nil, and any other value raw.
 func (s *scanner) textOrRaw() ([]byte, Kind) {
 	start := s.i
 	text, k := s.text()
@@ -54,19 +54,19 @@ func (s *scanner) textOrRaw() ([]byte, Kind) {
 	return text, k
 }
 
-// doneData is the last data of chat completions, which many gateways add to other streams.
+// doneData is the data of the last event in a stream of chat completions. Many gateways add it to other streams, too.
 var doneData = []byte(wire.OpenAIChat.Descriptor().LastData)
 
 // isDone reports whether the text continues with doneData.
 func (s *scanner) isDone() bool { return bytes.HasPrefix(s.b[s.i:], doneData) }
 
-// isLastEvent reports whether an event of this name or type ends a stream of d.
+// isLastEvent reports whether an event with this name or type ends a stream of dialect d.
 func isLastEvent(d wire.Dialect, name []byte) bool {
 	return slices.Contains(d.Descriptor().LastEvents, string(name))
 }
 
-// textBytes returns the length of a text from the raw bytes between its quotes. A text that capture mode "shape" replaced
-// with ~<bytes>:<hash> states its length.
+// textBytes returns the length of raw, the bytes between the quotes of a string. For a text that capture mode "shape"
+// replaced with ~<bytes>:<hash>, it returns the original length.
 func textBytes(raw []byte) int {
 	if n, ok := shaped(raw); ok {
 		return n
@@ -74,7 +74,7 @@ func textBytes(raw []byte) int {
 	return len(raw)
 }
 
-// shaped reads ~<bytes>:<16 hex digits>, optionally followed by a colon and a verdict.
+// shaped parses ~<bytes>:<16 hex digits>, optionally followed by a colon and a verdict.
 func shaped(raw []byte) (bytes int, ok bool) {
 	if len(raw) < len("~0:0123456789abcdef") || raw[0] != '~' {
 		return 0, false
@@ -94,10 +94,10 @@ func shaped(raw []byte) (bytes int, ok bool) {
 	return bytes, true
 }
 
-// foldHash adds the hash of a signature to those before it in the message, see Signed.
+// foldHash combines the hash of a signature with the hash of the signatures before it in the message (see Signed).
 func foldHash(before, hash uint64) uint64 { return bits.RotateLeft64(before, 1) ^ hash }
 
-// typeAndName reads these two members of an object: a tool, or a choice of one.
+// typeAndName returns the members type and name of an object, which is a tool or a tool choice.
 func (s *scanner) typeAndName() (typ, name []byte) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -114,8 +114,8 @@ func (s *scanner) typeAndName() (typ, name []byte) {
 
 // texts joins the text parts of one assistant message for its hash.
 type texts struct {
-	first  []byte // raw, between the quotes; nil without a text
-	joined bool   // all texts, decoded, are in Request.joined
+	first  []byte // the first text, raw and without its quotes; nil if there is none
+	joined bool   // Request.joined contains all texts, decoded
 }
 
 func (t *texts) add(f *Request, raw []byte) {
@@ -130,7 +130,7 @@ func (t *texts) add(f *Request, raw []byte) {
 	f.joined = jsonscan.AppendText(f.joined, raw)
 }
 
-// hash returns the hash of the joined texts, 0 without a text.
+// hash returns the hash of the joined texts, or 0 if there are none.
 func (t *texts) hash(f *Request, s *scanner) uint64 {
 	switch {
 	case t.first == nil:
@@ -141,7 +141,7 @@ func (t *texts) hash(f *Request, s *scanner) uint64 {
 	return s.hashText(t.first)
 }
 
-// setText sets v to the current string unless it already has a value.
+// setText steps over the current value and, if it is a string and v is empty, stores it in v.
 func setText(v *string, s *scanner) {
 	n := len(s.scratch)
 	if text, _ := s.text(); *v == "" {
@@ -150,7 +150,7 @@ func setText(v *string, s *scanner) {
 	s.scratch = s.scratch[:n]
 }
 
-// replaceText sets v to the current string.
+// replaceText steps over the current value and, if it is a string, stores it in v.
 func replaceText(v *string, s *scanner) {
 	n := len(s.scratch)
 	if text, k := s.text(); k == String && s.err == nil {
@@ -159,8 +159,8 @@ func replaceText(v *string, s *scanner) {
 	s.scratch = s.scratch[:n]
 }
 
-// errorMember reads an error member into v, which keeps the first error. Null, false and "" mean that there is none. A
-// truncated error is still one.
+// errorMember reads an error member into v unless v already has an error. null, false and "" mean that there is no error.
+// A truncated error is still an error.
 func (s *scanner) errorMember(v *[]byte) {
 	k := s.kind()
 	raw := s.raw(k)
