@@ -61,7 +61,7 @@ const (
 	anthropicKeyContext
 	anthropicKeyTitle
 	anthropicKeyTransformations
-	anthropicKeyUnknown // any other
+	anthropicKeyUnknown // any other key
 )
 
 func anthropicKeyOf(name []byte) anthropicKeys {
@@ -108,8 +108,9 @@ func anthropicKeyOf(name []byte) anthropicKeys {
 	return anthropicKeyUnknown
 }
 
-// anthropicSchema maps a block type to its part and, for types whose keys the API checks ("content.1.tool_use.text: Extra
-// inputs are not permitted"), to the keys of all versions of the API; 0 is any key. cache_control is allowed everywhere.
+// anthropicSchema maps a block type to its part type and, if the API checks the keys of such blocks
+// ("content.1.tool_use.text: Extra inputs are not permitted"), to the keys that any version of the API accepts. 0 means
+// that the keys are not checked. Every block may have cache_control.
 var anthropicSchema = [...]struct {
 	part Parts
 	keys anthropicKeys
@@ -128,32 +129,32 @@ var anthropicSchema = [...]struct {
 	},
 }
 
-// An anthropicHead has the facts of every block, also of a block within the content of another.
+// An anthropicHead contains the facts of any block, including a block inside the content of another block.
 type anthropicHead struct {
 	typ   anthropicType
 	keys  anthropicKeys
-	start int    // of the block in the body
-	text  []byte // raw, between the quotes; nil if it is not a string
+	start int    // offset of the block in the body
+	text  []byte // raw, without its quotes; nil if it is not a string
 }
 
-// An anthropicBlock is a content block of a message, an answer or a stream. Its type may be the last member, so the members
-// of all types are read.
+// An anthropicBlock is a content block of a message, an answer or a stream. The type may be the last member of a block, so
+// the members of all types are read.
 type anthropicBlock struct {
 	anthropicHead
-	signature []byte // like text
-	data      []byte // of redacted thinking
+	signature []byte // raw, like text
+	data      []byte // data of redacted thinking; raw, like text
 	thinking  Kind
 	dataKind  Kind
-	call      Call   // of tool_use; Kind, Start and End are not set
-	input     []byte // the raw value
-	reply     Reply  // of tool_result; Start and End are not set
+	call      Call   // call in a tool_use block; Kind, Start and End are not set
+	input     []byte // raw value of input
+	reply     Reply  // reply in a tool_result block; Start and End are not set
 
-	// The first unknown key of a block within content, and whether all unknown keys are null or false.
+	// First unknown key of the blocks inside content, and whether the values of all their unknown keys are null or false.
 	inner     []byte
 	innerNull bool
 }
 
-// read reads the current value.
+// read reads the current value into b.
 func (b *anthropicBlock) read(s *scanner) {
 	b.start = s.i
 	if s.kind() != Object {
@@ -191,7 +192,7 @@ func (b *anthropicBlock) read(s *scanner) {
 	}
 }
 
-// member reads a member of every block.
+// member reads a member that any block may have.
 func (h *anthropicHead) member(s *scanner, key anthropicKeys) {
 	h.keys |= key
 	switch key {
@@ -207,7 +208,7 @@ func (h *anthropicHead) member(s *scanner, key anthropicKeys) {
 	}
 }
 
-// content reads the result of a tool: a string, or blocks.
+// content reads the result of a tool: a string or an array of blocks.
 func (b *anthropicBlock) content(s *scanner) {
 	r, start := &b.reply, s.i
 	r.Parts, r.PartCount, b.inner = 0, 0, nil
@@ -239,7 +240,7 @@ func (b *anthropicBlock) content(s *scanner) {
 	r.ContentBytes = s.i - start
 }
 
-// part returns the block's type as a part of its message.
+// part returns the part type of the block.
 func (h *anthropicHead) part() Parts {
 	p := anthropicSchema[h.typ].part
 	if p == PartText && h.text != nil && textBytes(h.text) == 0 {
@@ -248,8 +249,8 @@ func (h *anthropicHead) part() Parts {
 	return p
 }
 
-// unknown returns the first key outside the schema of the block's type, nil without any, and whether the values of all such
-// keys are null or false. Only a block with such keys is read again.
+// unknown returns the first key outside the schema of the block's type, or nil if there is none, and whether the values of
+// all such keys are null or false. Only a block with such keys is read a second time.
 func (h *anthropicHead) unknown(s *scanner) (key []byte, null bool) {
 	legal := anthropicSchema[h.typ].keys
 	if legal == 0 {
@@ -274,7 +275,8 @@ func (h *anthropicHead) unknown(s *scanner) (key []byte, null bool) {
 	return key, null
 }
 
-// reasoning returns the kind of the thoughts of a thinking block, and their raw signature.
+// reasoning returns the kind of the reasoning in a thinking block, and its raw signature. In a redacted_thinking block, data
+// takes the place of both.
 func (b *anthropicBlock) reasoning() (k Kind, sealed []byte) {
 	if b.typ == anthropicRedacted {
 		return b.dataKind, b.data

@@ -1,7 +1,7 @@
 package facts
 
-// anthropic reads a request of the Messages API. The bodies of Vertex AI (rawPredict) and Bedrock (invoke) differ only by
-// anthropic_version and the model, which the URL names.
+// anthropic reads a request of the Messages API. Requests to Vertex AI (rawPredict) and Bedrock (invoke) differ only in
+// anthropic_version and in the model, which is in the URL.
 func (f *Request) anthropic(s *scanner) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -30,8 +30,8 @@ func (f *Request) anthropic(s *scanner) {
 	}
 }
 
-// anthropicTools reads tools. Those of Anthropic's own types (web_search_20250305, mcp_toolset) may declare functions
-// under other names.
+// anthropicTools reads tools. Tools of Anthropic's own types (web_search_20250305, mcp_toolset) may declare functions with
+// other names.
 func (f *Request) anthropicTools(s *scanner) {
 	for more := f.enterTools(s); more; more = s.more(']') {
 		f.ToolCount++
@@ -47,7 +47,7 @@ func (f *Request) anthropicTools(s *scanner) {
 	}
 }
 
-// anthropicChoice reads tool_choice: {"type": "auto"}, any, none, or tool with the name of the forced tool.
+// anthropicChoice reads tool_choice, an object whose type is auto, any, none, or tool with the name of the forced tool.
 func (f *Request) anthropicChoice(s *scanner) {
 	f.Forced = nil
 	if s.kind() != Object {
@@ -72,7 +72,7 @@ func (f *Request) anthropicMessage(s *scanner, m *Message) {
 		case "cache_control":
 			m.Fields |= FieldCacheControl
 			s.skip()
-		case "clear_at", "output_config": // of beta versions
+		case "clear_at", "output_config": // keys of beta versions
 			s.skip()
 		default:
 			m.unknown(s, key)
@@ -81,7 +81,7 @@ func (f *Request) anthropicMessage(s *scanner, m *Message) {
 	if s.err != nil {
 		return
 	}
-	if m.Role == RoleAssistant { // known only now: it may follow the content
+	if m.Role == RoleAssistant { // only now, because the role may follow the content
 		m.ContentHash = text.hash(f, s)
 	} else {
 		m.Signed = 0
@@ -89,7 +89,7 @@ func (f *Request) anthropicMessage(s *scanner, m *Message) {
 	f.own(m, calls, replies)
 }
 
-// anthropicContent reads a content: a string, or blocks.
+// anthropicContent reads the content of a message: a string or an array of blocks.
 func (f *Request) anthropicContent(s *scanner, m *Message, t *texts) {
 	m.Parts, m.PartCount, m.FirstPart, m.Reasoning, m.Signed, *t = 0, 0, 0, Absent, 0, texts{}
 	start := s.i

@@ -12,8 +12,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// scanAnthropicResponse is ScanResponse for the Messages API and for Bedrock's InvokeModelWithResponseStream, whose frames
-// contain the same events.
+// scanAnthropicResponse implements ScanResponse for the Messages API and for Bedrock's InvokeModelWithResponseStream, whose
+// frames contain the same events.
 func scanAnthropicResponse(contentType string, body []byte, r *Response) {
 	a := anthropicAnswer{r: r}
 	text, framing := bytes.TrimSpace(body), wire.FramingOf(contentType)
@@ -26,42 +26,42 @@ func scanAnthropicResponse(contentType string, body []byte, r *Response) {
 		a.stream(body)
 	case len(text) == 0 && framing == wire.SSE:
 		r.Cut = true
-	default: // HTML, plain text, nothing
+	default: // HTML, plain text or an empty body
 		r.Error, r.Malformed = text, true
 	}
 	a.finish()
 }
 
-// An anthropicAnswer collects a Response from a message or from the events of a stream.
+// An anthropicAnswer assembles a Response from a message or from the events of a stream.
 type anthropicAnswer struct {
 	r        *Response
-	text     xxh3.Hasher // of the text blocks so far, decoded
+	text     xxh3.Hasher // hash of the decoded text blocks so far
 	hasText  bool
-	content  Kind // of the content, as sent
+	content  Kind // kind of the content as sent
 	blocks   []anthropicPartial
 	usage    anthropicUsage
-	scratch  []byte // of the events' scanners
-	decoded  []byte // a text
-	answered bool   // there is a message
+	scratch  []byte // scratch buffer for the scanners of events
+	decoded  []byte // buffer for a decoded text
+	answered bool   // a message was read
 	done     bool   // the last event of the stream was read
 }
 
-// An anthropicPartial is a block of an answer other than a text, with the fragments so far.
+// An anthropicPartial is a block of an answer, other than a text block, assembled from the fragments so far.
 type anthropicPartial struct {
 	typ      anthropicType
-	index    int64        // in the stream
-	streamed bool         // fragments may follow
-	open     bool         // and its end was not read
-	call     ResponseCall // as the start of the block has it
-	tail     []byte       // the signature, or the arguments that a stream adds; decoded
+	index    int64        // index of the block in the stream
+	streamed bool         // the block is from a stream: fragments may follow
+	open     bool         // the end of a streamed block was not read
+	call     ResponseCall // the call as at the start of the block
+	tail     []byte       // decoded signature, or decoded fragments of the arguments
 }
 
-// anthropicUsage are token counts. A stream repeats a count, larger or equal.
+// anthropicUsage contains token counts. A stream repeats a count with an equal or larger value.
 type anthropicUsage struct {
 	input, cacheRead, cacheWrite, output int64
 }
 
-// unary reads a whole answer. Vertex wraps some errors in an array.
+// unary reads a complete answer. Vertex wraps some errors in an array.
 func (a *anthropicAnswer) unary(text []byte) {
 	s := scanner{b: text}
 	if text[0] == '{' {
@@ -83,8 +83,8 @@ func (a *anthropicAnswer) unary(text []byte) {
 	a.r.Malformed = a.r.Malformed || s.err != nil
 }
 
-// finish completes the Response. Input tokens are counted as OpenAI does: all that the model read, including those from the
-// cache and those written to it.
+// finish completes the Response. Input tokens are counted as OpenAI counts them: all tokens that the model read, including
+// those read from the cache and those written to it.
 func (a *anthropicAnswer) finish() {
 	r := a.r
 	if r.Content = a.content; r.Content == Array {
@@ -115,7 +115,7 @@ func (a *anthropicAnswer) finish() {
 	}
 }
 
-// object reads a message, an error or an event of a stream; name is the event's name, if any.
+// object reads a message, an error or an event of a stream; name is the name of the event, if any.
 func (a *anthropicAnswer) object(s *scanner, name []byte) {
 	start := s.i
 	e := anthropicEvent{typ: name}
@@ -149,7 +149,7 @@ func (a *anthropicAnswer) object(s *scanner, name []byte) {
 	}
 }
 
-// message reads the message at the start of a stream; in Bedrock's errors it is a string.
+// message reads the message at the start of a stream. In Bedrock's errors, message is a string, which is skipped.
 func (a *anthropicAnswer) message(s *scanner) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		a.member(s, s.key())
@@ -202,7 +202,7 @@ func (a *anthropicAnswer) readContent(s *scanner) {
 	}
 }
 
-// readUsage reads token counts. A null, or a 0 after a larger count, is ignored.
+// readUsage reads token counts. It ignores null, and 0 after a larger count.
 func (a *anthropicAnswer) readUsage(s *scanner) {
 	u := &a.usage
 	for more := s.enter(Object); more; more = s.more('}') {
@@ -221,7 +221,7 @@ func (a *anthropicAnswer) readUsage(s *scanner) {
 	}
 }
 
-// addText adds the raw text of a text block, or a fragment of it. Blocks do not overlap.
+// addText adds raw, the text of a text block or of a fragment. The blocks of a stream do not overlap.
 func (a *anthropicAnswer) addText(raw []byte) {
 	if bytes.IndexByte(raw, '\\') >= 0 {
 		a.decoded = jsonscan.AppendText(a.decoded[:0], raw)
@@ -232,7 +232,7 @@ func (a *anthropicAnswer) addText(raw []byte) {
 	a.hasText = true
 }
 
-// add adds a block to the answer; p has its state in a stream.
+// add adds a block to the answer; p is the state of the block in a stream.
 func (a *anthropicAnswer) add(b *anthropicBlock, p anthropicPartial) {
 	switch b.typ {
 	case anthropicTextBlock:

@@ -12,12 +12,12 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// An anthropicEvent is an event of a stream. Its texts are raw, between the quotes, and valid as long as the event.
+// An anthropicEvent is an event of a stream. Texts are raw, without quotes, and valid as long as the event.
 type anthropicEvent struct {
 	typ     []byte // decoded
 	index   int64
 	indexed bool
-	block   anthropicBlock // of content_block_start
+	block   anthropicBlock // block of content_block_start
 
 	deltaType                []byte // decoded
 	text, partial, signature []byte
@@ -81,7 +81,7 @@ func (a *anthropicAnswer) frames(body []byte) {
 	a.end(seen, cut)
 }
 
-// end evaluates a stream that was read to its end.
+// end sets Cut and Malformed after a stream was read.
 func (a *anthropicAnswer) end(seen, cut bool) {
 	ended := a.done || a.r.FinishReason != "" || len(a.r.Error) > 0
 	a.r.Cut = !a.done && cut || !ended
@@ -90,8 +90,8 @@ func (a *anthropicAnswer) end(seen, cut bool) {
 	}
 }
 
-// event reads the data of an event: usually one value, several if a server omits the empty line between events; then only
-// the first has a name.
+// event reads the data of an event. This is usually one value, but several if a server omits the empty line between events;
+// then only the first value has the name.
 func (a *anthropicAnswer) event(data, name []byte) error {
 	s := scanner{b: data, scratch: a.scratch[:0]}
 	failed := string(name) == "error" && len(a.r.Error) == 0
@@ -100,7 +100,7 @@ func (a *anthropicAnswer) event(data, name []byte) error {
 		case s.b[s.i] == '{':
 			a.object(&s, name)
 			name = nil
-		case s.isDone(): // of gateways
+		case s.isDone(): // added by gateways
 			a.done = true
 		default:
 			s.fail(ErrNotJSON)
@@ -193,7 +193,8 @@ func (a *anthropicAnswer) addDelta(e *anthropicEvent) {
 	}
 }
 
-// find returns the latest block with the index of e, the latest block if e has none, or -1.
+// find returns the position of the latest block with the index of e, or of the latest block if e has no index. It returns -1
+// if there is none.
 func (a *anthropicAnswer) find(e *anthropicEvent) int {
 	for i := range slices.Backward(a.blocks) {
 		if b := &a.blocks[i]; !e.indexed || b.streamed && b.index == e.index {
@@ -203,8 +204,9 @@ func (a *anthropicAnswer) find(e *anthropicEvent) int {
 	return -1
 }
 
-// finish returns the complete call. The input of a message is an object, and so are arguments that arrived as the text of
-// an object; other text stays a string. No text is an empty object, unless the stream was cut before the end of the call.
+// finish returns the complete call. Arguments that a stream sends as the text of an object have the kind Object, like the
+// input of a unary answer; any other text remains a String. A streamed call without any text has an empty object, unless
+// the stream was cut before the end of the call.
 func (b *anthropicPartial) finish(cut bool) ResponseCall {
 	c := b.call
 	if !b.streamed {
@@ -220,7 +222,7 @@ func (b *anthropicPartial) finish(cut bool) ResponseCall {
 		}
 	}
 	switch {
-	case c.ArgsKind > Null && len(c.Arguments) > len("{}"): // some gateways send it whole
+	case c.ArgsKind > Null && len(c.Arguments) > len("{}"): // some gateways send the whole input at the start
 	case cut && b.open:
 		c.Arguments, c.Args, c.ArgsKind = "", ArgsTruncated, String
 	default:

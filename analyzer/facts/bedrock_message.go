@@ -15,13 +15,13 @@ func (f *Request) bedrockMessage(s *scanner, m *Message) {
 			f.calls, f.replies, content = f.calls[:calls], f.replies[:replies], texts{}
 			f.bedrockContent(s, m, &content)
 		default:
-			m.unknown(s, key) // whether AWS rejects it is unknown; its SDKs do
+			m.unknown(s, key) // the SDKs of AWS reject the key; whether AWS does is unknown
 		}
 	}
 	if s.err != nil {
 		return
 	}
-	if m.Role == RoleAssistant { // known only now: it may follow the content
+	if m.Role == RoleAssistant { // only now, because the role may follow the content
 		m.ContentHash = content.hash(f, s)
 	} else {
 		m.Signed = 0
@@ -46,8 +46,8 @@ func (f *Request) bedrockContent(s *scanner, m *Message, t *texts) {
 	m.ContentBytes = s.i - start
 }
 
-// bedrockBlock reads a block, whose only key is its type. A null counts as absent, as in all protocols of AWS; several keys
-// are all noted.
+// bedrockBlock reads a block, whose only key is its type. A null value counts as absent, as in all protocols of AWS. If
+// there are several keys, it returns the part types of all of them.
 func (f *Request) bedrockBlock(s *scanner, m *Message, t *texts) (part Parts) {
 	if s.kind() != Object {
 		s.skip()
@@ -88,7 +88,7 @@ func (f *Request) bedrockBlock(s *scanner, m *Message, t *texts) (part Parts) {
 	return part
 }
 
-// bedrockMedia returns the part of a block with this key if its value is an object without facts, else 0.
+// bedrockMedia returns the part type of a block with this key if the value is an object that contains no facts, else 0.
 func bedrockMedia(key []byte) Parts {
 	switch string(key) {
 	case "image":
@@ -118,7 +118,7 @@ func (f *Request) bedrockText(s *scanner, m *Message, t *texts) Parts {
 	return PartText
 }
 
-// bedrockCited reads citationsContent, whose texts count as the message's.
+// bedrockCited reads citationsContent, whose texts are part of the text of the message.
 func (f *Request) bedrockCited(s *scanner, m *Message, t *texts) Parts {
 	if s.kind() != Object {
 		s.skip()
@@ -129,8 +129,8 @@ func (f *Request) bedrockCited(s *scanner, m *Message, t *texts) Parts {
 	return part
 }
 
-// citedTexts calls text at each text of citationsContent: {"content": [{"text": …}], "citations": […]}. A stream sends the
-// same as the text and the citations of one block.
+// citedTexts calls text at each text of citationsContent: {"content": [{"text": …}], "citations": […]}. A stream sends these
+// members as the text and the citations of one block.
 func (s *scanner) citedTexts(text func()) {
 	for more := s.open(); more; more = s.more('}') {
 		if string(s.key()) != "content" {
@@ -149,7 +149,7 @@ func (s *scanner) citedTexts(text func()) {
 	}
 }
 
-// bedrockCall reads toolUse. A tool that AWS runs is not a call for the agent.
+// bedrockCall reads toolUse. A toolUse of a tool that AWS runs is not a call for the agent.
 func (f *Request) bedrockCall(s *scanner) Parts {
 	c := Call{Kind: s.kind(), Start: s.i}
 	if c.FuncKind = c.Kind; c.Kind != Object {
@@ -183,11 +183,11 @@ func (f *Request) bedrockCall(s *scanner) Parts {
 	return PartCall
 }
 
-// bedrockServerCall reports the type of a toolUse that AWS ran. In answers other calls have a type, too.
+// bedrockServerCall reports whether kind is the type of a toolUse that AWS runs. In answers, other calls have a type, too.
 func bedrockServerCall(kind []byte) bool { return string(kind) == "server_tool_use" }
 
-// bedrockReply reads toolResult. The result of a tool that AWS ran, such as nova_grounding_result, is in the assistant's
-// message and answers no call of the agent.
+// bedrockReply reads toolResult. The result of a tool that AWS ran, such as nova_grounding_result, is in an assistant
+// message and is not the reply to a call for the agent.
 func (f *Request) bedrockReply(s *scanner, m *Message) Parts {
 	r := Reply{After: m.Parts, Start: s.i}
 	if s.kind() != Object {
@@ -236,7 +236,7 @@ func (r *Reply) bedrockContent(s *scanner) {
 	r.ContentBytes = s.i - start
 }
 
-// bedrockResult reads a block of a toolResult. AWS rejects a json that is not an object.
+// bedrockResult reads a block of a toolResult. AWS rejects a member json that is not an object.
 func bedrockResult(s *scanner) (part Parts) {
 	if s.kind() != Object {
 		s.skip()
@@ -301,7 +301,7 @@ func (m *Message) bedrockReasoning(s *scanner) Parts {
 	return PartReasoning
 }
 
-// bedrockSigned adds a signature to the message's hash.
+// bedrockSigned folds a signature into m.Signed.
 func (m *Message) bedrockSigned(s *scanner) {
 	if raw := s.rawText(); len(raw) > 0 {
 		m.Signed = foldHash(m.Signed, s.hashText(raw))

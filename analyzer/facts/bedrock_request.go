@@ -23,8 +23,8 @@ func (f *Request) bedrock(s *scanner) {
 	}
 }
 
-// bedrockFilled steps over a value and reports whether it is an object with members. A request that fills in the
-// variables of a prompt includes that prompt's messages, system prompt and tools, which AWS stores.
+// bedrockFilled steps over a value and reports whether it is an object with members. A request that sets the variables of a
+// prompt stored by AWS includes the messages, the system prompt and the tools of that prompt.
 func bedrockFilled(s *scanner) (filled bool) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		filled = true
@@ -45,7 +45,7 @@ func (f *Request) bedrockLimit(s *scanner) {
 	}
 }
 
-// bedrockThinking reads the fields for the model itself: thinking or reasoning_config of Claude, reasoningConfig of Nova.
+// bedrockThinking reads the fields specific to a model: thinking or reasoning_config of Claude, reasoningConfig of Nova.
 func (f *Request) bedrockThinking(s *scanner) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -91,7 +91,7 @@ func (f *Request) bedrockToolList(s *scanner) {
 				name = s.member("name")
 			case "cachePoint":
 				cache = s.skip() != Null
-			default: // systemTool: AWS runs it
+			default: // systemTool, a tool that AWS runs
 				s.skip()
 			}
 		}

@@ -10,11 +10,12 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/eventstream"
 )
 
-// scanBedrockResponse is ScanResponse for Converse and ConverseStream. InputTokens is the whole input: AWS counts tokens
-// read from its cache and written into it separately. A call's input is Object if it parses to one, streamed or not.
+// scanBedrockResponse implements ScanResponse for Converse and ConverseStream. InputTokens includes the tokens read from the
+// cache and written to it, which AWS counts separately. If the input of a call is an object, ArgsKind is Object, even
+// though a stream sends it as text.
 //
-// An exception inside a stream has its type in a header of its frame, not in its payload. Response.Error is then the body
-// that AWS sends for the same failure without a stream: the payload with a member "__type" before its own.
+// The type of an exception in a stream is in a header of the frame, not in the payload. Response.Error is then the body that
+// AWS sends for the same failure of a unary call: the payload with "__type" as an additional first member.
 func scanBedrockResponse(contentType string, body []byte, r *Response) {
 	a := converse{r: r}
 	text := bytes.TrimSpace(body)
@@ -23,28 +24,28 @@ func scanBedrockResponse(contentType string, body []byte, r *Response) {
 		a.unary(text)
 	case eventstream.HasFrame(body), wire.FramingOf(contentType) == wire.EventStream:
 		a.stream(body)
-	default: // HTML, plain text, nothing
+	default: // HTML, plain text or an empty body
 		r.Error, r.Malformed = text, true
 	}
 	a.finish()
 }
 
-// A converse collects a Response from one body or from the events of a stream.
+// A converse assembles a Response from one body or from the events of a stream.
 type converse struct {
 	r        *Response
-	text     xxh3.Hasher // of the texts so far, decoded
+	text     xxh3.Hasher // hash of the decoded texts so far
 	calls    []converseCall
-	signed   uint64 // of the complete blocks
-	sealed   []byte // the signature, or the redacted content, of the current block
-	block    int64  // its index
-	answered bool   // there is a message
+	signed   uint64 // hash of the signatures of the complete blocks
+	sealed   []byte // signature or redacted content of the current block
+	block    int64  // index of the current block
+	answered bool   // a message was read
 	streamed bool
 }
 
-// A converseCall is a toolUse with the fragments so far. Its index is that of its block.
+// A converseCall is a toolUse assembled from the fragments so far. Its index is the index of its block.
 type converseCall struct {
 	partialCall
-	server bool // AWS ran it
+	server bool // AWS ran the tool
 }
 
 func (a *converse) unary(text []byte) {
@@ -58,9 +59,9 @@ func (a *converse) unary(text []byte) {
 			replaceText(&a.r.FinishReason, &s)
 		case "usage":
 			a.usage(&s)
-		case "message", "Message", "__type": // of AWS, of its gateways, of both
+		case "message", "Message", "__type": // error members of AWS, of its gateways, and of both
 			failed = s.skip() == String || failed
-		case "error": // of a gateway
+		case "error": // error member of a gateway
 			if k := s.kind(); k > Bool {
 				a.r.Error = s.raw(k)
 			} else {
@@ -98,7 +99,8 @@ func (a *converse) finish() {
 	}
 }
 
-// call returns the complete call. The fragments of a stream are the text of an object; no fragments are an empty one.
+// call returns the complete call. The fragments in a stream are the text of an object; without fragments, the object is
+// empty.
 func (c *converseCall) call() ResponseCall {
 	call := c.partialCall.call()
 	switch {
@@ -143,8 +145,8 @@ func (a *converse) content(s *scanner) {
 	}
 }
 
-// part reads a block of a unary answer, or the start or a delta of a block in a stream; first reports that a call starts
-// here.
+// part reads a block of a unary answer, or the start or a delta of a block in a stream. If first is set, a toolUse starts a
+// new call.
 func (a *converse) part(s *scanner, first bool) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		key := s.key()
@@ -175,8 +177,8 @@ func (a *converse) addText(s *scanner) {
 	s.scratch = s.scratch[:n]
 }
 
-// reasoning reads reasoningContent: {"reasoningText": {"text": …, "signature": …}} in a unary answer, the members of the
-// inner object in a delta; {"redactedContent": …} in both.
+// reasoning reads reasoningContent: {"reasoningText": {"text": …, "signature": …}} in a unary answer, or the members of the
+// inner object in a delta, or {"redactedContent": …} in either.
 func (a *converse) reasoning(s *scanner) {
 	for more := s.open(); more; more = s.more('}') {
 		switch key := s.key(); {
@@ -206,7 +208,7 @@ func (a *converse) reasoningMember(s *scanner, key []byte) {
 	s.scratch = s.scratch[:n]
 }
 
-// endBlock adds the signature of the current block, which is complete.
+// endBlock folds the signature of the current block, which is complete, into a.signed.
 func (a *converse) endBlock() {
 	if len(a.sealed) > 0 {
 		a.signed = foldHash(a.signed, xxh3.Hash(a.sealed))

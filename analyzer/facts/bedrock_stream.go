@@ -7,7 +7,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/eventstream"
 )
 
-// stream assembles the events of ConverseStream. The answer is complete at its messageStop; the usage follows.
+// stream assembles the events of ConverseStream. The answer is complete at messageStop; the usage follows later.
 func (a *converse) stream(body []byte) {
 	a.streamed = true
 	var s scanner
@@ -16,7 +16,7 @@ func (a *converse) stream(body []byte) {
 		switch {
 		case err != nil:
 			broken := errors.Is(err, eventstream.ErrFrame)
-			if broken && !seen { // HTML, plain text
+			if broken && !seen { // HTML or plain text
 				a.r.Error = bytes.TrimSpace(body)
 			}
 			a.r.Malformed = a.r.Malformed || broken
@@ -32,12 +32,12 @@ func (a *converse) stream(body []byte) {
 		seen = seen || err == nil
 	}
 	a.r.Cut = !stopped && len(a.r.Error) == 0
-	if seen && !a.answered && len(a.r.Error) == 0 { // of another API, such as InvokeModelWithResponseStream
+	if seen && !a.answered && len(a.r.Error) == 0 { // a stream of another API, such as InvokeModelWithResponseStream
 		a.r.Malformed = true
 	}
 }
 
-// event reads the payload of an event. The index may follow the block.
+// event reads the payload of an event. The index of the block may follow its start or delta.
 func (a *converse) event(s *scanner, name []byte) {
 	var first, delta, stop bool
 	switch string(name) {
@@ -96,8 +96,8 @@ func (a *converse) event(s *scanner, name []byte) {
 	}
 }
 
-// toolUse reads a call, or a fragment of its input: {"toolUseId": …, "name": …, "input": …}. An input is a string in a
-// stream, the value itself in a unary answer.
+// toolUse reads a call, or a fragment of its input: {"toolUseId": …, "name": …, "input": …}. The input is a string in a
+// stream, and the value itself in a unary answer.
 func (a *converse) toolUse(s *scanner, first bool) {
 	c := converseCall{partialCall: partialCall{index: a.block}}
 	n := len(s.scratch)
@@ -125,7 +125,7 @@ func (a *converse) toolUse(s *scanner, first bool) {
 	s.scratch = s.scratch[:n]
 }
 
-// addCall adds a call, or a fragment to the call of its block.
+// addCall adds c as a new call if first is set; otherwise c is a fragment of the call in the same block.
 func (a *converse) addCall(c *converseCall, first bool) {
 	if first {
 		if len(a.calls) == maxAnswerCalls {
@@ -134,7 +134,7 @@ func (a *converse) addCall(c *converseCall, first bool) {
 		}
 		c.args = bytes.Clone(c.args)
 		if c.indexed = a.streamed; c.indexed && c.argsKind <= Null {
-			c.args, c.argsKind = nil, String // the fragments follow
+			c.args, c.argsKind = nil, String // fragments follow
 		}
 		a.calls = append(a.calls, *c)
 		return
@@ -148,7 +148,7 @@ func (a *converse) addCall(c *converseCall, first bool) {
 		case c.argsKind <= Null:
 		case c.argsKind == String && p.argsKind == String:
 			p.args = append(p.args, c.args...)
-		default: // another type arrives whole
+		default: // values other than strings arrive whole
 			p.args, p.argsKind = append(p.args[:0], c.args...), c.argsKind
 		}
 		return
@@ -156,7 +156,7 @@ func (a *converse) addCall(c *converseCall, first bool) {
 	a.r.BadIndex = true
 }
 
-// exception notes an error inside the stream: the payload of an exception, or the message of an error.
+// exception stores an error in the stream: the payload of an exception, or the message of an error.
 func (a *converse) exception(kind, payload []byte) {
 	if len(a.r.Error) > 0 {
 		return

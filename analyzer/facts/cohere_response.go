@@ -2,13 +2,13 @@ package facts
 
 import "github.com/llmtap/llmtap/ingest/wire"
 
-// scanCohereResponse is ScanResponse for Cohere's v2/chat.
+// scanCohereResponse implements ScanResponse for Cohere's v2/chat.
 func scanCohereResponse(contentType string, body []byte, r *Response) {
 	a := answer{r: r}
 	a.read(contentType, body, (*answer).cohere)
 }
 
-// cohere reads an answer, or an event of a stream, whose delta has the members of an answer.
+// cohere reads an answer or an event of a stream. The delta of an event has the members of an answer.
 func (a *answer) cohere(s *scanner) {
 	start, message, delta, failed, index := s.i, -1, -1, false, fragment{}
 	event := ""
@@ -22,7 +22,7 @@ func (a *answer) cohere(s *scanner) {
 		case "index":
 			index.indexed = s.kind() == Number
 			index.index = s.number()
-		case "message": // a string in errors
+		case "message": // in error bodies, message is a string
 			k := s.kind()
 			if message, failed = -1, k == String; k == Object {
 				message, a.answered, a.r.Choices = s.i, true, 1
@@ -84,8 +84,8 @@ func (a *answer) cohereDelta(s *scanner, index fragment) {
 	}
 }
 
-// cohereMessage reads a message or a piece of one. In a stream content and tool_calls are objects, and the fragments of a
-// call have the index of their event.
+// cohereMessage reads a message or a fragment of a message. In a stream, content and tool_calls are objects, and a fragment
+// of a call has the index of its event.
 func (a *answer) cohereMessage(s *scanner, index fragment) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -119,7 +119,7 @@ func (a *answer) cohereMessage(s *scanner, index fragment) {
 	}
 }
 
-// coherePart reads a part of the content. The later fragments of a part have no type.
+// coherePart reads a part of the content. In a stream, only the first fragment of a part has a type.
 func (a *answer) coherePart(s *scanner) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -133,7 +133,7 @@ func (a *answer) coherePart(s *scanner) {
 	}
 }
 
-// cohereUsage reads the token counts. Billed units, which are fewer, replace missing ones.
+// cohereUsage reads the token counts. If they are missing, it uses the billed units, which are fewer.
 func (a *answer) cohereUsage(s *scanner) {
 	if s.kind() != Object {
 		s.skip()

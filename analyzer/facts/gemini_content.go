@@ -8,8 +8,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// geminiContent reads a content: a role and parts. Without a role it is the user's. Its functionResponse parts are replies,
-// whatever its role.
+// geminiContent reads a content, which has a role and parts. A content without a role is the user's. functionResponse parts
+// are replies, whatever the role.
 func (f *Request) geminiContent(s *scanner, m *Message) {
 	calls, replies := len(f.calls), len(f.replies)
 	var content texts
@@ -28,7 +28,7 @@ func (f *Request) geminiContent(s *scanner, m *Message) {
 	if m.RoleKind <= Null {
 		m.Role = RoleUser
 	}
-	if m.Role == RoleAssistant { // known only now: many clients write it last
+	if m.Role == RoleAssistant { // only now, because many clients write the role last
 		m.ContentHash = content.hash(f, s)
 	} else {
 		m.Signed = 0
@@ -36,8 +36,8 @@ func (f *Request) geminiContent(s *scanner, m *Message) {
 	f.own(m, calls, replies)
 }
 
-// geminiRole knows this API's roles only, in upper or lower case. "assistant" is not one of them: such a content is
-// rejected.
+// geminiRole returns the role in this API, in upper or lower case. "assistant" is RoleOther, because the API rejects such a
+// content.
 func geminiRole(role []byte, k Kind) Role {
 	switch {
 	case k == String && len(role) == 0, isWord(role, "user"), isWord(role, "function"):
@@ -51,8 +51,8 @@ func geminiRole(role []byte, k Kind) Role {
 	return RoleOther
 }
 
-// geminiParts reads the parts of a content. It collects the texts unless the content is known not to be the model's. An
-// empty text counts as none: some clients drop it, others do not.
+// geminiParts reads the parts of a content. It collects the texts unless the content is known not to be the model's. Empty
+// texts are ignored, because some clients drop them and others do not.
 func (f *Request) geminiParts(s *scanner, m *Message, t *texts) {
 	m.Parts, m.PartCount, m.FirstPart, m.Reasoning, m.Signed, *t = 0, 0, 0, Absent, 0, texts{}
 	start := s.i
@@ -80,21 +80,22 @@ func (f *Request) geminiParts(s *scanner, m *Message, t *texts) {
 // A geminiPart is one part. Its slices are raw, without the quotes of strings.
 type geminiPart struct {
 	kind      Parts
-	text      []byte // or a thought; nil without either
-	signature []byte // empty without one
-	args      []byte // of a call
+	text      []byte // text or thought; nil if there is neither
+	signature []byte // empty if there is none
+	args      []byte // arguments of a call
 }
 
-// geminiPart reads a part of m; its call or reply is then the last of f. The one data member of a part is its type. A part
-// without one is a thought if it is marked or signed as such; else it is an empty text, because the API rejects both with
-// the same words. A signed empty text is not blank: models send it and require it back.
+// geminiPart reads a part of m and appends its call or reply to those of f. The single data member of a part determines its
+// type. A part without a data member is a thought if it is marked as a thought or signed. Otherwise it counts as an empty
+// text, because the API rejects both with the same message. A signed empty text is not blank, because models send such
+// texts and require them back.
 func (f *Request) geminiPart(s *scanner, m *Message) (p geminiPart) {
 	if s.kind() != Object {
 		s.skip()
 		return geminiPart{kind: PartBad}
 	}
 	calls, replies := len(f.calls), len(f.replies)
-	var data Parts // of the members other than text
+	var data Parts // part types of the members other than text
 	var thought bool
 	for more := s.open(); more; more = s.more('}') {
 		switch key := s.key(); string(key) {
@@ -156,8 +157,8 @@ func (f *Request) geminiPart(s *scanner, m *Message) (p geminiPart) {
 	return p
 }
 
-// geminiCall reads a functionCall. Its arguments are optional: a call without them, or with null, is correct and has
-// ArgsKind Absent.
+// geminiCall reads a functionCall. Arguments are optional: a call without arguments, or with null, is valid and has ArgsKind
+// Absent.
 func (f *Request) geminiCall(s *scanner) (args []byte) {
 	c := f.newCall()
 	if c == nil {
@@ -196,8 +197,8 @@ func (f *Request) geminiCall(s *scanner) (args []byte) {
 	return args
 }
 
-// geminiReply reads a functionResponse of m. Content is the kind of its response; Parts are those of the media next to it,
-// which newer models accept.
+// geminiReply reads a functionResponse of m. Content is the kind of the member response. Parts are the types of the media in
+// the member parts, which newer models accept.
 func (f *Request) geminiReply(s *scanner, m *Message) {
 	r := f.newReply()
 	if r == nil {
@@ -250,7 +251,7 @@ func geminiReplyParts(s *scanner, r *Reply) {
 	}
 }
 
-// geminiMedia reads inlineData or fileData; null is not a part.
+// geminiMedia returns the part type of inlineData or fileData, or 0 for null.
 func geminiMedia(s *scanner) Parts {
 	switch s.kind() {
 	case Object:
@@ -281,9 +282,9 @@ func geminiMedia(s *scanner) Parts {
 	return part
 }
 
-// foldSignature folds the signature that raw encodes into sum, see Signed. Google answers in the standard alphabet of
-// Base64, its Python client sends the same bytes in the alphabet for URLs: both are hashed as standard, without padding.
-// The values that disable the provider's check are not signatures.
+// foldSignature folds the signature encoded by raw into sum (see Signed). Google's answers use the standard Base64 alphabet,
+// but its Python client sends the same bytes in the URL-safe alphabet. Both are hashed in the standard alphabet, without
+// padding. The values that disable the provider's check are not signatures and are ignored.
 func foldSignature(s *scanner, sum uint64, raw []byte) uint64 {
 	if len(raw) == 0 || s.err != nil {
 		return sum

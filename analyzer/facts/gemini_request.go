@@ -2,9 +2,9 @@ package facts
 
 import "github.com/zeebo/xxh3"
 
-// gemini reads a GenerateContentRequest. Google reads its JSON like protocol buffers: names in camel or in snake case, null
-// like an absent member, bytes in either alphabet of Base64. It also accepts one object instead of a list, which its own
-// samples have; the facts are then those of an array. Model and streaming are in the URL.
+// gemini reads a GenerateContentRequest. Google parses its JSON as protocol buffers: names may be in camel case or snake
+// case, null means absent, and bytes may be in either Base64 alphabet. Google also accepts one object instead of an array,
+// as in its own samples; the facts are then those of an array. The URL names the model and selects streaming.
 func (f *Request) gemini(s *scanner) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -47,8 +47,8 @@ func (f *Request) geminiContents(s *scanner) {
 	m.Start, m.End, m.Hash = start, s.i, xxh3.Hash(s.b[start:s.i])
 }
 
-// geminiTools reads tools. A tool is an object whose members are lists of functions or Google's own tools; ToolCount counts
-// the functions and those members.
+// geminiTools reads tools. A tool is an object whose members are lists of functions or Google's own tools. ToolCount is the
+// number of functions plus the number of Google's own tools.
 func (f *Request) geminiTools(s *scanner) {
 	f.Tools, f.ToolCount, f.OpenTools = f.Tools[:0], 0, false
 	k := s.kind()
@@ -84,8 +84,8 @@ func (f *Request) geminiFunctions(s *scanner) {
 	}
 }
 
-// geminiToolConfig reads toolConfig. ToolChoice is the kind of its functionCallingConfig: other members do not concern
-// functions. The API accepts a mode in upper or lower case.
+// geminiToolConfig reads toolConfig. ToolChoice is the kind of functionCallingConfig, because other members do not concern
+// functions. The API accepts the mode in upper or lower case.
 func (f *Request) geminiToolConfig(s *scanner) {
 	f.ToolChoice, f.Forced = Absent, nil
 	if s.kind() != Object {
@@ -136,8 +136,8 @@ func (f *Request) geminiCalling(s *scanner) {
 	}
 }
 
-// enterList steps into an array, or stays at an object that replaces an array of one. It reports which, and whether there is
-// an element; it skips a value of another kind.
+// enterList steps into an array, or stays at an object that replaces an array of one element. one reports that it is such an
+// object, and more reports whether there is an element. Values of other kinds are skipped.
 func (s *scanner) enterList() (one, more bool) {
 	if s.kind() == Object {
 		return true, true
@@ -145,7 +145,7 @@ func (s *scanner) enterList() (one, more bool) {
 	return false, s.enter(Array)
 }
 
-// isWord reports whether text is word, which is in lower case, in any case.
+// isWord reports whether text equals word if case is ignored. word must be in lower case.
 func isWord(text []byte, word string) bool {
 	if len(text) != len(word) {
 		return false
@@ -173,7 +173,7 @@ func (f *Request) geminiConfig(s *scanner) {
 	}
 }
 
-// geminiThinking reads thinkingConfig. A budget of 0 disables thinking, -1 leaves it to the model.
+// geminiThinking reads thinkingConfig. A budget of 0 disables thinking; with a budget of -1, the model decides.
 func (f *Request) geminiThinking(s *scanner) {
 	f.Thinking = ThinkingUnknown
 	var on, off bool

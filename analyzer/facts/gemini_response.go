@@ -10,12 +10,12 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// scanGeminiResponse is ScanResponse for generateContent and streamGenerateContent. A stream is server-sent events if the
-// client requested them (alt=sse), else one JSON array of chunks; a failed request for the latter is answered with an array
-// that contains the error.
+// scanGeminiResponse implements ScanResponse for generateContent and streamGenerateContent. A stream consists of server-sent
+// events if the client requested them (alt=sse), else it is one JSON array of chunks. If a request for such an array fails,
+// the answer is an array that contains the error.
 //
-// Error is also the promptFeedback of a blocked prompt, and the candidate of an unreadable call (MALFORMED_FUNCTION_CALL) in
-// an answer without other content: both are failures inside a 200.
+// Error is also set for two failures with status 200: to the promptFeedback of a blocked prompt, and to the candidate of an
+// unreadable call (MALFORMED_FUNCTION_CALL) in an answer without other content.
 func scanGeminiResponse(contentType string, body []byte, r *Response) {
 	a := geminiAnswer{r: r}
 	text := bytes.TrimSpace(body)
@@ -34,35 +34,35 @@ func scanGeminiResponse(contentType string, body []byte, r *Response) {
 		a.stream(body)
 	case len(text) == 0 && wire.FramingOf(contentType) == wire.SSE:
 		a.streamed = true
-	default: // HTML, plain text, nothing
+	default: // HTML, plain text or an empty body
 		r.Error, r.Malformed = text, true
 	}
 	a.finish()
 }
 
-// A geminiAnswer collects a Response from one body or from the chunks of a stream.
+// A geminiAnswer assembles a Response from one body or from the chunks of a stream.
 type geminiAnswer struct {
 	r         *Response
-	f         Request     // reads the parts
-	m         Message     // whose parts they are
-	text      xxh3.Hasher // of the text so far, decoded
-	candidate []byte      // raw: the one with a finish reason
+	f         Request     // buffer for reading parts
+	m         Message     // message of these parts
+	text      xxh3.Hasher // hash of the decoded text so far
+	candidate []byte      // the raw candidate that has a finish reason
 	signed    uint64
-	output    int64 // tokens, without those of thoughts
+	output    int64 // tokens, excluding thoughts
 	thoughts  int64
 	chunks    int
-	known     bool // there is a member of an answer, or an error
-	streamed  bool // more than one chunk may follow
+	known     bool // a member of an answer, or an error, was read
+	streamed  bool // there may be more than one chunk
 	done      bool // a gateway's [DONE] was read
 }
 
-// stream assembles server-sent events. An error in the middle of a stream is bare JSON, which is not an event.
+// stream assembles server-sent events. An error in the middle of a stream is sent as bare JSON, not as an event.
 func (a *geminiAnswer) stream(body []byte) {
 	a.streamed = true
 	var s scanner
 	for e := range sse.Events(body) {
 		s = scanner{b: bytes.TrimSpace(e.Data), scratch: s.scratch[:0]}
-		// Usually one value; several if a server omits the empty line between events.
+		// There is usually one value, but several if a server omits the empty line between events.
 		for s.space(); s.i < len(s.b) && !a.done; s.space() {
 			if a.done = s.isDone(); !a.done {
 				a.value(&s)
@@ -75,7 +75,7 @@ func (a *geminiAnswer) stream(body []byte) {
 		}
 	}
 	if a.r.FinishReason == "" && len(a.r.Error) == 0 {
-		object, array := bytes.Index(body, []byte("\n{")), bytes.Index(body, []byte("\n[")) // no line of an event starts with these
+		object, array := bytes.Index(body, []byte("\n{")), bytes.Index(body, []byte("\n[")) // lines of events do not start with these bytes
 		if n := max(object, array); n >= 0 {
 			if object >= 0 && array >= 0 {
 				n = min(object, array)

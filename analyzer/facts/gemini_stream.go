@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// chunk reads a GenerateContentResponse: an answer, or a fragment of one.
+// chunk reads a GenerateContentResponse, which is a complete answer or a fragment of an answer.
 func (a *geminiAnswer) chunk(s *scanner) {
 	a.chunks++
 	for more := s.open(); more; more = s.more('}') {
@@ -28,7 +28,7 @@ func (a *geminiAnswer) chunk(s *scanner) {
 			setText(&a.r.ID, s)
 		case "error":
 			k := s.kind()
-			if raw := s.raw(k); k > Bool && string(raw) != `""` { // a truncated error is still one
+			if raw := s.raw(k); k > Bool && string(raw) != `""` { // a truncated error is still an error
 				a.error(raw)
 			}
 		default:
@@ -37,7 +37,7 @@ func (a *geminiAnswer) chunk(s *scanner) {
 	}
 }
 
-// error keeps the first error.
+// error stores the first error.
 func (a *geminiAnswer) error(raw []byte) {
 	a.known = true
 	if len(a.r.Error) == 0 {
@@ -45,8 +45,8 @@ func (a *geminiAnswer) error(raw []byte) {
 	}
 }
 
-// promptFeedback reads the feedback on the prompt. It is an error if it has a block reason; some models send one with every
-// answer.
+// promptFeedback reads the feedback on the prompt. Feedback is an error only if it has a block reason, because some models
+// send feedback with every answer.
 func (a *geminiAnswer) promptFeedback(s *scanner) {
 	start, blocked := s.i, false
 	for more := s.enter(Object); more; more = s.more('}') {
@@ -62,7 +62,7 @@ func (a *geminiAnswer) promptFeedback(s *scanner) {
 	}
 }
 
-// usage reads token counts. Each chunk of a stream has the counts so far, so the last win.
+// usage reads token counts. Each chunk of a stream contains running totals, so the last counts win.
 func (a *geminiAnswer) usage(s *scanner) {
 	for more := s.enter(Object); more; more = s.more('}') {
 		switch string(s.key()) {
@@ -92,8 +92,8 @@ func (a *geminiAnswer) candidates(s *scanner) {
 	}
 }
 
-// choice reads one candidate. It reads the index, which is last, ahead of the rest, because only the first candidate is
-// described.
+// choice reads one candidate. It reads the index, which comes last, before the other members, because only the first
+// candidate is evaluated.
 func (a *geminiAnswer) choice(s *scanner, position int) {
 	index := position
 	ahead := scanner{b: s.b, i: s.i}
@@ -133,8 +133,8 @@ func (a *geminiAnswer) choice(s *scanner, position int) {
 	}
 }
 
-// geminiReason returns the finish reason with this number in Google's definition of the API: older clients request numbers
-// ("$alt=json;enum-encoding=int"). From 6 on the numbers of Gemini and Vertex differ.
+// geminiReason returns the finish reason with the number n in Google's definition of the API. Older clients request numbers
+// ("$alt=json;enum-encoding=int"). From 6 on, the numbers of Gemini and Vertex differ, so these reasons are OTHER.
 func geminiReason(n int64) string {
 	switch n {
 	case 0:
@@ -163,7 +163,7 @@ func (a *geminiAnswer) content(s *scanner) {
 	}
 }
 
-// part adds a complete part.
+// part reads a part, which is always complete, and adds it to the answer.
 func (a *geminiAnswer) part(s *scanner) {
 	n := len(s.scratch)
 	a.f.calls, a.f.replies = a.f.calls[:0], a.f.replies[:0]
@@ -192,8 +192,9 @@ func (a *geminiAnswer) part(s *scanner) {
 	s.scratch = s.scratch[:n]
 }
 
-// call adds a call. It arrives whole, except in streams of some models: there a first part has the name, perhaps with empty
-// arguments, and parts without a name have the arguments, or fragments of them (partialArgs), which have no facts.
+// call adds a call. A call arrives whole, except in streams of some models, where the first part has the name, perhaps with
+// empty arguments, and later parts without a name have the arguments, or fragments of the arguments (partialArgs), which
+// contain no facts.
 func (a *geminiAnswer) call(c *Call, args []byte) {
 	calls := a.r.Calls
 	if !a.streamed || len(c.Name) > 0 || len(calls) == 0 {

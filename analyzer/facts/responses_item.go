@@ -6,16 +6,16 @@ type itemKeys uint32
 const (
 	keyCommon itemKeys = 1 << iota
 	keyMessage
-	keyContent // of messages and reasoning
-	keyTool    // of calls and replies
+	keyContent // keys of messages and reasoning
+	keyTool    // keys of calls and replies
 	keyCall
 	keyReply
 	keyReasoning
 	keyUnknown
 )
 
-// itemSchema maps known items to the keys that the provider accepts; it answers 400 to any other: "Unknown parameter:
-// 'input[1].metadata'.". A key on which its own documents disagree, such as status, is in the schema.
+// itemSchema maps known item types to the keys that the provider accepts. The provider rejects other keys with status 400:
+// "Unknown parameter: 'input[1].metadata'." Keys on which its own documents disagree, such as status, are in the schema.
 var itemSchema = [...]itemKeys{
 	ItemMessage:   keyCommon | keyMessage | keyContent,
 	ItemCall:      keyCommon | keyTool | keyCall,
@@ -24,18 +24,18 @@ var itemSchema = [...]itemKeys{
 	ItemReference: keyCommon,
 }
 
-// An item is an element of an input while it is read: its type may be the last member.
+// An item contains the members of an input element until its type is known, because the type may be the last member.
 type item struct {
 	start            int
 	seen             itemKeys
 	typ              []byte
 	typeKind, idKind Kind
-	call             Call // of a reply too: id and name
-	arguments, input int  // start of these values; 0 without them
+	call             Call // a call, or the ID and the name of a reply
+	arguments, input int  // offsets of these values; 0 if absent
 	content, output  itemContent
-	text             texts // of content
+	text             texts // texts of content
 	reasoning        [3]Kind
-	encrypted        []byte // raw
+	encrypted        []byte // raw encrypted_content
 }
 
 // An itemContent is the value of content or output.
@@ -120,7 +120,7 @@ func (f *Request) itemMember(s *scanner, m *Message, it *item) {
 	}
 }
 
-// itemKey returns the set of key alone.
+// itemKey returns the set to which key belongs.
 func itemKey(key []byte) itemKeys {
 	switch string(key) {
 	case "type", "id", "status", "created_by":
@@ -142,7 +142,7 @@ func itemKey(key []byte) itemKeys {
 }
 
 // kind returns the type of the item. Messages and references may omit their type. A call or reply whose call_id is null
-// belongs to a tool that the provider runs, and a reply may name its tool instead of a call.
+// belongs to a tool that the provider runs, and so does a reply that has the name of a tool instead of a call_id.
 func (it *item) kind() Item {
 	if it.typeKind <= Null {
 		if it.seen == keyCommon && it.idKind == String {
@@ -201,17 +201,17 @@ func (it *item) asReply(f *Request, s *scanner) {
 	}
 }
 
-// otherItem notes the effect of an item without facts on the rest of the request.
+// otherItem records what an item without facts implies for the rest of the request.
 func (f *Request) otherItem(typ []byte) {
 	switch string(typ) {
-	case "compaction", "compaction_summary": // replaces messages and calls before it, encrypted
+	case "compaction", "compaction_summary": // encrypted; replaces the messages and calls before it
 		f.Stored = true
 	case "additional_tools", "tool_search_output", "mcp_list_tools":
 		f.OpenTools = true
 	}
 }
 
-// itemRole sets the role of an item other than a message.
+// itemRole sets the role of an item that is not a message.
 func (m *Message) itemRole() {
 	if m.Item == ItemMessage {
 		return
@@ -231,7 +231,7 @@ func (m *Message) content(c *itemContent) {
 	m.Parts, m.PartCount, m.FirstPart = c.parts, c.count, c.first
 }
 
-// unknownKeys notes the keys outside the schema of the item at start.
+// unknownKeys records the keys outside the schema of the item at start.
 func (m *Message) unknownKeys(s *scanner, start int, schema itemKeys) {
 	again := scanner{b: s.b, i: start, scratch: s.scratch}
 	for more := again.open(); more; more = again.more('}') {
@@ -245,7 +245,7 @@ func (m *Message) unknownKeys(s *scanner, start int, schema itemKeys) {
 	s.scratch = again.scratch
 }
 
-// signed returns the hash of the encrypted content of a reasoning item, 0 without any.
+// signed returns the hash of the encrypted content of a reasoning item, or 0 if there is none.
 func (s *scanner) signed(raw []byte) uint64 {
 	if len(raw) <= len(`""`) || raw[0] != '"' {
 		return 0
@@ -253,7 +253,7 @@ func (s *scanner) signed(raw []byte) uint64 {
 	return s.hashText(raw[1 : len(raw)-1])
 }
 
-// itemContent reads a content or an output; t, unless nil, collects its texts.
+// itemContent reads the member content or output into c and, if t is not nil, adds its texts to t.
 func (f *Request) itemContent(s *scanner, m *Message, c *itemContent, t *texts) {
 	start := s.i
 	*c = itemContent{kind: s.kind()}
@@ -291,7 +291,7 @@ func (m *Message) itemPart(s *scanner) (part Parts, text []byte) {
 			}
 		case "text":
 			text = s.rawText()
-		case "cache_control": // Anthropic's, and certainly rejected
+		case "cache_control": // a key of Anthropic's API, certainly rejected
 			m.unknown(s, key)
 		default:
 			s.skip()

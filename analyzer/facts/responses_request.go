@@ -29,7 +29,7 @@ func (f *Request) responses(s *scanner) {
 			f.Stored = f.Stored || len(f.PreviousResponse) > 0
 		case "conversation":
 			f.Stored = s.skip() > Null || f.Stored
-		case "prompt": // a template that the provider stores; it may contain messages and tools
+		case "prompt": // a template stored by the provider, which may contain messages and tools
 			if s.skip() > Null {
 				f.Stored, f.OpenTools = true, true
 			}
@@ -41,8 +41,8 @@ func (f *Request) responses(s *scanner) {
 
 func (f *Request) responsesInput(s *scanner) { f.messages(s, (*Request).readItem) }
 
-// responsesTools reads tools. Functions and custom tools have a name; any other type, such as a namespace, may declare
-// functions without naming them here. OpenTools is not reset, because input items declare tools, too.
+// responsesTools reads tools. Functions and custom tools have a name. Tools of other types, such as namespaces, may provide
+// functions whose names are not in the request. OpenTools is not reset, because input items declare tools, too.
 func (f *Request) responsesTools(s *scanner) {
 	for more := f.enterTools(s); more; more = s.more(']') {
 		f.ToolCount++

@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// scanResponsesResponse is ScanResponse for the Responses API.
+// scanResponsesResponse implements ScanResponse for the Responses API.
 func scanResponsesResponse(contentType string, body []byte, r *Response) {
 	a := itemAnswer{r: r}
 	text := bytes.TrimSpace(body)
@@ -21,39 +21,39 @@ func scanResponsesResponse(contentType string, body []byte, r *Response) {
 		a.stream(body)
 	case len(text) == 0 && wire.FramingOf(contentType) == wire.SSE:
 		r.Cut = true
-	default: // HTML, plain text, nothing
+	default: // HTML, plain text or an empty body
 		r.Error, r.Malformed = text, true
 	}
 	a.finish()
 }
 
-// An itemAnswer collects a Response from a response object, or from the events of a stream.
+// An itemAnswer assembles a Response from a response object, or from the events of a stream.
 type itemAnswer struct {
 	r        *Response
-	items    []outItem // those with facts
+	items    []outItem // items that have facts
 	place    outIndex
-	signed   map[string]uint64 // of the completed reasoning items of a stream, by id
-	others   bool              // there are items without facts
+	signed   map[string]uint64 // hashes of the completed reasoning items of a stream, by item ID
+	others   bool              // some items have no facts
 	answered bool
 	ended    bool // the last event of a stream was read
 	status   string
-	reason   string // why it is incomplete
+	reason   string // reason why the answer is incomplete
 }
 
-// An outItem is an item of an output, with the fragments so far.
+// An outItem is an output item, assembled from the fragments so far.
 type outItem struct {
 	kind       Item // ItemMessage, ItemCall or ItemReasoning
 	custom     bool // a call of a custom tool
 	id, callID string
 	name       string
-	// text is a message's text or a call's arguments, decoded; textKind is Absent before there is any.
+	// text is the decoded text of a message or the decoded arguments of a call; textKind is Absent until there is text.
 	text      []byte
 	textKind  Kind
-	part      int64 // the last content part in text, and where it starts
+	part      int64 // index of the last content part in text, which starts at partStart
 	partStart int
 	reasoning [3]Kind
 	signed    uint64
-	started   bool // text is from the event that added the item: fragments replace it
+	started   bool // text is from the event that added the item; fragments replace it
 	done      bool
 }
 
@@ -69,7 +69,7 @@ func (a *itemAnswer) unary(text []byte) {
 }
 
 // object reads a response object and reports whether it is an error object instead. Events of a stream repeat the response
-// object in its current state; the items of the last one with items replace all others.
+// object in its current state; the items of the last response object that has items replace all others.
 func (a *itemAnswer) object(s *scanner) (isError bool) {
 	start := s.i
 	for more := s.open(); more; more = s.more('}') {
@@ -114,7 +114,7 @@ func (a *itemAnswer) output(s *scanner) {
 	a.answered = true
 	first := true
 	for more := s.open(); more; more = s.more(']') {
-		if first { // some servers end a stream with an empty output, which replaces nothing
+		if first { // not if output is empty: some servers end a stream with an empty output
 			a.items, a.place, a.others, first = a.items[:0], outIndex{}, false, false
 		}
 		if s.kind() != Object {
@@ -123,7 +123,8 @@ func (a *itemAnswer) output(s *scanner) {
 		}
 		n := len(s.scratch)
 		if item := readOutItem(s); s.err == nil {
-			// The provider encrypts each copy anew. An agent may keep either, so two copies have no known hash.
+			// The provider encrypts each copy separately. An agent may store either copy, so if two copies differ, the
+			// hash is unknown.
 			if copied, ok := a.signed[item.id]; ok && item.kind == ItemReasoning && copied != item.signed {
 				item.signed = 0
 			}
@@ -133,7 +134,8 @@ func (a *itemAnswer) output(s *scanner) {
 	}
 }
 
-// add adds an item with facts and returns its index, -1 for other items and at the bound.
+// add adds an item that has facts and returns its position. It returns -1 for other items, and if there are already
+// maxAnswerCalls items.
 func (a *itemAnswer) add(item outItem) int {
 	switch {
 	case item.kind == ItemOther:
@@ -200,7 +202,7 @@ func readOutItem(s *scanner) outItem {
 	return o
 }
 
-// content reads the text of a message: all its text parts.
+// content reads the text of a message, which is that of all text parts.
 func (o *outItem) content(s *scanner) {
 	o.text, o.textKind = nil, Absent
 	for more := s.enter(Array); more; more = s.more(']') {
@@ -249,8 +251,8 @@ func (a *itemAnswer) usage(s *scanner) {
 	}
 }
 
-// finish completes the Response. Of several messages the last with text is its content: an agent sends each back as an item
-// of its own.
+// finish completes the Response. If there are several messages, the content is the last message with text, because an agent
+// sends each message back as a separate item.
 func (a *itemAnswer) finish() {
 	r := a.r
 	if a.answered {

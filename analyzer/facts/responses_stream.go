@@ -9,18 +9,18 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-// stream assembles an event stream. The output of its last event is the answer. Without one, as in a cut stream, the answer
-// is the completed items and the fragments of all others.
+// stream assembles an event stream. The output of its last event is the answer. If there is no last event, as in a cut
+// stream, the answer consists of the completed items and the fragments of all others.
 func (a *itemAnswer) stream(body []byte) {
 	var seen, cut bool
 	var s scanner
 	for e := range sse.Events(body) {
 		s = scanner{b: bytes.TrimSpace(e.Data), scratch: s.scratch[:0]}
 		seen = true
-		// Usually one value; several if a server omits the empty line between events.
+		// There is usually one value, but several if a server omits the empty line between events.
 		for s.space(); s.i < len(s.b); s.space() {
 			switch {
-			case s.isDone(): // of chat completions; it does not end this stream
+			case s.isDone(): // the end of chat completions, not of this stream
 				s.i += len(doneData)
 			case s.b[s.i] == '{':
 				a.event(e.Name, &s)
@@ -43,7 +43,7 @@ func (a *itemAnswer) stream(body []byte) {
 	}
 }
 
-// setError sets the error to the data of an error event.
+// setError sets the error to text if event is an error event and there is no error yet.
 func (a *itemAnswer) setError(event, text []byte) {
 	if string(event) == "error" && len(a.r.Error) == 0 {
 		a.r.Error = text
@@ -56,13 +56,13 @@ type outEvent struct {
 	itemID, name   []byte
 	index, part    int64
 	indexed        bool
-	delta, whole   []byte // a fragment of a text or of arguments, or the whole
+	delta, whole   []byte // a fragment, or all, of a text or of arguments
 	deltaKind      Kind
 	wholeKind      Kind
-	item, response int // start of these values; 0 without them
+	item, response int // offsets of these values; 0 if absent
 }
 
-// event reads one event. Its type may be the last member.
+// event reads one event, whose type may be the last member.
 func (a *itemAnswer) event(name []byte, s *scanner) {
 	start := s.i
 	e := outEvent{typ: name}
@@ -152,15 +152,16 @@ func (a *itemAnswer) item(e *outEvent, s *scanner) (o outItem, ok bool) {
 	return o, at.err == nil
 }
 
-// inherit copies the error of a scanner that read a value of the same text again, more strictly. The text itself is whole,
-// so it is not truncated.
+// inherit copies the error of again, a scanner that read a value of the same text a second time and more strictly. The error
+// is always ErrNotJSON, because the text is not truncated.
 func (s *scanner) inherit(again *scanner) {
 	if again.err != nil {
 		s.fail(ErrNotJSON)
 	}
 }
 
-// outIndex finds the item of an event. The id decides; some servers make a new id for each event, then the index does.
+// An outIndex finds the item of an event by its ID or, because some servers generate a new ID for each event, by its output
+// index.
 type outIndex struct {
 	byID    map[string]int
 	byIndex map[int64]int
@@ -178,8 +179,8 @@ func (p *outIndex) set(id string, e *outEvent, at int) {
 	}
 }
 
-// find returns the index of the item of this kind that an event is about, or -1. The output index alone finds only an item
-// that is not completed: some servers give every item the same index.
+// find returns the position of the item of the given kind that an event refers to, or -1. The output index alone finds only
+// items that are not completed, because some servers give every item the same index.
 func (a *itemAnswer) find(e *outEvent, id []byte, kind Item) int {
 	if at, ok := a.place.byID[string(id)]; ok && len(id) > 0 && a.items[at].kind == kind {
 		return at
@@ -190,7 +191,7 @@ func (a *itemAnswer) find(e *outEvent, id []byte, kind Item) int {
 	return -1
 }
 
-// added starts an item.
+// added adds the item of an output_item.added event.
 func (a *itemAnswer) added(e *outEvent, s *scanner) {
 	o, ok := a.item(e, s)
 	if !ok {
@@ -205,7 +206,7 @@ func (a *itemAnswer) added(e *outEvent, s *scanner) {
 	}
 }
 
-// done completes an item: the event repeats it whole.
+// done completes an item with the copy in an output_item.done event.
 func (a *itemAnswer) done(e *outEvent, s *scanner) {
 	o, ok := a.item(e, s)
 	if !ok {
@@ -240,7 +241,7 @@ func (a *itemAnswer) done(e *outEvent, s *scanner) {
 	*old = o
 }
 
-// fragment adds to the text of a message or to the arguments of a call.
+// fragment adds text to a message or to the arguments of a call.
 func (a *itemAnswer) fragment(e *outEvent, kind Item, custom bool) {
 	a.answered = true
 	at := a.find(e, e.itemID, kind)
