@@ -1,8 +1,8 @@
 /*
-Package dashboards contains the SQL queries of an on-call engineer after an alert.
+Package dashboards contains SQL queries for on-call engineers who investigate an alert.
 
 	ClickHouse, <table>_final views ──> queries/*.sql ──> llmtap query NAME
 
-It imports no other package of the project; the caller runs the queries.
+It does not import any other package of the project; the caller runs the queries.
 */
 package dashboards

@@ -12,15 +12,15 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// ErrStopped is the error of Add after the end of Run or of its context.
+// ErrStopped is returned by Add after Run has ended or its context is done.
 var ErrStopped = errors.New("batcher is stopped")
 
-// A Batcher collects rows into batches and writes them to a sink, one batch at a time and in the order of Add. It buffers two
-// batches: one is written while the other is filled. If a table refuses every row, the filling batch is merged into the
-// other one once, and a third one is filled.
+// A Batcher collects rows into batches and writes them to a sink, one batch at a time and in the order of Add. It
+// buffers two batches: one is written while the other is filled. If a table refuses every row, the filling batch is
+// merged once into the batch being written, and a third batch is filled.
 type Batcher struct {
-	// DeadLetter stores a row that its table refuses although it accepts others. It is retried until it returns nil. Set
-	// it before Run; if nil, such rows are only counted and logged.
+	// DeadLetter stores a row that its table refuses although it accepts other rows. It is retried until it returns
+	// nil. It must be set before Run; if nil, such rows are only counted and logged.
 	DeadLetter func(context.Context, DeadRow) error
 
 	sink    Sink
@@ -28,24 +28,25 @@ type Batcher struct {
 	logger  *slog.Logger
 	metrics *metrics
 
-	// wake, with a buffer of one, signals that the filling batch got its first row or became full. It is never closed.
+	// wake, with a buffer of one, signals that the filling batch has received its first row or is full. It is never
+	// closed.
 	wake chan struct{}
 
 	mu      sync.Mutex // guards the fields below
 	filling *pending
-	space   chan struct{} // closed by take and stop when Add may try again; replaced by take
+	space   chan struct{} // closed by take and stop when Add may try again; take replaces it
 	err     error         // error of Add; nil while Add accepts rows
-	health  error         // see Health
+	health  error         // result of Health
 
-	accepted map[Table]*Batch // a stored row of each table; used by Run only
+	accepted map[Table]*Batch // one stored row of each table; used by Run only
 }
 
-// A pending batch is a batch of rows and the newest commit added with them.
+// A pending batch consists of rows and the newest commit added with them.
 type pending struct {
 	rows   Batch
-	size   int // estimated bytes
+	size   int // estimated size in bytes
 	commit func(context.Context) error
-	since  time.Time // of the first row or commit; zero if the batch is empty
+	since  time.Time // time of the first row or commit; zero if the batch is empty
 }
 
 // NewBatcher returns a Batcher that writes to sink once Run is called. cfg must be valid.
@@ -57,9 +58,9 @@ func NewBatcher(sink Sink, cfg BatcherConfig, logger *slog.Logger, reg prometheu
 }
 
 // Add copies rows into the filling batch, with an optional commit function. After a batch is stored, Run calls only its
-// newest commit, which confirms all rows added before it, so a checkpoint is written once per batch. A commit without rows
-// is also called within the flush interval. While the batch is full, Add blocks until there is space, ctx is done or Run
-// ends. The rows of one Add stay in one batch, which may exceed its limits by that much.
+// newest commit, which confirms all rows added before it, so a checkpoint is written once per batch. A commit without
+// rows is also called within the flush interval. While the batch is full, Add blocks until there is space, ctx is done
+// or Run ends. The rows of one Add stay in one batch, so a batch may exceed its limits by the rows of one Add.
 func (b *Batcher) Add(ctx context.Context, rows *Batch, commit func(context.Context) error) error {
 	if rows.Rows() == 0 && commit == nil {
 		return nil
@@ -78,7 +79,7 @@ func (b *Batcher) Add(ctx context.Context, rows *Batch, commit func(context.Cont
 	}
 }
 
-// tryAdd adds rows, or returns a channel that is closed when there may be space.
+// tryAdd adds rows or, if the batch is full, returns a channel that is closed when there may be space.
 func (b *Batcher) tryAdd(rows *Batch, size int, commit func(context.Context) error) (full <-chan struct{}, err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -116,9 +117,10 @@ func (b *Batcher) full(p *pending) bool {
 
 // Run writes batches until ctx is done, then writes the remaining rows within the drain timeout and returns nil. It
 // returns an error if rows remain: the sink or a commit returned a permanent error, or the drain timeout passed. The
-// checkpoint is not moved past such rows, so they are read again. Run may be called once.
+// checkpoint does not move past such rows, so they are read again. Run may be called only once.
 func (b *Batcher) Run(ctx context.Context) error {
-	// Writes outlive ctx by the drain timeout: finishing a write is better than repeating it.
+	// Writes may continue after ctx is done for the drain timeout, because finishing a write is better than repeating
+	// it.
 	drain, cancel := context.WithCancel(context.WithoutCancel(ctx))
 	defer cancel()
 	stop := context.AfterFunc(ctx, func() {
@@ -149,7 +151,7 @@ func (b *Batcher) Run(ctx context.Context) error {
 	}
 }
 
-// wait returns when the filling batch is due: it is full or old enough, or ctx is done.
+// wait returns when the filling batch is due, because it is full or old enough or because ctx is done.
 func (b *Batcher) wait(ctx context.Context) {
 	for {
 		b.mu.Lock()
@@ -173,7 +175,7 @@ func (b *Batcher) wait(ctx context.Context) {
 	}
 }
 
-// take replaces the filling batch with the empty spare, wakes blocked Adds and returns the batch.
+// take replaces the filling batch with spare, which is empty, wakes blocked calls of Add and returns the filled batch.
 func (b *Batcher) take(spare *pending) *pending {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -183,7 +185,7 @@ func (b *Batcher) take(spare *pending) *pending {
 	return p
 }
 
-// freed wakes blocked Adds. The caller holds mu.
+// freed wakes blocked calls of Add. The caller must hold mu.
 func (b *Batcher) freed() {
 	if b.err == nil {
 		close(b.space)
@@ -193,7 +195,7 @@ func (b *Batcher) freed() {
 	b.metrics.queuedBytes.Set(0)
 }
 
-// stop makes Add fail with err, or with the error of the first call.
+// stop makes Add fail with err. After the first call, it has no effect.
 func (b *Batcher) stop(err error) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -232,7 +234,8 @@ func (b *Batcher) store(ctx context.Context, p *pending) error {
 	return nil
 }
 
-// Health returns nil while rows are stored, otherwise an error with its start and the required action.
+// Health returns nil while rows are being stored. Otherwise it returns the error, the time since when it has occurred
+// and the required action.
 func (b *Batcher) Health() error {
 	b.mu.Lock()
 	defer b.mu.Unlock()
@@ -277,14 +280,15 @@ func (b *Batcher) retry(ctx context.Context, step string, f func() error) error 
 	return last
 }
 
-// backOff returns a backoff with waits of 50 to 100 % of the nominal ones, so that many processes do not retry at the same time.
+// backOff returns a backoff that waits 50 to 100 % of the nominal times, so that processes do not all retry at the same
+// time.
 func (c BatcherConfig) backOff() backoff.BackOff {
 	return &backoff.ExponentialBackOff{
 		InitialInterval: c.MinBackoff * 3 / 4, MaxInterval: c.MaxBackoff * 3 / 4, RandomizationFactor: 1. / 3, Multiplier: 2,
 	}
 }
 
-// abandon makes Add fail, counts the remaining rows and returns the error of Run.
+// abandon makes Add fail, counts the remaining rows as dropped and returns the error for Run.
 func (b *Batcher) abandon(ctx context.Context, p *pending, err error) error {
 	reason := reasonRejected
 	if ctx.Err() != nil {

@@ -9,14 +9,14 @@ import (
 // BatcherConfig configures when a Batcher writes a batch and how it retries a failed write.
 type BatcherConfig struct {
 	MaxRows       int           `yaml:"max_rows"`               // a batch of this many rows is written immediately
-	MaxBytes      int           `yaml:"max_bytes" unit:"bytes"` // so is a batch of this estimated size
+	MaxBytes      int           `yaml:"max_bytes" unit:"bytes"` // a batch of this estimated size is written immediately
 	FlushInterval time.Duration `yaml:"flush_interval"`         // maximum age of the first row or commit of a batch
 	MinBackoff    time.Duration `yaml:"min_backoff"`            // wait before the first retry; doubles with each retry
 	MaxBackoff    time.Duration `yaml:"max_backoff"`            // longest wait between retries
 	DrainTimeout  time.Duration `yaml:"drain_timeout"`          // time to write the remaining rows after the context of Run is done
 }
 
-// DefaultBatcherConfig returns batches of 10,000 rows, 16 MB or 1 s.
+// DefaultBatcherConfig returns the default limits of a batch: 10,000 rows, 16 MB or 1 s.
 func DefaultBatcherConfig() BatcherConfig {
 	return BatcherConfig{
 		MaxRows:       10_000,
@@ -28,7 +28,7 @@ func DefaultBatcherConfig() BatcherConfig {
 	}
 }
 
-// Validate reports every invalid value.
+// Validate returns an error for every invalid value, joined.
 func (c BatcherConfig) Validate() error {
 	var errs []error
 	check := func(ok bool, format string, args ...any) {

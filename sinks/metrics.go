@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Values of the reason label of metrics.dropped: why the batcher stopped before it stored all rows.
+// Reasons why a batcher stopped before it had stored all rows: the values of the label reason of metrics.dropped.
 const (
 	reasonRejected = "rejected" // the sink or a commit returned a permanent error
 	reasonShutdown = "shutdown" // not stored within BatcherConfig.DrainTimeout
@@ -47,7 +47,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// countRows adds the rows of b, except for the dead ones, to v by table.
+// countRows adds the number of rows in b to v by table, excluding the rows in dead.
 func countRows(v *prometheus.CounterVec, b *Batch, dead []DeadRow) {
 	for _, t := range Tables {
 		n := t.Len(b)

@@ -7,24 +7,24 @@ import (
 	"fmt"
 )
 
-// A DeadRow is a poison row: its table refuses it but accepts other rows.
+// A DeadRow is a poison row, that is, a row that its table refuses while it accepts other rows.
 type DeadRow struct {
 	Table string
 	ID    string
 	Seq   uint64 // version of the row: a stream sequence, or Unix nanoseconds for messages and alerts
-	Err   error  // why the table refuses the row
+	Err   error  // reason for the refusal
 	Row   json.RawMessage
 }
 
 const (
-	// maxPoison is the maximum number of dead letters per batch and table. More refusals point to an error of the table or
-	// the program, and the stream of dead letters is too small for all rows.
+	// maxPoison is the maximum number of dead letters per batch and table. More refusals suggest an error in the table
+	// or in llmtap, and the stream of dead letters is too small for all rows.
 	maxPoison = 100
-	// maxProbes is the number of rows written one by one to check whether a table accepts any.
+	// maxProbes is the maximum number of rows written one by one to check whether a table accepts any row.
 	maxProbes = 8
 )
 
-// Hints of a RetryError for refusals that are not the fault of a single row.
+// Hints of a RetryError for refusals that are not caused by individual rows.
 const (
 	hintNoRow = "the table refuses every row tried, so the table is at fault: undo the change to the table " +
 		"(type, constraint, materialised view); until then rows wait in the stream"
@@ -32,14 +32,16 @@ const (
 		"or report the error; until then rows wait in the stream"
 )
 
-// errNoneAccepted means that a table refused all probes and has not accepted a row before.
+// errNoneAccepted is returned if a table has refused all probes and has never accepted a row.
 var errNoneAccepted = errors.New("the table has not accepted any row yet")
 
-// write stores the rows of p except for the poison rows, which it returns. After a *RetryError, write must be called again.
+// write stores the rows of p, except for poison rows, which it returns. After a *RetryError, write must be called
+// again.
 //
-// A refusal does not show whether the rows or the table are at fault. So write repeats a row that was stored before, which
-// changes nothing: if the table also refuses that row, or every row, it is at fault and no row becomes a dead letter.
-// Otherwise the batch is bisected until the poison rows are alone: about 2·k·log2(n/k) writes for k of n rows.
+// A refusal does not show whether the rows or the table are at fault. Therefore write first repeats a row that was
+// stored before, which changes nothing. If the table also refuses that row, or every row, the table is at fault and no
+// row becomes a dead letter. Otherwise the batch is bisected to isolate the poison rows, which takes about
+// 2·k·log2(n/k) writes for k of n rows.
 func (b *Batcher) write(ctx context.Context, p *pending) ([]DeadRow, error) {
 	err := b.sink.Write(ctx, &p.rows)
 	if err == nil {
@@ -89,7 +91,7 @@ func (s *bisection) run(ctx context.Context, n int) error {
 	return s.bisect(ctx, 0, n, refused)
 }
 
-// write writes the rows i to j. A refusal is returned as refused, not as err.
+// write writes the rows from i to j-1. A refusal is returned as refused, not as err.
 func (s *bisection) write(ctx context.Context, i, j int) (refused *RowError, err error) {
 	part := s.table.slice(s.rows, i, j)
 	err = s.b.sink.Write(ctx, part)
@@ -103,7 +105,8 @@ func (s *bisection) write(ctx context.Context, i, j int) (refused *RowError, err
 	return nil, err
 }
 
-// checkTable returns nil if the table accepts the row that it accepted before or, if there is none, a row of this batch.
+// checkTable returns nil if the table accepts a row that it has accepted before or, if there is no such row, any of a
+// few rows of this batch.
 func (s *bisection) checkTable(ctx context.Context, n int, refused *RowError) error {
 	if accepted := s.b.accepted[s.table]; accepted != nil {
 		err := s.b.sink.Write(ctx, accepted)
@@ -123,7 +126,7 @@ func (s *bisection) checkTable(ctx context.Context, n int, refused *RowError) er
 	return &RetryError{Err: fmt.Errorf("%w: %w", refused, errNoneAccepted), Hint: hintNoRow}
 }
 
-// bisect finds the poison rows among the rows i to j, which were refused together.
+// bisect finds the poison rows among the rows from i to j-1, which were refused together.
 func (s *bisection) bisect(ctx context.Context, i, j int, refused *RowError) error {
 	if j-i == 1 {
 		if len(s.dead) == maxPoison {
@@ -150,13 +153,13 @@ func (s *bisection) deadRow(i int, refused error) DeadRow {
 	d.ID, d.Seq = s.table.Key(s.rows, i)
 	row := s.table.Row(s.rows, i)
 	var err error
-	if d.Row, err = json.Marshal(row); err != nil { // JSON has no infinity and NaN
+	if d.Row, err = json.Marshal(row); err != nil { // JSON cannot represent infinity and NaN
 		d.Row, _ = json.Marshal(fmt.Sprintf("%+v", row))
 	}
 	return d
 }
 
-// setAccepted records a copy of the last row of t in rows, which were stored.
+// setAccepted records a copy of the last row of t in rows. The rows must have been stored.
 func (b *Batcher) setAccepted(t Table, rows *Batch) {
 	if n := t.Len(rows); n > 0 {
 		b.accepted[t] = &Batch{}
@@ -182,8 +185,8 @@ func (b *Batcher) mergeFilling(p *pending) {
 	b.freed()
 }
 
-// writeDeadLetters passes the poison rows to DeadLetter and counts them. It waits until all are stored, because the following
-// commit confirms that no row is lost.
+// writeDeadLetters passes the poison rows to DeadLetter and counts them. It waits until all of them are stored, because
+// the commit that follows confirms that no row is lost.
 func (b *Batcher) writeDeadLetters(ctx context.Context, dead []DeadRow) error {
 	for i := range dead {
 		d := &dead[i]

@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer"
 )
 
-// A Batch contains the rows of one write.
+// A Batch is the set of rows of one write.
 type Batch struct {
 	Exchanges []analyzer.Exchange
 	Findings  []analyzer.Finding
@@ -19,32 +19,32 @@ type Batch struct {
 	Alerts    []Alert
 }
 
-// An Alert is one alert instance. Its row is replaced whenever the alert changes.
+// An Alert is the row of one alert instance. It is replaced whenever the alert changes.
 type Alert struct {
-	ID         string // 32 hex digits: hash(alert, labels, started at)
-	Version    uint64 // Unix nanoseconds of the change; version of the row
-	Name       string // StageFailureRate
+	ID         string // 32 hex digits: a hash of name, labels and start
+	Version    uint64 // version of the row: time of the change in Unix nanoseconds
+	Name       string // name of the rule, e.g. StageFailureRate
 	Severity   string
 	Labels     map[string]string
-	State      string // firing, resolved
+	State      string // firing or resolved
 	StartedAt  time.Time
 	EndedAt    time.Time // zero while firing
-	Value      float64   // at the last evaluation
+	Value      float64   // value at the last evaluation
 	Peak       float64
-	Failed     uint64 // failed calls in the window, exact
+	Failed     uint64 // exact number of failed calls in the window
 	Calls      uint64
 	Shares     map[string]uint64 // failed calls by root cause, or by cause if there is none
 	FirstBad   string            // first service version that shows the failure; empty if unknown
 	LastClean  string
-	Example    string // exchange id
+	Example    string // id of an exchange
 	Summary    string
 	NotifiedAt time.Time
 }
 
 // A Sink stores batches. Write stores all rows of b or returns an error: a *RetryError if the same batch can be written
-// again later, a *RowError if one table refuses some of the rows, any other error if the sink cannot store anything more.
-// Writing a batch twice must not duplicate rows, as NATS delivers at least once. Write does not keep b. Close may be
-// called twice.
+// again later, a *RowError if a table refuses some of the rows, or any other error if the sink can no longer store
+// anything. Writing a batch twice must not duplicate rows, because NATS delivers at least once. Write does not retain
+// b. Close may be called twice.
 type Sink interface {
 	Write(ctx context.Context, b *Batch) error
 	Close() error
@@ -53,7 +53,7 @@ type Sink interface {
 // A RetryError is a temporary error of Write: the same batch may be written again later.
 type RetryError struct {
 	Err  error
-	Hint string // action required from an operator; empty if the error goes away on its own
+	Hint string // action required from an operator; empty if the error resolves itself
 }
 
 func (e *RetryError) Error() string { return e.Err.Error() }
@@ -68,5 +68,5 @@ type RowError struct {
 func (e *RowError) Error() string { return e.Err.Error() }
 func (e *RowError) Unwrap() error { return e.Err }
 
-// ErrClosed is the error of Write after Close.
+// ErrClosed is returned by Write after Close.
 var ErrClosed = errors.New("sink is closed")

@@ -38,15 +38,15 @@ var (
 	Alerts = newTable(TableOf[Alert]{
 		name: "alerts", field: func(b *Batch) *[]Alert { return &b.Alerts },
 		key:        func(a *Alert) (string, uint64) { return a.ID, a.Version },
-		clone:      func(a *Alert) { a.Labels, a.Shares = maps.Clone(a.Labels), maps.Clone(a.Shares) }, // the caller changes them later
+		clone:      func(a *Alert) { a.Labels, a.Shares = maps.Clone(a.Labels), maps.Clone(a.Shares) }, // the caller may change them later
 		extraBytes: alertMapBytes,
 	})
 )
 
-// Tables lists the tables in the order in which a sink writes them: findings are visible before their exchange.
+// Tables lists the tables in the order in which a sink writes them, so that findings are visible before their exchange.
 var Tables = []Table{Findings, ToolCalls, Contents, History, Exchanges, Runs, Alerts}
 
-// contentRefBytes is the approximate size of a reference to a content.
+// contentRefBytes is the approximate size of a reference to a Content, in bytes.
 const contentRefBytes = 64
 
 func alertMapBytes(a *Alert) (n int) {
@@ -60,7 +60,7 @@ func alertMapBytes(a *Alert) (n int) {
 }
 
 // A Table describes one table: its name, the field of Batch with its rows, and their key. The batcher and the sinks
-// handle rows through Tables, so a new table is a field of Batch and an entry above.
+// handle rows only through Tables, so a new table requires only a field in Batch and an entry above.
 type Table interface {
 	Name() string
 	// Len returns the number of rows in b.
@@ -69,7 +69,8 @@ type Table interface {
 	Row(b *Batch, i int) any
 	// NewRow appends an empty row to b and returns a pointer to it.
 	NewRow(b *Batch) any
-	// Key returns the id and the version of row i of b. The row with the highest version replaces the others of its id.
+	// Key returns the id and the version of row i of b. The row with the highest version replaces all other rows with
+	// its id.
 	Key(b *Batch, i int) (id string, version uint64)
 
 	slice(b *Batch, i, j int) *Batch
@@ -83,9 +84,9 @@ type TableOf[R any] struct {
 	name       string
 	field      func(*Batch) *[]R
 	key        func(*R) (id string, version uint64)
-	clone      func(*R)     // clones the maps of a copied row; may be nil
+	clone      func(*R)     // clones the maps in a copied row; may be nil
 	strings    []uintptr    // offsets of the string fields of R
-	extraBytes func(*R) int // size of maps and slices; may be nil
+	extraBytes func(*R) int // returns the size of maps and slices; may be nil
 }
 
 func newTable[R any](t TableOf[R]) *TableOf[R] {
@@ -93,7 +94,8 @@ func newTable[R any](t TableOf[R]) *TableOf[R] {
 	return &t
 }
 
-// stringOffsets appends the offsets of the string fields of the struct t, which is at offset base, and of the structs in it.
+// stringOffsets appends the offsets of the string fields of t, a struct at offset base, including fields of nested
+// structs.
 func stringOffsets(offsets []uintptr, t reflect.Type, base uintptr) []uintptr {
 	for f := range t.Fields() {
 		switch f.Type.Kind() {
@@ -131,7 +133,7 @@ func (t *TableOf[R]) Key(b *Batch, i int) (id string, version uint64) {
 	return t.key(&(*t.field(b))[i])
 }
 
-// slice returns the rows i to j. They share their memory with b.
+// slice returns the rows from i to j-1. They share memory with b.
 func (t *TableOf[R]) slice(b *Batch, i, j int) *Batch {
 	part := &Batch{}
 	*t.field(part) = (*t.field(b))[i:j]
@@ -149,14 +151,14 @@ func (t *TableOf[R]) append(b, from *Batch) {
 	}
 }
 
-// reset keeps the memory of the slice and releases the strings in it.
+// reset removes the rows from b and releases their strings, but keeps the memory of the slice.
 func (t *TableOf[R]) reset(b *Batch) {
 	rows := t.field(b)
 	clear(*rows)
 	*rows = (*rows)[:0]
 }
 
-// bytes estimates the memory of the rows in b: the structs and the strings in them.
+// bytes returns the estimated memory of the rows in b: the structs, their strings and extraBytes.
 func (t *TableOf[R]) bytes(b *Batch) int {
 	rows := *t.field(b)
 	n := len(rows) * int(unsafe.Sizeof(*new(R)))
@@ -180,7 +182,7 @@ func (b *Batch) Rows() (n int) {
 	return n
 }
 
-// Bytes estimates the memory of the rows in b.
+// Bytes returns the estimated memory of the rows in b.
 func (b *Batch) Bytes() (n int) {
 	for _, t := range Tables {
 		n += t.bytes(b)
@@ -195,7 +197,7 @@ func (b *Batch) Append(rows *Batch) {
 	}
 }
 
-// reset empties b and keeps its memory.
+// reset empties b but keeps its memory.
 func (b *Batch) reset() {
 	for _, t := range Tables {
 		t.reset(b)

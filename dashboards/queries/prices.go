@@ -10,8 +10,8 @@ import (
 
 // A Price is the price of a model in USD per million tokens.
 type Price struct {
-	Provider    string  `yaml:"provider"` // as in the column provider; empty: any
-	Model       string  `yaml:"model"`    // * matches any text
+	Provider    string  `yaml:"provider"` // value of the column provider; empty for any provider
+	Model       string  `yaml:"model"`    // name of the model; * matches any text
 	Input       float64 `yaml:"input"`
 	CachedInput float64 `yaml:"cached_input"`
 	Output      float64 `yaml:"output"`
@@ -20,11 +20,11 @@ type Price struct {
 // Prices is a price table. The first row that matches a model applies; a model without a matching row has an unknown cost.
 type Prices []Price
 
-// PricesDate is the date of DefaultPrices.
+// PricesDate is the date of the prices in DefaultPrices.
 const PricesDate = "2026-04-30"
 
-// DefaultPrices returns some public list prices of PricesDate for prompts of usual length. Providers change their prices, and
-// customers may have their own. Charges for cache writes are not included.
+// DefaultPrices returns some public list prices as of PricesDate, for prompts of usual length. Providers change their
+// prices, and customers may have individual prices. Charges for cache writes are not included.
 func DefaultPrices() Prices {
 	return Prices{
 		{"openai", "gpt-5-mini*", 0.25, 0.025, 2},
@@ -43,7 +43,7 @@ func DefaultPrices() Prices {
 	}
 }
 
-// Validate reports every invalid row.
+// Validate returns an error for every invalid value, joined.
 func (p Prices) Validate() error {
 	var errs []error
 	for i, row := range p {
@@ -64,7 +64,8 @@ func (p Prices) Validate() error {
 
 var likePattern = strings.NewReplacer(`\`, `\\`, `%`, `\%`, `_`, `\_`, `*`, `%`)
 
-// Bound returns p for the parameter {prices:String}: JSON rows of provider, LIKE pattern, input, cached input, output.
+// Bound returns p as the value of the parameter {prices:String}: a JSON array of rows [provider, LIKE pattern, input,
+// cached input, output].
 func (p Prices) Bound() string {
 	rows := make([][5]any, len(p))
 	for i, r := range p {
@@ -72,7 +73,7 @@ func (p Prices) Bound() string {
 	}
 	text, err := json.Marshal(rows)
 	if err != nil {
-		return "[]" // for a table that Validate rejects
+		return "[]" // only for a table that Validate rejects
 	}
 	return string(text)
 }

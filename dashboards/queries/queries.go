@@ -13,8 +13,9 @@ Package queries contains the queries for incidents, one .sql file each. To add a
 	…
 	LIMIT 50
 
-Parameters are passed only as bound parameters of ClickHouse, {name:Type}. A parameter of type DateTime64 is parsed by ParseTime;
-if it is empty, the range is unbounded, because clocks of agents may be fast and their newest calls must not be missed.
+Parameters are only passed as bound parameters of ClickHouse, {name:Type}. A parameter of type DateTime64 is parsed by
+ParseTime. If it is empty, the time range has no end, because agents' clocks may be fast and their newest calls must not
+be missed.
 */
 package queries
 
@@ -35,11 +36,11 @@ var files embed.FS
 
 // A Query is a stored query.
 type Query struct {
-	Name       string // failures_by_stage
+	Name       string // name of the file, e.g. failures_by_stage
 	Question   string
-	Group      string // Failures
+	Group      string // group in the list of queries, e.g. Failures
 	Parameters []Parameter
-	Bound      []string // parameters not set by Bind: prices, set to Prices.Bound
+	Bound      []string // parameters that Bind does not set: prices, whose value is Prices.Bound
 	SQL        string   // the whole file
 }
 
@@ -47,8 +48,8 @@ type Query struct {
 type Parameter struct {
 	Name     string
 	Default  string
-	Required bool // has no default
-	Time     bool // parsed by ParseTime
+	Required bool // true if there is no default
+	Time     bool // true if the value is parsed by ParseTime
 	Doc      string
 }
 
@@ -75,7 +76,7 @@ func load(dir fs.FS) (map[string]Query, error) {
 	return queries, nil
 }
 
-// parse parses the comments at the top of a file.
+// parse returns the query in a file, whose properties are in the comments at the top.
 func parse(name, text string) (Query, error) {
 	first, rest, _ := strings.Cut(text, "\n")
 	question, ok := strings.CutPrefix(first, "-- ")
@@ -110,18 +111,18 @@ func parse(name, text string) (Query, error) {
 	return q, nil
 }
 
-// Names returns the sorted names of all queries.
+// Names returns the names of all queries, sorted.
 func Names() []string {
 	queries, _ := all() // Get and a test report invalid files
 	return slices.Sorted(maps.Keys(queries))
 }
 
-// groups are the known groups in display order, which follows an incident.
+// groups lists the known groups in display order, which follows the course of an incident.
 var groups = []string{"Failures", "Whose change", "Conversations", "Tools", "Providers", "Usage and latency"}
 
 // Groups returns the groups of all queries in display order.
 func Groups() []string {
-	queries, _ := all() // see Names
+	queries, _ := all() // Get and a test report invalid files
 	found := slices.Clone(groups)
 	for _, n := range Names() {
 		if g := queries[n].Group; !slices.Contains(found, g) {
@@ -131,7 +132,7 @@ func Groups() []string {
 	return found
 }
 
-// Get returns the query with this name. The error for an unknown name suggests a similar one.
+// Get returns the query with this name. The error for an unknown name suggests a similar name.
 func Get(name string) (Query, error) {
 	queries, err := all()
 	if err != nil {
@@ -144,11 +145,11 @@ func Get(name string) (Query, error) {
 	return q, nil
 }
 
-// maxTime is later than the time of any row, and within the range of ClickHouse.
+// maxTime is a time later than any row, but within ClickHouse's range.
 const maxTime = "2200-01-01 00:00:00"
 
-// Bind returns the values of all parameters of q except for Bound: the given ones, or else the defaults. Durations count back
-// from now. Unknown parameters, missing required ones and invalid times are errors.
+// Bind returns the values of all parameters of q except for Bound: the given value, or else the default. Durations are
+// relative to now, into the past. Unknown parameters, missing required parameters and invalid times are errors.
 func (q Query) Bind(given map[string]string) (map[string]string, error) {
 	return q.bindAt(given, time.Now())
 }
@@ -181,7 +182,7 @@ func (q Query) bindAt(given map[string]string, now time.Time) (map[string]string
 	return values, nil
 }
 
-// formatTime parses text and formats the time for ClickHouse.
+// formatTime parses text as a time and formats the time for ClickHouse.
 func formatTime(text string, now time.Time) (string, error) {
 	if text == "" {
 		return maxTime, nil
@@ -211,7 +212,8 @@ func suggest(name string, names []string) string {
 	return "known: " + strings.Join(names, ", ")
 }
 
-// Nearest returns the closest of names by edit distance, or "" if more than a third of name would change.
+// Nearest returns the name with the smallest edit distance to name, or "" if more than a third of name would have to
+// change.
 func Nearest(name string, names []string) string {
 	best, bestDistance := "", max(1, len(name)/3)+1
 	for _, n := range names {

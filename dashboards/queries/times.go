@@ -15,7 +15,7 @@ var units = map[string]time.Duration{
 	"w": 7 * 24 * time.Hour, "week": 7 * 24 * time.Hour,
 }
 
-// layouts are the layouts of a time. Times without a zone are in UTC, like all times in results.
+// layouts lists the accepted layouts of a time. Times without a zone are in UTC, like all times in results.
 var layouts = []string{time.RFC3339Nano, "2006-01-02T15:04:05", "2006-01-02 15:04:05", "2006-01-02T15:04", "2006-01-02 15:04", time.DateOnly}
 
 // ParseTime parses a time: a duration before now ("15 minutes", "2h", "1h30m", "7d"), a date, RFC 3339, or "now".
@@ -36,7 +36,7 @@ func ParseTime(text string, now time.Time) (time.Time, error) {
 	return now.Add(-ago), nil
 }
 
-// parseDuration parses a sequence of numbers with units.
+// parseDuration parses a sequence of numbers with units, for example 1h30m.
 func parseDuration(text string) (total time.Duration, ok bool) {
 	rest := strings.ReplaceAll(text, " ", "")
 	for rest != "" {

@@ -21,10 +21,10 @@ import (
 	"github.com/llmtap/llmtap/sinks/chdb/httpd"
 )
 
-// childEnv marks the environment of a child process.
+// childEnv is the environment variable that marks a child process.
 const childEnv = "LLMTAP_CHDB_CHILD"
 
-// childConfig is passed to the child on standard input as one JSON value.
+// childConfig is the configuration of a child. It is passed on standard input as one JSON value.
 type childConfig struct {
 	Library              string `json:"library"`
 	Dir                  string `json:"dir"`
@@ -33,7 +33,7 @@ type childConfig struct {
 	MaxConcurrentQueries int    `json:"max_concurrent_queries"`
 }
 
-// A report is a line from the child to the parent.
+// A report is a message from the child to the parent: one line of JSON.
 type report struct {
 	Ready   bool         `json:"ready,omitempty"`
 	Query   *httpd.Query `json:"query,omitempty"`
@@ -41,11 +41,12 @@ type report struct {
 	Dropped int          `json:"dropped,omitempty"` // number of reports lost before this one
 }
 
-// childGrace is how long a stopping child waits for its statements; after half of it they are killed.
+// childGrace is the grace period for statements when a child stops; they are killed after half of it.
 const childGrace = 5 * time.Second
 
-// RunChild must be the first call of main, and of TestMain in packages whose tests Start a Server, because the child process
-// runs the same binary. In a child it serves until the parent exits and then exits; in any other process it returns immediately.
+// RunChild must be the first call of main, and of TestMain in packages whose tests Start a Server, because the child
+// process executes the same binary. In a child process, RunChild serves until the parent exits and then exits as well;
+// in any other process, it returns immediately.
 func RunChild() {
 	if os.Getenv(childEnv) == "" {
 		return
@@ -72,7 +73,8 @@ func childEnviron() []string {
 }
 
 func runChild(reports *reporter) error {
-	// Only the parent stops a child: systemd signals all processes of a unit, and the parent still stores rows.
+	// Only the parent may stop a child. systemd sends signals to all processes of a unit, but the parent must still
+	// store rows.
 	signal.Ignore(syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP)
 	preferOOM()
 	stdin := bufio.NewReader(os.Stdin)
@@ -102,7 +104,7 @@ func runChild(reports *reporter) error {
 		return err
 	}
 	path := "--path=" + filepath.Join(cfg.Dir, "data")
-	base, err := lib.Connect(path, "--config-file="+configFile) // stays open, because closing the last connection stops the engine
+	base, err := lib.Connect(path, "--config-file="+configFile) // base stays open, because closing the last connection stops the engine
 	if err != nil {
 		return err
 	}
@@ -116,7 +118,7 @@ func runChild(reports *reporter) error {
 		Observe: func(q httpd.Query) { reports.send(report{Query: &q}) },
 	})
 	if err := serve(stop, ln, handler, func() { reports.send(report{Ready: true}) }); err != nil {
-		return err // does not close the engine while statements are running
+		return err // returns without closing the engine, because statements are still running
 	}
 	handler.Close()
 	base.Close()
@@ -143,7 +145,7 @@ func initEngine(c *engine.Conn) (httpd.Server, error) {
 	return s, nil
 }
 
-// serve serves until stop is done and every statement has completed, or was killed after half of childGrace.
+// serve serves h until stop is done and every statement has completed or, after half of childGrace, has been killed.
 func serve(stop context.Context, ln net.Listener, h http.Handler, ready func()) error {
 	running, cancel := context.WithCancel(context.WithoutCancel(stop))
 	defer cancel()
@@ -182,7 +184,7 @@ const reportQueue = 1024
 
 // A reporter sends reports to the parent without blocking statements.
 type reporter struct {
-	queue   chan report   // never closed, because a statement that cannot be stopped may still send
+	queue   chan report   // never closed, because a statement that cannot be stopped may still send a report
 	quit    chan struct{} // closed by close
 	dropped atomic.Int64
 	wg      sync.WaitGroup
@@ -210,7 +212,7 @@ func newReporter(f *os.File) *reporter {
 
 func (r *reporter) write(enc *json.Encoder, rep report) {
 	rep.Dropped = int(r.dropped.Swap(0))
-	_ = enc.Encode(rep) // fails if the parent has exited, which ends standard input, too
+	_ = enc.Encode(rep) // fails only if the parent has exited, which also ends standard input
 }
 
 func (r *reporter) send(rep report) {
@@ -221,7 +223,7 @@ func (r *reporter) send(rep report) {
 	}
 }
 
-// close sends the queued reports.
+// close sends the queued reports and stops r.
 func (r *reporter) close() {
 	close(r.quit)
 	r.wg.Wait()

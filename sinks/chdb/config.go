@@ -8,13 +8,13 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 )
 
-// Database is the database that Start creates and DSN names.
+// Database is the name of the database that Start creates and that the DSN contains.
 const Database = "llmtap"
 
 // Config configures the embedded ClickHouse.
 type Config struct {
-	Dir                  string                `yaml:"-"`                         // data directory; created if missing, used by one process at a time
-	MemoryLimit          int64                 `yaml:"memory_limit" unit:"bytes"` // of the whole engine; statements above it fail with code 241
+	Dir                  string                `yaml:"-"`                         // data directory; created if missing; only one process at a time can use it
+	MemoryLimit          int64                 `yaml:"memory_limit" unit:"bytes"` // limit for the whole engine; statements that exceed it fail with code 241
 	MaxConcurrentQueries int                   `yaml:"max_concurrent_queries"`    // further statements wait 10 s, then fail with code 202
 	CacheDir             string                `yaml:"cache_dir"`                 // see LibraryConfig
 	Logger               *slog.Logger          `yaml:"-"`                         // nil disables logging
@@ -22,15 +22,15 @@ type Config struct {
 	Registerer           prometheus.Registerer `yaml:"-"`                         // nil disables metrics
 }
 
-// Default returns the configuration for one machine, without Dir.
+// Default returns the default configuration, without Dir.
 func Default() Config {
 	return Config{MemoryLimit: 2 << 30, MaxConcurrentQueries: 16}
 }
 
-// minMemory is the minimum memory with which the engine starts and merges.
+// minMemory is the minimum MemoryLimit with which the engine can start and merge.
 const minMemory = 256 << 20
 
-// Validate reports every invalid value.
+// Validate returns an error for every invalid value, joined.
 func (c Config) Validate() error {
 	var errs []error
 	if c.Dir == "" {

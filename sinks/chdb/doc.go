@@ -1,5 +1,6 @@
-// Package chdb runs ClickHouse without a ClickHouse server: its engine as a library (libchdb) in a supervised child
-// process that serves the HTTP interface of ClickHouse on loopback. The rest of the project uses its DSN.
+// Package chdb runs ClickHouse without a ClickHouse server. It runs ClickHouse's engine, the library libchdb, in a
+// supervised child process that serves ClickHouse's HTTP interface on loopback. The rest of the project only uses its
+// DSN.
 //
 //	parent: Server                               child: RunChild (the same binary)
 //	  FindLibrary: env, cache, npm                 engine: libchdb through purego
@@ -14,13 +15,13 @@
 //
 // # Why a child process
 //
-// The engine is 566 MB of C++: the collector must survive when it aborts or is killed for its memory. A child that dies is
-// restarted with backoff; 15 SIGKILLs under load lost no acknowledged batch and left no partial one. A restart takes 0.1
-// to 0.5 s.
+// The engine is 566 MB of C++. The collector must survive when the engine aborts or is killed because of its memory. A
+// child that dies is restarted with backoff. In a test with 15 SIGKILLs under load, no acknowledged batch was lost and
+// no partial batch was left. A restart takes 0.1 to 0.5 s.
 //
 // # Why the parent owns the socket
 //
-// The port stays the same across restarts, and clients that connect in between wait in the accept queue.
+// The port stays the same across restarts, and clients that connect during a restart wait in the accept queue.
 //
 // # Why HTTP
 //
@@ -29,7 +30,8 @@
 //
 // # Security
 //
-// The server listens on loopback only, with a new password for every start that is passed on stdin. The user has grants on
-// tables but not on file and URL sources; INTO OUTFILE, FROM INFILE and the function file, which grants do not cover, are
-// rejected by their tokens. The environment of the child does not contain the secrets of the parent.
+// The server listens only on loopback. Its password is generated at every start and passed on stdin. The user has
+// grants on tables but not on file and URL sources. INTO OUTFILE, FROM INFILE and the function file are not covered by
+// grants, so statements with these tokens are rejected. The environment of the child does not contain the secrets of
+// the parent.
 package chdb

@@ -9,8 +9,9 @@ import (
 	"text/template"
 )
 
-// The configuration of the engine. The library does not open any ports. Pools and caches are sized for a machine that also
-// runs everything else; a merge pool smaller than the default requires the three thresholds below it.
+// configXML is the configuration of the engine. The library does not open any ports. Pools and caches are sized for a
+// machine that also runs everything else. Because background_pool_size is below its default, the three merge thresholds
+// after it must be set as well.
 var configXML = template.Must(template.New("config.xml").Funcs(xmlFuncs).Parse(`<clickhouse>
   <!-- Written at every start. -->
   <timezone>UTC</timezone>
@@ -31,7 +32,8 @@ var configXML = template.Must(template.New("config.xml").Funcs(xmlFuncs).Parse(`
 </clickhouse>
 `))
 
-// The only user has all rights on tables, but none on sources (files, URLs, other servers) and access management.
+// usersXML defines the only user, who has all rights on tables, but no rights on sources (files, URLs, other servers)
+// and access management.
 var usersXML = template.Must(template.New("users.xml").Funcs(xmlFuncs).Parse(`<clickhouse>
   <!-- Written at every start. The password is checked before the engine sees a statement. -->
   <profiles>
@@ -78,7 +80,7 @@ func writeEngineConfig(cfg childConfig) (string, error) {
 	}{
 		UsersFile:   filepath.Join(cfg.Dir, "users.xml"),
 		MemoryLimit: cfg.MemoryLimit,
-		QueryMemory: cfg.MemoryLimit / 4 * 3, // one statement leaves room for merges
+		QueryMemory: cfg.MemoryLimit / 4 * 3, // a single statement must leave room for merges
 		CacheSize:   cfg.MemoryLimit / 16,
 		Grants:      grants,
 	}

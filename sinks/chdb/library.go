@@ -16,25 +16,27 @@ import (
 // LibraryVersion is the required version of libchdb.
 const LibraryVersion = "26.7.3-stable.1"
 
-// libraryEnv is the environment variable with the path of a library to use instead of the cached one.
+// libraryEnv is the environment variable for the path of a library that is used instead of the cached one.
 const libraryEnv = "LLMTAP_LIBCHDB"
 
-// An npmPackage contains the library for one platform. integrity is npm's checksum of its tarball.
+// An npmPackage contains the library for one platform. integrity is npm's checksum of the package's tarball.
 type npmPackage struct{ name, integrity string }
 
-// npmPackages by GOOS/GOARCH. Platforms without an entry, whose checksum is not known, require LLMTAP_LIBCHDB.
+// npmPackages maps GOOS/GOARCH to a package. Other platforms require LLMTAP_LIBCHDB, because the checksums of their
+// packages are not known.
 var npmPackages = map[string]npmPackage{
 	"linux/amd64": {"@chdb/lib-linux-x64-gnu", "sha512-XP97mMqnc5tZpKQywR8N7cLTsHNiTmHr30pC5mzo3jWmukjKn2IBa60c2B/gWUNcuFjOMjWoorQICCqBVj5wpw=="},
 }
 
 // LibraryConfig configures where the library is stored.
 type LibraryConfig struct {
-	CacheDir string            // empty: llmtap's folder in the cache directory of the user
+	CacheDir string            // if empty, the directory llmtap in the user's cache directory
 	Progress func(line string) // receives progress messages of an installation; may be nil
 }
 
-// FindLibrary returns the path of libchdb: the file of LLMTAP_LIBCHDB, or the one in the cache, which is installed with the
-// npm client if it is missing (178 MB). If several processes call it concurrently, one installs.
+// FindLibrary returns the path of libchdb: the file in LLMTAP_LIBCHDB or else the library in the cache. If the library
+// is missing, FindLibrary installs it with the npm client (178 MB). If several processes call it concurrently, only one
+// installs the library.
 func FindLibrary(ctx context.Context, cfg LibraryConfig) (string, error) {
 	path, err := PresentLibrary(cfg)
 	if path != "" || err != nil {
@@ -53,8 +55,8 @@ func FindLibrary(ctx context.Context, cfg LibraryConfig) (string, error) {
 	return path, nil
 }
 
-// PresentLibrary is FindLibrary without the installation: it returns "" if the library is missing and the npm client can
-// install it, and an error if it cannot.
+// PresentLibrary is like FindLibrary, but does not install the library. If the library is missing, it returns "" if the
+// npm client can install it, and otherwise an error.
 func PresentLibrary(cfg LibraryConfig) (string, error) {
 	if path := os.Getenv(libraryEnv); path != "" {
 		path, err := filepath.Abs(path)
@@ -83,7 +85,7 @@ func PresentLibrary(cfg LibraryConfig) (string, error) {
 	return "", nil
 }
 
-// dir returns the directory of this version of the library.
+// dir returns the directory for LibraryVersion in the cache.
 func (c LibraryConfig) dir() (string, error) {
 	if c.CacheDir == "" {
 		user, err := os.UserCacheDir()
@@ -95,14 +97,14 @@ func (c LibraryConfig) dir() (string, error) {
 	return filepath.Join(c.CacheDir, "libchdb-"+LibraryVersion), nil
 }
 
-// noLibrary adds the possible solutions to err.
+// noLibrary returns err with the possible solutions.
 func noLibrary(err error) error {
 	return fmt.Errorf("get libchdb %s, the embedded ClickHouse: %w; either install npm (Node.js) and try again, or set %s to a libchdb.so of this "+
 		"version, or use a ClickHouse server: clickhouse.dsn or LLMTAP_CLICKHOUSE_DSN", LibraryVersion, err, libraryEnv)
 }
 
-// cached returns the library in dir if its marker is valid. The marker is written after the checksum was verified and
-// contains the checksum of the tarball and the size of the library.
+// cached returns the path of the library in dir if its marker is valid. The marker contains the checksum of the tarball
+// and the size of the library. It is written only after the checksum has been verified.
 func cached(dir string, pkg npmPackage) (string, bool) {
 	path := filepath.Join(dir, "libchdb.so")
 	st, err := os.Stat(path)
@@ -120,7 +122,8 @@ func marker(pkg npmPackage, size int64) string {
 	return fmt.Sprintf("%s@%s %s %d\n", pkg.name, LibraryVersion, pkg.integrity, size)
 }
 
-// install installs the library in dir unless another process does so at the same time.
+// install installs the library in dir and returns its path. If another process is installing it, install waits for that
+// process.
 func install(ctx context.Context, dir string, pkg npmPackage, progress func(string)) (string, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return "", fmt.Errorf("create cache: %w", err)
@@ -138,7 +141,7 @@ func install(ctx context.Context, dir string, pkg npmPackage, progress func(stri
 		return path, nil
 	}
 	old, _ := filepath.Glob(filepath.Join(dir, "install-*"))
-	for _, d := range old { // remains of killed installations
+	for _, d := range old { // left behind by killed installations
 		_ = os.RemoveAll(d)
 	}
 	tmp, err := os.MkdirTemp(dir, "install-")

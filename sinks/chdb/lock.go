@@ -25,7 +25,7 @@ func lockPath(dir string) string { return filepath.Join(dir, "llmtap.lock") }
 // A dirLock protects a data directory from other processes while the file is open.
 type dirLock struct{ file *os.File }
 
-// lockDir locks dir. It retries, because Running briefly takes the lock.
+// lockDir locks dir. It retries, because Running briefly acquires the lock.
 func lockDir(ctx context.Context, dir string) (*dirLock, error) {
 	f, err := os.OpenFile(lockPath(dir), os.O_RDWR|os.O_CREATE, 0o600)
 	if err != nil {
@@ -47,7 +47,7 @@ func lockDir(ctx context.Context, dir string) (*dirLock, error) {
 		"or share one server through clickhouse.dsn (LLMTAP_CLICKHOUSE_DSN)", dir, holder)
 }
 
-// lockFile locks f. While another process holds the lock it retries at this interval, without a time limit.
+// lockFile locks f. While another process holds the lock, it retries at this interval, without a time limit.
 func lockFile(ctx context.Context, f *os.File, interval time.Duration, opts ...backoff.RetryOption) error {
 	opts = append([]backoff.RetryOption{backoff.WithBackOff(backoff.NewConstantBackOff(interval)), backoff.WithMaxElapsedTime(0)}, opts...)
 	_, err := backoff.Retry(ctx, func() (struct{}, error) {
@@ -72,7 +72,7 @@ func tryLock(f *os.File) error {
 // wouldBlock reports whether tryLock failed because another process holds the lock.
 func wouldBlock(err error) bool { return errors.Is(err, syscall.EWOULDBLOCK) }
 
-// announce writes the owner of the lock. It contains a password; the mode of the file is 0600.
+// announce writes o to the lock file. o contains a password, so the mode of the file is 0600.
 func (l *dirLock) announce(o owner) error {
 	b, err := json.Marshal(o)
 	if err != nil {
@@ -92,7 +92,8 @@ func (l *dirLock) release() {
 	_ = l.file.Close()
 }
 
-// Running returns the DSN of the server that a process of the same user runs on dir; ok is false if there is none.
+// Running returns the DSN of the server that another process of the same user runs on dir. ok is false if there is no
+// such server.
 func Running(dir string) (dsn string, ok bool) {
 	f, err := os.Open(lockPath(dir))
 	if err != nil {

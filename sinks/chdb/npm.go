@@ -22,7 +22,8 @@ const progressInterval = 5 * time.Second
 
 var errNoNPM = errors.New("npm is not installed")
 
-// npmPack downloads the tarball of pkg into dir with the npm client and the npm configuration of the user.
+// npmPack downloads the tarball of pkg into dir and returns its path. It uses the npm client with the user's npm
+// configuration.
 func npmPack(ctx context.Context, dir string, pkg npmPackage, progress func(string)) (string, error) {
 	npm, err := exec.LookPath("npm")
 	if err != nil {
@@ -30,7 +31,7 @@ func npmPack(ctx context.Context, dir string, pkg npmPackage, progress func(stri
 	}
 	spec := pkg.name + "@" + LibraryVersion
 	cmd := exec.CommandContext(ctx, npm, "pack", "--silent", "--ignore-scripts", "--pack-destination", dir, spec)
-	cmd.Dir = dir // so that the .npmrc of a project is not used
+	cmd.Dir = dir // a project's .npmrc must not be used
 	cmd.WaitDelay = time.Second
 	progress("downloading " + spec + " with npm (178 MB, once)")
 	done := make(chan struct{})
@@ -67,7 +68,7 @@ func lastLine(s string) string {
 	return lines[len(lines)-1]
 }
 
-// checkIntegrity verifies the checksum of a file against npm's "sha512-<base64>".
+// checkIntegrity returns an error unless the checksum of a file is want, which is in npm's format "sha512-<base64>".
 func checkIntegrity(path, want string) error {
 	f, err := os.Open(path)
 	if err != nil {
@@ -84,10 +85,10 @@ func checkIntegrity(path, want string) error {
 	return nil
 }
 
-// maxLibrary bounds the size of the unpacked library, which is 566 MB.
+// maxLibrary is the maximum size of the unpacked library. Its actual size is 566 MB.
 const maxLibrary = 2 << 30
 
-// extract extracts one file of a .tgz to path and returns its size.
+// extract extracts the file name from a .tgz to path and returns its size.
 func extract(ctx context.Context, tarball, name, path string) (int64, error) {
 	f, err := os.Open(tarball)
 	if err != nil {

@@ -19,7 +19,7 @@ import (
 	"github.com/llmtap/llmtap/sinks/chdb/httpd"
 )
 
-// A Server is an embedded ClickHouse: a child process, which is restarted until Close.
+// A Server is an embedded ClickHouse. It runs in a child process, which is restarted whenever it exits before Close.
 type Server struct {
 	log      *slog.Logger
 	metrics  *metrics
@@ -30,7 +30,7 @@ type Server struct {
 	dsn      string
 
 	cancel context.CancelFunc // stops the supervisor gracefully
-	kill   context.CancelFunc // stops it immediately
+	kill   context.CancelFunc // stops the supervisor immediately
 	done   chan struct{}      // closed when the supervisor ends
 
 	mu     sync.Mutex
@@ -40,7 +40,8 @@ type Server struct {
 // startTimeout bounds the first start. Loading a large directory takes seconds, not minutes.
 const startTimeout = 2 * time.Minute
 
-// Start installs the library if it is missing, starts the child and returns when it answers a query. ctx bounds the start only.
+// Start installs the library if it is missing, starts the child, and returns once the child has answered a query. ctx
+// applies only to the start.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, fmt.Errorf("check ClickHouse configuration: %w", err)
@@ -116,11 +117,11 @@ func newServer(ctx context.Context, cfg Config, library string) (*Server, error)
 	return s, nil
 }
 
-// DSN returns the address for clickhouse-go, with password: http://default:…@127.0.0.1:port/llmtap. The database exists.
-// The DSN stays the same until Close.
+// DSN returns the DSN for clickhouse-go, which includes the password: http://default:…@127.0.0.1:port/llmtap. The
+// database exists. The DSN stays the same until Close.
 func (s *Server) DSN() string { return s.dsn }
 
-// Health returns nil while a child accepts queries, else the reason why none does.
+// Health returns nil while a child accepts queries, and otherwise the reason why no child does.
 func (s *Server) Health() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -133,8 +134,8 @@ func (s *Server) setHealth(err error) {
 	s.health = err
 }
 
-// Close stops the child, which stops serving, closes the engine and exits. When ctx is done, or after 10 s, the child is
-// killed, which loses no acknowledged data. Closing twice does nothing.
+// Close stops the child, which stops serving, closes the engine and exits. When ctx is done, or after 10 s, the child
+// is killed, which does not lose acknowledged data. A second call does nothing.
 func (s *Server) Close(ctx context.Context) error {
 	s.cancel()
 	select {
@@ -149,7 +150,7 @@ func (s *Server) Close(ctx context.Context) error {
 
 // release releases the resources of newServer.
 func (s *Server) release() {
-	_ = s.socket.Close() // closing a nil socket or listener does nothing
+	_ = s.socket.Close() // closing a nil socket or listener has no effect
 	_ = s.listener.Close()
 	s.lock.release()
 }
@@ -158,10 +159,11 @@ func (s *Server) release() {
 const (
 	minBackoff   = 100 * time.Millisecond
 	maxBackoff   = 10 * time.Second
-	healthyAfter = 30 * time.Second // a child that served this long resets the backoff
+	healthyAfter = 30 * time.Second // a child that has served for longer resets the backoff
 )
 
-// supervise runs children until run is done. It reports to ready whether the first one starts.
+// supervise runs children, one after another, until run or killed is done. It sends the result of the first start to
+// ready.
 func (s *Server) supervise(run, killed context.Context, ready chan<- error) {
 	defer close(s.done)
 	defer s.release()
@@ -205,7 +207,8 @@ func (s *Server) supervise(run, killed context.Context, ready chan<- error) {
 	}
 }
 
-// lockTimeout bounds how long the first start waits for the lock of the engine: a killed child may still be exiting.
+// lockTimeout is the maximum time the first start waits for the engine's lock, because a killed child may still be
+// exiting.
 const lockTimeout = 5 * time.Second
 
 func isLocked(err error) bool { return strings.Contains(err.Error(), "Cannot lock file") }

@@ -17,11 +17,11 @@ import (
 	"time"
 )
 
-// stopTimeout bounds the exit of a child, which itself times out earlier (childGrace).
+// stopTimeout is the maximum time for a child to exit. The child's own limit, childGrace, is shorter.
 const stopTimeout = 10 * time.Second
 
-// child runs one child process until it exits. It calls ready when the child has answered a query, stops the child when
-// run is done, and kills it when killed is done.
+// child runs one child process until the process exits. It calls ready once the child has answered a query, stops the
+// child when run is done, and kills the child when killed is done.
 func (s *Server) child(run, killed context.Context, ready func()) error {
 	reports, reportEnd, err := os.Pipe()
 	if err != nil {
@@ -48,7 +48,7 @@ func (s *Server) child(run, killed context.Context, ready func()) error {
 		return fmt.Errorf("start ClickHouse: %w", err)
 	}
 
-	var failed string // written by the goroutine below, valid after read is closed
+	var failed string // written by the goroutine below; valid after read is closed
 	isReady := make(chan struct{})
 	read := make(chan struct{})
 	go func() {
@@ -90,7 +90,7 @@ func (s *Server) child(run, killed context.Context, ready func()) error {
 	}
 }
 
-// exitError returns why a child exited, including its last report and output.
+// exitError returns an error with the reason why a child exited, including its last report and output.
 func exitError(err error, failed, output string) error {
 	switch {
 	case strings.Contains(output, "Cannot lock file"):
@@ -107,7 +107,8 @@ func exitError(err error, failed, output string) error {
 	return fmt.Errorf("run ClickHouse: %w", err)
 }
 
-// readReports reads the reports of the child until it exits: statements, readiness, and the reason of its exit.
+// readReports processes the reports of the child until the child exits: statements, readiness and a failure. It returns
+// the failure, if any.
 func (s *Server) readReports(r io.Reader, isReady chan<- struct{}) (failed string) {
 	dec := json.NewDecoder(bufio.NewReader(r))
 	for {
@@ -129,7 +130,7 @@ func (s *Server) readReports(r io.Reader, isReady chan<- struct{}) (failed strin
 	}
 }
 
-// probe runs a query over the socket of the clients.
+// probe runs a query over the same socket as clients.
 func (s *Server) probe(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, 10*time.Second)
 	defer cancel()
@@ -157,13 +158,13 @@ func (s *Server) probe(ctx context.Context) error {
 
 func (s *Server) dsnOrigin() string { return "http://" + s.listener.Addr().String() + "/" }
 
-// A lineLog logs the output of the child line by line and keeps the last lines for errors.
+// A lineLog logs the output of the child line by line and retains the last lines for errors.
 type lineLog struct {
 	log *slog.Logger
 
 	mu   sync.Mutex // guards the fields below
-	part []byte     // beginning of a line, at most maxLine
-	tail []string   // the last lines, at most tailLines
+	part []byte     // beginning of an incomplete line, at most maxLine bytes
+	tail []string   // last lines, at most tailLines
 }
 
 const (

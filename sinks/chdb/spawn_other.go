@@ -7,7 +7,7 @@ import (
 	"syscall"
 )
 
-// Without Pdeathsig, the child detects the death of the parent by the end of its standard input.
+// sysProcAttr does not set Pdeathsig, which exists only on Linux. The child exits when its standard input ends.
 func sysProcAttr() *syscall.SysProcAttr { return &syscall.SysProcAttr{Setpgid: true} }
 
 func lockThread() (unlock func()) { return func() {} }

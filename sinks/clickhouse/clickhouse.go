@@ -32,13 +32,14 @@ type Sink struct {
 var _ sinks.Sink = (*Sink)(nil)
 
 // Open connects to ClickHouse, creates a missing database and migrates the schema. Several processes may open the same
-// database concurrently. reg may be nil; several Sinks of one process need a registerer each.
+// database concurrently. reg may be nil; if a process has several Sinks, each requires its own registerer.
 func Open(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
 	return open(ctx, cfg, logger, reg, false)
 }
 
-// OpenLazy is Open for processes that also work while ClickHouse is down: if ClickHouse is unreachable, it logs a warning,
-// and the first Write that reaches ClickHouse migrates the schema. Other errors, such as a wrong password, are returned.
+// OpenLazy is like Open, but for processes that also work while ClickHouse is down. If ClickHouse is unreachable,
+// OpenLazy logs a warning, and the first Write that reaches ClickHouse migrates the schema. Other errors, such as a
+// wrong password, are returned.
 func OpenLazy(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.Registerer) (*Sink, error) {
 	return open(ctx, cfg, logger, reg, true)
 }
@@ -64,10 +65,10 @@ func open(ctx context.Context, cfg Config, logger *slog.Logger, reg prometheus.R
 	return s, nil
 }
 
-// errPreparing is the error of prepare while another goroutine runs it.
+// errPreparing is returned by prepare while another goroutine executes it.
 var errPreparing = errors.New("ClickHouse is being prepared")
 
-// prepare connects and migrates the schema, once.
+// prepare connects, migrates the schema and sets the retention. After it has succeeded once, it does nothing.
 func (s *Sink) prepare(ctx context.Context) (err error) {
 	if s.ready.Load() {
 		return nil
@@ -99,7 +100,7 @@ func (s *Sink) prepare(ctx context.Context) (err error) {
 	return nil
 }
 
-// connect checks the connection and creates the database of the DSN if it is missing.
+// connect checks the connection and creates the database named in the DSN if it is missing.
 func (s *Sink) connect(ctx context.Context) error {
 	err := s.conn.Exec(ctx, probe)
 	if code(err) != proto.ErrUnknownDatabase {
@@ -123,7 +124,7 @@ func (s *Sink) connect(ctx context.Context) error {
 // probe is used instead of Ping, which does not check the database over HTTP.
 const probe = "SELECT 1"
 
-// dial opens a connection and checks it. database overrides the one of the DSN unless empty.
+// dial opens a connection and checks it. If database is not empty, it overrides the database in the DSN.
 func dial(ctx context.Context, cfg Config, database string) (driver.Conn, error) {
 	o, err := cfg.options()
 	if err != nil {
@@ -166,7 +167,7 @@ func (s *Sink) Counts(ctx context.Context) (map[string]uint64, error) {
 	return counts, nil
 }
 
-// Close closes the connections. Writes in flight may fail. Closing twice does nothing.
+// Close closes the connections. Writes in flight may fail. A second call does nothing.
 func (s *Sink) Close() error {
 	if s.closed.Swap(true) {
 		return nil

@@ -10,16 +10,16 @@ import (
 
 const (
 	migrationsTable = "migrations"
-	localSuffix     = "_local" // of the table on one server; the name without it is the Distributed table
+	localSuffix     = "_local" // suffix of the table on one server; the name without it is the Distributed table
 )
 
 // A topology is the server or the cluster that stores the tables.
 type topology struct {
-	cluster  string // empty: one server
-	database string // of the tables; statements for a cluster name it
+	cluster  string // name of the cluster; empty for a single server
+	database string // database of the tables; statements for a cluster contain its name
 }
 
-// on returns the ON CLUSTER clause, which follows the name of a table in DDL.
+// on returns the ON CLUSTER clause for DDL, which follows the name of the table; "" for a single server.
 func (t topology) on() string {
 	if t.cluster == "" {
 		return ""
@@ -35,12 +35,13 @@ func (t topology) local(table string) string {
 	return table + localSuffix
 }
 
-// alterTarget returns the target of an ALTER TABLE that changes rows of table or their TTL on all servers.
+// alterTarget returns the target of an ALTER TABLE that changes rows of table, or their TTL, on all servers.
 func (t topology) alterTarget(table string) string { return t.local(table) + t.on() }
 
-// rewrite returns the statements that run stmt, a statement of schema/, in this topology. On one server it is stmt itself.
-// On a cluster, a table becomes a replicated table on each server, named *_local, and a Distributed table with the name
-// that readers and writers use; views are unchanged. Any other form of statement is an error.
+// rewrite returns the statements for stmt, a statement in schema/, in this topology. On a single server, stmt is
+// unchanged. On a cluster, a table becomes a replicated table on each server, named *_local, and a Distributed table
+// with the name that readers and writers use; views do not change except for ON CLUSTER. Any other form of statement is
+// an error.
 func (t topology) rewrite(stmt string) ([]string, error) {
 	if t.cluster == "" {
 		return []string{stmt}, nil
@@ -61,7 +62,7 @@ func (t topology) rewrite(stmt string) ([]string, error) {
 	return nil, fmt.Errorf("statement is not supported on a cluster: %.80s", stmt)
 }
 
-// createTable rewrites the rest of a CREATE TABLE, which begins with the name of the table.
+// createTable rewrites a CREATE TABLE. r is at the name of the table.
 func (t topology) createTable(r *sqlReader) ([]string, error) {
 	name := r.next()
 	if !r.until("ENGINE") || !r.accept("ENGINE =") {
@@ -80,7 +81,7 @@ func (t topology) createTable(r *sqlReader) ([]string, error) {
 		}
 		rest = end.End()
 	}
-	// The path contains names, not the UUID of the table, so that a server that joins later uses the same path.
+	// The path contains names instead of the table's UUID, so that a server that joins later uses the same path.
 	head, between, tail := r.sql[:name.Pos], r.sql[name.End():engine.Pos], r.sql[rest:]
 	if name.Text == migrationsTable { // not sharded: every server is a replica
 		return []string{head + name.Text + t.on() + between +
@@ -103,8 +104,8 @@ func (t topology) createTable(r *sqlReader) ([]string, error) {
 	}, nil
 }
 
-// alterTable rewrites the rest of an ALTER TABLE, which begins with the name of the table. A column is added to the local
-// tables first, because the Distributed table reads it from them.
+// alterTable rewrites an ALTER TABLE. r is at the name of the table. A column is added to the local tables first,
+// because the Distributed table reads it from them.
 func (t topology) alterTable(r *sqlReader) ([]string, error) {
 	name := r.next()
 	if tableNamed(name.Text) == nil {
@@ -115,7 +116,7 @@ func (t topology) alterTable(r *sqlReader) ([]string, error) {
 		switch {
 		case r.accept("ADD COLUMN"), r.accept("MODIFY COLUMN"):
 			columns = true
-		case r.accept("ADD INDEX"), r.accept("DROP INDEX"), r.accept("MODIFY SETTING"): // of the local tables only
+		case r.accept("ADD INDEX"), r.accept("DROP INDEX"), r.accept("MODIFY SETTING"): // only the local tables have these
 			others = true
 		default:
 			return nil, fmt.Errorf("ALTER TABLE %s: %s is not supported on a cluster", name.Text, r.next().Text)
@@ -139,7 +140,7 @@ func (t topology) alterTable(r *sqlReader) ([]string, error) {
 // An sqlReader reads the tokens of a statement.
 type sqlReader struct {
 	sql  string
-	toks []sqltext.Token // not read yet
+	toks []sqltext.Token // tokens not read yet
 }
 
 func newSQLReader(sql string) *sqlReader {
@@ -151,7 +152,7 @@ func newSQLReader(sql string) *sqlReader {
 	return r
 }
 
-// accept reads the given words if they are next, and reports whether they were.
+// accept reads the given words if they come next, and reports whether they did.
 func (r *sqlReader) accept(words string) bool {
 	ws := strings.Fields(words)
 	if len(r.toks) < len(ws) {
@@ -166,7 +167,7 @@ func (r *sqlReader) accept(words string) bool {
 	return true
 }
 
-// next reads one token, which is empty at the end.
+// next reads and returns one token. At the end, it returns an empty token.
 func (r *sqlReader) next() sqltext.Token {
 	if len(r.toks) == 0 {
 		return sqltext.Token{Pos: len(r.sql)}
@@ -176,7 +177,7 @@ func (r *sqlReader) next() sqltext.Token {
 	return t
 }
 
-// until reads up to the first token with this text outside of parentheses, and reports whether there is one.
+// until skips to the first token with this text outside of parentheses, and reports whether there is one.
 func (r *sqlReader) until(text string) bool {
 	depth := 0
 	for i, t := range r.toks {
@@ -193,7 +194,7 @@ func (r *sqlReader) until(text string) bool {
 	return false
 }
 
-// contains reports whether the rest contains a token with this text.
+// contains reports whether the unread tokens include one with this text.
 func (r *sqlReader) contains(text string) bool {
 	return slices.ContainsFunc(r.toks, func(t sqltext.Token) bool { return t.Text == text })
 }

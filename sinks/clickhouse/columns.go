@@ -16,7 +16,7 @@ type column[R any] struct {
 	values func(rows []R) any // a typed slice with one value per row
 }
 
-// col returns the column with the values of get. V is the Go type of the client for the type of the column.
+// col returns a column whose values are returned by get. V is the Go type that the client uses for the column's type.
 func col[R, V any](name string, get func(*R) V) column[R] {
 	return column[R]{name, func(rows []R) any {
 		vs := make([]V, len(rows))
@@ -27,7 +27,8 @@ func col[R, V any](name string, get func(*R) V) column[R] {
 	}}
 }
 
-// labelColumns returns the columns of event labels, except for the conversation: that of a row is more precise.
+// labelColumns returns the columns for event labels except the conversation label, because the conversation of the row
+// itself is more precise.
 func labelColumns[R any](get func(*R) *event.Labels) []column[R] {
 	return []column[R]{
 		col("service", func(r *R) string { return cmp.Or(get(r).Service, "unknown") }),
@@ -205,7 +206,7 @@ var (
 	maxTime = time.Unix(0, math.MaxInt64).UTC() // 2262-04-11
 )
 
-// clamp moves t into the range of a column: a broken clock must not stop the pipeline.
+// clamp returns the time closest to t in the range of a column, because a broken clock must not stop the pipeline.
 func clamp(t time.Time) time.Time {
 	switch {
 	case t.Before(minTime):
@@ -216,7 +217,7 @@ func clamp(t time.Time) time.Time {
 	return t
 }
 
-// clampSeconds is clamp for columns of type DateTime.
+// clampSeconds is like clamp, but for columns of type DateTime.
 func clampSeconds(t time.Time) time.Time {
 	if t = clamp(t); t.Unix() > math.MaxUint32 {
 		return time.Unix(math.MaxUint32, 0).UTC()

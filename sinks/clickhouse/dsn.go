@@ -19,22 +19,22 @@ import (
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
-// defaultPorts are the default ports of ClickHouse by scheme, without and with TLS.
+// defaultPorts maps a scheme to ClickHouse's default ports without and with TLS.
 var defaultPorts = map[string][2]string{"clickhouse": {"9000", "9440"}, "http": {"8123", "8443"}, "https": {"8123", "8443"}}
 
-// enumOptions are the DSN options for which clickhouse-go ignores unknown values.
+// enumOptions maps the DSN options for which clickhouse-go ignores unknown values to their valid values.
 var enumOptions = map[string][]string{
 	"connection_open_strategy": {"in_order", "round_robin", "random"},
 	"compress":                 {"true", "false", "1", "0", "none", "lz4", "lz4hc", "zstd", "gzip", "deflate", "br"},
 }
 
-// A dsn is a parsed DSN: options of clickhouse-go and those of llmtap.
+// A dsn is a parsed DSN: the options of clickhouse-go, and llmtap's own options.
 type dsn struct {
 	*clickhouse.Options
 	caFile, certFile, keyFile string
 }
 
-// options parses the DSN and reads the password and the certificates.
+// options returns the options for clickhouse-go. It parses the DSN and reads the password and certificate files.
 func (c Config) options() (*clickhouse.Options, error) {
 	d, err := c.parseDSN()
 	if err != nil {
@@ -102,7 +102,7 @@ func (c Config) parseDSN() (d dsn, err error) {
 		}
 	}
 	on, err := strconv.ParseBool(q.Get("secure"))
-	secure := q.Has("secure") && (on || err != nil) // also without a value; ParseDSN rejects an invalid one
+	secure := q.Has("secure") && (on || err != nil) // secure without a value also counts; ParseDSN rejects an invalid value
 	switch {
 	case scheme == "http" && secure:
 		return d, errors.New("http with secure=true: use https://")
@@ -138,7 +138,7 @@ func (c Config) parseDSN() (d dsn, err error) {
 	return d, nil
 }
 
-// address checks an address of the DSN and adds a missing port.
+// address validates an address in the DSN and returns it with a port.
 func address(addr, scheme string, secure bool) (string, error) {
 	host, port, err := net.SplitHostPort(addr)
 	if err != nil && !strings.Contains(strings.Trim(addr, "[]"), ":") || strings.HasSuffix(addr, "]") {
@@ -153,8 +153,8 @@ func address(addr, scheme string, secure bool) (string, error) {
 	return net.JoinHostPort(host, port), nil
 }
 
-// dialEvenly is the default strategy of the client, but each address gets an equal share of the remaining time: by default,
-// a first address that drops packets takes all of it, and the others are never dialled.
+// dialEvenly dials with the client's default strategy, but gives each address an equal share of the remaining time.
+// Otherwise, a first address that drops packets would use up the time, and the other addresses would never be dialled.
 func dialEvenly(ctx context.Context, id int, o *clickhouse.Options, dial clickhouse.Dial) (clickhouse.DialResult, error) {
 	deadline, ok := ctx.Deadline()
 	if !ok {
@@ -165,7 +165,7 @@ func dialEvenly(ctx context.Context, id int, o *clickhouse.Options, dial clickho
 		ctx, cancel := context.WithTimeout(ctx, time.Until(deadline)/time.Duration(max(left, 1)))
 		defer cancel()
 		left--
-		// The native protocol uses the timeout of the options, not of the context.
+		// The native protocol uses the timeout in the options, not the deadline of the context.
 		one := *o
 		if at, ok := ctx.Deadline(); ok && left > 0 {
 			one.DialTimeout = min(one.DialTimeout, time.Until(at))

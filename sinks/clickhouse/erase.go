@@ -13,25 +13,27 @@ import (
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
-// An ErasureSubject is a conversation, or a user as in the user label, whose rows are erased. Exactly one field is set.
+// An ErasureSubject is a conversation, or a value of the user label, whose rows are erased. Exactly one field must be
+// set.
 type ErasureSubject struct{ Conversation, User string }
 
-// An Erasure is the set of rows that belong to an ErasureSubject only.
+// An Erasure is the set of rows that belong only to one ErasureSubject.
 type Erasure struct {
-	// Conversations are erased completely. For a user they are the conversations without calls of other users; in other
-	// conversations, the calls of the user are erased and the messages that the remaining calls need are kept.
+	// Conversations are erased completely. For a user, these are the conversations without calls of other users. In
+	// other conversations, only the calls of the user are erased, and messages used by the remaining calls are kept.
 	Conversations []string
 	Exchanges     []string
-	Inferred      bool              // the conversation of some exchange was inferred
-	Rows          map[string]uint64 // number of rows by table; for alerts, those whose example is removed
+	Inferred      bool              // the conversation of at least one exchange was inferred
+	Rows          map[string]uint64 // number of rows by table; for alerts, rows whose example is removed
 
 	subject  ErasureSubject
 	messages []string
 	alerts   []string
 }
 
-// Conditions on exchanges and history for rows without other references. Ids are bound in hex, because the two protocols
-// disagree on the meaning of a backslash or a quote in a bound array.
+// SQL fragments for a subject: its rows, the message ids that they reference (erasedRefs), and the message ids that
+// other rows reference (keptRefs). Ids are bound in hex because the two protocols disagree on the meaning of a
+// backslash or a quote in a bound array.
 const (
 	conversations  = `arrayMap(x -> unhex(x), {conversations:Array(String)})`
 	user           = `unhex({user:String})`
@@ -44,7 +46,8 @@ const (
 		UNION ALL SELECT message_id FROM history WHERE conversation_id NOT IN ` + conversations + `)`
 )
 
-// erasedTables are the tables with rows of a subject in the order of deletion. exchanges is last: it leads to the others.
+// erasedTables lists the tables with rows of a subject in the order of deletion. exchanges is last, because PlanErasure
+// finds the other rows through it.
 var erasedTables = []struct{ name, where string }{
 	{"history", `conversation_id IN ` + conversations},
 	{"tool_calls", erasedRows},
@@ -103,8 +106,8 @@ func (s *Sink) PlanErasure(ctx context.Context, subject ErasureSubject) (*Erasur
 	return e, nil
 }
 
-// Erase deletes the rows of e, also from disk, and returns when they are deleted. Messages stored at or after before are
-// kept, because other requests have contained them since. It may be called again after an error.
+// Erase deletes the rows of e, including from disk, and returns once they are deleted. Messages stored at the time
+// before, or later, are kept, because newer requests contain them. Erase may be called again after an error.
 func (s *Sink) Erase(ctx context.Context, e *Erasure, before time.Time) error {
 	for ids := range slices.Chunk(e.messages, maxIDs) {
 		err := s.mutate(ctx, "messages", `DELETE WHERE id IN {ids:Array(String)} AND toUnixTimestamp(seen_at) < {before:Int64}`,
@@ -120,7 +123,7 @@ func (s *Sink) Erase(ctx context.Context, e *Erasure, before time.Time) error {
 	}
 	chunks := slices.Collect(slices.Chunk(e.Conversations, maxIDs))
 	if len(chunks) == 0 {
-		chunks = [][]string{nil} // calls of the user in conversations of several users
+		chunks = [][]string{nil} // calls of the user in conversations with other users
 	}
 	for _, t := range erasedTables {
 		if e.Rows[t.name] == 0 {
@@ -143,7 +146,7 @@ func (e *Erasure) args(conversations []string) []any {
 	return []any{clickhouse.Named("conversations", array(ids)), clickhouse.Named("user", hex.EncodeToString([]byte(e.subject.User)))}
 }
 
-// mutate changes rows of a table on all servers and waits until the change is complete.
+// mutate changes rows of a table on all servers and waits for the change to complete.
 func (s *Sink) mutate(ctx context.Context, table, change string, args ...any) error {
 	ctx = clickhouse.Context(ctx, clickhouse.WithSettings(clickhouse.Settings{"mutations_sync": 2}))
 	if err := s.conn.Exec(ctx, "ALTER TABLE "+s.topology.alterTarget(table)+" "+change, args...); err != nil {
@@ -152,7 +155,7 @@ func (s *Sink) mutate(ctx context.Context, table, change string, args ...any) er
 	return nil
 }
 
-// strings returns the single column of a query.
+// strings returns the values of a query with a single column.
 func (s *Sink) strings(ctx context.Context, sql string, args ...any) ([]string, error) {
 	rows, err := s.conn.Query(clickhouse.Context(ctx, clickhouse.WithSettings(querySettings)), sql, args...)
 	if err != nil {
@@ -175,7 +178,7 @@ func (s *Sink) number(ctx context.Context, sql string, args ...any) (n uint64, e
 	return n, err
 }
 
-// array returns values as an array in the text format of ClickHouse.
+// array returns values as an array in ClickHouse's text format.
 func array(values []string) string {
 	quoted := make([]string, len(values))
 	for i, v := range values {

@@ -14,31 +14,31 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 )
 
-// A fault is the class of an insert error, and the reason label of metrics.errors.
+// A fault is the class of an insert error. It is the value of the label reason of metrics.errors.
 type fault string
 
 const (
-	faultServer fault = "server" // the server or the network; temporary
-	faultSetup  fault = "setup"  // tables, login or grants; an operator must act
-	faultRows   fault = "rows"   // possibly the rows
+	faultServer fault = "server" // caused by the server or the network; temporary
+	faultSetup  fault = "setup"  // caused by tables, login or grants; an operator must act
+	faultRows   fault = "rows"   // possibly caused by the rows
 )
 
 // hintSetup is the hint of a RetryError for faultSetup.
 const hintSetup = "ClickHouse rejects inserts of llmtap: undo the change to the table, the login or the grants; until then rows wait in the stream"
 
-// loginCodes are the error codes of a rejected login.
+// loginCodes lists the error codes of a rejected login.
 var loginCodes = []proto.Error{proto.ErrUnknownUser, proto.ErrWrongPassword, proto.ErrRequiredPassword, proto.ErrAuthenticationFailed}
 
-// serverCodes are the error codes that describe the state of the server, not the insert.
+// serverCodes lists the error codes about the state of the server, not about the insert.
 var serverCodes = []proto.Error{
 	proto.ErrUnexpectedEndOfFile, proto.ErrAttemptToReadAfterEOF, proto.ErrCannotReadAllData, // the request was truncated
 	proto.ErrTimeoutExceeded, proto.ErrTooSlow, proto.ErrDNSError, proto.ErrQuotaExpired, proto.ErrTooManySimultaneousQueries,
 	proto.ErrNoFreeConnection, proto.ErrSocketTimeout, proto.ErrNetworkError, proto.ErrNoZookeeper,
 	proto.ErrAborted, // the server is shutting down
 	proto.ErrMemoryLimitExceeded,
-	proto.ErrTableIsReadOnly, // the replica lost its Keeper
+	proto.ErrTableIsReadOnly, // the replica has lost its connection to Keeper
 	proto.ErrNotEnoughSpace,
-	proto.ErrTooManyParts, // merges are behind
+	proto.ErrTooManyParts, // merges have fallen behind
 	proto.ErrAllConnectionTriesFailed, proto.ErrTooFewLiveReplicas, proto.ErrUnsatisfiedQuorumForPreviousWrite,
 	proto.ErrUnknownStatusOfInsert, proto.ErrReceivedErrorTooManyRequests, proto.ErrQueryWasCancelled, proto.ErrAllReplicasLost,
 	proto.ErrSystemError, proto.ErrCannotScheduleTask, proto.ErrDeadlockAvoided, proto.ErrS3Error,
@@ -46,7 +46,7 @@ var serverCodes = []proto.Error{
 	proto.ErrServerOverloaded, proto.ErrKeeperException,
 }
 
-// setupCodes are the error codes that are independent of the rows, besides loginCodes.
+// setupCodes lists the error codes that do not depend on the rows, in addition to loginCodes.
 var setupCodes = []proto.Error{
 	proto.ErrNoSuchColumnInTable, proto.ErrNumberOfColumnsDoesntMatch, proto.ErrIllegalColumn, proto.ErrUnknownIdentifier,
 	proto.ErrNotImplemented, proto.ErrUnknownTable, proto.ErrSyntaxError, proto.ErrUnknownDatabase, proto.ErrUnknownSetting,
@@ -54,13 +54,13 @@ var setupCodes = []proto.Error{
 	proto.ErrSettingConstraintViolation, proto.ErrAccessDenied,
 }
 
-// A prepareError is an error of an insert before rows were added.
+// A prepareError is an error of an insert that occurred before rows were added.
 type prepareError struct{ err error }
 
 func (e *prepareError) Error() string { return e.err.Error() }
 func (e *prepareError) Unwrap() error { return e.err }
 
-// faultOf returns the fault class of err. Unknown errors are blamed on the rows, which the caller verifies.
+// faultOf returns the fault class of err. Unknown errors are attributed to the rows, which the caller then verifies.
 func faultOf(err error) fault {
 	var ne net.Error // includes *url.Error
 	var se syscall.Errno

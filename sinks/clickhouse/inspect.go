@@ -12,26 +12,26 @@ import (
 	"github.com/ClickHouse/ch-go/proto"
 )
 
-// ErrLogin means that the server rejects the user or the password.
+// ErrLogin is returned if the server rejects the user or the password.
 var ErrLogin = errors.New("ClickHouse rejects the login")
 
 // A State is the state of a ClickHouse server and of llmtap's database at one moment.
 type State struct {
-	Version    string // of the server
+	Version    string // version of the server
 	Database   string
 	Cluster    string // empty if the tables are on one server
-	NoDatabase bool   // Open would create the database
+	NoDatabase bool   // the database is missing; Open would create it
 	Migrations []Migration
 	Tables     []Table // existing tables
-	Disks      []Disk  // empty if the user may not read them
+	Disks      []Disk  // empty if the user is not allowed to read them
 }
 
-// A Table is a table that contains rows. On a cluster, the numbers are those of the queried server.
+// A Table is a table that contains rows. On a cluster, the numbers apply only to the queried server.
 type Table struct {
-	Name  string `ch:"name"`  // with _local on a cluster
-	Rows  uint64 `ch:"rows"`  // as stored; a row that was written again may count twice for some time
-	Bytes uint64 `ch:"bytes"` // on disk
-	TTL   string `ch:"ttl"`   // an expression; empty if rows are kept
+	Name  string `ch:"name"`  // ends with _local on a cluster
+	Rows  uint64 `ch:"rows"`  // stored rows; a row that was written again may count twice for some time
+	Bytes uint64 `ch:"bytes"` // size on disk
+	TTL   string `ch:"ttl"`   // TTL expression; empty if rows are never deleted
 }
 
 // A Disk is a disk of the server.
@@ -42,7 +42,8 @@ type Disk struct {
 	Total uint64 `ch:"total_space"` // bytes
 }
 
-// Inspect reads the state of the server and of the database without changing them. With an error, the State is incomplete.
+// Inspect reads the state of the server and of the database without changing them. If it returns an error, the State is
+// incomplete.
 func Inspect(ctx context.Context, cfg Config) (*State, error) {
 	st := &State{Cluster: cfg.Cluster}
 	o, err := cfg.options()
@@ -86,12 +87,12 @@ FROM system.tables WHERE database = currentDatabase() AND engine LIKE '%Replacin
 		}
 	}
 	st.Migrations = compare(ms, applied)
-	// llmtap does not need the right to read disks.
+	// An error is ignored, because llmtap does not need the right to read disks.
 	_ = conn.Select(ctx, &st.Disks, "SELECT name, path, free_space, total_space FROM system.disks WHERE total_space > 0 ORDER BY name")
 	return st, nil
 }
 
-// In returns the names of the migrations in this state.
+// In returns the names of the migrations that are in this state.
 func (st *State) In(state MigrationState) (names []string) {
 	for _, m := range st.Migrations {
 		if m.State == state {
@@ -101,7 +102,7 @@ func (st *State) In(state MigrationState) (names []string) {
 	return names
 }
 
-// Script returns the statements that Open would run, for clickhouse-client; empty if there are none.
+// Script returns the statements that Open would run as a script for clickhouse-client, or "" if there are none.
 func (st *State) Script() (string, error) {
 	var ms []migration
 	for _, m := range st.Migrations {
@@ -117,8 +118,9 @@ func (st *State) Script() (string, error) {
 
 var distributed = regexp.MustCompile(`^Distributed\('((?:[^'\\]|\\.)*)'`)
 
-// readTopology returns the topology of the existing tables, or the configured one if there are none. If the tables are on a
-// cluster that is not configured, it returns the cluster: otherwise this process would change the tables of one server only.
+// readTopology returns the topology of the existing tables, or the configured topology if there are none. If the tables
+// are on a cluster and no cluster is configured, it returns the cluster of the tables. Otherwise this process would
+// only change the tables of one server.
 func (s *Sink) readTopology(ctx context.Context) (topology, error) {
 	t := topology{cluster: s.cfg.Cluster}
 	var engine string
@@ -134,7 +136,7 @@ func (s *Sink) readTopology(ctx context.Context) (topology, error) {
 	case m == nil:
 	case t.cluster == "":
 		t.cluster = strings.NewReplacer(`\\`, `\`, `\'`, `'`).Replace(m[1])
-	case m[1] != t.cluster && !strings.Contains(m[1]+t.cluster, "{"): // a macro may be the same cluster
+	case m[1] != t.cluster && !strings.Contains(m[1]+t.cluster, "{"): // a macro may expand to the same cluster
 		return t, fmt.Errorf("database %s is on cluster %s, not %s: correct clickhouse.cluster, or use an empty database", t.database, m[1], t.cluster)
 	}
 	return t, nil

@@ -21,15 +21,15 @@ import (
 //go:embed schema/*.sql
 var schema embed.FS
 
-// A migration is one file of schema/. A test checks that the numbers start at 1 and have no gaps.
+// A migration is one file in schema/. A test checks that the numbers start at 1 and have no gaps.
 type migration struct {
 	number   uint32
-	name     string // 0001_exchanges.sql
+	name     string // name of the file, e.g. 0001_exchanges.sql
 	checksum string // SHA-256 of the file, hex
 	text     string
 }
 
-// migrations returns the files of dir in order.
+// migrations returns the migrations in dir, in order.
 func migrations(dir fs.FS) ([]migration, error) {
 	entries, err := fs.ReadDir(dir, ".") // sorted by name
 	if err != nil {
@@ -72,7 +72,8 @@ func statements(text string) []string {
 	return out
 }
 
-// Two processes may insert the same row; readers of the table ignore duplicates.
+// createMigrations creates the table of applied migrations. Two processes may insert the same row, so readers of the
+// table ignore duplicates.
 const createMigrations = `CREATE TABLE IF NOT EXISTS migrations
 (
     number     UInt32,
@@ -83,7 +84,7 @@ const createMigrations = `CREATE TABLE IF NOT EXISTS migrations
 ENGINE = ReplacingMergeTree
 ORDER BY (number, checksum)`
 
-// preamble returns the statements before the first migration.
+// preamble returns the statements that must run before the first migration.
 func (t topology) preamble() ([]string, error) {
 	stmts, err := t.rewrite(createMigrations)
 	if t.cluster == "" || err != nil {
@@ -119,15 +120,15 @@ const (
 	Applied MigrationState = "applied"
 	Pending MigrationState = "pending" // Open applies it
 	Changed MigrationState = "changed" // the file differs from the applied one; Open rejects the database
-	Newer   MigrationState = "newer"   // belongs to a newer release
+	Newer   MigrationState = "newer"   // the migration belongs to a newer release
 )
 
-// A Migration is one file of the schema and its state in a database.
+// A Migration is one file in schema/ and its state in a database.
 type Migration struct {
 	Number    uint32
-	Name      string // 0001_exchanges.sql
+	Name      string // name of the file, e.g. 0001_exchanges.sql
 	State     MigrationState
-	Checksum  string    // SHA-256 of the file of this release, hex; if Newer, as recorded in the database
+	Checksum  string    // SHA-256 of this release's file, hex; if Newer, the checksum recorded in the database
 	Was       string    // checksum of the applied file if Changed
 	AppliedAt time.Time // UTC; zero if Pending
 
@@ -142,7 +143,7 @@ type appliedMigration struct {
 	At       time.Time `ch:"at"`
 }
 
-// compare returns the states of ms and of newer applied migrations, by number.
+// compare returns the states of ms, followed by applied migrations of newer releases.
 func compare(ms []migration, applied []appliedMigration) []Migration {
 	var out []Migration
 	for _, m := range ms {
@@ -166,7 +167,8 @@ func compare(ms []migration, applied []appliedMigration) []Migration {
 	return out
 }
 
-// apply applies the pending migrations of ms. If there are none it changes nothing and needs no right to do so.
+// apply applies the pending migrations in ms. If there are none, it changes nothing and does not require the right to
+// change the schema.
 func (s *Sink) apply(ctx context.Context, ms []migration) error {
 	applied, err := s.applied(ctx)
 	if err != nil {
@@ -179,7 +181,7 @@ func (s *Sink) apply(ctx context.Context, ms []migration) error {
 			return fmt.Errorf("migration %s was changed after it was applied as %s (SHA-256 %.12s, now %.12s): restore the file, or use an empty database",
 				st.Name, st.wasName, st.Was, st.Checksum)
 		case Newer:
-			// Migrations only add, so this release works. It happens in every rolling update.
+			// This release still works, because migrations only add to the schema. It happens in every rolling update.
 			s.logger.Warn("database belongs to a newer release: its new columns stay empty in rows of this release; finish the update",
 				"migration", st.Name, "newest_known", len(ms))
 		case Pending:
@@ -217,7 +219,8 @@ func (s *Sink) applyOne(ctx context.Context, m migration) error {
 	return nil
 }
 
-// If statements alter a replicated table concurrently, all but one fail with this code and are retried.
+// If several statements alter a replicated table concurrently, all except one fail with codeCannotAssignAlter and are
+// retried.
 const (
 	codeCannotAssignAlter = 517
 	alterAttempts         = 10
@@ -240,8 +243,8 @@ func (s *Sink) runAll(ctx context.Context, of string, stmts []string) error {
 	return nil
 }
 
-// applied returns the migrations recorded in the database. Several checksums for one number mean that two releases with
-// different files started concurrently.
+// applied returns the migrations recorded in the database. If a number has several checksums, two releases with
+// different files have started concurrently.
 func (s *Sink) applied(ctx context.Context) (applied []appliedMigration, err error) {
 	err = s.conn.Select(ctx, &applied, "SELECT number, checksum, name, min(applied_at) AS at FROM "+migrationsTable+" GROUP BY number, checksum, name ORDER BY number, checksum")
 	if err != nil && code(err) != proto.ErrUnknownTable {
@@ -250,8 +253,8 @@ func (s *Sink) applied(ctx context.Context) (applied []appliedMigration, err err
 	return applied, nil
 }
 
-// Script returns the statements that create the whole schema of this release, for clickhouse-client, in a database on one
-// server or, unless cluster is empty, on a cluster.
+// Script returns a script for clickhouse-client that creates the whole schema of this release. If cluster is empty, the
+// database is on a single server, otherwise on that cluster.
 func Script(cluster, database string) (string, error) {
 	ms, err := embedded()
 	if err != nil {

@@ -10,14 +10,14 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 )
 
-// maxResultRows bounds the memory of Query.
+// maxResultRows is the maximum number of rows that Query returns. It bounds memory.
 const maxResultRows = 100_000
 
 // A Result is the result of a query.
 type Result struct {
 	Columns []Column
-	// Rows contain one value per column: nil for NULL, time.Time in UTC for times, else the Go type closest to the type of
-	// the column. All values except infinite floats can be encoded as JSON.
+	// Rows contain one value per column: nil for NULL, time.Time in UTC for times, and otherwise a value of the Go type
+	// closest to the column's type. All values except infinite floats can be encoded as JSON.
 	Rows      [][]any
 	Truncated bool // the query returned more than 100,000 rows
 }
@@ -25,19 +25,19 @@ type Result struct {
 // A Column is a column of a Result.
 type Column struct {
 	Name string
-	Type string // of ClickHouse, for example LowCardinality(String)
+	Type string // ClickHouse type, for example LowCardinality(String)
 }
 
 // querySettings apply to every query.
 var querySettings = clickhouse.Settings{
-	// Unlike 1, 2 permits settings in the statement.
+	// Unlike the value 1, the value 2 allows settings in the statement.
 	"readonly": 2,
-	// On a cluster, subqueries read all shards, as they read all rows on one server.
+	// On a cluster, subqueries must read all shards to return the same result as on one server.
 	"distributed_product_mode": "global",
 }
 
-// Query runs one read-only statement. Values are passed as bound parameters only: {name:Type} in sql is params[name], in
-// the text format of ClickHouse. The statement cannot change data or the server.
+// Query runs one read-only statement, which cannot change data or the server. Values are only passed as bound
+// parameters: the value of {name:Type} in sql is params[name], in ClickHouse's text format.
 func (s *Sink) Query(ctx context.Context, sql string, params map[string]string) (*Result, error) {
 	args := make([]any, 0, len(params))
 	for name, value := range params {
@@ -81,7 +81,7 @@ func (s *Sink) Query(ctx context.Context, sql string, params map[string]string) 
 	return res, nil
 }
 
-// plain returns the value of v without the pointers of Nullable columns.
+// plain returns the value of v, with the pointers of Nullable columns dereferenced and times in UTC.
 func plain(v reflect.Value) any {
 	for v.Kind() == reflect.Pointer {
 		if v.IsNil() {

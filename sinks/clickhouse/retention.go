@@ -14,8 +14,8 @@ import (
 
 const minRetention = time.Hour
 
-// retention returns the retention of t; 0 keeps its TTL. By default message bodies are not kept longer than other
-// rows.
+// retention returns the retention of t; 0 means that its TTL is not changed. Unless TableRetention is set, message
+// bodies are not kept longer than other rows.
 func (c Config) retention(t *table) time.Duration {
 	switch d, ok := c.TableRetention[t.Name()]; {
 	case ok:
@@ -29,7 +29,7 @@ func (c Config) retention(t *table) time.Duration {
 	}
 }
 
-// validateRetention reports every invalid retention.
+// validateRetention returns an error for every invalid retention, joined.
 func (c Config) validateRetention() error {
 	var errs []error
 	check := func(key string, d time.Duration) {
@@ -53,7 +53,8 @@ func (c Config) validateRetention() error {
 	return errors.Join(errs...)
 }
 
-// applyRetention changes TTLs that differ from the configured ones. Without a retention it keeps the TTL.
+// applyRetention changes the TTLs that differ from the configured retention. It does not change the TTL of a table
+// without a configured retention.
 func (s *Sink) applyRetention(ctx context.Context) error {
 	for _, t := range tables {
 		retention := s.cfg.retention(t)

@@ -9,25 +9,26 @@ import (
 	"github.com/llmtap/llmtap/sinks"
 )
 
-// A table describes the storage of a table of sinks.Tables in ClickHouse. Its DDL is in schema/.
+// A table describes how a table in sinks.Tables is stored in ClickHouse. Its DDL is in schema/.
 type table struct {
 	sinks.Table
 	columns []string
 	insert  func(ctx context.Context, conn driver.Conn, b *sinks.Batch) error
 
-	// ageColumn is the time from which retention counts. For exchanges it is stream time: clocks of agents may be wrong.
+	// ageColumn is the column of the time at which retention starts. For exchanges it is stream time, because agents'
+	// clocks may be wrong.
 	ageColumn string
-	// The hash of shardKey, an expression of shardColumn, selects the shard of a row. Rows that replace each other must be on
-	// the same shard, so shardColumn is in the sort key. It is the conversation if the conversation of a row never changes:
-	// queries of one conversation then read one shard.
+	// The hash of shardKey, an expression over shardColumn, selects the shard of a row. Rows that replace each other
+	// must be on the same shard, so shardColumn is in the sort key. If the conversation of a row never changes,
+	// shardColumn is the conversation, so that queries for one conversation read only one shard.
 	shardColumn, shardKey string
 }
 
-// tables are sinks.Tables in the same order.
+// tables describes the tables in sinks.Tables, in the same order.
 var tables = []*table{
 	define(sinks.Findings, findingColumns, "first_seen", "conversation_id"),
 	define(sinks.ToolCalls, toolCallColumns, "asked_at", "id"),
-	define(sinks.Contents, contentColumns, "seen_at", "id").shardBy("substring(id, 1, 8)"), // the start of the conversation
+	define(sinks.Contents, contentColumns, "seen_at", "id").shardBy("substring(id, 1, 8)"), // the second in which the conversation began
 	define(sinks.History, historyColumns, "seen_at", "conversation_id"),
 	define(sinks.Exchanges, exchangeColumns, "stored_at", "exchange_id"), // the conversation may become known later
 	define(sinks.Runs, runColumns, "seen_at", "id"),

@@ -17,16 +17,18 @@ import (
 var insertSettings = clickhouse.Settings{
 	// An acknowledgement must mean that the rows are stored.
 	"async_insert": 0,
-	// One batch may contain many months, because clocks of agents may be wrong by years. That must not stop the pipeline.
+	// One batch may contain rows from many months, because agents' clocks may be wrong by years. This must not stop the
+	// pipeline.
 	"throw_on_max_partitions_per_insert_block": 0,
 }
 
-// clusterSettings apply to every insert into a Distributed table. The receiving server distributes the rows to shards, so that
-// rows that replace each other are on the same shard whichever server receives them.
+// clusterSettings apply to every insert into a Distributed table. The receiving server distributes the rows to the
+// shards, so that rows that replace each other are on the same shard, no matter which server receives them.
 var clusterSettings = clickhouse.Settings{
-	// An acknowledgement must mean that the shards have the rows, not that the receiving server will send them.
+	// An acknowledgement must mean that the shards have stored the rows, not that the receiving server will send them.
 	"insert_distributed_sync": 1,
-	// A block that a replica has seen before must be stored again, because its rows may have been deleted since.
+	// A block that a replica has seen before must be stored again, because its rows may have been deleted in the
+	// meantime.
 	"insert_deduplicate": 0,
 }
 
@@ -38,8 +40,8 @@ func (t topology) insertSettings() clickhouse.Settings {
 	return settings
 }
 
-// Write stores all rows of b with one insert per table. After a *sinks.RetryError or a *sinks.RowError, writing the batch
-// again does not duplicate the rows that were already stored.
+// Write stores all rows of b with one insert per table. After a *sinks.RetryError or a *sinks.RowError, writing the
+// batch again does not duplicate rows that are already stored.
 func (s *Sink) Write(ctx context.Context, b *sinks.Batch) error {
 	if s.closed.Load() {
 		return sinks.ErrClosed
@@ -100,7 +102,7 @@ func send[R any](ctx context.Context, conn driver.Conn, insertSQL string, column
 	if err != nil {
 		return &prepareError{err}
 	}
-	defer func() { _ = batch.Close() }() // does nothing after Send, aborts the batch before it
+	defer func() { _ = batch.Close() }() // does nothing after Send; otherwise aborts the batch
 	for i, c := range columns {
 		if err := batch.Column(i).Append(c.values(rows)); err != nil {
 			return fmt.Errorf("fill column %s: %w", c.name, err)

@@ -1,10 +1,10 @@
 /*
-Package jsonl writes rows as lines of JSON and reads them back, for tests and for tools without a database.
+Package jsonl writes rows as lines of JSON and reads them back. It is meant for tests and for tools without a database.
 
 	Batch ──> {"table":"exchanges","row":{"ID":"019a…","Seq":7,…}}   one line per row   ──> Read ──> Batch, each row once
 
-Every write of a row appends a line; Read returns the newest version of each id, like the views of a database. Rows have
-the field names of their Go types. Bytes that are not UTF-8 become U+FFFD, as usual in encoding/json.
+Every write of a row appends a line. Read returns only the newest version of each id, like the views in ClickHouse. The
+JSON keys are the field names of the Go types. Invalid UTF-8 becomes U+FFFD, as usual in encoding/json.
 */
 package jsonl
 
@@ -75,7 +75,7 @@ func (s *Sink) Write(ctx context.Context, b *sinks.Batch) error {
 	return nil
 }
 
-// Close closes the writer if it is an io.Closer. Closing twice does nothing.
+// Close closes the writer if it is an io.Closer. A second call does nothing.
 func (s *Sink) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -91,8 +91,8 @@ func (s *Sink) Close() error {
 	return nil
 }
 
-// Read returns the rows in r, only the newest version of each id, in the order of the first line of each id. A last line
-// without a newline was truncated by a crash and is ignored; any other invalid line is an error.
+// Read returns the newest version of each row in r, in the order in which the ids first appear. A last line without a
+// newline is ignored, because it was truncated by a crash; any other invalid line is an error.
 func Read(r io.Reader) (*sinks.Batch, error) {
 	newest := map[string]*sinks.Batch{} // table and id -> the row
 	var order []*sinks.Batch
@@ -126,7 +126,7 @@ func Read(r io.Reader) (*sinks.Batch, error) {
 	return b, nil
 }
 
-// decode returns the one row of a line and its table.
+// decode returns the table of a line and its row, as the only row of a batch.
 func decode(text []byte) (sinks.Table, *sinks.Batch, error) {
 	var l line[json.RawMessage]
 	if err := json.Unmarshal(text, &l); err != nil {

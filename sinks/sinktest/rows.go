@@ -15,8 +15,8 @@ import (
 // Start is the time of the first row of Rows.
 var Start = time.Date(2026, 11, 20, 9, 30, 0, 123456789, time.UTC)
 
-// Rows returns n rows of every table, numbered from first, with realistic sizes: every tenth call fails like the calls of
-// an incident. The same numbers give the same rows.
+// Rows returns n rows of every table, numbered from first, with realistic sizes. Every tenth call fails, as in an
+// incident. The same numbers always produce the same rows.
 func Rows(first, n int) *sinks.Batch {
 	b := &sinks.Batch{}
 	for i := first; i < first+n; i++ {
@@ -82,8 +82,9 @@ func Rows(first, n int) *sinks.Batch {
 	return b
 }
 
-// Later changes the rows of b to their later versions: the call was answered, the alert is resolved, the exchange got a
-// late answer, the finding was seen again by a process that did not remember the conversation. It returns b.
+// Later changes the rows of b to later versions and returns b. In these versions, the call was answered, the alert is
+// resolved, the exchange received a late answer, and the finding was seen again by a process that had no record of the
+// conversation.
 func Later(b *sinks.Batch) *sinks.Batch {
 	for i := range b.Exchanges {
 		e := &b.Exchanges[i]

@@ -13,8 +13,8 @@ import (
 	"github.com/llmtap/llmtap/sinks"
 )
 
-// Run runs the contract tests. open returns a new empty sink; count returns the number of rows by table that a reader of
-// the sink sees, each id once. Tables without rows may be omitted.
+// Run runs the contract tests. open returns a new empty sink; count returns the number of rows in each table as seen by
+// a reader of the sink, counting each id once. Tables without rows may be omitted.
 func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing.T, s sinks.Sink) map[string]uint64) {
 	write := func(t *testing.T, s sinks.Sink, b *sinks.Batch) {
 		t.Helper()
@@ -183,8 +183,8 @@ func Run(t *testing.T, open func(t *testing.T) sinks.Sink, count func(t *testing
 	})
 }
 
-// Strings are texts that have caused errors in stores: empty, several scripts, control characters, quotes, invalid
-// UTF-8, 1 MB.
+// Strings are texts of kinds that have caused errors in stores: empty, several scripts, control characters, quotes,
+// invalid UTF-8, 1 MB.
 var Strings = []string{
 	"", " ", "规划器 🛠️ é e\u0301 \u202e", "tab\tnewline\ncr\r", "nul\x00inside", "\x00", `quote ' " \ ` + "`", `\N`, "NULL",
 	"a\xffb", "{name:String} ? $1 @x %s", strings.Repeat("x", 1<<20),

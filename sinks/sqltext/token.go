@@ -1,4 +1,4 @@
-// Package sqltext splits ClickHouse statements into tokens and quotes names and strings in them.
+// Package sqltext splits ClickHouse statements into tokens, and quotes names and strings for them.
 package sqltext
 
 import (
@@ -28,19 +28,19 @@ type Token struct {
 // End is the byte offset of the end of t.
 func (t Token) End() int { return t.Pos + len(t.Text) }
 
-// Is reports whether t is this keyword or punctuation.
+// Is reports whether t is the keyword or punctuation text.
 func (t Token) Is(text string) bool {
 	return (t.Kind == Word || t.Kind == Punct) && strings.EqualFold(t.Text, text)
 }
 
-// A Scanner splits SQL into tokens as the lexer of ClickHouse does: nested comments, # comments, heredocs, typographic
-// quotes. An unterminated string or comment extends to the end of the text.
+// A Scanner splits SQL into tokens as ClickHouse's lexer does, including nested comments, # comments, heredocs and
+// typographic quotes. An unterminated string or comment extends to the end of the text.
 type Scanner struct {
 	SQL string
 	pos int
 }
 
-// Next returns the next token, of kind End at the end of the text.
+// Next returns the next token. At the end of the text, its kind is End.
 func (s *Scanner) Next() Token {
 	s.skipSpace()
 	start := s.pos
@@ -107,7 +107,7 @@ func (s *Scanner) skipSpace() {
 	}
 }
 
-// comment skips a /* comment */, which may contain others.
+// comment skips a /* comment */, which may contain other comments.
 func (s *Scanner) comment() {
 	depth := 0
 	for s.pos < len(s.SQL) {
@@ -127,7 +127,8 @@ func (s *Scanner) comment() {
 	}
 }
 
-// quoted skips text in quotes; with escapes, a doubled closing quote and a backslash do not end it.
+// quoted skips text in quotes. If escapes is set, a doubled closing quote or one after a backslash does not end the
+// text.
 func (s *Scanner) quoted(open, closing string, escapes bool) {
 	s.pos += len(open)
 	for s.pos < len(s.SQL) {
@@ -145,7 +146,7 @@ func (s *Scanner) quoted(open, closing string, escapes bool) {
 	}
 }
 
-// heredoc skips a $tag$ … $tag$ string and reports whether there is one.
+// heredoc skips a $tag$ … $tag$ string, if there is one, and reports whether there is.
 func (s *Scanner) heredoc() bool {
 	rest := s.SQL[s.pos:]
 	n := 1

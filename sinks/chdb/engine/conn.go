@@ -9,15 +9,16 @@ import (
 	"unsafe"
 )
 
-// A Conn is a connection with its settings, current database, temporary tables and one statement at a time.
+// A Conn is a connection. It has its own settings, current database and temporary tables, and runs one statement at a
+// time.
 type Conn struct {
 	lib *Library
-	p   ptr // chdb_connection *; functions take the chdb_connection
+	p   ptr // a chdb_connection *; the C functions expect the chdb_connection
 }
 
 func (c *Conn) handle() ptr { return *(*ptr)(c.p) }
 
-// Close closes the connection. Closing the last one of the process stops the engine. Closing twice does nothing.
+// Close closes the connection. Closing the last connection of the process stops the engine. A second call does nothing.
 func (c *Conn) Close() {
 	if c.p != nil {
 		c.lib.closeConn(c.p)
@@ -29,7 +30,7 @@ func (c *Conn) Close() {
 type Stats struct {
 	Elapsed                   time.Duration
 	ResultRows, ResultBytes   uint64
-	ReadRows, ReadBytes       uint64 // from storage
+	ReadRows, ReadBytes       uint64 // read from storage
 	WrittenRows, WrittenBytes uint64 // including materialised views
 }
 
@@ -42,7 +43,7 @@ func (l *Library) stats(r ptr) Stats {
 	}
 }
 
-// bytes returns the output of r in C memory, which is valid until r is destroyed.
+// bytes returns the output of r. It is C memory and valid until r is destroyed.
 func (l *Library) bytes(r ptr) []byte {
 	n := l.resultLength(r)
 	if n == 0 {
@@ -68,8 +69,8 @@ func (c *Conn) call(f statementFunc, sql, format string, params map[string]strin
 	return r
 }
 
-// Query runs sql with params for the {name:Type} in it and passes the whole output, in format, to use, which may be nil. The
-// slice is C memory, valid only during the call.
+// Query runs sql and passes the whole output, in the given format, to use, which may be nil. params are the values of
+// {name:Type} in sql. The slice out is C memory and valid only during the call.
 func (c *Conn) Query(sql, format string, params map[string]string, use func(out []byte, st Stats) error) error {
 	r := c.call(c.lib.query, sql, format, params)
 	if r == nil {
@@ -91,18 +92,18 @@ func (c *Conn) Exec(sql string) error { return c.Query(sql, "Null", nil, nil) }
 // A Class is the effect of a statement on persistent state.
 type Class uint32
 
-// The classes, least restricted first.
+// The classes, from least to most restricted.
 const (
 	ReadOnly       Class = iota // SELECT, SHOW, DESCRIBE, EXPLAIN, EXISTS, CHECK
 	Mutating                    // INSERT, CREATE, ALTER, DROP, …
 	MutatingGlobal              // functions, users, writes to the system database
 	Control                     // USE, SET, SYSTEM, KILL, …; INTO OUTFILE; INSERT INTO FUNCTION
-	Unknown                     // does not parse
+	Unknown                     // a statement that cannot be parsed
 )
 
 // An Analysis is the result of Classify.
 type Analysis struct {
-	Statements int // 0 if the text does not parse
+	Statements int // 0 if the text cannot be parsed
 	Class      Class
 }
 
@@ -117,7 +118,7 @@ func (c *Conn) Classify(sql string) (Analysis, error) {
 	return Analysis{Statements: int(out.count), Class: Class(out.class)}, nil
 }
 
-// empty is the data of an empty string, which may be nil in Go.
+// empty provides a pointer for empty strings, whose data pointer may be nil in Go.
 var empty [1]byte
 
 func text(s string) ptr {
@@ -127,7 +128,8 @@ func text(s string) ptr {
 	return ptr(unsafe.StringData(s))
 }
 
-// params are named parameters as the four parallel arrays of the C interface. They are pinned until unpin.
+// params contains named parameters as four parallel arrays, the form that the C interface requires. They are pinned
+// until unpin.
 type params struct {
 	pin                                runtime.Pinner
 	names, nameLens, values, valueLens ptr
@@ -163,7 +165,7 @@ func (p *params) unpin() { p.pin.Unpin() }
 
 // An Error is an exception of the engine.
 type Error struct {
-	Code    int    // ClickHouse's code, 1001 (STD_EXCEPTION) if the text has none
+	Code    int    // ClickHouse's error code; 1001 (STD_EXCEPTION) if the text contains no code
 	Message string // "Code: 60. DB::Exception: … (UNKNOWN_TABLE)"
 }
 

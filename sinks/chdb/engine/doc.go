@@ -10,8 +10,9 @@
 //
 // # Pitfalls of the library
 //
-// The first Connect starts the engine and closing the last connection stops it, so one must stay open. The library has one
-// data directory per process. By default it installs signal handlers that kill Go programs; Load disables them. After a
-// failed statement, the next one on the same connection gets the partial output of the failed one. An abort inside the
-// engine ends the process, so it runs in a child (see package chdb).
+// The first Connect starts the engine and closing the last connection stops it, so one connection must stay open. The
+// library has one data directory per process. By default it installs signal handlers that kill Go programs; Load
+// disables them. After a failed statement, the next statement on the same connection returns the partial output of the
+// failed statement. An abort inside the engine ends the process, so the engine runs in a child process (see package
+// chdb).
 package engine

@@ -9,12 +9,14 @@ import (
 	"github.com/ebitengine/purego"
 )
 
-// Version is the required result of chdb_version: the signatures and struct layouts below are from its header.
+// Version is the required result of chdb_version. The signatures and struct layouts below are from the header of this
+// version.
 const Version = "26.7.3"
 
 type ptr = unsafe.Pointer
 
-// A statementFunc is a C function that runs or starts a statement q with output or data in format f and parameters.
+// A statementFunc is a C function that runs or starts the statement q with parameters. f is the format of its output or
+// data.
 type statementFunc func(conn, q ptr, qn uintptr, f ptr, fn uintptr, names, nameLens, values, valueLens ptr, n uintptr) ptr
 
 // A Library is a loaded libchdb. It stays loaded until the process ends.
@@ -95,19 +97,19 @@ func Load(path string) (*Library, error) {
 	if v := l.version(); v != Version {
 		return nil, fmt.Errorf("load libchdb: %s is version %s, want %s", path, v, Version)
 	}
-	// This must precede the first connect. Otherwise the engine replaces the handlers of SIGSEGV and others without
-	// SA_ONSTACK, and the first nil dereference, which would be a panic in Go, shuts the engine down.
+	// This must precede the first connect. Otherwise the engine replaces the handlers of SIGSEGV and other signals
+	// without SA_ONSTACK, and the first nil dereference shuts the engine down instead of causing a Go panic.
 	l.setSignalHandlers(0)
 	return l, nil
 }
 
-// Connect opens a connection; the first one starts the engine with args ("--path=DIR", "--config-file=FILE").
-// Later ones pass the same "--path". The engine reports the reason of a failure on stderr only.
+// Connect opens a connection. The first call starts the engine with args ("--path=DIR", "--config-file=FILE"); later
+// calls must pass the same "--path". The engine reports the reason for a failure only on stderr.
 func (l *Library) Connect(args ...string) (*Conn, error) {
 	args = append([]string{"clickhouse"}, args...)
 	var pin runtime.Pinner
 	defer pin.Unpin()
-	argv := make([]ptr, len(args)+1) // ends in NULL, as main's does
+	argv := make([]ptr, len(args)+1) // ends with NULL, like the argv of main
 	for i, a := range args {
 		b := append([]byte(a), 0)
 		pin.Pin(&b[0])

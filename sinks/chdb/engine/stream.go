@@ -5,12 +5,12 @@ import (
 	"runtime"
 )
 
-// A Stream is a SELECT with output in chunks. Each chunk is a complete document of its format, so only formats without header
-// and footer (Native, TabSeparated, JSONEachRow …) can be concatenated.
+// A Stream is a running SELECT whose output is returned in chunks. Each chunk is a complete document of its format, so
+// only formats without a header and a footer (Native, TabSeparated, JSONEachRow …) can be concatenated.
 type Stream struct {
 	conn *Conn
 	r    ptr
-	done bool // the last chunk was fetched, or the statement failed
+	done bool // the last chunk has been fetched, or the statement has failed
 }
 
 // Stream starts sql, which must be a SELECT.
@@ -26,8 +26,8 @@ func (c *Conn) Stream(sql, format string, params map[string]string) (*Stream, er
 	return &Stream{conn: c, r: r}, nil
 }
 
-// Next passes the next chunk to use. The slice is C memory, valid only during the call. It returns false at the end. A failed
-// statement stays in system.processes until the connection runs another one or is closed.
+// Next passes the next chunk to use. The chunk is C memory and valid only during the call. Next returns false at the
+// end. A failed statement stays in system.processes until the connection runs another statement or is closed.
 func (s *Stream) Next(use func(chunk []byte, st Stats) error) (bool, error) {
 	if s.done {
 		return false, nil
@@ -63,13 +63,14 @@ func (s *Stream) Close() {
 	s.r = nil
 }
 
-// An Insert is an INSERT whose data is written in pieces. No data is guaranteed to be stored before Commit returns nil.
+// An Insert is an INSERT whose data is written in pieces. Data is guaranteed to be stored only after Commit has
+// returned a nil error.
 type Insert struct {
 	conn *Conn
 	p    ptr
 }
 
-// Insert starts sql, an INSERT without FORMAT clause and data. The data is in format.
+// Insert starts sql, an INSERT without a FORMAT clause and data. The data must be in the given format.
 func (c *Conn) Insert(sql, format string, params map[string]string) (*Insert, error) {
 	h := c.call(c.lib.insert, sql, format, params)
 	if h == nil {
@@ -90,7 +91,7 @@ func (i *Insert) err() error {
 	return nil
 }
 
-// Write passes data to the engine, which copies it. It blocks while the engine is busy.
+// Write passes b to the engine, which copies it. Write blocks while the engine is busy.
 func (i *Insert) Write(b []byte) (int, error) {
 	if len(b) == 0 {
 		return 0, nil
@@ -106,7 +107,7 @@ func (i *Insert) Write(b []byte) (int, error) {
 	return 0, errors.New("insert into libchdb: the engine accepts no more data")
 }
 
-// Commit completes the data and waits until it is stored.
+// Commit ends the data and waits until all of it is stored.
 func (i *Insert) Commit() (Stats, error) {
 	r := i.conn.lib.insertDone(i.p)
 	if r == nil {
@@ -119,7 +120,7 @@ func (i *Insert) Commit() (Stats, error) {
 // Cancel discards the data written so far.
 func (i *Insert) Cancel() { i.conn.lib.insertCancel(i.p) }
 
-// Close frees the stream, which is cancelled unless it was committed.
+// Close frees the stream and cancels it unless it was committed.
 func (i *Insert) Close() {
 	if i.p != nil {
 		i.conn.lib.insertDestroy(i.p)

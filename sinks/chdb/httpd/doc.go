@@ -1,4 +1,4 @@
-// Package httpd serves the HTTP interface of ClickHouse with connections of the engine library.
+// Package httpd serves ClickHouse's HTTP interface on top of package engine.
 //
 //	POST /?query=…&setting=…&param_x=…
 //	   │ Host and Origin, password
@@ -13,12 +13,12 @@
 //
 // # Why revision 0
 //
-// The engine writes its Native format without the protocol revision of the client. clickhouse-go decodes the response to its
-// first query at its own revision and later ones at the revision in that response. So this package handles the first query
-// with revision 0, and the output of the engine requires no transcoding.
+// The engine writes its Native format without the protocol revision of the client. clickhouse-go decodes the response
+// to its first query at its own revision, and later responses at the revision in the first response. This package
+// answers the first query itself and reports revision 0, so the output of the engine requires no transcoding.
 //
 // # Why a connection per request
 //
-// Settings, the current database, temporary tables and the partial output of a failed statement are state of a connection. A
-// new connection costs 0.15 ms and has none of it.
+// Settings, the current database, temporary tables and the partial output of a failed statement belong to a connection.
+// A new connection has no such state and costs only 0.15 ms.
 package httpd

@@ -19,10 +19,10 @@ import (
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
 )
 
-// User is the only user.
+// User is the name of the only user.
 const User = "default"
 
-// slotTimeout is how long a request waits for one of MaxConcurrentQueries slots before it fails with code 202.
+// slotTimeout is the maximum time a request waits for one of MaxConcurrentQueries slots; then it fails with code 202.
 const slotTimeout = 10 * time.Second
 
 // Config configures a Handler.
@@ -36,7 +36,7 @@ type Config struct {
 
 // Server describes the engine.
 type Server struct {
-	Version     string // 26.7.2.1
+	Version     string // e.g. 26.7.2.1
 	DisplayName string
 	Timezone    string
 }
@@ -45,20 +45,20 @@ type Server struct {
 type Query struct {
 	ID          string `json:"id"`
 	Kind        string `json:"kind"` // select, insert, ddl, other
-	Code        int    `json:"code"` // exception code of ClickHouse, 0 if none
+	Code        int    `json:"code"` // ClickHouse's exception code; 0 if there was no exception
 	Nanoseconds int64  `json:"ns"`
 	ReadRows    uint64 `json:"read_rows"`
 	WrittenRows uint64 `json:"written_rows"`
 }
 
-// A Handler serves the HTTP interface.
+// A Handler serves ClickHouse's HTTP interface.
 type Handler struct {
 	cfg      Config
 	slots    chan struct{} // contains one value per running statement
 	sessions *sessions
 }
 
-// New returns a Handler. Close it when no requests are running.
+// New returns a Handler. The caller must close it once no requests are running.
 func New(cfg Config) *Handler {
 	return &Handler{cfg: cfg, slots: make(chan struct{}, cfg.MaxConcurrentQueries), sessions: &sessions{connect: cfg.Connect, open: map[string]*session{}}}
 }
@@ -101,8 +101,8 @@ func (h *Handler) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	}
 }
 
-// local reports whether the request was addressed to this machine. A request that a browser was tricked into sending (DNS
-// rebinding, a form on another page) has another Host or an Origin.
+// local reports whether the request was addressed to this machine. A request that a browser was tricked into sending
+// (DNS rebinding, a form on another page) has a Host that is not a loopback host, or an Origin.
 func local(r *http.Request) bool {
 	if r.Header.Get("Origin") != "" || r.Header.Get("Sec-Fetch-Site") != "" {
 		return false
@@ -124,7 +124,7 @@ func (h *Handler) authorized(r *http.Request, q url.Values) bool {
 	return user == User && subtle.ConstantTimeCompare([]byte(password), []byte(h.cfg.Password)) == 1
 }
 
-// slot waits for a slot for a running statement. release frees it.
+// slot waits for a free slot for a statement. The caller must call release to free the slot.
 func (h *Handler) slot(ctx context.Context) (release func(), err error) {
 	select {
 	case h.slots <- struct{}{}:
@@ -157,7 +157,7 @@ func codeOf(err error, ctx context.Context) proto.Error {
 	return proto.ErrStdException
 }
 
-// statusOf returns the HTTP status of an exception code in ClickHouse.
+// statusOf returns the HTTP status that ClickHouse sends for an exception code.
 func statusOf(code proto.Error) int {
 	switch code {
 	case 194:
@@ -181,17 +181,17 @@ func statusOf(code proto.Error) int {
 	}
 }
 
-// nonce returns an id that no client can guess or reuse.
+// nonce returns a random id, which clients can neither guess nor reuse.
 func nonce() string { return rand.Text() }
 
 const (
 	maxSessions    = 100
-	sessionTimeout = time.Minute // default
+	sessionTimeout = time.Minute // default timeout of a session
 	maxTimeout     = time.Hour
 )
 
-// sessions are the connections of sessions by session_id. There are at most maxSessions; idle sessions that have timed out are
-// closed when a session is requested.
+// sessions contains the open sessions by session_id, at most maxSessions. Idle sessions that have timed out are closed
+// when a session is requested.
 type sessions struct {
 	connect func() (*engine.Conn, error)
 
@@ -203,10 +203,10 @@ type session struct {
 	conn    *engine.Conn
 	busy    bool
 	timeout time.Duration
-	expires time.Time // while not busy
+	expires time.Time // valid while not busy
 }
 
-// take reserves session id for one request. With check the session must exist.
+// take reserves the session with this id for one request. If check is set, the session must exist.
 func (s *sessions) take(id string, check bool, timeout string) (*session, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -234,7 +234,7 @@ func (s *sessions) take(id string, check bool, timeout string) (*session, error)
 	return ss, nil
 }
 
-// release ends the use of a session by a request, and closes the session if closeIt is set.
+// release ends a request's use of a session, and closes the session if closeIt is set.
 func (s *sessions) release(id string, ss *session, closeIt bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()

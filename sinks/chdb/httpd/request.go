@@ -21,15 +21,16 @@ import (
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
-// maxText bounds a statement with its inline data. Data in a format other than Values is streamed and not bounded.
+// maxText is the maximum size of a statement with its inline data. Data in formats other than Values is streamed and
+// has no limit.
 const maxText = 64 << 20
 
-// A request contains the parameters of the URL and the headers of an HTTP request, whose body is not read yet.
+// A request contains the parameters in the URL and the headers of an HTTP request. The body has not been read yet.
 type request struct {
 	http     *http.Request
 	url      url.Values
-	queryID  string // chosen by the client, for logs only
-	comment  string // log_comment; begins with a nonce, so that KILL QUERY finds only this statement
+	queryID  string // chosen by the client; used only in logs
+	comment  string // value of log_comment; begins with a nonce, so that KILL QUERY matches only this statement
 	settings []setting
 	params   map[string]string
 	format   string // default output format
@@ -37,7 +38,8 @@ type request struct {
 
 type setting struct{ name, value string }
 
-// notSettings are the URL parameters of the HTTP interface; all others are settings.
+// notSettings contains the URL parameters that are not settings. All other URL parameters, except for param_…, are
+// settings.
 var notSettings = map[string]bool{
 	"query": true, "query_id": true, "database": true, "default_format": true, "user": true, "password": true, "quota_key": true,
 	"session_id": true, "session_timeout": true, "session_check": true, "close_session": true, "role": true,
@@ -68,7 +70,7 @@ func newRequest(r *http.Request) (*request, error) {
 		if notSettings[name] {
 			continue
 		}
-		if !identifier(name) { // becomes part of a SET statement
+		if !identifier(name) { // the name becomes part of a SET statement
 			return req, exceptionf(proto.ErrUnknownSetting, "Unknown setting %q", name)
 		}
 		req.settings = append(req.settings, setting{name, q.Get(name)})
@@ -111,8 +113,8 @@ func (q *request) resetSQL() string {
 	return b.String()
 }
 
-// body returns the decompressed body of the request. io.EOF means that the body is complete: a broken connection and a
-// truncated compressed stream or block are other errors.
+// body returns the decompressed body of the request. The reader returns io.EOF only if the body is complete. A broken
+// connection or a truncated compressed stream or block is a different error.
 func (q *request) body() (io.Reader, error) {
 	raw := q.http.Body
 	b, err := decoder(q.http.Header.Get("Content-Encoding"), raw)
@@ -154,7 +156,7 @@ func decoder(encoding string, raw io.Reader) (io.Reader, error) {
 	return r, nil
 }
 
-// A completeReader returns io.EOF at the end of the decoded data only if the raw body is complete, too.
+// A completeReader returns io.EOF at the end of the decoded data only if the raw body is also complete.
 type completeReader struct{ r, raw io.Reader }
 
 func (w *completeReader) Read(p []byte) (int, error) {
@@ -168,16 +170,17 @@ func (w *completeReader) Read(p []byte) (int, error) {
 	return n, io.EOF
 }
 
-// A frameReader reads compressed frames of ClickHouse and returns io.ErrUnexpectedEOF for a truncated frame. The decompressor
-// returns io.EOF if a frame is truncated after its header.
+// A frameReader reads ClickHouse's compressed frames and returns io.ErrUnexpectedEOF for a truncated frame. The
+// decompressor alone would return io.EOF if a frame is truncated after its header.
 type frameReader struct {
 	r    io.Reader
 	head [frameHead]byte // frame header
-	have int             // bytes in head
-	left int             // remaining bytes of the frame after its header
+	have int             // number of bytes in head
+	left int             // number of bytes of the frame, after its header, not read yet
 }
 
-// A frame header: checksum (16), method (1), compressed size including the 9 bytes from method on (4), plain size (4).
+// frameHead is the size of a frame header: checksum (16), method (1), compressed size (4), plain size (4). The
+// compressed size includes the last 9 bytes of the header.
 const frameHead = 16 + 9
 
 func (f *frameReader) Read(p []byte) (int, error) {
@@ -203,7 +206,7 @@ func (f *frameReader) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// readText reads the statement in the body.
+// readText returns the statement in the body.
 func readText(body io.Reader) (string, error) {
 	var b bytes.Buffer
 	n, err := b.ReadFrom(io.LimitReader(body, maxText+1))

@@ -19,23 +19,24 @@ import (
 	"github.com/llmtap/llmtap/sinks/chdb/engine"
 )
 
-// joinable are formats whose chunks can be concatenated. All others have a header or a footer and are written in one piece.
+// joinable contains the formats whose chunks can be concatenated. Output in other formats has a header or a footer and
+// is written in one piece.
 var joinable = map[string]bool{
 	"Native": true, "RowBinary": true, "TabSeparated": true, "TSV": true, "TabSeparatedRaw": true, "TSVRaw": true, "CSV": true,
 	"JSONEachRow": true, "JSONLines": true, "NDJSON": true, "JSONCompactEachRow": true, "LineAsString": true, "Null": true,
 }
 
-// A response delays its header until the first byte of output, so that an earlier exception can set the status. A later
-// exception is framed into the stream.
+// A response sends its header with the first byte of output, so that an exception before the first byte can set the
+// status. A later exception is framed into the stream.
 type response struct {
 	w       http.ResponseWriter
 	server  Server
 	started bool
-	native  *compress.Writer // compression of ClickHouse, nil if none
-	coding  string           // HTTP content coding: gzip, deflate, br, zstd or empty
+	native  *compress.Writer // writer of ClickHouse's own compression; nil if not used
+	coding  string           // HTTP content coding (gzip, deflate, br or zstd); empty if not used
 	out     io.Writer        // w or the writer of the content coding
-	closer  io.Closer        // writer of the content coding, nil if none
-	tag     string           // in the header and in the frame of a late exception
+	closer  io.Closer        // writer of the content coding; nil if not used
+	tag     string           // marks the frame of a late exception; also sent in the header
 }
 
 func newResponse(w http.ResponseWriter, req *request, server Server) *response {
@@ -60,7 +61,7 @@ func newResponse(w http.ResponseWriter, req *request, server Server) *response {
 	return res
 }
 
-// accepted returns the first supported content coding of an Accept-Encoding header.
+// accepted returns the first supported content coding in an Accept-Encoding header, or "".
 func accepted(header string) string {
 	for part := range strings.SplitSeq(header, ",") {
 		name, quality, _ := strings.Cut(strings.TrimSpace(part), ";")
@@ -74,7 +75,7 @@ func accepted(header string) string {
 	return ""
 }
 
-// format names the output format in the header.
+// format sets the headers that state the output format.
 func (r *response) format(name string) {
 	r.w.Header().Set("X-ClickHouse-Format", name)
 	r.w.Header().Set("Content-Type", contentType(name))
@@ -96,7 +97,7 @@ func contentType(format string) string {
 	return "text/plain; charset=UTF-8"
 }
 
-// summary adds the statistics of the whole statement to the header, which must not be written yet.
+// summary adds the statistics of the whole statement to the header, which must not have been sent yet.
 func (r *response) summary(st engine.Stats) {
 	b, err := json.Marshal(map[string]string{
 		"read_rows": strconv.FormatUint(st.ReadRows, 10), "read_bytes": strconv.FormatUint(st.ReadBytes, 10),
@@ -143,7 +144,7 @@ func (r *response) start() error {
 	return nil
 }
 
-// nativeBlock is the maximum plain size of a frame of ClickHouse's compression, as in its server.
+// nativeBlock is the maximum uncompressed size of a compressed frame, the same as in a ClickHouse server.
 const nativeBlock = 1 << 20
 
 func (r *response) Write(b []byte) (int, error) {
@@ -170,10 +171,10 @@ func (r *response) Write(b []byte) (int, error) {
 	return written, nil
 }
 
-// flush sends the output so far, so that a slow SELECT shows its first rows early.
+// flush sends the output written so far, so that clients see the first rows of a slow SELECT early.
 func (r *response) flush() error {
 	if r.closer != nil {
-		return nil // flushing a compressor reduces the compression ratio
+		return nil // flushing a compressor would reduce the compression ratio
 	}
 	if err := http.NewResponseController(r.w).Flush(); err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return err
@@ -181,7 +182,7 @@ func (r *response) flush() error {
 	return nil
 }
 
-// finish completes a response without exception.
+// finish completes a response without an exception.
 func (r *response) finish() error {
 	if !r.started {
 		r.w.WriteHeader(http.StatusOK)
@@ -193,13 +194,14 @@ func (r *response) finish() error {
 	return nil
 }
 
-// maxLateException bounds the text of an exception inside a stream, because clients read at most 16 KiB.
+// maxLateException is the maximum length of an exception inside a stream. Clients read at most 16 KiB.
 const maxLateException = 15 << 10
 
-// fail sends err as the status, or framed into a started stream. If the client has disconnected, it aborts the response.
+// fail sends err with an error status or, if the response has started, as a frame in the stream. If the client has
+// disconnected, it aborts the response.
 func (r *response) fail(err error, ctx context.Context) {
 	if ctx.Err() != nil {
-		panic(http.ErrAbortHandler) // the output must not look complete
+		panic(http.ErrAbortHandler) // otherwise the output would look complete
 	}
 	code := codeOf(err, ctx)
 	msg := fmt.Sprintf("Code: %d. DB::Exception: %s. (STD_EXCEPTION)", int(code), err)

@@ -17,8 +17,8 @@ import (
 	"github.com/llmtap/llmtap/sinks/sqltext"
 )
 
-// killInterval is the interval of repeated KILLs of the statement of a disconnected client: the first one may run before the
-// statement is in the process list of the engine.
+// killInterval is the interval between attempts to kill the statement of a disconnected client. The first attempt may
+// be too early, because the statement may not be in the engine's process list yet.
 const killInterval = 250 * time.Millisecond
 
 // serve runs the statement of req and writes its output to res.
@@ -39,7 +39,7 @@ func (h *Handler) serve(ctx context.Context, req *request, res *response) (Query
 		done.Kind = "insert"
 	case statement.Empty:
 		return done, exceptionf(proto.ErrSyntaxError, "Empty query")
-	case statement.Other: // classified by the parser of the engine
+	case statement.Other: // classified by the engine's parser
 	}
 	if st.Several {
 		return done, exceptionf(proto.ErrSyntaxError, "Multi-statements are not allowed")
@@ -61,7 +61,7 @@ func (h *Handler) serve(ctx context.Context, req *request, res *response) (Query
 		return done, err
 	}
 	defer releaseConn()
-	// SET is first: on the connection of a session it absorbs the partial output of a failed statement.
+	// SET must be first. On the connection of a session, it absorbs the partial output of a failed statement.
 	if err := conn.Exec(req.setSQL()); err != nil {
 		return done, err
 	}
@@ -86,13 +86,13 @@ func (h *Handler) serve(ctx context.Context, req *request, res *response) (Query
 	return done, err
 }
 
-// streamed reports whether the data of the statement is written to an insert stream.
+// streamed reports whether the data of st is written to an insert stream.
 func streamed(st statement.Statement) bool {
 	return st.Kind == statement.Insert && st.Format != "" && !strings.EqualFold(st.Format, "Values")
 }
 
-// readStatement reads the statement from the URL and the body. As in ClickHouse, the body continues a statement in the URL,
-// unless it is the data of an insert stream.
+// readStatement returns the text of the statement in the URL and the body, and the parsed statement. As in ClickHouse,
+// the body continues a statement in the URL, unless it is the data of an insert stream.
 func readStatement(req *request, body io.Reader) (string, statement.Statement, error) {
 	text := req.url.Get("query")
 	st := statement.Parse(text)
@@ -120,7 +120,8 @@ func (h *Handler) conn(req *request) (conn *engine.Conn, release func(), err err
 			return nil, nil, err
 		}
 		return s.conn, func() {
-			// This also absorbs the partial output of a failed statement. A rejected setting cannot be reset and needs no reset.
+			// This also absorbs the partial output of a failed statement. An error is ignored, because a setting that
+			// was rejected can be neither set nor reset.
 			_ = s.conn.Exec(req.resetSQL())
 			h.sessions.release(id, s, req.on("close_session"))
 		}, nil
@@ -132,7 +133,7 @@ func (h *Handler) conn(req *request) (conn *engine.Conn, release func(), err err
 	return c, c.Close, nil
 }
 
-// killWhenDone kills the statement with this comment when ctx is done, repeatedly until stop is called.
+// killWhenDone kills the statement with this comment once ctx is done. It repeats the attempt until stop is called.
 func (h *Handler) killWhenDone(ctx context.Context, comment string) (stop func()) {
 	ended := make(chan struct{})
 	var wg sync.WaitGroup
@@ -164,12 +165,12 @@ func (h *Handler) killWhenDone(ctx context.Context, comment string) (stop func()
 	}
 }
 
-// insertChunk is the size of the writes to the engine.
+// insertChunk is the size of each write to the engine.
 const insertChunk = 256 << 10
 
 var chunks = sync.Pool{New: func() any { return new([insertChunk]byte) }}
 
-// insert streams the data of st and then the body. Only complete data is committed.
+// insert streams the data in st, followed by the body, to the engine. It commits only complete data.
 func insert(conn *engine.Conn, req *request, st statement.Statement, body io.Reader) (engine.Stats, error) {
 	if req.http.Method == "GET" {
 		return engine.Stats{}, errReadonly
@@ -200,8 +201,8 @@ func insert(conn *engine.Conn, req *request, st statement.Statement, body io.Rea
 	}
 }
 
-// fill reads until buf is full or r ends, and reports whether it ended. io.ReadFull returns the same error for the end in the
-// middle of buf as for a truncated body.
+// fill reads until buf is full or r ends; complete reports that r ended. io.ReadFull does not distinguish a short body
+// from a truncated one: both return io.ErrUnexpectedEOF.
 func fill(r io.Reader, buf []byte) (n int, complete bool, err error) {
 	for n < len(buf) {
 		m, err := r.Read(buf[n:])
@@ -218,7 +219,7 @@ func fill(r io.Reader, buf []byte) (n int, complete bool, err error) {
 
 var errReadonly = exceptionf(proto.ErrReadonly, "Cannot execute query in readonly mode. For queries over HTTP, method GET implies readonly. You should use method POST for modifying queries")
 
-// run runs every statement except for insert streams.
+// run runs any statement that is not an insert stream.
 func (h *Handler) run(conn *engine.Conn, req *request, res *response, text string, st statement.Statement, done *Query) (engine.Stats, error) {
 	a, err := conn.Classify(text)
 	switch {
@@ -252,7 +253,7 @@ func (h *Handler) run(conn *engine.Conn, req *request, res *response, text strin
 	return stats, err
 }
 
-// stream writes the chunks of a SELECT one by one.
+// stream runs a SELECT and writes its chunks to res one by one.
 func stream(conn *engine.Conn, req *request, res *response, text string) (engine.Stats, error) {
 	var stats engine.Stats
 	s, err := conn.Stream(text, req.format, req.params)
@@ -282,7 +283,8 @@ func isHello(text, format string) bool {
 	return format == "Native" && strings.TrimSpace(text) == "SELECT displayName(), version(), revision(), timezone()"
 }
 
-// hello answers that query at the revision of the client, with revision 0 for all later queries.
+// hello answers the first query of a clickhouse-go connection. The answer is encoded at the client's revision and sets
+// revision 0 for all later queries.
 func (h *Handler) hello(req *request, res *response) error {
 	revision := 0
 	if v := req.url.Get("client_protocol_version"); v != "" {

@@ -1,5 +1,5 @@
-// Package statement parses as much of a ClickHouse statement as serving it over HTTP requires: its kind, the start and the
-// format of its data, and whether it accesses files. The parser of the engine handles everything else.
+// Package statement parses only those parts of a ClickHouse statement that are needed to serve it over HTTP: its kind,
+// the start and the format of its data, and whether it accesses files. The engine's parser handles everything else.
 //
 //	INSERT INTO t (a, b) SETTINGS x = 1 FORMAT JSONEachRow {"a": 1}
 //	└────────────── Head ─────────────┘        └─ Format ─┘└─ Data ─
@@ -17,7 +17,7 @@ type Kind uint8
 // Kinds of statements.
 const (
 	Other  Kind = iota // everything else, including text that cannot be parsed
-	Empty              // only space and comments
+	Empty              // only whitespace and comments
 	Select             // starts with SELECT, WITH, FROM or (
 	Insert
 )
@@ -25,22 +25,22 @@ const (
 // A Statement is the result of Parse.
 type Statement struct {
 	Kind Kind
-	// Format is the name after FORMAT: the format of the output or of the data of an INSERT ("Values" after VALUES). It
-	// may be empty.
+	// Format is the name after FORMAT, which is the format of the output or of an INSERT's data. It is "Values" after
+	// VALUES, and may be empty.
 	Format string
-	// Head is the text of an INSERT before FORMAT or VALUES; Data is the data after it. An INSERT with a SELECT has no
-	// Format, and Head is its whole text.
+	// Head is the text of an INSERT before FORMAT or VALUES; Data is the data after it. For an INSERT with a SELECT,
+	// Format is empty and Head is the whole text.
 	Head, Data string
-	// FromQuery means that an INSERT gets its rows from a query.
+	// FromQuery is set for an INSERT whose rows come from a query.
 	FromQuery bool
-	// Several means that another statement follows the first one.
+	// Several is set if another statement follows the first one.
 	Several bool
-	// Rejected names a construct that must not run: it would read or write files on the machine of the engine, which grants
-	// do not prevent. Empty if there is none.
+	// Rejected describes a construct that must not run, because it would read or write files on the engine's machine
+	// and grants do not prevent that. It is empty if there is none.
 	Rejected string
 }
 
-// Parse parses sql. It never fails: a statement it does not understand is Other.
+// Parse parses sql. It never fails; a statement that it cannot parse is of kind Other.
 func Parse(sql string) Statement {
 	p := &parser{Scanner: sqltext.Scanner{SQL: sql}}
 	p.advance()
@@ -68,7 +68,7 @@ func (p *parser) advance() {
 	p.tok = p.Next()
 }
 
-// is reports whether the current token is this keyword or punctuation.
+// is reports whether the current token is the keyword or punctuation text.
 func (p *parser) is(text string) bool { return p.tok.Is(text) }
 
 func (p *parser) atEnd() bool { return p.tok.Kind == sqltext.End }
@@ -100,7 +100,8 @@ func (p *parser) rest(st *Statement) {
 	}
 }
 
-// outputFormat returns the name after the current FORMAT if the statement ends there or SETTINGS follows, else previous.
+// outputFormat returns the name after the current FORMAT if the statement ends there or SETTINGS follows, and otherwise
+// previous.
 func (p *parser) outputFormat(previous string) string {
 	look := *p
 	look.advance()
@@ -115,7 +116,8 @@ func (p *parser) outputFormat(previous string) string {
 	return previous
 }
 
-// checkRejected detects INTO OUTFILE, FROM INFILE and the scalar function file(), also as an argument of APPLY.
+// checkRejected sets st.Rejected for INTO OUTFILE, FROM INFILE and the scalar function file(), including file as an
+// argument of APPLY.
 func (p *parser) checkRejected(st *Statement) {
 	switch {
 	case p.is("OUTFILE") && p.prev.Is("INTO"):
@@ -139,7 +141,7 @@ func (p *parser) isFile() bool {
 	name := p.tok.Text
 	if p.tok.Kind == sqltext.QuotedName {
 		name = strings.Trim(name, "`\"“”")
-		// An escape may encode any character; no legitimate function name contains one.
+		// An escape sequence may encode any character. Legitimate function names contain no escape sequences.
 		if strings.ContainsAny(name, `\`) {
 			return true
 		}
@@ -147,7 +149,7 @@ func (p *parser) isFile() bool {
 	return strings.EqualFold(name, "file")
 }
 
-// insert parses INSERT INTO [TABLE] name [(columns)] … up to its data.
+// insert parses INSERT INTO [TABLE] name [(columns)] … up to the data.
 func (p *parser) insert() Statement {
 	st := Statement{Kind: Insert}
 	p.advance()
@@ -164,7 +166,7 @@ func (p *parser) insert() Statement {
 	for p.isName() || p.is(".") {
 		name := p.isName()
 		p.advance()
-		if name && p.isName() { // a name ends where no dot follows
+		if name && p.isName() { // the name of the table ends where no dot follows
 			break
 		}
 	}
@@ -214,7 +216,7 @@ func (p *parser) insert() Statement {
 	return st
 }
 
-// values parses the data of VALUES. They are expressions, which may call functions.
+// values parses the data of VALUES for rejected constructs, because the values are expressions and may call functions.
 func (p *parser) values(st *Statement) {
 	if p.is(";") && p.onlySemicolons() {
 		st.Data = ""
@@ -233,8 +235,8 @@ func (p *parser) onlySemicolons() bool {
 	return look.atEnd()
 }
 
-// data returns the data in s, the text after the name of a format. Leading spaces and one line break or semicolon are
-// skipped.
+// data returns the data in s, the text after the name of a format. Leading spaces and one line break are skipped. Data
+// that is only a semicolon is empty.
 func data(s string) string {
 	s = strings.TrimLeft(s, " \t\f")
 	if strings.TrimSpace(s) == ";" {
