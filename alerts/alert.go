@@ -34,7 +34,7 @@ type Alert struct {
 	EndsAt      time.Time // zero while firing
 	UpdatedAt   time.Time // stream time of the last evaluation
 	TriggeredAt time.Time // stream time of the first failed call that was new in the first firing evaluation
-	FoundLate   bool      // fired more than a minute before a leading engine evaluated it, e.g. during an outage
+	FoundLate   bool      // began to fire more than a minute before a leading engine evaluated the rule, e.g. in an outage
 	Unavailable string    // data beyond the evidence that cannot be queried now, e.g. calls while ClickHouse is down
 	Evidence    Evidence
 }
@@ -66,7 +66,7 @@ func rank(severity string) int {
 	return 0
 }
 
-// Series returns a key of the alert's rule and its labels except severity.
+// Series returns a key that identifies the rule and the labels without severity.
 func (a *Alert) Series() string { return seriesKey(a.Name, a.Labels) }
 
 func seriesKey(rule string, kv map[string]string) string {

@@ -18,7 +18,7 @@ type openGroup struct {
 	alerts  []*trackedAlert // in order of first firing
 	version uint64          // incremented by every change
 	news    uint64          // incremented by every material change
-	raised  uint64          // value of news at the last rise of severity; the first alert counts as one
+	raised  uint64          // value of news when the severity last rose; the first alert counts as a rise
 	stored  uint64          // value of news that the Store last accepted or rejected
 	dirty   bool            // changed since it was last stored
 	settled bool            // every receiver has been sent the latest news

@@ -32,7 +32,7 @@ type groups struct {
 // An evaluation is the result of all rules at one step.
 type evaluation struct {
 	at          time.Time
-	firing      map[string]*rules.Instance // by alert key, without inhibited instances
+	firing      map[string]*rules.Instance // firing instances by alert key, without inhibited ones
 	warm        bool                       // the samples cover the longest window
 	unavailable string
 	evidence    func(*rules.Instance) (ev Evidence, triggered time.Time)

@@ -29,7 +29,7 @@ func CheckURL(s string) error {
 	return nil
 }
 
-// Host returns the host of a URL, which contains no secrets, or "" if the URL is invalid.
+// Host returns the host of a URL, or "" if the URL is invalid. Unlike the rest of the URL, the host is not secret.
 func Host(rawURL string) string {
 	u, err := url.Parse(rawURL)
 	if err != nil {

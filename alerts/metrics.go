@@ -58,7 +58,7 @@ func newMetrics(reg prometheus.Registerer) *metrics {
 	return m
 }
 
-// failed counts and logs an error that does not stop the engine.
+// failed counts and logs an error; the engine continues.
 func (m *metrics) failed(log *slog.Logger, stage string, err error, args ...any) {
 	m.errors.WithLabelValues(stage).Inc()
 	log.Error("alert engine error", append([]any{"stage", stage, "error", err}, args...)...)

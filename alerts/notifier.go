@@ -24,13 +24,13 @@ type Paced interface {
 // A Pace specifies intervals between notifications.
 type Pace struct {
 	// Every, if positive, is the interval at which a firing group is sent again, with or without news and even after a
-	// final error. It is meant for a receiver that resolves alerts it no longer receives. It replaces reminders.
+	// final error. It replaces reminders and is meant for receivers that resolve alerts they no longer receive.
 	Every time.Duration
-	// NewsOnly suppresses notifications in which only numbers changed. It is meant for a receiver that shows each
+	// NewsOnly suppresses notifications in which only numbers changed. It is meant for receivers that show each
 	// notification as a new message.
 	NewsOnly bool
 	// Numbers is the minimum interval between two notifications, of any groups, in which only numbers changed. It is
-	// meant for a receiver with a rate limit, which must leave room for news.
+	// meant for receivers with a rate limit, so that numbers leave room for news.
 	Numbers time.Duration
 }
 

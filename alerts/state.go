@@ -30,9 +30,9 @@ type savedState struct {
 // savedGroup is an open group, stored before its notifications are sent.
 type savedGroup struct {
 	Group   Group      `json:"group"`
-	Peaks   []Evidence `json:"peaks"`   // peaks of Group.Alerts
+	Peaks   []Evidence `json:"peaks"`   // evidence at the peaks of Group.Alerts
 	Settled bool       `json:"settled"` // every receiver has been sent the latest news
-	NewsAt  time.Time  `json:"news_at"` // time of the last delivery of news
+	NewsAt  time.Time  `json:"news_at"` // time of the last delivery of news or a reminder
 }
 
 func groupStoreKey(group string) string { return "group." + digest(8, group) }
@@ -146,8 +146,8 @@ func (s *state) put(ctx context.Context, key string, v any) bool {
 	return err == nil
 }
 
-// get decodes the value of key into v and reports whether there is one. An unreadable value counts as missing, because
-// it would otherwise fail every start; at worst, alerts are sent twice.
+// get decodes the value of key into v and reports whether there is one. An unreadable value counts as missing;
+// otherwise every start would fail. At worst, alerts are sent twice.
 func (s *state) get(ctx context.Context, key string, v any) (bool, error) {
 	if s.store == nil {
 		return false, nil

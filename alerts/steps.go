@@ -27,7 +27,7 @@ type steps struct {
 	interval, retention int64 // in seconds
 
 	partitions map[int]int64     // by partition, the first second that is not complete yet
-	pending    map[int64][]tally // by step
+	pending    map[int64][]tally // tallies by step
 	first      int64             // first step evaluated
 	next       int64             // step to evaluate next; 0 before the first tally
 	busy       int64             // last step with counts

@@ -5,7 +5,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
-// Reasons why a batcher stopped before it had stored all rows: the values of the label reason of metrics.dropped.
+// Values of the label reason in metrics.dropped. They state why the batcher stopped before it had stored all rows.
 const (
 	reasonRejected = "rejected" // the sink or a commit returned a permanent error
 	reasonShutdown = "shutdown" // not stored within BatcherConfig.DrainTimeout

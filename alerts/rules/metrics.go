@@ -14,7 +14,7 @@ const (
 	// label partition.
 	MetricTallyAge     = "llmtap_tally_age_seconds"      // age of the newest tally received
 	MetricBacklogAge   = "llmtap_backlog_age_seconds"    // age of the oldest event not stored yet
-	MetricBacklogRatio = "llmtap_backlog_ratio"          // age or bytes of the events not stored yet, 0 to 1 of the stream's limit; the higher of the two
+	MetricBacklogRatio = "llmtap_backlog_ratio"          // share (0 to 1) of the stream's limit of age or bytes that events not stored yet use; the higher of the two
 	MetricUnread       = "llmtap_unread_events"          // events that left the stream before they were stored, including events of other partitions
 	MetricStoreUp      = "llmtap_store_up"               // 1 if the store answers, otherwise 0
 	MetricObserved     = "llmtap_health_observations_ok" // 1 if NATS reported the data for the first four, otherwise 0
@@ -24,7 +24,7 @@ var healthMetrics = []string{MetricTallyAge, MetricBacklogAge, MetricBacklogRati
 
 var knownMetrics = slices.Concat(analyzer.Metrics(), []string{MetricExpected}, healthMetrics)
 
-// Labels of the tallies' series. Evidence is not filtered by any other labels of an alert.
+// Labels of the series from tallies. Any other label of an alert does not filter its evidence.
 var (
 	callLabels    = []string{"service", "stage", "environment", "service_version", "agent", "provider", "model"}
 	failedLabels  = slices.Concat(callLabels, []string{"status", "cause", "root_cause"})

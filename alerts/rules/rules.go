@@ -1,7 +1,7 @@
 // Package rules contains the shipped alert rules, and loads, checks and evaluates rule files.
 //
 //	*.yaml, or configured files ─┬─Source.Load─> Rule ─Eval, at each step─> Instance: pending or firing
-//	                             └─Source.Lint─> Problem, with its line
+//	                             └─Source.Lint─> LintError, with its line
 //
 // Each shipped file covers one subject and begins with a comment whose first sentence states when its rules fire. Each
 // file has a promtool unit test in testdata, and a test case in pipeline_test.go or in cmd/llmtap/health_test.go.

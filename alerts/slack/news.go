@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/alerts"
 )
 
-// A sentState is the last state sent for one series. A later state with a different sentState is news.
+// A sentState is the part of an alert's state that was last sent for one series. A change in it is news.
 type sentState struct {
 	State    alerts.State    `json:"state"`
 	Severity string          `json:"severity"`

@@ -47,7 +47,7 @@ type record struct {
 	Channel   string               `json:"channel"`    // configured channel, then the id returned by Slack
 	TS        string               `json:"ts"`         // timestamp of the message; empty if not posted or in doubt
 	IntentAt  time.Time            `json:"intent"`     // wall time before the first post with an unknown outcome; zero if there is none
-	Sent      map[string]sentState `json:"sent"`       // by series
+	Sent      map[string]sentState `json:"sent"`       // last states sent, by series
 	UpdatedAt time.Time            `json:"updated_at"` // stream time of the latest state sent
 }
 

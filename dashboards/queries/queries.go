@@ -132,7 +132,7 @@ func Groups() []string {
 	return found
 }
 
-// Get returns the query with this name. The error for an unknown name suggests a similar name.
+// Get returns the query with this name. For an unknown name, the error suggests a similar one.
 func Get(name string) (Query, error) {
 	queries, err := all()
 	if err != nil {
@@ -212,8 +212,8 @@ func suggest(name string, names []string) string {
 	return "known: " + strings.Join(names, ", ")
 }
 
-// Nearest returns the name with the smallest edit distance to name, or "" if more than a third of name would have to
-// change.
+// Nearest returns the element of names with the smallest edit distance to name, or "" if more than a third of name
+// would have to change.
 func Nearest(name string, names []string) string {
 	best, bestDistance := "", max(1, len(name)/3)+1
 	for _, n := range names {

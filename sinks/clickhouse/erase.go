@@ -106,8 +106,8 @@ func (s *Sink) PlanErasure(ctx context.Context, subject ErasureSubject) (*Erasur
 	return e, nil
 }
 
-// Erase deletes the rows of e, including from disk, and returns once they are deleted. Messages stored at the time
-// before, or later, are kept, because newer requests contain them. Erase may be called again after an error.
+// Erase deletes the rows of e, including from disk, and returns once they are deleted. It only deletes messages last
+// stored before the time before, because newer requests contain the others. Erase may be called again after an error.
 func (s *Sink) Erase(ctx context.Context, e *Erasure, before time.Time) error {
 	for ids := range slices.Chunk(e.messages, maxIDs) {
 		err := s.mutate(ctx, "messages", `DELETE WHERE id IN {ids:Array(String)} AND toUnixTimestamp(seen_at) < {before:Int64}`,

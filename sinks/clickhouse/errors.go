@@ -14,7 +14,7 @@ import (
 	"github.com/ClickHouse/clickhouse-go/v2"
 )
 
-// A fault is the class of an insert error. It is the value of the label reason of metrics.errors.
+// A fault is the class of an insert error. metrics.errors has it as the label reason.
 type fault string
 
 const (

@@ -102,7 +102,7 @@ func (st *State) In(state MigrationState) (names []string) {
 	return names
 }
 
-// Script returns the statements that Open would run as a script for clickhouse-client, or "" if there are none.
+// Script returns a script for clickhouse-client with the statements that Open would run, or "" if there are none.
 func (st *State) Script() (string, error) {
 	var ms []migration
 	for _, m := range st.Migrations {
