@@ -94,7 +94,8 @@ func (a *Analyzer) Advance(now time.Time, emit bool, out *Output) {
 	a.AdvanceTo(now.Add(-clockMargin), emit, out)
 }
 
-// AdvanceTo is Advance without the two seconds, for callers that know that no event from before now will follow.
+// AdvanceTo is like Advance, but without the two-second delay, for callers that know that no event from before now
+// will follow.
 func (a *Analyzer) AdvanceTo(now time.Time, emit bool, out *Output) {
 	a.step.emit, a.step.out = emit, out
 	a.advance(now)

@@ -77,8 +77,8 @@ func (b *bodies) scanResponse(d wire.Dialect, contentType string, body []byte, w
 	return whole && d != wire.Other && facts.ScanResponse(d, contentType, body, &b.response) == nil
 }
 
-// unreadable returns the reason why the body of a successful answer does not match its dialect, or nil. It returns nil
-// for error statuses and for answers that the agent did not read to the end.
+// unreadable returns an error if the body of a successful answer does not match its dialect. It returns nil for error
+// statuses and for answers that the agent did not read to the end.
 func unreadable(ev *event.Event, r *facts.Response) error {
 	if !r.Malformed || ev.Status < 200 || ev.Status > 299 || ev.Error != "" {
 		return nil

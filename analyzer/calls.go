@@ -28,7 +28,7 @@ const (
 	replyEnded  = "ended"  // the run ended in error
 )
 
-// caller describes the exchange whose answer made a call. It is stored with the call.
+// caller describes the exchange whose answer made a call. Each call has a pointer to its caller.
 type caller struct {
 	signals.Subject
 	scope        string // see scopeOf

@@ -66,10 +66,10 @@ type counter struct {
 	limit     int
 
 	started  bool
-	closed   int64 // the last closed second
-	second   int64 // second of counts, if there are any
+	closed   int64 // newest closed second
+	second   int64 // the second to which counts belong
 	counts   map[series]uint64
-	examples map[[4]string]Example // by service, stage, cause and root cause
+	examples map[[4]string]Example // keyed by service, stage, cause and root cause
 	minSeq   uint64                // oldest sequence among the counted events
 
 	countBytes, exampleBytes int // estimated JSON bytes
@@ -189,7 +189,7 @@ func (c *counter) finding(f *Finding, minSeq uint64, now time.Time) {
 	c.add(s, 1, minSeq, now)
 }
 
-// process counts n events or exchanges of a process.
+// process counts n dropped exchanges or lost events of a process.
 func (c *counter) process(metric string, p *process, n, minSeq uint64, now time.Time) {
 	if n > 0 {
 		c.add(c.base(metric, &event.Labels{Service: p.service, Environment: p.environment}, "", "", now), n, minSeq, now)

@@ -20,7 +20,7 @@ type dedupSet struct {
 // completed is the oldest sequence of the events of a completed exchange.
 type completed uint64
 
-// expired is the flag of an exchange that was completed without one of its halves.
+// expired marks an exchange that was completed without one of its halves.
 const expired completed = 1 << 63
 
 func (c completed) minSeq() uint64 { return uint64(c &^ expired) }

@@ -43,7 +43,7 @@ func (p *pending) size() int {
 	return n
 }
 
-// half processes one half of an exchange. The second half completes it.
+// half processes one half of an exchange. The second half completes the exchange.
 func (a *Analyzer) half(h half) {
 	s, x, key := &a.step, a.exchanges, keyOf(h.ev)
 	if x.isDuplicate(s, h.ev) {

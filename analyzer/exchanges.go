@@ -22,7 +22,7 @@ const (
 type half struct {
 	ev     *event.Event
 	at     Position
-	minSeq uint64 // oldest sequence of its events
+	minSeq uint64 // oldest sequence of the events of the half
 }
 
 // seenAt returns when the content of the event was known: the stream time or, for imports, the time of the recording.
@@ -110,7 +110,7 @@ func (x *exchanges) isCompleted(s *step, key string) bool {
 	} else {
 		s.drop(dropDuplicate)
 	}
-	// Restart the lifetime of the entry: a restart that reads this event must recognize it too.
+	// Restart the lifetime of the entry, because a restart that reads this event must recognize the event too.
 	x.replay.used(c.minSeq(), s.now)
 	x.complete(s, key, c)
 	return true
@@ -177,7 +177,7 @@ func (x *exchanges) refuse(s *step, e *expiry.Entry[partsKey, *assembly], err er
 	p.refused = true
 	x.waitingBytes += p.Size() - before
 	if x.isWaiting(ev) {
-		s.drop(dropDuplicate) // this half arrived already
+		s.drop(dropDuplicate) // this half has already arrived
 		return half{}, false
 	}
 	reason := dropParts

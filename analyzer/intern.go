@@ -27,7 +27,7 @@ func (in interner) string(s string) string {
 	return s
 }
 
-// name is string for bytes, shortened as by limit.Name.
+// name is like string, but for bytes, which it shortens as limit.Name does.
 func (in interner) name(b []byte) string {
 	if same, ok := in[string(b)]; ok {
 		return same

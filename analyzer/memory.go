@@ -5,7 +5,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// memory is the long-term memory (weeks) of the analyzer.
+// memory is the long-term memory of the analyzer, which spans weeks.
 type memory struct {
 	*ledger.Ledger
 	sighting ledger.Sighting // the exchange being reported

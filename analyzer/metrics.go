@@ -9,8 +9,8 @@ import (
 
 // Reasons of llmtap_analyzer_events_dropped_total.
 const (
-	dropDuplicate   = "duplicate"    // a request, response or part that arrived before
-	dropLate        = "late"         // the other half of an exchange that timed out
+	dropDuplicate   = "duplicate"    // a request, response or part that had already arrived
+	dropLate        = "late"         // a half of an exchange that had already timed out
 	dropParts       = "parts"        // parts of a body that are incomplete or contradict each other
 	dropEncoding    = "encoding"     // a body that cannot be decompressed
 	dropOverflow    = "overflow"     // the oldest state beyond a limit

@@ -26,7 +26,7 @@ type processes struct {
 	complete bool // there is only one partition, which sees all events of a process
 }
 
-// process is one process that sends events.
+// process is a process that sends events.
 type process struct {
 	service, environment string // labels of the newest event
 
@@ -168,8 +168,8 @@ func (ps *processes) bound(s *step) {
 	}
 }
 
-// lostAfter reports whether events may be missing that the process sent after its event n. dropped is the number of
-// exchanges that the process had dropped by event n. Events that did not arrive may then have been sent.
+// lostAfter reports whether events may be missing that the process sent after its event n, when it had dropped the
+// given number of exchanges. If so, an answer that did not arrive may have been sent.
 func (ps *processes) lostAfter(instance string, n, dropped uint64) bool {
 	e := ps.queue.Get(instance)
 	if e == nil {

@@ -55,7 +55,7 @@ func (w *replayWindow) read(seq uint64, n int, now time.Time) {
 	}
 }
 
-// used records that a response read at stream time now depends on the event at seq.
+// used records that the response read at stream time now depends on the event at seq.
 func (w *replayWindow) used(seq uint64, now time.Time) {
 	for len(w.recent) > 0 && w.recent[len(w.recent)-1].seq >= seq {
 		w.recent = w.recent[:len(w.recent)-1]

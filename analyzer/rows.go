@@ -17,7 +17,7 @@ type Position struct {
 // An Exchange is one completed LLM call: a request and its answer, or one of the two if the other never arrived.
 type Exchange struct {
 	ID     string // the Llmtap-Exchange header
-	Seq    uint64 // stream sequence of the event that completed the exchange; the row's version
+	Seq    uint64 // stream sequence of the event that completed the exchange, used as the row's version
 	Labels event.Labels
 
 	StartedAt time.Time // when the request was sent, by the hook's clock
@@ -26,7 +26,7 @@ type Exchange struct {
 	Conversation  string // the given id, or else an inferred one
 	Inferred      bool   // Conversation was inferred from answers
 	Operation     string // "chat", or "" if the request was not scanned
-	Provider      string // gen_ai.provider.name
+	Provider      string // provider name as in gen_ai.provider.name
 	Server        string // host of the URL
 	Path          string
 	Dialect       string
@@ -41,7 +41,7 @@ type Exchange struct {
 	CauseKnown   string // how the cause is known: stated, inferred, both, conflict or none; "" on success
 	CauseClass   string
 	RootCause    string // root cause of the findings; "" if none
-	ErrorText    string // redacted, at most 4 KiB
+	ErrorText    string // redacted error text, at most 4 KiB
 	ErrorCluster string // key that groups error texts without a known pattern
 
 	InputTokens, OutputTokens, CachedTokens int64
@@ -85,7 +85,7 @@ const (
 type Finding struct {
 	ID          string // 32 hex digits
 	Fingerprint string // 16 hex digits
-	Seq         uint64 // stream sequence; the row's version
+	Seq         uint64 // stream sequence, used as the row's version
 	FirstSeen   time.Time
 
 	Exchange         string // the first exchange with the violation
@@ -118,7 +118,7 @@ type Finding struct {
 	RejectedBy []string // targets (dialect/variant) that would reject a LatentViolation, sorted
 
 	RootCause  string // "" if the history explains nothing yet
-	Confidence string // high, medium, low
+	Confidence string // high, medium or low
 	Evidence   string // derived from answer N and request N+1
 	Fix        string
 }
@@ -131,13 +131,13 @@ type Content struct {
 	Kind   string    // one of the kinds in package content
 	SeenAt time.Time // stream time
 	Bytes  int       // size as captured
-	Body   string    // redacted
+	Body   string    // redacted content
 }
 
 // A HistoryEntry is a message in a branch of a conversation's history. Position is its index after the leading system
 // messages, in every request of the branch. A branch shares its first Shared positions with its parent.
 type HistoryEntry struct {
-	Seq          uint64 // stream sequence; the row's version
+	Seq          uint64 // stream sequence, used as the row's version
 	SeenAt       time.Time
 	Service      string
 	Conversation string
@@ -153,10 +153,10 @@ type HistoryEntry struct {
 // ID returns the branch and the position, separated by a dot.
 func (h *HistoryEntry) ID() string { return h.Branch + "." + strconv.Itoa(h.Position) }
 
-// A ToolCall is one tool call of a model and its outcome.
+// A ToolCall is a tool call of a model and its outcome.
 type ToolCall struct {
 	ID           string // 32 hex digits: hash(exchange, position in the answer, call id)
-	Seq          uint64 // stream sequence; the row's version
+	Seq          uint64 // stream sequence, used as the row's version
 	Labels       event.Labels
 	Conversation string
 	Exchange     string // exchange whose answer made the call
@@ -164,17 +164,17 @@ type ToolCall struct {
 	Name         string
 	State        string // one of the states of session.Call
 	AskedAt      time.Time
-	AnsweredAt   time.Time // zero until a reply is seen
+	AnsweredAt   time.Time // when the reply was first seen; zero before
 	AnsweredBy   string    // exchange whose request contained the reply
-	StartedAt    time.Time // when the tool started, by the hook's clock; zero without a tool event
-	EndedAt      time.Time // when the tool ended
-	ToolStatus   string    // status of the newest tool event: started, ok, error or cancelled; "" if none
+	StartedAt    time.Time // when the tool started, by the hook's clock; zero if no tool event arrived
+	EndedAt      time.Time // when the tool ended, by the hook's clock; zero if no tool event arrived
+	ToolStatus   string    // status of the newest tool event: started, ok, error or cancelled; "" if none arrived
 }
 
-// A Run is one run of an agent that sends run events.
+// A Run is a run of an agent that sends run events.
 type Run struct {
 	ID     string // 32 hex digits: hash(service, run)
-	Seq    uint64 // stream sequence; the row's version
+	Seq    uint64 // stream sequence, used as the row's version
 	Labels event.Labels
 	Status string    // status of the newest run event: started, ok, error or cancelled
 	SeenAt time.Time // stream time of this version
@@ -210,8 +210,8 @@ func (o *Output) Reset() {
 	o.Dead = o.Dead[:0]
 }
 
-// A DeadLetter is an event whose content could not be used. It is stored for investigation, in addition to the row of the
-// exchange.
+// A DeadLetter is an event whose content could not be used. It is stored for investigation, in addition to the
+// exchange's row.
 type DeadLetter struct {
 	Reason string // reason label of llmtap_analyzer_events_dropped_total
 	Error  string // without quoted content

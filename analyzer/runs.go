@@ -30,7 +30,7 @@ type runs struct {
 	strings   interner
 }
 
-// run is one run of an agent.
+// run is a run of an agent.
 type run struct {
 	row      Run
 	reported bool // run events arrived
@@ -38,10 +38,10 @@ type run struct {
 	open     int  // exchanges in flight
 	begun    uint64
 	waiting  []*session.Call
-	masked   bool // MaskedFailure was emitted
+	masked   bool // signals.MaskedFailure was emitted
 
 	// The newest call, if it failed while no other call was in flight.
-	failed  *signals.Subject // nil otherwise
+	failed  *signals.Subject // nil if there is no such call
 	seq     uint64           // event number of the request in its process
 	dropped uint64           // exchanges that the process had dropped before the request
 	minSeq  uint64

@@ -16,8 +16,8 @@ type step struct {
 	now       time.Time // stream time; never goes backwards
 	seq       uint64    // sequence of the newest event
 	completed uint32    // exchanges completed since that event
-	emit      bool      // false in the silent replay after a start
-	out       *Output   // nil unless emit
+	emit      bool      // false during the silent replay after a start
+	out       *Output   // may be nil if emit is false
 
 	metrics *metrics
 	tallies *counter

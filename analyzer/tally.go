@@ -5,9 +5,9 @@ package analyzer
 type Tally struct {
 	Partition int     `json:"partition"`
 	Epoch     uint64  `json:"epoch"`  // epoch of the partition's lease
-	Second    int64   `json:"second"` // Unix time; every earlier second of the partition is closed too
+	Second    int64   `json:"second"` // Unix time; all earlier seconds of the partition are closed too
 	Counts    []Count `json:"counts,omitempty"`
-	// Examples contains at most one failed exchange per (service, stage, cause, root cause).
+	// Examples contains at most one failed exchange per combination of service, stage, cause and root cause.
 	Examples []Example `json:"examples,omitempty"`
 }
 
@@ -45,15 +45,15 @@ type Example struct {
 	Status       int               `json:"status"`
 	ErrorText    string            `json:"error_text,omitempty"`
 	Rule         string            `json:"rule,omitempty"`
-	Message      int               `json:"message"` // 0-based index; -1 for none
+	Message      int               `json:"message"` // 0-based index of the message; -1 if none
 	ToolCallID   string            `json:"tool_call_id,omitempty"`
 	Summary      string            `json:"summary,omitempty"`
 	Evidence     string            `json:"evidence,omitempty"`
 	Fix          string            `json:"fix,omitempty"`
-	PublishedAt  int64             `json:"published_at"` // Unix nanoseconds of the response's stream time
+	PublishedAt  int64             `json:"published_at"` // stream time of the response, in Unix nanoseconds
 
-	// The ledger's data for this service, stage, cause and root cause; empty if the ledger has no entry.
+	// From the ledger entry of this service, stage, cause and root cause; empty without an entry.
 	FirstVersion string `json:"first_version,omitempty"` // service version of the first such call
-	FirstAt      int64  `json:"first_at,omitempty"`      // Unix nanoseconds of its stream time
+	FirstAt      int64  `json:"first_at,omitempty"`      // stream time of the first such call, in Unix nanoseconds
 	LastClean    string `json:"last_clean,omitempty"`    // newest other version of the stage with calls before that
 }

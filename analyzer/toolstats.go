@@ -11,7 +11,7 @@ const (
 	fewCalls     = 5      // fewer unanswered calls prove nothing
 )
 
-// toolCounts counts the outcomes of the calls of one tool of one service.
+// toolCounts counts the outcomes of calls of one tool in one service.
 type toolCounts struct{ answered, abandoned, missing uint32 }
 
 // terminal reports whether the agent hardly ever replies to calls of the tool, because the calls are the answer

@@ -64,7 +64,7 @@ func (c *Checker) reset(r *facts.Request, t wire.Target, before *Before) {
 	c.pass = Pass{Request: r, Target: t, Before: before, Pairing: &c.pairing, set: &c.set, violations: c.pass.violations[:0]}
 }
 
-// A Pass is one run of the rules over one request. Rules read Request and Pairing and call Report.
+// A Pass is the application of the rules to one request. Rules read Request and Pairing and call Report.
 type Pass struct {
 	Request *facts.Request
 	Target  wire.Target
@@ -90,7 +90,7 @@ type Before struct {
 
 // A Chain describes the answer that previous_response_id names.
 type Chain struct {
-	Calls []facts.ResponseCall // calls that the agent has to answer
+	Calls []facts.ResponseCall // calls that the agent must answer
 }
 
 // maxPerRule limits the violations per rule and request, so that a hostile body cannot exhaust memory.
@@ -101,8 +101,8 @@ func (p *Pass) Report(i int, callID []byte, toolName []byte, detail, format stri
 	p.ReportAs(p.rule.Severity(p.Target), i, callID, toolName, detail, format, args...)
 }
 
-// ReportAs is Report with a severity that differs from the severity of the rule. For example, OpenAI rejects audio in
-// a tool message, but no longer images.
+// ReportAs is like Report, but with a severity that differs from the severity of the rule. For example, OpenAI rejects
+// audio in a tool message, but no longer images.
 func (p *Pass) ReportAs(s Severity, i int, callID []byte, toolName []byte, detail, format string, args ...any) {
 	if p.reported++; p.reported > maxPerRule {
 		return

@@ -3,6 +3,6 @@
 //
 //	facts.Request ─> Pairing ─> Rule, Rule, … ─> []Violation
 //
-// The rules themselves are in package rules. Package judge gives a Violation its identity and root cause in a
+// The rules themselves are in package rules. Package judge determines the identity and root cause of a Violation in a
 // conversation.
 package check

@@ -43,7 +43,7 @@ func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 		rep := &p.Replies[i]
 		if rep.Status == ReplyOrphan {
 			if rep.Call = p.find(rep.ID); p.scheme.Names && rep.Call >= 0 && p.Calls[rep.Call].Reply >= 0 {
-				rep.Call = -1 // that call has its own reply
+				rep.Call = -1 // the call has its own reply
 			}
 			if rep.Call >= 0 {
 				rep.Status = ReplyBeforeCall
@@ -62,7 +62,7 @@ func (p *Pairing) reset(r *facts.Request, t wire.Target, chain *Chain) {
 	}
 }
 
-// unanswered reports whether the newest group has no reply yet.
+// unanswered reports whether the newest group has no replies yet.
 func (p *Pairing) unanswered() bool {
 	n := len(p.Replies)
 	return n == 0 || p.Replies[n-1].Message < p.Calls[len(p.Calls)-1].Message
@@ -136,7 +136,7 @@ func (p *Pairing) join(i int, m *facts.Message) {
 	g.Last = len(p.Calls)
 }
 
-// enter adds c, which is about to become the newest call, to the table.
+// enter adds c, the next call to be appended to Calls, to the table.
 func (p *Pairing) enter(c *PairedCall, first int) {
 	slot := p.slot(c.ID)
 	older := int(p.table[slot]) - 1
@@ -153,7 +153,7 @@ func (p *Pairing) enter(c *PairedCall, first int) {
 		}
 		p.Calls[head.same].next = len(p.Calls)
 		head.same = len(p.Calls)
-	default: // a second reply answers the second call
+	default: // the second reply with this id will answer the second call
 		c.same = older
 		c.next, p.Calls[older].next = p.Calls[older].next, len(p.Calls)
 	}
@@ -180,8 +180,8 @@ func (p *Pairing) close(end int) {
 	}
 }
 
-// count assigns replies with a different name or without a name to the calls of g that are still open, because
-// providers whose replies name the function only count the replies.
+// count assigns replies with another name or no name to the calls of g that are still open. Providers whose replies
+// name the function check only the number of replies.
 func (p *Pairing) count(g *Group) {
 	open := g.First
 	for r := p.since; r < len(p.Replies); r++ {
@@ -245,9 +245,9 @@ func (p *Pairing) reply(i int, r *facts.Reply, open bool, after int) {
 // maxSameName limits the search for an id among the calls of one function in one group.
 const maxSameName = 64
 
-// named returns the call that a reply answers in dialects whose replies name functions: in the reply's own group the
-// call with its id, or else the next open call; in an earlier group a call that is still open. It returns -1 if there
-// is none.
+// named returns the call that a reply answers in dialects whose replies name functions. In the reply's own group, this
+// is the call with the reply's id, or else the next open call; in an earlier group, a call that is still open.
+// Otherwise, named returns -1.
 func (p *Pairing) named(rep *Reply, first int) int {
 	head := rep.Call
 	if head < first {
@@ -293,7 +293,7 @@ func (p *Pairing) answerNoID(rep *Reply) {
 	}
 }
 
-// find returns the newest call with this id, or -1.
+// find returns the index of the newest call with this id, or -1.
 func (p *Pairing) find(id []byte) int { return int(p.table[p.slot(id)]) - 1 }
 
 // slot returns the slot of id, or the free slot for it. The seed is random, so that clients cannot construct ids that

@@ -29,9 +29,9 @@ const (
 type Group struct {
 	Message  int // index of the assistant message, the first of its turn with calls
 	End      int // index of the first message after the group; len(messages) if there is none
-	Answered int // calls with a reply in the group
+	Answered int // number of calls with a reply
 	First    int // index of the first call in Pairing.Calls
-	Last     int // one past the last call
+	Last     int // index after the last call in Pairing.Calls
 }
 
 // A PairedCall is one call of an assistant message.

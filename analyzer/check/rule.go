@@ -9,7 +9,7 @@ import (
 // Severity is how a target reacts to a defect.
 type Severity string
 
-// The severities. Unknown behavior counts as Lenient, never as Reject.
+// Severities of a defect. Unknown behavior counts as Lenient, never as Reject.
 const (
 	Reject  Severity = "reject"  // the target answers 400
 	Lenient Severity = "lenient" // accepted by the target, rejected by others
@@ -20,7 +20,7 @@ const (
 // Severities lists the severities of rules in increasing order.
 var Severities = []Severity{Style, Lenient, Reject}
 
-// Rank orders severities by strength: 1 for Severities[0] and so on, 0 for a signal.
+// Rank returns the strength of s: 1 for Severities[0] and so on, 0 for a signal.
 func (s Severity) Rank() int {
 	switch s {
 	case Reject:
@@ -37,7 +37,7 @@ func (s Severity) Rank() int {
 // A Rule is one check of a message history. Run is pure and retains no state.
 type Rule struct {
 	ID       string // snake_case name of the defect; also the name of the file and of its testdata
-	Order    int    // evaluation order; unique, in steps of 10
+	Order    int    // evaluation order: unique, in steps of 10
 	Cause    string // id in spec/causes.json of the failures that the violation explains
 	Doc      string // title line, then why providers reject the defect and how to fix the caller
 	Fix      string // what to change in the agent, in one sentence

@@ -47,7 +47,7 @@ type Location struct {
 	MessagesAt int               // byte offset of the removed messages in the stored Parameters
 }
 
-// A Position is a message of a branch.
+// A Position is a position in a branch and the message there.
 type Position struct {
 	Branch, Parent string // Parent is "" if the branch has none
 	Shared         int    // positions that the branch shares with Parent
@@ -56,7 +56,7 @@ type Position struct {
 	Role           []byte // as sent
 }
 
-// branch is a stored history.
+// branch is a stored branch of a history.
 type branch struct {
 	id, parent   string
 	conversation string   // if a conversation continues under another id, it is stored again, so that both are complete

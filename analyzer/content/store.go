@@ -15,7 +15,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/session"
 )
 
-// Kinds of a content.
+// Kinds of contents.
 const (
 	KindMessage    = "message"
 	KindParameters = "parameters"
@@ -46,15 +46,15 @@ type Store struct {
 	shaped   func(service string) bool // nil for no service
 	shape    func(dialect string, answer bool, body []byte) []byte
 
-	epoch      uint32                // counts the calls of Forget
-	known, old map[contentID]written // two generations
-	sum        hash.Hash             // SHA-256
+	epoch      uint32                // number of calls of Forget
+	known, old map[contentID]written // two generations of stored contents
+	sum        hash.Hash             // reused SHA-256 state
 	digest     [sha256.Size]byte     // buffer for one SHA-256
 	redacted   []byte                // buffer for a redacted content
 	facts      facts.Request         // facts of the shape of a request
 
 	now    time.Time
-	output Output // nil in a silent replay
+	output Output // nil during a silent replay
 }
 
 // New returns a disabled store that attaches the histories of conversations to sessions.
@@ -152,7 +152,8 @@ func (s *Store) put(t Time, kind string, body []byte) string {
 	return id
 }
 
-// putSplit is put for a content in two pieces. split is the offset of the second piece in the stored content.
+// putSplit is like put, but for a content in two pieces. split is the offset of the second piece in the stored
+// content.
 func (s *Store) putSplit(t Time, kind string, first, last []byte) (key contentID, id string, split int) {
 	n := len(first) + len(last)
 	if n > maxContent {
@@ -196,12 +197,12 @@ func (s *Store) appendRedacted(dst, body []byte) []byte {
 // these bytes.
 type repeated struct {
 	hash        uint64
-	first, last int // bytes
+	first, last int // sizes of the two pieces, in bytes
 	key         contentID
 	id          string
 }
 
-// putRepeated is putSplit for a shared content whose previous version is r, which it updates.
+// putRepeated is like putSplit, but for a shared content with r, its previous version. It updates r.
 func (s *Store) putRepeated(r *repeated, kind string, first, last []byte) (id string, split int) {
 	sum := xxh3.Hash(first)
 	if len(last) > 0 {

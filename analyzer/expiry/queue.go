@@ -9,8 +9,8 @@ import (
 	"time"
 )
 
-// A Queue is a map whose entries expire a fixed time after they were added or renewed. Entries are therefore in the
-// order of their deadlines. The caller removes entries that are due.
+// A Queue is a map whose entries expire a fixed time after they were added or renewed, so entries are ordered by
+// deadline. The caller removes entries that are due.
 type Queue[K comparable, V any] struct {
 	timeout     time.Duration
 	entries     map[K]*Entry[K, V]

@@ -7,7 +7,7 @@ import (
 	"encoding/hex"
 )
 
-// A Sum is the SHA-256 of a list of strings.
+// A Sum is the SHA-256 hash of a list of strings.
 type Sum [sha256.Size]byte
 
 // Of returns the hash of parts. Each part is hashed with its length, so no two lists have the same input.

@@ -30,8 +30,8 @@ import (
 // maxExplained limits the findings of one request that get a root cause, because each search walks the whole history.
 const maxExplained = 100
 
-// A Judge judges requests in their conversations. It reuses its memory between requests and is not safe for concurrent
-// use.
+// A Judge finds the violations of requests in their conversations. It reuses its memory between requests and is not
+// safe for concurrent use.
 type Judge struct {
 	Sessions *session.Store
 
@@ -52,14 +52,14 @@ type Request struct {
 	Version         string // version of Sender
 }
 
-// A Finding is a violation with its identity in a conversation.
+// A Finding is a violation with an identity in its conversation.
 type Finding struct {
 	check.Violation
 	ID       [16]byte
 	Instance *session.Instance // shared by all requests with the defect
 }
 
-// Check returns the violations of a request outside any conversation.
+// Check returns the violations of a request that belongs to no conversation.
 func (j *Judge) Check(r *facts.Request, t wire.Target) []check.Violation {
 	return j.checker.Check(r, t, nil)
 }
@@ -143,7 +143,7 @@ func Severity(predicted check.Severity, accepted bool) check.Severity {
 	return predicted
 }
 
-// A Report compares a finding with the earlier reports of its defect.
+// A Report is the result of comparing a finding with the earlier reports of its defect.
 type Report struct {
 	Known    bool // the defect was reported before, with the same or a stronger severity and root cause
 	First    bool // the defect was never reported before

@@ -39,7 +39,7 @@ func (j *Judge) FindRejecters(r *Request, findings []Finding) {
 	}
 }
 
-// violationKey distinguishes the violations of one rule in one request.
+// violationKey identifies a violation of one rule in one request.
 type violationKey struct {
 	message        int
 	callID, detail string

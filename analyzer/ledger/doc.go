@@ -1,6 +1,6 @@
-// Package ledger stores the long-term memory (weeks) of a partition's analyzer: the first occurrence of each defect
-// and each cause of failures, the versions of services, and the providers' answers to violations. It answers "since
-// which version" and "whose change" even while ClickHouse is unreachable.
+// Package ledger stores the long-term memory of a partition's analyzer, which spans weeks: the first occurrence of
+// each defect and each cause of failures, the versions of services, and the providers' answers to violations. It
+// answers "since which version" and "whose change" even while ClickHouse is unreachable.
 //
 // # Why nothing is counted twice
 //

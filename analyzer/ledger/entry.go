@@ -13,10 +13,10 @@ import (
 
 // Kinds of a Key.
 const (
-	KindDefect  = "defect"  // Name is a rule; also has a service, a stage and a root cause
-	KindFailure = "failure" // Name is a cause of failed exchanges; also has a service, a stage and a root cause
-	KindVersion = "version" // Name is a service version with judged calls; also has a service and a stage
-	KindVerdict = "verdict" // answers to a violation: Name is a rule; also has a host, a model and a detail
+	KindDefect  = "defect"  // a rule (Name) in a service and stage, with a root cause
+	KindFailure = "failure" // a cause of failures (Name) in a service and stage, with a root cause
+	KindVersion = "version" // a service version (Name) with judged calls, in a service and stage
+	KindVerdict = "verdict" // the answers of a model at a host to violations of a rule (Name) with the same Detail
 )
 
 // A Key identifies an entry.
@@ -56,7 +56,7 @@ func (p Position) Compare(o Position) int {
 	return cmp.Or(cmp.Compare(p.Seq, o.Seq), cmp.Compare(p.Nth, o.Nth))
 }
 
-// A Sighting is an exchange that showed the subject of an entry.
+// A Sighting is an occurrence of what an entry is about, in one exchange.
 type Sighting struct {
 	Position           // zero if another reader read the exchange, see Ledger.Add
 	At       time.Time `json:"at"` // stream time
@@ -79,8 +79,8 @@ type Entry struct {
 	// defect. It is "" if there was none, and for versions and verdicts.
 	LastClean string    `json:"last_clean,omitempty"`
 	Last      Position  `json:"last"`
-	LastAt    time.Time `json:"last_at"`           // stream time; for a version the hour, so that not every call changes the entry
-	Count     uint64    `json:"count"`             // exchanges that showed the subject as new; for a verdict all exchanges; for a version 0
+	LastAt    time.Time `json:"last_at"`           // stream time; for a version, the hour, so that not every call changes the entry
+	Count     uint64    `json:"count"`             // exchanges with a new occurrence; for a verdict, all exchanges; for a version, 0
 	Verdict   *Verdict  `json:"verdict,omitempty"` // only for KindVerdict
 }
 

@@ -20,7 +20,7 @@ const (
 type Ledger struct {
 	limit    int
 	entries  map[Key]*Record
-	versions map[[2]string][]*Record // by service and stage, in order of First, at most maxVersions
+	versions map[[2]string][]*Record // keyed by service and stage, ordered by First, at most maxVersions each
 	order    Record                  // head of the ring of all records, least recently seen first
 	unsorted bool                    // Add was called since the last sort
 	changed  []*Record
@@ -132,7 +132,7 @@ func (l *Ledger) Has(k *Key, p Position) bool {
 // Includes reports whether the entry includes the exchange at p.
 func (r *Record) Includes(p Position) bool { return p.Compare(r.Last) <= 0 }
 
-// See records that s showed the subject of k, and returns the record of k.
+// See records the occurrence s of k and returns the record of k.
 func (l *Ledger) See(k *Key, s *Sighting) *Record {
 	l.sort()
 	r, version, at := l.entries[*k], k.Kind == KindVersion, s.At

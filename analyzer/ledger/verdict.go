@@ -12,7 +12,7 @@ import (
 )
 
 const (
-	maxClients = 8  // beyond it, the client whose last acceptance is oldest is removed
+	maxClients = 8  // clients per verdict; beyond them, the client with the oldest last acceptance is removed
 	maxRecent  = 16 // hashes of recent conversations, to distinguish new conversations from known ones
 
 	// proofLasts is how long an acceptance proves that a request rejected now would previously have been accepted.
@@ -23,13 +23,13 @@ const (
 type Verdict struct {
 	Accepted Answers  `json:"accepted"`
 	Rejected Answers  `json:"rejected,omitzero"`
-	Run      Answers  `json:"run,omitzero"`     // rejections of Clients since the newest acceptance
+	Run      Answers  `json:"run,omitzero"`     // rejections of clients in Clients since the newest acceptance
 	Flapped  uint64   `json:"flapped,omitzero"` // conversations of earlier runs, which ended with an acceptance
 	Clients  []Client `json:"clients,omitempty"`
 	Report   *Report  `json:"report,omitempty"` // newest report; nil if none
 }
 
-// Answers are the exchanges with one answer.
+// Answers summarizes the exchanges with one answer: accepted or rejected.
 type Answers struct {
 	First Sighting `json:"first"`
 	Last  Sighting `json:"last"`
@@ -38,7 +38,7 @@ type Answers struct {
 	// consecutive requests of a conversation often have the same outcome, because gateways route them to the same
 	// server, but not forever.
 	Conversations uint64   `json:"conversations,omitzero"`
-	Recent        []uint32 `json:"recent,omitempty"` // hashes of the newest conversations, the newest last
+	Recent        []uint32 `json:"recent,omitempty"` // hashes of the newest conversations, in chronological order
 }
 
 // A Client is a version of a service that sent the violation and was accepted. The code of a version does not change,
@@ -171,7 +171,7 @@ func (n *Answers) join(o *Answers) {
 
 func (n *Answers) clearPositions() { n.First.Position, n.Last.Position = Position{}, Position{} }
 
-// bound removes the clients whose last acceptance is oldest, beyond the limit.
+// bound removes the clients with the oldest last acceptance beyond the limit.
 func (v *Verdict) bound() {
 	for len(v.Clients) > maxClients {
 		oldest := 0
@@ -243,7 +243,7 @@ func (v *Verdict) confidence() string {
 	default:
 		return ""
 	}
-	if !v.versioned() { // a deploy cannot be ruled out
+	if !v.versioned() { // without a version, a deploy is possible
 		rank = 1
 	}
 	if v.together() {

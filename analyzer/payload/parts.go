@@ -41,7 +41,7 @@ func (p *Parts) Add(ev *event.Event) error {
 		if !bytes.Equal(p.parts[ev.Part-1], ev.Body) {
 			return fmt.Errorf("two parts %d of %d differ", ev.Part, ev.Parts)
 		}
-		return nil // published twice
+		return nil // the part was published twice
 	case n > limit.BodyBytes || ev.BodyBytes > limit.BodyBytes && ev.Capture != event.CaptureCut:
 		return fmt.Errorf("%w: %d bytes in %d parts", ErrTooLarge, max(n, ev.BodyBytes), ev.Parts)
 	}

@@ -20,8 +20,8 @@ import (
 
 const (
 	retryWindow = 10 * time.Minute // time since the first refusal of a request
-	stormSize   = 3                // refusals of one request
-	poisonSize  = 3                // refused requests with one defect
+	stormSize   = 3                // minimum of refusals of one request
+	poisonSize  = 3                // minimum of refused requests with one defect
 	maxRetries  = 10_000           // refused requests; beyond them, the one with the oldest first refusal is dropped
 )
 

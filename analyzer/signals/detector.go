@@ -26,7 +26,7 @@ type Subject struct {
 	SeenAt                                   time.Time
 }
 
-// A Signal is one instance of a signal.
+// A Signal is one occurrence of a problem that no rule finds.
 type Signal struct {
 	ID, Detail, Summary, Evidence, Fix string
 	Message                            int      // 0-based index in messages as sent; -1 if the signal is not about a message
@@ -40,7 +40,7 @@ type Signal struct {
 	Update bool              // the row is a newer version of one already emitted and counted
 }
 
-// An Exchange is the detector's input about an exchange, and the signals found.
+// An Exchange is an exchange as the detector reads it, with the signals found so far.
 type Exchange struct {
 	Subject
 	Turn      *session.Turn // nil if the request was not judged
@@ -55,7 +55,7 @@ type Exchange struct {
 	// Facts about the answer.
 	Stream, Failed, InBand, MayBeLost  bool   // InBand: the answer has a success status but contains an error; MayBeLost: a missing answer may have been sent
 	Refused                            bool   // refused for its content, so that it would be refused again
-	ErrorType, ErrorText, ErrorCluster string // as in the row
+	ErrorType, ErrorText, ErrorCluster string // as in the exchange's row
 	Cause, CauseKnown                  string
 	Rejects, ResponseBytes             int
 }
@@ -64,7 +64,7 @@ type Exchange struct {
 type Request struct {
 	MaxTokens int64  // limit of output tokens; 0 if none
 	Forced    bool   // the request forces a tool
-	Hash      uint64 // 0 if the request was not judged
+	Hash      uint64 // hash of the model and the messages; 0 if the request was not judged
 }
 
 // accepted reports whether the provider accepted the request.

@@ -13,9 +13,9 @@ import "strings"
 
 // IDs of signals.
 const (
-	LatentViolation          = "latent_violation"            // accepted here, rejected by the targets in Signal.RejectedBy
+	LatentViolation          = "latent_violation"            // accepted, although the targets in Signal.RejectedBy reject the defect
 	MaskedFailure            = "masked_failure"              // a run reported ok although its last call failed
-	ConversationEndedOnError = "conversation_ended_on_error" // nothing followed a failed call, and no run event explains it
+	ConversationEndedOnError = "conversation_ended_on_error" // no request followed a failed call, and no run event explains that
 	RetryStorm               = "retry_storm"
 	PoisonedSession          = "poisoned_session"
 	ReplyNeverArrived        = "reply_never_arrived"
