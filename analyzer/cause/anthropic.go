@@ -1,6 +1,6 @@
 package cause
 
-// anthropic holds the wordings of Anthropic and of Bedrock, which gateways pass on to chat clients.
+// anthropic contains the wordings of Anthropic and Bedrock, which gateways forward to chat clients.
 var anthropic = newTable("anthropic", []row{
 	{words: "ids were found without tool_result", cause: "missing_tool_reply", source: "anthropics/claude-code#8210"},
 	{words: "did not find … tool_result block", cause: "missing_tool_reply", source: "unlinked"},

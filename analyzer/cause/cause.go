@@ -10,10 +10,10 @@ import (
 
 // Values of Cause.Known.
 const (
-	Stated   = "stated"   // by the text or status of the answer
-	Inferred = "inferred" // the answer is silent; the request violates a rule that its target is known to enforce
-	Both     = "both"     // stated by the answer and visible in the request
-	Conflict = "conflict" // the answer names one defect of the history, the request shows others
+	Stated   = "stated"   // the text or status of the answer states it
+	Inferred = "inferred" // the answer does not state a cause; the request violates a rule that its target is known to enforce
+	Both     = "both"     // the answer states it and the request shows it
+	Conflict = "conflict" // the answer names one defect of the history, but the request shows others
 	None     = "none"     // unexplained
 )
 
@@ -27,42 +27,42 @@ const (
 
 // Input describes a failed exchange.
 type Input struct {
-	Status  int          // HTTP status; 0 when no answer came
-	Text    []byte       // the error as found: JSON, an exception's string, a log line; 4 KiB of it are read
+	Status  int          // HTTP status; 0 if there was no answer
+	Text    []byte       // error text in any form: JSON, an exception string, a log line; only 4 KiB are read
 	Rules   []string     // ids of the violated rules with predicted reject, in rule order
-	Variant wire.Variant // of the target; its own table is matched first
+	Variant wire.Variant // variant of the target; its own table is matched first
 
-	// Provider is the provider that answered, "" if unknown: a few wordings have another meaning at one provider.
+	// Provider is the provider that answered, "" if unknown. At a few providers, a wording has a different meaning.
 	Provider string
 }
 
 // A Cause is the reason why an exchange failed.
 type Cause struct {
-	ID       string // in the closed set of IDs
+	ID       string // one of IDs
 	Class    string // tool_pairing, tool_shape, …
 	Known    string // Stated, Inferred, Both, Conflict, None
-	Other    string // Conflict: the cause that the request shows; else ""
-	StatedBy string // the table that matched, such as "openai"; "status" if only the status decided; else ""
-	Server   string // the author of the text, if its spelling is unique, such as "deepseek"; else ""
-	Gateway  string // the intermediary, if it left a mark in the text, such as "litellm"; else ""
-	Rule     string // the violated rule that shows the cause; the rule that the text names when none was found; else ""
+	Other    string // cause that the request shows, if Known is Conflict; else ""
+	StatedBy string // table that matched, such as "openai"; "status" if only the status decided; else ""
+	Server   string // server that wrote the text, such as "deepseek", if the spelling is unique; else ""
+	Gateway  string // intermediary, such as "litellm", if it left a mark in the text; else ""
+	Rule     string // violated rule that shows the cause, or else the rule that the text names; may be ""
 }
 
-// A row maps a wording to a cause, by words or by concepts. Words are phrases joined by " … " that occur in this order in
-// the normal form.
+// A row maps a wording to a cause. The wording is given either by words, which are phrases joined by " … " that must occur in
+// this order in the normal form, or by a condition on concepts.
 type row struct {
 	words  string
 	when   string // condition on a clause; see newCondition
 	cause  string
-	rule   string // the rule that the text names, if it is not one of the cause's
-	open   string // rules that the wording also matches; if one of them is violated, its cause wins
-	also   string // rules that this wording agrees with, besides those of the cause
+	rule   string // rule that the text names, if it is not one of the rules of the cause
+	open   string // rules that the wording may also refer to; if one of them is violated, its cause wins
+	also   string // further rules whose violation confirms the cause
 	weak   bool   // too vague to outrank the violated rules
-	only   string // the only provider with this meaning
+	only   string // provider to which this row is limited
 	source string // where the wording was seen; in common, the servers whose wordings support the row
 
 	phrases    [][]byte
-	grams      []uint16 // of all phrases
+	grams      []uint16 // grams of all phrases
 	condition  condition
 	openRules  []string
 	agreeRules []string
@@ -74,7 +74,7 @@ type table struct {
 	rows   []row
 }
 
-// wordings lists the tables in matching order, after the target's own.
+// wordings contains the tables in matching order; the table of the target is always matched first.
 type wordings struct {
 	families []*table
 	common   *table
@@ -127,7 +127,7 @@ func Classify(in Input) Cause {
 func classify(in Input, w *wordings, text []byte) Cause {
 	r, family := w.match(text, in.Variant, in.Provider)
 	if in.Status == 0 {
-		// The text is the client's own error; only texts of servers count.
+		// Without an answer, the text is the client's own error, unless it names a cause that only a server can state.
 		if r == nil || registry[r.cause].Class == "provider" {
 			return known(noResponse, Stated, "status", "")
 		}
@@ -154,7 +154,7 @@ func classify(in Input, w *wordings, text []byte) Cause {
 	}
 	switch {
 	case r != nil && r.cause != serverError:
-		return stated(r, family, nil) // proxies and incapable servers also answer 5xx
+		return stated(r, family, nil) // proxies and servers that lack a feature also answer 5xx
 	case in.Status >= 500:
 		return known(serverError, Stated, "status", "")
 	case r != nil:
@@ -165,12 +165,13 @@ func classify(in Input, w *wordings, text []byte) Cause {
 	return known(unexplained, None, "", "")
 }
 
-// known is a Cause with its class.
+// known returns a Cause with the class of id.
 func known(id, how, by, rule string) Cause {
 	return Cause{ID: id, Class: registry[id].Class, Known: how, StatedBy: by, Rule: rule}
 }
 
-// stated weighs the row that matched the text against the violated rules.
+// stated returns the cause of r, the row that matched the error text, and whether the violated rules in found confirm or
+// contradict it.
 func stated(r *row, family string, found []string) Cause {
 	c := known(r.cause, Stated, family, r.rule)
 	rules := rulesOf[r.cause]
@@ -195,7 +196,7 @@ func stated(r *row, family string, found []string) Cause {
 	if c.Rule == "" && len(rules) == 1 {
 		c.Rule = rules[0]
 	}
-	// A request may violate a rule and fail for its bad key: only two different defects of the history conflict.
+	// A request may violate a rule but fail because of a bad key, so only two different defects of the history conflict.
 	if len(found) > 0 && len(rules) > 0 {
 		c.Known = Conflict
 		for _, f := range found {

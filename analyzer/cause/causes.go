@@ -9,12 +9,12 @@ import (
 // An entry describes a cause.
 type entry struct {
 	Class   string
-	also    []string // rules of other causes that providers report in the same words
+	also    []string // rules of other causes that providers report with the same wording
 	Meaning string
 	Fix     string
 }
 
-// registry is the closed set of causes.
+// registry contains all causes.
 var registry = map[string]entry{
 	"orphan_tool_reply": {
 		Class:   "tool_pairing",
@@ -280,7 +280,7 @@ var rulesOf = func() map[string][]string {
 	return m
 }()
 
-// IDs returns all causes, sorted.
+// IDs returns the ids of all causes, sorted.
 func IDs() []string {
 	ids := make([]string, 0, len(registry))
 	for id := range registry {
@@ -293,7 +293,7 @@ func IDs() []string {
 // Class returns the class of a cause, "" for an unknown id.
 func Class(id string) string { return registry[id].Class }
 
-// OfRule returns the cause that the violation of a rule implies, "" for an unknown rule.
+// OfRule returns the cause implied by a violation of a rule, "" for an unknown rule.
 func OfRule(rule string) string {
 	if r := rules.ByID(rule); r != nil {
 		return r.Cause
@@ -301,7 +301,7 @@ func OfRule(rule string) string {
 	return ""
 }
 
-// Meaning returns one sentence about the meaning of a cause and one about its fix; "" for an unknown id.
+// Meaning returns a sentence on the meaning of a cause and a sentence on its fix; both are "" for an unknown id.
 func Meaning(id string) (sentence, fix string) {
 	e := registry[id]
 	return e.Meaning, e.Fix

@@ -2,11 +2,11 @@ package cause
 
 import "strings"
 
-// maxCluster bounds a cluster key.
+// maxCluster bounds the length of a cluster key in bytes.
 const maxCluster = 200
 
-// Cluster returns a key that groups equal error texts: the normal form with quoted values, ids and numbers replaced, at
-// most 200 bytes. It is for texts that match no row, so that a new wording shows as one line.
+// Cluster returns a key that groups equivalent error texts: the normal form with quoted values, ids and numbers replaced, at
+// most 200 bytes. It is used for texts that match no row, so that a new wording appears as one line.
 func Cluster(text string) string {
 	var inQuotes, plain [maxText]byte
 	masked := maskQuoted(inQuotes[:0], text)
@@ -32,8 +32,8 @@ func Cluster(text string) string {
 	return strings.ToValidUTF8(strings.TrimSpace(s), "")
 }
 
-// maskQuoted replaces short quoted values, such as 'call_1' in a sentence, also in a sentence inside JSON, where its
-// quotes are escaped. It keeps JSON's and Python's own quotes: of a key before a colon and of the value after it.
+// maskQuoted replaces short quoted values in sentences, such as 'call_1', including sentences inside JSON with escaped quotes.
+// It keeps quotes that are JSON or Python syntax: those of a key before a colon and of a value after it.
 func maskQuoted(dst []byte, text string) []byte {
 	if len(text) > maxText {
 		text = text[:maxText]
@@ -55,10 +55,10 @@ func maskQuoted(dst []byte, text string) []byte {
 	return dst
 }
 
-// maxQuoted bounds a quoted value; a longer one is a sentence.
+// maxQuoted bounds the length of a quoted value; longer quoted texts are sentences.
 const maxQuoted = 80
 
-// quoted returns the value that is quoted at i, without its quotes, and the index behind it.
+// quoted returns the quoted value at text[i], without its quotes, and the index after it.
 func quoted(text string, i int) (word string, after int, ok bool) {
 	start := i
 	for i < len(text) && text[i] == '\\' && i < start+8 {
@@ -67,7 +67,7 @@ func quoted(text string, i int) (word string, after int, ok bool) {
 	if i == len(text) || start == 0 || text[start-1] != ' ' || strings.IndexByte("'`\"", text[i]) < 0 {
 		return "", 0, false
 	}
-	mark := text[start : i+1] // with its backslashes
+	mark := text[start : i+1] // the quote and its backslashes
 	rest := text[i+1:]
 	n := strings.Index(rest[:min(len(rest), maxQuoted+len(mark))], mark)
 	after = i + 1 + n + len(mark)
@@ -77,13 +77,14 @@ func quoted(text string, i int) (word string, after int, ok bool) {
 	return rest[:n], after, true
 }
 
-// startsValue reports whether before ends like the start of a JSON or Python value: after a colon, comma or bracket.
+// startsValue reports whether a JSON or Python value may start after before: before is empty or ends with a colon, comma or
+// opening bracket.
 func startsValue(before string) bool {
 	before = strings.TrimRight(before, " ")
 	return before == "" || strings.IndexByte(":,{[(", before[len(before)-1]) >= 0
 }
 
-// isProtocolWord reports whether a quoted word belongs to the wording, such as the name of a field; others are values.
+// isProtocolWord reports whether a quoted word belongs to the wording, such as the name of a field, and is not a value.
 func isProtocolWord(w string) bool {
 	switch w {
 	case "tool", "user", "assistant", "system", "developer", "function", "role", "content", "name", "messages", "tools",
@@ -98,7 +99,7 @@ func inWord(c byte) bool {
 	return 'a' <= c && c <= 'z' || '0' <= c && c <= '9' || c == '-' || c == '_' || c >= 0x80
 }
 
-// idPrefixes are prefixes of call ids, which may have no digit.
+// idPrefixes contains prefixes of ids, which identify even ids without digits.
 var idPrefixes = []string{"call_", "call-", "toolu_", "tooluse_", "chatcmpl-"}
 
 // clusterWord replaces numbers by N and ids by ID.

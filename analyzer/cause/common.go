@@ -1,9 +1,10 @@
 package cause
 
-// common contains the faults that many servers report in similar words. It comes after all families and classifies
-// wordings never seen before. A row matches a clause that contains certain concepts of the lexicon, in any wording; source
-// names the servers whose wordings support it. The order: the model's newest answer; money, rates, keys, models, sizes and
-// filters, which are no protocol fault; then the history, finer faults before coarser ones.
+// common contains the faults that many servers report in similar words. It is matched after all families, and classifies
+// wordings that were never seen before. A row matches a clause that contains certain concepts of the lexicon, in any wording;
+// source lists the servers whose wordings support the row. The first row is for invalid calls in the model's newest answer.
+// Then come money, rates, keys, models, sizes and filters, which are not protocol faults, and finally faults of the history,
+// specific ones before general ones.
 var common = newTable("common", []row{
 	{when: "freshoutput", cause: "model_tool_call_invalid", source: "groq"},
 
@@ -38,7 +39,7 @@ var common = newTable("common", []row{
 	{when: "reasoningfield passback !hardno", cause: "reasoning_content_missing", source: "deepseek moonshot"},
 	{when: "item duplicate", cause: "duplicate_item_id", source: "openai"},
 
-	// features that the request asks for
+	// features that the request uses
 	{when: "unsupparam path", cause: "unsupported_field", source: "openai"},
 	{when: "unsupparam", cause: "unsupported_parameter", source: "openai azure xai nim"},
 	{when: "toolchoice bad", cause: "tool_choice_invalid", source: "openai deepseek dashscope vllm moonshot"},
@@ -142,7 +143,7 @@ var common = newTable("common", []row{
 	{when: "model empty", cause: "missing_required_field", source: "openai"},
 	{when: "fieldrequired !toolreply !toolcall !template", cause: "missing_required_field", source: "openai dashscope"},
 
-	// calls and their replies are at fault, without detail
+	// faults of calls and replies without further detail
 	{when: "toolreply toolcall mismatch", cause: "unknown_tool_call_id", open: "orphan_tool_reply missing_tool_reply", source: "openai minimax"},
 	{when: "toolreply id mismatch !toolcall", cause: "unknown_tool_call_id", open: "orphan_tool_reply", source: "minimax"},
 	{when: "toolreply<toolcall bad !schema !tooldef", cause: "orphan_tool_reply", open: "unknown_tool_call_id duplicate_tool_reply missing_tool_reply", source: "anthropic gemini"},
@@ -151,7 +152,7 @@ var common = newTable("common", []row{
 	{when: "serverdown", cause: "server_error", source: "anthropic nginx envoy"},
 	{when: "serverbland", cause: "server_error", weak: true, source: "openai new-api"},
 
-	// a part of the request is at fault, without detail
+	// faults of a part of the request without further detail
 	{when: "wanted|mustset number !path !content !message !toolcall !toolreply !schema", cause: "invalid_parameter_value", weak: true, source: "dashscope"},
 	{when: "outlimit bad", cause: "max_tokens_invalid", weak: true, source: "openai"},
 	{when: "toolchoice parameter|bad", cause: "tool_choice_invalid", weak: true, source: "openai"},

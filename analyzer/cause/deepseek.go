@@ -1,10 +1,10 @@
 package cause
 
-// deepSeek holds the wordings of DeepSeek that differ from OpenAI's. Its server is written in Rust, so faults of shape
-// come from serde ("Failed to deserialize the JSON body into the target type"), with status 422 until 2025, then 400.
+// deepSeek contains the wordings of DeepSeek that differ from OpenAI's. Its server is written in Rust, so errors about the JSON
+// structure come from serde ("Failed to deserialize the JSON body into the target type"), with status 422 until 2025, then 400.
 var deepSeek = newTable("deepseek", []row{
 	{words: "insufficient tool messages following tool_calls", cause: "missing_tool_reply", source: "TurixAI/TuriX-CUA#15"},
-	// The same text stands for a reply given twice and for a call id used twice; with nothing after "of" the ids are empty.
+	// The same text reports a duplicate reply and a duplicate call id. If no value follows "of", the ids are empty.
 	{words: "duplicate value for tool_call_id", cause: "duplicate_call_id", open: "duplicate_tool_reply", also: "missing_tool_call_id", source: "craft-ai-agents/craft-agents-oss#630"},
 	{words: "invalid tool call arguments", cause: "arguments_invalid_json", source: "agno-agi/agno#8880"},
 	{words: "missing reasoning_content field", cause: "reasoning_content_missing", source: "Sylinko/Everywhere#287"},

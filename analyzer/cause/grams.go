@@ -3,8 +3,8 @@ package cause
 // gramSize is the length of a gram in bytes.
 const gramSize = 4
 
-// grams is the set of all four-byte runs of a text, by a 16-bit hash. A text without a phrase hardly ever contains all
-// grams of the phrase, so most rows cost one lookup instead of a search.
+// grams is the set of all four-byte substrings of a text, stored as 16-bit hashes. A text without a phrase rarely contains all
+// grams of that phrase, so most rows cost one lookup instead of a search.
 type grams [1 << 16 / 64]uint64
 
 func gram(s []byte, i int) uint16 {
@@ -29,7 +29,7 @@ func (g *grams) contain(phrase []uint16) bool {
 	return true
 }
 
-// gramsOf lists the grams of a phrase.
+// gramsOf returns the grams of a phrase.
 func gramsOf(phrase []byte) []uint16 {
 	var hs []uint16
 	for i := 0; i+gramSize <= len(phrase); i++ {

@@ -3,7 +3,7 @@ package cause
 // hosts contains the wordings of Groq, Kimi, GLM, MiniMax, xAI, Cohere, Together and Fireworks, and of self-hosted
 // servers: Ollama, vLLM, SGLang, llama.cpp.
 var hosts = newTable("hosts", []row{
-	// the model's newest answer, not the history
+	// faults of the model's newest answer, not of the history
 	{words: "tool_use_failed", cause: "model_tool_call_invalid", source: "pydantic/pydantic-ai, recorded"},
 	{words: "tool call validation failed", cause: "model_tool_call_invalid", source: "pydantic/pydantic-ai, recorded"},
 	{words: "failed to call a function", cause: "model_tool_call_invalid", source: "groq/groq-typescript#103"},

@@ -1,7 +1,7 @@
 package cause
 
-// lexicon lists the concepts of error texts of all providers. A phrase belongs here if more than one server could write
-// it; a sentence of one server is a row of its family's table.
+// lexicon contains the concepts of the error texts of all providers. A phrase belongs here if more than one server could use it;
+// a sentence that only one server uses belongs in a row of its family's table.
 var lexicon = newIndex([]concept{
 	// parts of a conversation
 	{"toolcall", "tool call|tool_call|toolcall|tool use|tool_use|tooluse|function call|function_call|functioncall|call_id|call id|工具调用|tool-call|function-call|函数调用|aimessages with tool_calls|tool calls|calls are pending"},

@@ -1,7 +1,7 @@
 package cause
 
-// misleading contains wordings whose meaning differs at one provider, as its users found. It comes first and matches only if
-// the caller names the provider; if a violated rule confirms the literal meaning, that meaning wins.
+// misleading contains wordings that, according to users, have a different meaning at one provider. This table is matched before
+// the others, and only if the caller names the provider. If a violated rule confirms the literal meaning, that meaning wins.
 var misleading = newTable("hosts", []row{
 	// sent in the stream of a 200 when an assistant message has no content
 	{words: "with role tool must be a response to a preceding message", only: "qoder", cause: "content_null", open: "orphan_tool_reply tool_reply_before_call late_tool_reply unknown_tool_call_id", source: "a proxy's comment, measured 2026-09"},

@@ -1,6 +1,6 @@
 package cause
 
-// mistral holds the wordings of Mistral's API and of its open validator, which vLLM and others run.
+// mistral contains the wordings of Mistral's API and of its open-source validator, which vLLM and others use.
 var mistral = newTable("mistral", []row{
 	{words: "not the same number of function calls and responses", cause: "missing_tool_reply", also: "unknown_tool_call_id duplicate_tool_reply", source: "mistralai/client-python#234"},
 	{words: "more tool responses than tool calls", cause: "duplicate_tool_reply", source: "mistralai/mistral-common validator.py:304"},

@@ -6,17 +6,18 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/jsonscan"
 )
 
-// maxText bounds the bytes read of an error text. Providers state the fault at the start, exceptions printed with
-// their stack at the end; between them is an echo of the request, or the stack.
+// maxText is the maximum number of bytes that are read of an error text; maxTail of them are read from the end of a longer
+// text. Providers state the fault at the start, and exceptions printed with their stack at the end. The middle is only an echo
+// of the request, or the stack.
 const (
 	maxText  = 4 << 10
 	maxTail  = 1 << 10
 	maxEdges = 8 // bytes that normalise adds at the cut
 )
 
-// normalise appends the normal form of text to dst: lower case, without quotes, escapes and terminal colours; white
-// space and box-drawing characters become single spaces, and none after a colon or comma. JSON escaped any number of
-// times and the repr of a Python object have the same normal form as the plain text.
+// normalise appends the normal form of text to dst. The normal form is in lower case, without quotes, escapes and terminal
+// colours. White space and box-drawing characters become single spaces, or nothing after a colon or comma. JSON escaped any
+// number of times and the repr of a Python object have the same normal form as the plain text.
 func normalise(dst, text []byte) []byte {
 	if len(text) > maxText {
 		dst = appendNormal(dst, text[:maxText-maxTail])
@@ -27,7 +28,7 @@ func normalise(dst, text []byte) []byte {
 
 func appendNormal(dst, text []byte) []byte {
 	space := func() {
-		// No space after a colon, a comma or an opening brace: JSON is written with and without.
+		// Omit the space after a colon, a comma or an opening brace, because JSON may be written with or without it.
 		if n := len(dst); n > 0 {
 			switch dst[n-1] {
 			case ' ', ':', ',', '{':
@@ -41,7 +42,7 @@ func appendNormal(dst, text []byte) []byte {
 		i++
 		switch {
 		case c == '\\':
-			for i < len(text) && text[i] == '\\' { // one for each level of escaping
+			for i < len(text) && text[i] == '\\' { // one backslash for each level of escaping
 				i++
 			}
 			if i == len(text) {
@@ -73,7 +74,7 @@ func appendNormal(dst, text []byte) []byte {
 		case c >= utf8.RuneSelf:
 			r, n := utf8.DecodeRune(text[i-1:])
 			i += n - 1
-			if r == utf8.RuneError { // as short as the invalid byte
+			if r == utf8.RuneError { // one byte, like the invalid byte, so that the text does not grow
 				r = '?'
 			}
 			if r = fold(r); r == ' ' {
@@ -93,13 +94,13 @@ func appendNormal(dst, text []byte) []byte {
 	return dst
 }
 
-// escape starts a terminal's control sequence.
+// escape is the character that starts a terminal control sequence.
 const (
 	escape   = 0x1b
-	maxTitle = 256 // bytes of a link or a title
+	maxTitle = 256 // maximum bytes of a link or a title
 )
 
-// afterEscape returns the length of the rest of a terminal's escape sequence: a colour, a cursor movement, a link.
+// afterEscape returns the length of the rest of a terminal escape sequence, such as a colour, a cursor movement or a link.
 func afterEscape(text []byte) int {
 	if len(text) == 0 {
 		return 0
@@ -124,8 +125,8 @@ func afterEscape(text []byte) int {
 	return 1
 }
 
-// escapeCode returns the length of the escape character's code after a backslash, as Python, C and shells write it; 0 if
-// text starts with none.
+// escapeCode returns the length of the code that stands for the escape character after a backslash in Python, C or a shell;
+// 0 if text does not start with such a code.
 func escapeCode(text []byte) int {
 	for _, code := range [...]string{"x1b[", "x1B[", "033[", "e["} {
 		if len(text) >= len(code) && string(text[:len(code)]) == code {

@@ -1,6 +1,6 @@
 package cause
 
-// openAI holds the wordings of OpenAI, chat completions and responses; Azure and many gateways and servers copy them.
+// openAI contains the wordings of OpenAI's Chat Completions and Responses APIs. Azure and many gateways and servers copy them.
 var openAI = newTable("openai", []row{
 	// tool pairing
 	{words: "with role tool must … message with tool_calls", cause: "orphan_tool_reply", source: "langchain-ai/task_mAIstro#1"},

@@ -1,7 +1,7 @@
 package cause
 
-// qwen holds the wordings of Qwen's DashScope. Pairing errors are OpenAI's texts in double quotes after
-// "<400> InternalError.Algo.InvalidParameter:", so those rows stand in openai.go.
+// qwen contains the wordings of Qwen's DashScope. Its pairing errors are OpenAI's texts in double quotes after
+// "<400> InternalError.Algo.InvalidParameter:", so the rows for them are in openai.go.
 var qwen = newTable("qwen", []row{
 	{words: "function.arguments parameter … must be in json format", cause: "arguments_invalid_json", source: "continuedev/continue#11556"},
 	{words: "empty tool_calls is not supported", cause: "empty_tool_calls_array", source: "vscode-unify-chat-provider#65"},

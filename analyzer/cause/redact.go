@@ -7,8 +7,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/event/redact"
 )
 
-// Redact makes an error text safe to store: it masks credentials and personal data as package redact does, and cuts the
-// text at 4 KiB. The rest of the text stays as it is, for humans to read.
+// Redact makes an error text safe to store: it masks credentials and personal data like package redact, and truncates the text
+// to 4 KiB. Otherwise the text stays unchanged, for humans to read.
 func Redact(text []byte) string {
 	text = redact.Truncate(text, maxText)
 	s := strings.ToValidUTF8(string(redact.Append(make([]byte, 0, len(text)+64), text)), "?")

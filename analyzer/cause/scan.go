@@ -10,25 +10,25 @@ import (
 const (
 	maxConcepts = 128
 	maxClauses  = 48
-	shortGram   = 3 // bytes that key a phrase of the lexicon; no phrase is shorter
-	longGram    = 6 // the same for phrases of at least this length
+	shortGram   = 3 // bytes that are the key of a phrase of the lexicon; no phrase is shorter
+	longGram    = 6 // bytes that are the key of a phrase of at least this length
 )
 
-// A concept is a subject of error texts and the phrases that express it, in normal form and separated by "|". A phrase
-// matches at the start of a word, as a prefix: "exceed" matches "exceeds". A phrase that ends in "$" must end with a word,
-// one that ends in "#" must precede a digit.
+// A concept is a subject of error texts with the phrases that express it, in normal form and separated by "|". A phrase matches
+// a prefix of a word: "exceed" matches "exceeds". If a phrase ends in "$", the match must end at the end of a word; if it ends
+// in "#", a digit must follow the match.
 type concept struct{ name, phrases string }
 
 // A phrase is an entry of the index.
 type phrase struct {
 	text    string
 	concept uint8
-	end     bool // must end with a word
-	digit   bool // must precede a digit
-	inner   bool // may start inside a word: starts with punctuation or in a script without word breaks
+	end     bool // the match must end at the end of a word
+	digit   bool // a digit must follow the match
+	inner   bool // the match may start inside a word: the phrase starts with punctuation or in a script without word breaks
 }
 
-// An index maps a hash of their first bytes to chains of phrases; 0 ends a chain.
+// An index maps hashes of first bytes to chains of phrases, linked by next; 0 ends a chain.
 type index struct {
 	short, long [1 << 12]uint16
 	next        []uint16
@@ -71,7 +71,7 @@ func newIndex(concepts []concept) *index {
 	return x
 }
 
-// A clause is the concepts of one sentence, or of one value of a JSON text, with the first and last position of each.
+// A clause contains the concepts of one sentence or of one JSON value, with the first and last position of each concept.
 type clause struct {
 	has         [maxConcepts / 64]uint64
 	first, last [maxConcepts]uint16
@@ -83,12 +83,12 @@ type scan struct {
 	n       int
 }
 
-// clauseEnds are the JSON keys that start a new clause.
+// clauseEnds contains the JSON keys that end a clause and start a new one.
 var clauseEnds = []string{",type:", ",code:", ",param:", ",status:", ",input:", ",ctx:", ",request_id:", ",metadata:", "{message:", ",message:", "raw:", "{error:", "details:[", "event:", "data:"}
 
 var messageKey = []byte("message:")
 
-// read finds the concepts of a normalised text in linear time: each position starts a bounded number of comparisons
+// read finds the concepts of a normalised text in linear time, because each position needs a bounded number of comparisons
 // with phrases of bounded length.
 func (s *scan) read(x *index, text []byte) {
 	s.n = 1
@@ -96,7 +96,7 @@ func (s *scan) read(x *index, text []byte) {
 		starts := i == 0 || !isWord(text[i-1])
 		if s.n < maxClauses && endsClause(text, i, starts) {
 			s.n++
-			if bytes.HasPrefix(text[i+1:], messageKey) { // the envelope's key, which carries no meaning
+			if bytes.HasPrefix(text[i+1:], messageKey) { // the key of the envelope has no meaning
 				i += len(messageKey)
 				continue
 			}
@@ -111,7 +111,8 @@ func (s *scan) read(x *index, text []byte) {
 	}
 }
 
-// follow records the concepts of those phrases of a chain that match at text[i].
+// follow records the concepts of the phrases of a chain that match at text[i]. at is the first phrase of the chain; starts
+// reports whether a word starts at text[i].
 func (s *scan) follow(x *index, text []byte, i int, at uint16, starts bool) {
 	c := &s.clauses[s.n-1]
 	for ; at != 0; at = x.next[at] {
@@ -144,7 +145,7 @@ func endsClause(text []byte, i int, starts bool) bool {
 	case 0xe3: // 。
 		return text[i+1] == 0x80 && text[i+2] == 0x82
 	case 'r', 'd', 'e':
-		if !starts || i > 0 && text[i-1] == '.' { // the end of a path, not a key
+		if !starts || i > 0 && text[i-1] == '.' { // the last part of a path, not a key
 			return false
 		}
 	case ',', '{':
@@ -159,15 +160,16 @@ func endsClause(text []byte, i int, starts bool) bool {
 	return false
 }
 
-// A condition lists the concepts that a clause must contain.
+// A condition contains the concepts that a clause must or must not contain.
 type condition struct {
 	all, none [maxConcepts / 64]uint64
 	any       [][maxConcepts / 64]uint64
-	order     [][]uint8 // each must first occur before the last position of the next
+	order     [][]uint8 // the first position of each concept must precede the last position of the next
 }
 
-// newCondition parses a condition: terms that must all hold. A term is a concept; "!" and a concept that must be absent;
-// concepts joined by "|", of which one must be present; or concepts joined by "<", which must occur in this order.
+// newCondition parses a condition, which is a list of terms that must all be true. A term is a concept that must be present;
+// "!" and a concept that must be absent; concepts joined by "|", of which one must be present; or concepts joined by "<", which
+// must occur in this order.
 func newCondition(x *index, s string) (condition, error) {
 	var c condition
 	set := func(b *[maxConcepts / 64]uint64, name string) error {
@@ -209,7 +211,7 @@ func newCondition(x *index, s string) (condition, error) {
 	return c, nil
 }
 
-// fits reports whether any clause of s meets the condition.
+// fits reports whether a clause of s meets the condition.
 func (c *condition) fits(s *scan) bool {
 clauses:
 	for i := range s.clauses[:s.n] {

@@ -5,8 +5,8 @@ import (
 	"strings"
 )
 
-// A fingerprint is a spelling that is unique to one server or gateway. All parts must match: raw with case, quotes and
-// spaces, the others in the normal form.
+// A fingerprint is a spelling that is unique to one server or gateway. All parts must match: raw in the original text, first and
+// then in the normal form.
 type fingerprint struct {
 	server      string
 	raw         []byte
@@ -18,13 +18,13 @@ func spelled(server, raw, normal string) fingerprint {
 	return fingerprint{server: server, raw: []byte(raw), first: []byte(first), then: []byte(then)}
 }
 
-// servers lists the fingerprints of servers; the first match wins. Many servers share the wording of a check, so the
-// wording alone identifies none.
+// servers lists the fingerprints of servers; the first match wins. Many servers share the wording of a check, so the wording
+// alone does not identify a server.
 var servers = []fingerprint{
 	spelled("qwen", "", "<400> internalerror.algo"),
 	spelled("deepseek", "", "(insufficient tool messages following tool_calls message)"),
 	spelled("deepseek", "Messages with role", "must be a response to a preceding message"),
-	spelled("openai", "", "invalid parameter:messages with role tool must be a response"), // and Azure, which runs it
+	spelled("openai", "", "invalid parameter:messages with role tool must be a response"), // also Azure, which runs OpenAI's server
 	spelled("kimi", "tool_call_id  is not found", ""),
 	spelled("kimi", "an assistant message with 'tool_calls'", ""),
 	spelled("minimax", "", "invalid params, … (2013)"),
@@ -34,7 +34,7 @@ var servers = []fingerprint{
 	spelled("xai", "", "code:client specified an invalid argument"),
 	spelled("together", "", "type_:"),
 	spelled("gemini_openai", "", "[{error:{code: … status:invalid_argument"),
-	spelled("bedrock", "An error occurred (ValidationException) when calling the Converse", ""), // and ConverseStream
+	spelled("bedrock", "An error occurred (ValidationException) when calling the Converse", ""), // also ConverseStream
 	spelled("vertex_gemini", "Unable to submit request because ", ""),
 	spelled("anthropic", "`tool_use`", ""),
 	spelled("anthropic", "", "request_id:req_011"),
@@ -50,7 +50,8 @@ var gateways = []fingerprint{
 	spelled("one-api", "", "(request id:"),
 }
 
-// writtenBy returns the server that wrote a text and the gateway that forwarded it, "" where the spelling shows neither.
+// writtenBy returns the server that wrote a text and the gateway that forwarded it; "" for those that the spelling does not
+// show.
 func writtenBy(raw, normal []byte) (server, gateway string) {
 	var tail []byte
 	if len(raw) > maxText {

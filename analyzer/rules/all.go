@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/analyzer/check"
 )
 
-// All lists every rule, sorted by id.
+// All contains all rules, sorted by id.
 var All = []*check.Rule{
 	ArgumentsInvalidJSON,
 	ArgumentsNotObject,
@@ -55,9 +55,9 @@ var All = []*check.Rule{
 	UserAfterTool,
 }
 
-// InOrder contains the rules of All in evaluation order, by Rule.Order: pairing, the shape of tool replies, of calls and of
-// answers, limits, order, fields, reasoning, the request. If a provider's text names no cause, the first violation with
-// predicted reject is the cause.
+// InOrder contains the rules of All in evaluation order, by Rule.Order: pairing; the shape of tool replies, calls and answers;
+// limits; order; fields; reasoning; the request. If a provider's text does not name a cause, the cause is that of the first
+// violation for which a rejection is predicted.
 var InOrder = slices.SortedFunc(slices.Values(All), func(a, b *check.Rule) int { return a.Order - b.Order })
 
 var byID = func() map[string]*check.Rule {
@@ -68,5 +68,5 @@ var byID = func() map[string]*check.Rule {
 	return m
 }()
 
-// ByID returns the rule with this id, nil if there is none.
+// ByID returns the rule with this id, or nil if there is none.
 func ByID(id string) *check.Rule { return byID[id] }

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ArgumentsInvalidJSON finds calls whose arguments string contains no JSON object.
+// ArgumentsInvalidJSON finds calls whose arguments string is not a JSON object.
 var ArgumentsInvalidJSON = &check.Rule{
 	ID:    "arguments_invalid_json",
 	Order: 160,
@@ -18,7 +18,7 @@ the conversation contains the same broken call. Usual causes: the answer was cut
 were joined into one; the model wrote invalid JSON. Check arguments before storing the turn: repair them, ask again, or
 store an empty object and tell the model in the reply. An empty string is accepted as "no arguments".`,
 	Fix: "Parse arguments before storing the turn; when they do not parse, ask the model again or store {} and say so in its reply.",
-	// vLLM rejected these until 2026-09 and replaces them by {} since: not known from outside.
+	// vLLM rejected them until 2026-09 and has replaced them with {} since; a request does not show which version answers.
 	Severity: func(t wire.Target) check.Severity {
 		if t.Native {
 			return check.Lenient
@@ -30,7 +30,7 @@ store an empty object and tell the model in the reply. An empty string is accept
 
 func argumentsInvalidJSON(p *check.Pass) {
 	if inBlocks(p.Target) || p.Target.Native {
-		return // they accept no string at all
+		return // they do not accept strings; see arguments_not_object
 	}
 	for i := range p.Pairing.Calls {
 		c := &p.Pairing.Calls[i]
@@ -47,7 +47,7 @@ func argumentsInvalidJSON(p *check.Pass) {
 			detail, are = "not_object", "are JSON, but not an object"
 		case facts.ArgsBad:
 			detail, are = "other", "are not JSON"
-		default: // an object, absent, or unknown
+		default: // an object, absent or unknown
 			continue
 		}
 		p.Report(c.Message, c.ID, c.Name, detail, "%s calls %s with arguments that %s", at(p, c.Message), called(c), are)

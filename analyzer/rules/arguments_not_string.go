@@ -35,7 +35,7 @@ func argumentsNotString(p *check.Pass) {
 	}
 	for i := range p.Pairing.Calls {
 		c := &p.Pairing.Calls[i]
-		// Only function calls have arguments: a call of another type, or in a framework's flat shape, has no function.
+		// Only function calls have arguments. A call of another type or in the flat format of a framework has no function.
 		if c.FuncKind != facts.Object || c.ArgsKind == facts.String || c.Type == facts.TypeCustom {
 			continue
 		}

@@ -27,7 +27,7 @@ var answersChecked = by{
 	wire.OpenAIResponses: openAIs, wire.Anthropic: anthropics, wire.Gemini: nil, wire.Bedrock: nil,
 }
 
-// instead are the fields that an answer may have in place of content: a refusal, audio, a legacy function_call.
+// instead contains the fields that an answer may have in place of content: a refusal, audio or a legacy function_call.
 const instead = facts.FieldRefusal | facts.FieldAudio | facts.FieldFunctionCall
 
 func assistantContentMissing(p *check.Pass) {
@@ -37,10 +37,10 @@ func assistantContentMissing(p *check.Pass) {
 			continue
 		}
 		if p.Target.Dialect == wire.OpenAIResponses && (m.Item != facts.ItemMessage || m.Content != facts.Absent) {
-			continue // other items have no content, and no rejection of null was seen
+			continue // other items have no content, and no rejection of null has been observed
 		}
 		if m.ToolCalls > facts.Null && m.ToolCalls != facts.Array || p.Request.Dropped > 0 {
-			continue // malformed or dropped, but not empty
+			continue // the calls are malformed or dropped, so the message is not empty
 		}
 		detail, is := "absent", "no content and no "
 		if m.Content == facts.Null {
@@ -48,7 +48,7 @@ func assistantContentMissing(p *check.Pass) {
 		}
 		severity := answersChecked.reject(p.Target)
 		if m.Reasoning > facts.Null && p.Target.Dialect == wire.OpenAIChat {
-			// An answer of a thinking model: only OpenAI, which ignores reasoning, is known to reject it.
+			// An answer with only reasoning is known to be rejected only by OpenAI, which ignores reasoning.
 			severity = by{wire.OpenAIChat: openAIs}.reject(p.Target)
 		}
 		p.ReportAs(severity, i, nil, nil, detail, "%s has %s%s", at(p, i), is, wordsOf(p).Call)

@@ -5,7 +5,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// DuplicateCallIDInHistory finds calls with the id of a call of an earlier turn.
+// DuplicateCallIDInHistory finds calls that reuse the id of a call in an earlier turn.
 var DuplicateCallIDInHistory = &check.Rule{
 	ID:    "duplicate_call_id_in_history",
 	Order: 80,
@@ -21,7 +21,7 @@ the ids unique when an answer is stored.`,
 	Run:      duplicateCallIDInHistory,
 }
 
-// countIDs are the targets that compare the number of calls with the number of replies per id.
+// countIDs is the set of targets that compare the number of calls with the number of replies for each id.
 var countIDs = by{wire.OpenAIChat: {wire.Mistral, wire.MiniMax}}
 
 func duplicateCallIDInHistory(p *check.Pass) {

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// DuplicateItemID finds items of an input with the same id.
+// DuplicateItemID finds items of a Responses input that share an id.
 var DuplicateItemID = &check.Rule{
 	ID:    "duplicate_item_id",
 	Order: 450,

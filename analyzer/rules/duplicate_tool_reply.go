@@ -5,7 +5,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// DuplicateToolReply finds second replies to a call within its turn.
+// DuplicateToolReply finds further replies to an already answered call within its turn.
 var DuplicateToolReply = &check.Rule{
 	ID:    "duplicate_tool_reply",
 	Order: 60,

@@ -64,7 +64,7 @@ func emptyMessage(p *check.Pass, i int, m *facts.Message) {
 	severity := check.Reject
 	switch {
 	case p.Target.Dialect == wire.Anthropic:
-		// The last message may be an empty answer for the model to fill.
+		// The last message may be an empty assistant message that the model is to continue.
 		last := i == len(p.Request.Messages)-1 && m.Role == facts.RoleAssistant
 		if last && detail != "blank_part" {
 			return
@@ -73,14 +73,14 @@ func emptyMessage(p *check.Pass, i int, m *facts.Message) {
 			severity = check.Lenient
 		}
 	case p.Target.Dialect == wire.Gemini && detail == "blank_part":
-		severity = check.Lenient // seen refused and, mostly, accepted
+		severity = check.Lenient // has been observed to be refused, but mostly accepted
 	case inBlocks(p.Target):
 	case p.Target.Variant == wire.XAI:
-		// "Each message must have at least one content element"; with calls this is null_content_with_calls.
+		// xAI's error is "Each message must have at least one content element". With calls, null_content_with_calls reports it.
 		if detail != "no_parts" || len(m.Calls) > 0 {
 			return
 		}
-	default: // Kimi and GLM: an answer with nothing else that is not a prefill
+	default: // Kimi and GLM refuse an empty answer without calls and reasoning, unless it is a prefill
 		more := len(m.Calls) > 0 || m.Reasoning > facts.Null || m.Fields&facts.FieldPrefix != 0
 		if m.Role != facts.RoleAssistant || more || detail == "blank_part" {
 			return

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// FirstMessageRole finds histories that start with the assistant, for targets that require the user first.
+// FirstMessageRole finds histories that start with an assistant message, for targets that require a user message first.
 var FirstMessageRole = &check.Rule{
 	ID:    "first_message_role",
 	Order: 280,
@@ -22,7 +22,7 @@ cut falls. Cut before a user message, so that the rest starts with one.`,
 	Run:      firstMessageRole,
 }
 
-// firstMessageSeverity is lenient for Bedrock's inference profiles: the model behind one may be Claude.
+// firstMessageSeverity returns Lenient for Claude, and for Bedrock's inference profiles, whose model may be Claude.
 func firstMessageSeverity(t wire.Target) check.Severity {
 	if after(t.Model, "claude") >= 0 || after(t.Model, "inference-profile") >= 0 {
 		return check.Lenient

@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// FunctionNameFormat finds called or declared functions whose name has a format that providers refuse.
+// FunctionNameFormat finds called or declared functions whose names have a format that providers refuse.
 var FunctionNameFormat = &check.Rule{
 	ID:    "function_name_format",
 	Order: 220,
@@ -41,13 +41,13 @@ func functionNameFormat(p *check.Pass) {
 	}
 	severity := checkNames.reject(p.Target)
 	if chat && p.Target.Variant == wire.Mistral {
-		severity = check.Lenient // its models invent names, and it was seen to accept them
+		severity = check.Lenient // Mistral's models invent names, and its API has been observed to accept them
 	}
-	var last []byte // calls of one function are mostly consecutive
+	var last []byte // last valid name, because calls of one function are mostly consecutive
 	for i := range p.Pairing.Calls {
 		c := &p.Pairing.Calls[i]
 		if len(c.Name) == 0 && chat || c.Kind != facts.Object || len(c.Name) > 0 && bytes.Equal(c.Name, last) {
-			continue // without a name it is malformed_tool_call
+			continue // malformed_tool_call reports calls without a name
 		}
 		detail, is := form(c.Name)
 		if detail == "" {

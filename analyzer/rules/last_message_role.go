@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// LastMessageRole finds requests that end with the assistant, for targets that require a message to answer.
+// LastMessageRole finds requests that end with an assistant message, for targets that require a message to answer.
 var LastMessageRole = &check.Rule{
 	ID:    "last_message_role",
 	Order: 270,
@@ -32,7 +32,7 @@ func lastMessageSeverity(t wire.Target) check.Severity {
 		return check.Lenient
 	case wire.Bedrock:
 		if after(t.Model, "amazon.") >= 0 || after(t.Model, "inference-profile") >= 0 {
-			return check.Lenient // Nova was seen to accept it
+			return check.Lenient // Nova has been observed to accept it
 		}
 	default:
 	}
@@ -51,13 +51,13 @@ func lastMessageRole(p *check.Pass) {
 	severity := lastMessageSeverity(p.Target)
 	if p.Target.Dialect == wire.Bedrock && !followsReplies(p, n-1) {
 		if refuses, known := refusesPrefill(p.Target.Model); known && !refuses {
-			severity = check.Lenient // prefills after tool results were seen refused, and one after a text accepted
+			severity = check.Lenient // observed: prefills after tool results were refused, and a prefill after a text was accepted
 		}
 	}
 	p.ReportAs(severity, n-1, nil, nil, "", "the request ends with message %d (%s): the model has nothing to answer", n-1, role(p, n-1))
 }
 
-// followsReplies reports whether the turn of the user that ends before message i contains tool replies.
+// followsReplies reports whether the user messages directly before message i contain tool replies.
 func followsReplies(p *check.Pass, i int) bool {
 	for i--; i >= 0 && p.Request.Messages[i].Role == facts.RoleUser; i-- {
 		if len(p.Request.Messages[i].Replies) > 0 {
@@ -92,8 +92,8 @@ func acceptsPrefill(p *check.Pass) bool {
 	return false
 }
 
-// refusesPrefill reports whether a Claude model is known to refuse a request that ends with the assistant: Opus from
-// 4.6 on and Sonnet 5. Those up to 4.5 are known to accept it.
+// refusesPrefill reports whether a Claude model refuses a request that ends with an assistant message. Opus 4.6 to 5.x and
+// Sonnet 5 are known to refuse it, and models up to 4.5 are known to accept it.
 func refusesPrefill(model string) (refuses, known bool) {
 	if after(model, "claude") < 0 {
 		return false, false

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// LateToolReply finds tool replies after another message has closed the turn of their call.
+// LateToolReply finds tool replies after a message that ended the turn of their call.
 var LateToolReply = &check.Rule{
 	ID:    "late_tool_reply",
 	Order: 30,
@@ -37,7 +37,7 @@ func lateToolReply(p *check.Pass) {
 	}
 }
 
-// closedBy returns the detail: the role of the message between a call and its reply.
+// closedBy returns the detail, which is the role of the message between a call and its reply.
 func closedBy(r facts.Role) string {
 	switch r {
 	case facts.RoleUser:

@@ -33,7 +33,7 @@ func legacyFunctionRole(p *check.Pass) {
 	if p.Target.Dialect != wire.OpenAIChat {
 		return
 	}
-	groq := p.Target.Variant == wire.Groq // it was seen to refuse only null
+	groq := p.Target.Variant == wire.Groq // has been observed to refuse only null
 	severity, beside := legacySeverity(p.Target), check.Lenient
 	switch {
 	case groq:
@@ -41,7 +41,7 @@ func legacyFunctionRole(p *check.Pass) {
 	case severity == check.Style:
 		beside = check.Style
 	}
-	if p.Request.Functions > facts.Null { // no rejection of fields outside the messages was seen
+	if p.Request.Functions > facts.Null { // no rejection of fields outside the messages has been observed
 		p.ReportAs(beside, -1, nil, nil, "functions", "the request declares functions or function_call, which tools and tool_choice replace")
 	}
 	for i := range p.Request.Messages {

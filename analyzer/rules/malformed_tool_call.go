@@ -24,7 +24,7 @@ Some providers omit type, and accept the entry without it.`,
 
 var (
 	callsChecked = by{wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Mistral, wire.Kimi, wire.Groq}}
-	// Mistral omits the type itself; no rejection by the others was seen.
+	// Mistral's own answers omit the type. No rejection by other targets has been observed.
 	typeChecked = by{wire.OpenAIChat: {wire.OpenAI, wire.Azure, wire.DeepSeek}}
 )
 
@@ -32,7 +32,7 @@ func malformedToolCall(p *check.Pass) {
 	if !isChat(p.Target) {
 		return
 	}
-	first := 0 // call of the current message
+	first := 0 // index of the first call of the current message
 	for i := range p.Pairing.Calls {
 		c := &p.Pairing.Calls[i]
 		if p.Pairing.Calls[first].Message != c.Message {

@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// MessageNameFormat finds messages whose name has a format that the target refuses.
+// MessageNameFormat finds messages whose names have a format that the target refuses.
 var MessageNameFormat = &check.Rule{
 	ID:    "message_name_format",
 	Order: 230,
@@ -42,7 +42,7 @@ func messageNameFormat(p *check.Pass) {
 		case bytes.ContainsAny(m.Name, " \t\r\n<|\\/>"):
 			detail, is = "pattern", "which contains white space or one of < | \\ / >"
 			if m.Role == facts.RoleTool {
-				severity = check.Lenient // no provider documents it there, and many SDKs send it
+				severity = check.Lenient // no provider documents a name in tool messages, but many SDKs send one
 			}
 		default:
 			continue

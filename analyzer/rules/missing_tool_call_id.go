@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// MissingToolCallID finds tool replies that do not name their call.
+// MissingToolCallID finds tool replies without the id of their call.
 var MissingToolCallID = &check.Rule{
 	ID:    "missing_tool_call_id",
 	Order: 90,
@@ -32,7 +32,7 @@ func missingToolCallID(p *check.Pass) {
 			k = r.NameKind
 		}
 		if k == facts.Absent && p.Target.Native {
-			continue // Ollama's own API pairs by order and tool_name
+			continue // Ollama's own API pairs replies with calls by order and tool_name
 		}
 		var detail, is string
 		switch k {

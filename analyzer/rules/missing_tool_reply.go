@@ -31,11 +31,11 @@ var needReplies = by{
 	wire.Anthropic:       anthropics, wire.Gemini: nil, wire.Bedrock: nil,
 }
 
-// countReplies are the targets that, in some versions, only compare the number of replies with the number of calls.
+// countReplies is the set of targets of which some versions only compare the numbers of replies and calls.
 var countReplies = by{wire.OpenAIChat: {wire.Mistral}}
 
 func missingToolReply(p *check.Pass) {
-	replies, group, inGroup := 0, -1, 0 // replies seen so far; the newest group, and how many of them it has
+	replies, group, inGroup := 0, -1, 0 // number of replies seen; newest group among them; number of its replies
 	for c := range p.Pairing.Unanswered() {
 		severity := needReplies.reject(p.Target)
 		if countReplies.has(p.Target) {
@@ -52,7 +52,7 @@ func missingToolReply(p *check.Pass) {
 		}
 		g := p.Pairing.Groups[c.Group]
 		if p.Target.Dialect == wire.Gemini && len(p.Pairing.Replies) == 0 && undeclared(p) {
-			severity = check.Lenient // Gemini 2.0 and 2.5 were seen to accept it
+			severity = check.Lenient // Gemini 2.0 and 2.5 have been observed to accept it
 		}
 		detail, then := missing(g, "at_end"), "the request ends"
 		if g.End < len(p.Request.Messages) {
@@ -68,9 +68,9 @@ func missingToolReply(p *check.Pass) {
 
 var serverToolID = []byte("srvtoolu_")
 
-// serverTools reports answered calls that were made by the provider, in a server_tool_use block, and are sent back as the
-// agent's: refused, with the text for a call without a reply, if the request declares the provider's tool, and accepted if it
-// declares none.
+// serverTools reports calls to a tool that the provider ran (server_tool_use blocks) if the agent sends them back as its own
+// calls with replies. Such a request is refused, with the text for a call without a reply, if it declares the provider's tool,
+// and accepted if it declares no tools.
 func serverTools(p *check.Pass) {
 	severity := needReplies.reject(p.Target)
 	if undeclared(p) {
@@ -84,10 +84,12 @@ func serverTools(p *check.Pass) {
 	}
 }
 
-// undeclared reports that the request is known to declare no tools: some providers read the calls in it less strictly.
+// undeclared reports whether the request is known to declare no tools. Some providers check the calls in such requests less
+// strictly.
 func undeclared(p *check.Pass) bool { return !p.Request.HasTools && !p.Request.Bare }
 
-// missing returns the detail: whether other calls of the turn have replies, and whether the request continues after it.
+// missing returns the detail, which combines whether other calls of the turn have replies with place, which says whether the
+// request continues after the turn.
 func missing(g check.Group, place string) string {
 	if g.Answered > 0 {
 		return "partial_" + place

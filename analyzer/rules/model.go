@@ -2,11 +2,11 @@ package rules
 
 import "github.com/llmtap/llmtap/analyzer/check"
 
-// named is a model's name from its target or its body. Gateways and clouds add to it:
+// named is the type of a model name, from the target or the body. Gateways and clouds add prefixes and suffixes to model names:
 // us.anthropic.claude-sonnet-4-5-20250929-v1:0, google/gemini-3-pro-preview, Kimi-K2.5.
 type named interface{ ~string | ~[]byte }
 
-// modelIs reports whether the name of the requested model contains word, which is in lower case.
+// modelIs reports whether the name of the requested model contains word, ignoring case. word must be in lower case.
 func modelIs(p *check.Pass, word string) bool {
 	if p.Target.Model != "" {
 		return after(p.Target.Model, word) >= 0
@@ -14,7 +14,7 @@ func modelIs(p *check.Pass, word string) bool {
 	return after(p.Request.Model, word) >= 0
 }
 
-// versionOf returns the version after family in the name of the requested model.
+// versionOf returns the version that follows family in the name of the requested model.
 func versionOf(p *check.Pass, family string) (v version, ok bool) {
 	if p.Target.Model != "" {
 		return versionAfter(p.Target.Model, family)
@@ -22,7 +22,8 @@ func versionOf(p *check.Pass, family string) (v version, ok bool) {
 	return versionAfter(p.Request.Model, family)
 }
 
-// after returns the index behind word, which is in lower case, in model; -1 if model does not contain it.
+// after returns the index after word in model, or -1 if model does not contain word, ignoring case. word must be in lower
+// case.
 func after[T named](model T, word string) int {
 	for i := 0; i+len(word) <= len(model); i++ {
 		j := 0
@@ -43,7 +44,7 @@ func lower(c byte) byte {
 	return c
 }
 
-// version is the number in a model's name: 4.6 of claude-opus-4-6.
+// version is the version number in a model name: 4.6 in claude-opus-4-6.
 type version struct{ major, minor int }
 
 func (v version) atLeast(major, minor int) bool {
@@ -67,7 +68,8 @@ func versionAfter[T named](model T, family string) (v version, ok bool) {
 	return v, true
 }
 
-// digits parses a number of one or two digits at i and returns its length; 0 if there is none or a longer one.
+// digits parses a number of one or two digits at model[i:] and returns its length n; n is 0 if there is no number or a longer
+// one.
 func digits[T named](model T, i int) (number, n int) {
 	for i+n < len(model) && model[i+n] >= '0' && model[i+n] <= '9' {
 		if n++; n > 2 {

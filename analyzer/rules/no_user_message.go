@@ -37,7 +37,7 @@ func noUserMessage(p *check.Pass) {
 		}
 	case wire.Bedrock:
 		if len(r.Messages) == 0 {
-			return // the messages may be those of a prompt stored at AWS
+			return // the messages may be in a prompt stored at AWS
 		}
 	default:
 	}
@@ -48,7 +48,7 @@ func noUserMessage(p *check.Pass) {
 			return
 		case facts.RoleNone:
 			if p.Target.Dialect == wire.Gemini || m.Kind != facts.Object {
-				return // content without a role counts as the user's
+				return // content without a role counts as a user message
 			}
 		case facts.RoleTool, facts.RoleFunction:
 			if p.Target.Dialect != wire.OpenAIChat {

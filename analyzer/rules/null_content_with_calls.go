@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// NullContentWithCalls finds assistant messages with calls and without content, for targets where that is refused or unusual.
+// NullContentWithCalls finds assistant messages with calls but without content, for targets that may refuse them.
 var NullContentWithCalls = &check.Rule{
 	ID:    "null_content_with_calls",
 	Order: 200,
@@ -21,7 +21,8 @@ null until 2025. Usual cause: an SDK that leaves out, or nulls, empty values. Al
 	Run:      nullContentWithCalls,
 }
 
-// nullTolerant are documented or were seen to accept it; Groq and OpenRouter even an entirely empty message.
+// nullTolerant is the set of targets that are documented or have been observed to accept these messages. Groq and OpenRouter
+// even accept completely empty messages.
 var nullTolerant = by{wire.OpenAIChat: {
 	wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Ollama, wire.VLLM, wire.Mistral, wire.Groq, wire.OpenRouter, wire.OtherVariant,
 }}

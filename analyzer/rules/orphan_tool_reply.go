@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// OrphanToolReply finds tool replies without their call in the request.
+// OrphanToolReply finds tool replies whose call is not in the request.
 var OrphanToolReply = &check.Rule{
 	ID:    "orphan_tool_reply",
 	Order: 10,
@@ -48,8 +48,8 @@ func orphanToolReply(p *check.Pass) {
 	}
 }
 
-// unlessOtherCalls is the severity of a reply without its call. It is not reject if a Responses input has items that may
-// be calls of a kind that is not paired here: a tool_search_call that the client ran was seen with a
+// unlessOtherCalls returns the severity of a reply without its call. It is Lenient if a Responses input has items that may be
+// calls of an unpaired kind. For example, a tool_search_call that the client ran has been observed with a
 // function_call_output.
 func unlessOtherCalls(p *check.Pass, who by) check.Severity {
 	if p.Target.Dialect == wire.OpenAIResponses {
@@ -62,7 +62,7 @@ func unlessOtherCalls(p *check.Pass, who by) check.Severity {
 	return who.reject(p.Target)
 }
 
-// orphanPlace returns the detail and a clause about the message in the place of the missing call.
+// orphanPlace returns the detail and a clause about the message at the position where the missing call should be.
 func orphanPlace(p *check.Pass, after int) (detail, before string) {
 	if after < 0 {
 		return "at_start", "no other " + wordsOf(p).Message + " precedes it"

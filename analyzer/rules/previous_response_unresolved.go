@@ -5,7 +5,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// PreviousResponseUnresolved finds requests that do not continue the answer that they name.
+// PreviousResponseUnresolved finds requests that do not correctly continue the answer named by previous_response_id.
 var PreviousResponseUnresolved = &check.Rule{
 	ID:    "previous_response_unresolved",
 	Order: 440,
@@ -36,11 +36,11 @@ func previousResponseUnresolved(p *check.Pass) {
 			if c := &p.Pairing.Calls[i]; len(c.ID) > 0 && resent.Has(c.ID) {
 				severity := by{wire.OpenAIResponses: openAIs}.reject(p.Target)
 				if len(p.Request.Messages[c.Message].ID) == 0 {
-					severity = check.Lenient // only an item with its id is a duplicate; without an id it was seen accepted
+					severity = check.Lenient // only an item with its id is a duplicate; an item without an id has been observed to be accepted
 				}
 				p.ReportAs(severity, c.Message, c.ID, c.Name, "chain_plus_full_history", "%s repeats call %s (%s), which the answer named by previous_response_id already contains",
 					at(p, c.Message), name(c.ID), function(c.Call))
-				return // the rest of the history is repeated as well
+				return // the rest of the history is repeated too
 			}
 		}
 	}

@@ -31,15 +31,15 @@ func reasoningContentForbidden(p *check.Pass) {
 	case wire.Mistral, wire.Fireworks, wire.OpenAI, wire.GeminiOpenAI:
 	case wire.Groq:
 		if !modelIs(p, "llama") && !modelIs(p, "gemma") {
-			refused &^= facts.FieldReasoning // depends on the model: some reason
+			refused &^= facts.FieldReasoning // may be accepted, because some models on Groq reason
 		}
-	default: // these send reasoning themselves, or forward it
+	default: // other targets return reasoning in their answers or forward it
 		return
 	}
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		fields := m.Fields & refused
-		if p.Target.Variant != wire.Mistral { // which refuses null too
+		if p.Target.Variant != wire.Mistral { // Mistral also refuses null
 			fields &^= m.NullFields
 		}
 		if fields != 0 {

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ReasoningContentMissing finds calls of a thinking model that are sent back without its reasoning.
+// ReasoningContentMissing finds calls of a thinking model that are sent back without the model's reasoning.
 var ReasoningContentMissing = &check.Rule{
 	ID:    "reasoning_content_missing",
 	Order: 350,
@@ -37,9 +37,9 @@ func reasoningContentMissing(p *check.Pass) {
 	}
 }
 
-// thinksFrom returns the first message whose calls require their reasoning_content; -1 if none is known to. The request
-// tells whether the model thinks, else its name, else reasoning in other calls of the history. Only DeepSeek V4 and Kimi
-// are documented to require the reasoning of earlier turns.
+// thinksFrom returns the index from which messages with calls require reasoning_content; -1 if the target is not known to
+// require it. Whether the model thinks is read from the request, or else inferred from the name of the model or from reasoning
+// in other messages with calls. Only DeepSeek V4 and Kimi are documented to require the reasoning of earlier turns.
 func thinksFrom(p *check.Pass) int {
 	if p.Target.Dialect != wire.OpenAIChat || p.Request.Thinking == facts.ThinkingOff {
 		return -1
@@ -69,7 +69,7 @@ func thinksFrom(p *check.Pass) int {
 	return -1
 }
 
-// otherCallsReason reports whether a call in the messages after from has reasoning_content.
+// otherCallsReason reports whether a message with calls, at or after from, has reasoning_content.
 func otherCallsReason(p *check.Pass, from int) bool {
 	for i := from; i < len(p.Request.Messages); i++ {
 		m := &p.Request.Messages[i]

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ReasoningItemUnpaired finds reasoning items without the item that followed them, and such items without their reasoning.
+// ReasoningItemUnpaired finds reasoning items without the item that followed them, and items without their reasoning item.
 var ReasoningItemUnpaired = &check.Rule{
 	ID:    "reasoning_item_unpaired",
 	Order: 400,
@@ -29,14 +29,14 @@ func reasoningItemUnpaired(p *check.Pass) {
 	}
 	severity := by{wire.OpenAIResponses: openAIs}.reject(p.Target)
 	if modelIs(p, "o3-mini") {
-		severity = check.Lenient // seen to accept both
+		severity = check.Lenient // has been observed to accept both defects
 	}
-	open := -1 // a reasoning item with an id that still lacks its follower
+	open := -1 // index of a reasoning item with an id that has no follower yet
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		switch {
 		case m.Item == facts.ItemReasoning:
-			if open = -1; len(m.ID) > 0 { // the last of several in a row needs the follower
+			if open = -1; len(m.ID) > 0 { // only the last of consecutive reasoning items needs a follower
 				open = i
 			}
 			continue
@@ -44,7 +44,7 @@ func reasoningItemUnpaired(p *check.Pass) {
 			p.ReportAs(severity, open, nil, nil, "no_following_item", "%s, %s, is followed by %s instead of its own item",
 				at(p, open), name(p.Request.Messages[open].ID), at(p, i))
 		case open >= 0 && m.Item == facts.ItemMessage && len(m.ID) == 0 && !p.Request.Unstored && !p.Request.Bare:
-			// The provider finds the follower by its id; without stored items there is nothing to find.
+			// The provider finds the follower by its id, but only among stored items.
 			p.ReportAs(severity, open, nil, nil, "follower_without_id", "%s, %s, is followed by %s without the id that it had in the answer",
 				at(p, open), name(p.Request.Messages[open].ID), at(p, i))
 		}
@@ -57,7 +57,7 @@ func reasoningItemUnpaired(p *check.Pass) {
 	reasoningLost(p)
 }
 
-// reasoningLost finds the copy of the last answer, with its id, but without the reasoning before it.
+// reasoningLost reports a copy of the last answer that has its item id but lacks the preceding reasoning items.
 func reasoningLost(p *check.Pass) {
 	b := p.Before
 	if b == nil || b.Copy < 0 || b.Copy >= len(p.Request.Messages) || len(b.Signed) == 0 {

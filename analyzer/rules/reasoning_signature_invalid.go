@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ReasoningSignatureInvalid finds signed reasoning that differs from the answer's.
+// ReasoningSignatureInvalid finds signed reasoning that differs from the reasoning in the answer.
 var ReasoningSignatureInvalid = &check.Rule{
 	ID:    "reasoning_signature_invalid",
 	Order: 380,
@@ -23,7 +23,7 @@ unchanged, or leave out the whole block.`,
 	Run:      reasoningSignatureInvalid,
 }
 
-// maxSigned bounds how many reasoning items of an answer are looked for.
+// maxSigned bounds the number of reasoning items of an answer that are looked up in the request.
 const maxSigned = 64
 
 func reasoningSignatureInvalid(p *check.Pass) {
@@ -37,7 +37,7 @@ func reasoningSignatureInvalid(p *check.Pass) {
 			p.Report(b.Copy, nil, nil, "", "message %d (assistant) repeats the last answer with other signatures in its thinking", b.Copy)
 		}
 	case wire.Gemini:
-		// Signatures that the model does not require may be left out; the facts cannot distinguish that from a change.
+		// Signatures that the model does not require may be omitted. The facts do not distinguish an omission from a change.
 		if m := &p.Request.Messages[b.Copy]; changed(m, b.Signed[0]) {
 			p.ReportAs(check.Lenient, b.Copy, nil, nil, "", "message %d (assistant) repeats the last answer with other thought signatures", b.Copy)
 		}
@@ -51,7 +51,7 @@ func reasoningSignatureInvalid(p *check.Pass) {
 	}
 }
 
-// changed reports whether the signatures of m differ from the answer's. A message without any does not count.
+// changed reports whether the signatures of m differ from those of the answer. It returns false if m has no signatures.
 func changed(m *facts.Message, s facts.Signed) bool {
 	return m.Signed != 0 && s.Hash != 0 && m.Signed != s.Hash
 }

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// RoleAlternationBroken finds neighbouring messages of one role, for targets that require user and assistant to alternate.
+// RoleAlternationBroken finds consecutive messages of one role, for targets that require user and assistant to alternate.
 var RoleAlternationBroken = &check.Rule{
 	ID:    "role_alternation_broken",
 	Order: 260,
@@ -23,8 +23,9 @@ of one role into one message when the request is built.`,
 	Run:      roleAlternationBroken,
 }
 
-// roleAlternationSeverity: Bedrock's rejections date from 2024 and 2025. Recorded traffic shows that it now accepts
-// neighbours of one role for Claude and Titan; the model behind an inference profile is unknown.
+// roleAlternationSeverity returns Lenient for models that may accept consecutive messages of one role. Bedrock's rejections
+// date from 2024 and 2025; recorded traffic shows that it now accepts such messages for Claude and Titan. The model behind an
+// inference profile is unknown.
 func roleAlternationSeverity(t wire.Target) check.Severity {
 	if after(t.Model, "claude") >= 0 || after(t.Model, "amazon.") >= 0 || after(t.Model, "inference-profile") >= 0 {
 		return check.Lenient
@@ -51,7 +52,7 @@ func roleAlternationBroken(p *check.Pass) {
 				if m.Role == facts.RoleAssistant {
 					detail = "assistant"
 				} else if v := p.Target.Variant; v == wire.OpenRouter || v == wire.GLM {
-					last = i // seen to accept two user messages
+					last = i // has been observed to accept two user messages
 					continue
 				}
 				p.Report(i, nil, nil, detail, "message %d (%s) follows message %d (%s): roles must alternate", i, role(p, i), last, role(p, last))
@@ -80,8 +81,8 @@ func alternates(p *check.Pass) bool {
 	}
 }
 
-// joined reports whether two neighbours of one role are one turn: parallel replies in messages of their own are.
-// Gemini accepts neighbours, but a call must directly follow a user message.
+// joined reports whether two consecutive messages of one role count as one turn, as parallel replies in separate messages do.
+// Gemini accepts consecutive messages of one role, but a call must directly follow a user message.
 func joined(p *check.Pass, a, b *facts.Message) bool {
 	if p.Target.Dialect == wire.Gemini {
 		return a.Role == facts.RoleUser || len(b.Calls) == 0

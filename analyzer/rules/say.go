@@ -11,14 +11,14 @@ import (
 // wordsOf returns the terms of the target's dialect.
 func wordsOf(p *check.Pass) *wire.Words { return &p.Target.Dialect.Descriptor().Words }
 
-// ref is "message 2", or "item 2" of a Responses input.
+// ref returns "message 2", or "item 2" for a Responses input.
 func ref(p *check.Pass, i int) string { return wordsOf(p).Message + " " + strconv.Itoa(i) }
 
-// at is "message 2 (tool)".
+// at returns "message 2 (tool)".
 func at(p *check.Pass, i int) string { return ref(p, i) + " (" + role(p, i) + ")" }
 
-// theReply is "message 2 (tool) has", or "message 2 (user) has a tool_result with": the start of a sentence about the
-// content or id of the reply.
+// theReply returns the start of a sentence about the content or id of a reply: "message 2 (tool) has", or "message 2 (user) has
+// a tool_result with".
 func theReply(p *check.Pass, i int) string {
 	if inBlocks(p.Target) {
 		return at(p, i) + " has a " + wordsOf(p).Reply + " with"
@@ -29,7 +29,7 @@ func theReply(p *check.Pass, i int) string {
 // maxName bounds the quoted bytes of an id or a name in a summary.
 const maxName = 80
 
-// name makes an id or a function name safe to print: it quotes special characters and cuts long names.
+// name returns an id or a function name in printable form: quoted if it has special characters, and truncated if it is long.
 func name(b []byte) string {
 	cut := ""
 	if len(b) > maxName {
@@ -46,7 +46,7 @@ func name(b []byte) string {
 	return string(b) + cut
 }
 
-// function is "read_file", or "a function without a name".
+// function returns "read_file", or "a function without a name".
 func function(c *facts.Call) string {
 	if len(c.Name) == 0 {
 		return "a function without a name"
@@ -54,7 +54,7 @@ func function(c *facts.Call) string {
 	return name(c.Name)
 }
 
-// answered is "call_1 (read_file)", or "read_file" where replies name functions: the call that a reply answers.
+// answered describes the call that a reply answers: "call_1 (read_file)", or "read_file" if replies name functions.
 func answered(p *check.Pass, c *check.PairedCall) string {
 	if p.Target.Dialect.Descriptor().Pairing.Names {
 		return function(c.Call)
@@ -65,7 +65,7 @@ func answered(p *check.Pass, c *check.PairedCall) string {
 	return name(c.ID) + " (" + function(c.Call) + ")"
 }
 
-// called is "read_file (call_1)", or "read_file" of a call without an id.
+// called returns "read_file (call_1)", or "read_file" for a call without an id.
 func called(c *check.PairedCall) string {
 	if len(c.Call.ID) == 0 {
 		return function(c.Call)
@@ -73,7 +73,7 @@ func called(c *check.PairedCall) string {
 	return function(c.Call) + " (" + name(c.Call.ID) + ")"
 }
 
-// role returns the role of message i, or the type of a Responses item without one.
+// role returns the role of message i, or the type of a Responses item that has no role.
 func role(p *check.Pass, i int) string {
 	m := &p.Request.Messages[i]
 	switch m.Item {
@@ -112,7 +112,7 @@ func role(p *check.Pass, i int) string {
 	}
 }
 
-// kind is a JSON type with its article.
+// kind returns the name of a JSON type with its article.
 func kind(k facts.Kind) string {
 	switch k {
 	case facts.Absent:
@@ -134,7 +134,7 @@ func kind(k facts.Kind) string {
 	}
 }
 
-// kindDetail returns the detail of a value of the wrong JSON type.
+// kindDetail returns the detail for a value of JSON type k, which is the wrong type.
 func kindDetail(k facts.Kind) string {
 	switch k {
 	case facts.Absent:
@@ -152,7 +152,7 @@ func kindDetail(k facts.Kind) string {
 	}
 }
 
-// toolName returns the function name of call c of the pairing; nil if c is -1.
+// toolName returns the function name of call c of the pairing; nil if c is negative.
 func toolName(p *check.Pass, c int) []byte {
 	if c < 0 {
 		return nil

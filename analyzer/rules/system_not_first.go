@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// SystemNotFirst finds system messages in the middle of a history.
+// SystemNotFirst finds system messages that are not at the start of a history.
 var SystemNotFirst = &check.Rule{
 	ID:    "system_not_first",
 	Order: 310,
@@ -25,7 +25,7 @@ appended as a system message. Put it into the first system message, or into a us
 func systemNotFirstSeverity(t wire.Target) check.Severity {
 	if t.Dialect == wire.OpenAIChat {
 		switch t.Variant {
-		case wire.Mistral: // with recorded rejections
+		case wire.Mistral: // rejections are recorded
 			return check.Reject
 		case wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen:
 			return check.Style
@@ -35,11 +35,11 @@ func systemNotFirstSeverity(t wire.Target) check.Severity {
 	return check.Lenient
 }
 
-// systemNotFirst reports only the first such message: an agent that sends one sends many. late_tool_reply reports one
-// between a call and its reply.
+// systemNotFirst reports only the first misplaced system message of a request, because most agents that misplace one misplace
+// many. A system message between a call and its reply is left to late_tool_reply.
 func systemNotFirst(p *check.Pass) {
 	if p.Target.Dialect != wire.OpenAIChat && p.Target.Dialect != wire.Cohere {
-		return // no such role, or usual in a Responses input
+		return // the dialect has no system role, or the message is usual in a Responses input
 	}
 	mistral := p.Target.Dialect == wire.OpenAIChat && p.Target.Variant == wire.Mistral
 	for i := firstTurn(p); i < len(p.Request.Messages); i++ {
@@ -50,7 +50,7 @@ func systemNotFirst(p *check.Pass) {
 			continue
 		}
 		if before := p.Request.Messages[i-1].Role; mistral && before != facts.RoleAssistant && before != facts.RoleTool {
-			continue // its validator accepts them after a user message
+			continue // Mistral's validator accepts a system message after a user message
 		}
 		p.Report(i, nil, nil, "", "message %d (%s) follows message %d (%s) instead of being at the beginning", i, role(p, i), i-1, role(p, i-1))
 		return

@@ -22,8 +22,8 @@ func Table() string {
 	return b.String()
 }
 
-// whoRejects returns the targets that answer 400 to the defect: the variants of chat completions, then those of other
-// dialects, where responses, anthropic and gemini mean the maker's own API wherever it is served.
+// whoRejects returns the targets that answer 400 to the defect: the variants of chat completions, then those of the other
+// dialects. The names responses, anthropic and gemini stand for the maker's own API on all platforms that serve it.
 func whoRejects(r *check.Rule) (who []string) {
 	rejects := func(d wire.Dialect) func(wire.Variant) bool {
 		return func(v wire.Variant) bool {
@@ -40,7 +40,7 @@ func whoRejects(r *check.Rule) (who []string) {
 		who = append(who, "ollama (/api/chat)")
 	}
 	for _, d := range wire.Dialects[1:] {
-		own, name := d.Variants()[:1], string(d) // the maker's own
+		own, name := d.Variants()[:1], string(d) // the variants of the maker's own API
 		switch d {
 		case wire.OpenAIResponses:
 			own, name = openAIs, "responses"

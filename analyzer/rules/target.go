@@ -7,7 +7,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// by is a set of targets: some variants of a dialect, or all of them if none is listed.
+// by is a set of targets. It maps each dialect to some of its variants, or to nil for all variants.
 type by map[wire.Dialect][]wire.Variant
 
 func (b by) has(t wire.Target) bool {
@@ -15,8 +15,8 @@ func (b by) has(t wire.Target) bool {
 	return ok && (len(variants) == 0 || slices.Contains(variants, t.Variant))
 }
 
-// reject returns the severity of a defect that only these targets were seen to reject. All others accept it, or are
-// unknown.
+// reject returns the severity of a defect that only the targets in b have been observed to reject. All other targets accept it
+// or are unknown.
 func (b by) reject(t wire.Target) check.Severity {
 	if b.has(t) {
 		return check.Reject
@@ -24,7 +24,7 @@ func (b by) reject(t wire.Target) check.Severity {
 	return check.Lenient
 }
 
-// rejectOrStyle returns the severity of a defect that these targets reject and all others accept.
+// rejectOrStyle returns the severity of a defect that the targets in b reject and all others accept.
 func (b by) rejectOrStyle(t wire.Target) check.Severity {
 	if b.has(t) {
 		return check.Reject
@@ -32,23 +32,23 @@ func (b by) rejectOrStyle(t wire.Target) check.Severity {
 	return check.Style
 }
 
-// openAIs and anthropics are the variants that share one implementation. The behaviour of a proxy or of another
-// maker's copy of their API is unknown.
+// openAIs and anthropics contain the variants that share one implementation. The behaviour of proxies, and of other makers'
+// copies of these APIs, is unknown.
 var (
 	openAIs    = []wire.Variant{wire.OpenAI, wire.Azure}
 	anthropics = []wire.Variant{wire.AnthropicAPI, wire.VertexAnthropic}
 )
 
-// isChat reports whether t reads chat completions: calls in tool_calls, replies in messages of their own.
+// isChat reports whether t uses the chat completions format: calls in tool_calls, replies in separate messages.
 func isChat(t wire.Target) bool {
 	d := t.Dialect.Descriptor()
 	return len(d.Variants) > 0 && d.Pairing == wire.Pairing{}
 }
 
-// inBlocks reports whether t has calls and replies as parts of messages.
+// inBlocks reports whether calls and replies are parts of messages in the dialect of t.
 func inBlocks(t wire.Target) bool { return t.Dialect.Descriptor().Pairing.Blocks }
 
-// rejectedBy is by{wire.OpenAIChat: variants}.reject.
+// rejectedBy returns by{wire.OpenAIChat: variants}.reject.
 func rejectedBy(variants ...wire.Variant) func(wire.Target) check.Severity {
 	return by{wire.OpenAIChat: variants}.reject
 }

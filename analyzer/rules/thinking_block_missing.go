@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ThinkingBlockMissing finds Claude's calls in thinking mode that are sent back without its thinking.
+// ThinkingBlockMissing finds Claude's calls in thinking mode that are sent back without the thinking before them.
 var ThinkingBlockMissing = &check.Rule{
 	ID:    "thinking_block_missing",
 	Order: 390,
@@ -18,7 +18,7 @@ thinking is enabled, a final assistant message must start with a thinking block"
 continue without their reasoning. Usual causes: blocks that are neither text nor tool_use are dropped on saving; the calls
 were made by another model, or before thinking was switched on. Store all blocks of the answer in order.`,
 	Fix: "Store and resend thinking and redacted_thinking blocks with the tool_use blocks after them, unchanged and in their order.",
-	// Models differ, and the same model changed: nothing says which will reject it.
+	// Models differ, and the same model has changed its behaviour, so a rejection cannot be predicted.
 	Severity: by{}.reject,
 	Run:      thinkingBlockMissing,
 }
@@ -27,7 +27,7 @@ func thinkingBlockMissing(p *check.Pass) {
 	if p.Target.Dialect != wire.Anthropic || p.Request.Thinking != facts.ThinkingOn {
 		return
 	}
-	// The last turn of the assistant, which only replies may follow.
+	// Find the last assistant turn, which only replies and system messages may follow.
 	last := len(p.Request.Messages) - 1
 	for ; last >= 0; last-- {
 		if m := &p.Request.Messages[last]; m.Role == facts.RoleAssistant {

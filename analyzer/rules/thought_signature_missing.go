@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ThoughtSignatureMissing finds Gemini's calls that are sent back without their signature.
+// ThoughtSignatureMissing finds Gemini's calls that are sent back without their thought signature.
 var ThoughtSignatureMissing = &check.Rule{
 	ID:    "thought_signature_missing",
 	Order: 370,
@@ -30,7 +30,7 @@ func thoughtSignatureMissing(p *check.Pass) {
 	if v, ok := versionOf(p, "gemini-"); !ok || v.major < 3 {
 		return
 	}
-	step := -1 // the message with the calls of the previous step
+	step := -1 // index of the message with the calls of the previous step
 	for i := currentTurn(p); i < len(p.Request.Messages); i++ {
 		m := &p.Request.Messages[i]
 		if m.Role != facts.RoleAssistant || len(m.Calls) == 0 {

@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ToolCallIDFormat finds call ids and ids of Responses items in a format that the target refuses.
+// ToolCallIDFormat finds call ids, and ids of Responses items, whose format the target refuses.
 var ToolCallIDFormat = &check.Rule{
 	ID:    "tool_call_id_format",
 	Order: 210,
@@ -58,8 +58,8 @@ func toolCallIDFormat(p *check.Pass) {
 	}
 }
 
-// idCheck returns the target's check of a call id; nil if none is known. The detail is "" for a valid id. A missing id in
-// chat completions is malformed_tool_call.
+// idCheck returns a function that checks a call id as the target does; nil if no check is known. The detail is "" for a valid
+// id. In chat completions, malformed_tool_call reports missing ids.
 func idCheck(t wire.Target) func(*facts.Call) (detail, is string) {
 	switch {
 	case t.Dialect == wire.Anthropic:
@@ -88,8 +88,8 @@ func idCheck(t wire.Target) func(*facts.Call) (detail, is string) {
 	return nil
 }
 
-// idForm checks an id that must be present, have at most limit bytes, and contain only letters, digits and the characters
-// of more, described by madeOf; any characters if more is "".
+// idForm checks an id that must be present and have at most limit bytes. Unless more is "", the id may contain only letters,
+// digits and the characters in more; madeOf describes this set.
 func idForm(c *facts.Call, limit int, more, madeOf string) (detail, is string) {
 	switch {
 	case c.IDKind != facts.String:
@@ -106,7 +106,7 @@ func idForm(c *facts.Call, limit int, more, madeOf string) (detail, is string) {
 
 func long(id []byte) string { return strconv.Itoa(len(id)) + " characters long" }
 
-// plain reports whether b contains only ASCII letters, digits and the characters of more.
+// plain reports whether b contains only ASCII letters, digits and the characters in more.
 func plain(b []byte, more string) bool {
 	for _, c := range b {
 		letter := c|0x20 >= 'a' && c|0x20 <= 'z' || c >= '0' && c <= '9'
@@ -117,7 +117,7 @@ func plain(b []byte, more string) bool {
 	return true
 }
 
-// itemPrefix returns the required prefix of an item's id; "" if unknown.
+// itemPrefix returns the required prefix of the id of item m; "" if unknown.
 func itemPrefix(m *facts.Message) string {
 	switch m.Item {
 	case facts.ItemCall:

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ToolChoiceWithoutTools finds requests with tool parameters that declare no tools.
+// ToolChoiceWithoutTools finds requests that have tool parameters but declare no tools.
 var ToolChoiceWithoutTools = &check.Rule{
 	ID:    "tool_choice_without_tools",
 	Order: 420,
@@ -27,7 +27,7 @@ func toolChoiceWithoutTools(p *check.Pass) {
 		return
 	}
 	if p.Target.Dialect != wire.OpenAIChat {
-		return // OpenAI's Responses API accepts them; the others are unknown
+		return // OpenAI's Responses API accepts such requests; other dialects are unknown
 	}
 	mistral := p.Target.Variant == wire.Mistral
 	if mistral && r.HasTools {

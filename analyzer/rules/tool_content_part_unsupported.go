@@ -22,7 +22,7 @@ screenshot or a document. Describe it in text, and send the image in a user mess
 	Run:      toolContentPartUnsupported,
 }
 
-// acceptImages were seen to accept images and, Mistral, documents.
+// acceptImages is the set of targets that have been observed to accept images; Mistral also accepts documents.
 var acceptImages = by{wire.OpenAIChat: {wire.Mistral, wire.XAI, wire.Ollama, wire.OpenRouter}}
 
 func toolContentPartUnsupported(p *check.Pass) {

@@ -5,7 +5,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ToolReplyBeforeCall finds tool replies before the assistant message with their call.
+// ToolReplyBeforeCall finds tool replies that precede the assistant message with their call.
 var ToolReplyBeforeCall = &check.Rule{
 	ID:    "tool_reply_before_call",
 	Order: 20,
@@ -16,7 +16,7 @@ Providers read from the top, so the reply is an orphan to them, and the call has
 the history is loaded from a store in the wrong order (by time stamps that are equal, by random ids), or two writers
 append to one conversation. Keep a sequence number per conversation and load by it.`,
 	Fix: "Load the history in the order in which it was written: the assistant message with the calls first, then their replies.",
-	// In a Responses input the order of a pair is documented not to matter.
+	// According to the documentation, a call and its reply may be in any order in a Responses input.
 	Severity: func(t wire.Target) check.Severity {
 		if t.Dialect == wire.OpenAIResponses {
 			return check.Lenient

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ToolResultNotFirst finds replies after other content of their message, and replies of one turn in several messages.
+// ToolResultNotFirst finds replies that follow other content of their message, and replies of one turn in several messages.
 var ToolResultNotFirst = &check.Rule{
 	ID:    "tool_result_not_first",
 	Order: 330,
@@ -22,7 +22,7 @@ converter from another dialect keeps the stored order. Put the results first, an
 	Run:      toolResultNotFirst,
 }
 
-// content are the parts that may not precede a reply.
+// content contains the kinds of parts that may not precede a reply.
 const content = facts.PartText | facts.PartImage | facts.PartAudio | facts.PartFile
 
 func toolResultNotFirst(p *check.Pass) {
@@ -30,13 +30,13 @@ func toolResultNotFirst(p *check.Pass) {
 	case wire.Anthropic, wire.Bedrock:
 	case wire.Gemini:
 		if p.Target.Variant != wire.VertexGemini {
-			return // AI Studio accepts any order; Vertex AI was seen to accept text after, and reported to refuse it before
+			return // AI Studio accepts any order; Vertex AI reportedly refuses text before a reply, but has accepted text after it
 		}
 	default:
 		return
 	}
-	last := -1             // the message reported last
-	group, first := -1, -1 // the current group, and the message with its first reply
+	last := -1             // the last reported message
+	group, first := -1, -1 // the current group and the message with its first reply
 	for i := range p.Pairing.Replies {
 		r := &p.Pairing.Replies[i]
 		if r.Group >= 0 && r.Group != group {

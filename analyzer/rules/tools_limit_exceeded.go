@@ -5,7 +5,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ToolsLimitExceeded finds requests with more tools than the target accepts, or with two of one name.
+// ToolsLimitExceeded finds requests with more tools than the target accepts, or with two tools of the same name.
 var ToolsLimitExceeded = &check.Rule{
 	ID:    "tools_limit_exceeded",
 	Order: 240,

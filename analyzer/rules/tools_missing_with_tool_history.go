@@ -5,7 +5,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// ToolsMissingWithToolHistory finds requests that have calls in their history and declare no tools.
+// ToolsMissingWithToolHistory finds requests that have calls in their history but declare no tools.
 var ToolsMissingWithToolHistory = &check.Rule{
 	ID:    "tools_missing_with_tool_history",
 	Order: 410,
@@ -17,7 +17,8 @@ in 2024. Others accept it. Usual causes: a summary or a final answer is asked fo
 tools, so that the model does not call again. Send the tools and forbid their use instead (tool_choice none), or
 turn calls and results into text.`,
 	Fix: "Send the tools with every request whose history has calls, with tool_choice none where the model must not call.",
-	// Anthropic is contradictory: refused in 2024, accepted in 2025, refused in 2026 according to a gateway.
+	// Reports on Anthropic are contradictory: such requests were refused in 2024, accepted in 2025, and, according to a gateway,
+	// refused in 2026.
 	Severity: by{wire.Bedrock: nil}.reject,
 	Run:      toolsMissingWithToolHistory,
 }

@@ -10,7 +10,7 @@ func isSystem(m *facts.Message) bool {
 	return m.Role == facts.RoleSystem || m.Role == facts.RoleDeveloper
 }
 
-// firstTurn returns the index of the first message that is not a system message; len(messages) if there is none.
+// firstTurn returns the index of the first message that is not a system message, or len(messages) if there is none.
 func firstTurn(p *check.Pass) int {
 	for i := range p.Request.Messages {
 		if !isSystem(&p.Request.Messages[i]) {
@@ -20,8 +20,8 @@ func firstTurn(p *check.Pass) int {
 	return len(p.Request.Messages)
 }
 
-// currentTurn returns the index after the last message that the user wrote: the model's loop of calls and replies since
-// then is one turn. A user message with replies and text also starts a turn.
+// currentTurn returns the index after the last message that the user wrote. The model's loop of calls and replies since then is
+// one turn. A user message with both replies and text also starts a turn.
 func currentTurn(p *check.Pass) int {
 	for i := len(p.Request.Messages) - 1; i >= 0; i-- {
 		m := &p.Request.Messages[i]

@@ -29,11 +29,12 @@ provider was switched. Build messages from a list of allowed keys instead of sen
 	Run: unexpectedMessageField,
 }
 
-// Keys by their origin. reasoning_content_forbidden reports those of reasoning.
+// Sets of fields, by origin. reasoning_content_forbidden reports the reasoning fields.
 const (
 	ofResponses  = facts.FieldIndex | facts.FieldFinishReason | facts.FieldLogprobs | facts.FieldAnnotations | facts.FieldRefusal | facts.FieldAudio | facts.FieldExtraContent | facts.FieldID
 	ofFrameworks = facts.FieldTimestamp | facts.FieldMetadata | facts.FieldToolName | facts.FieldCacheControl
-	// ofOthers are in no schema of chat completions, except extra_content in Google's and tool_plan in Cohere's.
+	// ofOthers contains fields that are not in any schema of chat completions, except extra_content in Google's and tool_plan in
+	// Cohere's.
 	ofOthers = facts.FieldIndex | facts.FieldFinishReason | facts.FieldLogprobs | facts.FieldExtraContent | facts.FieldID |
 		ofFrameworks | facts.FieldToolPlan | facts.FieldUnknown
 )
@@ -44,7 +45,7 @@ func unexpectedMessageField(p *check.Pass) {
 		return
 	}
 	mistral := p.Target.Dialect == wire.OpenAIChat && p.Target.Variant == wire.Mistral
-	var seen facts.Fields // an agent that sends a field sends it with each message: report the first only
+	var seen facts.Fields // fields already reported; agents send a field with each message, so only its first occurrence is reported
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		fields := m.Fields
@@ -52,14 +53,14 @@ func unexpectedMessageField(p *check.Pass) {
 			fields &^= m.NullFields
 		}
 		if m.Role == facts.RoleTool {
-			fields &^= facts.FieldName // distinguished below
+			fields &^= facts.FieldName // handled below
 		}
 		if fields &= refused &^ seen; fields != 0 {
 			seen |= fields
 			reportFields(p, i, m, fields)
 		}
 		if mistral && m.ToolCalls != facts.Absent && m.Role != facts.RoleAssistant && m.Role != facts.RoleNone && seen&facts.FieldFunctionCall == 0 {
-			seen |= facts.FieldFunctionCall // an alias of the same defect
+			seen |= facts.FieldFunctionCall // FieldFunctionCall marks this defect as reported
 			p.Report(i, nil, nil, "other", "message %d (%s) has tool_calls, which only assistant messages have here", i, role(p, i))
 		}
 		if m.Role == facts.RoleTool && m.Fields&facts.FieldName&refusedByCalls&^seen != 0 {
@@ -82,9 +83,9 @@ func unexpectedMessageField(p *check.Pass) {
 	}
 }
 
-// reportFields reports the fields of message i, one finding for each kind of them.
+// reportFields reports the refused fields of message i, one violation for each kind of field.
 func reportFields(p *check.Pass, i int, m *facts.Message, fields facts.Fields) {
-	if fields&facts.FieldUnknown != 0 { // where the facts contain only keys outside the schema, all of them are unknown
+	if fields&facts.FieldUnknown != 0 { // for some dialects, all keys outside the schema are FieldUnknown
 		for _, f := range fieldNames {
 			if f.name == string(m.OtherField) {
 				fields = fields&^facts.FieldUnknown | f.field
@@ -102,13 +103,13 @@ func reportFields(p *check.Pass, i int, m *facts.Message, fields facts.Fields) {
 	}
 }
 
-// refusedFields returns the fields that t refuses in messages, and in calls; FieldName in the latter is that of a tool
-// message. nulls reports whether t also refuses null.
+// refusedFields returns the fields that t refuses in messages and in calls. FieldName in inCalls means the name of a tool
+// message. nulls reports whether t also refuses fields that are null.
 func refusedFields(t wire.Target) (inMessages, inCalls facts.Fields, nulls bool) {
 	const strict = ofOthers | facts.FieldAnnotations
 	switch t.Dialect {
 	case wire.OpenAIChat:
-	case wire.Cohere: // its parser was seen to refuse an index; other refusals are unknown
+	case wire.Cohere: // Cohere's parser has been observed to refuse an index; other refusals are unknown
 		return 0, facts.FieldIndex, false
 	case wire.OpenAIResponses, wire.Anthropic, wire.Gemini: // the facts contain only keys outside their schemas
 		return facts.FieldUnknown, facts.FieldUnknown, false
@@ -117,7 +118,7 @@ func refusedFields(t wire.Target) (inMessages, inCalls facts.Fields, nulls bool)
 	default:
 		return 0, 0, false
 	}
-	if t.Native { // it has a few keys of its own, and accepts any other
+	if t.Native { // Ollama's own API has a few additional keys and accepts unknown ones
 		return ofOthers &^ (facts.FieldToolName | facts.FieldUnknown), 0, false
 	}
 	switch t.Variant {
@@ -125,16 +126,16 @@ func refusedFields(t wire.Target) (inMessages, inCalls facts.Fields, nulls bool)
 		return strict, 0, false
 	case wire.Mistral:
 		return strict | facts.FieldName | facts.FieldRefusal | facts.FieldAudio | facts.FieldFunctionCall, 0, true
-	case wire.GeminiOpenAI: // contradictory: a name on a tool message was reported refused, and required
+	case wire.GeminiOpenAI: // contradictory reports: a name on a tool message is refused, and is required
 		return ofOthers &^ facts.FieldExtraContent, facts.FieldName, false
-	case wire.OpenRouter, wire.LiteLLM, wire.Qwen: // they document cache_control, and forward the fields of others
+	case wire.OpenRouter, wire.LiteLLM, wire.Qwen: // they document cache_control and forward fields for other providers
 		return ofOthers &^ (facts.FieldCacheControl | facts.FieldExtraContent), 0, false
 	default:
 		return ofOthers, 0, false
 	}
 }
 
-// fieldName returns the key of the first of fields that m has.
+// fieldName returns the key of the first field in fields, or else another key of m.
 func fieldName(m *facts.Message, fields facts.Fields) string {
 	for _, f := range fieldNames {
 		if fields&f.field != 0 {
@@ -147,7 +148,7 @@ func fieldName(m *facts.Message, fields facts.Fields) string {
 	return "of another schema"
 }
 
-// fieldNames maps bits to keys. A prefix may also be written partial, so it is never named.
+// fieldNames maps bits to keys. FieldPrefix is omitted because its key may be prefix or partial.
 var fieldNames = [...]struct {
 	field facts.Fields
 	name  string

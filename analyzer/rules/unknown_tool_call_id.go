@@ -5,7 +5,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// UnknownToolCallID finds tool replies in an open turn that name none of its calls.
+// UnknownToolCallID finds tool replies in an open turn whose id matches none of the calls of the turn.
 var UnknownToolCallID = &check.Rule{
 	ID:    "unknown_tool_call_id",
 	Order: 40,
@@ -17,8 +17,8 @@ to a call: 400. Usual causes: the id is regenerated, cut or cleaned on one side 
 result was stored in the place of the id. In Gemini's own API the name of the function takes the place of the id. Copy the id
 from the answer, byte for byte.`,
 	Fix: "Copy the id of the model's call unchanged into its reply.",
-	// DeepSeek is only inferred to check this; Mistral's validators before version 13 count replies and compare no ids;
-	// so does Gemini.
+	// That DeepSeek checks this is only inferred. Gemini, and Mistral's validators before version 13, count replies and do not
+	// compare ids.
 	Severity: compareIDs.reject,
 	Run:      unknownToolCallID,
 }

@@ -32,7 +32,7 @@ func unsupportedRoleSeverity(t wire.Target) check.Severity {
 func unsupportedRole(p *check.Pass) {
 	mini := modelIs(p, "o1-mini")
 	opus, ok := versionOf(p, "opus-")
-	system := ok && opus.atLeast(4, 8) // seen to accept system messages among the others
+	system := ok && opus.atLeast(4, 8) // has been observed to accept system messages between other messages
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		if m.Role == facts.RoleUser || m.Role == facts.RoleAssistant || m.Kind != facts.Object {
@@ -64,7 +64,7 @@ func unsupportedRole(p *check.Pass) {
 	}
 }
 
-// unsupportedBy returns the end of the summary.
+// unsupportedBy returns the end of the summary for a detail.
 func unsupportedBy(p *check.Pass, i int, detail string) string {
 	m := &p.Request.Messages[i]
 	switch detail {
@@ -78,7 +78,7 @@ func unsupportedBy(p *check.Pass, i int, detail string) string {
 	return "the role " + name(m.RoleName) + ", which this provider does not support"
 }
 
-// chatRole returns the detail; "" if v knows the role of m.
+// chatRole returns the detail for the role of m, or "" if v supports that role.
 func chatRole(v wire.Variant, m *facts.Message, mini bool) string {
 	switch m.Role {
 	case facts.RoleSystem:
@@ -91,12 +91,12 @@ func chatRole(v wire.Variant, m *facts.Message, mini bool) string {
 			if !mini {
 				return ""
 			}
-		case wire.OpenRouter, wire.LiteLLM: // they translate it
+		case wire.OpenRouter, wire.LiteLLM: // they translate the role
 			return ""
 		default:
 		}
 		return "developer"
-	case facts.RoleFunction: // elsewhere only legacy
+	case facts.RoleFunction: // only legacy for other targets; see legacy_function_role
 		if v == wire.DeepSeek || v == wire.Mistral {
 			return "function"
 		}
@@ -111,7 +111,8 @@ func chatRole(v wire.Variant, m *facts.Message, mini bool) string {
 	return ""
 }
 
-// blockRole returns the detail; "" if m has one of the two roles of Gemini, Anthropic and Bedrock, user and model.
+// blockRole returns the detail for a role other than user and assistant (Gemini's model), the only roles of Gemini, Anthropic
+// and Bedrock.
 func blockRole(m *facts.Message) string {
 	switch m.Role {
 	case facts.RoleSystem:

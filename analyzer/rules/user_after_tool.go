@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// UserAfterTool finds user messages directly after a tool message, for targets that require an assistant message first.
+// UserAfterTool finds user messages directly after a tool message, for targets that require an assistant message in between.
 var UserAfterTool = &check.Rule{
 	ID:    "user_after_tool",
 	Order: 290,
@@ -18,7 +18,7 @@ Mistral answered "Unexpected role 'user' after role 'tool'" (code 3230) until 20
 tool result; the loop is called again with a new question before the model has used the result. Let the assistant answer
 the tool message first, or put the reminder into the tool message or the system prompt.`,
 	Fix: "Let the assistant answer tool messages before the next user message, or put the reminder into the tool message.",
-	// Both rejected and accepted requests were seen; nothing tells which server will answer.
+	// Both rejections and acceptances have been observed, and a request does not show which server will answer.
 	Severity: by{}.reject,
 	Run:      userAfterTool,
 }
