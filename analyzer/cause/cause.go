@@ -29,7 +29,7 @@ const (
 type Input struct {
 	Status  int          // HTTP status; 0 if there was no answer
 	Text    []byte       // error text in any form: JSON, an exception string, a log line; only 4 KiB are read
-	Rules   []string     // ids of the violated rules with predicted reject, in rule order
+	Rules   []string     // ids of the violated rules for which a rejection is predicted, in rule order
 	Variant wire.Variant // variant of the target; its own table is matched first
 
 	// Provider is the provider that answered, "" if unknown. At a few providers, a wording has a different meaning.

@@ -50,8 +50,8 @@ var gateways = []fingerprint{
 	spelled("one-api", "", "(request id:"),
 }
 
-// writtenBy returns the server that wrote a text and the gateway that forwarded it; "" for those that the spelling does not
-// show.
+// writtenBy returns the server that wrote a text and the gateway that forwarded it; each is "" if the spelling does not show
+// it.
 func writtenBy(raw, normal []byte) (server, gateway string) {
 	var tail []byte
 	if len(raw) > maxText {

@@ -6,7 +6,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// LastMessageRole finds requests that end with an assistant message, for targets that require a message to answer.
+// LastMessageRole finds requests that end with an assistant message, for targets that do not continue such a message.
 var LastMessageRole = &check.Rule{
 	ID:    "last_message_role",
 	Order: 270,
@@ -75,7 +75,7 @@ func acceptsPrefill(p *check.Pass) bool {
 		case wire.OpenAI, wire.Azure, wire.Ollama, wire.VLLM, wire.OpenRouter:
 			return true
 		case wire.DeepSeek:
-			return !modelIs(p, "reasoner") // refused in 2025
+			return !modelIs(p, "reasoner") // deepseek-reasoner refused a prefill in 2025
 		default:
 		}
 	case wire.Gemini:
@@ -84,7 +84,7 @@ func acceptsPrefill(p *check.Pass) bool {
 		refuses, known := refusesPrefill(p.Target.Model)
 		return known && !refuses
 	case wire.Bedrock:
-		// Claude accepts a prefill, except in newer models and together with tools.
+		// Claude accepts a prefill, except in newer models and in requests with tools.
 		refuses, known := refusesPrefill(p.Target.Model)
 		return known && !refuses && !p.Request.HasTools && !p.Request.Bare
 	default:

@@ -33,7 +33,7 @@ func legacyFunctionRole(p *check.Pass) {
 	if p.Target.Dialect != wire.OpenAIChat {
 		return
 	}
-	groq := p.Target.Variant == wire.Groq // has been observed to refuse only null
+	groq := p.Target.Variant == wire.Groq // Groq has been observed to refuse only null
 	severity, beside := legacySeverity(p.Target), check.Lenient
 	switch {
 	case groq:

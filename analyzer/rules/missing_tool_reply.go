@@ -88,8 +88,7 @@ func serverTools(p *check.Pass) {
 // strictly.
 func undeclared(p *check.Pass) bool { return !p.Request.HasTools && !p.Request.Bare }
 
-// missing returns the detail, which combines whether other calls of the turn have replies with place, which says whether the
-// request continues after the turn.
+// missing returns the detail: "partial_" if other calls of the turn have replies, else "none_", followed by place.
 func missing(g check.Group, place string) string {
 	if g.Answered > 0 {
 		return "partial_" + place

@@ -36,7 +36,7 @@ func previousResponseUnresolved(p *check.Pass) {
 			if c := &p.Pairing.Calls[i]; len(c.ID) > 0 && resent.Has(c.ID) {
 				severity := by{wire.OpenAIResponses: openAIs}.reject(p.Target)
 				if len(p.Request.Messages[c.Message].ID) == 0 {
-					severity = check.Lenient // only an item with its id is a duplicate; an item without an id has been observed to be accepted
+					severity = check.Lenient // only an item with an id is a duplicate; others have been accepted
 				}
 				p.ReportAs(severity, c.Message, c.ID, c.Name, "chain_plus_full_history", "%s repeats call %s (%s), which the answer named by previous_response_id already contains",
 					at(p, c.Message), name(c.ID), function(c.Call))

@@ -31,7 +31,7 @@ func reasoningItemUnpaired(p *check.Pass) {
 	if modelIs(p, "o3-mini") {
 		severity = check.Lenient // has been observed to accept both defects
 	}
-	open := -1 // index of a reasoning item with an id that has no follower yet
+	open := -1 // index of a reasoning item that has an id but no follower yet
 	for i := range p.Request.Messages {
 		m := &p.Request.Messages[i]
 		switch {

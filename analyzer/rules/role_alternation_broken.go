@@ -72,7 +72,7 @@ func alternates(p *check.Pass) bool {
 		case wire.OpenAI, wire.Azure, wire.Mistral:
 			return false
 		case wire.DeepSeek:
-			return modelIs(p, "reasoner") // refused in 2025
+			return modelIs(p, "reasoner") // deepseek-reasoner refused consecutive messages in 2025
 		default:
 			return true
 		}

@@ -25,7 +25,7 @@ appended as a system message. Put it into the first system message, or into a us
 func systemNotFirstSeverity(t wire.Target) check.Severity {
 	if t.Dialect == wire.OpenAIChat {
 		switch t.Variant {
-		case wire.Mistral: // rejections are recorded
+		case wire.Mistral: // rejections have been recorded
 			return check.Reject
 		case wire.OpenAI, wire.Azure, wire.DeepSeek, wire.Qwen:
 			return check.Style

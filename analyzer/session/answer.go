@@ -17,7 +17,7 @@ const (
 	endedCut
 )
 
-// answer is what is remembered of one answer of the model.
+// answer is the stored form of one answer of the model.
 type answer struct {
 	exchange   string
 	seq, ended uint64 // sequences of its request and of its end
@@ -123,7 +123,7 @@ func (a *answer) call(id uint64) *Call {
 	return nil
 }
 
-// count counts the calls of a with id.
+// count returns the number of calls of a with id.
 func (a *answer) count(id uint64) (n int) {
 	for _, c := range a.calls {
 		if c.id == id {

@@ -131,7 +131,7 @@ func explainArgumentsText(x *explainer) RootCause {
 	return RootCause{}
 }
 
-// sentArguments returns the call of the defect as the answer has it, and the JSON of its arguments in the request.
+// sentArguments returns the original of the call with the defect, from an answer, and the JSON of its arguments in the request.
 func (x *explainer) sentArguments() (*Call, []byte) {
 	if x.Message < 0 {
 		return nil, nil

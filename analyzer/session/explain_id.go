@@ -61,7 +61,7 @@ func (x *explainer) cutWithin(at int, a *answer) bool {
 func (x *explainer) rewrittenID(at int) RootCause {
 	m := &x.q.messages[at]
 	end := x.q.groupEnd(at)
-	strange := -1 // first message with a reply to none of the calls of the group
+	strange := -1 // index of the first message with a reply that matches none of the calls of the group
 	for i := at + 1; i < end && strange < 0; i++ {
 		for _, id := range x.q.repliesOf(&x.q.messages[i]) {
 			if id != 0 && !x.q.makesIn(at, end, id) {

@@ -9,9 +9,9 @@ import (
 	"github.com/llmtap/llmtap/analyzer/facts"
 )
 
-// minText is a length in bytes; only longer assistant texts link two requests. minUnique is the minimum length of a unique
-// call id, and minRandom is its minimum number of digits and capitals. Other ids, such as call_1 or functions.search:0, link
-// requests only together with the message before the answer, as texts do.
+// minText is the number of bytes that an assistant text must exceed to link two requests. minUnique is the minimum length of
+// a unique call id, and minRandom is its minimum number of digits and capitals. Other ids, such as call_1 or
+// functions.search:0, link requests only together with the message before the answer, as texts do.
 const (
 	minText   = 32
 	minUnique = 16
@@ -98,8 +98,8 @@ func (f *search) call(service string, id uint64, unique bool, before uint64) *co
 	return f.ask(callKey(service, id, unique, before), unique)
 }
 
-// ask returns the conversation with key k if there is only one, else nil. Unless the key is sure to be unique, the
-// conversation must also start with the same message or be found by two answers.
+// ask returns the conversation with key k if there is only one, else nil. Unless sure is set, the conversation
+// must also start with the same message or be found by two answers.
 func (f *search) ask(k uint64, sure bool) *conversation {
 	c, others := f.store.byAnswer[k], f.store.ambiguous[k]
 	if c == nil {

@@ -10,7 +10,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// message is what is remembered of one message.
+// message is the stored form of one message.
 type message struct {
 	hash       uint64 // hash of the message without cache marks
 	text       uint64 // hash of the text; 0 if there is none
@@ -25,14 +25,14 @@ type message struct {
 	reasons    bool // the message has reasoning or a signature
 }
 
-// callMark is what is remembered of one call in a request.
+// callMark is the stored form of one call in a request.
 type callMark struct {
 	id        uint64 // 0 for a call without an id
 	name      uint64
 	malformed bool // the call has no name, or its arguments are not an object
 }
 
-// skeleton is what is remembered of a request.
+// skeleton is the stored form of a request.
 type skeleton struct {
 	messages []message
 	calls    []callMark // calls of all messages, in order

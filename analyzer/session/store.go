@@ -36,8 +36,8 @@ type Store struct {
 	ambiguous map[uint64][]*conversation // the other conversations with the same key
 	named     map[uint64]*namedAnswer    // by service and response id, for dialects whose requests can name an answer
 
-	byUse   *expiry.Queue[*conversation, struct{}] // by last use
-	byAge   *expiry.Queue[*conversation, struct{}] // by first request; never renewed
+	byUse   *expiry.Queue[*conversation, struct{}] // ordered by last use
+	byAge   *expiry.Queue[*conversation, struct{}] // ordered by first request; never renewed
 	bytes   int64
 	evicted int
 

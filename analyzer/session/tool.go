@@ -22,7 +22,7 @@ type ToolEvent struct {
 	CallID                string
 	State                 ToolState
 	Status                string
-	At                    time.Time // by the agent's clock
+	At                    time.Time // time by the agent's clock
 }
 
 // earlyToolEvent is an event of a call whose answer is not known yet. A tool may start before the hook has received the last
@@ -35,7 +35,7 @@ type earlyToolEvent struct {
 // maxEarly bounds the number of early events of one conversation.
 const maxEarly = 32
 
-// Tool records a tool event. It returns the call if it is known.
+// Tool records a tool event and returns its call, or nil if the call is not known yet.
 func (s *Store) Tool(ev ToolEvent) *Call {
 	if ev.CallID == "" {
 		return nil
