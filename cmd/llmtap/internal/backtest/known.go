@@ -39,13 +39,13 @@ type failure struct{ service, stage, cause, root string }
 type sighting struct {
 	version string
 	at      time.Time
-	counted bool // counted in analyzer.MetricNew
+	counted bool // already counted in analyzer.MetricNew
 }
 
 // known contains the first calls of all failures and versions.
 type known struct {
 	failures map[failure]*sighting
-	versions map[[2]string][]sighting // by service and stage, newest first
+	versions map[[2]string][]sighting // versions by service and stage, newest first
 }
 
 func readKnown(ctx context.Context, q rows.Querier) (*known, error) {

@@ -19,9 +19,9 @@ import (
 )
 
 const (
-	maxAlerts        = 1000 // alerts in a report; a rule that fires more often is wrong
-	maxLabel         = 60   // runes of a label or an id
-	maxText          = 400  // runes of a text
+	maxAlerts        = 1000 // maximum alerts in a report; a rule that fires more often is wrong
+	maxLabel         = 60   // maximum runes of a label or an id
+	maxText          = 400  // maximum runes of a text
 	progressInterval = 5 * time.Second
 )
 

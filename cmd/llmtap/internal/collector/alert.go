@@ -156,7 +156,7 @@ func alertRow(a *alerts.Alert, now time.Time) sinks.Alert {
 // belongs to another process.
 type leasedStore struct {
 	kv    *jetstream.KV
-	lease *atomic.Pointer[context.Context] // ends with the lease; nil before the first one
+	lease *atomic.Pointer[context.Context] // context that ends with the lease; nil before the first lease
 }
 
 func (s leasedStore) Get(ctx context.Context, key string) ([]byte, error) {

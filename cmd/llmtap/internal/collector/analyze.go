@@ -63,7 +63,7 @@ type analyzeRole struct {
 	owner        string
 	leaseTTL     time.Duration
 	interval     time.Duration // time between rebalances
-	storeTimeout time.Duration // how long the store may refuse rows before tallies continue without them
+	storeTimeout time.Duration // time that the store may refuse rows before only tallies continue
 	logger       *slog.Logger
 	metrics      partitionMetrics
 
@@ -73,7 +73,7 @@ type analyzeRole struct {
 
 	mu       sync.Mutex // guards the fields below
 	assigned map[int]*assignment
-	standby  string // why it is expected that no partition is assigned; or ""
+	standby  string // reason for having no partition if that is expected, else ""
 }
 
 // An assignment is a partition that this process reads.
@@ -121,7 +121,7 @@ func (a *analyzeRole) rebalance(ctx context.Context, g *errgroup.Group) error {
 		return err
 	}
 	a.stopSurplus(share)
-	if n, err := a.conn.ErasureRevision(ctx); err == nil { // errors can be ignored: without NATS, there is nothing to store
+	if n, err := a.conn.ErasureRevision(ctx); err == nil { // errors are ignored, because there is nothing to store without NATS
 		a.erasures.Store(n)
 	}
 	// Each process begins with a different partition, to avoid contention.

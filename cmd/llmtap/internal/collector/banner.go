@@ -8,7 +8,7 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
-// Describe writes the addresses of all parts and the next steps of a new user. source names the configuration file.
+// Describe writes the addresses of all parts and the next steps for a new user. source names the configuration file.
 func (c *Collector) Describe(w io.Writer, source string) {
 	rows := [][2]string{{"Hooks", "LLMTAP_NATS_URL=" + config.MaskURL(c.nats.URL)}}
 	if c.proxy != nil {

@@ -34,9 +34,9 @@ import (
 // Options are the settings of a Collector that do not come from the configuration.
 type Options struct {
 	Logger    *slog.Logger
-	Progress  func(string)      // called when startup takes long
-	Notifiers []alerts.Notifier // in addition to the configured ones
-	Hangups   <-chan os.Signal  // each signal reloads the rule files; nil: no signals
+	Progress  func(string)      // called if startup takes a long time
+	Notifiers []alerts.Notifier // notifiers in addition to the configured ones
+	Hangups   <-chan os.Signal  // signals that reload the rule files; nil: none
 	Version   string
 }
 
@@ -113,7 +113,7 @@ func Open(ctx context.Context, cfg config.Config, o Options) (_ *Collector, err 
 	if c.listener, err = (&net.ListenConfig{}).Listen(ctx, "tcp", cfg.Listen); err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; choose another address with --listen", cfg.Listen, err)
 	}
-	c.onClose(func() { _ = c.listener.Close() }) // fails if the server has already closed it
+	c.onClose(func() { _ = c.listener.Close() }) // error ignored: the server may have closed it already
 	return c, c.announce()
 }
 

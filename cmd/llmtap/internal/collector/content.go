@@ -15,7 +15,7 @@ import (
 // A contentPolicy applies a config.Content to the analyzers of a process. The zero value stores bodies unchanged.
 type contentPolicy struct {
 	cfg      config.Content
-	redactor *redact.Redactor // nil: no redaction
+	redactor *redact.Redactor // nil if nothing is redacted
 	key      []byte           // key for hashing the texts of shapes
 }
 

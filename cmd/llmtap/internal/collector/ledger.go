@@ -23,9 +23,9 @@ import (
 
 const (
 	ledgerWriters     = 16               // concurrent writes
-	ledgerTimeout     = 5 * time.Second  // for one write
-	ledgerReadTimeout = 30 * time.Second // for reading all entries
-	ledgerRetry       = time.Second      // between attempts to read
+	ledgerTimeout     = 5 * time.Second  // timeout of one write
+	ledgerReadTimeout = 30 * time.Second // timeout of reading all entries
+	ledgerRetry       = time.Second      // time between attempts to read
 	ledgerHint        = "the checkpoint waits and nothing is lost; check NATS and its bucket " + event.BucketLedger
 
 	// ledgerRetention is the retention of entries that belong to a former stream or a former number of partitions.
@@ -36,7 +36,7 @@ const (
 //
 //	<stream>.<partitions>.<partition>.<entry>
 //
-// The stream and its number of partitions are part of the key because sequences are meaningless outside of them. When a
+// The stream and its number of partitions are part of the key because sequences are valid only within them. When a
 // partition starts, it adopts the entries of other streams or numbers of partitions as foreign entries. It ignores the
 // entries of the other current partitions.
 //
@@ -44,22 +44,22 @@ const (
 //	step 2 ── add ─┼─ batch ──┤         concurrent writes of another process are merged
 //	step 3 ── add ─┘  stored  └─ checkpoint
 //
-// An entry is written after the rows of its step are stored and before the checkpoint moves past it. So a process that dies
-// leaves entries ahead of its checkpoint, never behind it, and an analyzer counts nothing twice. A process that has lost
-// the partition without noticing computes the same entries as the new owner, but at an earlier sequence, so its entries
-// lose the merge.
+// An entry is written after the rows of its step are stored and before the checkpoint moves past it. Therefore, a process
+// that dies leaves entries ahead of its checkpoint, never behind it, and an analyzer counts nothing twice. A process that
+// has lost the partition without noticing computes the same entries as the new owner, but at an earlier sequence, so its
+// entries lose the merge.
 type ledgerStore struct {
 	conn   *jetstream.Conn
 	layout string // prefix of the keys of this stream and number of partitions
 	own    string // prefix of the keys of this partition
-	last   uint64 // last sequence of the stream: entries beyond it describe events that the stream has lost
+	last   uint64 // last sequence of the stream; entries beyond it describe events that the stream has lost
 	logger *slog.Logger
 
 	mu    sync.Mutex // guards steps and count
 	steps []ledgerStep
 	count uint64 // steps added
 
-	kv        *jetstream.KV // set by load
+	kv        *jetstream.KV // assigned by load
 	revisions sync.Map      // revisions of the existing keys
 }
 
@@ -240,7 +240,7 @@ func (l *ledgerStore) writeEntry(ctx context.Context, key, id string, e ledger.E
 		if err != nil && !errors.Is(err, jetstream.ErrKeyNotFound) {
 			return err
 		}
-		l.setRevision(key, revision) // 0 if it does not exist
+		l.setRevision(key, revision) // 0 if the key does not exist
 		if err != nil {
 			continue
 		}
@@ -265,7 +265,7 @@ func (l *ledgerStore) deleteEntry(ctx context.Context, key string) error {
 	return nil
 }
 
-// revision returns the revision of a key, 0 if it does not exist.
+// revision returns the revision of a key, or 0 if the key does not exist.
 func (l *ledgerStore) revision(key string) uint64 {
 	v, _ := l.revisions.Load(key)
 	revision, _ := v.(uint64)

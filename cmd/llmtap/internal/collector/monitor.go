@@ -16,8 +16,8 @@ import (
 )
 
 const (
-	observeTimeout  = 4 * time.Second  // for one observation of NATS and the store
-	inspectInterval = 30 * time.Second // between inspections of NATS; each inspection sends several requests per partition
+	observeTimeout  = 4 * time.Second  // timeout of one observation of NATS and the store
+	inspectInterval = 30 * time.Second // time between inspections of NATS; each sends several requests per partition
 )
 
 // A monitor observes llmtap itself for the alert role. It runs on a timer, because the fault may be that no tallies arrive.
@@ -35,8 +35,8 @@ type monitor struct {
 	inspectErr error
 
 	mu        sync.Mutex    // guards the fields below
-	lastTally map[int]int64 // newest second by partition
-	downSince time.Time     // when the store became unreachable; zero while it is reachable
+	lastTally map[int]int64 // second of the newest tally by partition
+	downSince time.Time     // time at which the store became unreachable; zero while it is reachable
 }
 
 // newMonitor returns a monitor that starts at now. For a partition without tallies, the age is counted from now.
@@ -86,7 +86,7 @@ func (m *monitor) observe(ctx context.Context) []alerts.Gauge {
 	if m.inspectErr != nil {
 		return gauges
 	}
-	now := time.Now().Add(m.state.Skew) // stream time is the clock of the server
+	now := time.Now().Add(m.state.Skew) // stream time is the time of the NATS server
 	for i := range m.state.Partitions {
 		p := &m.state.Partitions[i]
 		add := func(metric string, value float64) {

@@ -21,7 +21,7 @@ import (
 
 const (
 	readBatch           = 1000                   // maximum messages per step
-	readWait            = 200 * time.Millisecond // how long a step waits for its first message
+	readWait            = 200 * time.Millisecond // maximum wait of a step for its first message
 	defaultStoreTimeout = 5 * time.Second
 )
 
@@ -56,13 +56,13 @@ type partition struct {
 	repartition  *jetstream.Repartition // the repartition that reader is part of; nil if none
 
 	out         analyzer.Output
-	read        uint64                      // sequence up to which events are read
-	submitted   uint64                      // sequence up to which rows are submitted to the batcher
+	read        uint64                      // sequence of the last event read
+	submitted   uint64                      // sequence up to which rows were submitted to the batcher
 	commit      func(context.Context) error // commit of the last submitted batch
-	lastTally   int64                       // newest second whose tally is published
+	lastTally   int64                       // newest second whose tally was published
 	talliesOnly bool
 
-	erasures *atomic.Uint64 // see analyzeRole
+	erasures *atomic.Uint64 // see analyzeRole.erasures
 	erased   uint64         // value of erasures when the analyzer last forgot stored bodies
 }
 
@@ -182,7 +182,7 @@ func (p *partition) publish(ctx context.Context) error {
 	for i := range p.out.Tallies {
 		t := &p.out.Tallies[i]
 		if t.Second <= p.lastTally {
-			continue // published by the previous process, or by this one before the store recovered
+			continue // already published by the previous process, or by this one before the store recovered
 		}
 		payload, err := json.Marshal(t)
 		if err != nil {

@@ -44,7 +44,7 @@ func (c *Collector) newProxyRole(ctx context.Context) (*proxyRole, error) {
 	if err != nil {
 		return nil, fmt.Errorf("listen on %s: %w; choose another address with --proxy-listen, or omit proxy from --roles", cfg.Listen, err)
 	}
-	c.onClose(func() { _ = l.Close() }) // fails if the server has already closed it
+	c.onClose(func() { _ = l.Close() }) // error ignored: the server may have closed it already
 	return &proxyRole{proxy: p, listener: l, capture: cfg.Capture, logger: c.logger}, nil
 }
 

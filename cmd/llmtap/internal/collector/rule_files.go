@@ -19,7 +19,7 @@ type ruleFiles struct {
 	hangups <-chan os.Signal // nil: no signals
 	logger  *slog.Logger
 
-	loaded [sha256.Size]byte // hash of the contents last loaded
+	loaded [sha256.Size]byte // hash of the last loaded contents
 	seen   [sha256.Size]byte // hash of the contents at the last check
 }
 
@@ -42,7 +42,7 @@ func (w *ruleFiles) run(ctx context.Context) error {
 		case <-w.hangups:
 			w.load(ctx, w.hash())
 		case <-tick.C:
-			// A file that changed since the last check may still be partly written.
+			// A file that changed since the last check may be only partly written.
 			if now := w.hash(); now != w.seen {
 				w.seen = now
 			} else if now != w.loaded {
@@ -70,7 +70,7 @@ func (w *ruleFiles) load(ctx context.Context, now [sha256.Size]byte) {
 		w.logger.Info("no rule files configured; the shipped alert rules do not change")
 		return
 	}
-	var first error // the first error is enough, because all engines report the same errors for a file
+	var first error // the other engines report the same errors
 	for _, reload := range w.reload {
 		if err := reload(ctx); err != nil && first == nil {
 			first = err

@@ -19,7 +19,7 @@ type Running struct {
 	Version  string    `json:"version"`
 	Roles    []string  `json:"roles"`
 	NATSURL  string    `json:"nats_url,omitempty"` // URL of the embedded server
-	HTTPAddr string    `json:"http_addr"`          // address of health and metrics
+	HTTPAddr string    `json:"http_addr"`          // address that serves health and metrics
 }
 
 func runningFile(dataDir string) string { return filepath.Join(dataDir, "llmtap.json") }
@@ -36,7 +36,7 @@ func Announce(dataDir string, r Running) (remove func(), err error) {
 	}
 	err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	for attempts := 1; errors.Is(err, syscall.EWOULDBLOCK) && attempts < 4; attempts++ {
-		time.Sleep(10 * time.Millisecond) // FindRunning holds the lock for an instant
+		time.Sleep(10 * time.Millisecond) // FindRunning may hold the lock for an instant
 		err = syscall.Flock(int(f.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
 	}
 	if err != nil {

@@ -223,7 +223,7 @@ func ReplayStream(ctx context.Context, js natsjs.JetStream, name string, fn func
 	}
 }
 
-// A Buffer is a buffer that a process writes while the test reads it.
+// A Buffer is a bytes.Buffer that is safe for concurrent use.
 type Buffer struct {
 	mu sync.Mutex // guards b
 	b  bytes.Buffer

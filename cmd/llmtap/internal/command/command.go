@@ -26,11 +26,11 @@ import (
 type Command struct {
 	Name     string // including the name of the group, such as "alerts check"
 	Args     string // positional arguments in the usage line, such as "ID", "[NAME]" or "[FILE]..."
-	Short    string // one imperative line
+	Short    string // one line in the imperative
 	Long     string // paragraphs, which are wrapped, and indented lines, which are not
 	Examples string // command lines, indented by two spaces
 	Run      func(ctx context.Context, c *Call) error
-	Commands []*Command // commands of a group, which has no Run
+	Commands []*Command // subcommands of a group; a group has no Run
 	Hidden   bool       // omitted from the list of commands
 }
 
@@ -192,7 +192,7 @@ func printFlags(w io.Writer, title string, fs *flag.FlagSet) {
 			title = ""
 		}
 		arg, help := flag.UnquoteUsage(f)
-		help = strings.TrimPrefix(help, arg+": ") // drop the leading "name: " of usage texts that begin with the name of the value
+		help = strings.TrimPrefix(help, arg+": ") // drop a leading "name: " with the name of the value
 		if f.DefValue != "" && f.DefValue != "false" && f.DefValue != "0s" {
 			help += " (default " + f.DefValue + ")"
 		}

@@ -69,7 +69,7 @@ func (c *Call) ParseConfig(keys ...string) (*config.Effective, error) {
 
 // The values of --format that several commands share.
 const (
-	Text  = "text"  // for people
+	Text  = "text"  // text for people
 	JSON  = "json"  // one JSON document
 	JSONL = "jsonl" // one JSON object per line
 	CSV   = "csv"   // a header line, then one line per row

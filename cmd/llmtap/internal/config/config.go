@@ -50,10 +50,10 @@ type Config struct {
 	Listen       string              `yaml:"listen"`
 	LogFormat    string              `yaml:"log_format"`
 	HTTP         HTTP                `yaml:"http"`
-	NATS         jetstream.Config    `yaml:"nats"`        // if URL is empty, the embedded server
+	NATS         jetstream.Config    `yaml:"nats"`        // if URL is empty, the embedded server is used
 	NATSServer   natsserver.Config   `yaml:"nats_server"` // the embedded server
 	Proxy        proxy.Config        `yaml:"proxy"`
-	ClickHouse   clickhouse.Config   `yaml:"clickhouse"` // if DSN is empty, the embedded engine
+	ClickHouse   clickhouse.Config   `yaml:"clickhouse"` // if DSN is empty, the embedded engine is used
 	Chdb         chdb.Config         `yaml:"chdb"`       // the embedded engine
 	Analyzer     analyzer.Config     `yaml:"analyzer"`
 	Content      Content             `yaml:"content"`
@@ -76,14 +76,14 @@ type HTTP struct {
 // the mode is none.
 type Content struct {
 	Store          string            `yaml:"store"`           // full, shape or none
-	Services       map[string]string `yaml:"services"`        // the mode by service
+	Services       map[string]string `yaml:"services"`        // overrides Store by service
 	Redact         []string          `yaml:"redact"`          // subset of redact.Kinds
-	RedactPatterns []string          `yaml:"redact_patterns"` // further regular expressions to redact
+	RedactPatterns []string          `yaml:"redact_patterns"` // additional regular expressions to redact
 }
 
 // UI describes the web pages.
 type UI struct {
-	ExternalURL string `yaml:"external_url"` // for links in notifications; empty: no links
+	ExternalURL string `yaml:"external_url"` // base URL of links in notifications; empty: no links
 }
 
 // messagesRetention is the default retention of messages, long enough to investigate last week's incident.

@@ -22,7 +22,7 @@ const SystemFile = "/etc/llmtap/llmtap.yaml"
 type Effective struct {
 	Config
 	File    string            // "" if no file was read
-	origins map[string]string // by key: file:line, variable or flag; absent: the default
+	origins map[string]string // origins by key: file:line, variable or flag; keys with default values are absent
 }
 
 // Origin returns the origin of the value of key: file:line, an environment variable, a flag, or default.
@@ -63,14 +63,14 @@ var keyFlags = map[string]struct{ name, usage string }{
 	"log_format":               {"log-format", "`format`: log format: text, json"},
 }
 
-// FlagEnv returns the environment variable that sets the flag name.
+// FlagEnv returns the environment variable for the flag with this name.
 func FlagEnv(name string) string {
 	return "LLMTAP_" + strings.ToUpper(strings.ReplaceAll(name, "-", "_"))
 }
 
 // A keyFlag records the arguments of a flag; Load applies them.
 type keyFlag struct {
-	text string // the default
+	text string // text of the default value
 	args []string
 }
 
@@ -81,7 +81,7 @@ func (f *keyFlag) Set(v string) error { f.args = append(f.args, v); return nil }
 type Flags struct {
 	File   string // set by --config
 	getenv func(string) string
-	flags  map[string]*keyFlag // by name
+	flags  map[string]*keyFlag // flags by name
 }
 
 // AddFlags adds --config and the flags of keys (of all keys if none are given) to fs. After ReadEnv and fs.Parse, call

@@ -165,8 +165,7 @@ func streamBytes(dir string) int64 {
 	return min(maxStreamBytes, int64(total/5))
 }
 
-// DiskSpace returns the bytes available to this user and the total bytes of the file system of dir, which need not exist
-// yet.
+// DiskSpace returns the bytes available to this user and the total bytes of the file system of dir. dir need not exist yet.
 func DiskSpace(dir string) (free, total uint64, err error) {
 	dir, err = filepath.Abs(dir)
 	if err != nil {

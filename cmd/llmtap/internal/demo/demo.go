@@ -32,11 +32,11 @@ import (
 )
 
 const (
-	storeTimeout     = 30 * time.Second // for the last rows to arrive in ClickHouse
-	alertTimeout     = 60 * time.Second // for the alert, after the agents have ended
+	storeTimeout     = 30 * time.Second // maximum wait for the last rows to arrive in ClickHouse
+	alertTimeout     = 60 * time.Second // maximum wait for the alert after the agents have ended
 	pollInterval     = 200 * time.Millisecond
 	progressInterval = 5 * time.Second
-	maxPosts         = 1000 // posts stored while a demo continues to run
+	maxPosts         = 1000 // maximum posts stored
 )
 
 // Options configure a demo.
@@ -46,8 +46,8 @@ type Options struct {
 	DataDir string // "": a temporary directory
 	Seed    uint64 // seed of the agents' behavior
 	Version string
-	Stdout  io.Writer // for the report
-	Stderr  io.Writer // for progress and the alert
+	Stdout  io.Writer // receives the report
+	Stderr  io.Writer // receives progress and the alert
 }
 
 // A demo is the state of one run.
@@ -60,7 +60,7 @@ type demo struct {
 
 	mu     sync.Mutex // guards alerts and posts
 	alerts []alerts.Alert
-	posts  []slack.Message // every message and update
+	posts  []slack.Message // all messages and updates
 }
 
 // Run runs the demo and writes its report.
@@ -233,7 +233,7 @@ func newAlert(a *alerts.Alert, posts []slack.Message) alert {
 		if p.Updates > 0 {
 			at = p.UpdatedAt
 		}
-		if r.PublishedToPosted == 0 { // the first post counts
+		if r.PublishedToPosted == 0 { // only the first post counts
 			r.PublishedToPosted = float64(at.Sub(a.TriggeredAt).Microseconds()) / 1000
 		}
 	}

@@ -17,13 +17,13 @@ import (
 type report struct {
 	Exchanges  uint64            `json:"exchanges"`
 	Failed     uint64            `json:"failed"`
-	Findings   map[string]uint64 `json:"findings"`    // by rule
-	Signals    map[string]uint64 `json:"signals"`     // by name
+	Findings   map[string]uint64 `json:"findings"`    // findings by rule
+	Signals    map[string]uint64 `json:"signals"`     // signals by name
 	RootCauses map[string]uint64 `json:"root_causes"` // findings by root cause
 	Causes     map[string]uint64 `json:"causes"`      // failed exchanges by cause
 	Alerts     []alert           `json:"alerts"`
 	ClickHouse map[string]uint64 `json:"clickhouse"` // rows by table, from the final views
-	Published  uint64            `json:"published"`  // exchanges that NATS has acknowledged to the hook
+	Published  uint64            `json:"published"`  // exchanges acknowledged by NATS
 	Lost       uint64            `json:"lost"`       // exchanges made but not stored
 }
 
@@ -32,7 +32,7 @@ type alert struct {
 	Labels            map[string]string `json:"labels"`
 	Value             float64           `json:"value"`
 	State             string            `json:"state"`
-	PublishedToPosted float64           `json:"published_to_posted_ms"` // from the failure that crossed the threshold, or the failure before it, to the Slack post
+	PublishedToPosted float64           `json:"published_to_posted_ms"` // time between TriggeredAt of the alert and the Slack post
 
 	text string // text of the Slack message
 }

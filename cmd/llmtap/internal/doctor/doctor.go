@@ -50,15 +50,15 @@ type Report struct {
 }
 
 const (
-	runTimeout   = 30 * time.Second // for all checks
-	checkTimeout = 5 * time.Second  // for the response of one server
+	runTimeout   = 30 * time.Second // timeout of all checks together
+	checkTimeout = 5 * time.Second  // timeout of the response of one server
 )
 
 // A checker runs the checks.
 type checker struct {
 	cfg     *config.Effective
 	report  Report
-	process collector.Running // on the data directory
+	process collector.Running // the process that uses the data directory
 	running bool
 	now     time.Time
 }

@@ -20,7 +20,7 @@ import (
 
 // Thresholds for the checks of NATS.
 const (
-	skewWarn    = 2 * time.Second  // the tolerance of the analyzer
+	skewWarn    = 2 * time.Second  // tolerance of the analyzer
 	skewFail    = 10 * time.Second // leases last 15 s
 	backlogWarn = time.Minute
 	tallyFail   = time.Minute

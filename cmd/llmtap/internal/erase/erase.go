@@ -16,10 +16,10 @@ import (
 // A Report counts deleted data, or the data that would be deleted.
 type Report struct {
 	DryRun      bool              `json:"dry_run"`
-	Scanned     uint64            `json:"scanned"` // messages of the stream
+	Scanned     uint64            `json:"scanned"` // messages scanned in the stream
 	Events      uint64            `json:"events"`
 	DeadLetters uint64            `json:"dead_letters"`
-	Rows        map[string]uint64 `json:"rows"` // by table; for alerts, the rows whose example is removed
+	Rows        map[string]uint64 `json:"rows"` // rows by table; for alerts, the rows whose example is removed
 }
 
 // An Eraser deletes data from NATS and ClickHouse in this order:

@@ -4,7 +4,7 @@
 //	       └─> JSON lines of records ─> record ─┬─> text, status, provider ────┼─> cause.Classify ─> Result ─> Printer
 //	                                            └─> request ─> target ─> rules ┘
 //
-// It does not guess. A violation is the cause only if the provider is known to reject it. For an unknown provider, and for
-// a gateway to other providers, violations that some providers reject are listed as possible, and the cause stays
-// unexplained.
+// Package explain does not guess. A violation is the cause only if the provider is known to reject it. For an unknown
+// provider, and for a gateway to other providers, violations that some providers reject are listed as possible, and the
+// cause stays unexplained.
 package explain

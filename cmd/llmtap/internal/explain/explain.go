@@ -38,7 +38,7 @@ type Result struct {
 	Dialect  wire.Dialect   `json:"dialect,omitempty"` // set for a judged request
 	Variant  wire.Variant   `json:"variant,omitempty"`
 	Findings []lint.Finding `json:"findings,omitempty"` // findings in the request that are related to the failure
-	Error    string         `json:"error,omitempty"`    // why the record, or only its request, is unreadable
+	Error    string         `json:"error,omitempty"`    // error in reading the record or its request
 }
 
 // Other is the cause according to the request, if the text states a different cause.
@@ -50,12 +50,12 @@ type Other struct {
 	Fix     string `json:"fix"`
 }
 
-// Counts counts results.
+// Counts contains the numbers of results by kind.
 type Counts struct {
 	Explained   int
 	Unexplained int
 	Fine        int // calls that did not fail
-	Unreadable  int // records that are unreadable, or whose request is
+	Unreadable  int // records of which all or the request is unreadable
 }
 
 // A Printer prints results. Close ends the output.

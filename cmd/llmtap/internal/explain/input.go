@@ -20,7 +20,7 @@ var errTooLong = fmt.Errorf("no records in the first %d MiB, which is the limit 
 // An input is either a text or a sequence of records.
 type input struct {
 	text    []byte
-	records io.Reader // nil for a text
+	records io.Reader // nil if the input is a text
 }
 
 // read detects whether r contains records: the first line is a record with a body, a response or a request; or r is a
@@ -90,8 +90,8 @@ type likeness uint8
 
 const (
 	none    likeness = iota
-	partial          // an error body, or just an error or a status; logs contain such lines, too
-	full             // with a body, a response or a request
+	partial          // an error body, or an object with only an error or a status, as in logs
+	full             // a record with a body, a response or a request
 )
 
 // likenessOf classifies a JSON value; an array counts as its first element.

@@ -21,8 +21,8 @@ type record struct {
 	id, provider string
 	status       int
 	text         []byte // the error text
-	failed       bool   // false for an answer without an error
-	request      []byte // a body or a message array; empty if absent
+	failed       bool   // false if the answer contains no error
+	request      []byte // request body or message array; empty if absent
 	target       wire.Target
 }
 
@@ -164,7 +164,7 @@ var providers = func() map[string][]wire.Variant {
 		}
 	}
 	for _, p := range wire.Providers {
-		for _, v := range p.Variants { // the variant itself comes first
+		for _, v := range p.Variants { // the variant itself is first in the list
 			if name := normalize(string(v)); m[name] == nil {
 				m[name] = append([]wire.Variant{v}, p.Variants...)
 			}

@@ -10,7 +10,7 @@ import (
 )
 
 const (
-	window  = 4 << 10 // bytes that cause.Classify reads without a gap
+	window  = 4 << 10 // size of a text that cause.Classify reads completely
 	overlap = 512     // bytes in which a window searches for a line end; without one, the overlap of two windows
 	maxRead = 1 << 20 // bytes read from the end of a text
 )

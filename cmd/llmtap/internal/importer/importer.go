@@ -29,7 +29,7 @@ const (
 	maxAhead     = 64 << 20
 	pollInterval = 200 * time.Millisecond
 	stallTimeout = time.Minute // maximum time without progress in ClickHouse
-	maxReported  = 20          // unreadable records that are listed; the others are only counted
+	maxReported  = 20          // maximum unreadable records listed; further ones are only counted
 )
 
 // duplicate is the reason for skipping a record that was imported before in the same run.
@@ -55,7 +55,7 @@ type Importer struct {
 	seen map[uuid.UUID]struct{}
 	seq  uint64 // last sequence of the instance
 
-	ahead  int64 // bytes published since mark
+	ahead  int64 // bytes of bodies published since mark
 	mark   int   // exchanges published when ahead was last 0
 	stored uint64
 }

@@ -15,14 +15,14 @@ import (
 type Report struct {
 	Files     int                     `json:"files"`
 	Records   int                     `json:"records"`   // lines and HAR entries, including skipped ones
-	Exchanges int                     `json:"exchanges"` // published, without duplicates
+	Exchanges int                     `json:"exchanges"` // published exchanges, without duplicates
 	Skipped   map[recorded.Reason]int `json:"skipped"`
 	Broken    int                     `json:"broken_files"` // files with read errors
 	Untimed   int                     `json:"untimed"`      // exchanges without a time
 	Bytes     int64                   `json:"bytes"`        // size of the bodies
 	Seconds   float64                 `json:"seconds"`      // time to publish and, if Run waits for it, to store
 	Stored    *uint64                 `json:"stored,omitempty"`
-	Findings  map[string]uint64       `json:"findings,omitempty"` // by severity
+	Findings  map[string]uint64       `json:"findings,omitempty"` // findings by severity
 }
 
 // Complete reports whether all input was readable.

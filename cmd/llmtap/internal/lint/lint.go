@@ -40,7 +40,7 @@ type Finding struct {
 	First      string         `json:"first,omitempty"` // the first record with the defect, if it is not this one
 	Rule       string         `json:"rule"`
 	Predicted  check.Severity `json:"predicted"`
-	Severity   check.Severity `json:"severity"` // the predicted one, unless the request was accepted
+	Severity   check.Severity `json:"severity"` // same as Predicted, unless the request was accepted
 	Message    int            `json:"message"`  // 0-based index in the sent messages; -1 for the request as a whole
 	ToolCallID string         `json:"tool_call_id,omitempty"`
 	ToolName   string         `json:"tool_name,omitempty"`
@@ -53,13 +53,13 @@ type Finding struct {
 
 	line      int  // line of the message, or of the record if unknown
 	explained bool // the root cause is known
-	repeated  bool // an earlier record reported it with at least this severity
+	repeated  bool // an earlier record had the finding with at least this severity
 }
 
-// Counts counts records.
+// Counts contains the numbers of records by outcome.
 type Counts struct {
 	Checked    int
-	Rejected   int // checked, with a finding that predicts a rejection
+	Rejected   int // checked records with a finding that predicts a rejection
 	Unjudged   int // records in a dialect without rules
 	Unreadable int
 }

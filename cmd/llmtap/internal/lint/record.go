@@ -16,11 +16,11 @@ type record struct {
 	id     string
 	url    string
 	model  string
-	named  wire.Dialect // from the format or, without a URL, from the api; "" if unknown
+	named  wire.Dialect // dialect from the format or, without a URL, from the api; "" if unknown
 	ollama bool         // the format is Ollama's own API
 	status int
 	body   []byte // a request, or an array of messages
-	bare   bool   // a conversation without the tools of its request
+	bare   bool   // a conversation that lacks the tools of its request
 
 	exchange bool
 	response []byte

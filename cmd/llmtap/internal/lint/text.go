@@ -19,14 +19,14 @@ import (
 //	    root cause: tool_calls_dropped_on_save (high): answer of exchange history.json:1 made …
 //	    fix: …
 //
-// A finding that an earlier record reported takes one line.
+// A finding that was already reported for an earlier record is shown on one line.
 type Text struct{ W io.Writer }
 
 // Limits for the messages shown around an invalid message.
 const (
 	shownBefore = 2
 	shownAfter  = 1
-	shownText   = 60 // characters of a text
+	shownText   = 60 // maximum characters of a text
 )
 
 // Print prints r if it has findings or an error.

@@ -70,7 +70,7 @@ func firstArg(args []string) string {
 	return ""
 }
 
-// Named returns a stored query with these values of its parameters.
+// Named returns a stored query with these parameter values.
 func Named(name string, values map[string]string) (*Query, error) {
 	q, err := queries.Get(name)
 	return &Query{q, values}, err

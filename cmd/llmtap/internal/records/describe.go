@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	maxID    = 40 // characters of an id or a name
-	maxParts = 4  // content parts shown of a message
+	maxID    = 40 // maximum characters of an id or a name
+	maxParts = 4  // maximum content parts shown of a message
 )
 
 // Describe describes a message of any dialect on one line: role, calls, replies, and up to n characters of each text.

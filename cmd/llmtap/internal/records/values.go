@@ -21,7 +21,7 @@ const bufferSize = 1 << 20
 
 // A Value is one JSON value of a file, or an unreadable part of the file.
 type Value struct {
-	Line int // line of its start, from 1
+	Line int // 1-based line on which it starts
 	Text []byte
 	Err  error
 }

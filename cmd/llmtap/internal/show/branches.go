@@ -8,9 +8,9 @@ import (
 )
 
 const (
-	maxDepth   = 1000    // branches followed to find a message
+	maxDepth   = 1000    // maximum branches followed to find a message
 	maxIDs     = 500     // maximum contents read by one query
-	maxRequest = 1 << 28 // bytes of a reassembled request
+	maxRequest = 1 << 28 // maximum bytes of a reassembled request
 )
 
 // A branch is a stored history: its own messages, and the number of messages it shares with its parent.

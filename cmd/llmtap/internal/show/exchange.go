@@ -38,7 +38,7 @@ type Exchange struct {
 	Retry          int       `json:"retry,omitempty"`
 	Capture        string    `json:"capture"`
 
-	Findings []Finding `json:"findings"`          // first seen in this exchange
+	Findings []Finding `json:"findings"`          // findings first seen in this exchange
 	Earlier  []Finding `json:"earlier_findings"`  // findings of earlier exchanges, whose defects may still be in the history
 	Missing  []string  `json:"missing,omitempty"` // parts that are not stored, with the reason if known
 

@@ -17,8 +17,8 @@ const (
 	minPrefix      = 8        // minimum characters of an id prefix
 	maxCandidates  = 5        // matches listed for an ambiguous prefix
 	maxExchanges   = 1000     // exchanges listed of a conversation
-	maxDescribed   = 64 << 10 // bytes read of a message in a conversation
-	describedText  = 100      // characters of each text of such a message
+	maxDescribed   = 64 << 10 // maximum bytes read of each message of a conversation
+	describedText  = 100      // maximum characters of each text of these messages
 	byExchange     = `SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE exchange_id = {id:String} LIMIT 1`
 	byConversation = `SELECT ` + exchangeColumns + ` FROM exchanges_final WHERE conversation_id = {id:String} ORDER BY started_at, seq, exchange_id LIMIT 1001`
 )
@@ -50,7 +50,7 @@ type New struct {
 	Text  string `json:"text"` // role, calls, replies, the start of the text
 }
 
-// Resolve finds the exchange or the conversation with this id, or with this unique prefix of at least 8 characters.
+// Resolve finds the exchange or the conversation with this id. A unique prefix of the id of at least 8 characters suffices.
 func (s Store) Resolve(ctx context.Context, id string) (exchange, conversation string, err error) {
 	params := map[string]string{"id": id}
 	for _, column := range []string{"exchange_id", "conversation_id"} {

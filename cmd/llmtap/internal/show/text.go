@@ -13,7 +13,7 @@ import (
 )
 
 const (
-	shownText   = 240 // characters of each text of a message
+	shownText   = 240 // maximum characters of each text of a message
 	shownAnswer = 1200
 	shownParams = 600
 	shownLabel  = 80
@@ -221,6 +221,6 @@ func value(body string) json.RawMessage {
 		return json.RawMessage(body)
 	}
 	var b bytes.Buffer
-	_ = command.WriteJSON(&b, body) // a string always encodes
+	_ = command.WriteJSON(&b, body) // no error: a string can always be encoded
 	return b.Bytes()
 }

@@ -18,9 +18,9 @@ import (
 )
 
 const (
-	maxCell  = 60  // runes of a cell in a table
-	minCell  = 16  // runes that a long text keeps if the table is too wide
-	maxField = 400 // runes of a value in a record
+	maxCell  = 60  // maximum runes of a cell in a table
+	minCell  = 16  // minimum runes of a long text if the table is too wide
+	maxField = 400 // maximum runes of a value in a record
 )
 
 // Formats are the formats of Write, for command.Call.Format.

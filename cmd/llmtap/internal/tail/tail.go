@@ -16,7 +16,7 @@ import (
 
 const (
 	pollInterval = time.Second
-	maxDelay     = time.Minute    // between the stream time of a row and its arrival in ClickHouse
+	maxDelay     = time.Minute    // maximum time between the stream time of a row and its arrival in ClickHouse
 	maxDuration  = 24 * time.Hour // maximum duration of a call
 	maxRows      = 2000           // rows per poll
 )
@@ -54,7 +54,7 @@ type Tail struct {
 	Filter
 	JSONL  bool // JSON lines instead of text
 	Out    io.Writer
-	Stderr io.Writer // for the state of ClickHouse
+	Stderr io.Writer // receives the state of ClickHouse
 
 	seen map[string]time.Time // stream time by id; a prefix of the id denotes the kind of row
 }

@@ -13,7 +13,8 @@ import (
 	"github.com/llmtap/llmtap/cmd/llmtap/internal/config"
 )
 
-// Run sends a test alert to every receiver of cfg and writes one line per receiver. It returns an error if one failed.
+// Run sends a test alert to every receiver of cfg and writes one line per receiver. It returns an error if a receiver
+// failed.
 func Run(ctx context.Context, w io.Writer, cfg *config.Config) error {
 	receivers, err := collector.Receivers(cfg, nil, nil)
 	if err != nil {

@@ -26,11 +26,11 @@ const maxParallel = 8
 // A Config configures the fleet.
 type Config struct {
 	ProviderURL string        // scheme and host of package provider
-	NATSURL     string        // where the hooks publish
+	NATSURL     string        // URL of the NATS server to which the hooks publish
 	Tasks       int           // tasks per service; checkout-agent has 1.5 times as many
 	Duration    time.Duration // period over which the starts of tasks are spread evenly; 0: no delay
 	Seed        uint64
-	Log         *slog.Logger // default: discarded
+	Log         *slog.Logger // default: logs are discarded
 
 	// FlushTimeout is the maximum time to publish pending events at the end. Default: 10 s.
 	FlushTimeout time.Duration
@@ -66,7 +66,7 @@ type StageCount struct {
 // A tally counts calls.
 type tally struct {
 	mu    sync.Mutex         // guards calls
-	calls map[StageCount]int // Calls is 0 in keys
+	calls map[StageCount]int // counts by key; Calls is 0 in the keys
 }
 
 func (t *tally) count(a *agent, stage string, err error) {

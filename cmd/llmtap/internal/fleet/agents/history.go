@@ -2,7 +2,7 @@ package agents
 
 import "github.com/openai/openai-go/v3"
 
-// A message of a history, as the SDK sends it.
+// A message is a message of a history in the format of the SDK.
 type message = openai.ChatCompletionMessageParamUnion
 
 // A saver stores the history of an agent. Each buggy saver differs from healthy in one function.

@@ -17,7 +17,7 @@ func onOldVersion(i int) bool { return i == 0 || i%30 == 20 }
 // A service defines the tasks of one service.
 type service struct {
 	name     string
-	versions []string // the last one is current
+	versions []string // the last version is the current one
 	path     string   // path of the provider
 	model    string
 	tasks    func(cfg *Config) int
@@ -58,7 +58,7 @@ var research = service{
 	tasks: func(cfg *Config) int { return cfg.Tasks },
 	task: func(i int, id string, rng *rand.Rand) (int, []conversation) {
 		sources := 2 + rng.IntN(3)
-		if i%8 == 6 { // a question with many sources: long enough to be compacted
+		if i%8 == 6 { // a question with so many sources that the history is compacted
 			sources = 9
 		}
 		return 0, []conversation{

@@ -18,7 +18,7 @@ type reply struct {
 	calls     []wireCall
 	in, out   int // tokens
 
-	// Set by a Model only.
+	// Only a Model sets these fields.
 	reasoning *string
 	reason    string // finish_reason
 	defects   Answer // stream defects
@@ -108,7 +108,7 @@ func argumentsFor(step string) string {
 	}
 	args, err := json.Marshal(map[string]string{"step": step})
 	if err != nil {
-		return "{}" // impossible: a string always encodes
+		return "{}" // impossible, because a string can always be encoded
 	}
 	return string(args)
 }
