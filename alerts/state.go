@@ -107,7 +107,7 @@ func (s *state) collect() (news, others []groupChange, state savedState) {
 	defer s.mu.Unlock()
 	state.LastStep = s.groups.evaluated
 	for _, o := range s.groups.sorted() {
-		s.groups.settle(o) // without receivers, complete never settles it
+		s.groups.settle(o) // complete settles o only if there are receivers
 		if s.groups.open[o.key] == nil {
 			continue
 		}
