@@ -1,10 +1,10 @@
 package facts
 
-// anthropicType is the type of a content block, as far as facts depend on it.
+// anthropicType is the type of a content block. Types that facts do not depend on are not distinguished.
 type anthropicType uint8
 
 const (
-	anthropicBad   anthropicType = iota // not an object, or without a type
+	anthropicBad   anthropicType = iota // not an object, or an object without a type
 	anthropicOther                      // server_tool_use, mcp_tool_use and their results, search_result, unknown types
 	anthropicTextBlock
 	anthropicImage
@@ -13,7 +13,7 @@ const (
 	anthropicRedacted
 	anthropicToolUse
 	anthropicToolResult
-	anthropicMoreTools // declares tools between the messages
+	anthropicMoreTools // a block that declares tools between the messages
 )
 
 func anthropicTypeOf(name []byte) anthropicType {

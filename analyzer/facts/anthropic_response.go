@@ -52,7 +52,7 @@ type anthropicPartial struct {
 	index    int64        // index of the block in the stream
 	streamed bool         // the block is from a stream: fragments may follow
 	open     bool         // the end of a streamed block was not read
-	call     ResponseCall // the call as at the start of the block
+	call     ResponseCall // the call as sent at the start of the block
 	tail     []byte       // decoded signature, or decoded fragments of the arguments
 }
 

@@ -38,7 +38,7 @@ func (a *anthropicAnswer) stream(body []byte) {
 	a.end(seen, errors.Is(err, ErrTruncated))
 }
 
-// frames assembles Bedrock's stream: each frame contains an event as {"bytes": "<base64>"}, or an exception.
+// frames assembles Bedrock's stream. Each frame contains an event as {"bytes": "<base64>"}, or an exception.
 func (a *anthropicAnswer) frames(body []byte) {
 	var seen, cut bool
 	var data []byte

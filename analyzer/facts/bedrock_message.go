@@ -149,7 +149,7 @@ func (s *scanner) citedTexts(text func()) {
 	}
 }
 
-// bedrockCall reads toolUse. A toolUse of a tool that AWS runs is not a call for the agent.
+// bedrockCall reads toolUse. A call of a tool that AWS runs is not a call for the agent.
 func (f *Request) bedrockCall(s *scanner) Parts {
 	c := Call{Kind: s.kind(), Start: s.i}
 	if c.FuncKind = c.Kind; c.Kind != Object {
@@ -187,7 +187,7 @@ func (f *Request) bedrockCall(s *scanner) Parts {
 func bedrockServerCall(kind []byte) bool { return string(kind) == "server_tool_use" }
 
 // bedrockReply reads toolResult. The result of a tool that AWS ran, such as nova_grounding_result, is in an assistant
-// message and is not the reply to a call for the agent.
+// message and does not answer a call for the agent.
 func (f *Request) bedrockReply(s *scanner, m *Message) Parts {
 	r := Reply{After: m.Parts, Start: s.i}
 	if s.kind() != Object {

@@ -89,7 +89,7 @@ func (f *Request) thinking(s *scanner) {
 	}
 }
 
-// thinkingIf reads a setting that is true, false, or a string that names the amount of thinking.
+// thinkingIf reads a member that is true, false, or a level of thinking, which is a string.
 func thinkingIf(s *scanner) Thinking {
 	k := s.kind()
 	switch raw := string(s.raw(k)); {
@@ -155,7 +155,7 @@ func (f *Request) chatMessage(s *scanner, m *Message) {
 	if s.err != nil {
 		return
 	}
-	if m.Parts&PartReasoning != 0 { // Mistral
+	if m.Parts&PartReasoning != 0 { // in Mistral's content parts
 		thinking = max(thinking, Array)
 	}
 	m.Reasoning = firstReasoning(reasoning[0], reasoning[1], reasoning[2], thinking)

@@ -112,7 +112,7 @@ func (a *answer) finish() {
 // object reads a completion or a chunk of a completion.
 func (a *answer) object(s *scanner) {
 	start, isError := s.i, false
-	// Members of answers of Ollama's own API:
+	// Members in Ollama's own API:
 	message, done, reason := -1, "", ""
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {

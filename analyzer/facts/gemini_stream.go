@@ -134,7 +134,7 @@ func (a *geminiAnswer) choice(s *scanner, position int) {
 }
 
 // geminiReason returns the finish reason with the number n in Google's definition of the API. Older clients request numbers
-// ("$alt=json;enum-encoding=int"). From 6 on, the numbers of Gemini and Vertex differ, so these reasons are OTHER.
+// ("$alt=json;enum-encoding=int"). From 6 on, the numbers of Gemini and Vertex differ, so they are returned as OTHER.
 func geminiReason(n int64) string {
 	switch n {
 	case 0:

@@ -44,7 +44,7 @@ func (m *Memo) Bytes() int {
 	return n
 }
 
-// ScanRequestAfter is like ScanRequest, but uses the facts that m has of earlier requests of the conversation. The result
+// ScanRequestAfter is like ScanRequest, but uses the facts in m about earlier requests of the conversation. The result
 // is the same, only faster. known is the number of bytes that were recognised instead of scanned. If the scan succeeds,
 // ScanRequestAfter adds the request to m.
 func ScanRequestAfter(d wire.Dialect, body []byte, m *Memo, f *Request) (known int, err error) {
@@ -183,7 +183,7 @@ func (f *Request) remember(s *scanner, m *Message, calls, replies, dropped int, 
 		return
 	}
 	if len(r.messages) > maxMemo {
-		return // keep discards the request
+		return // the request is too large, and keep will discard it
 	}
 	at := len(r.messages)
 	r.messages = appendMessage(append(r.messages, 0), s.b, m, stored, openTools)

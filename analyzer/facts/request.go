@@ -56,10 +56,10 @@ const (
 	PartRefusal   // a refusal by the model
 	PartReasoning // a thinking block, redacted or not
 	PartCall      // a call of one of the agent's tools
-	PartReply     // the reply to such a call
+	PartReply     // the reply to a call of one of the agent's tools
 	PartBlank     // an empty text part; PartText is set, too
-	PartOther     // an object of another type: a call of a tool that the provider runs, a cache point, an unknown type
-	PartBad       // not a content part: not an object, or without a type
+	PartOther     // an object of another type: a call or result of a tool that the provider runs, a cache point, an unknown type
+	PartBad       // not an object, or an object without a type
 )
 
 // Fields is a set of keys of messages and calls that some targets reject.

@@ -15,7 +15,7 @@ const (
 )
 
 // itemSchema maps known item types to the keys that the provider accepts. The provider rejects other keys with status 400:
-// "Unknown parameter: 'input[1].metadata'." Keys on which its own documents disagree, such as status, are in the schema.
+// "Unknown parameter: 'input[1].metadata'." Keys on which the provider's documents disagree, such as status, are included.
 var itemSchema = [...]itemKeys{
 	ItemMessage:   keyCommon | keyMessage | keyContent,
 	ItemCall:      keyCommon | keyTool | keyCall,

@@ -43,7 +43,7 @@ type itemAnswer struct {
 // An outItem is an output item, assembled from the fragments so far.
 type outItem struct {
 	kind       Item // ItemMessage, ItemCall or ItemReasoning
-	custom     bool // a call of a custom tool
+	custom     bool // the item is a call of a custom tool
 	id, callID string
 	name       string
 	// text is the decoded text of a message or the decoded arguments of a call; textKind is Absent until there is text.
@@ -114,7 +114,7 @@ func (a *itemAnswer) output(s *scanner) {
 	a.answered = true
 	first := true
 	for more := s.open(); more; more = s.more(']') {
-		if first { // not if output is empty: some servers end a stream with an empty output
+		if first { // an empty output, with which some servers end a stream, must not replace the items
 			a.items, a.place, a.others, first = a.items[:0], outIndex{}, false, false
 		}
 		if s.kind() != Object {
@@ -150,7 +150,7 @@ func (a *itemAnswer) add(item outItem) int {
 	return len(a.items) - 1
 }
 
-// readOutItem reads an item of an output.
+// readOutItem reads an output item.
 func readOutItem(s *scanner) outItem {
 	o := outItem{kind: ItemOther}
 	var typ string

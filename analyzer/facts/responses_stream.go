@@ -20,7 +20,7 @@ func (a *itemAnswer) stream(body []byte) {
 		// There is usually one value, but several if a server omits the empty line between events.
 		for s.space(); s.i < len(s.b); s.space() {
 			switch {
-			case s.isDone(): // the end of chat completions, not of this stream
+			case s.isDone(): // ends a stream of chat completions, but not a stream of this API
 				s.i += len(doneData)
 			case s.b[s.i] == '{':
 				a.event(e.Name, &s)

@@ -80,8 +80,8 @@ func (f *Request) scan(body []byte, first byte, read func(*Request, *scanner)) e
 	return err
 }
 
-// messages reads a value that should be an array of messages. It calls read for objects only. A second such array replaces
-// the first array.
+// messages reads a value that should be an array of messages. It calls read for objects only. A second array in the same
+// body replaces the first.
 func (f *Request) messages(s *scanner, read func(*Request, *scanner, *Message)) {
 	// The scratch buffer is not reset, because it may contain the model's name.
 	f.Messages, f.calls, f.replies = f.Messages[:0], f.calls[:0], f.replies[:0]
