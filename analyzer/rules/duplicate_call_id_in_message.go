@@ -35,7 +35,7 @@ func duplicateCallIDInMessage(p *check.Pass) {
 		first := &p.Pairing.Calls[c.Again]
 		severity := uniqueIDs.reject(p.Target)
 		if first.Message != c.Message {
-			severity = check.Lenient // a duplicate in another message, but of another turn, has been accepted
+			severity = check.Lenient // duplicates in two messages have been accepted, although not within one turn
 		}
 		p.ReportAs(severity, c.Message, c.ID, c.Name, "", "%s calls %s with the id of another call of the turn, %s",
 			at(p, c.Message), called(c), function(first.Call))

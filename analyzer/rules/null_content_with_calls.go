@@ -6,7 +6,8 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// NullContentWithCalls finds assistant messages with calls but without content, for targets that may refuse them.
+// NullContentWithCalls finds assistant messages with calls but without content, for targets where they are refused or
+// unusual.
 var NullContentWithCalls = &check.Rule{
 	ID:    "null_content_with_calls",
 	Order: 200,

@@ -126,7 +126,7 @@ func refusedFields(t wire.Target) (inMessages, inCalls facts.Fields, nulls bool)
 		return strict, 0, false
 	case wire.Mistral:
 		return strict | facts.FieldName | facts.FieldRefusal | facts.FieldAudio | facts.FieldFunctionCall, 0, true
-	case wire.GeminiOpenAI: // contradictory reports: a name on a tool message is refused, and is required
+	case wire.GeminiOpenAI: // reports contradict each other: some say that a name on a tool message is refused, others that it is required
 		return ofOthers &^ facts.FieldExtraContent, facts.FieldName, false
 	case wire.OpenRouter, wire.LiteLLM, wire.Qwen: // they document cache_control and forward fields for other providers
 		return ofOthers &^ (facts.FieldCacheControl | facts.FieldExtraContent), 0, false
