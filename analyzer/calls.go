@@ -178,7 +178,7 @@ func reported(findings []judge.Finding, c *session.Call) bool {
 func (t *toolCalls) miss(s *step, c *session.Call, detail, why string, at Position) {
 	by := callerOf(c)
 	if !c.Undecided() || by.Origin == event.OriginImport || by.Degraded || t.processes.lostAfter(by.Instance, by.seq, by.dropped) {
-		return // the reply may have been lost
+		return // already decided, or the absence of a reply proves nothing
 	}
 	t.queue(c).Take(c)
 	if t.terminal(c) {

@@ -12,7 +12,7 @@ import (
 // It is only an optimization: an eviction or a restart costs one full scan. A request without a conversation id has no
 // memo, because its body must be read to find the conversation.
 type memos struct {
-	limit int // of bytes
+	limit int // maximum of bytes
 	bytes int // estimated size of all memos
 	queue *expiry.Queue[memoKey, *memo]
 }

@@ -14,7 +14,7 @@ const (
 
 // A replayWindow determines where a restart must begin to read the stream.
 type replayWindow struct {
-	lookback  int64 // in bytes of the stream
+	lookback  int64 // maximum bytes of the stream to replay
 	bytesRead int64
 	marks     []mark // oldest first
 

@@ -88,7 +88,7 @@ type Finding struct {
 	Seq         uint64 // stream sequence, used as the row's version
 	FirstSeen   time.Time
 
-	Exchange         string // the first exchange with the violation
+	Exchange         string // first exchange with the violation
 	ExchangeVersion  string // service version of Exchange, which may be older than the version in Labels
 	ExchangeInstance string // process that sent the request of Exchange; "" if unknown
 	ExchangeMessages int    // messages in the request of Exchange
@@ -141,10 +141,10 @@ type HistoryEntry struct {
 	SeenAt       time.Time
 	Service      string
 	Conversation string
-	Branch       string // the exchange that began the branch
+	Branch       string // exchange that began the branch
 	Position     int
 	Content      string // content id; "" if the content was too large
-	Role         string // as sent
+	Role         string // role as sent
 	Parent       string // parent branch; "" if none
 	Shared       int
 	Exchange     string // first exchange with the message at this position
@@ -214,7 +214,7 @@ func (o *Output) Reset() {
 // exchange's row.
 type DeadLetter struct {
 	Reason string // reason label of llmtap_analyzer_events_dropped_total
-	Error  string // without quoted content
+	Error  string // never quotes content
 	Seq    uint64 // stream sequence of the event or, for a body in parts, of the newest part
 	Event  event.Event
 }

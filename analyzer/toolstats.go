@@ -38,7 +38,7 @@ func newToolStats(lookback time.Duration) toolStats {
 	return toolStats{expiry.NewGenerations[toolKey, toolCounts](lookback, maxToolStats)}
 }
 
-// add adds one, the outcome of a call, to the counts of k.
+// add adds the counts one to the newest counts of k.
 func (s toolStats) add(k toolKey, one toolCounts, minSeq uint64, now time.Time) {
 	c := s.Newest(k, now)
 	s.Put(k, toolCounts{c.answered + one.answered, c.abandoned + one.abandoned, c.missing + one.missing}, minSeq, now)

@@ -22,7 +22,7 @@ const (
 // A Request is a request to store.
 type Request struct {
 	Body
-	Started      time.Time // by the agent's clock
+	Started      time.Time // start of the request, by the agent's clock
 	Exchange     string
 	Conversation string
 	Turn         *session.Turn
@@ -53,7 +53,7 @@ type Position struct {
 	Shared         int    // positions that the branch shares with Parent
 	Index          int
 	Content        string // content id; "" if the content was too large
-	Role           []byte // as sent
+	Role           []byte // role as sent
 }
 
 // branch is a stored branch of a history.

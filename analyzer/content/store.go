@@ -87,7 +87,7 @@ func (s *Store) Begin(now time.Time, o Output) { s.now, s.output = now, o }
 // which may number a quarter of a million.
 type written struct {
 	nanos int64 // stream time since 1970
-	split int   // offset of the second of its two pieces, after redaction
+	split int   // offset of the second piece, after redaction
 }
 
 // A Time is the first four bytes of the id of a content.
