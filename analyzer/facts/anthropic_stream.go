@@ -205,8 +205,8 @@ func (a *anthropicAnswer) find(e *anthropicEvent) int {
 }
 
 // finish returns the complete call. Arguments that a stream sends as the text of an object have the kind Object, like the
-// input of a unary answer; any other text remains a String. A streamed call without any text has an empty object, unless
-// the stream was cut before the end of the call.
+// input of a unary answer; any other text remains a String. The arguments of a streamed call without any text are an empty
+// object, unless the stream was cut before the end of the call.
 func (b *anthropicPartial) finish(cut bool) ResponseCall {
 	c := b.call
 	if !b.streamed {

@@ -156,7 +156,7 @@ func argsValue(raw []byte, i int) (int, Args) {
 	}
 }
 
-// argsStop returns the verdict on a text in which argsChar found no further character; n is the width that it returned.
+// argsStop returns the verdict if argsChar cannot read another character; n is the width that argsChar returned.
 func argsStop(n int) Args {
 	if n == 0 {
 		return ArgsTruncated

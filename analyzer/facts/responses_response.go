@@ -202,7 +202,7 @@ func readOutItem(s *scanner) outItem {
 	return o
 }
 
-// content reads the text of a message, which is that of all text parts.
+// content reads the text of a message by concatenating its text parts.
 func (o *outItem) content(s *scanner) {
 	o.text, o.textKind = nil, Absent
 	for more := s.enter(Array); more; more = s.more(']') {
