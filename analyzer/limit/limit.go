@@ -1,4 +1,4 @@
-// Package limit limits the size of what rows and memory retain of bodies.
+// Package limit defines size limits for the data from bodies that is stored in rows and in memory.
 package limit
 
 import "strings"
