@@ -90,7 +90,7 @@ func (g guard) wrap(next http.Handler) http.Handler {
 	})
 }
 
-// authorized reports whether r presents the token, if one is required.
+// authorized reports whether r contains the token, or no token is required.
 func (g guard) authorized(r *http.Request) bool {
 	if g.token == "" {
 		return true

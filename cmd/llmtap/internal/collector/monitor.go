@@ -137,8 +137,8 @@ func (m *monitor) tallyTime(partition int) time.Time {
 	return t
 }
 
-// backlogRatio returns the ratio of the pending events to the limits of the stream, by age or by bytes, whichever is higher. It is
-// rounded down to hundredths, so that alerts do not change with every observation.
+// backlogRatio returns the ratio of the pending events to the limits of the stream, by age or by bytes, whichever is
+// higher. The ratio is rounded down to hundredths, so that alerts do not change with every observation.
 func backlogRatio(st *jetstream.State, p *jetstream.PartitionState, age time.Duration) float64 {
 	for i := range st.Streams {
 		s := &st.Streams[i]

@@ -66,7 +66,7 @@ func (c *Collector) notifiers(store alerts.Store) ([]alerts.Notifier, error) {
 // healthLabel is the label by which alerts on llmtap's health are grouped, in addition to the configured labels.
 const healthLabel = "component"
 
-// severityNone is the severity of alerts for machines, such as the watchdog.
+// severityNone is the severity of alerts that are meant for machines, such as the watchdog.
 const severityNone = "none"
 
 // withoutWatchdog drops groups that contain only alerts for machines.

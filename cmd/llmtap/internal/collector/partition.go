@@ -25,7 +25,7 @@ const (
 	defaultStoreTimeout = 5 * time.Second
 )
 
-// errStoreRecovered ends a partition that has dropped rows; it is reopened at its checkpoint.
+// errStoreRecovered ends a partition that has dropped rows. The partition is then reopened at its checkpoint.
 var errStoreRecovered = errors.New("the store accepts rows again")
 
 // A partition moves the events of one partition through an analyzer to the store and to the tallies.
@@ -199,7 +199,7 @@ func (p *partition) publish(ctx context.Context) error {
 	return nil
 }
 
-// store submits the rows to the batcher, with the checkpoint to write after them.
+// store submits the rows to the batcher, with the checkpoint to write after the rows are stored.
 func (p *partition) store(ctx context.Context, end bool) error {
 	if ctx.Err() != nil {
 		return nil // a tally may be unpublished, so the checkpoint must not pass this step

@@ -9,7 +9,7 @@ import (
 	"time"
 )
 
-// ruleFilesInterval is how often the rule files are checked for changes.
+// ruleFilesInterval is the interval at which the rule files are checked for changes.
 const ruleFilesInterval = 5 * time.Second
 
 // ruleFiles reloads the rule files in the alert engines: soon after a file changes, and immediately on SIGHUP.

@@ -13,7 +13,7 @@ import (
 	"time"
 )
 
-// commentColumn is the column of the origins, unless a value is longer.
+// commentColumn is the column at which origins begin, unless a value is longer.
 const commentColumn = 48
 
 // Print writes the configuration as YAML, with the origin of each value and with secrets masked.

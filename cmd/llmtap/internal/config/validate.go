@@ -136,7 +136,7 @@ func (c *Content) Validate() error {
 	return errors.Join(errors.Join(v...), err)
 }
 
-// flatten returns the errors that errors.Join has joined.
+// flatten returns the errors that errors.Join joined in err.
 func flatten(err error) []error {
 	if err == nil {
 		return nil

@@ -98,7 +98,7 @@ func (e *Explainer) Inputs(inputs []string, stdin io.Reader) error {
 	return e.Printer.Close(e.Counts)
 }
 
-// isText reports whether an argument is an error text: it is not a file and does not look like a misspelled file name.
+// isText reports whether an argument is an error text, that is, neither a file nor something like a misspelled file name.
 func isText(arg string) bool {
 	if _, err := os.Stat(arg); err == nil {
 		return false
@@ -292,7 +292,7 @@ func mayReject(v wire.Variant) bool {
 }
 
 // authorOf returns the provider identified by the wording of the text, else the provider in the record. The name in the
-// record is used if it means the same provider, and for Azure, which runs OpenAI's server.
+// record is used if it denotes the same provider, and for Azure, which runs OpenAI's server.
 func authorOf(c cause.Cause, r *record) string {
 	v := wire.Variant(c.Server)
 	if v == "" || slices.Contains(variantsOf(r.provider), v) || v == wire.OpenAI && r.target.Variant == wire.Azure {

@@ -89,8 +89,8 @@ var noAnswer = regexp.MustCompile(`(?i)connection (?:error|refused|reset|aborted
 	`context canceled|no such host|name or service not known|getaddrinfo|econn(?:refused|reset|aborted)|enotfound|etimedout|eai_again|socket hang up|fetch failed|` +
 	`remote(?:protocolerror|disconnected)|server disconnected|certificate verify failed|unexpected eof|broken pipe`)
 
-// findStatus returns the HTTP status in a text, or 0 if the text says that the client received no answer. If there is
-// neither, it returns 400, which just means a failure.
+// findStatus returns the HTTP status in a text, or 0 if the text says that the client received no answer. Otherwise it
+// returns 400, which just means a failure.
 func findStatus(text []byte) int {
 	head := text[:min(len(text), window)]
 	if m := statusPattern.FindSubmatch(head); m != nil {

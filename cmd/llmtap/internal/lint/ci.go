@@ -136,7 +136,7 @@ func (s *SARIF) Print(r *Result) error {
 	return nil
 }
 
-// ruleIndex is the index of each rule in rules.All.
+// ruleIndex contains the index of each rule in rules.All.
 var ruleIndex = func() map[string]int {
 	m := make(map[string]int, len(rules.All))
 	for i, r := range rules.All {

@@ -2,6 +2,6 @@
 //
 //	file ─> records.Values ─> record: target, request, answer ─> judge ─> Result ─> Printer: text, jsonl, github, sarif
 //
-// A value is a request body, a message array, an exchange, a conversation, or an array of these; the kind is detected. An
+// A value is a request body, a message array, an exchange, a conversation, or an array of these; its kind is detected. An
 // unreadable value is a Result with an Error and never stops the run.
 package lint

@@ -65,8 +65,8 @@ func Values(r io.Reader) iter.Seq[Value] {
 	}
 }
 
-// documents yields the JSON documents of a file; start is the line of the first one. It returns false for JSON lines with
-// an invalid first line, which it recognises by a later line that is an object.
+// documents yields the JSON documents of a file; start is the line of the first one. It returns false if the file consists
+// of JSON lines with an invalid first line, that is, if a later line alone is an object.
 func documents(start int, first, rest []byte, readErr error, yield func(Value) bool) bool {
 	whole := append(append(bytes.Clone(first), '\n'), rest...)
 	if readErr == nil && json.Valid(whole) {

@@ -87,7 +87,7 @@ func newExchange(r rows.Row) *Exchange {
 	return e
 }
 
-// ids returns the content ids of the messages in order, with or without cache marks; "" for an unknown content.
+// ids returns the content ids of the messages in order, with or without cache marks; "" if a content is unknown.
 func (e *Exchange) ids(all branches, marks bool) []string {
 	ids := slices.Clone(e.lead)
 	for i := range max(0, e.count-len(e.lead)) {

@@ -112,7 +112,7 @@ func (s Store) Exchange(ctx context.Context, id string) (*Exchange, error) {
 	return e, e.fill(ctx, s.Q)
 }
 
-// addFindings sets the findings of e and the earlier findings from all findings of the conversation.
+// addFindings sets the findings of e and its earlier findings. all contains the findings of the conversation.
 func (e *Exchange) addFindings(all []Finding) {
 	for i := range all {
 		switch f := &all[i]; {

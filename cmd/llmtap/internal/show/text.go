@@ -215,7 +215,7 @@ func (e *Exchange) JSON(w io.Writer) error {
 // JSON writes c as one object.
 func (c *Conversation) JSON(w io.Writer) error { return command.WriteJSON(w, c) }
 
-// value returns body if it is JSON, else as a JSON string.
+// value returns body as JSON: unchanged if it is valid JSON, else as a string.
 func value(body string) json.RawMessage {
 	if json.Valid([]byte(body)) {
 		return json.RawMessage(body)

@@ -52,7 +52,7 @@ type conversation struct {
 }
 
 // converse runs the agent loop until the model calls no more tools. It returns false if a call failed. The agents in the
-// incidents ignored failures.
+// incidents ignored such failures.
 func (a *agent) converse(ctx context.Context, c conversation) bool {
 	ctx = llmtap.WithStage(llmtap.WithConversation(ctx, c.id), c.stage)
 	history := []message{openai.SystemMessage(c.system), openai.UserMessage(c.user)}

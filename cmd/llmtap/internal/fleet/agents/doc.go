@@ -10,8 +10,8 @@
 //	support-agent   DeepSeek  executor leaves a parallel call without a reply, or answers one twice (incident 4)
 //
 // An agent is a loop: call the model, save its answer, run the tools it called, save their replies, repeat. The bugs are in
-// the code that saves, see history.go. Like the agents in the incidents, all agents swallow errors: a rejected call looks
-// like an answer without tool calls, so the agent logs that its task is finished.
+// the code that saves histories, see history.go. Like the agents in the incidents, all agents swallow errors: a rejected
+// call looks like an answer without tool calls, so the agent logs that its task is finished.
 //
 // # Why the work is a number of tasks
 //

@@ -94,7 +94,7 @@ func kind(raw json.RawMessage) string {
 	return "number"
 }
 
-// A flavor contains the rules of one provider for single messages, and its error texts. i is the index of the invalid message.
+// A flavor contains one provider's rules for single messages and its error texts. i is the index of the invalid message.
 type flavor interface {
 	noJSON(err error) *apiError
 	noModel(r *request) *apiError

@@ -16,7 +16,7 @@
 // # The scripted model
 //
 // Lines of the last user message that begin with "- " are steps, such as `- read_file {"path": "a.go"}`. While the request
-// offers tools and steps remain, the model calls tools for one to three steps, one tool per step; for all steps if
-// parallel_tool_calls is true, for one step if it is false. Then it answers with text. Random choices depend on a hash of
-// the seed and the request, so the same request always gets the same answer.
+// offers tools and steps remain, the model calls tools for one to three steps, one tool per step. If parallel_tool_calls is
+// true, it calls tools for all steps; if it is false, for one step. Then it answers with text. Random choices depend on a
+// hash of the seed and the request, so the same request always gets the same answer.
 package provider

@@ -161,7 +161,7 @@ func (s *Server) describe(i int) fields {
 	return fields{"id": channelID(i), "name": s.cfg.Channels[i], "is_channel": true, "is_member": true, "is_archived": false, "is_private": false}
 }
 
-// history returns the messages of a channel, newest first, or of a thread, oldest first, in one page.
+// history returns, in one page, the messages of a channel (newest first) or of a thread (oldest first).
 func (s *Server) history(args url.Values, thread string) (fields, error) {
 	i, err := s.channel(args)
 	if err != nil {
