@@ -71,7 +71,7 @@ func (c *Conn) Erase(ctx context.Context, target ErasureSubject, dryRun bool, pr
 	return n, err
 }
 
-// secureDelete deletes and overwrites a message, if it is still in the stream.
+// secureDelete deletes and overwrites a message if it is still in the stream.
 func secureDelete(ctx context.Context, s natsjs.Stream, seq uint64, dryRun bool) error {
 	if dryRun {
 		return nil

@@ -9,8 +9,8 @@ import (
 const (
 	reasonBadSubject    = "bad_subject"
 	reasonBadHeader     = "bad_header"
-	reasonLost          = "lost"           // dropped by the stream before it was read
-	reasonPublishFailed = "publish_failed" // rejected by JetStream
+	reasonLost          = "lost"           // an event that the stream dropped before it was read
+	reasonPublishFailed = "publish_failed" // an event that JetStream rejected
 	reasonRow           = "row"            // a row that the store rejects
 	reasonDeadLetter    = "dead_letter"    // a dead letter that could not be written
 )

@@ -188,7 +188,7 @@ func (r *Reader) Next(ctx context.Context, limit int, wait time.Duration) ([]Mes
 	}
 }
 
-// take removes at most limit messages from the buffer.
+// take removes at most limit messages from the buffer and returns them.
 func (r *Reader) take(limit int) ([]Message, error) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
@@ -265,9 +265,9 @@ func (r *Reader) Lost() uint64 {
 	return r.lost
 }
 
-// Commit writes the checkpoint and renews the lease. Every effect up to stored must be stored; replayFrom is the
-// oldest sequence that live state needs, or 0 if it needs none. While NATS is unreachable, Commit retries until ctx
-// ends. It returns ErrLeaseLost when another process has taken over the partition.
+// Commit writes the checkpoint and renews the lease. The effects of all events up to stored must be stored.
+// replayFrom is the oldest sequence that live state needs, or 0 if it needs none. While NATS is unreachable, Commit
+// retries until ctx ends. It returns ErrLeaseLost when another process has taken over the partition.
 func (r *Reader) Commit(ctx context.Context, stored, replayFrom uint64) error {
 	begun := time.Now()
 	r.mu.Lock()

@@ -1,5 +1,5 @@
-// Package loopback recognises loopback hosts. Listeners on other hosts require a token, and a request with another Host header
-// may come from a web page whose name resolves to 127.0.0.1.
+// Package loopback recognizes loopback hosts. Listeners on other hosts require a token. A request whose Host header
+// is not a loopback host may come from a web page whose domain resolves to 127.0.0.1 (DNS rebinding).
 package loopback
 
 import (
@@ -7,7 +7,7 @@ import (
 	"strings"
 )
 
-// Is reports whether host, with or without a port or brackets, is a loopback name or address.
+// Is reports whether host, which may have a port or brackets, is a loopback name or address.
 func Is(host string) bool {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		host = name

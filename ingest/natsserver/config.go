@@ -13,11 +13,11 @@ const maxPayloadLimit = 8 << 20
 
 // Config configures the storage and the listener of the server.
 type Config struct {
-	Dir        string `yaml:"-"`                        // directory of the streams; created if missing; used by one server at a time
+	Dir        string `yaml:"-"`                        // directory of the streams; created if missing
 	Host       string `yaml:"host"`                     // must be loopback unless Token or TokenFile is set
 	Port       int    `yaml:"port"`                     // -1: any free port
-	Token      string `yaml:"token" secret:"all"`       // required from clients, if set
-	TokenFile  string `yaml:"token_file"`               // file with the token; replaces Token
+	Token      string `yaml:"token" secret:"all"`       // token that clients must send, if set
+	TokenFile  string `yaml:"token_file"`               // file that contains the token; replaces Token
 	MaxPayload int    `yaml:"max_payload" unit:"bytes"` // maximum message size, including headers
 
 	Logger *slog.Logger `yaml:"-"` // nil: slog.Default()

@@ -1,18 +1,18 @@
-// Package natsserver runs a nats-server with JetStream in this process, for a machine without a NATS of its own. Start
-// takes a directory and returns a server with a URL; clients cannot tell it from an external NATS.
+// Package natsserver runs a nats-server with JetStream in this process, for installations without their own NATS.
+// Clients connect to its URL as to an external NATS server.
 //
 //	Start(cfg) ──> lock cfg.Dir ──> listen on cfg.Host:cfg.Port ──> recover streams ──> ready: URL()
 //	Shutdown() ──> close clients ──> flush and close streams ──> unlock
 //
 // # Why a lock
 //
-// nats-server does not detect a second server on the same directory, and two servers destroy each other's files. Start
-// takes an advisory lock (flock) on a file in the directory; the kernel releases it when the process dies, so a killed
-// process leaves no stale lock.
+// nats-server does not detect a second server on the same directory, and two servers corrupt each other's files.
+// Start takes an advisory lock (flock) on a file in the directory; the kernel releases it when the process dies, so a
+// killed process leaves no stale lock.
 //
 // # Durability
 //
-// An acknowledged event survives the death of the process. It is synced to disk within two minutes (JetStream's default;
-// a sync per message reduced publishing from 83,000 to 14,000 messages per second), so a power failure can lose the last
-// two minutes. If that is unacceptable, run three NATS servers and configure their URL.
+// An acknowledged event survives a crash of the process. It is synced to disk within two minutes (JetStream's
+// default; a sync per message reduced publishing from 83,000 to 14,000 messages per second), so a power failure can
+// lose the last two minutes. If that is unacceptable, run three NATS servers and configure their URL.
 package natsserver

@@ -18,7 +18,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/secret"
 )
 
-// startTimeout bounds the recovery of the streams; 10 GiB take seconds.
+// startTimeout is the maximum time for the recovery of the streams. The recovery of 10 GiB takes seconds.
 const startTimeout = 2 * time.Minute
 
 // A Server is a running nats-server.
@@ -28,7 +28,8 @@ type Server struct {
 	stop sync.Once
 }
 
-// Start starts a server and waits until it accepts clients, or stops it when ctx ends. Callers must call Shutdown.
+// Start starts a server and waits until it accepts clients. If ctx ends first, Start stops the server and returns an
+// error. Callers must call Shutdown.
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -107,7 +108,7 @@ func (s *Server) Shutdown() {
 	s.stop.Do(func() {
 		s.nats.Shutdown()
 		s.nats.WaitForShutdown()
-		_ = s.lock.Close() // nothing was written
+		_ = s.lock.Close() // the lock file has no content
 	})
 }
 
@@ -124,14 +125,15 @@ func lockDir(dir string) (*os.File, error) {
 	if err == nil {
 		return f, nil
 	}
-	_ = f.Close() // nothing was written
+	_ = f.Close() // the lock file has no content
 	if errors.Is(err, syscall.EWOULDBLOCK) {
 		return nil, fmt.Errorf("directory %s is in use by another server; stop it or choose another directory", dir)
 	}
 	return nil, fmt.Errorf("lock %s: %w", dir, err)
 }
 
-// logger passes log lines to slog as attributes. Notices, a page per start, have debug level.
+// logger logs the lines of nats-server with slog, each as an attribute. Notices have debug level, because there is a
+// page of them per start.
 type logger struct {
 	log   *slog.Logger
 	fatal chan<- string // receives the first fatal line, after which the server runs but is unusable

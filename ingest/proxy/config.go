@@ -17,34 +17,35 @@ import (
 
 // Config configures the listener of the proxy, its upstreams, and what it records.
 type Config struct {
-	// Listen is the address of the listener. Addresses other than loopback require a token.
+	// Listen is the address of the listener. Addresses other than loopback addresses require a token.
 	Listen string `yaml:"listen"`
 	// Token, if set, is required in the header X-Llmtap-Token of every request.
 	Token string `yaml:"token" secret:"all"`
-	// TokenFile is a file with the token, instead of Token.
+	// TokenFile is a file that contains the token; it replaces Token.
 	TokenFile string `yaml:"token_file"`
-	// Upstreams add to the known providers or override them: name -> base URL.
+	// Upstreams adds to the known providers or overrides them. It maps names to base URLs.
 	Upstreams map[string]string `yaml:"upstreams"`
 
-	// Capture is "shape" (bodies without their texts), "full" (bodies byte for byte) or "none". In shape and none, the first
-	// 4 KiB of error responses are recorded.
+	// Capture is "shape" (bodies without their texts), "full" (bodies byte for byte) or "none". In the modes shape
+	// and none, the first 4 KiB of error responses are recorded.
 	Capture string `yaml:"capture"`
-	// Service, Environment and Agent label calls without headers for them.
+	// Service, Environment and Agent are the labels of calls without the corresponding headers.
 	Service     string `yaml:"service"`
 	Environment string `yaml:"environment"`
 	Agent       string `yaml:"agent"`
-	// KeepUser publishes X-Llmtap-User unhashed.
+	// KeepUser publishes the header X-Llmtap-User without hashing it.
 	KeepUser bool `yaml:"keep_user"`
-	// QueueBytes bounds the memory of the queue to NATS. Beyond it the oldest exchanges are dropped and counted.
+	// QueueBytes is the maximum memory of the queue to NATS. If it is exceeded, the oldest exchanges are dropped and
+	// counted.
 	QueueBytes int64 `yaml:"queue_bytes" unit:"bytes"`
 
-	// NATSURL and NATSOptions are for publishing.
+	// NATSURL and NATSOptions configure the connection to NATS.
 	NATSURL     string        `yaml:"-"`
 	NATSOptions []nats.Option `yaml:"-"`
 	Logger      *slog.Logger  `yaml:"-"` // nil: slog.Default()
 }
 
-// Default returns the configuration for agents on this machine. It records no texts.
+// Default returns the configuration for agents on this machine. It does not record texts.
 func Default() Config {
 	return Config{Listen: "127.0.0.1:8089", Capture: event.CaptureShape, QueueBytes: llmtap.DefaultMemoryLimit}
 }

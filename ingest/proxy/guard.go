@@ -13,7 +13,7 @@ import (
 	"github.com/llmtap/llmtap/ingest/loopback"
 )
 
-// A refusal is an error response of the proxy itself. Its message names the remedy.
+// A refusal is an error response of the proxy itself. Its message states the remedy.
 type refusal struct {
 	status  int
 	message string
@@ -38,7 +38,7 @@ func (f *refusal) write(w http.ResponseWriter) {
 	_, _ = w.Write(b) // fails only if the caller has disconnected
 }
 
-// route returns the upstream of r and the escaped path below it, or refuses r.
+// route returns the upstream of r and the escaped path relative to the upstream, or a refusal.
 func (p *Proxy) route(r *http.Request) (up *upstream, rest string, err *refusal) {
 	if err := p.authorize(r); err != nil {
 		return nil, "", err
@@ -66,8 +66,8 @@ func (p *Proxy) route(r *http.Request) (up *upstream, rest string, err *refusal)
 	return up, rest, nil
 }
 
-// authorize requires the token if one is configured, otherwise a Host header with a loopback name. It refuses requests from
-// web pages of other origins.
+// authorize refuses r unless it has the configured token or, if no token is configured, a loopback host in its Host
+// header. It also refuses requests from web pages of other origins.
 func (p *Proxy) authorize(r *http.Request) *refusal {
 	host := hostname(r.Host)
 	if origin := r.Header.Get("Origin"); origin != "" {
@@ -101,7 +101,7 @@ func upgrade(h http.Header) string {
 	return ""
 }
 
-// hostname returns a Host header without its port.
+// hostname returns host, a Host header, without its port.
 func hostname(host string) string {
 	if name, _, err := net.SplitHostPort(host); err == nil {
 		return name

@@ -11,10 +11,10 @@ import (
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
-// prefix is the prefix of headers for the proxy.
+// prefix is the prefix of the headers addressed to the proxy.
 const prefix = "X-Llmtap-"
 
-// caller returns the labels of a request.
+// caller returns the caller described by the headers of a request.
 func (p *Proxy) caller(r *http.Request) llmtap.Caller {
 	get := func(name, fallback string) string {
 		if v := label(r.Header.Get(prefix + name)); v != "" {
@@ -32,7 +32,7 @@ func (p *Proxy) caller(r *http.Request) llmtap.Caller {
 	}
 }
 
-// label decodes a value and truncates it to the maximum of an event, so that headers cannot fill the queue.
+// label decodes a value and truncates it to the maximum length in an event, so that headers cannot fill the queue.
 func label(v string) string {
 	if v == "" {
 		return ""
@@ -43,7 +43,7 @@ func label(v string) string {
 	return strings.ToValidUTF8(v[:min(len(v), event.MaxHeaderValue)], "")
 }
 
-// attrs returns the first event.MaxAttrs attributes by key, nil if there are none.
+// attrs returns the attributes in h, at most event.MaxAttrs in key order; nil if there are none.
 func attrs(h http.Header) map[string]string {
 	var m map[string]string
 	for k, v := range h {
@@ -66,7 +66,7 @@ func attrs(h http.Header) map[string]string {
 	return m
 }
 
-// removeProxyHeaders removes the headers for the proxy.
+// removeProxyHeaders removes the headers addressed to the proxy.
 func removeProxyHeaders(h http.Header) {
 	for k := range h {
 		if strings.HasPrefix(k, prefix) {
@@ -75,8 +75,8 @@ func removeProxyHeaders(h http.Header) {
 	}
 }
 
-// limitEncodings removes the encodings from Accept-Encoding that the proxy does not decode, to shape responses and to mask
-// errors: all but gzip. A caller that accepts no other encoding gets an unencoded response.
+// limitEncodings removes all encodings except gzip from Accept-Encoding, because the proxy must decode responses to
+// shape them and to mask errors. A caller that does not accept gzip receives an unencoded response.
 func limitEncodings(h http.Header) {
 	values, ok := h["Accept-Encoding"]
 	if !ok {

@@ -7,9 +7,10 @@ import (
 	llmtap "github.com/llmtap/llmtap/ingest/sdk/go"
 )
 
-// Values of the label code other than 2xx to 5xx, and of the label upstream if there is none.
+// Values of the label code other than 2xx to 5xx, and the value of the label upstream for requests without an
+// upstream.
 const (
-	codeRefused     = "refused"     // by the proxy
+	codeRefused     = "refused"     // the proxy refused the request
 	codeUnreachable = "unreachable" // no response from the upstream
 	codeCancelled   = "cancelled"   // the client disconnected before the response
 	noUpstream      = "none"

@@ -22,7 +22,7 @@ import (
 // A Proxy forwards requests to upstreams and publishes the exchanges. It is an http.Handler, safe for concurrent use.
 type Proxy struct {
 	cfg       Config
-	token     []byte // SHA-256 of the token, nil without a token
+	token     []byte // SHA-256 of the token; nil if there is none
 	upstreams map[string]*upstream
 	hook      *llmtap.Hook
 	base      *http.Transport
@@ -30,7 +30,8 @@ type Proxy struct {
 	m         *metrics
 }
 
-// Open returns a Proxy. It does not fail if NATS is down. A nil reg registers no metrics. Close the Proxy after its server.
+// Open returns a Proxy. It does not fail if NATS is down. Metrics are registered only if reg is not nil. Close the
+// Proxy after its HTTP server.
 func Open(cfg Config, reg prometheus.Registerer) (*Proxy, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -88,7 +89,7 @@ func newTransport() *http.Transport {
 // Stats returns the counters of the hook.
 func (p *Proxy) Stats() llmtap.Stats { return p.hook.Stats() }
 
-// Flush waits until NATS has stored all exchanges that ended before, or ctx ends.
+// Flush waits until NATS has stored all exchanges that ended before the call, or until ctx ends.
 func (p *Proxy) Flush(ctx context.Context) error { return p.hook.Flush(ctx) }
 
 // Close publishes pending events, as llmtap.Hook.Close does, and closes idle connections.
@@ -100,11 +101,11 @@ func (p *Proxy) Close() error {
 	return nil
 }
 
-// A call is one request, owned by the goroutine of its handler.
+// A call is a request being forwarded. The goroutine of its handler owns it.
 type call struct {
 	upstream *upstream
-	path     string // escaped, below the upstream's path
-	code     string // label of the metric
+	path     string // escaped path relative to the upstream's path
+	code     string // value of the metric's label code
 }
 
 type callKey struct{}
@@ -123,7 +124,7 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	c := &call{upstream: up, path: path, code: codeCancelled}
 	start := time.Now()
 	p.m.inFlight.Inc()
-	defer func() { // deferred: the reverse proxy panics to abort a connection
+	defer func() { // deferred, because the reverse proxy panics to abort a connection
 		p.m.inFlight.Dec()
 		p.m.received.WithLabelValues(up.name, c.code).Inc()
 		p.m.duration.WithLabelValues(up.name).Observe(time.Since(start).Seconds())
@@ -131,18 +132,19 @@ func (p *Proxy) ServeHTTP(w http.ResponseWriter, r *http.Request) {
 	ctx := llmtap.WithCaller(context.WithValue(r.Context(), callKey{}, c), p.caller(r))
 	r = r.WithContext(ctx)
 	if _, ok := r.Header["Upgrade"]; ok {
-		// JDK clients offer h2c with every request; a server may ignore the offer.
+		// JDK clients offer an upgrade to h2c with every request; a server may ignore the offer.
 		r.Header = r.Header.Clone()
 		r.Header.Del("Upgrade")
 	}
-	// Without full duplex the server closes the request body when the response begins. The transport, still reading it, then
-	// closes the upstream's connection in the middle of the response. Writers without support do not close the body.
+	// Without full duplex, the server closes the request body when the response begins. The transport is still
+	// reading the body and then closes the upstream's connection in the middle of the response. Writers that do not
+	// support full duplex do not close the body.
 	_ = http.NewResponseController(w).EnableFullDuplex()
-	w.Header()["Content-Type"] = nil // do not detect one for a response without it
+	w.Header()["Content-Type"] = nil // do not detect a content type for responses without one
 	p.reverse.ServeHTTP(w, r)
 }
 
-// rewrite turns the client's request into the upstream's. It copies the query byte for byte.
+// rewrite converts the client's request to the request for the upstream. It copies the query unchanged.
 func (p *Proxy) rewrite(pr *httputil.ProxyRequest) {
 	c := callOf(pr.In.Context())
 	c.upstream.setTarget(pr.Out.URL, c.path)
@@ -158,7 +160,7 @@ func recordStatus(resp *http.Response) error {
 	return nil
 }
 
-// unreachable responds for an upstream that did not.
+// unreachable responds to the client if the upstream does not respond.
 func (p *Proxy) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	c := callOf(r.Context())
 	if r.Context().Err() == nil {
@@ -167,7 +169,7 @@ func (p *Proxy) unreachable(w http.ResponseWriter, r *http.Request, err error) {
 	refuse(http.StatusBadGateway, "upstream %s (%s): %v", c.upstream.name, c.upstream.host, err).write(w)
 }
 
-// buffers are for copying responses. Allocating one per response would cost more than the copy.
+// buffers are the buffers for copying responses. Allocating one per response would cost more than the copy.
 var buffers bufferPool
 
 const bufferBytes = 32 << 10

@@ -16,7 +16,7 @@ import (
 type upstream struct {
 	name         string
 	scheme, host string
-	path         string // escaped, without a trailing slash
+	path         string // escaped base path, without a trailing slash
 }
 
 var validName = regexp.MustCompile(`^[a-z0-9][a-z0-9_-]{0,31}$`)
@@ -28,7 +28,7 @@ func newUpstream(name, base string) (*upstream, error) {
 	u, err := url.Parse(base)
 	switch {
 	case err != nil:
-		return nil, fmt.Errorf("%s: invalid URL", name) // the error of url.Parse would quote a password
+		return nil, fmt.Errorf("%s: invalid URL", name) // the error of url.Parse may contain a password
 	case u.Scheme != "https" && u.Scheme != "http" || u.Hostname() == "":
 		return nil, fmt.Errorf("%s: %q is not like https://llm.example.com or http://127.0.0.1:11434", name, u.Redacted())
 	case u.User != nil || u.RawQuery != "" || u.ForceQuery || u.Fragment != "":
@@ -39,9 +39,9 @@ func newUpstream(name, base string) (*upstream, error) {
 	return &upstream{name: name, scheme: u.Scheme, host: u.Host, path: strings.TrimRight(u.EscapedPath(), "/")}, nil
 }
 
-// newUpstreams returns the default upstreams, overridden and extended by the configured ones. A default upstream is a host
-// without a path, so that one sentence explains all: replace scheme and host of the provider's base URL with the proxy's
-// and the name.
+// newUpstreams returns the default upstreams, overridden and extended by the configured ones. Default upstreams have
+// no path, so that one instruction is right for all of them: replace the scheme and host of the provider's base URL
+// with the proxy's URL and the name.
 func newUpstreams(configured map[string]string) (map[string]*upstream, error) {
 	all := wire.Upstreams()
 	maps.Copy(all, configured)
@@ -56,21 +56,21 @@ func newUpstreams(configured map[string]string) (map[string]*upstream, error) {
 	return m, nil
 }
 
-// plaintext reports whether calls, and the keys in them, leave this machine unencrypted.
+// plaintext reports whether calls and the API keys in them leave this machine unencrypted.
 func (u *upstream) plaintext() bool {
 	return u.scheme == "http" && !loopback.Is(u.host)
 }
 
-// setTarget sets scheme, host and path of out; rest is the escaped path below the upstream's.
+// setTarget sets the scheme, host and path of out. rest is the escaped path relative to the upstream's path.
 func (u *upstream) setTarget(out *url.URL, rest string) {
 	out.Scheme, out.Host = u.scheme, u.host
 	out.RawPath = u.path + rest
-	if p, err := url.PathUnescape(out.RawPath); err == nil { // never fails: both parts were parsed
+	if p, err := url.PathUnescape(out.RawPath); err == nil { // never fails, because both parts were parsed before
 		out.Path = p
 	}
 }
 
-// split splits off the first segment of an escaped path: /openai/v1/models becomes openai and /v1/models.
+// split splits an escaped path after the first segment: /openai/v1/models becomes openai and /v1/models.
 func split(path string) (name, rest string) {
 	path = strings.TrimPrefix(path, "/")
 	if i := strings.IndexByte(path, '/'); i >= 0 {
@@ -79,7 +79,8 @@ func split(path string) (name, rest string) {
 	return path, ""
 }
 
-// dots reports whether a decoded path has a segment "." or "..", which could leave the path of the upstream.
+// dots reports whether a decoded path contains a segment "." or "..", which could lead outside the path of the
+// upstream.
 func dots(path string) bool {
 	for s := range strings.FieldsFuncSeq(path, func(r rune) bool { return r == '/' || r == '\\' }) {
 		if s == "." || s == ".." {

@@ -22,12 +22,12 @@ func isHAR(br *bufio.Reader) bool {
 	return harStart.Match(start)
 }
 
-// entries reads the list log.entries of a HAR entry by entry.
+// entries reads the list log.entries of a HAR, one entry at a time.
 type entries struct {
 	dec   *json.Decoder
 	in    *limitedReader
 	limit int
-	begun bool // dec is in the list
+	begun bool // dec has reached the list
 	raw   json.RawMessage
 }
 
@@ -72,7 +72,7 @@ func (e *entries) next() ([]byte, error) {
 	return e.raw, nil
 }
 
-// begin reads up to the first entry.
+// begin reads everything before the first entry.
 func (e *entries) begin() error {
 	for range 3 { // { "log" {
 		if _, err := e.dec.Token(); err != nil {
@@ -105,7 +105,7 @@ func (e *entries) begin() error {
 	return errors.New("the HAR has no log.entries")
 }
 
-// invalid returns an error that ends the file. A premature end of the file is one too.
+// invalid returns an error that ends the reading of a file. It converts io.EOF to io.ErrUnexpectedEOF.
 func invalid(err error) error {
 	if errors.Is(err, io.EOF) {
 		err = io.ErrUnexpectedEOF
@@ -113,7 +113,7 @@ func invalid(err error) error {
 	return fmt.Errorf("invalid HAR: %w", err)
 }
 
-// harEntry contains the members of a HAR 1.2 entry that are used.
+// harEntry contains the used members of a HAR 1.2 entry.
 type harEntry struct {
 	Started  Text        `json:"startedDateTime"`
 	Time     float64     `json:"time"` // milliseconds
@@ -143,7 +143,7 @@ type harResponse struct {
 type harBody struct {
 	MimeType string `json:"mimeType"`
 	Text     string `json:"text"`
-	Encoding string `json:"encoding"` // "" or base64; in postData only some exporters set it
+	Encoding string `json:"encoding"` // "" or base64; only some exporters set it in postData
 }
 
 type harHeader struct {
@@ -186,7 +186,7 @@ func parseEntry(raw []byte) (*record, Reason, error) {
 	}, "", nil
 }
 
-// isPrompt reports whether body is a request of an LLM call, by its members or, if malformed, by its URL.
+// isPrompt reports whether body is the request of an LLM call. It checks the URL and the members of body.
 func isPrompt(url string, body []byte) bool {
 	if t, _ := wire.DetectURL(url); t.Dialect != wire.Other {
 		return true

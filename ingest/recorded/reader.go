@@ -15,13 +15,13 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// Config contains values that are missing in a file.
+// Config contains the values that a file does not contain, and limits.
 type Config struct {
 	Name     string    // name of the file, for messages
-	Service  string    // service of records without one
-	Day      time.Time // day of records without a time; the time of day is ignored; zero: 1970-01-01
+	Service  string    // service of records that do not contain one
+	Day      time.Time // day of records without a time (the time of day is ignored); default: 1970-01-01
 	Instance string    // id of this import, unique per import
-	MaxLine  int       // maximum length of a line or HAR entry in bytes; 0: 64 MiB
+	MaxLine  int       // maximum length of a line or HAR entry in bytes; default: 64 MiB
 }
 
 const (
@@ -35,7 +35,7 @@ var namespace = uuid.NewSHA1(uuid.NameSpaceURL, []byte("https://github.com/llmta
 // An Exchange is a recorded call.
 type Exchange struct {
 	ID                uuid.UUID // derived from the line
-	Source            string    // file:line, or file:entry of a HAR
+	Source            string    // file:line, or file:entry for a HAR
 	HasTime           bool      // the record contains its time
 	Request, Response *event.Event
 }
@@ -48,15 +48,16 @@ type Reader struct {
 	n      int // number of the current record
 }
 
-// A source returns the raw JSON values of a file. They are valid until the next call. Errors other than errTooLong end
-// the file.
+// A source returns the raw JSON values of a file. They are valid until the next call. After an error other than
+// errTooLong, there are no more values.
 type source interface {
 	next() (raw []byte, err error)
 }
 
 var errTooLong = errors.New("is too long")
 
-// NewReader returns a reader of r and detects its format: gzip or plain, JSON lines or HAR.
+// NewReader returns a Reader for r. It detects whether r is compressed with gzip, and whether it contains JSON lines
+// or a HAR.
 func NewReader(r io.Reader, cfg Config) (*Reader, error) {
 	if cfg.MaxLine <= 0 {
 		cfg.MaxLine = defaultMaxLine
@@ -127,7 +128,7 @@ func (l *lines) next() ([]byte, error) {
 		return line, atEnd(line, err)
 	}
 	if cap(l.long) > 4*bufferSize {
-		l.long = nil // do not keep the memory of a huge line
+		l.long = nil // free the memory of a huge line
 	}
 	l.long = l.long[:0]
 	tooLong := false
@@ -146,7 +147,7 @@ func (l *lines) next() ([]byte, error) {
 	return l.long, atEnd(l.long, err)
 }
 
-// atEnd returns err, or nil for a last line without a line feed.
+// atEnd returns err, or nil if line is a last line without a line feed.
 func atEnd(line []byte, err error) error {
 	if errors.Is(err, io.EOF) && len(line) > 0 {
 		return nil

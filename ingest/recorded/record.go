@@ -21,9 +21,10 @@ import (
 // A Line is a line of a JSON lines file. Only Request is required; unknown fields are ignored.
 type Line struct {
 	URL    Text `json:"url"`
-	Method Text `json:"method"` // "": POST
+	Method Text `json:"method"` // default: POST
 
-	// Request and Response are bodies: a JSON value, or a string with the text or the base64 of the body.
+	// Request and Response are bodies. Each is a JSON value, or a string that contains the text or the base64 of the
+	// body.
 	Request          json.RawMessage `json:"request"`
 	RequestEncoding  Text            `json:"request_encoding"` // "" or base64
 	Response         json.RawMessage `json:"response"`
@@ -33,13 +34,13 @@ type Line struct {
 	Error      Text `json:"error"`       // why there is no response
 	DurationMS Text `json:"duration_ms"` // from the request to the end of the response
 
-	// Time at which the request was sent; the first field that is set is used. Formats: RFC 3339, HTTP date,
-	// "2006-01-02 15:04:05" (UTC), Unix seconds or milliseconds.
+	// Time of the request; the first field that is set is used. Formats: RFC 3339, HTTP date, "2006-01-02 15:04:05"
+	// (UTC), Unix seconds or milliseconds.
 	Time       Text `json:"time"`
 	StartedAt  Text `json:"started_at"`
 	RecordedAt Text `json:"recorded_at"`
 
-	ResponseHeaders json.RawMessage `json:"response_headers"` // object of strings or of lists of strings
+	ResponseHeaders json.RawMessage `json:"response_headers"` // object whose values are strings or lists of strings
 	RespHeaders     json.RawMessage `json:"resp_headers"`     // the same
 
 	Service        Text `json:"service"`
@@ -52,7 +53,7 @@ type Line struct {
 	RunID          Text `json:"run_id"`
 }
 
-// Text is a string, or the JSON of any other value, such as a numeric id; null and false are "".
+// Text is a JSON string or the text of another JSON value, such as a numeric id; null and false become "".
 type Text string
 
 // UnmarshalJSON implements json.Unmarshaler.
@@ -66,7 +67,7 @@ func (t *Text) UnmarshalJSON(b []byte) error {
 	return nil
 }
 
-// record is a parsed record of either format.
+// record is a parsed record of a JSON lines or HAR file.
 type record struct {
 	url, method       string
 	request, response []byte
@@ -102,7 +103,7 @@ func parseLine(raw []byte) (*record, Reason, error) {
 		return nil, BadBody, fmt.Errorf("response: %w", err)
 	}
 	h := headers(l.ResponseHeaders, l.RespHeaders)
-	ms, _ := strconv.ParseFloat(string(l.DurationMS), 64) // 0 if it is not a number
+	ms, _ := strconv.ParseFloat(string(l.DurationMS), 64) // 0 if DurationMS is not a number
 	return &record{
 		url: string(l.URL), method: string(l.Method), request: request, response: response, requestType: contentType(request),
 		responseType: cmp.Or(h.Get("Content-Type"), contentType(response)), status: int(status), err: string(l.Error),
@@ -167,7 +168,7 @@ func headers(sets ...json.RawMessage) http.Header {
 	for _, set := range sets {
 		var all map[string]json.RawMessage
 		_ = json.Unmarshal(set, &all)                     // other formats are ignored
-		for _, k := range slices.Sorted(maps.Keys(all)) { // deterministic for Date and date
+		for _, k := range slices.Sorted(maps.Keys(all)) { // deterministic if there are both Date and date
 			v := all[k]
 			var one string
 			var many []string
@@ -186,7 +187,7 @@ func requestID(h http.Header) string {
 }
 
 func millis(ms float64) time.Duration {
-	if !(ms > 0) { // a negative value in a HAR is unknown
+	if !(ms > 0) { // negative in a HAR means unknown
 		return 0
 	}
 	return time.Duration(min(ms, float64(event.MaxDuration/time.Millisecond)) * float64(time.Millisecond))
@@ -236,7 +237,7 @@ func cleanURL(u string) string {
 	return scheme + "://" + host[strings.LastIndexByte(host, '@')+1:] + path
 }
 
-// Range of event times, less the maximum duration.
+// Valid event times are in [earliest, latest). latest leaves room for the maximum duration.
 var (
 	earliest = time.Date(1970, 1, 1, 0, 0, 0, 0, time.UTC)
 	latest   = time.Date(2261, 1, 1, 0, 0, 0, 0, time.UTC)
@@ -244,7 +245,7 @@ var (
 
 // parseTime parses a time in one of the formats of Line. It returns the zero time if s is invalid.
 func parseTime(s Text) time.Time {
-	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05", http.TimeFormat} { // all accept fractions
+	for _, layout := range []string{time.RFC3339Nano, "2006-01-02 15:04:05", http.TimeFormat} { // all accept fractional seconds
 		if t, err := time.Parse(layout, string(s)); err == nil {
 			return plausible(t)
 		}

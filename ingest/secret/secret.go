@@ -7,8 +7,8 @@ import (
 	"strings"
 )
 
-// Read returns value, or the content of file without surrounding white space if a file is set. An empty file is an error.
-// key is the configuration key of file, for errors.
+// Read returns value or, if file is set, the content of the file without surrounding white space. An empty file is an
+// error. key is the configuration key of file, used in error messages.
 func Read(value, key, file string) (string, error) {
 	if file == "" {
 		return value, nil

@@ -9,25 +9,25 @@ import (
 )
 
 const (
-	maxDepth   = 1024    // of containers in arguments; deeper ones are emptied
-	maxMembers = 1 << 16 // of open objects that are sorted; an object beyond it keeps its order
+	maxDepth   = 1024    // maximum depth of containers in arguments; deeper ones become empty
+	maxMembers = 1 << 16 // maximum number of members of open objects; further members are not sorted
 )
 
-// canonical is the state of shaping arguments: text is the result so far.
+// canonical is the state of shaping arguments. text is the result so far.
 type canonical struct {
 	text    []byte
-	members []member // of the open objects, outermost first
-	sorted  []byte   // an object's members in order
-	moves   int      // bytes that sorting may still move; hostile nesting would move the whole text at each level
+	members []member // members of the open objects, outermost first
+	sorted  []byte   // text of the sorted members of an object
+	moves   int      // bytes that sorting may still move; limits hostile nesting, which would move all text at each level
 }
 
-// A member is a member of an object: its place in the text.
+// A member is the position of a member of an object in the text.
 type member struct {
 	key        [hashDigits]byte
 	start, end int
 }
 
-// argumentsString shapes arguments that are a string, given its raw text.
+// argumentsString shapes arguments that are a string. raw is the string without its quotes.
 func (s *Shaper) argumentsString(raw []byte) {
 	s.out = append(s.out, '"')
 	if len(raw) > 0 || !s.inEvent {
@@ -36,7 +36,7 @@ func (s *Shaper) argumentsString(raw []byte) {
 	s.out = append(s.out, '"')
 }
 
-// appendArguments appends the shape of arguments as the inside of a string.
+// appendArguments appends the shape of arguments as the text of a string, without quotes.
 func (s *Shaper) appendArguments(dst, raw []byte) []byte {
 	text := s.decode(raw)
 	values := s.parseArguments(text)
@@ -53,7 +53,7 @@ func (s *Shaper) appendArguments(dst, raw []byte) []byte {
 	return append(s.appendShape(dst, text), verdictBad...)
 }
 
-// appendQuoted appends canonical text, in which only quotes need an escape.
+// appendQuoted appends canonical text as the text of a string. Only its quotes need an escape.
 func appendQuoted(dst, text []byte) []byte {
 	for {
 		n := bytes.IndexByte(text, '"')
@@ -66,8 +66,8 @@ func appendQuoted(dst, text []byte) []byte {
 	}
 }
 
-// parseArguments leaves the canonical shape of arguments in s.text and returns their number of JSON values, 0 if they are not
-// JSON. The shape is only valid for one value.
+// parseArguments stores the canonical shape of arguments in s.text. It returns the number of JSON values in b, 0 if b
+// is not JSON. The shape is valid only for one value.
 func (s *Shaper) parseArguments(b []byte) (values int) {
 	s.resetArguments(len(b))
 	for i := jsonscan.Space(b, 0); i < len(b); {
@@ -210,7 +210,7 @@ func (s *Shaper) canonObject(b []byte, i, depth int) (end int, ok bool) {
 	return i + 1, true
 }
 
-// sortMembers sorts the members of an object, whose text begins at start, by key.
+// sortMembers sorts the members of an object by key. Their text begins at start.
 func (s *Shaper) sortMembers(ms []member, start int) {
 	byKey := func(a, b member) int { return cmp.Compare(string(a.key[:]), string(b.key[:])) }
 	if slices.IsSortedFunc(ms, byKey) {
@@ -230,7 +230,8 @@ func (s *Shaper) sortMembers(ms []member, start int) {
 	copy(s.text[start:], s.sorted)
 }
 
-// innerString decodes the string whose text starts at i, strictly; the result is valid until the next call.
+// innerString decodes the string whose text begins at i. ok is false if the string is invalid. text is valid until
+// the next call.
 func (s *Shaper) innerString(b []byte, i int) (text []byte, end int, ok bool) {
 	end = jsonscan.StringEnd(b, i)
 	if end < 0 {
@@ -247,7 +248,7 @@ func (s *Shaper) innerString(b []byte, i int) (text []byte, end int, ok bool) {
 			if _, n := jsonscan.Escape(raw[j:]); n == 0 {
 				return nil, i, false
 			}
-			j++ // past the letter, for \\
+			j++ // skip the letter of the escape, for \\
 		}
 	}
 	if !escaped {

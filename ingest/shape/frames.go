@@ -2,12 +2,13 @@ package shape
 
 import "github.com/llmtap/llmtap/ingest/wire/eventstream"
 
-const maxHeader = 4 << 10 // bytes of the value of a kept header
+const maxHeader = 4 << 10 // maximum length of the value of a retained header
 
-// A frame is where the headers and the payload of a frame end in out.
+// A frame contains the ends of the headers and of the payload of a frame in out.
 type frame struct{ headers, payload int32 }
 
-// frames shapes an AWS event stream up to the first frame that is not whole. reframe makes frames of the result.
+// frames shapes an AWS event stream up to the first incomplete or invalid frame. reframe encodes the result as
+// frames.
 func (s *Shaper) frames(t *table) {
 	for at := 0; len(s.out) <= s.limit; {
 		f, n, err := eventstream.Next(s.body[at:])
@@ -27,7 +28,7 @@ func (s *Shaper) frames(t *table) {
 	}
 }
 
-// headers copies the headers that are kept: those that describe the frame.
+// headers copies the headers that describe the frame and drops the others.
 func (s *Shaper) headers(b []byte) {
 	for {
 		h, ok := eventstream.NextHeader(b)
@@ -41,7 +42,7 @@ func (s *Shaper) headers(b []byte) {
 	}
 }
 
-// reframe makes frames of the output of frames with its patches.
+// reframe applies the patches to the output of frames and encodes it as frames.
 func (s *Shaper) reframe() {
 	dst, patches, from := s.whole[:0], s.patches, 0
 	for _, f := range s.framed {

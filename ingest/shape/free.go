@@ -1,6 +1,6 @@
 package shape
 
-// The next tokens that free expects.
+// The tokens that free may expect next.
 const (
 	wantValue      = iota
 	wantValueOrEnd // after [
@@ -9,7 +9,8 @@ const (
 	wantMore     // after a value: a comma or the end of its container
 )
 
-// free shapes a value of free content, or copies it if keep is set. It does not recurse, so depth costs one bit.
+// free shapes a value of free content, or copies it if keep is set. It does not recurse: each level of nesting costs
+// one bit.
 func (s *Shaper) free(keep bool) {
 	depth, want := 0, wantValue
 	for !s.broken {
@@ -73,7 +74,7 @@ func (s *Shaper) free(keep bool) {
 	}
 }
 
-// push stores the kind of the container that begins at a depth and returns the next expected token.
+// push stores the kind of the container that begins at depth and returns the next expected token.
 func (s *Shaper) push(depth int, c byte) (want int) {
 	if depth>>6 == len(s.stack) {
 		s.stack = append(s.stack, 0)
@@ -96,7 +97,7 @@ func (s *Shaper) freeString(raw []byte) {
 	s.out = append(s.out, '"')
 }
 
-// hashedKey writes a key of free content.
+// hashedKey writes the hash of a key of free content.
 func (s *Shaper) hashedKey(raw []byte) {
 	s.out = append(s.out, '"', 'k')
 	s.out = s.appendHash(s.out, s.decode(raw))

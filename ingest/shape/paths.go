@@ -11,13 +11,13 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// pathsJSON is a copy of ingest/sdk/testdata/shape_paths.json, as in the hooks of all languages.
+// pathsJSON is a copy of ingest/sdk/testdata/shape_paths.json, which is shared by the hooks in all languages.
 //
 //go:generate cp ../sdk/testdata/shape_paths.json shape_paths.json
 //go:embed shape_paths.json
 var pathsJSON []byte
 
-// A bodySpec specifies the values of a body to keep; see the format member of shape_paths.json.
+// A bodySpec specifies the values of a body to retain; see the format member of shape_paths.json.
 type bodySpec struct {
 	Keep      []string            `json:"keep"`
 	Below     []string            `json:"below"`
@@ -48,18 +48,18 @@ type dialectSpec struct {
 // A node is a position in a body. A nil node is free content.
 type node struct {
 	kids map[string]*node
-	elem *node // of an array
+	elem *node // elements of an array
 
 	keep, below, text, arguments bool
 
 	join *join
-	slot int // 1 + the slot of its value, which a join's by refers to; 0: none
+	slot int // 1 + the slot of the node's value, if by of a join refers to it; 0: none
 
-	// Of an event, or of an element in one, whose members distinguish fragments:
-	own   uint32    // the slots below it that are not below an inner element
-	run   *join     // of the text, if it is a part of a message
-	calls *join     // of the arguments, if it is a tool call
-	head  headField // the role of this value in its tool call
+	// Only set for an event, or an element in an event, whose members distinguish fragments:
+	own   uint32    // slots below the node, except those below an inner element
+	run   *join     // join of the text, if the node is a part of a message
+	calls *join     // join of the arguments, if the node is a tool call
+	head  headField // role of the node's value in its tool call
 }
 
 // A headField is a member of a tool call that assigns a fragment to its call.
@@ -74,9 +74,9 @@ const (
 
 // A join is a set of positions whose fragments form one text.
 type join struct {
-	slots     uint32 // of by
+	slots     uint32 // slots of by
 	arguments bool
-	argsSlot  int // 1 + the slot whose value makes the text arguments, if it is in argsIf
+	argsSlot  int // 1 + a slot; the text is arguments if its value is in argsIf
 	argsIf    []string
 	blank     bool
 	run       bool
@@ -84,10 +84,10 @@ type join struct {
 	salt      uint64
 }
 
-// A table is a compiled dialect.
+// A table contains the compiled positions of a dialect.
 type table struct {
 	request, response, event *node
-	events                   *node // an array of events
+	events                   *node // array of events
 }
 
 // tables compiles shape_paths.json once. The file is embedded and tested, so an error in it is a bug.
@@ -132,7 +132,7 @@ type compiler struct {
 	slots []string // paths of the values that joins refer to
 }
 
-// maxDefs bounds the depth of defs that use defs.
+// maxDefs is the maximum depth of defs that use other defs.
 const maxDefs = 8
 
 func (c *compiler) add(root *node, prefix string, spec *bodySpec, depth int) error {
@@ -242,7 +242,7 @@ func (c *compiler) joins(root *node, specs []joinSpec) error {
 	return nil
 }
 
-// maxSlots bounds the values that one dialect's joins refer to.
+// maxSlots is the maximum number of values that the joins of a dialect refer to.
 const maxSlots = 16
 
 func (c *compiler) slot(root *node, path string) (int, error) {

@@ -21,10 +21,11 @@ type Shaper struct {
 	known  []knownText // cached texts, by their maphash
 	seed   maphash.Seed
 
-	// The body, and data joined from its lines; offsets from len(body) on refer to extra.
+	// extra has the event data that is joined from several lines of body. Offsets ≥ len(body) refer to extra.
 	body, extra []byte
 
-	// The text that is read, which starts base bytes into the body, and the position in it. broken ends all loops.
+	// b is the text being read, which begins at offset base of the body, and i is the position in it. broken ends all
+	// loops.
 	b      []byte
 	i      int
 	base   int
@@ -36,13 +37,13 @@ type Shaper struct {
 	inEvent bool
 
 	scratch []byte // a decoded text
-	inner   []byte // a decoded text within arguments
+	inner   []byte // a decoded text in arguments
 	stack   []uint64
 	canonical
 	stream
 }
 
-// maxKept bounds the memory that a Shaper keeps between bodies, in bytes per buffer.
+// maxKept is the maximum size in bytes of a buffer that a Shaper retains between bodies.
 const maxKept = 256 << 10
 
 // New returns a Shaper that hashes with key.
@@ -65,7 +66,8 @@ func (s *Shaper) Request(d wire.Dialect, body []byte, limit int) []byte {
 	return s.result(body)
 }
 
-// Response shapes the decoded body of an answer like Request: one JSON value, or a stream in any framing.
+// Response shapes the decoded body of an answer, which is one JSON value or a stream in any framing. limit is as in
+// Request.
 func (s *Shaper) Response(d wire.Dialect, body []byte, limit int) []byte {
 	t := tables()[d]
 	if t == nil || len(body) > math.MaxInt32/2 {
@@ -85,7 +87,7 @@ func (s *Shaper) Response(d wire.Dialect, body []byte, limit int) []byte {
 		return s.Opaque(body)
 	}
 	if s.finish(); len(s.out) == 0 {
-		return s.bad(body) // a single truncated event
+		return s.bad(body) // the body is a single truncated event
 	}
 	return s.result(body)
 }
@@ -97,7 +99,7 @@ func (s *Shaper) Opaque(body []byte) []byte {
 	return s.out
 }
 
-// bad is Opaque for a body that begins like JSON and is not JSON.
+// bad returns the shape of a body that begins like JSON but is not JSON.
 func (s *Shaper) bad(body []byte) []byte {
 	if s.over() {
 		return s.Opaque(body)
@@ -106,7 +108,7 @@ func (s *Shaper) bad(body []byte) []byte {
 	return s.out
 }
 
-// The verdicts on a text that is not exactly one JSON value.
+// Suffixes of shapes of texts that are not exactly one JSON value.
 const (
 	verdictBad   = ":bad"
 	verdictMulti = ":multi"
@@ -128,7 +130,7 @@ func (s *Shaper) reset(body []byte, limit int) {
 	s.stream.reset()
 }
 
-// trim frees the memory of a large body.
+// trim frees buffers that have grown beyond maxKept.
 func (s *Shaper) trim() {
 	for _, p := range []*[]byte{&s.out, &s.extra, &s.scratch, &s.inner, &s.text, &s.sorted, &s.tail, &s.whole} {
 		if cap(*p) > maxKept {
@@ -142,10 +144,10 @@ func (s *Shaper) trim() {
 	s.body, s.b = nil, nil
 }
 
-// unary shapes an answer of one JSON value; false, without output, if it is not one.
+// unary shapes an answer that is one JSON value. Otherwise it returns false and writes nothing.
 func (s *Shaper) unary(t *table) bool {
 	s.space()
-	if s.b[s.i] == '[' { // Gemini's stream without server-sent events
+	if s.b[s.i] == '[' { // a stream of Gemini as a JSON array
 		return s.events(t, s.b, 0)
 	}
 	s.value(t.response)

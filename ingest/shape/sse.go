@@ -6,16 +6,16 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire/sse"
 )
 
-const maxField = 256 // kept bytes of an event's name or a comment
+const maxField = 256 // maximum length of a retained event name or comment
 
 // An sseEvent is the state of the current event.
 type sseEvent struct {
 	isError bool
-	lines   int // of data that is not JSON line by line
-	start   int // of these lines, joined by line feeds, in extra
+	lines   int // number of stored data lines, which are not JSON one by one
+	start   int // start of these lines, joined by line feeds, in extra
 }
 
-// sse shapes server-sent events. Line ends become line feeds.
+// sse shapes server-sent events. All line ends become line feeds.
 func (s *Shaper) sse(t *table) {
 	var e sseEvent
 	for lines := sse.NewLines(s.body); len(s.out) <= s.limit; {
@@ -88,7 +88,7 @@ func (s *Shaper) data(t *table, e *sseEvent, value []byte, base int) {
 	s.extra = append(s.extra, value...)
 }
 
-// endEvent shapes the stored data; last is set at the end of the body, which may be within an event.
+// endEvent shapes the stored data; last is set at the end of the body, which may be inside an event.
 func (s *Shaper) endEvent(t *table, e *sseEvent, last bool) {
 	lines, isError := e.lines, e.isError
 	e.lines, e.isError = 0, false
@@ -110,12 +110,12 @@ func (s *Shaper) endEvent(t *table, e *sseEvent, last bool) {
 	s.out = append(s.out, '\n')
 }
 
-// appendBad appends the shape of a text that is not an event.
+// appendBad appends the shape of a text that should be an event but is not.
 func (s *Shaper) appendBad(dst, text []byte) []byte {
 	return append(s.appendShape(dst, text), verdictBad...)
 }
 
-// lines shapes an answer of JSON lines; false if it is something else.
+// lines shapes an answer that consists of JSON lines. Otherwise it returns false.
 func (s *Shaper) lines(t *table) bool {
 	if s.over() {
 		return false

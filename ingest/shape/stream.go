@@ -8,70 +8,70 @@ import (
 	"github.com/llmtap/llmtap/ingest/wire"
 )
 
-// Bounds on the memory for a stream's fragments. Fragments beyond them are shaped one by one.
+// Limits on the memory for the fragments of a stream. Fragments beyond them are shaped one by one.
 const (
 	maxFragments = 1 << 18
 	maxGroups    = 1 << 14
-	maxCalls     = 1 << 10 // of one choice, because each fragment searches them
+	maxCalls     = 1 << 10 // maximum number of calls of a choice, because each fragment is compared with all of them
 )
 
-// doneData is the last data of chat completions, which is kept.
+// doneData is the last data of a stream of chat completions. It is copied unchanged.
 var doneData = []byte(wire.OpenAIChat.Descriptor().LastData)
 
 // stream is the state of shaping a stream.
 type stream struct {
 	slots [maxSlots]uint64 // hashes of the values that joins refer to, in the current event and its elements
-	head  callHead         // of the current tool call
+	head  callHead         // head of the current tool call
 
-	pending   []pending // of the current data; dropped if the data is not JSON
+	pending   []pending // fragments of the current data; dropped if the data is not JSON
 	fragments []fragment
 	groups    []group
 	byKey     map[uint64]int
-	lastCall  map[uint64]int // latest group, by the key of a choice
+	lastCall  map[uint64]int // 1 + latest group of tool calls, by choice
 	runs      map[uint64]run
 	patches   []patch
-	tail      []byte // the texts of patches
-	joined    []byte // the text of a group
-	whole     []byte // the patched output
+	tail      []byte // texts of the patches
+	joined    []byte // text of a group
+	whole     []byte // patched output
 	framed    []frame
 }
 
-// A callHead identifies the tool call of an element. Values are hashes; 0: absent.
+// A callHead identifies the tool call of an element. Its values are hashes; 0 means absent.
 type callHead struct {
 	id, index uint64
 	named     bool
 }
 
-// A pending is a fragment of an event that is not assigned to a text yet, or an element without a fragment.
+// A pending is a fragment of an event that is not assigned to a group yet, or this is an element without a fragment.
 type pending struct {
 	join            *join
 	gap             bool // an element without a fragment
 	args            bool
 	out, start, end int
-	part, key       uint64 // hashes of the join's values: of the part of a run, and of all others
+	part, key       uint64 // hashes of the join's values: part of those that identify the part of a run, key of all others
 	head            callHead
 }
 
-// A fragment is a string; in out there are two quotes for it.
+// A fragment is a string that is replaced by two quotes in out.
 type fragment struct {
 	out, start, end int32
-	next            int32 // of the same group; 0: none
+	next            int32 // 1 + index of the next fragment of the group; 0: none
 }
 
-// A group is a text of several fragments.
+// A group is a text that consists of several fragments.
 type group struct {
 	join        *join
 	args        bool
 	first, last int32 // 1 + index of a fragment; 0: none
-	place       int32 // the fragment that is replaced by the shape
+	place       int32 // 1 + index of the fragment that the shape replaces
 
-	// Of a tool call:
+	// Only for tool calls:
 	head callHead
-	prev int  // 1 + the group of the call before it
-	end  byte // the last byte so far
+	prev int  // 1 + group of the previous call; 0: none
+	end  byte // last byte of the text so far
 }
 
-// A run is the sequence of the parts of one message.
+// A run is the sequence of parts of one message.
 type run struct {
 	part  uint64
 	epoch uint64
@@ -103,7 +103,7 @@ func mix(h, v uint64) uint64 {
 	return h ^ h>>29
 }
 
-// enter begins an event or an element of one; leave ends it.
+// enter begins an event, or an element of an event; leave ends it.
 func (s *Shaper) enter(n *node) (first int) {
 	for i := range s.slots {
 		if n.own>>i&1 == 1 {
@@ -116,7 +116,7 @@ func (s *Shaper) enter(n *node) (first int) {
 	return len(s.pending)
 }
 
-// leave adds the values of n to the keys of the pending fragments from first on.
+// leave adds the values of n to the keys of the pending fragments with index first or higher.
 func (s *Shaper) leave(n *node, first int) {
 	for _, j := range [...]*join{n.run, n.calls} {
 		if j != nil && !slices.ContainsFunc(s.pending[first:], func(p pending) bool { return p.join == j }) && s.room() {
@@ -145,14 +145,14 @@ func (s *Shaper) leave(n *node, first int) {
 	}
 }
 
-// events shapes a text of one or more events, which starts base bytes into the body; false, without output, if the text is
-// something else.
+// events shapes a text of one or more events. The text begins at offset base of the body. If it is anything else,
+// events returns false and writes nothing.
 func (s *Shaper) events(t *table, text []byte, base int) bool {
 	mark := len(s.out)
 	s.b, s.i, s.base, s.broken, s.inEvent, s.pending = text, 0, base, false, true, s.pending[:0]
 	for s.space(); s.i < len(s.b); s.space() {
 		if len(s.out) > mark {
-			s.out = append(s.out, ' ') // a server that omits the empty line between events
+			s.out = append(s.out, ' ') // the server omitted the empty line between events
 		}
 		switch {
 		case bytes.HasPrefix(s.b[s.i:], doneData):
@@ -179,7 +179,7 @@ func (s *Shaper) events(t *table, text []byte, base int) bool {
 	return true
 }
 
-// settle adds a fragment to its group.
+// settle assigns a fragment to its group.
 func (s *Shaper) settle(p *pending) {
 	key := mix(p.key, p.join.salt)
 	if p.join.run {
@@ -209,7 +209,7 @@ func (s *Shaper) settle(p *pending) {
 	}
 	switch {
 	case p.gap:
-	case g < 0: // too many groups: the fragment is shaped alone
+	case g < 0: // too many groups, so the fragment is shaped alone
 		s.patch(p.join, p.args, p.out, s.raw(p.start, p.end))
 	default:
 		s.add(&s.groups[g], p)
@@ -230,7 +230,7 @@ func (s *Shaper) groupOf(key uint64, p *pending) int {
 	return g
 }
 
-// newGroup returns the index of a new group, -1 at the bound.
+// newGroup returns the index of a new group, or -1 if there are too many.
 func (s *Shaper) newGroup(p *pending) int {
 	if len(s.groups) == maxGroups {
 		return -1
@@ -249,7 +249,7 @@ func (s *Shaper) add(g *group, p *pending) {
 		g.first, g.place = n, n
 	}
 	if f := &s.fragments[g.place-1]; f.start == f.end {
-		g.place = n // the first one that is not empty
+		g.place = n // the first fragment that is not empty
 	}
 	g.last = n
 	if p.end > p.start {
@@ -257,7 +257,7 @@ func (s *Shaper) add(g *group, p *pending) {
 	}
 }
 
-// raw returns the raw text of a fragment.
+// raw returns the encoded text of a fragment.
 func (s *Shaper) raw(start, end int) []byte {
 	if n := len(s.body); start >= n && end > start {
 		return s.extra[start-n : end-n]
@@ -265,9 +265,9 @@ func (s *Shaper) raw(start, end int) []byte {
 	return s.body[start:max(start, min(end, len(s.body)))]
 }
 
-// call returns the group of a fragment's tool call, -1 at the bound. Indexes are unreliable: some servers give every call
-// index 0, others send the tail of a call under another index, others make a new id for each fragment. So a known id
-// overrides a new id with a name, and that overrides the index.
+// call returns the group of a fragment's tool call, or -1 if there are too many groups. Indexes are unreliable: some
+// servers give every call index 0, others send the end of a call with another index, and others send a new id with
+// each fragment. So a known id takes precedence over a new id with a name, which takes precedence over the index.
 func (s *Shaper) call(choice uint64, p *pending) int {
 	g := s.findCall(choice, p)
 	if g < 0 {
@@ -295,7 +295,7 @@ func (s *Shaper) call(choice uint64, p *pending) int {
 	return g
 }
 
-// findCall returns the group of the call that a fragment continues, -1 if it begins a new one.
+// findCall returns the group of the call that a fragment continues, or -1 if the fragment begins a new call.
 func (s *Shaper) findCall(choice uint64, p *pending) int {
 	last, at := s.lastCall[choice]-1, -1
 	for g := last; g >= 0; g = s.groups[g].prev - 1 {
@@ -318,7 +318,7 @@ func (s *Shaper) findCall(choice uint64, p *pending) int {
 		case at >= 0:
 			return at
 		case p.head.id != 0:
-			return -1 // its name follows
+			return -1 // the name of the call follows
 		}
 		return last
 	}
@@ -331,13 +331,13 @@ func (s *Shaper) findCall(choice uint64, p *pending) int {
 	c := &s.groups[at]
 	switch {
 	case !c.head.named && (c.head.id == 0 || p.head.id == 0):
-		return at // its id or its first arguments preceded the name
+		return at // the id or the first arguments of the call preceded the name
 	case p.head.id != 0 && c.head.id == 0 && c.end == 0:
-		return at // its name preceded the id
+		return at // the name of the call preceded its id
 	case p.head.id != 0, p.head.index == 0:
 		return -1
 	case c.end == '}' && p.end > p.start && s.raw(p.start, p.start+1)[0] == '{':
-		return -1 // another whole call under the same index, without an id
+		return -1 // another complete call with the same index, without an id
 	}
 	return at
 }
@@ -387,7 +387,7 @@ func (s *Shaper) patch(j *join, args bool, out int, raw []byte) {
 	s.patches = append(s.patches, patch{out, start, len(s.tail)})
 }
 
-// patched appends out[from:to] with its patches and returns the remaining ones.
+// patched appends out[from:to] with its patches to dst. It also returns the remaining patches.
 func (s *Shaper) patched(dst []byte, from, to int, patches []patch) (result []byte, rest []patch) {
 	for len(patches) > 0 && patches[0].out < to {
 		p := patches[0]

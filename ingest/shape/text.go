@@ -12,10 +12,10 @@ import (
 const (
 	hashDigits = 16
 	knownBits  = 11 // log2 of the number of cached texts
-	maxKnown   = 40 // bytes of a cached text
+	maxKnown   = 40 // maximum length of a cached text
 )
 
-// A knownText is a short text and its hash: keys and the words of schemas recur.
+// A knownText is a short text with its hash. Texts are cached because keys and the words of schemas recur.
 type knownText struct {
 	n    int // length; 0: unused
 	text [maxKnown]byte
@@ -47,11 +47,11 @@ func (s *Shaper) appendHash(dst, text []byte) []byte {
 
 func (s *Shaper) sum(text []byte, digits *[hashDigits]byte) {
 	s.mac.Reset()
-	_, _ = s.mac.Write(text) // a hash returns no error
+	_, _ = s.mac.Write(text) // never fails
 	hex.Encode(digits[:], s.mac.Sum(s.digest[:0])[:hashDigits/2])
 }
 
-// decode returns the text that raw encodes. It is valid until the next call.
+// decode returns the decoded text of raw. The result is valid until the next call.
 func (s *Shaper) decode(raw []byte) []byte {
 	if bytes.IndexByte(raw, '\\') < 0 {
 		return raw

@@ -10,16 +10,16 @@ import (
 )
 
 const (
-	maxKey  = 64      // bytes of a kept key
-	maxText = 4 << 10 // kept bytes of an error's text
+	maxKey  = 64      // maximum length of a retained key
+	maxText = 4 << 10 // maximum length of the retained text of an error
 )
 
-// fail ends the walk: the text is not JSON, or its shape is too long.
+// fail ends the walk, because the text is not JSON or its shape is too long.
 func (s *Shaper) fail() {
 	s.broken, s.i = true, len(s.b)
 }
 
-// over reports whether the shape exceeds, or exceeded, its limit.
+// over reports whether the shape exceeds its limit or has exceeded it before.
 func (s *Shaper) over() bool {
 	s.long = s.long || len(s.out)+len(s.text) > s.limit
 	return s.long
@@ -27,7 +27,7 @@ func (s *Shaper) over() bool {
 
 func (s *Shaper) space() { s.i = jsonscan.Space(s.b, s.i) }
 
-// value shapes the current value, which is at position n of its body.
+// value shapes the current value, whose position in the body is n.
 func (s *Shaper) value(n *node) {
 	if s.i >= len(s.b) || s.over() {
 		s.fail()
@@ -57,7 +57,7 @@ func (s *Shaper) value(n *node) {
 	}
 }
 
-// object shapes an object whose keys are kept.
+// object shapes an object whose keys are retained.
 func (s *Shaper) object(n *node) {
 	s.out = append(s.out, '{')
 	s.i++
@@ -119,7 +119,7 @@ func (s *Shaper) colon() {
 	s.space()
 }
 
-// comma steps over the comma behind an element and reports whether there is another element.
+// comma skips the comma after an element and reports whether there is another element. end is the closing bracket.
 func (s *Shaper) comma(end byte) bool {
 	s.space()
 	if s.i >= len(s.b) || s.b[s.i] != ',' {
@@ -144,7 +144,7 @@ func (s *Shaper) closing(end byte) {
 	s.i++
 }
 
-// rawString steps over the current string and returns its raw text.
+// rawString skips the current string and returns its encoded text, without quotes.
 func (s *Shaper) rawString() []byte {
 	if s.i >= len(s.b) || s.b[s.i] != '"' {
 		s.fail()
@@ -190,7 +190,7 @@ func (s *Shaper) quoted(raw []byte) {
 	s.out = append(s.out, '"')
 }
 
-// clip returns the first maxText bytes of a raw text. It splits neither a character nor a word.
+// clip returns the first maxText bytes of an encoded text. It splits no character, escape or word.
 func clip(raw []byte) []byte {
 	if len(raw) <= maxText {
 		return raw

@@ -1,7 +1,7 @@
 package wire
 
-// AtTokenLimit reports whether a finish reason means that the answer ended at a limit of tokens: of the request's maximum
-// or of the model's context.
+// AtTokenLimit reports whether a finish reason means that the answer was cut off at a token limit, either the
+// request's maximum or the model's context size.
 func AtTokenLimit(finishReason string) bool {
 	switch finishReason {
 	case "length", "max_tokens", "MAX_TOKENS", "max_output_tokens", "model_length", "model_context_window_exceeded", "ERROR_LIMIT", "error_limit":
@@ -10,11 +10,11 @@ func AtTokenLimit(finishReason string) bool {
 	return false
 }
 
-// RetryableStatus reports whether an HTTP status says that the same request may succeed later. All other statuses from 400
-// to 499 reject the request for its content.
+// RetryableStatus reports whether an HTTP status means that the same request may succeed later. All other statuses
+// from 400 to 499 reject the request for its content.
 func RetryableStatus(status int) bool {
 	switch status {
-	case 408, 409, 425, 429, 499: // 499 is nginx's: the client closed the request
+	case 408, 409, 425, 429, 499: // 499 is used by nginx if the client closed the request
 		return true
 	}
 	return status >= 500

@@ -8,25 +8,25 @@ import (
 
 // An Endpoint identifies an API by the end of its URL path.
 type Endpoint struct {
-	End       string   // "/chat/completions", ":generateContent"
-	Within    []string // the path contains one of these
-	Model     string   // the model's name lies between this and End, else between the last slash and End
-	Models    []string // the model's name contains one of these
-	NotModels []string // and none of these
-	Only      Variant  // the host or the path must name this variant, else the endpoint is another API's
-	Variant   Variant  // of all its requests; "" if host and path decide
-	Stream    bool     // its answers are streams
-	Native    bool     // Ollama's own API
-	Opaque    bool     // capture mode "shape" does not read its bodies: the events of its streams are JSON in Base64 in JSON
+	End       string   // end of the path, such as "/chat/completions" or ":generateContent"
+	Within    []string // the path must contain one of these
+	Model     string   // the model's name is between this and End; if this is empty, between the last slash and End
+	Models    []string // the model's name must contain one of these
+	NotModels []string // the model's name must contain none of these
+	Only      Variant  // the host or the path must identify this variant; otherwise the endpoint belongs to another API
+	Variant   Variant  // variant of all requests; "" if it depends on host and path
+	Stream    bool     // answers are streams
+	Native    bool     // endpoint of Ollama's own API
+	Opaque    bool     // bodies are not shaped: events of streams are JSON in base64 in JSON
 }
 
-// DetectURL returns the target of requests to a URL. The end of the path decides the dialect, the host decides the
-// variant; at an unknown host, such as a proxy, the variant is that of a path segment which is exactly a variant's name,
-// else OtherVariant. Where the path names the model, so does the target. decided is false if neither the path belongs to
-// a known API, judged or not, nor the host to a provider: then the body may decide.
+// DetectURL returns the target of requests to a URL. The end of the path determines the dialect, and the host
+// determines the variant. At an unknown host, such as a proxy, a path segment that is the name of a variant
+// determines it; otherwise it is OtherVariant. The target includes the model if the path does. decided is false if
+// the path belongs to no known API and the host to no provider; the body may then identify the API.
 //
-// Azure's rules apply to all models that it serves, of other vendors too: its front end rejects a broken history before the
-// model reads it.
+// Azure's rules apply to all models that it serves, including models of other vendors, because its front end rejects
+// a broken history before the model receives it.
 func DetectURL(url string) (t Target, decided bool) {
 	host, port, path := SplitURL(url)
 	s := site{strings.ToLower(host), port, cleanPath(path)}
@@ -61,7 +61,7 @@ func DetectURL(url string) (t Target, decided bool) {
 	return other, ProviderOf(s.host) != nil
 }
 
-// PathDialect returns the dialect in which capture mode "shape" reads the bodies of requests to a URL path, whatever the
+// PathDialect returns the dialect in which capture mode "shape" reads the bodies of requests to a URL path at any
 // host. Gateways may prefix the path.
 func PathDialect(path string) Dialect {
 	if d, e, _ := endpointOf(cleanPath(path)); e != nil && !e.Opaque {
@@ -70,8 +70,8 @@ func PathDialect(path string) Dialect {
 	return Other
 }
 
-// Streams reports whether a path requests a stream, as those of Gemini and Bedrock do; other dialects have a request
-// member for it.
+// Streams reports whether a path requests a stream. Gemini and Bedrock have separate paths for streams; other
+// dialects have a request member instead.
 func Streams(path string) bool {
 	path = cleanPath(path)
 	for i := range Descriptors {
@@ -84,15 +84,15 @@ func Streams(path string) bool {
 	return false
 }
 
-// NativePath reports whether a path is that of Ollama's own API, which other servers use for other purposes.
+// NativePath reports whether a path belongs to Ollama's own API. Other servers use such paths for other purposes.
 func NativePath(path string) bool {
 	_, e, _ := endpointOf(cleanPath(path))
 	return e != nil && e.Native
 }
 
-// SplitURL cuts a URL into host, port and path without validation; port is "" when none is given, query and fragment are
-// dropped. The parts share url's memory. A URL without "://" starts with its host, or with its path if it starts with a
-// slash.
+// SplitURL splits a URL into host, port and path without validation. port is "" if the URL has none; query and
+// fragment are dropped. The results share the memory of url. A URL without "://" starts with its host, or with its
+// path if it starts with a slash.
 func SplitURL(url string) (host, port, path string) {
 	if n := strings.Index(url, "://"); n >= 0 {
 		url = url[n+3:]
@@ -110,7 +110,7 @@ func SplitURL(url string) (host, port, path string) {
 	return host, port, path
 }
 
-// endpointOf finds the endpoint of a clean path and the model that the path names.
+// endpointOf returns the endpoint of a clean path and the model in the path; nil if there is no such endpoint.
 func endpointOf(path string) (d *Descriptor, e *Endpoint, model string) {
 	for i := range Descriptors {
 		d = &Descriptors[i]
@@ -150,7 +150,8 @@ func containsOne(s string, parts []string) bool {
 	return slices.ContainsFunc(parts, func(p string) bool { return strings.Contains(s, p) })
 }
 
-// isOther reports paths of APIs that take messages, or similar input, and do not ask a model for the next message.
+// isOther reports whether path belongs to an API that accepts messages or similar input but does not request a
+// message from a model.
 func isOther(path, last string) bool {
 	switch last {
 	case "count_tokens", "count-tokens", "input_tokens", "tokenize", "batches", "embeddings", "embed", "rerank", "moderations",
@@ -174,7 +175,7 @@ func cleanPath(path string) string {
 	return path[:len(path)-len(last)] + colons.Replace(last)
 }
 
-// unescape decodes a part of a path; a part that is not well escaped is returned unchanged.
+// unescape decodes a part of a path. A part with invalid escapes is returned unchanged.
 func unescape(s string) string {
 	if strings.IndexByte(s, '%') < 0 {
 		return s
@@ -185,10 +186,11 @@ func unescape(s string) string {
 	return s
 }
 
-// A site is a URL in parts: host in lower case, clean path.
+// A site contains the parts of a URL: the host in lower case, the port and the clean path.
 type site struct{ host, port, path string }
 
-// variant returns the variant that the host names or, at an unknown host or a relay, the port or the path; "" if none does.
+// variant returns the variant of the host or, at an unknown host or a relay, of the port or the path; "" if there is
+// none.
 func (s site) variant(d *Descriptor) Variant {
 	p := ProviderOf(s.host)
 	switch {
@@ -197,13 +199,13 @@ func (s site) variant(d *Descriptor) Variant {
 			return ""
 		}
 	case d.Dialect == OpenAIChat && p.Name == "gcp.vertex_ai" && !strings.Contains(s.path, "/endpoints/openapi/"):
-		return OtherVariant // a model that a customer deployed
+		return OtherVariant // a model deployed by a customer
 	}
 	return p.variant(d)
 }
 
-// named returns the provider that the port or the path names. An unknown public host may well serve other models under
-// /openai/v1.
+// named returns the provider identified by the port or the path. At an unknown public host, the path does not
+// identify OpenAI or Anthropic, because such a host may serve other models under /openai/v1.
 func (s site) named(d *Descriptor, relay bool) *Provider {
 	if slices.Contains(d.Segments, Ollama) {
 		switch {

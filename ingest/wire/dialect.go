@@ -2,10 +2,10 @@ package wire
 
 import "slices"
 
-// A Dialect names the form of an API's requests and answers, spelled as in spec/dialects.json.
+// A Dialect is the name of the format of an API's requests and answers, as in spec/dialects.json.
 type Dialect string
 
-// The dialects. Exchanges of Other are recorded, not judged.
+// The dialects. Exchanges of the dialect Other are recorded but not checked.
 const (
 	OpenAIChat      Dialect = "openai_chat"
 	OpenAIResponses Dialect = "openai_responses"
@@ -16,7 +16,7 @@ const (
 	Other           Dialect = "other"
 )
 
-// A Variant names a set of rules within a dialect, spelled as in spec/dialects.json.
+// A Variant is the name of a set of rules within a dialect, as in spec/dialects.json.
 type Variant string
 
 // The variants. OpenAI, Azure and XAI are variants of openai_chat and openai_responses.
@@ -50,43 +50,43 @@ const (
 	OtherVariant      Variant = "other"
 )
 
-// A Descriptor is a dialect's row.
+// A Descriptor describes a dialect.
 type Descriptor struct {
 	Dialect   Dialect
-	Variants  []Variant // in the order of spec/dialects.json: the maker's own first
-	Records   []string  // names of its APIs in recorded traffic
+	Variants  []Variant // in the order of spec/dialects.json, which begins with the inventor of the dialect
+	Records   []string  // names of the APIs in recorded traffic
 	Endpoints []Endpoint
-	Segments  []Variant // names of path segments behind which a gateway serves the dialect
+	Segments  []Variant // path segments after which a gateway serves the dialect
 
 	Messages string // request member with the messages
 	Pairing  Pairing
 	Words    Words
 
-	// CallsReason and StopReason are the finish reasons of an answer with tool calls and of one without. Dialects in
-	// which the finish reason does not depend on tool calls leave both empty.
+	// CallsReason is the finish reason of answers with tool calls, and StopReason that of answers without. Both are
+	// empty if the finish reason does not depend on tool calls.
 	CallsReason, StopReason string
 
-	// LastData and LastEvents are the data or the names of the events of which each ends a stream of server-sent events.
+	// LastData is the data, and LastEvents are the names, of events that end a stream of server-sent events.
 	// LastMember is the member that is true in the last object of a stream of JSON lines.
 	LastData   string
 	LastEvents []string
 	LastMember string
 }
 
-// Pairing is how a dialect ties tool replies to tool calls.
+// Pairing describes how a dialect relates tool replies to tool calls.
 type Pairing struct {
-	Blocks bool // calls and replies are parts of messages; neighbouring messages of one role are one turn
-	Names  bool // a reply names the function instead of a call id
-	Items  bool // calls and replies are messages of their own; other items do not matter
+	Blocks bool // calls and replies are parts of messages; adjacent messages of the same role are one turn
+	Names  bool // a reply contains the function name instead of a call id
+	Items  bool // calls and replies are separate messages; other items are ignored
 }
 
-// Words are a dialect's own terms.
+// Words are the terms of a dialect.
 type Words struct {
-	Message   string // an element of the history
-	Assistant string // the model's role
-	Call      string // the member or item with a tool call
-	Reply     string // the part, item or message with a tool reply
-	ReplyID   string // the member of a reply that names its call
+	Message   string // element of the history
+	Assistant string // role of the model
+	Call      string // member or item that contains a tool call
+	Reply     string // part, item or message that contains a tool reply
+	ReplyID   string // member of a reply that identifies the call
 }
 
 // chatVariants are the variants of OpenAIChat. The path segments of OpenAIResponses are the same.
@@ -95,7 +95,7 @@ var chatVariants = []Variant{
 	MiniMax, Ollama, VLLM, SGLang, LlamaCPP, LiteLLM, OtherVariant,
 }
 
-// Descriptors has one row per judged dialect, in the order of spec/dialects.json.
+// Descriptors contains the checked dialects, in the order of spec/dialects.json.
 var Descriptors = []Descriptor{
 	{
 		Dialect:  OpenAIChat,
@@ -111,7 +111,7 @@ var Descriptors = []Descriptor{
 		CallsReason: "tool_calls",
 		StopReason:  "stop",
 		LastData:    "[DONE]",
-		LastMember:  "done", // of Ollama's own API
+		LastMember:  "done", // for Ollama's own API
 	},
 	{
 		Dialect:    OpenAIResponses,
@@ -132,7 +132,8 @@ var Descriptors = []Descriptor{
 			{End: "/v1/messages"},
 			{End: ":rawPredict", Within: []string{"/publishers/anthropic/"}, Model: "/models/", NotModels: []string{"count-tokens"}, Variant: VertexAnthropic},
 			{End: ":streamRawPredict", Within: []string{"/publishers/anthropic/"}, Model: "/models/", NotModels: []string{"count-tokens"}, Variant: VertexAnthropic, Stream: true},
-			// The body is the model's own. The first Claude models read a prompt instead of messages.
+			// The format of the body depends on the model. The first Claude models accept a prompt instead of
+			// messages.
 			{End: "/invoke", Model: "/model/", Models: claudes, NotModels: firstClaudes, Variant: OtherVariant, Opaque: true},
 			{End: "/invoke-with-response-stream", Model: "/model/", Models: claudes, NotModels: firstClaudes, Variant: OtherVariant, Stream: true, Opaque: true},
 		},
@@ -148,7 +149,7 @@ var Descriptors = []Descriptor{
 		Dialect:  Gemini,
 		Variants: []Variant{GeminiAPI, VertexGemini},
 		Records:  []string{"gemini.generateContent"},
-		// A path without a model belongs to another API, which wraps the request (v1internal:generateContent).
+		// A path without a model (v1internal:generateContent) belongs to another API, which wraps the request.
 		Endpoints: []Endpoint{
 			{End: ":generateContent", Within: vertexPaths, Model: "/models/", Variant: VertexGemini},
 			{End: ":streamGenerateContent", Within: vertexPaths, Model: "/models/", Variant: VertexGemini, Stream: true},
@@ -194,7 +195,7 @@ var (
 	geminiPaths  = []string{"/models/", "/tunedModels/", "/endpoints/"}
 )
 
-// Dialects are the judged dialects, in the order of spec/dialects.json.
+// Dialects are the checked dialects, in the order of spec/dialects.json.
 var Dialects = func() (ds []Dialect) {
 	for i := range Descriptors {
 		ds = append(ds, Descriptors[i].Dialect)
@@ -202,7 +203,8 @@ var Dialects = func() (ds []Dialect) {
 	return ds
 }()
 
-// Descriptor returns the row of d. Other and unknown dialects have the row of OpenAIChat without variants and endpoints.
+// Descriptor returns the descriptor of d. For Other and unknown dialects it is that of OpenAIChat without variants
+// and endpoints.
 func (d Dialect) Descriptor() *Descriptor {
 	for i := range Descriptors {
 		if Descriptors[i].Dialect == d {
@@ -214,7 +216,8 @@ func (d Dialect) Descriptor() *Descriptor {
 
 var otherDescriptor = Descriptor{Dialect: Other, Messages: Descriptors[0].Messages, Words: Descriptors[0].Words}
 
-// DefaultVariant returns the variant at unknown hosts: OtherVariant if the dialect has it, else the maker's.
+// DefaultVariant returns the variant for unknown hosts: OtherVariant if the dialect has it, otherwise the first
+// variant.
 func (d *Descriptor) DefaultVariant() Variant {
 	if slices.Contains(d.Variants, OtherVariant) {
 		return OtherVariant
@@ -222,11 +225,11 @@ func (d *Descriptor) DefaultVariant() Variant {
 	return d.Variants[0]
 }
 
-// Variants returns the variants of d; none for Other.
+// Variants returns the variants of d; nil for Other.
 func (d Dialect) Variants() []Variant { return d.Descriptor().Variants }
 
-// DialectNamed returns the dialect of a name in recorded traffic: its own name or that of an API such as openai.chat; ""
-// for an unknown name.
+// DialectNamed returns the dialect with the given name in recorded traffic, which is the name of the dialect or of an
+// API such as openai.chat; "" if the name is unknown.
 func DialectNamed(name string) Dialect {
 	for i := range Descriptors {
 		if d := &Descriptors[i]; string(d.Dialect) == name || slices.Contains(d.Records, name) {

@@ -6,22 +6,23 @@
 //	HTTP status ────> RetryableStatus
 //	body ───────────> sse, eventstream ─> events ─> jsonscan
 //
-// Descriptors has one row per dialect, Providers one row per provider with its hosts. The Python hook reads the same rows:
-// go generate writes them to ingest/sdk/python/llmtap/_wire.py.
+// Descriptors has one row per dialect, and Providers has one row per provider with its hosts. The Python hook has the
+// same tables: go generate writes them to ingest/sdk/python/llmtap/_wire.py.
 //
 // # Adding a dialect
 //
-// A dialect is a row of Descriptors, a family of files with its prefix in analyzer/facts and their row in formats there, and
-// its entry in ingest/sdk/testdata/shape_paths.json with golden files. Tests fail if a row is missing. Rules that reject
-// requests of the dialect name it in their tables.
+// A dialect requires a row of Descriptors; files with the dialect's prefix and a row of formats in analyzer/facts;
+// and an entry in ingest/sdk/testdata/shape_paths.json with golden files. Tests fail if a row is missing. Rules for
+// requests of the dialect contain it in their tables.
 //
 // # Why one package
 //
-// The analyzer, shape, the Go hook, the Python hook and the proxy had copies of these tables, and the copies had drifted. The
-// hooks did not record api.kimi.com and Azure's government clouds, whose variants the analyzer knew. One list of finish
-// reasons at the token limit lacked Anthropic's, the other Cohere's.
+// The analyzer, shape, the Go hook, the Python hook and the proxy had copies of these tables, and the copies had
+// diverged. The hooks did not record api.kimi.com and Azure's government clouds, although the analyzer had their
+// variants. There were two lists of finish reasons at the token limit: one lacked the reasons of Anthropic, the other
+// those of Cohere.
 //
-// Every agent with a hook links package wire, so it imports the standard library only.
+// Every agent with a hook links package wire, so it imports only the standard library.
 package wire
 
 //go:generate go test -run TestPythonTable -update .

@@ -6,22 +6,24 @@ import (
 	"strings"
 )
 
-// A Provider serves models. The hosts of a provider without variants are not recorded, and their paths name no variant.
+// A Provider serves models. Calls to the hosts of a provider without variants are not recorded, and their paths do
+// not determine a variant.
 type Provider struct {
-	Name     string    // as in gen_ai.provider.name: OpenTelemetry's name where it has one
-	Variants []Variant // whose rules apply at its hosts, at most one per dialect
+	Name     string    // gen_ai.provider.name; OpenTelemetry's name if it defines one
+	Variants []Variant // variants whose rules apply at the hosts, at most one per dialect
 	Hosts    []Host
-	Relay    bool // passes requests on, as they are, to the provider that a path segment names
+	Relay    bool // forwards requests unchanged to the provider named in a path segment
 }
 
-// A Host is an API host: "api.openai.com" and all below it, "-aiplatform.googleapis.com" with anything before the hyphen,
-// "bedrock-runtime.*.amazonaws.com" with any labels in place of the asterisk, and below.
+// A Host is a pattern for API hosts. "api.openai.com" includes its subdomains, "-aiplatform.googleapis.com" matches
+// any text before the hyphen, and "bedrock-runtime.*.amazonaws.com" matches any labels instead of the asterisk and
+// includes subdomains.
 type Host struct {
 	Name     string
-	Upstream string // name as an upstream of the proxy; "" if the proxy does not reach it by default
+	Upstream string // name of the proxy's upstream; "" if the host is not a default upstream
 }
 
-// Providers has one row per provider. Of two rows with one variant the first is its own.
+// Providers has one row per provider. If several rows have the same variant, the first is the variant's own provider.
 var Providers = []Provider{
 	{Name: "openai", Variants: []Variant{OpenAI}, Hosts: []Host{{"api.openai.com", "openai"}}},
 	{Name: "azure.ai.openai", Variants: []Variant{Azure}, Hosts: []Host{
@@ -65,7 +67,7 @@ var Providers = []Provider{
 		{"api.minimax.io", "minimax"}, {"api.minimaxi.com", "minimax-cn"}, {"api.minimax.chat", ""},
 	}},
 	{Name: "ollama", Variants: []Variant{Ollama}, Hosts: []Host{{"ollama.com", ""}}},
-	// Servers and gateways without a host of their own.
+	// Servers and gateways without fixed hosts.
 	{Name: "vllm", Variants: []Variant{VLLM}},
 	{Name: "sglang", Variants: []Variant{SGLang}},
 	{Name: "llamacpp", Variants: []Variant{LlamaCPP}},
@@ -86,16 +88,16 @@ var Providers = []Provider{
 		{"api.githubcopilot.com", ""},
 		{"models.github.ai", ""},
 		{"models.inference.ai.azure.com", ""},
-		{"models.ai.azure.com", ""}, // serverless endpoints: each model with its own server
+		{"models.ai.azure.com", ""}, // serverless endpoints: each model has its own server
 		{"ai-gateway.vercel.sh", ""},
 		{"cloudcode-pa.googleapis.com", ""},
 	}},
 }
 
-// OllamaPort is the port of an Ollama server that runs on any host.
+// OllamaPort is the port that identifies an Ollama server on any host.
 const OllamaPort = "11434"
 
-// hostIndex finds providers by host. It never changes once made.
+// hostIndex finds providers by host. It is immutable.
 type hostIndex struct {
 	names    map[string]*Provider // whole hosts and domains
 	suffixes []hostPattern        // "-aiplatform.googleapis.com"
@@ -103,7 +105,7 @@ type hostIndex struct {
 }
 
 type hostPattern struct {
-	before, after string // the parts around the asterisk
+	before, after string // parts before and after the asterisk
 	provider      *Provider
 }
 
@@ -125,7 +127,7 @@ var hosts = func() hostIndex {
 	return x
 }()
 
-// ProviderOf returns the provider of a host in lower case, nil for an unknown host.
+// ProviderOf returns the provider of host, which is in lower case; nil if the host is unknown.
 func ProviderOf(host string) *Provider {
 	for _, s := range hosts.suffixes {
 		if strings.HasSuffix(host, s.after) {
@@ -145,8 +147,8 @@ func ProviderOf(host string) *Provider {
 	return nil
 }
 
-// KnownHost reports whether hooks record calls to a host by default: the hosts of providers with variants, and Ollama on
-// this machine. The host is in lower case, without the port and the brackets of an IPv6 address.
+// KnownHost reports whether hooks record calls to a host by default. These are the hosts of providers with variants,
+// and Ollama on this machine. host is in lower case, without port and without the brackets of an IPv6 address.
 func KnownHost(host, port string) bool {
 	if p := ProviderOf(host); p != nil {
 		return len(p.Variants) > 0
@@ -154,8 +156,7 @@ func KnownHost(host, port string) bool {
 	return port == OllamaPort && (host == "localhost" || host == "127.0.0.1" || host == "::1")
 }
 
-// Upstreams returns the base URLs of the hosts that the proxy reaches by default, by the upstream's name. Each is a host
-// without a path.
+// Upstreams returns the base URLs of the proxy's default upstreams, by name. The URLs have no path.
 func Upstreams() map[string]string {
 	m := make(map[string]string)
 	for _, p := range Providers {
@@ -168,7 +169,7 @@ func Upstreams() map[string]string {
 	return m
 }
 
-// providerWith returns the provider whose own variant v is.
+// providerWith returns the first provider that has the variant v.
 func providerWith(v Variant) *Provider {
 	for i := range Providers {
 		if slices.Contains(Providers[i].Variants, v) {
@@ -178,7 +179,7 @@ func providerWith(v Variant) *Provider {
 	return nil
 }
 
-// variant returns the provider's variant of a dialect, "" if it has none.
+// variant returns the provider's variant of a dialect; "" if there is none.
 func (p *Provider) variant(d *Descriptor) Variant {
 	for _, v := range p.Variants {
 		if slices.Contains(d.Variants, v) {

@@ -7,18 +7,18 @@ import (
 	"strings"
 )
 
-// A Framing is how the body of a stream is divided into events.
+// A Framing is a format that divides the body of a stream into events.
 type Framing uint8
 
-// The framings. Bodies that are no stream, or one of an unknown content type, have NoFraming.
+// The framings. Bodies that are not streams, or whose content type is unknown, have NoFraming.
 const (
 	NoFraming   Framing = iota
-	SSE                 // server-sent events
+	SSE                 // server-sent events (text/event-stream)
 	JSONLines           // Ollama's own API
 	EventStream         // AWS
 )
 
-// FramingOf returns the framing that a content type announces.
+// FramingOf returns the framing of a content type.
 func FramingOf(contentType string) Framing {
 	media, _, _ := strings.Cut(contentType, ";")
 	switch strings.ToLower(strings.TrimSpace(media)) {
@@ -34,15 +34,16 @@ func FramingOf(contentType string) Framing {
 
 // A StreamEnd finds the end of a stream that arrives in chunks of any size.
 type StreamEnd interface {
-	// Feed reads the next chunk. It returns how many bytes of p belong to the stream up to the end of its last event, -1
-	// before that event is complete.
+	// Feed reads the next chunk. It returns the number of bytes of p up to the end of the stream's last event, or -1
+	// if that event is not complete yet.
 	Feed(p []byte) int
 
-	// Near reports whether the last event has arrived, though perhaps not its last line end.
+	// Near reports whether the last event has arrived, possibly without its final line end.
 	Near() bool
 }
 
-// NewStreamEnd returns the StreamEnd for a content type, nil if bodies of that type end with the connection only.
+// NewStreamEnd returns the StreamEnd for a content type; nil if bodies of that type do not mark the end of the
+// stream.
 func NewStreamEnd(contentType string) StreamEnd {
 	switch FramingOf(contentType) {
 	case SSE:
@@ -54,7 +55,7 @@ func NewStreamEnd(contentType string) StreamEnd {
 	return nil
 }
 
-// lastData, lastEvents and lastMembers are those of all descriptors.
+// lastData, lastEvents and lastMembers contain LastData, LastEvents and LastMember of all descriptors.
 var lastData, lastEvents, lastMembers = func() (data, events, members []string) {
 	for i := range Descriptors {
 		d := &Descriptors[i]
@@ -69,14 +70,14 @@ var lastData, lastEvents, lastMembers = func() (data, events, members []string) 
 	return data, events, members
 }()
 
-// typePrefix is how providers begin the data of events that have a type, perhaps without an event line.
+// typePrefix is the start of the data of events with a type, which may lack an event line.
 const typePrefix = `{"type":"`
 
-// An sseEnd finds the blank line behind the last event of server-sent events.
+// An sseEnd finds the blank line after the last server-sent event.
 type sseEnd struct {
-	line [48]byte // the first bytes of the line so far: all that a line of a last event needs
-	n    int      // bytes of the line so far
-	last bool     // the event so far is a last one
+	line [48]byte // first bytes of the current line; enough to recognize a line of a last event
+	n    int      // length of the current line so far
+	last bool     // the current event is a last one
 }
 
 func (e *sseEnd) Near() bool { return e.last }
@@ -103,7 +104,7 @@ func (e *sseEnd) add(p []byte) {
 	e.n += len(p)
 }
 
-// endLine evaluates the line and begins the next one. It reports whether the line ended a last event.
+// endLine evaluates the current line and begins the next one. It reports whether the line ended a last event.
 func (e *sseEnd) endLine() bool {
 	whole := e.n <= len(e.line)
 	line := e.line[:min(e.n, len(e.line))]
@@ -118,7 +119,7 @@ func (e *sseEnd) endLine() bool {
 	return false
 }
 
-// isLastLine reports whether a line belongs to a last event. Of a line that is not whole only the start is known.
+// isLastLine reports whether a line belongs to a last event. If whole is false, line is only the start of a line.
 func isLastLine(line []byte, whole bool) bool {
 	name, value, _ := bytes.Cut(line, []byte(":"))
 	value = bytes.TrimPrefix(value, []byte(" "))
@@ -136,13 +137,14 @@ func isLastLine(line []byte, whole bool) bool {
 	return false
 }
 
-// maxLastLine bounds the lines that a linesEnd reads, in bytes; a last line is short because it has no text.
+// maxLastLine is the maximum length in bytes of a line that a linesEnd examines. A last line is short because it has
+// no text.
 const maxLastLine = 16 << 10
 
 // A linesEnd finds the last line of a stream of JSON lines.
 type linesEnd struct {
-	line []byte // the line so far
-	long bool   // the line exceeds maxLastLine, so it is not the last one
+	line []byte // the current line so far
+	long bool   // the current line exceeds maxLastLine, so it is not the last one
 }
 
 func (e *linesEnd) Near() bool { return e.last() }
@@ -171,7 +173,7 @@ func (e *linesEnd) add(p []byte) {
 }
 
 func (e *linesEnd) last() bool {
-	if e.long || !bytes.Contains(e.line, []byte("true")) { // spares parsing nearly every line
+	if e.long || !bytes.Contains(e.line, []byte("true")) { // avoids parsing nearly every line
 		return false
 	}
 	var object map[string]json.RawMessage

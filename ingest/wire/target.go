@@ -7,15 +7,15 @@ type Target struct {
 	Dialect Dialect
 	Variant Variant
 	Model   string
-	// Native marks Ollama's own API, /api/chat: a form of chat completions in which arguments are an object and a stream
-	// is JSON lines.
+	// Native means Ollama's own API, /api/chat. It resembles chat completions, but arguments are an object and
+	// streams are JSON lines.
 	Native bool
 }
 
-// WithModel returns t for a request to a model, "" if it names none. The model may show that the host's rules do not
-// apply: Vertex serves models of other vendors through Gemini's endpoint, and some prefixes are LiteLLM's own. No prefix
-// names the provider behind a gateway: a gateway may repair a request before it forwards it, so the provider's rules do not
-// apply to the request.
+// WithModel returns t for a request to a model; model is "" if the request contains none. The model may show that the
+// host's rules do not apply: Vertex serves models of other vendors through Gemini's endpoint, and some prefixes are
+// used only by LiteLLM. A prefix does not identify the provider behind a gateway: the gateway may repair a request
+// before it forwards it, so the provider's rules do not apply to the original request.
 func (t Target) WithModel(model string) Target {
 	if model == "" {
 		model = t.Model

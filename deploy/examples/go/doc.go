@@ -4,9 +4,9 @@
 //	anthropic-sdk-go/  github.com/anthropics/anthropic-sdk-go
 //	go-openai/         github.com/sashabaranov/go-openai
 //
-// Each is the same agent: it asks a model about the weather, runs the tool that the model calls, sends the result to the
-// model and prints the answer. Comments with "llmtap:" mark the lines that record the calls. The examples are a module of
-// their own, like an agent. Start the collector first:
+// All programs are the same agent: it asks a model about the weather, runs the tool that the model calls, sends the
+// result to the model and prints the answer. Comments with "llmtap:" mark the lines that record the calls. The
+// examples are a separate module, as an agent would be. Start the collector first:
 //
 //	llmtap up
 //	OPENAI_API_KEY=sk-… go -C deploy/examples/go run ./openai-go

@@ -35,7 +35,7 @@ var secretNames = []struct {
 	{valueCookie, false, "cookie"},
 }
 
-// A secretName is one of secretNames.
+// A secretName is one name of secretNames.
 type secretName struct {
 	text  string
 	kind  valueKind

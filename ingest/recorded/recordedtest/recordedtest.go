@@ -1,5 +1,5 @@
-// Package recordedtest reads the recorded traffic and error texts that tests share. They are not part of the repository:
-// tests that need them are skipped in a plain clone.
+// Package recordedtest reads the recorded traffic and error texts that tests share. The files are not part of the
+// repository; tests that need them are skipped in a plain clone.
 package recordedtest
 
 import (
@@ -19,7 +19,7 @@ const (
 	Errors        = "errors.jsonl"
 )
 
-// maxLine bounds a line in bytes.
+// maxLine is the maximum length of a line in bytes.
 const maxLine = 64 << 20
 
 // Path returns the path of a file and skips the test if the file is missing.
@@ -47,14 +47,15 @@ func exists(path string) bool {
 	return err == nil
 }
 
-// Lines calls f with each line of a file and its number, from 1, or skips the test without the file. f must not keep line.
+// Lines calls f with each line of a file and the line's number, starting at 1. It skips the test if the file is
+// missing. f must not retain line.
 func Lines(tb testing.TB, name string, f func(n int, line []byte)) {
 	tb.Helper()
 	file, err := os.Open(Path(tb, name))
 	if err != nil {
 		tb.Fatal(err)
 	}
-	defer func() { _ = file.Close() }() // only read
+	defer func() { _ = file.Close() }() // opened for reading only
 	var r io.Reader = file
 	if strings.HasSuffix(name, ".gz") {
 		if r, err = gzip.NewReader(file); err != nil {

@@ -111,8 +111,8 @@ func (h *Hook) labels(s *scope) event.Labels {
 	return l
 }
 
-// hashUser returns 16 hex digits: enough to distinguish users, but too few to make reversing them without the key
-// worthwhile.
+// hashUser returns 16 hex digits of a keyed hash: enough to distinguish users, but not worth reversing without the
+// key.
 func hashUser(key []byte, user string) string {
 	m := hmac.New(sha256.New, key)
 	m.Write([]byte(user))

@@ -49,7 +49,8 @@ func run(args []string, in io.Reader, out io.Writer) error {
 	return errors.New("usage: testhelper nats DIR PORT [MAX_PAYLOAD] | shape KEY | event | redact")
 }
 
-// runNATS runs nats-server until in ends. Numbers are the port, -1 for a free one, and optionally the largest payload.
+// runNATS runs nats-server until in ends. numbers are the port (-1: any free port) and, optionally, the maximum
+// payload.
 func runNATS(dir string, numbers []string, in io.Reader, out io.Writer) error {
 	var n [2]int
 	for i, s := range numbers {
@@ -115,7 +116,7 @@ func first(v []string) string {
 	return v[0]
 }
 
-// each decodes lines of JSON into line and prints the results of f as JSON.
+// each decodes each JSON value of in into line, calls f, and writes the result of f to out as JSON.
 func each[T any](in io.Reader, out io.Writer, line *T, f func() any) error {
 	w := bufio.NewWriter(out)
 	enc, dec := json.NewEncoder(w), json.NewDecoder(in)

@@ -8,6 +8,6 @@
 //	 └──────┴──────────────┴───────────┴─────────┴─────────────────┴───────┘
 //	                                     └ one header: name length (1 byte), name, type (1), value
 //
-// It reads whole bodies, as a hook captured them, not connections, and does not interpret payloads. Nothing is copied:
-// names, values and payloads are slices of the body, so a false length costs nothing.
+// It reads complete bodies as captured by a hook, not connections, and does not interpret payloads. Names, values and
+// payloads are slices of the body, not copies, so a wrong length allocates nothing.
 package eventstream

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// A Message is one frame. Its slices are parts of the body it was read from. Of the headers it has the strings that
-// describe the payload; others are skipped.
+// A Message is one frame. Its slices are parts of the body that contains the frame. Only headers that are strings and
+// describe the payload are included.
 type Message struct {
 	Type          []byte // :message-type: event, exception or error
 	EventType     []byte // :event-type of an event, such as contentBlockDelta
@@ -21,7 +21,7 @@ type Message struct {
 // names are the headers of a Message in the order of its fields.
 var names = [...]string{":message-type", ":event-type", ":exception-type", ":error-code", ":error-message", ":content-type"}
 
-// fieldOf is the index in names of a header, -1 for others.
+// fieldOf returns the index of a header in names, or -1.
 func fieldOf(name []byte) int {
 	for i := range names {
 		if string(name) == names[i] {
@@ -35,8 +35,8 @@ func (m *Message) fields() [len(names)]*[]byte {
 	return [...]*[]byte{&m.Type, &m.EventType, &m.ExceptionType, &m.ErrorCode, &m.ErrorMessage, &m.ContentType}
 }
 
-// Messages yields the messages of a body. A frame that cannot be read is an error, ErrTruncated or ErrFrame, and ends
-// the sequence.
+// Messages yields the messages of a body. If a frame cannot be read, the sequence ends with the error ErrTruncated or
+// ErrFrame.
 func Messages(body []byte) iter.Seq2[Message, error] {
 	return func(yield func(Message, error) bool) {
 		for len(body) > 0 {
@@ -53,7 +53,7 @@ func Messages(body []byte) iter.Seq2[Message, error] {
 	}
 }
 
-// headers reads the headers of a frame and reports whether they fill b exactly.
+// headers reads the headers of a frame, b, and reports whether they are valid and fill b exactly.
 func (m *Message) headers(b []byte) bool {
 	for len(b) > 0 {
 		h, ok := NextHeader(b)
@@ -68,8 +68,8 @@ func (m *Message) headers(b []byte) bool {
 	return true
 }
 
-// Append appends m as a frame. Empty headers are omitted and values are truncated to 65,535 bytes, which no message that
-// was read exceeds.
+// Append appends m as a frame. Empty headers are omitted. Values are truncated to 65,535 bytes, the maximum of the
+// format.
 func Append(dst []byte, m Message) []byte {
 	start := len(dst)
 	dst = Begin(dst)

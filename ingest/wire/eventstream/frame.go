@@ -7,9 +7,9 @@ import (
 )
 
 var (
-	// ErrTruncated reports a body that ends inside a frame.
+	// ErrTruncated means that a body ends inside a frame.
 	ErrTruncated = errors.New("event stream is truncated")
-	// ErrFrame reports a frame whose lengths, checksums or headers are wrong.
+	// ErrFrame means that the lengths, a checksum or the headers of a frame are wrong.
 	ErrFrame = errors.New("not an event stream frame")
 )
 
@@ -22,17 +22,17 @@ const (
 // A Frame is the content of a frame; its slices are parts of the body.
 type Frame struct {
 	Headers, Payload []byte
-	Offset           int // of the payload in the frame
+	Offset           int // offset of the payload in the frame
 }
 
-// HasFrame reports whether body starts with the prelude of a frame: its 32-bit checksum is right.
+// HasFrame reports whether body begins with the prelude of a frame, whose 32-bit checksum is correct.
 func HasFrame(body []byte) bool {
 	_, _, err := prelude(body)
 	return err == nil
 }
 
-// Next reads the frame at the start of b and returns its length. The error is ErrTruncated or ErrFrame; behind it nothing
-// marks the start of another frame.
+// Next reads the frame at the start of b and returns its length. The error is ErrTruncated or ErrFrame. After an
+// error the start of the next frame cannot be found.
 func Next(b []byte) (f Frame, n int, err error) {
 	size, headers, err := prelude(b)
 	if err != nil {
@@ -50,7 +50,7 @@ func Next(b []byte) (f Frame, n int, err error) {
 	return Frame{b[preludeBytes:payload:payload], b[payload:end:end], payload}, n, nil
 }
 
-// prelude reads the lengths at the start of a frame and checks that they fit each other.
+// prelude reads the lengths at the start of a frame and checks that they are consistent.
 func prelude(b []byte) (frame, headers uint32, err error) {
 	if len(b) < preludeBytes {
 		return 0, 0, ErrTruncated
@@ -65,7 +65,8 @@ func prelude(b []byte) (frame, headers uint32, err error) {
 // Begin appends room for the prelude of a frame. The caller appends the headers and the payload, then calls End.
 func Begin(dst []byte) []byte { return append(dst, make([]byte, preludeBytes)...) }
 
-// End completes the frame that began at dst[start:] and has so many bytes of headers. A frame is shorter than 4 GiB.
+// End completes the frame that begins at dst[start:]. headers is the length of its headers in bytes. A frame must be
+// shorter than 4 GiB.
 func End(dst []byte, start, headers int) []byte {
 	frame := dst[start:]
 	binary.BigEndian.PutUint32(frame, uint32(len(frame)+checksumBytes))
@@ -91,16 +92,16 @@ const (
 // A Header is one header of a frame.
 type Header struct {
 	Name  []byte
-	Value []byte // of a string
-	Raw   []byte // the whole header
+	Value []byte // value; only set for strings
+	Raw   []byte // encoded header
 
 	kind byte
 }
 
-// Describes reports whether h is a string that describes the frame: one of those in a Message.
+// Describes reports whether h is a string that a Message contains.
 func (h *Header) Describes() bool { return h.kind == typeString && fieldOf(h.Name) >= 0 }
 
-// NextHeader reads the header at the start of b; false if b has none that is complete and of a known type.
+// NextHeader reads the header at the start of b. ok is false if the header is incomplete or of an unknown type.
 func NextHeader(b []byte) (h Header, ok bool) {
 	if len(b) == 0 {
 		return Header{}, false

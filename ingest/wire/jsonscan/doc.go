@@ -1,17 +1,17 @@
-// Package jsonscan finds the ends of JSON values in place and decodes their text. Shape, which rewrites bodies, and facts,
-// which reads them, walk with it.
+// Package jsonscan finds the ends of JSON values in place and decodes their text. It is used by shape, which rewrites
+// bodies, and by facts, which reads them.
 //
-// Nothing is validated beyond what a function needs: a string ends at its quote, a container at its bracket. Nothing
-// recurses, so depth costs nothing.
+// Functions validate only what they need: a string ends at its quote, and a container ends at its bracket. No
+// function recurses, so deep nesting costs nothing.
 //
 // # Why strings are searched for quotes
 //
-// Code has a backslash on every line, and a search that stops at each is half as fast. StringEnd looks for quotes only and
-// counts the backslashes before one. It searches the first 16 bytes by words, because most strings are short and a call
-// of IndexByte costs more than they do.
+// Code in strings has a backslash on every line, and a search that stops at each backslash is half as fast. StringEnd
+// searches only for quotes and counts the backslashes before a quote. It examines the first 16 bytes as two words,
+// because most strings are short and a call of IndexByte would cost more.
 //
-// # Why the walkers are two
+// # Why there are two walkers
 //
-// Facts skips most values and must not allocate; shape writes every byte that it reads and is strict. A walker for both
-// would cost facts a call per value.
+// Package facts skips most values and must not allocate; package shape writes every byte that it reads and is strict.
+// With a common walker, facts would need a call per value.
 package jsonscan

@@ -11,14 +11,14 @@ const (
 	highs = 0x8080808080808080
 )
 
-// Match has the high bit set in each byte of the little-endian word v that is c, and perhaps in bytes above the lowest
-// one.
+// Match returns a word whose high bit is set in each byte for which the byte of v is c. Bytes above the lowest match
+// may be wrong; the lowest one (in little-endian order, the first) is right.
 func Match(v uint64, c byte) uint64 {
 	v ^= lows * uint64(c)
 	return (v - lows) &^ v & highs
 }
 
-// StringEnd returns the index of the quote that ends the string whose text starts at i, or -1.
+// StringEnd returns the index of the closing quote of a string, or -1; i is the index after its opening quote.
 func StringEnd(b []byte, i int) int {
 	start := i
 	if i+16 <= len(b) {
@@ -56,7 +56,8 @@ func StringEnd(b []byte, i int) int {
 	}
 }
 
-// ContainerEnd returns the index after the bracket that closes the container whose inside starts at i, or -1.
+// ContainerEnd returns the index after the closing bracket of a container, or -1; i is the index after its opening
+// bracket.
 func ContainerEnd(b []byte, i int) int {
 	for depth := 1; i < len(b); i++ {
 		switch b[i] {
@@ -83,7 +84,7 @@ func Space(b []byte, i int) int {
 	return i
 }
 
-// NumberEnd returns where the number at i ends; false if there is none.
+// NumberEnd returns the end of the number at i. ok is false if there is no number at i.
 func NumberEnd(b []byte, i int) (end int, ok bool) {
 	if i < len(b) && b[i] == '-' {
 		i++
@@ -111,7 +112,7 @@ func NumberEnd(b []byte, i int) (end int, ok bool) {
 	return i, true
 }
 
-// digits steps over one digit or more.
+// digits returns the end of the digits at i. ok is false if there are none.
 func digits(b []byte, i int) (end int, ok bool) {
 	for end = i; end < len(b) && b[end] >= '0' && b[end] <= '9'; end++ {
 	}

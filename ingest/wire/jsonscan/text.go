@@ -6,8 +6,8 @@ import (
 	"unicode/utf8"
 )
 
-// AppendText appends the text that raw, the inside of a JSON string, encodes. A lone surrogate becomes U+FFFD, as in
-// encoding/json; an escape that JSON does not have stays as it is.
+// AppendText appends the decoded text of raw, a JSON string without its quotes. A lone surrogate becomes U+FFFD, as
+// in encoding/json; invalid escapes are copied unchanged.
 func AppendText(dst, raw []byte) []byte {
 	for {
 		n := bytes.IndexByte(raw, '\\')
@@ -29,10 +29,10 @@ func AppendText(dst, raw []byte) []byte {
 	}
 }
 
-// letters are the characters of one-letter escapes, 0 for other letters.
+// letters contains the characters of one-letter escapes; 0 for other letters.
 var letters = [256]byte{'"': '"', '\\': '\\', '/': '/', 'n': '\n', 't': '\t', 'r': '\r', 'b': '\b', 'f': '\f'}
 
-// Escape decodes the escape at the start of raw and returns its width, 0 if it is none.
+// Escape decodes the escape at the start of raw and returns its width; 0 if raw does not begin with an escape.
 func Escape(raw []byte) (r rune, width int) {
 	if len(raw) < 2 {
 		return 0, 0
@@ -67,7 +67,7 @@ func Hex4(raw []byte) (r rune) {
 	return r
 }
 
-// HexDigits are the values of hexadecimal digits, -1 for other bytes.
+// HexDigits contains the values of hexadecimal digits; -1 for other bytes.
 var HexDigits = func() (h [256]int8) {
 	for i := range h {
 		h[i] = -1

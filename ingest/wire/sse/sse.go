@@ -7,11 +7,11 @@ import (
 
 // An Event is one server-sent event that has data.
 type Event struct {
-	Name []byte // of its event field; empty for a plain message
+	Name []byte // value of the event field; empty if there is none
 	Data []byte
 }
 
-// Events yields the events of a stream's body. Their slices are valid as long as the body.
+// Events yields the events of a stream. Their slices are valid as long as body.
 func Events(body []byte) iter.Seq[Event] {
 	return func(yield func(Event) bool) {
 		l := NewLines(body)
@@ -43,7 +43,7 @@ func Events(body []byte) iter.Seq[Event] {
 	}
 }
 
-// IsStream reports whether body starts with a line that only an event stream starts with.
+// IsStream reports whether the first line of body shows that it is an event stream.
 func IsStream(body []byte) bool {
 	body = bytes.TrimLeft(bytes.TrimPrefix(body, bom), "\r\n")
 	name, _, ok := bytes.Cut(body[:min(len(body), 16)], []byte(":"))
@@ -57,7 +57,7 @@ func IsStream(body []byte) bool {
 	return false
 }
 
-// Field splits a line into the name and the value of its field. The name of a comment is empty.
+// Field splits a line into the name and value of a field. The name of a comment is empty.
 func Field(line []byte) (name, value []byte) {
 	before, after, ok := bytes.Cut(line, []byte{':'})
 	if !ok {
@@ -71,11 +71,11 @@ func Field(line []byte) (name, value []byte) {
 
 var bom = []byte("\ufeff")
 
-// Lines cuts a body at \n, \r\n and \r, without the byte order mark.
+// Lines splits a body at \n, \r\n and \r. It skips the byte order mark.
 type Lines struct {
 	b    []byte
 	i    int
-	feed int // index of the next line feed at or after i, len(b) if none; found once per line feed, so \r alone is linear
+	feed int // index of the next line feed at or after i, or len(b); stored so that bodies with \r only take linear time
 }
 
 // NewLines returns the lines of a body.
@@ -87,7 +87,7 @@ func NewLines(body []byte) Lines {
 	return l
 }
 
-// Next returns the next line and the index in the body where it ends; after the last line an empty one and false.
+// Next returns the next line and the index of its end in the body. ok is false after the last line.
 func (l *Lines) Next() (line []byte, end int, ok bool) {
 	if l.i >= len(l.b) {
 		return nil, len(l.b), false

@@ -1,5 +1,5 @@
-// The anthropic-sdk-go example is an agent with one tool, which streams its answers. It reads ANTHROPIC_API_KEY and
-// MODEL, and ANTHROPIC_BASE_URL for another provider.
+// The anthropic-sdk-go example is an agent with one tool and streamed answers. Its settings are the environment
+// variables ANTHROPIC_API_KEY and MODEL, and ANTHROPIC_BASE_URL for another provider.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	// llmtap: one hook per process. List providers that it does not know in Hosts.
+	// llmtap: one hook per process. Add other providers to Hosts.
 	hook, err := llmtap.Open(llmtap.Config{Service: "example-anthropic-sdk-go", Agent: "assistant", Capture: "full"})
 	if err != nil {
 		log.Fatal(err)
@@ -59,7 +59,7 @@ func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, 
 		if err != nil {
 			return "", fmt.Errorf("ask the model: %w", err)
 		}
-		p.Messages = append(p.Messages, m.ToParam()) // with its tool calls, else the provider rejects the next request
+		p.Messages = append(p.Messages, m.ToParam()) // with the tool calls; otherwise the provider rejects the next request
 		var results []anthropic.ContentBlockParamUnion
 		for _, block := range m.Content {
 			switch block := block.AsAny().(type) {
@@ -82,7 +82,7 @@ func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, 
 	}
 }
 
-// answer streams the model's message.
+// answer requests a message from the model and returns it when its stream has ended.
 func answer(ctx context.Context, client anthropic.Client, p anthropic.MessageNewParams) (*anthropic.Message, error) {
 	s := client.Messages.NewStreaming(ctx, p)
 	defer func() { _ = s.Close() }()
@@ -95,5 +95,5 @@ func answer(ctx context.Context, client anthropic.Client, p anthropic.MessageNew
 	return m, s.Err()
 }
 
-// weather is the tool.
+// weather is the agent's tool.
 func weather(string) (string, error) { return "-3 °C, snow", nil }

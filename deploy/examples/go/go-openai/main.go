@@ -1,5 +1,5 @@
-// The go-openai example is an agent with one tool. It reads OPENAI_API_KEY and MODEL, and OPENAI_BASE_URL for another
-// provider: with http://localhost:11434/v1 it asks a local Ollama.
+// The go-openai example is an agent with one tool. Its settings are the environment variables OPENAI_API_KEY and
+// MODEL, and OPENAI_BASE_URL for another provider, such as http://localhost:11434/v1 for a local Ollama.
 package main
 
 import (
@@ -17,7 +17,7 @@ import (
 )
 
 func main() {
-	// llmtap: one hook per process. List providers that it does not know in Hosts.
+	// llmtap: one hook per process. Add other providers to Hosts.
 	hook, err := llmtap.Open(llmtap.Config{Service: "example-go-openai", Agent: "assistant", Capture: "full"})
 	if err != nil {
 		log.Fatal(err)
@@ -69,7 +69,7 @@ func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, 
 		if len(m.ToolCalls) == 0 {
 			return m.Content, nil
 		}
-		req.Messages = append(req.Messages, m) // with its tool calls, else the provider rejects the next request
+		req.Messages = append(req.Messages, m) // with the tool calls; otherwise the provider rejects the next request
 		for _, call := range m.ToolCalls {
 			hook.ToolStarted(ctx, call.ID) // llmtap: start and end of each tool call
 			result, err := weather(call.Function.Arguments)
@@ -82,5 +82,5 @@ func ask(ctx context.Context, hook *llmtap.Hook, question string) (text string, 
 	}
 }
 
-// weather is the tool.
+// weather is the agent's tool.
 func weather(string) (string, error) { return "-3 °C, snow", nil }

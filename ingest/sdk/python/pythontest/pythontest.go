@@ -1,4 +1,4 @@
-// Package pythontest provides Go tests with Python environments.
+// Package pythontest provides Python environments for Go tests.
 package pythontest
 
 import (
@@ -15,9 +15,9 @@ import (
 	"testing"
 )
 
-// Interpreter returns the path of a Python in a virtual environment with these packages only, in pip's notation such as
-// "openai>=2,<4". It creates the environment with python3 and pip once and keeps it in the user's cache. If that fails, the
-// test fails on CI and is skipped elsewhere.
+// Interpreter returns the path of the Python interpreter of a virtual environment that contains only the given
+// packages, in pip's notation such as "openai>=2,<4". The environment is created once, with python3 and pip, and
+// stored in the user's cache directory. If that fails, the test fails on CI and is skipped elsewhere.
 func Interpreter(t testing.TB, packages ...string) string {
 	t.Helper()
 	python, err := environment(t, packages)
@@ -31,8 +31,8 @@ func Interpreter(t testing.TB, packages ...string) string {
 	return python
 }
 
-// Watch makes the cached result of the test depend on the Python files below dir: Go tracks only the files that the test
-// itself opens or stats.
+// Watch makes the cached result of the test depend on the Python files below dir, because Go tracks only the files
+// that the test itself opens or stats.
 func Watch(t testing.TB, dir string) {
 	t.Helper()
 	err := filepath.WalkDir(dir, func(path string, _ fs.DirEntry, err error) error {
@@ -63,8 +63,8 @@ func environment(t testing.TB, packages []string) (python string, err error) {
 	if _, err := os.Stat(python); err == nil {
 		return python, nil
 	}
-	// The environment is created in a temporary directory and renamed, so that it is complete or absent. An interpreter finds
-	// its packages relative to its own path, so it may be moved.
+	// The environment is created in a temporary directory and renamed, so that it is complete or absent. It may be
+	// moved because an interpreter finds its packages relative to its own path.
 	if err := os.MkdirAll(filepath.Dir(dir), 0o700); err != nil {
 		return "", fmt.Errorf("create the cache: %w", err)
 	}

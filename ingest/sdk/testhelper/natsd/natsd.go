@@ -14,8 +14,9 @@ import (
 	"github.com/llmtap/llmtap/ingest/event"
 )
 
-// Start runs a nats-server on loopback with the event stream, stored in dir. Port -1 selects a free port, maxPayload 0 the
-// default. User "agent" has the permissions of a hook of service "svc", user "admin" all.
+// Start runs a nats-server on loopback with the event stream, stored in dir. If port is -1, a free port is chosen; if
+// maxPayload is 0, the default applies. User "agent" has the permissions of a hook of service "svc"; user "admin" has
+// all permissions.
 func Start(dir string, port, maxPayload int) (*server.Server, error) {
 	srv, err := server.NewServer(&server.Options{
 		Host: "127.0.0.1", Port: port, MaxPayload: int32(maxPayload), JetStream: true, StoreDir: dir, NoLog: true, NoSigs: true,
@@ -38,7 +39,7 @@ func Start(dir string, port, maxPayload int) (*server.Server, error) {
 	return srv, nil
 }
 
-// Stop returns when srv has stopped.
+// Stop stops srv and waits until it has stopped.
 func Stop(srv *server.Server) {
 	srv.Shutdown()
 	srv.WaitForShutdown()

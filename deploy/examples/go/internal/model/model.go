@@ -1,5 +1,5 @@
-// Package model is a provider for the tests of the examples. It responds to a question with a call of the tool weather and to
-// the result of the tool with a text.
+// Package model is a provider for the tests of the examples. It answers a question with a call of the tool weather,
+// and the result of the tool with a text.
 package model
 
 import (
@@ -29,15 +29,15 @@ const (
 {"type":"message_stop"}`
 )
 
-// Start runs the provider until the test ends: OpenAI at /v1/chat/completions, streams of Anthropic at /v1/messages. It
-// returns the URL without a path.
+// Start runs the provider until the test ends. It serves OpenAI's API at /v1/chat/completions and Anthropic's streams
+// at /v1/messages. Start returns the URL without a path.
 func Start(t *testing.T) string {
 	srv := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		if err != nil {
 			return
 		}
-		// A result is accepted only after its call.
+		// Accept a result only after its call.
 		call, result := bytes.Count(body, []byte(`"call_1"`)), bytes.Contains(body, []byte("-3 °C"))
 		switch {
 		case result && call != 2:
