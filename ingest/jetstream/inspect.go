@@ -28,7 +28,7 @@ type State struct {
 	DeadLetters    map[string]uint64 // number by reason
 }
 
-// A StreamState is one stream of llmtap.
+// A StreamState is the state of one stream of llmtap.
 type StreamState struct {
 	Name       string
 	Missing    bool

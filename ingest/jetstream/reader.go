@@ -58,7 +58,7 @@ type Reader struct {
 	attached      bool
 	cp            checkpoint // last written checkpoint
 	returned      uint64     // last sequence returned by Next
-	caughtUp      uint64     // no unread messages of the partition up to this sequence
+	caughtUp      uint64     // all messages of the partition up to this sequence were read
 	lossesCounted uint64     // losses up to this sequence are counted
 	hasEnd        bool
 	end           uint64 // last sequence to return, if hasEnd

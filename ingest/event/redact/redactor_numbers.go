@@ -119,8 +119,8 @@ func (s *scan) numberBegins(i int) bool {
 	}
 }
 
-// numberEnds reports the same as numberBegins for i, the end of a number whose separator is seps. Another number may
-// follow after a space, unless seps is a space.
+// numberEnds reports whether a number whose separator is seps may end at i, because the text after it is not part of
+// the same word, number or expression. Another number may follow after a space, unless seps is a space.
 func (s *scan) numberEnds(i int, seps byte) bool {
 	if i == len(s.text) {
 		return true

@@ -6,8 +6,8 @@ import (
 	"math"
 )
 
-// A Message is one frame. Its slices are parts of the body that contains the frame. Only headers that are strings and
-// describe the payload are included.
+// A Message is one frame. Its slices are parts of the body that contains the frame. It has only the headers that
+// describe the payload; others are skipped.
 type Message struct {
 	Type          []byte // :message-type: event, exception or error
 	EventType     []byte // :event-type of an event, such as contentBlockDelta

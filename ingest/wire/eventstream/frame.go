@@ -92,7 +92,7 @@ const (
 // A Header is one header of a frame.
 type Header struct {
 	Name  []byte
-	Value []byte // value; only set for strings
+	Value []byte // string value; not set for other types
 	Raw   []byte // encoded header
 
 	kind byte

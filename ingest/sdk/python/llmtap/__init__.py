@@ -6,8 +6,8 @@
     with llmtap.context(conversation="order-17", stage="planner"):
         client.chat.completions.create(...)
 
-The calls of httpx, requests and aiohttp to known LLM providers are published to NATS as package ingest/event defines them: the
-request when it is sent, the response when it ends. All other calls pass unchanged, and the hook never breaks, blocks or slows the agent.
+The calls of httpx, requests and aiohttp to known LLM providers are published to NATS in the format of package ingest/event:
+the request when it is sent, the response when it ends. All other calls pass unchanged, and the hook never breaks, blocks or slows the agent.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Records aiohttp: a call begins when it requests a connection; the decoded response is recorded where it is read."""
+"""Records aiohttp. A call begins when it requests a connection. The decoded response is recorded while it is read."""
 
 from __future__ import annotations
 

@@ -50,21 +50,21 @@ def instrument(
 
     url            URL of NATS, or several separated by commas. Default: $LLMTAP_NATS_URL, else nats://127.0.0.1:4222.
     service, service_version, environment, agent
-                   Labels of every message. Defaults: $OTEL_SERVICE_NAME; service.name, service.version,
-                   deployment.environment.name and gen_ai.agent.name of $OTEL_RESOURCE_ATTRIBUTES; else the name of the
+                   Labels of every message. Defaults: $OTEL_SERVICE_NAME, then service.name, service.version,
+                   deployment.environment.name and gen_ai.agent.name of $OTEL_RESOURCE_ATTRIBUTES, then the name of the
                    program and the version of its package or the commit in the environment.
     capture        How bodies are published: "shape" (the default: their structure; each text becomes its length and a hash
                    keyed with $LLMTAP_SHAPE_KEY), "full" or "none".
     hosts          Hosts to record in addition to the known providers: "llm.example.com", "10.0.0.7:8000", ".example.com".
-    redact         Function that returns the body to publish in place of its argument. It runs in the background, before the
+    redact         Function that returns the body to publish instead of its argument. It runs in the background, before the
                    body is shaped; if it raises, the body is withheld.
     on_published   Function that is called in the background with the id of each exchange whose request and response NATS
                    has stored.
     traceparent    Function that returns the W3C trace context of a request without a traceparent header.
-    keep_user      Whether to publish the user of context() unhashed.
-    memory_limit   Memory of the queue in bytes; beyond it the oldest exchanges are dropped and counted.
+    keep_user      Whether to publish the user of context() without hashing it.
+    memory_limit   Maximum memory of the queue in bytes; if it is full, the oldest exchanges are dropped and counted.
     flush_timeout  Seconds to wait for pending events when the process exits.
-    nats_options   Credentials, TLS settings and the like, for nats.connect.
+    nats_options   Further options of nats.connect, such as credentials and TLS settings.
     """
     with _lock:
         if hook_of() is not None:
@@ -98,7 +98,7 @@ def _close_with_worker(_: object) -> None:
 
 
 def uninstrument() -> None:
-    """Stops recording: publishes pending events, as the exit of the process does, and restores the clients."""
+    """Stops recording. Publishes pending events, as at the exit of the process, and restores the clients."""
     with _lock:
         hook = hook_of()
         _patches.undo()
@@ -108,19 +108,19 @@ def uninstrument() -> None:
 
 
 def flush(timeout: float = DEFAULT_FLUSH_TIMEOUT) -> bool:
-    """Waits until NATS has stored all calls that ended before. False after timeout seconds."""
+    """Waits until NATS has stored all calls that ended before. Returns False after timeout seconds."""
     hook = hook_of()
     return hook is None or hook.flush(timeout)
 
 
 def stats() -> Stats:
-    """The counters since instrument() or since the fork."""
+    """Returns the counters since instrument() or since the fork."""
     hook = hook_of()
     return hook.stats() if hook is not None else Stats(0, 0, 0, 0, 0, 0, 0)
 
 
 class run(ScopeManager):
-    """One run of the agent: publishes its start and end and labels the calls inside. `as` binds its id.
+    """One run of the agent. Publishes its start and end and labels the calls inside. `as` binds the id of the run.
 
     `with llmtap.run() as run_id: ...`, or as a decorator, which generates an id for each call unless one is given.
     """
@@ -140,7 +140,7 @@ class run(ScopeManager):
 
 
 class tool(ScopeManager):
-    """One tool that the model called: publishes its start and end.
+    """One tool that the model called. Publishes its start and end.
 
     `with llmtap.tool(call.id): ...`. The events belong to the newest call made under the nearest conversation or run. A decorator
     takes the id of the call from an argument: `@llmtap.tool(argument="tool_call_id")`.

@@ -10,7 +10,7 @@ from ._queue import Queue
 MAX_BODY = 16 << 20  # longer bodies are stubbed
 STUB_HALF = 256 << 10  # bytes at the start and at the end of a stubbed body
 MAX_ERROR = 4 << 10  # bytes of an error response if bodies are not captured
-ERROR_READ = MAX_ERROR + 1  # bytes of it before masking: one more, to see whether the limit splits a word
+ERROR_READ = MAX_ERROR + 1  # bytes read of it: one more, to detect that the limit splits a word
 _MIN_GROW = 4 << 10
 
 
@@ -21,12 +21,12 @@ class Capture:
 
     def __init__(self, queue: Queue, limit: int) -> None:
         self._queue = queue
-        self.limit = limit  # bytes to store; none if not positive
+        self.limit = limit  # maximum number of bytes to store; if not positive, none are stored
         self.want = -1  # length of the body, if known
         self._buf: Optional[Body] = None
         self._tail: Optional[bytearray] = None  # last bytes of a stubbed body
         self._reserved = 0
-        self.lost = False  # there was no memory for the body
+        self.lost = False  # the body was dropped because memory ran out
 
     @property
     def cut(self) -> bool:
@@ -88,7 +88,7 @@ class Capture:
             del self._tail[:-STUB_HALF]
 
     def _set_reserved(self, n: int) -> bool:
-        """Changes the reservation to n bytes. If the queue has no room for them, drops the body and returns False."""
+        """Changes the reservation to n bytes. If the queue has no room, drops the body and returns False."""
         if not self._queue.reserve(n - self._reserved):
             self._queue.reserve(-self._reserved)
             self._buf, self._tail, self._reserved, self.lost = None, None, 0, True

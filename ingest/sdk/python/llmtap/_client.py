@@ -1,4 +1,4 @@
-"""The client of nats-py with a faster path for publishing and for acknowledgements."""
+"""The client of nats-py with faster publishing and acknowledgements."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class FastClient(Client):
         self._llmtap_on_ack: Optional[Callable[[str, bytes], None]] = None
 
     async def subscribe_acks(self, inbox: str, on_ack: Callable[[str, bytes], None]) -> None:
-        """Calls on_ack with subject and data of each message whose subject begins with inbox. The data is empty if no stream
+        """Calls on_ack with the subject and data of each message whose subject begins with inbox. The data is empty if no stream
         has the subject."""
 
         async def called(msg: Any) -> None:
@@ -50,7 +50,7 @@ class FastClient(Client):
             await super()._process_msg(sid, subject, reply, data, headers, *more)
 
     async def send(self, messages: list[Outgoing]) -> None:
-        """Writes messages to the connection, in their order."""
+        """Writes messages to the connection, in order."""
         transport: Any = getattr(self, "_transport", None)
         if hasattr(transport, "write") and hasattr(transport, "drain"):
             pieces: list[bytes] = []

@@ -16,13 +16,13 @@ DEFAULT_MEMORY_LIMIT = 64 << 20
 DEFAULT_FLUSH_TIMEOUT = 2.0
 _MIN_MEMORY_LIMIT = 1 << 20  # enough for one stubbed body and a few messages
 
-# Variables in which build systems store the commit, in the order of preference.
+# Variables in which build systems store the commit, in order of preference.
 _COMMIT_VARIABLES = (
     "GIT_COMMIT", "COMMIT_SHA", "GITHUB_SHA", "CI_COMMIT_SHA", "SOURCE_COMMIT", "SOURCE_VERSION", "BUILD_VCS_NUMBER",
     "HEROKU_SLUG_COMMIT", "RENDER_GIT_COMMIT", "VERCEL_GIT_COMMIT_SHA", "K_REVISION",
 )  # fmt: skip
 
-_process_key = os.urandom(32)  # of a process without LLMTAP_SHAPE_KEY
+_process_key = os.urandom(32)  # key of a process without LLMTAP_SHAPE_KEY
 
 log = logging.getLogger("llmtap")
 
@@ -51,7 +51,7 @@ class Config:
     nats_options: dict[str, Any] = field(default_factory=dict)
 
     user_key: bytes = b""  # LLMTAP_SHAPE_KEY
-    shape_key: bytes = b""  # user_key, or the generated key of the process
+    shape_key: bytes = b""  # user_key if set, otherwise the generated key of the process
 
     def complete(self, env: Mapping[str, str]) -> None:
         """Sets the defaults. Raises ValueError for the first error."""
@@ -96,7 +96,7 @@ def _check_url(url: str) -> None:
         u = urlsplit(url)
         host, _ = u.hostname, u.port
     except ValueError:
-        raise ValueError("llmtap: url: invalid URL") from None  # the error of urlsplit would quote a password
+        raise ValueError("llmtap: url: invalid URL") from None  # the error of urlsplit may contain a password
     if u.scheme not in ("nats", "tls", "ws", "wss"):
         raise ValueError(f"llmtap: url: scheme {u.scheme!r} is not one of nats, tls, ws, wss")
     if not host:
@@ -129,7 +129,7 @@ def _main_module() -> str:
 
 
 def _program() -> str:
-    """The name of the program: its module, else its file."""
+    """The name of the program: its module or, if it has none, its file."""
     name = _main_module()
     if not name and sys.argv and sys.argv[0] not in ("", "-", "-c", "-m"):
         name = os.path.basename(sys.argv[0])
@@ -139,7 +139,7 @@ def _program() -> str:
 
 
 def _version(env: Mapping[str, str]) -> str:
-    """The version of the program's package, else the commit from the environment."""
+    """The version of the program's package or, if it has none, the commit from the environment."""
     try:
         version = _package_version()
     except Exception:  # the metadata of another package is invalid

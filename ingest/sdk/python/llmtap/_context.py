@@ -80,7 +80,7 @@ class ScopeManager:
     def __exit__(self, kind: Any, error: Optional[BaseException], trace: Any) -> None:
         s = current()
         if s.owner is not self or s.outer is None:
-            return  # a generator closed in another context than it was started in
+            return  # a generator closed in a different context
         self._left(s, error)
         _current.set(s.outer)
 
@@ -128,9 +128,9 @@ class ScopeManager:
 class context(ScopeManager):
     """Labels the calls made inside: `with llmtap.context(conversation="order-17", stage="planner"): ...`, or as a decorator.
 
-    A conversation is one growing message history; its calls keep their order. A run is one run of the agent and may have many
+    A conversation is a growing message history; its calls stay in order. A run is one run of the agent and may have many
     conversations. The user is published as a hash unless instrument(keep_user=True). attrs are additional attributes, at most
-    32; other keys than [a-z0-9._-]{1,64} are ignored. Omitted labels keep their outer values.
+    32; keys that do not match [a-z0-9._-]{1,64} are ignored. Omitted labels keep their outer values.
     """
 
     def __init__(

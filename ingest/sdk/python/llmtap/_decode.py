@@ -1,4 +1,4 @@
-"""Decodes content encodings within bounds."""
+"""Decodes content encodings with a size limit."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def decode_some(encoding: str, body: Body, limit: int) -> tuple[bytes, str]:
             out += piece
             if len(out) >= limit:
                 return bytes(out[:limit]), ""
-    except Exception as e:  # each decoder has its own exceptions
+    except Exception as e:  # decoders raise different exceptions
         error = f"{type(e).__name__}: {e}"
     return bytes(out), error
 
@@ -66,7 +66,7 @@ def _inflate(body: bytes, wbits: int, limit: int) -> Iterator[bytes]:
             return
 
 
-_PIECE = 4 << 10  # encoded bytes to decode at a time, to bound the expansion
+_PIECE = 4 << 10  # encoded bytes to decode at a time, to limit the expansion
 
 
 def _feed(decompressor: Any, body: bytes) -> Iterator[bytes]:

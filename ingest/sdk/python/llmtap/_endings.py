@@ -24,14 +24,14 @@ class Ending(Protocol):
     """The end of one kind of stream."""
 
     def feed(self, p: bytes) -> int:
-        """How many bytes of p belong to the stream up to the end of its terminal event, -1 before that event is complete."""
+        """The number of bytes of p up to the end of the terminal event, or -1 if that event is not complete yet."""
 
     def near(self) -> bool:
-        """Whether the terminal event has arrived, though perhaps not its last line end."""
+        """Whether the terminal event has arrived, possibly without its final line end."""
 
 
 def ending_of(content_type: str) -> Optional[Ending]:
-    """The ending for a content type, None if that is no stream."""
+    """The ending for a content type; None if bodies of that type are not streams."""
     media = content_type.partition(";")[0].strip().lower()
     if media == "text/event-stream":
         return Terminal()
@@ -46,9 +46,9 @@ class Terminal:
     __slots__ = ("_line", "_long", "_seen")
 
     def __init__(self) -> None:
-        self._line = b""  # the first bytes of the line so far
-        self._long = False  # the line has more
-        self._seen = False  # the event so far is terminal
+        self._line = b""  # first bytes of the current line
+        self._long = False  # the line is longer than _line
+        self._seen = False  # the current event is terminal
 
     def near(self) -> bool:
         return self._seen
@@ -79,7 +79,7 @@ class Terminal:
         self._long = self._long or len(p) > room
 
     def _end_line(self) -> bool:
-        """Evaluates the line and begins the next; True if the line ended a terminal event."""
+        """Evaluates the line and begins the next one. Returns True if the line ended a terminal event."""
         line, long = self._line, self._long
         self._line, self._long = b"", False
         if not long and line in (b"", b"\r"):

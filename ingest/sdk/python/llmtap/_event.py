@@ -48,7 +48,7 @@ class Labels:
         return self._route
 
     def shard(self) -> int:
-        """The shard of the conversation, else of (service, agent, instance)."""
+        """The shard of the conversation or, without one, of (service, agent, instance)."""
         if self.conversation:
             return shard_of(self.conversation)
         return shard_of(self.service or UNKNOWN_SERVICE, self.agent, self.instance)
@@ -74,7 +74,7 @@ class Labels:
 
 
 class Event:
-    """One half of an exchange, or a step of a run or tool. Times are nanoseconds."""
+    """The request or response of an exchange, or the start or end of a run or tool. Times are in nanoseconds."""
 
     __slots__ = (
         "kind", "exchange", "time", "labels", "url", "method", "api_version", "status", "error", "duration", "first_byte",
@@ -91,7 +91,7 @@ class Event:
         self.body: Optional[Body] = None
 
     def message_id(self, part: int) -> str:
-        """The id by which JetStream recognises a resent message."""
+        """The id by which JetStream drops a resent message."""
         if self.kind == RUN:
             return message_id_header(self.labels.run + "." + self.step)
         if self.kind == TOOL:
@@ -134,17 +134,17 @@ class Event:
 
 
 def _text(key: str, value: str) -> str:
-    """A header line, empty without a value."""
+    """A header line; empty if there is no value."""
     return f"{key}: {escape(value)}\r\n" if value else ""
 
 
 def valid_attr_key(key: str) -> bool:
-    """Whether key is [a-z0-9._-]{1,64}."""
+    """Whether key matches [a-z0-9._-]{1,64}."""
     return _ATTR_KEY.match(key) is not None
 
 
 def utf8(s: str) -> bytes:
-    """Encodes s. Keeps the bytes of a character that clip has split, and replaces lone surrogates with question marks."""
+    """Encodes s. Retains the bytes of a character that clip has split, and replaces lone surrogates with question marks."""
     try:
         return s.encode("utf-8", "surrogateescape")
     except UnicodeEncodeError:
@@ -188,7 +188,7 @@ def escape(s: str) -> str:
 
 
 def _width(b: bytes, i: int) -> int:
-    """The length of the character at i, 1 for an invalid byte."""
+    """The length of the character at i; 1 for an invalid byte."""
     for n in (2, 3, 4):
         try:
             b[i : i + n].decode("utf-8")
@@ -199,7 +199,7 @@ def _width(b: bytes, i: int) -> int:
 
 
 def message_id_header(message_id: str) -> str:
-    """The id as a header value. Longer ids are hashed, not truncated: they differ in their ends."""
+    """The id as a header value. Longer ids are hashed, not truncated, because ids differ in their ends."""
     b = utf8(message_id)
     plain = sum(1 if 0x20 < c < 0x7F and c != 0x25 or c == 0x20 and 0 < i < len(b) - 1 else 3 for i, c in enumerate(b))
     if plain <= MAX_HEADER_VALUE:
@@ -247,7 +247,7 @@ def rfc3339(ns: int) -> str:
 
 
 def millis(ns: int) -> str:
-    """Formats a duration in milliseconds, exact to the nanosecond."""
+    """Formats a duration in milliseconds with nanosecond precision."""
     whole, rest = divmod(min(max(ns, 0), MAX_DURATION_NS), 10**6)
     return (f"{whole}.{rest:06d}".rstrip("0").rstrip(".")) if rest else str(whole)
 

@@ -22,7 +22,7 @@ from ._shape.detect import detect
 if TYPE_CHECKING:
     from ._hook import Hook
 
-# Values of Llmtap-Error that the hook sets itself.
+# Values of Llmtap-Error set by the hook; other values are texts of errors.
 UNREAD = "closed before the end of the body"
 ABANDONED = "neither read to its end nor closed"
 EXIT = "the process exited before the response ended"
@@ -30,7 +30,7 @@ EXIT = "the process exited before the response ended"
 # Bounds on reading error responses that the agent closed unread.
 DRAIN_BYTES = 64 << 10
 DRAIN_TIMEOUT = 1.0
-DRAINS: set[asyncio.Task[None]] = set()  # the tasks that read them: event loops keep only weak references
+DRAINS: set[asyncio.Task[None]] = set()  # tasks that read them; event loops have only weak references to tasks
 
 _VERSION_HEADERS = ("anthropic-version", "anthropic-beta", "openai-beta", "api-version")
 _REQUEST_IDS = ("x-request-id", "request-id", "x-amzn-requestid")
@@ -81,7 +81,7 @@ class Exchange:
         self.epoch = hook.epoch
         self._query = target.query
         self._time, self._start = time.time_ns(), time.monotonic_ns()
-        self._lock = threading.RLock()  # guards all below
+        self._lock = threading.RLock()  # guards the fields below
         self._request_sent = False
         self.ended = False
         self._sending = False  # the request body has not been read to its end
@@ -107,7 +107,7 @@ class Exchange:
 
     @property
     def status(self) -> int:
-        """The status of the response, 0 before it."""
+        """The status of the response; 0 before the response."""
         return self._res.status
 
     def request(self, body: Optional[bytes]) -> None:
@@ -120,7 +120,7 @@ class Exchange:
 
     @_guarded
     def body_pending(self) -> None:
-        """Records that the request has a body, which is not read yet."""
+        """Records that the request has a body that has not been read yet."""
         with self._lock:
             self._sending = self._request_body.limit > 0
             if not self._sending:
@@ -154,7 +154,7 @@ class Exchange:
         self.hook.queue.push(ev, self.pair, reserved, body.lost)
 
     def responded(self, status: int, headers: Headers, decoded: bool = False) -> None:
-        """Begins the response. decoded means that its bytes are decoded already, whatever its headers say."""
+        """Begins the response. decoded means that the bytes are already decoded, regardless of the headers."""
         with self._lock:
             if self.ended:
                 return
@@ -212,7 +212,7 @@ class Exchange:
             elif cancelled:
                 self._end(_event.CANCELLED)
             elif self._stream is None and self._want < 0 and self._response_body.limit <= 0:
-                self._end("")  # without the body, whether it is complete is unknown
+                self._end("")  # bodies are not recorded, so completeness is unknown
             else:
                 self._end(UNREAD)
 
@@ -241,7 +241,7 @@ class Exchange:
 
     @_guarded
     def end(self, error_text: str) -> None:
-        """Queues the response, once. error_text is empty for a complete response."""
+        """Queues the response, only once. error_text is empty for a complete response."""
         with self._lock:
             self._end(error_text)
 
@@ -274,7 +274,7 @@ def _retry(headers: Headers) -> int:
 
 
 def _describe(ev: Event, body: Capture, headers: Headers) -> None:
-    """Copies type and encoding of a body from its headers. A body in an unknown encoding is not captured."""
+    """Copies the content type and encoding of a body from headers. A body in an unknown encoding is not captured."""
     ev.content_type = _first(headers, "content-type")
     encoding = ",".join(headers.get("content-encoding", ())).strip().lower()
     if encoding in ("", "identity"):
@@ -282,7 +282,7 @@ def _describe(ev: Event, body: Capture, headers: Headers) -> None:
     if encoding in ("gzip", "x-gzip"):
         ev.content_encoding = "gzip"
     elif encoding in ("zstd", "br", "deflate"):
-        ev.content_encoding = encoding  # the sender decodes those that readers of events do not know
+        ev.content_encoding = encoding  # the sender decodes encodings that readers of events do not support
     else:
         body.limit, ev.capture = -1, _event.NONE
 

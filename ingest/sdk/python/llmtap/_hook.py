@@ -22,7 +22,7 @@ from ._sender import Sender
 
 VERSION = "0.1.0"
 
-# Seconds that close may take longer than Config.flush_timeout, for an orderly exit of the sender.
+# Additional seconds that close waits after Config.flush_timeout for the sender to exit.
 _CLOSE_GRACE = 0.1
 MAX_DRAINS = 64  # unread error responses that are read in the background concurrently
 
@@ -33,7 +33,7 @@ class Stats(NamedTuple):
     published: int  # exchanges whose request and response NATS has stored
     events: int  # events that NATS has stored; an event in parts counts once
     dropped: int  # exchanges dropped because memory ran out or NATS rejected them
-    pending: int  # events that are not stored yet
+    pending: int  # events not stored yet
     open: int  # calls whose response has not ended
     bytes: int  # memory reserved for pending events and for bodies being read
     errors: int  # internal errors of the hook
@@ -54,7 +54,7 @@ class Hook:
         self.random = random.Random()  # for exchange ids; seeded by the system
         self.instance = str(uuid.UUID(bytes=os.urandom(16), version=4))
         self.abandoned: deque[Exchange] = deque()  # responses found by the garbage collector; the sender ends them
-        self._lock = threading.RLock()  # guards all below
+        self._lock = threading.RLock()  # guards the fields below
         self._open: dict[int, Exchange] = {}
         self._closed = False
         self._errors = 0
@@ -94,7 +94,7 @@ class Hook:
             log.warning("llmtap: internal error, a call may not be recorded; further errors are only counted", exc_info=True)
 
     def begin(self, target: Target, method: str, headers: Headers) -> Optional[Exchange]:
-        """Starts the exchange of a call, None if the hook is closed."""
+        """Starts and returns the exchange of a call; None if the hook is closed."""
         x = Exchange(self, target, method, headers)
         with self._lock:
             if self._closed:
@@ -117,7 +117,7 @@ class Hook:
         return _context.current()
 
     def labels(self, scope: _context.Scope) -> Labels:
-        """The labels of the process, overridden by those of the scope."""
+        """The labels of the process, overridden by the labels of the scope."""
         labels = scope.labels
         if labels is None or labels.instance is not self.instance:
             labels = scope.labels = self._labels(scope)
@@ -131,7 +131,7 @@ class Hook:
         labels.stage, labels.conversation, labels.run = scope.stage, scope.conversation, scope.run
         user = scope.user
         if user and not cfg.keep_user:
-            # 16 hex digits: enough to distinguish users, too few to be worth reversing without the key.
+            # 16 hex digits: enough to distinguish users, but not worth reversing without the key.
             user = hmac.new(cfg.user_key, _event.utf8(user), hashlib.sha256).hexdigest()[:16]
         labels.user = clip(user)
         return labels
@@ -152,7 +152,7 @@ class Hook:
             self._step(Event(_event.RUN, self.labels(scope)), step)
 
     def tool_event(self, scope: _context.Scope, call_id: str, step: str) -> None:
-        """Publishes the start or end of a tool. Without an exchange nothing is published: call ids alone are not unique."""
+        """Publishes the start or end of a tool, unless the exchange is unknown, because call ids alone are not unique."""
         if call_id and scope.last is not None and scope.last.exchange:
             ev = Event(_event.TOOL, self.labels(scope))
             ev.tool_call_id, ev.exchange = clip(call_id), scope.last.exchange
@@ -172,7 +172,7 @@ class Hook:
             return Stats(published, events, dropped, pending, len(self._open), used, self._errors)
 
     def flush(self, timeout: float) -> bool:
-        """Waits until NATS has stored all exchanges that ended before. False after timeout seconds."""
+        """Waits until NATS has stored all exchanges that ended before. Returns False after timeout seconds."""
         return self.queue.flush(timeout)
 
     def close(self) -> bool:

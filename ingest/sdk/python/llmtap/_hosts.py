@@ -11,7 +11,7 @@ from ._wire import HOST_LABELS, HOST_SUFFIXES, HOSTS, OLLAMA_PORT
 _HOSTS = frozenset(HOSTS)
 _OLLAMA = frozenset(f"{h}:{OLLAMA_PORT}" for h in ("localhost", "127.0.0.1", "[::1]"))
 
-_MAX_KNOWN = 128  # cached URLs: agents call few
+_MAX_KNOWN = 128  # number of cached URLs; agents call only a few
 
 
 class Target(NamedTuple):
@@ -38,11 +38,11 @@ class Hosts:
         self._known = functools.lru_cache(_MAX_KNOWN)(self._target)
 
     def has(self, host: str, name: str) -> bool:
-        """Whether a host is recorded: host with its port, if any, name without. Both in lower case."""
+        """Whether a host is recorded. host includes the port, if any; name does not. Both are in lower case."""
         return _known(host, name) or host in self._exact or name in self._exact or name.endswith(self._suffixes)
 
     def target(self, url: str) -> Optional[Target]:
-        """The target of a call to url, None if it is not recorded."""
+        """The target of a call to url; None if the call is not recorded."""
         return self._known(url)
 
     def _target(self, url: str) -> Optional[Target]:

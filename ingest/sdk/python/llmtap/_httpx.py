@@ -1,5 +1,5 @@
-"""Records httpx and httpx2 at their HTTP transports: encoded bytes, below redirects, authentication and retries, whose requests are
-calls of their own."""
+"""Records httpx and httpx2 at their HTTP transports, where bytes are encoded. Each request of a redirect, an authentication or a
+retry is a separate call."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def patch(patches: Patches, module: str) -> None:
 
 
 class _Tees:
-    """The classes that record bodies, subclasses of those of a module."""
+    """The classes that record bodies. They are subclasses of the classes of a module."""
 
     request: Any
     response: Any
@@ -34,7 +34,7 @@ class _Tees:
 
 
 def _begin(request: Any, tees: _Tees, asynchronous: bool) -> Optional[Exchange]:
-    """Starts the exchange of a request, None if it is not recorded."""
+    """Starts and returns the exchange of a request; None if the request is not recorded."""
     hook = hook_of()
     if hook is None or request.method != "POST":
         return None
@@ -168,13 +168,13 @@ def _tees(httpx: Any) -> _Tees:
                 try:
                     threading.Thread(target=self._drain, name="llmtap-drain", daemon=True).start()
                     return
-                except RuntimeError:  # the process exits
+                except RuntimeError:  # the process is exiting
                     self._x.hook.drains.release()
             self._x.closed(cancelled())
             self._stream.close()
 
         def _drain(self) -> None:
-            """Reads the unread part of an error response, within bounds: its text is the evidence."""
+            """Reads a limited part of an unread error response, because its text explains the failure."""
             x = self._x
             limit = threading.Timer(DRAIN_TIMEOUT, _shutdown, [self._extensions])
             limit.daemon = True

@@ -28,7 +28,7 @@ class Patches:
         self._replaced: list[tuple[Any, str, Any, Any]] = []
 
     def replace(self, owner: Any, name: str, make: Callable[[Any], Any]) -> None:
-        """Replaces a method with make(original), unless it is replaced already."""
+        """Replaces a method with make(original) unless it has already been replaced."""
         original = owner.__dict__.get(name)
         if original is None or hasattr(original, "_llmtap"):
             return
@@ -38,7 +38,7 @@ class Patches:
         self._replaced.append((owner, name, original, replacement))
 
     def undo(self) -> None:
-        """Restores the originals, except where another library has replaced ours: then ours calls the original."""
+        """Restores the originals. If another library has replaced our method, our method stays and calls the original."""
         while self._replaced:
             owner, name, original, replacement = self._replaced.pop()
             if owner.__dict__.get(name) is replacement:

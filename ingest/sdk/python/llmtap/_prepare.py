@@ -18,10 +18,10 @@ from ._redact import masked, truncate
 from ._shape.shaper import Shaper
 
 # Memory for shaping a body of n bytes.
-_SHAPE_MOST = 8  # times n, the maximum length of a shape: "" becomes ~0: and a hash
-_SHAPE_USUAL = 2  # times n, when memory is short
-_SHAPE_SCRATCH = 4  # times n, for decoded and joined texts
-_SHAPE_MIN = 4 << 10  # for a short body
+_SHAPE_MOST = 8  # times n: the maximum length of a shape, because "" becomes ~0: and a hash
+_SHAPE_USUAL = 2  # times n: used when memory is short
+_SHAPE_SCRATCH = 4  # times n: for decoded and joined texts
+_SHAPE_MIN = 4 << 10  # minimum, for short bodies
 
 _YIELD_TIME = 50e-6  # seconds
 _BACKLOG = 256  # pending events above which the sender does not pause
@@ -40,7 +40,7 @@ class Preparer:
         self._shaper: Optional[Shaper] = Shaper(config.shape_key, self.yield_gil) if config.capture == _event.SHAPE else None
 
     def yield_gil(self) -> None:
-        """Releases the interpreter lock: a thread that only computes makes each other thread wait for 5 ms."""
+        """Releases the interpreter lock, because a thread that only computes makes other threads wait for 5 ms."""
         if self._queue.pending < _BACKLOG:
             time.sleep(_YIELD_TIME)
 
@@ -88,7 +88,7 @@ class Preparer:
         return self._shape(self._shaper, it, body)
 
     def _shape(self, shaper: Shaper, it: Item, body: bytes) -> bytes:
-        """The shape of a body. Reserves the memory first; if there is not enough, returns length and hash of the body."""
+        """The shape of a body. Reserves the memory first; if there is not enough, returns only the length and hash of the body."""
         if it.ev.capture == _event.CUT or it.pair is None:
             return shaper.opaque(body)
         n = len(body)
@@ -110,12 +110,12 @@ def _is_error(ev: Event) -> bool:
 
 
 def _truncated_error(ev: Event) -> bool:
-    """Whether only the first bytes of an error response are kept. Compressed, they could not be decompressed."""
+    """Whether only the first bytes of an error response are published. A compressed part could not be decompressed."""
     return _is_error(ev) and ev.capture not in (_event.FULL, _event.CUT)
 
 
 def _decoded(ev: Event, incomplete: bool) -> bytes:
-    """The body of ev without its encoding; of an incomplete body, the part that arrived."""
+    """The decoded body of ev. If the body is incomplete, the part that arrived."""
     body = bytes(ev.body or b"")
     if not ev.content_encoding:
         return body
@@ -137,8 +137,8 @@ def _no_constant(name: str) -> None:
 
 
 def _complete(ev: Event) -> bool:
-    """Whether the body of a response that was closed before its end is complete nevertheless: a client that decodes JSON stops at
-    the last brace, and one that decompresses a stream itself stops at its terminal event."""
+    """Whether the agent has read all of a response although it closed the body before its end. A client that decodes JSON stops
+    at the last brace; a client that decompresses a stream itself stops at the terminal event."""
     body = bytes(ev.body or b"")
     if ev.content_encoding:
         body, _ = decode_some(ev.content_encoding, body, MAX_BODY)

@@ -1,4 +1,4 @@
-"""The events to publish: one FIFO in bounded memory. The agent's threads push, the sender takes; neither waits for the other."""
+"""A FIFO of the events to publish in bounded memory. The agent's threads add events, the sender removes them, and neither waits."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Pair:
 
 
 class Item:
-    """One event on its way to NATS."""
+    """An event to publish."""
 
     __slots__ = ("ev", "pair", "size", "state", "prepared", "acks", "sent", "failure")
 
@@ -36,19 +36,19 @@ class Item:
         self.ev, self.pair, self.size = ev, pair, size
         self.state = REMOVED
         self.prepared = False
-        # Owned by the sender, of an item in flight:
+        # Only for an item in flight, owned by the sender:
         self.acks = -1  # missing acknowledgements, negative before it is sent
         self.sent = 0.0
         self.failure: Optional[Exception] = None
 
 
 class Queue:
-    """When the memory is used up, the queue drops the oldest exchange that is not in flight, both halves."""
+    """When the memory is full, the queue drops both events of the oldest exchange that is not in flight."""
 
     def __init__(self, limit: int, wake: Callable[[], None]) -> None:
         self._limit = limit
         self._wake = wake  # called without the lock when there may be something to send
-        # Guards all below and every pair. Reentrant, because a signal handler may make calls.
+        # Guards the fields below and every pair. Reentrant, because a signal handler may make calls.
         self._lock = threading.RLock()
         self._in_flight: deque[Item] = deque()
         self._queued: deque[Item] = deque()
@@ -58,8 +58,8 @@ class Queue:
         self._waiters: list[tuple[int, threading.Event]] = []
 
     def reserve(self, n: int) -> bool:
-        """Accounts for n more bytes and drops old exchanges to make room. False, without any effect, if dropping all of them would
-        not make enough room."""
+        """Accounts for n more bytes and drops old exchanges to make room. If dropping all of them would not make enough room,
+        returns False and changes nothing."""
         with self._lock:
             if n > 0 and self._used + n - self._queued_bytes > self._limit:
                 return False
@@ -68,7 +68,7 @@ class Queue:
             return True
 
     def reserve_free(self, n: int) -> bool:
-        """reserve without dropping anything."""
+        """Like reserve, but drops nothing."""
         with self._lock:
             if self._used + n > self._limit:
                 return False
@@ -76,7 +76,7 @@ class Queue:
             return True
 
     def push(self, ev: Event, pair: Optional[Pair], reserved: int, lost: bool) -> None:
-        """Queues ev. Every event gets its sequence number here, dropped or not, so that every loss is a gap."""
+        """Queues ev. Assigns the sequence number, even to dropped events, so that every loss is a gap."""
         it = Item(ev, pair, reserved + ITEM_OVERHEAD)
         with self._lock:
             self._seq += 1
@@ -113,7 +113,7 @@ class Queue:
             self._free(it)
 
     def _free(self, it: Item) -> None:
-        """Frees a queued item. Its place in the FIFO remains until it is reached."""
+        """Frees the memory of a queued item. The item stays in the FIFO until it is the oldest queued one."""
         if it.state != QUEUED:
             return
         it.state, it.ev.body = REMOVED, None
@@ -122,7 +122,7 @@ class Queue:
         self._pending -= 1
 
     def next(self, window: int) -> Optional[Item]:
-        """Puts the oldest queued item in flight and returns it; None if there is none or enough are in flight."""
+        """Marks the oldest queued item as in flight and returns it; None if none is queued or enough are in flight."""
         with self._lock:
             if not self._ready(window):
                 return None
@@ -180,7 +180,7 @@ class Queue:
         self._notify_waiters()
 
     def resize(self, it: Item, n: int) -> bool:
-        """Accounts for a new body of n bytes of an item in flight. False if there is no room for it."""
+        """Accounts for a new body of n bytes of an item in flight. Returns False if there is no room for it."""
         with self._lock:
             grown = n + ITEM_OVERHEAD - it.size
             if not self.reserve(grown):
@@ -190,7 +190,7 @@ class Queue:
             return True
 
     def requeue(self) -> None:
-        """Queues all items in flight again, in their order. JetStream recognises those it has stored by their ids."""
+        """Queues all items in flight again, in order. JetStream drops the ones that it has stored by their message ids."""
         with self._lock:
             for it in self._in_flight:
                 it.state = QUEUED
@@ -217,7 +217,7 @@ class Queue:
         return self._pending
 
     def flush(self, timeout: float) -> bool:
-        """Waits until all events pushed before are stored or dropped. False after timeout seconds."""
+        """Waits until all events pushed before are stored or dropped. Returns False after timeout seconds."""
         with self._lock:
             if self._settled(self._seq):
                 return True

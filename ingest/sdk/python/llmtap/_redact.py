@@ -10,9 +10,9 @@ import re
 _MASK = b"***"
 
 # Lengths in bytes.
-_MIN_SECRET = 8  # shorter values are words: user_id, org-wide
+_MIN_SECRET = 8  # shorter values are words, such as user_id and org-wide
 _MIN_PASSWORD = 6  # of a value after the name of a password
-_MIN_PLAIN = 16  # words without digit or separator that are no English words
+_MIN_PLAIN = 16  # length from which a word without digits and separators is not English
 _MAX_GAP = 24  # between a name and its value
 _MAX_WORD = 512  # of a word that truncate removes, and of the userinfo of a URL
 
@@ -62,8 +62,8 @@ def _words() -> _Words:
 
 
 def truncate(text: bytes, limit: int) -> bytes:
-    """The first limit bytes of text without a word split by the limit: the first part of a secret may be unrecognizable. Words
-    longer than 512 bytes are split, since they are recognized by their start."""
+    """The first limit bytes of text. If the limit splits a word, the word is removed, because the first part of a secret may be
+    unrecognizable. Words longer than 512 bytes are split, because secrets of that length are recognized by their start."""
     if len(text) <= limit:
         return text
     if limit <= 0 or not _TEXT.match(text, limit):
@@ -74,7 +74,7 @@ def truncate(text: bytes, limit: int) -> bytes:
 
 
 def masked(text: bytes) -> bytes:
-    """The text without credentials and personal data."""
+    """The text with credentials and personal data masked."""
     return _Reader(text).read()
 
 
@@ -84,7 +84,7 @@ def _looks_random(w: bytes) -> bool:
 
 
 def _prefix_of(w: bytes) -> tuple[int, bool]:
-    """The length of the prefix of the key or id w, 0 if w is neither; and whether w is an id."""
+    """The length of the known prefix of w, a key or id (0 if it is neither), and whether w is an id."""
     for text, least, is_id in _words().prefixes.get(w[0] | 0x20, ()):
         n = len(text)
         if len(w) >= n + least and w[:n].lower() == text and w[n] != 0x2D and _looks_random(w[n:]):
@@ -112,7 +112,7 @@ def _gap(g: bytes, kind: str) -> tuple[bool, bool]:
     if kind == "scheme":
         return False, g in (b"+", b"%20") or not g.strip(b" \t")
     if g[0] in b"\"'\\" and g[-1] not in b"\"'\\/":
-        return False, False  # a number or null: the JSON must stay valid
+        return False, False  # a number or null in JSON, which must stay valid
     sign = g.strip(b"\"'\\/ ")
     return sign == b":" and kind != "query", sign in (b"=", b"%3D", b"%3d")
 
@@ -123,11 +123,11 @@ class _Reader:
     def __init__(self, text: bytes) -> None:
         self._text = text
         self._out: list[bytes] = []
-        self._i = 0  # everything before it is in out
+        self._i = 0  # the text before it is in _out
         self._no_mail = 0  # end of a run of word characters without @
         self._kind = ""  # kind of the value expected after the previous word
-        self._ended = 0  # end of that word
-        self._api = False  # whether that word is "api"
+        self._ended = 0  # end of the previous word
+        self._api = False  # whether the previous word is "api"
 
     def read(self) -> bytes:
         text = self._text
@@ -209,7 +209,7 @@ class _Reader:
             self._keep(end)
         self._kind, self._ended, self._api = kind, self._i, w.lower() == b"api"
         if text.startswith(b"+", self._i):
-            self._keep(self._i + 1)  # a space, in a query
+            self._keep(self._i + 1)  # an encoded space in a query
 
     def _secret_here(self) -> bool:
         """Masks the value expected after the previous word, if it looks like one."""
@@ -223,11 +223,11 @@ class _Reader:
             return False
         end = self._value_end(i)
         v = text[i:end]
-        if _MASK in v:  # masked already
+        if _MASK in v:  # already masked
             return False
         if not (kind == "password" and len(v) >= _MIN_PASSWORD) and (len(v) < _MIN_SECRET or colon and not _looks_random(v)):
             return False
-        # The prefix of a key stays.
+        # Keep the prefix, which identifies the kind of key.
         prefix, _ = _prefix_of(v)
         if prefix:
             self._keep(i + prefix)
@@ -236,7 +236,7 @@ class _Reader:
         return True
 
     def _word_end(self, i: int) -> int:
-        """The end of the word at i. A + separates words, as in a query, except in a mail address."""
+        """The end of the word at i. A + separates words, as in a query, except in an email address."""
         text = self._text
         m = _WORD.match(text, i)
         assert m is not None
@@ -272,7 +272,7 @@ class _Reader:
         end = len(text)
         if m:
             end = m.start() if m.group() in (b'"', b"'") else m.end()
-        while text[end - 1] == 0x5C:  # of an escaped quote
+        while text[end - 1] == 0x5C:  # backslashes before the quote
             end -= 1
         self._hide(end)
 

@@ -1,4 +1,4 @@
-"""Records requests, at its adapter and at the response of urllib3: the encoded bytes."""
+"""Records requests at its adapter and at the response of urllib3, where bytes are encoded."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _send(original: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _begin(request: Any) -> Optional[Exchange]:
-    """Starts the exchange of a request, None if it is not recorded."""
+    """Starts and returns the exchange of a request; None if the request is not recorded."""
     hook = hook_of()
     if hook is None or request.method != "POST":
         return None
@@ -70,7 +70,7 @@ def _begin(request: Any) -> Optional[Exchange]:
 
 
 class _Body:
-    """Records a body in pieces."""
+    """Records a body that is sent in pieces."""
 
     def __init__(self, body: Any, x: Exchange) -> None:
         self.llmtap_body, self._x = body, x

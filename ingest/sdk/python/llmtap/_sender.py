@@ -1,4 +1,4 @@
-"""Publishes queued events, oldest first, and keeps each until NATS has stored it. One daemon thread with its own event loop."""
+"""Publishes queued events, oldest first, and retains each until NATS has stored it. Runs in a daemon thread with its own event loop."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _CONNECT_TIMEOUT = 2.0
 _MIN_BACKOFF, _MAX_BACKOFF = 0.05, 1.0
 _TICK = 0.01  # seconds between two batches, and between the first event after a pause and its batch, to collect more events
 _SLICE = 16  # messages or acknowledgements to process before the agent's threads may run
-_BATCH, _BATCH_BYTES = 64, 128 << 10  # bounds of one write to the connection
+_BATCH, _BATCH_BYTES = 64, 128 << 10  # limits of one write to the connection
 _SWEEP = 1.0  # seconds between checks for abandoned responses
 _REPORT = 60.0  # seconds between logged NATS errors
 
@@ -46,17 +46,17 @@ class RejectedError(PublishError):
 
 
 class _Loop(asyncio.SelectorEventLoop):
-    """Resolves host names on its own thread: no thread can be started while the process exits."""
+    """Resolves host names on its own thread, because no thread can be started while the process exits."""
 
     async def getaddrinfo(self, host: Any, port: Any, *, family: int = 0, type: int = 0, proto: int = 0, flags: int = 0) -> Any:
         return socket.getaddrinfo(host, port, family, type, proto, flags)
 
 
 class Sender(threading.Thread):
-    """After a failure the sender starts again at the oldest event; JetStream recognises stored ones by their ids.
+    """After a failure the sender starts again with the oldest event; JetStream drops stored ones by their ids.
 
-    At the start and after a failure only one message is in flight until NATS has stored it. With more, the first could fail and
-    later ones be stored, and resending the first would break the order.
+    At the start and after a failure only one message is in flight until NATS has stored it. If several were in flight, the first
+    could fail while later ones are stored, and resending the first would break the order.
     """
 
     def __init__(self, hook: Hook) -> None:
@@ -127,7 +127,7 @@ class Sender(threading.Thread):
         await self._disconnect()
 
     async def _turn(self) -> None:
-        """Sends what the window allows and removes what is stored."""
+        """Sends as many items as the window allows and removes the stored ones."""
         self._hook.sweep()
         await self._send()
         self._acknowledge()
@@ -170,7 +170,7 @@ class Sender(threading.Thread):
             self._acknowledge()
 
     async def _wait(self, idle: bool) -> bool:
-        """Waits for an acknowledgement or, if idle, for an event to send. False on a timeout."""
+        """Waits for an acknowledgement or, if idle, for an event to send. Returns False on a timeout."""
         future: asyncio.Future[bool] = self._loop.create_future()
         self._wakeup = future
         self._asleep = idle
@@ -186,7 +186,7 @@ class Sender(threading.Thread):
             self._asleep = False
 
     async def _pause(self, seconds: float) -> None:
-        """Waits, even if events are pushed."""
+        """Waits for the given time, even if events are pushed."""
         future = self._wakeup = self._loop.create_future()
         timer = self._loop.call_later(seconds, self._changed)
         try:
@@ -221,8 +221,8 @@ class Sender(threading.Thread):
         self._failing = error is not None
 
     async def _connect(self) -> None:
-        """Connects to the next server of the list. The client does not reconnect itself: it would send its buffer before the events
-        that the sender resends."""
+        """Connects to the next server of the list. The client must not reconnect itself, because it would send its buffer before the
+        events that the sender resends."""
         await self._disconnect()
         self._healthy = False
         servers = list(self._config.servers())
@@ -340,12 +340,12 @@ class Sender(threading.Thread):
 async def _close(nc: Any) -> None:
     try:
         await asyncio.wait_for(nc.close(), 1.0)
-    except Exception:  # not used any more
+    except Exception:  # the connection is not used any more
         pass
 
 
 def _ack_error(ack: bytes) -> Optional[PublishError]:
-    """The error in an acknowledgement, None if the message is stored."""
+    """The error in an acknowledgement; None if the message is stored."""
     if ack.startswith(_STORED):
         return None
     if not ack:
@@ -362,5 +362,5 @@ def _ack_error(ack: bytes) -> Optional[PublishError]:
 
 
 def part_size(max_payload: int) -> int:
-    """How many bytes of a body fit into one message of a server that accepts max_payload bytes with headers."""
+    """The number of body bytes that fit into one message if the server accepts max_payload bytes including headers."""
     return min(PART_BYTES, max(max_payload - _HEADER_ROOM, max_payload // 2, 1))

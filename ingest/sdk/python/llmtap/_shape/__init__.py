@@ -1,5 +1,5 @@
-"""Removes the content of bodies and keeps the values of the message protocol: capture mode "shape".
+"""Removes content from bodies but retains the values of the message protocol (capture mode "shape").
 
-Package ingest/shape is the reference: the same body gives the same bytes here. shape_paths.json has the protocol positions of
+Package ingest/shape is the reference: the results for the same body are identical. shape_paths.json has the protocol positions of
 each dialect.
 """

@@ -1,4 +1,4 @@
-"""Arguments of tool calls: shaped inside, in canonical form (RFC 8785: keys sorted, no white space)."""
+"""Shapes the arguments of tool calls, in canonical form (RFC 8785: keys sorted, no white space)."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Callable
 from .text import BAD, MULTI, Hasher, decode, strict_string, string_end
 
 _MAX_DEPTH = 1024  # nesting of containers; deeper ones are emptied
-_MAX_MEMBERS = 1 << 16  # members to sort; beyond them keys keep their order
+_MAX_MEMBERS = 1 << 16  # maximum number of members to sort; further members are not sorted
 
 _SPACE = re.compile(rb"[ \t\r\n]*")
 _NUMBER = re.compile(rb"-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?")
@@ -39,7 +39,7 @@ class Arguments(Hasher):
         self.broken = False  # stops parsing the current text
         self._text = bytearray()
         self._members = 0  # members stored for sorting
-        self._moves = 0  # bytes that sorting may still move: nesting can make it move everything at each level
+        self._moves = 0  # bytes that sorting may still move; limits nesting, where all text would move at each level
 
     def over(self) -> bool:
         """Whether the shape exceeds the limit."""

@@ -11,14 +11,14 @@ from .stream import Streamer
 _PRELUDE = 12  # length of the frame, length of the headers, CRC-32 of both
 _MIN_FRAME = _PRELUDE + 4
 _STRING = 7  # type of a header value
-_MAX_HEADER = 4 << 10  # bytes of a header value to keep
+_MAX_HEADER = 4 << 10  # maximum length of the value of a retained header
 
 _KEPT = (b":event-type", b":message-type", b":exception-type", b":content-type", b":error-code", b":error-message")
 _SIZES = {0: 1, 1: 1, 2: 2, 3: 3, 4: 5, 5: 9, 8: 9, 9: 17}  # of a value and its type, by type
 
 
 def is_frame(b: bytes, at: int = 0) -> bool:
-    """Whether the prelude of a frame is at this index."""
+    """Whether the prelude of a frame begins at index at."""
     if len(b) - at < _PRELUDE:
         return False
     size, headers, check = struct.unpack_from(">III", b, at)
@@ -29,7 +29,7 @@ class Frames(Streamer):
     """Shapes frames."""
 
     def frames(self, t: Table) -> None:
-        """Shapes the complete frames of a stream. reframed makes frames of the result."""
+        """Shapes the complete frames of a stream. reframed encodes the result as frames."""
         at, body = 0, self.body
         while is_frame(body, at) and len(self.out) <= self.limit:
             size, headers = struct.unpack_from(">II", body, at)
@@ -63,7 +63,7 @@ class Frames(Streamer):
 
 
 def _headers(h: bytes) -> bytes:
-    """The headers to keep."""
+    """The headers to retain."""
     kept = b""
     while h:
         n = 1 + h[0]

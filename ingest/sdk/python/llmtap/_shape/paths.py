@@ -14,13 +14,13 @@ _MAX_DEFS = 8  # nesting of defs
 
 
 class Join:
-    """Positions whose fragments are one text."""
+    """Positions whose fragments form one text."""
 
     __slots__ = ("slots", "arguments", "args_slot", "args_if", "blank", "run", "calls", "salt")
 
     def __init__(self, salt: int, spec: dict[str, Any]) -> None:
         self.salt = salt
-        self.slots: tuple[int, ...] = ()  # of the values in "by"
+        self.slots: tuple[int, ...] = ()  # slots of the values in "by"
         self.arguments = bool(spec.get("arguments"))
         self.args_slot = -1  # the text is arguments if the value of this slot is one of args_if
         self.args_if: tuple[bytes, ...] = ()
@@ -39,9 +39,9 @@ class Node:
         self.elem: Optional[Node] = None  # elements of an array
         self.keep = self.below = self.text = self.arguments = False
         self.join: Optional[Join] = None
-        self.slot = -1  # of its value, if it is in "by" of a join
-        # Of an event, or of an element in one, whose members identify fragments:
-        self.own: tuple[int, ...] = ()  # the slots below it, without those below other elements
+        self.slot = -1  # slot of the node's value, if it is in "by" of a join
+        # Only set for an event, or an element in an event, whose members identify fragments:
+        self.own: tuple[int, ...] = ()  # slots below the node, except those below inner elements
         self.run: Optional[Join] = None  # join of the text, if it is a part of a message
         self.calls: Optional[Join] = None  # join of the arguments, if it is a tool call
         self.head = HEAD_NONE

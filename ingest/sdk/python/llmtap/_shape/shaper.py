@@ -51,7 +51,7 @@ class Shaper(Events):
             return self.opaque(body)
         self.finish()
         if not self.out:
-            return self._bad(body)  # a single event, truncated
+            return self._bad(body)  # a single truncated event
         return self._result(body)
 
     def opaque(self, body: bytes) -> bytes:
@@ -59,7 +59,7 @@ class Shaper(Events):
         return self.shape(body)
 
     def _bad(self, body: bytes) -> bytes:
-        """opaque for a body that starts like JSON but is invalid."""
+        """The shape of a body that begins like JSON but is invalid."""
         return self.opaque(body) + (b"" if self.over() else BAD)
 
     def _result(self, body: bytes) -> bytes:
@@ -75,7 +75,7 @@ class Shaper(Events):
         self._forget(slots)
 
     def _unary(self, t: Table) -> bool:
-        """Shapes a response of one JSON value. False, with nothing written, if it is not one."""
+        """Shapes a response that is one JSON value. Otherwise returns False and writes nothing."""
         self.space()
         if self.b[self.i] == 0x5B:  # Gemini's stream as a JSON array
             return self.events(t, self.b, 0)

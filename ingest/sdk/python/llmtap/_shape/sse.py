@@ -8,7 +8,7 @@ from .frames import Frames
 from .paths import Table
 from .text import BAD
 
-_MAX_FIELD = 256  # bytes of an event name or a comment to keep
+_MAX_FIELD = 256  # maximum length of a retained event name or comment
 _MAX_TEXT = 4 << 10
 
 _BOM = b"\xef\xbb\xbf"
@@ -23,7 +23,7 @@ def looks_like_json(b: bytes) -> bool:
 
 
 def looks_like_sse(body: bytes) -> bool:
-    """Whether the first line of body is one of an event stream."""
+    """Whether the first line of body belongs to an event stream."""
     if body.startswith(_BOM):
         body = body[3:]
     name, colon, _ = body.lstrip(b"\r\n")[:16].partition(b":")
@@ -48,8 +48,8 @@ class _Event:
 
     def __init__(self) -> None:
         self.is_error = False
-        self.lines = 0  # data lines that are not JSON alone
-        self.start = 0  # of these lines, joined by line feeds, in extra
+        self.lines = 0  # number of stored data lines, which are not JSON one by one
+        self.start = 0  # start of these lines, joined by line feeds, in extra
 
 
 class Events(Frames):
@@ -131,7 +131,7 @@ class Events(Frames):
         self.out += b"\n"
 
     def lines(self, t: Table) -> bool:
-        """Shapes a response of JSON lines. False if it is not one."""
+        """Shapes a response that consists of JSON lines. Otherwise returns False."""
         if self.over():
             return False
         some, at, body = False, 0, self.body

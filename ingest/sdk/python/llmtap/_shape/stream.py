@@ -1,4 +1,4 @@
-"""Streams: collects the fragments of each text and puts the shape of the text in place of its first fragment."""
+"""Streams: collects the fragments of each text and replaces the first fragment with the shape of the text."""
 
 from __future__ import annotations
 
@@ -10,21 +10,21 @@ from .walk import CallHead, Pending, Walker
 
 # Bounds on the memory of fragments.
 _MAX_GROUPS = 1 << 14
-_MAX_CALLS = 1 << 10  # of one choice: each fragment is compared with all
+_MAX_CALLS = 1 << 10  # maximum number of calls of a choice; each fragment is compared with all of them
 
 _GAP = object()
 
 
 class _Group:
-    """A text in fragments."""
+    """A text that consists of fragments."""
 
     __slots__ = ("join", "args", "fragments", "place", "empty", "head", "prev", "end")
 
     def __init__(self, p: Pending) -> None:
         self.join, self.args = p.join, p.args
         self.fragments: list[tuple[int, int]] = []  # start and end in the body
-        self.place = -1  # of the shape in out
-        self.empty = True  # whether the fragment there is empty
+        self.place = -1  # position of the shape in out
+        self.empty = True  # whether the fragment at place is empty
         # If it is a tool call:
         self.head = CallHead()
         self.head.id, self.head.index, self.head.named = p.head.id, p.head.index, p.head.named
@@ -51,13 +51,13 @@ class Streamer(Walker):
         self.framed: list[tuple[int, int]] = []  # end of the headers and of the payload of each frame in out
 
     def events(self, t: Table, text: bytes, base: int) -> bool:
-        """Shapes a text of events that starts at offset base of the body. False, with nothing written, if it has none."""
+        """Shapes a text of events that begins at offset base of the body. If it has none, returns False and writes nothing."""
         mark = len(self.out)
         self.b, self.i, self.base, self.broken, self.in_event, self.pending = text, 0, base, False, True, []
         self.space()
         while self.i < len(self.b):
             if len(self.out) > mark:
-                self.out += b" "  # a server that omits the line end between events
+                self.out += b" "  # the server omitted the line end between events
             c = self.b[self.i]
             if c == 0x7B:
                 self.element(t.event)
@@ -104,13 +104,13 @@ class Streamer(Walker):
                     self._by_key[key] = group
         if p.gap:
             return
-        if group is None:  # too many groups: shape it alone
+        if group is None:  # too many groups, so the fragment is shaped alone
             self._patch(p.join, p.args, p.out, self._raw(p.start, p.end))
         else:
             self._add(group, p)
 
     def _new_group(self, p: Pending) -> Optional[_Group]:
-        """A new group, None if there are too many."""
+        """A new group; None if there are too many."""
         if len(self._groups) == _MAX_GROUPS:
             return None
         g = _Group(p)
@@ -155,7 +155,7 @@ class Streamer(Walker):
         return g
 
     def _find_call(self, choice: object, p: Pending) -> Optional[_Group]:
-        """The group of the call that a fragment continues, None if it starts a new call."""
+        """The group of the call that a fragment continues; None if the fragment starts a new call."""
         last = self._last_call.get(choice)
         at: Optional[_Group] = None
         g = last
@@ -188,7 +188,7 @@ class Streamer(Walker):
         return at
 
     def finish(self) -> None:
-        """Puts the shape of each text in place of its first fragment."""
+        """Replaces the first fragment of each text with the shape of the text."""
         for g in self._groups:
             if g.fragments:
                 self._patch(g.join, g.args, g.place, b"".join([self._raw(start, end) for start, end in g.fragments]))
@@ -203,7 +203,7 @@ class Streamer(Walker):
             self._patches.append((out, self.arguments(raw) if args else self.shape(decode(raw))))
 
     def patched(self, start: int, end: int) -> bytes:
-        """out[start:end] with its patches, which are removed."""
+        """Returns out[start:end] with its patches and removes these patches."""
         pieces = []
         used = 0
         for at, text in self._patches:
@@ -221,5 +221,5 @@ class Streamer(Walker):
         raise NotImplementedError
 
     def bad_event(self, text: bytes) -> bytes:
-        """The shape of a text that should be an event and is not."""
+        """The shape of a text that should be an event but is not."""
         return self.shape(text) + BAD

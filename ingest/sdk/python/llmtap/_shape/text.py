@@ -10,7 +10,7 @@ from typing import Callable
 
 from .._redact import truncate
 
-BAD, MULTI = b":bad", b":multi"  # suffixes for texts that should be one JSON value and are not
+BAD, MULTI = b":bad", b":multi"  # suffixes for texts that should be one JSON value but are not
 
 _MAX_KNOWN = 40  # bytes of texts with cached hashes: keys and words of schemas recur
 _MAX_KNOWN_TEXTS = 1 << 12
@@ -60,7 +60,7 @@ class Hasher:
 
 
 def string_end(b: bytes, start: int) -> int:
-    """The index of the quote that ends the string whose text starts at start, or -1."""
+    """The index of the closing quote of the string whose text begins at start, or -1."""
     i = b.find(b'"', start)
     while i > start and b[i - 1] == 0x5C:
         j = i - 1
@@ -73,7 +73,7 @@ def string_end(b: bytes, start: int) -> int:
 
 
 def decode(raw: bytes) -> bytes:
-    """Decodes the content of a string. A lone surrogate becomes U+FFFD; an invalid escape stays."""
+    """Decodes the content of a string. A lone surrogate becomes U+FFFD; invalid escapes are copied unchanged."""
     if b"\\" not in raw:
         return raw
     try:
@@ -95,7 +95,7 @@ def _unescape(m: re.Match[bytes]) -> bytes:
 
 
 def strict_string(b: bytes, i: int) -> tuple[bytes, int]:
-    """The text of the string that starts after a quote and its end, -1 if it is invalid."""
+    """The text and the end of the string that starts after a quote. The end is -1 if the string is invalid."""
     end = string_end(b, i)
     if end < 0:
         return b"", -1
@@ -113,7 +113,7 @@ def strict_string(b: bytes, i: int) -> tuple[bytes, int]:
         return _ESCAPE.sub(_unescape, raw), end + 1
 
 
-_MAX_TEXT = 4 << 10  # bytes of an error text to keep
+_MAX_TEXT = 4 << 10  # maximum length of the retained text of an error
 
 
 def clip(raw: bytes) -> bytes:

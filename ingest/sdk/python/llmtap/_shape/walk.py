@@ -10,8 +10,8 @@ from .arguments import Arguments, is_number, space
 from .paths import HEAD_ID, HEAD_INDEX, HEAD_NAME, Join, Node
 from .text import clip, decode, string_end
 
-_MAX_KEY = 64  # bytes of a key to keep
-MAX_FRAGMENTS = 1 << 18  # of the texts of a stream; others are shaped one by one
+_MAX_KEY = 64  # maximum length of a retained key
+MAX_FRAGMENTS = 1 << 18  # maximum number of stored fragments; further ones are shaped one by one
 
 _SCALAR = re.compile(rb"[0-9a-z\-+.E]*")
 _LITERALS = (b"true", b"false", b"null")
@@ -32,7 +32,7 @@ class CallHead:
 
 
 class Pending:
-    """A fragment whose text is not known before the end of its event; or an element without one."""
+    """A fragment that is not assigned to a text before the end of its event, or an element without a fragment."""
 
     __slots__ = ("join", "gap", "args", "out", "start", "end", "part", "key", "head")
 
@@ -52,14 +52,14 @@ class Walker(Arguments):
         self.b = b""  # the current text, at offset base of the body
         self.i = self.base = 0
         self.in_event = False
-        # Of a stream: the values for joins, from the current event and elements.
+        # Only in a stream: the values for joins, from the current event and its elements.
         self.slots: list[bytes] = []
-        self.head = CallHead()  # of the current tool call
-        self.pending: list[Pending] = []  # of the current data; discarded if the data is invalid JSON
+        self.head = CallHead()  # head of the current tool call
+        self.pending: list[Pending] = []  # fragments of the current data; discarded if the data is invalid JSON
         self.fragments = 0  # stored fragments
 
     def fail(self) -> None:
-        """Stops parsing: the text is invalid JSON, or its shape is too long."""
+        """Stops parsing, because the text is invalid JSON or its shape is too long."""
         self.broken, self.i = True, len(self.b)
 
     def space(self) -> None:
@@ -153,7 +153,7 @@ class Walker(Arguments):
         self.i = space(self.b, i + 1)
 
     def _comma(self, end: int) -> bool:
-        """Skips the comma after an element; True if another element follows."""
+        """Skips the comma after an element. Returns True if another element follows."""
         i = self.i = space(self.b, self.i)
         if i >= len(self.b) or self.b[i] != 0x2C:
             return False
@@ -312,7 +312,7 @@ class Walker(Arguments):
             self.head.index = raw
 
     def _enter(self, n: Node) -> int:
-        """Starts an event or an element of one; _leave ends it."""
+        """Begins an event, or an element of an event; _leave ends it."""
         for slot in n.own:
             self.slots[slot] = b""
         if n.calls is not None:
@@ -320,7 +320,7 @@ class Walker(Arguments):
         return len(self.pending)
 
     def _leave(self, n: Node, first: int) -> None:
-        """Adds the values of n to the fragments from first on."""
+        """Adds the values of n to the pending fragments with index first or higher."""
         for j in (n.run, n.calls):
             if j is not None and not any(p.join is j for p in self.pending[first:]) and self._room():
                 self.pending.append(Pending(j, True))
