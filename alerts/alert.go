@@ -95,8 +95,8 @@ func (ev *Evidence) Material(failed uint64) bool {
 	return failed > 0 && float64(failed) >= materialShare*float64(ev.Failed)
 }
 
-// Regression returns the first service version with the failure of the largest share, and the newest earlier version
-// without that failure. Both come from the ledger if it has them, otherwise from the window, and are empty if unknown.
+// Regression returns the first service version with the most frequent failure (the largest share), and the newest
+// earlier version without it. Both come from the ledger if available, otherwise from the window, and are empty if unknown.
 func (ev *Evidence) Regression() (first, lastClean string) {
 	if len(ev.Shares) > 0 && ev.Shares[0].FirstVersion != "" {
 		return ev.Shares[0].FirstVersion, ev.Shares[0].LastClean

@@ -31,8 +31,8 @@ type Records[T any] struct {
 	values  map[string]T
 }
 
-// NewRecords returns the records of a notifier. With a nil store, they exist until the process ends; with a nil logger,
-// errors are discarded.
+// NewRecords returns the records of a notifier. If store is nil, records are kept only in memory. If
+// logger is nil, errors are discarded.
 func NewRecords[T any](store Store, prefix, account string, logger *slog.Logger) *Records[T] {
 	if logger == nil {
 		logger = slog.New(slog.DiscardHandler)

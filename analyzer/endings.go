@@ -43,9 +43,9 @@ func (es *endings) continues(p *pending) {
 	}
 }
 
-// wait adds the conversation of p if the call was refused. It omits conversations without a given id, because what
-// follows is unknown, and requests that share nothing with their conversation, because the failure of such a side call
-// may not matter.
+// wait adds the conversation of p to the queue if the call was refused. It skips conversations without an explicit id,
+// because later requests cannot be assigned to them with certainty. It also skips requests that share nothing with their
+// conversation: these are side calls, whose failure may not matter.
 func (es *endings) wait(s *step, p *pending, minSeq uint64) {
 	e := &p.row
 	if !refused(e) || p.turn == nil || p.turn.Inferred || p.turn.Apart() || e.Degraded || e.Origin == event.OriginImport {

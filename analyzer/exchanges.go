@@ -141,8 +141,8 @@ func (x *exchanges) isDuplicate(s *step, ev *event.Event) bool {
 	return waiting
 }
 
-// join adds a part of a body. It returns the half if this was the last missing part or if the parts cannot form a
-// whole.
+// join adds a part of a body. It returns the half with the whole body after the last missing part, or usually the half
+// without a body if the parts cannot be joined (see refuse).
 func (x *exchanges) join(s *step, ev *event.Event, at Position) (half, bool) {
 	k := partsKey{keyOf(ev), ev.Kind}
 	e := x.parts.Get(k)

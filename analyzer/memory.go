@@ -68,7 +68,8 @@ func (m *memory) exchange(s *step, p *pending) (known *ledger.Record, isNew bool
 	return r, r != nil && r.First.Position == m.sighting.Position
 }
 
-// defect records the defect of row if it is new in e, and adds the versions from the ledger to row.
+// defect records the defect of row in the ledger if the defect is new in e or not in the ledger yet. It sets FirstVersion
+// and LastClean of row from the ledger.
 func (m *memory) defect(s *step, e *Exchange, row *Finding, isNew bool) {
 	if !s.emit || !remembered(e) {
 		return

@@ -87,7 +87,7 @@ func (ps *processes) track(s *step, ev *event.Event, at Position) {
 	ps.queue.Renew(e, s.now)
 }
 
-// advance processes an event whose number is not below the newest.
+// advance processes an event whose sequence number is at least p.newest.
 func (ps *processes) advance(s *step, p *process, ev *event.Event, at Position) {
 	if ev.Seq > p.newest {
 		for len(p.gaps) > 0 && at.Time.Sub(p.gaps[0].since) >= gapTimeout {
@@ -135,7 +135,7 @@ func (p *process) loseFirst(s *step) {
 	p.lose(s, g)
 }
 
-// lose counts the numbers of a gap as lost.
+// lose counts the events of gap g as lost.
 func (p *process) lose(s *step, g gap) {
 	n := g.to - g.from + 1
 	p.lost = max(p.lost, g.to)

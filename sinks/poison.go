@@ -105,8 +105,8 @@ func (s *bisection) write(ctx context.Context, i, j int) (refused *RowError, err
 	return nil, err
 }
 
-// checkTable returns nil if the table accepts a row that it has accepted before or, if there is no such row, any of a
-// few rows of this batch.
+// checkTable returns nil if the table still accepts rows. It rewrites a previously accepted row or, if there is none,
+// tries a few rows of this batch until one is accepted.
 func (s *bisection) checkTable(ctx context.Context, n int, refused *RowError) error {
 	if accepted := s.b.accepted[s.table]; accepted != nil {
 		err := s.b.sink.Write(ctx, accepted)

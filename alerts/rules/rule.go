@@ -32,7 +32,7 @@ type Rule struct {
 	labels        map[string]string
 	annotations   map[string]string
 	grouping      []string                     // labels that aggregations in expr group by
-	selectors     map[string][]*labels.Matcher // by metric: matchers of its first selector in expr
+	selectors     map[string][]*labels.Matcher // metric name to the matchers of its first selector in expr
 	external      External
 }
 

@@ -162,8 +162,8 @@ func (n *Notifier) post(ctx context.Context, g alerts.Group, r *record, m messag
 	return nil
 }
 
-// find searches for the message of a record whose post has an unknown outcome. If the app is not allowed to read the
-// channel, it returns false and the message is posted again, because a duplicate is better than a missing message.
+// find searches the channel for the message of r if it is unknown whether the message was posted. If the app may not
+// read the channel, find returns false and the message is posted again: a duplicate is better than a missing message.
 func (n *Notifier) find(ctx context.Context, r *record) (bool, error) {
 	if r.IntentAt.IsZero() {
 		return false, nil

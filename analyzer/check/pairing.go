@@ -55,7 +55,7 @@ type Reply struct {
 	Status  ReplyStatus
 	Call    int // index in Pairing.Calls of the call that the reply names; -1 if not in the request
 	Group   int // index in Pairing.Groups of the group open at the reply; -1 if none
-	After   int // index of the last message without replies before the reply; -1 if none
+	After   int // index of the last message before this reply that contains no replies; -1 if none
 }
 
 // Pairing matches the tool replies of a request to its calls. A reply is matched in its own group first, because a

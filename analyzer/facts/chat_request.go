@@ -77,7 +77,7 @@ func (s *scanner) called() (name []byte) {
 	return name
 }
 
-// thinking reads the member thinking of Anthropic, DeepSeek, GLM, Kimi and Cohere: {"type": "enabled"}.
+// thinking reads the member "thinking" of requests to Anthropic, DeepSeek, GLM, Kimi and Cohere: {"type": "enabled"}.
 func (f *Request) thinking(s *scanner) {
 	switch string(s.member("type")) {
 	case "enabled", "adaptive":

@@ -32,7 +32,7 @@ type answer struct {
 	answered  bool   // a choice was read
 	streamed  bool   // calls arrive in fragments
 	ended     bool   // the last event of a stream was read, in dialects that have one
-	native    bool   // the answer is of Ollama's own API
+	native    bool   // the answer comes from Ollama's native API
 	signed    bool   // a thought signature was read outside the calls
 }
 

@@ -4,7 +4,7 @@ import "github.com/zeebo/xxh3"
 
 // gemini reads a GenerateContentRequest. Google parses its JSON as protocol buffers: names may be in camel case or snake
 // case, null means absent, and bytes may be in either Base64 alphabet. Google also accepts one object instead of an array,
-// as in its own samples; the facts are then those of an array. The URL names the model and selects streaming.
+// and its samples use this; the facts are the same as for an array with one element. The URL names the model and selects streaming.
 func (f *Request) gemini(s *scanner) {
 	for more := s.open(); more; more = s.more('}') {
 		switch string(s.key()) {

@@ -14,8 +14,8 @@ import (
 // events if the client requested them (alt=sse), else it is one JSON array of chunks. If a request for such an array fails,
 // the answer is an array that contains the error.
 //
-// Error is also set for two failures with status 200: to the promptFeedback of a blocked prompt, and to the candidate of an
-// unreadable call (MALFORMED_FUNCTION_CALL) in an answer without other content.
+// Two failures with status 200 also set Error: a blocked prompt sets it to promptFeedback, and an unreadable call
+// (MALFORMED_FUNCTION_CALL) without other content sets it to the candidate.
 func scanGeminiResponse(contentType string, body []byte, r *Response) {
 	a := geminiAnswer{r: r}
 	text := bytes.TrimSpace(body)

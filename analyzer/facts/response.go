@@ -21,7 +21,7 @@ type Response struct {
 
 	// Error is the raw error object or text of a failed answer, or of an error inside an answer with status 200; empty if
 	// there is no error. If the body has neither an answer nor an error member ({"detail": ...}, HTML, plain text), Error is
-	// the body. Error is valid as long as the body.
+	// the body. Error is valid only as long as the body is.
 	Error []byte
 	// Cut reports that the answer may be incomplete, because a stream has no last event, finish reason or error, or because
 	// a body ends inside its JSON.

@@ -33,7 +33,7 @@ type item struct {
 	call             Call // a call, or the ID and the name of a reply
 	arguments, input int  // offsets of these values; 0 if absent
 	content, output  itemContent
-	text             texts // texts of content
+	text             texts // text parts of content, for the content hash
 	reasoning        [3]Kind
 	encrypted        []byte // raw encrypted_content
 }

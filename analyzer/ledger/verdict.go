@@ -211,7 +211,7 @@ func (v *Verdict) together() bool {
 	return false
 }
 
-// versioned reports whether a client rejected in Run has a version.
+// versioned reports whether any client with rejections in v.Run has a known version.
 func (v *Verdict) versioned() bool {
 	return slices.ContainsFunc(v.Clients, func(c Client) bool { return !c.Rejected.IsZero() && c.Version != "" })
 }

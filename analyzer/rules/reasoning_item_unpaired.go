@@ -29,7 +29,7 @@ func reasoningItemUnpaired(p *check.Pass) {
 	}
 	severity := by{wire.OpenAIResponses: openAIs}.reject(p.Target)
 	if modelIs(p, "o3-mini") {
-		severity = check.Lenient // has been observed to accept both defects
+		severity = check.Lenient // o3-mini has been observed to accept both defects
 	}
 	open := -1 // index of a reasoning item that has an id but no follower yet
 	for i := range p.Request.Messages {

@@ -13,7 +13,7 @@ const (
 	SanitizerDropped = "call_dropped_by_sanitizer"
 	// CallsTruncated: the agent ran only the first k of several calls.
 	CallsTruncated = "parallel_calls_truncated"
-	// ToolSkipped: the agent did not run the tool, did not add a reply, and continued without a message of the user.
+	// ToolSkipped: the agent did not run the tool, did not add a reply, and continued without a message from the user.
 	ToolSkipped = "tool_skipped"
 	// Crashed: the process ended between call and reply; another process continued from the saved history.
 	Crashed = "crash_between_call_and_reply"

@@ -19,7 +19,7 @@ type conversation struct {
 	branches  []*branch // least recently used first
 	calls     map[uint64]*Call
 	order     []uint64 // ids of calls, oldest first; a reused id occurs twice
-	open      int      // number of calls for which awaits is true
+	open      int      // number of calls that still await a reply (see Call.awaits)
 	text      int      // total bytes of the ids and names of calls
 	instances map[[16]byte]*Instance
 	keys      []uint64 // keys in Store.byAnswer, oldest first

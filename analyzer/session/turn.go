@@ -43,7 +43,7 @@ type Turn struct {
 
 	items  bool         // the dialect is OpenAI Responses: calls and replies are separate items
 	names  bool         // replies name functions instead of calls
-	named  *namedAnswer // answer that the request names
+	named  *namedAnswer // answer identified by previous_response_id
 	before *answer      // answer to the previous request
 
 	overtaken *Overtaker
@@ -52,7 +52,7 @@ type Turn struct {
 	shrunk    bool // the history lost more messages than it gained
 }
 
-// continues records that the request of t continues its branch.
+// continues updates t and its branch for a request that continues the branch.
 func (t *Turn) continues(in *Request, q *skeleton) {
 	b, a := t.branch, t.aligned
 	same := len(b.tip.messages) == len(q.messages)
@@ -166,7 +166,7 @@ type Overtaker struct {
 // for conversations without a given id.
 func (t *Turn) Overtaken() *Overtaker { return t.overtaken }
 
-// Shrunk reports whether the history lost more messages than it gained since the previous answer. from and to are its lengths
-// before and now, without the leading system messages. A request does not count as shrunk if it returns to an earlier point of
+// Shrunk reports whether the history lost more messages than it gained since the previous answer. from and to are the previous and
+// current lengths of the history, without the leading system messages. A request does not count as shrunk if it returns to an earlier point of
 // the history or removes messages that were refused.
 func (t *Turn) Shrunk() (from, to int, ok bool) { return t.was, t.length, t.shrunk }

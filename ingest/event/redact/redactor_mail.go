@@ -38,7 +38,7 @@ func (s *scan) mail() (start, end int) {
 	if !isLetters(host[dot+1:]) {
 		return 0, 0
 	}
-	if bytes.HasPrefix(host[1:], []byte("x.")) && '1' <= host[0] && host[0] <= '9' { // file name of a high-resolution image
+	if bytes.HasPrefix(host[1:], []byte("x.")) && '1' <= host[0] && host[0] <= '9' { // file name such as icon@2x.png
 		return 0, 0
 	}
 	if end < len(s.text) && (s.text[end] == '(' || s.text[end] == '[' || s.text[end] == ':' && string(s.text[start:s.i]) == "git") {

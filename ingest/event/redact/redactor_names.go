@@ -12,7 +12,7 @@ const (
 	valueNone     valueKind = iota
 	valuePassword           // quoted, or contains a digit
 	valueKey                // letters and digits, at least minKeyValue bytes
-	valueToken              // like valueKey, but at least minToken bytes, one word of them long
+	valueToken              // like valueKey, but at least minToken bytes and containing a long word (see dense)
 	valueHeader             // value of Authorization; may start with a scheme
 	valueCookie             // cookies; end with the line
 )

@@ -98,7 +98,7 @@ type Header struct {
 	kind byte
 }
 
-// Describes reports whether h is a string that a Message contains.
+// Describes reports whether h is a string header that corresponds to a field of Message.
 func (h *Header) Describes() bool { return h.kind == typeString && fieldOf(h.Name) >= 0 }
 
 // NextHeader reads the header at the start of b. ok is false if the header is incomplete or of an unknown type.

@@ -69,8 +69,8 @@ func (c *Conn) call(f statementFunc, sql, format string, params map[string]strin
 	return r
 }
 
-// Query runs sql and passes the whole output, in the given format, to use, which may be nil. params are the values of
-// {name:Type} in sql. The slice out is C memory and valid only during the call.
+// Query runs sql and calls use, if not nil, with the whole output in the given format. params are the values of
+// {name:Type} in sql. out is C memory and valid only during the call.
 func (c *Conn) Query(sql, format string, params map[string]string, use func(out []byte, st Stats) error) error {
 	r := c.call(c.lib.query, sql, format, params)
 	if r == nil {

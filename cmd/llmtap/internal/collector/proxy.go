@@ -57,7 +57,7 @@ func (p *proxyRole) run(ctx context.Context) error {
 	return serve(ctx, srv, p.listener, proxyDrain)
 }
 
-// recorded describes what the proxy records.
+// recorded returns a description of the recorded data.
 func (p *proxyRole) recorded() string {
 	switch p.capture {
 	case event.CaptureFull:

@@ -56,7 +56,7 @@ func Flags(c *command.Call, keys ...string) *Servers {
 	return &Servers{flags: config.AddFlags(c.Flags, c.Getenv, append(keys, "data_dir", "clickhouse.dsn")...)}
 }
 
-// Config returns the configuration, which is loaded by the first call.
+// Config returns the configuration, loading it on the first call.
 func (s *Servers) Config() (*config.Effective, error) {
 	var err error
 	if s.config == nil {

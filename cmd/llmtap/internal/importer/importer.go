@@ -56,7 +56,7 @@ type Importer struct {
 	seq  uint64 // last sequence of the instance
 
 	ahead  int64 // bytes of bodies published since mark
-	mark   int   // exchanges published when ahead was last 0
+	mark   int   // number of exchanges published when ahead was last reset
 	stored uint64
 }
 
