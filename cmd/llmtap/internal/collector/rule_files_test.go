@@ -13,6 +13,8 @@ import (
 	"testing"
 	"testing/synctest"
 	"time"
+
+	"github.com/llmtap/llmtap/cmd/llmtap/internal/collectortest"
 )
 
 // Changed files are loaded once they are complete, and immediately on a signal. Errors are logged.
@@ -26,7 +28,7 @@ func TestRuleFiles(t *testing.T) {
 	}
 	write("1")
 	synctest.Test(t, func(t *testing.T) {
-		var log bytes.Buffer
+		var log collectortest.Buffer
 		hangups := make(chan os.Signal, 1)
 		w := newRuleFiles([]string{file}, hangups, slog.New(slog.NewTextHandler(&log, nil)))
 		var mu sync.Mutex // guards fails and loaded
