@@ -14,6 +14,13 @@ import (
 // and a few run on a remaining old instance.
 func onOldVersion(i int) bool { return i == 0 || i%30 == 20 }
 
+// maxSkipped is the number of refunds that support-agent does not run. The MissingToolReplies alert requires one more in 30
+// minutes, so the demo has one alert on a machine of any speed.
+const maxSkipped = 4
+
+// skipsRefund reports whether task i of support-agent has a refund that needs approval.
+func skipsRefund(i int) bool { return i%12 == 5 && i/12 < maxSkipped }
+
 // A service defines the tasks of one service.
 type service struct {
 	name     string
@@ -94,7 +101,7 @@ var support = service{
 			},
 			{
 				stage: executor, system: "You solve tickets.", user: todo("Solve ticket "+id, len(steps), steps...),
-				tools: []string{"lookup_order", "check_policy", "search_articles", toolRefund, toolNotify}, saver: twoNodes(i%12 == 5),
+				tools: []string{"lookup_order", "check_policy", "search_articles", toolRefund, toolNotify}, saver: twoNodes(skipsRefund(i)),
 			},
 			{stage: summariser, system: "You write to the customer.", user: "Sum ticket " + id + " up.", stream: true, saver: healthy},
 		}
